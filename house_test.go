@@ -26,6 +26,9 @@ const module = "github.com/seed-ff5a32d8/dispatcher"
 // commands is where the packages of the program are.
 const commands = "cmd/dispatcher/internal/"
 
+// plumbing is what the SQL store knows of databases.
+const plumbing = "store/sqlstore/internal/sqldb"
+
 // own says which of our packages each package may import. A package that is not listed is a mistake.
 var own = map[string][]string{
 	".":                  {},
@@ -36,7 +39,8 @@ var own = map[string][]string{
 	"schedule/redisq":    {"schedule"},
 	"schedule/memq":      {"schedule"},
 	"schedule/queuetest": {"schedule"},
-	"store/sqlstore":     {"store", "migrations"},
+	"store/sqlstore":     {"store", "migrations", plumbing},
+	plumbing:             {"store", "migrations"},
 	"store/storetest":    {"store"},
 
 	"dispatch/part":    {},
@@ -126,9 +130,10 @@ var behind = map[string][]string{
 	"code.dny.dev/ssrf":                        {"dispatch/outbound"},
 	"github.com/gin-gonic/gin":                 {"web", "web/api", "web/ui", "web/httperr"},
 	"github.com/robfig/cron/v3":                {"schedule"},
-	"modernc.org/sqlite":                       {"store/sqlstore"},
-	"github.com/jackc/pgx/v5":                  {"store/sqlstore", "internal/testserver", commands + "app", commands + "doctor", commands + "loadtest"}, // app: the lock of an embedded index
-	"github.com/pressly/goose/v3":              {"store/sqlstore"},
+	"modernc.org/sqlite":                       {plumbing},
+	"zombiezen.com/go/sqlite":                  {plumbing},
+	"github.com/jackc/pgx/v5":                  {plumbing, "internal/testserver", commands + "app", commands + "doctor", commands + "loadtest"}, // app: the lock of an embedded index
+	"github.com/pressly/goose/v3":              {plumbing},
 	"github.com/alecthomas/kong":               {commands + "console", commands + "config", commands + "cli"},
 	"github.com/goccy/go-yaml":                 {commands + "config"},
 	"github.com/lmittmann/tint":                {commands + "app"},
@@ -139,7 +144,7 @@ var behind = map[string][]string{
 	"github.com/google/go-cmp":                 {"schedule/queuetest", "store/storetest", commands + "cmdtest"},
 	"pgregory.net/rapid":                       {"schedule/queuetest", "store/storetest"},
 	"go.uber.org/goleak":                       {},
-	"github.com/prometheus/client_golang/prom": {"dispatch", "dispatch/part", "dispatch/secret", "dispatch/index", "dispatch/attempt", "dispatch/control", "dispatch/report", "dispatch/outbound", "schedule/redisq", "schedule/memq", "store/sqlstore", "web", "web/api", commands + "app"},
+	"github.com/prometheus/client_golang/prom": {"dispatch", "dispatch/part", "dispatch/secret", "dispatch/index", "dispatch/attempt", "dispatch/control", "dispatch/report", "dispatch/outbound", "schedule/redisq", "schedule/memq", "store/sqlstore", plumbing, "web", "web/api", commands + "app"},
 }
 
 // maxLines is the hard limit of a Go file; most have fewer than 400.

@@ -443,12 +443,6 @@ CREATE TABLE commit_notes (
 	outcomes TEXT NOT NULL
 ) STRICT;
 
--- Differences without outcomes, folded like commit_notes.
-CREATE TABLE counter_deltas (
-	id     INTEGER PRIMARY KEY AUTOINCREMENT,
-	deltas TEXT NOT NULL
-) STRICT;
-
 -- kind is state, tier, lane or due; key says which one. Those of kind due count the open callbacks that
 -- are due within one hour. The key is the hour's number since 1970 in six digits: the order of keys is the
 -- order of time.

@@ -3,12 +3,12 @@ package sqlstore
 import (
 	"cmp"
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
 // An acceptEntry is one draft of a group.
@@ -23,24 +23,25 @@ type acceptEntry struct {
 	out    store.Accepted
 }
 
-func (e *acceptEntry) fail(err error) { e.out = store.Accepted{Err: err} }
+// Fail implements [sqldb.Entry].
+func (e *acceptEntry) Fail(err error) { e.out = store.Accepted{Err: err} }
 
 // Accept commits the drafts in one transaction, with those of other callers, and answers each in its place. Its error is
 // store.ErrUnavailable or the context's: then none is known to be accepted. (They may be where the caller's context ended
 // while the transaction ran, or where the connection broke for good with the commit under way.) A draft that alone is refused has its reason in Err.
 // The drafts must not be changed afterwards: the group may still run when the caller's context has ended.
 func (db *DB) Accept(ctx context.Context, drafts []store.Draft) ([]store.Accepted, error) {
-	entries := make([]entry, 0, len(drafts))
+	entries := make([]sqldb.Entry, 0, len(drafts))
 	own := make([]acceptEntry, len(drafts))
 	for i := range drafts {
 		own[i].draft = &drafts[i]
 		if err := own[i].encode(&db.written); err != nil {
-			own[i].fail(err)
+			own[i].Fail(err)
 			continue
 		}
 		entries = append(entries, &own[i])
 	}
-	if err := db.accepts.commit(ctx, entries); err != nil {
+	if err := db.sql.Commit(ctx, accepts, entries); err != nil {
 		return nil, fmt.Errorf("accept: %w", err)
 	}
 	accepted := make([]store.Accepted, len(drafts))
@@ -56,13 +57,6 @@ func (db *DB) remember(e *acceptEntry) {
 	if c := &e.out.Callback; e.out.Err == nil && !e.out.Replayed && (e.draft.Body != nil || c.PayloadID == "") {
 		db.fresh.add(c, e.draft.Body)
 	}
-}
-
-// An idempotencyKey finds the first request with a key.
-type idempotencyKey struct{ project, route, key string }
-
-func (e *acceptEntry) idempotencyKey() idempotencyKey {
-	return idempotencyKey{e.draft.Callback.Project, e.draft.Idempotency.Route, e.draft.Idempotency.Key}
 }
 
 // applyDrafts accepts the drafts of one group.
@@ -117,7 +111,7 @@ func (t *tx) acceptAll(entries []*acceptEntry) error {
 				t.ended(&e.out.Callback, e.out.Callback.FinishedAt)
 			}
 			delete(inserted, e.out.Callback.ID)
-		case !t.again:
+		case !t.Again:
 			// Refused, so that the group is halved until this draft stands alone. On a later try the row may be the one that
 			// the first try committed without our hearing of it.
 			return fmt.Errorf("callback %s exists already", e.out.Callback.ID)
@@ -148,7 +142,7 @@ func (t *tx) placeDrafts(entries []*acceptEntry) ([]*acceptEntry, error) {
 		c := &e.out.Callback
 		var ok bool
 		if c.LaneID, ok = lanes[keys[i]]; !ok {
-			e.fail(store.ErrLaneQuota)
+			e.Fail(store.ErrLaneQuota)
 			refused = true
 			continue
 		}
@@ -161,173 +155,6 @@ func (t *tx) placeDrafts(entries []*acceptEntry) ([]*acceptEntry, error) {
 		return slices.DeleteFunc(placed, func(e *acceptEntry) bool { return e.out.Err != nil }), nil
 	}
 	return entries, nil
-}
-
-// claimKeys takes the idempotency keys of the drafts and answers those whose key is known already. It returns the drafts
-// that are to be inserted.
-func (t *tx) claimKeys(entries []*acceptEntry) ([]*acceptEntry, error) {
-	first := make(map[idempotencyKey]*acceptEntry)
-	var order []idempotencyKey
-	for _, e := range entries {
-		if e.draft.Idempotency == nil {
-			continue
-		}
-		k := e.idempotencyKey()
-		if first[k] == nil {
-			first[k] = e
-			order = append(order, k)
-		}
-	}
-	if len(order) == 0 {
-		return entries, nil
-	}
-	slices.SortFunc(order, func(a, b idempotencyKey) int {
-		return cmp.Or(cmp.Compare(a.project, b.project), cmp.Compare(a.route, b.route), cmp.Compare(a.key, b.key))
-	})
-	known, err := t.knownKeys(order, first)
-	if err != nil {
-		return nil, err
-	}
-	var fresh []*acceptEntry
-	for _, e := range entries {
-		if e.draft.Idempotency == nil {
-			fresh = append(fresh, e)
-			continue
-		}
-		k := e.idempotencyKey()
-		leader := first[k]
-		held, ok := known[k]
-		switch {
-		case !ok && leader == e:
-			fresh = append(fresh, e)
-		case !ok && string(leader.draft.Idempotency.Fingerprint) == string(e.draft.Idempotency.Fingerprint):
-			e.leader = leader // whatever becomes of that
-		case ok && held.fingerprint == hex.EncodeToString(e.draft.Idempotency.Fingerprint):
-			e.out = store.Accepted{Callback: held.callback, Replayed: true}
-		default:
-			e.out = store.Accepted{Err: store.ErrIdempotencyMismatch}
-		}
-	}
-	return fresh, nil
-}
-
-// A heldKey is an idempotency key that an earlier request holds.
-type heldKey struct {
-	fingerprint string
-	callbackID  string
-	callback    store.Callback
-}
-
-// knownKeys inserts the keys, each for the draft that came first with it, and returns those that an earlier callback
-// holds. A key whose callback has been purged is free again.
-func (t *tx) knownKeys(order []idempotencyKey, first map[idempotencyKey]*acceptEntry) (map[idempotencyKey]heldKey, error) {
-	columns := []column{
-		texts("project", order, func(k idempotencyKey) string { return k.project }),
-		texts("route", order, func(k idempotencyKey) string { return k.route }),
-		texts("key", order, func(k idempotencyKey) string { return k.key }),
-		texts("fingerprint", order, func(k idempotencyKey) string { return hex.EncodeToString(first[k].draft.Idempotency.Fingerprint) }),
-		texts("callback_id", order, func(k idempotencyKey) string { return first[k].draft.Callback.ID }),
-		ints("created_at", order, func(k idempotencyKey) int64 { return first[k].draft.Callback.CreatedAt }),
-	}
-	input, args, _, err := t.input(columns)
-	if err != nil {
-		return nil, err
-	}
-	inserted, err := t.exec(`INSERT INTO idempotency (project, route, key, fingerprint, callback_id, created_at)
-		SELECT i.project, i.route, i.key, i.fingerprint, i.callback_id, i.created_at FROM `+input+` WHERE 1 = 1
-		ON CONFLICT (project, route, key) DO NOTHING`, args...)
-	if err != nil {
-		return nil, fmt.Errorf("insert idempotency keys: %w", err)
-	}
-	if inserted == int64(len(order)) {
-		return nil, nil
-	}
-	known := make(map[idempotencyKey]heldKey)
-	seen := 0
-	err = t.each(func(rows scanner) error {
-		var k idempotencyKey
-		var h heldKey
-		if err := rows.Scan(&k.project, &k.route, &k.key, &h.fingerprint, &h.callbackID); err != nil {
-			return err
-		}
-		seen++
-		if h.callbackID != first[k].draft.Callback.ID {
-			known[k] = h
-		}
-		return nil
-	}, `SELECT idempotency.project, idempotency.route, idempotency.key, idempotency.fingerprint, idempotency.callback_id
-		FROM `+input+`
-		JOIN idempotency ON idempotency.project = i.project AND idempotency.route = i.route
-			AND idempotency.key = i.key`, args...)
-	if err != nil {
-		return nil, fmt.Errorf("read idempotency keys: %w", err)
-	}
-	if seen < len(order) {
-		// Maintenance removed an expired one between the two statements: the next try inserts it.
-		return nil, fmt.Errorf("read idempotency keys: %w", errOvertaken)
-	}
-	return known, t.fillKeys(order, first, known)
-}
-
-// fillKeys adds the callbacks that hold the known keys. A key whose callback is gone is taken over and
-// forgotten. Of two transactions that do so at once the second finds that the row has another callback, and
-// is tried again.
-func (t *tx) fillKeys(order []idempotencyKey, first map[idempotencyKey]*acceptEntry, known map[idempotencyKey]heldKey) error {
-	var ids []string
-	for _, h := range known {
-		ids = append(ids, h.callbackID)
-	}
-	held, err := t.callbacksByID(ids, "")
-	if err != nil {
-		return err
-	}
-	for _, k := range order {
-		h, ok := known[k]
-		if !ok {
-			continue
-		}
-		if r, ok := held[h.callbackID]; ok {
-			h.callback = r.Callback
-			known[k] = h
-			continue
-		}
-		delete(known, k)
-		d := first[k].draft
-		n, err := t.exec(`UPDATE idempotency SET fingerprint = $1, callback_id = $2, created_at = $3
-			WHERE project = $4 AND route = $5 AND key = $6 AND callback_id = $7`,
-			hex.EncodeToString(d.Idempotency.Fingerprint), d.Callback.ID, d.Callback.CreatedAt,
-			k.project, k.route, k.key, h.callbackID)
-		if err == nil && n == 0 {
-			err = errOvertaken
-		}
-		if err != nil {
-			return fmt.Errorf("take over idempotency key: %w", err)
-		}
-	}
-	return nil
-}
-
-// callbacksByID reads callbacks of any project; lock is the dialect's clause that locks them, or empty.
-func (t *tx) callbacksByID(ids []string, lock string) (map[string]row, error) {
-	found := make(map[string]row, len(ids))
-	if len(ids) == 0 {
-		return found, nil
-	}
-	input, args, _, err := t.input([]column{{name: "id", texts: slices.Sorted(slices.Values(ids))}})
-	if err != nil {
-		return nil, err
-	}
-	err = t.each(func(rows scanner) error {
-		r, err := t.db.scanCallback(rows)
-		found[r.ID] = r
-		return err
-	}, `SELECT `+callbackColumns+` FROM `+fromCallbacks+`
-		WHERE callbacks.id IN (SELECT i.id FROM `+input+`)
-		ORDER BY callbacks.id`+lock, args...)
-	if err != nil {
-		return nil, fmt.Errorf("read callbacks: %w", err)
-	}
-	return found, nil
 }
 
 // encode writes the structured parts of the draft as JSON text.
@@ -347,6 +174,156 @@ func (e *acceptEntry) encode(w *written) error {
 	}
 	if err := errors.Join(errs[:]...); err != nil {
 		return fmt.Errorf("encode callback %s: %w", c.ID, err)
+	}
+	return nil
+}
+
+// draftInsert makes the first rows of callbacks; the columns that it does not name begin at their defaults.
+var draftInsert = sqldb.NewBulkInsert("callbacks", sqldb.Fields[*acceptEntry]{
+	sqldb.Text("id", func(e *acceptEntry) string { return e.out.Callback.ID }),
+	sqldb.Text("project", func(e *acceptEntry) string { return e.out.Callback.Project }),
+	sqldb.Text("kind", func(e *acceptEntry) store.Kind { return e.out.Callback.Kind }),
+	sqldb.Text("lock_key", func(e *acceptEntry) string { return e.out.Callback.LockKey }),
+	sqldb.Text("state", func(e *acceptEntry) store.State { return e.out.Callback.State }),
+	sqldb.Text("reason", func(e *acceptEntry) store.Reason { return e.out.Callback.Reason }),
+	sqldb.Text("trigger", func(e *acceptEntry) store.Trigger { return e.out.Callback.Trigger }),
+	sqldb.Int("lane", func(e *acceptEntry) int64 { return e.out.Callback.LaneID }),
+	sqldb.Int("due_at", func(e *acceptEntry) int64 { return e.out.Callback.DueAt }),
+	sqldb.Int("expires_at", func(e *acceptEntry) int64 { return e.out.Callback.ExpiresAt }),
+	sqldb.Int("ladder_base", func(e *acceptEntry) int { return e.out.Callback.LadderBase }),
+	sqldb.Int("updated_at", func(e *acceptEntry) int64 { return e.out.Callback.UpdatedAt }),
+	sqldb.Int("finished_at", func(e *acceptEntry) int64 { return e.out.Callback.FinishedAt }),
+	sqldb.Int("timeout_ms", func(e *acceptEntry) int64 { return timeoutMillis(e.out.Callback.Policy) }),
+	sqldb.Flag("strict", func(e *acceptEntry) bool { return e.out.Callback.Strict }),
+	sqldb.Flag("payload", func(e *acceptEntry) bool { return e.out.Callback.PayloadID != "" }),
+}, `ON CONFLICT (id) DO NOTHING`)
+
+// requestInsert makes the second rows of callbacks whose first rows are new.
+var requestInsert = sqldb.NewBulkInsert("requests", sqldb.Fields[*acceptEntry]{
+	sqldb.Text("id", func(e *acceptEntry) string { return e.out.Callback.ID }),
+	sqldb.Text("project", func(e *acceptEntry) string { return e.out.Callback.Project }),
+	sqldb.Int("created_at", func(e *acceptEntry) int64 { return e.out.Callback.CreatedAt }),
+	sqldb.Int("first_due_at", func(e *acceptEntry) int64 { return e.out.Callback.FirstDueAt }),
+	sqldb.Flag("follows", func(e *acceptEntry) bool { return e.out.Callback.Follows }),
+	sqldb.Text("endpoint_id", func(e *acceptEntry) string { return e.out.Callback.EndpointID }),
+	sqldb.Text("topic", func(e *acceptEntry) string { return e.out.Callback.Topic }),
+	sqldb.Text("ref", func(e *acceptEntry) string { return e.out.Callback.Ref }),
+	sqldb.Text("method", func(e *acceptEntry) string { return e.out.Callback.Method }),
+	sqldb.Text("content_type", func(e *acceptEntry) string { return e.out.Callback.ContentType }),
+	sqldb.Text("signer", func(e *acceptEntry) string { return e.out.Callback.Signer }),
+	sqldb.Text("url", func(e *acceptEntry) string { return e.out.Callback.URL }),
+	sqldb.Text("headers", func(e *acceptEntry) string { return e.headers }),
+	sqldb.Text("labels", func(e *acceptEntry) string { return e.labels }),
+	sqldb.Text("policy", func(e *acceptEntry) string { return e.policy }),
+	sqldb.Text("success", func(e *acceptEntry) string { return e.success }),
+	sqldb.Text("sealed_key", func(e *acceptEntry) string { return store.SealedKey(e.out.Callback.Headers) }),
+	sqldb.Text("shared", (*acceptEntry).shared),
+	sqldb.Nullable("version", func(e *acceptEntry) *int64 { return e.out.Callback.Version }),
+	sqldb.Bytes("body", (*acceptEntry).ownBody),
+}, "")
+
+// shared is the id of a payload that several drafts share, or empty.
+func (e *acceptEntry) shared() string { return e.draft.Callback.PayloadID }
+
+// ownBody is the draft's payload if no other draft has it.
+func (e *acceptEntry) ownBody() []byte {
+	if e.shared() != "" {
+		return nil
+	}
+	return e.draft.Body
+}
+
+// insertCallbacks inserts the drafts' first rows, and returns the ids of those that were not there yet.
+func (t *tx) insertCallbacks(entries []*acceptEntry) (map[string]bool, error) {
+	inserted := make(map[string]bool, len(entries))
+	sorted := sortedByID(entries)
+	add := func(id string) { inserted[id] = true }
+	var err error
+	if t.Grouped() && !t.Again {
+		// Duplicate ids are not expected. If one occurs, the INSERT fails and the group is halved.
+		for _, e := range sorted {
+			add(e.draft.Callback.ID)
+		}
+		err = draftInsert.Later(t.Tx, sorted)
+	} else {
+		err = draftInsert.Run(t.Tx, sorted, add)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("insert callbacks: %w", err)
+	}
+	return inserted, nil
+}
+
+func sortedByID(entries []*acceptEntry) []*acceptEntry {
+	return slices.SortedFunc(slices.Values(entries), func(a, b *acceptEntry) int {
+		return cmp.Compare(a.draft.Callback.ID, b.draft.Callback.ID)
+	})
+}
+
+// insertRequests inserts the second rows of drafts whose first rows are new, and the payloads that they
+// share.
+func (t *tx) insertRequests(accepted []*acceptEntry) error {
+	if err := t.insertPayloads(accepted); err != nil {
+		return err
+	}
+	if err := requestInsert.Run(t.Tx, sortedByID(accepted), nil); err != nil {
+		return fmt.Errorf("insert requests: %w", err)
+	}
+	return nil
+}
+
+// A newPayload is a body and how many drafts of the group share it.
+type newPayload struct {
+	id, project string
+	users       int64
+	body        []byte
+}
+
+var payloadInsert = sqldb.NewBulkInsert("payloads", sqldb.Fields[*newPayload]{
+	sqldb.Text("id", func(p *newPayload) string { return p.id }),
+	sqldb.Text("project", func(p *newPayload) string { return p.project }),
+	sqldb.Int("users", func(p *newPayload) int64 { return p.users }),
+	sqldb.Bytes("body", func(p *newPayload) []byte { return p.body }),
+}, `ON CONFLICT (id) DO UPDATE SET users = payloads.users + excluded.users`)
+
+// insertPayloads inserts the bodies that accepted drafts share.
+func (t *tx) insertPayloads(entries []*acceptEntry) error {
+	var payloads map[string]*newPayload
+	for _, e := range entries {
+		id := e.shared()
+		if id == "" {
+			continue
+		}
+		p := payloads[id]
+		if p == nil {
+			if payloads == nil {
+				payloads = make(map[string]*newPayload)
+			}
+			p = &newPayload{id: id, project: e.out.Callback.Project}
+			payloads[id] = p
+		}
+		p.users++
+		if e.draft.Body != nil {
+			p.body = e.draft.Body
+		}
+	}
+	fresh := make([]*newPayload, 0, len(payloads))
+	for _, id := range sortedKeys(payloads) {
+		p := payloads[id]
+		if p.body != nil {
+			fresh = append(fresh, p)
+			continue
+		}
+		n, err := t.Exec(`UPDATE payloads SET users = users + $1 WHERE id = $2 AND project = $3`, p.users, p.id, p.project)
+		if err != nil {
+			return fmt.Errorf("share payload: %w", err)
+		}
+		if n == 0 {
+			return fmt.Errorf("payload %s that is to be shared is not there", p.id)
+		}
+	}
+	if err := payloadInsert.Run(t.Tx, fresh, nil); err != nil {
+		return fmt.Errorf("insert payloads: %w", err)
 	}
 	return nil
 }

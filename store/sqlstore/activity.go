@@ -9,30 +9,29 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
 // activityKey are the columns that say what an activity is about.
 const activityKey = "project, lane, span, at"
 
-// activityCounts names the columns that are added up, in the order of countsOf.
-func activityCounts() []string {
-	names := []string{"accepted", "succeeded", "failed", "unknown", "dead"}
-	for _, histogram := range [...]string{"lateness", "took"} {
-		for i := range store.HistogramBuckets {
-			names = append(names, fmt.Sprintf("%s_%d", histogram, i))
-		}
-	}
-	return names
+// activityColumns describe an activity.
+func activityColumns(a *store.Activity) sqldb.Columns {
+	return append(sqldb.Columns{
+		col("project", &a.Project), col("lane", &a.LaneID), col("span", sqldb.Millis((*time.Duration)(&a.Span))), col("at", &a.At),
+	}, activityCounts(a)...)
 }
 
-// countsOf is where an activity has what is added up.
-func countsOf(a *store.Activity) []*int64 {
-	counts := []*int64{&a.Accepted, &a.Succeeded, &a.Failed, &a.Unknown, &a.Dead}
+// activityCounts are the columns that are added up.
+func activityCounts(a *store.Activity) sqldb.Columns {
+	counts := sqldb.Columns{
+		col("accepted", &a.Accepted), col("succeeded", &a.Succeeded), col("failed", &a.Failed), col("unknown", &a.Unknown), col("dead", &a.Dead),
+	}
 	for i := range a.Lateness {
-		counts = append(counts, &a.Lateness[i])
+		counts = append(counts, col(fmt.Sprintf("lateness_%d", i), &a.Lateness[i]))
 	}
 	for i := range a.Took {
-		counts = append(counts, &a.Took[i])
+		counts = append(counts, col(fmt.Sprintf("took_%d", i), &a.Took[i]))
 	}
 	return counts
 }
@@ -40,9 +39,9 @@ func countsOf(a *store.Activity) []*int64 {
 // AddActivity adds what was counted to what is there, in transactions of bounded size that let others pass. What has not been added when
 // there is an error is lost: some may have been, and would be added twice.
 func (db *DB) AddActivity(ctx context.Context, rows []store.Activity) error {
-	for part := range slices.Chunk(mergeActivity(rows), db.dialect.maintenanceBatch) {
-		if err := db.maintain(ctx, func(t *tx) error { return t.addActivity(part) }); err != nil {
-			return fmt.Errorf("add activity: %w", err)
+	for part := range slices.Chunk(mergeActivity(rows), db.sql.Dialect.MaintenanceBatch) {
+		if err := db.maintain(ctx, "add activity", func(t *tx) error { return t.addActivity(part) }); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -68,38 +67,19 @@ func compareActivity(a, b store.Activity) int {
 }
 
 func (t *tx) addActivity(rows []store.Activity) error {
-	columns := []column{
-		texts("project", rows, func(a store.Activity) string { return a.Project }),
-		ints("lane", rows, func(a store.Activity) int64 { return a.LaneID }),
-		ints("span", rows, func(a store.Activity) int64 { return a.Span.Milliseconds() }),
-		ints("at", rows, func(a store.Activity) int64 { return a.At }),
+	var sums []string
+	for _, c := range activityCounts(new(store.Activity)) {
+		sums = append(sums, c.Name+" = activity."+c.Name+" + excluded."+c.Name)
 	}
-	names := activityCounts()
-	counts := make([]column, len(names))
-	for n, name := range names {
-		counts[n] = intColumn(name, len(rows))
-	}
-	for i := range rows {
-		for n, count := range countsOf(&rows[i]) {
-			counts[n].ints = append(counts[n].ints, *count)
-		}
-	}
-	input, args, _, err := t.input(append(columns, counts...))
-	if err != nil {
-		return err
-	}
-	sums := make([]string, len(names))
-	for n, name := range names {
-		sums[n] = name + " = activity." + name + " + excluded." + name
-	}
-	// "WHERE 1 = 1" keeps SQLite from reading ON as part of a join.
-	_, err = t.exec(`INSERT INTO activity (`+activityKey+`, `+strings.Join(names, ", ")+`)
-		SELECT i.project, i.lane, i.span, i.at, i.`+strings.Join(names, ", i.")+` FROM `+input+` WHERE 1 = 1
-		ON CONFLICT (`+activityKey+`) DO UPDATE SET `+strings.Join(sums, ", "), args...)
-	return err
+	return sqldb.InsertRows(t.Tx, "activity", activityColumns, rows,
+		`ON CONFLICT (`+activityKey+`) DO UPDATE SET `+strings.Join(sums, ", "))
 }
 
-const ofSpan = `project = $1 AND lane = $2 AND span = $3 AND at >= $4 AND at < $5`
+const (
+	ofSpan        = `project = $1 AND lane = $2 AND span = $3 AND at >= $4 AND at < $5`
+	ofLanes       = `lane IN (SELECT i.lane FROM $i) AND project = $1 AND span = $2 AND at >= $3`
+	activityOrder = ` ORDER BY project, lane, span, at`
+)
 
 // Activity returns what happened in the project, or in one lane of it, in the spans of that length that began at from or later, and before to,
 // in order. Spans in which nothing happened are left out.
@@ -112,48 +92,11 @@ func (db *DB) LaneActivity(ctx context.Context, project string, lanes []int64, f
 	if len(lanes) == 0 {
 		return nil, nil
 	}
-	which, args, err := db.laneActivity(project, lanes, from)
-	if err != nil {
-		return nil, err
-	}
-	return db.readActivity(ctx, which, args...)
-}
-
-func (db *DB) laneActivity(project string, lanes []int64, from int64) (which string, args []any, err error) {
-	columns := []column{{name: "lane", ints: lanes}}
-	input, n := db.dialect.input(1, columns)
-	if args, err = db.dialect.args(columns); err != nil {
-		return "", nil, err
-	}
-	return fmt.Sprintf(`lane IN (SELECT i.lane FROM %s) AND project = $%d AND span = $%d AND at >= $%d`, input, n, n+1, n+2),
-		append(args, project, store.Hour.Milliseconds(), from), nil
+	return db.readActivity(ctx, ofLanes, project, store.Hour.Milliseconds(), from, sqldb.Ints("lane", lanes))
 }
 
 func (db *DB) readActivity(ctx context.Context, which string, args ...any) ([]store.Activity, error) {
-	ctx, cancel := context.WithTimeout(ctx, db.limits.read)
-	defer cancel()
-	var found []store.Activity
-	into := make([]any, 0, 4+len(activityCounts()))
-	err := queryEach(ctx, db.read, func(rows scanner) error {
-		var a store.Activity
-		var span int64
-		into = append(into[:0], &a.Project, &a.LaneID, &span, &a.At)
-		for _, count := range countsOf(&a) {
-			into = append(into, count)
-		}
-		err := rows.Scan(into...)
-		a.Span = store.Span(time.Duration(span) * time.Millisecond)
-		found = append(found, a)
-		return err
-	}, activityQuery(which), args...)
-	if err != nil {
-		return nil, readError("read activity", err)
-	}
-	return found, nil
-}
-
-func activityQuery(which string) string {
-	return `SELECT ` + activityKey + `, ` + strings.Join(activityCounts(), ", ") + ` FROM activity WHERE ` + which + ` ORDER BY project, lane, span, at`
+	return sqldb.Select(db.read(ctx, "read activity"), activityColumns, `FROM activity WHERE `+which+activityOrder, args...)
 }
 
 // PurgeActivity removes up to limit activities of each kind that are not kept any longer (see store.Span), in transactions of bounded size. It
@@ -161,13 +104,11 @@ func activityQuery(which string) string {
 func (db *DB) PurgeActivity(ctx context.Context, now int64, limit int) (int, error) {
 	purged := 0
 	for _, old := range agedActivity(now) {
-		n, err := db.inBatches(ctx, limit, func(t *tx, batch int) (int, error) {
-			n, err := t.exec(`DELETE FROM activity WHERE (`+activityKey+`) IN (`+oldActivity(old.which)+`)`, old.before, batch)
-			return int(n), err
-		})
+		n, err := db.deleteBatches(ctx, "purge activity", limit,
+			`DELETE FROM activity WHERE (`+activityKey+`) IN (`+oldActivity(old.which)+`)`, old.before)
 		purged += n
 		if err != nil {
-			return purged, fmt.Errorf("purge activity: %w", err)
+			return purged, err
 		}
 	}
 	return purged, nil

@@ -2,11 +2,11 @@ package sqlstore
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
 // Purges remove rows from the old end of an index. On PostgreSQL the entries of removed rows stay there until
@@ -149,8 +149,8 @@ func (db *DB) savePlace(ctx context.Context, name string, p *place, now int64) e
 	p.mu.Lock()
 	at := p.at
 	p.mu.Unlock()
-	if err := db.maintain(ctx, func(t *tx) error { return t.setCursor(name, at) }); err != nil {
-		return fmt.Errorf("write down where a purge goes on: %w", err)
+	if err := db.maintain(ctx, "write down where a purge goes on", func(t *tx) error { return t.setCursor(name, at) }); err != nil {
+		return err
 	}
 	p.moved, p.saved = false, now
 	return nil
@@ -162,7 +162,7 @@ func (db *DB) removeBatch(
 ) (seen, removed int, took time.Duration, err error) {
 	var began time.Time // without the time that it waits for others
 	from := b.from
-	err = db.maintain(ctx, func(t *tx) error {
+	err = db.maintain(ctx, "", func(t *tx) error {
 		began, b.from = time.Now(), from
 		var err error
 		seen, removed, err = step(t, b)
@@ -179,19 +179,13 @@ func (db *DB) deleteAged(
 	removed, more, err = db.removeAged(ctx, name, now, before, limit, func(
 		t *tx, b *batch,
 	) (int, int, error) {
-		n, from := 0, b.from.DueAt
-		err := t.each(func(rows scanner) error {
-			var at int64
-			err := rows.Scan(&at)
-			n, b.from.DueAt = n+1, max(b.from.DueAt, at)
-			return err
-		}, statement, from, b.before, b.rows)
-		return n, n, err
+		times, err := sqldb.Values[int64](t, statement, b.from.DueAt, b.before, b.rows)
+		for _, at := range times {
+			b.from.DueAt = max(b.from.DueAt, at)
+		}
+		return len(times), len(times), err
 	})
-	if err != nil {
-		return removed, false, fmt.Errorf("%s: %w", name, err)
-	}
-	return removed, more, nil
+	return removed, more, named(name, err)
 }
 
 // place returns how far the purge has come, in this process or in another one.
@@ -202,9 +196,9 @@ func (db *DB) place(ctx context.Context, name string, now int64) (*place, error)
 	if p != nil && !isDue(p.readAt, saveEvery, now) {
 		return p, nil
 	}
-	at, err := db.cursor(ctx, name)
+	at, err := db.cursor(ctx, "read where a purge goes on", name)
 	if err != nil {
-		return nil, readError("read where a purge goes on", err)
+		return nil, err
 	}
 	if p == nil {
 		p = &place{size: leastBatch, saved: now, lookedBack: now}
@@ -226,20 +220,10 @@ func (db *DB) nextSize(size, rows int, took time.Duration) int {
 	if rows < leastBatch {
 		return size // it says little
 	}
-	aim := db.dialect.purgeTime
-	if db.busy() {
+	aim := db.sql.Dialect.PurgeTime
+	if db.sql.Busy() {
 		aim /= 2
 	}
 	fit := int(float64(rows) * float64(aim) / float64(max(took, time.Microsecond)))
-	return min(max(min(fit, 2*size), size/2, leastBatch), db.dialect.purgeBatch)
-}
-
-// busy says that something waits for a writer.
-func (db *DB) busy() bool {
-	for _, w := range db.writers {
-		if w.waits() {
-			return true
-		}
-	}
-	return false
+	return min(max(min(fit, 2*size), size/2, leastBatch), db.sql.Dialect.PurgeBatch)
 }

@@ -2,35 +2,49 @@ package sqlstore
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
+	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
-// attemptColumns are what scanAttempt reads, in its order.
-const attemptColumns = `
-	callback_id,
-	project,
-	number,
-	trigger,
-	outcome,
-	charged,
-	class,
-	status,
-	error,
-	started_at,
-	ended_at,
-	due_at,
-	lateness,
-	next_due_at,
-	fence,
-	stale,
-	key_id,
-	response_body,
-	response_truncated,
-	detail`
+// An attemptRow is an attempt with its details as JSON text.
+type attemptRow struct {
+	store.Attempt
+	detail string
+}
+
+func attemptColumns(r *attemptRow) sqldb.Columns {
+	a := &r.Attempt
+	return sqldb.Columns{
+		col("callback_id", &a.CallbackID),
+		col("project", &a.Project),
+		col("number", &a.Number),
+		col("trigger", &a.Trigger),
+		col("outcome", &a.Outcome),
+		col("charged", sqldb.Bool(&a.Charged)),
+		col("class", &a.Class),
+		col("status", &a.Status),
+		col("error", &a.Error),
+		col("started_at", &a.StartedAt),
+		col("ended_at", &a.EndedAt),
+		col("due_at", &a.DueAt),
+		col("lateness", &a.Lateness),
+		col("next_due_at", &a.NextDueAt),
+		col("fence", &a.Fence),
+		col("stale", sqldb.Bool(&a.Stale)),
+		col("key_id", &a.KeyID),
+		col("response_body", &a.ResponseBody),
+		col("response_truncated", sqldb.Bool(&a.ResponseTruncated)),
+		col("detail", &r.detail),
+	}
+}
 
 // clean makes text out of what a receiver sent, so that no answer can keep a result from being committed: PostgreSQL
 // takes neither NUL nor invalid UTF-8.
@@ -38,103 +52,64 @@ func clean(s string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 }
 
-// An attemptRow is an attempt and its details as JSON text.
-type attemptRow struct {
-	*store.Attempt
-	detail string
-}
-
-var attemptInsert = newBulkInsert("attempts", fields[attemptRow]{
-	textField("callback_id", func(a attemptRow) string { return a.CallbackID }),
-	textField("project", func(a attemptRow) string { return a.Project }),
-	numberField("number", func(a attemptRow) int64 { return int64(a.Number) }),
-	textField("trigger", func(a attemptRow) string { return string(a.Trigger) }),
-	textField("outcome", func(a attemptRow) string { return string(a.Outcome) }),
-	numberField("charged", func(a attemptRow) int64 { return flag(a.Charged) }),
-	textField("class", func(a attemptRow) string { return string(a.Class) }),
-	numberField("status", func(a attemptRow) int64 { return int64(a.Status) }),
-	textField("error", func(a attemptRow) string { return clean(a.Error) }),
-	numberField("started_at", func(a attemptRow) int64 { return a.StartedAt }),
-	numberField("ended_at", func(a attemptRow) int64 { return a.EndedAt }),
-	numberField("due_at", func(a attemptRow) int64 { return a.DueAt }),
-	{name: "lateness", real: func(a attemptRow) float64 { return a.Lateness }},
-	numberField("next_due_at", func(a attemptRow) int64 { return a.NextDueAt }),
-	numberField("fence", func(a attemptRow) int64 { return a.Fence }),
-	numberField("stale", func(a attemptRow) int64 { return flag(a.Stale) }),
-	textField("key_id", func(a attemptRow) string { return a.KeyID }),
-	textField("response_body", func(a attemptRow) string { return clean(a.ResponseBody) }),
-	numberField("response_truncated", func(a attemptRow) int64 { return flag(a.ResponseTruncated) }),
-	textField("detail", func(a attemptRow) string { return a.detail }),
-}, "")
-
 // insertAttempts appends attempt rows. Their callbacks' rows are locked by this transaction, so no number can be taken
 // by another.
-func (t *tx) insertAttempts(attempts []*store.Attempt) error {
-	if len(attempts) == 0 {
-		return nil
-	}
+func (t *tx) insertAttempts(attempts []store.Attempt) error {
 	rows := make([]attemptRow, len(attempts))
 	for i, a := range attempts {
-		detail, err := detailOf(a)
+		detail, err := detailOf(&a)
 		if err != nil {
 			return fmt.Errorf("encode attempt %d of %s: %w", a.Number, a.CallbackID, err)
 		}
+		a.Error, a.ResponseBody = clean(a.Error), clean(a.ResponseBody)
 		rows[i] = attemptRow{a, detail}
 	}
-	if err := attemptInsert.run(t, rows, nil); err != nil {
-		return fmt.Errorf("insert attempts: %w", err)
-	}
-	return nil
+	return named("insert attempts", sqldb.InsertRows(t.Tx, "attempts", attemptColumns, rows, ""))
 }
 
 // replaceAttempt writes an attempt over the row with its callback and number.
-func (t *tx) replaceAttempt(a *store.Attempt) error {
-	if _, err := t.exec(`DELETE FROM attempts WHERE callback_id = $1 AND number = $2`, a.CallbackID, a.Number); err != nil {
+func (t *tx) replaceAttempt(a store.Attempt) error {
+	if _, err := t.Exec(`DELETE FROM attempts WHERE callback_id = $1 AND number = $2`, a.CallbackID, a.Number); err != nil {
 		return fmt.Errorf("replace attempt: %w", err)
 	}
-	return t.insertAttempts([]*store.Attempt{a})
+	return t.insertAttempts([]store.Attempt{a})
 }
 
-// attemptOfFence returns the attempt that was made under the fence, or nil.
-func (t *tx) attemptOfFence(id string, fence int64) (*store.Attempt, error) {
-	var found *store.Attempt
-	err := t.each(func(rows scanner) error {
-		a, err := scanAttempt(rows)
-		found = &a
-		return err
-	}, `SELECT `+attemptColumns+` FROM attempts WHERE callback_id = $1 AND fence = $2`, id, fence)
-	if err != nil {
-		return nil, fmt.Errorf("read attempt of fence %d: %w", fence, err)
+// attempts reads the attempts that the statement finds. Details that cannot be decoded are left out: what can be shown
+// is shown.
+func attempts(q sqldb.Querier, rest string, args ...any) ([]store.Attempt, error) {
+	rows, err := sqldb.Select(q, attemptColumns, rest, args...)
+	if err != nil || len(rows) == 0 {
+		return nil, err
+	}
+	found := make([]store.Attempt, len(rows))
+	for i := range rows {
+		found[i] = rows[i].Attempt
+		var d attemptDetail
+		if err := decode("detail", rows[i].detail, &d); err == nil {
+			d.into(&found[i])
+		}
 	}
 	return found, nil
 }
 
-// scanAttempt reads attemptColumns. Details that cannot be decoded are left out: what can be shown is shown.
-func scanAttempt(rows scanner) (store.Attempt, error) {
-	var a store.Attempt
-	var charged, stale, truncated int
-	var detail string
-	if err := rows.Scan(&a.CallbackID, &a.Project, &a.Number, &a.Trigger, &a.Outcome, &charged, &a.Class, &a.Status, &a.Error,
-		&a.StartedAt, &a.EndedAt, &a.DueAt, &a.Lateness, &a.NextDueAt, &a.Fence, &stale, &a.KeyID, &a.ResponseBody,
-		&truncated, &detail); err != nil {
-		return a, fmt.Errorf("scan attempt: %w", err)
+// attemptOfFence returns the attempt that was made under the fence, or nil.
+func (t *tx) attemptOfFence(id string, fence int64) (*store.Attempt, error) {
+	found, err := attempts(t, `FROM attempts WHERE callback_id = $1 AND fence = $2`, id, fence)
+	if err != nil || len(found) == 0 {
+		return nil, named(fmt.Sprintf("read attempt of fence %d", fence), err)
 	}
-	a.Charged, a.Stale, a.ResponseTruncated = charged != 0, stale != 0, truncated != 0
-	var d attemptDetail
-	if err := decode("detail", detail, &d); err == nil {
-		d.into(&a)
-	}
-	return a, nil
+	return &found[0], nil
 }
 
 // lastAttempts and oneAttempt read the attempts of one callback by the primary key. A page costs the same
 // wherever it is.
 const (
-	lastAttempts = `SELECT ` + attemptColumns + ` FROM attempts
+	lastAttempts = `FROM attempts
 	WHERE callback_id = $1 AND project = $2 AND number < $3
 	ORDER BY number DESC
 	LIMIT $4`
-	oneAttempt = `SELECT ` + attemptColumns + ` FROM attempts
+	oneAttempt = `FROM attempts
 	WHERE callback_id = $1 AND project = $2 AND number = $3`
 )
 
@@ -145,43 +120,152 @@ func (db *DB) Attempts(ctx context.Context, project, id string, before, limit in
 	if before <= 0 {
 		before = math.MaxInt32
 	}
-	ctx, cancel := context.WithTimeout(ctx, db.limits.read)
-	defer cancel()
-	var attempts []store.Attempt
-	err := queryEach(ctx, db.read, func(rows scanner) error {
-		a, err := scanAttempt(rows)
-		attempts = append(attempts, a)
-		return err
-	}, lastAttempts, id, project, min(before, math.MaxInt32), min(max(limit, 1), maxList+1))
-	if err != nil {
-		return nil, readError("read attempts", err)
+	found, err := attempts(db.read(ctx, "read attempts"), lastAttempts,
+		id, project, min(before, math.MaxInt32), min(max(limit, 1), maxList+1))
+	if err == nil && len(found) == 0 {
+		_, err = db.Get(ctx, project, id)
 	}
-	if len(attempts) == 0 {
-		if _, err := db.Get(ctx, project, id); err != nil {
-			return nil, err
-		}
-	}
-	return attempts, nil
+	return found, err
 }
 
 // Attempt returns one attempt of a callback by its number; store.ErrNotFound when the project has none.
 func (db *DB) Attempt(ctx context.Context, project, id string, number int) (store.Attempt, error) {
-	ctx, cancel := context.WithTimeout(ctx, db.limits.read)
-	defer cancel()
-	if number < 1 || number > math.MaxInt32 {
-		return store.Attempt{}, fmt.Errorf("attempt %d of %s: %w", number, id, store.ErrNotFound)
-	}
 	var found []store.Attempt
-	err := queryEach(ctx, db.read, func(rows scanner) error {
-		a, err := scanAttempt(rows)
-		found = append(found, a)
-		return err
-	}, oneAttempt, id, project, number)
-	if err != nil {
-		return store.Attempt{}, readError("read an attempt", err)
+	if number >= 1 && number <= math.MaxInt32 {
+		var err error
+		if found, err = attempts(db.read(ctx, "read an attempt"), oneAttempt, id, project, number); err != nil {
+			return store.Attempt{}, err
+		}
 	}
 	if len(found) == 0 {
 		return store.Attempt{}, fmt.Errorf("attempt %d of %s: %w", number, id, store.ErrNotFound)
 	}
 	return found[0], nil
+}
+
+// An attemptDetail is what of an attempt is stored as JSON.
+type attemptDetail struct {
+	Timings store.Timings `json:"timings"`
+	// Own says that the request began with our own headers, which follow from the attempt and are not repeated: ownUnsigned or
+	// ownSigned. They are a third of what there would be to store.
+	Own             int            `json:"own,omitempty"`
+	RequestHeaders  []store.Header `json:"request_headers,omitempty"`
+	ResponseHeaders []store.Header `json:"response_headers,omitempty"`
+	Rule            *store.Rule    `json:"rule,omitempty"`
+	// URL is where it went, if that was not the callback's own address.
+	URL string `json:"url,omitempty"`
+}
+
+const (
+	ownUnsigned = 1
+	ownSigned   = 2
+)
+
+// ownHeaders are the headers that a request of ours begins with, as they are shown.
+func ownHeaders(a *store.Attempt, own int) []store.Header {
+	headers := []store.Header{
+		{Name: "webhook-id", Value: store.CallbackPrefix + a.CallbackID},
+		{Name: "webhook-timestamp", Value: strconv.FormatInt(a.StartedAt/1000, 10)},
+	}
+	if own == ownSigned {
+		headers = append(headers, store.Header{Name: "webhook-signature", Value: "***"})
+	}
+	return append(headers, store.Header{Name: "webhook-attempt", Value: strconv.Itoa(a.Number)})
+}
+
+// splitOwn takes our own headers from those of the request, if they are what ownHeaders would say.
+func splitOwn(a *store.Attempt) (own int, rest []store.Header) {
+	for _, own := range [...]int{ownSigned, ownUnsigned} {
+		if want := ownHeaders(a, own); len(want) <= len(a.RequestHeaders) && slices.Equal(want, a.RequestHeaders[:len(want)]) {
+			return own, a.RequestHeaders[len(want):]
+		}
+	}
+	return 0, a.RequestHeaders
+}
+
+// into puts the details back into the attempt, of which the rest has been read.
+func (d *attemptDetail) into(a *store.Attempt) {
+	a.Timings, a.RequestHeaders, a.ResponseHeaders, a.Rule, a.URL = d.Timings, d.RequestHeaders, d.ResponseHeaders, d.Rule, d.URL
+	if d.Own != 0 {
+		a.RequestHeaders = append(ownHeaders(a, d.Own), d.RequestHeaders...)
+	}
+}
+
+// detailOf writes an attempt's detail as encoding/json would; one is written for every attempt, and reflection would cost more
+// than the row.
+func detailOf(a *store.Attempt) (string, error) {
+	scratch := details.Get().(*[]byte)
+	defer details.Put(scratch)
+	b := append((*scratch)[:0], `{"timings":{"dns":`...)
+	b = strconv.AppendFloat(b, a.Timings.DNS, 'f', -1, 64)
+	b = append(b, `,"connect":`...)
+	b = strconv.AppendFloat(b, a.Timings.Connect, 'f', -1, 64)
+	b = append(b, `,"tls":`...)
+	b = strconv.AppendFloat(b, a.Timings.TLS, 'f', -1, 64)
+	b = append(b, `,"first_byte":`...)
+	b = strconv.AppendFloat(b, a.Timings.FirstByte, 'f', -1, 64)
+	b = append(b, `,"total":`...)
+	b = strconv.AppendFloat(b, a.Timings.Total, 'f', -1, 64)
+	b = append(b, '}')
+	own, headers := splitOwn(a)
+	if own != 0 {
+		b = append(b, `,"own":`...)
+		b = strconv.AppendInt(b, int64(own), 10)
+	}
+	b = appendHeaders(b, "request_headers", headers)
+	b = appendHeaders(b, "response_headers", a.ResponseHeaders)
+	if a.Rule != nil {
+		rule, err := json.Marshal(a.Rule)
+		if err != nil {
+			return "", fmt.Errorf("encode rule: %w", err)
+		}
+		b = append(b, `,"rule":`...)
+		b = append(b, rule...)
+	}
+	if a.URL != "" {
+		b = append(b, `,"url":`...)
+		b = appendText(b, a.URL)
+	}
+	b = append(b, '}')
+	*scratch = b
+	return string(b), nil
+}
+
+// details are what details were written into.
+var details = sync.Pool{New: func() any { return new([]byte) }}
+
+func appendHeaders(b []byte, name string, headers []store.Header) []byte {
+	if len(headers) == 0 {
+		return b
+	}
+	b = append(b, `,"`...)
+	b = append(b, name...)
+	b = append(b, `":[`...)
+	for i, h := range headers {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, `{"name":`...)
+		b = appendText(b, h.Name)
+		b = append(b, `,"value":`...)
+		b = appendText(b, h.Value)
+		b = append(b, '}')
+	}
+	return append(b, ']')
+}
+
+// appendText writes a JSON string.
+func appendText(b []byte, s string) []byte {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+			text, err := json.Marshal(s)
+			if err != nil {
+				panic(err) // a string can always be encoded
+			}
+			return append(b, text...)
+		}
+	}
+	b = append(b, '"')
+	b = append(b, s...)
+	return append(b, '"')
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
 // The actions that this package writes into the audit.
@@ -76,36 +77,33 @@ func (t *tx) audit(entries ...store.AuditEntry) error {
 		if entries[i].ID != "" {
 			continue
 		}
-		id, err := t.db.ids.next()
-		if err != nil {
+		var err error
+		if entries[i].ID, err = t.db.ids.next(); err != nil {
 			return err
 		}
-		entries[i].ID = id
 	}
-	input, args, _, err := t.input([]column{
-		texts("id", entries, func(e store.AuditEntry) string { return e.ID }),
-		texts("project", entries, func(e store.AuditEntry) string { return e.Project }),
-		ints("at", entries, func(e store.AuditEntry) int64 { return e.At }),
-		texts("actor", entries, func(e store.AuditEntry) string { return e.Actor }),
-		texts("address", entries, func(e store.AuditEntry) string { return e.Address }),
-		texts("action", entries, func(e store.AuditEntry) string { return e.Action }),
-		texts("object", entries, func(e store.AuditEntry) string { return e.Object }),
-		texts("reason", entries, func(e store.AuditEntry) string { return e.Reason }),
-		texts("before", entries, func(e store.AuditEntry) string { return e.Before }),
-		texts("after", entries, func(e store.AuditEntry) string { return e.After }),
-		texts("detail", entries, func(e store.AuditEntry) string { return e.Detail }),
-	})
-	if err != nil {
-		return err
+	return named("append to audit", sqldb.InsertRows(t.Tx, "audit", entryColumns, entries, ""))
+}
+
+// entryColumns describe an entry of the audit but for its place in the chain, which it gets later.
+func entryColumns(e *store.AuditEntry) sqldb.Columns {
+	return sqldb.Columns{
+		col("id", &e.ID),
+		col("project", &e.Project),
+		col("at", &e.At),
+		col("actor", &e.Actor),
+		col("address", &e.Address),
+		col("action", &e.Action),
+		col("object", &e.Object),
+		col("reason", &e.Reason),
+		col("before", &e.Before),
+		col("after", &e.After),
+		col("detail", &e.Detail),
 	}
-	if _, err := t.exec(`INSERT INTO audit
-			(id, project, at, actor, address, action, object, reason, before, after, detail)
-		SELECT i.id, i.project, i.at, i.actor, i.address, i.action, i.object, i.reason,
-			i.before, i.after, i.detail
-		FROM `+input, args...); err != nil {
-		return fmt.Errorf("append to audit: %w", err)
-	}
-	return nil
+}
+
+func auditColumns(e *store.AuditEntry) sqldb.Columns {
+	return append(entryColumns(e), col("seq", &e.Link.Seq), col("hash", &e.Link.Hash))
 }
 
 // auditChange appends one entry.
@@ -138,8 +136,5 @@ func auditOf(
 
 // AppendAudit records a mutation that has no row of its own. An empty id is made.
 func (db *DB) AppendAudit(ctx context.Context, e store.AuditEntry) error {
-	if err := db.change(ctx, func(t *tx) error { return t.audit(e) }); err != nil {
-		return fmt.Errorf("append audit: %w", err)
-	}
-	return nil
+	return db.change(ctx, "append audit", func(t *tx) error { return t.audit(e) })
 }

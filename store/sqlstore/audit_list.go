@@ -8,26 +8,16 @@ import (
 	"unicode/utf8"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
-
-const auditColumns = `id, project, at, actor, address, action, object, reason, before, after, detail, seq,
-	hash`
-
-func scanAudit(rows scanner) (e store.AuditEntry, err error) {
-	err = rows.Scan(&e.ID, &e.Project, &e.At, &e.Actor, &e.Address, &e.Action, &e.Object,
-		&e.Reason, &e.Before, &e.After, &e.Detail, &e.Link.Seq, &e.Link.Hash)
-	return e, err
-}
 
 // AuditEntries returns the project's audit, newest first: at most limit entries with ids below after, which is empty for
 // the newest.
 func (db *DB) AuditEntries(ctx context.Context, project, after string, limit int) ([]store.AuditEntry, error) {
-	ctx, cancel := context.WithTimeout(ctx, db.limits.read)
-	defer cancel()
 	// One more is looked for than there is room for, in a statement that says so as a number of 32 bits.
-	l := auditListing{db: db, project: project, AuditFilter: store.AuditFilter{After: after}, left: min(max(limit, 1), math.MaxInt32-1)}
-	if err := l.read(ctx, 0); err != nil {
-		return nil, readError("read audit", err)
+	l := auditListing{read: db.read(ctx, "read audit").Planned(), most: db.looking, project: project, AuditFilter: store.AuditFilter{After: after}, left: min(max(limit, 1), math.MaxInt32-1)}
+	if err := l.add(0); err != nil {
+		return nil, err
 	}
 	return l.page.Entries, nil
 }
@@ -35,18 +25,19 @@ func (db *DB) AuditEntries(ctx context.Context, project, after string, limit int
 // Audit returns a page of the project's audit, newest first. What was done to one object is found by its index; every other filter is looked
 // for in a bounded number of entries, as in a list of callbacks (see listing).
 func (db *DB) Audit(ctx context.Context, project string, f store.AuditFilter) (store.AuditPage, error) {
-	ctx, cancel := context.WithTimeout(ctx, db.limits.read)
+	ctx, cancel := context.WithTimeout(ctx, db.sql.Limits.Read)
 	defer cancel()
-	l := auditListing{db: db, project: project, AuditFilter: f, left: min(max(f.Limit, 1), maxList)}
-	if err := l.run(ctx); err != nil {
-		return store.AuditPage{}, readError("read audit", err)
+	l := auditListing{read: db.read(ctx, "read audit").Planned(), most: db.looking, project: project, AuditFilter: f, left: min(max(f.Limit, 1), maxList)}
+	if err := l.run(); err != nil {
+		return store.AuditPage{}, err
 	}
 	return l.page, nil
 }
 
 // An auditListing is a page of the audit that is being read.
 type auditListing struct {
-	db      *DB
+	read    sqldb.Read
+	most    looking
 	project string
 	store.AuditFilter
 	// actors are those of the window whose names the filter's Actor picks, if it picks by them.
@@ -57,22 +48,22 @@ type auditListing struct {
 }
 
 // run reads the page: at once where the index serves all of the filter, else window by window.
-func (l *auditListing) run(ctx context.Context) error {
+func (l *auditListing) run() error {
 	var rest query
 	if l.filter(&rest); rest.text.Len() == 0 {
-		return l.read(ctx, 0)
+		return l.add(0)
 	}
-	most, began, looked := l.db.looking, time.Now(), 0
-	for size := max(most.first, 2*l.left); size > 0; size = nextWindow(size, looked, time.Since(began), most) {
+	began, looked := time.Now(), 0
+	for size := max(l.most.first, 2*l.left); size > 0; size = nextWindow(size, looked, time.Since(began), l.most) {
 		q := l.endQuery(size)
-		end, more, err := l.db.windowEnd(ctx, q.text.String(), l.db.planned(q)...)
+		end, more, err := sqldb.Value[string](l.read, q.text.String(), q.args...)
 		if err != nil {
 			return err
 		}
-		if err := l.read(ctx, size); err != nil || l.page.Next != "" || !more {
+		if err := l.add(size); err != nil || l.page.Next != "" || !more {
 			return err
 		}
-		if l.After, l.page.Next = end.ID, end.ID; l.left == 0 {
+		if l.After, l.page.Next = end, end; l.left == 0 {
 			return nil
 		}
 		looked += size
@@ -120,7 +111,7 @@ func (l *auditListing) filter(q *query) {
 // endQuery finds the last entry of the next window.
 func (l *auditListing) endQuery(size int) *query {
 	var q query
-	q.add("SELECT 0, audit.id FROM audit WHERE ")
+	q.add("SELECT audit.id FROM audit WHERE ")
 	l.bound(&q)
 	q.add(" LIMIT 1 OFFSET ?", size-1)
 	return &q
@@ -137,25 +128,24 @@ func (l *auditListing) actorsQuery(size int) *query {
 
 // findActors reads which actors of the next window the filter picks. Their names are compared here and not in
 // SQL, whose rules of upper and lower case depend on the database.
-func (l *auditListing) findActors(ctx context.Context, size int) error {
+func (l *auditListing) findActors(size int) error {
 	l.actors = l.actors[:0]
 	wanted := store.Fold(l.Actor)
 	q := l.actorsQuery(size)
-	return queryEach(ctx, l.db.read, func(rows scanner) error {
-		var name string
-		err := rows.Scan(&name)
-		if err == nil && strings.Contains(store.Fold(name), wanted) {
+	names, err := sqldb.Values[string](l.read, q.text.String(), q.args...)
+	for _, name := range names {
+		if strings.Contains(store.Fold(name), wanted) {
 			l.actors = append(l.actors, name)
 		}
-		return err
-	}, q.text.String(), l.db.planned(q)...)
+	}
+	return err
 }
 
 // readQuery finds what is in the next window, or with size zero, on the page. A window is a statement within the statement: whatever the filter
 // says, no other index is taken.
 func (l *auditListing) readQuery(size int) *query {
 	var q query
-	q.add("SELECT " + auditColumns + " FROM ")
+	q.add("FROM ")
 	if size == 0 {
 		q.add("audit WHERE ")
 		l.bound(&q)
@@ -170,27 +160,22 @@ func (l *auditListing) readQuery(size int) *query {
 	return &q
 }
 
-// read adds the entries of the next window, or with size zero, of the page, that are as the filter says. Where there are more than there is
-// room for it says in Next where they begin.
-func (l *auditListing) read(ctx context.Context, size int) error {
+// add adds the entries of the next window, or with size zero, of the page, that are as the filter says. Where there are
+// more than there is room for it says in Next where they begin.
+func (l *auditListing) add(size int) error {
 	l.page.Next = ""
 	if l.Actor != "" {
-		if err := l.findActors(ctx, size); err != nil || len(l.actors) == 0 {
+		if err := l.findActors(size); err != nil || len(l.actors) == 0 {
 			return err
 		}
 	}
 	q := l.readQuery(size)
-	return queryEach(ctx, l.db.read, func(rows scanner) error {
-		e, err := scanAudit(rows)
-		if err != nil {
-			return err
-		}
-		if l.left == 0 {
-			l.page.Next = l.page.Entries[len(l.page.Entries)-1].ID
-			return nil
-		}
-		l.left--
-		l.page.Entries = append(l.page.Entries, e)
-		return nil
-	}, q.text.String(), l.db.planned(q)...)
+	found, err := sqldb.Select(l.read, auditColumns, q.text.String(), q.args...)
+	if len(found) > l.left {
+		found = found[:l.left]
+		l.page.Next = found[l.left-1].ID
+	}
+	l.left -= len(found)
+	l.page.Entries = append(l.page.Entries, found...)
+	return err
 }

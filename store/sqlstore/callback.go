@@ -1,71 +1,75 @@
 package sqlstore
 
 import (
-	"database/sql"
-	"encoding/json"
+	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
-// callbackColumns are what scanCallback reads of fromCallbacks or fromRequests, in its order.
-const callbackColumns = `
-	callbacks.id,
-	callbacks.project,
-	callbacks.kind,
-	requests.endpoint_id,
-	` + presentURL + `,
-	requests.follows,
-	requests.method,
-	requests.headers,
-	requests.topic,
-	requests.ref,
-	callbacks.lock_key,
-	callbacks.strict,
-	(SELECT lanes.key FROM lanes WHERE lanes.id = callbacks.lane),
-	callbacks.lane,
-	requests.labels,
-	requests.policy,
-	requests.success,
-	requests.signer,
-	callbacks.state,
-	callbacks.reason,
-	callbacks.due_at,
-	requests.first_due_at,
-	callbacks.expires_at,
-	callbacks.attempt_count,
-	callbacks.divert_count,
-	callbacks.attempt_seq,
-	callbacks.ladder_base,
-	callbacks.trigger,
-	callbacks.resume_state,
-	callbacks.resume_reason,
-	callbacks.cancel_requested,
-	callbacks.free_retry,
-	callbacks.last_status,
-	callbacks.last_class,
-	callbacks.poll_errors,
-	requests.version,
-	requests.created_at,
-	callbacks.updated_at,
-	callbacks.finished_at,
-	callbacks.fence,
-	callbacks.claim_token,
-	callbacks.claim_until,
-	callbacks.claimed_at,
-	callbacks.lost_at,
-	callbacks.crash_count,
-	CASE
+// callbackColumns describe a row of fromCallbacks or fromRequests.
+func callbackColumns(r *row) sqldb.Columns {
+	c := &r.Callback
+	return sqldb.Columns{
+		col("callbacks.id", &c.ID),
+		col("callbacks.project", &c.Project),
+		col("callbacks.kind", &c.Kind),
+		col("requests.endpoint_id", &c.EndpointID),
+		col(presentURL, &c.URL),
+		col("requests.follows", sqldb.Bool(&c.Follows)),
+		col("requests.method", &c.Method),
+		col("requests.headers", &r.headers),
+		col("requests.topic", &c.Topic),
+		col("requests.ref", &c.Ref),
+		col("callbacks.lock_key", &c.LockKey),
+		col("callbacks.strict", sqldb.Bool(&c.Strict)),
+		col("COALESCE((SELECT lanes.key FROM lanes WHERE lanes.id = callbacks.lane), '')", &c.Lane),
+		col("callbacks.lane", &c.LaneID),
+		col("requests.labels", &r.labels),
+		col("requests.policy", &r.policy),
+		col("requests.success", &r.success),
+		col("requests.signer", &c.Signer),
+		col("callbacks.state", &c.State),
+		col("callbacks.reason", &c.Reason),
+		col("callbacks.due_at", &c.DueAt),
+		col("requests.first_due_at", &c.FirstDueAt),
+		col("callbacks.expires_at", &c.ExpiresAt),
+		col("callbacks.attempt_count", &c.AttemptCount),
+		col("callbacks.divert_count", &c.DivertCount),
+		col("callbacks.attempt_seq", &c.AttemptSeq),
+		col("callbacks.ladder_base", &c.LadderBase),
+		col("callbacks.trigger", &c.Trigger),
+		col("callbacks.resume_state", &c.ResumeState),
+		col("callbacks.resume_reason", &c.ResumeReason),
+		col("callbacks.cancel_requested", sqldb.Bool(&c.CancelRequested)),
+		col("callbacks.free_retry", sqldb.Bool(&c.FreeRetry)),
+		col("callbacks.last_status", &c.LastStatus),
+		col("callbacks.last_class", &c.LastClass),
+		col("callbacks.poll_errors", &c.PollErrors),
+		col("requests.version", &c.Version),
+		col("requests.created_at", &c.CreatedAt),
+		col("callbacks.updated_at", &c.UpdatedAt),
+		col("callbacks.finished_at", &c.FinishedAt),
+		col("callbacks.fence", &c.Fence),
+		col("callbacks.claim_token", &c.ClaimToken),
+		col("callbacks.claim_until", &c.ClaimUntil),
+		col("callbacks.claimed_at", &r.claimedAt),
+		col("callbacks.lost_at", &r.lostAt),
+		col("callbacks.crash_count", &c.CrashCount),
+		col(`CASE
 		WHEN callbacks.payload <> 1 THEN ''
 		WHEN requests.shared <> '' THEN requests.shared
 		ELSE callbacks.id
-	END,
-	requests.content_type,
-	CASE WHEN callbacks.payload = 2 THEN 1 ELSE 0 END`
+	END`, &c.PayloadID),
+		col("requests.content_type", &c.ContentType),
+		col("CASE WHEN callbacks.payload = 2 THEN 1 ELSE 0 END", sqldb.Bool(&c.PayloadPurged)),
+	}
+}
 
 // fromCallbacks has both rows of callbacks, found by those of the first table.
 const fromCallbacks = `callbacks JOIN requests ON ` + ofCallback
@@ -104,160 +108,60 @@ type row struct {
 	store.Callback
 	// claimedAt is when the present claim was made; lostAt, when the claim before it was, if that ended without a result.
 	claimedAt, lostAt int64
-	// cancelAs is the reason for which it ends if its cancel was requested; empty: store.Requested. It is stored as the reason, which an
-	// open row has no other.
+	// cancelAs is the reason for which it ends if its cancel was requested; empty: store.Requested. It is stored as the
+	// reason, which an open row has no other.
 	cancelAs store.Reason
-	// broken says which structured column could not be decoded; the rest is as it should be.
-	broken error
+	// headers, labels, policy and success are JSON text. broken says which of them could not be decoded; the rest is as
+	// it should be.
+	headers, labels, policy, success string
+	broken                           error
+	// body is its payload, where that was read.
+	body []byte
 }
 
-// scanCallback reads callbackColumns, and more columns after them.
-func (db *DB) scanCallback(rows scanner, more ...any) (row, error) {
-	var r row
-	c := &r.Callback
-	var lane sql.NullString
-	var headers, labels, policy, success string
-	var version sql.NullInt64
-	var follows, strict, cancelRequested, freeRetry, purged int
-	dest := []any{
-		&c.ID, &c.Project, &c.Kind, &c.EndpointID, &c.URL, &follows, &c.Method, &headers, &c.Topic, &c.Ref, &c.LockKey, &strict, &lane,
-		&c.LaneID, &labels, &policy, &success, &c.Signer, &c.State, &c.Reason, &c.DueAt, &c.FirstDueAt, &c.ExpiresAt,
-		&c.AttemptCount, &c.DivertCount, &c.AttemptSeq, &c.LadderBase, &c.Trigger, &c.ResumeState, &c.ResumeReason,
-		&cancelRequested, &freeRetry, &c.LastStatus, &c.LastClass, &c.PollErrors, &version, &c.CreatedAt, &c.UpdatedAt, &c.FinishedAt,
-		&c.Fence, &c.ClaimToken, &c.ClaimUntil, &r.claimedAt, &r.lostAt, &c.CrashCount, &c.PayloadID, &c.ContentType, &purged,
+// callbacks reads the callbacks that a FROM clause finds.
+func (db *DB) callbacks(q sqldb.Querier, from string, args ...any) ([]row, error) {
+	rows, err := sqldb.Select(q, callbackColumns, `FROM `+from, args...)
+	for i := range rows {
+		db.complete(&rows[i])
 	}
-	if err := rows.Scan(append(dest, more...)...); err != nil {
-		return r, fmt.Errorf("scan callback: %w", err)
-	}
-	c.Lane = lane.String
-	if version.Valid {
-		c.Version = &version.Int64
-	}
-	if c.State == store.Scheduled {
-		r.cancelAs, c.Reason = c.Reason, ""
-	}
-	c.Follows, c.Strict = follows != 0, strict != 0
-	c.CancelRequested, c.FreeRetry, c.PayloadPurged = cancelRequested != 0, freeRetry != 0, purged != 0
-	r.broken = errors.Join(decode("labels", labels, &c.Labels), db.structured(c, headers, success, policy))
-	return r, nil
+	return rows, err
 }
 
-// written remembers the texts of named policies and success rules: nearly all callbacks share a few.
-type written struct {
-	mu        sync.RWMutex
-	policies  map[string]writtenPolicy
-	successes map[store.Success]string
+func (t *tx) callbacks(from string, args ...any) ([]row, error) {
+	return t.db.callbacks(t, from, args...)
 }
 
-// A writtenPolicy is a policy as it was when its text was written: what a name stands for may change.
-type writtenPolicy struct {
-	store.Policy
-	text string
+// callbacksByID reads callbacks of any project; lock is a clause that locks them, or empty.
+func (t *tx) callbacksByID(ids []string, lock string) (map[string]row, error) {
+	found := make(map[string]row, len(ids))
+	if len(ids) == 0 {
+		return found, nil
+	}
+	rows, err := t.callbacks(fromCallbacks+`
+		WHERE callbacks.id IN (SELECT i.id FROM $i)
+		ORDER BY callbacks.id`+lock, sqldb.Texts("id", slices.Sorted(slices.Values(ids))))
+	for i := range rows {
+		found[rows[i].ID] = rows[i]
+	}
+	return found, named("read callbacks", err)
 }
 
-func (w *written) policy(p *store.Policy) (string, error) {
-	w.mu.RLock()
-	known, ok := w.policies[p.Name]
-	w.mu.RUnlock()
-	if ok && samePolicy(&known.Policy, p) {
-		return known.text, nil
+// complete decodes a row that was read.
+func (db *DB) complete(r *row) {
+	if r.State == store.Scheduled {
+		r.cancelAs, r.Reason = r.Reason, ""
 	}
-	text, err := encode(p)
-	if err != nil || p.Name == "" {
-		return text, err
-	}
-	keep := writtenPolicy{*p, text}
-	keep.Tiers, keep.StopOn = slices.Clone(p.Tiers), slices.Clone(p.StopOn)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.policies == nil || len(w.policies) >= maxDecoded {
-		w.policies = make(map[string]writtenPolicy)
-	}
-	w.policies[p.Name] = keep
-	return text, nil
-}
-
-func samePolicy(a, b *store.Policy) bool {
-	return slices.Equal(a.Tiers, b.Tiers) && slices.Equal(a.StopOn, b.StopOn) && (a.Tiers == nil) == (b.Tiers == nil) &&
-		a.Name == b.Name && a.RepeatLast == b.RepeatLast && a.Deadline == b.Deadline && a.Timeout == b.Timeout && a.Jitter == b.Jitter &&
-		a.RetryAfterCap == b.RetryAfterCap && a.OverloadFloor == b.OverloadFloor
-}
-
-func (w *written) success(s store.Success) (string, error) {
-	w.mu.RLock()
-	text, ok := w.successes[s]
-	w.mu.RUnlock()
-	if ok {
-		return text, nil
-	}
-	text, err := encode(s)
-	if err != nil {
-		return "", err
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.successes == nil || len(w.successes) >= maxDecoded {
-		w.successes = make(map[store.Success]string)
-	}
-	w.successes[s] = text
-	return text, nil
+	r.broken = errors.Join(decode("labels", r.labels, &r.Labels), db.structured(r))
 }
 
 // structured decodes what an attempt needs of a row's structured columns.
-func (db *DB) structured(c *store.Callback, headers, success, policy string) error {
+func (db *DB) structured(r *row) error {
 	var errs [3]error
-	if headers != "" {
-		errs[0] = decode("headers", headers, &c.Headers)
-	}
-	c.Success, errs[1] = db.successes.decode("success", success)
-	c.Policy, errs[2] = db.policy(policy)
+	errs[0] = decode("headers", r.headers, &r.Headers)
+	r.Success, errs[1] = db.successes.decode("success", r.success)
+	r.Policy, errs[2] = db.policy(r.policy)
 	return errors.Join(errs[:]...)
-}
-
-// decode reads JSON text of a column; empty text leaves v as it is.
-func decode(column, text string, v any) error {
-	if text == "" {
-		return nil
-	}
-	if err := json.Unmarshal([]byte(text), v); err != nil {
-		return fmt.Errorf("decode %s: %w", column, err)
-	}
-	return nil
-}
-
-// encode writes JSON text for a column.
-func encode(v any) (string, error) {
-	text, err := json.Marshal(v)
-	return string(text), err
-}
-
-// maxDecoded is how many values one decoded remembers.
-const maxDecoded = 1000
-
-// decoded remembers what the texts of a column mean: most callbacks share a few. The zero value is empty.
-type decoded[V any] struct {
-	mu   sync.RWMutex
-	text map[string]V
-}
-
-// decode returns what the text means. Who gets it must not change what it points to.
-func (d *decoded[V]) decode(column, text string) (V, error) {
-	d.mu.RLock()
-	v, ok := d.text[text]
-	d.mu.RUnlock()
-	if ok || text == "" {
-		return v, nil
-	}
-	if err := decode(column, text, &v); err != nil {
-		return v, err
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.text == nil || len(d.text) >= maxDecoded {
-		d.text = make(map[string]V)
-	}
-	d.text[text] = v
-	return v, nil
 }
 
 // policy decodes a callback's policy, which every callback has.
@@ -272,13 +176,8 @@ func (db *DB) policy(text string) (store.Policy, error) {
 	return policy, err
 }
 
-// flag is how a yes or no is stored.
-func flag(yes bool) int64 {
-	if yes {
-		return 1
-	}
-	return 0
-}
+// sortedKeys are the keys of a map, in order.
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 // timeoutMillis is the policy's timeout in milliseconds, rounded up.
 func timeoutMillis(p store.Policy) int64 {
@@ -287,3 +186,79 @@ func timeoutMillis(p store.Policy) int64 {
 
 // position is where in its ladder the callback stands: 0 before the first charged attempt.
 func position(c *store.Callback) int { return c.AttemptCount - c.LadderBase }
+
+// One callback and its payload, by the primary keys of both tables.
+const (
+	oneCallback = fromRequests + `
+		AND requests.id = $1 AND requests.project = $2`
+	onePayload = `SELECT ` + bodyColumn + ` FROM ` + oneCallback + ` AND callbacks.payload = 1`
+)
+
+// Get returns the callback, or store.ErrNotFound when the project has none of that id. What of a damaged row can be
+// shown is shown.
+func (db *DB) Get(ctx context.Context, project, id string) (store.Callback, error) {
+	found, err := db.callbacks(db.read(ctx, "get callback"), oneCallback, id, project)
+	if err != nil {
+		return store.Callback{}, err
+	}
+	if len(found) == 0 {
+		return store.Callback{}, fmt.Errorf("get callback %s: %w", id, store.ErrNotFound)
+	}
+	return found[0].Callback, nil
+}
+
+// Payload returns the callback's body as it was given; store.ErrNotFound when the project has no such callback,
+// store.ErrPayloadPurged when retention has removed the body. A callback that never had one has the zero Payload.
+func (db *DB) Payload(ctx context.Context, project, id string) (store.Payload, error) {
+	c, err := db.Get(ctx, project, id)
+	if err != nil {
+		return store.Payload{}, err
+	}
+	if !c.PayloadPurged && c.PayloadID == "" {
+		return store.Payload{}, nil
+	}
+	p := store.Payload{ID: c.PayloadID, ContentType: c.ContentType}
+	found := false
+	if p.Body, found, err = sqldb.Value[[]byte](db.read(ctx, "read payload"), onePayload, id, project); err != nil {
+		return store.Payload{}, err
+	}
+	if !found {
+		return store.Payload{}, fmt.Errorf("payload of %s: %w", id, store.ErrPayloadPurged)
+	}
+	if p.Body == nil {
+		p.Body = []byte{}
+	}
+	return p, nil
+}
+
+// lockedRows bounds how many callbacks of a lock key are looked at, the newest first: most of them ended long
+// ago.
+const lockedRows = 1000
+
+const findLockHolder = `SELECT recent.id, recent.claimed_at FROM (
+		SELECT callbacks.id, callbacks.state, callbacks.claim_until, callbacks.claimed_at FROM callbacks
+		WHERE callbacks.project = $1 AND callbacks.lock_key = $2 AND callbacks.lock_key <> ''
+		ORDER BY callbacks.id DESC
+		LIMIT $3) AS recent
+	WHERE recent.state = 'scheduled' AND recent.claim_until > $4
+	ORDER BY recent.claimed_at
+	LIMIT 1`
+
+// LockHolder returns the bare id of the callback of a lock key that is being attempted at now, and when it
+// was claimed. Empty: there is none among the newest thousand callbacks of the key.
+func (db *DB) LockHolder(ctx context.Context, project, lockKey string, now int64) (id string, since int64, err error) {
+	err = db.read(ctx, "find the holder of a lock").Each(func(r sqldb.Row) error { return r.Scan(&id, &since) },
+		findLockHolder, project, lockKey, lockedRows, now)
+	return id, since, err
+}
+
+// Attempted returns when the callback was last claimed, and when its last attempt ended; zero: never.
+func (db *DB) Attempted(ctx context.Context, project, id string) (claimedAt, endedAt int64, err error) {
+	err = db.read(ctx, "read when it was attempted").Each(func(r sqldb.Row) error { return r.Scan(&claimedAt, &endedAt) },
+		`SELECT callbacks.claimed_at, COALESCE((
+			SELECT attempts.ended_at FROM attempts WHERE attempts.callback_id = callbacks.id
+			ORDER BY attempts.number DESC
+			LIMIT 1), 0)
+		FROM callbacks WHERE callbacks.id = $1 AND callbacks.project = $2`, id, project)
+	return claimedAt, endedAt, err
+}

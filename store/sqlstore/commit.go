@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
 // A resultEntry is one result of a group.
@@ -17,22 +18,23 @@ type resultEntry struct {
 	out    store.Committed
 }
 
-func (e *resultEntry) fail(err error) { e.out = store.Committed{Err: err} }
+// Fail implements [sqldb.Entry].
+func (e *resultEntry) Fail(err error) { e.out = store.Committed{Err: err} }
 
 // Commit records results, each by compare-and-set on its fence, and answers each in its place. A result that was
 // committed before, its reply lost, is answered as it was then. An error means that nothing is known to be committed:
 // the same results may be given again.
-func (db *DB) Commit(ctx context.Context, results []store.Result, now int64) ([]store.Committed, error) {
-	entries := make([]entry, len(results))
-	own := make([]resultEntry, len(results))
-	for i := range results {
-		own[i] = resultEntry{Result: results[i], now: now}
+func (db *DB) Commit(ctx context.Context, given []store.Result, now int64) ([]store.Committed, error) {
+	entries := make([]sqldb.Entry, len(given))
+	own := make([]resultEntry, len(given))
+	for i := range given {
+		own[i] = resultEntry{Result: given[i], now: now}
 		entries[i] = &own[i]
 	}
-	if err := db.results.commit(ctx, entries); err != nil {
+	if err := db.sql.Commit(ctx, results, entries); err != nil {
 		return nil, fmt.Errorf("commit results: %w", err)
 	}
-	committed := make([]store.Committed, len(results))
+	committed := make([]store.Committed, len(given))
 	for i := range own {
 		committed[i] = own[i].out
 	}
@@ -73,23 +75,20 @@ func (t *tx) commitRound(entries []*resultEntry) error {
 	for _, e := range entries {
 		e.out = store.Committed{}
 	}
-	t.many = len(entries)
 	if err := t.fencedUpdate(entries); err != nil {
 		return err
 	}
 	if err := t.endUnattempted(); err != nil {
 		return err
 	}
-	attempts := make([]*store.Attempt, 0, len(entries))
-	copies := make([]store.Attempt, 0, len(entries)) // one piece of memory for all
+	attempts := make([]store.Attempt, 0, len(entries))
 	var losers []*resultEntry
 	for _, e := range entries {
 		switch {
 		case !e.out.Won:
 			losers = append(losers, e)
 		case e.Attempt != nil:
-			copies = append(copies, *e.Attempt)
-			a := &copies[len(copies)-1]
+			a := *e.Attempt
 			a.CallbackID, a.Project, a.Number, a.Fence, a.NextDueAt = e.ID, e.project, e.out.Number, e.Fence, e.out.DueAt
 			attempts = append(attempts, a)
 		}
@@ -116,27 +115,27 @@ func (e *resultEntry) attempt() *store.Attempt {
 var noAttempt store.Attempt
 
 // resultUpdate changes the rows whose fence is still the result's and whose claim has no result yet.
-var resultUpdate = newBulkUpdate(fields[*resultEntry]{
-	textField("id", func(e *resultEntry) string { return e.ID }),
-	numberField("fence", func(e *resultEntry) int64 { return e.Fence }),
-	textField("state", func(e *resultEntry) string { return string(e.State) }),
-	textField("reason", func(e *resultEntry) string { return string(e.Reason) }),
-	numberField("due_at", func(e *resultEntry) int64 { return e.DueAt }),
-	numberField("charge", func(e *resultEntry) int64 { return flag(e.Charge) }),
-	numberField("diverts", func(e *resultEntry) int64 { return int64(e.Diverts) }),
-	numberField("free_retry", func(e *resultEntry) int64 { return flag(e.FreeRetry) }),
-	numberField("stays", func(e *resultEntry) int64 { return flag(e.Stays) }),
-	numberField("poll_errors", func(e *resultEntry) int64 { return int64(e.PollErrors) }),
-	numberField("keep_crash", func(e *resultEntry) int64 { return flag(e.KeepCrashCount) }),
-	numberField("attempted", func(e *resultEntry) int64 { return flag(e.Attempt != nil) }),
-	numberField("status", func(e *resultEntry) int64 { return int64(e.attempt().Status) }),
-	textField("class", func(e *resultEntry) string { return string(e.attempt().Class) }),
-	numberField("committed_at", func(e *resultEntry) int64 { return e.now }),
-}, `
-		state = CASE `+verdict+` WHEN 1 THEN 'canceled' WHEN 2 THEN callbacks.resume_state ELSE i.state END,
-		reason = CASE `+verdict+` WHEN 1 THEN `+cancelAs+` WHEN 2 THEN callbacks.resume_reason ELSE i.reason END,
-		due_at = CASE WHEN `+goesOn+` THEN i.due_at ELSE 0 END,
-		finished_at = CASE WHEN `+goesOn+` THEN 0 ELSE i.committed_at END,
+var resultUpdate = sqldb.BulkUpdate[*resultEntry]{Table: "callbacks", Fields: sqldb.Fields[*resultEntry]{
+	sqldb.Text("id", func(e *resultEntry) string { return e.ID }),
+	sqldb.Int("fence", func(e *resultEntry) int64 { return e.Fence }),
+	sqldb.Text("state", func(e *resultEntry) store.State { return e.State }),
+	sqldb.Text("reason", func(e *resultEntry) store.Reason { return e.Reason }),
+	sqldb.Int("due_at", func(e *resultEntry) int64 { return e.DueAt }),
+	sqldb.Flag("charge", func(e *resultEntry) bool { return e.Charge }),
+	sqldb.Int("diverts", func(e *resultEntry) int { return e.Diverts }),
+	sqldb.Flag("free_retry", func(e *resultEntry) bool { return e.FreeRetry }),
+	sqldb.Flag("stays", func(e *resultEntry) bool { return e.Stays }),
+	sqldb.Int("poll_errors", func(e *resultEntry) int { return e.PollErrors }),
+	sqldb.Flag("keep_crash", func(e *resultEntry) bool { return e.KeepCrashCount }),
+	sqldb.Flag("attempted", func(e *resultEntry) bool { return e.Attempt != nil }),
+	sqldb.Int("status", func(e *resultEntry) int { return e.attempt().Status }),
+	sqldb.Text("class", func(e *resultEntry) string { return string(e.attempt().Class) }),
+	sqldb.Int("committed_at", func(e *resultEntry) int64 { return e.now }),
+}, Set: `
+		state = CASE ` + verdict + ` WHEN 1 THEN 'canceled' WHEN 2 THEN callbacks.resume_state ELSE i.state END,
+		reason = CASE ` + verdict + ` WHEN 1 THEN ` + cancelAs + ` WHEN 2 THEN callbacks.resume_reason ELSE i.reason END,
+		due_at = CASE WHEN ` + goesOn + ` THEN i.due_at ELSE 0 END,
+		finished_at = CASE WHEN ` + goesOn + ` THEN 0 ELSE i.committed_at END,
 		updated_at = i.committed_at,
 		attempt_count = callbacks.attempt_count + i.charge,
 		divert_count = callbacks.divert_count + i.diverts,
@@ -147,15 +146,16 @@ var resultUpdate = newBulkUpdate(fields[*resultEntry]{
 		crash_count = CASE WHEN i.keep_crash = 1 THEN callbacks.crash_count ELSE 0 END,
 		last_status = CASE WHEN i.attempted = 1 THEN i.status ELSE callbacks.last_status END,
 		last_class = CASE WHEN i.attempted = 1 THEN i.class ELSE callbacks.last_class END,
-		trigger = CASE WHEN `+undecided+` THEN callbacks.trigger ELSE 'schedule' END,
-		resume_state = CASE WHEN `+undecided+` THEN callbacks.resume_state ELSE '' END,
-		resume_reason = CASE WHEN `+undecided+` THEN callbacks.resume_reason ELSE '' END,
+		trigger = CASE WHEN ` + undecided + ` THEN callbacks.trigger ELSE 'schedule' END,
+		resume_state = CASE WHEN ` + undecided + ` THEN callbacks.resume_state ELSE '' END,
+		resume_reason = CASE WHEN ` + undecided + ` THEN callbacks.resume_reason ELSE '' END,
 		cancel_requested = 0,
 		claim_until = 0,
 		claim_token = ''`,
-	`callbacks.fence = i.fence AND callbacks.claim_token <> '' AND `+isOpen,
-	`callbacks.id, callbacks.project, callbacks.kind, callbacks.lane, callbacks.state, callbacks.reason, callbacks.due_at, callbacks.attempt_count,
-		callbacks.ladder_base, callbacks.attempt_seq, CASE WHEN callbacks.strict = 1 THEN callbacks.lock_key ELSE '' END`)
+	Where: `callbacks.fence = i.fence AND callbacks.claim_token <> '' AND ` + isOpen,
+	Returning: `callbacks.id, callbacks.project, callbacks.kind, callbacks.lane, callbacks.state, callbacks.reason, callbacks.due_at, callbacks.attempt_count,
+		callbacks.ladder_base, callbacks.attempt_seq, CASE WHEN callbacks.strict = 1 THEN callbacks.lock_key ELSE '' END`,
+}.Prepare()
 
 // plain says that the result is one of an ordinary attempt: charged, of a row whose stamp is known, and no poll.
 func (e *resultEntry) plain() bool {
@@ -164,24 +164,24 @@ func (e *resultEntry) plain() bool {
 
 // plainUpdate is resultUpdate for plain results of rows that nobody has asked anything of meanwhile. Then it is known what
 // becomes of the row.
-var plainUpdate = newBulkUpdate(fields[*resultEntry]{
-	textField("id", func(e *resultEntry) string { return e.ID }),
-	numberField("fence", func(e *resultEntry) int64 { return e.Fence }),
-	textField("state", func(e *resultEntry) string { return string(e.State) }),
-	textField("reason", func(e *resultEntry) string { return string(e.Reason) }),
-	numberField("due_at", func(e *resultEntry) int64 { return e.dueAt() }),
-	numberField("finished_at", func(e *resultEntry) int64 {
+var plainUpdate = sqldb.BulkUpdate[*resultEntry]{Table: "callbacks", Fields: sqldb.Fields[*resultEntry]{
+	sqldb.Text("id", func(e *resultEntry) string { return e.ID }),
+	sqldb.Int("fence", func(e *resultEntry) int64 { return e.Fence }),
+	sqldb.Text("state", func(e *resultEntry) store.State { return e.State }),
+	sqldb.Text("reason", func(e *resultEntry) store.Reason { return e.Reason }),
+	sqldb.Int("due_at", func(e *resultEntry) int64 { return e.dueAt() }),
+	sqldb.Int("finished_at", func(e *resultEntry) int64 {
 		if e.State == store.Scheduled {
 			return 0
 		}
 		return e.now
 	}),
-	numberField("diverts", func(e *resultEntry) int64 { return int64(e.Diverts) }),
-	numberField("free_retry", func(e *resultEntry) int64 { return flag(e.FreeRetry) }),
-	numberField("status", func(e *resultEntry) int64 { return int64(e.Attempt.Status) }),
-	textField("class", func(e *resultEntry) string { return string(e.Attempt.Class) }),
-	numberField("committed_at", func(e *resultEntry) int64 { return e.now }),
-}, `
+	sqldb.Int("diverts", func(e *resultEntry) int { return e.Diverts }),
+	sqldb.Flag("free_retry", func(e *resultEntry) bool { return e.FreeRetry }),
+	sqldb.Int("status", func(e *resultEntry) int { return e.Attempt.Status }),
+	sqldb.Text("class", func(e *resultEntry) string { return string(e.Attempt.Class) }),
+	sqldb.Int("committed_at", func(e *resultEntry) int64 { return e.now }),
+}, Set: `
 		state = i.state,
 		reason = i.reason,
 		due_at = i.due_at,
@@ -197,8 +197,9 @@ var plainUpdate = newBulkUpdate(fields[*resultEntry]{
 		trigger = 'schedule',
 		claim_until = 0,
 		claim_token = ''`,
-	`callbacks.fence = i.fence AND callbacks.claim_token <> '' AND callbacks.cancel_requested = 0 AND callbacks.resume_state = '' AND `+isOpen,
-	`callbacks.id`)
+	Where:     `callbacks.fence = i.fence AND callbacks.claim_token <> '' AND callbacks.cancel_requested = 0 AND callbacks.resume_state = '' AND ` + isOpen,
+	Returning: `callbacks.id`,
+}.Prepare()
 
 // dueAt is the due time of a row that goes on, or zero.
 func (e *resultEntry) dueAt() int64 {
@@ -218,7 +219,7 @@ func (t *tx) plainResults(entries []*resultEntry) ([]*resultEntry, error) {
 			rest = append(rest, e)
 		}
 	}
-	others, err := plainUpdate.take(t, plain, func(e *resultEntry) {
+	others, err := plainUpdate.Take(t.Tx, plain, func(e *resultEntry) {
 		s := &e.Stamped.Callback
 		t.won(e, &store.Callback{
 			ID: e.ID, Project: s.Project, LaneID: s.LaneID, State: e.State, Reason: e.Reason, DueAt: e.dueAt(),
@@ -245,7 +246,7 @@ func (t *tx) fencedUpdate(entries []*resultEntry) error {
 		byID[e.ID] = e
 	}
 	var c store.Callback // one for all rows
-	err = resultUpdate.run(t, entries, func(r scanner) error {
+	err = resultUpdate.Run(t.Tx, entries, func(r sqldb.Row) error {
 		c = store.Callback{}
 		if err := r.Scan(&c.ID, &c.Project, &c.Kind, &c.LaneID, &c.State, &c.Reason, &c.DueAt, &c.AttemptCount, &c.LadderBase,
 			&c.AttemptSeq, &c.LockKey); err != nil {
@@ -272,20 +273,12 @@ func (t *tx) readDue(entries []*resultEntry) error {
 	if len(unknown) == 0 {
 		return nil
 	}
-	input, args, _, err := t.input([]column{{name: "id", texts: sortedKeys(unknown)}})
-	if err != nil {
-		return err
+	due, err := sqldb.Map[string, int64](t, `SELECT id, due_at FROM callbacks WHERE id IN (SELECT i.id FROM $i)`,
+		sqldb.Texts("id", sortedKeys(unknown)))
+	for id, at := range due {
+		unknown[id].wasDue = at
 	}
-	if err := t.each(func(rows scanner) error {
-		var id string
-		var due int64
-		err := rows.Scan(&id, &due)
-		unknown[id].wasDue = due
-		return err
-	}, `SELECT id, due_at FROM callbacks WHERE id IN (SELECT i.id FROM `+input+`)`, args...); err != nil {
-		return fmt.Errorf("read due times: %w", err)
-	}
-	return nil
+	return named("read due times", err)
 }
 
 // won answers a result that took effect and counts the change; c has what the counters need of the row as it is now, and the lock key
@@ -311,8 +304,12 @@ func (t *tx) won(e *resultEntry, c *store.Callback) {
 	if e.Stamped != nil {
 		before.DueAt = e.Stamped.DueAt
 	}
-	before.AttemptCount -= int(flag(e.Charge))
-	before.LadderBase -= int(flag(e.Stays))
+	if e.Charge {
+		before.AttemptCount--
+	}
+	if e.Stays {
+		before.LadderBase--
+	}
 	t.deltas.count(&before, -1)
 	t.deltas.count(c, 1)
 }
@@ -327,24 +324,15 @@ func (t *tx) endUnattempted() error {
 		ended[e.ID] = e
 	}
 	t.unattempted = nil
-	input, args, _, err := t.input([]column{{name: "id", texts: sortedKeys(ended)}})
-	if err != nil {
-		return err
-	}
-	if err := t.each(func(rows scanner) error {
-		var id string
-		var last store.Callback
-		if err := rows.Scan(&id, &last.LastStatus, &last.LastClass); err != nil {
-			return err
-		}
-		e := ended[id]
-		e.LastStatus, e.LastClass = last.LastStatus, last.LastClass
+	last, err := sqldb.Select(t, func(c *store.Callback) sqldb.Columns {
+		return sqldb.Columns{col("id", &c.ID), col("last_status", &c.LastStatus), col("last_class", &c.LastClass)}
+	}, `FROM callbacks WHERE id IN (SELECT i.id FROM $i) ORDER BY id`, sqldb.Texts("id", sortedKeys(ended)))
+	for i := range last {
+		e := ended[last[i].ID]
+		e.LastStatus, e.LastClass = last[i].LastStatus, last[i].LastClass
 		t.ended(&e.Callback, e.at)
-		return nil
-	}, `SELECT id, last_status, last_class FROM callbacks WHERE id IN (SELECT i.id FROM `+input+`) ORDER BY id`, args...); err != nil {
-		return fmt.Errorf("read last attempts: %w", err)
 	}
-	return nil
+	return named("read last attempts", err)
 }
 
 // lose answers a result whose fence has moved on, or whose claim has a result. Where its claim was recorded as crashed,
@@ -356,7 +344,7 @@ func (t *tx) lose(e *resultEntry) error {
 	var state store.State
 	var reason store.Reason
 	found := false
-	if err := t.each(func(rows scanner) error {
+	if err := t.Each(func(rows sqldb.Row) error {
 		found = true
 		return rows.Scan(&e.project, &lockKey, &fence, &token, &state, &reason, &due)
 	}, `SELECT project, CASE WHEN strict = 1 THEN lock_key ELSE '' END, fence, claim_token, state, reason, due_at
@@ -382,7 +370,7 @@ func (t *tx) lose(e *resultEntry) error {
 		late.CallbackID, late.Project, late.Number, late.Fence = e.ID, e.project, record.Number, e.Fence
 		late.NextDueAt, late.Stale, late.Charged = 0, true, false
 		e.out.Number = record.Number
-		return t.replaceAttempt(&late)
+		return t.replaceAttempt(late)
 	case lost:
 		e.out.Number = record.Number
 	case record != nil && e.Attempt != nil && record.StartedAt == e.Attempt.StartedAt && record.Class == e.Attempt.Class:

@@ -74,10 +74,10 @@ type testDB struct{ *DB }
 
 // Damage makes a callback's policy undecodable, as a change that went wrong would.
 func (db testDB) Damage(ctx context.Context, id string) error {
-	return db.change(ctx, func(t *tx) error {
-		_, err := t.exec(`UPDATE callbacks SET updated_at = updated_at + 1 WHERE id = $1`, id)
+	return db.change(ctx, "damage", func(t *tx) error {
+		_, err := t.Exec(`UPDATE callbacks SET updated_at = updated_at + 1 WHERE id = $1`, id)
 		if err == nil {
-			_, err = t.exec(`UPDATE requests SET policy = '{"tiers": [1' WHERE id = $1`, id)
+			_, err = t.Exec(`UPDATE requests SET policy = '{"tiers": [1' WHERE id = $1`, id)
 		}
 		return err
 	})

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
 const (
@@ -18,58 +19,64 @@ const (
 	groupsTime = 50 * time.Millisecond
 )
 
-// deadGroup finds the group after the one named, and its first and last callback, each by one step into the index of the dead; and counts it.
-// The id is compared, too, for SQLite takes such a bound as if it were not strict: it would step over each callback of the group named.
-const (
-	deadGroup = `SELECT g.reason, g.last_class, g.last_status,
-			(SELECT c.id FROM callbacks AS c WHERE ` + ofGroup + ` ORDER BY c.id LIMIT 1),
-			(SELECT c.id FROM callbacks AS c WHERE ` + ofGroup + ` ORDER BY c.id DESC LIMIT 1),
-			(SELECT COUNT(*) FROM (SELECT 1 FROM callbacks AS c WHERE ` + ofGroup + ` LIMIT $5) AS counted)
-		FROM (
-			SELECT reason, last_class, last_status FROM callbacks
-			WHERE project = $1 AND state = 'dead' AND (reason, last_class, last_status, id) > ($2, $3, $4, '` + aboveAllIDs + `')
-			ORDER BY reason, last_class, last_status, id
-			LIMIT 1
-		) AS g`
-	ofGroup = `c.project = $1 AND c.state = 'dead' AND c.reason = g.reason AND c.last_class = g.last_class AND c.last_status = g.last_status`
-)
+// A deadGroup is a group with its oldest callback.
+type deadGroup struct {
+	store.DeadGroup
+	oldestID string
+}
+
+// deadGroupColumns find the first and last callback of a group, each by one step into the index of the dead, and count
+// it.
+func deadGroupColumns(g *deadGroup) sqldb.Columns {
+	const of = `FROM callbacks AS c WHERE c.project = $1 AND c.state = 'dead' AND c.reason = g.reason
+		AND c.last_class = g.last_class AND c.last_status = g.last_status`
+	return sqldb.Columns{
+		col("g.reason", &g.Reason),
+		col("g.last_class", &g.Class),
+		col("g.last_status", &g.Status),
+		col(`(SELECT c.id `+of+` ORDER BY c.id LIMIT 1)`, &g.oldestID),
+		col(`(SELECT c.id `+of+` ORDER BY c.id DESC LIMIT 1)`, &g.NewestID),
+		col(`(SELECT COUNT(*) FROM (SELECT 1 `+of+` LIMIT $2) AS counted)`, &g.Count),
+	}
+}
+
+// nextDeadGroup finds the group after the one named. The id is compared, too, for SQLite takes such a bound as if it
+// were not strict: it would step over each callback of the group named.
+const nextDeadGroup = `FROM (
+		SELECT reason, last_class, last_status FROM callbacks
+		WHERE project = $1 AND state = 'dead' AND (reason, last_class, last_status, id) > ($3, $4, $5, '` + aboveAllIDs + `')
+		ORDER BY reason, last_class, last_status, id
+		LIMIT 1
+	) AS g`
 
 // DeadGroups returns the project's dead callbacks by what they died of: the largest groups first, then those with the newest callback; at most
 // 200. It counts up to a thousand of each, and once that has taken long, up to ten of the others.
 func (db *DB) DeadGroups(ctx context.Context, project string) ([]store.DeadGroup, error) {
-	ctx, cancel := context.WithTimeout(ctx, db.limits.read)
+	ctx, cancel := context.WithTimeout(ctx, db.sql.Limits.Read)
 	defer cancel()
+	read := db.read(ctx, "group dead callbacks")
 	var groups []store.DeadGroup
-	var last store.DeadGroup
-	last.Status = -1
+	last := store.DeadGroup{Status: -1}
 	began := time.Now()
 	for len(groups) < maxGroups {
 		most := maxCount
 		if time.Since(began) > groupsTime {
 			most = fewCount
 		}
-		found := false
-		err := queryEach(ctx, db.read, func(rows scanner) error {
-			found = true
-			var g store.DeadGroup
-			var oldest string
-			if err := rows.Scan(&g.Reason, &g.Class, &g.Status, &oldest, &g.NewestID, &g.Count); err != nil {
-				return err
-			}
-			g.OldestAt, g.NewestAt = store.IDTime(oldest), store.IDTime(g.NewestID)
-			if g.More = g.Count > most; g.More {
-				g.Count = most
-			}
-			last = g
-			groups = append(groups, g)
-			return nil
-		}, deadGroup, project, string(last.Reason), string(last.Class), last.Status, most+1)
+		g, found, err := sqldb.One(read, deadGroupColumns, nextDeadGroup,
+			project, most+1, string(last.Reason), string(last.Class), last.Status)
 		if err != nil {
-			return nil, readError("group dead callbacks", err)
+			return nil, err
 		}
 		if !found {
 			break
 		}
+		g.OldestAt, g.NewestAt = store.IDTime(g.oldestID), store.IDTime(g.NewestID)
+		if g.More = g.Count > most; g.More {
+			g.Count = most
+		}
+		last = g.DeadGroup
+		groups = append(groups, last)
 	}
 	slices.SortStableFunc(groups, func(a, b store.DeadGroup) int {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(b.NewestID, a.NewestID))

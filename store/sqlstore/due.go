@@ -2,13 +2,13 @@ package sqlstore
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
 const (
@@ -19,14 +19,11 @@ const (
 	pastHours = 24
 )
 
-// hourOf is the key of the hour that the time is in, such that the order of keys is that of time.
-func hourOf(at int64) string { return string(appendHour(nil, at)) }
+// hourNumber is the number of the hour that the time is in.
+func hourNumber(at int64) int64 { return min(max(at/hour, 0), maxHour) }
 
-func appendHour(text []byte, at int64) []byte {
-	first := len(text)
-	text = strconv.AppendInt(text, maxHour+1+min(max(at/hour, 0), maxHour), 10)
-	return append(text[:first], text[first+1:]...) // without the one of the million
-}
+// hourOf is the key of the hour that the time is in, such that the order of keys is that of time.
+func hourOf(at int64) string { return fmt.Sprintf("%06d", hourNumber(at)) }
 
 // pastBefore is the key of the first hour that is counted at now.
 func pastBefore(now int64) string { return hourOf(now - pastHours*hour) }
@@ -48,52 +45,42 @@ const pastHour = `SELECT project, kind, key FROM counters WHERE kind = 'due' AND
 
 // dropPastHours drops a part of the counters of hours that have passed. Where there are none nothing is written.
 func (db *DB) dropPastHours(ctx context.Context, now int64) error {
-	bounded, cancel := context.WithTimeout(ctx, db.limits.read)
-	defer cancel()
-	some := false
-	if err := queryEach(bounded, db.read, func(scanner) error { some = true; return nil }, pastHour+`1`, pastBefore(now)); err != nil || !some {
+	some, err := sqldb.Exists(db.read(ctx, "look for them"), pastHour+`1`, pastBefore(now))
+	if err != nil || !some {
 		return err
 	}
-	return db.maintain(ctx, func(t *tx) error {
-		_, err := t.exec(`DELETE FROM counters WHERE (project, kind, key) IN (`+pastHour+`$2)`, pastBefore(now), t.db.dialect.maintenanceBatch)
+	return db.maintain(ctx, "", func(t *tx) error {
+		_, err := t.Exec(`DELETE FROM counters WHERE (project, kind, key) IN (`+pastHour+`$2)`,
+			pastBefore(now), t.db.sql.Dialect.MaintenanceBatch)
 		return err
 	})
 }
 
-// dueHours finds the counters of a project's hours. There is no other kind in its list; but with one kind alone PostgreSQL takes the index of
-// hours that have passed, which has those of all projects.
+// dueHours finds the counters of a project's hours. There is no other kind in its list; but with one kind alone
+// PostgreSQL takes the index of hours that have passed, which has those of all projects.
 const dueHours = `SELECT key, value FROM counters WHERE project = $1 AND kind IN ('due', '') AND key >= $2 AND key <= $3`
 
-// DueHours counts the project's open callbacks by the hour in which they are due: those of the hours that begin from the one that from is in
-// on, and before to, in order; hours with none are left out. It goes by the counters, which say nothing of hours that passed more than a day
-// ago.
+// DueHours counts the project's open callbacks by the hour in which they are due: those of the hours that begin from
+// the one that from is in on, and before to, in order; hours with none are left out. It goes by the counters, which say
+// nothing of hours that passed more than a day ago.
 func (db *DB) DueHours(ctx context.Context, project string, from, to int64) ([]store.DueHour, error) {
-	ctx, cancel := context.WithTimeout(ctx, db.limits.read)
-	defer cancel()
-	stx, err := db.read.BeginTx(ctx, &sql.TxOptions{Isolation: db.dialect.snapshot, ReadOnly: true})
-	if err != nil {
-		return nil, readError("count due callbacks", err)
-	}
-	defer func() { _ = stx.Rollback() }() // It has written nothing.
-	pending, err := readDeltas(ctx, stx)
-	if err != nil {
-		return nil, readError("count due callbacks", err)
-	}
 	first, last := hourOf(from), hourOf(to-1)
-	counts := make(map[string]int64)
-	for name, n := range pending[project] {
-		if key, ok := strings.CutPrefix(name, dueCounter+":"); ok && first <= key && key <= last {
-			counts[key] = n
+	var counts map[string]int64
+	err := db.sql.Snapshot(ctx, "count due callbacks", func(read sqldb.Read) error {
+		pending, err := readDeltas(read)
+		if err != nil {
+			return err
 		}
-	}
-	if err := queryEach(ctx, stx, func(rows scanner) error {
-		var key string
-		var n int64
-		err := rows.Scan(&key, &n)
-		counts[key] += n
+		counts, err = sqldb.Map[string, int64](read, dueHours, project, first, last)
+		for name, n := range pending[project] {
+			if key, ok := strings.CutPrefix(name, dueCounter+":"); ok && first <= key && key <= last {
+				counts[key] += n
+			}
+		}
 		return err
-	}, dueHours, project, first, last); err != nil {
-		return nil, readError("count due callbacks", err)
+	})
+	if err != nil {
+		return nil, err
 	}
 	var hours []store.DueHour
 	for _, key := range sortedKeys(counts) {
@@ -109,54 +96,71 @@ func (db *DB) DueHours(ctx context.Context, project string, from, to int64) ([]s
 	return hours, nil
 }
 
-// dueNow counts what is due in a part of the index over due times. The project is compared such that no index that begins with it is taken.
+// dueNow counts what is due in a part of the index over due times. The project is compared such that no index that
+// begins with it is taken.
 const dueNow = `SELECT COUNT(*), COALESCE(MIN(callbacks.due_at), 0) FROM callbacks
 	WHERE callbacks.state = 'scheduled'
 		AND callbacks.due_at >= $1 AND (callbacks.due_at, callbacks.id) > ($1, $2)
 		AND callbacks.due_at <= $3 AND (callbacks.due_at, callbacks.id) <= ($3, $4)
 		AND callbacks.claim_until <= $5 AND callbacks.project || '' = $6`
 
-// DueNow counts the project's callbacks that are overdue (see store.Filter), up to a thousand. No index leads to those of one project: what is
-// due in all projects is looked at in the order of due times, window by window, until there are enough, or so much was looked at that it must
-// be enough (see listing).
+// DueNow counts the project's callbacks that are overdue (see store.Filter), up to a thousand. No index leads to those
+// of one project: what is due in all projects is looked at in the order of due times, window by window, until there are
+// enough, or so much was looked at that it must be enough (see listing).
 func (db *DB) DueNow(ctx context.Context, project string, now int64) (store.DueNow, error) {
-	ctx, cancel := context.WithTimeout(ctx, db.limits.read)
-	defer cancel()
 	var sum store.DueNow
-	most, began, looked := db.counting, time.Now(), 0
-	after, err := db.fromLow(ctx, store.Cursor{DueAt: 1})
-	if err != nil {
-		return sum, err
-	}
-	for size := max(most.first, most.few); size > 0; size = nextWindow(size, looked, time.Since(began), most) {
-		end, more, err := db.windowEnd(ctx, windowOfDue, after.DueAt, after.ID, now-1, size-1)
-		if err != nil {
-			return store.DueNow{}, err
-		}
-		if !more {
-			end = store.Cursor{DueAt: now - 1, ID: aboveAllIDs}
-		}
-		if err := queryEach(ctx, db.read, func(rows scanner) error {
+	read := db.read(ctx, "count what is due")
+	ended, err := db.dueWindows(ctx, read, db.counting, now-1, func(after, end store.Cursor) (bool, error) {
+		err := read.Each(func(r sqldb.Row) error {
 			var n int
 			var oldest int64
-			err := rows.Scan(&n, &oldest)
+			err := r.Scan(&n, &oldest)
 			if sum.OldestAt == 0 {
 				sum.OldestAt = oldest
 			}
 			sum.Count += n
 			return err
-		}, dueNow, after.DueAt, after.ID, end.DueAt, end.ID, now, project); err != nil {
-			return store.DueNow{}, readError("count what is due", err)
-		}
-		if sum.Count > maxCount {
-			sum.Count, sum.More = maxCount, true
-			return sum, nil
+		}, dueNow, after.DueAt, after.ID, end.DueAt, end.ID, now, project)
+		return sum.Count > maxCount, err
+	})
+	if err != nil {
+		return store.DueNow{}, err
+	}
+	sum.More = !ended
+	sum.Count = min(sum.Count, maxCount)
+	return sum, nil
+}
+
+// windowOfDue finds the last of so many open callbacks after a place and up to a due time, in the order of due times.
+const windowOfDue = `FROM callbacks
+	WHERE state = 'scheduled' AND due_at >= $1 AND (due_at, id) > ($1, $2) AND due_at <= $3
+	ORDER BY due_at, id
+	LIMIT 1 OFFSET $4`
+
+// dueWindows calls look for the open callbacks of all projects up to a due time, in the order of due times, window by
+// window, until it has enough. It says whether it was called for all there are: not, if it had enough or so much was
+// looked at that it must be.
+func (db *DB) dueWindows(
+	ctx context.Context, read sqldb.Read, most looking, until int64, look func(after, end store.Cursor) (enough bool, err error),
+) (ended bool, err error) {
+	began, looked := time.Now(), 0
+	after, err := db.fromLow(ctx, store.Cursor{DueAt: 1})
+	if err != nil {
+		return false, err
+	}
+	for size := max(most.first, most.few); size > 0; size = nextWindow(size, looked, time.Since(began), most) {
+		end, more, err := sqldb.One(read, cursorColumns, windowOfDue, after.DueAt, after.ID, until, size-1)
+		if err != nil {
+			return false, err
 		}
 		if !more {
-			return sum, nil
+			end = store.Cursor{DueAt: until, ID: aboveAllIDs}
+		}
+		enough, err := look(after, end)
+		if err != nil || enough || !more {
+			return err == nil && !enough, err
 		}
 		after, looked = end, looked+size
 	}
-	sum.More = true
-	return sum, nil
+	return false, nil
 }

@@ -2,10 +2,12 @@ package sqlstore
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
 // An ending makes an open row terminal without a result, or ends a dead poll otherwise. The row is as the transaction has read it.
@@ -23,7 +25,7 @@ func (t *tx) end(endings ...ending) error {
 		return nil
 	}
 	slices.SortFunc(endings, func(a, b ending) int { return cmp.Compare(a.ID, b.ID) })
-	var lost []*store.Attempt
+	var lost []store.Attempt
 	for _, e := range endings {
 		if e.ClaimToken != "" {
 			e.AttemptSeq++
@@ -41,17 +43,7 @@ func (t *tx) end(endings ...ending) error {
 		t.deltas.count(&e.Callback, 1)
 		t.ended(&e.Callback, e.at)
 	}
-	input, args, _, err := t.input([]column{
-		texts("id", endings, func(e ending) string { return e.ID }),
-		texts("state", endings, func(e ending) string { return string(e.state) }),
-		texts("reason", endings, func(e ending) string { return string(e.reason) }),
-		ints("ended_at", endings, func(e ending) int64 { return e.at }),
-		ints("attempt_seq", endings, func(e ending) int64 { return int64(e.AttemptSeq) }),
-	})
-	if err != nil {
-		return err
-	}
-	if _, err := t.exec(`UPDATE callbacks SET
+	_, err := t.Exec(`UPDATE callbacks SET
 			state = i.state,
 			reason = i.reason,
 			due_at = 0,
@@ -63,10 +55,13 @@ func (t *tx) end(endings ...ending) error {
 			resume_state = '',
 			resume_reason = '',
 			attempt_seq = i.attempt_seq
-		FROM `+input+` WHERE callbacks.id = i.id`, args...); err != nil {
-		return fmt.Errorf("end callbacks: %w", err)
-	}
-	return nil
+		FROM $i WHERE callbacks.id = i.id`, sqldb.Rows(endings,
+		sqldb.Text("id", func(e ending) string { return e.ID }),
+		sqldb.Text("state", func(e ending) store.State { return e.state }),
+		sqldb.Text("reason", func(e ending) store.Reason { return e.reason }),
+		sqldb.Int("ended_at", func(e ending) int64 { return e.at }),
+		sqldb.Int("attempt_seq", func(e ending) int { return e.AttemptSeq })))
+	return named("end callbacks", err)
 }
 
 // cancelReason is how a row ends whose cancel was requested.
@@ -102,24 +97,17 @@ func (t *tx) requestCancel(rows []row, reason store.Reason, now int64) error {
 	if len(rows) == 0 {
 		return nil
 	}
-	input, args, _, err := t.input([]column{
-		texts("id", rows, func(r row) string { return r.ID }),
-		texts("reason", rows, func(r row) string {
+	_, err := t.Exec(`UPDATE callbacks SET cancel_requested = 1, reason = i.reason, updated_at = i.requested_at
+		FROM $i WHERE callbacks.id = i.id`, sqldb.Rows(rows,
+		sqldb.Text("id", func(r row) string { return r.ID }),
+		sqldb.Text("reason", func(r row) store.Reason {
 			if r.CancelRequested {
-				return string(r.cancelReason())
+				return r.cancelReason()
 			}
-			return string(reason)
+			return reason
 		}),
-		ints("requested_at", rows, func(r row) int64 { return max(now, r.UpdatedAt) }),
-	})
-	if err != nil {
-		return err
-	}
-	if _, err := t.exec(`UPDATE callbacks SET cancel_requested = 1, reason = i.reason, updated_at = i.requested_at
-		FROM `+input+` WHERE callbacks.id = i.id`, args...); err != nil {
-		return fmt.Errorf("request cancel: %w", err)
-	}
-	return nil
+		sqldb.Int("requested_at", func(r row) int64 { return max(now, r.UpdatedAt) })))
+	return named("request cancel", err)
 }
 
 // openRow is the row as walks show it.
@@ -128,4 +116,84 @@ func (r *row) openRow() store.OpenRow {
 		ID: r.ID, Project: r.Project, LaneID: r.LaneID, LockKey: r.LockKey, Strict: r.Strict, DueAt: r.DueAt, Retry: r.AttemptCount > 0,
 		Manual: r.Trigger == store.Manual, ClaimToken: r.ClaimToken, ClaimUntil: r.ClaimUntil, ExpiresAt: r.ExpiresAt,
 	}
+}
+
+// Cancel ends a callback as canceled. With an attempt in flight it only requests that: the result is too late, and what
+// the attempt brings decides. An id that is not in the project is store.ErrNotFound.
+func (db *DB) Cancel(ctx context.Context, project, id string, now int64, by store.Actor) (store.CanceledCallback, error) {
+	return changed(ctx, db, "cancel "+id, func(t *tx) (store.CanceledCallback, error) {
+		r, err := t.lockCallback(project, id)
+		if err != nil {
+			return store.CanceledCallback{}, err
+		}
+		canceled, entries, err := t.cancel(r, now, by)
+		if err != nil {
+			return store.CanceledCallback{}, err
+		}
+		return canceled, t.audit(entries...)
+	})
+}
+
+// CancelRef cancels the open callbacks of a reference, oldest first, at most limit; with a topic only those of that
+// one. What tells the end of a poll is left out: it has the poll's reference unless it was given another, and a caller
+// that cancels what is open of an order wants to hear how that ended. By its id it can be canceled.
+func (db *DB) CancelRef(ctx context.Context, project, ref, topic string, limit int, now int64, by store.Actor) ([]store.CanceledCallback, error) {
+	var canceled []store.CanceledCallback
+	err := db.changeMany(ctx, "cancel by reference", limit, func(t *tx) error {
+		canceled = nil
+		var entries []store.AuditEntry
+		open, err := t.callbacks(fromRequests+`
+				AND requests.project = $1
+				AND requests.ref = $2
+				AND requests.ref <> ''
+				AND `+isOpen+`
+				AND ($3 = '' OR requests.topic = $3)
+				AND NOT EXISTS (SELECT 1 FROM polls WHERE polls.result_id = callbacks.id AND polls.result_id <> '')
+			ORDER BY requests.id
+			LIMIT $4 FOR UPDATE`, project, ref, topic, limit)
+		if err != nil {
+			return fmt.Errorf("read callbacks: %w", err)
+		}
+		for _, r := range open {
+			c, entry, err := t.cancel(r, now, by)
+			if err != nil {
+				return err
+			}
+			canceled = append(canceled, c)
+			entries = append(entries, entry...)
+		}
+		return t.audit(entries...)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return canceled, nil
+}
+
+// cancel cancels one locked row. What it returns for the audit is the caller's to write: nothing, if nothing is changed.
+func (t *tx) cancel(r row, now int64, by store.Actor) (store.CanceledCallback, []store.AuditEntry, error) {
+	// It may have waited for its turn while an attempt was made: the end is not before that.
+	now = max(now, r.UpdatedAt)
+	before := r.Callback
+	result := store.CancelDone
+	switch r.StateAt(now) {
+	case store.Attempting:
+		result = store.CancelTooLate
+		if err := t.requestCancel([]row{r}, store.Requested, now); err != nil {
+			return store.CanceledCallback{}, nil, err
+		}
+		r.CancelRequested, r.UpdatedAt = true, now
+	case store.Scheduled:
+		if err := t.end(ending{&r, store.Canceled, store.Requested, now}); err != nil {
+			return store.CanceledCallback{}, nil, err
+		}
+	default:
+		return store.CanceledCallback{Result: store.CancelAlreadyTerminal, Callback: r.Callback}, nil, nil
+	}
+	entry, err := auditOf(r.Project, actionCancel, r.ID, now, by, diffCallback(&before, &r.Callback),
+		map[string]any{"result": result})
+	if err != nil {
+		return store.CanceledCallback{}, nil, err
+	}
+	return store.CanceledCallback{Result: result, Callback: r.Callback}, []store.AuditEntry{entry}, nil
 }

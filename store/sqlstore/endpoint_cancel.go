@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
 const (
@@ -32,13 +33,13 @@ func (db *DB) CancelDeleted(ctx context.Context, now int64, limit int) ([]store.
 		}
 		var part []store.OpenRow
 		found := false
-		err := db.maintain(ctx, func(t *tx) error {
+		err := db.maintain(ctx, "cancel callbacks of deleted endpoints", func(t *tx) error {
 			var err error
-			part, found, err = t.cancelDeleted(now, min(limit-len(canceled), db.dialect.maintenanceBatch))
+			part, found, err = t.cancelDeleted(now, min(limit-len(canceled), db.sql.Dialect.MaintenanceBatch))
 			return err
 		})
 		if err != nil {
-			return canceled, fmt.Errorf("cancel callbacks of deleted endpoints: %w", err)
+			return canceled, err
 		}
 		canceled = append(canceled, part...)
 		if !found {
@@ -56,14 +57,15 @@ type deletion struct {
 
 // cancelDeleted looks at the next callbacks of one deleted endpoint, and says whether there was one.
 func (t *tx) cancelDeleted(now int64, limit int) (canceled []store.OpenRow, found bool, err error) {
-	var d deletion
-	if err := t.each(func(rows scanner) error {
-		found = true
-		return rows.Scan(&d.id, &d.project, &d.canceling, &d.deletedAt)
-	}, `SELECT id, project, canceling, deleted_at FROM endpoints
+	d, found, err := sqldb.One(t, func(d *deletion) sqldb.Columns {
+		return sqldb.Columns{
+			col("id", &d.id), col("project", &d.project), col("canceling", &d.canceling), col("deleted_at", &d.deletedAt),
+		}
+	}, `FROM endpoints
 		WHERE canceling <> '' AND (canceling <> '`+secondLook+`' OR deleted_at <= $1)
 		ORDER BY id
-		LIMIT 1`+t.db.dialect.skipLocked, now-lateAccepts.Milliseconds()); err != nil || !found {
+		LIMIT 1 FOR UPDATE SKIP LOCKED`, now-lateAccepts.Milliseconds())
+	if err != nil || !found {
 		return nil, false, err
 	}
 	after, second := strings.CutPrefix(d.canceling, secondLook)
@@ -83,13 +85,13 @@ func (t *tx) cancelDeleted(now int64, limit int) (canceled []store.OpenRow, foun
 		next = secondLook + last
 	case !more && second:
 		next = ""
-		if _, err := t.exec(`DELETE FROM secrets WHERE project = $1 AND owner = $2`, d.project, d.id); err != nil {
+		if _, err := t.Exec(`DELETE FROM secrets WHERE project = $1 AND owner = $2`, d.project, d.id); err != nil {
 			return nil, true, fmt.Errorf("remove secrets: %w", err)
 		}
 	case !more:
 		next = secondLook
 	}
-	_, err = t.exec(`UPDATE endpoints SET canceling = $1 WHERE id = $2`, next, d.id)
+	_, err = t.Exec(`UPDATE endpoints SET canceling = $1 WHERE id = $2`, next, d.id)
 	return canceled, true, err
 }
 
@@ -99,7 +101,7 @@ func (t *tx) openOf(d deletion, after string, limit int) (open []row, last strin
 	var ids []string
 	looked := 0
 	last = after
-	if err := t.each(func(rows scanner) error {
+	if err := t.Each(func(rows sqldb.Row) error {
 		var id string
 		var state store.State
 		if err := rows.Scan(&id, &state); err != nil {
@@ -124,7 +126,7 @@ func (t *tx) openOf(d deletion, after string, limit int) (open []row, last strin
 		return nil, "", false, fmt.Errorf("look for open callbacks: %w", err)
 	}
 	more = more || looked == cancelWindow
-	found, err := t.callbacksByID(ids, t.db.dialect.forUpdate)
+	found, err := t.callbacksByID(ids, " FOR UPDATE")
 	if err != nil {
 		return nil, "", false, err
 	}

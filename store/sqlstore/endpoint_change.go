@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
 // CreateEndpoint makes an endpoint, at its CreatedAt; an empty id is made. It returns the endpoint with its lane and version, or
@@ -19,7 +20,7 @@ func (db *DB) CreateEndpoint(ctx context.Context, e store.Endpoint, by store.Act
 	}
 	e.UpdatedAt, e.DeletedAt = e.CreatedAt, 0
 	u := upsert{created: true}
-	err := db.change(ctx, func(t *tx) error {
+	err := db.change(ctx, "create endpoint", func(t *tx) error {
 		u.after = e
 		if err := t.giveLanes([]*upsert{&u}); err != nil {
 			return err
@@ -35,7 +36,7 @@ func (db *DB) CreateEndpoint(ctx context.Context, e store.Endpoint, by store.Act
 			return err
 		}
 		if len(there) > 0 {
-			if u.after = there[0]; t.again && u.after.CreatedAt == e.CreatedAt && u.after.Project == e.Project {
+			if u.after = there[0]; t.Again && u.after.CreatedAt == e.CreatedAt && u.after.Project == e.Project {
 				return nil // An earlier try was committed, and its reply lost.
 			}
 			return store.ErrExists
@@ -46,23 +47,20 @@ func (db *DB) CreateEndpoint(ctx context.Context, e store.Endpoint, by store.Act
 		return t.writeUpserts([]*upsert{&u}, e.CreatedAt, by)
 	})
 	if err != nil {
-		return store.Endpoint{}, fmt.Errorf("create endpoint: %w", err)
+		return store.Endpoint{}, err
 	}
 	return u.after, nil
 }
 
 // mustBeFree returns store.ErrExists where another endpoint than that of the id has the external id. The settings are locked.
 func (t *tx) mustBeFree(project, externalID, id string) error {
-	taken := false
-	if err := t.each(func(scanner) error { taken = true; return nil }, `SELECT 1 FROM endpoints
+	taken, err := sqldb.Exists(t, `SELECT 1 FROM endpoints
 		WHERE endpoints.project = $1 AND endpoints.external_id = $2 AND endpoints.external_id <> '' AND `+endpointIsThere+`
-			AND endpoints.id <> $3`, project, externalID, id); err != nil {
-		return fmt.Errorf("look for the external id: %w", err)
-	}
-	if taken {
+			AND endpoints.id <> $3`, project, externalID, id)
+	if err == nil && taken {
 		return store.ErrExists
 	}
-	return nil
+	return named("look for the external id", err)
 }
 
 // PatchEndpoint changes an endpoint: change is given it as it is, and may be called more than once. What of it belongs to the store
@@ -70,7 +68,7 @@ func (t *tx) mustBeFree(project, externalID, id string) error {
 // id that is taken, or the error of change. What changes nothing is neither numbered nor audited.
 func (db *DB) PatchEndpoint(ctx context.Context, project, id string, change func(*store.Endpoint) error, now int64, by store.Actor) (store.Endpoint, error) {
 	var patched store.Endpoint
-	err := db.change(ctx, func(t *tx) error {
+	err := db.change(ctx, "change endpoint "+id, func(t *tx) error {
 		u, err := t.lockUpsert(project, id)
 		if err != nil {
 			return err
@@ -88,7 +86,7 @@ func (db *DB) PatchEndpoint(ctx context.Context, project, id string, change func
 		return err
 	})
 	if err != nil {
-		return store.Endpoint{}, fmt.Errorf("change endpoint %s: %w", id, err)
+		return store.Endpoint{}, err
 	}
 	return patched, nil
 }
@@ -112,7 +110,7 @@ func (t *tx) lockUpsert(project, id string) (*upsert, error) {
 // is held. One that is not there any more is none.
 func (db *DB) DisableEndpoint(ctx context.Context, project, id, reason string, now int64, by store.Actor) (bool, error) {
 	disabled := false
-	err := db.change(ctx, func(t *tx) error {
+	err := db.change(ctx, "disable endpoint "+id, func(t *tx) error {
 		disabled = false
 		found, err := t.lockEnabled(project, id)
 		if err != nil || found == nil {
@@ -128,7 +126,7 @@ func (db *DB) DisableEndpoint(ctx context.Context, project, id, reason string, n
 		}})
 	})
 	if err != nil {
-		return false, fmt.Errorf("disable endpoint %s: %w", id, err)
+		return false, err
 	}
 	return disabled, nil
 }
@@ -136,9 +134,9 @@ func (db *DB) DisableEndpoint(ctx context.Context, project, id, reason string, n
 // lockEnabled reads an endpoint that is to be disabled; nil, without locking the settings, where it need not be: a receiver that is gone
 // says so to every attempt in flight.
 func (t *tx) lockEnabled(project, id string) (*upsert, error) {
-	enabled := false
-	if err := t.each(func(scanner) error { enabled = true; return nil }, `SELECT 1 FROM endpoints
-		WHERE endpoints.id = $1 AND endpoints.project = $2 AND endpoints.enabled = 1 AND `+endpointIsThere, id, project); err != nil || !enabled {
+	enabled, err := sqldb.Exists(t, `SELECT 1 FROM endpoints
+		WHERE endpoints.id = $1 AND endpoints.project = $2 AND endpoints.enabled = 1 AND `+endpointIsThere, id, project)
+	if err != nil || !enabled {
 		return nil, err
 	}
 	u, err := t.lockUpsert(project, id)
@@ -152,7 +150,7 @@ func (t *tx) lockEnabled(project, id string) (*upsert, error) {
 // at once. It returns the endpoint as it is then, or store.ErrNotFound.
 func (db *DB) DeleteEndpoint(ctx context.Context, project, id string, now int64, by store.Actor) (store.Endpoint, error) {
 	var deleted store.Endpoint
-	err := db.change(ctx, func(t *tx) error {
+	err := db.change(ctx, "delete endpoint "+id, func(t *tx) error {
 		u, err := t.lockUpsert(project, id)
 		if err != nil {
 			return err
@@ -164,7 +162,7 @@ func (db *DB) DeleteEndpoint(ctx context.Context, project, id string, now int64,
 		return err
 	})
 	if err != nil {
-		return store.Endpoint{}, fmt.Errorf("delete endpoint %s: %w", id, err)
+		return store.Endpoint{}, err
 	}
 	return deleted, nil
 }
@@ -214,8 +212,8 @@ func (t *tx) giveLanes(upserts []*upsert) error {
 
 // writeUpserts writes those that were made or changed, their lanes and the audit. The settings are locked.
 func (t *tx) writeUpserts(upserts []*upsert, now int64, by store.Actor) error {
-	var rows []*endpointRow
-	var done []*upsert
+	var rows []endpointRow
+	done := make(map[string]*upsert)
 	var entries []store.AuditEntry
 	for _, u := range upserts {
 		action, changed, detail := u.audit()
@@ -224,7 +222,7 @@ func (t *tx) writeUpserts(upserts []*upsert, now int64, by store.Actor) error {
 			continue
 		}
 		holdSince(&u.before, &u.after, now)
-		row := &endpointRow{Endpoint: u.after}
+		row := endpointRow{Endpoint: u.after}
 		if u.after.DeletedAt != 0 {
 			row.canceling = belowAllIDs
 		}
@@ -238,17 +236,17 @@ func (t *tx) writeUpserts(upserts []*upsert, now int64, by store.Actor) error {
 		if err != nil {
 			return err
 		}
-		rows, done, entries = append(rows, row), append(done, u), append(entries, entry)
+		done[u.after.ID] = u
+		rows, entries = append(rows, row), append(entries, entry)
 	}
 	if len(rows) == 0 {
 		return nil
 	}
-	written := slices.Clone(rows) // which are put in order
-	if err := t.writeEndpoints(written); err != nil {
+	if err := t.writeEndpoints(rows); err != nil {
 		return err
 	}
-	for i, u := range done {
-		u.after = rows[i].Endpoint
+	for i := range rows {
+		done[rows[i].ID].after = rows[i].Endpoint
 	}
 	return t.audit(entries...)
 }

@@ -3,10 +3,10 @@ package sqlstore
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
 // ReportHealth adds what attempts said of endpoints to what is known of them. One that was reported as
@@ -14,11 +14,9 @@ import (
 // endpoint that is not there is left out.
 func (db *DB) ReportHealth(ctx context.Context, reports []store.EndpointHealth, now int64) error {
 	merged := mergeReports(reports)
-	for len(merged) > 0 {
-		batch := merged[:min(len(merged), db.dialect.maintenanceBatch)]
-		merged = merged[len(batch):]
-		if err := db.maintain(ctx, func(t *tx) error { return t.reportHealth(batch, now) }); err != nil {
-			return fmt.Errorf("report health: %w", err)
+	for batch := range slices.Chunk(merged, db.sql.Dialect.MaintenanceBatch) {
+		if err := db.maintain(ctx, "report health", func(t *tx) error { return t.reportHealth(batch, now) }); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -52,11 +50,8 @@ func firstAfter(after int64, times ...int64) int64 {
 }
 
 func (t *tx) reportHealth(reports []store.EndpointHealth, now int64) error {
-	input, args, _, err := t.input([]column{texts("id", reports, func(h store.EndpointHealth) string { return h.ID })})
-	if err != nil {
-		return err
-	}
-	found, err := t.lockEndpoints(`endpoints.id IN (SELECT i.id FROM `+input+`) AND `+endpointIsThere, args...)
+	input := sqldb.Rows(reports, sqldb.Text("id", func(h store.EndpointHealth) string { return h.ID }))
+	found, err := t.lockEndpoints(`endpoints.id IN (SELECT i.id FROM $i) AND `+endpointIsThere, input)
 	if err != nil {
 		return err
 	}
@@ -88,35 +83,25 @@ func (t *tx) reportHealth(reports []store.EndpointHealth, now int64) error {
 }
 
 func (t *tx) writeHealth(endpoints []store.Endpoint) error {
-	if len(endpoints) == 0 {
-		return nil
-	}
-	input, args, _, err := t.input([]column{
-		texts("id", endpoints, func(e store.Endpoint) string { return e.ID }),
-		ints("failing", endpoints, func(e store.Endpoint) int64 { return e.FailingSince }),
-		ints("alerted", endpoints, func(e store.Endpoint) int64 { return e.AlertedAt }),
-		ints("success", endpoints, func(e store.Endpoint) int64 { return e.LastSuccessAt }),
-		ints("failure", endpoints, func(e store.Endpoint) int64 { return e.LastFailureAt }),
-	})
-	if err != nil {
-		return err
-	}
-	if _, err := t.exec(`UPDATE endpoints SET
+	_, err := sqldb.ExecRows(t.Tx, `UPDATE endpoints SET
 			failing_since = i.failing,
 			alerted_at = i.alerted,
 			last_success_at = i.success,
 			last_failure_at = i.failure
-		FROM `+input+` WHERE endpoints.id = i.id`, args...); err != nil {
-		return fmt.Errorf("write health: %w", err)
-	}
-	return nil
+		FROM $i WHERE endpoints.id = i.id`, endpoints,
+		sqldb.Text("id", func(e store.Endpoint) string { return e.ID }),
+		sqldb.Int("failing", func(e store.Endpoint) int64 { return e.FailingSince }),
+		sqldb.Int("alerted", func(e store.Endpoint) int64 { return e.AlertedAt }),
+		sqldb.Int("success", func(e store.Endpoint) int64 { return e.LastSuccessAt }),
+		sqldb.Int("failure", func(e store.Endpoint) int64 { return e.LastFailureAt }))
+	return named("write health", err)
 }
 
 // TakeAlerts finds up to limit endpoints, of all projects, that have failed since before failingBefore and of
 // which that was not reported after alertedBefore. Each gets an event now, and is returned to one caller.
 func (db *DB) TakeAlerts(ctx context.Context, failingBefore, alertedBefore, now int64, limit int) ([]store.Endpoint, error) {
 	var failing []store.Endpoint
-	err := db.maintain(ctx, func(t *tx) error {
+	err := db.maintain(ctx, "take alerts", func(t *tx) error {
 		var err error
 		if failing, err = t.lockEndpoints(`endpoints.id IN (SELECT worst.id FROM endpoints AS worst
 			WHERE worst.failing_since > 0 AND worst.failing_since < $1 AND worst.alerted_at <= $2 AND worst.deleted_at = 0
@@ -141,7 +126,41 @@ func (db *DB) TakeAlerts(ctx context.Context, failingBefore, alertedBefore, now 
 		return t.addEndpointEvents(events)
 	})
 	if err != nil {
-		return nil, fmt.Errorf("take alerts: %w", err)
+		return nil, err
 	}
 	return failing, nil
+}
+
+func endpointEventColumns(e *store.EndpointEvent) sqldb.Columns {
+	return sqldb.Columns{
+		col("id", &e.ID), col("project", &e.Project), col("endpoint_id", &e.EndpointID),
+		col("kind", &e.Kind), col("at", &e.At), col("since", &e.Since),
+	}
+}
+
+// addEndpointEvents writes events in the transaction of what happened. Their ids are made.
+func (t *tx) addEndpointEvents(events []store.EndpointEvent) error {
+	for i := range events {
+		var err error
+		if events[i].ID, err = t.db.ids.next(); err != nil {
+			return err
+		}
+	}
+	return named("add endpoint events", sqldb.InsertRows(t.Tx, "endpoint_events", endpointEventColumns, events, ""))
+}
+
+// EndpointEvents returns up to limit endpoint events of all projects, in the order of their ids, with ids
+// above after.
+func (db *DB) EndpointEvents(ctx context.Context, after string, limit int) ([]store.EndpointEvent, error) {
+	return sqldb.Select(db.read(ctx, "read endpoint events"), endpointEventColumns,
+		`FROM endpoint_events WHERE id > $1 ORDER BY id LIMIT $2`, after, limit)
+}
+
+// RemoveEndpointEvents removes events that have become operational events. Ids that are not there are left
+// out.
+func (db *DB) RemoveEndpointEvents(ctx context.Context, ids []string) error {
+	return db.maintain(ctx, "remove endpoint events", func(t *tx) error {
+		_, err := sqldb.ExecRows(t.Tx, `DELETE FROM endpoint_events USING $i WHERE endpoint_events.id = i.id`, ids, theID)
+		return err
+	})
 }

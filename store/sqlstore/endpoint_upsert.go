@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
 // UpsertEndpoint makes the project's endpoint with that external id, or changes the one that there is, and says whether it was made:
@@ -29,7 +30,7 @@ func (db *DB) UpsertEndpoints(ctx context.Context, project string, wants []store
 	if len(wants) == 0 {
 		return answers, nil
 	}
-	err := db.alone(ctx, false, db.groupLimit(len(wants)), func(t *tx) error {
+	err := db.changeMany(ctx, "upsert endpoints", len(wants), func(t *tx) error {
 		places := make(map[string]int, len(wants))
 		for i, w := range wants {
 			answers[i] = store.UpsertedEndpoint{}
@@ -70,41 +71,32 @@ func (db *DB) UpsertEndpoints(ctx context.Context, project string, wants []store
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("upsert endpoints: %w", err)
+		return nil, err
 	}
 	return answers, nil
 }
 
 // findUpserts returns, for each external id, the endpoint that there is, locked, or a new one with a lane.
 func (t *tx) findUpserts(project string, places map[string]int, now int64) ([]*upsert, error) {
-	names := column{name: "name", texts: sortedKeys(places)}
-	input, args, next, err := t.input([]column{names})
+	names := sortedKeys(places)
+	input := sqldb.Texts("name", names)
+	const which = `endpoints.external_id IN (SELECT i.name FROM $i) AND endpoints.external_id <> ''
+		AND endpoints.project = $1 AND ` + endpointIsThere
+	// Those that are to be made are found before the settings are locked, since their lanes come before; another
+	// transaction may have made some of them by then.
+	known, err := sqldb.Values[string](t, `SELECT endpoints.external_id FROM endpoints WHERE `+which, project, input)
 	if err != nil {
-		return nil, err
-	}
-	which := fmt.Sprintf(`endpoints.external_id IN (SELECT i.name FROM %s) AND endpoints.external_id <> ''
-		AND endpoints.project = $%d AND %s`, input, next, endpointIsThere)
-	args = append(args, project)
-	// Those that are to be made are found before the settings are locked, since their lanes come before; another transaction may have
-	// made some of them by then.
-	known := make(map[string]bool, len(places))
-	if err := t.each(func(rows scanner) error {
-		var name string
-		err := rows.Scan(&name)
-		known[name] = true
-		return err
-	}, `SELECT endpoints.external_id FROM endpoints WHERE `+which, args...); err != nil {
 		return nil, fmt.Errorf("look for endpoints: %w", err)
 	}
 	var made []*upsert
-	missing := slices.DeleteFunc(slices.Clone(names.texts), func(name string) bool { return known[name] })
+	missing := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return slices.Contains(known, name) })
 	if made, err = t.newUpserts(project, missing, now); err != nil {
 		return nil, err
 	}
 	if err := t.lockSettings(); err != nil {
 		return nil, err
 	}
-	found, err := t.lockEndpoints(which, args...)
+	found, err := t.lockEndpoints(which, project, input)
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +113,7 @@ func (t *tx) findUpserts(project string, places map[string]int, now int64) ([]*u
 		}
 	}
 	// Some were deleted in between. This makes lanes with the settings locked: a transaction that waits for this one is tried again.
-	missing = slices.DeleteFunc(names.texts, func(name string) bool { return there[name] })
+	missing = slices.DeleteFunc(names, func(name string) bool { return there[name] })
 	if made, err = t.newUpserts(project, missing, now); err != nil {
 		return nil, err
 	}

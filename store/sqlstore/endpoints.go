@@ -4,83 +4,57 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
-// endpointColumns are what scanEndpoint reads, in its order.
-const endpointColumns = `
-	endpoints.id,
-	endpoints.project,
-	endpoints.external_id,
-	endpoints.name,
-	endpoints.url,
-	endpoints.url_override,
-	endpoints.topics,
-	endpoints.policy,
-	endpoints.success,
-	endpoints.signer,
-	endpoints.headers,
-	endpoints.rate_count,
-	endpoints.rate_per_ms,
-	endpoints.concurrency,
-	endpoints.enabled,
-	endpoints.disabled_reason,
-	endpoints.disabled_at,
-	endpoints.paused_until,
-	endpoints.pause_reason,
-	endpoints.paused_at,
-	endpoints.failing_since,
-	endpoints.alerted_at,
-	endpoints.last_success_at,
-	endpoints.last_failure_at,
-	endpoints.lane,
-	endpoints.version,
-	endpoints.created_at,
-	endpoints.updated_at,
-	endpoints.deleted_at`
+// endpointColumns describe what of an endpoint is written: all but its health.
+func endpointColumns(e *store.Endpoint) sqldb.Columns {
+	return sqldb.Columns{
+		col("id", &e.ID),
+		col("project", &e.Project),
+		col("external_id", &e.ExternalID),
+		col("name", &e.Name),
+		col("url", &e.URL),
+		col("url_override", &e.URLOverride),
+		col("topics", sqldb.JSON(&e.Topics)),
+		col("policy", sqldb.JSON(&e.Policy)),
+		col("success", sqldb.JSON(&e.Success)),
+		col("signer", &e.Signer),
+		col("headers", sqldb.JSON(&e.Headers)),
+		col("rate_count", &e.Rate.Count),
+		col("rate_per_ms", sqldb.Millis(&e.Rate.Per)),
+		col("concurrency", &e.Concurrency),
+		col("enabled", sqldb.Bool(&e.Enabled)),
+		col("disabled_reason", &e.DisabledReason),
+		col("disabled_at", &e.DisabledAt),
+		col("paused_until", &e.PausedUntil),
+		col("pause_reason", &e.PauseReason),
+		col("paused_at", &e.PausedAt),
+		col("lane", &e.LaneID),
+		col("version", &e.Version),
+		col("created_at", &e.CreatedAt),
+		col("updated_at", &e.UpdatedAt),
+		col("deleted_at", &e.DeletedAt),
+	}
+}
 
-// scanEndpoint reads endpointColumns.
-func scanEndpoint(rows scanner) (store.Endpoint, error) {
-	var e store.Endpoint
-	var topics, policy, success, headers string
-	var perMillis int64
-	var enabled int
-	if err := rows.Scan(&e.ID, &e.Project, &e.ExternalID, &e.Name, &e.URL, &e.URLOverride, &topics, &policy, &success, &e.Signer, &headers,
-		&e.Rate.Count, &perMillis, &e.Concurrency, &enabled, &e.DisabledReason, &e.DisabledAt,
-		&e.PausedUntil, &e.PauseReason, &e.PausedAt, &e.FailingSince, &e.AlertedAt, &e.LastSuccessAt,
-		&e.LastFailureAt, &e.LaneID, &e.Version, &e.CreatedAt, &e.UpdatedAt, &e.DeletedAt); err != nil {
-		return e, fmt.Errorf("scan endpoint: %w", err)
-	}
-	e.Rate.Per, e.Enabled = time.Duration(perMillis)*time.Millisecond, enabled != 0
-	for _, part := range []struct {
-		column, text string
-		to           any
-	}{{"topics", topics, &e.Topics}, {"policy", policy, &e.Policy}, {"success", success, &e.Success}, {"headers", headers, &e.Headers}} {
-		if err := decode(part.column, part.text, part.to); err != nil {
-			return e, fmt.Errorf("endpoint %s: %w", e.ID, err)
-		}
-	}
-	return e, nil
+// wholeEndpoint describes all that is read of an endpoint.
+func wholeEndpoint(e *store.Endpoint) sqldb.Columns {
+	return append(endpointColumns(e),
+		col("failing_since", &e.FailingSince),
+		col("alerted_at", &e.AlertedAt),
+		col("last_success_at", &e.LastSuccessAt),
+		col("last_failure_at", &e.LastFailureAt),
+	)
 }
 
 // endpointIsThere is the condition for endpoints that callers see, word for word that of the indexes.
 const endpointIsThere = `endpoints.deleted_at = 0`
 
 func (db *DB) readEndpoints(ctx context.Context, which string, args ...any) ([]store.Endpoint, error) {
-	ctx, cancel := context.WithTimeout(ctx, db.limits.read)
-	defer cancel()
-	var endpoints []store.Endpoint
-	err := queryEach(ctx, db.read, func(rows scanner) error {
-		e, err := scanEndpoint(rows)
-		endpoints = append(endpoints, e)
-		return err
-	}, `SELECT `+endpointColumns+` FROM endpoints WHERE `+which, args...)
-	if err != nil {
-		return nil, readError("read endpoints", err)
-	}
-	return endpoints, nil
+	return sqldb.Select(db.read(ctx, "read endpoints"), wholeEndpoint, `FROM endpoints WHERE `+which, args...)
 }
 
 // Endpoint returns one endpoint; store.ErrNotFound when the project has none of that id, or it was deleted.
@@ -101,29 +75,16 @@ func (db *DB) EndpointByExternalID(ctx context.Context, project, externalID stri
 }
 
 func (db *DB) oneEndpoint(ctx context.Context, name, which string, args ...any) (store.Endpoint, error) {
-	found, err := db.readEndpoints(ctx, which, args...)
-	if err != nil {
-		return store.Endpoint{}, err
-	}
-	if len(found) == 0 {
-		return store.Endpoint{}, fmt.Errorf("endpoint %s: %w", name, store.ErrNotFound)
-	}
-	return found[0], nil
+	return sqldb.Get(db.read(ctx, "read endpoints"), "endpoint "+name, wholeEndpoint, `FROM endpoints WHERE `+which, args...)
 }
 
-// EndpointsByID returns those of the ids that there is an endpoint of, of all projects, deleted ones too, by id. It is for the engine's
-// cache, not for callers.
+// EndpointsByID returns those of the ids that there is an endpoint of, of all projects, deleted ones too, by id. It is
+// for the engine's cache, not for callers.
 func (db *DB) EndpointsByID(ctx context.Context, ids []string) ([]store.Endpoint, error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	columns := []column{{name: "id", texts: ids}}
-	input, _ := db.dialect.input(1, columns)
-	args, err := db.dialect.args(columns)
-	if err != nil {
-		return nil, err
-	}
-	return db.readEndpoints(ctx, `endpoints.id IN (SELECT i.id FROM `+input+`) ORDER BY endpoints.id`, args...)
+	return db.readEndpoints(ctx, `endpoints.id IN (SELECT i.id FROM $i) ORDER BY endpoints.id`, sqldb.Texts("id", ids))
 }
 
 // EndpointsChanged returns the endpoints of all projects that were changed after version since, deleted ones too, in the order of their
@@ -156,14 +117,8 @@ func (db *DB) FindEndpoints(ctx context.Context, project string, names []string)
 		if len(which.values) == 0 {
 			continue
 		}
-		columns := []column{{name: "name", texts: which.values}}
-		input, next := db.dialect.input(1, columns)
-		args, err := db.dialect.args(columns)
-		if err != nil {
-			return nil, err
-		}
-		endpoints, err := db.readEndpoints(ctx, fmt.Sprintf(`endpoints.%[1]s IN (SELECT i.name FROM %[2]s) AND endpoints.%[1]s <> ''
-			AND endpoints.project = $%[3]d AND %[4]s`, which.column, input, next, endpointIsThere), append(args, project)...)
+		endpoints, err := db.readEndpoints(ctx, fmt.Sprintf(`endpoints.%[1]s IN (SELECT i.name FROM $i) AND endpoints.%[1]s <> ''
+			AND endpoints.project = $1 AND %[2]s`, which.column, endpointIsThere), project, sqldb.Texts("name", which.values))
 		if err != nil {
 			return nil, err
 		}
@@ -190,7 +145,7 @@ func (db *DB) Endpoints(ctx context.Context, project string, f store.EndpointFil
 		q.and("endpoints.id < ?", f.After)
 	}
 	if f.Search != "" {
-		q.and(db.dialect.position+"(endpoints.search, ?) > 0", store.Fold(f.Search))
+		q.and("strpos(endpoints.search, ?) > 0", store.Fold(f.Search))
 	}
 	if f.Topic != "" {
 		var parts []string
@@ -200,7 +155,7 @@ func (db *DB) Endpoints(ctx context.Context, project string, f store.EndpointFil
 			if err != nil {
 				return nil, fmt.Errorf("encode topic: %w", err)
 			}
-			parts = append(parts, db.dialect.position+"(endpoints.topics, ?) > 0")
+			parts = append(parts, "strpos(endpoints.topics, ?) > 0")
 			values = append(values, text) // with its quotes, of which a topic's own are written otherwise
 		}
 		q.and("("+strings.Join(parts, " OR ")+")", values...)

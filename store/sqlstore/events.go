@@ -3,9 +3,9 @@ package sqlstore
 import (
 	"context"
 	"encoding/hex"
-	"fmt"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
 // PlanEvent writes the plan down, unless its project has one with the same route and key, and returns the plan that stands then, with what
@@ -13,9 +13,9 @@ import (
 // store.ErrIdempotencyInProgress: it was, and ended meanwhile.
 func (db *DB) PlanEvent(ctx context.Context, p store.EventPlan) (plan store.EventPlan, known bool, err error) {
 	fingerprint := hex.EncodeToString(p.Idempotency.Fingerprint)
-	err = db.change(ctx, func(t *tx) error {
+	err = db.change(ctx, "plan event", func(t *tx) error {
 		plan = p
-		n, err := t.exec(`INSERT INTO events (id, project, route, key, fingerprint, created_at) VALUES ($1, $2, $3, $4, $5, $6)
+		n, err := t.Exec(`INSERT INTO events (id, project, route, key, fingerprint, created_at) VALUES ($1, $2, $3, $4, $5, $6)
 			ON CONFLICT (project, route, key) DO NOTHING`,
 			p.ID, p.Project, p.Idempotency.Route, p.Idempotency.Key, fingerprint, p.CreatedAt)
 		if err != nil {
@@ -24,22 +24,18 @@ func (db *DB) PlanEvent(ctx context.Context, p store.EventPlan) (plan store.Even
 		if n == 1 {
 			return t.insertTargets(&p)
 		}
-		plan = store.EventPlan{}
-		if err := t.each(func(rows scanner) error {
-			var text string
-			if err := rows.Scan(&plan.ID, &text, &plan.CreatedAt); err != nil {
-				return err
-			}
-			if text != fingerprint {
-				return store.ErrIdempotencyMismatch
-			}
-			return nil
-		}, `SELECT id, fingerprint, created_at FROM events WHERE project = $1 AND route = $2 AND key = $3`,
-			p.Project, p.Idempotency.Route, p.Idempotency.Key); err != nil {
+		var held string
+		plan, _, err = sqldb.One(t, func(plan *store.EventPlan) sqldb.Columns {
+			return sqldb.Columns{col("id", &plan.ID), col("fingerprint", &held), col("created_at", &plan.CreatedAt)}
+		}, `FROM events WHERE project = $1 AND route = $2 AND key = $3`, p.Project, p.Idempotency.Route, p.Idempotency.Key)
+		if err != nil {
 			return err
 		}
 		if plan.ID == "" {
 			return store.ErrIdempotencyInProgress // it ended between the two statements: the next try is the first
+		}
+		if held != fingerprint {
+			return store.ErrIdempotencyMismatch
 		}
 		// It may be this one, of a try that was committed without our hearing of it.
 		known = plan.ID != p.ID
@@ -48,64 +44,41 @@ func (db *DB) PlanEvent(ctx context.Context, p store.EventPlan) (plan store.Even
 		return err
 	})
 	if err != nil {
-		return store.EventPlan{}, false, fmt.Errorf("plan event: %w", err)
+		return store.EventPlan{}, false, err
 	}
 	return plan, known, nil
 }
 
 // EventPlanned says whether the project has a plan with that route and key.
 func (db *DB) EventPlanned(ctx context.Context, project, route, key string) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, db.limits.read)
-	defer cancel()
-	planned := false
-	found := func(scanner) error {
-		planned = true
-		return nil
-	}
-	const query = `SELECT 1 FROM events WHERE project = $1 AND route = $2 AND key = $3`
-	if err := queryEach(ctx, db.read, found, query, project, route, key); err != nil {
-		return false, readError("look for an event", err)
-	}
-	return planned, nil
+	return sqldb.Exists(db.read(ctx, "look for an event"),
+		`SELECT 1 FROM events WHERE project = $1 AND route = $2 AND key = $3`, project, route, key)
 }
 
 func (t *tx) insertTargets(p *store.EventPlan) error {
-	if len(p.Targets) == 0 {
-		return nil
-	}
-	input, args, next, err := t.input([]column{
-		texts("endpoint_id", p.Targets, func(e store.EventTarget) string { return e.EndpointID }),
-		texts("callback_id", p.Targets, func(e store.EventTarget) string { return e.CallbackID }),
-	})
-	if err != nil {
-		return err
-	}
-	_, err = t.exec(fmt.Sprintf(`INSERT INTO event_targets (event_id, endpoint_id, callback_id)
-		SELECT $%d, i.endpoint_id, i.callback_id FROM %s`, next, input), append(args, p.ID)...)
+	_, err := sqldb.ExecRows(t.Tx, `INSERT INTO event_targets (event_id, endpoint_id, callback_id)
+		SELECT i.event_id, i.endpoint_id, i.callback_id FROM $i`, p.Targets,
+		sqldb.Text("event_id", func(store.EventTarget) string { return p.ID }),
+		sqldb.Text("endpoint_id", func(e store.EventTarget) string { return e.EndpointID }),
+		sqldb.Text("callback_id", func(e store.EventTarget) string { return e.CallbackID }))
 	return err
 }
 
 func (t *tx) targets(event string) ([]store.EventTarget, error) {
-	var targets []store.EventTarget
-	err := t.each(func(rows scanner) error {
-		var e store.EventTarget
-		var accepted int
-		err := rows.Scan(&e.EndpointID, &e.CallbackID, &accepted)
-		e.Accepted = accepted != 0
-		targets = append(targets, e)
-		return err
-	}, `SELECT event_targets.endpoint_id, event_targets.callback_id,
-			CASE WHEN callbacks.id IS NULL THEN 0 ELSE 1 END
-		FROM event_targets LEFT JOIN callbacks ON callbacks.id = event_targets.callback_id
+	return sqldb.Select(t, func(e *store.EventTarget) sqldb.Columns {
+		return sqldb.Columns{
+			col("event_targets.endpoint_id", &e.EndpointID), col("event_targets.callback_id", &e.CallbackID),
+			col("CASE WHEN callbacks.id IS NULL THEN 0 ELSE 1 END", sqldb.Bool(&e.Accepted)),
+		}
+	}, `FROM event_targets LEFT JOIN callbacks ON callbacks.id = event_targets.callback_id
 		WHERE event_targets.event_id = $1
 		ORDER BY event_targets.callback_id`, event)
-	return targets, err
 }
 
 // endEvents looks at the next events that are old enough, and removes those of which no callback is open.
 func (t *tx) endEvents(b *batch) (seen, removed int, err error) {
 	var ended []string
-	if err := t.each(func(rows scanner) error {
+	if err := t.Each(func(rows sqldb.Row) error {
 		var open int
 		err := rows.Scan(&b.from.DueAt, &b.from.ID, &open)
 		if seen++; open == 0 {
@@ -122,14 +95,9 @@ func (t *tx) endEvents(b *batch) (seen, removed int, err error) {
 		LIMIT $4`, b.from.DueAt, b.from.ID, b.before, b.rows); err != nil || len(ended) == 0 {
 		return seen, 0, err
 	}
-	input, args, _, err := t.input([]column{{name: "id", texts: ended}})
-	if err != nil {
+	if _, err := sqldb.ExecRows(t.Tx, `DELETE FROM event_targets USING $i WHERE event_targets.event_id = i.id`, ended, theID); err != nil {
 		return seen, 0, err
 	}
-	if _, err := t.exec(`DELETE FROM event_targets WHERE event_id IN (SELECT i.id FROM `+input+`)`,
-		args...); err != nil {
-		return seen, 0, err
-	}
-	n, err := t.exec(`DELETE FROM events WHERE id IN (SELECT i.id FROM `+input+`)`, args...)
+	n, err := sqldb.ExecRows(t.Tx, `DELETE FROM events USING $i WHERE events.id = i.id`, ended, theID)
 	return seen, int(n), err
 }

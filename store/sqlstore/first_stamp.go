@@ -5,32 +5,38 @@ import (
 	"slices"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
 // firstStamp stamps rows that this process remembers, if they are as they were accepted: never claimed, never changed. What
 // they say then is known.
-var firstStamp = newBulkUpdate(firstStampFields(), firstStampSet, firstStampWhere, `callbacks.id`).byItself()
+var firstStamp = sqldb.BulkUpdate[*stampEntry]{
+	Table: "callbacks", Fields: firstStampFields(), Set: firstStampSet, Where: firstStampWhere, Returning: `callbacks.id`, Alone: true,
+}.Prepare()
 
 // firstStampThere is firstStamp for rows whose address is their endpoint's: if it still is what it was at the accept.
-var firstStampThere = newBulkUpdate(
-	append(firstStampFields(),
-		textField("endpoint_id", func(e *stampEntry) string { return e.known.EndpointID }),
-		textField("url", func(e *stampEntry) string { return e.known.URL })),
-	firstStampSet,
-	firstStampWhere+`
+var firstStampThere = sqldb.BulkUpdate[*stampEntry]{
+	Table: "callbacks",
+	Fields: append(firstStampFields(),
+		sqldb.Text("endpoint_id", func(e *stampEntry) string { return e.known.EndpointID }),
+		sqldb.Text("url", func(e *stampEntry) string { return e.known.URL })),
+	Set: firstStampSet,
+	Where: firstStampWhere + `
 		AND EXISTS (SELECT 1 FROM endpoints WHERE endpoints.id = i.endpoint_id AND endpoints.url = i.url)`,
-	`callbacks.id`).byItself()
+	Returning: `callbacks.id`,
+	Alone:     true,
+}.Prepare()
 
-func firstStampFields() fields[*stampEntry] {
-	return fields[*stampEntry]{
-		textField("id", func(e *stampEntry) string { return e.ID }),
-		textField("token", func(e *stampEntry) string { return e.stamp.Token }),
-		numberField("stamped_at", func(e *stampEntry) int64 { return e.stamp.Now }),
-		numberField("until", func(e *stampEntry) int64 { return e.until(e.known) }),
-		numberField("diverts", func(e *stampEntry) int64 { return int64(e.Diverts) }),
-		numberField("created_at", func(e *stampEntry) int64 { return e.known.CreatedAt }),
-		numberField("due_at", func(e *stampEntry) int64 { return e.known.DueAt }),
-		numberField("due_by", func(e *stampEntry) int64 { return e.dueBy() }),
+func firstStampFields() sqldb.Fields[*stampEntry] {
+	return sqldb.Fields[*stampEntry]{
+		sqldb.Text("id", func(e *stampEntry) string { return e.ID }),
+		sqldb.Text("token", func(e *stampEntry) string { return e.stamp.Token }),
+		sqldb.Int("stamped_at", func(e *stampEntry) int64 { return e.stamp.Now }),
+		sqldb.Int("until", func(e *stampEntry) int64 { return e.until(e.known) }),
+		sqldb.Int("diverts", func(e *stampEntry) int { return e.Diverts }),
+		sqldb.Int("created_at", func(e *stampEntry) int64 { return e.known.CreatedAt }),
+		sqldb.Int("due_at", func(e *stampEntry) int64 { return e.known.DueAt }),
+		sqldb.Int("due_by", func(e *stampEntry) int64 { return e.dueBy() }),
 	}
 }
 
@@ -68,11 +74,11 @@ func (t *tx) claimFirst(entries []*stampEntry) ([]*stampEntry, error) {
 			known = append(known, e)
 		}
 	}
-	changed, err := firstStamp.take(t, known, (*stampEntry).takeFirst)
+	changed, err := firstStamp.Take(t.Tx, known, (*stampEntry).takeFirst)
 	if err != nil {
 		return nil, fmt.Errorf("claim fresh rows: %w", err)
 	}
-	moved, err := firstStampThere.take(t, following, (*stampEntry).takeFirst)
+	moved, err := firstStampThere.Take(t.Tx, following, (*stampEntry).takeFirst)
 	if err != nil {
 		return nil, fmt.Errorf("claim fresh rows of endpoints: %w", err)
 	}

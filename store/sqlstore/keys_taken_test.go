@@ -78,7 +78,7 @@ func newExpiredKey(t *testing.T) *expiredKey {
 	t.Helper()
 	url := postgresURL(t)
 	k := &expiredKey{db: openSlow(t, url), other: openSlow(t, url), now: time.Now().UnixMilli()}
-	k.sql = k.db.pool
+	k.sql = k.db.sql.Pool
 	if first := k.accept(t, k.db); first.Err != nil || first.Replayed {
 		t.Fatalf("accepted %+v", first)
 	}

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
 // A laneKey finds a lane as a caller knows it.
@@ -16,6 +17,10 @@ type laneKey struct{ project, key string }
 type laneKeyID struct {
 	laneKey
 	id int64
+}
+
+func laneIDColumns(l *laneKeyID) sqldb.Columns {
+	return sqldb.Columns{col("id", &l.id), col("project", &l.project), col("key", &l.key)}
 }
 
 // A laneCache remembers the numbers of lanes. A lane's number never changes and lanes are never removed, so an entry
@@ -86,14 +91,10 @@ func (t *tx) laneIDs(wanted []laneKey) (map[laneKey]int64, error) {
 	if err != nil || len(missing) == 0 {
 		return ids, err
 	}
-	search := texts("search", missing, func(k laneKey) string { return store.Fold(k.key) })
-	input, args, _, err := t.input(append(laneKeyColumns(missing), search))
-	if err != nil {
-		return nil, err
-	}
-	if _, err := t.exec(`INSERT INTO lanes (project, key, search)
-		SELECT i.project, i.key, i.search FROM `+input+` WHERE 1 = 1
-		ON CONFLICT (project, key) DO NOTHING`, args...); err != nil {
+	search := sqldb.Text("search", func(k laneKey) string { return store.Fold(k.key) })
+	if _, err := t.Exec(`INSERT INTO lanes (project, key, search)
+		SELECT i.project, i.key, i.search FROM $i WHERE 1 = 1
+		ON CONFLICT (project, key) DO NOTHING`, sqldb.Rows(missing, append(laneKeyFields(), search)...)); err != nil {
 		return nil, fmt.Errorf("make lanes: %w", err)
 	}
 	if err := t.findNew(missing, ids); err != nil {
@@ -116,22 +117,18 @@ func (t *tx) laneID(project, key string) (int64, error) {
 	return id, nil
 }
 
-func laneKeyColumns(keys []laneKey) []column {
-	return []column{
-		texts("project", keys, func(k laneKey) string { return k.project }),
-		texts("key", keys, func(k laneKey) string { return k.key }),
+func laneKeyFields() []sqldb.Field[laneKey] {
+	return []sqldb.Field[laneKey]{
+		sqldb.Text("project", func(k laneKey) string { return k.project }),
+		sqldb.Text("key", func(k laneKey) string { return k.key }),
 	}
 }
 
 // findLanes adds the numbers of those of the lanes that exist to ids. It returns the others, in their order,
 // and which of their projects have a quota of lanes.
 func (t *tx) findLanes(wanted []laneKey, ids map[laneKey]int64) ([]laneKey, map[string]bool, error) {
-	input, args, _, err := t.input(laneKeyColumns(wanted))
-	if err != nil {
-		return nil, nil, err
-	}
-	var bounded map[string]bool
-	if err := t.each(func(rows scanner) error {
+	bounded := make(map[string]bool)
+	if err := t.Each(func(rows sqldb.Row) error {
 		var l laneKeyID
 		var quota int64
 		if err := rows.Scan(&l.project, &l.key, &l.id, &quota); err != nil {
@@ -143,9 +140,6 @@ func (t *tx) findLanes(wanted []laneKey, ids map[laneKey]int64) ([]laneKey, map[
 			return nil
 		}
 		if quota > 0 {
-			if bounded == nil {
-				bounded = make(map[string]bool)
-			}
 			bounded[l.project] = true
 		}
 		return nil
@@ -153,8 +147,8 @@ func (t *tx) findLanes(wanted []laneKey, ids map[laneKey]int64) ([]laneKey, map[
 			CASE WHEN lanes.id IS NULL
 				THEN COALESCE((SELECT projects.lane_quota FROM projects WHERE projects.id = i.project), 0)
 				ELSE 0 END
-		FROM `+input+`
-		LEFT JOIN lanes ON lanes.project = i.project AND lanes.key = i.key`, args...); err != nil {
+		FROM $i
+		LEFT JOIN lanes ON lanes.project = i.project AND lanes.key = i.key`, sqldb.Rows(wanted, laneKeyFields()...)); err != nil {
 		return nil, nil, fmt.Errorf("find lanes: %w", err)
 	}
 	missing := slices.DeleteFunc(slices.Clone(wanted), func(k laneKey) bool { return ids[k] != 0 })
@@ -166,20 +160,10 @@ func (t *tx) findLanes(wanted []laneKey, ids map[laneKey]int64) ([]laneKey, map[
 func (t *tx) admitLanes(
 	missing []laneKey, bounded map[string]bool, ids map[laneKey]int64,
 ) ([]laneKey, error) {
-	input, args, _, err := t.input([]column{{name: "id", texts: sortedKeys(bounded)}})
+	room, err := sqldb.Map[string, int64](t, `SELECT id, lane_quota FROM projects
+		WHERE id IN (SELECT i.id FROM $i) AND lane_quota > 0
+		ORDER BY id FOR UPDATE`, sqldb.Texts("id", sortedKeys(bounded)))
 	if err != nil {
-		return nil, err
-	}
-	room := make(map[string]int64, len(bounded))
-	if err := t.each(func(rows scanner) error {
-		var project string
-		var quota int64
-		err := rows.Scan(&project, &quota)
-		room[project] = quota
-		return err
-	}, `SELECT id, lane_quota FROM projects
-		WHERE id IN (SELECT i.id FROM `+input+`) AND lane_quota > 0
-		ORDER BY id`+t.db.dialect.forUpdate, args...); err != nil {
 		return nil, fmt.Errorf("lock projects: %w", err)
 	}
 	// Some may have been made before the lock was had.
@@ -187,15 +171,12 @@ func (t *tx) admitLanes(
 		return nil, err
 	}
 	for _, project := range sortedKeys(room) {
-		if err := t.each(func(rows scanner) error {
-			var n int64
-			err := rows.Scan(&n)
-			room[project] -= n
-			return err
-		}, `SELECT COUNT(*) FROM (SELECT 1 AS one FROM lanes WHERE project = $1 LIMIT $2) AS l`,
-			project, room[project]); err != nil {
+		n, _, err := sqldb.Value[int64](t, `SELECT COUNT(*) FROM (SELECT 1 AS one FROM lanes WHERE project = $1 LIMIT $2) AS l`,
+			project, room[project])
+		if err != nil {
 			return nil, fmt.Errorf("count lanes: %w", err)
 		}
+		room[project] -= n
 	}
 	return slices.DeleteFunc(missing, func(k laneKey) bool {
 		left, ok := room[k.project]
@@ -211,26 +192,16 @@ func (t *tx) admitLanes(
 // findNew finds the numbers of lanes that were just made. Those of a project that is paused are given its pause, and a version: nobody
 // would hear of them otherwise. Their project is kept from being paused until they are committed, for that would not see them.
 func (t *tx) findNew(made []laneKey, ids map[laneKey]int64) error {
-	projects := make(map[string]bool)
-	for _, k := range made {
-		projects[k.project] = true
-	}
-	if lock := t.db.dialect.forShare; lock != "" {
-		input, args, _, err := t.input([]column{{name: "id", texts: sortedKeys(projects)}})
-		if err != nil {
-			return err
-		}
-		if err := t.later(`SELECT id FROM projects WHERE id IN (SELECT i.id FROM `+input+`) ORDER BY id`+lock, args...); err != nil {
+	if !t.db.sql.Embedded() {
+		projects := sqldb.Text("id", func(k laneKey) string { return k.project })
+		if err := t.Later(`SELECT id FROM projects WHERE id IN (SELECT i.id FROM $i) ORDER BY id FOR SHARE`,
+			sqldb.Rows(made, projects)); err != nil {
 			return fmt.Errorf("lock projects: %w", err)
 		}
 	}
-	input, args, _, err := t.input(laneKeyColumns(made))
-	if err != nil {
-		return err
-	}
 	found := 0
 	var held []laneWrite
-	if err := t.each(func(rows scanner) error {
+	if err := t.Each(func(rows sqldb.Row) error {
 		var l laneKeyID
 		var pause int64
 		if err := rows.Scan(&l.project, &l.key, &l.id, &pause); err != nil {
@@ -245,8 +216,8 @@ func (t *tx) findNew(made []laneKey, ids map[laneKey]int64) error {
 		return nil
 	}, `SELECT lanes.project, lanes.key, lanes.id,
 			COALESCE((SELECT projects.paused_until FROM projects WHERE projects.id = lanes.project), 0)
-		FROM `+input+`
-		JOIN lanes ON lanes.project = i.project AND lanes.key = i.key`, args...); err != nil {
+		FROM $i
+		JOIN lanes ON lanes.project = i.project AND lanes.key = i.key`, sqldb.Rows(made, laneKeyFields()...)); err != nil {
 		return err
 	}
 	if found != len(made) {
@@ -267,26 +238,17 @@ func (t *tx) nameLanes(rows []claimedRow) error {
 	if len(missing) == 0 {
 		return nil
 	}
-	slices.Sort(missing)
-	missing = slices.Compact(missing)
-	input, args, _, err := t.input([]column{{name: "id", ints: missing}})
+	found, err := sqldb.Select(t, laneIDColumns, `FROM lanes WHERE id IN (SELECT i.id FROM $i)`, sqldb.Ints("id", missing))
 	if err != nil {
-		return err
-	}
-	found := make(map[int64]string, len(missing))
-	if err := t.each(func(r scanner) error {
-		var l laneKeyID
-		if err := r.Scan(&l.project, &l.key, &l.id); err != nil {
-			return err
-		}
-		found[l.id] = l.key
-		t.lanes = append(t.lanes, l)
-		return nil
-	}, `SELECT lanes.project, lanes.key, lanes.id FROM lanes WHERE lanes.id IN (SELECT i.id FROM `+input+`)`, args...); err != nil {
 		return fmt.Errorf("name lanes: %w", err)
 	}
+	t.lanes = append(t.lanes, found...)
+	names := make(map[int64]string, len(found))
+	for _, l := range found {
+		names[l.id] = l.key
+	}
 	for i := range rows {
-		if key, ok := found[rows[i].LaneID]; ok {
+		if key, ok := names[rows[i].LaneID]; ok {
 			rows[i].Lane = key
 		}
 	}

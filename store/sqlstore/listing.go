@@ -2,12 +2,12 @@ package sqlstore
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
 // A listing is a list that is being read. Where an index serves all of its filter, a page is one statement. Every other filter is looked
@@ -16,6 +16,7 @@ import (
 // rare what it looks for is; an index for each filter would be paid for by every accept and every result.
 type listing struct {
 	db      *DB
+	read    sqldb.Read
 	project string
 	store.Filter
 	// status is the one that all have that died for the filter's reason with its class, once that is known.
@@ -51,12 +52,12 @@ func countAt() looking {
 // run reads the page.
 func (l *listing) run(ctx context.Context) error {
 	if l.canGroup() {
-		if err := l.findGroup(ctx); err != nil {
+		if err := l.findGroup(); err != nil {
 			return err
 		}
 	}
 	if l.direct() {
-		_, err := l.read(ctx, nil)
+		_, err := l.take(l.read, l.readQuery(nil))
 		return err
 	}
 	if l.isOpen() {
@@ -64,7 +65,7 @@ func (l *listing) run(ctx context.Context) error {
 			return err
 		}
 	}
-	return l.look(ctx)
+	return l.look()
 }
 
 // groupStatus finds the next status of those that died for a reason with a class.
@@ -76,18 +77,15 @@ const groupStatus = `SELECT callbacks.last_status FROM callbacks
 
 // findGroup finds out which status all have that died for the filter's reason with its class. Where the filter names none there is mostly one:
 // that of no answer, or of the one kind of answer.
-func (l *listing) findGroup(ctx context.Context) error {
+func (l *listing) findGroup() error {
 	if l.Status != 0 {
 		l.status = &l.Status
 		return nil
 	}
 	status := 0
 	for after := -1; ; after = status {
-		found := false
-		if err := queryEach(ctx, l.db.read, func(rows scanner) error {
-			found = true
-			return rows.Scan(&status)
-		}, groupStatus, l.project, string(l.Reason), string(l.Class), after); err != nil {
+		next, found, err := sqldb.Value[int](l.read, groupStatus, l.project, string(l.Reason), string(l.Class), after)
+		if err != nil {
 			return err
 		}
 		if !found {
@@ -96,6 +94,7 @@ func (l *listing) findGroup(ctx context.Context) error {
 		if after >= 0 {
 			return nil // there is more than one
 		}
+		status = next
 	}
 	l.status = &status
 	return nil
@@ -119,18 +118,19 @@ func (l *listing) isOpen() bool {
 }
 
 // look reads window by window.
-func (l *listing) look(ctx context.Context) error {
+func (l *listing) look() error {
 	most, began, looked := l.db.looking, time.Now(), 0
 	for size := max(most.first, 2*l.left); size > 0; {
-		end, more, err := l.windowEnd(ctx, size)
+		q := l.endQuery(size)
+		end, more, err := sqldb.One(l.read, l.placeColumns, q.text.String(), q.args...)
 		if err != nil {
 			return err
 		}
 		if !more {
-			_, err := l.read(ctx, nil)
+			_, err := l.take(l.read, l.readQuery(nil))
 			return err
 		}
-		full, err := l.read(ctx, &end)
+		full, err := l.take(l.read, l.readQuery(&end))
 		if err != nil || full {
 			return err
 		}
@@ -165,82 +165,70 @@ func (l *listing) order() string {
 	return l.table() + ".id DESC"
 }
 
-// windowEnd returns the last of the list's next rows, so many, whatever the filter says. It reads an index alone.
-func (l *listing) windowEnd(ctx context.Context, rows int) (end store.Cursor, found bool, err error) {
-	q := l.endQuery(rows)
-	return l.db.windowEnd(ctx, q.text.String(), l.db.planned(q)...)
-}
-
-func (l *listing) endQuery(rows int) *query {
-	var q query
+// placeColumns describe a place in the list.
+func (l *listing) placeColumns(c *store.Cursor) sqldb.Columns {
 	due := "0"
 	if l.ByDue {
 		due = "callbacks.due_at"
 	}
-	q.add("SELECT " + due + ", " + l.table() + ".id FROM " + l.table() + " WHERE ")
+	return sqldb.Columns{col(due, &c.DueAt), col(l.table()+".id", &c.ID)}
+}
+
+// endQuery finds the last of the list's next rows, so many, whatever the filter says. It reads an index alone.
+func (l *listing) endQuery(rows int) *query {
+	var q query
+	q.add("FROM " + l.table() + " WHERE ")
 	l.bound(&q, nil)
 	q.add("\n\tORDER BY "+l.order()+" LIMIT 1 OFFSET ?", rows-1)
 	return &q
 }
 
-// read adds the rows up to end, or to the end of the list, that are as the filter says. It says whether the page is full, and then
-// where the next one begins.
-func (l *listing) read(ctx context.Context, end *store.Cursor) (full bool, err error) {
-	return l.take(ctx, l.db.read, l.readQuery(end))
-}
-
+// readQuery finds the rows up to end, or to the end of the list, that are as the filter says.
 func (l *listing) readQuery(end *store.Cursor) *query {
 	var q query
-	q.add("SELECT " + callbackColumns + " FROM " + l.from() + "\n\tAND ")
+	q.add(l.from() + "\n\tAND ")
 	l.bound(&q, end)
 	l.filter(&q)
 	q.add("\n\tORDER BY "+l.order()+" LIMIT ?", l.left+1)
 	return &q
 }
 
-// take adds what the query finds, which may be one more than there is room for.
-func (l *listing) take(ctx context.Context, from Querier, q *query) (full bool, err error) {
+// take adds what the query finds, which may be one more than there is room for. It says whether the page is full, and
+// then where the next one begins.
+func (l *listing) take(read sqldb.Read, q *query) (full bool, err error) {
 	l.page.Next = nil
-	var last store.Cursor
-	err = queryEach(ctx, from, func(rows scanner) error {
-		r, err := l.db.scanCallback(rows)
-		if err != nil {
-			return err
-		}
+	rows, err := l.db.callbacks(read, q.text.String(), q.args...)
+	for i := range rows {
+		r := &rows[i]
 		if l.left == 0 {
-			next := last
-			l.page.Next, full = &next, true
-			return nil
+			before := &rows[i-1]
+			l.page.Next, full = &store.Cursor{DueAt: before.DueAt, ID: before.ID}, true
+			break
 		}
 		l.left--
-		last = store.Cursor{DueAt: r.DueAt, ID: r.ID}
 		if hasLabels(r.Labels, l.Labels) {
 			l.page.Callbacks = append(l.page.Callbacks, r.Callback)
 		}
-		return nil
-	}, q.text.String(), l.db.planned(q)...)
+	}
 	return full, err
 }
 
-// planned are the arguments of a query of a list. Lists of a large project and of a small one want other plans: PostgreSQL would make one for
-// all, and look for the rows of a small one by id among those of all.
-func (db *DB) planned(q *query) []any { return slices.Concat(db.dialect.planned, q.args) }
-
-// readFew reads the page of a list of open callbacks when all those that it can have are few: the index over due times leads to them,
-// and they are put in order. It says whether that was so. Both statements see the same state, so that none is left out that
-// comes in between.
+// readFew reads the page of a list of open callbacks when all those that it can have are few: the index over due times
+// leads to them, and they are put in order. It says whether that was so. Both statements see the same state, so that
+// none is left out that comes in between.
 func (l *listing) readFew(ctx context.Context) (done bool, err error) {
-	stx, err := l.db.read.BeginTx(ctx, &sql.TxOptions{Isolation: l.db.dialect.snapshot, ReadOnly: true})
-	if err != nil {
-		return false, err
-	}
-	defer func() { _ = stx.Rollback() }() // It has written nothing.
-	many, one := false, l.manyQuery()
-	if err := queryEach(ctx, stx, func(scanner) error { many = true; return nil }, one.text.String(), l.db.planned(one)...); err != nil || many {
-		return false, err
-	}
-	_, err = l.take(ctx, stx, l.fewQuery())
-	return true, err
+	err = l.db.sql.Snapshot(ctx, listCallbacks, func(read sqldb.Read) error {
+		read = read.Planned()
+		one := l.manyQuery()
+		many, err := sqldb.Exists(read, one.text.String(), one.args...)
+		if err != nil || many {
+			return err
+		}
+		done = true
+		_, err = l.take(read, l.fewQuery())
+		return err
+	})
+	return done, err
 }
 
 // few adds the open callbacks that the list can have, by due time.
@@ -265,7 +253,7 @@ func (l *listing) manyQuery() *query {
 
 func (l *listing) fewQuery() *query {
 	var q query
-	q.add("SELECT " + callbackColumns + " FROM (")
+	q.add("(")
 	l.few(&q, "*", "LIMIT %d")
 	q.add(") AS callbacks JOIN requests ON " + ofCallback + " WHERE ")
 	l.bound(&q, nil)

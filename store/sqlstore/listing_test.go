@@ -171,12 +171,20 @@ func listStatements(db *DB, project string, f store.Filter) []*query {
 		queries = append(queries, &query{args: []any{project, string(f.Reason), string(f.Class), -1}})
 		queries[0].text.WriteString(groupStatus)
 	}
-	queries = append(queries, l.readQuery(nil))
+	list := selecting(callbackColumns, "FROM ")
+	place := "SELECT " + l.placeColumns(new(store.Cursor)).List() + " "
+	whole := func(columns string, q *query) *query {
+		text := q.text.String()
+		q.text.Reset()
+		q.text.WriteString(columns + text)
+		return q
+	}
+	queries = append(queries, whole(list, l.readQuery(nil)))
 	if !l.direct() {
-		queries = append(queries, l.endQuery(100), l.readQuery(&store.Cursor{DueAt: 1, ID: "0"}))
+		queries = append(queries, whole(place, l.endQuery(100)), whole(list, l.readQuery(&store.Cursor{DueAt: 1, ID: "0"})))
 	}
 	if l.isOpen() {
-		queries = append(queries, l.manyQuery(), l.fewQuery())
+		queries = append(queries, l.manyQuery(), whole(list, l.fewQuery()))
 	}
 	return queries
 }
@@ -223,7 +231,7 @@ func TestListsFollowIndexesOnSQLite(t *testing.T) {
 func TestFeedReadersFollowTheirIndex(t *testing.T) {
 	t.Parallel()
 	db := openSQLite(t)
-	q, err := db.readersQuery("alerts.", []string{"dispatcher.callback.dead"}, "", 10)
+	q, err := readersQuery("alerts.", []string{"dispatcher.callback.dead"}, "", 10)
 	if err != nil {
 		t.Fatal(err)
 	}

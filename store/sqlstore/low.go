@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
 // Low-water marks: no open row is due, or expires, before its mark. Statements that read open rows from the
@@ -38,7 +39,7 @@ const (
 // AdvanceMarks moves the low-water marks on to the first open rows. With full it looks for those from the
 // first entry of the index on, which may lower a mark; where that takes too long it goes on from the mark.
 func (db *DB) AdvanceMarks(ctx context.Context, now int64, full bool) error {
-	if db.embedded() {
+	if db.sql.Embedded() {
 		return nil
 	}
 	for _, m := range []struct{ name, first string }{{dueMark, firstDue}, {expiryMark, firstExpiry}} {
@@ -51,35 +52,35 @@ func (db *DB) AdvanceMarks(ctx context.Context, now int64, full bool) error {
 				"mark", m.name, "error", err)
 		}
 		if err = db.advanceMark(ctx, m.name, m.first, now, false); err != nil {
-			return fmt.Errorf("advance the mark %q: %w", m.name, err)
+			return err
 		}
 	}
 	return nil
 }
 
 func (db *DB) advanceMark(ctx context.Context, name, first string, now int64, full bool) error {
-	ctx, cancel := context.WithTimeout(ctx, db.limits.read)
+	ctx, cancel := context.WithTimeout(ctx, db.sql.Limits.Read)
 	defer cancel()
-	return db.maintain(ctx, func(t *tx) error {
+	return db.maintain(ctx, fmt.Sprintf("advance the mark %q", name), func(t *tx) error {
 		// The lock keeps transactions that lower the mark from doing so between the look and the new mark.
-		mark, known := int64(0), false
-		if err := t.each(func(rows scanner) error {
-			known = true
-			return rows.Scan(&mark)
-		}, `SELECT due_at FROM cursors WHERE name = $1`+t.db.dialect.forUpdate, name); err != nil {
+		mark, known, err := sqldb.Value[int64](t, `SELECT due_at FROM cursors WHERE name = $1 FOR UPDATE`, name)
+		if err != nil {
 			return err
 		}
 		if !known { // there is nothing to lock: the next call moves it
 			return t.setCursor(name, store.Cursor{})
 		}
 		settled := now - settleTime
-		from, next := min(mark, settled), settled
+		from := min(mark, settled)
 		if full {
 			from = 0
 		}
-		if err := t.each(func(rows scanner) error { return rows.Scan(&next) },
-			first, from, settled); err != nil {
+		next, found, err := sqldb.Value[int64](t, first, from, settled)
+		if err != nil {
 			return err
+		}
+		if !found {
+			next = settled
 		}
 		if next >= mark && next < mark+settleTime/4 {
 			return nil // that little costs less than to write it down
@@ -90,14 +91,11 @@ func (db *DB) advanceMark(ctx context.Context, name, first string, now int64, fu
 
 // low is a low-water mark.
 func (db *DB) low(ctx context.Context, name string) (int64, error) {
-	if db.embedded() {
+	if db.sql.Embedded() {
 		return 0, nil
 	}
-	c, err := db.cursor(ctx, name)
-	if err != nil {
-		return 0, readError("read a low-water mark", err)
-	}
-	return c.DueAt, nil
+	c, err := db.cursor(ctx, "read a low-water mark", name)
+	return c.DueAt, err
 }
 
 // fromLow is the cursor, or the place before the first open row if that is later.
@@ -129,7 +127,7 @@ func (e *earlyTimes) add(c *store.Callback, now int64) {
 
 // lowerMarks keeps the marks at these times or below until the transaction has ended.
 func (t *tx) lowerMarks(e earlyTimes) error {
-	if t.lite != nil {
+	if t.db.sql.Embedded() {
 		return nil
 	}
 	return errors.Join(t.lowerMark(dueMark, e.due), t.lowerMark(expiryMark, e.expiry))
@@ -141,18 +139,15 @@ func (t *tx) lowerMark(name string, at int64) error {
 	if at == 0 {
 		return nil
 	}
-	n, err := t.exec(`UPDATE cursors SET due_at = $1 WHERE name = $2 AND due_at > $1`, at, name)
+	n, err := t.Exec(`UPDATE cursors SET due_at = $1 WHERE name = $2 AND due_at > $1`, at, name)
 	if err != nil || n > 0 {
 		return err
 	}
-	return t.each(func(rows scanner) error {
-		var mark int64
-		if err := rows.Scan(&mark); err != nil || mark <= at {
-			return err
-		}
-		// It was moved between the two statements.
-		return fmt.Errorf("lower the mark %q: %w", name, errOvertaken)
-	}, `SELECT due_at FROM cursors WHERE name = $1 FOR SHARE`, name)
+	mark, _, err := sqldb.Value[int64](t, `SELECT due_at FROM cursors WHERE name = $1 FOR SHARE`, name)
+	if err == nil && mark > at { // It was moved between the two statements.
+		err = fmt.Errorf("lower the mark %q: %w", name, sqldb.ErrOvertaken)
+	}
+	return err
 }
 
 // A foldMark is a number that all notes are above which are still to be folded. Like a low-water mark it

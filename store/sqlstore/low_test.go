@@ -16,7 +16,7 @@ func TestASnapshotCostsTheSweepNothing(t *testing.T) {
 	needsPostgres(t)
 	db := openPostgres(t)
 	now := testNow
-	snapshot, err := db.pool.BeginTx(t.Context(), nil)
+	snapshot, err := db.sql.Pool.BeginTx(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func TestASnapshotCostsTheSweepNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		reads["sweep"] = append(reads["sweep"],
-			buffersOf(t, db, overdueRows, after.DueAt, after.ID, now, now, 1000))
+			buffersOf(t, db, selecting(openColumns, walkRest(overdue, 5)), after.DueAt, after.ID, now, now, 1000))
 		reads["mark"] = append(reads["mark"], buffersOf(t, db, firstDue, after.DueAt, now))
 		reads["expiry"] = append(reads["expiry"], buffersOf(t, db, firstExpiry, low, now))
 		if err := db.Fold(t.Context(), now); err != nil {
@@ -54,7 +54,7 @@ func TestASnapshotCostsTheSweepNothing(t *testing.T) {
 		}
 		reads["fold"] = append(reads["fold"], buffersOf(t, db, oldestNotes, db.folded.from(now), 1000))
 		reads["count"] = append(reads["count"],
-			buffersOf(t, db, windowOfDue, after.DueAt, after.ID, now, 199))
+			buffersOf(t, db, selecting(cursorColumns, windowOfDue), after.DueAt, after.ID, now, 199))
 	}
 	for what, n := range reads {
 		t.Logf("%s: %d buffers", what, n)
@@ -77,7 +77,7 @@ func passThrough(t *testing.T, db *DB, n int, now int64) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := db.pool.ExecContext(t.Context(), `UPDATE callbacks
+	if _, err := db.sql.Pool.ExecContext(t.Context(), `UPDATE callbacks
 		SET state = 'succeeded', due_at = 0, finished_at = $1 WHERE state = 'scheduled'`, now); err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +87,7 @@ func passThrough(t *testing.T, db *DB, n int, now int64) {
 func buffersOf(t *testing.T, db *DB, query string, args ...any) int64 {
 	t.Helper()
 	var text string
-	if err := db.groups.QueryRowContext(t.Context(),
+	if err := db.sql.Groups.QueryRowContext(t.Context(),
 		`EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) `+query, args...).Scan(&text); err != nil {
 		t.Fatalf("%v\n%s", err, query)
 	}
@@ -117,7 +117,7 @@ func TestAMarkStaysBelowALateCommit(t *testing.T) {
 	drafts := newDrafts(1, now+10*settleTime)
 	drafts[0].Callback.DueAt, drafts[0].Callback.ExpiresAt = now, now
 	advanced := make(chan error, 1)
-	err := db.alone(t.Context(), false, time.Minute, func(tx *tx) error {
+	err := db.change(t.Context(), "accept", func(tx *tx) error {
 		entry := acceptEntry{draft: &drafts[0]}
 		if err := entry.encode(&db.written); err != nil {
 			return err
@@ -133,7 +133,7 @@ func TestAMarkStaysBelowALateCommit(t *testing.T) {
 				return nil
 			case <-time.After(5 * time.Millisecond):
 			}
-			if countRows(t, db.pool, `SELECT count(*) FROM pg_stat_activity
+			if countRows(t, db.sql.Pool, `SELECT count(*) FROM pg_stat_activity
 				WHERE datname = current_database() AND wait_event_type = 'Lock'`) > 0 {
 				return nil
 			}

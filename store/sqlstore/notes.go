@@ -7,40 +7,156 @@ import (
 	"strings"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
-// What a transaction changes of the counters, and what has ended by it, is appended as one note; once a second the notes are taken away
-// by one transaction after the other, which adds them to the counters and to the feed of outcomes. So the hot path appends
-// one row a group, the feed has an order although groups are committed side by side, and nothing comes into it before its end.
+// What a transaction changes of the counters, and what has ended by it, is appended as one note; once a second the
+// notes are taken away by one transaction after the other, which adds them to the counters and to the feed of outcomes.
+// So the hot path appends one row a group and locks no row of a counter, the feed has an order although groups are
+// committed side by side, and nothing comes into it before its end.
 // See docs/adr/0019-the-feed-is-put-in-order-by-one.md.
 
-// An endedGroup is what ended alike, as it is noted.
-type endedGroup struct {
+// The kinds of counter.
+const (
+	stateCounter = "state"
+	tierCounter  = "tier"
+	laneCounter  = "lane"
+	dueCounter   = "due"
+)
+
+// A counter is one of a project's: the callbacks in a state, or the open ones of a tier, of a lane, or due in an hour.
+type counter struct {
+	kind   string
+	state  store.State
+	number int64
+}
+
+// name is "kind:key".
+func (c counter) name() string {
+	switch c.kind {
+	case stateCounter:
+		return c.kind + ":" + string(c.state)
+	case dueCounter:
+		return c.kind + ":" + hourOf(c.number*hour)
+	}
+	return c.kind + ":" + strconv.FormatInt(c.number, 10)
+}
+
+// A counting adds up what a transaction changes of counters, by project.
+type counting map[string]map[counter]int64
+
+// count adds n times the callback, as it stands, to its project's counters.
+func (d *counting) count(c *store.Callback, n int64) {
+	if *d == nil {
+		*d = make(counting)
+	}
+	sums := (*d)[c.Project]
+	if sums == nil {
+		sums = make(map[counter]int64)
+		(*d)[c.Project] = sums
+	}
+	sums[counter{kind: stateCounter, state: c.State}] += n
+	if !c.State.Terminal() {
+		sums[counter{kind: tierCounter, number: int64(position(c))}] += n
+		sums[counter{kind: laneCounter, number: c.LaneID}] += n
+		sums[counter{kind: dueCounter, number: hourNumber(c.DueAt)}] += n
+	}
+}
+
+// deltas are the differences, as they are noted.
+func (d counting) deltas() deltas {
+	all := make(deltas)
+	for project, sums := range d {
+		m := make(map[string]int64, len(sums))
+		for c, n := range sums {
+			if n != 0 {
+				m[c.name()] = n
+			}
+		}
+		if len(m) > 0 {
+			all[project] = m
+		}
+	}
+	return all
+}
+
+// deltas are differences of counters by project and name.
+type deltas map[string]map[string]int64
+
+// merge adds what a note says of counters.
+func (d deltas) merge(text string) error {
+	var more deltas
+	if err := decode("counter deltas", text, &more); err != nil {
+		return err
+	}
+	for project, m := range more {
+		if d[project] == nil {
+			d[project] = m
+			continue
+		}
+		for name, n := range m {
+			d[project][name] += n
+		}
+	}
+	return nil
+}
+
+// An endState is how callbacks have ended.
+type endState struct {
 	State    store.State  `json:"s"`
 	Reason   store.Reason `json:"r,omitempty"`
 	Class    store.Class  `json:"c,omitempty"`
 	Status   int          `json:"h,omitempty"`
 	Attempts int          `json:"n,omitempty"`
 	At       int64        `json:"t"`
-	// IDs are those of the callbacks, with a space between them.
-	IDs string `json:"i"`
 }
 
-// like says whether two differ in nothing but their callbacks.
-func (g *endedGroup) like(other *endedGroup) bool {
-	a, b := *g, *other
-	a.IDs, b.IDs = "", ""
-	return a == b
+// An endedGroup is what ended alike, as it is noted.
+type endedGroup struct {
+	endState
+	IDs idList `json:"i"`
+}
+
+// An idList is ids that are written with a space between them.
+type idList []string
+
+// MarshalText implements [encoding.TextMarshaler].
+func (l idList) MarshalText() ([]byte, error) { return []byte(strings.Join(l, " ")), nil }
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (l *idList) UnmarshalText(text []byte) error {
+	*l = strings.Fields(string(text))
+	return nil
 }
 
 // endings are what has ended, by project, each in order.
 type endings map[string][]endedGroup
 
-// A projectNotes is what has ended of one project, as it is being written: JSON of endings, but for the end.
-type projectNotes struct {
-	// last is the group that ids are added to.
-	last endedGroup
-	text strings.Builder
+// add notes what has ended.
+func (e *endings) add(project string, as endState, ids ...string) {
+	if *e == nil {
+		*e = make(endings)
+	}
+	groups := (*e)[project]
+	if n := len(groups); n > 0 && groups[n-1].endState == as && len(groups[n-1].IDs) < feedIDs {
+		groups[n-1].IDs = append(groups[n-1].IDs, ids...)
+		return
+	}
+	(*e)[project] = append(groups, endedGroup{as, ids})
+}
+
+// merge adds what a note says has ended.
+func (e *endings) merge(text string) error {
+	var more endings
+	if err := decode("outcomes", text, &more); err != nil {
+		return err
+	}
+	for project, groups := range more {
+		for _, g := range groups {
+			e.add(project, g.endState, g.IDs...)
+		}
+	}
+	return nil
 }
 
 // ended notes that a row became terminal: it is as it is then.
@@ -48,129 +164,38 @@ func (t *tx) ended(c *store.Callback, at int64) {
 	if c.Kind == store.Poll {
 		t.endedPolls = append(t.endedPolls, endedPoll{c.ID, at})
 	}
-	of := endedGroup{State: c.State, Reason: c.Reason, Class: c.LastClass, Status: c.LastStatus, Attempts: c.AttemptCount, At: at}
-	p := t.notes[c.Project]
-	switch {
-	case p == nil:
-		if t.notes == nil {
-			t.notes = make(map[string]*projectNotes)
-		}
-		p = new(projectNotes)
-		t.notes[c.Project] = p
-		const header, id = 150, 27
-		p.text.Grow(header + len(c.Project) + id*max(t.many, 1))
-		p.text.WriteByte('{')
-		p.string(c.Project)
-		p.text.WriteString(`:[`)
-	case p.last == of:
-		p.text.WriteByte(' ')
-		p.inString(c.ID)
-		return
-	default:
-		p.text.WriteString(`"},`)
-	}
-	p.last = of
-	p.text.WriteString(`{"s":`)
-	p.string(string(of.State))
-	if of.Reason != "" {
-		p.text.WriteString(`,"r":`)
-		p.string(string(of.Reason))
-	}
-	if of.Class != "" {
-		p.text.WriteString(`,"c":`)
-		p.string(string(of.Class))
-	}
-	p.number(`,"h":`, int64(of.Status))
-	p.number(`,"n":`, int64(of.Attempts))
-	p.number(`,"t":`, of.At)
-	p.text.WriteString(`,"i":"`)
-	p.inString(c.ID)
+	t.endings.add(c.Project, endState{c.State, c.Reason, c.LastClass, c.LastStatus, c.AttemptCount, at}, c.ID)
 }
 
-// string writes a JSON string, number a number with what stands before it, unless it is zero, and inString a part of a string.
-func (p *projectNotes) string(s string) {
-	p.text.WriteByte('"')
-	p.inString(s)
-	p.text.WriteByte('"')
+// A note is what one transaction appends: JSON, or empty for nothing.
+type note struct {
+	id               int64
+	deltas, outcomes string
 }
 
-func (p *projectNotes) number(before string, n int64) {
-	if n == 0 {
-		return
-	}
-	var digits [20]byte
-	p.text.WriteString(before)
-	p.text.Write(strconv.AppendInt(digits[:0], n, 10))
-}
-
-func (p *projectNotes) inString(s string) {
-	for i := range len(s) {
-		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
-			text := appendText(nil, s)
-			p.text.Write(text[1 : len(text)-1])
-			return
-		}
-	}
-	p.text.WriteString(s)
-}
-
-// notedOutcomes is what has ended as JSON, as endings are.
-func (t *tx) notedOutcomes() string {
-	const end = `"}]`
-	parts := make([]string, 0, len(t.notes))
-	for _, project := range sortedKeys(t.notes) {
-		p := t.notes[project]
-		p.text.WriteString(end)
-		if len(t.notes) == 1 {
-			p.text.WriteByte('}')
-			return p.text.String()
-		}
-		parts = append(parts, p.text.String()[1:])
-	}
-	return "{" + strings.Join(parts, ",") + "}"
+func noteColumns(n *note) sqldb.Columns {
+	return sqldb.Columns{col("id", &n.id), col("deltas", &n.deltas), col("outcomes", &n.outcomes)}
 }
 
 // writeNote appends what the transaction has noted as one row.
 func (t *tx) writeNote() error {
-	deltas, outcomes := t.deltas.text(), ""
-	if deltas == "" && len(t.notes) == 0 {
-		return nil
-	}
-	if len(t.notes) > 0 {
-		outcomes = t.notedOutcomes()
-	}
-	const insert = `INSERT INTO commit_notes (deltas, outcomes) VALUES ($1, $2)`
-	if t.group != nil {
-		t.group.first(insert, deltas, outcomes)
-		return nil
-	}
-	if _, err := t.exec(insert, deltas, outcomes); err != nil {
-		return fmt.Errorf("append note: %w", err)
-	}
-	return nil
-}
-
-// merge adds what a note says has ended.
-func (e *endings) merge(text string) error {
-	if text == "" {
-		return nil
-	}
-	var more endings
-	if err := json.Unmarshal([]byte(text), &more); err != nil {
-		return fmt.Errorf("decode outcomes: %w", err)
-	}
-	if *e == nil {
-		*e = make(endings)
-	}
-	for project, groups := range more {
-		for i := range groups {
-			g, all := &groups[i], (*e)[project]
-			if n := len(all); n > 0 && all[n-1].like(g) && len(all[n-1].IDs) < feedRow {
-				all[n-1].IDs += " " + g.IDs
-				continue
-			}
-			(*e)[project] = append(all, *g)
+	var n note
+	for _, part := range []struct {
+		to   *string
+		size int
+		what any
+	}{{&n.deltas, len(t.deltas), t.deltas.deltas()}, {&n.outcomes, len(t.endings), t.endings}} {
+		if part.size == 0 {
+			continue
 		}
+		text, err := json.Marshal(part.what)
+		if err != nil {
+			return fmt.Errorf("encode note: %w", err)
+		}
+		*part.to = string(text)
 	}
-	return nil
+	if n == (note{}) {
+		return nil
+	}
+	return named("append note", t.Later(`INSERT INTO commit_notes (deltas, outcomes) VALUES ($1, $2)`, n.deltas, n.outcomes))
 }

@@ -3,14 +3,14 @@ package sqlstore
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
 const (
-	// feedRow is about how many bytes of ids one row of the feed holds, and feedRows how many rows are read at a time.
-	feedRow  = 16 << 10
+	// feedIDs is about how many ids one row of the feed holds, and feedRows how many rows are read at a time.
+	feedIDs  = 600
 	feedRows = 16
 )
 
@@ -23,29 +23,20 @@ const (
 // lockFeed keeps other transactions from adding to the feed: from before the notes are taken, so that of two that end the same callback
 // the first comes first. It returns the last number and time.
 func (t *tx) lockFeed() (number, at int64, err error) {
-	err = t.each(func(rows scanner) error {
-		var name string
-		var value int64
-		if err := rows.Scan(&name, &value); err != nil {
-			return err
-		}
-		if name == feedNumber {
-			number = value
-		} else {
-			at = value
-		}
-		return nil
-	}, `SELECT name, value FROM versions WHERE name IN ('`+feedNumber+`', '`+feedTime+`') ORDER BY name`+t.db.dialect.forUpdate)
-	if err != nil {
-		return 0, 0, fmt.Errorf("lock the feed: %w", err)
-	}
-	return number, at, nil
+	last, err := sqldb.Map[string, int64](t, `SELECT name, value FROM versions
+		WHERE name IN ('`+feedNumber+`', '`+feedTime+`') ORDER BY name FOR UPDATE`)
+	return last[feedNumber], last[feedTime], named("lock the feed", err)
 }
 
 // A feedEntry is a row that is added to the feed.
 type feedEntry struct {
-	project, entries string
-	at, id           int64
+	project string
+	at, id  int64
+	groups  []endedGroup
+}
+
+func feedColumns(r *feedEntry) sqldb.Columns {
+	return sqldb.Columns{col("project", &r.project), col("at", &r.at), col("id", &r.id), col("entries", sqldb.JSON(&r.groups))}
 }
 
 // feed adds what has ended to the feed, after the last number and time, and notes the new ones.
@@ -55,103 +46,66 @@ func (t *tx) feed(ended endings, number, last, now int64) error {
 	for _, project := range sortedKeys(ended) {
 		for groups := ended[project]; len(groups) > 0; {
 			n, size := 0, 0
-			for n < len(groups) && (n == 0 || size+len(groups[n].IDs) <= feedRow) {
+			for n < len(groups) && (n == 0 || size+len(groups[n].IDs) <= feedIDs) {
 				size += len(groups[n].IDs)
 				n++
 			}
-			text, err := encode(groups[:n])
-			if err != nil {
-				return fmt.Errorf("encode outcomes: %w", err)
-			}
 			number++
-			rows = append(rows, feedEntry{project, text, at, number})
+			rows = append(rows, feedEntry{project, at, number, groups[:n]})
 			groups = groups[n:]
 		}
 	}
 	if len(rows) == 0 {
 		return nil
 	}
-	input, args, _, err := t.input([]column{
-		texts("project", rows, func(r feedEntry) string { return r.project }),
-		ints("at", rows, func(r feedEntry) int64 { return r.at }),
-		ints("id", rows, func(r feedEntry) int64 { return r.id }),
-		texts("entries", rows, func(r feedEntry) string { return r.entries }),
-	})
-	if err != nil {
-		return err
-	}
-	if _, err := t.exec(`INSERT INTO outcomes (project, at, id, entries)
-		SELECT i.project, i.at, i.id, i.entries FROM `+input, args...); err != nil {
+	if err := sqldb.InsertRows(t.Tx, "outcomes", feedColumns, rows, ""); err != nil {
 		return fmt.Errorf("add to the feed: %w", err)
 	}
-	if _, err := t.exec(`UPDATE versions SET value = CASE WHEN name = '`+feedNumber+`' THEN CAST($1 AS BIGINT) ELSE CAST($2 AS BIGINT) END
-		WHERE name IN ('`+feedNumber+`', '`+feedTime+`')`, number, at); err != nil {
-		return fmt.Errorf("number the feed: %w", err)
-	}
-	return nil
+	_, err := t.Exec(`UPDATE versions SET value = CASE WHEN name = '`+feedNumber+`' THEN CAST($1 AS BIGINT) ELSE CAST($2 AS BIGINT) END
+		WHERE name IN ('`+feedNumber+`', '`+feedTime+`')`, number, at)
+	return named("number the feed", err)
 }
 
 // Outcomes returns up to limit outcomes of the project after the cursor, in order, and where to go on; with none, that is after. An outcome
 // is in the feed a second or so after its commit (see Fold), and none ever comes into it before one that was read.
 func (db *DB) Outcomes(ctx context.Context, project string, after store.OutcomeCursor, limit int) ([]store.TerminalEvent, store.OutcomeCursor, error) {
-	ctx, cancel := context.WithTimeout(ctx, db.limits.read)
-	defer cancel()
+	read := db.read(ctx, "read outcomes")
 	var events []store.TerminalEvent
 	next := after
 	for more := true; more && len(events) < limit; {
-		rows, err := db.readFeed(ctx, project, next)
+		// The row that the cursor is in comes first.
+		rows, err := sqldb.Select(read, feedColumns, `FROM outcomes
+			WHERE project = $1 AND at >= $2 AND (at, id) >= ($2, $3)
+			ORDER BY at, id
+			LIMIT $4`, project, next.Tx, next.Group, feedRows)
 		if err != nil {
-			return nil, after, readError("read outcomes", err)
+			return nil, after, err
 		}
 		more = len(rows) == feedRows
 		for _, r := range rows {
-			if events, next, err = r.take(events, next, limit); err != nil {
-				return nil, after, readError("read outcomes", err)
-			}
+			events, next = r.take(events, next, limit)
 		}
 	}
-	if err := db.describe(ctx, project, events); err != nil {
-		return nil, after, readError("read outcomes", err)
+	if err := db.describe(read, project, events); err != nil {
+		return nil, after, err
 	}
 	return events, next, nil
 }
 
-// readFeed returns the next rows of the feed, the one that the cursor is in first.
-func (db *DB) readFeed(ctx context.Context, project string, from store.OutcomeCursor) ([]feedEntry, error) {
-	var rows []feedEntry
-	err := queryEach(ctx, db.read, func(s scanner) error {
-		r := feedEntry{project: project}
-		err := s.Scan(&r.at, &r.id, &r.entries)
-		rows = append(rows, r)
-		return err
-	}, `SELECT at, id, entries FROM outcomes
-		WHERE project = $1 AND at >= $2 AND (at, id) >= ($2, $3)
-		ORDER BY at, id
-		LIMIT $4`, project, from.Tx, from.Group, feedRows)
-	return rows, err
-}
-
 // take adds the row's outcomes after the cursor, as long as there is room, and returns the place of the last one.
-func (r *feedEntry) take(events []store.TerminalEvent, after store.OutcomeCursor, limit int) ([]store.TerminalEvent, store.OutcomeCursor, error) {
-	if len(events) == limit {
-		return events, after, nil
-	}
-	var groups []endedGroup
-	if err := decode("entries", r.entries, &groups); err != nil {
-		return events, after, fmt.Errorf("row %d: %w", r.id, err)
-	}
+func (r *feedEntry) take(events []store.TerminalEvent, after store.OutcomeCursor, limit int) ([]store.TerminalEvent, store.OutcomeCursor) {
 	at := store.OutcomeCursor{Tx: r.at, Group: r.id}
 	skip := 0
 	if after.Tx == r.at && after.Group == r.id {
 		skip = after.Item
 	}
-	for _, g := range groups {
-		for id := range strings.FieldsSeq(g.IDs) {
+	for _, g := range r.groups {
+		for _, id := range g.IDs {
 			if at.Item++; at.Item <= skip {
 				continue
 			}
 			if len(events) == limit {
-				return events, after, nil
+				return events, after
 			}
 			events = append(events, store.TerminalEvent{
 				Cursor: at, ID: id, Project: r.project, State: g.State, Reason: g.Reason, At: g.At,
@@ -160,11 +114,11 @@ func (r *feedEntry) take(events []store.TerminalEvent, after store.OutcomeCursor
 			after = at
 		}
 	}
-	return events, after, nil
+	return events, after
 }
 
 // describe adds what the callbacks say to the events. One that has been purged says nothing.
-func (db *DB) describe(ctx context.Context, project string, events []store.TerminalEvent) error {
+func (db *DB) describe(read sqldb.Read, project string, events []store.TerminalEvent) error {
 	if len(events) == 0 {
 		return nil
 	}
@@ -172,31 +126,23 @@ func (db *DB) describe(ctx context.Context, project string, events []store.Termi
 	for i := range events {
 		byID[events[i].ID] = append(byID[events[i].ID], i)
 	}
-	columns := []column{{name: "id", texts: sortedKeys(byID)}}
-	input, next := db.dialect.input(1, columns)
-	args, err := db.dialect.args(columns)
-	if err != nil {
-		return err
-	}
-	return queryEach(ctx, db.read, func(rows scanner) error {
-		var e store.TerminalEvent
-		var labels string
-		if err := rows.Scan(&e.ID, &e.Kind, &e.EndpointID, &e.Topic, &e.Ref, &labels); err != nil {
-			return err
+	rows, err := sqldb.Select(read, func(r *row) sqldb.Columns {
+		return sqldb.Columns{
+			col("callbacks.id", &r.ID), col("callbacks.kind", &r.Kind), col("requests.endpoint_id", &r.EndpointID),
+			col("requests.topic", &r.Topic), col("requests.ref", &r.Ref), col("requests.labels", &r.labels),
 		}
-		for _, i := range byID[e.ID] {
-			of := &events[i]
-			of.Kind, of.EndpointID, of.Topic, of.Ref = e.Kind, e.EndpointID, e.Topic, e.Ref
-			if err := decode("labels", labels, &of.Labels); err != nil {
-				db.logger.Error("labels of an outcome cannot be decoded", "callback_id", e.ID, "error", err)
+	}, `FROM `+fromRequests+` AND requests.id IN (SELECT i.id FROM $i) AND requests.project = $1`,
+		project, sqldb.Texts("id", sortedKeys(byID)))
+	for _, r := range rows {
+		for _, i := range byID[r.ID] {
+			e := &events[i]
+			e.Kind, e.EndpointID, e.Topic, e.Ref = r.Kind, r.EndpointID, r.Topic, r.Ref
+			if err := decode("labels", r.labels, &e.Labels); err != nil {
+				db.logger.Error("labels of an outcome cannot be decoded", "callback_id", r.ID, "error", err)
 			}
 		}
-		return nil
-	}, fmt.Sprintf(`SELECT callbacks.id, callbacks.kind, requests.endpoint_id, requests.topic, requests.ref,
-			requests.labels
-		FROM `+fromRequests+`
-		AND requests.id IN (SELECT i.id FROM %s) AND requests.project = $%d`, input, next),
-		append(args, project)...)
+	}
+	return err
 }
 
 // PurgeOutcomes removes what came into the feed before that time, at most limit rows of it, each of which
@@ -208,4 +154,78 @@ func (db *DB) PurgeOutcomes(
 		WHERE (project, at, id) IN (
 		SELECT project, at, id FROM outcomes WHERE at >= $1 AND at < $2 ORDER BY at LIMIT $3)
 		RETURNING at`)
+}
+
+// alertSubscriber selects endpoints that may subscribe to operational events, in the words of the index
+// endpoints_alerts.
+const alertSubscriber = `endpoints.deleted_at = 0
+		AND (strpos(endpoints.topics, '"*"') > 0 OR strpos(endpoints.topics, '"dispatcher.') > 0)`
+
+// FeedReaders returns, by id, the first limit projects above after that have an endpoint which subscribes to
+// one of the topics, or a cursor of their own: its name is prefix and the project's id. The topics begin with
+// "dispatcher.".
+func (db *DB) FeedReaders(
+	ctx context.Context, prefix string, topics []string, after string, limit int,
+) ([]store.FeedReader, error) {
+	q, err := readersQuery(prefix, topics, after, limit)
+	if err != nil {
+		return nil, err
+	}
+	var readers []store.FeedReader
+	err = db.read(ctx, "read the readers of the feed").Each(func(rows sqldb.Row) error {
+		r, err := scanFeedReader(rows)
+		readers = append(readers, r)
+		return err
+	}, q.text.String(), q.args...)
+	return readers, err
+}
+
+func readersQuery(prefix string, topics []string, after string, limit int) (*query, error) {
+	q := new(query)
+	q.add(`SELECT id, wanted, due_at, place FROM (
+		SELECT projects.id AS id, COALESCE(cursors.due_at, 0) AS due_at, COALESCE(cursors.id, '') AS place,
+			CASE WHEN EXISTS (
+				SELECT 1 FROM endpoints
+				WHERE endpoints.project = projects.id AND ` + alertSubscriber + ` AND (1 = 0`)
+	for _, topic := range topics {
+		for _, pattern := range store.TopicPatterns(topic) {
+			text, err := encode(pattern)
+			if err != nil {
+				return nil, fmt.Errorf("encode topic: %w", err)
+			}
+			q.add(" OR strpos(endpoints.topics, ?) > 0", text)
+		}
+	}
+	q.add(`)) THEN 1 ELSE 0 END AS wanted
+		FROM projects LEFT JOIN cursors ON cursors.name = CAST(? AS TEXT) || projects.id
+		WHERE projects.id > ?) AS readers
+	WHERE wanted = 1 OR place <> ''
+	ORDER BY id
+	LIMIT ?`, prefix, after, limit)
+	return q, nil
+}
+
+func scanFeedReader(rows sqldb.Row) (r store.FeedReader, err error) {
+	var c store.OutcomeCursor
+	var place string
+	if err := rows.Scan(&r.Project, sqldb.Bool(&r.Wanted), &c.Tx, &place); err != nil || place == "" {
+		return r, err
+	}
+	if _, err := fmt.Sscanf(place, "%d.%d", &c.Group, &c.Item); err != nil {
+		return r, fmt.Errorf("decode the cursor of project %s: %w", r.Project, err)
+	}
+	r.Cursor = &c
+	return r, nil
+}
+
+// SetFeedCursor keeps it; nil forgets it.
+func (db *DB) SetFeedCursor(ctx context.Context, name string, c *store.OutcomeCursor) error {
+	err := db.change(ctx, "keep a place in the feed", func(t *tx) error {
+		if c == nil {
+			_, err := t.Exec(`DELETE FROM cursors WHERE name = $1`, name)
+			return err
+		}
+		return t.setCursor(name, store.Cursor{DueAt: c.Tx, ID: fmt.Sprintf("%d.%d", c.Group, c.Item)})
+	})
+	return err
 }

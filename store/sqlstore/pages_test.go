@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
 const (
@@ -75,7 +76,10 @@ func fillMany(t *testing.T, db *DB) {
 	t.Helper()
 	ctx := t.Context()
 	numbers := fmt.Sprintf("generate_series(1, %d) AS numbers(i)", manyRows)
-	names := activityCounts()
+	var names []string
+	for _, c := range activityCounts(new(store.Activity)) {
+		names = append(names, c.Name)
+	}
 	zeros := strings.TrimSuffix(strings.Repeat("1, ", len(names)), ", ")
 	manyActivities := `INSERT INTO activity (` + activityKey + `, ` + strings.Join(names, ", ") + `)
 		SELECT CASE WHEN i % 2 = 0 THEN 'other' ELSE 'default' END, CASE WHEN i % 20 < 4 THEN 0 ELSE i % 1000 END,
@@ -89,7 +93,7 @@ func fillMany(t *testing.T, db *DB) {
 		`INSERT INTO lanes (id, project, key) SELECT i, 'default', 'lane-' || CAST(i AS TEXT) FROM ` + numbers,
 	}
 	for _, text := range append(fill, "VACUUM ANALYZE") {
-		if _, err := db.pool.ExecContext(ctx, text); err != nil {
+		if _, err := db.sql.Pool.ExecContext(ctx, text); err != nil {
 			t.Fatalf("%v\n%s", err, text)
 		}
 	}
@@ -119,7 +123,7 @@ func pageReads(t *testing.T, db *DB) []pageRead {
 			"by actor": {Actor: "ops"}, "by time": {From: 5, To: 9}, "by action": {Action: "lane."}, "": {},
 		} {
 			f.After = after
-			l := auditListing{db: db, project: project, AuditFilter: f, actors: []string{"key_ops"}, left: 50}
+			l := auditListing{project: project, AuditFilter: f, actors: []string{"key_ops"}, left: 50}
 			index := "audit_(project|pkey)" // where half of all are the project's, either will do
 			if f.Object != "" {
 				index = "audit_object"
@@ -129,35 +133,32 @@ func pageReads(t *testing.T, db *DB) []pageRead {
 			add("the actors of a window of the audit "+name, index, true, actors.text.String(),
 				actors.args...)
 			add("the end of a window of the audit "+name, index, false, end.text.String(), end.args...)
-			add("a window of the audit "+name, index, true, window.text.String(), window.args...)
-			add("a page of the audit "+name, index, false, page.text.String(), page.args...)
+			add("a window of the audit "+name, index, true, selecting(auditColumns, window.text.String()), window.args...)
+			add("a page of the audit "+name, index, false, selecting(auditColumns, page.text.String()), page.args...)
 		}
 	}
 	for i := range reads {
 		reads[i].planned = true
 	}
-	add("a page of the audit's chain", "audit_chained", false, readChain, 100, manyRows, 500)
-	add("a dead group", "callbacks_dead", false, deadGroup, project, "exhausted", "class-2", 501, maxCount+1)
-	add("the first dead group", "callbacks_dead", false, deadGroup, project, "", "", -1, maxCount+1)
+	add("a page of the audit's chain", "audit_chained", false, selecting(auditColumns, chainPage), 100, manyRows, 500)
+	add("a dead group", "callbacks_dead", false, selecting(deadGroupColumns, nextDeadGroup), project, maxCount+1, "exhausted", "class-2", 501)
+	add("the first dead group", "callbacks_dead", false, selecting(deadGroupColumns, nextDeadGroup), project, maxCount+1, "", "", -1)
 	add("a status", "callbacks_dead", false, groupStatus, project, "exhausted", "class-2", -1)
-	add("end of a window of due ones", "callbacks_due", false, windowOfDue, 1, "", pagesNow, 200)
+	add("end of a window of due ones", "callbacks_due", false, selecting(cursorColumns, windowOfDue), 1, "", pagesNow, 200)
 	add("due ones", "callbacks_due", false, dueNow, 1, "", pagesNow, "01", pagesNow, project)
 	add("due hours", "counters_pkey", false, dueHours, project, hourOf(pagesNow), hourOf(pagesNow+store.Hour.Milliseconds()))
 	add("past hours", "counters_due", false, pastHour+"1", pastBefore(pagesNow))
-	add("dispatchers", "dispatchers_seen", true, listDispatchers, manyRows-10, maxDispatchers)
-	add("the next schedules", "schedules_next", true, nextSchedules, 0, 100)
+	add("dispatchers", "dispatchers_seen", true, selecting(dispatcherColumns, lastDispatchers), manyRows-10, maxDispatchers)
+	add("the next schedules", "schedules_next", true, selecting(dueSchedule, nextSchedules), 0, 100)
 	for _, before := range []int{2*manyRows + 1, manyRows / 2, 3} {
-		add(fmt.Sprint("attempts before ", before), "attempts_pkey", false, lastAttempts,
+		add(fmt.Sprint("attempts before ", before), "attempts_pkey", false, selecting(attemptColumns, lastAttempts),
 			"often", project, before, 51)
 	}
-	add("an attempt", "attempts_pkey", false, oneAttempt, "often", project, 8)
-	add("a session", "sessions_pkey", false, readSession, "7", 1)
-	add("a span", "activity_pkey", false, activityQuery(ofSpan), project, 0, store.Minute.Milliseconds(), pagesNow-10_000_000, pagesNow)
-	which, args, err := db.laneActivity(project, []int64{3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, pagesNow-100_000_000)
-	if err != nil {
-		t.Fatal(err)
-	}
-	add("lanes", "activity_pkey", true, activityQuery(which), args...)
+	add("an attempt", "attempts_pkey", false, selecting(attemptColumns, oneAttempt), "often", project, 8)
+	add("a session", "sessions_pkey", false, selecting(sessionColumns, oneSession), "7", 1)
+	add("a span", "activity_pkey", false, selecting(activityColumns, "FROM activity WHERE "+ofSpan+activityOrder), project, 0, store.Minute.Milliseconds(), pagesNow-10_000_000, pagesNow)
+	add("lanes", "activity_pkey", true, selecting(activityColumns, "FROM activity WHERE "+ofLanes+activityOrder),
+		project, store.Hour.Milliseconds(), pagesNow-100_000_000, sqldb.Ints("lane", []int64{3, 4, 5, 6, 7, 8, 9, 10, 11, 12}))
 	for _, old := range agedActivity(pagesNow) {
 		index := "activity_age"
 		if old.which == "lane > 0" {
@@ -216,7 +217,7 @@ func pageReads(t *testing.T, db *DB) []pageRead {
 func TestPagesFollowIndexes(t *testing.T) {
 	onBoth(t, func(t *testing.T, db *DB) {
 		reads := pageReads(t, db)
-		if db.embedded() {
+		if db.sql.Embedded() {
 			for _, r := range reads {
 				checkLitePlan(t, db, r) // which does not depend on what is in the tables
 			}
@@ -251,13 +252,17 @@ func checkLitePlan(t *testing.T, db *DB, r pageRead) {
 
 func checkPostgresPlan(t *testing.T, db *DB, r pageRead, mode string) {
 	t.Helper()
-	stx, err := db.pool.BeginTx(t.Context(), nil)
+	stx, err := db.sql.Pool.BeginTx(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = stx.Rollback() }()
-	values := make([]string, len(r.args))
-	for i, v := range r.args {
+	text, args, err := db.sql.Dialect.Statement(r.text, r.args)
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := make([]string, len(args))
+	for i, v := range args {
 		switch v := v.(type) {
 		case []int64:
 			values[i] = "'{" + strings.Trim(strings.ReplaceAll(fmt.Sprint(v), " ", ","), "[]") + "}'"
@@ -265,24 +270,19 @@ func checkPostgresPlan(t *testing.T, db *DB, r pageRead, mode string) {
 			values[i] = fmt.Sprintf("'%v'", v)
 		}
 	}
-	for _, text := range []string{"SET LOCAL plan_cache_mode = " + mode, "PREPARE page AS " + r.text} {
+	for _, text := range []string{"SET LOCAL plan_cache_mode = " + mode, "PREPARE page AS " + text} {
 		if _, err := stx.ExecContext(t.Context(), text); err != nil {
 			t.Fatalf("%s: %v\n%s", r.name, err, text)
 		}
 	}
-	var lines strings.Builder
-	if err := queryEach(t.Context(), stx, func(rows scanner) error {
-		var line string
-		err := rows.Scan(&line)
-		lines.WriteString(line + "\n")
-		return err
-	}, "EXPLAIN EXECUTE page("+strings.Join(values, ", ")+")"); err != nil {
-		t.Fatalf("%s: %v\n%s", r.name, err, r.text)
+	steps, err := sqldb.Values[string](sqldb.ReadFrom(t.Context(), stx, r.name), "EXPLAIN EXECUTE page("+strings.Join(values, ", ")+")")
+	if err != nil {
+		t.Fatalf("%v\n%s", err, r.text)
 	}
 	if _, err := stx.ExecContext(t.Context(), "DEALLOCATE page"); err != nil {
 		t.Fatal(err)
 	}
-	plan := lines.String()
+	plan := strings.Join(steps, "\n")
 	if r.index == "requests_pkey" { // and not as what a row of callbacks leads to
 		r.index += `( on requests)? .*\s+Index Cond: \(\(project = ['$]\w+`
 	}

@@ -2,10 +2,11 @@ package sqlstore
 
 import (
 	"database/sql"
-	"fmt"
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
 // A plan is made once, often while the tables are empty. It must find both rows of a callback by their whole
@@ -13,12 +14,17 @@ import (
 func TestEmptyTablesMakePlansByKeys(t *testing.T) {
 	needsPostgres(t)
 	db := openPostgres(t)
-	byIDs := `SELECT ` + callbackColumns + ` FROM ` + fromCallbacks + `
-		WHERE callbacks.id IN (SELECT i.id FROM unnest($1::text[]) AS i (id))
-		ORDER BY callbacks.id`
+	byIDs := func(text string) string {
+		text, _, err := db.sql.Dialect.Statement(text, []any{sqldb.Texts("id", nil)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	update, read, _ := stampUpdate.Texts()
 	const callbacksKey, requestsKey = `using callbacks_pkey on callbacks .*\n\s+Index Cond: \(id = `,
 		`using requests_pkey on requests .*\n\s+Index Cond: \(\(project = .*\) AND \(id = `
-	if plan := genericPlan(t, db.groups, stampUpdate.postgres, len(stampUpdate.fields)); !regexp.MustCompile(callbacksKey).MatchString(plan) {
+	if plan := genericPlan(t, db.sql.Groups, update, len(stampUpdate.Fields)); !regexp.MustCompile(callbacksKey).MatchString(plan) {
 		t.Errorf("a stamp: no %s in the plan:\n%s", callbacksKey, plan)
 	}
 	for _, c := range []struct {
@@ -26,10 +32,10 @@ func TestEmptyTablesMakePlansByKeys(t *testing.T) {
 		args       int
 		pool       *sql.DB
 	}{
-		{"what a stamp reads", fmt.Sprintf(stampUpdate.postgresRead, "unnest($1::text[]) AS i (id)"), 1, db.groups},
-		{"rows that a group locks", byIDs + db.dialect.forUpdate, 1, db.groups},
-		{"a callback", oneCallback, 2, db.read},
-		{"a payload", onePayload, 2, db.read},
+		{"what a stamp reads", byIDs(read), 1, db.sql.Groups},
+		{"rows that a group locks", byIDs(selecting(callbackColumns, "FROM "+fromCallbacks+" WHERE callbacks.id IN (SELECT i.id FROM $i) ORDER BY callbacks.id FOR UPDATE")), 1, db.sql.Groups},
+		{"a callback", selecting(callbackColumns, "FROM "+oneCallback), 2, db.sql.Reads},
+		{"a payload", onePayload, 2, db.sql.Reads},
 	} {
 		plan := genericPlan(t, c.pool, c.text, c.args)
 		for _, by := range []string{callbacksKey, requestsKey} {
@@ -57,18 +63,13 @@ func genericPlan(t *testing.T, pool *sql.DB, text string, args int) string {
 			t.Fatalf("%v\n%s", err, text)
 		}
 	}
-	var plan strings.Builder
 	nulls := strings.TrimSuffix(strings.Repeat("NULL, ", args), ", ")
-	if err := queryEach(t.Context(), conn, func(rows scanner) error {
-		var line string
-		err := rows.Scan(&line)
-		plan.WriteString(line + "\n")
-		return err
-	}, "EXPLAIN EXECUTE planned("+nulls+")"); err != nil {
+	plan, err := sqldb.Values[string](sqldb.ReadFrom(t.Context(), conn, "explain"), "EXPLAIN EXECUTE planned("+nulls+")")
+	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := conn.ExecContext(t.Context(), "DEALLOCATE planned"); err != nil {
 		t.Fatal(err)
 	}
-	return plan.String()
+	return strings.Join(plan, "\n")
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
 // A storedResult is a store.ResultDraft as JSON. Members may be added; what a member means never changes.
@@ -106,7 +107,8 @@ func (t *tx) tellEnded() error {
 		return err
 	}
 	var entries []*acceptEntry
-	for _, p := range polls {
+	for i := range polls {
+		p := &polls[i]
 		e, err := t.resultOf(p)
 		if err != nil {
 			return err
@@ -137,64 +139,57 @@ func (t *tx) tellEnded() error {
 }
 
 // endedPollRows reads the polls that have ended, in order of their ids.
-func (t *tx) endedPollRows(at map[string]int64) ([]*tellingPoll, error) {
-	input, args, _, err := t.input([]column{{name: "id", texts: sortedKeys(at)}})
-	if err != nil {
-		return nil, err
-	}
-	var polls []*tellingPoll
-	err = t.each(func(rows scanner) error {
-		p := new(tellingPoll)
-		if err := rows.Scan(&p.ID, &p.Project, &p.Ref, &p.State, &p.Reason, &p.AttemptCount, &p.Context, &p.onResult, &p.told, &p.ResultID,
-			&p.Data); err != nil {
-			return err
+func (t *tx) endedPollRows(at map[string]int64) ([]tellingPoll, error) {
+	polls, err := sqldb.Select(t, func(p *tellingPoll) sqldb.Columns {
+		return sqldb.Columns{
+			col("callbacks.id", &p.ID),
+			col("callbacks.project", &p.Project),
+			col("requests.ref", &p.Ref),
+			col("callbacks.state", &p.State),
+			col("callbacks.reason", &p.Reason),
+			col("callbacks.attempt_count", &p.AttemptCount),
+			col("polls.context", &p.Context),
+			col("polls.on_result", &p.onResult),
+			col("polls.outcome", &p.told),
+			col("polls.result_id", &p.ResultID),
+			col("polls.data", &p.Data),
 		}
-		p.at, p.Outcome, p.resolved = at[p.ID], p.PollOutcome(), p.ID == t.resolving
-		polls = append(polls, p)
-		return nil
-	}, `SELECT callbacks.id, callbacks.project, requests.ref, callbacks.state, callbacks.reason,
-			callbacks.attempt_count, polls.context, polls.on_result, polls.outcome, polls.result_id,
-			polls.data
-		FROM polls, `+fromCallbacks+`
+	}, `FROM polls, `+fromCallbacks+`
 		WHERE callbacks.id = polls.id
-			AND polls.id IN (SELECT i.id FROM `+input+`)
+			AND polls.id IN (SELECT i.id FROM $i)
 			AND callbacks.state <> 'scheduled'
-		ORDER BY polls.id`, args...)
-	if err != nil {
-		return nil, fmt.Errorf("read polls that have ended: %w", err)
+		ORDER BY polls.id`, sqldb.Texts("id", sortedKeys(at)))
+	for i := range polls {
+		p := &polls[i]
+		p.at, p.Outcome, p.resolved = at[p.ID], p.PollOutcome(), p.ID == t.resolving
 	}
-	return polls, nil
+	return polls, named("read polls that have ended", err)
 }
 
 // lastAnswers finds what the upstream said last of each.
-func (t *tx) lastAnswers(polls []*tellingPoll) error {
+func (t *tx) lastAnswers(polls []tellingPoll) error {
 	byID := make(map[string]*tellingPoll, len(polls))
-	for _, p := range polls {
-		byID[p.ID] = p
+	for i := range polls {
+		byID[polls[i].ID] = &polls[i]
 	}
-	input, args, _, err := t.input([]column{{name: "id", texts: sortedKeys(byID)}})
-	if err != nil {
-		return err
+	type answer struct {
+		id string
+		store.PollAnswer
+		endedAt int64
 	}
-	err = t.each(func(rows scanner) error {
-		var id string
-		var truncated int
-		var a store.PollAnswer
-		var ended int64
-		if err := rows.Scan(&id, &a.StatusCode, &a.Body, &truncated, &ended); err != nil {
-			return err
+	answers, err := sqldb.Select(t, func(a *answer) sqldb.Columns {
+		return sqldb.Columns{
+			col("attempts.callback_id", &a.id), col("attempts.status", &a.StatusCode), col("attempts.response_body", &a.Body),
+			col("attempts.response_truncated", sqldb.Bool(&a.Truncated)), col("attempts.ended_at", &a.endedAt),
 		}
-		a.Truncated = truncated != 0
-		byID[id].answer, byID[id].answeredAt = &a, ended
-		return nil
-	}, `SELECT attempts.callback_id, attempts.status, attempts.response_body, attempts.response_truncated, attempts.ended_at
-		FROM `+input+` JOIN attempts ON attempts.callback_id = i.id
+	}, `FROM $i JOIN attempts ON attempts.callback_id = i.id
 		WHERE attempts.number = (SELECT MAX(answered.number) FROM attempts AS answered
-			WHERE answered.callback_id = i.id AND answered.status > 0 AND answered.stale = 0)`, args...)
-	if err != nil {
-		return fmt.Errorf("read the last answers of polls: %w", err)
+			WHERE answered.callback_id = i.id AND answered.status > 0 AND answered.stale = 0)`, sqldb.Texts("id", sortedKeys(byID)))
+	for i := range answers {
+		p := byID[answers[i].id]
+		p.answer, p.answeredAt = &answers[i].PollAnswer, answers[i].endedAt
 	}
-	return nil
+	return named("read the last answers of polls", err)
 }
 
 // isNews says that the end of a poll is to be told. After something was told only what is new and final is: that nobody knows, or wants to
@@ -257,21 +252,14 @@ func (t *tx) cancelUnheard(entries []*acceptEntry) error {
 	if len(byEndpoint) == 0 {
 		return nil
 	}
-	input, args, _, err := t.input([]column{{name: "id", texts: sortedKeys(byEndpoint)}})
-	if err != nil {
-		return err
-	}
-	if err := t.each(func(rows scanner) error {
-		var id string
-		err := rows.Scan(&id)
+	deleted, err := sqldb.Values[string](t, `SELECT id FROM endpoints WHERE id IN (SELECT i.id FROM $i) AND deleted_at > 0`,
+		sqldb.Texts("id", sortedKeys(byEndpoint)))
+	for _, id := range deleted {
 		for _, c := range byEndpoint[id] {
 			c.State, c.Reason, c.DueAt, c.FinishedAt = store.Canceled, store.EndpointDeleted, 0, c.CreatedAt
 		}
-		return err
-	}, `SELECT id FROM endpoints WHERE id IN (SELECT i.id FROM `+input+`) AND deleted_at > 0`, args...); err != nil {
-		return fmt.Errorf("look for the endpoints of result callbacks: %w", err)
 	}
-	return nil
+	return named("look for the endpoints of result callbacks", err)
 }
 
 // result is what the result callback says.
@@ -295,23 +283,13 @@ func (p *tellingPoll) result() store.PollResult {
 }
 
 // writeTold says of polls what was told last, and that they are not the open ones any more.
-func (t *tx) writeTold(polls []*tellingPoll) error {
-	if len(polls) == 0 {
-		return nil
-	}
-	input, args, _, err := t.input([]column{
-		texts("id", polls, func(p *tellingPoll) string { return p.ID }),
-		texts("outcome", polls, func(p *tellingPoll) string { return string(p.told) }),
-		texts("result_id", polls, func(p *tellingPoll) string { return p.ResultID }),
-	})
-	if err != nil {
-		return err
-	}
-	if _, err := t.exec(`UPDATE polls SET live = '', outcome = i.outcome, result_id = i.result_id FROM `+input+` WHERE polls.id = i.id`,
-		args...); err != nil {
-		return fmt.Errorf("write what polls have told: %w", err)
-	}
-	return nil
+func (t *tx) writeTold(polls []tellingPoll) error {
+	_, err := sqldb.ExecRows(t.Tx, `UPDATE polls SET live = '', outcome = i.outcome, result_id = i.result_id
+		FROM $i WHERE polls.id = i.id`, polls,
+		sqldb.Text("id", func(p tellingPoll) string { return p.ID }),
+		sqldb.Text("outcome", func(p tellingPoll) store.PollOutcome { return p.told }),
+		sqldb.Text("result_id", func(p tellingPoll) string { return p.ResultID }))
+	return named("write what polls have told", err)
 }
 
 // bornQueue is how many callbacks wait to be told to whoever runs them. What finds no room is found by the sweep.

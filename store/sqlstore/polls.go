@@ -6,9 +6,11 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
 // What a poll has beside its row stands in a row of its own, which says whether it is the open one of its reference and address, and how
@@ -32,13 +34,13 @@ func liveKey(c *store.Callback) string {
 	return base64.RawURLEncoding.EncodeToString(h.Sum(nil)[:18])
 }
 
-var pollInsert = newBulkInsert("polls", fields[*acceptEntry]{
-	textField("id", func(e *acceptEntry) string { return e.out.Callback.ID }),
-	textField("project", func(e *acceptEntry) string { return e.out.Callback.Project }),
-	textField("live", func(e *acceptEntry) string { return e.live }),
-	textField("context", func(e *acceptEntry) string { return string(e.draft.Poll.Context) }),
-	textField("on_result", func(e *acceptEntry) string { return e.onResult }),
-	textField("sealed_key", func(e *acceptEntry) string {
+var pollInsert = sqldb.NewBulkInsert("polls", sqldb.Fields[*acceptEntry]{
+	sqldb.Text("id", func(e *acceptEntry) string { return e.out.Callback.ID }),
+	sqldb.Text("project", func(e *acceptEntry) string { return e.out.Callback.Project }),
+	sqldb.Text("live", func(e *acceptEntry) string { return e.live }),
+	sqldb.Text("context", func(e *acceptEntry) string { return string(e.draft.Poll.Context) }),
+	sqldb.Text("on_result", func(e *acceptEntry) string { return e.onResult }),
+	sqldb.Text("sealed_key", func(e *acceptEntry) string {
 		if e.draft.Poll.OnResult == nil {
 			return ""
 		}
@@ -99,7 +101,7 @@ func (t *tx) insertLive(polls []*acceptEntry) (made map[string]bool, err error) 
 	made = make(map[string]bool, len(polls))
 	left := slices.SortedFunc(slices.Values(polls), func(a, b *acceptEntry) int { return cmp.Compare(a.live, b.live) })
 	for range liveTries {
-		if err := pollInsert.run(t, left, func(id string) { made[id] = true }); err != nil {
+		if err := pollInsert.Run(t.Tx, left, func(id string) { made[id] = true }); err != nil {
 			return nil, fmt.Errorf("insert polls: %w", err)
 		}
 		if left = slices.DeleteFunc(left, func(e *acceptEntry) bool { return made[e.out.Callback.ID] }); len(left) == 0 {
@@ -110,31 +112,19 @@ func (t *tx) insertLive(polls []*acceptEntry) (made map[string]bool, err error) 
 		}
 	}
 	for _, e := range left {
-		e.fail(fmt.Errorf("%w: the poll of this reference and address ended again and again", store.ErrUnavailable))
+		e.Fail(fmt.Errorf("%w: the poll of this reference and address ended again and again", store.ErrUnavailable))
 	}
 	return made, nil
 }
 
 // findLive answers drafts with the open poll of their reference and address, and returns those that have none any more.
 func (t *tx) findLive(entries []*acceptEntry, made map[string]bool) (none []*acceptEntry, err error) {
-	ids := make(map[string]string, len(entries))
-	input, args, _, err := t.input([]column{texts("live", entries, func(e *acceptEntry) string { return e.live })})
+	ids, err := sqldb.Map[string, string](t, openPolls,
+		sqldb.Rows(entries, sqldb.Text("live", func(e *acceptEntry) string { return e.live })))
 	if err != nil {
-		return nil, err
-	}
-	if err := t.each(func(rows scanner) error {
-		var live, id string
-		err := rows.Scan(&live, &id)
-		ids[live] = id
-		return err
-	}, `SELECT live, id FROM polls WHERE live <> '' AND live IN (SELECT i.live FROM `+input+`)`, args...); err != nil {
 		return nil, fmt.Errorf("find open polls: %w", err)
 	}
-	var others []string
-	for _, id := range ids {
-		others = append(others, id)
-	}
-	found, err := t.callbacksByID(others, "")
+	found, err := t.callbacksByID(slices.Collect(maps.Values(ids)), "")
 	if err != nil {
 		return nil, err
 	}
@@ -153,13 +143,16 @@ func (t *tx) findLive(entries []*acceptEntry, made map[string]bool) (none []*acc
 	return none, nil
 }
 
+// openPolls finds the open polls of references and addresses.
+const openPolls = `SELECT live, id FROM polls WHERE live <> '' AND live IN (SELECT i.live FROM $i)`
+
 // followLive gives the idempotency key of a draft that became another poll to that one.
 func (t *tx) followLive(e *acceptEntry) error {
 	if !e.out.Replayed || e.draft.Idempotency == nil {
 		return nil
 	}
 	k := e.idempotencyKey()
-	if _, err := t.exec(`UPDATE idempotency SET callback_id = $1 WHERE project = $2 AND route = $3 AND key = $4 AND callback_id = $5`,
+	if _, err := t.Exec(`UPDATE idempotency SET callback_id = $1 WHERE project = $2 AND route = $3 AND key = $4 AND callback_id = $5`,
 		e.out.Callback.ID, k.project, k.route, k.key, e.draft.Callback.ID); err != nil {
 		return fmt.Errorf("give the idempotency key to the open poll: %w", err)
 	}
@@ -176,77 +169,61 @@ func (t *tx) keepLive(before, now *store.Callback) error {
 	if !before.State.Terminal() && live == liveKey(before) {
 		return nil
 	}
-	other := false
-	if err := t.each(func(scanner) error { other = true; return nil }, `SELECT 1 FROM polls WHERE live = $1 AND live <> '' AND id <> $2`,
-		live, now.ID); err != nil {
+	other, err := sqldb.Exists(t, `SELECT 1 FROM polls WHERE live = $1 AND live <> '' AND id <> $2`, live, now.ID)
+	if err != nil {
 		return fmt.Errorf("look for another open poll: %w", err)
 	}
 	if other {
 		return store.ErrPollLive
 	}
-	if _, err := t.exec(`UPDATE polls SET live = $1 WHERE id = $2`, live, now.ID); err != nil {
-		return overtaken("make it the open poll", err)
-	}
-	return nil
+	_, err = t.Exec(`UPDATE polls SET live = $1 WHERE id = $2`, live, now.ID)
+	return sqldb.Overtaken("make it the open poll", err)
 }
 
 // ResolvePoll ends a poll as Succeeded, ResolvedOutside: an open one, also while it is being attempted, as the result of that is too late; and
 // a dead one, of which somebody has learned the answer in another way. Data is JSON for the result; empty: none. What is no poll of the project
 // is store.ErrNotFound.
 func (db *DB) ResolvePoll(ctx context.Context, project, id string, data store.JSONText, now int64, by store.Actor) (store.ResolvedPoll, error) {
-	var resolved store.ResolvedPoll
-	err := db.change(ctx, func(t *tx) error {
-		resolved = store.ResolvedPoll{}
+	return changed(ctx, db, "resolve "+id, func(t *tx) (resolved store.ResolvedPoll, err error) {
 		r, err := t.lockCallback(project, id)
 		if err != nil {
-			return err
+			return resolved, err
 		}
 		switch {
 		case r.Kind != store.Poll:
-			return store.ErrNotFound
+			return resolved, store.ErrNotFound
 		case r.State == store.Scheduled:
 			was := r.openRow()
 			resolved.Was = &was
 		case r.State != store.Dead:
 			resolved.Result, resolved.Callback = store.ResolveAlreadyTerminal, r.Callback
-			return nil
+			return resolved, nil
 		}
 		at, before := max(now, r.UpdatedAt), r.Callback
-		if _, err := t.exec(`UPDATE polls SET data = $1 WHERE id = $2`, string(data), id); err != nil {
-			return fmt.Errorf("keep what it was resolved with: %w", err)
+		if _, err := t.Exec(`UPDATE polls SET data = $1 WHERE id = $2`, string(data), id); err != nil {
+			return resolved, fmt.Errorf("keep what it was resolved with: %w", err)
 		}
 		t.resolving = id
 		if err := t.end(ending{&r, store.Succeeded, store.ResolvedOutside, at}); err != nil {
-			return err
+			return resolved, err
 		}
 		resolved.Result, resolved.Callback = store.ResolveDone, r.Callback
-		return t.auditChange(project, actionResolve, id, at, by, diffCallback(&before, &r.Callback),
+		return resolved, t.auditChange(project, actionResolve, id, at, by, diffCallback(&before, &r.Callback),
 			map[string]any{"result": resolved.Result})
 	})
-	if err != nil {
-		return store.ResolvedPoll{}, fmt.Errorf("resolve %s: %w", id, err)
-	}
-	return resolved, nil
 }
 
 // PollDetail returns what a poll has beside its row; store.ErrNotFound for what is no poll of the project.
 func (db *DB) PollDetail(ctx context.Context, project, id string) (store.PollDetail, error) {
-	ctx, cancel := context.WithTimeout(ctx, db.limits.read)
-	defer cancel()
-	var d store.PollDetail
 	var onResult string
-	found := false
-	err := queryEach(ctx, db.read, func(rows scanner) error {
-		found = true
-		return rows.Scan(&d.Context, &onResult, &d.Errors, &d.Outcome, &d.ResultID, &d.Data)
-	}, `SELECT polls.context, polls.on_result, callbacks.poll_errors, polls.outcome, polls.result_id, polls.data
-		FROM polls JOIN callbacks ON callbacks.id = polls.id
-		WHERE polls.id = $1 AND polls.project = $2`, id, project)
+	d, err := sqldb.Get(db.read(ctx, "read poll"), "read poll "+id, func(d *store.PollDetail) sqldb.Columns {
+		return sqldb.Columns{
+			col("polls.context", &d.Context), col("polls.on_result", &onResult), col("callbacks.poll_errors", &d.Errors),
+			col("polls.outcome", &d.Outcome), col("polls.result_id", &d.ResultID), col("polls.data", &d.Data),
+		}
+	}, `FROM polls JOIN callbacks ON callbacks.id = polls.id WHERE polls.id = $1 AND polls.project = $2`, id, project)
 	if err != nil {
-		return store.PollDetail{}, readError("read poll", err)
-	}
-	if !found {
-		return store.PollDetail{}, fmt.Errorf("read poll %s: %w", id, store.ErrNotFound)
+		return d, err
 	}
 	if d.OnResult, err = decodeResult(onResult); err != nil {
 		db.logger.Error("the result callback of a poll cannot be decoded", "callback_id", id, "error", err)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
 // testDraft is a draft that is due at the time.
@@ -46,7 +47,7 @@ func TestAPollEndsAndAnotherBeginsTogether(t *testing.T) {
 		if err := second.encode(&db.written); err != nil {
 			t.Fatal(err)
 		}
-		if err := db.change(ctx, func(tx *tx) error { return tx.apply([]entry{&second, &result}) }); err != nil {
+		if err := db.sql.Change(ctx, 0, func(s *sqldb.Tx) error { return db.applyGroup(s, []sqldb.Entry{&second, &result}) }); err != nil {
 			t.Fatal(err)
 		}
 		if a := second.out; !result.out.Won || a.Err != nil || a.Replayed || a.Callback.ID != second.draft.Callback.ID {
@@ -86,7 +87,7 @@ func TestAFiringIsMadeOnceThoughItsReplyIsLost(t *testing.T) {
 		}
 		fire := func(again bool, firings ...*fireEntry) {
 			t.Helper()
-			if err := db.change(ctx, func(tx *tx) error { tx.again = again; return tx.fire(firings) }); err != nil {
+			if err := db.change(ctx, "fire", func(tx *tx) error { tx.Again = again; return tx.fire(firings) }); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -121,8 +122,8 @@ func TestAFiringIsMadeOnceThoughItsReplyIsLost(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, again := range []bool{false, true} {
-			if err := db.change(ctx, func(tx *tx) error {
-				tx.again = again
+			if err := db.change(ctx, "run", func(tx *tx) error {
+				tx.Again = again
 				return tx.runSchedule(store.DefaultProject, firings[1].Schedule.ID, &e, now, by)
 			}); err != nil || e.out.Callback.ID != e.draft.Callback.ID {
 				t.Errorf("run by hand, again %v: %+v, %v", again, e.out, err)
@@ -135,9 +136,10 @@ func TestAFiringIsMadeOnceThoughItsReplyIsLost(t *testing.T) {
 }
 
 // number runs a query of one number.
-func number(t *testing.T, db *DB, query string) (n int) {
+func number(t *testing.T, db *DB, query string) int {
 	t.Helper()
-	if err := queryEach(t.Context(), db.read, func(rows scanner) error { return rows.Scan(&n) }, query); err != nil {
+	n, _, err := sqldb.Value[int](db.read(t.Context(), "count"), query)
+	if err != nil {
 		t.Fatal(err)
 	}
 	return n
@@ -182,14 +184,14 @@ func TestEveryAttemptIsReached(t *testing.T) {
 		if _, err := db.Accept(ctx, []store.Draft{d}); err != nil {
 			t.Fatal(err)
 		}
-		var attempts []*store.Attempt
+		var attempts []store.Attempt
 		for i := range many {
-			attempts = append(attempts, &store.Attempt{
+			attempts = append(attempts, store.Attempt{
 				CallbackID: d.Callback.ID, Project: store.DefaultProject, Number: i + 1, Fence: int64(i + 1), Outcome: store.AttemptFailed,
 				Class: store.ClassHTTP5xx,
 			})
 		}
-		if err := db.change(ctx, func(tx *tx) error {
+		if err := db.change(ctx, "insert attempts", func(tx *tx) error {
 			for part := range slices.Chunk(attempts, 100) {
 				if err := tx.insertAttempts(part); err != nil {
 					return err

@@ -5,51 +5,50 @@ import (
 	"fmt"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
+
+func presetColumns(p *store.Preset) sqldb.Columns {
+	return sqldb.Columns{
+		col("project", &p.Project),
+		col("kind", &p.Kind),
+		col("name", &p.Name),
+		col("value", &p.Value),
+		col("created_at", &p.CreatedAt),
+		col("updated_at", &p.UpdatedAt),
+	}
+}
 
 // Presets returns the project's own presets of a kind, by name.
 func (db *DB) Presets(ctx context.Context, project string, kind store.PresetKind) ([]store.Preset, error) {
-	return db.readPresets(ctx, `project = $1 AND kind = $2`, project, string(kind))
+	return sqldb.Select(db.read(ctx, "read presets"), presetColumns,
+		`FROM presets WHERE project = $1 AND kind = $2 ORDER BY name`, project, string(kind))
 }
 
 // AllPresets returns all the project's own presets, by kind and name.
 func (db *DB) AllPresets(ctx context.Context, project string) ([]store.Preset, error) {
-	return db.readPresets(ctx, `project = $1`, project)
+	return sqldb.Select(db.read(ctx, "read presets"), presetColumns,
+		`FROM presets WHERE project = $1 ORDER BY kind, name`, project)
 }
 
-func (db *DB) readPresets(ctx context.Context, which string, args ...any) ([]store.Preset, error) {
-	ctx, cancel := context.WithTimeout(ctx, db.limits.read)
-	defer cancel()
-	var presets []store.Preset
-	err := queryEach(ctx, db.read, func(rows scanner) error {
-		var p store.Preset
-		err := rows.Scan(&p.Project, &p.Kind, &p.Name, &p.Value, &p.CreatedAt, &p.UpdatedAt)
-		presets = append(presets, p)
-		return err
-	}, `SELECT project, kind, name, value, created_at, updated_at FROM presets WHERE `+which+` ORDER BY kind, name`, args...)
-	if err != nil {
-		return nil, readError("read presets", err)
-	}
-	return presets, nil
-}
-
-// PutPreset makes a preset, or gives the one of that kind and name its value, at its UpdatedAt. The project's version grows. Without the
-// project it returns store.ErrNotFound.
+// PutPreset makes a preset, or gives the one of that kind and name its value, at its UpdatedAt. The project's version
+// grows. Without the project it returns store.ErrNotFound.
 func (db *DB) PutPreset(ctx context.Context, p store.Preset, by store.Actor) (store.Preset, error) {
 	p.CreatedAt = p.UpdatedAt
 	_, err := db.changeProject(ctx, p.Project, p.UpdatedAt, func(t *tx, _ *store.Project) error {
-		before, err := t.presetValue(&p)
+		before, found, err := t.preset(&p)
 		if err != nil {
 			return err
 		}
-		if err := t.each(func(rows scanner) error { return rows.Scan(&p.CreatedAt) }, `INSERT INTO presets
-				(project, kind, name, value, created_at, updated_at) VALUES ($1, $2, $3, $4, $5, $5)
-			ON CONFLICT (project, kind, name) DO UPDATE SET value = excluded.value, updated_at = excluded.updated_at
-			RETURNING created_at`, p.Project, string(p.Kind), p.Name, string(p.Value), p.UpdatedAt); err != nil {
+		if found {
+			p.CreatedAt = before.CreatedAt
+		}
+		if _, err := presetColumns(&p).Insert(t.Tx, "presets", `ON CONFLICT (project, kind, name)
+			DO UPDATE SET value = excluded.value, updated_at = excluded.updated_at`); err != nil {
 			return err
 		}
 		return t.auditChange(p.Project, actionPutPreset, presetObject(p.Kind, p.Name), p.UpdatedAt, by,
-			presetDiff(p.Kind, before, p.Value), nil)
+			presetDiff(p.Kind, before.Value, p.Value), nil)
 	})
 	if err != nil {
 		return store.Preset{}, fmt.Errorf("put preset %s: %w", p.Name, err)
@@ -57,38 +56,31 @@ func (db *DB) PutPreset(ctx context.Context, p store.Preset, by store.Actor) (st
 	return p, nil
 }
 
-// DeletePreset removes a preset; store.ErrNotFound where there is none. Callbacks that were accepted with it keep what it was.
+// DeletePreset removes a preset; store.ErrNotFound where there is none. Callbacks that were accepted with it keep what
+// it was.
 func (db *DB) DeletePreset(ctx context.Context, project string, kind store.PresetKind, name string, now int64, by store.Actor) error {
 	_, err := db.changeProject(ctx, project, now, func(t *tx, _ *store.Project) error {
-		before, err := t.presetValue(&store.Preset{Project: project, Kind: kind, Name: name})
+		before, found, err := t.preset(&store.Preset{Project: project, Kind: kind, Name: name})
 		if err != nil {
 			return err
 		}
-		n, err := t.exec(`DELETE FROM presets WHERE project = $1 AND kind = $2 AND name = $3`, project, string(kind), name)
-		if err != nil {
-			return err
-		}
-		if n == 0 {
+		if !found {
 			return store.ErrNotFound
 		}
+		if _, err := t.Exec(`DELETE FROM presets WHERE project = $1 AND kind = $2 AND name = $3`, project, string(kind), name); err != nil {
+			return err
+		}
 		return t.auditChange(project, actionDeletePreset, presetObject(kind, name), now, by,
-			presetDiff(kind, before, "").removed(), nil)
+			presetDiff(kind, before.Value, "").removed(), nil)
 	})
-	if err != nil {
-		return fmt.Errorf("delete preset %s: %w", name, err)
-	}
-	return nil
+	return named("delete preset "+name, err)
 }
 
-// presetValue reads what a preset is; empty: it is not there. The project's row is locked.
-func (t *tx) presetValue(p *store.Preset) (value store.JSONText, err error) {
-	err = t.each(func(rows scanner) error { return rows.Scan(&value) },
-		`SELECT value FROM presets WHERE project = $1 AND kind = $2 AND name = $3`,
+// preset reads the preset of the same kind and name as it is. The project's row is locked.
+func (t *tx) preset(p *store.Preset) (before store.Preset, found bool, err error) {
+	before, found, err = sqldb.One(t, presetColumns, `FROM presets WHERE project = $1 AND kind = $2 AND name = $3`,
 		p.Project, string(p.Kind), p.Name)
-	if err != nil {
-		return "", fmt.Errorf("read what it was: %w", err)
-	}
-	return value, nil
+	return before, found, named("read what it was", err)
 }
 
 // presetDiff is what a preset was and is; an empty value: it was not there, or is not any more.

@@ -2,104 +2,80 @@ package sqlstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
-// projectColumns are what scanProject reads, in its order.
-const projectColumns = `id, name, defaults, paused_until, pause_reason, paused_at, open_quota, lane_quota,
-	version, created_at, updated_at`
-
-func scanProject(rows scanner) (store.Project, error) {
-	var p store.Project
-	var defaults string
-	if err := rows.Scan(&p.ID, &p.Name, &defaults, &p.PausedUntil, &p.PauseReason, &p.PausedAt,
-		&p.Quotas.OpenCallbacks, &p.Quotas.Lanes, &p.Version, &p.CreatedAt, &p.UpdatedAt); err != nil {
-		return p, fmt.Errorf("scan project: %w", err)
-	}
-	return p, decode("defaults", defaults, &p.Defaults)
+func projectColumns(p *store.Project) sqldb.Columns {
+	return append(settingsOf(p),
+		col("id", &p.ID),
+		col("paused_until", &p.PausedUntil),
+		col("pause_reason", &p.PauseReason),
+		col("paused_at", &p.PausedAt),
+		col("version", &p.Version),
+		col("created_at", &p.CreatedAt),
+		col("updated_at", &p.UpdatedAt),
+	)
 }
 
-func (db *DB) readProjects(ctx context.Context, query string, args ...any) ([]store.Project, error) {
-	ctx, cancel := context.WithTimeout(ctx, db.limits.read)
-	defer cancel()
-	var projects []store.Project
-	err := queryEach(ctx, db.read, func(rows scanner) error {
-		p, err := scanProject(rows)
-		projects = append(projects, p)
-		return err
-	}, query, args...)
-	if err != nil {
-		return nil, readError("read projects", err)
+// settingsOf are the columns that a patch may change.
+func settingsOf(p *store.Project) sqldb.Columns {
+	return sqldb.Columns{
+		col("name", &p.Name),
+		col("defaults", sqldb.JSON(&p.Defaults)),
+		col("open_quota", &p.Quotas.OpenCallbacks),
+		col("lane_quota", &p.Quotas.Lanes),
 	}
-	return projects, nil
+}
+
+// sealedKey is the column with the id of the master key that credentials are sealed with; empty: none is sealed.
+func sealedKey(headers []store.Header) sqldb.Column {
+	id := store.SealedKey(headers)
+	return col("sealed_key", &id)
+}
+
+func (db *DB) readProjects(ctx context.Context, rest string, args ...any) ([]store.Project, error) {
+	return sqldb.Select(db.read(ctx, "read projects"), projectColumns, `FROM projects WHERE `+rest, args...)
 }
 
 // Projects returns all projects with ids above after, in the order of their ids, at most limit.
 func (db *DB) Projects(ctx context.Context, after string, limit int) ([]store.Project, error) {
-	return db.readProjects(ctx, `SELECT `+projectColumns+` FROM projects WHERE id > $1 ORDER BY id LIMIT $2`, after, limit)
+	return db.readProjects(ctx, `id > $1 ORDER BY id LIMIT $2`, after, limit)
 }
 
 // Project returns one project, or store.ErrNotFound.
 func (db *DB) Project(ctx context.Context, id string) (store.Project, error) {
-	found, err := db.readProjects(ctx, `SELECT `+projectColumns+` FROM projects WHERE id = $1`, id)
-	if err != nil {
-		return store.Project{}, err
-	}
-	if len(found) == 0 {
-		return store.Project{}, fmt.Errorf("project %s: %w", id, store.ErrNotFound)
-	}
-	return found[0], nil
+	return sqldb.Get(db.read(ctx, "read projects"), "project "+id, projectColumns, `FROM projects WHERE id = $1`, id)
 }
 
-// ProjectsChanged returns the projects that were changed after version since, they or their presets, in the order of their versions,
-// at most limit.
+// ProjectsChanged returns the projects that were changed after version since, they or their presets, in the order of
+// their versions, at most limit.
 func (db *DB) ProjectsChanged(ctx context.Context, since int64, limit int) ([]store.Project, error) {
-	return db.readProjects(ctx, `SELECT `+projectColumns+` FROM projects
-		WHERE version > 0 AND version > $1
-		ORDER BY version
-		LIMIT $2`, since, limit)
+	return db.readProjects(ctx, `version > 0 AND version > $1 ORDER BY version LIMIT $2`, since, limit)
 }
 
 // CreateProject makes a project, at its CreatedAt, or returns store.ErrExists. A pause is not taken over.
 func (db *DB) CreateProject(ctx context.Context, p store.Project, by store.Actor) (store.Project, error) {
 	p.UpdatedAt, p.PausedUntil, p.PausedAt, p.PauseReason = p.CreatedAt, 0, 0, ""
-	defaults, err := encodeDefaults(p.Defaults)
-	if err != nil {
-		return store.Project{}, fmt.Errorf("create project %s: %w", p.ID, err)
-	}
-	err = db.change(ctx, func(t *tx) error {
+	return changed(ctx, db, "create project "+p.ID, func(t *tx) (store.Project, error) {
 		var err error
 		if p.Version, err = t.nextVersion(); err != nil {
-			return err
+			return p, err
 		}
-		n, err := t.exec(`INSERT INTO projects
-				(id, name, defaults, version, created_at, updated_at, sealed_key, open_quota, lane_quota)
-			VALUES ($1, $2, $3, $4, $5, $5, $6, $7, $8)
-			ON CONFLICT (id) DO NOTHING`, p.ID, p.Name, defaults, p.Version, p.CreatedAt,
-			store.SealedKey(p.Defaults.Headers), p.Quotas.OpenCallbacks, p.Quotas.Lanes)
+		columns := append(projectColumns(&p), sealedKey(p.Defaults.Headers))
+		n, err := columns.Insert(t.Tx, "projects", `ON CONFLICT (id) DO NOTHING`)
 		if err != nil {
-			return err
+			return p, err
 		}
 		if n == 0 {
-			return store.ErrExists
+			return p, store.ErrExists
 		}
-		return t.auditChange(p.ID, actionCreateProject, p.ID, p.CreatedAt, by,
+		return p, t.auditChange(p.ID, actionCreateProject, p.ID, p.CreatedAt, by,
 			diffProject(new(store.Project), &p).made(), map[string]any{"name": p.Name})
 	})
-	if err != nil {
-		return store.Project{}, fmt.Errorf("create project %s: %w", p.ID, err)
-	}
-	return p, nil
-}
-
-// encodeDefaults writes a project's defaults; empty for none.
-func encodeDefaults(d store.Defaults) (string, error) {
-	if d.Policy.IsZero() && d.Success == (store.Success{}) && d.Signer == "" && len(d.Headers) == 0 && len(d.HeaderHosts) == 0 {
-		return "", nil
-	}
-	return encode(d)
 }
 
 // PatchProject changes a project's name, defaults and quotas: change is given the project as it is, locked,
@@ -114,14 +90,8 @@ func (db *DB) PatchProject(
 			return err
 		}
 		p.Name, p.Defaults, p.Quotas = wanted.Name, wanted.Defaults, wanted.Quotas
-		defaults, err := encodeDefaults(p.Defaults)
-		if err != nil {
-			return err
-		}
-		if _, err := t.exec(`UPDATE projects SET
-				name = $1, defaults = $2, sealed_key = $3, open_quota = $4, lane_quota = $5
-			WHERE id = $6`, p.Name, defaults, store.SealedKey(p.Defaults.Headers), p.Quotas.OpenCallbacks,
-			p.Quotas.Lanes, id); err != nil {
+		columns := append(settingsOf(p), sealedKey(p.Defaults.Headers))
+		if _, err := columns.Update(t.Tx, "projects", `id = $1`, id); err != nil {
 			return err
 		}
 		d := diffProject(&before, p)
@@ -132,7 +102,8 @@ func (db *DB) PatchProject(
 	})
 }
 
-// SetProjectPause holds everything that a project sends until then, or with zero resumes it. All its lanes get a new version.
+// SetProjectPause holds everything that a project sends until then, or with zero resumes it. All its lanes get a new
+// version.
 func (db *DB) SetProjectPause(ctx context.Context, project string, until int64, reason string, now int64, by store.Actor) (store.Project, error) {
 	return db.changeProject(ctx, project, now, func(t *tx, p *store.Project) error {
 		action, detail := actionPauseProject, pauseDetail(until, reason)
@@ -142,7 +113,7 @@ func (db *DB) SetProjectPause(ctx context.Context, project string, until int64, 
 		before := *p
 		p.PausedAt = pausedSince(p.PausedUntil, p.PausedAt, until, now)
 		p.PausedUntil, p.PauseReason = until, reason
-		if _, err := t.exec(`UPDATE projects SET paused_until = $1, pause_reason = $2, paused_at = $3
+		if _, err := t.Exec(`UPDATE projects SET paused_until = $1, pause_reason = $2, paused_at = $3
 			WHERE id = $4`, until, reason, p.PausedAt, project); err != nil {
 			return err
 		}
@@ -153,13 +124,13 @@ func (db *DB) SetProjectPause(ctx context.Context, project string, until int64, 
 	})
 }
 
-// pauseLanes gives all lanes of a project its pause, and versions in their order. Whoever makes a lane keeps the project's row from
-// being changed until that is committed, so none is missed.
+// pauseLanes gives all lanes of a project its pause, and versions in their order. A transaction that makes a lane keeps
+// the project's row from being changed until it is committed, so none is missed.
 func (t *tx) pauseLanes(project string, until int64) error {
 	if err := t.lockSettings(); err != nil {
 		return err
 	}
-	n, err := t.exec(`UPDATE lanes SET
+	n, err := t.Exec(`UPDATE lanes SET
 			project_paused_until = $1,
 			paused_until = `+lastPause("lanes.own_paused_until", "lanes.endpoint_paused_until", "$1")+`,
 			version = $2 + i.place
@@ -172,24 +143,27 @@ func (t *tx) pauseLanes(project string, until int64) error {
 	return nil
 }
 
-// changeProject changes a project whose row is locked, and gives it a version. A project has many lanes, so this may take long.
+// changeProject changes a project whose row is locked, and gives it a version. A project has many lanes, so this may
+// take long.
 func (db *DB) changeProject(ctx context.Context, id string, now int64, change func(*tx, *store.Project) error) (store.Project, error) {
 	var changed store.Project
-	err := db.alone(ctx, false, maintenanceLimit, func(t *tx) error {
-		p, err := t.lockProject(id)
-		if err != nil {
+	err := db.sql.ChangeLong(ctx, func(s *sqldb.Tx) error {
+		return db.within(s, func(t *tx) error {
+			p, err := t.lockProject(id)
+			if err != nil {
+				return err
+			}
+			if err := change(t, &p); err != nil {
+				return err
+			}
+			if p.Version, err = t.nextVersion(); err != nil {
+				return err
+			}
+			p.UpdatedAt = now
+			changed = p
+			_, err = t.Exec(`UPDATE projects SET version = $1, updated_at = $2 WHERE id = $3`, p.Version, now, id)
 			return err
-		}
-		if err := change(t, &p); err != nil {
-			return err
-		}
-		if p.Version, err = t.nextVersion(); err != nil {
-			return err
-		}
-		p.UpdatedAt = now
-		changed = p
-		_, err = t.exec(`UPDATE projects SET version = $1, updated_at = $2 WHERE id = $3`, p.Version, now, id)
-		return err
+		})
 	})
 	if err != nil {
 		return store.Project{}, fmt.Errorf("change project %s: %w", id, err)
@@ -199,18 +173,49 @@ func (db *DB) changeProject(ctx context.Context, id string, now int64, change fu
 
 // lockProject reads a project that this transaction is going to change, and keeps others from changing it.
 func (t *tx) lockProject(id string) (store.Project, error) {
-	var p store.Project
-	found := false
-	if err := t.each(func(rows scanner) error {
-		var err error
-		found = true
-		p, err = scanProject(rows)
-		return err
-	}, `SELECT `+projectColumns+` FROM projects WHERE id = $1`+t.db.dialect.forUpdate, id); err != nil {
-		return p, err
+	p, found, err := sqldb.One(t, projectColumns, `FROM projects WHERE id = $1 FOR UPDATE`, id)
+	if err == nil && !found {
+		err = store.ErrNotFound
 	}
-	if !found {
-		return p, store.ErrNotFound
+	return p, err
+}
+
+// Changes of settings (of projects and their presets, of endpoints and of lanes) are numbered together, and every
+// process follows them by their numbers. The row of the number is locked from before the first change of a transaction
+// until its commit, so a reader that has seen one change has seen, or sees next, all that have a lower number.
+//
+// Locks are taken in this order, or two transactions could wait for each other: the project's row, the number,
+// endpoints by id, lanes.
+
+// lockSettings keeps other transactions from changing settings until this one ends.
+func (t *tx) lockSettings() error {
+	if t.settings != nil {
+		return nil
 	}
-	return p, nil
+	last, found, err := sqldb.Value[int64](t, `SELECT value FROM versions WHERE name = 'settings' FOR UPDATE`)
+	if err == nil && !found {
+		err = errors.New("the row is not there")
+	}
+	if err != nil {
+		return fmt.Errorf("lock settings: %w", err)
+	}
+	t.settings, t.settled = &last, last
+	return nil
+}
+
+// nextVersion numbers a change of settings.
+func (t *tx) nextVersion() (int64, error) {
+	if err := t.lockSettings(); err != nil {
+		return 0, err
+	}
+	*t.settings++
+	return *t.settings, nil
+}
+
+// writeVersion keeps the last number that was given.
+func (t *tx) writeVersion() error {
+	if t.settings == nil || *t.settings == t.settled {
+		return nil
+	}
+	return named("write version", t.Later(`UPDATE versions SET value = $1 WHERE name = 'settings'`, *t.settings))
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
 // Purge removes payloads, and whole callbacks with their attempts, as the retention says, in transactions of
@@ -68,8 +69,6 @@ const (
 // aged are callbacks that go, or whose payloads do.
 type aged struct {
 	rows []store.Callback
-	// ids are theirs, and polls those of kind poll.
-	ids, polls []string
 	// users counts the rows of each payload that is shared.
 	users map[string]int64
 }
@@ -77,38 +76,36 @@ type aged struct {
 // findAged locks the next rows and moves the batch to the last of them.
 func (t *tx) findAged(query string, b *batch) (*aged, error) {
 	a := &aged{users: make(map[string]int64)}
-	err := t.each(func(rows scanner) error {
+	err := t.Each(func(rows sqldb.Row) error {
 		var c store.Callback
 		var shared string
 		if err := rows.Scan(&c.ID, &c.Project, &c.State, &c.Kind, &b.from.DueAt, &shared); err != nil {
 			return err
 		}
-		a.rows, a.ids = append(a.rows, c), append(a.ids, c.ID)
-		if c.Kind == store.Poll {
-			a.polls = append(a.polls, c.ID)
-		}
+		a.rows = append(a.rows, c)
 		if shared != "" {
 			a.users[shared]++
 		}
 		return nil
-	}, query+t.db.dialect.skipLocked, b.from.DueAt, b.before, b.rows)
+	}, query+` FOR UPDATE SKIP LOCKED`, b.from.DueAt, b.before, b.rows)
 	return a, err
 }
 
 // purgePayloads takes the payloads from terminal rows. A shared payload goes with its last user.
 func (t *tx) purgePayloads(b *batch) (seen, removed int, err error) {
 	a, err := t.findAged(endedWithPayload, b)
-	if err != nil || len(a.ids) == 0 {
+	if err != nil || len(a.rows) == 0 {
 		return 0, 0, err
 	}
-	const purged = `UPDATE callbacks SET payload = 2 WHERE id %s AND state <> 'scheduled'`
-	if err := t.execIDs(purged, a.ids); err != nil {
+	if err := a.exec(t, `UPDATE callbacks SET payload = 2 FROM $i
+		WHERE callbacks.id = i.id AND callbacks.state <> 'scheduled'`); err != nil {
 		return 0, 0, err
 	}
-	if err := a.execRequests(t, `UPDATE requests SET body = NULL, shared = ''`); err != nil {
+	if err := a.exec(t, `UPDATE requests SET body = NULL, shared = '' FROM $i
+		WHERE requests.project = i.project AND requests.id = i.id`); err != nil {
 		return 0, 0, err
 	}
-	return len(a.ids), len(a.ids), t.dropPayloads(a.users)
+	return len(a.rows), len(a.rows), t.dropPayloads(a.users)
 }
 
 // purgeWhole removes terminal rows with all that is theirs.
@@ -123,7 +120,7 @@ func (t *tx) purgeCallbacks(b *batch) (seen, removed int, err error) {
 
 func (t *tx) removeCallbacks(query string, b *batch) (seen, removed int, err error) {
 	a, err := t.findAged(query, b)
-	if err != nil || len(a.ids) == 0 {
+	if err != nil || len(a.rows) == 0 {
 		return 0, 0, err
 	}
 	for i := range a.rows {
@@ -132,134 +129,123 @@ func (t *tx) removeCallbacks(query string, b *batch) (seen, removed int, err err
 	if err := t.dropPayloads(a.users); err != nil {
 		return 0, 0, err
 	}
-	if err := t.execIDs(`DELETE FROM attempts WHERE callback_id %s`, a.ids); err != nil {
-		return 0, 0, err
+	for _, text := range []string{
+		`DELETE FROM attempts USING $i WHERE attempts.callback_id = i.id`,
+		`DELETE FROM polls USING $i WHERE polls.id = i.id AND i.poll = 1`,
+		`DELETE FROM requests USING $i WHERE requests.project = i.project AND requests.id = i.id`,
+		`DELETE FROM callbacks USING $i WHERE callbacks.id = i.id AND callbacks.state <> 'scheduled'`,
+	} {
+		if err := a.exec(t, text); err != nil {
+			return 0, 0, err
+		}
 	}
-	if err := t.execIDs(`DELETE FROM polls WHERE id %s`, a.polls); err != nil {
-		return 0, 0, err
-	}
-	if err := a.execRequests(t, `DELETE FROM requests`); err != nil {
-		return 0, 0, err
-	}
-	err = t.execIDs(`DELETE FROM callbacks WHERE id %s AND state <> 'scheduled'`, a.ids)
-	return len(a.ids), len(a.ids), err
+	return len(a.rows), len(a.rows), nil
 }
 
 // dropPayloads takes so many users from each payload, and removes those that have none left.
 func (t *tx) dropPayloads(users map[string]int64) error {
-	var single, shared []string
+	if len(users) == 0 {
+		return nil
+	}
+	var single []string
 	for _, id := range sortedKeys(users) {
 		if users[id] == 1 {
 			single = append(single, id)
-		} else {
-			shared = append(shared, id)
 		}
 	}
 	// Nearly all have one user, and need not be written before they are removed.
-	alone := make(map[string]bool, len(single))
-	if len(single) > 0 {
-		input, args, _, err := t.input([]column{{name: "id", texts: single}})
-		if err != nil {
-			return err
-		}
-		if err := t.each(func(rows scanner) error {
-			var id string
-			err := rows.Scan(&id)
-			alone[id] = true
-			return err
-		}, `DELETE FROM payloads WHERE id IN (SELECT i.id FROM `+input+`) AND users <= 1
-			RETURNING id`, args...); err != nil {
-			return err
-		}
-	}
-	for _, id := range single {
-		if !alone[id] {
-			shared = append(shared, id)
-		}
-	}
-	if len(shared) == 0 {
-		return nil
-	}
-	input, args, _, err := t.input([]column{
-		{name: "id", texts: shared},
-		ints("users", shared, func(id string) int64 { return users[id] }),
-	})
+	gone, err := sqldb.Values[string](t, `DELETE FROM payloads WHERE id IN (SELECT i.id FROM $i) AND users <= 1
+		RETURNING id`, sqldb.Texts("id", single))
 	if err != nil {
 		return err
 	}
-	if _, err := t.exec(`UPDATE payloads SET users = payloads.users - i.users FROM `+input+`
-		WHERE payloads.id = i.id`, args...); err != nil {
+	for _, id := range gone {
+		delete(users, id)
+	}
+	shared := sortedKeys(users)
+	n := sqldb.Int("users", func(id string) int64 { return users[id] })
+	if _, err := sqldb.ExecRows(t.Tx, `UPDATE payloads SET users = payloads.users - i.users FROM $i
+		WHERE payloads.id = i.id`, shared, theID, n); err != nil {
 		return err
 	}
-	return t.execIDs(`DELETE FROM payloads WHERE id %s AND users <= 0`, shared)
-}
-
-// execRequests runs a statement for the second rows of the callbacks.
-func (a *aged) execRequests(t *tx, statement string) error {
-	if t.lite != nil {
-		statement += ` WHERE project = $1 AND id = $2`
-		for i := range a.rows {
-			if _, err := t.exec(statement, a.rows[i].Project, a.rows[i].ID); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	input, args, _, err := t.input([]column{
-		texts("project", a.rows, func(c store.Callback) string { return c.Project }),
-		texts("id", a.rows, func(c store.Callback) string { return c.ID }),
-	})
-	if err != nil {
-		return err
-	}
-	_, err = t.exec(statement+` WHERE (project, id) IN (SELECT i.project, i.id FROM `+input+`)`, args...)
+	_, err = sqldb.ExecRows(t.Tx, `DELETE FROM payloads USING $i WHERE payloads.id = i.id AND users <= 0`, shared, theID)
 	return err
 }
 
-// execIDs runs a statement for the ids, with the comparison in the place of %s: at once, or on SQLite one by
-// one (docs/adr/0011-sqlite-row-by-row.md).
-func (t *tx) execIDs(statement string, ids []string) error {
-	if len(ids) == 0 {
-		return nil
-	}
-	if t.lite != nil {
-		statement = fmt.Sprintf(statement, `= $1`)
-		for _, id := range ids {
-			if _, err := t.exec(statement, id); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	input, args, _, err := t.input([]column{{name: "id", texts: ids}})
-	if err != nil {
-		return err
-	}
-	_, err = t.exec(fmt.Sprintf(statement, `IN (SELECT i.id FROM `+input+`)`), args...)
+// exec runs a statement for the callbacks.
+func (a *aged) exec(t *tx, text string) error {
+	_, err := sqldb.ExecRows(t.Tx, text, a.rows,
+		sqldb.Text("id", func(c store.Callback) string { return c.ID }),
+		sqldb.Text("project", func(c store.Callback) string { return c.Project }),
+		sqldb.Flag("poll", func(c store.Callback) bool { return c.Kind == store.Poll }))
 	return err
 }
 
-// inBatches runs step in maintenance transactions until it finds less than it may take, or limit rows are
-// done.
-func (db *DB) inBatches(
-	ctx context.Context, limit int, step func(t *tx, batch int) (int, error),
-) (int, error) {
-	done := 0
-	for done < limit {
-		batch := min(limit-done, db.dialect.maintenanceBatch)
-		n := 0
-		err := db.maintain(ctx, func(t *tx) error {
+// deleteBatches runs a statement that removes rows in maintenance transactions, until it finds fewer than it may take
+// or limit rows are gone. Its last parameter, which is not among args, is how many it may take.
+func (db *DB) deleteBatches(ctx context.Context, operation string, limit int, text string, args ...any) (removed int, err error) {
+	for removed < limit {
+		batch := min(limit-removed, db.sql.Dialect.MaintenanceBatch)
+		var n int64
+		err := db.maintain(ctx, operation, func(t *tx) error {
 			var err error
-			n, err = step(t, batch)
+			n, err = t.Exec(text, append(args[:len(args):len(args)], batch)...)
 			return err
 		})
-		if err != nil {
-			return done, err
-		}
-		done += n
-		if n < batch {
-			break
+		removed += int(n)
+		if err != nil || int(n) < batch {
+			return removed, err
 		}
 	}
-	return done, nil
+	return removed, nil
 }
+
+// Overstays returns the time of the oldest row of each kind that should be gone: when it ended or was made,
+// in Unix milliseconds. Kinds of which none should be are left out. Keys and plans of events whose callbacks
+// are open are not counted once a purge has passed them.
+func (db *DB) Overstays(ctx context.Context, r store.Retention) (map[string]int64, error) {
+	keys := r.Now - store.IdempotencyAge.Milliseconds()
+	oldest := make(map[string]int64)
+	for _, k := range []struct {
+		what, place, query string
+		before             int64
+	}{
+		{"payload", payloadPurge, oldestWithPayload, r.Payloads},
+		{"callback", wholePurge, oldestWithPayload, r.Callbacks},
+		{"callback", callbackPurge, oldestWithout, r.Callbacks},
+		{"key", idempotencyCursor, oldestKey, keys},
+		{"key", eventsCursor, oldestEvent, keys},
+		{"version", versionsPurge, oldestVersion, r.Callbacks},
+		{"outcome", feedPurge, oldestOutcome, r.Outcomes},
+	} {
+		p, err := db.place(ctx, k.place, r.Now)
+		if err != nil {
+			return nil, err
+		}
+		at, found, err := sqldb.Value[int64](db.read(ctx, "look for what should be gone"), k.query, p.start(r.Now).DueAt, k.before)
+		if err != nil {
+			return nil, err
+		}
+		if first, ok := oldest[k.what]; found && (!ok || at < first) {
+			oldest[k.what] = at
+		}
+	}
+	return oldest, nil
+}
+
+// The oldest rows from a time on and before another, by the indexes over age.
+const (
+	oldestWithPayload = `SELECT finished_at FROM callbacks
+		WHERE finished_at > 0 AND payload = 1 AND finished_at >= $1 AND finished_at < $2
+		ORDER BY finished_at LIMIT 1`
+	oldestWithout = `SELECT finished_at FROM callbacks
+		WHERE finished_at > 0 AND payload <> 1 AND finished_at >= $1 AND finished_at < $2
+		ORDER BY finished_at LIMIT 1`
+	oldestKey = `SELECT created_at FROM idempotency WHERE created_at > $1 AND created_at < $2
+		ORDER BY created_at LIMIT 1`
+	oldestEvent = `SELECT created_at FROM events WHERE created_at > $1 AND created_at < $2
+		ORDER BY created_at LIMIT 1`
+	oldestVersion = `SELECT updated_at FROM refs_latest WHERE updated_at >= $1 AND updated_at < $2
+		ORDER BY updated_at LIMIT 1`
+	oldestOutcome = `SELECT at FROM outcomes WHERE at >= $1 AND at < $2 ORDER BY at LIMIT 1`
+)

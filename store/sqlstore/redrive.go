@@ -2,11 +2,11 @@ package sqlstore
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
 // The actions of redrives in the audit.
@@ -29,67 +29,56 @@ type redriveSpec struct {
 	Rate   store.Rate          `json:"rate,omitzero"`
 }
 
-const redriveColumns = `id, project, state, paused, spec, actor, address, reason, matched, done, failed,
-	created_at, updated_at, finished_at, gathered_due, gathered_id`
-
-func scanRedrive(rows scanner) (store.Redrive, error) {
-	var r store.Redrive
-	var after store.Cursor
-	var paused int
-	var text string
-	if err := rows.Scan(&r.ID, &r.Project, &r.State, &paused, &text, &r.Actor, &r.Address, &r.Reason,
-		&r.Matched, &r.Done, &r.Failed, &r.CreatedAt, &r.UpdatedAt, &r.FinishedAt, &after.DueAt,
-		&after.ID); err != nil {
-		return r, fmt.Errorf("scan redrive: %w", err)
-	}
-	var spec redriveSpec
-	if err := json.Unmarshal([]byte(text), &spec); err != nil {
-		return r, fmt.Errorf("decode redrive %s: %w", r.ID, err)
-	}
-	r.Paused = paused != 0
-	r.Action, r.Filter, r.Shown, r.Ladder, r.URL = spec.Action, spec.Filter, spec.Shown, spec.Ladder, spec.URL
-	r.DueAt, r.Delay, r.Rate = spec.DueAt, spec.Delay, spec.Rate
-	if after != (store.Cursor{}) {
-		r.After = &after
-	}
-	return r, nil
+// A redriveRow is a redrive as it is stored.
+type redriveRow struct {
+	store.Redrive
+	spec  redriveSpec
+	after store.Cursor
 }
 
-func (db *DB) readRedrives(ctx context.Context, query string, args ...any) ([]store.Redrive, error) {
-	ctx, cancel := context.WithTimeout(ctx, db.limits.read)
-	defer cancel()
-	var redrives []store.Redrive
-	err := queryEach(ctx, db.read, func(rows scanner) error {
-		r, err := scanRedrive(rows)
-		redrives = append(redrives, r)
-		return err
-	}, `SELECT `+redriveColumns+` FROM redrives `+query, args...)
-	if err != nil {
-		return nil, readError("read redrives", err)
+func redriveColumns(r *redriveRow) sqldb.Columns {
+	return append(redriveProgress(r),
+		col("id", &r.ID), col("project", &r.Project), col("spec", sqldb.JSON(&r.spec)), col("actor", &r.Actor),
+		col("address", &r.Address), col("reason", &r.Reason), col("created_at", &r.CreatedAt))
+}
+
+// redriveProgress describes what changes of a redrive.
+func redriveProgress(r *redriveRow) sqldb.Columns {
+	return sqldb.Columns{
+		col("state", &r.State), col("paused", sqldb.Bool(&r.Paused)), col("matched", &r.Matched), col("done", &r.Done),
+		col("failed", &r.Failed), col("updated_at", &r.UpdatedAt), col("finished_at", &r.FinishedAt),
+		col("gathered_due", &r.after.DueAt), col("gathered_id", &r.after.ID),
 	}
-	return redrives, nil
+}
+
+func readRedrives(q sqldb.Querier, rest string, args ...any) ([]store.Redrive, error) {
+	rows, err := sqldb.Select(q, redriveColumns, `FROM redrives `+rest, args...)
+	var redrives []store.Redrive
+	for i := range rows {
+		r, spec := rows[i].Redrive, rows[i].spec
+		r.Action, r.Filter, r.Shown, r.Ladder, r.URL = spec.Action, spec.Filter, spec.Shown, spec.Ladder, spec.URL
+		r.DueAt, r.Delay, r.Rate = spec.DueAt, spec.Delay, spec.Rate
+		if rows[i].after != (store.Cursor{}) {
+			r.After = &rows[i].after
+		}
+		redrives = append(redrives, r)
+	}
+	return redrives, err
 }
 
 // CreateRedrive inserts a redrive; its callbacks are gathered from then on. It returns
 // store.ErrTooManyRedrives if the project has store.MaxOpenRedrives already, and store.ErrNotFound if there
 // is no such project.
 func (db *DB) CreateRedrive(ctx context.Context, r store.Redrive, by store.Actor) (store.Redrive, error) {
-	spec, err := encode(redriveSpec{r.Action, r.Filter, r.Shown, r.Ladder, r.URL, r.DueAt, r.Delay, r.Rate})
-	if err != nil {
-		return r, fmt.Errorf("encode redrive: %w", err)
-	}
 	r.State, r.UpdatedAt = store.RedriveGathering, r.CreatedAt
 	r.Actor, r.Address, r.Reason = by.Name, by.Address, by.Reason
-	err = db.change(ctx, func(t *tx) error {
+	row := redriveRow{Redrive: r, spec: redriveSpec{r.Action, r.Filter, r.Shown, r.Ladder, r.URL, r.DueAt, r.Delay, r.Rate}}
+	return r, db.change(ctx, "create redrive", func(t *tx) error {
 		// The lock has parallel creates count each other's redrive.
 		if _, err := t.lockProject(r.Project); err != nil {
 			return err
 		}
-		n, err := t.exec(`INSERT INTO redrives
-				(id, project, state, spec, actor, address, reason, created_at, updated_at)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8)
-			ON CONFLICT (id) DO NOTHING`,
-			r.ID, r.Project, string(r.State), spec, r.Actor, r.Address, r.Reason, r.CreatedAt)
+		n, err := redriveColumns(&row).Insert(t.Tx, "redrives", `ON CONFLICT (id) DO NOTHING`)
 		if err != nil || n == 0 {
 			return err // there already: an earlier try was committed, and its reply lost
 		}
@@ -99,41 +88,33 @@ func (db *DB) CreateRedrive(ctx context.Context, r store.Redrive, by store.Actor
 		return t.auditChange(r.Project, actionCreateRedrive, r.ID, r.CreatedAt, by,
 			diffRedrive(new(store.Redrive), &r).made(), map[string]any{"action": r.Action, "filter": r.Shown})
 	})
-	if err != nil {
-		return r, fmt.Errorf("create redrive: %w", err)
-	}
-	return r, nil
 }
 
 // boundRedrives returns store.ErrTooManyRedrives if the project has too many open redrives. The caller holds
 // the project's lock.
 func (t *tx) boundRedrives(project string) error {
-	open := 0
-	if err := t.each(func(rows scanner) error { return rows.Scan(&open) },
-		`SELECT COUNT(*) FROM redrives WHERE project = $1 AND finished_at = 0`, project); err != nil {
-		return fmt.Errorf("count open redrives: %w", err)
-	}
-	if open > store.MaxOpenRedrives {
+	open, _, err := sqldb.Value[int](t, `SELECT COUNT(*) FROM redrives WHERE project = $1 AND finished_at = 0`, project)
+	if err == nil && open > store.MaxOpenRedrives {
 		return store.ErrTooManyRedrives
 	}
-	return nil
+	return named("count open redrives", err)
 }
 
 // Redrive returns one of the project; store.ErrNotFound.
 func (db *DB) Redrive(ctx context.Context, project, id string) (store.Redrive, error) {
-	found, err := db.readRedrives(ctx, `WHERE id = $1 AND project = $2`, id, project)
+	found, err := readRedrives(db.read(ctx, "read redrives"), `WHERE id = $1 AND project = $2`, id, project)
+	if err == nil && len(found) == 0 {
+		err = fmt.Errorf("redrive %s: %w", id, store.ErrNotFound)
+	}
 	if err != nil {
 		return store.Redrive{}, err
-	}
-	if len(found) == 0 {
-		return store.Redrive{}, fmt.Errorf("redrive %s: %w", id, store.ErrNotFound)
 	}
 	return found[0], nil
 }
 
 // Redrives returns the project's, newest first, those before the one named after; "" is the beginning.
 func (db *DB) Redrives(ctx context.Context, project, after string, limit int) ([]store.Redrive, error) {
-	return db.readRedrives(ctx, `WHERE project = $1 AND ($2 = '' OR id < $2) ORDER BY id DESC LIMIT $3`, project, after, limit)
+	return readRedrives(db.read(ctx, "read redrives"), `WHERE project = $1 AND ($2 = '' OR id < $2) ORDER BY id DESC LIMIT $3`, project, after, limit)
 }
 
 // redriveToDo selects redrives that are neither paused nor ended, in the words of the index redrives_to_do. A
@@ -143,7 +124,7 @@ const redriveToDo = `state IN ('gathering', 'running')`
 // RedrivesToDo returns, by project and id, the redrives that are neither paused nor ended, of the first limit
 // projects above after that have any.
 func (db *DB) RedrivesToDo(ctx context.Context, after string, limit int) ([]store.Redrive, error) {
-	return db.readRedrives(ctx, `WHERE `+redriveToDo+` AND project IN (
+	return readRedrives(db.read(ctx, "read redrives"), `WHERE `+redriveToDo+` AND project IN (
 			SELECT DISTINCT project FROM redrives WHERE `+redriveToDo+` AND project > $1
 			ORDER BY project LIMIT $2)
 		ORDER BY project, id`, after, limit)
@@ -152,17 +133,16 @@ func (db *DB) RedrivesToDo(ctx context.Context, after string, limit int) ([]stor
 // SetRedrive pauses a redrive, resumes it or cancels it: what it has not done yet it will not do. One that has ended is
 // store.ErrTerminal.
 func (db *DB) SetRedrive(ctx context.Context, project, id string, to store.RedriveState, now int64, by store.Actor) (store.Redrive, error) {
-	var r store.Redrive
-	err := db.change(ctx, func(t *tx) error {
-		var err error
-		if r, err = t.lockRedrive(id); err != nil {
-			return err
+	return changed(ctx, db, "change redrive "+id, func(t *tx) (store.Redrive, error) {
+		r, err := t.lockRedrive(id)
+		if err == nil && r.Project != project {
+			err = store.ErrNotFound
 		}
-		if r.Project != project {
-			return store.ErrNotFound
+		if err == nil && !r.Open() {
+			err = store.ErrTerminal
 		}
-		if !r.Open() {
-			return store.ErrTerminal
+		if err != nil {
+			return r, err
 		}
 		action, before := actionPauseRedrive, r
 		switch to {
@@ -172,11 +152,11 @@ func (db *DB) SetRedrive(ctx context.Context, project, id string, to store.Redri
 			action, r.Paused = actionResumeRedrive, false
 		case store.RedriveCanceled:
 			action, r.State, r.FinishedAt = actionCancelRedrive, to, now
-			if _, err := t.exec(`DELETE FROM redrive_items WHERE redrive_id = $1`, id); err != nil {
-				return fmt.Errorf("forget what is left of it: %w", err)
+			if _, err := t.Exec(`DELETE FROM redrive_items WHERE redrive_id = $1`, id); err != nil {
+				return r, fmt.Errorf("forget what is left of it: %w", err)
 			}
 		default:
-			return fmt.Errorf("a redrive cannot be made %q", to)
+			return r, fmt.Errorf("a redrive cannot be made %q", to)
 		}
 		if r.State != store.RedriveGathering && r.Open() {
 			r.State = store.RedriveRunning
@@ -185,42 +165,32 @@ func (db *DB) SetRedrive(ctx context.Context, project, id string, to store.Redri
 			}
 		}
 		if err := t.writeRedrive(&r, now); err != nil {
-			return err
+			return r, err
 		}
-		return t.auditChange(project, action, id, now, by, diffRedrive(&before, &r), nil)
+		return r, t.auditChange(project, action, id, now, by, diffRedrive(&before, &r), nil)
 	})
-	if err != nil {
-		return store.Redrive{}, fmt.Errorf("change redrive %s: %w", id, err)
-	}
-	return r, nil
 }
 
 // lockRedrive reads a redrive that this transaction is going to change.
-func (t *tx) lockRedrive(id string) (r store.Redrive, err error) {
-	found := false
-	err = t.each(func(rows scanner) error {
-		found = true
-		r, err = scanRedrive(rows)
-		return err
-	}, `SELECT `+redriveColumns+` FROM redrives WHERE id = $1`+t.db.dialect.forUpdate, id)
-	if err == nil && !found {
+func (t *tx) lockRedrive(id string) (store.Redrive, error) {
+	found, err := readRedrives(t, `WHERE id = $1 FOR UPDATE`, id)
+	if err == nil && len(found) == 0 {
 		err = store.ErrNotFound
 	}
-	return r, err
+	if err != nil {
+		return store.Redrive{}, err
+	}
+	return found[0], nil
 }
 
 func (t *tx) writeRedrive(r *store.Redrive, now int64) error {
-	var after store.Cursor
-	if r.After != nil {
-		after = *r.After
-	}
 	r.UpdatedAt = now
-	if _, err := t.exec(`UPDATE redrives SET state = $1, paused = $2, matched = $3, done = $4, failed = $5, updated_at = $6,
-			finished_at = $7, gathered_due = $8, gathered_id = $9
-		WHERE id = $10`, string(r.State), flag(r.Paused), r.Matched, r.Done, r.Failed, r.UpdatedAt, r.FinishedAt, after.DueAt, after.ID, r.ID); err != nil {
-		return fmt.Errorf("write redrive: %w", err)
+	row := redriveRow{Redrive: *r}
+	if r.After != nil {
+		row.after = *r.After
 	}
-	return nil
+	_, err := redriveProgress(&row).Update(t.Tx, "redrives", `id = $1`, r.ID)
+	return named("write redrive", err)
 }
 
 // GatherRedrive writes down one more page of what a redrive's filter picks, and returns the redrive as it is then. It does nothing for
@@ -236,7 +206,7 @@ func (db *DB) GatherRedrive(ctx context.Context, project, id string, now int64) 
 	if err != nil {
 		return r, fmt.Errorf("gather redrive %s: %w", id, err)
 	}
-	err = db.change(ctx, func(t *tx) error {
+	err = db.change(ctx, "gather redrive "+id, func(t *tx) error {
 		locked, err := t.lockRedrive(id)
 		if err != nil {
 			return err
@@ -256,10 +226,10 @@ func (db *DB) GatherRedrive(ctx context.Context, project, id string, now int64) 
 		}
 		return t.writeRedrive(&r, now)
 	})
-	if err != nil && !errors.Is(err, errMoved) {
-		return r, fmt.Errorf("gather redrive %s: %w", id, err)
+	if errors.Is(err, errMoved) {
+		err = nil
 	}
-	return r, nil
+	return r, err
 }
 
 // errMoved: what was read is not what is there any more.
@@ -283,21 +253,10 @@ func gathered(r *store.Redrive, now int64) {
 
 // addRedriveItems writes down what is to be done, and returns how many of it are new.
 func (t *tx) addRedriveItems(id string, callbacks []store.Callback) (int64, error) {
-	if len(callbacks) == 0 {
-		return 0, nil
-	}
-	input, args, _, err := t.input([]column{
-		texts("redrive_id", callbacks, func(store.Callback) string { return id }),
-		texts("callback_id", callbacks, func(c store.Callback) string { return c.ID }),
-	})
-	if err != nil {
-		return 0, err
-	}
-	added, err := t.exec(`INSERT INTO redrive_items (redrive_id, callback_id)
-		SELECT i.redrive_id, i.callback_id FROM `+input+` WHERE 1 = 1
-		ON CONFLICT (redrive_id, callback_id) DO NOTHING`, args...)
-	if err != nil {
-		return 0, fmt.Errorf("write down what is to be done: %w", err)
-	}
-	return added, nil
+	added, err := sqldb.ExecRows(t.Tx, `INSERT INTO redrive_items (redrive_id, callback_id)
+		SELECT i.redrive_id, i.callback_id FROM $i WHERE 1 = 1
+		ON CONFLICT (redrive_id, callback_id) DO NOTHING`, callbacks,
+		sqldb.Text("redrive_id", func(store.Callback) string { return id }),
+		sqldb.Text("callback_id", func(c store.Callback) string { return c.ID }))
+	return added, named("write down what is to be done", err)
 }

@@ -7,13 +7,14 @@ import (
 	"slices"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
 // StepRedrive does what a redrive is for to up to limit of its callbacks, and forgets those in the same transaction: so each is done
 // once, whoever dies. It does nothing for one that is not running.
 func (db *DB) StepRedrive(ctx context.Context, id string, limit int, now int64) (store.RedriveStep, error) {
 	var step store.RedriveStep
-	err := db.alone(ctx, false, db.groupLimit(limit), func(t *tx) error {
+	err := db.changeMany(ctx, "step of redrive "+id, limit, func(t *tx) error {
 		step = store.RedriveStep{}
 		r, err := t.lockRedrive(id)
 		if err != nil {
@@ -27,7 +28,7 @@ func (db *DB) StepRedrive(ctx context.Context, id string, limit int, now int64) 
 		if err != nil {
 			return err
 		}
-		rows, err := t.callbacksByID(ids, t.db.dialect.forUpdate)
+		rows, err := t.callbacksByID(ids, " FOR UPDATE")
 		if err != nil {
 			return err
 		}
@@ -64,7 +65,7 @@ func (db *DB) StepRedrive(ctx context.Context, id string, limit int, now int64) 
 		return t.audit(entries...)
 	})
 	if err != nil {
-		return store.RedriveStep{}, fmt.Errorf("step of redrive %s: %w", id, err)
+		return store.RedriveStep{}, err
 	}
 	return step, nil
 }
@@ -78,19 +79,11 @@ func forbids(err error) bool {
 
 // takeRedriveItems removes up to limit of what is left to do, in the order of ids.
 func (t *tx) takeRedriveItems(id string, limit int) ([]string, error) {
-	var ids []string
-	if err := t.each(func(rows scanner) error {
-		var callback string
-		err := rows.Scan(&callback)
-		ids = append(ids, callback)
-		return err
-	}, `DELETE FROM redrive_items WHERE redrive_id = $1 AND callback_id IN (
+	ids, err := sqldb.Values[string](t, `DELETE FROM redrive_items WHERE redrive_id = $1 AND callback_id IN (
 			SELECT callback_id FROM redrive_items WHERE redrive_id = $1 ORDER BY callback_id LIMIT $2)
-		RETURNING callback_id`, id, limit); err != nil {
-		return nil, fmt.Errorf("take what is to be done: %w", err)
-	}
+		RETURNING callback_id`, id, limit)
 	slices.Sort(ids)
-	return ids, nil
+	return ids, named("take what is to be done", err)
 }
 
 // redrive does what is to be done to one locked row.
@@ -109,7 +102,7 @@ func (t *tx) redrive(r *store.Redrive, m row, now int64, step *store.RedriveStep
 	}
 	before := m.openRow()
 	open := !m.State.Terminal()
-	entry, err := t.mend(&m, now, func(t *tx, m *row) (store.AuditEntry, error) { return t.redriven(r, m, now, by) })
+	entry, err := t.edit(&m, now, func(t *tx, m *row) (store.AuditEntry, error) { return t.redriven(r, m, now, by) })
 	if err != nil {
 		return nil, err
 	}

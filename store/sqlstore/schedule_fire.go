@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
 // A fireEntry is one firing of a call.
@@ -60,12 +61,12 @@ func (db *DB) fireAll(ctx context.Context, entries []*fireEntry) error {
 	if len(entries) == 0 {
 		return nil
 	}
-	err := db.alone(ctx, false, db.groupLimit(len(entries)), func(t *tx) error { return t.fire(entries) })
+	err := db.changeMany(ctx, "", len(entries), func(t *tx) error { return t.fire(entries) })
 	if err == nil || away(ctx, err) {
 		return err
 	}
 	if len(entries) == 1 {
-		db.metrics.errors.Inc()
+		db.sql.CountRefused()
 		entries[0].err = err
 		return nil
 	}
@@ -153,57 +154,38 @@ func (t *tx) lockFirings(entries []*fireEntry) error {
 	for _, e := range entries {
 		byID[e.Schedule.ID] = e
 	}
-	input, args, _, err := t.input([]column{{name: "id", texts: sortedKeys(byID)}})
-	if err != nil {
-		return err
-	}
-	if err := t.each(func(rows scanner) error {
-		s, err := scanSchedule(rows)
-		if err != nil {
-			return err
-		}
+	schedules, err := sqldb.Select(t, scheduleColumns, `FROM schedules WHERE id IN (SELECT i.id FROM $i) ORDER BY id FOR UPDATE`,
+		sqldb.Texts("id", sortedKeys(byID)))
+	for _, s := range schedules {
 		e := byID[s.ID]
 		e.lastID = s.LastID
 		switch {
 		case s.Version == e.Schedule.Version && s.NextAt == e.Schedule.NextAt && s.Enabled:
 			e.won = true
-		case t.again && s.NextAt == e.Next:
+		case t.Again && s.NextAt == e.Next:
 			// It may be this one that moved it: in a try that was committed without our hearing of it.
 			e.made = e.Draft != nil && s.LastID == e.Draft.Callback.ID || e.Draft == nil && s.LastError == e.Why
 			e.won = e.made
 		}
-		return nil
-	}, readSchedules+`id IN (SELECT i.id FROM `+input+`) ORDER BY id`+t.db.dialect.forUpdate, args...); err != nil {
-		return fmt.Errorf("lock schedules: %w", err)
 	}
-	return nil
+	return named("lock schedules", err)
 }
 
 // writeFired moves locked schedules on to their next due times. What was made last, and when, stays where no callback is.
 func (t *tx) writeFired(entries []*fireEntry) error {
-	if len(entries) == 0 {
-		return nil
-	}
-	input, args, _, err := t.input([]column{
-		texts("id", entries, func(e *fireEntry) string { return e.Schedule.ID }),
-		ints("next_at", entries, func(e *fireEntry) int64 { return e.Next }),
-		ints("made", entries, func(e *fireEntry) int64 { return flag(e.Draft != nil) }),
-		ints("due_at", entries, func(e *fireEntry) int64 { return e.Due }),
-		texts("callback_id", entries, func(e *fireEntry) string { return e.accept.out.Callback.ID }),
-		texts("why", entries, func(e *fireEntry) string { return e.Why }),
-	})
-	if err != nil {
-		return err
-	}
-	if _, err := t.exec(`UPDATE schedules SET
+	_, err := sqldb.ExecRows(t.Tx, `UPDATE schedules SET
 			next_at = i.next_at,
 			last_at = CASE WHEN i.made = 1 THEN i.due_at ELSE schedules.last_at END,
 			last_id = CASE WHEN i.made = 1 THEN i.callback_id ELSE schedules.last_id END,
 			last_error = CASE WHEN i.made = 1 THEN '' ELSE i.why END
-		FROM `+input+` WHERE schedules.id = i.id`, args...); err != nil {
-		return fmt.Errorf("move schedules on: %w", err)
-	}
-	return nil
+		FROM $i WHERE schedules.id = i.id`, entries,
+		sqldb.Text("id", func(e *fireEntry) string { return e.Schedule.ID }),
+		sqldb.Int("next_at", func(e *fireEntry) int64 { return e.Next }),
+		sqldb.Flag("made", func(e *fireEntry) bool { return e.Draft != nil }),
+		sqldb.Int("due_at", func(e *fireEntry) int64 { return e.Due }),
+		sqldb.Text("callback_id", func(e *fireEntry) string { return e.accept.out.Callback.ID }),
+		sqldb.Text("why", func(e *fireEntry) string { return e.Why }))
+	return named("move schedules on", err)
 }
 
 // A scheduleRun is a run with its schedule.
@@ -212,39 +194,26 @@ type scheduleRun struct {
 	store.ScheduleRun
 }
 
+func scheduleRunColumns(r *scheduleRun) sqldb.Columns {
+	return append(runColumns(&r.ScheduleRun), col("schedule_id", &r.schedule))
+}
+
 // writeRuns notes the callbacks of locked schedules, no two of the same, and forgets the oldest ones.
 func (t *tx) writeRuns(runs []scheduleRun) error {
 	if len(runs) == 0 {
 		return nil
 	}
-	input, args, _, err := t.input([]column{
-		texts("schedule_id", runs, func(r scheduleRun) string { return r.schedule }),
-		texts("callback_id", runs, func(r scheduleRun) string { return r.CallbackID }),
-		ints("due_at", runs, func(r scheduleRun) int64 { return r.DueAt }),
-		ints("fired_at", runs, func(r scheduleRun) int64 { return r.FiredAt }),
-		texts("trigger", runs, func(r scheduleRun) string { return string(r.Trigger) }),
-	})
-	if err != nil {
-		return err
-	}
-	if _, err := t.exec(`INSERT INTO schedule_runs (schedule_id, callback_id, due_at, fired_at, trigger)
-		SELECT i.schedule_id, i.callback_id, i.due_at, i.fired_at, i.trigger FROM `+input+` WHERE 1 = 1
-		ON CONFLICT (schedule_id, callback_id) DO NOTHING`, args...); err != nil {
+	if err := sqldb.InsertRows(t.Tx, "schedule_runs", scheduleRunColumns, runs,
+		`ON CONFLICT (schedule_id, callback_id) DO NOTHING`); err != nil {
 		return fmt.Errorf("note runs: %w", err)
 	}
-	input, args, next, err := t.input([]column{texts("schedule_id", runs, func(r scheduleRun) string { return r.schedule })})
-	if err != nil {
-		return err
-	}
-	if _, err := t.exec(fmt.Sprintf(`DELETE FROM schedule_runs
-		WHERE schedule_id IN (SELECT i.schedule_id FROM %s)
+	_, err := t.Exec(`DELETE FROM schedule_runs
+		WHERE schedule_id IN (SELECT i.schedule_id FROM $i)
 			AND callback_id <= (SELECT newer.callback_id FROM schedule_runs AS newer
 				WHERE newer.schedule_id = schedule_runs.schedule_id
 				ORDER BY newer.callback_id DESC
-				LIMIT 1 OFFSET $%d)`, input, next), append(args, store.KeptRuns)...); err != nil {
-		return fmt.Errorf("forget old runs: %w", err)
-	}
-	return nil
+				LIMIT 1 OFFSET $1)`, store.KeptRuns, sqldb.Rows(runs, sqldb.Text("schedule_id", func(r scheduleRun) string { return r.schedule })))
+	return named("forget old runs", err)
 }
 
 // readMade answers firings that an earlier try has made with the callbacks of that.
@@ -273,10 +242,10 @@ func (db *DB) RanSchedule(ctx context.Context, project, id string, draft store.D
 	e := acceptEntry{draft: &draft}
 	err := e.encode(&db.written)
 	if err == nil {
-		err = db.change(ctx, func(t *tx) error { return t.runSchedule(project, id, &e, now, by) })
+		err = db.change(ctx, "run schedule "+id, func(t *tx) error { return t.runSchedule(project, id, &e, now, by) })
 	}
 	if err != nil {
-		return store.Accepted{}, fmt.Errorf("run schedule %s: %w", id, err)
+		return store.Accepted{}, err
 	}
 	db.remember(&e)
 	return e.out, nil
@@ -287,7 +256,7 @@ func (t *tx) runSchedule(project, id string, e *acceptEntry, now int64, by store
 	if err != nil {
 		return err
 	}
-	if t.again && s.LastID == e.draft.Callback.ID {
+	if t.Again && s.LastID == e.draft.Callback.ID {
 		found, err := t.callbacksByID([]string{s.LastID}, "") // an earlier try was committed, and its reply lost
 		e.out = store.Accepted{Callback: found[s.LastID].Callback}
 		return err
@@ -299,7 +268,7 @@ func (t *tx) runSchedule(project, id string, e *acceptEntry, now int64, by store
 		return e.out.Err
 	}
 	made := e.out.Callback.ID
-	if _, err := t.exec(`UPDATE schedules SET last_at = $1, last_id = $2, last_error = '' WHERE id = $3`, now, made, id); err != nil {
+	if _, err := t.Exec(`UPDATE schedules SET last_at = $1, last_id = $2, last_error = '' WHERE id = $3`, now, made, id); err != nil {
 		return fmt.Errorf("note when it ran: %w", err)
 	}
 	if err := t.writeRuns([]scheduleRun{{id, store.ScheduleRun{CallbackID: made, DueAt: now, FiredAt: now, Trigger: store.Manual}}}); err != nil {

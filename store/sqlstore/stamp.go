@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
 // A stampEntry is one row of a stamp.
@@ -23,7 +24,8 @@ type stampEntry struct {
 	err     error
 }
 
-func (e *stampEntry) fail(err error) { e.stamped, e.refused, e.err = nil, nil, err }
+// Fail implements [sqldb.Entry].
+func (e *stampEntry) Fail(err error) { e.stamped, e.refused, e.err = nil, nil, err }
 
 // suspectFrom is the count of crashes from which on a row is refused.
 func (e *stampEntry) suspectFrom() int64 {
@@ -41,13 +43,13 @@ func (e *stampEntry) refuse(r store.Refusal) { e.stamped, e.refused, e.err = nil
 // Stamp claims rows in SQL for a batch that was claimed in the index. Every claim is among the stamped or among the
 // refusals, unless there is an error; then those that were stamped are stamped again by the same token.
 func (db *DB) Stamp(ctx context.Context, s store.Stamp) ([]*store.Stamped, []store.Refusal, error) {
-	entries := make([]entry, len(s.Claims))
+	entries := make([]sqldb.Entry, len(s.Claims))
 	own := make([]stampEntry, len(s.Claims))
 	for i, claim := range s.Claims {
 		own[i] = stampEntry{StampClaim: claim, stamp: &s}
 		entries[i] = &own[i]
 	}
-	if err := db.stamps.commit(ctx, entries); err != nil {
+	if err := db.sql.Commit(ctx, stamps, entries); err != nil {
 		return nil, nil, fmt.Errorf("stamp: %w", err)
 	}
 	db.fresh.remove(s.Claims)
@@ -113,7 +115,7 @@ func (t *tx) stampRound(entries []*stampEntry) error {
 	if err != nil {
 		return err
 	}
-	var lost []*store.Attempt
+	var lost []store.Attempt
 	var ended []ending
 	var corrupt []string
 	for i := range rows {
@@ -155,76 +157,63 @@ type claimedRow struct {
 	row
 	// storedURL is the address in the row. Where the callback's endpoint has moved it is not the present one.
 	storedURL string
-	body      []byte
 }
 
-// claimColumns are what scanClaimed reads, in its order: what an attempt and its result need of a row, no more.
-const claimColumns = `
-	callbacks.id,
-	callbacks.project,
-	callbacks.kind,
-	requests.endpoint_id,
-	` + presentURL + `,
-	requests.url,
-	requests.method,
-	requests.headers,
-	requests.follows,
-	CASE WHEN callbacks.strict = 1 THEN callbacks.lock_key ELSE '' END,
-	callbacks.lane,
-	requests.policy,
-	requests.success,
-	requests.signer,
-	requests.content_type,
-	callbacks.due_at,
-	requests.first_due_at,
-	callbacks.expires_at,
-	callbacks.attempt_count,
-	callbacks.divert_count,
-	callbacks.attempt_seq,
-	callbacks.ladder_base,
-	callbacks.trigger,
-	CASE
+// claimColumns describe what an attempt and its result need of a row, no more.
+func claimColumns(r *claimedRow) sqldb.Columns {
+	c := &r.Callback
+	return sqldb.Columns{
+		col("callbacks.id", &c.ID),
+		col("callbacks.project", &c.Project),
+		col("callbacks.kind", &c.Kind),
+		col("requests.endpoint_id", &c.EndpointID),
+		col(presentURL, &c.URL),
+		col("requests.url", &r.storedURL),
+		col("requests.method", &c.Method),
+		col("requests.headers", &r.headers),
+		col("requests.follows", sqldb.Bool(&c.Follows)),
+		col("CASE WHEN callbacks.strict = 1 THEN callbacks.lock_key ELSE '' END", &c.LockKey),
+		col("callbacks.lane", &c.LaneID),
+		col("requests.policy", &r.policy),
+		col("requests.success", &r.success),
+		col("requests.signer", &c.Signer),
+		col("requests.content_type", &c.ContentType),
+		col("callbacks.due_at", &c.DueAt),
+		col("requests.first_due_at", &c.FirstDueAt),
+		col("callbacks.expires_at", &c.ExpiresAt),
+		col("callbacks.attempt_count", &c.AttemptCount),
+		col("callbacks.divert_count", &c.DivertCount),
+		col("callbacks.attempt_seq", &c.AttemptSeq),
+		col("callbacks.ladder_base", &c.LadderBase),
+		col("callbacks.trigger", &c.Trigger),
+		col(`CASE
 		WHEN callbacks.cancel_requested = 0 THEN ''
 		WHEN callbacks.reason = '' THEN 'requested'
 		ELSE callbacks.reason
-	END,
-	callbacks.free_retry,
-	callbacks.last_class,
-	callbacks.poll_errors,
-	callbacks.fence,
-	callbacks.claim_until,
-	callbacks.lost_at,
-	callbacks.crash_count,
-	` + bodyColumn
-
-// scanClaimed reads claimColumns of a row that was just stamped.
-func (db *DB) scanClaimed(r scanner) (claimedRow, error) {
-	c := claimedRow{row: row{Callback: store.Callback{State: store.Scheduled}}}
-	var headers, policy, success string
-	var follows, freeRetry int
-	if err := r.Scan(&c.ID, &c.Project, &c.Kind, &c.EndpointID, &c.URL, &c.storedURL, &c.Method, &headers,
-		&follows, &c.LockKey, &c.LaneID, &policy, &success,
-		&c.Signer, &c.ContentType, &c.DueAt, &c.FirstDueAt, &c.ExpiresAt, &c.AttemptCount, &c.DivertCount, &c.AttemptSeq, &c.LadderBase, &c.Trigger,
-		&c.cancelAs, &freeRetry, &c.LastClass, &c.PollErrors, &c.Fence, &c.ClaimUntil, &c.lostAt, &c.CrashCount, &c.body); err != nil {
-		return c, fmt.Errorf("scan claimed callback: %w", err)
+	END`, &r.cancelAs),
+		col("callbacks.free_retry", sqldb.Bool(&c.FreeRetry)),
+		col("callbacks.last_class", &c.LastClass),
+		col("callbacks.poll_errors", &c.PollErrors),
+		col("callbacks.fence", &c.Fence),
+		col("callbacks.claim_until", &c.ClaimUntil),
+		col("callbacks.lost_at", &r.lostAt),
+		col("callbacks.crash_count", &c.CrashCount),
+		col(bodyColumn, &r.body),
 	}
-	c.Follows, c.Strict, c.CancelRequested, c.FreeRetry = follows != 0, c.LockKey != "", c.cancelAs != "", freeRetry != 0
-	c.broken = db.structured(&c.Callback, headers, success, policy)
-	return c, nil
 }
 
 // stampUpdate is the stamp itself. A row qualifies while it is scheduled, due, and not claimed by somebody alive. It
 // remembers in lost_at when the claim was made that this one replaces: a token that is still there says that no result
 // came of it, and what it may have sent gets a number of its own.
-var stampUpdate = newBulkUpdate(fields[*stampEntry]{
-	textField("id", func(e *stampEntry) string { return e.ID }),
-	textField("token", func(e *stampEntry) string { return e.stamp.Token }),
-	numberField("stamped_at", func(e *stampEntry) int64 { return e.stamp.Now }),
-	numberField("margin", func(e *stampEntry) int64 { return e.stamp.Margin }),
-	numberField("diverts", func(e *stampEntry) int64 { return int64(e.Diverts) }),
-	numberField("suspect", func(e *stampEntry) int64 { return e.suspectFrom() }),
-	numberField("due_by", func(e *stampEntry) int64 { return e.dueBy() }),
-}, `
+var stampUpdate = sqldb.BulkUpdate[*stampEntry]{Table: "callbacks", From: fromCallbacks, Fields: sqldb.Fields[*stampEntry]{
+	sqldb.Text("id", func(e *stampEntry) string { return e.ID }),
+	sqldb.Text("token", func(e *stampEntry) string { return e.stamp.Token }),
+	sqldb.Int("stamped_at", func(e *stampEntry) int64 { return e.stamp.Now }),
+	sqldb.Int("margin", func(e *stampEntry) int64 { return e.stamp.Margin }),
+	sqldb.Int("diverts", func(e *stampEntry) int { return e.Diverts }),
+	sqldb.Int("suspect", func(e *stampEntry) int64 { return e.suspectFrom() }),
+	sqldb.Int("due_by", func(e *stampEntry) int64 { return e.dueBy() }),
+}, Set: `
 		fence = callbacks.fence + 1,
 		lost_at = CASE WHEN callbacks.claim_token <> '' THEN callbacks.claimed_at ELSE 0 END,
 		attempt_seq = callbacks.attempt_seq + CASE WHEN callbacks.claim_token <> '' THEN 1 ELSE 0 END,
@@ -234,21 +223,29 @@ var stampUpdate = newBulkUpdate(fields[*stampEntry]{
 		crash_count = callbacks.crash_count + 1,
 		divert_count = callbacks.divert_count + i.diverts,
 		updated_at = i.stamped_at`,
-	isOpen+`
+	Where: isOpen + `
 		AND callbacks.due_at <= i.due_by
 		AND callbacks.claim_until <= i.stamped_at
 		AND callbacks.crash_count < i.suspect
-		AND (callbacks.strict = 0 OR NOT EXISTS (SELECT 1 FROM callbacks AS older WHERE `+isNext("older", "callbacks")+`
+		AND (callbacks.strict = 0 OR NOT EXISTS (SELECT 1 FROM callbacks AS older WHERE ` + isNext("older", "callbacks") + `
 			AND older.id < callbacks.id))`,
-	claimColumns)
+	Returning: claimColumns(new(claimedRow)).List(),
+}.Prepare()
 
 // claimRows stamps the rows that qualify and returns them.
 func (t *tx) claimRows(entries []*stampEntry) ([]claimedRow, error) {
 	claimed := make([]claimedRow, 0, len(entries))
-	err := stampUpdate.run(t, entries, func(r scanner) error {
-		c, err := t.db.scanClaimed(r)
+	var c claimedRow
+	scan := claimColumns(&c).Scan()
+	err := stampUpdate.Run(t.Tx, entries, func(r sqldb.Row) error {
+		c = claimedRow{row: row{Callback: store.Callback{State: store.Scheduled}}}
+		if err := scan(r); err != nil {
+			return err
+		}
+		c.Strict, c.CancelRequested = c.LockKey != "", c.cancelAs != ""
+		c.broken = t.db.structured(&c.row)
 		claimed = append(claimed, c)
-		return err
+		return nil
 	})
 	if err == nil {
 		err = t.moveToEndpoints(claimed)
@@ -275,16 +272,11 @@ func (t *tx) moveToEndpoints(claimed []claimedRow) error {
 		return nil
 	}
 	slices.SortFunc(moved, func(a, b claimedRow) int { return cmp.Compare(a.ID, b.ID) })
-	input, args, _, err := t.input([]column{
-		texts("project", moved, func(r claimedRow) string { return r.Project }),
-		texts("id", moved, func(r claimedRow) string { return r.ID }),
-		texts("url", moved, func(r claimedRow) string { return r.URL }),
-	})
-	if err != nil {
-		return err
-	}
-	return t.later(`UPDATE requests SET url = i.url FROM `+input+`
-		WHERE requests.project = i.project AND requests.id = i.id`, args...)
+	return t.Later(`UPDATE requests SET url = i.url FROM $i
+		WHERE requests.project = i.project AND requests.id = i.id`, sqldb.Rows(moved,
+		sqldb.Text("project", func(r claimedRow) string { return r.Project }),
+		sqldb.Text("id", func(r claimedRow) string { return r.ID }),
+		sqldb.Text("url", func(r claimedRow) string { return r.URL })))
 }
 
 // refuseRest answers the entries that the stamp did not take: with the row again where the same token took it before,
@@ -299,23 +291,22 @@ func (t *tx) refuseRest(entries []*stampEntry) error {
 	if len(rest) == 0 {
 		return nil
 	}
-	input, args, _, err := t.input([]column{{name: "id", texts: sortedKeys(rest)}})
+	rows, err := sqldb.Select(t, func(r *row) sqldb.Columns {
+		return append(callbackColumns(r), col(bodyColumn, &r.body))
+	}, `FROM `+fromCallbacks+` WHERE callbacks.id IN (SELECT i.id FROM $i)`, sqldb.Texts("id", sortedKeys(rest)))
 	if err != nil {
-		return err
+		return fmt.Errorf("read refused rows: %w", err)
 	}
-	err = t.each(func(rows scanner) error {
-		var body []byte
-		r, err := t.db.scanCallback(rows, &body)
-		if err != nil {
-			return err
-		}
+	for i := range rows {
+		r := &rows[i]
+		t.db.complete(r)
 		e := rest[r.ID]
 		delete(rest, r.ID)
 		switch {
 		case r.State.Terminal():
 			e.refuse(store.Refusal{ID: r.ID, Terminal: true, Retry: r.AttemptCount > 0})
 		case r.ClaimToken == e.stamp.Token && r.ClaimUntil > e.stamp.Now:
-			e.stamped = &store.Stamped{Callback: r.Callback, Body: body}
+			e.stamped = &store.Stamped{Callback: r.Callback, Body: r.body}
 		case r.ClaimUntil > e.stamp.Now:
 			// The lead later, so that it is not claimed and refused again and again until the claim has ended.
 			e.refuse(store.Refusal{ID: r.ID, Due: max(r.DueAt, r.ClaimUntil+e.stamp.Lead), Retry: r.AttemptCount > 0})
@@ -324,13 +315,6 @@ func (t *tx) refuseRest(entries []*stampEntry) error {
 			suspect := due && int64(r.CrashCount) >= e.suspectFrom()
 			e.refuse(store.Refusal{ID: r.ID, Due: r.DueAt, Retry: r.AttemptCount > 0, Suspect: suspect, Behind: due && r.Strict && !suspect})
 		}
-		return nil
-	}, `SELECT `+callbackColumns+`,
-			`+bodyColumn+`
-		FROM `+fromCallbacks+`
-		WHERE callbacks.id IN (SELECT i.id FROM `+input+`)`, args...)
-	if err != nil {
-		return fmt.Errorf("read refused rows: %w", err)
 	}
 	for _, e := range rest {
 		e.refuse(store.Refusal{ID: e.ID, Terminal: true})
@@ -339,8 +323,8 @@ func (t *tx) refuseRest(entries []*stampEntry) error {
 }
 
 // lostAttempt is the record of a claim that ended without a result: it may have reached the receiver, once it was due.
-func lostAttempt(r *row, fence, claimedAt, now int64) *store.Attempt {
-	return &store.Attempt{
+func lostAttempt(r *row, fence, claimedAt, now int64) store.Attempt {
+	return store.Attempt{
 		CallbackID: r.ID,
 		Project:    r.Project,
 		Number:     r.AttemptSeq,
@@ -360,27 +344,14 @@ func lostAttempt(r *row, fence, claimedAt, now int64) *store.Attempt {
 // setAside makes rows that cannot be decoded, or cannot be claimed, Dead, Invalid. It reads only what any row has and
 // leaves all other bytes as they are.
 func (t *tx) setAside(ids []string, now int64) error {
-	ids = slices.Sorted(slices.Values(ids))
-	input, args, _, err := t.input([]column{
-		{name: "id", texts: ids},
-		ints("set_at", ids, func(string) int64 { return now }),
-	})
+	input := sqldb.Rows(slices.Sorted(slices.Values(ids)), theID, sqldb.Int("set_at", func(string) int64 { return now }))
+	due, err := sqldb.Map[string, int64](t, `SELECT callbacks.id, callbacks.due_at FROM callbacks
+		WHERE callbacks.id IN (SELECT i.id FROM $i)
+		ORDER BY callbacks.id FOR UPDATE`, input)
 	if err != nil {
-		return err
-	}
-	due := make(map[string]int64, len(ids))
-	if err := t.each(func(rows scanner) error {
-		var id string
-		var at int64
-		err := rows.Scan(&id, &at)
-		due[id] = at
-		return err
-	}, `SELECT callbacks.id, callbacks.due_at FROM callbacks
-		WHERE callbacks.id IN (SELECT i.id FROM `+input+`)
-		ORDER BY callbacks.id`+t.db.dialect.forUpdate, args...); err != nil {
 		return fmt.Errorf("read due times: %w", err)
 	}
-	err = t.each(func(rows scanner) error {
+	err = t.Each(func(rows sqldb.Row) error {
 		c := store.Callback{State: store.Scheduled}
 		if err := rows.Scan(&c.ID, &c.Project, &c.Kind, &c.LaneID, &c.AttemptCount, &c.LadderBase, &c.LastStatus, &c.LastClass); err != nil {
 			return err
@@ -400,12 +371,9 @@ func (t *tx) setAside(ids []string, now int64) error {
 			claim_token = '',
 			finished_at = i.set_at,
 			updated_at = i.set_at
-		FROM `+input+`
+		FROM $i
 		WHERE callbacks.id = i.id AND `+isOpen+`
 		RETURNING callbacks.id, callbacks.project, callbacks.kind, callbacks.lane, callbacks.attempt_count, callbacks.ladder_base, callbacks.last_status,
-			callbacks.last_class`, args...)
-	if err != nil {
-		return fmt.Errorf("set rows aside: %w", err)
-	}
-	return nil
+			callbacks.last_class`, input)
+	return named("set rows aside", err)
 }

@@ -79,7 +79,7 @@ func TestAChangeThatWaitsKeepsWhatWasChanged(t *testing.T) {
 // waitForALock waits until somebody waits for a row.
 func waitForALock(t *testing.T, db *DB) {
 	t.Helper()
-	for countRows(t, db.pool, `SELECT count(*) FROM pg_stat_activity
+	for countRows(t, db.sql.Pool, `SELECT count(*) FROM pg_stat_activity
 		WHERE datname = current_database() AND wait_event_type = 'Lock'`) == 0 {
 		time.Sleep(5 * time.Millisecond)
 	}

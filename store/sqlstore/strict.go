@@ -2,11 +2,11 @@ package sqlstore
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
 // isNext is the condition for open strict rows, named by, of the lock key that another row has. It is written so that it matches the index
@@ -18,14 +18,14 @@ func isNext(by, of string) string {
 // NextStrict returns the open strict callback of a lock key that comes first; nil: there is none. It is for what has ended otherwise than
 // by a result: by a cancel, an expiry, or because it was superseded.
 func (db *DB) NextStrict(ctx context.Context, project, lockKey string) (*store.OpenRow, error) {
-	rows, err := db.walk(ctx, "find the next strict callback", `SELECT `+openColumns+` FROM callbacks
+	next, found, err := sqldb.One(db.read(ctx, "find the next strict callback"), openColumns, `FROM callbacks
 		WHERE strict = 1 AND state = 'scheduled' AND project = $1 AND lock_key = $2
 		ORDER BY id
 		LIMIT 1`, project, lockKey)
-	if err != nil || len(rows) == 0 {
+	if err != nil || !found {
 		return nil, err
 	}
-	return &rows[0], nil
+	return &next, nil
 }
 
 // strictEnded notes a result that won and ended a row; lockKey is empty unless the row is strict.
@@ -47,24 +47,15 @@ func (t *tx) nextStrict() error {
 	}
 	ended := t.strict
 	t.strict = nil
-	keys := slices.Collect(maps.Keys(ended))
-	input, args, _, err := t.input([]column{
-		texts("project", keys, func(k laneKey) string { return k.project }),
-		texts("lock_key", keys, func(k laneKey) string { return k.key }),
-	})
-	if err != nil {
-		return err
-	}
-	err = t.each(func(rows scanner) error {
-		r, err := scanOpen(rows)
-		for _, e := range ended[laneKey{r.Project, r.LockKey}] {
-			e.out.Next = &r
+	rows, err := sqldb.Select(t, openColumns, `FROM callbacks WHERE id IN (
+		SELECT (SELECT MIN(first.id) FROM callbacks AS first WHERE `+isNext("first", "i")+`) FROM $i)`,
+		sqldb.Rows(slices.Collect(maps.Keys(ended)),
+			sqldb.Text("project", func(k laneKey) string { return k.project }),
+			sqldb.Text("lock_key", func(k laneKey) string { return k.key })))
+	for i := range rows {
+		for _, e := range ended[laneKey{rows[i].Project, rows[i].LockKey}] {
+			e.out.Next = &rows[i]
 		}
-		return err
-	}, `SELECT `+openColumns+` FROM callbacks WHERE id IN (
-		SELECT (SELECT MIN(first.id) FROM callbacks AS first WHERE `+isNext("first", "i")+`) FROM `+input+`)`, args...)
-	if err != nil {
-		return fmt.Errorf("find the next strict callbacks: %w", err)
 	}
-	return nil
+	return named("find the next strict callbacks", err)
 }

@@ -9,8 +9,9 @@ import (
 func TestStrictOrderIsReadFromItsIndex(t *testing.T) {
 	t.Parallel()
 	db := openSQLite(t)
+	_, _, stamp := stampUpdate.Texts()
 	for name, query := range map[string]string{
-		"stamp": stampUpdate.lite,
+		"stamp": stamp,
 		"next":  `SELECT (SELECT MIN(first.id) FROM callbacks AS first WHERE ` + isNext("first", "i") + `) FROM lanes AS i`,
 	} {
 		query = strings.ReplaceAll(strings.ReplaceAll(query, "i.lock_key", "i.key"), "$", "?") // numbered, for any number of arguments

@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
 // A refKey is what callbacks have in common of which a newer version supersedes the older ones.
@@ -15,6 +17,14 @@ type refKey struct{ project, topic, ref string }
 func (e *acceptEntry) refKey() refKey {
 	c := &e.draft.Callback
 	return refKey{c.Project, c.Topic, c.Ref}
+}
+
+func refKeyFields() []sqldb.Field[refKey] {
+	return []sqldb.Field[refKey]{
+		sqldb.Text("project", func(k refKey) string { return k.project }),
+		sqldb.Text("topic", func(k refKey) string { return k.topic }),
+		sqldb.Text("ref", func(k refKey) string { return k.ref }),
+	}
 }
 
 // supersedes says that the draft takes part in that at all.
@@ -64,29 +74,22 @@ func (t *tx) supersede(entries []*acceptEntry) error {
 
 // raiseVersions notes the versions of drafts, if they are higher than what was noted, and returns what is noted then.
 func (t *tx) raiseVersions(keys []refKey, highest map[refKey]*acceptEntry) (map[refKey]int64, error) {
-	input, args, _, err := t.input([]column{
-		texts("project", keys, func(k refKey) string { return k.project }),
-		texts("topic", keys, func(k refKey) string { return k.topic }),
-		texts("ref", keys, func(k refKey) string { return k.ref }),
-		ints("version", keys, func(k refKey) int64 { return *highest[k].draft.Callback.Version }),
-		ints("updated_at", keys, func(k refKey) int64 { return highest[k].draft.Callback.CreatedAt }),
-	})
-	if err != nil {
-		return nil, err
-	}
+	input := sqldb.Rows(keys, append(refKeyFields(),
+		sqldb.Int("version", func(k refKey) int64 { return *highest[k].draft.Callback.Version }),
+		sqldb.Int("updated_at", func(k refKey) int64 { return highest[k].draft.Callback.CreatedAt }))...)
 	versions := make(map[refKey]int64, len(keys))
-	err = t.each(func(rows scanner) error {
+	err := t.Each(func(rows sqldb.Row) error {
 		var k refKey
 		var version int64
 		err := rows.Scan(&k.project, &k.topic, &k.ref, &version)
 		versions[k] = version
 		return err
 	}, `INSERT INTO refs_latest (project, topic, ref, version, updated_at)
-		SELECT i.project, i.topic, i.ref, i.version, i.updated_at FROM `+input+` WHERE 1 = 1
+		SELECT i.project, i.topic, i.ref, i.version, i.updated_at FROM $i WHERE 1 = 1
 		ON CONFLICT (project, topic, ref) DO UPDATE SET
 			version = CASE WHEN excluded.version > refs_latest.version THEN excluded.version ELSE refs_latest.version END,
 			updated_at = excluded.updated_at
-		RETURNING project, topic, ref, version`, args...)
+		RETURNING project, topic, ref, version`, input)
 	if err != nil {
 		return nil, fmt.Errorf("note versions: %w", err)
 	}
@@ -98,29 +101,16 @@ func (t *tx) cancelOlder(keys []refKey, highest map[refKey]*acceptEntry) error {
 	if len(keys) == 0 {
 		return nil
 	}
-	input, args, _, err := t.input([]column{
-		texts("project", keys, func(k refKey) string { return k.project }),
-		texts("topic", keys, func(k refKey) string { return k.topic }),
-		texts("ref", keys, func(k refKey) string { return k.ref }),
-		ints("version", keys, func(k refKey) int64 { return *highest[k].draft.Callback.Version }),
-	})
-	if err != nil {
-		return err
-	}
-	var ids []string
-	if err := t.each(func(rows scanner) error {
-		var id string
-		err := rows.Scan(&id)
-		ids = append(ids, id)
-		return err
-	}, `SELECT callbacks.id FROM `+input+`
+	ids, err := sqldb.Values[string](t, `SELECT callbacks.id FROM $i
 		JOIN requests ON requests.project = i.project AND requests.ref = i.ref AND requests.ref <> ''
 			AND requests.topic = i.topic
 		JOIN callbacks ON callbacks.id = requests.id
-		WHERE `+isOpen+` AND requests.version < i.version`, args...); err != nil {
+		WHERE `+isOpen+` AND requests.version < i.version`, sqldb.Rows(keys, append(refKeyFields(),
+		sqldb.Int("version", func(k refKey) int64 { return *highest[k].draft.Callback.Version }))...))
+	if err != nil {
 		return fmt.Errorf("look for older versions: %w", err)
 	}
-	found, err := t.callbacksByID(ids, t.db.dialect.forUpdate)
+	found, err := t.callbacksByID(ids, " FOR UPDATE")
 	if err != nil {
 		return err
 	}
@@ -143,39 +133,34 @@ func (t *tx) cancelOlder(keys []refKey, highest map[refKey]*acceptEntry) error {
 // superseded says which of the locked rows are terminal and have a version below the highest of their reference: what revives many at
 // once leaves those as they are. Whoever accepts a higher version meanwhile waits for this transaction, and finds them open then.
 func (t *tx) superseded(ids []string, rows map[string]row) (map[string]bool, error) {
-	var ended []row
+	versions := make(map[string]int64) // of those that have ended
+	keys := make(map[refKey]bool)
 	for _, id := range ids {
 		if r, ok := rows[id]; ok && r.Version != nil && r.Ref != "" && r.Topic != "" && r.State.Terminal() {
-			ended = append(ended, r)
+			versions[id] = *r.Version
+			keys[refKey{r.Project, r.Topic, r.Ref}] = true
 		}
 	}
-	if len(ended) == 0 {
+	if len(keys) == 0 {
 		return nil, nil
 	}
-	input, args, _, err := t.input([]column{
-		texts("project", ended, func(r row) string { return r.Project }),
-		texts("topic", ended, func(r row) string { return r.Topic }),
-		texts("ref", ended, func(r row) string { return r.Ref }),
-	})
-	if err != nil {
-		return nil, err
-	}
 	latest := make(map[refKey]int64)
-	if err := t.each(func(rows scanner) error {
+	if err := t.Each(func(r sqldb.Row) error {
 		var k refKey
 		var version int64
-		err := rows.Scan(&k.project, &k.topic, &k.ref, &version)
+		err := r.Scan(&k.project, &k.topic, &k.ref, &version)
 		latest[k] = version
 		return err
 	}, `SELECT project, topic, ref, version FROM refs_latest
-		WHERE (project, topic, ref) IN (SELECT i.project, i.topic, i.ref FROM `+input+`)
-		ORDER BY project, topic, ref`+t.db.dialect.forShare, args...); err != nil {
+		WHERE (project, topic, ref) IN (SELECT i.project, i.topic, i.ref FROM $i)
+		ORDER BY project, topic, ref FOR SHARE`, sqldb.Rows(slices.Collect(maps.Keys(keys)), refKeyFields()...)); err != nil {
 		return nil, fmt.Errorf("read the latest versions: %w", err)
 	}
 	late := make(map[string]bool)
-	for _, r := range ended {
-		if version, ok := latest[refKey{r.Project, r.Topic, r.Ref}]; ok && *r.Version < version {
-			late[r.ID] = true
+	for id, version := range versions {
+		r := rows[id]
+		if highest, ok := latest[refKey{r.Project, r.Topic, r.Ref}]; ok && version < highest {
+			late[id] = true
 		}
 	}
 	return late, nil

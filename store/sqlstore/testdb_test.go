@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
+
+	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
 // The databases of tests are copies of ones that were migrated once for the test binary.
@@ -156,7 +158,7 @@ func openSlow(tb testing.TB, url string) *DB {
 		url += "&connect_timeout=60"
 	}
 	db := openURL(tb, Options{URL: url})
-	db.limits = limits{queue: time.Minute, read: time.Minute, commit: time.Minute}
+	db.sql.Limits = sqldb.Limits{Queue: time.Minute, Read: time.Minute, Commit: time.Minute}
 	return db
 }
 
@@ -185,7 +187,7 @@ func needsPostgres(t *testing.T) {
 func litePlan(tb testing.TB, db *DB, text string, args ...any) string {
 	tb.Helper()
 	var steps []string
-	if err := queryEach(tb.Context(), db.read, func(rows scanner) error {
+	if err := db.read(tb.Context(), "explain").Each(func(rows sqldb.Row) error {
 		var id, parent, unused int
 		var step string
 		err := rows.Scan(&id, &parent, &unused, &step)
@@ -195,6 +197,11 @@ func litePlan(tb testing.TB, db *DB, text string, args ...any) string {
 		tb.Fatalf("%v\n%s", err, text)
 	}
 	return strings.Join(steps, "; ")
+}
+
+// selecting is a whole statement that reads columns.
+func selecting[T any](columns func(*T) sqldb.Columns, rest string) string {
+	return "SELECT " + columns(new(T)).List() + " " + rest
 }
 
 // onBoth runs a test on SQLite, and on PostgreSQL unless tests are short, each in parallel with other tests.

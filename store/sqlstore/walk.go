@@ -5,109 +5,89 @@ import (
 	"fmt"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
-// openColumns are what scanOpen reads, in its order.
-const openColumns = `
-	id,
-	project,
-	lane,
-	lock_key,
-	strict,
-	due_at,
-	CASE WHEN attempt_count > 0 THEN 1 ELSE 0 END,
-	CASE WHEN trigger = 'manual' THEN 1 ELSE 0 END,
-	claim_token,
-	claim_until,
-	expires_at`
-
-func scanOpen(rows scanner) (store.OpenRow, error) {
-	var r store.OpenRow
-	var strict, retry, manual int
-	err := rows.Scan(&r.ID, &r.Project, &r.LaneID, &r.LockKey, &strict, &r.DueAt, &retry, &manual, &r.ClaimToken, &r.ClaimUntil, &r.ExpiresAt)
-	r.Strict, r.Retry, r.Manual = strict != 0, retry != 0, manual != 0
-	return r, err
-}
-
-// walk reads open rows for sweep and rebuild.
-func (db *DB) walk(ctx context.Context, name, query string, args ...any) ([]store.OpenRow, error) {
-	ctx, cancel := context.WithTimeout(ctx, db.limits.read)
-	defer cancel()
-	var open []store.OpenRow
-	err := queryEach(ctx, db.read, func(rows scanner) error {
-		r, err := scanOpen(rows)
-		open = append(open, r)
-		return err
-	}, query, args...)
-	if err != nil {
-		return nil, readError(name, err)
+func openColumns(r *store.OpenRow) sqldb.Columns {
+	return sqldb.Columns{
+		col("id", &r.ID),
+		col("project", &r.Project),
+		col("lane", &r.LaneID),
+		col("lock_key", &r.LockKey),
+		col("strict", sqldb.Bool(&r.Strict)),
+		col("due_at", &r.DueAt),
+		col("CASE WHEN attempt_count > 0 THEN 1 ELSE 0 END", sqldb.Bool(&r.Retry)),
+		col("CASE WHEN trigger = 'manual' THEN 1 ELSE 0 END", sqldb.Bool(&r.Manual)),
+		col("claim_token", &r.ClaimToken),
+		col("claim_until", &r.ClaimUntil),
+		col("expires_at", &r.ExpiresAt),
 	}
-	return open, nil
 }
+
+// walk reads open rows after a place, in order of (due_at, id), which are as the condition says. Its parameters are
+// numbered from 3; the last argument is the most rows.
+func (db *DB) walk(ctx context.Context, operation string, after store.Cursor, which string, args ...any) ([]store.OpenRow, error) {
+	after, err := db.fromLow(ctx, after)
+	if err != nil {
+		return nil, err
+	}
+	return sqldb.Select(db.read(ctx, operation), openColumns, walkRest(which, len(args)+2), append([]any{after.DueAt, after.ID}, args...)...)
+}
+
+// walkRest is the statement of a walk with so many parameters.
+func walkRest(which string, params int) string {
+	return fmt.Sprintf(`FROM callbacks WHERE state = 'scheduled' AND (due_at, id) > ($1, $2)%s
+		ORDER BY due_at, id
+		LIMIT $%d`, which, params)
+}
+
+const overdue = ` AND due_at < $3 AND claim_until <= $4`
 
 // Overdue returns scheduled rows after the cursor, in order of (due_at, id), that are due before dueBefore and have no
 // claim that is alive at claimedBefore or later.
 func (db *DB) Overdue(ctx context.Context, after store.Cursor, dueBefore, claimedBefore int64, limit int) ([]store.OpenRow, error) {
-	after, err := db.fromLow(ctx, after)
-	if err != nil {
-		return nil, err
-	}
-	return db.walk(ctx, "walk overdue rows", overdueRows,
-		after.DueAt, after.ID, dueBefore, claimedBefore, limit)
+	return db.walk(ctx, "walk overdue rows", after, overdue, dueBefore, claimedBefore, limit)
 }
-
-const overdueRows = `SELECT ` + openColumns + ` FROM callbacks
-	WHERE state = 'scheduled'
-		AND (due_at, id) > ($1, $2)
-		AND due_at < $3
-		AND claim_until <= $4
-	ORDER BY due_at, id
-	LIMIT $5`
 
 // Open returns open rows after the cursor, in order of (due_at, id).
 func (db *DB) Open(ctx context.Context, after store.Cursor, limit int) ([]store.OpenRow, error) {
-	after, err := db.fromLow(ctx, after)
-	if err != nil {
-		return nil, err
-	}
-	return db.walk(ctx, "walk open rows", `SELECT `+openColumns+` FROM callbacks
-		WHERE state = 'scheduled' AND (due_at, id) > ($1, $2)
-		ORDER BY due_at, id
-		LIMIT $3`, after.DueAt, after.ID, limit)
+	return db.walk(ctx, "walk open rows", after, "", limit)
+}
+
+// OpenUntil returns open rows after the cursor that are due at until or before, in order of (due_at, id). It sees every
+// row that was committed before it was called.
+func (db *DB) OpenUntil(ctx context.Context, after store.Cursor, until int64, limit int) ([]store.OpenRow, error) {
+	return db.walk(ctx, "walk open rows", after, ` AND due_at <= $3`, until, limit)
 }
 
 // claimAhead is how far the due time of a claimed row may lie ahead of now: a claim needs a due row, but the clock that
 // said so may have been another one than now's.
 const claimAhead = 3_600_000
 
-// claimWindow is how many rows one statement looks through for claims that are alive, so that none takes long. No index leads to them, for a claim may change
-// nothing that is indexed; and after a long outage a million rows may be overdue, few of them claimed.
+// claimWindow is how many rows one statement looks through for claims that are alive, so that none takes long. No index
+// leads to them, for a claim may change nothing that is indexed; and after a long outage a million rows may be overdue,
+// few of them claimed.
 const claimWindow = 5000
 
 // Claimed returns the rows after the cursor whose claim is alive at now, in order of (due_at, id).
 func (db *DB) Claimed(ctx context.Context, after store.Cursor, now int64, limit int) ([]store.OpenRow, error) {
-	const due = `state = 'scheduled' AND (due_at, id) > ($1, $2) AND due_at <= $3`
+	const operation = "walk claimed rows"
 	after, err := db.fromLow(ctx, after)
 	if err != nil {
 		return nil, err
 	}
+	until := now + claimAhead
 	var claimed []store.OpenRow
 	for {
-		end, more, err := db.windowEnd(ctx, `SELECT due_at, id FROM callbacks WHERE `+due+`
-			ORDER BY due_at, id
-			LIMIT 1 OFFSET $4`, after.DueAt, after.ID, now+claimAhead, db.window-1)
+		end, more, err := sqldb.One(db.read(ctx, operation), cursorColumns, windowOfDue, after.DueAt, after.ID, until, db.window-1)
 		if err != nil {
 			return nil, err
 		}
 		if !more {
-			end = store.Cursor{DueAt: now + claimAhead, ID: aboveAllIDs}
+			end = store.Cursor{DueAt: until, ID: aboveAllIDs}
 		}
-		part, err := db.walk(ctx, "walk claimed rows", `SELECT `+openColumns+` FROM callbacks
-			WHERE `+due+`
-				AND (due_at, id) <= ($4, $5)
-				AND claim_until > $6
-			ORDER BY due_at, id
-			LIMIT $7`, after.DueAt, after.ID, now+claimAhead, end.DueAt, end.ID, now, limit-len(claimed))
+		part, err := db.walk(ctx, operation, after, ` AND due_at <= $3 AND (due_at, id) <= ($3, $4) AND claim_until > $5`,
+			end.DueAt, end.ID, now, limit-len(claimed))
 		if err != nil {
 			return nil, err
 		}
@@ -119,34 +99,14 @@ func (db *DB) Claimed(ctx context.Context, after store.Cursor, now int64, limit 
 	}
 }
 
-// windowEnd returns the one place that the query finds, if it finds any.
-func (db *DB) windowEnd(ctx context.Context, query string, args ...any) (end store.Cursor, found bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, db.limits.read)
-	defer cancel()
-	err = queryEach(ctx, db.read, func(rows scanner) error {
-		found = true
-		return rows.Scan(&end.DueAt, &end.ID)
-	}, query, args...)
-	if err != nil {
-		return end, false, readError("find the end of a window", err)
-	}
-	return end, found, nil
-}
-
 // ByID returns those of the ids that are open, in order of (due_at, id).
 func (db *DB) ByID(ctx context.Context, ids []string) ([]store.OpenRow, error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	columns := []column{{name: "id", texts: ids}}
-	input, _ := db.dialect.input(1, columns)
-	args, err := db.dialect.args(columns)
-	if err != nil {
-		return nil, err
-	}
-	return db.walk(ctx, "find open rows", `SELECT `+openColumns+` FROM callbacks
-		WHERE id IN (SELECT i.id FROM `+input+`) AND `+isOpen+`
-		ORDER BY due_at, id`, args...)
+	return sqldb.Select(db.read(ctx, "find open rows"), openColumns, `FROM callbacks
+		WHERE id IN (SELECT i.id FROM $i) AND `+isOpen+`
+		ORDER BY due_at, id`, sqldb.Texts("id", ids))
 }
 
 // Known returns those of the ids that there is a row of, whatever its state.
@@ -154,25 +114,8 @@ func (db *DB) Known(ctx context.Context, ids []string) ([]string, error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, db.limits.read)
-	defer cancel()
-	columns := []column{{name: "id", texts: ids}}
-	input, _ := db.dialect.input(1, columns)
-	args, err := db.dialect.args(columns)
-	if err != nil {
-		return nil, err
-	}
-	var known []string
-	err = queryEach(ctx, db.read, func(rows scanner) error {
-		var id string
-		err := rows.Scan(&id)
-		known = append(known, id)
-		return err
-	}, `SELECT id FROM callbacks WHERE id IN (SELECT i.id FROM `+input+`) ORDER BY id`, args...)
-	if err != nil {
-		return nil, readError("find rows", err)
-	}
-	return known, nil
+	return sqldb.Values[string](db.read(ctx, "find rows"),
+		`SELECT id FROM callbacks WHERE id IN (SELECT i.id FROM $i) ORDER BY id`, sqldb.Texts("id", ids))
 }
 
 // Expire ends up to limit open, unclaimed rows whose expiry has passed as Dead, Expired, and returns them as they were.
@@ -184,14 +127,15 @@ func (db *DB) Expire(ctx context.Context, now int64, limit int) ([]store.OpenRow
 	}
 	var expired []store.OpenRow
 	for limit > 0 {
-		batch := min(limit, db.dialect.maintenanceBatch)
+		batch := min(limit, db.sql.Dialect.MaintenanceBatch)
 		var part []store.OpenRow
-		err := db.maintain(ctx, func(t *tx) error {
-			part = nil
-			return t.expire(low, now, batch, &part)
+		err := db.maintain(ctx, "expire", func(t *tx) error {
+			var err error
+			part, err = t.expire(low, now, batch)
+			return err
 		})
 		if err != nil {
-			return expired, fmt.Errorf("expire: %w", err)
+			return expired, err
 		}
 		expired = append(expired, part...)
 		if len(part) < batch {
@@ -202,26 +146,23 @@ func (db *DB) Expire(ctx context.Context, now int64, limit int) ([]store.OpenRow
 	return expired, nil
 }
 
-func (t *tx) expire(low, now int64, limit int, expired *[]store.OpenRow) error {
-	var due []row
-	if err := t.each(func(rows scanner) error {
-		r, err := t.db.scanCallback(rows)
-		due = append(due, r)
-		return err
-	}, `SELECT `+callbackColumns+` FROM `+fromCallbacks+`
+func (t *tx) expire(low, now int64, limit int) ([]store.OpenRow, error) {
+	due, err := t.callbacks(fromCallbacks+`
 		WHERE callbacks.state = 'scheduled'
 			AND callbacks.expires_at > 0
 			AND callbacks.expires_at >= $1
 			AND callbacks.expires_at <= $2
 			AND callbacks.claim_until <= $2
 		ORDER BY callbacks.expires_at
-		LIMIT $3`+t.db.dialect.skipLocked, low, now, limit); err != nil {
-		return err
+		LIMIT $3 FOR UPDATE SKIP LOCKED`, low, now, limit)
+	if err != nil {
+		return nil, err
 	}
+	expired := make([]store.OpenRow, len(due))
 	endings := make([]ending, len(due))
 	for i := range due {
 		r := &due[i]
-		*expired = append(*expired, r.openRow())
+		expired[i] = r.openRow()
 		endings[i] = ending{r, store.Dead, store.Expired, now}
 		switch e := &endings[i]; {
 		case r.CancelRequested:
@@ -230,39 +171,32 @@ func (t *tx) expire(low, now int64, limit int, expired *[]store.OpenRow) error {
 			e.state, e.reason = r.ResumeState, r.ResumeReason
 		}
 	}
-	return t.end(endings...)
+	return expired, t.end(endings...)
 }
 
 // DropClaims makes every claim end at once and returns how many did. Only the sole owner of an embedded index may call
 // it, at start: the attempts that held the claims died with the process before, and each counts as crashed.
 func (db *DB) DropClaims(ctx context.Context, now int64) (int, error) {
-	dropped := 0
-	var after store.Cursor
-	for {
-		claimed, err := db.Claimed(ctx, after, now, db.dialect.maintenanceBatch)
+	dropped, batch := 0, db.sql.Dialect.MaintenanceBatch
+	for after := (store.Cursor{}); ; {
+		claimed, err := db.Claimed(ctx, after, now, batch)
 		if err != nil {
 			return dropped, fmt.Errorf("drop claims: %w", err)
 		}
-		if len(claimed) > 0 {
-			after = store.Cursor{DueAt: claimed[len(claimed)-1].DueAt, ID: claimed[len(claimed)-1].ID}
-			var n int64
-			err := db.maintain(ctx, func(t *tx) error {
-				ids := texts("id", claimed, func(r store.OpenRow) string { return r.ID })
-				input, args, next, err := t.input([]column{ids})
-				if err != nil {
-					return err
-				}
-				n, err = t.exec(fmt.Sprintf(`UPDATE callbacks SET claim_until = $%d
-					WHERE id IN (SELECT i.id FROM %s) AND claim_until > $%[1]d`, next, input), append(args, now)...)
-				return err
-			})
-			if err != nil {
-				return dropped, fmt.Errorf("drop claims: %w", err)
-			}
-			dropped += int(n)
+		var n int64
+		err = db.maintain(ctx, "drop claims", func(t *tx) error {
+			var err error
+			n, err = sqldb.ExecRows(t.Tx, `UPDATE callbacks SET claim_until = i.ended_at FROM $i
+				WHERE callbacks.id = i.id AND callbacks.claim_until > i.ended_at`, claimed,
+				sqldb.Text("id", func(r store.OpenRow) string { return r.ID }),
+				sqldb.Int("ended_at", func(store.OpenRow) int64 { return now }))
+			return err
+		})
+		dropped += int(n)
+		if err != nil || len(claimed) < batch {
+			return dropped, err
 		}
-		if len(claimed) < db.dialect.maintenanceBatch {
-			return dropped, nil
-		}
+		last := claimed[len(claimed)-1]
+		after = store.Cursor{DueAt: last.DueAt, ID: last.ID}
 	}
 }

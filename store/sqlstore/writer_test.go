@@ -18,6 +18,7 @@ import (
 
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
 const testNow = int64(1_790_000_000_000)
@@ -55,7 +56,7 @@ func TestReopen(t *testing.T) {
 func holdWriter(db *DB) (release func()) {
 	begun, end := make(chan struct{}), make(chan struct{})
 	go func() {
-		_ = db.accepts.do(context.Background(), false, func() error {
+		_ = db.sql.Change(context.Background(), 0, func(*sqldb.Tx) error {
 			close(begun)
 			<-end
 			return nil

@@ -1,14 +1,19 @@
-package sqlstore
+package sqldb
 
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
 	"reflect"
 	"strconv"
 	"time"
 
+	_ "modernc.org/sqlite" // The driver "sqlite".
 	sqlite3 "modernc.org/sqlite/lib"
 	"zombiezen.com/go/sqlite"
 )
@@ -22,14 +27,68 @@ const (
 	// litePageCache is how much of the file the writer keeps in memory, in KiB. A commit that has split a page walks through all of
 	// the cache, so that more is not better: what is not in it, the system has.
 	litePageCache = 4 << 10
+	// sqliteReaders is how many connections read.
+	sqliteReaders = 4
 )
 
 // A lite is SQLite's one writing connection. It is driven without database/sql, whose locks, copies and conversions cost
 // more for a row than SQLite itself. Only the writer's goroutine may use it, but for close, after that has ended.
 type lite struct {
-	path  string
-	conn  *sqlite.Conn
-	stmts map[string]*liteStmt
+	path   string
+	conn   *sqlite.Conn
+	stmts  map[string]*liteStmt
+	writer *writer
+}
+
+// openSQLite makes the file if it is missing, and opens one connection that writes and some that read.
+func (db *DB) openSQLite(ctx context.Context, path string, kinds []Kind) error {
+	if path == "" || path == ":memory:" {
+		return errors.New("database URL sqlite: needs the path of a file")
+	}
+	if err := createPrivate(path); err != nil {
+		return err
+	}
+	db.Dialect = sqliteDialect()
+	dsn := func(pragmas ...string) string {
+		return sqliteDSN(path, append([]string{"busy_timeout(5000)", "journal_mode(WAL)", "synchronous(FULL)"}, pragmas...)...)
+	}
+	// The writer turns the file to WAL, before any reader could find it otherwise.
+	db.lite.path = path
+	if err := db.lite.open(ctx); err != nil {
+		return err
+	}
+	var err error
+	if db.Reads, err = sql.Open("sqlite", dsn("query_only(1)")); err != nil {
+		return errors.Join(fmt.Errorf("open %s: %w", path, err), db.lite.close())
+	}
+	db.Reads.SetMaxOpenConns(sqliteReaders)
+	db.Reads.SetMaxIdleConns(sqliteReaders)
+	db.migrate = func() (*sql.DB, error) { return sql.Open("sqlite", dsn()+"&_txlock=immediate") }
+	db.migrateLock = path + "-migrate"
+	db.lite.writer = db.addWriter("all", 1)
+	db.writers["all"] = db.lite.writer
+	for _, k := range kinds {
+		db.writers[k.Name] = db.lite.writer
+	}
+	return nil
+}
+
+// sqliteDSN names a file and what every connection to it begins with.
+func sqliteDSN(path string, pragmas ...string) string {
+	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + url.Values{"_pragma": pragmas}.Encode()
+}
+
+// createPrivate makes the file, readable by its owner only, if it is missing. SQLite gives the files beside it the
+// same mode.
+func createPrivate(path string) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return fmt.Errorf("make database directory: %w", err)
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return fmt.Errorf("make database file: %w", err)
+	}
+	return f.Close()
 }
 
 // open connects, if that is not done, and tries again while another process does the same: the lock that turns a file to
@@ -140,12 +199,27 @@ func (l *lite) run(query string) error {
 	return err
 }
 
-// prepare returns the statement, compiled at its first use. There are a few dozen texts; callers make none of their own.
+// bound returns the compiled statement with its parameters set.
+func (l *lite) bound(query string, args []any) (*liteStmt, error) {
+	s, err := l.prepare(query)
+	if err != nil {
+		return nil, err
+	}
+	return s, s.bind(args)
+}
+
+// prepare returns the statement, compiled at its first use. There are a few dozen texts; callers make none of their
+// own.
 func (l *lite) prepare(query string) (*liteStmt, error) {
-	if s := l.stmts[query]; s != nil {
+	return l.prepareAs(query, func() string { return query })
+}
+
+// prepareAs is prepare for a text that is made at the first use of its name.
+func (l *lite) prepareAs(name string, text func() string) (*liteStmt, error) {
+	if s := l.stmts[name]; s != nil {
 		return s, nil
 	}
-	stmt, trailing, err := l.conn.PrepareTransient(query)
+	stmt, trailing, err := l.conn.PrepareTransient(text())
 	if err == nil && trailing > 0 {
 		err = errors.Join(errors.New("more than one statement"), stmt.Finalize())
 	}
@@ -155,14 +229,14 @@ func (l *lite) prepare(query string) (*liteStmt, error) {
 	s := &liteStmt{conn: l.conn, stmt: stmt, params: make([]int, stmt.BindParamCount())}
 	for i := range s.params {
 		// SQLite numbers $N by where it first stands; N is what the arguments go by.
-		name := stmt.BindParamName(i + 1)
-		n, err := strconv.Atoi(name[min(1, len(name)):])
+		param := stmt.BindParamName(i + 1)
+		n, err := strconv.Atoi(param[min(1, len(param)):])
 		if err != nil || n < 1 {
-			return nil, errors.Join(fmt.Errorf("parameter %q is not $1, $2 …", name), stmt.Finalize())
+			return nil, errors.Join(fmt.Errorf("parameter %q is not $1, $2 …", param), stmt.Finalize())
 		}
 		s.params[i] = n - 1
 	}
-	l.stmts[query] = s
+	l.stmts[name] = s
 	return s, nil
 }
 
@@ -205,12 +279,26 @@ func (s *liteStmt) bindOne(param int, arg any) error {
 		s.stmt.BindBytes(param, a)
 	case nil:
 		s.stmt.BindNull(param)
+	case *string:
+		s.stmt.BindText(param, *a)
+	case *int64:
+		s.stmt.BindInt64(param, *a)
+	case driver.Valuer:
+		value, err := a.Value()
+		if err != nil {
+			return err
+		}
+		return s.bindOne(param, value)
 	default:
-		switch v := reflect.ValueOf(arg); v.Kind() {
+		switch v := reflect.Indirect(reflect.ValueOf(arg)); v.Kind() {
 		case reflect.String:
 			s.stmt.BindText(param, v.String())
-		case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		case reflect.Int, reflect.Int64:
 			s.stmt.BindInt64(param, v.Int())
+		case reflect.Float64:
+			s.stmt.BindFloat(param, v.Float())
+		case reflect.Slice:
+			return s.bindOne(param, v.Bytes())
 		default:
 			return fmt.Errorf("an argument of type %T cannot be bound", arg)
 		}
@@ -228,7 +316,7 @@ func (s *liteStmt) exec() (int64, error) {
 }
 
 // each runs the statement as it was bound and calls scan, if it is not nil, for every row it returns.
-func (s *liteStmt) each(scan func(scanner) error) error {
+func (s *liteStmt) each(scan func(Row) error) error {
 	for {
 		row, err := s.stmt.Step()
 		if err != nil {
@@ -267,11 +355,12 @@ func (r liteRow) Scan(dest ...any) error {
 func (r liteRow) column(i int, dest any) error {
 	null := r.stmt.ColumnType(i) == sqlite.TypeNull
 	switch d := dest.(type) {
-	case *sql.NullString:
-		*d = sql.NullString{Valid: !null, String: r.stmt.ColumnText(i)}
-		return nil
-	case *sql.NullInt64:
-		*d = sql.NullInt64{Valid: !null, Int64: r.stmt.ColumnInt64(i)}
+	case **int64:
+		*d = nil
+		if !null {
+			n := r.stmt.ColumnInt64(i)
+			*d = &n
+		}
 		return nil
 	case *[]byte:
 		*d = nil
@@ -293,6 +382,11 @@ func (r liteRow) column(i int, dest any) error {
 		*d = int(r.stmt.ColumnInt64(i))
 	case *float64:
 		*d = r.stmt.ColumnFloat(i)
+	case sql.Scanner:
+		if r.stmt.ColumnType(i) == sqlite.TypeInteger {
+			return d.Scan(r.stmt.ColumnInt64(i))
+		}
+		return d.Scan(r.stmt.ColumnText(i))
 	default:
 		v := reflect.ValueOf(dest)
 		if v.Kind() != reflect.Pointer || v.Elem().Kind() != reflect.String {

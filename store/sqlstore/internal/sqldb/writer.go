@@ -1,4 +1,4 @@
-package sqlstore
+package sqldb
 
 import (
 	"context"
@@ -21,15 +21,15 @@ const (
 	idleWait = 2 * time.Second
 )
 
-// An entry is one row of a group: a draft, a claim or a result.
-type entry interface {
-	// fail tells the row's caller why this row alone was not committed.
-	fail(err error)
+// An Entry is one row of a group.
+type Entry interface {
+	// Fail tells the row's caller why this row alone was not committed.
+	Fail(err error)
 }
 
 // A call is what one caller wants committed together.
 type call struct {
-	entries []entry
+	entries []Entry
 	done    chan struct{}
 	// err is for all rows of the call; it is set before done is closed.
 	err error
@@ -65,13 +65,10 @@ type writer struct {
 	closed bool
 }
 
-func newWriter(db *DB, kind string) *writer {
-	return &writer{db: db, kind: kind, wake: make(chan struct{}, 1)}
-}
-
-// commit hands the entries to the writer and waits until they are committed or refused. A caller whose context ends,
+// Commit hands the entries to the writer of their kind and waits until they are committed or refused. A caller whose context ends,
 // or that has waited too long for its turn, is taken out of the queue; once its group runs, only its wait ends.
-func (w *writer) commit(ctx context.Context, entries []entry) error {
+func (db *DB) Commit(ctx context.Context, kind string, entries []Entry) error {
+	w := db.writers[kind]
 	if len(entries) == 0 {
 		return nil
 	}
@@ -93,7 +90,7 @@ func (w *writer) commit(ctx context.Context, entries []entry) error {
 	w.mu.Unlock()
 	w.signal()
 
-	timeout := time.NewTimer(w.db.limits.queue)
+	timeout := time.NewTimer(db.Limits.Queue)
 	defer timeout.Stop()
 	for {
 		select {
@@ -104,7 +101,7 @@ func (w *writer) commit(ctx context.Context, entries []entry) error {
 			return ctx.Err()
 		case <-timeout.C:
 			if w.leave(c) {
-				return fmt.Errorf("%w: waited %s for a turn", store.ErrUnavailable, w.db.limits.queue)
+				return fmt.Errorf("%w: waited %s for a turn", store.ErrUnavailable, db.Limits.Queue)
 			}
 		}
 	}
@@ -188,9 +185,7 @@ func (w *writer) run() {
 			began := time.Now()
 			w.commitGroup(group)
 			w.committed(time.Since(began))
-			if w == w.db.accepts {
-				runtime.Gosched() // the next group is larger if those who accept, and were just answered, run before it
-			}
+			runtime.Gosched() // the next group is larger if callers that were just answered run before it
 		case end:
 			w.signal() // whoever else runs it ends, too
 			return
@@ -294,8 +289,8 @@ func (w *writer) commitGroup(group []*call) {
 	}
 }
 
-func entriesOf(group []*call) [][]entry {
-	all := make([][]entry, len(group))
+func entriesOf(group []*call) [][]Entry {
+	all := make([][]Entry, len(group))
 	for i, c := range group {
 		all[i] = c.entries
 	}
@@ -321,8 +316,8 @@ func (w *writer) drain() []*call {
 // commitEntries commits the entries in one transaction. If that is refused for good it commits each half by itself, down
 // to the row that is to blame. The error it returns means that SQL is unavailable and none of the entries was committed;
 // where that happens after a part has been committed, the rest is told row by row.
-func (w *writer) commitEntries(entries []entry) error {
-	err := w.db.transact(context.Background(), w.db.groups, w.db.groupLimit(len(entries)), func(t *tx) error { return t.apply(entries) })
+func (w *writer) commitEntries(entries []Entry) error {
+	err := w.transact(len(entries), func(t *Tx) error { return w.db.apply(t, entries) })
 	switch {
 	case err == nil:
 		return nil
@@ -330,7 +325,7 @@ func (w *writer) commitEntries(entries []entry) error {
 		return err
 	case len(entries) == 1:
 		w.db.metrics.errors.Inc()
-		w.refuse(entries[0], err)
+		w.db.refuse(entries[0], err, func(fn func(*Tx) error) error { return w.transact(1, fn) })
 		return nil
 	}
 	half := len(entries) / 2
@@ -344,88 +339,13 @@ func (w *writer) commitEntries(entries []entry) error {
 	}
 	if right != nil {
 		for _, e := range entries[half:] {
-			e.fail(right)
+			e.Fail(right)
 		}
 	}
 	return nil
 }
 
-// refuse answers the row that alone makes its transaction fail. A claim of it is refused and the row set aside, so that
-// the index does not hand it out for ever.
-func (w *writer) refuse(e entry, err error) {
-	claim, ok := e.(*stampEntry)
-	if !ok {
-		e.fail(err)
-		return
-	}
-	w.db.logger.Error("a row cannot be claimed and is set aside", "callback_id", claim.ID, "error", err)
-	serr := w.db.transact(context.Background(), w.db.groups, w.db.groupLimit(1), func(t *tx) error { return t.setAside([]string{claim.ID}, claim.stamp.Now) })
-	if serr != nil {
-		e.fail(errors.Join(err, serr))
-		return
-	}
-	claim.refuse(store.Refusal{ID: claim.ID, Terminal: true, Corrupt: true})
-}
-
-// apply writes the entries: results first, so that what they free can be claimed by the same group's stamps.
-func (t *tx) apply(entries []entry) error {
-	var drafts []*acceptEntry
-	var claims []*stampEntry
-	var results []*resultEntry
-	for _, e := range entries {
-		switch e := e.(type) {
-		case *acceptEntry:
-			drafts = appendSome(drafts, e, len(entries))
-		case *stampEntry:
-			claims = appendSome(claims, e, len(entries))
-		case *resultEntry:
-			results = appendSome(results, e, len(entries))
-		}
-	}
-	if err := t.applyResults(results); err != nil {
-		return fmt.Errorf("commit results: %w", err)
-	}
-	if len(drafts) > 0 {
-		// A poll that has just ended is not the open one any more that a draft would become.
-		if err := t.tellPolls(); err != nil {
-			return fmt.Errorf("tell results of polls: %w", err)
-		}
-	}
-	if err := t.applyDrafts(drafts); err != nil {
-		return fmt.Errorf("accept: %w", err)
-	}
-	if err := t.applyStamps(claims); err != nil {
-		return fmt.Errorf("stamp: %w", err)
-	}
-	return nil
-}
-
-// appendSome appends one of up to most elements.
-func appendSome[E any](all []E, e E, most int) []E {
-	if all == nil {
-		all = make([]E, 0, most)
-	}
-	return append(all, e)
-}
-
-// change runs fn in a transaction of its own, on SQLite by way of the writer.
-func (db *DB) change(ctx context.Context, fn func(*tx) error) error {
-	return db.alone(ctx, false, db.groupLimit(0), fn)
-}
-
-// maintain is change for writes that can wait until nothing else does.
-func (db *DB) maintain(ctx context.Context, fn func(*tx) error) error {
-	return db.alone(ctx, true, maintenanceLimit, fn)
-}
-
-func (db *DB) alone(ctx context.Context, idle bool, limit time.Duration, fn func(*tx) error) error {
-	if !db.embedded() {
-		return db.transact(ctx, db.pool, limit, fn)
-	}
-	return db.accepts.do(ctx, idle, func() error {
-		if err := ctx.Err(); err != nil {
-			return err // The caller has gone; nobody would read what fn finds.
-		}
-		return db.transact(context.WithoutCancel(ctx), db.pool, limit, fn)
-	})
+// transact runs a transaction over that many rows in the writer's own goroutine.
+func (w *writer) transact(rows int, fn func(*Tx) error) error {
+	return w.db.transact(context.Background(), w.db.Groups, w.db.groupLimit(rows), fn)
 }

@@ -1,4 +1,4 @@
-package sqlstore
+package sqldb
 
 import (
 	"fmt"
@@ -53,7 +53,7 @@ func TestAMissingColumnIsNoRowsFault(t *testing.T) {
 	}
 	defer db.Close()
 	for _, query := range []string{`SELECT absent FROM sqlite_master`, `SELECT 1 FROM nowhere`} {
-		rows, err := db.read.QueryContext(t.Context(), query)
+		rows, err := db.Reads.QueryContext(t.Context(), query)
 		if err == nil {
 			err = rows.Close()
 		}

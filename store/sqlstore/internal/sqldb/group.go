@@ -1,9 +1,8 @@
-package sqlstore
+package sqldb
 
 import (
 	"context"
 	"errors"
-	"slices"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -26,17 +25,6 @@ type statement struct {
 	args  []any
 }
 
-// later sends a statement with what follows it.
-func (g *groupTx) later(query string, args []any) {
-	g.waiting = append(g.waiting, statement{query, args})
-}
-
-// first is later for what may come before all that waits. What is sent together is written into memory that grows as it goes: small
-// things are better written before large ones.
-func (g *groupTx) first(query string, args ...any) {
-	g.waiting = slices.Insert(g.waiting, 0, statement{query, args})
-}
-
 // exec runs a statement and returns how many rows it changed.
 func (g *groupTx) exec(ctx context.Context, query string, args []any) (changed int64, err error) {
 	err = g.send(ctx, statement{query, args}, func(results pgx.BatchResults) error {
@@ -47,13 +35,8 @@ func (g *groupTx) exec(ctx context.Context, query string, args []any) (changed i
 	return changed, err
 }
 
-// each runs a statement and calls scan for every row that it returns.
-func (g *groupTx) each(ctx context.Context, scan func(scanner) error, query string, args []any) error {
-	return g.send(ctx, statement{query, args}, scanAll(scan))
-}
-
 // scanAll calls scan for every row of a statement.
-func scanAll(scan func(scanner) error) func(pgx.BatchResults) error {
+func scanAll(scan func(Row) error) func(pgx.BatchResults) error {
 	return func(results pgx.BatchResults) error {
 		rows, err := results.Query()
 		if err != nil {
@@ -70,7 +53,7 @@ func scanAll(scan func(scanner) error) func(pgx.BatchResults) error {
 }
 
 // alone is each for a statement whose changes may be committed though the transaction fails: if it is the first, they are.
-func (g *groupTx) alone(ctx context.Context, scan func(scanner) error, query string, args []any) error {
+func (g *groupTx) alone(ctx context.Context, scan func(Row) error, query string, args []any) error {
 	read := scanAll(scan)
 	if g.begun || len(g.waiting) > 0 {
 		return g.send(ctx, statement{query, args}, read)

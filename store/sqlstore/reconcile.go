@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
 const (
@@ -23,6 +24,7 @@ const (
 // groups. They are counted from the rows themselves, and balance. What retention has removed is not among them. A grouping that there is
 // not is a store.InvalidError.
 func (db *DB) Books(ctx context.Context, project string, q store.BooksQuery) ([]store.Books, error) {
+	read := db.read(ctx, "count the books")
 	sums := make(map[string]*store.Books)
 	column, name, err := db.grouping(ctx, project, q.GroupBy)
 	if err != nil {
@@ -35,8 +37,8 @@ func (db *DB) Books(ctx context.Context, project string, q store.BooksQuery) ([]
 			label = func(string) (string, error) { return day.name, nil }
 			sums[day.name] = &store.Books{Group: day.name}
 		}
-		if err := db.inWindows(ctx, project, day.from, day.to, func(ctx context.Context, after, end string) error {
-			if err := db.count(ctx, sums, column, label, project, after, end); err != nil {
+		if err := db.inWindows(read, project, day.from, day.to, func(after, end string) error {
+			if err := count(read, sums, column, label, project, after, end); err != nil {
 				return err
 			}
 			if q.MaxGroups > 0 && len(sums) > q.MaxGroups {
@@ -46,7 +48,7 @@ func (db *DB) Books(ctx context.Context, project string, q store.BooksQuery) ([]
 			}
 			return nil
 		}); err != nil {
-			return nil, readError("count the books", err)
+			return nil, err
 		}
 	}
 	if q.GroupBy == "" && len(sums) == 0 {
@@ -94,12 +96,12 @@ func (db *DB) laneName(ctx context.Context, project, number string) (string, err
 	if key, ok := db.lanes.key(id); ok {
 		return key, nil
 	}
-	found, err := db.readLanes(ctx, `SELECT `+laneColumns+` FROM lanes WHERE lanes.id = $1 AND lanes.project = $2`, id, project)
-	if err != nil || len(found) == 0 {
+	lane, found, err := sqldb.One(db.read(ctx, "read lanes"), laneIDColumns, `FROM lanes WHERE id = $1 AND project = $2`, id, project)
+	if err != nil || !found {
 		return "", err
 	}
-	db.lanes.add([]laneKeyID{{laneKey{project, found[0].Key}, id}})
-	return found[0].Key, nil
+	db.lanes.add([]laneKeyID{lane})
+	return lane.key, nil
 }
 
 // A span is a part of the time, with its name if it is a day.
@@ -131,56 +133,42 @@ func spans(q store.BooksQuery) []span {
 	return days
 }
 
-// inWindows calls read for the ids of callbacks that were accepted in a span, window by window: after the one and up to the other.
-func (db *DB) inWindows(ctx context.Context, project string, from, to int64, read func(ctx context.Context, after, end string) error) error {
+// inWindows calls look for the ids of callbacks that were accepted in a span, window by window: after the one and up to
+// the other.
+func (db *DB) inWindows(read sqldb.Read, project string, from, to int64, look func(after, end string) error) error {
 	after, last := idsFrom(from), idsFrom(to)
-	for more := true; more; {
-		end := last
-		var err error
-		if end, more, err = db.windowOfIDs(ctx, project, after, last); err != nil {
+	for {
+		// The last of the next booksWindow ids below last, or if there are fewer last itself.
+		end, more, err := sqldb.Value[string](read, `SELECT id FROM requests WHERE project = $1 AND id > $2 AND id < $3
+			ORDER BY id LIMIT 1 OFFSET $4`, project, after, last, db.booksWindow-1)
+		if err != nil {
 			return err
 		}
-		bounded, cancel := context.WithTimeout(ctx, db.limits.read)
-		err = read(bounded, after, end)
-		cancel()
-		if err != nil {
+		if !more {
+			end = last
+		}
+		if err := look(after, end); err != nil || !more {
 			return err
 		}
 		after = end
 	}
-	return nil
-}
-
-// windowOfIDs returns the last of the next booksWindow ids below last, or if there are fewer last itself.
-func (db *DB) windowOfIDs(ctx context.Context, project, after, last string) (end string, more bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, db.limits.read)
-	defer cancel()
-	end = last
-	err = queryEach(ctx, db.read, func(rows scanner) error {
-		more = true
-		return rows.Scan(&end)
-	}, `SELECT id FROM requests WHERE project = $1 AND id > $2 AND id < $3 ORDER BY id LIMIT 1 OFFSET $4`,
-		project, after, last, db.booksWindow-1)
-	return end, more, err
 }
 
 // count adds the callbacks of one window to the sums.
-func (db *DB) count(ctx context.Context, sums map[string]*store.Books, column string, name func(string) (string, error),
-	project, after, end string) error {
+func count(
+	read sqldb.Read, sums map[string]*store.Books, column string, name func(string) (string, error), project, after, end string,
+) error {
 	type counted struct {
 		text  string
 		state store.State
 		n     int64
 	}
-	var all []counted
-	if err := queryEach(ctx, db.read, func(rows scanner) error {
-		var c counted
-		err := rows.Scan(&c.text, &c.state, &c.n)
-		all = append(all, c)
-		return err
-	}, `SELECT `+column+` AS grouped, state, COUNT(*) FROM `+fromRequests+`
+	all, err := sqldb.Select(read, func(c *counted) sqldb.Columns {
+		return sqldb.Columns{col(column+" AS grouped", &c.text), col("state", &c.state), col("COUNT(*)", &c.n)}
+	}, `FROM `+fromRequests+`
 		AND requests.project = $1 AND requests.id > $2 AND requests.id <= $3
-		GROUP BY grouped, state`, project, after, end); err != nil {
+		GROUP BY grouped, state`, project, after, end)
+	if err != nil {
 		return err
 	}
 	for _, c := range all {
@@ -217,9 +205,17 @@ func (db *DB) Compare(ctx context.Context, project string, from, to int64, refs 
 		listed[ref] = false
 	}
 	names := sortedKeys(listed)
+	read := db.read(ctx, "compare")
 	for batch := range slices.Chunk(names, compareRefs) {
-		if err := db.findRefs(ctx, project, idsFrom(from), idsFrom(to), batch, listed); err != nil {
-			return c, readError("compare", err)
+		found, err := sqldb.Values[string](read, `SELECT i.ref FROM $i WHERE EXISTS (
+			SELECT 1 FROM requests
+			WHERE requests.project = $1 AND requests.ref = i.ref AND requests.ref <> ''
+				AND requests.id > $2 AND requests.id < $3)`, project, idsFrom(from), idsFrom(to), sqldb.Texts("ref", batch))
+		if err != nil {
+			return c, err
+		}
+		for _, ref := range found {
+			listed[ref] = true
 		}
 	}
 	for _, ref := range refs {
@@ -236,12 +232,10 @@ func (db *DB) Compare(ctx context.Context, project string, from, to int64, refs 
 		listed[ref] = true
 	}
 	extra := make(map[string]bool)
-	err := db.inWindows(ctx, project, from, to, func(ctx context.Context, after, end string) error {
-		return queryEach(ctx, db.read, func(rows scanner) error {
-			var ref string
-			if err := rows.Scan(&ref); err != nil {
-				return err
-			}
+	err := db.inWindows(read, project, from, to, func(after, end string) error {
+		accepted, err := sqldb.Values[string](read, `SELECT DISTINCT ref FROM requests
+			WHERE project = $1 AND id > $2 AND id <= $3`, project, after, end)
+		for _, ref := range accepted {
 			switch {
 			case ref == "" || listed[ref] || extra[ref]:
 			case len(extra) < most:
@@ -249,35 +243,12 @@ func (db *DB) Compare(ctx context.Context, project string, from, to int64, refs 
 			default:
 				c.More = true
 			}
-			return nil
-		}, `SELECT DISTINCT ref FROM requests
-			WHERE project = $1 AND id > $2 AND id <= $3`, project, after, end)
+		}
+		return err
 	})
 	if err != nil {
-		return store.Comparison{}, readError("compare", err)
+		return store.Comparison{}, err
 	}
 	c.Extra = sortedKeys(extra)
 	return c, nil
-}
-
-// findRefs marks the references that a callback in the span has.
-func (db *DB) findRefs(ctx context.Context, project, from, to string, refs []string, found map[string]bool) error {
-	ctx, cancel := context.WithTimeout(ctx, db.limits.read)
-	defer cancel()
-	columns := []column{{name: "ref", texts: refs}}
-	input, n := db.dialect.input(1, columns)
-	args, err := db.dialect.args(columns)
-	if err != nil {
-		return err
-	}
-	return queryEach(ctx, db.read, func(rows scanner) error {
-		var ref string
-		err := rows.Scan(&ref)
-		found[ref] = true
-		return err
-	}, fmt.Sprintf(`SELECT i.ref FROM %s WHERE EXISTS (
-		SELECT 1 FROM requests
-		WHERE requests.project = $%d AND requests.ref = i.ref AND requests.ref <> ''
-			AND requests.id > $%d AND requests.id < $%d)`,
-		input, n, n+1, n+2), append(args, project, from, to)...)
 }

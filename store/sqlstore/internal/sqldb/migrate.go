@@ -1,4 +1,4 @@
-package sqlstore
+package sqldb
 
 import (
 	"context"
@@ -24,7 +24,7 @@ type Migration struct {
 
 // Migrate brings the schema up to date, and does nothing where it is. Several processes may call it at once: one
 // migrates, the others wait, up to a minute. It returns [ErrOtherSchema] for a database that it cannot bring up to date.
-func Migrate(ctx context.Context, db *DB) error {
+func (db *DB) Migrate(ctx context.Context) error {
 	return db.withMigrations(func(_ *sql.DB, _ *versionTable, p *goose.Provider) error {
 		unlock, err := db.lockMigrations(ctx)
 		if err != nil {
@@ -46,7 +46,7 @@ func Migrate(ctx context.Context, db *DB) error {
 
 // MigrationStatus lists all migrations that this program knows, and which of them the database has. It returns
 // [ErrOtherSchema] for a database that has one of them with other statements.
-func MigrationStatus(ctx context.Context, db *DB) ([]Migration, error) {
+func (db *DB) MigrationStatus(ctx context.Context) ([]Migration, error) {
 	var list []Migration
 	err := db.withMigrations(func(handle *sql.DB, v *versionTable, p *goose.Provider) error {
 		if err := v.check(ctx, handle); err != nil {
@@ -73,11 +73,11 @@ func (db *DB) withMigrations(fn func(*sql.DB, *versionTable, *goose.Provider) er
 		return fmt.Errorf("open for migrations: %w", err)
 	}
 	defer func() { err = errors.Join(err, handle.Close()) }()
-	known, foreign, err := migrations.For(db.dialect.name)
+	known, foreign, err := migrations.For(db.Dialect.name)
 	if err != nil {
 		return err
 	}
-	table, err := newVersionTable(db.dialect.name, known)
+	table, err := newVersionTable(db.Dialect.name, known)
 	if err != nil {
 		return err
 	}
@@ -87,7 +87,7 @@ func (db *DB) withMigrations(fn func(*sql.DB, *versionTable, *goose.Provider) er
 		goose.WithDisableGlobalRegistry(true),
 		goose.WithSlog(db.logger),
 	}
-	if !db.embedded() {
+	if !db.Embedded() {
 		// Asked for every second, not every five: processes start together.
 		locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 60))
 		if err != nil {

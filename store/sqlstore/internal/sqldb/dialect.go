@@ -1,0 +1,165 @@
+package sqldb
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/seed-ff5a32d8/dispatcher/migrations"
+)
+
+// A Dialect is all in which the two databases differ once they are open.
+type Dialect struct {
+	// MaintenanceBatch is the most rows of one maintenance transaction.
+	MaintenanceBatch int
+	// PurgeBatch is the same for one that only removes rows, and PurgeTime how long such a one is to take. On SQLite all
+	// others wait for it.
+	PurgeBatch int
+	PurgeTime  time.Duration
+
+	// name is migrations.SQLite or migrations.Postgres.
+	name string
+	// words turns the text of a statement, which is PostgreSQL's, into this database's.
+	words func(text string) string
+	// input writes multi-row input as a table named i, its parameters numbered from first on.
+	input func(first int, columns []column) string
+	// args turns the columns' values into the parameters that input announced.
+	args func(columns []column) ([]any, error)
+	// planned are arguments before all others, of a statement that is to be planned for those it is given each time.
+	planned []any
+	// snapshot is the isolation level at which two reads of one transaction see the same state.
+	snapshot sql.IsolationLevel
+}
+
+func postgresDialect() *Dialect {
+	return &Dialect{
+		name:  migrations.Postgres,
+		words: func(text string) string { return text },
+		input: postgresInput,
+		args: func(columns []column) ([]any, error) {
+			args := make([]any, len(columns))
+			for i := range columns {
+				args[i] = columns[i].value()
+			}
+			return args, nil
+		},
+		planned:          []any{pgx.QueryExecModeCacheDescribe},
+		snapshot:         sql.LevelRepeatableRead,
+		MaintenanceBatch: 1000,
+		PurgeBatch:       5000,
+		PurgeTime:        400 * time.Millisecond,
+	}
+}
+
+func postgresInput(first int, columns []column) string {
+	params, names := make([]string, len(columns)), make([]string, len(columns))
+	for i := range columns {
+		params[i] = fmt.Sprintf("$%d::%s[]", first+i, columns[i].kind)
+		names[i] = columns[i].name
+	}
+	return "unnest(" + strings.Join(params, ", ") + ") AS i (" + strings.Join(names, ", ") + ")"
+}
+
+func sqliteDialect() *Dialect {
+	return &Dialect{
+		name:  migrations.SQLite,
+		words: sqliteWords,
+		input: func(first int, columns []column) string {
+			// The limit keeps SQLite from folding the inner query into the outer one, where it would write each row as
+			// text again for every column that is read from it.
+			names := make([]string, len(columns))
+			for i := range columns {
+				names[i] = fmt.Sprintf("v ->> %d AS %s", i, columns[i].name)
+			}
+			return fmt.Sprintf("(SELECT %s FROM (SELECT value AS v FROM json_each($%d) LIMIT -1)) AS i",
+				strings.Join(names, ", "), first)
+		},
+		args: func(columns []column) ([]any, error) {
+			text, err := jsonRows(columns)
+			return []any{text}, err
+		},
+		snapshot:         sql.LevelDefault,
+		MaintenanceBatch: 200,
+		PurgeBatch:       200,
+		PurgeTime:        40 * time.Millisecond,
+	}
+}
+
+// sqliteWords leaves out locks of rows, which a database with one writer has no words for.
+func sqliteWords(text string) string {
+	for _, lock := range [...]string{" FOR UPDATE", " FOR SHARE", " FOR UPDATE SKIP LOCKED"} {
+		text = strings.TrimSuffix(text, lock)
+	}
+	return strings.ReplaceAll(text, "strpos(", "instr(")
+}
+
+// jsonRows writes the columns as a JSON array with one array for each row.
+func jsonRows(columns []column) (string, error) {
+	rows := make([][]any, columns[0].len())
+	for r := range rows {
+		row := make([]any, len(columns))
+		for i := range columns {
+			row[i] = columns[i].at(r)
+		}
+		rows[r] = row
+	}
+	text, err := json.Marshal(rows)
+	if err != nil {
+		return "", fmt.Errorf("encode rows: %w", err)
+	}
+	return string(text), nil
+}
+
+// param is a parameter in the text of a statement, or the place of its multi-row input.
+var param = regexp.MustCompile(`\$(i\b|[0-9]+)`)
+
+// Statement is a text with its arguments as this database takes them. Where one of them is an [Input], parameters
+// are numbered anew in the order in which they appear: one driver goes by their numbers, the other by that order.
+func (d *Dialect) Statement(text string, args []any) (string, []any, error) {
+	text = d.words(text)
+	place := slices.IndexFunc(args, func(arg any) bool { _, ok := arg.(Input); return ok })
+	if place < 0 {
+		return text, args, nil
+	}
+	columns := args[place].(Input).columns
+	values, err := d.args(columns)
+	if err != nil {
+		return "", nil, err
+	}
+	given := slices.Delete(slices.Clone(args), place, place+1)
+	ordered := make([]any, 0, len(given)+len(values))
+	names := make(map[string]string, len(given)+1)
+	text = param.ReplaceAllStringFunc(text, func(name string) string {
+		if known, ok := names[name]; ok {
+			return known
+		}
+		first := len(ordered) + 1
+		if name == "$i" {
+			ordered = append(ordered, values...)
+			names[name] = d.input(first, columns)
+			return names[name]
+		}
+		n, nerr := strconv.Atoi(name[1:])
+		if nerr != nil || n < 1 || n > len(given) {
+			err = fmt.Errorf("no argument for parameter %s", name)
+			return name
+		}
+		ordered = append(ordered, given[n-1])
+		names[name] = "$" + strconv.Itoa(first)
+		return names[name]
+	})
+	return text, ordered, err
+}
+
+// A Source is a pool, a connection or a transaction of database/sql.
+type Source interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}

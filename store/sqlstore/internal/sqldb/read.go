@@ -1,0 +1,180 @@
+package sqldb
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// A Row is one row that a statement returned.
+type Row interface {
+	// Scan copies the row's columns to what dest points to.
+	Scan(dest ...any) error
+}
+
+// A Querier runs statements that return rows: a [Read] or a [Tx].
+type Querier interface {
+	// Each runs a statement and calls scan for every row it returns.
+	Each(scan func(Row) error, text string, args ...any) error
+}
+
+// A Read is how one operation reads outside of a transaction that writes: each of its statements within the limit,
+// each error with the operation's name, and with store.ErrUnavailable where the database as a whole is to blame.
+type Read struct {
+	ctx       context.Context
+	db        *DB
+	from      Source
+	operation string
+	planned   bool
+}
+
+// Read is how an operation reads.
+func (db *DB) Read(ctx context.Context, operation string) Read {
+	return Read{ctx: ctx, db: db, from: db.Reads, operation: operation}
+}
+
+// ReadFrom is how an operation reads that has no DB. Its statements are in the database's own words, without a limit.
+func ReadFrom(ctx context.Context, from Source, operation string) Read {
+	return Read{ctx: ctx, from: from, operation: operation}
+}
+
+// Planned has PostgreSQL plan each statement for the arguments that it is given, instead of once for all.
+func (r Read) Planned() Read {
+	r.planned = true
+	return r
+}
+
+// Each implements [Querier].
+func (r Read) Each(scan func(Row) error, text string, args ...any) error {
+	ctx, cancel := r.ctx, context.CancelFunc(func() {})
+	var err error
+	if r.db != nil {
+		ctx, cancel = context.WithTimeout(ctx, r.db.Limits.Read)
+		text, args, err = r.db.Dialect.Statement(text, args)
+		if r.planned {
+			args = slices.Concat(r.db.Dialect.planned, args)
+		}
+	}
+	defer cancel()
+	var rows *sql.Rows
+	if err == nil {
+		rows, err = r.from.QueryContext(ctx, text, args...)
+	}
+	if err == nil {
+		err = eachRow(rows, scan)
+	}
+	return r.wrap(err)
+}
+
+func (r Read) wrap(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case unavailable(err):
+		return fmt.Errorf("%s: %w: %w", r.operation, store.ErrUnavailable, err)
+	}
+	return fmt.Errorf("%s: %w", r.operation, err)
+}
+
+// Snapshot runs fn with a Read of which all statements see the same state.
+func (db *DB) Snapshot(ctx context.Context, operation string, fn func(Read) error) error {
+	ctx, cancel := context.WithTimeout(ctx, db.Limits.Read)
+	defer cancel()
+	r := db.Read(ctx, operation)
+	stx, err := db.Reads.BeginTx(ctx, &sql.TxOptions{Isolation: db.Dialect.snapshot, ReadOnly: true})
+	if err != nil {
+		return r.wrap(err)
+	}
+	defer func() { _ = stx.Rollback() }() // It has written nothing.
+	r.from = stx
+	return fn(r)
+}
+
+// eachRow calls scan for every row, and closes the rows.
+func eachRow(rows *sql.Rows, scan func(Row) error) error {
+	for rows.Next() {
+		if err := scan(rows); err != nil {
+			return errors.Join(err, rows.Close())
+		}
+	}
+	return errors.Join(rows.Err(), rows.Close())
+}
+
+// Select returns the rows that a noun has. The statement is "SELECT", the noun's columns and the rest.
+func Select[T any](q Querier, columns func(*T) Columns, rest string, args ...any) ([]T, error) {
+	var row T
+	into := columns(&row)
+	to := into.at()
+	var found []T
+	err := q.Each(func(r Row) error {
+		row = *new(T)
+		if err := r.Scan(to...); err != nil {
+			return err
+		}
+		found = append(found, row)
+		return nil
+	}, `SELECT `+into.List()+` `+rest, args...)
+	return found, err
+}
+
+// One is [Select] for a statement that finds one row at most.
+func One[T any](q Querier, columns func(*T) Columns, rest string, args ...any) (row T, found bool, err error) {
+	rows, err := Select(q, columns, rest, args...)
+	if err != nil || len(rows) == 0 {
+		return row, false, err
+	}
+	return rows[0], true, nil
+}
+
+// Get is [One] with an error, store.ErrNotFound, that names what was not found.
+func Get[T any](q Querier, what string, columns func(*T) Columns, rest string, args ...any) (row T, err error) {
+	row, found, err := One(q, columns, rest, args...)
+	if err == nil && !found {
+		err = fmt.Errorf("%s: %w", what, store.ErrNotFound)
+	}
+	return row, err
+}
+
+// Values returns the one column of all rows.
+func Values[V any](q Querier, text string, args ...any) ([]V, error) {
+	var all []V
+	err := q.Each(func(r Row) error {
+		var v V
+		err := r.Scan(&v)
+		all = append(all, v)
+		return err
+	}, text, args...)
+	return all, err
+}
+
+// Value returns the one column of a statement that finds one row at most.
+func Value[V any](q Querier, text string, args ...any) (value V, found bool, err error) {
+	all, err := Values[V](q, text, args...)
+	if err != nil || len(all) == 0 {
+		return value, false, err
+	}
+	return all[0], true, nil
+}
+
+// Exists reports whether a statement finds a row.
+func Exists(q Querier, text string, args ...any) (found bool, err error) {
+	err = q.Each(func(Row) error { found = true; return nil }, text, args...)
+	return found, err
+}
+
+// Map returns two columns of all rows as keys and values.
+func Map[K comparable, V any](q Querier, text string, args ...any) (map[K]V, error) {
+	all := make(map[K]V)
+	err := q.Each(func(r Row) error {
+		var k K
+		var v V
+		err := r.Scan(&k, &v)
+		all[k] = v
+		return err
+	}, text, args...)
+	return all, err
+}
