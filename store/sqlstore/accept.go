@@ -14,8 +14,16 @@ import (
 // An acceptEntry is one draft of a group.
 type acceptEntry struct {
 	draft *store.Draft
-	// headers, labels, policy and success are JSON text of the draft's.
+	// headers, labels, policy and success are JSON text of the draft's; body is its payload if no other draft has it, and
+	// shared else the id of the payload.
 	headers, labels, policy, success string
+	shared                           string
+	body                             []byte
+	hasPayload                       bool
+	timeout                          int64
+	// sealedKey is the id of the master key that the draft's credentials are sealed with, pollKey the same of its poll's.
+	sealedKey, pollKey string
+	context            string
 	// onResult is JSON of a poll's result callback; live, the key under which the poll is the open one.
 	onResult, live string
 	// leader is the draft of the same group that this one is the same as: its answer is that one's.
@@ -149,6 +157,7 @@ func (t *tx) placeDrafts(entries []*acceptEntry) ([]*acceptEntry, error) {
 		if e.draft.Body != nil && c.PayloadID == "" {
 			c.PayloadID = c.ID
 		}
+		e.hasPayload = c.PayloadID != ""
 	}
 	if refused {
 		placed := slices.Clone(entries)
@@ -160,6 +169,10 @@ func (t *tx) placeDrafts(entries []*acceptEntry) ([]*acceptEntry, error) {
 // encode writes the structured parts of the draft as JSON text.
 func (e *acceptEntry) encode(w *written) error {
 	c := &e.draft.Callback
+	if e.shared = c.PayloadID; c.PayloadID == "" {
+		e.body = e.draft.Body
+	}
+	e.timeout, e.sealedKey = timeoutMillis(c.Policy), store.SealedKey(c.Headers)
 	var errs [5]error
 	if len(c.Headers) > 0 {
 		e.headers, errs[0] = encode(c.Headers)
@@ -170,6 +183,10 @@ func (e *acceptEntry) encode(w *written) error {
 	e.policy, errs[2] = w.policy(&c.Policy)
 	e.success, errs[3] = w.success(c.Success)
 	if e.draft.Poll != nil {
+		e.context = string(e.draft.Poll.Context)
+		if e.draft.Poll.OnResult != nil {
+			e.pollKey = store.SealedKey(e.draft.Poll.OnResult.Callback.Headers)
+		}
 		e.onResult, errs[4] = encodeResult(e.draft.Poll.OnResult)
 	}
 	if err := errors.Join(errs[:]...); err != nil {
@@ -178,59 +195,54 @@ func (e *acceptEntry) encode(w *written) error {
 	return nil
 }
 
-// draftInsert makes the first rows of callbacks; the columns that it does not name begin at their defaults.
-var draftInsert = sqldb.NewBulkInsert("callbacks", sqldb.Fields[*acceptEntry]{
-	sqldb.Text("id", func(e *acceptEntry) string { return e.out.Callback.ID }),
-	sqldb.Text("project", func(e *acceptEntry) string { return e.out.Callback.Project }),
-	sqldb.Text("kind", func(e *acceptEntry) store.Kind { return e.out.Callback.Kind }),
-	sqldb.Text("lock_key", func(e *acceptEntry) string { return e.out.Callback.LockKey }),
-	sqldb.Text("state", func(e *acceptEntry) store.State { return e.out.Callback.State }),
-	sqldb.Text("reason", func(e *acceptEntry) store.Reason { return e.out.Callback.Reason }),
-	sqldb.Text("trigger", func(e *acceptEntry) store.Trigger { return e.out.Callback.Trigger }),
-	sqldb.Int("lane", func(e *acceptEntry) int64 { return e.out.Callback.LaneID }),
-	sqldb.Int("due_at", func(e *acceptEntry) int64 { return e.out.Callback.DueAt }),
-	sqldb.Int("expires_at", func(e *acceptEntry) int64 { return e.out.Callback.ExpiresAt }),
-	sqldb.Int("ladder_base", func(e *acceptEntry) int { return e.out.Callback.LadderBase }),
-	sqldb.Int("updated_at", func(e *acceptEntry) int64 { return e.out.Callback.UpdatedAt }),
-	sqldb.Int("finished_at", func(e *acceptEntry) int64 { return e.out.Callback.FinishedAt }),
-	sqldb.Int("timeout_ms", func(e *acceptEntry) int64 { return timeoutMillis(e.out.Callback.Policy) }),
-	sqldb.Flag("strict", func(e *acceptEntry) bool { return e.out.Callback.Strict }),
-	sqldb.Flag("payload", func(e *acceptEntry) bool { return e.out.Callback.PayloadID != "" }),
-}, `ON CONFLICT (id) DO NOTHING`)
-
-// requestInsert makes the second rows of callbacks whose first rows are new.
-var requestInsert = sqldb.NewBulkInsert("requests", sqldb.Fields[*acceptEntry]{
-	sqldb.Text("id", func(e *acceptEntry) string { return e.out.Callback.ID }),
-	sqldb.Text("project", func(e *acceptEntry) string { return e.out.Callback.Project }),
-	sqldb.Int("created_at", func(e *acceptEntry) int64 { return e.out.Callback.CreatedAt }),
-	sqldb.Int("first_due_at", func(e *acceptEntry) int64 { return e.out.Callback.FirstDueAt }),
-	sqldb.Flag("follows", func(e *acceptEntry) bool { return e.out.Callback.Follows }),
-	sqldb.Text("endpoint_id", func(e *acceptEntry) string { return e.out.Callback.EndpointID }),
-	sqldb.Text("topic", func(e *acceptEntry) string { return e.out.Callback.Topic }),
-	sqldb.Text("ref", func(e *acceptEntry) string { return e.out.Callback.Ref }),
-	sqldb.Text("method", func(e *acceptEntry) string { return e.out.Callback.Method }),
-	sqldb.Text("content_type", func(e *acceptEntry) string { return e.out.Callback.ContentType }),
-	sqldb.Text("signer", func(e *acceptEntry) string { return e.out.Callback.Signer }),
-	sqldb.Text("url", func(e *acceptEntry) string { return e.out.Callback.URL }),
-	sqldb.Text("headers", func(e *acceptEntry) string { return e.headers }),
-	sqldb.Text("labels", func(e *acceptEntry) string { return e.labels }),
-	sqldb.Text("policy", func(e *acceptEntry) string { return e.policy }),
-	sqldb.Text("success", func(e *acceptEntry) string { return e.success }),
-	sqldb.Text("sealed_key", func(e *acceptEntry) string { return store.SealedKey(e.out.Callback.Headers) }),
-	sqldb.Text("shared", (*acceptEntry).shared),
-	sqldb.Nullable("version", func(e *acceptEntry) *int64 { return e.out.Callback.Version }),
-	sqldb.Bytes("body", (*acceptEntry).ownBody),
-}, "")
-
-// shared is the id of a payload that several drafts share, or empty.
-func (e *acceptEntry) shared() string { return e.draft.Callback.PayloadID }
-
-// ownBody is the draft's payload if no other draft has it.
-func (e *acceptEntry) ownBody() []byte {
-	if e.shared() != "" {
-		return nil
+// draftColumns are the first rows of callbacks; the columns that are not named begin at their defaults.
+func draftColumns(e *acceptEntry) sqldb.Columns {
+	c := &e.out.Callback
+	return sqldb.Columns{
+		col("id", &c.ID),
+		col("project", &c.Project),
+		col("kind", &c.Kind),
+		col("lock_key", &c.LockKey),
+		col("state", &c.State),
+		col("reason", &c.Reason),
+		col("trigger", &c.Trigger),
+		col("lane", &c.LaneID),
+		col("due_at", &c.DueAt),
+		col("expires_at", &c.ExpiresAt),
+		col("ladder_base", &c.LadderBase),
+		col("updated_at", &c.UpdatedAt),
+		col("finished_at", &c.FinishedAt),
+		col("timeout_ms", &e.timeout),
+		col("strict", sqldb.Bool(&c.Strict)),
+		col("payload", sqldb.Bool(&e.hasPayload)),
 	}
-	return e.draft.Body
+}
+
+// requestColumns are the second rows of callbacks.
+func requestColumns(e *acceptEntry) sqldb.Columns {
+	c := &e.out.Callback
+	return sqldb.Columns{
+		col("id", &c.ID),
+		col("project", &c.Project),
+		col("created_at", &c.CreatedAt),
+		col("first_due_at", &c.FirstDueAt),
+		col("follows", sqldb.Bool(&c.Follows)),
+		col("endpoint_id", &c.EndpointID),
+		col("topic", &c.Topic),
+		col("ref", &c.Ref),
+		col("method", &c.Method),
+		col("content_type", &c.ContentType),
+		col("signer", &c.Signer),
+		col("url", &c.URL),
+		col("headers", &e.headers),
+		col("labels", &e.labels),
+		col("policy", &e.policy),
+		col("success", &e.success),
+		col("sealed_key", &e.sealedKey),
+		col("shared", &e.shared),
+		col("version", &c.Version),
+		col("body", &e.body),
+	}
 }
 
 // insertCallbacks inserts the drafts' first rows, and returns the ids of those that were not there yet.
@@ -244,9 +256,9 @@ func (t *tx) insertCallbacks(entries []*acceptEntry) (map[string]bool, error) {
 		for _, e := range sorted {
 			add(e.draft.Callback.ID)
 		}
-		err = draftInsert.Later(t.Tx, sorted)
+		err = sqldb.InsertEach(t.Tx, "callbacks", draftColumns, sorted, "", nil)
 	} else {
-		err = draftInsert.Run(t.Tx, sorted, add)
+		err = sqldb.InsertEach(t.Tx, "callbacks", draftColumns, sorted, `ON CONFLICT (id) DO NOTHING`, add)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("insert callbacks: %w", err)
@@ -266,10 +278,7 @@ func (t *tx) insertRequests(accepted []*acceptEntry) error {
 	if err := t.insertPayloads(accepted); err != nil {
 		return err
 	}
-	if err := requestInsert.Run(t.Tx, sortedByID(accepted), nil); err != nil {
-		return fmt.Errorf("insert requests: %w", err)
-	}
-	return nil
+	return named("insert requests", sqldb.InsertEach(t.Tx, "requests", requestColumns, sortedByID(accepted), "", nil))
 }
 
 // A newPayload is a body and how many drafts of the group share it.
@@ -279,18 +288,15 @@ type newPayload struct {
 	body        []byte
 }
 
-var payloadInsert = sqldb.NewBulkInsert("payloads", sqldb.Fields[*newPayload]{
-	sqldb.Text("id", func(p *newPayload) string { return p.id }),
-	sqldb.Text("project", func(p *newPayload) string { return p.project }),
-	sqldb.Int("users", func(p *newPayload) int64 { return p.users }),
-	sqldb.Bytes("body", func(p *newPayload) []byte { return p.body }),
-}, `ON CONFLICT (id) DO UPDATE SET users = payloads.users + excluded.users`)
+func payloadColumns(p *newPayload) sqldb.Columns {
+	return sqldb.Columns{col("id", &p.id), col("project", &p.project), col("users", &p.users), col("body", &p.body)}
+}
 
 // insertPayloads inserts the bodies that accepted drafts share.
 func (t *tx) insertPayloads(entries []*acceptEntry) error {
 	var payloads map[string]*newPayload
 	for _, e := range entries {
-		id := e.shared()
+		id := e.shared
 		if id == "" {
 			continue
 		}
@@ -322,8 +328,6 @@ func (t *tx) insertPayloads(entries []*acceptEntry) error {
 			return fmt.Errorf("payload %s that is to be shared is not there", p.id)
 		}
 	}
-	if err := payloadInsert.Run(t.Tx, fresh, nil); err != nil {
-		return fmt.Errorf("insert payloads: %w", err)
-	}
-	return nil
+	return named("insert payloads", sqldb.InsertEach(t.Tx, "payloads", payloadColumns, fresh,
+		`ON CONFLICT (id) DO UPDATE SET users = payloads.users + excluded.users`, nil))
 }

@@ -253,3 +253,24 @@ func (y *tally) nameLanes(read sqldb.Read) error {
 	}
 	return err
 }
+
+// OpenCallbacks returns how many open callbacks each of the projects has, all at one moment.
+func (db *DB) OpenCallbacks(ctx context.Context, projects []string) (map[string]int64, error) {
+	var open map[string]int64
+	err := db.sql.Snapshot(ctx, "count open callbacks", func(read sqldb.Read) error {
+		pending, err := readDeltas(read)
+		if err != nil {
+			return err
+		}
+		open, err = sqldb.Map[string, int64](read, `SELECT project, value FROM counters
+			WHERE kind = 'state' AND key = 'scheduled' AND project IN (SELECT i.project FROM $i)`, sqldb.Texts("project", projects))
+		for _, project := range projects {
+			open[project] += pending[project][stateCounter+":"+string(store.Scheduled)]
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return open, nil
+}

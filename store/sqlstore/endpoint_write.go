@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -111,4 +112,140 @@ func (t *tx) writeLanes(rows []endpointRow) error {
 		sqldb.Int("pause", func(e endpointRow) int64 { return lanePause(&e.Endpoint) }),
 		sqldb.Int("version", func(e endpointRow) int64 { return e.laneVersion }))
 	return named("write lanes of endpoints", err)
+}
+
+// UpsertEndpoint makes the project's endpoint with that external id, or changes the one that there is, and says whether it was made:
+// see store.EndpointUpsert.
+func (db *DB) UpsertEndpoint(ctx context.Context, project string, want store.EndpointUpsert, now int64, by store.Actor) (store.Endpoint, bool, error) {
+	done, err := db.UpsertEndpoints(ctx, project, []store.EndpointUpsert{want}, now, by)
+	if err != nil {
+		return store.Endpoint{}, false, err
+	}
+	if done[0].Err != nil {
+		return store.Endpoint{}, false, fmt.Errorf("upsert endpoint %s: %w", want.ExternalID, done[0].Err)
+	}
+	return done[0].Endpoint, done[0].Created, nil
+}
+
+// UpsertEndpoints makes or changes up to 1,000 endpoints in one transaction, and answers each in its place. What is refused, by its
+// Change or because its external id is empty or stands there twice, leaves the others alone. An error means that nothing was done.
+func (db *DB) UpsertEndpoints(ctx context.Context, project string, wants []store.EndpointUpsert, now int64, by store.Actor) ([]store.UpsertedEndpoint, error) {
+	answers := make([]store.UpsertedEndpoint, len(wants))
+	if len(wants) == 0 {
+		return answers, nil
+	}
+	err := db.changeMany(ctx, "upsert endpoints", len(wants), func(t *tx) error {
+		places := make(map[string]int, len(wants))
+		for i, w := range wants {
+			answers[i] = store.UpsertedEndpoint{}
+			switch _, twice := places[w.ExternalID]; {
+			case w.ExternalID == "":
+				answers[i].Err = &store.InvalidError{Fields: []store.FieldError{{Field: "external_id", Message: "is needed"}}}
+			case twice:
+				answers[i].Err = &store.InvalidError{Fields: []store.FieldError{{Field: "external_id", Message: "stands there twice"}}}
+			default:
+				places[w.ExternalID] = i
+			}
+		}
+		upserts, err := t.findUpserts(project, places, now)
+		if err != nil {
+			return err
+		}
+		var written []*upsert
+		for _, u := range upserts {
+			i := places[u.before.ExternalID]
+			if err := u.apply(wants[i].Change, now); err != nil {
+				answers[i].Err = err
+				continue
+			}
+			if u.after.LaneID == 0 {
+				answers[i].Err = store.ErrLaneQuota
+				continue
+			}
+			u.after.ExternalID = u.before.ExternalID
+			written = append(written, u)
+		}
+		if err := t.writeUpserts(written, now, by); err != nil {
+			return err
+		}
+		for _, u := range written {
+			i := places[u.after.ExternalID]
+			answers[i].Endpoint, answers[i].Created = u.after, u.created
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return answers, nil
+}
+
+// findUpserts returns, for each external id, the endpoint that there is, locked, or a new one with a lane.
+func (t *tx) findUpserts(project string, places map[string]int, now int64) ([]*upsert, error) {
+	names := sortedKeys(places)
+	input := sqldb.Texts("name", names)
+	const which = `endpoints.external_id IN (SELECT i.name FROM $i) AND endpoints.external_id <> ''
+		AND endpoints.project = $1 AND ` + endpointIsThere
+	// Those that are to be made are found before the settings are locked, since their lanes come before; another
+	// transaction may have made some of them by then.
+	known, err := sqldb.Values[string](t, `SELECT endpoints.external_id FROM endpoints WHERE `+which, project, input)
+	if err != nil {
+		return nil, fmt.Errorf("look for endpoints: %w", err)
+	}
+	var made []*upsert
+	missing := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return slices.Contains(known, name) })
+	if made, err = t.newUpserts(project, missing, now); err != nil {
+		return nil, err
+	}
+	if err := t.lockSettings(); err != nil {
+		return nil, err
+	}
+	found, err := t.lockEndpoints(which, project, input)
+	if err != nil {
+		return nil, err
+	}
+	upserts := make([]*upsert, 0, len(places))
+	there := make(map[string]bool, len(places))
+	for i := range found {
+		upserts = append(upserts, &upsert{before: found[i], after: found[i]})
+		there[found[i].ExternalID] = true
+	}
+	for _, u := range made {
+		if name := u.after.ExternalID; !there[name] {
+			upserts = append(upserts, u)
+			there[name] = true
+		}
+	}
+	// Some were deleted in between. This makes lanes with the settings locked: a transaction that waits for this one is tried again.
+	missing = slices.DeleteFunc(names, func(name string) bool { return there[name] })
+	if made, err = t.newUpserts(project, missing, now); err != nil {
+		return nil, err
+	}
+	upserts = append(upserts, made...)
+	// In the order in which they were asked for, which the audit keeps.
+	slices.SortFunc(upserts, func(a, b *upsert) int { return cmp.Compare(places[a.before.ExternalID], places[b.before.ExternalID]) })
+	return upserts, nil
+}
+
+// newUpserts are endpoints that are made, with lanes.
+func (t *tx) newUpserts(project string, externalIDs []string, now int64) ([]*upsert, error) {
+	if len(externalIDs) == 0 {
+		return nil, nil
+	}
+	made := make([]*upsert, len(externalIDs))
+	for i, name := range externalIDs {
+		id, err := t.db.ids.next()
+		if err != nil {
+			return nil, err
+		}
+		e := store.Endpoint{ID: id, Project: project, ExternalID: name, Enabled: true, CreatedAt: now, UpdatedAt: now}
+		made[i] = &upsert{after: e, created: true}
+	}
+	if err := t.giveLanes(made); err != nil {
+		return nil, err
+	}
+	for _, u := range made {
+		u.before = u.after
+	}
+	return made, nil
 }

@@ -34,19 +34,12 @@ func liveKey(c *store.Callback) string {
 	return base64.RawURLEncoding.EncodeToString(h.Sum(nil)[:18])
 }
 
-var pollInsert = sqldb.NewBulkInsert("polls", sqldb.Fields[*acceptEntry]{
-	sqldb.Text("id", func(e *acceptEntry) string { return e.out.Callback.ID }),
-	sqldb.Text("project", func(e *acceptEntry) string { return e.out.Callback.Project }),
-	sqldb.Text("live", func(e *acceptEntry) string { return e.live }),
-	sqldb.Text("context", func(e *acceptEntry) string { return string(e.draft.Poll.Context) }),
-	sqldb.Text("on_result", func(e *acceptEntry) string { return e.onResult }),
-	sqldb.Text("sealed_key", func(e *acceptEntry) string {
-		if e.draft.Poll.OnResult == nil {
-			return ""
-		}
-		return store.SealedKey(e.draft.Poll.OnResult.Callback.Headers)
-	}),
-}, `ON CONFLICT DO NOTHING`)
+func pollColumns(e *acceptEntry) sqldb.Columns {
+	return sqldb.Columns{
+		col("id", &e.out.Callback.ID), col("project", &e.out.Callback.Project), col("live", &e.live), col("context", &e.context),
+		col("on_result", &e.onResult), col("sealed_key", &e.pollKey),
+	}
+}
 
 // claimLive makes the drafts of polls the open ones of their reference and address, and answers those for which there is one already
 // with that. It returns the drafts that are to be inserted.
@@ -101,7 +94,7 @@ func (t *tx) insertLive(polls []*acceptEntry) (made map[string]bool, err error) 
 	made = make(map[string]bool, len(polls))
 	left := slices.SortedFunc(slices.Values(polls), func(a, b *acceptEntry) int { return cmp.Compare(a.live, b.live) })
 	for range liveTries {
-		if err := pollInsert.Run(t.Tx, left, func(id string) { made[id] = true }); err != nil {
+		if err := sqldb.InsertEach(t.Tx, "polls", pollColumns, left, `ON CONFLICT DO NOTHING`, func(id string) { made[id] = true }); err != nil {
 			return nil, fmt.Errorf("insert polls: %w", err)
 		}
 		if left = slices.DeleteFunc(left, func(e *acceptEntry) bool { return made[e.out.Callback.ID] }); len(left) == 0 {

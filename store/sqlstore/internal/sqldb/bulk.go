@@ -1,10 +1,6 @@
 package sqldb
 
-import (
-	"fmt"
-	"regexp"
-	"strings"
-)
+import "regexp"
 
 // fromInput is where a statement names its multi-row input, which has no place in one that gets a single row.
 var fromInput = regexp.MustCompile(`\b(FROM|USING)\s+\$i\b`)
@@ -176,80 +172,4 @@ func (u *BulkUpdate[R]) Take(t *Tx, rows []R, taken func(R)) (rest []R, err erro
 		}
 	}
 	return rest, nil
-}
-
-// A BulkInsert is a prepared insert of rows into a table.
-type BulkInsert[R any] struct {
-	fields         Fields[R]
-	postgres, lite string
-	// bare is postgres without anything for rows that are there already: they are an error.
-	bare string
-}
-
-// NewBulkInsert makes one whose fields are named as the table's columns. conflict is what to do with rows that are
-// there already: an ON CONFLICT clause, or nothing.
-func NewBulkInsert[R any](table string, fields Fields[R], conflict string) *BulkInsert[R] {
-	names := strings.Join(fields.names(), ", ")
-	values := make([]string, len(fields))
-	for i := range values {
-		values[i] = fmt.Sprint("$", i+1)
-	}
-	into := `INSERT INTO ` + table + ` (` + names + `)`
-	bare := into + ` SELECT ` + names + ` FROM ` + fields.postgresInput()
-	return &BulkInsert[R]{
-		fields:   fields,
-		bare:     bare,
-		postgres: bare + ` WHERE 1 = 1 ` + conflict,
-		lite:     into + ` VALUES (` + strings.Join(values, ", ") + `) ` + conflict,
-	}
-}
-
-// Later adds rows, at the latest with the commit, which fails if one is there already or cannot be added.
-func (b *BulkInsert[R]) Later(t *Tx, rows []R) error {
-	if t.lite != nil || len(rows) == 0 {
-		return b.Run(t, rows, nil)
-	}
-	args, err := t.db.Dialect.args(b.fields.columns(rows))
-	if err != nil {
-		return err
-	}
-	return t.Later(b.bare, args...)
-}
-
-// Run adds the rows and calls inserted, if it is not nil, with the key of each that was added or changed. If it is
-// nil the rows may be added only with the commit.
-func (b *BulkInsert[R]) Run(t *Tx, rows []R, inserted func(key string)) error {
-	if len(rows) == 0 {
-		return nil
-	}
-	if t.lite == nil {
-		args, err := t.db.Dialect.args(b.fields.columns(rows))
-		if err != nil {
-			return err
-		}
-		if inserted == nil {
-			return t.Later(b.postgres, args...)
-		}
-		return t.Each(func(r Row) error {
-			var key string
-			err := r.Scan(&key)
-			inserted(key)
-			return err
-		}, b.postgres+` RETURNING `+b.fields[0].name, args...)
-	}
-	insert, err := t.lite.prepare(b.lite)
-	if err != nil {
-		return err
-	}
-	for _, r := range rows {
-		b.fields.bind(insert, r)
-		n, err := insert.exec()
-		if err != nil {
-			return err
-		}
-		if n > 0 && inserted != nil {
-			inserted(b.fields[0].text(r))
-		}
-	}
-	return nil
 }

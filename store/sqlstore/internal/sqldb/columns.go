@@ -86,10 +86,22 @@ func (c Columns) Update(t *Tx, table, where string, args ...any) (int64, error) 
 
 // InsertRows adds rows to a table, at the latest with the commit. conflict is an ON CONFLICT clause, or nothing.
 func InsertRows[T any](t *Tx, table string, columns func(*T) Columns, rows []T, conflict string) error {
+	pointers := make([]*T, len(rows))
+	for i := range rows {
+		pointers[i] = &rows[i]
+	}
+	return InsertEach(t, table, columns, pointers, conflict, nil)
+}
+
+// InsertEach is InsertRows which calls inserted, if it is not nil, with each row that was added or changed, by its key:
+// the first column. The columns must be parts of the row itself, and not of what it points to.
+func InsertEach[T any](
+	t *Tx, table string, columns func(*T) Columns, rows []*T, conflict string, inserted func(key string),
+) error {
 	if len(rows) == 0 {
 		return nil
 	}
-	var row T
+	var row T // one for all, so that their columns are described once
 	into := columns(&row)
 	at := into.at()
 	if t.lite != nil {
@@ -97,12 +109,17 @@ func InsertRows[T any](t *Tx, table string, columns func(*T) Columns, rows []T, 
 		if err != nil {
 			return err
 		}
-		for _, row = range rows {
+		for _, r := range rows {
+			row = *r
 			if err := s.bind(at); err != nil {
 				return err
 			}
-			if _, err := s.exec(); err != nil {
+			n, err := s.exec()
+			if err != nil {
 				return err
+			}
+			if n > 0 && inserted != nil {
+				inserted(*at[0].(*string))
 			}
 		}
 		return nil
@@ -111,7 +128,8 @@ func InsertRows[T any](t *Tx, table string, columns func(*T) Columns, rows []T, 
 	for i := range into {
 		input[i].name = into[i].Name
 	}
-	for _, row = range rows {
+	for _, r := range rows {
+		row = *r
 		for i := range input {
 			if err := input[i].add(at[i]); err != nil {
 				return fmt.Errorf("column %s: %w", input[i].name, err)
@@ -119,7 +137,15 @@ func InsertRows[T any](t *Tx, table string, columns func(*T) Columns, rows []T, 
 		}
 	}
 	names := into.List()
-	return t.Later(`INSERT INTO `+table+` (`+names+`) SELECT `+names+` FROM $i WHERE 1 = 1 `+conflict, Input{input})
+	text := `INSERT INTO ` + table + ` (` + names + `) SELECT ` + names + ` FROM $i WHERE 1 = 1 ` + conflict
+	if inserted == nil {
+		return t.Later(text, Input{input})
+	}
+	keys, err := Values[string](t, text+` RETURNING `+into[0].Name, Input{input})
+	for _, key := range keys {
+		inserted(key)
+	}
+	return err
 }
 
 // add appends the value that is there.
@@ -142,8 +168,12 @@ func (c *column) add(at any) error {
 		c.kind, c.texts = textKind, append(c.texts, *at)
 	case *int64:
 		c.kind, c.ints = intKind, append(c.ints, *at)
+	case **int64:
+		c.kind, c.nullable = intKind, append(c.nullable, *at)
 	case *float64:
 		c.kind, c.reals = realKind, append(c.reals, *at)
+	case *[]byte:
+		c.kind, c.bytes = bytesKind, append(c.bytes, *at)
 	default:
 		switch v := reflect.ValueOf(at).Elem(); v.Kind() {
 		case reflect.String:

@@ -74,15 +74,11 @@ func Ints(name string, values []int64) Input {
 	return Input{[]column{{name: name, kind: intKind, ints: slices.Concat([]int64{}, values)}}}
 }
 
-// A Field is one column of rows. Exactly one of its functions is set: it takes the value out of a row.
+// A Field is one column of rows. One of its functions is set: it takes the value out of a row.
 type Field[R any] struct {
 	name string
 	text func(R) string
 	int  func(R) int64
-	// nullable is a number or NULL.
-	nullable func(R) *int64
-	real     func(R) float64
-	bytes    func(R) []byte
 }
 
 // Text is a field of text.
@@ -111,21 +107,6 @@ func Flag[R any](name string, value func(R) bool) Field[R] {
 	}}
 }
 
-// Nullable is a field of numbers of which some are NULL.
-func Nullable[R any](name string, value func(R) *int64) Field[R] {
-	return Field[R]{name: name, nullable: value}
-}
-
-// Real is a field of floating-point numbers.
-func Real[R any](name string, value func(R) float64) Field[R] {
-	return Field[R]{name: name, real: value}
-}
-
-// Bytes is a field of bytes; nil is NULL. Only a [BulkInsert] may have one.
-func Bytes[R any](name string, value func(R) []byte) Field[R] {
-	return Field[R]{name: name, bytes: value}
-}
-
 // Fields are the columns of rows, the key first.
 type Fields[R any] []Field[R]
 
@@ -152,16 +133,9 @@ func (fs Fields[R]) columns(rows []R) []column {
 	for i := range fs {
 		f, c := &fs[i], &columns[i]
 		c.name, c.kind = f.name, intKind
-		switch {
-		case f.text != nil:
+		if f.text != nil {
 			c.kind, c.texts = textKind, each(rows, f.text)
-		case f.nullable != nil:
-			c.nullable = each(rows, f.nullable)
-		case f.real != nil:
-			c.kind, c.reals = realKind, each(rows, f.real)
-		case f.bytes != nil:
-			c.kind, c.bytes = bytesKind, each(rows, f.bytes)
-		default:
+		} else {
 			c.ints = each(rows, f.int)
 		}
 	}
@@ -171,24 +145,9 @@ func (fs Fields[R]) columns(rows []R) []column {
 // bind sets the parameters of a statement that gets one row.
 func (fs Fields[R]) bind(s *liteStmt, r R) {
 	for i, n := range s.params {
-		switch f := &fs[n]; {
-		case f.text != nil:
+		if f := &fs[n]; f.text != nil {
 			s.stmt.BindText(i+1, f.text(r))
-		case f.nullable != nil:
-			if v := f.nullable(r); v != nil {
-				s.stmt.BindInt64(i+1, *v)
-			} else {
-				s.stmt.BindNull(i + 1)
-			}
-		case f.real != nil:
-			s.stmt.BindFloat(i+1, f.real(r))
-		case f.bytes != nil:
-			if b := f.bytes(r); b != nil {
-				s.stmt.BindBytes(i+1, b)
-			} else {
-				s.stmt.BindNull(i + 1)
-			}
-		default:
+		} else {
 			s.stmt.BindInt64(i+1, f.int(r))
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/pressly/goose/v3"
+	"github.com/pressly/goose/v3/database"
 	"github.com/pressly/goose/v3/lock"
 
 	"github.com/seed-ff5a32d8/dispatcher/migrations"
@@ -120,4 +121,132 @@ func (db *DB) lockMigrations(ctx context.Context) (unlock func() error, err erro
 		return nil, errors.Join(fmt.Errorf("lock migrations: %w", err), handle.Close())
 	}
 	return func() error { return errors.Join(held.Rollback(), handle.Close()) }, nil
+}
+
+// migrationsTable has a row for each applied migration, and one for version 0.
+const migrationsTable = "schema_migrations"
+
+// ErrOtherSchema says that a migration was applied to the database from other statements than this program has.
+var ErrOtherSchema = errors.New("the database was made by another version of dispatcher, whose schema differs; " +
+	"run that version, or start this one on an empty database (releases before 0.1.0 convert none)")
+
+// AppliedMigrations returns the hashes of the applied migrations by their versions; nil: the database was never
+// migrated. The hash is empty where the program that applied the migration kept none.
+func AppliedMigrations(ctx context.Context, db Queryer, engine string) (map[int64]string, error) {
+	columns := `SELECT COUNT(*), COUNT(CASE WHEN name = 'hash' THEN 1 END) FROM pragma_table_info('` + migrationsTable + `')`
+	if engine == migrations.Postgres {
+		columns = `SELECT COUNT(*), COUNT(CASE WHEN attname = 'hash' THEN 1 END) FROM pg_attribute
+			WHERE attrelid = to_regclass('` + migrationsTable + `') AND attnum > 0 AND NOT attisdropped`
+	}
+	var all, hashes int
+	if err := db.QueryRowContext(ctx, columns).Scan(&all, &hashes); err != nil {
+		return nil, fmt.Errorf("look for the table %s: %w", migrationsTable, err)
+	}
+	if all == 0 {
+		return nil, nil
+	}
+	hash := "hash"
+	if hashes == 0 {
+		hash = "''"
+	}
+	rows, err := db.QueryContext(ctx, `SELECT version_id, `+hash+` FROM `+migrationsTable+` WHERE version_id > 0`)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", migrationsTable, err)
+	}
+	defer rows.Close()
+	applied := make(map[int64]string)
+	for rows.Next() {
+		var version int64
+		var hash string
+		if err := rows.Scan(&version, &hash); err != nil {
+			return nil, fmt.Errorf("read %s: %w", migrationsTable, err)
+		}
+		applied[version] = hash
+	}
+	return applied, rows.Err()
+}
+
+// A Queryer is an *sql.DB, an *sql.Conn or an *sql.Tx.
+type Queryer interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+// CheckSchema returns [ErrOtherSchema] if an applied migration has another hash than that of the known ones. Versions
+// that are not known are those of a newer program, beside which this one can run.
+func CheckSchema(known []migrations.File, applied map[int64]string) error {
+	for _, m := range known {
+		if hash, ok := applied[m.Version]; ok && hash != m.Hash {
+			return ErrOtherSchema
+		}
+	}
+	return nil
+}
+
+// versionTable is goose's table of applied migrations with the column hash. The hash is written in the transaction of
+// its migration.
+type versionTable struct {
+	database.StoreExtender
+	engine string
+	known  []migrations.File
+}
+
+func newVersionTable(engine string, known []migrations.File) (*versionTable, error) {
+	dialect := database.DialectSQLite3
+	if engine == migrations.Postgres {
+		dialect = database.DialectPostgres
+	}
+	base, err := database.NewStore(dialect, migrationsTable)
+	if err != nil {
+		return nil, fmt.Errorf("table of migrations: %w", err)
+	}
+	extended, ok := base.(database.StoreExtender)
+	if !ok {
+		return nil, fmt.Errorf("table of migrations: %T cannot tell whether it exists", base)
+	}
+	return &versionTable{StoreExtender: extended, engine: engine, known: known}, nil
+}
+
+// CreateVersionTable implements [database.Store].
+func (v *versionTable) CreateVersionTable(ctx context.Context, db database.DBTxConn) error {
+	if err := v.StoreExtender.CreateVersionTable(ctx, db); err != nil {
+		return err
+	}
+	_, err := db.ExecContext(ctx, `ALTER TABLE `+migrationsTable+` ADD COLUMN hash TEXT NOT NULL DEFAULT ''`)
+	return err
+}
+
+// Insert implements [database.Store].
+func (v *versionTable) Insert(ctx context.Context, db database.DBTxConn, r database.InsertRequest) error {
+	if err := v.StoreExtender.Insert(ctx, db, r); err != nil {
+		return err
+	}
+	for _, m := range v.known {
+		if m.Version != r.Version {
+			continue
+		}
+		set := `UPDATE ` + migrationsTable + ` SET hash = $1 WHERE version_id = $2`
+		if _, err := db.ExecContext(ctx, set, m.Hash, m.Version); err != nil {
+			return fmt.Errorf("set the hash of migration %d: %w", m.Version, err)
+		}
+	}
+	return nil
+}
+
+// ListMigrations implements [database.Store]. Up calls it under its lock, before it applies anything.
+func (v *versionTable) ListMigrations(
+	ctx context.Context, db database.DBTxConn,
+) ([]*database.ListMigrationsResult, error) {
+	if err := v.check(ctx, db); err != nil {
+		return nil, err
+	}
+	return v.StoreExtender.ListMigrations(ctx, db)
+}
+
+func (v *versionTable) check(ctx context.Context, db Queryer) error {
+	applied, err := AppliedMigrations(ctx, db, v.engine)
+	if err != nil {
+		return err
+	}
+	return CheckSchema(v.known, applied)
 }

@@ -283,6 +283,14 @@ func (s *liteStmt) bindOne(param int, arg any) error {
 		s.stmt.BindText(param, *a)
 	case *int64:
 		s.stmt.BindInt64(param, *a)
+	case *[]byte:
+		return s.bindOne(param, *a)
+	case **int64:
+		if *a == nil {
+			s.stmt.BindNull(param)
+		} else {
+			s.stmt.BindInt64(param, **a)
+		}
 	case driver.Valuer:
 		value, err := a.Value()
 		if err != nil {
@@ -297,8 +305,6 @@ func (s *liteStmt) bindOne(param int, arg any) error {
 			s.stmt.BindInt64(param, v.Int())
 		case reflect.Float64:
 			s.stmt.BindFloat(param, v.Float())
-		case reflect.Slice:
-			return s.bindOne(param, v.Bytes())
 		default:
 			return fmt.Errorf("an argument of type %T cannot be bound", arg)
 		}
