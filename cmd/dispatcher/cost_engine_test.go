@@ -72,7 +72,7 @@ func (c *calls) sofar() (now [callKinds]float64) {
 func (c *calls) start(t *testing.T) *dispatch.Engine {
 	t.Helper()
 	s := apptest.Settings(t)
-	log := app.NewLogger(&Dispatcher.Terminal().Console, s)
+	log := app.NewLogger(&program.Terminal().Console, s)
 	srv := &app.App{Settings: s, Log: log}
 	closeAfter(t, srv)
 	db, err := srv.OpenDatabase(t.Context(), app.NewRegistry("dev"))

@@ -135,7 +135,7 @@ func closeAfter(t *testing.T, srv *app.App) {
 // accepted, whose payload has to be read.
 func storeCosts(t *testing.T, settings *config.Settings) func(*steps) {
 	open := func() *sqlstore.DB {
-		srv := &app.App{Settings: settings, Log: app.NewLogger(&Dispatcher.Terminal().Console, settings)}
+		srv := &app.App{Settings: settings, Log: app.NewLogger(&program.Terminal().Console, settings)}
 		closeAfter(t, srv)
 		db, err := srv.OpenDatabase(t.Context(), app.NewRegistry("dev"))
 		if err != nil {
@@ -221,7 +221,7 @@ func costResults(stamped []*store.Stamped, now int64) []store.Result {
 // acceptCosts has callbacks accepted, from the router to the commit: without a connection, and while no engine runs. The
 // request and the recorder that every one of them takes are counted, too.
 func acceptCosts(t *testing.T, settings *config.Settings) func(*steps) {
-	term := Dispatcher.Terminal()
+	term := program.Terminal()
 	srv, err := app.New(t.Context(), &term.Console, settings, app.NewLogger(&term.Console, settings))
 	if err != nil {
 		t.Fatal(err)
@@ -252,7 +252,7 @@ func acceptCosts(t *testing.T, settings *config.Settings) func(*steps) {
 
 // indexCosts takes items of many lanes, each with a lock of its own, through an index.
 func indexCosts(t *testing.T, settings *config.Settings) func(*steps) {
-	srv := &app.App{Settings: settings, Log: app.NewLogger(&Dispatcher.Terminal().Console, settings)}
+	srv := &app.App{Settings: settings, Log: app.NewLogger(&program.Terminal().Console, settings)}
 	opened, err := srv.OpenIndex(t.Context(), app.NewRegistry("dev"))
 	if err != nil {
 		t.Fatal(err)

@@ -9,10 +9,10 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
 )
 
-// Dispatcher is the whole program.
-var Dispatcher = cmdtest.Program(func() any { return newGrammar() })
+// program is the whole program.
+var program = cmdtest.Program(func() any { return newGrammar() })
 
-func TestMain(m *testing.M) { Dispatcher.RunTests(m) }
+func TestMain(m *testing.M) { program.RunTests(m) }
 
 func TestHelp(t *testing.T) {
 	t.Parallel()
@@ -30,7 +30,7 @@ func TestHelp(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			term := Dispatcher.Terminal()
+			term := program.Terminal()
 			term.Ends(t, console.ExitOK, args...)
 			cmdtest.Golden(t, name, term.Stdout.String())
 		})
@@ -77,7 +77,7 @@ func TestCommandLinesThatCannotBeMeant(t *testing.T) {
 		lines = append(lines, strings.Fields(line))
 	}
 	for _, args := range lines {
-		term := Dispatcher.Terminal("DISPATCHER_KEY=k")
+		term := program.Terminal("DISPATCHER_KEY=k")
 		term.Ends(t, console.ExitUsage, args...)
 		if said := term.Lines(); len(said) != 1 || !strings.HasPrefix(said[0], "dispatcher: ") {
 			t.Errorf("%q: wants one line, got %q", args, said)
@@ -88,7 +88,7 @@ func TestCommandLinesThatCannotBeMeant(t *testing.T) {
 // Every command says what it does, and so does every flag and argument of it.
 func TestEveryCommandHasHelp(t *testing.T) {
 	t.Parallel()
-	parser, err := console.NewParser(&Dispatcher.Terminal().Console, newGrammar())
+	parser, err := console.NewParser(&program.Terminal().Console, newGrammar())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +107,7 @@ func TestEveryCommandHasHelp(t *testing.T) {
 				t.Errorf("%q: %s says nothing", name, arg.Name)
 			}
 		}
-		if term := Dispatcher.Terminal(); term.Invoke(append(n.Path, "--help")...) != console.ExitOK || !strings.Contains(term.Stdout.String(), "Usage: dispatcher") {
+		if term := program.Terminal(); term.Invoke(append(n.Path, "--help")...) != console.ExitOK || !strings.Contains(term.Stdout.String(), "Usage: dispatcher") {
 			t.Errorf("%q has no help: %s", name, term.Stderr.String())
 		}
 	}
@@ -119,7 +119,7 @@ func TestUsageErrorsNameTheHelpThatHelps(t *testing.T) {
 	for help, args := range map[string][]string{
 		"dispatcher --help": {"frobnicate"}, "dispatcher endpoint --help": {"endpoint"}, "dispatcher endpoint get --help": {"endpoint", "get"}, "dispatcher key create --help": {"key", "create", "n", "--scope", "x"},
 	} {
-		term := Dispatcher.Terminal()
+		term := program.Terminal()
 		if code := term.Invoke(args...); code != console.ExitUsage || !strings.HasSuffix(term.Stderr.String(), "(see \""+help+"\")\n") {
 			t.Errorf("%v: exit code %d: %s", args, code, term.Stderr.String())
 		}
@@ -128,7 +128,7 @@ func TestUsageErrorsNameTheHelpThatHelps(t *testing.T) {
 
 func TestNoCommandShowsTheHelpAndIsNoSuccess(t *testing.T) {
 	t.Parallel()
-	term := Dispatcher.Terminal()
+	term := program.Terminal()
 	term.Ends(t, console.ExitUsage)
 	if !strings.Contains(term.Stdout.String(), "callback") {
 		t.Errorf("no help: %q", term.Stdout.String())
@@ -137,7 +137,7 @@ func TestNoCommandShowsTheHelpAndIsNoSuccess(t *testing.T) {
 
 func TestVersion(t *testing.T) {
 	t.Parallel()
-	term := Dispatcher.Terminal()
+	term := program.Terminal()
 	term.Ends(t, console.ExitOK, "version")
 	if got := term.Stdout.String(); !strings.HasPrefix(got, "dispatcher ") || strings.Count(got, "\n") != 1 {
 		t.Errorf("got %q", got)

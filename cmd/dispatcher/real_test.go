@@ -6,10 +6,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/apptest"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/cmdtest"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
-	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/remote"
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
@@ -28,7 +28,7 @@ func TestHeldOnRedisNamesWhatSQLForgot(t *testing.T) {
 	}
 	before := onCopy()
 	var accepted struct {
-		Results []struct{ Callback remote.Callback }
+		Results []struct{ Callback client.Callback }
 	}
 	one := map[string]any{"url": "http://127.0.0.1:1/", "payload": 1}
 	batch := slices.Repeat([]any{one}, 130) // more than one page of an answer names
@@ -48,7 +48,7 @@ func TestHeldOnRedisNamesWhatSQLForgot(t *testing.T) {
 		return held.Counters(t).Items() == 131
 	})
 	do := func(code int, args ...string) *cmdtest.Terminal {
-		term := Dispatcher.Terminal()
+		term := program.Terminal()
 		if got := term.Invoke(append(args, "--server", held.Client.Base, "--key", held.Settings.AdminKey)...); got != code {
 			t.Errorf("%v: exit code %d, want %d: %s", args, got, code, term.Stderr.String())
 		}

@@ -24,7 +24,7 @@ func TestCase40ServeRefusesAWrongMasterKey(t *testing.T) {
 	r := apptest.Start(t, s)
 	r.End(t)
 	serve := func(keys string) (int, []string) {
-		term := Dispatcher.Terminal()
+		term := program.Terminal()
 		code := term.Invoke("serve", "--listen=127.0.0.1:0", "--ops-listen=127.0.0.1:0", "--data-dir", s.DataDir, "--log-level=error", "--master-key="+keys)
 		return code, term.Lines()
 	}
@@ -39,7 +39,7 @@ func TestCase40ServeRefusesAWrongMasterKey(t *testing.T) {
 	both := *s
 	both.MasterKey = []string{cmdtest.SomeKey('w'), made}
 	r = apptest.Start(t, &both)
-	term := Dispatcher.Terminal()
+	term := program.Terminal()
 	if code := term.Invoke("secrets", "reencrypt", "--server", r.Client.Base, "--key", s.AdminKey); code != console.ExitOK {
 		t.Errorf("secrets reencrypt: exit code %d, %q", code, term.Lines())
 	}
@@ -51,7 +51,7 @@ func TestCase40ServeRefusesAWrongMasterKey(t *testing.T) {
 func TestADatabaseOfAnotherSchemaIsRefused(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	Dispatcher.Terminal().Ends(t, console.ExitOK, "migrate", "--data-dir", dir)
+	program.Terminal().Ends(t, console.ExitOK, "migrate", "--data-dir", dir)
 	db, err := sql.Open("sqlite", filepath.Join(dir, config.DatabaseFileName))
 	if err != nil {
 		t.Fatal(err)
@@ -66,13 +66,13 @@ func TestADatabaseOfAnotherSchemaIsRefused(t *testing.T) {
 	for _, args := range [][]string{
 		serve, append(slices.Clone(serve), "--migrate=false"), {"migrate"}, {"migrate", "--status"},
 	} {
-		term := Dispatcher.Terminal()
+		term := program.Terminal()
 		code := term.Invoke(append(args, "--data-dir", dir)...)
 		if code != console.ExitFailed || len(term.Lines()) != 1 || !strings.Contains(term.Lines()[0], line) {
 			t.Errorf("%v: exit code %d, said %q", args, code, term.Lines())
 		}
 	}
-	term := Dispatcher.Terminal()
+	term := program.Terminal()
 	term.Ends(t, console.ExitFailed, "doctor", "--json", "--data-dir", dir)
 	cmdtest.Says(t, term.Stdout.String(), `"check": "migrations"`, "another version", "empty database")
 }
@@ -84,7 +84,7 @@ func TestCommandsAgainstAServer(t *testing.T) {
 	r := apptest.Start(t, s)
 	do := func(want string, args ...string) string {
 		t.Helper()
-		term := Dispatcher.Terminal()
+		term := program.Terminal()
 		// The key is found in the data directory.
 		term.Ends(t, console.ExitOK, append(args, "--server", r.Client.Base, "--data-dir", s.DataDir)...)
 		cmdtest.Says(t, term.Stdout.String(), want)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/apptest"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/cmdtest"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/remote"
@@ -32,7 +33,7 @@ func TestCase81CardNumbersAreMaskedWhereBodiesAreShown(t *testing.T) {
 			}))
 			t.Cleanup(to.Close)
 			r := apptest.Start(t, apptest.Settings(t, "--pan-guard", guard))
-			var cb remote.Callback
+			var cb client.Callback
 			r.Call(t, http.MethodPost, "/v1/callbacks",
 				map[string]any{"url": to.URL, "payload": map[string]any{"card": card}}, &cb)
 			if body := <-got; !strings.Contains(body, card) {

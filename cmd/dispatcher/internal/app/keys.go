@@ -36,7 +36,7 @@ func completeKeys(c *console.Console, s *config.Settings, log *slog.Logger) erro
 		return fmt.Errorf("admin key: %w", err)
 	}
 	if len(key) < config.MinAdminKey {
-		return &console.UsageError{Lines: []string{path + ": the admin key " + config.ShortAdminKey(key)}}
+		return console.Wrong("%s: the admin key %s", path, config.ShortAdminKey(key))
 	}
 	s.AdminKey = key
 	if !made {

@@ -10,11 +10,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/app"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/apptest"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/cmdtest"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
-	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/remote"
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
@@ -67,12 +67,12 @@ func TestServeNeverSendsToItself(t *testing.T) {
 		url := "http://" + listener.String() + "/readyz"
 		submission := map[string]any{"url": url, "payload": 1, "policy": "none"}
 		_, err := r.Client.Call(t.Context(), http.MethodPost, "/v1/callbacks", submission, nil)
-		refused, ok := errors.AsType[*remote.APIError](err)
+		refused, ok := errors.AsType[*client.Error](err)
 		if !ok || refused.Status != 422 || !strings.Contains(err.Error(), "never sends to itself") {
 			t.Errorf("%s: the address is answered with %v", name, err)
 		}
 		submission["url"] = strings.Replace(url, "127.0.0.1", "localhost", 1)
-		var cb remote.Callback
+		var cb client.Callback
 		r.Call(t, http.MethodPost, "/v1/callbacks", submission, &cb)
 		testserver.Until(t, "the attempt by name ends", func() bool { return r.State(t, cb.ID) == "dead" })
 		if class := r.Callback(t, cb.ID).LastClass; class != "blocked" {

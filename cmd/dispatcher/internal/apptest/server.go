@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/app"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/cmdtest"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/config"
@@ -150,18 +151,18 @@ func (r *Running) Call(t *testing.T, method, path string, in, out any) []byte {
 // Send hands a callback over and returns its id.
 func (r *Running) Send(t *testing.T, url string) string {
 	t.Helper()
-	var cb remote.Callback
+	var cb client.Callback
 	r.Call(t, http.MethodPost, "/v1/callbacks", map[string]any{"url": url, "payload": map[string]any{"paid": 1}}, &cb)
 	return cb.ID
 }
 
-func (r *Running) Callback(t *testing.T, id string) (cb remote.Callback) {
+func (r *Running) Callback(t *testing.T, id string) (cb client.Callback) {
 	t.Helper()
 	r.Call(t, http.MethodGet, remote.CallbackPath(id), nil, &cb)
 	return cb
 }
 
-func (r *Running) State(t *testing.T, id string) string {
+func (r *Running) State(t *testing.T, id string) client.State {
 	t.Helper()
 	return r.Callback(t, id).State
 }
@@ -181,9 +182,9 @@ func (r *Running) Counters(t *testing.T) (c counters) {
 }
 
 // Callbacks lists up to 500 callbacks of a server.
-func (r *Running) Callbacks(t *testing.T, query string) []remote.Callback {
+func (r *Running) Callbacks(t *testing.T, query string) []client.Callback {
 	t.Helper()
-	var page remote.CallbackPage
+	var page client.Page[client.Callback]
 	r.Call(t, http.MethodGet, "/v1/callbacks?"+query, nil, &page)
 	return page.Data
 }

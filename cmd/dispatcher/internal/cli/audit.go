@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"time"
 
 	"github.com/jedib0t/go-pretty/v6/text"
 
+	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/remote"
 	"github.com/seed-ff5a32d8/dispatcher/store"
@@ -21,24 +21,8 @@ type AuditCommand struct {
 	Verify auditVerify `cmd:"" help:"Check the chain over the audit of all projects; exit with 1 if it is broken."`
 }
 
-// A shownEntry is what the commands read of an entry.
-type shownEntry struct {
-	At       time.Time       `json:"at"`
-	Actor    string          `json:"actor"`
-	Address  string          `json:"address"`
-	Action   string          `json:"action"`
-	Object   string          `json:"object"`
-	Reason   string          `json:"reason"`
-	Before   json.RawMessage `json:"before"`
-	After    json.RawMessage `json:"after"`
-	Sequence int64           `json:"sequence"`
-}
-
 // auditList lists entries.
-type auditList struct {
-	remote.Flags
-	listFlags
-}
+type auditList struct{ listFlags }
 
 // Help is what audit list --help says below the flags' summary.
 func (*auditList) Help() string {
@@ -47,23 +31,23 @@ func (*auditList) Help() string {
 
 // Run prints the entries.
 func (cmd *auditList) Run(ctx context.Context, c *console.Console) error {
-	cl, err := remote.New(c, cmd.Flags)
-	if err != nil {
-		return err
+	number := func(e *client.AuditEntry) any {
+		if e.Sequence == 0 {
+			return "–"
+		}
+		return fmt.Sprint(e.Sequence)
 	}
 	none := "nothing was changed in the project"
-	return showList(ctx, c, cl, "/v1/audit", url.Values{}, cmd.listFlags, none, func(entries []shownEntry) {
-		t := c.NewTable("at", "who", "from", "action", "object", "before", "after", "reason", "no.")
-		for i := range entries {
-			e := &entries[i]
-			number := "–"
-			if e.Sequence != 0 {
-				number = fmt.Sprint(e.Sequence)
-			}
-			t.AppendRow([]any{console.ClockTime(&e.At), console.Short(e.Actor, 40), console.Printable(e.Address), console.Printable(e.Action),
-				console.Short(e.Object, 40), side(e.Before), side(e.After), console.Short(e.Reason, 40), number})
-		}
-		t.Render()
+	return list(ctx, c, cmd.listFlags, "/v1/audit", url.Values{}, none, []console.Column[client.AuditEntry]{
+		{Name: "at", Of: func(e *client.AuditEntry) any { return console.ClockTime(e.At) }},
+		{Name: "who", Of: func(e *client.AuditEntry) any { return console.Short(e.Actor, 40) }},
+		{Name: "from", Of: func(e *client.AuditEntry) any { return console.Printable(e.Address) }},
+		{Name: "action", Of: func(e *client.AuditEntry) any { return console.Printable(e.Action) }},
+		{Name: "object", Of: func(e *client.AuditEntry) any { return console.Short(e.Object, 40) }},
+		{Name: "before", Of: func(e *client.AuditEntry) any { return side(e.Before) }},
+		{Name: "after", Of: func(e *client.AuditEntry) any { return side(e.After) }},
+		{Name: "reason", Of: func(e *client.AuditEntry) any { return console.Short(e.Reason, 40) }},
+		{Name: "no.", Of: number},
 	})
 }
 
@@ -107,7 +91,7 @@ type auditReport struct {
 // Run asks for one step after the other, and ends with 1 if the chain is broken.
 func (cmd *auditVerify) Run(ctx context.Context, c *console.Console) error {
 	if _, err := store.ParseAuditLink(cmd.Expect); cmd.Expect != "" && err != nil {
-		return &console.UsageError{Lines: []string{"--expect " + err.Error()}}
+		return console.Wrong("--expect %s", err)
 	}
 	cl, err := remote.New(c, cmd.Flags)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/remote"
 )
@@ -27,10 +28,10 @@ type CallbackCommand struct {
 
 // callbackGet shows one callback.
 type callbackGet struct {
-	remote.Flags
 	attemptFlags
 	ID   string `arg:"" help:"Id of the callback, cb_ and 26 characters."`
 	JSON bool   `name:"json" help:"Print JSON for machines: the callback, and its attempts under \"attempts\"."`
+	remote.Flags
 }
 
 // Run shows the callback, its ladder and its attempts.
@@ -39,9 +40,9 @@ func (cmd *callbackGet) Run(ctx context.Context, c *console.Console) error {
 	if err != nil {
 		return err
 	}
-	var cb remote.Callback
+	var cb client.Callback
 	what := shownWith{remote.CallbackPath(cmd.ID), cmd.ID, cmd.Attempts, cmd.JSON}
-	return showWithAttempts(ctx, c, cl, what, &cb, func(attempts []remote.Attempt) {
+	return showWithAttempts(ctx, c, cl, what, &cb, func(attempts []client.Attempt) {
 		showCallback(c, &cb, attempts, nil, time.Now())
 	})
 }
@@ -62,10 +63,10 @@ type shownWith struct {
 // showWithAttempts reads a callback into out, and its attempts, and shows them by show, or prints both for
 // machines.
 func showWithAttempts(
-	ctx context.Context, c *console.Console, cl *remote.Client, what shownWith, out any, show func([]remote.Attempt),
+	ctx context.Context, c *console.Console, cl *remote.Client, what shownWith, out any, show func([]client.Attempt),
 ) error {
 	if what.most < 0 {
-		return &console.UsageError{Lines: []string{"--attempts is at least 0"}}
+		return console.Wrong("--attempts is at least 0")
 	}
 	answer, err := cl.Call(ctx, http.MethodGet, what.path, nil, out)
 	if err != nil {
@@ -101,7 +102,6 @@ func printWithAttempts(c *console.Console, callback []byte, attempts []json.RawM
 
 // callbackList lists callbacks.
 type callbackList struct {
-	remote.Flags
 	State       []string          `placeholder:"STATE" help:"Only these states: scheduled, attempting, succeeded, dead, canceled."`
 	Kind        string            `placeholder:"KIND" help:"Only this kind: notify or poll."`
 	Topic       string            `placeholder:"TOPIC" help:"Only this topic."`
@@ -120,42 +120,23 @@ type callbackList struct {
 	ByDue       bool              `help:"Open callbacks by due time, earliest first."`
 	Limit       int               `default:"50" placeholder:"N" help:"Most callbacks to show, at most 500. Default: 50."`
 	Cursor      string            `placeholder:"CURSOR" help:"Continue a list at the cursor that it ended with."`
-	JSON        bool              `name:"json" help:"Print the server's answer for machines."`
+	answerFlags
 }
 
 // query returns the list's filters as the API spells them.
 func (cmd *callbackList) query() url.Values {
-	q := url.Values{}
-	set := func(name, value string) {
-		if value != "" {
-			q.Set(name, value)
-		}
+	filter := client.Filter{
+		Kind: client.Kind(cmd.Kind), Topic: cmd.Topic, Ref: cmd.Ref, Endpoint: cmd.Endpoint, LockKey: cmd.LockKey, Lane: cmd.Lane,
+		Class: client.Class(cmd.Class), Reason: client.TerminalReason(cmd.Reason), StatusCode: cmd.StatusCode, Label: cmd.Label,
+		MinAttempts: cmd.MinAttempts, Overdue: cmd.Overdue,
 	}
 	for _, state := range cmd.State {
-		q.Add("state", state)
+		filter.State = append(filter.State, client.State(state))
 	}
-	set("kind", cmd.Kind)
-	set("topic", cmd.Topic)
-	set("ref", cmd.Ref)
-	set("lock_key", cmd.LockKey)
-	set("endpoint", cmd.Endpoint)
-	set("lane", cmd.Lane)
-	set("class", cmd.Class)
-	set("reason", cmd.Reason)
-	set("from", cmd.From)
-	set("to", cmd.To)
-	set("cursor", cmd.Cursor)
-	for name, value := range cmd.Label {
-		q.Set("label."+name, value)
-	}
-	if cmd.StatusCode != 0 {
-		q.Set("status_code", strconv.Itoa(cmd.StatusCode))
-	}
-	if cmd.MinAttempts != 0 {
-		q.Set("min_attempts", strconv.Itoa(cmd.MinAttempts))
-	}
-	if cmd.Overdue {
-		q.Set("overdue", "true")
+	q := filter.Query()
+	// What a time means is the server's to judge.
+	for name, values := range parameters("from", cmd.From, "to", cmd.To, "cursor", cmd.Cursor) {
+		q[name] = values
 	}
 	if cmd.ByDue {
 		q.Set("order", "due")
@@ -181,21 +162,18 @@ func (cmd *callbackList) Run(ctx context.Context, c *console.Console) error {
 		}
 		return console.PrintJSON(c, answer)
 	}
-	var found []remote.Callback
+	var found []client.Callback
 	query, next, began := cmd.query(), "", time.Now()
 	for first := true; first || next != "" && len(found) < cmd.Limit && time.Since(began) < searchTime; first = false {
 		if !first {
 			query.Set("cursor", next)
 			query.Set("limit", strconv.Itoa(cmd.Limit-len(found)))
 		}
-		var page remote.CallbackPage
+		var page client.Page[client.Callback]
 		if _, err := cl.Call(ctx, http.MethodGet, "/v1/callbacks?"+query.Encode(), nil, &page); err != nil {
 			return err
 		}
-		found, next = append(found, page.Data...), ""
-		if page.NextCursor != nil {
-			next = *page.NextCursor
-		}
+		found, next = append(found, page.Data...), page.NextCursor
 	}
 	switch {
 	case len(found) > 0:
@@ -205,70 +183,54 @@ func (cmd *callbackList) Run(ctx context.Context, c *console.Console) error {
 	default:
 		fmt.Fprintf(c.Out, "no callbacks match so far, after %s of looking; --from and --to make it shorter\n", searchTime)
 	}
-	if next != "" {
-		fmt.Fprintf(c.Out, "\nthere are more: --cursor %s\n", console.Printable(next))
-	}
+	showMore(c, next)
 	return nil
 }
 
 // callbackCancel cancels.
 type callbackCancel struct {
-	remote.Flags
 	ID              string `arg:"" optional:"" help:"Id of the callback."`
 	Ref             string `placeholder:"REF" help:"Cancel all open callbacks of this reference instead."`
 	Topic           string `placeholder:"TOPIC" help:"With --ref: only those of this topic."`
 	IncludeTerminal bool   `help:"With --ref: tell of those too that had ended already, so that it is known what became of each."`
-	Reason          string `placeholder:"TEXT" help:"Why, for the audit."`
-	JSON            bool   `name:"json" help:"Print the server's answer for machines."`
+	changeFlags
 }
 
 // Run cancels and says of each callback what became of it.
 func (cmd *callbackCancel) Run(ctx context.Context, c *console.Console) error {
 	if (cmd.ID == "") == (cmd.Ref == "") || (cmd.Topic != "" || cmd.IncludeTerminal) && cmd.Ref == "" {
-		return &console.UsageError{Lines: []string{"callback cancel needs either an id or --ref (with --topic or --include-terminal if wanted)"}}
+		return console.Wrong("callback cancel needs either an id or --ref (with --topic or --include-terminal if wanted)")
 	}
-	cl, err := remote.New(c, cmd.Flags)
-	if err != nil {
-		return err
-	}
-	in := map[string]any{}
-	putTexts(in, map[string]string{"reason": cmd.Reason, "ref": cmd.Ref, "topic": cmd.Topic})
+	in := body{}
+	in.texts("reason", cmd.Reason, "ref", cmd.Ref, "topic", cmd.Topic)
 	if cmd.IncludeTerminal {
 		in["include_terminal"] = true
 	}
-	var answer []byte
-	var results []remote.CancelResult
 	if cmd.ID != "" {
-		results = make([]remote.CancelResult, 1)
-		answer, err = cl.Call(ctx, http.MethodPost, remote.CallbackPath(cmd.ID)+"/cancel", in, &results[0])
-	} else {
-		var all struct {
-			Data []remote.CancelResult `json:"data"`
+		r := post(remote.CallbackPath(cmd.ID)+"/cancel", in)
+		return ask(ctx, c, cmd.answerFlags, r, func(result *client.CancelResult) { cmd.show(c, result) })
+	}
+	return ask(ctx, c, cmd.answerFlags, post("/v1/callbacks/cancel", in), func(all *client.Page[client.CancelResult]) {
+		for i := range all.Data {
+			cmd.show(c, &all.Data[i])
 		}
-		answer, err = cl.Call(ctx, http.MethodPost, "/v1/callbacks/cancel", in, &all)
-		results = all.Data
-	}
-	if err != nil {
-		return err
-	}
-	if cmd.JSON {
-		return console.PrintJSON(c, answer)
-	}
-	for _, r := range results {
-		sentence := cancelSentence(r.Result)
-		if cmd.IncludeTerminal && r.Result == "already_terminal" {
-			sentence = "already terminal, " + stateText(c, &r.Callback)
+		switch {
+		case len(all.Data) > 0:
+		case cmd.IncludeTerminal:
+			fmt.Fprintln(c.Out, "no callback has this reference")
+		default:
+			fmt.Fprintln(c.Out, "no open callback has this reference")
 		}
-		fmt.Fprintf(c.Out, "%s  %s\n", console.Printable(r.Callback.ID), sentence)
+	})
+}
+
+// show says what became of one callback.
+func (cmd *callbackCancel) show(c *console.Console, r *client.CancelResult) {
+	sentence := cancelSentence(r.Result)
+	if cmd.IncludeTerminal && r.Result == "already_terminal" {
+		sentence = "already terminal, " + stateText(c, &r.Callback)
 	}
-	switch {
-	case len(results) > 0:
-	case cmd.IncludeTerminal:
-		fmt.Fprintln(c.Out, "no callback has this reference")
-	default:
-		fmt.Fprintln(c.Out, "no open callback has this reference")
-	}
-	return nil
+	fmt.Fprintf(c.Out, "%s  %s\n", console.Printable(r.Callback.ID), sentence)
 }
 
 func cancelSentence(result string) string {
@@ -285,35 +247,18 @@ func cancelSentence(result string) string {
 
 // callbackRetry attempts a callback now.
 type callbackRetry struct {
-	remote.Flags
 	ID     string `arg:"" help:"Id of the callback."`
 	Ladder string `default:"once" enum:"once,restart" help:"For a terminal callback: once is a single attempt, restart a new ladder from tier 1. Default: once."`
 	URL    string `name:"url" placeholder:"URL" help:"Send it to this address from now on."`
-	Reason string `placeholder:"TEXT" help:"Why, for the audit."`
-	JSON   bool   `name:"json" help:"Print the server's answer for machines."`
+	changeFlags
 }
 
 // Run asks for the attempt.
 func (cmd *callbackRetry) Run(ctx context.Context, c *console.Console) error {
-	cl, err := remote.New(c, cmd.Flags)
-	if err != nil {
-		return err
-	}
-	in := map[string]string{"ladder": cmd.Ladder}
-	if cmd.URL != "" {
-		in["url"] = cmd.URL
-	}
-	if cmd.Reason != "" {
-		in["reason"] = cmd.Reason
-	}
-	var cb remote.Callback
-	answer, err := cl.Call(ctx, http.MethodPost, remote.CallbackPath(cmd.ID)+"/retry", in, &cb)
-	if err != nil {
-		return err
-	}
-	if cmd.JSON {
-		return console.PrintJSON(c, answer)
-	}
-	fmt.Fprintf(c.Out, "%s  is %s and will be attempted now (see \"dispatcher callback get %[1]s\")\n", console.Printable(cb.ID), console.Printable(cb.State))
-	return nil
+	in := body{"ladder": cmd.Ladder}
+	in.texts("url", cmd.URL, "reason", cmd.Reason)
+	return ask(ctx, c, cmd.answerFlags, post(remote.CallbackPath(cmd.ID)+"/retry", in), func(cb *client.Callback) {
+		fmt.Fprintf(c.Out, "%s  is %s and will be attempted now (see \"dispatcher callback get %[1]s\")\n",
+			console.Printable(cb.ID), console.Printable(cb.State))
+	})
 }

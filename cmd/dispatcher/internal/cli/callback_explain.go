@@ -7,65 +7,39 @@ import (
 	"net/http"
 	"regexp"
 	"strings"
-	"time"
 
 	"github.com/jedib0t/go-pretty/v6/text"
 
+	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/remote"
 )
 
 // callbackExplain says what keeps a callback.
 type callbackExplain struct {
-	remote.Flags
-	ID   string `arg:"" help:"Id of the callback."`
-	JSON bool   `name:"json" help:"Print the server's answer for machines."`
-}
-
-// An explanation is why a callback has not been sent yet.
-type explanation struct {
-	Summary  string     `json:"summary"`
-	NextAt   *time.Time `json:"next_at"`
-	Blocking []struct {
-		Code   string     `json:"code"`
-		Since  *time.Time `json:"since"`
-		Until  *time.Time `json:"until"`
-		Detail string     `json:"detail"`
-		Cure   string     `json:"cure"`
-	} `json:"blocking"`
+	ID string `arg:"" help:"Id of the callback."`
+	answerFlags
 }
 
 // Run prints the explanation.
 func (cmd *callbackExplain) Run(ctx context.Context, c *console.Console) error {
-	cl, err := remote.New(c, cmd.Flags)
-	if err != nil {
-		return err
-	}
-	var x explanation
-	answer, err := cl.Call(ctx, http.MethodGet, remote.CallbackPath(cmd.ID)+"/explain", nil, &x)
-	if err != nil {
-		return err
-	}
-	if cmd.JSON {
-		return console.PrintJSON(c, answer)
-	}
-	x.show(c, c.Out)
-	return nil
+	r := get(remote.CallbackPath(cmd.ID) + "/explain")
+	return ask(ctx, c, cmd.answerFlags, r, func(x *client.Explanation) { showExplanation(c, c.Out, x) })
 }
 
-// show prints an explanation for people.
-func (x *explanation) show(c *console.Console, w io.Writer) {
+// showExplanation prints an explanation for people.
+func showExplanation(c *console.Console, w io.Writer, x *client.Explanation) {
 	fmt.Fprintln(w, console.Printable(x.Summary))
-	if x.NextAt != nil {
+	if !x.NextAt.IsZero() {
 		fmt.Fprintf(w, "it is attempted at the earliest %s\n", console.ClockTime(x.NextAt))
 	}
 	for i := range x.Blocking {
 		b := &x.Blocking[i]
 		span := ""
-		if b.Since != nil {
+		if !b.Since.IsZero() {
 			span += "  since " + console.ClockTime(b.Since)
 		}
-		if b.Until != nil {
+		if !b.Until.IsZero() {
 			span += "  until " + console.ClockTime(b.Until)
 		}
 		fmt.Fprintf(w, "\n%s%s\n  %s\n", c.Paint(console.Printable(b.Code), text.Bold), span, console.Printable(b.Detail))

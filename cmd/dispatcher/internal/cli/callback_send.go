@@ -5,11 +5,10 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"unicode/utf8"
 
+	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
-	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/remote"
 )
 
 // requestFlags say which request is made, and where; callbacks and polls have the same. A command says with set:"method=…" which method is
@@ -24,17 +23,13 @@ type requestFlags struct {
 }
 
 // put writes what was given into the request that is told of.
-func (f *requestFlags) put(c *console.Console, in map[string]any) error {
+func (f *requestFlags) put(c *console.Console, in body) error {
 	if f.URL == "" && f.Endpoint == "" {
-		return &console.UsageError{Lines: []string{"give --url or --endpoint"}}
+		return console.Wrong("give --url or --endpoint")
 	}
-	putTexts(in, map[string]string{"url": f.URL, "endpoint": f.Endpoint, "method": f.Method, "content_type": f.ContentType})
-	headers, err := headerLines(f.Header)
-	if err != nil {
+	in.texts("url", f.URL, "endpoint", f.Endpoint, "method", f.Method, "content_type", f.ContentType)
+	if err := in.headers(f.Header); err != nil {
 		return err
-	}
-	if len(headers) > 0 {
-		in["headers"] = headers
 	}
 	if f.Data == "" {
 		return nil
@@ -64,11 +59,9 @@ type aboutFlags struct {
 }
 
 // put writes what was given into the body of a request.
-func (f *aboutFlags) put(in map[string]any) {
-	putTexts(in, map[string]string{
-		"topic": f.Topic, "lock_key": f.LockKey, "lane": f.Lane, "delay": f.Delay, "due_at": f.DueAt, "expires_in": f.ExpiresIn,
-		"idempotency_key": f.IdempotencyKey,
-	})
+func (f *aboutFlags) put(in body) {
+	in.texts("topic", f.Topic, "lock_key", f.LockKey, "lane", f.Lane, "delay", f.Delay, "due_at", f.DueAt, "expires_in", f.ExpiresIn,
+		"idempotency_key", f.IdempotencyKey)
 	if len(f.Label) > 0 {
 		in["labels"] = f.Label
 	}
@@ -83,30 +76,29 @@ type tierFlags struct {
 }
 
 // put writes them into the body of a request, as its policy. One that is named, or given whole, excludes them.
-func (f *tierFlags) put(policy string, in map[string]any) error {
+func (f *tierFlags) put(policy string, in body) error {
 	if f.Tiers == nil {
 		for flag, given := range map[string]bool{"repeat-last": f.RepeatLast, "deadline": f.Deadline != "", "timeout": f.Timeout != ""} {
 			if given {
-				return &console.UsageError{Lines: []string{fmt.Sprintf("--%s needs --tiers: a policy has its own", flag)}}
+				return console.Wrong("--%s needs --tiers: a policy has its own", flag)
 			}
 		}
 		return nil
 	}
 	if policy != "" {
-		return &console.UsageError{Lines: []string{"--policy and --tiers exclude each other"}}
+		return console.Wrong("--policy and --tiers exclude each other")
 	}
-	p := map[string]any{"tiers": console.NonEmpty(f.Tiers)}
+	p := body{"tiers": console.NonEmpty(f.Tiers)}
 	if f.RepeatLast {
 		p["repeat_last"] = true
 	}
-	putTexts(p, map[string]string{"deadline": f.Deadline, "timeout": f.Timeout})
+	p.texts("deadline", f.Deadline, "timeout", f.Timeout)
 	in["policy"] = p
 	return nil
 }
 
 // callbackSend submits one callback.
 type callbackSend struct {
-	remote.Flags
 	requestFlags
 	Ref string `placeholder:"REF" help:"Business reference, such as an order number."`
 	aboutFlags
@@ -115,40 +107,29 @@ type callbackSend struct {
 	Order     string `placeholder:"strict" help:"With --lock-key: strict starts it only after all with the same key that were accepted before it are terminal."`
 	choiceFlags
 	tierFlags
-	JSON bool `name:"json" help:"Print the server's answer for machines."`
+	answerFlags
 }
 
 // Run submits the callback and says what became of it.
 func (cmd *callbackSend) Run(ctx context.Context, c *console.Console) error {
-	in, err := cmd.request(c)
+	in, err := cmd.body(c)
 	if err != nil {
 		return err
 	}
-	cl, err := remote.New(c, cmd.Flags)
-	if err != nil {
-		return err
-	}
-	var cb remote.Callback
-	answer, err := cl.Call(ctx, http.MethodPost, "/v1/callbacks", in, &cb)
-	if err != nil {
-		return err
-	}
-	if cmd.JSON {
-		return console.PrintJSON(c, answer)
-	}
-	what := "accepted"
-	if cb.Replayed {
-		what = "accepted before, with the same idempotency key"
-	}
-	fmt.Fprintf(c.Out, "%s  %s (see \"dispatcher callback get %[1]s\")\n", console.Printable(cb.ID), what)
-	return nil
+	return ask(ctx, c, cmd.answerFlags, post("/v1/callbacks", in), func(cb *client.Callback) {
+		what := "accepted"
+		if cb.Replayed {
+			what = "accepted before, with the same idempotency key"
+		}
+		fmt.Fprintf(c.Out, "%s  %s (see \"dispatcher callback get %[1]s\")\n", console.Printable(cb.ID), what)
+	})
 }
 
-// request returns the body of the API call.
-func (cmd *callbackSend) request(c *console.Console) (map[string]any, error) {
-	in := map[string]any{}
+// body returns the body of the API call.
+func (cmd *callbackSend) body(c *console.Console) (body, error) {
+	in := body{}
 	cmd.aboutFlags.put(in)
-	putTexts(in, map[string]string{"ref": cmd.Ref, "order": cmd.Order})
+	in.texts("ref", cmd.Ref, "order", cmd.Order)
 	if cmd.Supersede {
 		in["supersede"] = true
 	}

@@ -11,26 +11,28 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/text"
 
+	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/remote"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
 // showCallbacks prints a list as a table.
-func showCallbacks(c *console.Console, list []remote.Callback, now time.Time) {
-	t := c.NewTable("id", "state", "attempts", "due", "last", "topic", "ref", "url")
-	for i := range list {
-		cb := &list[i]
-		t.AppendRow([]any{
-			console.Printable(cb.ID), stateText(c, cb), attemptCount(cb), whenDue(cb, now), remote.LastOf(cb),
-			console.Short(cb.Topic, 32), console.Short(cb.Ref, 32), console.Short(cb.URL, console.Widest),
-		})
-	}
-	t.Render()
+func showCallbacks(c *console.Console, list []client.Callback, now time.Time) {
+	console.ShowTable(c, list, []console.Column[client.Callback]{
+		{Name: "id", Of: func(cb *client.Callback) any { return console.Printable(cb.ID) }},
+		{Name: "state", Of: func(cb *client.Callback) any { return stateText(c, cb) }},
+		{Name: "attempts", Of: func(cb *client.Callback) any { return attemptCount(cb) }},
+		{Name: "due", Of: func(cb *client.Callback) any { return whenDue(cb, now) }},
+		{Name: "last", Of: func(cb *client.Callback) any { return remote.LastOf(cb) }},
+		{Name: "topic", Of: func(cb *client.Callback) any { return console.Short(cb.Topic, 32) }},
+		{Name: "ref", Of: func(cb *client.Callback) any { return console.Short(cb.Ref, 32) }},
+		{Name: "url", Of: func(cb *client.Callback) any { return console.Short(cb.URL, console.Widest) }},
+	})
 }
 
-// state returns state and reason, coloured where that is welcome.
-func stateText(c *console.Console, cb *remote.Callback) string {
+// stateText returns state and reason, coloured where that is welcome.
+func stateText(c *console.Console, cb *client.Callback) string {
 	s := console.Printable(cb.State)
 	if cb.Reason != "" {
 		s += ": " + console.Printable(cb.Reason)
@@ -38,7 +40,7 @@ func stateText(c *console.Console, cb *remote.Callback) string {
 	return c.Paint(s, console.StateColour(cb.State))
 }
 
-func attemptCount(cb *remote.Callback) string {
+func attemptCount(cb *client.Callback) string {
 	if cb.MaxAttempts == nil {
 		return strconv.Itoa(cb.AttemptCount)
 	}
@@ -46,8 +48,8 @@ func attemptCount(cb *remote.Callback) string {
 }
 
 // whenDue says how far away the next attempt is.
-func whenDue(cb *remote.Callback, now time.Time) string {
-	if cb.DueAt == nil {
+func whenDue(cb *client.Callback, now time.Time) string {
+	if cb.DueAt.IsZero() {
 		return ""
 	}
 	d := cb.DueAt.Sub(now)
@@ -59,7 +61,7 @@ func whenDue(cb *remote.Callback, now time.Time) string {
 
 // showCallback prints one callback, its attempts, and the rest of its ladder. Of a poll it is told what it has beside its callback; nil where
 // that is not known.
-func showCallback(c *console.Console, cb *remote.Callback, attempts []remote.Attempt, poll *pollDetail, now time.Time) {
+func showCallback(c *console.Console, cb *client.Callback, attempts []client.Attempt, poll *client.PollDetail, now time.Time) {
 	line := c.Line
 	if poll != nil {
 		line("poll", console.Printable(cb.ID))
@@ -70,7 +72,7 @@ func showCallback(c *console.Console, cb *remote.Callback, attempts []remote.Att
 	switch {
 	case poll != nil:
 		line("outcome", console.FirstOf(console.Printable(poll.Outcome), "none yet"))
-	case cb.Kind == kindPoll:
+	case cb.Kind == client.Poll:
 		line("kind", "poll (see \"dispatcher poll get "+console.Printable(cb.ID)+"\")")
 	}
 	line("sends", console.Printable(cb.Method)+" "+console.Printable(cb.URL))
@@ -88,21 +90,21 @@ func showCallback(c *console.Console, cb *remote.Callback, attempts []remote.Att
 	line("lane", console.Printable(cb.Lane))
 	var labels []string
 	for _, name := range slices.Sorted(maps.Keys(cb.Labels)) {
-		labels = append(labels, console.Printable(name+"="+cb.Labels[name]))
+		labels = append(labels, name+"="+cb.Labels[name])
 	}
-	line("labels", strings.Join(labels, " "))
+	line("labels", joined(labels, " "))
 	line("attempts", attemptCount(cb)+" charged, "+strconv.Itoa(cb.DivertCount)+" diverted")
 	if name := choiceText(cb.Policy); !strings.HasPrefix(name, "{") { // of one given whole, the tiers say it
 		line("policy", name)
 	}
 	line("tiers", tiersText(cb))
 	if poll != nil {
-		poll.show(c)
+		showPoll(c, poll)
 	} else {
 		line("success", choiceText(cb.Success))
 	}
 	line("signer", choiceText(cb.Signer))
-	line("accepted", console.ClockTime(&cb.CreatedAt))
+	line("accepted", console.ClockTime(cb.CreatedAt))
 	line("expires", console.ClockTime(cb.ExpiresAt))
 	line("finished", console.ClockTime(cb.FinishedAt))
 	fmt.Fprintln(c.Out)
@@ -117,8 +119,8 @@ func showCallback(c *console.Console, cb *remote.Callback, attempts []remote.Att
 }
 
 // tiersText prints the waits of a callback. Of a policy given whole that goes on with the last one it says until when.
-func tiersText(cb *remote.Callback) string {
-	s := console.Printable(strings.Join(cb.Tiers, " "))
+func tiersText(cb *client.Callback) string {
+	s := joined(cb.Tiers, " ")
 	if cb.MaxAttempts != nil {
 		return s
 	}
@@ -126,13 +128,13 @@ func tiersText(cb *remote.Callback) string {
 	var policy struct {
 		Deadline string `json:"deadline"`
 	}
-	if json.Unmarshal(cb.Policy, &policy) == nil && policy.Deadline != "" {
+	if json.Unmarshal(cb.Policy.Object, &policy) == nil && policy.Deadline != "" {
 		s += ", for " + console.Printable(policy.Deadline)
 	}
 	return s
 }
 
-func attemptRow(c *console.Console, kind string, a *remote.Attempt) []any {
+func attemptRow(c *console.Console, kind client.Kind, a *client.Attempt) []any {
 	number := "#" + strconv.Itoa(a.Number)
 	if a.Trigger == "manual" {
 		number += " manual"
@@ -143,13 +145,13 @@ func attemptRow(c *console.Console, kind string, a *remote.Attempt) []any {
 	}
 	colour := text.FgRed
 	switch {
-	case kind == kindPoll && a.Outcome == "succeeded":
+	case kind == client.Poll && a.Outcome == "succeeded":
 		// Whether the upstream has succeeded is the poll's own state.
 		outcome, colour = "final", text.FgGreen
-	case kind == kindPoll && a.Class == "rule_mismatch" && a.StatusCode != nil && a.Rule != nil:
+	case kind == client.Poll && a.Class == client.ClassRuleMismatch && a.StatusCode != 0 && a.Rule != nil:
 		// It is no failure, and the rule stands above.
 		outcome, colour = "not final", text.FgYellow
-		answer = strconv.Itoa(*a.StatusCode) + ": " + console.Short(a.Rule.Saw, console.Widest)
+		answer = strconv.Itoa(a.StatusCode) + ": " + console.Short(a.Rule.Saw, console.Widest)
 	case a.Outcome == "succeeded":
 		colour = text.FgGreen
 	}
@@ -157,10 +159,10 @@ func attemptRow(c *console.Console, kind string, a *remote.Attempt) []any {
 }
 
 // answerText says what came back, and of a failure why it is one.
-func answerText(a *remote.Attempt) string {
+func answerText(a *client.Attempt) string {
 	answer := console.Printable(a.Class)
-	if a.StatusCode != nil {
-		answer = strconv.Itoa(*a.StatusCode) + " " + answer
+	if a.StatusCode != 0 {
+		answer = strconv.Itoa(a.StatusCode) + " " + answer
 	}
 	switch {
 	case a.Error != "":
@@ -181,11 +183,11 @@ func lateness(ms float64) string {
 type ladderStep struct{ name, at, next string }
 
 // ladder returns the attempts that follow if each fails: at the earliest times, since an attempt takes a while itself.
-func ladder(cb *remote.Callback, attempts []remote.Attempt, now time.Time) []ladderStep {
-	if cb.DueAt == nil || cb.MaxAttempts == nil {
+func ladder(cb *client.Callback, attempts []client.Attempt, now time.Time) []ladderStep {
+	if cb.DueAt.IsZero() || cb.MaxAttempts == nil {
 		return nil
 	}
-	at := *cb.DueAt
+	at := cb.DueAt
 	if at.Before(now) {
 		at = now
 	}
@@ -195,17 +197,17 @@ func ladder(cb *remote.Callback, attempts []remote.Attempt, now time.Time) []lad
 	}
 	var steps []ladderStep
 	for i := range left {
-		step := ladderStep{name: "#" + strconv.Itoa(made+1+i), at: console.ClockTime(&at)}
+		step := ladderStep{name: "#" + strconv.Itoa(made+1+i), at: console.ClockTime(at)}
 		position := len(cb.Tiers) - left + 1 + i
 		if position < 0 || position >= len(cb.Tiers) {
 			steps = append(steps, step)
 			break
 		}
-		wait, err := schedule.ParseDuration(cb.Tiers[position])
+		wait, err := schedule.ParseDuration(string(cb.Tiers[position]))
 		if err != nil {
 			return steps
 		}
-		step.next = "after " + cb.Tiers[position]
+		step.next = "after " + string(cb.Tiers[position])
 		at = at.Add(wait)
 		steps = append(steps, step)
 	}

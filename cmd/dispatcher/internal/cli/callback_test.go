@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/cmdtest"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
-	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/remote"
 )
 
 func TestCallbackSend(t *testing.T) {
@@ -70,7 +70,7 @@ func TestCallbackGet(t *testing.T) {
 	var shown struct {
 		ID       string                    `json:"id"`
 		Labels2  map[string]map[string]any `json:"labels2"`
-		Attempts []remote.Attempt          `json:"attempts"`
+		Attempts []client.Attempt          `json:"attempts"`
 	}
 	code := term.Invoke("callback", "get", cmdtest.OneID, "--json")
 	if err := json.Unmarshal(term.Stdout.Bytes(), &shown); err != nil || code != console.ExitOK {
@@ -113,7 +113,7 @@ func TestCallbackGetReadsAttemptsByPages(t *testing.T) {
 	for most, want := range map[string]int{"50": 50, "500": 500, "700": 700, "0": made} {
 		term := program.At(address)
 		var shown struct {
-			Attempts []remote.Attempt `json:"attempts"`
+			Attempts []client.Attempt `json:"attempts"`
 		}
 		if code := term.Invoke("callback", "get", cmdtest.OneID, "--json", "--attempts", most); code != console.ExitOK {
 			t.Fatalf("exit code %d: %s", code, term.Stderr.String())

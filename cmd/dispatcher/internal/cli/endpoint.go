@@ -2,13 +2,13 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
 	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/remote"
 	"github.com/seed-ff5a32d8/dispatcher/store"
@@ -29,80 +29,65 @@ type EndpointCommand struct {
 	RotateSecret endpointRotate `cmd:"" help:"Give an endpoint a new secret. The old one signs beside it for a while."`
 }
 
-// A shownEndpoint is what the commands read of an endpoint.
-type shownEndpoint struct {
-	ID             string            `json:"id"`
-	ExternalID     string            `json:"external_id"`
-	Name           string            `json:"name"`
-	URL            string            `json:"url"`
-	URLOverride    string            `json:"url_override"`
-	Topics         []string          `json:"topics"`
-	Policy         json.RawMessage   `json:"policy"`
-	Success        json.RawMessage   `json:"success"`
-	Signer         json.RawMessage   `json:"signer"`
-	Headers        map[string]string `json:"headers"`
-	Rate           string            `json:"rate"`
-	Concurrency    *int              `json:"concurrency"`
-	Enabled        bool              `json:"enabled"`
-	DisabledReason string            `json:"disabled_reason"`
-	shownPause
-	Lane          string     `json:"lane"`
-	FailingSince  *time.Time `json:"failing_since"`
-	LastSuccessAt *time.Time `json:"last_success_at"`
-	LastFailureAt *time.Time `json:"last_failure_at"`
-	CreatedAt     *time.Time `json:"created_at"`
-	UpdatedAt     *time.Time `json:"updated_at"`
-	// Secret is there only in the answer that it was made or given with.
-	Secret string `json:"secret"`
-}
-
-// title names an endpoint for people.
-func (ep *shownEndpoint) title() string {
+// titleOf names an endpoint for people.
+func titleOf(ep *client.Endpoint) string {
 	if ep.ExternalID != "" {
 		return console.Printable(ep.ID) + "  " + console.Short(ep.ExternalID, console.Widest)
 	}
 	return console.Printable(ep.ID)
 }
 
-// endpointPath returns where an endpoint's own address begins. Ids are made here and external ids never begin like them.
-func endpointPath(name string) string {
-	if strings.HasPrefix(name, store.EndpointPrefix) {
-		return "/v1/endpoints/" + url.PathEscape(name)
-	}
-	return "/v1/endpoints/by-external-id/" + url.PathEscape(name)
-}
-
-// findEndpoint reads an endpoint by its id or its external id.
-func findEndpoint(ctx context.Context, cl *remote.Client, name string) (*shownEndpoint, []byte, error) {
+// findEndpoint is the request for an endpoint by its id or its external id. Ids are made here and external ids never begin
+// like them.
+func findEndpoint(name string) (request, error) {
 	if name == "" {
-		return nil, nil, &console.UsageError{Lines: []string{"an endpoint is named by its id or its external id; neither is empty"}}
+		return request{}, console.Wrong("an endpoint is named by its id or its external id; neither is empty")
 	}
-	ep := &shownEndpoint{}
-	answer, err := cl.Call(ctx, http.MethodGet, endpointPath(name), nil, ep)
-	return ep, answer, remote.InWords(err, "no endpoint has the id or external id %q", name)
+	path := "/v1/endpoints/by-external-id/"
+	if strings.HasPrefix(name, store.EndpointPrefix) {
+		path = "/v1/endpoints/"
+	}
+	return get(path + url.PathEscape(name)).orSay(fmt.Sprintf("no endpoint has the id or external id %q", name)), nil
 }
 
-// callEndpoint makes a call for the endpoint of that name. Only its id is part of such addresses, so that an external id is looked up
-// first.
-func callEndpoint(ctx context.Context, cl *remote.Client, method, name, call string, in, out any) ([]byte, error) {
+// forEndpoint makes the path of a request, which begins behind an endpoint's own, that of the endpoint of a name. Only its
+// id is part of such addresses, so that an external id is looked up first.
+func (r request) forEndpoint(ctx context.Context, cl *remote.Client, name string) (request, error) {
 	id := name
 	if !strings.HasPrefix(name, store.EndpointPrefix) {
-		ep, _, err := findEndpoint(ctx, cl, name)
+		find, err := findEndpoint(name)
 		if err != nil {
-			return nil, err
+			return r, err
+		}
+		var ep client.Endpoint
+		if _, err := find.made(ctx, cl, &ep); err != nil {
+			return r, err
 		}
 		id = ep.ID
 	}
-	answer, err := cl.Call(ctx, method, endpointPath(id)+call, in, out)
-	if call != "/secret" { // there the secret may be what does not exist
-		err = remote.InWords(err, "no endpoint has the id %q", id)
+	if r.path != "/secret" { // there the secret may be what does not exist
+		r = r.orSay(fmt.Sprintf("no endpoint has the id %q", id))
 	}
-	return answer, err
+	r.path = "/v1/endpoints/" + url.PathEscape(id) + r.path
+	return r, nil
+}
+
+// askEndpoint is ask for the endpoint of a name.
+func askEndpoint[T any](
+	ctx context.Context, c *console.Console, f answerFlags, name string, r request, show func(*T),
+) error {
+	cl, err := remote.New(c, f.Flags)
+	if err != nil {
+		return err
+	}
+	if r, err = r.forEndpoint(ctx, cl, name); err != nil {
+		return err
+	}
+	return askAt(ctx, c, cl, f.JSON, r, show)
 }
 
 // endpointList lists endpoints.
 type endpointList struct {
-	remote.Flags
 	Search  string `placeholder:"TEXT" help:"Only those with this in id, external id, name or address."`
 	Topic   string `placeholder:"TOPIC" help:"Only those that are told of events of this topic."`
 	Held    bool   `help:"Only those that are paused or disabled."`
@@ -112,31 +97,22 @@ type endpointList struct {
 
 // Run prints the endpoints.
 func (cmd *endpointList) Run(ctx context.Context, c *console.Console) error {
-	cl, err := remote.New(c, cmd.Flags)
-	if err != nil {
-		return err
-	}
-	q := url.Values{}
-	for name, value := range map[string]string{"search": cmd.Search, "topic": cmd.Topic} {
-		if value != "" {
-			q.Set(name, value)
-		}
-	}
-	for name, yes := range map[string]bool{"held": cmd.Held, "failing": cmd.Failing} {
-		if yes {
-			q.Set(name, "true")
-		}
-	}
-	return showList(ctx, c, cl, "/v1/endpoints", q, cmd.listFlags, "no endpoints match", func(list []shownEndpoint) {
-		showEndpoints(c, list, time.Now())
+	q := parameters("search", cmd.Search, "topic", cmd.Topic, "held", yes(cmd.Held), "failing", yes(cmd.Failing))
+	now := time.Now()
+	return list(ctx, c, cmd.listFlags, "/v1/endpoints", q, "no endpoints match", []console.Column[client.Endpoint]{
+		{Name: "id", Of: func(ep *client.Endpoint) any { return console.Printable(ep.ID) }},
+		{Name: "external id", Of: func(ep *client.Endpoint) any { return console.Short(ep.ExternalID, 32) }},
+		{Name: "name", Of: func(ep *client.Endpoint) any { return console.Short(ep.Name, 24) }},
+		{Name: "state", Of: func(ep *client.Endpoint) any { return endpointState(c, ep, now) }},
+		{Name: "topics", Of: func(ep *client.Endpoint) any { return console.Short(strings.Join(ep.Topics, " "), 32) }},
+		{Name: "url", Of: func(ep *client.Endpoint) any { return console.Short(ep.URL, console.Widest) }},
 	})
 }
 
 // endpointGet shows one endpoint.
 type endpointGet struct {
-	remote.Flags
-	ID   string `arg:"" name:"endpoint" help:"The endpoint's id, ep_ and 26 characters, or your own name for it."`
-	JSON bool   `name:"json" help:"Print the server's answer for machines."`
+	ID string `arg:"" name:"endpoint" help:"The endpoint's id, ep_ and 26 characters, or your own name for it."`
+	answerFlags
 }
 
 // Run shows it.
@@ -145,22 +121,18 @@ func (cmd *endpointGet) Run(ctx context.Context, c *console.Console) error {
 	if err != nil {
 		return err
 	}
-	ep, answer, err := findEndpoint(ctx, cl, cmd.ID)
+	r, err := findEndpoint(cmd.ID)
 	if err != nil {
 		return err
 	}
-	if cmd.JSON {
-		return console.PrintJSON(c, answer)
-	}
-	showEndpoint(c, ep, time.Now())
-	return nil
+	return askAt(ctx, c, cl, cmd.JSON, r, func(ep *client.Endpoint) { showEndpoint(c, ep, time.Now()) })
 }
 
 // endpointDelete removes an endpoint.
 type endpointDelete struct {
-	remote.Flags
 	ID     string `arg:"" name:"endpoint" help:"The endpoint's id or external id."`
 	Reason string `placeholder:"TEXT" help:"Why, for the audit."`
+	remote.Flags
 }
 
 // Run removes it.
@@ -169,7 +141,11 @@ func (cmd *endpointDelete) Run(ctx context.Context, c *console.Console) error {
 	if err != nil {
 		return err
 	}
-	if _, err := callEndpoint(ctx, cl, http.MethodDelete, cmd.ID, "", reasonOf(cmd.Reason), nil); err != nil {
+	r, err := request{method: http.MethodDelete, in: reasonOf(cmd.Reason)}.forEndpoint(ctx, cl, cmd.ID)
+	if err != nil {
+		return err
+	}
+	if _, err := r.made(ctx, cl, nil); err != nil {
 		return err
 	}
 	fmt.Fprintf(c.Out, "%s is removed; what was open of it is canceled\n", console.Printable(cmd.ID))
@@ -178,55 +154,31 @@ func (cmd *endpointDelete) Run(ctx context.Context, c *console.Console) error {
 
 // endpointPause holds an endpoint.
 type endpointPause struct {
-	remote.Flags
 	ID string `arg:"" name:"endpoint" help:"The endpoint's id or external id."`
 	pauseFlags
 }
 
 // Run holds it.
 func (cmd *endpointPause) Run(ctx context.Context, c *console.Console) error {
-	cl, err := remote.New(c, cmd.Flags)
-	if err != nil {
-		return err
-	}
-	var ep shownEndpoint
-	answer, err := callEndpoint(ctx, cl, http.MethodPost, cmd.ID, "/pause", cmd.request(), &ep)
-	if err != nil {
-		return err
-	}
-	if cmd.JSON {
-		return console.PrintJSON(c, answer)
-	}
-	fmt.Fprintf(c.Out, "%s  is paused %s\n", ep.title(), ep.sentence())
-	return nil
+	return askEndpoint(ctx, c, cmd.answerFlags, cmd.ID, post("/pause", cmd.body()), func(ep *client.Endpoint) {
+		fmt.Fprintf(c.Out, "%s  is paused %s\n", titleOf(ep), pausedText(&ep.Pause))
+	})
 }
 
 // endpointResume lets an endpoint go on.
 type endpointResume struct {
-	remote.Flags
 	ID string `arg:"" name:"endpoint" help:"The endpoint's id or external id."`
-	resumeFlags
+	changeFlags
 }
 
 // Run lets it go on. One that is disabled stays so.
 func (cmd *endpointResume) Run(ctx context.Context, c *console.Console) error {
-	cl, err := remote.New(c, cmd.Flags)
-	if err != nil {
-		return err
-	}
-	var ep shownEndpoint
-	answer, err := callEndpoint(ctx, cl, http.MethodPost, cmd.ID, "/resume", reasonOf(cmd.Reason), &ep)
-	if err != nil {
-		return err
-	}
-	if cmd.JSON {
-		return console.PrintJSON(c, answer)
-	}
-	if !ep.Enabled {
-		fmt.Fprintf(c.Out, "%s  is not paused, but disabled (%s): \"dispatcher endpoint set %s --enable\" has it sent to again\n",
-			ep.title(), console.Printable(ep.DisabledReason), console.Printable(ep.ID))
-		return nil
-	}
-	fmt.Fprintf(c.Out, "%s  goes on\n", ep.title())
-	return nil
+	return askEndpoint(ctx, c, cmd.answerFlags, cmd.ID, post("/resume", reasonOf(cmd.Reason)), func(ep *client.Endpoint) {
+		if !ep.Enabled {
+			fmt.Fprintf(c.Out, "%s  is not paused, but disabled (%s): \"dispatcher endpoint set %s --enable\" has it sent to again\n",
+				titleOf(ep), console.Printable(ep.DisabledReason), console.Printable(ep.ID))
+			return
+		}
+		fmt.Fprintf(c.Out, "%s  goes on\n", titleOf(ep))
+	})
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/importer"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/remote"
@@ -117,8 +118,8 @@ func (w *endpointWriter) hand(ctx context.Context, batch []*importer.ImportLine)
 	}
 	var answer struct {
 		Results []struct {
-			Status  int              `json:"status"`
-			Problem *remote.APIError `json:"problem"`
+			Status  int             `json:"status"`
+			Problem *client.Problem `json:"problem"`
 		} `json:"results"`
 	}
 	if _, err := w.cl.Send(ctx, http.MethodPost, "/v1/endpoints/batch", body, &answer); err != nil {
@@ -137,7 +138,7 @@ func (w *endpointWriter) hand(ctx context.Context, batch []*importer.ImportLine)
 			r.Problem.Status = r.Status
 			w.refused(batch[i], r.Problem)
 		default:
-			w.refused(batch[i], &remote.APIError{Status: r.Status})
+			w.refused(batch[i], &client.Problem{Status: r.Status})
 		}
 	}
 	return nil
@@ -168,9 +169,9 @@ func (w *endpointWriter) body(batch []*importer.ImportLine) ([]byte, error) {
 }
 
 // refused says which line was not taken, and why.
-func (w *endpointWriter) refused(line *importer.ImportLine, why *remote.APIError) {
+func (w *endpointWriter) refused(line *importer.ImportLine, why *client.Problem) {
 	w.sum.Refused++
-	text := fmt.Sprintf("line %d: %s", line.Number, why)
+	text := fmt.Sprintf("line %d: %s", line.Number, remote.InLine(why))
 	if w.bar.Bar != nil {
 		w.bar.Bar.Log("%s", text)
 		return

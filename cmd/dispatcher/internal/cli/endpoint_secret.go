@@ -3,44 +3,28 @@ package cli
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
-	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/remote"
 )
 
-// A shownSecret is a signing secret as the API tells it.
-type shownSecret struct {
-	Use    string `json:"use"`
-	ID     string `json:"id"`
-	Label  string `json:"label"`
-	Secret string `json:"secret"`
-	// Public is what receivers verify with, where that is not the secret itself.
-	Public string `json:"public"`
-	// Until is when the one before it no longer signs; nil except after a rotation.
-	Until *time.Time `json:"previous_signs_until"`
-}
-
-// print prints what a receiver verifies with, and nothing else: the output is what "listen --secret" takes.
-func (s *shownSecret) print(c *console.Console, answer []byte, asJSON, private bool) error {
-	switch {
-	case asJSON:
-		return console.PrintJSON(c, answer)
-	case s.Public != "" && !private:
-		printLines(c, s.Public)
-	default:
+// printSecret prints what a receiver verifies with, and nothing else: the output is what "listen --secret" takes.
+func printSecret(c *console.Console, private bool) func(*client.ShownSecret) {
+	return func(s *client.ShownSecret) {
+		if s.Public != "" && !private {
+			printLines(c, s.Public)
+			return
+		}
 		printLines(c, s.Secret)
 	}
-	return nil
 }
 
 // endpointSecret prints an endpoint's secret.
 type endpointSecret struct {
-	remote.Flags
 	ID      string `arg:"" name:"endpoint" help:"The endpoint's id or external id."`
 	Private bool   `help:"Of a key pair: the private key, which signs."`
-	JSON    bool   `name:"json" help:"Print the server's answer for machines."`
+	answerFlags
 }
 
 // Help is what endpoint secret --help says below the flags' summary.
@@ -50,27 +34,16 @@ func (*endpointSecret) Help() string {
 
 // Run prints it.
 func (cmd *endpointSecret) Run(ctx context.Context, c *console.Console) error {
-	cl, err := remote.New(c, cmd.Flags)
-	if err != nil {
-		return err
-	}
-	var s shownSecret
-	answer, err := callEndpoint(ctx, cl, http.MethodGet, cmd.ID, "/secret", nil, &s)
-	if err != nil {
-		return err
-	}
-	return s.print(c, answer, cmd.JSON, cmd.Private)
+	return askEndpoint(ctx, c, cmd.answerFlags, cmd.ID, get("/secret"), printSecret(c, cmd.Private))
 }
 
 // endpointRotate gives an endpoint a new secret.
 type endpointRotate struct {
-	remote.Flags
 	ID      string `arg:"" name:"endpoint" help:"The endpoint's id or external id."`
 	Secret  string `placeholder:"TEXT|@FILE|-" help:"The new one, as the endpoint's signer wants it; better in a file, or on the standard input with -, than where other users of this machine see it. Default: one is made."`
 	Label   string `placeholder:"TEXT" help:"What receivers know it by, such as a certificate's serial number."`
 	Overlap string `placeholder:"DURATION" help:"How long the old one signs beside it, 0s to 30d. 0s: it ends at once, as one that leaked must. Default: 1d."`
-	Reason  string `placeholder:"TEXT" help:"Why, for the audit."`
-	JSON    bool   `name:"json" help:"Print the server's answer for machines."`
+	changeFlags
 }
 
 // Help is what endpoint rotate-secret --help says below the flags' summary.
@@ -81,31 +54,30 @@ func (*endpointRotate) Help() string {
 
 // Run rotates, and prints the new secret.
 func (cmd *endpointRotate) Run(ctx context.Context, c *console.Console) error {
-	in := map[string]any{}
+	in := body{}
 	secret, err := console.ReadSecret(c, "secret", cmd.Secret)
 	if err != nil {
 		return err
 	}
-	putTexts(in, map[string]string{"secret": secret, "label": cmd.Label, "overlap": cmd.Overlap, "reason": cmd.Reason})
-	cl, err := remote.New(c, cmd.Flags)
-	if err != nil {
-		return err
-	}
-	var s shownSecret
-	answer, err := callEndpoint(ctx, cl, http.MethodPost, cmd.ID, "/rotate_secret", in, &s)
-	if err != nil {
-		return err
-	}
-	if !cmd.JSON {
+	in.texts("secret", secret, "label", cmd.Label, "overlap", cmd.Overlap, "reason", cmd.Reason)
+	return askEndpoint(ctx, c, cmd.answerFlags, cmd.ID, post("/rotate_secret", in), func(s *client.RotatedSecret) {
+		shown := s.ShownSecret
+		if shown == nil {
+			shown = &client.ShownSecret{}
+		}
 		what := "secret"
-		if s.Public != "" {
+		if shown.Public != "" {
 			what = "key pair, of which this is the public key"
 		}
-		old := "the old one no longer signs"
-		if s.Until != nil && s.Until.After(time.Now()) {
-			old = "where the signer has room for two, the old one signs beside it until " + console.ClockTime(s.Until)
-		}
-		fmt.Fprintf(c.Err, "%s has a new %s; %s\n", console.Printable(cmd.ID), what, old)
+		fmt.Fprintf(c.Err, "%s has a new %s; %s\n", console.Printable(cmd.ID), what, oldSecret(s, "where the signer has room for two, "))
+		printSecret(c, false)(shown)
+	})
+}
+
+// oldSecret says how long the secret before a rotation signs; where limits that.
+func oldSecret(s *client.RotatedSecret, where string) string {
+	if s.PreviousSignsUntil.After(time.Now()) {
+		return where + "the old one signs beside it until " + console.ClockTime(s.PreviousSignsUntil)
 	}
-	return s.print(c, answer, cmd.JSON, false)
+	return "the old one no longer signs"
 }

@@ -6,8 +6,8 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
-	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/remote"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/sign"
 )
 
@@ -24,12 +24,11 @@ type endpointFields struct {
 	Disable     bool     `xor:"enabled" help:"Disable it: callbacks are accepted and held."`
 	Secret      string   `placeholder:"TEXT|@FILE|-" help:"The secret that signs, as its signer wants it; better in a file, or on the standard input with -, than where other users of this machine see it. Default: one is made."`
 	SecretLabel string   `placeholder:"TEXT" help:"What receivers know the secret by, such as a certificate's serial number."`
-	Reason      string   `placeholder:"TEXT" help:"Why, for the audit."`
-	JSON        bool     `name:"json" help:"Print the server's answer for machines."`
+	changeFlags
 }
 
 // put writes what was given into the body of a request.
-func (f *endpointFields) put(c *console.Console, in map[string]any) error {
+func (f *endpointFields) put(c *console.Console, in body) error {
 	if err := f.choiceFlags.put(c, in); err != nil {
 		return err
 	}
@@ -37,18 +36,10 @@ func (f *endpointFields) put(c *console.Console, in map[string]any) error {
 	if err != nil {
 		return err
 	}
-	putTexts(in, map[string]string{
-		"external_id": f.ExternalID, "name": f.Name, "url_override": f.URLOverride, "rate": f.Rate, "secret": secret, "secret_label": f.SecretLabel,
-	})
+	in.texts("external_id", f.ExternalID, "name", f.Name, "url_override", f.URLOverride, "rate", f.Rate, "secret", secret,
+		"secret_label", f.SecretLabel)
 	if topics := console.NonEmpty(f.Topic); len(topics) > 0 {
 		in["topics"] = topics
-	}
-	headers, err := headerLines(f.Header)
-	if err != nil {
-		return err
-	}
-	if len(headers) > 0 {
-		in["headers"] = headers
 	}
 	if f.Concurrency != 0 {
 		in["concurrency"] = f.Concurrency
@@ -56,43 +47,31 @@ func (f *endpointFields) put(c *console.Console, in map[string]any) error {
 	if f.Disable {
 		in["enabled"] = false
 	}
-	return nil
+	return in.headers(f.Header)
 }
 
 // endpointCreate makes an endpoint.
 type endpointCreate struct {
-	remote.Flags
 	URL string `arg:"" help:"Address that is called."`
 	endpointFields
 }
 
 // Run makes it, and shows its secret.
 func (cmd *endpointCreate) Run(ctx context.Context, c *console.Console) error {
-	in := map[string]any{"url": cmd.URL}
+	in := body{"url": cmd.URL}
 	if err := cmd.put(c, in); err != nil {
 		return err
 	}
-	putTexts(in, map[string]string{"reason": cmd.Reason})
-	cl, err := remote.New(c, cmd.Flags)
-	if err != nil {
-		return err
-	}
-	var ep shownEndpoint
-	answer, err := cl.Call(ctx, http.MethodPost, "/v1/endpoints", in, &ep)
-	if err != nil {
-		return err
-	}
-	if cmd.JSON {
-		return console.PrintJSON(c, answer)
-	}
-	fmt.Fprintf(c.Out, "%s  made\n", ep.title())
-	showReceiversPart(c, &ep)
-	return nil
+	in.texts("reason", cmd.Reason)
+	return ask(ctx, c, cmd.answerFlags, post("/v1/endpoints", in), func(ep *client.EndpointWithSecret) {
+		fmt.Fprintf(c.Out, "%s  made\n", titleOf(&ep.Endpoint))
+		showReceiversPart(c, ep)
+	})
 }
 
 // showReceiversPart prints what a receiver needs to verify with. Of a key pair that is the public key: the private one is nobody's to
 // carry around.
-func showReceiversPart(c *console.Console, ep *shownEndpoint) {
+func showReceiversPart(c *console.Console, ep *client.EndpointWithSecret) {
 	if ep.Secret == "" {
 		return
 	}
@@ -111,16 +90,8 @@ func showReceiversPart(c *console.Console, ep *shownEndpoint) {
 	printLines(c, value)
 }
 
-// printLines prints a text of several lines from elsewhere.
-func printLines(c *console.Console, text string) {
-	for line := range strings.SplitSeq(strings.TrimRight(text, "\n"), "\n") {
-		fmt.Fprintln(c.Out, console.Printable(line))
-	}
-}
-
 // endpointSet changes an endpoint.
 type endpointSet struct {
-	remote.Flags
 	ID  string `arg:"" name:"endpoint" help:"The endpoint's id or external id."`
 	URL string `name:"url" placeholder:"URL" help:"Address that is called."`
 	endpointFields
@@ -142,40 +113,24 @@ var clearable = map[string]string{
 
 // Run changes it.
 func (cmd *endpointSet) Run(ctx context.Context, c *console.Console) error {
-	in := map[string]any{}
+	in := body{}
 	if err := cmd.put(c, in); err != nil {
 		return err
 	}
-	putTexts(in, map[string]string{"url": cmd.URL})
+	in.texts("url", cmd.URL)
 	if cmd.Enable {
 		in["enabled"] = true
 	}
-	for _, name := range cmd.Clear {
-		field := clearable[strings.ReplaceAll(strings.TrimSpace(name), "_", "-")]
-		switch _, given := in[field]; {
-		case field == "":
-			return &console.UsageError{Lines: []string{fmt.Sprintf("--clear %q: it is policy, success, signer, external-id, rate, concurrency, name, url-override, topic or header", name)}}
-		case given:
-			return &console.UsageError{Lines: []string{fmt.Sprintf("--clear %s takes away what another flag gives, or stands twice", name)}}
-		}
-		in[field] = nil
+	among := "policy, success, signer, external-id, rate, concurrency, name, url-override, topic or header"
+	if err := in.clear(cmd.Clear, clearable, among); err != nil {
+		return err
 	}
 	if len(in) == 0 {
-		return &console.UsageError{Lines: []string{"nothing to change: give what is to be another, or --clear"}}
+		return console.Wrong("nothing to change: give what is to be another, or --clear")
 	}
-	putTexts(in, map[string]string{"reason": cmd.Reason})
-	cl, err := remote.New(c, cmd.Flags)
-	if err != nil {
-		return err
-	}
-	var ep shownEndpoint
-	answer, err := callEndpoint(ctx, cl, http.MethodPatch, cmd.ID, "", in, &ep)
-	if err != nil {
-		return err
-	}
-	if cmd.JSON {
-		return console.PrintJSON(c, answer)
-	}
-	fmt.Fprintf(c.Out, "%s  changed (see \"dispatcher endpoint get %s\")\n", ep.title(), console.Printable(ep.ID))
-	return nil
+	in.texts("reason", cmd.Reason)
+	r := request{method: http.MethodPatch, in: in}
+	return askEndpoint(ctx, c, cmd.answerFlags, cmd.ID, r, func(ep *client.Endpoint) {
+		fmt.Fprintf(c.Out, "%s  changed (see \"dispatcher endpoint get %s\")\n", titleOf(ep), console.Printable(ep.ID))
+	})
 }

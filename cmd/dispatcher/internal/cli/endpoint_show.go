@@ -2,48 +2,35 @@ package cli
 
 import (
 	"fmt"
-	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/text"
 
+	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
 )
 
-// showEndpoints prints a list as a table.
-func showEndpoints(c *console.Console, list []shownEndpoint, now time.Time) {
-	t := c.NewTable("id", "external id", "name", "state", "topics", "url")
-	for i := range list {
-		ep := &list[i]
-		t.AppendRow([]any{
-			console.Printable(ep.ID), console.Short(ep.ExternalID, 32), console.Short(ep.Name, 24), endpointState(c, ep, now), console.Short(strings.Join(ep.Topics, " "), 32), console.Short(ep.URL, console.Widest),
-		})
-	}
-	t.Render()
-}
-
 // endpointState says in a few words whether an endpoint is sent to, and how it takes that.
-func endpointState(c *console.Console, ep *shownEndpoint, now time.Time) string {
+func endpointState(c *console.Console, ep *client.Endpoint, now time.Time) string {
 	switch {
 	case !ep.Enabled:
 		return c.Paint("disabled: "+console.Printable(ep.DisabledReason), text.FgRed)
-	case ep.Paused && ep.PausedUntil != nil:
+	case ep.Paused && !ep.PausedUntil.IsZero():
 		return c.Paint("paused for "+console.Brief(ep.PausedUntil.Sub(now)), text.FgYellow)
 	case ep.Paused:
 		return c.Paint("paused", text.FgYellow)
-	case ep.FailingSince != nil:
-		return c.Paint("failing since "+ago(*ep.FailingSince, now), text.FgRed)
-	case ep.LastSuccessAt != nil:
-		return c.Paint("ok, "+ago(*ep.LastSuccessAt, now), text.FgGreen)
+	case !ep.FailingSince.IsZero():
+		return c.Paint("failing since "+ago(ep.FailingSince, now), text.FgRed)
+	case !ep.LastSuccessAt.IsZero():
+		return c.Paint("ok, "+ago(ep.LastSuccessAt, now), text.FgGreen)
 	}
 	return "not sent to yet"
 }
 
 // showEndpoint prints one endpoint.
-func showEndpoint(c *console.Console, ep *shownEndpoint, now time.Time) {
+func showEndpoint(c *console.Console, ep *client.Endpoint, now time.Time) {
 	line := func(name, value string) {
 		if value != "" {
 			fmt.Fprintf(c.Out, "%-12s %s\n", name, value)
@@ -54,7 +41,7 @@ func showEndpoint(c *console.Console, ep *shownEndpoint, now time.Time) {
 	line("name", console.Printable(ep.Name))
 	state := endpointState(c, ep, now)
 	if ep.Enabled && ep.Paused {
-		state = c.Paint("paused", text.FgYellow) + " " + ep.sentence()
+		state = c.Paint("paused", text.FgYellow) + " " + pausedText(&ep.Pause)
 	}
 	line("state", state)
 	line("url", console.Printable(ep.URL))
@@ -63,15 +50,12 @@ func showEndpoint(c *console.Console, ep *shownEndpoint, now time.Time) {
 	line("policy", console.FirstOf(choiceText(ep.Policy), projectsOwn))
 	line("success", console.FirstOf(choiceText(ep.Success), projectsOwn))
 	line("signer", console.FirstOf(choiceText(ep.Signer), projectsOwn))
-	for _, name := range slices.Sorted(maps.Keys(ep.Headers)) {
-		line("header", console.Printable(name+": "+ep.Headers[name]))
+	headers := slices.SortedFunc(slices.Values(ep.Headers), func(a, b client.Header) int { return strings.Compare(a.Name, b.Name) })
+	for _, h := range headers {
+		line("header", console.Printable(h.Name+": "+h.Value))
 	}
 	line("rate", console.FirstOf(console.Printable(ep.Rate), "any"))
-	concurrency := "the setting lane_concurrency"
-	if ep.Concurrency != nil {
-		concurrency = strconv.Itoa(*ep.Concurrency)
-	}
-	line("in flight", "at most "+concurrency)
+	line("in flight", "at most "+numberOr(ep.Concurrency, "the setting lane_concurrency"))
 	line("lane", console.Printable(ep.Lane))
 	line("failing", console.ClockTime(ep.FailingSince))
 	line("last success", console.ClockTime(ep.LastSuccessAt))

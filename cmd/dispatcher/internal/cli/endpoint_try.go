@@ -8,6 +8,7 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/text"
 
+	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/remote"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
@@ -29,14 +30,18 @@ const quietWait = 3 * time.Second
 func (cmd *endpointTest) Run(ctx context.Context, c *console.Console) error {
 	limit, err := schedule.ParseDuration(cmd.Timeout)
 	if err != nil || limit <= 0 {
-		return &console.UsageError{Lines: []string{fmt.Sprintf("--timeout: %q is not a duration such as 90s", cmd.Timeout)}}
+		return console.Wrong("--timeout: %q is not a duration such as 90s", cmd.Timeout)
 	}
 	cl, err := remote.New(c, cmd.Flags)
 	if err != nil {
 		return err
 	}
-	var cb remote.Callback
-	answer, err := callEndpoint(ctx, cl, http.MethodPost, cmd.ID, "/test", nil, &cb)
+	r, err := post("/test", nil).forEndpoint(ctx, cl, cmd.ID)
+	if err != nil {
+		return err
+	}
+	var cb client.Callback
+	answer, err := r.made(ctx, cl, &cb)
 	if err != nil {
 		return err
 	}
@@ -54,22 +59,22 @@ func (cmd *endpointTest) Run(ctx context.Context, c *console.Console) error {
 func (cmd *endpointTest) await(ctx context.Context, c *console.Console, cl *remote.Client, id string, limit time.Duration) error {
 	began := time.Now()
 	for said := false; ; {
-		var cb remote.Callback
+		var cb client.Callback
 		answer, err := cl.Call(ctx, http.MethodGet, remote.CallbackPath(id), nil, &cb)
 		if err != nil {
 			return err
 		}
-		if cb.FinishedAt != nil {
+		if !cb.FinishedAt.IsZero() {
 			return cmd.ended(ctx, c, cl, &cb, answer)
 		}
 		waited := time.Since(began)
 		if waited >= limit || !said && waited >= quietWait {
-			var x explanation
+			var x client.Explanation
 			if _, err := cl.Call(ctx, http.MethodGet, remote.CallbackPath(id)+"/explain", nil, &x); err != nil {
 				return err
 			}
 			if waited >= limit {
-				x.show(c, c.Err)
+				showExplanation(c, c.Err, &x)
 				return fmt.Errorf("the test has not ended within %s; it stays open (see \"dispatcher callback get %s\")", limit, console.Printable(id))
 			}
 			fmt.Fprintf(c.Err, "still waiting: %s\n", console.Printable(x.Summary))
@@ -83,7 +88,7 @@ func (cmd *endpointTest) await(ctx context.Context, c *console.Console, cl *remo
 }
 
 // ended prints the attempt of a test that is terminal, and ends with 1 if it failed.
-func (cmd *endpointTest) ended(ctx context.Context, c *console.Console, cl *remote.Client, cb *remote.Callback, answer []byte) error {
+func (cmd *endpointTest) ended(ctx context.Context, c *console.Console, cl *remote.Client, cb *client.Callback, answer []byte) error {
 	attempts, err := remote.NewestAttempts(ctx, cl, cb.ID, 0)
 	if err != nil {
 		return err
@@ -105,7 +110,7 @@ func (cmd *endpointTest) ended(ctx context.Context, c *console.Console, cl *remo
 				colour = text.FgGreen
 			}
 			fmt.Fprintf(c.Out, "  %s %s  %s  after %.1fms\n", console.Printable(cb.Method), console.Short(cb.URL, console.Widest),
-				c.Paint(answerText(a), colour), a.Timings.Total)
+				c.Paint(answerText(a), colour), a.TimingsMs.Total)
 		}
 	}
 	if cb.State != "succeeded" {

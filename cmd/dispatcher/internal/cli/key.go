@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/config"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/remote"
@@ -20,29 +21,14 @@ type KeyCommand struct {
 	Revoke keyRevoke `cmd:"" help:"End an API key, at once."`
 }
 
-// A shownKey is what the commands read of an API key.
-type shownKey struct {
-	ID         string     `json:"id"`
-	Project    string     `json:"project"`
-	Name       string     `json:"name"`
-	Scopes     []string   `json:"scopes"`
-	Hint       string     `json:"hint"`
-	CreatedAt  time.Time  `json:"created_at"`
-	ExpiresAt  *time.Time `json:"expires_at"`
-	RevokedAt  *time.Time `json:"revoked_at"`
-	LastUsedAt *time.Time `json:"last_used_at"`
-	// Key is its text, in the answer that it was made with.
-	Key string `json:"key"`
-}
-
 // keyCreate makes a key.
 type keyCreate struct {
-	remote.Flags
 	Name      string   `arg:"" help:"What it is for, such as \"checkout service\"."`
 	Scope     []string `required:"" enum:"send,read,operate,admin" placeholder:"SCOPE" help:"What it may do: send (hand over callbacks and events), read (look at everything but secrets), operate (also change callbacks, endpoints and lanes), admin (also keys, secrets, projects and the index). May be repeated. Operate includes read, admin all."`
 	ExpiresIn string   `placeholder:"DURATION" help:"It ends after so long, such as 90d. Default: it does not."`
 	Reason    string   `placeholder:"TEXT" help:"Why, for the audit."`
 	JSON      bool     `name:"json" help:"Print the server's answer for machines; the key is in \"key\"."`
+	remote.Flags
 }
 
 // Help is what key create --help says below the flags' summary.
@@ -53,116 +39,74 @@ func (*keyCreate) Help() string {
 
 // Run makes the key.
 func (cmd *keyCreate) Run(ctx context.Context, c *console.Console) error {
-	cl, err := remote.New(c, cmd.Flags)
-	if err != nil {
-		return err
-	}
-	in := map[string]any{"name": cmd.Name, "scopes": cmd.Scope}
-	putTexts(in, map[string]string{"expires_in": cmd.ExpiresIn, "reason": cmd.Reason})
-	var k shownKey
-	answer, err := cl.Call(ctx, http.MethodPost, "/v1/keys", in, &k)
-	if err != nil {
-		return err
-	}
-	if cmd.JSON {
-		return console.PrintJSON(c, answer)
-	}
-	fmt.Fprintf(c.Err, "%s  %s of the project %s has the scopes %s; it %s\nThis is the only time that the key is shown: keep it now.\n",
-		console.Printable(k.ID), console.Printable(k.Name), console.Printable(k.Project), console.Printable(strings.Join(k.Scopes, ", ")), keyEnd(&k))
-	_, err = fmt.Fprintln(c.Out, console.Printable(k.Key))
-	return err
+	in := body{"name": cmd.Name, "scopes": cmd.Scope}
+	in.texts("expires_in", cmd.ExpiresIn, "reason", cmd.Reason)
+	f := answerFlags{cmd.Flags, cmd.JSON}
+	return ask(ctx, c, f, post("/v1/keys", in), func(k *client.NewKey) {
+		fmt.Fprintf(c.Err, "%s  %s of the project %s has the scopes %s; it %s\nThis is the only time that the key is shown: keep it now.\n",
+			console.Printable(k.ID), console.Printable(k.Name), console.Printable(k.Project), joined(k.Scopes, ", "), keyEnd(&k.Key))
+		fmt.Fprintln(c.Out, console.Printable(k.Text))
+	})
 }
 
 // keyEnd says when a key ends.
-func keyEnd(k *shownKey) string {
-	if k.ExpiresAt == nil {
+func keyEnd(k *client.Key) string {
+	if k.ExpiresAt.IsZero() {
 		return "lasts until it is revoked"
 	}
 	return "ends " + console.ClockTime(k.ExpiresAt)
 }
 
 // keyList lists the keys.
-type keyList struct {
-	remote.Flags
-	listFlags
-}
+type keyList struct{ listFlags }
 
 // Run prints the keys.
 func (cmd *keyList) Run(ctx context.Context, c *console.Console) error {
-	cl, err := remote.New(c, cmd.Flags)
-	if err != nil {
-		return err
-	}
 	none := "the project has no keys (\"dispatcher key create\" makes one); the admin key of the settings is not among them"
-	return showList(ctx, c, cl, "/v1/keys", url.Values{}, cmd.listFlags, none, func(keys []shownKey) {
-		now := time.Now()
-		t := c.NewTable("id", "name", "scopes", "ends with", "made", "last used", "state")
-		for i := range keys {
-			k := &keys[i]
-			t.AppendRow([]any{console.Printable(k.ID), console.Short(k.Name, 32), console.Printable(strings.Join(k.Scopes, " ")), "…" + console.Printable(k.Hint),
-				ago(k.CreatedAt, now), agoOr(k.LastUsedAt, now, "never"), keyState(c, k, now)})
-		}
-		t.Render()
+	now := time.Now()
+	return list(ctx, c, cmd.listFlags, "/v1/keys", url.Values{}, none, []console.Column[client.Key]{
+		{Name: "id", Of: func(k *client.Key) any { return console.Printable(k.ID) }},
+		{Name: "name", Of: func(k *client.Key) any { return console.Short(k.Name, 32) }},
+		{Name: "scopes", Of: func(k *client.Key) any { return joined(k.Scopes, " ") }},
+		{Name: "ends with", Of: func(k *client.Key) any { return "…" + console.Printable(k.Hint) }},
+		{Name: "made", Of: func(k *client.Key) any { return ago(k.CreatedAt, now) }},
+		{Name: "last used", Of: func(k *client.Key) any { return agoOr(k.LastUsedAt, now, "never") }},
+		{Name: "state", Of: func(k *client.Key) any { return keyState(c, k, now) }},
 	})
 }
 
 // keyState says whether a key is valid, and until when.
-func keyState(c *console.Console, k *shownKey, now time.Time) string {
+func keyState(c *console.Console, k *client.Key, now time.Time) string {
+	valid := c.Paint("valid", console.StateColour(client.Succeeded))
 	switch {
-	case k.RevokedAt != nil:
-		return c.Paint("revoked "+ago(*k.RevokedAt, now), console.StateColour("dead"))
-	case k.ExpiresAt == nil:
-		return c.Paint("valid", console.StateColour("succeeded"))
+	case !k.RevokedAt.IsZero():
+		return c.Paint("revoked "+ago(k.RevokedAt, now), console.StateColour(client.Dead))
+	case k.ExpiresAt.IsZero():
+		return valid
 	case !k.ExpiresAt.After(now):
-		return c.Paint("ended "+ago(*k.ExpiresAt, now), console.StateColour("dead"))
+		return c.Paint("ended "+ago(k.ExpiresAt, now), console.StateColour(client.Dead))
 	}
-	return c.Paint("valid", console.StateColour("succeeded")) + " until " + console.ClockTime(k.ExpiresAt)
+	return valid + " until " + console.ClockTime(k.ExpiresAt)
 }
 
 // keyRevoke ends a key.
 type keyRevoke struct {
-	remote.Flags
-	ID     string `arg:"" help:"Id of the key, key_ and 26 characters (see \"dispatcher key list\")."`
-	Reason string `placeholder:"TEXT" help:"Why, for the audit."`
-	JSON   bool   `name:"json" help:"Print the server's answer for machines."`
+	ID string `arg:"" help:"Id of the key, key_ and 26 characters (see \"dispatcher key list\")."`
+	changeFlags
 }
 
 // Run ends the key.
 func (cmd *keyRevoke) Run(ctx context.Context, c *console.Console) error {
 	if strings.HasPrefix(cmd.ID, config.ApiKeyPrefix) {
-		return &console.UsageError{Lines: []string{"this is a key itself, not its id: \"dispatcher key list\" shows the ids, which begin with key_"}}
+		return console.Wrong("this is a key itself, not its id: \"dispatcher key list\" shows the ids, which begin with key_")
 	}
-	cl, err := remote.New(c, cmd.Flags)
-	if err != nil {
-		return err
+	r := request{
+		http.MethodDelete, "/v1/keys/" + url.PathEscape(cmd.ID), reasonOf(cmd.Reason),
+		fmt.Sprintf("no key of the project has the id %q", cmd.ID),
 	}
-	var k shownKey
-	answer, err := cl.Call(ctx, http.MethodDelete, "/v1/keys/"+url.PathEscape(cmd.ID), reasonOf(cmd.Reason), &k)
-	if err != nil {
-		return remote.InWords(err, "no key of the project has the id %q", cmd.ID)
-	}
-	if cmd.JSON {
-		return console.PrintJSON(c, answer)
-	}
-	fmt.Fprintf(c.Out, "%s  %s is revoked: nobody can use it any more\n", console.Printable(k.ID), console.Printable(k.Name))
-	return nil
-}
-
-// reasonOf is the body of a call that needs nothing but a reason; nil: none was given.
-func reasonOf(reason string) any {
-	if reason == "" {
-		return nil
-	}
-	return map[string]string{"reason": reason}
-}
-
-// putTexts puts the texts that are not empty into the body of a request.
-func putTexts(in map[string]any, texts map[string]string) {
-	for name, value := range texts {
-		if value != "" {
-			in[name] = value
-		}
-	}
+	return ask(ctx, c, cmd.answerFlags, r, func(k *client.Key) {
+		fmt.Fprintf(c.Out, "%s  %s is revoked: nobody can use it any more\n", console.Printable(k.ID), console.Printable(k.Name))
+	})
 }
 
 // ago says how long ago something was.
@@ -180,9 +124,9 @@ func ago(t, now time.Time) string {
 }
 
 // agoOr is ago for a time that there may not be.
-func agoOr(t *time.Time, now time.Time, otherwise string) string {
-	if t == nil || t.IsZero() {
+func agoOr(t, now time.Time, otherwise string) string {
+	if t.IsZero() {
 		return otherwise
 	}
-	return ago(*t, now)
+	return ago(t, now)
 }

@@ -7,11 +7,6 @@ import (
 )
 
 // program has the commands of this package.
-var program = cmdtest.Program(func() any {
-	return &struct {
-		Commands
-		Completion CompletionCommand `cmd:"" help:"Print a script."`
-	}{}
-})
+var program = cmdtest.Program(func() any { return &Commands{} })
 
 func TestMain(m *testing.M) { program.RunTests(m) }

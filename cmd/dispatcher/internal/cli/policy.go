@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -10,9 +11,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
 
+	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/remote"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
@@ -31,22 +32,6 @@ type policyList struct {
 	JSON bool     `name:"json" help:"Print the server's answer for machines."`
 }
 
-// A shownPolicy is what the command reads of a policy.
-type shownPolicy struct {
-	Name       string      `json:"name"`
-	About      string      `json:"about"`
-	Own        bool        `json:"own"`
-	Tiers      []string    `json:"tiers"`
-	RepeatLast bool        `json:"repeat_last"`
-	Deadline   string      `json:"deadline"`
-	Timeout    string      `json:"timeout"`
-	Jitter     float64     `json:"jitter"`
-	StopOn     []int       `json:"stop_on"`
-	Attempts   *int        `json:"attempts"`
-	Sum        string      `json:"sum"`
-	Times      []time.Time `json:"times"`
-}
-
 // Run prints the policies.
 func (cmd *policyList) Run(ctx context.Context, c *console.Console) error {
 	cl, err := remote.New(c, cmd.Flags)
@@ -61,9 +46,7 @@ func (cmd *policyList) Run(ctx context.Context, c *console.Console) error {
 	default:
 		q.Set("from", cmd.From)
 	}
-	var answer struct {
-		Data []json.RawMessage `json:"data"`
-	}
+	var answer client.Page[pickedPolicy]
 	whole, err := remote.Page(ctx, cl, "/v1/policies", q, remote.MostPerPage, "", &answer)
 	if err != nil {
 		return err
@@ -71,7 +54,7 @@ func (cmd *policyList) Run(ctx context.Context, c *console.Console) error {
 	if cmd.JSON && len(cmd.Name) == 0 {
 		return console.PrintJSON(c, whole)
 	}
-	policies, err := cmd.pick(answer.Data)
+	policies, err := picked(answer.Data, cmd.Name, func(p *pickedPolicy) string { return p.Name }, "policy")
 	if err != nil {
 		return err
 	}
@@ -80,7 +63,7 @@ func (cmd *policyList) Run(ctx context.Context, c *console.Console) error {
 		return printPicked(c, policies)
 	case cmd.From != "":
 		for i := range policies {
-			showLadder(c, &policies[i].shownPolicy, i > 0)
+			showLadder(c, &policies[i].NamedPolicy, i > 0)
 		}
 	default:
 		showPolicies(c, policies)
@@ -90,30 +73,14 @@ func (cmd *policyList) Run(ctx context.Context, c *console.Console) error {
 
 // A pickedPolicy is a policy, and as the server wrote it.
 type pickedPolicy struct {
-	shownPolicy
+	client.NamedPolicy
 	raw json.RawMessage
 }
 
-// pick returns those that were named, or all.
-func (cmd *policyList) pick(data []json.RawMessage) ([]pickedPolicy, error) {
-	var picked []pickedPolicy
-	known := map[string]bool{}
-	for i, raw := range data {
-		p := pickedPolicy{raw: raw}
-		if err := json.Unmarshal(raw, &p.shownPolicy); err != nil {
-			return nil, fmt.Errorf("policy %d of the answer: %w", i+1, err)
-		}
-		known[p.Name] = true
-		if len(cmd.Name) == 0 || slices.Contains(cmd.Name, p.Name) {
-			picked = append(picked, p)
-		}
-	}
-	for _, name := range cmd.Name {
-		if !known[name] {
-			return nil, fmt.Errorf("there is no policy %q; \"dispatcher policy list\" shows all", console.Printable(name))
-		}
-	}
-	return picked, nil
+// UnmarshalJSON keeps what it reads.
+func (p *pickedPolicy) UnmarshalJSON(raw []byte) error {
+	p.raw = bytes.Clone(raw)
+	return json.Unmarshal(raw, &p.NamedPolicy)
 }
 
 func printPicked(c *console.Console, policies []pickedPolicy) error {
@@ -129,30 +96,28 @@ func printPicked(c *console.Console, policies []pickedPolicy) error {
 }
 
 func showPolicies(c *console.Console, policies []pickedPolicy) {
-	t := c.NewTable("name", "attempts", "sum", "timeout", "tiers", "about")
-	for i := range policies {
-		p := &policies[i]
-		about := p.About
+	about := func(p *pickedPolicy) any {
 		if p.Own {
-			about = "the project's own"
+			return "the project's own"
 		}
-		t.AppendRow([]any{console.Printable(p.Name), p.attempts(), console.Printable(p.Sum), console.Printable(p.Timeout), p.tiers(), console.Printable(about)})
+		return console.Printable(p.About)
 	}
-	t.SetColumnConfigs([]table.ColumnConfig{
-		{Name: "tiers", WidthMax: 44, WidthMaxEnforcer: text.WrapSoft}, {Name: "about", WidthMax: 40, WidthMaxEnforcer: text.WrapSoft},
+	console.ShowTable(c, policies, []console.Column[pickedPolicy]{
+		{Name: "name", Of: func(p *pickedPolicy) any { return console.Printable(p.Name) }},
+		{Name: "attempts", Of: func(p *pickedPolicy) any { return attemptsOf(&p.NamedPolicy) }},
+		{Name: "sum", Of: func(p *pickedPolicy) any { return console.Printable(p.Sum) }},
+		{Name: "timeout", Of: func(p *pickedPolicy) any { return console.Printable(p.Timeout) }},
+		{Name: "tiers", Of: func(p *pickedPolicy) any { return tiersInShort(&p.NamedPolicy) }, Wrap: 44},
+		{Name: "about", Of: about, Wrap: 40},
 	})
-	t.Render()
 }
 
-func (p *shownPolicy) attempts() string {
-	if p.Attempts == nil {
-		return "until " + console.Printable(console.FirstOf(p.Deadline, "canceled"))
-	}
-	return strconv.Itoa(*p.Attempts)
+func attemptsOf(p *client.NamedPolicy) string {
+	return numberOr(p.Attempts, "until "+console.Printable(console.FirstOf(string(p.Deadline), "canceled")))
 }
 
-// tiers prints the waits, runs of the same one in short.
-func (p *shownPolicy) tiers() string {
+// tiersInShort prints the waits, runs of the same one in short.
+func tiersInShort(p *client.NamedPolicy) string {
 	var parts []string
 	for i := 0; i < len(p.Tiers); {
 		n := i
@@ -174,12 +139,12 @@ func (p *shownPolicy) tiers() string {
 }
 
 // showLadder prints when the attempts of a policy are made.
-func showLadder(c *console.Console, p *shownPolicy, apart bool) {
+func showLadder(c *console.Console, p *client.NamedPolicy, apart bool) {
 	if apart {
 		fmt.Fprintln(c.Out)
 	}
-	what := p.attempts()
-	if p.Attempts != nil {
+	what := attemptsOf(p)
+	if p.Attempts != 0 {
 		what += " attempts within " + console.Printable(p.Sum)
 	}
 	fmt.Fprintf(c.Out, "%s: %s, each at most %s\n", c.Paint(console.Printable(p.Name), text.Bold), what, console.Printable(p.Timeout))
@@ -189,7 +154,7 @@ func showLadder(c *console.Console, p *shownPolicy, apart bool) {
 		if i > 0 {
 			after = schedule.FormatDuration(p.Times[i].Sub(p.Times[0]))
 		}
-		t.AppendRow([]any{"#" + strconv.Itoa(i+1), console.ClockTime(&p.Times[i]), after})
+		t.AppendRow([]any{"#" + strconv.Itoa(i+1), console.ClockTime(p.Times[i]), after})
 	}
 	t.Render()
 }

@@ -3,17 +3,15 @@ package cli
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 
+	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
-	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/remote"
 )
 
 // pollCreate submits one poll.
 type pollCreate struct {
-	remote.Flags
 	Ref string `required:"" placeholder:"REF" help:"Business reference, such as an order number: there is one open poll of a reference and an address."`
 	requestFlags
 	Signer      string   `placeholder:"NAME|JSON|@FILE" help:"Signer of what is asked: a name, or an object with its options; \"dispatcher signer list\" explains them."`
@@ -29,7 +27,7 @@ type pollCreate struct {
 	OnResultURL      string `name:"on-result-url" placeholder:"URL" help:"Tell the result to this address, once it has ended."`
 	OnResultEndpoint string `name:"on-result-endpoint" placeholder:"ID|EXTERNAL_ID" help:"Tell the result to this endpoint."`
 	OnResult         string `name:"on-result" placeholder:"JSON|@FILE|-" help:"Tell the result by this callback, such as {\"endpoint\": \"merchant-7\", \"topic\": \"payment.result\"}, instead of the two above."`
-	JSON             bool   `name:"json" help:"Print the server's answer for machines."`
+	answerFlags
 }
 
 // Help is what poll create --help says below the flags' summary.
@@ -50,40 +48,29 @@ func (cmd *pollCreate) Run(ctx context.Context, c *console.Console) error {
 	if err != nil {
 		return err
 	}
-	cl, err := remote.New(c, cmd.Flags)
-	if err != nil {
-		return err
-	}
-	var cb remote.Callback
-	answer, err := cl.Call(ctx, http.MethodPost, "/v1/polls", in, &cb)
-	if err != nil {
-		return err
-	}
-	if cmd.JSON {
-		return console.PrintJSON(c, answer)
-	}
-	what := "accepted"
-	switch {
-	case cb.Replayed && cmd.IdempotencyKey != "":
-		what = "accepted before, with the same idempotency key or for the same reference and address"
-	case cb.Replayed:
-		what = "is the open poll of this reference and address; no other one was made"
-	}
-	fmt.Fprintf(c.Out, "%s  %s (see \"dispatcher poll get %[1]s\")\n", console.Printable(cb.ID), what)
-	return nil
+	return ask(ctx, c, cmd.answerFlags, post("/v1/polls", in), func(cb *client.Callback) {
+		what := "accepted"
+		switch {
+		case cb.Replayed && cmd.IdempotencyKey != "":
+			what = "accepted before, with the same idempotency key or for the same reference and address"
+		case cb.Replayed:
+			what = "is the open poll of this reference and address; no other one was made"
+		}
+		fmt.Fprintf(c.Out, "%s  %s (see \"dispatcher poll get %[1]s\")\n", console.Printable(cb.ID), what)
+	})
 }
 
 // body returns the body of the API call.
-func (cmd *pollCreate) body(c *console.Console) (map[string]any, error) {
-	request, until, in := map[string]any{}, map[string]any{}, map[string]any{}
+func (cmd *pollCreate) body(c *console.Console) (body, error) {
+	request, until, in := body{}, body{}, body{}
 	if err := cmd.requestFlags.put(c, request); err != nil {
 		return nil, err
 	}
-	if err := putChoice(c, request, "signer", cmd.Signer); err != nil {
+	if err := request.choice(c, "signer", cmd.Signer); err != nil {
 		return nil, err
 	}
 	for _, rule := range []struct {
-		to         map[string]any
+		to         body
 		name, flag string
 		given      []string
 	}{{until, "success", "success", cmd.Success}, {until, "failure", "failure", cmd.Failure}, {in, "hold_if", "hold-if", cmd.HoldIf}} {
@@ -92,10 +79,10 @@ func (cmd *pollCreate) body(c *console.Console) (map[string]any, error) {
 		}
 	}
 	if len(until) == 0 {
-		return nil, &console.UsageError{Lines: []string{"give --success, --failure or both: which answers are final"}}
+		return nil, console.Wrong("give --success, --failure or both: which answers are final")
 	}
 	in["request"], in["until"] = request, until
-	putTexts(in, map[string]string{"ref": cmd.Ref})
+	in.texts("ref", cmd.Ref)
 	cmd.aboutFlags.put(in)
 	if statuses := console.NonEmpty(cmd.Evaluate); len(statuses) > 0 {
 		in["evaluate"] = statuses
@@ -106,19 +93,19 @@ func (cmd *pollCreate) body(c *console.Console) (map[string]any, error) {
 	if err := cmd.tierFlags.put(cmd.Policy, in); err != nil {
 		return nil, err
 	}
-	if err := putChoice(c, in, "policy", cmd.Policy); err != nil {
+	if err := in.choice(c, "policy", cmd.Policy); err != nil {
 		return nil, err
 	}
-	if err := putJSON(c, in, "context", "context", cmd.Context); err != nil {
+	if err := in.json(c, "context", cmd.Context); err != nil {
 		return nil, err
 	}
 	return in, cmd.putResult(c, in)
 }
 
 // putResult puts whom the result is told to into the request.
-func (cmd *pollCreate) putResult(c *console.Console, in map[string]any) error {
-	to := map[string]any{}
-	putTexts(to, map[string]string{"url": cmd.OnResultURL, "endpoint": cmd.OnResultEndpoint})
+func (cmd *pollCreate) putResult(c *console.Console, in body) error {
+	to := body{}
+	to.texts("url", cmd.OnResultURL, "endpoint", cmd.OnResultEndpoint)
 	switch {
 	case cmd.OnResult == "":
 		if len(to) > 0 {
@@ -126,7 +113,7 @@ func (cmd *pollCreate) putResult(c *console.Console, in map[string]any) error {
 		}
 		return nil
 	case len(to) > 0:
-		return &console.UsageError{Lines: []string{"--on-result is the whole callback: it excludes --on-result-url and --on-result-endpoint"}}
+		return console.Wrong("--on-result is the whole callback: it excludes --on-result-url and --on-result-endpoint")
 	}
 	result, err := readObject(c, "on-result", cmd.OnResult)
 	in["on_result"] = result
@@ -134,22 +121,17 @@ func (cmd *pollCreate) putResult(c *console.Console, in map[string]any) error {
 }
 
 // putPredicates puts the values of a flag, if there are any, into a rule.
-func putPredicates(to map[string]any, name, flag string, values []string) error {
-	var list []byte
+func putPredicates(to body, name, flag string, values []string) error {
+	var list []any
 	for _, value := range values {
 		p, err := predicate(flag, value)
 		if err != nil {
 			return err
 		}
-		text, err := remote.Encode(p)
-		if err != nil {
-			return fmt.Errorf("encode --%s: %w", flag, err)
-		}
-		list = append(append(list, ','), text...)
+		list = append(list, p)
 	}
 	if len(list) > 0 {
-		list[0] = '['
-		to[name] = remote.Verbatim(append(list, ']'))
+		to[name] = list
 	}
 	return nil
 }
@@ -163,12 +145,12 @@ func predicate(flag, value string) (any, error) {
 	}
 	pointer, list, ok := strings.Cut(value, "=")
 	if !ok || !strings.HasPrefix(pointer, "/") {
-		return nil, &console.UsageError{Lines: []string{fmt.Sprintf("--%s %q is neither of the form /POINTER=VALUE,VALUE nor a JSON object", flag, value)}}
+		return nil, console.Wrong("--%s %q is neither of the form /POINTER=VALUE,VALUE nor a JSON object", flag, value)
 	}
 	values := strings.Split(list, ",")
 	if slices.ContainsFunc(values, notInShort) {
-		return nil, &console.UsageError{Lines: []string{fmt.Sprintf(
-			"--%s %q has a value that is empty or begins or ends with a space; if that is meant, write it as JSON, such as {\"pointer\": \"/state\", \"in\": [\"\"]}", flag, value)}}
+		return nil, console.Wrong(
+			"--%s %q has a value that is empty or begins or ends with a space; if that is meant, write it as JSON, such as {\"pointer\": \"/state\", \"in\": [\"\"]}", flag, value)
 	}
 	return map[string]any{"pointer": pointer, "in": values}, nil
 }

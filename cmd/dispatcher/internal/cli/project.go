@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -11,8 +10,8 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/text"
 
+	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
-	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/remote"
 )
 
 // ProjectCommand is the API for projects from the shell.
@@ -22,31 +21,14 @@ type ProjectCommand struct {
 	Set    projectSet    `cmd:"" help:"Change the defaults of a project, and nothing else."`
 }
 
-// A shownProject is what the commands read of a project.
-type shownProject struct {
-	ID      string          `json:"id"`
-	Name    string          `json:"name"`
-	Policy  json.RawMessage `json:"policy"`
-	Success json.RawMessage `json:"success"`
-	Signer  json.RawMessage `json:"signer"`
-	Quotas  shownQuotas     `json:"quotas"`
-	shownPause
-	CreatedAt *time.Time `json:"created_at"`
-}
-
-// shownQuotas are the quotas of a project; nil: there is none.
-type shownQuotas struct {
-	OpenCallbacks *int64 `json:"open_callbacks"`
-	Lanes         *int64 `json:"lanes"`
-}
-
-func (q shownQuotas) String() string {
+// quotasText names the quotas that a project has.
+func quotasText(q client.Quotas) string {
 	var parts []string
-	if q.OpenCallbacks != nil {
-		parts = append(parts, fmt.Sprintf("%d open callbacks", *q.OpenCallbacks))
+	if q.OpenCallbacks != 0 {
+		parts = append(parts, fmt.Sprintf("%d open callbacks", q.OpenCallbacks))
 	}
-	if q.Lanes != nil {
-		parts = append(parts, fmt.Sprintf("%d lanes", *q.Lanes))
+	if q.Lanes != 0 {
+		parts = append(parts, fmt.Sprintf("%d lanes", q.Lanes))
 	}
 	return strings.Join(parts, ", ")
 }
@@ -60,17 +42,16 @@ type projectFields struct {
 	HeaderHosts []string `placeholder:"HOST,..." help:"Hosts that those of the headers go to which are credentials, such as Authorization; to all others they are not sent."`
 	MaxOpen     *int64   `placeholder:"N" help:"Most open callbacks; 0: no bound. Needs the settings' key."`
 	MaxLanes    *int64   `placeholder:"N" help:"Most lanes; 0: no bound. Needs the settings' key."`
-	Reason      string   `placeholder:"TEXT" help:"Why, for the audit."`
-	JSON        bool     `name:"json" help:"Print the server's answer for machines."`
+	changeFlags
 }
 
 // put writes what was given into the body of a request.
-func (f *projectFields) put(c *console.Console, in map[string]any) error {
+func (f *projectFields) put(c *console.Console, in body) error {
 	if err := f.choiceFlags.put(c, in); err != nil {
 		return err
 	}
-	putTexts(in, map[string]string{"name": f.Name})
-	quotas := map[string]any{}
+	in.texts("name", f.Name)
+	quotas := body{}
 	if f.MaxOpen != nil {
 		quotas["open_callbacks"] = *f.MaxOpen
 	}
@@ -80,80 +61,56 @@ func (f *projectFields) put(c *console.Console, in map[string]any) error {
 	if len(quotas) > 0 {
 		in["quotas"] = quotas
 	}
-	headers, err := headerLines(f.Header)
-	if len(headers) > 0 {
-		in["headers"] = headers
-	}
 	if len(f.HeaderHosts) > 0 {
 		in["header_hosts"] = f.HeaderHosts
 	}
-	return err
+	return in.headers(f.Header)
 }
 
 // projectCreate makes a project.
 type projectCreate struct {
-	remote.Flags
 	ID string `arg:"" help:"Its id: small letters, digits, _ and -, at most 64."`
 	projectFields
 }
 
 // Run makes it.
 func (cmd *projectCreate) Run(ctx context.Context, c *console.Console) error {
-	in := map[string]any{"id": cmd.ID}
+	in := body{"id": cmd.ID}
 	if err := cmd.put(c, in); err != nil {
 		return err
 	}
-	putTexts(in, map[string]string{"reason": cmd.Reason})
-	cl, err := remote.New(c, cmd.Flags)
-	if err != nil {
-		return err
-	}
-	var p shownProject
-	answer, err := cl.Call(ctx, http.MethodPost, "/v1/projects", in, &p)
-	if err != nil {
-		return err
-	}
-	if cmd.JSON {
-		return console.PrintJSON(c, answer)
-	}
-	fmt.Fprintf(c.Out, "%s  made (\"dispatcher key create NAME --scope send --project %[1]s\" makes a key for it)\n", console.Printable(p.ID))
-	return nil
+	in.texts("reason", cmd.Reason)
+	return ask(ctx, c, cmd.answerFlags, post("/v1/projects", in), func(p *client.Project) {
+		fmt.Fprintf(c.Out, "%s  made (\"dispatcher key create NAME --scope send --project %[1]s\" makes a key for it)\n", console.Printable(p.ID))
+	})
 }
 
 // projectList lists projects.
-type projectList struct {
-	remote.Flags
-	listFlags
-}
+type projectList struct{ listFlags }
 
 // Run prints the projects.
 func (cmd *projectList) Run(ctx context.Context, c *console.Console) error {
-	cl, err := remote.New(c, cmd.Flags)
-	if err != nil {
-		return err
-	}
-	return showList(ctx, c, cl, "/v1/projects", url.Values{}, cmd.listFlags, "there are no projects", func(projects []shownProject) {
-		now := time.Now()
-		t := c.NewTable("id", "name", "state", "policy", "success", "signer", "quotas", "made")
-		for i := range projects {
-			p := &projects[i]
-			state := ""
-			if p.Paused {
-				state = c.Paint("paused", text.FgYellow) + " " + p.sentence()
-			}
-			t.AppendRow([]any{
-				console.Printable(p.ID), console.Short(p.Name, 32), state, console.Short(choiceText(p.Policy), 32),
-				console.Short(choiceText(p.Success), 32), console.Short(choiceText(p.Signer), 32), p.Quotas.String(),
-				agoOr(p.CreatedAt, now, ""),
-			})
+	now := time.Now()
+	state := func(p *client.Project) any {
+		if !p.Paused {
+			return ""
 		}
-		t.Render()
+		return c.Paint("paused", text.FgYellow) + " " + pausedText(&p.Pause)
+	}
+	return list(ctx, c, cmd.listFlags, "/v1/projects", url.Values{}, "there are no projects", []console.Column[client.Project]{
+		{Name: "id", Of: func(p *client.Project) any { return console.Printable(p.ID) }},
+		{Name: "name", Of: func(p *client.Project) any { return console.Short(p.Name, 32) }},
+		{Name: "state", Of: state},
+		{Name: "policy", Of: func(p *client.Project) any { return console.Short(choiceText(p.Policy), 32) }},
+		{Name: "success", Of: func(p *client.Project) any { return console.Short(choiceText(p.Success), 32) }},
+		{Name: "signer", Of: func(p *client.Project) any { return console.Short(choiceText(p.Signer), 32) }},
+		{Name: "quotas", Of: func(p *client.Project) any { return quotasText(p.Quotas) }},
+		{Name: "made", Of: func(p *client.Project) any { return agoOr(p.CreatedAt, now, "") }},
 	})
 }
 
 // projectSet changes a project.
 type projectSet struct {
-	remote.Flags
 	ID string `arg:"" help:"Id of the project."`
 	projectFields
 	Clear []string `enum:"policy,success,signer,name,header" placeholder:"FIELD" help:"Have these be the program's again: policy, success, signer, name, header."`
@@ -161,33 +118,19 @@ type projectSet struct {
 
 // Run changes it.
 func (cmd *projectSet) Run(ctx context.Context, c *console.Console) error {
-	in := map[string]any{}
+	in := body{}
 	if err := cmd.put(c, in); err != nil {
 		return err
 	}
-	for _, name := range cmd.Clear {
-		field := clearable[name]
-		if _, given := in[field]; given {
-			return &console.UsageError{Lines: []string{fmt.Sprintf("--clear %s takes away what another flag gives, or stands twice", name)}}
-		}
-		in[field] = nil
-	}
-	if len(in) == 0 {
-		return &console.UsageError{Lines: []string{"nothing to change: give what is to be another, or --clear"}}
-	}
-	putTexts(in, map[string]string{"reason": cmd.Reason})
-	cl, err := remote.New(c, cmd.Flags)
-	if err != nil {
+	if err := in.clear(cmd.Clear, clearable, "policy, success, signer, name or header"); err != nil {
 		return err
 	}
-	var p shownProject
-	answer, err := cl.Call(ctx, http.MethodPatch, "/v1/projects/"+url.PathEscape(cmd.ID), in, &p)
-	if err != nil {
-		return remote.InWords(err, "there is no project %q", cmd.ID)
+	if len(in) == 0 {
+		return console.Wrong("nothing to change: give what is to be another, or --clear")
 	}
-	if cmd.JSON {
-		return console.PrintJSON(c, answer)
+	in.texts("reason", cmd.Reason)
+	r := request{
+		http.MethodPatch, "/v1/projects/" + url.PathEscape(cmd.ID), in, fmt.Sprintf("there is no project %q", cmd.ID),
 	}
-	fmt.Fprintf(c.Out, "%s  changed\n", console.Printable(p.ID))
-	return nil
+	return ask(ctx, c, cmd.answerFlags, r, func(p *client.Project) { fmt.Fprintf(c.Out, "%s  changed\n", console.Printable(p.ID)) })
 }

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/text"
 
+	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/remote"
 	"github.com/seed-ff5a32d8/dispatcher/store"
@@ -27,43 +27,17 @@ type ScheduleCommand struct {
 	Delete scheduleDelete `cmd:"" help:"Remove a schedule. Callbacks that it has made stay."`
 }
 
-// A shownSchedule is what the commands read of a schedule.
-type shownSchedule struct {
-	ID             string          `json:"id"`
-	Name           string          `json:"name"`
-	Cron           string          `json:"cron"`
-	Timezone       string          `json:"timezone"`
-	Callback       json.RawMessage `json:"callback"`
-	Missed         string          `json:"missed"`
-	Enabled        bool            `json:"enabled"`
-	NextAt         *time.Time      `json:"next_at"`
-	LastAt         *time.Time      `json:"last_at"`
-	LastCallbackID string          `json:"last_callback_id"`
-	LastError      string          `json:"last_error"`
-	CreatedAt      *time.Time      `json:"created_at"`
-	UpdatedAt      *time.Time      `json:"updated_at"`
-}
-
-// title names a schedule for people.
-func (s *shownSchedule) title() string {
-	return console.Printable(s.ID) + "  " + console.Short(s.Name, console.Widest)
-}
-
-// schedulePath is the address of one schedule.
-func schedulePath(id string) string { return "/v1/schedules/" + url.PathEscape(id) }
-
-// callSchedule makes a call for the schedule of that id.
-func callSchedule(ctx context.Context, cl *remote.Client, method, id, call string, in, out any) ([]byte, error) {
-	answer, err := cl.Call(ctx, method, schedulePath(id)+call, in, out)
+// forSchedule is the request for a schedule of an id, whose path begins behind the schedule's own.
+func (r request) forSchedule(id string) request {
+	r.path = "/v1/schedules/" + url.PathEscape(id) + r.path
 	if !strings.HasPrefix(id, store.SchedulePrefix) {
-		return answer, remote.InWords(err, "a schedule is named by its id, and %q is none; \"dispatcher schedule list --search NAME\" shows ids", id)
+		return r.orSay(fmt.Sprintf("a schedule is named by its id, and %q is none; \"dispatcher schedule list --search NAME\" shows ids", id))
 	}
-	return answer, remote.InWords(err, "no schedule has the id %q", id)
+	return r.orSay(fmt.Sprintf("no schedule has the id %q", id))
 }
 
 // scheduleList lists schedules.
 type scheduleList struct {
-	remote.Flags
 	Search   string `placeholder:"TEXT" help:"Only those with this in their name."`
 	Enabled  bool   `xor:"enabled" help:"Only those that are enabled."`
 	Disabled bool   `xor:"enabled" help:"Only those that are not."`
@@ -72,34 +46,27 @@ type scheduleList struct {
 
 // Run prints the schedules.
 func (cmd *scheduleList) Run(ctx context.Context, c *console.Console) error {
-	cl, err := remote.New(c, cmd.Flags)
-	if err != nil {
-		return err
-	}
-	q := url.Values{}
-	if cmd.Search != "" {
-		q.Set("search", cmd.Search)
-	}
+	q := parameters("search", cmd.Search)
 	if cmd.Enabled || cmd.Disabled {
 		q.Set("enabled", fmt.Sprint(cmd.Enabled))
 	}
-	return showList(ctx, c, cl, "/v1/schedules", q, cmd.listFlags, "no schedules match", func(list []shownSchedule) {
-		now := time.Now()
-		t := c.NewTable("id", "name", "cron", "time zone", "next", "last")
-		for i := range list {
-			s := &list[i]
-			t.AppendRow([]any{console.Printable(s.ID), console.Short(s.Name, 32), console.Short(s.Cron, 32), console.Short(s.Timezone, 32), nextRun(c, s, now), lastRun(c, s, now)})
-		}
-		t.Render()
+	now := time.Now()
+	return list(ctx, c, cmd.listFlags, "/v1/schedules", q, "no schedules match", []console.Column[client.Schedule]{
+		{Name: "id", Of: func(s *client.Schedule) any { return console.Printable(s.ID) }},
+		{Name: "name", Of: func(s *client.Schedule) any { return console.Short(s.Name, 32) }},
+		{Name: "cron", Of: func(s *client.Schedule) any { return console.Short(s.Cron, 32) }},
+		{Name: "time zone", Of: func(s *client.Schedule) any { return console.Short(s.Timezone, 32) }},
+		{Name: "next", Of: func(s *client.Schedule) any { return nextRun(c, s, now) }},
+		{Name: "last", Of: func(s *client.Schedule) any { return lastRun(c, s, now) }},
 	})
 }
 
 // nextRun says when a schedule makes its next callback, in a few words.
-func nextRun(c *console.Console, s *shownSchedule, now time.Time) string {
+func nextRun(c *console.Console, s *client.Schedule, now time.Time) string {
 	switch {
 	case !s.Enabled:
 		return c.Paint("disabled", text.FgYellow)
-	case s.NextAt == nil:
+	case s.NextAt.IsZero():
 		return "never"
 	case s.NextAt.After(now):
 		return "in " + console.Brief(s.NextAt.Sub(now))
@@ -108,7 +75,7 @@ func nextRun(c *console.Console, s *shownSchedule, now time.Time) string {
 }
 
 // lastRun says when a schedule made its last callback, or why it made none.
-func lastRun(c *console.Console, s *shownSchedule, now time.Time) string {
+func lastRun(c *console.Console, s *client.Schedule, now time.Time) string {
 	last := agoOr(s.LastAt, now, "never")
 	if s.LastError != "" {
 		last += ", " + c.Paint("without a callback: "+console.Short(s.LastError, console.Widest), text.FgRed)
@@ -118,45 +85,33 @@ func lastRun(c *console.Console, s *shownSchedule, now time.Time) string {
 
 // scheduleGet shows one schedule.
 type scheduleGet struct {
-	remote.Flags
-	ID   string `arg:"" help:"Id of the schedule, sc_ and 26 characters."`
-	JSON bool   `name:"json" help:"Print the server's answer for machines."`
+	ID string `arg:"" help:"Id of the schedule, sc_ and 26 characters."`
+	answerFlags
 }
 
 // Run shows it.
 func (cmd *scheduleGet) Run(ctx context.Context, c *console.Console) error {
-	cl, err := remote.New(c, cmd.Flags)
-	if err != nil {
-		return err
-	}
-	var s shownSchedule
-	answer, err := callSchedule(ctx, cl, http.MethodGet, cmd.ID, "", nil, &s)
-	if err != nil {
-		return err
-	}
-	if cmd.JSON {
-		return console.PrintJSON(c, answer)
-	}
-	now := time.Now()
-	c.Line("schedule", console.Printable(s.ID))
-	c.Line("name", console.Printable(s.Name))
-	c.Line("cron", console.Printable(s.Cron)+", in "+console.Printable(s.Timezone))
-	c.Line("missed", missedText(s.Missed))
-	next := nextRun(c, &s, now)
-	if s.Enabled && s.NextAt != nil {
-		next = console.ClockTime(s.NextAt) + wallTime(s.NextAt, s.Timezone) + ", " + next
-	}
-	c.Line("next", next)
-	last := "never"
-	if s.LastAt != nil {
-		last = console.ClockTime(s.LastAt) + wallTime(s.LastAt, s.Timezone) + ", " + lastRun(c, &s, now)
-	}
-	c.Line("last", last)
-	c.Line("made by it", console.Printable(s.LastCallbackID))
-	c.Line("made", console.ClockTime(s.CreatedAt))
-	c.Line("changed", console.ClockTime(s.UpdatedAt))
-	c.Line("callback", jsonText(s.Callback))
-	return nil
+	return ask(ctx, c, cmd.answerFlags, get("").forSchedule(cmd.ID), func(s *client.Schedule) {
+		now := time.Now()
+		c.Line("schedule", console.Printable(s.ID))
+		c.Line("name", console.Printable(s.Name))
+		c.Line("cron", console.Printable(s.Cron)+", in "+console.Printable(s.Timezone))
+		c.Line("missed", missedText(s.Missed))
+		next := nextRun(c, s, now)
+		if s.Enabled && !s.NextAt.IsZero() {
+			next = console.ClockTime(s.NextAt) + wallTime(s.NextAt, s.Timezone) + ", " + next
+		}
+		c.Line("next", next)
+		last := "never"
+		if !s.LastAt.IsZero() {
+			last = console.ClockTime(s.LastAt) + wallTime(s.LastAt, s.Timezone) + ", " + lastRun(c, s, now)
+		}
+		c.Line("last", last)
+		c.Line("made by it", console.Printable(s.LastCallbackID))
+		c.Line("made", console.ClockTime(s.CreatedAt))
+		c.Line("changed", console.ClockTime(s.UpdatedAt))
+		c.Line("callback", jsonText(s.Callback))
+	})
 }
 
 func missedText(missed string) string {
@@ -170,7 +125,7 @@ func missedText(missed string) string {
 }
 
 // wallTime says what the clocks show at a time in the zone that a cron is read in, unless that is the reader's own.
-func wallTime(t *time.Time, zone string) string {
+func wallTime(t time.Time, zone string) string {
 	there, err := time.LoadLocation(zone)
 	if err != nil || t.In(there).Format(time.RFC3339) == t.Local().Format(time.RFC3339) {
 		return ""
@@ -180,75 +135,45 @@ func wallTime(t *time.Time, zone string) string {
 
 // scheduleRun makes a schedule's callback.
 type scheduleRun struct {
-	remote.Flags
-	ID     string `arg:"" help:"Id of the schedule."`
-	Reason string `placeholder:"TEXT" help:"Why, for the audit."`
-	JSON   bool   `name:"json" help:"Print the server's answer for machines."`
+	ID string `arg:"" help:"Id of the schedule."`
+	changeFlags
 }
 
 // Run makes it.
 func (cmd *scheduleRun) Run(ctx context.Context, c *console.Console) error {
-	cl, err := remote.New(c, cmd.Flags)
-	if err != nil {
-		return err
-	}
-	var cb remote.Callback
-	answer, err := callSchedule(ctx, cl, http.MethodPost, cmd.ID, "/run", reasonOf(cmd.Reason), &cb)
-	if err != nil {
-		return err
-	}
-	if cmd.JSON {
-		return console.PrintJSON(c, answer)
-	}
-	fmt.Fprintf(c.Out, "%s  accepted (see \"dispatcher callback get %[1]s\")\n", console.Printable(cb.ID))
-	return nil
+	r := post("/run", reasonOf(cmd.Reason)).forSchedule(cmd.ID)
+	return ask(ctx, c, cmd.answerFlags, r, func(cb *client.Callback) {
+		fmt.Fprintf(c.Out, "%s  accepted (see \"dispatcher callback get %[1]s\")\n", console.Printable(cb.ID))
+	})
 }
 
 // scheduleRuns lists what a schedule has made.
 type scheduleRuns struct {
-	remote.Flags
-	ID   string `arg:"" help:"Id of the schedule."`
-	JSON bool   `name:"json" help:"Print the server's answer for machines."`
+	ID string `arg:"" help:"Id of the schedule."`
+	answerFlags
 }
 
 // Run prints the callbacks.
 func (cmd *scheduleRuns) Run(ctx context.Context, c *console.Console) error {
-	cl, err := remote.New(c, cmd.Flags)
-	if err != nil {
-		return err
-	}
-	var runs struct {
-		Data []struct {
-			CallbackID string     `json:"callback_id"`
-			DueAt      *time.Time `json:"due_at"`
-			FiredAt    *time.Time `json:"fired_at"`
-			Trigger    string     `json:"trigger"`
-		} `json:"data"`
-	}
-	answer, err := callSchedule(ctx, cl, http.MethodGet, cmd.ID, "/runs", nil, &runs)
-	if err != nil {
-		return err
-	}
-	if cmd.JSON {
-		return console.PrintJSON(c, answer)
-	}
-	if len(runs.Data) == 0 {
-		fmt.Fprintln(c.Out, "it has made no callback yet")
-		return nil
-	}
-	t := c.NewTable("callback", "due", "made", "trigger")
-	for _, r := range runs.Data {
-		t.AppendRow([]any{console.Printable(r.CallbackID), console.ClockTime(r.DueAt), console.ClockTime(r.FiredAt), console.Printable(r.Trigger)})
-	}
-	t.Render()
-	return nil
+	return ask(ctx, c, cmd.answerFlags, get("/runs").forSchedule(cmd.ID), func(runs *client.Page[client.ScheduleRun]) {
+		if len(runs.Data) == 0 {
+			fmt.Fprintln(c.Out, "it has made no callback yet")
+			return
+		}
+		console.ShowTable(c, runs.Data, []console.Column[client.ScheduleRun]{
+			{Name: "callback", Of: func(r *client.ScheduleRun) any { return console.Printable(r.CallbackID) }},
+			{Name: "due", Of: func(r *client.ScheduleRun) any { return console.ClockTime(r.DueAt) }},
+			{Name: "made", Of: func(r *client.ScheduleRun) any { return console.ClockTime(r.FiredAt) }},
+			{Name: "trigger", Of: func(r *client.ScheduleRun) any { return console.Printable(r.Trigger) }},
+		})
+	})
 }
 
 // scheduleDelete removes a schedule.
 type scheduleDelete struct {
-	remote.Flags
 	ID     string `arg:"" help:"Id of the schedule."`
 	Reason string `placeholder:"TEXT" help:"Why, for the audit."`
+	remote.Flags
 }
 
 // Run removes it.
@@ -257,7 +182,8 @@ func (cmd *scheduleDelete) Run(ctx context.Context, c *console.Console) error {
 	if err != nil {
 		return err
 	}
-	if _, err := callSchedule(ctx, cl, http.MethodDelete, cmd.ID, "", reasonOf(cmd.Reason), nil); err != nil {
+	r := request{method: http.MethodDelete, in: reasonOf(cmd.Reason)}.forSchedule(cmd.ID)
+	if _, err := r.made(ctx, cl, nil); err != nil {
 		return err
 	}
 	fmt.Fprintf(c.Out, "%s is removed; callbacks that it has made stay\n", console.Printable(cmd.ID))

@@ -1,10 +1,12 @@
 package cli
 
 import (
+	"encoding/json"
 	"net/http"
 	"testing"
 	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/apptest"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/cmdtest"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
@@ -102,11 +104,11 @@ func TestWallTime(t *testing.T) {
 	if _, offset := at.Local().Zone(); offset == 8*60*60 {
 		far, want = "UTC", " (2026-11-20 17:30 UTC)"
 	}
-	if got := wallTime(&at, far); got != want {
+	if got := wallTime(at, far); got != want {
 		t.Errorf("%s: %q", far, got)
 	}
 	for _, zone := range []string{"Local", "Mars/Olympus", "x\x1b"} {
-		if got := wallTime(&at, zone); got != "" {
+		if got := wallTime(at, zone); got != "" {
 			t.Errorf("%s: %q", zone, got)
 		}
 	}
@@ -116,12 +118,12 @@ func TestWallTime(t *testing.T) {
 func TestServeKnowsSchedules(t *testing.T) {
 	t.Parallel()
 	r := apptest.Start(t, apptest.Settings(t))
-	var s shownSchedule
+	var s client.Schedule
 	r.Call(t, http.MethodPost, "/v1/schedules", map[string]any{
 		"name": "n", "cron": "0 3 * * *", "timezone": "America/New_York",
-		"callback": remote.Verbatim(`{"url":"http://127.0.0.1:1/","payload":{"a":  1}}`),
+		"callback": json.RawMessage(`{"url":"http://127.0.0.1:1/","payload":{"a":  1}}`),
 	}, &s)
-	var cb remote.Callback
+	var cb client.Callback
 	r.Call(t, http.MethodPost, "/v1/schedules/"+s.ID+"/run", nil, &cb)
 	if body := r.Call(t, http.MethodGet, remote.CallbackPath(cb.ID)+"/payload", nil, nil); string(body) != `{"a":  1}` {
 		t.Errorf("the payload of the schedule is %s", body)

@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"time"
 
 	"github.com/jedib0t/go-pretty/v6/progress"
 
+	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/remote"
 )
@@ -22,72 +22,44 @@ type SecretsCommand struct {
 
 // secretsGet prints a project's secret.
 type secretsGet struct {
-	remote.Flags
 	Use     string `arg:"" help:"What it is for: text (bearer), basic, rsa or ed25519."`
 	Private bool   `help:"Of a key pair: the private key, which signs."`
-	JSON    bool   `name:"json" help:"Print the server's answer for machines."`
+	answerFlags
 }
 
 // Run prints it.
 func (cmd *secretsGet) Run(ctx context.Context, c *console.Console) error {
-	cl, err := remote.New(c, cmd.Flags)
-	if err != nil {
-		return err
-	}
-	var s shownSecret
-	answer, err := cl.Call(ctx, http.MethodGet, "/v1/secret?use="+url.QueryEscape(cmd.Use), nil, &s)
-	if err != nil {
-		return err
-	}
-	return s.print(c, answer, cmd.JSON, cmd.Private)
+	r := get("/v1/secret?" + url.Values{"use": {cmd.Use}}.Encode())
+	return ask(ctx, c, cmd.answerFlags, r, printSecret(c, cmd.Private))
 }
 
 // secretsRotate makes or takes a project's secret.
 type secretsRotate struct {
-	remote.Flags
 	Use     string   `arg:"" optional:"" help:"What it is for: text (bearer), basic, rsa or ed25519. Without it: the root secret, from which those of lanes are derived."`
 	Secret  string   `placeholder:"TEXT|@FILE|-" help:"The new one; better in a file, or on the standard input with -, than where other users of this machine see it. Default: one is made."`
 	Hosts   []string `placeholder:"HOST,..." help:"Hosts that it may be sent to or sign for, such as api.bank.example or api.bank.example:8443; * for a private key that may sign for all."`
 	Label   string   `placeholder:"TEXT" help:"What receivers know it by, such as a certificate's serial number."`
 	Overlap string   `placeholder:"DURATION" help:"How long the old one signs beside it, 24h without it. 0s: not at all, for one that leaked."`
-	Reason  string   `placeholder:"TEXT" help:"Why, for the audit."`
-	JSON    bool     `name:"json" help:"Print the server's answer for machines."`
+	changeFlags
 }
 
 // Run rotates.
 func (cmd *secretsRotate) Run(ctx context.Context, c *console.Console) error {
-	in := map[string]any{}
+	in := body{}
 	secret, err := console.ReadSecret(c, "secret", cmd.Secret)
 	if err != nil {
 		return err
 	}
-	putTexts(in, map[string]string{
-		"use": cmd.Use, "secret": secret, "label": cmd.Label, "overlap": cmd.Overlap, "reason": cmd.Reason,
-	})
-	cl, err := remote.New(c, cmd.Flags)
-	if err != nil {
-		return err
-	}
+	in.texts("use", cmd.Use, "secret", secret, "label", cmd.Label, "overlap", cmd.Overlap, "reason", cmd.Reason)
 	if len(cmd.Hosts) > 0 {
 		in["hosts"] = cmd.Hosts
 	}
-	var s shownSecret
-	answer, err := cl.Call(ctx, http.MethodPost, "/v1/secret/rotate", in, &s)
-	if err != nil {
-		return err
-	}
-	if cmd.JSON {
-		return console.PrintJSON(c, answer)
-	}
-	old := "the old one no longer signs"
-	if s.Until != nil && s.Until.After(time.Now()) {
-		old = "the old one signs beside it until " + console.ClockTime(s.Until)
-	}
-	fmt.Fprintf(c.Err, "the project has a new secret; %s\n", old)
-	if s.Secret == "" {
-		return nil // the root secret is not shown
-	}
-	return s.print(c, answer, false, false)
+	return ask(ctx, c, cmd.answerFlags, post("/v1/secret/rotate", in), func(s *client.RotatedSecret) {
+		fmt.Fprintf(c.Err, "the project has a new secret; %s\n", oldSecret(s, ""))
+		if s.ShownSecret != nil && s.Secret != "" { // the root secret is not shown
+			printSecret(c, false)(s.ShownSecret)
+		}
+	})
 }
 
 // secretsReencrypt changes the master key of everything that is stored.
@@ -104,22 +76,13 @@ func (*secretsReencrypt) Help() string {
 		"goes on while the server works, and may be run again at any time."
 }
 
-// A reencrypted is a step of it.
-type reencrypted struct {
-	KeyID  string `json:"key_id"`
-	Done   int    `json:"done"`
-	Failed int    `json:"failed"`
-	Left   int    `json:"left"`
-	Next   string `json:"next"`
-}
-
 // Run asks for one step after the other.
 func (cmd *secretsReencrypt) Run(ctx context.Context, c *console.Console) error {
 	cl, err := remote.New(c, cmd.Flags)
 	if err != nil {
 		return err
 	}
-	var sum, step reencrypted
+	var sum, step client.Reencryption
 	var bar *console.Drawing
 	tracker := &progress.Tracker{Message: "encrypted rows"}
 	if c.ErrTerminal && !cmd.JSON {
@@ -128,9 +91,9 @@ func (cmd *secretsReencrypt) Run(ctx context.Context, c *console.Console) error 
 		bar.Begin()
 	}
 	for {
-		in := map[string]any{}
-		putTexts(in, map[string]string{"from": step.Next, "reason": cmd.Reason})
-		step = reencrypted{}
+		in := body{}
+		in.texts("from", step.Next, "reason", cmd.Reason)
+		step = client.Reencryption{}
 		if _, err = cl.Call(ctx, http.MethodPost, "/v1/secret/reencrypt", in, &step); err != nil {
 			break
 		}
@@ -153,11 +116,11 @@ func (cmd *secretsReencrypt) Run(ctx context.Context, c *console.Console) error 
 	if err != nil {
 		return err
 	}
-	return sum.print(c, cmd.JSON)
+	return showReencryption(c, &sum, cmd.JSON)
 }
 
-// print says what was done. Rows that could not be decrypted are an error.
-func (r *reencrypted) print(c *console.Console, asJSON bool) error {
+// showReencryption says what was done. Rows that could not be decrypted are an error.
+func showReencryption(c *console.Console, r *client.Reencryption, asJSON bool) error {
 	if asJSON {
 		text := fmt.Sprintf(`{"key_id":%q,"done":%d,"failed":%d,"left":%d}`,
 			r.KeyID, r.Done, r.Failed, r.Left)

@@ -43,7 +43,7 @@ type toldOption struct {
 func (cmd *signerList) Run(c *console.Console) error {
 	for _, name := range cmd.Name {
 		if !slices.Contains(sign.Names(), name) {
-			return &console.UsageError{Lines: []string{fmt.Sprintf("there is no signer %q; \"dispatcher signer list\" shows all", name)}}
+			return console.Wrong("there is no signer %q; \"dispatcher signer list\" shows all", name)
 		}
 	}
 	var list []toldSigner

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/text"
 
+	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/remote"
 )
@@ -29,36 +30,17 @@ func (*VerifyCommand) Help() string {
 		"\"dispatcher verify --unknown > ids.txt\" (see docs/guide/operations.md)."
 }
 
-// A driftReport is the server's answer to a comparison.
-type driftReport struct {
-	Clean           bool     `json:"clean"`
-	Rows            int      `json:"rows"`
-	Items           int      `json:"items"`
-	Beyond          int      `json:"beyond_horizon"`
-	Missing         int      `json:"missing"`
-	Late            int      `json:"late"`
-	Unknown         int      `json:"unknown"`
-	Ended           int      `json:"ended"`
-	MissingIDs      []string `json:"missing_ids"`
-	LateIDs         []string `json:"late_ids"`
-	UnknownIDs      []string `json:"unknown_ids"`
-	EndedIDs        []string `json:"ended_ids"`
-	Generation      int64    `json:"generation"`
-	IndexGeneration int64    `json:"index_generation"`
-}
-
 // Run prints what differs, and ends with 1 if anything does.
 func (cmd *VerifyCommand) Run(ctx context.Context, c *console.Console) error {
-	cl, err := remote.New(c, cmd.Flags)
+	cl, err := remote.NewWith(c, cmd.Flags, maxVerifyAnswer)
 	if err != nil {
 		return err
 	}
-	cl.MaxAnswer = maxVerifyAnswer
 	var in any
 	if cmd.All || cmd.Unknown {
 		in = map[string]bool{"all": true}
 	}
-	var d driftReport
+	var d client.Drift
 	answer, err := cl.Call(ctx, http.MethodPost, "/v1/index/verify", in, &d)
 	if err != nil {
 		return err
@@ -93,8 +75,8 @@ type difference struct {
 	meaning, cure string
 }
 
-// differences are those of a report, worst first.
-func (d *driftReport) differences() []difference {
+// differencesOf are those of a report, worst first.
+func differencesOf(d *client.Drift) []difference {
 	all := []difference{
 		{"unknown", d.Unknown, d.UnknownIDs,
 			"in the index, and SQL has no row of them: accepted after the backup that SQL was restored from, or another database's index; nothing is sent for them",
@@ -118,10 +100,10 @@ func (d *driftReport) differences() []difference {
 	return found
 }
 
-func showDrift(c *console.Console, w io.Writer, d *driftReport, all bool) {
+func showDrift(c *console.Console, w io.Writer, d *client.Drift, all bool) {
 	fmt.Fprintf(w, "compared %d open callbacks in SQL with %d items of the index\n", d.Rows, d.Items)
-	if d.Beyond > 0 {
-		fmt.Fprintf(w, "%d callbacks are due beyond the horizon: the index is given them when their time comes\n", d.Beyond)
+	if d.BeyondHorizon > 0 {
+		fmt.Fprintf(w, "%d callbacks are due beyond the horizon: the index is given them when their time comes\n", d.BeyondHorizon)
 	}
 	if d.Clean {
 		fmt.Fprintln(w, c.Paint("they agree", text.FgGreen))
@@ -132,7 +114,7 @@ func showDrift(c *console.Console, w io.Writer, d *driftReport, all bool) {
 		fmt.Fprintf(w, "\n%s: the index has generation %d, SQL says %d; sending is held, so it was left as it was found\n  cure: \"dispatcher rebuild\", or a start without --hold; both empty it and fill it from SQL, so look at what is unknown first\n",
 			c.Paint("generation", text.Bold), d.IndexGeneration, d.Generation)
 	}
-	for _, f := range d.differences() {
+	for _, f := range differencesOf(d) {
 		fmt.Fprintf(w, "\n%s: %d %s\n  cure: %s\n", c.Paint(f.name, text.Bold), f.count, f.meaning, f.cure)
 		switch {
 		case all:

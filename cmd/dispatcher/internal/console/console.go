@@ -13,6 +13,8 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
 	"golang.org/x/term"
+
+	"github.com/seed-ff5a32d8/dispatcher/client"
 )
 
 // A Console is where a command reads and writes. Tests give it buffers.
@@ -92,15 +94,15 @@ func (c *Console) NewTable(header ...any) table.Writer {
 }
 
 // StateColour returns the colour in which a callback's state is shown.
-func StateColour(state string) text.Color {
+func StateColour(state client.State) text.Color {
 	switch state {
-	case "succeeded":
+	case client.Succeeded:
 		return text.FgGreen
-	case "dead":
+	case client.Dead:
 		return text.FgRed
-	case "canceled":
+	case client.Canceled:
 		return text.FgYellow
-	case "attempting":
+	case client.Attempting:
 		return text.FgCyan
 	}
 	return text.Reset

@@ -41,11 +41,11 @@ func ReadInput(c *Console, data string) ([]byte, error) {
 // ReadText returns the value of a flag: the text itself, the content of a file after @, or the standard input for -.
 func ReadText(c *Console, flag, value string) (string, error) {
 	if value == "@" {
-		return "", &UsageError{Lines: []string{fmt.Sprintf("--%s: name a file after the @", flag)}}
+		return "", Wrong("--%s: name a file after the @", flag)
 	}
 	b, err := ReadInput(c, value)
 	if err != nil {
-		return "", &UsageError{Lines: []string{fmt.Sprintf("--%s: %s", flag, err)}}
+		return "", Wrong("--%s: %s", flag, err)
 	}
 	return string(b), nil
 }
@@ -55,7 +55,7 @@ func ReadSecret(c *Console, flag, value string) (string, error) {
 	text, err := ReadText(c, flag, value)
 	text = strings.TrimRight(text, "\r\n")
 	if err == nil && text == "" && value != "" {
-		err = &UsageError{Lines: []string{fmt.Sprintf("--%s: there is nothing in it", flag)}}
+		err = Wrong("--%s: there is nothing in it", flag)
 	}
 	return text, err
 }

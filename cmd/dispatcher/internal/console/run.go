@@ -49,7 +49,7 @@ func ExecuteUntil(ctx context.Context, c *Console, grammar any, args []string) (
 	}
 	selected, err := parser.Parse(args)
 	if err != nil {
-		return c.fail(&UsageError{Lines: []string{fmt.Sprintf("%s (see \"%s --help\")", err, commandOf(err))}})
+		return c.fail(Wrong("%s (see \"%s --help\")", err, commandOf(err)))
 	}
 	selected.BindTo(ctx, (*context.Context)(nil))
 	return c.fail(selected.Run(c))
@@ -73,6 +73,11 @@ func (e ExitStatus) Error() string { return fmt.Sprintf("exit status %d", int(e)
 
 // UsageError is a command line, or settings, that cannot be meant: one line for each thing that is wrong.
 type UsageError struct{ Lines []string }
+
+// Wrong is a UsageError of one line.
+func Wrong(format string, args ...any) *UsageError {
+	return &UsageError{Lines: []string{fmt.Sprintf(format, args...)}}
+}
 
 func (e *UsageError) Error() string { return strings.Join(e.Lines, "\n") }
 

@@ -32,16 +32,16 @@ func Brief(d time.Duration) string {
 	return schedule.FormatDuration(d.Round(time.Second))
 }
 
-// ClockTime prints a time for people: in their zone, with date and offset, to the millisecond.
-func ClockTime(t *time.Time) string {
-	if t == nil || t.IsZero() {
+// ClockTime prints a time for people, and the zero time as nothing: in their zone, with date and offset, to the millisecond.
+func ClockTime(t time.Time) string {
+	if t.IsZero() {
 		return ""
 	}
 	return t.Local().Format("2006-01-02 15:04:05.000 -07:00")
 }
 
 // Short makes a text from elsewhere safe and at most n characters long.
-func Short(s string, n int) string {
+func Short[T ~string](s T, n int) string {
 	r := []rune(Printable(s))
 	if len(r) <= n {
 		return string(r)
@@ -61,7 +61,8 @@ func FirstOf(texts ...string) string {
 
 // Printable makes a text from elsewhere safe for a terminal: control characters, which could rewrite what stands there
 // already, are shown by their numbers.
-func Printable(s string) string {
+func Printable[T ~string](text T) string {
+	s := string(text)
 	if !strings.ContainsFunc(s, unprintable) {
 		return s
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/text"
 
+	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/app"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/config"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
@@ -216,7 +217,7 @@ func (d *demo) sendAll(ctx context.Context) error {
 }
 
 // notify hands a payment over.
-func (d *demo) notify(ctx context.Context, p *payment) (cb remote.Callback, err error) {
+func (d *demo) notify(ctx context.Context, p *payment) (cb client.Callback, err error) {
 	in := map[string]any{
 		"url": d.address(p), "topic": p.topic, "ref": p.order, "lane": d.lane(), "success": "body-success",
 		"body": string(p.body), "content_type": "application/json",
@@ -273,7 +274,7 @@ func (d *demo) observe(ctx context.Context) (terminal int, err error) {
 			continue
 		}
 		d.live.observed(&d.payments[i], &cb)
-		if cb.FinishedAt != nil {
+		if !cb.FinishedAt.IsZero() {
 			terminal++
 		}
 	}
@@ -281,12 +282,12 @@ func (d *demo) observe(ctx context.Context) (terminal int, err error) {
 }
 
 // look reads all callbacks, by id.
-func (d *demo) look(ctx context.Context) (map[string]remote.Callback, error) {
-	var page remote.CallbackPage
+func (d *demo) look(ctx context.Context) (map[string]client.Callback, error) {
+	var page client.Page[client.Callback]
 	if _, err := d.cl.Call(ctx, http.MethodGet, "/v1/callbacks?limit=500", nil, &page); err != nil {
 		return nil, fmt.Errorf("look at the callbacks: %w", err)
 	}
-	byID := make(map[string]remote.Callback, len(page.Data))
+	byID := make(map[string]client.Callback, len(page.Data))
 	for _, cb := range page.Data {
 		byID[cb.ID] = cb
 	}

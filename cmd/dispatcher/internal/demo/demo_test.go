@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/cmdtest"
-	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/remote"
 )
 
 func TestTheDemosPlan(t *testing.T) {
@@ -85,8 +85,8 @@ func TestTheDemosJudgementFindsWhatIsWrong(t *testing.T) {
 	}
 	good := finding{
 		payment:  &payments[i],
-		callback: remote.Callback{State: "succeeded", AttemptCount: 3},
-		attempts: make([]remote.Attempt, 3),
+		callback: client.Callback{State: "succeeded", AttemptCount: 3},
+		attempts: make([]client.Attempt, 3),
 		visits:   at(0, 1.001, 3.1),
 	}
 	if problems := good.problems(); len(problems) != 0 {

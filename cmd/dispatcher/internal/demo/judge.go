@@ -7,6 +7,7 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/text"
 
+	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/remote"
 )
@@ -14,8 +15,8 @@ import (
 // A finding is what is known of one payment at the end.
 type finding struct {
 	payment  *payment
-	callback remote.Callback
-	attempts []remote.Attempt
+	callback client.Callback
+	attempts []client.Attempt
 	visits   []time.Time
 }
 
@@ -62,7 +63,7 @@ func (d *demo) judge(ctx context.Context) (bool, error) {
 }
 
 // findings reads everything about every payment. all are the server's callbacks, whether they were foreseen or not.
-func (d *demo) findings(ctx context.Context) (list []finding, report shopReport, all map[string]remote.Callback, err error) {
+func (d *demo) findings(ctx context.Context) (list []finding, report shopReport, all map[string]client.Callback, err error) {
 	if all, err = d.look(ctx); err != nil {
 		return nil, report, nil, err
 	}
@@ -143,9 +144,9 @@ func (g *group) add(f *finding, asForeseen bool) {
 	}
 	g.attempts += f.callback.AttemptCount
 	g.diverts += f.callback.DivertCount
-	ended := f.callback.State
+	ended := string(f.callback.State)
 	if f.callback.Reason != "" {
-		ended += ": " + f.callback.Reason
+		ended += ": " + string(f.callback.Reason)
 	}
 	if g.ended != "" && g.ended != ended {
 		ended = "differ"
@@ -173,8 +174,8 @@ func (d *demo) showGroups(groups map[string]*group) {
 }
 
 // showSummary prints the books: they must balance.
-func (d *demo) showSummary(findings []finding, all map[string]remote.Callback, report shopReport, asForeseen bool) {
-	states := map[string]int{}
+func (d *demo) showSummary(findings []finding, all map[string]client.Callback, report shopReport, asForeseen bool) {
+	states := map[client.State]int{}
 	for _, cb := range all {
 		states[cb.State]++
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/jedib0t/go-pretty/v6/progress"
 	"github.com/jedib0t/go-pretty/v6/text"
 
+	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
-	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/remote"
 )
 
 // live shows the demo as it goes: one line for everything that happens, and on a terminal a bar below them that counts
@@ -23,11 +23,11 @@ type live struct {
 	bar     *console.Drawing
 	tracker *progress.Tracker
 	// seen is the last that was shown of each payment.
-	seen map[*payment]remote.Callback
+	seen map[*payment]client.Callback
 }
 
 func newLive(c *console.Console, total int) *live {
-	l := &live{c: c, seen: map[*payment]remote.Callback{}, began: time.Now()}
+	l := &live{c: c, seen: map[*payment]client.Callback{}, began: time.Now()}
 	if !c.OutTerminal {
 		return l
 	}
@@ -92,7 +92,7 @@ func (l *live) answered(p *payment, attempt int, r reply) {
 }
 
 // observed shows what has changed on a callback since it was last seen.
-func (l *live) observed(p *payment, cb *remote.Callback) {
+func (l *live) observed(p *payment, cb *client.Callback) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	before := l.seen[p]
@@ -100,15 +100,15 @@ func (l *live) observed(p *payment, cb *remote.Callback) {
 	if cb.DivertCount > before.DivertCount {
 		l.say("%-30s %s", p.name(), l.c.Paint("was diverted: its order was locked; no attempt was charged", text.FgCyan))
 	}
-	if cb.FinishedAt == nil || before.FinishedAt != nil {
+	if cb.FinishedAt.IsZero() || !before.FinishedAt.IsZero() {
 		return
 	}
 	if l.tracker != nil {
 		l.tracker.Increment(1)
 	}
-	state := cb.State
+	state := string(cb.State)
 	if cb.Reason != "" {
-		state += ": " + cb.Reason
+		state += ": " + string(cb.Reason)
 	}
 	if cb.State != "succeeded" || cb.AttemptCount > 1 {
 		l.say("%-30s %s after %d attempts", p.name(), l.c.Paint(state, console.StateColour(cb.State)), cb.AttemptCount)

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"slices"
 	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/client"
 )
 
 // The demo's plan: thirty payment notifications and a poll with its result, what the receiver answers to each, and how each must end.
@@ -30,8 +32,8 @@ type scenario struct {
 	// replies come one after the other; the last one repeats.
 	replies []reply
 	// state, reason and attempts are how each callback must end.
-	state    string
-	reason   string
+	state    client.State
+	reason   client.TerminalReason
 	attempts int
 	// tiers are the waits between attempts.
 	tiers []time.Duration

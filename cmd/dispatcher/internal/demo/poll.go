@@ -10,7 +10,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/remote"
+	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -59,21 +59,21 @@ func refundContext(p *payment) json.RawMessage {
 }
 
 // ask hands the poll over. Its result goes to the shop, in the lane of the payments, so that the same secret signs.
-func (d *demo) ask(ctx context.Context, p *payment) (remote.Callback, error) {
+func (d *demo) ask(ctx context.Context, p *payment) (client.Callback, error) {
 	told := d.payments[d.told()]
 	in := map[string]any{
 		"ref": p.order, "lane": "demo-bank", "labels": map[string]string{"scenario": p.scenario.name},
 		"request": map[string]any{"url": d.address(p), "signer": "none"},
 		"policy":  map[string]any{"tiers": tierTexts([]time.Duration{pollTier()}), "repeat_last": true, "deadline": pollLimit.String(), "timeout": "5s"},
 		"until":   map[string]any{"success": []any{map[string]any{"pointer": "/status", "in": []string{refundDone}}}},
-		"context": remote.Verbatim(refundContext(p)),
+		"context": json.RawMessage(refundContext(p)),
 		"on_result": map[string]any{
 			"url": d.address(&told), "topic": told.topic, "lane": d.lane(), "success": "body-success",
 			"policy": map[string]any{"tiers": tierTexts(demoTiers()), "timeout": "5s"},
 			"labels": map[string]string{"scenario": told.scenario.name},
 		},
 	}
-	var cb remote.Callback
+	var cb client.Callback
 	_, err := d.cl.Call(ctx, http.MethodPost, "/v1/polls", in, &cb)
 	return cb, err
 }
@@ -88,9 +88,9 @@ func (d *demo) told() int {
 }
 
 // learnResult asks which callback tells the result, once the poll has ended.
-func (d *demo) learnResult(ctx context.Context, byID map[string]remote.Callback) error {
+func (d *demo) learnResult(ctx context.Context, byID map[string]client.Callback) error {
 	id := d.ids[d.asked()]
-	if d.ids[d.told()] != "" || byID[id].FinishedAt == nil {
+	if d.ids[d.told()] != "" || byID[id].FinishedAt.IsZero() {
 		return nil
 	}
 	var p struct {

@@ -10,9 +10,9 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/machine"
-	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/remote"
 )
 
 // Books are what an import keeps beside its file: how far it came, and what was refused. Both are on disk before the next batch
@@ -51,9 +51,10 @@ func openBooks(c *console.Console, s *Source, resume bool) (*books, error) {
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return nil, err
 	case resume && err != nil:
-		return nil, &console.UsageError{Lines: []string{"--resume: there is no " + b.progressPath + "; start without it"}}
+		return nil, console.Wrong("--resume: there is no %s; start without it", b.progressPath)
 	case resume && before.SHA256 != s.sum:
-		return nil, &console.UsageError{Lines: []string{"--resume: " + s.path + " is not the file that " + b.progressPath + " is about: it was changed since. Start without it, or put the lines that are new into a file of their own"}}
+		return nil, console.Wrong("--resume: %s is not the file that %s is about: it was changed since. Start without it, "+
+			"or put the lines that are new into a file of their own", s.path, b.progressPath)
 	case !resume && err == nil && before.SHA256 == s.sum && before.Line > 0 && !before.Finished:
 		fmt.Fprintf(c.Err, "dispatcher: an earlier import came to line %d; --resume would skip those lines (nothing is made twice either way)\n", before.Line)
 	}
@@ -97,7 +98,7 @@ type refusal struct {
 }
 
 // refuse writes down why a line was not accepted.
-func (b *books) refuse(line *ImportLine, p *remote.APIError) error {
+func (b *books) refuse(line *ImportLine, p *client.Problem) error {
 	r := refusal{Line: line.Number, Status: p.Status, Code: p.Code, Detail: console.FirstOf(p.Detail, p.Title)}
 	if len(p.Errors) > 0 {
 		r.Errors = p.Errors

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/remote"
 	"github.com/seed-ff5a32d8/dispatcher/store"
@@ -61,10 +62,10 @@ type summary struct {
 func (cmd *Command) Run(ctx context.Context, c *console.Console) error {
 	rate, err := remote.ParseRate(cmd.Rate)
 	if err != nil {
-		return &console.UsageError{Lines: []string{"--rate " + err.Error()}}
+		return console.Wrong("--rate %s", err)
 	}
 	if cmd.File == "-" && cmd.Resume {
-		return &console.UsageError{Lines: []string{"--resume needs a file: what came by the standard input cannot be read again"}}
+		return console.Wrong("--resume needs a file: what came by the standard input cannot be read again")
 	}
 	source, err := OpenSource(c, cmd.File)
 	if err != nil {
@@ -174,17 +175,21 @@ func dryRun(ctx context.Context, c *console.Console, source *Source) (*summary, 
 		}
 		if bad != nil {
 			sum.Refused++
-			fmt.Fprintf(c.Err, "line %d: %s\n", line.Number, bad)
+			fmt.Fprintf(c.Err, "line %d: %s\n", line.Number, remote.InLine(bad))
 		}
 	}
 	return sum, ctx.Err()
 }
 
 // localProblem is an error of the check as the server would have put it.
-func localProblem(err error) *remote.APIError {
+func localProblem(err error) *client.Problem {
 	var invalid *store.InvalidError
 	if errors.As(err, &invalid) {
-		return &remote.APIError{Status: 422, Code: "invalid", Detail: "the line is not a callback that can be accepted", Errors: invalid.Fields}
+		p := &client.Problem{Status: 422, Code: "invalid", Detail: "the line is not a callback that can be accepted"}
+		for _, f := range invalid.Fields {
+			p.Errors = append(p.Errors, client.FieldError(f))
+		}
+		return p
 	}
-	return &remote.APIError{Status: 422, Code: "invalid", Detail: err.Error()}
+	return &client.Problem{Status: 422, Code: "invalid", Detail: err.Error()}
 }

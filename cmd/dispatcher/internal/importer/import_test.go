@@ -249,7 +249,7 @@ func openImport(t *testing.T, path string, rate float64, server http.HandlerFunc
 	if err != nil {
 		t.Fatal(err)
 	}
-	cl.Http.Transport = cmdtest.InProcess{Handler: server}
+	cl.HTTP.Transport = cmdtest.InProcess{Handler: server}
 	source, err := OpenSource(&term.Console, path)
 	if err != nil {
 		t.Fatal(err)

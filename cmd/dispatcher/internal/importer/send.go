@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/remote"
 )
@@ -37,7 +38,7 @@ type importer struct {
 
 type refusedLine struct {
 	line *ImportLine
-	why  *remote.APIError
+	why  *client.Problem
 }
 
 // A parcel is a line on its way: as it stands in the file, and as it is sent.
@@ -153,17 +154,16 @@ func (im *importer) deliver(ctx context.Context, batch []parcel) error {
 func (im *importer) hand(ctx context.Context, batch []parcel) (left []parcel, err error) {
 	var answer struct {
 		Results []struct {
-			Status  int              `json:"status"`
-			Problem *remote.APIError `json:"problem"`
+			Status  int             `json:"status"`
+			Problem *client.Problem `json:"problem"`
 		} `json:"results"`
 	}
 	call, cancel := context.WithTimeout(ctx, importCall)
 	defer cancel()
 	_, err = im.cl.Send(call, http.MethodPost, "/v1/callbacks/batch", bodyOf(batch), &answer)
-	var refused *remote.APIError
-	if errors.As(err, &refused) && (refused.Status == http.StatusBadRequest || refused.Status == http.StatusUnprocessableEntity || refused.Status == http.StatusRequestEntityTooLarge) {
+	if refused, ok := errors.AsType[*client.Error](err); ok && (refused.Status == http.StatusBadRequest || refused.Status == http.StatusUnprocessableEntity || refused.Status == http.StatusRequestEntityTooLarge) {
 		if len(batch) == 1 {
-			im.refused(batch[0].line, refused)
+			im.refused(batch[0].line, &refused.Problem)
 			return nil, nil
 		}
 		half := len(batch) / 2
@@ -191,7 +191,7 @@ func (im *importer) hand(ctx context.Context, batch []parcel) (left []parcel, er
 		default:
 			problem := r.Problem
 			if problem == nil {
-				problem = &remote.APIError{Title: http.StatusText(r.Status)}
+				problem = &client.Problem{Title: http.StatusText(r.Status)}
 			}
 			problem.Status = r.Status
 			im.refused(batch[i].line, problem)
@@ -213,7 +213,7 @@ func bodyOf(batch []parcel) []byte {
 	return b.Bytes()
 }
 
-func (im *importer) refused(line *ImportLine, why *remote.APIError) {
+func (im *importer) refused(line *ImportLine, why *client.Problem) {
 	im.sum.Refused++
 	im.bad = append(im.bad, refusedLine{line, why})
 }

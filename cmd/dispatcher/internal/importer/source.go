@@ -13,8 +13,8 @@ import (
 	"os"
 	"strconv"
 
+	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
-	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/remote"
 )
 
 // A Source is the lines of an import. A file is read once before, so that its hash and the number of its lines are known.
@@ -39,7 +39,7 @@ type ImportLine struct {
 	// after is where the next line begins.
 	after int64
 	// Problem is why the line is not even tried.
-	Problem *remote.APIError
+	Problem *client.Problem
 }
 
 // OpenSource opens what an import reads.
@@ -122,11 +122,11 @@ func (s *Source) Next() (line ImportLine, more bool, err error) {
 		line = ImportLine{Number: s.at, Text: text, after: s.offset}
 		switch {
 		case tooLong:
-			line.Problem = &remote.APIError{Status: 413, Code: "too_large", Detail: fmt.Sprintf("the line is longer than %d KiB", maxImportLine>>10)}
+			line.Problem = &client.Problem{Status: 413, Code: "too_large", Detail: fmt.Sprintf("the line is longer than %d KiB", maxImportLine>>10)}
 		case !json.Valid(text):
-			line.Problem = &remote.APIError{Status: 400, Code: "bad_json", Detail: "the line is not JSON" + console.SyntaxOf(text)}
+			line.Problem = &client.Problem{Status: 400, Code: "bad_json", Detail: "the line is not JSON" + console.SyntaxOf(text)}
 		case text[0] != '{':
-			line.Problem = &remote.APIError{Status: 422, Code: "invalid", Detail: "the line is not a JSON object"}
+			line.Problem = &client.Problem{Status: 422, Code: "invalid", Detail: "the line is not a JSON object"}
 		}
 		return line, true, nil
 	}

@@ -7,8 +7,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
-	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/remote"
 )
 
 const (
@@ -86,7 +86,7 @@ func (b *bench) cancelOpen(ctx context.Context, broken bool) (canceled map[strin
 		}
 		if last = !open; open {
 			var answer struct {
-				Data []remote.CancelResult `json:"data"`
+				Data []client.CancelResult `json:"data"`
 			}
 			in := map[string]string{"ref": b.plan.run, "reason": "bench has ended"}
 			if err := b.call(ctx, http.MethodPost, "/v1/callbacks/cancel", in, &answer); err != nil {

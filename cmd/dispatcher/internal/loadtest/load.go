@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/remote"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
@@ -35,8 +36,8 @@ const requestLimit = 30 * time.Second
 func newGenerator(cl *remote.Client, r *benchReceiver, p *benchPlan) (*generator, error) {
 	only1 := new(http.Protocols)
 	only1.SetHTTP1(true) // one connection of HTTP/2 would carry all of them
-	cl.Http.Timeout = requestLimit
-	cl.Http.Transport = &http.Transport{
+	cl.HTTP.Timeout = requestLimit
+	cl.HTTP.Transport = &http.Transport{
 		Proxy: http.ProxyFromEnvironment, Protocols: only1, TLSHandshakeTimeout: 10 * time.Second,
 		MaxConnsPerHost: p.concurrency, MaxIdleConns: p.concurrency, MaxIdleConnsPerHost: p.concurrency, IdleConnTimeout: 90 * time.Second,
 	}
@@ -165,7 +166,7 @@ func (g *generator) request(ctx context.Context, l *load, i, n int) (time.Durati
 
 // tooBusy says that a request had no effect because the server has too much to do, or cannot commit at present.
 func tooBusy(err error) bool {
-	refused, ok := errors.AsType[*remote.APIError](err)
+	refused, ok := errors.AsType[*client.Error](err)
 	return ok && (refused.Status == http.StatusTooManyRequests || refused.Status == http.StatusServiceUnavailable)
 }
 
@@ -195,13 +196,7 @@ func (g *generator) post(ctx context.Context, body []byte, n int) ([]string, err
 		return []string{cb.ID}, nil
 	}
 	var answer struct {
-		Results []struct {
-			Status   int              `json:"status"`
-			Problem  *remote.APIError `json:"problem"`
-			Callback struct {
-				ID string `json:"id"`
-			} `json:"callback"`
-		} `json:"results"`
+		Results []client.CallbackResult `json:"results"`
 	}
 	batch := append([]byte(`{"callbacks":[`), body[1:]...)
 	if _, err := g.cl.Send(ctx, http.MethodPost, "/v1/callbacks/batch", append(batch, "]}"...), &answer); err != nil {
@@ -214,11 +209,11 @@ func (g *generator) post(ctx context.Context, body []byte, n int) ([]string, err
 	var refused error
 	for i, r := range answer.Results {
 		switch {
-		case r.Status == http.StatusAccepted:
+		case r.Status == http.StatusAccepted && r.Callback != nil:
 			ids[i] = r.Callback.ID
 		case refused != nil:
 		case r.Problem != nil:
-			refused = fmt.Errorf("a callback of a batch was refused: %s", r.Problem)
+			refused = fmt.Errorf("a callback of a batch was refused: %s", remote.InLine(r.Problem))
 		default:
 			refused = fmt.Errorf("a callback of a batch was refused with %d", r.Status)
 		}

@@ -126,8 +126,8 @@ func (o *ownPlace) makeSchema(ctx context.Context, b *bench, s *config.Settings)
 			return err
 		}
 		if len(used) > 0 && !b.plan.yes {
-			return &console.UsageError{Lines: []string{fmt.Sprintf("the database has callbacks of its own (schema %s). bench would work in a schema of its own, %s, which it drops at the end, "+
-				"and touch nothing else; but its load would be this database's. Give --yes if that is meant", strings.Join(used, ", "), name)}}
+			return console.Wrong("the database has callbacks of its own (schema %s). bench would work in a schema of its own, %s, which it drops at the end, "+
+				"and touch nothing else; but its load would be this database's. Give --yes if that is meant", strings.Join(used, ", "), name)
 		}
 		if len(left) > 0 {
 			b.note("The database has schemas of other runs of bench (%s): unless those still run, DROP SCHEMA … CASCADE removes them.", strings.Join(left, ", "))

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/machine"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/remote"
@@ -116,14 +117,14 @@ func (b *bench) warmUp(ctx context.Context) error {
 
 // hello hands one callback over and compares the clocks.
 func (b *bench) hello(ctx context.Context, number int) error {
-	var cb remote.Callback
+	var cb client.Callback
 	var sent time.Time
 	_, err := patiently(ctx, func() error {
 		sent = time.Now()
 		_, err := b.cl.Send(ctx, http.MethodPost, "/v1/callbacks", b.gen.submission(nil, number, time.Time{}), &cb)
 		return err
 	})
-	if refused, ok := errors.AsType[*remote.APIError](err); ok && refused.Status == http.StatusUnprocessableEntity {
+	if refused, ok := errors.AsType[*client.Error](err); ok && refused.Status == http.StatusUnprocessableEntity {
 		return fmt.Errorf("the server does not send to %s: %w; let it (egress_allow), or name with --listen and --receiver an address that it may send to", b.receiver.base, err)
 	}
 	if err != nil {
@@ -144,11 +145,11 @@ func (b *bench) reached(ctx context.Context, number int) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		var cb remote.Callback
+		var cb client.Callback
 		if err := b.call(ctx, http.MethodGet, remote.CallbackPath(id), nil, &cb); err != nil {
 			return err
 		}
-		failed, late := cb.AttemptCount > 0 || cb.FinishedAt != nil, time.Now().After(deadline)
+		failed, late := cb.AttemptCount > 0 || !cb.FinishedAt.IsZero(), time.Now().After(deadline)
 		if (failed || late) && b.receiver.arrived[number].Load() == 0 {
 			if !failed {
 				why := "Is sending held (serve --hold), or does no process with the role worker run?"

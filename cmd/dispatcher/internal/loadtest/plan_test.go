@@ -285,7 +285,7 @@ func loader(t *testing.T, statuses ...int) *generator {
 		t.Fatal(err)
 	}
 	var seen atomic.Int64
-	cl.Http.Transport = cmdtest.InProcess{Handler: http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+	cl.HTTP.Transport = cmdtest.InProcess{Handler: http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		answer := `{"id":"cb_1"}`
 		if strings.HasSuffix(req.URL.Path, "/batch") {
 			answer = `{"results":[{"status":202,"callback":{"id":"cb_1"}},

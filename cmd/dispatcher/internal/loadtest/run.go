@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/remote"
 )
@@ -162,7 +163,7 @@ func (b *bench) take(n int) span {
 
 // judge says what is wrong although everything has arrived.
 func (b *bench) judge(ctx context.Context) error {
-	var dead remote.CallbackPage
+	var dead client.Page[client.Callback]
 	if err := b.call(ctx, http.MethodGet, b.list("state=dead&state=canceled&limit=5"), nil, &dead); err != nil {
 		return fmt.Errorf("look for callbacks that did not succeed: %w", err)
 	}
@@ -205,7 +206,7 @@ func (b *bench) open(ctx context.Context) (bool, error) {
 		// Nobody else's are there, and by due time only open ones are looked at.
 		query = "/v1/callbacks?order=due&limit=1"
 	}
-	var page remote.CallbackPage
+	var page client.Page[client.Callback]
 	if err := b.call(ctx, http.MethodGet, query, nil, &page); err != nil {
 		return false, fmt.Errorf("look for open callbacks: %w", err)
 	}
@@ -275,16 +276,16 @@ func (b *bench) lost(ctx context.Context, s span) error {
 
 // fate says what the server knows of a callback.
 func (b *bench) fate(ctx context.Context, id string) string {
-	var cb remote.Callback
+	var cb client.Callback
 	if _, err := b.cl.Call(ctx, http.MethodGet, remote.CallbackPath(id), nil, &cb); err != nil {
 		return err.Error()
 	}
-	parts := []string{cb.State, cb.Reason, remote.LastOf(&cb)}
+	parts := []string{string(cb.State), string(cb.Reason), remote.LastOf(&cb)}
 	if cb.AttemptCount == 0 {
 		parts = append(parts, "not attempted")
 	}
 	var newest struct {
-		Data []remote.Attempt `json:"data"`
+		Data []client.Attempt `json:"data"`
 	}
 	_, err := b.cl.Call(ctx, http.MethodGet, remote.CallbackPath(id)+"/attempts?limit=1", nil, &newest)
 	if err == nil && len(newest.Data) > 0 {

@@ -1,28 +1,21 @@
-// Package remote connects a command to a running server: its flags, where the key is found, requests and their errors
-// in one line for people.
+// Package remote connects a command to a running server: its flags, where the key is found, and errors in one line for
+// people.
 package remote
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"maps"
 	"net/http"
-	"net/url"
 	"path/filepath"
-	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/config"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
-	"github.com/seed-ff5a32d8/dispatcher/store"
-	"github.com/seed-ff5a32d8/dispatcher/web/api"
 )
 
 // defaultServer is where a server listens unless it is told otherwise.
@@ -38,48 +31,49 @@ type Flags struct {
 
 // A Client talks to a server's API. Its errors are one line for people.
 type Client struct {
-	Base string
-	Key  string
+	// Base is the server's address, Key what it is asked with, HTTP what sends.
+	Base, Key string
+	HTTP      *http.Client
 	// keyOrigin says where the key was found.
 	keyOrigin string
 	// project is named in every request; empty: the key's own.
 	project string
-	// version of the program, for the server's records.
-	version string
-	Http    *http.Client
-	// MaxAnswer is the most bytes of an answer that are read.
-	MaxAnswer int64
+	api     *client.Client
 }
 
 // longestCall bounds one call; a rebuild of a large index may take minutes.
 const longestCall = 15 * time.Minute
 
-// maxAnswer is the usual limit of an answer.
-const maxAnswer = 64 << 20
-
 // New returns a client for the flags and the environment.
-func New(c *console.Console, f Flags) (*Client, error) {
-	base := console.FirstOf(f.Server, c.Lookup("DISPATCHER_SERVER"), defaultServer)
-	u, err := url.Parse(base)
-	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.User != nil || u.RawQuery != "" {
-		return nil, &console.UsageError{Lines: []string{"--server is not an address of the form http://host:port"}}
+func New(c *console.Console, f Flags) (*Client, error) { return NewWith(c, f, 0) }
+
+// NewWith is New with the most bytes of an answer that are read; zero: 64 MiB.
+func NewWith(c *console.Console, f Flags, maxAnswer int64) (*Client, error) {
+	o := client.Options{
+		URL:       console.FirstOf(f.Server, c.Lookup("DISPATCHER_SERVER"), defaultServer),
+		Key:       "-", // the address is judged first
+		UserAgent: "dispatcher-cli/" + c.Version,
+		MaxAnswer: maxAnswer,
+	}
+	if _, err := client.New(o); err != nil {
+		return nil, console.Wrong("--server is not an address of the form http://host:port")
 	}
 	key, origin, err := clientKey(c, f)
 	if err != nil {
 		return nil, err
 	}
+	o.Key, o.Project = key, console.FirstOf(f.Project, c.Lookup("DISPATCHER_PROJECT"))
+	o.HTTPClient = &http.Client{
+		Timeout: longestCall,
+		// A redirect would carry the key to an address that nobody named.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	api, err := client.New(o)
+	if err != nil {
+		return nil, err
+	}
 	return &Client{
-		Base:      strings.TrimRight(base, "/"),
-		Key:       key,
-		keyOrigin: origin,
-		project:   console.FirstOf(f.Project, c.Lookup("DISPATCHER_PROJECT")),
-		MaxAnswer: maxAnswer,
-		version:   c.Version,
-		Http: &http.Client{
-			Timeout: longestCall,
-			// A redirect would carry the key to an address that nobody named.
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		},
+		Base: strings.TrimRight(o.URL, "/"), Key: key, HTTP: o.HTTPClient, keyOrigin: origin, project: o.Project, api: api,
 	}, nil
 }
 
@@ -97,177 +91,71 @@ func clientKey(c *console.Console, f Flags) (key, origin string, err error) {
 		if path := c.Lookup(name); path != "" {
 			key, err := config.ReadSecretFile(path)
 			if err != nil {
-				return "", "", &console.UsageError{Lines: []string{fmt.Sprintf("%s: %s", name, err)}}
+				return "", "", console.Wrong("%s: %s", name, err)
 			}
 			return key, path, nil
 		}
 	}
 	path := filepath.Join(console.FirstOf(f.DataDir, c.Lookup("DISPATCHER_DATA_DIR"), "./dispatcher-data"), config.AdminKeyFile)
 	if key, err = config.ReadSecretFile(path); err != nil {
-		return "", "", &console.UsageError{Lines: []string{"no API key: give --key or DISPATCHER_KEY, or name with --data-dir the directory of a server on this machine (" + err.Error() + ")"}}
+		return "", "", console.Wrong("no API key: give --key or DISPATCHER_KEY, or name with --data-dir the directory of a server on this machine (%s)", err)
 	}
 	return key, path, nil
 }
 
-// An APIError is a problem that the server answered with.
-type APIError struct {
-	Status int                `json:"status"`
-	Title  string             `json:"title"`
-	Detail string             `json:"detail"`
-	Code   string             `json:"code"`
-	Errors []store.FieldError `json:"errors"`
-	// RetryAfter is how long the server asked to be left alone; zero: it did not say.
-	RetryAfter time.Duration `json:"-"`
-	// project is the one that the request named; empty: none.
-	project string
+// A Refusal is a problem that the server answered with, in one line that is safe for a terminal.
+type Refusal struct {
+	problem *client.Error
+	// also follows the line.
+	also string
 }
 
-// Error returns the problem in one readable line.
-func (e *APIError) Error() string {
-	var b strings.Builder
-	detail := e.Detail
-	if len(e.Errors) > 0 { // they follow: the detail need not point at them
-		detail, _, _ = strings.Cut(detail, ": see errors")
-	}
-	b.WriteString(console.FirstOf(detail, e.Title, http.StatusText(e.Status), "the server refused"))
-	fmt.Fprintf(&b, " (%d", e.Status)
-	if e.Code != "" {
-		b.WriteString(" " + e.Code)
-	}
-	b.WriteString(")")
-	for i, f := range e.Errors {
-		if i == 0 {
-			b.WriteString(": ")
-		} else {
-			b.WriteString("; ")
-		}
-		b.WriteString(f.Field + " " + f.Message)
-	}
-	if e.Status == http.StatusNotFound && e.project != "" {
-		fmt.Fprintf(&b, "; it was looked for in the project %q, which may not exist, or not for this key", e.project)
-	}
-	return console.Printable(b.String())
-}
+// Error returns the line.
+func (e *Refusal) Error() string { return console.Printable(e.problem.Error() + e.also) }
+
+// Unwrap returns the problem.
+func (e *Refusal) Unwrap() error { return e.problem }
 
 // Call makes one request and decodes the answer into out, unless that is nil. It returns the answer's bytes.
 func (cl *Client) Call(ctx context.Context, method, path string, in, out any) ([]byte, error) {
-	var body []byte
-	if in != nil {
-		var err error
-		if body, err = Encode(in); err != nil {
-			return nil, fmt.Errorf("encode the request: %w", err)
-		}
-	}
-	return cl.Send(ctx, method, path, body, out)
+	answer, err := cl.api.Call(ctx, method, path, in, out)
+	return answer.Body, cl.forPeople(err)
 }
 
-// A Verbatim is JSON whose bytes reach the server as they are: json.Marshal would take out spaces and escape <, > and &.
-type Verbatim []byte
-
-// Encode returns a request's body as JSON, with what is verbatim in it as it is.
-func Encode(in any) ([]byte, error) {
-	switch v := in.(type) {
-	case Verbatim:
-		return v, nil
-	case map[string]any:
-		out := []byte{'{'}
-		for _, name := range slices.Sorted(maps.Keys(v)) {
-			for _, part := range []any{name, v[name]} {
-				text, err := Encode(part)
-				if err != nil {
-					return nil, err
-				}
-				out = append(append(out, text...), ':')
-			}
-			out[len(out)-1] = ','
-		}
-		return append(bytes.TrimSuffix(out, []byte{','}), '}'), nil
-	}
-	return json.Marshal(in)
-}
-
-// Send is call with a body of JSON whose bytes must stay as they are; nil: none.
+// Send is Call with a body of JSON whose bytes stay as they are.
 func (cl *Client) Send(ctx context.Context, method, path string, in []byte, out any) ([]byte, error) {
-	var body io.Reader
-	if in != nil {
-		body = bytes.NewReader(in)
-	}
-	req, err := http.NewRequestWithContext(ctx, method, cl.Base+path, body)
-	if err != nil {
-		return nil, fmt.Errorf("make the request: %w", err)
-	}
-	req.Header.Set("Authorization", "Bearer "+cl.Key)
-	req.Header.Set("User-Agent", "dispatcher-cli/"+cl.version)
-	if cl.project != "" {
-		req.Header.Set(api.ProjectHeader, cl.project)
-	}
-	if in != nil {
-		req.Header.Set("Content-Type", "application/json")
-	}
-	res, err := cl.Http.Do(req)
-	if err != nil {
-		return nil, cl.unreachable(err)
-	}
-	defer res.Body.Close()
-	answer, err := io.ReadAll(io.LimitReader(res.Body, cl.MaxAnswer+1))
-	if err == nil && int64(len(answer)) > cl.MaxAnswer {
-		err = fmt.Errorf("it is longer than %d MiB", cl.MaxAnswer>>20)
-	}
-	if err != nil {
-		return nil, &unreachableError{fmt.Errorf("read the answer of %s: %w", cl.Base, err)}
-	}
-	if res.StatusCode < 200 || res.StatusCode > 299 {
-		return nil, cl.problem(res, answer)
-	}
-	if out == nil {
-		return answer, nil
-	}
-	if err := json.Unmarshal(answer, out); err != nil {
-		return nil, fmt.Errorf("%s did not answer like a dispatcher: %w", cl.Base, err)
-	}
-	return answer, nil
+	return cl.Call(ctx, method, path, json.RawMessage(in), out)
 }
 
-// InWords puts a sentence into the error of a request for what does not exist.
-func InWords(err error, format string, args ...any) error {
-	var problem *APIError
-	if errors.As(err, &problem) && problem.Status == http.StatusNotFound && problem.Code == "not_found" {
-		problem.Detail = fmt.Sprintf(format, args...)
+// forPeople says of an error what the person at the terminal can do about it.
+func (cl *Client) forPeople(err error) error {
+	if refused, ok := errors.AsType[*client.Error](err); ok {
+		also := ""
+		switch {
+		case refused.Status == http.StatusUnauthorized && refused.Code != "":
+			refused.Detail = fmt.Sprintf("%s does not know this key, or it has ended; it is from %s", cl.Base, cl.keyOrigin)
+		case refused.Status == http.StatusNotFound && cl.project != "":
+			also = fmt.Sprintf("; it was looked for in the project %q, which may not exist, or not for this key", cl.project)
+		}
+		return &Refusal{refused, also}
 	}
-	return err
-}
-
-// An unreachableError says that there was no whole answer: whether the request had an effect is unknown.
-type unreachableError struct{ error }
-
-func (e *unreachableError) Unwrap() error { return e.error }
-
-// unreachable says in one line why there was no answer.
-func (cl *Client) unreachable(err error) error {
-	var outer *url.Error
 	switch {
 	case errors.Is(err, context.Canceled):
 		return context.Canceled
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return &unreachableError{fmt.Errorf("nobody listens at %s; is \"dispatcher serve\" running there?", cl.Base)}
-	case errors.As(err, &outer):
-		err = outer.Err
+		return &client.NoAnswerError{Err: fmt.Errorf("nobody listens at %s; is \"dispatcher serve\" running there?", cl.Base)}
 	}
-	return &unreachableError{fmt.Errorf("cannot reach %s: %w", cl.Base, err)}
+	return err
 }
 
-// problem turns an answer that is no success into an error.
-func (cl *Client) problem(res *http.Response, answer []byte) error {
-	e := &APIError{}
-	if err := json.Unmarshal(answer, e); err != nil || e.Status == 0 {
-		e = &APIError{Title: "the answer is not from a dispatcher: " + http.StatusText(res.StatusCode)}
+// InWords puts a sentence into the error of a request for what does not exist.
+func InWords(err error, format string, args ...any) error {
+	refused, ok := errors.AsType[*client.Error](err)
+	if ok && refused.Status == http.StatusNotFound && refused.Code == "not_found" {
+		refused.Detail = fmt.Sprintf(format, args...)
 	}
-	e.Status, e.project = res.StatusCode, cl.project
-	if e.Status == http.StatusUnauthorized && e.Code != "" {
-		e.Detail = fmt.Sprintf("%s does not know this key, or it has ended; it is from %s", cl.Base, cl.keyOrigin)
-	}
-	if seconds, err := strconv.Atoi(res.Header.Get("Retry-After")); err == nil && seconds > 0 {
-		e.RetryAfter = time.Duration(seconds) * time.Second
-	}
-	return e
+	return err
 }
+
+// InLine is a problem in one line that is safe for a terminal.
+func InLine(p *client.Problem) string { return console.Printable((&client.Error{Problem: *p}).Error()) }

@@ -34,15 +34,3 @@ func TestTheKeyIsFound(t *testing.T) {
 		}
 	}
 }
-
-// What goes into a result, or is sent, as it stands reaches the server byte by byte.
-func TestVerbatimIsSentAsItIs(t *testing.T) {
-	t.Parallel()
-	got, err := Encode(map[string]any{
-		"b": Verbatim(`{"x":  "<&>"}`), "a": map[string]any{"c": []string{"<"}, "d": Verbatim("1.50")}, "e": map[string]any{},
-	})
-	want := `{"a":{"c":["\u003c"],"d":1.50},"b":{"x":  "<&>"},"e":{}}`
-	if err != nil || string(got) != want {
-		t.Errorf("encoded %s (%v), want %s", got, err, want)
-	}
-}

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/client"
 )
 
 // leastPause and mostPause bound the pauses between two tries.
@@ -34,20 +36,17 @@ func ParseRate(text string) (float64, error) {
 func Backoff(err error, try int) (wait time.Duration, again bool) {
 	wait = min(LeastPause<<min(try, 10), mostPause)
 	wait += rand.N(wait / 4) // so that several imports do not come back together
-	var problem *APIError
-	var away *unreachableError
-	switch {
-	case errors.As(err, &problem):
+	if problem, ok := errors.AsType[*client.Error](err); ok {
 		switch problem.Status {
-		case http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		case http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable,
+			http.StatusGatewayTimeout:
 			return max(wait, problem.RetryAfter), true
 		}
 		return 0, false
-	case errors.As(err, &away):
-		return wait, true
 	}
-	var busy *BusyError
-	return wait, errors.As(err, &busy)
+	_, away := errors.AsType[*client.NoAnswerError](err)
+	_, busy := errors.AsType[*BusyError](err)
+	return wait, away || busy
 }
 
 // A BusyError is a batch of which the server could not take some lines now.
