@@ -73,11 +73,11 @@ var own = map[string][]string{
 	"cmd/dispatcher":      {"*"},
 
 	commands + "machine": {},
-	commands + "console": {"schedule"},
+	commands + "console": {"client", "schedule"},
 	commands + "config": {
 		"store", "schedule", "schedule/redisq", "dispatch/outbound", "dispatch", "migrations", commands + "console",
 	},
-	commands + "remote": {"client", "store", "web/api", commands + "console", commands + "config"},
+	commands + "remote": {"client", commands + "console", commands + "config"},
 	commands + "cli": {
 		"client", "store", "schedule", "dispatch/outbound/sign", commands + "console", commands + "config",
 		commands + "remote", commands + "importer",
@@ -94,7 +94,7 @@ var own = map[string][]string{
 	commands + "doctor":   {"*"},
 	commands + "cmdtest":  {"dispatch/outbound/sign", "internal/testserver", commands + "console"},
 	commands + "apptest": {
-		"internal/testserver", commands + "app", commands + "cmdtest", commands + "config", commands + "console",
+		"client", "internal/testserver", commands + "app", commands + "cmdtest", commands + "config", commands + "console",
 		commands + "remote",
 	},
 	"e2e/harness":        {"client", "internal/testserver", "e2e/harness/judge", "e2e/harness/procfs"},
@@ -137,7 +137,7 @@ var behind = map[string][]string{
 	"github.com/alecthomas/kong":               {commands + "console", commands + "config", commands + "cli"},
 	"github.com/goccy/go-yaml":                 {commands + "config"},
 	"github.com/lmittmann/tint":                {commands + "app"},
-	"github.com/jedib0t/go-pretty/v6":          {commands + "console", commands + "app", commands + "cli", commands + "demo", commands + "doctor", commands + "importer", commands + "listen", commands + "loadtest"},
+	"github.com/jedib0t/go-pretty/v6":          {commands + "console"},
 	"golang.org/x/term":                        {commands + "console"},
 	"github.com/alexedwards/scs/v2":            {"web/ui"},
 	"github.com/standard-webhooks/":            {},

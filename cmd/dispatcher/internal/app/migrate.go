@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jedib0t/go-pretty/v6/text"
-
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/config"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore"
@@ -69,11 +67,11 @@ func pending(list []sqlstore.Migration) int {
 func showMigrations(c *console.Console, list []sqlstore.Migration) {
 	t := c.NewTable("version", "name", "applied")
 	for _, m := range list {
-		applied := c.Paint("no", text.FgYellow)
+		applied := c.Paint("no", console.Yellow)
 		if m.Applied {
 			applied = m.AppliedAt.Local().Format(time.DateTime)
 		}
-		t.AppendRow([]any{m.Version, m.Name, applied})
+		t.Row(m.Version, m.Name, applied)
 	}
 	t.Render()
 }

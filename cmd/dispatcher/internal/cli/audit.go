@@ -7,8 +7,6 @@ import (
 	"net/http"
 	"net/url"
 
-	"github.com/jedib0t/go-pretty/v6/text"
-
 	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/remote"
@@ -112,11 +110,7 @@ func (cmd *auditVerify) Run(ctx context.Context, c *console.Console) error {
 		q.Set("from", report.Next)
 	}
 	if cmd.JSON {
-		text, err := json.Marshal(report)
-		if err == nil {
-			err = console.PrintJSON(c, text)
-		}
-		if err != nil {
+		if err := console.PrintValue(c, report); err != nil {
 			return err
 		}
 	} else {
@@ -135,14 +129,14 @@ func (r *auditReport) show(c *console.Console) {
 		fmt.Fprintf(c.Out, "%d entries of the last seconds are not chained yet\n", r.Unchained)
 	}
 	if b := r.Broken; b != nil {
-		fmt.Fprintf(c.Out, "%s at entry %d: %s\n", c.Paint("the chain is broken", text.FgRed), b.Sequence,
+		fmt.Fprintf(c.Out, "%s at entry %d: %s\n", c.Paint("the chain is broken", console.Red), b.Sequence,
 			faultWords(store.AuditFault(b.Fault)))
 		if b.ID != "" {
 			fmt.Fprintf(c.Out, "id: %s\n", console.Printable(b.ID))
 		}
 		return
 	}
-	fmt.Fprintf(c.Out, "%s\nhead: %s\n", c.Paint("the chain is sound", text.FgGreen), console.Printable(r.Head))
+	fmt.Fprintf(c.Out, "%s\nhead: %s\n", c.Paint("the chain is sound", console.Green), console.Printable(r.Head))
 }
 
 // faultWords says what a fault means.

@@ -8,8 +8,6 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/jedib0t/go-pretty/v6/text"
-
 	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/remote"
@@ -42,7 +40,7 @@ func showExplanation(c *console.Console, w io.Writer, x *client.Explanation) {
 		if !b.Until.IsZero() {
 			span += "  until " + console.ClockTime(b.Until)
 		}
-		fmt.Fprintf(w, "\n%s%s\n  %s\n", c.Paint(console.Printable(b.Code), text.Bold), span, console.Printable(b.Detail))
+		fmt.Fprintf(w, "\n%s%s\n  %s\n", c.Paint(console.Printable(b.Code), console.Bold), span, console.Printable(b.Detail))
 		if b.Cure != "" {
 			fmt.Fprintf(w, "  cure: %s\n", console.Printable(shellCure(b.Cure)))
 		}

@@ -9,8 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jedib0t/go-pretty/v6/text"
-
 	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/remote"
@@ -110,10 +108,10 @@ func showCallback(c *console.Console, cb *client.Callback, attempts []client.Att
 	fmt.Fprintln(c.Out)
 	t := c.NewTable("attempt", "started", "late", "outcome", "answer", "next attempt")
 	for i := range attempts {
-		t.AppendRow(attemptRow(c, cb.Kind, &attempts[i]))
+		t.Row(attemptRow(c, cb.Kind, &attempts[i])...)
 	}
 	for _, step := range ladder(cb, attempts, now) {
-		t.AppendRow([]any{step.name, step.at, "", c.Paint("to come", text.Faint), "", step.next})
+		t.Row(step.name, step.at, "", c.Paint("to come", console.Faint), "", step.next)
 	}
 	t.Render()
 }
@@ -143,17 +141,17 @@ func attemptRow(c *console.Console, kind client.Kind, a *client.Attempt) []any {
 	if !a.Charged {
 		outcome += ", not charged"
 	}
-	colour := text.FgRed
+	colour := console.Red
 	switch {
 	case kind == client.Poll && a.Outcome == "succeeded":
 		// Whether the upstream has succeeded is the poll's own state.
-		outcome, colour = "final", text.FgGreen
+		outcome, colour = "final", console.Green
 	case kind == client.Poll && a.Class == client.ClassRuleMismatch && a.StatusCode != 0 && a.Rule != nil:
 		// It is no failure, and the rule stands above.
-		outcome, colour = "not final", text.FgYellow
+		outcome, colour = "not final", console.Yellow
 		answer = strconv.Itoa(a.StatusCode) + ": " + console.Short(a.Rule.Saw, console.Widest)
 	case a.Outcome == "succeeded":
-		colour = text.FgGreen
+		colour = console.Green
 	}
 	return []any{number, console.ClockTime(a.StartedAt), lateness(a.LatenessMs), c.Paint(outcome, colour), answer, console.ClockTime(a.NextDueAt)}
 }

@@ -62,9 +62,7 @@ func (cmd *endpointPut) Run(ctx context.Context, c *console.Console) error {
 	err = w.run(ctx)
 	w.bar.End(err != nil)
 	if cmd.JSON {
-		encoder := json.NewEncoder(c.Out)
-		encoder.SetIndent("", "  ")
-		if shown := encoder.Encode(w.sum); err == nil {
+		if shown := console.PrintValue(c, w.sum); err == nil {
 			err = shown
 		}
 	} else {

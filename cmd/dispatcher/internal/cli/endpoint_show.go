@@ -6,8 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jedib0t/go-pretty/v6/text"
-
 	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
 )
@@ -16,15 +14,15 @@ import (
 func endpointState(c *console.Console, ep *client.Endpoint, now time.Time) string {
 	switch {
 	case !ep.Enabled:
-		return c.Paint("disabled: "+console.Printable(ep.DisabledReason), text.FgRed)
+		return c.Paint("disabled: "+console.Printable(ep.DisabledReason), console.Red)
 	case ep.Paused && !ep.PausedUntil.IsZero():
-		return c.Paint("paused for "+console.Brief(ep.PausedUntil.Sub(now)), text.FgYellow)
+		return c.Paint("paused for "+console.Brief(ep.PausedUntil.Sub(now)), console.Yellow)
 	case ep.Paused:
-		return c.Paint("paused", text.FgYellow)
+		return c.Paint("paused", console.Yellow)
 	case !ep.FailingSince.IsZero():
-		return c.Paint("failing since "+ago(ep.FailingSince, now), text.FgRed)
+		return c.Paint("failing since "+ago(ep.FailingSince, now), console.Red)
 	case !ep.LastSuccessAt.IsZero():
-		return c.Paint("ok, "+ago(ep.LastSuccessAt, now), text.FgGreen)
+		return c.Paint("ok, "+ago(ep.LastSuccessAt, now), console.Green)
 	}
 	return "not sent to yet"
 }
@@ -41,7 +39,7 @@ func showEndpoint(c *console.Console, ep *client.Endpoint, now time.Time) {
 	line("name", console.Printable(ep.Name))
 	state := endpointState(c, ep, now)
 	if ep.Enabled && ep.Paused {
-		state = c.Paint("paused", text.FgYellow) + " " + pausedText(&ep.Pause)
+		state = c.Paint("paused", console.Yellow) + " " + pausedText(&ep.Pause)
 	}
 	line("state", state)
 	line("url", console.Printable(ep.URL))

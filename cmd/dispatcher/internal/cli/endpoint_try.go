@@ -6,8 +6,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/jedib0t/go-pretty/v6/text"
-
 	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/remote"
@@ -105,9 +103,9 @@ func (cmd *endpointTest) ended(ctx context.Context, c *console.Console, cl *remo
 		fmt.Fprintf(c.Out, "%s  %s\n", console.Printable(cb.ID), stateText(c, cb))
 		for i := range list {
 			a := &list[i]
-			colour := text.FgRed
+			colour := console.Red
 			if a.Outcome == "succeeded" {
-				colour = text.FgGreen
+				colour = console.Green
 			}
 			fmt.Fprintf(c.Out, "  %s %s  %s  after %.1fms\n", console.Printable(cb.Method), console.Short(cb.URL, console.Widest),
 				c.Paint(answerText(a), colour), a.TimingsMs.Total)

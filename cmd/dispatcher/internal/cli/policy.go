@@ -11,8 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jedib0t/go-pretty/v6/text"
-
 	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/remote"
@@ -83,16 +81,13 @@ func (p *pickedPolicy) UnmarshalJSON(raw []byte) error {
 	return json.Unmarshal(raw, &p.NamedPolicy)
 }
 
+// printPicked prints them as a list of the server's.
 func printPicked(c *console.Console, policies []pickedPolicy) error {
 	data := make([]json.RawMessage, len(policies))
 	for i := range policies {
 		data[i] = policies[i].raw
 	}
-	answer, err := json.Marshal(map[string]any{"data": data, "next_cursor": nil})
-	if err != nil {
-		return fmt.Errorf("encode the policies: %w", err)
-	}
-	return console.PrintJSON(c, answer)
+	return console.PrintValue(c, map[string]any{"data": data, "next_cursor": nil})
 }
 
 func showPolicies(c *console.Console, policies []pickedPolicy) {
@@ -147,14 +142,14 @@ func showLadder(c *console.Console, p *client.NamedPolicy, apart bool) {
 	if p.Attempts != 0 {
 		what += " attempts within " + console.Printable(p.Sum)
 	}
-	fmt.Fprintf(c.Out, "%s: %s, each at most %s\n", c.Paint(console.Printable(p.Name), text.Bold), what, console.Printable(p.Timeout))
+	fmt.Fprintf(c.Out, "%s: %s, each at most %s\n", c.Paint(console.Printable(p.Name), console.Bold), what, console.Printable(p.Timeout))
 	t := c.NewTable("attempt", "at", "after the first")
 	for i := range p.Times {
 		after := ""
 		if i > 0 {
 			after = schedule.FormatDuration(p.Times[i].Sub(p.Times[0]))
 		}
-		t.AppendRow([]any{"#" + strconv.Itoa(i+1), console.ClockTime(p.Times[i]), after})
+		t.Row("#"+strconv.Itoa(i+1), console.ClockTime(p.Times[i]), after)
 	}
 	t.Render()
 }

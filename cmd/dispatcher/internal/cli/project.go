@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jedib0t/go-pretty/v6/text"
-
 	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
 )
@@ -95,7 +93,7 @@ func (cmd *projectList) Run(ctx context.Context, c *console.Console) error {
 		if !p.Paused {
 			return ""
 		}
-		return c.Paint("paused", text.FgYellow) + " " + pausedText(&p.Pause)
+		return c.Paint("paused", console.Yellow) + " " + pausedText(&p.Pause)
 	}
 	return list(ctx, c, cmd.listFlags, "/v1/projects", url.Values{}, "there are no projects", []console.Column[client.Project]{
 		{Name: "id", Of: func(p *client.Project) any { return console.Printable(p.ID) }},

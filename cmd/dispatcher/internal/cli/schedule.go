@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jedib0t/go-pretty/v6/text"
-
 	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/remote"
@@ -65,7 +63,7 @@ func (cmd *scheduleList) Run(ctx context.Context, c *console.Console) error {
 func nextRun(c *console.Console, s *client.Schedule, now time.Time) string {
 	switch {
 	case !s.Enabled:
-		return c.Paint("disabled", text.FgYellow)
+		return c.Paint("disabled", console.Yellow)
 	case s.NextAt.IsZero():
 		return "never"
 	case s.NextAt.After(now):
@@ -78,7 +76,7 @@ func nextRun(c *console.Console, s *client.Schedule, now time.Time) string {
 func lastRun(c *console.Console, s *client.Schedule, now time.Time) string {
 	last := agoOr(s.LastAt, now, "never")
 	if s.LastError != "" {
-		last += ", " + c.Paint("without a callback: "+console.Short(s.LastError, console.Widest), text.FgRed)
+		last += ", " + c.Paint("without a callback: "+console.Short(s.LastError, console.Widest), console.Red)
 	}
 	return last
 }

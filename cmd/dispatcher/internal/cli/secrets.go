@@ -6,8 +6,6 @@ import (
 	"net/http"
 	"net/url"
 
-	"github.com/jedib0t/go-pretty/v6/progress"
-
 	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/remote"
@@ -84,7 +82,7 @@ func (cmd *secretsReencrypt) Run(ctx context.Context, c *console.Console) error 
 	}
 	var sum, step client.Reencryption
 	var bar *console.Drawing
-	tracker := &progress.Tracker{Message: "encrypted rows"}
+	tracker := &console.Tracker{Message: "encrypted rows"}
 	if c.ErrTerminal && !cmd.JSON {
 		bar = c.NewDrawing(c.Err)
 		bar.AppendTracker(tracker)
@@ -106,11 +104,7 @@ func (cmd *secretsReencrypt) Run(ctx context.Context, c *console.Console) error 
 		}
 	}
 	if bar != nil {
-		if err != nil {
-			tracker.MarkAsErrored()
-		} else {
-			tracker.MarkAsDone()
-		}
+		console.EndTracker(tracker, err != nil)
 		bar.End()
 	}
 	if err != nil {

@@ -5,9 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/jedib0t/go-pretty/v6/table"
-	"github.com/jedib0t/go-pretty/v6/text"
-
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/sign"
 )
@@ -104,7 +101,7 @@ func showSigner(c *console.Console, s *toldSigner, apart bool) {
 	if apart {
 		fmt.Fprintln(c.Out)
 	}
-	fmt.Fprintf(c.Out, "%s\n%s\n", c.Paint(s.Name, text.Bold), s.About)
+	fmt.Fprintf(c.Out, "%s\n%s\n", c.Paint(s.Name, console.Bold), s.About)
 	if s.Secret != "" {
 		fmt.Fprintf(c.Out, "secret: %s\n", s.Secret)
 	}
@@ -112,9 +109,10 @@ func showSigner(c *console.Console, s *toldSigner, apart bool) {
 		return
 	}
 	t := c.NewTable("option", "default", "")
-	t.SetColumnConfigs([]table.ColumnConfig{{Number: 2, WidthMax: 36, WidthMaxEnforcer: text.WrapSoft}, {Number: 3, WidthMax: 60, WidthMaxEnforcer: text.WrapSoft}})
+	t.Wrap(2, 36)
+	t.Wrap(3, 60)
 	for _, o := range s.Options {
-		t.AppendRow([]any{o.Name, o.shown, o.About})
+		t.Row(o.Name, o.shown, o.About)
 	}
 	t.Render()
 }

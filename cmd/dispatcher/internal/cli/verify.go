@@ -7,8 +7,6 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/jedib0t/go-pretty/v6/text"
-
 	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/remote"
@@ -106,16 +104,16 @@ func showDrift(c *console.Console, w io.Writer, d *client.Drift, all bool) {
 		fmt.Fprintf(w, "%d callbacks are due beyond the horizon: the index is given them when their time comes\n", d.BeyondHorizon)
 	}
 	if d.Clean {
-		fmt.Fprintln(w, c.Paint("they agree", text.FgGreen))
+		fmt.Fprintln(w, c.Paint("they agree", console.Green))
 		return
 	}
-	fmt.Fprintln(w, c.Paint("they differ", text.FgRed)+" (seen twice, two seconds apart)")
+	fmt.Fprintln(w, c.Paint("they differ", console.Red)+" (seen twice, two seconds apart)")
 	if d.Generation != d.IndexGeneration {
 		fmt.Fprintf(w, "\n%s: the index has generation %d, SQL says %d; sending is held, so it was left as it was found\n  cure: \"dispatcher rebuild\", or a start without --hold; both empty it and fill it from SQL, so look at what is unknown first\n",
-			c.Paint("generation", text.Bold), d.IndexGeneration, d.Generation)
+			c.Paint("generation", console.Bold), d.IndexGeneration, d.Generation)
 	}
 	for _, f := range differencesOf(d) {
-		fmt.Fprintf(w, "\n%s: %d %s\n  cure: %s\n", c.Paint(f.name, text.Bold), f.count, f.meaning, f.cure)
+		fmt.Fprintf(w, "\n%s: %d %s\n  cure: %s\n", c.Paint(f.name, console.Bold), f.count, f.meaning, f.cure)
 		switch {
 		case all:
 			for _, id := range f.ids {

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"encoding/json"
 	"reflect"
 	"strconv"
 	"strings"
@@ -32,13 +31,11 @@ func (cmd *ShowCommand) Run(c *console.Console) error {
 	}
 	shown := l.shown()
 	if cmd.JSON {
-		encoder := json.NewEncoder(c.Out)
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(shown)
+		return console.PrintValue(c, shown)
 	}
 	t := c.NewTable("setting", "value", "from")
 	for _, s := range shown {
-		t.AppendRow([]any{s.Setting, s.Value, s.From})
+		t.Row(s.Setting, s.Value, s.From)
 	}
 	t.Render()
 	return nil

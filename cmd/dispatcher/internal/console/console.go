@@ -10,7 +10,6 @@ import (
 	"io"
 	"os"
 
-	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
 	"golang.org/x/term"
 
@@ -70,31 +69,28 @@ func (c *Console) Line(name, value string) {
 }
 
 // Paint colours s where colours are welcome.
-func (c *Console) Paint(s string, colours ...text.Color) string {
+func (c *Console) Paint(s string, colours ...Colour) string {
 	if !c.colour() {
 		return s
 	}
 	return text.Colors(colours).EscapeSeq() + s + text.Reset.EscapeSeq()
 }
 
-// NewTable returns a table with the header that writes to the console's output when it is rendered.
-func (c *Console) NewTable(header ...any) table.Writer {
-	t := table.NewWriter()
-	t.SetOutputMirror(c.Out)
-	style := table.StyleLight
-	style.Format.Header = text.FormatDefault
-	style.Format.Footer = text.FormatDefault
-	style.Options.DrawBorder = false
-	style.Options.SeparateColumns = false
-	t.SetStyle(style)
-	if len(header) > 0 {
-		t.AppendHeader(table.Row(header))
-	}
-	return t
-}
+// A Colour is how a text is painted.
+type Colour = text.Color
+
+// The colours.
+const (
+	Red    = text.FgRed
+	Green  = text.FgGreen
+	Yellow = text.FgYellow
+	Cyan   = text.FgCyan
+	Bold   = text.Bold
+	Faint  = text.Faint
+)
 
 // StateColour returns the colour in which a callback's state is shown.
-func StateColour(state client.State) text.Color {
+func StateColour(state client.State) Colour {
 	switch state {
 	case client.Succeeded:
 		return text.FgGreen

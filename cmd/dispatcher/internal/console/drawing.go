@@ -29,6 +29,18 @@ func (c *Console) NewDrawing(to io.Writer) *Drawing {
 	return d
 }
 
+// A Tracker is one bar of a drawing.
+type Tracker = progress.Tracker
+
+// EndTracker says of a bar that its work has ended, or has failed.
+func EndTracker(t *Tracker, failed bool) {
+	if failed {
+		t.MarkAsErrored()
+		return
+	}
+	t.MarkAsDone()
+}
+
 // Begin begins to draw.
 func (d *Drawing) Begin() {
 	d.ended = make(chan struct{})

@@ -94,6 +94,15 @@ func PrintJSON(c *Console, answer []byte) error {
 	return err
 }
 
+// PrintValue shows a value for machines, as indented JSON.
+func PrintValue(c *Console, value any) error {
+	text, err := json.Marshal(value)
+	if err != nil {
+		return err
+	}
+	return PrintJSON(c, text)
+}
+
 // SizeText writes a number of bytes for people.
 func SizeText(n uint64) string {
 	const unit = 1024

@@ -13,8 +13,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/jedib0t/go-pretty/v6/text"
-
 	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/app"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/config"
@@ -161,7 +159,7 @@ failure at the tiers %s (the default ones are %s).
 Beside them a bank is asked for a refund, every %s, until its answer is final;
 then the shop is told.
 
-`, d.c.Paint("dispatcher demo", text.Bold), d.cl.Base, d.pages(), d.srv.Settings.AdminKey, d.receiver.Addr(), len(d.payments)-2, tiers, schedule.Payment(), schedule.FormatDuration(pollTier()))
+`, d.c.Paint("dispatcher demo", console.Bold), d.cl.Base, d.pages(), d.srv.Settings.AdminKey, d.receiver.Addr(), len(d.payments)-2, tiers, schedule.Payment(), schedule.FormatDuration(pollTier()))
 }
 
 // address is where a payment goes.

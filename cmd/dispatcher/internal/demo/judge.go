@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jedib0t/go-pretty/v6/text"
-
 	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/remote"
@@ -52,10 +50,10 @@ func (d *demo) judge(ctx context.Context) (bool, error) {
 	d.showSummary(findings, all, report, len(wrong) == 0)
 	fmt.Fprintln(d.c.Out)
 	if len(wrong) == 0 {
-		fmt.Fprintln(d.c.Out, d.c.Paint("Everything happened as foreseen.", text.FgGreen, text.Bold))
+		fmt.Fprintln(d.c.Out, d.c.Paint("Everything happened as foreseen.", console.Green, console.Bold))
 		return true, nil
 	}
-	fmt.Fprintln(d.c.Out, d.c.Paint("Not everything happened as foreseen:", text.FgRed, text.Bold))
+	fmt.Fprintln(d.c.Out, d.c.Paint("Not everything happened as foreseen:", console.Red, console.Bold))
 	for _, line := range wrong {
 		fmt.Fprintln(d.c.Out, "  "+line)
 	}
@@ -164,11 +162,11 @@ func (d *demo) showGroups(groups map[string]*group) {
 			continue
 		}
 		each := fmt.Sprintf("%.3g", float64(g.attempts)/float64(g.payments))
-		verdict := d.c.Paint(fmt.Sprintf("%d of %d", g.asForeseen, g.payments), text.FgGreen)
+		verdict := d.c.Paint(fmt.Sprintf("%d of %d", g.asForeseen, g.payments), console.Green)
 		if g.asForeseen < g.payments {
-			verdict = d.c.Paint(fmt.Sprintf("%d of %d", g.asForeseen, g.payments), text.FgRed)
+			verdict = d.c.Paint(fmt.Sprintf("%d of %d", g.asForeseen, g.payments), console.Red)
 		}
-		t.AppendRow([]any{s.name, g.payments, each, g.diverts, d.c.Paint(g.ended, console.StateColour(s.state)), verdict})
+		t.Row(s.name, g.payments, each, g.diverts, d.c.Paint(g.ended, console.StateColour(s.state)), verdict)
 	}
 	t.Render()
 }

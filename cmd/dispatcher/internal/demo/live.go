@@ -6,9 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/jedib0t/go-pretty/v6/progress"
-	"github.com/jedib0t/go-pretty/v6/text"
-
 	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
 )
@@ -21,7 +18,7 @@ type live struct {
 	mu      sync.Mutex
 	began   time.Time
 	bar     *console.Drawing
-	tracker *progress.Tracker
+	tracker *console.Tracker
 	// seen is the last that was shown of each payment.
 	seen map[*payment]client.Callback
 }
@@ -35,7 +32,7 @@ func newLive(c *console.Console, total int) *live {
 	l.bar.SetMessageLength(20)
 	l.bar.Style().Visibility.ETA = false
 	l.bar.Style().Visibility.Percentage = false
-	l.tracker = &progress.Tracker{Message: "terminal callbacks", Total: int64(total)}
+	l.tracker = &console.Tracker{Message: "terminal callbacks", Total: int64(total)}
 	return l
 }
 
@@ -84,9 +81,9 @@ func (l *live) accepted(p *payment) {
 func (l *live) answered(p *payment, attempt int, r reply) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	colour := text.FgGreen
+	colour := console.Green
 	if !strings.Contains(strings.ToLower(r.body), "success") {
-		colour = text.FgYellow
+		colour = console.Yellow
 	}
 	l.say("%-30s attempt %d  %s", p.name(), attempt, l.c.Paint(fmt.Sprintf("%d %s", r.status, r.body), colour))
 }
@@ -98,7 +95,7 @@ func (l *live) observed(p *payment, cb *client.Callback) {
 	before := l.seen[p]
 	l.seen[p] = *cb
 	if cb.DivertCount > before.DivertCount {
-		l.say("%-30s %s", p.name(), l.c.Paint("was diverted: its order was locked; no attempt was charged", text.FgCyan))
+		l.say("%-30s %s", p.name(), l.c.Paint("was diverted: its order was locked; no attempt was charged", console.Cyan))
 	}
 	if cb.FinishedAt.IsZero() || !before.FinishedAt.IsZero() {
 		return

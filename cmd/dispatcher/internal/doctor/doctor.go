@@ -10,9 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/jedib0t/go-pretty/v6/table"
-	"github.com/jedib0t/go-pretty/v6/text"
-
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/app"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/config"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
@@ -99,13 +96,11 @@ func (cmd *Command) Run(ctx context.Context, c *console.Console) error {
 
 func showDiagnoses(c *console.Console, diagnoses []diagnosis) {
 	t := c.NewTable("check", "status", "found", "cure")
-	t.SetColumnConfigs([]table.ColumnConfig{
-		{Number: 3, WidthMax: 46, WidthMaxEnforcer: text.WrapSoft},
-		{Number: 4, WidthMax: 50, WidthMaxEnforcer: text.WrapSoft},
-	})
-	colours := map[string]text.Color{statusOK: text.FgGreen, statusWarning: text.FgYellow, statusError: text.FgRed}
+	t.Wrap(3, 46)
+	t.Wrap(4, 50)
+	colours := map[string]console.Colour{statusOK: console.Green, statusWarning: console.Yellow, statusError: console.Red}
 	for _, f := range diagnoses {
-		t.AppendRow([]any{f.Check, c.Paint(f.Status, colours[f.Status]), f.Found, f.Cure})
+		t.Row(f.Check, c.Paint(f.Status, colours[f.Status]), f.Found, f.Cure)
 	}
 	t.Render()
 }

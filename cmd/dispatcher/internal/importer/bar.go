@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jedib0t/go-pretty/v6/progress"
-
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
 )
 
@@ -13,7 +11,7 @@ import (
 type ImportBar struct {
 	c       *console.Console
 	Bar     *console.Drawing
-	tracker *progress.Tracker
+	tracker *console.Tracker
 	// said is when a complaint was last shown.
 	said time.Time
 }
@@ -29,7 +27,7 @@ func NewImportBar(c *console.Console, lines, done int) *ImportBar {
 	}
 	b.Bar = c.NewDrawing(c.Err)
 	b.Bar.Style().Visibility.Speed = true
-	b.tracker = &progress.Tracker{Message: "lines", Total: int64(lines)}
+	b.tracker = &console.Tracker{Message: "lines", Total: int64(lines)}
 	b.tracker.SetValue(int64(done))
 	b.Bar.AppendTracker(b.tracker)
 	b.Bar.Begin()
@@ -61,10 +59,6 @@ func (b *ImportBar) End(broken bool) {
 	if b.Bar == nil {
 		return
 	}
-	if broken {
-		b.tracker.MarkAsErrored()
-	} else {
-		b.tracker.MarkAsDone()
-	}
+	console.EndTracker(b.tracker, broken)
 	b.Bar.End()
 }

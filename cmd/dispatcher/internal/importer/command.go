@@ -4,7 +4,6 @@ package importer
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -94,9 +93,7 @@ func (cmd *Command) Run(ctx context.Context, c *console.Console) error {
 // show prints the summary.
 func (cmd *Command) show(c *console.Console, sum *summary, broken bool) error {
 	if cmd.JSON {
-		encoder := json.NewEncoder(c.Out)
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(sum)
+		return console.PrintValue(c, sum)
 	}
 	var err error
 	switch where := ""; {

@@ -15,8 +15,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/jedib0t/go-pretty/v6/text"
-
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/config"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/sign"
@@ -142,9 +140,9 @@ func (r *receiver) show(req *http.Request, body []byte, v verdict) int {
 		status = http.StatusUnauthorized
 	}
 	c := r.c
-	colour := text.FgGreen
+	colour := console.Green
 	if status > 299 {
-		colour = text.FgYellow
+		colour = console.Yellow
 	}
 	fmt.Fprintf(c.Out, "\n%s  %s %s  %s\n", time.Now().Format("15:04:05.000"), console.Printable(req.Method), console.Printable(req.URL.String()),
 		c.Paint("answered with "+strconv.Itoa(status), colour))

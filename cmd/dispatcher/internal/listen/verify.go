@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/jedib0t/go-pretty/v6/text"
-
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/sign"
 )
@@ -101,7 +99,7 @@ func (r *receiver) verifies() string {
 // A verdict is what a signature is worth.
 type verdict struct {
 	text   string
-	colour text.Color
+	colour console.Colour
 	// bad requests are answered with 401, whatever the script says.
 	bad bool
 }
@@ -109,9 +107,9 @@ type verdict struct {
 func (r *receiver) verdict(req *http.Request, body []byte, read error) verdict {
 	switch {
 	case read != nil:
-		return verdict{"body could not be read: " + read.Error(), text.FgRed, true}
+		return verdict{"body could not be read: " + read.Error(), console.Red, true}
 	case len(r.secrets) == 0:
-		return verdict{"signature not verified", text.Faint, false}
+		return verdict{"signature not verified", console.Faint, false}
 	}
 	var by []string
 	var first error
@@ -124,13 +122,13 @@ func (r *receiver) verdict(req *http.Request, body []byte, read error) verdict {
 		}
 	}
 	if len(by) == 0 {
-		return verdict{"signature wrong: " + first.Error() + hint(req.Header, r.signer, first), text.FgRed, true}
+		return verdict{"signature wrong: " + first.Error() + hint(req.Header, r.signer, first), console.Red, true}
 	}
 	ok := "signature ok"
 	if len(r.secrets) > 1 { // during a rotation: which of them is in use tells whether the receiver may forget one
 		ok += ", by secret " + strings.Join(by, " and ") + " of " + strconv.Itoa(len(r.secrets))
 	}
-	return verdict{ok, text.FgGreen, false}
+	return verdict{ok, console.Green, false}
 }
 
 // hint says which signer a request looks like where it has nothing of the one that was expected. The two of Standard Webhooks share their

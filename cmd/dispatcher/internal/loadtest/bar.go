@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jedib0t/go-pretty/v6/progress"
-
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
 )
 
@@ -38,7 +36,7 @@ func (b *benchBar) begin(phase string, total int, value func() int64) (end func(
 			}
 		}
 	}
-	tracker := &progress.Tracker{Message: phase, Total: int64(total), AutoStopDisabled: true}
+	tracker := &console.Tracker{Message: phase, Total: int64(total), AutoStopDisabled: true}
 	b.bar.AppendTracker(tracker)
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -58,11 +56,7 @@ func (b *benchBar) begin(phase string, total int, value func() int64) (end func(
 	return func(err error) {
 		close(stop)
 		<-stopped
-		if err != nil {
-			tracker.MarkAsErrored()
-			return
-		}
-		tracker.MarkAsDone()
+		console.EndTracker(tracker, err != nil)
 	}
 }
 

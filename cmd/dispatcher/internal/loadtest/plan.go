@@ -3,7 +3,6 @@ package loadtest
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -280,9 +279,7 @@ func newBench(c *console.Console, p *benchPlan) *bench {
 
 // printReport prints the report for machines.
 func (b *bench) printReport() error {
-	encoder := json.NewEncoder(b.c.Out)
-	encoder.SetIndent("", "  ")
-	if err := encoder.Encode(&b.report); err != nil {
+	if err := console.PrintValue(b.c, &b.report); err != nil {
 		return fmt.Errorf("print the report: %w", err)
 	}
 	return nil

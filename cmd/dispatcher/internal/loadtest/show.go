@@ -4,9 +4,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/jedib0t/go-pretty/v6/table"
-	"github.com/jedib0t/go-pretty/v6/text"
-
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
 )
 
@@ -24,7 +21,7 @@ func (b *bench) show(json bool) error {
 	if r.Server.Embedded {
 		where = fmt.Sprintf("a server of its own (%s, index %s)", r.Server.Database, r.Server.Index)
 	}
-	fmt.Fprintf(b.c.Out, "%s  %s\n%s/%s, %d CPUs; bodies of %d bytes, %d connections; %s\n\n", b.c.Paint("dispatcher bench", text.Bold), console.Printable(where),
+	fmt.Fprintf(b.c.Out, "%s  %s\n%s/%s, %d CPUs; bodies of %d bytes, %d connections; %s\n\n", b.c.Paint("dispatcher bench", console.Bold), console.Printable(where),
 		r.Machine.OS, r.Machine.Arch, r.Machine.CPUs, r.Settings.BodyBytes, r.Settings.Concurrency, r.Version)
 	b.showPhases()
 	b.showBooks()
@@ -38,11 +35,9 @@ func (b *bench) show(json bool) error {
 func (b *bench) showPhases() {
 	p := &b.report.Phases
 	t := b.c.NewTable("phase", "measured", "callbacks", "each second", "p50 ms", "p90 ms", "p99 ms", "max ms", "server CPU s/1,000")
-	var columns []table.ColumnConfig
 	for i := 3; i <= 9; i++ {
-		columns = append(columns, table.ColumnConfig{Number: i, Align: text.AlignRight, AlignHeader: text.AlignRight})
+		t.AlignRight(i)
 	}
-	t.SetColumnConfigs(columns)
 	row := func(phase, measured string, w *workFigures, rate float64, q *quantiles) {
 		cells := []any{phase, measured, "", "", "", "", "", "", ""}
 		if w != nil {
@@ -59,7 +54,7 @@ func (b *bench) showPhases() {
 				cells[4+i] = fmt.Sprintf("%.1f", ms)
 			}
 		}
-		t.AppendRow(cells)
+		t.Row(cells...)
 	}
 	if f := p.Accept; f != nil {
 		what := "request to its 202"
@@ -78,7 +73,7 @@ func (b *bench) showPhases() {
 	if f := p.Delayed; f != nil {
 		row(delayedPhase, "due to arrival", &f.workFigures, 0, &f.LatenessMs)
 	}
-	if t.Length() > 0 {
+	if t.Rows() > 0 {
 		t.Render()
 		fmt.Fprintln(b.c.Out)
 	}
@@ -89,7 +84,7 @@ func (b *bench) showBooks() {
 	k := &b.report.Books
 	missing := fmt.Sprintf("%d missing", k.Missing)
 	if k.Missing > 0 {
-		missing = b.c.Paint(missing, text.FgRed)
+		missing = b.c.Paint(missing, console.Red)
 	}
 	fmt.Fprintf(b.c.Out, "Those of the warm-up included: %d accepted = %d arrived + %d given up + %s", k.Accepted, k.Arrived, k.GivenUp, missing)
 	for _, also := range []struct {
