@@ -34,7 +34,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/web/ui"
 )
 
-// A App is everything that a serving process is made of, opened and wired. close ends what openServer opened.
+// An App is everything that a serving process is made of, opened and wired. Close ends what New opened.
 type App struct {
 	Settings *config.Settings
 	Log      *slog.Logger

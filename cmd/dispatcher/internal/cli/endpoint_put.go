@@ -43,7 +43,7 @@ type endpointWriter struct {
 	cl     *remote.Client
 	source *importer.Source
 	reason string
-	bar    *importer.ImportBar
+	bar    *importer.Bar
 	sum    putSummary
 }
 
@@ -58,7 +58,7 @@ func (cmd *endpointPut) Run(ctx context.Context, c *console.Console) error {
 		return err
 	}
 	defer source.Close()
-	w := &endpointWriter{c: c, cl: cl, source: source, reason: cmd.Reason, bar: importer.NewImportBar(c, source.Lines, 0)}
+	w := &endpointWriter{c: c, cl: cl, source: source, reason: cmd.Reason, bar: importer.NewBar(c, source.Lines, 0)}
 	err = w.run(ctx)
 	w.bar.End(err != nil)
 	if cmd.JSON {
@@ -77,9 +77,9 @@ func (cmd *endpointPut) Run(ctx context.Context, c *console.Console) error {
 // run sends batch after batch until the source ends.
 func (w *endpointWriter) run(ctx context.Context) error {
 	for more := true; more; {
-		var batch []*importer.ImportLine
+		var batch []*importer.Line
 		size, last := 0, 0
-		for len(batch) < importer.MaxImportCount && size < importer.MaxImportBatch {
+		for len(batch) < importer.MaxCount && size < importer.MaxBatch {
 			line, found, err := w.source.Next()
 			if err != nil {
 				return err
@@ -109,7 +109,7 @@ func (w *endpointWriter) run(ctx context.Context) error {
 }
 
 // hand makes one call for a batch.
-func (w *endpointWriter) hand(ctx context.Context, batch []*importer.ImportLine) error {
+func (w *endpointWriter) hand(ctx context.Context, batch []*importer.Line) error {
 	body, err := w.body(batch)
 	if err != nil {
 		return err
@@ -143,7 +143,7 @@ func (w *endpointWriter) hand(ctx context.Context, batch []*importer.ImportLine)
 }
 
 // body is the request for a batch. The lines keep their bytes: the order of their members is nobody's, but a number is what it is.
-func (w *endpointWriter) body(batch []*importer.ImportLine) ([]byte, error) {
+func (w *endpointWriter) body(batch []*importer.Line) ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteByte('{')
 	if w.reason != "" {
@@ -167,7 +167,7 @@ func (w *endpointWriter) body(batch []*importer.ImportLine) ([]byte, error) {
 }
 
 // refused says which line was not taken, and why.
-func (w *endpointWriter) refused(line *importer.ImportLine, why *client.Problem) {
+func (w *endpointWriter) refused(line *importer.Line, why *client.Problem) {
 	w.sum.Refused++
 	text := fmt.Sprintf("line %d: %s", line.Number, remote.InLine(why))
 	if w.bar.Bar != nil {

@@ -97,7 +97,7 @@ type keyRevoke struct {
 
 // Run ends the key.
 func (cmd *keyRevoke) Run(ctx context.Context, c *console.Console) error {
-	if strings.HasPrefix(cmd.ID, config.ApiKeyPrefix) {
+	if strings.HasPrefix(cmd.ID, config.APIKeyPrefix) {
 		return console.Wrong("this is a key itself, not its id: \"dispatcher key list\" shows the ids, which begin with key_")
 	}
 	r := request{

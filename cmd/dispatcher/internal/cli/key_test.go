@@ -60,7 +60,7 @@ func TestKeyListAndRevoke(t *testing.T) {
 		t.Errorf("exit code %d, said %q", code, lines)
 	}
 	got := requests()
-	if len(got) != 3 || got[0].Uri != "/v1/keys?limit=50" || got[0].Project != "shop" ||
+	if len(got) != 3 || got[0].URI != "/v1/keys?limit=50" || got[0].Project != "shop" ||
 		got[1].BodyText(t) != `{"reason":"left"}` || got[2].Body != nil {
 		t.Errorf("made %+v", got)
 	}

@@ -89,8 +89,8 @@ func TestPolicyList(t *testing.T) {
 			t.Errorf("%v says\n%s", tc.args, term.Stdout.String())
 		}
 	}
-	if got := requests(); got[5].Uri != "/v1/policies?from=2026-11-21T00%3A00%3A00Z&limit=500" {
-		t.Errorf("asked for %s", got[5].Uri)
+	if got := requests(); got[5].URI != "/v1/policies?from=2026-11-21T00%3A00%3A00Z&limit=500" {
+		t.Errorf("asked for %s", got[5].URI)
 	}
 }
 

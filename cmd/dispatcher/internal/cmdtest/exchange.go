@@ -13,7 +13,7 @@ import (
 
 // A recordedRequest is one that the commands made.
 type recordedRequest struct {
-	method, Uri, key, Project string
+	method, URI, key, Project string
 	Body                      map[string]any
 }
 
@@ -34,7 +34,7 @@ func FakeServer(t *testing.T, answers map[string]string) (address string, reques
 	seen := make(chan recordedRequest, 100)
 	address = Handling(t, func(w http.ResponseWriter, r *http.Request) {
 		rec := recordedRequest{
-			method: r.Method, Uri: r.URL.RequestURI(),
+			method: r.Method, URI: r.URL.RequestURI(),
 			key: r.Header.Get("Authorization"), Project: r.Header.Get("Dispatcher-Project"),
 		}
 		raw, err := io.ReadAll(r.Body)
@@ -148,7 +148,7 @@ func (p Program) Exchanges(t *testing.T, answers map[string]string, list ...Exch
 			if body == "null" {
 				body = ""
 			}
-			if got := last.method + " " + last.Uri; got != e.Call || body != e.Body || last.key != "Bearer k" {
+			if got := last.method + " " + last.URI; got != e.Call || body != e.Body || last.key != "Bearer k" {
 				t.Errorf("made %s as %q with\n%s\nwant %s with\n%s", got, last.key, body, e.Call, e.Body)
 			}
 		})

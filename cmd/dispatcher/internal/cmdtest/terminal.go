@@ -23,7 +23,7 @@ var Update = flag.Bool("update", false, "rewrite the golden files")
 // AsProgram makes the test binary the program: bench starts its server from the program that it is itself.
 const AsProgram = "BENCH_TEST_IS_THE_PROGRAM"
 
-// RunTests runs the tests of a package. With the variable asProgram the test binary is the program.
+// RunTests runs the tests of a package. With the variable AsProgram the test binary is the program.
 func (p Program) RunTests(m *testing.M) {
 	if os.Getenv(AsProgram) != "" {
 		os.Exit(console.Execute(console.System("dev"), p(), os.Args[1:]))
@@ -61,7 +61,7 @@ func (p Program) Terminal(env ...string) *Terminal {
 // Invoke runs the program and returns its exit code.
 func (t *Terminal) Invoke(args ...string) int { return console.Execute(&t.Console, t.program(), args) }
 
-// InvokeUntil is invoke with an end that Ctrl-C would bring.
+// InvokeUntil is Invoke with an end that Ctrl-C would bring.
 func (t *Terminal) InvokeUntil(ctx context.Context, args ...string) int {
 	return console.ExecuteUntil(ctx, &t.Console, t.program(), args)
 }

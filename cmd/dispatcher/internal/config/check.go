@@ -274,8 +274,8 @@ func (c *checker) between(key string, value, least, most int) {
 	}
 }
 
-// SqlitePath returns the path of SQLite's file.
-func (s *Settings) SqlitePath() string { return strings.TrimPrefix(s.Database(), "sqlite:") }
+// SQLitePath returns the path of SQLite's file.
+func (s *Settings) SQLitePath() string { return strings.TrimPrefix(s.Database(), "sqlite:") }
 
 // Engine names the database as package migrations does.
 func (s *Settings) Engine() string {

@@ -9,11 +9,11 @@ import (
 const (
 	AdminKeyFile  = "admin.key"
 	MasterKeyFile = "master.key"
-	ApiKeyPrefix  = "dk_"
+	APIKeyPrefix  = "dk_"
 )
 
 // NewAdminKey and newMasterKey make a key.
-func NewAdminKey() string  { return ApiKeyPrefix + randomText(24, base64.RawURLEncoding) }
+func NewAdminKey() string  { return APIKeyPrefix + randomText(24, base64.RawURLEncoding) }
 func NewMasterKey() string { return randomText(MasterKeyBytes, base64.StdEncoding) }
 
 // randomText returns n random bytes in the encoding.

@@ -61,13 +61,13 @@ func Load(c *console.Console, flags *Flags) (*loaded, error) {
 	return l, l.judge(problems, l.check())
 }
 
-// LoadStorage is loadSettings, but checks the settings of the database and the log alone.
+// LoadStorage is Load, but checks the settings of the database and the log alone.
 func LoadStorage(c *console.Console, flags *Flags) (*loaded, error) {
 	l, problems := readSettings(c, flags)
 	return l, l.judge(problems, l.checkStorage())
 }
 
-// LoadArgs is loadSettings with flags as they are written on a command line.
+// LoadArgs is Load with flags as they are written on a command line.
 func LoadArgs(c *console.Console, args ...string) (*loaded, error) {
 	grammar := struct{ Flags }{AllFlags()}
 	parser, err := kong.New(&grammar)

@@ -50,7 +50,7 @@ func ReadText(c *Console, flag, value string) (string, error) {
 	return string(b), nil
 }
 
-// ReadSecret is readText for a secret. A file mostly ends with a line's end, which no secret has.
+// ReadSecret is ReadText for a secret. A file mostly ends with a line's end, which no secret has.
 func ReadSecret(c *Console, flag, value string) (string, error) {
 	text, err := ReadText(c, flag, value)
 	text = strings.TrimRight(text, "\r\n")

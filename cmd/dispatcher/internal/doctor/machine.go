@@ -210,7 +210,7 @@ func judgeDataDir(s *config.Settings) []diagnosis {
 	if err := tryWriting(s.DataDir); err != nil {
 		list[0] = fails(check, "mend the owner and the rights of the directory, or free space on its disk", "%s cannot be written to: %s", s.DataDir, err)
 	}
-	for _, dir := range slices.Compact([]string{filepath.Clean(s.DataDir), filepath.Dir(s.SqlitePath())}) {
+	for _, dir := range slices.Compact([]string{filepath.Clean(s.DataDir), filepath.Dir(s.SQLitePath())}) {
 		free, total, err := machine.DiskSpace(dir)
 		found := fmt.Sprintf("%s free of %s at %s", console.SizeText(free), console.SizeText(total), dir)
 		switch {

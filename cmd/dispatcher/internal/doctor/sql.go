@@ -58,7 +58,7 @@ func readSQL(ctx context.Context, s *config.Settings) sqlFacts {
 	driver, name := "pgx", s.DatabaseURL
 	if !s.Postgres() {
 		driver = "sqlite"
-		if name, f.err = f.findSQLite(s.SqlitePath()); f.err != nil {
+		if name, f.err = f.findSQLite(s.SQLitePath()); f.err != nil {
 			f.absent = errors.Is(f.err, fs.ErrNotExist)
 			return f
 		}
@@ -284,7 +284,7 @@ func judgeConns(s *config.Settings, f *sqlFacts) diagnosis {
 }
 
 func judgeSQLite(s *config.Settings, f *sqlFacts) []diagnosis {
-	path := s.SqlitePath()
+	path := s.SQLitePath()
 	switch {
 	case f.absent:
 		return []diagnosis{warns("database", "none needed if this is the first start: serve makes it; otherwise mend data_dir or database_url", "%s is not there", path)}

@@ -7,8 +7,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
 )
 
-// An ImportBar shows on a terminal how far an import is; elsewhere it only says what goes wrong.
-type ImportBar struct {
+// A Bar shows on a terminal how far an import is; elsewhere it only says what goes wrong.
+type Bar struct {
 	c       *console.Console
 	Bar     *console.Drawing
 	tracker *console.Tracker
@@ -19,9 +19,9 @@ type ImportBar struct {
 // sayEvery bounds how often a complaint is repeated where nobody sees a bar.
 const sayEvery = 10 * time.Second
 
-// NewImportBar begins to draw; lines is zero where nobody knows how many there are.
-func NewImportBar(c *console.Console, lines, done int) *ImportBar {
-	b := &ImportBar{c: c}
+// NewBar begins to draw; lines is zero where nobody knows how many there are.
+func NewBar(c *console.Console, lines, done int) *Bar {
+	b := &Bar{c: c}
 	if !c.ErrTerminal {
 		return b
 	}
@@ -35,14 +35,14 @@ func NewImportBar(c *console.Console, lines, done int) *ImportBar {
 }
 
 // At shows that everything up to the line is done.
-func (b *ImportBar) At(line int) {
+func (b *Bar) At(line int) {
 	if b.tracker != nil {
 		b.tracker.SetValue(int64(line))
 	}
 }
 
 // say shows what the import waits for.
-func (b *ImportBar) say(text string) {
+func (b *Bar) say(text string) {
 	if time.Since(b.said) < sayEvery {
 		return
 	}
@@ -55,7 +55,7 @@ func (b *ImportBar) say(text string) {
 }
 
 // End stops drawing; broken says that the import did not come to its end.
-func (b *ImportBar) End(broken bool) {
+func (b *Bar) End(broken bool) {
 	if b.Bar == nil {
 		return
 	}

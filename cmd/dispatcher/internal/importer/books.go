@@ -98,7 +98,7 @@ type refusal struct {
 }
 
 // refuse writes down why a line was not accepted.
-func (b *books) refuse(line *ImportLine, p *client.Problem) error {
+func (b *books) refuse(line *Line, p *client.Problem) error {
 	r := refusal{Line: line.Number, Status: p.Status, Code: p.Code, Detail: console.FirstOf(p.Detail, p.Title)}
 	if len(p.Errors) > 0 {
 		r.Errors = p.Errors
@@ -130,7 +130,7 @@ func (b *books) refuse(line *ImportLine, p *client.Problem) error {
 }
 
 // reached notes that everything up to the line is done.
-func (b *books) reached(last *ImportLine, lines int) error {
+func (b *books) reached(last *Line, lines int) error {
 	b.done.Line, b.done.Offset = last.Number, last.after
 	b.done.Lines += lines
 	return b.write()

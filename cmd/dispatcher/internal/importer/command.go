@@ -37,9 +37,9 @@ func (*Command) Help() string {
 
 // The most of one line, and of one batch: below what the server takes.
 const (
-	maxImportLine  = 512 << 10
-	MaxImportBatch = 8 << 20
-	MaxImportCount = 1000
+	maxLine  = 512 << 10
+	MaxBatch = 8 << 20
+	MaxCount = 1000
 )
 
 // A summary is what an import comes to.
@@ -129,7 +129,7 @@ func (cmd *Command) send(ctx context.Context, c *console.Console, source *Source
 	im := &importer{c: c, cl: cl, source: source, books: books, rate: rate}
 	im.sum.Skipped = books.done.Lines
 	im.sum.Errors = books.errorsPath
-	im.bar = NewImportBar(c, source.Lines, books.done.Line)
+	im.bar = NewBar(c, source.Lines, books.done.Line)
 	err = im.run(ctx)
 	im.bar.End(err != nil)
 	if closed := books.close(); err == nil {

@@ -82,14 +82,14 @@ func FuzzImportRate(f *testing.F) {
 // FuzzSource: of a source that is read to its end every byte is counted, however long its lines are.
 func FuzzSource(f *testing.F) {
 	f.Add([]byte("a\nb"), uint16(16))
-	f.Add(bytes.Repeat([]byte("x"), maxImportLine+2), uint16(4096))
-	f.Add(append(bytes.Repeat([]byte("x"), maxImportLine+1), "\ny\n"...), uint16(17))
+	f.Add(bytes.Repeat([]byte("x"), maxLine+2), uint16(4096))
+	f.Add(append(bytes.Repeat([]byte("x"), maxLine+1), "\ny\n"...), uint16(17))
 	f.Fuzz(func(t *testing.T, file []byte, size uint16) {
 		s := &Source{r: bufio.NewReaderSize(bytes.NewReader(file), int(size))}
 		var read []byte
 		for {
 			text, tooLong, err := s.read()
-			if len(text) > maxImportLine || tooLong && len(text) != maxImportLine {
+			if len(text) > maxLine || tooLong && len(text) != maxLine {
 				t.Fatalf("%d bytes of a line are kept, too long: %t", len(text), tooLong)
 			}
 			if !tooLong {
@@ -112,7 +112,7 @@ func FuzzSource(f *testing.F) {
 }
 
 // checkKeyed says what is wrong with a line as it is sent.
-func checkKeyed(t *testing.T, s *Source, line *ImportLine) {
+func checkKeyed(t *testing.T, s *Source, line *Line) {
 	t.Helper()
 	sent, err := s.keyed(line)
 	if err != nil {

@@ -222,7 +222,7 @@ func TestImportKeys(t *testing.T) {
 		`{"idempotency_key":"mine", "a":1e400}`: `{"idempotency_key":"mine", "a":1e400}`,
 		`{"a":[1, 2], "idempotency_key" : null ,"b":1}`: `{"a":[1, 2], "idempotency_key" : ` + key + ` ,"b":1}`,
 	} {
-		got, err := s.keyed(&ImportLine{Number: 7, Text: []byte(text)})
+		got, err := s.keyed(&Line{Number: 7, Text: []byte(text)})
 		if err != nil || string(got) != want || !json.Valid(got) {
 			t.Errorf("%s became %s, not %s (%v)", text, got, want, err)
 		}
@@ -264,7 +264,7 @@ func openImport(t *testing.T, path string, rate float64, server http.HandlerFunc
 			t.Error(err)
 		}
 	})
-	bar := NewImportBar(&term.Console, source.Lines, 0)
+	bar := NewBar(&term.Console, source.Lines, 0)
 	return &importer{c: &term.Console, cl: cl, source: source, books: books, rate: rate, bar: bar}, term
 }
 

@@ -15,10 +15,10 @@ import (
 )
 
 const (
-	// importPatience is how long a server that does not take a batch is asked again.
-	importPatience = 15 * time.Minute
-	// importCall bounds one call.
-	importCall = time.Minute
+	// patience is how long a server that does not take a batch is asked again.
+	patience = 15 * time.Minute
+	// callLimit bounds one call.
+	callLimit = time.Minute
 )
 
 // An importer sends the lines of a source.
@@ -27,7 +27,7 @@ type importer struct {
 	cl     *remote.Client
 	source *Source
 	books  *books
-	bar    *ImportBar
+	bar    *Bar
 	// rate is how many callbacks may be sent each second; zero: any number. next is when the next batch may be.
 	rate float64
 	next time.Time
@@ -37,13 +37,13 @@ type importer struct {
 }
 
 type refusedLine struct {
-	line *ImportLine
+	line *Line
 	why  *client.Problem
 }
 
 // A parcel is a line on its way: as it stands in the file, and as it is sent.
 type parcel struct {
-	line *ImportLine
+	line *Line
 	body []byte
 }
 
@@ -51,10 +51,10 @@ type parcel struct {
 func (im *importer) run(ctx context.Context) error {
 	for {
 		var batch []parcel
-		var last *ImportLine
+		var last *Line
 		lines, bytes := 0, 0
 		more := true
-		for len(batch) < im.batchSize() && bytes < MaxImportBatch {
+		for len(batch) < im.batchSize() && bytes < MaxBatch {
 			line, found, err := im.source.Next()
 			if err != nil {
 				return err
@@ -100,9 +100,9 @@ func (im *importer) run(ctx context.Context) error {
 // batchSize is how many lines the next batch takes: with a rate, about a quarter of a second's worth.
 func (im *importer) batchSize() int {
 	if im.rate == 0 {
-		return MaxImportCount
+		return MaxCount
 	}
-	return max(1, min(MaxImportCount, int(im.rate/4)))
+	return max(1, min(MaxCount, int(im.rate/4)))
 }
 
 // pace waits until the rate allows the next batch.
@@ -120,7 +120,7 @@ func (im *importer) pace(ctx context.Context, n int) error {
 
 // deliver hands the batch over, and asks again for as long as the server is away, busy, or cannot commit.
 func (im *importer) deliver(ctx context.Context, batch []parcel) error {
-	deadline := time.Now().Add(importPatience)
+	deadline := time.Now().Add(patience)
 	for try := 0; len(batch) > 0; try++ {
 		left, err := im.hand(ctx, batch)
 		if ctx.Err() != nil {
@@ -137,10 +137,10 @@ func (im *importer) deliver(ctx context.Context, batch []parcel) error {
 			return err
 		}
 		if len(left) < len(batch) {
-			deadline = time.Now().Add(importPatience) // it moves
+			deadline = time.Now().Add(patience) // it moves
 		}
 		if time.Now().Add(wait).After(deadline) {
-			return fmt.Errorf("line %d: given up after %s: %w", left[0].line.Number, importPatience, err)
+			return fmt.Errorf("line %d: given up after %s: %w", left[0].line.Number, patience, err)
 		}
 		im.bar.say(fmt.Sprintf("%s; trying again in %s", err, wait.Round(100*time.Millisecond)))
 		console.Pause(ctx, wait)
@@ -158,7 +158,7 @@ func (im *importer) hand(ctx context.Context, batch []parcel) (left []parcel, er
 			Problem *client.Problem `json:"problem"`
 		} `json:"results"`
 	}
-	call, cancel := context.WithTimeout(ctx, importCall)
+	call, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
 	_, err = im.cl.Send(call, http.MethodPost, "/v1/callbacks/batch", bodyOf(batch), &answer)
 	if refused, ok := errors.AsType[*client.Error](err); ok && (refused.Status == http.StatusBadRequest || refused.Status == http.StatusUnprocessableEntity || refused.Status == http.StatusRequestEntityTooLarge) {
@@ -213,7 +213,7 @@ func bodyOf(batch []parcel) []byte {
 	return b.Bytes()
 }
 
-func (im *importer) refused(line *ImportLine, why *client.Problem) {
+func (im *importer) refused(line *Line, why *client.Problem) {
 	im.sum.Refused++
 	im.bad = append(im.bad, refusedLine{line, why})
 }

@@ -32,8 +32,8 @@ type Source struct {
 	offset int64
 }
 
-// An ImportLine is one line that is not blank.
-type ImportLine struct {
+// A Line is one line that is not blank.
+type Line struct {
 	Number int
 	Text   []byte
 	// after is where the next line begins.
@@ -102,7 +102,7 @@ func (s *Source) skip(line int, offset int64) error {
 }
 
 // Next returns the next line that is not blank; more is false at the end.
-func (s *Source) Next() (line ImportLine, more bool, err error) {
+func (s *Source) Next() (line Line, more bool, err error) {
 	for {
 		text, tooLong, err := s.read()
 		if err != nil && !errors.Is(err, io.EOF) {
@@ -119,10 +119,10 @@ func (s *Source) Next() (line ImportLine, more bool, err error) {
 		if len(text) == 0 && !tooLong {
 			continue
 		}
-		line = ImportLine{Number: s.at, Text: text, after: s.offset}
+		line = Line{Number: s.at, Text: text, after: s.offset}
 		switch {
 		case tooLong:
-			line.Problem = &client.Problem{Status: 413, Code: "too_large", Detail: fmt.Sprintf("the line is longer than %d KiB", maxImportLine>>10)}
+			line.Problem = &client.Problem{Status: 413, Code: "too_large", Detail: fmt.Sprintf("the line is longer than %d KiB", maxLine>>10)}
 		case !json.Valid(text):
 			line.Problem = &client.Problem{Status: 400, Code: "bad_json", Detail: "the line is not JSON" + console.SyntaxOf(text)}
 		case text[0] != '{':
@@ -140,11 +140,11 @@ func (s *Source) read() (text []byte, tooLong bool, err error) {
 		if s.seen != nil {
 			s.seen.Write(part) // never fails
 		}
-		if len(text)+len(part) <= maxImportLine {
+		if len(text)+len(part) <= maxLine {
 			text = append(text, part...)
 		} else if !tooLong {
 			tooLong = true
-			text = append(text, part[:maxImportLine-len(text)]...)
+			text = append(text, part[:maxLine-len(text)]...)
 		}
 		if errors.Is(err, bufio.ErrBufferFull) {
 			continue
@@ -155,7 +155,7 @@ func (s *Source) read() (text []byte, tooLong bool, err error) {
 
 // keyed returns the line with an idempotency key: its own, or one that is made for it and is the same whenever the same source
 // is read again. Everything else keeps its bytes.
-func (s *Source) keyed(line *ImportLine) ([]byte, error) {
+func (s *Source) keyed(line *Line) ([]byte, error) {
 	at, end, given, err := findKey(line.Text)
 	if err != nil || given {
 		return line.Text, err

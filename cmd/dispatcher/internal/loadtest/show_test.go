@@ -102,7 +102,7 @@ func TestBenchJudges(t *testing.T) {
 		if err := b.judge(t.Context()); err != nil {
 			got = err.Error()
 		}
-		if got != tc.want || !strings.Contains(requests()[0].Uri, "ref=bench-1") {
+		if got != tc.want || !strings.Contains(requests()[0].URI, "ref=bench-1") {
 			t.Errorf("%s: judged %q, not %q", name, got, tc.want)
 		}
 	}
