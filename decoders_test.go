@@ -40,7 +40,7 @@ var decoders = []struct{ reads, dir, fuzz string }{
 	{"success rules", "dispatch/outbound/rule", "FuzzParseRule"},
 	{"rules of polls", "dispatch/outbound/rule", "FuzzParsePollRule"},
 	{"signers", "dispatch/outbound/sign", "FuzzParseSigner"},
-	{"signatures", "dispatch/outbound/sign", "FuzzVerifyAny"},
+	{"signatures", "dispatch/outbound/sign", "FuzzVerify"},
 	{"fields that are signed one by one", "dispatch/outbound/sign", "FuzzSortedKV"},
 	{"secrets and keys", "dispatch/outbound/sign", "FuzzSecret"},
 	{"master keys", "dispatch/secret", "FuzzMasterKeys"},

@@ -88,7 +88,7 @@ func (a *answer) read(resp *http.Response, hidden []string) {
 		a.body = a.body[:MaxResponseBytes]
 	}
 	if a.plain = a.body; !parse.IsASCII(a.body) {
-		text, ok := parse.Decode(resp.Header.Get("Content-Type"), a.body)
+		text, ok := parse.UTF8(resp.Header.Get("Content-Type"), a.body)
 		a.plain, a.garbled = text, !ok
 	}
 	a.text, a.truncated = keptText(a.plain, hidden)

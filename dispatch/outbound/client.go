@@ -142,7 +142,7 @@ func (c *Client) send(ctx context.Context, a *attempt, r *Request, resp *Respons
 		return
 	}
 	if r.Poll {
-		resp.MaxErrors = by.poll.MaxErrors
+		resp.MaxErrors = *by.poll.ErrorBudget
 	}
 	u, err := parseURL(r.URL)
 	if err != nil {

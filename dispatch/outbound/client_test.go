@@ -83,7 +83,7 @@ func TestSend(t *testing.T) {
 		t.Errorf("Accept-Encoding %q was sent", v)
 	}
 	for _, secret := range r.Secrets {
-		if err := sign.Verify([][]byte{secret.Key}, got.Header, []byte(body), 0); err != nil {
+		if err := sign.Verify("", []sign.Secret{secret}, got.Header, nil, []byte(body), 0); err != nil {
 			t.Errorf("Verify: %v", err)
 		}
 	}

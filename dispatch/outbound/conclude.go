@@ -27,23 +27,23 @@ func (resp *Response) conclude(ctx context.Context, a *attempt, ans *answer, by 
 	resp.Charged = true
 	resp.Outcome = store.AttemptFailed
 	resp.TimedOut = ans.readErr != nil && isTimeout(a, ans.readErr)
-	d := ans.document(by.rule.ReadsBody)
+	d := ans.document(by.rule.ReadsBody())
 	conclusion, why := by.rule.Conclude(by.name, &d, by.hidden)
 	resp.Rule = why
 	switch {
 	case conclusion == rule.Deferred:
 		resp.RetryAfter, _ = askedWait(ans)
-		resp.busy(by.rule.DeferAfter, by.rule.MaxDefers)
+		resp.busy(time.Duration(by.rule.DeferAfter), by.rule.MaxDefers)
 	case conclusion == rule.Permanent:
 		resp.RetryAfter, _ = askedWait(ans)
 		resp.Class, resp.Permanent = store.ClassRejected, true
 	case conclusion == rule.Successful:
 		resp.Class, resp.Outcome = store.ClassOK, store.AttemptSucceeded
 	case conclusion == rule.WrongStatus:
-		resp.byStatus(ans, by.rule.DeferAfter, by.rule.MaxDefers)
+		resp.byStatus(ans, time.Duration(by.rule.DeferAfter), by.rule.MaxDefers)
 	case resp.brokeOff(ctx, ans):
 	default:
-		resp.byStatus(ans, by.rule.DeferAfter, by.rule.MaxDefers)
+		resp.byStatus(ans, time.Duration(by.rule.DeferAfter), by.rule.MaxDefers)
 	}
 }
 

@@ -1,5 +1,5 @@
-// Package outbound is everything that leaves: the guarded client, the signers, the success rules, and the table that
-// turns an answer or an error into a class.
+// Package outbound is everything that leaves: the guarded client, and the table that turns an answer or an error into a
+// class.
 //
 // One [Client] sends everything. Its promises:
 //
@@ -14,10 +14,8 @@
 //   - An attempt has its connection for itself (HTTP/1.1), and one destination's failure closes no other's connections.
 //   - To a destination there are no more connections than there were attempts at once, however slow its handshakes are.
 //
-// A success rule is a preset ([RulePresets]) or one that was given whole, in a small language of statuses, texts and [Predicates]
-// ([ParseRule]). A signer is a name ([SignerInfos]), with options if it has any ([ParseSigner]); what kind of secret it takes is its use
-// ([UseOf]), and [VerifyAny] is its other half, for receivers. The rule of a poll ([ParsePollRule]) says which answers are final and what
-// they mean ([Verdict]). Rules, signers and RSA keys are compiled once and kept.
+// What judges an answer is in package rule, what signs a request and verifies it in package sign. Rules, signers and RSA
+// keys are compiled once and kept.
 //
 // The package decides what an attempt was (its class, whether it succeeded, whether it is charged, put off or final). What follows from
 // that (the next due time, the state, whether the endpoint is stopped) is the engine's: nothing is tried again here,

@@ -1,7 +1,6 @@
 package outbound
 
 import (
-	"net/http"
 	"strings"
 	"testing"
 
@@ -98,56 +97,5 @@ func TestSignersSetTheirHeaders(t *testing.T) {
 		if shown != 1 {
 			t.Errorf("%s: %s is shown %d times", signer, header, shown)
 		}
-	}
-}
-
-func TestTimestampedHasTheFormOfStripe(t *testing.T) {
-	t.Parallel()
-	got, _, _ := signed(t, func(r *Request) {
-		r.Signer = `{"type":"t-v1","header":"Stripe-Signature"}`
-		r.Secrets = signtest.Secrets(signtest.Secret(t, sign.UseHMAC, 0), signtest.Secret(t, sign.UseHMAC, 1))
-	})
-	parts := strings.Split(got.Header.Get("Stripe-Signature"), ",")
-	if len(parts) != 3 || parts[0] != "t="+got.Header.Get("webhook-timestamp") || len(parts[1]) != 3+64 || len(parts[2]) != 3+64 || parts[1] == parts[2] {
-		t.Errorf("%q", parts)
-	}
-}
-
-func TestWeChatV3NamesItsKey(t *testing.T) {
-	t.Parallel()
-	nonces := make(map[string]bool)
-	for label, serial := range map[string]string{"5157F09EFDC096DE15EBE81A47057A7232F1B8E1": "5157F09EFDC096DE15EBE81A47057A7232F1B8E1", "": "sec_1"} {
-		got, _, r := signed(t, func(r *Request) {
-			r.Signer, r.Secrets = sign.WeChatV3, []sign.Secret{{ID: "sec_1", Label: label, Key: signtest.Secret(t, sign.UseRSA, 0)}}
-		})
-		h := got.Header
-		if r.KeyID != "sec_1" || h.Get("Wechatpay-Serial") != serial || h.Get("Wechatpay-Signature-Type") != "WECHATPAY2-SHA256-RSA2048" || h.Get("Wechatpay-Timestamp") != h.Get("webhook-timestamp") {
-			t.Errorf("%q: %v", r.KeyID, h)
-		}
-		nonces[h.Get("Wechatpay-Nonce")] = true
-	}
-	if len(nonces) != 2 || nonces[""] {
-		t.Errorf("nonces %v", nonces)
-	}
-	_, _, r := signed(t, func(r *Request) {
-		r.Signer, r.Secrets = sign.WeChatV3, []sign.Secret{{Label: "证书\r\n", Key: signtest.Secret(t, sign.UseRSA, 0)}}
-	})
-	if r.Class != store.ClassSignError {
-		t.Errorf("a label that cannot stand in a header: %s", r.Class)
-	}
-}
-
-// TestTheKeyMayBeTheWrittenSecret: libraries that do not decode secrets take "whsec_…" as it is.
-func TestTheKeyMayBeTheWrittenSecret(t *testing.T) {
-	t.Parallel()
-	key := signtest.Secret(t, sign.UseHMAC, 0)
-	sent := func(signer string, key []byte) http.Header {
-		got, _, _ := signed(t, func(r *Request) { r.Signer, r.Secrets = signer, signtest.Secrets(key) })
-		return got.Header
-	}
-	written := sent(`{"type":"hmac-sha256-body","key":"written"}`, key)
-	plain := sent("hmac-sha256-body", []byte(sign.FormatSecret(key)))
-	if a, b := written.Get("X-Signature-256"), plain.Get("X-Signature-256"); a != b || a == "" {
-		t.Errorf("%s and %s", a, b)
 	}
 }

@@ -139,10 +139,10 @@ func TestNoSignerSignsForAnother(t *testing.T) {
 	if forged.Get("webhook-signature") == "" {
 		t.Fatalf("no signature of the body among %v", header)
 	}
-	if err := sign.Verify([][]byte{secret("")}, forged, []byte("{}"), -1); err == nil {
+	if err := sign.Verify("", []sign.Secret{{Key: secret("")}}, forged, nil, []byte("{}"), -1); err == nil {
 		t.Error("the signature of a body is a valid one of Standard Webhooks")
 	}
-	if err := sign.Verify([][]byte{secret("&signer=hmac-sha256-body")}, forged, []byte("{}"), -1); err != nil {
+	if err := sign.Verify("", []sign.Secret{{Key: secret("&signer=hmac-sha256-body")}}, forged, nil, []byte("{}"), -1); err != nil {
 		t.Errorf("what signs bodies is not what the API shows: %v", err)
 	}
 }

@@ -42,7 +42,7 @@ func (d *Document) spent() bool { return d.steps > maxSteps }
 // NewDocument returns the document of a whole body. The content type decides which encoding the body is in: UTF-8, or GBK, GB2312 or
 // GB18030 if it, or else an XML declaration, says so. Body is used, not copied.
 func NewDocument(status int, contentType string, body []byte) *Document {
-	text, ok := parse.Decode(contentType, body)
+	text, ok := parse.UTF8(contentType, body)
 	d := &Document{Status: status, Text: text}
 	if !ok {
 		d.Broken = NotEncoded
@@ -116,12 +116,12 @@ type value struct {
 }
 
 // pointed returns the value at a JSON pointer; why says why nothing can be found.
-func (d *Document) pointed(p pointer) (v value, why string) {
+func (d *Document) pointed(p *pointer) (v value, why string) {
 	t, why := d.asJSON()
 	if t == nil {
 		return value{}, why
 	}
-	node, steps, ok := findValue(t, p)
+	node, steps, ok := p.find(t)
 	if !d.spend(steps) {
 		return value{}, parse.TooCostly
 	}
@@ -149,7 +149,7 @@ func (d *Document) pointed(p pointer) (v value, why string) {
 }
 
 // element returns the text of an XML element, without white space around it; why says why nothing can be found.
-func (d *Document) element(p xmlPath) (v value, why string) {
+func (d *Document) element(p *xmlPath) (v value, why string) {
 	t, why := d.asXML()
 	if t == nil {
 		return value{}, why
@@ -157,7 +157,7 @@ func (d *Document) element(p xmlPath) (v value, why string) {
 	if !d.spend(len(t.Elements)) {
 		return value{}, parse.TooCostly
 	}
-	e, count := findElement(t, p)
+	e, count := p.find(t)
 	switch {
 	case count == 1 && !d.spend(len(e.Text)/4):
 		return value{}, parse.TooCostly

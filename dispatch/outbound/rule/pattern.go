@@ -36,30 +36,32 @@ func (p *pattern) match(d *Document, text []byte) bool {
 
 func (p *pattern) String() string { return p.re.String() }
 
-// pattern reads a regular expression; nil: it is none, or could cost more than is left of maxSteps.
-func (r *ruleReader) pattern(node int32, field string) *pattern {
-	text, ok := r.TextOf(node, field, maxPattern)
+// MarshalText returns the pattern as it was given.
+func (p *pattern) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
+
+// ReadSetting reads a regular expression, unless it could cost more than is left of maxSteps.
+func (p *pattern) ReadSetting(s parse.Setting) {
+	text, ok := s.Text(maxPattern)
 	if !ok {
-		return nil
+		return
 	}
 	parsed, err := syntax.Parse(text, syntax.Perl)
 	if err != nil {
-		r.Fail(field, "%s", patternError(err))
-		return nil
+		s.Fail("%s", patternError(err))
+		return
 	}
-	p := &pattern{size: sizeOf(parsed) + 2, reach: reachOf(parsed)}
-	if r.steps += p.size * p.reach; r.steps > maxSteps {
-		r.Fail(field, "could take more than 10 ms: all regular expressions of a rule have at most %d "+
+	p.size, p.reach = sizeOf(parsed)+2, reachOf(parsed)
+	spent := s.Shared.(*limits)
+	if spent.steps += p.size * p.reach; spent.steps > maxSteps {
+		s.Fail("could take more than 10 ms: all regular expressions of a rule have at most %d "+
 			"instructions together, this one %d; begin it with ^ and bound what it repeats, "+
 			"or use equals, contains or in",
 			maxSteps/MaxBodyBytes, p.size)
-		return nil
+		return
 	}
 	if p.re, err = regexp.Compile(text); err != nil {
-		r.Fail(field, "%s", patternError(err))
-		return nil
+		s.Fail("%s", patternError(err))
 	}
-	return p
 }
 
 // patternError says what is wrong with a pattern.

@@ -69,7 +69,7 @@ func FuzzXML(f *testing.F) {
 				want++
 			}
 		}
-		if _, got := findElement(tree, p); got != want {
+		if _, got := (&xmlPath{p}).find(tree); got != want {
 			t.Errorf("%q has %d elements at %s, %d are found", text, want, path, got)
 		}
 	})

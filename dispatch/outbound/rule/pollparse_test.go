@@ -97,7 +97,7 @@ func FuzzParsePollRule(f *testing.F) {
 			t.Fatalf("%s becomes %s %v", rule, again, wrong)
 		}
 		r, wrong := CompilePoll([]byte(rule))
-		if wrong != nil || r.MaxErrors < 0 || r.MaxErrors > mostErrors {
+		if wrong != nil || *r.ErrorBudget < 0 || *r.ErrorBudget > 1000 {
 			t.Fatalf("%s: %+v, %v", rule, r, wrong)
 		}
 		d := NewDocument(status, contentType, []byte(body))
@@ -113,12 +113,12 @@ func checkVerdict(t *testing.T, r *Poll, verdict Verdict, why *store.Rule, d *Do
 		d.steps = 0
 		return ps.Match(d)
 	}
-	success, failure, hold := match(r.success), match(r.failure), match(r.holdIf)
+	success, failure, hold := match(r.Until.Success), match(r.Until.Failure), match(r.HoldIf)
 	final := verdict == VerdictSuccess || verdict == VerdictFailure
 	switch {
 	case verdict == "" || why == nil || why.Expected == "" || why.Saw == "",
 		max(len(why.Expected), len(why.Saw)) > maxSentence,
-		final && (hold || success == failure || success != (verdict == VerdictSuccess) || !r.evaluate.has(d.Status)),
+		final && (hold || success == failure || success != (verdict == VerdictSuccess) || !r.Evaluate.has(d.Status)),
 		verdict == VerdictHold && !hold:
 		t.Fatalf("on %d: success %v, failure %v, hold %v ends as %s %+v", d.Status, success, failure, hold, verdict, why)
 	}

@@ -6,17 +6,33 @@ import (
 	"testing"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/internal/parse"
+	"github.com/seed-ff5a32d8/dispatcher/store"
 	"golang.org/x/text/encoding/simplifiedchinese"
 )
 
 // predicatesOf returns predicates that are right.
 func predicatesOf(t testing.TB, text string) Predicates {
 	t.Helper()
-	ps, wrong := ParsePredicates([]byte(text))
+	ps, wrong := readPredicates(text)
 	if wrong != nil {
-		t.Fatalf("ParsePredicates(%s): %v", text, wrong)
+		t.Fatalf("%s: %v", text, wrong)
 	}
 	return ps
+}
+
+func readPredicates(text string) (ps Predicates, wrong []store.FieldError) {
+	wrong = parse.Decode([]byte(text), &ps, new(limits))
+	return ps, wrong
+}
+
+// textOf returns predicates as they are written.
+func textOf(t testing.TB, ps Predicates) string {
+	t.Helper()
+	text, err := parse.Encode(ps)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
 
 func TestPredicatesOfJSON(t *testing.T) {

@@ -66,7 +66,7 @@ func Names() []string {
 	}
 }
 
-// compilePresets returns the presets by name; "" is the default.
+// CompilePresets returns the presets by name; "" is the default.
 func CompilePresets() (map[string]*Rule, error) {
 	rules := make(map[string]*Rule)
 	for _, p := range Presets() {
@@ -79,8 +79,7 @@ func CompilePresets() (map[string]*Rule, error) {
 			r.expectedBody = "the body to be the word success"
 		case WeChatV3:
 			code, _ := parsePointer("/code")
-			r.body = bodyTest{op: bodyWeChatV3, predicates: Predicates{{look: lookPointer, pointer: code}}}
-			r.ReadsBody = true
+			r.Body = &bodyTest{weChatV3: true, JSON: Predicates{{Pointer: &pointer{code}}}}
 			r.expectedBody = `/code of a JSON body, if there is one, to be "SUCCESS"`
 		}
 		rules[p.Name] = r

@@ -41,42 +41,35 @@ func (r statusRange) String() string {
 	return strconv.Itoa(r.from) + "-" + strconv.Itoa(r.to)
 }
 
-// appendJSON appends it as it is read: [204,"500-599"].
-func (s statusSet) appendJSON(out []byte) []byte {
-	for i, r := range s {
-		out = append(out, "[,"[min(i, 1)])
-		if r.from == r.to {
-			out = strconv.AppendInt(out, int64(r.from), 10)
-		} else {
-			out = parse.Quote(out, r.String())
-		}
+// MarshalJSON writes it as it is read: 204, or "500-599".
+func (r statusRange) MarshalJSON() ([]byte, error) {
+	if r.from == r.to {
+		return []byte(r.String()), nil
 	}
-	return append(out, ']')
+	return parse.Quote(r.String()), nil
 }
 
-// statuses reads a set: 204, "204" and "200-299", from 100 to 599.
-func (r *ruleReader) statuses(node int32, field string) statusSet {
-	var set statusSet
-	for i, c := range r.List(node, field, maxStatuses) {
-		var text string
-		switch r.Kind(c) {
-		case parse.Number:
-			text = string(r.Raw(c))
-		case parse.String:
-			text = r.Str(c)
-		}
-		low, high, isRange := strings.Cut(text, "-")
+// ReadSetting reads a set: 204, "204" and "200-299", from 100 to 599. Of a field with a tag final they are those of
+// answers that count; the tag says as what.
+func (s *statusSet) ReadSetting(v parse.Setting) {
+	for _, e := range v.List(maxStatuses) {
+		low, high, isRange := strings.Cut(e.Plain(), "-")
 		if !isRange {
 			high = low
 		}
-		from, to := status(low), status(high)
-		if from == 0 || to == 0 || from > to {
-			r.Fail(parse.Indexed(field, i), `is an HTTP status from 100 to 599 or a range such as "200-299"`)
+		r := statusRange{status(low), status(high)}
+		if r.from == 0 || r.to == 0 || r.from > r.to {
+			e.Fail(`is an HTTP status from 100 to 599 or a range such as "200-299"`)
 			continue
 		}
-		set = append(set, statusRange{from, to})
+		*s = append(*s, r)
 	}
-	return set
+	what := v.Tag("final")
+	for _, r := range *s {
+		if what != "" && (r.from < 200 || r.from < 400 && r.to >= 300) {
+			v.Fail("%s has statuses of 1xx or 3xx, which are never %s: redirects are not followed", r, what)
+		}
+	}
 }
 
 // status reads three digits; 0: they are no status.

@@ -201,3 +201,13 @@ func (f *kvFields) with(body []byte, added []kvField) []byte {
 	b.Write(body[f.end:])
 	return b.Bytes()
 }
+
+// value returns the value of a field; "": it is empty, or there is none.
+func (f *kvFields) value(name string) string {
+	for _, field := range f.fields {
+		if field.name == name {
+			return field.value
+		}
+	}
+	return ""
+}

@@ -1,11 +1,3 @@
-// Package sign signs requests and verifies them: the signers and their options, secrets and keys as they are written, and
-// the headers that a caller or a signer may set.
-//
-//   - Nothing is signed with a key that is missing or unfit, and no error shows a key.
-//   - What a signer adds replaces nothing of the caller's; every other byte of body and query stays as it was.
-//   - Verification compares in constant time.
-//
-// The package sends nothing and looks up no secrets: it uses those that it is given.
 package sign
 
 import (
@@ -37,19 +29,6 @@ const (
 	None = "none"
 )
 
-// A Secret is what signs. Request.Secrets has the present one first, during a rotation followed by the one before it.
-type Secret struct {
-	// ID is for people: it is kept with the attempt. Empty: the secret has none.
-	ID string
-	// Label is what receivers know it by, such as a certificate's serial number: wechat-v3-rsa sends it. Empty: its ID.
-	Label string
-	// Hosts are where it may be used beside its endpoint's own host, as store.NamesHost reads them. The
-	// client does not look at them: what it is given, it uses.
-	Hosts []string
-	// Key is what ParseSecretFor or NewSecret returned for the signer's use.
-	Key []byte
-}
-
 // A SignerInfo tells people of a signer.
 type Info struct {
 	Name        string
@@ -67,10 +46,10 @@ type Option struct {
 	Default store.JSONText
 }
 
-// SignerInfos returns every signer, the default one first.
+// Infos returns every signer, the default one first.
 func Infos() []Info {
 	header := func(name string) Option {
-		return Option{"header", "the header that the signature is put into", store.JSONText(parse.Quote(nil, name))}
+		return Option{"header", "the header that the signature is put into", store.JSONText(parse.Quote(name))}
 	}
 	key := Option{"key", `"bytes": the secret's bytes are the key; "written": the whole text "whsec_…" is, as libraries take it that do not decode secrets`, `"bytes"`}
 	return []Info{
@@ -107,46 +86,130 @@ func Infos() []Info {
 	}
 }
 
-// Signers returns the names of the signers, the default one first. It is cheap: every accept asks for them.
+// Names returns the names of the signers, the default one first. It is cheap: every accept asks for them.
 func Names() []string {
 	return []string{
-		Standard, StandardAsymmetric, HMACBody, Timestamped, SortedKV, WeChatV3, Basic, Bearer,
-		None,
+		Standard, StandardAsymmetric, HMACBody, Timestamped, SortedKV, WeChatV3, Basic, Bearer, None,
 	}
+}
+
+// options are a signer with what it can be told, as the JSON of a setting has it.
+type options interface {
+	// defaults returns the signer with what stands for leaving its options out.
+	defaults() options
+	// use is the use of the signer's secrets; empty: it has none.
+	use() string
+	// sign signs with secrets none of which is empty. Its errors are a *KeyError, or others if the request is at fault.
+	sign(c *Cache, r *Request) (Signature, error)
+	verify(a *arrival) error
 }
 
 // A signer is compiled. It is read-only.
 type signer struct {
 	name string
-	// header is where hmac-sha256-body and t-v1 put the signature, rotation where the former of them puts that of the secret before; empty:
-	// nowhere. prefix stands before it; base64: it is not in hex; written: the key is the secret's written form.
-	header, rotation, prefix string
-	base64, written          bool
-	// mchid is the merchant that wechat-v3-rsa signs requests of; empty: it signs as the platform does.
-	mchid string
-	// kv are the options of sorted-kv.
-	kv kvOptions
+	options
 }
 
-func (s *signer) use() string {
-	switch s.name {
-	case Standard, HMACBody, Timestamped:
-		return UseHMAC
+// newSigner returns a signer with nothing but defaults; nil: there is none of that name.
+func newSigner(name string) *signer {
+	var o options
+	switch name {
+	case Standard:
+		o = new(standardV1)
 	case StandardAsymmetric:
-		return UseEd25519
+		o = new(standardV1a)
+	case HMACBody:
+		o = newBodyMAC()
+	case Timestamped:
+		o = newTimestampedMAC()
 	case SortedKV:
-		if s.kv.alg != algRSA2 {
-			return UseText
-		}
-		return UseRSA
+		o = newSortedKV(algHMAC)
 	case WeChatV3:
-		return UseRSA
+		o = &weChat{Type: WeChatV3}
 	case Basic:
-		return UseBasic
+		o = new(basic)
 	case Bearer:
-		return UseText
+		o = new(bearer)
+	case None:
+		o = new(unsigned)
+	default:
+		return nil
 	}
-	return ""
+	return &signer{name, o}
+}
+
+// noOptions is for signers that have none.
+type noOptions struct {
+	Type string `json:"type" most:"64"`
+}
+
+func (*noOptions) defaults() options { return new(unsigned) }
+
+// Known says so.
+func (*noOptions) Known() string { return "this signer has no options" }
+
+// unsigned is none.
+type unsigned struct{ noOptions }
+
+func (*unsigned) use() string { return "" }
+
+func (*unsigned) sign(*Cache, *Request) (Signature, error) { return Signature{}, nil }
+
+func (*unsigned) verify(*arrival) error { return nil }
+
+// ReadSetting reads a signer: its name, or an object with its type and its options.
+func (s *signer) ReadSetting(v parse.Setting) {
+	if v.IsText() {
+		if known := newSigner(v.Plain()); known != nil {
+			*s = *known
+			return
+		}
+		v.Fail("is one of %s", strings.Join(Names(), ", "))
+		return
+	}
+	if v.Raw[0] != '{' {
+		v.Fail(`is a name or an object with a "type"`)
+		return
+	}
+	kind, ok := v.Member("type")
+	if !ok {
+		v.In("type").Fail("is missing: one of %s", strings.Join(Names(), ", "))
+		return
+	}
+	known := newSigner(kind.Plain())
+	if known == nil || !kind.IsText() {
+		kind.Fail("is one of %s", strings.Join(Names(), ", "))
+		return
+	}
+	if *s = *known; s.name == SortedKV {
+		if alg, ok := v.Member("alg"); ok && alg.Plain() == algRSA2 {
+			s.options, v.Shared = newSortedKV(algRSA2), algRSA2
+		}
+		if alg, ok := v.Member("alg"); ok && alg.Plain() == algMD5 {
+			s.options = newSortedKV(algMD5)
+		}
+	}
+	v.Into(s.options)
+}
+
+// text returns the signer in its one spelling: its name, or an object with the options that differ from their defaults.
+func (s *signer) text() string {
+	text, changed := parse.EncodeChanged(s.options, s.defaults())
+	if !changed {
+		return s.name
+	}
+	return string(text)
+}
+
+// Parse reads a signer: a JSON string, its name, or an object {"type": …} with its options (Infos tells them). It returns the text
+// that Request.Signer takes: the bare name where no option differs from its default, else compact JSON with its members in a fixed
+// order. What is wrong is named relative to the signer, as "put.name"; the field "" is the signer itself.
+func Parse(raw []byte) (string, []store.FieldError) {
+	s := new(signer)
+	if wrong := parse.Decode(raw, s, nil); len(wrong) > 0 {
+		return "", wrong
+	}
+	return s.text(), nil
 }
 
 // readSigner compiles a signer from its text.
@@ -154,23 +217,119 @@ func readSigner(text string) (*signer, error) {
 	if text == "" {
 		text = Standard
 	}
+	if s := newSigner(text); s != nil {
+		return s, nil
+	}
 	raw := []byte(text)
 	if !strings.HasPrefix(text, "{") {
-		raw = parse.Quote(nil, text)
+		raw = parse.Quote(text)
 	}
-	s, wrong := compileSigner(raw)
-	if len(wrong) > 0 {
+	s := new(signer)
+	if wrong := parse.Decode(raw, s, nil); len(wrong) > 0 {
 		return nil, fmt.Errorf("the signer is unknown or cannot be read: %s", strings.TrimSpace(wrong[0].Field+" "+wrong[0].Message))
 	}
 	return s, nil
 }
 
 // SignsBody says whether a signer puts its signature into the body, so that a request without one cannot be signed. The signer is as
-// ParseSigner returns it.
-func SignsBody(signer string) bool {
-	if !strings.Contains(signer, SortedKV) {
+// Parse returns it.
+func SignsBody(text string) bool {
+	if !strings.Contains(text, SortedKV) {
 		return false
 	}
-	s, err := readSigner(signer)
-	return err == nil && s.name == SortedKV && s.kv.in == putBody
+	s, err := readSigner(text)
+	if err != nil {
+		return false
+	}
+	kv, ok := s.options.(*sortedKV)
+	return ok && kv.Put.In == putBody
+}
+
+// A Kind is what decides where the secrets of a signer may be used: its name and the use of its
+// secrets. Two signers of the same kind use a secret in the same way.
+type Kind struct {
+	Name string
+	// Use is one of Uses; empty: the signer has no secret.
+	Use string
+}
+
+// KindOf returns the kind of a signer: a name or a JSON object with its options, as Parse returns it;
+// empty means the default one. Anything else is an error.
+func KindOf(text string) (Kind, error) {
+	s, err := readSigner(text)
+	if err != nil {
+		return Kind{}, err
+	}
+	return Kind{s.name, s.use()}, nil
+}
+
+// UseOf returns the use of a signer's secrets, as KindOf does.
+func UseOf(signer string) (use string, err error) {
+	k, err := KindOf(signer)
+	return k.Use, err
+}
+
+// SendsSecret says whether the signer sends its secret itself, so that the receiver has it then.
+func (k Kind) SendsSecret() bool { return k.Name == Basic || k.Name == Bearer }
+
+// IsBound says whether the signer's secrets are for the hosts that they were given for: it sends its secret,
+// or has a private key.
+func (k Kind) IsBound() bool { return k.SendsSecret() || IsPrivate(k.Use) }
+
+// IsPrivate says whether secrets of a use are private keys: one signs for every receiver alike, and none of
+// them has it.
+func IsPrivate(use string) bool { return use == UseRSA || use == UseEd25519 }
+
+// maxText is how long an option's text may be, in characters.
+const maxText = 64
+
+// A headerName is the name of a header that a signer may set, a headerText what may stand in a header's value, a
+// fieldText the name or the value of a field that is put into a form, into JSON or into XML as it is.
+type (
+	headerName string
+	headerText string
+	fieldText  string
+)
+
+// ReadSetting reads a name.
+func (h *headerName) ReadSetting(s parse.Setting) {
+	name, ok := s.Text(maxText)
+	*h = headerName(name)
+	if why := h.fault(); ok && why != "" {
+		s.Fail("cannot be set: %s", why)
+	}
+}
+
+func (h headerName) fault() string {
+	if strings.EqualFold(string(h), "Content-Type") {
+		return "Content-Type follows from the body"
+	}
+	return CheckHeader(store.Header{Name: string(h)})
+}
+
+// ReadSetting reads a text.
+func (h *headerText) ReadSetting(s parse.Setting) {
+	text, ok := s.Text(maxText)
+	if *h = headerText(text); ok && !parse.IsPrintable(text) {
+		s.Fail("has characters that are not printable ASCII")
+	}
+}
+
+// ReadSetting reads a name or a value.
+func (f *fieldText) ReadSetting(s parse.Setting) {
+	text, ok := s.Text(maxText)
+	*f = fieldText(text)
+	if ok && (strings.IndexByte("0123456789-", text[0]) >= 0 || !isFieldText(text)) {
+		s.Fail("is letters, digits, _ and -, the first a letter or _")
+	}
+}
+
+func isFieldText(text string) bool {
+	for i := range len(text) {
+		c := text[i]
+		if l := parse.Lower(c); (l < 'a' || l > 'z') && (c < '0' || c > '9') && c != '_' && c != '-' {
+			return false
+		}
+	}
+	return true
 }

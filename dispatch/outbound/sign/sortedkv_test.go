@@ -8,13 +8,13 @@ import (
 )
 
 // kvOf returns the options of a sorted-kv signer.
-func kvOf(t *testing.T, options string) *kvOptions {
+func kvOf(t *testing.T, options string) *sortedKV {
 	t.Helper()
 	s, err := readSigner(`{"type":"sorted-kv"` + options + `}`)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &s.kv
+	return s.options.(*sortedKV)
 }
 
 func TestWhatSortedKVSigns(t *testing.T) {
@@ -53,15 +53,15 @@ func FuzzSortedKV(f *testing.F) {
 		if err != nil || fields.has("sign") {
 			return
 		}
-		o := defaultKV(algHMAC)
+		o := newSortedKV(algHMAC)
 		want := o.plain(fields.fields)
 		with := fields.with([]byte(body), []kvField{{"sign", "AB+/="}})
 		again, err := readFields(contentType, with)
 		if err != nil || o.plain(again.fields) != want || again.value("sign") != "AB+/=" {
 			t.Fatalf("%q becomes %q: %v", body, with, err)
 		}
-		fresh := kvOptions{nonce: "nonce_str", time: "timestamp", timeFormat: timeDateTime}
-		if added := fresh.fresh(time.Now()); !fields.has(fresh.nonce) && !fields.has(fresh.time) {
+		fresh := sortedKV{Nonce: "nonce_str", Time: "timestamp", TimeFormat: timeDateTime}
+		if added := fresh.fresh(time.Now()); !fields.has(string(fresh.Nonce)) && !fields.has(string(fresh.Time)) {
 			both := fields.with([]byte(body), added)
 			again, err := readFields(contentType, both)
 			if err != nil || o.plain(again.fields) != o.plain(append(slices.Clone(fields.fields), added...)) {

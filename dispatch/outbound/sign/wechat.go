@@ -1,13 +1,16 @@
 package sign
 
 import (
+	"crypto"
 	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha256"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
-	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/internal/parse"
 )
@@ -32,8 +35,33 @@ func weChatTarget(method string, u *url.URL) string {
 	return method + "\n" + u.RequestURI() + "\n"
 }
 
-// signWeChatV3 signs as the platform signs its notifications or, with mchid, as a merchant signs its requests to it.
-func (c *Cache) signWeChatV3(s *signer, r *Request) (Signature, error) {
+// weChat is wechat-v3-rsa. It signs as the platform signs its notifications or, with Mchid, as a merchant signs its
+// requests to it.
+type weChat struct {
+	Type  string   `json:"type" most:"64"`
+	Mchid merchant `json:"mchid" empty:"ok"`
+}
+
+// A merchant is the number of one.
+type merchant string
+
+// maxMchid is how long a merchant's number may be.
+const maxMchid = 32
+
+// ReadSetting reads a number.
+func (m *merchant) ReadSetting(s parse.Setting) {
+	text, ok := s.Text(maxText)
+	*m = merchant(text)
+	if ok && (len(text) > maxMchid || !isFieldText(text) || strings.ContainsAny(text, "_-")) {
+		s.Fail("is 1 to %d letters and digits", maxMchid)
+	}
+}
+
+func (*weChat) defaults() options { return &weChat{Type: WeChatV3} }
+
+func (*weChat) use() string { return UseRSA }
+
+func (s *weChat) sign(c *Cache, r *Request) (Signature, error) {
 	present := &r.Secrets[0]
 	key, err := c.rsaKey(present.Key)
 	if err != nil {
@@ -41,7 +69,7 @@ func (c *Cache) signWeChatV3(s *signer, r *Request) (Signature, error) {
 	}
 	nonce := rand.Text()
 	text := weChatText(r.Seconds, nonce, r.Body)
-	if s.mchid != "" {
+	if s.Mchid != "" {
 		text = weChatTarget(r.Method, r.URL) + text
 	}
 	value, err := signSHA256(key, text)
@@ -52,38 +80,39 @@ func (c *Cache) signWeChatV3(s *signer, r *Request) (Signature, error) {
 	if serial == "" {
 		serial = present.ID
 	}
-	if !parse.IsPrintable(serial) || s.mchid != "" && strings.ContainsAny(serial, `"\,`) {
+	if !parse.IsPrintable(serial) || s.Mchid != "" && strings.ContainsAny(serial, `"\,`) {
 		return Signature{}, &KeyError{"the signing key's label cannot stand in a header"}
 	}
 	out := Signature{KeyID: present.ID, Hidden: []string{value}}
-	if s.mchid != "" {
-		out.Headers = []addedHeader{{"Authorization", fmt.Sprintf(`%s mchid="%s",nonce_str="%s",signature="%s",timestamp="%s",serial_no="%s"`,
-			weChatTypeValue, s.mchid, nonce, value, r.Seconds, serial), true}}
+	if s.Mchid != "" {
+		out.Headers = []AddedHeader{{"Authorization", fmt.Sprintf(`%s mchid="%s",nonce_str="%s",signature="%s",timestamp="%s",serial_no="%s"`,
+			weChatTypeValue, s.Mchid, nonce, value, r.Seconds, serial), true}}
 		return out, nil
 	}
-	out.Headers = []addedHeader{
+	out.Headers = []AddedHeader{
 		{weChatTimestamp, r.Seconds, false}, {weChatNonce, nonce, false}, {weChatSerial, serial, false},
 		{weChatType, weChatTypeValue, false}, {weChatSignature, value, true},
 	}
 	return out, nil
 }
 
-func verifyWeChatV3(secrets []Secret, h http.Header, body []byte, tolerance time.Duration) error {
-	seconds, nonce, signature := h.Get(weChatTimestamp), h.Get(weChatNonce), h.Get(weChatSignature)
-	for _, need := range [...][2]string{{weChatTimestamp, seconds}, {weChatNonce, nonce}, {weChatSignature, signature}} {
-		if need[1] == "" {
-			return fmt.Errorf("%w: no %s", ErrHeaders, strings.ToLower(need[0]))
-		}
+func (s *weChat) verify(a *arrival) error {
+	if s.Mchid != "" {
+		return s.verifyMerchant(a)
 	}
-	if err := checkSeconds(seconds, weChatTimestamp, tolerance); err != nil {
+	values, err := a.need(weChatTimestamp, weChatNonce, weChatSignature)
+	if err != nil {
 		return err
 	}
-	return verifyRSA(secrets, weChatText(seconds, nonce, body), signature)
+	if err := a.checkSeconds(values[0], weChatTimestamp); err != nil {
+		return err
+	}
+	return a.verifyRSA(weChatText(values[0], values[1], a.body), values[2])
 }
 
 // verifyMerchant verifies a merchant's request. It is not told the method, and looks for the one that was signed.
-func (s *signer) verifyMerchant(secrets []Secret, h http.Header, u *url.URL, body []byte, tolerance time.Duration) error {
-	given, ok := strings.CutPrefix(h.Get("Authorization"), weChatTypeValue+" ")
+func (s *weChat) verifyMerchant(a *arrival) error {
+	given, ok := strings.CutPrefix(a.header.Get("Authorization"), weChatTypeValue+" ")
 	if !ok {
 		return fmt.Errorf("%w: no authorization of %s", ErrHeaders, weChatTypeValue)
 	}
@@ -97,20 +126,41 @@ func (s *signer) verifyMerchant(secrets []Secret, h http.Header, u *url.URL, bod
 			return fmt.Errorf("%w: no %s in authorization", ErrHeaders, name)
 		}
 	}
-	if err := checkSeconds(params["timestamp"], "Authorization", tolerance); err != nil {
+	if err := a.checkSeconds(params["timestamp"], "Authorization"); err != nil {
 		return err
 	}
-	if params["mchid"] != s.mchid {
+	if params["mchid"] != string(s.Mchid) {
 		return fmt.Errorf("%w: mchid is another one", ErrSignature)
 	}
-	if u == nil {
-		u = new(url.URL)
-	}
-	text := weChatText(params["timestamp"], params["nonce_str"], body)
+	text := weChatText(params["timestamp"], params["nonce_str"], a.body)
 	for _, method := range [...]string{http.MethodPost, http.MethodGet, http.MethodPut, http.MethodPatch, http.MethodDelete} {
-		if err := verifyRSA(secrets, weChatTarget(method, u)+text, params["signature"]); !errors.Is(err, ErrSignature) {
+		if err := a.verifyRSA(weChatTarget(method, a.url)+text, params["signature"]); !errors.Is(err, ErrSignature) {
 			return err
 		}
 	}
 	return ErrSignature
+}
+
+// signSHA256 returns the base64 of RSA-SHA256 (PKCS #1 v1.5).
+func signSHA256(key *rsa.PrivateKey, text string) (string, error) {
+	sum := sha256.Sum256([]byte(text))
+	signature, err := rsa.SignPKCS1v15(nil, key, crypto.SHA256, sum[:])
+	if err != nil {
+		return "", &KeyError{"signing with the RSA key failed"}
+	}
+	return base64.StdEncoding.EncodeToString(signature), nil
+}
+
+// verifiesSHA256 says whether signSHA256 made the signature.
+func verifiesSHA256(key *rsa.PublicKey, text, signature string) bool {
+	raw, err := base64.StdEncoding.DecodeString(signature)
+	sum := sha256.Sum256([]byte(text))
+	return err == nil && rsa.VerifyPKCS1v15(key, crypto.SHA256, sum[:], raw) == nil
+}
+
+func (a *arrival) verifyRSA(text, signature string) error {
+	return a.with(func(key []byte) (bool, error) {
+		public, err := publicRSA(key)
+		return err == nil && verifiesSHA256(public, text, signature), err
+	})
 }

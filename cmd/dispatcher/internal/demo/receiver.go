@@ -98,7 +98,7 @@ func (s *shop) enter(req *http.Request, body []byte) (*visits, int) {
 	}
 	v.id, v.body = id, body
 	// Banks want signatures of their own: the poll has none.
-	if !v.payment.scenario.asked && sign.Verify([][]byte{s.secret}, req.Header, body, 0) != nil {
+	if !v.payment.scenario.asked && sign.Verify("", []sign.Secret{{Key: s.secret}}, req.Header, nil, body, 0) != nil {
 		s.forged++
 	}
 	// What the result says is known when it is there.

@@ -41,7 +41,7 @@ const (
 // A receiver answers callbacks as a script says, and prints them.
 type receiver struct {
 	c *console.Console
-	// signer is what sign.VerifyAny takes, secrets what it may have signed with; without secrets nothing is verified.
+	// signer is what sign.Verify takes, secrets what it may have signed with; without secrets nothing is verified.
 	signer   string
 	secrets  []sign.Secret
 	statuses []int

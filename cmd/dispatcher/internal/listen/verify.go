@@ -114,7 +114,7 @@ func (r *receiver) verdict(req *http.Request, body []byte, read error) verdict {
 	var by []string
 	var first error
 	for i := range r.secrets {
-		err := sign.VerifyAny(r.signer, r.secrets[i:i+1], req.Header, req.URL, body, 0)
+		err := sign.Verify(r.signer, r.secrets[i:i+1], req.Header, req.URL, body, 0)
 		if err == nil {
 			by = append(by, strconv.Itoa(i+1))
 		} else if first == nil {

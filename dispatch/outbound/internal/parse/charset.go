@@ -11,11 +11,11 @@ import (
 // byteOrderMark is what some programs put before UTF-8.
 const byteOrderMark = "\xef\xbb\xbf"
 
-// decodeText returns a body as UTF-8 and without byte order mark. UTF-8 and the Chinese national encodings are known (GB18030, which
+// UTF8 returns a body as UTF-8 and without byte order mark. UTF-8 and the Chinese national encodings are known (GB18030, which
 // contains GBK and GB2312), as the content type declares them or, where it is silent, an XML declaration. Bytes of any other encoding
 // stay as they are: most of what rules look for is ASCII. It says no if the bytes are not what they are declared to be; the text is
 // then good for showing only.
-func Decode(contentType string, body []byte) (text []byte, ok bool) {
+func UTF8(contentType string, body []byte) (text []byte, ok bool) {
 	if rest, marked := bytes.CutPrefix(body, []byte(byteOrderMark)); marked {
 		return rest, true
 	}

@@ -28,7 +28,7 @@ func FuzzCharset(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, contentType string, body []byte) {
-		text, ok := Decode(contentType, body)
+		text, ok := UTF8(contentType, body)
 		if rest, marked := bytes.CutPrefix(body, []byte(byteOrderMark)); marked || IsASCII(body) {
 			if !ok || !bytes.Equal(text, rest) {
 				t.Errorf("%q is read as %q, %t", body, text, ok)

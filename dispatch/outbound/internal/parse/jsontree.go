@@ -47,6 +47,15 @@ const (
 	UnquoteSteps, escapeSteps = 2, 40
 )
 
+// KindOf returns the kind of the value that begins a text.
+func KindOf(raw []byte) Kind {
+	switch k := Kind(raw[0]); k {
+	case Object, Array, String, True, False, Null:
+		return k
+	}
+	return Number
+}
+
 // maxJSONText bounds what is read, so that offsets fit; answers and rules are far smaller.
 const maxJSONText = 1 << 24
 
@@ -84,11 +93,7 @@ func ReadJSON(text []byte) *JSON {
 			i = end
 		default:
 			end := literalEnd(text, i)
-			kind := Number
-			if c == 't' || c == 'f' || c == 'n' {
-				kind = Kind(c)
-			}
-			t.add(kind, inside, i, end, key)
+			t.add(KindOf(text[i:]), inside, i, end, key)
 			key = [2]int32{}
 			i = end
 		}

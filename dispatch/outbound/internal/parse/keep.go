@@ -29,3 +29,15 @@ func (k *Keep[K, V]) Put(key K, v V) {
 	}
 	k.m[key] = v
 }
+
+// Of returns what is kept for a key, and makes it first if there is nothing. What cannot be made is not kept.
+func (k *Keep[K, V]) Of(key K, made func() (V, error)) (V, error) {
+	if v, ok := k.Get(key); ok {
+		return v, nil
+	}
+	v, err := made()
+	if err == nil {
+		k.Put(key, v)
+	}
+	return v, err
+}

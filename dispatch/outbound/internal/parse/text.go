@@ -102,7 +102,7 @@ func Scrub(text string, values []string) string {
 // scrubEscaped replaces a value as encoders of JSON write it: with the escapes that are needed, with those for HTML as Go has them, and
 // with an escaped slash as PHP has it.
 func scrubEscaped(text, value string) string {
-	needed := string(Quote(nil, value))
+	needed := string(Quote(value))
 	needed = needed[1 : len(needed)-1]
 	forHTML := strings.NewReplacer("<", `\u003c`, ">", `\u003e`, "&", `\u0026`).Replace(needed)
 	slashed := strings.ReplaceAll(needed, "/", `\/`)

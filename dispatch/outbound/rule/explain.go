@@ -7,61 +7,7 @@ import (
 	"strings"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/internal/parse"
-	"github.com/seed-ff5a32d8/dispatcher/store"
 )
-
-// Text returns the predicates as compact JSON, in one spelling for all that mean the same in the same order; ParsePredicates reads it.
-func (ps Predicates) Text() store.JSONText { return store.JSONText(ps.appendJSON(nil)) }
-
-func (ps Predicates) appendJSON(out []byte) []byte {
-	out = append(out, '[')
-	for i := range ps {
-		if i > 0 {
-			out = append(out, ',')
-		}
-		out = ps[i].appendJSON(out)
-	}
-	return append(out, ']')
-}
-
-func (p *Predicate) appendJSON(out []byte) []byte {
-	w := parse.Writer{Out: append(out, '{')}
-	w.Name(string(p.look))
-	switch p.look {
-	case lookStatus:
-		w.Out = p.statuses.appendJSON(w.Out)
-		return w.End()
-	case lookAll:
-		w.Out = Predicates(p.all).appendJSON(w.Out)
-		return w.End()
-	case lookXML:
-		w.Out = parse.Quote(w.Out, p.path.text)
-	default:
-		w.Out = parse.Quote(w.Out, p.pointer.text)
-	}
-	w.Name(string(p.operator))
-	switch p.operator {
-	case opExists:
-		w.Out = strconv.AppendBool(w.Out, p.there)
-	case opMatches:
-		w.Out = parse.Quote(w.Out, p.pattern.String())
-	case opIn, opNotIn:
-		for i, o := range p.operands {
-			w.Out = o.appendJSON(append(w.Out, "[,"[min(i, 1)]))
-		}
-		w.Out = append(w.Out, ']')
-	default:
-		w.Out = p.operands[0].appendJSON(w.Out)
-	}
-	return w.End()
-}
-
-func (s scalar) appendJSON(out []byte) []byte {
-	if s.kind == parse.String {
-		return parse.Quote(out, s.text)
-	}
-	return append(out, s.text...)
-}
 
 // maxSentence is how long what a rule expected, or saw, may be for people, in bytes.
 const maxSentence = 512
@@ -71,7 +17,7 @@ func (ps Predicates) Expected() string {
 	return shorten(joined(ps, " or "), maxSentence)
 }
 
-func joined(ps []Predicate, word string) string {
+func joined(ps Predicates, word string) string {
 	texts := make([]string, len(ps))
 	for i := range ps {
 		texts[i] = ps[i].expected()
@@ -88,54 +34,59 @@ func shorten(s string, n int) string {
 }
 
 func (p *Predicate) expected() string {
-	switch p.look {
-	case lookStatus:
-		return "status " + p.statuses.String()
-	case lookAll:
-		return joined(p.all, " and ")
+	switch {
+	case p.Status != nil:
+		return "status " + p.Status.String()
+	case p.All != nil:
+		return joined(p.All, " and ")
 	}
-	operands := make([]string, len(p.operands))
-	for i, o := range p.operands {
-		operands[i] = o.String()
+	return p.place() + " " + p.wanted()
+}
+
+// wanted is what the operator wants.
+func (p *Predicate) wanted() string {
+	switch {
+	case p.Exists != nil && *p.Exists:
+		return "to be there"
+	case p.Exists != nil:
+		return "not to be there"
+	case p.Equal != nil:
+		return "to be " + p.Equal.String()
+	case p.In != nil:
+		return "to be one of " + listed(p.In)
+	case p.NotEqual != nil:
+		return "to be other than " + p.NotEqual.String()
+	case p.NotIn != nil:
+		return "to be none of " + listed(p.NotIn)
+	case p.More != nil:
+		return "to be more than " + p.More.String()
+	case p.Least != nil:
+		return "to be at least " + p.Least.String()
+	case p.Less != nil:
+		return "to be less than " + p.Less.String()
+	case p.Most != nil:
+		return "to be at most " + p.Most.String()
 	}
-	list := strings.Join(operands, ", ")
-	var verb string
-	switch p.operator {
-	case opExists:
-		if verb = "to be there"; !p.there {
-			verb = "not to be there"
-		}
-	case opEqual:
-		verb = "to be " + list
-	case opIn:
-		verb = "to be one of " + list
-	case opNotEqual:
-		verb = "to be other than " + list
-	case opNotIn:
-		verb = "to be none of " + list
-	case opMore:
-		verb = "to be more than " + list
-	case opLeast:
-		verb = "to be at least " + list
-	case opLess:
-		verb = "to be less than " + list
-	case opMost:
-		verb = "to be at most " + list
-	case opMatches:
-		verb = "to match " + strconv.Quote(p.pattern.String())
+	return "to match " + strconv.Quote(p.Matches.String())
+}
+
+func listed(operands []scalar) string {
+	texts := make([]string, len(operands))
+	for i, o := range operands {
+		texts[i] = o.String()
 	}
-	return p.place() + " " + verb
+	return strings.Join(texts, ", ")
 }
 
 // place names what the predicate looks at.
 func (p *Predicate) place() string {
 	switch {
-	case p.look == lookXML:
-		return p.path.text
-	case p.pointer.text == "":
+	case p.XML != nil:
+		return p.XML.text
+	case p.Pointer.text == "":
 		return "the body"
 	}
-	return p.pointer.text
+	return p.Pointer.text
 }
 
 // String returns the operand for people.
@@ -169,11 +120,11 @@ func (ps Predicates) tell(d *Document, body string, hidden []string, told *[]str
 			return
 		}
 		var text string
-		switch p.look {
-		case lookAll:
-			Predicates(p.all).tell(d, body, hidden, told)
+		switch {
+		case p.All != nil:
+			p.All.tell(d, body, hidden, told)
 			continue
-		case lookStatus:
+		case p.Status != nil:
 			text = statusSeen(d.Status)
 		default:
 			switch v, why := p.see(d); why {

@@ -322,3 +322,31 @@ func checkText(use string, key []byte) error {
 	}
 	return nil
 }
+
+// Secrets are MinSecretBytes to MaxSecretBytes long, and written as SecretPrefix and standard base64.
+const (
+	SecretPrefix   = "whsec_"
+	MinSecretBytes = 24
+	MaxSecretBytes = 64
+)
+
+// ParseSecret reads a secret in its written form. Its errors never show the secret.
+func ParseSecret(text string) ([]byte, error) {
+	encoded, ok := strings.CutPrefix(text, SecretPrefix)
+	if !ok {
+		return nil, fmt.Errorf("secret does not begin with %q", SecretPrefix)
+	}
+	secret, err := base64.StdEncoding.Strict().DecodeString(encoded)
+	if err != nil {
+		return nil, fmt.Errorf("secret is not base64 after %q", SecretPrefix)
+	}
+	if len(secret) < MinSecretBytes || len(secret) > MaxSecretBytes {
+		return nil, fmt.Errorf("secret has %d bytes, not %d to %d", len(secret), MinSecretBytes, MaxSecretBytes)
+	}
+	return secret, nil
+}
+
+// FormatSecret returns the written form of a secret, which ParseSecret reads.
+func FormatSecret(secret []byte) string {
+	return SecretPrefix + base64.StdEncoding.EncodeToString(secret)
+}
