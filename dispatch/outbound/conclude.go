@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strconv"
+	"strings"
 	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/internal/parse"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/rule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -102,4 +105,79 @@ func (resp *Response) byStatus(ans *answer, deferAfter time.Duration, maxDefers 
 	default:
 		resp.Class = store.ClassHTTP5xx
 	}
+}
+
+// concludePoll is conclude for a poll: it decides what an answer is and what it says. What asks to wait comes first, whatever the status;
+// then statuses that are not evaluated, which say nothing. An answer that broke off is never final, not even where its status would decide:
+// nobody knows what else it was to say.
+func (resp *Response) concludePoll(ctx context.Context, a *attempt, ans *answer, by judgement) {
+	resp.Charged = true
+	resp.Outcome = store.AttemptFailed
+	resp.TimedOut = ans.readErr != nil && isTimeout(a, ans.readErr)
+	d := ans.document(true)
+	d.Partial = ans.readErr != nil || ans.decodeErr != nil
+	verdict, why := by.poll.Conclude(by.name, &d, by.hidden)
+	resp.Rule = why
+	switch {
+	case verdict == rule.VerdictHold:
+		resp.hold(ans)
+		return
+	case !by.poll.Evaluates(ans.status):
+		resp.byStatus(ans, rule.DefaultDeferAfter, rule.DefaultMaxDefers)
+		if resp.Class != store.ClassReceiverBusy {
+			resp.Verdict = rule.VerdictError
+		}
+		return
+	}
+	resp.RetryAfter, _ = askedWait(ans)
+	resp.Verdict = verdict
+	switch {
+	case resp.brokeOff(ctx, ans):
+		if resp.Class == store.ClassInterrupted {
+			resp.Verdict = ""
+		}
+	case verdict == rule.VerdictSuccess || verdict == rule.VerdictFailure:
+		resp.Class, resp.Outcome = store.ClassOK, store.AttemptSucceeded
+	default:
+		resp.Class = store.ClassRuleMismatch
+	}
+}
+
+// hold puts the poll off: the upstream asks to wait. A Retry-After that asks for no time at all is not heeded, for that is no wait.
+func (resp *Response) hold(ans *answer) {
+	wait, _ := retryAfter(ans.header, time.Now())
+	resp.RetryAfter = wait
+	if wait == 0 {
+		wait = rule.PollHold
+	}
+	resp.Verdict = rule.VerdictHold
+	resp.busy(wait, rule.MostDefers)
+}
+
+// maxRetryAfter is where a Retry-After saturates: no policy waits longer, and sums with it cannot overflow.
+const maxRetryAfter = 10_000 * 24 * time.Hour
+
+// retryAfter returns the wait that an answer asks for, and whether its Retry-After means anything. A number must be whole
+// and not negative. A date is taken relative to the answer's own Date, so that a receiver's wrong clock does not matter,
+// and to now when there is none; a date that has passed is zero.
+func retryAfter(h http.Header, now time.Time) (time.Duration, bool) {
+	value := strings.TrimSpace(h.Get("Retry-After"))
+	if value == "" {
+		return 0, false
+	}
+	if parse.IsDigits(value) {
+		seconds, err := strconv.ParseInt(value, 10, 64)
+		if err != nil || seconds > int64(maxRetryAfter/time.Second) {
+			return maxRetryAfter, true
+		}
+		return time.Duration(seconds) * time.Second, true
+	}
+	at, err := http.ParseTime(value)
+	if err != nil {
+		return 0, false
+	}
+	if date, err := http.ParseTime(h.Get("Date")); err == nil {
+		now = date
+	}
+	return min(max(at.Sub(now), 0), maxRetryAfter), true
 }

@@ -125,7 +125,7 @@ func (t *bodyTest) saw(d *Document, hidden []string) string {
 	return d.Seen
 }
 
-// sawBytes is how much of a body, or of a value in it, a rule shows of what it saw.
+// SawBytes is how much of a body, or of a value in it, a rule shows of what it saw.
 const SawBytes = 64
 
 func statusSeen(status int) string { return "status " + strconv.Itoa(status) }

@@ -50,6 +50,7 @@ func NewDocument(status int, contentType string, body []byte) *Document {
 	return d
 }
 
+// NotEncoded says that of a body.
 const NotEncoded = "the body is not in the encoding that it declares"
 
 // asJSON returns the body as JSON, or why it cannot be used as such.

@@ -22,7 +22,7 @@ const (
 // DefaultRule is what a callback without a success rule is judged by.
 const Default = HTTP2xx
 
-// customRule is what attempts call a rule that was given whole and has no name of its own.
+// CustomName is what attempts call a rule that was given whole and has no name of its own.
 const CustomName = "custom"
 
 // A RulePreset is a success rule with a name.

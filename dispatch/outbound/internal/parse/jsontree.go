@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// A jsonTree is a JSON text that was read once: its values in the order of the text, and how they hang together. Answers and rules are
+// A JSON is a JSON text that was read once: its values in the order of the text, and how they hang together. Answers and rules are
 // read through it because encoding/json hides what matters here: keys that come twice, the spelling of keys, the digits of numbers.
 //
 // It is flat and made without recursion, so that what a receiver nests costs memory in proportion to its bytes and no stack.
@@ -59,7 +59,7 @@ func KindOf(raw []byte) Kind {
 // maxJSONText bounds what is read, so that offsets fit; answers and rules are far smaller.
 const maxJSONText = 1 << 24
 
-// readJSON reads a text. It returns nil for what is not JSON, and for what is nested more than 10,000 deep: encoding/json judges that.
+// ReadJSON reads a text. It returns nil for what is not JSON, and for what is nested more than 10,000 deep: encoding/json judges that.
 func ReadJSON(text []byte) *JSON {
 	if len(text) > maxJSONText || !json.Valid(text) {
 		return nil
@@ -135,7 +135,7 @@ func literalEnd(text []byte, i int32) int32 {
 	return i + int32(n)
 }
 
-// first returns the first child; 0: there is none. The others follow by next.
+// First returns the first child; 0: there is none. The others follow by next.
 func (t *JSON) First(i int32) int32 {
 	if t.Nodes[i].last == 0 {
 		return 0
@@ -143,23 +143,23 @@ func (t *JSON) First(i int32) int32 {
 	return i + 1
 }
 
-// next returns the child after this one; 0: it is the last.
+// Next returns the child after this one; 0: it is the last.
 func (t *JSON) Next(i int32) int32 { return t.Nodes[i].next }
 
 func (t *JSON) Kind(i int32) Kind { return t.Nodes[i].kind }
 
-// raw returns a value as it stands in the text.
+// Raw returns a value as it stands in the text.
 func (t *JSON) Raw(i int32) []byte { return t.Text[t.Nodes[i].from:t.Nodes[i].To] }
 
-// str returns what a string says.
+// Str returns what a string says.
 func (t *JSON) Str(i int32) string { return Unquote(t.Raw(i)) }
 
-// key returns the key of a member, quotedKey as it stands in the text.
+// Key returns the key of a member, quotedKey as it stands in the text.
 func (t *JSON) Key(i int32) string { return Unquote(t.quotedKey(i)) }
 
 func (t *JSON) quotedKey(i int32) []byte { return t.Text[t.Nodes[i].keyFrom:t.Nodes[i].keyTo] }
 
-// hasKey says whether the member's key is this one, letter by letter, and what it has cost to know. An
+// HasKey says whether the member's key is this one, letter by letter, and what it has cost to know. An
 // escape is longer than what it stands for, which rules most keys out.
 func (t *JSON) HasKey(i int32, key string) (yes bool, steps int) {
 	n := &t.Nodes[i]
@@ -175,7 +175,7 @@ func (t *JSON) HasKey(i int32, key string) (yes bool, steps int) {
 	return Unquote(quoted) == key, escapeSteps + UnquoteSteps*len(quoted)
 }
 
-// unquote returns what a valid JSON string says.
+// Unquote returns what a valid JSON string says.
 func Unquote(quoted []byte) string {
 	if bytes.IndexByte(quoted, '\\') < 0 {
 		return string(quoted[1 : len(quoted)-1])

@@ -2,7 +2,7 @@ package parse
 
 import "sync"
 
-// A keep holds what was worked out for a key, so that it need not be worked out for each attempt. It is bounded: when it is full it
+// A Keep holds what was worked out for a key, so that it need not be worked out for each attempt. It is bounded: when it is full it
 // forgets everything, which costs the work once more. It is safe for concurrent use.
 type Keep[K comparable, V any] struct {
 	most int

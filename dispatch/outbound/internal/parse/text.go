@@ -7,7 +7,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// cleanText returns valid UTF-8 without control characters but newline and tab.
+// Clean returns valid UTF-8 without control characters but newline and tab.
 func Clean(b []byte) string {
 	if IsPlain(b) {
 		return string(b)
@@ -47,7 +47,7 @@ func isControl(r rune) bool {
 	return false
 }
 
-// cut returns at most n bytes of s, ending at a whole rune.
+// Cut returns at most n bytes of s, ending at a whole rune.
 func Cut(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -67,7 +67,7 @@ func IsDigits(s string) bool {
 	return s != ""
 }
 
-// isPrintable says whether a text is printable ASCII.
+// IsPrintable says whether a text is printable ASCII.
 func IsPrintable(text string) bool {
 	for i := range len(text) {
 		if text[i] < ' ' || text[i] > '~' {
@@ -84,7 +84,7 @@ func Lower(c byte) byte {
 	return c
 }
 
-// scrub replaces, in text that came from a receiver, the credentials that were sent to it: some receivers echo the
+// Scrub replaces, in text that came from a receiver, the credentials that were sent to it: some receivers echo the
 // request in their answer. Where they do so in JSON, a credential may have escapes.
 func Scrub(text string, values []string) string {
 	escaped := len(values) > 0 && strings.IndexByte(text, '\\') >= 0

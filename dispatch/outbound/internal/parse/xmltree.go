@@ -7,14 +7,14 @@ import (
 	"io"
 )
 
-// An xmlTree is an XML text that was read once: its elements in the order of the text. Attributes, comments and prefixes of names are
+// An XML is an XML text that was read once: its elements in the order of the text. Attributes, comments and prefixes of names are
 // left out; CDATA is text like any other. There is nothing that could expand: a document type, the place where entities are
 // defined, makes it unreadable.
 type XML struct {
 	Elements []Element
 }
 
-// An xmlElement is one element. Its text is all the text directly within it, white space included.
+// An Element is one element. Its text is all the text directly within it, white space included.
 type Element struct {
 	Name   string
 	Text   string
@@ -42,7 +42,7 @@ var (
 	errXMLDepth = errors.New("elements are nested too deep")
 )
 
-// readXML reads a text that has been turned into UTF-8. It returns why for what is not one well-formed
+// ReadXML reads a text that has been turned into UTF-8. It returns why for what is not one well-formed
 // element, and for what costs more steps than may be spent.
 func ReadXML(text []byte, spend func(steps int) bool) (t *XML, why string) {
 	d := xml.NewDecoder(bytes.NewReader(text))
