@@ -324,60 +324,51 @@ func shortMillis(ms float64) string {
 
 // Spark draws the attempts of each hour, with those that failed.
 func (f *figures) Spark() template.HTML {
-	s := picture.Spark{Values: make([]float64, len(f.hours)), Failures: make([]float64, len(f.hours)), Width: 120, Height: 26}
-	if !f.some {
-		return picture.Spark{Width: 120, Height: 26}.HTML()
-	}
-	for i := range f.hours {
-		bad := f.hours[i].Failed + f.hours[i].Unknown
-		s.Values[i], s.Failures[i] = float64(f.hours[i].Succeeded+bad), float64(bad)
+	s := picture.Chart{Form: picture.Spark, Width: 120, Height: 26}
+	if f.some {
+		all, failed := make([]float64, len(f.hours)), make([]float64, len(f.hours))
+		for i := range f.hours {
+			bad := f.hours[i].Failed + f.hours[i].Unknown
+			all[i], failed[i] = float64(f.hours[i].Succeeded+bad), float64(bad)
+		}
+		s.Series = []picture.Series{{Values: all}, {Values: failed}}
 	}
 	return s.HTML()
 }
 
-// axis is the axis of the charts of an endpoint.
-func (f *figures) axis(b *base) picture.TimeAxis {
+// chart draws what happened in each hour.
+func (f *figures) chart(b *base, name string, form picture.Form, value func(float64) string, series func() []picture.Series) template.HTML {
 	end := f.hours[len(f.hours)-1].At + store.Hour.Milliseconds()
-	return picture.TimeAxis{From: time.UnixMilli(f.hours[0].At), To: time.UnixMilli(end), Location: b.zone.Location, Header: b.T("endpoint.chart.hour")}
+	key := "endpoint.chart." + name
+	chart := picture.Chart{
+		Frame:    picture.Frame{ID: name, Title: b.T(key), Desc: b.T(key + ".help"), NoData: b.T("endpoint.chart.none")},
+		TimeAxis: picture.TimeAxis{From: time.UnixMilli(f.hours[0].At), To: time.UnixMilli(end), Location: b.zone.Location, Header: b.T("endpoint.chart.hour")},
+		Form:     form, Step: time.Hour, Height: 180, Value: value,
+	}
+	if f.some {
+		for i := range f.hours {
+			chart.Times = append(chart.Times, time.UnixMilli(f.hours[i].At))
+		}
+		chart.Series = series()
+	}
+	return chart.HTML()
 }
 
 // attemptsChart draws how many attempts ended how in each hour.
 func (f *figures) attemptsChart(b *base) template.HTML {
-	chart := picture.Bars{
-		Frame:    picture.Frame{ID: "attempts", Title: b.T("endpoint.chart.attempts"), Desc: b.T("endpoint.chart.attempts.help"), NoData: b.T("endpoint.chart.none")},
-		TimeAxis: f.axis(b), Step: time.Hour, Height: 180,
-		Value: func(v float64) string { return b.N(int64(v)) },
-	}
-	if !f.some {
-		return chart.HTML()
-	}
-	good, bad, unknown := make([]float64, len(f.hours)), make([]float64, len(f.hours)), make([]float64, len(f.hours))
-	for i := range f.hours {
-		h := &f.hours[i]
-		chart.Times = append(chart.Times, time.UnixMilli(h.At))
-		good[i], bad[i], unknown[i] = float64(h.Succeeded), float64(h.Failed), float64(h.Unknown)
-	}
-	chart.Series = []picture.Series{
-		{Name: b.T("outcome.succeeded"), Values: good, Tone: picture.Good}, {Name: b.T("outcome.failed"), Values: bad, Tone: picture.Bad},
-		{Name: b.T("outcome.unknown"), Values: unknown, Tone: picture.Warn},
-	}
-	return chart.HTML()
+	return f.chart(b, "attempts", picture.Bars, whole, func() []picture.Series { return b.outcomes(f.hours) })
 }
 
 // tookChart draws how long the attempts of each hour took.
 func (f *figures) tookChart(b *base) template.HTML {
-	chart := picture.Lines{
-		Frame:    picture.Frame{ID: "took", Title: b.T("endpoint.chart.took"), Desc: b.T("endpoint.chart.took.help"), NoData: b.T("endpoint.chart.none")},
-		TimeAxis: f.axis(b), Height: 180, Value: shortMillis,
+	took := func(name string, q float64) picture.Series {
+		s := picture.Series{Name: b.T(name)}
+		for i := range f.hours {
+			s.Values = append(s.Values, f.hours[i].Took.Quantile(q))
+		}
+		return s
 	}
-	if !f.some {
-		return chart.HTML()
-	}
-	half, most := make([]float64, len(f.hours)), make([]float64, len(f.hours))
-	for i := range f.hours {
-		chart.Times = append(chart.Times, time.UnixMilli(f.hours[i].At))
-		half[i], most[i] = f.hours[i].Took.Quantile(0.5), f.hours[i].Took.Quantile(0.95)
-	}
-	chart.Series = []picture.Series{{Name: b.T("endpoint.p50"), Values: half}, {Name: b.T("endpoint.p95"), Values: most}}
-	return chart.HTML()
+	return f.chart(b, "took", picture.Lines, shortMillis, func() []picture.Series {
+		return []picture.Series{took("endpoint.p50", 0.5), took("endpoint.p95", 0.95)}
+	})
 }

@@ -255,34 +255,23 @@ func (u *UI) fillCharts(r *request, p *overviewPage) error {
 	perSecond := func(count func(a *store.Activity) int64) []float64 {
 		return s.values(func(a *store.Activity, seconds float64) float64 { return float64(count(a)) / seconds })
 	}
-	p.Throughput = picture.Lines{
-		Frame: p.quiet("throughput"), TimeAxis: axis, Times: s.times, Value: rate,
-		Series: []picture.Series{
-			{Name: p.T("overview.accepted"), Values: perSecond(func(a *store.Activity) int64 { return a.Accepted }), Fill: true},
-			{Name: p.T("overview.delivered"), Values: perSecond(func(a *store.Activity) int64 { return a.Succeeded })},
-		},
-	}.HTML()
-	counts := func(count func(a *store.Activity) int64) []float64 {
-		return s.values(func(a *store.Activity, _ float64) float64 { return float64(count(a)) })
+	chart := func(name string, form picture.Form, value func(float64) string, all ...picture.Series) picture.Chart {
+		return picture.Chart{
+			Frame: p.quiet(name), TimeAxis: axis, Form: form, Times: s.times, Step: time.Duration(chosen.span), Series: all, Value: value,
+		}
 	}
-	p.Attempts = picture.Bars{
-		Frame: p.quiet("attempts"), TimeAxis: axis, Times: s.times, Step: time.Duration(chosen.span), Value: whole,
-		Series: []picture.Series{
-			{Name: p.T("outcome.succeeded"), Values: counts(func(a *store.Activity) int64 { return a.Succeeded }), Tone: picture.Good},
-			{Name: p.T("outcome.failed"), Values: counts(func(a *store.Activity) int64 { return a.Failed }), Tone: picture.Bad},
-			{Name: p.T("outcome.unknown"), Values: counts(func(a *store.Activity) int64 { return a.Unknown }), Tone: picture.Warn},
-		},
-	}.HTML()
-	late := func(q float64) []float64 {
-		return s.values(func(a *store.Activity, _ float64) float64 { return a.Lateness.Quantile(q) })
+	p.Throughput = chart("throughput", picture.Lines, rate,
+		picture.Series{Name: p.T("overview.accepted"), Values: perSecond(func(a *store.Activity) int64 { return a.Accepted }), Fill: true},
+		picture.Series{Name: p.T("overview.delivered"), Values: perSecond(func(a *store.Activity) int64 { return a.Succeeded })},
+	).HTML()
+	p.Attempts = chart("attempts", picture.Bars, whole, p.outcomes(s.rows)...).HTML()
+	late := func(percent string, q float64) picture.Series {
+		values := s.values(func(a *store.Activity, _ float64) float64 { return a.Lateness.Quantile(q) })
+		return picture.Series{Name: p.T("chart.percentile", "q", percent), Values: values}
 	}
-	p.Lateness = picture.Lines{
-		Frame: p.quiet("lateness"), TimeAxis: axis, Times: s.times, Scale: picture.Log, Min: 1, Value: milliseconds,
-		Series: []picture.Series{
-			{Name: p.T("chart.percentile", "q", "50"), Values: late(.5)}, {Name: p.T("chart.percentile", "q", "95"), Values: late(.95)},
-			{Name: p.T("chart.percentile", "q", "99"), Values: late(.99)},
-		},
-	}.HTML()
+	lateness := chart("lateness", picture.Lines, milliseconds, late("50", .5), late("95", .95), late("99", .99))
+	lateness.Scale, lateness.Min = picture.Log, 1
+	p.Lateness = lateness.HTML()
 	return nil
 }
 
@@ -319,6 +308,18 @@ func (s *series) values(of func(a *store.Activity, seconds float64) float64) []f
 		values[i] = of(&s.rows[i], s.seconds[i])
 	}
 	return values
+}
+
+// outcomes are how many attempts ended how.
+func (b *base) outcomes(rows []store.Activity) []picture.Series {
+	good, bad, unknown := make([]float64, len(rows)), make([]float64, len(rows)), make([]float64, len(rows))
+	for i := range rows {
+		good[i], bad[i], unknown[i] = float64(rows[i].Succeeded), float64(rows[i].Failed), float64(rows[i].Unknown)
+	}
+	return []picture.Series{
+		{Name: b.T("outcome.succeeded"), Values: good, Tone: picture.Good}, {Name: b.T("outcome.failed"), Values: bad, Tone: picture.Bad},
+		{Name: b.T("outcome.unknown"), Values: unknown, Tone: picture.Warn},
+	}
 }
 
 // picture is the frame of a chart; its texts are those of "chart.NAME" and "chart.NAME.says".
@@ -374,16 +375,19 @@ func positive(n int) string {
 // dueChart draws what is due in the hours to come.
 func (p *overviewPage) dueChart(hours []store.DueHour) template.HTML {
 	from := store.Hour.Begin(p.now)
-	counts := make([]float64, dueHours)
+	times, counts := make([]time.Time, dueHours), make([]float64, dueHours)
+	for i := range times {
+		times[i] = time.UnixMilli(from + int64(i)*store.Hour.Milliseconds())
+	}
 	for _, h := range hours {
 		if i := (h.At - from) / store.Hour.Milliseconds(); i >= 0 && i < dueHours {
 			counts[i] = float64(h.Count)
 		}
 	}
-	axis := p.axis(time.UnixMilli(from), time.Time{})
-	return picture.Due{
-		Frame: p.picture("due"), TimeAxis: axis, Overdue: float64(p.Due.Count), OverdueName: p.T("chart.due.now"), Counts: counts,
-		CountsName: p.T("chart.due.count"), Value: whole,
+	return picture.Chart{
+		Frame: p.picture("due"), TimeAxis: p.axis(time.UnixMilli(from), time.Time{}), Form: picture.Bars, Times: times, Step: time.Hour,
+		First:  &picture.Bar{Name: p.T("chart.due.now"), Value: float64(p.Due.Count)},
+		Series: []picture.Series{{Name: p.T("chart.due.count"), Values: counts}}, Value: whole,
 	}.HTML()
 }
 

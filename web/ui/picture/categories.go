@@ -33,9 +33,7 @@ func (c Categories) HTML() template.HTML {
 	m := &markup{}
 	m.put(`<div class="pic pic-cats">`)
 	if len(items) == 0 {
-		m.put(`<p class="pic-none">`)
-		m.text(c.NoData, maxText)
-		m.put(`</p></div>`)
+		m.tag(`<p class="pic-none">`, c.NoData, maxText, `</p></div>`)
 		return m.html()
 	}
 	greatest := 0.0
@@ -44,25 +42,20 @@ func (c Categories) HTML() template.HTML {
 	}
 	m.put(`<ul role="list"`)
 	if c.Label != "" {
-		m.attr("aria-label", c.Label, maxText)
+		m.tag(` aria-label="`, c.Label, maxText, `"`)
 	}
 	m.put(`>`)
 	for _, item := range items {
 		m.put(`<li>`)
 		end := `</span>`
 		if href := link(item.Href); href != "" {
-			m.put(`<a class="pic-cat"`)
-			m.attr("href", href, 2000)
-			m.put(`>`)
+			m.tag(`<a class="pic-cat" href="`, href, 2000, `">`)
 			end = `</a>`
 		} else {
 			m.put(`<span class="pic-cat">`)
 		}
-		m.put(`<span class="pic-cat-name">`)
-		m.text(item.Name, maxName)
-		m.put(`</span> <b class="pic-cat-count">`)
-		m.text(write(item.value()), maxName)
-		m.put(`</b>`)
+		m.tag(`<span class="pic-cat-name">`, item.Name, maxName, `</span> `)
+		m.tag(`<b class="pic-cat-count">`, write(item.value()), maxName, `</b>`)
 		item.bar(m, greatest)
 		m.put(end, `</li>`)
 	}
@@ -71,7 +64,7 @@ func (c Categories) HTML() template.HTML {
 }
 
 func (c Category) value() float64 {
-	v, _ := Series{Values: []float64{c.Value}}.at(0)
+	v, _ := drawn(c.Value)
 	return v
 }
 

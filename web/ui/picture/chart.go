@@ -3,7 +3,76 @@ package picture
 import (
 	"html/template"
 	"strconv"
+	"time"
 )
+
+// A Form is how a chart draws its series.
+type Form uint8
+
+// The forms.
+const (
+	// Lines are values over time, with the area below where a series says so.
+	Lines Form = iota
+	// Bars are counts over time, stacked: the first series is at the bottom. A count above zero is always visible.
+	Bars
+	// Spark is as small as a word, without axes, legend and table: the first series as a line, the second one on
+	// the same scale as bars in the colour of what is bad.
+	Spark
+)
+
+// Chart draws up to three series over time.
+type Chart struct {
+	// Frame has no NoData in a spark: without data its line is flat and faint.
+	Frame
+	TimeAxis
+	Form Form
+	// Times are the moments of the values, or when the spans of the counts began, ascending. One that is not after the
+	// one before is left out; of more than 300, neighbours become one: lines keep peaks and dips, bars are added up.
+	// Those of a spark are at equal distances, whatever Times says.
+	Times []time.Time
+	// Step is how long the span of a bar is. Zero: as long as from the first to the second, or an hour.
+	Step time.Duration
+	// Series beyond the third are left out.
+	Series []Series
+	// First is a bar set apart before the others, for what is overdue. Nil: none.
+	First *Bar
+	// Value writes a value. Nil: its decimals.
+	Value func(float64) string
+	// Scale is of lines, and Min the beginning of a logarithmic axis: what is smaller is drawn there. Zero: a round
+	// number below the values.
+	Scale Scale
+	Min   float64
+	// Height is in pixels, from 80 to 480. Zero: 200. That of a spark is at most 160; zero: 24.
+	Height int
+	// Width of a spark is in pixels, at most 640. Zero: 96. Other charts are as wide as the page lets them.
+	Width int
+}
+
+// A Bar is a count with its name.
+type Bar struct {
+	Name  string
+	Value float64
+}
+
+// HTML is the chart.
+func (c Chart) HTML() template.HTML {
+	if c.Form == Spark {
+		return c.spark()
+	}
+	c.Series = c.Series[:min(len(c.Series), maxSeries)]
+	d := drawing{Chart: c, write: plain(c.Value)}
+	if d.Height <= 0 {
+		d.Height = usualHeight
+	}
+	d.Height = min(max(d.Height, 80), 480)
+	p := read(c.Times, c.Series, c.From, c.To)
+	if c.Form == Lines {
+		d.lines(p.thinned(maxPoints))
+	} else {
+		d.bars(p)
+	}
+	return d.html()
+}
 
 // The heights of a chart, in pixels: above and below its plot is room for labels.
 const (
@@ -12,24 +81,14 @@ const (
 	below       = 26
 )
 
-// The marks at the end of a line, around its point: a disc, a square, a triangle.
-var marks = [maxSeries]string{
-	"M-3.5 0a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0-7 0z",
-	"M-3.2-3.2h6.4v6.4h-6.4z",
-	"M0-4.2l4.2 7.4h-8.4z",
-}
-
-// A chart is what lines and bars have in common: a frame, axes, a legend and a table around their paths.
-type chart struct {
-	Frame
-	kind   string // of the class
-	height int
+// A drawing is a chart while it is drawn: axes, a legend and a table around paths.
+type drawing struct {
+	Chart
 	values scale
 	write  func(float64) string // a value at the axis
 	labels []label
-	series []Series
-	paths  []byte // inside of the stretched part
-	over   []byte // beside it, where places are percents
+	paths  markup // inside of the stretched part
+	over   markup // beside it, where places are percents
 	hits   []hit
 	table  table
 }
@@ -40,117 +99,115 @@ type hit struct {
 	text     string
 }
 
-// tall gives a chart a height that can be read.
-func tall(height int) int {
-	if height <= 0 {
-		return usualHeight
-	}
-	return min(max(height, 80), 480)
-}
-
-// bottom is where zero is, and top where the highest value may be, in pixels from above.
-func (c *chart) bottom() int { return c.height - below }
+// bottom is where zero is, in pixels from above.
+func (d *drawing) bottom() int { return d.Height - below }
 
 // steps is how many values the height has room for.
-func (c *chart) steps() int { return max((c.bottom()-above)/38, 1) }
+func (d *drawing) steps() int { return max((d.bottom()-above)/38, 1) }
 
 // y is the height of a value in tenths of pixels from above.
-func (c *chart) y(v float64) int {
-	return tenths(float64(c.bottom()) - c.values.at(v)*float64(c.bottom()-above))
+func (d *drawing) y(v float64) int {
+	return tenths(float64(d.bottom()) - d.values.at(v)*float64(d.bottom()-above))
 }
 
-// tells says whether each of so many points may tell its values.
-func (c *chart) tells(points int) bool { return !c.Quiet && points <= maxHits }
+// hit has the points tell their values: those before, and one for each of p, between the ends of its place.
+func (d *drawing) hit(p points, axis span, before []hit, ends func(i int) (from, to int)) {
+	if d.Quiet || len(before)+len(p.at) > maxHits {
+		return
+	}
+	d.hits = before
+	for i, t := range p.at {
+		h := hit{text: told(axis.moment(t), d.Series, p, i, d.write)}
+		h.from, h.to = ends(i)
+		d.hits = append(d.hits, h)
+	}
+}
 
 // html puts the parts together. The points tell their values only where that does not make the chart too long.
-func (c *chart) html() template.HTML {
-	m := c.figure(c.hits)
-	if len(m.b) > maxBytes && len(c.hits) > 0 {
-		m = c.figure(nil)
+func (d *drawing) html() template.HTML {
+	m := d.figure(d.hits)
+	if len(m.b) > maxBytes && len(d.hits) > 0 {
+		m = d.figure(nil)
 	}
 	return m.html()
 }
 
-func (c *chart) figure(hits []hit) *markup {
+func (d *drawing) figure(hits []hit) *markup {
 	m := &markup{}
-	empty := len(c.paths) == 0
-	m.put(`<figure class="pic pic-`, c.kind, ` pic-g`, strconv.Itoa(c.gutter()), `">`)
-	c.legend(m)
-	m.put(`<div class="pic-plot"><svg class="pic-svg" width="100%" height="`, strconv.Itoa(c.height), `"`)
-	inside := m.name(c.Frame)
-	m.put(`>`)
-	inside()
-	c.axes(m, empty)
-	m.put(`<svg width="100%" height="`, strconv.Itoa(c.height), `" viewBox="0 0 `, strconv.Itoa(plotWidth), " ", strconv.Itoa(c.height),
+	kind, height, empty := "lines", strconv.Itoa(d.Height), len(d.paths.b) == 0
+	if d.Form == Bars {
+		kind = "bars"
+	}
+	m.put(`<figure class="pic pic-`, kind, ` pic-g`, strconv.Itoa(d.gutter()), `">`)
+	d.legend(m)
+	m.put(`<div class="pic-plot"><svg class="pic-svg" width="100%" height="`, height, `"`)
+	m.name(d.Frame, `>`)
+	d.axes(m, empty)
+	m.put(`<svg width="100%" height="`, height, `" viewBox="0 0 `, strconv.Itoa(plotWidth), " ", height,
 		`" preserveAspectRatio="none" overflow="visible" fill="none">`)
-	c.grid(m)
-	m.put(string(c.paths))
+	d.grid(m)
+	m.put(string(d.paths.b))
 	if len(hits) > 0 {
 		m.put(`<g class="pic-hits">`)
 		for _, h := range hits {
 			m.put(`<rect`)
 			m.number("x", h.from, "")
 			m.number("width", max(h.to-h.from, 0), "")
-			m.put(` height="`, strconv.Itoa(c.bottom()), `"><title>`, h.text, `</title></rect>`)
+			m.put(` height="`, strconv.Itoa(d.bottom()), `"><title>`, h.text, `</title></rect>`)
 		}
 		m.put(`</g>`)
 	}
-	m.put(`</svg>`, string(c.over), `</svg>`)
+	m.put(`</svg>`, string(d.over.b), `</svg>`)
 	if empty {
-		m.put(`<p class="pic-none">`)
-		m.text(c.NoData, maxText)
-		m.put(`</p>`)
+		m.tag(`<p class="pic-none">`, d.NoData, maxText, `</p>`)
 	}
 	m.put(`</div>`)
 	if !empty {
-		c.table.draw(m, c.Title)
+		d.table.draw(m, d.Title)
 	}
 	m.put(`</figure>`)
 	return m
 }
 
 // gutter is how wide the room for the values at the axis is: from 1 to 4.
-func (c *chart) gutter() int {
+func (d *drawing) gutter() int {
 	widest := 0
-	for _, v := range c.values.ticks {
-		widest = max(widest, width(fit(c.write(v), 80)))
+	for _, v := range d.values.ticks {
+		widest = max(widest, width(fit(d.write(v), 80)))
 	}
 	return min(max((widest-32+15)/16+1, 1), 4)
 }
 
 // grid draws a line for each value at the axis; the lowest is the ground.
-func (c *chart) grid(m *markup) {
+func (d *drawing) grid(m *markup) {
 	var lines, ground pen
-	for i, v := range c.values.ticks {
+	for i, v := range d.values.ticks {
 		p := &lines
 		if i == 0 {
 			p = &ground
 		}
-		p.move(0, c.tick(v)*10+5)
+		p.move(0, d.tick(v)*10+5)
 		p.d = append(p.d, "h1000"...)
 	}
-	if len(lines.d) > 0 {
-		m.put(`<path class="pic-grid" d="`, string(lines.d), `"/>`)
-	}
+	m.path("pic-grid", lines)
 	m.put(`<path class="pic-ground" d="`, string(ground.d), `"/>`)
 }
 
 // tick is the height of a line of the grid in whole pixels.
-func (c *chart) tick(v float64) int { return (c.y(v) + 5) / 10 }
+func (d *drawing) tick(v float64) int { return (d.y(v) + 5) / 10 }
 
 // axes writes the labels of both axes.
-func (c *chart) axes(m *markup, empty bool) {
+func (d *drawing) axes(m *markup, empty bool) {
 	m.put(`<g class="pic-y">`)
-	for _, v := range c.values.ticks {
+	for _, v := range d.values.ticks {
 		if empty {
 			break
 		}
-		m.put(`<text x="-8" y="`, strconv.Itoa(c.tick(v)+4), `">`)
-		m.text(fit(c.write(v), 80), maxName)
-		m.put(`</text>`)
+		m.put(`<text x="-8" y="`, strconv.Itoa(d.tick(v)+4), `"`)
+		m.tag(`>`, fit(d.write(v), 80), maxName, `</text>`)
 	}
 	m.put(`</g><g class="pic-x">`)
-	for _, l := range c.labels {
+	for _, l := range d.labels {
 		x := string(appendTenths(nil, tenths(l.x/plotWidth*100)))
 		m.put(`<g`)
 		if l.from > 1 {
@@ -158,74 +215,41 @@ func (c *chart) axes(m *markup, empty bool) {
 		}
 		m.put(`>`)
 		if !l.bare {
-			m.put(`<line x1="`, x, `%" x2="`, x, `%" y1="`, strconv.Itoa(c.bottom()+1), `" y2="`, strconv.Itoa(c.bottom()+5), `"/>`)
+			m.put(`<line x1="`, x, `%" x2="`, x, `%" y1="`, strconv.Itoa(d.bottom()+1), `" y2="`, strconv.Itoa(d.bottom()+5), `"/>`)
 		}
-		m.put(`<text x="`, x, `%" y="`, strconv.Itoa(c.bottom()+19), `"`)
+		m.put(`<text x="`, x, `%" y="`, strconv.Itoa(d.bottom()+19), `"`)
 		switch {
 		case l.start:
 			m.put(` class="pic-start"`)
 		case l.end:
 			m.put(` class="pic-end"`)
 		}
-		m.put(`>`)
-		m.text(l.text, maxName)
-		m.put(`</text></g>`)
+		m.tag(`>`, l.text, maxName, `</text></g>`)
 	}
 	m.put(`</g>`)
 }
 
-// legend names the series, unless there is only one and nothing is noted about it.
-func (c *chart) legend(m *markup) {
-	if len(c.series) == 0 || len(c.series) == 1 && c.series[0].Note == "" {
+// legend names the series, unless there is only one.
+func (d *drawing) legend(m *markup) {
+	if len(d.Series) < 2 {
 		return
 	}
 	m.put(`<ul class="pic-legend" role="list">`)
-	for i, s := range c.series {
-		m.put(`<li>`)
-		if c.kind == "lines" {
-			m.put(`<svg class="`, s.Tone.class(i), `" width="24" height="12" aria-hidden="true"><path class="pic-line `, dash(i),
+	for i, s := range d.Series {
+		if d.Form == Lines {
+			m.put(`<li><svg class="`, s.Tone.class(i), `" width="24" height="12" aria-hidden="true"><path class="pic-line `, dash(i),
 				`" fill="none" d="M0 6h24"/><path class="pic-mark" transform="translate(12 6)" d="`, marks[i], `"/></svg>`)
 		} else {
-			m.put(`<svg width="12" height="12" aria-hidden="true"><path class="pic-bar `, s.Tone.class(i), " ", dash(i),
+			m.put(`<li><svg width="12" height="12" aria-hidden="true"><path class="pic-bar `, s.Tone.class(i), " ", dash(i),
 				`" stroke-width="12" d="M6 12V0"/></svg>`)
 		}
-		entry(m, s.Name, s.Note)
-		m.put(`</li>`)
+		m.tag(`<span>`, s.Name, maxName, `</span></li>`)
 	}
 	m.put(`</ul>`)
 }
 
-// entry writes the words of a legend.
-func entry(m *markup, name, note string) {
-	m.put(`<span>`)
-	m.text(name, maxName)
-	m.put(`</span>`)
-	if note != "" {
-		m.put(` <b>`)
-		m.text(note, maxName)
-		m.put(`</b>`)
-	}
-}
-
 // dash is the class by which a series differs where colours do not.
 func dash(place int) string { return "pic-d" + strconv.Itoa(place+1) }
-
-// told writes what a point tells when it is pointed at: its moment, and a line for each series.
-func told(moment string, series []Series, value func(i int) (string, bool)) string {
-	m := &markup{}
-	m.text(moment, maxName)
-	for i, s := range series {
-		if v, ok := value(i); ok {
-			m.put("\n")
-			if s.Name != "" {
-				m.text(s.Name, maxName)
-				m.put(": ")
-			}
-			m.text(v, maxName)
-		}
-	}
-	return string(m.b)
-}
 
 // A table holds the data of a chart for those who cannot see it.
 type table struct {
@@ -237,27 +261,17 @@ type table struct {
 func (t *table) draw(m *markup, caption string) {
 	m.put(`<div class="visually-hidden"><table>`)
 	if caption != "" {
-		m.put(`<caption>`)
-		m.text(caption, maxText)
-		m.put(`</caption>`)
+		m.tag(`<caption>`, caption, maxText, `</caption>`)
 	}
 	m.put(`<thead><tr>`)
 	for _, h := range t.head {
-		m.put(`<th scope="col">`)
-		m.text(h, maxName)
-		m.put(`</th>`)
+		m.tag(`<th scope="col">`, h, maxName, `</th>`)
 	}
 	m.put(`</tr></thead><tbody>`)
 	for _, row := range t.rows {
-		m.put(`<tr>`)
-		for i, cell := range row {
-			open, end := `<td>`, `</td>`
-			if i == 0 {
-				open, end = `<th scope="row">`, `</th>`
-			}
-			m.put(open)
-			m.text(cell, maxName)
-			m.put(end)
+		m.tag(`<tr><th scope="row">`, row[0], maxName, `</th>`)
+		for _, cell := range row[1:] {
+			m.tag(`<td>`, cell, maxName, `</td>`)
 		}
 		m.put(`</tr>`)
 	}

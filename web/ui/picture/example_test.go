@@ -10,14 +10,14 @@ import (
 )
 
 // A page keeps the struct and draws it where its template says so.
-func ExampleLines() {
-	throughput := picture.Lines{
+func ExampleChart() {
+	throughput := picture.Chart{
 		Frame:    picture.Frame{ID: "throughput", Title: "Throughput", Desc: "Callbacks per second in the last hour.", NoData: "Nothing yet."},
 		TimeAxis: picture.TimeAxis{Location: time.UTC, Header: "Time"},
 		Value:    func(v float64) string { return fmt.Sprintf("%g/s", v) },
 	}
 	page := template.Must(template.New("page").Parse("{{.Throughput.HTML}}\n"))
-	if err := page.Execute(os.Stdout, struct{ Throughput picture.Lines }{throughput}); err != nil {
+	if err := page.Execute(os.Stdout, struct{ Throughput picture.Chart }{throughput}); err != nil {
 		fmt.Println(err)
 	}
 	// Output:
@@ -33,8 +33,8 @@ func ExampleCategories() {
 	// <div class="pic pic-cats"><ul role="list" aria-label="Pending per tier"><li><a class="pic-cat" href="/ui/callbacks?tier=1"><span class="pic-cat-name">15 s</span> <b class="pic-cat-count">40</b><svg class="pic-cat-bar pic-t1" aria-hidden="true" width="100%" height="10"><rect height="10" rx="2.5" width="100%"/></svg></a></li><li><span class="pic-cat"><span class="pic-cat-name">3 min</span> <b class="pic-cat-count">10</b><svg class="pic-cat-bar pic-t1" aria-hidden="true" width="100%" height="10"><rect height="10" rx="2.5" width="25%"/></svg></span></li><li><span class="pic-cat"><span class="pic-cat-name">10 min</span> <b class="pic-cat-count">0</b><svg class="pic-cat-bar pic-t1" aria-hidden="true" width="100%" height="10"><rect class="pic-zero" height="10" width="2"/></svg></span></li></ul></div>
 }
 
-func ExampleSpark() {
-	fmt.Println(picture.Spark{Values: []float64{1, 3, 2}, Failures: []float64{0, 1, 0}}.HTML())
+func ExampleChart_spark() {
+	fmt.Println(picture.Chart{Form: picture.Spark, Series: []picture.Series{{Values: []float64{1, 3, 2}}, {Values: []float64{0, 1, 0}}}}.HTML())
 	// Output:
 	// <svg class="pic pic-spark" width="96" height="24" viewBox="0 0 96 24" aria-hidden="true" fill="none"><path class="pic-bar pic-bad" stroke-width="6" d="M48 23v-7.7"/><path class="pic-area pic-t1" d="M2 15.3l46-13.3 46 6.7v14.3H2z"/><path class="pic-line pic-t1" d="M2 15.3l46-13.3 46 6.7"/></svg>
 }

@@ -47,31 +47,30 @@ func FuzzCharts(f *testing.F) {
 			times[i] = time.Unix(from+int64(i)*step, int64(i))
 		}
 		frame := picture.Frame{ID: text, Title: text, Desc: text, NoData: text}
-		l := picture.Lines{
+		l := picture.Chart{
 			Frame: frame, TimeAxis: picture.TimeAxis{Location: shanghai, Header: text}, Times: times,
-			Series: []picture.Series{{Name: text, Note: text, Values: first, Fill: true}, {Name: text, Values: second, Tone: picture.Tone(height)}},
+			Series: []picture.Series{{Name: text, Values: first, Fill: true}, {Name: text, Values: second, Tone: picture.Tone(height)}},
 			Height: int(height), Scale: picture.Scale(height % 2),
 		}
 		if len(second) > 0 {
-			l.Max, l.Min = second[0], second[0]
+			l.Min = second[0]
 		}
 		lines := l.HTML()
 		if len(lines) > 40_000 {
 			t.Errorf("%d bytes", len(lines))
 		}
-		bars := picture.Bars{
-			Frame: frame, Times: times, Step: time.Duration(step), Series: []picture.Series{{Name: text, Values: first}, {Name: text, Values: second}}, Height: int(height),
+		bars := picture.Chart{
+			Form: picture.Bars, Frame: frame, Times: times, Step: time.Duration(step), Series: []picture.Series{{Name: text, Values: first}, {Name: text, Values: second}}, Height: int(height),
 		}
-		due := picture.Due{Frame: frame, Step: time.Duration(step), Counts: first, OverdueName: text}
-		due.From = time.Unix(from, 0)
-		spark := picture.Spark{Frame: frame, Values: first, Failures: second, Width: int(step), Height: int(from)}
-		ring, progress := picture.Ring{Frame: frame, Text: text}, picture.Progress{Frame: frame}
+		due := bars
+		due.First = &picture.Bar{Name: text, Value: float64(from)}
+		spark := picture.Chart{Form: picture.Spark, Frame: frame, Series: bars.Series, Width: int(step), Height: int(from)}
+		progress := picture.Progress{Frame: frame}
 		for _, v := range first {
-			ring.Share = v
 			progress.Total = v
 			progress.Parts = append(progress.Parts, picture.Part{Name: text, Value: v})
 		}
-		for _, h := range []template.HTML{lines, bars.HTML(), due.HTML(), spark.HTML(), ring.HTML(), progress.HTML()} {
+		for _, h := range []template.HTML{lines, bars.HTML(), due.HTML(), spark.HTML(), progress.HTML()} {
 			wellMade(t, h)
 		}
 	})

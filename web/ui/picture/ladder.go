@@ -83,7 +83,7 @@ func (l Ladder) HTML() template.HTML {
 	m := &markup{}
 	m.put(`<div class="pic pic-ladder"><ol role="list"`)
 	if l.Label != "" {
-		m.attr("aria-label", l.Label, maxText)
+		m.tag(` aria-label="`, l.Label, maxText, `"`)
 	}
 	m.put(`>`)
 	shown := kept(l.Steps, most)
@@ -101,9 +101,7 @@ func (l Ladder) HTML() template.HTML {
 		if l.More != nil {
 			text = l.More(n)
 		}
-		m.put(`<li class="pic-step pic-more"><span class="pic-what">`)
-		m.text(text, maxName)
-		m.put(`</span></li>`)
+		m.tag(`<li class="pic-step pic-more"><span class="pic-what">`, text, maxName, `</span></li>`)
 	}
 	m.put(`</ol></div>`)
 	return m.html()
@@ -152,30 +150,19 @@ func (s Step) draw(m *markup, last bool) {
 	}
 	m.put(`>`, string(Mark(s.State, s.Manual)), `<span class="pic-what">`)
 	if s.Number != "" {
-		m.put(`<span class="pic-number">`)
-		m.text(s.Number, 8)
-		m.put(`</span> `)
+		m.tag(`<span class="pic-number">`, s.Number, 8, `</span> `)
 	}
-	href := link(s.Href)
-	if href != "" {
-		m.put(`<a`)
-		m.attr("href", href, 2000)
-		m.put(`>`)
+	end := `</span>`
+	if href := link(s.Href); href != "" {
+		m.tag(`<a href="`, href, 2000, `">`)
+		end = `</a></span>`
 	}
-	m.text(s.Label, maxName)
-	if href != "" {
-		m.put(`</a>`)
-	}
-	m.put(`</span>`)
+	m.tag("", s.Label, maxName, end)
 	if s.Detail != "" {
-		m.put(` <span class="pic-detail">`)
-		m.text(s.Detail, maxName)
-		m.put(`</span>`)
+		m.tag(` <span class="pic-detail">`, s.Detail, maxName, `</span>`)
 	}
 	if !last {
-		m.put(` <span class="pic-wait">`)
-		m.text(s.Wait, maxName)
-		m.put(`</span>`)
+		m.tag(` <span class="pic-wait">`, s.Wait, maxName, `</span>`)
 	}
 	m.put(`</li>`)
 }

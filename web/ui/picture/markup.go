@@ -21,11 +21,18 @@ func (m *markup) put(parts ...string) {
 // text adds a text from outside, at most so many characters of it.
 func (m *markup) text(s string, most int) { m.put(template.HTMLEscapeString(clean(s, most))) }
 
-// attr adds an attribute with a text from outside.
-func (m *markup) attr(name, value string, most int) {
-	m.put(" ", name, `="`)
-	m.text(value, most)
-	m.put(`"`)
+// tag adds a text from outside between markup of our own.
+func (m *markup) tag(open, text string, most int, end string) {
+	m.put(open)
+	m.text(text, most)
+	m.put(end)
+}
+
+// path adds a path of a class, unless there is nothing of it.
+func (m *markup) path(class string, p pen) {
+	if len(p.d) > 0 {
+		m.put(`<path class="`, class, `" d="`, string(p.d), `"/>`)
+	}
 }
 
 // number adds an attribute in user units or pixels; unit is "" or "%".
@@ -35,28 +42,20 @@ func (m *markup) number(name string, tenths int, unit string) {
 	m.put(unit, `"`)
 }
 
-// name opens what follows with role, title and description, and gives back what must be put into the element first.
-// Without a title the element is decoration.
-func (m *markup) name(f Frame) (inside func()) {
+// name ends the tag that was begun with role, title and description. Without a title the element is decoration.
+func (m *markup) name(f Frame, end string) {
 	if f.Title == "" {
-		m.put(` aria-hidden="true"`)
-		return func() {}
+		m.put(` aria-hidden="true"`, end)
+		return
 	}
 	id := ident(f.ID)
 	m.put(` role="img" aria-labelledby="`, id, "-t")
 	if f.Desc != "" {
 		m.put(" ", id, "-d")
 	}
-	m.put(`"`)
-	return func() {
-		m.put(`<title id="`, id, `-t">`)
-		m.text(f.Title, maxText)
-		m.put("</title>")
-		if f.Desc != "" {
-			m.put(`<desc id="`, id, `-d">`)
-			m.text(f.Desc, maxText)
-			m.put("</desc>")
-		}
+	m.tag(`"`+end+`<title id="`+id+`-t">`, f.Title, maxText, "</title>")
+	if f.Desc != "" {
+		m.tag(`<desc id="`+id+`-d">`, f.Desc, maxText, "</desc>")
 	}
 }
 

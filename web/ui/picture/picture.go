@@ -111,25 +111,31 @@ func (t Tone) class(place int) string {
 type Series struct {
 	// Name is written in the legend, in the table and where a point is pointed at.
 	Name string
-	// Note is written after the name in the legend, for example the newest value. Empty: nothing is.
-	Note string
 	// Values are gaps where they are NaN, infinite, negative or above 1e15, and where there are fewer than times.
 	Values []float64
 	Tone   Tone
-	// Fill colours the area below a line faintly. Bars do not look at it.
+	// Fill colours the area below a line faintly.
 	Fill bool
 }
 
 // drawable says whether a value can be drawn; what cannot is a gap.
 func drawable(v float64) bool { return v >= 0 && v <= biggest }
 
-// at is the value of a place, and whether there is one.
-func (s Series) at(i int) (float64, bool) {
-	if i >= len(s.Values) || !drawable(s.Values[i]) {
+// drawn is a value as it is drawn, and whether it can be.
+func drawn(v float64) (float64, bool) {
+	if !drawable(v) {
 		return 0, false
 	}
-	if s.Values[i] < smallest {
+	if v < smallest {
 		return 0, true
 	}
-	return s.Values[i], true
+	return v, true
+}
+
+// at is the value of a place, and whether there is one.
+func (s Series) at(i int) (float64, bool) {
+	if i >= len(s.Values) {
+		return 0, false
+	}
+	return drawn(s.Values[i])
 }

@@ -48,6 +48,21 @@ func (p points) ends() (least, greatest float64, some bool) {
 	return least, greatest, some
 }
 
+// highest is the height of the highest stack.
+func (p points) highest() float64 {
+	highest := 0.0
+	for i := range p.at {
+		sum := 0.0
+		for _, row := range p.rows {
+			if !math.IsNaN(row[i]) {
+				sum += row[i]
+			}
+		}
+		highest = max(highest, sum)
+	}
+	return min(highest, biggest)
+}
+
 // thinned are at most so many of the points: of each group of neighbours the value that is farthest from the one kept
 // before, so that neither peaks nor dips vanish.
 func (p points) thinned(most int) points {

@@ -100,21 +100,21 @@ func samples() []sample {
 	return append(all, smallSamples()...)
 }
 
-func throughput(id string, n int, step time.Duration) picture.Lines {
+func throughput(id string, n int, step time.Duration) picture.Chart {
 	accepted := wave(n, 24*float64(time.Hour)/float64(step), 220, 900, 120)
 	delivered := make([]float64, n)
 	for i := range delivered {
 		delivered[i] = math.Round(accepted[max(i-2, 0)]*9.2) / 10
 	}
-	return picture.Lines{
+	return picture.Chart{
 		Frame: frame(id), TimeAxis: clocked(), Times: every(n, step), Value: perSecond,
 		Series: []picture.Series{
-			{Name: "Accepted", Note: "412/s", Values: accepted, Fill: true}, {Name: "Delivered", Note: "398/s", Values: delivered},
+			{Name: "Accepted", Values: accepted, Fill: true}, {Name: "Delivered", Values: delivered},
 		},
 	}
 }
 
-func lateness(id string, n int) picture.Lines {
+func lateness(id string, n int) picture.Chart {
 	p50, p95, p99 := wave(n, 24, 6, 5, 4), wave(n, 24, 40, 80, 50), wave(n, 24, 150, 500, 300)
 	for i := n / 2; i < n/2+7 && i < n; i++ {
 		p99[i] *= 40
@@ -123,9 +123,9 @@ func lateness(id string, n int) picture.Lines {
 	for i := n / 4; i < n/4+9 && i < n; i++ {
 		p50[i], p95[i], p99[i] = math.NaN(), math.NaN(), math.NaN()
 	}
-	return picture.Lines{
+	return picture.Chart{
 		Frame: frame(id, "Lateness"), TimeAxis: clocked(), Times: hours(n), Value: milliseconds, Scale: picture.Log, Min: 1,
-		Series: []picture.Series{{Name: "p50", Note: "7 ms", Values: p50}, {Name: "p95", Note: "82 ms", Values: p95}, {Name: "p99", Note: "410 ms", Values: p99}},
+		Series: []picture.Series{{Name: "p50", Values: p50}, {Name: "p95", Values: p95}, {Name: "p99", Values: p99}},
 	}
 }
 
@@ -138,21 +138,21 @@ func lineSamples() []sample {
 	huge := throughput("lines-huge", 20_000, time.Minute)
 	one := throughput("lines-one", 1, time.Hour)
 	return []sample{
-		{"lines, nothing", picture.Lines{Frame: frame("lines-empty")}.HTML()},
+		{"lines, nothing", picture.Chart{Frame: frame("lines-empty")}.HTML()},
 		{"lines, one point", one.HTML()},
 		{"lines, a day by minutes of 30", throughput("lines-day", 48, 30*time.Minute).HTML()},
 		{"lines, a week by hours", throughput("lines-week", 168, time.Hour).HTML()},
-		{"lines, share", picture.Lines{
-			Frame: frame("share", "Success share"), TimeAxis: clocked(), Times: hours(168), Value: percent, Max: 100, Height: 150,
+		{"lines, share", picture.Chart{
+			Frame: frame("share", "Success share"), TimeAxis: clocked(), Times: hours(168), Value: percent, Height: 150,
 			Series: []picture.Series{{Name: "Success share", Values: share, Tone: picture.Good, Fill: true}},
 		}.HTML()},
 		{"lines, lateness with a gap", lateness("lateness", 168).HTML()},
 		{"lines, lateness of an hour", lateness("lateness-short", 12).HTML()},
-		{"lines, all zero", picture.Lines{
+		{"lines, all zero", picture.Chart{
 			Frame: frame("lines-zero"), TimeAxis: clocked(), Times: hours(24), Value: perSecond,
 			Series: []picture.Series{{Name: "Accepted", Values: make([]float64, 24)}},
 		}.HTML()},
-		{"lines, single points between gaps", picture.Lines{
+		{"lines, single points between gaps", picture.Chart{
 			Frame: frame("lines-gaps"), TimeAxis: clocked(), Times: hours(12), Series: []picture.Series{
 				{Name: "Accepted", Values: []float64{1, nan, 3, nan, nan, 4, 4.5, nan, 2, nan, 6, 5}, Fill: true},
 			},
@@ -161,7 +161,7 @@ func lineSamples() []sample {
 	}
 }
 
-func outcomes(id string, n int, step time.Duration) picture.Bars {
+func outcomes(id string, n int, step time.Duration) picture.Chart {
 	good, bad := rounded(wave(n, 24, 900, 4000, 700)), rounded(wave(n, 24, 40, 120, 200))
 	unknown := rounded(wave(n, 24, 0, 0, 60))
 	if n > 30 {
@@ -170,8 +170,8 @@ func outcomes(id string, n int, step time.Duration) picture.Bars {
 		}
 		bad[5], good[9], bad[9], unknown[9] = 1, 0, 0, 0
 	}
-	return picture.Bars{
-		Frame: frame(id, "Attempts by result"), TimeAxis: clocked(), Times: every(n, step), Value: count,
+	return picture.Chart{
+		Form: picture.Bars, Frame: frame(id, "Attempts by result"), TimeAxis: clocked(), Times: every(n, step), Value: count,
 		Series: []picture.Series{
 			{Name: "Succeeded", Values: good, Tone: picture.Good}, {Name: "Failed", Values: bad, Tone: picture.Bad},
 			{Name: "Unknown", Values: unknown, Tone: picture.Muted},
@@ -181,32 +181,30 @@ func outcomes(id string, n int, step time.Duration) picture.Bars {
 
 func barSamples() []sample {
 	coming := rounded(wave(24, 24, 30, 400, 60))
-	due := picture.Due{
-		Frame: frame("due", "Due in the next 24 hours"), TimeAxis: clocked(), Overdue: 180, OverdueName: "Overdue", Counts: coming,
-		CountsName: "Due", Value: count,
+	due := func(id string, overdue float64, counts []float64) picture.Chart {
+		return picture.Chart{
+			Form: picture.Bars, Frame: frame(id, "Due in the next 24 hours"), TimeAxis: clocked(), Times: hours(len(counts)), Step: time.Hour,
+			First: &picture.Bar{Name: "Overdue", Value: overdue}, Series: []picture.Series{{Name: "Due", Values: counts}}, Value: count,
+		}
 	}
-	due.From = start
-	empty := picture.Due{Frame: frame("due-empty")}
-	zero := due
-	zero.ID, zero.Overdue, zero.Counts = "due-zero", 0, make([]float64, 12)
 	return []sample{
-		{"bars, nothing", picture.Bars{Frame: frame("bars-empty")}.HTML()},
+		{"bars, nothing", picture.Chart{Form: picture.Bars, Frame: frame("bars-empty")}.HTML()},
 		{"bars, one", outcomes("bars-one", 1, time.Hour).HTML()},
 		{"bars, two days by hours", outcomes("bars-days", 48, time.Hour).HTML()},
 		{"bars, a week by hours", outcomes("bars-week", 168, time.Hour).HTML()},
 		{"bars, a month by days", outcomes("bars-month", 30, 24*time.Hour).HTML()},
 		{"bars, 5,000", outcomes("bars-huge", 5000, time.Minute).HTML()},
-		{"bars, hostile", picture.Bars{
-			Frame: frame("bars-hostile", evil), TimeAxis: clocked(evil), Times: append(hours(30), start), Step: -time.Hour, Height: 1 << 30,
+		{"bars, hostile", picture.Chart{
+			Form: picture.Bars, Frame: frame("bars-hostile", evil), TimeAxis: clocked(evil), Times: append(hours(30), start), Step: -time.Hour, Height: 1 << 30,
 			Series: []picture.Series{
-				{Name: evil, Note: evil, Values: []float64{math.NaN(), -1, math.Inf(-1), 1e300, 1e15, 3}},
+				{Name: evil, Values: []float64{math.NaN(), -1, math.Inf(-1), 1e300, 1e15, 3}},
 				{Name: evil, Values: []float64{1, 2, 3, 4, 1e15, 5, 6, 7, 8}}, {Name: evil},
 			},
 			Value: func(float64) string { return evil },
 		}.HTML()},
-		{"due, nothing", empty.HTML()},
-		{"due, zero", zero.HTML()},
-		{"due, many", due.HTML()},
+		{"due, nothing", due("due-empty", 3, nil).HTML()},
+		{"due, zero", due("due-zero", 0, make([]float64, 12)).HTML()},
+		{"due, many", due("due", 180, coming).HTML()},
 	}
 }
 
@@ -225,10 +223,10 @@ func smallSamples() []sample {
 		{"categories, nothing", picture.Categories{NoData: "Nothing is pending."}.HTML()},
 		{"categories, one", picture.Categories{Items: []picture.Category{{Name: "15 s", Value: 3}}}.HTML()},
 		{"categories, many", tiers().HTML()},
-		{"spark, nothing", picture.Spark{Frame: frame("spark-empty")}.HTML()},
-		{"spark, one", picture.Spark{Frame: frame("spark-one"), Values: []float64{4}}.HTML()},
-		{"spark, many", picture.Spark{Values: wave(48, 24, 30, 100, 30)}.HTML()},
-		{"spark, failures", picture.Spark{Frame: frame("spark-bad"), Values: wave(24, 24, 30, 100, 30), Failures: []float64{0, 0, 0, 4, 30, 44, 12, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3}}.HTML()},
+		{"spark, nothing", picture.Chart{Form: picture.Spark, Frame: frame("spark-empty")}.HTML()},
+		{"spark, one", picture.Chart{Form: picture.Spark, Frame: frame("spark-one"), Series: []picture.Series{{Values: []float64{4}}}}.HTML()},
+		{"spark, many", picture.Chart{Form: picture.Spark, Series: []picture.Series{{Values: wave(48, 24, 30, 100, 30)}}}.HTML()},
+		{"spark, failures", picture.Chart{Form: picture.Spark, Frame: frame("spark-bad"), Series: []picture.Series{{Values: wave(24, 24, 30, 100, 30)}, {Values: []float64{0, 0, 0, 4, 30, 44, 12, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3}}}}.HTML()},
 	}, partSamples()...)
 }
 
@@ -236,26 +234,18 @@ func redrive(id string, done, failed, left float64) picture.Progress {
 	return picture.Progress{
 		Frame: frame(id, "Redrive"), Total: done + failed + left, Legend: true,
 		Parts: []picture.Part{
-			{Name: "Done", Note: count(done), Value: done, Tone: picture.Good}, {Name: "Failed", Note: count(failed), Value: failed, Tone: picture.Bad},
+			{Name: "Done", Value: done, Tone: picture.Good}, {Name: "Failed", Value: failed, Tone: picture.Bad},
 		},
 	}
 }
 
 func partSamples() []sample {
-	ring := func(id string, share float64, text string, tone picture.Tone) template.HTML {
-		return picture.Ring{Frame: frame(id, "Success share: "+text), Share: share, Text: text, Tone: tone}.HTML()
-	}
 	return append([]sample{
 		{"progress, nothing", picture.Progress{Frame: frame("progress-empty")}.HTML()},
 		{"progress, begun", redrive("progress-begun", 2, 1, 49_997).HTML()},
 		{"progress, half", redrive("progress-half", 31_200, 840, 17_960).HTML()},
 		{"progress, nearly", redrive("progress-nearly", 49_990, 3, 7).HTML()},
 		{"progress, all", redrive("progress-all", 50_000, 0, 0).HTML()},
-		{"ring", ring("ring-most", .9987, "99.87 %", picture.Good)},
-		{"ring", ring("ring-half", .62, "62 %", picture.Warn)},
-		{"ring", ring("ring-low", .003, "0.3 %", picture.Bad)},
-		{"ring", ring("ring-all", 1, "100 %", picture.Good)},
-		{"ring, nothing", picture.Ring{Frame: picture.Frame{ID: "ring-empty", Title: "Success share", NoData: "–"}, Share: math.NaN()}.HTML()},
 	}, ladderSamples()...)
 }
 

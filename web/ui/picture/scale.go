@@ -29,33 +29,19 @@ func (s scale) at(v float64) float64 {
 }
 
 // linear is a scale from zero to a round number that is not below highest, with at most about so many steps of 1, 2 or 5
-// times a power of ten. With a fixed end above zero it ends there. Whole numbers have no steps below one.
-func linear(highest, end float64, steps int, whole bool) scale {
-	top := end
-	if !drawable(end) || end < smallest {
-		top, end = highest, 0
+// times a power of ten. Whole numbers have no steps below one.
+func linear(highest float64, steps int, whole bool) scale {
+	if !drawable(highest) || highest < smallest { // also where all is zero
+		highest, steps = 1, 1
 	}
-	if !drawable(top) || top < smallest { // also where all is zero
-		top = 1
-		steps = 1
-	}
-	step := roundUp(top / float64(max(steps, 1)))
+	step := roundUp(highest / float64(max(steps, 1)))
 	if whole {
 		step = max(step, 1)
 	}
-	s := scale{hi: end}
-	for i := 0; ; i++ {
-		v := multiple(i, step)
-		if end > 0 && v > end*(1+1e-12) {
-			break
-		}
-		s.ticks = append(s.ticks, v)
-		if v >= top*(1-1e-12) {
-			break
-		}
-	}
-	if end == 0 {
-		s.hi = s.ticks[len(s.ticks)-1]
+	var s scale
+	for i := 0; s.hi < highest*(1-1e-12) || i < 2; i++ {
+		s.hi = multiple(i, step)
+		s.ticks = append(s.ticks, s.hi)
 	}
 	return s
 }

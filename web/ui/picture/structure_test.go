@@ -148,24 +148,25 @@ func TestTextsFromOutsideAreText(t *testing.T) {
 	f := picture.Frame{ID: word, Title: word, Desc: word, NoData: word}
 	axis := clocked(word)
 	times := hours(3)
-	series := []picture.Series{{Name: word, Note: word, Values: []float64{1, 2, 3}}}
+	series := slices.Repeat([]picture.Series{{Name: word, Values: []float64{1, 2, 3}}}, 2) // of which there is a legend
 	say := func(float64) string { return word }
-	due := picture.Due{Frame: f, TimeAxis: axis, Overdue: 1, OverdueName: word, Counts: []float64{1}, CountsName: word, Value: say}
-	due.From = start
+	due := picture.Chart{
+		Form: picture.Bars, Frame: f, TimeAxis: axis, Times: hours(1), First: &picture.Bar{Name: word, Value: 1},
+		Series: []picture.Series{{Name: word, Values: []float64{1}}}, Value: say,
+	}
 	for name, c := range map[string]struct {
 		html  template.HTML
 		times int
 	}{
 		// title, desc, legend (2), three values at the axis at least, …
-		"lines":      {picture.Lines{Frame: f, TimeAxis: axis, Times: times, Series: series, Value: say}.HTML(), 20},
-		"bars":       {picture.Bars{Frame: f, TimeAxis: axis, Times: times, Series: series, Value: say}.HTML(), 20},
+		"lines":      {picture.Chart{Frame: f, TimeAxis: axis, Times: times, Series: series, Value: say}.HTML(), 20},
+		"bars":       {picture.Chart{Form: picture.Bars, Frame: f, TimeAxis: axis, Times: times, Series: series, Value: say}.HTML(), 20},
 		"due":        {due.HTML(), 10},
-		"empty":      {picture.Lines{Frame: f}.HTML(), 3},
+		"empty":      {picture.Chart{Frame: f}.HTML(), 3},
 		"categories": {picture.Categories{Label: word, Items: []picture.Category{{Name: word, Href: "/" + word}}, Value: say}.HTML(), 4},
 		"nothing":    {picture.Categories{NoData: word}.HTML(), 1},
-		"spark":      {picture.Spark{Frame: f, Values: []float64{1}}.HTML(), 2},
-		"progress":   {picture.Progress{Frame: f, Legend: true, Parts: []picture.Part{{Name: word, Note: word, Value: 1}}}.HTML(), 4},
-		"ring":       {picture.Ring{Frame: f, Share: .5, Text: word}.HTML(), 3},
+		"spark":      {picture.Chart{Form: picture.Spark, Frame: f, Series: []picture.Series{{Values: []float64{1}}}}.HTML(), 2},
+		"progress":   {picture.Progress{Frame: f, Legend: true, Parts: []picture.Part{{Name: word, Value: 1}}}.HTML(), 3},
 		"ladder":     {picture.Ladder{Label: word, Steps: []picture.Step{{Number: word, Label: word, Detail: word, Wait: word, Href: "?" + word}, {}}}.HTML(), 6},
 		"more":       {picture.Ladder{Steps: make([]picture.Step, 50), More: func(int) string { return word }}.HTML(), 1},
 	} {
@@ -225,7 +226,7 @@ func TestPicturesAreBounded(t *testing.T) {
 		"categories": {picture.Categories{Items: make([]picture.Category, 10_000)}.HTML(), 25_000},
 		"progress":   {picture.Progress{Parts: make([]picture.Part, 10_000)}.HTML(), 1000},
 		"ladder":     {picture.Ladder{Steps: make([]picture.Step, 10_000)}.HTML(), 6000},
-		"spark":      {picture.Spark{Values: wave(10_000, 24, 1, 100, 90)}.HTML(), 2500},
+		"spark":      {picture.Chart{Form: picture.Spark, Series: []picture.Series{{Values: wave(10_000, 24, 1, 100, 90)}}}.HTML(), 2500},
 	}
 	for name, b := range bounds {
 		if len(b.html) > b.most {
@@ -247,7 +248,7 @@ func TestTablesHaveTheData(t *testing.T) {
 		{"a day of hours", throughput("x", 24, 3600e9).HTML(), 24, 3},
 		{"a few", throughput("x", 5, 3600e9).HTML(), 5, 3},
 		{"bars", outcomes("x", 168, 3600e9).HTML(), 24, 4},
-		{"nothing", picture.Lines{Frame: frame("x")}.HTML(), 0, 0},
+		{"nothing", picture.Chart{Frame: frame("x")}.HTML(), 0, 0},
 	} {
 		rows, head := 0, 0
 		parse(t, c.html, func(path []string, e xml.StartElement) {
@@ -278,15 +279,15 @@ func TestFewPointsTellTheirValues(t *testing.T) {
 	still.Quiet = true
 	three := []picture.Series{{Name: "A", Values: []float64{1, 2, 3}}}
 	for kind, h := range map[string]template.HTML{
-		"lines": picture.Lines{Frame: still, Times: hours(3), Series: three}.HTML(), "bars": picture.Bars{Frame: still, Times: hours(3), Series: three}.HTML(),
-		"due": picture.Due{Frame: still, TimeAxis: picture.TimeAxis{From: hours(1)[0]}, Overdue: 5, Counts: three[0].Values}.HTML(),
+		"lines": picture.Chart{Frame: still, Times: hours(3), Series: three}.HTML(), "bars": picture.Chart{Form: picture.Bars, Frame: still, Times: hours(3), Series: three}.HTML(),
+		"due": picture.Chart{Form: picture.Bars, Frame: still, Times: hours(3), First: &picture.Bar{Value: 5}, Series: three}.HTML(),
 	} {
 		if n := tell(h); n != 0 {
 			t.Errorf("quiet %s: %d points tell their values", kind, n)
 		}
 	}
 	nan := math.NaN()
-	h := picture.Lines{Frame: frame("x"), TimeAxis: clocked(), Times: hours(2), Series: []picture.Series{{Name: "A", Values: []float64{nan, 7}}}}.HTML()
+	h := picture.Chart{Frame: frame("x"), TimeAxis: clocked(), Times: hours(2), Series: []picture.Series{{Name: "A", Values: []float64{nan, 7}}}}.HTML()
 	if !strings.Contains(string(h), "<title>8 Mar 05:00\nA: 7</title>") || !strings.Contains(string(h), "<title>8 Mar 04:00</title>") {
 		t.Errorf("the points tell something else:\n%s", h)
 	}
@@ -317,19 +318,18 @@ func TestWhatCannotBeDrawn(t *testing.T) {
 		has, lacks string
 	}{
 		"below zero": {
-			picture.Lines{Frame: f, TimeAxis: clocked(), Times: hours(2), Series: below}.HTML(),
+			picture.Chart{Frame: f, TimeAxis: clocked(), Times: hours(2), Series: below}.HTML(),
 			"<title>8 Mar 04:00</title>", "A: -1",
 		},
-		"over the whole": {picture.Ring{Frame: f, Share: 1.5, Text: "150 %"}.HTML(), ">nothing<", "150"},
 		"wide": {
-			picture.Spark{Values: []float64{1, 2}, Width: 1 << 40}.HTML(), `width="640"`, "1099511627776",
+			picture.Chart{Form: picture.Spark, Series: []picture.Series{{Values: []float64{1, 2}}}, Width: 1 << 40}.HTML(), `width="640"`, "1099511627776",
 		},
 		"no total": {
 			picture.Progress{Parts: []picture.Part{{Value: 3}}, Total: math.NaN()}.HTML(),
 			`width="100%"/></svg>`, "NaN",
 		},
 		"long texts": {
-			picture.Bars{Frame: f, TimeAxis: axis, Times: hours(50), Series: many, Value: long}.HTML(),
+			picture.Chart{Form: picture.Bars, Frame: f, TimeAxis: axis, Times: hours(50), Series: many, Value: long}.HTML(),
 			"xxx", "<title>yyy",
 		},
 	} {

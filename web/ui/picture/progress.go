@@ -2,7 +2,6 @@ package picture
 
 import (
 	"html/template"
-	"strconv"
 )
 
 // Progress draws the parts of a whole as one bar: of a redrive what is done, what failed and what is left, or a share and
@@ -14,15 +13,13 @@ type Progress struct {
 	Parts []Part
 	// Total is the whole. Zero, or less than the parts together: the sum of the parts. What is not in a part stays empty.
 	Total float64
-	// Legend adds the parts' names and notes below the bar.
+	// Legend adds the parts' names below the bar.
 	Legend bool
 }
 
 // A Part is one piece of a whole.
 type Part struct {
 	Name string
-	// Note is written after the name in the legend, for example the count.
-	Note string
 	// Value is zero where it is NaN, infinite, negative or above 1e15. What is above zero is always visible.
 	Value float64
 	Tone  Tone
@@ -33,9 +30,7 @@ func (p Progress) HTML() template.HTML {
 	parts := p.Parts[:min(len(p.Parts), 6)]
 	m := &markup{}
 	m.put(`<div class="pic pic-progress"><svg class="pic-track" width="100%" height="10"`)
-	inside := m.name(p.Frame)
-	m.put(`>`)
-	inside()
+	m.name(p.Frame, `>`)
 	x := 0
 	for i, w := range shares(parts, p.Total) {
 		if w == 0 {
@@ -52,8 +47,7 @@ func (p Progress) HTML() template.HTML {
 		m.put(`<ul class="pic-legend" role="list">`)
 		for i, part := range parts {
 			m.put(`<li><svg class="`, part.Tone.class(i), `" width="12" height="12" aria-hidden="true"><rect width="12" height="12" rx="2"/></svg>`)
-			entry(m, part.Name, part.Note)
-			m.put(`</li>`)
+			m.tag(`<span>`, part.Name, maxName, `</span></li>`)
 		}
 		m.put(`</ul>`)
 	}
@@ -67,7 +61,7 @@ func shares(parts []Part, total float64) []int {
 	values := make([]float64, len(parts), len(parts)+1)
 	sum := 0.0
 	for i, part := range parts {
-		values[i], _ = Series{Values: []float64{part.Value}}.at(0)
+		values[i], _ = drawn(part.Value)
 		sum += values[i]
 	}
 	if !drawable(total) || total < sum {
@@ -91,40 +85,4 @@ func shares(parts []Part, total float64) []int {
 	}
 	widths[widest] += room
 	return widths[:len(parts)]
-}
-
-// Ring draws a share of a whole around a few characters.
-type Ring struct {
-	// Frame has as its NoData what is written instead of Text where there is no share.
-	Frame
-	// Share is between 0 and 1. NaN and everything else: there is none.
-	Share float64
-	// Text is in the middle; at most about seven characters fit.
-	Text string
-	Tone Tone
-}
-
-// HTML is the picture. A share that is not quite 1 leaves a gap that can be seen, and one that is not quite 0 is there.
-func (r Ring) HTML() template.HTML {
-	m := &markup{}
-	m.put(`<svg class="pic pic-ring" width="80" height="80" viewBox="0 0 80 80"`)
-	inside := m.name(r.Frame)
-	m.put(` fill="none">`)
-	inside()
-	m.put(`<circle class="pic-ring-track" cx="40" cy="40" r="36"/>`)
-	text := r.Text
-	if known := r.Share >= 0 && r.Share <= 1; !known {
-		text = r.NoData
-	} else if r.Share > 0 {
-		part := strconv.Itoa(1000)
-		if r.Share < 1 {
-			part = strconv.Itoa(min(max(tenths(r.Share*100), 15), 985))
-		}
-		m.put(`<circle class="pic-ring-share `, r.Tone.class(0), `" cx="40" cy="40" r="36" pathLength="1000" stroke-dasharray="`, part,
-			` 1000" transform="rotate(-90 40 40)"/>`)
-	}
-	m.put(`<text x="40" y="45">`)
-	m.text(fit(text, 64), maxName)
-	m.put(`</text></svg>`)
-	return m.html()
 }
