@@ -159,7 +159,7 @@ func (p *callbackPage) ladder(newest []store.Attempt) template.HTML {
 		l.Steps = append(l.Steps, step)
 	}
 	if c.State == store.Succeeded {
-		l.Steps = l.Steps[:position] // nobody wonders what would have come
+		l.Steps = l.Steps[:position] // what would have come does not matter any more
 	}
 	return l.HTML()
 }

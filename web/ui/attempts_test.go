@@ -23,7 +23,7 @@ func TestTimelineHasPages(t *testing.T) {
 	for n := 1; n <= many; n++ {
 		rows.attempts = append(rows.attempts, sampleAttempt(n))
 	}
-	o.callbackRows, o.callbackEngine, o.auditRows = rows, callbackEngine{}, auditRows{}
+	o.callbackRows = rows
 	b := signedIn(t, o)
 	id := "/ui/callbacks/cb_" + dead.ID
 	var seen []int

@@ -45,7 +45,7 @@ type callbackPage struct {
 	CanMend    bool
 	CanCancel  bool
 	CanRetry   bool
-	// RetryNow: one button does it. What was received already is sent again only by who is asked first.
+	// RetryNow: one button does it. What was received already is sent again only after a question.
 	RetryNow bool
 	CanMove  bool
 }
@@ -221,7 +221,7 @@ func shownHeaders(headers []store.Header) []named {
 	return all
 }
 
-// curl writes the request as a command, unsigned and with what is secret masked, for who wants to try it by hand.
+// curl writes the request as a command, unsigned and without its secrets, to be tried by hand.
 func (p *callbackPage) curl() string {
 	quote := func(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 	var out strings.Builder

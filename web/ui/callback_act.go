@@ -11,15 +11,15 @@ import (
 
 func (u *UI) callbackActRoutes() []Route {
 	return actsOn(u, kind[store.Callback]{
-		path: "/callbacks/:id/", texts: "act.", section: "callbacks", id: idOf(store.CallbackPrefix), find: u.findCallback,
-		begin: (*form).beginCallback, page: pageOf("/callbacks/"),
-	},
-		actOn[store.Callback]{name: "retry", scope: store.ScopeOperate, ask: (*form).askRetry, do: u.retry},
-		actOn[store.Callback]{name: "cancel", scope: store.ScopeOperate, ask: (*form).askCancel, do: u.cancel, danger: true},
-		actOn[store.Callback]{name: "reschedule", scope: store.ScopeOperate, ask: (*form).askReschedule, do: u.reschedule},
-		actOn[store.Callback]{name: "mend", scope: store.ScopeOperate, ask: (*form).askMend, do: u.mend},
-		actOn[store.Callback]{name: "resolve", scope: store.ScopeSend, ask: (*form).askResolve, do: u.resolve},
-	)
+		path: "/callbacks/:id/", texts: "act.", section: "callbacks", id: idOf(store.CallbackPrefix),
+		find: u.findCallback, begin: (*form).beginCallback, page: pageOf("/callbacks/"),
+	}, []actOn[store.Callback]{
+		{name: "retry", ask: (*form).askRetry, do: u.retry},
+		{name: "cancel", ask: (*form).askCancel, do: u.cancel, danger: true},
+		{name: "reschedule", ask: (*form).askReschedule, do: u.reschedule},
+		{name: "mend", ask: (*form).askMend, do: u.mend},
+		{name: "resolve", scope: store.ScopeSend, ask: (*form).askResolve, do: u.resolve},
+	})
 }
 
 func (u *UI) findCallback(r *request, id string) (store.Callback, error) {
@@ -137,8 +137,9 @@ func (f *form) askMend(c store.Callback) error {
 	headers := f.ask("headers", textField, "act.mend.headers")
 	headers.Mono, headers.Rows = true, 3
 	f.Fields = []field{
-		f.askMono("url", "act.mend.url", store.MaskURL(c.URL)), f.askMono("policy", "act.mend.policy", c.Policy.Name),
-		headers, f.askMono("expires_in", "act.mend.expires", "6h"),
+		f.askMono("url", "act.mend.url", store.MaskURL(c.URL)),
+		f.askMono("policy", "act.mend.policy", c.Policy.Name), headers,
+		f.askMono("expires_in", "act.mend.expires", "6h"),
 	}
 	return nil
 }

@@ -15,7 +15,7 @@ func actingOnCallbacks(t *testing.T, all ...store.Callback) (b *browser, done *[
 	t.Helper()
 	o := parts()
 	done = new([]string)
-	o.callbackRows, o.callbackEngine, o.auditRows = callbackRows{all: all}, callbackEngine{diary: diary{done}}, auditRows{}
+	o.callbackRows, o.callbackEngine = callbackRows{all: all}, callbackEngine{diary: diary{done}}
 	o.projectRows = projectRows{ids: []string{"other"}}
 	return signedIn(t, o), done, "/ui/callbacks/cb_" + all[0].ID
 }
@@ -37,7 +37,7 @@ func TestRetryOfWhatIsNoLongerDead(t *testing.T) {
 	t.Parallel()
 	o := parts()
 	open := sample(1)
-	o.callbackRows, o.auditRows = callbackRows{all: []store.Callback{open}}, auditRows{}
+	o.callbackRows = callbackRows{all: []store.Callback{open}}
 	o.callbackEngine = callbackEngine{err: store.ErrAttempting}
 	b := signedIn(t, o)
 	id := "/ui/callbacks/cb_" + open.ID
@@ -89,7 +89,6 @@ func TestCurlReadsNoFile(t *testing.T) {
 	head := sample(2)
 	head.Method, head.PayloadID = "HEAD", ""
 	o.callbackRows = callbackRows{all: []store.Callback{head, sample(1)}, payload: store.Payload{Body: []byte("@/etc/passwd")}}
-	o.callbackEngine, o.auditRows = callbackEngine{}, auditRows{}
 	b := signedIn(t, o)
 	page := b.get("/ui/callbacks/cb_" + testID(1)).ok()
 	page.has("#curl", "--data-raw '@/etc/passwd'")
@@ -148,7 +147,7 @@ func TestActsSayWhatIsWrong(t *testing.T) {
 func TestConflictsAreSaidAtTheForm(t *testing.T) {
 	t.Parallel()
 	o := parts()
-	o.callbackRows, o.callbackEngine, o.auditRows = callbackRows{all: []store.Callback{sample(1)}}, callbackEngine{err: store.ErrAttempting}, auditRows{}
+	o.callbackRows, o.callbackEngine = callbackRows{all: []store.Callback{sample(1)}}, callbackEngine{err: store.ErrAttempting}
 	b := signedIn(t, o)
 	res := b.post("/ui/callbacks/cb_"+testID(1)+"/retry", "ladder", "once")
 	if res.status != http.StatusConflict {
@@ -176,7 +175,7 @@ func TestFilterIsKeptInTheAddress(t *testing.T) {
 func TestSearchGoesToWhatItIs(t *testing.T) {
 	t.Parallel()
 	o := parts()
-	o.callbackRows, o.endpointRows = callbackRows{all: []store.Callback{sample(1)}}, endpointRows{}
+	o.callbackRows = callbackRows{all: []store.Callback{sample(1)}}
 	b := signedIn(t, o)
 	for q, to := range map[string]string{
 		"cb_" + testID(1): "/ui/callbacks/cb_" + testID(1), testID(1): "/ui/callbacks/cb_" + testID(1), strings.ToLower(testID(1)): "/ui/callbacks/cb_" + testID(1),

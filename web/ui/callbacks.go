@@ -83,6 +83,14 @@ func newRow(c *store.Callback, now int64) *callbackRow {
 	return row
 }
 
+func newRows(callbacks []store.Callback, now int64) []*callbackRow {
+	rows := make([]*callbackRow, len(callbacks))
+	for i := range callbacks {
+		rows[i] = newRow(&callbacks[i], now)
+	}
+	return rows
+}
+
 // callbacks is GET /ui/callbacks.
 func (u *UI) callbacks(r *request) (*answer, error) {
 	return u.listCallbacks(r, "callbacks", "/callbacks", nil)
@@ -138,9 +146,7 @@ func (u *UI) fillRows(r *request, p *callbacksPage) error {
 	if err != nil {
 		return err
 	}
-	for i := range found.Callbacks {
-		p.Rows = append(p.Rows, newRow(&found.Callbacks[i], r.now))
-	}
+	p.Rows = newRows(found.Callbacks, r.now)
 	f.After = found.Next
 	if f.After != nil {
 		p.Next = p.With("cursor", query.Place(*f.After))

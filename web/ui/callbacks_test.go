@@ -201,9 +201,12 @@ var someBlocks = control.Explanation{NextAt: testNow + 600_000, Blocking: []cont
 }}
 
 func callbackCases() []pageCase {
-	give := func(rows callbackRows, engine callbackEngine) func(o *fakes) {
+	give := func(rows callbackRows, engine ...callbackEngine) func(o *fakes) {
 		return func(o *fakes) {
-			o.callbackRows, o.callbackEngine, o.auditRows = rows, engine, auditRows{}
+			o.callbackRows = rows
+			if len(engine) > 0 {
+				o.callbackEngine = engine[0]
+			}
 		}
 	}
 	many := callbackRows{counts: store.Counts{States: map[store.State]int64{store.Scheduled: 1_234_567, store.Dead: 3}}}
@@ -227,83 +230,81 @@ func callbackCases() []pageCase {
 		attempts.attempts = append(attempts.attempts, sampleAttempt(n))
 	}
 	cases := []pageCase{
-		{name: "callbacks/empty", path: "/ui/callbacks", set: give(callbackRows{}, callbackEngine{}), want: [][2]string{{".empty", "No callbacks yet"}}, unwanted: []string{"table"}},
-		{name: "callbacks/one", path: "/ui/callbacks", set: give(one, callbackEngine{}), want: [][2]string{{"td a", "order-0001"}, {"td .badge", "scheduled"}, {"td", "shop.example/notify?token="}}},
-		{name: "callbacks/many", path: "/ui/callbacks?state=scheduled&order=due", set: give(many, callbackEngine{}), want: [][2]string{{".chips .count", "1,234,567"}, {".pager a", "Next page"}, {".bulk a", "Cancel"}}},
-		{name: "callbacks/nomatch", path: "/ui/callbacks?ref=none", set: give(one, callbackEngine{}), want: [][2]string{{".empty", "Nothing matches"}}},
-		{name: "callbacks/looked", path: "/ui/callbacks?topic=rare", set: give(callbackRows{left: &store.Cursor{ID: testID(1)}}, callbackEngine{}), want: [][2]string{{".empty", "Nothing found so far"}, {".empty time", "2025-11-26"}, {".empty a[data-lookon]", "Look on"}}, unwanted: []string{"table", "a[rel=next]:not([data-lookon])"}},
-		{name: "callbacks/looked-due", path: "/ui/callbacks?topic=rare&order=due", set: give(callbackRows{left: &store.Cursor{ID: testID(1), DueAt: testNow + 60_000}}, callbackEngine{}), want: [][2]string{{".empty time", "in 1m"}}},
-		{name: "callbacks/wrong", path: "/ui/callbacks?status_code=abc&from=yesterday", set: give(one, callbackEngine{}), want: [][2]string{{".banner.bad", "HTTP status: abc"}}, unwanted: []string{"table"}},
-		{name: "callbacks/hostile", path: "/ui/callbacks?ref=" + queryEscape(hostile) + "&label.x=" + queryEscape(hostile), set: give(evil, callbackEngine{})},
+		{name: "callbacks/empty", set: give(callbackRows{}), want: wants{{".empty", "No callbacks yet"}}, unwanted: []string{"table"}},
+		{name: "callbacks/one", set: give(one), want: wants{{"td a", "order-0001"}, {"td .badge", "scheduled"}, {"td", "shop.example/notify?token="}}},
+		{name: "callbacks/many", path: "/ui/callbacks?state=scheduled&order=due", set: give(many), want: wants{{".chips .count", "1,234,567"}, {".pager a", "Next page"}, {".bulk a", "Cancel"}}},
+		{name: "callbacks/nomatch", path: "/ui/callbacks?ref=none", set: give(one), want: wants{{".empty", "Nothing matches"}}},
+		{name: "callbacks/looked", path: "/ui/callbacks?topic=rare", set: give(callbackRows{left: &store.Cursor{ID: testID(1)}}), want: wants{{".empty", "Nothing found so far"}, {".empty time", "2025-11-26"}, {".empty a[data-lookon]", "Look on"}}, unwanted: []string{"table", "a[rel=next]:not([data-lookon])"}},
+		{name: "callbacks/looked-due", path: "/ui/callbacks?topic=rare&order=due", set: give(callbackRows{left: &store.Cursor{ID: testID(1), DueAt: testNow + 60_000}}), want: wants{{".empty time", "in 1m"}}},
+		{name: "callbacks/wrong", path: "/ui/callbacks?status_code=abc&from=yesterday", set: give(one), want: wants{{".banner.bad", "HTTP status: abc"}}, unwanted: []string{"table"}},
+		{name: "callbacks/hostile", path: "/ui/callbacks?ref=" + queryEscape(hostile) + "&label.x=" + queryEscape(hostile), set: give(evil)},
 		{
-			name: "callbacks/labels", path: "/ui/callbacks?" + labelParameters(21), set: give(one, callbackEngine{}),
-			want: [][2]string{{".banner.bad", "Label: 21 (≤ 20)"}}, unwanted: []string{"table"},
+			name: "callbacks/labels", path: "/ui/callbacks?" + labelParameters(21), set: give(one),
+			want: wants{{".banner.bad", "Label: 21 (≤ 20)"}}, unwanted: []string{"table"},
 		},
 		{
-			name: "callbacks/label", path: "/ui/callbacks?label.x=1&label.x=2", set: give(one, callbackEngine{}),
-			want: [][2]string{{".banner.bad", "Label: x"}}, unwanted: []string{"table"},
+			name: "callbacks/label", path: "/ui/callbacks?label.x=1&label.x=2", set: give(one),
+			want: wants{{".banner.bad", "Label: x"}}, unwanted: []string{"table"},
 		},
-		{name: "callbacks/error", path: "/ui/callbacks", set: give(broken, callbackEngine{}), status: http.StatusInternalServerError, want: [][2]string{{"main", "Something went wrong"}}},
-		{name: "polls/empty", path: "/ui/polls", set: give(callbackRows{}, callbackEngine{}), want: [][2]string{{".empty", "No polls yet"}}},
-		{name: "polls/one", path: "/ui/polls", set: give(callbackRows{all: []store.Callback{poll}}, callbackEngine{}), want: [][2]string{{"td a", "order-0001"}}},
-		{name: "polls/hostile", path: "/ui/polls", set: give(evil, callbackEngine{})},
-		{name: "polls/error", path: "/ui/polls", set: give(broken, callbackEngine{}), status: http.StatusInternalServerError},
-		{name: "callback/one", path: id, set: give(one, callbackEngine{why: someBlocks}), want: [][2]string{
+		{name: "callbacks/error", set: give(broken), want: wants{{"main", "Something went wrong"}}},
+		{name: "polls/empty", set: give(callbackRows{}), want: wants{{".empty", "No polls yet"}}},
+		{name: "polls/one", set: give(callbackRows{all: []store.Callback{poll}}), want: wants{{"td a", "order-0001"}}},
+		{name: "polls/hostile", set: give(evil)},
+		{name: "polls/error", set: give(broken)},
+		{name: "callback/one", path: id, set: give(one, callbackEngine{why: someBlocks}), want: wants{
 			{".why h2", "Its lane is paused"}, {".why", "Resume the lane."}, {".timeline", "Attempt 2"}, {".timeline", "Created"}, {"pre", `{"paid": 10000}`},
 			{".timeline", "Expected success"}, {"#curl", "curl --globoff -i -X 'POST'"}, {"td", "***"}, {"button#retry", "Retry now"},
 		}},
-		{name: "callback/done", path: id, set: give(callbackRows{all: []store.Callback{done}, attempts: one.attempts, payload: one.payload}, callbackEngine{}), want: [][2]string{{".why.good", "It was delivered"}}},
-		{name: "callback/dead-many", path: id, set: give(attempts, callbackEngine{}), want: [][2]string{{".why.bad", "all attempts used up"}, {"section a", "40 older attempts"}}},
+		{name: "callback/done", path: id, set: give(callbackRows{all: []store.Callback{done}, attempts: one.attempts, payload: one.payload}), want: wants{{".why.good", "It was delivered"}}},
+		{name: "callback/dead-many", path: id, set: give(attempts), want: wants{{".why.bad", "all attempts used up"}, {"section a", "40 older attempts"}}},
 		{name: "callback/hostile", path: id, set: func(o *fakes) {
 			give(evil, callbackEngine{why: someBlocks})(o)
 			o.auditRows = spoiledAudit
 		}},
 		{name: "callback/poll", path: id, set: func(o *fakes) {
-			give(callbackRows{all: []store.Callback{poll}}, callbackEngine{})(o)
+			give(callbackRows{all: []store.Callback{poll}})(o)
 			o.pollEngine = pollEngine{view: control.PollView{Callback: poll, Rule: `{"until":{"success":[{"pointer":"/x","eq":"` + "<b>" + `"}]}}`, Detail: store.PollDetail{Context: `{"a":1}`}}}
-		}, want: [][2]string{{"h2", "Poll"}, {"pre", `"until"`}, {".buttons a", "Resolve"}}},
-		{name: "callback/error", path: id, set: give(broken, callbackEngine{}), status: http.StatusInternalServerError},
-		{name: "callback/none", path: "/ui/callbacks/cb_" + testID(9), set: give(one, callbackEngine{}), status: http.StatusNotFound, want: [][2]string{{"main", "no such thing in this project"}}},
-		{name: "attempt/one", path: id + "/attempts/2", set: give(one, callbackEngine{}), want: [][2]string{{"h1", "Attempt 2"}, {"pre", "fail"}}},
-		{name: "attempt/hostile", path: id + "/attempts/1", set: give(evil, callbackEngine{})},
-		{name: "attempt/error", path: id + "/attempts/1", set: give(broken, callbackEngine{}), status: http.StatusInternalServerError},
-		{name: "evidence/one-hostile", path: id + "/evidence", set: give(one, callbackEngine{}), want: [][2]string{{"pre", "evidence of"}}},
-		{name: "evidence/hostile", path: id + "/evidence", set: give(evil, callbackEngine{})},
-		{name: "evidence/error", path: id + "/evidence", set: give(one, callbackEngine{err: errBroken}), status: http.StatusInternalServerError},
-		{name: "order/empty", path: "/ui/orders?ref=none", set: give(one, callbackEngine{}), want: [][2]string{{".empty", "No callback has this reference"}}},
-		{name: "order/one", path: "/ui/orders?ref=order-0001", set: give(one, callbackEngine{}), want: [][2]string{{"h1", "Everything of order-0001"}, {"h2", "https://shop.example:443"}}},
-		{name: "order/hostile", path: "/ui/orders?ref=" + queryEscape(hostile), set: give(evil, callbackEngine{})},
-		{name: "order/error", path: "/ui/orders?ref=x", set: give(broken, callbackEngine{}), status: http.StatusInternalServerError},
+		}, want: wants{{"h2", "Poll"}, {"pre", `"until"`}, {".buttons a", "Resolve"}}},
+		{name: "callback/error", path: id, set: give(broken)},
+		{name: "callback/none", path: "/ui/callbacks/cb_" + testID(9), set: give(one), status: http.StatusNotFound, want: wants{{"main", "no such thing in this project"}}},
+		{name: "attempt/one", path: id + "/attempts/2", set: give(one), want: wants{{"h1", "Attempt 2"}, {"pre", "fail"}}},
+		{name: "attempt/hostile", path: id + "/attempts/1", set: give(evil)},
+		{name: "attempt/error", path: id + "/attempts/1", set: give(broken)},
+		{name: "evidence/one-hostile", path: id + "/evidence", set: give(one), want: wants{{"pre", "evidence of"}}},
+		{name: "evidence/hostile", path: id + "/evidence", set: give(evil)},
+		{name: "evidence/error", path: id + "/evidence", set: give(one, callbackEngine{err: errBroken})},
+		{name: "order/empty", path: "/ui/orders?ref=none", set: give(one), want: wants{{".empty", "No callback has this reference"}}},
+		{name: "order/one", path: "/ui/orders?ref=order-0001", set: give(one), want: wants{{"h1", "Everything of order-0001"}, {"h2", "https://shop.example:443"}}},
+		{name: "order/hostile", path: "/ui/orders?ref=" + queryEscape(hostile), set: give(evil)},
+		{name: "order/error", path: "/ui/orders?ref=x", set: give(broken)},
 		{name: "search/empty", path: "/ui/search?q=nothing", set: func(o *fakes) {
-			give(one, callbackEngine{})(o)
-			o.endpointRows = endpointRows{}
-		}, want: [][2]string{{".empty", "Nothing was found"}}},
+			give(one)(o)
+		}, want: wants{{".empty", "Nothing was found"}}},
 		{name: "search/one-of-each", path: "/ui/search?q=lock-1", set: func(o *fakes) {
-			give(one, callbackEngine{})(o)
+			give(one)(o)
 			o.endpointRows = endpointRows{all: []store.Endpoint{{ID: testID(7), Name: "shop " + hostile}}}
-		}, want: [][2]string{{"h2", "By lock key"}, {"h2", "Endpoints"}, {"li a", "shop"}}},
+		}, want: wants{{"h2", "By lock key"}, {"h2", "Endpoints"}, {"li a", "shop"}}},
 		{name: "search/looked", path: "/ui/search?q=shop=7", set: func(o *fakes) {
-			give(callbackRows{left: &store.Cursor{ID: testID(1)}}, callbackEngine{})(o)
+			give(callbackRows{left: &store.Cursor{ID: testID(1)}})(o)
 			o.endpointRows = endpointRows{all: []store.Endpoint{{ID: testID(7), Name: "shop"}}}
-		}, want: [][2]string{{"h2", "By label"}, {"section p", "Nothing found so far"}, {"section a[href=/ui/callbacks?label.shop=7]", "Look on"}, {"li a", "shop"}}},
+		}, want: wants{{"h2", "By label"}, {"section p", "Nothing found so far"}, {"section a[href=/ui/callbacks?label.shop=7]", "Look on"}, {"li a", "shop"}}},
 		{name: "search/hostile", path: "/ui/search?q=" + queryEscape(hostile), set: func(o *fakes) {
-			give(evil, callbackEngine{})(o)
+			give(evil)(o)
 			o.endpointRows = endpointRows{all: []store.Endpoint{{ID: testID(7), Name: hostile, ExternalID: hostile}}}
 		}},
 		{name: "search/error", path: "/ui/search?q=x", set: func(o *fakes) {
-			give(broken, callbackEngine{})(o)
-			o.endpointRows = endpointRows{}
+			give(broken)(o)
 		}, status: http.StatusInternalServerError},
 	}
 	for name, form := range map[string]struct {
 		one  store.Callback
 		want [][2]string
 	}{
-		"retry": {dead, [][2]string{{"h1", "Retry"}, {"option", "a new ladder"}}}, "cancel": {sample(1), [][2]string{{".act.danger", "No attempt is made any more"}}},
+		"retry": {dead, wants{{"h1", "Retry"}, {"option", "a new ladder"}}}, "cancel": {sample(1), wants{{".act.danger", "No attempt is made any more"}}},
 		"reschedule": {sample(1), nil}, "mend": {sample(1), nil}, "resolve": {poll, nil},
 	} {
-		cases = append(cases, threeStates("form-"+name, id+"/"+name, give(callbackRows{all: []store.Callback{form.one}}, callbackEngine{}),
-			give(evil, callbackEngine{}), give(callbackRows{err: errBroken}, callbackEngine{}), form.want...)...)
+		cases = append(cases, threeStates("form-"+name, id+"/"+name, give(callbackRows{all: []store.Callback{form.one}}),
+			give(evil), give(callbackRows{err: errBroken}), form.want...)...)
 	}
 	return cases
 }

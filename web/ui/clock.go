@@ -13,7 +13,7 @@ type zoneChoice struct {
 	*time.Location
 }
 
-// utc is shown to who has chosen none and whose browser has not said where it is.
+// utc is shown to a viewer who has chosen none and whose browser has not said where it is.
 var utc = zoneChoice{"UTC", time.UTC}
 
 // zoneOf returns the zone of an IANA name that came from a browser.

@@ -11,7 +11,7 @@ import (
 func TestFieldsHoldTheMomentsOfTheAddress(t *testing.T) {
 	t.Parallel()
 	o := parts()
-	o.callbackRows, o.bookRows, o.auditRows = callbackRows{}, bookRows{all: []store.Books{{}}}, auditRows{}
+	o.bookRows = bookRows{all: []store.Books{{}}}
 	b := signedIn(t, o)
 	b.cookies[zoneCookie] = "Asia%2FShanghai"
 	for _, c := range []struct{ typed, want string }{

@@ -2,7 +2,6 @@ package ui
 
 import (
 	"context"
-	"net/http"
 	"strings"
 	"testing"
 
@@ -39,20 +38,20 @@ func deadCases() []pageCase {
 		many = append(many, deadGroupOf(reason, "", 0, 7))
 	}
 	return []pageCase{
-		{name: "dead/empty", path: "/ui/dead", set: give(0), want: [][2]string{{".empty", "Nothing is dead"}}, unwanted: []string{"table"}},
-		{name: "dead/one", path: "/ui/dead", set: give(1, deadGroupOf(store.Exhausted, store.ClassHTTP5xx, 503, 1)), want: [][2]string{
+		{name: "dead/empty", set: give(0), want: wants{{".empty", "Nothing is dead"}}, unwanted: []string{"table"}},
+		{name: "dead/one", set: give(1, deadGroupOf(store.Exhausted, store.ClassHTTP5xx, 503, 1)), want: wants{
 			{"main p a", "1 dead callback in all"}, {"td strong", "the receiver has trouble of its own"}, {"td .small", "all attempts used up"}, {"td .cure", "When it answers again"}, {"td .small", "503"},
 			{"a[data-ask]", "Redrive…"}, {"a[href=/ui/callbacks?class=http_5xx&reason=exhausted&state=dead&status_code=503]", "1"},
 			{"a[href=/ui/redrives/new?action=retry&class=http_5xx&reason=exhausted&state=dead&status_code=503]", "Redrive"},
 		}, unwanted: []string{"#unresolved-title"}},
-		{name: "dead/many", path: "/ui/dead", set: give(123_456, many...), want: [][2]string{
+		{name: "dead/many", set: give(123_456, many...), want: wants{
 			{"main p a", "123,456 dead callbacks"}, {"td.count", "1,000+"}, {"#unresolved-title", "never resolved"}, {"section.apart td", "Ask the upstream"}, {"a[data-ask]", "Change the address…"},
 		}},
-		{name: "dead/some", path: "/ui/dead", set: give(1273, deadGroupOf(store.Exhausted, store.ClassHTTP5xx, 503, 1000), deadGroupOf(store.Exhausted, store.ClassDNSNotFound, 0, 212),
+		{name: "dead/some", set: give(1273, deadGroupOf(store.Exhausted, store.ClassHTTP5xx, 503, 1000), deadGroupOf(store.Exhausted, store.ClassDNSNotFound, 0, 212),
 			deadGroupOf(store.Exhausted, store.ClassRuleMismatch, 200, 37), deadGroupOf(store.Gone, store.ClassGone, 410, 12), deadGroupOf(store.Expired, "", 0, 8), deadGroupOf(store.Unresolved, store.ClassRuleMismatch, 200, 4))},
-		{name: "dead/uncounted", path: "/ui/dead", set: give(5), want: [][2]string{{"main p a", "5 dead callbacks"}}, unwanted: []string{".empty"}},
-		{name: "dead/hostile", path: "/ui/dead", set: give(1, deadGroupOf(store.Exhausted, hostile, 999, 1))},
-		{name: "dead/error", path: "/ui/dead", set: func(o *fakes) { o.deadRows = deadRows{err: errBroken} }, status: http.StatusInternalServerError},
+		{name: "dead/uncounted", set: give(5), want: wants{{"main p a", "5 dead callbacks"}}, unwanted: []string{".empty"}},
+		{name: "dead/hostile", set: give(1, deadGroupOf(store.Exhausted, hostile, 999, 1))},
+		{name: "dead/error", set: func(o *fakes) { o.deadRows = deadRows{err: errBroken} }},
 	}
 }
 
@@ -60,7 +59,7 @@ func TestDeadOffersAnAddressWhereThatHelps(t *testing.T) {
 	t.Parallel()
 	for class, offered := range map[store.Class]bool{store.ClassDNSNotFound: true, store.ClassConnectRefused: true, store.ClassHTTP4xx: true, store.ClassHTTP5xx: false, store.ClassThrottled: false} {
 		o := parts()
-		o.deadRows, o.callbackRows = deadRows{groups: []store.DeadGroup{deadGroupOf(store.Exhausted, class, 0, 1)}}, callbackRows{}
+		o.deadRows = deadRows{groups: []store.DeadGroup{deadGroupOf(store.Exhausted, class, 0, 1)}}
 		b := signedIn(t, o)
 		has := false
 		for _, a := range find(b.get("/ui/dead").ok().doc, "a[data-ask]") {

@@ -69,9 +69,7 @@ func (u *UI) endpoint(r *request) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	for i := range newest.Callbacks {
-		p.Callbacks = append(p.Callbacks, newRow(&newest.Callbacks[i], r.now))
-	}
+	p.Callbacks = newRows(newest.Callbacks, r.now)
 	p.All, p.Dead = link("/callbacks", "endpoint", row.FullID), link("/callbacks", "endpoint", row.FullID, "state", string(store.Dead))
 	p.Overdue = link("/callbacks", "endpoint", row.FullID, "overdue", "true", "order", "due")
 	p.Redrive = link("/redrives/new", "action", "retry", "endpoint", row.FullID, "state", string(store.Dead))
@@ -258,7 +256,7 @@ func successText(s store.Success) string {
 
 // figures are what happened in a lane: the sums are of the last 24 hours, whatever else there is to draw.
 type figures struct {
-	// Attempts are all that ended; Failed those that failed or of which nobody knows how they ended.
+	// Attempts are all that ended; Failed those that failed or whose end is unknown.
 	Attempts, Succeeded, Failed int64
 	// Share is the part of the attempts that succeeded, in percent; -1: there were none.
 	Share float64
@@ -337,13 +335,18 @@ func (f *figures) Spark() template.HTML {
 }
 
 // chart draws what happened in each hour.
-func (f *figures) chart(b *base, name string, form picture.Form, value func(float64) string, series func() []picture.Series) template.HTML {
+func (f *figures) chart(
+	b *base, name string, form picture.Form, value func(float64) string, series func() []picture.Series,
+) template.HTML {
 	end := f.hours[len(f.hours)-1].At + store.Hour.Milliseconds()
 	key := "endpoint.chart." + name
 	chart := picture.Chart{
-		Frame:    picture.Frame{ID: name, Title: b.T(key), Desc: b.T(key + ".help"), NoData: b.T("endpoint.chart.none")},
-		TimeAxis: picture.TimeAxis{From: time.UnixMilli(f.hours[0].At), To: time.UnixMilli(end), Location: b.zone.Location, Header: b.T("endpoint.chart.hour")},
-		Form:     form, Step: time.Hour, Height: 180, Value: value,
+		Frame: picture.Frame{ID: name, Title: b.T(key), Desc: b.T(key + ".help"), NoData: b.T("endpoint.chart.none")},
+		TimeAxis: picture.TimeAxis{
+			From: time.UnixMilli(f.hours[0].At), To: time.UnixMilli(end), Location: b.zone.Location,
+			Header: b.T("endpoint.chart.hour"),
+		},
+		Form: form, Step: time.Hour, Height: 180, Value: value,
 	}
 	if f.some {
 		for i := range f.hours {

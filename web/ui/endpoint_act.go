@@ -11,26 +11,30 @@ import (
 func (u *UI) endpointActRoutes() []Route {
 	enable := func(on bool) func(*request, string) (*answer, error) {
 		return func(r *request, id string) (*answer, error) {
-			_, err := u.Engine.PatchEndpoint(r.ctx, r.who.Project, id, control.EndpointChange{Enabled: &on}, r.by())
+			ch := control.EndpointChange{Enabled: &on}
+			_, err := u.Engine.PatchEndpoint(r.ctx, r.who.Project, id, ch, r.by())
 			return nil, err
 		}
 	}
 	routes := u.acts(act{"/endpoints/new", store.ScopeOperate, u.askCreateEndpoint, u.createEndpoint})
 	routes = append(routes, actsOn(u, kind[*endpointRow]{
-		path: "/endpoints/:id/", texts: "endpoint.", section: "endpoints", id: idOf(store.EndpointPrefix), find: u.findEndpointRow,
-		begin: (*form).beginEndpoint, page: pageOf("/endpoints/"),
-	},
-		actOn[*endpointRow]{name: "edit", scope: store.ScopeOperate, ask: (*form).askEditEndpoint, do: u.editEndpoint},
-		actOn[*endpointRow]{name: "pause", scope: store.ScopeOperate, ask: askPause[*endpointRow], do: u.pauseEndpoint},
-		actOn[*endpointRow]{name: "resume", scope: store.ScopeOperate, ask: u.askResumeEndpoint, do: u.resumeEndpoint},
-		actOn[*endpointRow]{name: "enable", scope: store.ScopeOperate, ask: u.askEnableEndpoint, do: enable(true)},
-		actOn[*endpointRow]{name: "disable", scope: store.ScopeOperate, do: enable(false)},
-		actOn[*endpointRow]{
-			name: "delete", scope: store.ScopeOperate, ask: u.saysBacklog("endpoint.delete.backlog"), do: u.deleteEndpoint, danger: true,
+		path: "/endpoints/:id/", texts: "endpoint.", section: "endpoints", id: idOf(store.EndpointPrefix),
+		find: u.findEndpointRow, begin: (*form).beginEndpoint, page: pageOf("/endpoints/"),
+	}, []actOn[*endpointRow]{
+		{name: "edit", ask: (*form).askEditEndpoint, do: u.editEndpoint},
+		{name: "pause", ask: askPause[*endpointRow], do: u.pauseEndpoint},
+		{name: "resume", ask: u.askResumeEndpoint, do: u.resumeEndpoint},
+		{name: "enable", ask: u.askEnableEndpoint, do: enable(true)},
+		{name: "disable", do: enable(false)},
+		{
+			name: "delete", ask: u.saysBacklog("endpoint.delete.backlog"), do: u.deleteEndpoint, danger: true,
 		},
-		actOn[*endpointRow]{name: "rotate", scope: store.ScopeAdmin, ask: (*form).askRotateSecret, do: u.rotateSecret, path: "rotate_secret"},
-		actOn[*endpointRow]{name: "secret", scope: store.ScopeAdmin, do: u.revealSecret},
-	)...)
+		{
+			name: "rotate", path: "rotate_secret", scope: store.ScopeAdmin, ask: (*form).askRotateSecret,
+			do: u.rotateSecret,
+		},
+		{name: "secret", scope: store.ScopeAdmin, do: u.revealSecret},
+	})...)
 	return append(routes, post("/endpoints/:id/test", store.ScopeOperate, u.testEndpoint))
 }
 
@@ -46,7 +50,9 @@ func (f *form) beginEndpoint(row *endpointRow) {
 
 // askPause asks until when something is to be paused.
 func askPause[T any](f *form, _ T) error {
-	f.Fields = []field{f.askMono("for", "endpoint.pause.for", "30m"), f.askMoment("until", "endpoint.pause.until")}
+	f.Fields = []field{
+		f.askMono("for", "endpoint.pause.for", "30m"), f.askMoment("until", "endpoint.pause.until"),
+	}
 	return nil
 }
 
@@ -73,7 +79,8 @@ func (u *UI) askResumeEndpoint(f *form, row *endpointRow) error {
 func (u *UI) askEnableEndpoint(f *form, row *endpointRow) error {
 	if reason := row.DisabledReason; reason != "" {
 		f.Facts = append(f.Facts, fact{
-			Name: f.T("endpoint.disabled"), Value: f.Or("endpoint.disabled.", reason), Data: !f.Has("endpoint.disabled." + reason),
+			Name: f.T("endpoint.disabled"), Value: f.Or("endpoint.disabled.", reason),
+			Data: !f.Has("endpoint.disabled." + reason),
 		})
 	}
 	return u.saysBacklog("endpoint.resume.backlog")(f, row)
@@ -131,8 +138,8 @@ type secretPage struct {
 
 // showSecret answers with a secret. The texts are those of "endpoint.NAME.*".
 func (u *UI) showSecret(r *request, id, name string, s *secret.ShownSecret, until int64) (*answer, error) {
-	p := &secretPage{base: u.base(r, "endpoints", "endpoint.secret.title"), FullID: store.EndpointPrefix + id, Secret: s}
-	p.Say = p.T("endpoint." + name + ".done")
+	p := &secretPage{base: u.base(r, "endpoints", "endpoint.secret.title"), FullID: store.EndpointPrefix + id}
+	p.Say, p.Secret = p.T("endpoint."+name+".done"), s
 	if until > r.now {
 		p.Until = until
 	}
@@ -151,7 +158,8 @@ func (f *form) askRotateSecret(*endpointRow) error {
 	secret := f.ask("secret", textField, "endpoint.field.secret")
 	secret.Mono, secret.Rows, secret.Secret = true, 3, true
 	f.Fields = []field{
-		f.askMono("overlap", "endpoint.rotate.overlap", "24h"), secret, f.askMono("label", "endpoint.field.secret_label", ""),
+		f.askMono("overlap", "endpoint.rotate.overlap", "24h"), secret,
+		f.askMono("label", "endpoint.field.secret_label", ""),
 	}
 	return nil
 }
@@ -162,7 +170,8 @@ func (u *UI) rotateSecret(r *request, id string) (*answer, error) {
 		return nil, err
 	}
 	q := control.Rotation{
-		Secret: strings.TrimSpace(r.text("secret")), Label: r.value("label"), Reason: r.value("reason"), Overlap: overlap,
+		Secret: strings.TrimSpace(r.text("secret")), Label: r.value("label"), Reason: r.value("reason"),
+		Overlap: overlap,
 	}
 	s, until, err := u.Engine.RotateSecret(r.ctx, r.who.Project, control.SecretQuery{Endpoint: id}, q, r.by())
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
 func (u *UI) endpointRoutes() []Route {
@@ -50,7 +51,7 @@ func newEndpointRow(ep store.Endpoint) *endpointRow {
 	return row
 }
 
-// endpointLabels is what people call endpoints, by their ids with the prefix. Who has no name, or is gone, is not among them; empty ids are
+// endpointLabels is what people call endpoints, by their ids with the prefix. One that has no name, or is gone, is not among them; empty ids are
 // passed over.
 func (u *UI) endpointLabels(r *request, ids []string) (map[string]string, error) {
 	if ids = slices.DeleteFunc(ids, func(id string) bool { return id == "" }); len(ids) == 0 {
@@ -85,9 +86,9 @@ func (u *UI) endpoints(r *request) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(found) > endpointsShown {
-		found = found[:endpointsShown]
-		p.Next = p.With("cursor", found[endpointsShown-1].ID)
+	found, last := query.Cut(found, endpointsShown)
+	if last != nil {
+		p.Next = p.With("cursor", last.ID)
 	}
 	for i := range found {
 		p.Rows = append(p.Rows, newEndpointRow(found[i]))

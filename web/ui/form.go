@@ -224,7 +224,8 @@ type kind[T any] struct {
 
 // An actOn is an act on an object. Its texts are NAME.title, NAME.says, NAME.submit and NAME.done.
 type actOn[T any] struct {
-	name  string
+	name string
+	// scope is what a key must have; empty: store.ScopeOperate.
 	scope store.Scope
 	// ask completes the form, which always asks for a reason at its end; nil: for nothing else.
 	ask func(f *form, of T) error
@@ -236,7 +237,7 @@ type actOn[T any] struct {
 }
 
 // actsOn makes the routes of acts on objects of one kind.
-func actsOn[T any](u *UI, k kind[T], all ...actOn[T]) []Route {
+func actsOn[T any](u *UI, k kind[T], all []actOn[T]) []Route {
 	var made []act
 	for _, a := range all {
 		ask := func(r *request) (*form, error) {
@@ -268,7 +269,7 @@ func actsOn[T any](u *UI, k kind[T], all ...actOn[T]) []Route {
 			}
 			return u.did(r, k.page(r), r.lang.text(k.texts+a.name+".done"))
 		}
-		made = append(made, act{k.path + cmp.Or(a.path, a.name), a.scope, ask, do})
+		made = append(made, act{k.path + cmp.Or(a.path, a.name), cmp.Or(a.scope, store.ScopeOperate), ask, do})
 	}
 	return u.acts(made...)
 }

@@ -24,7 +24,7 @@ type base struct {
 	// Title is the page's, Section the entry of the menu that it belongs to. TitleData: the title is not a text of ours.
 	Title, Section string
 	TitleData      bool
-	// Project is nil where nobody has signed in.
+	// Project is nil without a session.
 	Project *store.Project
 	// Others are the projects that the viewer may switch to.
 	Others []store.Project

@@ -249,23 +249,26 @@ func (b *browser) refuses(path, where, says string, pairs ...string) result {
 
 // A pageCase is a page in one of its states. Every page has at least empty, one, many, hostile and error.
 type pageCase struct {
-	// name is PAGE/STATE.
+	// name is PAGE/STATE. path is empty for /ui/PAGE.
 	name, path string
 	set        func(o *fakes)
-	// status is what is answered; zero: 200.
+	// status is what is answered; zero: 200, and 500 in a state of error.
 	status int
 	// want are selectors with a text that must be in what matches.
 	// unwanted are selectors of which nothing may match.
-	want     [][2]string
+	want     wants
 	unwanted []string
 }
+
+// wants are selectors, each with a text.
+type wants [][2]string
 
 // threeStates are the cases of a page with one thing, with hostile text, and with a database that fails.
 func threeStates(name, path string, one, evil, broken func(*fakes), want ...[2]string) []pageCase {
 	return []pageCase{
 		{name: name + "/one", path: path, set: one, want: want},
 		{name: name + "/hostile", path: path, set: evil},
-		{name: name + "/error", path: path, set: broken, status: http.StatusInternalServerError},
+		{name: name + "/error", path: path, set: broken},
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
 func (u *UI) laneRoutes() []Route {
@@ -92,9 +93,9 @@ func (u *UI) lanes(r *request) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(views) > pageSize {
-		views = views[:pageSize]
-		p.Next = p.With("cursor", views[pageSize-1].Key)
+	views, last := query.Cut(views, pageSize)
+	if last != nil {
+		p.Next = p.With("cursor", last.Key)
 	}
 	for i := range views {
 		p.Unanswered = p.Unanswered || views[i].State == nil
@@ -151,11 +152,11 @@ func (u *UI) laneActRoutes() []Route {
 	return actsOn(u, kind[*laneRow]{
 		path: "/lanes/", texts: "lanes.", section: "lanes", id: (*request).laneKey, find: u.findLane, begin: (*form).beginLane,
 		page: func(r *request) string { return link("/lanes", "q", r.url.Query().Get("key")) },
-	},
-		actOn[*laneRow]{name: "pause", scope: store.ScopeOperate, ask: askPause[*laneRow], do: u.pauseLane},
-		actOn[*laneRow]{name: "resume", scope: store.ScopeOperate, ask: (*form).askResumeLane, do: u.resumeLane},
-		actOn[*laneRow]{name: "limits", scope: store.ScopeOperate, ask: (*form).askLimitLane, do: u.limitLane},
-	)
+	}, []actOn[*laneRow]{
+		{name: "pause", ask: askPause[*laneRow], do: u.pauseLane},
+		{name: "resume", ask: (*form).askResumeLane, do: u.resumeLane},
+		{name: "limits", ask: (*form).askLimitLane, do: u.limitLane},
+	})
 }
 
 // laneKey is the key of the lane that an act is about.

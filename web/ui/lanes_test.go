@@ -113,41 +113,40 @@ func laneCases() []pageCase {
 	key := sampleLane(1).Key
 	broken := func(o *fakes) { o.laneRows = laneRows{err: errBroken} }
 	cases := []pageCase{
-		{name: "lanes/empty", path: "/ui/lanes", set: give(), want: [][2]string{{".empty", "No lanes yet"}}, unwanted: []string{"table"}},
-		{name: "lanes/one", path: "/ui/lanes", set: give(sampleLane(1)), want: [][2]string{{"td a", key}, {"td", "3 / 8"}, {"td .small", "at most 32"}, {"td", "50/s"}, {"td.act a", "Pause…"}}, unwanted: []string{".badge"}},
-		{name: "lanes/many", path: "/ui/lanes", set: give(many...), want: [][2]string{{".badge.warn", "lane paused"}, {".badge.bad", "breaker open"}, {"q", "is being moved"}, {"td.act a", "Resume…"}, {".pager a", "Next page"}}},
+		{name: "lanes/empty", set: give(), want: wants{{".empty", "No lanes yet"}}, unwanted: []string{"table"}},
+		{name: "lanes/one", set: give(sampleLane(1)), want: wants{{"td a", key}, {"td", "3 / 8"}, {"td .small", "at most 32"}, {"td", "50/s"}, {"td.act a", "Pause…"}}, unwanted: []string{".badge"}},
+		{name: "lanes/many", set: give(many...), want: wants{{".badge.warn", "lane paused"}, {".badge.bad", "breaker open"}, {"q", "is being moved"}, {"td.act a", "Resume…"}, {".pager a", "Next page"}}},
 		{name: "lanes/backlog-many", path: "/ui/lanes?sort=backlog", set: func(o *fakes) {
 			give(many...)(o)
 			o.callbackRows = callbackRows{counts: counts}
-		}, want: [][2]string{{"td", "840"}, {"p.small", "the most open callbacks"}, {".pager a", "Next page"}}},
+		}, want: wants{{"td", "840"}, {"p.small", "the most open callbacks"}, {".pager a", "Next page"}}},
 		{name: "lanes/backlog-empty", path: "/ui/lanes?sort=backlog", set: func(o *fakes) {
 			give()(o)
-			o.callbackRows = callbackRows{}
-		}, want: [][2]string{{".empty", "No lanes yet"}}},
+		}, want: wants{{".empty", "No lanes yet"}}},
 		{name: "lanes/backlog-error", path: "/ui/lanes?sort=backlog", set: func(o *fakes) {
 			give()(o)
 			o.callbackRows = callbackRows{err: errBroken}
 		}, status: http.StatusInternalServerError},
-		{name: "lanes/endpoint", path: "/ui/lanes", set: of(store.Endpoint{ID: testID(8), Name: "another"}), want: [][2]string{{"td a[href=/ui/endpoints/ep_" + testID(7) + "]", "its endpoint"}, {".badge.bad", "disabled"}}},
-		{name: "lanes/endpoint-named", path: "/ui/lanes", set: of(store.Endpoint{ID: testID(7), Name: "Shop 7"}), want: [][2]string{{"td a", "its endpoint: Shop 7"}}},
-		{name: "lanes/endpoint-hostile", path: "/ui/lanes", set: of(store.Endpoint{ID: testID(7), ExternalID: hostile}), want: [][2]string{{"td a", "alert(1)"}}},
-		{name: "lanes/endpoint-error", path: "/ui/lanes", set: func(o *fakes) {
+		{name: "lanes/endpoint", set: of(store.Endpoint{ID: testID(8), Name: "another"}), want: wants{{"td a[href=/ui/endpoints/ep_" + testID(7) + "]", "its endpoint"}, {".badge.bad", "disabled"}}},
+		{name: "lanes/endpoint-named", set: of(store.Endpoint{ID: testID(7), Name: "Shop 7"}), want: wants{{"td a", "its endpoint: Shop 7"}}},
+		{name: "lanes/endpoint-hostile", set: of(store.Endpoint{ID: testID(7), ExternalID: hostile}), want: wants{{"td a", "alert(1)"}}},
+		{name: "lanes/endpoint-error", set: func(o *fakes) {
 			of()(o)
 			o.endpointRows = endpointRows{err: errBroken}
 		}, status: http.StatusInternalServerError},
-		{name: "lanes/noindex", path: "/ui/lanes", set: give(blind), want: [][2]string{{".banner.warn", "The index does not answer"}}},
-		{name: "lanes/nomatch", path: "/ui/lanes?q=nothing&held=true", set: give(sampleLane(1)), want: [][2]string{{".empty", "Nothing matches"}}},
-		{name: "lanes/hostile", path: "/ui/lanes?q=" + queryEscape(hostile), set: give(evil), want: [][2]string{{"td a", "alert(1)"}}},
-		{name: "lanes/error", path: "/ui/lanes", set: broken, status: http.StatusInternalServerError, want: [][2]string{{"main", "Something went wrong"}}},
+		{name: "lanes/noindex", set: give(blind), want: wants{{".banner.warn", "The index does not answer"}}},
+		{name: "lanes/nomatch", path: "/ui/lanes?q=nothing&held=true", set: give(sampleLane(1)), want: wants{{".empty", "Nothing matches"}}},
+		{name: "lanes/hostile", path: "/ui/lanes?q=" + queryEscape(hostile), set: give(evil), want: wants{{"td a", "alert(1)"}}},
+		{name: "lanes/error", set: broken, want: wants{{"main", "Something went wrong"}}},
 	}
 	for name, says := range map[string]string{"pause": "Nothing more is sent", "resume": "ramping up", "limits": "An empty field takes a bound away"} {
 		path := "/ui/lanes/" + name + "?key="
 		cases = append(cases,
-			pageCase{name: "form-lane-" + name + "/one", path: path + queryEscape(key), set: give(heldLane(1, "moved")), want: [][2]string{{".act", says}, {"dd", key}}},
-			pageCase{name: "form-lane-" + name + "/endpoint", path: path + "ep_" + testID(7), set: give(ofEndpoint), want: [][2]string{{"dd a", "ep_" + testID(7)}}},
+			pageCase{name: "form-lane-" + name + "/one", path: path + queryEscape(key), set: give(heldLane(1, "moved")), want: wants{{".act", says}, {"dd", key}}},
+			pageCase{name: "form-lane-" + name + "/endpoint", path: path + "ep_" + testID(7), set: give(ofEndpoint), want: wants{{"dd a", "ep_" + testID(7)}}},
 			pageCase{name: "form-lane-" + name + "/none", path: path + "other", set: give(sampleLane(1)), status: http.StatusNotFound},
 			pageCase{name: "form-lane-" + name + "/hostile", path: path + queryEscape(hostile), set: give(evil)},
-			pageCase{name: "form-lane-" + name + "/error", path: path + "x", set: broken, status: http.StatusInternalServerError})
+			pageCase{name: "form-lane-" + name + "/error", path: path + "x", set: broken})
 	}
 	return cases
 }

@@ -163,7 +163,7 @@ func (h *hub) close() {
 	h.running.Wait()
 }
 
-// run renders the page again and again until nobody looks at it.
+// run renders the page again and again until its last watcher leaves.
 func (v *view) run(ctx context.Context) {
 	seed := maphash.MakeSeed()
 	hashes := make(map[string]uint64)
@@ -387,7 +387,7 @@ func (u *UI) reload(c *gin.Context, r *request) {
 // reloadEvent has the page loaded anew.
 const reloadEvent = "event: reload\ndata: {}\n\n"
 
-// beginStream says that what follows is a stream, which nobody on the way may hold back.
+// beginStream says that what follows is a stream, which no proxy may hold back.
 func beginStream(h http.Header) {
 	h.Set("Content-Type", "text/event-stream; charset=utf-8")
 	h.Set("Cache-Control", "no-store")

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
-	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/index"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
@@ -45,7 +44,7 @@ type overviewPage struct {
 
 	Lanes       []*waitingLane
 	Newest      []*callbackRow
-	Dispatchers []*dispatcherRow
+	Dispatchers []*processRow
 	Alive       int
 	Index       indexPart
 }
@@ -59,12 +58,6 @@ type waitingLane struct {
 	Why string
 	// endpoint is the id, with its prefix, of the endpoint whose lane it is; EndpointLabel is what people call that one. Either may be empty.
 	endpoint, EndpointLabel string
-}
-
-// A dispatcherRow is one process.
-type dispatcherRow struct {
-	store.Dispatcher
-	Gone bool
 }
 
 // An indexPart is how the index stands.
@@ -180,13 +173,8 @@ func dueOr(due, now int64) int64 {
 
 func (u *UI) fillNewest(r *request, p *overviewPage) error {
 	newest, err := u.Store.List(r.ctx, r.who.Project, store.Filter{Now: r.now, Limit: newestShown})
-	if err != nil {
-		return err
-	}
-	for i := range newest.Callbacks {
-		p.Newest = append(p.Newest, newRow(&newest.Callbacks[i], r.now))
-	}
-	return nil
+	p.Newest = newRows(newest.Callbacks, r.now)
+	return err
 }
 
 // fillProcesses says which processes work, and how the index stands: to the settings' admin key, because they
@@ -200,7 +188,7 @@ func (u *UI) fillProcesses(r *request, p *overviewPage) error {
 		return err
 	}
 	for i := range all {
-		row := &dispatcherRow{Dispatcher: all[i], Gone: r.now-all[i].SeenAt > control.DispatcherSilence.Milliseconds()}
+		row := newProcessRow(&all[i], r.now)
 		if !row.Gone {
 			p.Alive++
 		}

@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"cmp"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -16,7 +17,16 @@ import (
 
 // allCases are the cases of every page. Each page's stand in its own test file.
 func allCases() []pageCase {
-	return slices.Concat(overviewCases(), callbackCases(), endpointCases(), laneCases(), scheduleCases(), redriveCases(), deadCases(), bookCases(), auditCases(), systemCases())
+	all := slices.Concat(overviewCases(), callbackCases(), endpointCases(), laneCases(), scheduleCases(), redriveCases(), deadCases(), bookCases(), auditCases(), systemCases())
+	for i := range all {
+		c := &all[i]
+		page, state, _ := strings.Cut(c.name, "/")
+		c.path = cmp.Or(c.path, "/ui/"+page)
+		if c.status == 0 && strings.HasPrefix(state, "error") {
+			c.status = http.StatusInternalServerError
+		}
+	}
+	return all
 }
 
 func TestPages(t *testing.T) {

@@ -22,11 +22,11 @@ func (u *UI) redriveActRoutes() []Route {
 	return append(u.acts(act{"/redrives/new", store.ScopeOperate, u.askRedrive, u.newRedrive}), actsOn(u, kind[store.Redrive]{
 		path: "/redrives/:id/", texts: "redrives.", section: "redrives", id: idOf(store.RedrivePrefix), begin: (*form).beginRedrive,
 		find: func(r *request, id string) (store.Redrive, error) { return u.Store.Redrive(r.ctx, r.who.Project, id) }, page: pageOf("/redrives/"),
-	},
-		actOn[store.Redrive]{name: "pause", scope: store.ScopeOperate, do: set(store.RedrivePaused)},
-		actOn[store.Redrive]{name: "resume", scope: store.ScopeOperate, do: set(store.RedriveRunning)},
-		actOn[store.Redrive]{name: "cancel", scope: store.ScopeOperate, do: set(store.RedriveCanceled), danger: true},
-	)...)
+	}, []actOn[store.Redrive]{
+		{name: "pause", do: set(store.RedrivePaused)},
+		{name: "resume", do: set(store.RedriveRunning)},
+		{name: "cancel", do: set(store.RedriveCanceled), danger: true},
+	})...)
 }
 
 // beginRedrive says which redrive a form is about.
@@ -38,7 +38,7 @@ func (f *form) beginRedrive(of store.Redrive) {
 }
 
 const (
-	// countMost is how far callbacks are counted for who is about to act on them, and countTime how long.
+	// countMost is how far callbacks are counted before an act on all of them, and countTime how long.
 	countMost = 10_000
 	countTime = 3 * time.Second
 	// carefulRate is suggested: a receiver that has just come back is not to be run over.

@@ -53,9 +53,9 @@ func (u *UI) redrives(r *request) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(found) > pageSize {
-		found = found[:pageSize]
-		p.Next = p.With("cursor", query.Place(store.Cursor{ID: found[pageSize-1].ID}))
+	found, last := query.Cut(found, pageSize)
+	if last != nil {
+		p.Next = p.With("cursor", query.Place(store.Cursor{ID: last.ID}))
 	}
 	for i := range found {
 		row := newRedriveRow(&p.base, &found[i])

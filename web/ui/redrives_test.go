@@ -99,48 +99,48 @@ func redriveCases() []pageCase {
 	const form = "/ui/redrives/new?action="
 	id := "/ui/redrives/rd_" + testID(1)
 	cases := []pageCase{
-		{name: "redrives/empty", path: "/ui/redrives", set: give(redriveRows{}), want: [][2]string{{".empty", "No redrives yet"}, {".empty a", "Dead letters"}}},
-		{name: "redrives/one", path: "/ui/redrives", set: give(one), want: [][2]string{
+		{name: "redrives/empty", set: give(redriveRows{}), want: wants{{".empty", "No redrives yet"}, {".empty a", "Dead letters"}}},
+		{name: "redrives/one", set: give(one), want: wants{
 			{"td .badge.busy", "running"}, {"td a", "Retry"}, {"td", "4,000 of 12,345 done · 12 failed"}, {"td", "100 a second"}, {"td q", "the receiver is back"}, {"td", "Label: channel = alipay"}, {"td", "1 more condition"},
 		}},
-		{name: "redrives/many", path: "/ui/redrives", set: give(many), want: [][2]string{{".pager a", "Next page"}}},
-		{name: "redrives/last", path: "/ui/redrives?cursor=" + query.Place(store.Cursor{ID: testID(20)}), set: give(many), want: [][2]string{{"main p a", "To the newest"}}, unwanted: []string{".pager"}},
-		{name: "redrives/hostile", path: "/ui/redrives", set: give(evil)},
-		{name: "redrives/unreadable-filter", path: "/ui/redrives", set: give(with(func(r *store.Redrive) { r.Shown = "[" }))},
-		{name: "redrives/error", path: "/ui/redrives", set: give(broken), status: http.StatusInternalServerError},
-		{name: "redrive/one", path: id, set: give(one), want: [][2]string{
+		{name: "redrives/many", set: give(many), want: wants{{".pager a", "Next page"}}},
+		{name: "redrives/last", path: "/ui/redrives?cursor=" + query.Place(store.Cursor{ID: testID(20)}), set: give(many), want: wants{{"main p a", "To the newest"}}, unwanted: []string{".pager"}},
+		{name: "redrives/hostile", set: give(evil)},
+		{name: "redrives/unreadable-filter", set: give(with(func(r *store.Redrive) { r.Shown = "[" }))},
+		{name: "redrives/error", set: give(broken)},
+		{name: "redrive/one", path: id, set: give(one), want: wants{
 			{"h1", "Retry all that match"}, {"h2 .badge", "running"}, {"dd", "12,345"}, {"dd", "8,333"}, {"dd", "about 1m23s"}, {"button#pause", "Pause"}, {"a[data-ask]", "Cancel…"}, {"dd", "a new ladder"}, {".timeline", "Begun"},
 			{"a[href=/ui/callbacks?class=http_5xx&label.channel=alipay&state=dead&status_code=503]", "picks now"},
 		}, unwanted: []string{"#resume"}},
-		{name: "redrive/paused", path: id, set: give(with(func(r *store.Redrive) { r.State, r.Paused = store.RedrivePaused, true })), want: [][2]string{{"button#resume", "Resume"}}, unwanted: []string{"#pause"}},
-		{name: "redrive/gathering-paused", path: id, set: give(with(func(r *store.Redrive) { r.State, r.Paused = store.RedriveGathering, true })), want: [][2]string{{".badge", "gathering, then paused"}}},
+		{name: "redrive/paused", path: id, set: give(with(func(r *store.Redrive) { r.State, r.Paused = store.RedrivePaused, true })), want: wants{{"button#resume", "Resume"}}, unwanted: []string{"#pause"}},
+		{name: "redrive/gathering-paused", path: id, set: give(with(func(r *store.Redrive) { r.State, r.Paused = store.RedriveGathering, true })), want: wants{{".badge", "gathering, then paused"}}},
 		{name: "redrive/done", path: id, set: give(with(func(r *store.Redrive) {
 			r.State, r.Done, r.FinishedAt, r.Action, r.DueAt = store.RedriveDone, 12_333, testNow-5, store.RedriveReschedule, testNow
-		})), want: [][2]string{{"h2", "All of it was done"}, {"dt", "Moved to"}}, unwanted: []string{"#pause", "a[data-ask]"}},
+		})), want: wants{{"h2", "All of it was done"}, {"dt", "Moved to"}}, unwanted: []string{"#pause", "a[data-ask]"}},
 		{name: "redrive/canceled", path: id, set: give(with(func(r *store.Redrive) {
 			r.State, r.FinishedAt, r.Action, r.Delay = store.RedriveCanceled, testNow-5, store.RedriveReschedule, 60_000
-		})), want: [][2]string{{"dt", "Not done"}, {"dd", "1m"}}},
-		{name: "redrive/states-of-the-action", path: id, set: give(with(func(r *store.Redrive) { r.Shown, r.Action = `{"topic":"a"}`, store.RedriveCancel })), want: [][2]string{{".facts dd", "dead"}}},
+		})), want: wants{{"dt", "Not done"}, {"dd", "1m"}}},
+		{name: "redrive/states-of-the-action", path: id, set: give(with(func(r *store.Redrive) { r.Shown, r.Action = `{"topic":"a"}`, store.RedriveCancel })), want: wants{{".facts dd", "dead"}}},
 		{name: "redrive/hostile", path: id, set: give(evil)},
-		{name: "redrive/unreadable-filter", path: id, set: give(with(func(r *store.Redrive) { r.Shown = `{"status_code":"` + `<b>"}` })), want: [][2]string{{"pre", "status_code"}}},
-		{name: "redrive/error", path: id, set: give(broken), status: http.StatusInternalServerError},
+		{name: "redrive/unreadable-filter", path: id, set: give(with(func(r *store.Redrive) { r.Shown = `{"status_code":"` + `<b>"}` })), want: wants{{"pre", "status_code"}}},
+		{name: "redrive/error", path: id, set: give(broken)},
 		{name: "redrive/none", path: "/ui/redrives/rd_" + testID(9), set: give(one), status: http.StatusNotFound},
-		{name: "form-redrive/one", path: form + "retry&state=dead&reason=exhausted&class=http_5xx", set: count(redriveEngine{n: 1}), want: [][2]string{
+		{name: "form-redrive/one", path: form + "retry&state=dead&reason=exhausted&class=http_5xx", set: count(redriveEngine{n: 1}), want: wants{
 			{".say", "1 callback will be attempted again, on a new ladder from tier 1, at most 100 a second."}, {".facts dd", "all attempts used up"}, {".facts a", "See them"}, {"button[name=preview]", "Count again"},
 		}},
-		{name: "form-redrive/many", path: form + "retry&topic=payment.succeeded&state=dead&state=succeeded", set: count(redriveEngine{n: 10_000, more: true}), want: [][2]string{
+		{name: "form-redrive/many", path: form + "retry&topic=payment.succeeded&state=dead&state=succeeded", set: count(redriveEngine{n: 10_000, more: true}), want: wants{
 			{".say", "More than 10,000 callbacks will be"}, {".say", "those alone take about 1m40s"}, {".banner.warn", "told again"},
 		}},
-		{name: "form-redrive/nothing", path: form + "retry&topic=x", set: count(redriveEngine{}), want: [][2]string{{".say", "Nothing matches"}}},
-		{name: "form-redrive/uncounted", path: form + "retry&label.x=y", set: count(redriveEngine{countErr: fmt.Errorf("list: %w", context.DeadlineExceeded)}), want: [][2]string{{".say", "All callbacks that match will be attempted"}, {".banner.warn", "could not be counted in time"}}},
-		{name: "form-redrive/cancel", path: form + "cancel&topic=payment.succeeded&state=dead", set: count(redriveEngine{n: 12}), want: [][2]string{{".act.danger", "12 callbacks will be canceled"}, {".banner.warn", "counted as failed"}}},
-		{name: "form-redrive/reschedule", path: form + "reschedule&topic=payment.succeeded", set: count(redriveEngine{n: 12}), want: [][2]string{{"#f-delay-help", "10m"}, {".facts dd", "scheduled"}}},
-		{name: "form-redrive/set-url", path: form + "set_url&class=dns_not_found&state=dead", set: count(redriveEngine{n: 12}), want: [][2]string{{".banner.warn", "whoever they were meant for"}, {"label", "Address"}}},
-		{name: "form-redrive/no-filter", path: form + "retry", set: count(redriveEngine{n: 12}), status: http.StatusUnprocessableEntity, want: [][2]string{{"main li", "at least one condition"}}},
-		{name: "form-redrive/wrong-filter", path: form + "retry&class=none", set: count(redriveEngine{n: 12}), status: http.StatusUnprocessableEntity, want: [][2]string{{"main li", "“none” cannot be meant"}}},
+		{name: "form-redrive/nothing", path: form + "retry&topic=x", set: count(redriveEngine{}), want: wants{{".say", "Nothing matches"}}},
+		{name: "form-redrive/uncounted", path: form + "retry&label.x=y", set: count(redriveEngine{countErr: fmt.Errorf("list: %w", context.DeadlineExceeded)}), want: wants{{".say", "All callbacks that match will be attempted"}, {".banner.warn", "could not be counted in time"}}},
+		{name: "form-redrive/cancel", path: form + "cancel&topic=payment.succeeded&state=dead", set: count(redriveEngine{n: 12}), want: wants{{".act.danger", "12 callbacks will be canceled"}, {".banner.warn", "counted as failed"}}},
+		{name: "form-redrive/reschedule", path: form + "reschedule&topic=payment.succeeded", set: count(redriveEngine{n: 12}), want: wants{{"#f-delay-help", "10m"}, {".facts dd", "scheduled"}}},
+		{name: "form-redrive/set-url", path: form + "set_url&class=dns_not_found&state=dead", set: count(redriveEngine{n: 12}), want: wants{{".banner.warn", "whoever they were meant for"}, {"label", "Address"}}},
+		{name: "form-redrive/no-filter", path: form + "retry", set: count(redriveEngine{n: 12}), status: http.StatusUnprocessableEntity, want: wants{{"main li", "at least one condition"}}},
+		{name: "form-redrive/wrong-filter", path: form + "retry&class=none", set: count(redriveEngine{n: 12}), status: http.StatusUnprocessableEntity, want: wants{{"main li", "“none” cannot be meant"}}},
 		{name: "form-redrive/no-action", path: form + "explode&topic=x", set: count(redriveEngine{n: 12}), status: http.StatusUnprocessableEntity},
 		{name: "form-redrive/hostile", path: form + "retry&topic=" + queryEscape(hostile) + "&reason=" + queryEscape(hostile) + "&label." + queryEscape(hostile) + "=" + queryEscape(hostile), set: count(redriveEngine{n: 2})},
-		{name: "form-redrive/error", path: form + "retry&topic=x", set: count(redriveEngine{countErr: errBroken}), status: http.StatusInternalServerError},
+		{name: "form-redrive/error", path: form + "retry&topic=x", set: count(redriveEngine{countErr: errBroken})},
 	}
 	for _, name := range []string{"pause", "resume", "cancel"} {
 		cases = append(cases, threeStates("form-redrive-"+name, id+"/"+name, give(one), give(evil), give(broken), [2]string{".facts dd", "8,333"})...)
@@ -210,7 +210,7 @@ func TestRedriveIsPausedAndCanceled(t *testing.T) {
 	t.Parallel()
 	o := parts()
 	var done []string
-	o.redriveRows, o.redriveEngine, o.auditRows = redriveRows{all: []store.Redrive{sampleRedrive(1)}}, redriveEngine{diary: diary{&done}}, auditRows{}
+	o.redriveRows, o.redriveEngine = redriveRows{all: []store.Redrive{sampleRedrive(1)}}, redriveEngine{diary: diary{&done}}
 	b := signedIn(t, o)
 	id := "/ui/redrives/rd_" + testID(1)
 	b.post(id + "/pause").leads(id)
@@ -235,7 +235,7 @@ func TestAuditIsAskedForByBareIDs(t *testing.T) {
 	o := parts()
 	var asked store.AuditFilter
 	o.auditRows = auditRows{asked: &asked}
-	o.callbackRows, o.callbackEngine = callbackRows{all: []store.Callback{sample(1)}}, callbackEngine{}
+	o.callbackRows = callbackRows{all: []store.Callback{sample(1)}}
 	o.redriveRows, o.scheduleRows = redriveRows{all: []store.Redrive{sampleRedrive(1)}}, scheduleRows{all: []store.Schedule{sampleSchedule(1)}}
 	b := signedIn(t, o)
 	for _, path := range []string{"/ui/callbacks/cb_", "/ui/redrives/rd_", "/ui/schedules/sc_"} {

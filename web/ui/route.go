@@ -78,7 +78,7 @@ func (u *UI) table() []Route {
 		u.auditRoutes(), u.systemRoutes())
 }
 
-// Register adds the pages to a router, and sends who asks for nothing in particular to them.
+// Register adds the pages to a router, and sends a browser that asks for / to them.
 func (u *UI) Register(engine *gin.Engine) {
 	home := func(c *gin.Context) { c.Redirect(http.StatusSeeOther, Root+"/") }
 	engine.GET("/", home)

@@ -26,12 +26,12 @@ func (u *UI) scheduleActRoutes() []Route {
 		find: func(r *request, id string) (store.Schedule, error) {
 			return u.Engine.Schedule(r.ctx, r.who.Project, id)
 		}, page: schedulePath,
-	},
-		actOn[store.Schedule]{name: "enable", scope: store.ScopeOperate, do: enable(true)},
-		actOn[store.Schedule]{name: "disable", scope: store.ScopeOperate, do: enable(false)},
-		actOn[store.Schedule]{name: "run", scope: store.ScopeOperate, do: u.runSchedule},
-		actOn[store.Schedule]{name: "delete", scope: store.ScopeOperate, do: u.deleteSchedule, danger: true},
-	)...)
+	}, []actOn[store.Schedule]{
+		{name: "enable", do: enable(true)},
+		{name: "disable", do: enable(false)},
+		{name: "run", do: u.runSchedule},
+		{name: "delete", do: u.deleteSchedule, danger: true},
+	})...)
 }
 
 // beginSchedule says which schedule a form is about.
@@ -247,7 +247,7 @@ func eachMember(text string, at int, each func(name string, value json.RawMessag
 }
 
 // maskedTemplate is a template without the credentials in its headers and its address. What is no JSON object, which only a damaged row can
-// have, is not shown at all: nobody can tell what in it is a credential.
+// have, is not shown at all: what in it is a credential is unknown.
 func maskedTemplate(text string) string {
 	if !isJSONObject(text) {
 		return query.Mask

@@ -157,7 +157,7 @@ func TestTheInstallationIsForItsOwnKey(t *testing.T) {
 	look := func(who string, e indexEngine, path string) result {
 		t.Helper()
 		o := parts()
-		o.keyRing, o.indexEngine, o.overviewRows, o.callbackRows, o.laneRows = holders(), e, overviewRows{}, callbackRows{}, laneRows{}
+		o.keyRing, o.indexEngine = holders(), e
 		b := open(t, o)
 		b.signIn(who)
 		return b.get(path).ok()

@@ -114,11 +114,7 @@ func (u *UI) searchBy(r *request, p *searchPage, name, link string, f store.Filt
 	if len(page.Callbacks) == 0 && page.Next == nil {
 		return nil
 	}
-	part := searchPart{Name: p.T(name), Link: link}
-	for i := range page.Callbacks {
-		part.Rows = append(part.Rows, newRow(&page.Callbacks[i], r.now))
-	}
-	p.Parts = append(p.Parts, part)
+	p.Parts = append(p.Parts, searchPart{Name: p.T(name), Link: link, Rows: newRows(page.Callbacks, r.now)})
 	return nil
 }
 

@@ -19,7 +19,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
-// What a session holds. The key's hash is no secret: nobody can sign in with it.
+// What a session holds. The key's hash is no secret: it is no key to sign in with.
 const (
 	sessionKey     = "key"
 	sessionProject = "project"
@@ -150,7 +150,7 @@ func (u *UI) storeSession(ctx context.Context, w http.ResponseWriter) error {
 	return nil
 }
 
-// authenticate says who looks, by the session's key, as it is at this moment.
+// authenticate fills in the caller by the session's key, as it is at this moment.
 func (u *UI) authenticate(r *request) error {
 	text := u.sessions.GetString(r.ctx, sessionKey)
 	if text == "" {
@@ -277,7 +277,7 @@ func (u *UI) signInWith(r *request) (*answer, error) {
 	case !who.Allows(store.ScopeRead):
 		return u.signInSaying(r, http.StatusForbidden, next, r.lang.text("signin.scope"))
 	}
-	// A new token: whoever planted one before knows nothing of this session.
+	// A new token: an attacker who planted one before learns nothing of this session.
 	if err := u.sessions.RenewToken(r.ctx); err != nil {
 		return nil, fmt.Errorf("sign in: %w", err)
 	}

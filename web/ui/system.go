@@ -16,8 +16,8 @@ import (
 const (
 	// maxOffset is how far a process's clock may be from the index's before the page points at it.
 	maxOffset = time.Second
-	// headPatience is how long the first of the delay set may be overdue: whoever moves what is due does so within a second.
-	headPatience = 5 * time.Second
+	// maxHeadDelay is how long the first of the delay set may be overdue: what is due is moved within a second.
+	maxHeadDelay = 5 * time.Second
 	// indexTime bounds what the page asks of the index, which may be away: the rest of the page must be there then, too.
 	indexTime = 3 * time.Second
 )
@@ -71,6 +71,13 @@ type processRow struct {
 	Offset    string
 }
 
+func newProcessRow(d *store.Dispatcher, now int64) *processRow {
+	off := time.Duration(d.ClockOffset) * time.Millisecond
+	return &processRow{
+		Dispatcher: *d, Gone: now-d.SeenAt > control.DispatcherSilence.Milliseconds(), Offset: shortDuration(off), Off: off.Abs() > maxOffset,
+	}
+}
+
 // Does is the roles that it has, so written that a line can end between two.
 func (p *processRow) Does() string { return strings.ReplaceAll(p.Roles, ",", ", ") }
 
@@ -101,9 +108,7 @@ func (u *UI) fillSystem(r *request, p *systemPage) error {
 	}
 	p.Idle = true
 	for _, d := range processes {
-		row := &processRow{Dispatcher: d, Gone: d.SeenAt < r.now-control.DispatcherSilence.Milliseconds()}
-		off := time.Duration(d.ClockOffset) * time.Millisecond
-		row.Offset, row.Off = shortDuration(off), off.Abs() > maxOffset
+		row := newProcessRow(&d, r.now)
 		if !row.Gone {
 			p.InFlight, p.Workers = p.InFlight+d.InFlight, p.Workers+d.Workers
 			p.Idle = p.Idle && (d.Workers == 0 || d.Held || d.Draining)
@@ -132,7 +137,7 @@ func (u *UI) indexSizes(r *request, p *systemPage) error {
 		return nil
 	}
 	p.Stats = &stats
-	p.HeadLate = stats.HeadDue != 0 && stats.HeadDue < r.now-headPatience.Milliseconds()
+	p.HeadLate = stats.HeadDue != 0 && stats.HeadDue < r.now-maxHeadDelay.Milliseconds()
 	for _, name := range counterNames() {
 		p.Counters = append(p.Counters, counter{name, stats.Counters[name]})
 	}

@@ -155,47 +155,47 @@ func systemCases() []pageCase {
 	}
 	key := "/ui/system/keys/key_" + testID(1) + "/revoke"
 	return append([]pageCase{
-		{name: "system/empty", path: "/ui/system", set: give(indexEngine{}), want: [][2]string{{".empty", "No process has reported itself"}, {".why.bad", "nobody attempts anything"}}},
-		{name: "system/one", path: "/ui/system", set: give(own), want: [][2]string{{"dd", "inside of this process"}, {".badge.warn", "is being rebuilt"}}},
-		{name: "system/many", path: "/ui/system", set: give(wellIndex()), want: [][2]string{
+		{name: "system/empty", set: give(indexEngine{}), want: wants{{".empty", "No process has reported itself"}, {".why.bad", "nobody attempts anything"}}},
+		{name: "system/one", set: give(own), want: wants{{"dd", "inside of this process"}, {".badge.warn", "is being rebuilt"}}},
+		{name: "system/many", set: give(wellIndex()), want: wants{
 			{".kpi .value", "1,234,567"}, {"td .badge.good", "running"}, {"main", "51 / 1,024"}, {".counters dd", "9,876,543"}, {"a", "Rebuild…"}, {".buttons a.bad", "Pause everything…"},
 		}},
-		{name: "system/trouble", path: "/ui/system", set: func(o *fakes) {
+		{name: "system/trouble", set: func(o *fakes) {
 			give(trouble)(o)
 			o.projectRows = projectRows{paused: store.Forever, because: "the bank is away"}
 			o.stillClock = stillClock{dispatch.Health{Why: "SQL cannot commit"}}
-		}, want: [][2]string{
+		}, want: wants{
 			{".badge.bad", "gone"}, {".badge.warn", "held"}, {".badge.warn", "draining"}, {".badge.warn", "-2.5s"}, {".kpi.bad .value", "4"}, {".badge.bad", "overdue"},
 			{".badge.bad", "cannot commit"}, {".badge.warn", "another generation"}, {".buttons a.primary", "Resume…"},
 		}},
-		{name: "system/draining", path: "/ui/system", set: func(o *fakes) {
+		{name: "system/draining", set: func(o *fakes) {
 			give(away)(o)
 			o.stillClock = stillClock{dispatch.Health{Why: "draining", Degraded: []string{"redis"}}}
-		}, want: [][2]string{{".badge.bad", "draining"}, {".badge.bad", "does not answer"}, {".banner.warn", "does not say its sizes"}}, unwanted: []string{".kpis"}},
-		{name: "system/slow", path: "/ui/system", set: give(slow), want: [][2]string{{".badge.warn", "no sizes"}}},
-		{name: "system/hostile", path: "/ui/system", set: func(o *fakes) {
+		}, want: wants{{".badge.bad", "draining"}, {".badge.bad", "does not answer"}, {".banner.warn", "does not say its sizes"}}, unwanted: []string{".kpis"}},
+		{name: "system/slow", set: give(slow), want: wants{{".badge.warn", "no sizes"}}},
+		{name: "system/hostile", set: func(o *fakes) {
 			give(evil)(o)
 			o.projectRows = projectRows{paused: testNow + 1000, because: hostile}
 		}},
-		{name: "system/error", path: "/ui/system", set: give(indexEngine{err: errBroken}), status: http.StatusInternalServerError},
-		{name: "migrations/empty", path: "/ui/system/migrations", set: schema(schemaRows{}), want: [][2]string{{".empty", "knows no migrations"}}},
+		{name: "system/error", set: give(indexEngine{err: errBroken})},
+		{name: "migrations/empty", path: "/ui/system/migrations", set: schema(schemaRows{}), want: wants{{".empty", "knows no migrations"}}},
 		{name: "migrations/one", path: "/ui/system/migrations", set: schema(schemaRows{all: []Migration{
 			{1, "0001_core.sqlite.sql", time.UnixMilli(testNow - 86_400_000)}, {2, "0002_endpoints.sqlite.sql", time.Time{}},
-		}}), want: [][2]string{{"td", "0001_core.sqlite.sql"}, {"td .badge.warn", "not applied"}, {".banner.warn", "1 of them is not applied"}}},
-		{name: "migrations/hostile", path: "/ui/system/migrations", set: schema(schemaRows{all: []Migration{{1, hostile, time.UnixMilli(testNow)}}}), want: [][2]string{{".badge.good", "all applied"}}},
-		{name: "migrations/error", path: "/ui/system/migrations", set: schema(schemaRows{err: errBroken}), status: http.StatusInternalServerError},
-		{name: "keys/empty", path: "/ui/system/keys", set: keys(systemEngine{}), want: [][2]string{{".empty", "has no valid key"}, {"a", "Create a key"}}},
-		{name: "keys/one", path: "/ui/system/keys", set: keys(some), want: [][2]string{
+		}}), want: wants{{"td", "0001_core.sqlite.sql"}, {"td .badge.warn", "not applied"}, {".banner.warn", "1 of them is not applied"}}},
+		{name: "migrations/hostile", path: "/ui/system/migrations", set: schema(schemaRows{all: []Migration{{1, hostile, time.UnixMilli(testNow)}}}), want: wants{{".badge.good", "all applied"}}},
+		{name: "migrations/error", path: "/ui/system/migrations", set: schema(schemaRows{err: errBroken})},
+		{name: "keys/empty", path: "/ui/system/keys", set: keys(systemEngine{}), want: wants{{".empty", "has no valid key"}, {"a", "Create a key"}}},
+		{name: "keys/one", path: "/ui/system/keys", set: keys(some), want: wants{
 			{"td strong", "checkout 3"}, {"td .badge.warn", "soon"}, {"td", "never used"}, {"td .badge", "send"}, {".chips a", "Ended 2"}, {"td a", "Revoke…"},
 		}},
-		{name: "keys/ended", path: "/ui/system/keys?ended=true", set: keys(some), want: [][2]string{{"td .badge.bad", "revoked"}, {"td .badge", "expired"}}, unwanted: []string{"td.act"}},
-		{name: "keys/none-ended", path: "/ui/system/keys?ended=true", set: keys(many), want: [][2]string{{".empty", "No key of this project has ended"}}},
-		{name: "keys/many", path: "/ui/system/keys?cursor=" + testID(100), set: keys(many), want: [][2]string{{"td strong", "checkout 99"}, {"td strong", "checkout 60"}, {".pager a", "Next page"}}},
+		{name: "keys/ended", path: "/ui/system/keys?ended=true", set: keys(some), want: wants{{"td .badge.bad", "revoked"}, {"td .badge", "expired"}}, unwanted: []string{"td.act"}},
+		{name: "keys/none-ended", path: "/ui/system/keys?ended=true", set: keys(many), want: wants{{".empty", "No key of this project has ended"}}},
+		{name: "keys/many", path: "/ui/system/keys?cursor=" + testID(100), set: keys(many), want: wants{{"td strong", "checkout 99"}, {"td strong", "checkout 60"}, {".pager a", "Next page"}}},
 		{name: "keys/hostile", path: "/ui/system/keys", set: keys(systemEngine{all: []store.Key{spoiled}})},
-		{name: "keys/error", path: "/ui/system/keys", set: keys(systemEngine{err: errBroken}), status: http.StatusInternalServerError},
-		{name: "form-revoke/one", path: key, set: keys(some), want: [][2]string{{".act.danger", "refused with 401"}, {".act", "never used"}, {"dd", "checkout 1"}}},
+		{name: "keys/error", path: "/ui/system/keys", set: keys(systemEngine{err: errBroken})},
+		{name: "form-revoke/one", path: key, set: keys(some), want: wants{{".act.danger", "refused with 401"}, {".act", "never used"}, {"dd", "checkout 1"}}},
 		{name: "form-revoke/hostile", path: key, set: keys(systemEngine{all: []store.Key{spoiled}})},
-		{name: "form-revoke/error", path: key, set: keys(systemEngine{err: errBroken}), status: http.StatusInternalServerError},
+		{name: "form-revoke/error", path: key, set: keys(systemEngine{err: errBroken})},
 		{name: "form-revoke/none", path: "/ui/system/keys/key_" + testID(9) + "/revoke", set: keys(some), status: http.StatusNotFound},
 		{name: "form-revoke/nonsense", path: "/ui/system/keys/x/revoke", set: keys(some), status: http.StatusNotFound},
 	}, systemForms(plain, broken)...)
@@ -209,9 +209,9 @@ func systemForms(plain, broken func(*fakes)) (all []pageCase) {
 	} {
 		name := "form-" + strings.ReplaceAll(path, "/", "-")
 		all = append(all,
-			pageCase{name: name + "/one", path: "/ui/system/" + path, set: plain, want: [][2]string{{".act .say", says}}},
+			pageCase{name: name + "/one", path: "/ui/system/" + path, set: plain, want: wants{{".act .say", says}}},
 			pageCase{name: name + "/hostile", path: "/ui/system/" + path + "?back=" + queryEscape("//evil.example/"+hostile), set: paused},
-			pageCase{name: name + "/error", path: "/ui/system/" + path, set: broken, status: http.StatusInternalServerError})
+			pageCase{name: name + "/error", path: "/ui/system/" + path, set: broken})
 	}
 	slices.SortFunc(all, func(a, b pageCase) int { return strings.Compare(a.name, b.name) })
 	return all

@@ -20,7 +20,7 @@ type language struct {
 	texts      map[string]string
 }
 
-// languages are those that there are, the first being what who asks for none of them is given.
+// languages are those that there are, the first for a browser that asks for none of them.
 type languages []*language
 
 // readLanguages reads the catalogues: texts/CODE/*.json, each an object of texts by key. Every catalogue must have the same keys, or a

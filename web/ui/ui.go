@@ -1,4 +1,4 @@
-// Package ui is the HTML face of the dispatcher: the pages by which people see what is stuck, why, since when, and mend it.
+// Package ui is the HTML face of the dispatcher: the pages by which people see what is stuck, why, since when, and act on it.
 //
 // A page is a handler that fills a typed struct, and a template of the same name; a page is rendered into a buffer before its first byte is
 // written, so that an error never leaves half a page. Every text stands in a catalogue (texts/), in English and Chinese. An act is a form
@@ -35,7 +35,7 @@ type Options struct {
 
 	// AdminKey is the settings' key: it may do everything, in every project.
 	AdminKey string
-	// Guesses slows down who tries keys; nil: one of the pages' own.
+	// Guesses slows the guessing of keys down; nil: one of the pages' own.
 	Guesses *query.Guesses
 	// PublicURL is the address by which browsers come, for the cookie to be kept to https; empty: what each request says.
 	PublicURL string
