@@ -47,7 +47,7 @@ func loseReply(_ context.Context, do func() error) error {
 	return errDown
 }
 
-// Faults say what becomes of the calls of a store or an index. Its zero value lets all of them pass.
+// faults say what becomes of the calls of a store or an index. Its zero value lets all of them pass.
 type faults struct {
 	mu    sync.Mutex
 	ways  map[string]way

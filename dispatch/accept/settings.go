@@ -12,36 +12,20 @@ import (
 // RunSettings learns, until ctx ends, what other processes have changed: lanes, endpoints, projects. Whoever is alone changes
 // everything itself.
 func (ac *Accepter) RunSettings(ctx context.Context) {
-	ticker := time.NewTicker(catalogEvery)
-	defer ticker.Stop()
-	var failing part.Limiter
-	for {
-		if ac.o.Alone {
-			// Only what could not be told when it was changed is left.
-			select {
-			case <-ctx.Done():
-				return
-			case <-ac.settingsLeft:
-			}
-		}
-		err := ac.refreshSettings(ctx)
-		if err != nil && ac.o.Alone {
-			ac.leaveSettings()
-		}
-		switch {
-		case ctx.Err() != nil:
-			return
-		case err != nil && failing.Due(time.Now()):
-			ac.log.Warn("settings of lanes and endpoints cannot be read; those known are kept", "error", err)
-		case err == nil && failing.Over():
-			ac.log.Info("settings of lanes and endpoints are read again")
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
+	l := part.Loop{
+		Every: catalogEvery, AtOnce: true, Wake: ac.settingsLeft, Log: ac.log,
+		Failing:   "settings of lanes and endpoints cannot be read; those known are kept",
+		Recovered: "settings of lanes and endpoints are read again",
 	}
+	if ac.o.Alone {
+		l.Every, l.AtOnce = 0, false // only what could not be told when it was changed is left
+	}
+	l.Run(ctx, func(ctx context.Context) (time.Duration, error) {
+		if err := ac.refreshSettings(ctx); err != nil {
+			return catalogEvery, err
+		}
+		return 0, nil
+	})
 }
 
 // refreshSettings reads what has changed since the last time.

@@ -136,30 +136,6 @@ func (rn *Runner) putBackAside(ctx context.Context, back []ready) {
 	}
 }
 
-// unlockPatience is how long the result of an attempt waits for its lock to be released: an index that hangs must not use up what
-// is left of the claim.
-const unlockPatience = 100 * time.Millisecond
-
-// unlockSoon releases the lease's lock, if it has one, and returns when that is done or takes too long; the channel, nil without
-// a lock, is closed when it is done.
-func (rn *Runner) unlockSoon(ctx context.Context, l *schedule.Lease) <-chan struct{} {
-	if l.Lock == "" {
-		return nil
-	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		rn.index.Unlock(ctx, l)
-	}()
-	timer := time.NewTimer(unlockPatience)
-	defer timer.Stop()
-	select {
-	case <-done:
-	case <-timer.C:
-	}
-	return done
-}
-
 // An ended attempt is a result that is to be committed, and what the index is to be told if it wins.
 type ended struct {
 	result store.Result

@@ -24,7 +24,7 @@ const (
 	commitRetry = 250 * time.Millisecond
 )
 
-// A Settler commits results and then tells the index: in that order, always.
+// A settler commits results and then tells the index: in that order, always.
 type settler struct {
 	e       *Runner
 	results chan ended
@@ -46,7 +46,7 @@ const tellQueue = 128
 // add passes a result on. There is room for as many as the slots let be claimed, so it hardly ever waits.
 func (s *settler) add(r ended) { s.results <- r }
 
-// Run settles until ctx ends and nothing is left. While one batch is told to the index, the next one gathers.
+// run settles until ctx ends and nothing is left. While one batch is told to the index, the next one gathers.
 func (s *settler) run(ctx context.Context) {
 	type told struct {
 		settlements []schedule.Settlement

@@ -3,7 +3,6 @@ package attempt
 import (
 	"cmp"
 	"context"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -182,64 +181,6 @@ func (rn *Runner) refuse(ctx context.Context, byID map[string]*schedule.Lease, r
 	rn.index.Settle(ctx, settlements)
 	rn.index.HintAlone()
 	rn.drop(ctx, held...)
-}
-
-// lock takes the locks of those leases that need one and returns the leases that may go on. Conflicts are diverted: they
-// cost no attempt, and touch the index only.
-func (rn *Runner) lock(ctx context.Context, leases []schedule.Lease, now int64) []schedule.Lease {
-	var requests []schedule.LockRequest
-	var places []int
-	for i := range leases {
-		if l := &leases[i]; l.Lock != "" {
-			requests = append(requests, schedule.LockRequest{Lock: l.Lock, ID: l.ID, Lane: l.Lane, Token: l.Token, Until: l.Until})
-			places = append(places, i)
-		}
-	}
-	if len(requests) == 0 {
-		return leases
-	}
-	lctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rn.index.CallTime())
-	replies, err := rn.o.Schedule.Acquire(lctx, requests)
-	cancel()
-	if err != nil {
-		rn.index.Failed("acquire", err)
-	}
-	diverted := make([]schedule.Settlement, 0, len(requests))
-	conflict := make(map[int]bool, len(requests))
-	for k, i := range places {
-		// Shards that answered have been read, whatever the others did.
-		if k < len(replies) && replies[k].Acquired {
-			continue
-		}
-		conflict[i] = true
-		if err != nil {
-			rn.index.Locked(&leases[i]) // it may have been taken all the same
-		}
-		s := schedule.Settlement{Item: leases[i].Item, Token: leases[i].Token, Outcome: schedule.Divert}
-		s.Due = now + conflictDelay(leases[i].Diverts).Milliseconds()
-		diverted = append(diverted, s)
-	}
-	if len(conflict) == 0 {
-		return leases
-	}
-	rn.metrics.diverted.WithLabelValues("lock_conflict").Add(float64(len(diverted)))
-	rn.index.Settle(ctx, diverted)
-	rn.index.HintAlone()
-	kept := make([]schedule.Lease, 0, len(leases)-len(conflict))
-	for i := range leases {
-		if conflict[i] {
-			rn.drop(ctx, &leases[i])
-			continue
-		}
-		kept = append(kept, leases[i])
-	}
-	return kept
-}
-
-// conflictDelay is a waiter's own timer: it heals a release that was lost. 1 to 3 s at first, up to 30 s.
-func conflictDelay(diverts int) time.Duration {
-	base := time.Second + rand.N(2*time.Second)
-	return min(base<<min(diverts, 5), 30*time.Second)
 }
 
 // drop ends leases that are not attempted, and frees their slots.

@@ -18,7 +18,7 @@ const (
 	verifyAuditPages = 20
 )
 
-// An AuditHead is the last link that this process has written, and the one that it has logged last.
+// An auditHead is the last link that this process has written, and the one that it has logged last.
 type auditHead struct {
 	written, logged store.AuditLink
 	loggedAt        time.Time

@@ -2,7 +2,6 @@ package control
 
 import (
 	"context"
-	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
@@ -74,8 +73,6 @@ type Store interface {
 	Attempted(ctx context.Context, project, id string) (claimedAt, endedAt int64, err error)
 	// ByID returns those of the ids that are open.
 	ByID(ctx context.Context, ids []string) ([]store.OpenRow, error)
-	// TryLease takes or renews the named lease for holder until now+ttl, and says whether it is held.
-	TryLease(ctx context.Context, name, holder string, now int64, ttl time.Duration) (bool, error)
 	// Purge removes, in transactions of bounded size, payloads of terminal callbacks, and whole callbacks
 	// with all that is theirs, as the retention says.
 	Purge(ctx context.Context, r store.Retention, limit int) (store.Purged, error)

@@ -3,10 +3,10 @@ package control
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/index"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/part"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -21,7 +21,7 @@ type redriver struct {
 	rates map[string]*redriveCredit
 	// last is the id of the redrive at which a project's last turn ended, by project.
 	last   map[string]string
-	leased time.Time
+	leader *index.Leader
 }
 
 // A redriveCredit is how many callbacks of a redrive may be done now, by its rate.
@@ -32,7 +32,7 @@ type redriveCredit struct {
 
 func newRedriver(e *Controller) *redriver {
 	return &redriver{
-		e: e, woken: make(chan struct{}, 1),
+		e: e, leader: e.index.NewLeader(redriveLease), woken: make(chan struct{}, 1),
 		rates: make(map[string]*redriveCredit), last: make(map[string]string),
 	}
 }
@@ -44,50 +44,23 @@ func (d *redriver) wake() {
 	}
 }
 
-// Run does redrives until ctx ends. Between two looks it sleeps longer while there is none.
+// run does redrives until ctx ends. Between two looks it sleeps longer while there is none, and a process that is alone
+// until wake: it makes every redrive itself.
 func (d *redriver) run(ctx context.Context) {
-	var failing part.Limiter
-	for pace := redriveLook; ; {
-		var again <-chan time.Time
-		var timer *time.Timer
-		if wait := d.rest(pace); wait > 0 {
-			timer = time.NewTimer(wait)
-			again = timer.C
-		}
-		select {
-		case <-ctx.Done():
-		case <-d.woken:
-		case <-again:
-		}
-		if timer != nil {
-			timer.Stop()
-		}
-		if ctx.Err() != nil {
-			return
-		}
-		var err error
-		if pace, err = d.round(ctx); err != nil {
+	l := part.Loop{
+		Every: redriveIdle, AtOnce: true, Wake: d.woken, Log: d.e.log,
+		Failing: "redrives are put off", Recovered: "redrives go on",
+	}
+	if d.e.o.Alone {
+		l.Every = 0
+	}
+	l.Run(ctx, func(ctx context.Context) (time.Duration, error) {
+		pace, err := d.round(ctx)
+		if err != nil {
 			pace = redriveLook
 		}
-		switch {
-		case err == nil && failing.Over():
-			d.e.log.Info("redrives go on")
-		case err != nil && ctx.Err() == nil && failing.Due(time.Now()):
-			d.e.log.Warn("redrives are put off", "error", err)
-		}
-	}
-}
-
-// rest is how long until the next look. Zero: until wake, for a process that is alone makes every redrive
-// itself.
-func (d *redriver) rest(pace time.Duration) time.Duration {
-	switch {
-	case pace > 0:
-		return pace
-	case d.e.o.Alone:
-		return 0
-	}
-	return 5 * time.Second
+		return pace, err
+	})
 }
 
 // round gives each project its turn, and returns the time until the next round; zero: nothing is to do.
@@ -107,7 +80,7 @@ func (d *redriver) round(ctx context.Context) (pace time.Duration, err error) {
 			if n < 0 {
 				n = len(page)
 			}
-			if leads, err := d.lead(ctx); err != nil || !leads {
+			if leads, err := d.leader.Lead(ctx); err != nil || !leads {
 				return redriveLook, errors.Join(append(errs, err)...)
 			}
 			errs = append(errs, d.turn(ctx, page[:n]))
@@ -125,21 +98,6 @@ func (d *redriver) round(ctx context.Context) (pace time.Duration, err error) {
 		pace = redriveEvery
 	}
 	return pace, errors.Join(errs...)
-}
-
-// lead takes or renews the lease of the redrives.
-func (d *redriver) lead(ctx context.Context) (bool, error) {
-	if d.e.o.Alone || time.Since(d.leased) < d.e.times.Leader/4 {
-		return true, nil
-	}
-	leads, err := d.e.o.Store.TryLease(ctx, redriveLease, d.e.o.Name, d.e.clock.Now(), d.e.times.Leader)
-	if err != nil {
-		return false, fmt.Errorf("lease of the redrives: %w", err)
-	}
-	if leads {
-		d.leased = time.Now()
-	}
-	return leads, nil
 }
 
 // turn takes the redrives of one project further, until its time is over.

@@ -70,6 +70,7 @@ const (
 	redriveEvery = 50 * time.Millisecond
 	redriveTurn  = 50 * time.Millisecond
 	redriveLook  = 200 * time.Millisecond
+	redriveIdle  = 5 * time.Second
 	redriveLease = "redrive"
 	// redriveBatch is the most callbacks of a step, redriveProjects the most projects of a page of redrives.
 	redriveBatch    = 200

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/clock"
-	"github.com/seed-ff5a32d8/dispatcher/dispatch/index"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/part"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -32,8 +32,6 @@ type scheduler struct {
 	changed chan struct{}
 	// began is when this process began to look, by the index's clock.
 	began int64
-	// complained is when the log was last told that SQL does not answer; zero: it does.
-	complained time.Time
 }
 
 func newScheduler(e *Controller) *scheduler { return &scheduler{e: e, changed: make(chan struct{}, 1)} }
@@ -45,24 +43,18 @@ func (s *scheduler) wake() {
 	}
 }
 
-// Run fires until ctx ends.
+// run fires until ctx ends.
 func (s *scheduler) run(ctx context.Context) {
 	s.began = s.e.clock.Now()
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-timer.C:
-		case <-s.changed:
-		}
-		timer.Reset(s.turn(ctx))
-	}
+	part.Loop{
+		Every: fireLook, AtOnce: true, Wake: s.changed, Log: s.e.log,
+		Failing:   "schedules cannot be fired; what comes due meanwhile is made up for",
+		Recovered: "schedules are fired again",
+	}.Run(ctx, s.turn)
 }
 
 // turn fires what is due, and returns after how long to look again.
-func (s *scheduler) turn(ctx context.Context) time.Duration {
+func (s *scheduler) turn(ctx context.Context) (time.Duration, error) {
 	idle := fireLook
 	if s.e.o.Alone {
 		idle = fireLookAlone
@@ -70,7 +62,7 @@ func (s *scheduler) turn(ctx context.Context) time.Duration {
 	now := s.e.clock.Now()
 	list, err := s.e.o.Store.NextSchedules(ctx, now, fireBatch)
 	if err != nil {
-		return s.trouble(ctx, err)
+		return 0, err
 	}
 	var due []store.Schedule
 	for i := range list {
@@ -80,26 +72,13 @@ func (s *scheduler) turn(ctx context.Context) time.Duration {
 		}
 		due = append(due, list[i])
 	}
-	if len(due) > 0 {
-		idle = 0
-		if err := s.fire(ctx, due, now); err != nil {
-			return s.trouble(ctx, err)
-		}
+	if len(due) == 0 {
+		return idle, nil
 	}
-	if !s.complained.IsZero() {
-		s.complained = time.Time{}
-		s.e.log.Info("schedules are fired again")
+	if err := s.fire(ctx, due, now); err != nil {
+		return 0, err
 	}
-	return idle
-}
-
-// trouble tells the log, now and then, that the firer cannot go on, and returns after how long to try again.
-func (s *scheduler) trouble(ctx context.Context, err error) time.Duration {
-	if time.Since(s.complained) >= index.WarnEvery && ctx.Err() == nil {
-		s.complained = time.Now()
-		s.e.log.Warn("schedules cannot be fired; what comes due meanwhile is made up for", "error", err)
-	}
-	return fireLook
+	return time.Nanosecond, nil // there may be more
 }
 
 // fire makes the callbacks of schedules that are due. Its error is the store's.

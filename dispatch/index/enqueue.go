@@ -25,7 +25,7 @@ func newEnqueuer(e *Index) *enqueuer {
 	return &enqueuer{e: e, items: make(chan schedule.Item, enqueueQueue)}
 }
 
-// Add passes an item on. It never blocks: when the queue is full the item is remembered as missed.
+// add passes an item on. It never blocks: when the queue is full the item is remembered as missed.
 func (q *enqueuer) add(i schedule.Item) {
 	select {
 	case q.items <- i:
@@ -35,7 +35,7 @@ func (q *enqueuer) add(i schedule.Item) {
 	}
 }
 
-// Run enqueues until ctx ends and the queue is empty.
+// run enqueues until ctx ends and the queue is empty.
 func (q *enqueuer) run(ctx context.Context) {
 	batch := make([]schedule.Item, 0, enqueueBatch)
 	for {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/clock"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/part"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -28,8 +29,9 @@ const PageRows = 1000
 // A generation sees to it that the index has the generation that SQL says, and that it was filled: it adopts a generation that
 // another process made, and rebuilds an index that is empty, foreign, or was left half-filled.
 type generation struct {
-	e    *Index
-	wake chan struct{}
+	e      *Index
+	wake   chan struct{}
+	leader *Leader
 	// suspect says that an operation met a lost or a closed index since the last look.
 	suspect    atomic.Bool
 	rebuilding atomic.Bool
@@ -47,7 +49,7 @@ type generation struct {
 }
 
 func newGeneration(e *Index) *generation {
-	k := &generation{e: e, wake: make(chan struct{}, 1), turn: make(chan struct{}, 1)}
+	k := &generation{e: e, leader: e.NewLeader(rebuildLease), wake: make(chan struct{}, 1), turn: make(chan struct{}, 1)}
 	k.suspect.Store(true) // until it was looked at
 	return k
 }
@@ -82,7 +84,7 @@ func (k *generation) doubt() {
 	}
 }
 
-// Degraded says whether the index is being looked after.
+// degraded says whether the index is being looked after.
 func (k *generation) degraded() bool { return k.suspect.Load() || k.rebuilding.Load() }
 
 // await waits until the index is as SQL says, as far as this process knows, at most patience long.
@@ -100,7 +102,7 @@ func (k *generation) await(ctx context.Context, patience time.Duration) {
 	}
 }
 
-// Start reads what SQL says of the index and refuses a process that is configured otherwise. Filling the index is left to
+// start reads what SQL says of the index and refuses a process that is configured otherwise. Filling the index is left to
 // run, so that whatever is due first is sent while the rest still streams in.
 func (k *generation) start(ctx context.Context) error {
 	if k.e.o.Alone {
@@ -151,35 +153,20 @@ func (k *generation) get() store.IndexMeta {
 	return k.meta
 }
 
-// Run looks after the index until ctx ends.
+// run looks after the index until ctx ends.
 func (k *generation) run(ctx context.Context) {
-	ticker := time.NewTicker(keepEvery)
-	defer ticker.Stop()
-	var warned time.Time
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-k.wake:
-		case <-ticker.C:
+	part.Loop{
+		Every: keepEvery, Wake: k.wake, Failing: "looking after the index is put off", Log: k.e.log,
+	}.Run(ctx, func(ctx context.Context) (time.Duration, error) {
+		err := k.keep(ctx)
+		if err == nil {
+			return 0, nil
 		}
-		for ctx.Err() == nil {
-			err := k.keep(ctx)
-			if err == nil {
-				break
-			}
-			if ctx.Err() == nil && !errors.Is(err, errNotLeader) && (warned.IsZero() || time.Since(warned) > WarnEvery) {
-				warned = time.Now()
-				k.e.log.Warn("looking after the index is put off", "error", err)
-			}
-			timer := time.NewTimer(probeEvery / 4)
-			select {
-			case <-ctx.Done():
-			case <-timer.C:
-			}
-			timer.Stop()
+		if errors.Is(err, errNotLeader) {
+			err = nil // the other process does it
 		}
-	}
+		return probeEvery / 4, err
+	})
 }
 
 // errNotLeader: another process rebuilds.
@@ -217,7 +204,7 @@ func (k *generation) keep(ctx context.Context) error {
 	if left, err := k.leaveAlone(ctx, meta); left || err != nil {
 		return err
 	}
-	leader, err := k.lead(ctx)
+	leader, err := k.leader.Lead(ctx)
 	if err != nil {
 		return err
 	}
@@ -226,7 +213,7 @@ func (k *generation) keep(ctx context.Context) error {
 		k.set(meta) // Accepts and results go into the new index while its leader still fills it.
 		return errNotLeader
 	}
-	defer k.resign(ctx)
+	defer k.leader.Resign(ctx)
 	// What was read before the lease was ours may be what its last holder has mended meanwhile.
 	switch now, err := k.e.o.Store.IndexMeta(ctx, k.want()); {
 	case err != nil:
@@ -239,34 +226,6 @@ func (k *generation) keep(ctx context.Context) error {
 	}
 	_, err = k.rebuild(ctx, meta, nil)
 	return err
-}
-
-// lead takes or renews the lease of the rebuild. Whoever has the index alone needs none.
-func (k *generation) lead(ctx context.Context) (bool, error) {
-	if k.e.o.Alone {
-		return true, nil
-	}
-	if err := k.e.learnTime(ctx); err != nil {
-		return false, err
-	}
-	leader, err := k.e.o.Store.TryLease(ctx, rebuildLease, k.e.o.Name, k.e.clock.Now(), k.e.times.Leader)
-	if err != nil {
-		return false, fmt.Errorf("lease for the rebuild: %w", err)
-	}
-	return leader, nil
-}
-
-// resign gives the lease of the rebuild back, so that nobody who finds the index lost next has to wait for it to run out. Where it
-// cannot be given back it does run out.
-func (k *generation) resign(ctx context.Context) {
-	if k.e.o.Alone {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-	defer cancel()
-	if _, err := k.e.o.Store.TryLease(ctx, rebuildLease, k.e.o.Name, k.e.clock.Now(), 0); err != nil {
-		k.e.log.Debug("the lease of the rebuild runs out by itself", "error", err)
-	}
 }
 
 // matches says whether every shard has the generation.
@@ -285,7 +244,7 @@ func (k *generation) matches(ctx context.Context, generation int64) (bool, error
 	return true, nil
 }
 
-// IsClosed asks with a claim that wants nothing.
+// isClosed asks with a claim that wants nothing.
 func (k *generation) isClosed(ctx context.Context) bool {
 	for shard := range k.e.o.Schedule.Shards() {
 		cctx, cancel := context.WithTimeout(ctx, Timeout)

@@ -328,7 +328,7 @@ func (t *health) Poke() {
 	}
 }
 
-// Run probes what is down, once a second, and catches up on what was missed, until ctx ends.
+// run probes what is down, once a second, and catches up on what was missed, until ctx ends.
 func (t *health) run(ctx context.Context) {
 	for {
 		select {

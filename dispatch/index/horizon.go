@@ -34,10 +34,8 @@ var errMoved = errors.New("another process has moved the watermark")
 
 // A loader keeps the index filled as far ahead as the horizon says.
 type loader struct {
-	e *Index
-	// leads says that this process has the lease, renewed when it was last asked for. Only run's goroutine touches them.
-	leads           bool
-	renewed, warned time.Time
+	e      *Index
+	leader *Leader
 	// loaded is up to which due time every shard was loaded when it was last asked; zero: none was yet.
 	loaded atomic.Int64
 }
@@ -48,27 +46,16 @@ type shardLoad struct {
 	err  error // why the rest of the run leaves it out
 }
 
-// Run loads until ctx ends, and then gives the lease back.
+// run loads until ctx ends, and then gives the lease back.
 func (l *loader) run(ctx context.Context) {
 	every := loadEvery
 	if l.e.o.Horizon == 0 {
 		every = loadIdle
 	}
-	ticker := time.NewTicker(every)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			l.resign(ctx)
-			return
-		case <-ticker.C:
-		}
-		err := l.look(ctx)
-		if err != nil && ctx.Err() == nil && (l.warned.IsZero() || time.Since(l.warned) > WarnEvery) {
-			l.warned = time.Now()
-			l.e.log.Warn("loading what comes within the horizon is put off", "error", err)
-		}
-	}
+	part.Loop{
+		Every: every, Failing: "loading what comes within the horizon is put off", Log: l.e.log,
+	}.Run(ctx, func(ctx context.Context) (time.Duration, error) { return 0, l.look(ctx) })
+	l.leader.Resign(ctx)
 }
 
 // look reads the watermarks, and loads if there is something to load and nobody else does.
@@ -87,11 +74,11 @@ func (l *loader) look(ctx context.Context) error {
 	for i := range shards {
 		wanting = wanting || shards[i].err == nil && l.wants(&shards[i].mark)
 	}
-	if !wanting && !l.leads {
+	if !wanting && !l.leader.Leads() {
 		return nil
 	}
 	// Whoever has loaded keeps the lease, so that processes that are set differently do not take turns.
-	leader, err := l.lead(ctx)
+	leader, err := l.leader.Lead(ctx)
 	if err != nil || !leader || !wanting {
 		return err
 	}
@@ -129,36 +116,6 @@ func (l *loader) lag() float64 {
 		return 0
 	}
 	return max(0, float64(l.e.clock.Now()+l.e.o.Horizon.Milliseconds()-loaded)/1000)
-}
-
-// lead takes or renews the lease, unless that was done just now, and says whether it is held.
-func (l *loader) lead(ctx context.Context) (bool, error) {
-	if l.leads && time.Since(l.renewed) < l.e.times.Leader/4 {
-		return true, nil
-	}
-	e := l.e
-	if err := e.learnTime(ctx); err != nil {
-		return false, err
-	}
-	asked := time.Now()
-	leader, err := e.o.Store.TryLease(ctx, loadLease, e.o.Name, e.clock.Now(), e.times.Leader)
-	if err != nil {
-		return false, fmt.Errorf("lease for loading: %w", err)
-	}
-	l.leads, l.renewed = leader, asked
-	return leader, nil
-}
-
-// resign gives the lease back; where it cannot be given back it runs out.
-func (l *loader) resign(ctx context.Context) {
-	if !l.leads {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-	defer cancel()
-	if _, err := l.e.o.Store.TryLease(ctx, loadLease, l.e.o.Name, l.e.clock.Now(), 0); err != nil {
-		l.e.log.Debug("the lease of the loader runs out by itself", "error", err)
-	}
 }
 
 // ask calls an operation on every shard that is not left out, side by side, and keeps what each answers. Who does not answer is
@@ -259,7 +216,7 @@ func (l *loader) load(ctx context.Context, shards []shardLoad) error {
 				return err
 			}
 			part.Failpoint("during_load")
-			switch leader, err := l.lead(ctx); {
+			switch leader, err := l.leader.Lead(ctx); {
 			case err != nil:
 				return err
 			case !leader:
@@ -330,12 +287,8 @@ func (l *loader) give(ctx context.Context, shards []shardLoad, rows []store.Open
 		if chunk[0].DueAt <= e.clock.Now()+schedule.AlwaysAhead.Milliseconds() {
 			continue
 		}
-		timer := time.NewTimer(loadPause)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if part.Sleep(ctx, loadPause); ctx.Err() != nil {
 			return ctx.Err()
-		case <-timer.C:
 		}
 	}
 	return nil

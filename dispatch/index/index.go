@@ -80,7 +80,7 @@ func New(o Options) *Index {
 	ix.health = newHealth(ix)
 	ix.enqueue = newEnqueuer(ix)
 	ix.generation = newGeneration(ix)
-	ix.loader = &loader{e: ix}
+	ix.loader = &loader{e: ix, leader: ix.NewLeader(loadLease)}
 	ix.watch(o.Metrics)
 	return ix
 }

@@ -36,7 +36,7 @@ func (p *pauses) set(settings []schedule.LaneSetting) {
 	}
 }
 
-// Has says whether the lane is paused now.
+// has says whether the lane is paused now.
 func (p *pauses) has(lane int64) bool {
 	p.mu.RLock()
 	until := p.until[lane]

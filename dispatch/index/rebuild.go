@@ -50,14 +50,14 @@ func (ix *Index) Rebuild(ctx context.Context, dryRun bool, by store.Actor) (Rebu
 		return RebuildReport{}, err
 	}
 	defer end()
-	leader, err := ix.generation.lead(ctx)
+	leader, err := ix.generation.leader.Lead(ctx)
 	if err != nil {
 		return RebuildReport{}, err
 	}
 	if !leader {
 		return RebuildReport{}, errNotLeader
 	}
-	defer ix.generation.resign(ctx)
+	defer ix.generation.leader.Resign(ctx)
 	meta, err := ix.o.Store.IndexMeta(ctx, ix.generation.want())
 	if err != nil {
 		return RebuildReport{}, fmt.Errorf("read the index's row: %w", err)
@@ -76,7 +76,7 @@ func (ix *Index) Rebuild(ctx context.Context, dryRun bool, by store.Actor) (Rebu
 func (k *generation) rebuild(ctx context.Context, meta store.IndexMeta, by *store.Actor) (RebuildReport, error) {
 	k.rebuilding.Store(true)
 	defer k.rebuilding.Store(false)
-	held, end := k.holding(ctx)
+	held, end := k.leader.Hold(ctx, errNotLeader)
 	defer end()
 	report, err := k.refill(held, meta, by)
 	if err != nil {
@@ -137,41 +137,6 @@ func (k *generation) refill(ctx context.Context, meta store.IndexMeta, by *store
 	return report, nil
 }
 
-// holding renews the lease of a rebuild, however long a step of it takes, until end is called. The context that it returns ends
-// when the lease is lost.
-func (k *generation) holding(ctx context.Context) (held context.Context, end func()) {
-	held, cancel := context.WithCancelCause(ctx)
-	if k.e.o.Alone {
-		return held, func() { cancel(nil) }
-	}
-	var renewer sync.WaitGroup
-	renewer.Go(func() {
-		ticker := time.NewTicker(k.e.times.Leader / 4)
-		defer ticker.Stop()
-		renewed := time.Now()
-		for {
-			select {
-			case <-held.Done():
-				return
-			case <-ticker.C:
-			}
-			leader, err := k.lead(held)
-			switch {
-			case err == nil && leader:
-				renewed = time.Now()
-			case err == nil:
-				cancel(errNotLeader)
-			case time.Since(renewed) > k.e.times.Leader:
-				cancel(err)
-			}
-		}
-	})
-	return held, func() {
-		cancel(nil)
-		renewer.Wait()
-	}
-}
-
 // adopt puts the attempts that are in flight anywhere back as leased, with their locks, before anybody may claim: the
 // fence alone would keep them from being sent twice, but not their locks from being taken.
 func (k *generation) adopt(ctx context.Context) (int, error) {
@@ -228,12 +193,8 @@ func (k *generation) fill(ctx context.Context, until int64) (n int, err error) {
 		if err == nil || errors.Is(err, schedule.ErrLost) || time.Since(worked) >= fillPatience {
 			return n, err
 		}
-		timer := time.NewTimer(probeEvery / 4)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if part.Sleep(ctx, probeEvery/4); ctx.Err() != nil {
 			return n, err
-		case <-timer.C:
 		}
 	}
 }

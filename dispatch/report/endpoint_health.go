@@ -104,24 +104,11 @@ func (h *healthBook) restore(news []store.EndpointHealth, gone map[string]string
 
 // RunHealth writes what attempts said of endpoints until ctx ends.
 func (rp *Reporter) RunHealth(ctx context.Context) {
-	ticker := time.NewTicker(healthEvery)
-	defer ticker.Stop()
-	var failing part.Limiter
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-rp.counts.endpoints.wake:
-		case <-ticker.C:
-		}
-		err := rp.reportHealth(ctx)
-		switch {
-		case err == nil && failing.Over():
-			rp.log.Info("the health of endpoints is written again")
-		case err != nil && ctx.Err() == nil && failing.Due(time.Now()):
-			rp.log.Warn("the health of endpoints cannot be written", "error", err)
-		}
-	}
+	part.Loop{
+		Every: healthEvery, Wake: rp.counts.endpoints.wake, Log: rp.log,
+		Failing:   "the health of endpoints cannot be written",
+		Recovered: "the health of endpoints is written again",
+	}.Run(ctx, func(ctx context.Context) (time.Duration, error) { return 0, rp.reportHealth(ctx) })
 }
 
 // reportHealth writes what attempts said of endpoints, and disables those that are gone. What could not be written is said again by

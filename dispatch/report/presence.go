@@ -26,7 +26,7 @@ const (
 	farewellTime = 2 * time.Second
 )
 
-// A Presence is what this process says of itself.
+// A presence is what this process says of itself.
 type presence struct {
 	host string
 	// Since is when Run has begun; nil: it does not run.
@@ -66,33 +66,22 @@ func (rp *Reporter) self() (store.Dispatcher, bool) {
 
 // RunPresence reports this process until ctx ends: at once, every presenceEvery, and when it begins to drain.
 func (rp *Reporter) RunPresence(ctx context.Context) {
-	ticker := time.NewTicker(presenceEvery)
-	defer ticker.Stop()
-	drain := rp.o.Drain
 	var last store.Dispatcher
-	var failing part.Limiter
-	for {
+	part.Loop{
+		Every: presenceEvery, AtOnce: true, Wake: rp.o.Drain, Log: rp.log,
+		Failing:   "this process cannot report itself; others take it for gone",
+		Recovered: "this process is seen again by others",
+	}.Run(ctx, func(ctx context.Context) (time.Duration, error) {
 		d, _ := rp.self()
-		if !rp.quiet(d, last) {
-			err := rp.report(ctx, d)
-			switch {
-			case err == nil && failing.Over():
-				rp.log.Info("this process is seen again by others")
-			case err != nil && ctx.Err() == nil && failing.Due(time.Now()):
-				rp.log.Warn("this process cannot report itself; others take it for gone", "error", err)
-			}
-			if err == nil {
-				last = d
-			}
+		if rp.quiet(d, last) {
+			return 0, nil
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		case <-drain:
-			drain = nil
+		err := rp.report(ctx, d)
+		if err == nil {
+			last = d
 		}
-	}
+		return 0, err
+	})
 }
 
 // quiet says whether there is no need to report d after what was reported last.

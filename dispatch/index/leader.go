@@ -1,0 +1,103 @@
+package index
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// A Leader does something that one of all processes does at a time. The lease row in SQL is counted by the index's
+// clock. With an index of its own a process always leads.
+type Leader struct {
+	ix   *Index
+	name string
+
+	mu sync.Mutex
+	// leads says that this process has the lease, renewed when it was last asked for.
+	leads   bool
+	renewed time.Time
+}
+
+// NewLeader returns the leader of that name.
+func (ix *Index) NewLeader(name string) *Leader { return &Leader{ix: ix, name: name} }
+
+// Lead takes or renews the lease, unless that was done just now, and says whether this process leads.
+func (l *Leader) Lead(ctx context.Context) (bool, error) {
+	if l.ix.o.Alone {
+		return true, nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.leads && time.Since(l.renewed) < l.ix.times.Leader/4 {
+		return true, nil
+	}
+	if err := l.ix.learnTime(ctx); err != nil {
+		return false, err
+	}
+	asked := time.Now()
+	leads, err := l.ix.o.Store.TryLease(ctx, l.name, l.ix.o.Name, l.ix.clock.Now(), l.ix.times.Leader)
+	if err != nil {
+		return false, fmt.Errorf("lease for %s: %w", l.name, err)
+	}
+	l.leads, l.renewed = leads, asked
+	return leads, nil
+}
+
+// Leads says whether this process had the lease when it was last asked for.
+func (l *Leader) Leads() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.leads
+}
+
+// Resign gives the lease back, so that the next leader need not wait for it to run out. Where it cannot be given back it
+// does run out.
+func (l *Leader) Resign(ctx context.Context) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.leads {
+		return
+	}
+	l.leads = false
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	if _, err := l.ix.o.Store.TryLease(ctx, l.name, l.ix.o.Name, l.ix.clock.Now(), 0); err != nil {
+		l.ix.log.Debug("a lease runs out by itself", "lease", l.name, "error", err)
+	}
+}
+
+// Hold renews the lease until end is called, however long a step takes. The context that it returns ends when the lease
+// is lost, with lost as its cause.
+func (l *Leader) Hold(ctx context.Context, lost error) (held context.Context, end func()) {
+	held, cancel := context.WithCancelCause(ctx)
+	if l.ix.o.Alone {
+		return held, func() { cancel(nil) }
+	}
+	var renewer sync.WaitGroup
+	renewer.Go(func() {
+		ticker := time.NewTicker(l.ix.times.Leader / 4)
+		defer ticker.Stop()
+		renewed := time.Now()
+		for {
+			select {
+			case <-held.Done():
+				return
+			case <-ticker.C:
+			}
+			leads, err := l.Lead(held)
+			switch {
+			case err == nil && leads:
+				renewed = time.Now()
+			case err == nil:
+				cancel(lost)
+			case time.Since(renewed) > l.ix.times.Leader:
+				cancel(err)
+			}
+		}
+	})
+	return held, func() {
+		cancel(nil)
+		renewer.Wait()
+	}
+}
