@@ -55,8 +55,7 @@ type dispatcher struct {
 // launch starts a dispatcher and waits for nothing. It ends with the measurement; its log is shown if that
 // failed.
 func (r *run) launch(args []string) *dispatcher {
-	ports := testserver.FreePorts(r, 2)
-	listen, ops := "127.0.0.1:"+strconv.Itoa(ports[0]), "127.0.0.1:"+strconv.Itoa(ports[1])
+	listen, ops := "127.0.0.1:"+testserver.FreePort(r), "127.0.0.1:"+testserver.FreePort(r)
 	log, err := os.Create(filepath.Join(r.TempDir(), "dispatcher.log"))
 	r.check("log", err)
 	cmd := exec.Command(r.program, "serve", "--listen", listen, "--ops-listen", ops, "--log-format", "json",

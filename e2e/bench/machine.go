@@ -7,8 +7,6 @@ import (
 	"regexp"
 	"runtime"
 	"slices"
-	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -66,50 +64,17 @@ type load struct {
 }
 
 func loadNow(tb testing.TB) load {
-	text, err := os.ReadFile("/proc/stat")
+	all, ours, err := procfs.CPUUse()
 	if err != nil {
 		tb.Fatal(err)
 	}
-	all, err := busySeconds(string(text))
-	if err != nil {
-		tb.Fatal(err)
-	}
-	procs, err := procfs.Family()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	l := load{at: time.Now(), all: all}
-	for _, p := range procs {
-		l.ours += p.Seconds
-	}
-	return l
+	return load{time.Now(), all, ours}
 }
 
 // othersSince is the share of the machine's CPU time that other programs have used since then, in percent.
 func (l load) othersSince(begin load) float64 {
 	elapsed := l.at.Sub(begin.at).Seconds() * float64(runtime.NumCPU())
 	return max(0, (l.all-begin.all)-(l.ours-begin.ours)) / elapsed * 100
-}
-
-// busySeconds reads the first line of /proc/stat: "cpu user nice system idle iowait irq softirq steal ...".
-// What a hypervisor took counts as busy.
-func busySeconds(text string) (float64, error) {
-	first, _, _ := strings.Cut(text, "\n")
-	fields := strings.Fields(first)
-	if len(fields) < 9 || fields[0] != "cpu" {
-		return 0, fmt.Errorf("/proc/stat begins with %q", first)
-	}
-	sum := 0.0
-	for i, field := range fields[1:9] {
-		ticks, err := strconv.ParseFloat(field, 64)
-		if err != nil {
-			return 0, fmt.Errorf("/proc/stat: %w", err)
-		}
-		if i != 3 && i != 4 { // idle, waiting for disks
-			sum += ticks / procfs.TicksPerSecond
-		}
-	}
-	return sum, nil
 }
 
 // syncTime is the median time of writing a page to a new file with fsync.

@@ -35,7 +35,7 @@ var systems = []system{
 
 func systemName(s system) string { return s.name }
 
-// A phase is what is measured of a system. Each has a file of its own.
+// A phase is what is measured of a system. phases.go has them.
 type phase struct {
 	name, text string
 	// dispatcher and queue measure it; nil: such systems do not have it.

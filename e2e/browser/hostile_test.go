@@ -1,7 +1,6 @@
 package browser
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -12,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
 )
 
@@ -55,7 +55,7 @@ func (s *scene) plant(path string, body, plain harness.Submission, statuses ...i
 	for range 20 {
 		var made struct {
 			ID string `json:"id"`
-			harness.Problem
+			client.Problem
 		}
 		got, err := s.send(path, body)
 		if err != nil {
@@ -126,7 +126,7 @@ func (s *scene) plantAll(text string, n int) (callback string, refused []string)
 	note("key", no)
 	harness.Eventually(s.t, time.Minute, "the receiver has answered", func() error {
 		for id, want := range map[string]int{callback: 2, dead: 1} {
-			if cb, err := s.Get(s.t.Context(), id); err != nil || cb.AttemptCount < want {
+			if cb, err := s.Callback(s.t.Context(), id); err != nil || cb.AttemptCount < want {
 				return errors.Join(err, fmt.Errorf("%s has %d attempts", id, cb.AttemptCount))
 			}
 		}
@@ -152,11 +152,7 @@ func (s *scene) plantAll(text string, n int) (callback string, refused []string)
 
 // send posts to the API, whatever becomes of it.
 func (s *scene) send(path string, body harness.Submission) (harness.Answer, error) {
-	b, err := json.Marshal(body)
-	if err != nil {
-		return harness.Answer{}, err
-	}
-	return s.Raw(s.t.Context(), http.MethodPost, path, b, nil)
+	return s.Send(s.t.Context(), http.MethodPost, path, body)
 }
 
 // harmless says what is in a page that should not be.

@@ -10,6 +10,7 @@ import (
 
 	cdppage "github.com/chromedp/cdproto/page"
 
+	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
 )
 
@@ -68,9 +69,7 @@ func TestBrowserLiveUpdatesComeBack(t *testing.T) {
 			b.see("#livestate", "Live updates are interrupted")
 			b.see(".why", "Its lane is paused")
 			p = c.back(t, x, p, backend)
-			if err := p.Call(t.Context(), http.MethodPost, "/v1/lanes/held/resume", harness.Submission{}, http.StatusOK, nil); err != nil {
-				t.Fatal(err)
-			}
+			p.Post("/v1/lanes/held/resume", harness.Submission{}, nil, http.StatusOK)
 			b.see(".why", "succeeded")
 			b.seeNot("#livestate", "interrupted")
 			b.marked(c.name)
@@ -100,7 +99,7 @@ func TestBrowserALateAnswerHidesNothing(t *testing.T) {
 	cb, err := p.Accept(t.Context(), harness.Submission{
 		"url": r.URL, "ref": "order-1", "payload": harness.Submission{"paid": 1},
 		// The second attempt lasts until the page's answer is drawn, however slow the browser is.
-		"policy": harness.Submission{"tiers": []string{"1h"}, "timeout": "60s"},
+		"policy": harness.Tiers("60s", "1h"),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -136,11 +135,9 @@ func TestBrowserALateAnswerHidesNothing(t *testing.T) {
 }
 
 // heldOne accepts a callback whose lane, held, is paused.
-func heldOne(t *testing.T, p *harness.Process, r *harness.Receiver) harness.Callback {
+func heldOne(t *testing.T, p *harness.Process, r *harness.Receiver) client.Callback {
 	t.Helper()
-	if err := p.Call(t.Context(), http.MethodPost, "/v1/lanes/held/pause", harness.Submission{"reason": "for the test"}, http.StatusOK, nil); err != nil {
-		t.Fatal(err)
-	}
+	p.Post("/v1/lanes/held/pause", harness.Submission{"reason": "for the test"}, nil, http.StatusOK)
 	cb, err := p.Accept(t.Context(), harness.Submission{"url": r.URL, "lane": "held", "ref": "held-1", "payload": harness.Submission{"paid": 1}})
 	if err != nil {
 		t.Fatal(err)
@@ -179,9 +176,7 @@ func TestBrowserTwoLookAtTheSamePage(t *testing.T) {
 		b.see(".chips a", "scheduled 1")
 	}
 	other.see("tr[data-id="+cb.ID+"]", "scheduled")
-	if err := p.Call(t.Context(), http.MethodPost, "/v1/lanes/held/resume", harness.Submission{}, http.StatusOK, nil); err != nil {
-		t.Fatal(err)
-	}
+	p.Post("/v1/lanes/held/resume", harness.Submission{}, nil, http.StatusOK)
 	for _, b := range []*tab{one, two} {
 		b.see("tr[data-id="+cb.ID+"]", "succeeded")
 		b.see(".chips a", "succeeded 1")
@@ -190,9 +185,7 @@ func TestBrowserTwoLookAtTheSamePage(t *testing.T) {
 	}
 	other.see("tr[data-id="+cb.ID+"]", "succeeded")
 	other.marked("the overview")
-	if err := p.Call(t.Context(), http.MethodPost, "/v1/pause", harness.Submission{"reason": "a drill"}, http.StatusOK, nil); err != nil {
-		t.Fatal(err)
-	}
+	p.Post("/v1/pause", harness.Submission{"reason": "a drill"}, nil, http.StatusOK)
 	for _, b := range []*tab{one, two, other} {
 		b.see(".banner", "a drill")
 		b.marked("a page with a banner")
@@ -223,9 +216,7 @@ func TestBrowserWhatIsTypedStays(t *testing.T) {
 	b.open("/ui/callbacks/" + cb.ID)
 	b.unfold("As a curl command")
 	b.see("#curl", "")
-	if err := p.Call(t.Context(), http.MethodPost, "/v1/lanes/held/resume", harness.Submission{}, http.StatusOK, nil); err != nil {
-		t.Fatal(err)
-	}
+	p.Post("/v1/lanes/held/resume", harness.Submission{}, nil, http.StatusOK)
 	b.see(".timeline", "Ended: succeeded")
 	b.see("#curl", "")
 	b.unfold("Request and response")
@@ -240,9 +231,7 @@ func TestBrowserWhatIsTypedStays(t *testing.T) {
 		{"/v1/callbacks/" + cb.ID + "/retry", harness.Submission{"reason": "to be sure"}, "to be sure"},
 		{"/v1/lanes/held/resume", harness.Submission{}, "Ended: succeeded"},
 	} {
-		if err := p.Call(t.Context(), http.MethodPost, step.path, step.body, http.StatusOK, nil); err != nil {
-			t.Fatal(err)
-		}
+		p.Post(step.path, step.body, nil, http.StatusOK)
 		b.see(".timeline", step.see)
 	}
 	b.see(".timeline", "Attempt 2")
@@ -291,7 +280,7 @@ func TestBrowserRevokedKeyLeavesThePage(t *testing.T) {
 				b.see("#livestate", "interrupted")
 			}
 			began := time.Now()
-			if err := p.Call(t.Context(), http.MethodDelete, "/v1/keys/"+key.ID, nil, http.StatusOK, nil); err != nil {
+			if err := p.Call(t.Context(), http.MethodDelete, "/v1/keys/"+key.ID, nil, nil, http.StatusOK); err != nil {
 				t.Fatal(err)
 			}
 			x.Pass()

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
 )
 
@@ -45,24 +46,12 @@ func newScene(t *testing.T, c harness.Combination) *scene {
 	return &scene{Process: harness.Serve(t, harness.Launch{On: harness.NewBackend(t, c)}), t: t, r: harness.NewReceiver(t, sceneAnswers)}
 }
 
-// make calls the API for what must come about, and returns its id.
-func (s *scene) make(path string, body harness.Submission, status int) string {
-	s.t.Helper()
-	var made struct {
-		ID string `json:"id"`
-	}
-	if err := s.Call(s.t.Context(), http.MethodPost, path, body, status, &made); err != nil {
-		s.t.Fatal(err)
-	}
-	return made.ID
-}
-
 // settled waits until each of the callbacks is in its state.
-func (s *scene) settled(states map[string]string) {
+func (s *scene) settled(states map[string]client.State) {
 	s.t.Helper()
 	harness.Eventually(s.t, time.Minute, "the callbacks of the scene are settled", func() error {
 		for id, want := range states {
-			cb, err := s.Get(s.t.Context(), id)
+			cb, err := s.Callback(s.t.Context(), id)
 			if err != nil {
 				return err
 			}
@@ -77,37 +66,37 @@ func (s *scene) settled(states map[string]string) {
 // one makes one of each: an endpoint, callbacks of three states under one reference, a poll, a schedule, a redrive, a key, a lane that is paused.
 func (s *scene) one() *scene {
 	s.t.Helper()
-	s.endpoint = s.make("/v1/endpoints", harness.Submission{
+	s.endpoint = s.Make("/v1/endpoints", harness.Submission{
 		"external_id": "merchant-7", "name": "Tea shop", "url": s.r.URL + "/fails/merchant-7", "topics": []string{"payment.*"}, "headers": harness.Submission{"X-Shop": "7"}, "rate": "50/s",
 	}, http.StatusCreated)
 	labels := harness.Submission{"channel": "alipay", "region": "south"}
-	s.hung = s.make("/v1/callbacks", harness.Submission{
+	s.hung = s.Make("/v1/callbacks", harness.Submission{
 		"endpoint": "merchant-7", "topic": "payment.succeeded", "ref": "order-20261121-0001", "payload": harness.Submission{"paid": 10000, "goods": "tea"},
 		"policy": harness.AskAfter("1h", "2h"), "labels": labels, "lock_key": "order-20261121-0001",
 	}, http.StatusAccepted)
-	s.dead = s.make("/v1/callbacks", harness.Submission{
+	s.dead = s.Make("/v1/callbacks", harness.Submission{
 		"url": s.r.URL + "/fails/ledger?token=secret", "topic": "payment.booked", "ref": "order-20261121-0001", "payload": harness.Submission{"paid": 10000},
 		"policy": harness.AskAfter("50ms", "50ms"), "labels": labels,
 	}, http.StatusAccepted)
-	s.done = s.make("/v1/callbacks", harness.Submission{
+	s.done = s.Make("/v1/callbacks", harness.Submission{
 		"url": s.r.URL + "/takes", "topic": "payment.mailed", "ref": "order-20261121-0001", "body": "trade_no=1&status=PAID", "content_type": "application/x-www-form-urlencoded",
 	}, http.StatusAccepted)
-	s.poll = s.make("/v1/polls", harness.Submission{
+	s.poll = s.Make("/v1/polls", harness.Submission{
 		"ref": "refund-1", "request": harness.Submission{"url": s.r.URL + "/asks/refund-1"}, "policy": harness.AskAfter("1h"), "until": harness.Finals(),
 		"context": harness.Submission{"channel": "wechat"}, "on_result": harness.Submission{"endpoint": "merchant-7", "topic": "refund.result"},
 	}, http.StatusAccepted)
-	s.schedule = s.make("/v1/schedules", harness.Submission{
+	s.schedule = s.Make("/v1/schedules", harness.Submission{
 		"name": "daily-books", "cron": "30 1 * * *", "timezone": "Asia/Shanghai", "callback": harness.Submission{"url": s.r.URL + "/takes/books", "payload": harness.Submission{"kind": "daily"}},
 	}, http.StatusCreated)
-	s.key = s.make("/v1/keys", harness.Submission{"name": "checkout service", "scopes": []string{"send", "read"}, "expires_in": "365d"}, http.StatusCreated)
-	s.settled(map[string]string{s.hung: "scheduled", s.dead: "dead", s.done: "succeeded"})
-	s.make("/v1/callbacks/"+s.dead+"/retry", harness.Submission{"reason": "the shop said that it is back"}, http.StatusOK)
-	s.settled(map[string]string{s.dead: "dead"})
-	s.redrive = s.make("/v1/redrives", harness.Submission{
+	s.key = s.Make("/v1/keys", harness.Submission{"name": "checkout service", "scopes": []string{"send", "read"}, "expires_in": "365d"}, http.StatusCreated)
+	s.settled(map[string]client.State{s.hung: "scheduled", s.dead: "dead", s.done: "succeeded"})
+	s.Make("/v1/callbacks/"+s.dead+"/retry", harness.Submission{"reason": "the shop said that it is back"}, http.StatusOK)
+	s.settled(map[string]client.State{s.dead: "dead"})
+	s.redrive = s.Make("/v1/redrives", harness.Submission{
 		"action": "retry", "filter": harness.Submission{"state": "dead", "topic": "payment.booked"}, "rate": "100/s", "reason": "the shop is back",
 	}, http.StatusAccepted)
 	s.redriven(s.redrive)
-	s.make("/v1/lanes/merchant-9/pause", harness.Submission{"reason": "the merchant moves house"}, http.StatusOK)
+	s.Make("/v1/lanes/merchant-9/pause", harness.Submission{"reason": "the merchant moves house"}, http.StatusOK)
 	return s
 }
 
@@ -121,7 +110,7 @@ func (s *scene) redriven(id string) {
 		}
 		return err
 	})
-	s.settled(map[string]string{s.dead: "dead"})
+	s.settled(map[string]client.State{s.dead: "dead"})
 }
 
 // sceneMany is how many of each there are where there are many: more than one page of a list.
@@ -148,9 +137,7 @@ func (s *scene) many() *scene {
 			} `json:"endpoint"`
 		} `json:"results"`
 	}
-	if err := s.Call(s.t.Context(), http.MethodPost, "/v1/endpoints/batch", harness.Submission{"endpoints": endpoints}, http.StatusMultiStatus, &shops); err != nil {
-		s.t.Fatal(err)
-	}
+	s.Post("/v1/endpoints/batch", harness.Submission{"endpoints": endpoints}, &shops, http.StatusMultiStatus)
 	for _, r := range shops.Results {
 		if r.Status != http.StatusCreated {
 			s.t.Fatalf("an endpoint was answered with %d: %s", r.Status, r.Problem)
@@ -173,21 +160,21 @@ func (s *scene) many() *scene {
 		s.t.Fatal(err)
 	}
 	for i := range sceneMany {
-		s.make("/v1/polls", harness.Submission{
+		s.Make("/v1/polls", harness.Submission{
 			"ref": fmt.Sprint("refund-m-", i), "request": harness.Submission{"url": fmt.Sprint(s.r.URL, "/asks/m-", i)}, "policy": harness.AskAfter("1h", "2h"), "until": harness.Finals(),
 		}, http.StatusAccepted)
-		s.make("/v1/schedules", harness.Submission{
+		s.Make("/v1/schedules", harness.Submission{
 			"name": fmt.Sprintf("report-%02d", i), "cron": fmt.Sprintf("%d %d * * *", i%60, i%24), "timezone": []string{"Asia/Shanghai", "UTC", "America/New_York"}[i%3], "enabled": i%5 != 0,
 			"callback": harness.Submission{"endpoint": fmt.Sprintf("shop-%03d", i), "payload": harness.Submission{"report": i}},
 		}, http.StatusCreated)
 	}
 	harness.Eventually(s.t, time.Minute, "what is due is attempted", func() error {
-		all, err := s.List(s.t.Context(), nil)
+		all, err := s.ListAll(client.Filter{})
 		if err != nil {
 			return err
 		}
-		open := slices.DeleteFunc(all, func(cb harness.Callback) bool {
-			return cb.AttemptCount > 0 || cb.State != "scheduled" && cb.State != "attempting" || cb.DueAt != nil && time.Until(*cb.DueAt) > time.Minute
+		open := slices.DeleteFunc(all, func(cb client.Callback) bool {
+			return cb.AttemptCount > 0 || cb.State != "scheduled" && cb.State != "attempting" || time.Until(cb.DueAt) > time.Minute
 		})
 		if len(open) > 0 {
 			return fmt.Errorf("%d are not, such as %s", len(open), open[0].ID)
@@ -195,13 +182,13 @@ func (s *scene) many() *scene {
 		return nil
 	})
 	for i := range 8 {
-		s.make("/v1/keys", harness.Submission{"name": fmt.Sprint("service ", i), "scopes": []string{"send"}}, http.StatusCreated)
-		s.make("/v1/redrives", harness.Submission{
+		s.Make("/v1/keys", harness.Submission{"name": fmt.Sprint("service ", i), "scopes": []string{"send"}}, http.StatusCreated)
+		s.Make("/v1/redrives", harness.Submission{
 			"action": "retry", "filter": harness.Submission{"state": "dead", "endpoint": fmt.Sprintf("shop-%03d", i)}, "rate": "1000/s", "reason": fmt.Sprint("street ", i, " is open again"),
 		}, http.StatusAccepted)
-		s.make("/v1/endpoints/"+shops.Results[i].Endpoint.ID+"/pause", harness.Submission{"reason": "it moves house"}, http.StatusOK)
+		s.Make("/v1/endpoints/"+shops.Results[i].Endpoint.ID+"/pause", harness.Submission{"reason": "it moves house"}, http.StatusOK)
 	}
-	s.make("/v1/callbacks/"+made[9].ID+"/cancel", harness.Submission{"reason": "the order was a mistake"}, http.StatusOK)
+	s.Make("/v1/callbacks/"+made[9].ID+"/cancel", harness.Submission{"reason": "the order was a mistake"}, http.StatusOK)
 	return s
 }
 
@@ -252,10 +239,8 @@ type keyMade struct {
 // madeKey makes a key with these scopes.
 func madeKey(t *testing.T, p *harness.Process, scopes ...string) (k keyMade) {
 	t.Helper()
-	body := harness.Submission{"name": fmt.Sprint("a key to ", scopes), "scopes": scopes}
-	if err := p.Call(t.Context(), http.MethodPost, "/v1/keys", body, http.StatusCreated, &k); err != nil {
-		t.Fatal(err)
-	}
+	p.Post("/v1/keys", harness.Submission{"name": fmt.Sprint("a key to ", scopes), "scopes": scopes}, &k,
+		http.StatusCreated)
 	if k.Key == "" {
 		t.Fatal(errors.New("a key without a text"))
 	}

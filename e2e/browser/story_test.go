@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
@@ -71,15 +72,7 @@ const dayDead = 3
 
 // fill makes an order whose lane is paused, one that waits an hour for its second attempt, and some that have died.
 func (d *day) fill() {
-	do := func(path string, body harness.Submission, status int) string {
-		var made struct {
-			ID string `json:"id"`
-		}
-		if err := d.p.Call(d.Context(), http.MethodPost, path, body, status, &made); err != nil {
-			d.Fatal(err)
-		}
-		return made.ID
-	}
+	do := d.p.Make
 	d.endpoint = do("/v1/endpoints", harness.Submission{"external_id": "merchant-7", "name": "Tea shop", "url": d.r.URL + "/shop"}, http.StatusCreated)
 	do("/v1/lanes/moving/pause", harness.Submission{"reason": "the merchant moves house"}, http.StatusOK)
 	d.hung = do("/v1/callbacks", harness.Submission{"url": d.r.URL + "/moved", "lane": "moving", "ref": "order-0815", "topic": "payment.succeeded", "payload": harness.Submission{"paid": 1}}, http.StatusAccepted)
@@ -87,12 +80,12 @@ func (d *day) fill() {
 	for i := range dayDead {
 		do("/v1/callbacks", harness.Submission{"endpoint": "merchant-7", "ref": fmt.Sprint("dead-", i), "payload": harness.Submission{"paid": i}, "policy": harness.AskAfter("20ms")}, http.StatusAccepted)
 	}
-	harness.Eventually(d, time.Minute, "what can die has died", func() error {
-		dead, err := d.p.List(d.Context(), map[string][]string{"state": {"dead"}})
-		if err == nil && len(dead) < dayDead {
-			err = fmt.Errorf("%d have", len(dead))
+	harness.AtLeast(d, time.Minute, "what can die has died", dayDead, func() int {
+		dead, err := d.p.ListAll(client.Filter{State: []client.State{"dead"}})
+		if err != nil {
+			d.Fatal(err)
 		}
-		return err
+		return len(dead)
 	})
 }
 

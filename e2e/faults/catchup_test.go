@@ -29,14 +29,9 @@ func newCallbackAfterAnOutage(t *testing.T, on harness.Backend) {
 	tr.UseBackend(on)
 	way := tr.behindProxy()
 	open := sized(50_000, 200_000, 1_000_000)
-	tr.Seed(tr.Serve(), harness.Seeding{N: open, Lanes: 100, Shape: func(lane int) harness.Submission {
-		s := tr.Callback("plain", harness.SeedRef(lane))
-		s["lane"] = harness.SeedRef(lane)
-		return s
-	}})
-	tr.flush() // the copies are not in the index: the next process fills it
+	tr.seeded(open, 0)
 	tr.Serve()
-	tr.awaitFilled(int64(open), 3*time.Minute)
+	tr.awaitFilled(open, 3*time.Minute)
 
 	way.Refuse()
 	tr.MarkFault()
@@ -56,17 +51,8 @@ func newCallbackAfterAnOutage(t *testing.T, on harness.Backend) {
 	for i := range 10 {
 		sent := time.Now()
 		ref := fmt.Sprint("new-", i)
-		id, err := tr.Ask(tr.Callback("plain", ref))
-		if err != nil {
-			tr.Fatal(err)
-		}
-		tr.NoteAccepted(id, ref)
-		harness.Eventually(tr, time.Minute, "a new callback arrives", func() error {
-			if tr.Recorder.Times(id) == 0 {
-				return fmt.Errorf("%s has not", id)
-			}
-			return nil
-		})
+		id := tr.AskAndNote(tr.Callback("plain", ref))
+		harness.AtLeast(tr, time.Minute, "a new callback arrives", 1, func() int { return tr.Receiver.Times(id) })
 		waits = append(waits, time.Since(sent).Round(time.Millisecond))
 	}
 	tr.Remark("%s after the index came back with %d open rows, new callbacks arrived within %v",
@@ -76,5 +62,5 @@ func newCallbackAfterAnOutage(t *testing.T, on harness.Backend) {
 			tr.Errorf("a new callback arrived %s after it was accepted, over %s", wait, newWithin)
 		}
 	}
-	tr.awaitFilled(int64(open+missedInIt), 3*time.Minute)
+	tr.awaitFilled(open+missedInIt, 3*time.Minute)
 }

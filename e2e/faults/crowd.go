@@ -1,11 +1,9 @@
 package faults
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
 	"time"
 
@@ -35,7 +33,7 @@ type member struct {
 	// rests is when its breaker was seen open with nothing on its way any more: all that arrives after that
 	// is a probe.
 	rests    time.Time
-	arrivals []judge.Arrival // in order
+	arrivals []harness.Arrival // in order
 }
 
 // crowdFails has thousands of endpoints hang up, and all of them answer at once. They are left alone but for
@@ -44,15 +42,10 @@ type member struct {
 func crowdFails(tr *trial) {
 	n := sized(200, 2_000, 10_000)
 	limit := 2*time.Minute + time.Duration(n)*60*time.Millisecond
-	tr.Recorder.SetScript(func(*harness.Request) harness.Reply {
-		return harness.Reply{After: 5 * time.Millisecond} // and it hangs up
-	})
-	tr.Recorder.Server.SetKeepAlivesEnabled(false) // ten thousand connections need not be kept
-	workers := fmt.Sprint(crowdWorkers)
-	p := tr.Serve("--workers", workers)
-	if tr.Backend.Redis != "" {
-		tr.Serve("--workers", workers)
-	}
+	// And it hangs up.
+	tr.Receiver.Answer(func(*harness.Arrival) harness.Reply { return harness.Reply{After: 5 * time.Millisecond} })
+	tr.Receiver.Server.SetKeepAlivesEnabled(false) // ten thousand connections need not be kept
+	p := tr.ServeAll("--workers", fmt.Sprint(crowdWorkers))
 	tr.MarkFault()
 	began := time.Now()
 	members, byLane := tr.enrol(p, n)
@@ -67,7 +60,7 @@ func crowdFails(tr *trial) {
 		tr.Errorf("%d goroutines while all endpoints were down, over %d", goroutines, maxGoroutines)
 	}
 	back := time.Now()
-	tr.Recorder.SetScript(func(*harness.Request) harness.Reply {
+	tr.Receiver.Answer(func(*harness.Arrival) harness.Reply {
 		return harness.Reply{Status: http.StatusOK, After: 20 * time.Millisecond}
 	})
 	tr.MarkFault()
@@ -83,9 +76,9 @@ func (tr *trial) enrol(p *harness.Process, n int) (members []*member, byLane map
 	tr.Helper()
 	port, byLane := tr.everywhere(), map[string]*member{}
 	for some := range slices.Chunk(harness.Numbers(n), 1000) {
-		var endpoints []harness.EndpointBody
+		var endpoints []harness.Submission
 		for _, i := range some {
-			endpoints = append(endpoints, harness.EndpointBody{
+			endpoints = append(endpoints, harness.Submission{
 				"external_id": fmt.Sprint("member-", i),
 				"url":         fmt.Sprintf("http://127.1.%d.%d:%s/", i/200, 1+i%200, port),
 				"policy": harness.Submission{"tiers": []string{crowdTier.String()}, "repeat_last": true,
@@ -99,10 +92,7 @@ func (tr *trial) enrol(p *harness.Process, n int) (members []*member, byLane map
 				} `json:"endpoint"`
 			} `json:"results"`
 		}
-		if err := p.Call(tr.Context(), http.MethodPost, "/v1/endpoints/batch",
-			harness.Submission{"endpoints": endpoints}, http.StatusMultiStatus, &made); err != nil {
-			tr.Fatal(err)
-		}
+		p.Post("/v1/endpoints/batch", harness.Submission{"endpoints": endpoints}, &made, http.StatusMultiStatus)
 		for _, r := range made.Results {
 			members = append(members, &member{})
 			byLane[r.Endpoint.ID] = members[len(members)-1]
@@ -122,24 +112,14 @@ func (tr *trial) enrol(p *harness.Process, n int) (members []*member, byLane map
 // rested looks at every lane, and says how many have never been seen with an open breaker and nothing on
 // their way.
 func (tr *trial) rested(p *harness.Process, byLane map[string]*member) error {
-	ctx, cancel := context.WithTimeout(tr.Context(), time.Minute)
-	defer cancel()
-	query := url.Values{"limit": {"500"}}
-	for more := true; more; {
-		var page struct {
-			Data       []harness.LaneBody `json:"data"`
-			NextCursor *string            `json:"next_cursor"`
-		}
-		if err := p.Call(ctx, http.MethodGet, "/v1/lanes?"+query.Encode(), nil, http.StatusOK, &page); err != nil {
-			return err
-		}
-		for _, l := range page.Data {
-			if m := byLane[l.Lane]; m != nil && m.rests.IsZero() && l.Breaker.State == "open" && l.InFlight == 0 {
-				m.rests = time.Now()
-			}
-		}
-		if more = page.NextCursor != nil; more {
-			query.Set("cursor", *page.NextCursor)
+	lanes, err := harness.Collect(p.Lanes("", false))
+	if err != nil {
+		return err
+	}
+	for _, l := range lanes {
+		if m := byLane[l.Lane.Lane]; m != nil && m.rests.IsZero() && l.Breaker != nil && l.Breaker.State == "open" &&
+			l.InFlight != nil && *l.InFlight == 0 {
+			m.rests = time.Now()
 		}
 	}
 	awake := 0
@@ -158,10 +138,7 @@ func (tr *trial) rested(p *harness.Process, byLane map[string]*member) error {
 // judgeCrowd holds what arrived against what a breaker and the slots allow.
 func (tr *trial) judgeCrowd(members []*member, back time.Time) {
 	tr.Helper()
-	arrivals, err := tr.Recorder.Journal.Read()
-	if err != nil {
-		tr.Fatal(err)
-	}
+	arrivals := tr.Receiver.All()
 	of := map[string]*member{} // by callback
 	for _, a := range tr.Accepted {
 		var n int
@@ -170,7 +147,6 @@ func (tr *trial) judgeCrowd(members []*member, back time.Time) {
 		}
 		of[a.ID] = members[n]
 	}
-	slices.SortFunc(arrivals, func(a, b judge.Arrival) int { return a.At.Compare(b.At) })
 	down := 0
 	for _, a := range arrivals {
 		m := of[a.ID]
@@ -185,7 +161,7 @@ func (tr *trial) judgeCrowd(members []*member, back time.Time) {
 	if n := atOnce(arrivals[:down]); n > slots {
 		complain("%d attempts at once of endpoints that never answered; there are %d slots for them", n, slots)
 	}
-	if n := tr.Recorder.Peak(); n > crowdWorkers*processes {
+	if n := tr.Receiver.Peak(); n > crowdWorkers*processes {
 		complain("%d attempts at once, with %d slots", n, crowdWorkers*processes)
 	}
 	var probed, drained []time.Duration
@@ -199,14 +175,13 @@ func (tr *trial) judgeCrowd(members []*member, back time.Time) {
 		drained = append(drained, m.arrivals[len(m.arrivals)-1].End.Sub(first))
 	}
 	q, d := judge.QuantilesOf(probed), judge.QuantilesOf(drained)
-	tr.Remark("%d attempts while they were down, %d since; probed after p50 %s, most %s; each one's rest "+
-		"within p50 %s, most %s", down, len(arrivals)-down, q.P50.Round(time.Millisecond), q.Most.Round(time.Millisecond),
-		d.P50.Round(time.Millisecond), d.Most.Round(time.Millisecond))
+	tr.Remark("%d attempts while they were down, %d since; probed after %s; each one's rest within %s", down,
+		len(arrivals)-down, q, d)
 }
 
 // judge is that of one endpoint. It returns when the first probe that it answered came.
 func (m *member) judge(back time.Time) (first time.Time, err error) {
-	down, ok := slices.BinarySearchFunc(m.arrivals, back, func(a judge.Arrival, t time.Time) int {
+	down, ok := slices.BinarySearchFunc(m.arrivals, back, func(a harness.Arrival, t time.Time) int {
 		return a.At.Compare(t)
 	})
 	if down < breakerOpensAt || ok || down == len(m.arrivals) {
@@ -239,7 +214,7 @@ func (m *member) judge(back time.Time) (first time.Time, err error) {
 }
 
 // atOnce is the most arrivals, of those in order, that were being answered at one moment.
-func atOnce(arrivals []judge.Arrival) int {
+func atOnce(arrivals []harness.Arrival) int {
 	ends := make([]time.Time, 0, len(arrivals))
 	for _, a := range arrivals {
 		ends = append(ends, a.End)

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
 )
 
@@ -18,20 +19,26 @@ import (
 // after it. It is killed again and again: before a page comes, while it waits for one, or with a page in its
 // hands that it has not kept.
 type feedReader struct {
-	l      *trial
+	*trial
 	cursor string
-	kept   []harness.Outcome
+	kept   []client.Outcome
 	// held is what came after the cursor and was not kept: it must come again, the same and in the same
 	// order.
-	held []harness.Outcome
+	held []client.Outcome
 	// killed is how often it was killed; again, how many outcomes came again for that; refused, how often
 	// no dispatcher answered.
 	killed, again, refused int
 }
 
+// same says whether two readings are of one outcome.
+func same(o, other client.Outcome) bool {
+	return o.ID == other.ID && o.State == other.State && o.Reason == other.Reason &&
+		o.AttemptCount == other.AttemptCount && o.At.Equal(other.At)
+}
+
 // step is one life of the reader, or one page of it.
 func (f *feedReader) step() {
-	alive := f.l.Alive()
+	alive := f.Alive()
 	if len(alive) == 0 {
 		f.refused++
 		harness.Pause()
@@ -43,7 +50,11 @@ func (f *feedReader) step() {
 		ctx, cancel = context.WithTimeout(context.Background(), rand.N(150*time.Millisecond))
 	}
 	defer cancel()
-	page, next, err := alive[rand.N(len(alive))].Outcomes(ctx, f.cursor, 1+rand.N(40), rand.N(time.Second))
+	got, err := alive[rand.N(len(alive))].Outcomes(ctx, f.cursor, 1+rand.N(40), rand.N(time.Second))
+	page, next := got.Data, got.NextCursor
+	if err == nil && next == "" {
+		f.Errorf("a page of the feed says nothing of where to go on")
+	}
 	switch {
 	case err != nil && ctx.Err() != nil:
 		f.killed++
@@ -55,12 +66,12 @@ func (f *feedReader) step() {
 	}
 	for i := range min(len(page), len(f.held)) {
 		f.again++
-		if !page[i].Same(f.held[i]) {
-			f.l.Errorf("after the cursor %s the reader saw first %v and then %v", f.cursor, f.held[i], page[i])
+		if !same(page[i], f.held[i]) {
+			f.Errorf("after the cursor %s the reader saw first %+v and then %+v", f.cursor, f.held[i], page[i])
 		}
 	}
 	if len(page) == 0 && next != f.cursor && f.cursor != "" {
-		f.l.Errorf("an empty page moves the cursor from %s to %s", f.cursor, next)
+		f.Errorf("an empty page moves the cursor from %s to %s", f.cursor, next)
 	}
 	if rand.N(4) == 0 {
 		f.killed++
@@ -80,10 +91,7 @@ func TestAFeedReaderSeesEachOutcomeOnce(t *testing.T) {
 	t.Parallel()
 	harness.OnEach(t, harness.BothEnds, func(t *testing.T, b harness.Backend) {
 		mostlyWaits(t)
-		tr := newTrial(t, "feed: readers and dispatchers killed")
-		tr.Times = harness.QuickTimes
-		tr.UseBackend(b)
-		readWhileKilled(tr)
+		readWhileKilled(trialOn(t, "feed: readers and dispatchers killed", b))
 	})
 }
 
@@ -110,35 +118,23 @@ const (
 func (tr *trial) feedCallback(i int) harness.Submission {
 	switch i % 10 {
 	case 3, 7:
-		s := tr.Callback("fail", fmt.Sprint("fail-", i))
-		s["topic"], s["policy"] = topicFails, harness.Submission{"tiers": []string{}, "timeout": "1s"}
+		s := tr.Numbered("fail")(i)
+		s["topic"], s["policy"] = topicFails, harness.Tiers("1s")
 		return s
 	case 5:
-		s := tr.Callback("wait", fmt.Sprint("wait-", i))
+		s := tr.Numbered("wait")(i)
 		s["topic"], s["delay"] = topicWaits, "1h"
 		return s
-	case 1:
-		s := tr.Callback("retry", fmt.Sprint("retry-", i))
-		s["topic"] = topicArrive
-		return s
 	}
-	s := tr.Callback("plain", fmt.Sprint("plain-", i))
+	s := tr.Numbered(map[bool]string{true: "retry", false: "plain"}[i%10 == 1])(i)
 	s["topic"] = topicArrive
 	return s
 }
 
 func readWhileKilled(tr *trial) {
-	tr.Recorder.SetScript(func(h *harness.Request) harness.Reply {
-		if h.Kind() == "fail" {
-			return harness.Reply{Status: 500}
-		}
-		return harness.Usual(h)
-	})
-	tr.Serve()
-	if tr.Backend.Redis != "" {
-		tr.Serve()
-	}
-	f := &feedReader{l: tr}
+	tr.Receiver.AnswerKind("fail", harness.Reply{Status: 500})
+	tr.ServeAll()
+	f := &feedReader{trial: tr}
 	reading, stop := context.WithCancel(context.Background())
 	var group errgroup.Group
 	group.Go(func() error {
@@ -154,29 +150,21 @@ func readWhileKilled(tr *trial) {
 
 	ld := tr.Load(feedRate, tr.feedCallback)
 	for range feedKills {
-		gap := time.NewTimer(feedSpan/(feedKills+1) + rand.N(time.Second/2))
-		<-gap.C
+		time.Sleep(feedSpan/(feedKills+1) + rand.N(time.Second/2)) // the load between two kills
 		victim := tr.Alive()[rand.N(len(tr.Alive()))]
 		victim.Kill()
 		tr.Serve()
 	}
-	gap := time.NewTimer(feedSpan / (feedKills + 1))
-	<-gap.C
+	time.Sleep(feedSpan / (feedKills + 1))
 	ld.Finish()
 	// What waits is canceled, and what has failed is tried again, which is a second outcome: by redrives, as
 	// they come in bulk.
 	p := tr.AnyProcess()
-	tr.redriveAll(p.Client, harness.Submission{"action": "cancel",
-		"filter": harness.Submission{"topic": topicWaits}})
-	tr.Settle(2 * time.Minute)
-	tr.redriveAll(p.Client, harness.Submission{"action": "retry",
-		"filter": harness.Submission{"topic": topicFails}})
-	tr.Settle(2 * time.Minute)
+	tr.redriveAll(p, "cancel", topicWaits)
+	tr.redriveAll(p, "retry", topicFails)
 
-	all, err := p.List(tr.Context(), nil)
-	if err != nil {
-		tr.Fatal(err)
-	}
+	all, err := p.ListAll(client.Filter{})
+	tr.Check(err)
 	if len(all) != tr.Count() {
 		tr.Errorf("%d callbacks are listed of %d that were accepted", len(all), tr.Count())
 	}
@@ -193,56 +181,56 @@ func readWhileKilled(tr *trial) {
 	tr.Logf("%s: %d callbacks with %d outcomes, the dispatchers killed %d times; the reader was killed %d "+
 		"times, %d outcomes came again for that, %d requests had no answer",
 		tr.Backend.Name, len(all), want, feedKills, f.killed, f.again, f.refused)
-	f.compare(p.Client, all, ends)
+	f.compare(p, all, ends)
 	if f.killed < 20 || f.again < 20 || want < feedRate*int(feedSpan.Seconds())/2 {
 		tr.Errorf("%d outcomes, a reader killed %d times and %d outcomes that came again are too few to show "+
 			"anything", want, f.killed, f.again)
 	}
 }
 
-// redriveAll has a redrive done to its end.
-func (tr *trial) redriveAll(c *harness.Client, asked harness.Submission) {
+// redriveAll has a redrive of a topic done to its end.
+func (tr *trial) redriveAll(p *harness.Process, action, topic string) {
 	tr.Helper()
-	var r harness.RedriveBody
-	if err := c.Call(tr.Context(), http.MethodPost, "/v1/redrives", asked, http.StatusAccepted, &r); err != nil {
-		tr.Fatal(err)
-	}
+	var r client.Redrive
+	p.Post("/v1/redrives", harness.Submission{"action": action, "filter": harness.Submission{"topic": topic}}, &r,
+		http.StatusAccepted)
 	harness.Eventually(tr, time.Minute, "the redrive is done", func() (err error) {
-		if r, err = c.Redrive(tr.Context(), r.ID); err == nil && r.State != "done" {
+		if r, err = p.Redrive(tr.Context(), r.ID); err == nil && r.State != "done" {
 			err = fmt.Errorf("it is %s, %d of %d", r.State, r.Done, r.Matched)
 		}
 		return err
 	})
 	if r.Matched == 0 || r.Done != r.Matched {
-		tr.Errorf("a redrive of %v was done to %d of %d", asked, r.Done, r.Matched)
+		tr.Errorf("a redrive of %s was done to %d of %d", topic, r.Done, r.Matched)
 	}
+	tr.Settle(2 * time.Minute)
 }
 
 // readAll lets the reader read on, dying as before, until the feed has nothing more to say.
 func (f *feedReader) readAll(c *harness.Client, stop context.CancelFunc, group *errgroup.Group) {
-	f.l.Helper()
+	f.Helper()
 	stop()
 	group.Wait() // its function returns nil
 	deadline := time.Now().Add(time.Minute)
 	for silent := time.Now(); time.Since(silent) < feedQuiet; {
 		if before := f.cursor; time.Now().After(deadline) {
-			f.l.Fatalf("the feed has not ended after %d outcomes", len(f.kept))
+			f.Fatalf("the feed has not ended after %d outcomes", len(f.kept))
 		} else if f.step(); f.cursor != before || len(f.held) > 0 {
 			silent = time.Now()
 		}
 	}
-	page, _, err := c.Outcomes(f.l.Context(), f.cursor, 500, 0)
-	if err != nil || len(page) > 0 {
-		f.l.Errorf("at the end of the feed are %d more outcomes, %v", len(page), err)
+	page, err := c.Outcomes(f.Context(), f.cursor, 500, 0)
+	if err != nil || len(page.Data) > 0 {
+		f.Errorf("at the end of the feed are %d more outcomes, %v", len(page.Data), err)
 	}
 }
 
 // compare holds what the reader has kept against the callbacks themselves, against the feed as it is read in
 // one go, and against the program's own comparison of its books with a caller's list.
-func (f *feedReader) compare(c *harness.Client, all []harness.Callback, ends map[string]int) {
-	f.l.Helper()
-	complain := harness.Violations(f.l)
-	times, last := map[string]int{}, map[string]harness.Outcome{}
+func (f *feedReader) compare(c *harness.Process, all []client.Callback, ends map[string]int) {
+	f.Helper()
+	complain := harness.Violations(f)
+	times, last := map[string]int{}, map[string]client.Outcome{}
 	var refs []string
 	for _, o := range f.kept {
 		if times[o.ID] == 0 {
@@ -263,31 +251,29 @@ func (f *feedReader) compare(c *harness.Client, all []harness.Callback, ends map
 		}
 		if o.State != cb.State || o.Reason != cb.Reason || o.Ref != cb.Ref || o.Topic != cb.Topic ||
 			o.AttemptCount != cb.AttemptCount ||
-			cb.FinishedAt == nil || !o.At.Equal(*cb.FinishedAt) {
+			cb.FinishedAt.IsZero() || !o.At.Equal(cb.FinishedAt) {
 			complain("the reader saw %v last of %s (%s), which is %s %s at %v after %d", o, cb.ID, cb.Ref, cb.State,
 				cb.Reason, cb.FinishedAt, cb.AttemptCount)
 		}
 	}
-	again, err := c.WholeFeed(f.l.Context())
-	if err != nil {
-		f.l.Fatal(err)
+	var again []client.Outcome
+	for cursor := ""; ; {
+		page, err := c.Outcomes(f.Context(), cursor, 500, 0)
+		f.Check(err)
+		if len(page.Data) == 0 {
+			break
+		}
+		again, cursor = append(again, page.Data...), page.NextCursor
 	}
-	if !slices.EqualFunc(again, f.kept, harness.Outcome.Same) {
-		f.l.Errorf("the feed of %d outcomes is another one, or in another order, than the %d that were read as "+
+	if !slices.EqualFunc(again, f.kept, same) {
+		f.Errorf("the feed of %d outcomes is another one, or in another order, than the %d that were read as "+
 			"they came", len(again), len(f.kept))
 	}
-	var compared struct {
-		Matched int      `json:"matched"`
-		Missing []string `json:"missing"`
-		Extra   []string `json:"extra"`
-	}
+	var compared client.Comparison
 	span := harness.Submission{"from": time.Now().Add(-24 * time.Hour).UTC().Format(time.RFC3339), "refs": refs}
-	if err := c.Call(f.l.Context(), http.MethodPost, "/v1/reconcile/compare", span, http.StatusOK,
-		&compared); err != nil {
-		f.l.Fatal(err)
-	}
+	c.Post("/v1/reconcile/compare", span, &compared, http.StatusOK)
 	if compared.Matched != len(all) || len(compared.Missing) > 0 || len(compared.Extra) > 0 {
-		f.l.Errorf("of %d callbacks the books match %d, miss %d and have %d besides", len(all), compared.Matched,
+		f.Errorf("of %d callbacks the books match %d, miss %d and have %d besides", len(all), compared.Matched,
 			len(compared.Missing), len(compared.Extra))
 	}
 }

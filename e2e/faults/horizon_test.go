@@ -3,12 +3,12 @@ package faults
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/judge"
 )
@@ -31,48 +31,20 @@ func horizonTrial(t *testing.T, title string, c harness.Combination) *trial {
 // buffers of connections, the scripts and what the allocator keeps.
 func (tr *trial) members() (sum int64) {
 	tr.Helper()
-	err := tr.Backend.EachRedis(tr.Context(), func(ctx context.Context, c *redis.Client) error {
-		keys, err := c.Keys(ctx, tr.Backend.Prefix+":{*").Result()
-		if err != nil {
-			return err
+	tr.Check(tr.Backend.EachKey(tr.Context(), func(c *redis.Client, key, _ string) error {
+		kind, err := c.Type(tr.Context(), key).Result()
+		members := int64(1)
+		switch {
+		case err != nil:
+		case kind == "zset":
+			members, err = c.ZCard(tr.Context(), key).Result()
+		case kind == "hash":
+			members, err = c.HLen(tr.Context(), key).Result()
 		}
-		for _, key := range keys {
-			kind, err := c.Type(ctx, key).Result()
-			members := int64(1)
-			switch {
-			case err != nil:
-			case kind == "zset":
-				members, err = c.ZCard(ctx, key).Result()
-			case kind == "hash":
-				members, err = c.HLen(ctx, key).Result()
-			}
-			if err != nil {
-				return fmt.Errorf("members of %s: %w", key, err)
-			}
-			sum += members
-		}
-		return nil
-	})
-	if err != nil {
-		tr.Fatal(err)
-	}
+		sum += members
+		return err
+	}))
 	return sum
-}
-
-// A compared is what a comparison of SQL with the index found.
-type compared struct {
-	Clean   bool `json:"clean"`
-	Rows    int  `json:"rows"`
-	Items   int  `json:"items"`
-	Beyond  int  `json:"beyond_horizon"`
-	Missing int  `json:"missing"`
-}
-
-func (tr *trial) compare(p *harness.Process) (got compared, err error) {
-	ctx, cancel := context.WithTimeout(tr.Context(), 2*time.Minute)
-	defer cancel()
-	err = p.Call(ctx, http.MethodPost, "/v1/index/verify", nil, http.StatusOK, &got)
-	return got, err
 }
 
 // agree waits until SQL and the index agree, so many callbacks beyond the horizon apart; less than zero: any
@@ -80,19 +52,12 @@ func (tr *trial) compare(p *harness.Process) (got compared, err error) {
 func (tr *trial) agree(p *harness.Process, beyond int) {
 	tr.Helper()
 	harness.Eventually(tr, time.Minute, "SQL and the index agree", func() error {
-		got, err := tr.compare(p)
-		if err == nil && (!got.Clean || beyond >= 0 && got.Beyond != beyond) {
+		got, err := p.VerifyIndex(tr.Context(), client.VerifyRequest{})
+		if err == nil && (!got.Clean || beyond >= 0 && got.BeyondHorizon != beyond) {
 			err = fmt.Errorf("verify: %+v, want %d beyond the horizon", got, beyond)
 		}
 		return err
 	})
-}
-
-// due is a callback that is due after d.
-func (tr *trial) due(kind, ref string, d time.Duration) harness.Submission {
-	s := tr.Callback(kind, ref)
-	s["delay"] = d.String()
-	return s
 }
 
 // A great backlog beyond the horizon costs Redis nothing. What crosses the horizon is sent as punctually as
@@ -102,12 +67,11 @@ func TestHorizonBoundsWhatRedisHolds(t *testing.T) {
 	tr := horizonTrial(t, "a great backlog", harness.PostgresRedis)
 	many := sized(20_000, 100_000, 200_000)
 	p := tr.Serve("--horizon", "10m")
-	tr.AcceptMany(1000, func(i int) harness.Submission { return tr.Callback("plain", fmt.Sprint("first-", i)) })
+	tr.AcceptMany(1000, tr.Named("first"))
 	tr.Settle(time.Minute)
 	before := tr.members()
 	tr.AcceptMany(many, func(i int) harness.Submission {
-		return tr.due("plain", fmt.Sprint("backlog-", i),
-			10*time.Hour)
+		return tr.due("plain", fmt.Sprint("backlog-", i), 10*time.Hour)
 	})
 	harness.Eventually(tr, time.Minute, "the index has been told of all", func() error {
 		waiting, err := p.Metric("dispatcher_enqueues_waiting")
@@ -125,22 +89,16 @@ func TestHorizonBoundsWhatRedisHolds(t *testing.T) {
 	}
 	tr.agree(p, many)
 
-	tr.terminate(p)
+	p.Exit(time.Minute)
 	p = tr.Serve("--horizon", least.String())
 	tr.awaitHorizon(least)
 	tr.punctual()
 	tr.agree(p, many)
 
-	tr.terminate(p)
+	p.Exit(time.Minute)
 	p = tr.Serve()
 	began := time.Now()
-	harness.Eventually(tr, 3*time.Minute, "the whole backlog is in the index", func() error {
-		held, err := tr.filled()
-		if err == nil && held < int64(many) {
-			err = fmt.Errorf("%d are", held)
-		}
-		return err
-	})
+	tr.awaitFilled(many, 3*time.Minute)
 	tr.Logf("the whole backlog was in the index %s after the start without a horizon",
 		time.Since(began).Round(100*time.Millisecond))
 	tr.agree(p, 0)
@@ -159,15 +117,6 @@ func (tr *trial) awaitHorizon(horizon time.Duration) {
 			return err
 		})
 	})
-}
-
-// terminate ends a process in order.
-func (tr *trial) terminate(p *harness.Process) {
-	tr.Helper()
-	p.Terminate()
-	if code := p.ExitCode(time.Minute); code != 0 {
-		tr.Fatalf("it ended with code %d", code)
-	}
 }
 
 // punctual hands over callbacks on both sides of the horizon, and compares how late they are sent.
@@ -191,10 +140,9 @@ func (tr *trial) punctual() {
 	tr.awaitEnds(2*least, "near-%")
 	tr.awaitEnds(2*least, "far-%")
 	near, far := judge.QuantilesOf(tr.lateness("near-%")), judge.QuantilesOf(tr.lateness("far-%"))
-	tr.Logf("late by p50 %s, p99 %s, at most %s within the horizon, and p50 %s, p99 %s, at most %s from "+
-		"beyond it", near.P50, near.P99, near.Most, far.P50, far.P99, far.Most)
+	tr.Logf("late by %s within the horizon, and by %s from beyond it", near, far)
 	if far.P50 > near.P50+100*time.Millisecond || far.P99 > near.P99+time.Second {
-		tr.Errorf("what comes from beyond the horizon is late: %+v, what was within it %+v", far, near)
+		tr.Errorf("what comes from beyond the horizon is late: %s, what was within it %s", far, near)
 	}
 }
 
@@ -212,49 +160,35 @@ func TestHorizonThroughFaults(t *testing.T) {
 			return tr.due("plain", fmt.Sprint("plain-", i), time.Duration(i)*200*time.Second/many)
 		}
 		s := tr.due("retry", fmt.Sprint("retry-", i), time.Duration(i)*40*time.Second/many)
-		s["policy"] = harness.Submission{"tiers": []string{"130s", "1s", "1s"}, "timeout": "2s"}
+		s["policy"] = harness.Tiers("2s", "130s", "1s", "1s")
 		return s
 	}
 	tr.AcceptMany(many, shape)
 	harness.Eventually(tr, 2*time.Minute, "the first one has loaded",
-		func() error { return atLeast(first, "dispatcher_horizon_loaded_total", 1) })
+		func() error { return first.AtLeast("dispatcher_horizon_loaded_total", 1) })
 	second := tr.Serve(horizon...)
-	awaitDeath(tr.T, first, "after_watermark", time.Minute)
-	died := time.Now()
-	tr.MarkFault()
-	claims := tr.UncommittedClaims()
-	claims.Take(died, 5*time.Second)
+	tr.Die(first, time.Minute, 5*time.Second)
 	harness.Eventually(tr, time.Minute, "the other one loads",
-		func() error { return atLeast(second, "dispatcher_horizon_loaded_total", 1) })
-	took := time.Since(died)
+		func() error { return second.AtLeast("dispatcher_horizon_loaded_total", 1) })
+	took := time.Since(tr.LastFault())
 	for range 2 {
 		before := tr.rebuilds(second)
-		tr.flush()
+		tr.Flush()
 		tr.MarkFault()
-		harness.Eventually(tr, time.Minute, "the index is rebuilt", func() error {
-			if tr.rebuilds(second) == before {
-				return errNotYet
-			}
-			return tr.whole()
-		})
+		tr.awaitRebuild(second, before)
+		harness.Eventually(tr, time.Minute, "the index is as SQL says", tr.whole)
 		held, err := tr.filled()
-		if err != nil {
-			tr.Fatal(err)
-		}
-		var within int64
-		err = tr.Database().QueryRowContext(tr.Context(),
-			`SELECT count(*) FROM callbacks WHERE state = 'scheduled' AND due_at <= $1`,
-			time.Now().Add(least+30*time.Second).UnixMilli()).Scan(&within)
-		if err != nil || held > within {
-			tr.Errorf("a rebuilt index holds %d, and %d are due within the horizon, %v", held, within, err)
+		tr.Check(err)
+		within := tr.sqlCount(`SELECT count(*) FROM callbacks WHERE state = 'scheduled' AND due_at <= $1`,
+			time.Now().Add(least+30*time.Second).UnixMilli())
+		if held > within {
+			tr.Errorf("a rebuilt index holds %d, and %d are due within the horizon", held, within)
 		}
 		tr.agree(second, -1)
 	}
-	tr.Settle(6 * time.Minute)
-	claims.Account()
-	v := tr.Verdict(claims.Bounds(0))
-	tr.Logf("%d callbacks; the next loader had loaded %s after the first one's death; late by p50 %s, p99 "+
-		"%s, at most %s", v.Accepted, took.Round(time.Millisecond), v.Lateness.P50, v.Lateness.P99, v.Lateness.Most)
+	v := tr.Conclude(6*time.Minute, 0)
+	tr.Logf("%d callbacks; the next loader had loaded %s after the first one's death; late by %s", v.Accepted,
+		took.Round(time.Millisecond), v.Lateness)
 }
 
 // On a Cluster each shard has a watermark of its own. A master is killed and its replica takes over, without
@@ -262,9 +196,7 @@ func TestHorizonThroughFaults(t *testing.T) {
 func TestHorizonOnACluster(t *testing.T) {
 	const many = 1500
 	tr := horizonTrial(t, "a master of a Cluster is killed", harness.SQLiteRedis)
-	x := &clusterTrial{trial: tr, victims: map[int]bool{}}
-	x.cluster = newCluster(tr, "--cluster-require-full-coverage", "no")
-	tr.Backend.Redis = x.cluster.URL()
+	x := newCluster(tr, "--cluster-require-full-coverage no")
 	p := tr.Serve("--horizon", least.String())
 	tr.AcceptMany(many, func(i int) harness.Submission {
 		s := tr.due("plain", fmt.Sprint("plain-", i), time.Duration(i)*200*time.Second/many)
@@ -272,12 +204,9 @@ func TestHorizonOnACluster(t *testing.T) {
 		return s
 	})
 	for _, shard := range []int{0, 7} {
-		loaded, err := p.Metric("dispatcher_horizon_loaded_total")
-		if err != nil {
-			tr.Fatal(err)
-		}
+		loaded := tr.sum("dispatcher_horizon_loaded_total")
 		harness.Eventually(tr, time.Minute, "some are loaded",
-			func() error { return atLeast(p, "dispatcher_horizon_loaded_total", loaded+1) })
+			func() error { return p.AtLeast("dispatcher_horizon_loaded_total", loaded+1) })
 		victim := x.master(shard)
 		victim.Kill()
 		x.cluster.AwaitOwner(x.slot(shard), victim)
@@ -287,6 +216,5 @@ func TestHorizonOnACluster(t *testing.T) {
 	}
 	tr.Settle(6 * time.Minute)
 	v := tr.Verdict(judge.Bounds{})
-	tr.Logf("%d callbacks in %d shards, two masters killed: late by p50 %s, p99 %s, at most %s", v.Accepted,
-		clusterShards, v.Lateness.P50, v.Lateness.P99, v.Lateness.Most)
+	tr.Logf("%d callbacks in %d shards, two masters killed: late by %s", v.Accepted, clusterShards, v.Lateness)
 }

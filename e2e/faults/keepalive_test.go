@@ -1,18 +1,27 @@
 package faults
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
 	"fmt"
 	"io"
 	"log"
+	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
 )
 
@@ -25,9 +34,9 @@ func TestAThousandAttemptsKeepTheirConnections(t *testing.T) {
 	body := strings.Repeat("0123456789abcdef", 512)
 	for _, how := range []struct {
 		lanes, concurrency, status int
-		state                      string
+		state                      client.State
 	}{{1, 32, 500, "dead"}, {8, 8, 200, "succeeded"}} {
-		t.Run(how.state, func(t *testing.T) {
+		t.Run(string(how.state), func(t *testing.T) {
 			var conns, requests, foreign atomic.Int64
 			server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 				requests.Add(1)
@@ -71,7 +80,7 @@ func TestAThousandAttemptsKeepTheirConnections(t *testing.T) {
 				t.Fatal(err)
 			}
 			harness.Await(t, p.Client, time.Minute)
-			last, err := p.Get(t.Context(), accepted[attempts-1].ID)
+			last, err := p.Callback(t.Context(), accepted[attempts-1].ID)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -84,5 +93,56 @@ func TestAThousandAttemptsKeepTheirConnections(t *testing.T) {
 			}
 			t.Logf("%d requests over %d connections", requests.Load(), conns.Load())
 		})
+	}
+}
+
+// A certificate is one for 127.0.0.1 that signs itself, and its files.
+type certificate struct {
+	pair        tls.Certificate
+	public, key string
+}
+
+// env is the variable that has a Go program trust the certificate.
+func (c certificate) env() string { return "SSL_CERT_FILE=" + c.public }
+
+// serverArgs are the arguments of a redis-server that presents the certificate and asks its clients for none.
+func (c certificate) serverArgs() []string {
+	return []string{"--tls-cert-file", c.public, "--tls-key-file", c.key, "--tls-ca-cert-file", c.public,
+		"--tls-auth-clients", "no"}
+}
+
+// makeCertificate makes one that is valid today.
+func makeCertificate(t *testing.T) certificate {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), IsCA: true, BasicConstraintsValid: true,
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotBefore:   time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
+		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
+		// The nodes of a Cluster are each other's clients.
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	public, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(name, kind string, der []byte) string {
+		file := filepath.Join(t.TempDir(), name)
+		if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	return certificate{
+		pair:   tls.Certificate{Certificate: [][]byte{public}, PrivateKey: key},
+		public: write("public.pem", "CERTIFICATE", public), key: write("key.pem", "EC PRIVATE KEY", private),
 	}
 }

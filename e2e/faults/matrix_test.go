@@ -14,7 +14,7 @@ func TestFaults(t *testing.T) {
 	harness.BlackBox(t)
 	t.Parallel() // its trials run beside other tests that mostly wait
 	for _, f := range matrix() {
-		if !f.heavy {
+		if !f.is(heavy) {
 			runFault(t, &f)
 		}
 	}
@@ -24,7 +24,7 @@ func TestFaults(t *testing.T) {
 func TestHeavyFaults(t *testing.T) {
 	harness.BlackBox(t)
 	for _, f := range matrix() {
-		if f.heavy {
+		if f.is(heavy) {
 			runFault(t, &f)
 		}
 	}
@@ -35,7 +35,7 @@ func TestHeavyFaults(t *testing.T) {
 func runFault(t *testing.T, f *fault) {
 	for _, c := range f.on {
 		t.Run(f.id+"/"+strings.ReplaceAll(f.title, " ", "_")+"/"+c.String(), func(t *testing.T) {
-			if !f.heavy {
+			if !f.is(heavy) {
 				mostlyWaits(t)
 			}
 			began := time.Now()
@@ -50,10 +50,10 @@ func runFault(t *testing.T, f *fault) {
 					failed: t.Failed()}
 				faultTable.enter(line, failures, remarks)
 			})
-			if f.quick {
+			if f.is(quick) {
 				tr.Times = harness.QuickTimes
 			}
-			if !f.apart {
+			if !f.is(apart) {
 				tr.UseBackend(harness.NewBackend(t, c))
 			}
 			tr.Backend.Name = c.String()

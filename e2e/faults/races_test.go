@@ -1,23 +1,408 @@
 package faults
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
+	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/judge"
 )
 
-// newArena starts receivers that answer so, and a dispatcher, or two where they share an index.
-func newArena(t *testing.T, b harness.Backend, answers func(*harness.Arrival) harness.Reply) *arena {
-	t.Helper()
-	a := &arena{T: t, near: harness.NewReceiver(t, answers), far: harness.NewReceiver(t, answers),
-		books: harness.NewLedger(), counts: map[*contestKind]map[string]int{}}
-	a.processes = append(a.processes, harness.Serve(t, harness.Launch{On: b}))
-	if b.Redis != "" {
-		a.processes = append(a.processes, harness.Serve(t, harness.Launch{On: b}))
+// raceTier is the wait after a first attempt that fails: the call may meet the second one.
+const raceTier = 300 * time.Millisecond
+
+// An arena is where races are run: dispatchers on one backend, two receivers, and the books.
+type arena struct {
+	*trial
+	processes []*harness.Process
+	// near is where callbacks are sent, far where some of them are sent after a PATCH: another host is
+	// another lane.
+	near, far *harness.Receiver
+	counts    map[*contestKind]map[string]int // of outcomes
+	// spacing is how far apart the races are due: many at once, and few enough that an answer comes within
+	// its race.
+	spacing time.Duration
+	// lag is how long after it is due a first attempt is over, as the last round has shown.
+	lag time.Duration
+}
+
+// A contest is one call that is made at about the moment of an attempt, and all that is known of it.
+type contest struct {
+	kind *contestKind
+	n    int // of its kind, from 0
+	ref  string
+	due  time.Time
+	// fails: the first attempt is answered 500. second: the call meets the second attempt.
+	fails, second bool
+	// ids are the callbacks of it. Those accepted before the race come first, the one that is raced for
+	// before the others.
+	ids []string
+
+	mu   sync.Mutex
+	said []spoken
+	// busy: a call was answered 503, for the database had too much to do, and was made again. What it had
+	// done is not known.
+	busy bool
+	// fates are what became of each of ids.
+	fates []*fate
+}
+
+// A spoken is what one call was answered, and when: it took effect between the two times, if it did.
+type spoken struct {
+	harness.Answer
+	call         int // of the calls of the contest, from 0
+	began, ended time.Time
+}
+
+// A fate is what became of one callback: as the API shows it, and as it arrived.
+type fate struct {
+	client.Callback
+	attempts []client.Attempt
+	arrivals []sighting // in order
+}
+
+// A sighting is an arrival at one of the two receivers.
+type sighting struct {
+	harness.Arrival
+	url string
+}
+
+// A contestKind is one sort of call, with what may come of it.
+type contestKind struct {
+	name string
+	// callbacks are accepted before the race, each with base's fields and its own.
+	callbacks func(a *arena, c *contest) []harness.Submission
+	// poll makes the poll that is raced for, instead of callbacks.
+	poll func(a *arena, c *contest) harness.Submission
+	// ask makes the call, or several at once.
+	ask func(ctx context.Context, a *arena, c *contest) error
+	// judge names the outcome, and what is wrong with it; empty: nothing.
+	judge func(a *arena, c *contest) (outcome, wrong string)
+	// outcomes are those of which each must have occurred.
+	outcomes []string
+}
+
+// base is a callback of the race, to /old/REF or /old/REF/fails of the near receiver.
+func (a *arena) base(c *contest) harness.Submission {
+	where := "/old/" + c.ref
+	if c.fails {
+		where += "/fails"
 	}
+	return harness.Submission{
+		"url": a.near.URL + where, "ref": c.ref, "payload": harness.Payload(c.ref),
+		"headers": harness.Submission{"X-Mend": "old"},
+		"policy":  harness.Tiers("10s", raceTier.String(), "1s"),
+	}
+}
+
+// run runs races of the kinds, in turn, until each outcome has occurred. Where the machine is too busy for
+// calls and attempts to come when they are meant to, there are more.
+func (a *arena) run(kinds []*contestKind, n int) {
+	a.Helper()
+	var missing []string
+	for round := range 3 {
+		contests := make([]*contest, n)
+		for i := range contests {
+			k := kinds[i%len(kinds)]
+			c := &contest{kind: k, n: round*n + i/len(kinds)}
+			// Half of them meet the first attempt, which succeeds; the others a first one that fails, or the
+			// one after that.
+			c.fails, c.second = c.n%2 == 1, c.n%4 == 1
+			c.ref = fmt.Sprintf("%s-%d", k.name, c.n)
+			contests[i] = c
+		}
+		a.enter(contests)
+		a.race(contests)
+		harness.Await(a.T, a.processes[0].Client, time.Minute)
+		a.look(contests)
+		if missing = a.decide(kinds, contests); len(missing) == 0 || a.Failed() {
+			break
+		}
+		a.Logf("round %d was not close, attempts being over %s after they are due: %v", round+1, a.lag, missing)
+	}
+	if len(missing) > 0 {
+		a.Errorf("outcomes that hardly occurred: %v", missing)
+	}
+}
+
+// enter accepts what is raced for: due one after the other, once all of it is accepted.
+func (a *arena) enter(contests []*contest) {
+	a.Helper()
+	begin := time.Now().Add(time.Second + time.Duration(len(contests))*a.spacing/5)
+	var batch []harness.Submission
+	var of []*contest // whose they are
+	flush := func() {
+		ctx, cancel := context.WithTimeout(a.Context(), time.Minute)
+		defer cancel()
+		got, err := a.processes[0].AcceptBatch(ctx, batch)
+		a.Check(err)
+		for i, cb := range got {
+			of[i].ids = append(of[i].ids, cb.ID)
+			a.NoteAccepted(cb.ID, of[i].ref)
+		}
+		batch, of = batch[:0], of[:0]
+	}
+	var polls errgroup.Group
+	polls.SetLimit(16)
+	for i, c := range contests {
+		c.due = begin.Add(time.Duration(i) * a.spacing).Truncate(time.Millisecond)
+		due := c.due.UTC().Format("2006-01-02T15:04:05.000Z")
+		if c.kind.poll != nil {
+			polls.Go(func() error {
+				s := c.kind.poll(a, c)
+				s["due_at"] = due
+				cb, err := a.processes[i%len(a.processes)].AcceptPoll(a.Context(), s)
+				c.ids = []string{cb.ID}
+				return err
+			})
+			continue
+		}
+		for _, s := range c.kind.callbacks(a, c) {
+			s["due_at"] = due
+			batch, of = append(batch, s), append(of, c)
+		}
+		if len(batch) > 500 {
+			flush()
+		}
+	}
+	if len(batch) > 0 {
+		flush()
+	}
+	a.Check(polls.Wait())
+	if late := time.Since(begin); late > 0 {
+		a.Logf("the last was accepted %s after the first was due", late)
+	}
+}
+
+// moment draws when a call is made, about the attempt that it races: a third of them long before it, a third
+// while it is likely to be made, a third after it.
+func (a *arena) moment(c *contest) time.Time {
+	var off int // microseconds
+	switch c.n % 3 {
+	case 0:
+		off = -80_000 + rand.IntN(70_000)
+	case 1:
+		off = -10_000 + rand.IntN(25_000)
+	case 2:
+		off = 15_000 + rand.IntN(45_000+4*int(a.lag.Microseconds()))
+	}
+	at := c.due.Add(time.Duration(off) * time.Microsecond)
+	if c.second {
+		at = at.Add(raceTier + 10*time.Millisecond)
+	}
+	return at
+}
+
+// race makes every call. A claim is made tens of milliseconds before its callback is due, where a process has
+// slots enough.
+func (a *arena) race(contests []*contest) {
+	a.Helper()
+	var group errgroup.Group
+	for _, c := range contests {
+		at := a.moment(c)
+		group.Go(func() error {
+			time.Sleep(time.Until(at)) // the call comes at a time
+			ctx, cancel := context.WithTimeout(context.Background(), harness.AskTimeout)
+			defer cancel()
+			return c.kind.ask(ctx, a, c)
+		})
+	}
+	a.Check(group.Wait())
+}
+
+// ask makes one call of the contest, each by another process, and keeps the answer.
+func (a *arena) ask(ctx context.Context, c *contest, call int, method, path string,
+	body harness.Submission) (harness.Answer, error) {
+	p := a.processes[(c.n+call)%len(a.processes)]
+	for {
+		began := time.Now()
+		got, err := p.Send(ctx, method, path, body)
+		ended := time.Now()
+		if err != nil {
+			return got, fmt.Errorf("%s %s: %w", method, path, err)
+		}
+		c.mu.Lock()
+		if got.Status == http.StatusServiceUnavailable {
+			c.busy = true
+			c.mu.Unlock()
+			harness.Pause()
+			continue
+		}
+		c.said = append(c.said, spoken{got, call, began, ended})
+		c.mu.Unlock()
+		return got, nil
+	}
+}
+
+// look reads what the API shows of every callback, and lays what arrived beside it.
+func (a *arena) look(contests []*contest) {
+	a.Helper()
+	ctx, cancel := context.WithTimeout(a.Context(), 5*time.Minute)
+	defer cancel()
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(8)
+	for i, c := range contests {
+		p := a.processes[i%len(a.processes)]
+		group.Go(func() error {
+			for _, id := range c.ids {
+				s := &fate{}
+				for _, r := range []*harness.Receiver{a.near, a.far} {
+					for _, arrived := range r.Of(id) {
+						s.arrivals = append(s.arrivals, sighting{arrived, r.URL + arrived.Path})
+					}
+				}
+				slices.SortFunc(s.arrivals, func(x, y sighting) int { return x.At.Compare(y.At) })
+				var err, err2 error
+				s.Callback, err = p.Callback(ctx, id)
+				s.attempts, err2 = p.AttemptsOf(id)
+				if err := errors.Join(err, err2); err != nil {
+					return err
+				}
+				slices.SortFunc(s.attempts, func(x, y client.Attempt) int { return x.Number - y.Number })
+				c.fates = append(c.fates, s)
+			}
+			return nil
+		})
+	}
+	a.Check(group.Wait())
+}
+
+// decide judges every race, and returns the outcomes that have hardly occurred so far.
+func (a *arena) decide(kinds []*contestKind, contests []*contest) (missing []string) {
+	a.Helper()
+	complain := harness.Violations(a)
+	counts := a.counts
+	for _, k := range kinds {
+		if counts[k] == nil {
+			counts[k] = map[string]int{}
+		}
+	}
+	busy := 0
+	var lags []time.Duration
+	for _, c := range contests {
+		if s := c.fates[0]; len(s.arrivals) > 0 {
+			lags = append(lags, s.arrivals[0].End.Sub(c.due))
+		}
+		if c.busy {
+			busy++ // the judge of the whole has its callbacks all the same
+			continue
+		}
+		outcome, wrong := c.kind.judge(a, c)
+		for i := range c.fates {
+			if wrong == "" && c.kind.poll == nil {
+				wrong = c.fates[i].unsound()
+			}
+		}
+		if wrong != "" {
+			complain("%s (%s, due %s): %s\n%s", c.ref, outcome, c.due.Format("05.000"), wrong, c.story())
+			continue
+		}
+		counts[c.kind][outcome]++
+	}
+	a.lag = max(judge.Quantile(lags, 0.5), 0)
+	if busy > len(contests)/50 {
+		a.Errorf("%d of %d races met a database that had too much to do", busy, len(contests))
+	}
+	for _, k := range kinds {
+		all := 0
+		for _, n := range counts[k] {
+			all += n
+		}
+		a.Logf("%d races of %s: %v", all, k.name, counts[k])
+		for _, outcome := range k.outcomes {
+			if counts[k][outcome] <= all/400 {
+				missing = append(missing, fmt.Sprintf("%s: %s (%d of %d)", k.name, outcome, counts[k][outcome], all))
+			}
+		}
+		for outcome := range counts[k] {
+			if !slices.Contains(k.outcomes, outcome) {
+				a.Errorf("%s: %q is no outcome", k.name, outcome)
+			}
+		}
+	}
+	return missing
+}
+
+// unsound says what cannot be, whatever was asked.
+func (s *fate) unsound() string {
+	if len(s.attempts) != len(s.arrivals) || s.AttemptCount != len(s.attempts) {
+		return fmt.Sprintf("%s: %d arrivals, %d attempts, attempt_count %d", s.ID, len(s.arrivals), len(s.attempts),
+			s.AttemptCount)
+	}
+	for i := range s.attempts {
+		at, ar := &s.attempts[i], &s.arrivals[i]
+		if at.Number != i+1 || ar.Number != i+1 || !at.Charged || at.StatusCode == 0 {
+			return fmt.Sprintf("%s: attempt %d is charged %t with status %d and number %d, and arrived as number %d",
+				s.ID, i+1, at.Charged, at.StatusCode, at.Number, ar.Number)
+		}
+		if (at.Outcome == "succeeded") != (s.State == "succeeded" && i == len(s.attempts)-1) {
+			return fmt.Sprintf("%s: attempt %d of %d %s, and it is %s", s.ID, i+1, len(s.attempts), at.Outcome,
+				s.State)
+		}
+	}
+	if !s.DueAt.IsZero() || s.FinishedAt.IsZero() {
+		return fmt.Sprintf("%s is %s, due %v, finished %v", s.ID, s.State, s.DueAt, s.FinishedAt)
+	}
+	return ""
+}
+
+// after counts what arrived after that.
+func (s *fate) after(at time.Time) int {
+	n := 0
+	for i := range s.arrivals {
+		if s.arrivals[i].At.After(at) {
+			n++
+		}
+	}
+	return n
+}
+
+// story tells a race in the order of time.
+func (c *contest) story() string {
+	var lines []string
+	event := func(at time.Time, format string, args ...any) {
+		lines = append(lines, at.UTC().Format("  05.000000 ")+fmt.Sprintf(format, args...))
+	}
+	for _, s := range c.said {
+		event(s.began, "asked")
+		event(s.ended, "answered %d %s", s.Status, s.Body)
+	}
+	for _, s := range c.fates {
+		for _, r := range s.arrivals {
+			event(r.At, "%s arrives, number %d, at %s", s.ID, r.Number, r.url)
+			event(r.End, "%s is answered", s.ID)
+		}
+		for _, t := range s.attempts {
+			event(t.StartedAt, "%s attempt %d starts", s.ID, t.Number)
+			event(t.EndedAt, "%s attempt %d ended: %s, next %v", s.ID, t.Number, t.Outcome, t.NextDueAt)
+		}
+		if !s.FinishedAt.IsZero() {
+			event(s.FinishedAt, "%s %s %s", s.ID, s.State, s.Reason)
+		}
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}
+
+// newArena starts receivers that answer so, and a dispatcher, or two where they share an index.
+func newArena(t *testing.T, b harness.Backend, answers harness.Script) *arena {
+	t.Helper()
+	a := &arena{trial: newTrial(t, "races"), counts: map[*contestKind]map[string]int{}}
+	a.near, a.far = harness.NewReceiver(t, answers), harness.NewReceiver(t, answers)
+	a.Others, a.Backend = []*harness.Receiver{a.near, a.far}, b
+	a.ServeAll()
+	a.processes = a.Alive()
 	return a
 }
 
@@ -36,10 +421,10 @@ func TestRacesAgainstTheClaim(t *testing.T) {
 		a.spacing = 5 * time.Millisecond
 		kinds := []*contestKind{cancelKind(), supersedeKind(), mendKind(), moveKind()}
 		a.run(kinds, sized(500, 10_000, 10_000))
-		a.books.Judge(t, a.processes[0], b, judge.Bounds{
+		a.Verdict(judge.Bounds{
 			SharedRefs: true,                              // versions of one order
 			Expect:     func(string) string { return "" }, // each race knows more of it
-		}, a.near, a.far)
+		})
 	})
 }
 

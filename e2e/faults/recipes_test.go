@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
 )
 
@@ -386,10 +387,10 @@ func recipeSweep(t *testing.T, c *docShell, _ *harness.Process, r recipe) {
 }
 
 // awaitAttempts waits for n attempts of a callback.
-func awaitAttempts(t *testing.T, p *harness.Process, id string, n int) (list []harness.Attempt) {
+func awaitAttempts(t *testing.T, p *harness.Process, id string, n int) (list []client.Attempt) {
 	t.Helper()
 	harness.Eventually(t, 30*time.Second, "attempts of "+id, func() (err error) {
-		if list, err = p.Attempts(t.Context(), id); err == nil && len(list) < n {
+		if list, err = p.AttemptsOf(id); err == nil && len(list) < n {
 			err = fmt.Errorf("%d of %d", len(list), n)
 		}
 		return err
@@ -398,12 +399,12 @@ func awaitAttempts(t *testing.T, p *harness.Process, id string, n int) (list []h
 }
 
 // awaitTerminal waits until a callback is terminal.
-func awaitTerminal(t *testing.T, p *harness.Process, id string) (cb harness.Callback) {
+func awaitTerminal(t *testing.T, p *harness.Process, id string) (cb client.Callback) {
 	t.Helper()
 	harness.Eventually(t, 30*time.Second, id+" is terminal", func() (err error) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
-		if cb, err = p.Get(ctx, id); err == nil && cb.FinishedAt == nil {
+		if cb, err = p.Callback(ctx, id); err == nil && cb.FinishedAt.IsZero() {
 			err = fmt.Errorf("it is %s", cb.State)
 		}
 		return err

@@ -1,127 +1,60 @@
 package faults
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
-	"path/filepath"
-	"slices"
-	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/judge"
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
-// restHealing is for a sweep, a lease that runs out, the tiers, and a backlog on a machine that others load.
-const restHealing = 2 * time.Minute
-
-// sharedAccept is how long an accept may take at p99 where other trials load the machine: less than a call to
-// an index that hangs.
-const sharedAccept = 3 * time.Second
-
-// outageRate is the load of an outage, in callbacks a second.
-const outageRate = 50
-
-// An outage is the run that the faults of Redis have in common: a load all the while, a fault in the middle
-// of it.
-type outage struct {
-	rate  int                          // zero: outageRate
-	shape func(int) harness.Submission // nil: mixed
-	// around are the callbacks that are accepted before the fault begins, and after it has ended; zero: those
-	// of three seconds.
-	around int
-	// strike is the fault, from its beginning to its end.
-	strike func(*harness.Process)
-	// acceptLimit is how long an accept may take at p99; zero is sharedAccept.
-	acceptLimit time.Duration
-}
-
-// An aftermath is what was seen of an outage from outside.
-type aftermath struct {
-	p *harness.Process
-	w *watch
-	// began and ended are the fault's.
-	began, ended time.Time
-}
-
-// mostStretch is how much slower than without others a machine may be, so that what takes too long on it is a
-// failure.
-const mostStretch = 2
-
-// suffer runs an outage until everything is terminal, and holds it to what every one of them must leave
-// alone: each accept is answered at the first asking and soon, readiness, the process, its size, and that of
-// its log.
-func (tr *trial) suffer(o outage) aftermath {
-	tr.Helper()
-	if o.shape == nil {
-		o.shape = tr.Mixed
-	}
-	o.rate = cmp.Or(o.rate, outageRate)
-	o.around = cmp.Or(o.around, 3*o.rate)
-	a := aftermath{p: tr.AnyProcess()}
-	all, ours, err := harness.CPUUse()
-	if err != nil {
-		tr.Fatal(err)
-	}
-	tr.ready(a.p)
-	started := time.Now()
-	a.w = tr.watch(a.p)
-	ld := tr.Load(o.rate, o.shape)
-	tr.awaitMore(o.around)
-	a.began = time.Now()
-	tr.MarkFault()
-	o.strike(a.p)
-	tr.MarkFault()
-	a.ended = time.Now()
-	tr.awaitMore(o.around)
-	load := ld.Finish()
-	tr.moderate(a.w, time.Since(started))
-	tr.Settle(3 * time.Minute)
-	stretch, err := harness.CPUStretch(all, ours)
-	if err != nil {
-		tr.Fatal(err)
-	}
-	g := a.w.during(started, time.Now())
-	tr.Remark("fault of %s; accepts p99 %s, most %s; %s; others made the machine %.1f times as slow",
-		a.ended.Sub(a.began).Round(100*time.Millisecond), load.Took.P99.Round(time.Millisecond),
-		load.Took.Most.Round(time.Millisecond), a.w.during(a.began, a.ended), stretch)
-	if stretch >= mostStretch {
-		return a
-	}
-	if load.Again > 0 || g.accepts[http.StatusAccepted] == 0 || len(g.accepts) > 1 {
-		tr.Errorf("accepts were refused or timed out: %d of the load (the first: %v); %s", load.Again, load.First, g)
-	}
-	if g.ready[http.StatusOK] == 0 || len(g.ready) > 1 {
-		tr.Errorf("the process was not ready all the time: %s", g)
-	}
-	if most := cmp.Or(o.acceptLimit, sharedAccept); load.Took.P99 > most {
-		tr.Errorf("accepts took %s at p99 (most %s), at most %s is allowed", load.Took.P99, load.Took.Most, most)
-	}
-	return a
-}
-
-// awaitMore waits until the load has handed over n callbacks more.
-func (tr *trial) awaitMore(n int) {
-	tr.Helper()
-	n += tr.Count()
-	harness.Eventually(tr, 3*time.Minute, "the load is handed over", func() error {
-		if got := tr.Count(); got < n {
-			return fmt.Errorf("%d of %d are accepted", got, n)
-		}
-		return nil
+// redisFaults are what can happen to Redis and to the way to it. While any of them lasts, accepting goes on,
+// the program says ready and degraded, and is not restarted.
+func redisFaults() []fault {
+	gone := func(id, title string, on []harness.Combination, x away) fault { return fault{id, title, on, x.run, 0} }
+	long := gone("F24", "redis down for long under load", onlyPostgresRedis, away{
+		// A port that is closed for longer than any call waits, and a greater load.
+		strike: func(tr *trial, _ *redis.Client) { tr.Backend.Server.Kill() },
+		heal:   func(tr *trial, _ *redis.Client) { tr.Backend.Server.Start() },
+		lasts:  sized(10*time.Second, 20*time.Second, time.Minute), rate: 200, acceptLimit: time.Second,
 	})
-}
-
-// lasting waits until the load has handed over what it does in that time.
-func (tr *trial) lasting(d time.Duration) {
-	tr.Helper()
-	tr.awaitMore(int(d.Seconds() * outageRate))
+	long.how = heavy
+	return []fault{
+		{"F19", "redis restarted empty", bothWithRedis, lostTwice(func(tr *trial) {
+			tr.Backend.Server.Kill()
+			tr.awaitMore(outageRate) // while it is away
+			tr.Backend.Server.Start()
+		}), 0},
+		{"F20", "redis lost the last second of its log", onlySQLiteRedis, redisLostLastSecond, quick},
+		{"F21", "flushall under load", bothWithRedis, lostTwice(func(tr *trial) { tr.Flush() }), 0},
+		{"F21", "flushall while locks are held", bothWithRedis, redisFlushedUnderLocks, 0},
+		gone("F24", "partition from redis, hanging", onlyPostgresRedis, partition()),
+		long,
+		{"F25", "replies of redis dropped", bothWithRedis, repliesDropped, 0},
+		gone("F26", "redis busy with a script", onlySQLiteRedis, busy()),
+		gone("F26", "redis stopped", onlyPostgresRedis, away{
+			strike: func(tr *trial, _ *redis.Client) { tr.Backend.Server.Pause() },
+			heal:   func(tr *trial, _ *redis.Client) { tr.Backend.Server.Continue() },
+			lasts:  5 * time.Second,
+		}),
+		// Under what the index takes: nothing new goes in until it is raised.
+		gone("F27", "redis out of memory", onlySQLiteRedis, set("OOM", "maxmemory", "100kb", "0")),
+		{"F27", "redis evicts keys", onlyPostgresRedis, redisEvicts, 0},
+		gone("F28", "redis disk full", onlyPostgresRedis, redisDiskFull()),
+		{"F29", "scripts flushed all the time", onlyPostgresRedis, scriptsFlushed, 0},
+		gone("F30", "redis made a replica of an empty one", onlySQLiteRedis, readOnlyReplica()),
+		gone("F30", "redis without enough replicas", onlyPostgresRedis,
+			set("NOREPLICAS", "min-replicas-to-write", "1", "0")),
+		gone("F30", "redis loading its log", onlySQLiteRedis, loading()),
+		{"F31", "subscriptions killed", onlyPostgresRedis, subscriptionsKilled, 0},
+	}
 }
 
 // An away is a Redis that cannot be written to for a while.
@@ -150,12 +83,14 @@ func (x away) run(tr *trial) {
 	options.MaxRetries = -1 // else it would ask again until the answer is another
 	once := redis.NewClient(&options)
 	defer once.Close()
-	before := tr.connected(c)
+	// connected is how many connections the server has ever been asked for.
+	connected := func() int { return info(tr, c, "stats", "total_connections_received") }
+	before := connected()
 	var noticed, until time.Time
 	var committed time.Duration
-	a := tr.suffer(outage{rate: x.rate, acceptLimit: x.acceptLimit, strike: func(p *harness.Process) {
+	r, _ := tr.suffer(scenario{rate: x.rate, acceptLimit: x.acceptLimit, strike: func(r *struck) {
 		x.strike(tr, c)
-		struck := time.Now()
+		began := time.Now()
 		if x.says != "" {
 			harness.Eventually(tr, 30*time.Second, "Redis refuses a write", func() error {
 				if err := once.Set(tr.Context(), "test", "1", 0).Err(); !redis.HasErrorPrefix(err, x.says) {
@@ -165,41 +100,37 @@ func (x away) run(tr *trial) {
 			})
 		}
 		harness.Eventually(tr, 20*time.Second, "the process says that it is degraded", func() error {
-			_, degraded, err := readiness(p)
+			_, degraded, err := readiness(r.p)
 			if err == nil && !degraded {
-				err = errNotYet
+				err = errors.New("not yet")
 			}
 			return err
 		})
 		noticed = time.Now()
 		harness.Eventually(tr, 30*time.Second, "all that arrived is committed to SQL meanwhile", tr.allRecorded)
-		committed = time.Since(struck)
+		committed = time.Since(began)
 		time.Sleep(time.Until(noticed.Add(x.lasts))) // the fault lasts, by the clock
 		until = time.Now()
 		x.heal(tr, c)
 	}})
-	g := a.w.during(noticed, until)
+	g := r.w.during(noticed, until)
 	if x.lasts > 0 && (g.looks() == 0 || g.degraded < g.looks()) {
 		tr.Errorf("/readyz named Redis in %d of %d looks from %s to %s after the fault began", g.degraded,
-			g.looks(), noticed.Sub(a.began), until.Sub(a.began))
+			g.looks(), noticed.Sub(r.began), until.Sub(r.began))
 	}
 	tr.Remark("results of what was in flight committed after %s, degraded after %s",
-		committed.Round(10*time.Millisecond), noticed.Sub(a.began).Round(10*time.Millisecond))
+		committed.Round(10*time.Millisecond), noticed.Sub(r.began).Round(10*time.Millisecond))
 	// After a refusal the client closes its connection: perhaps it leads to a server that is no master any
 	// more.
-	if asked, most := tr.connected(c)-before, 50+25*int(a.ended.Sub(a.began).Seconds()); asked > most {
+	if asked, most := connected()-before, 50+25*int(r.ended.Sub(r.began).Seconds()); asked > most {
 		tr.Errorf("Redis was asked for %d connections, more than %d", asked, most)
 	}
-	tr.Verdict(exact())
 }
-
-// errNotYet is what a poll says whose condition has no figure.
-var errNotYet = errors.New("not yet")
 
 // allRecorded says whether SQL has an attempt for each request that came to the receiver.
 func (tr *trial) allRecorded() error {
-	arrived := tr.Recorder.Count()
-	attempts, busy := tr.sqlCount(`SELECT count(*) FROM attempts`), tr.Recorder.InFlight()
+	arrived := tr.Receiver.Count()
+	attempts, busy := tr.sqlCount(`SELECT count(*) FROM attempts`), tr.Receiver.InFlight()
 	if attempts < arrived || busy > 0 {
 		return fmt.Errorf("%d requests arrived, %d attempts are in SQL, %d are being answered", arrived, attempts,
 			busy)
@@ -207,87 +138,301 @@ func (tr *trial) allRecorded() error {
 	return nil
 }
 
-// exact are the bounds of a fault that costs no duplicate: SQL knows of every claim, whatever Redis forgets.
-func exact() judge.Bounds { return judge.Bounds{Heal: restHealing} }
-
-// do sends Redis a command that must succeed.
-func do(tr *trial, c *redis.Client, args ...any) {
-	tr.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
-	if err := c.Do(ctx, args...).Err(); err != nil {
-		tr.Fatalf("%v: %v", args, err)
+// set is a setting that keeps writes out.
+func set(says, name, wrong, right string) away {
+	return away{
+		strike: func(tr *trial, c *redis.Client) { do(tr, c, "config", "set", name, wrong) },
+		heal:   func(tr *trial, c *redis.Client) { do(tr, c, "config", "set", name, right) },
+		says:   says, lasts: 6 * time.Second,
 	}
 }
 
-// info reads one number of INFO.
-func info(tr *trial, c *redis.Client, section, name string) int {
-	tr.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
-	values, err := c.InfoMap(ctx, section).Result()
-	if err != nil {
-		tr.Fatalf("INFO %s: %v", section, err)
+// partition forwards nothing, with attempts in flight.
+func partition() away {
+	var way *harness.Proxy
+	return away{
+		prepare: func(tr *trial) { way = tr.behindProxy() },
+		strike:  func(*trial, *redis.Client) { way.Hang() },
+		heal:    func(*trial, *redis.Client) { way.Pass() },
+		lasts:   3 * time.Second,
 	}
-	for _, found := range values {
-		if value, ok := found[name]; ok {
-			n, err := strconv.Atoi(value)
-			if err != nil {
-				tr.Fatal(err)
+}
+
+// busy runs a script that does not end. Redis answers BUSY at once to every other command.
+func busy() away {
+	ended := make(chan error, 1)
+	return away{
+		strike: func(tr *trial, c *redis.Client) {
+			do(tr, c, "config", "set", "busy-reply-threshold", 100)
+			go func() {
+				ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+				defer cancel()
+				ended <- c.WithTimeout(time.Minute).Eval(ctx, "while true do end", nil).Err()
+			}()
+		},
+		heal: func(tr *trial, c *redis.Client) {
+			do(tr, c, "script", "kill")
+			if err := <-ended; err == nil {
+				tr.Error("the script ended by itself")
 			}
-			return n
+		},
+		says: "BUSY", lasts: 5 * time.Second,
+	}
+}
+
+// redisDiskFull bounds the size of the files that the server may write: its log cannot grow, and it refuses all
+// writes as one with a full disk does, until there is room again.
+func redisDiskFull() away {
+	return away{
+		prepare: func(tr *trial) {
+			tr.Backend.Server.Limited = true
+			tr.restartedWith(appended...)
+		},
+		strike: func(tr *trial, _ *redis.Client) {
+			_, size := tr.appendLog()
+			tr.Backend.Server.LimitFiles(size)
+		},
+		heal: func(tr *trial, _ *redis.Client) { tr.Backend.Server.LimitFiles(-1) },
+		says: "MISCONF", lasts: 6 * time.Second,
+	}
+}
+
+// readOnlyReplica makes the server a replica of an empty one and back again: as long as it is one it refuses
+// writes, and it has lost everything afterwards.
+func readOnlyReplica() away {
+	return away{
+		strike: func(tr *trial, c *redis.Client) {
+			host, port, _ := strings.Cut(strings.TrimPrefix(testserver.StartRedis(tr), "redis://"), ":")
+			do(tr, c, "replicaof", host, port)
+		},
+		heal: func(tr *trial, c *redis.Client) { do(tr, c, "replicaof", "no", "one") },
+		says: "READONLY", lasts: 5 * time.Second,
+	}
+}
+
+// loading restarts a server that takes long to read its log: it listens, and answers LOADING.
+func loading() away {
+	// So many keys, so many microseconds each; after each 1024 bytes it answers.
+	const filler, pause = 10_000, 300
+	settings := append([]string{"--loading-process-events-interval-bytes", "1024"}, appended...)
+	return away{
+		prepare: func(tr *trial) { tr.restartedWith(settings...) },
+		strike: func(tr *trial, c *redis.Client) {
+			fill := c.Pipeline()
+			for i := range filler {
+				fill.Set(tr.Context(), fmt.Sprint("filler:", i), "x", 0)
+			}
+			_, err := fill.Exec(tr.Context())
+			tr.Check(err)
+			tr.Backend.Server.Kill()
+			tr.Backend.Server.Begin(append([]string{"--key-load-delay", fmt.Sprint(pause)}, settings...)...)
+		},
+		heal: func(tr *trial, c *redis.Client) {
+			harness.Eventually(tr, time.Minute, "the server has loaded its log",
+				func() error { return c.Ping(tr.Context()).Err() })
+		},
+		says: "LOADING",
+	}
+}
+
+// lostTwice has everything in Redis lost, twice, while callbacks are accepted, wait for retries and hold
+// locks. Each time the index is rebuilt.
+func lostTwice(lose func(*trial)) func(*trial) {
+	return func(tr *trial) {
+		tr.Serve()
+		var took []time.Duration
+		tr.suffer(scenario{strike: func(r *struck) {
+			for range 2 {
+				before := tr.rebuilds(r.p)
+				lose(tr)
+				lost := time.Now()
+				tr.awaitRebuild(r.p, before)
+				took = append(took, time.Since(lost).Round(10*time.Millisecond))
+				tr.lasting(time.Second)
+			}
+		}})
+		tr.Remark("rebuilt after %v", took)
+	}
+}
+
+// redisFlushedUnderLocks empties Redis whenever locks are held and others wait for them: each lock must be
+// there again before anybody may take it.
+func redisFlushedUnderLocks(tr *trial) {
+	const keys, each, times = 3, 8, 4
+	tr.Receiver.Answer(func(*harness.Arrival) harness.Reply { return harness.Reply{Status: 200, After: time.Second} })
+	p := tr.Serve()
+	tr.AcceptEach(keys*each, func(i int) harness.Submission {
+		s := tr.Numbered("plain")(i)
+		s["lock_key"] = fmt.Sprint("order-", i%keys)
+		s["policy"] = harness.Tiers("10s", "500ms", "1s")
+		return s
+	})
+	for range times {
+		before, arrived := tr.rebuilds(p), tr.Receiver.Count()
+		harness.Eventually(tr, time.Minute, "a lock has just been taken, and others wait", func() error {
+			if n := tr.Receiver.Count(); n == arrived || n > keys*(each-1) || tr.Receiver.InFlight() == 0 {
+				return fmt.Errorf("%d of %d have arrived", n, keys*each)
+			}
+			return nil
+		})
+		tr.Flush()
+		tr.MarkFault()
+		tr.awaitRebuild(p, before)
+	}
+	tr.Settle(2 * time.Minute)
+	tr.Verdict(exact())
+}
+
+// redisLostLastSecond is what a machine that loses its power does to a log: what was written since the last
+// fsync, a second ago at most, is not on the disk. Kill -9 alone loses nothing of that kind, for the system
+// still has it.
+func redisLostLastSecond(tr *trial) {
+	tr.restartedWith(appended...)
+	tr.Serve()
+	var cut int64
+	r, _ := tr.suffer(scenario{strike: func(*struck) {
+		file, kept := tr.appendLog()
+		tr.awaitMore(outageRate) // a second's worth
+		tr.Backend.Server.Kill()
+		_, size := tr.appendLog()
+		cut = size - kept
+		tr.Check(os.Truncate(file, kept))
+		tr.Backend.Server.Start(appended...)
+	}})
+	if cut <= 0 {
+		tr.Errorf("the log grew by %d bytes in a second of load: nothing was lost", cut)
+	}
+	tr.Remark("%d bytes of the log were lost; %d rebuilds with that of the start", cut, tr.rebuilds(r.p))
+}
+
+// redisEvicts changes the policy of a running server and has it drop keys, again and again: whole parts of
+// the index at a time, among them what its generation stands in, or not. Locks are only there, so an eviction
+// may forget one that is held.
+func redisEvicts(tr *trial) {
+	tr.Serve()
+	c := tr.Backend.RedisClient(tr)
+	evicted := 0
+	r, _ := tr.suffer(scenario{strike: func(*struck) {
+		do(tr, c, "config", "set", "maxmemory-policy", "allkeys-random")
+		tr.again(250*time.Millisecond, 6*outageRate, func() {
+			do(tr, c, "config", "set", "maxmemory", info(tr, c, "memory", "used_memory")-2048)
+		})
+		do(tr, c, "config", "set", "maxmemory", 0)
+		do(tr, c, "config", "set", "maxmemory-policy", "noeviction")
+		evicted = info(tr, c, "stats", "evicted_keys")
+	}, bounds: func() judge.Bounds { return judge.Bounds{LockOverlaps: evicted, Heal: 2 * restHealing} }})
+	if evicted < 3 {
+		tr.Errorf("only %d keys were evicted", evicted)
+	}
+	harness.Eventually(tr, 40*time.Second, "the log and a metric say that keys were evicted", func() error {
+		n, err := r.p.Metric("dispatcher_index_evicted_keys_total")
+		if text := r.p.LogTail(100_000); err != nil || n == 0 || !strings.Contains(text, "evicted keys") ||
+			!strings.Contains(text, "noeviction") {
+			return fmt.Errorf("the metric is %.0f, or the log is silent: %w", n, err)
+		}
+		return nil
+	})
+	tr.Remark("%d keys of the index evicted, %d rebuilds with that of the start", evicted, tr.rebuilds(r.p))
+}
+
+// repliesDropped has every seventh reply to each script swallowed, after a few bytes of it, and the
+// connection cut: it was executed, and the program cannot know. Timeouts of 20 s make every lease one that is
+// extended.
+func repliesDropped(tr *trial) {
+	way := tr.behindProxy()
+	tr.Serve()
+	const every, pass = 7, 5
+	// Scripts of the load: claim, settle, ensure, acquire, release, extend.
+	const scripts = 6
+	seen, hidden := map[string]int{}, map[string]int{} // by hash
+	shape := func(i int) harness.Submission {
+		s := tr.Mixed(i)
+		s["policy"].(harness.Submission)["timeout"] = "20s"
+		if i%3 == 0 {
+			s["lock_key"] = fmt.Sprint("lock-", i%50)
+		}
+		return s
+	}
+	r, _ := tr.suffer(scenario{rate: 40, shape: shape, strike: func(*struck) {
+		way.Swallow(func(request []byte) bool {
+			words := strings.SplitN(string(request), "\r\n", 6) // *N, $7, evalsha, $40, the hash
+			if len(words) < 6 || words[2] != "evalsha" {
+				return false
+			}
+			seen[words[4]]++
+			if seen[words[4]]%every != 0 {
+				return false
+			}
+			hidden[words[4]]++
+			return true
+		}, pass)
+		tr.awaitMore(500)
+		way.Swallow(nil, 0)
+	}})
+	often := 0
+	for _, n := range hidden {
+		if n >= 3 {
+			often++
 		}
 	}
-	tr.Fatalf("INFO %s has no %s: %v", section, name, values)
-	return 0
-}
-
-// connected is how many connections the server has ever been asked for.
-func (tr *trial) connected(c *redis.Client) int {
-	tr.Helper()
-	return info(tr, c, "stats", "total_connections_received")
-}
-
-// rebuilds is how often the process has rebuilt its index.
-func (tr *trial) rebuilds(p *harness.Process) int {
-	tr.Helper()
-	n, err := p.Metric("dispatcher_rebuilds_total")
-	if err != nil {
-		tr.Fatal(err)
+	if often < scripts {
+		tr.Errorf("replies to %d scripts were dropped three times and more, want %d: %v of %v", often, scripts,
+			hidden, seen)
 	}
-	return int(n)
-}
-
-// behindProxy puts a proxy between the processes that are started from now on and Redis.
-func (tr *trial) behindProxy() *harness.Proxy {
-	tr.Helper()
-	p, through := harness.InFrontOf(tr, tr.Backend.Redis)
-	tr.Backend.RedisBehind, tr.Backend.Redis = tr.Backend.Redis, through
-	return p
-}
-
-// restartedWith restarts the trial's Redis with arguments, before anything is in it.
-func (tr *trial) restartedWith(args ...string) {
-	tr.Helper()
-	tr.Backend.Server.Kill()
-	tr.Backend.Server.Start(args...)
-}
-
-// appended are the settings of a Redis that people keep an index in.
-var appended = []string{"--appendonly", "yes", "--appendfsync", "everysec", "--auto-aof-rewrite-percentage",
-	"0"}
-
-// appendLog is the file that the server appends to, and its size.
-func (tr *trial) appendLog() (string, int64) {
-	tr.Helper()
-	files, err := filepath.Glob(filepath.Join(tr.Backend.Server.Dir, "appendonlydir", "*.incr.aof"))
-	if err != nil || len(files) == 0 {
-		tr.Fatalf("no append-only file in %s: %v", tr.Backend.Server.Dir, err)
+	// A batch whose reply was lost is asked for again with the same token. Without that it would wait for its
+	// leases to run out, and they would be reaped.
+	if reaped, err := r.p.Metric("dispatcher_leases_reaped_total"); err != nil || reaped > 0 {
+		tr.Errorf("%.0f leases ran out: %v", reaped, err)
 	}
-	file := slices.Max(files)
-	info, err := os.Stat(file)
-	if err != nil {
-		tr.Fatal(err)
+}
+
+// scriptsFlushed has the server forget the scripts five times a second: no call may fail for it.
+func scriptsFlushed(tr *trial) {
+	p := tr.Serve()
+	c := tr.Backend.RedisClient(tr)
+	errors := func() int {
+		return p.MustCounter("dispatcher_index_errors_total") + p.MustCounter("dispatcher_index_failures_total")
 	}
-	return file, info.Size()
+	before := 0
+	tr.suffer(scenario{strike: func(*struck) {
+		before = errors() // not at the start: an index that is made meets a few calls that find it closed
+		tr.again(200*time.Millisecond, 8*outageRate, func() {
+			do(tr, c, "script", "flush")
+			do(tr, c, "function", "flush")
+		})
+	}})
+	if n := errors() - before; n != 0 {
+		tr.Errorf("%d calls to the index failed", n)
+	}
+}
+
+// hintless is the latest that an attempt may begin at p99 when every wake-up is lost: the re-poll comes after
+// at most a second, and this machine has other things to do.
+const hintless = 1500 * time.Millisecond
+
+// subscriptionsKilled ends every subscription ten times a second. One dispatcher accepts and one sends, so
+// that only Redis can tell the one of what the other accepted, and the load is so slow that each callback has
+// to wake the sender by itself.
+func subscriptionsKilled(tr *trial) {
+	sender := harness.Serve(tr.T, harness.Launch{On: tr.Backend,
+		Args: append([]string{"--roles", "worker"}, tr.Args...)})
+	tr.Serve("--roles", "api,ui")
+	c := tr.Backend.RedisClient(tr)
+	killed := 0
+	_, v := tr.suffer(scenario{rate: 7, around: 1, shape: func(i int) harness.Submission {
+		return tr.Numbered([]string{"plain", "retry"}[i%2])(i)
+	}, strike: func(*struck) {
+		tr.again(100*time.Millisecond, 120, func() {
+			n, err := c.ClientKillByFilter(tr.Context(), "type", "pubsub").Result()
+			tr.Check(err)
+			killed += int(n)
+		})
+	}})
+	if v.Lateness.P99 > hintless {
+		tr.Errorf("sends were %s late at p99, at most %s is allowed", v.Lateness.P99, hintless)
+	}
+	if err := sender.AtLeast("dispatcher_attempts_total", 1); err != nil || killed == 0 {
+		tr.Errorf("%d subscriptions were killed, and the sender says: %v", killed, err)
+	}
+	tr.Remark("%d subscriptions killed; sends late by %s", killed, v.Lateness)
 }

@@ -64,7 +64,7 @@ func userForm(t *testing.T, _ certificate) redisForm {
 }
 
 func tlsForm(t *testing.T, files certificate) redisForm {
-	port := harness.FreePorts(t, 1)[0]
+	port := testserver.FreePort(t)
 	server := testserver.NewRedis(t, append(files.serverArgs(), "--tls-port", port, "--requirepass",
 		redisPassword)...)
 	return redisForm{
@@ -136,7 +136,7 @@ func servesBy(t *testing.T, f redisForm) {
 		t.Fatal(err)
 	}
 	harness.Eventually(t, 30*time.Second, "the callback is sent at its second attempt", func() error {
-		cb, err := p.Get(t.Context(), now.ID)
+		cb, err := p.Callback(t.Context(), now.ID)
 		if err == nil && (cb.State != "succeeded" || cb.AttemptCount != 2) {
 			err = fmt.Errorf("it is %s after %d attempts", cb.State, cb.AttemptCount)
 		}

@@ -1,13 +1,15 @@
 package faults
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/url"
 	"testing"
 	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
+	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/judge"
 )
 
 const (
@@ -31,7 +33,7 @@ func TestARedriveIsKilledHalfWay(t *testing.T) {
 	harness.OnEach(t, harness.BothEnds, func(t *testing.T, b harness.Backend) {
 		r := &redriven{trial: newTrial(t, "redrive killed half-way"), n: n}
 		r.Backend, r.Times = b, harness.QuickTimes
-		r.dead = r.Recorder.ListenElsewhere(t)
+		r.dead = "http://" + r.Receiver.Listen(t, "127.0.0.2:0")
 		r.run()
 	})
 }
@@ -42,16 +44,11 @@ type redriven struct {
 	*trial
 	n    int
 	dead string // the destination of those that are redriven
-	// going is the process that goes on when the other one is killed; nil: one is started then.
-	going *harness.Process
-	job   harness.RedriveBody
+	job  client.Redrive
 }
 
 func (l *redriven) run() {
-	first := l.Serve()
-	if l.Backend.Redis != "" {
-		l.going = l.Serve()
-	}
+	first := l.ServeAll()
 	began := time.Now()
 	l.die()
 	l.Logf("%d are dead after %s", l.n, time.Since(began).Round(10*time.Millisecond))
@@ -61,24 +58,19 @@ func (l *redriven) run() {
 
 	// The process that is asked for it does it.
 	l.begin(first)
-	other := first.Client
-	if l.going != nil {
-		other = l.going.Client
-	}
+	other := l.Alive()[len(l.Alive())-1].Client // the process that goes on, if there is one
 	began = time.Now()
-	during := l.beside("first", other, func() bool { return l.job.Done >= l.n/2 })
+	during := l.beside("first", other, func() bool { return l.job.Done >= int64(l.n/2) })
 	if l.job.State != "running" {
 		l.Fatalf("half-way it is %s, with %d of %d done", l.job.State, l.job.Done, l.n)
 	}
-	at := time.Now()
-	first.Kill()
-	took, halfway := at.Sub(began), l.job.Done
-	claims := l.UncommittedClaims()
-	if l.going == nil {
-		claims.Take(at, 0)
-		other = l.trial.Serve().Client
+	at, halfway := time.Now(), l.job.Done
+	took := at.Sub(began)
+	if l.Shared() {
+		l.Kill(first, 2*time.Second) // the other's own attempts are over by then
 	} else {
-		claims.Take(at, 2*time.Second) // the other's own attempts are over by then
+		l.Kill(first, 0)
+		other = l.Serve().Client
 	}
 	harness.Eventually(l, redrivePatience, "the redrive goes on", func() error {
 		before := l.job.Done
@@ -92,8 +84,8 @@ func (l *redriven) run() {
 	during = append(during, l.beside("second", other, func() bool { return l.job.State != "running" })...)
 	stall := stalled()
 
-	if l.job.State != "done" || l.job.Matched != l.n || l.job.Done != l.n || l.job.Failed != 0 ||
-		l.job.FinishedAt == nil {
+	if l.job.State != "done" || l.job.Matched != int64(l.n) || l.job.Done != int64(l.n) || l.job.Failed != 0 ||
+		l.job.FinishedAt.IsZero() {
 		l.Errorf("the redrive ended as %+v; want all %d done", l.job, l.n)
 	}
 	// No faster than it may, but for a second's worth at once and what is between two looks.
@@ -102,60 +94,51 @@ func (l *redriven) run() {
 	}
 	l.Settle(2 * time.Minute) // what the kill cut waits until the dead process's claims run out
 	settled := time.Since(at)
-	claims.Account()
-	extra := l.onceMore(claims)
-
-	q := func(ds []time.Duration, q float64) time.Duration {
-		return harness.Quantile(ds, q).Round(100 * time.Microsecond)
-	}
+	l.Account()
+	extra := l.onceMore()
 	l.Logf("%s: %d dead redriven at %d/s, killed after %d, stood still for %s, went on at %d: all over %s "+
 		"after the kill: each attempted once more, %d sends beside that; %s",
 		l.Backend.Name, l.n, redriveRate, halfway, stood.Round(10*time.Millisecond), resumed,
-		settled.Round(10*time.Millisecond), extra, claims)
-	l.Logf("%s: others were late: before: median %s, p99 %s (of %d); during the "+
-		"redrive: median %s, p99 %s, most %s (of %d); the disk stalled for %s at most",
-		l.Backend.Name, q(before, 0.5), q(before, 0.99), len(before), q(during, 0.5), q(during, 0.99),
-		q(during, 1), len(during), stall)
-	limit := func(calm []time.Duration) time.Duration {
-		return liveNoise*harness.Quantile(calm, 0.99) + liveSlack + commits*stall
-	}
-	if p99 := harness.Quantile(during, 0.99); p99 > limit(before) {
+		settled.Round(10*time.Millisecond), extra, &l.Claims)
+	late := judge.QuantilesOf(during)
+	l.Logf("%s: others were late: before: %s; during the redrive: %s (of %d); the disk stalled for %s at most",
+		l.Backend.Name, before, late, len(during), stall)
+	limit := func(calm judge.Quantiles) time.Duration { return liveNoise*calm.P99 + liveSlack + commits*stall }
+	if late.P99 > limit(before) {
 		// The machine may have become another one meanwhile: then it still is, with nothing redriven.
 		after := l.calm("after")
-		l.Logf("%s: after the redrive: median %s, p99 %s (of %d)", l.Backend.Name, q(after, 0.5), q(after, 0.99),
-			len(after))
-		if p99 > limit(after) {
-			l.Errorf("p99 of the others is %s during the redrive, over %s", p99, max(limit(before), limit(after)))
+		l.Logf("%s: after the redrive: %s", l.Backend.Name, after)
+		if late.P99 > limit(after) {
+			l.Errorf("p99 of the others is %s during the redrive, over %s", late.P99, max(limit(before), limit(after)))
 		}
 	}
 }
 
 // calm is how late others are while nothing is redriven.
-func (l *redriven) calm(name string) []time.Duration {
+func (l *redriven) calm(name string) judge.Quantiles {
 	l.Helper()
-	return l.lateBeside(name, sized(4*time.Second, 8*time.Second, 20*time.Second))
+	return judge.QuantilesOf(l.lateBeside(name, sized(4*time.Second, 8*time.Second, 20*time.Second)))
 }
 
 // die accepts the callbacks, has each attempted once and fail, and mends the receiver.
 func (l *redriven) die() {
 	l.Helper()
-	l.Recorder.SetScript(func(*harness.Request) harness.Reply { return harness.Reply{Status: 500} })
+	l.Receiver.Answer(harness.Always(500, ""))
 	l.AcceptMany(l.n, func(i int) harness.Submission {
 		ref := fmt.Sprint("dead-", i)
 		return harness.Submission{
 			"url": l.dead + "/dead/" + ref, "ref": ref, "topic": "redrive.dead",
 			"payload": harness.Payload(ref),
-			"policy":  harness.Submission{"tiers": []string{}, "timeout": "2s"},
+			"policy":  harness.Tiers("2s"),
 		}
 	})
 	l.Settle(5 * time.Minute)
-	if n := l.Recorder.Count(); n != l.n {
+	if n := l.Receiver.Count(); n != l.n {
 		l.Fatalf("%d died of %d attempts", l.n, n)
 	}
 	// An answer takes so long that the kill finds some on the wire.
-	l.Recorder.SetScript(func(*harness.Request) harness.Reply {
-		return harness.Reply{Status: 200,
-			After: 30 * time.Millisecond}
+	l.Receiver.Answer(func(*harness.Arrival) harness.Reply {
+		return harness.Reply{Status: 200, After: 30 * time.Millisecond}
 	})
 }
 
@@ -167,18 +150,13 @@ func (l *redriven) begin(p *harness.Process) {
 		"rate":   fmt.Sprintf("%d/s", redriveRate),
 		"ladder": "restart", "reason": "the receiver is back",
 	}
-	if err := p.Call(l.Context(), http.MethodPost, "/v1/redrives", asked, http.StatusAccepted,
-		&l.job); err != nil {
-		l.Fatal(err)
-	}
+	p.Post("/v1/redrives", asked, &l.job, http.StatusAccepted)
 	asked["dry_run"] = true
-	var counted harness.RedriveBody
-	if err := p.Call(l.Context(), http.MethodPost, "/v1/redrives", asked, http.StatusOK, &counted); err != nil {
-		l.Fatal(err)
-	}
+	var counted client.Redrive
+	p.Post("/v1/redrives", asked, &counted, http.StatusOK)
 	// It looks at what is dead still, which the redrive itself makes fewer.
-	if counted.Matched > l.n || counted.Matched < l.n*9/10 {
-		l.Errorf("a dry run counts %d of %d", counted.Matched, l.n)
+	if n := int(counted.Matched); n > l.n || n < l.n*9/10 {
+		l.Errorf("a dry run counts %d of %d", n, l.n)
 	}
 }
 
@@ -186,9 +164,7 @@ func (l *redriven) begin(p *harness.Process) {
 func (l *redriven) look(c *harness.Client) {
 	l.Helper()
 	now, err := c.Redrive(l.Context(), l.job.ID)
-	if err != nil {
-		l.Fatal(err)
-	}
+	l.Check(err)
 	if now.Done < l.job.Done || now.Done+now.Failed > now.Matched {
 		l.Errorf("a redrive of which %d were done says %d done and %d failed of %d", l.job.Done, now.Done,
 			now.Failed, now.Matched)
@@ -209,21 +185,37 @@ func (l *redriven) beside(name string, c *harness.Client, far func() bool) (late
 	return late
 }
 
+// revived is how often each callback stands in the audit as changed by the redrive.
+func (l *redriven) revived(c *harness.Client) map[string]int {
+	l.Helper()
+	entries, err := harness.Collect(c.Audit())
+	l.Check(err)
+	times := map[string]int{}
+	for _, e := range entries {
+		if e.Action != "callback.retry" {
+			continue
+		}
+		var detail struct {
+			Redrive string `json:"redrive"`
+		}
+		if err := json.Unmarshal(e.Detail, &detail); err != nil || detail.Redrive != l.job.ID || e.Reason == "" {
+			l.Fatalf("%s is in the audit with %s, %q, %v", e.Object, e.Detail, e.Reason, err)
+		}
+		times["cb_"+e.Object]++
+	}
+	return times
+}
+
 // onceMore fails the test if any of them was revived, attempted or sent another number of times than once
 // more. What the kill found in flight may have been sent twice: it returns how many were.
-func (l *redriven) onceMore(claims *harness.UncommittedClaims) (extra int) {
+func (l *redriven) onceMore() (extra int) {
 	l.Helper()
 	complain := harness.Violations(l)
 	c := l.AnyProcess().Client
-	hit := claims.Bounds(0).Hit
-	all, err := c.List(l.Context(), url.Values{"topic": {"redrive.dead"}})
-	if err != nil {
-		l.Fatal(err)
-	}
-	revived, err := c.RedrivenBy(l.Context(), l.job.ID)
-	if err != nil {
-		l.Fatal(err)
-	}
+	hit := l.Claims.Hit()
+	all, err := c.ListAll(client.Filter{Topic: "redrive.dead"})
+	l.Check(err)
+	revived := l.revived(c)
 	if len(all) != l.n || len(revived) != l.n {
 		l.Errorf("%d callbacks, of which %d stand in the audit as redriven; want %d", len(all), len(revived), l.n)
 	}
@@ -235,7 +227,7 @@ func (l *redriven) onceMore(claims *harness.UncommittedClaims) (extra int) {
 		if times := revived[cb.ID]; times != 1 {
 			complain("%s was revived %d times", cb.ID, times)
 		}
-		sent := l.Recorder.Times(cb.ID)
+		sent := l.Receiver.Times(cb.ID)
 		if sent < 2 || sent > 2+hit[cb.ID] {
 			complain("%s was sent %d times, want 2, and %d more that the kill may have cut", cb.ID, sent, hit[cb.ID])
 		}

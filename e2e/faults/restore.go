@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"os"
 	"os/exec"
@@ -24,10 +23,7 @@ import (
 // The procedure is that of docs/guide/operations.md.
 func restoreFaults() []fault {
 	at := func(title string, rebuilt bool) fault {
-		return fault{id: "F40", title: title, apart: true, quick: true, on: onlyPostgresRedis,
-			run: func(tr *trial) {
-				restoredFromBackup(tr, rebuilt)
-			}}
+		return fault{"F40", title, onlyPostgresRedis, func(tr *trial) { restoredFromBackup(tr, rebuilt) }, apart | quick}
 	}
 	return []fault{
 		at("SQL restored from an older backup", false),
@@ -47,7 +43,7 @@ const restoreGroup = 30
 func restoredFromBackup(tr *trial, rebuilt bool) {
 	pg := testserver.NewPostgres(tr)
 	tr.ownServer(pg)
-	r := &restoration{l: tr, old: map[string]string{}, now: map[string]string{}}
+	r := &restoration{trial: tr, old: map[string]string{}, now: map[string]string{}, refs: map[string][]string{}}
 	p := tr.Serve()
 	// In the backup: sent; sent only after it; still waiting at the crash.
 	r.accept("sent", "0s")
@@ -61,7 +57,7 @@ func restoredFromBackup(tr *trial, rebuilt bool) {
 	r.hurry(p, "resent")
 	r.awaitSent("gap-sent")
 	r.awaitSent("resent")
-	r.awaitDelayed(2 * restoreGroup)
+	tr.awaitHeld(2*restoreGroup, time.Minute) // what waits, and nothing else
 	if rebuilt {
 		tr.run(0, "rebuild", p)
 	}
@@ -76,11 +72,8 @@ func restoredFromBackup(tr *trial, rebuilt bool) {
 	tr.run(0, "rebuild", held)
 	tr.run(0, "verify", held)
 	r.hurry(held, "resent", "waiting", "gap-waiting")
-	held.Terminate()
-	if code := held.ExitCode(time.Minute); code != 0 {
-		tr.Errorf("the held process ended with %d", code)
-	}
-	if n := tr.Recorder.Count(); n != r.before {
+	held.Exit(time.Minute)
+	if n := tr.Receiver.Count(); n != r.before {
 		tr.Errorf("%d requests arrived while sending was held", n-r.before)
 	}
 	tr.Serve()
@@ -90,7 +83,7 @@ func restoredFromBackup(tr *trial, rebuilt bool) {
 
 // A restoration is the trial's own books.
 type restoration struct {
-	l *trial
+	*trial
 	// old are the ids of the first run, by ref, and now those that are the orders' at present; refs, those of
 	// each group; lines, every submission as it was sent.
 	old    map[string]string
@@ -101,29 +94,15 @@ type restoration struct {
 }
 
 func (r *restoration) accept(group, delay string) {
-	r.l.Helper()
-	var batch []harness.Submission
+	r.Helper()
 	for i := range restoreGroup {
-		s := r.l.Callback("plain", fmt.Sprintf("%s-%d", group, i))
+		s := r.Named(group)(i)
 		s["delay"] = delay
-		batch = append(batch, s)
-	}
-	if r.refs == nil {
-		r.refs = map[string][]string{}
-	}
-	for _, s := range batch {
 		line, err := json.Marshal(s)
-		if err != nil {
-			r.l.Fatal(err)
-		}
+		r.Check(err)
 		r.lines.Write(append(line, '\n'))
 		// Each by itself: the client of the first run is not the one of the second.
-		id, err := r.l.Ask(s)
-		if err != nil {
-			r.l.Fatal(err)
-		}
-		ref := s["ref"].(string)
-		r.l.NoteAccepted(id, ref)
+		id, ref := r.AskAndNote(s), s["ref"].(string)
 		r.old[ref], r.now[ref] = id, id
 		r.refs[group] = append(r.refs[group], ref)
 	}
@@ -131,60 +110,45 @@ func (r *restoration) accept(group, delay string) {
 
 // hurry has the groups attempted now instead of far off.
 func (r *restoration) hurry(p *harness.Process, groups ...string) {
-	r.l.Helper()
+	r.Helper()
 	for _, group := range groups {
 		for _, ref := range r.refs[group] {
-			if err := p.Call(r.l.Context(), http.MethodPost, "/v1/callbacks/"+r.now[ref]+"/retry",
-				harness.Submission{"reason": "a trial"}, http.StatusOK, nil); err != nil {
-				r.l.Fatal(err)
-			}
+			p.Post("/v1/callbacks/"+r.now[ref]+"/retry", harness.Submission{"reason": "a trial"}, nil, http.StatusOK)
 		}
 	}
 }
 
 // awaitSent waits until the group has arrived and its results are committed and out of the index.
 func (r *restoration) awaitSent(group string) {
-	r.l.Helper()
-	harness.Eventually(r.l, time.Minute, group+" has arrived and is terminal", func() error {
+	r.Helper()
+	harness.Eventually(r, time.Minute, group+" has arrived and is terminal", func() error {
 		for _, ref := range r.refs[group] {
-			cb, err := r.l.AnyProcess().Get(r.l.Context(), r.old[ref])
+			cb, err := r.AnyProcess().Callback(r.Context(), r.old[ref])
 			if err != nil || cb.State != "succeeded" {
 				return fmt.Errorf("%s is %s: %w", ref, cb.State, err)
 			}
 		}
 		return nil
 	})
-	r.before = r.l.Recorder.Count()
-}
-
-// awaitDelayed waits until the index holds just so many.
-func (r *restoration) awaitDelayed(n int) {
-	r.l.Helper()
-	harness.Eventually(r.l, time.Minute, "the index holds what waits, and nothing else", func() error {
-		items, err := r.l.Backend.ReadIndex(r.l.Context())
-		if err == nil && len(items) != n {
-			err = fmt.Errorf("it holds %d items, not %d", len(items), n)
-		}
-		return err
-	})
+	r.before = r.Receiver.Count()
 }
 
 // dump writes a backup of the trial's database.
 func (r *restoration) dump() string {
-	r.l.Helper()
-	path := filepath.Join(r.l.TempDir(), "backup.dump")
-	postgresTool(r.l, "pg_dump", "--format=custom", "--file="+path, "--dbname="+r.l.Backend.Postgres)
+	r.Helper()
+	path := filepath.Join(r.TempDir(), "backup.dump")
+	postgresTool(r, "pg_dump", "--format=custom", "--file="+path, "--dbname="+r.Backend.Postgres)
 	return path
 }
 
 // restore puts the backup into a fresh database, which the trial works with from now on.
 func (r *restoration) restore(pg *testserver.Postgres, dump string) {
-	r.l.Helper()
-	fresh := pg.Database(r.l)
-	postgresTool(r.l, "pg_restore", "--exit-on-error", "--dbname="+fresh, dump)
-	r.l.Mu.Lock()
-	defer r.l.Mu.Unlock()
-	r.l.Backend.Postgres, r.l.DB = fresh, nil
+	r.Helper()
+	fresh := pg.Database(r)
+	postgresTool(r, "pg_restore", "--exit-on-error", "--dbname="+fresh, dump)
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
+	r.Backend.Postgres, r.DB = fresh, nil
 }
 
 // postgresTool runs one of PostgreSQL's client programs, which stand where its server does.
@@ -216,102 +180,95 @@ func (tr *trial) run(code int, name string, p *harness.Process, args ...string) 
 
 // report looks at what an operator is told: by the probe, by doctor, by verify.
 func (r *restoration) report(held *harness.Process, rebuilt bool) {
-	r.l.Helper()
+	r.Helper()
 	if status, body, err := held.Readyz(); err != nil || status != 200 || !strings.Contains(body, `"held"`) {
-		r.l.Errorf("/readyz answers %d %s, %v", status, body, err)
+		r.Errorf("/readyz answers %d %s, %v", status, body, err)
 	}
 	// A process is ready before it has looked at the index.
-	harness.Eventually(r.l, time.Minute, "the log says what is held back, and how to go on", func() error {
+	harness.Eventually(r, time.Minute, "the log says what is held back, and how to go on", func() error {
 		if log := held.LogTail(1 << 20); !strings.Contains(log, "start it without --hold") ||
 			strings.Contains(log, "left as it was found") != rebuilt {
 			return errors.New(log)
 		}
 		return nil
 	})
-	examined := harness.Command(r.l, time.Minute, harness.Keys,
-		append([]string{"doctor"}, r.l.Backend.Args()...)...)
+	examined := harness.Command(r, time.Minute, harness.Keys,
+		append([]string{"doctor"}, r.Backend.Args()...)...)
 	if newer := strings.Contains(examined.Stdout, "--hold"); newer != rebuilt {
-		r.l.Errorf("doctor ended with %d and said\n%s%s", examined.Code, examined.Stdout, examined.Stderr)
+		r.Errorf("doctor ended with %d and said\n%s%s", examined.Code, examined.Stdout, examined.Stderr)
 	}
 	var unknown []string
 	for _, ref := range r.refs["gap-waiting"] {
 		unknown = append(unknown, r.old[ref])
 	}
 	slices.Sort(unknown)
-	verified := r.l.run(1, "verify", held, "--unknown")
+	verified := r.run(1, "verify", held, "--unknown")
 	if got := strings.Fields(verified.Stdout); !slices.Equal(got, unknown) {
-		r.l.Errorf("verify names %d ids as unknown: %v\nwant %d: %v\n%s", len(got), got, len(unknown), unknown,
+		r.Errorf("verify names %d ids as unknown: %v\nwant %d: %v\n%s", len(got), got, len(unknown), unknown,
 			verified.Stderr)
 	}
 	if !strings.Contains(verified.Stderr, fmt.Sprintf("missing: %d ", restoreGroup)) {
-		r.l.Errorf("verify does not say what SQL has to send again:\n%s", verified.Stderr)
+		r.Errorf("verify does not say what SQL has to send again:\n%s", verified.Stderr)
 	}
 }
 
 // resend hands over everything that the client ever sent, with the keys of the first time: it need not know
 // where the gap began.
 func (r *restoration) resend(held *harness.Process) {
-	r.l.Helper()
-	path := filepath.Join(r.l.TempDir(), "all.ndjson")
-	if err := os.WriteFile(path, r.lines.Bytes(), 0o600); err != nil {
-		r.l.Fatal(err)
-	}
+	r.Helper()
+	path := filepath.Join(r.TempDir(), "all.ndjson")
+	r.Check(os.WriteFile(path, r.lines.Bytes(), 0o600))
 	var sum struct{ Accepted, Replayed, Refused int }
-	got := r.l.run(0, "import", held, path, "--json")
+	got := r.run(0, "import", held, path, "--json")
 	if err := json.Unmarshal([]byte(got.Stdout), &sum); err != nil {
-		r.l.Fatalf("%v: %s", err, got.Stdout)
+		r.Fatalf("%v: %s", err, got.Stdout)
 	}
 	if sum.Accepted != 2*restoreGroup || sum.Replayed != 3*restoreGroup || sum.Refused != 0 {
-		r.l.Errorf("the import came to %+v: the gap's %d are new, and the backup's %d known", sum, 2*restoreGroup,
+		r.Errorf("the import came to %+v: the gap's %d are new, and the backup's %d known", sum, 2*restoreGroup,
 			3*restoreGroup)
 	}
-	rows, err := judge.ReadRows(r.l.Context(), r.l.Database())
-	if err != nil {
-		r.l.Fatal(err)
-	}
+	rows, err := judge.ReadRows(r.Context(), r.Database())
+	r.Check(err)
 	for i := range rows {
 		r.now[rows[i].Ref] = rows[i].ID
 		if r.old[rows[i].Ref] != rows[i].ID {
-			r.l.NoteAccepted(rows[i].ID, rows[i].Ref)
+			r.NoteAccepted(rows[i].ID, rows[i].Ref)
 		}
 	}
 	if len(rows) != 5*restoreGroup {
-		r.l.Errorf("SQL has %d callbacks, not %d", len(rows), 5*restoreGroup)
+		r.Errorf("SQL has %d callbacks, not %d", len(rows), 5*restoreGroup)
 	}
 }
 
 // conclude judges: what is in the backup and was sent after it is sent once more, and its first send is
 // recorded nowhere; what was accepted after it is forgotten, and lives on under another id.
 func (r *restoration) conclude() {
-	r.l.Helper()
+	r.Helper()
 	forgotten := map[string]bool{}
 	for _, group := range []string{"gap-sent", "gap-waiting"} {
 		for _, ref := range r.refs[group] {
 			forgotten[r.old[ref]] = true
 		}
 	}
-	r.l.Verdict(judge.Bounds{Duplicates: restoreGroup, PerCallback: 1, Unrecorded: restoreGroup,
+	r.Verdict(judge.Bounds{Duplicates: restoreGroup, PerCallback: 1, Unrecorded: restoreGroup,
 		Unknown: forgotten, Heal: 2 * time.Minute})
 	// By order, whatever its ids: only what was sent between the backup and the crash may arrive twice.
 	times := map[string]int{}
-	r.l.Mu.Lock()
-	accepted := slices.Clone(r.l.Accepted)
-	r.l.Mu.Unlock()
-	for _, a := range accepted {
-		times[a.Ref] += r.l.Recorder.Times(a.ID)
+	for _, a := range r.Accepted {
+		times[a.Ref] += r.Receiver.Times(a.ID)
 	}
 	twice := 0
 	for group, want := range map[string]int{"sent": 1, "resent": 2, "waiting": 1, "gap-sent": 2,
 		"gap-waiting": 1} {
 		for _, ref := range r.refs[group] {
 			if times[ref] != want {
-				r.l.Errorf("%s arrived %d times, want %d", ref, times[ref], want)
+				r.Errorf("%s arrived %d times, want %d", ref, times[ref], want)
 			}
 			if times[ref] > 1 {
 				twice++
 			}
 		}
 	}
-	r.l.Remark("%d of %d orders arrived twice: those that were sent between the backup and the crash", twice,
-		len(slices.Collect(maps.Keys(times))))
+	r.Remark("%d of %d orders arrived twice: those that were sent between the backup and the crash", twice,
+		len(times))
 }

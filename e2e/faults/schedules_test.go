@@ -2,11 +2,13 @@ package faults
 
 import (
 	"fmt"
-	"net/url"
+	"net/http"
 	"testing"
 	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
+	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/judge"
 )
 
 // Of three dispatchers that all fire the same schedule one is killed in the midst of it: one callback comes
@@ -23,17 +25,22 @@ func TestThreeDispatchersFireASchedule(t *testing.T) {
 			processes = append(processes, harness.Serve(t, harness.Launch{On: b, Times: harness.QuickTimes}))
 		}
 		ctx := t.Context()
-		s, err := processes[0].EverySecond(ctx, "books", r.URL+"/tick", nil)
-		if err != nil || s.NextAt == nil {
-			t.Fatalf("%+v, %v", s, err)
+		var s client.Schedule
+		processes[0].Post("/v1/schedules", harness.Submission{
+			"name": "books", "cron": "@every 1s", "callback": harness.Submission{"url": r.URL + "/tick",
+				"topic": "tick.books", "payload": harness.Submission{"of": "books"},
+				"policy": harness.AskAfter("200ms", "1s", "1s")},
+		}, &s, http.StatusCreated)
+		if s.NextAt.IsZero() {
+			t.Fatalf("%+v", s)
 		}
-		first := *s.NextAt
+		first := s.NextAt
 		want := sized(20, 30, 90) // seconds; the last hundred runs are kept
 		stalled := harness.Stalls(t)
 		fired := func(p *harness.Process, n int) {
 			t.Helper()
 			harness.Eventually(t, 3*time.Minute, fmt.Sprintf("%d due times are fired", n), func() error {
-				runs, err := p.Runs(ctx, s.ID)
+				runs, err := p.RunsOf(s.ID)
 				if err == nil && len(runs) < n {
 					err = fmt.Errorf("%d are", len(runs))
 				}
@@ -45,13 +52,14 @@ func TestThreeDispatchersFireASchedule(t *testing.T) {
 		killed := time.Now()
 		p := processes[1]
 		fired(p, want)
-		if err := p.Stop(ctx, s.ID); err != nil {
+		if err := p.Call(ctx, http.MethodPatch, "/v1/schedules/"+s.ID, harness.Submission{"enabled": false}, nil,
+			http.StatusOK); err != nil {
 			t.Fatal(err)
 		}
 		stopped := time.Now()
 		stall := stalled()
 		harness.Await(t, p.Client, 2*time.Minute) // what the dead one had claimed waits until its lease has run out
-		runs, err := p.Runs(ctx, s.ID)
+		runs, err := p.RunsOf(s.ID)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -71,14 +79,14 @@ func TestThreeDispatchersFireASchedule(t *testing.T) {
 
 // judgeFired holds the runs of a schedule against the callbacks of its topic and what arrived, and prints how
 // late it all was. A stall is the longest that the disk had meanwhile.
-func judgeFired(t *testing.T, p *harness.Process, r *harness.Receiver, runs []harness.ScheduleRun,
+func judgeFired(t *testing.T, p *harness.Process, r *harness.Receiver, runs []client.ScheduleRun,
 	killed time.Time, stall time.Duration) {
 	t.Helper()
-	made, err := p.List(t.Context(), url.Values{"topic": {"tick.books"}})
+	made, err := p.ListAll(client.Filter{Topic: "tick.books"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	byID := map[string]harness.Callback{}
+	byID := map[string]client.Callback{}
 	for _, cb := range made {
 		byID[cb.ID] = cb
 	}
@@ -93,7 +101,7 @@ func judgeFired(t *testing.T, p *harness.Process, r *harness.Receiver, runs []ha
 	cut := 0
 	for _, run := range runs {
 		cb := byID[run.CallbackID]
-		attempts, err := p.Attempts(t.Context(), run.CallbackID)
+		attempts, err := p.AttemptsOf(run.CallbackID)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -115,18 +123,14 @@ func judgeFired(t *testing.T, p *harness.Process, r *harness.Receiver, runs []ha
 			t.Errorf("the callback of %s was made at %s, before", run.DueAt, cb.CreatedAt)
 		}
 	}
-	q := func(ds []time.Duration, q float64) time.Duration {
-		return harness.Quantile(ds, q).Round(time.Millisecond)
-	}
-	t.Logf("%d due times, one dispatcher killed at %s: made after p50 %s, p99 %s (the goal is 100 ms); "+
-		"attempted after p50 %s, p99 %s; %d cut by the kill",
-		len(runs), killed.UTC().Format("05.000"), q(making, 0.5), q(making, 0.99), q(starting, 0.5),
-		q(starting, 0.99), cut)
-	if p99 := harness.Quantile(making, 0.99); p99 > time.Second+commits*stall {
+	t.Logf("%d due times, one dispatcher killed at %s: made after %s (the goal is 100 ms); attempted after %s; "+
+		"%d cut by the kill", len(runs), killed.UTC().Format("05.000"), judge.QuantilesOf(making),
+		judge.QuantilesOf(starting), cut)
+	if p99 := judge.Quantile(making, 0.99); p99 > time.Second+commits*stall {
 		t.Errorf("callbacks are made %s after their due times at p99", p99)
 	}
 	// Only what the dead one had claimed waits until its lease has run out.
-	if p75 := harness.Quantile(starting, 0.75); p75 > time.Second+commits*stall {
+	if p75 := judge.Quantile(starting, 0.75); p75 > time.Second+commits*stall {
 		t.Errorf("callbacks are attempted %s after their due times at p75", p75)
 	}
 }

@@ -4,10 +4,15 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"net/http"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/judge"
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
@@ -19,19 +24,34 @@ import (
 func sqlFaults() []fault {
 	hangs := func(processes int) func(*trial) { return func(tr *trial) { postgresHangs(tr, processes) } }
 	return []fault{
-		{id: "F34", title: "PostgreSQL stopped, killed, and a session killed", apart: true, on: onlyPostgresRedis,
-			run: postgresEnds},
-		{id: "F34", title: "sessions ended every second", on: onlyPostgres, run: sessionsEnded},
-		{id: "F35", title: "PostgreSQL hangs", quick: true, on: onlyPostgres, run: hangs(1)},
-		{id: "F35", title: "PostgreSQL hangs for two dispatchers", quick: true, on: onlyPostgresRedis,
-			run: hangs(2)},
-		{id: "F36", title: "table locked by another session", on: onlyPostgresRedis, run: lockedOut},
-		{id: "F37", title: "database read-only", on: onlyPostgres, run: readOnly},
-		{id: "F38", title: "PostgreSQL's disk full", apart: true, on: onlyPostgresRedis, run: postgresDiskFull},
-		{id: "F39", title: "SQLite locked by another process", on: onlySQLite, run: lockedOut},
-		{id: "F39", title: "SQLite's disk full", apart: true, on: onlySQLite, run: sqliteDiskFull},
-		{id: "F55", title: "log of SQLite cut off", on: onlySQLite, run: logCutOff},
+		{"F34", "PostgreSQL stopped, killed, and a session killed", onlyPostgresRedis, postgresEnds, apart},
+		{"F34", "sessions ended every second", onlyPostgres, sessionsEnded, 0},
+		{"F35", "PostgreSQL hangs", onlyPostgres, hangs(1), quick},
+		{"F35", "PostgreSQL hangs for two dispatchers", onlyPostgresRedis, hangs(2), quick},
+		{"F36", "table locked by another session", onlyPostgresRedis, lockedOut, 0},
+		{"F37", "database read-only", onlyPostgres, readOnly, 0},
+		{"F38", "PostgreSQL's disk full", onlyPostgresRedis, postgresDiskFull, apart},
+		{"F39", "SQLite locked by another process", onlySQLite, lockedOut, 0},
+		{"F39", "SQLite's disk full", onlySQLite, sqliteDiskFull, apart},
+		{"F55", "log of SQLite cut off", onlySQLite, logCutOff, 0},
 	}
+}
+
+// sqlRate is the callbacks a second of the trials that break SQL.
+const sqlRate = 40
+
+// sqlFails starts a process and breaks its SQL while callbacks are sent.
+func (tr *trial) sqlFails(strike func(*struck)) {
+	tr.Helper()
+	tr.Serve("--workers", "128")
+	tr.suffer(scenario{rate: sqlRate, around: sqlRate, strike: strike, refuses: true, bounds: func() judge.Bounds {
+		b := exact()
+		if len(tr.Alive()) > 1 {
+			// What was claimed and could not be committed may come again: another process may claim it.
+			b = tr.Bounds(b.Heal)
+		}
+		return b
+	}})
 }
 
 // ownServer starts a PostgreSQL of the trial's own and puts the trial on it.
@@ -45,41 +65,31 @@ func (tr *trial) ownServer(pg *testserver.Postgres) {
 	tr.UseBackend(b)
 }
 
-// throughProxy puts a proxy between the program and PostgreSQL; the test goes on to look at it directly.
-func (tr *trial) throughProxy() *harness.Proxy {
-	tr.Helper()
-	tr.Backend.Direct = tr.Backend.Postgres
-	proxy, through := harness.InFrontOf(tr, tr.Backend.Postgres)
-	tr.Backend.Postgres = through
-	return proxy
-}
-
-// databaseName is that of the trial's database.
-func (tr *trial) databaseName() string {
-	tr.Helper()
-	u, err := url.Parse(tr.Backend.Postgres)
-	if err != nil {
-		tr.Fatal(err)
-	}
-	return strings.TrimPrefix(u.Path, "/")
-}
-
-// session is a connection to the server's first database, which no fault here touches.
-func (tr *trial) session() *sql.DB {
+// postgresURL is the trial's own way to PostgreSQL, past a proxy.
+func (tr *trial) postgresURL() *url.URL {
 	tr.Helper()
 	address := tr.Backend.Postgres
 	if tr.Backend.Direct != "" {
 		address = tr.Backend.Direct
 	}
 	u, err := url.Parse(address)
-	if err != nil {
-		tr.Fatal(err)
-	}
+	tr.Check(err)
+	return u
+}
+
+// databaseName is that of the trial's database.
+func (tr *trial) databaseName() string {
+	tr.Helper()
+	return strings.TrimPrefix(tr.postgresURL().Path, "/")
+}
+
+// session is a connection to the server's first database, which no fault here touches.
+func (tr *trial) session() *sql.DB {
+	tr.Helper()
+	u := tr.postgresURL()
 	u.Path = "/postgres"
 	db, err := sql.Open("pgx", u.String())
-	if err != nil {
-		tr.Fatal(err)
-	}
+	tr.Check(err)
 	tr.Cleanup(func() { db.Close() })
 	return db
 }
@@ -93,45 +103,15 @@ func endSessions(ctx context.Context, db *sql.DB, database string) (int, error) 
 	return n, err
 }
 
-// sqlRate is the callbacks a second of the trials that break SQL.
-const sqlRate = 40
-
-// underWay starts a process, the load and a watch, and returns when callbacks are sent.
-func (tr *trial) underWay() (*harness.Load, *watch) {
+// awaitStatus waits until /readyz says so.
+func (tr *trial) awaitStatus(p *harness.Process, limit time.Duration, what string, want int) {
 	tr.Helper()
-	p := tr.Serve("--workers", "128")
-	ld := tr.Load(sqlRate, tr.Mixed)
-	tr.awaitSends(sqlRate)
-	return ld, tr.watch(p)
-}
-
-// awaitSends waits until that many more requests have arrived.
-func (tr *trial) awaitSends(n int) {
-	tr.Helper()
-	from := tr.Recorder.Count()
-	harness.Eventually(tr, time.Minute, "the load arrives", func() error {
-		if got := tr.Recorder.Count() - from; got < n {
-			return fmt.Errorf("%d of %d requests", got, n)
+	harness.Eventually(tr, limit, what, func() error {
+		if status, body, err := p.Readyz(); err != nil || status != want {
+			return fmt.Errorf("/readyz says %d %s %w", status, body, err)
 		}
 		return nil
 	})
-}
-
-// conclude ends the load, waits for everything to be terminal, and judges. A fault that the process outlives
-// costs no duplicate: its results wait in memory until they can be committed.
-func (tr *trial) conclude(ld *harness.Load, w *watch, began time.Time, b judge.Bounds) judge.Verdict {
-	tr.Helper()
-	tr.moderate(w, time.Since(began))
-	got := ld.Finish()
-	tr.Settle(3 * time.Minute)
-	if b.Heal == 0 {
-		b.Heal = 2 * time.Minute
-	}
-	v := tr.Verdict(b)
-	tr.Remark("accepts took p50 %s, p99 %s; %d requests were made again; unknown %d, stale %d",
-		got.Took.P50.Round(time.Millisecond),
-		got.Took.P99.Round(time.Millisecond), got.Again, v.Uncertain, v.Stale)
-	return v
 }
 
 // postgresEnds ends the whole server at once, then kills it, then one of its sessions, which costs all
@@ -139,51 +119,268 @@ func (tr *trial) conclude(ld *harness.Load, w *watch, began time.Time, b judge.B
 func postgresEnds(tr *trial) {
 	pg := testserver.NewPostgres(tr)
 	tr.ownServer(pg)
-	began := time.Now()
-	ld, w := tr.underWay()
-	start := func() error { pg.Start(tr); return nil }
-	tr.blackout(w, "stopped at once", 4*time.Second, pg.Stop, start)
-	tr.awaitSends(sqlRate)
-	tr.blackout(w, "killed", 4*time.Second, pg.Kill, start)
-	tr.awaitSends(sqlRate)
-	for range 2 {
-		tr.MarkFault()
-		if err := pg.KillBackend(tr.Context(), tr.databaseName()); err != nil {
-			tr.Fatal(err)
-		}
-		tr.MarkFault()
-		harness.Eventually(tr, 30*time.Second, "the server has recovered",
-			func() error { return pg.Exec(tr.Context(), "SELECT 1") })
+	tr.sqlFails(func(r *struck) {
+		start := func() error { pg.Start(tr); return nil }
+		r.blackout(blackout{what: "stopped at once", lasts: 4 * time.Second, hit: pg.Stop, mend: start})
 		tr.awaitSends(sqlRate)
-	}
-	if pg.HasEnded() {
-		tr.Error("the server has ended with one of its sessions")
-	}
-	tr.conclude(ld, w, began, judge.Bounds{})
+		r.blackout(blackout{what: "killed", lasts: 4 * time.Second, hit: pg.Kill, mend: start})
+		tr.awaitSends(sqlRate)
+		for range 2 {
+			tr.MarkFault()
+			tr.Check(pg.KillBackend(tr.Context(), tr.databaseName()))
+			tr.MarkFault()
+			harness.Eventually(tr, 30*time.Second, "the server has recovered",
+				func() error { return pg.Exec(tr.Context(), "SELECT 1") })
+			tr.awaitSends(sqlRate)
+		}
+		if pg.HasEnded() {
+			tr.Error("the server has ended with one of its sessions")
+		}
+	})
 }
 
 // sessionsEnded ends every session of ours once a second: no group may be committed twice, nor be given up.
 func sessionsEnded(tr *trial) {
-	began := time.Now()
-	ld, w := tr.underWay()
-	db := tr.session()
-	ended := 0
-	for range 6 {
-		tr.MarkFault()
-		n, err := endSessions(tr.Context(), db, tr.databaseName())
-		if err != nil {
-			tr.Fatal(err)
+	tr.sqlFails(func(r *struck) {
+		db := tr.session()
+		ended := 0
+		for range 6 {
+			tr.MarkFault()
+			n, err := endSessions(tr.Context(), db, tr.databaseName())
+			tr.Check(err)
+			ended += n
+			time.Sleep(time.Second) // the fault's own period
 		}
-		ended += n
-		time.Sleep(time.Second) // the fault's own period
+		tr.MarkFault()
+		if ended == 0 {
+			tr.Error("there were no sessions to end")
+		}
+		if err := r.p.AwaitReady(30 * time.Second); err != nil {
+			tr.Error(err)
+		}
+		tr.Remark("%d sessions ended", ended)
+	})
+}
+
+// postgresHangs forwards nothing for longer than a lease, so that every connection of every pool waits in
+// vain. A process commits its own results before it claims again; with two of them, what one holds the other
+// may claim first.
+func postgresHangs(tr *trial, processes int) {
+	tr.Backend.Direct = tr.Backend.Postgres
+	proxy, through := harness.InFrontOf(tr, tr.Backend.Postgres)
+	tr.Backend.Postgres = through
+	tr.sqlFails(func(r *struck) {
+		for range processes - 1 {
+			tr.Serve("--workers", "128")
+		}
+		tr.awaitSends(sqlRate)
+		r.blackout(blackout{what: "PostgreSQL hangs", lasts: harness.QuickLease + 2*time.Second,
+			hit:  func() error { proxy.Hang(); return nil },
+			mend: func() error { tr.Take(time.Now(), 0); proxy.Pass(); return nil }})
+	})
+}
+
+// lockedOut holds SQLite's lock, as a second program that writes to the file does, or the table of callbacks,
+// as a careless change of the schema does. Accepts are refused in time, and nothing piles up.
+func lockedOut(tr *trial) {
+	lock := "BEGIN EXCLUSIVE"
+	if tr.Backend.Postgres != "" {
+		lock = "BEGIN; LOCK TABLE callbacks IN ACCESS EXCLUSIVE MODE"
 	}
+	tr.sqlFails(func(r *struck) {
+		held, err := tr.Database().Conn(tr.Context())
+		tr.Check(err)
+		defer held.Close()
+		execute := func(text string) func() error {
+			return func() error {
+				_, err := held.ExecContext(tr.Context(), text)
+				return err
+			}
+		}
+		g := r.blackout(blackout{what: "locked", lasts: 7 * time.Second, locked: true, hit: execute(lock),
+			mend: execute("ROLLBACK")})
+		if g.accepts[http.StatusServiceUnavailable] == 0 && tr.Backend.Postgres != "" {
+			tr.Errorf("want accepts refused in time with 503: %s", g)
+		}
+	})
+}
+
+// readOnly makes the database read-only, as after a failover to a standby. Sessions that were opened
+// meanwhile stay read-only after the setting is gone: the program has to open others by itself.
+func readOnly(tr *trial) {
+	tr.sqlFails(func(r *struck) {
+		db := tr.session()
+		set := func(change string) error {
+			_, err := db.ExecContext(tr.Context(), "ALTER DATABASE "+tr.databaseName()+" "+change)
+			return err
+		}
+		var unread error
+		r.blackout(blackout{what: "read-only", lasts: 4 * time.Second, hit: func() error {
+			if err := set("SET default_transaction_read_only = on"); err != nil {
+				return err
+			}
+			_, err := endSessions(tr.Context(), db, tr.databaseName())
+			return err
+		}, mend: func() error {
+			for range 20 {
+				if _, err := r.p.ListAll(client.Filter{}); err != nil {
+					unread = err
+				}
+			}
+			return set("RESET default_transaction_read_only")
+		}})
+		if unread != nil {
+			tr.Errorf("not all of 20 lists were read: %v", unread)
+		}
+	})
+}
+
+// smallDisk mounts a file system in memory of that size, and returns where.
+func (tr *trial) smallDisk(size string) string {
+	tr.Helper()
+	dir, err := os.MkdirTemp("", "small-disk-*")
+	tr.Check(err)
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "mode=0755,size="+size); err != nil {
+		os.Remove(dir) // what matters is said next
+		tr.Fatalf("mount a file system of %s (only root may): %v", size, err)
+	}
+	tr.Cleanup(func() {
+		if err := syscall.Unmount(dir, 0); err != nil {
+			tr.Errorf("unmount %s: %v", dir, err)
+		}
+		if err := os.Remove(dir); err != nil {
+			tr.Error(err)
+		}
+	})
+	return dir
+}
+
+// fill takes all that is left on the disk of that directory, and returns how to give it back.
+func fill(dir string) (free func() error, err error) {
+	name := filepath.Join(dir, "ballast")
+	f, err := os.Create(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	for size := 1 << 20; size >= 512; {
+		if _, err := f.Write(make([]byte, size)); err != nil {
+			size /= 2
+		}
+	}
+	return func() error { return os.Remove(name) }, nil
+}
+
+// diskFull takes the last byte of the disk of that directory. What the database has room for in its files it goes
+// on to use: press has it need more; nil: the load does. With room again, and freed called, all goes on.
+func (r *struck) diskFull(dir string, press func(), freed func()) {
+	r.Helper()
+	var free func() error
+	r.blackout(blackout{what: "disk full", lasts: 6 * time.Second, hit: func() (err error) {
+		if free, err = fill(dir); err != nil {
+			return err
+		}
+		harness.Eventually(r, time.Minute, "SQL cannot commit", func() error {
+			if press != nil {
+				press()
+			}
+			if status, _, err := r.p.Readyz(); err != nil || status != http.StatusServiceUnavailable {
+				return fmt.Errorf("/readyz says %d %w", status, err)
+			}
+			return nil
+		})
+		return nil
+	}, mend: func() error {
+		err := free()
+		if freed != nil {
+			freed()
+		}
+		return err
+	}})
+}
+
+// postgresDiskFull takes the last byte of the file system that PostgreSQL keeps everything on. It refuses to
+// grow its tables, then panics at its log, and may end: then it is started again.
+func postgresDiskFull(tr *trial) {
+	dir := tr.smallDisk("192m")
+	place := filepath.Join(dir, "server")
+	tr.Check(os.Mkdir(place, 0o700))
+	// Segments of 1 MB: with the usual ones the log has room for minutes of this load.
+	pg := testserver.NewPostgresIn(tr, place, "--wal-segsize=1")
+	for _, statement := range []string{"ALTER SYSTEM SET min_wal_size = '2MB'",
+		"ALTER SYSTEM SET max_wal_size = '8MB'", "ALTER SYSTEM SET wal_recycle = off", "SELECT pg_reload_conf()"} {
+		tr.Check(pg.Exec(tr.Context(), statement))
+	}
+	tr.ownServer(pg)
+	tr.sqlFails(func(r *struck) {
+		// The rest of a segment of the log lasts for a minute: ask for a new one. An error is what is awaited.
+		r.diskFull(dir, func() { pg.Exec(tr.Context(), "SELECT pg_switch_wal()") }, func() {
+			ended := pg.HasEnded()
+			tr.Remark("the server had ended: %t", ended)
+			if ended {
+				pg.Start(tr)
+			}
+		})
+	})
+}
+
+// sqliteDiskFull takes the last byte of the data directory's file system.
+func sqliteDiskFull(tr *trial) {
+	dir := tr.smallDisk("64m")
+	tr.UseBackend(harness.Backend{Name: tr.Backend.Name, DataDir: dir, Prefix: "e2e"})
+	tr.sqlFails(func(r *struck) { r.diskFull(dir, nil, nil) })
+}
+
+// intact has SQLite check its own file.
+func (tr *trial) intact() {
+	tr.Helper()
+	var said string
+	if err := tr.Database().QueryRowContext(tr.Context(), "PRAGMA integrity_check").Scan(&said); err != nil ||
+		said != "ok" {
+		tr.Errorf("integrity_check says %q: %v", said, err)
+	}
+}
+
+// logCutOff cuts off a part of SQLite's write-ahead log while no process runs, as a damaged disk does. What
+// was committed behind the cut is lost, and nothing else: no promise covers it. What stood before it is all
+// there, and the process starts and works.
+func logCutOff(tr *trial) {
+	const n = 60
+	p := tr.Serve()
+	var order []string
+	for i := range n {
+		s := tr.Numbered("plain")(i)
+		s["delay"] = "20s"
+		order = append(order, tr.AskAndNote(s))
+	}
+	p.Kill()
+	wal := filepath.Join(tr.Backend.DataDir, "dispatcher.db-wal")
+	info, err := os.Stat(wal)
+	tr.Check(err)
 	tr.MarkFault()
-	if ended == 0 {
-		tr.Error("there were no sessions to end")
+	// Not at the end of a frame: the last one is torn.
+	tr.Check(os.Truncate(wal, info.Size()*3/4+100))
+	p = tr.Serve()
+	there := tr.inSQL()
+	lost := map[string]bool{}
+	for i, id := range order {
+		if !there[id] {
+			lost[id] = true
+		} else if len(lost) > 0 {
+			tr.Errorf("callback %d is there, and an earlier one is not: what stood before the cut must be whole", i)
+		}
 	}
-	if err := w.p.AwaitReady(30 * time.Second); err != nil {
-		tr.Error(err)
+	if len(lost) == 0 || len(lost) == n {
+		tr.Errorf("%d of %d were lost: the cut hit nothing, or everything", len(lost), n)
 	}
-	tr.Remark("%d sessions ended; %s", ended, w.during(began, time.Now()))
-	tr.conclude(ld, w, began, judge.Bounds{})
+	tr.Backend.LostByDesign(len(lost))
+	tr.Remark("log of %d bytes cut to three quarters: %d of %d callbacks behind the cut are gone", info.Size(),
+		len(lost), n)
+	tr.intact()
+	tr.AskAndNote(tr.Callback("plain", "after-the-cut"))
+	tr.Settle(time.Minute)
+	tr.Verdict(judge.Bounds{Unknown: lost, Heal: time.Minute})
+	if p.Ended() {
+		tr.Error("the process has ended")
+	}
 }

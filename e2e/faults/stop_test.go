@@ -1,8 +1,8 @@
 package faults
 
 import (
-	"fmt"
 	"net/http"
+	"slices"
 	"testing"
 	"time"
 
@@ -14,34 +14,28 @@ import (
 func TestAStopTakesEffectWithinASecond(t *testing.T) {
 	harness.BlackBox(t)
 	harness.OnEach(t, harness.BothEnds, func(t *testing.T, b harness.Backend) {
-		r := harness.NewReceiver(t, func(*harness.Arrival) harness.Reply {
-			return harness.Reply{Status: 200,
-				After: 5 * time.Millisecond}
-		})
-		processes := []*harness.Process{harness.Serve(t, harness.Launch{On: b})}
-		if b.Redis != "" {
-			processes = append(processes, harness.Serve(t, harness.Launch{On: b}))
-		}
-		p := processes[0]
-		id := p.Endpoint(t, harness.EndpointBody{"url": r.URL})
+		tr := newTrial(t, "stops")
+		tr.Backend = b
+		r := tr.Receiver
+		p := tr.ServeAll()
+		other := tr.Alive()[len(tr.Alive())-1]
+		id := p.Make("/v1/endpoints", harness.Submission{"url": r.URL}, http.StatusCreated)
 		const n = 30_000
-		p.Flood(t, id, n)
+		for some := range slices.Chunk(harness.Numbers(n), 500) {
+			var batch []harness.Submission
+			for _, i := range some {
+				batch = append(batch, harness.Submission{"endpoint": id, "payload": i})
+			}
+			_, err := p.AcceptBatch(t.Context(), batch)
+			tr.Check(err)
+		}
 		for _, stop := range []struct{ pause, resume string }{
 			{"/v1/endpoints/" + id + "/pause", "/v1/endpoints/" + id + "/resume"},
 			{"/v1/lanes/" + id + "/pause", "/v1/lanes/" + id + "/resume"},
 			{"/v1/pause", "/v1/resume"},
 		} {
-			before := r.Count()
-			harness.Eventually(t, 30*time.Second, "it is being sent", func() error {
-				if r.Count() < before+200 {
-					return fmt.Errorf("%d arrived", r.Count()-before)
-				}
-				return nil
-			})
-			if err := processes[len(processes)-1].Call(t.Context(), http.MethodPost, stop.pause,
-				harness.Submission{"reason": "a test"}, http.StatusOK, nil); err != nil {
-				t.Fatal(err)
-			}
+			harness.AtLeast(t, 30*time.Second, "it is being sent", r.Count()+200, r.Count)
+			other.Post(stop.pause, harness.Submission{"reason": "a test"}, nil, http.StatusOK)
 			time.Sleep(time.Second) // the time that it may take
 			stopped := r.Count()
 			time.Sleep(2 * time.Second)
@@ -51,16 +45,9 @@ func TestAStopTakesEffectWithinASecond(t *testing.T) {
 			if stopped >= n {
 				t.Fatalf("%s: all had arrived before it", stop.pause)
 			}
-			if err := p.Call(t.Context(), http.MethodPost, stop.resume, nil, http.StatusOK, nil); err != nil {
-				t.Fatal(err)
-			}
+			p.Post(stop.resume, nil, nil, http.StatusOK)
 		}
-		harness.Eventually(t, 2*time.Minute, "all arrive", func() error {
-			if r.Count() < n {
-				return fmt.Errorf("%d of %d arrived", r.Count(), n)
-			}
-			return nil
-		})
+		harness.AtLeast(t, 2*time.Minute, "all arrive", n, r.Count)
 		harness.Await(t, p.Client, time.Minute)
 		if got := r.Count(); got != n {
 			t.Errorf("%d arrived of %d", got, n)

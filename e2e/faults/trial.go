@@ -2,6 +2,8 @@ package faults
 
 import (
 	"fmt"
+	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,6 +19,14 @@ type trial struct{ *harness.Trial }
 // newTrial prepares a trial without a backend.
 func newTrial(t *testing.T, name string) *trial {
 	return &trial{harness.NewTrial(t, name)}
+}
+
+// trialOn prepares a trial on a backend, whose processes take up the work of dead ones after seconds.
+func trialOn(t *testing.T, name string, b harness.Backend) *trial {
+	tr := newTrial(t, name)
+	tr.UseBackend(b)
+	tr.Times = harness.QuickTimes
+	return tr
 }
 
 // sized is the value for the size of the run: see package testserver.
@@ -46,24 +56,13 @@ func mostlyWaits(t *testing.T) {
 	t.Cleanup(func() { places.Release(1) })
 }
 
-// atLeast says whether a metric of a process has come to a value.
-func atLeast(p *harness.Process, name string, want float64) error {
-	got, err := p.Metric(name)
-	if err == nil && got < want {
-		err = fmt.Errorf("%s is %v, want %v", name, got, want)
-	}
-	return err
-}
-
 // sum adds up a metric over all processes that live.
 func (tr *trial) sum(name string, parts ...string) float64 {
 	tr.Helper()
 	sum := 0.0
 	for _, p := range tr.Alive() {
 		v, err := p.Metric(name, parts...)
-		if err != nil {
-			tr.Fatal(err)
-		}
+		tr.Check(err)
 		sum += v
 	}
 	return sum
@@ -71,14 +70,19 @@ func (tr *trial) sum(name string, parts ...string) float64 {
 
 // awaitEmptyIndex waits until Redis holds nothing any more: the verdict, which asks too, reads everything
 // else each time.
-func (tr *trial) awaitEmptyIndex(limit time.Duration) {
+func (tr *trial) awaitEmptyIndex() {
 	tr.Helper()
-	if tr.Backend.Redis == "" {
-		return
+	if tr.Backend.Redis != "" {
+		tr.awaitHeld(0, harness.IndexSettles)
 	}
-	harness.Eventually(tr, limit, "the index is empty", func() error {
+}
+
+// awaitHeld waits until Redis holds just so many.
+func (tr *trial) awaitHeld(n int, limit time.Duration) {
+	tr.Helper()
+	harness.Eventually(tr, limit, fmt.Sprintf("the index holds %d", n), func() error {
 		items, err := tr.Backend.ReadIndex(tr.Context())
-		if err == nil && len(items) > 0 {
+		if err == nil && len(items) != n {
 			err = fmt.Errorf("it holds %d", len(items))
 		}
 		return err
@@ -88,30 +92,44 @@ func (tr *trial) awaitEmptyIndex(limit time.Duration) {
 // sqlCount reads one number.
 func (tr *trial) sqlCount(query string, args ...any) (n int) {
 	tr.Helper()
-	if err := tr.Database().QueryRowContext(tr.Context(), query, args...).Scan(&n); err != nil {
-		tr.Fatal(err)
-	}
+	tr.Check(tr.Database().QueryRowContext(tr.Context(), query, args...).Scan(&n))
 	return n
+}
+
+// awaitNone waits until that number in SQL is zero.
+func (tr *trial) awaitNone(limit time.Duration, what, query string, args ...any) {
+	tr.Helper()
+	harness.Eventually(tr, limit, what, func() error {
+		if n := tr.sqlCount(query, args...); n > 0 {
+			return fmt.Errorf("%d are open", n)
+		}
+		return nil
+	})
+}
+
+// texts are rows of one text.
+func (tr *trial) texts(query string, args ...any) []string {
+	tr.Helper()
+	return harness.Rows(tr.Trial, func(s *string) []any { return []any{s} }, query, args...)
+}
+
+// inSQL are the ids of all callbacks.
+func (tr *trial) inSQL() map[string]bool {
+	tr.Helper()
+	there := map[string]bool{}
+	for _, id := range tr.texts(`SELECT id FROM callbacks`) {
+		there["cb_"+id] = true
+	}
+	return there
 }
 
 // lateness is how late the attempts of callbacks were whose references are like that.
 func (tr *trial) lateness(like string) (all []time.Duration) {
 	tr.Helper()
-	rows, err := tr.Database().QueryContext(tr.Context(), `SELECT attempts.lateness FROM attempts
-		JOIN requests ON requests.id = attempts.callback_id WHERE requests.ref LIKE $1`, like)
-	if err != nil {
-		tr.Fatal(err)
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var ms float64
-		if err := rows.Scan(&ms); err != nil {
-			tr.Fatal(err)
-		}
+	for _, ms := range harness.Rows(tr.Trial, func(ms *float64) []any { return []any{ms} },
+		`SELECT attempts.lateness FROM attempts JOIN requests ON requests.id = attempts.callback_id
+			WHERE requests.ref LIKE $1`, like) {
 		all = append(all, time.Duration(ms*float64(time.Millisecond)))
-	}
-	if err := rows.Err(); err != nil {
-		tr.Fatal(err)
 	}
 	return all
 }
@@ -119,13 +137,15 @@ func (tr *trial) lateness(like string) (all []time.Duration) {
 // awaitEnds waits until no callback is open whose reference is like that.
 func (tr *trial) awaitEnds(limit time.Duration, like string) {
 	tr.Helper()
-	harness.Eventually(tr, limit, "all of "+like+" have ended", func() error {
-		if n := tr.sqlCount(`SELECT count(*) FROM callbacks JOIN requests USING (project, id)
-			WHERE ref LIKE $1 AND state = 'scheduled'`, like); n > 0 {
-			return fmt.Errorf("%d are open", n)
-		}
-		return nil
-	})
+	tr.awaitNone(limit, "all of "+like+" have ended", `SELECT count(*) FROM callbacks
+		JOIN requests USING (project, id) WHERE ref LIKE $1 AND state = 'scheduled'`, like)
+}
+
+// due is a callback that is due after d.
+func (tr *trial) due(kind, ref string, d time.Duration) harness.Submission {
+	s := tr.Callback(kind, ref)
+	s["delay"] = d.String()
+	return s
 }
 
 // laneName is one of as many lanes that every shard of an index has some.
@@ -148,4 +168,19 @@ func (tr *trial) finishUnhindered(ld *harness.Load) {
 	if report.Took.P50 > time.Second {
 		tr.Errorf("accepts took p50 %s: they do not need the index", report.Took.P50)
 	}
+}
+
+// ready fails the trial if a process is not; one that has just started may still look at its index.
+func (tr *trial) ready(p *harness.Process) {
+	tr.Helper()
+	harness.Eventually(tr, 15*time.Second, "the process is ready and not degraded", func() error { return fit(p) })
+}
+
+// fit says what keeps a process from being ready and whole.
+func fit(p *harness.Process) error {
+	status, body, err := p.Readyz()
+	if err == nil && (status != http.StatusOK || strings.Contains(body, "degraded")) {
+		err = fmt.Errorf("/readyz answers %d %s", status, body)
+	}
+	return err
 }

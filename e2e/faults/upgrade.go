@@ -1,12 +1,9 @@
 package faults
 
 import (
-	"database/sql"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -21,9 +18,9 @@ import (
 // which exists in the tests alone and is overlaid on the build.
 func upgradeFaults() []fault {
 	return []fault{
-		{id: "F46", title: "rolling upgrade and back", on: bothWithRedis, run: rollingUpgrade},
-		{id: "F47", title: "migration that fails half-way", on: harness.BothEnds, run: brokenMigration},
-		{id: "F47", title: "killed in a migration", on: onlyPostgresRedis, run: killedInMigration},
+		{"F46", "rolling upgrade and back", bothWithRedis, rollingUpgrade, 0},
+		{"F47", "migration that fails half-way", harness.BothEnds, brokenMigration, 0},
+		{"F47", "killed in a migration", onlyPostgresRedis, killedInMigration, 0},
 	}
 }
 
@@ -66,42 +63,19 @@ func compileWith(dir, text string) (string, error) {
 			return "", err
 		}
 	}
-	program := filepath.Join(place, "dispatcher")
-	cmd := exec.Command("go", "build", "-pgo=off", "-overlay", overlay, "-tags", harness.BuildTags+" failpoints",
-		"-o", program, "github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("%s: %w\n%s", strings.Join(cmd.Args, " "), err, out)
-	}
-	return program, nil
+	return harness.Build(filepath.Join(place, "dispatcher"), "-overlay", overlay)
 }
 
 // built is a binary, or the end of the trial.
 func (tr *trial) built(build func() (string, error)) string {
 	tr.Helper()
 	program, err := build()
-	if err != nil {
-		tr.Fatal(err)
-	}
+	tr.Check(err)
 	return program
 }
 
-// serveWith is serve with another binary.
-func (tr *trial) serveWith(program string, args ...string) *harness.Process {
-	tr.Helper()
-	p := harness.Serve(tr.T, harness.Launch{On: tr.Backend, Program: program,
-		Args: slices.Concat(tr.Args, args)})
-	tr.AddProcess(p)
-	return p
-}
-
-// exit ends a process in order; what it had in flight ends.
-func (tr *trial) exit(p *harness.Process) {
-	tr.Helper()
-	p.Terminate()
-	if code := p.ExitCode(40 * time.Second); code != 0 {
-		tr.Errorf("exit code %d, want 0\n%s", code, p.LogTail(2000))
-	}
-}
+// exitLimit is for a process that ends in order: what it had in flight ends.
+const exitLimit = 40 * time.Second
 
 // ofTomorrow counts what the database has of the migration of tomorrow: its table, its column, and each note
 // that it was applied.
@@ -127,30 +101,28 @@ func rollingUpgrade(tr *trial) {
 	ld := tr.Load(40, tr.Mixed)
 	const phase = 4 * time.Second
 	stay := func(what string) {
-		sent := tr.Recorder.Count()
-		timer := time.NewTimer(phase)
-		defer timer.Stop()
-		<-timer.C
-		if now := tr.Recorder.Count(); now == sent {
+		sent := tr.Receiver.Count()
+		time.Sleep(phase) // the phase lasts, by the clock
+		if now := tr.Receiver.Count(); now == sent {
 			tr.Errorf("nothing was sent while %s", what)
 		}
 	}
 	stay("two old processes ran")
-	three := tr.serveWith(tomorrow)
+	three := tr.Launch(harness.Launch{Program: tomorrow})
 	if n := tr.ofTomorrow(); n != wholeOfTomorrow {
 		tr.Fatalf("the new process did not migrate: %d of %d", n, wholeOfTomorrow)
 	}
-	tr.exit(one)
-	four := tr.serveWith(tomorrow)
+	one.Exit(exitLimit)
+	four := tr.Launch(harness.Launch{Program: tomorrow})
 	stay("one old and two new processes ran")
 	tr.ready(two)
-	tr.exit(two)
+	two.Exit(exitLimit)
 	stay("two new processes ran")
 	// And back: an old process starts on the newer schema, with and without its own migrations.
 	five := tr.Serve()
 	six := tr.Serve("--migrate=false")
-	tr.exit(three)
-	tr.exit(four)
+	three.Exit(exitLimit)
+	four.Exit(exitLimit)
 	stay("two old processes ran on the new schema")
 	tr.ready(five)
 	tr.ready(six)
@@ -161,21 +133,7 @@ func rollingUpgrade(tr *trial) {
 		tr.Errorf("%d attempts have an unknown outcome after orderly ends", v.Uncertain)
 	}
 	tr.Remark("two old, one old and two new, two new, two old on the new schema: %d accepted, each sent by "+
-		"its tiers only; accepts p99 %s most %s, lateness p99 %s",
-		v.Accepted, report.Took.P99.Round(time.Millisecond), report.Took.Most.Round(time.Millisecond),
-		v.Lateness.P99)
-}
-
-// ready fails the trial if a process is not; one that has just started may still look at its index.
-func (tr *trial) ready(p *harness.Process) {
-	tr.Helper()
-	harness.Eventually(tr, 15*time.Second, "the process is ready and not degraded", func() error {
-		status, body, err := p.Readyz()
-		if err == nil && (status != http.StatusOK || strings.Contains(body, "degraded")) {
-			err = fmt.Errorf("/readyz answers %d %s", status, body)
-		}
-		return err
-	})
+		"its tiers only; accepts %s, lateness %s", v.Accepted, report.Took, v.Lateness)
 }
 
 // brokenMigration starts, beside an old process, a new one whose migration fails at its last statement, and
@@ -186,11 +144,15 @@ func brokenMigration(tr *trial) {
 	p := tr.Serve()
 	tr.acceptMore(0, 50)
 	if !shared {
-		tr.exit(p)
+		p.Exit(exitLimit)
 	}
 	serving := slices.Concat([]string{"serve", "--listen", "127.0.0.1:0", "--ops-listen", "127.0.0.1:0"},
 		tr.Backend.Args())
-	for _, args := range [][]string{slices.Concat([]string{"migrate"}, tr.Backend.Storage()), serving} {
+	storage := []string{"migrate", "--data-dir", tr.Backend.DataDir}
+	if tr.Backend.Postgres != "" {
+		storage = []string{"migrate", "--database-url", tr.Backend.Postgres}
+	}
+	for _, args := range [][]string{storage, serving} {
 		got := harness.RunProgram(tr, failing, time.Minute, harness.Keys, args...)
 		text := got.Stdout + got.Stderr
 		last := lastLine(text)
@@ -210,9 +172,9 @@ func brokenMigration(tr *trial) {
 	tr.ready(p)
 	tr.acceptMore(50, 50)
 	if !shared {
-		tr.exit(p)
+		p.Exit(exitLimit)
 	}
-	p = tr.serveWith(tomorrow)
+	p = tr.Launch(harness.Launch{Program: tomorrow})
 	if n := tr.ofTomorrow(); n != wholeOfTomorrow {
 		tr.Errorf("the corrected binary did not migrate: %d of %d", n, wholeOfTomorrow)
 	}
@@ -238,29 +200,26 @@ func lastLine(text string) string {
 func killedInMigration(tr *trial) {
 	tomorrow := tr.built(buildTomorrow)
 	tr.Serve()
-	if left := tr.AcceptAll(harness.Numbers(50), tr.Mixed); len(left) > 0 {
-		tr.Errorf("%d callbacks were not accepted", len(left))
-	}
+	tr.AcceptEach(50, tr.Mixed)
 	tr.Settle(time.Minute)
-	held := tr.lockCallbacks()
+	// As a migration or a careless session keeps other sessions from changing the table.
+	held, err := tr.Database().BeginTx(tr.Context(), nil)
+	tr.Check(err)
+	_, err = held.ExecContext(tr.Context(), `LOCK TABLE callbacks IN SHARE ROW EXCLUSIVE MODE`)
+	tr.Check(err)
 	p := harness.Spawn(tr.T, harness.Launch{On: tr.Backend, Program: tomorrow, Args: tr.Args})
 	harness.Eventually(tr, 30*time.Second, "the migration waits in its second statement", func() error {
-		var waiting int
-		err := tr.Database().QueryRowContext(tr.Context(), `SELECT count(*) FROM pg_stat_activity
-			WHERE datname = current_database() AND wait_event_type = 'Lock'
-				AND query LIKE '%ADD COLUMN note_of_tomorrow%'`).Scan(&waiting)
-		if err == nil && waiting == 0 {
-			err = fmt.Errorf("none does\n%s", p.LogTail(500))
+		if tr.sqlCount(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+			AND wait_event_type = 'Lock' AND query LIKE '%ADD COLUMN note_of_tomorrow%'`) == 0 {
+			return fmt.Errorf("none does\n%s", p.LogTail(500))
 		}
-		return err
+		return nil
 	})
 	p.Kill()
 	tr.MarkFault()
-	if err := held.Rollback(); err != nil {
-		tr.Fatal(err)
-	}
+	tr.Check(held.Rollback())
 	began := time.Now()
-	tr.serveWith(tomorrow)
+	tr.Launch(harness.Launch{Program: tomorrow})
 	ready := time.Since(began)
 	if n := tr.ofTomorrow(); n != wholeOfTomorrow {
 		tr.Errorf("the next one did not migrate, or twice: %d of %d", n, wholeOfTomorrow)
@@ -275,21 +234,5 @@ func killedInMigration(tr *trial) {
 // acceptMore hands over n callbacks from a number on; each must be accepted.
 func (tr *trial) acceptMore(from, n int) {
 	tr.Helper()
-	left := tr.AcceptAll(harness.Numbers(n), func(i int) harness.Submission { return tr.Mixed(from + i) })
-	if len(left) > 0 {
-		tr.Errorf("%d callbacks were not accepted", len(left))
-	}
-}
-
-// lockCallbacks keeps other sessions from changing the table, as a migration or a careless session would.
-func (tr *trial) lockCallbacks() *sql.Tx {
-	tr.Helper()
-	held, err := tr.Database().BeginTx(tr.Context(), nil)
-	if err != nil {
-		tr.Fatal(err)
-	}
-	if _, err := held.ExecContext(tr.Context(), `LOCK TABLE callbacks IN SHARE ROW EXCLUSIVE MODE`); err != nil {
-		tr.Fatal(err)
-	}
-	return held
+	tr.AcceptEach(n, func(i int) harness.Submission { return tr.Mixed(from + i) })
 }

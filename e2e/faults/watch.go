@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
 )
 
@@ -35,7 +36,6 @@ type seen struct {
 	status          int
 	retryAfter      string
 	degraded        bool // by Redis, as /readyz says
-	err             error
 }
 
 // usage is what a process took at its worst.
@@ -78,22 +78,14 @@ func (w *watch) every(ctx context.Context, once func(i int)) {
 
 // accept hands over one callback, once.
 func (w *watch) accept(i int) {
-	s := w.l.Callback("plain", fmt.Sprintf("watched-%d-%d", w.p.Cmd.Process.Pid, i))
-	body, err := json.Marshal(s)
-	if err != nil {
-		w.l.Error(err)
-		return
-	}
+	s := w.l.Named(fmt.Sprint("watched-", w.p.Cmd.Process.Pid))(i)
 	ctx, cancel := context.WithTimeout(context.Background(), harness.AskTimeout)
 	defer cancel()
 	asked := time.Now()
-	got, err := w.p.Raw(ctx, http.MethodPost, "/v1/callbacks", body, nil)
-	one := seen{asked: asked, answered: time.Now(), status: got.Status, err: err}
-	if err == nil {
-		one.retryAfter = got.Header.Get("Retry-After")
-	}
-	if got.Status == http.StatusAccepted || got.Status == http.StatusOK {
-		var cb harness.Callback
+	got, err := w.p.Send(ctx, http.MethodPost, "/v1/callbacks", s)
+	one := seen{asked: asked, answered: time.Now(), status: got.Status, retryAfter: got.Header.Get("Retry-After")}
+	if err == nil && (got.Status == http.StatusAccepted || got.Status == http.StatusOK) {
+		var cb client.Callback
 		if err := got.Decode(&cb); err != nil {
 			w.l.Errorf("a watched accept: %v", err)
 			return
@@ -108,8 +100,8 @@ func (w *watch) accept(i int) {
 // look reads readiness, goroutines and memory.
 func (w *watch) look(int) {
 	asked := time.Now()
-	status, degraded, err := readiness(w.p)
-	one := seen{asked: asked, answered: time.Now(), status: status, degraded: degraded, err: err}
+	status, degraded, _ := readiness(w.p) // status zero is an error
+	one := seen{asked: asked, answered: time.Now(), status: status, degraded: degraded}
 	goroutines, gerr := w.p.Goroutines()
 	memory, merr := harness.ResidentMemory(w.p.Cmd.Process.Pid)
 	w.mu.Lock()
@@ -186,102 +178,13 @@ func (w *watch) during(from, to time.Time) glance {
 	return g
 }
 
-// peaks is what the process took at its worst so far.
-func (w *watch) peaks() usage {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.most
-}
-
-// A blackout is a span of time in which SQL could not commit.
-type blackout struct {
-	what     string
-	from, to time.Time
-	// sent is how many requests had arrived when it began, and when those that were on their way had.
-	before, sent int
-}
-
-// sendingEnds is how long after the beginning of a blackout a request may still leave that was stamped before
-// it.
-const sendingEnds = 3 * time.Second
-
-// blackout breaks SQL, waits that long, and mends it again. Meanwhile nothing is accepted and nothing is
-// sent; afterwards the process is ready again by itself, and works.
-func (tr *trial) blackout(w *watch, what string, lasts time.Duration, hit, mend func() error) {
-	tr.Helper()
-	o := blackout{what: what, before: tr.Recorder.Count()}
-	tr.MarkFault()
-	if err := hit(); err != nil {
-		tr.Fatalf("%s: %v", what, err)
-	}
-	o.from = time.Now()
-	time.Sleep(min(sendingEnds, lasts)) // the fault lasts, by the clock
-	o.sent = tr.Recorder.Count()
-	time.Sleep(max(0, lasts-sendingEnds))
-	o.to = time.Now()
-	if now := tr.Recorder.Count(); now != o.sent {
-		tr.Errorf("%s: %d requests were sent while SQL could not stamp them", what, now-o.sent)
-	}
-	if err := mend(); err != nil {
-		tr.Fatalf("mend after %s: %v", what, err)
-	}
-	tr.MarkFault()
-	tr.judgeBlackout(w, o)
-	mended := time.Now()
-	if err := w.p.AwaitReady(30 * time.Second); err != nil {
-		tr.Errorf("after %s: %v", what, err)
-	}
-	ready := time.Since(mended)
-	sent := tr.Recorder.Count()
-	harness.Eventually(tr, 30*time.Second, "callbacks are sent again after "+what, func() error {
-		if tr.Recorder.Count() == sent {
-			return fmt.Errorf("nothing arrived: %s", w.during(mended, time.Now()))
-		}
-		return nil
-	})
-	tr.Remark("%s for %s: %s; sent meanwhile %d; ready again after %s, sending after %s", what,
-		o.to.Sub(o.from).Round(100*time.Millisecond),
-		w.during(o.from, o.to), o.sent-o.before, ready.Round(10*time.Millisecond),
-		time.Since(mended).Round(10*time.Millisecond))
-}
-
-// refusedWithin is how long an accept may take to be refused while SQL does not answer: two seconds for the
-// commit, more for a group of many rows, and what a loaded machine adds.
-const refusedWithin = 5 * time.Second
-
-// judgeBlackout holds what was seen against what must be.
-func (tr *trial) judgeBlackout(w *watch, o blackout) {
-	tr.Helper()
-	g := w.during(o.from, o.to)
-	if g.accepts[http.StatusAccepted]+g.accepts[http.StatusOK] > 0 {
-		tr.Errorf("%s: an accept succeeded: %s", o.what, g)
-	}
-	if g.accepts[http.StatusServiceUnavailable] == 0 {
-		tr.Errorf("%s: no accept was refused with 503: %s", o.what, g)
-	}
-	for status, n := range g.accepts {
-		if status != http.StatusServiceUnavailable {
-			tr.Errorf("%s: %d accepts were answered %d", o.what, n, status)
-		}
-	}
-	if g.bare > 0 {
-		tr.Errorf("%s: %d refusals have no Retry-After", o.what, g.bare)
-	}
-	if g.slowest > refusedWithin {
-		tr.Errorf("%s: an accept was refused only after %s", o.what, g.slowest)
-	}
-	if g.last != http.StatusServiceUnavailable {
-		tr.Errorf("%s: /readyz said %d at last, want 503: %s", o.what, g.last, g)
-	}
-}
-
 // moderate ends a watch and checks that the process stayed within bounds: it neither collects goroutines or
 // memory while SQL is away, nor does it flood its log.
 func (tr *trial) moderate(w *watch, lasted time.Duration) {
 	tr.Helper()
 	w.end()
 	lines, kinds := logLines(tr, w.p)
-	most := w.peaks()
+	most := w.most
 	tr.Remark("most goroutines %d, most memory %s, log lines %d", most.goroutines,
 		harness.Megabytes(most.memory), lines)
 	if most.goroutines == 0 || most.memory == 0 {
@@ -302,9 +205,7 @@ func (tr *trial) moderate(w *watch, lasted time.Duration) {
 func logLines(tr *trial, p *harness.Process) (n int, kinds []string) {
 	tr.Helper()
 	text, err := os.ReadFile(p.LogFile)
-	if err != nil {
-		tr.Fatal(err)
-	}
+	tr.Check(err)
 	count := map[string]int{}
 	for line := range strings.Lines(string(text)) {
 		var entry struct{ Msg string }

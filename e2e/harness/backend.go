@@ -3,9 +3,6 @@ package harness
 import (
 	"testing"
 
-	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
-
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
@@ -81,31 +78,4 @@ func OnEach(t *testing.T, combinations []Combination, test func(*testing.T, Back
 	for _, c := range combinations {
 		t.Run(c.String(), func(t *testing.T) { test(t, NewBackend(t, c)) })
 	}
-}
-
-// RedisClient opens the backend's Redis, to look into it or to break it.
-func (b Backend) RedisClient(tb testing.TB) *redis.Client {
-	tb.Helper()
-	return RedisClientOf(tb, b.redisDirect())
-}
-
-// RedisClientOf opens the Redis of that URL.
-func RedisClientOf(tb testing.TB, url string) *redis.Client {
-	tb.Helper()
-	options, err := redis.ParseURL(url)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	options.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-	c := redis.NewClient(options)
-	tb.Cleanup(func() { c.Close() })
-	return c
-}
-
-// Storage are the settings that say where the database is.
-func (b Backend) Storage() []string {
-	if b.Postgres != "" {
-		return []string{"--database-url", b.Postgres}
-	}
-	return []string{"--data-dir", b.DataDir}
 }

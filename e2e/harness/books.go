@@ -6,10 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/client"
 )
 
 // The books of every run must balance: what callers were answered 202 for, and what polls and schedules have
@@ -92,34 +93,27 @@ func (a *accounts) answered(method, path string, got Answer) {
 	a.accepted += n
 }
 
-// A bookBody is a line of books as the API shows them.
-type bookBody struct {
-	Accepted  int  `json:"accepted"`
-	Succeeded int  `json:"succeeded"`
-	Dead      int  `json:"dead"`
-	Canceled  int  `json:"canceled"`
-	Open      int  `json:"open"`
-	Balanced  bool `json:"balanced"`
+// plus adds up two lines of books.
+func plus(b, o client.BookCounts) client.BookCounts {
+	return client.BookCounts{Accepted: b.Accepted + o.Accepted, Succeeded: b.Succeeded + o.Succeeded,
+		Dead: b.Dead + o.Dead, Canceled: b.Canceled + o.Canceled, Open: b.Open + o.Open,
+		Balanced: b.Balanced && o.Balanced}
 }
 
-func (b bookBody) plus(o bookBody) bookBody {
-	return bookBody{b.Accepted + o.Accepted, b.Succeeded + o.Succeeded, b.Dead + o.Dead, b.Canceled + o.Canceled,
-		b.Open + o.Open, b.Balanced && o.Balanced}
-}
-
-// add counts one callback, or n, of a state.
-func (b *bookBody) add(state string, n int) {
-	b.Accepted += n
+// counted are n callbacks of a state.
+func counted(state client.State, n int64) client.BookCounts {
+	b := client.BookCounts{Accepted: n, Balanced: true}
 	switch state {
 	case "succeeded":
-		b.Succeeded += n
+		b.Succeeded = n
 	case "dead":
-		b.Dead += n
+		b.Dead = n
 	case "canceled":
-		b.Canceled += n
+		b.Canceled = n
 	default:
-		b.Open += n
+		b.Open = n
 	}
+	return b
 }
 
 const (
@@ -208,8 +202,8 @@ func (p *Process) balance(a *accounts) (why string) {
 			err = fmt.Errorf("/readyz answers 503: %s", body)
 		}
 		if err != nil && !stopped && time.Since(began) > booksBusy {
-			stopped = p.Call(ctx, http.MethodPost, "/v1/pause", Submission{"reason": "the books are closed"},
-				http.StatusOK, nil) == nil
+			stopped = p.Call(ctx, http.MethodPost, "/v1/pause", Submission{"reason": "the books are closed"}, nil,
+				http.StatusOK) == nil
 		}
 		cancel()
 		switch {
@@ -231,31 +225,22 @@ func (p *Process) compareBooks(ctx context.Context, a *accounts) error {
 	a.mu.Lock()
 	answered := a.accepted
 	a.mu.Unlock()
-	var books struct {
-		Total bookBody `json:"total"`
-		Data  []bookBody
-	}
-	query := url.Values{
-		"from": {booksFrom.Format(time.RFC3339)}, "to": {time.Now().Add(time.Hour).UTC().Format(time.RFC3339)},
-		"group_by": {"day"}, "timezone": {booksZone},
-	}
-	if err := p.Call(ctx, http.MethodGet, "/v1/reconcile?"+query.Encode(), nil, http.StatusOK,
-		&books); err != nil {
+	books, err := p.Reconcile(ctx, client.BooksQuery{From: booksFrom.Format(time.RFC3339),
+		To: time.Now().Add(time.Hour).UTC().Format(time.RFC3339), GroupBy: "day", Timezone: booksZone})
+	if err != nil {
 		return err
 	}
-	var stats struct {
-		States map[string]int `json:"states"`
-	}
-	if err := p.Call(ctx, http.MethodGet, "/v1/stats", nil, http.StatusOK, &stats); err != nil {
+	stats, err := p.Stats(ctx)
+	if err != nil {
 		return err
 	}
 	t := books.Total
-	days, counted := bookBody{Balanced: true}, bookBody{Balanced: true}
+	days, counters, listed := counted("", 0), counted("", 0), counted("", 0)
 	for _, day := range books.Data {
-		days = days.plus(day)
+		days = plus(days, day.BookCounts)
 	}
 	for state, n := range stats.States {
-		counted.add(state, n)
+		counters = plus(counters, counted(state, n))
 	}
 	var errs []error
 	if !t.Balanced || t.Accepted != t.Succeeded+t.Dead+t.Canceled+t.Open {
@@ -264,20 +249,19 @@ func (p *Process) compareBooks(ctx context.Context, a *accounts) error {
 	if days != t {
 		errs = append(errs, fmt.Errorf("the days' books are together %+v, those of all %+v", days, t))
 	}
-	if counted != t {
-		errs = append(errs, fmt.Errorf("the counters say %+v, the books %+v", counted, t))
+	if counters != t {
+		errs = append(errs, fmt.Errorf("the counters say %+v, the books %+v", counters, t))
 	}
-	if t.Accepted < answered {
+	if t.Accepted < int64(answered) {
 		errs = append(errs, fmt.Errorf("callers were told of %d that were accepted, the books have %d", answered,
 			t.Accepted))
 	}
 	if t.Accepted > booksListed {
 		return errors.Join(errs...)
 	}
-	all, err := p.List(ctx, nil)
-	listed := bookBody{Balanced: true}
+	all, err := p.ListAll(client.Filter{})
 	for _, cb := range all {
-		listed.add(cb.State, 1)
+		listed = plus(listed, counted(cb.State, 1))
 	}
 	if err == nil && listed != t {
 		err = fmt.Errorf("the list has %+v, the books %+v", listed, t)
@@ -291,7 +275,7 @@ func (p *Process) compareBooks(ctx context.Context, a *accounts) error {
 // compareMade holds what is in the books without that any caller was told of it, the results of polls and
 // what schedules have made, against the polls and schedules that made it: without it the books must still
 // have all that callers know.
-func (p *Process) compareMade(ctx context.Context, all []Callback, answered int) error {
+func (p *Process) compareMade(ctx context.Context, all []client.Callback, answered int) error {
 	made, listed := map[string]string{}, map[string]bool{}
 	for _, cb := range all {
 		listed[cb.ID] = true
@@ -302,8 +286,8 @@ func (p *Process) compareMade(ctx context.Context, all []Callback, answered int)
 		if err != nil {
 			return err
 		}
-		switch id := poll.Poll.ResultID; {
-		case id == "" && poll.Poll.OnResult != nil && poll.FinishedAt != nil:
+		switch id := poll.Poll.ResultCallbackID; {
+		case id == "" && poll.Poll.OnResult != nil && !poll.FinishedAt.IsZero():
 			return fmt.Errorf("%s has ended, and no result tells of it", cb.ID)
 		case id != "" && made[id] != "":
 			return fmt.Errorf("%s is the result of %s and of %s", id, made[id], cb.ID)
@@ -311,12 +295,12 @@ func (p *Process) compareMade(ctx context.Context, all []Callback, answered int)
 			made[id] = cb.ID
 		}
 	}
-	schedules, err := p.schedules(ctx)
+	schedules, err := Collect(p.Schedules("", nil))
 	if err != nil {
 		return err
 	}
 	for _, s := range schedules {
-		runs, err := p.Runs(ctx, s.ID)
+		runs, err := p.ScheduleRuns(ctx, s.ID)
 		if err != nil {
 			return err
 		}

@@ -6,15 +6,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
-
-// BuildTags are those of every build.
-const BuildTags = "nomsgpack"
 
 // WorkDir holds the binary for as long as the tests run.
 var WorkDir string
@@ -62,16 +60,18 @@ func BlackBox(tb testing.TB) {
 	}
 }
 
-// build makes the binary once, with failpoints.
-var build = sync.OnceValues(func() (string, error) {
-	name := filepath.Join(WorkDir, "dispatcher")
-	cmd := exec.Command("go", "build", "-pgo=off", "-tags", BuildTags+" failpoints", "-o", name,
-		"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher")
+// build makes the binary once.
+var build = sync.OnceValues(func() (string, error) { return Build(filepath.Join(WorkDir, "dispatcher")) })
+
+// Build makes a binary of this checkout of that name, with failpoints and further flags of go build.
+func Build(name string, flags ...string) (string, error) {
+	cmd := exec.Command("go", slices.Concat([]string{"build", "-pgo=off", "-tags", "nomsgpack failpoints", "-o", name},
+		flags, []string{"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher"})...)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%s: %w\n%s", strings.Join(cmd.Args, " "), err, out)
 	}
 	return name, nil
-})
+}
 
 // Binary returns the path of the built binary.
 func Binary(tb testing.TB) string {

@@ -4,85 +4,61 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/client"
 )
 
-// A client speaks the HTTP API as any caller would. Its methods return errors, so that goroutines may use
-// them.
+// A client speaks the HTTP API as any caller would: it reads with package client, and hands over what callers in
+// other languages may write. Its methods return errors, so that goroutines may use them.
 type Client struct {
+	*client.Client
 	Base, Key string
 	HTTP      *http.Client
 	// accounts count what it is told was accepted; nil: nothing is counted.
 	accounts *accounts
 }
 
+// NewClient returns a client of the server at that address.
 func NewClient(base string) *Client {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost = 256
-	return &Client{Base: base, Key: AdminKey, HTTP: &http.Client{Transport: transport,
-		Timeout: 60 * time.Second}}
+	c := &Client{Base: base, Key: AdminKey, HTTP: &http.Client{Transport: transport, Timeout: time.Minute}}
+	var err error
+	if c.Client, err = client.New(client.Options{URL: base, Key: c.Key, HTTPClient: c.HTTP}); err != nil {
+		panic(err) // the address is a test's own
+	}
+	return c
 }
 
-// A callback is what the API shows of one; fields that no test reads are left out.
-type Callback struct {
-	ID           string     `json:"id"`
-	Kind         string     `json:"kind"`
-	State        string     `json:"state"`
-	Reason       string     `json:"reason"`
-	Topic        string     `json:"topic"`
-	Ref          string     `json:"ref"`
-	Lane         string     `json:"lane"`
-	DueAt        *time.Time `json:"due_at"`
-	AttemptCount int        `json:"attempt_count"`
-	DivertCount  int        `json:"divert_count"`
-	MaxAttempts  int        `json:"max_attempts"`
-	CreatedAt    time.Time  `json:"created_at"`
-	FinishedAt   *time.Time `json:"finished_at"`
-	Replayed     bool       `json:"replayed"`
-}
-
-// An attempt is what the API shows of one.
-type Attempt struct {
-	Number     int    `json:"number"`
-	Trigger    string `json:"trigger"`
-	Outcome    string `json:"outcome"`
-	Charged    bool   `json:"charged"`
-	Class      string `json:"class"`
-	StatusCode int    `json:"status_code"`
-	Error      string `json:"error"`
-	Rule       struct {
-		Name     string `json:"name"`
-		Expected string `json:"expected"`
-		Saw      string `json:"saw"`
-	} `json:"rule"`
-	StartedAt  time.Time  `json:"started_at"`
-	EndedAt    time.Time  `json:"ended_at"`
-	DueAt      *time.Time `json:"due_at"`
-	LatenessMS float64    `json:"lateness_ms"`
-	NextDueAt  *time.Time `json:"next_due_at"`
-}
-
-// A problem is an RFC 9457 answer.
-type Problem struct {
-	Title  string `json:"title"`
-	Status int    `json:"status"`
-	Detail string `json:"detail"`
-	Code   string `json:"code"`
-	Errors []struct {
-		Field   string `json:"field"`
-		Message string `json:"message"`
-	} `json:"errors"`
-}
-
-// A submission is the body of POST /v1/callbacks.
+// A submission is the body of a request.
 type Submission map[string]any
+
+// Tiers is a policy with these tiers, and a timeout for each attempt.
+func Tiers(timeout string, tiers ...string) Submission {
+	if tiers == nil {
+		tiers = []string{}
+	}
+	return Submission{"tiers": tiers, "timeout": timeout}
+}
+
+// AskAfter is the policy of a poll with these tiers.
+func AskAfter(tiers ...string) Submission { return Tiers("1s", tiers...) }
+
+// Finals is the rule of an order's poll.
+func Finals() Submission {
+	return Submission{
+		"success": []Submission{{"pointer": "/trade_state", "in": []string{"SUCCESS"}}},
+		"failure": []Submission{{"pointer": "/trade_state", "in": []string{"CLOSED"}}},
+	}
+}
 
 // An answer is the whole of an HTTP answer.
 type Answer struct {
@@ -124,20 +100,25 @@ func (c *Client) Raw(ctx context.Context, method, path string, body []byte, head
 	return whole, nil
 }
 
-// Call sends JSON and decodes the answer, which must have the wanted status.
-func (c *Client) Call(ctx context.Context, method, path string, in any, want int, out any) error {
+// Send sends JSON, or nothing if in is nil, and takes any answer.
+func (c *Client) Send(ctx context.Context, method, path string, in any) (Answer, error) {
 	var body []byte
 	if in != nil {
 		var err error
 		if body, err = json.Marshal(in); err != nil {
-			return err
+			return Answer{}, err
 		}
 	}
-	got, err := c.Raw(ctx, method, path, body, nil)
+	return c.Raw(ctx, method, path, body, nil)
+}
+
+// Call is Send whose answer must have one of the wanted statuses, and is decoded into out unless that is nil.
+func (c *Client) Call(ctx context.Context, method, path string, in, out any, want ...int) error {
+	got, err := c.Send(ctx, method, path, in)
 	if err != nil {
 		return err
 	}
-	if got.Status != want {
+	if !slices.Contains(want, got.Status) {
 		return fmt.Errorf("%s %s answered %d, want %d: %.500s", method, path, got.Status, want, got.Body)
 	}
 	if out == nil {
@@ -146,17 +127,49 @@ func (c *Client) Call(ctx context.Context, method, path string, in any, want int
 	return got.Decode(out)
 }
 
-// Accept posts one callback.
-func (c *Client) Accept(ctx context.Context, s Submission) (Callback, error) {
-	var cb Callback
-	err := c.Call(ctx, http.MethodPost, "/v1/callbacks", s, http.StatusAccepted, &cb)
+// Read is a GET that is answered 200.
+func (c *Client) Read(ctx context.Context, path string, out any) error {
+	return c.Call(ctx, http.MethodGet, path, nil, out, http.StatusOK)
+}
+
+// Collect reads a list to its end.
+func Collect[T any](list client.List[T]) (all []T, err error) {
+	for row, err := range list.All(context.Background()) {
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, row)
+	}
+	return all, nil
+}
+
+// Accept posts one callback, which must be new.
+func (c *Client) Accept(ctx context.Context, s Submission) (cb client.Callback, err error) {
+	err = c.Call(ctx, http.MethodPost, "/v1/callbacks", s, &cb, http.StatusAccepted)
+	return cb, err
+}
+
+// AcceptPoll posts one poll, which must be new.
+func (c *Client) AcceptPoll(ctx context.Context, s Submission) (cb client.Callback, err error) {
+	err = c.Call(ctx, http.MethodPost, "/v1/polls", s, &cb, http.StatusAccepted)
+	return cb, err
+}
+
+// Ask posts a callback or a poll, for the first time or again: a replay is as good as a first answer.
+func (c *Client) Ask(path string, s Submission) (cb client.Callback, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), AskTimeout)
+	defer cancel()
+	err = c.Call(ctx, http.MethodPost, path, s, &cb, http.StatusAccepted, http.StatusOK)
+	if err == nil && cb.ID == "" {
+		err = errors.New("the answer has no id")
+	}
 	return cb, err
 }
 
 // AcceptBatch posts up to 1,000 callbacks; every one of them must be accepted, or have been by an earlier try
 // whose answer was 503. It gives up after half a minute of those.
-func (c *Client) AcceptBatch(ctx context.Context, batch []Submission) ([]Callback, error) {
-	got, err := c.acceptOnce(ctx, batch, http.StatusAccepted)
+func (c *Client) AcceptBatch(ctx context.Context, batch []Submission) ([]client.Callback, error) {
+	got, err := c.AskBatch(ctx, batch, http.StatusAccepted)
 	keyed := batch[0]["idempotency_key"] != nil
 	for try := 0; try < 150 && keyed && err != nil && ctx.Err() == nil &&
 		strings.Contains(err.Error(), "answered 503"); try++ {
@@ -164,98 +177,52 @@ func (c *Client) AcceptBatch(ctx context.Context, batch []Submission) ([]Callbac
 		case <-time.After(200 * time.Millisecond):
 		case <-ctx.Done():
 		}
-		got, err = c.acceptOnce(ctx, batch, http.StatusAccepted, http.StatusOK)
+		got, err = c.AskBatch(ctx, batch, http.StatusAccepted, http.StatusOK)
 	}
 	return got, err
 }
 
-// acceptOnce posts callbacks, each of which must be answered with one of the statuses.
-func (c *Client) acceptOnce(ctx context.Context, batch []Submission, statuses ...int) ([]Callback, error) {
+// AskBatch posts callbacks, each of which must be answered with one of the statuses. It returns those before
+// the first that was not.
+func (c *Client) AskBatch(ctx context.Context, batch []Submission, statuses ...int) ([]client.Callback, error) {
 	var reply struct {
 		Results []struct {
 			Status   int             `json:"status"`
-			Callback Callback        `json:"callback"`
+			Callback client.Callback `json:"callback"`
 			Problem  json.RawMessage `json:"problem"`
 		} `json:"results"`
 	}
-	err := c.Call(ctx, http.MethodPost, "/v1/callbacks/batch", map[string]any{"callbacks": batch},
-		http.StatusMultiStatus, &reply)
+	err := c.Call(ctx, http.MethodPost, "/v1/callbacks/batch", Submission{"callbacks": batch}, &reply,
+		http.StatusMultiStatus)
 	if err != nil {
 		return nil, err
 	}
 	if len(reply.Results) != len(batch) {
 		return nil, fmt.Errorf("a batch of %d was answered with %d results", len(batch), len(reply.Results))
 	}
-	accepted := make([]Callback, 0, len(batch))
+	accepted := make([]client.Callback, 0, len(batch))
 	for i, r := range reply.Results {
 		if !slices.Contains(statuses, r.Status) {
-			return nil, fmt.Errorf("element %d of the batch was answered %d: %s", i, r.Status, r.Problem)
+			return accepted, fmt.Errorf("element %d of the batch was answered %d: %s", i, r.Status, r.Problem)
 		}
 		accepted = append(accepted, r.Callback)
 	}
 	return accepted, nil
 }
 
-// Get reads one callback.
-func (c *Client) Get(ctx context.Context, id string) (Callback, error) {
-	var cb Callback
-	err := c.Call(ctx, http.MethodGet, "/v1/callbacks/"+id, nil, http.StatusOK, &cb)
-	return cb, err
+// ListAll reads every callback that the filter picks.
+func (c *Client) ListAll(f client.Filter) ([]client.Callback, error) { return Collect(c.Callbacks(f)) }
+
+// AttemptsOf reads every attempt of one callback, by number.
+func (c *Client) AttemptsOf(id string) ([]client.Attempt, error) {
+	all, err := Collect(c.Attempts(id))
+	slices.Reverse(all)
+	return all, err
 }
 
-// Attempts reads every attempt of one callback, page by page, and returns them by number.
-func (c *Client) Attempts(ctx context.Context, id string) ([]Attempt, error) {
-	query := url.Values{"limit": {"500"}}
-	var all []Attempt
-	for {
-		var page struct {
-			Data       []Attempt `json:"data"`
-			NextCursor *string   `json:"next_cursor"`
-		}
-		if err := c.Call(ctx, http.MethodGet, "/v1/callbacks/"+id+"/attempts?"+query.Encode(), nil,
-			http.StatusOK, &page); err != nil {
-			return nil, err
-		}
-		all = append(all, page.Data...)
-		if page.NextCursor == nil {
-			slices.Reverse(all)
-			return all, nil
-		}
-		query.Set("cursor", *page.NextCursor)
-	}
-}
-
-// List reads every callback that the filter picks, page by page.
-func (c *Client) List(ctx context.Context, filter url.Values) ([]Callback, error) {
-	query := url.Values{"limit": {"500"}}
-	maps.Copy(query, filter)
-	var all []Callback
-	for {
-		var page struct {
-			Data       []Callback `json:"data"`
-			NextCursor *string    `json:"next_cursor"`
-		}
-		if err := c.Call(ctx, http.MethodGet, "/v1/callbacks?"+query.Encode(), nil, http.StatusOK,
-			&page); err != nil {
-			return nil, err
-		}
-		all = append(all, page.Data...)
-		if page.NextCursor == nil {
-			return all, nil
-		}
-		query.Set("cursor", *page.NextCursor)
-	}
-}
-
-// anyOpen returns one callback that is not terminal, if there is one.
-func (c *Client) anyOpen(ctx context.Context) (Callback, bool, error) {
-	var page struct {
-		Data []Callback `json:"data"`
-	}
-	err := c.Call(ctx, http.MethodGet, "/v1/callbacks?state=scheduled&state=attempting&limit=1", nil,
-		http.StatusOK, &page)
-	if err != nil || len(page.Data) == 0 {
-		return Callback{}, false, err
-	}
-	return page.Data[0], true, nil
+// RunsOf reads what a schedule has made, the oldest first.
+func (c *Client) RunsOf(id string) ([]client.ScheduleRun, error) {
+	runs, err := c.ScheduleRuns(context.Background(), id)
+	slices.Reverse(runs)
+	return runs, err
 }

@@ -4,8 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"net/http"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 	_ "modernc.org/sqlite" // The driver "sqlite".
 
+	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/judge"
 )
 
@@ -44,73 +45,89 @@ func CountOpen(ctx context.Context, db *sql.DB) (n int, example string, err erro
 	return n, example, err
 }
 
+// connect opens the backend's Redis, whatever its form. No proxy is in front of it.
+func (b Backend) connect() redis.UniversalClient {
+	url := b.Redis
+	if b.RedisBehind != "" {
+		url = b.RedisBehind
+	}
+	scheme, rest, _ := strings.Cut(url, "://")
+	authority, path, _ := strings.Cut(rest, "/")
+	o := &redis.UniversalOptions{
+		Addrs: strings.Split(authority, ","), IsClusterMode: scheme == "redis+cluster",
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	}
+	if scheme == "redis+sentinel" {
+		o.MasterName, _, _ = strings.Cut(path, "/")
+	}
+	return redis.NewUniversalClient(o)
+}
+
+// RedisClient opens the backend's one Redis, to look into it or to break it.
+func (b Backend) RedisClient(tb testing.TB) *redis.Client {
+	c := b.connect().(*redis.Client)
+	tb.Cleanup(func() { c.Close() })
+	return c
+}
+
 // EachRedis runs f on the backend's Redis, or on each master of its Cluster, one after another.
 func (b Backend) EachRedis(ctx context.Context, f func(context.Context, *redis.Client) error) error {
-	scheme, rest, _ := strings.Cut(b.redisDirect(), "://")
-	none := &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-	authority, path, _ := strings.Cut(rest, "/")
-	switch scheme {
-	case "redis+cluster":
-		c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: strings.Split(authority, ",")})
-		defer c.Close()
-		var mu sync.Mutex
-		return c.ForEachMaster(ctx, func(ctx context.Context, one *redis.Client) error {
-			mu.Lock()
-			defer mu.Unlock()
-			return f(ctx, one)
-		})
-	case "redis+sentinel":
-		master, _, _ := strings.Cut(path, "/")
-		c := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: master,
-			SentinelAddrs: strings.Split(authority, ",")})
-		defer c.Close()
-		return f(ctx, c)
-	default:
-		options, err := redis.ParseURL(b.redisDirect())
-		if err != nil {
-			return err
-		}
-		options.MaintNotificationsConfig = none
-		c := redis.NewClient(options)
-		defer c.Close()
-		return f(ctx, c)
+	c := b.connect()
+	defer c.Close()
+	cluster, ok := c.(*redis.ClusterClient)
+	if !ok {
+		return f(ctx, c.(*redis.Client))
+	}
+	var mu sync.Mutex
+	return cluster.ForEachMaster(ctx, func(ctx context.Context, one *redis.Client) error {
+		mu.Lock()
+		defer mu.Unlock()
+		return f(ctx, one)
+	})
+}
+
+// FlushAll empties a Redis.
+func FlushAll(ctx context.Context, c *redis.Client) error { return c.FlushAll(ctx).Err() }
+
+// Flush empties the trial's Redis, if it has one.
+func (tr *Trial) Flush() {
+	tr.Helper()
+	if tr.Backend.Redis != "" {
+		tr.Check(tr.Backend.EachRedis(tr.Context(), FlushAll))
 	}
 }
 
-// redisDirect is the URL of Redis that no proxy is in front of.
-func (b Backend) redisDirect() string {
-	if b.RedisBehind != "" {
-		return b.RedisBehind
-	}
-	return b.Redis
-}
-
-// ReadIndex lists what Redis holds of each callback.
-func (b Backend) ReadIndex(ctx context.Context) ([]judge.Item, error) {
-	var items []judge.Item
-	places := map[string]string{"delay": "delayed", "ready": "ready", "leases": "leased"}
-	err := b.EachRedis(ctx, func(ctx context.Context, c *redis.Client) error {
+// EachKey runs f on each key of the index, with the last part of its name, on each Redis.
+func (b Backend) EachKey(ctx context.Context, f func(c *redis.Client, key, name string) error) error {
+	return b.EachRedis(ctx, func(ctx context.Context, c *redis.Client) error {
 		keys, err := c.Keys(ctx, b.Prefix+":{*").Result()
 		if err != nil {
 			return err
 		}
 		for _, key := range keys {
-			place, wanted := places[key[strings.LastIndexByte(key, ':')+1:]]
-			if !wanted {
-				continue
-			}
-			members, err := c.ZRange(ctx, key, 0, -1).Result()
-			if err != nil {
+			if err := f(c, key, key[strings.LastIndexByte(key, ':')+1:]); err != nil {
 				return fmt.Errorf("read %s: %w", key, err)
-			}
-			for _, m := range members {
-				if len(m) < 26 {
-					return fmt.Errorf("%s holds %q, which ends in no id", key, m)
-				}
-				items = append(items, judge.Item{ID: "cb_" + m[len(m)-26:], Place: place})
 			}
 		}
 		return nil
+	})
+}
+
+// ReadIndex lists what Redis holds of each callback.
+func (b Backend) ReadIndex(ctx context.Context) (items []judge.Item, err error) {
+	places := map[string]string{"delay": "delayed", "ready": "ready", "leases": "leased"}
+	err = b.EachKey(ctx, func(c *redis.Client, key, name string) error {
+		if places[name] == "" {
+			return nil
+		}
+		members, err := c.ZRange(ctx, key, 0, -1).Result()
+		for _, m := range members {
+			if len(m) < 26 {
+				return fmt.Errorf("it holds %q, which ends in no id", m)
+			}
+			items = append(items, judge.Item{ID: "cb_" + m[len(m)-26:], Place: places[name]})
+		}
+		return err
 	})
 	return items, err
 }
@@ -118,20 +135,13 @@ func (b Backend) ReadIndex(ctx context.Context) ([]judge.Item, error) {
 // embeddedIndex asks the process for what differs between SQL and its index, and makes of it what the index
 // holds.
 func embeddedIndex(ctx context.Context, c *Client, rows []judge.Row) ([]judge.Item, error) {
-	var drift struct {
-		MissingIDs []string `json:"missing_ids"`
-		ExtraIDs   []string `json:"extra_ids"`
-	}
-	if err := c.Call(ctx, http.MethodPost, "/v1/index/verify", nil, http.StatusOK, &drift); err != nil {
+	drift, err := c.VerifyIndex(ctx, client.VerifyRequest{})
+	if err != nil {
 		return nil, err
-	}
-	missing := map[string]bool{}
-	for _, id := range drift.MissingIDs {
-		missing[id] = true
 	}
 	var items []judge.Item
 	for i := range rows {
-		if !rows[i].Terminal() && !missing[rows[i].ID] {
+		if !rows[i].Terminal() && !slices.Contains(drift.MissingIDs, rows[i].ID) {
 			items = append(items, judge.Item{ID: rows[i].ID, Place: "held"})
 		}
 	}

@@ -3,10 +3,7 @@ package harness
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
-	"net/http"
-	"strings"
 	"sync"
 	"time"
 
@@ -127,27 +124,23 @@ func (ld *Load) handOver(i int) {
 // errNoneAlive: no process lives to be asked.
 var errNoneAlive = errors.New("no dispatcher is alive")
 
-// Ask posts a submission to any process that lives. A replay is as good as a first answer.
+// Ask posts a submission to any process that lives.
 func (tr *Trial) Ask(s Submission) (string, error) {
 	alive := tr.Alive()
 	if len(alive) == 0 {
 		return "", errNoneAlive
 	}
-	return AskOne(alive[rand.N(len(alive))].Client, s)
+	cb, err := alive[rand.N(len(alive))].Ask("/v1/callbacks", s)
+	return cb.ID, err
 }
 
-func AskOne(c *Client, s Submission) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), AskTimeout)
-	defer cancel()
-	var cb Callback
-	err := c.Call(ctx, http.MethodPost, "/v1/callbacks", s, http.StatusAccepted, &cb)
-	if err != nil && strings.Contains(err.Error(), "answered 200") {
-		err = c.Call(ctx, http.MethodPost, "/v1/callbacks", s, http.StatusOK, &cb)
-	}
-	if err == nil && cb.ID == "" {
-		err = fmt.Errorf("the answer has no id")
-	}
-	return cb.ID, err
+// AskAndNote is Ask of what must be accepted, and is in the books then.
+func (tr *Trial) AskAndNote(s Submission) string {
+	tr.Helper()
+	id, err := tr.Ask(s)
+	tr.Check(err)
+	tr.NoteAccepted(id, s["ref"].(string))
+	return id
 }
 
 // AcceptAll hands over the callbacks of these numbers, a few at a time, once each, and returns those that
@@ -172,6 +165,14 @@ func (tr *Trial) AcceptAll(numbers []int, shape func(int) Submission) (unanswere
 	}
 	group.Wait() // the functions return nil
 	return unanswered
+}
+
+// AcceptEach is AcceptAll of n that must all be accepted.
+func (tr *Trial) AcceptEach(n int, shape func(int) Submission) {
+	tr.Helper()
+	if left := tr.AcceptAll(Numbers(n), shape); len(left) > 0 {
+		tr.Errorf("%d of %d callbacks were not accepted", len(left), n)
+	}
 }
 
 // AcceptMany hands over n callbacks in batches to one process; all must be accepted.

@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -16,39 +15,10 @@ import (
 // Goals of time hold on a machine that does nothing else. Where others use it too, what they take is
 // measured, and the goal is stretched by it: it is never lowered to what was seen.
 
-// CPUUse is how many seconds of CPU the whole machine has used, and how many of them this process and its
-// descendants have.
-func CPUUse() (all, ours float64, err error) {
-	text, err := os.ReadFile("/proc/stat")
-	if err != nil {
-		return 0, 0, fmt.Errorf("CPU time can be measured on Linux only: %w", err)
-	}
-	first, _, _ := strings.Cut(string(text), "\n")
-	fields := strings.Fields(first)
-	// cpu user nice system idle iowait irq softirq steal
-	if len(fields) < 9 || fields[0] != "cpu" {
-		return 0, 0, fmt.Errorf("/proc/stat begins with %q", first)
-	}
-	for i, field := range fields[1:9] {
-		ticks, err := strconv.ParseFloat(field, 64)
-		if err != nil {
-			return 0, 0, fmt.Errorf("/proc/stat: %w", err)
-		}
-		if i != 3 && i != 4 { // idle, waiting for disks
-			all += ticks / procfs.TicksPerSecond
-		}
-	}
-	procs, err := procfs.Family()
-	for _, p := range procs {
-		ours += p.Seconds
-	}
-	return all, ours, err
-}
-
 // CPUStretch lengthens a goal by what others took of the machine's CPU since those figures were read; 1 is a
 // machine of our own.
 func CPUStretch(allBefore, oursBefore float64) (float64, error) {
-	all, ours, err := CPUUse()
+	all, ours, err := procfs.CPUUse()
 	if err != nil {
 		return 0, err
 	}

@@ -21,6 +21,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
@@ -45,7 +46,9 @@ type Process struct {
 	ops     string // base URL of the operations listener
 	LogFile string
 	Done    chan struct{} // closed when the process has ended
-	meant   atomic.Bool   // the test ends it
+	// failpoint is the launch's.
+	failpoint string
+	meant     atomic.Bool // the test ends it
 }
 
 // A launch says how to start one.
@@ -81,8 +84,7 @@ func Serve(tb testing.TB, l Launch) *Process {
 // Spawn starts a dispatcher and waits for nothing.
 func Spawn(tb testing.TB, l Launch) *Process {
 	tb.Helper()
-	ports := FreePorts(tb, 2)
-	listen, ops := "127.0.0.1:"+ports[0], "127.0.0.1:"+ports[1]
+	listen, ops := "127.0.0.1:"+testserver.FreePort(tb), "127.0.0.1:"+testserver.FreePort(tb)
 	args := append([]string{"serve", "--listen", listen, "--ops-listen", ops}, l.On.Args()...)
 	args = append(args, l.Args...)
 	logFile, err := os.CreateTemp(tb.TempDir(), "dispatcher-*.log")
@@ -105,7 +107,7 @@ func Spawn(tb testing.TB, l Launch) *Process {
 	}
 	p := &Process{
 		Client: NewClient("http://" + listen), tb: tb, Cmd: cmd, ops: "http://" + ops, LogFile: logFile.Name(),
-		Done: make(chan struct{}),
+		Done: make(chan struct{}), failpoint: l.failpoint,
 	}
 	p.meant.Store(l.mayDie)
 	p.keepBooks(l.On.accounts())
@@ -124,6 +126,9 @@ func Spawn(tb testing.TB, l Launch) *Process {
 	return p
 }
 
+// ChildAttr makes a child die with the test process, even where that is killed before it can clean up.
+func ChildAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
+
 // Environment is ours without any setting of a dispatcher, with these beside it.
 func Environment(more ...string) []string {
 	var env []string
@@ -133,16 +138,6 @@ func Environment(more ...string) []string {
 		}
 	}
 	return append(env, more...)
-}
-
-// FreePorts finds free ports of the loopback that the system does not give away meanwhile.
-func FreePorts(tb testing.TB, n int) []string {
-	tb.Helper()
-	var ports []string
-	for _, port := range testserver.FreePorts(tb, n) {
-		ports = append(ports, strconv.Itoa(port))
-	}
-	return ports
 }
 
 // Readyz returns the status and body of /readyz, or an error while nothing listens.
@@ -233,8 +228,8 @@ func (p *Process) story(n int) string {
 	return text[max(0, len(text)-n):]
 }
 
-// ErrNoMetric is of a metric that has no series yet.
-var ErrNoMetric = errors.New("no metric")
+// errNoMetric is of a metric that has no series yet.
+var errNoMetric = errors.New("no metric")
 
 // Metric sums a metric over all its label sets whose text contains every one of the given parts.
 func (p *Process) Metric(name string, parts ...string) (float64, error) {
@@ -264,9 +259,64 @@ lines:
 		sum, found = sum+f, true
 	}
 	if !found {
-		return 0, fmt.Errorf("%w %s", ErrNoMetric, name)
+		return 0, fmt.Errorf("%w %s", errNoMetric, name)
 	}
 	return sum, nil
+}
+
+// Counter is a metric that has no series before it first counts.
+func (p *Process) Counter(name string, parts ...string) (float64, error) {
+	n, err := p.Metric(name, parts...)
+	if errors.Is(err, errNoMetric) {
+		return 0, nil
+	}
+	return n, err
+}
+
+// MustCounter is Counter of a process that answers.
+func (p *Process) MustCounter(name string, parts ...string) int {
+	p.tb.Helper()
+	n, err := p.Counter(name, parts...)
+	if err != nil {
+		p.tb.Fatal(err)
+	}
+	return int(n)
+}
+
+// AtLeast says whether a metric has come to a value.
+func (p *Process) AtLeast(name string, want float64) error {
+	got, err := p.Metric(name)
+	if err == nil && got < want {
+		err = fmt.Errorf("%s is %v, want %v", name, got, want)
+	}
+	return err
+}
+
+// Exit ends the process in order: it must end with zero.
+func (p *Process) Exit(limit time.Duration) {
+	p.tb.Helper()
+	p.Terminate()
+	if code := p.ExitCode(limit); code != 0 {
+		p.tb.Fatalf("exit code %d, want 0\n%s", code, p.LogTail(2000))
+	}
+}
+
+// Post calls the API for what must be answered with that status.
+func (p *Process) Post(path string, in, out any, want int) {
+	p.tb.Helper()
+	if err := p.Call(p.tb.Context(), http.MethodPost, path, in, out, want); err != nil {
+		p.tb.Fatal(err)
+	}
+}
+
+// Make is Post of what gets an id, which it returns.
+func (p *Process) Make(path string, in Submission, want int) string {
+	p.tb.Helper()
+	var made struct {
+		ID string `json:"id"`
+	}
+	p.Post(path, in, &made, want)
+	return made.ID
 }
 
 // fetch is a plain GET.
@@ -300,6 +350,51 @@ func Eventually(tb testing.TB, limit time.Duration, what string, cond func() err
 			tb.Fatalf("%s: not after %s: %v", what, limit, err)
 		}
 		Pause()
+	}
+}
+
+// AtLeast polls a number until it is so many.
+func AtLeast(tb testing.TB, limit time.Duration, what string, want int, get func() int) {
+	tb.Helper()
+	Eventually(tb, limit, what, func() error {
+		if got := get(); got < want {
+			return fmt.Errorf("%d of %d", got, want)
+		}
+		return nil
+	})
+}
+
+// Await waits until no callback is open.
+func Await(tb testing.TB, c *Client, limit time.Duration) {
+	tb.Helper()
+	Eventually(tb, limit, "every callback is terminal", func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		page, err := c.Callbacks(client.Filter{State: []client.State{"scheduled", "attempting"}}).Page(ctx, "", 1)
+		if err == nil && len(page.Data) > 0 {
+			open := page.Data[0]
+			err = fmt.Errorf("%s (%s) is %s with %d attempts, due %v", open.ID, open.Ref, open.State,
+				open.AttemptCount, open.DueAt)
+		}
+		return err
+	})
+}
+
+// Violations is tb.Errorf that shows the first ten and counts the rest: a broken run has thousands.
+func Violations(tb testing.TB) func(format string, args ...any) {
+	n := 0
+	tb.Cleanup(func() {
+		if n > 10 {
+			tb.Logf("and %d more of these", n-10)
+		}
+	})
+	return func(format string, args ...any) {
+		tb.Helper()
+		if n++; n > 10 {
+			tb.Fail()
+			return
+		}
+		tb.Errorf(format, args...)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"io"
 	"net"
 	"net/url"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -47,7 +46,7 @@ func StartProxy(tb testing.TB, server string) *Proxy {
 	tb.Helper()
 	p := &Proxy{
 		tb: tb, Server: server, pairs: map[*pair]struct{}{}, gate: make(chan struct{}), done: make(chan struct{}),
-		Address: net.JoinHostPort("127.0.0.1", strconv.Itoa(testserver.FreePorts(tb, 1)[0])),
+		Address: "127.0.0.1:" + testserver.FreePort(tb),
 	}
 	close(p.gate)
 	if err := p.listen(); err != nil {

@@ -1,30 +1,36 @@
 package harness
 
 import (
+	"context"
 	"crypto/sha256"
 	"io"
+	"net"
 	"net/http"
-	"net/http/httptest"
-	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/judge"
 )
 
-// An arrival is one request at a receiver, by the receiver's clock.
+// An Arrival is one request at a receiver, by the receiver's clock.
 type Arrival struct {
-	ID      string // webhook-id
-	Number  int    // webhook-attempt
-	Nth     int    // the how-manieth arrival of this id, from 1
-	Path    string
-	At, End time.Time
-	Hash    [sha256.Size]byte
-	Body    []byte
-	Header  http.Header
+	judge.Arrival
+	Nth    int // the how-manieth arrival of this id, from 1
+	Path   string
+	Body   []byte // nil where the receiver is lean, as Header
+	Header http.Header
 }
 
-// A reply is what a receiver answers.
+// Kind is the first segment of the path: tests tell callbacks apart by it.
+func (a *Arrival) Kind() string {
+	kind, _, _ := strings.Cut(strings.TrimPrefix(a.Path, "/"), "/")
+	return kind
+}
+
+// A Reply is what a receiver answers. Status zero is no answer: the connection is cut.
 type Reply struct {
 	Status int
 	Body   string
@@ -33,46 +39,93 @@ type Reply struct {
 	Stream func(http.ResponseWriter)
 }
 
-// A receiver records everything that arrives and answers as it is told.
+// A Script decides each answer of a receiver.
+type Script = func(*Arrival) Reply
+
+// A Receiver notes everything that arrives before it answers as its script says. It lives for the whole of a
+// test, whatever dies around it.
 type Receiver struct {
-	URL string
+	URL    string // of its first address
+	Server *http.Server
+	// Lean keeps neither bodies nor headers: a trial has many thousand arrivals.
+	Lean bool
 
 	mu       sync.Mutex
-	Arrivals []*Arrival
+	script   Script
+	arrivals []*Arrival
 	byID     map[string][]*Arrival
+	busy     int // requests being answered now
+	most     int // the most that were at once
 }
 
-// NewReceiver starts a receiver on a free port; script decides each answer.
-func NewReceiver(tb testing.TB, script func(*Arrival) Reply) *Receiver {
+// NewReceiver starts a receiver on a free port of 127.0.0.1.
+func NewReceiver(tb testing.TB, script Script) *Receiver {
 	tb.Helper()
-	r := &Receiver{byID: map[string][]*Arrival{}}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		r.handle(w, req, script)
-	}))
-	r.URL = server.URL
+	r := &Receiver{byID: map[string][]*Arrival{}, script: script}
+	r.Server = &http.Server{Handler: r, ReadHeaderTimeout: time.Minute}
+	r.URL = "http://" + r.Listen(tb, "127.0.0.1:0")
 	tb.Cleanup(func() {
-		server.CloseClientConnections()
-		server.Close()
+		r.Server.Close() // the listeners' errors say no more
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if err := r.Server.Shutdown(ctx); err != nil {
+			tb.Errorf("close a receiver: %v", err)
+		}
+		for r.InFlight() > 0 && ctx.Err() == nil {
+			Pause()
+		}
 	})
 	return r
 }
 
-func (r *Receiver) handle(w http.ResponseWriter, req *http.Request, script func(*Arrival) Reply) {
+// Listen opens one more address, and returns it: another host is another destination.
+func (r *Receiver) Listen(tb testing.TB, address string) string {
+	tb.Helper()
+	l, err := net.Listen("tcp4", address)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	go r.Server.Serve(l) // returns when the server is closed
+	return l.Addr().String()
+}
+
+// Answer changes the script.
+func (r *Receiver) Answer(script Script) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.script = script
+}
+
+// AnswerKind is Answer with a reply of one kind; all others have the usual ones.
+func (r *Receiver) AnswerKind(kind string, reply Reply) {
+	r.Answer(func(a *Arrival) Reply {
+		if a.Kind() == kind {
+			return reply
+		}
+		return Usual(a)
+	})
+}
+
+func (r *Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	at := time.Now()
 	body, err := io.ReadAll(req.Body)
 	if err != nil {
 		return // the sender died in the middle of it: this was no arrival
 	}
-	// zero where it is missing, which tests would see
+	// Zero where it is missing: the judge knows no attempt zero.
 	number, _ := strconv.Atoi(req.Header.Get("webhook-attempt"))
-	a := &Arrival{
-		ID: req.Header.Get("webhook-id"), Number: number, Path: req.URL.Path, At: at,
-		Hash: sha256.Sum256(body), Body: body, Header: req.Header,
+	a := &Arrival{Path: req.URL.Path, Arrival: judge.Arrival{
+		ID: req.Header.Get("webhook-id"), Number: number, At: at, Hash: sha256.Sum256(body)}}
+	if !r.Lean {
+		a.Body, a.Header = body, req.Header
 	}
 	r.mu.Lock()
+	r.arrivals = append(r.arrivals, a)
 	r.byID[a.ID] = append(r.byID[a.ID], a)
 	a.Nth = len(r.byID[a.ID])
-	r.Arrivals = append(r.Arrivals, a)
+	r.busy++
+	r.most = max(r.most, r.busy)
+	script := r.script
 	r.mu.Unlock()
 
 	answer := script(a)
@@ -84,15 +137,21 @@ func (r *Receiver) handle(w http.ResponseWriter, req *http.Request, script func(
 			timer.Stop()
 		}
 	}
+	cut := answer.Status == 0 && answer.Stream == nil
+	// Before the answer leaves: the sender may go on at once with another callback of the same lock key.
 	r.mu.Lock()
-	a.End = time.Now()
+	a.End, a.Answered = time.Now(), !cut && req.Context().Err() == nil
+	r.busy--
 	r.mu.Unlock()
-	if answer.Stream != nil {
+	switch {
+	case answer.Stream != nil:
 		answer.Stream(w)
-		return
+	case cut:
+		panic(http.ErrAbortHandler) // net/http's way to cut the connection
+	default:
+		w.WriteHeader(answer.Status)
+		io.WriteString(w, answer.Body)
 	}
-	w.WriteHeader(answer.Status)
-	io.WriteString(w, answer.Body)
 }
 
 // Of returns the arrivals of one callback, in order.
@@ -106,13 +165,7 @@ func (r *Receiver) Of(id string) []Arrival {
 func (r *Receiver) All() []Arrival {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return values(r.Arrivals)
-}
-
-func (r *Receiver) Count() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return len(r.Arrivals)
+	return values(r.arrivals)
 }
 
 func values(ps []*Arrival) []Arrival {
@@ -123,16 +176,47 @@ func values(ps []*Arrival) []Arrival {
 	return vs
 }
 
+// Count is how many requests have arrived.
+func (r *Receiver) Count() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.arrivals)
+}
+
+// Times is how often an id has arrived.
+func (r *Receiver) Times(id string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.byID[id])
+}
+
+// InFlight is how many are being answered.
+func (r *Receiver) InFlight() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.busy
+}
+
+// Peak is the most that were being answered at once.
+func (r *Receiver) Peak() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.most
+}
+
 // Always answers everything alike.
-func Always(status int, body string) func(*Arrival) Reply {
+func Always(status int, body string) Script {
 	return func(*Arrival) Reply { return Reply{Status: status, Body: body} }
 }
 
-// Quantile returns the q-th part of the durations, by nearest rank; zero of none.
-func Quantile(ds []time.Duration, q float64) time.Duration {
-	if len(ds) == 0 {
-		return 0
+// Usual is the script that most faults need: "retry" fails at its first arrival, "slow" takes 300 ms, all
+// else succeeds after 5 ms.
+func Usual(a *Arrival) Reply {
+	switch {
+	case a.Kind() == "retry" && a.Nth == 1:
+		return Reply{Status: 500}
+	case a.Kind() == "slow":
+		return Reply{Status: 200, After: 300 * time.Millisecond}
 	}
-	sorted := slices.Sorted(slices.Values(ds))
-	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)]
+	return Reply{Status: 200, After: 5 * time.Millisecond}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -20,10 +21,12 @@ type Trial struct {
 	*testing.T
 	Title    string // what its reports begin with
 	Backend  Backend
-	Recorder *Recorder
+	Receiver *Receiver
+	Others   []*Receiver // whose arrivals are judged too
 	DB       *sql.DB
 	Args     []string // of every process that is started
 	Times    string   // Launch.Times of every process that is started
+	Claims   Claims   // that faults have left
 
 	Mu        sync.Mutex
 	processes []*Process
@@ -53,7 +56,9 @@ const (
 
 // NewTrial prepares a trial without a backend: call UseBackend. The name begins every report of it.
 func NewTrial(t *testing.T, name string) *Trial {
-	return &Trial{T: t, Title: name, Recorder: NewRecorder(t, Usual)}
+	tr := &Trial{T: t, Title: name, Receiver: NewReceiver(t, Usual)}
+	tr.Receiver.Lean = true
+	return tr
 }
 
 // Result returns what the trial found: its outcome, which is nil without a verdict, the beginning of each
@@ -93,8 +98,7 @@ func (tr *Trial) Errorf(format string, args ...any) {
 
 func (tr *Trial) Error(args ...any) {
 	tr.Helper()
-	tr.fail(fmt.Sprint(args...))
-	tr.T.Error(args...)
+	tr.Errorf("%s", fmt.Sprint(args...))
 }
 
 func (tr *Trial) Fatalf(format string, args ...any) {
@@ -105,8 +109,15 @@ func (tr *Trial) Fatalf(format string, args ...any) {
 
 func (tr *Trial) Fatal(args ...any) {
 	tr.Helper()
-	tr.fail(fmt.Sprint(args...))
-	tr.T.Fatal(args...)
+	tr.Fatalf("%s", fmt.Sprint(args...))
+}
+
+// Check ends the trial if there is an error.
+func (tr *Trial) Check(err error) {
+	tr.Helper()
+	if err != nil {
+		tr.Fatal(err)
+	}
 }
 
 // UseBackend puts the trial on a backend.
@@ -119,16 +130,32 @@ func (tr *Trial) UseBackend(b Backend) {
 // Serve starts a dispatcher on the trial's backend and waits until it is ready.
 func (tr *Trial) Serve(args ...string) *Process {
 	tr.Helper()
-	p := Serve(tr.T, Launch{On: tr.Backend, Args: slices.Concat(tr.Args, args), Times: tr.Times})
-	tr.AddProcess(p)
-	return p
+	return tr.Launch(Launch{Args: args})
 }
 
 // ServeUntil is Serve for a process that will kill itself at a failpoint, perhaps before it is ready.
 func (tr *Trial) ServeUntil(failpoint string, args ...string) *Process {
 	tr.Helper()
-	l := Launch{On: tr.Backend, Args: slices.Concat(tr.Args, args), Times: tr.Times, failpoint: failpoint,
-		mayDie: true}
+	return tr.Launch(Launch{Args: args, failpoint: failpoint, mayDie: true})
+}
+
+// ServeAll is Serve with a second process where two can share database and index. It returns the first.
+func (tr *Trial) ServeAll(args ...string) *Process {
+	tr.Helper()
+	p := tr.Serve(args...)
+	if tr.Shared() {
+		tr.Serve(args...)
+	}
+	return p
+}
+
+// Shared says whether several processes can share database and index.
+func (tr *Trial) Shared() bool { return tr.Backend.Postgres != "" && tr.Backend.Redis != "" }
+
+// Launch is Serve of a process of its own kind, to which the backend, arguments and times of all are added.
+func (tr *Trial) Launch(l Launch) *Process {
+	tr.Helper()
+	l.On, l.Args, l.Times = tr.Backend, slices.Concat(tr.Args, l.Args), tr.Times
 	p := Serve(tr.T, l)
 	tr.AddProcess(p)
 	return p
@@ -176,6 +203,13 @@ func (tr *Trial) MarkFault() {
 	tr.lastFault = time.Now()
 }
 
+// LastFault is when MarkFault was called last.
+func (tr *Trial) LastFault() time.Time {
+	tr.Mu.Lock()
+	defer tr.Mu.Unlock()
+	return tr.lastFault
+}
+
 // NoteAccepted writes an accepted callback into the books; its body was payload(ref).
 func (tr *Trial) NoteAccepted(id, ref string) {
 	tr.Mu.Lock()
@@ -194,11 +228,26 @@ func (tr *Trial) Count() int {
 // key too.
 func (tr *Trial) Callback(kind, ref string) Submission {
 	return Submission{
-		"url": tr.Recorder.URL + "/" + kind + "/" + ref, "ref": ref, "payload": Payload(ref),
+		"url": tr.Receiver.URL + "/" + kind + "/" + ref, "ref": ref, "payload": Payload(ref),
 		"idempotency_key": "key-" + ref,
-		"policy": Submission{"tiers": []string{"500ms", "1s", "1s", "2s", "2s", "5s", "5s", "5s"},
-			"timeout": "2s"},
+		"policy":          Tiers("2s", "500ms", "1s", "1s", "2s", "2s", "5s", "5s", "5s"),
 	}
+}
+
+// Numbered is a shape of callbacks of one kind, whose references are that and their number.
+func (tr *Trial) Numbered(kind string) func(int) Submission {
+	return func(i int) Submission { return tr.Callback(kind, fmt.Sprintf("%s-%d", kind, i)) }
+}
+
+// Named is a shape of callbacks that succeed, whose references are a name and their number.
+func (tr *Trial) Named(name string) func(int) Submission {
+	return func(i int) Submission { return tr.Callback("plain", fmt.Sprintf("%s-%d", name, i)) }
+}
+
+// Payload makes a body of its own for each reference, so that no two could be mixed up unseen. It is compact,
+// because encoding/json makes it so on its way out.
+func Payload(ref string) json.RawMessage {
+	return json.RawMessage(fmt.Sprintf(`{"order":%q,"paid":10000}`, ref))
 }
 
 // Mixed is the usual load: every fifth fails once, every tenth is slow, every eighth has one of fifty lock
@@ -211,7 +260,7 @@ func (tr *Trial) Mixed(i int) Submission {
 	case i%10 == 3:
 		kind = "slow"
 	}
-	s := tr.Callback(kind, fmt.Sprintf("%s-%d", kind, i))
+	s := tr.Numbered(kind)(i)
 	if i%8 == 1 {
 		s["lock_key"] = fmt.Sprint("lock-", i%50)
 	}
@@ -295,15 +344,19 @@ func (tr *Trial) Evidence() (judge.Evidence, error) {
 	defer cancel()
 	db := tr.Database()
 	var e judge.Evidence
-	var errs [4]error
+	var errs [3]error
 	e.Rows, errs[0] = judge.ReadRows(ctx, db)
 	e.Attempts, errs[1] = judge.ReadAttempts(ctx, db)
-	e.Arrivals, errs[2] = tr.Recorder.Journal.Read()
+	for _, r := range append(tr.Others, tr.Receiver) {
+		for _, a := range r.All() {
+			e.Arrivals = append(e.Arrivals, a.Arrival)
+		}
+	}
 	if tr.Backend.Redis != "" {
-		e.Index, errs[3] = tr.Backend.ReadIndex(ctx)
+		e.Index, errs[2] = tr.Backend.ReadIndex(ctx)
 		e.IndexRead = true
 	} else if alive := tr.Alive(); len(alive) > 0 {
-		e.Index, errs[3] = embeddedIndex(ctx, alive[0].Client, e.Rows)
+		e.Index, errs[2] = embeddedIndex(ctx, alive[0].Client, e.Rows)
 		e.IndexRead = true
 	}
 	tr.Mu.Lock()

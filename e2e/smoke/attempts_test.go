@@ -13,7 +13,9 @@ import (
 
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
+	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
+	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/judge"
 )
 
 // oddPayload has spaces, escapes, key order and numbers that no decode and encode would keep.
@@ -44,11 +46,11 @@ func TestThreeAttemptsUnderTiersWithTheSameIDAndBytes(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var cb harness.Callback
+			var cb client.Callback
 			if err := got.Decode(&cb); err != nil || got.Status != http.StatusAccepted {
 				t.Fatalf("accept answered %d: %s %v", got.Status, got.Body, err)
 			}
-			if cb.MaxAttempts != 3 || cb.State != "scheduled" && cb.State != "attempting" {
+			if cb.MaxAttempts == nil || *cb.MaxAttempts != 3 || cb.State != "scheduled" && cb.State != "attempting" {
 				t.Fatalf("accepted as %+v", cb)
 			}
 			ids, lane = append(ids, cb.ID), cb.Lane
@@ -57,11 +59,11 @@ func TestThreeAttemptsUnderTiersWithTheSameIDAndBytes(t *testing.T) {
 
 		var lateAtReceiver, lateInSQL []time.Duration
 		for _, id := range ids {
-			cb, err := p.Get(ctx, id)
+			cb, err := p.Callback(ctx, id)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if cb.State != "succeeded" || cb.AttemptCount != 3 || cb.DueAt != nil || cb.FinishedAt == nil {
+			if cb.State != "succeeded" || cb.AttemptCount != 3 || !cb.DueAt.IsZero() || cb.FinishedAt.IsZero() {
 				t.Errorf("%s ended as %+v", id, cb)
 			}
 			got := r.Of(id)
@@ -76,20 +78,19 @@ func TestThreeAttemptsUnderTiersWithTheSameIDAndBytes(t *testing.T) {
 				}
 				lateAtReceiver = append(lateAtReceiver, gap-tier)
 			}
-			attempts, err := p.Attempts(ctx, id)
+			attempts, err := p.AttemptsOf(id)
 			if err != nil {
 				t.Fatal(err)
 			}
 			lateInSQL = append(lateInSQL, checkRows(t, id, attempts)...)
 		}
-		quarter, most := harness.Quantile(lateAtReceiver, 0.25), harness.Quantile(lateAtReceiver, 1)
-		t.Logf("%s: %d retries; late at the receiver: p25 %s, median %s, most %s; late in SQL: median %s, most %s",
-			b.Name, len(lateAtReceiver), quarter, harness.Quantile(lateAtReceiver, 0.5), most,
-			harness.Quantile(lateInSQL, 0.5), harness.Quantile(lateInSQL, 1))
+		quarter, late := judge.Quantile(lateAtReceiver, 0.25), judge.QuantilesOf(lateAtReceiver)
+		t.Logf("%s: %d retries; late at the receiver: p25 %s, %s; late in SQL: %s", b.Name, len(lateAtReceiver),
+			quarter, late, judge.QuantilesOf(lateInSQL))
 		// None may be early. How late they are depends on the machine: half of them can wait for one slow fsync.
 		// A retry that was lost, and found by the sweep, is later than five seconds.
-		if quarter > 250*time.Millisecond || most > 5*time.Second {
-			t.Errorf("three quarters are late by more than %s, and one by %s", quarter, most)
+		if quarter > 250*time.Millisecond || late.Most > 5*time.Second {
+			t.Errorf("three quarters are late by more than %s, and one by %s", quarter, late.Most)
 		}
 		checkSignatures(t, p, lane, r)
 	})
@@ -115,13 +116,13 @@ func checkSends(t *testing.T, got []harness.Arrival) {
 }
 
 // checkRows looks at the attempts of one callback in SQL, and returns their lateness.
-func checkRows(t *testing.T, id string, attempts []harness.Attempt) []time.Duration {
+func checkRows(t *testing.T, id string, attempts []client.Attempt) []time.Duration {
 	t.Helper()
 	var classes []string
 	var late []time.Duration
 	for i, a := range attempts {
-		classes = append(classes, a.Class)
-		late = append(late, time.Duration(a.LatenessMS*float64(time.Millisecond)))
+		classes = append(classes, string(a.Class))
+		late = append(late, time.Duration(a.LatenessMs*float64(time.Millisecond)))
 		if a.Number != i+1 || !a.Charged || a.Trigger != "schedule" {
 			t.Errorf("%s: attempt %d is %+v", id, i+1, a)
 		}
@@ -139,7 +140,7 @@ func checkSignatures(t *testing.T, p *harness.Process, lane string, r *harness.R
 		Lane   string `json:"lane"`
 		Secret string `json:"secret"`
 	}
-	if err := p.Call(t.Context(), http.MethodGet, "/v1/secret?lane="+url.QueryEscape(lane), nil, http.StatusOK, &secret); err != nil {
+	if err := p.Read(t.Context(), "/v1/secret?lane="+url.QueryEscape(lane), &secret); err != nil {
 		t.Fatal(err)
 	}
 	verifier, err := standardwebhooks.NewWebhook(secret.Secret)

@@ -1,11 +1,11 @@
 package smoke
 
 import (
-	"encoding/json"
 	"net/http"
 	"strings"
 	"testing"
 
+	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
 )
 
@@ -38,21 +38,23 @@ func TestBadInputGetsAProblem(t *testing.T) {
 		{"empty batch", "POST", "/v1/callbacks/batch", `{"callbacks": []}`, 422, "callbacks"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got, err := p.Raw(t.Context(), c.method, c.path, []byte(c.body), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			checkProblem(t, got, c.status, c.field)
+			checkProblem(t, raw(t, p, c.method, c.path, c.body, nil), c.status, c.field)
 		})
 	}
 	t.Run("wrong key", func(t *testing.T) {
 		wrong := http.Header{"Authorization": {"Bearer nonsense"}}
-		got, err := p.Raw(t.Context(), http.MethodGet, "/v1/callbacks", nil, wrong)
-		if err != nil {
-			t.Fatal(err)
-		}
-		checkProblem(t, got, http.StatusUnauthorized, "")
+		checkProblem(t, raw(t, p, http.MethodGet, "/v1/callbacks", "", wrong), http.StatusUnauthorized, "")
 	})
+}
+
+// raw sends a body as it is.
+func raw(t *testing.T, p *harness.Process, method, path, body string, header http.Header) harness.Answer {
+	t.Helper()
+	got, err := p.Raw(t.Context(), method, path, []byte(body), header)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
 }
 
 // Every address that something can be sent to is checked when it is given: case 29 of the security list. A
@@ -82,11 +84,7 @@ func TestInternalAddressesAreRefusedWhereverTheyAreGiven(t *testing.T) {
 			`, "payload": 1}}`, "callback"},
 	} {
 		t.Run("case 29: "+c.name, func(t *testing.T) {
-			got, err := p.Raw(t.Context(), c.method, c.path, []byte(c.body), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			checkProblem(t, got, http.StatusUnprocessableEntity, c.field)
+			checkProblem(t, raw(t, p, c.method, c.path, c.body, nil), http.StatusUnprocessableEntity, c.field)
 		})
 	}
 }
@@ -94,7 +92,7 @@ func TestInternalAddressesAreRefusedWhereverTheyAreGiven(t *testing.T) {
 // checkProblem fails unless the answer is a problem of that status which names the field, if there is one.
 func checkProblem(t *testing.T, got harness.Answer, status int, field string) {
 	t.Helper()
-	var p harness.Problem
+	var p client.Problem
 	if got.Status != status || got.Decode(&p) != nil || p.Status != status || p.Title == "" || p.Code == "" ||
 		!strings.HasPrefix(got.Header.Get("Content-Type"), "application/problem+json") {
 		t.Fatalf("answered %d %s: %.400s; want a problem with status %d", got.Status, got.Header.Get("Content-Type"), got.Body, status)
@@ -118,17 +116,13 @@ func TestIdempotencyKeyIsKept(t *testing.T) {
 		post := func(ref string) harness.Answer {
 			s := good()
 			s["idempotency_key"], s["ref"] = "key-1", ref
-			body, err := json.Marshal(s)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got, err := p.Raw(t.Context(), http.MethodPost, "/v1/callbacks", body, nil)
+			got, err := p.Send(t.Context(), http.MethodPost, "/v1/callbacks", s)
 			if err != nil {
 				t.Fatal(err)
 			}
 			return got
 		}
-		var first, again harness.Callback
+		var first, again client.Callback
 		if err := post("one").Decode(&first); err != nil {
 			t.Fatal(err)
 		}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
 )
 
@@ -57,7 +58,7 @@ func TestSIGTERMLetsAttemptsInFlightEnd(t *testing.T) {
 		cb := acceptSlow(t, p, r, "in-flight")
 		p.Terminate()
 		harness.Eventually(t, time.Minute, "the API is closed", func() error {
-			if _, err := p.Get(t.Context(), cb.ID); err == nil {
+			if _, err := p.Callback(t.Context(), cb.ID); err == nil {
 				return errors.New("it answers")
 			}
 			return nil
@@ -84,10 +85,10 @@ func gatedReceiver(t *testing.T) (r *harness.Receiver, release func()) {
 }
 
 // wantState waits until a callback is in a state.
-func wantState(t *testing.T, p *harness.Process, id, state string) (got harness.Callback) {
+func wantState(t *testing.T, p *harness.Process, id string, state client.State) (got client.Callback) {
 	t.Helper()
-	harness.Eventually(t, time.Minute, id+" has "+state, func() (err error) {
-		got, err = p.Get(t.Context(), id)
+	harness.Eventually(t, time.Minute, id+" has "+string(state), func() (err error) {
+		got, err = p.Callback(t.Context(), id)
 		if err == nil && got.State != state {
 			err = fmt.Errorf("it is %s", got.State)
 		}
@@ -117,20 +118,17 @@ func TestDrainHandsBackUncharged(t *testing.T) {
 		})
 		p := harness.Serve(t, harness.Launch{On: b, Args: []string{"--drain-timeout", "1s"}})
 		cb := acceptSlow(t, p, r, "too-slow")
-		p.Terminate()
 		start := time.Now()
-		if code := p.ExitCode(time.Minute); code != 0 {
-			t.Errorf("exit code %d, want 0\n%s", code, p.LogTail(2000))
-		}
+		p.Exit(time.Minute)
 		drained := time.Since(start)
 		p = harness.Serve(t, harness.Launch{On: b})
 		start = time.Now()
 		harness.Await(t, p.Client, 90*time.Second)
-		got, err := p.Get(t.Context(), cb.ID)
+		got, err := p.Callback(t.Context(), cb.ID)
 		if err != nil {
 			t.Fatal(err)
 		}
-		attempts, err := p.Attempts(t.Context(), cb.ID)
+		attempts, err := p.AttemptsOf(cb.ID)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -145,21 +143,16 @@ func TestDrainHandsBackUncharged(t *testing.T) {
 }
 
 // acceptSlow accepts one callback and waits until it is being attempted.
-func acceptSlow(t *testing.T, p *harness.Process, r *harness.Receiver, ref string) harness.Callback {
+func acceptSlow(t *testing.T, p *harness.Process, r *harness.Receiver, ref string) client.Callback {
 	t.Helper()
 	cb, err := p.Accept(t.Context(), harness.Submission{
 		"url": r.URL, "ref": ref, "payload": harness.Payload(ref),
-		"policy": harness.Submission{"tiers": []string{"1s"}, "timeout": "60s"},
+		"policy": harness.Tiers("60s", "1s"),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	harness.Eventually(t, time.Minute, "the attempt has begun", func() error {
-		if r.Count() == 0 {
-			return fmt.Errorf("%s has not arrived", cb.ID)
-		}
-		return nil
-	})
+	harness.AtLeast(t, time.Minute, "the attempt has begun", 1, r.Count)
 	return cb
 }
 
@@ -185,10 +178,7 @@ func TestHoldAcceptsAndSendsNothing(t *testing.T) {
 		}
 		harness.Pause()
 	}
-	p.Terminate()
-	if code := p.ExitCode(time.Minute); code != 0 {
-		t.Errorf("exit code %d, want 0", code)
-	}
+	p.Exit(time.Minute)
 	p = harness.Serve(t, harness.Launch{On: b})
 	harness.Await(t, p.Client, 30*time.Second)
 	if len(r.Of(cb.ID)) != 1 {

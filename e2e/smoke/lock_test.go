@@ -2,11 +2,11 @@ package smoke
 
 import (
 	"fmt"
-	"net/url"
 	"slices"
 	"testing"
 	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/judge"
 )
@@ -18,8 +18,9 @@ func TestOneLockKeyNeverOverlapsAndDivertsUncharged(t *testing.T) {
 		const n = 1000
 		r := harness.NewReceiver(t, func(a *harness.Arrival) harness.Reply { return harness.Reply{Status: 200, After: time.Millisecond} })
 		free := harness.NewReceiver(t, harness.Always(200, ""))
-		p := harness.Serve(t, harness.Launch{On: b, Args: []string{"--workers", "64"}})
-		books := harness.NewLedger()
+		tr := harness.NewTrial(t, "one lock key")
+		tr.Backend, tr.Others = b, []*harness.Receiver{r, free}
+		p := tr.Serve("--workers", "64")
 		batch := make([]harness.Submission, n)
 		for i := range batch {
 			ref := fmt.Sprint("locked-", i)
@@ -33,7 +34,7 @@ func TestOneLockKeyNeverOverlapsAndDivertsUncharged(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, cb := range accepted {
-			books.Accepted(cb.ID, fmt.Sprint("locked-", i))
+			tr.NoteAccepted(cb.ID, fmt.Sprint("locked-", i))
 		}
 		// A worker that waited for the lock would not be there for the others.
 		var unlocked []time.Duration
@@ -43,23 +44,19 @@ func TestOneLockKeyNeverOverlapsAndDivertsUncharged(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			harness.Eventually(t, 10*time.Second, "a callback without a lock is sent", func() error {
-				if len(free.Of(cb.ID)) == 0 {
-					return fmt.Errorf("%s has not arrived", cb.ID)
-				}
-				return nil
-			})
+			harness.AtLeast(t, 10*time.Second, "a callback without a lock is sent", 1,
+				func() int { return free.Times(cb.ID) })
 			unlocked = append(unlocked, free.Of(cb.ID)[0].At.Sub(start))
 		}
 		harness.Await(t, p.Client, 3*time.Minute)
-		books.Judge(t, p, b, judge.Bounds{}, r, free)
+		tr.Verdict(judge.Bounds{})
 		arrivals := r.All()
 		slices.SortFunc(arrivals, func(a, b harness.Arrival) int { return a.At.Compare(b.At) })
 		var gaps []time.Duration
 		for i := 1; i < len(arrivals); i++ {
 			gaps = append(gaps, arrivals[i].At.Sub(arrivals[i-1].End))
 		}
-		rows, err := p.List(t.Context(), url.Values{"state": {"succeeded"}})
+		rows, err := p.ListAll(client.Filter{State: []client.State{"succeeded"}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -76,15 +73,15 @@ func TestOneLockKeyNeverOverlapsAndDivertsUncharged(t *testing.T) {
 		if diverts == 0 {
 			t.Error("no divert was counted")
 		}
-		median := harness.Quantile(gaps, 0.5)
-		t.Logf("%s: %d under one lock in %s; gaps: median %s (goal 5 ms), p99 %s, most %s; %d callbacks diverted, %d diverts; unlocked ones meanwhile: median %s, most %s",
-			b.Name, n, arrivals[len(arrivals)-1].End.Sub(arrivals[0].At).Round(time.Millisecond), median, harness.Quantile(gaps, 0.99), harness.Quantile(gaps, 1),
-			diverted, diverts, harness.Quantile(unlocked, 0.5), harness.Quantile(unlocked, 1))
-		if median > 500*time.Millisecond { // a waiter that is not woken waits for a second and more
-			t.Errorf("the median gap is %s", median)
+		between, others := judge.QuantilesOf(gaps), judge.QuantilesOf(unlocked)
+		t.Logf("%s: %d under one lock in %s; gaps: %s (goal of p50: 5 ms); %d callbacks diverted, %d diverts; "+
+			"unlocked ones meanwhile: %s", b.Name, n,
+			arrivals[len(arrivals)-1].End.Sub(arrivals[0].At).Round(time.Millisecond), between, diverted, diverts, others)
+		if between.P50 > 500*time.Millisecond { // a waiter that is not woken waits for a second and more
+			t.Errorf("the median gap is %s", between.P50)
 		}
-		if most := harness.Quantile(unlocked, 1); most > 10*time.Second {
-			t.Errorf("a callback without a lock waited %s", most)
+		if others.Most > 10*time.Second {
+			t.Errorf("a callback without a lock waited %s", others.Most)
 		}
 	})
 }

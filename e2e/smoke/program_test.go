@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
 // The demo runs all it shows to the end and says by its exit code that it went as foreseen.
@@ -96,7 +97,7 @@ func TestKeysAndEndpointsFromTheShell(t *testing.T) {
 	sender := shell{t, p.Base, admin.run(0, "the only time", "key", "create", "checkout", "--scope", "send", "--expires-in", "90d")}
 	keyID, _, _ := strings.Cut(strings.TrimSpace(strings.Split(admin.run(0, "checkout", "key", "list"), "\n")[2]), " ")
 
-	addr := "127.0.0.1:" + harness.FreePorts(t, 1)[0]
+	addr := "127.0.0.1:" + testserver.FreePort(t)
 	sender.run(1, "it needs the scope operate", "endpoint", "create", "http://"+addr+"/notify")
 	admin.run(0, "made", "endpoint", "create", "http://"+addr+"/notify", "--external-id", "merchant/7", "--policy", `{"tiers": ["100ms", "1s", "1s"]}`,
 		"--success", "body-success", "--topic", "payment.*", "--rate", "100/s", "-H", "X-Shop: 7")
@@ -132,7 +133,7 @@ func TestKeysAndEndpointsFromTheShell(t *testing.T) {
 	if text := printed(); strings.Count(text, "signature ok") != 4 || strings.Count(text, "signature wrong") != 1 {
 		t.Errorf("listen printed:\n%s", text)
 	}
-	second := "127.0.0.1:" + harness.FreePorts(t, 1)[0]
+	second := "127.0.0.1:" + testserver.FreePort(t)
 	printed = startListen(t, second, "--secret", secret, "--secret", fresh, "--body", "success")
 	admin.run(0, "changed", "endpoint", "set", "merchant/7", "--url", "http://"+second+"/", "--clear", "header")
 	admin.run(0, "200 ok: success", "endpoint", "test", "merchant/7", "--wait")

@@ -31,8 +31,7 @@ func TestWrongSettingsStopTheStartWithOneLineEach(t *testing.T) {
 		{"PostgreSQL without keys", nil, []string{"--database-url", "postgres://127.0.0.1:1/x"}, []string{"admin_key", "master_key"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			ports := harness.FreePorts(t, 2)
-			args := append([]string{"serve", "--listen", "127.0.0.1:" + ports[0], "--ops-listen", "127.0.0.1:" + ports[1], "--data-dir", t.TempDir()}, c.args...)
+			args := append([]string{"serve", "--listen", "127.0.0.1:0", "--ops-listen", "127.0.0.1:0", "--data-dir", t.TempDir()}, c.args...)
 			got := harness.Command(t, 20*time.Second, c.env, args...)
 			lines := strings.Split(strings.TrimSpace(got.Stderr), "\n")
 			if got.Code != 2 || len(lines) != len(c.lines) {

@@ -51,12 +51,10 @@ func NewCluster(tb testing.TB, o ClusterOptions) *Cluster {
 	if o.Replicas {
 		n *= 2
 	}
-	firstBus := ""
+	var buses []string
 	for range n {
-		bus := strconv.Itoa(FreePorts(tb, 1)[0])
-		if firstBus == "" {
-			firstBus = bus
-		}
+		bus := FreePort(tb)
+		buses = append(buses, bus)
 		args := append([]string{
 			"--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf", "--cluster-node-timeout", "2000",
 			"--cluster-port", bus, "--repl-diskless-sync-delay", "0",
@@ -64,7 +62,7 @@ func NewCluster(tb testing.TB, o ClusterOptions) *Cluster {
 			"--cluster-replica-validity-factor", "0",
 		}, slices.Concat(o.Args, c.authArgs())...)
 		if o.TLS != nil {
-			port := strconv.Itoa(FreePorts(tb, 1)[0])
+			port := FreePort(tb)
 			c.tlsPorts = append(c.tlsPorts, port)
 			args = append(append(args, "--tls-port", port, "--tls-cluster", "yes", "--tls-replication", "yes"), o.TLS...)
 		}
@@ -76,12 +74,12 @@ func NewCluster(tb testing.TB, o ClusterOptions) *Cluster {
 	for i, node := range c.Nodes {
 		c.Do(node, "cluster", "set-config-epoch", i+1)
 	}
-	host, port := c.Nodes[0].hostPort()
+	port := c.Nodes[0].port
 	if c.tlsPorts != nil {
 		port = c.tlsPorts[0]
 	}
 	for _, node := range c.Nodes[1:] {
-		c.Do(node, "cluster", "meet", host, port, firstBus)
+		c.Do(node, "cluster", "meet", "127.0.0.1", port, buses[0])
 	}
 	c.AwaitOK(c.Nodes...)
 	if o.Replicas {
@@ -284,3 +282,37 @@ func (c *Cluster) TakeOver(replica *Redis) {
 // failoverTimeout bounds the wait for a replica that takes over. On a busy machine votes come late: then an
 // election fails, and is repeated seconds later.
 const failoverTimeout = 90 * time.Second
+
+// MoveSlot moves a slot and all its keys to another master as a resharding tool does: it announces the move
+// to both ends, moves the keys a few at a time, and then tells every master the new owner. It sleeps for the
+// pause before each step, so that tests meet a slot of which a part has moved.
+func (c *Cluster) MoveSlot(slot int, to *Redis, pause time.Duration) {
+	c.tb.Helper()
+	from := c.AwaitOwner(slot, nil)
+	if from == to {
+		c.tb.Fatalf("slot %d is at %s already", slot, to.Address())
+	}
+	fromID, toID := c.idOf(from), c.idOf(to)
+	c.Do(to, "cluster", "setslot", slot, "importing", fromID)
+	c.Do(from, "cluster", "setslot", slot, "migrating", toID)
+	for {
+		time.Sleep(pause)
+		keys, _ := c.Do(from, "cluster", "getkeysinslot", slot, 3).([]any)
+		if len(keys) == 0 {
+			break
+		}
+		args := []any{"migrate", "127.0.0.1", to.port, "", 0, 10_000, "replace"}
+		if c.password != "" {
+			args = append(args, "auth", c.password)
+		}
+		c.Do(from, append(append(args, "keys"), keys...)...)
+	}
+	// The new owner first: it must not forget the slot before the old one has given it away.
+	c.Do(to, "cluster", "setslot", slot, "node", toID)
+	c.Do(from, "cluster", "setslot", slot, "node", toID)
+	for _, node := range c.Nodes {
+		if v, ok := c.myself(node); ok && v.is("master") && node != from && node != to {
+			c.Do(node, "cluster", "setslot", slot, "node", toID)
+		}
+	}
+}

@@ -2,6 +2,8 @@ package testserver
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -54,4 +56,15 @@ func (g group) AwaitReplica(server *Redis) {
 	await(g.tb, startTimeout, server.Address()+" to follow a master", func(context.Context) error {
 		return g.says(server, "replication", "role:slave", "master_link_status:up")
 	})
+}
+
+// says returns an error unless a section of a server's INFO has all of the texts.
+func (g group) says(server *Redis, section string, texts ...string) error {
+	info, err := g.try(server, "info", section)
+	for _, want := range texts {
+		if err == nil && !strings.Contains(fmt.Sprint(info), want) {
+			err = fmt.Errorf("no %s in %.120s", want, info)
+		}
+	}
+	return err
 }

@@ -22,34 +22,30 @@ const (
 // side by side do not try the same ones.
 var lastPort atomic.Int64
 
-// FreePorts returns n ports of 127.0.0.1 that had no listener, and that this process never chooses again.
-func FreePorts(tb testing.TB, n int) []int {
+// FreePort returns a port of 127.0.0.1 that had no listener, and that this process never chooses again.
+func FreePort(tb testing.TB) string {
 	tb.Helper()
 	lastPort.CompareAndSwap(0, 1+rand.Int64N(portCount))
-	ports := make([]int, 0, n)
 	for range portCount {
-		if len(ports) == n {
-			return ports
-		}
-		port := firstPort + int(lastPort.Add(1)%portCount)
+		port := strconv.FormatInt(firstPort+lastPort.Add(1)%portCount, 10)
 		free, err := isFree(port)
 		if err != nil {
 			tb.Fatal(err)
 		}
 		if free {
-			ports = append(ports, port)
+			return port
 		}
 	}
-	tb.Fatalf("no %d free ports of 127.0.0.1 from %d on", n, firstPort)
-	return nil
+	tb.Fatalf("no free port of 127.0.0.1 from %d on", firstPort)
+	return ""
 }
 
 // isFree says whether the port has no listener. No program is forked meanwhile: it would hold our own listener
 // until it has replaced itself, after we closed it.
-func isFree(port int) (bool, error) {
+func isFree(port string) (bool, error) {
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
-	l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", port))
 	if err != nil {
 		return false, nil
 	}

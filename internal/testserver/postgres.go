@@ -111,7 +111,7 @@ func startPostgres(tb testing.TB, dir string, initdb, settings []string) *Postgr
 	}, settings...)
 	tb.Cleanup(func() { p.shutDown(tb) })
 	for try := 1; ; try++ {
-		p.url.Host = net.JoinHostPort("127.0.0.1", strconv.Itoa(FreePorts(tb, 1)[0]))
+		p.url.Host = net.JoinHostPort("127.0.0.1", FreePort(tb))
 		err := p.try()
 		if err == nil {
 			return p
@@ -134,16 +134,14 @@ func (p *Postgres) command(name string, args ...string) *exec.Cmd {
 // end, a start fails and is repeated.
 func (p *Postgres) Start(tb testing.TB) {
 	tb.Helper()
-	deadline := time.Now().Add(postgresStart)
-	for {
+	if err := poll(postgresStart, func(context.Context) error {
 		err := p.try()
-		if err == nil {
-			return
+		if err != nil && !p.HasEnded() {
+			return ended{err}
 		}
-		if !p.HasEnded() || time.Now().After(deadline) {
-			tb.Fatalf("postgres does not answer: %v\n%s", err, p.Log())
-		}
-		time.Sleep(100 * time.Millisecond) // between two starts of a poll with a deadline
+		return err
+	}); err != nil {
+		tb.Fatalf("postgres does not answer: %v\n%s", err, p.Log())
 	}
 }
 
@@ -320,23 +318,12 @@ func (p *Postgres) at(database string) string {
 
 // wait returns when the server answers, or has ended.
 func (p *Postgres) wait() error {
-	ctx, cancel := context.WithTimeout(context.Background(), postgresStart)
-	defer cancel()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		err := p.answers(ctx)
-		if err == nil {
-			return nil
+	return poll(postgresStart, func(ctx context.Context) error {
+		if p.HasEnded() {
+			return ended{fmt.Errorf("it has ended: %v", p.server.ending)}
 		}
-		select {
-		case <-p.server.ended:
-			return fmt.Errorf("it has ended: %v", p.server.ending)
-		case <-ctx.Done():
-			return err
-		case <-tick.C:
-		}
-	}
+		return p.answers(ctx)
+	})
 }
 
 // answers returns nil if this server answers. Another one may listen on the port that this one was to have.

@@ -8,8 +8,6 @@ import (
 	"net"
 	"os/exec"
 	"slices"
-	"strconv"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -58,7 +56,7 @@ func (c *child) hasEnded() bool {
 
 // begin runs the program with the arguments in the directory, by way of the command in wrap if there is one.
 // It does not wait for an answer.
-func begin(tb testing.TB, program string, wrap []string, port int, dir string, args ...string) *child {
+func begin(tb testing.TB, program string, wrap []string, port, dir string, args ...string) *child {
 	tb.Helper()
 	binary, err := exec.LookPath(program)
 	if err != nil {
@@ -67,7 +65,7 @@ func begin(tb testing.TB, program string, wrap []string, port int, dir string, a
 	}
 	words := slices.Concat(wrap, []string{binary}, args)
 	c := &child{cmd: exec.Command(words[0], words[1:]...)}
-	c.addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	c.addr = net.JoinHostPort("127.0.0.1", port)
 	c.cmd.Dir, c.cmd.Stdout, c.cmd.Stderr = dir, &c.output, &c.output
 	if err := c.start(); err != nil {
 		tb.Fatal(err)
@@ -118,33 +116,43 @@ func ask(ctx context.Context, addr, password string, args ...any) (any, error) {
 	return got, errors.Join(err, c.Close(), conn.Close())
 }
 
-// await repeats the question until it has no error.
-func await(tb testing.TB, limit time.Duration, what string, question func(context.Context) error) {
-	tb.Helper()
+// ended is an error that no repetition changes.
+type ended struct{ error }
+
+// poll repeats the question until it has no error, or one that has ended it. It returns the last one.
+func poll(limit time.Duration, question func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	pause := time.NewTicker(10 * time.Millisecond)
 	defer pause.Stop()
 	for {
 		err := question(ctx)
-		if err == nil {
-			return
+		if _, over := err.(ended); err == nil || over {
+			return err
 		}
 		select {
 		case <-ctx.Done():
-			tb.Fatalf("waited %v for %s: %v", limit, what, err)
+			return err
 		case <-pause.C:
 		}
 	}
 }
 
-// says returns an error unless a section of a server's INFO has all of the texts.
-func (g group) says(server *Redis, section string, texts ...string) error {
-	info, err := g.try(server, "info", section)
-	for _, want := range texts {
-		if err == nil && !strings.Contains(fmt.Sprint(info), want) {
-			err = fmt.Errorf("no %s in %.120s", want, info)
-		}
+// await is poll of what must come about.
+func await(tb testing.TB, limit time.Duration, what string, question func(context.Context) error) {
+	tb.Helper()
+	if err := poll(limit, question); err != nil {
+		tb.Fatalf("waited %v for %s: %v", limit, what, err)
 	}
-	return err
+}
+
+// Until polls a condition in real time, and fails the test if it does not hold within a minute.
+func Until(tb testing.TB, what string, condition func() bool) {
+	tb.Helper()
+	await(tb, time.Minute, what, func(context.Context) error {
+		if condition() {
+			return nil
+		}
+		return errors.New("it does not hold")
+	})
 }

@@ -2,8 +2,6 @@ package testserver
 
 import (
 	"os/exec"
-	"strconv"
-	"strings"
 	"syscall"
 	"testing"
 	"unsafe"
@@ -29,7 +27,7 @@ type Redis struct {
 
 	tb      testing.TB
 	program string
-	port    int
+	port    string
 	args    []string
 	running *child
 }
@@ -59,23 +57,18 @@ func OtherServers() []string {
 	return found
 }
 
-// NewRedisOf is NewRedis with one of OtherServers.
-func NewRedisOf(tb testing.TB, program string, args ...string) *Redis {
-	tb.Helper()
-	return newServer(tb, program, args)
-}
-
 // NewRedis starts a redis-server from PATH on a free port of 127.0.0.1, without persistence, in a directory
 // of its own. Further arguments are given to the server at every start; they come last, so they override.
 func NewRedis(tb testing.TB, args ...string) *Redis {
 	tb.Helper()
-	return newServer(tb, redisProgram, args)
+	return NewRedisOf(tb, redisProgram, args...)
 }
 
-func newServer(tb testing.TB, program string, args []string) *Redis {
+// NewRedisOf is NewRedis with one of OtherServers.
+func NewRedisOf(tb testing.TB, program string, args ...string) *Redis {
 	tb.Helper()
-	s := &Redis{Dir: tb.TempDir(), tb: tb, program: program, port: FreePorts(tb, 1)[0], args: args}
-	s.URL = "redis://127.0.0.1:" + strconv.Itoa(s.port)
+	s := &Redis{Dir: tb.TempDir(), tb: tb, program: program, port: FreePort(tb), args: args}
+	s.URL = "redis://" + s.Address()
 	s.Start()
 	return s
 }
@@ -95,7 +88,7 @@ func (s *Redis) Begin(args ...string) {
 		s.tb.Fatal("start redis-server: it still runs")
 	}
 	all := append([]string{
-		"--bind", "127.0.0.1", "--port", strconv.Itoa(s.port), "--dir", s.Dir,
+		"--bind", "127.0.0.1", "--port", s.port, "--dir", s.Dir,
 		"--save", "", "--appendonly", "no", "--daemonize", "no", "--loglevel", "notice",
 	}, s.args...)
 	wrap := []string{}
@@ -161,6 +154,4 @@ func (s *Redis) signal(sig syscall.Signal) {
 }
 
 // Address is the URL's host and port.
-func (s *Redis) Address() string { return strings.TrimPrefix(s.URL, "redis://") }
-
-func (s *Redis) hostPort() (host, port string) { return "127.0.0.1", strconv.Itoa(s.port) }
+func (s *Redis) Address() string { return "127.0.0.1:" + s.port }

@@ -7,7 +7,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -17,10 +16,11 @@ import (
 // sentinelCount is how many Sentinels watch a master here; two of them agree on its death.
 const sentinelCount = 3
 
+// sentinelName is the name that the Sentinels know the master by.
+const sentinelName = "payments"
+
 // SentinelOptions say how a master and its Sentinels are set up.
 type SentinelOptions struct {
-	// Name that the Sentinels know the master by; empty: "payments".
-	Name string
 	// Replicas of the master; zero: one.
 	Replicas int
 	// Password of the servers, SentinelPassword of the Sentinels; empty: none.
@@ -30,7 +30,6 @@ type SentinelOptions struct {
 // A Sentinel set is one Redis with replicas, and three Sentinels. They make a replica the master when the
 // master is silent for two seconds.
 type Sentinel struct {
-	Name string
 	// Servers are the first master and its replicas. Each can be killed, paused and started again.
 	Servers []*Redis
 	// Sentinels are the addresses of the Sentinels.
@@ -44,22 +43,18 @@ type Sentinel struct {
 // replicas. They end with the test.
 func NewSentinel(tb testing.TB, o SentinelOptions) *Sentinel {
 	tb.Helper()
-	w := &Sentinel{Name: o.Name, group: group{tb, o.Password}, sentinelPassword: o.SentinelPassword}
-	if w.Name == "" {
-		w.Name = "payments"
-	}
+	w := &Sentinel{group: group{tb, o.Password}, sentinelPassword: o.SentinelPassword}
 	args := append([]string{"--repl-diskless-sync-delay", "0"}, w.authArgs()...)
 	master := NewRedis(tb, args...)
 	w.Servers = []*Redis{master}
-	host, port := master.hostPort()
 	for range max(o.Replicas, 1) {
 		replica := NewRedis(tb, args...)
-		w.Do(replica, "replicaof", host, port)
+		w.Do(replica, "replicaof", "127.0.0.1", master.port)
 		w.AwaitReplica(replica)
 		w.Servers = append(w.Servers, replica)
 	}
 	for range sentinelCount {
-		w.Sentinels = append(w.Sentinels, w.startSentinel(host, port))
+		w.Sentinels = append(w.Sentinels, w.startSentinel(master.port))
 	}
 	for _, addr := range w.Sentinels {
 		await(tb, startTimeout, "the Sentinel at "+addr+" to know all others", func(ctx context.Context) error {
@@ -70,13 +65,14 @@ func NewSentinel(tb testing.TB, o SentinelOptions) *Sentinel {
 }
 
 // startSentinel starts one Sentinel. It rewrites its own configuration.
-func (w *Sentinel) startSentinel(host, port string) string {
+func (w *Sentinel) startSentinel(port string) string {
 	w.tb.Helper()
 	var text strings.Builder
-	fmt.Fprintf(&text, "sentinel monitor %s %s %s 2\nsentinel down-after-milliseconds %s 2000\n", w.Name, host, port, w.Name)
-	fmt.Fprintf(&text, "sentinel failover-timeout %s 10000\n", w.Name)
+	fmt.Fprintf(&text, "sentinel monitor %[1]s 127.0.0.1 %[2]s 2\nsentinel down-after-milliseconds %[1]s 2000\n",
+		sentinelName, port)
+	fmt.Fprintf(&text, "sentinel failover-timeout %s 10000\n", sentinelName)
 	if w.password != "" {
-		fmt.Fprintf(&text, "sentinel auth-pass %s %s\n", w.Name, w.password)
+		fmt.Fprintf(&text, "sentinel auth-pass %s %s\n", sentinelName, w.password)
 	}
 	if w.sentinelPassword != "" {
 		fmt.Fprintf(&text, "requirepass %s\nsentinel sentinel-pass %s\n", w.sentinelPassword, w.sentinelPassword)
@@ -86,8 +82,8 @@ func (w *Sentinel) startSentinel(host, port string) string {
 	if err := os.WriteFile(file, []byte(text.String()), 0o600); err != nil {
 		w.tb.Fatalf("configuration of a Sentinel: %v", err)
 	}
-	own := FreePorts(w.tb, 1)[0]
-	c := begin(w.tb, redisProgram, nil, own, dir, file, "--sentinel", "--bind", "127.0.0.1", "--port", strconv.Itoa(own))
+	own := FreePort(w.tb)
+	c := begin(w.tb, redisProgram, nil, own, dir, file, "--sentinel", "--bind", "127.0.0.1", "--port", own)
 	c.awaitAnswer(w.tb)
 	return c.addr
 }
@@ -114,7 +110,7 @@ func (w *Sentinel) URL(db int) string {
 	if w.sentinelPassword != "" {
 		query = "?sentinel_password=" + w.sentinelPassword
 	}
-	return fmt.Sprintf("redis+sentinel://%s%s/%s/%d%s", w.user(), strings.Join(w.Sentinels, ","), w.Name, db, query)
+	return fmt.Sprintf("redis+sentinel://%s%s/%s/%d%s", w.user(), strings.Join(w.Sentinels, ","), sentinelName, db, query)
 }
 
 // Master is the server that all Sentinels name as the master; nil: they do not agree.
@@ -124,7 +120,7 @@ func (w *Sentinel) Master() *Redis {
 	agreed := ""
 	for i, addr := range w.Sentinels {
 		c := redis.NewSentinelClient(&redis.Options{Addr: addr, Password: w.sentinelPassword, MaxRetries: -1})
-		got, err := c.GetMasterAddrByName(ctx, w.Name).Result()
+		got, err := c.GetMasterAddrByName(ctx, sentinelName).Result()
 		_ = c.Close() // it was only asked
 		if err != nil || len(got) != 2 {
 			return nil

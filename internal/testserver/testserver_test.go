@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -75,11 +74,17 @@ func TestMissingProgram(t *testing.T) {
 
 func TestFreePortsAreNeverChosenTwice(t *testing.T) {
 	t.Parallel()
-	chosen := make(chan []int)
+	chosen := make(chan []string)
 	for range 4 {
-		go func() { chosen <- FreePorts(t, 100) }()
+		go func() {
+			var ports []string
+			for range 100 {
+				ports = append(ports, FreePort(t))
+			}
+			chosen <- ports
+		}()
 	}
-	var all []int
+	var all []string
 	for range 4 {
 		all = append(all, <-chosen...)
 	}
@@ -127,7 +132,7 @@ func TestFreePortsAreFreeWhileProgramsStart(t *testing.T) {
 		})
 	}
 	for range 1_000 {
-		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(FreePorts(t, 1)[0]))
+		address := net.JoinHostPort("127.0.0.1", FreePort(t))
 		l, err := net.Listen("tcp", address)
 		if err != nil {
 			t.Errorf("the port that was chosen: %v", err)

@@ -2,6 +2,7 @@ package judge
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -35,14 +36,23 @@ type Verdict struct {
 // Quantiles of durations, by nearest rank.
 type Quantiles struct{ P50, P99, Most time.Duration }
 
-// QuantilesOf sorts a copy; of nothing they are zero.
-func QuantilesOf(ds []time.Duration) Quantiles {
+func (q Quantiles) String() string {
+	round := func(d time.Duration) time.Duration { return d.Round(100 * time.Microsecond) }
+	return fmt.Sprintf("p50 %s, p99 %s, most %s", round(q.P50), round(q.P99), round(q.Most))
+}
+
+// Quantile returns the q-th part of the durations, by nearest rank; zero of none.
+func Quantile(ds []time.Duration, q float64) time.Duration {
 	if len(ds) == 0 {
-		return Quantiles{}
+		return 0
 	}
 	sorted := slices.Sorted(slices.Values(ds))
-	at := func(q float64) time.Duration { return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)] }
-	return Quantiles{P50: at(0.5), P99: at(0.99), Most: sorted[len(sorted)-1]}
+	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)]
+}
+
+// QuantilesOf are zero of nothing.
+func QuantilesOf(ds []time.Duration) Quantiles {
+	return Quantiles{P50: Quantile(ds, 0.5), P99: Quantile(ds, 0.99), Most: Quantile(ds, 1)}
 }
 
 // OK says whether nothing was broken.
@@ -55,15 +65,14 @@ const namedEach = 10
 func (v *Verdict) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "accepted %d, lost %d, sends %d, duplicates %d (most of one callback: %d), overlaps %d, "+
-		"on one lock %d, unknown %d, stale %d, lateness p50 %s p99 %s most %s",
+		"on one lock %d, unknown %d, stale %d, lateness %s",
 		v.Accepted, v.Lost, v.Sends, v.Duplicates, v.WorstDuplicates, v.Overlaps, v.LockOverlaps, v.Uncertain,
-		v.Stale,
-		v.Lateness.P50, v.Lateness.P99, v.Lateness.Most)
+		v.Stale, v.Lateness)
 	by := map[string][]Violation{}
 	for _, x := range v.Violations {
 		by[x.Invariant] = append(by[x.Invariant], x)
 	}
-	for _, invariant := range slices.Sorted(mapKeys(by)) {
+	for _, invariant := range slices.Sorted(maps.Keys(by)) {
 		fmt.Fprintf(&b, "\n%s broken %d times:", invariant, len(by[invariant]))
 		for i, x := range by[invariant] {
 			if i == namedEach {
@@ -77,14 +86,4 @@ func (v *Verdict) String() string {
 		}
 	}
 	return b.String()
-}
-
-func mapKeys[V any](m map[string]V) func(yield func(string) bool) {
-	return func(yield func(string) bool) {
-		for k := range m {
-			if !yield(k) {
-				return
-			}
-		}
-	}
 }

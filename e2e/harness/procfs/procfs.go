@@ -62,6 +62,44 @@ func Family() ([]Stat, error) {
 	return ours, nil
 }
 
+// CPUUse is how many seconds of CPU the whole machine has used, and how many of them this process and its
+// descendants have.
+func CPUUse() (all, ours float64, err error) {
+	text, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return 0, 0, fmt.Errorf("CPU time can be measured on Linux only: %w", err)
+	}
+	if all, err = BusySeconds(string(text)); err != nil {
+		return 0, 0, err
+	}
+	procs, err := Family()
+	for _, p := range procs {
+		ours += p.Seconds
+	}
+	return all, ours, err
+}
+
+// BusySeconds reads the first line of /proc/stat: "cpu user nice system idle iowait irq softirq steal ...".
+// What a hypervisor took counts as busy.
+func BusySeconds(text string) (float64, error) {
+	first, _, _ := strings.Cut(text, "\n")
+	fields := strings.Fields(first)
+	if len(fields) < 9 || fields[0] != "cpu" {
+		return 0, fmt.Errorf("/proc/stat begins with %q", first)
+	}
+	sum := 0.0
+	for i, field := range fields[1:9] {
+		ticks, err := strconv.ParseFloat(field, 64)
+		if err != nil {
+			return 0, fmt.Errorf("/proc/stat: %w", err)
+		}
+		if i != 3 && i != 4 { // idle, waiting for disks
+			sum += ticks / TicksPerSecond
+		}
+	}
+	return sum, nil
+}
+
 // Ended says whether a file of /proc could not be read because its process is gone.
 func Ended(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) }
 

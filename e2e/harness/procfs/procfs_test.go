@@ -1,6 +1,7 @@
 package procfs
 
 import (
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -23,6 +24,10 @@ func TestProcIsRead(t *testing.T) {
 	}
 	if _, err := bytesIn("VmPeak:\t  10 kB\n", "VmHWM"); err == nil {
 		t.Error("a line that is not there was found")
+	}
+	busy, err := BusySeconds("cpu  100 20 30 4000 500 6 7 8 9 10\ncpu0 1 2 3\n")
+	if err != nil || math.Abs(busy-1.71) > 1e-9 {
+		t.Errorf("busy for %g s, %v; want 1.71", busy, err)
 	}
 }
 

@@ -176,7 +176,7 @@ func TestBenchFindsALoss(t *testing.T) {
 	t.Parallel()
 	r := apptest.Start(t, apptest.Settings(t))
 	// The port of the receiver must be known beforehand.
-	behind := &url.URL{Scheme: "http", Host: net.JoinHostPort("127.0.0.1", strconv.Itoa(testserver.FreePorts(t, 1)[0]))}
+	behind := &url.URL{Scheme: "http", Host: net.JoinHostPort("127.0.0.1", testserver.FreePort(t))}
 	forward := httputil.NewSingleHostReverseProxy(behind)
 	var seen atomic.Int64
 	thief := cmdtest.Handling(t, func(w http.ResponseWriter, req *http.Request) {

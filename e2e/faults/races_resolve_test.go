@@ -5,10 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/url"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
 )
 
@@ -33,7 +33,7 @@ func resolveKind() *contestKind {
 			}
 			return harness.Submission{
 				"ref": c.ref, "request": harness.Submission{"url": a.near.URL + where}, "until": harness.Finals(),
-				"policy":    harness.Submission{"tiers": []string{raceTier.String(), "1s"}, "timeout": "10s"},
+				"policy":    harness.Tiers("10s", raceTier.String(), "1s"),
 				"on_result": harness.Submission{"url": a.far.URL + "/told", "policy": harness.AskAfter("200ms", "1s")},
 			}
 		},
@@ -50,13 +50,8 @@ func resolveKind() *contestKind {
 
 // resolve makes one call, whose data says which one it is.
 func (a *arena) resolve(ctx context.Context, c *contest, call int) error {
-	body, err := json.Marshal(harness.Submission{
-		"data": harness.Submission{"call": call}, "reason": "the notification came",
-	})
-	if err != nil {
-		return err
-	}
-	got, err := a.ask(ctx, c, call, http.MethodPost, "/v1/polls/"+c.ids[0]+"/resolve", body)
+	got, err := a.ask(ctx, c, call, http.MethodPost, "/v1/polls/"+c.ids[0]+"/resolve", harness.Submission{
+		"data": harness.Submission{"call": call}, "reason": "the notification came"})
 	if err == nil && got.Status != http.StatusOK {
 		err = fmt.Errorf("resolve %s answered %d: %s", c.ref, got.Status, got.Body)
 	}
@@ -69,7 +64,7 @@ func judgeResolve(a *arena, c *contest) (outcome, wrong string) {
 	if err != nil {
 		return "", err.Error()
 	}
-	results, err := a.processes[0].List(a.Context(), url.Values{"ref": {c.ref}, "kind": {"notify"}})
+	results, err := a.processes[0].ListAll(client.Filter{Ref: c.ref, Kind: "notify"})
 	if err != nil {
 		return "", err.Error()
 	}
@@ -77,7 +72,7 @@ func judgeResolve(a *arena, c *contest) (outcome, wrong string) {
 	var winner *spoken
 	for i := range c.said {
 		s := &c.said[i]
-		var given canceledAnswer
+		var given client.ResolveResult
 		if err := s.Decode(&given); err != nil {
 			return "", err.Error()
 		}
@@ -134,7 +129,7 @@ func (s *fate) unasked(by *spoken) string {
 		return fmt.Sprintf("it was asked %d times after it had been resolved", n)
 	}
 	for _, at := range s.attempts {
-		if at.DueAt != nil && at.DueAt.After(by.ended.Add(raceLead)) {
+		if at.DueAt.After(by.ended.Add(raceLead)) {
 			return fmt.Sprintf("request %d was due %s after it had been resolved", at.Number, at.DueAt.Sub(by.ended))
 		}
 	}
@@ -142,13 +137,13 @@ func (s *fate) unasked(by *spoken) string {
 }
 
 // told says what is wrong with the result: there is one, it arrived once, and it says how the poll ended.
-func (a *arena) told(p *harness.PollShown, results []harness.Callback, want string, winner *spoken) string {
-	if p.State != "succeeded" || p.Reason != want || p.Poll.Outcome != want {
+func (a *arena) told(p *client.PollCallback, results []client.Callback, want string, winner *spoken) string {
+	if p.State != "succeeded" || string(p.Reason) != want || string(p.Poll.Outcome) != want {
 		return fmt.Sprintf("it is %s %s with the outcome %s; the answers say %s", p.State, p.Reason, p.Poll.Outcome,
 			want)
 	}
-	heard := a.far.Of(p.Poll.ResultID)
-	if len(results) != 1 || results[0].ID != p.Poll.ResultID || len(heard) != 1 {
+	heard := a.far.Of(p.Poll.ResultCallbackID)
+	if len(results) != 1 || results[0].ID != p.Poll.ResultCallbackID || len(heard) != 1 {
 		return fmt.Sprintf("it has %d results, and the merchant heard of it %d times", len(results), len(heard))
 	}
 	told, err := toldBy(heard[0].Body)
@@ -164,7 +159,7 @@ func (a *arena) told(p *harness.PollShown, results []harness.Callback, want stri
 		}
 	}
 	switch {
-	case told.PollID != p.ID || told.Outcome != want || told.Reason != want || told.Polls != p.AttemptCount:
+	case told.PollID != p.ID || string(told.Outcome) != want || told.Reason != want || told.Polls != p.AttemptCount:
 		return fmt.Sprintf("the merchant heard %+v", told)
 	case winner == nil && (data.Call != nil || told.Last == nil || told.Last.Body != succeeded):
 		return fmt.Sprintf("ended by an answer, and the merchant heard %s", heard[0].Body)

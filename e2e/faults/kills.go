@@ -1,0 +1,438 @@
+package faults
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
+)
+
+// killFaults are kill -9 between any two steps of the life of a callback: at the named failpoint of a test
+// build, at the pass that lets some work come to its end first, so that the crash finds callbacks in every
+// state.
+func killFaults() []fault {
+	at := func(id, title, failpoint string, on []harness.Combination) fault {
+		return fault{id, title, on, killed(slowly20, death{failpoint: failpoint}), quick}
+	}
+	both := harness.BothEnds
+	return []fault{
+		at("F1", "killed before an accept commits", "before_accept_commit:4", both),
+		at("F2", "killed between commit and index", "after_accept_commit:4", harness.AllFour),
+		at("F3", "killed between index and answer", "after_enqueue:4", both),
+		at("F4", "killed after a claim", "after_claim:3", both),
+		at("F4", "killed after a lock", "after_lock:3", both),
+		at("F4", "killed after a stamp", "after_stamp:3", both),
+		at("F4", "killed before the send", "before_send:6", both),
+		{"F5", "killed while the receiver works", both, killed(longAtFirst, death{waits: busyWithTen}), quick},
+		at("F6", "killed after the answer", "after_send:6", both),
+		at("F6", "killed before a result commits", "before_result_commit:3", both),
+		at("F7", "killed between result and index", "after_result_commit:3", harness.AllFour),
+		at("F8", "killed after a settlement", "after_settle:3", both),
+		// By the eighth sweep, after 16 s, the claims of the first one have run out.
+		{"F9", "killed in the sweep", both, killed(harness.Usual, death{failpoint: "after_stamp:3"},
+			death{failpoint: "during_sweep:8"}), quick},
+		{"F9", "killed in a rebuild", both, killed(harness.Usual, death{delay: "4s"},
+			death{failpoint: "during_rebuild:1", empties: true}), quick},
+		{"F10", "killed while it accepts batches", both, killedInBatches, quick},
+		{"F11", "random kills and an emptied index", onlyPostgresRedis, randomKills, quick | heavy},
+		{"F14", "killed before its drain has ended", both, killedInDrain, quick},
+		{"F16", "attempt that kills its process", both, poisoned, quick},
+	}
+}
+
+// slowly20 is harness.Usual, each answer after 20 ms.
+func slowly20(a *harness.Arrival) harness.Reply {
+	answer := harness.Usual(a)
+	answer.After = 20 * time.Millisecond
+	return answer
+}
+
+// longAtFirst answers what comes first after its sender is dead.
+func longAtFirst(a *harness.Arrival) harness.Reply {
+	if a.Nth == 1 {
+		return harness.Reply{Status: 200, After: time.Second}
+	}
+	return harness.Usual(a)
+}
+
+func busyWithTen(tr *trial) {
+	harness.AtLeast(tr, time.Minute, "ten requests are being answered", 10, tr.Receiver.InFlight)
+}
+
+// A death is the end of one process.
+type death struct {
+	// failpoint is where it kills itself; empty: it is killed, once waits returns.
+	failpoint string
+	waits     func(*trial)
+	delay     string // of what is handed over to it; empty: none
+	empties   bool   // the index, before it starts
+}
+
+// killLoad is how many callbacks each of these trials accepts.
+const killLoad = 60
+
+// killed starts processes that die one after the other, then another that goes on.
+func killed(script harness.Script, deaths ...death) func(*trial) {
+	return func(tr *trial) {
+		tr.Receiver.Answer(script)
+		left := harness.Numbers(killLoad)
+		for _, d := range deaths {
+			if d.empties {
+				tr.Flush()
+			}
+			if d.failpoint != "" {
+				p := tr.ServeUntil(d.failpoint)
+				left = tr.AcceptAll(left, tr.crashLike("0s"))
+				tr.Die(p, 2*time.Minute, 0)
+				continue
+			}
+			p := tr.Serve()
+			left = tr.AcceptAll(left, tr.crashLike(cmp.Or(d.delay, "0s")))
+			if d.waits != nil {
+				d.waits(tr)
+			}
+			tr.Kill(p, 0)
+		}
+		tr.goOn(left)
+	}
+}
+
+// goOn starts another process, hands over what was not answered, and comes to the verdict.
+func (tr *trial) goOn(left []int) {
+	tr.Helper()
+	tr.MarkFault()
+	tr.Serve()
+	// What was not answered is asked for again with the same key: it must not become a second callback.
+	for range 3 {
+		left = tr.AcceptAll(left, tr.crashLike("0s"))
+	}
+	if len(left) > 0 {
+		tr.Errorf("%d of %d callbacks were not accepted after the restart", len(left), killLoad)
+	}
+	tr.Conclude(3*time.Minute, 2*time.Minute)
+	if n := tr.sqlCount(`SELECT count(*) FROM callbacks`); n != killLoad {
+		tr.Errorf("SQL has %d callbacks, want %d: an idempotency key was forgotten", n, killLoad)
+	}
+	if tr.Backend.Postgres == "" {
+		tr.intact()
+	}
+}
+
+// crashLike is the load of the kill trials: every third fails at its first arrival, every fourth has a lock.
+func (tr *trial) crashLike(delay string) func(int) harness.Submission {
+	return func(i int) harness.Submission {
+		kind := "plain"
+		if i%3 == 0 {
+			kind = "retry"
+		}
+		s := tr.Numbered(kind)(i)
+		s["delay"] = delay
+		if i%4 == 0 {
+			s["lock_key"] = fmt.Sprint("lock-", i%8)
+		}
+		return s
+	}
+}
+
+const bulkBatch = 1000
+
+// A bulk is batches that are handed over until each is answered. A redrive that is killed is
+// TestARedriveIsKilledHalfWay.
+type bulk struct {
+	*trial
+	mu sync.Mutex
+	// ids are what the answers said, by number; a second answer must say the same.
+	ids map[int]string
+}
+
+// ask hands over one batch, if it is answered: some of it may be replays.
+func (b *bulk) ask(c *harness.Client, batch int) error {
+	var some []harness.Submission
+	for i := batch * bulkBatch; i < (batch+1)*bulkBatch; i++ {
+		some = append(some, b.bulkCallback(i))
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	got, err := c.AskBatch(ctx, some, http.StatusAccepted, http.StatusOK)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for k, cb := range got {
+		i := batch*bulkBatch + k
+		if before, twice := b.ids[i]; !twice {
+			b.NoteAccepted(cb.ID, some[k]["ref"].(string))
+		} else if before != cb.ID {
+			b.Errorf("element %d was %s, and asked for again is %s", i, before, cb.ID)
+		}
+		b.ids[i] = cb.ID
+	}
+	return err
+}
+
+// bulkCallback is what the batches are made of: of many merchants, with orders that two or three of them
+// share.
+func (tr *trial) bulkCallback(i int) harness.Submission {
+	s := tr.crashLike("2s")(i)
+	s["lane"] = fmt.Sprint("merchant-", i%20)
+	if _, locked := s["lock_key"]; locked {
+		s["lock_key"] = fmt.Sprint("order-", i/10)
+	}
+	return s
+}
+
+// killedInBatches kills the process while batches of a thousand are on their way, each time further on, and
+// asks for all of them again.
+func killedInBatches(tr *trial) {
+	const batches = 5
+	b := &bulk{trial: tr, ids: map[int]string{}}
+	for _, passes := range []int{2, 4} {
+		for _, at := range []string{"before_accept_commit", "after_accept_commit"} {
+			p := tr.ServeUntil(fmt.Sprintf("%s:%d", at, passes))
+			var group errgroup.Group
+			group.SetLimit(3)
+			for batch := range batches {
+				group.Go(func() error {
+					if p.Ended() {
+						return nil
+					}
+					return b.ask(p.Client, batch)
+				})
+			}
+			group.Wait()  // what was not answered is asked for again
+			tr.Kill(p, 0) // unless it has died at the failpoint
+		}
+	}
+	p := tr.Serve()
+	for batch := range batches {
+		harness.Eventually(tr, harness.HandOverLimit, fmt.Sprintf("batch %d is accepted", batch),
+			func() error { return b.ask(p.Client, batch) })
+	}
+	tr.Settle(2 * time.Minute)
+	v := tr.Verdict(tr.Bounds(2 * time.Minute))
+	if n := tr.sqlCount(`SELECT count(*) FROM callbacks`); n != batches*bulkBatch {
+		tr.Errorf("SQL has %d callbacks, want %d", n, batches*bulkBatch)
+	}
+	tr.Remark("%d batches of %d, killed %d times among them and asked for again: %d callbacks, none double, "+
+		"none missing; %d duplicate sends",
+		batches, bulkBatch, tr.Claims.Faults, v.Accepted, v.Duplicates)
+}
+
+const (
+	// killGap and killSpread are the least time between two kills, and how much more it may be.
+	killGap    = 3 * time.Second
+	killSpread = 7 * time.Second
+)
+
+// randomKills is the promise of the whole in one trial: three dispatchers under load, of which one is killed
+// every 3 to 10 seconds, and Redis is emptied now and then.
+func randomKills(tr *trial) {
+	span := sized(25*time.Second, 45*time.Second, 5*time.Minute)
+	for range 3 {
+		tr.Serve()
+	}
+	tr.idle()
+	rate := sized(150, 300, 500)
+	ld := tr.Load(rate, func(i int) harness.Submission {
+		s := tr.Mixed(i)
+		// As of many merchants: what a dead process has in flight counts against its lanes until its leases
+		// run out.
+		s["lane"] = fmt.Sprint("merchant-", i%60)
+		if _, locked := s["lock_key"]; locked {
+			s["lock_key"] = fmt.Sprint("order-", i/40) // five callbacks an order
+		}
+		return s
+	})
+	ctx, cancel := context.WithTimeout(context.Background(), span)
+	defer cancel()
+	emptied := 0
+	var group errgroup.Group
+	group.Go(func() error {
+		ticker := time.NewTicker(14 * time.Second)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-ticker.C:
+			}
+			// Not with ctx: a FLUSHALL that was sent counts.
+			if err := tr.Backend.EachRedis(context.Background(), harness.FlushAll); err != nil {
+				return err
+			}
+			emptied++
+			tr.MarkFault()
+		}
+	})
+	for ctx.Err() == nil {
+		next := time.Now().Add(killGap + rand.N(killSpread))
+		// Each attempt has a timeout of two seconds: after three, what was claimed before and is not over is
+		// the victim's.
+		tr.Kill(tr.Alive()[rand.N(len(tr.Alive()))], killGap)
+		tr.Serve()
+		gap := time.NewTimer(time.Until(next))
+		select {
+		case <-gap.C:
+		case <-ctx.Done():
+			gap.Stop()
+		}
+	}
+	if err := group.Wait(); err != nil {
+		tr.Errorf("FLUSHALL: %v", err)
+	}
+	report := ld.Finish()
+	tr.Settle(5 * time.Minute)
+	tr.awaitEmptyIndex()
+	v := tr.Conclude(time.Minute, 2*time.Minute)
+	if least := float64(rate) * span.Seconds() * 0.8; float64(v.Accepted) < least {
+		tr.Errorf("%d were accepted, %.0f were to be", v.Accepted, least)
+	}
+	if tr.Claims.Faults < int(span/(10*time.Second)) || emptied < int(span/(20*time.Second)) {
+		tr.Errorf("%d kills and %d FLUSHALL are too few to show anything", tr.Claims.Faults, emptied)
+	}
+	tr.Remark("%d accepted in %s (%.0f/s) by three dispatchers, %d kills, %d FLUSHALL: %d lost, %d "+
+		"duplicates; %s; accepts %s, %d requests made again; lateness %s",
+		v.Accepted, span, float64(v.Accepted)/span.Seconds(), tr.Claims.Faults, emptied, v.Lost, v.Duplicates,
+		&tr.Claims, report.Took, report.Again, v.Lateness)
+}
+
+// idleScripts is how many scripts a second an idle dispatcher may have Redis run: it asks once a second, and
+// looks after the index now and then.
+const idleScripts = 3
+
+// idle leaves the dispatchers alone for a while: none of them may wake the others.
+func (tr *trial) idle() {
+	tr.Helper()
+	c := tr.Backend.RedisClient(tr)
+	scripts := func() (n int) {
+		stats, err := c.InfoMap(tr.Context(), "commandstats").Result()
+		tr.Check(err)
+		for _, name := range []string{"cmdstat_eval", "cmdstat_evalsha"} {
+			var calls int
+			if _, err := fmt.Sscanf(stats["Commandstats"][name], "calls=%d", &calls); err == nil {
+				n += calls
+			}
+		}
+		return n
+	}
+	const span = 5 * time.Second
+	before := scripts()
+	time.Sleep(span) // this is what is measured: nothing happens
+	each := float64(scripts()-before) / span.Seconds() / float64(len(tr.Alive()))
+	tr.Remark("an idle dispatcher has Redis run %.2f scripts a second", each)
+	if each == 0 || each > idleScripts {
+		tr.Errorf("an idle dispatcher has Redis run %.2f scripts a second, more than %d", each, idleScripts)
+	}
+}
+
+// longKind is a callback whose receiver takes its time, in one of twenty lanes, so that many are in flight at
+// once.
+func (tr *trial) longKind(i int) harness.Submission {
+	s := tr.Numbered("long")(i)
+	s["policy"] = harness.Tiers("8s", "1s", "1s")
+	s["lane"] = fmt.Sprint("lane-", i%20)
+	return s
+}
+
+// killedInDrain kills a process that is draining: what is still in flight is as after any kill.
+func killedInDrain(tr *trial) {
+	const took = 5 * time.Second
+	p := tr.ServeAll()
+	span := time.Duration(0)
+	if tr.Shared() {
+		span = took + 2*time.Second
+	}
+	tr.Receiver.AnswerKind("long", harness.Reply{Status: 200, After: took})
+	tr.AcceptEach(120, tr.longKind)
+	harness.AtLeast(tr, time.Minute, "receivers work on many at once", 20, tr.Receiver.InFlight)
+	p.Terminate()
+	tr.awaitStatus(p, 10*time.Second, "it drains", http.StatusServiceUnavailable)
+	tr.Kill(p, span)
+	if tr.Claims.Len() == 0 {
+		tr.Errorf("nothing was in flight: this shows nothing")
+	}
+	if !tr.Shared() {
+		tr.Serve()
+	}
+	v := tr.Conclude(2*time.Minute, 90*time.Second)
+	tr.Remark("%s; %d duplicates", &tr.Claims, v.Duplicates)
+}
+
+// poisonCrashes is how many claims in a row may end without a result, by the documentation.
+const poisonCrashes = 5
+
+// poisoned has one callback whose attempts kill the process each time, among others that are due at the same
+// moment.
+func poisoned(tr *trial) {
+	const failpoint = "before_send@/poison/"
+	shape := func(i int) harness.Submission {
+		kind := "plain"
+		switch {
+		case i == 0:
+			kind = "poison"
+		case i%3 == 0:
+			kind = "retry"
+		}
+		s := tr.Numbered(kind)(i)
+		s["delay"] = "3s" // so that all are claimed together
+		s["lane"] = fmt.Sprint("lane-", i%10)
+		return s
+	}
+	dispatchers, span := 1, time.Duration(0)
+	if tr.Shared() {
+		dispatchers, span = 2, 3*time.Second
+	}
+	for range dispatchers {
+		tr.ServeUntil(failpoint)
+	}
+	left := tr.AcceptAll(harness.Numbers(100), shape)
+	crashes := 0
+	deadline := time.Now().Add(6 * time.Minute)
+	for {
+		if missing := dispatchers - len(tr.Alive()); missing > 0 {
+			at := time.Now()
+			crashes += missing
+			tr.MarkFault()
+			tr.Take(at, span)
+			for range missing {
+				tr.ServeUntil(failpoint)
+			}
+			left = tr.AcceptAll(left, shape)
+		}
+		open, _, err := harness.CountOpen(tr.Context(), tr.Database())
+		if err == nil && open == 0 && len(left) == 0 {
+			break
+		}
+		if time.Now().After(deadline) {
+			tr.Errorf("after %d crashes %d callbacks are open, %d not accepted: %v", crashes, open, len(left), err)
+			break
+		}
+		harness.Pause()
+	}
+	tr.Account()
+	bounds := tr.Bounds(90 * time.Second)
+	bounds.Expect = deadAre("poison")
+	v := tr.Verdict(bounds)
+	if tr.sqlCount(`SELECT count(*) FROM callbacks JOIN requests USING (project, id)
+		WHERE ref = 'poison-0' AND reason = 'poison'`) != 1 ||
+		crashes != poisonCrashes {
+		tr.Errorf("it is not dead of poison, or not after %d crashes but after %d", poisonCrashes, crashes)
+	}
+	tr.Remark("dead after %d crashes; the %d others succeeded with %d duplicates", crashes, v.Accepted-1, v.Duplicates)
+}
+
+// deadAre expects callbacks of one kind to die, and all others to succeed.
+func deadAre(kind string) func(ref string) string {
+	return func(ref string) string {
+		if strings.HasPrefix(ref, kind) {
+			return "dead"
+		}
+		return "succeeded"
+	}
+}

@@ -1,0 +1,181 @@
+package faults
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
+	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/judge"
+)
+
+// leaseFaults stop a process for longer than its leases, take the holder of a lock key away, and have attempts
+// that are longer than a lease.
+func leaseFaults() []fault {
+	return []fault{
+		// With the usual times: the trial that shows them.
+		{"F12", "stopped in a transaction for longer than its lease", onlyPostgresRedis, stoppedPastLease, 0},
+		{"F32", "holder of a lock killed", harness.BothEnds, lockHolderKilled, quick},
+		{"F33", "attempts longer than a lease", harness.BothEnds, longerThanALease, quick},
+	}
+}
+
+// stoppedPastLease stops one of two dispatchers inside a transaction, for longer than its leases and its
+// claims, and lets it go on: what it had claimed is the other's by then, and its results come too late.
+func stoppedPastLease(tr *trial) {
+	tr.Receiver.Answer(func(a *harness.Arrival) harness.Reply {
+		answer := harness.Usual(a)
+		if a.Nth == 1 {
+			answer.After = 700 * time.Millisecond // many are in flight whenever it is stopped
+		}
+		return answer
+	})
+	tr.Serve()
+	zombie := tr.Serve()
+	ld := tr.Load(40, tr.Mixed)
+	harness.Eventually(tr, time.Minute, "the process that will be stopped has attempts in flight", func() error {
+		return zombie.AtLeast("dispatcher_attempts_in_flight", 5)
+	})
+	at := tr.stop(zombie)
+	tr.Cleanup(func() { zombie.Cmd.Process.Signal(syscall.SIGCONT) }) // it may be dead by then
+	tr.MarkFault()
+	tr.Take(at, 4*time.Second)
+	time.Sleep(time.Until(at.Add(31 * time.Second))) // the fault lasts, by the clock
+	harness.Eventually(tr, 30*time.Second, "the other process has all that it had claimed", tr.TakenUp)
+	stopped := time.Since(at)
+	tr.Check(zombie.Cmd.Process.Signal(syscall.SIGCONT))
+	tr.MarkFault()
+	harness.Eventually(tr, time.Minute, "a late result counts as stale", func() error {
+		return zombie.AtLeast("dispatcher_results_stale_total", 1)
+	})
+	stale := tr.sum("dispatcher_results_stale_total")
+	report := ld.Finish()
+	tr.Settle(2 * time.Minute)
+	tr.awaitEmptyIndex()
+	// What it was about to write when it was stopped, it may write when it goes on.
+	bounds := tr.Bounds(time.Minute)
+	bounds.AfterTerminal = tr.Claims.Len()
+	v := tr.Verdict(bounds)
+	if v.Stale == 0 {
+		tr.Errorf("no attempt is marked stale")
+	}
+	tr.Remark("stopped for %s; %s; %d duplicates, %v results stale; accepts %s; lateness %s",
+		stopped.Round(time.Second), &tr.Claims, v.Duplicates, stale, report.Took, v.Lateness)
+}
+
+// stop stops a process at a moment when PostgreSQL waits for it inside of a transaction.
+func (tr *trial) stop(p *harness.Process) (at time.Time) {
+	tr.Helper()
+	harness.Eventually(tr, time.Minute, "it is stopped inside a transaction", func() error {
+		if err := p.AtLeast("dispatcher_attempts_in_flight", 5); err != nil {
+			return err
+		}
+		at = time.Now()
+		tr.Check(p.Cmd.Process.Signal(syscall.SIGSTOP))
+		// Twice: a transaction of the other process ends meanwhile.
+		for range 2 {
+			if tr.sqlCount(`SELECT count(*) FROM pg_stat_activity
+				WHERE datname = current_database() AND state = 'idle in transaction'
+				AND state_change < clock_timestamp() - INTERVAL '50 milliseconds'`) > 0 {
+				return nil
+			}
+			time.Sleep(60 * time.Millisecond) // what state_change is compared with
+		}
+		tr.Check(p.Cmd.Process.Signal(syscall.SIGCONT))
+		return errors.New("it was in none")
+	})
+	return at
+}
+
+// heldFor is the timeout of what has the lock. A lock outlives its holder until the timeout and the margin
+// are over.
+const (
+	heldFor = 5 * time.Second
+	lockTTL = heldFor + harness.QuickMargin
+)
+
+// lockHolderKilled kills a process while its receiver works on the attempt that holds a lock, with others
+// waiting for it.
+func lockHolderKilled(tr *trial) {
+	const waiters = 10
+	tr.Receiver.Answer(func(a *harness.Arrival) harness.Reply {
+		if a.Kind() == "holder" && a.Nth == 1 {
+			return harness.Reply{Status: 200, After: heldFor - time.Second} // it is dead by then
+		}
+		return harness.Usual(a)
+	})
+	locked := func(kind string) func(int) harness.Submission {
+		return func(i int) harness.Submission {
+			s := tr.Numbered(kind)(i)
+			s["policy"] = harness.Tiers(heldFor.String(), "500ms", "1s")
+			s["lock_key"], s["lane"] = "order-1", fmt.Sprint("lane-", i)
+			return s
+		}
+	}
+	p := tr.Serve()
+	tr.AcceptEach(1, locked("holder"))
+	harness.AtLeast(tr, 30*time.Second, "the holder is being attempted", 1, tr.Receiver.InFlight)
+	span := time.Duration(0)
+	if tr.Shared() {
+		tr.Serve()
+		span = 3 * time.Second // what the other has in flight is answered in less
+	}
+	tr.AcceptEach(waiters, locked("waiter"))
+	tr.AcceptEach(20, tr.crashLike("0s"))
+	at := time.Now()
+	tr.Kill(p, span)
+	if !tr.Shared() {
+		tr.Serve()
+	}
+	tr.Conclude(2*time.Minute, 90*time.Second)
+	first, last := tr.firstAndLast("waiter", at)
+	// The first is due again by the holder's own lease or by a waiter's timer. Each wakes the next.
+	if limit := lockTTL + 15*time.Second; first == 0 || first > limit || last > limit+30*time.Second {
+		tr.Errorf("the waiters were sent %s to %s after the holder's death, want %s at most", first, last, limit)
+	}
+	tr.Remark("%d waiters were sent %s to %s after the death of the holder", waiters,
+		first.Round(time.Millisecond), last.Round(time.Millisecond))
+}
+
+// firstAndLast are when callbacks of a kind arrived, counted from a moment; what came before it does not
+// count.
+func (tr *trial) firstAndLast(kind string, from time.Time) (first, last time.Duration) {
+	tr.Helper()
+	var when []time.Duration
+	for _, a := range tr.Receiver.All() {
+		if a.Kind() == kind && a.At.After(from) {
+			when = append(when, a.At.Sub(from))
+		}
+	}
+	if len(when) == 0 {
+		return 0, 0
+	}
+	return slices.Min(when), slices.Max(when)
+}
+
+// longerThanALease has receivers that take longer than a claim's lease, with a timeout that allows it: lease
+// and lock are extended before the dial, so that no other attempt begins meanwhile.
+func longerThanALease(tr *trial) {
+	const took = harness.QuickLease + 4*time.Second
+	tr.Receiver.AnswerKind("long", harness.Reply{Status: 200, After: took})
+	tr.ServeAll()
+	// Ten alone, and five pairs with one lock each: the second of a pair waits for the first.
+	tr.AcceptEach(20, func(i int) harness.Submission {
+		s := tr.longKind(i)
+		s["policy"] = harness.Tiers((2 * took).String(), "1s")
+		if i >= 10 {
+			s["lock_key"] = fmt.Sprint("pair-", i%5)
+		}
+		return s
+	})
+	tr.Settle(3 * time.Minute)
+	reaped := tr.sum("dispatcher_leases_reaped_total")
+	tr.Verdict(judge.Bounds{})
+	if reaped > 0 {
+		tr.Errorf("%v leases ran out", reaped)
+	}
+	tr.Remark("receivers took %s, the lease is %s: no lease ran out, nothing overlapped", took,
+		harness.QuickLease)
+}

@@ -1,0 +1,391 @@
+package faults
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/seed-ff5a32d8/dispatcher/client"
+	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
+)
+
+// What upstreams say of an order, and what is asked of it.
+const (
+	processing = `{"trade_state":"PROCESSING"}`
+	succeeded  = `{"trade_state":"SUCCESS","paid":10000}`
+)
+
+// toldBy decodes what a result callback says.
+func toldBy(body []byte) (client.PollResult, error) {
+	var told client.PollResult
+	if err := json.Unmarshal(body, &told); err != nil {
+		return told, fmt.Errorf("%q is no result: %w", body, err)
+	}
+	return told, nil
+}
+
+// An order is one that an upstream is asked about and a merchant is told of: a trial whose recorder is both,
+// at /ask/REF and at /told/REF.
+func (tr *trial) order(ref string, tiers ...string) harness.Submission {
+	return harness.Submission{
+		"ref": ref, "topic": "order.ask", "request": harness.Submission{"url": tr.Receiver.URL + "/ask/" + ref,
+			"payload": harness.Payload(ref)},
+		"policy": harness.AskAfter(tiers...), "until": harness.Finals(), "context": harness.Submission{"shop": 7},
+		"lane": "ask-" + ref,
+		"on_result": harness.Submission{"url": tr.Receiver.URL + "/told/" + ref, "topic": "order.told",
+			"policy": harness.AskAfter("200ms", "1s", "1s"), "lane": "told-" + ref},
+	}
+}
+
+// An upstream says PROCESSING of an order four times, and then SUCCESS. It is the script of a trial's
+// recorder.
+type upstream struct {
+	mu sync.Mutex
+	// said is when it first said SUCCESS of an order.
+	said map[string]time.Time
+}
+
+func newUpstream() *upstream { return &upstream{said: map[string]time.Time{}} }
+
+func (u *upstream) answer(a *harness.Arrival) harness.Reply {
+	ref, asked := strings.CutPrefix(a.Path, "/ask/")
+	if asked && a.Nth < 5 {
+		return harness.Reply{Status: 200, Body: processing}
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if asked && u.said[ref].IsZero() {
+		u.said[ref] = time.Now()
+	}
+	return harness.Reply{Status: 200, Body: succeeded}
+}
+
+// saidSuccess is when it first said SUCCESS of an order; zero: it has not yet.
+func (u *upstream) saidSuccess(ref string) time.Time {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.said[ref]
+}
+
+// fiveTiers lead to five requests and no more.
+var fiveTiers = []string{"100ms", "150ms", "200ms", "100ms"}
+
+// judgePoll holds a poll of an order that was asked about five times against what arrived and what the API
+// shows. What faults found in flight may have been asked or told as often again.
+func (tr *trial) judgePoll(c *harness.Client, up *upstream, ref, id string, hit map[string]int) {
+	tr.Helper()
+	ctx := tr.Context()
+	p, err := c.Poll(ctx, id)
+	tr.Check(err)
+	asked := tr.Receiver.Times(id)
+	lost := asked - p.AttemptCount // asked in vain: a crash was not charged
+	if p.State != "succeeded" || p.Reason != "success" || p.Poll.Outcome != "success" || p.Poll.ResultCallbackID == "" {
+		tr.Errorf("%s is %s, %s, with the outcome %q told by %q", ref, p.State, p.Reason, p.Poll.Outcome,
+			p.Poll.ResultCallbackID)
+	}
+	if asked < 5 || asked > 5+hit[id] || lost < 0 || lost > hit[id] || p.AttemptCount > 5 {
+		tr.Errorf("%s was asked about %d times, of which %d are charged; want five, and no more lost than the "+
+			"%d that faults found in flight",
+			ref, asked, p.AttemptCount, hit[id])
+	}
+	results, err := c.ListAll(client.Filter{Ref: ref, Kind: "notify"})
+	tr.Check(err)
+	if len(results) != 1 || results[0].ID != p.Poll.ResultCallbackID {
+		tr.Errorf("%s has %d result callbacks, want one, %s: %+v", ref, len(results), p.Poll.ResultCallbackID, results)
+		return
+	}
+	result := results[0]
+	if sent := tr.Receiver.Times(result.ID); result.State != "succeeded" || sent < 1 || sent > 1+hit[result.ID] {
+		tr.Errorf("the result of %s is %s and was sent %d times; a fault found it in flight %d times", ref,
+			result.State, sent, hit[result.ID])
+	}
+	// Milliseconds are cut off.
+	if said := up.saidSuccess(ref); said.IsZero() || result.CreatedAt.Before(said.Add(-2*time.Millisecond)) {
+		tr.Errorf("the result of %s was made at %s, and its upstream said SUCCESS at %s", ref, result.CreatedAt,
+			said)
+	}
+	payload, err := c.Send(ctx, "GET", "/v1/callbacks/"+result.ID+"/payload", nil)
+	tr.Check(err)
+	told, err := toldBy(payload.Body)
+	if err != nil || payload.Status != 200 || told.PollID != id || told.Ref != ref || told.Outcome != "success" ||
+		told.Reason != "success" || told.Polls != p.AttemptCount ||
+		told.Last == nil || told.Last.StatusCode != 200 || told.Last.Body != succeeded ||
+		string(told.Context) != `{"shop":7}` {
+		tr.Errorf("the result of %s says %s, %v", ref, payload.Body, err)
+	}
+}
+
+// pollSteps are the failpoints between the accept of a poll and its end, in order.
+var pollSteps = []string{
+	"before_accept_commit", "after_accept_commit", "after_enqueue",
+	"after_claim", "after_lock", "after_stamp", "before_send", "after_send", "before_result_commit",
+	"after_result_commit", "after_settle",
+}
+
+// A pollKill is a poll of an order whose dispatcher is killed at a step of one of its five requests; request
+// 6 is that of its result.
+type pollKill struct {
+	failpoint string
+	request   int
+}
+
+func (k pollKill) accepting() bool {
+	return strings.HasSuffix(k.failpoint, "_accept_commit") || k.failpoint == "after_enqueue"
+}
+
+func (k pollKill) ref() string { return fmt.Sprintf("%s-%d", k.failpoint, k.request) }
+
+// pollKills are each step of each request, or in the small size of the last one and of the result.
+func pollKills() (kills []pollKill) {
+	requests := sized([]int{5, 6}, []int{1, 2, 3, 4, 5, 6}, []int{1, 2, 3, 4, 5, 6})
+	for _, failpoint := range pollSteps {
+		if accepting := (pollKill{failpoint: failpoint}).accepting(); accepting {
+			kills = append(kills, pollKill{failpoint, 1}) // it is accepted once; its result is accepted with its end
+			continue
+		}
+		for _, request := range requests {
+			kills = append(kills, pollKill{failpoint, request})
+		}
+	}
+	return kills
+}
+
+// A dispatcher that asks about an order is killed at each step between accepting it and telling the merchant,
+// and another one goes on: the merchant is told once, of what the upstream has said, and not before it has
+// said it.
+func TestAPollKilledAtEveryStep(t *testing.T) {
+	harness.BlackBox(t)
+	t.Parallel()
+	for _, c := range harness.BothEnds {
+		t.Run(c.String(), func(t *testing.T) {
+			began := time.Now()
+			shared := harness.NewBackend(t, c) // its Redis is that of all, each with a prefix of its own
+			kills := pollKills()
+			victims := make([]*pollVictim, len(kills))
+			for i, k := range kills {
+				v := &pollVictim{pollKill: k, up: newUpstream()}
+				v.trial = newTrial(t, "poll killed at "+k.ref())
+				v.Times = harness.QuickTimes
+				v.Receiver.Answer(v.up.answer)
+				b := harness.Backend{Name: c.String(), DataDir: t.TempDir(), Redis: shared.Redis, Server: shared.Server,
+					Prefix: fmt.Sprint("e2e", i)}
+				if c.Postgres {
+					b.Postgres = testserver.SharedPostgres(t).Database(t)
+				}
+				v.UseBackend(b)
+				victims[i] = v
+			}
+			// What the dead had claimed is claimed again when that has run out. All of them die first, so
+			// that this is waited for once.
+			t.Run("killed", func(t *testing.T) {
+				for _, v := range victims {
+					t.Run(v.ref(), func(t *testing.T) {
+						mostlyWaits(t)
+						v.as(t).die()
+					})
+				}
+			})
+			t.Run("started again", func(t *testing.T) {
+				for _, v := range victims {
+					t.Run(v.ref(), func(t *testing.T) {
+						mostlyWaits(t)
+						v.as(t).goOn()
+					})
+				}
+			})
+			hits, asked := 0, 0
+			for _, v := range victims {
+				hits, asked = hits+v.Claims.Len(), asked+v.Receiver.Count()
+			}
+			t.Logf("%s: %d polls killed at %d steps, %d of them found claimed by the kill; %d requests in all, %d "+
+				"more than without a fault; %s",
+				c, len(victims), len(pollSteps), hits, asked, asked-6*len(victims),
+				time.Since(began).Round(10*time.Millisecond))
+		})
+	}
+}
+
+// A pollVictim is a trial with the one poll that a kill is about.
+type pollVictim struct {
+	*trial
+	pollKill
+	up *upstream
+	id string
+}
+
+// as has the trial go on under another test. What it had open beside the program is closed with the test
+// before.
+func (v *pollVictim) as(t *testing.T) *pollVictim {
+	v.trial = &trial{&harness.Trial{T: t, Title: v.Title, Backend: v.Backend, Receiver: v.Receiver, Args: v.Args,
+		Times: v.Times, Accepted: v.Accepted, Claims: v.Claims}}
+	return v
+}
+
+// ask hands the poll over, for the first time or again, and notes its id.
+func (v *pollVictim) ask(p *harness.Process) error {
+	s := v.order(v.ref(), fiveTiers...)
+	s["idempotency_key"], s["lock_key"] = "key-"+v.ref(), "lock-"+v.ref()
+	cb, err := p.Ask("/v1/polls", s)
+	if err == nil {
+		v.id = cb.ID
+		v.NoteAccepted(v.id, v.ref())
+	}
+	return err
+}
+
+// die has the poll accepted by a process that kills itself, and looks at what that leaves.
+func (v *pollVictim) die() {
+	failpoint := fmt.Sprintf("%s:%d", v.failpoint, v.request)
+	v.Backend.KeepApart("another test goes on with it")
+	p := v.ServeUntil(failpoint)
+	if err := v.ask(p); err != nil {
+		v.Logf("it was handed over and not answered: %v", err) // its first request may be as quick as the answer
+	}
+	v.Die(p, time.Minute, 0)
+
+	// Its end and its result are one commit.
+	var state string
+	var polls, ended int
+	v.Check(v.Database().QueryRowContext(v.Context(), `SELECT count(*), coalesce(max(state), ''),
+		count(CASE WHEN state <> 'scheduled' THEN 1 END)
+		FROM callbacks JOIN requests USING (project, id)
+		WHERE ref = $1 AND kind = 'poll'`, v.ref()).Scan(&polls, &state, &ended))
+	results := v.sqlCount(`SELECT count(*) FROM callbacks JOIN requests USING (project, id)
+		WHERE ref = $1 AND kind <> 'poll'`, v.ref())
+	said := !v.up.saidSuccess(v.ref()).IsZero()
+	if polls > 1 || results != ended || results > 0 && !said ||
+		said != (v.request == 6 || v.request == 5 && v.asked()) {
+		v.Errorf("killed at %s: %d polls, %s, with %d results; the upstream has said SUCCESS: %t", failpoint, polls,
+			state, results, said)
+	}
+	if v.accepting() && polls != 1 && v.failpoint != "before_accept_commit" ||
+		v.failpoint == "before_accept_commit" && polls != 0 {
+		v.Errorf("killed at %s, and SQL has %d polls", failpoint, polls)
+	}
+}
+
+// asked says whether the request that the kill is about was made.
+func (k pollKill) asked() bool {
+	switch k.failpoint {
+	case "after_send", "before_result_commit", "after_result_commit", "after_settle":
+		return true
+	}
+	return false
+}
+
+// goOn starts another process, hands over what was not answered, and judges how it all ended.
+func (v *pollVictim) goOn() {
+	if v.Claims.Faults == 0 {
+		v.Fatal("it did not come to the kill")
+	}
+	v.Backend.KeepApart("")
+	p := v.Serve()
+	if v.id == "" {
+		v.Check(v.ask(p))
+	}
+	v.Settle(2 * time.Minute)
+	v.Account()
+	bounds := v.Bounds(0)
+	bounds.SharedRefs = true // the result has the poll's
+	v.Verdict(bounds)
+	v.judgePoll(p.Client, v.up, v.ref(), v.id, v.Claims.Hit())
+	all, err := p.ListAll(client.Filter{})
+	v.Check(err)
+	if len(all) != 2 {
+		v.Errorf("%d callbacks, want the poll and its result: %+v", len(all), all)
+	}
+}
+
+// costLimit is how much more heap an open poll may take than an open callback.
+const costLimit = 1.25
+
+// Open polls are kept as open callbacks are: after a restart they take no more memory.
+func TestOpenPollsCostNoMoreThanScheduledCallbacks(t *testing.T) {
+	mostlyWaits(t)
+	n := sized(10_000, 30_000, 100_000)
+	r := harness.NewReceiver(t, harness.Always(200, ""))
+	empty := heapOfOpen(t, 0, nil)
+	callbacks := heapOfOpen(t, n, func(p *harness.Process) error { return acceptLater(t, p, r, n) })
+	polls := heapOfOpen(t, n, func(p *harness.Process) error { return askLater(t, p, r, n) })
+	each, eachPoll := (callbacks-empty)/float64(n), (polls-empty)/float64(n)
+	t.Logf("%d open: %.0f bytes of the heap for each callback, %.0f for each poll", n, each, eachPoll)
+	if eachPoll > each*costLimit {
+		t.Errorf("an open poll takes %.2f times the heap of a callback, over %.2f", eachPoll/each, costLimit)
+	}
+}
+
+// heapOfOpen is how many bytes of its heap a dispatcher uses after a restart with n open in its
+// index.
+func heapOfOpen(t *testing.T, n int, fill func(*harness.Process) error) float64 {
+	t.Helper()
+	b := harness.NewBackend(t, harness.SQLiteEmbedded)
+	p := harness.Serve(t, harness.Launch{On: b})
+	if fill != nil {
+		if err := fill(p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.Exit(time.Minute)
+	p = harness.Serve(t, harness.Launch{On: b})
+	harness.Eventually(t, time.Minute, "all of them are in the index", func() error {
+		drift, err := p.VerifyIndex(t.Context(), client.VerifyRequest{})
+		if err == nil && (drift.Items < n || drift.Missing > 0) {
+			err = fmt.Errorf("%+v", drift)
+		}
+		return err
+	})
+	heap, err := p.HeapInUse(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return heap
+}
+
+// openRef and openLane are those of the n-th that is open, of either kind.
+func openRef(n int) string  { return fmt.Sprintf("order-20261122-%08d", n) }
+func openLane(n int) string { return fmt.Sprint("merchant-", n%200) }
+
+// acceptLater accepts n callbacks that are due far away.
+func acceptLater(t *testing.T, p *harness.Process, r *harness.Receiver, n int) error {
+	var group errgroup.Group
+	group.SetLimit(8)
+	for some := range slices.Chunk(harness.Numbers(n), 500) {
+		group.Go(func() error {
+			var list []harness.Submission
+			for _, i := range some {
+				list = append(list, harness.Submission{
+					"url": r.URL + "/later", "ref": openRef(i), "lane": openLane(i), "payload": harness.Payload(openRef(i)),
+					"delay": "2d", "policy": harness.AskAfter("5s", "15s", "1m"),
+				})
+			}
+			_, err := p.AcceptBatch(t.Context(), list)
+			return err
+		})
+	}
+	return group.Wait()
+}
+
+// askLater accepts n polls that are due far away.
+func askLater(t *testing.T, p *harness.Process, r *harness.Receiver, n int) error {
+	var group errgroup.Group
+	group.SetLimit(32)
+	for i := range n {
+		group.Go(func() error {
+			_, err := p.AcceptPoll(t.Context(), harness.Submission{
+				"ref": openRef(i), "lane": openLane(i), "delay": "2d", "policy": harness.AskAfter("5s", "15s", "1m"),
+				"request": harness.Submission{"url": r.URL + "/later", "payload": harness.Payload(openRef(i))},
+				"until":   harness.Finals(), "context": harness.Submission{"shop": 7},
+				"on_result": harness.Submission{"url": r.URL + "/told", "policy": harness.AskAfter("5s")},
+			})
+			return err
+		})
+	}
+	return group.Wait()
+}

@@ -1,0 +1,427 @@
+package faults
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/seed-ff5a32d8/dispatcher/client"
+	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
+)
+
+// raceLead bounds how long before it is due an attempt may be claimed, and be in flight for SQL.
+const raceLead = 50 * time.Millisecond
+
+// Outcomes of a cancel.
+const (
+	canceledUnsent   = "canceled, never sent"
+	canceledBetween  = "canceled after a failure"
+	tooLateSucceeded = "too late, succeeded"
+	tooLateFailed    = "too late, failed and canceled"
+	alreadyOver      = "already succeeded"
+)
+
+// cancelKind cancels by id, or by the reference with what has ended, as a timer is canceled because what it
+// waits for has happened: no order is both closed and paid without the answer saying so.
+func cancelKind() *contestKind {
+	return &contestKind{
+		name:      "cancel",
+		outcomes:  []string{canceledUnsent, canceledBetween, tooLateSucceeded, tooLateFailed, alreadyOver},
+		callbacks: func(a *arena, c *contest) []harness.Submission { return []harness.Submission{a.base(c)} },
+		ask: func(ctx context.Context, a *arena, c *contest) error {
+			path, body := "/v1/callbacks/"+c.ids[0]+"/cancel", harness.Submission{}
+			if c.byRef() {
+				path = "/v1/callbacks/cancel"
+				body = harness.Submission{"ref": c.ref, "include_terminal": true, "reason": "a race"}
+			}
+			got, err := a.ask(ctx, c, 0, http.MethodPost, path, body)
+			if err == nil && got.Status != http.StatusOK {
+				err = fmt.Errorf("cancel answered %d: %s", got.Status, got.Body)
+			}
+			return err
+		},
+		judge: func(_ *arena, c *contest) (string, string) {
+			given := struct {
+				client.CancelResult
+				Data []client.CancelResult `json:"data"`
+			}{}
+			if err := c.said[0].Decode(&given); err != nil {
+				return "", err.Error()
+			}
+			if !c.byRef() {
+				return c.fates[0].canceled(given.CancelResult, c.said[0])
+			}
+			if len(given.Data) != 1 {
+				return "", fmt.Sprintf("%d are named", len(given.Data))
+			}
+			return c.fates[0].canceled(given.Data[0], c.said[0])
+		},
+	}
+}
+
+// byRef says whether a cancel is one by reference.
+func (c *contest) byRef() bool { return c.n/16%2 == 0 }
+
+// canceled holds a cancel's answer against what happened.
+func (s *fate) canceled(given client.CancelResult, said spoken) (outcome, wrong string) {
+	was, made := &given.Callback, len(s.arrivals)
+	if was.ID != s.ID {
+		return "", fmt.Sprintf("asked for %s, answered with %s", s.ID, was.ID)
+	}
+	switch given.Result {
+	case "canceled":
+		if outcome = canceledUnsent; made > 0 {
+			outcome = canceledBetween
+		}
+		switch {
+		case was.State != "canceled" || was.Reason != "requested" || s.State != "canceled" ||
+			s.Reason != "requested":
+			wrong = fmt.Sprintf("said to be %s %s, and is %s %s", was.State, was.Reason, s.State, s.Reason)
+		case was.AttemptCount != made:
+			wrong = fmt.Sprintf("canceled after %d attempts, and %d arrived", was.AttemptCount, made)
+		case s.after(said.ended) > 0:
+			wrong = "it arrived after it was canceled"
+		}
+	case "too_late":
+		if outcome = tooLateFailed; s.State == "succeeded" {
+			outcome = tooLateSucceeded
+		}
+		switch {
+		case was.State != "attempting":
+			wrong = "too late, and said to be " + string(was.State)
+		case made > was.AttemptCount+1:
+			wrong = fmt.Sprintf("attempt %d was in flight, and %d arrived", was.AttemptCount+1, made)
+		case s.State != "succeeded" && (s.State != "canceled" || s.Reason != "requested"):
+			wrong = fmt.Sprintf("it ended %s %s", s.State, s.Reason)
+		}
+	case "already_terminal":
+		outcome = alreadyOver
+		switch {
+		case was.State != s.State || s.State != "succeeded":
+			wrong = fmt.Sprintf("said to be %s, and is %s", was.State, s.State)
+		case was.AttemptCount != made || s.after(said.ended) > 0:
+			wrong = fmt.Sprintf("it was over after %d attempts, and %d arrived", was.AttemptCount, made)
+		}
+	default:
+		wrong = "no result " + given.Result
+	}
+	return outcome, wrong
+}
+
+// Outcomes of an older version.
+const (
+	olderUnsent  = "older never sent"
+	olderBetween = "older canceled after a failure"
+	olderMeant   = "older succeeded meanwhile"
+	olderOver    = "older had succeeded"
+	refusedLate  = "a version between them came late"
+)
+
+// supersedeKind accepts a newer version of a callback; of every second one two newer ones at once.
+func supersedeKind() *contestKind {
+	version := func(a *arena, c *contest, v int) harness.Submission {
+		s := a.base(c)
+		s["topic"], s["supersede"], s["version"] = "race.order", true, v
+		if v > 1 {
+			s["url"] = strings.Replace(s["url"].(string), "/old/", fmt.Sprintf("/v%d/", v), 1)
+		}
+		return s
+	}
+	return &contestKind{
+		name:     "supersede",
+		outcomes: []string{olderUnsent, olderBetween, olderMeant, olderOver, refusedLate},
+		callbacks: func(a *arena, c *contest) []harness.Submission {
+			return []harness.Submission{version(a, c, 1)}
+		},
+		ask: func(ctx context.Context, a *arena, c *contest) error {
+			var group errgroup.Group
+			for v := 2; v <= 2+c.n%2; v++ {
+				group.Go(func() error {
+					got, err := a.ask(ctx, c, v, http.MethodPost, "/v1/callbacks", version(a, c, v))
+					if err != nil {
+						return err
+					}
+					var cb client.Callback
+					if got.Status != http.StatusAccepted {
+						return fmt.Errorf("version %d answered %d: %s", v, got.Status, got.Body)
+					}
+					if err := got.Decode(&cb); err != nil {
+						return err
+					}
+					a.NoteAccepted(cb.ID, c.ref)
+					c.mu.Lock()
+					defer c.mu.Unlock()
+					c.ids = append(c.ids, cb.ID)
+					return nil
+				})
+			}
+			return group.Wait()
+		},
+		judge: judgeSupersede,
+	}
+}
+
+// judgeSupersede wants the newest to be delivered once, and of the older ones nothing that began after it was
+// accepted.
+func judgeSupersede(_ *arena, c *contest) (string, string) {
+	said, given := map[string]spoken{}, map[string]client.Callback{}
+	newest := client.Callback{}
+	for _, s := range c.said {
+		var v client.Callback
+		if err := s.Decode(&v); err != nil {
+			return "", err.Error()
+		}
+		said[v.ID], given[v.ID] = s, v
+		if newest.Version == nil || *v.Version > *newest.Version {
+			newest = v
+		}
+	}
+	outcome := ""
+	for i, s := range c.fates {
+		switch {
+		case s.ID == newest.ID:
+			if newest.State != "scheduled" || s.State != "succeeded" {
+				return "", fmt.Sprintf("the newest was answered %s, and is %s", newest.State, s.State)
+			}
+		case i > 0 && given[s.ID].State == "canceled":
+			// It came after the newer one had been committed.
+			outcome = refusedLate
+			if given[s.ID].Reason != "superseded" || s.Reason != "superseded" || len(s.arrivals) > 0 {
+				return outcome, fmt.Sprintf("accepted as canceled, %s; it is %s %s and arrived %d times",
+					given[s.ID].Reason, s.State, s.Reason, len(s.arrivals))
+			}
+		default:
+			how, wrong := s.superseded(said[newest.ID])
+			if wrong != "" {
+				return how, wrong
+			}
+			if i == 0 && outcome == "" {
+				outcome = how
+			}
+		}
+	}
+	return outcome, ""
+}
+
+// superseded says what became of an older version.
+func (s *fate) superseded(newer spoken) (outcome, wrong string) {
+	if s.State != "succeeded" && (s.State != "canceled" || s.Reason != "superseded") {
+		return "", fmt.Sprintf("an older one ended %s %s", s.State, s.Reason)
+	}
+	if n := s.after(newer.ended); n > 1 {
+		return "", fmt.Sprintf("an older one arrived %d times after the newer was accepted", n)
+	}
+	for _, at := range s.attempts {
+		if at.DueAt.After(newer.ended.Add(raceLead)) {
+			return "", fmt.Sprintf("attempt %d of an older one was due %s after the newer was accepted", at.Number,
+				at.DueAt.Sub(newer.ended))
+		}
+	}
+	switch {
+	case s.State == "canceled" && len(s.arrivals) == 0:
+		return olderUnsent, ""
+	case s.State == "canceled":
+		return olderBetween, ""
+	case s.arrivals[len(s.arrivals)-1].End.Before(newer.began):
+		return olderOver, ""
+	}
+	return olderMeant, ""
+}
+
+// Outcomes of a PATCH and of a reschedule.
+const (
+	changedFirst   = "changed before the first attempt"
+	changedBetween = "changed after a failure"
+	changedDead    = "changed when dead"
+	refusedInWork  = "409 attempting"
+	refusedOver    = "409 terminal"
+)
+
+// mendKind changes address and headers, of every second one to another host. Some have one attempt only,
+// which fails: they are dead after it.
+func mendKind() *contestKind {
+	return &contestKind{
+		name:     "patch",
+		outcomes: []string{changedFirst, changedBetween, changedDead, refusedInWork, refusedOver},
+		callbacks: func(a *arena, c *contest) []harness.Submission {
+			s := a.base(c)
+			if c.dies() {
+				s["policy"] = harness.Tiers("10s")
+			}
+			if c.n%8 == 5 {
+				s["lane"] = fmt.Sprint("own-", c.n%16) // which it stays in wherever it goes
+			}
+			return []harness.Submission{s}
+		},
+		ask: func(ctx context.Context, a *arena, c *contest) error {
+			_, err := a.ask(ctx, c, 0, http.MethodPatch, "/v1/callbacks/"+c.ids[0], harness.Submission{
+				"url": a.mended(c), "headers": harness.Submission{"X-Mend": "new"}, "reason": "a race"})
+			return err
+		},
+		judge: judgeMend,
+	}
+}
+
+// dies says whether the first attempt is the only one, and fails.
+func (c *contest) dies() bool { return c.n%8 == 3 }
+
+// mended is where a PATCH sends it.
+func (a *arena) mended(c *contest) string {
+	to := a.near.URL
+	if c.n/8%2 == 1 {
+		to = a.far.URL
+	}
+	return to + strings.Replace(strings.TrimPrefix(a.base(c)["url"].(string), a.near.URL), "/old/", "/new/", 1)
+}
+
+// refused is what a change was refused with; empty: it was not.
+func (s *spoken) refused() (string, error) {
+	if s.Status == http.StatusOK {
+		return "", nil
+	}
+	var p client.Problem
+	if err := s.Decode(&p); err != nil {
+		return "", err
+	}
+	switch {
+	case s.Status == http.StatusConflict && p.Code == "attempting":
+		return refusedInWork, nil
+	case s.Status == http.StatusConflict && p.Code == "terminal":
+		return refusedOver, nil
+	}
+	return "", fmt.Errorf("answered %d %s", s.Status, p.Code)
+}
+
+// changed names the outcome of a change, of which it holds against what happened all that does not depend on
+// what was changed: k is how many attempts had been made at the change; -1: it was refused.
+func (c *contest) changed() (k int, outcome, wrong string) {
+	said, s := &c.said[0], c.fates[0]
+	outcome, err := said.refused()
+	switch {
+	case err != nil:
+		return -1, "", err.Error()
+	case outcome == refusedOver && (s.State != "succeeded" || s.after(said.ended) > 0):
+		return -1, outcome, fmt.Sprintf("it is %s, and arrived %d times more", s.State, s.after(said.ended))
+	case outcome == refusedInWork && len(s.arrivals) == 0:
+		return -1, outcome, "it was never attempted"
+	case outcome != "":
+		return -1, outcome, ""
+	}
+	var given client.Callback
+	if err := said.Decode(&given); err != nil {
+		return -1, "", err.Error()
+	}
+	k = given.AttemptCount
+	switch {
+	case given.State == "dead" && (s.State != "dead" || len(s.arrivals) != k):
+		return k, changedDead, fmt.Sprintf("dead after %d attempts, it is %s and arrived %d times", k, s.State,
+			len(s.arrivals))
+	case given.State == "dead":
+		return k, changedDead, ""
+	case given.State != "scheduled":
+		return k, "", "it was changed while it was " + string(given.State)
+	case len(s.arrivals) <= k:
+		return k, "", fmt.Sprintf("it was scheduled after %d attempts, and no more arrived", k)
+	case k == 0:
+		return k, changedFirst, ""
+	}
+	return k, changedBetween, ""
+}
+
+// judgeMend wants every attempt after the change to go to the new address with the new header, and every one
+// before it, or of a callback that could not be changed, to the old one.
+func judgeMend(a *arena, c *contest) (string, string) {
+	k, outcome, wrong := c.changed()
+	if wrong != "" {
+		return outcome, wrong
+	}
+	s := c.fates[0]
+	for i, r := range s.arrivals {
+		isNew := k >= 0 && i >= k
+		header, url := "old", a.base(c)["url"].(string)
+		if isNew {
+			header, url = "new", a.mended(c)
+		}
+		if got := r.Header.Get("X-Mend"); got != header || r.url != url {
+			return outcome, fmt.Sprintf("attempt %d went to %s with %q; want %s with %q", i+1, r.url, got, url, header)
+		}
+		if isNew && r.At.Before(c.said[0].began) {
+			return outcome, "it went to the new address before that was asked for"
+		}
+		if !isNew && k >= 0 && r.At.After(c.said[0].ended) {
+			return outcome, "it went to the old address after it had been changed"
+		}
+	}
+	want, ends := a.base(c)["url"].(string), client.State("succeeded")
+	if k >= 0 {
+		want = a.mended(c)
+	}
+	if c.dies() {
+		ends = "dead"
+	}
+	if s.URL != want || s.State != ends {
+		return outcome, fmt.Sprintf("it is %s, to %s; want %s, to %s", s.State, s.URL, ends, want)
+	}
+	return outcome, ""
+}
+
+// raceDelay is how far a reschedule puts a callback off: by more than the tier, so that no wait becomes
+// shorter.
+const raceDelay = 500 * time.Millisecond
+
+// moveKind puts off what is about to be sent.
+func moveKind() *contestKind {
+	return &contestKind{
+		name:      "reschedule",
+		outcomes:  []string{changedFirst, changedBetween, refusedInWork, refusedOver},
+		callbacks: func(a *arena, c *contest) []harness.Submission { return []harness.Submission{a.base(c)} },
+		ask: func(ctx context.Context, a *arena, c *contest) error {
+			_, err := a.ask(ctx, c, 0, http.MethodPost, "/v1/callbacks/"+c.ids[0]+"/reschedule",
+				harness.Submission{"delay": raceDelay.String()})
+			return err
+		},
+		judge: judgeMove,
+	}
+}
+
+// judgeMove wants each attempt to have been due when it was said to be, and none to arrive earlier. What was
+// put back because its lane had no place is due a little later than that, and counted as a divert.
+func judgeMove(_ *arena, c *contest) (string, string) {
+	k, outcome, wrong := c.changed()
+	if wrong != "" {
+		return outcome, wrong
+	}
+	s := c.fates[0]
+	due := c.due
+	for i, at := range s.attempts {
+		if i == k {
+			var given client.Callback
+			if err := c.said[0].Decode(&given); err != nil {
+				return outcome, err.Error()
+			}
+			if due = given.DueAt; due.Before(c.said[0].began.Add(raceDelay-time.Millisecond)) ||
+				due.After(c.said[0].ended.Add(raceDelay+time.Millisecond)) {
+				return outcome, fmt.Sprintf("put off by %s until %s", raceDelay, due)
+			}
+		}
+		if at.DueAt.Before(due) || s.DivertCount == 0 && at.DueAt.After(due) {
+			return outcome, fmt.Sprintf("attempt %d was due %v, want %s; %d diverts", i+1, at.DueAt, due,
+				s.DivertCount)
+		}
+		due = at.DueAt
+		if early := due.Sub(s.arrivals[i].At); early > 0 {
+			return outcome, fmt.Sprintf("attempt %d arrived %s before it was due", i+1, early)
+		}
+		if !at.NextDueAt.IsZero() {
+			due = at.NextDueAt
+		}
+	}
+	if s.State != "succeeded" {
+		return outcome, "it is " + string(s.State)
+	}
+	return outcome, ""
+}

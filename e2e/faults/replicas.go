@@ -1,0 +1,337 @@
+package faults
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
+	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/judge"
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
+)
+
+// replicaFaults are what happens to a Cluster of three masters with a replica each while it carries the index,
+// and an index that goes back in time: a replica that lacks the last seconds becomes the master, or a server
+// comes back with an older copy of its data. The generation is the right one then, so nothing is rebuilt.
+func replicaFaults() []fault {
+	// Slots without an owner do not stop the others where a master is away for long.
+	const partly = "--cluster-require-full-coverage no"
+	return []fault{
+		{"F23", "cluster master killed", onlyPostgresRedis, onCluster(15*time.Second, masterKilled, partly), 0},
+		{"F23", "cluster master restarted empty", onlyPostgresRedis, onCluster(0, masterEmptied, ""), 0},
+		{"F23", "cluster failover by hand", onlyPostgresRedis, onCluster(0, failedOver, ""), 0},
+		{"F23", "cluster slots moved", onlyPostgresRedis, onCluster(5*time.Second, slotsMoved, ""), 0},
+		{"F22", "sentinel failover that loses writes", onlyPostgresRedis, sentinelFailover, quick},
+		{"F22", "index rolled back to an older copy", bothWithRedis, rolledBack, quick},
+	}
+}
+
+// clustersAtOnce bounds the Clusters that run at the same time: nodes that get no processor take each other
+// for dead.
+var clustersAtOnce = make(chan struct{}, 2)
+
+const (
+	// clusterShards is the number of shards of an index on a Cluster unless told otherwise.
+	clusterShards = 16
+	// clusterLanes is how many lanes the load of these trials has: enough that every shard has some.
+	clusterLanes = 64
+	// clusterRate is the load, in callbacks a second.
+	clusterRate = 60
+)
+
+// A clusterTrial is a trial on a Cluster of its own.
+type clusterTrial struct {
+	*trial
+	cluster *testserver.Cluster
+	// shardOf is the shard of each lane of the load.
+	shardOf [clusterLanes]int
+	began   time.Time // when the first fault struck
+	// victims are the shards that a fault has hit.
+	victims map[int]bool
+}
+
+// newCluster starts a Cluster with replicas when there is a place for it, and puts the trial on it. Arguments of
+// its servers are separated by spaces.
+func newCluster(tr *trial, args string) *clusterTrial {
+	tr.Helper()
+	clustersAtOnce <- struct{}{}
+	tr.Cleanup(func() { <-clustersAtOnce }) // runs when the servers have ended, because they are started later
+	x := &clusterTrial{trial: tr, victims: map[int]bool{}}
+	x.cluster = testserver.NewCluster(tr.T, testserver.ClusterOptions{Replicas: true, Args: strings.Fields(args)})
+	tr.Backend.Redis = x.cluster.URL()
+	return x
+}
+
+// onCluster runs dispatchers on a Cluster under load, and strikes. Nothing is lost, and nothing is sent twice,
+// because SQL's fence decides whatever the index says. Shards that no fault has hit were late by at most
+// unhurt; zero: they are not judged.
+func onCluster(unhurt time.Duration, strike func(*clusterTrial), args string) func(*trial) {
+	return func(tr *trial) {
+		x := newCluster(tr, args)
+		x.ServeAll()
+		x.learnShards()
+		load := tr.Load(clusterRate, tr.shared)
+		x.awaitMore(clusterRate)
+		strike(x)
+		x.MarkFault()
+		over := time.Now()
+		x.awaitMore(2 * clusterLanes)
+		x.finishUnhindered(load)
+		x.Settle(2 * time.Minute)
+		x.Verdict(judge.Bounds{Heal: 90 * time.Second}) // a lost lock's lease, and its waiter's own timer
+		e, err := x.Evidence()
+		x.Check(err)
+		hurt, others := x.lateness(&e, over)
+		x.Remark("lateness of the shards that were hit %s, of the others %s", hurt, others)
+		if unhurt > 0 && others.Most > unhurt {
+			x.Errorf("shards that no fault has hit were late by %s, at most %s are allowed", others.Most, unhurt)
+		}
+	}
+}
+
+// learnShards hands over one callback for each lane, due in a while, and looks where the index keeps it.
+func (x *clusterTrial) learnShards() {
+	x.Helper()
+	x.AcceptMany(clusterLanes, func(i int) harness.Submission {
+		s := x.Named("first")(i)
+		s["lane"], s["delay"] = laneName(i), "15s"
+		s["policy"].(harness.Submission)["timeout"] = "10s"
+		return s
+	})
+	lanes := map[string]int{}
+	for i, a := range x.Accepted {
+		lanes[strings.TrimPrefix(a.ID, "cb_")] = i
+	}
+	harness.Eventually(x, 14*time.Second, "the index holds a callback of each lane", func() error {
+		found := 0
+		err := x.Backend.EachKey(x.Context(), func(c *redis.Client, key, name string) error {
+			var shard int
+			if name != "records" {
+				return nil
+			}
+			if _, err := fmt.Sscanf(key, x.Backend.Prefix+":{"+x.Backend.Prefix+":%d}", &shard); err != nil {
+				return err
+			}
+			ids, err := c.HKeys(x.Context(), key).Result()
+			for _, id := range ids {
+				if i, ours := lanes[id]; ours {
+					x.shardOf[i] = shard
+					found++
+				}
+			}
+			return err
+		})
+		if err == nil && found < clusterLanes {
+			err = fmt.Errorf("%d of %d", found, clusterLanes)
+		}
+		return err
+	})
+}
+
+// slot is where the Cluster keeps the shard.
+func (x *clusterTrial) slot(shard int) int {
+	return x.cluster.Slot(fmt.Sprintf("{%s:%d}", x.Backend.Prefix, shard))
+}
+
+// master is the one that has the shard.
+func (x *clusterTrial) master(shard int) *testserver.Redis {
+	x.Helper()
+	return x.cluster.AwaitOwner(x.slot(shard), nil)
+}
+
+// hits notes that the fault is about to hit this master.
+func (x *clusterTrial) hits(master *testserver.Redis) {
+	x.Helper()
+	for shard := range clusterShards {
+		if x.master(shard) == master {
+			x.victims[shard] = true
+		}
+	}
+	x.strikes()
+}
+
+func (x *clusterTrial) strikes() {
+	if x.began.IsZero() {
+		x.began = time.Now()
+	}
+	x.MarkFault()
+}
+
+// lateness is that of the attempts that were due between the first fault and the end of the last one, apart
+// for the shards that were hit. What needs a lock is left out: its lock may live in another shard than
+// itself.
+func (x *clusterTrial) lateness(e *judge.Evidence, over time.Time) (hurt, others judge.Quantiles) {
+	lanes := map[string]int{}
+	for i := range e.Rows {
+		_, number, _ := strings.Cut(e.Rows[i].Ref, "-")
+		n, err := strconv.Atoi(number)
+		if err == nil && e.Rows[i].LockKey == "" {
+			lanes[e.Rows[i].ID] = n % clusterLanes
+		}
+	}
+	of := map[bool][]time.Duration{} // by whether the shard was hit
+	for i := range e.Attempts {
+		a := &e.Attempts[i]
+		lane, known := lanes[a.ID]
+		if !known || a.Started.IsZero() || a.Due.Before(x.began) || a.Due.After(over) {
+			continue
+		}
+		hit := x.victims[x.shardOf[lane]]
+		of[hit] = append(of[hit], max(0, a.Started.Sub(a.Due)))
+	}
+	return judge.QuantilesOf(of[true]), judge.QuantilesOf(of[false])
+}
+
+// masterKilled kills the master of some shards with -9, and then the one that took over from it, and so on.
+// Each time the replica takes over without the last writes, and the dead one comes back as its replica.
+func masterKilled(x *clusterTrial) {
+	const shard = 0
+	for range 2 {
+		victim := x.master(shard)
+		x.hits(victim)
+		victim.Kill()
+		killed := time.Now()
+		x.cluster.AwaitOwner(x.slot(shard), victim)
+		x.MarkFault()
+		x.Logf("a replica took over after %s", time.Since(killed).Round(time.Millisecond))
+		x.awaitMore(2 * clusterLanes)
+		victim.Start()
+		x.cluster.AwaitReplica(victim)
+		x.MarkFault()
+	}
+}
+
+// masterEmptied kills a master and starts it again, without its data, before its replica takes over: the
+// replica empties itself too. Some shards have no generation then, and the index is rebuilt.
+func masterEmptied(x *clusterTrial) {
+	victim := x.master(0)
+	x.hits(victim)
+	victim.Kill()
+	victim.Start()
+	x.cluster.AwaitOK(x.cluster.Nodes...)
+}
+
+// failedOver has each replica take over from its master by hand, as before an upgrade, and back.
+func failedOver(x *clusterTrial) {
+	for round := range 2 {
+		for i, first := range x.cluster.Nodes[:3] {
+			master, replica := first, x.cluster.Nodes[3+i]
+			if round == 1 {
+				master, replica = replica, master
+			}
+			x.hits(master)
+			x.cluster.TakeOver(replica)
+			x.cluster.AwaitReplica(master)
+			x.MarkFault()
+			x.awaitMore(clusterLanes)
+		}
+	}
+}
+
+// slotsMoved moves the slots of half of the shards to another master, one after another, while the load runs.
+func slotsMoved(x *clusterTrial) {
+	for shard := 0; shard < clusterShards; shard += 2 {
+		from := x.master(shard)
+		to := x.cluster.Nodes[0]
+		if from == to {
+			to = x.cluster.Nodes[1]
+		}
+		x.victims[shard] = true
+		x.strikes()
+		x.cluster.MoveSlot(x.slot(shard), to, 300*time.Millisecond)
+		x.MarkFault()
+		x.awaitMore(clusterLanes)
+	}
+}
+
+// rolledHeal bounds the healing after an index went back in time: a lease, a sweep and its slack.
+const rolledHeal = time.Minute
+
+// sharedLoad starts dispatchers and the load of these trials, and returns once it is under way.
+func (tr *trial) sharedLoad() *harness.Load {
+	tr.Helper()
+	tr.ServeAll()
+	ld := tr.Load(outageRate, tr.shared)
+	tr.lasting(3 * time.Second)
+	return ld
+}
+
+// sentinelFailover lets the master acknowledge writes that no replica gets, and stops it. The Sentinels make
+// a replica the master: what was accepted or settled meanwhile is unknown to it, and what had ended is there
+// again. Later the old master comes back as a replica.
+func sentinelFailover(tr *trial) {
+	w := testserver.NewSentinel(tr.T, testserver.SentinelOptions{Replicas: 1})
+	tr.Backend.Redis = w.URL(0)
+	ld := tr.sharedLoad()
+	old := w.Master()
+	w.Cut(old)
+	lost := time.Now()
+	tr.lasting(4 * time.Second)
+	tr.MarkFault()
+	old.Pause()
+	hung := time.Now()
+	promoted := w.AwaitMaster(old)
+	tr.MarkFault()
+	tr.Remark("%s of acknowledged writes were lost; another master after %s",
+		hung.Sub(lost).Round(time.Millisecond), time.Since(hung).Round(time.Millisecond))
+	tr.lasting(3 * time.Second)
+	old.Continue()
+	w.Rejoin(old)
+	w.AwaitReplica(old)
+	if got := w.Master(); got != promoted {
+		tr.Errorf("the master changed again by itself")
+	}
+	tr.MarkFault()
+	tr.rolled(ld, 1)
+}
+
+// rolledBack brings the index back as it was some seconds ago: the server is killed, and started with a copy
+// that it wrote before. The generation is right and the sequence is lower.
+func rolledBack(tr *trial) {
+	server := testserver.NewRedis(tr.T)
+	tr.Backend.Redis = server.URL
+	ld := tr.sharedLoad()
+	const times = 2
+	for range times {
+		tr.Check(tr.Backend.EachRedis(tr.Context(),
+			func(ctx context.Context, c *redis.Client) error { return c.Save(ctx).Err() }))
+		_, err := os.Stat(filepath.Join(server.Dir, "dump.rdb"))
+		tr.Check(err)
+		tr.lasting(5 * time.Second)
+		tr.MarkFault()
+		server.Kill()
+		server.Start()
+		tr.MarkFault()
+		tr.lasting(3 * time.Second)
+	}
+	tr.rolled(ld, times)
+}
+
+// rolled finishes the load and comes to the verdict: nothing is lost; what was resurrected is refused by the
+// stamp, so that nothing is sent twice or after its end; all is healed within a minute; and at least so many
+// steps back were noticed, not only swept up later.
+func (tr *trial) rolled(ld *harness.Load, steps int) {
+	tr.Helper()
+	tr.finishUnhindered(ld)
+	tr.Settle(2 * time.Minute)
+	tr.Verdict(judge.Bounds{Heal: rolledHeal})
+	total := func(name string) (n int) {
+		for _, p := range tr.Alive() {
+			n += p.MustCounter(name)
+		}
+		return n
+	}
+	noticed := total("dispatcher_index_rollbacks_total")
+	tr.Remark("%d stamps were refused, the sweep healed %d, rebuilds %d, rollbacks noticed %d",
+		total("dispatcher_stamps_refused_total"), total("dispatcher_sweep_healed_total"),
+		total("dispatcher_rebuilds_total"), noticed)
+	if noticed < steps {
+		tr.Errorf("%d of %d steps back of the index were noticed", noticed, steps)
+	}
+}

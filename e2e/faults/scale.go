@@ -1,0 +1,351 @@
+package faults
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
+	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/judge"
+)
+
+// scaleFaults lose the index of many open callbacks, whole or while it is being filled, and break
+// destinations by the thousand. The open callbacks are seeded in SQL: see harness.Seeding.
+func scaleFaults() []fault {
+	return []fault{
+		{"F49", "started cold with many open", harness.BothEnds, startedCold, heavy},
+		{"F49", "emptied while it is filled", onlySQLiteRedis, emptiedWhileFilled, heavy},
+		{"F49", "leader of the rebuild killed", onlyPostgresRedis, leaderKilled, heavy | quick},
+		{"F44", "a black hole with a long backlog", harness.BothEnds, blackHole, heavy},
+		{"F44", "a black hole with many due", onlyPostgresRedis, blackHoleWithManyDue, heavy},
+		{"F43", "a crowd of endpoints down and up again", harness.BothEnds, crowdFails, heavy},
+	}
+}
+
+// What a million open callbacks may cost, on two cores that the databases and the receivers share.
+const (
+	rebuildGoal = 30 * time.Second
+	// firstSendGoal counts from the moment that the index is lost.
+	firstSendGoal = 2 * time.Second
+	// memoryGoal is for a process whose index is in Redis; embeddedGoal, for one whose index holds a million.
+	memoryGoal   = 256 << 20
+	embeddedGoal = 1 << 30
+)
+
+// manyOpen are the bounds of a trial whose seeded callbacks stay open.
+var manyOpen = judge.Bounds{MayBeOpen: true, SharedRefs: true}
+
+// seeded seeds open callbacks in SQL with a process of its own, and leaves nothing of them in Redis.
+func (tr *trial) seeded(open, overdue int) {
+	tr.Helper()
+	tr.Seed(tr.Serve(), harness.Seeding{N: open, Overdue: overdue, Lanes: 100,
+		Shape: func(lane int) harness.Submission {
+			c := tr.Callback("plain", harness.SeedRef(lane))
+			c["lane"] = harness.SeedRef(lane)
+			return c
+		}})
+	tr.Flush() // the seeding's own process has left a few
+}
+
+// scaleSeed is what these trials find in SQL.
+func (tr *trial) scaleSeed() (open, overdue int) {
+	tr.Helper()
+	open = sized(50_000, 100_000, 1_000_000)
+	tr.seeded(open, open/50)
+	return open, open / 50
+}
+
+// startedCold starts a process that finds an index without anything in it, and then, if it can be, empties
+// the index.
+func startedCold(tr *trial) {
+	open, overdue := tr.scaleSeed()
+	tr.MarkFault()
+	m := tr.measure("started cold", open)
+	p := tr.Serve()
+	m.ready = time.Since(m.lost)
+	fresh := tr.Load(20, tr.Named("fresh"))
+	m.judge(p, tr.awaitRebuilt(p, 0))
+	fresh.Finish()
+	tr.settleDue()
+
+	if tr.Backend.Redis != "" {
+		tr.Check(harness.ForgetPeak(p.Cmd.Process.Pid))
+		// These fall due when the index has just been lost. Nothing is due before.
+		tr.AcceptMany(1000, func(i int) harness.Submission { return tr.due("plain", fmt.Sprint("due-", i), 3*time.Second) })
+		due := time.Now().Add(3 * time.Second)
+		time.Sleep(time.Until(due.Add(-time.Second))) // the fault comes at a time, not upon a condition
+		tr.MarkFault()
+		m = tr.measure("emptied", open-overdue)
+		tr.Flush()
+		fresh = tr.Load(20, tr.Named("later"))
+		m.judge(p, tr.awaitRebuilt(p, 1))
+		tr.Remark("accepts meanwhile %s", fresh.Finish().Took)
+		tr.settleDue()
+	}
+	tr.Verdict(manyOpen)
+}
+
+// A measurement is what the loss of an index costs, from that moment on.
+type measurement struct {
+	loadedMachine
+	what string
+	open int // that the rebuild must find, at least
+	lost time.Time
+	// ready is how long a process took to start.
+	ready time.Duration
+}
+
+func (tr *trial) measure(what string, open int) *measurement {
+	tr.Helper()
+	return &measurement{loadedMachine: tr.loadOfMachine(), what: what, open: open, lost: time.Now()}
+}
+
+// judge holds a rebuild against its goals.
+func (m *measurement) judge(p *harness.Process, r harness.Rebuilt) {
+	m.Helper()
+	peak, err := harness.PeakMemory(p.Cmd.Process.Pid)
+	m.Check(err)
+	stretch := m.stretch()
+	first := m.firstSend().Sub(m.lost)
+	m.Remark("%s with %d open (seeded): rebuilt in %s, first send %s after the loss (ready after %s), peak "+
+		"memory of the dispatcher %s; others made the machine %.1f times as slow",
+		m.what, r.Open, r.Took.Round(time.Millisecond), first.Round(time.Millisecond),
+		m.ready.Round(time.Millisecond), harness.Megabytes(peak), stretch)
+	if r.Open < m.open {
+		m.Errorf("%s: the rebuild found %d open callbacks, at least %d are", m.what, r.Open, m.open)
+	}
+	by := func(goal time.Duration) time.Duration { return time.Duration(float64(goal) * stretch) }
+	if r.Took > by(rebuildGoal) {
+		m.Errorf("%s: the rebuild took %s, the goal is %s", m.what, r.Took, by(rebuildGoal))
+	}
+	// A process that starts has its SQL to open first.
+	if limit := by(firstSendGoal) + m.ready; first > limit {
+		m.Errorf("%s: the first send came %s after the loss, the goal is %s", m.what, first, limit)
+	}
+	goal := int64(memoryGoal)
+	if m.Backend.Redis == "" {
+		goal = embeddedGoal
+	}
+	if peak > goal {
+		m.Errorf("%s: the process had %s at its peak, the goal is %s", m.what, harness.Megabytes(peak),
+			harness.Megabytes(goal))
+	}
+}
+
+// firstSend is when the first request arrived after the loss. Nothing was due when it came.
+func (m *measurement) firstSend() time.Time {
+	m.Helper()
+	for _, a := range m.Receiver.All() {
+		if a.At.After(m.lost) {
+			return a.At
+		}
+	}
+	m.Fatal("nothing arrived after the index was lost")
+	return time.Time{}
+}
+
+// settleDue waits until nothing that is due is open.
+func (tr *trial) settleDue() {
+	tr.Helper()
+	tr.awaitNone(time.Minute, "everything that was due has ended",
+		`SELECT count(*) FROM callbacks WHERE state = 'scheduled' AND due_at <= $1`, time.Now().UnixMilli())
+}
+
+// awaitRebuilt waits until the process has finished more than n rebuilds, and returns the next one.
+func (tr *trial) awaitRebuilt(p *harness.Process, n int) harness.Rebuilt {
+	tr.Helper()
+	var all []harness.Rebuilt
+	harness.AtLeast(tr, 3*time.Minute, "the index is rebuilt", n+1, func() int {
+		var err error
+		all, err = p.Rebuilds()
+		tr.Check(err)
+		return len(all)
+	})
+	return all[n]
+}
+
+// filled is how many callbacks the trial's Redis holds in its delay sets.
+func (tr *trial) filled() (sum int, err error) {
+	err = tr.Backend.EachKey(tr.Context(), func(c *redis.Client, key, name string) error {
+		if name != "delay" {
+			return nil
+		}
+		n, err := c.ZCard(tr.Context(), key).Result()
+		sum += int(n)
+		return err
+	})
+	return sum, err
+}
+
+// awaitFilled waits until the index holds at least n.
+func (tr *trial) awaitFilled(n int, limit time.Duration) {
+	tr.Helper()
+	harness.Eventually(tr, limit, fmt.Sprintf("the index holds %d callbacks", n), func() error {
+		got, err := tr.filled()
+		if err == nil && got < n {
+			err = fmt.Errorf("it holds %d", got)
+		}
+		return err
+	})
+}
+
+// emptiedWhileFilled empties the index in the middle of the rebuild of an emptied one, and then twice in a
+// row.
+func emptiedWhileFilled(tr *trial) {
+	open, _ := tr.scaleSeed()
+	tr.Serve()
+	tr.Serve()
+	fresh := tr.Load(20, tr.Named("fresh"))
+	for _, part := range []int{4, 3, 1000} {
+		tr.awaitFilled(open/part, time.Minute)
+		tr.MarkFault()
+		tr.Flush()
+	}
+	emptied := time.Now()
+	harness.Eventually(tr, 3*time.Minute, "the index is as SQL says", tr.whole)
+	whole := time.Since(emptied)
+	fresh.Finish()
+	tr.settleDue()
+	finished := 0
+	for _, p := range tr.Alive() {
+		all, err := p.Rebuilds()
+		tr.Check(err)
+		finished += len(all)
+	}
+	tr.Remark("emptied three times, the last time while the index held a thousandth of %d: whole again %s "+
+		"later; two processes finished %d rebuilds", open, whole.Round(time.Millisecond), finished)
+	tr.Verdict(manyOpen)
+}
+
+// whole says whether the index was filled to the end, as SQL knows it, and no process is rebuilding.
+func (tr *trial) whole() error {
+	if n := tr.sqlCount(`SELECT generation - built FROM index_meta`); n != 0 {
+		return fmt.Errorf("generation %d after the one that is built is being filled", n)
+	}
+	for _, p := range tr.Alive() {
+		if err := fit(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// leaderKilled kills the process that fills the index, in the middle of it. Another one must take over.
+func leaderKilled(tr *trial) {
+	open, _ := tr.scaleSeed()
+	leader := tr.ServeUntil(fmt.Sprint("during_rebuild:", open/4000))
+	other := tr.Serve()
+	fresh := tr.Load(20, tr.Named("fresh"))
+	tr.Die(leader, time.Minute, 4*time.Second)
+	died := tr.LastFault()
+	r := tr.awaitRebuilt(other, 0)
+	fresh.Finish()
+	tr.settleDue()
+	tr.Account()
+	takeover := r.Time.Add(-r.Took).Sub(died)
+	tr.Remark("the leader of a rebuild of %d open (seeded) was killed after a quarter: another began %s "+
+		"later and took %s",
+		r.Open, takeover.Round(10*time.Millisecond), r.Took.Round(time.Millisecond))
+	if takeover > 6*time.Second {
+		tr.Errorf("another process took over %s after the leader's death, its lease is 4 s", takeover)
+	}
+	bounds := tr.Bounds(0)
+	bounds.MayBeOpen, bounds.SharedRefs = true, true
+	tr.Verdict(bounds)
+}
+
+// lateGoal is by how much a callback for a destination that answers may be late, at the 99th percentile,
+// whatever another destination does.
+const lateGoal = 250 * time.Millisecond
+
+// commits is how many a callback waits for on its way from the request to the receiver: those of its row and
+// of its stamp.
+const commits = 2
+
+// blackHoleOpens starts a process, whose lateness while nothing is broken it returns, and has requests of the kind
+// hole read and never answered. The other result shapes callbacks for the hole, whose attempts hold their slots for
+// long.
+func (tr *trial) blackHoleOpens() (calm judge.Quantiles, shape func(ref string) harness.Submission) {
+	tr.Helper()
+	tr.Receiver.AnswerKind("hole", harness.Reply{After: time.Hour}) // until the sender hangs up
+	hole := "http://" + tr.Receiver.Listen(tr, "127.0.0.2:0")
+	tr.Serve()
+	calm = judge.QuantilesOf(tr.lateBeside("calm", 5*time.Second))
+	return calm, func(ref string) harness.Submission {
+		c := tr.Callback("hole", ref)
+		c["url"] = hole + "/hole/" + ref
+		c["policy"] = harness.Tiers("5s", "1s", "2s", "5s", "5s", "5s", "5s", "5s", "5s", "5s", "5s")
+		return c
+	}
+}
+
+// blackHole sends a steady load to one destination, beside a backlog that is due for another one that takes
+// every request and answers none. Then it answers.
+func blackHole(tr *trial) {
+	calm, shape := tr.blackHoleOpens()
+	pending := sized(10_000, 20_000, 100_000)
+	tr.MarkFault()
+	tr.AcceptMany(pending, func(i int) harness.Submission {
+		c := shape(fmt.Sprint("hole-", i))
+		delete(c, "idempotency_key")
+		return c
+	})
+	tr.heldAgainst(calm, pending)
+	tr.Receiver.Answer(harness.Usual)
+	answered := time.Now()
+	tr.MarkFault()
+	tr.Settle(10 * time.Minute)
+	took := time.Since(answered)
+	tr.Remark("the black hole answered at last: its %d ended in %s, %.0f/s", pending,
+		took.Round(100*time.Millisecond), float64(pending)/took.Seconds())
+	tr.Verdict(judge.Bounds{})
+}
+
+// blackHoleWithManyDue is blackHole with many that were due when the process started, and that stay open.
+func blackHoleWithManyDue(tr *trial) {
+	calm, shape := tr.blackHoleOpens()
+	pending := sized(50_000, 100_000, 1_000_000)
+	tr.Seed(tr.AnyProcess(), harness.Seeding{N: pending, Overdue: pending, Lanes: 1,
+		Shape: func(lane int) harness.Submission { return shape(harness.SeedRef(lane)) }})
+	tr.Flush()
+	tr.MarkFault()
+	m := tr.measure("started cold before a black hole", pending)
+	p := tr.Serve()
+	m.ready = time.Since(m.lost)
+	filling := judge.QuantilesOf(tr.lateBeside("filling", 5*time.Second))
+	m.judge(p, tr.awaitRebuilt(p, 0))
+	tr.Remark("while the index was being filled: the healthy one %s", filling)
+	tr.heldAgainst(calm, pending)
+	tr.Verdict(manyOpen)
+}
+
+// lateBeside sends fifty callbacks a second for so long to the destination that answers, and returns how late
+// they were sent.
+func (tr *trial) lateBeside(name string, length time.Duration) []time.Duration {
+	tr.Helper()
+	ld := tr.Load(50, tr.Named(name))
+	time.Sleep(length) // the load's length
+	ld.Finish()
+	tr.awaitEnds(time.Minute, name+"-%")
+	late := tr.lateness(name + "-%")
+	if want := int(length.Seconds() * 25); len(late) < want {
+		tr.Errorf("%s: only %d were sent, at least %d were to be", name, len(late), want)
+	}
+	return late
+}
+
+// heldAgainst judges the lateness of a steady load beside a broken destination. Only what others take of the
+// machine, and a disk that stalls, excuse it.
+func (tr *trial) heldAgainst(calm judge.Quantiles, pending int) {
+	tr.Helper()
+	load, stalled := tr.loadOfMachine(), harness.Stalls(tr)
+	healthy := judge.QuantilesOf(tr.lateBeside("healthy", sized(10*time.Second, 15*time.Second, time.Minute)))
+	stall, stretch := stalled(), load.stretch()
+	tr.Remark("beside %d pending in a black hole, another destination was late by %s; before, by %s (others made "+
+		"the machine %.1f times as slow, its disk stalled for %s at most)",
+		pending, healthy, calm, stretch, stall.Round(time.Millisecond))
+	if limit := time.Duration(float64(lateGoal)*stretch) + commits*stall; healthy.P99 > limit {
+		tr.Errorf("p99 is %s beside a black hole, over %s", healthy.P99, limit)
+	}
+}

@@ -1,0 +1,239 @@
+package faults
+
+import (
+	"cmp"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
+	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/judge"
+	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/procfs"
+)
+
+// restHealing is for a sweep, a lease that runs out, the tiers, and a backlog on a machine that others load.
+const restHealing = 2 * time.Minute
+
+// exact are the bounds of a fault that costs no duplicate: SQL knows of every claim, whatever Redis forgets, and
+// results wait in memory until they can be committed.
+func exact() judge.Bounds { return judge.Bounds{Heal: restHealing} }
+
+const (
+	// sharedAccept is how long an accept may take at p99 where other trials load the machine: less than a call to
+	// an index that hangs.
+	sharedAccept = 3 * time.Second
+	// outageRate is the load of a scenario, in callbacks a second.
+	outageRate = 50
+	// mostStretch is how much slower than without others a machine may be, so that what takes too long on it is a
+	// failure.
+	mostStretch = 2
+)
+
+// A scenario is the run that faults of the servers and of the machine have in common: a load and a watch all the
+// while, a fault in the middle of it, and the verdict.
+type scenario struct {
+	rate  int                          // callbacks a second; zero: outageRate
+	shape func(int) harness.Submission // nil: mixed
+	// around are the callbacks that are accepted before the fault begins, and after it has ended; zero: those
+	// of three seconds.
+	around int
+	// strike is the fault, from its beginning to its end.
+	strike func(*struck)
+	// refuses: SQL cannot commit meanwhile, so that accepts are refused. Otherwise each accept is answered at the
+	// first asking and soon, and the process stays ready.
+	refuses bool
+	// acceptLimit is how long an accept may take at p99; zero is sharedAccept.
+	acceptLimit time.Duration
+	// bounds are the verdict's; nil: exact.
+	bounds func() judge.Bounds
+}
+
+// A struck trial is one under a fault, and what was seen of it from outside.
+type struck struct {
+	*trial
+	p *harness.Process
+	w *watch
+	// began and ended are the fault's.
+	began, ended time.Time
+}
+
+// suffer runs a scenario on the processes that were started, until everything is terminal, and holds it to what
+// every fault must leave alone: the process, its size, and that of its log.
+func (tr *trial) suffer(s scenario) (*struck, judge.Verdict) {
+	tr.Helper()
+	if s.shape == nil {
+		s.shape = tr.Mixed
+	}
+	if s.bounds == nil {
+		s.bounds = exact
+	}
+	s.rate = cmp.Or(s.rate, outageRate)
+	s.around = cmp.Or(s.around, 3*s.rate)
+	r := &struck{trial: tr, p: tr.AnyProcess()}
+	load := tr.loadOfMachine()
+	tr.ready(r.p)
+	started := time.Now()
+	r.w = tr.watch(r.p)
+	ld := tr.Load(s.rate, s.shape)
+	tr.awaitMore(s.around)
+	r.began = time.Now()
+	tr.MarkFault()
+	s.strike(r)
+	tr.MarkFault()
+	r.ended = time.Now()
+	tr.awaitMore(s.around)
+	report := ld.Finish()
+	tr.moderate(r.w, time.Since(started))
+	tr.Settle(3 * time.Minute)
+	stretch := load.stretch()
+	g := r.w.during(started, time.Now())
+	v := tr.Verdict(s.bounds())
+	tr.Remark("fault of %s; accepts %s, %d requests made again; %s; unknown %d, stale %d; others made the machine "+
+		"%.1f times as slow", r.ended.Sub(r.began).Round(100*time.Millisecond), report.Took, report.Again,
+		r.w.during(r.began, r.ended), v.Uncertain, v.Stale, stretch)
+	if s.refuses || stretch >= mostStretch {
+		return r, v
+	}
+	if report.Again > 0 || g.accepts[http.StatusAccepted] == 0 || len(g.accepts) > 1 {
+		tr.Errorf("accepts were refused or timed out: %d of the load (the first: %v); %s", report.Again,
+			report.First, g)
+	}
+	if g.ready[http.StatusOK] == 0 || len(g.ready) > 1 {
+		tr.Errorf("the process was not ready all the time: %s", g)
+	}
+	if most := cmp.Or(s.acceptLimit, sharedAccept); report.Took.P99 > most {
+		tr.Errorf("accepts took %s, at most %s at p99 is allowed", report.Took, most)
+	}
+	return r, v
+}
+
+// loadedMachine is how much of its CPU was used when something began.
+type loadedMachine struct {
+	*trial
+	all, ours float64
+}
+
+func (tr *trial) loadOfMachine() loadedMachine {
+	tr.Helper()
+	all, ours, err := procfs.CPUUse()
+	tr.Check(err)
+	return loadedMachine{tr, all, ours}
+}
+
+// stretch is how many times as slow others have made the machine since then.
+func (m loadedMachine) stretch() float64 {
+	m.Helper()
+	stretch, err := harness.CPUStretch(m.all, m.ours)
+	m.Check(err)
+	return stretch
+}
+
+// awaitMore waits until the load has handed over n callbacks more.
+func (tr *trial) awaitMore(n int) {
+	tr.Helper()
+	from := tr.Count()
+	harness.AtLeast(tr, 3*time.Minute, "the load is handed over", n, func() int { return tr.Count() - from })
+}
+
+// lasting waits until the load has handed over what it does in that time.
+func (tr *trial) lasting(d time.Duration) {
+	tr.Helper()
+	tr.awaitMore(int(d.Seconds() * outageRate))
+}
+
+// awaitSends waits until that many more requests have arrived.
+func (tr *trial) awaitSends(n int) {
+	tr.Helper()
+	from := tr.Receiver.Count()
+	harness.AtLeast(tr, time.Minute, "the load arrives", n, func() int { return tr.Receiver.Count() - from })
+}
+
+// again does something in each period until the load has handed over n callbacks more.
+func (tr *trial) again(period time.Duration, n int, do func()) {
+	tr.Helper()
+	ticker := time.NewTicker(period)
+	defer ticker.Stop()
+	for end := tr.Count() + n; tr.Count() < end; <-ticker.C {
+		do()
+	}
+}
+
+// sendingEnds is how long after the beginning of a blackout a request may still leave that was stamped before
+// it.
+const sendingEnds = 3 * time.Second
+
+// refusedWithin is how long an accept may take to be refused while SQL does not answer: two seconds for the
+// commit, more for a group of many rows, and what a loaded machine adds.
+const refusedWithin = 5 * time.Second
+
+// A blackout is a span of time in which SQL cannot commit. Meanwhile nothing is accepted and nothing is sent;
+// afterwards the process is ready again by itself, and works.
+type blackout struct {
+	what      string
+	lasts     time.Duration
+	hit, mend func() error
+	// locked: the commit waits for a lock. No accept need come to its end meanwhile, and /readyz is not judged.
+	locked bool
+}
+
+// blackout breaks SQL, waits, and mends it again. It returns what was seen meanwhile.
+func (r *struck) blackout(b blackout) glance {
+	r.Helper()
+	before := r.Receiver.Count()
+	r.MarkFault()
+	if err := b.hit(); err != nil {
+		r.Fatalf("%s: %v", b.what, err)
+	}
+	from := time.Now()
+	time.Sleep(min(sendingEnds, b.lasts)) // the fault lasts, by the clock
+	sent := r.Receiver.Count()
+	time.Sleep(max(0, b.lasts-sendingEnds))
+	to := time.Now()
+	if now := r.Receiver.Count(); now != sent {
+		r.Errorf("%s: %d requests were sent while SQL could not stamp them", b.what, now-sent)
+	}
+	if err := b.mend(); err != nil {
+		r.Fatalf("mend after %s: %v", b.what, err)
+	}
+	r.MarkFault()
+	g := r.w.during(from, to)
+	if wrong := g.refused(b.locked); wrong != "" {
+		r.Errorf("%s: %s: %s", b.what, wrong, g)
+	}
+	mended := time.Now()
+	if err := r.p.AwaitReady(30 * time.Second); err != nil {
+		r.Errorf("after %s: %v", b.what, err)
+	}
+	ready := time.Since(mended)
+	again := r.Receiver.Count()
+	harness.Eventually(r, 30*time.Second, "callbacks are sent again after "+b.what, func() error {
+		if r.Receiver.Count() == again {
+			return fmt.Errorf("nothing arrived: %s", r.w.during(mended, time.Now()))
+		}
+		return nil
+	})
+	r.Remark("%s for %s: %s; sent meanwhile %d; ready again after %s, sending after %s", b.what,
+		to.Sub(from).Round(100*time.Millisecond), g, sent-before, ready.Round(10*time.Millisecond),
+		time.Since(mended).Round(10*time.Millisecond))
+	return g
+}
+
+// refused says what is wrong with what was seen while SQL could not commit; empty: nothing.
+func (g glance) refused(locked bool) string {
+	var wrong []string
+	note := func(is bool, format string, args ...any) {
+		if is {
+			wrong = append(wrong, fmt.Sprintf(format, args...))
+		}
+	}
+	note(g.accepts[http.StatusAccepted]+g.accepts[http.StatusOK] > 0, "an accept succeeded")
+	note(g.accepts[http.StatusServiceUnavailable] == 0 && !locked, "no accept was refused with 503")
+	for status, n := range g.accepts {
+		note(status != http.StatusServiceUnavailable && !locked, "%d accepts were answered %d", n, status)
+	}
+	note(g.bare > 0, "%d refusals have no Retry-After", g.bare)
+	note(g.slowest > refusedWithin, "an accept was refused only after %s", g.slowest)
+	note(g.last != http.StatusServiceUnavailable && !locked, "/readyz said %d at last, want 503", g.last)
+	return strings.Join(wrong, ", ")
+}

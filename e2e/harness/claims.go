@@ -1,0 +1,171 @@
+package harness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/judge"
+)
+
+// Claims are what processes had claimed in SQL and not committed when they were killed or stopped. By G4 such
+// a fault may send each of them once more, and no other callback. SQL shows them: a live process soon commits
+// its claims, those of a dead one stay until they run out.
+type Claims struct {
+	open map[openClaim]bool
+	// Faults is how often Take was called.
+	Faults int
+	most   int // the most that one fault cost
+}
+
+// An openClaim is a claim without a result.
+type openClaim struct {
+	id    string
+	fence int64
+}
+
+func (c *openClaim) fields() []any { return []any{&c.id, &c.fence} }
+
+// Len is how many claims were left.
+func (c *Claims) Len() int { return len(c.open) }
+
+// Hit is how often the faults found each callback in flight.
+func (c *Claims) Hit() map[string]int {
+	hit := map[string]int{}
+	for claim := range c.open {
+		hit["cb_"+claim.id]++
+	}
+	return hit
+}
+
+// String is for the table's remarks.
+func (c *Claims) String() string {
+	return fmt.Sprintf("claimed and not committed at the faults: %d in all, %d at most at one", len(c.open), c.most)
+}
+
+// Take adds what the process left behind that was killed or stopped at that time. Span is how long the others
+// may take for what they had claimed before, less than such a claim lives; with no other process it is zero.
+func (tr *Trial) Take(at time.Time, span time.Duration) {
+	tr.Helper()
+	time.Sleep(time.Until(at.Add(span))) // the others' own claims end by the clock
+	if len(tr.Alive()) == 0 {
+		tr.awaitSessionsEnd()
+	}
+	c := &tr.Claims
+	if c.open == nil {
+		c.open = map[openClaim]bool{}
+	}
+	before := len(c.open)
+	for _, claim := range Rows(tr, (*openClaim).fields, `SELECT id, fence FROM callbacks
+		WHERE state = 'scheduled' AND claim_token <> '' AND claimed_at <= $1`, at.UnixMilli()) {
+		c.open[claim] = true
+	}
+	c.Faults++
+	c.most = max(c.most, len(c.open)-before)
+}
+
+// Kill kills a process, and takes what it left behind.
+func (tr *Trial) Kill(p *Process, span time.Duration) {
+	tr.Helper()
+	at := time.Now()
+	p.Kill()
+	tr.MarkFault()
+	tr.Take(at, span)
+}
+
+// Die waits until a process has killed itself at its failpoint, and takes what it left behind.
+func (tr *Trial) Die(p *Process, limit, span time.Duration) {
+	tr.Helper()
+	select {
+	case <-p.Done:
+	case <-time.After(limit):
+		tr.Fatalf("the failpoint %s was not passed in %s", p.failpoint, limit)
+	}
+	if code := p.Cmd.ProcessState.ExitCode(); code != -1 {
+		tr.Fatalf("at %s it ended with code %d and not by a signal\n%s", p.failpoint, code, p.LogTail(3000))
+	}
+	at := time.Now()
+	tr.MarkFault()
+	tr.Take(at, span)
+}
+
+// awaitSessionsEnd waits until PostgreSQL is done with what the processes, all of them dead, had sent it: it
+// commits that whether anybody waits for it or not.
+func (tr *Trial) awaitSessionsEnd() {
+	tr.Helper()
+	if tr.Backend.Postgres == "" {
+		return
+	}
+	Eventually(tr, time.Minute, "the sessions of the dead have ended", func() error {
+		var n int
+		err := tr.Database().QueryRowContext(tr.Context(), `SELECT count(*) FROM pg_stat_activity
+			WHERE datname = current_database() AND application_name = 'dispatcher'`).Scan(&n)
+		if err == nil && n > 0 {
+			err = fmt.Errorf("%d have not", n)
+		}
+		return err
+	})
+}
+
+// Bounds are what the faults may cost: of what they hit, as often as they hit it, and of nothing else.
+func (tr *Trial) Bounds(heal time.Duration) judge.Bounds {
+	return judge.Bounds{Duplicates: tr.Claims.Len(), Hit: tr.Claims.Hit(), Heal: heal}
+}
+
+// Conclude waits until everything is terminal and comes to the verdict, with the bounds of the claims that the
+// faults left. No other claim may have been lost.
+func (tr *Trial) Conclude(settle, heal time.Duration) judge.Verdict {
+	tr.Helper()
+	tr.Settle(settle)
+	tr.Account()
+	return tr.Verdict(tr.Bounds(heal))
+}
+
+// TakenUp says which of the claims has not been taken up yet.
+func (tr *Trial) TakenUp() error {
+	for _, c := range Rows(tr, (*openClaim).fields,
+		`SELECT id, fence FROM callbacks WHERE state = 'scheduled' AND claim_token <> ''`) {
+		if tr.Claims.open[c] {
+			return fmt.Errorf("claim %d of cb_%s is still there", c.fence, c.id)
+		}
+	}
+	return nil
+}
+
+// Account fails the trial if SQL records a claim without a result that none of the faults explains: then
+// something else lost it.
+func (tr *Trial) Account() {
+	tr.Helper()
+	complain := Violations(tr)
+	for _, c := range Rows(tr, (*openClaim).fields,
+		`SELECT callback_id, fence FROM attempts WHERE class = 'crashed'`) {
+		if !tr.Claims.open[c] {
+			complain("claim %d of cb_%s ended without a result, and none of the %d faults had it in flight", c.fence,
+				c.id, tr.Claims.Faults)
+		}
+	}
+}
+
+// Rows reads rows of the trial's SQL into values of T, to whose fields scan points.
+func Rows[T any](tr *Trial, scan func(*T) []any, query string, args ...any) (all []T) {
+	tr.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	rows, err := tr.Database().QueryContext(ctx, query, args...)
+	if err != nil {
+		tr.Fatalf("%.200s: %v", query, err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var v T
+		if err = rows.Scan(scan(&v)...); err != nil {
+			break
+		}
+		all = append(all, v)
+	}
+	if err := errors.Join(err, rows.Err()); err != nil {
+		tr.Fatalf("%.200s: %v", query, err)
+	}
+	return all
+}
