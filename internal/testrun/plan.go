@@ -1,6 +1,10 @@
 package main
 
 import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -110,29 +114,34 @@ var packages = []string{
 
 const tags = "nomsgpack"
 
+// fixed are commands that do not depend on the size of the run.
+func fixed(commands ...command) func(string) []command {
+	return func(string) []command { return commands }
+}
+
+// each is one command for each size.
+func each(one func(size string) command) func(string) []command {
+	return func(size string) []command { return []command{one(size)} }
+}
+
+// ofFaults is each for tests of package e2e/faults.
+func ofFaults(choice string) func(string) []command {
+	return each(func(size string) command { return faults(size, choice) })
+}
+
 // plan is every part, in the order of a run: what fails soonest comes first.
 func plan() []part {
+	verify := []string{"go", "mod", "verify"}
 	return []part{
-		{"vet", always, func(string) []command {
-			return []command{
-				program("go", "vet", "-tags", tags, "./..."),
-				program("go", "vet", "-tags", tags+" failpoints", "./..."),
-				inBench("go", "vet", "-tags", tags, "./..."),
-				inTools("go", "vet", "./..."),
-			}
-		}},
-		{"modules", always, func(string) []command {
-			verify := []string{"go", "mod", "verify"}
-			return []command{program(verify...), inBench(verify...), inTools(verify...)}
-		}},
-		{"staticcheck", always, func(string) []command {
-			return []command{
-				program("go", "tool", "-modfile=tools/go.mod", "staticcheck", "-tags", tags, "./..."),
-				inBench("go", "tool", "-modfile=../../tools/go.mod", "staticcheck", "-tags", tags, "./..."),
-				inTools("go", "tool", "staticcheck", "./..."),
-			}
-		}},
-		{"unit", always, func(size string) []command { return []command{tests(size, "25m", packages...)} }},
+		{"vet", always, fixed(program("go", "vet", "-tags", tags, "./..."),
+			program("go", "vet", "-tags", tags+" failpoints", "./..."), inBench("go", "vet", "-tags", tags, "./..."),
+			inTools("go", "vet", "./..."))},
+		{"modules", always, fixed(program(verify...), inBench(verify...), inTools(verify...))},
+		{"staticcheck", always, fixed(
+			program("go", "tool", "-modfile=tools/go.mod", "staticcheck", "-tags", tags, "./..."),
+			inBench("go", "tool", "-modfile=../../tools/go.mod", "staticcheck", "-tags", tags, "./..."),
+			inTools("go", "tool", "staticcheck", "./..."))},
+		{"unit", always, each(func(size string) command { return tests(size, "25m", packages...) })},
 		{"race", always, func(size string) []command {
 			if size == sizeFull {
 				// Everything takes ten times as long, so the simulations are as many as in make test. The store's
@@ -148,16 +157,8 @@ func plan() []part {
 				race(sizeTest, append([]string{skip("TestSQLiteRemembersNothing$", "TestPostgresC$")}, onServers...)...),
 			}
 		}},
-		{"bench", always, func(string) []command {
-			c := tests(sizeTest, "10m", "-short", "./...")
-			c.dir = "e2e/bench"
-			return []command{c}
-		}},
-		{"tools", always, func(string) []command {
-			c := tests(sizeTest, "10m", "./...")
-			c.dir = "tools"
-			return []command{c}
-		}},
+		{"bench", always, fixed(tests(sizeTest, "10m", "-short", "./...").in("e2e/bench"))},
+		{"tools", always, fixed(tests(sizeTest, "10m", "./...").in("tools"))},
 		{"smoke", always, func(size string) []command {
 			commands := []command{tests(sizeTest, "10m", "./e2e/smoke").announced()}
 			if size == sizeTest { // make test-full runs all of the browser's tests
@@ -165,42 +166,26 @@ func plan() []part {
 			}
 			return commands
 		}},
-		{"browser", fullOnly, func(string) []command {
-			c := tests(sizeFull, "30m", skip(pageCosts), "./e2e/browser").announced()
-			c.argv = append(c.argv, "-args", "-screens", "../../screens")
-			return []command{c}
-		}},
-		{"pages", largest, func(size string) []command {
-			return []command{tests(size, "30m", run(pageCosts), "./e2e/browser").announced()}
-		}},
-		{"faults", fullOnly, func(string) []command {
-			c := faults(sizeFull, run(matrix, heavy))
-			c.argv = append(c.argv, "-args", "-faults-report", "../../docs/reports/faults.md")
-			return []command{c}
-		}},
-		{"heavy", longOnly, func(size string) []command { return []command{faults(size, run(heavy))} }},
-		{"races", largest, func(size string) []command { return []command{faults(size, run(races))} }},
-		{"polls", largest, func(size string) []command { return []command{faults(size, run(polls...))} }},
-		{"redrives", largest, func(size string) []command { return []command{faults(size, run(redrives))} }},
-		{"outage", largest, func(size string) []command { return []command{faults(size, run(outage))} }},
-		{"horizon", largest, func(size string) []command { return []command{faults(size, run(horizon))} }},
-		{"retention", largest, func(size string) []command {
-			return []command{faults(size, run(retention))}
-		}},
-		{"snapshot", longOnly, func(size string) []command { return []command{faults(size, run(snapshot))} }},
-		{"others", fullOnly, func(size string) []command {
-			named := slices.Concat([]string{
-				matrix, heavy, races, redrives, horizon, outage, retention, snapshot,
-			}, polls)
-			return []command{faults(size, skip(named...))}
-		}},
+		{"browser", fullOnly, fixed(tests(sizeFull, "30m", skip(pageCosts), "./e2e/browser",
+			"-args", "-screens", "../../screens").announced())},
+		{"pages", largest, each(func(size string) command {
+			return tests(size, "30m", run(pageCosts), "./e2e/browser").announced()
+		})},
+		{"faults", fullOnly, fixed(faults(sizeFull, run(matrix, heavy),
+			"-args", "-faults-report", "../../docs/reports/faults.md"))},
+		{"heavy", longOnly, ofFaults(run(heavy))},
+		{"races", largest, ofFaults(run(races))},
+		{"polls", largest, ofFaults(run(polls...))},
+		{"redrives", largest, ofFaults(run(redrives))},
+		{"outage", largest, ofFaults(run(outage))},
+		{"horizon", largest, ofFaults(run(horizon))},
+		{"retention", largest, ofFaults(run(retention))},
+		{"snapshot", longOnly, ofFaults(run(snapshot))},
+		{"others", fullOnly, ofFaults(skip(slices.Concat([]string{
+			matrix, heavy, races, redrives, horizon, outage, retention, snapshot}, polls)...))},
 		// New vulnerabilities become known without a change of the code, so this is no part of make test.
-		{"vulnerabilities", longOnly, func(string) []command {
-			return []command{program("tools/vulncheck.sh")}
-		}},
-		{"reproducible", longOnly, func(string) []command {
-			return []command{program("tools/reproducible.sh")}
-		}},
+		{"vulnerabilities", longOnly, fixed(program("tools/vulncheck.sh"))},
+		{"reproducible", longOnly, fixed(program("tools/reproducible.sh"))},
 		{"fuzz", longOnly, fuzz},
 	}
 }
@@ -228,9 +213,15 @@ func skip(names ...string) string { return "-skip=^" + strings.Join(names, "|^")
 
 func program(argv ...string) command { return command{argv: argv} }
 
-func inBench(argv ...string) command { return command{dir: "e2e/bench", argv: argv} }
+func inBench(argv ...string) command { return program(argv...).in("e2e/bench") }
 
-func inTools(argv ...string) command { return command{dir: "tools", argv: argv} }
+func inTools(argv ...string) command { return program(argv...).in("tools") }
+
+// in is the command in a directory.
+func (c command) in(dir string) command {
+	c.dir = dir
+	return c
+}
 
 // tests runs packages without the race detector, on real servers.
 func tests(size, timeout string, args ...string) command {
@@ -247,8 +238,8 @@ func race(size string, args ...string) command {
 }
 
 // faults runs tests of package e2e/faults.
-func faults(size, choice string) command {
-	return tests(size, "60m", choice, "./e2e/faults").announced()
+func faults(size, choice string, args ...string) command {
+	return tests(size, "60m", append([]string{choice, "./e2e/faults"}, args...)...).announced()
 }
 
 func (c command) announced() command {
@@ -271,4 +262,29 @@ func fuzz(string) []command {
 			"-fuzz", "^"+target.name+"$", "-fuzztime", "30s", target.dir))
 	}
 	return all
+}
+
+// A fuzzTarget is one fuzz test and the directory of its package.
+type fuzzTarget struct{ dir, name string }
+
+var fuzzFunc = regexp.MustCompile(`(?m)^func (Fuzz\w+)\(`)
+
+// fuzzTargets finds every fuzz test below a directory.
+func fuzzTargets(root string) []fuzzTarget {
+	var targets []fuzzTarget
+	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(name, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(name)
+		for _, m := range fuzzFunc.FindAllSubmatch(text, -1) {
+			targets = append(targets, fuzzTarget{"./" + filepath.Dir(name), string(m[1])})
+		}
+		return err
+	})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "testrun: find the fuzz tests:", err)
+		os.Exit(1)
+	}
+	return targets
 }
