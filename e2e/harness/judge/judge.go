@@ -59,6 +59,28 @@ func (t *trial) breaks(invariant, id, format string, args ...any) {
 	t.v.Violations = append(t.v.Violations, x)
 }
 
+// An allowance is how often a fault may break an invariant. Where it may not at all, each breach names its callback.
+// Where it may, only too many of them are one.
+type allowance struct {
+	*trial
+	invariant  string
+	most, seen int
+}
+
+func (a *allowance) breach(n int, id, format string, args ...any) {
+	a.seen += n
+	if n > 0 && a.most == 0 {
+		a.breaks(a.invariant, id, format, args...)
+	}
+}
+
+// judge is asked when all breaches are counted; what they are is said in the plural.
+func (a *allowance) judge(what string) {
+	if a.most > 0 && a.seen > a.most {
+		a.breaks(a.invariant, "", "%d %s, at most %d are allowed", a.seen, what, a.most)
+	}
+}
+
 func (t *trial) of(id string) *file {
 	f := t.files[id]
 	if f == nil {
@@ -313,33 +335,22 @@ func (t *trial) arrivedNotEarly(id string, f *file) {
 // noOverlap is I5.
 func (t *trial) noOverlap() {
 	locks := map[string][]*Arrival{}
+	own, shared := allowance{t, "I5", t.b.Overlaps, 0}, allowance{t, "I5", t.b.LockOverlaps, 0}
 	for id, f := range t.files {
-		if n := overlaps(f.arrivals); n > 0 {
-			t.v.Overlaps += n
-			if t.b.Overlaps == 0 {
-				t.breaks("I5", id, "%d of its %d sends overlap", n, len(f.arrivals))
-			}
-		}
+		n := overlaps(f.arrivals)
+		own.breach(n, id, "%d of its %d sends overlap", n, len(f.arrivals))
 		if f.row != nil && f.row.LockKey != "" {
 			locks[f.row.LockKey] = append(locks[f.row.LockKey], f.arrivals...)
 		}
 	}
-	if t.b.Overlaps > 0 && t.v.Overlaps > t.b.Overlaps {
-		t.breaks("I5", "", "%d sends overlap one of the same callback, at most %d are allowed", t.v.Overlaps,
-			t.b.Overlaps)
-	}
+	own.judge("sends overlap one of the same callback")
 	for lock, arrivals := range locks {
 		slices.SortFunc(arrivals, func(a, b *Arrival) int { return a.At.Compare(b.At) })
 		n := overlaps(arrivals)
-		t.v.LockOverlaps += n
-		if n > 0 && t.b.LockOverlaps == 0 {
-			t.breaks("I5", "", "%d of %d sends on lock key %q overlap", n, len(arrivals), lock)
-		}
+		shared.breach(n, "", "%d of %d sends on lock key %q overlap", n, len(arrivals), lock)
 	}
-	if t.b.LockOverlaps > 0 && t.v.LockOverlaps > t.b.LockOverlaps {
-		t.breaks("I5", "", "%d sends overlap another on the same lock key, at most %d are allowed",
-			t.v.LockOverlaps, t.b.LockOverlaps)
-	}
+	shared.judge("sends overlap another on the same lock key")
+	t.v.Overlaps, t.v.LockOverlaps = own.seen, shared.seen
 }
 
 // overlaps counts arrivals, in order, that came before an earlier one had ended.
@@ -363,7 +374,7 @@ func overlaps(arrivals []*Arrival) int {
 
 // everySendRecorded is I6.
 func (t *trial) everySendRecorded() {
-	unrecorded := 0
+	unrecorded := allowance{t, "I6", t.b.Unrecorded, 0}
 	for id, f := range t.files {
 		if t.b.Unknown[id] || f.row == nil {
 			continue
@@ -386,20 +397,16 @@ func (t *trial) everySendRecorded() {
 			}
 			missing += more
 		}
-		unrecorded += missing
-		if missing > 0 && t.b.Unrecorded == 0 {
-			t.breaks("I6", id, "%d of the %d requests that arrived have no attempt in SQL", missing, len(f.arrivals))
-		}
+		unrecorded.breach(missing, id, "%d of the %d requests that arrived have no attempt in SQL", missing,
+			len(f.arrivals))
 	}
-	if t.b.Unrecorded > 0 && unrecorded > t.b.Unrecorded {
-		t.breaks("I6", "", "%d arrivals have no attempt in SQL, at most %d are allowed", unrecorded, t.b.Unrecorded)
-	}
+	unrecorded.judge("arrivals have no attempt in SQL")
 }
 
 // nothingAfterTheEnd is I7. A manual attempt of a terminal callback may: its row is terminal once more
 // afterwards, and its end is then the later one.
 func (t *trial) nothingAfterTheEnd() {
-	after := 0
+	after := allowance{t, "I7", t.b.AfterTerminal, 0}
 	for id, f := range t.files {
 		if f.row != nil && f.row.Terminal() && f.row.FinishedAt.IsZero() {
 			t.breaks("I7", id, "it is %s, and SQL does not say since when", f.row.State)
@@ -408,20 +415,13 @@ func (t *trial) nothingAfterTheEnd() {
 			continue
 		}
 		for _, a := range f.arrivals {
-			if !a.At.After(f.row.FinishedAt.Add(t.b.Skew)) || manual(f, a.Number) {
-				continue
-			}
-			after++
-			if t.b.AfterTerminal == 0 {
-				t.breaks("I7", id, "attempt %d arrived %s after it was %s", a.Number, a.At.Sub(f.row.FinishedAt),
+			if a.At.After(f.row.FinishedAt.Add(t.b.Skew)) && !manual(f, a.Number) {
+				after.breach(1, id, "attempt %d arrived %s after it was %s", a.Number, a.At.Sub(f.row.FinishedAt),
 					f.row.State)
 			}
 		}
 	}
-	if t.b.AfterTerminal > 0 && after > t.b.AfterTerminal {
-		t.breaks("I7", "", "%d sends arrived after their callback was terminal, at most %d are allowed", after,
-			t.b.AfterTerminal)
-	}
+	after.judge("sends arrived after their callback was terminal")
 }
 
 func manual(f *file, number int) bool {

@@ -16,6 +16,21 @@ func at(ms int) time.Time { return start.Add(time.Duration(ms) * time.Millisecon
 
 func hash(s string) judge.Hash { return sha256.Sum256([]byte(s)) }
 
+// arrived is a request of a callback that was cut off, at these milliseconds.
+func arrived(id string, number, from, end int) judge.Arrival {
+	return judge.Arrival{ID: id, Number: number, At: at(from), End: at(end), Hash: hash(id)}
+}
+
+// answered is one that got its answer.
+func answered(id string, number, from, end int) judge.Arrival {
+	a := arrived(id, number, from, end)
+	a.Answered = true
+	return a
+}
+
+// open makes callback b one that is not terminal.
+func open(e *judge.Evidence) { e.Rows[1].State, e.Rows[1].FinishedAt = "scheduled", time.Time{} }
+
 // sound is a run without a fault: "a" fails once and succeeds after its tier of a second, "b" succeeds at
 // once.
 func sound() judge.Evidence {
@@ -37,9 +52,9 @@ func sound() judge.Evidence {
 				Started: at(200), Ended: at(220), Due: at(200)},
 		},
 		Arrivals: []judge.Arrival{
-			{ID: "a", Number: 1, At: at(1), End: at(99), Hash: hash("a"), Answered: true},
-			{ID: "a", Number: 2, At: at(1102), End: at(1119), Hash: hash("a"), Answered: true},
-			{ID: "b", Number: 1, At: at(201), End: at(219), Hash: hash("b"), Answered: true},
+			answered("a", 1, 1, 99),
+			answered("a", 2, 1102, 1119),
+			answered("b", 1, 201, 219),
 		},
 		IndexRead: true,
 	}
@@ -62,8 +77,7 @@ func unknownResend(e *judge.Evidence) {
 	e.Arrivals[2].Number = 2
 	e.Attempts = append(e.Attempts, judge.Attempt{ID: "b", Number: 1, Outcome: "unknown", Class: "crashed",
 		Trigger: "schedule", Started: at(120), Due: at(120)})
-	e.Arrivals = append(e.Arrivals, judge.Arrival{ID: "b", Number: 1, At: at(121), End: at(130), Hash: hash("b"),
-		Answered: true})
+	e.Arrivals = append(e.Arrivals, answered("b", 1, 121, 130))
 }
 
 // sentTwiceAfterRefusal has an attempt that found no connection, and then two sends of the one that is
@@ -73,8 +87,7 @@ func sentTwiceAfterRefusal(e *judge.Evidence) {
 	e.Attempts = append(e.Attempts, judge.Attempt{ID: "b", Number: 1, Outcome: "failed",
 		Class: "connect_refused", Trigger: "manual", Charged: true, Started: at(100), Ended: at(101), Due: at(100)})
 	e.Attempts[2].Trigger = "manual" // at once
-	e.Arrivals = append(e.Arrivals, judge.Arrival{ID: "b", Number: 2, At: at(190), End: at(200), Hash: hash("b"),
-		Answered: true})
+	e.Arrivals = append(e.Arrivals, answered("b", 2, 190, 200))
 }
 
 // Each invariant is broken in each way that the judge knows, and the verdict names it and the id.
@@ -89,7 +102,7 @@ func TestEachBreachIsNamed(t *testing.T) {
 			func(e *judge.Evidence) { e.Rows = e.Rows[:1]; e.Attempts = e.Attempts[:2]; e.Arrivals = e.Arrivals[:2] },
 			judge.Bounds{}, "I1 b"},
 		{"still open", func(e *judge.Evidence) {
-			e.Rows[1].State, e.Rows[1].FinishedAt = "scheduled", time.Time{}
+			open(e)
 			e.Index = []judge.Item{{ID: "b", Place: "delayed"}}
 		}, judge.Bounds{}, "I1 b"},
 		{"ended otherwise", func(e *judge.Evidence) { e.Rows[1].State = "dead" }, judge.Bounds{}, "I1 b"},
@@ -126,20 +139,17 @@ func TestEachBreachIsNamed(t *testing.T) {
 			"I5 a"},
 		{"more overlaps than allowed", func(e *judge.Evidence) {
 			e.Arrivals[0].End = at(1110)
-			e.Arrivals = append(e.Arrivals, judge.Arrival{ID: "a", Number: 1, At: at(50), End: at(60),
-				Hash: hash("a")})
+			e.Arrivals = append(e.Arrivals, arrived("a", 1, 50, 60))
 		}, judge.Bounds{Overlaps: 1, LockOverlaps: 9, PerCallback: 9, Duplicates: 9, Unrecorded: 9}, "I5 "},
 		{"two callbacks on one lock overlap", func(e *judge.Evidence) {
 			e.Arrivals[2].At, e.Attempts[2].Due, e.Attempts[2].Started = at(50), at(50), at(50)
 		}, judge.Bounds{}, "I5 "},
 		{"a send without an attempt", func(e *judge.Evidence) {
-			e.Arrivals = append(e.Arrivals, judge.Arrival{ID: "b", Number: 7, At: at(210), End: at(211),
-				Hash: hash("b")})
+			e.Arrivals = append(e.Arrivals, arrived("b", 7, 210, 211))
 		}, judge.Bounds{PerCallback: 1, Duplicates: 1, Overlaps: 1, LockOverlaps: 1}, "I6 b"},
 		{"more sends without an attempt than allowed", func(e *judge.Evidence) {
-			e.Arrivals = append(e.Arrivals, judge.Arrival{ID: "b", Number: 7, At: at(210), End: at(211),
-				Hash: hash("b")},
-				judge.Arrival{ID: "b", Number: 8, At: at(212), End: at(213), Hash: hash("b")})
+			e.Arrivals = append(e.Arrivals, arrived("b", 7, 210, 211),
+				arrived("b", 8, 212, 213))
 		}, judge.Bounds{PerCallback: 2, Duplicates: 2, Overlaps: 2, LockOverlaps: 2, Unrecorded: 1}, "I6 "},
 		{"an answer without a send", func(e *judge.Evidence) {
 			e.Attempts = append(e.Attempts, judge.Attempt{ID: "b", Number: 9, Outcome: "failed", Status: 500,
@@ -182,8 +192,7 @@ func TestEachBreachIsNamed(t *testing.T) {
 		{"sent after the end", func(e *judge.Evidence) {
 			e.Attempts = append(e.Attempts, judge.Attempt{ID: "b", Number: 2, Outcome: "unknown", Trigger: "schedule",
 				Started: at(400), Due: at(400)})
-			e.Arrivals = append(e.Arrivals, judge.Arrival{ID: "b", Number: 2, At: at(400), End: at(410),
-				Hash: hash("b")})
+			e.Arrivals = append(e.Arrivals, arrived("b", 2, 400, 410))
 		}, judge.Bounds{PerCallback: 1, Duplicates: 1}, "I7 b"},
 		{"more sent after the end than allowed", func(e *judge.Evidence) {
 			for n := range 2 {
@@ -200,11 +209,10 @@ func TestEachBreachIsNamed(t *testing.T) {
 		{"unknown and in the index", func(e *judge.Evidence) { e.Index = []judge.Item{{ID: "z", Place: "ready"}} },
 			judge.Bounds{}, "I8 z"},
 		{"open and not in the index", func(e *judge.Evidence) {
-			e.Rows[1].State, e.Rows[1].FinishedAt = "scheduled",
-				time.Time{}
+			open(e)
 		}, judge.Bounds{MayBeOpen: true}, "I8 b"},
 		{"twice in the index", func(e *judge.Evidence) {
-			e.Rows[1].State, e.Rows[1].FinishedAt = "scheduled", time.Time{}
+			open(e)
 			e.Index = []judge.Item{{ID: "b", Place: "delayed"}, {ID: "b", Place: "ready"}}
 		}, judge.Bounds{MayBeOpen: true}, "I8 b"},
 		{"twice in SQL", func(e *judge.Evidence) { e.Rows = append(e.Rows, e.Rows[1]) }, judge.Bounds{}, "I8 b"},
@@ -239,7 +247,7 @@ func TestBoundsAllowWhatAFaultMayCost(t *testing.T) {
 		t.Errorf("got %s", &v)
 	}
 	e = sound()
-	e.Rows[1].State, e.Rows[1].FinishedAt = "scheduled", time.Time{}
+	open(&e)
 	e.Attempts, e.Arrivals = e.Attempts[:2], e.Arrivals[:2]
 	e.Index = []judge.Item{{ID: "b", Place: "delayed"}}
 	if v := judge.Judge(e, judge.Bounds{MayBeOpen: true}); !v.OK() {
