@@ -76,7 +76,7 @@ type EndpointWithSecret struct {
 	// Only where it was made or given with this call.
 	Secret string `json:"secret,omitempty"`
 	// Beside it: what receivers verify with, where that is not the secret itself.
-	Public *string `json:"public,omitempty"`
+	Public Optional[string] `json:"public,omitzero"`
 }
 
 // An EndpointResult is what became of one endpoint of a batch: the endpoint, or why there is none.

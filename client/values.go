@@ -74,6 +74,16 @@ func (o Optional[T]) Pointer() *T {
 	return &o.value
 }
 
+// Give makes it an Optional that has a value, and returns a pointer to that. Give and SetNull are for a server, which
+// decodes requests by itself.
+func (o *Optional[T]) Give() any {
+	o.state = optionalValue
+	return &o.value
+}
+
+// SetNull makes it null.
+func (o *Optional[T]) SetNull() { *o = Null[T]() }
+
 func (o Optional[T]) appendJSON(b []byte) ([]byte, error) {
 	if o.state != optionalValue {
 		return append(b, "null"...), nil

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/web"
@@ -40,7 +41,7 @@ func TestWhatIsNotThere(t *testing.T) {
 		if err := json.Unmarshal(rec.Body.Bytes(), &p); err != nil {
 			t.Fatalf("%s %s: %d %s", c.method, c.path, rec.Code, rec.Body)
 		}
-		if rec.Code != c.status || p.Code != c.code || rec.Header().Get("Content-Type") != httperr.MediaType {
+		if rec.Code != c.status || p.Code != c.code || rec.Header().Get("Content-Type") != client.ProblemType {
 			t.Errorf("%s %s: %d %s, want %d %s", c.method, c.path, rec.Code, rec.Body, c.status, c.code)
 		}
 		if c.status == 405 && rec.Header().Get("Allow") == "" {
@@ -102,7 +103,7 @@ func TestPanicEndsOneRequestAndLeaksNothing(t *testing.T) {
 		r.Header.Set(name, "header-value")
 	}
 	rec := ask(s.Handler(), r)
-	if rec.Code != 500 || rec.Header().Get("Content-Type") != httperr.MediaType || strings.Contains(rec.Body.String(), "cheese") {
+	if rec.Code != 500 || rec.Header().Get("Content-Type") != client.ProblemType || strings.Contains(rec.Body.String(), "cheese") {
 		t.Errorf("%d %s", rec.Code, rec.Body)
 	}
 	text := log.String()

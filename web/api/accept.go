@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
@@ -10,8 +9,9 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
-	"github.com/seed-ff5a32d8/dispatcher/web/httperr"
+	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
 // acceptRoute is the route as idempotency keys know it. A callback of a batch gets what a request of its own would have got, so
@@ -126,23 +126,8 @@ func (a *API) appendResult(c *gin.Context, b []byte, r *accept.Receipt, now int6
 		b = append(b, `,"callback":`...)
 		return append(appendCallback(b, &r.Callback, now, r.Replayed), '}'), nil
 	}
-	return a.appendProblem(c, b, r.Err)
-}
-
-// appendProblem writes why there is nothing to show of one element of a batch.
-func (a *API) appendProblem(c *gin.Context, b []byte, why error) ([]byte, error) {
-	p := httperr.From(why)
-	if p.Status == http.StatusInternalServerError {
-		p = a.internal(c, why)
-	}
-	problem, err := json.Marshal(p)
-	if err != nil {
-		return nil, fmt.Errorf("encode problem %s: %w", p.Code, err)
-	}
-	b = append(b, `{"status":`...)
-	b = strconv.AppendInt(b, int64(p.Status), 10)
-	b = append(b, `,"problem":`...)
-	return append(append(b, problem...), '}'), nil
+	p := a.problem(c, r.Err)
+	return client.AppendJSON(b, client.CallbackResult{Status: p.Status, Problem: &p.Problem})
 }
 
 // readBatch returns the callbacks of a batch as they stand in the request.
@@ -152,4 +137,34 @@ func readBatch(c *gin.Context) ([][]byte, error) {
 		f.add("Idempotency-Key", "belongs to one callback: give idempotency_key in each callback of a batch")
 	}
 	return readItems(c, &f, "callbacks", accept.MaxAccept, func(_, _ []byte) bool { return false })
+}
+
+// eventRoute is the route as idempotency keys know it.
+const eventRoute = "POST /v1/events"
+
+// event is POST /v1/events: 202 with what became of it, or 200 with what became of the first one of the same idempotency key. Its fields
+// are a callback's; those that are each endpoint's own the engine refuses by their names.
+func (a *API) event(ctx context.Context, c *gin.Context, who caller) error {
+	body, err := readJSON(c, maxRequest)
+	if err != nil {
+		return err
+	}
+	sub, err := decodeSubmission(body)
+	if err != nil {
+		return err
+	}
+	headerIdempotency(&sub, c.Request.Header)
+	bindIdempotency(&sub, eventRoute, body)
+	r, err := a.Engine.AcceptEvent(ctx, who.Project, sub)
+	if err != nil {
+		return err
+	}
+	out, status := client.Event{ID: store.EventPrefix + r.ID, Replayed: r.Replayed}, http.StatusAccepted
+	for _, id := range r.Callbacks {
+		out.Callbacks = append(out.Callbacks, store.CallbackPrefix+id)
+	}
+	if r.Replayed {
+		status = http.StatusOK
+	}
+	return a.show(c, status, out)
 }

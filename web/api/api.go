@@ -123,18 +123,19 @@ func lift(w http.ResponseWriter, until time.Time) error {
 
 // fail answers with the error's problem, and logs the error if the answer may not say what it was.
 func (a *API) fail(c *gin.Context, err error) {
-	p := httperr.From(err)
-	if p.Status == http.StatusInternalServerError {
-		p = a.internal(c, err)
-	}
+	p := a.problem(c, err)
 	if c.Writer.Written() {
 		return
 	}
 	a.wrote(c, httperr.Write(c.Writer, p))
 }
 
-// internal logs an error that the caller may not see, and returns the problem that points to the log.
-func (a *API) internal(c *gin.Context, err error) httperr.Problem {
+// problem returns the problem of an error. One that the caller may not see is logged, and the problem points to the log.
+func (a *API) problem(c *gin.Context, err error) httperr.Problem {
+	p := httperr.From(err)
+	if p.Status != http.StatusInternalServerError {
+		return p
+	}
 	id := c.Writer.Header().Get(RequestIDHeader)
 	a.Logger.Error("request failed", "request_id", id, "route", c.FullPath(), "error", err)
 	return httperr.Logged(id)
@@ -175,16 +176,4 @@ func giveBuffer(b *[]byte) {
 		*b = (*b)[:0]
 		buffers.Put(b)
 	}
-}
-
-// param returns the callback's bare id from the path. What cannot be an id is not found.
-func param(c *gin.Context) (string, error) { return paramOf(c, store.CallbackPrefix) }
-
-// paramOf is param for what has another prefix.
-func paramOf(c *gin.Context, prefix string) (string, error) {
-	id, ok := store.BareID(prefix, c.Param("id"))
-	if !ok {
-		return "", store.ErrNotFound
-	}
-	return id, nil
 }

@@ -6,58 +6,25 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/seed-ff5a32d8/dispatcher/client"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
 // audit is GET /v1/audit: every mutation but accepts, newest first.
-func (a *API) audit(ctx context.Context, c *gin.Context, who caller) error {
-	q, err := a.listQuery(ctx, c, who)
-	if err != nil {
-		return err
-	}
-	limit, after := q.Page(query.ListAudit)
-	q.Unknown()
-	if err := q.Err(); err != nil {
-		return err
-	}
-	if after == nil {
-		after = &store.Cursor{}
-	}
-	entries, err := a.Store.AuditEntries(ctx, who.Project, after.ID, limit+1)
-	if err != nil {
-		return err
-	}
-	next := ""
-	if len(entries) > limit {
-		entries = entries[:limit]
-		next = q.Cursors.Encode(query.ListAudit, store.Cursor{ID: entries[limit-1].ID})
-	}
-	o := jsonObject{[]byte(`{"data":[`)}
-	for i := range entries {
-		o.element(i)
-		o.auditEntry(&entries[i])
-		o.close()
-	}
-	a.answer(c, http.StatusOK, appendNext(o.b, next))
-	return nil
-}
-
-// auditEntry writes the members of an entry. What should be JSON and is not, which only a damaged row can
-// have, is shown as text.
-func (o *jsonObject) auditEntry(e *store.AuditEntry) {
-	o.str("id", e.ID)
-	o.instant("at", e.At)
-	o.str("actor", e.Actor)
-	o.str("action", e.Action)
-	o.orNull("address", e.Address)
-	o.orNull("object", e.Object)
-	o.orNull("reason", e.Reason)
-	o.rawOrNull("before", e.Before)
-	o.rawOrNull("after", e.After)
-	o.rawOrNull("detail", e.Detail)
-	o.intOrNull("sequence", int(e.Link.Seq))
-	o.orNull("hash", e.Link.Hash)
+func (a *API) audit() handler {
+	ask := plain(func(ctx context.Context, who caller, after store.Cursor, limit int) ([]store.AuditEntry, error) {
+		return a.Store.AuditEntries(ctx, who.Project, after.ID, limit)
+	})
+	at := func(e *store.AuditEntry) store.Cursor { return store.Cursor{ID: e.ID} }
+	return listOf(a, query.ListAudit, ask, at, func(e *store.AuditEntry) client.AuditEntry {
+		return client.AuditEntry{
+			ID: e.ID, At: moment(e.At), Actor: e.Actor, Action: e.Action, Address: e.Address, Object: e.Object,
+			Reason: e.Reason, Before: kept(e.Before), After: kept(e.After), Detail: kept(e.Detail),
+			Sequence: e.Link.Seq, Hash: e.Link.Hash,
+		}
+	})
 }
 
 // verifyAudit is GET /v1/audit/verify: one step of checking the chain, which is of all projects.
@@ -71,32 +38,19 @@ func (a *API) verifyAudit(ctx context.Context, c *gin.Context, _ caller) error {
 	if err := q.Err(); err != nil {
 		return err
 	}
-	check, err := a.Engine.VerifyAudit(ctx, from, expect)
-	if err != nil {
-		return err
-	}
-	o := jsonObject{[]byte("{")}
-	o.boolean("sound", check.Broken == nil)
-	o.integer("checked", int64(check.Checked))
-	if b := check.Broken; b == nil {
-		o.orNull("broken", "")
-	} else {
-		o.open("broken")
-		o.str("fault", string(b.Fault))
-		o.integer("sequence", b.Seq)
-		o.orNull("id", b.ID)
-		o.close()
-	}
-	next := ""
-	if check.Next != nil {
-		next = check.Next.String()
-	}
-	o.orNull("next", next)
-	o.str("head", check.Head.Link.String())
-	o.integer("unchained", int64(check.Head.Unchained))
-	o.close()
-	a.answer(c, http.StatusOK, o.b)
-	return nil
+	return reply(a, c, http.StatusOK, func(check *control.AuditCheck) client.AuditCheck {
+		out := client.AuditCheck{
+			Sound: check.Broken == nil, Checked: check.Checked, Head: check.Head.Link.String(),
+			Unchained: check.Head.Unchained,
+		}
+		if b := check.Broken; b != nil {
+			out.Broken = &client.AuditFault{Fault: string(b.Fault), Sequence: b.Seq, ID: b.ID}
+		}
+		if check.Next != nil {
+			out.Next = check.Next.String()
+		}
+		return out
+	})(a.Engine.VerifyAudit(ctx, from, expect))
 }
 
 // auditLink reads a parameter that is a link as the server has written it; without it, the zero link.

@@ -12,14 +12,11 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/web/httperr"
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
-
-// ProjectHeader names the project that a request is for. It is for the settings' admin key, which is no project's own; any other
-// key may only name the project that it belongs to.
-const ProjectHeader = "Dispatcher-Project"
 
 // A caller is who makes a request, as its key says.
 type caller = query.Caller
@@ -61,7 +58,7 @@ func (a *API) authenticate(ctx context.Context, c *gin.Context) (caller, error) 
 	if wait := a.rates.Take(who.KeyID()); wait > 0 {
 		return caller{}, httperr.Later(httperr.ErrRate, wait)
 	}
-	named := c.Request.Header[ProjectHeader]
+	named := c.Request.Header[client.ProjectHeader]
 	if who.Root() {
 		who.Project, err = a.actsFor(ctx, named)
 		return who, err

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"encoding/json"
 	"strings"
 	"time"
 
@@ -10,11 +9,11 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
-// This file reads and writes how something is to be sent: the same fields stand in callbacks, events, endpoints, profiles and projects.
+// This file reads how something is to be sent: the same fields stand in callbacks, events, endpoints, profiles and projects.
 
-// choice decodes a policy, a success rule, a signer or a profile, and says whether it was one of them.
-func (f *fields) choice(key, raw []byte, to *accept.Choice) bool {
-	switch string(key) {
+// choose decodes a policy, a success rule, a signer or a profile.
+func (f *fields) choose(name string, raw []byte, to *accept.Choice) {
+	switch name {
 	case "policy":
 		f.policy(raw, to)
 	case "success":
@@ -23,10 +22,7 @@ func (f *fields) choice(key, raw []byte, to *accept.Choice) bool {
 		f.signer(raw, to)
 	case "profile":
 		f.text("profile", raw, &to.Profile)
-	default:
-		return false
 	}
-	return true
 }
 
 // success takes a rule's name, or the bytes of one given whole, which the engine reads.
@@ -172,73 +168,7 @@ func (f *fields) statuses(name string, raw []byte, otherwise []int) []int {
 	return statuses
 }
 
-// policyChoice writes a policy's name, one given whole, or null.
-func (o *jsonObject) policyChoice(p *store.PolicyChoice) {
-	switch {
-	case p.Given != nil:
-		o.open("policy")
-		o.policyMembers(p.Given)
-		o.close()
-	default:
-		o.orNull("policy", p.Name)
-	}
-}
-
-// success writes a rule's name, one given whole, or null.
-func (o *jsonObject) success(s *store.Success) {
-	if s.Name != "" || s.Rule == "" {
-		o.orNull("success", s.Name)
-		return
-	}
-	o.raw("success", string(s.Rule))
-}
-
-// signer writes a signer's name, an object with its options, or null.
-func (o *jsonObject) signer(text string) {
-	if strings.HasPrefix(text, "{") {
-		o.raw("signer", text)
-		return
-	}
-	o.orNull("signer", text)
-}
-
-// raw writes JSON as it is kept. What is none, which only a damaged row can have, is shown as text: an answer is always valid JSON.
-func (o *jsonObject) raw(name, text string) {
-	o.key(name)
-	if json.Valid([]byte(text)) {
-		o.b = append(o.b, text...)
-		return
-	}
-	o.b = appendString(o.b, text)
-}
-
-// rawOrNull writes JSON as it is kept, null for none.
-func (o *jsonObject) rawOrNull(name, text string) {
-	if text == "" {
-		o.orNull(name, "")
-		return
-	}
-	o.raw(name, text)
-}
-
-// maskedHeaders writes headers that are sent, without the credentials in them.
-func (o *jsonObject) maskedHeaders(headers []store.Header) {
-	o.headers("headers", query.MaskHeaders(headers))
-}
-
-// sentHeaders decodes headers that are kept and shown masked. Whoever changes what was shown and sends it back whole must not put the
-// mask in the credential's place.
-func (f *fields) sentHeaders(raw []byte, to **[]store.Header) {
-	if isNull(raw) {
-		return
-	}
-	headers := []store.Header{}
-	f.headers(raw, &headers)
-	f.refuseMask(headers, "leave headers out to keep all of them")
-	*to = &headers
-}
-
-// refuseMask names the headers that have the mask for a value; otherwise is what their giver may do instead.
+// refuseMask names the headers that have the mask for a value; otherwise is what the caller may do instead.
 func (f *fields) refuseMask(headers []store.Header, otherwise string) {
 	for _, h := range headers {
 		if query.Masked(h) {

@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"strconv"
 	"strings"
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
@@ -16,19 +16,43 @@ import (
 
 // createEndpoint is POST /v1/endpoints: 201 with the endpoint and, this once, its secret.
 func (a *API) createEndpoint(ctx context.Context, c *gin.Context, who caller) error {
-	var (
-		d      endpointDecoder
-		reason string
-	)
-	if err := readObject(c, false, &d.fields, d.with(&reason)); err != nil {
-		return err
-	}
-	r, err := a.Engine.CreateEndpoint(ctx, who.Project, d.done(), who.By(reason))
+	ch, reason, err := readEndpoint(c, false)
 	if err != nil {
 		return err
 	}
-	a.answer(c, http.StatusCreated, appendEndpointReceipt(nil, &r, a.Engine.Now()))
-	return nil
+	r, err := a.Engine.CreateEndpoint(ctx, who.Project, ch, who.By(reason))
+	if err != nil {
+		return err
+	}
+	return a.show(c, http.StatusCreated, receiptOf(&r, a.Engine.Now()))
+}
+
+// readEndpoint reads an endpoint and a reason. What is wrong with its fields is in the change's Invalid.
+func readEndpoint(c *gin.Context, patch bool) (ch control.EndpointChange, reason string, err error) {
+	var (
+		d decoder
+		r client.EndpointChange
+	)
+	if err := d.read(c, false, &r); err != nil {
+		return ch, "", err
+	}
+	return endpointChange(&d, &r.EndpointFields, patch), r.Reason, nil
+}
+
+// endpointChange is what a request has asked for. In a PATCH null takes away what can be taken away; elsewhere it is
+// not given.
+func endpointChange(d *decoder, r *client.EndpointFields, patch bool) control.EndpointChange {
+	return control.EndpointChange{
+		ExternalID: r.ExternalID.Pointer(), Name: orEmpty(r.Name, patch, ""), URL: r.URL.Pointer(),
+		URLOverride: orEmpty(r.URLOverride, patch, string(store.OverrideDeny)),
+		Topics:      orEmpty(r.Topics, patch, []string{}), Headers: d.headersIn(r.Headers, patch),
+		Rate: r.Rate.Pointer(), Concurrency: r.Concurrency.Pointer(), Enabled: r.Enabled,
+		Secret: r.Secret, SecretLabel: r.SecretLabel, Choice: d.chosen(r.Profile), Invalid: d.invalid,
+		Clear: cleared(patch,
+			clearable{"external_id", r.ExternalID},
+			clearable{"policy", r.Policy}, clearable{"success", r.Success}, clearable{"signer", r.Signer},
+			clearable{"rate", r.Rate}, clearable{"concurrency", r.Concurrency}),
+	}
 }
 
 // putEndpoint is PUT /v1/endpoints/by-external-id/{external_id}: 201 where it was made, 200 where it was replaced.
@@ -37,18 +61,15 @@ func (a *API) putEndpoint(ctx context.Context, c *gin.Context, who caller) error
 	if err != nil {
 		return err
 	}
-	var (
-		d      endpointDecoder
-		reason string
-	)
-	if err := readObject(c, false, &d.fields, d.with(&reason)); err != nil {
+	ch, reason, err := readEndpoint(c, false)
+	if err != nil {
 		return err
 	}
-	if given := d.change.ExternalID; given != nil && *given != external {
-		d.add("external_id", "differs from the one in the path")
+	if ch.ExternalID != nil && *ch.ExternalID != external {
+		ch.Invalid = append(ch.Invalid, store.FieldError{Field: "external_id", Message: "differs from the one in the path"})
 	}
-	d.change.ExternalID = &external
-	receipts, err := a.upsert(ctx, who, []control.EndpointChange{d.done()}, reason)
+	ch.ExternalID = &external
+	receipts, err := a.upsert(ctx, who, []control.EndpointChange{ch}, reason)
 	if err != nil {
 		return err
 	}
@@ -56,8 +77,7 @@ func (a *API) putEndpoint(ctx context.Context, c *gin.Context, who caller) error
 	if r.Err != nil {
 		return r.Err
 	}
-	a.answer(c, upsertStatus(r), appendEndpointReceipt(nil, r, a.Engine.Now()))
-	return nil
+	return a.show(c, upsertStatus(r), receiptOf(r, a.Engine.Now()))
 }
 
 func upsertStatus(r *control.EndpointReceipt) int {
@@ -67,8 +87,10 @@ func upsertStatus(r *control.EndpointReceipt) int {
 	return http.StatusOK
 }
 
-// upsert asks the engine, and holds it to one receipt for each change. Who gives a secret to what may exist already changes one.
-func (a *API) upsert(ctx context.Context, who caller, changes []control.EndpointChange, reason string) ([]control.EndpointReceipt, error) {
+// upsert asks the engine, and holds it to one receipt for each change. A request that gives a secret may change one.
+func (a *API) upsert(
+	ctx context.Context, who caller, changes []control.EndpointChange, reason string,
+) ([]control.EndpointReceipt, error) {
 	for i := range changes {
 		if changes[i].Admin = who.Allows(store.ScopeAdmin); changes[i].Secret != "" && !changes[i].Admin {
 			return nil, lacks(store.ScopeAdmin)
@@ -98,34 +120,27 @@ func (a *API) putEndpoints(ctx context.Context, c *gin.Context, who caller) erro
 	}
 	changes := make([]control.EndpointChange, len(items))
 	for i, raw := range items {
-		var d endpointDecoder
-		d.object(request, "", raw, d.member)
-		changes[i] = d.done()
+		var (
+			d decoder
+			r client.EndpointFields
+		)
+		d.object(request, "", raw, d.into(&r))
+		changes[i] = endpointChange(&d, &r, false)
 	}
 	receipts, err := a.upsert(ctx, who, changes, reason)
 	if err != nil {
 		return err
 	}
 	now := a.Engine.Now()
-	b := append(make([]byte, 0, 1024*len(items)), `{"results":[`...)
-	for i := range receipts {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		r := &receipts[i]
-		if r.Err != nil {
-			if b, err = a.appendProblem(c, b, r.Err); err != nil {
-				return err
+	return a.show(c, http.StatusMultiStatus, map[string][]client.EndpointResult{
+		"results": each(receipts, func(r *control.EndpointReceipt) client.EndpointResult {
+			if r.Err != nil {
+				p := a.problem(c, r.Err)
+				return client.EndpointResult{Status: p.Status, Problem: &p.Problem}
 			}
-			continue
-		}
-		b = append(b, `{"status":`...)
-		b = strconv.AppendInt(b, int64(upsertStatus(r)), 10)
-		b = append(b, `,"endpoint":`...)
-		b = append(appendEndpointReceipt(b, r, now), '}')
-	}
-	a.answer(c, http.StatusMultiStatus, append(b, "]}"...))
-	return nil
+			return client.EndpointResult{Status: upsertStatus(r), Endpoint: new(receiptOf(r, now))}
+		}),
+	})
 }
 
 // externalID returns the caller's own name for an endpoint from the path.
@@ -139,11 +154,7 @@ func externalID(c *gin.Context) (string, error) {
 }
 
 // getEndpoint is GET /v1/endpoints/{id}.
-func (a *API) getEndpoint(ctx context.Context, c *gin.Context, who caller) error {
-	id, err := paramOf(c, store.EndpointPrefix)
-	if err != nil {
-		return err
-	}
+func (a *API) getEndpoint(ctx context.Context, c *gin.Context, who caller, id string) error {
 	return a.endpoint(c)(a.Store.Endpoint(ctx, who.Project, id))
 }
 
@@ -158,16 +169,43 @@ func (a *API) getEndpointByExternalID(ctx context.Context, c *gin.Context, who c
 
 // endpoint answers with an endpoint.
 func (a *API) endpoint(c *gin.Context) func(store.Endpoint, error) error {
-	return func(ep store.Endpoint, err error) error {
-		if err != nil {
-			return err
-		}
-		o := jsonObject{[]byte("{")}
-		o.endpoint(&ep, a.Engine.Now())
-		o.close()
-		a.answer(c, http.StatusOK, o.b)
-		return nil
+	return reply(a, c, http.StatusOK, a.endpointNow())
+}
+
+// endpointNow returns what shows an endpoint as it is now.
+func (a *API) endpointNow() func(*store.Endpoint) client.Endpoint {
+	now := a.Engine.Now()
+	return func(ep *store.Endpoint) client.Endpoint { return endpointOf(ep, now) }
+}
+
+// endpointOf is an endpoint as its caller sees it at now.
+func endpointOf(ep *store.Endpoint, now int64) client.Endpoint {
+	override := ep.URLOverride
+	if override == "" {
+		override = store.OverrideDeny
 	}
+	return client.Endpoint{
+		ID: store.EndpointPrefix + ep.ID, ExternalID: ep.ExternalID, Name: ep.Name, URL: ep.URL,
+		URLOverride: string(override), Topics: ep.Topics,
+		Policy: policyChoiceOf(&ep.Policy), Success: successOf(&ep.Success), Signer: signerOf(ep.Signer),
+		Headers: headersOf(query.MaskHeaders(ep.Headers)), Rate: ep.Rate.String(), Concurrency: ep.Concurrency,
+		Enabled: ep.Enabled, DisabledReason: ep.DisabledReason, Pause: pauseOf(ep.PausedUntil, ep.PauseReason, now),
+		Lane: ep.LaneKey(), FailingSince: moment(ep.FailingSince),
+		LastSuccessAt: moment(ep.LastSuccessAt), LastFailureAt: moment(ep.LastFailureAt),
+		CreatedAt: moment(ep.CreatedAt), UpdatedAt: moment(ep.UpdatedAt),
+	}
+}
+
+// receiptOf is an endpoint and, where it was made or given with the call, its secret.
+func receiptOf(r *control.EndpointReceipt, now int64) client.EndpointWithSecret {
+	out := client.EndpointWithSecret{Endpoint: endpointOf(&r.Endpoint, now)}
+	if r.Secret.Secret != "" {
+		out.Secret, out.Public = r.Secret.Secret, client.Null[string]()
+		if r.Secret.Public != "" {
+			out.Public = client.Set(r.Secret.Public)
+		}
+	}
+	return out
 }
 
 // endpointNamed finds an endpoint as callers name it: by its id, or by their own name for it.
@@ -178,75 +216,63 @@ func (a *API) endpointNamed(ctx context.Context, project, name string) (store.En
 	return a.Store.EndpointByExternalID(ctx, project, name)
 }
 
-// query.ListEndpoints is GET /v1/endpoints.
+// listEndpoints is GET /v1/endpoints.
 func (a *API) listEndpoints(ctx context.Context, c *gin.Context, who caller) error {
-	q, err := a.listQuery(ctx, c, who)
-	if err != nil {
-		return err
+	ask := func(q *query.Values) reader[store.Endpoint] {
+		f := store.EndpointFilter{
+			Search: q.One("search"), Topic: q.One("topic"), Held: q.Yes("held"), Failing: q.Yes("failing"), Now: a.Engine.Now(),
+		}
+		return func(ctx context.Context, who caller, after store.Cursor, limit int) ([]store.Endpoint, error) {
+			f.After, f.Limit = after.ID, limit
+			return a.Store.Endpoints(ctx, who.Project, f)
+		}
 	}
-	now := a.Engine.Now()
-	f := store.EndpointFilter{
-		Search: q.One("search"), Topic: q.One("topic"), Held: q.Yes("held"), Failing: q.Yes("failing"), Now: now,
-	}
-	limit, after := q.Page(query.ListEndpoints)
-	q.Unknown()
-	if err := q.Err(); err != nil {
-		return err
-	}
-	if f.Limit = limit + 1; after != nil {
-		f.After = after.ID
-	}
-	endpoints, err := a.Store.Endpoints(ctx, who.Project, f)
-	if err != nil {
-		return err
-	}
-	next := ""
-	if len(endpoints) > limit {
-		endpoints = endpoints[:limit]
-		next = q.Cursors.Encode(query.ListEndpoints, store.Cursor{ID: endpoints[limit-1].ID})
-	}
-	o := jsonObject{[]byte(`{"data":[`)}
-	for i := range endpoints {
-		o.element(i)
-		o.endpoint(&endpoints[i], now)
-		o.close()
-	}
-	a.answer(c, http.StatusOK, appendNext(o.b, next))
-	return nil
+	at := func(ep *store.Endpoint) store.Cursor { return store.Cursor{ID: ep.ID} }
+	return listOf(a, query.ListEndpoints, ask, at, a.endpointNow())(ctx, c, who)
 }
 
-// patchEndpoint is PATCH /v1/endpoints/{id}. Who gives a secret changes one.
-func (a *API) patchEndpoint(ctx context.Context, c *gin.Context, who caller) error {
-	id, err := paramOf(c, store.EndpointPrefix)
+// patchEndpoint is PATCH /v1/endpoints/{id}. A request that gives a secret changes one.
+func (a *API) patchEndpoint(ctx context.Context, c *gin.Context, who caller, id string) error {
+	ch, reason, err := readEndpoint(c, true)
 	if err != nil {
 		return err
 	}
-	d := endpointDecoder{patch: true}
-	var reason string
-	if err := readObject(c, false, &d.fields, d.with(&reason)); err != nil {
-		return err
-	}
-	change := d.done()
-	change.Admin = who.Allows(store.ScopeAdmin)
-	if change.Secret != "" && change.URL == nil && !change.Admin {
+	ch.Admin = who.Allows(store.ScopeAdmin)
+	if ch.Secret != "" && ch.URL == nil && !ch.Admin {
 		return lacks(store.ScopeAdmin) // with another host it replaces the credential that stays behind
 	}
-	return a.endpoint(c)(a.Engine.PatchEndpoint(ctx, who.Project, id, change, who.By(reason)))
+	return a.endpoint(c)(a.Engine.PatchEndpoint(ctx, who.Project, id, ch, who.By(reason)))
 }
 
-// deleteEndpoint is DELETE /v1/endpoints/{id}.
-func (a *API) deleteEndpoint(ctx context.Context, c *gin.Context, who caller) error {
-	id, err := paramOf(c, store.EndpointPrefix)
+// pauseEndpoint is POST /v1/endpoints/{id}/pause. Accepts go on.
+func (a *API) pauseEndpoint(ctx context.Context, c *gin.Context, who caller, id string) error {
+	until, reason, err := a.readPause(c)
 	if err != nil {
 		return err
 	}
-	reason, err := readReason(c)
-	if err != nil {
+	return a.endpoint(c)(a.Engine.PauseEndpoint(ctx, who.Project, id, until, who.By(reason)))
+}
+
+// resumeEndpoint is POST /v1/endpoints/{id}/resume.
+func (a *API) resumeEndpoint(ctx context.Context, c *gin.Context, project, id string, by store.Actor) error {
+	return a.endpoint(c)(a.Engine.PauseEndpoint(ctx, project, id, 0, by))
+}
+
+// testEndpoint is POST /v1/endpoints/{id}/test: 202 with the callback that says of itself that it is a test.
+func (a *API) testEndpoint(ctx context.Context, c *gin.Context, project, id string, by store.Actor) error {
+	// To the engine an endpoint that is not there is a wrong field of a callback; here it is what the path names.
+	if _, err := a.Store.Endpoint(ctx, project, id); err != nil {
 		return err
 	}
-	if err := a.Engine.DeleteEndpoint(ctx, who.Project, id, who.By(reason)); err != nil {
-		return err
-	}
-	noContent(c)
-	return nil
+	return a.changed(c, http.StatusAccepted)(a.Engine.TestEndpoint(ctx, project, id, by))
+}
+
+// endpointSecret is GET /v1/endpoints/{id}/secret. Reading it is audited.
+func (a *API) endpointSecret(ctx context.Context, c *gin.Context, who caller, id string) error {
+	return a.reveal(ctx, c, who, control.SecretQuery{Endpoint: id})
+}
+
+// rotateEndpointSecret is POST /v1/endpoints/{id}/rotate_secret.
+func (a *API) rotateEndpointSecret(ctx context.Context, c *gin.Context, who caller, id string) error {
+	return a.rotate(ctx, c, who, control.SecretQuery{Endpoint: id})
 }

@@ -3,107 +3,56 @@ package api
 import (
 	"context"
 	"net/http"
+	"time"
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
-// query.ListLanes is GET /v1/lanes.
+// listLanes is GET /v1/lanes.
 func (a *API) listLanes(ctx context.Context, c *gin.Context, who caller) error {
-	q, err := a.listQuery(ctx, c, who)
-	if err != nil {
-		return err
-	}
 	now := a.Engine.Now()
-	f := store.LaneFilter{Search: q.One("search"), Held: q.Yes("held"), Now: now}
-	limit, after := q.Page(query.ListLanes)
-	q.Unknown()
-	if err := q.Err(); err != nil {
-		return err
+	ask := func(q *query.Values) reader[control.LaneView] {
+		f := store.LaneFilter{Search: q.One("search"), Held: q.Yes("held"), Now: now}
+		return func(ctx context.Context, who caller, after store.Cursor, limit int) ([]control.LaneView, error) {
+			f.After, f.Limit = after.ID, limit
+			return a.Engine.Lanes(ctx, who.Project, f)
+		}
 	}
-	if f.Limit = limit + 1; after != nil {
-		f.After = after.ID
-	}
-	lanes, err := a.Engine.Lanes(ctx, who.Project, f)
-	if err != nil {
-		return err
-	}
-	next := ""
-	if len(lanes) > limit {
-		lanes = lanes[:limit]
-		next = q.Cursors.Encode(query.ListLanes, store.Cursor{ID: lanes[limit-1].Key})
-	}
-	o := jsonObject{[]byte(`{"data":[`)}
-	for i := range lanes {
-		o.element(i)
-		o.laneView(&lanes[i], now)
-		o.close()
-	}
-	a.answer(c, http.StatusOK, appendNext(o.b, next))
-	return nil
+	at := func(v *control.LaneView) store.Cursor { return store.Cursor{ID: v.Key} }
+	of := func(v *control.LaneView) client.LaneView { return laneViewOf(v, now) }
+	return listOf(a, query.ListLanes, ask, at, of)(ctx, c, who)
 }
 
-// laneView writes the members of a lane with what waits in it. What only the index knows is null when it does not answer.
-func (o *jsonObject) laneView(v *control.LaneView, now int64) {
-	o.lane(&v.Lane, now)
-	o.integer("open", v.Open)
-	o.instant("oldest_due_at", v.OldestDue)
-	o.age("age_ms", v.OldestDue, now)
+// laneViewOf is a lane with what waits in it. What only the index knows is null when it does not answer.
+func laneViewOf(v *control.LaneView, now int64) client.LaneView {
+	holds := v.Holds(now)
+	out := client.LaneView{
+		Lane: laneOf(&v.Lane, now), Open: v.Open, OldestDueAt: moment(v.OldestDue), Holds: each(holds, holdOf),
+	}
+	if v.OldestDue != 0 && v.OldestDue <= now {
+		out.AgeMs = new(now - v.OldestDue)
+	}
+	if len(holds) > 0 { // the first cause by itself
+		first := out.Holds[0]
+		out.Held, out.HeldSince, out.HeldUntil = first.Code, first.Since, first.Until
+	}
 	s := v.State
 	if s == nil {
-		for _, name := range [...]string{"in_flight", "concurrency_now", "concurrency_limit", "health"} {
-			o.orNull(name, "")
-		}
-	} else {
-		o.integer("in_flight", int64(s.InFlight))
-		o.intOrNull("concurrency_now", s.Concurrency)
-		o.intOrNull("concurrency_limit", s.Limit)
-		o.str("health", healthName(s.Health))
+		return out
 	}
-	o.holds(v.Holds(now))
-	if s == nil {
-		o.orNull("breaker", "")
-		return
+	out.InFlight, out.Health = new(s.InFlight), healthName(s.Health)
+	out.ConcurrencyNow, out.ConcurrencyLimit = s.Concurrency, s.Limit
+	out.Breaker = &client.Breaker{
+		State: s.Breaker.String(), Unanswered: s.Unanswered, Since: moment(s.UnansweredSince),
+		OpenedAt: moment(s.OpenedAt), ProbeAt: moment(s.ProbeAt),
 	}
-	o.open("breaker")
-	o.str("state", s.Breaker.String())
-	o.integer("unanswered", int64(s.Unanswered))
-	o.instant("since", s.UnansweredSince)
-	o.instant("opened_at", s.OpenedAt)
-	o.instant("probe_at", s.ProbeAt)
-	o.close()
-}
-
-// holds writes what holds a lane: the first cause by itself, then all of them.
-func (o *jsonObject) holds(holds []control.Block) {
-	var first control.Block
-	if len(holds) > 0 {
-		first = holds[0]
-	}
-	o.orNull("held", first.Code)
-	o.instant("held_since", first.Since)
-	o.until("held_until", first.Until)
-	o.key("holds")
-	o.b = append(o.b, '[')
-	for i := range holds {
-		o.element(i)
-		o.block(&holds[i])
-		o.close()
-	}
-	o.b = append(o.b, ']')
-}
-
-// age writes for how long what waits longest has been due, in milliseconds; null where nothing is.
-func (o *jsonObject) age(name string, oldest, now int64) {
-	if oldest == 0 || oldest > now {
-		o.orNull(name, "")
-		return
-	}
-	o.integer(name, now-oldest)
+	return out
 }
 
 // healthName is what the last ended attempt of a lane says of it.
@@ -117,27 +66,17 @@ func healthName(h schedule.Health) string {
 	return "unproven"
 }
 
-// lane writes the members of a lane that people set.
-func (o *jsonObject) lane(l *store.Lane, now int64) {
-	o.str("lane", l.Key)
-	o.id("endpoint_id", store.EndpointPrefix, l.EndpointID)
-	o.orNull("rate", l.Rate.String())
-	o.intOrNull("concurrency", l.Limit)
-	o.pause(l.PausedUntil, l.PauseReason, now)
+// laneOf is what people set of a lane.
+func laneOf(l *store.Lane, now int64) client.Lane {
+	return client.Lane{
+		Lane: l.Key, EndpointID: prefixed(store.EndpointPrefix, l.EndpointID), Rate: l.Rate.String(),
+		Concurrency: l.Limit, Pause: pauseOf(l.PausedUntil, l.PauseReason, now),
+	}
 }
 
-// set answers with a lane as a change has left it.
-func (a *API) set(c *gin.Context) func(store.Lane, error) error {
-	return func(l store.Lane, err error) error {
-		if err != nil {
-			return err
-		}
-		o := jsonObject{[]byte("{")}
-		o.lane(&l, a.Engine.Now())
-		o.close()
-		a.answer(c, http.StatusOK, o.b)
-		return nil
-	}
+// lane answers with a lane as a change has left it.
+func (a *API) lane(c *gin.Context) func(store.Lane, error) error {
+	return reply(a, c, http.StatusOK, func(l *store.Lane) client.Lane { return laneOf(l, a.Engine.Now()) })
 }
 
 // pauseLane is POST /v1/lanes/{lane}/pause. Accepts go on.
@@ -146,7 +85,7 @@ func (a *API) pauseLane(ctx context.Context, c *gin.Context, who caller) error {
 	if err != nil {
 		return err
 	}
-	return a.set(c)(a.Engine.PauseLane(ctx, who.Project, c.Param("lane"), until, who.By(reason)))
+	return a.lane(c)(a.Engine.PauseLane(ctx, who.Project, c.Param("lane"), until, who.By(reason)))
 }
 
 // resumeLane is POST /v1/lanes/{lane}/resume.
@@ -155,50 +94,84 @@ func (a *API) resumeLane(ctx context.Context, c *gin.Context, who caller) error 
 	if err != nil {
 		return err
 	}
-	return a.set(c)(a.Engine.PauseLane(ctx, who.Project, c.Param("lane"), 0, who.By(reason)))
+	return a.lane(c)(a.Engine.PauseLane(ctx, who.Project, c.Param("lane"), 0, who.By(reason)))
 }
 
 // limitLane is PUT /v1/lanes/{lane}/limits: null takes a bound away, and one that is not given stays.
 func (a *API) limitLane(ctx context.Context, c *gin.Context, who caller) error {
 	var (
-		f      fields
-		limit  *int
-		rate   *store.Rate
-		reason string
+		d decoder
+		r client.LaneLimits
 	)
-	err := readFields(c, false, &f, func(key, value []byte) bool {
-		switch string(key) {
-		case "concurrency":
-			limit = new(int)
-			f.count("concurrency", value, limit)
-		case "rate":
-			rate = new(store.Rate)
-			f.rate("rate", value, rate)
-		default:
-			return f.reason(key, value, &reason)
+	if err := d.read(c, false, &r); err != nil {
+		return err
+	}
+	var rate *store.Rate
+	if text, given := r.Rate.Get(); given {
+		parsed, err := store.ParseRate(text)
+		if rate = &parsed; err != nil {
+			d.add("rate", err.Error())
 		}
-		return true
-	})
+	} else if r.Rate.IsNull() {
+		rate = new(store.Rate)
+	}
+	if err := d.err(); err != nil {
+		return err
+	}
+	limit := orEmpty(r.Concurrency, true, 0)
+	if limit == nil && rate == nil {
+		return invalid("rate", "is needed, or concurrency; null is no bound of its own")
+	}
+	return a.lane(c)(a.Engine.SetLane(ctx, who.Project, c.Param("lane"), limit, rate, who.By(r.Reason)))
+}
+
+// readPause reads how long something is to be held, and why: until a time, for a while, or with neither until it is resumed.
+func (a *API) readPause(c *gin.Context) (end int64, reason string, err error) {
+	var (
+		d decoder
+		r client.PauseRequest
+	)
+	if err := d.readAll(c, true, &r); err != nil {
+		return 0, "", err
+	}
+	now := a.Engine.Now()
+	when, while := millis(r.Until), length(r.For)
+	switch {
+	case when != nil && while != nil:
+		d.add("for", "give until or for, not both")
+	case when != nil && *when <= now:
+		d.add("until", "is not in the future")
+	case when != nil:
+		return *when, r.Reason, nil
+	case while != nil && *while < time.Millisecond:
+		d.add("for", "must be at least 1ms")
+	case while != nil:
+		return now + while.Milliseconds(), r.Reason, nil
+	}
+	return store.Forever, r.Reason, d.err()
+}
+
+// pauseProject is POST /v1/pause: all that the project sends is held.
+func (a *API) pauseProject(ctx context.Context, c *gin.Context, who caller) error {
+	until, reason, err := a.readPause(c)
 	if err != nil {
 		return err
 	}
-	if limit == nil && rate == nil {
-		f.add("rate", "is needed, or concurrency; null is no bound of its own")
-		return f.err()
-	}
-	return a.set(c)(a.Engine.SetLane(ctx, who.Project, c.Param("lane"), limit, rate, who.By(reason)))
+	return a.heldProject(c)(a.Engine.PauseProject(ctx, who.Project, until, who.By(reason)))
 }
 
-// rate decodes how often something may begin.
-func (f *fields) rate(name string, raw []byte, to *store.Rate) {
-	var text *string
-	if f.line(name, raw, &text); text == nil {
-		return
-	}
-	rate, err := store.ParseRate(*text)
+// resumeProject is POST /v1/resume.
+func (a *API) resumeProject(ctx context.Context, c *gin.Context, who caller) error {
+	reason, err := readReason(c)
 	if err != nil {
-		f.add(name, err.Error())
-		return
+		return err
 	}
-	*to = rate
+	return a.heldProject(c)(a.Engine.PauseProject(ctx, who.Project, 0, who.By(reason)))
+}
+
+// heldProject answers with a project's pause. What else there is of a project is not for every key that may stop it.
+func (a *API) heldProject(c *gin.Context) func(store.Project, error) error {
+	return reply(a, c, http.StatusOK, func(p *store.Project) client.ProjectPause {
+		return client.ProjectPause{Project: p.ID, Pause: pauseOf(p.PausedUntil, p.PauseReason, a.Engine.Now())}
+	})
 }

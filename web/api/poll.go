@@ -3,10 +3,13 @@ package api
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/seed-ff5a32d8/dispatcher/client"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -35,48 +38,37 @@ func (a *API) acceptPoll(ctx context.Context, c *gin.Context, who caller) error 
 }
 
 // getPoll is GET /v1/polls/{id}: its callback, and in poll what it has beside that.
-func (a *API) getPoll(ctx context.Context, c *gin.Context, who caller) error {
-	id, err := param(c)
-	if err != nil {
-		return err
-	}
+func (a *API) getPoll(ctx context.Context, c *gin.Context, who caller, id string) error {
 	v, err := a.Engine.Poll(ctx, who.Project, id)
 	if err != nil {
 		return err
 	}
 	o := jsonObject{append(make([]byte, 0, 2048), '{')}
 	o.callback(&v.Callback, a.Engine.Now())
-	o.open("poll")
-	o.poll(&v)
-	o.close()
+	o.key("poll")
+	if o.b, err = client.AppendJSON(o.b, pollOf(&v)); err != nil {
+		return err
+	}
 	o.close()
 	a.answer(c, http.StatusOK, o.b)
 	return nil
 }
 
 // resolvePoll is POST /v1/polls/{id}/resolve.
-func (a *API) resolvePoll(ctx context.Context, c *gin.Context, who caller) error {
-	id, err := param(c)
-	if err != nil {
-		return err
-	}
+func (a *API) resolvePoll(ctx context.Context, c *gin.Context, who caller, id string) error {
 	var (
-		f      fields
-		r      control.ResolveRequest
-		reason string
+		d     decoder
+		r     client.ResolveRequest
+		asked control.ResolveRequest
 	)
-	err = readObject(c, true, &f, func(key, value []byte) bool {
-		if string(key) == "data" {
-			f.short("data", value, &r.Data)
-			return true
-		}
-		return f.reason(key, value, &reason)
-	})
-	if err != nil {
+	d.own = map[string]func(string, []byte){
+		"data": func(name string, raw []byte) { d.short(name, raw, &asked.Data) },
+	}
+	if err := d.read(c, true, &r); err != nil {
 		return err
 	}
-	r.Invalid = f.invalid
-	resolved, err := a.Engine.ResolvePoll(ctx, who.Project, id, r, who.By(reason))
+	asked.Invalid = d.invalid
+	resolved, err := a.Engine.ResolvePoll(ctx, who.Project, id, asked, who.By(r.Reason))
 	if err != nil {
 		return err
 	}
@@ -84,33 +76,24 @@ func (a *API) resolvePoll(ctx context.Context, c *gin.Context, who caller) error
 	return nil
 }
 
-// poll writes what a poll has beside its callback.
-func (o *jsonObject) poll(v *control.PollView) {
-	rule := []byte(v.Rule)
-	for _, name := range [...]string{"until", "hold_if", "evaluate", "error_budget"} {
-		o.rawOrNull(name, string(memberOf(rule, name)))
+// pollOf is what a poll has beside its callback.
+func pollOf(v *control.PollView) client.PollDetail {
+	rule := func(name string) json.RawMessage { return memberOf([]byte(v.Rule), name) }
+	out := client.PollDetail{
+		Until: rule("until"), HoldIf: rule("hold_if"), Evaluate: rule("evaluate"), ErrorBudget: rule("error_budget"),
+		Errors: v.Detail.Errors, Context: kept(v.Detail.Context), Data: kept(v.Detail.Data),
+		// The outcome is the callback's own: the last result may be that of an earlier end, and without on_result there
+		// is none.
+		Outcome:          client.PollOutcome(v.Callback.PollOutcome()),
+		ResultCallbackID: prefixed(store.CallbackPrefix, v.Detail.ResultID),
 	}
-	o.integer("errors", int64(v.Detail.Errors))
-	o.rawOrNull("context", string(v.Detail.Context))
-	o.onResult(v.Detail.OnResult)
-	// The outcome is the callback's own: what was told last may be that of an earlier end, and where there is nobody to tell it is none.
-	o.orNull("outcome", string(v.Callback.PollOutcome()))
-	o.id("result_callback_id", store.CallbackPrefix, v.Detail.ResultID)
-	o.rawOrNull("data", string(v.Detail.Data))
-}
-
-// onResult writes where a result goes, null for nowhere.
-func (o *jsonObject) onResult(d *store.ResultDraft) {
-	if d == nil {
-		o.orNull("on_result", "")
-		return
+	if d := v.Detail.OnResult; d != nil {
+		out.OnResult = &client.PollTarget{
+			URL: d.Callback.URL, EndpointID: prefixed(store.EndpointPrefix, d.Callback.EndpointID),
+			Topic: d.Callback.Topic, Ref: d.Callback.Ref,
+		}
 	}
-	o.open("on_result")
-	o.orNull("url", d.Callback.URL)
-	o.id("endpoint_id", store.EndpointPrefix, d.Callback.EndpointID)
-	o.orNull("topic", d.Callback.Topic)
-	o.orNull("ref", d.Callback.Ref)
-	o.close()
+	return out
 }
 
 // memberOf returns a member of JSON that is kept, nil where it is not there or is null. Of what is no object, which only a damaged row can
@@ -131,4 +114,95 @@ func memberOf(kept []byte, name string) []byte {
 func isObject(b []byte) bool {
 	i := skipSpace(b, 0)
 	return i < len(b) && b[i] == '{' && json.Valid(b)
+}
+
+// A pollDecoder decodes a poll as a caller asks for it: the fields that it has in common with a callback as a callback's, at the top and
+// in its request. What it cannot decode is named in the submission's Invalid; what the values mean, and what the rule says, is the engine's
+// to judge.
+type pollDecoder struct {
+	submissionDecoder
+	poll accept.PollSubmission
+}
+
+// decodePoll decodes a poll from valid JSON, which stays referenced. The only error is ErrPayloadTooLarge.
+func decodePoll(raw []byte) (accept.PollSubmission, error) {
+	var d pollDecoder
+	d.object(request, "", raw, d.member)
+	sub, err := d.done()
+	d.poll.Submission = sub
+	return d.poll, err
+}
+
+// member decodes one field, and says whether there is such a field.
+func (d *pollDecoder) member(key, raw []byte) bool {
+	p, name := &d.poll, string(key)
+	switch name {
+	case "ref", "topic", "labels", "lock_key", "lane", "policy", "due_at", "delay", "expires_in", "idempotency_key":
+		return d.submissionDecoder.member(key, raw)
+	case "request":
+		d.within(name, raw, d.requestMember)
+	case "until":
+		d.verbatim(name, raw, anObject, &p.Until)
+	case "hold_if":
+		d.verbatim(name, raw, anArray, &p.HoldIf)
+	case "evaluate":
+		d.verbatim(name, raw, anArray, &p.Evaluate)
+	case "error_budget":
+		d.fromZero(name, raw, &p.ErrorBudget)
+	case "context":
+		d.short(name, raw, &p.Context)
+	case "on_result":
+		d.onResult(raw)
+	default:
+		return false
+	}
+	return true
+}
+
+// requestMember decodes one field of the request that is made again and again. What its answer means is the poll's own rule.
+func (d *pollDecoder) requestMember(key, raw []byte) bool {
+	switch string(key) {
+	case "url", "endpoint", "method", "headers", "payload", "body", "body_base64", "content_type", "signer":
+		return d.submissionDecoder.member(key, raw)
+	}
+	return false
+}
+
+// onResult decodes the callback that tells the result. Its fields are named as if it stood by itself.
+func (d *pollDecoder) onResult(raw []byte) {
+	if isNull(raw) {
+		return
+	}
+	if raw[0] != '{' {
+		d.add("on_result", notAnObject)
+		return
+	}
+	var r submissionDecoder
+	r.object(request, "", raw, r.without(notOfAResult))
+	sub, _ := r.done() // it has no payload that could be too large
+	d.poll.OnResult = &sub
+}
+
+// notOfAResult says why a field of a callback is none of the one that tells a result, or nothing.
+func notOfAResult(name string) string {
+	switch name {
+	case "payload", "body", "body_base64":
+		return "may not be given: the result is the body"
+	case "content_type":
+		return "may not be given: the result is the body, which is JSON"
+	case "idempotency_key":
+		return "may not be given: a poll's end makes one callback, once"
+	case "due_at":
+		return "may not be given: it is due when the poll ends; give delay to have it later"
+	}
+	return ""
+}
+
+// short takes JSON that goes into a poll's result as it stands in the request.
+func (f *fields) short(name string, raw []byte, to *[]byte) {
+	if len(raw) > accept.MaxPollContext {
+		f.add(name, fmt.Sprintf("has more than %d KiB", accept.MaxPollContext>>10))
+		return
+	}
+	f.verbatim(name, raw, anyJSON, to)
 }

@@ -5,12 +5,15 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"slices"
 	"strings"
+	"time"
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/seed-ff5a32d8/dispatcher/client"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
@@ -44,7 +47,7 @@ func pathName(c *gin.Context, param string) (string, error) {
 	return name, nil
 }
 
-// unprefixed names the fields of an error as they stand in a request whose body is what others have as a field of that name.
+// unprefixed names the fields of an error as they stand in a request whose body is a field of that name elsewhere.
 func unprefixed(err error, prefix string) error {
 	var invalid *store.InvalidError
 	if !errors.As(err, &invalid) {
@@ -60,14 +63,14 @@ func unprefixed(err error, prefix string) error {
 	return named
 }
 
-// A preset is a policy, a success rule or a profile that can be named, as it is shown.
+// A preset is a policy, a success rule or a profile that can be named.
 type preset struct {
 	name string
 	// place is zero for one of the project's own; those that every project knows count from 1, in their own
 	// order.
 	place int64
-	// write writes its members.
-	write func(o *jsonObject)
+	// shown is it as a type of package client.
+	shown any
 }
 
 // cursor is where the list goes on after the preset.
@@ -81,43 +84,25 @@ func presetOrder(a, b store.Cursor) int {
 // A presetKind is what the routes of one kind of preset differ in.
 type presetKind struct {
 	list byte
-	// rows are what the project may name: its own, then what every project knows. The times of policies run from from; zero: they have
-	// none.
+	// rows are what the project may name: its own, then what every project knows. The times of policies run from from;
+	// zero: they have none.
 	rows func(p *control.Presets, from int64) []preset
 	// timed: from can be asked for.
 	timed bool
 	// other finds what is in no list; nil: there is no such thing.
-	other func(ctx context.Context, presets Engine, project, name string, from int64) (preset, error)
+	other func(ctx context.Context, e Engine, project, name string, from int64) (any, error)
 }
 
-// listPresets is GET of a kind. There are few: the list is read whole, and cut into pages here.
+// listPresets is GET of a kind. There are few: the list is read whole.
 func (a *API) listPresets(k presetKind) handler {
-	return func(ctx context.Context, c *gin.Context, who caller) error {
-		q, err := a.listQuery(ctx, c, who)
-		if err != nil {
-			return err
-		}
+	ask := func(q *query.Values) reader[preset] {
 		from := k.from(q)
-		limit, after := q.Page(k.list)
-		q.Unknown()
-		if err := q.Err(); err != nil {
-			return err
+		return func(ctx context.Context, who caller, after store.Cursor, _ int) ([]preset, error) {
+			presets, err := a.Engine.Presets(ctx, who.Project)
+			return behind(k.rows(&presets, from), after, (*preset).cursor, presetOrder), err
 		}
-		presets, err := a.Engine.Presets(ctx, who.Project)
-		if err != nil {
-			return err
-		}
-		rows := k.rows(&presets, from)
-		page, next := query.PageOf(q.Cursors, k.list, rows, limit, after, (*preset).cursor, presetOrder)
-		o := jsonObject{[]byte(`{"data":[`)}
-		for i := range page {
-			o.element(i)
-			page[i].write(&o)
-			o.close()
-		}
-		a.answer(c, http.StatusOK, appendNext(o.b, next))
-		return nil
 	}
+	return listOf(a, k.list, ask, (*preset).cursor, func(p *preset) any { return p.shown })
 }
 
 // from is when the times of policies run from; zero: they have none.
@@ -153,21 +138,173 @@ func (a *API) showPreset(ctx context.Context, c *gin.Context, who caller, k pres
 	if err != nil {
 		return err
 	}
-	var found preset
-	rows := k.rows(&presets, from)
-	switch i := slices.IndexFunc(rows, func(p preset) bool { return p.name == name }); {
-	case i >= 0:
-		found = rows[i]
-	case k.other == nil:
-		return store.ErrNotFound
-	default:
-		if found, err = k.other(ctx, a.Engine, who.Project, name, from); err != nil {
-			return err
+	for _, p := range k.rows(&presets, from) {
+		if p.name == name {
+			return a.show(c, http.StatusOK, p.shown)
 		}
 	}
-	o := jsonObject{[]byte("{")}
-	found.write(&o)
-	o.close()
-	a.answer(c, http.StatusOK, o.b)
-	return nil
+	if k.other == nil {
+		return store.ErrNotFound
+	}
+	shown, err := k.other(ctx, a.Engine, who.Project, name, from)
+	if err != nil {
+		return err
+	}
+	return a.show(c, http.StatusOK, shown)
+}
+
+// policyKind is what /v1/policies has of its own.
+func policyKind() presetKind {
+	rows := func(p *control.Presets, from int64) (rows []preset) {
+		for i := range p.OwnPolicies {
+			own := &p.OwnPolicies[i]
+			rows = append(rows, preset{own.Name, 0, namedPolicy(own, "", true, from)})
+		}
+		for i := range p.Policies {
+			known := &p.Policies[i]
+			rows = append(rows, preset{known.Name, int64(1 + i), namedPolicy(&known.Policy, known.About, false, from)})
+		}
+		return rows
+	}
+	// A formula such as exp(1s,2,1h,10) is a name, too.
+	formula := func(ctx context.Context, e Engine, project, name string, from int64) (any, error) {
+		policy, err := e.Policy(ctx, project, name)
+		return namedPolicy(&policy, "", false, from), err
+	}
+	return presetKind{list: query.ListPolicies, timed: true, rows: rows, other: formula}
+}
+
+// namedPolicy is a policy: the members of one given whole, and what follows from them.
+func namedPolicy(p *store.Policy, about string, own bool, from int64) client.NamedPolicy {
+	sum := schedule.Tiers(p.Tiers).Sum()
+	out := client.NamedPolicy{
+		Name: p.Name, About: about, Own: own, PolicyMembers: policyOf(p), Attempts: len(p.Tiers) + 1,
+		Sum: duration(sum), SumMs: sum.Milliseconds(),
+	}
+	if p.RepeatLast {
+		out.Attempts = 0 // its deadline ends it, not a number
+	}
+	if from != 0 {
+		for _, at := range accept.LadderTimes(p, from) {
+			out.Times = append(out.Times, moment(at))
+		}
+	}
+	return out
+}
+
+// putPolicy is PUT /v1/policies/{name}: 200 with the policy.
+func (a *API) putPolicy(ctx context.Context, c *gin.Context, who caller) error {
+	name, err := pathName(c, "name")
+	if err != nil {
+		return err
+	}
+	var (
+		f      fields
+		reason string
+	)
+	p := emptyPolicy()
+	if err := readObject(c, false, &f, func(key, value []byte) bool {
+		return f.policyMember("", key, value, &p) || f.reason(key, value, &reason)
+	}); err != nil {
+		return err
+	}
+	if f.policyEnd("", &p); len(f.invalid) > 0 {
+		return f.err()
+	}
+	if err := a.Engine.PutPolicy(ctx, who.Project, name, p, who.By(reason)); err != nil {
+		return unprefixed(err, "policy.")
+	}
+	return a.showPreset(ctx, c, who, policyKind(), name, 0)
+}
+
+// ruleKind is what /v1/success_rules has of its own.
+func ruleKind() presetKind {
+	return presetKind{list: query.ListRules, rows: func(p *control.Presets, _ int64) (rows []preset) {
+		add := func(name, about string, place int, rule store.JSONText) {
+			shown := client.NamedRule{Name: name, About: about, Own: place == 0, Rule: kept(rule)}
+			rows = append(rows, preset{name, int64(place), shown})
+		}
+		for _, r := range p.OwnRules {
+			add(r.Name, "", 0, r.Rule)
+		}
+		for i, r := range p.Rules {
+			add(r.Name, r.Description, 1+i, r.Rule)
+		}
+		return rows
+	}}
+}
+
+// putRule is PUT /v1/success_rules/{name}: 200 with the rule.
+func (a *API) putRule(ctx context.Context, c *gin.Context, who caller) error {
+	name, err := pathName(c, "name")
+	if err != nil {
+		return err
+	}
+	var (
+		f      fields
+		reason string
+		rule   = []byte{'{'}
+	)
+	// The engine reads the rule, and is given all of it as it stands in the request, but for what is the audit's.
+	if err := readFields(c, false, &f, func(key, value []byte) bool {
+		if f.reason(key, value, &reason) {
+			return true
+		}
+		if len(rule) > 1 {
+			rule = append(rule, ',')
+		}
+		rule = append(client.AppendString(rule, string(key)), ':')
+		rule = append(rule, value...)
+		return true
+	}); err != nil {
+		return err
+	}
+	if err := a.Engine.PutSuccessRule(ctx, who.Project, name, append(rule, '}'), who.By(reason)); err != nil {
+		return unprefixed(err, "")
+	}
+	return a.showPreset(ctx, c, who, ruleKind(), name, 0)
+}
+
+// profileKind is what /v1/profiles has of its own.
+func profileKind() presetKind {
+	return presetKind{list: query.ListProfiles, rows: func(p *control.Presets, _ int64) (rows []preset) {
+		for i := range p.OwnProfiles {
+			rows = append(rows, preset{p.OwnProfiles[i].Name, 0, profileOf(&p.OwnProfiles[i], true)})
+		}
+		for i := range p.Profiles {
+			rows = append(rows, preset{p.Profiles[i].Name, int64(1 + i), profileOf(&p.Profiles[i], false)})
+		}
+		return rows
+	}}
+}
+
+// profileOf is a profile. What it does not choose is null.
+func profileOf(p *accept.Profile, own bool) client.NamedProfile {
+	return client.NamedProfile{
+		Name: p.Name, About: p.About, Own: own, Policy: policyChoiceOf(&p.Policy), Success: successOf(&p.Success),
+		Signer: signerOf(p.Signer), Timeout: orNone(p.Timeout),
+	}
+}
+
+// putProfile is PUT /v1/profiles/{name}: 200 with the profile.
+func (a *API) putProfile(ctx context.Context, c *gin.Context, who caller) error {
+	name, err := pathName(c, "name")
+	if err != nil {
+		return err
+	}
+	var (
+		d decoder
+		r client.ProfilePut
+	)
+	if err := d.readAll(c, false, &r); err != nil {
+		return err
+	}
+	var timeout time.Duration
+	if given := length(r.Timeout); given != nil {
+		timeout = *given
+	}
+	if err := a.Engine.PutProfile(ctx, who.Project, name, d.choice, timeout, who.By(r.Reason)); err != nil {
+		return err
+	}
+	return a.showPreset(ctx, c, who, profileKind(), name, 0)
 }

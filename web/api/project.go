@@ -4,9 +4,12 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
+	"strings"
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
@@ -21,38 +24,13 @@ func projectParam(c *gin.Context, who caller) (string, error) {
 	return id, nil
 }
 
-// query.ListProjects is GET /v1/projects.
+// listProjects is GET /v1/projects.
 func (a *API) listProjects(ctx context.Context, c *gin.Context, who caller) error {
-	q, err := a.listQuery(ctx, c, who)
-	if err != nil {
-		return err
-	}
-	limit, after := q.Page(query.ListProjects)
-	q.Unknown()
-	if err := q.Err(); err != nil {
-		return err
-	}
-	if after == nil {
-		after = &store.Cursor{}
-	}
-	projects, err := a.seenProjects(ctx, who, after.ID, limit+1)
-	if err != nil {
-		return err
-	}
-	next := ""
-	if len(projects) > limit {
-		projects = projects[:limit]
-		next = q.Cursors.Encode(query.ListProjects, store.Cursor{ID: projects[limit-1].ID})
-	}
-	now := a.Engine.Now()
-	o := jsonObject{[]byte(`{"data":[`)}
-	for i := range projects {
-		o.element(i)
-		o.project(&projects[i], now)
-		o.close()
-	}
-	a.answer(c, http.StatusOK, appendNext(o.b, next))
-	return nil
+	ask := plain(func(ctx context.Context, who caller, after store.Cursor, limit int) ([]store.Project, error) {
+		return a.seenProjects(ctx, who, after.ID, limit)
+	})
+	at := func(p *store.Project) store.Cursor { return store.Cursor{ID: p.ID} }
+	return listOf(a, query.ListProjects, ask, at, a.projectNow())(ctx, c, who)
 }
 
 // seenProjects returns the projects that the caller may know of.
@@ -67,29 +45,42 @@ func (a *API) seenProjects(ctx context.Context, who caller, after string, limit 
 	return []store.Project{p}, nil
 }
 
+// projectNow returns what shows a project as it is now. Defaults that are null are the program's.
+func (a *API) projectNow() func(*store.Project) client.Project {
+	now := a.Engine.Now()
+	return func(p *store.Project) client.Project {
+		return client.Project{
+			ID: p.ID, Name: p.Name, Policy: policyChoiceOf(&p.Defaults.Policy), Success: successOf(&p.Defaults.Success),
+			Signer: signerOf(p.Defaults.Signer), Headers: headersOf(query.MaskHeaders(p.Defaults.Headers)),
+			HeaderHosts: p.Defaults.HeaderHosts,
+			Quotas:      client.Quotas{OpenCallbacks: p.Quotas.OpenCallbacks, Lanes: p.Quotas.Lanes},
+			Pause:       pauseOf(p.PausedUntil, p.PauseReason, now),
+			CreatedAt:   moment(p.CreatedAt), UpdatedAt: moment(p.UpdatedAt),
+		}
+	}
+}
+
 // getProject is GET /v1/projects/{id}.
 func (a *API) getProject(ctx context.Context, c *gin.Context, who caller) error {
 	id, err := projectParam(c, who)
 	if err != nil {
 		return err
 	}
-	return a.project(c, http.StatusOK)(a.Store.Project(ctx, id))
+	return reply(a, c, http.StatusOK, a.projectNow())(a.Store.Project(ctx, id))
 }
 
 // createProject is POST /v1/projects: 201 with the project.
 func (a *API) createProject(ctx context.Context, c *gin.Context, who caller) error {
-	var d projectDecoder
-	if err := readObject(c, false, &d.fields, func(key, raw []byte) bool {
-		if string(key) == "id" {
-			d.text("id", raw, &d.change.ID)
-			return true
-		}
-		return d.member(key, raw)
-	}); err != nil {
+	var (
+		d decoder
+		r client.ProjectRequest
+	)
+	if err := d.read(c, false, &r); err != nil {
 		return err
 	}
-	ch := d.done()
-	return a.project(c, http.StatusCreated)(a.Engine.CreateProject(ctx, ch, who.By(ch.Reason)))
+	ch := projectChange(&d, &r.ProjectFields, false)
+	ch.ID = r.ID
+	return reply(a, c, http.StatusCreated, a.projectNow())(a.Engine.CreateProject(ctx, ch, who.By(ch.Reason)))
 }
 
 // patchProject is PATCH /v1/projects/{id}: null has a default be the program's again.
@@ -98,120 +89,94 @@ func (a *API) patchProject(ctx context.Context, c *gin.Context, who caller) erro
 	if err != nil {
 		return err
 	}
-	d := projectDecoder{patch: true}
-	if err := readObject(c, false, &d.fields, d.member); err != nil {
+	var (
+		d decoder
+		r client.ProjectFields
+	)
+	quotas, member := false, d.into(&r)
+	if err := readObject(c, false, &d.fields, func(key, raw []byte) bool {
+		quotas = quotas || string(key) == "quotas"
+		return member(key, raw)
+	}); err != nil {
 		return err
 	}
-	if d.quotas && !who.Root() {
+	if quotas && !who.Root() {
 		return fmt.Errorf("quotas: %w", rootOnly())
 	}
-	ch := d.done()
-	return a.project(c, http.StatusOK)(a.Engine.PatchProject(ctx, id, ch, who.By(ch.Reason)))
+	ch := projectChange(&d, &r, true)
+	return reply(a, c, http.StatusOK, a.projectNow())(a.Engine.PatchProject(ctx, id, ch, who.By(ch.Reason)))
 }
 
-// A projectDecoder decodes a project as a caller asks for it.
-type projectDecoder struct {
-	fields
-	change control.ProjectChange
-	// patch: null takes a default away. Otherwise it is not given.
-	patch bool
-	// quotas were given.
-	quotas bool
+// projectChange is what a request has asked for. In a PATCH null takes a default away; elsewhere it is not given.
+func projectChange(d *decoder, r *client.ProjectFields, patch bool) control.ProjectChange {
+	ch := control.ProjectChange{
+		Name: orEmpty(r.Name, patch, ""), Headers: d.headersIn(r.Headers, patch),
+		HeaderHosts: orEmpty(r.HeaderHosts, patch, []string{}), Choice: d.chosen(r.Profile), Reason: r.Reason,
+		Invalid: d.invalid,
+		Clear: cleared(patch,
+			clearable{"policy", r.Policy}, clearable{"success", r.Success}, clearable{"signer", r.Signer}),
+	}
+	if patch && r.Quotas.IsNull() {
+		ch.Quotas = store.QuotaChange{OpenCallbacks: new(int64), Lanes: new(int64)}
+	} else if q, given := r.Quotas.Get(); given {
+		ch.Quotas = store.QuotaChange{OpenCallbacks: orEmpty(q.OpenCallbacks, true, 0), Lanes: orEmpty(q.Lanes, true, 0)}
+	}
+	return ch
 }
 
-// done returns what was decoded.
-func (d *projectDecoder) done() control.ProjectChange {
-	d.change.Invalid = d.invalid
-	return d.change
+// listKeys is GET /v1/keys. There are few: the list is read whole.
+func (a *API) listKeys() handler {
+	at := func(k *store.Key) store.Cursor { return store.Cursor{ID: k.ID} }
+	newestFirst := func(a, b store.Cursor) int { return strings.Compare(b.ID, a.ID) }
+	ask := plain(func(ctx context.Context, who caller, after store.Cursor, _ int) ([]store.Key, error) {
+		keys, err := a.Engine.Keys(ctx, who.Project)
+		return behind(keys, after, at, newestFirst), err
+	})
+	return listOf(a, query.ListKeys, ask, at, keyOf)
 }
 
-// member decodes one field, and says whether there is such a field.
-func (d *projectDecoder) member(key, raw []byte) bool {
-	ch, name := &d.change, string(key)
-	if isNull(raw) && d.patch {
-		switch name {
-		case "policy", "success", "signer":
-			ch.Clear = append(ch.Clear, name)
-			return true
-		case "name":
-			ch.Name = new(string)
-			return true
-		case "headers":
-			ch.Headers = &[]store.Header{}
-			return true
-		case "header_hosts":
-			ch.HeaderHosts = &[]string{}
-			return true
-		case "quotas":
-			d.quotas, ch.Quotas = true, store.QuotaChange{OpenCallbacks: new(int64), Lanes: new(int64)}
-			return true
-		}
-	}
-	if d.choice(key, raw, &ch.Choice) {
-		return true
-	}
-	switch name {
-	case "name":
-		d.line(name, raw, &ch.Name)
-	case "headers":
-		d.sentHeaders(raw, &ch.Headers)
-	case "header_hosts":
-		d.hosts(name, raw, &ch.HeaderHosts)
-	case "quotas":
-		d.quotas = true
-		d.within(name, raw, d.quota)
-	default:
-		return d.reason(key, raw, &ch.Reason)
-	}
-	return true
-}
-
-// quota decodes one quota: null is none.
-func (d *projectDecoder) quota(key, raw []byte) bool {
-	var to **int64
-	switch string(key) {
-	case "open_callbacks":
-		to = &d.change.Quotas.OpenCallbacks
-	case "lanes":
-		to = &d.change.Quotas.Lanes
-	default:
-		return false
-	}
-	if isNull(raw) {
-		*to = new(int64)
-	}
-	d.integer(string(key), raw, to)
-	return true
-}
-
-// project answers with a project.
-func (a *API) project(c *gin.Context, status int) func(store.Project, error) error {
-	return func(p store.Project, err error) error {
-		if err != nil {
-			return err
-		}
-		o := jsonObject{[]byte("{")}
-		o.project(&p, a.Engine.Now())
-		o.close()
-		a.answer(c, status, o.b)
-		return nil
+// keyOf is a key, of whose text only the end is known.
+func keyOf(k *store.Key) client.Key {
+	return client.Key{
+		ID: store.KeyPrefix + k.ID, Project: k.Project, Name: k.Name,
+		Scopes: each(k.Scopes, func(s *store.Scope) client.Scope { return client.Scope(*s) }), Hint: k.Hint,
+		CreatedAt: moment(k.CreatedAt), ExpiresAt: moment(k.ExpiresAt), RevokedAt: moment(k.RevokedAt),
+		LastUsedAt: moment(k.LastUsedAt),
 	}
 }
 
-// project writes the members of a project. Defaults that are null are the program's.
-func (o *jsonObject) project(p *store.Project, now int64) {
-	o.str("id", p.ID)
-	o.orNull("name", p.Name)
-	o.policyChoice(&p.Defaults.Policy)
-	o.success(&p.Defaults.Success)
-	o.signer(p.Defaults.Signer)
-	o.maskedHeaders(p.Defaults.Headers)
-	o.texts("header_hosts", p.Defaults.HeaderHosts)
-	o.open("quotas") // null: there is none
-	o.intOrNull("open_callbacks", int(p.Quotas.OpenCallbacks))
-	o.intOrNull("lanes", int(p.Quotas.Lanes))
-	o.close()
-	o.pause(p.PausedUntil, p.PauseReason, now)
-	o.instant("created_at", p.CreatedAt)
-	o.instant("updated_at", p.UpdatedAt)
+// createKey is POST /v1/keys: 201 with the key and, this once, its text.
+func (a *API) createKey(ctx context.Context, c *gin.Context, who caller) error {
+	var (
+		d decoder
+		r client.KeyRequest
+	)
+	if err := d.read(c, false, &r); err != nil {
+		return err
+	}
+	asked := control.KeyRequest{Name: r.Name, ExpiresIn: length(r.ExpiresIn), Invalid: d.invalid}
+	for _, scope := range r.Scopes {
+		asked.Scopes = append(asked.Scopes, string(scope))
+	}
+	k, text, err := a.Engine.CreateKey(ctx, who.Project, asked, who.By(r.Reason))
+	if err != nil {
+		return err
+	}
+	return a.show(c, http.StatusCreated, client.NewKey{Key: keyOf(&k), Text: text})
+}
+
+// revokeKey is DELETE /v1/keys/{id}: 200 with the key, which stays in the list as one that has ended.
+func (a *API) revokeKey(ctx context.Context, c *gin.Context, project, id string, by store.Actor) error {
+	if err := a.Engine.RevokeKey(ctx, project, id, by); err != nil {
+		return err
+	}
+	keys, err := a.Engine.Keys(ctx, project)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(keys, func(k store.Key) bool { return k.ID == id })
+	if i < 0 {
+		return store.ErrNotFound
+	}
+	return a.show(c, http.StatusOK, keyOf(&keys[i]))
 }

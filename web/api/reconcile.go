@@ -2,22 +2,66 @@ package api
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/seed-ff5a32d8/dispatcher/client"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/report"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
+
+// outcomes is GET /v1/outcomes: oldest first. Its cursor is a place that a reader keeps, not the end of a page: it is there even when
+// there is nothing new.
+func (a *API) outcomes(ctx context.Context, c *gin.Context, who caller) error {
+	q, err := a.listQuery(ctx, c, who)
+	if err != nil {
+		return err
+	}
+	var after store.OutcomeCursor
+	if s := q.One("cursor"); s != "" {
+		if after, err = q.Cursors.DecodeOutcome(s); err != nil {
+			q.Add("cursor", err.Error())
+		}
+	}
+	limit := q.Number("limit", 1, query.MaxLimit, query.DefaultLimit)
+	wait := q.Wait("wait", report.MaxOutcomeWait)
+	q.Unknown()
+	if err := q.Err(); err != nil {
+		return err
+	}
+	events, next, err := a.Engine.Outcomes(ctx, who.Project, after, limit, wait)
+	if err != nil {
+		if !errors.Is(err, context.Canceled) || c.Request.Context().Err() == nil {
+			return err
+		}
+		// The reader did not want to wait any longer: no failure of the server's. Nobody reads this.
+		events, next = nil, after
+	}
+	return a.show(c, http.StatusOK, client.Page[client.Outcome]{
+		Data: each(events, outcomeOf), NextCursor: q.Cursors.EncodeOutcome(next),
+	})
+}
+
+// outcomeOf is an outcome. What its callback says is null, or empty, when that has been purged.
+func outcomeOf(e *store.TerminalEvent) client.Outcome {
+	return client.Outcome{
+		ID: store.CallbackPrefix + e.ID, Kind: client.Kind(e.Kind),
+		EndpointID: prefixed(store.EndpointPrefix, e.EndpointID), Topic: e.Topic, Ref: e.Ref, Labels: e.Labels,
+		State: client.State(e.State), Reason: client.TerminalReason(e.Reason), At: moment(e.At),
+		AttemptCount: e.AttemptCount, LastStatus: e.LastStatus, LastClass: client.Class(e.LastClass),
+	}
+}
 
 const (
 	// maxGroups is the most groups of books that are answered, and maxDays the most days that they are kept by.
 	maxGroups = 10_000
 	maxDays   = 1000
-	// maxRefs is the most references of a caller's list, and maxExtra the most that are named which it lacks.
-	maxRefs  = 500_000
+	// maxExtra is the most references that are named which a caller's list lacks.
 	maxExtra = 10_000
 )
 
@@ -52,52 +96,34 @@ func (a *API) reconcile(ctx context.Context, c *gin.Context, who caller) error {
 	if err != nil {
 		return err
 	}
-	o := jsonObject{append(make([]byte, 0, 512+160*len(books)), '{')}
-	o.moment("from", s.From)
-	o.moment("to", s.To)
-	o.str("timezone", zone.String())
-	o.orNull("group_by", by)
+	out := client.Books{From: time.UnixMilli(s.From), To: time.UnixMilli(s.To), Timezone: zone.String(), GroupBy: by}
 	var total store.Books
 	for i := range books {
 		b := &books[i]
-		total.Accepted, total.Succeeded, total.Dead = total.Accepted+b.Accepted, total.Succeeded+b.Succeeded, total.Dead+b.Dead
-		total.Canceled, total.Open = total.Canceled+b.Canceled, total.Open+b.Open
+		total.Accepted += b.Accepted
+		total.Succeeded += b.Succeeded
+		total.Dead += b.Dead
+		total.Canceled += b.Canceled
+		total.Open += b.Open
 	}
-	o.open("total")
-	o.books(&total)
-	o.close()
-	o.key("data")
-	o.b = append(o.b, '[')
+	out.Total = countsOf(&total)
 	if by != "" {
-		for i := range books {
-			o.element(i)
-			o.group(by, books[i].Group)
-			o.books(&books[i])
-			o.close()
-		}
+		out.Data = each(books, func(b *store.Books) client.GroupBooks {
+			group := b.Group // empty: of what has no topic, endpoint or label
+			if by == "endpoint" {
+				group = prefixed(store.EndpointPrefix, group)
+			}
+			return client.GroupBooks{Group: group, BookCounts: countsOf(b)}
+		})
 	}
-	o.b = append(o.b, "]}"...)
-	a.answer(c, http.StatusOK, o.b)
-	return nil
+	return a.show(c, http.StatusOK, out)
 }
 
-// group writes what the books of a group are of. Null is what has no topic, endpoint or label.
-func (o *jsonObject) group(by, group string) {
-	if by == "endpoint" {
-		o.id("group", store.EndpointPrefix, group)
-		return
+func countsOf(b *store.Books) client.BookCounts {
+	return client.BookCounts{
+		Accepted: b.Accepted, Succeeded: b.Succeeded, Dead: b.Dead, Canceled: b.Canceled, Open: b.Open,
+		Balanced: b.Balanced(),
 	}
-	o.orNull("group", group)
-}
-
-// books writes the members of books.
-func (o *jsonObject) books(b *store.Books) {
-	o.integer("accepted", b.Accepted)
-	o.integer("succeeded", b.Succeeded)
-	o.integer("dead", b.Dead)
-	o.integer("canceled", b.Canceled)
-	o.integer("open", b.Open)
-	o.boolean("balanced", b.Balanced())
 }
 
 // compare is POST /v1/reconcile/compare: what a caller's own list of references has and the project has not, and the other way round.
@@ -107,50 +133,29 @@ func (a *API) compare(ctx context.Context, c *gin.Context, who caller) error {
 		return err
 	}
 	var (
-		f        fields
-		from, to *int64
-		refs     []string
+		d decoder
+		r client.ReferenceList
 	)
-	f.object(request, "", body, func(key, value []byte) bool {
-		switch string(key) {
-		case "from":
-			f.instant("from", value, &from)
-		case "to":
-			f.instant("to", value, &to)
-		case "refs":
-			f.lines("refs", value, maxRefs, &refs)
-		default:
-			return false
-		}
-		return true
-	})
-	s, wrong := query.SpanOf(from, to, a.Engine.Now()+spanEnd)
-	if wrong == query.Unordered || wrong != "" && len(f.invalid) == 0 {
-		f.add("from", wrong)
+	d.object(request, "", body, d.into(&r))
+	s, wrong := query.SpanOf(millis(r.From), millis(r.To), a.Engine.Now()+spanEnd)
+	if wrong == query.Unordered || wrong != "" && len(d.invalid) == 0 {
+		d.add("from", wrong)
 	}
-	if refs == nil && len(f.invalid) == 0 {
-		f.add("refs", "is needed; [] is an empty list")
+	if r.Refs == nil && len(d.invalid) == 0 {
+		d.add("refs", "is needed; [] is an empty list")
 	}
-	for i, ref := range refs {
+	for i, ref := range r.Refs {
 		if ref == "" {
-			f.add(indexed("refs", i), "must not be empty")
+			d.add(indexed("refs", i), "must not be empty")
 		}
 	}
-	if err := f.err(); err != nil {
+	if err := d.err(); err != nil {
 		return err
 	}
-	compared, err := a.Store.Compare(ctx, who.Project, s.From, s.To, refs, maxExtra)
-	if err != nil {
-		return err
-	}
-	o := jsonObject{[]byte("{")}
-	o.moment("from", s.From)
-	o.moment("to", s.To)
-	o.integer("matched", int64(compared.Matched))
-	o.texts("missing", compared.Missing)
-	o.texts("extra", compared.Extra)
-	o.boolean("more_extra", compared.More)
-	o.close()
-	a.answer(c, http.StatusOK, o.b)
-	return nil
+	return reply(a, c, http.StatusOK, func(x *store.Comparison) client.Comparison {
+		return client.Comparison{
+			From: time.UnixMilli(s.From), To: time.UnixMilli(s.To), Matched: x.Matched,
+			Missing: x.Missing, Extra: x.Extra, MoreExtra: x.More,
+		}
+	})(a.Store.Compare(ctx, who.Project, s.From, s.To, r.Refs, maxExtra))
 }

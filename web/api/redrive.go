@@ -5,11 +5,16 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
+	"net/url"
+	"strings"
 	"time"
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/seed-ff5a32d8/dispatcher/client"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
@@ -17,91 +22,41 @@ import (
 
 // createRedrive is POST /v1/redrives: 202 with the job, or 200 with what a dry run has counted.
 func (a *API) createRedrive(ctx context.Context, c *gin.Context, who caller) error {
-	var (
-		d      redriveDecoder
-		reason string
-	)
-	if err := readObject(c, false, &d.fields, func(key, value []byte) bool {
-		return d.member(key, value) || d.reason(key, value, &reason)
-	}); err != nil {
-		return err
-	}
-	q, err := d.done(ctx, a, who.Project)
+	q, reason, err := a.readRedrive(ctx, c, who.Project)
 	if err != nil {
 		return err
 	}
 	r, err := a.Engine.Redrive(ctx, who.Project, q, who.By(reason))
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case q.DryRun:
+		tried := client.RedriveTried{RedriveAsked: askedOf(&r), Matched: r.Matched, DryRun: true}
+		return a.show(c, http.StatusOK, tried)
 	}
-	o, status := jsonObject{[]byte("{")}, http.StatusAccepted
-	if q.DryRun {
-		status = http.StatusOK
-		o.redriveAsked(&r)
-		o.integer("matched", r.Matched)
-		o.boolean("dry_run", true)
-	} else {
-		o.redrive(&r)
-	}
-	o.close()
-	a.answer(c, status, o.b)
-	return nil
+	return a.show(c, http.StatusAccepted, redriveOf(&r))
 }
 
-// A redriveDecoder decodes a redrive as a caller asks for it.
-type redriveDecoder struct {
-	fields
-	asked  control.RedriveRequest
-	picked query.Filter
-}
-
-// member decodes one field, and says whether there is such a field.
-func (d *redriveDecoder) member(key, raw []byte) bool {
-	q, name := &d.asked, string(key)
-	switch name {
-	case "action":
-		d.text(name, raw, &q.Action)
-	case "filter":
-		d.filter(raw)
-	case "rate":
-		d.text(name, raw, &q.Rate)
-	case "dry_run":
-		d.boolean(name, raw, &q.DryRun)
-	case "ladder":
-		d.text(name, raw, &q.Ladder)
-	case "url":
-		d.text(name, raw, &q.URL)
-	case "due_at":
-		d.instant(name, raw, &q.DueAt)
-	case "delay":
-		d.duration(name, raw, &q.Delay)
-	default:
-		return false
+// readRedrive reads what a redrive is asked to do. Its error is one of the store; what is wrong with the request is in
+// what it returns.
+func (a *API) readRedrive(ctx context.Context, c *gin.Context, project string) (control.RedriveRequest, string, error) {
+	var (
+		d      decoder
+		r      client.RedriveRequest
+		picked query.Filter
+		shown  store.JSONText
+	)
+	d.own = map[string]func(string, []byte){
+		"filter": func(_ string, raw []byte) { picked, shown = d.filter(raw) },
 	}
-	return true
-}
-
-// filter decodes which callbacks are meant. A filter without a condition is none: who means all of them says so by a state.
-func (d *redriveDecoder) filter(raw []byte) {
-	if isNull(raw) {
-		return
+	if err := d.read(c, false, &r); err != nil {
+		return control.RedriveRequest{}, "", err
 	}
-	before := len(d.invalid)
-	if d.picked = d.picks(raw); d.picked.Empty() && len(d.invalid) == before {
-		return
+	q := control.RedriveRequest{
+		Action: string(r.Action), Shown: shown, Rate: r.Rate, DryRun: r.DryRun, Ladder: r.Ladder, URL: r.URL,
+		DueAt: millis(r.DueAt), Delay: length(r.Delay),
 	}
-	var shown bytes.Buffer
-	if err := json.Compact(&shown, raw); err != nil {
-		d.add("filter", "is not JSON") // not reached: the request is
-		return
-	}
-	d.asked.Shown = store.JSONText(shown.String())
-}
-
-// done returns what was decoded. Its error is one of the store; what is wrong with the request is in what it returns.
-func (d *redriveDecoder) done(ctx context.Context, a *API, project string) (control.RedriveRequest, error) {
-	q := &d.asked
-	// What the action does not look at would be a misunderstanding that nobody notices.
+	// What the action does not look at would be a misunderstanding that stays unseen.
 	for _, f := range []struct {
 		name   string
 		given  bool
@@ -114,113 +69,167 @@ func (d *redriveDecoder) done(ctx context.Context, a *API, project string) (cont
 			d.add(f.name, "is only for the action "+string(f.action))
 		}
 	}
-	switch err := d.picked.Find(ctx, project, a.Store); {
+	switch err := picked.Find(ctx, project, a.Store); {
 	case errors.Is(err, store.ErrNotFound):
 		d.add("filter.endpoint", "there is no endpoint with that id or external_id")
 	case err != nil:
-		return *q, err
+		return q, "", err
 	}
-	q.Filter, q.Invalid = d.picked.Filter, d.invalid
-	return *q, nil
+	q.Filter, q.Invalid = picked.Filter, d.invalid
+	return q, r.Reason, nil
 }
 
-// query.ListRedrives is GET /v1/redrives, newest first.
-func (a *API) listRedrives(ctx context.Context, c *gin.Context, who caller) error {
-	q, err := a.listQuery(ctx, c, who)
-	if err != nil {
-		return err
+// filter decodes which callbacks are meant, and returns the filter as it is shown. A filter without a condition is none:
+// a caller that means all of them says so by a state.
+func (f *fields) filter(raw []byte) (picked query.Filter, shown store.JSONText) {
+	if isNull(raw) {
+		return picked, ""
 	}
-	limit, after := q.Page(query.ListRedrives)
+	before := len(f.invalid)
+	if picked = f.picks(raw); picked.Empty() && len(f.invalid) == before {
+		return picked, ""
+	}
+	var compact bytes.Buffer
+	if err := json.Compact(&compact, raw); err != nil {
+		f.add("filter", "is not JSON") // not reached: the request is
+	}
+	return picked, store.JSONText(compact.String())
+}
+
+// maxFilter is the most bytes of a redrive's filter, which is kept and shown as it was given.
+const maxFilter = 16 << 10
+
+// picks reads the filter of a redrive: the filters of GET /v1/callbacks as the members of an object. They are made the parameters of a
+// query and read as one, so that both have the same names, meanings and bounds.
+func (f *fields) picks(raw []byte) (p query.Filter) {
+	const name = "filter"
+	if len(raw) > maxFilter {
+		f.add(name, fmt.Sprintf("is longer than %d KiB", maxFilter>>10))
+		return p
+	}
+	q := query.NewValues(url.Values{})
+	f.object(name, name+".", raw, func(key, value []byte) bool {
+		f.parameter(name+".", string(key), value, q.Values)
+		return true
+	})
+	for name, values := range q.Values {
+		if len(values) == 0 && strings.HasPrefix(name, query.LabelPrefix) { // null
+			delete(q.Values, name)
+		}
+	}
+	p = filterOf(q, 0)
 	q.Unknown()
-	if err := q.Err(); err != nil {
-		return err
+	for _, wrong := range q.Invalid {
+		f.add(name+"."+wrong.Field, wrong.Message)
 	}
-	if after == nil {
-		after = &store.Cursor{}
+	return p
+}
+
+// parameter makes a member of a filter parameters of a query. One without a value is none; of one that no filter has, the name alone is
+// taken, which the query refuses.
+func (f *fields) parameter(prefix, key string, raw []byte, to url.Values) {
+	shown := prefix + query.Printable(key)
+	put := func(key string, values ...string) { to[key] = append(to[key], values...) }
+	if key != "label" { // which is no parameter, but has some
+		put(key)
 	}
-	redrives, err := a.Store.Redrives(ctx, who.Project, after.ID, limit+1)
-	if err != nil {
-		return err
+	if isNull(raw) {
+		return
 	}
-	next := ""
-	if len(redrives) > limit {
-		redrives = redrives[:limit]
-		next = q.Cursors.Encode(query.ListRedrives, store.Cursor{ID: redrives[limit-1].ID})
+	switch key {
+	case "state":
+		put(key, f.textOrTexts(shown, raw, len(store.States))...)
+	case "status_code", "min_attempts":
+		if raw[0] != '-' && (raw[0] < '0' || raw[0] > '9') {
+			f.add(shown, "must be a whole number")
+		} else {
+			put(key, string(raw))
+		}
+	case "overdue":
+		var yes bool
+		if f.boolean(shown, raw, &yes); yes {
+			put(key, "true")
+		}
+	case "label":
+		f.labelParameters(shown, raw, put)
+	case "kind", "topic", "ref", "lock_key", "endpoint", "lane", "class", "reason", "from", "to":
+		put(key, f.textOrTexts(shown, raw, 0)...)
+	default:
+		if strings.HasPrefix(key, query.LabelPrefix) {
+			put(key, f.textOrTexts(shown, raw, 0)...)
+		}
 	}
-	o := jsonObject{[]byte(`{"data":[`)}
-	for i := range redrives {
-		o.element(i)
-		o.redrive(&redrives[i])
-		o.close()
+}
+
+// labelParameters takes the members of "label": {NAME: VALUE}.
+func (f *fields) labelParameters(shown string, raw []byte, put func(key string, values ...string)) {
+	n := 0
+	f.object(shown, shown+".", raw, func(key, value []byte) bool {
+		if n++; n > accept.MaxLabels {
+			if n == accept.MaxLabels+1 {
+				f.add(shown, fmt.Sprintf("has more labels than the %d that a callback can have", accept.MaxLabels))
+			}
+			return true
+		}
+		put(query.LabelPrefix+string(key), f.textOrTexts(shown+"."+query.Printable(string(key)), value, 0)...)
+		return true
+	})
+}
+
+// textOrTexts decodes one text, or an array of 1 to most of them where most is not zero. Null is none.
+func (f *fields) textOrTexts(name string, raw []byte, most int) (texts []string) {
+	if most > 0 && raw[0] == '[' {
+		before := len(f.invalid)
+		if f.lines(name, raw, most, &texts); len(texts) == 0 && len(f.invalid) == before {
+			f.add(name, "must not be empty")
+		}
+		return texts
 	}
-	a.answer(c, http.StatusOK, appendNext(o.b, next))
-	return nil
+	var text *string
+	if f.line(name, raw, &text); text == nil {
+		return nil
+	}
+	return []string{*text}
+}
+
+// listRedrives is GET /v1/redrives, newest first.
+func (a *API) listRedrives() handler {
+	ask := plain(func(ctx context.Context, who caller, after store.Cursor, limit int) ([]store.Redrive, error) {
+		return a.Store.Redrives(ctx, who.Project, after.ID, limit)
+	})
+	at := func(r *store.Redrive) store.Cursor { return store.Cursor{ID: r.ID} }
+	return listOf(a, query.ListRedrives, ask, at, redriveOf)
 }
 
 // getRedrive is GET /v1/redrives/{id}.
-func (a *API) getRedrive(ctx context.Context, c *gin.Context, who caller) error {
-	id, err := paramOf(c, store.RedrivePrefix)
-	if err != nil {
-		return err
-	}
-	return a.redrive(c)(a.Store.Redrive(ctx, who.Project, id))
+func (a *API) getRedrive(ctx context.Context, c *gin.Context, who caller, id string) error {
+	return reply(a, c, http.StatusOK, redriveOf)(a.Store.Redrive(ctx, who.Project, id))
 }
 
 // setRedrive is POST /v1/redrives/{id}/pause, resume or cancel. What a canceled one has done stays done.
 func (a *API) setRedrive(to store.RedriveState) handler {
-	return func(ctx context.Context, c *gin.Context, who caller) error {
-		id, err := paramOf(c, store.RedrivePrefix)
-		if err != nil {
-			return err
-		}
-		reason, err := readReason(c)
-		if err != nil {
-			return err
-		}
-		return a.redrive(c)(a.Engine.SetRedrive(ctx, who.Project, id, to, who.By(reason)))
+	return act(store.RedrivePrefix, func(ctx context.Context, c *gin.Context, project, id string, by store.Actor) error {
+		return reply(a, c, http.StatusOK, redriveOf)(a.Engine.SetRedrive(ctx, project, id, to, by))
+	})
+}
+
+// redriveOf is a redrive as it is shown.
+func redriveOf(r *store.Redrive) client.Redrive {
+	return client.Redrive{
+		ID: store.RedrivePrefix + r.ID, RedriveAsked: askedOf(r), State: string(r.State), Matched: r.Matched,
+		Done: r.Done, Failed: r.Failed, Actor: r.Actor, Reason: r.Reason,
+		CreatedAt: moment(r.CreatedAt), UpdatedAt: moment(r.UpdatedAt), FinishedAt: moment(r.FinishedAt),
 	}
 }
 
-// redrive answers with a redrive.
-func (a *API) redrive(c *gin.Context) func(store.Redrive, error) error {
-	return func(r store.Redrive, err error) error {
-		if err != nil {
-			return err
-		}
-		o := jsonObject{[]byte("{")}
-		o.redrive(&r)
-		o.close()
-		a.answer(c, http.StatusOK, o.b)
-		return nil
+// askedOf is what a redrive was asked to do. What is not of its action is null.
+func askedOf(r *store.Redrive) client.RedriveAsked {
+	out := client.RedriveAsked{
+		Action: client.RedriveAction(r.Action), Filter: kept(r.Shown), Ladder: string(r.Ladder), URL: r.URL,
+		DueAt: moment(r.DueAt), Rate: r.Rate.String(),
 	}
-}
-
-// redrive writes the members of a redrive.
-func (o *jsonObject) redrive(r *store.Redrive) {
-	o.id("id", store.RedrivePrefix, r.ID)
-	o.redriveAsked(r)
-	o.str("state", string(r.State))
-	o.integer("matched", r.Matched)
-	o.integer("done", r.Done)
-	o.integer("failed", r.Failed)
-	o.str("actor", r.Actor)
-	o.orNull("reason", r.Reason)
-	o.instant("created_at", r.CreatedAt)
-	o.instant("updated_at", r.UpdatedAt)
-	o.instant("finished_at", r.FinishedAt)
-}
-
-// redriveAsked writes what a redrive was asked to do. What is not of its action is null.
-func (o *jsonObject) redriveAsked(r *store.Redrive) {
-	o.str("action", string(r.Action))
-	o.raw("filter", string(r.Shown))
-	o.orNull("ladder", string(r.Ladder))
-	o.orNull("url", r.URL)
-	o.instant("due_at", r.DueAt)
 	if r.Action == store.RedriveReschedule && r.DueAt == 0 {
-		o.duration("delay", time.Duration(r.Delay)*time.Millisecond)
-	} else {
-		o.orNull("delay", "")
+		out.Delay = duration(time.Duration(r.Delay) * time.Millisecond)
 	}
-	o.orNull("rate", r.Rate.String())
+	return out
 }

@@ -2,19 +2,18 @@ package api
 
 import (
 	"maps"
-	"math"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// This file writes answers by appending: a callback is rendered once for every accept, and encoding/json would spend
-// more on it than the rest of the face together. Every function appends one JSON value or one member.
+// This file writes a client.Callback by appending: a callback is rendered once for every accept. Everything else is
+// written by client.AppendJSON. Every function appends one JSON value or one member.
 
 // A jsonObject appends the members of one JSON object.
 type jsonObject struct{ b []byte }
@@ -31,7 +30,7 @@ func (o *jsonObject) key(name string) {
 
 func (o *jsonObject) str(name, value string) {
 	o.key(name)
-	o.b = appendString(o.b, value)
+	o.b = client.AppendString(o.b, value)
 }
 
 // id appends an id with its prefix, null for none.
@@ -51,7 +50,7 @@ func (o *jsonObject) orNull(name, value string) {
 		o.b = append(o.b, "null"...)
 		return
 	}
-	o.b = appendString(o.b, value)
+	o.b = client.AppendString(o.b, value)
 }
 
 func (o *jsonObject) integer(name string, value int64) {
@@ -74,19 +73,6 @@ func (o *jsonObject) boolean(name string, value bool) {
 	o.b = strconv.AppendBool(o.b, value)
 }
 
-// fraction appends a number with at most three decimals; what is no number is null.
-func (o *jsonObject) fraction(name string, value float64) {
-	o.key(name)
-	o.b = appendFraction(o.b, value)
-}
-
-func appendFraction(b []byte, value float64) []byte {
-	if math.IsNaN(value) || math.IsInf(value, 0) {
-		return append(b, "null"...)
-	}
-	return strconv.AppendFloat(b, math.Round(value*1000)/1000, 'f', -1, 64)
-}
-
 // instant appends a time given in Unix milliseconds, null for zero.
 func (o *jsonObject) instant(name string, ms int64) {
 	o.key(name)
@@ -97,19 +83,6 @@ func (o *jsonObject) instant(name string, ms int64) {
 	o.b = append(o.b, '"')
 	o.b = appendTime(o.b, ms)
 	o.b = append(o.b, '"')
-}
-
-// until is instant for what may be without an end, which is null too.
-func (o *jsonObject) until(name string, ms int64) {
-	if ms >= store.Forever {
-		ms = 0
-	}
-	o.instant(name, ms)
-}
-
-func (o *jsonObject) duration(name string, d time.Duration) {
-	o.key(name)
-	o.b = appendDuration(o.b, d)
 }
 
 // appendDuration writes what schedule.FormatDuration prints. Whole seconds, which almost every tier is, go without
@@ -214,8 +187,9 @@ func (o *jsonObject) callback(c *store.Callback, now int64) {
 	o.key("tiers")
 	o.b = appendTiers(o.b, c.Policy.Tiers)
 	o.policy(&c.Policy)
-	o.success(&c.Success)
-	o.signer(c.Signer)
+	success, signer := successOf(&c.Success), signerOf(c.Signer)
+	o.choice("success", &success)
+	o.choice("signer", &signer)
 	o.intOrNull("last_status", c.LastStatus)
 	o.orNull("last_class", string(c.LastClass))
 	o.instant("created_at", c.CreatedAt)
@@ -253,9 +227,9 @@ func (o *jsonObject) label(name, value string) {
 	if o.b[len(o.b)-1] != '{' {
 		o.b = append(o.b, ',')
 	}
-	o.b = appendString(o.b, name)
+	o.b = client.AppendString(o.b, name)
 	o.b = append(o.b, ':')
-	o.b = appendString(o.b, value)
+	o.b = client.AppendString(o.b, value)
 }
 
 // maxAttempts is null where the last tier repeats: the deadline ends it, not a number.
@@ -284,35 +258,18 @@ func (o *jsonObject) policy(p *store.Policy) {
 		o.str("policy", p.Name)
 		return
 	}
-	o.open("policy")
-	o.policyMembers(p)
-	o.close()
+	c := policyChoiceOf(&store.PolicyChoice{Given: p})
+	o.choice("policy", &c)
 }
 
-// policyMembers writes what a policy given whole is made of.
-func (o *jsonObject) policyMembers(p *store.Policy) {
-	o.key("tiers")
-	o.b = appendTiers(o.b, p.Tiers)
-	o.boolean("repeat_last", p.RepeatLast)
-	if p.Deadline > 0 {
-		o.duration("deadline", p.Deadline)
-	} else {
-		o.orNull("deadline", "")
+// choice writes a name, an object or null.
+func (o *jsonObject) choice(name string, c *client.Choice) {
+	if c.Object == nil {
+		o.orNull(name, c.Name)
+		return
 	}
-	o.duration("timeout", p.Timeout)
-	o.key("jitter")
-	o.b = strconv.AppendFloat(o.b, p.Jitter, 'f', -1, 64)
-	o.duration("retry_after_cap", p.RetryAfterCap)
-	o.duration("overload_floor", p.OverloadFloor)
-	o.key("stop_on")
-	o.b = append(o.b, '[')
-	for i, status := range p.StopOn {
-		if i > 0 {
-			o.b = append(o.b, ',')
-		}
-		o.b = strconv.AppendInt(o.b, int64(status), 10)
-	}
-	o.b = append(o.b, ']')
+	o.key(name)
+	o.b = append(o.b, c.Object...)
 }
 
 // appendCanceled writes one callback of a cancel.
@@ -328,65 +285,4 @@ func appendEnded(b []byte, result string, c *store.Callback, now int64) []byte {
 	o.b = appendCallback(o.b, c, now, false)
 	o.close()
 	return o.b
-}
-
-// appendAttempt writes an attempt.
-func appendAttempt(b []byte, a *store.Attempt) []byte {
-	o := jsonObject{append(b, '{')}
-	o.integer("number", int64(a.Number))
-	o.str("trigger", string(a.Trigger))
-	o.str("outcome", string(a.Outcome))
-	o.boolean("charged", a.Charged)
-	o.orNull("class", string(a.Class))
-	o.intOrNull("status_code", a.Status)
-	o.orNull("error", a.Error)
-	o.instant("started_at", a.StartedAt)
-	o.instant("ended_at", a.EndedAt)
-	o.instant("due_at", a.DueAt)
-	o.fraction("lateness_ms", a.Lateness)
-	o.open("timings_ms")
-	o.fraction("dns", a.Timings.DNS)
-	o.fraction("connect", a.Timings.Connect)
-	o.fraction("tls", a.Timings.TLS)
-	o.fraction("first_byte", a.Timings.FirstByte)
-	o.fraction("total", a.Timings.Total)
-	o.close()
-	o.headers("request_headers", a.RequestHeaders)
-	o.headers("response_headers", a.ResponseHeaders)
-	o.str("response_body", a.ResponseBody)
-	o.boolean("response_truncated", a.ResponseTruncated)
-	if a.Rule == nil {
-		o.orNull("rule", "")
-	} else {
-		o.open("rule")
-		o.str("name", a.Rule.Name)
-		o.str("expected", a.Rule.Expected)
-		o.str("saw", a.Rule.Saw)
-		o.close()
-	}
-	o.instant("next_due_at", a.NextDueAt)
-	if a.Stale {
-		o.boolean("stale", true)
-	}
-	o.close()
-	return o.b
-}
-
-// headers writes headers as an object; one that came several times is one member, its values joined by ", ".
-func (o *jsonObject) headers(name string, headers []store.Header) {
-	o.open(name)
-	for i, h := range headers {
-		same := func(other store.Header) bool { return strings.EqualFold(other.Name, h.Name) }
-		if slices.ContainsFunc(headers[:i], same) {
-			continue
-		}
-		value := h.Value
-		for _, other := range headers[i+1:] {
-			if same(other) {
-				value += ", " + other.Value
-			}
-		}
-		o.label(h.Name, value)
-	}
-	o.close()
 }

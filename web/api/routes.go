@@ -40,22 +40,22 @@ func (a *API) with(scope store.Scope) func(method, path string, h handler) Route
 
 func (a *API) callbackRoutes() []Route {
 	send, read, operate := a.with(store.ScopeSend), a.with(store.ScopeRead), a.with(store.ScopeOperate)
-	const one = "/v1/callbacks/:id"
+	const item = "/v1/callbacks/:id"
 	return []Route{
 		send("POST", "/v1/callbacks", a.accept),
 		send("POST", "/v1/callbacks/batch", a.acceptBatch),
 		send("POST", "/v1/events", a.event),
 		operate("POST", "/v1/callbacks/cancel", a.cancelRef),
 		read("GET", "/v1/callbacks", a.list),
-		read("GET", one, a.get),
-		operate("PATCH", one, a.mend),
-		read("GET", one+"/attempts", a.attempts),
-		read("GET", one+"/payload", a.payload),
-		read("GET", one+"/explain", a.explain),
-		read("GET", one+"/evidence", a.evidence),
-		operate("POST", one+"/cancel", a.cancel),
-		operate("POST", one+"/retry", a.retry),
-		operate("POST", one+"/reschedule", a.reschedule),
+		read("GET", item, one(store.CallbackPrefix, a.get)),
+		operate("PATCH", item, one(store.CallbackPrefix, a.mend)),
+		read("GET", item+"/attempts", one(store.CallbackPrefix, a.attempts)),
+		read("GET", item+"/payload", one(store.CallbackPrefix, a.payload)),
+		read("GET", item+"/explain", one(store.CallbackPrefix, a.explain)),
+		read("GET", item+"/evidence", one(store.CallbackPrefix, a.evidence)),
+		operate("POST", item+"/cancel", act(store.CallbackPrefix, a.cancel)),
+		operate("POST", item+"/retry", one(store.CallbackPrefix, a.retry)),
+		operate("POST", item+"/reschedule", one(store.CallbackPrefix, a.reschedule)),
 		read("GET", "/v1/stats", a.stats),
 	}
 }
@@ -74,21 +74,21 @@ func (a *API) bookRoutes() []Route {
 
 func (a *API) endpointRoutes() []Route {
 	read, operate, admin := a.with(store.ScopeRead), a.with(store.ScopeOperate), a.with(store.ScopeAdmin)
-	const all, one, external = "/v1/endpoints", "/v1/endpoints/:id", "/v1/endpoints/by-external-id/*external_id"
+	const all, item, external = "/v1/endpoints", "/v1/endpoints/:id", "/v1/endpoints/by-external-id/*external_id"
 	return []Route{
 		operate("POST", all, a.createEndpoint),
 		read("GET", all, a.listEndpoints),
 		operate("POST", all+"/batch", a.putEndpoints),
 		read("GET", external, a.getEndpointByExternalID),
 		operate("PUT", external, a.putEndpoint),
-		read("GET", one, a.getEndpoint),
-		operate("PATCH", one, a.patchEndpoint),
-		operate("DELETE", one, a.deleteEndpoint),
-		operate("POST", one+"/pause", a.pauseEndpoint),
-		operate("POST", one+"/resume", a.resumeEndpoint),
-		operate("POST", one+"/test", a.testEndpoint),
-		admin("GET", one+"/secret", a.endpointSecret),
-		admin("POST", one+"/rotate_secret", a.rotateEndpointSecret),
+		read("GET", item, one(store.EndpointPrefix, a.getEndpoint)),
+		operate("PATCH", item, one(store.EndpointPrefix, a.patchEndpoint)),
+		operate("DELETE", item, remove(store.EndpointPrefix, a.Engine.DeleteEndpoint)),
+		operate("POST", item+"/pause", one(store.EndpointPrefix, a.pauseEndpoint)),
+		operate("POST", item+"/resume", act(store.EndpointPrefix, a.resumeEndpoint)),
+		operate("POST", item+"/test", act(store.EndpointPrefix, a.testEndpoint)),
+		admin("GET", item+"/secret", one(store.EndpointPrefix, a.endpointSecret)),
+		admin("POST", item+"/rotate_secret", one(store.EndpointPrefix, a.rotateEndpointSecret)),
 	}
 }
 
@@ -106,14 +106,14 @@ func (a *API) laneRoutes() []Route {
 
 func (a *API) redriveRoutes() []Route {
 	read, operate := a.with(store.ScopeRead), a.with(store.ScopeOperate)
-	const all, one = "/v1/redrives", "/v1/redrives/:id"
+	const all, item = "/v1/redrives", "/v1/redrives/:id"
 	return []Route{
 		operate("POST", all, a.createRedrive),
-		read("GET", all, a.listRedrives),
-		read("GET", one, a.getRedrive),
-		operate("POST", one+"/pause", a.setRedrive(store.RedrivePaused)),
-		operate("POST", one+"/resume", a.setRedrive(store.RedriveRunning)),
-		operate("POST", one+"/cancel", a.setRedrive(store.RedriveCanceled)),
+		read("GET", all, a.listRedrives()),
+		read("GET", item, one(store.RedrivePrefix, a.getRedrive)),
+		operate("POST", item+"/pause", a.setRedrive(store.RedrivePaused)),
+		operate("POST", item+"/resume", a.setRedrive(store.RedriveRunning)),
+		operate("POST", item+"/cancel", a.setRedrive(store.RedriveCanceled)),
 	}
 }
 
@@ -121,22 +121,22 @@ func (a *API) pollRoutes() []Route {
 	send, read := a.with(store.ScopeSend), a.with(store.ScopeRead)
 	return []Route{
 		send("POST", "/v1/polls", a.acceptPoll),
-		read("GET", "/v1/polls/:id", a.getPoll),
-		send("POST", "/v1/polls/:id/resolve", a.resolvePoll),
+		read("GET", "/v1/polls/:id", one(store.CallbackPrefix, a.getPoll)),
+		send("POST", "/v1/polls/:id/resolve", one(store.CallbackPrefix, a.resolvePoll)),
 	}
 }
 
 func (a *API) scheduleRoutes() []Route {
 	read, operate := a.with(store.ScopeRead), a.with(store.ScopeOperate)
-	const all, one = "/v1/schedules", "/v1/schedules/:id"
+	const all, item = "/v1/schedules", "/v1/schedules/:id"
 	return []Route{
 		operate("POST", all, a.createSchedule),
-		read("GET", all, a.listSchedules),
-		read("GET", one, a.getSchedule),
-		operate("PATCH", one, a.patchSchedule),
-		operate("DELETE", one, a.deleteSchedule),
-		operate("POST", one+"/run", a.runSchedule),
-		read("GET", one+"/runs", a.listRuns),
+		read("GET", all, a.listSchedules()),
+		read("GET", item, one(store.SchedulePrefix, a.getSchedule)),
+		operate("PATCH", item, one(store.SchedulePrefix, a.patchSchedule)),
+		operate("DELETE", item, remove(store.SchedulePrefix, a.Engine.DeleteSchedule)),
+		operate("POST", item+"/run", act(store.SchedulePrefix, a.runSchedule)),
+		read("GET", item+"/runs", one(store.SchedulePrefix, a.listRuns)),
 	}
 }
 
@@ -178,13 +178,13 @@ func (a *API) adminRoutes() []Route {
 		admin("POST", "/v1/projects", root(a.createProject)),
 		admin("GET", "/v1/projects/:id", a.getProject),
 		admin("PATCH", "/v1/projects/:id", a.patchProject),
-		admin("GET", "/v1/keys", a.listKeys),
+		admin("GET", "/v1/keys", a.listKeys()),
 		admin("POST", "/v1/keys", a.createKey),
-		admin("DELETE", "/v1/keys/:id", a.revokeKey),
+		admin("DELETE", "/v1/keys/:id", act(store.KeyPrefix, a.revokeKey)),
 		admin("GET", "/v1/secret", a.secret),
 		admin("POST", "/v1/secret/rotate", a.rotateSecret),
 		admin("POST", "/v1/secret/reencrypt", root(a.reencrypt)),
-		admin("GET", "/v1/audit", a.audit),
+		admin("GET", "/v1/audit", a.audit()),
 		admin("GET", "/v1/audit/verify", root(a.verifyAudit)),
 		long("POST", "/v1/index/verify", root(a.verify)),
 		long("POST", "/v1/index/rebuild", root(a.rebuild)),

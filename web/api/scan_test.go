@@ -9,6 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
@@ -111,7 +112,7 @@ func compareText(t *testing.T, raw []byte) {
 	case wrong != "" && !strings.ContainsRune(want, utf8.RuneError) && !hasControl(want):
 		t.Fatalf("text %q is refused (%s)", raw, wrong)
 	}
-	back := appendString(nil, want)
+	back := client.AppendString(nil, want)
 	var again string
 	if err := json.Unmarshal(back, &again); err != nil || again != want {
 		t.Fatalf("%q is written as %s, read back %q, %v", want, back, again, err)
@@ -183,14 +184,12 @@ func FuzzTemplate(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		sub, err := ReadTemplate(raw)
-		o := jsonObject{[]byte("{")}
-		o.schedule(&store.Schedule{Template: store.JSONText(raw)})
-		o.close()
+		b, _ := client.AppendJSON(nil, scheduleOf(&store.Schedule{Template: store.JSONText(raw)}))
 		var shown struct {
 			Callback json.RawMessage `json:"callback"`
 		}
-		if wrong := json.Unmarshal(o.b, &shown); wrong != nil {
-			t.Fatalf("%q is shown as %q: %v", raw, o.b, wrong)
+		if wrong := json.Unmarshal(b, &shown); wrong != nil {
+			t.Fatalf("%q is shown as %q: %v", raw, b, wrong)
 		}
 		if err != nil || len(sub.Invalid) > 0 {
 			return
@@ -211,7 +210,7 @@ func TestAppendStringIsAlwaysJSON(t *testing.T) {
 	for i := range all {
 		all[i] = byte(i)
 	}
-	if got := appendString(nil, string(all)); !json.Valid(got) || !utf8.Valid(got) {
+	if got := client.AppendString(nil, string(all)); !json.Valid(got) || !utf8.Valid(got) {
 		t.Errorf("not JSON: %q", got)
 	}
 }

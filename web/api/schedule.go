@@ -1,152 +1,174 @@
 package api
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"net/http"
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/seed-ff5a32d8/dispatcher/client"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
 // createSchedule is POST /v1/schedules: 201 with the schedule.
 func (a *API) createSchedule(ctx context.Context, c *gin.Context, who caller) error {
-	var (
-		d      scheduleDecoder
-		reason string
-	)
-	if err := readObject(c, false, &d.fields, d.with(&reason)); err != nil {
+	ch, reason, err := readSchedule(c, false)
+	if err != nil {
 		return err
 	}
-	return a.schedule(c, http.StatusCreated)(a.Engine.CreateSchedule(ctx, who.Project, d.done(), who.By(reason)))
+	return reply(a, c, http.StatusCreated, scheduleOf)(a.Engine.CreateSchedule(ctx, who.Project, ch, who.By(reason)))
 }
 
 // patchSchedule is PATCH /v1/schedules/{id}.
-func (a *API) patchSchedule(ctx context.Context, c *gin.Context, who caller) error {
-	id, err := paramOf(c, store.SchedulePrefix)
+func (a *API) patchSchedule(ctx context.Context, c *gin.Context, who caller, id string) error {
+	ch, reason, err := readSchedule(c, true)
 	if err != nil {
 		return err
 	}
-	d := scheduleDecoder{patch: true}
-	var reason string
-	if err := readObject(c, false, &d.fields, d.with(&reason)); err != nil {
-		return err
-	}
-	return a.schedule(c, http.StatusOK)(a.Engine.PatchSchedule(ctx, who.Project, id, d.done(), who.By(reason)))
+	return reply(a, c, http.StatusOK, scheduleOf)(a.Engine.PatchSchedule(ctx, who.Project, id, ch, who.By(reason)))
 }
 
-// deleteSchedule is DELETE /v1/schedules/{id}.
-func (a *API) deleteSchedule(ctx context.Context, c *gin.Context, who caller) error {
-	id, err := paramOf(c, store.SchedulePrefix)
-	if err != nil {
-		return err
+// readSchedule reads a schedule and a reason. What is wrong with its fields is in the change's Invalid; what the values
+// mean, and what the template says, is the engine's to judge.
+func readSchedule(c *gin.Context, patch bool) (ch control.ScheduleChange, reason string, err error) {
+	var (
+		d decoder
+		r client.ScheduleChange
+	)
+	d.own = map[string]func(string, []byte){
+		"callback": func(name string, raw []byte) { d.verbatim(name, raw, anObject, &ch.Template) },
 	}
-	reason, err := readReason(c)
-	if err != nil {
-		return err
+	if err := d.read(c, false, &r); err != nil {
+		return ch, "", err
 	}
-	if err := a.Engine.DeleteSchedule(ctx, who.Project, id, who.By(reason)); err != nil {
-		return err
-	}
-	noContent(c)
-	return nil
+	ch.Name, ch.Cron, ch.Missed, ch.Enabled = r.Name, r.Cron, r.Missed, r.Enabled
+	ch.Timezone, ch.Invalid = orEmpty(r.Timezone, patch, ""), d.invalid // a time zone of null is UTC
+	return ch, r.Reason, nil
 }
 
 // runSchedule is POST /v1/schedules/{id}/run: 202 with the callback.
-func (a *API) runSchedule(ctx context.Context, c *gin.Context, who caller) error {
-	id, err := paramOf(c, store.SchedulePrefix)
-	if err != nil {
-		return err
-	}
-	reason, err := readReason(c)
-	if err != nil {
-		return err
-	}
-	cb, err := a.Engine.RunSchedule(ctx, who.Project, id, who.By(reason))
-	if err != nil {
-		return err
-	}
-	a.answer(c, http.StatusAccepted, appendCallback(nil, &cb, a.Engine.Now(), false))
-	return nil
+func (a *API) runSchedule(ctx context.Context, c *gin.Context, project, id string, by store.Actor) error {
+	return a.changed(c, http.StatusAccepted)(a.Engine.RunSchedule(ctx, project, id, by))
 }
 
 // getSchedule is GET /v1/schedules/{id}.
-func (a *API) getSchedule(ctx context.Context, c *gin.Context, who caller) error {
-	id, err := paramOf(c, store.SchedulePrefix)
-	if err != nil {
-		return err
-	}
-	return a.schedule(c, http.StatusOK)(a.Engine.Schedule(ctx, who.Project, id))
+func (a *API) getSchedule(ctx context.Context, c *gin.Context, who caller, id string) error {
+	return reply(a, c, http.StatusOK, scheduleOf)(a.Engine.Schedule(ctx, who.Project, id))
 }
 
-// schedule answers with a schedule.
-func (a *API) schedule(c *gin.Context, status int) func(store.Schedule, error) error {
-	return func(s store.Schedule, err error) error {
-		if err != nil {
-			return err
+// listSchedules is GET /v1/schedules.
+func (a *API) listSchedules() handler {
+	ask := func(q *query.Values) reader[store.Schedule] {
+		f := store.ScheduleFilter{Search: q.One("search")}
+		if s := q.OneOf("enabled", "true", "false"); s != "" {
+			f.Enabled = new(s == "true")
 		}
-		o := jsonObject{[]byte("{")}
-		o.schedule(&s)
-		o.close()
-		a.answer(c, status, o.b)
-		return nil
+		return func(ctx context.Context, who caller, after store.Cursor, limit int) ([]store.Schedule, error) {
+			f.After, f.Limit = after.ID, limit
+			return a.Engine.Schedules(ctx, who.Project, f)
+		}
 	}
+	at := func(s *store.Schedule) store.Cursor { return store.Cursor{ID: s.ID} }
+	return listOf(a, query.ListSchedules, ask, at, scheduleOf)
 }
 
-// query.ListSchedules is GET /v1/schedules.
-func (a *API) listSchedules(ctx context.Context, c *gin.Context, who caller) error {
-	q, err := a.listQuery(ctx, c, who)
-	if err != nil {
-		return err
+// scheduleOf is a schedule as it is shown.
+func scheduleOf(s *store.Schedule) client.Schedule {
+	timezone, missed := s.Timezone, s.Missed
+	if timezone == "" {
+		timezone = "UTC"
 	}
-	f := store.ScheduleFilter{Search: q.One("search")}
-	if s := q.OneOf("enabled", "true", "false"); s != "" {
-		f.Enabled = new(s == "true")
+	if missed == "" {
+		missed = store.MissedOnce
 	}
-	limit, after := q.Page(query.ListSchedules)
-	q.Unknown()
-	if err := q.Err(); err != nil {
-		return err
+	return client.Schedule{
+		ID: store.SchedulePrefix + s.ID, Name: s.Name, Cron: s.Cron, Timezone: timezone,
+		Callback: templateOf([]byte(s.Template)), Missed: string(missed), Enabled: s.Enabled,
+		NextAt: moment(s.NextAt), LastAt: moment(s.LastAt),
+		LastCallbackID: prefixed(store.CallbackPrefix, s.LastID), LastError: s.LastError,
+		CreatedAt: moment(s.CreatedAt), UpdatedAt: moment(s.UpdatedAt),
 	}
-	if f.Limit = limit + 1; after != nil {
-		f.After = after.ID
-	}
-	schedules, err := a.Engine.Schedules(ctx, who.Project, f)
-	if err != nil {
-		return err
-	}
-	next := ""
-	if len(schedules) > limit {
-		schedules = schedules[:limit]
-		next = q.Cursors.Encode(query.ListSchedules, store.Cursor{ID: schedules[limit-1].ID})
-	}
-	o := jsonObject{[]byte(`{"data":[`)}
-	for i := range schedules {
-		o.element(i)
-		o.schedule(&schedules[i])
-		o.close()
-	}
-	a.answer(c, http.StatusOK, appendNext(o.b, next))
-	return nil
 }
 
 // listRuns is GET /v1/schedules/{id}/runs, newest first. They are few enough to be answered whole.
-func (a *API) listRuns(ctx context.Context, c *gin.Context, who caller) error {
-	id, err := paramOf(c, store.SchedulePrefix)
-	if err != nil {
-		return err
-	}
+func (a *API) listRuns(ctx context.Context, c *gin.Context, who caller, id string) error {
 	runs, err := a.Engine.ScheduleRuns(ctx, who.Project, id)
 	if err != nil {
 		return err
 	}
-	o := jsonObject{[]byte(`{"data":[`)}
-	for i := range runs {
-		o.element(i)
-		o.run(&runs[i])
+	return a.show(c, http.StatusOK, map[string][]client.ScheduleRun{
+		"data": each(runs, func(r *store.ScheduleRun) client.ScheduleRun {
+			return client.ScheduleRun{
+				CallbackID: store.CallbackPrefix + r.CallbackID, DueAt: moment(r.DueAt), FiredAt: moment(r.FiredAt),
+				Trigger: string(r.Trigger),
+			}
+		}),
+	})
+}
+
+// ReadTemplate decodes a schedule's template, the body of a POST /v1/callbacks as its caller wrote it, which stays referenced: the payload
+// is a part of it. Wrong fields are named in the submission's Invalid as they stand in the template ("headers.X-Shop"), among them those
+// that a callback has and a template has not. Its error is a *store.InvalidError: the template is no JSON object, where the field is "",
+// which is the template itself, or its payload is too large, which is named by the field that it stands in ("payload").
+func ReadTemplate(raw []byte) (accept.Submission, error) {
+	if !isObject(raw) {
+		return accept.Submission{}, invalid("", notAnObject)
+	}
+	var d submissionDecoder
+	d.object(request, "", raw, d.without(notOfATemplate))
+	d.refuseMask(d.sub.Headers, "leave callback out to keep it as it is")
+	sub, err := d.done()
+	if err != nil {
+		return accept.Submission{}, invalid(d.sub.BodyField, "is larger than 256 KiB when decoded")
+	}
+	return sub, nil
+}
+
+// notOfATemplate says why a field of a callback is none of a template, or nothing.
+func notOfATemplate(name string) string {
+	switch name {
+	case "due_at":
+		return "may not be given: a schedule makes a new callback each time, due at that time; give delay to have it later"
+	case "idempotency_key":
+		return "may not be given: a schedule makes a new callback each time"
+	}
+	return ""
+}
+
+// templateOf is a template as it was given, without the credentials in its headers. One that is no object, which only a
+// damaged row can have, is null: what in it is a credential cannot be told.
+func templateOf(raw []byte) json.RawMessage {
+	if !isObject(raw) {
+		return nil
+	}
+	o := jsonObject{[]byte("{")}
+	for key, value := range members(raw) {
+		if string(key) != "headers" || value[0] != '{' {
+			o.member(key, value)
+			continue
+		}
+		o.open("headers")
+		for header, text := range members(value) {
+			if store.IsSensitiveHeader(string(header)) && !bytes.Equal(text, []byte(`""`)) {
+				text = []byte(`"` + query.Mask + `"`)
+			}
+			o.member(header, text)
+		}
 		o.close()
 	}
-	a.answer(c, http.StatusOK, append(o.b, "]}"...))
-	return nil
+	o.close()
+	return o.b
+}
+
+// member writes a member of kept JSON with its value as it stands there.
+func (o *jsonObject) member(key, value []byte) {
+	if o.b[len(o.b)-1] != '{' {
+		o.b = append(o.b, ',')
+	}
+	o.b = append(append(client.AppendString(o.b, string(key)), ':'), value...)
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/web/api"
 )
@@ -149,9 +150,9 @@ func TestTheProjectIsTheKeys(t *testing.T) {
 		actor  string
 	}{
 		{[]string{"Authorization", "Bearer " + keyOf("b", store.ScopeAdmin)}, "b", "till (key_" + bareID + ")"},
-		{[]string{"Authorization", "Bearer " + keyOf("b", store.ScopeAdmin), api.ProjectHeader, "b"}, "b", "till (key_" + bareID + ")"},
+		{[]string{"Authorization", "Bearer " + keyOf("b", store.ScopeAdmin), client.ProjectHeader, "b"}, "b", "till (key_" + bareID + ")"},
 		{nil, "default", "admin key"},
-		{[]string{api.ProjectHeader, "b"}, "b", "admin key"},
+		{[]string{client.ProjectHeader, "b"}, "b", "admin key"},
 	} {
 		e := &engine{endpoint: someEndpoint()}
 		f := newFace(t, e)
@@ -163,9 +164,9 @@ func TestTheProjectIsTheKeys(t *testing.T) {
 		}
 	}
 	for _, header := range [][]string{
-		{api.ProjectHeader, "c"}, {api.ProjectHeader, ""}, {api.ProjectHeader, "b", api.ProjectHeader, "default"}, {api.ProjectHeader, "\xff"},
-		{"Authorization", "Bearer " + keyOf("b", store.ScopeAdmin), api.ProjectHeader, "default"},
-		{"Authorization", "Bearer " + keyOf("b", store.ScopeAdmin), api.ProjectHeader, "nowhere"},
+		{client.ProjectHeader, "c"}, {client.ProjectHeader, ""}, {client.ProjectHeader, "b", client.ProjectHeader, "default"}, {client.ProjectHeader, "\xff"},
+		{"Authorization", "Bearer " + keyOf("b", store.ScopeAdmin), client.ProjectHeader, "default"},
+		{"Authorization", "Bearer " + keyOf("b", store.ScopeAdmin), client.ProjectHeader, "nowhere"},
 	} {
 		e := &engine{}
 		wantProblem(t, newFace(t, e).do("POST", "/v1/pause", "", header...), 404, "not_found")

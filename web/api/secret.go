@@ -7,6 +7,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/secret"
 	"github.com/seed-ff5a32d8/dispatcher/store"
@@ -47,30 +48,18 @@ func (a *API) secret(ctx context.Context, c *gin.Context, who caller) error {
 
 // reveal answers with a secret.
 func (a *API) reveal(ctx context.Context, c *gin.Context, who caller, meant control.SecretQuery) error {
-	s, err := a.Engine.RevealSecret(ctx, who.Project, meant, who.By(""))
-	if err != nil {
-		return err
-	}
-	o := jsonObject{[]byte("{")}
-	if meant.Endpoint != "" {
-		meant.Lane = store.EndpointPrefix + meant.Endpoint
-	}
-	o.orNull("lane", meant.Lane)
-	o.id("endpoint_id", store.EndpointPrefix, meant.Endpoint)
-	o.shown(&s)
-	o.close()
-	a.answer(c, http.StatusOK, o.b)
-	return nil
+	return reply(a, c, http.StatusOK, func(s *secret.ShownSecret) client.Secret {
+		if meant.Endpoint != "" {
+			meant.Lane = store.EndpointPrefix + meant.Endpoint
+		}
+		return client.Secret{
+			Lane: meant.Lane, EndpointID: prefixed(store.EndpointPrefix, meant.Endpoint), ShownSecret: *shownOf(s),
+		}
+	})(a.Engine.RevealSecret(ctx, who.Project, meant, who.By("")))
 }
 
-// shown writes the members of a secret.
-func (o *jsonObject) shown(s *secret.ShownSecret) {
-	o.str("use", s.Use)
-	o.orNull("id", s.ID)
-	o.orNull("label", s.Label)
-	o.str("secret", s.Secret)
-	o.orNull("public", s.Public)
-	o.texts("hosts", s.Hosts)
+func shownOf(s *secret.ShownSecret) *client.ShownSecret {
+	return &client.ShownSecret{Use: s.Use, ID: s.ID, Label: s.Label, Secret: s.Secret, Public: s.Public, Hosts: s.Hosts}
 }
 
 // rotateSecret is POST /v1/secret/rotate: of the project's root secret, or of its own one of a use.
@@ -81,85 +70,44 @@ func (a *API) rotateSecret(ctx context.Context, c *gin.Context, who caller) erro
 // rotate has a secret rotated that is an endpoint's, or the project's of the use that the request names.
 func (a *API) rotate(ctx context.Context, c *gin.Context, who caller, meant control.SecretQuery) error {
 	var (
-		f fields
-		r control.Rotation
+		d  decoder
+		r  client.ProjectRotation
+		to any = &r
 	)
-	err := readFields(c, true, &f, func(key, value []byte) bool {
-		switch name := string(key); name {
-		case "use":
-			if meant.Endpoint != "" {
-				return false // it is its signer's to say
-			}
-			f.text(name, value, &meant.Use)
-		case "secret":
-			f.pem(name, value, &r.Secret)
-		case "label":
-			f.text(name, value, &r.Label)
-		case "hosts":
-			f.hosts(name, value, &r.Hosts)
-		case "overlap":
-			f.duration(name, value, &r.Overlap)
-		default:
-			return f.reason(key, value, &r.Reason)
-		}
-		return true
-	})
-	if err != nil {
-		return err
-	}
-	s, until, err := a.Engine.RotateSecret(ctx, who.Project, meant, r, who.By(r.Reason))
-	if err != nil {
-		return err
-	}
-	o := jsonObject{[]byte("{")}
 	if meant.Endpoint != "" {
-		o.id("endpoint_id", store.EndpointPrefix, meant.Endpoint)
+		to = &r.Rotation // its use is its signer's to say
+	}
+	if err := d.readAll(c, true, to); err != nil {
+		return err
+	}
+	meant.Use = r.Use
+	rotation := control.Rotation{
+		Secret: r.Secret, Label: r.Label, Hosts: r.Hosts, Overlap: length(r.Overlap), Reason: r.Reason,
+	}
+	s, until, err := a.Engine.RotateSecret(ctx, who.Project, meant, rotation, who.By(r.Reason))
+	if err != nil {
+		return err
+	}
+	out := client.RotatedSecret{
+		EndpointID: prefixed(store.EndpointPrefix, meant.Endpoint),
+		RotatedAt:  moment(a.Engine.Now()), PreviousSignsUntil: moment(until),
 	}
 	if s.Secret != "" {
-		o.shown(&s)
+		out.ShownSecret = shownOf(&s)
 	}
-	o.instant("rotated_at", a.Engine.Now())
-	o.instant("previous_signs_until", until)
-	o.close()
-	a.answer(c, http.StatusOK, o.b)
-	return nil
+	return a.show(c, http.StatusOK, out)
 }
 
 // reencrypt is POST /v1/secret/reencrypt: a step of a change of the master key, which concerns all projects.
 func (a *API) reencrypt(ctx context.Context, c *gin.Context, who caller) error {
 	var (
-		f            fields
-		from, reason string
+		d decoder
+		r client.ReencryptRequest
 	)
-	if err := readFields(c, true, &f, func(key, value []byte) bool {
-		if string(key) == "from" {
-			f.text("from", value, &from)
-			return true
-		}
-		return f.reason(key, value, &reason)
-	}); err != nil {
+	if err := d.readAll(c, true, &r); err != nil {
 		return err
 	}
-	r, err := a.Engine.Reencrypt(ctx, from, who.By(reason))
-	if err != nil {
-		return err
-	}
-	o := jsonObject{[]byte("{")}
-	o.str("key_id", r.KeyID)
-	o.integer("done", int64(r.Done))
-	o.integer("failed", int64(r.Failed))
-	o.integer("left", int64(r.Left))
-	o.orNull("next", r.Next)
-	o.close()
-	a.answer(c, http.StatusOK, o.b)
-	return nil
-}
-
-// hosts takes a list of hosts into what is nil where none is given. The engine judges them.
-func (f *fields) hosts(name string, raw []byte, to **[]string) {
-	if isNull(raw) {
-		return
-	}
-	*to = new([]string)
-	f.lines(name, raw, control.MaxHosts, *to)
+	return reply(a, c, http.StatusOK, func(r *control.Reencryption) client.Reencryption {
+		return client.Reencryption{KeyID: r.KeyID, Done: r.Done, Failed: r.Failed, Left: r.Left, Next: r.Next}
+	})(a.Engine.Reencrypt(ctx, r.From, who.By(r.Reason)))
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/gin-gonic/gin"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/index"
@@ -314,7 +315,7 @@ func wantProblem(t *testing.T, rec *httptest.ResponseRecorder, status int, code 
 	if rec.Code != status || p.Status != status || p.Code != code {
 		t.Fatalf("want problem %d %s, got %d %s", status, code, rec.Code, rec.Body)
 	}
-	if ct := rec.Header().Get("Content-Type"); ct != httperr.MediaType {
+	if ct := rec.Header().Get("Content-Type"); ct != client.ProblemType {
 		t.Fatalf("a problem came as %q", ct)
 	}
 	names := make([]string, len(p.Errors))

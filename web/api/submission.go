@@ -3,6 +3,7 @@ package api
 import (
 	"crypto/sha256"
 	"net/http"
+	"time"
 	"unicode/utf8"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
@@ -65,7 +66,7 @@ func (d *submissionDecoder) member(key, raw []byte) bool {
 	}
 	switch string(key) {
 	case "policy", "success", "signer", "profile":
-		d.choice(key, raw, &d.sub.Choice)
+		d.choose(string(key), raw, &d.sub.Choice)
 	case "headers":
 		d.headers(raw, &d.sub.Headers)
 	case "labels":
@@ -267,4 +268,17 @@ func headerIdempotency(sub *accept.Submission, h http.Header) {
 		sub.IdempotencyKey = key
 	}
 	sub.Invalid = f.invalid
+}
+
+// Check judges the body of one POST /v1/callbacks without a server: what it finds, a server would refuse. Its error is one that
+// package httperr knows. Whether the address may be sent to is left to a server.
+func Check(body []byte, now time.Time) error {
+	if err := checkJSON(body); err != nil {
+		return err
+	}
+	sub, err := decodeSubmission(body)
+	if err != nil {
+		return err
+	}
+	return accept.Check(&sub, now)
 }

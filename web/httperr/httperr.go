@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -48,19 +49,11 @@ var (
 	ErrMethod = errors.New("this path does not know this method")
 )
 
-// MediaType is the content type of a problem.
-const MediaType = "application/problem+json"
-
-// A Problem is an error as RFC 9457 writes it, with a code for programs.
+// A Problem is an error as RFC 9457 writes it, and what the answer's headers say of it.
 type Problem struct {
-	Type   string             `json:"type"`
-	Title  string             `json:"title"`
-	Status int                `json:"status"`
-	Detail string             `json:"detail"`
-	Code   string             `json:"code"`
-	Errors []store.FieldError `json:"errors,omitempty"`
+	client.Problem
 	// RetryAfter is sent as Retry-After, in seconds; zero: not sent.
-	RetryAfter int `json:"-"`
+	RetryAfter int
 }
 
 // A row of the table. Where sentence is empty the error's own text is shown: only for errors made in this process,
@@ -183,7 +176,9 @@ func Logged(requestID string) Problem {
 }
 
 func problem(status int, code, detail string) Problem {
-	return Problem{Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: detail, Code: code}
+	return Problem{Problem: client.Problem{
+		Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: detail, Code: code,
+	}}
 }
 
 // fromInvalid names up to five of the wrong fields in the detail; all of them are in errors.
@@ -197,19 +192,21 @@ func fromInvalid(e *store.InvalidError) Problem {
 		names = append(names, f.Field)
 	}
 	p := problem(http.StatusUnprocessableEntity, "invalid", "the request cannot be meant: see errors ("+strings.Join(names, ", ")+")")
-	p.Errors = e.Fields
+	for _, f := range e.Fields {
+		p.Errors = append(p.Errors, client.FieldError(f))
+	}
 	return p
 }
 
 // Write answers with the problem. The answer to a body that was not read to its end closes the connection, because
 // what is still coming must not be taken for the next request.
 func Write(w http.ResponseWriter, p Problem) error {
-	body, err := json.Marshal(p)
+	body, err := json.Marshal(p.Problem)
 	if err != nil {
 		return fmt.Errorf("encode problem %s: %w", p.Code, err)
 	}
 	h := w.Header()
-	h.Set("Content-Type", MediaType)
+	h.Set("Content-Type", client.ProblemType)
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	switch p.Status {
 	case http.StatusUnauthorized:

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/web/httperr"
@@ -69,7 +70,7 @@ func TestTable(t *testing.T) {
 		if got.Type == "" || got.Title == "" || got.Detail == "" {
 			t.Errorf("%v: type, title and detail must be said: %+v", c.err, got)
 		}
-		if ct := rec.Header().Get("Content-Type"); ct != httperr.MediaType {
+		if ct := rec.Header().Get("Content-Type"); ct != client.ProblemType {
 			t.Errorf("%v: content type %q", c.err, ct)
 		}
 		if c.header != "" && rec.Header().Get(c.header) == "" {

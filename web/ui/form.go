@@ -318,7 +318,7 @@ func (u *UI) act(r *request, a act) (*answer, error) {
 		f.Wrong = f.Or("trouble.", problem.Code)
 	}
 	for _, wrong := range problem.Errors {
-		f.refuse(wrong)
+		f.refuse(store.FieldError(wrong))
 	}
 	return &answer{status: problem.Status, template: "form", page: f}, nil
 }

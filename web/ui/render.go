@@ -15,7 +15,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
-	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/web/httperr"
 )
 
@@ -149,7 +149,7 @@ type troublePage struct {
 	// Say is what is wrong, Do what can be done about it; both are whole sentences.
 	Say, Do string
 	// Fields are what is wrong with the request.
-	Fields []store.FieldError
+	Fields []client.FieldError
 	// RequestID finds the error in the log; empty: it is not there.
 	RequestID string
 	// Again is where to try again; empty: that is of no use.

@@ -8,100 +8,84 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
-	"unicode/utf8"
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
-// get is GET /v1/callbacks/{id}.
-func (a *API) get(ctx context.Context, c *gin.Context, who caller) error {
-	id, err := param(c)
+// parseQuery returns the parameters of a request.
+func parseQuery(c *gin.Context) (*query.Values, error) { return query.Parse(c.Request.URL.RawQuery) }
+
+// listQuery parses the query of a list, whose cursors are of the caller's project.
+func (a *API) listQuery(ctx context.Context, c *gin.Context, who caller) (*query.Values, error) {
+	q, err := parseQuery(c)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	cb, err := a.Store.Get(ctx, who.Project, id)
-	if err != nil {
-		return err
-	}
-	a.answer(c, http.StatusOK, appendCallback(nil, &cb, a.Engine.Now(), false))
-	return nil
+	q.Cursors.Project = who.Project
+	q.Cursors.Key, err = a.cursorKey(ctx)
+	return q, err
 }
 
-// attempts is GET /v1/callbacks/{id}/attempts, newest first. Its cursors name the callback, too.
-func (a *API) attempts(ctx context.Context, c *gin.Context, who caller) error {
-	id, err := param(c)
+// cursorKey returns the key that signs cursors, which is asked for until there is one. Without it lists
+// cannot be read, as without SQL.
+func (a *API) cursorKey(ctx context.Context) ([]byte, error) {
+	if key := a.knownCursorKey.Load(); key != nil {
+		return *key, nil
+	}
+	key, err := a.Engine.CursorKey(ctx)
+	if err == nil && len(key) != query.CursorKeyBytes {
+		err = fmt.Errorf("it has %d bytes, not %d", len(key), query.CursorKeyBytes)
+	}
 	if err != nil {
-		return err
+		return nil, fmt.Errorf("%w: read the key of cursors: %w", store.ErrUnavailable, err)
 	}
-	q, err := a.listQuery(ctx, c, who)
-	if err != nil {
-		return err
+	a.knownCursorKey.Store(&key)
+	return key, nil
+}
+
+// appendNext ends a list: its array's bracket, and next_cursor.
+func appendNext(b []byte, next string) []byte {
+	b = append(b, `],"next_cursor":`...)
+	if next == "" {
+		b = append(b, "null"...)
+	} else {
+		b = client.AppendString(b, next)
 	}
-	limit, after := q.Page(query.ListAttempts)
-	if after != nil && after.ID != id {
-		q.Add("cursor", query.ErrCursor.Error())
+	return append(b, '}')
+}
+
+// filterOf reads a filter. The API refuses a reason that no callback can have.
+func filterOf(q *query.Values, now int64) query.Filter {
+	f := q.Filter(now)
+	if f.Reason != "" && !slices.Contains(store.Reasons[:], f.Reason) {
+		q.Add("reason", "is not a reason for which callbacks end")
 	}
+	return f
+}
+
+// A listRequest is what GET /v1/callbacks asks for.
+type listRequest struct {
+	query.Filter
+	list byte
+	csv  bool
+}
+
+// readList reads the parameters of GET /v1/callbacks.
+func readList(q *query.Values, now int64) (f listRequest, err error) {
+	f.Filter, f.list = filterOf(q, now), query.ListNewest
+	if f.ByDue = q.OneOf("order", "due") == "due"; f.ByDue {
+		f.list = query.ListByDue
+	}
+	f.csv = q.OneOf("format", "json", "csv") == "csv"
+	f.Limit, f.After = q.Page(f.list)
 	q.Unknown()
-	if err := q.Err(); err != nil {
-		return err
-	}
-	before := 0
-	if after != nil {
-		before = int(after.DueAt)
-	}
-	attempts, err := a.Store.Attempts(ctx, who.Project, id, before, limit+1)
-	if err != nil {
-		return err
-	}
-	next := ""
-	if len(attempts) > limit {
-		attempts = attempts[:limit]
-		next = q.Cursors.Encode(query.ListAttempts, store.Cursor{DueAt: int64(attempts[limit-1].Number), ID: id})
-	}
-	b := []byte(`{"data":[`)
-	for i := range attempts {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = appendAttempt(b, &attempts[i])
-	}
-	a.answer(c, http.StatusOK, appendNext(b, next))
-	return nil
-}
-
-// MaskedHeader says what of an answer is masked: the setting pan_guard masks card numbers.
-const MaskedHeader = "Dispatcher-Masked"
-
-// payload is GET /v1/callbacks/{id}/payload: the raw bytes, as text that no browser will take for a page.
-func (a *API) payload(ctx context.Context, c *gin.Context, who caller) error {
-	id, err := param(c)
-	if err != nil {
-		return err
-	}
-	p, err := a.Store.Payload(ctx, who.Project, id)
-	if err != nil {
-		return err
-	}
-	contentType := "text/plain"
-	if utf8.Valid(p.Body) {
-		contentType = "text/plain; charset=utf-8"
-	}
-	h := c.Writer.Header()
-	h.Set("Content-Type", contentType)
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Content-Disposition", `attachment; filename="`+store.CallbackPrefix+id+`.txt"`)
-	if p.Masked {
-		h.Set(MaskedHeader, "card-numbers")
-	}
-	h.Set("Content-Length", strconv.Itoa(len(p.Body)))
-	c.Writer.WriteHeader(http.StatusOK)
-	_, err = c.Writer.Write(p.Body)
-	a.wrote(c, err)
-	return nil
+	return f, q.Err()
 }
 
 // list is GET /v1/callbacks.

@@ -1,0 +1,230 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/seed-ff5a32d8/dispatcher/client"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/web/query"
+)
+
+// get is GET /v1/callbacks/{id}.
+func (a *API) get(ctx context.Context, c *gin.Context, who caller, id string) error {
+	return a.changed(c, http.StatusOK)(a.Store.Get(ctx, who.Project, id))
+}
+
+// changed answers with a callback, as a change has left it.
+func (a *API) changed(c *gin.Context, status int) func(store.Callback, error) error {
+	return func(cb store.Callback, err error) error {
+		if err != nil {
+			return err
+		}
+		a.answer(c, status, appendCallback(nil, &cb, a.Engine.Now(), false))
+		return nil
+	}
+}
+
+// cancel is POST /v1/callbacks/{id}/cancel.
+func (a *API) cancel(ctx context.Context, c *gin.Context, project, id string, by store.Actor) error {
+	canceled, err := a.Engine.Cancel(ctx, project, id, by)
+	if err != nil {
+		return err
+	}
+	a.answer(c, http.StatusOK, appendCanceled(nil, &canceled, a.Engine.Now()))
+	return nil
+}
+
+// cancelRef is POST /v1/callbacks/cancel: all open callbacks of a reference, and if asked for those that had ended already.
+func (a *API) cancelRef(ctx context.Context, c *gin.Context, who caller) error {
+	var (
+		d decoder
+		r client.CancelRequest
+	)
+	if err := d.readAll(c, false, &r); err != nil {
+		return err
+	}
+	if r.Ref == "" {
+		return invalid("ref", "is needed")
+	}
+	which := control.CancelRefRequest{Ref: r.Ref, Topic: r.Topic, Terminal: r.IncludeTerminal}
+	canceled, err := a.Engine.CancelRef(ctx, who.Project, which, who.By(r.Reason))
+	if err != nil {
+		return err
+	}
+	now := a.Engine.Now()
+	b := []byte(`{"data":[`)
+	for i := range canceled {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendCanceled(b, &canceled[i], now)
+	}
+	a.answer(c, http.StatusOK, append(b, "]}"...))
+	return nil
+}
+
+// invalid is the error of one field.
+func invalid(field, message string) error {
+	return &store.InvalidError{Fields: []store.FieldError{{Field: field, Message: message}}}
+}
+
+// retry is POST /v1/callbacks/{id}/retry.
+func (a *API) retry(ctx context.Context, c *gin.Context, who caller, id string) error {
+	var (
+		d decoder
+		r client.RetryRequest
+	)
+	if err := d.read(c, true, &r); err != nil {
+		return err
+	}
+	asked := control.RetryRequest{Ladder: store.Ladder(r.Ladder), URL: r.URL}
+	if r.Ladder != "" && asked.Ladder != store.Once && asked.Ladder != store.Restart {
+		d.add("ladder", "must be once or restart")
+	}
+	if err := d.err(); err != nil {
+		return err
+	}
+	return a.changed(c, http.StatusOK)(a.Engine.Retry(ctx, who.Project, id, asked, who.By(r.Reason)))
+}
+
+// reschedule is POST /v1/callbacks/{id}/reschedule.
+func (a *API) reschedule(ctx context.Context, c *gin.Context, who caller, id string) error {
+	var (
+		d decoder
+		r client.RescheduleRequest
+	)
+	if err := d.readAll(c, false, &r); err != nil {
+		return err
+	}
+	due, delay := millis(r.DueAt), length(r.Delay)
+	if (due == nil) == (delay == nil) {
+		return invalid("due_at", "exactly one of due_at and delay is needed")
+	}
+	return a.changed(c, http.StatusOK)(a.Engine.Reschedule(ctx, who.Project, id, due, delay, who.By(r.Reason)))
+}
+
+// mend is PATCH /v1/callbacks/{id}: changes one that is scheduled or dead, never its payload. Of nulls only that of
+// expires_in means something: it does not expire any more.
+func (a *API) mend(ctx context.Context, c *gin.Context, who caller, id string) error {
+	var (
+		d decoder
+		r client.CallbackPatch
+		m control.MendRequest
+	)
+	d.own = map[string]func(string, []byte){
+		"headers": func(_ string, raw []byte) { // no mask is refused: a callback's headers are not shown
+			if !isNull(raw) {
+				m.Headers = &[]store.Header{}
+				d.headers(raw, m.Headers)
+			}
+		},
+	}
+	if err := d.read(c, false, &r); err != nil {
+		return err
+	}
+	expires, _ := r.ExpiresIn.Get()
+	m.URL, m.Choice, m.Invalid = r.URL.Pointer(), d.choice, d.invalid
+	m.ExpiresIn, m.NoExpiry = length(expires), r.ExpiresIn.IsNull()
+	if len(d.invalid) == 0 && m.URL == nil && m.Headers == nil && m.ExpiresIn == nil && !m.NoExpiry &&
+		m.PolicyName == "" && !m.PolicyGiven {
+		return invalid(request, "changes nothing: give url, headers, policy or expires_in")
+	}
+	return a.changed(c, http.StatusOK)(a.Engine.Mend(ctx, who.Project, id, m, who.By(r.Reason)))
+}
+
+// attempts is GET /v1/callbacks/{id}/attempts, newest first. Its cursors name the callback, too.
+func (a *API) attempts(ctx context.Context, c *gin.Context, who caller, id string) error {
+	ask := func(q *query.Values) reader[store.Attempt] {
+		if after, err := q.Cursors.Decode(query.ListAttempts, q.Get("cursor")); err == nil && after.ID != id {
+			q.Add("cursor", query.ErrCursor.Error())
+		}
+		return func(ctx context.Context, who caller, after store.Cursor, limit int) ([]store.Attempt, error) {
+			return a.Store.Attempts(ctx, who.Project, id, int(after.DueAt), limit)
+		}
+	}
+	at := func(x *store.Attempt) store.Cursor { return store.Cursor{DueAt: int64(x.Number), ID: id} }
+	return listOf(a, query.ListAttempts, ask, at, attemptOf)(ctx, c, who)
+}
+
+// attemptOf is an attempt as it is shown.
+func attemptOf(x *store.Attempt) client.Attempt {
+	t := &x.Timings
+	out := client.Attempt{
+		Number: x.Number, Trigger: string(x.Trigger), Outcome: string(x.Outcome), Charged: x.Charged,
+		Class: client.Class(x.Class), StatusCode: x.Status, Error: x.Error,
+		StartedAt: moment(x.StartedAt), EndedAt: moment(x.EndedAt), DueAt: moment(x.DueAt),
+		LatenessMs: fraction(x.Lateness),
+		TimingsMs: client.Timings{
+			DNS: fraction(t.DNS), Connect: fraction(t.Connect), TLS: fraction(t.TLS),
+			FirstByte: fraction(t.FirstByte), Total: fraction(t.Total),
+		},
+		RequestHeaders: headersOf(x.RequestHeaders), ResponseHeaders: headersOf(x.ResponseHeaders),
+		ResponseBody: x.ResponseBody, ResponseTrunc: x.ResponseTruncated,
+		NextDueAt: moment(x.NextDueAt), Stale: x.Stale,
+	}
+	if x.Rule != nil {
+		out.Rule = &client.RuleResult{Name: x.Rule.Name, Expected: x.Rule.Expected, Saw: x.Rule.Saw}
+	}
+	return out
+}
+
+// explain is GET /v1/callbacks/{id}/explain: why it has not been sent yet.
+func (a *API) explain(ctx context.Context, c *gin.Context, who caller, id string) error {
+	return reply(a, c, http.StatusOK, func(x *control.Explanation) client.Explanation {
+		return client.Explanation{Summary: x.Summary, NextAt: until(x.NextAt), Blocking: each(x.Blocking, holdOf)}
+	})(a.Engine.Explain(ctx, who.Project, id))
+}
+
+// holdOf is what keeps a callback or a lane. What has no end, or none that is known, is until null.
+func holdOf(b *control.Block) client.Hold {
+	return client.Hold{
+		Code: client.HoldCode(b.Code), Since: moment(b.Since), Until: until(b.Until), Detail: b.Detail, Cure: b.Cure,
+	}
+}
+
+// evidence is GET /v1/callbacks/{id}/evidence: a text for the dispute "you never told us". It has what receivers answered in it, so no
+// browser may take it for a page.
+func (a *API) evidence(ctx context.Context, c *gin.Context, who caller, id string) error {
+	text, err := a.Engine.Evidence(ctx, who.Project, id)
+	if err != nil {
+		return err
+	}
+	a.text(c, "text/plain; charset=utf-8", []byte(text))
+	return nil
+}
+
+// payload is GET /v1/callbacks/{id}/payload: the raw bytes, as text that no browser will take for a page.
+func (a *API) payload(ctx context.Context, c *gin.Context, who caller, id string) error {
+	p, err := a.Store.Payload(ctx, who.Project, id)
+	if err != nil {
+		return err
+	}
+	contentType := "text/plain"
+	if utf8.Valid(p.Body) {
+		contentType = "text/plain; charset=utf-8"
+	}
+	h := c.Writer.Header()
+	h.Set("Content-Disposition", `attachment; filename="`+store.CallbackPrefix+id+`.txt"`)
+	if p.Masked { // the setting pan_guard masks card numbers
+		h.Set(client.MaskedHeader, "card-numbers")
+	}
+	a.text(c, contentType, p.Body)
+	return nil
+}
+
+// text answers with bytes that no browser may take for a page.
+func (a *API) text(c *gin.Context, contentType string, body []byte) {
+	h := c.Writer.Header()
+	h.Set("Content-Type", contentType)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	c.Writer.WriteHeader(http.StatusOK)
+	_, err := c.Writer.Write(body)
+	a.wrote(c, err)
+}

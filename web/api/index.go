@@ -1,0 +1,97 @@
+package api
+
+import (
+	"context"
+	"maps"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/seed-ff5a32d8/dispatcher/client"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/index"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// stats is GET /v1/stats: counters by state, tier and lane out of SQL, and for the key of no project the
+// sizes of the index, which are those of all.
+func (a *API) stats(ctx context.Context, c *gin.Context, who caller) error {
+	counts, err := a.Store.Counts(ctx, who.Project)
+	if err != nil {
+		return err
+	}
+	out := client.Stats{
+		States: make(map[client.State]int64, len(store.States)),
+		Lanes: each(counts.Lanes, func(l *store.LaneCount) client.LaneStats {
+			return client.LaneStats{Lane: l.Lane, Open: l.Open}
+		}),
+	}
+	for _, state := range store.States {
+		// A callback that is being attempted is a scheduled one whose claim is alive: SQL does not count it apart.
+		if state != store.Attempting {
+			out.States[client.State(state)] = counts.States[state]
+		}
+	}
+	for _, tier := range slices.Sorted(maps.Keys(counts.Tiers)) {
+		out.Tiers = append(out.Tiers, client.TierStats{Tier: tier, Scheduled: counts.Tiers[tier]})
+	}
+	if who.Root() {
+		out.Index = a.indexStats(ctx)
+	}
+	return a.show(c, http.StatusOK, out)
+}
+
+// indexStats are the sizes of the index, null when it does not answer: it is expendable, SQL's counters are not.
+func (a *API) indexStats(ctx context.Context) client.Optional[client.IndexStats] {
+	s, err := a.Engine.Stats(ctx)
+	if err != nil {
+		a.Logger.Warn("index does not say its sizes", "error", err)
+		return client.Null[client.IndexStats]()
+	}
+	return client.Set(client.IndexStats{
+		Delayed: s.Delayed, Ready: s.Ready, Leased: s.Leased, RunnableLanes: s.RunnableLanes,
+		BlockedLanes: s.BlockedLanes, Locks: s.Locks, Waiters: s.Waiters, Quarantined: s.Quarantined,
+		HeadDueAt: moment(s.HeadDue),
+	})
+}
+
+// verify is POST /v1/index/verify: what differs between SQL and the index.
+func (a *API) verify(ctx context.Context, c *gin.Context, _ caller) error {
+	var (
+		d decoder
+		r client.VerifyRequest
+	)
+	if err := d.readAll(c, true, &r); err != nil {
+		return err
+	}
+	look := a.Engine.Verify
+	if r.All {
+		look = a.Engine.VerifyAll
+	}
+	return reply(a, c, http.StatusOK, func(d *index.Drift) client.Drift {
+		return client.Drift{
+			Clean: d.Clean(), Rows: d.Rows, Items: d.Items, BeyondHorizon: d.Beyond, Missing: d.Missing, Late: d.Late,
+			Extra: d.Extra, Unknown: d.Unknown, Ended: d.Ended, MissingIDs: d.MissingIDs, LateIDs: d.LateIDs,
+			ExtraIDs: d.ExtraIDs, UnknownIDs: d.UnknownIDs, EndedIDs: d.EndedIDs,
+			Generation: d.Generation, IndexGeneration: d.IndexGeneration,
+		}
+	})(look(ctx))
+}
+
+// rebuild is POST /v1/index/rebuild.
+func (a *API) rebuild(ctx context.Context, c *gin.Context, who caller) error {
+	var (
+		d decoder
+		r client.RebuildRequest
+	)
+	if err := d.readAll(c, true, &r); err != nil {
+		return err
+	}
+	return reply(a, c, http.StatusOK, func(r *index.RebuildReport) client.Rebuild {
+		return client.Rebuild{
+			DryRun: r.DryRun, Open: r.Open, Claimed: r.Claimed, Generation: r.Generation,
+			Took: duration(r.Took.Round(time.Millisecond)),
+		}
+	})(a.Engine.Rebuild(ctx, r.DryRun, who.By(r.Reason)))
+}
