@@ -21,7 +21,7 @@ type Policy struct {
 	RetryAfterCap Duration `json:"retry_after_cap,omitempty" schema:"default: 1h"`
 	// The least wait after a 429 or a time-out.
 	OverloadFloor Duration `json:"overload_floor,omitempty" schema:"default: 0s"`
-	// nil: only 410.
+	// Statuses that end it at once; none are given: 410.
 	StopOn *[]int `json:"stop_on,omitempty" schema:"default: [410]"`
 }
 

@@ -177,7 +177,7 @@ func TestDocumentHasTheClassesAndStates(t *testing.T) {
 			t.Errorf("%s: the document has %s, want %s", name, got, want)
 		}
 	}
-	codes := at(t, schemas, "Hold", "properties", "code")["enum"]
+	codes := at(t, schemas, "HoldCode")["enum"]
 	if got, want := fmt.Sprint(codes), fmt.Sprint(control.BlockCodes); got != want {
 		t.Errorf("the document has the codes %s, want %s", got, want)
 	}

@@ -1,0 +1,334 @@
+package api_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/seed-ff5a32d8/dispatcher/client"
+)
+
+// A schema is one of the document's schemas that are generated from package client.
+type schema struct {
+	name string
+	of   any
+	// request: its fields may be null, and it has no others.
+	request bool
+	// without, or only, are the fields of the type that the schema has not, or has. required are needed beside those that
+	// are tagged so.
+	without, only, required string
+}
+
+// schemas are those of the document, in its order. A schema that another one refers to by its type is the first of that
+// type.
+var schemas = []schema{
+	{name: "Problem", of: client.Problem{}},
+	{name: "Policy", of: client.Policy{}, request: true},
+	{name: "Submission", of: client.CallbackRequest{}, request: true},
+	{
+		name: "Event", of: client.CallbackRequest{}, request: true,
+		without: "url endpoint profile signer lane", required: "topic",
+	},
+	{name: "Mend", of: client.CallbackPatch{}, request: true},
+	{name: "PollNew", of: client.PollRequest{}, request: true},
+	{
+		name: "PollRequest", of: client.CallbackRequest{}, request: true,
+		only: "url endpoint method headers payload body body_base64 content_type signer",
+	},
+	{name: "Until", of: client.Until{}},
+	{
+		name: "ResultCallback", of: client.CallbackRequest{}, request: true,
+		without: "payload body body_base64 content_type due_at idempotency_key",
+	},
+	{name: "PollResult", of: client.PollResult{}},
+	{name: "PollDetail", of: client.PollDetail{}},
+	{name: "Resolve", of: client.ResolveRequest{}, request: true},
+	{name: "Resolved", of: client.ResolveResult{}},
+	{name: "ScheduleNew", of: client.ScheduleChange{}, request: true, required: "name cron callback"},
+	{name: "SchedulePatch", of: client.ScheduleChange{}, request: true},
+	{name: "Template", of: client.CallbackRequest{}, request: true, without: "due_at idempotency_key"},
+	{name: "Schedule", of: client.Schedule{}},
+	{name: "ScheduleRun", of: client.ScheduleRun{}},
+	{name: "Explanation", of: client.Explanation{}},
+	{name: "Hold", of: client.Hold{}},
+	{name: "EndpointFields", of: client.EndpointFields{}, request: true},
+	{name: "EndpointNew", of: client.EndpointChange{}, request: true, required: "url"},
+	{name: "EndpointPatch", of: client.EndpointChange{}, request: true},
+	{name: "Endpoint", of: client.Endpoint{}},
+	{name: "EndpointWithSecret", of: client.EndpointWithSecret{}},
+	{name: "Lane", of: client.Lane{}},
+	{name: "LaneView", of: client.LaneView{}},
+	{name: "RedriveNew", of: client.RedriveRequest{}, request: true},
+	{name: "Redrive", of: client.Redrive{}},
+	{name: "RedriveTried", of: client.RedriveTried{}},
+	{name: "Outcome", of: client.Outcome{}},
+	{name: "Books", of: client.Books{}},
+	{name: "BookCounts", of: client.BookCounts{}},
+	{name: "GroupBooks", of: client.GroupBooks{}},
+	{name: "ReferenceList", of: client.ReferenceList{}, request: true},
+	{name: "Comparison", of: client.Comparison{}},
+	{name: "ProjectPause", of: client.ProjectPause{}},
+	{name: "NamedPolicy", of: client.NamedPolicy{}},
+	{name: "NamedRule", of: client.NamedRule{}},
+	{name: "NamedProfile", of: client.NamedProfile{}},
+	{name: "PolicyPut", of: client.PolicyPut{}, request: true},
+	{name: "ProfilePut", of: client.ProfilePut{}, request: true},
+	{name: "ProjectPatch", of: client.ProjectFields{}, request: true},
+	{name: "ProjectNew", of: client.ProjectRequest{}, request: true},
+	{name: "Project", of: client.Project{}},
+	{name: "Quotas", of: client.Quotas{}},
+	{name: "Key", of: client.Key{}},
+	{name: "Secret", of: client.Secret{}},
+	{name: "Rotation", of: client.Rotation{}, request: true},
+	{name: "ProjectRotation", of: client.ProjectRotation{}, request: true},
+	{name: "RotatedSecret", of: client.RotatedSecret{}},
+	{name: "Callback", of: client.Callback{}},
+	{name: "Canceled", of: client.CancelResult{}},
+	{name: "Attempt", of: client.Attempt{}},
+}
+
+// enums are the schemas of types that have constants.
+var enums = []string{"State", "TerminalReason", "Class", "Scope", "HoldCode", "RedriveAction", "PollOutcome"}
+
+// selfNullable are the hand-written schemas that allow null already.
+var selfNullable = []string{"PolicyChoice", "SuccessChoice", "SignerChoice", "RateOrNull", "Reason", "LaneHold"}
+
+// generatedMark is the line of the document behind which all is generated.
+const generatedMark = "    # What follows is generated from package client: go test ./web/api -run TestSchemas -update\n"
+
+func TestSchemasAreThoseOfPackageClient(t *testing.T) {
+	document, err := os.ReadFile("openapi.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	hand, generated, found := strings.Cut(string(document), generatedMark)
+	if !found {
+		t.Fatalf("the document has no line %q", generatedMark)
+	}
+	g := readClient(t)
+	for _, name := range enums {
+		values := strings.Join(g.constants[name], ", ")
+		fmt.Fprintf(&g.b, "    %s: {enum: [%s], description: %s}\n", name, values, quoted(g.docs[name]))
+	}
+	for _, s := range schemas {
+		g.schema(&s)
+	}
+	if *update {
+		if err := os.WriteFile("openapi.yaml", []byte(hand+generatedMark+g.b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if diff := cmp.Diff(generated, g.b.String()); diff != "" {
+		t.Errorf("openapi.yaml is not what package client says; run the test with -update (-document +client):\n%s", diff)
+	}
+}
+
+// A generator writes schemas.
+type generator struct {
+	b strings.Builder
+	// docs are the comments of types and, as Type.Field, of their fields; constants the values of a type's constants.
+	docs      map[string]string
+	constants map[string][]string
+}
+
+// readClient reads the comments and the constants of package client.
+func readClient(t *testing.T) *generator {
+	t.Helper()
+	g := &generator{docs: map[string]string{}, constants: map[string][]string{}}
+	paths, err := filepath.Glob("../../client/*.go")
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("package client: %q, %v", paths, err)
+	}
+	for _, path := range paths {
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, decl := range file.Decls {
+			if gen, ok := decl.(*ast.GenDecl); ok {
+				for _, spec := range gen.Specs {
+					g.spec(gen, spec)
+				}
+			}
+		}
+	}
+	return g
+}
+
+func (g *generator) spec(decl *ast.GenDecl, spec ast.Spec) {
+	oneLine := func(c *ast.CommentGroup) string { return strings.Join(strings.Fields(c.Text()), " ") }
+	switch spec := spec.(type) {
+	case *ast.ValueSpec:
+		if name, ok := spec.Type.(*ast.Ident); ok && len(spec.Values) == 1 {
+			value := strings.Trim(spec.Values[0].(*ast.BasicLit).Value, `"`)
+			g.constants[name.Name] = append(g.constants[name.Name], value)
+		}
+	case *ast.TypeSpec:
+		g.docs[spec.Name.Name] = oneLine(decl.Doc)
+		if s, ok := spec.Type.(*ast.StructType); ok {
+			for _, f := range s.Fields.List {
+				for _, name := range f.Names {
+					g.docs[spec.Name.Name+"."+name.Name] = oneLine(f.Doc)
+				}
+			}
+		}
+	}
+}
+
+// schema writes one schema, a line for each of its fields.
+func (g *generator) schema(s *schema) {
+	var fields []client.Field
+	for _, f := range client.Fields(reflect.TypeOf(s.of)) {
+		without, only := strings.Fields(s.without), strings.Fields(s.only)
+		if !slices.Contains(without, f.Name) && (len(only) == 0 || slices.Contains(only, f.Name)) {
+			f.Required = f.Required || slices.Contains(strings.Fields(s.required), f.Name)
+			fields = append(fields, f)
+		}
+	}
+	doc := quoted(g.docs[reflect.TypeOf(s.of).Name()])
+	fmt.Fprintf(&g.b, "    %s:\n      type: object\n      description: %s\n", s.name, doc)
+	if s.request {
+		g.b.WriteString("      additionalProperties: false\n")
+	}
+	if required := requiredOf(fields, s.request); required != "" {
+		fmt.Fprintf(&g.b, "      required: [%s]\n", required)
+	}
+	g.b.WriteString("      properties:\n")
+	for _, f := range fields {
+		fmt.Fprintf(&g.b, "        %s: {%s}\n", f.Name, g.property(&f, s.request))
+	}
+}
+
+func requiredOf(fields []client.Field, request bool) string {
+	var names []string
+	for _, f := range fields {
+		if f.Required || !request && !f.Omit {
+			names = append(names, f.Name)
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+// property is the schema of one field.
+func (g *generator) property(f *client.Field, request bool) string {
+	null := f.Null || request && !f.Required
+	text := f.Schema
+	ref, isRef := strings.CutPrefix(text, "$ref: ")
+	switch {
+	case isRef:
+		text = reference(ref, null)
+	case strings.HasPrefix(text, "enum: "), strings.HasPrefix(text, "const: "), strings.HasPrefix(text, "type: ["):
+	case strings.HasPrefix(text, "type: "):
+		text = typed(strings.TrimPrefix(text, "type: "), null)
+	default:
+		text = joined(g.typeOf(f.Type, null, request), text)
+	}
+	if doc := g.docs[f.Of+"."+f.Go]; doc != "" {
+		text = joined(text, "description: "+quoted(doc))
+	}
+	return text
+}
+
+func joined(a, b string) string {
+	if a == "" || b == "" {
+		return a + b
+	}
+	return a + ", " + b
+}
+
+func quoted(text string) string {
+	var b strings.Builder
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(text); err != nil {
+		panic(err)
+	}
+	return strings.TrimSpace(b.String())
+}
+
+func reference(name string, null bool) string {
+	to := fmt.Sprintf("$ref: %q", "#/components/schemas/"+name)
+	if null && !slices.Contains(selfNullable, name) {
+		return fmt.Sprintf(`anyOf: [{%s}, {type: "null"}]`, to)
+	}
+	return to
+}
+
+func typed(name string, null bool) string {
+	if null {
+		return fmt.Sprintf(`type: [%s, "null"]`, name)
+	}
+	return "type: " + name
+}
+
+// typeOf is the schema of a type.
+func (g *generator) typeOf(t reflect.Type, null, request bool) string {
+	if o, ok := reflect.New(t).Interface().(interface{ Give() any }); ok { // a client.Optional
+		return g.typeOf(reflect.TypeOf(o.Give()).Elem(), null || !request, request)
+	}
+	switch t {
+	case reflect.TypeFor[time.Time]():
+		return typed("string", null) + ", format: date-time"
+	case reflect.TypeFor[json.RawMessage]():
+		return ""
+	case reflect.TypeFor[client.Headers]():
+		return typed("object", null) + ", additionalProperties: {type: string}"
+	case reflect.TypeFor[client.Duration]():
+		if null {
+			return `$ref: "#/components/schemas/DurationOrNull"`
+		}
+		return reference("Duration", false)
+	case reflect.TypeFor[client.Statuses](), reflect.TypeFor[client.Predicate]():
+		return reference(t.Name(), null)
+	case reflect.TypeFor[[]byte]():
+		return typed("string", null) + ", contentEncoding: base64"
+	}
+	if slices.Contains(enums, t.Name()) {
+		return reference(t.Name(), null)
+	}
+	switch t.Kind() {
+	case reflect.String:
+		return typed("string", null)
+	case reflect.Bool:
+		return typed("boolean", null)
+	case reflect.Int, reflect.Int64:
+		return typed("integer", null)
+	case reflect.Float64:
+		return typed("number", null)
+	case reflect.Pointer:
+		return g.typeOf(t.Elem(), null, request)
+	case reflect.Slice:
+		return typed("array", null) + ", items: {" + g.typeOf(t.Elem(), false, request) + "}"
+	case reflect.Map:
+		return typed("object", null) + ", additionalProperties: {" + g.typeOf(t.Elem(), false, request) + "}"
+	}
+	return g.object(t, null, request)
+}
+
+// object is the schema of a struct: a reference where the document has one of its own.
+func (g *generator) object(t reflect.Type, null, request bool) string {
+	for _, s := range schemas {
+		if reflect.TypeOf(s.of) == t {
+			return reference(s.name, null)
+		}
+	}
+	fields := client.Fields(t)
+	var properties []string
+	for _, f := range fields {
+		properties = append(properties, f.Name+": {"+g.property(&f, request)+"}")
+	}
+	return fmt.Sprintf("%s, required: [%s], properties: {%s}",
+		typed("object", null), requiredOf(fields, request), strings.Join(properties, ", "))
+}
