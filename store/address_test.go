@@ -68,3 +68,22 @@ func TestIsAddressLane(t *testing.T) {
 		}
 	}
 }
+
+func TestAddressLane(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		"https://Shop.Example/notify?x=1": "https://shop.example:443",
+		"http://shop.example":             "http://shop.example:80",
+		"http://127.0.0.1:8080/a":         "http://127.0.0.1:8080",
+		"https://[2606:4700::1111]/":      "https://[2606:4700::1111]:443",
+	} {
+		if got, err := AddressLane(in); err != nil || got != want {
+			t.Errorf("%s: got %q, %v; want %q", in, got, err, want)
+		}
+	}
+	for _, bad := range []string{"", "shop.example", "ftp://shop.example", "http://", "/x", "http:x", "%"} {
+		if got, err := AddressLane(bad); err == nil {
+			t.Errorf("%q: got %q, want an error", bad, got)
+		}
+	}
+}

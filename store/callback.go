@@ -1,8 +1,6 @@
 package store
 
-import (
-	"time"
-)
+import "time"
 
 // DefaultProject is the project that exists from the first migration on.
 const DefaultProject = "default"

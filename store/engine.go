@@ -1,8 +1,6 @@
 package store
 
-import (
-	"time"
-)
+import "time"
 
 // This file holds what the engine asks of a store: accept, stamp, commit, and the walks of sweep and rebuild. These
 // work over all projects, because the index knows ids only; everything a caller can reach is scoped by project and

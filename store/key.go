@@ -1,8 +1,6 @@
 package store
 
-import (
-	"slices"
-)
+import "slices"
 
 // A Scope is a part of what a key may do.
 type Scope string

@@ -3,9 +3,7 @@ package accept
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -280,16 +278,4 @@ func (c *Catalog) refresh(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// NotFound says whether what was asked for does not exist, as against that it could not be asked for.
-func NotFound(err error) bool { return errors.Is(err, store.ErrNotFound) }
-
-func SortedKeys[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
 }

@@ -2,7 +2,7 @@ package accept
 
 import "github.com/seed-ff5a32d8/dispatcher/store"
 
-// An acceptObserver counts what is accepted. Times are by the index's clock.
+// An Observer counts what is accepted. Times are by the index's clock.
 type Observer interface {
 	// Accepted has what SQL answered; replays and refused ones are among it.
 	Accepted(list []store.Accepted, now int64)

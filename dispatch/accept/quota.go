@@ -170,7 +170,7 @@ func (ac *Accepter) acceptWithin(
 	var fresh []store.Draft
 	var places []int
 	for i := range answers {
-		if NotFound(answers[i].Err) {
+		if errors.Is(answers[i].Err, store.ErrNotFound) {
 			answers[i].Err = store.ErrOpenQuota
 			fresh, places = append(fresh, drafts[i]), append(places, i)
 		}
@@ -206,7 +206,7 @@ func (ac *Accepter) acceptSome(
 		if err == nil {
 			a = replays[i]
 		}
-		if NotFound(a.Err) {
+		if errors.Is(a.Err, store.ErrNotFound) {
 			a.Err = store.ErrOpenQuota
 		}
 		accepted = append(accepted, a)

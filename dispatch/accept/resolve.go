@@ -241,6 +241,3 @@ func (ac *Accepter) Policy(ctx context.Context, project, name string) (store.Pol
 	}
 	return p, nil
 }
-
-// IsSensitiveHeader says whether a header's value is a credential, or derived from one, so that it is not to be shown.
-func IsSensitiveHeader(name string) bool { return store.IsSensitiveHeader(name) }

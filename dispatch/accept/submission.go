@@ -6,7 +6,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// A Submission is a callback as a caller asks for it, decoded but not yet judged: Engine.Accept validates every field
+// A Submission is a callback as a caller asks for it, decoded but not yet judged: Accept validates every field
 // and answers with a *store.InvalidError that names each wrong one as the API spells it.
 type Submission struct {
 	// URL, or Endpoint: an endpoint's id or external id; or both, if the endpoint allows it.

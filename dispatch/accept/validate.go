@@ -2,6 +2,7 @@ package accept
 
 import (
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -37,7 +38,7 @@ func checkCards(s *Submission, f *Findings) {
 		check(field.name, field.text)
 	}
 	CheckHeaderCards(s.Headers, f)
-	for _, name := range SortedKeys(s.Labels) {
+	for _, name := range slices.Sorted(maps.Keys(s.Labels)) {
 		if store.HasPAN([]byte(name)) {
 			f.Add("labels", HasCard)
 			continue
@@ -146,7 +147,7 @@ func (ac *Accepter) checkTarget(v *acceptView, s *Submission, c *store.Callback,
 	case s.URL == "" && s.Endpoint == "":
 		f.Add("url", "is required, or endpoint")
 	case s.URL != "":
-		lane, err := LaneOf(s.URL)
+		lane, err := store.AddressLane(s.URL)
 		if err == nil && ac.o.CheckURL != nil {
 			err = ac.o.CheckURL(s.URL)
 		}
@@ -197,12 +198,9 @@ func checkEndpoint(ep *store.Endpoint, s *Submission, c *store.Callback, f *Find
 	}
 }
 
-// LaneOf returns the default lane of an address: its scheme, host and port, in lower case.
-func LaneOf(rawURL string) (string, error) { return store.AddressLane(rawURL) }
-
 // JudgeURL judges an address that takes the place of a callback's own.
 func (ac *Accepter) JudgeURL(rawURL string) error {
-	_, err := LaneOf(rawURL)
+	_, err := store.AddressLane(rawURL)
 	if err == nil && ac.o.CheckURL != nil {
 		err = ac.o.CheckURL(rawURL)
 	}

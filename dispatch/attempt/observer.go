@@ -2,7 +2,7 @@ package attempt
 
 import "github.com/seed-ff5a32d8/dispatcher/store"
 
-// An attemptObserver counts what attempts came to. Times are by the index's clock.
+// An Observer counts what attempts came to. Times are by the index's clock.
 type Observer interface {
 	// Settled has results and what SQL answered, each in its place.
 	Settled(results []store.Result, committed []store.Committed, now int64)

@@ -5,9 +5,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
-	"github.com/seed-ff5a32d8/dispatcher/dispatch/clock"
-	"github.com/seed-ff5a32d8/dispatcher/dispatch/index"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
@@ -188,56 +185,5 @@ func TestSlotsAreReservedWhileAClaimIsUnderWay(t *testing.T) {
 	a, b := s.reserve(6), s.reserve(6)
 	if a.n != 6 || b.n != 4 || a.uncertain+b.uncertain > 8 || a.timingOut+b.timingOut > 5 {
 		t.Errorf("got %+v and %+v", a, b)
-	}
-}
-
-func TestIDsGrow(t *testing.T) {
-	t.Parallel()
-	var s clock.IDs
-	at := time.Now()
-	last := ""
-	for range 10_000 {
-		id := s.New(at)
-		if len(id) != 26 || id <= last {
-			t.Fatalf("%q after %q", id, last)
-		}
-		last = id
-	}
-}
-
-func TestLockIDsBelongToTheirProject(t *testing.T) {
-	t.Parallel()
-	if index.LockID("a", "") != "" {
-		t.Error("no key has a lock")
-	}
-	seen := map[string]string{}
-	for _, p := range [][2]string{{"a", "bc"}, {"ab", "c"}, {"a", "b"}, {"b", "a"}, {"a", "bc "}} {
-		id := index.LockID(p[0], p[1])
-		if len(id) != 16 {
-			t.Errorf("%q is %d characters", id, len(id))
-		}
-		if other, taken := seen[id]; taken {
-			t.Errorf("%v and %s share a lock", p, other)
-		}
-		seen[id] = p[0] + "/" + p[1]
-	}
-}
-
-func TestLaneOf(t *testing.T) {
-	t.Parallel()
-	for in, want := range map[string]string{
-		"https://Shop.Example/notify?x=1": "https://shop.example:443",
-		"http://shop.example":             "http://shop.example:80",
-		"http://127.0.0.1:8080/a":         "http://127.0.0.1:8080",
-		"https://[2606:4700::1111]/":      "https://[2606:4700::1111]:443",
-	} {
-		if got, err := accept.LaneOf(in); err != nil || got != want {
-			t.Errorf("%s: got %q, %v; want %q", in, got, err, want)
-		}
-	}
-	for _, bad := range []string{"", "shop.example", "ftp://shop.example", "http://", "/x", "http:x", "%"} {
-		if got, err := accept.LaneOf(bad); err == nil {
-			t.Errorf("%q: got %q, want an error", bad, got)
-		}
 	}
 }

@@ -116,7 +116,7 @@ var errUnsigned = errors.New("a secret cannot be had")
 func (rn *Runner) sendingEndpoint(ctx context.Context, id string, now int64) (*store.Endpoint, error) {
 	ep, err := rn.accept.Catalog.Endpoint(ctx, id)
 	switch {
-	case accept.NotFound(err):
+	case errors.Is(err, store.ErrNotFound):
 		return nil, errDeleted
 	case err != nil:
 		return nil, err

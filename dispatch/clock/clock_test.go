@@ -84,3 +84,17 @@ func TestClockDoesNotNeedTheWallClock(t *testing.T) {
 		t.Errorf("a minute later it is %s after %s", got.Sub(sent), sent)
 	}
 }
+
+func TestIDsGrow(t *testing.T) {
+	t.Parallel()
+	var s IDs
+	at := time.Now()
+	last := ""
+	for range 10_000 {
+		id := s.New(at)
+		if len(id) != 26 || id <= last {
+			t.Fatalf("%q after %q", id, last)
+		}
+		last = id
+	}
+}

@@ -124,7 +124,7 @@ func clearField(ep *store.Endpoint, field string) {
 
 func (ct *Controller) applyURL(ch *EndpointChange, ep *store.Endpoint, f *accept.Findings) {
 	if ch.URL != nil {
-		_, err := accept.LaneOf(*ch.URL)
+		_, err := store.AddressLane(*ch.URL)
 		if err == nil && ct.o.CheckURL != nil {
 			err = ct.o.CheckURL(*ch.URL)
 		}

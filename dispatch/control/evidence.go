@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/clock"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -36,7 +35,7 @@ func (ct *Controller) Evidence(ctx context.Context, project, id string) (string,
 		return fail(err)
 	}
 	body, err := ct.o.Store.Payload(ctx, project, id)
-	if err != nil && !errors.Is(err, store.ErrPayloadPurged) && !accept.NotFound(err) {
+	if err != nil && !errors.Is(err, store.ErrPayloadPurged) && !errors.Is(err, store.ErrNotFound) {
 		return fail(err)
 	}
 	var b strings.Builder

@@ -2,10 +2,10 @@ package control
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -131,11 +131,11 @@ func (ct *Controller) readHalts(ctx context.Context, s *standing) (err error) {
 // readSettings reads what people have set for it.
 func (ct *Controller) readSettings(ctx context.Context, s *standing) (err error) {
 	if s.c.EndpointID != "" {
-		if s.endpoint, err = ct.accept.Catalog.Endpoint(ctx, s.c.EndpointID); err != nil && !accept.NotFound(err) {
+		if s.endpoint, err = ct.accept.Catalog.Endpoint(ctx, s.c.EndpointID); err != nil && !errors.Is(err, store.ErrNotFound) {
 			return err
 		}
 	}
-	if s.lane, err = ct.o.Store.LaneByKey(ctx, s.c.Project, s.c.Lane); err != nil && !accept.NotFound(err) {
+	if s.lane, err = ct.o.Store.LaneByKey(ctx, s.c.Project, s.c.Lane); err != nil && !errors.Is(err, store.ErrNotFound) {
 		return err
 	}
 	return nil

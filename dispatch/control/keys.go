@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -66,7 +67,7 @@ func (ct *Controller) AuthenticateHash(ctx context.Context, hash [sha256.Size]by
 	if !ok || time.Since(known.read) > keyAge {
 		key, err := ct.o.Store.KeyByHash(ctx, hash[:])
 		switch {
-		case err == nil, accept.NotFound(err):
+		case err == nil, errors.Is(err, store.ErrNotFound):
 			known = knownKey{key: key, none: err != nil, read: time.Now()}
 			c.keep(hash, known, revoked)
 		case !ok || known.none:

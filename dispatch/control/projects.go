@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -233,13 +234,13 @@ func (ct *Controller) Presets(ctx context.Context, project string) (Presets, err
 		return Presets{}, err
 	}
 	p := Presets{Policies: accept.PolicyPresets(), Rules: rule.Presets(), Profiles: accept.ProfilePresets()}
-	for _, name := range accept.SortedKeys(v.Policies) {
+	for _, name := range slices.Sorted(maps.Keys(v.Policies)) {
 		p.OwnPolicies = append(p.OwnPolicies, v.Policies[name])
 	}
-	for _, name := range accept.SortedKeys(v.Rules) {
+	for _, name := range slices.Sorted(maps.Keys(v.Rules)) {
 		p.OwnRules = append(p.OwnRules, v.Rules[name])
 	}
-	for _, name := range accept.SortedKeys(v.Profiles) {
+	for _, name := range slices.Sorted(maps.Keys(v.Profiles)) {
 		p.OwnProfiles = append(p.OwnProfiles, v.Profiles[name])
 	}
 	return p, nil

@@ -70,8 +70,8 @@ func (q *enqueuer) flush(ctx context.Context, batch []schedule.Item) {
 	}
 }
 
-// LockID names a callback's lock in the index: short, without the characters that keys forbid, and its project's own.
-func LockID(project, key string) string {
+// lockID names a callback's lock in the index: short, without the characters that keys forbid, and its project's own.
+func lockID(project, key string) string {
 	if key == "" {
 		return ""
 	}
@@ -84,7 +84,7 @@ func Item(c *store.Callback) schedule.Item {
 		ID:    c.ID,
 		Lane:  c.LaneID,
 		Due:   c.DueAt,
-		Lock:  LockID(c.Project, c.LockKey),
+		Lock:  lockID(c.Project, c.LockKey),
 		Retry: c.AttemptCount > 0,
 
 		Forced: c.Trigger == store.Manual,
@@ -93,7 +93,7 @@ func Item(c *store.Callback) schedule.Item {
 
 // OpenItem is what the index knows of an open row.
 func OpenItem(r *store.OpenRow) schedule.Item {
-	return schedule.Item{ID: r.ID, Lane: r.LaneID, Due: r.DueAt, Lock: LockID(r.Project, r.LockKey), Retry: r.Retry, Forced: r.Manual}
+	return schedule.Item{ID: r.ID, Lane: r.LaneID, Due: r.DueAt, Lock: lockID(r.Project, r.LockKey), Retry: r.Retry, Forced: r.Manual}
 }
 
 // openItems are what the index knows of open rows.

@@ -65,7 +65,7 @@ func (ix *Index) PingSQL(ctx context.Context) error {
 	return ix.probe.err
 }
 
-// sqlTimeout bounds a stamp. A commit of results is never given up: it is repeated until SQL takes it.
+// SQLTimeout bounds a stamp. A commit of results is never given up: it is repeated until SQL takes it.
 const SQLTimeout = 10 * time.Second
 
 const (

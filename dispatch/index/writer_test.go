@@ -171,3 +171,21 @@ func TestSettleIndexRemembers(t *testing.T) {
 		t.Error("it was heard")
 	}
 }
+
+func TestLockIDsBelongToTheirProject(t *testing.T) {
+	t.Parallel()
+	if lockID("a", "") != "" {
+		t.Error("no key has a lock")
+	}
+	seen := map[string]string{}
+	for _, p := range [][2]string{{"a", "bc"}, {"ab", "c"}, {"a", "b"}, {"b", "a"}, {"a", "bc "}} {
+		id := lockID(p[0], p[1])
+		if len(id) != 16 {
+			t.Errorf("%q is %d characters", id, len(id))
+		}
+		if other, taken := seen[id]; taken {
+			t.Errorf("%v and %s share a lock", p, other)
+		}
+		seen[id] = p[0] + "/" + p[1]
+	}
+}

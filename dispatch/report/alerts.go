@@ -179,7 +179,7 @@ func (rp *Reporter) removeEndpointEvents(ctx context.Context, ids []string) erro
 
 func (rp *Reporter) publishEndpointEvent(ctx context.Context, event *store.EndpointEvent) error {
 	ep, err := rp.accept.Catalog.Endpoint(ctx, event.EndpointID)
-	if accept.NotFound(err) {
+	if errors.Is(err, store.ErrNotFound) {
 		rp.log.Error("an operational event is left out: its endpoint is not there",
 			"endpoint", store.EndpointPrefix+event.EndpointID)
 		return nil

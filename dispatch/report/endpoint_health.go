@@ -3,10 +3,11 @@ package report
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/part"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -74,7 +75,7 @@ func (h *healthBook) note(r *store.Result) {
 func (h *healthBook) take() (news []store.EndpointHealth, gone map[string]string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, id := range accept.SortedKeys(h.news) {
+	for _, id := range slices.Sorted(maps.Keys(h.news)) {
 		news = append(news, *h.news[id])
 	}
 	gone = h.gone
@@ -117,7 +118,7 @@ func (rp *Reporter) reportHealth(ctx context.Context) error {
 	news, gone := rp.counts.endpoints.take()
 	if len(gone) > 0 {
 		by := store.Actor{Name: "dispatcher", Reason: "the receiver answered 410"}
-		for _, id := range accept.SortedKeys(gone) {
+		for _, id := range slices.Sorted(maps.Keys(gone)) {
 			project := gone[id]
 			is, err := rp.o.Store.DisableEndpoint(ctx, project, id, string(store.Gone), rp.clock.Now(), by)
 			if err != nil {
