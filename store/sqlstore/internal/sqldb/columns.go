@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -59,13 +60,19 @@ func (c Columns) Overwrite(but ...string) string {
 	return strings.Join(set, ", ")
 }
 
-// insertText is the statement that adds one row.
+// insertText is the statement that adds one row. It is made for each group of rows, so it allocates once.
 func (c Columns) insertText(table, conflict string) string {
-	values := make([]string, len(c))
+	const name, number = 24, 6 // about as long as a column's
+	text := make([]byte, 0, len(table)+len(conflict)+len(c)*(name+number)+40)
+	text = append(append(append(text, "INSERT INTO "...), table...), " ("...)
 	for i := range c {
-		values[i] = fmt.Sprint("$", i+1)
+		text = append(append(text, c[i].Name...), ", "...)
 	}
-	return `INSERT INTO ` + table + ` (` + c.List() + `) VALUES (` + strings.Join(values, ", ") + `) ` + conflict
+	text = append(text[:len(text)-2], ") VALUES ("...)
+	for i := range c {
+		text = append(strconv.AppendInt(append(text, '$'), int64(i+1), 10), ", "...)
+	}
+	return string(append(append(text[:len(text)-2], ") "...), conflict...))
 }
 
 // Insert adds one row to a table. It returns how many were added or changed: none where conflict, an ON CONFLICT
@@ -126,7 +133,7 @@ func InsertEach[T any](
 	}
 	input := make([]column, len(into))
 	for i := range into {
-		input[i].name = into[i].Name
+		input[i].name, input[i].rows = into[i].Name, len(rows)
 	}
 	for _, r := range rows {
 		row = *r
@@ -157,34 +164,44 @@ func (c *column) add(at any) error {
 		}
 		switch value := value.(type) {
 		case string:
-			return c.add(&value)
+			c.kind, c.texts = textKind, grow(c.texts, value, c.rows)
+			return nil
 		case int64:
-			return c.add(&value)
+			c.kind, c.ints = intKind, grow(c.ints, value, c.rows)
+			return nil
 		}
 		return fmt.Errorf("a value of type %T cannot be written", value)
 	}
 	switch at := at.(type) {
 	case *string:
-		c.kind, c.texts = textKind, append(c.texts, *at)
+		c.kind, c.texts = textKind, grow(c.texts, *at, c.rows)
 	case *int64:
-		c.kind, c.ints = intKind, append(c.ints, *at)
+		c.kind, c.ints = intKind, grow(c.ints, *at, c.rows)
 	case **int64:
-		c.kind, c.nullable = intKind, append(c.nullable, *at)
+		c.kind, c.nullable = intKind, grow(c.nullable, *at, c.rows)
 	case *float64:
-		c.kind, c.reals = realKind, append(c.reals, *at)
+		c.kind, c.reals = realKind, grow(c.reals, *at, c.rows)
 	case *[]byte:
-		c.kind, c.bytes = bytesKind, append(c.bytes, *at)
+		c.kind, c.bytes = bytesKind, grow(c.bytes, *at, c.rows)
 	default:
 		switch v := reflect.ValueOf(at).Elem(); v.Kind() {
 		case reflect.String:
-			c.kind, c.texts = textKind, append(c.texts, v.String())
+			c.kind, c.texts = textKind, grow(c.texts, v.String(), c.rows)
 		case reflect.Int, reflect.Int64:
-			c.kind, c.ints = intKind, append(c.ints, v.Int())
+			c.kind, c.ints = intKind, grow(c.ints, v.Int(), c.rows)
 		default:
 			return fmt.Errorf("a value of type %T cannot be written", at)
 		}
 	}
 	return nil
+}
+
+// grow appends to a list that will have as many values as there are rows.
+func grow[T any](list []T, value T, rows int) []T {
+	if list == nil {
+		list = make([]T, 0, rows)
+	}
+	return append(list, value)
 }
 
 // A flag is a yes or no, which is stored as 1 or 0.

@@ -10,6 +10,8 @@ import (
 // A column is one column of multi-row input. The slice of its kind is set.
 type column struct {
 	name string
+	// rows is how many values are to come.
+	rows int
 	// kind is the column's type in PostgreSQL.
 	kind     string
 	texts    []string

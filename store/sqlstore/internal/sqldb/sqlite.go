@@ -261,6 +261,14 @@ func (s *liteStmt) bind(args []any) error {
 	return nil
 }
 
+func (s *liteStmt) bindBytes(param int, b []byte) {
+	if b == nil {
+		s.stmt.BindNull(param)
+	} else {
+		s.stmt.BindBytes(param, b)
+	}
+}
+
 func (s *liteStmt) bindOne(param int, arg any) error {
 	switch a := arg.(type) {
 	case int64:
@@ -272,11 +280,7 @@ func (s *liteStmt) bindOne(param int, arg any) error {
 	case float64:
 		s.stmt.BindFloat(param, a)
 	case []byte:
-		if a == nil {
-			s.stmt.BindNull(param)
-			return nil
-		}
-		s.stmt.BindBytes(param, a)
+		s.bindBytes(param, a)
 	case nil:
 		s.stmt.BindNull(param)
 	case *string:
@@ -284,7 +288,7 @@ func (s *liteStmt) bindOne(param int, arg any) error {
 	case *int64:
 		s.stmt.BindInt64(param, *a)
 	case *[]byte:
-		return s.bindOne(param, *a)
+		s.bindBytes(param, *a)
 	case **int64:
 		if *a == nil {
 			s.stmt.BindNull(param)
