@@ -64,6 +64,7 @@ func TestARebuildGoesOnAfterAFailure(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				index, sql := new(faults), new(faults)
 				b := newFixture(t, always(200, ""), faultyIndex(index), faultySQL(sql))
+				synctest.Wait() // what is accepted before the index is filled is given to it a second later
 				b.acceptMany(5000)
 				time.Sleep(time.Second)
 				resets, pages, read := index.count("Reset"), index.count("Ensure"), 0

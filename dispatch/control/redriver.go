@@ -54,7 +54,12 @@ func (d *redriver) run(ctx context.Context) {
 	if d.e.o.Alone {
 		l.Every = 0
 	}
+	looks := false
 	l.Run(ctx, func(ctx context.Context) (time.Duration, error) {
+		if !looks {
+			looks = true
+			return redriveLook, nil
+		}
 		pace, err := d.round(ctx)
 		if err != nil {
 			pace = redriveLook

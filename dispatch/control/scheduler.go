@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/clock"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/index"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/part"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
@@ -49,7 +50,7 @@ func (s *scheduler) run(ctx context.Context) {
 	part.Loop{
 		Every: fireLook, AtOnce: true, Wake: s.changed, Log: s.e.log,
 		Failing:   "schedules cannot be fired; what comes due meanwhile is made up for",
-		Recovered: "schedules are fired again",
+		Recovered: "schedules are fired again", Repeat: index.WarnEvery,
 	}.Run(ctx, s.turn)
 }
 

@@ -64,7 +64,7 @@ func (q *enqueuer) flush(ctx context.Context, batch []schedule.Item) {
 		q.e.health.Missed(batch)
 		return
 	}
-	if _, err := q.e.put(ctx, batch, nil); err != nil {
+	if _, err := q.e.put(ctx, batch, false, nil); err != nil {
 		q.e.Failed("ensure", err)
 		q.e.Missed(batch)
 	}

@@ -143,8 +143,8 @@ func (k *generation) set(m store.IndexMeta) {
 	k.meta = m
 	k.mu.Unlock()
 	k.foreign.Store(0)
+	k.e.listener.NewGeneration(m.Generation) // first: a claim of the new one is not to be taken for one of the last
 	k.e.o.Schedule.SetGeneration(m.Generation)
-	k.e.listener.NewGeneration(m.Generation)
 }
 
 func (k *generation) get() store.IndexMeta {
@@ -156,7 +156,7 @@ func (k *generation) get() store.IndexMeta {
 // run looks after the index until ctx ends.
 func (k *generation) run(ctx context.Context) {
 	part.Loop{
-		Every: keepEvery, Wake: k.wake, Failing: "looking after the index is put off", Log: k.e.log,
+		Every: keepEvery, Wake: k.wake, Failing: "looking after the index is put off", Repeat: WarnEvery, Log: k.e.log,
 	}.Run(ctx, func(ctx context.Context) (time.Duration, error) {
 		err := k.keep(ctx)
 		if err == nil {
@@ -165,7 +165,8 @@ func (k *generation) run(ctx context.Context) {
 		if errors.Is(err, errNotLeader) {
 			err = nil // the other process does it
 		}
-		return probeEvery / 4, err
+		part.Sleep(ctx, probeEvery/4) // also where an operation has just found the index lost again
+		return time.Nanosecond, err
 	})
 }
 

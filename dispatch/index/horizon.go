@@ -53,7 +53,7 @@ func (l *loader) run(ctx context.Context) {
 		every = loadIdle
 	}
 	part.Loop{
-		Every: every, Failing: "loading what comes within the horizon is put off", Log: l.e.log,
+		Every: every, Failing: "loading what comes within the horizon is put off", Repeat: WarnEvery, Log: l.e.log,
 	}.Run(ctx, func(ctx context.Context) (time.Duration, error) { return 0, l.look(ctx) })
 	l.leader.Resign(ctx)
 }
@@ -317,7 +317,7 @@ func (l *loader) ensure(ctx context.Context, shards []shardLoad, items []schedul
 }
 
 func (l *loader) ensureAll(ctx context.Context, items []schedule.Item) error {
-	positions, err := l.e.put(ctx, items, nil)
+	positions, err := l.e.put(ctx, items, false, nil)
 	if err != nil {
 		l.e.Failed("ensure", err)
 		return fmt.Errorf("load what comes within the horizon: %w", err)

@@ -32,6 +32,11 @@ func (l *Leader) Lead(ctx context.Context) (bool, error) {
 	if l.leads && time.Since(l.renewed) < l.ix.times.Leader/4 {
 		return true, nil
 	}
+	return l.renew(ctx)
+}
+
+// renew takes or renews the lease. The caller holds the lock.
+func (l *Leader) renew(ctx context.Context) (bool, error) {
 	if err := l.ix.learnTime(ctx); err != nil {
 		return false, err
 	}
@@ -85,7 +90,9 @@ func (l *Leader) Hold(ctx context.Context, lost error) (held context.Context, en
 				return
 			case <-ticker.C:
 			}
-			leads, err := l.Lead(held)
+			l.mu.Lock()
+			leads, err := l.renew(held)
+			l.mu.Unlock()
 			switch {
 			case err == nil && leads:
 				renewed = time.Now()

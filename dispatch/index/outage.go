@@ -29,7 +29,7 @@ func (t *health) catchUp(ctx context.Context, until time.Time) (took, more bool)
 	t.Locked(locks...)
 	items, ensured := giveInChunks(t, until, "ensure", items, func(chunk []schedule.Item) error {
 		// What it holds for later than was wanted is moved. Where that is out of date by now the stamp parks it again.
-		_, err := t.e.put(ctx, chunk, func(i int, p schedule.Position) bool {
+		_, err := t.e.put(ctx, chunk, false, func(i int, p schedule.Position) bool {
 			return p.Place == schedule.Delayed && p.Due > chunk[i].Due
 		})
 		return err
@@ -84,7 +84,7 @@ func (t *health) walkOn(ctx context.Context, until time.Time) (took bool, err er
 			return took, err
 		}
 		items := openItems(rows)
-		if _, err := t.e.put(ctx, items, nil); err != nil {
+		if _, err := t.e.put(ctx, items, false, nil); err != nil {
 			t.Failed("ensure", err)
 			if !t.partly.Load() {
 				return false, nil

@@ -181,7 +181,7 @@ func (k *generation) fill(ctx context.Context, until int64) (n int, err error) {
 					late++
 				}
 			}
-			if _, err := k.e.put(ctx, items, nil); err != nil {
+			if _, err := k.e.put(ctx, items, false, nil); err != nil {
 				return fmt.Errorf("fill the index: %w", err)
 			}
 			last := &rows[len(rows)-1]

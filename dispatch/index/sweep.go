@@ -98,7 +98,7 @@ func (ix *Index) advanceMarks(ctx context.Context) error {
 func (ix *Index) heal(ctx context.Context, rows []store.OpenRow) error {
 	items, late := openItems(rows), ix.clock.Now()+lateSlack.Milliseconds()
 	moved := 0
-	positions, err := ix.put(ctx, items, func(_ int, p schedule.Position) bool {
+	positions, err := ix.put(ctx, items, false, func(_ int, p schedule.Position) bool {
 		isLate := p.Place == schedule.Delayed && p.Due > late
 		if isLate {
 			moved++

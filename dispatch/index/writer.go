@@ -46,14 +46,16 @@ func (ix *Index) Place(ctx context.Context, callbacks ...store.Callback) {
 	for i := range callbacks {
 		items[i] = Item(&callbacks[i])
 	}
-	_, err := ix.put(context.WithoutCancel(ctx), items, anywhere)
+	_, err := ix.put(context.WithoutCancel(ctx), items, true, anywhere)
 	ix.placed(items, err)
 }
 
 // Relocate is Place for a callback that was in another lane before.
 func (ix *Index) Relocate(ctx context.Context, c *store.Callback, from int64) {
 	i := Item(c)
-	ix.placed([]schedule.Item{i}, ix.relocate(context.WithoutCancel(ctx), i, from))
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
+	defer cancel()
+	ix.placed([]schedule.Item{i}, ix.relocate(ctx, i, from))
 }
 
 // placed remembers items that may not have been placed, and wakes the claimers otherwise.
@@ -71,14 +73,11 @@ func (ix *Index) placed(items []schedule.Item, err error) {
 func (ix *Index) relocate(ctx context.Context, i schedule.Item, from int64) error {
 	for range 2 {
 		if from != i.Lane {
-			cctx, cancel := context.WithTimeout(ctx, ix.CallTime())
-			_, err := ix.o.Schedule.Cancel(cctx, []schedule.Ref{{ID: i.ID, Lane: from}})
-			cancel()
-			if err != nil {
+			if _, err := ix.o.Schedule.Cancel(ctx, []schedule.Ref{{ID: i.ID, Lane: from}}); err != nil {
 				return err
 			}
 		}
-		positions, err := ix.put(ctx, []schedule.Item{i}, anywhere)
+		positions, err := ix.put(ctx, []schedule.Item{i}, true, anywhere)
 		if err != nil || from == i.Lane || positions[0].Place == schedule.Absent {
 			return err
 		}
@@ -90,9 +89,9 @@ func (ix *Index) relocate(ctx context.Context, i schedule.Item, from int64) erro
 func anywhere(int, schedule.Position) bool { return true }
 
 // put gives the index what it lacks of the items, and moves those that it holds and that misplaced names to their due
-// times. It answers each item with where it was.
+// times. Only with forced those that are moved become forced. It answers each item with where it was.
 func (ix *Index) put(
-	ctx context.Context, items []schedule.Item, misplaced func(i int, p schedule.Position) bool,
+	ctx context.Context, items []schedule.Item, forced bool, misplaced func(i int, p schedule.Position) bool,
 ) ([]schedule.Position, error) {
 	if len(items) == 0 {
 		return nil, nil
@@ -106,7 +105,7 @@ func (ix *Index) put(
 	var movements []schedule.Movement
 	for i, p := range positions {
 		if p.Place != schedule.Absent && misplaced != nil && misplaced(i, p) {
-			movements = append(movements, schedule.Movement{Ref: items[i].Ref(), Due: items[i].Due, Forced: items[i].Forced})
+			movements = append(movements, schedule.Movement{Ref: items[i].Ref(), Due: items[i].Due, Forced: forced && items[i].Forced})
 		}
 	}
 	if len(movements) > 0 {

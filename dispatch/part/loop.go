@@ -17,26 +17,36 @@ type Loop struct {
 	// Failing is logged, as a warning, when turns begin to fail, and Recovered when one has succeeded again. Empty:
 	// nothing is.
 	Failing, Recovered string
-	Log                *slog.Logger
+	// Repeat is how often Failing is logged while turns fail; zero: once.
+	Repeat time.Duration
+	Log    *slog.Logger
 }
 
 // Run takes turns until ctx ends. A turn may return another pause than Every before the next one; zero: Every.
 func (l Loop) Run(ctx context.Context, turn func(ctx context.Context) (pause time.Duration, err error)) {
 	var failing Limiter
+	var logged time.Time
 	pause := l.Every
-	if l.AtOnce {
-		pause = time.Nanosecond
-	}
-	for l.wait(ctx, pause) {
+	for first := l.AtOnce; first && ctx.Err() == nil || l.wait(ctx, pause); first = false {
 		next, err := turn(ctx)
 		if pause = next; pause == 0 {
 			pause = l.Every
 		}
+		now := time.Now()
+		due := failing.Due
+		if l.Repeat > 0 {
+			due = func(now time.Time) bool {
+				failing.stands = true
+				return logged.IsZero() || now.Sub(logged) >= l.Repeat
+			}
+		}
 		switch {
 		case ctx.Err() != nil:
-		case err != nil && failing.Due(time.Now()) && l.Failing != "":
+		case err != nil && due(now) && l.Failing != "":
+			logged = now
 			l.Log.Warn(l.Failing, "error", err)
 		case err == nil && failing.Over() && l.Recovered != "":
+			logged = time.Time{}
 			l.Log.Info(l.Recovered)
 		}
 	}

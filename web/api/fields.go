@@ -89,9 +89,6 @@ func isNull(raw []byte) bool { return raw[0] == 'n' }
 // text decodes one line of text.
 func (f *fields) text(name string, raw []byte, to *string) { f.decode(name, raw, false, to) }
 
-// pem decodes a secret, which may have lines as PEM has.
-func (f *fields) pem(name string, raw []byte, to *string) { f.decode(name, raw, true, to) }
-
 func (f *fields) decode(name string, raw []byte, lines bool, to *string) {
 	if isNull(raw) {
 		return
