@@ -5,11 +5,11 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/jackc/pgx/v5"
 
@@ -123,8 +123,20 @@ func jsonRows(columns []column) (string, error) {
 	return string(text), nil
 }
 
-// param is a parameter in the text of a statement, or the place of its multi-row input.
-var param = regexp.MustCompile(`\$(i\b|[0-9]+)`)
+// parameter returns the parameter that a text begins with behind its $: a number, i for the multi-row input, or
+// nothing.
+func parameter(text string) string {
+	n := 0
+	for n < len(text) && text[n] >= '0' && text[n] <= '9' {
+		n++
+	}
+	if n == 0 && strings.HasPrefix(text, "i") && strings.IndexFunc(text[1:], isInName) != 0 {
+		n = 1
+	}
+	return text[:n]
+}
+
+func isInName(r rune) bool { return r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r) }
 
 // Statement is a text with its arguments as this database takes them. Where one of them is an [Input], parameters
 // are numbered anew in the order in which they appear: one driver goes by their numbers, the other by that order.
@@ -141,27 +153,35 @@ func (d *Dialect) Statement(text string, args []any) (string, []any, error) {
 	}
 	given := slices.Delete(slices.Clone(args), place, place+1)
 	ordered := make([]any, 0, len(given)+len(values))
-	names := make(map[string]string, len(given)+1)
-	text = param.ReplaceAllStringFunc(text, func(name string) string {
-		if known, ok := names[name]; ok {
-			return known
+	numbers := make([]int, len(given)+1) // anew, by the old ones; zero: has not appeared yet
+	input := ""
+	var out strings.Builder
+	out.Grow(len(text) + 40*len(columns))
+	for rest := text; ; {
+		before, after, more := strings.Cut(rest, "$")
+		out.WriteString(before)
+		if !more {
+			return out.String(), ordered, nil
 		}
-		first := len(ordered) + 1
-		if name == "$i" {
-			ordered = append(ordered, values...)
-			names[name] = d.input(first, columns)
-			return names[name]
+		name := parameter(after)
+		rest = after[len(name):]
+		if name == "i" {
+			if input == "" {
+				input, ordered = d.input(len(ordered)+1, columns), append(ordered, values...)
+			}
+			out.WriteString(input)
+			continue
 		}
-		n, nerr := strconv.Atoi(name[1:])
-		if nerr != nil || n < 1 || n > len(given) {
-			err = fmt.Errorf("no argument for parameter %s", name)
-			return name
+		n, err := strconv.Atoi(name)
+		if err != nil || n < 1 || n > len(given) {
+			return "", nil, fmt.Errorf("no argument for parameter $%s", name)
 		}
-		ordered = append(ordered, given[n-1])
-		names[name] = "$" + strconv.Itoa(first)
-		return names[name]
-	})
-	return text, ordered, err
+		if numbers[n] == 0 {
+			ordered = append(ordered, given[n-1])
+			numbers[n] = len(ordered)
+		}
+		out.WriteString("$" + strconv.Itoa(numbers[n]))
+	}
 }
 
 // A Source is a pool, a connection or a transaction of database/sql.
