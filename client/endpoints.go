@@ -16,7 +16,7 @@ type EndpointFields struct {
 	URL        Optional[string] `json:"url,omitzero"`
 	// Whether a callback may bring an address of its own.
 	URLOverride Optional[string] `json:"url_override,omitzero" schema:"enum: [deny, same_host, any, null], default: deny"`
-	// The events that it is told of: payment.succeeded, payment.*, or * for all.
+	// The events that it receives: payment.succeeded, payment.*, or * for all.
 	Topics  Optional[[]string] `json:"topics,omitzero" api:"most=101" schema:"maxItems: 100"`
 	Profile string             `json:"profile,omitempty"`
 	// What callbacks get that bring none; null: the project's.
@@ -96,7 +96,7 @@ type EndpointBatch struct {
 type EndpointFilter struct {
 	// Search is a part of the name, the address or the external id, in upper or lower case.
 	Search string
-	// Topic lists those that are told of events of this topic.
+	// Topic lists those that receive events of this topic.
 	Topic string
 	// Held lists those that are paused or disabled, Failing those whose last attempt failed.
 	Held, Failing bool

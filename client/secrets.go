@@ -45,15 +45,15 @@ type Rotation struct {
 // A ProjectRotation replaces a secret of the project.
 type ProjectRotation struct {
 	Rotation
-	// Whose secret it is; none: the root secret, from which those of lanes are derived and which is shown
-	// to nobody.
+	// Use of the secret; none: the root secret, from which those of lanes are derived and which is never
+	// shown.
 	Use string `json:"use,omitempty"`
 }
 
 // A RotatedSecret is the new secret, and until when the old one signs.
 type RotatedSecret struct {
 	EndpointID string `json:"endpoint_id,omitempty"`
-	// The secret; nil for the project's root secret, which is shown to nobody.
+	// The secret; nil for the project's root secret, which is never shown.
 	*ShownSecret
 	RotatedAt          time.Time `json:"rotated_at"`
 	PreviousSignsUntil time.Time `json:"previous_signs_until"`
