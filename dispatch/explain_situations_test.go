@@ -113,7 +113,7 @@ func whileRebuilding(t *testing.T) hold {
 	b := newFixture(t, always(200, ""), faultyIndex(index))
 	id := b.accept(in(5 * time.Second)).ID
 	time.Sleep(time.Second)
-	index.set(slow(time.Minute), "OpenShard")
+	index.set(slow(time.Minute), "IndexOpen")
 	h := b.since(id, time.Now())
 	ended := make(chan error, 1)
 	go func() {

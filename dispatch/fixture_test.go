@@ -249,3 +249,12 @@ func tiers(d ...time.Duration) accept.Submission {
 	p.Tiers = d
 	return accept.Submission{Choice: accept.Choice{Policy: p, PolicyGiven: true}}
 }
+
+// faultySQL puts faults before the store, faultyIndex before the index.
+func faultySQL(f *faults) tweak {
+	return func(o *dispatch.Options) { o.Store = &calledStore{o.Store, f} }
+}
+
+func faultyIndex(f *faults) tweak {
+	return func(o *dispatch.Options) { o.Schedule = &calledIndex{o.Schedule, f} }
+}

@@ -58,9 +58,9 @@ func retryElsewhere(t *testing.T, putBack bool) {
 	if putBack {
 		c := b.get(id)
 		old := schedule.Item{ID: id, Lane: c.LaneID, Due: c.DueAt}
-		index.times(1, func(ctx context.Context, do func() error) error {
+		index.times(1, func(ctx context.Context, c *call) error {
 			_, err := b.index.Ensure(ctx, []schedule.Item{old})
-			return errors.Join(err, do())
+			return errors.Join(err, c.do())
 		}, "Ensure")
 	}
 	_, err := b.engine.Retry(t.Context(), store.DefaultProject, id, control.RetryRequest{URL: "https://other.example/"}, store.Actor{})

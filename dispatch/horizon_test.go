@@ -96,9 +96,9 @@ func TestWritesBetweenTheStepsOfALoad(t *testing.T) {
 					return nil
 				}
 				done := make(chan error, 1)
-				calls.times(1, func(_ context.Context, do func() error) error {
+				calls.times(1, func(_ context.Context, c *call) error {
 					done <- write()
-					return do()
+					return c.do()
 				}, op)
 				time.Sleep(horizon/4 + 5*time.Second)
 				select {

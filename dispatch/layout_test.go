@@ -18,9 +18,9 @@ func startOnForeign(t *testing.T, is error, hold bool) (*fixture, *faults) {
 	t.Helper()
 	calls := new(faults)
 	calls.set(fail(is), "Generation")
-	calls.set(func(_ context.Context, do func() error) error {
+	calls.set(func(_ context.Context, c *call) error {
 		calls.set(nil, "Generation")
-		return do()
+		return c.do()
 	}, "Reset")
 	return newFixture(t, always(200, ""), on(sharedIndex(t, 7, strangers...), hold), faultyIndex(calls)), calls
 }

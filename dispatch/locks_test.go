@@ -136,7 +136,7 @@ func TestRefusedLocksDelayNoOther(t *testing.T) {
 		b := newFixture(t, always(200, ""), faultyIndex(index))
 		time.Sleep(time.Second)
 		minute := time.Minute
-		index.set(fail(errBroken), "CancelItems") // so that the index still has what SQL has canceled
+		index.set(fail(errBroken), "IndexCancel") // so that the index still has what SQL has canceled
 		for i := range 60 {
 			c := b.accept(accept.Submission{
 				LockKey: fmt.Sprint("order-", i), Delay: &minute, URL: fmt.Sprintf("https://s%d.example/", i),

@@ -69,18 +69,18 @@ func TestARebuildGoesOnAfterAFailure(t *testing.T) {
 				time.Sleep(time.Second)
 				resets, pages, read := index.count("Reset"), index.count("Ensure"), 0
 				if failing == "SQL" {
-					sql.set(func(_ context.Context, do func() error) error {
+					sql.set(func(_ context.Context, c *call) error {
 						if read++; read == 4 || read == 5 {
 							return errDown
 						}
-						return do()
+						return c.do()
 					}, "Open")
 				} else {
-					index.set(func(_ context.Context, do func() error) error {
+					index.set(func(_ context.Context, c *call) error {
 						if read++; read == 4 || read == 5 {
 							return errBroken
 						}
-						return do()
+						return c.do()
 					}, "Ensure")
 				}
 				report, err := b.engine.Rebuild(t.Context(), false, store.Actor{Name: "test"})

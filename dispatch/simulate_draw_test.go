@@ -15,8 +15,8 @@ var often = map[string]int{
 	"Expire": 5, "DropClaims": 1, "IndexMeta": 12, "NextGeneration": 2, "MarkBuilt": 2, "TryLease": 60, "SweepCursor": 5, "Ping": 4,
 	"AddActivity": 6, "ReportDispatcher": 12, "WithdrawDispatcher": 1,
 	"OwnedSecrets": 6, "Lanes": 60, "EndpointsChanged": 60, "ProjectsChanged": 60, "Project": 1, "AllPresets": 1, "CancelDeleted": 5,
-	"Ensure": 20, "Claim": 80, "Settle": 35, "Extend": 3, "CancelItems": 2, "Move": 6, "Acquire": 12, "Release": 12, "Reset": 2, "Adopt": 2,
-	"OpenShard": 2, "SetLanes": 1, "Audit": 1, "Stats": 3, "Generation": 12,
+	"Ensure": 20, "Claim": 80, "Settle": 35, "Extend": 3, "IndexCancel": 2, "Move": 6, "Acquire": 12, "Release": 12, "Reset": 2, "Adopt": 2,
+	"IndexOpen": 2, "SetLanes": 1, "Audit": 1, "Stats": 3, "Generation": 12,
 	"Send": 40,
 }
 
@@ -25,8 +25,8 @@ var hot = strings.Fields("Accept Stamp Stamp Commit Commit Ensure Claim Claim Se
 
 // others are the remaining ones, in a fixed order: a plan must not depend on that of a map.
 var others = strings.Fields(`Cancel Retry Reschedule Overdue Open Claimed Expire DropClaims IndexMeta NextGeneration MarkBuilt TryLease
-	SweepCursor Ping OwnedSecrets Lanes EndpointsChanged ProjectsChanged Project AllPresets CancelDeleted AddActivity ReportDispatcher WithdrawDispatcher CancelItems
-	Reset Reset Adopt Adopt OpenShard OpenShard SetLanes Audit Stats Generation`)
+	SweepCursor Ping OwnedSecrets Lanes EndpointsChanged ProjectsChanged Project AllPresets CancelDeleted AddActivity ReportDispatcher WithdrawDispatcher IndexCancel
+	Reset Reset Adopt Adopt IndexOpen IndexOpen SetLanes Audit Stats Generation`)
 
 func (p *plan) drawFaults(r *rand.Rand) {
 	crashes, stops := 3, 1

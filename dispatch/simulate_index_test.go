@@ -160,7 +160,7 @@ func (s *simIndex) view(p *process) *indexView {
 
 // call makes a call with the generation that the process expects when it makes it: a call that is late still
 // expects that one.
-func (v *indexView) call(ctx context.Context, op string, do work) (any, error) {
+func (v *indexView) call(ctx context.Context, op string, _ []any, do work) (any, error) {
 	v.shared.mu.Lock()
 	wanted := v.wanted
 	v.shared.mu.Unlock()

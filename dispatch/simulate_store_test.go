@@ -33,7 +33,7 @@ func storeOf(p *process) dispatch.Store {
 // A sqlOf makes a process's calls to SQL.
 type sqlOf struct{ p *process }
 
-func (s sqlOf) call(ctx context.Context, op string, do work) (any, error) {
+func (s sqlOf) call(ctx context.Context, op string, _ []any, do work) (any, error) {
 	return s.p.around(ctx, op, true, fmt.Errorf("%s: %w: %w", op, store.ErrUnavailable, errCut), do)
 }
 
