@@ -21,7 +21,7 @@ func (f finding) String() string { return f.Rule + ": " + f.At + ": " + f.Say }
 // check judges the page that is open by the rules.
 func (t *tab) check() []finding {
 	t.Helper()
-	return ask[[]finding](t, rules)
+	return ask[[]finding](t, inPage("rules()"))
 }
 
 // named are the roles that must have a name. What the browser itself tells a screen reader is asked for, by its own rules.
@@ -95,63 +95,11 @@ type walk struct {
 	Hidden     []string
 }
 
-// watchFocus lists what can be reached, and notes where the focus goes from now on. Tab goes on from where the
-// last click was, also when nothing has the focus. So it starts from an element that comes before all others, and
-// is taken out when Tab has left it.
-const watchFocus = `(() => {` + rulesBasis + `
-const scrolls = (e) => { const s = getComputedStyle(e); return /auto|scroll/.test(s.overflowX + s.overflowY) && (e.scrollWidth > e.clientWidth || e.scrollHeight > e.clientHeight); };
-const reach = all("a[href], button, input:not([type=hidden]), select, textarea, summary, [tabindex], *", modal || document.body).filter((e) =>
-  e.checkVisibility({ visibilityProperty: true }) && !e.disabled && (
-    e.matches("a[href], button, input:not([type=hidden]), select, textarea, [tabindex]:not([tabindex='-1'])") && e.tabIndex >= 0 ||
-    e.localName === "summary" && e.parentElement.localName === "details" ||
-    scrolls(e) && e.tabIndex < 0 && e.getAttribute("tabindex") === null && !e.querySelector("a[href], button, input, select, textarea, summary, [tabindex]")));
-const looks = (e) => { const s = getComputedStyle(e); return [s.borderColor, s.boxShadow, s.backgroundColor, s.textDecorationLine].join("|"); };
-const before = new Map(reach.map((e) => [e, looks(e)])), names = reach.map((e, i) => i + " " + place(e));
-const went = [], unseen = [], start = document.createElement("span");
-addEventListener("focusin", (event) => {
-  const e = event.target, i = reach.indexOf(e), name = i < 0 ? "not expected: " + place(e) : names[i];
-  if (e === start || went[went.length - 1] === name) return;
-  went.push(name);
-  const s = getComputedStyle(e);
-  const outlined = s.outlineStyle !== "none" && parseFloat(s.outlineWidth) >= 1;
-  if (!outlined && looks(e) === before.get(e)) unseen.push(place(e) + ": nothing shows that it has the focus");
-  else if (outlined && s.outlineStyle !== "auto" && contrast(over(colour(s.outlineColor), ground(e, false)), ground(e, false)) < 3) {
-    unseen.push(place(e) + ": what shows the focus has " + contrast(over(colour(s.outlineColor), ground(e, false)), ground(e, false)).toFixed(2) + ":1, wanted 3:1");
-  }
-}, true);
-start.tabIndex = 1;
-start.addEventListener("blur", () => start.remove());
-document.body.prepend(start);
-start.focus();
-getSelection().removeAllRanges();
-scrollTo(0, 0);
-window.__walk = { reach, names, went, unseen, place };
-return reach.length;
-})()`
-
-// walked is what was noted. What has the focus must not lie under what stands fixed, when one comes from below.
-const walked = `(() => {
-const { reach, names, went, unseen, place } = window.__walk;
-const hidden = [], steps = [...went];
-for (const e of [...reach].reverse()) {
-  if (!e.isConnected || !e.checkVisibility()) continue;
-  e.focus();
-  const r = e.getClientRects()[0];
-  if (!r) continue;
-  const seen = [[.5, .5], [.05, .5], [.95, .5], [.5, .1], [.5, .9]].some(([x, y]) => {
-    const top = document.elementFromPoint(Math.min(Math.max(r.x + r.width * x, 0), innerWidth - 1), Math.min(Math.max(r.y + r.height * y, 0), innerHeight - 1));
-    return top && (e.contains(top) || top.contains(e));
-  });
-  if (!seen) hidden.push(place(e) + ": it lies under something when it has the focus");
-}
-return { Want: names, Went: steps, Unseen: unseen, Hidden: hidden };
-})()`
-
 // checkFocus goes through the page with Tab: everything that can be used is reached once, in the order in which it stands, and is seen to have
 // the focus; from the last one the way leads out again.
 func (t *tab) checkFocus() (found []finding) {
 	t.Helper()
-	n := ask[int](t, watchFocus)
+	n := ask[int](t, inPage("watchFocus()"))
 	parts := ask[int](t, `document.querySelectorAll("input[type^=date], input[type=time]").length * 8`) // which Tab goes through too
 	for range n + parts + 2 {
 		t.press("Tab")
@@ -159,7 +107,7 @@ func (t *tab) checkFocus() (found []finding) {
 			break // it begins anew
 		}
 	}
-	w := ask[walk](t, walked)
+	w := ask[walk](t, inPage("walked()"))
 	went := w.Went[:min(len(w.Went), len(w.Want))]
 	if !slices.Equal(went, w.Want) {
 		for i, want := range w.Want {

@@ -28,15 +28,16 @@ const find = (selector, text) => [...document.querySelectorAll(selector)].filter
 
 // js writes a function that is called with values.
 func js(body string, args ...any) string {
-	var values []string
-	for _, a := range args {
-		b, err := json.Marshal(a)
-		if err != nil {
-			panic(err) // strings and numbers can be written
-		}
-		values = append(values, string(b))
+	return "((...args) => {" + seeking + body + "})(..." + quoted(args) + ")"
+}
+
+// quoted writes a value that JSON can write.
+func quoted(v any) string {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // strings and numbers can be written
 	}
-	return "((...args) => {" + seeking + body + "})(" + strings.Join(values, ", ") + ")"
+	return string(b)
 }
 
 // A spot is where something is, or why it cannot be clicked.

@@ -155,26 +155,6 @@ func (s *scene) send(path string, body harness.Submission) (harness.Answer, erro
 	return s.Send(s.t.Context(), http.MethodPost, path, body)
 }
 
-// harmless says what is in a page that should not be.
-const harmless = `(() => {
-const wrong = [];
-if (window.__pwned !== undefined) wrong.push("a script has run: " + window.__pwned);
-for (const e of document.querySelectorAll("img, iframe, object, embed, base, style, script:not([src]), [autofocus]:not(#key), svg[onload]")) wrong.push(e.outerHTML.slice(0, 200));
-for (const e of document.querySelectorAll("script[src], link[href]")) if (new URL(e.src || e.href).origin !== location.origin) wrong.push(e.outerHTML);
-for (const e of document.querySelectorAll("a[href], form[action]")) if (!/^https?:$/.test(new URL(e.href || e.action, location).protocol)) wrong.push(e.outerHTML.slice(0, 200));
-if (document.querySelectorAll("main").length !== 1 || document.querySelectorAll("[data-region=banner]").length !== 1) wrong.push("the page is no longer what it was");
-// A text that turns the direction around must not turn what stands beside it.
-const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-for (let n = walker.nextNode(); n; n = walker.nextNode()) {
-  if (!/[\u202a-\u202e\u2066-\u2069]/.test(n.data)) continue;
-  let e = n.parentElement;
-  while (/^(inline|contents)$/.test(getComputedStyle(e).display) && !/isolate|plaintext/.test(getComputedStyle(e).unicodeBidi)) e = e.parentElement;
-  if (/isolate|plaintext/.test(getComputedStyle(e).unicodeBidi) || e.textContent.trim() === n.data.trim()) continue;
-  wrong.push("it turns around what stands beside it: " + e.outerHTML.slice(0, 200));
-}
-return wrong;
-})()`
-
 // Whatever somebody writes is text: no page takes it for markup, an address or a part of its stream, and none is torn by it.
 func TestBrowserHostileTextsAreText(t *testing.T) {
 	harness.BlackBox(t)
@@ -196,7 +176,7 @@ func TestBrowserHostileTextsAreText(t *testing.T) {
 	judged := func(where string) {
 		t.Helper()
 		b.streams()
-		for _, wrong := range ask[[]string](b, harmless) {
+		for _, wrong := range ask[[]string](b, inPage("harmful()")) {
 			t.Errorf("%s: %s", where, wrong)
 		}
 	}
@@ -237,7 +217,7 @@ func TestBrowserHostileTextsAreText(t *testing.T) {
 			t.Errorf("%s is answered with %d", address, status)
 			continue
 		}
-		for _, wrong := range ask[[]string](b, harmless) {
+		for _, wrong := range ask[[]string](b, inPage("harmful()")) {
 			t.Errorf("%s: %s", address, wrong)
 		}
 		waiting = append(waiting, b.links()...)
@@ -262,23 +242,9 @@ func TestBrowserHostileTextsAreText(t *testing.T) {
 			"/ui/callbacks/" + url.PathEscape(h.text),
 		} {
 			b.open(address)
-			for _, wrong := range ask[[]string](b, harmless) {
+			for _, wrong := range ask[[]string](b, inPage("harmful()")) {
 				t.Errorf("%s: %s", address, wrong)
 			}
 		}
-	}
-	for _, next := range []string{"javascript:alert(1)", "//evil.example/", `/\evil.example/`, "https://evil.example/", "/ui/../../evil", "/ui//evil.example/"} {
-		fresh := newTab(t, s.Base)
-		fresh.open("/ui/sign-in?next=" + url.QueryEscape(next))
-		fresh.fill("#key", harness.AdminKey)
-		fresh.forgive(`status of 404`)
-		fresh.click("button", "Sign in")
-		fresh.see("main h1", "")
-		harness.Eventually(t, pageTime, "a page of ours", func() error {
-			if at, err := evaluate[string](fresh, `location.origin + location.pathname`); err != nil || !strings.HasPrefix(at, s.Base+"/") {
-				return errors.Join(err, fmt.Errorf("%s leads to %s", next, at))
-			}
-			return nil
-		})
 	}
 }

@@ -7,26 +7,6 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
 )
 
-// strangers lists what a page says in another language than its own, and does not mark as data: a text that was forgotten in a catalogue, or a
-// key that is shown in its place. The first argument are words that are written alike in all languages.
-const strangers = `
-const chinese = document.documentElement.lang === "zh-CN", alike = new Set(args[0]);
-const found = new Set();
-const look = (said, e) => {
-  const text = said.replace(/https?:\S+/g, "").replace(/refund-\d+|order-\d+-\d+/g, ""); // addresses and the scene's references
-  if (e.closest("[translate=no], pre, code, q, textarea") || e.closest("[lang]").lang !== document.documentElement.lang) return;
-  if (/\b[a-z_]+\.[a-z_.]+[a-z]\b/.test(text) && !/\d/.test(text)) found.add("a key? " + text.trim());
-  const foreign = chinese ? (text.match(/[A-Za-z][A-Za-z-]{2,}/g) || []).filter((w) => !alike.has(w)) : text.match(/[\u3000-\u9fff]+/g) || [];
-  if (foreign.length) found.add(foreign.join(" ") + " in “" + text.trim().slice(0, 80) + "”");
-};
-const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-for (let n = walker.nextNode(); n; n = walker.nextNode()) if (n.data.trim()) look(n.data, n.parentElement);
-for (const e of document.querySelectorAll("[aria-label], [title], [placeholder], [alt]")) {
-  for (const name of ["aria-label", "title", "placeholder", "alt"]) if (e.getAttribute(name)) look(e.getAttribute(name), e);
-}
-look(document.title.replace("Dispatcher", ""), document.querySelector("h1") || document.body);
-return [...found];`
-
 // alike are words that Chinese texts write as English ones do.
 var alike = strings.Fields(`Dispatcher API JSON HTTP HTTPS SQL Redis PostgreSQL SQLite URL DNS TLS TCP UTC CSV curl cron IANA Name value POST GET UI CPU XML NDJSON
 	daily hourly weekly monthly every redis redis_url public_url doctor dispatcher callback send url payload paid https health readyz Retry-After idempotency_key due_at
@@ -49,7 +29,7 @@ func TestBrowserLanguages(t *testing.T) {
 			if is := ask[string](b, `document.documentElement.lang`); is != language {
 				t.Errorf("%s is in %s", address, is)
 			}
-			for _, stranger := range ask[[]string](b, js(strangers, alike)) {
+			for _, stranger := range ask[[]string](b, inPage("strangers("+quoted(alike)+")")) {
 				v.add(shape, []finding{{"language", language, stranger}})
 			}
 			if language == "en" {
