@@ -57,10 +57,11 @@ var own = map[string][]string{
 	"dispatch/outbound": {
 		"store", "dispatch/outbound/sign", "dispatch/outbound/rule", "dispatch/outbound/internal/parse",
 	},
-	"dispatch/outbound/sign":           {"store", "dispatch/outbound/internal/parse"},
-	"dispatch/outbound/sign/signtest":  {"dispatch/outbound/sign"},
-	"dispatch/outbound/rule":           {"store", "dispatch/outbound/internal/parse"},
-	"dispatch/outbound/internal/parse": {"store"},
+	"dispatch/outbound/sign":                {"store", "dispatch/outbound/internal/parse"},
+	"dispatch/outbound/sign/signtest":       {"dispatch/outbound/sign"},
+	"dispatch/outbound/rule":                {"store", "dispatch/outbound/internal/parse"},
+	"dispatch/outbound/internal/parse":      {"store"},
+	"dispatch/outbound/internal/transcript": {},
 
 	"web/httperr":         face(),
 	"web/query":           face(),
@@ -120,7 +121,7 @@ func face(others ...string) []string {
 
 // forTests may be imported by the test files of any package beside what the package itself may import.
 // The last one is there because a test that wants a whole engine must give it a client that sends.
-var forTests = []string{"schedule/queuetest", "store/storetest", "schedule/memq", "store/sqlstore", "dispatch/outbound", "dispatch/outbound/sign", "dispatch/outbound/sign/signtest", "dispatch/outbound/rule", "e2e/harness/judge", "e2e/harness/procfs", "internal/testserver",
+var forTests = []string{"schedule/queuetest", "store/storetest", "schedule/memq", "store/sqlstore", "dispatch/outbound", "dispatch/outbound/sign", "dispatch/outbound/sign/signtest", "dispatch/outbound/rule", "dispatch/outbound/internal/transcript", "e2e/harness/judge", "e2e/harness/procfs", "internal/testserver",
 	commands + "cmdtest", commands + "apptest"}
 
 // behind names the packages that alone may import a module from outside, so that each can be replaced in one place.

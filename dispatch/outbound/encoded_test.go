@@ -30,43 +30,6 @@ func gzipped(t *testing.T, data []byte) []byte {
 	return b.Bytes()
 }
 
-func TestEncodedBodies(t *testing.T) {
-	t.Parallel()
-	right := gzipped(t, []byte("success"))
-	c := newTestClient(t, Options{})
-	for _, x := range []struct {
-		name, encoding string
-		body           []byte
-		class          store.Class
-	}{
-		{"gzip", "gzip", right, store.ClassOK},
-		{"x-gzip", "X-GZIP", right, store.ClassOK},
-		{"identity", "identity", []byte("success"), store.ClassOK},
-		{"not gzip", "gzip", []byte("success"), store.ClassDecode},
-		{"gzip that ends early", "gzip", right[:len(right)-6], store.ClassDecode},
-		{"unknown", "br", []byte("success"), store.ClassDecode},
-	} {
-		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Encoding", x.encoding)
-			w.(http.Flusher).Flush() // chunked
-			w.Write(x.body)
-		}))
-		r := newRequest(srv.URL)
-		for _, rule := range []string{"http-2xx", "body-success"} {
-			r.Success.Name = rule
-			got := c.Send(t.Context(), r)
-			class := x.class
-			if rule == "http-2xx" {
-				class = store.ClassOK
-			}
-			if got.Class != class {
-				t.Errorf("%s, %s: %s, want %s; saw %+v", x.name, rule, got.Class, class, got.Rule)
-			}
-		}
-		srv.Close()
-	}
-}
-
 // An endlessBody begins with one text and goes on with another for ever. It counts what is read of it.
 type endlessBody struct {
 	next  io.Reader

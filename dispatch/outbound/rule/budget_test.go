@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"os"
 	"regexp"
 	"regexp/syntax"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/internal/parse"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/internal/transcript"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -48,38 +50,23 @@ func timeBudget() time.Duration {
 	if err != nil {
 		panic(err)
 	}
+	steps := (sizeOf(parsed) + 2) * MaxBodyBytes
+	return least(3, func() { re.MatchString(body) }) * maxSteps / time.Duration(steps)
+}
+
+// least is how long the quickest of some tries takes.
+func least(tries int, try func()) time.Duration {
 	least := time.Hour
-	for range 3 {
+	for range tries {
 		began := time.Now()
-		re.MatchString(body)
+		try()
 		least = min(least, time.Since(began))
 	}
-	steps := (sizeOf(parsed) + 2) * MaxBodyBytes
-	return least * maxSteps / time.Duration(steps)
+	return least
 }
 
-// worstPatterns are regular expressions that cost much for their length, by whether a rule takes them:
-// nested repeats, alternatives that all go on, classes, letters in any case, and counted repeats, which are
-// written out.
-var worstPatterns = map[string]bool{
-	`(a+)+$`: true, `(x+x+)+y`: true, `(.*)(.*)(.*)x`: true, `\w*\d*\w*$`: true, `\w*\d*\w*\d*\w*$`: true,
-	`(a*)*b`: true, `(((a*)*)*)*b`: true, `.*.*.*.*.*.*y`: true, `(?s)(.*)*$`: true, `(?:.?){5}$`: true,
-	`(a|b|c|d|e|f|g|h)*1`: true, `(a|a|a|a|a|a)*b`: true, `(a|aa|aaa)+$`: true, `(^|$|\b|\B|a)*b`: true,
-	`(?:a.?b?|.a?b)+!`: true, `(?m)(?:^|$)*b`: true, `a$`: true, `\b\w+\b!`: true, `[^a]{7}a`: true,
-	`\pL{6}1`: true, `(?i)k{6}b`: true, `.{10}b`: true, `a{10}b`: true, `[\pL\pN]{6}!`: true,
-	`^(a+)+$`: true, `^.*.*.*x$`: true,
-	// What real rules have: words, and what is bound to the start and ends.
-	`TRADE_(?:SUCCESS|FINISHED)`: true, `^(SUCCESS|FINISHED|CLOSED|REFUND|PARTLY_PAID|AUTHORIZED)$`: true,
-	`(?i)^\s?"?(success|succeeded|finished|completed)"?$`: true, `"code":\s*"?0"?`: true,
-	`^\d{4}-\d{2}-\d{2}T`: true, `^x{1000}$`: true,
-
-	`.{24}b`: false, `.{100}b`: false, `.{500}b`: false, `a{1000}`: false, `(?i)a{20}b`: false,
-	`(?i)[k-s]{20}b`: false, `\pL{20}1`: false, `\w{20}!`: false, `(a?){20}1`: false, `(?:a?){30}$`: false,
-	`(.*){30}y`: false, `(\b.?){30}y`: false, `(a|(b|(c|(d|(e|(f|(g|h)))))))*[0-9]`: false,
-	`((a{10}){10}){10}`: false, `(\pL|\pN|\pS){20}!`: false, `^.*a{30}`: false, `^(?:x{30}y?)*$`: false,
-	`(?:^a{30})|b{30}`:                false,
-	strings.Repeat(`(a{1000}|b)`, 46): false,
-}
+// worstPatterns is the table of regular expressions.
+const worstPatterns = "testdata/patterns.txt"
 
 // worstTexts fill a body with what keeps many of them busy.
 func worstTexts() []string {
@@ -90,44 +77,32 @@ func worstTexts() []string {
 	return texts
 }
 
-func quoted(text string) string { return string(parse.Quote(text)) }
-
 // TestWorstPatterns: case 71. A pattern whose steps are not to be had is refused when the rule is given.
 func TestWorstPatterns(t *testing.T) {
 	t.Parallel()
 	texts := worstTexts()
-	for text, accepted := range worstPatterns {
-		t.Run("case 71: "+parse.Cut(text, 60), func(t *testing.T) {
-			var wrong []store.FieldError
-			wantQuick(t, func() { _, wrong = Parse([]byte(`{"body":{"regex":` + quoted(text) + `}}`)) })
-			if !accepted {
-				if fieldsOf(t, wrong) != "body.regex" || !strings.Contains(wrong[0].Message, "10 ms") {
-					t.Errorf("it is not refused as too costly: %v", wrong)
-				}
-				return
+	transcript.Run(t, worstPatterns, func(text string) string {
+		var p pattern
+		var wrong []store.FieldError
+		wantQuick(t, func() { wrong = parse.Decode(parse.Quote(text), &p, new(limits)) })
+		if wrong != nil {
+			return findings(t, wrong)
+		}
+		if n := compiledSize(t, text); p.size < n {
+			t.Errorf("%s has %d instructions, and is taken for %d", text, n, p.size)
+		}
+		for _, body := range texts {
+			d := Document{Text: []byte(body)}
+			wantQuick(t, func() {
+				d.steps = 0
+				p.match(&d, d.Text)
+			})
+			if d.spent() {
+				t.Errorf("%s takes more steps than there are on %q", text, parse.Cut(body, 4))
 			}
-			if wrong != nil {
-				t.Fatalf("it is refused: %v", wrong)
-			}
-			var p pattern
-			if wrong := parse.Decode([]byte(quoted(text)), &p, new(limits)); wrong != nil {
-				t.Fatal(wrong)
-			}
-			if n := compiledSize(t, text); p.size < n {
-				t.Errorf("it has %d instructions, and is taken for %d", n, p.size)
-			}
-			for _, body := range texts {
-				d := Document{Text: []byte(body)}
-				wantQuick(t, func() {
-					d.steps = 0
-					p.match(&d, d.Text)
-				})
-				if d.spent() {
-					t.Errorf("it takes more steps than there are on %q", parse.Cut(body, 4))
-				}
-			}
-		})
-	}
+		}
+		return fmt.Sprintf("%d instructions on %d characters", p.size, p.reach)
+	})
 }
 
 // compiledSize is how many instructions a pattern really has.
@@ -147,52 +122,24 @@ func compiledSize(t testing.TB, text string) int {
 // BenchmarkWorstPatterns says what maxSteps is made of: how long a step of each takes, on the worst of the
 // texts.
 func BenchmarkWorstPatterns(b *testing.B) {
-	for text, accepted := range worstPatterns {
-		parsed, err := syntax.Parse(text, syntax.Perl)
-		if err != nil {
-			b.Fatal(err)
-		}
-		if !accepted || reachOf(parsed) < MaxBodyBytes {
+	patterns, err := os.ReadFile(worstPatterns)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for text := range strings.FieldsFuncSeq(string(patterns), func(r rune) bool { return r == '\n' }) {
+		var p pattern
+		if parse.Decode(parse.Quote(text), &p, new(limits)) != nil || p.reach < MaxBodyBytes || text[0] == '#' {
 			continue
 		}
 		b.Run(text, func(b *testing.B) {
-			re, steps := regexp.MustCompile(text), (sizeOf(parsed)+2)*MaxBodyBytes
 			var worst time.Duration
 			for _, body := range worstTexts() {
-				least := time.Hour
-				for range 5 {
-					began := time.Now()
-					re.MatchString(body)
-					least = min(least, time.Since(began))
-				}
-				worst = max(worst, least)
+				worst = max(worst, least(5, func() { p.re.MatchString(body) }))
 			}
-			b.ReportMetric(float64(worst.Nanoseconds())/float64(steps), "ns/step")
+			b.ReportMetric(float64(worst.Nanoseconds())/float64(p.size*MaxBodyBytes), "ns/step")
 			b.ReportMetric(float64(worst.Microseconds())/1000, "ms/body")
 			b.ReportMetric(0, "ns/op")
 		})
-	}
-}
-
-// TestPatternsOfARuleAreCountedTogether: there may be one of 24 instructions or several smaller ones,
-// wherever they are.
-func TestPatternsOfARuleAreCountedTogether(t *testing.T) {
-	t.Parallel()
-	const ten, five = `.{8}`, `...` // there are two more instructions in each
-	for _, c := range []struct {
-		rule, named string
-	}{
-		{`{"body":{"regex":"` + ten + `"},"permanent_if":{"body":{"regex":"` + ten + `"}}}`, ""},
-		{`{"body":{"regex":"` + ten + `"},"permanent_if":{"body":{"regex":"` + ten + `"}},` +
-			`"defer_if":{"body":{"regex":"` + five + `"}}}`, "defer_if.body.regex"},
-		{`{"body":{"json":[{"pointer":"/a","matches":"` + ten + `"},` +
-			`{"all":[{"pointer":"/b","matches":"` + ten + `"}]}]}}`, ""},
-		{`{"body":{"json":[{"pointer":"/a","matches":"` + ten + `"},{"xml":"/b","matches":"` + ten + `"},` +
-			`{"all":[{"pointer":"/a","matches":"` + five + `"}]}]}}`, "body.json[2].all[0].matches"},
-	} {
-		if _, wrong := Parse([]byte(c.rule)); fieldsOf(t, wrong) != c.named {
-			t.Errorf("%s: %v", c.rule, wrong)
-		}
 	}
 }
 
@@ -254,10 +201,7 @@ func TestHostileDocuments(t *testing.T) {
 		"deep leaves, at the path": {deep("/a"), filled(open, "<a/>", shut), ends},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, wrong := Compile([]byte(`{"body":{"json":` + c.predicates + `}}`))
-			if wrong != nil {
-				t.Fatal(wrong)
-			}
+			r := compiled(t, `{"body":{"json":`+c.predicates+`}}`)
 			conclusion, why := r.Conclude("x", NewDocument(http.StatusOK, "", []byte(c.body)), nil)
 			if conclusion != WrongBody || strings.HasPrefix(why.Saw, parse.TooCostly+": ") != c.ends {
 				t.Errorf("%d, %+v", conclusion, why)

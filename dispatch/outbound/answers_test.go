@@ -1,0 +1,123 @@
+package outbound
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/internal/parse"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/internal/transcript"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// TestAnswers sends a request for each answer of the transcript, and has the table of statuses.
+func TestAnswers(t *testing.T) {
+	t.Parallel()
+	elsewhere := serveAnswer(t, answerOK)
+	var answer atomic.Value
+	srv := serveRaw(t, func(c *net.TCPConn, _ int) {
+		if _, err := readRequest(c); err == nil {
+			io.WriteString(c, answer.Load().(string))
+		}
+	})
+	client := newTestClient(t, Options{})
+	r := newRequest(srv.URL)
+	transcript.Run(t, "testdata/answers.txt", func(line string) string {
+		command, rest, _ := strings.Cut(line, " ")
+		switch command {
+		case "rule", "poll":
+			r.Poll, r.Success = command == "poll", store.Success{Name: rest}
+			if r.Poll || strings.HasPrefix(rest, "{") {
+				r.Success = store.Success{Rule: store.JSONText(rest)}
+			}
+			return ""
+		case "query":
+			r.URL = srv.URL + "?" + rest
+			return ""
+		case "header":
+			name, value, _ := strings.Cut(rest, ": ")
+			r.Headers = append(r.Headers, store.Header{Name: name, Value: value})
+			return ""
+		}
+		answer.Store(rawAnswer(t, strings.ReplaceAll(line, "http://elsewhere/", elsewhere.URL)))
+		before := srv.conns.Load()
+		resp := client.Send(t.Context(), r)
+		client.CloseIdle()
+		sent := srv.conns.Load() - before
+		if want := resp.Class != store.ClassInvalidRequest; want != (sent == 1) || elsewhere.conns.Load() != 0 {
+			t.Errorf("%s: %d connections, and %d to elsewhere", line, sent, elsewhere.conns.Load())
+		}
+		return strings.ReplaceAll(described(t, resp), elsewhere.URL, "http://elsewhere/")
+	})
+}
+
+var answerHeader = regexp.MustCompile(`^ \[([A-Za-z-]+: .*?)\]( |$)`)
+
+// rawAnswer is an answer as it is sent.
+func rawAnswer(t *testing.T, line string) string {
+	if raw, ok := strings.CutPrefix(line, "raw "); ok {
+		return raw
+	}
+	how, short := "", 0
+	if line[0] > '9' {
+		how, line, _ = strings.Cut(line, " ")
+	}
+	head, rest := "HTTP/1.1 "+line[:3]+" Some\r\n", line[3:]
+	for m := answerHeader.FindStringSubmatch(rest); m != nil; m = answerHeader.FindStringSubmatch(rest) {
+		head, rest = head+m[1]+"\r\n", " "+strings.TrimPrefix(rest, m[0])
+	}
+	body := strings.TrimPrefix(rest, " ")
+	switch how {
+	case "cut":
+		short = 100
+	case "gzip", "half":
+		head += "Content-Encoding: gzip\r\n"
+		if body = string(gzipped(t, []byte(body))); how == "half" {
+			body = body[:len(body)-6]
+		}
+	}
+	return fmt.Sprintf("%sContent-Length: %d\r\n\r\n%s", head, len(body)+short, body)
+}
+
+// described says how an attempt ended: what its class does not tell, what was kept, and what its rule says.
+func described(t *testing.T, r Response) string {
+	t.Helper()
+	checkSound(t, r)
+	said := fmt.Sprintf("%s %s", r.Class, r.Outcome)
+	for _, flag := range []struct {
+		is   bool
+		name string
+	}{
+		{!r.Charged, "uncharged"}, {r.TimedOut, "timed out"}, {r.Stale, "stale"}, {r.LocalTrouble, "local trouble"},
+		{r.Permanent, "permanent"}, {r.ResponseTruncated, "truncated"},
+	} {
+		if flag.is {
+			said += ", " + flag.name
+		}
+	}
+	for _, value := range []struct {
+		name  string
+		value any
+	}{
+		{"status", r.Status}, {"retry after", r.RetryAfter}, {"defer after", r.DeferAfter}, {"max defers", r.MaxDefers},
+		{"verdict", r.Verdict}, {"max errors", r.MaxErrors}, {"location", r.Location}, {"error", r.Error},
+	} {
+		if text := fmt.Sprint(value.value); text != "" && text != "0" && text != "0s" {
+			said += fmt.Sprintf(", %s %s", value.name, text)
+		}
+	}
+	if r.Rule != nil {
+		said += fmt.Sprintf("\n%s: %s | %s", r.Rule.Name, r.Rule.Expected, r.Rule.Saw)
+	}
+	if r.ResponseBody != "" {
+		said += fmt.Sprintf("\n%q, %d bytes", parse.Cut(r.ResponseBody, 110), len(r.ResponseBody))
+	}
+	for _, h := range r.ResponseHeaders {
+		said += fmt.Sprintf("\n[%s: %q, %d bytes]", h.Name, parse.Cut(h.Value, 60), len(h.Value))
+	}
+	return said
+}

@@ -1,0 +1,271 @@
+package rule
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/internal/parse"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/internal/transcript"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// parsers read what a caller writes.
+var parsers = map[string]func(raw []byte) (store.JSONText, []store.FieldError){
+	"rule": Parse,
+	"poll": ParsePoll,
+	"predicates": func(raw []byte) (store.JSONText, []store.FieldError) {
+		return written(raw, new(Predicates))
+	},
+}
+
+// TestRulesAreReadAsWritten has the limits of cases 71 and 72 of the security list, too.
+func TestRulesAreReadAsWritten(t *testing.T) {
+	t.Parallel()
+	transcript.Run(t, "testdata/written.txt", func(line string) string {
+		kind, raw, _ := strings.Cut(line, " ")
+		text, wrong := parsers[kind]([]byte(raw))
+		if text == "" {
+			return findings(t, wrong)
+		}
+		if again, _ := parsers[kind]([]byte(text)); again != text {
+			t.Errorf("%s becomes %s", text, again)
+		}
+		return string(text)
+	})
+}
+
+// findings are what is wrong, a line each.
+func findings(t *testing.T, wrong []store.FieldError) string {
+	t.Helper()
+	var lines []string
+	for _, w := range wrong {
+		lines = append(lines, cmp.Or(w.Field, "the whole")+": "+w.Message)
+		if w.Message == "" || !parse.IsPlain([]byte(w.Field+w.Message)) {
+			t.Errorf("bad finding %q", w)
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+var (
+	conclusions = [...]string{
+		Deferred: "deferred", Permanent: "permanent", WrongStatus: "wrong status", WrongBody: "wrong body",
+		Successful: "successful",
+	}
+	truths = [...]string{isFalse: "false", isUnsure: "unsure", isTrue: "true"}
+)
+
+// A judge concludes from an answer.
+type judge func(d *Document) (string, *store.Rule)
+
+// judges make judges of what stands in a transcript.
+var judges = map[string]func(t *testing.T, text string) judge{
+	"rule": func(t *testing.T, text string) judge {
+		r, isPreset := presets(t)[text]
+		if !isPreset {
+			return func(d *Document) (string, *store.Rule) { return concludes(compiled(t, text), d) }
+		}
+		return func(d *Document) (string, *store.Rule) {
+			// A preset is what its own text says, but for what that has no words for.
+			i := slices.Index(Names(), text)
+			whole, _ := concludes(compiled(t, string(Presets()[i].Rule)), again(d))
+			conclusion, why := concludes(r, d)
+			if whole != conclusion && !(text == WeChatV3 && strings.Contains(string(d.Text), "de\":")) {
+				t.Errorf("%s on %d %s: %s by its rule, not %s", text, d.Status, d.Seen, whole, conclusion)
+			}
+			return conclusion, why
+		}
+	},
+	"poll": func(t *testing.T, text string) judge {
+		r, wrong := CompilePoll([]byte(text))
+		if wrong != nil {
+			t.Fatalf("%s: %v", text, wrong)
+		}
+		return func(d *Document) (string, *store.Rule) {
+			verdict, why := r.Conclude("mine", d, hidden)
+			checkVerdict(t, r, verdict, why, again(d))
+			return string(verdict), why
+		}
+	},
+	"any": func(t *testing.T, text string) judge {
+		ps := predicatesOf(t, text)
+		return func(d *Document) (string, *store.Rule) {
+			truth := ps.judge(d)
+			if ps.Match(d) != (truth == isTrue) {
+				t.Errorf("%s on %s is %s, and Match says otherwise", text, d.Seen, truths[truth])
+			}
+			return truths[truth], &store.Rule{Name: "mine", Expected: ps.Expected(), Saw: ps.saw(d, d.Seen, hidden)}
+		}
+	},
+}
+
+// hidden is a credential that an answer may echo.
+var hidden = []string{"hunter2-api-key"}
+
+func concludes(r *Rule, d *Document) (string, *store.Rule) {
+	c, why := r.Conclude("mine", d, hidden)
+	return conclusions[c], why
+}
+
+func compiled(t *testing.T, text string) *Rule {
+	t.Helper()
+	r, wrong := Compile([]byte(text))
+	if wrong != nil {
+		t.Fatalf("%s: %v", text, wrong)
+	}
+	return r
+}
+
+func presets(t *testing.T) map[string]*Rule {
+	t.Helper()
+	all, err := CompilePresets()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// answered makes an answer of a status, a content type in brackets and a body.
+func answered(text string) *Document {
+	status, body, _ := strings.Cut(text, " ")
+	contentType := ""
+	if rest, ok := strings.CutPrefix(body, "["); ok && strings.Contains(rest, "] ") && strings.Contains(rest, "/") {
+		contentType, body, _ = strings.Cut(rest, "] ")
+	}
+	number, _ := strconv.Atoi(status)
+	d := NewDocument(number, contentType, []byte(body))
+	d.Seen = strconv.Quote(parse.Scrub(parse.Cut(string(d.Text), SawBytes), hidden))
+	return d
+}
+
+// again is an answer that nothing has looked at.
+func again(d *Document) *Document {
+	return &Document{Status: d.Status, Text: d.Text, Broken: d.Broken, Partial: d.Partial, Seen: d.Seen}
+}
+
+// TestRulesJudge has what rules make of answers, what they say of it, and cases 70, 73, 74 and 75 of the security list.
+func TestRulesJudge(t *testing.T) {
+	t.Parallel()
+	var by judge
+	var answer *Document
+	transcript.Run(t, "testdata/judged.txt", func(line string) string {
+		command, rest, _ := strings.Cut(line, " ")
+		d := answered(line)
+		switch command {
+		case "rule", "poll", "any":
+			by = judges[command](t, rest)
+			return ""
+		case "answer":
+			answer = answered(rest)
+			return ""
+		case "of":
+			by, d = judges["any"](t, rest), answer
+		case "large", "partial":
+			d = answered(rest)
+			d.Broken, d.Partial = "the body is not whole", command == "partial"
+			d.Seen = d.Broken
+		}
+		conclusion, why := by(d)
+		if why == nil && conclusion == conclusions[Successful] {
+			return conclusion
+		}
+		if why == nil || why.Name != "mine" || max(len(why.Expected), len(why.Saw)) > maxSentence {
+			t.Fatalf("%s: %s is explained by %+v", line, conclusion, why)
+		}
+		return fmt.Sprintf("%s: %s | %s", conclusion, why.Expected, why.Saw)
+	})
+}
+
+func TestPresets(t *testing.T) {
+	t.Parallel()
+	all := presets(t)
+	for i, p := range Presets() {
+		text, wrong := Parse([]byte(p.Rule))
+		if wrong != nil || text != p.Rule || p.Description == "" || p.Name != Names()[i] || all[p.Name] == nil {
+			t.Errorf("preset %d: %+v, read as %s, %v", i, p, text, wrong)
+		}
+	}
+	if len(Presets()) != len(Names()) || Names()[0] != Default || all[""] != all[Default] {
+		t.Errorf("names %v; the default comes first", Names())
+	}
+}
+
+func FuzzParseRule(f *testing.F) {
+	for _, p := range Presets() {
+		f.Add(string(p.Rule))
+	}
+	f.Add(`{"body":{"regex":"(a|b){3}","trim":true},"permanent_if":{"status":[404]},` +
+		`"defer_if":{"body":{"json":[{"all":[{"xml":"/a","gt":"1.5"}]}]}},"defer_after":"2m","max_defers":9}`)
+	f.Add(`{"status":["200-299"],"status":1}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		rule := readAgain(t, "rule", text)
+		if rule == "" {
+			return
+		}
+		r := compiled(t, rule)
+		c, why := r.Conclude(CustomName, NewDocument(200, "", []byte(text)), nil)
+		if why != nil && max(len(why.Expected), len(why.Saw)) > maxSentence {
+			t.Fatalf("%s ends as %d %+v", rule, c, why)
+		}
+	})
+}
+
+// readAgain reads a text: what is not refused is kept as it is read again.
+func readAgain(t *testing.T, kind, text string) string {
+	t.Helper()
+	rule, wrong := parsers[kind]([]byte(text))
+	if (rule == "") != (len(wrong) > 0) {
+		t.Fatalf("%q, %v", rule, wrong)
+	}
+	if again, wrong := parsers[kind]([]byte(rule)); rule != "" && again != rule {
+		t.Fatalf("%s becomes %s %v", rule, again, wrong)
+	}
+	return string(rule)
+}
+
+func FuzzParsePollRule(f *testing.F) {
+	f.Add(`{"until":{"success":[{"pointer":"/trade_state","in":["SUCCESS"]}],`+
+		`"failure":[{"pointer":"/trade_state","in":["CLOSED"]}]}}`, `{"trade_state":"CLOSED"}`, "", 200)
+	f.Add(`{"until":{"failure":[{"xml":"/a/b","gt":"1.5"}]},`+
+		`"hold_if":[{"all":[{"status":[429]},{"pointer":"/code","matches":"LIMIT$"}]}],`+
+		`"evaluate":["200-299",404],"error_budget":0}`, `<a><b>2</b></a>`, "text/xml; charset=gbk", 404)
+	f.Add(`{"until":{"success":[{"status":["200-299"]}],"failure":[{"pointer":"/a","exists":false},`+
+		`{"pointer":"","eq":1}]}}`, `{"a":1,"a":2}`, "", 204)
+	f.Add(`{"until":{"success":[{"status":[1]}]},"until":1}`, "\xff", "", 500)
+	f.Fuzz(func(t *testing.T, text, body, contentType string, status int) {
+		rule := readAgain(t, "poll", text)
+		if rule == "" {
+			return
+		}
+		r, wrong := CompilePoll([]byte(rule))
+		if wrong != nil || *r.ErrorBudget < 0 || *r.ErrorBudget > 1000 {
+			t.Fatalf("%s: %+v, %v", rule, r, wrong)
+		}
+		d := NewDocument(status, contentType, []byte(body))
+		d.Seen = "a body"
+		verdict, why := r.Conclude(PollName, d, nil)
+		checkVerdict(t, r, verdict, why, again(d))
+	})
+}
+
+// checkVerdict compares a verdict with what the predicates say one by one.
+func checkVerdict(t *testing.T, r *Poll, verdict Verdict, why *store.Rule, d *Document) {
+	t.Helper()
+	match := func(ps Predicates) bool {
+		d.steps = 0
+		return ps.Match(d)
+	}
+	success, failure, hold := match(r.Until.Success), match(r.Until.Failure), match(r.HoldIf)
+	final := verdict == VerdictSuccess || verdict == VerdictFailure
+	switch {
+	case verdict == "" || why == nil || why.Expected == "" || why.Saw == "",
+		max(len(why.Expected), len(why.Saw)) > maxSentence,
+		final && (hold || success == failure || success != (verdict == VerdictSuccess) || !r.Evaluate.has(d.Status)),
+		verdict == VerdictHold && !hold:
+		t.Fatalf("on %d: success %v, failure %v, hold %v ends as %s %+v", d.Status, success, failure, hold, verdict, why)
+	}
+}
