@@ -10,21 +10,21 @@ import (
 // hintTimeout bounds the wait for what happens at once on a machine with nothing else to do.
 const hintTimeout = time.Minute
 
-var hintChecks = []check{
-	{"ComesForAnEarlierHead", hintEarlier},
-	{"ComesWhenALaneHasRoomAgain", hintRoom},
-	{"ChannelIsAlwaysTheSame", hintChannel},
-}
-
 // listen runs the index's subscription until the returned function is called, which also waits for its end.
 func (f *fixture) listen() (stop func()) {
 	ctx, cancel := context.WithCancel(f.ctx)
 	done := make(chan error, 1)
 	go func() { done <- f.Index.Run(ctx) }()
 	return func() {
+		select {
+		case err := <-done:
+			f.Fatalf("Run returned %v before its context ended", err)
+		default:
+		}
 		cancel()
 		select {
-		case <-done:
+		case err := <-done:
+			f.no(err)
 		case <-time.After(hintTimeout):
 			f.Fatalf("Run did not return when its context had ended")
 		}
@@ -66,19 +66,14 @@ func hintEarlier(f *fixture) {
 		hours--
 		f.ensure(f.item(0, hours*time.Hour))
 	})
-	seconds := int64(7000)
-	f.hinted(func() {
-		f.claim(f.wide())
-		seconds--
-		f.ensure(f.item(0, time.Duration(seconds)*time.Second))
-	})
 	item := f.item(0, 8*time.Hour)
 	f.ensure(item)
-	seconds = 3000
+	seconds := int64(3000)
 	f.hinted(func() {
 		f.claim(f.wide())
 		seconds--
-		f.move(item.Ref(), f.Now()+seconds*1000, schedule.MovedIt)
+		_, err := f.Index.Move(f.ctx, []schedule.Movement{{Ref: item.Ref(), Due: f.Now() + seconds*1000}})
+		f.no(err)
 	})
 	f.pass(time.Hour)
 	f.hinted(func() {
@@ -105,18 +100,32 @@ func hintRoom(f *fixture) {
 		leases = leases[1:]
 		f.ensure(f.item(0, 0))
 	})
-	f.no(f.Index.SetLanes(f.ctx, []schedule.LaneSetting{{Lane: f.lanes[1], PausedUntil: f.Now() + 3600_000, Version: 1}}))
+	pause := func(d time.Duration) {
+		f.set(schedule.LaneSetting{Lane: f.lanes[1], PausedUntil: f.Now() + d.Milliseconds()})
+	}
+	pause(time.Hour)
 	f.ensure(f.item(1, 0))
-	version := int64(1)
 	f.hinted(func() {
 		f.take()
-		version += 2
-		for i, until := range []int64{f.Now() + 3600_000, 0} {
-			f.no(f.Index.SetLanes(f.ctx, []schedule.LaneSetting{
-				{Lane: f.lanes[1], PausedUntil: until, Version: version + int64(i)},
-			}))
-		}
+		pause(time.Hour)
+		pause(0)
 		f.ensure(f.item(1, 0))
+	})
+}
+
+// hintLeftRoom: a claim that frees more of a lane than it takes wakes the claimers of others.
+func hintLeftRoom(f *fixture) {
+	defer f.listen()()
+	var left []schedule.Lease
+	f.hinted(func() {
+		f.ack(left, schedule.NoSignal)
+		f.ensure(f.items(0, 40)...)
+		four, req := f.take(), f.wide()
+		req.Max = 1
+		for _, l := range four[:2] {
+			req.Ended = append(req.Ended, schedule.EndedLease{LeaseRef: l.LeaseRef()})
+		}
+		left = append(four, f.claim(req).Leases...)
 	})
 }
 

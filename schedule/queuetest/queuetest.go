@@ -1,4 +1,5 @@
-// Package queuetest is the suite that every index passes. [Run] checks the promises of package schedule case by case.
+// Package queuetest is the suite that every index passes. [Transcripts] compares what an index answers with files that say
+// it, and [Run] checks the promises of package schedule that need more than a list of operations.
 // [Random] does random operations on few items and lanes, and checks the invariants of the state after each; with an
 // oracle, which is another index, it compares every reply and the whole state of both.
 //
@@ -20,69 +21,38 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
-// Queue is the hot path: items in, leases out.
-type Queue interface {
+// Index is all that the engine uses of an index.
+type Index interface {
 	Shards() int
+	ShardOf(lane int64) int
 	Ensure(ctx context.Context, items []schedule.Item) ([]schedule.Position, error)
 	Claim(ctx context.Context, shard int, req schedule.ClaimRequest) (schedule.Claimed, error)
 	Settle(ctx context.Context, settlements []schedule.Settlement) ([]schedule.Settled, error)
 	Extend(ctx context.Context, extensions []schedule.Extension) ([]bool, error)
 	Cancel(ctx context.Context, refs []schedule.Ref) ([]schedule.Position, error)
 	Move(ctx context.Context, movements []schedule.Movement) ([]schedule.Moved, error)
-}
-
-// Lookup says where items are.
-type Lookup interface {
 	Lookup(ctx context.Context, refs []schedule.Ref) ([]schedule.Position, error)
-}
 
-// Locks are on business keys.
-type Locks interface {
 	Acquire(ctx context.Context, requests []schedule.LockRequest) ([]schedule.LockReply, error)
 	Release(ctx context.Context, unlocks []schedule.Unlock) ([]schedule.Waiter, error)
-}
 
-// Lanes is what is set of lanes, and how they stand.
-type Lanes interface {
 	SetLanes(ctx context.Context, settings []schedule.LaneSetting) error
 	LaneStates(ctx context.Context, lanes []int64) ([]schedule.LaneState, error)
-}
 
-// Upkeep is what rebuild, sweep and verify use.
-type Upkeep interface {
 	Reset(ctx context.Context, shard int, generation int64) error
 	Adopt(ctx context.Context, adoptions []schedule.Adoption) error
 	Open(ctx context.Context, shard int) error
 	Audit(ctx context.Context, shard int, cursor string) (schedule.AuditPage, error)
 	Scan(ctx context.Context, shard int, cursor string, limit int) (schedule.ScanPage, error)
 	Stats(ctx context.Context, shard int) (schedule.Stats, error)
-}
+	Watermark(ctx context.Context, shard int) (schedule.Watermark, error)
+	MoveWatermark(ctx context.Context, shard int, a schedule.Advance) (schedule.Watermark, error)
+	Loaded(ctx context.Context, shard int, token string, until int64) (schedule.Watermark, error)
 
-// Signals are the generation and the hints.
-type Signals interface {
 	SetGeneration(generation int64)
 	Generation(ctx context.Context, shard int) (int64, error)
 	Hints() <-chan int
 	Run(ctx context.Context) error
-}
-
-// Horizon is how far ahead an index holds items.
-type Horizon interface {
-	ShardOf(lane int64) int
-	Watermark(ctx context.Context, shard int) (schedule.Watermark, error)
-	MoveWatermark(ctx context.Context, shard int, a schedule.Advance) (schedule.Watermark, error)
-	Loaded(ctx context.Context, shard int, token string, until int64) (schedule.Watermark, error)
-}
-
-// Index is all of an index.
-type Index interface {
-	Queue
-	Horizon
-	Lookup
-	Locks
-	Lanes
-	Upkeep
-	Signals
 }
 
 // A Harness is one index under test, with its clock. Index, Now and Advance are required. The suite resets
@@ -109,46 +79,27 @@ func RandomRuns(n int) {
 	}
 }
 
-// Run checks every promise on harnesses that open makes, or those of the named groups alone. Tests run in
-// parallel, each on a harness of its own.
-func Run(t *testing.T, open func(t *testing.T) Harness, groups ...string) {
-	for _, group := range []struct {
-		name  string
-		tests []check
-	}{
-		{"Claim", claimChecks},
-		{"Counting", countingChecks},
-		{"Forced", forcedChecks},
-		{"Rate", rateChecks},
-		{"State", stateChecks},
-		{"Fairness", fairnessChecks},
-		{"Lock", lockChecks},
-		{"Horizon", horizonChecks},
-		{"Upkeep", upkeepChecks},
-		{"Hint", hintChecks},
-		{"Clock", clockChecks},
-		{"Invalid", invalidChecks},
-		{"Concurrent", []check{{"EveryItemOnce", concurrent}}},
+// Run runs the checks of those names on harnesses that open makes; without names, all. They run in parallel, each on a
+// harness of its own.
+func Run(t *testing.T, open func(t *testing.T) Harness, names ...string) {
+	for name, check := range map[string]func(f *fixture){
+		"RateIsExactOverTime":       rateExact,
+		"LanesHaveShards":           lanesHaveShards,
+		"ScanMeetsWhatStays":        scanMeets,
+		"Refusals":                  refusals,
+		"HintForAnEarlierHead":      hintEarlier,
+		"HintWhenALaneHasRoomAgain": hintRoom,
+		"HintForRoomThatIsLeft":     hintLeftRoom,
+		"ChannelOfHintsIsAlwaysOne": hintChannel,
+		"OwnersGetEveryItemOnce":    concurrent,
 	} {
-		if len(groups) > 0 && !slices.Contains(groups, group.name) {
-			continue
+		if len(names) == 0 || slices.Contains(names, name) {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				check(newFixture(t, open(t)))
+			})
 		}
-		t.Run(group.name, func(t *testing.T) {
-			t.Parallel()
-			for _, c := range group.tests {
-				t.Run(c.name, func(t *testing.T) {
-					t.Parallel()
-					c.run(newFixture(t, open(t)))
-				})
-			}
-		})
 	}
-}
-
-// A check is one test of the suite.
-type check struct {
-	name string
-	run  func(f *fixture)
 }
 
 // tb is what testing.T and rapid.T share.
@@ -304,14 +255,6 @@ func (f *fixture) takeOne(id string) schedule.Lease {
 	return leases[0]
 }
 
-// one puts a new item of the first lane in, due now, and claims it.
-func (f *fixture) one() schedule.Lease {
-	f.Helper()
-	item := f.item(0, 0)
-	f.ensure(item)
-	return f.takeOne(item.ID)
-}
-
 func idsOf(leases []schedule.Lease) []string {
 	ids := make([]string, len(leases))
 	for i, l := range leases {
@@ -368,35 +311,6 @@ func (f *fixture) answer(i, times int, signal schedule.Signal) {
 	}
 }
 
-func (f *fixture) move(l schedule.Ref, due int64, want schedule.Moved) {
-	f.Helper()
-	got, err := f.Index.Move(f.ctx, []schedule.Movement{{Ref: l, Due: due}})
-	f.no(err)
-	if len(got) != 1 || got[0] != want {
-		f.Fatalf("move of %s: %v, want %d", l.ID, got, want)
-	}
-}
-
-// find returns the item's place by scanning, and its record.
-func (f *fixture) find(ref schedule.Ref) schedule.Found {
-	f.Helper()
-	for _, found := range f.scan(f.Index.ShardOf(ref.Lane)) {
-		if found.ID == ref.ID {
-			return found
-		}
-	}
-	return schedule.Found{}
-}
-
-// expectAt expects the item to wait for that due time, in the delay set or ready.
-func (f *fixture) expectAt(ref schedule.Ref, due int64) {
-	f.Helper()
-	found := f.find(ref)
-	if found.Place != schedule.Delayed && found.Place != schedule.Ready || found.Due != due {
-		f.Fatalf("%s is %s, due %d; want it to wait for %d", ref.ID, found.Place, found.Due, due)
-	}
-}
-
 // lookup returns where the items are.
 func (f *fixture) lookup(refs ...schedule.Ref) []schedule.Position {
 	f.Helper()
@@ -406,13 +320,6 @@ func (f *fixture) lookup(refs ...schedule.Ref) []schedule.Position {
 		f.Fatalf("lookup answered %d of %d refs", len(positions), len(refs))
 	}
 	return positions
-}
-
-func (f *fixture) expectPlace(ref schedule.Ref, want schedule.Place) {
-	f.Helper()
-	if found := f.find(ref); found.Place != want {
-		f.Fatalf("%s is %s, want %s", ref.ID, found.Place, want)
-	}
 }
 
 // scan returns all that a shard holds, each id once.
@@ -437,6 +344,32 @@ func (f *fixture) scan(shard int) []schedule.Found {
 	}
 }
 
+// watermark reads shard 0's.
+func (f *fixture) watermark() schedule.Watermark {
+	f.Helper()
+	w, err := f.Index.Watermark(f.ctx, 0)
+	f.no(err)
+	return w
+}
+
+// set makes a setting with a version above that of every earlier one.
+func (f *fixture) set(s schedule.LaneSetting) {
+	f.Helper()
+	f.tokens++
+	s.Version = int64(f.tokens)
+	f.no(f.Index.SetLanes(f.ctx, []schedule.LaneSetting{s}))
+}
+
+func (f *fixture) states(lanes ...int64) []schedule.LaneState {
+	f.Helper()
+	states, err := f.Index.LaneStates(f.ctx, lanes)
+	f.no(err)
+	if len(states) != len(lanes) {
+		f.Fatalf("%d states of %d lanes", len(states), len(lanes))
+	}
+	return states
+}
+
 func (f *fixture) stats() schedule.Stats {
 	f.Helper()
 	stats, err := f.Index.Stats(f.ctx, 0)
@@ -444,19 +377,75 @@ func (f *fixture) stats() schedule.Stats {
 	return stats
 }
 
-// quiet runs a whole audit of every shard and expects that it repairs nothing.
-func (f *fixture) quiet() {
-	f.Helper()
+// audit runs a whole audit of every shard and returns how many repairs it made.
+func (f *fixture) audit() (repaired int, err error) {
 	for shard := range f.Index.Shards() {
 		for cursor := ""; ; {
 			page, err := f.Index.Audit(f.ctx, shard, cursor)
-			f.no(err)
-			if page.Repaired != 0 {
-				f.Fatalf("the audit of a sound shard repaired %d of %d", page.Repaired, page.Checked)
+			if err != nil {
+				return repaired, err
 			}
+			repaired += page.Repaired
 			if cursor = page.Next; cursor == "" {
 				break
 			}
 		}
 	}
+	return repaired, nil
+}
+
+// quiet expects that an audit repairs nothing.
+func (f *fixture) quiet() {
+	f.Helper()
+	repaired, err := f.audit()
+	f.no(err)
+	if repaired != 0 {
+		f.Fatalf("the audit of a sound index repaired %d", repaired)
+	}
+}
+
+// usual is the longest time that the suite lets pass between two calls to a shard. A claimer asks more often.
+// Where a shard is not asked for longer, an index may take it for a clock that was put forward.
+const usual = 8 * time.Second
+
+// pass lets d pass, as it does for an index that is in use. On an index with several shards only those are
+// asked that the test uses: a round trip to each every eight seconds would be most of the test's time.
+func (f *fixture) pass(d time.Duration) {
+	f.Helper()
+	used := 1
+	if f.locks {
+		used = f.Index.Shards()
+	}
+	for ; d > 0; d -= usual {
+		f.Advance(min(d, usual))
+		f.clocks(used)
+	}
+}
+
+// clocks reads the clocks of the first n shards.
+func (f *fixture) clocks(n int) []int64 {
+	f.Helper()
+	clocks := make([]int64, n)
+	for shard := range clocks {
+		s, err := f.Index.Stats(f.ctx, shard)
+		f.no(err)
+		clocks[shard] = s.Now
+	}
+	f.latest = max(f.latest, clocks[0])
+	return clocks
+}
+
+// jump puts the clock forward or back at once, lets every shard see it, and returns by how much shard 0's has
+// moved.
+func (f *fixture) jump(d time.Duration) int64 {
+	f.Helper()
+	before := f.clocks(f.Index.Shards())
+	f.Advance(d)
+	after := f.clocks(f.Index.Shards())
+	for shard := range after {
+		if moved := after[shard] - before[shard] - d.Milliseconds(); moved < 0 || moved > 5000 {
+			f.Fatalf("a jump of %s took the clock of shard %d from %d to %d", d, shard, before[shard], after[shard])
+		}
+	}
+	return after[0] - before[0]
 }

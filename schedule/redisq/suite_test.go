@@ -32,7 +32,14 @@ func harness(t testing.TB, ix *redisq.Index) queuetest.Harness {
 func TestIndex(t *testing.T) {
 	eachServer(t, func(t *testing.T, url string) {
 		queuetest.Run(t, func(t *testing.T) queuetest.Harness { return harness(t, open(t, url, 1)) })
+		queuetest.Transcripts(t, "../queuetest/testdata/*.txt", func(t *testing.T) queuetest.Harness { return frozen(open(t, url, 1)) }, nil)
 	})
+}
+
+// frozen returns an index whose clock moves only when it is told to.
+func frozen(ix *redisq.Index) queuetest.Harness {
+	ix.Freeze(time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC).UnixMilli())
+	return queuetest.Harness{Index: ix, Now: ix.Frozen, Advance: ix.Advance}
 }
 
 // The embedded index does the same operations, and is the oracle.
@@ -46,31 +53,26 @@ func TestRandomOperationsOnACluster(t *testing.T) {
 }
 
 func randomOperations(t *testing.T, ix *redisq.Index) {
-	start := time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
-	ix.Freeze(start.UnixMilli())
-	clock := start
-	queuetest.Random(t, queuetest.Harness{Index: ix, Now: ix.Frozen, Advance: ix.Advance}, &queuetest.Harness{
+	h := frozen(ix)
+	clock := time.UnixMilli(h.Now())
+	queuetest.Random(t, h, &queuetest.Harness{
 		Index:   memq.New(memq.Options{Now: func() time.Time { return clock }}),
 		Now:     func() int64 { return clock.UnixMilli() },
 		Advance: func(d time.Duration) { clock = clock.Add(d) },
 	})
 }
 
-// On a Cluster a shard has a slot of its own. By default only the groups run that call several shards at
-// once, or all.
+// On a Cluster a shard has a slot of its own.
 func TestIndexOnACluster(t *testing.T) {
 	needsServer(t)
-	groups := []string{"State", "Lock", "Upkeep", "Horizon", "Hint", "Invalid"}
-	if testserver.Full() {
-		groups = nil
-	}
 	url := testserver.SharedCluster(t).URL()
 	queuetest.Run(t, func(t *testing.T) queuetest.Harness {
 		ix := open(t, url, 4)
 		h := harness(t, ix)
 		h.Index = firstShard{ix, make(chan int, 1)}
 		return h
-	}, groups...)
+	})
+	queuetest.Transcripts(t, "../queuetest/testdata/*.txt", func(t *testing.T) queuetest.Harness { return frozen(open(t, url, 4)) }, nil)
 }
 
 // A firstShard passes on the hints of shard 0 alone. The suite looks at no other, and waits for a hint that

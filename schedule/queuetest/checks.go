@@ -1,0 +1,262 @@
+package queuetest
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
+)
+
+// rateExact: with twice as much to do as its rate allows a lane gets its rate, and a claimer that sleeps
+// until each reply's next event neither oversleeps nor spins.
+func rateExact(f *fixture) {
+	for _, c := range []struct {
+		every  time.Duration
+		length time.Duration
+	}{
+		{time.Second / 500, 4 * time.Second},
+		{time.Second / 50, 10 * time.Second},
+		{time.Second / 3, 100 * time.Second},
+		{time.Minute / 7, 20 * time.Minute},
+	} {
+		f.reset()
+		f.set(schedule.LaneSetting{Lane: f.lanes[0], Limit: 1000})
+		f.answer(0, 9, schedule.Answered) // a concurrency that the rate does not use up
+		expected := float64(c.length) / float64(c.every)
+		f.ensure(f.items(0, int(2*expected))...)
+		f.promoteAll()
+		f.set(schedule.LaneSetting{Lane: f.lanes[0], Every: c.every, Limit: 1000})
+		fl := f.drainFor(c.length)
+		expected *= float64(fl.lasted) / float64(c.length.Milliseconds())
+		off := 0.02 + float64(int64(fl.stalls)*schedule.TokenStep.Milliseconds())/float64(fl.lasted)
+		if got := float64(fl.leases) / expected; got < 1-off || got > 1+off {
+			f.Fatalf("one in %s gave %d leases in %d ms, %.3f of what it should", c.every, fl.leases, fl.lasted, got)
+		}
+		// Tokens come in steps of 10 ms, so that many are claimed at once; in between nothing is claimed in
+		// vain.
+		most := int(min(expected, c.length.Seconds()*100)) + 20 + fl.leases/100
+		if fl.claims > most || fl.empty > most/20+2 {
+			f.Fatalf("%d claims, %d of them in vain, for %d leases; want %d at most", fl.claims, fl.empty, fl.leases, most)
+		}
+		f.quiet()
+	}
+}
+
+// empty is a claim that promotes and reaps.
+func (f *fixture) empty() schedule.ClaimRequest {
+	req := f.wide()
+	req.Max = 0
+	return req
+}
+
+// promoteAll makes ready what is due.
+func (f *fixture) promoteAll() {
+	f.Helper()
+	for s := f.stats(); s.HeadDue != 0 && s.HeadDue <= s.Now; s = f.stats() {
+		f.claim(f.empty())
+	}
+}
+
+// A flood is what a claimer did that slept until each reply's next event.
+type flood struct {
+	leases, claims, empty int
+	lasted                int64 // ms in which tokens could be given
+	stalls                int   // each leaves less than a step of the tokens in doubt
+}
+
+// drainFor claims for so long, and answers all at once, as a claimer does that sleeps until the next event of
+// each reply.
+func (f *fixture) drainFor(d time.Duration) flood {
+	f.Helper()
+	var fl flood
+	var began, wake int64
+	for {
+		c := f.claim(f.wide())
+		if began == 0 {
+			began, wake = c.Now, c.Now
+		}
+		// A busy machine wakes the claimer too late for some tokens.
+		if late := c.Now - wake - schedule.CatchUp.Milliseconds(); late > 0 {
+			began += late
+			fl.stalls++
+		}
+		f.ack(c.Leases, schedule.Answered)
+		fl.claims++
+		if fl.lasted = c.Now - began; fl.lasted >= d.Milliseconds() {
+			return fl
+		}
+		fl.leases += len(c.Leases)
+		if len(c.Leases) == 0 {
+			fl.empty++
+		}
+		if wake = c.Now; c.More {
+			continue
+		}
+		if c.Next == 0 {
+			f.Fatalf("nothing is in sight after %d leases", fl.leases)
+		}
+		wake = max(c.Next, c.Now)
+		f.pass(time.Duration(wake-f.Now()) * time.Millisecond)
+	}
+}
+
+// lanesHaveShards: an item is in the shard that ShardOf names for its lane.
+func lanesHaveShards(f *fixture) {
+	var items []schedule.Item
+	for lane := int64(1); lane <= 100; lane++ {
+		items = append(items, schedule.Item{ID: f.id(), Lane: lane, Due: f.Now()})
+	}
+	f.ensure(items...)
+	found := 0
+	for shard := range f.Index.Shards() {
+		for _, item := range f.scan(shard) {
+			if f.Index.ShardOf(item.Lane) != shard {
+				f.Fatalf("lane %d is in shard %d, but ShardOf says %d", item.Lane, shard, f.Index.ShardOf(item.Lane))
+			}
+			found++
+		}
+	}
+	if found != len(items) {
+		f.Fatalf("the shards have %d of %d items", found, len(items))
+	}
+}
+
+func scanMeets(f *fixture) {
+	want := make(map[string]schedule.Item)
+	for i := range 5 {
+		for _, item := range f.items(i, 100) {
+			item.Due += int64(i) * 3600_000
+			want[item.ID] = item
+			f.ensure(item)
+		}
+	}
+	f.take()
+	seen := make(map[string]bool)
+	for cursor := ""; ; {
+		page, err := f.Index.Scan(f.ctx, 0, cursor, 37)
+		f.no(err)
+		for _, found := range page.Found {
+			if item, ok := want[found.ID]; ok && found.Item != item {
+				f.Fatalf("the scan met %+v, want %+v", found.Item, item)
+			}
+			if found.Place == schedule.Absent {
+				f.Fatalf("the scan met %s, which it says is absent", found.ID)
+			}
+			seen[found.ID] = true
+		}
+		if cursor = page.Next; cursor == "" {
+			break
+		}
+		// Others come and go meanwhile.
+		passing := f.item(5, time.Hour)
+		f.ensure(passing)
+		if len(seen)%2 == 0 {
+			_, err := f.Index.Cancel(f.ctx, []schedule.Ref{passing.Ref()})
+			f.no(err)
+		}
+	}
+	for id := range want {
+		if !seen[id] {
+			f.Fatalf("the scan did not meet %s, which was there all the time", id)
+		}
+	}
+}
+
+// A call is one operation, without its answer.
+type call = func() error
+
+// onElements are the operations on elements, with one for each item.
+func (f *fixture) onElements(ctx context.Context, items ...schedule.Item) map[string]call {
+	n := len(items)
+	settlements, extensions := make([]schedule.Settlement, n), make([]schedule.Extension, n)
+	refs, movements := make([]schedule.Ref, n), make([]schedule.Movement, n)
+	adoptions, requests := make([]schedule.Adoption, n), make([]schedule.LockRequest, n)
+	unlocks, settings, lanes := make([]schedule.Unlock, n), make([]schedule.LaneSetting, n), make([]int64, n)
+	for i, item := range items {
+		settlements[i] = schedule.Settlement{Item: item, Token: "t", Outcome: schedule.Reschedule, Won: true}
+		extensions[i] = schedule.Extension{Ref: item.Ref(), Token: "t", Until: 1}
+		refs[i], movements[i] = item.Ref(), schedule.Movement{Ref: item.Ref()}
+		adoptions[i] = schedule.Adoption{Item: item, Token: "t", Until: f.Now() + 60_000}
+		requests[i] = schedule.LockRequest{Lock: "k", ID: item.ID, Lane: item.Lane, Token: "t", Until: f.Now() + 60_000}
+		unlocks[i] = schedule.Unlock{Lock: "k", ID: item.ID, Token: "t", Gone: []string{item.ID}}
+		settings[i], lanes[i] = schedule.LaneSetting{Lane: item.Lane, Limit: 1, Version: 1}, item.Lane
+	}
+	ix := f.Index
+	return map[string]call{
+		"ensure":      func() error { _, err := ix.Ensure(ctx, items); return err },
+		"settle":      func() error { _, err := ix.Settle(ctx, settlements); return err },
+		"extend":      func() error { _, err := ix.Extend(ctx, extensions); return err },
+		"cancel":      func() error { _, err := ix.Cancel(ctx, refs); return err },
+		"lookup":      func() error { _, err := ix.Lookup(ctx, refs); return err },
+		"move":        func() error { _, err := ix.Move(ctx, movements); return err },
+		"acquire":     func() error { _, err := ix.Acquire(ctx, requests); return err },
+		"release":     func() error { _, err := ix.Release(ctx, unlocks); return err },
+		"adopt":       func() error { return ix.Adopt(ctx, adoptions) },
+		"set lanes":   func() error { return ix.SetLanes(ctx, settings) },
+		"lane states": func() error { _, err := ix.LaneStates(ctx, lanes); return err },
+	}
+}
+
+// onShard are the operations on a shard that a foreign generation refuses.
+func (f *fixture) onShard(ctx context.Context, shard int) map[string]call {
+	ix, move := f.Index, schedule.Advance{Horizon: time.Hour, Token: "t"}
+	return map[string]call{
+		"claim":          func() error { _, err := ix.Claim(ctx, shard, f.wide()); return err },
+		"open":           func() error { return ix.Open(ctx, shard) },
+		"audit":          func() error { _, err := ix.Audit(ctx, shard, ""); return err },
+		"scan":           func() error { _, err := ix.Scan(ctx, shard, "", 10); return err },
+		"stats":          func() error { _, err := ix.Stats(ctx, shard); return err },
+		"watermark":      func() error { _, err := ix.Watermark(ctx, shard); return err },
+		"move watermark": func() error { _, err := ix.MoveWatermark(ctx, shard, move); return err },
+		"loaded":         func() error { _, err := ix.Loaded(ctx, shard, "t", 1); return err },
+	}
+}
+
+// refusals: what is refused does nothing. What is invalid package schedule says, and tests.
+func refusals(f *fixture) {
+	expect := func(want error, calls map[string]call) {
+		f.Helper()
+		for name, do := range calls {
+			if err := do(); !errors.Is(err, want) {
+				f.Fatalf("%s: %v, want %v", name, err, want)
+			}
+		}
+	}
+	many := f.items(0, schedule.MaxBatch+1)
+	expect(nil, f.onElements(f.ctx))
+	expect(schedule.ErrTooMany, f.onElements(f.ctx, many...))
+	expect(schedule.ErrInvalid, f.onElements(f.ctx, many[0], schedule.Item{}))
+	bad, ix := f.wide(), f.Index
+	bad.Max = -1
+	expect(schedule.ErrInvalid, map[string]call{
+		"claim":          func() error { _, err := ix.Claim(f.ctx, 0, bad); return err },
+		"move watermark": func() error { _, err := ix.MoveWatermark(f.ctx, 0, schedule.Advance{Horizon: 1}); return err },
+		"loaded":         func() error { _, err := ix.Loaded(f.ctx, 0, "\t", 1); return err },
+	})
+	for _, shard := range []int{-1, ix.Shards()} {
+		expect(schedule.ErrInvalid, f.onShard(f.ctx, shard))
+		expect(schedule.ErrInvalid, map[string]call{
+			"reset":      func() error { return ix.Reset(f.ctx, shard, f.generation) },
+			"generation": func() error { _, err := ix.Generation(f.ctx, shard); return err },
+		})
+	}
+	ended, cancel := context.WithCancel(f.ctx)
+	cancel()
+	expect(context.Canceled, f.onElements(ended, many[0]))
+	expect(context.Canceled, f.onShard(ended, 0))
+	ix.SetGeneration(f.generation + 1)
+	expect(schedule.ErrLost, f.onElements(f.ctx, many[0]))
+	expect(schedule.ErrLost, f.onShard(f.ctx, 0))
+	if generation, err := ix.Generation(f.ctx, 0); err != nil || generation != f.generation {
+		f.Fatalf("the shard's generation is %d, %v; want %d", generation, err, f.generation)
+	}
+	ix.SetGeneration(f.generation)
+	if s := f.stats(); s.Delayed+s.Ready+s.Leased+s.Locks+s.Waiters != 0 || f.watermark().At != schedule.Forever {
+		f.Fatalf("refused calls did something: %+v", s)
+	}
+	f.ensure(many...) // in batches that are full
+	if s := f.stats(); s.Delayed != int64(len(many)) {
+		f.Fatalf("%d of %d items were ensured in full batches", s.Delayed, len(many))
+	}
+}

@@ -1,0 +1,278 @@
+package queuetest
+
+import (
+	"cmp"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
+)
+
+var update = flag.Bool("update", false, "write what the index answers into the transcripts")
+
+// Transcripts runs the transcripts whose files match the pattern, each on a harness of its own. A file has cases,
+// which begin with "== NAME" on an index that was reset; lines of a case are operations, and what is answered follows
+// them, indented. With the flag update the answers are written instead of compared.
+//
+// An operation has elements, "a,lane=2,due=1h,retry": the name of an item, and what differs from what was last said
+// of it. a1..a9 are nine items, and * are those of the last claim. Times count from now; zero and forever are
+// themselves. Answers leave out the first lane, and what is zero. In a1..a9,lane=# each item has the lane of its
+// number.
+//
+// More are operations beside those of [Transcript.do].
+func Transcripts(t *testing.T, pattern string, open func(t *testing.T) Harness, more map[string]Operation) {
+	files, err := filepath.Glob(pattern)
+	if err != nil || len(files) == 0 {
+		t.Fatalf("transcripts %s: %d, %v", pattern, len(files), err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			t.Parallel()
+			data, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			f := newFixture(t, open(t))
+			head, cases, _ := strings.Cut(string(data), "== ")
+			written := head
+			for _, text := range strings.Split(cases, "\n== ") {
+				name, body, _ := strings.Cut(text, "\n")
+				body = strings.TrimRight(body, "\n") + "\n"
+				t.Run(name, func(t *testing.T) {
+					f.tb = t
+					got := newTranscript(f, more).run(body)
+					written += "== " + name + "\n" + got + "\n"
+					if got != body && !*update {
+						t.Errorf("-transcript +index:\n%s", gocmp.Diff(body, got))
+					}
+				})
+			}
+			if *update {
+				if err := os.WriteFile(file, []byte(strings.TrimSuffix(written, "\n")), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// An Operation does what the words after its name say. It returns what is answered: nil, a text, or a value whose
+// fields are told.
+type Operation func(s *Transcript, words []string) (any, error)
+
+// A Transcript is one case while it runs. Its Index is the one under test.
+type Transcript struct {
+	*fixture
+	known map[string]schedule.Lease // by name: what was last said of an item
+	names map[string]string         // by id
+	last  []string                  // the names of what was claimed last
+	more  map[string]Operation
+}
+
+func newTranscript(f *fixture, more map[string]Operation) *Transcript {
+	f.reset()
+	f.ids, f.locks = 0, true
+	return &Transcript{fixture: f, known: make(map[string]schedule.Lease), names: make(map[string]string), more: more}
+}
+
+// run does the operations of a case and returns it with what was answered.
+func (s *Transcript) run(body string) string {
+	var b strings.Builder
+	for line := range strings.Lines(body) {
+		words := strings.Fields(line)
+		switch {
+		case strings.HasPrefix(line, " "):
+			continue
+		case len(words) == 0 || words[0] == "#":
+			b.WriteString(line)
+			continue
+		}
+		b.WriteString(line)
+		answer, err := s.do(words[0], words[1:])
+		text := s.tell(answer)
+		if err != nil {
+			text = "error: " + sentinel(err)
+		}
+		for one := range strings.Lines(text) {
+			b.WriteString("  " + strings.TrimSpace(one) + "\n")
+		}
+	}
+	return b.String()
+}
+
+// sentinel returns the text of the error that the caller of an index looks for.
+func sentinel(err error) string {
+	for _, known := range []error{schedule.ErrLost, schedule.ErrRebuilding, schedule.ErrTooMany, schedule.ErrInvalid} {
+		if errors.Is(err, known) {
+			return known.Error()
+		}
+	}
+	return err.Error()
+}
+
+// do does an operation.
+func (s *Transcript) do(name string, words []string) (any, error) {
+	ix := s.Index
+	switch name {
+	case "ensure":
+		return batch(s, words, func(items []schedule.Item) ([]schedule.Position, error) { return ix.Ensure(s.ctx, items) })
+	case "settle":
+		return batch(s, words, func(all []schedule.Settlement) ([]schedule.Settled, error) { return ix.Settle(s.ctx, all) })
+	case "extend":
+		return batch(s, words, func(all []schedule.Extension) ([]bool, error) { return ix.Extend(s.ctx, all) })
+	case "cancel":
+		return batch(s, words, func(refs []schedule.Ref) ([]schedule.Position, error) { return ix.Cancel(s.ctx, refs) })
+	case "lookup":
+		return batch(s, words, func(refs []schedule.Ref) ([]schedule.Position, error) { return ix.Lookup(s.ctx, refs) })
+	case "move":
+		return batch(s, words, func(all []schedule.Movement) ([]schedule.Moved, error) { return ix.Move(s.ctx, all) })
+	case "acquire":
+		return batch(s, words, func(all []schedule.LockRequest) ([]schedule.LockReply, error) { return ix.Acquire(s.ctx, all) })
+	case "release":
+		return batch(s, words, func(all []schedule.Unlock) ([]schedule.Waiter, error) { return ix.Release(s.ctx, all) })
+	case "adopt":
+		return nil, ix.Adopt(s.ctx, elements[schedule.Adoption](s, words))
+	case "set":
+		return nil, ix.SetLanes(s.ctx, elements[schedule.LaneSetting](s, words))
+	case "state":
+		return batch(s, words, func(lanes []int64) ([]schedule.LaneState, error) { return ix.LaneStates(s.ctx, lanes) })
+	case "claim":
+		return s.claimed(words)
+	case "rounds":
+		return s.rounds(words)
+	case "answer":
+		times, err := strconv.Atoi(words[1])
+		s.no(err)
+		s.answer(s.lane(words[0]), times, s.valueOf(words[2]).Interface().(schedule.Signal))
+		return nil, nil
+	case "scan":
+		found := s.scan(0)
+		slices.SortFunc(found, func(a, b schedule.Found) int { return cmp.Compare(a.ID, b.ID) })
+		return found, nil
+	case "stats":
+		return s.sizes()
+	case "watermark":
+		return ix.Watermark(s.ctx, 0)
+	case "advance":
+		a := schedule.Advance{After: s.watermark().Loader}
+		s.assign(&a, words)
+		return ix.MoveWatermark(s.ctx, 0, a)
+	case "loaded":
+		return ix.Loaded(s.ctx, 0, words[0], s.at(words[1]))
+	case "pass":
+		s.pass(s.duration(words[0]))
+	case "jump":
+		s.Advance(s.duration(words[0]))
+	case "promote":
+		s.promoteAll()
+	case "audit":
+		repaired, err := s.audit()
+		return fmt.Sprintf("%d repaired", repaired), err
+	case "generation":
+		s.generation++
+		ix.SetGeneration(s.generation)
+	case "reset", "open":
+		for shard := range ix.Shards() {
+			if name == "reset" {
+				s.no(ix.Reset(s.ctx, shard, s.generation))
+			} else {
+				s.no(ix.Open(s.ctx, shard))
+			}
+		}
+	default:
+		if s.more[name] == nil {
+			s.Fatalf("there is no operation %s", name)
+		}
+		return s.more[name](s, words)
+	}
+	return nil, nil
+}
+
+// batch does an operation on elements, and says of each, by its name, what was answered.
+func batch[E, R any](s *Transcript, words []string, do func([]E) ([]R, error)) (string, error) {
+	var lines []line
+	all, names := elements[E](s, words), s.expand(words)
+	for i, page := 0, []E(nil); i < len(all); i += len(page) {
+		page = all[i:min(i+schedule.MaxBatch, len(all))]
+		replies, err := do(page)
+		if err != nil {
+			return "", err
+		}
+		for j, reply := range replies {
+			name, _, _ := strings.Cut(names[i+j], ",")
+			lines = append(lines, line{name, s.tell(reply)})
+		}
+	}
+	return joined(lines), nil
+}
+
+// sizes are the stats of shard 0, with the locks of all shards.
+func (s *Transcript) sizes() (schedule.Stats, error) {
+	stats, err := s.Index.Stats(s.ctx, 0)
+	for shard := 1; err == nil && shard < s.Index.Shards(); shard++ {
+		var other schedule.Stats
+		other, err = s.Index.Stats(s.ctx, shard)
+		stats.Locks += other.Locks
+		stats.Waiters += other.Waiters
+	}
+	return stats, err
+}
+
+// claimed claims. What the words leave out is as for wide.
+func (s *Transcript) claimed(words []string) (any, error) {
+	req := s.wide()
+	s.assign(&req, words)
+	c, err := s.Index.Claim(s.ctx, 0, req)
+	if err != nil {
+		return nil, err
+	}
+	s.last = nil
+	for _, l := range c.Leases {
+		if l.Token != req.Token {
+			s.Fatalf("%+v is not leased under %s", l, req.Token)
+		}
+		name := s.nameOf(l.ID)
+		s.known[name] = l
+		s.last = append(s.last, name)
+	}
+	return c, nil
+}
+
+// rounds claims so many times, acknowledges all that it gets, and says how much that was of each lane.
+func (s *Transcript) rounds(words []string) (any, error) {
+	times, err := strconv.Atoi(words[0])
+	s.no(err)
+	fresh, retries := make(map[int64]int), make(map[int64]int)
+	for range times {
+		if _, err := s.claimed(words[1:]); err != nil {
+			return nil, err
+		}
+		var leases []schedule.Lease
+		for _, name := range s.last {
+			l := s.known[name]
+			leases = append(leases, l)
+			if l.Retry {
+				retries[l.Lane]++
+			} else {
+				fresh[l.Lane]++
+			}
+		}
+		s.ack(leases, schedule.NoSignal)
+	}
+	var lines []line
+	for i, lane := range s.lanes {
+		if n, m := fresh[lane], retries[lane]; n+m > 0 {
+			lines = append(lines, line{fmt.Sprint("lane", i+1), fmt.Sprintf("%d fresh, %d retries", n, m)})
+		}
+	}
+	return joined(lines), nil
+}
