@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -28,6 +29,7 @@ func (p Program) RunTests(m *testing.M) {
 	if os.Getenv(AsProgram) != "" {
 		os.Exit(console.Execute(console.System("dev"), p(), os.Args[1:]))
 	}
+	time.Local = time.UTC // so that times are shown alike everywhere
 	flag.Parse()
 	parallel := "8" // These tests mostly wait: more of them run at once than there are CPUs.
 	flag.Visit(func(f *flag.Flag) {

@@ -8,6 +8,7 @@ package console
 import (
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 
 	"github.com/jedib0t/go-pretty/v6/text"
@@ -27,6 +28,8 @@ type Console struct {
 	// OutTerminal and errTerminal say that a person is looking: colours and live progress are welcome, and a secret that
 	// was asked for may be shown.
 	OutTerminal, ErrTerminal bool
+	// Transport carries requests to a server; nil: the network does.
+	Transport http.RoundTripper
 }
 
 // System returns the process's own console. Version is what the linker says; empty or "dev": the build's own

@@ -64,7 +64,8 @@ func NewWith(c *console.Console, f Flags, maxAnswer int64) (*Client, error) {
 	}
 	o.Key, o.Project = key, console.FirstOf(f.Project, c.Lookup("DISPATCHER_PROJECT"))
 	o.HTTPClient = &http.Client{
-		Timeout: longestCall,
+		Transport: c.Transport,
+		Timeout:   longestCall,
 		// A redirect would carry the key to an address that nobody named.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}

@@ -1,0 +1,63 @@
+package cli
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/cmdtest"
+	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/sign"
+)
+
+// program has the commands of this package.
+var program = cmdtest.Program(func() any { return &Commands{} })
+
+func TestMain(m *testing.M) { program.RunTests(m) }
+
+func TestTranscripts(t *testing.T) { program.Transcripts(t, "DISPATCHER_KEY=k") }
+
+// Of a key pair the receiver's part is the public key; the private one is not printed.
+func TestEndpointCreateShowsThePublicKey(t *testing.T) {
+	t.Parallel()
+	for _, use := range []string{sign.UseEd25519, sign.UseRSA} {
+		key := cmdtest.SigningKey(t, use, 0)
+		answer, err := json.Marshal(map[string]string{"id": "ep_1", "secret": sign.FormatSecretFor(use, key)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		term := program.At(cmdtest.Answering(t, http.StatusOK, string(answer)))
+		term.Ends(t, console.ExitOK, "endpoint", "create", "https://shop.example/")
+		got := strings.TrimSpace(term.Stdout.String())
+		public := strings.TrimSpace(cmdtest.ReceiversForm(t, use, key))
+		if !strings.HasSuffix(got, public) || strings.Contains(got, "PRIVATE") || strings.Contains(got, "whsk_") {
+			t.Errorf("%s: said %s", use, got)
+		}
+	}
+}
+
+// The network's part of what can go wrong. A redirect is not followed: it would carry the key elsewhere.
+func TestServersThatDoNotAnswer(t *testing.T) {
+	t.Parallel()
+	redirected := cmdtest.Handling(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/elsewhere" {
+			t.Error("followed the redirect")
+		}
+		http.Redirect(w, r, "/elsewhere", http.StatusFound)
+	})
+	refused := cmdtest.Answering(t, 401, `{"title":"Unauthorized","status":401,"code":"unauthorized"}`)
+	file := cmdtest.WriteFile(t, "key", "k\n")
+	for _, tc := range []struct{ address, env, want string }{
+		{"http://127.0.0.1:1", "DISPATCHER_KEY=k", `nobody listens at http://127.0.0.1:1; is "dispatcher serve" running there?`},
+		{redirected, "DISPATCHER_KEY=k", "the answer is not from a dispatcher: Found (302)"},
+		{refused, "DISPATCHER_KEY_FILE=" + file,
+			refused + " does not know this key, or it has ended; it is from " + file + " (401 unauthorized)"},
+	} {
+		term := program.Terminal(tc.env)
+		term.Ends(t, console.ExitFailed, "key", "list", "--server", tc.address)
+		if got := term.Stderr.String(); got != "dispatcher: "+tc.want+"\n" {
+			t.Errorf("%s: said %q", tc.address, got)
+		}
+	}
+}
