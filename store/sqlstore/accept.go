@@ -103,26 +103,17 @@ func (t *tx) acceptAll(entries []*acceptEntry) error {
 	if err := t.supersede(fresh); err != nil {
 		return err
 	}
-	inserted, err := t.insertCallbacks(fresh)
+	accepted, err := t.insertCallbacks(fresh)
 	if err != nil {
-		return err
+		return fmt.Errorf("insert callbacks: %w", err)
 	}
-	var accepted []*acceptEntry
 	var early earlyTimes
-	for _, e := range fresh {
-		switch {
-		case inserted[e.out.Callback.ID]:
-			accepted = append(accepted, e)
-			t.deltas.count(&e.out.Callback, 1)
-			early.add(&e.out.Callback, e.out.Callback.CreatedAt)
-			if e.out.Callback.State.Terminal() {
-				t.ended(&e.out.Callback, e.out.Callback.FinishedAt)
-			}
-			delete(inserted, e.out.Callback.ID)
-		case !t.Again:
-			// Refused, so that the group is halved until this draft stands alone. On a later try the row may be the one that
-			// the first try committed without our hearing of it.
-			return fmt.Errorf("callback %s exists already", e.out.Callback.ID)
+	for _, e := range accepted {
+		c := &e.out.Callback
+		t.deltas.count(c, 1)
+		early.add(c, c.CreatedAt)
+		if c.State.Terminal() {
+			t.ended(c, c.FinishedAt)
 		}
 	}
 	if err := t.lowerMarks(early); err != nil {
@@ -245,31 +236,19 @@ func requestColumns(e *acceptEntry) sqldb.Columns {
 	}
 }
 
-// insertCallbacks inserts the drafts' first rows, and returns the ids of those that were not there yet.
-func (t *tx) insertCallbacks(entries []*acceptEntry) (map[string]bool, error) {
-	inserted := make(map[string]bool, len(entries))
-	sorted := sortedByID(entries)
-	add := func(id string) { inserted[id] = true }
-	var err error
-	if t.Grouped() && !t.Again {
-		// Duplicate ids are not expected. If one occurs, the INSERT fails and the group is halved.
-		for _, e := range sorted {
-			add(e.draft.Callback.ID)
-		}
-		err = sqldb.InsertEach(t.Tx, "callbacks", draftColumns, sorted, "", nil)
-	} else {
-		err = sqldb.InsertEach(t.Tx, "callbacks", draftColumns, sorted, `ON CONFLICT (id) DO NOTHING`, add)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("insert callbacks: %w", err)
-	}
-	return inserted, nil
-}
-
-func sortedByID(entries []*acceptEntry) []*acceptEntry {
-	return slices.SortedFunc(slices.Values(entries), func(a, b *acceptEntry) int {
+// insertCallbacks inserts the drafts' first rows, and returns those that were not there yet, by id.
+func (t *tx) insertCallbacks(entries []*acceptEntry) ([]*acceptEntry, error) {
+	sorted := slices.SortedFunc(slices.Values(entries), func(a, b *acceptEntry) int {
 		return cmp.Compare(a.draft.Callback.ID, b.draft.Callback.ID)
 	})
+	if !t.Again {
+		// Duplicate ids are not expected. If one occurs, the INSERT fails and the group is halved.
+		return sorted, sqldb.InsertEach(t.Tx, "callbacks", draftColumns, sorted, "", nil)
+	}
+	// Rows that are there may be those that the first try committed without our hearing of it.
+	added := make(map[string]bool, len(sorted))
+	err := sqldb.InsertEach(t.Tx, "callbacks", draftColumns, sorted, `ON CONFLICT (id) DO NOTHING`, func(id string) { added[id] = true })
+	return slices.DeleteFunc(sorted, func(e *acceptEntry) bool { return !added[e.draft.Callback.ID] }), err
 }
 
 // insertRequests inserts the second rows of drafts whose first rows are new, and the payloads that they
@@ -278,7 +257,7 @@ func (t *tx) insertRequests(accepted []*acceptEntry) error {
 	if err := t.insertPayloads(accepted); err != nil {
 		return err
 	}
-	return named("insert requests", sqldb.InsertEach(t.Tx, "requests", requestColumns, sortedByID(accepted), "", nil))
+	return named("insert requests", sqldb.InsertEach(t.Tx, "requests", requestColumns, accepted, "", nil))
 }
 
 // A newPayload is a body and how many drafts of the group share it.

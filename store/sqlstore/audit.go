@@ -161,26 +161,17 @@ func (db *DB) ChainAudit(
 	if err != nil {
 		return head, 0, fmt.Errorf("chain audit: its key: %w", err)
 	}
-	for range chainEntries / db.sql.Dialect.MaintenanceBatch {
-		taken := 0
-		if err := db.maintain(ctx, "chain audit", func(t *tx) error {
-			var err error
-			head, taken, err = t.chainAudit(secret)
-			return err
-		}); err != nil {
-			return head, chained, err
-		}
-		chained += taken
-		if taken < db.sql.Dialect.MaintenanceBatch {
-			break
-		}
-	}
-	return head, chained, nil
+	chained, err = db.inBatches(ctx, "chain audit", chainEntries, func(t *tx, batch int) (int, error) {
+		last, taken, err := t.chainAudit(secret, batch)
+		t.OnCommit(func() { head = last })
+		return taken, err
+	})
+	return head, chained, err
 }
 
-// chainAudit chains a maintenance batch of entries at most. The head is locked before they are read, so that
+// chainAudit chains so many entries at most. The head is locked before they are read, so that
 // no two transactions give the same place away.
-func (t *tx) chainAudit(key []byte) (head store.AuditLink, taken int, err error) {
+func (t *tx) chainAudit(key []byte, batch int) (head store.AuditLink, taken int, err error) {
 	head, found, err := sqldb.One(t, func(l *store.AuditLink) sqldb.Columns {
 		return sqldb.Columns{col("seq", &l.Seq), col("hash", &l.Hash)}
 	}, `FROM audit_head WHERE id = 1 FOR UPDATE`)
@@ -190,7 +181,7 @@ func (t *tx) chainAudit(key []byte) (head store.AuditLink, taken int, err error)
 	if err != nil {
 		return head, 0, fmt.Errorf("lock the head: %w", err)
 	}
-	entries, err := sqldb.Select(t, auditColumns, `FROM audit WHERE seq = 0 ORDER BY id LIMIT $1`, t.db.sql.Dialect.MaintenanceBatch)
+	entries, err := sqldb.Select(t, auditColumns, `FROM audit WHERE seq = 0 ORDER BY id LIMIT $1`, batch)
 	if err != nil || len(entries) == 0 {
 		return head, 0, named("read entries", err)
 	}
@@ -205,9 +196,13 @@ func (t *tx) chainAudit(key []byte) (head store.AuditLink, taken int, err error)
 func (t *tx) writeLinks(entries []store.AuditEntry, head store.AuditLink) error {
 	n, err := sqldb.ExecRows(t.Tx, `UPDATE audit SET seq = i.seq, hash = i.hash FROM $i
 		WHERE audit.id = i.id AND audit.seq = 0`, entries,
-		sqldb.Text("id", func(e store.AuditEntry) string { return e.ID }),
-		sqldb.Int("seq", func(e store.AuditEntry) int64 { return e.Link.Seq }),
-		sqldb.Text("hash", func(e store.AuditEntry) string { return e.Link.Hash }))
+		func(e *store.AuditEntry) sqldb.Columns {
+			return sqldb.Columns{
+				col("id", &e.ID),
+				col("seq", &e.Link.Seq),
+				col("hash", &e.Link.Hash),
+			}
+		})
 	if err != nil {
 		return fmt.Errorf("write links: %w", err)
 	}

@@ -71,6 +71,11 @@ func callbackColumns(r *row) sqldb.Columns {
 	}
 }
 
+// wholeCallback are the columns of a callback with its payload, and the address in its row.
+func wholeCallback(r *row) sqldb.Columns {
+	return append(callbackColumns(r), col("requests.url", &r.storedURL), col(bodyColumn, &r.body))
+}
+
 // fromCallbacks has both rows of callbacks, found by those of the first table.
 const fromCallbacks = `callbacks JOIN requests ON ` + ofCallback
 
@@ -111,12 +116,14 @@ type row struct {
 	// cancelAs is the reason for which it ends if its cancel was requested; empty: store.Requested. It is stored as the
 	// reason, which an open row has no other.
 	cancelAs store.Reason
-	// headers, labels, policy and success are JSON text. broken says which of them could not be decoded; the rest is as
-	// it should be.
+	// headers, labels, policy and success are JSON text. broken says which of those that an attempt needs could not be
+	// decoded; the rest is as it should be.
 	headers, labels, policy, success string
 	broken                           error
-	// body is its payload, where that was read.
-	body []byte
+	// body is its payload, where that was read; storedURL is the address in the row. Where the callback's endpoint has
+	// moved it is not the present one.
+	body      []byte
+	storedURL string
 }
 
 // callbacks reads the callbacks that a FROM clause finds.
@@ -152,16 +159,12 @@ func (db *DB) complete(r *row) {
 	if r.State == store.Scheduled {
 		r.cancelAs, r.Reason = r.Reason, ""
 	}
-	r.broken = errors.Join(decode("labels", r.labels, &r.Labels), db.structured(r))
-}
-
-// structured decodes what an attempt needs of a row's structured columns.
-func (db *DB) structured(r *row) error {
+	_ = decode("labels", r.labels, &r.Labels) // what can be shown is shown
 	var errs [3]error
 	errs[0] = decode("headers", r.headers, &r.Headers)
 	r.Success, errs[1] = db.successes.decode("success", r.success)
 	r.Policy, errs[2] = db.policy(r.policy)
-	return errors.Join(errs[:]...)
+	r.broken = errors.Join(errs[:]...)
 }
 
 // policy decodes a callback's policy, which every callback has.

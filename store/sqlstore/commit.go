@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
@@ -13,9 +14,28 @@ type resultEntry struct {
 	store.Result
 	now     int64
 	project string
+	// attempted says that it has an attempt, of which status and class are.
+	attempted bool
+	status    int
+	class     store.Class
+	// finishedAt is now if it ends its row; else dueAt is when it is due.
+	dueAt, finishedAt int64
 	// wasDue is the row's due time before, where the stamp is not known.
 	wasDue int64
 	out    store.Committed
+}
+
+func newResult(r store.Result, now int64) resultEntry {
+	e := resultEntry{Result: r, now: now, attempted: r.Attempt != nil}
+	if e.attempted {
+		e.status, e.class = r.Attempt.Status, r.Attempt.Class
+	}
+	if r.State == store.Scheduled {
+		e.dueAt = r.DueAt
+	} else {
+		e.finishedAt = now
+	}
+	return e
 }
 
 // Fail implements [sqldb.Entry].
@@ -28,7 +48,7 @@ func (db *DB) Commit(ctx context.Context, given []store.Result, now int64) ([]st
 	entries := make([]sqldb.Entry, len(given))
 	own := make([]resultEntry, len(given))
 	for i := range given {
-		own[i] = resultEntry{Result: given[i], now: now}
+		own[i] = newResult(given[i], now)
 		entries[i] = &own[i]
 	}
 	if err := db.sql.Commit(ctx, results, entries); err != nil {
@@ -104,33 +124,25 @@ func (t *tx) commitRound(entries []*resultEntry) error {
 	return t.nextStrict()
 }
 
-// attempt is the result's attempt, or one that says nothing.
-func (e *resultEntry) attempt() *store.Attempt {
-	if e.Attempt == nil {
-		return &noAttempt
-	}
-	return e.Attempt
-}
-
-var noAttempt store.Attempt
-
 // resultUpdate changes the rows whose fence is still the result's and whose claim has no result yet.
-var resultUpdate = sqldb.BulkUpdate[*resultEntry]{Table: "callbacks", Fields: sqldb.Fields[*resultEntry]{
-	sqldb.Text("id", func(e *resultEntry) string { return e.ID }),
-	sqldb.Int("fence", func(e *resultEntry) int64 { return e.Fence }),
-	sqldb.Text("state", func(e *resultEntry) store.State { return e.State }),
-	sqldb.Text("reason", func(e *resultEntry) store.Reason { return e.Reason }),
-	sqldb.Int("due_at", func(e *resultEntry) int64 { return e.DueAt }),
-	sqldb.Flag("charge", func(e *resultEntry) bool { return e.Charge }),
-	sqldb.Int("diverts", func(e *resultEntry) int { return e.Diverts }),
-	sqldb.Flag("free_retry", func(e *resultEntry) bool { return e.FreeRetry }),
-	sqldb.Flag("stays", func(e *resultEntry) bool { return e.Stays }),
-	sqldb.Int("poll_errors", func(e *resultEntry) int { return e.PollErrors }),
-	sqldb.Flag("keep_crash", func(e *resultEntry) bool { return e.KeepCrashCount }),
-	sqldb.Flag("attempted", func(e *resultEntry) bool { return e.Attempt != nil }),
-	sqldb.Int("status", func(e *resultEntry) int { return e.attempt().Status }),
-	sqldb.Text("class", func(e *resultEntry) string { return string(e.attempt().Class) }),
-	sqldb.Int("committed_at", func(e *resultEntry) int64 { return e.now }),
+var resultUpdate = sqldb.BulkUpdate[resultEntry, store.Callback]{Table: "callbacks", Columns: func(e *resultEntry) sqldb.Columns {
+	return sqldb.Columns{
+		col("id", &e.ID),
+		col("fence", &e.Fence),
+		col("state", &e.State),
+		col("reason", &e.Reason),
+		col("due_at", &e.DueAt),
+		col("charge", sqldb.Bool(&e.Charge)),
+		col("diverts", &e.Diverts),
+		col("free_retry", sqldb.Bool(&e.FreeRetry)),
+		col("stays", sqldb.Bool(&e.Stays)),
+		col("poll_errors", &e.PollErrors),
+		col("keep_crash", sqldb.Bool(&e.KeepCrashCount)),
+		col("attempted", sqldb.Bool(&e.attempted)),
+		col("status", &e.status),
+		col("class", &e.class),
+		col("committed_at", &e.now),
+	}
 }, Set: `
 		state = CASE ` + verdict + ` WHEN 1 THEN 'canceled' WHEN 2 THEN callbacks.resume_state ELSE i.state END,
 		reason = CASE ` + verdict + ` WHEN 1 THEN ` + cancelAs + ` WHEN 2 THEN callbacks.resume_reason ELSE i.reason END,
@@ -153,8 +165,10 @@ var resultUpdate = sqldb.BulkUpdate[*resultEntry]{Table: "callbacks", Fields: sq
 		claim_until = 0,
 		claim_token = ''`,
 	Where: `callbacks.fence = i.fence AND callbacks.claim_token <> '' AND ` + isOpen,
-	Returning: `callbacks.id, callbacks.project, callbacks.kind, callbacks.lane, callbacks.state, callbacks.reason, callbacks.due_at, callbacks.attempt_count,
-		callbacks.ladder_base, callbacks.attempt_seq, CASE WHEN callbacks.strict = 1 THEN callbacks.lock_key ELSE '' END`,
+	Returning: func(c *store.Callback) sqldb.Columns {
+		return append(countedColumns(c), col("callbacks.reason", &c.Reason), col("callbacks.due_at", &c.DueAt),
+			col("callbacks.attempt_seq", &c.AttemptSeq), col("callbacks.strict", sqldb.Bool(&c.Strict)), col("callbacks.lock_key", &c.LockKey))
+	},
 }.Prepare()
 
 // plain says that the result is one of an ordinary attempt: charged, of a row whose stamp is known, and no poll.
@@ -164,23 +178,20 @@ func (e *resultEntry) plain() bool {
 
 // plainUpdate is resultUpdate for plain results of rows that nobody has asked anything of meanwhile. Then it is known what
 // becomes of the row.
-var plainUpdate = sqldb.BulkUpdate[*resultEntry]{Table: "callbacks", Fields: sqldb.Fields[*resultEntry]{
-	sqldb.Text("id", func(e *resultEntry) string { return e.ID }),
-	sqldb.Int("fence", func(e *resultEntry) int64 { return e.Fence }),
-	sqldb.Text("state", func(e *resultEntry) store.State { return e.State }),
-	sqldb.Text("reason", func(e *resultEntry) store.Reason { return e.Reason }),
-	sqldb.Int("due_at", func(e *resultEntry) int64 { return e.dueAt() }),
-	sqldb.Int("finished_at", func(e *resultEntry) int64 {
-		if e.State == store.Scheduled {
-			return 0
-		}
-		return e.now
-	}),
-	sqldb.Int("diverts", func(e *resultEntry) int { return e.Diverts }),
-	sqldb.Flag("free_retry", func(e *resultEntry) bool { return e.FreeRetry }),
-	sqldb.Int("status", func(e *resultEntry) int { return e.Attempt.Status }),
-	sqldb.Text("class", func(e *resultEntry) string { return string(e.Attempt.Class) }),
-	sqldb.Int("committed_at", func(e *resultEntry) int64 { return e.now }),
+var plainUpdate = sqldb.BulkUpdate[resultEntry, struct{}]{Table: "callbacks", Columns: func(e *resultEntry) sqldb.Columns {
+	return sqldb.Columns{
+		col("id", &e.ID),
+		col("fence", &e.Fence),
+		col("state", &e.State),
+		col("reason", &e.Reason),
+		col("due_at", &e.dueAt),
+		col("finished_at", &e.finishedAt),
+		col("diverts", &e.Diverts),
+		col("free_retry", sqldb.Bool(&e.FreeRetry)),
+		col("status", &e.status),
+		col("class", &e.class),
+		col("committed_at", &e.now),
+	}
 }, Set: `
 		state = i.state,
 		reason = i.reason,
@@ -197,68 +208,48 @@ var plainUpdate = sqldb.BulkUpdate[*resultEntry]{Table: "callbacks", Fields: sql
 		trigger = 'schedule',
 		claim_until = 0,
 		claim_token = ''`,
-	Where:     `callbacks.fence = i.fence AND callbacks.claim_token <> '' AND callbacks.cancel_requested = 0 AND callbacks.resume_state = '' AND ` + isOpen,
-	Returning: `callbacks.id`,
+	Where: `callbacks.fence = i.fence AND callbacks.claim_token <> '' AND callbacks.cancel_requested = 0 AND callbacks.resume_state = '' AND ` + isOpen,
 }.Prepare()
 
-// dueAt is the due time of a row that goes on, or zero.
-func (e *resultEntry) dueAt() int64 {
-	if e.State == store.Scheduled {
-		return e.DueAt
+// countedColumns are what the counters need of a row, the id first.
+func countedColumns(c *store.Callback) sqldb.Columns {
+	return sqldb.Columns{
+		col("callbacks.id", &c.ID),
+		col("callbacks.project", &c.Project),
+		col("callbacks.kind", &c.Kind),
+		col("callbacks.lane", &c.LaneID),
+		col("callbacks.state", &c.State),
+		col("callbacks.attempt_count", &c.AttemptCount),
+		col("callbacks.ladder_base", &c.LadderBase),
 	}
-	return 0
 }
 
-// plainResults commits the plain results that it can, marks them as won, and returns the others.
-func (t *tx) plainResults(entries []*resultEntry) ([]*resultEntry, error) {
-	var plain, rest []*resultEntry
+// fencedUpdate changes the rows and marks the entries that won: first the plain ones that it can.
+func (t *tx) fencedUpdate(entries []*resultEntry) error {
+	var plain []*resultEntry
 	for _, e := range entries {
 		if e.plain() {
 			plain = append(plain, e)
-		} else {
-			rest = append(rest, e)
 		}
 	}
-	others, err := plainUpdate.Take(t.Tx, plain, func(e *resultEntry) {
+	if err := plainUpdate.Run(t.Tx, plain, func(e *resultEntry, _ *struct{}) error {
 		s := &e.Stamped.Callback
 		t.won(e, &store.Callback{
-			ID: e.ID, Project: s.Project, LaneID: s.LaneID, State: e.State, Reason: e.Reason, DueAt: e.dueAt(),
+			ID: e.ID, Project: s.Project, LaneID: s.LaneID, State: e.State, Reason: e.Reason, DueAt: e.dueAt, Strict: s.Strict,
 			AttemptCount: s.AttemptCount + 1, LadderBase: s.LadderBase, AttemptSeq: s.AttemptSeq + 1, LockKey: s.LockKey,
 		})
-	})
-	if err != nil {
-		return nil, fmt.Errorf("plain results: %w", err)
-	}
-	return append(rest, others...), nil
-}
-
-// fencedUpdate changes the rows and marks the entries that won.
-func (t *tx) fencedUpdate(entries []*resultEntry) error {
-	entries, err := t.plainResults(entries)
-	if err != nil {
-		return err
-	}
-	if err := t.readDue(entries); err != nil {
-		return err
-	}
-	byID := make(map[string]*resultEntry, len(entries))
-	for _, e := range entries {
-		byID[e.ID] = e
-	}
-	var c store.Callback // one for all rows
-	err = resultUpdate.Run(t.Tx, entries, func(r sqldb.Row) error {
-		c = store.Callback{}
-		if err := r.Scan(&c.ID, &c.Project, &c.Kind, &c.LaneID, &c.State, &c.Reason, &c.DueAt, &c.AttemptCount, &c.LadderBase,
-			&c.AttemptSeq, &c.LockKey); err != nil {
-			return err
-		}
-		t.won(byID[c.ID], &c)
 		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("fenced update: %w", err)
+	}); err != nil {
+		return fmt.Errorf("plain results: %w", err)
 	}
-	return nil
+	rest := slices.DeleteFunc(slices.Clone(entries), func(e *resultEntry) bool { return e.out.Won })
+	if err := t.readDue(rest); err != nil {
+		return err
+	}
+	return named("fenced update", resultUpdate.Run(t.Tx, rest, func(e *resultEntry, c *store.Callback) error {
+		t.won(e, c)
+		return nil
+	}))
 }
 
 // readDue reads the due times of rows whose stamps are not known. None can have changed when the result takes effect: whatever moves a due
@@ -290,7 +281,7 @@ func (t *tx) won(e *resultEntry, c *store.Callback) {
 		e.out.Number = c.AttemptSeq
 	}
 	if c.State.Terminal() {
-		t.strictEnded(e, c.LockKey)
+		t.strictEnded(e, c.Strict, c.LockKey)
 		if e.Attempt == nil {
 			t.unattempted = append(t.unattempted, ending{&row{Callback: *c}, c.State, c.Reason, e.now})
 		} else {
@@ -339,31 +330,27 @@ func (t *tx) endUnattempted() error {
 // that record gets the details that have come late, marked as stale and not charged. Where the very same result was committed
 // before, it has won and is told so again.
 func (t *tx) lose(e *resultEntry) error {
-	var fence, due int64
-	var token, lockKey string
-	var state store.State
-	var reason store.Reason
-	found := false
-	if err := t.Each(func(rows sqldb.Row) error {
-		found = true
-		return rows.Scan(&e.project, &lockKey, &fence, &token, &state, &reason, &due)
-	}, `SELECT project, CASE WHEN strict = 1 THEN lock_key ELSE '' END, fence, claim_token, state, reason, due_at
-		FROM callbacks WHERE id = $1`, e.ID); err != nil {
-		return fmt.Errorf("read row of a late result: %w", err)
+	r, found, err := sqldb.One(t, func(c *store.Callback) sqldb.Columns {
+		return sqldb.Columns{
+			col("project", &c.Project), col("strict", sqldb.Bool(&c.Strict)), col("lock_key", &c.LockKey), col("fence", &c.Fence),
+			col("claim_token", &c.ClaimToken), col("state", &c.State), col("reason", &c.Reason), col("due_at", &c.DueAt),
+		}
+	}, `FROM callbacks WHERE id = $1`, e.ID)
+	if err != nil || !found {
+		return named("read row of a late result", err)
 	}
-	if !found {
-		return nil
-	}
+	e.project = r.Project
 	record, err := t.attemptOfFence(e.ID, e.Fence)
 	if err != nil {
 		return err
 	}
 	lost := record != nil && (record.Class == store.ClassCrashed && record.Outcome == store.AttemptUnknown || record.Stale)
-	if state == store.Scheduled {
-		reason = "" // It is what it will end as if its cancel was requested.
+	if r.State == store.Scheduled {
+		r.Reason = "" // It is what it will end as if its cancel was requested.
 	}
-	e.out.State, e.out.Reason, e.out.DueAt = state, reason, due
-	again := store.Committed{Won: true, State: state, Reason: reason, DueAt: due}
+	e.out = store.Committed{State: r.State, Reason: r.Reason, DueAt: r.DueAt}
+	again := e.out
+	again.Won = true
 	switch {
 	case lost && e.Attempt != nil && !record.Stale:
 		late := *e.Attempt
@@ -376,9 +363,9 @@ func (t *tx) lose(e *resultEntry) error {
 	case record != nil && e.Attempt != nil && record.StartedAt == e.Attempt.StartedAt && record.Class == e.Attempt.Class:
 		again.Number = record.Number
 		e.out = again
-	case record == nil && e.Attempt == nil && fence == e.Fence && token == "":
+	case record == nil && e.Attempt == nil && r.Fence == e.Fence && r.ClaimToken == "":
 		e.out = again
 	}
-	t.strictEnded(e, lockKey)
+	t.strictEnded(e, r.Strict, r.LockKey)
 	return nil
 }

@@ -25,30 +25,21 @@ const (
 // drops the counters of hours that passed more than a day ago. Both are bounded; what is left waits for the
 // next call.
 func (db *DB) Fold(ctx context.Context, now int64) error {
-	batch := db.sql.Dialect.MaintenanceBatch
-	for range foldNotes / batch {
-		taken, last := 0, int64(0)
-		err := db.maintain(ctx, "fold", func(t *tx) error {
-			var err error
-			taken, last, err = t.fold(now)
-			return err
-		})
-		if err != nil {
-			return err
-		}
+	if _, err := db.inBatches(ctx, "fold", foldNotes, func(t *tx, batch int) (int, error) {
+		taken, last, err := t.fold(now, batch)
 		if taken > 0 {
-			db.folded.saw(last, now)
+			t.OnCommit(func() { db.folded.saw(last, now) })
 		}
-		if taken < batch {
-			break
-		}
+		return taken, err
+	}); err != nil {
+		return err
 	}
 	return named("fold: drop counters of hours that have passed", db.dropPastHours(ctx, now))
 }
 
-// fold takes a maintenance batch of notes at most, adds them to the counters and to the feed of outcomes, and says how
+// fold takes so many notes at most, adds them to the counters and to the feed of outcomes, and says how
 // many it took. It returns the number of the last one, too.
-func (t *tx) fold(now int64) (taken int, last int64, err error) {
+func (t *tx) fold(now int64, batch int) (taken int, last int64, err error) {
 	after := t.db.folded.from(now)
 	// Where nothing happens nothing is locked, and so nothing written.
 	some, err := sqldb.Exists(t, `SELECT 1 FROM commit_notes WHERE id > $1 LIMIT 1`, after)
@@ -59,7 +50,7 @@ func (t *tx) fold(now int64) (taken int, last int64, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	notes, err := t.takeNotes(after)
+	notes, err := t.takeNotes(after, batch)
 	if err != nil || len(notes) == 0 {
 		return 0, 0, err
 	}
@@ -80,18 +71,10 @@ func (t *tx) fold(now int64) (taken int, last int64, err error) {
 // oldestNotes finds the notes that a fold takes.
 const oldestNotes = `SELECT id FROM commit_notes WHERE id > $1 ORDER BY id LIMIT $2`
 
-// takeNotes takes the oldest notes away, at most a maintenance batch.
-func (t *tx) takeNotes(after int64) ([]note, error) {
-	var n note
-	columns := noteColumns(&n)
-	scan := columns.Scan()
-	var notes []note
-	if err := t.Each(func(r sqldb.Row) error {
-		err := scan(r)
-		notes = append(notes, n)
-		return err
-	}, `DELETE FROM commit_notes WHERE id IN (`+oldestNotes+`) RETURNING `+columns.List(),
-		after, t.db.sql.Dialect.MaintenanceBatch); err != nil {
+// takeNotes takes the oldest notes away.
+func (t *tx) takeNotes(after int64, batch int) ([]note, error) {
+	notes, err := sqldb.Returning(t, noteColumns, `DELETE FROM commit_notes WHERE id IN (`+oldestNotes+`)`, after, batch)
+	if err != nil {
 		return nil, fmt.Errorf("take notes: %w", err)
 	}
 	slices.SortFunc(notes, func(a, b note) int { return cmp.Compare(a.id, b.id) })
@@ -117,10 +100,14 @@ func (t *tx) addToCounters(sum deltas) error {
 		return nil
 	}
 	input := sqldb.Rows(rows,
-		sqldb.Text("project", func(d difference) string { return d.project }),
-		sqldb.Text("kind", func(d difference) string { return d.kind }),
-		sqldb.Text("key", func(d difference) string { return d.key }),
-		sqldb.Int("value", func(d difference) int64 { return d.value }))
+		func(d *difference) sqldb.Columns {
+			return sqldb.Columns{
+				col("project", &d.project),
+				col("kind", &d.kind),
+				col("key", &d.key),
+				col("value", &d.value),
+			}
+		})
 	// "WHERE 1 = 1" keeps SQLite from reading ON as part of a join.
 	if _, err := t.Exec(`INSERT INTO counters (project, kind, key, value)
 		SELECT i.project, i.kind, i.key, i.value FROM $i WHERE 1 = 1

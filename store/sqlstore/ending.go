@@ -56,11 +56,15 @@ func (t *tx) end(endings ...ending) error {
 			resume_reason = '',
 			attempt_seq = i.attempt_seq
 		FROM $i WHERE callbacks.id = i.id`, sqldb.Rows(endings,
-		sqldb.Text("id", func(e ending) string { return e.ID }),
-		sqldb.Text("state", func(e ending) store.State { return e.state }),
-		sqldb.Text("reason", func(e ending) store.Reason { return e.reason }),
-		sqldb.Int("ended_at", func(e ending) int64 { return e.at }),
-		sqldb.Int("attempt_seq", func(e ending) int { return e.AttemptSeq })))
+		func(e *ending) sqldb.Columns {
+			return sqldb.Columns{
+				calc("id", func() string { return e.ID }),
+				col("state", &e.state),
+				col("reason", &e.reason),
+				col("ended_at", &e.at),
+				calc("attempt_seq", func() int64 { return int64(e.AttemptSeq) }),
+			}
+		}))
 	return named("end callbacks", err)
 }
 
@@ -98,15 +102,18 @@ func (t *tx) requestCancel(rows []row, reason store.Reason, now int64) error {
 		return nil
 	}
 	_, err := t.Exec(`UPDATE callbacks SET cancel_requested = 1, reason = i.reason, updated_at = i.requested_at
-		FROM $i WHERE callbacks.id = i.id`, sqldb.Rows(rows,
-		sqldb.Text("id", func(r row) string { return r.ID }),
-		sqldb.Text("reason", func(r row) store.Reason {
-			if r.CancelRequested {
-				return r.cancelReason()
-			}
-			return reason
-		}),
-		sqldb.Int("requested_at", func(r row) int64 { return max(now, r.UpdatedAt) })))
+		FROM $i WHERE callbacks.id = i.id`, sqldb.Rows(rows, func(r *row) sqldb.Columns {
+		return sqldb.Columns{
+			col("id", &r.ID),
+			calc("reason", func() string {
+				if r.CancelRequested {
+					return string(r.cancelReason())
+				}
+				return string(reason)
+			}),
+			calc("requested_at", func() int64 { return max(now, r.UpdatedAt) }),
+		}
+	}))
 	return named("request cancel", err)
 }
 

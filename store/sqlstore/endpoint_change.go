@@ -67,28 +67,31 @@ func (t *tx) mustBeFree(project, externalID, id string) error {
 // (ids, times, lane, version, health) stays as it is. It returns the endpoint as it is then, store.ErrNotFound, store.ErrExists for an external
 // id that is taken, or the error of change. What changes nothing is neither numbered nor audited.
 func (db *DB) PatchEndpoint(ctx context.Context, project, id string, change func(*store.Endpoint) error, now int64, by store.Actor) (store.Endpoint, error) {
-	var patched store.Endpoint
-	err := db.change(ctx, "change endpoint "+id, func(t *tx) error {
-		u, err := t.lockUpsert(project, id)
-		if err != nil {
+	return db.changeEndpoint(ctx, "change", project, id, now, by, func(t *tx, u *upsert) error {
+		if err := u.apply(change, now); err != nil || u.after.ExternalID == u.before.ExternalID {
 			return err
 		}
-		if err := u.apply(change, now); err != nil {
-			return err
-		}
-		if u.after.ExternalID != u.before.ExternalID {
-			if err := t.mustBeFree(project, u.after.ExternalID, id); err != nil {
-				return err
-			}
-		}
-		err = t.writeUpserts([]*upsert{u}, now, by)
-		patched = u.after
-		return err
+		return t.mustBeFree(project, u.after.ExternalID, id)
 	})
-	if err != nil {
-		return store.Endpoint{}, err
-	}
-	return patched, nil
+}
+
+// changeEndpoint changes one endpoint, and returns it as it is then.
+func (db *DB) changeEndpoint(
+	ctx context.Context, verb, project, id string, now int64, by store.Actor, change func(*tx, *upsert) error,
+) (store.Endpoint, error) {
+	return changed(ctx, db, verb+" endpoint "+id, func(t *tx) (store.Endpoint, error) {
+		u, err := t.lockUpsert(project, id)
+		if err == nil {
+			err = change(t, u)
+		}
+		if err == nil {
+			err = t.writeUpserts([]*upsert{u}, now, by)
+		}
+		if err != nil {
+			return store.Endpoint{}, err
+		}
+		return u.after, nil
+	})
 }
 
 // lockUpsert reads an endpoint that this transaction is going to change.
@@ -109,26 +112,19 @@ func (t *tx) lockUpsert(project, id string) (*upsert, error) {
 // DisableEndpoint stops sending to an endpoint for a reason, "gone" or "requested", and says whether that is new: nothing is dropped, it
 // is held. One that is not there any more is none.
 func (db *DB) DisableEndpoint(ctx context.Context, project, id, reason string, now int64, by store.Actor) (bool, error) {
-	disabled := false
-	err := db.change(ctx, "disable endpoint "+id, func(t *tx) error {
-		disabled = false
+	return changed(ctx, db, "disable endpoint "+id, func(t *tx) (bool, error) {
 		found, err := t.lockEnabled(project, id)
 		if err != nil || found == nil {
-			return err
+			return false, err
 		}
 		found.after.Enabled, found.after.DisabledReason, found.after.UpdatedAt = false, reason, now
-		disabled = true
 		if err := t.writeUpserts([]*upsert{found}, now, by); err != nil {
-			return err
+			return false, err
 		}
-		return t.addEndpointEvents([]store.EndpointEvent{{
+		return true, t.addEndpointEvents([]store.EndpointEvent{{
 			Project: project, EndpointID: id, Kind: store.EndpointDisabled, At: now,
 		}})
 	})
-	if err != nil {
-		return false, err
-	}
-	return disabled, nil
 }
 
 // lockEnabled reads an endpoint that is to be disabled; nil, without locking the settings, where it need not be: a receiver that is gone
@@ -149,22 +145,11 @@ func (t *tx) lockEnabled(project, id string) (*upsert, error) {
 // DeleteEndpoint removes an endpoint from sight and holds its lane for good; CancelDeleted cancels what is open. Its external id is free
 // at once. It returns the endpoint as it is then, or store.ErrNotFound.
 func (db *DB) DeleteEndpoint(ctx context.Context, project, id string, now int64, by store.Actor) (store.Endpoint, error) {
-	var deleted store.Endpoint
-	err := db.change(ctx, "delete endpoint "+id, func(t *tx) error {
-		u, err := t.lockUpsert(project, id)
-		if err != nil {
-			return err
-		}
+	return db.changeEndpoint(ctx, "delete", project, id, now, by, func(_ *tx, u *upsert) error {
 		u.after.DeletedAt, u.after.UpdatedAt = max(now, 1), now
 		u.after.Enabled, u.after.DisabledReason = false, "deleted"
-		err = t.writeUpserts([]*upsert{u}, now, by)
-		deleted = u.after
-		return err
+		return nil
 	})
-	if err != nil {
-		return store.Endpoint{}, err
-	}
-	return deleted, nil
 }
 
 // An upsert is one endpoint that is made or changed.

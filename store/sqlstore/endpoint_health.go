@@ -50,7 +50,7 @@ func firstAfter(after int64, times ...int64) int64 {
 }
 
 func (t *tx) reportHealth(reports []store.EndpointHealth, now int64) error {
-	input := sqldb.Rows(reports, sqldb.Text("id", func(h store.EndpointHealth) string { return h.ID }))
+	input := sqldb.Rows(reports, func(h *store.EndpointHealth) sqldb.Columns { return sqldb.Columns{col("id", &h.ID)} })
 	found, err := t.lockEndpoints(`endpoints.id IN (SELECT i.id FROM $i) AND `+endpointIsThere, input)
 	if err != nil {
 		return err
@@ -89,11 +89,15 @@ func (t *tx) writeHealth(endpoints []store.Endpoint) error {
 			last_success_at = i.success,
 			last_failure_at = i.failure
 		FROM $i WHERE endpoints.id = i.id`, endpoints,
-		sqldb.Text("id", func(e store.Endpoint) string { return e.ID }),
-		sqldb.Int("failing", func(e store.Endpoint) int64 { return e.FailingSince }),
-		sqldb.Int("alerted", func(e store.Endpoint) int64 { return e.AlertedAt }),
-		sqldb.Int("success", func(e store.Endpoint) int64 { return e.LastSuccessAt }),
-		sqldb.Int("failure", func(e store.Endpoint) int64 { return e.LastFailureAt }))
+		func(e *store.Endpoint) sqldb.Columns {
+			return sqldb.Columns{
+				col("id", &e.ID),
+				col("failing", &e.FailingSince),
+				col("alerted", &e.AlertedAt),
+				col("success", &e.LastSuccessAt),
+				col("failure", &e.LastFailureAt),
+			}
+		})
 	return named("write health", err)
 }
 

@@ -104,13 +104,17 @@ func (t *tx) writeLanes(rows []endpointRow) error {
 			paused_until = `+lastPause("lanes.own_paused_until", "i.pause", "lanes.project_paused_until")+`,
 			version = CASE WHEN i.version > 0 THEN i.version ELSE lanes.version END
 		FROM $i WHERE lanes.id = i.lane`, rows,
-		sqldb.Int("lane", func(e endpointRow) int64 { return e.LaneID }),
-		sqldb.Text("endpoint_id", func(e endpointRow) string { return e.ID }),
-		sqldb.Int("concurrency", func(e endpointRow) int { return e.Concurrency }),
-		sqldb.Int("rate_count", func(e endpointRow) int64 { return e.Rate.Count }),
-		sqldb.Int("rate_per_ms", func(e endpointRow) int64 { return e.Rate.Per.Milliseconds() }),
-		sqldb.Int("pause", func(e endpointRow) int64 { return lanePause(&e.Endpoint) }),
-		sqldb.Int("version", func(e endpointRow) int64 { return e.laneVersion }))
+		func(e *endpointRow) sqldb.Columns {
+			return sqldb.Columns{
+				col("lane", &e.LaneID),
+				col("endpoint_id", &e.ID),
+				col("concurrency", &e.Concurrency),
+				col("rate_count", &e.Rate.Count),
+				calc("rate_per_ms", func() int64 { return e.Rate.Per.Milliseconds() }),
+				calc("pause", func() int64 { return lanePause(&e.Endpoint) }),
+				col("version", &e.laneVersion),
+			}
+		})
 	return named("write lanes of endpoints", err)
 }
 

@@ -58,9 +58,13 @@ func (db *DB) EventPlanned(ctx context.Context, project, route, key string) (boo
 func (t *tx) insertTargets(p *store.EventPlan) error {
 	_, err := sqldb.ExecRows(t.Tx, `INSERT INTO event_targets (event_id, endpoint_id, callback_id)
 		SELECT i.event_id, i.endpoint_id, i.callback_id FROM $i`, p.Targets,
-		sqldb.Text("event_id", func(store.EventTarget) string { return p.ID }),
-		sqldb.Text("endpoint_id", func(e store.EventTarget) string { return e.EndpointID }),
-		sqldb.Text("callback_id", func(e store.EventTarget) string { return e.CallbackID }))
+		func(e *store.EventTarget) sqldb.Columns {
+			return sqldb.Columns{
+				calc("event_id", func() string { return p.ID }),
+				col("endpoint_id", &e.EndpointID),
+				col("callback_id", &e.CallbackID),
+			}
+		})
 	return err
 }
 

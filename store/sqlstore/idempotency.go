@@ -22,12 +22,8 @@ func (e *acceptEntry) fingerprint() string {
 	return hex.EncodeToString(e.draft.Idempotency.Fingerprint)
 }
 
-func idempotencyFields() []sqldb.Field[idempotencyKey] {
-	return []sqldb.Field[idempotencyKey]{
-		sqldb.Text("project", func(k idempotencyKey) string { return k.project }),
-		sqldb.Text("route", func(k idempotencyKey) string { return k.route }),
-		sqldb.Text("key", func(k idempotencyKey) string { return k.key }),
-	}
+func idempotencyColumns(k *idempotencyKey) sqldb.Columns {
+	return sqldb.Columns{col("project", &k.project), col("route", &k.route), col("key", &k.key)}
 }
 
 // claimKeys takes the idempotency keys of the drafts and answers those whose key is known already. It returns the drafts
@@ -88,11 +84,12 @@ type heldKey struct {
 // knownKeys inserts the keys, each for the draft that came first with it, and returns those that an earlier callback
 // holds. A key whose callback has been purged is free again.
 func (t *tx) knownKeys(order []idempotencyKey, first map[idempotencyKey]*acceptEntry) (map[idempotencyKey]heldKey, error) {
-	input := sqldb.Rows(order,
-		append(idempotencyFields(),
-			sqldb.Text("fingerprint", func(k idempotencyKey) string { return first[k].fingerprint() }),
-			sqldb.Text("callback_id", func(k idempotencyKey) string { return first[k].draft.Callback.ID }),
-			sqldb.Int("created_at", func(k idempotencyKey) int64 { return first[k].draft.Callback.CreatedAt }))...)
+	input := sqldb.Rows(order, func(k *idempotencyKey) sqldb.Columns {
+		return append(idempotencyColumns(k),
+			calc("fingerprint", func() string { return first[*k].fingerprint() }),
+			calc("callback_id", func() string { return first[*k].draft.Callback.ID }),
+			calc("created_at", func() int64 { return first[*k].draft.Callback.CreatedAt }))
+	})
 	inserted, err := t.Exec(`INSERT INTO idempotency (project, route, key, fingerprint, callback_id, created_at)
 		SELECT i.project, i.route, i.key, i.fingerprint, i.callback_id, i.created_at FROM $i WHERE 1 = 1
 		ON CONFLICT (project, route, key) DO NOTHING`, input)
@@ -203,7 +200,7 @@ func (db *DB) findKeys(
 	}, `SELECT h.project, h.route, h.key, h.fingerprint, h.callback_id
 		FROM $i
 		JOIN idempotency AS h ON h.project = i.project AND h.route = i.route AND h.key = i.key`,
-		sqldb.Rows(keys, idempotencyFields()...))
+		sqldb.Rows(keys, idempotencyColumns))
 }
 
 // PurgeKeys removes idempotency keys that have ended: they are older than store.IdempotencyAge, and their
@@ -248,11 +245,9 @@ func (t *tx) endKeys(b *batch) (seen, removed int, err error) {
 	// An accept may have taken the key over since it was read.
 	n, err := t.Exec(`DELETE FROM idempotency WHERE (project, route, key, callback_id) IN (
 		SELECT i.project, i.route, i.key, i.callback_id FROM $i)`,
-		sqldb.Rows(slices.DeleteFunc(slices.Clone(old), func(k oldKey) bool { return k.open }),
-			sqldb.Text("project", func(k oldKey) string { return k.project }),
-			sqldb.Text("route", func(k oldKey) string { return k.route }),
-			sqldb.Text("key", func(k oldKey) string { return k.key }),
-			sqldb.Text("callback_id", func(k oldKey) string { return k.callbackID })))
+		sqldb.Rows(slices.DeleteFunc(slices.Clone(old), func(k oldKey) bool { return k.open }), func(k *oldKey) sqldb.Columns {
+			return append(idempotencyColumns(&k.idempotencyKey), col("callback_id", &k.callbackID))
+		}))
 	return len(old), int(n), err
 }
 

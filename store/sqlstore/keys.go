@@ -91,7 +91,9 @@ func (db *DB) TouchKeys(ctx context.Context, used map[string]int64) error {
 	return db.maintain(ctx, "touch keys", func(t *tx) error {
 		_, err := t.Exec(`UPDATE api_keys SET last_used_at = i.used_at FROM $i
 			WHERE api_keys.id = i.id AND api_keys.last_used_at < i.used_at`,
-			sqldb.Rows(sortedKeys(used), theID, sqldb.Int("used_at", func(id string) int64 { return used[id] })))
+			sqldb.Rows(sortedKeys(used), func(id *string) sqldb.Columns {
+				return append(theID(id), calc("used_at", func() int64 { return used[*id] }))
+			}))
 		return err
 	})
 }

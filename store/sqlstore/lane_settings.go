@@ -68,9 +68,13 @@ func (t *tx) holdNew(held []laneWrite) error {
 			paused_until = `+lastPause("lanes.own_paused_until", "lanes.endpoint_paused_until", "i.pause")+`,
 			version = i.version
 		FROM $i WHERE lanes.id = i.id`, sqldb.Rows(held,
-		sqldb.Int("id", func(l laneWrite) int64 { return l.id }),
-		sqldb.Int("pause", func(l laneWrite) int64 { return l.pause }),
-		sqldb.Int("version", func(l laneWrite) int64 { return l.version })))
+		func(l *laneWrite) sqldb.Columns {
+			return sqldb.Columns{
+				col("id", &l.id),
+				col("pause", &l.pause),
+				col("version", &l.version),
+			}
+		}))
 	return named("hold new lanes", err)
 }
 

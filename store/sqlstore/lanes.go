@@ -91,10 +91,11 @@ func (t *tx) laneIDs(wanted []laneKey) (map[laneKey]int64, error) {
 	if err != nil || len(missing) == 0 {
 		return ids, err
 	}
-	search := sqldb.Text("search", func(k laneKey) string { return store.Fold(k.key) })
 	if _, err := t.Exec(`INSERT INTO lanes (project, key, search)
 		SELECT i.project, i.key, i.search FROM $i WHERE 1 = 1
-		ON CONFLICT (project, key) DO NOTHING`, sqldb.Rows(missing, append(laneKeyFields(), search)...)); err != nil {
+		ON CONFLICT (project, key) DO NOTHING`, sqldb.Rows(missing, func(k *laneKey) sqldb.Columns {
+		return append(laneKeyColumns(k), calc("search", func() string { return store.Fold(k.key) }))
+	})); err != nil {
 		return nil, fmt.Errorf("make lanes: %w", err)
 	}
 	if err := t.findNew(missing, ids); err != nil {
@@ -117,11 +118,8 @@ func (t *tx) laneID(project, key string) (int64, error) {
 	return id, nil
 }
 
-func laneKeyFields() []sqldb.Field[laneKey] {
-	return []sqldb.Field[laneKey]{
-		sqldb.Text("project", func(k laneKey) string { return k.project }),
-		sqldb.Text("key", func(k laneKey) string { return k.key }),
-	}
+func laneKeyColumns(k *laneKey) sqldb.Columns {
+	return sqldb.Columns{col("project", &k.project), col("key", &k.key)}
 }
 
 // findLanes adds the numbers of those of the lanes that exist to ids. It returns the others, in their order,
@@ -148,7 +146,7 @@ func (t *tx) findLanes(wanted []laneKey, ids map[laneKey]int64) ([]laneKey, map[
 				THEN COALESCE((SELECT projects.lane_quota FROM projects WHERE projects.id = i.project), 0)
 				ELSE 0 END
 		FROM $i
-		LEFT JOIN lanes ON lanes.project = i.project AND lanes.key = i.key`, sqldb.Rows(wanted, laneKeyFields()...)); err != nil {
+		LEFT JOIN lanes ON lanes.project = i.project AND lanes.key = i.key`, sqldb.Rows(wanted, laneKeyColumns)); err != nil {
 		return nil, nil, fmt.Errorf("find lanes: %w", err)
 	}
 	missing := slices.DeleteFunc(slices.Clone(wanted), func(k laneKey) bool { return ids[k] != 0 })
@@ -193,9 +191,8 @@ func (t *tx) admitLanes(
 // would hear of them otherwise. Their project is kept from being paused until they are committed, for that would not see them.
 func (t *tx) findNew(made []laneKey, ids map[laneKey]int64) error {
 	if !t.db.sql.Embedded() {
-		projects := sqldb.Text("id", func(k laneKey) string { return k.project })
-		if err := t.Later(`SELECT id FROM projects WHERE id IN (SELECT i.id FROM $i) ORDER BY id FOR SHARE`,
-			sqldb.Rows(made, projects)); err != nil {
+		if err := t.Later(`SELECT id FROM projects WHERE id IN (SELECT i.project FROM $i) ORDER BY id FOR SHARE`,
+			sqldb.Rows(made, laneKeyColumns)); err != nil {
 			return fmt.Errorf("lock projects: %w", err)
 		}
 	}
@@ -217,40 +214,11 @@ func (t *tx) findNew(made []laneKey, ids map[laneKey]int64) error {
 	}, `SELECT lanes.project, lanes.key, lanes.id,
 			COALESCE((SELECT projects.paused_until FROM projects WHERE projects.id = lanes.project), 0)
 		FROM $i
-		JOIN lanes ON lanes.project = i.project AND lanes.key = i.key`, sqldb.Rows(made, laneKeyFields()...)); err != nil {
+		JOIN lanes ON lanes.project = i.project AND lanes.key = i.key`, sqldb.Rows(made, laneKeyColumns)); err != nil {
 		return err
 	}
 	if found != len(made) {
 		return errors.New("a lane that was just made is not there")
 	}
 	return t.holdNew(held)
-}
-
-// nameLanes sets the keys of the rows' lanes.
-func (t *tx) nameLanes(rows []claimedRow) error {
-	var missing []int64
-	for i := range rows {
-		var ok bool
-		if rows[i].Lane, ok = t.db.lanes.key(rows[i].LaneID); !ok {
-			missing = append(missing, rows[i].LaneID)
-		}
-	}
-	if len(missing) == 0 {
-		return nil
-	}
-	found, err := sqldb.Select(t, laneIDColumns, `FROM lanes WHERE id IN (SELECT i.id FROM $i)`, sqldb.Ints("id", missing))
-	if err != nil {
-		return fmt.Errorf("name lanes: %w", err)
-	}
-	t.lanes = append(t.lanes, found...)
-	names := make(map[int64]string, len(found))
-	for _, l := range found {
-		names[l.id] = l.key
-	}
-	for i := range rows {
-		if key, ok := names[rows[i].LaneID]; ok {
-			rows[i].Lane = key
-		}
-	}
-	return nil
 }

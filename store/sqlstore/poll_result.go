@@ -286,9 +286,13 @@ func (p *tellingPoll) result() store.PollResult {
 func (t *tx) writeTold(polls []tellingPoll) error {
 	_, err := sqldb.ExecRows(t.Tx, `UPDATE polls SET live = '', outcome = i.outcome, result_id = i.result_id
 		FROM $i WHERE polls.id = i.id`, polls,
-		sqldb.Text("id", func(p tellingPoll) string { return p.ID }),
-		sqldb.Text("outcome", func(p tellingPoll) store.PollOutcome { return p.told }),
-		sqldb.Text("result_id", func(p tellingPoll) string { return p.ResultID }))
+		func(p *tellingPoll) sqldb.Columns {
+			return sqldb.Columns{
+				col("id", &p.ID),
+				col("outcome", &p.told),
+				col("result_id", &p.ResultID),
+			}
+		})
 	return named("write what polls have told", err)
 }
 

@@ -113,7 +113,7 @@ func (t *tx) insertLive(polls []*acceptEntry) (made map[string]bool, err error) 
 // findLive answers drafts with the open poll of their reference and address, and returns those that have none any more.
 func (t *tx) findLive(entries []*acceptEntry, made map[string]bool) (none []*acceptEntry, err error) {
 	ids, err := sqldb.Map[string, string](t, openPolls,
-		sqldb.Rows(entries, sqldb.Text("live", func(e *acceptEntry) string { return e.live })))
+		sqldb.RowsAt(entries, func(e *acceptEntry) sqldb.Columns { return sqldb.Columns{col("live", &e.live)} }))
 	if err != nil {
 		return nil, fmt.Errorf("find open polls: %w", err)
 	}

@@ -40,10 +40,10 @@ func TestAPollEndsAndAnotherBeginsTogether(t *testing.T) {
 		if err != nil || len(stamped) != 1 {
 			t.Fatalf("stamp: %v, %d", err, len(stamped))
 		}
-		result := resultEntry{now: now, Result: store.Result{
+		result := newResult(store.Result{
 			ID: first.Callback.ID, Fence: stamped[0].Fence, State: store.Succeeded, Reason: store.PollSucceeded, Charge: true,
 			Attempt: &store.Attempt{Outcome: store.AttemptSucceeded, Class: store.ClassOK, Status: 200, StartedAt: now, EndedAt: now},
-		}}
+		}, now)
 		if err := second.encode(&db.written); err != nil {
 			t.Fatal(err)
 		}

@@ -131,7 +131,7 @@ func (t *tx) removeCallbacks(query string, b *batch) (seen, removed int, err err
 	}
 	for _, text := range []string{
 		`DELETE FROM attempts USING $i WHERE attempts.callback_id = i.id`,
-		`DELETE FROM polls USING $i WHERE polls.id = i.id AND i.poll = 1`,
+		`DELETE FROM polls USING $i WHERE polls.id = i.id AND i.kind = 'poll'`,
 		`DELETE FROM requests USING $i WHERE requests.project = i.project AND requests.id = i.id`,
 		`DELETE FROM callbacks USING $i WHERE callbacks.id = i.id AND callbacks.state <> 'scheduled'`,
 	} {
@@ -163,41 +163,55 @@ func (t *tx) dropPayloads(users map[string]int64) error {
 		delete(users, id)
 	}
 	shared := sortedKeys(users)
-	n := sqldb.Int("users", func(id string) int64 { return users[id] })
-	if _, err := sqldb.ExecRows(t.Tx, `UPDATE payloads SET users = payloads.users - i.users FROM $i
-		WHERE payloads.id = i.id`, shared, theID, n); err != nil {
-		return err
+	for _, text := range []string{
+		`UPDATE payloads SET users = payloads.users - i.users FROM $i WHERE payloads.id = i.id`,
+		`DELETE FROM payloads USING $i WHERE payloads.id = i.id AND payloads.users <= 0`,
+	} {
+		if _, err := sqldb.ExecRows(t.Tx, text, shared, func(id *string) sqldb.Columns {
+			return sqldb.Columns{col("id", id), calc("users", func() int64 { return users[*id] })}
+		}); err != nil {
+			return err
+		}
 	}
-	_, err = sqldb.ExecRows(t.Tx, `DELETE FROM payloads USING $i WHERE payloads.id = i.id AND users <= 0`, shared, theID)
-	return err
+	return nil
 }
 
 // exec runs a statement for the callbacks.
 func (a *aged) exec(t *tx, text string) error {
-	_, err := sqldb.ExecRows(t.Tx, text, a.rows,
-		sqldb.Text("id", func(c store.Callback) string { return c.ID }),
-		sqldb.Text("project", func(c store.Callback) string { return c.Project }),
-		sqldb.Flag("poll", func(c store.Callback) bool { return c.Kind == store.Poll }))
+	_, err := sqldb.ExecRows(t.Tx, text, a.rows, func(c *store.Callback) sqldb.Columns {
+		return sqldb.Columns{col("id", &c.ID), col("project", &c.Project), col("kind", &c.Kind)}
+	})
 	return err
 }
 
-// deleteBatches runs a statement that removes rows in maintenance transactions, until it finds fewer than it may take
-// or limit rows are gone. Its last parameter, which is not among args, is how many it may take.
-func (db *DB) deleteBatches(ctx context.Context, operation string, limit int, text string, args ...any) (removed int, err error) {
-	for removed < limit {
-		batch := min(limit-removed, db.sql.Dialect.MaintenanceBatch)
-		var n int64
+// inBatches runs step in maintenance transactions, between which others pass, until one finds fewer rows than it may
+// take or limit rows are done. A step may be tried again.
+func (db *DB) inBatches(ctx context.Context, operation string, limit int, step func(t *tx, batch int) (int, error)) (done int, err error) {
+	for done < limit {
+		batch := min(limit-done, db.sql.Dialect.MaintenanceBatch)
+		n := 0
 		err := db.maintain(ctx, operation, func(t *tx) error {
 			var err error
-			n, err = t.Exec(text, append(args[:len(args):len(args)], batch)...)
+			n, err = step(t, batch)
 			return err
 		})
-		removed += int(n)
-		if err != nil || int(n) < batch {
-			return removed, err
+		if err != nil {
+			return done, err
+		}
+		if done += n; n < batch {
+			break
 		}
 	}
-	return removed, nil
+	return done, nil
+}
+
+// deleteBatches runs a statement that removes rows in batches. Its last parameter, which is not among args, is how many
+// it may take.
+func (db *DB) deleteBatches(ctx context.Context, operation string, limit int, text string, args ...any) (int, error) {
+	return db.inBatches(ctx, operation, limit, func(t *tx, batch int) (int, error) {
+		n, err := t.Exec(text, append(args[:len(args):len(args)], batch)...)
+		return int(n), err
+	})
 }
 
 // Overstays returns the time of the oldest row of each kind that should be gone: when it ended or was made,

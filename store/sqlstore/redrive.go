@@ -256,7 +256,11 @@ func (t *tx) addRedriveItems(id string, callbacks []store.Callback) (int64, erro
 	added, err := sqldb.ExecRows(t.Tx, `INSERT INTO redrive_items (redrive_id, callback_id)
 		SELECT i.redrive_id, i.callback_id FROM $i WHERE 1 = 1
 		ON CONFLICT (redrive_id, callback_id) DO NOTHING`, callbacks,
-		sqldb.Text("redrive_id", func(store.Callback) string { return id }),
-		sqldb.Text("callback_id", func(c store.Callback) string { return c.ID }))
+		func(c *store.Callback) sqldb.Columns {
+			return sqldb.Columns{
+				calc("redrive_id", func() string { return id }),
+				col("callback_id", &c.ID),
+			}
+		})
 	return added, named("write down what is to be done", err)
 }

@@ -120,7 +120,8 @@ func (t *tx) fireRound(entries []*fireEntry) error {
 	if err := t.applyDrafts(drafts); err != nil {
 		return fmt.Errorf("accept the callbacks of schedules: %w", err)
 	}
-	var done, runs []*fireEntry
+	var done []fireEntry
+	var runs []scheduleRun
 	for _, e := range entries {
 		switch {
 		case !e.won || e.made:
@@ -129,20 +130,16 @@ func (t *tx) fireRound(entries []*fireEntry) error {
 			e.won, e.err = false, e.accept.out.Err
 			continue
 		case e.Draft != nil:
-			runs = append(runs, e)
+			runs = append(runs, scheduleRun{e.Schedule.ID, store.ScheduleRun{
+				CallbackID: e.accept.out.Callback.ID, DueAt: e.Due, FiredAt: e.Now, Trigger: store.BySchedule,
+			}})
 		}
-		done = append(done, e)
+		done = append(done, *e)
 	}
 	if err := t.writeFired(done); err != nil {
 		return err
 	}
-	made := make([]scheduleRun, len(runs))
-	for i, e := range runs {
-		made[i] = scheduleRun{e.Schedule.ID, store.ScheduleRun{
-			CallbackID: e.accept.out.Callback.ID, DueAt: e.Due, FiredAt: e.Now, Trigger: store.BySchedule,
-		}}
-	}
-	if err := t.writeRuns(made); err != nil {
+	if err := t.writeRuns(runs); err != nil {
 		return err
 	}
 	return t.readMade(entries)
@@ -172,19 +169,22 @@ func (t *tx) lockFirings(entries []*fireEntry) error {
 }
 
 // writeFired moves locked schedules on to their next due times. What was made last, and when, stays where no callback is.
-func (t *tx) writeFired(entries []*fireEntry) error {
+func (t *tx) writeFired(entries []fireEntry) error {
 	_, err := sqldb.ExecRows(t.Tx, `UPDATE schedules SET
 			next_at = i.next_at,
-			last_at = CASE WHEN i.made = 1 THEN i.due_at ELSE schedules.last_at END,
-			last_id = CASE WHEN i.made = 1 THEN i.callback_id ELSE schedules.last_id END,
-			last_error = CASE WHEN i.made = 1 THEN '' ELSE i.why END
+			last_at = CASE WHEN i.callback_id <> '' THEN i.due_at ELSE schedules.last_at END,
+			last_id = CASE WHEN i.callback_id <> '' THEN i.callback_id ELSE schedules.last_id END,
+			last_error = CASE WHEN i.callback_id <> '' THEN '' ELSE i.why END
 		FROM $i WHERE schedules.id = i.id`, entries,
-		sqldb.Text("id", func(e *fireEntry) string { return e.Schedule.ID }),
-		sqldb.Int("next_at", func(e *fireEntry) int64 { return e.Next }),
-		sqldb.Flag("made", func(e *fireEntry) bool { return e.Draft != nil }),
-		sqldb.Int("due_at", func(e *fireEntry) int64 { return e.Due }),
-		sqldb.Text("callback_id", func(e *fireEntry) string { return e.accept.out.Callback.ID }),
-		sqldb.Text("why", func(e *fireEntry) string { return e.Why }))
+		func(e *fireEntry) sqldb.Columns {
+			return sqldb.Columns{
+				col("id", &e.Schedule.ID),
+				col("next_at", &e.Next),
+				col("due_at", &e.Due),
+				col("callback_id", &e.accept.out.Callback.ID),
+				col("why", &e.Why),
+			}
+		})
 	return named("move schedules on", err)
 }
 
@@ -212,7 +212,7 @@ func (t *tx) writeRuns(runs []scheduleRun) error {
 			AND callback_id <= (SELECT newer.callback_id FROM schedule_runs AS newer
 				WHERE newer.schedule_id = schedule_runs.schedule_id
 				ORDER BY newer.callback_id DESC
-				LIMIT 1 OFFSET $1)`, store.KeptRuns, sqldb.Rows(runs, sqldb.Text("schedule_id", func(r scheduleRun) string { return r.schedule })))
+				LIMIT 1 OFFSET $1)`, store.KeptRuns, sqldb.Rows(runs, func(r *scheduleRun) sqldb.Columns { return sqldb.Columns{col("schedule_id", &r.schedule)} }))
 	return named("forget old runs", err)
 }
 

@@ -245,8 +245,13 @@ func (t *tx) mustExist(text string, args ...any) error {
 // col is a column of a noun.
 func col(name string, at any) sqldb.Column { return sqldb.Column{Name: name, At: at} }
 
-// theID is the field of rows that are ids.
-var theID = sqldb.Text("id", func(id string) string { return id })
+// calc is a column that is only written, with what value returns then.
+func calc[S int64 | string](name string, value func() S) sqldb.Column {
+	return col(name, sqldb.Calc(value))
+}
+
+// theID is the column of rows that are ids.
+func theID(id *string) sqldb.Columns { return sqldb.Columns{col("id", id)} }
 
 // named wraps an error with the operation's name, if there is one.
 func named(operation string, err error) error {

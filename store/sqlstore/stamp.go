@@ -102,41 +102,46 @@ func distinct[E any](entries []E, id func(E) string) (first, later []E) {
 
 // stampRound stamps each row once, records claims that ended without a result, and answers every entry.
 func (t *tx) stampRound(entries []*stampEntry) error {
-	byID := make(map[string]*stampEntry, len(entries))
 	for _, e := range entries {
 		e.stamped, e.refused, e.err = nil, nil, nil
-		byID[e.ID] = e
 	}
 	unknown, err := t.claimFirst(entries)
-	if err != nil {
-		return err
-	}
-	rows, err := t.claimRows(unknown)
 	if err != nil {
 		return err
 	}
 	var lost []store.Attempt
 	var ended []ending
 	var corrupt []string
-	for i := range rows {
-		r := &rows[i]
-		e := byID[r.ID]
+	var moved []row
+	if err := stampUpdate.Run(t.Tx, unknown, func(e *stampEntry, r *row) error {
+		t.db.complete(r)
 		if r.lostAt > 0 {
-			lost = append(lost, lostAttempt(&r.row, r.Fence-1, r.lostAt, e.stamp.Now))
+			lost = append(lost, lostAttempt(r, r.Fence-1, r.lostAt, e.stamp.Now))
 		}
+		if r.URL != r.storedURL {
+			moved = append(moved, *r)
+		}
+		refusal := store.Refusal{ID: r.ID, Terminal: true, Retry: r.AttemptCount > 0}
 		switch {
 		case r.CancelRequested:
-			// The attempt that was in flight at the cancel has died; there is no other.
-			ended = append(ended, ending{&r.row, store.Canceled, r.cancelReason(), e.stamp.Now})
-			e.refuse(store.Refusal{ID: r.ID, Terminal: true, Retry: r.AttemptCount > 0})
+			// The attempt that was in flight at the cancel has died; there is no other, and this claim is none.
+			r.ClaimToken = ""
+			ended = append(ended, ending{new(*r), store.Canceled, r.cancelReason(), e.stamp.Now})
+			e.refuse(refusal)
 		case r.broken != nil:
 			t.db.logger.Error("a callback cannot be decoded and is set aside", "callback_id", r.ID, "error", r.broken)
 			corrupt = append(corrupt, r.ID)
-			e.refuse(store.Refusal{ID: r.ID, Terminal: true, Corrupt: true, Retry: r.AttemptCount > 0})
+			refusal.Corrupt = true
+			e.refuse(refusal)
 		default:
-			r.ClaimToken = e.stamp.Token
 			e.stamped = &store.Stamped{Callback: r.Callback, Body: r.body, Lost: r.lostAt > 0}
 		}
+		return nil
+	}); err != nil {
+		return fmt.Errorf("claim rows: %w", err)
+	}
+	if err := t.moveToEndpoints(moved); err != nil {
+		return fmt.Errorf("claim rows: %w", err)
 	}
 	if err := t.insertAttempts(lost); err != nil {
 		return err
@@ -152,67 +157,13 @@ func (t *tx) stampRound(entries []*stampEntry) error {
 	return t.refuseRest(entries)
 }
 
-// A claimedRow is a row as the stamp left it.
-type claimedRow struct {
-	row
-	// storedURL is the address in the row. Where the callback's endpoint has moved it is not the present one.
-	storedURL string
-}
-
-// claimColumns describe what an attempt and its result need of a row, no more.
-func claimColumns(r *claimedRow) sqldb.Columns {
-	c := &r.Callback
-	return sqldb.Columns{
-		col("callbacks.id", &c.ID),
-		col("callbacks.project", &c.Project),
-		col("callbacks.kind", &c.Kind),
-		col("requests.endpoint_id", &c.EndpointID),
-		col(presentURL, &c.URL),
-		col("requests.url", &r.storedURL),
-		col("requests.method", &c.Method),
-		col("requests.headers", &r.headers),
-		col("requests.follows", sqldb.Bool(&c.Follows)),
-		col("CASE WHEN callbacks.strict = 1 THEN callbacks.lock_key ELSE '' END", &c.LockKey),
-		col("callbacks.lane", &c.LaneID),
-		col("requests.policy", &r.policy),
-		col("requests.success", &r.success),
-		col("requests.signer", &c.Signer),
-		col("requests.content_type", &c.ContentType),
-		col("callbacks.due_at", &c.DueAt),
-		col("requests.first_due_at", &c.FirstDueAt),
-		col("callbacks.expires_at", &c.ExpiresAt),
-		col("callbacks.attempt_count", &c.AttemptCount),
-		col("callbacks.divert_count", &c.DivertCount),
-		col("callbacks.attempt_seq", &c.AttemptSeq),
-		col("callbacks.ladder_base", &c.LadderBase),
-		col("callbacks.trigger", &c.Trigger),
-		col(`CASE
-		WHEN callbacks.cancel_requested = 0 THEN ''
-		WHEN callbacks.reason = '' THEN 'requested'
-		ELSE callbacks.reason
-	END`, &r.cancelAs),
-		col("callbacks.free_retry", sqldb.Bool(&c.FreeRetry)),
-		col("callbacks.last_class", &c.LastClass),
-		col("callbacks.poll_errors", &c.PollErrors),
-		col("callbacks.fence", &c.Fence),
-		col("callbacks.claim_until", &c.ClaimUntil),
-		col("callbacks.lost_at", &r.lostAt),
-		col("callbacks.crash_count", &c.CrashCount),
-		col(bodyColumn, &r.body),
-	}
-}
-
 // stampUpdate is the stamp itself. A row qualifies while it is scheduled, due, and not claimed by somebody alive. It
 // remembers in lost_at when the claim was made that this one replaces: a token that is still there says that no result
 // came of it, and what it may have sent gets a number of its own.
-var stampUpdate = sqldb.BulkUpdate[*stampEntry]{Table: "callbacks", From: fromCallbacks, Fields: sqldb.Fields[*stampEntry]{
-	sqldb.Text("id", func(e *stampEntry) string { return e.ID }),
-	sqldb.Text("token", func(e *stampEntry) string { return e.stamp.Token }),
-	sqldb.Int("stamped_at", func(e *stampEntry) int64 { return e.stamp.Now }),
-	sqldb.Int("margin", func(e *stampEntry) int64 { return e.stamp.Margin }),
-	sqldb.Int("diverts", func(e *stampEntry) int { return e.Diverts }),
-	sqldb.Int("suspect", func(e *stampEntry) int64 { return e.suspectFrom() }),
-	sqldb.Int("due_by", func(e *stampEntry) int64 { return e.dueBy() }),
+var stampUpdate = sqldb.BulkUpdate[stampEntry, row]{Table: "callbacks", From: fromCallbacks, Columns: func(e *stampEntry) sqldb.Columns {
+	return append(claimColumns(e),
+		calc("margin", func() int64 { return e.stamp.Margin }),
+		calc("suspect", e.suspectFrom))
 }, Set: `
 		fence = callbacks.fence + 1,
 		lost_at = CASE WHEN callbacks.claim_token <> '' THEN callbacks.claimed_at ELSE 0 END,
@@ -229,54 +180,31 @@ var stampUpdate = sqldb.BulkUpdate[*stampEntry]{Table: "callbacks", From: fromCa
 		AND callbacks.crash_count < i.suspect
 		AND (callbacks.strict = 0 OR NOT EXISTS (SELECT 1 FROM callbacks AS older WHERE ` + isNext("older", "callbacks") + `
 			AND older.id < callbacks.id))`,
-	Returning: claimColumns(new(claimedRow)).List(),
+	Returning: wholeCallback,
 }.Prepare()
 
-// claimRows stamps the rows that qualify and returns them.
-func (t *tx) claimRows(entries []*stampEntry) ([]claimedRow, error) {
-	claimed := make([]claimedRow, 0, len(entries))
-	var c claimedRow
-	scan := claimColumns(&c).Scan()
-	err := stampUpdate.Run(t.Tx, entries, func(r sqldb.Row) error {
-		c = claimedRow{row: row{Callback: store.Callback{State: store.Scheduled}}}
-		if err := scan(r); err != nil {
-			return err
-		}
-		c.Strict, c.CancelRequested = c.LockKey != "", c.cancelAs != ""
-		c.broken = t.db.structured(&c.row)
-		claimed = append(claimed, c)
-		return nil
-	})
-	if err == nil {
-		err = t.moveToEndpoints(claimed)
+// claimColumns are the input of every stamp.
+func claimColumns(e *stampEntry) sqldb.Columns {
+	return sqldb.Columns{
+		col("id", &e.ID),
+		col("diverts", &e.Diverts),
+		calc("token", func() string { return e.stamp.Token }),
+		calc("stamped_at", func() int64 { return e.stamp.Now }),
+		calc("due_by", e.dueBy),
 	}
-	if err == nil {
-		err = t.nameLanes(claimed)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("claim rows: %w", err)
-	}
-	return claimed, nil
 }
 
 // moveToEndpoints writes the present address of claimed rows whose endpoint has moved. They keep it when they
 // end.
-func (t *tx) moveToEndpoints(claimed []claimedRow) error {
-	var moved []claimedRow
-	for i := range claimed {
-		if claimed[i].URL != claimed[i].storedURL {
-			moved = append(moved, claimed[i])
-		}
-	}
+func (t *tx) moveToEndpoints(moved []row) error {
 	if len(moved) == 0 {
 		return nil
 	}
-	slices.SortFunc(moved, func(a, b claimedRow) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortFunc(moved, func(a, b row) int { return cmp.Compare(a.ID, b.ID) })
 	return t.Later(`UPDATE requests SET url = i.url FROM $i
-		WHERE requests.project = i.project AND requests.id = i.id`, sqldb.Rows(moved,
-		sqldb.Text("project", func(r claimedRow) string { return r.Project }),
-		sqldb.Text("id", func(r claimedRow) string { return r.ID }),
-		sqldb.Text("url", func(r claimedRow) string { return r.URL })))
+		WHERE requests.project = i.project AND requests.id = i.id`, sqldb.Rows(moved, func(r *row) sqldb.Columns {
+		return sqldb.Columns{col("project", &r.Project), col("id", &r.ID), col("url", &r.URL)}
+	}))
 }
 
 // refuseRest answers the entries that the stamp did not take: with the row again where the same token took it before,
@@ -291,9 +219,8 @@ func (t *tx) refuseRest(entries []*stampEntry) error {
 	if len(rest) == 0 {
 		return nil
 	}
-	rows, err := sqldb.Select(t, func(r *row) sqldb.Columns {
-		return append(callbackColumns(r), col(bodyColumn, &r.body))
-	}, `FROM `+fromCallbacks+` WHERE callbacks.id IN (SELECT i.id FROM $i)`, sqldb.Texts("id", sortedKeys(rest)))
+	rows, err := sqldb.Select(t, wholeCallback, `FROM `+fromCallbacks+` WHERE callbacks.id IN (SELECT i.id FROM $i)`,
+		sqldb.Texts("id", sortedKeys(rest)))
 	if err != nil {
 		return fmt.Errorf("read refused rows: %w", err)
 	}
@@ -344,24 +271,15 @@ func lostAttempt(r *row, fence, claimedAt, now int64) store.Attempt {
 // setAside makes rows that cannot be decoded, or cannot be claimed, Dead, Invalid. It reads only what any row has and
 // leaves all other bytes as they are.
 func (t *tx) setAside(ids []string, now int64) error {
-	input := sqldb.Rows(slices.Sorted(slices.Values(ids)), theID, sqldb.Int("set_at", func(string) int64 { return now }))
+	input := sqldb.Texts("id", slices.Sorted(slices.Values(ids)))
 	due, err := sqldb.Map[string, int64](t, `SELECT callbacks.id, callbacks.due_at FROM callbacks
 		WHERE callbacks.id IN (SELECT i.id FROM $i)
 		ORDER BY callbacks.id FOR UPDATE`, input)
 	if err != nil {
 		return fmt.Errorf("read due times: %w", err)
 	}
-	err = t.Each(func(rows sqldb.Row) error {
-		c := store.Callback{State: store.Scheduled}
-		if err := rows.Scan(&c.ID, &c.Project, &c.Kind, &c.LaneID, &c.AttemptCount, &c.LadderBase, &c.LastStatus, &c.LastClass); err != nil {
-			return err
-		}
-		c.DueAt = due[c.ID]
-		t.deltas.count(&c, -1)
-		c.State, c.Reason = store.Dead, store.Invalid
-		t.deltas.count(&c, 1)
-		t.ended(&c, now)
-		return nil
+	gone, err := sqldb.Returning(t, func(c *store.Callback) sqldb.Columns {
+		return append(countedColumns(c), col("callbacks.last_status", &c.LastStatus), col("callbacks.last_class", &c.LastClass))
 	}, `UPDATE callbacks SET
 			state = 'dead',
 			reason = 'invalid',
@@ -369,11 +287,17 @@ func (t *tx) setAside(ids []string, now int64) error {
 			due_at = 0,
 			claim_until = 0,
 			claim_token = '',
-			finished_at = i.set_at,
-			updated_at = i.set_at
+			finished_at = $1,
+			updated_at = $1
 		FROM $i
-		WHERE callbacks.id = i.id AND `+isOpen+`
-		RETURNING callbacks.id, callbacks.project, callbacks.kind, callbacks.lane, callbacks.attempt_count, callbacks.ladder_base, callbacks.last_status,
-			callbacks.last_class`, input)
+		WHERE callbacks.id = i.id AND `+isOpen, now, input)
+	for i := range gone {
+		c := &gone[i]
+		c.State, c.DueAt = store.Scheduled, due[c.ID]
+		t.deltas.count(c, -1)
+		c.State, c.Reason = store.Dead, store.Invalid
+		t.deltas.count(c, 1)
+		t.ended(c, now)
+	}
 	return named("set rows aside", err)
 }

@@ -28,9 +28,9 @@ func (db *DB) NextStrict(ctx context.Context, project, lockKey string) (*store.O
 	return &next, nil
 }
 
-// strictEnded notes a result that won and ended a row; lockKey is empty unless the row is strict.
-func (t *tx) strictEnded(e *resultEntry, lockKey string) {
-	if lockKey == "" || !e.out.Won || !e.out.State.Terminal() {
+// strictEnded notes a result that won and ended a strict row.
+func (t *tx) strictEnded(e *resultEntry, strict bool, lockKey string) {
+	if !strict || !e.out.Won || !e.out.State.Terminal() {
 		return
 	}
 	if t.strict == nil {
@@ -50,8 +50,9 @@ func (t *tx) nextStrict() error {
 	rows, err := sqldb.Select(t, openColumns, `FROM callbacks WHERE id IN (
 		SELECT (SELECT MIN(first.id) FROM callbacks AS first WHERE `+isNext("first", "i")+`) FROM $i)`,
 		sqldb.Rows(slices.Collect(maps.Keys(ended)),
-			sqldb.Text("project", func(k laneKey) string { return k.project }),
-			sqldb.Text("lock_key", func(k laneKey) string { return k.key })))
+			func(k *laneKey) sqldb.Columns {
+				return sqldb.Columns{col("project", &k.project), col("lock_key", &k.key)}
+			}))
 	for i := range rows {
 		for _, e := range ended[laneKey{rows[i].Project, rows[i].LockKey}] {
 			e.out.Next = &rows[i]

@@ -19,12 +19,8 @@ func (e *acceptEntry) refKey() refKey {
 	return refKey{c.Project, c.Topic, c.Ref}
 }
 
-func refKeyFields() []sqldb.Field[refKey] {
-	return []sqldb.Field[refKey]{
-		sqldb.Text("project", func(k refKey) string { return k.project }),
-		sqldb.Text("topic", func(k refKey) string { return k.topic }),
-		sqldb.Text("ref", func(k refKey) string { return k.ref }),
-	}
+func refKeyColumns(k *refKey) sqldb.Columns {
+	return sqldb.Columns{col("project", &k.project), col("topic", &k.topic), col("ref", &k.ref)}
 }
 
 // supersedes says that the draft takes part in that at all.
@@ -74,26 +70,35 @@ func (t *tx) supersede(entries []*acceptEntry) error {
 
 // raiseVersions notes the versions of drafts, if they are higher than what was noted, and returns what is noted then.
 func (t *tx) raiseVersions(keys []refKey, highest map[refKey]*acceptEntry) (map[refKey]int64, error) {
-	input := sqldb.Rows(keys, append(refKeyFields(),
-		sqldb.Int("version", func(k refKey) int64 { return *highest[k].draft.Callback.Version }),
-		sqldb.Int("updated_at", func(k refKey) int64 { return highest[k].draft.Callback.CreatedAt }))...)
 	versions := make(map[refKey]int64, len(keys))
-	err := t.Each(func(rows sqldb.Row) error {
-		var k refKey
-		var version int64
-		err := rows.Scan(&k.project, &k.topic, &k.ref, &version)
-		versions[k] = version
-		return err
-	}, `INSERT INTO refs_latest (project, topic, ref, version, updated_at)
+	noted, err := sqldb.Returning(t, refVersionColumns, `INSERT INTO refs_latest (project, topic, ref, version, updated_at)
 		SELECT i.project, i.topic, i.ref, i.version, i.updated_at FROM $i WHERE 1 = 1
 		ON CONFLICT (project, topic, ref) DO UPDATE SET
 			version = CASE WHEN excluded.version > refs_latest.version THEN excluded.version ELSE refs_latest.version END,
-			updated_at = excluded.updated_at
-		RETURNING project, topic, ref, version`, input)
-	if err != nil {
-		return nil, fmt.Errorf("note versions: %w", err)
+			updated_at = excluded.updated_at`, refVersions(keys, highest))
+	for _, v := range noted {
+		versions[v.refKey] = v.version
 	}
-	return versions, nil
+	return versions, named("note versions", err)
+}
+
+// A refVersion is a version of a reference.
+type refVersion struct {
+	refKey
+	version int64
+}
+
+func refVersionColumns(v *refVersion) sqldb.Columns {
+	return append(refKeyColumns(&v.refKey), col("version", &v.version))
+}
+
+// refVersions are references with their highest drafts' versions.
+func refVersions(keys []refKey, highest map[refKey]*acceptEntry) sqldb.Input {
+	return sqldb.Rows(keys, func(k *refKey) sqldb.Columns {
+		return append(refKeyColumns(k),
+			calc("version", func() int64 { return *highest[*k].draft.Callback.Version }),
+			calc("updated_at", func() int64 { return highest[*k].draft.Callback.CreatedAt }))
+	})
 }
 
 // cancelOlder cancels the open callbacks of the references that have a lower version.
@@ -105,8 +110,7 @@ func (t *tx) cancelOlder(keys []refKey, highest map[refKey]*acceptEntry) error {
 		JOIN requests ON requests.project = i.project AND requests.ref = i.ref AND requests.ref <> ''
 			AND requests.topic = i.topic
 		JOIN callbacks ON callbacks.id = requests.id
-		WHERE `+isOpen+` AND requests.version < i.version`, sqldb.Rows(keys, append(refKeyFields(),
-		sqldb.Int("version", func(k refKey) int64 { return *highest[k].draft.Callback.Version }))...))
+		WHERE `+isOpen+` AND requests.version < i.version`, refVersions(keys, highest))
 	if err != nil {
 		return fmt.Errorf("look for older versions: %w", err)
 	}
@@ -144,17 +148,15 @@ func (t *tx) superseded(ids []string, rows map[string]row) (map[string]bool, err
 	if len(keys) == 0 {
 		return nil, nil
 	}
-	latest := make(map[refKey]int64)
-	if err := t.Each(func(r sqldb.Row) error {
-		var k refKey
-		var version int64
-		err := r.Scan(&k.project, &k.topic, &k.ref, &version)
-		latest[k] = version
-		return err
-	}, `SELECT project, topic, ref, version FROM refs_latest
+	noted, err := sqldb.Select(t, refVersionColumns, `FROM refs_latest
 		WHERE (project, topic, ref) IN (SELECT i.project, i.topic, i.ref FROM $i)
-		ORDER BY project, topic, ref FOR SHARE`, sqldb.Rows(slices.Collect(maps.Keys(keys)), refKeyFields()...)); err != nil {
+		ORDER BY project, topic, ref FOR SHARE`, sqldb.Rows(slices.Collect(maps.Keys(keys)), refKeyColumns))
+	if err != nil {
 		return nil, fmt.Errorf("read the latest versions: %w", err)
+	}
+	latest := make(map[refKey]int64)
+	for _, v := range noted {
+		latest[v.refKey] = v.version
 	}
 	late := make(map[string]bool)
 	for id, version := range versions {

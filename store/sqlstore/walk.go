@@ -126,24 +126,12 @@ func (db *DB) Expire(ctx context.Context, now int64, limit int) ([]store.OpenRow
 		return nil, err
 	}
 	var expired []store.OpenRow
-	for limit > 0 {
-		batch := min(limit, db.sql.Dialect.MaintenanceBatch)
-		var part []store.OpenRow
-		err := db.maintain(ctx, "expire", func(t *tx) error {
-			var err error
-			part, err = t.expire(low, now, batch)
-			return err
-		})
-		if err != nil {
-			return expired, err
-		}
-		expired = append(expired, part...)
-		if len(part) < batch {
-			break
-		}
-		limit -= batch
-	}
-	return expired, nil
+	_, err = db.inBatches(ctx, "expire", limit, func(t *tx, batch int) (int, error) {
+		part, err := t.expire(low, now, batch)
+		t.OnCommit(func() { expired = append(expired, part...) })
+		return len(part), err
+	})
+	return expired, err
 }
 
 func (t *tx) expire(low, now int64, limit int) ([]store.OpenRow, error) {
@@ -188,8 +176,9 @@ func (db *DB) DropClaims(ctx context.Context, now int64) (int, error) {
 			var err error
 			n, err = sqldb.ExecRows(t.Tx, `UPDATE callbacks SET claim_until = i.ended_at FROM $i
 				WHERE callbacks.id = i.id AND callbacks.claim_until > i.ended_at`, claimed,
-				sqldb.Text("id", func(r store.OpenRow) string { return r.ID }),
-				sqldb.Int("ended_at", func(store.OpenRow) int64 { return now }))
+				func(r *store.OpenRow) sqldb.Columns {
+					return sqldb.Columns{col("id", &r.ID), calc("ended_at", func() int64 { return now })}
+				})
 			return err
 		})
 		dropped += int(n)

@@ -35,20 +35,6 @@ func (c Columns) names() []string {
 	return names
 }
 
-func (c Columns) at() []any {
-	at := make([]any, len(c))
-	for i := range c {
-		at[i] = c[i].At
-	}
-	return at
-}
-
-// Scan returns what scans a row into the columns.
-func (c Columns) Scan() func(Row) error {
-	at := c.at()
-	return func(r Row) error { return r.Scan(at...) }
-}
-
 // Overwrite is the SET clause of an ON CONFLICT that takes all columns but the named ones from the new row.
 func (c Columns) Overwrite(but ...string) string {
 	var set []string
@@ -75,6 +61,15 @@ func (c Columns) insertText(table, conflict string) string {
 	return string(append(append(text[:len(text)-2], ") "...), conflict...))
 }
 
+// at are the places of the values.
+func (c Columns) at() []any {
+	at := make([]any, len(c))
+	for i := range c {
+		at[i] = c[i].At
+	}
+	return at
+}
+
 // Insert adds one row to a table. It returns how many were added or changed: none where conflict, an ON CONFLICT
 // clause or nothing, says so.
 func (c Columns) Insert(t *Tx, table, conflict string) (int64, error) {
@@ -91,206 +86,98 @@ func (c Columns) Update(t *Tx, table, where string, args ...any) (int64, error) 
 	return t.Exec(`UPDATE `+table+` SET `+strings.Join(set, ", ")+` WHERE `+where, slices.Concat(args, c.at())...)
 }
 
-// InsertRows adds rows to a table, at the latest with the commit. conflict is an ON CONFLICT clause, or nothing.
-func InsertRows[T any](t *Tx, table string, columns func(*T) Columns, rows []T, conflict string) error {
-	pointers := make([]*T, len(rows))
-	for i := range rows {
-		pointers[i] = &rows[i]
-	}
-	return InsertEach(t, table, columns, pointers, conflict, nil)
+// A described is a row of which the columns are described. Each of many rows takes its place, so that they are
+// described once. The columns must be parts of the row itself, or a [Calc].
+type described[R any] struct {
+	row     *R
+	columns Columns
+	at      []any
 }
 
-// InsertEach is InsertRows which calls inserted, if it is not nil, with each row that was added or changed, by its key:
-// the first column. The columns must be parts of the row itself, and not of what it points to.
-func InsertEach[T any](
-	t *Tx, table string, columns func(*T) Columns, rows []*T, conflict string, inserted func(key string),
-) error {
-	if len(rows) == 0 {
-		return nil
-	}
-	var row T // one for all, so that their columns are described once
-	into := columns(&row)
-	at := into.at()
-	if t.lite != nil {
-		s, err := t.lite.prepare(into.insertText(table, conflict))
-		if err != nil {
-			return err
-		}
-		for _, r := range rows {
-			row = *r
-			if err := s.bind(at); err != nil {
-				return err
-			}
-			n, err := s.exec()
-			if err != nil {
-				return err
-			}
-			if n > 0 && inserted != nil {
-				inserted(*at[0].(*string))
-			}
-		}
-		return nil
-	}
-	input := make([]column, len(into))
-	for i := range into {
-		input[i].name, input[i].rows = into[i].Name, len(rows)
-	}
-	for _, r := range rows {
-		row = *r
-		for i := range input {
-			if err := input[i].add(at[i]); err != nil {
-				return fmt.Errorf("column %s: %w", input[i].name, err)
-			}
-		}
-	}
-	names := into.List()
-	text := `INSERT INTO ` + table + ` (` + names + `) SELECT ` + names + ` FROM $i WHERE 1 = 1 ` + conflict
-	if inserted == nil {
-		return t.Later(text, Input{input})
-	}
-	keys, err := Values[string](t, text+` RETURNING `+into[0].Name, Input{input})
-	for _, key := range keys {
-		inserted(key)
-	}
-	return err
+func describe[R any](columns func(*R) Columns) described[R] {
+	row := new(R)
+	c := columns(row)
+	return described[R]{row, c, c.at()}
 }
 
-// add appends the value that is there.
-func (c *column) add(at any) error {
-	if v, ok := at.(driver.Valuer); ok {
-		value, err := v.Value()
-		if err != nil {
-			return err
-		}
-		switch value := value.(type) {
-		case string:
-			c.kind, c.texts = textKind, grow(c.texts, value, c.rows)
-			return nil
-		case int64:
-			c.kind, c.ints = intKind, grow(c.ints, value, c.rows)
-			return nil
-		}
-		return fmt.Errorf("a value of type %T cannot be written", value)
-	}
-	switch at := at.(type) {
-	case *string:
-		c.kind, c.texts = textKind, grow(c.texts, *at, c.rows)
-	case *int64:
-		c.kind, c.ints = intKind, grow(c.ints, *at, c.rows)
-	case **int64:
-		c.kind, c.nullable = intKind, grow(c.nullable, *at, c.rows)
-	case *float64:
-		c.kind, c.reals = realKind, grow(c.reals, *at, c.rows)
-	case *[]byte:
-		c.kind, c.bytes = bytesKind, grow(c.bytes, *at, c.rows)
-	default:
-		switch v := reflect.ValueOf(at).Elem(); v.Kind() {
-		case reflect.String:
-			c.kind, c.texts = textKind, grow(c.texts, v.String(), c.rows)
-		case reflect.Int, reflect.Int64:
-			c.kind, c.ints = intKind, grow(c.ints, v.Int(), c.rows)
-		default:
-			return fmt.Errorf("a value of type %T cannot be written", at)
-		}
-	}
-	return nil
+// key is the first column.
+func (d *described[R]) key() string { return *d.at[0].(*string) }
+
+// scan puts what a statement returned in the place of the row.
+func (d *described[R]) scan(r Row) error {
+	*d.row = *new(R)
+	return r.Scan(d.at...)
 }
 
-// grow appends to a list that will have as many values as there are rows.
-func grow[T any](list []T, value T, rows int) []T {
-	if list == nil {
-		list = make([]T, 0, rows)
-	}
-	return append(list, value)
+// An adapter is a value that is stored as a number or a text, S, which its Go type is not.
+type adapter[S int64 | string] struct {
+	load func(S) error
+	take func() (S, error)
 }
 
-// A flag is a yes or no, which is stored as 1 or 0.
-type flag bool
+// Scan implements [database/sql.Scanner].
+func (a *adapter[S]) Scan(value any) error {
+	stored, ok := value.(S)
+	if !ok {
+		return fmt.Errorf("a %T is stored in the place of a %T", value, stored)
+	}
+	return a.load(stored)
+}
+
+// Value implements [driver.Valuer].
+func (a *adapter[S]) Value() (driver.Value, error) { return a.take() }
+
+// Calc is the adapter of a value that is calculated when its row is written, and is never read.
+func Calc[S int64 | string](value func() S) any {
+	return &adapter[S]{take: func() (S, error) { return value(), nil }}
+}
 
 // Bool is the adapter of a yes or no, which is stored as 1 or 0.
-func Bool(b *bool) any { return (*flag)(b) }
-
-// Scan implements [database/sql.Scanner].
-func (f *flag) Scan(value any) error {
-	n, ok := value.(int64)
-	if !ok {
-		return fmt.Errorf("a flag is a %T", value)
+func Bool(b *bool) any {
+	return &adapter[int64]{
+		func(n int64) error { *b = n != 0; return nil },
+		func() (int64, error) {
+			if *b {
+				return 1, nil
+			}
+			return 0, nil
+		},
 	}
-	*f = n != 0
-	return nil
 }
-
-// Value implements [driver.Valuer].
-func (f *flag) Value() (driver.Value, error) {
-	if *f {
-		return int64(1), nil
-	}
-	return int64(0), nil
-}
-
-// A millis is a duration, which is stored in milliseconds.
-type millis time.Duration
 
 // Millis is the adapter of a duration, which is stored in milliseconds.
-func Millis(d *time.Duration) any { return (*millis)(d) }
-
-// Scan implements [database/sql.Scanner].
-func (m *millis) Scan(value any) error {
-	n, ok := value.(int64)
-	if !ok {
-		return fmt.Errorf("a duration is a %T", value)
+func Millis(d *time.Duration) any {
+	return &adapter[int64]{
+		func(n int64) error { *d = time.Duration(n) * time.Millisecond; return nil },
+		func() (int64, error) { return d.Milliseconds(), nil },
 	}
-	*m = millis(time.Duration(n) * time.Millisecond)
-	return nil
 }
-
-// Value implements [driver.Valuer].
-func (m *millis) Value() (driver.Value, error) { return time.Duration(*m).Milliseconds(), nil }
-
-// A jsonText is a value that is stored as JSON text.
-type jsonText struct{ to any }
 
 // JSON is the adapter of a value that is stored as JSON text. What is empty is stored as empty text, which leaves
 // the value alone when it is read.
-func JSON(to any) any { return &jsonText{to} }
-
-// Scan implements [database/sql.Scanner].
-func (j *jsonText) Scan(value any) error {
-	text, ok := value.(string)
-	if !ok {
-		return fmt.Errorf("JSON is a %T", value)
+func JSON(to any) any {
+	return &adapter[string]{
+		func(text string) error {
+			if text == "" {
+				return nil
+			}
+			return json.Unmarshal([]byte(text), to)
+		},
+		func() (string, error) {
+			v := reflect.ValueOf(to).Elem()
+			if v.IsZero() || (v.Kind() == reflect.Slice || v.Kind() == reflect.Map) && v.Len() == 0 {
+				return "", nil
+			}
+			text, err := json.Marshal(to)
+			return string(text), err
+		},
 	}
-	if text == "" {
-		return nil
-	}
-	return json.Unmarshal([]byte(text), j.to)
 }
-
-// Value implements [driver.Valuer].
-func (j *jsonText) Value() (driver.Value, error) {
-	v := reflect.ValueOf(j.to).Elem()
-	if v.IsZero() || (v.Kind() == reflect.Slice || v.Kind() == reflect.Map) && v.Len() == 0 {
-		return "", nil
-	}
-	text, err := json.Marshal(j.to)
-	return string(text), err
-}
-
-// A hexText is bytes that are stored as text.
-type hexText []byte
 
 // Hex is the adapter of bytes that are stored as hexadecimal text.
-func Hex(b *[]byte) any { return (*hexText)(b) }
-
-// Scan implements [database/sql.Scanner].
-func (h *hexText) Scan(value any) (err error) {
-	text, ok := value.(string)
-	if !ok {
-		return fmt.Errorf("hexadecimal text is a %T", value)
+func Hex(b *[]byte) any {
+	return &adapter[string]{
+		func(text string) (err error) { *b, err = hex.DecodeString(text); return err },
+		func() (string, error) { return hex.EncodeToString(*b), nil },
 	}
-	*h, err = hex.DecodeString(text)
-	return err
 }
-
-// Value implements [driver.Valuer].
-func (h *hexText) Value() (driver.Value, error) { return hex.EncodeToString(*h), nil }

@@ -31,8 +31,8 @@ type Dialect struct {
 	words func(text string) string
 	// input writes multi-row input as a table named i, its parameters numbered from first on.
 	input func(first int, columns []column) string
-	// args turns the columns' values into the parameters that input announced.
-	args func(columns []column) ([]any, error)
+	// args turns the rows into the parameters that input announced.
+	args func(Input) ([]any, error)
 	// planned are arguments before all others, of a statement that is to be planned for those it is given each time.
 	planned []any
 	// snapshot is the isolation level at which two reads of one transaction see the same state.
@@ -44,10 +44,10 @@ func postgresDialect() *Dialect {
 		name:  migrations.Postgres,
 		words: func(text string) string { return text },
 		input: postgresInput,
-		args: func(columns []column) ([]any, error) {
-			args := make([]any, len(columns))
-			for i := range columns {
-				args[i] = columns[i].value()
+		args: func(in Input) ([]any, error) {
+			args := make([]any, len(in.columns))
+			for i := range in.columns {
+				args[i] = in.columns[i].all()
 			}
 			return args, nil
 		},
@@ -87,10 +87,7 @@ func sqliteDialect() *Dialect {
 			return fmt.Sprintf("(SELECT %s FROM (SELECT value AS v FROM json_each($%d) LIMIT -1)) AS i",
 				strings.Join(names, ", "), first)
 		},
-		args: func(columns []column) ([]any, error) {
-			text, err := jsonRows(columns)
-			return []any{text}, err
-		},
+		args:             jsonRows,
 		snapshot:         sql.LevelDefault,
 		MaintenanceBatch: 200,
 		PurgeBatch:       200,
@@ -106,21 +103,17 @@ func sqliteWords(text string) string {
 	return strings.ReplaceAll(text, "strpos(", "instr(")
 }
 
-// jsonRows writes the columns as a JSON array with one array for each row.
-func jsonRows(columns []column) (string, error) {
-	rows := make([][]any, columns[0].len())
+// jsonRows writes the rows as a JSON array with one array for each.
+func jsonRows(in Input) ([]any, error) {
+	rows := make([][]any, in.rows)
 	for r := range rows {
-		row := make([]any, len(columns))
-		for i := range columns {
-			row[i] = columns[i].at(r)
+		rows[r] = make([]any, len(in.columns))
+		for i := range in.columns {
+			rows[r][i] = in.columns[i].at(r)
 		}
-		rows[r] = row
 	}
 	text, err := json.Marshal(rows)
-	if err != nil {
-		return "", fmt.Errorf("encode rows: %w", err)
-	}
-	return string(text), nil
+	return []any{string(text)}, err
 }
 
 // parameter returns the parameter that a text begins with behind its $: a number, i for the multi-row input, or
@@ -146,17 +139,20 @@ func (d *Dialect) Statement(text string, args []any) (string, []any, error) {
 	if place < 0 {
 		return text, args, nil
 	}
-	columns := args[place].(Input).columns
-	values, err := d.args(columns)
+	in := args[place].(Input)
+	if in.err != nil {
+		return "", nil, in.err
+	}
+	values, err := d.args(in)
 	if err != nil {
-		return "", nil, err
+		return "", nil, fmt.Errorf("encode rows: %w", err)
 	}
 	given := slices.Delete(slices.Clone(args), place, place+1)
 	ordered := make([]any, 0, len(given)+len(values))
 	numbers := make([]int, len(given)+1) // anew, by the old ones; zero: has not appeared yet
 	input := ""
 	var out strings.Builder
-	out.Grow(len(text) + 40*len(columns))
+	out.Grow(len(text) + 40*len(in.columns))
 	for rest := text; ; {
 		before, after, more := strings.Cut(rest, "$")
 		out.WriteString(before)
@@ -167,7 +163,7 @@ func (d *Dialect) Statement(text string, args []any) (string, []any, error) {
 		rest = after[len(name):]
 		if name == "i" {
 			if input == "" {
-				input, ordered = d.input(len(ordered)+1, columns), append(ordered, values...)
+				input, ordered = d.input(len(ordered)+1, in.columns), append(ordered, values...)
 			}
 			out.WriteString(input)
 			continue

@@ -7,7 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// A groupTx is a writer's transaction on PostgreSQL. It goes without the conversions of database/sql, and in few round trips: what
+// A groupTx is a transaction on PostgreSQL. It goes without the conversions of database/sql, and in few round trips: what
 // need not be answered at once waits, and goes with the next statement that must be, or with the commit. The transaction begins with
 // the first of them; what comes before its beginning and may stand by itself is committed by itself.
 type groupTx struct {
@@ -35,9 +35,10 @@ func (g *groupTx) exec(ctx context.Context, query string, args []any) (changed i
 	return changed, err
 }
 
-// scanAll calls scan for every row of a statement.
-func scanAll(scan func(Row) error) func(pgx.BatchResults) error {
-	return func(results pgx.BatchResults) error {
+// each runs a statement and calls scan for every row it returns. With alone the changes of the statement may be
+// committed though the transaction fails: if it is the first, they are.
+func (g *groupTx) each(ctx context.Context, alone bool, scan func(Row) error, last statement) error {
+	read := func(results pgx.BatchResults) error {
 		rows, err := results.Query()
 		if err != nil {
 			return err
@@ -50,15 +51,10 @@ func scanAll(scan func(Row) error) func(pgx.BatchResults) error {
 		}
 		return rows.Err()
 	}
-}
-
-// alone is each for a statement whose changes may be committed though the transaction fails: if it is the first, they are.
-func (g *groupTx) alone(ctx context.Context, scan func(Row) error, query string, args []any) error {
-	read := scanAll(scan)
-	if g.begun || len(g.waiting) > 0 {
-		return g.send(ctx, statement{query, args}, read)
+	if alone && !g.begun && len(g.waiting) == 0 {
+		return g.ship(ctx, []statement{last}, read)
 	}
-	return g.ship(ctx, []statement{{query, args}}, read)
+	return g.send(ctx, last, read)
 }
 
 // commit ends the transaction with what waits.

@@ -2,23 +2,23 @@ package sqldb
 
 import (
 	"fmt"
-	"regexp"
-	"slices"
-	"strings"
+	"reflect"
 )
 
-// A column is one column of multi-row input. The slice of its kind is set.
+// A column is one column of multi-row input.
 type column struct {
-	name string
-	// rows is how many values are to come.
-	rows int
 	// kind is the column's type in PostgreSQL.
-	kind     string
-	texts    []string
-	ints     []int64
-	nullable []*int64
-	reals    []float64
-	bytes    [][]byte
+	name, kind string
+	values
+}
+
+// values are those of a column, of one type.
+type values interface {
+	// add appends what the described row has now.
+	add() error
+	// all is the slice of the values, at the value of one row.
+	all() any
+	at(row int) any
 }
 
 const (
@@ -28,144 +28,107 @@ const (
 	bytesKind = "bytea"
 )
 
-// value is the column's whole slice.
-func (c *column) value() any {
-	switch {
-	case c.kind == textKind:
-		return c.texts
-	case c.kind == realKind:
-		return c.reals
-	case c.kind == bytesKind:
-		return c.bytes
-	case c.nullable != nil:
-		return c.nullable
-	}
-	return c.ints
+type list[V any] struct {
+	values []V
+	next   func() (V, error)
 }
 
-func (c *column) len() int {
-	return max(len(c.texts), len(c.ints), len(c.nullable), len(c.reals), len(c.bytes))
+func (l *list[V]) add() error {
+	v, err := l.next()
+	l.values = append(l.values, v)
+	return err
 }
 
-// at is the value of one row. SQLite gets bytes row by row only.
-func (c *column) at(row int) any {
-	switch {
-	case c.kind == textKind:
-		return c.texts[row]
-	case c.kind == realKind:
-		return c.reals[row]
-	case c.nullable != nil:
-		return c.nullable[row]
+func (l *list[V]) all() any       { return l.values }
+func (l *list[V]) at(row int) any { return l.values[row] }
+
+// listOf will have so many values, each of which next returns when its row is described.
+func listOf[V any](rows int, next func() (V, error)) values {
+	return &list[V]{make([]V, 0, rows), next}
+}
+
+// listAt is listOf for values that come to one place.
+func listAt[V any](rows int, at *V) values {
+	return listOf(rows, func() (V, error) { return *at, nil })
+}
+
+// newColumn is a column that will have so many values.
+func newColumn(c Column, rows int) (column, error) {
+	switch at := c.At.(type) {
+	case *string:
+		return column{c.Name, textKind, listAt(rows, at)}, nil
+	case *int64:
+		return column{c.Name, intKind, listAt(rows, at)}, nil
+	case **int64:
+		return column{c.Name, intKind, listAt(rows, at)}, nil
+	case *float64:
+		return column{c.Name, realKind, listAt(rows, at)}, nil
+	case *[]byte:
+		return column{c.Name, bytesKind, listAt(rows, at)}, nil
+	case *adapter[string]:
+		return column{c.Name, textKind, listOf(rows, at.take)}, nil
+	case *adapter[int64]:
+		return column{c.Name, intKind, listOf(rows, at.take)}, nil
 	}
-	return c.ints[row]
+	switch v := reflect.Indirect(reflect.ValueOf(c.At)); v.Kind() {
+	case reflect.String:
+		return column{c.Name, textKind, listOf(rows, func() (string, error) { return v.String(), nil })}, nil
+	case reflect.Int, reflect.Int64:
+		return column{c.Name, intKind, listOf(rows, func() (int64, error) { return v.Int(), nil })}, nil
+	}
+	return column{}, fmt.Errorf("column %s: a value of type %T cannot be written", c.Name, c.At)
 }
 
 // An Input is multi-row input of a statement: an argument that stands for the table i.
-type Input struct{ columns []column }
+type Input struct {
+	columns []column
+	rows    int
+	err     error
+}
 
-// Rows is the input that has the fields of some rows.
-func Rows[R any](rows []R, fields ...Field[R]) Input { return Input{Fields[R](fields).columns(rows)} }
+// input takes rows apart, for a statement that gets them all at once.
+func (d *described[R]) input(rows []*R) Input {
+	in := Input{columns: make([]column, len(d.columns)), rows: len(rows)}
+	for i, c := range d.columns {
+		if in.columns[i], in.err = newColumn(c, len(rows)); in.err != nil {
+			return in
+		}
+	}
+	for _, r := range rows {
+		*d.row = *r
+		for i := range in.columns {
+			if err := in.columns[i].add(); err != nil {
+				in.err = fmt.Errorf("column %s: %w", in.columns[i].name, err)
+				return in
+			}
+		}
+	}
+	return in
+}
+
+// Rows is the input that has columns of some rows.
+func Rows[R any](rows []R, columns func(*R) Columns) Input { return RowsAt(pointers(rows), columns) }
+
+// RowsAt is [Rows] for rows that are elsewhere.
+func RowsAt[R any](rows []*R, columns func(*R) Columns) Input {
+	d := describe(columns)
+	return d.input(rows)
+}
+
+func pointers[R any](rows []R) []*R {
+	all := make([]*R, len(rows))
+	for i := range rows {
+		all[i] = &rows[i]
+	}
+	return all
+}
 
 // Texts is input of one column.
 func Texts(name string, values []string) Input {
-	return Input{[]column{{name: name, kind: textKind, texts: slices.Concat([]string{}, values)}}}
+	return Input{columns: []column{{name, textKind, &list[string]{values: append([]string{}, values...)}}}, rows: len(values)}
 }
 
 // Ints is input of one column.
 func Ints(name string, values []int64) Input {
-	return Input{[]column{{name: name, kind: intKind, ints: slices.Concat([]int64{}, values)}}}
-}
-
-// A Field is one column of rows. One of its functions is set: it takes the value out of a row.
-type Field[R any] struct {
-	name string
-	text func(R) string
-	int  func(R) int64
-}
-
-// Text is a field of text.
-func Text[R any, S ~string](name string, value func(R) S) Field[R] {
-	if plain, ok := any(value).(func(R) string); ok {
-		return Field[R]{name: name, text: plain}
-	}
-	return Field[R]{name: name, text: func(r R) string { return string(value(r)) }}
-}
-
-// Int is a field of numbers.
-func Int[R any, N ~int | ~int64](name string, value func(R) N) Field[R] {
-	if plain, ok := any(value).(func(R) int64); ok {
-		return Field[R]{name: name, int: plain}
-	}
-	return Field[R]{name: name, int: func(r R) int64 { return int64(value(r)) }}
-}
-
-// Flag is a field of yes (1) and no (0).
-func Flag[R any](name string, value func(R) bool) Field[R] {
-	return Field[R]{name: name, int: func(r R) int64 {
-		if value(r) {
-			return 1
-		}
-		return 0
-	}}
-}
-
-// Fields are the columns of rows, the key first.
-type Fields[R any] []Field[R]
-
-func (fs Fields[R]) names() []string {
-	names := make([]string, len(fs))
-	for i := range fs {
-		names[i] = fs[i].name
-	}
-	return names
-}
-
-// each is a slice with the value of each row.
-func each[R, V any](rows []R, value func(R) V) []V {
-	values := make([]V, len(rows))
-	for i, r := range rows {
-		values[i] = value(r)
-	}
-	return values
-}
-
-// columns takes the rows apart, for a statement that gets them all at once.
-func (fs Fields[R]) columns(rows []R) []column {
-	columns := make([]column, len(fs))
-	for i := range fs {
-		f, c := &fs[i], &columns[i]
-		c.name, c.kind = f.name, intKind
-		if f.text != nil {
-			c.kind, c.texts = textKind, each(rows, f.text)
-		} else {
-			c.ints = each(rows, f.int)
-		}
-	}
-	return columns
-}
-
-// bind sets the parameters of a statement that gets one row.
-func (fs Fields[R]) bind(s *liteStmt, r R) {
-	for i, n := range s.params {
-		if f := &fs[n]; f.text != nil {
-			s.stmt.BindText(i+1, f.text(r))
-		} else {
-			s.stmt.BindInt64(i+1, f.int(r))
-		}
-	}
-}
-
-// inputRef is how the text of a bulk statement names a field of its rows.
-var inputRef = regexp.MustCompile(`\bi\.([a-z_]+)\b`)
-
-// oneRow turns references to the input into parameters for one row.
-func (fs Fields[R]) oneRow(text string) string {
-	names := fs.names()
-	return inputRef.ReplaceAllStringFunc(text, func(ref string) string {
-		n := slices.Index(names, strings.TrimPrefix(ref, "i."))
-		if n < 0 {
-			panic("sqldb: a statement refers to " + ref + ", which its input does not have")
-		}
-		return fmt.Sprint("$", n+1)
-	})
+	return Input{columns: []column{{name, intKind, &list[int64]{values: append([]int64{}, values...)}}}, rows: len(values)}
 }

@@ -106,18 +106,23 @@ func eachRow(rows *sql.Rows, scan func(Row) error) error {
 
 // Select returns the rows that a noun has. The statement is "SELECT", the noun's columns and the rest.
 func Select[T any](q Querier, columns func(*T) Columns, rest string, args ...any) ([]T, error) {
-	var row T
-	into := columns(&row)
-	to := into.at()
+	d := describe(columns)
+	return d.collect(q, `SELECT `+d.columns.List()+` `+rest, args)
+}
+
+// Returning returns the rows that a statement has changed. It is the text, "RETURNING" and the noun's columns.
+func Returning[T any](q Querier, columns func(*T) Columns, text string, args ...any) ([]T, error) {
+	d := describe(columns)
+	return d.collect(q, text+` RETURNING `+d.columns.List(), args)
+}
+
+func (d *described[T]) collect(q Querier, text string, args []any) ([]T, error) {
 	var found []T
 	err := q.Each(func(r Row) error {
-		row = *new(T)
-		if err := r.Scan(to...); err != nil {
-			return err
-		}
-		found = append(found, row)
-		return nil
-	}, `SELECT `+into.List()+` `+rest, args...)
+		err := d.scan(r)
+		found = append(found, *d.row)
+		return err
+	}, text, args...)
 	return found, err
 }
 

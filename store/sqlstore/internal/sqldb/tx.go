@@ -24,10 +24,8 @@ type Tx struct {
 
 	ctx context.Context
 	db  *DB
-	// One of them is set: group is a writer's transaction on PostgreSQL, which goes without the conversions of
-	// database/sql; sql any other there; lite is the connection on SQLite.
+	// One of them is set: group is a transaction on PostgreSQL, lite the connection on SQLite.
 	group *groupTx
-	sql   *sql.Tx
 	lite  *lite
 	// committed is called after the commit.
 	committed []func()
@@ -35,10 +33,6 @@ type Tx struct {
 
 // OnCommit has fn called after the commit, if that succeeds.
 func (t *Tx) OnCommit(fn func()) { t.committed = append(t.committed, fn) }
-
-// Grouped reports whether this is a transaction of a group on PostgreSQL, where a statement that need not be
-// answered at once saves a round trip.
-func (t *Tx) Grouped() bool { return t.group != nil }
 
 // Exec runs a statement and returns how many rows it changed.
 func (t *Tx) Exec(text string, args ...any) (int64, error) {
@@ -53,14 +47,7 @@ func (t *Tx) Exec(text string, args ...any) (int64, error) {
 		}
 		return s.exec()
 	}
-	if t.group != nil {
-		return t.group.exec(t.ctx, text, args)
-	}
-	r, err := t.sql.ExecContext(t.ctx, text, args...)
-	if err != nil {
-		return 0, err
-	}
-	return r.RowsAffected()
+	return t.group.exec(t.ctx, text, args)
 }
 
 // Later runs a statement at the latest with the commit: its error may be that of a statement after it, or of the
@@ -79,6 +66,11 @@ func (t *Tx) Later(text string, args ...any) error {
 
 // Each implements [Querier].
 func (t *Tx) Each(scan func(Row) error, text string, args ...any) error {
+	return t.each(false, scan, text, args...)
+}
+
+// each is Each; alone says that the changes of the statement may be committed though the transaction fails.
+func (t *Tx) each(alone bool, scan func(Row) error, text string, args ...any) error {
 	text, args, err := t.db.Dialect.Statement(text, args)
 	if err != nil {
 		return err
@@ -90,14 +82,7 @@ func (t *Tx) Each(scan func(Row) error, text string, args ...any) error {
 		}
 		return s.each(scan)
 	}
-	if t.group != nil {
-		return t.group.send(t.ctx, statement{text, args}, scanAll(scan))
-	}
-	rows, err := t.sql.QueryContext(t.ctx, text, args...)
-	if err != nil {
-		return err
-	}
-	return eachRow(rows, scan)
+	return t.group.each(t.ctx, alone, scan, statement{text, args})
 }
 
 // Change runs fn in a transaction of its own, on SQLite by way of the writer. rows is how many rows it writes about:
@@ -173,19 +158,11 @@ func (db *DB) transact(ctx context.Context, pool *sql.DB, limit time.Duration, f
 
 // once runs fn in one transaction.
 func (t *Tx) once(pool *sql.DB, run func() error) error {
-	switch {
-	case t.db.Embedded():
+	if t.db.Embedded() {
 		t.lite = &t.db.lite
 		return t.lite.once(t.ctx, run)
-	case pool == t.db.Groups:
-		return t.onGroups(run)
 	}
-	return t.onPool(pool, run)
-}
-
-// onGroups runs run in one transaction of a writer.
-func (t *Tx) onGroups(run func() error) error {
-	conn, err := t.db.Groups.Conn(t.ctx)
+	conn, err := pool.Conn(t.ctx)
 	if err != nil {
 		return fmt.Errorf("connect: %w", err)
 	}
@@ -197,8 +174,11 @@ func (t *Tx) onGroups(run func() error) error {
 				err = fmt.Errorf("commit: %w", err)
 			}
 		}
-		if err != nil {
-			err = t.rolledBack(err, t.group.rollback(t.ctx))
+		if err == nil {
+			return nil
+		}
+		if rerr := t.group.rollback(t.ctx); rerr != nil && !disconnected(rerr) && t.ctx.Err() == nil {
+			err = errors.Join(err, fmt.Errorf("roll back: %w", rerr))
 		}
 		return err
 	})
@@ -207,27 +187,4 @@ func (t *Tx) onGroups(run func() error) error {
 		err = fmt.Errorf("give back connection: %w", cerr)
 	}
 	return err
-}
-
-// onPool runs run in one transaction of PostgreSQL.
-func (t *Tx) onPool(pool *sql.DB, run func() error) error {
-	var err error
-	if t.sql, err = pool.BeginTx(t.ctx, nil); err != nil {
-		return fmt.Errorf("begin: %w", err)
-	}
-	if err := run(); err != nil {
-		return t.rolledBack(err, t.sql.Rollback())
-	}
-	if err := t.sql.Commit(); err != nil {
-		return fmt.Errorf("commit: %w", err)
-	}
-	return nil
-}
-
-// rolledBack is the error of a transaction with that of its rollback, unless the latter follows from the former.
-func (t *Tx) rolledBack(err, rollback error) error {
-	if rollback == nil || errors.Is(rollback, sql.ErrTxDone) || disconnected(rollback) || t.ctx.Err() != nil {
-		return err
-	}
-	return errors.Join(err, fmt.Errorf("roll back: %w", rollback))
 }
