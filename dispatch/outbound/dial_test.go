@@ -33,34 +33,6 @@ func answers(addrs ...string) lookup {
 	return func(context.Context, string) ([]netip.Addr, error) { return parsed, nil }
 }
 
-func TestDialAllowed(t *testing.T) {
-	t.Parallel()
-	srv := serveAnswer(t, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
-	ok, both := okay(), answers("::1", "127.0.0.1")
-	for name, x := range map[string]struct {
-		allow    string
-		host     string
-		resolver Resolver
-	}{
-		"network":                  {"127.0.0.0/8", "127.0.0.1", nil},
-		"address":                  {"127.0.0.1", "127.0.0.1", nil},
-		"address in IPv6 form":     {"127.0.0.1", "[::ffff:127.0.0.1]", nil},
-		"name and network":         {"Shop.Internal,127.0.0.1", "shop.internal", answers("127.0.0.1")},
-		"name, second address":     {"shop.internal,127.0.0.1,::1", "SHOP.internal", both},
-		"only what is allowed":     {"127.0.0.0/8", "half.example", answers("::1", "10.0.0.1", "127.0.0.1")},
-		"a refused family beside":  {"127.0.0.1/32", "both.example", answers("fe80::1", "127.0.0.1")},
-		"a public address is left": {"127.0.0.1/32", "half.example", answers("127.0.0.1", "8.8.8.8")},
-		"the same of a name":       {"half.example,127.0.0.1", "half.example", answers("127.0.0.1", "::1")},
-	} {
-		guard := allowing(t, x.allow)
-		c := newTestClient(t, Options{Guard: guard, Resolver: x.resolver})
-		r := c.Send(t.Context(), newRequest("http://"+x.host+srv.Port+"/"))
-		t.Run(name, func(t *testing.T) { ok.check(t, r) })
-	}
-	c := newTestClient(t, Options{Guard: mustGuard(t, "shop.internal"), Resolver: answers("10.0.0.1")})
-	want{class: store.ClassBlocked}.check(t, c.Send(t.Context(), newRequest("http://other.shop.internal"+srv.Port+"/")))
-}
-
 // TestProxyOfTheEnvironmentIsIgnored: case 25.
 func TestProxyOfTheEnvironmentIsIgnored(t *testing.T) {
 	proxy := serveAnswer(t, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
