@@ -1,10 +1,6 @@
 package ui
 
 import (
-	"context"
-	"crypto/sha256"
-	"errors"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -16,9 +12,6 @@ import (
 
 	"github.com/gin-gonic/gin"
 	"golang.org/x/net/html"
-
-	"github.com/seed-ff5a32d8/dispatcher/dispatch"
-	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
 // testNow is the clock's time in tests, testKey the settings' admin key.
@@ -30,165 +23,10 @@ const (
 // hostile is what somebody might put wherever they can write.
 const hostile = `"><script>alert(1)</script><img src=x onerror=alert(2)>'"</td></tr></pre>&lt;b&gt; {{.}} javascript:alert(3)`
 
-// A clock that stands still, of a process that is well.
-type stillClock struct{ health dispatch.Health }
-
-func (c stillClock) Now() int64                             { return testNow }
-func (c stillClock) Health(context.Context) dispatch.Health { return c.health }
-
-// memSessions keeps sessions in memory.
-type memSessions struct {
-	mu   sync.Mutex
-	rows map[string]store.Session
-	err  error
-	puts int
-}
-
-func (m *memSessions) Session(_ context.Context, token string, now int64) (store.Session, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.err != nil {
-		return store.Session{}, m.err
-	}
-	s, ok := m.rows[token]
-	if !ok || s.ExpiresAt <= now {
-		return store.Session{}, store.ErrNotFound
-	}
-	return s, nil
-}
-
-func (m *memSessions) PutSession(_ context.Context, s store.Session) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.puts++
-	if m.rows == nil {
-		m.rows = make(map[string]store.Session)
-	}
-	m.rows[s.Token] = s
-	return m.err
-}
-
-func (m *memSessions) DeleteSession(_ context.Context, token string) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.rows, token)
-	return m.err
-}
-
-// keyRing knows keys by their text.
-type keyRing struct {
-	mu   sync.Mutex
-	keys map[string]store.Key
-}
-
-func (k *keyRing) AuthenticateHash(_ context.Context, hash [sha256.Size]byte) (store.Key, error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for text, key := range k.keys {
-		if sha256.Sum256([]byte(text)) == hash {
-			return key, nil
-		}
-	}
-	return store.Key{}, store.ErrNotFound
-}
-
-func (k *keyRing) revoke(text string) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	delete(k.keys, text)
-}
-
-// projectRows has the default project and some others.
-type projectRows struct {
-	ids     []string
-	paused  int64
-	because string
-	err     error
-}
-
-func (p projectRows) Project(_ context.Context, id string) (store.Project, error) {
-	if p.err != nil {
-		return store.Project{}, p.err
-	}
-	for _, known := range append([]string{store.DefaultProject}, p.ids...) {
-		if known == id {
-			return store.Project{ID: id, PausedUntil: p.paused, PauseReason: p.because}, nil
-		}
-	}
-	return store.Project{}, store.ErrNotFound
-}
-
-func (p projectRows) Projects(context.Context, string, int) ([]store.Project, error) {
-	all := []store.Project{{ID: store.DefaultProject}}
-	for _, id := range p.ids {
-		all = append(all, store.Project{ID: id})
-	}
-	return all, p.err
-}
-
-// fakes are what a test has the pages ask. Each answers for one part; one that a test leaves alone has nothing.
-type fakes struct {
-	// Options may have an engine or a store of the test's own, in the place of the fakes.
-	Options
-	rows
-	engines
-}
-
-// rows stand for the store.
-type rows struct {
-	*memSessions
-	projectRows
-	overviewRows
-	callbackRows
-	endpointRows
-	redriveRows
-	deadRows
-	bookRows
-	auditRows
-	schemaRows
-}
-
-// engines stand for the engine.
-type engines struct {
-	stillClock
-	*keyRing
-	callbackEngine
-	endpointEngine
-	laneRows
-	pollEngine
-	scheduleRows
-	scheduleEngine
-	redriveEngine
-	indexEngine
-	systemEngine
-}
-
-// parts are fakes of a process that is well.
-func parts() fakes {
-	return fakes{
-		Options: Options{AdminKey: testKey, Version: "test"},
-		rows:    rows{memSessions: &memSessions{}},
-		engines: engines{stillClock: stillClock{dispatch.Health{Ready: true}}, keyRing: &keyRing{}},
-	}
-}
-
-// options are those of pages that ask the fakes.
-func (o *fakes) options() Options {
-	made := o.Options
-	if made.Engine == nil {
-		made.Engine = &o.engines
-	}
-	if made.Store == nil {
-		made.Store = &o.rows
-	}
-	return made
-}
-
 // A browser asks for pages, keeps cookies, and follows no redirect by itself.
 type browser struct {
 	t       *testing.T
 	ui      *UI
-	fakes   *fakes
 	handler http.Handler
 	cookies map[string]string
 	// headers are sent with each request.
@@ -198,14 +36,26 @@ type browser struct {
 // testKit is read once for all tests: it never changes.
 var testKit = sync.OnceValues(readKit)
 
-// open makes the pages of the parts, with somebody before them who has not signed in.
-func open(t *testing.T, o fakes) *browser {
+// options are those of pages that ask the world.
+func (w *world) options() Options {
+	made := w.Options
+	if made.Engine == nil {
+		made.Engine = engineFace{w}
+	}
+	if made.Store == nil {
+		made.Store = storeFace{w}
+	}
+	return made
+}
+
+// open makes the pages of a world, with somebody before them who has not signed in.
+func open(t *testing.T, w *world) *browser {
 	t.Helper()
 	k, err := testKit()
 	if err != nil {
 		t.Fatal(err)
 	}
-	u, err := newUI(o.options(), k)
+	u, err := newUI(w.options(), k)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,13 +67,13 @@ func open(t *testing.T, o fakes) *browser {
 	}
 	engine.NoRoute(u.NotFound)
 	u.Register(engine)
-	return &browser{t: t, ui: u, fakes: &o, handler: engine, cookies: make(map[string]string), headers: make(http.Header)}
+	return &browser{t: t, ui: u, handler: engine, cookies: make(map[string]string), headers: make(http.Header)}
 }
 
 // signedIn is open for who has signed in with the admin key, in UTC.
-func signedIn(t *testing.T, o fakes) *browser {
+func signedIn(t *testing.T, w *world) *browser {
 	t.Helper()
-	b := open(t, o)
+	b := open(t, w)
 	b.signIn(testKey)
 	return b
 }
@@ -235,49 +85,10 @@ func (b *browser) signIn(key string) {
 	}
 }
 
-// refuses posts a form, which must come back with what is wrong where the selector says.
-func (b *browser) refuses(path, where, says string, pairs ...string) result {
-	b.t.Helper()
-	res := b.post(path, pairs...)
-	if res.status != http.StatusUnprocessableEntity {
-		b.t.Errorf("%s %q: status %d", path, pairs, res.status)
-	}
-	res.has(where, says)
-	checkPage(b.t, res)
-	return res
-}
-
-// A pageCase is a page in one of its states. Every page has at least empty, one, many, hostile and error.
-type pageCase struct {
-	// name is PAGE/STATE. path is empty for /ui/PAGE.
-	name, path string
-	set        func(o *fakes)
-	// status is what is answered; zero: 200, and 500 in a state of error.
-	status int
-	// want are selectors with a text that must be in what matches.
-	// unwanted are selectors of which nothing may match.
-	want     wants
-	unwanted []string
-}
-
-// wants are selectors, each with a text.
-type wants [][2]string
-
-// threeStates are the cases of a page with one thing, with hostile text, and with a database that fails.
-func threeStates(name, path string, one, evil, broken func(*fakes), want ...[2]string) []pageCase {
-	return []pageCase{
-		{name: name + "/one", path: path, set: one, want: want},
-		{name: name + "/hostile", path: path, set: evil},
-		{name: name + "/error", path: path, set: broken},
-	}
-}
-
-// errBroken is an error of the database that no page expects.
-var errBroken = errors.New("connect to postgres://bob:hunter2@db: it is on fire")
-
 // A result is an answer that has been read.
 type result struct {
 	t      *testing.T
+	path   string
 	status int
 	header http.Header
 	body   string
@@ -305,7 +116,7 @@ func (b *browser) do(req *http.Request) result {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	return result{b.t, rec.Code, rec.Header(), rec.Body.String(), doc}
+	return result{b.t, req.URL.RequestURI(), rec.Code, rec.Header(), rec.Body.String(), doc}
 }
 
 // get asks for a page.
@@ -321,6 +132,11 @@ func (b *browser) post(path string, pairs ...string) result {
 	for i := 0; i+1 < len(pairs); i += 2 {
 		form.Add(pairs[i], pairs[i+1])
 	}
+	return b.send(path, form)
+}
+
+func (b *browser) send(path string, form url.Values) result {
+	b.t.Helper()
 	req := httptest.NewRequest(http.MethodPost, path, strings.NewReader(form.Encode()))
 	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	req.Header.Set("Sec-Fetch-Site", "same-origin")
@@ -365,8 +181,41 @@ func (r result) lacks(selector string) {
 	}
 }
 
+// attr is the attribute of the first element that matches.
+func (r result) attr(selector, name string) string {
+	r.t.Helper()
+	found := find(r.doc, selector)
+	if len(found) == 0 {
+		r.t.Fatalf("there is no %q in\n%s", selector, r.text())
+	}
+	return attr(found[0], name)
+}
+
 // count is how many elements match.
 func (r result) count(selector string) int { return len(find(r.doc, selector)) }
+
+// form is what a browser would send of the form in the page.
+func (r result) form() url.Values {
+	values := url.Values{}
+	for _, n := range find(r.doc, "section form") {
+		for d := range n.Descendants() {
+			name, value := attr(d, "name"), attr(d, "value")
+			switch d.Data {
+			case "input":
+				if kind := attr(d, "type"); kind != "checkbox" || hasAttr(d, "checked") {
+					values.Set(name, value)
+				}
+			case "textarea":
+				values.Set(name, strings.ReplaceAll(textOf(d), "\n", "\r\n"))
+			case "select":
+				for _, o := range find(d, "option[selected]") {
+					values.Set(name, attr(o, "value"))
+				}
+			}
+		}
+	}
+	return values
+}
 
 // text is what the page says.
 func (r result) text() string {
@@ -444,38 +293,7 @@ func textOf(n *html.Node) string {
 	return out.String()
 }
 
-// rowOf is the row with the id, or what a store says that has none.
-func rowOf[T any](all []T, err error, is func(T) bool) (row T, _ error) {
-	if i := slices.IndexFunc(all, is); i >= 0 {
-		return all[i], err
-	}
-	if err == nil {
-		err = store.ErrNotFound
-	}
-	return row, err
-}
-
-// A diary has a line for each thing that was done.
-type diary struct{ done *[]string }
-
-func (d diary) note(format string, args ...any) {
-	if d.done != nil {
-		*d.done = append(*d.done, fmt.Sprintf(format, args...))
-	}
-}
-
-// testID makes the n-th id of tests.
-func testID(n int) string {
-	const digits = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-	id := []byte("01KAZZZZZZ0000000000000000")
-	for i := len(id) - 1; n > 0; i-- {
-		id[i], n = digits[n%32], n/32
-	}
-	return string(id)
-}
+func queryEscape(s string) string { return url.QueryEscape(s) }
 
 // newPages makes pages of which nothing is asked.
-func newPages() (*UI, error) {
-	o := parts()
-	return New(o.options())
-}
+func newPages() (*UI, error) { return New(newWorld().options()) }

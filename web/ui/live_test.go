@@ -40,7 +40,9 @@ func (c *changing) List(ctx context.Context, project string, f store.Filter) (st
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return callbackRows{all: c.rows}.List(ctx, project, f)
+	there := newWorld()
+	there.has.Callbacks = c.rows
+	return there.List(ctx, project, f)
 }
 
 func (c *changing) set(rows ...store.Callback) {
@@ -162,21 +164,23 @@ func (s *synced) String() string {
 	return s.b.String()
 }
 
-func liveParts(rows *changing) fakes {
-	o := parts()
-	rows.Store = &o.rows
-	o.Options.Store = rows
-	return o
+// looking opens the pages over a list that changes, with a server for their streams.
+func looking(t *testing.T, w *world, rows *changing) (*browser, *httptest.Server) {
+	t.Helper()
+	rows.Store = storeFace{w}
+	w.Store = rows
+	b := signedIn(t, w)
+	server := httptest.NewServer(b.handler)
+	t.Cleanup(server.Close)
+	t.Cleanup(b.ui.Close) // first: streams end
+	return b, server
 }
 
 // What many look at is rendered once.
 func TestOneRenderingIsForAll(t *testing.T) {
 	t.Parallel()
 	rows := &changing{}
-	b := signedIn(t, liveParts(rows))
-	server := httptest.NewServer(b.handler)
-	defer server.Close()
-	defer b.ui.Close()
+	b, server := looking(t, newWorld(), rows)
 	var all []*listener
 	for range 20 {
 		l := b.listen(server, "/ui/callbacks?state=scheduled")
@@ -184,7 +188,7 @@ func TestOneRenderingIsForAll(t *testing.T) {
 		all = append(all, l)
 	}
 	before := rows.lists.Load()
-	rows.set(sample(1))
+	rows.set(sampleCallback(1))
 	began := time.Now()
 	all[0].until("a new row", func(e seen) bool {
 		if _, unchanged := e.regions["banner"]; unchanged {
@@ -214,16 +218,12 @@ func TestOneRenderingIsForAll(t *testing.T) {
 // TestStreamsEnd: with the key that the page was opened with, and with the server.
 func TestStreamsEnd(t *testing.T) {
 	t.Parallel()
-	o := liveParts(&changing{})
-	ring := holders()
-	o.keyRing = ring
-	b := open(t, o)
+	w := newWorld()
+	b, server := looking(t, w, &changing{})
 	b.signIn("reader")
-	server := httptest.NewServer(b.handler)
-	defer server.Close()
 	first := b.listen(server, "/ui/callbacks")
 	first.until("the state at the beginning", func(e seen) bool { return strings.Contains(e.regions["rows"], "No callbacks yet") })
-	ring.revoke("reader")
+	w.revoke("reader")
 	first.until("the page is told to load anew", func(e seen) bool { return e.name == "reload" })
 	first.over()
 	b.signIn(testKey)
@@ -238,10 +238,7 @@ func TestStreamsEnd(t *testing.T) {
 
 func TestStreamsOfWhatIsNoPage(t *testing.T) {
 	t.Parallel()
-	b := signedIn(t, liveParts(&changing{}))
-	server := httptest.NewServer(b.handler)
-	defer server.Close()
-	defer b.ui.Close()
+	b, server := looking(t, newWorld(), &changing{})
 	for _, page := range []string{"", "https://evil.example/ui/callbacks", "/v1/callbacks", "/ui/sign-in", "/ui/nothing", "/ui/callbacks/cb_" + testID(1) + "/payload"} {
 		if l := b.listen(server, page); l.status != http.StatusNotFound {
 			t.Errorf("%q: %d", page, l.status)
@@ -254,13 +251,10 @@ func TestStreamsOfWhatIsNoPage(t *testing.T) {
 func TestAPanicEndsItsStreamsOnly(t *testing.T) {
 	t.Parallel()
 	rows := &changing{}
-	o := liveParts(rows)
 	var log synced
-	o.Logger = slog.New(slog.NewJSONHandler(&log, nil))
-	b := signedIn(t, o)
-	server := httptest.NewServer(b.handler)
-	defer server.Close()
-	defer b.ui.Close()
+	w := newWorld()
+	w.Logger = slog.New(slog.NewJSONHandler(&log, nil))
+	b, server := looking(t, w, rows)
 	there := func(e seen) bool { return e.regions["rows"] != "" }
 	broken := b.listen(server, "/ui/callbacks?state=dead&ref=query-value")
 	broken.until("the state at the beginning", there)
@@ -268,7 +262,7 @@ func TestAPanicEndsItsStreamsOnly(t *testing.T) {
 	sound.until("the state at the beginning", there)
 	rows.panics.Store(true)
 	broken.over()
-	rows.set(sample(1))
+	rows.set(sampleCallback(1))
 	sound.until("a new row", func(e seen) bool { return strings.Contains(e.regions["rows"], "order-0001") })
 	text := log.String()
 	for _, want := range []string{"out of cheese", "live_test.go", `"page":"/ui/callbacks"`} {
@@ -293,12 +287,8 @@ func TestAPanicEndsItsStreamsOnly(t *testing.T) {
 // A key has so many streams, whatever it looks at, and each that ends makes room.
 func TestStreamsOfAKeyAreBounded(t *testing.T) {
 	t.Parallel()
-	o := liveParts(&changing{})
-	o.keyRing = holders()
-	b := signedIn(t, o)
-	server := httptest.NewServer(b.handler)
-	defer server.Close()
-	defer b.ui.Close()
+	w := newWorld()
+	b, server := looking(t, w, &changing{})
 	var all []*listener
 	for i := range 20 {
 		l := b.listen(server, "/ui/callbacks?ref="+strconv.Itoa(i%3))
@@ -314,7 +304,7 @@ func TestStreamsOfAKeyAreBounded(t *testing.T) {
 		}
 		b.get(page).ok()
 	}
-	other := open(t, o)
+	other := open(t, w)
 	other.ui, other.handler = b.ui, b.handler
 	other.signIn("reader")
 	if l := other.listen(server, "/ui/callbacks?ref=0"); l.status != http.StatusOK {
@@ -328,7 +318,7 @@ func TestStreamsOfAKeyAreBounded(t *testing.T) {
 
 func TestAHubIsBounded(t *testing.T) {
 	t.Parallel()
-	h := newHub(parts().Logger)
+	h := newHub(slog.New(slog.DiscardHandler))
 	defer h.close()
 	nothing := func(context.Context) (map[string]string, error) { return nil, nil }
 	watch := func(owner, key int) (func(), error) {
@@ -369,10 +359,8 @@ func TestAHubIsBounded(t *testing.T) {
 // so does the end of the session.
 func TestARevokedKeyEndsASlowStream(t *testing.T) {
 	t.Parallel()
-	o := liveParts(&changing{})
-	ring := holders()
-	o.keyRing = ring
-	b := open(t, o)
+	w := newWorld()
+	b := open(t, w)
 	b.signIn("reader")
 	if sessionEvery > time.Minute {
 		t.Errorf("streams look every %s", sessionEvery)
@@ -383,7 +371,7 @@ func TestARevokedKeyEndsASlowStream(t *testing.T) {
 	if b.ui.sessionEnded(r) {
 		t.Fatal("a session that goes on has ended")
 	}
-	ring.revoke("reader")
+	w.revoke("reader")
 	if !b.ui.sessionEnded(r) {
 		t.Error("the stream of a revoked key goes on")
 	}

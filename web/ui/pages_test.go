@@ -1,10 +1,12 @@
 package ui
 
 import (
-	"cmp"
+	"maps"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -15,79 +17,50 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// allCases are the cases of every page. Each page's stand in its own test file.
-func allCases() []pageCase {
-	all := slices.Concat(overviewCases(), callbackCases(), endpointCases(), laneCases(), scheduleCases(), redriveCases(), deadCases(), bookCases(), auditCases(), systemCases())
-	for i := range all {
-		c := &all[i]
-		page, state, _ := strings.Cut(c.name, "/")
-		c.path = cmp.Or(c.path, "/ui/"+page)
-		if c.status == 0 && strings.HasPrefix(state, "error") {
-			c.status = http.StatusInternalServerError
-		}
-	}
-	return all
-}
-
+// TestPages: each page in each of its states, in every language, for every key, with hostile rows and addresses,
+// and with each call failing that the page makes.
 func TestPages(t *testing.T) {
 	t.Parallel()
-	for _, c := range allCases() {
-		t.Run(c.name, func(t *testing.T) {
+	for _, s := range scripts(t, "pages/*.txt") {
+		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
-			o := parts()
-			c.set(&o)
-			b := signedIn(t, o)
+			s.run(t)
+			w := s.world(t)
+			b := signedIn(t, w)
+			w.asked = make(map[string]string)
+			want := b.get(s.path())
 			for _, code := range []string{"en", "zh-CN"} {
 				b.cookies[languageCookie] = code
-				res := b.get(c.path)
-				want := c.status
-				if want == 0 {
-					want = http.StatusOK
+				res := b.get(s.path())
+				if res.status != want.status {
+					t.Fatalf("%s: status %d, want %d\n%s", code, res.status, want.status, res.text())
 				}
-				if res.status != want {
-					t.Fatalf("%s: status %d, want %d\n%s", code, res.status, want, res.text())
+				if res.status != http.StatusSeeOther {
+					checkPage(t, res)
+					checkSize(t, res)
 				}
-				checkPage(t, res)
-				if strings.Contains(res.body, "hunter2") {
-					t.Error("the page says what only the log may")
-				}
-				if code == "en" {
-					for _, w := range c.want {
-						res.has(w[0], w[1])
-					}
-					for _, selector := range c.unwanted {
-						res.lacks(selector)
-					}
-				}
-				if strings.HasPrefix(c.name, "form-") { // it must not be loaded anew while somebody types in it
+				if strings.HasPrefix(s.name, "form-") { // it must not be loaded anew while somebody types in it
 					res.lacks("body[data-live]")
 				}
 			}
-			checkOwnTexts(t, o, c)
-			if c.status == 0 && !strings.Contains(c.name, "hostile") {
-				checkOffers(t, o, c)
+			calls := slices.Collect(maps.Keys(w.asked))
+			checkOwnTexts(t, w, s.path())
+			checkHostile(t, s)
+			if !s.refused() {
+				checkOffers(t, w, s.path())
+				checkFaults(t, s, calls)
 			}
 		})
 	}
 }
 
-// TestEveryPageHasItsStates: a page without an empty state or an error is found here.
+// TestEveryPageHasItsStates: a page without a case is found here.
 func TestEveryPageHasItsStates(t *testing.T) {
 	t.Parallel()
-	states := make(map[string][]string)
 	var paths []string
-	for _, c := range allCases() {
-		page, state, _ := strings.Cut(c.name, "/")
-		states[page] = append(states[page], state)
-		path, _, _ := strings.Cut(c.path, "?")
+	for _, s := range scripts(t, "pages/*.txt") {
+		path, _, _ := strings.Cut(s.path(), "?")
 		paths = append(paths, path)
-	}
-	for page, have := range states {
-		for _, want := range []string{"one", "hostile", "error"} {
-			if !slices.ContainsFunc(have, func(s string) bool { return strings.HasPrefix(s, want) }) {
-				t.Errorf("page %s has no case %q", page, want)
-			}
-		}
 	}
 	u, err := newPages()
 	if err != nil {
@@ -105,11 +78,57 @@ func TestEveryPageHasItsStates(t *testing.T) {
 	}
 }
 
-// checkOwnTexts renders the page in a language in which every text of the catalogue stands in brackets: letters outside of them, and
-// outside of what is marked as data, are a text that no catalogue has.
-func checkOwnTexts(t *testing.T, o fakes, c pageCase) {
+// checkHostile renders the page with hostile texts in all rows, and with each parameter of its address in turn.
+func checkHostile(t *testing.T, s script) {
 	t.Helper()
-	b := open(t, o)
+	w := s.world(t)
+	spoil(reflect.ValueOf(&w.has).Elem())
+	b := signedIn(t, w)
+	address, err := url.Parse(s.path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	paths := []string{s.path()}
+	for name := range address.Query() {
+		q := address.Query()
+		q.Set(name, hostile)
+		paths = append(paths, address.Path+"?"+q.Encode())
+	}
+	for _, path := range paths {
+		res := b.get(path)
+		if res.status >= http.StatusInternalServerError {
+			t.Errorf("%s with hostile texts: status %d\n%s", path, res.status, res.text())
+		}
+		if res.status != http.StatusSeeOther {
+			checkPage(t, res)
+		}
+	}
+}
+
+// checkFaults has each call fail that the page makes. An index that says no sizes is no error of a page.
+func checkFaults(t *testing.T, s script, calls []string) {
+	t.Helper()
+	for _, method := range calls {
+		w := s.world(t)
+		b := signedIn(t, w)
+		w.fails[method] = errBroken
+		res := b.get(s.path())
+		want := http.StatusInternalServerError
+		if method == "Stats" {
+			want = http.StatusOK
+		}
+		if res.status != want {
+			t.Errorf("without an answer of %s: status %d, want %d", method, res.status, want)
+		}
+		checkPage(t, res)
+	}
+}
+
+// checkOwnTexts renders the page in a language in which every text of the catalogue stands in brackets: letters
+// outside of them, and outside of what is marked as data, are a text that no catalogue has.
+func checkOwnTexts(t *testing.T, w *world, path string) {
+	t.Helper()
+	b := open(t, w)
 	marked := make(languages, len(b.ui.languages))
 	for i, l := range b.ui.languages {
 		marked[i] = &language{code: l.code, name: l.name, texts: make(map[string]string, len(l.texts))}
@@ -119,10 +138,9 @@ func checkOwnTexts(t *testing.T, o fakes, c pageCase) {
 	}
 	b.ui.languages = marked
 	b.signIn(testKey)
-	res := b.get(c.path)
 	depth := 0
 	var stray strings.Builder
-	for _, char := range ownText(res.doc) {
+	for _, char := range ownText(b.get(path).doc) {
 		switch {
 		case char == '⟦':
 			depth++

@@ -38,22 +38,20 @@ var keyHolders = map[string][]store.Scope{
 	"reader": {store.ScopeRead, ""}, "operator": {store.ScopeOperate, store.ScopeRead, ""}, "sender": {store.ScopeSend, store.ScopeRead, ""},
 }
 
-// holders is a key ring with one key for each set of scopes that the tests need.
-func holders() *keyRing {
-	return &keyRing{keys: map[string]store.Key{
-		"admin":    {ID: testID(7), Project: store.DefaultProject, Scopes: []store.Scope{store.ScopeAdmin}},
-		"reader":   {ID: testID(5), Name: "support", Project: store.DefaultProject, Scopes: []store.Scope{store.ScopeRead}},
-		"operator": {ID: testID(6), Project: store.DefaultProject, Scopes: []store.Scope{store.ScopeOperate}},
-		"sender":   {ID: testID(4), Project: store.DefaultProject, Scopes: []store.Scope{store.ScopeSend, store.ScopeRead}},
-		"only":     {ID: testID(3), Project: store.DefaultProject, Scopes: []store.Scope{store.ScopeSend}},
-	}}
+// holders are keys by their texts, one for each set of scopes that the tests need.
+func holders() map[string]store.Key {
+	key := func(n int, scopes ...store.Scope) store.Key {
+		return store.Key{ID: testID(n), Name: "support", Project: store.DefaultProject, Scopes: scopes}
+	}
+	return map[string]store.Key{
+		"admin": key(7, store.ScopeAdmin), "reader": key(5, store.ScopeRead), "operator": key(6, store.ScopeOperate),
+		"sender": key(4, store.ScopeSend, store.ScopeRead), "only": key(3, store.ScopeSend),
+	}
 }
 
 func TestEveryRouteAndEveryScope(t *testing.T) {
 	t.Parallel()
-	o := parts()
-	o.keyRing = holders()
-	b := open(t, o)
+	b := open(t, newWorld())
 	if res := b.post("/ui/sign-in", "key", "only"); res.status != http.StatusForbidden {
 		t.Errorf("a key that may only send signs in: %d", res.status)
 	}
@@ -119,14 +117,13 @@ func mayUse(who, method, address string) (bool, store.Scope) {
 }
 
 // checkOffers checks that a page offers the keys of a project only what they allow.
-func checkOffers(t *testing.T, o fakes, c pageCase) {
+func checkOffers(t *testing.T, w *world, path string) {
 	t.Helper()
-	o.keyRing = holders()
-	b := open(t, o)
+	b := open(t, w)
 	for _, who := range []string{"reader", "operator", "admin"} {
 		b.signIn(who)
-		res := b.get(c.path)
-		if allowed, _ := mayUse(who, http.MethodGet, c.path); !allowed && res.status == http.StatusOK {
+		res := b.get(path)
+		if allowed, _ := mayUse(who, http.MethodGet, path); !allowed && res.status == http.StatusOK {
 			t.Errorf("a %s gets the page", who)
 		}
 		if res.status != http.StatusOK {
@@ -140,48 +137,6 @@ func checkOffers(t *testing.T, o fakes, c pageCase) {
 			if allowed, scope := mayUse(who, method, address); !allowed {
 				t.Errorf("a %s is offered %s %s, which needs %s", who, method, address, scope)
 			}
-		}
-	}
-}
-
-// TestTheInstallationIsForItsOwnKey: the processes, the databases and the sizes of the index are those of all
-// projects. Pages of a project's key do not even ask for them.
-func TestTheInstallationIsForItsOwnKey(t *testing.T) {
-	t.Parallel()
-	secrets := wellIndex()
-	for i := range secrets.processes {
-		secrets.processes[i].Host, secrets.processes[i].Version = "pay-host", "9.9.9-own"
-	}
-	secrets.status.Prefix = "index-prefix"
-	shown := map[string]bool{}
-	look := func(who string, e indexEngine, path string) result {
-		t.Helper()
-		o := parts()
-		o.keyRing, o.indexEngine = holders(), e
-		b := open(t, o)
-		b.signIn(who)
-		return b.get(path).ok()
-	}
-	telling := []string{"pay-host", "9.9.9-own", "index-prefix", "1,234,567", "1,024"}
-	for _, path := range []string{"/ui/", "/ui/system"} {
-		root := look(testKey, secrets, path)
-		for _, word := range telling {
-			shown[word] = shown[word] || strings.Contains(root.body, word)
-		}
-		for _, who := range []string{"reader", "operator", "admin"} {
-			res := look(who, secrets, path)
-			for _, word := range telling {
-				if strings.Contains(res.body, word) {
-					t.Errorf("a %s is shown %q on %s", who, word, path)
-				}
-			}
-			checkPage(t, res)
-			look(who, indexEngine{err: errBroken, statsErr: errBroken}, path)
-		}
-	}
-	for _, word := range telling {
-		if !shown[word] {
-			t.Errorf("the installation's own key is not shown %q", word)
 		}
 	}
 }

@@ -18,15 +18,13 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-func queryEscape(s string) string { return url.QueryEscape(s) }
-
 func TestSignIn(t *testing.T) {
 	t.Parallel()
-	b := open(t, parts())
+	b := open(t, newWorld())
 	b.get("/ui/callbacks?state=dead").leads("/ui/sign-in?next=%2Fui%2Fcallbacks%3Fstate%3Ddead")
 	res := b.get("/ui/sign-in?next=%2Fui%2Fcallbacks%3Fstate%3Ddead").ok()
 	checkPage(t, res)
-	if next := attr(find(res.doc, "[name=next]")[0], "value"); next != "/ui/callbacks?state=dead" {
+	if next := res.attr("[name=next]", "value"); next != "/ui/callbacks?state=dead" {
 		t.Errorf("next is %q", next)
 	}
 	wrong := b.post("/ui/sign-in", "key", "guess")
@@ -54,9 +52,9 @@ func TestCookies(t *testing.T) {
 		{"https://pay.example/", "__Host-", "/"},
 		{"HTTPS://pay.example/dispatcher", "__Host-", "/"},
 	} {
-		o := parts()
-		o.PublicURL = c.public
-		b := open(t, o)
+		w := newWorld()
+		w.PublicURL = c.public
+		b := open(t, w)
 		b.signIn(testKey)
 		preferred := b.post("/ui/preferences", "language", "en", "zone", "Asia/Shanghai", "theme", "dark")
 		given := slices.Concat(preferred.header.Values("Set-Cookie"),
@@ -77,8 +75,8 @@ func TestCookies(t *testing.T) {
 		page := b.get("/ui/callbacks").ok()
 		page.has(".foot", "Asia/Shanghai")
 		page.lacks("[data-ask-zone]")
-		fresh := open(t, o).get("/ui/sign-in").ok()
-		if got := attr(find(fresh.doc, "body")[0], "data-ask-zone"); got != c.prefix+zoneCookie {
+		fresh := open(t, w).get("/ui/sign-in").ok()
+		if got := fresh.attr("body", "data-ask-zone"); got != c.prefix+zoneCookie {
 			t.Errorf("%q: the script is told the name %q", c.public, got)
 		}
 	}
@@ -86,13 +84,12 @@ func TestCookies(t *testing.T) {
 
 func TestASessionIsStoredWithoutItsSecrets(t *testing.T) {
 	t.Parallel()
-	o := parts()
-	b := signedIn(t, o)
-	sessions := o.memSessions
-	if len(sessions.rows) != 1 {
-		t.Errorf("%d sessions", len(sessions.rows))
+	w := newWorld()
+	b := signedIn(t, w)
+	if len(w.sessions) != 1 {
+		t.Errorf("%d sessions", len(w.sessions))
 	}
-	for token, row := range sessions.rows {
+	for token, row := range w.sessions {
 		if strings.Contains(b.cookies[sessionCookie], token) {
 			t.Error("the token is stored as the browser has it")
 		}
@@ -105,8 +102,7 @@ func TestASessionIsStoredWithoutItsSecrets(t *testing.T) {
 // Case 61: whoever planted a session's cookie before the sign-in does not share the session.
 func TestASignInHasANewSession(t *testing.T) {
 	t.Parallel()
-	o := parts()
-	b := signedIn(t, o)
+	b := signedIn(t, newWorld())
 	planted := b.cookies[sessionCookie]
 	b.signIn(testKey)
 	if got := b.cookies[sessionCookie]; got == planted || got == "" {
@@ -125,7 +121,7 @@ func TestASignInHasANewSession(t *testing.T) {
 func TestNextLeadsNowhereElse(t *testing.T) {
 	t.Parallel()
 	for _, next := range []string{"https://evil.example/", "//evil.example/ui/", "/ui/\\evil", "javascript:alert(1)", "/v1/callbacks", "/ui/x\r\nSet-Cookie: a=b", "", "/uix", "/ui/../v1/callbacks", "/ui/%2e%2e/metrics"} {
-		b := open(t, parts())
+		b := open(t, newWorld())
 		b.post("/ui/sign-in", "key", testKey, "next", next).leads("/ui/")
 	}
 }
@@ -133,18 +129,15 @@ func TestNextLeadsNowhereElse(t *testing.T) {
 // Cases 52 and 61.
 func TestIdleAndRevokedEndTheSession(t *testing.T) {
 	t.Parallel()
-	o := parts()
-	ring := holders()
-	o.keyRing = ring
-	b := open(t, o)
+	w := newWorld()
+	b := open(t, w)
 	b.signIn("reader")
 	b.get("/ui/callbacks").ok()
-	ring.revoke("reader")
+	w.revoke("reader")
 	b.get("/ui/callbacks").leads("/ui/sign-in?next=%2Fui%2Fcallbacks")
 
-	o = parts()
-	o.IdleTimeout = time.Nanosecond
-	b = open(t, o)
+	w.IdleTimeout = time.Nanosecond
+	b = open(t, w)
 	b.signIn(testKey)
 	b.get("/ui/callbacks").leads("/ui/sign-in?next=%2Fui%2Fcallbacks")
 }
@@ -152,13 +145,13 @@ func TestIdleAndRevokedEndTheSession(t *testing.T) {
 // A page view is not a write.
 func TestPageViewsAreNotWritten(t *testing.T) {
 	t.Parallel()
-	o := parts()
-	b := signedIn(t, o)
-	before := o.memSessions.puts
+	w := newWorld()
+	b := signedIn(t, w)
+	before := w.puts
 	for range 5 {
 		b.get("/ui/callbacks").ok()
 	}
-	if puts := o.memSessions.puts; puts != before {
+	if puts := w.puts; puts != before {
 		t.Errorf("5 page views wrote the session %d times", puts-before)
 	}
 }
@@ -166,7 +159,8 @@ func TestPageViewsAreNotWritten(t *testing.T) {
 // Case 56.
 func TestOtherSitesChangeNothing(t *testing.T) {
 	t.Parallel()
-	b, done, id := actingOnCallbacks(t, sample(1))
+	w := newWorld("callbacks 1")
+	b, id := signedIn(t, w), "/ui/callbacks/cb_"+testID(1)
 	for _, set := range []func(h http.Header){
 		func(h http.Header) { h.Set("Sec-Fetch-Site", "cross-site") },
 		func(h http.Header) { h.Set("Sec-Fetch-Site", "same-site") },
@@ -179,8 +173,8 @@ func TestOtherSitesChangeNothing(t *testing.T) {
 			t.Errorf("%v: %d", req.Header, res.status)
 		}
 	}
-	if len(*done) > 0 {
-		t.Errorf("something was done: %q", *done)
+	if len(w.done) > 0 {
+		t.Errorf("something was done: %q", w.done)
 	}
 }
 
@@ -208,7 +202,7 @@ func TestGuessesAreSlow(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) { // time stands still
-				b := open(t, parts())
+				b := open(t, newWorld())
 				for i := range tries {
 					res, want := b.guess(address(i), strings.Repeat("x", i)+"guess"), http.StatusUnauthorized
 					if i >= 10 {
@@ -238,9 +232,9 @@ func TestGuessesAreSlow(t *testing.T) {
 func TestParallelGuessesAreSlow(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		o := parts()
-		o.Engine = slowKeys{&o.engines}
-		b := open(t, o)
+		w := newWorld()
+		w.Engine = slowKeys{engineFace{w}}
+		b := open(t, w)
 		statuses := make([]int, 50)
 		var wg sync.WaitGroup
 		for i := range statuses {
@@ -266,71 +260,21 @@ func (slowKeys) AuthenticateHash(context.Context, [sha256.Size]byte) (store.Key,
 	return store.Key{}, store.ErrNotFound
 }
 
-func TestPreferences(t *testing.T) {
+func TestTheBrowserSaysItsLanguage(t *testing.T) {
 	t.Parallel()
-	b := signedIn(t, parts())
-	b.get("/ui/callbacks").ok().has("h1", "Callbacks")
+	b := signedIn(t, newWorld())
 	b.headers.Set("Accept-Language", "fr;q=0.9, zh-TW;q=0.8, en;q=0.5")
 	b.get("/ui/callbacks").ok().has("h1", "回调")
-	b.post("/ui/preferences", "language", "en", "zone", "America/New_York", "theme", "dark", "back", "/ui/callbacks?state=dead").leads("/ui/callbacks?state=dead")
-	res := b.get("/ui/callbacks").ok()
-	res.has("h1", "Callbacks")
-	res.has(".foot", "America/New_York")
-	if theme := attr(find(res.doc, "html")[0], "data-theme"); theme != "dark" {
-		t.Errorf("theme %q", theme)
-	}
-	if res := b.post("/ui/preferences", "zone", "Nowhere/At_All"); res.status != http.StatusUnprocessableEntity {
-		t.Errorf("a zone that there is not: %d", res.status)
-	}
-}
-
-func TestProjects(t *testing.T) {
-	t.Parallel()
-	o := parts()
-	o.projectRows = projectRows{ids: []string{"other"}}
-	o.keyRing = &keyRing{keys: map[string]store.Key{"reader": {ID: testID(5), Project: "other", Scopes: []store.Scope{store.ScopeAdmin}}}}
-	b := signedIn(t, o)
-	b.get("/ui/callbacks").ok().has(".who summary", "default")
-	b.post("/ui/project", "project", "other").leads("/ui/")
-	b.get("/ui/callbacks").ok().has(".who summary", "other")
-	if res := b.post("/ui/project", "project", "none"); res.status != http.StatusNotFound {
-		t.Errorf("a project that there is not: %d", res.status)
-	}
-	b = open(t, o)
-	b.signIn("reader")
-	b.get("/ui/callbacks").ok().has(".who summary", "other")
-	if res := b.post("/ui/project", "project", "default"); res.status != http.StatusForbidden {
-		t.Errorf("a project's key switches: %d", res.status)
-	}
-}
-
-// A form that was made in one project is not done in another.
-func TestAFormIsForItsProject(t *testing.T) {
-	t.Parallel()
-	b, done, id := actingOnCallbacks(t, sample(1))
-	for _, form := range find(b.get(id).ok().doc, "main form") {
-		if got := attr(find(form, "[name="+projectField+"]")[0], "value"); attr(form, "method") == "post" && got != "default" {
-			t.Errorf("a form of the page is for %q", got)
-		}
-	}
-	b.post("/ui/project", "project", "other").leads("/ui/")
-	res := b.post(id+"/cancel", projectField, "default", "reason", "typed in another tab")
-	if res.status != http.StatusConflict {
-		t.Fatalf("status %d", res.status)
-	}
-	res.has("main", "switched to another project")
-	checkPage(t, res)
-	if len(*done) > 0 {
-		t.Errorf("it was done: %q", *done)
-	}
+	b.cookies[languageCookie] = "en"
+	b.get("/ui/callbacks").ok().has("h1", "Callbacks")
 }
 
 // Behind a proxy that passes its own name for the server on, forms come from the public address.
 func TestThePublicAddressIsOurOwn(t *testing.T) {
 	t.Parallel()
-	o := parts()
-	o.PublicURL = "https://pay.example/"
-	b := open(t, o)
+	w := newWorld()
+	w.PublicURL = "https://pay.example/"
+	b := open(t, w)
 	for origin, want := range map[string]int{"https://pay.example": http.StatusSeeOther, "https://evil.example": http.StatusForbidden, "http://pay.example": http.StatusForbidden} {
 		req := httptest.NewRequest(http.MethodPost, "http://backend:8080/ui/sign-in", strings.NewReader("key="+url.QueryEscape(testKey)))
 		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
@@ -341,55 +285,9 @@ func TestThePublicAddressIsOurOwn(t *testing.T) {
 	}
 }
 
-func TestPathsOfActsLeadHome(t *testing.T) {
-	t.Parallel()
-	b := signedIn(t, parts())
-	for _, path := range []string{"/ui/sign-out", "/ui/project", "/ui/preferences"} {
-		b.get(path).leads("/ui/")
-	}
-}
-
-func TestSQLAwaySaysSo(t *testing.T) {
-	t.Parallel()
-	o := parts()
-	b := signedIn(t, o)
-	o.memSessions.err = store.ErrUnavailable
-	res := b.get("/ui/callbacks")
-	if res.status != http.StatusServiceUnavailable {
-		t.Fatalf("status %d", res.status)
-	}
-	res.has("main", "database does not answer")
-	o.memSessions.err = nil
-	b.get("/ui/callbacks").ok()
-}
-
-func TestNoSuchPage(t *testing.T) {
-	t.Parallel()
-	b := signedIn(t, parts())
-	res := b.get("/ui/nothing")
-	if res.status != http.StatusNotFound {
-		t.Fatalf("status %d", res.status)
-	}
-	res.has("main", "no such page")
-	checkPage(t, res)
-}
-
-// What is no text reaches no database.
-func TestQueriesAreText(t *testing.T) {
-	t.Parallel()
-	b := signedIn(t, parts())
-	for _, query := range []string{"ref=%00", "ref=%ff", "ref=%zz", "%fe=1"} {
-		res := b.get("/ui/callbacks?" + query)
-		if res.status != http.StatusUnprocessableEntity {
-			t.Errorf("%s: %d", query, res.status)
-		}
-		checkPage(t, res)
-	}
-}
-
 func TestStaticFiles(t *testing.T) {
 	t.Parallel()
-	b := open(t, parts())
+	b := open(t, newWorld())
 	for _, name := range []string{"dispatcher.css", "dispatcher.js", "dispatcher.svg"} {
 		path := b.ui.assets.names[name]
 		res := b.get(path).ok()

@@ -9,9 +9,7 @@ import (
 // What takes too long is given up in time to say so, with the page around it whole.
 func TestWhatTakesTooLongSaysSo(t *testing.T) {
 	t.Parallel()
-	o := parts()
-	o.bookRows, o.indexEngine = bookRows{late: true}, indexEngine{late: true}
-	b := signedIn(t, o)
+	b := signedIn(t, newWorld("fail Books late", "fail Compare late", "fail Verify late", "fail Rebuild late"))
 	synctest.Test(t, func(t *testing.T) {
 		res := b.get("/ui/books?from=2026-11-01")
 		if res.status != http.StatusServiceUnavailable {

@@ -1,0 +1,241 @@
+package ui
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// A script is one case of a file in testdata: what there is, what a viewer does, and what must be seen.
+//
+//	NAME ROWS…, fail METHOD WHAT   what the world has; see world.set
+//	as KEY, zone NAME              who looks; else the admin key, in UTC
+//	get PATH                       asks for a page, which must be there
+//	post PATH FIELDS               sends a form; FIELDS are as in an address
+//	submit FIELDS                  sends the form of the last page, with some of it typed anew
+//	is STATUS, goes PATH           what the request before is answered with, where that is no page
+//	has SELECTOR: TEXT             an element has the text
+//	count N SELECTOR               so many match
+//	no SELECTOR, hides TEXT        nothing matches; the answer has the text nowhere
+//	did METHOD…                    the change that was asked for; a script has them all, in their order
+//	asked METHOD PART PART…        the last call of a method had these parts
+//
+// A name in braces stands for a value: {7} for the seventh id, {now-5m} for a moment, {24h} for a length of time in
+// nanoseconds, {hostile} for a text that wants to be markup, and {x*300} for a long one.
+type script struct {
+	name  string
+	lines []string
+}
+
+// scripts are the cases of files.
+func scripts(t *testing.T, pattern string) (all []script) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join("testdata", pattern))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%s: no files: %v", pattern, err)
+	}
+	for _, file := range files {
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(raw)) {
+			line = strings.TrimRight(line, "\n")
+			if name, begins := strings.CutPrefix(line, "== "); begins {
+				all = append(all, script{name: name})
+			} else if line != "" && line[0] != '#' {
+				last := &all[len(all)-1]
+				last.lines = append(last.lines, line)
+			}
+		}
+	}
+	return all
+}
+
+// path is the first page that the script asks for.
+func (s script) path() string {
+	for _, line := range s.lines {
+		if path, ok := strings.CutPrefix(line, "get "); ok {
+			return filled(path, queryEscape)
+		}
+	}
+	return ""
+}
+
+// refused says whether the first page is one that says no.
+func (s script) refused() bool {
+	i := slices.IndexFunc(s.lines, func(line string) bool { return strings.HasPrefix(line, "get ") })
+	return i+1 < len(s.lines) && (strings.HasPrefix(s.lines[i+1], "is ") || strings.HasPrefix(s.lines[i+1], "goes "))
+}
+
+// world is what the script begins with.
+func (s script) world(t *testing.T) *world {
+	t.Helper()
+	w := newWorld()
+	for _, line := range s.lines {
+		if word, _, _ := strings.Cut(line, " "); slices.Contains([]string{"as", "zone", "get", "post"}, word) {
+			break
+		}
+		if err := w.set(filled(line, inJSON)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return w
+}
+
+var (
+	placeholder = regexp.MustCompile(`\{(\d+|now[-+]?[\dhms]*|\d+[hms]|hostile|forever|x\*\d+)\}`)
+	inJSON      = func(s string) string { return strings.Trim(jsonText(s), `"`) }
+	asItIs      = func(s string) string { return s }
+)
+
+// filled puts values in the place of their names.
+func filled(line string, escape func(string) string) string {
+	return placeholder.ReplaceAllStringFunc(line, func(name string) string {
+		name = strings.Trim(name, "{}")
+		number := func(text string) int {
+			n, _ := strconv.Atoi(text) // the expression takes digits only
+			return n
+		}
+		if length, isLong := strings.CutPrefix(name, "x*"); isLong {
+			return strings.Repeat("x", number(length))
+		}
+		if after, isMoment := strings.CutPrefix(name, "now"); isMoment {
+			d, _ := time.ParseDuration(after)
+			return strconv.FormatInt(testNow+d.Milliseconds(), 10)
+		}
+		if d, err := time.ParseDuration(name); err == nil {
+			return strconv.FormatInt(int64(d), 10)
+		}
+		switch name {
+		case "hostile":
+			return escape(hostile)
+		case "forever":
+			return strconv.FormatInt(store.Forever, 10)
+		}
+		return testID(number(name))
+	})
+}
+
+// run plays the script in a browser.
+func (s script) run(t *testing.T) {
+	t.Helper()
+	w := s.world(t)
+	b := open(t, w)
+	var res result
+	asked, signed := false, false
+	for i, line := range s.lines {
+		word, rest, _ := strings.Cut(line, " ")
+		step := fmt.Sprintf("%s: %s", s.name, line)
+		expects := func() {
+			t.Helper()
+			if next := s.lines[min(i+1, len(s.lines)-1)]; i+1 == len(s.lines) || !strings.HasPrefix(next, "is ") && !strings.HasPrefix(next, "goes ") {
+				res.ok()
+			}
+			if res.status != http.StatusSeeOther && strings.HasPrefix(res.header.Get("Content-Type"), "text/html") {
+				checkPage(t, res)
+				checkSize(t, res)
+			}
+		}
+		request := word == "get" || word == "post" || word == "submit"
+		if request && !signed {
+			b.signIn(testKey)
+			signed = true
+		}
+		asked = asked || request
+		switch word {
+		case "as":
+			b.signIn(rest)
+			signed = true
+		case "zone":
+			b.cookies[zoneCookie] = url.QueryEscape(rest)
+		case "get":
+			res = b.get(filled(rest, queryEscape))
+			expects()
+		case "post":
+			path, fields, _ := strings.Cut(rest, " ")
+			res = b.send(filled(path, queryEscape), fieldsOf(t, fields))
+			expects()
+		case "submit":
+			values := res.form()
+			maps.Copy(values, fieldsOf(t, rest))
+			res = b.send(res.path, values)
+			expects()
+		case "is":
+			if got := strconv.Itoa(res.status); got != rest {
+				t.Errorf("%s: status %s", step, got)
+			}
+		case "goes":
+			res.leads(filled(rest, asItIs))
+		case "has":
+			selector, text, _ := strings.Cut(filled(rest, asItIs), ": ")
+			res.has(selector, text)
+		case "no":
+			res.lacks(filled(rest, asItIs))
+		case "count":
+			number, selector, _ := strings.Cut(rest, " ")
+			if got := strconv.Itoa(res.count(selector)); got != number {
+				t.Errorf("%s: there are %s", step, got)
+			}
+		case "hides":
+			if strings.Contains(res.body, rest) {
+				t.Errorf("%s: it is there", step)
+			}
+		case "did":
+			did := ""
+			if len(w.done) > 0 {
+				did = w.done[0]
+			}
+			if method, _, _ := strings.Cut(did, " "); did != filled(rest, asItIs) && method != rest {
+				t.Errorf("%s: done was %q", step, w.done)
+			}
+			w.done = w.done[min(1, len(w.done)):]
+		case "asked":
+			method, parts, _ := strings.Cut(filled(rest, asItIs), " ")
+			for part := range strings.SplitSeq(parts, " ") {
+				if !strings.Contains(w.asked[method], part) {
+					t.Errorf("%s: asked was%s", step, w.asked[method])
+				}
+			}
+		default:
+			if err := w.set(filled(line, inJSON)); asked && err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if len(w.done) > 0 {
+		t.Errorf("%s: done was %q too", s.name, w.done)
+	}
+}
+
+// fieldsOf reads the fields of a form.
+func fieldsOf(t *testing.T, text string) url.Values {
+	t.Helper()
+	values, err := url.ParseQuery(filled(text, queryEscape))
+	if err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	return values
+}
+
+// TestActs: what forms do, and what they say where they cannot.
+func TestActs(t *testing.T) {
+	t.Parallel()
+	for _, s := range scripts(t, "acts/*.txt") {
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			s.run(t)
+		})
+	}
+}

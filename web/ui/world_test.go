@@ -1,0 +1,258 @@
+package ui
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/index"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/secret"
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// A world is the store and the engine of the tests. It answers with what it has, keeps a line of each change that
+// it is asked for, and fails where a test says so.
+type world struct {
+	Options
+	has data
+
+	mu       sync.Mutex
+	sessions map[string]store.Session
+	puts     int
+	// ring are the keys that callers hold, by their text.
+	ring map[string]store.Key
+	// fails are the errors of methods by their names; errLate: the method ends when its context does.
+	fails map[string]error
+	// asked is how each method was called last, done what was changed.
+	asked map[string]string
+	done  []string
+}
+
+// data are the rows that a test gives. Lists are in the order of the store.
+type data struct {
+	Callbacks  []store.Callback
+	Attempts   []store.Attempt
+	Payload    store.Payload
+	Counts     store.Counts
+	Why        control.Explanation
+	Poll       control.PollView
+	Dead       []store.DeadGroup
+	Endpoints  []store.Endpoint
+	LaneHours  []store.Activity
+	Lanes      []control.LaneView
+	Activity   []store.Activity
+	Due        store.DueNow
+	Hours      []store.DueHour
+	Schedules  []store.Schedule
+	Runs       []store.ScheduleRun
+	Redrives   []store.Redrive
+	Books      []store.Books
+	Comparison store.Comparison
+	Entries    []store.AuditEntry
+	Migrations []Migration
+	Keys       []store.Key
+	Processes  []store.Dispatcher
+	Index      index.Status
+	Stats      schedule.Stats
+	Drift      index.Drift
+	Rebuilt    index.RebuildReport
+	Health     dispatch.Health
+	// Projects are those beside the default one, Paused is the pause of each.
+	Projects []string
+	Paused   struct {
+		Until int64
+		Why   string
+	}
+	// Left is where a list that no index serves was left, when there is nothing in it; Older the same of the audit.
+	Left  *store.Cursor
+	Older string
+	// Picked is what a redrive's filter picks.
+	Picked struct {
+		N    int64
+		More bool
+	}
+	Secret secret.ShownSecret
+}
+
+// newWorld is a process that is well, with what the lines of a script give.
+func newWorld(lines ...string) *world {
+	w := &world{
+		Options:  Options{AdminKey: testKey, Version: "test"},
+		has:      data{Health: dispatch.Health{Ready: true}},
+		sessions: make(map[string]store.Session), ring: holders(), fails: make(map[string]error),
+		asked: make(map[string]string),
+	}
+	for _, line := range lines {
+		if err := w.set(line); err != nil {
+			panic(err)
+		}
+	}
+	return w
+}
+
+var (
+	// errBroken is an error of the database that no page expects.
+	errBroken = errors.New("connect to postgres://bob:hunter2@db: it is on fire")
+	errLate   = errors.New("late")
+)
+
+// call notes how a method is called, and returns the error that it is to have.
+func (w *world) call(ctx context.Context, method string, args ...any) error {
+	w.mu.Lock()
+	var text strings.Builder
+	for _, arg := range args {
+		text.WriteString(" " + brief(reflect.ValueOf(arg)))
+	}
+	w.asked[method] = text.String()
+	err := w.fails[method]
+	w.mu.Unlock()
+	if errors.Is(err, errLate) {
+		<-ctx.Done()
+		return fmt.Errorf("it was given up: %w", ctx.Err())
+	}
+	return err
+}
+
+// did is call for a change: it is noted with its actor.
+func (w *world) did(ctx context.Context, method string, by store.Actor, args ...any) error {
+	err := w.call(ctx, method, args...)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	line := method + w.asked[method]
+	if by.Name != "admin key" {
+		line += " by " + by.Name
+	}
+	if by.Address != "192.0.2.1" { // what httptest says
+		line += " from " + by.Address
+	}
+	if by.Reason != "" {
+		line += " because " + by.Reason
+	}
+	w.done = append(w.done, line)
+	return err
+}
+
+// brief writes a value without what is zero in it.
+func brief(v reflect.Value) string {
+	switch v.Kind() {
+	case reflect.Pointer, reflect.Interface:
+		if s, ok := v.Interface().(fmt.Stringer); ok && !v.IsNil() {
+			return s.String()
+		}
+		if v.IsNil() {
+			return "–"
+		}
+		return brief(v.Elem())
+	case reflect.Struct:
+		if s, ok := v.Interface().(fmt.Stringer); ok {
+			return s.String()
+		}
+		var parts []string
+		for _, f := range reflect.VisibleFields(v.Type()) {
+			if value := v.FieldByIndex(f.Index); !f.Anonymous && !value.IsZero() {
+				parts = append(parts, f.Name+":"+brief(value))
+			}
+		}
+		return "{" + strings.Join(parts, " ") + "}"
+	case reflect.Slice:
+		if b, ok := v.Interface().([]byte); ok {
+			return string(b)
+		}
+		var parts []string
+		for i := range v.Len() {
+			parts = append(parts, brief(v.Index(i)))
+		}
+		return "[" + strings.Join(parts, ", ") + "]"
+	case reflect.String:
+		if v.Len() == 0 {
+			return `""`
+		}
+	}
+	return fmt.Sprint(v.Interface())
+}
+
+// one is the row of a list that a store is asked for, or what it says where there is none.
+func one[T any](all []T, err error, is func(T) bool) (row T, _ error) {
+	if i := slices.IndexFunc(all, is); i >= 0 && err == nil {
+		return all[i], nil
+	}
+	if err == nil {
+		err = store.ErrNotFound
+	}
+	return row, err
+}
+
+// below are the rows of a list, newest first, that stand after one, at most so many.
+func below[T any](all []T, limit int, is func(T) bool) []T {
+	all = slices.DeleteFunc(slices.Clone(all), func(row T) bool { return !is(row) })
+	return all[:min(len(all), limit)]
+}
+
+func (w *world) Now() int64                             { return testNow }
+func (w *world) Health(context.Context) dispatch.Health { return w.has.Health }
+
+func (w *world) Session(ctx context.Context, token string, now int64) (store.Session, error) {
+	err := w.call(ctx, "Session")
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s, ok := w.sessions[token]
+	if err == nil && (!ok || s.ExpiresAt <= now) {
+		err = store.ErrNotFound
+	}
+	return s, err
+}
+
+func (w *world) PutSession(_ context.Context, s store.Session) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.puts++
+	w.sessions[s.Token] = s
+	return nil
+}
+
+func (w *world) DeleteSession(_ context.Context, token string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.sessions, token)
+	return nil
+}
+
+func (w *world) AuthenticateHash(_ context.Context, hash [sha256.Size]byte) (store.Key, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for text, key := range w.ring {
+		if sha256.Sum256([]byte(text)) == hash {
+			return key, nil
+		}
+	}
+	return store.Key{}, store.ErrNotFound
+}
+
+func (w *world) revoke(text string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.ring, text)
+}
+
+func (w *world) Project(ctx context.Context, id string) (store.Project, error) {
+	all, err := w.Projects(ctx, "", 0)
+	if failed := w.call(ctx, "Project"); failed != nil {
+		err = failed
+	}
+	return one(all, err, func(p store.Project) bool { return p.ID == id })
+}
+
+func (w *world) Projects(ctx context.Context, _ string, _ int) (all []store.Project, _ error) {
+	for _, id := range append([]string{store.DefaultProject}, w.has.Projects...) {
+		all = append(all, store.Project{ID: id, PausedUntil: w.has.Paused.Until, PauseReason: w.has.Paused.Why})
+	}
+	return all, w.call(ctx, "Projects")
+}
