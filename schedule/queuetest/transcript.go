@@ -28,7 +28,7 @@ var update = flag.Bool("update", false, "write what the index answers into the t
 // themselves. Answers leave out the first lane, and what is zero. In a1..a9,lane=# each item has the lane of its
 // number.
 //
-// More are operations beside those of [Transcript.do].
+// More are operations beside those of [Transcript.Do].
 func Transcripts(t *testing.T, pattern string, open func(t *testing.T) Harness, more map[string]Operation) {
 	files, err := filepath.Glob(pattern)
 	if err != nil || len(files) == 0 {
@@ -76,6 +76,8 @@ type Transcript struct {
 	names map[string]string         // by id
 	last  []string                  // the names of what was claimed last
 	more  map[string]Operation
+	// Kept is whatever an operation keeps for its next time.
+	Kept any
 }
 
 func newTranscript(f *fixture, more map[string]Operation) *Transcript {
@@ -97,8 +99,8 @@ func (s *Transcript) run(body string) string {
 			continue
 		}
 		b.WriteString(line)
-		answer, err := s.do(words[0], words[1:])
-		text := s.tell(answer)
+		answer, err := s.Do(words[0], words[1:])
+		text := s.Tell(answer)
 		if err != nil {
 			text = "error: " + sentinel(err)
 		}
@@ -111,7 +113,7 @@ func (s *Transcript) run(body string) string {
 
 // sentinel returns the text of the error that the caller of an index looks for.
 func sentinel(err error) string {
-	for _, known := range []error{schedule.ErrLost, schedule.ErrRebuilding, schedule.ErrTooMany, schedule.ErrInvalid} {
+	for _, known := range []error{schedule.ErrLost, schedule.ErrRebuilding, schedule.ErrTooMany, schedule.ErrInvalid, schedule.ErrOlder, schedule.ErrNewer} {
 		if errors.Is(err, known) {
 			return known.Error()
 		}
@@ -119,8 +121,8 @@ func sentinel(err error) string {
 	return err.Error()
 }
 
-// do does an operation.
-func (s *Transcript) do(name string, words []string) (any, error) {
+// Do does an operation.
+func (s *Transcript) Do(name string, words []string) (any, error) {
 	ix := s.Index
 	switch name {
 	case "ensure":
@@ -177,6 +179,8 @@ func (s *Transcript) do(name string, words []string) (any, error) {
 	case "audit":
 		repaired, err := s.audit()
 		return fmt.Sprintf("%d repaired", repaired), err
+	case "has":
+		return s.has()
 	case "generation":
 		s.generation++
 		ix.SetGeneration(s.generation)
@@ -209,10 +213,19 @@ func batch[E, R any](s *Transcript, words []string, do func([]E) ([]R, error)) (
 		}
 		for j, reply := range replies {
 			name, _, _ := strings.Cut(names[i+j], ",")
-			lines = append(lines, line{name, s.tell(reply)})
+			lines = append(lines, line{name, s.Tell(reply)})
 		}
 	}
 	return joined(lines), nil
+}
+
+// has says which generation the shard has.
+func (s *Transcript) has() (any, error) {
+	generation, err := s.Index.Generation(s.ctx, 0)
+	if err != nil {
+		return err.Error(), nil
+	}
+	return fmt.Sprintf("it is the last one: %t", generation == s.generation), nil
 }
 
 // sizes are the stats of shard 0, with the locks of all shards.

@@ -85,6 +85,14 @@ func (s *Transcript) Context() context.Context { return s.ctx }
 // ID returns the id of an item.
 func (s *Transcript) ID(name string) string { return s.item(name).ID }
 
+// Named puts the names of items in the place of their ids.
+func (s *Transcript) Named(text string) string {
+	for id, name := range s.names {
+		text = strings.ReplaceAll(text, id, name)
+	}
+	return text
+}
+
 func (s *Transcript) nameOf(id string) string { return cmp.Or(s.names[id], id) }
 
 // share copies the fields that both have under the same name, and of the same type.
@@ -277,8 +285,8 @@ func short(names []string) []string {
 	return all
 }
 
-// tell prints an answer.
-func (s *Transcript) tell(answer any) string {
+// Tell prints an answer.
+func (s *Transcript) Tell(answer any) string {
 	var lines []line
 	switch a := answer.(type) {
 	case nil:
@@ -334,7 +342,7 @@ func (s *Transcript) fields(v reflect.Value) string {
 				}
 			}
 		default:
-			all = append(all, name+"="+s.tell(x))
+			all = append(all, name+"="+s.Tell(x))
 		}
 	}
 	return strings.Join(all, " ")

@@ -113,59 +113,6 @@ func fillAll(t *testing.T, ix *redisq.Index, n, token *int) {
 	}
 }
 
-// A lane's rate or breaker that cannot be as it is written is repaired, and so is a wrong count of open breakers.
-func TestAuditRepairsFlow(t *testing.T) {
-	needsServer(t)
-	ix := openNew(t)
-	ctx := context.Background()
-	const far = "8000000000000000"
-	for name, c := range map[string]struct {
-		flow string // every, at, rest, fails, since, probe
-		open bool
-	}{
-		"a token in the year 255000":      {"20000000 " + far + " 0 0 0 0", false},
-		"a token beyond its millisecond":  {"20000000 1 1000000 0 0 0", false},
-		"a probe in the year 255000":      {"0 0 0 20 1 " + far, true},
-		"a first failure that is to come": {"0 0 0 3 " + far + " 0", false},
-		"more failures than are counted":  {"0 0 0 21 1 0", false},
-		"a breaker that is not counted":   {"0 0 0 20 1 1", false},
-		"a breaker that is closed":        {"20000000 1 0 0 0 0", true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			reset(t, ix, 1)
-			n, token := 0, 0
-			fill(t, ix, &n, 20, 1, 1)
-			if leases := claim(t, ix, &token, 1).Leases; len(leases) != 1 {
-				t.Fatalf("leased %d", len(leases))
-			}
-			audit(t, ix, 0)
-			do(t, ix, "hset", ix.Key(0, "LANES"), "11", "1 1 0 0 0 0 0 0 0 "+c.flow)
-			if c.open {
-				do(t, ix, "zadd", ix.Key(0, "BREAKERS"), "1", "11")
-			}
-			audit(t, ix, 1)
-			audit(t, ix, 0)
-			s := stats(t, ix)
-			states, err := ix.LaneStates(ctx, []int64{1})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if (s.OpenBreakers == 1) != (states[0].Breaker != schedule.BreakerClosed) {
-				t.Errorf("%d breakers are counted, and the lane is %+v", s.OpenBreakers, states[0])
-			}
-			pass(t, ix, time.Second)
-			if leases := claim(t, ix, &token, 10).Leases; len(leases) == 0 && states[0].Breaker == schedule.BreakerClosed {
-				t.Errorf("nothing can be claimed of %+v", states[0])
-			}
-		})
-	}
-	// A lane that is gone has no open breaker.
-	reset(t, ix, 1)
-	do(t, ix, "zadd", ix.Key(0, "BREAKERS"), "1", "1z")
-	audit(t, ix, 1)
-	audit(t, ix, 0)
-}
-
 // damage spoils one of the shard's structures, which must have two members or more.
 func damage(t *testing.T, ix *redisq.Index, name, how string) {
 	t.Helper()

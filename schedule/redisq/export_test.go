@@ -33,3 +33,6 @@ func (ix *Index) Client() redis.UniversalClient { return ix.client }
 
 // Key returns the name of a shard's key as the operators see it.
 func (ix *Index) Key(shard int, name string) string { return ix.keys[shard].named(name) }
+
+// HasKey says whether a shard has a key of that name.
+func (ix *Index) HasKey(name string) bool { return keyNames[name] != "" }

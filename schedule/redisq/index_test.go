@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,40 +17,6 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/schedule/redisq"
 )
-
-// The ids are members of one sorted set, scored by their due milliseconds, under a name that says so; nothing
-// expires.
-func TestWhatOperatorsSee(t *testing.T) {
-	needsServer(t)
-	ix := openAs(t, redisq.Options{URL: testserver.StartRedis(t)})
-	reset(t, ix, 1)
-	ctx := context.Background()
-	n, token := 0, 0
-	due := time.Now().Add(time.Hour).UnixMilli()
-	fill(t, ix, &n, 10, 3, due)
-	score, err := ix.Client().ZScore(ctx, "dispatcher:{dispatcher:0}:delay", id(4)).Result()
-	if err != nil || int64(score) != due+4 {
-		t.Errorf("score of %s: %v, %v; want %d", id(4), score, err, due+4)
-	}
-	// Fill every structure, and look at all keys.
-	fill(t, ix, &n, 20, 3, 1)
-	leases := claim(t, ix, &token, 5).Leases
-	for _, l := range leases[:2] {
-		acquire(t, ix, l, due)
-	}
-	keys, err := ix.Client().Keys(ctx, "*").Result()
-	if err != nil || len(keys) < 12 {
-		t.Fatalf("keys %v, %v", keys, err)
-	}
-	for _, key := range keys {
-		if !strings.HasPrefix(key, "dispatcher:{dispatcher:0}:") {
-			t.Errorf("%s does not carry the shard's tag", key)
-		}
-		if ttl := do(t, ix, "ttl", key); ttl != int64(-1) {
-			t.Errorf("%s expires in %v", key, ttl)
-		}
-	}
-}
 
 // Calls spread over shards answer each element in its place, and refuse nothing half.
 func TestCallsSpanShards(t *testing.T) {
@@ -152,62 +118,6 @@ func TestFlushedScriptsAreSentAgain(t *testing.T) {
 	}
 }
 
-// Under maxmemory what drains goes on, and what adds is refused whole.
-func TestFullServer(t *testing.T) {
-	eachServer(t, func(t *testing.T, url string) { drainsWhileFull(t, open(t, url, 1)) }, "--maxmemory-policy", "noeviction")
-}
-
-func drainsWhileFull(t *testing.T, ix *redisq.Index) {
-	reset(t, ix, 1)
-	ctx := context.Background()
-	n, token := 0, 0
-	fill(t, ix, &n, 2000, 4, 1)
-	for range 8 {
-		settleAll(t, ix, claim(t, ix, &token, 64).Leases)
-	}
-	held := claim(t, ix, &token, 60).Leases
-	mark := horizon(t, ix, 24*time.Hour, "loader")
-	before := stats(t, ix)
-	do(t, ix, "config", "set", "maxmemory", "1mb")
-	items := itemsOf(&n, 500, 4, 1)
-	if _, err := ix.Ensure(ctx, items); err == nil || !strings.Contains(err.Error(), "OOM") {
-		t.Fatalf("ensure on a full server: %v, want OOM", err)
-	}
-	if after := stats(t, ix); after.Delayed != before.Delayed || after.Ready != before.Ready {
-		t.Fatalf("a refused ensure changed %+v to %+v", before, after)
-	}
-	// It takes no items, so its watermark does not say that it has them.
-	if _, err := ix.Loaded(ctx, 0, "loader", mark.At); err == nil || errors.Is(err, schedule.ErrLost) {
-		t.Fatalf("loaded on a full server: %v", err)
-	}
-	if _, err := ix.MoveWatermark(ctx, 0, schedule.Advance{Horizon: time.Hour, After: "loader", Token: "next"}); err == nil {
-		t.Fatal("a full server's watermark was moved")
-	}
-	if got, err := ix.Watermark(ctx, 0); err != nil || got.At != mark.At || got.Loader != "loader" {
-		t.Fatalf("a full server's watermark: %+v, %v; want %+v", got, err, mark)
-	}
-	l := held[0]
-	if kept, err := ix.Extend(ctx, []schedule.Extension{{Ref: l.Ref(), Token: l.Token, Until: l.Until + 60_000}}); err != nil || !kept[0] {
-		t.Fatalf("extend on a full server: %v, %v", kept, err)
-	}
-	again := schedule.Settlement{Item: held[1].Item, Token: held[1].Token, Outcome: schedule.Reschedule}
-	again.Due = time.Now().Add(time.Hour).UnixMilli()
-	if replies, err := ix.Settle(ctx, []schedule.Settlement{again}); err != nil || replies[0] != schedule.Applied {
-		t.Fatalf("reschedule on a full server: %v, %v", replies, err)
-	}
-	request := schedule.LockRequest{Lock: "k", ID: l.ID, Lane: l.Lane, Token: l.Token, Until: l.Until}
-	if replies, err := ix.Acquire(ctx, []schedule.LockRequest{request}); err != nil || !replies[0].Acquired {
-		t.Fatalf("acquire on a full server: %v, %v", replies, err)
-	}
-	settleAll(t, ix, held[2:])
-	pass(t, ix, 5*time.Minute)
-	if c := claim(t, ix, &token, 64); c.Reaped != 1 || len(c.Leases) == 0 {
-		t.Fatalf("claim on a full server: %d reaped, %d leased", c.Reaped, len(c.Leases))
-	}
-	do(t, ix, "config", "set", "maxmemory", "0")
-	ensure(t, ix, items...)
-}
-
 func TestMetrics(t *testing.T) {
 	needsServer(t)
 	registry, raw := prometheus.NewRegistry(), testserver.SharedRedis(t)
@@ -228,50 +138,93 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// Where the server's clock goes back a little the index's stands still, also over a reset, and the sequence
-// never goes back; where it goes back further it is followed.
-func TestClockStandsStillOrFollows(t *testing.T) {
+// What a lent index leaves behind is removed whole, and what stands beside it stays as it is.
+func TestRemoveLeavesNothingOfTheIndexAndAllOfTheRest(t *testing.T) {
 	needsServer(t)
-	ix := openNew(t)
+	ctx := context.Background()
+	url := testserver.StartRedis(t) // whose keys are counted
+	const shards = 3
+	kept := openAs(t, redisq.Options{URL: url, Prefix: "lent2"})
+	reset(t, kept, 1)
 	n, token := 0, 0
-	first := claim(t, ix, &token, 0)
-	ix.Advance(-4 * time.Second)
-	fill(t, ix, &n, 1, 1, first.Now-1)
-	second := claim(t, ix, &token, 1)
-	if second.Now != first.Now || second.Seq <= first.Seq || len(second.Leases) != 1 {
-		t.Errorf("after a small step back the clock went from %d to %d, the sequence from %d to %d, and %d were leased",
-			first.Now, second.Now, first.Seq, second.Seq, len(second.Leases))
+	due := time.Now().Add(time.Hour).UnixMilli()
+	fill(t, kept, &n, 10, 3, due)
+	do(t, kept, "SET", "lent:foreign", "1")
+	before := keysOn(t, kept)
+
+	lent := openAs(t, redisq.Options{URL: url, Prefix: "lent", Shards: shards})
+	reset(t, lent, 1)
+	fill(t, lent, &n, 50, 20, due)
+	fill(t, lent, &n, 50, 20, 1)
+	for _, l := range claim(t, lent, &token, 5).Leases {
+		acquire(t, lent, l, due)
 	}
-	reset(t, ix, 2)
-	if third := claim(t, ix, &token, 0); third.Now < second.Now || third.Seq <= second.Seq {
-		t.Errorf("over a reset the clock went from %d to %d, the sequence from %d to %d", second.Now, third.Now, second.Seq, third.Seq)
+	if got := keysOn(t, lent); len(got) < len(before)+shards*3 {
+		t.Fatalf("the index has hardly any keys: %q", got)
 	}
-	ix.Advance(-time.Hour)
-	fourth := claim(t, ix, &token, 0)
-	if back := second.Now - fourth.Now; back < 3590_000 || back > 3604_000 {
-		t.Errorf("after an hour's step back the clock went back by %d ms", back)
+	if err := redisq.Remove(ctx, url, "lent", shards); err != nil {
+		t.Fatal(err)
 	}
-	// From here on it goes as the server's does.
-	ix.Advance(7 * time.Second)
-	if fifth := claim(t, ix, &token, 0); fifth.Now < fourth.Now+7000 || fifth.Now > fourth.Now+17_000 {
-		t.Errorf("7 s later it is %d ms later", fifth.Now-fourth.Now)
+	if got := keysOn(t, kept); !slices.Equal(got, before) {
+		t.Errorf("left are %q, not %q", got, before)
+	}
+	// Removing what is not there is no mistake; nor may it ever mean everything.
+	if err := redisq.Remove(ctx, url, "lent", shards); err != nil {
+		t.Errorf("a second time: %v", err)
+	}
+	for _, prefix := range []string{"", "a{b", "*"} {
+		if err := redisq.Remove(ctx, url, prefix, shards); err == nil {
+			t.Errorf("the prefix %q is taken", prefix)
+		}
 	}
 }
 
-// A jump moves no data: the ends of leases are kept by a clock that does not jump.
-func TestJumpMovesNoData(t *testing.T) {
+func keysOn(t *testing.T, ix *redisq.Index) []string {
+	t.Helper()
+	keys, err := ix.Client().Keys(context.Background(), "*").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// Hints of one process reach another, and a broken subscription is made anew with a hint for every shard.
+func TestHintsBetweenProcesses(t *testing.T) {
 	needsServer(t)
-	ix := openNew(t)
-	n, token := 0, 0
-	fill(t, ix, &n, 60, 60, 1)
-	claim(t, ix, &token, 60)
-	ends := do(t, ix, "zrange", ix.Key(0, "LEASES"), 0, -1, "withscores").([]any)
-	for _, d := range []time.Duration{-time.Hour, time.Hour} {
-		ix.Advance(d)
-		claim(t, ix, &token, 0)
-		after := do(t, ix, "zrange", ix.Key(0, "LEASES"), 0, -1, "withscores").([]any)
-		if len(ends) == 0 || !reflect.DeepEqual(after, ends) {
-			t.Errorf("a jump of %s took the leases from %v to %v", d, ends, after)
+	o := redisq.Options{URL: testserver.StartRedis(t), Shards: 3} // whose subscriptions are cut
+	writer, reader := openAs(t, o), openAs(t, o)
+	reset(t, writer, 1)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- reader.Run(ctx) }()
+	all := func(what string) {
+		t.Helper()
+		missing := map[int]bool{0: true, 1: true, 2: true}
+		for len(missing) > 0 {
+			select {
+			case shard := <-reader.Hints():
+				delete(missing, shard)
+			case <-time.After(time.Minute):
+				t.Fatalf("%s: no hint for %v", what, missing)
+			}
 		}
+	}
+	all("the first subscription")
+	n := 0
+	fill(t, writer, &n, 100, 100, 1)
+	all("an earlier head")
+	for range 2 {
+		do(t, writer, "client", "kill", "type", "pubsub")
+		all("a subscription that was cut")
+	}
+	cancel()
+	select {
+	case err := <-done:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("Run did not return")
 	}
 }

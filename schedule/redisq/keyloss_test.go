@@ -13,62 +13,12 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule/redisq"
 )
 
-// lostKeys are the keys of a shard, and what is said when one of them alone is gone from a shard that is full
-// of everything; empty: nothing, for its loss heals by itself or by an audit. META's loss is that of the
-// generation.
+// lostKeys are the keys of a shard, and what is said when one of them alone is gone; empty: nothing, for its loss
+// heals by itself or by an audit. META's loss is that of the generation.
 var lostKeys = map[string]string{
 	"META": "", "DELAY": "items", "READY": "items", "RECORDS": "records", "UNPROVEN": "", "ANSWERING": "", "TIMING_OUT": "",
 	"BLOCKED": "", "HELD": "", "BREAKERS": "", "LANES": "lanes", "LEASES": "items", "CLAIMS": "items", "OWNERS": "", "SEEN": "", "LOCKS": "",
 	"WAITERS": "", "WAITING": "", "QUARANTINE": "",
-}
-
-// The sizes tell which key is gone, and only what SQL alone knows makes the shard lost.
-func TestGoneKeysAreNoticed(t *testing.T) {
-	eachServer(t, noticesGoneKeys)
-}
-
-func noticesGoneKeys(t *testing.T, url string) {
-	for name, want := range lostKeys {
-		t.Run(name, func(t *testing.T) {
-			ix := open(t, url, 1)
-			reset(t, ix, 1)
-			ctx := context.Background()
-			n, token := 0, 0
-			expect := func(want ...string) {
-				t.Helper()
-				gone, err := ix.Gone(ctx, 0)
-				if err != nil || !slices.Equal(gone, want) {
-					t.Fatalf("gone: %v, %v; want %v", gone, err, want)
-				}
-			}
-			expect()
-			fill(t, ix, &n, 100, 5, 1)
-			fill(t, ix, &n, 100, 5, time.Now().Add(time.Hour).UnixMilli())
-			expect()
-			claim(t, ix, &token, 10)
-			expect()
-			do(t, ix, "del", ix.Key(0, name))
-			if want == "" {
-				expect()
-			} else {
-				expect(want)
-			}
-			_, err := ix.Stats(ctx, 0)
-			if lost := name == "META" || name == "RECORDS" || name == "LANES"; errors.Is(err, schedule.ErrLost) != lost {
-				t.Errorf("without %s: %v", name, err)
-			}
-		})
-	}
-	// Lane settings are remembered although no lane has anything to do.
-	ix := open(t, url, 1)
-	reset(t, ix, 1)
-	if err := ix.SetLanes(context.Background(), []schedule.LaneSetting{{Lane: 1, Limit: 3, Version: 1}}); err != nil {
-		t.Fatal(err)
-	}
-	do(t, ix, "del", ix.Key(0, "LANES"))
-	if gone, err := ix.Gone(context.Background(), 0); err != nil || !slices.Equal(gone, []string{"lanes"}) {
-		t.Errorf("gone: %v, %v; want lanes", gone, err)
-	}
 }
 
 // A ledger is what SQL would know: which items are open, and when they are due.
@@ -217,33 +167,4 @@ func upkeep(t *testing.T, ix *redisq.Index, l *ledger, generation *int64, watch 
 		ensure(t, ix, page...)
 	}
 	audit(t, ix, -1)
-}
-
-// An ensure alone, which is what every sweep does, gives an item back its place, its record, or the end of
-// its lease.
-func TestEnsureGivesBackWhatIsGone(t *testing.T) {
-	needsServer(t)
-	for _, name := range []string{"DELAY", "READY", "RECORDS", "LEASES", "CLAIMS"} {
-		t.Run(name, func(t *testing.T) {
-			ix := openNew(t)
-			n, token := 0, 0
-			items := itemsOf(&n, 90, 3, 1)
-			ensure(t, ix, items[:60]...)
-			claim(t, ix, &token, 10)
-			ensure(t, ix, items[60:]...) // now some are leased, some ready and some delayed
-			do(t, ix, "del", ix.Key(0, name))
-			ensure(t, ix, items...)
-			for i, p := range ensure(t, ix, items...) {
-				if p.Place == schedule.Absent {
-					t.Errorf("%s is nowhere", items[i].ID)
-				}
-			}
-			pass(t, ix, time.Minute)
-			if c := claim(t, ix, &token, 0); c.Reaped != 10 {
-				t.Errorf("%d leases ran out, want 10", c.Reaped)
-			}
-			pass(t, ix, time.Second)
-			claimAll(t, ix, &token, len(items))
-		})
-	}
 }

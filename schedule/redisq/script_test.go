@@ -117,6 +117,10 @@ func TestShardsAreEven(t *testing.T) {
 			}
 		}
 	}
+	// Operators look for the delay set under this name.
+	if got := keysOf(defaultPrefix, 0).named("DELAY"); got != "dispatcher:{dispatcher:0}:delay" {
+		t.Errorf("the delay set is %s", got)
+	}
 	// Changing where things are needs a rebuild of every index: these must stay.
 	if a, b := shardOfLane(1, 16), shardOfLock("order-1", 16); a != 0 || b != 2 {
 		t.Errorf("lane 1 is in shard %d and lock order-1 in %d of 16", a, b)

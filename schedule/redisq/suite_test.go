@@ -2,6 +2,7 @@ package redisq_test
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"strconv"
 	"strings"
@@ -33,6 +34,7 @@ func TestIndex(t *testing.T) {
 	eachServer(t, func(t *testing.T, url string) {
 		queuetest.Run(t, func(t *testing.T) queuetest.Harness { return harness(t, open(t, url, 1)) })
 		queuetest.Transcripts(t, "../queuetest/testdata/*.txt", func(t *testing.T) queuetest.Harness { return frozen(open(t, url, 1)) }, nil)
+		transcribed(t, "testdata/*.txt", url, nil)
 	})
 }
 
@@ -40,6 +42,26 @@ func TestIndex(t *testing.T) {
 func frozen(ix *redisq.Index) queuetest.Harness {
 	ix.Freeze(time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC).UnixMilli())
 	return queuetest.Harness{Index: ix, Now: ix.Frozen, Advance: ix.Advance}
+}
+
+// TestLostReplies: the server does the operation, and the connection is closed before the reply.
+func TestLostReplies(t *testing.T) {
+	needsServer(t)
+	p := startProxy(t, testserver.SharedRedis(t))
+	transcribed(t, "testdata/lost/*.txt", p.url, map[string]queuetest.Operation{
+		"losing": func(s *queuetest.Transcript, words []string) (any, error) {
+			before := p.lost.Load()
+			p.lose.Store(1)
+			answer, err := s.Do(words[0], words[1:])
+			p.lose.Store(0)
+			return fmt.Sprintf("%d lost, failed: %t\n%v", p.lost.Load()-before, err != nil, s.Tell(answer)), nil
+		},
+	})
+}
+
+// TestFullServer: under maxmemory what drains goes on, and what adds is refused whole.
+func TestFullServer(t *testing.T) {
+	eachServer(t, func(t *testing.T, url string) { transcribed(t, "testdata/full/*.txt", url, nil) }, "--maxmemory-policy", "noeviction")
 }
 
 // The embedded index does the same operations, and is the oracle.
