@@ -18,13 +18,12 @@ type attemptPart struct {
 	Shown string
 	Body  string
 	// Cut: the body is longer than what is shown. Link is where all of it is.
-	Cut               bool
-	Link              string
-	Address           string
-	Request, Response []named
-	Timing            []named
-	Took              string
-	Late              string
+	Cut     bool
+	Link    string
+	Address string
+	Timing  []named
+	Took    string
+	Late    string
 }
 
 // newAttempt prepares an attempt of a callback of that kind, which is named with its prefix, with at most that much of the answer's body.
@@ -33,12 +32,6 @@ func newAttempt(a *store.Attempt, kind store.Kind, most int, callback string) at
 	part.Body, part.Cut = cut(a.ResponseBody, most)
 	if a.URL != "" {
 		part.Address = store.MaskURL(a.URL)
-	}
-	for _, h := range a.RequestHeaders {
-		part.Request = append(part.Request, named{h.Name, h.Value})
-	}
-	for _, h := range a.ResponseHeaders {
-		part.Response = append(part.Response, named{h.Name, h.Value})
 	}
 	for _, t := range []struct {
 		name string
@@ -197,7 +190,7 @@ type attemptPage struct {
 
 // attempt is GET /ui/callbacks/{id}/attempts/{number}.
 func (u *UI) attempt(r *request) (*answer, error) {
-	id, err := r.bareID(store.CallbackPrefix)
+	c, err := load(r, store.CallbackPrefix, u.Store.Get)
 	if err != nil {
 		return nil, err
 	}
@@ -205,17 +198,13 @@ func (u *UI) attempt(r *request) (*answer, error) {
 	if err != nil {
 		return nil, store.ErrNotFound
 	}
-	c, err := u.Store.Get(r.ctx, r.who.Project, id)
+	a, err := u.Store.Attempt(r.ctx, r.who.Project, c.ID, number)
 	if err != nil {
 		return nil, err
 	}
-	a, err := u.Store.Attempt(r.ctx, r.who.Project, id, number)
-	if err != nil {
-		return nil, err
-	}
-	part := newAttempt(&a, c.Kind, len(a.ResponseBody), store.CallbackPrefix+id)
+	part := newAttempt(&a, c.Kind, len(a.ResponseBody), r.params["id"])
 	return show("attempt", &attemptPage{
 		base:   u.base(r, "callbacks", "attempt.title", "number", number),
-		FullID: store.CallbackPrefix + id, Attempt: &part,
+		FullID: r.params["id"], Attempt: &part,
 	})
 }

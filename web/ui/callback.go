@@ -11,6 +11,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
@@ -27,7 +28,6 @@ const (
 type callbackPage struct {
 	base
 	*callbackRow
-	Labels   []named
 	Policy   string
 	RuleName string
 	Why      whyPart
@@ -38,7 +38,7 @@ type callbackPage struct {
 	Older      int
 	OlderLink  string
 	NewestLink string
-	Headers    []named
+	Headers    []store.Header
 	Payload    payloadPart
 	Curl       string
 	Poll       *pollPart
@@ -57,10 +57,10 @@ type whyPart struct {
 	Blocks        []whyBlock
 }
 
-// A whyBlock is one thing that keeps a callback. Detail is the engine's own words, which are English.
+// A whyBlock is one thing that keeps a callback, in our words. Its detail is the engine's own words, which are English.
 type whyBlock struct {
-	Code, Title, Cure, Detail string
-	Since, Until              int64
+	control.Block
+	Title, Cure string
 }
 
 // A timelineItem is one thing that happened to a callback.
@@ -84,11 +84,7 @@ type payloadPart struct {
 
 // callback is GET /ui/callbacks/{id}.
 func (u *UI) callback(r *request) (*answer, error) {
-	id, err := r.bareID(store.CallbackPrefix)
-	if err != nil {
-		return nil, err
-	}
-	c, err := u.Store.Get(r.ctx, r.who.Project, id)
+	c, err := load(r, store.CallbackPrefix, u.Store.Get)
 	if err != nil {
 		return nil, err
 	}
@@ -100,8 +96,7 @@ func (u *UI) callback(r *request) (*answer, error) {
 		section = "polls"
 	}
 	p := &callbackPage{base: u.baseTitled(r, section, title), callbackRow: newRow(&c, r.now)}
-	p.Labels = sortedLabels(c.Labels)
-	p.Headers = shownHeaders(c.Headers)
+	p.Headers = query.MaskHeaders(c.Headers)
 	p.Policy = c.Policy.Name
 	if p.RuleName = c.Success.Name; p.RuleName == "" {
 		p.RuleName = string(c.Success.Rule)
@@ -109,7 +104,7 @@ func (u *UI) callback(r *request) (*answer, error) {
 	if err := u.explainInto(r, p); err != nil {
 		return nil, err
 	}
-	newest, err := u.Store.Attempts(r.ctx, r.who.Project, id, 0, shownAttempts)
+	newest, err := u.Store.Attempts(r.ctx, r.who.Project, c.ID, 0, shownAttempts)
 	if err != nil {
 		return nil, err
 	}
@@ -164,7 +159,7 @@ func (u *UI) explainInto(r *request, p *callbackPage) error {
 		}
 	}
 	for _, b := range x.Blocking {
-		block := whyBlock{Code: b.Code, Title: p.Or("why.title.", b.Code), Detail: b.Detail, Since: b.Since, Until: b.Until}
+		block := whyBlock{Block: b, Title: p.Or("why.title.", b.Code)}
 		if b.Cure != "" {
 			block.Cure = p.Or("why.cure.", b.Code)
 			if block.Cure == b.Code {
@@ -212,15 +207,6 @@ func cut(s string, most int) (string, bool) {
 	return s[:most], true
 }
 
-// shownHeaders are headers without the credentials in them.
-func shownHeaders(headers []store.Header) []named {
-	all := make([]named, 0, len(headers))
-	for _, h := range query.MaskHeaders(headers) {
-		all = append(all, named{h.Name, h.Value})
-	}
-	return all
-}
-
 // curl writes the request as a command, unsigned and without its secrets, to be tried by hand.
 func (p *callbackPage) curl() string {
 	quote := func(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
@@ -234,7 +220,7 @@ func (p *callbackPage) curl() string {
 	if p.Payload.ContentType != "" {
 		out.WriteString(" \\\n  -H " + quote("Content-Type: "+p.Payload.ContentType))
 	}
-	for _, h := range append([]named{{"webhook-id", p.FullID}}, p.Headers...) {
+	for _, h := range append([]store.Header{{Name: "webhook-id", Value: p.FullID}}, p.Headers...) {
 		out.WriteString(" \\\n  -H " + quote(h.Name+": "+h.Value))
 	}
 	switch {
@@ -250,15 +236,11 @@ func (p *callbackPage) curl() string {
 // payload is GET /ui/callbacks/{id}/payload: the bytes as they are sent, or as pan_guard
 // has them shown.
 func (u *UI) payload(r *request) (*answer, error) {
-	id, err := r.bareID(store.CallbackPrefix)
+	payload, err := load(r, store.CallbackPrefix, u.Store.Payload)
 	if err != nil {
 		return nil, err
 	}
-	payload, err := u.Store.Payload(r.ctx, r.who.Project, id)
-	if err != nil {
-		return nil, err
-	}
-	return download(store.CallbackPrefix+id+".txt", append([]byte{}, payload.Body...))
+	return download(r.params["id"]+".txt", append([]byte{}, payload.Body...))
 }
 
 // evidencePage is the text for the dispute "you never told us".
@@ -269,18 +251,15 @@ type evidencePage struct {
 
 // evidence is GET /ui/callbacks/{id}/evidence.
 func (u *UI) evidence(r *request) (*answer, error) {
-	id, err := r.bareID(store.CallbackPrefix)
-	if err != nil {
-		return nil, err
-	}
-	text, err := u.Engine.Evidence(r.ctx, r.who.Project, id)
+	id := r.params["id"]
+	text, err := load(r, store.CallbackPrefix, u.Engine.Evidence)
 	if err != nil {
 		return nil, err
 	}
 	if r.query("as") == "text" {
-		return download(store.CallbackPrefix+id+"-evidence.txt", []byte(text))
+		return download(id+"-evidence.txt", []byte(text))
 	}
-	p := &evidencePage{base: u.base(r, "callbacks", "evidence.title"), FullID: store.CallbackPrefix + id, Text: text}
+	p := &evidencePage{base: u.base(r, "callbacks", "evidence.title"), FullID: id, Text: text}
 	return show("evidence", p)
 }
 

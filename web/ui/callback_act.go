@@ -44,7 +44,7 @@ func (f *form) askRetry(c store.Callback) error {
 		if f.r.value("ladder") == string(store.Restart) {
 			chosen = store.Restart
 		}
-		ladder.Options = f.choose("ladder.", string(chosen), string(store.Once), string(store.Restart))
+		ladder.Options = choose(&f.base, "ladder.", chosen, store.Once, store.Restart)
 		f.Fields = append(f.Fields, ladder)
 	}
 	f.Hidden = append(f.Hidden, named{"was", string(c.StateAt(f.now))})

@@ -173,27 +173,12 @@ func (p *callbacksPage) chips(counts *store.Counts, counted bool) {
 // fields prepares what the form of the filter offers.
 func (p *callbacksPage) fields(kinds bool) {
 	v := p.Filter.Values
-	choose := func(prefix string, words []string, chosen string, data bool) []option {
-		all := []option{{Text: p.T("filter.any"), Chosen: chosen == ""}}
-		for _, word := range words {
-			text := word
-			if !data {
-				text = p.Or(prefix, word)
-			}
-			all = append(all, option{Value: word, Text: text, Data: data, Chosen: word == chosen})
-		}
-		return all
-	}
-	var classes []string
-	for _, c := range store.Classes {
-		classes = append(classes, string(c))
-	}
-	p.Classes = choose("", classes, v.Get("class"), true)
-	p.Reasons = choose("reason.", []string{
-		"exhausted", "rejected", "gone", "expired", "blocked", "invalid", "poison", "unresolved", "requested", "superseded", "endpoint_deleted",
-	}, v.Get("reason"), false)
+	class, reason, kind := v.Get("class"), v.Get("reason"), v.Get("kind")
+	p.Classes = p.orAny(class, choose(&p.base, "", store.Class(class), store.Classes[:]...))
+	p.Reasons = p.orAny(reason, choose(&p.base, "reason.", reason,
+		"exhausted", "rejected", "gone", "expired", "blocked", "invalid", "poison", "unresolved", "requested", "superseded", "endpoint_deleted"))
 	if kinds {
-		p.Kinds = choose("kind.", []string{string(store.Notify), string(store.Poll)}, v.Get("kind"), false)
+		p.Kinds = p.orAny(kind, choose(&p.base, "kind.", store.Kind(kind), store.Notify, store.Poll))
 	}
 	for name, value := range p.Filter.Labels {
 		p.LabelName, p.Label = name, value

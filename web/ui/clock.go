@@ -86,24 +86,19 @@ func (b *base) Absolute(ms int64) string {
 func (b *base) relative(ms int64) string {
 	switch d := ms - b.now; {
 	case d > 500:
-		return b.T("time.in", "d", b.Duration(time.Duration(d)*time.Millisecond))
+		return b.T("time.in", "d", shortDuration(time.Duration(d)*time.Millisecond))
 	case d < -500:
-		return b.T("time.ago", "d", b.Duration(time.Duration(-d)*time.Millisecond))
+		return b.T("time.ago", "d", shortDuration(time.Duration(-d)*time.Millisecond))
 	}
 	return b.T("time.now")
 }
 
-// Duration writes a length of time in its two largest units, as the API does: "2d3h", "1m20s", "350ms".
-func (b *base) Duration(d time.Duration) string { return shortDuration(d) }
-
-// Age writes how long ago a moment was.
-func (b *base) Age(ms int64) string {
-	if ms <= 0 {
-		return "–"
-	}
-	return shortDuration(time.Duration(max(b.now-ms, 0)) * time.Millisecond)
+// Between writes how long a moment is after another one.
+func (b *base) Between(from, to int64) string {
+	return shortDuration(time.Duration(max(to-from, 0)) * time.Millisecond)
 }
 
+// shortDuration writes a length of time in its two largest units, as the API does: "2d3h", "1m20s", "350ms".
 func shortDuration(d time.Duration) string {
 	if d < 0 {
 		return "-" + shortDuration(-d)

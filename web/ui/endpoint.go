@@ -11,6 +11,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/web/query"
 	"github.com/seed-ff5a32d8/dispatcher/web/ui/picture"
 )
 
@@ -28,7 +29,7 @@ type endpointPage struct {
 	// Attempts and Took are charts.
 	Attempts, Took       template.HTML
 	Policy, Rule, Signed string
-	SentHeaders          []named
+	SentHeaders          []store.Header
 	Callbacks            []*callbackRow
 	// All, Dead and Overdue are lists of its callbacks, Redrive the form that sends the dead ones again.
 	All, Dead, Overdue, Redrive string
@@ -37,20 +38,14 @@ type endpointPage struct {
 
 // A change is something that somebody did to an endpoint or a lane.
 type change struct {
-	At            int64
-	Action, Actor string
-	Reason        string
+	store.AuditEntry
 	// Parts are the names of what was changed, for programs and people alike.
 	Parts []string
 }
 
 // endpoint is GET /ui/endpoints/{id}. Of one that was deleted its callbacks are left.
 func (u *UI) endpoint(r *request) (*answer, error) {
-	id, err := r.bareID(store.EndpointPrefix)
-	if err != nil {
-		return nil, err
-	}
-	ep, err := u.Store.AnyEndpoint(r.ctx, r.who.Project, id)
+	ep, err := load(r, store.EndpointPrefix, u.Store.AnyEndpoint)
 	if err != nil {
 		return nil, err
 	}
@@ -64,8 +59,8 @@ func (u *UI) endpoint(r *request) (*answer, error) {
 	}
 	p.Attempts, p.Took = row.Figures.attemptsChart(&p.base), row.Figures.tookChart(&p.base)
 	p.Policy, p.Rule, p.Signed = policyText(ep.Policy), successText(ep.Success), ep.Signer
-	p.SentHeaders = shownHeaders(ep.Headers)
-	newest, err := u.Store.List(r.ctx, r.who.Project, store.Filter{EndpointID: id, Now: r.now, Limit: endpointCallbacks})
+	p.SentHeaders = query.MaskHeaders(ep.Headers)
+	newest, err := u.Store.List(r.ctx, r.who.Project, store.Filter{EndpointID: ep.ID, Now: r.now, Limit: endpointCallbacks})
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +69,7 @@ func (u *UI) endpoint(r *request) (*answer, error) {
 	p.Overdue = link("/callbacks", "endpoint", row.FullID, "overdue", "true", "order", "due")
 	p.Redrive = link("/redrives/new", "action", "retry", "endpoint", row.FullID, "state", string(store.Dead))
 	// What was done to its lane, and that its secret was read, is said of the lane, whose key is the id with the prefix.
-	if p.History, err = u.historyOf(r, id, row.FullID); err != nil {
+	if p.History, err = u.historyOf(r, ep.ID, row.FullID); err != nil {
 		return nil, err
 	}
 	return show("endpoint", p)
@@ -92,9 +87,8 @@ func (u *UI) historyOf(r *request, objects ...string) ([]change, error) {
 	}
 	slices.SortStableFunc(entries, func(a, b store.AuditEntry) int { return strings.Compare(b.ID, a.ID) })
 	var all []change
-	for i := range entries[:min(len(entries), endpointAudit)] {
-		e := &entries[i]
-		all = append(all, change{At: e.At, Action: e.Action, Actor: e.Actor, Reason: e.Reason, Parts: changedParts(e.Detail)})
+	for _, e := range entries[:min(len(entries), endpointAudit)] {
+		all = append(all, change{e, changedParts(e.Detail)})
 	}
 	return all, nil
 }

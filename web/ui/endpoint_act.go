@@ -110,15 +110,12 @@ func (u *UI) deleteEndpoint(r *request, id string) (*answer, error) {
 
 // testEndpoint sends a test, and goes to its callback, where one can watch what becomes of it.
 func (u *UI) testEndpoint(r *request) (*answer, error) {
-	id, err := r.bareID(store.EndpointPrefix)
+	// To the engine an endpoint that is not there is a wrong field of a callback; here it is what the path names.
+	ep, err := load(r, store.EndpointPrefix, u.Store.Endpoint)
 	if err != nil {
 		return nil, err
 	}
-	// To the engine an endpoint that is not there is a wrong field of a callback; here it is what the path names.
-	if _, err := u.findEndpointRow(r, id); err != nil {
-		return nil, err
-	}
-	c, err := u.Engine.TestEndpoint(r.ctx, r.who.Project, id, r.by())
+	c, err := u.Engine.TestEndpoint(r.ctx, r.who.Project, ep.ID, r.by())
 	if err != nil {
 		return nil, err
 	}

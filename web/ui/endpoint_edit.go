@@ -30,7 +30,7 @@ func endpointTexts(ep *store.Endpoint) map[string]string {
 		texts["concurrency"] = strconv.Itoa(ep.Concurrency)
 	}
 	var lines []string
-	for _, h := range shownHeaders(ep.Headers) {
+	for _, h := range query.MaskHeaders(ep.Headers) {
 		lines = append(lines, h.Name+": "+h.Value)
 	}
 	texts["headers"] = strings.Join(lines, "\n")
@@ -52,9 +52,8 @@ func (f *form) endpointFields(ep *store.Endpoint, secret bool) {
 	}
 	override := line("url_override", "", false)
 	override.Kind = choiceField
-	override.Options = f.choose(
-		"endpoint.override.", texts["url_override"], string(store.OverrideDeny), string(store.OverrideSameHost), string(store.OverrideAny),
-	)
+	override.Options = choose(&f.base, "endpoint.override.", store.URLOverride(texts["url_override"]),
+		store.OverrideDeny, store.OverrideSameHost, store.OverrideAny)
 	address := line("url", "https://shop.example/notify", true)
 	address.Required = true
 	if texts["url"] != ep.URL {

@@ -130,12 +130,21 @@ func (b *base) askReason() field {
 	}
 }
 
-// choose offers words, whose texts are those of PREFIX and the word.
-func (b *base) choose(prefix, chosen string, words ...string) (options []option) {
+// choose offers words, whose texts are those of PREFIX and the word; without a prefix they are data.
+func choose[W ~string](b *base, prefix string, chosen W, words ...W) (options []option) {
 	for _, word := range words {
-		options = append(options, option{Value: word, Text: b.T(prefix + word), Chosen: word == chosen})
+		o := option{Value: string(word), Text: string(word), Data: prefix == "", Chosen: word == chosen}
+		if !o.Data {
+			o.Text = b.T(prefix + o.Text)
+		}
+		options = append(options, o)
 	}
 	return options
+}
+
+// orAny is what a filter offers: any, or one of the options.
+func (b *base) orAny(chosen string, options []option) []option {
+	return append([]option{{Text: b.T("filter.any"), Chosen: chosen == ""}}, options...)
 }
 
 // tell adds facts: pairs of the key of a name and a value that is data.

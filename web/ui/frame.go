@@ -4,7 +4,6 @@ import (
 	"html/template"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
@@ -100,9 +99,6 @@ func (b *base) N(n any) string { return b.lang.value(n) }
 // Lang is the language as HTML names it.
 func (b *base) Lang() string { return b.lang.code }
 
-// English says whether the viewer reads what the engine says as it says it.
-func (b *base) English() bool { return b.lang == b.ui.languages[0] }
-
 // Languages are those that can be chosen.
 func (b *base) Languages() []option {
 	var all []option
@@ -114,11 +110,7 @@ func (b *base) Languages() []option {
 
 // Themes are the colours that can be chosen.
 func (b *base) Themes() []option {
-	var all []option
-	for _, theme := range []string{"auto", "light", "dark"} {
-		all = append(all, option{Value: theme, Text: b.T("theme." + theme), Chosen: theme == b.r.theme})
-	}
-	return all
+	return choose(b, "theme.", b.r.theme, "auto", "light", "dark")
 }
 
 // Theme is the colours that were chosen.
@@ -255,13 +247,3 @@ func (b *base) With(pairs ...string) string {
 
 // A named is a value with its name.
 type named struct{ Name, Value string }
-
-// sortedLabels returns labels by name.
-func sortedLabels(labels map[string]string) []named {
-	all := make([]named, 0, len(labels))
-	for name, value := range labels {
-		all = append(all, named{name, value})
-	}
-	slices.SortFunc(all, func(a, b named) int { return strings.Compare(a.Name, b.Name) })
-	return all
-}

@@ -73,9 +73,7 @@ func (u *UI) askCreateKey(r *request) (*form, error) {
 	f.Back = r.back(keysPath)
 	f.tell("frame.project", r.who.Project)
 	scopes := f.ask("scopes", checksField, "system.keys.scopes")
-	for _, s := range store.Scopes {
-		scopes.Options = append(scopes.Options, option{Value: string(s), Text: f.T("system.scope." + string(s))})
-	}
+	scopes.Options = choose(&f.base, "system.scope.", "", store.Scopes[:]...)
 	name := f.ask("name", lineField, "system.keys.name")
 	name.Label, name.Required, name.Suggest = f.T("column.name"), true, "checkout"
 	f.Fields = []field{name, scopes, f.askMono("expires_in", "system.keys.expires_in", "365d"), f.askReason()}

@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
-	"github.com/seed-ff5a32d8/dispatcher/dispatch/index"
-	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/web/ui/picture"
 )
@@ -42,39 +40,24 @@ type overviewPage struct {
 	Throughput, Attempts, Lateness template.HTML
 	Tiers, DueSoon                 template.HTML
 
-	Lanes       []*waitingLane
-	Newest      []*callbackRow
-	Dispatchers []*processRow
-	Alive       int
-	Index       indexPart
-}
-
-// A waitingLane is a lane with what waits in it.
-type waitingLane struct {
-	Key, Link string
-	Open      int64
-	OldestDue int64
-	// Why is what holds it back; empty: nothing.
-	Why string
-	// endpoint is the id, with its prefix, of the endpoint whose lane it is; EndpointLabel is what people call that one. Either may be empty.
-	endpoint, EndpointLabel string
-}
-
-// An indexPart is how the index stands.
-type indexPart struct {
-	index.Status
-	Stats schedule.Stats
-	// Known: Stats says something.
-	Known bool
+	Lanes  []*laneRow
+	Newest []*callbackRow
+	installation
 }
 
 // overview is GET /ui/.
 func (u *UI) overview(r *request) (*answer, error) {
 	p := &overviewPage{base: u.base(r, "overview", "overview.title")}
 	for _, fill := range []func(*request, *overviewPage) error{
-		u.fillRates, u.fillCharts, u.fillBacklog, u.fillNewest, u.fillProcesses,
+		u.fillRates, u.fillCharts, u.fillBacklog, u.fillNewest,
 	} {
 		if err := fill(r, p); err != nil {
+			return nil, err
+		}
+	}
+	if r.who.Root() { // the processes and the index are those of all projects
+		var err error
+		if p.installation, err = u.installation(r); err != nil {
 			return nil, err
 		}
 	}
@@ -140,27 +123,14 @@ func (u *UI) fillBacklog(r *request, p *overviewPage) error {
 		return err
 	}
 	for i := range views {
-		v := &views[i]
-		lane := &waitingLane{Key: v.Key, Link: link("/lanes", "q", v.Key), Open: v.Open, OldestDue: v.OldestDue, Why: v.Why(r.now)}
-		if v.EndpointID != "" {
-			lane.endpoint = store.EndpointPrefix + v.EndpointID
-		}
-		p.Lanes = append(p.Lanes, lane)
+		p.Lanes = append(p.Lanes, p.laneRow(&views[i]))
 	}
 	// The oldest first; then those of which nothing is due, by how much waits in them.
-	slices.SortStableFunc(p.Lanes, func(a, b *waitingLane) int {
+	slices.SortStableFunc(p.Lanes, func(a, b *laneRow) int {
 		return cmp.Or(cmp.Compare(dueOr(a.OldestDue, r.now), dueOr(b.OldestDue, r.now)), cmp.Compare(b.Open, a.Open))
 	})
 	p.Lanes = p.Lanes[:min(len(p.Lanes), topLanes)]
-	var ids []string
-	for _, lane := range p.Lanes {
-		ids = append(ids, lane.endpoint)
-	}
-	labels, err := u.endpointLabels(r, ids)
-	for _, lane := range p.Lanes {
-		lane.EndpointLabel = labels[lane.endpoint]
-	}
-	return err
+	return u.labelLanes(r, p.Lanes)
 }
 
 // dueOr is a due time that has passed, or now.
@@ -175,33 +145,6 @@ func (u *UI) fillNewest(r *request, p *overviewPage) error {
 	newest, err := u.Store.List(r.ctx, r.who.Project, store.Filter{Now: r.now, Limit: newestShown})
 	p.Newest = newRows(newest.Callbacks, r.now)
 	return err
-}
-
-// fillProcesses says which processes work, and how the index stands: to the settings' admin key, because they
-// are those of all projects. An index that does not answer is no error of the page.
-func (u *UI) fillProcesses(r *request, p *overviewPage) error {
-	if !r.who.Root() {
-		return nil
-	}
-	all, err := u.Engine.Dispatchers(r.ctx)
-	if err != nil {
-		return err
-	}
-	for i := range all {
-		row := newProcessRow(&all[i], r.now)
-		if !row.Gone {
-			p.Alive++
-		}
-		p.Dispatchers = append(p.Dispatchers, row)
-	}
-	if p.Index.Status, err = u.Engine.IndexStatus(r.ctx); err != nil {
-		return err
-	}
-	if !p.Index.Down {
-		p.Index.Stats, err = u.Engine.Stats(r.ctx)
-		p.Index.Known = err == nil // it may have gone away in between; the frame says so then
-	}
-	return nil
 }
 
 // A timeRange is how far back the charts of a page go, in spans of which length.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -18,30 +19,17 @@ func (u *UI) polls(r *request) (*answer, error) {
 
 // A pollPart is what a poll has beside its callback.
 type pollPart struct {
-	Outcome store.PollOutcome
-	// ResultID is the callback that tells the result, with its prefix; empty: none does yet.
-	ResultID string
-	// Rule and Context are JSON, written over several lines.
-	Rule, Context, Data string
-	Errors              int
-	CanResolve          bool
+	control.PollView
+	CanResolve bool
 }
 
 func (u *UI) pollOf(r *request, p *callbackPage) (*pollPart, error) {
 	view, err := u.Engine.Poll(r.ctx, r.who.Project, p.ID)
-	if err != nil {
-		return nil, err
-	}
-	part := &pollPart{
-		Outcome: view.Callback.PollOutcome(), Rule: indented(string(view.Rule)), Context: indented(string(view.Detail.Context)),
-		Data: indented(string(view.Detail.Data)), Errors: view.Detail.Errors,
-		CanResolve: !p.Callback.State.Terminal() && p.Can(string(store.ScopeSend)),
-	}
-	if view.Detail.ResultID != "" {
-		part.ResultID = store.CallbackPrefix + view.Detail.ResultID
-	}
-	return part, nil
+	return &pollPart{view, !p.Callback.State.Terminal() && p.Can(string(store.ScopeSend))}, err
 }
+
+// Indented writes JSON over several lines.
+func (b *base) Indented(text store.JSONText) string { return indented(string(text)) }
 
 // indented writes JSON over several lines; what is not JSON, as it is.
 func indented(text string) string {

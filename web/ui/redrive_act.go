@@ -182,7 +182,7 @@ func (u *UI) askRedrive(r *request) (*form, error) {
 	switch b.action {
 	case store.RedriveRetry:
 		x := f.ask("ladder", choiceField, "redrives.ladder")
-		x.Label, x.Options = f.T("ladder.title"), f.choose("ladder.", cmp.Or(string(ladder), string(store.Restart)), string(store.Restart), string(store.Once))
+		x.Label, x.Options = f.T("ladder.title"), choose(&f.base, "ladder.", cmp.Or(ladder, store.Restart), store.Restart, store.Once)
 		f.Fields = []field{x}
 	case store.RedriveSetURL:
 		x := f.askMono("url", "act.mend.url", "https://")

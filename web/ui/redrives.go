@@ -162,15 +162,11 @@ const shownOwnAudit = 20
 
 // redrive is GET /ui/redrives/{id}.
 func (u *UI) redrive(r *request) (*answer, error) {
-	id, err := r.bareID(store.RedrivePrefix)
+	of, err := load(r, store.RedrivePrefix, u.Store.Redrive)
 	if err != nil {
 		return nil, err
 	}
-	of, err := u.Store.Redrive(r.ctx, r.who.Project, id)
-	if err != nil {
-		return nil, err
-	}
-	audit, err := u.Store.Audit(r.ctx, r.who.Project, store.AuditFilter{Object: id, Limit: shownOwnAudit})
+	audit, err := u.Store.Audit(r.ctx, r.who.Project, store.AuditFilter{Object: of.ID, Limit: shownOwnAudit})
 	if err != nil {
 		return nil, err
 	}
@@ -203,7 +199,7 @@ func (b *base) takes(n int64, asked store.Rate) string {
 		return ""
 	}
 	if d := (time.Duration(n) * every).Round(time.Second); d > time.Second {
-		return b.Duration(d)
+		return shortDuration(d)
 	}
 	return ""
 }
@@ -217,7 +213,7 @@ func (b *base) asked(of *store.Redrive) []fact {
 	case store.RedriveSetURL:
 		facts = append(facts, fact{Name: b.T("act.mend.url"), Value: store.MaskURL(of.URL), Data: true})
 	case store.RedriveReschedule:
-		to := fact{Name: b.T("redrives.moveby"), Value: b.Duration(time.Duration(of.Delay) * time.Millisecond), Data: true}
+		to := fact{Name: b.T("redrives.moveby"), Value: shortDuration(time.Duration(of.Delay) * time.Millisecond), Data: true}
 		if of.DueAt != 0 {
 			to = fact{Name: b.T("redrives.moveto"), Value: b.Absolute(of.DueAt), Data: true}
 		}

@@ -129,14 +129,10 @@ func (u *UI) body(r *request, a *answer) ([]byte, error) {
 	if a.template == "" {
 		return a.raw, nil
 	}
-	live := false
-	if route, _, ok := u.match(r.url.Path); ok && a.status == http.StatusOK {
-		live = route.live
-	}
 	if _, asks := a.page.(*form); !asks {
 		a.page.frame().Flash = u.flashOf(r) // a form is often shown beside the page, which is to say it
 	}
-	if err := u.complete(r, a.page.frame(), live); err != nil && a.status < http.StatusInternalServerError {
+	if err := u.complete(r, a.page.frame(), r.route.live && a.status == http.StatusOK); err != nil && a.status < http.StatusInternalServerError {
 		return nil, err
 	}
 	return u.render(a.template, a.page)
@@ -171,19 +167,18 @@ func (u *UI) trouble(r *request, err error) *answer {
 }
 
 func (u *UI) troubleOf(r *request, err error) (int, *troublePage) {
-	if errors.Is(err, errForeign) {
-		p := &troublePage{base: u.base(r, "", "trouble.title"), Status: http.StatusForbidden}
-		p.Say, p.Do = p.T("trouble.foreign"), p.T("trouble.foreign.do")
-		return p.Status, p
-	}
-	for sentinel, name := range map[error]string{errSwitched: "switched", errIndexAway: "index_away"} {
-		if errors.Is(err, sentinel) {
-			p := &troublePage{base: u.base(r, "", "trouble.title"), Status: http.StatusConflict}
-			if sentinel == errIndexAway {
-				p.Status = http.StatusServiceUnavailable
-			}
-			p.Say, p.Do = p.T("trouble."+name), p.T("trouble."+name+".do")
-			return p.Status, p
+	for _, own := range []struct {
+		err    error
+		status int
+		name   string
+	}{
+		{errForeign, http.StatusForbidden, "foreign"}, {errSwitched, http.StatusConflict, "switched"},
+		{errIndexAway, http.StatusServiceUnavailable, "index_away"},
+	} {
+		if errors.Is(err, own.err) {
+			p := &troublePage{base: u.base(r, "", "trouble.title"), Status: own.status}
+			p.Say, p.Do = p.T("trouble."+own.name), p.T("trouble."+own.name+".do")
+			return own.status, p
 		}
 	}
 	problem := httperr.From(err)

@@ -27,6 +27,7 @@ type request struct {
 	ctx    context.Context
 	http   *http.Request // nil for a stream's
 	who    query.Caller
+	route  Route
 	url    *url.URL
 	params map[string]string
 	form   url.Values
@@ -42,7 +43,7 @@ type request struct {
 
 func (u *UI) newRequest(ctx context.Context, c *gin.Context, route Route) *request {
 	r := &request{
-		ctx: ctx, http: c.Request, url: c.Request.URL, params: make(map[string]string, len(c.Params)), now: u.now(),
+		ctx: ctx, http: c.Request, route: route, url: c.Request.URL, params: make(map[string]string, len(c.Params)), now: u.now(),
 		id: c.Writer.Header().Get(RequestIDHeader),
 	}
 	r.who.Address, _ = netip.ParseAddr(c.ClientIP()) // the zero address is one, too, which all without one share
@@ -105,6 +106,17 @@ func (r *request) bareID(prefix string) (string, error) {
 		return "", store.ErrNotFound
 	}
 	return id, nil
+}
+
+// load reads the object whose id, which has the prefix, stands in the path.
+func load[T any](
+	r *request, prefix string, from func(ctx context.Context, project, id string) (T, error),
+) (found T, err error) {
+	id, err := r.bareID(prefix)
+	if err != nil {
+		return found, err
+	}
+	return from(r.ctx, r.who.Project, id)
 }
 
 // by names the viewer for the audit, with the reason that the form gives.

@@ -100,38 +100,34 @@ func (u *UI) NotFound(c *gin.Context) {
 	u.serve(c, Route{Method: http.MethodGet, Path: c.Request.URL.Path, handler: func(*request) (*answer, error) { return nil, httperr.ErrNoRoute }})
 }
 
-// match finds the page of a path, for a stream that renders it again. A path that a route names as it is, such as that of a form, is not
-// one with a parameter, as in the router.
-func (u *UI) match(path string) (Route, map[string]string, bool) {
-	segments := strings.Split(path, "/")
+// match finds the page of a path, for a stream that renders it again. A path that a route names as it is, such as
+// that of a form, is none with a parameter, as in the router.
+func (u *UI) match(path string) (found Route, params map[string]string, ok bool) {
 	for _, route := range u.routes {
-		if route.Method == http.MethodGet && route.Path == path {
-			return route, nil, route.live // and is no id of another page, such as "new"
-		}
-	}
-	for _, route := range u.routes {
-		if route.Method != http.MethodGet || !route.live {
+		if route.Method != http.MethodGet {
 			continue
 		}
-		pattern := strings.Split(route.Path, "/")
-		if len(pattern) != len(segments) {
-			continue
-		}
-		params := make(map[string]string)
-		for i, want := range pattern {
-			name, isParam := strings.CutPrefix(want, ":")
-			if isParam && segments[i] != "" {
-				params[name] = segments[i]
-			} else if want != segments[i] {
-				params = nil
-				break
-			}
-		}
-		if params != nil {
-			return route, params, true
+		if given, fits := route.params(path); fits && (found.Path == "" || len(given) == 0) {
+			found, params = route, given
 		}
 	}
-	return Route{}, nil, false
+	return found, params, found.live
+}
+
+// params reads the parameters out of a path of the route.
+func (route Route) params(path string) (params map[string]string, ok bool) {
+	pattern, segments := strings.Split(route.Path, "/"), strings.Split(path, "/")
+	params = make(map[string]string)
+	for i, want := range pattern {
+		name, isParam := strings.CutPrefix(want, ":")
+		switch {
+		case i >= len(segments), isParam && segments[i] == "", !isParam && segments[i] != want:
+			return nil, false
+		case isParam:
+			params[name] = segments[i]
+		}
+	}
+	return params, len(pattern) == len(segments)
 }
 
 // serve answers one request of a route.

@@ -67,7 +67,7 @@ func (u *UI) scheduleForm(r *request, name string, s *store.Schedule) *form {
 	if s.Missed == store.MissedSkip {
 		chosen = store.MissedSkip
 	}
-	missed.Options = f.choose("schedules.missed.", string(chosen), string(store.MissedOnce), string(store.MissedSkip))
+	missed.Options = choose(&f.base, "schedules.missed.", chosen, store.MissedOnce, store.MissedSkip)
 	enabled, template := f.ask("enabled", checkField, "schedules.enabled"), f.ask("callback", textField, "schedules.template")
 	enabled.Checked, template.Value, template.Required, template.Mono, template.Rows = s.Enabled, string(s.Template), true, true, templateRows
 	f.Fields = []field{title, cron, zone, missed, enabled, template, f.askReason()}
@@ -131,20 +131,11 @@ func (u *UI) newSchedule(r *request) (*answer, error) {
 	return u.went(r, Root+"/schedules/"+store.SchedulePrefix+s.ID, "schedules.new.done")
 }
 
-// scheduleOf is the request's schedule.
-func (u *UI) scheduleOf(r *request) (s store.Schedule, err error) {
-	id, err := r.bareID(store.SchedulePrefix)
-	if err != nil {
-		return s, err
-	}
-	return u.Engine.Schedule(r.ctx, r.who.Project, id)
-}
-
 // schedulePath is the page of the request's schedule.
 func schedulePath(r *request) string { return Root + "/schedules/" + r.params["id"] }
 
 func (u *UI) askEditSchedule(r *request) (*form, error) {
-	s, err := u.scheduleOf(r)
+	s, err := load(r, store.SchedulePrefix, u.Engine.Schedule)
 	if err != nil {
 		return nil, err
 	}
@@ -155,7 +146,7 @@ func (u *UI) askEditSchedule(r *request) (*form, error) {
 }
 
 func (u *UI) editSchedule(r *request) (*answer, error) {
-	s, err := u.scheduleOf(r)
+	s, err := load(r, store.SchedulePrefix, u.Engine.Schedule)
 	if err != nil {
 		return nil, err
 	}

@@ -63,10 +63,10 @@ func (u *UI) schedules(r *request) (*answer, error) {
 		chosen = ""
 	}
 	p.Narrow = chosen != "" || p.Search != ""
-	p.Enabled = []option{
-		{Text: p.T("filter.any"), Chosen: chosen == ""}, {Value: "true", Text: p.T("schedules.enabled"), Chosen: chosen == "true"},
+	p.Enabled = p.orAny(chosen, []option{
+		{Value: "true", Text: p.T("schedules.enabled"), Chosen: chosen == "true"},
 		{Value: "false", Text: p.T("schedules.disabled"), Chosen: chosen == "false"},
-	}
+	})
 	if c := query.ReadPlace(r.query("cursor")); c != nil {
 		f.After, p.First = c.ID, p.With()
 	}
@@ -101,7 +101,7 @@ type schedulePage struct {
 	// Times are its next due times. OtherZone: its clocks are not the viewer's.
 	Times     []dueTime
 	OtherZone bool
-	Runs      []*runRow
+	Runs      []store.ScheduleRun
 	// Older is how many runs are not shown, AllRuns where they are.
 	Older   int
 	AllRuns string
@@ -114,28 +114,17 @@ type dueTime struct {
 	Own string
 }
 
-// A runRow is one callback that a schedule has made. Took is how long after its due time.
-type runRow struct {
-	store.ScheduleRun
-	FullID, Took string
-	ByHand       bool
-}
-
 // schedule is GET /ui/schedules/{id}.
 func (u *UI) schedule(r *request) (*answer, error) {
-	id, err := r.bareID(store.SchedulePrefix)
+	s, err := load(r, store.SchedulePrefix, u.Engine.Schedule)
 	if err != nil {
 		return nil, err
 	}
-	s, err := u.Engine.Schedule(r.ctx, r.who.Project, id)
+	runs, err := u.Engine.ScheduleRuns(r.ctx, r.who.Project, s.ID)
 	if err != nil {
 		return nil, err
 	}
-	runs, err := u.Engine.ScheduleRuns(r.ctx, r.who.Project, id)
-	if err != nil {
-		return nil, err
-	}
-	audit, err := u.Store.Audit(r.ctx, r.who.Project, store.AuditFilter{Object: id, Limit: shownOwnAudit})
+	audit, err := u.Store.Audit(r.ctx, r.who.Project, store.AuditFilter{Object: s.ID, Limit: shownOwnAudit})
 	if err != nil {
 		return nil, err
 	}
@@ -149,11 +138,7 @@ func (u *UI) schedule(r *request) (*answer, error) {
 		p.Older, p.AllRuns = len(runs)-shownRuns, p.With("runs", "all")
 		runs = runs[:shownRuns]
 	}
-	for i := range runs {
-		run := &runRow{ScheduleRun: runs[i], FullID: store.CallbackPrefix + runs[i].CallbackID, ByHand: runs[i].Trigger == store.Manual}
-		run.Took = p.Duration(time.Duration(max(run.FiredAt-run.DueAt, 0)) * time.Millisecond)
-		p.Runs = append(p.Runs, run)
-	}
+	p.Runs = runs
 	return show("schedule", p)
 }
 

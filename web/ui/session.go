@@ -80,7 +80,7 @@ func (u *UI) newSessions() *scs.SessionManager {
 // sessionRows makes of the rows what the session library wants.
 type sessionRows struct{ Store }
 
-// sessionTime bounds what is asked without a context of its own.
+// sessionTime bounds a look whether a session goes on.
 const sessionTime = 5 * time.Second
 
 func (s sessionRows) FindCtx(ctx context.Context, token string) ([]byte, bool, error) {
@@ -99,23 +99,17 @@ func (s sessionRows) DeleteCtx(ctx context.Context, token string) error {
 	return s.DeleteSession(ctx, token)
 }
 
+// The library asks with a context wherever the rows can take one, and never without.
+
 func (s sessionRows) Find(token string) ([]byte, bool, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), sessionTime)
-	defer cancel()
-	return s.FindCtx(ctx, token)
+	return s.FindCtx(context.Background(), token)
 }
 
 func (s sessionRows) Commit(token string, data []byte, expiry time.Time) error {
-	ctx, cancel := context.WithTimeout(context.Background(), sessionTime)
-	defer cancel()
-	return s.CommitCtx(ctx, token, data, expiry)
+	return s.CommitCtx(context.Background(), token, data, expiry)
 }
 
-func (s sessionRows) Delete(token string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), sessionTime)
-	defer cancel()
-	return s.DeleteCtx(ctx, token)
-}
+func (s sessionRows) Delete(token string) error { return s.DeleteCtx(context.Background(), token) }
 
 // loadSession puts the request's session, or a new one, into its context.
 func (u *UI) loadSession(ctx context.Context, r *http.Request) (context.Context, error) {

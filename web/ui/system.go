@@ -45,23 +45,21 @@ func (u *UI) systemRoutes() []Route {
 type systemPage struct {
 	base
 	// Why says why nothing can be committed; empty: it can.
-	Why       string
-	Processes []*processRow
-	// InFlight and Workers are of all processes that run. Idle: none of them attempts anything.
-	InFlight, Workers int
-	Idle              bool
-	Index             index.Status
-	// Stats is nil where the index does not answer.
-	Stats *schedule.Stats
+	Why string
+	installation
 	// HeadLate: what is due is not moved.
 	HeadLate bool
-	Counters []counter
 }
 
-// A counter is how often the index has done something since it was built.
-type counter struct {
-	Name string
-	N    int64
+// An installation is the processes and the index, which are those of all projects.
+type installation struct {
+	Processes []*processRow
+	// Alive, InFlight and Workers are of all processes that run. Idle: none of them attempts anything.
+	Alive, InFlight, Workers int
+	Idle                     bool
+	Index                    index.Status
+	// Stats is nil where the index does not answer.
+	Stats *schedule.Stats
 }
 
 // A processRow is one process. Gone: it has died, or cannot reach the database. Off: its clock is.
@@ -81,67 +79,58 @@ func newProcessRow(d *store.Dispatcher, now int64) *processRow {
 // Does is the roles that it has, so written that a line can end between two.
 func (p *processRow) Does() string { return strings.ReplaceAll(p.Roles, ",", ", ") }
 
-// counterNames are the counters of the index, in the order of a callback's way through it.
-func counterNames() []string {
+// Counters are those of the index, in the order of a callback's way through it.
+func (*systemPage) Counters() []string {
 	return []string{"claimed", "acked", "rescheduled", "diverted", "buried", "reaped", "stale"}
 }
 
 // system is GET /ui/system.
 func (u *UI) system(r *request) (*answer, error) {
 	p := &systemPage{base: u.base(r, "system", "system.title")}
-	if r.who.Root() {
-		if err := u.fillSystem(r, p); err != nil {
-			return nil, err
-		}
+	if !r.who.Root() {
+		return show("system", p)
 	}
-	return show("system", p)
-}
-
-// fillSystem says how the program is.
-func (u *UI) fillSystem(r *request, p *systemPage) error {
 	if health := u.Engine.Health(r.ctx); !health.Ready {
 		p.Why = health.Why
 	}
+	var err error
+	if p.installation, err = u.installation(r); err != nil {
+		return nil, err
+	}
+	p.HeadLate = p.Stats != nil && p.Stats.HeadDue != 0 && p.Stats.HeadDue < r.now-maxHeadDelay.Milliseconds()
+	return show("system", p)
+}
+
+// installation says how the program is. An index that does not say its sizes is no reason to show nothing.
+func (u *UI) installation(r *request) (all installation, err error) {
 	processes, err := u.Engine.Dispatchers(r.ctx)
 	if err != nil {
-		return err
+		return all, err
 	}
-	p.Idle = true
+	all.Idle = true
 	for _, d := range processes {
 		row := newProcessRow(&d, r.now)
 		if !row.Gone {
-			p.InFlight, p.Workers = p.InFlight+d.InFlight, p.Workers+d.Workers
-			p.Idle = p.Idle && (d.Workers == 0 || d.Held || d.Draining)
+			all.Alive, all.InFlight, all.Workers = all.Alive+1, all.InFlight+d.InFlight, all.Workers+d.Workers
+			all.Idle = all.Idle && (d.Workers == 0 || d.Held || d.Draining)
 		}
-		p.Processes = append(p.Processes, row)
+		all.Processes = append(all.Processes, row)
 	}
-	if p.Index, err = u.Engine.IndexStatus(r.ctx); err != nil {
-		return err
-	}
-	return u.indexSizes(r, p)
-}
-
-// indexSizes asks the index for its sizes. One that does not answer is told of, and is no reason to show nothing.
-func (u *UI) indexSizes(r *request, p *systemPage) error {
-	if p.Index.Down {
-		return nil
+	if all.Index, err = u.Engine.IndexStatus(r.ctx); err != nil || all.Index.Down {
+		return all, err
 	}
 	ctx, cancel := context.WithTimeout(r.ctx, indexTime)
 	defer cancel()
 	stats, err := u.Engine.Stats(ctx)
-	if err != nil {
-		if r.ctx.Err() != nil {
-			return errors.Join(err, r.ctx.Err())
-		}
+	switch {
+	case err == nil:
+		all.Stats = &stats
+	case r.ctx.Err() != nil:
+		return all, errors.Join(err, r.ctx.Err())
+	default:
 		u.Logger.Debug("index does not say its sizes", "error", err)
-		return nil
 	}
-	p.Stats = &stats
-	p.HeadLate = stats.HeadDue != 0 && stats.HeadDue < r.now-maxHeadDelay.Milliseconds()
-	for _, name := range counterNames() {
-		p.Counters = append(p.Counters, counter{name, stats.Counters[name]})
-	}
-	return nil
+	return all, nil
 }
 
 // Other says whether the index has another generation than it should.
@@ -354,15 +343,9 @@ type Migration struct {
 // migrationsPage is the steps of the schema. It is not kept up to date: each look opens a connection of its own.
 type migrationsPage struct {
 	base
-	Rows []*migrationRow
+	Rows []Migration
 	// Open is how many are not applied.
 	Open int
-}
-
-type migrationRow struct {
-	Migration
-	// At is zero for one that is not applied.
-	At int64
 }
 
 // migrations is GET /ui/system/migrations.
@@ -371,15 +354,11 @@ func (u *UI) migrations(r *request) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &migrationsPage{base: u.base(r, "system", "system.migrations.title")}
+	p := &migrationsPage{base: u.base(r, "system", "system.migrations.title"), Rows: steps}
 	for _, m := range steps {
-		row := &migrationRow{Migration: m}
 		if m.AppliedAt.IsZero() {
 			p.Open++
-		} else {
-			row.At = m.AppliedAt.UnixMilli()
 		}
-		p.Rows = append(p.Rows, row)
 	}
 	return show("migrations", p)
 }
