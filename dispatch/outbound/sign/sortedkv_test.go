@@ -9,43 +9,6 @@ import (
 	"time"
 )
 
-// kvOf returns the options of a sorted-kv signer.
-func kvOf(t *testing.T, options string) *sortedKV {
-	t.Helper()
-	s, err := readSigner(`{"type":"sorted-kv"` + options + `}`)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s.options.(*sortedKV)
-}
-
-func TestWhatSortedKVSigns(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct{ options, contentType, body, want string }{
-		{"", "", "b=2&a=1&sign=x&empty=&A=0", "A=0&a=1&b=2"},
-		{`,"skip_empty":false`, "", "b=2&a=&sign=x", "a=&b=2"},
-		{`,"exclude":["a","sign"]`, "", "b=2&a=1&sign=x", "b=2"},
-		{`,"exclude":[]`, "", "b=2&sign=x&sign_type=MD5", "b=2&sign_type=MD5"}, // where the signature goes is never signed
-		{`,"exclude":["sign"],"put":{"name":"signature"}`, "", "b=2&sign=x&signature=y", "b=2"},
-		{`,"alg":"rsa2"`, "", "b=2&sign=x&sign_type=RSA2", "b=2"},
-		{"", "application/x-www-form-urlencoded; charset=utf-8", "subject=%E6%94%AF+%26%3D&b=a%2Bb&", "b=a+b&subject=支 &="},
-		{"", "application/json", ` {"b" : 1.50, "a":"\u0061\n", "t":true, "n":null, "o":{"y":[1, 2], "x":"<&>"}, "l":[ ]} `, `a=a` + "\n" + `&b=1.50&l=[]&o={"y":[1,2],"x":"<&>"}&t=true`},
-		{`,"skip_empty":false`, "application/problem+json", `{"n":null,"e":""}`, "e=&n="},
-		{"", "", `{"a":1}`, "a=1"},
-		{"", "text/xml", "<?xml version=\"1.0\" encoding=\"utf-8\"?>\n<xml>\n<b> x </b><a><![CDATA[<1>]]></a><!-- no --></xml>\n", "a=<1>&b= x "},
-		{"", "", "<r><a>1</a></r>", "a=1"},
-	} {
-		f, err := readFields(c.contentType, []byte(c.body))
-		if err != nil {
-			t.Errorf("%s: %v", c.body, err)
-			continue
-		}
-		if got := kvOf(t, c.options).plain(f.fields); got != c.want {
-			t.Errorf("%s of %s:\n got %q\nwant %q", c.options, c.body, got, c.want)
-		}
-	}
-}
-
 func FuzzSortedKV(f *testing.F) {
 	f.Add("application/json", `{"a":1,"b":"x"}`)
 	f.Add("", "a=1&b=%20")
@@ -76,16 +39,8 @@ func FuzzSortedKV(f *testing.F) {
 	})
 }
 
-func TestTimesAndNoncesOfSortedKV(t *testing.T) {
+func TestNoncesOfSortedKV(t *testing.T) {
 	t.Parallel()
-	at := time.Date(2026, 12, 31, 16, 0, 1, 987_654_321, time.UTC).In(time.FixedZone("", -5*60*60))
-	for format, want := range map[kvTime]string{
-		timeUnix: "1798732801", timeUnixMS: "1798732801987", timeDateTime: "2027-01-01 00:00:01",
-	} {
-		if got := format.text(at); got != want {
-			t.Errorf("%s: %s, want %s", format, got, want)
-		}
-	}
 	const many = 2000
 	letters := make(map[rune]int)
 	for range many {
@@ -106,15 +61,10 @@ func TestKeysAreParsedOnce(t *testing.T) {
 	t.Parallel()
 	c := NewCache()
 	var parsed [3]*rsa.PrivateKey
-	made, err := NewSecret(UseRSA)
-	if err != nil {
-		t.Fatal(err)
-	}
-	other, err := NewSecret(UseRSA)
-	if err != nil {
-		t.Fatal(err)
-	}
+	secrets := rsaSecrets()
+	made, other := secrets[0].Key, secrets[1].Key
 	for i, key := range [][]byte{made, bytes.Clone(made), other} {
+		var err error
 		if parsed[i], err = c.rsaKey(key); err != nil {
 			t.Fatal(err)
 		}
