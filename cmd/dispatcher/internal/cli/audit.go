@@ -1,15 +1,11 @@
 package cli
 
 import (
-	"context"
 	"encoding/json"
-	"fmt"
-	"net/http"
-	"net/url"
+	"strconv"
 
 	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
-	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/remote"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -28,24 +24,17 @@ func (*auditList) Help() string {
 }
 
 // Run prints the entries.
-func (cmd *auditList) Run(ctx context.Context, c *console.Console) error {
-	number := func(e *client.AuditEntry) any {
-		if e.Sequence == 0 {
-			return "–"
+func (cmd *auditList) Run(c *session) error {
+	none, header := "nothing was changed in the project", "at, who, from, action, object, before, after, reason, no."
+	return list(c, cmd.listFlags, "/v1/audit", cmd, none, header, func(e *client.AuditEntry) []any {
+		number := "–"
+		if e.Sequence != 0 {
+			number = strconv.FormatInt(e.Sequence, 10)
 		}
-		return fmt.Sprint(e.Sequence)
-	}
-	none := "nothing was changed in the project"
-	return list(ctx, c, cmd.listFlags, "/v1/audit", url.Values{}, none, []console.Column[client.AuditEntry]{
-		{Name: "at", Of: func(e *client.AuditEntry) any { return console.ClockTime(e.At) }},
-		{Name: "who", Of: func(e *client.AuditEntry) any { return console.Short(e.Actor, 40) }},
-		{Name: "from", Of: func(e *client.AuditEntry) any { return console.Printable(e.Address) }},
-		{Name: "action", Of: func(e *client.AuditEntry) any { return console.Printable(e.Action) }},
-		{Name: "object", Of: func(e *client.AuditEntry) any { return console.Short(e.Object, 40) }},
-		{Name: "before", Of: func(e *client.AuditEntry) any { return side(e.Before) }},
-		{Name: "after", Of: func(e *client.AuditEntry) any { return side(e.After) }},
-		{Name: "reason", Of: func(e *client.AuditEntry) any { return console.Short(e.Reason, 40) }},
-		{Name: "no.", Of: number},
+		return []any{
+			console.ClockTime(e.At), console.Short(e.Actor, 40), e.Address, e.Action, console.Short(e.Object, 40),
+			side(e.Before), side(e.After), console.Short(e.Reason, 40), number,
+		}
 	})
 }
 
@@ -59,8 +48,8 @@ func side(text json.RawMessage) string {
 
 // auditVerify checks the chain through the running server, which has the key that it is made with.
 type auditVerify struct {
-	remote.Flags
-	Expect string `placeholder:"SEQ:HASH" help:"A head that an earlier run has printed, or that stands in a log: the chain must have it."`
+	serverFlags
+	Expect string `in:"expect" placeholder:"SEQ:HASH" help:"A head that an earlier run has printed, or that stands in a log: the chain must have it."`
 	JSON   bool   `name:"json" help:"Print what was found for machines."`
 }
 
@@ -87,22 +76,15 @@ type auditReport struct {
 }
 
 // Run asks for one step after the other, and ends with 1 if the chain is broken.
-func (cmd *auditVerify) Run(ctx context.Context, c *console.Console) error {
+func (cmd *auditVerify) Run(c *session) error {
 	if _, err := store.ParseAuditLink(cmd.Expect); cmd.Expect != "" && err != nil {
 		return console.Wrong("--expect %s", err)
 	}
-	cl, err := remote.New(c, cmd.Flags)
-	if err != nil {
-		return err
-	}
-	q := url.Values{}
-	if cmd.Expect != "" {
-		q.Set("expect", cmd.Expect)
-	}
+	q := queryOf(cmd)
 	var report auditReport
 	for more := true; more; more = report.Next != "" {
 		var step auditReport
-		if _, err := cl.Call(ctx, http.MethodGet, "/v1/audit/verify?"+q.Encode(), nil, &step); err != nil {
+		if _, err := c.call(get("/v1/audit/verify?"+q.Encode()), &step); err != nil {
 			return err
 		}
 		step.Checked += report.Checked
@@ -110,7 +92,7 @@ func (cmd *auditVerify) Run(ctx context.Context, c *console.Console) error {
 		q.Set("from", report.Next)
 	}
 	if cmd.JSON {
-		if err := console.PrintValue(c, report); err != nil {
+		if err := console.PrintValue(c.Console, report); err != nil {
 			return err
 		}
 	} else {
@@ -123,36 +105,17 @@ func (cmd *auditVerify) Run(ctx context.Context, c *console.Console) error {
 }
 
 // show prints what was found, for people.
-func (r *auditReport) show(c *console.Console) {
-	fmt.Fprintf(c.Out, "checked %d entries\n", r.Checked)
+func (r *auditReport) show(c *session) {
+	c.printf("checked %d entries\n", r.Checked)
 	if r.Unchained > 0 {
-		fmt.Fprintf(c.Out, "%d entries of the last seconds are not chained yet\n", r.Unchained)
+		c.printf("%d entries of the last seconds are not chained yet\n", r.Unchained)
 	}
 	if b := r.Broken; b != nil {
-		fmt.Fprintf(c.Out, "%s at entry %d: %s\n", c.Paint("the chain is broken", console.Red), b.Sequence,
-			faultWords(store.AuditFault(b.Fault)))
+		c.printf("%s at entry %d: %s\n", c.Paint("the chain is broken", console.Red), b.Sequence, meaning(b.Fault))
 		if b.ID != "" {
-			fmt.Fprintf(c.Out, "id: %s\n", console.Printable(b.ID))
+			c.printf("id: %s\n", b.ID)
 		}
 		return
 	}
-	fmt.Fprintf(c.Out, "%s\nhead: %s\n", c.Paint("the chain is sound", console.Green), console.Printable(r.Head))
-}
-
-// faultWords says what a fault means.
-func faultWords(f store.AuditFault) string {
-	switch f {
-	case store.AuditChanged:
-		return "the entry, or its place, is not the one that was chained"
-	case store.AuditMissing:
-		return "one or more entries were removed before the entry that comes next"
-	case store.AuditCut:
-		return "the chain ends here: entries after it were removed, or its head was changed"
-	case store.AuditBeyond:
-		return "there are entries behind the head of the chain: another program wrote them, " +
-			"or it was set back"
-	case store.AuditUnexpected:
-		return "the chain has another hash here than was expected: entries were removed or replaced"
-	}
-	return console.Printable(string(f))
+	c.printf("%s\nhead: %s\n", c.Paint("the chain is sound", console.Green), r.Head)
 }

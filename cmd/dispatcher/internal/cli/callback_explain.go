@@ -1,10 +1,8 @@
 package cli
 
 import (
-	"context"
 	"fmt"
 	"io"
-	"net/http"
 	"regexp"
 	"strings"
 
@@ -20,14 +18,14 @@ type callbackExplain struct {
 }
 
 // Run prints the explanation.
-func (cmd *callbackExplain) Run(ctx context.Context, c *console.Console) error {
+func (cmd *callbackExplain) Run(c *session) error {
 	r := get(remote.CallbackPath(cmd.ID) + "/explain")
-	return ask(ctx, c, cmd.answerFlags, r, func(x *client.Explanation) { showExplanation(c, c.Out, x) })
+	return ask(c, r, func(x *client.Explanation) { showExplanation(c, c.Out, x) })
 }
 
 // showExplanation prints an explanation for people.
-func showExplanation(c *console.Console, w io.Writer, x *client.Explanation) {
-	fmt.Fprintln(w, console.Printable(x.Summary))
+func showExplanation(c *session, w io.Writer, x *client.Explanation) {
+	fmt.Fprintln(w, x.Summary)
 	if !x.NextAt.IsZero() {
 		fmt.Fprintf(w, "it is attempted at the earliest %s\n", console.ClockTime(x.NextAt))
 	}
@@ -40,9 +38,9 @@ func showExplanation(c *console.Console, w io.Writer, x *client.Explanation) {
 		if !b.Until.IsZero() {
 			span += "  until " + console.ClockTime(b.Until)
 		}
-		fmt.Fprintf(w, "\n%s%s\n  %s\n", c.Paint(console.Printable(b.Code), console.Bold), span, console.Printable(b.Detail))
+		fmt.Fprintf(w, "\n%s%s\n  %s\n", c.Paint(string(b.Code), console.Bold), span, b.Detail)
 		if b.Cure != "" {
-			fmt.Fprintf(w, "  cure: %s\n", console.Printable(shellCure(b.Cure)))
+			fmt.Fprintf(w, "  cure: %s\n", shellCure(b.Cure))
 		}
 	}
 }
@@ -73,7 +71,7 @@ func shellCure(cure string) string {
 
 // callbackEvidence prints the records of a callback.
 type callbackEvidence struct {
-	remote.Flags
+	serverFlags
 	ID string `arg:"" help:"Id of the callback."`
 }
 
@@ -84,12 +82,8 @@ func (*callbackEvidence) Help() string {
 }
 
 // Run prints the text: byte for byte, but on a terminal made safe, since receivers wrote parts of it.
-func (cmd *callbackEvidence) Run(ctx context.Context, c *console.Console) error {
-	cl, err := remote.New(c, cmd.Flags)
-	if err != nil {
-		return err
-	}
-	answer, err := cl.Call(ctx, http.MethodGet, remote.CallbackPath(cmd.ID)+"/evidence", nil, nil)
+func (cmd *callbackEvidence) Run(c *session) error {
+	answer, err := c.call(get(remote.CallbackPath(cmd.ID)+"/evidence"), nil)
 	if err != nil {
 		return err
 	}

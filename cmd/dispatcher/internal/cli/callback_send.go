@@ -1,10 +1,8 @@
 package cli
 
 import (
-	"context"
 	"encoding/base64"
 	"encoding/json"
-	"fmt"
 	"unicode/utf8"
 
 	"github.com/seed-ff5a32d8/dispatcher/client"
@@ -14,57 +12,44 @@ import (
 // requestFlags say which request is made, and where; callbacks and polls have the same. A command says with set:"method=…" which method is
 // meant where none is given.
 type requestFlags struct {
-	URL         string   `name:"url" placeholder:"URL" help:"Address that is called; with --endpoint it replaces only the endpoint's, if that one's url_override allows it."`
-	Endpoint    string   `placeholder:"ID|EXTERNAL_ID" help:"Endpoint that is called, by its id or your own name for it, with its secret, signer, headers and limits."`
-	Method      string   `placeholder:"METHOD" help:"HTTP method. Default: ${method}."`
+	URL         string   `in:"url" name:"url" placeholder:"URL" help:"Address that is called; with --endpoint it replaces only the endpoint's, if that one's url_override allows it."`
+	Endpoint    string   `in:"endpoint" placeholder:"ID|EXTERNAL_ID" help:"Endpoint that is called, by its id or your own name for it, with its secret, signer, headers and limits."`
+	Method      string   `in:"method" placeholder:"METHOD" help:"HTTP method. Default: ${method}."`
 	Data        string   `short:"d" placeholder:"TEXT|@FILE|-" help:"Body: the text itself, a file after @, or - for the standard input. Its bytes are sent as they are."`
-	ContentType string   `placeholder:"TYPE" help:"Content type of the body. Default: application/json if it is JSON, else text/plain or application/octet-stream."`
-	Header      []string `short:"H" sep:"none" placeholder:"NAME:VALUE" help:"A header to send; may be repeated."`
+	ContentType string   `in:"content_type" placeholder:"TYPE" help:"Content type of the body. Default: application/json if it is JSON, else text/plain or application/octet-stream."`
+	Header      []string `in:"headers,headers" short:"H" sep:"none" placeholder:"NAME:VALUE" help:"A header to send; may be repeated."`
 }
 
-// put writes what was given into the request that is told of.
-func (f *requestFlags) put(c *console.Console, in body) error {
+// put writes the request's body into the request that is told of.
+func (f *requestFlags) put(c *session, in body) error {
 	if f.URL == "" && f.Endpoint == "" {
 		return console.Wrong("give --url or --endpoint")
-	}
-	in.texts("url", f.URL, "endpoint", f.Endpoint, "method", f.Method, "content_type", f.ContentType)
-	if err := in.headers(f.Header); err != nil {
-		return err
 	}
 	if f.Data == "" {
 		return nil
 	}
-	body, err := console.ReadInput(c, f.Data)
+	data, err := console.ReadInput(c.Console, f.Data)
 	if err != nil {
 		return err
 	}
 	// Not as "payload", which ends where its JSON does: a file mostly has a line's end behind that, and signatures are over bytes.
-	in["body_base64"] = base64.StdEncoding.EncodeToString(body)
+	in["body_base64"] = base64.StdEncoding.EncodeToString(data)
 	if f.ContentType == "" {
-		in["content_type"] = guessType(body)
+		in["content_type"] = guessType(data)
 	}
 	return nil
 }
 
 // aboutFlags are what callbacks and polls have beside their request.
 type aboutFlags struct {
-	Topic          string            `placeholder:"TOPIC" help:"What it is about, such as payment.succeeded."`
-	LockKey        string            `placeholder:"KEY" help:"Callbacks with the same key are never attempted at the same time."`
-	Lane           string            `placeholder:"LANE" help:"Isolation key. Default: the destination."`
-	Label          map[string]string `mapsep:"none" placeholder:"NAME=VALUE" help:"A label; may be repeated."`
-	Delay          string            `placeholder:"DURATION" help:"Wait so long before the first attempt."`
-	DueAt          string            `placeholder:"TIME" help:"Make the first attempt at this time, RFC 3339."`
-	ExpiresIn      string            `placeholder:"DURATION" help:"Give up so long after the first due time."`
-	IdempotencyKey string            `placeholder:"KEY" help:"The same key with the same request is accepted once."`
-}
-
-// put writes what was given into the body of a request.
-func (f *aboutFlags) put(in body) {
-	in.texts("topic", f.Topic, "lock_key", f.LockKey, "lane", f.Lane, "delay", f.Delay, "due_at", f.DueAt, "expires_in", f.ExpiresIn,
-		"idempotency_key", f.IdempotencyKey)
-	if len(f.Label) > 0 {
-		in["labels"] = f.Label
-	}
+	Topic          string            `in:"topic" placeholder:"TOPIC" help:"What it is about, such as payment.succeeded."`
+	LockKey        string            `in:"lock_key" placeholder:"KEY" help:"Callbacks with the same key are never attempted at the same time."`
+	Lane           string            `in:"lane" placeholder:"LANE" help:"Isolation key. Default: the destination."`
+	Label          map[string]string `in:"labels" mapsep:"none" placeholder:"NAME=VALUE" help:"A label; may be repeated."`
+	Delay          string            `in:"delay" placeholder:"DURATION" help:"Wait so long before the first attempt."`
+	DueAt          string            `in:"due_at" placeholder:"TIME" help:"Make the first attempt at this time, RFC 3339."`
+	ExpiresIn      string            `in:"expires_in" placeholder:"DURATION" help:"Give up so long after the first due time."`
+	IdempotencyKey string            `in:"idempotency_key" placeholder:"KEY" help:"The same key with the same request is accepted once."`
 }
 
 // tierFlags are a policy in few words.
@@ -88,61 +73,47 @@ func (f *tierFlags) put(policy string, in body) error {
 	if policy != "" {
 		return console.Wrong("--policy and --tiers exclude each other")
 	}
-	p := body{"tiers": console.NonEmpty(f.Tiers)}
-	if f.RepeatLast {
-		p["repeat_last"] = true
-	}
-	p.texts("deadline", f.Deadline, "timeout", f.Timeout)
-	in["policy"] = p
+	in["policy"] = struct {
+		Deadline   string   `json:"deadline,omitempty"`
+		RepeatLast bool     `json:"repeat_last,omitempty"`
+		Tiers      []string `json:"tiers"`
+		Timeout    string   `json:"timeout,omitempty"`
+	}{f.Deadline, f.RepeatLast, console.NonEmpty(f.Tiers), f.Timeout}
 	return nil
 }
 
 // callbackSend submits one callback.
 type callbackSend struct {
 	requestFlags
-	Ref string `placeholder:"REF" help:"Business reference, such as an order number."`
+	Ref string `in:"ref" placeholder:"REF" help:"Business reference, such as an order number."`
 	aboutFlags
-	Supersede bool   `help:"Cancel older ones of the same --ref and --topic; needs --version too."`
-	Version   *int64 `placeholder:"N" help:"Which version of what --ref names this tells of; higher is newer."`
-	Order     string `placeholder:"strict" help:"With --lock-key: strict starts it only after all with the same key that were accepted before it are terminal."`
+	Supersede bool   `in:"supersede" help:"Cancel older ones of the same --ref and --topic; needs --version too."`
+	Version   *int64 `in:"version" placeholder:"N" help:"Which version of what --ref names this tells of; higher is newer."`
+	Order     string `in:"order" placeholder:"strict" help:"With --lock-key: strict starts it only after all with the same key that were accepted before it are terminal."`
 	choiceFlags
 	tierFlags
 	answerFlags
 }
 
 // Run submits the callback and says what became of it.
-func (cmd *callbackSend) Run(ctx context.Context, c *console.Console) error {
-	in, err := cmd.body(c)
+func (cmd *callbackSend) Run(c *session) error {
+	in, err := bodyOf(c, cmd)
+	if err == nil {
+		err = cmd.tierFlags.put(cmd.Policy, in)
+	}
+	if err == nil {
+		err = cmd.requestFlags.put(c, in)
+	}
 	if err != nil {
 		return err
 	}
-	return ask(ctx, c, cmd.answerFlags, post("/v1/callbacks", in), func(cb *client.Callback) {
+	return ask(c, post("/v1/callbacks", in), func(cb *client.Callback) {
 		what := "accepted"
 		if cb.Replayed {
 			what = "accepted before, with the same idempotency key"
 		}
-		fmt.Fprintf(c.Out, "%s  %s (see \"dispatcher callback get %[1]s\")\n", console.Printable(cb.ID), what)
+		c.printf("%s  %s (see \"dispatcher callback get %[1]s\")\n", cb.ID, what)
 	})
-}
-
-// body returns the body of the API call.
-func (cmd *callbackSend) body(c *console.Console) (body, error) {
-	in := body{}
-	cmd.aboutFlags.put(in)
-	in.texts("ref", cmd.Ref, "order", cmd.Order)
-	if cmd.Supersede {
-		in["supersede"] = true
-	}
-	if cmd.Version != nil {
-		in["version"] = *cmd.Version
-	}
-	if err := cmd.tierFlags.put(cmd.Policy, in); err != nil {
-		return nil, err
-	}
-	if err := cmd.choiceFlags.put(c, in); err != nil {
-		return nil, err
-	}
-	return in, cmd.requestFlags.put(c, in)
 }
 
 // guessType returns the content type of a body that came without one.

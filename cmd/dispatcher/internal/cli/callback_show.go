@@ -11,29 +11,14 @@ import (
 
 	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
-	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/remote"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
-// showCallbacks prints a list as a table.
-func showCallbacks(c *console.Console, list []client.Callback, now time.Time) {
-	console.ShowTable(c, list, []console.Column[client.Callback]{
-		{Name: "id", Of: func(cb *client.Callback) any { return console.Printable(cb.ID) }},
-		{Name: "state", Of: func(cb *client.Callback) any { return stateText(c, cb) }},
-		{Name: "attempts", Of: func(cb *client.Callback) any { return attemptCount(cb) }},
-		{Name: "due", Of: func(cb *client.Callback) any { return whenDue(cb, now) }},
-		{Name: "last", Of: func(cb *client.Callback) any { return remote.LastOf(cb) }},
-		{Name: "topic", Of: func(cb *client.Callback) any { return console.Short(cb.Topic, 32) }},
-		{Name: "ref", Of: func(cb *client.Callback) any { return console.Short(cb.Ref, 32) }},
-		{Name: "url", Of: func(cb *client.Callback) any { return console.Short(cb.URL, console.Widest) }},
-	})
-}
-
 // stateText returns state and reason, coloured where that is welcome.
-func stateText(c *console.Console, cb *client.Callback) string {
-	s := console.Printable(cb.State)
+func stateText(c *session, cb *client.Callback) string {
+	s := string(cb.State)
 	if cb.Reason != "" {
-		s += ": " + console.Printable(cb.Reason)
+		s += ": " + string(cb.Reason)
 	}
 	return c.Paint(s, console.StateColour(cb.State))
 }
@@ -50,61 +35,44 @@ func whenDue(cb *client.Callback, now time.Time) string {
 	if cb.DueAt.IsZero() {
 		return ""
 	}
-	d := cb.DueAt.Sub(now)
-	if d <= 0 {
-		return "now"
-	}
-	return "in " + console.Brief(d)
+	return until(cb.DueAt, now)
 }
 
 // showCallback prints one callback, its attempts, and the rest of its ladder. Of a poll it is told what it has beside its callback; nil where
 // that is not known.
-func showCallback(c *console.Console, cb *client.Callback, attempts []client.Attempt, poll *client.PollDetail, now time.Time) {
-	line := c.Line
-	if poll != nil {
-		line("poll", console.Printable(cb.ID))
-	} else {
-		line("callback", console.Printable(cb.ID))
-	}
-	line("state", stateText(c, cb))
+func showCallback(c *session, cb *client.Callback, attempts []client.Attempt, poll *client.PollDetail, now time.Time) {
+	what, outcome, kind, version, policy, success := "callback", "", "", "", choiceText(cb.Policy), choiceText(cb.Success)
+	var rule []string
 	switch {
 	case poll != nil:
-		line("outcome", console.FirstOf(console.Printable(poll.Outcome), "none yet"))
+		what, outcome, success, rule = "poll", console.FirstOf(string(poll.Outcome), "none yet"), "", pollLines(poll)
 	case cb.Kind == client.Poll:
-		line("kind", "poll (see \"dispatcher poll get "+console.Printable(cb.ID)+"\")")
+		kind = "poll (see \"dispatcher poll get " + cb.ID + "\")"
 	}
-	line("sends", console.Printable(cb.Method)+" "+console.Printable(cb.URL))
-	line("topic", console.Printable(cb.Topic))
-	line("ref", console.Printable(cb.Ref))
 	if cb.Version != nil {
-		line("version", strconv.FormatInt(*cb.Version, 10))
+		version = strconv.FormatInt(*cb.Version, 10)
 	}
-	lock := console.Printable(cb.LockKey)
+	lock := cb.LockKey
 	if cb.Order != "" {
-		lock += " (" + console.Printable(cb.Order) + " order)"
+		lock += " (" + string(cb.Order) + " order)"
 	}
-	line("lock key", lock)
-	line("endpoint", console.Printable(cb.EndpointID))
-	line("lane", console.Printable(cb.Lane))
 	var labels []string
 	for _, name := range slices.Sorted(maps.Keys(cb.Labels)) {
 		labels = append(labels, name+"="+cb.Labels[name])
 	}
-	line("labels", joined(labels, " "))
-	line("attempts", attemptCount(cb)+" charged, "+strconv.Itoa(cb.DivertCount)+" diverted")
-	if name := choiceText(cb.Policy); !strings.HasPrefix(name, "{") { // of one given whole, the tiers say it
-		line("policy", name)
+	if strings.HasPrefix(policy, "{") { // of one given whole, the tiers say it
+		policy = ""
 	}
-	line("tiers", tiersText(cb))
-	if poll != nil {
-		showPoll(c, poll)
-	} else {
-		line("success", choiceText(cb.Success))
-	}
-	line("signer", choiceText(cb.Signer))
-	line("accepted", console.ClockTime(cb.CreatedAt))
-	line("expires", console.ClockTime(cb.ExpiresAt))
-	line("finished", console.ClockTime(cb.FinishedAt))
+	c.Lines(10, slices.Concat([]string{
+		what, cb.ID, "state", stateText(c, cb), "outcome", outcome, "kind", kind, "sends", cb.Method + " " + cb.URL,
+		"topic", cb.Topic, "ref", cb.Ref, "version", version, "lock key", lock, "endpoint", cb.EndpointID, "lane", cb.Lane,
+		"labels", strings.Join(labels, " "),
+		"attempts", attemptCount(cb) + " charged, " + strconv.Itoa(cb.DivertCount) + " diverted",
+		"policy", policy, "tiers", tiersText(cb), "success", success,
+	}, rule, []string{
+		"signer", choiceText(cb.Signer), "accepted", console.ClockTime(cb.CreatedAt),
+		"expires", console.ClockTime(cb.ExpiresAt), "finished", console.ClockTime(cb.FinishedAt),
+	})...)
 	fmt.Fprintln(c.Out)
 	t := c.NewTable("attempt", "started", "late", "outcome", "answer", "next attempt")
 	for i := range attempts {
@@ -132,12 +100,12 @@ func tiersText(cb *client.Callback) string {
 	return s
 }
 
-func attemptRow(c *console.Console, kind client.Kind, a *client.Attempt) []any {
+func attemptRow(c *session, kind client.Kind, a *client.Attempt) []any {
 	number := "#" + strconv.Itoa(a.Number)
 	if a.Trigger == "manual" {
 		number += " manual"
 	}
-	outcome, answer := console.Printable(a.Outcome), answerText(a)
+	outcome, answer := string(a.Outcome), answerText(a)
 	if !a.Charged {
 		outcome += ", not charged"
 	}
@@ -153,12 +121,13 @@ func attemptRow(c *console.Console, kind client.Kind, a *client.Attempt) []any {
 	case a.Outcome == "succeeded":
 		colour = console.Green
 	}
-	return []any{number, console.ClockTime(a.StartedAt), lateness(a.LatenessMs), c.Paint(outcome, colour), answer, console.ClockTime(a.NextDueAt)}
+	late := fmt.Sprintf("%.1fms", a.LatenessMs)
+	return []any{number, console.ClockTime(a.StartedAt), late, c.Paint(outcome, colour), answer, console.ClockTime(a.NextDueAt)}
 }
 
 // answerText says what came back, and of a failure why it is one.
 func answerText(a *client.Attempt) string {
-	answer := console.Printable(a.Class)
+	answer := string(a.Class)
 	if a.StatusCode != 0 {
 		answer = strconv.Itoa(a.StatusCode) + " " + answer
 	}
@@ -171,10 +140,6 @@ func answerText(a *client.Attempt) string {
 		answer += ": " + console.Short(a.ResponseBody, console.Widest)
 	}
 	return answer
-}
-
-func lateness(ms float64) string {
-	return fmt.Sprintf("%.1fms", ms)
 }
 
 // A ladderStep is an attempt that has not been made.

@@ -1,16 +1,15 @@
 package cli
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
-	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/remote"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -29,14 +28,6 @@ type EndpointCommand struct {
 	RotateSecret endpointRotate `cmd:"" help:"Give an endpoint a new secret. The old one signs beside it for a while."`
 }
 
-// titleOf names an endpoint for people.
-func titleOf(ep *client.Endpoint) string {
-	if ep.ExternalID != "" {
-		return console.Printable(ep.ID) + "  " + console.Short(ep.ExternalID, console.Widest)
-	}
-	return console.Printable(ep.ID)
-}
-
 // findEndpoint is the request for an endpoint by its id or its external id. Ids are made here and external ids never begin
 // like them.
 func findEndpoint(name string) (request, error) {
@@ -52,7 +43,10 @@ func findEndpoint(name string) (request, error) {
 
 // forEndpoint makes the path of a request, which begins behind an endpoint's own, that of the endpoint of a name. Only its
 // id is part of such addresses, so that an external id is looked up first.
-func (r request) forEndpoint(ctx context.Context, cl *remote.Client, name string) (request, error) {
+func (r request) forEndpoint(c *session, name string) (request, error) {
+	if err := r.fill(c); err != nil {
+		return r, err
+	}
 	id := name
 	if !strings.HasPrefix(name, store.EndpointPrefix) {
 		find, err := findEndpoint(name)
@@ -60,7 +54,7 @@ func (r request) forEndpoint(ctx context.Context, cl *remote.Client, name string
 			return r, err
 		}
 		var ep client.Endpoint
-		if _, err := find.made(ctx, cl, &ep); err != nil {
+		if _, err := c.call(find, &ep); err != nil {
 			return r, err
 		}
 		id = ep.ID
@@ -73,39 +67,31 @@ func (r request) forEndpoint(ctx context.Context, cl *remote.Client, name string
 }
 
 // askEndpoint is ask for the endpoint of a name.
-func askEndpoint[T any](
-	ctx context.Context, c *console.Console, f answerFlags, name string, r request, show func(*T),
-) error {
-	cl, err := remote.New(c, f.Flags)
+func askEndpoint[T any](c *session, name string, r request, show func(*T)) error {
+	r, err := r.forEndpoint(c, name)
 	if err != nil {
 		return err
 	}
-	if r, err = r.forEndpoint(ctx, cl, name); err != nil {
-		return err
-	}
-	return askAt(ctx, c, cl, f.JSON, r, show)
+	return ask(c, r, show)
 }
 
 // endpointList lists endpoints.
 type endpointList struct {
-	Search  string `placeholder:"TEXT" help:"Only those with this in id, external id, name or address."`
-	Topic   string `placeholder:"TOPIC" help:"Only those that are told of events of this topic."`
-	Held    bool   `help:"Only those that are paused or disabled."`
-	Failing bool   `help:"Only those whose last attempt failed."`
+	Search  string `in:"search" placeholder:"TEXT" help:"Only those with this in id, external id, name or address."`
+	Topic   string `in:"topic" placeholder:"TOPIC" help:"Only those that are told of events of this topic."`
+	Held    bool   `in:"held" help:"Only those that are paused or disabled."`
+	Failing bool   `in:"failing" help:"Only those whose last attempt failed."`
 	listFlags
 }
 
 // Run prints the endpoints.
-func (cmd *endpointList) Run(ctx context.Context, c *console.Console) error {
-	q := parameters("search", cmd.Search, "topic", cmd.Topic, "held", yes(cmd.Held), "failing", yes(cmd.Failing))
-	now := time.Now()
-	return list(ctx, c, cmd.listFlags, "/v1/endpoints", q, "no endpoints match", []console.Column[client.Endpoint]{
-		{Name: "id", Of: func(ep *client.Endpoint) any { return console.Printable(ep.ID) }},
-		{Name: "external id", Of: func(ep *client.Endpoint) any { return console.Short(ep.ExternalID, 32) }},
-		{Name: "name", Of: func(ep *client.Endpoint) any { return console.Short(ep.Name, 24) }},
-		{Name: "state", Of: func(ep *client.Endpoint) any { return endpointState(c, ep, now) }},
-		{Name: "topics", Of: func(ep *client.Endpoint) any { return console.Short(strings.Join(ep.Topics, " "), 32) }},
-		{Name: "url", Of: func(ep *client.Endpoint) any { return console.Short(ep.URL, console.Widest) }},
+func (cmd *endpointList) Run(c *session) error {
+	header, now := "id, external id, name, state, topics, url", time.Now()
+	return list(c, cmd.listFlags, "/v1/endpoints", cmd, "no endpoints match", header, func(ep *client.Endpoint) []any {
+		return []any{
+			ep.ID, console.Short(ep.ExternalID, 32), console.Short(ep.Name, 24), endpointState(c, ep, now),
+			console.Short(strings.Join(ep.Topics, " "), 32), console.Short(ep.URL, console.Widest),
+		}
 	})
 }
 
@@ -116,40 +102,31 @@ type endpointGet struct {
 }
 
 // Run shows it.
-func (cmd *endpointGet) Run(ctx context.Context, c *console.Console) error {
-	cl, err := remote.New(c, cmd.Flags)
-	if err != nil {
+func (cmd *endpointGet) Run(c *session) error {
+	if err := c.connect(); err != nil {
 		return err
 	}
 	r, err := findEndpoint(cmd.ID)
 	if err != nil {
 		return err
 	}
-	return askAt(ctx, c, cl, cmd.JSON, r, func(ep *client.Endpoint) { showEndpoint(c, ep, time.Now()) })
+	return ask(c, r, func(ep *client.Endpoint) { showEndpoint(c, ep, time.Now()) })
 }
 
 // endpointDelete removes an endpoint.
 type endpointDelete struct {
 	ID     string `arg:"" name:"endpoint" help:"The endpoint's id or external id."`
-	Reason string `placeholder:"TEXT" help:"Why, for the audit."`
-	remote.Flags
+	Reason string `in:"reason" placeholder:"TEXT" help:"Why, for the audit."`
+	serverFlags
 }
 
 // Run removes it.
-func (cmd *endpointDelete) Run(ctx context.Context, c *console.Console) error {
-	cl, err := remote.New(c, cmd.Flags)
+func (cmd *endpointDelete) Run(c *session) error {
+	r, err := request{method: http.MethodDelete, in: cmd}.forEndpoint(c, cmd.ID)
 	if err != nil {
 		return err
 	}
-	r, err := request{method: http.MethodDelete, in: reasonOf(cmd.Reason)}.forEndpoint(ctx, cl, cmd.ID)
-	if err != nil {
-		return err
-	}
-	if _, err := r.made(ctx, cl, nil); err != nil {
-		return err
-	}
-	fmt.Fprintf(c.Out, "%s is removed; what was open of it is canceled\n", console.Printable(cmd.ID))
-	return nil
+	return c.done(r, "%s is removed; what was open of it is canceled", console.Printable(cmd.ID))
 }
 
 // endpointPause holds an endpoint.
@@ -159,9 +136,9 @@ type endpointPause struct {
 }
 
 // Run holds it.
-func (cmd *endpointPause) Run(ctx context.Context, c *console.Console) error {
-	return askEndpoint(ctx, c, cmd.answerFlags, cmd.ID, post("/pause", cmd.body()), func(ep *client.Endpoint) {
-		fmt.Fprintf(c.Out, "%s  is paused %s\n", titleOf(ep), pausedText(&ep.Pause))
+func (cmd *endpointPause) Run(c *session) error {
+	return askEndpoint(c, cmd.ID, post("/pause", cmd), func(ep *client.Endpoint) {
+		c.printf("%s  is paused %s\n", titleOf(ep), pausedText(&ep.Pause))
 	})
 }
 
@@ -172,13 +149,63 @@ type endpointResume struct {
 }
 
 // Run lets it go on. One that is disabled stays so.
-func (cmd *endpointResume) Run(ctx context.Context, c *console.Console) error {
-	return askEndpoint(ctx, c, cmd.answerFlags, cmd.ID, post("/resume", reasonOf(cmd.Reason)), func(ep *client.Endpoint) {
+func (cmd *endpointResume) Run(c *session) error {
+	return askEndpoint(c, cmd.ID, post("/resume", cmd), func(ep *client.Endpoint) {
 		if !ep.Enabled {
-			fmt.Fprintf(c.Out, "%s  is not paused, but disabled (%s): \"dispatcher endpoint set %s --enable\" has it sent to again\n",
-				titleOf(ep), console.Printable(ep.DisabledReason), console.Printable(ep.ID))
+			c.printf("%s  is not paused, but disabled (%s): \"dispatcher endpoint set %s --enable\" has it sent to again\n",
+				titleOf(ep), ep.DisabledReason, ep.ID)
 			return
 		}
-		fmt.Fprintf(c.Out, "%s  goes on\n", titleOf(ep))
+		c.printf("%s  goes on\n", titleOf(ep))
 	})
+}
+
+// titleOf names an endpoint for people.
+func titleOf(ep *client.Endpoint) string {
+	if ep.ExternalID != "" {
+		return ep.ID + "  " + console.Short(ep.ExternalID, console.Widest)
+	}
+	return ep.ID
+}
+
+// endpointState says in a few words whether an endpoint is sent to, and how it takes that.
+func endpointState(c *session, ep *client.Endpoint, now time.Time) string {
+	switch {
+	case !ep.Enabled:
+		return c.Paint("disabled: "+string(ep.DisabledReason), console.Red)
+	case ep.Paused && !ep.PausedUntil.IsZero():
+		return c.Paint("paused for "+console.Brief(ep.PausedUntil.Sub(now)), console.Yellow)
+	case ep.Paused:
+		return c.Paint("paused", console.Yellow)
+	case !ep.FailingSince.IsZero():
+		return c.Paint("failing since "+ago(ep.FailingSince, now), console.Red)
+	case !ep.LastSuccessAt.IsZero():
+		return c.Paint("ok, "+ago(ep.LastSuccessAt, now), console.Green)
+	}
+	return "not sent to yet"
+}
+
+// showEndpoint prints one endpoint.
+func showEndpoint(c *session, ep *client.Endpoint, now time.Time) {
+	state := endpointState(c, ep, now)
+	if ep.Enabled && ep.Paused {
+		state = c.Paint("paused", console.Yellow) + " " + pausedText(&ep.Pause)
+	}
+	chosen := func(choice client.Choice) string { return console.FirstOf(choiceText(choice), "the project's default") }
+	var headers []string
+	for _, h := range slices.SortedFunc(slices.Values(ep.Headers), func(a, b client.Header) int { return strings.Compare(a.Name, b.Name) }) {
+		headers = append(headers, "header", h.Name+": "+h.Value)
+	}
+	c.Lines(12, slices.Concat([]string{
+		"endpoint", ep.ID, "external id", ep.ExternalID, "name", ep.Name, "state", state, "url", ep.URL,
+		"override", meaning(string(ep.URLOverride)),
+		"topics", console.FirstOf(strings.Join(ep.Topics, " "), "none: it is told of no events"),
+		"policy", chosen(ep.Policy), "success", chosen(ep.Success), "signer", chosen(ep.Signer),
+	}, headers, []string{
+		"rate", console.FirstOf(ep.Rate, "any"),
+		"in flight", "at most " + numberOr(ep.Concurrency, "the setting lane_concurrency"), "lane", ep.Lane,
+		"failing", console.ClockTime(ep.FailingSince), "last success", console.ClockTime(ep.LastSuccessAt),
+		"last failure", console.ClockTime(ep.LastFailureAt), "made", console.ClockTime(ep.CreatedAt),
+		"changed", console.ClockTime(ep.UpdatedAt),
+	})...)
 }

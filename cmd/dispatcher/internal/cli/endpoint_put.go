@@ -1,8 +1,6 @@
 package cli
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -15,9 +13,9 @@ import (
 
 // endpointPut makes or replaces endpoints by their external ids.
 type endpointPut struct {
-	remote.Flags
+	serverFlags
 	File   string `arg:"" placeholder:"FILE.ndjson" help:"File with one endpoint a line, as PUT /v1/endpoints/by-external-id takes it, with its external_id; - reads the standard input."`
-	Reason string `placeholder:"TEXT" help:"Why, for the audit."`
+	Reason string `in:"reason" placeholder:"TEXT" help:"Why, for the audit."`
 	JSON   bool   `name:"json" help:"Print the summary for machines."`
 }
 
@@ -39,8 +37,7 @@ type putSummary struct {
 
 // An endpointWriter sends the lines of a source.
 type endpointWriter struct {
-	c      *console.Console
-	cl     *remote.Client
+	c      *session
 	source *importer.Source
 	reason string
 	bar    *importer.Bar
@@ -48,25 +45,24 @@ type endpointWriter struct {
 }
 
 // Run puts the endpoints, and ends with 1 if a line was refused.
-func (cmd *endpointPut) Run(ctx context.Context, c *console.Console) error {
-	cl, err := remote.New(c, cmd.Flags)
-	if err != nil {
+func (cmd *endpointPut) Run(c *session) error {
+	if err := c.connect(); err != nil {
 		return err
 	}
-	source, err := importer.OpenSource(c, cmd.File)
+	source, err := importer.OpenSource(c.Console, cmd.File)
 	if err != nil {
 		return err
 	}
 	defer source.Close()
-	w := &endpointWriter{c: c, cl: cl, source: source, reason: cmd.Reason, bar: importer.NewBar(c, source.Lines, 0)}
-	err = w.run(ctx)
+	w := &endpointWriter{c: c, source: source, reason: cmd.Reason, bar: importer.NewBar(c.Console, source.Lines, 0)}
+	err = w.run()
 	w.bar.End(err != nil)
 	if cmd.JSON {
-		if shown := console.PrintValue(c, w.sum); err == nil {
+		if shown := console.PrintValue(c.Console, w.sum); err == nil {
 			err = shown
 		}
 	} else {
-		fmt.Fprintf(c.Out, "%d endpoints: %d made, %d replaced, %d refused\n", w.sum.Lines, w.sum.Made, w.sum.Replaced, w.sum.Refused)
+		c.printf("%d endpoints: %d made, %d replaced, %d refused\n", w.sum.Lines, w.sum.Made, w.sum.Replaced, w.sum.Refused)
 	}
 	if err == nil && w.sum.Refused > 0 {
 		err = console.ExitStatus(console.ExitFailed)
@@ -75,7 +71,7 @@ func (cmd *endpointPut) Run(ctx context.Context, c *console.Console) error {
 }
 
 // run sends batch after batch until the source ends.
-func (w *endpointWriter) run(ctx context.Context) error {
+func (w *endpointWriter) run() error {
 	for more := true; more; {
 		var batch []*importer.Line
 		size, last := 0, 0
@@ -97,7 +93,7 @@ func (w *endpointWriter) run(ctx context.Context) error {
 			size += len(line.Text)
 		}
 		if len(batch) > 0 {
-			if err := w.hand(ctx, batch); err != nil {
+			if err := w.hand(batch); err != nil {
 				return fmt.Errorf("lines %d to %d: %w; the file can be run again, what is the same stays as it is", batch[0].Number, last, err)
 			}
 		}
@@ -108,23 +104,22 @@ func (w *endpointWriter) run(ctx context.Context) error {
 	return nil
 }
 
-// hand makes one call for a batch.
-func (w *endpointWriter) hand(ctx context.Context, batch []*importer.Line) error {
-	body, err := w.body(batch)
-	if err != nil {
-		return err
+// hand makes one call for a batch. The lines keep their bytes: the order of their members is nobody's, but a number is
+// what it is.
+func (w *endpointWriter) hand(batch []*importer.Line) error {
+	in := struct {
+		Reason    string            `json:"reason,omitempty"`
+		Endpoints []json.RawMessage `json:"endpoints"`
+	}{Reason: w.reason}
+	for _, line := range batch {
+		in.Endpoints = append(in.Endpoints, line.Text)
 	}
-	var answer struct {
-		Results []struct {
-			Status  int             `json:"status"`
-			Problem *client.Problem `json:"problem"`
-		} `json:"results"`
-	}
-	if _, err := w.cl.Send(ctx, http.MethodPost, "/v1/endpoints/batch", body, &answer); err != nil {
+	var answer importer.Results
+	if _, err := w.c.call(post("/v1/endpoints/batch", in), &answer); err != nil {
 		return err
 	}
 	if len(answer.Results) != len(batch) {
-		return fmt.Errorf("%s answered %d results: it is not a dispatcher, or not this version", w.cl.Base, len(answer.Results))
+		return fmt.Errorf("%s answered %d results: it is not a dispatcher, or not this version", w.c.client.Base, len(answer.Results))
 	}
 	for i, r := range answer.Results {
 		switch {
@@ -140,30 +135,6 @@ func (w *endpointWriter) hand(ctx context.Context, batch []*importer.Line) error
 		}
 	}
 	return nil
-}
-
-// body is the request for a batch. The lines keep their bytes: the order of their members is nobody's, but a number is what it is.
-func (w *endpointWriter) body(batch []*importer.Line) ([]byte, error) {
-	var b bytes.Buffer
-	b.WriteByte('{')
-	if w.reason != "" {
-		reason, err := json.Marshal(w.reason)
-		if err != nil {
-			return nil, fmt.Errorf("encode the reason: %w", err)
-		}
-		b.WriteString(`"reason":`)
-		b.Write(reason)
-		b.WriteByte(',')
-	}
-	b.WriteString(`"endpoints":[`)
-	for i, line := range batch {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		b.Write(line.Text)
-	}
-	b.WriteString("]}")
-	return b.Bytes(), nil
 }
 
 // refused says which line was not taken, and why.

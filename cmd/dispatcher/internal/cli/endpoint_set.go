@@ -1,10 +1,10 @@
 package cli
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
@@ -13,65 +13,38 @@ import (
 
 // endpointFields are what can be said of an endpoint, whether it is made or changed.
 type endpointFields struct {
-	ExternalID  string   `placeholder:"TEXT" help:"Your own name for it, such as a merchant number; callbacks may name it by that."`
-	Name        string   `placeholder:"TEXT" help:"A name for people."`
-	Topic       []string `placeholder:"TOPIC" help:"Events that it is told of: payment.succeeded, payment.*, or * for all; may be repeated."`
-	URLOverride string   `name:"url-override" placeholder:"deny|same_host|any" help:"Whether a callback may bring an address of its own. Default: deny."`
+	ExternalID  string   `in:"external_id" placeholder:"TEXT" help:"Your own name for it, such as a merchant number; callbacks may name it by that."`
+	Name        string   `in:"name" placeholder:"TEXT" help:"A name for people."`
+	Topic       []string `in:"topics,list" placeholder:"TOPIC" help:"Events that it is told of: payment.succeeded, payment.*, or * for all; may be repeated."`
+	URLOverride string   `in:"url_override" name:"url-override" placeholder:"deny|same_host|any" help:"Whether a callback may bring an address of its own. Default: deny."`
 	choiceFlags
-	Header      []string `short:"H" sep:"none" placeholder:"NAME:VALUE" help:"A header to send with every attempt; may be repeated."`
-	Rate        string   `placeholder:"N/s" help:"How many attempts may begin: 50/s, 300/m, 10/h or 1/d."`
-	Concurrency int      `placeholder:"N" help:"How many attempts may be in flight. Default: the setting lane_concurrency."`
-	Disable     bool     `xor:"enabled" help:"Disable it: callbacks are accepted and held."`
-	Secret      string   `placeholder:"TEXT|@FILE|-" help:"The secret that signs, as its signer wants it; better in a file, or on the standard input with -, than where other users of this machine see it. Default: one is made."`
-	SecretLabel string   `placeholder:"TEXT" help:"What receivers know the secret by, such as a certificate's serial number."`
+	Header      []string `in:"headers,headers" short:"H" sep:"none" placeholder:"NAME:VALUE" help:"A header to send with every attempt; may be repeated."`
+	Rate        string   `in:"rate" placeholder:"N/s" help:"How many attempts may begin: 50/s, 300/m, 10/h or 1/d."`
+	Concurrency int      `in:"concurrency" placeholder:"N" help:"How many attempts may be in flight. Default: the setting lane_concurrency."`
+	Disable     bool     `in:"enabled,not" xor:"enabled" help:"Disable it: callbacks are accepted and held."`
+	Secret      string   `in:"secret,secret" placeholder:"TEXT|@FILE|-" help:"The secret that signs, as its signer wants it; better in a file, or on the standard input with -, than where other users of this machine see it. Default: one is made."`
+	SecretLabel string   `in:"secret_label" placeholder:"TEXT" help:"What receivers know the secret by, such as a certificate's serial number."`
 	changeFlags
-}
-
-// put writes what was given into the body of a request.
-func (f *endpointFields) put(c *console.Console, in body) error {
-	if err := f.choiceFlags.put(c, in); err != nil {
-		return err
-	}
-	secret, err := console.ReadSecret(c, "secret", f.Secret)
-	if err != nil {
-		return err
-	}
-	in.texts("external_id", f.ExternalID, "name", f.Name, "url_override", f.URLOverride, "rate", f.Rate, "secret", secret,
-		"secret_label", f.SecretLabel)
-	if topics := console.NonEmpty(f.Topic); len(topics) > 0 {
-		in["topics"] = topics
-	}
-	if f.Concurrency != 0 {
-		in["concurrency"] = f.Concurrency
-	}
-	if f.Disable {
-		in["enabled"] = false
-	}
-	return in.headers(f.Header)
 }
 
 // endpointCreate makes an endpoint.
 type endpointCreate struct {
-	URL string `arg:"" help:"Address that is called."`
+	URL string `in:"url" arg:"" help:"Address that is called."`
 	endpointFields
 }
 
 // Run makes it, and shows its secret.
-func (cmd *endpointCreate) Run(ctx context.Context, c *console.Console) error {
-	in := body{"url": cmd.URL}
-	if err := cmd.put(c, in); err != nil {
-		return err
-	}
-	in.texts("reason", cmd.Reason)
-	return ask(ctx, c, cmd.answerFlags, post("/v1/endpoints", in), func(ep *client.EndpointWithSecret) {
-		fmt.Fprintf(c.Out, "%s  made\n", titleOf(&ep.Endpoint))
+func (cmd *endpointCreate) Run(c *session) error {
+	return ask(c, post("/v1/endpoints", cmd), func(ep *client.EndpointWithSecret) {
+		console.MakeSafe(&ep.Endpoint)
+		c.printf("%s  made\n", titleOf(&ep.Endpoint))
 		showReceiversPart(c, ep)
 	})
 }
 
 // showReceiversPart prints what a receiver needs to verify with. Of a key pair that is the public key: the private one is nobody's to
 // carry around.
-func showReceiversPart(c *console.Console, ep *client.EndpointWithSecret) {
+func showReceiversPart(c *session, ep *client.EndpointWithSecret) {
 	if ep.Secret == "" {
 		return
 	}
@@ -86,16 +59,16 @@ func showReceiversPart(c *console.Console, ep *client.EndpointWithSecret) {
 			}
 		}
 	}
-	fmt.Fprintf(c.Out, "%s for its receiver (\"dispatcher endpoint secret %s\" shows it again):\n", name, console.Printable(ep.ID))
+	c.printf("%s for its receiver (\"dispatcher endpoint secret %s\" shows it again):\n", name, ep.ID)
 	printLines(c, value)
 }
 
 // endpointSet changes an endpoint.
 type endpointSet struct {
 	ID  string `arg:"" name:"endpoint" help:"The endpoint's id or external id."`
-	URL string `name:"url" placeholder:"URL" help:"Address that is called."`
+	URL string `in:"url" name:"url" placeholder:"URL" help:"Address that is called."`
 	endpointFields
-	Enable bool     `xor:"enabled" help:"Have it sent to again after it was disabled, by --disable or because it answered 410."`
+	Enable bool     `in:"enabled" xor:"enabled" help:"Have it sent to again after it was disabled, by --disable or because it answered 410."`
 	Clear  []string `placeholder:"FIELD" help:"Take these away: policy, success, signer, external-id, rate, concurrency, name, url-override, topic, header."`
 }
 
@@ -105,32 +78,94 @@ func (*endpointSet) Help() string {
 		"and success rule; address, signer, headers and limits are the endpoint's whenever something is sent."
 }
 
-// clearable are the fields that can be taken away, by what --clear calls them.
-var clearable = map[string]string{
-	"policy": "policy", "success": "success", "signer": "signer", "external-id": "external_id", "rate": "rate", "concurrency": "concurrency",
-	"name": "name", "url-override": "url_override", "topic": "topics", "topics": "topics", "header": "headers", "headers": "headers",
+// Run changes it.
+func (cmd *endpointSet) Run(c *session) error {
+	among := "policy, success, signer, external-id, rate, concurrency, name, url-override, topic or header"
+	in, err := changed(c, cmd, cmd.Clear, among)
+	if err != nil {
+		return err
+	}
+	r := request{method: http.MethodPatch, in: in}
+	return askEndpoint(c, cmd.ID, r, func(ep *client.Endpoint) {
+		c.printf("%s  changed (see \"dispatcher endpoint get %s\")\n", titleOf(ep), ep.ID)
+	})
 }
 
-// Run changes it.
-func (cmd *endpointSet) Run(ctx context.Context, c *console.Console) error {
-	in := body{}
-	if err := cmd.put(c, in); err != nil {
-		return err
+// changed is the body of a change, with what is taken away.
+func changed(c *session, cmd any, names []string, among string) (body, error) {
+	in, err := bodyOf(c, cmd)
+	if err == nil {
+		err = in.clear(names, clearable, among)
 	}
-	in.texts("url", cmd.URL)
-	if cmd.Enable {
-		in["enabled"] = true
+	if err == nil && !in.changes() {
+		err = console.Wrong("nothing to change: give what is to be another, or --clear")
 	}
-	among := "policy, success, signer, external-id, rate, concurrency, name, url-override, topic or header"
-	if err := in.clear(cmd.Clear, clearable, among); err != nil {
-		return err
+	return in, err
+}
+
+// printSecret prints what a receiver verifies with, and nothing else: the output is what "listen --secret" takes.
+func printSecret(c *session, private bool) func(*client.ShownSecret) {
+	return func(s *client.ShownSecret) {
+		if s.Public != "" && !private {
+			printLines(c, s.Public)
+			return
+		}
+		printLines(c, s.Secret)
 	}
-	if len(in) == 0 {
-		return console.Wrong("nothing to change: give what is to be another, or --clear")
-	}
-	in.texts("reason", cmd.Reason)
-	r := request{method: http.MethodPatch, in: in}
-	return askEndpoint(ctx, c, cmd.answerFlags, cmd.ID, r, func(ep *client.Endpoint) {
-		fmt.Fprintf(c.Out, "%s  changed (see \"dispatcher endpoint get %s\")\n", titleOf(ep), console.Printable(ep.ID))
+}
+
+// endpointSecret prints an endpoint's secret.
+type endpointSecret struct {
+	ID      string `arg:"" name:"endpoint" help:"The endpoint's id or external id."`
+	Private bool   `help:"Of a key pair: the private key, which signs."`
+	answerFlags
+}
+
+// Help is what endpoint secret --help says below the flags' summary.
+func (*endpointSecret) Help() string {
+	return "It needs a key of scope admin, and is audited. The output is what \"dispatcher listen --secret\" takes."
+}
+
+// Run prints it.
+func (cmd *endpointSecret) Run(c *session) error {
+	return askEndpoint(c, cmd.ID, get("/secret"), printSecret(c, cmd.Private))
+}
+
+// endpointRotate gives an endpoint a new secret.
+type endpointRotate struct {
+	ID      string `arg:"" name:"endpoint" help:"The endpoint's id or external id."`
+	Secret  string `in:"secret,secret" placeholder:"TEXT|@FILE|-" help:"The new one, as the endpoint's signer wants it; better in a file, or on the standard input with -, than where other users of this machine see it. Default: one is made."`
+	Label   string `in:"label" placeholder:"TEXT" help:"What receivers know it by, such as a certificate's serial number."`
+	Overlap string `in:"overlap" placeholder:"DURATION" help:"How long the old one signs beside it, 0s to 30d. 0s: it ends at once, as one that leaked must. Default: 1d."`
+	changeFlags
+}
+
+// Help is what endpoint rotate-secret --help says below the flags' summary.
+func (*endpointRotate) Help() string {
+	return "During the overlap, standard-v1, standard-v1a, t-v1 and hmac-sha256-body sign with both, so that receivers can change when they like; the others sign with the " +
+		"new one at once. The new secret (of a key pair, the public key) goes to the standard output, all else to the error output. It needs a key of scope admin."
+}
+
+// Run rotates, and prints the new secret.
+func (cmd *endpointRotate) Run(c *session) error {
+	return askEndpoint(c, cmd.ID, post("/rotate_secret", cmd), func(s *client.RotatedSecret) {
+		shown := s.ShownSecret
+		if shown == nil {
+			shown = &client.ShownSecret{}
+		}
+		what := "secret"
+		if shown.Public != "" {
+			what = "key pair, of which this is the public key"
+		}
+		fmt.Fprintf(c.Err, "%s has a new %s; %s\n", console.Printable(cmd.ID), what, oldSecret(s, "where the signer has room for two, "))
+		printSecret(c, false)(shown)
 	})
+}
+
+// oldSecret says how long the secret before a rotation signs; where limits that.
+func oldSecret(s *client.RotatedSecret, where string) string {
+	if s.PreviousSignsUntil.After(time.Now()) {
+		return where + "the old one signs beside it until " + console.ClockTime(s.PreviousSignsUntil)
+	}
+	return "the old one no longer signs"
 }

@@ -1,9 +1,7 @@
 package cli
 
 import (
-	"context"
 	"fmt"
-	"net/http"
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/client"
@@ -14,7 +12,7 @@ import (
 
 // endpointTest sends a test.
 type endpointTest struct {
-	remote.Flags
+	serverFlags
 	ID      string `arg:"" name:"endpoint" help:"The endpoint's id or external id."`
 	Wait    bool   `help:"Wait until it has ended, show how, and exit with 1 unless it succeeded."`
 	Timeout string `default:"90s" placeholder:"DURATION" help:"With --wait: how long to wait. Default: 90s."`
@@ -25,89 +23,84 @@ type endpointTest struct {
 const quietWait = 3 * time.Second
 
 // Run sends the test, and with --wait says how it ended.
-func (cmd *endpointTest) Run(ctx context.Context, c *console.Console) error {
+func (cmd *endpointTest) Run(c *session) error {
 	limit, err := schedule.ParseDuration(cmd.Timeout)
 	if err != nil || limit <= 0 {
 		return console.Wrong("--timeout: %q is not a duration such as 90s", cmd.Timeout)
 	}
-	cl, err := remote.New(c, cmd.Flags)
-	if err != nil {
-		return err
-	}
-	r, err := post("/test", nil).forEndpoint(ctx, cl, cmd.ID)
+	r, err := post("/test", nil).forEndpoint(c, cmd.ID)
 	if err != nil {
 		return err
 	}
 	var cb client.Callback
-	answer, err := r.made(ctx, cl, &cb)
-	if err != nil {
+	answer, err := c.call(r, &cb)
+	switch {
+	case err != nil:
 		return err
+	case cmd.Wait:
+		return cmd.await(c, cb.ID, limit)
+	case cmd.JSON:
+		return console.PrintJSON(c.Console, answer)
 	}
-	if cmd.Wait {
-		return cmd.await(ctx, c, cl, cb.ID, limit)
-	}
-	if cmd.JSON {
-		return console.PrintJSON(c, answer)
-	}
-	fmt.Fprintf(c.Out, "%s  is attempted once (see \"dispatcher callback get %[1]s\", or give --wait)\n", console.Printable(cb.ID))
+	c.printf("%s  is attempted once (see \"dispatcher callback get %[1]s\", or give --wait)\n", cb.ID)
 	return nil
 }
 
 // await shows how a test ended, or what keeps it.
-func (cmd *endpointTest) await(ctx context.Context, c *console.Console, cl *remote.Client, id string, limit time.Duration) error {
+func (cmd *endpointTest) await(c *session, id string, limit time.Duration) error {
 	began := time.Now()
 	for said := false; ; {
 		var cb client.Callback
-		answer, err := cl.Call(ctx, http.MethodGet, remote.CallbackPath(id), nil, &cb)
+		answer, err := c.call(get(remote.CallbackPath(id)), &cb)
 		if err != nil {
 			return err
 		}
 		if !cb.FinishedAt.IsZero() {
-			return cmd.ended(ctx, c, cl, &cb, answer)
+			return cmd.ended(c, &cb, answer)
 		}
 		waited := time.Since(began)
 		if waited >= limit || !said && waited >= quietWait {
 			var x client.Explanation
-			if _, err := cl.Call(ctx, http.MethodGet, remote.CallbackPath(id)+"/explain", nil, &x); err != nil {
+			if _, err := c.call(get(remote.CallbackPath(id)+"/explain"), &x); err != nil {
 				return err
 			}
 			if waited >= limit {
 				showExplanation(c, c.Err, &x)
-				return fmt.Errorf("the test has not ended within %s; it stays open (see \"dispatcher callback get %s\")", limit, console.Printable(id))
+				return fmt.Errorf("the test has not ended within %s; it stays open (see \"dispatcher callback get %s\")", limit, id)
 			}
-			fmt.Fprintf(c.Err, "still waiting: %s\n", console.Printable(x.Summary))
+			fmt.Fprintf(c.Err, "still waiting: %s\n", x.Summary)
 			said = true
 		}
-		console.Pause(ctx, min(max(waited/10, 20*time.Millisecond), time.Second))
-		if err := ctx.Err(); err != nil {
+		console.Pause(c.ctx, min(max(waited/10, 20*time.Millisecond), time.Second))
+		if err := c.ctx.Err(); err != nil {
 			return err
 		}
 	}
 }
 
 // ended prints the attempt of a test that is terminal, and ends with 1 if it failed.
-func (cmd *endpointTest) ended(ctx context.Context, c *console.Console, cl *remote.Client, cb *client.Callback, answer []byte) error {
-	attempts, err := remote.NewestAttempts(ctx, cl, cb.ID, 0)
+func (cmd *endpointTest) ended(c *session, cb *client.Callback, answer []byte) error {
+	raw, err := remote.NewestAttempts(c.ctx, c.client, cb.ID, 0)
 	if err != nil {
 		return err
 	}
 	if cmd.JSON {
-		if err := printWithAttempts(c, answer, attempts); err != nil {
+		if err := printWithAttempts(c, answer, raw); err != nil {
 			return err
 		}
 	} else {
-		list, err := remote.DecodeAttempts(attempts)
+		list, err := safeAttempts(raw)
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(c.Out, "%s  %s\n", console.Printable(cb.ID), stateText(c, cb))
+		c.printf("%s  %s\n", cb.ID, stateText(c, cb))
 		for i := range list {
 			a := &list[i]
 			colour := console.Red
 			if a.Outcome == "succeeded" {
 				colour = console.Green
 			}
-			fmt.Fprintf(c.Out, "  %s %s  %s  after %.1fms\n", console.Printable(cb.Method), console.Short(cb.URL, console.Widest),
+			c.printf("  %s %s  %s  after %.1fms\n", cb.Method, console.Short(cb.URL, console.Widest),
 				c.Paint(answerText(a), colour), a.TimingsMs.Total)
 		}
 	}

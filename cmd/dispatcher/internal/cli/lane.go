@@ -1,8 +1,6 @@
 package cli
 
 import (
-	"context"
-	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -24,29 +22,22 @@ type LaneCommand struct {
 
 // laneList lists lanes.
 type laneList struct {
-	Search string `placeholder:"TEXT" help:"Only those with this in their key."`
-	Held   bool   `help:"Only those that are paused: by themselves, with their endpoint or with the project."`
+	Search string `in:"search" placeholder:"TEXT" help:"Only those with this in their key."`
+	Held   bool   `in:"held" help:"Only those that are paused: by themselves, with their endpoint or with the project."`
 	listFlags
 }
 
 // Run prints the lanes.
-func (cmd *laneList) Run(ctx context.Context, c *console.Console) error {
-	q := parameters("search", cmd.Search, "held", yes(cmd.Held))
-	now := time.Now()
-	oldest := func(l *client.LaneView) any {
-		if l.AgeMs == nil {
-			return ""
+func (cmd *laneList) Run(c *session) error {
+	header, now := "lane, open, oldest, in flight, rate, answers, held", time.Now()
+	return list(c, cmd.listFlags, "/v1/lanes", cmd, "no lanes match", header, func(l *client.LaneView) []any {
+		oldest := ""
+		if l.AgeMs != nil {
+			oldest = "due " + ago(now.Add(-time.Duration(*l.AgeMs)*time.Millisecond), now)
 		}
-		return "due " + ago(now.Add(-time.Duration(*l.AgeMs)*time.Millisecond), now)
-	}
-	return list(ctx, c, cmd.listFlags, "/v1/lanes", q, "no lanes match", []console.Column[client.LaneView]{
-		{Name: "lane", Of: func(l *client.LaneView) any { return console.Short(l.Lane.Lane, console.Widest) }},
-		{Name: "open", Of: func(l *client.LaneView) any { return l.Open }},
-		{Name: "oldest", Of: oldest},
-		{Name: "in flight", Of: func(l *client.LaneView) any { return inFlight(l) }},
-		{Name: "rate", Of: func(l *client.LaneView) any { return console.Printable(l.Rate) }},
-		{Name: "answers", Of: func(l *client.LaneView) any { return healthText(l.Health) }},
-		{Name: "held", Of: func(l *client.LaneView) any { return heldText(l) }},
+		return []any{
+			console.Short(l.Lane.Lane, console.Widest), l.Open, oldest, inFlight(l), l.Rate, meaning(string(l.Health)), heldText(l),
+		}
 	})
 }
 
@@ -68,22 +59,12 @@ func inFlight(l *client.LaneView) string {
 	return s
 }
 
-func healthText(health string) string {
-	switch health {
-	case "timing_out":
-		return "times out"
-	case "answering":
-		return "yes"
-	}
-	return console.Printable(health)
-}
-
 // heldText says why nothing is sent now, since when and until when, and names what else holds the lane.
 func heldText(l *client.LaneView) string {
 	if l.Held == "" {
 		return ""
 	}
-	s := console.Printable(l.Held)
+	s := string(l.Held)
 	if !l.HeldSince.IsZero() {
 		s += " since " + console.ClockTime(l.HeldSince)
 	}
@@ -94,7 +75,7 @@ func heldText(l *client.LaneView) string {
 		s += " until " + console.ClockTime(l.HeldUntil)
 	}
 	for _, hold := range l.Holds[min(1, len(l.Holds)):] {
-		s += "; " + console.Printable(hold.Code)
+		s += "; " + string(hold.Code)
 	}
 	return s
 }
@@ -109,9 +90,9 @@ type lanePause struct {
 }
 
 // Run holds the lane.
-func (cmd *lanePause) Run(ctx context.Context, c *console.Console) error {
-	return ask(ctx, c, cmd.answerFlags, post(lanePath(cmd.Lane, "pause"), cmd.body()), func(l *client.Lane) {
-		fmt.Fprintf(c.Out, "nothing of the lane %s is sent %s\n", console.Printable(l.Lane), pausedText(&l.Pause))
+func (cmd *lanePause) Run(c *session) error {
+	return ask(c, post(lanePath(cmd.Lane, "pause"), cmd), func(l *client.Lane) {
+		c.printf("nothing of the lane %s is sent %s\n", l.Lane, pausedText(&l.Pause))
 	})
 }
 
@@ -122,32 +103,30 @@ type laneResume struct {
 }
 
 // Run lets the lane go on. It may be held by something else still.
-func (cmd *laneResume) Run(ctx context.Context, c *console.Console) error {
-	return ask(ctx, c, cmd.answerFlags, post(lanePath(cmd.Lane, "resume"), reasonOf(cmd.Reason)), func(l *client.Lane) {
+func (cmd *laneResume) Run(c *session) error {
+	return ask(c, post(lanePath(cmd.Lane, "resume"), cmd), func(l *client.Lane) {
 		if l.Paused {
-			fmt.Fprintf(c.Out, "the lane %s is no longer paused by itself, but with its endpoint or the project %s\n",
-				console.Printable(l.Lane), pausedText(&l.Pause))
+			c.printf("the lane %s is no longer paused by itself, but with its endpoint or the project %s\n", l.Lane, pausedText(&l.Pause))
 			return
 		}
-		fmt.Fprintf(c.Out, "the lane %s goes on\n", console.Printable(l.Lane))
+		c.printf("the lane %s goes on\n", l.Lane)
 	})
 }
 
 // laneLimit bounds a lane.
 type laneLimit struct {
 	Lane        string   `arg:"" help:"Key of the lane."`
-	Rate        string   `placeholder:"N/s" help:"How many attempts may begin: 50/s, 300/m, 10/h or 1/d."`
-	Concurrency int      `placeholder:"N" help:"How many attempts may be in flight."`
+	Rate        string   `in:"rate" placeholder:"N/s" help:"How many attempts may begin: 50/s, 300/m, 10/h or 1/d."`
+	Concurrency int      `in:"concurrency" placeholder:"N" help:"How many attempts may be in flight."`
 	Clear       []string `enum:"rate,concurrency" placeholder:"rate,concurrency" help:"Take these bounds away."`
 	changeFlags
 }
 
 // Run sets the bounds that are given; the others stay.
-func (cmd *laneLimit) Run(ctx context.Context, c *console.Console) error {
-	in := body{}
-	in.texts("rate", cmd.Rate)
-	if cmd.Concurrency != 0 {
-		in["concurrency"] = cmd.Concurrency
+func (cmd *laneLimit) Run(c *session) error {
+	in, err := bodyOf(c, cmd)
+	if err != nil {
+		return err
 	}
 	for _, bound := range cmd.Clear {
 		if in[bound] != nil {
@@ -155,26 +134,70 @@ func (cmd *laneLimit) Run(ctx context.Context, c *console.Console) error {
 		}
 		in[bound] = nil
 	}
-	if len(in) == 0 {
+	if !in.changes() {
 		return console.Wrong("give --rate, --concurrency or --clear")
 	}
-	in.texts("reason", cmd.Reason)
 	r := request{method: http.MethodPut, path: lanePath(cmd.Lane, "limits"), in: in}
-	return ask(ctx, c, cmd.answerFlags, r, func(l *client.Lane) {
-		fmt.Fprintf(c.Out, "the lane %s: rate %s, in flight at most %s\n", console.Printable(l.Lane),
-			console.FirstOf(console.Printable(l.Rate), "any"), numberOr(l.Concurrency, "the setting lane_concurrency"))
+	return ask(c, r, func(l *client.Lane) {
+		c.printf("the lane %s: rate %s, in flight at most %s\n", l.Lane, console.FirstOf(l.Rate, "any"),
+			numberOr(l.Concurrency, "the setting lane_concurrency"))
 	})
 }
 
 // laneSecret prints the secret of a lane.
 type laneSecret struct {
-	Lane   string `arg:"" help:"Key of the lane, as a callback shows it."`
-	Signer string `placeholder:"NAME" help:"The signer that signs with it; each has a secret of its own. Default: standard-v1."`
+	Lane   string `in:"lane" arg:"" help:"Key of the lane, as a callback shows it."`
+	Signer string `in:"signer" placeholder:"NAME" help:"The signer that signs with it; each has a secret of its own. Default: standard-v1."`
 	answerFlags
 }
 
 // Run prints it.
-func (cmd *laneSecret) Run(ctx context.Context, c *console.Console) error {
-	q := parameters("lane", cmd.Lane, "signer", cmd.Signer)
-	return ask(ctx, c, cmd.answerFlags, get("/v1/secret?"+q.Encode()), printSecret(c, false))
+func (cmd *laneSecret) Run(c *session) error {
+	return ask(c, get("/v1/secret?"+queryOf(cmd).Encode()), printSecret(c, false))
+}
+
+// pauseFlags say for how long something is held, and why.
+type pauseFlags struct {
+	For    string `in:"for" xor:"end" placeholder:"DURATION" help:"Hold it for so long, such as 2h. Default, without --until too: until it is resumed."`
+	Until  string `in:"until" xor:"end" placeholder:"TIME" help:"Hold it until this time, RFC 3339."`
+	Reason string `in:"reason" placeholder:"TEXT" help:"Why: it is shown to whoever asks what holds it, and kept in the audit."`
+	answerFlags
+}
+
+// pausedText says for how long something is held, and why.
+func pausedText(p *client.Pause) string {
+	s := "until it is resumed"
+	if !p.PausedUntil.IsZero() {
+		s = "until " + console.ClockTime(p.PausedUntil)
+	}
+	if p.PauseReason != "" {
+		s += ": " + console.Short(p.PauseReason, console.Widest)
+	}
+	return s
+}
+
+// PauseCommand holds all that a project sends.
+type PauseCommand struct{ pauseFlags }
+
+// Help is what pause --help says below the flags' summary.
+func (*PauseCommand) Help() string {
+	return "Callbacks are accepted as before and none is dropped; within a second no new attempt begins, and what is on the wire ends. \"dispatcher endpoint pause\" and " +
+		"\"dispatcher lane pause\" hold one destination alone."
+}
+
+// Run holds the project.
+func (cmd *PauseCommand) Run(c *session) error {
+	return ask(c, post("/v1/pause", cmd), func(p *client.ProjectPause) {
+		c.printf("nothing of the project %s is sent %s\n", p.Project, pausedText(&p.Pause))
+	})
+}
+
+// ResumeCommand lets a project go on.
+type ResumeCommand struct{ changeFlags }
+
+// Run lets the project go on.
+func (cmd *ResumeCommand) Run(c *session) error {
+	return ask(c, post("/v1/resume", cmd), func(p *client.ProjectPause) {
+		c.printf("the project %s goes on; endpoints and lanes that are paused by themselves stay so\n", p.Project)
+	})
 }

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/url"
@@ -24,41 +23,47 @@ type PolicyCommand struct {
 
 // policyList lists policies.
 type policyList struct {
-	remote.Flags
+	serverFlags
 	Name []string `arg:"" optional:"" help:"Only these."`
 	From string   `placeholder:"TIME" help:"Show when the attempts of a ladder that begins then are made, if all fail at once: RFC 3339, or now."`
 	JSON bool     `name:"json" help:"Print the server's answer for machines."`
 }
 
 // Run prints the policies.
-func (cmd *policyList) Run(ctx context.Context, c *console.Console) error {
-	cl, err := remote.New(c, cmd.Flags)
-	if err != nil {
-		return err
-	}
-	q := url.Values{}
+func (cmd *policyList) Run(c *session) error {
+	p := pager{path: "/v1/policies", q: url.Values{}}
 	switch cmd.From {
 	case "":
 	case "now":
-		q.Set("from", time.Now().UTC().Format(time.RFC3339))
+		p.q.Set("from", time.Now().UTC().Format(time.RFC3339))
 	default:
-		q.Set("from", cmd.From)
+		p.q.Set("from", cmd.From)
 	}
 	var answer client.Page[pickedPolicy]
-	whole, err := remote.Page(ctx, cl, "/v1/policies", q, remote.MostPerPage, "", &answer)
+	whole, err := p.page(c, remote.MostPerPage, &answer)
 	if err != nil {
 		return err
 	}
 	if cmd.JSON && len(cmd.Name) == 0 {
-		return console.PrintJSON(c, whole)
+		return console.PrintJSON(c.Console, whole)
 	}
-	policies, err := picked(answer.Data, cmd.Name, func(p *pickedPolicy) string { return p.Name }, "policy")
-	if err != nil {
-		return err
+	var policies []pickedPolicy
+	left := slices.Clone(cmd.Name)
+	for _, policy := range answer.Data {
+		if len(cmd.Name) == 0 || slices.Contains(cmd.Name, policy.Name) {
+			policies = append(policies, policy)
+			left = slices.DeleteFunc(left, func(name string) bool { return name == policy.Name })
+		}
 	}
 	switch {
+	case len(left) > 0:
+		return fmt.Errorf("there is no policy %q; \"dispatcher policy list\" shows all", console.Printable(left[0]))
 	case cmd.JSON:
-		return printPicked(c, policies)
+		data := make([]json.RawMessage, len(policies))
+		for i := range policies {
+			data[i] = policies[i].raw
+		}
+		return console.PrintValue(c.Console, map[string]any{"data": data, "next_cursor": nil})
 	case cmd.From != "":
 		for i := range policies {
 			showLadder(c, &policies[i].NamedPolicy, i > 0)
@@ -81,34 +86,23 @@ func (p *pickedPolicy) UnmarshalJSON(raw []byte) error {
 	return json.Unmarshal(raw, &p.NamedPolicy)
 }
 
-// printPicked prints them as a list of the server's.
-func printPicked(c *console.Console, policies []pickedPolicy) error {
-	data := make([]json.RawMessage, len(policies))
+func showPolicies(c *session, policies []pickedPolicy) {
+	t := c.NewTable("name", "attempts", "sum", "timeout", "tiers", "about")
+	t.Wrap(5, 44)
+	t.Wrap(6, 40)
 	for i := range policies {
-		data[i] = policies[i].raw
-	}
-	return console.PrintValue(c, map[string]any{"data": data, "next_cursor": nil})
-}
-
-func showPolicies(c *console.Console, policies []pickedPolicy) {
-	about := func(p *pickedPolicy) any {
+		p := &policies[i].NamedPolicy
+		about := p.About
 		if p.Own {
-			return "the project's own"
+			about = "the project's own"
 		}
-		return console.Printable(p.About)
+		t.Row(p.Name, attemptsOf(p), p.Sum, p.Timeout, tiersInShort(p), about)
 	}
-	console.ShowTable(c, policies, []console.Column[pickedPolicy]{
-		{Name: "name", Of: func(p *pickedPolicy) any { return console.Printable(p.Name) }},
-		{Name: "attempts", Of: func(p *pickedPolicy) any { return attemptsOf(&p.NamedPolicy) }},
-		{Name: "sum", Of: func(p *pickedPolicy) any { return console.Printable(p.Sum) }},
-		{Name: "timeout", Of: func(p *pickedPolicy) any { return console.Printable(p.Timeout) }},
-		{Name: "tiers", Of: func(p *pickedPolicy) any { return tiersInShort(&p.NamedPolicy) }, Wrap: 44},
-		{Name: "about", Of: about, Wrap: 40},
-	})
+	t.Render()
 }
 
 func attemptsOf(p *client.NamedPolicy) string {
-	return numberOr(p.Attempts, "until "+console.Printable(console.FirstOf(string(p.Deadline), "canceled")))
+	return numberOr(p.Attempts, "until "+console.FirstOf(string(p.Deadline), "canceled"))
 }
 
 // tiersInShort prints the waits, runs of the same one in short.
@@ -120,9 +114,9 @@ func tiersInShort(p *client.NamedPolicy) string {
 			n++
 		}
 		if n-i > 2 {
-			parts = append(parts, strconv.Itoa(n-i)+"×"+console.Printable(p.Tiers[i]))
+			parts = append(parts, strconv.Itoa(n-i)+"×"+string(p.Tiers[i]))
 		} else {
-			parts = append(parts, slices.Repeat([]string{console.Printable(p.Tiers[i])}, n-i)...)
+			parts = append(parts, slices.Repeat([]string{string(p.Tiers[i])}, n-i)...)
 		}
 		i = n
 	}
@@ -134,15 +128,15 @@ func tiersInShort(p *client.NamedPolicy) string {
 }
 
 // showLadder prints when the attempts of a policy are made.
-func showLadder(c *console.Console, p *client.NamedPolicy, apart bool) {
+func showLadder(c *session, p *client.NamedPolicy, apart bool) {
 	if apart {
 		fmt.Fprintln(c.Out)
 	}
 	what := attemptsOf(p)
 	if p.Attempts != 0 {
-		what += " attempts within " + console.Printable(p.Sum)
+		what += " attempts within " + string(p.Sum)
 	}
-	fmt.Fprintf(c.Out, "%s: %s, each at most %s\n", c.Paint(console.Printable(p.Name), console.Bold), what, console.Printable(p.Timeout))
+	c.printf("%s: %s, each at most %s\n", c.Paint(p.Name, console.Bold), what, p.Timeout)
 	t := c.NewTable("attempt", "at", "after the first")
 	for i := range p.Times {
 		after := ""

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/url"
@@ -11,7 +10,6 @@ import (
 
 	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
-	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/remote"
 )
 
 // PollCommand is the API for polls from the shell.
@@ -22,8 +20,8 @@ type PollCommand struct {
 	Resolve pollResolve `cmd:"" help:"End a poll from outside, where its answer was learned in another way."`
 }
 
-// showPoll prints a poll's rule, and what becomes of its result.
-func showPoll(c *console.Console, p *client.PollDetail) {
+// pollLines are a poll's rule, and what becomes of its result, in pairs of name and text.
+func pollLines(p *client.PollDetail) []string {
 	var rule struct{ Success, Failure []json.RawMessage }
 	var holdIf []json.RawMessage
 	var evaluate []any
@@ -32,35 +30,32 @@ func showPoll(c *console.Console, p *client.PollDetail) {
 	for into, raw := range map[any]json.RawMessage{&rule: p.Until, &holdIf: p.HoldIf, &evaluate: p.Evaluate, &budget: p.ErrorBudget} {
 		_ = json.Unmarshal(raw, into)
 	}
-	c.Line("success", predicateTexts(rule.Success))
-	c.Line("failure", predicateTexts(rule.Failure))
-	c.Line("hold if", predicateTexts(holdIf))
 	var statuses []string
 	for _, s := range evaluate {
 		statuses = append(statuses, fmt.Sprint(s))
 	}
-	c.Line("evaluates", console.Printable(strings.Join(statuses, " ")))
 	errs := fmt.Sprintf("%d in a row", p.Errors)
 	if budget != nil {
 		errs += fmt.Sprintf("; it bears %d", *budget)
 	}
-	c.Line("errors", errs)
-	c.Line("context", jsonText(p.Context))
 	result := "told to nobody"
 	if to := p.OnResult; to != nil {
-		result = "told to " + console.Printable(console.FirstOf(to.URL, to.EndpointID))
+		result = "told to " + console.FirstOf(to.URL, to.EndpointID)
 		if to.URL != "" && to.EndpointID != "" {
-			result += " of " + console.Printable(to.EndpointID)
+			result += " of " + to.EndpointID
 		}
 		if to.Topic != "" {
-			result += " as " + console.Printable(to.Topic)
+			result += " as " + to.Topic
 		}
 	}
 	if p.ResultCallbackID != "" {
-		result += " by " + console.Printable(p.ResultCallbackID)
+		result += " by " + p.ResultCallbackID
 	}
-	c.Line("result", result)
-	c.Line("data", jsonText(p.Data))
+	return []string{
+		"success", predicateTexts(rule.Success), "failure", predicateTexts(rule.Failure), "hold if", predicateTexts(holdIf),
+		"evaluates", console.Printable(strings.Join(statuses, " ")), "errors", errs, "context", jsonText(p.Context),
+		"result", result, "data", jsonText(p.Data),
+	}
 }
 
 // predicateTexts prints predicates as poll create takes them: in short where that says it all, else as JSON.
@@ -93,28 +88,22 @@ type pollGet struct {
 	attemptFlags
 	ID   string `arg:"" help:"Id of the poll, cb_ and 26 characters."`
 	JSON bool   `name:"json" help:"Print JSON for machines: the poll, and its attempts under \"attempts\"."`
-	remote.Flags
+	serverFlags
 }
 
 // Run shows the poll.
-func (cmd *pollGet) Run(ctx context.Context, c *console.Console) error {
-	cl, err := remote.New(c, cmd.Flags)
-	if err != nil {
-		return err
-	}
+func (cmd *pollGet) Run(c *session) error {
 	var p client.PollCallback
-	r := get("").forPoll(cmd.ID)
-	err = showWithAttempts(ctx, c, cl, shownWith{r.path, cmd.ID, cmd.Attempts, cmd.JSON}, &p, func(attempts []client.Attempt) {
+	return cmd.show(c, cmd.ID, cmd.JSON, get("").forPoll(cmd.ID), &p, func(attempts []client.Attempt) {
 		showCallback(c, &p.Callback, attempts, &p.Poll, time.Now())
 	})
-	return remote.InWords(err, "%s", r.missing)
 }
 
 // pollList lists polls.
 type pollList struct {
-	State  []string `placeholder:"STATE" help:"Only these states: scheduled, attempting, succeeded, dead, canceled."`
-	Ref    string   `placeholder:"REF" help:"Only this reference."`
-	Topic  string   `placeholder:"TOPIC" help:"Only this topic."`
+	State  []string `in:"state" placeholder:"STATE" help:"Only these states: scheduled, attempting, succeeded, dead, canceled."`
+	Ref    string   `in:"ref" placeholder:"REF" help:"Only this reference."`
+	Topic  string   `in:"topic" placeholder:"TOPIC" help:"Only this topic."`
 	Limit  int      `default:"50" placeholder:"N" help:"Most polls to show, at most 500. Default: 50."`
 	Cursor string   `placeholder:"CURSOR" help:"Continue a list at the cursor that it ended with."`
 	answerFlags
@@ -126,37 +115,30 @@ func (*pollList) Help() string {
 }
 
 // Run prints the polls.
-func (cmd *pollList) Run(ctx context.Context, c *console.Console) error {
-	list := callbackList{
-		Kind: string(client.Poll), State: cmd.State, Ref: cmd.Ref, Topic: cmd.Topic, Limit: cmd.Limit, Cursor: cmd.Cursor,
-		answerFlags: cmd.answerFlags,
-	}
-	return list.Run(ctx, c)
+func (cmd *pollList) Run(c *session) error {
+	p := pager{path: "/v1/callbacks", q: queryOf(cmd), limit: cmd.Limit, within: searchTime}
+	p.q.Set("cursor", cmd.Cursor)
+	p.q.Set("kind", string(client.Poll))
+	return p.showCallbacks(c)
 }
 
 // pollResolve ends a poll.
 type pollResolve struct {
 	ID   string `arg:"" help:"Id of the poll."`
-	Data string `placeholder:"JSON|@FILE|-" help:"What was learned: it goes into the result as it stands, beside the last answer."`
+	Data string `in:"data,json" placeholder:"JSON|@FILE|-" help:"What was learned: it goes into the result as it stands, beside the last answer."`
 	changeFlags
 }
 
 // Run ends it.
-func (cmd *pollResolve) Run(ctx context.Context, c *console.Console) error {
-	in := body{}
-	in.texts("reason", cmd.Reason)
-	if err := in.json(c, "data", cmd.Data); err != nil {
-		return err
-	}
-	return ask(ctx, c, cmd.answerFlags, post("/resolve", in).forPoll(cmd.ID), func(resolved *client.ResolveResult) {
-		sentence := "resolved: it is not asked any more (see \"dispatcher poll get " + console.Printable(resolved.Callback.ID) + "\")"
+func (cmd *pollResolve) Run(c *session) error {
+	return ask(c, post("/resolve", cmd).forPoll(cmd.ID), func(resolved *client.ResolveResult) {
+		sentence := resolved.Result
 		switch resolved.Result {
 		case "resolved":
+			sentence = "resolved: it is not asked any more (see \"dispatcher poll get " + resolved.Callback.ID + "\")"
 		case "already_terminal":
 			sentence = "had ended before, " + stateText(c, &resolved.Callback) + ": nothing was changed"
-		default:
-			sentence = console.Printable(resolved.Result)
 		}
-		fmt.Fprintf(c.Out, "%s  %s\n", console.Printable(resolved.Callback.ID), sentence)
+		c.printf("%s  %s\n", resolved.Callback.ID, sentence)
 	})
 }

@@ -1,8 +1,6 @@
 package cli
 
 import (
-	"context"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -12,20 +10,20 @@ import (
 
 // pollCreate submits one poll.
 type pollCreate struct {
-	Ref string `required:"" placeholder:"REF" help:"Business reference, such as an order number: there is one open poll of a reference and an address."`
-	requestFlags
-	Signer      string   `placeholder:"NAME|JSON|@FILE" help:"Signer of what is asked: a name, or an object with its options; \"dispatcher signer list\" explains them."`
-	Success     []string `sep:"none" placeholder:"PRED" help:"An answer that is final, and good: a predicate; may be repeated, any one suffices."`
-	Failure     []string `sep:"none" placeholder:"PRED" help:"An answer that is final, and bad: likewise."`
-	HoldIf      []string `sep:"none" placeholder:"PRED" help:"An answer that asks to wait, such as that the upstream is busy: its lane is held for 60s or Retry-After, uncharged."`
-	Evaluate    []string `placeholder:"STATUS" help:"Statuses whose answers are looked into, such as 200-299,404; all others are errors. Default: 200-299."`
-	ErrorBudget *int     `placeholder:"N" help:"How many errors in a row it bears; each waits the same tier again. Default: 20."`
+	Ref          string `in:"ref" required:"" placeholder:"REF" help:"Business reference, such as an order number: there is one open poll of a reference and an address."`
+	requestFlags `in:"request"`
+	Signer       string   `in:"request.signer,choice" placeholder:"NAME|JSON|@FILE" help:"Signer of what is asked: a name, or an object with its options; \"dispatcher signer list\" explains them."`
+	Success      []string `sep:"none" placeholder:"PRED" help:"An answer that is final, and good: a predicate; may be repeated, any one suffices."`
+	Failure      []string `sep:"none" placeholder:"PRED" help:"An answer that is final, and bad: likewise."`
+	HoldIf       []string `sep:"none" placeholder:"PRED" help:"An answer that asks to wait, such as that the upstream is busy: its lane is held for 60s or Retry-After, uncharged."`
+	Evaluate     []string `in:"evaluate,list" placeholder:"STATUS" help:"Statuses whose answers are looked into, such as 200-299,404; all others are errors. Default: 200-299."`
+	ErrorBudget  *int     `in:"error_budget" placeholder:"N" help:"How many errors in a row it bears; each waits the same tier again. Default: 20."`
 	aboutFlags
-	Policy string `placeholder:"NAME|JSON|@FILE" help:"Policy: a name (see \"dispatcher policy list\"), or an object such as {\"tiers\": [\"5s\", \"30s\"], \"repeat_last\": true, \"deadline\": \"72h\"}."`
+	Policy string `in:"policy,choice" placeholder:"NAME|JSON|@FILE" help:"Policy: a name (see \"dispatcher policy list\"), or an object such as {\"tiers\": [\"5s\", \"30s\"], \"repeat_last\": true, \"deadline\": \"72h\"}."`
 	tierFlags
-	Context          string `placeholder:"JSON|@FILE|-" help:"What goes into the result as it stands, at most 4 KiB."`
-	OnResultURL      string `name:"on-result-url" placeholder:"URL" help:"Tell the result to this address, once it has ended."`
-	OnResultEndpoint string `name:"on-result-endpoint" placeholder:"ID|EXTERNAL_ID" help:"Tell the result to this endpoint."`
+	Context          string `in:"context,json" placeholder:"JSON|@FILE|-" help:"What goes into the result as it stands, at most 4 KiB."`
+	OnResultURL      string `in:"on_result.url" name:"on-result-url" placeholder:"URL" help:"Tell the result to this address, once it has ended."`
+	OnResultEndpoint string `in:"on_result.endpoint" name:"on-result-endpoint" placeholder:"ID|EXTERNAL_ID" help:"Tell the result to this endpoint."`
 	OnResult         string `name:"on-result" placeholder:"JSON|@FILE|-" help:"Tell the result by this callback, such as {\"endpoint\": \"merchant-7\", \"topic\": \"payment.result\"}, instead of the two above."`
 	answerFlags
 }
@@ -43,12 +41,12 @@ What is neither a success nor a failure waits for the next tier. A poll is a cal
 }
 
 // Run submits the poll and says what became of it.
-func (cmd *pollCreate) Run(ctx context.Context, c *console.Console) error {
+func (cmd *pollCreate) Run(c *session) error {
 	in, err := cmd.body(c)
 	if err != nil {
 		return err
 	}
-	return ask(ctx, c, cmd.answerFlags, post("/v1/polls", in), func(cb *client.Callback) {
+	return ask(c, post("/v1/polls", in), func(cb *client.Callback) {
 		what := "accepted"
 		switch {
 		case cb.Replayed && cmd.IdempotencyKey != "":
@@ -56,84 +54,46 @@ func (cmd *pollCreate) Run(ctx context.Context, c *console.Console) error {
 		case cb.Replayed:
 			what = "is the open poll of this reference and address; no other one was made"
 		}
-		fmt.Fprintf(c.Out, "%s  %s (see \"dispatcher poll get %[1]s\")\n", console.Printable(cb.ID), what)
+		c.printf("%s  %s (see \"dispatcher poll get %[1]s\")\n", cb.ID, what)
 	})
 }
 
 // body returns the body of the API call.
-func (cmd *pollCreate) body(c *console.Console) (body, error) {
-	request, until, in := body{}, body{}, body{}
-	if err := cmd.requestFlags.put(c, request); err != nil {
+func (cmd *pollCreate) body(c *session) (body, error) {
+	in, err := bodyOf(c, cmd)
+	if err != nil {
 		return nil, err
 	}
-	if err := request.choice(c, "signer", cmd.Signer); err != nil {
+	if err := cmd.requestFlags.put(c, in.nested("request")); err != nil {
 		return nil, err
 	}
+	until := body{}
 	for _, rule := range []struct {
 		to         body
 		name, flag string
 		given      []string
 	}{{until, "success", "success", cmd.Success}, {until, "failure", "failure", cmd.Failure}, {in, "hold_if", "hold-if", cmd.HoldIf}} {
-		if err := putPredicates(rule.to, rule.name, rule.flag, rule.given); err != nil {
-			return nil, err
+		for _, value := range rule.given {
+			p, err := predicate(rule.flag, value)
+			if err != nil {
+				return nil, err
+			}
+			list, _ := rule.to[rule.name].([]any)
+			rule.to[rule.name] = append(list, p)
 		}
 	}
 	if len(until) == 0 {
 		return nil, console.Wrong("give --success, --failure or both: which answers are final")
 	}
-	in["request"], in["until"] = request, until
-	in.texts("ref", cmd.Ref)
-	cmd.aboutFlags.put(in)
-	if statuses := console.NonEmpty(cmd.Evaluate); len(statuses) > 0 {
-		in["evaluate"] = statuses
+	in["until"] = until
+	if err := cmd.tierFlags.put(cmd.Policy, in); err != nil || cmd.OnResult == "" {
+		return in, err
 	}
-	if cmd.ErrorBudget != nil {
-		in["error_budget"] = *cmd.ErrorBudget
+	if in["on_result"] != nil {
+		return nil, console.Wrong("--on-result is the whole callback: it excludes --on-result-url and --on-result-endpoint")
 	}
-	if err := cmd.tierFlags.put(cmd.Policy, in); err != nil {
-		return nil, err
-	}
-	if err := in.choice(c, "policy", cmd.Policy); err != nil {
-		return nil, err
-	}
-	if err := in.json(c, "context", cmd.Context); err != nil {
-		return nil, err
-	}
-	return in, cmd.putResult(c, in)
-}
-
-// putResult puts whom the result is told to into the request.
-func (cmd *pollCreate) putResult(c *console.Console, in body) error {
-	to := body{}
-	to.texts("url", cmd.OnResultURL, "endpoint", cmd.OnResultEndpoint)
-	switch {
-	case cmd.OnResult == "":
-		if len(to) > 0 {
-			in["on_result"] = to
-		}
-		return nil
-	case len(to) > 0:
-		return console.Wrong("--on-result is the whole callback: it excludes --on-result-url and --on-result-endpoint")
-	}
-	result, err := readObject(c, "on-result", cmd.OnResult)
-	in["on_result"] = result
-	return err
-}
-
-// putPredicates puts the values of a flag, if there are any, into a rule.
-func putPredicates(to body, name, flag string, values []string) error {
-	var list []any
-	for _, value := range values {
-		p, err := predicate(flag, value)
-		if err != nil {
-			return err
-		}
-		list = append(list, p)
-	}
-	if len(list) > 0 {
-		to[name] = list
-	}
-	return nil
+	in["on_result"], err = readObject(c, "on-result", cmd.OnResult)
+	return in, err
 }
 
 // predicate reads one predicate. In short it is a pointer, =, and values of which one suffices; they stay texts, so that 01 is not 1. What

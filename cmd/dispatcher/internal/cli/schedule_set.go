@@ -1,8 +1,6 @@
 package cli
 
 import (
-	"context"
-	"fmt"
 	"net/http"
 	"time"
 
@@ -12,10 +10,10 @@ import (
 
 // scheduleFields are what can be said of a schedule, whether it is made or changed.
 type scheduleFields struct {
-	Name         string `placeholder:"TEXT" help:"Its name, which no other schedule of the project has."`
-	Cron         string `placeholder:"SPEC" help:"When: five fields as in crontab, such as \"30 1 * * *\"; @daily and the like; or \"@every 10m\"."`
-	Timezone     string `placeholder:"ZONE" help:"Where the fields are read, such as Asia/Shanghai. Default: UTC."`
-	Missed       string `placeholder:"once|skip" help:"What becomes of times at which no dispatcher ran: one callback for all of them, or none. Default: once."`
+	Name         string `in:"name" placeholder:"TEXT" help:"Its name, which no other schedule of the project has."`
+	Cron         string `in:"cron" placeholder:"SPEC" help:"When: five fields as in crontab, such as \"30 1 * * *\"; @daily and the like; or \"@every 10m\"."`
+	Timezone     string `in:"timezone" placeholder:"ZONE" help:"Where the fields are read, such as Asia/Shanghai. Default: UTC."`
+	Missed       string `in:"missed" placeholder:"once|skip" help:"What becomes of times at which no dispatcher ran: one callback for all of them, or none. Default: once."`
 	Callback     string `placeholder:"JSON|@FILE|-" help:"The callback that it makes, as POST /v1/callbacks takes it: {\"url\": \"https://shop.example/close\", \"payload\": {}, \"policy\": \"payment\"}."`
 	CallbackFile string `placeholder:"FILE" help:"The same from a file; - is the standard input."`
 	URL          string `name:"url" placeholder:"URL" help:"Or, for the plain case: the address that is called, by POST, with --payload."`
@@ -24,18 +22,19 @@ type scheduleFields struct {
 	changeFlags
 }
 
-// put writes what was given into the body of a request.
-func (f *scheduleFields) put(c *console.Console, in body) error {
-	in.texts("name", f.Name, "cron", f.Cron, "timezone", f.Timezone, "missed", f.Missed)
-	return f.putCallback(c, in)
-}
-
 // putCallback writes the callback, if one was given, in one of its ways.
-func (f *scheduleFields) putCallback(c *console.Console, in body) error {
+func (f *scheduleFields) putCallback(c *session, in body) (err error) {
 	plain := body{}
-	plain.texts("url", f.URL, "endpoint", f.Endpoint)
-	if err := plain.json(c, "payload", f.Payload); err != nil {
-		return err
+	if f.URL != "" {
+		plain["url"] = f.URL
+	}
+	if f.Endpoint != "" {
+		plain["endpoint"] = f.Endpoint
+	}
+	if f.Payload != "" {
+		if plain["payload"], err = readJSON(c, "payload", f.Payload); err != nil {
+			return err
+		}
 	}
 	flag, value := "callback", f.Callback
 	if f.CallbackFile != "" {
@@ -48,31 +47,28 @@ func (f *scheduleFields) putCallback(c *console.Console, in body) error {
 	case f.Callback != "" && f.CallbackFile != "" || value != "" && len(plain) > 0:
 		return console.Wrong("give the callback in one way: --callback, --callback-file, or --url or --endpoint with --payload")
 	case value != "":
-		callback, err := readObject(c, flag, value)
-		in["callback"] = callback
-		return err
+		in["callback"], err = readObject(c, flag, value)
 	case len(plain) == 0:
-		return nil
 	case f.URL == "" && f.Endpoint == "":
 		return console.Wrong("--payload needs --url or --endpoint")
+	default:
+		in["callback"] = plain
 	}
-	in["callback"] = plain
-	return nil
+	return err
 }
 
 // scheduleCreate makes a schedule.
 type scheduleCreate struct {
 	scheduleFields
-	Disabled bool `aliases:"disable" help:"Make it disabled: it makes no callback until it is enabled."`
+	Disabled bool `in:"enabled,not" aliases:"disable" help:"Make it disabled: it makes no callback until it is enabled."`
 }
 
 // Run makes it, and says when it is due first.
-func (cmd *scheduleCreate) Run(ctx context.Context, c *console.Console) error {
-	in := body{}
-	if err := cmd.put(c, in); err != nil {
-		return err
-	}
+func (cmd *scheduleCreate) Run(c *session) error {
+	in, err := cmd.body(c, cmd)
 	switch {
+	case err != nil:
+		return err
 	case cmd.Name == "":
 		return console.Wrong("give --name")
 	case cmd.Cron == "":
@@ -80,21 +76,26 @@ func (cmd *scheduleCreate) Run(ctx context.Context, c *console.Console) error {
 	case in["callback"] == nil:
 		return console.Wrong("give the callback that it makes: --callback, --callback-file, or --url or --endpoint with --payload")
 	}
-	if cmd.Disabled {
-		in["enabled"] = false
-	}
-	return cmd.hand(ctx, c, post("/v1/schedules", in), in, "made")
+	return cmd.hand(c, post("/v1/schedules", in), "made")
 }
 
-// hand makes the request that makes or changes a schedule, with the reason in its body, and says what became of it.
-func (f *scheduleFields) hand(ctx context.Context, c *console.Console, r request, in body, done string) error {
-	in.texts("reason", f.Reason)
-	return ask(ctx, c, f.answerFlags, r, func(s *client.Schedule) {
+// body is that of the request of a command that has these flags.
+func (f *scheduleFields) body(c *session, cmd any) (body, error) {
+	in, err := bodyOf(c, cmd)
+	if err == nil {
+		err = f.putCallback(c, in)
+	}
+	return in, err
+}
+
+// hand makes the request that makes or changes a schedule, and says what became of it.
+func (f *scheduleFields) hand(c *session, r request, done string) error {
+	return ask(c, r, func(s *client.Schedule) {
 		when := "it is disabled"
 		if s.Enabled && !s.NextAt.IsZero() {
 			when = "next " + console.ClockTime(s.NextAt) + wallTime(s.NextAt, s.Timezone) + ", " + nextRun(c, s, time.Now())
 		}
-		fmt.Fprintf(c.Out, "%s  %s  %s; %s\n", console.Printable(s.ID), console.Short(s.Name, console.Widest), done, when)
+		c.printf("%s  %s  %s; %s\n", s.ID, console.Short(s.Name, console.Widest), done, when)
 	})
 }
 
@@ -102,8 +103,8 @@ func (f *scheduleFields) hand(ctx context.Context, c *console.Console, r request
 type scheduleSet struct {
 	ID string `arg:"" help:"Id of the schedule."`
 	scheduleFields
-	Enabled  bool `xor:"enabled" aliases:"enable" help:"Enable it: its next time counts from now."`
-	Disabled bool `xor:"enabled" aliases:"disable" help:"Disable it: it makes no callback until it is enabled."`
+	Enabled  bool `in:"enabled" xor:"enabled" aliases:"enable" help:"Enable it: its next time counts from now."`
+	Disabled bool `in:"enabled,not" xor:"enabled" aliases:"disable" help:"Disable it: it makes no callback until it is enabled."`
 }
 
 // Help is what schedule set --help says below the flags' summary.
@@ -113,17 +114,13 @@ func (*scheduleSet) Help() string {
 }
 
 // Run changes it.
-func (cmd *scheduleSet) Run(ctx context.Context, c *console.Console) error {
-	in := body{}
-	if err := cmd.put(c, in); err != nil {
+func (cmd *scheduleSet) Run(c *session) error {
+	in, err := cmd.body(c, cmd)
+	if err == nil && !in.changes() {
+		err = console.Wrong("nothing to change: give what is to be another")
+	}
+	if err != nil {
 		return err
 	}
-	if cmd.Enabled || cmd.Disabled {
-		in["enabled"] = cmd.Enabled
-	}
-	if len(in) == 0 {
-		return console.Wrong("nothing to change: give what is to be another")
-	}
-	r := request{method: http.MethodPatch, in: in}.forSchedule(cmd.ID)
-	return cmd.hand(ctx, c, r, in, "changed")
+	return cmd.hand(c, request{method: http.MethodPatch, in: in}.forSchedule(cmd.ID), "changed")
 }

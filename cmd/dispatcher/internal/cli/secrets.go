@@ -1,14 +1,10 @@
 package cli
 
 import (
-	"context"
 	"fmt"
-	"net/http"
-	"net/url"
 
 	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
-	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/remote"
 )
 
 // SecretsCommand is what concerns the secrets of a project, and what encrypts those of all.
@@ -20,39 +16,29 @@ type SecretsCommand struct {
 
 // secretsGet prints a project's secret.
 type secretsGet struct {
-	Use     string `arg:"" help:"What it is for: text (bearer), basic, rsa or ed25519."`
+	Use     string `in:"use" arg:"" help:"What it is for: text (bearer), basic, rsa or ed25519."`
 	Private bool   `help:"Of a key pair: the private key, which signs."`
 	answerFlags
 }
 
 // Run prints it.
-func (cmd *secretsGet) Run(ctx context.Context, c *console.Console) error {
-	r := get("/v1/secret?" + url.Values{"use": {cmd.Use}}.Encode())
-	return ask(ctx, c, cmd.answerFlags, r, printSecret(c, cmd.Private))
+func (cmd *secretsGet) Run(c *session) error {
+	return ask(c, get("/v1/secret?"+queryOf(cmd).Encode()), printSecret(c, cmd.Private))
 }
 
 // secretsRotate makes or takes a project's secret.
 type secretsRotate struct {
-	Use     string   `arg:"" optional:"" help:"What it is for: text (bearer), basic, rsa or ed25519. Without it: the root secret, from which those of lanes are derived."`
-	Secret  string   `placeholder:"TEXT|@FILE|-" help:"The new one; better in a file, or on the standard input with -, than where other users of this machine see it. Default: one is made."`
-	Hosts   []string `placeholder:"HOST,..." help:"Hosts that it may be sent to or sign for, such as api.bank.example or api.bank.example:8443; * for a private key that may sign for all."`
-	Label   string   `placeholder:"TEXT" help:"What receivers know it by, such as a certificate's serial number."`
-	Overlap string   `placeholder:"DURATION" help:"How long the old one signs beside it, 24h without it. 0s: not at all, for one that leaked."`
+	Use     string   `in:"use" arg:"" optional:"" help:"What it is for: text (bearer), basic, rsa or ed25519. Without it: the root secret, from which those of lanes are derived."`
+	Secret  string   `in:"secret,secret" placeholder:"TEXT|@FILE|-" help:"The new one; better in a file, or on the standard input with -, than where other users of this machine see it. Default: one is made."`
+	Hosts   []string `in:"hosts" placeholder:"HOST,..." help:"Hosts that it may be sent to or sign for, such as api.bank.example or api.bank.example:8443; * for a private key that may sign for all."`
+	Label   string   `in:"label" placeholder:"TEXT" help:"What receivers know it by, such as a certificate's serial number."`
+	Overlap string   `in:"overlap" placeholder:"DURATION" help:"How long the old one signs beside it, 24h without it. 0s: not at all, for one that leaked."`
 	changeFlags
 }
 
 // Run rotates.
-func (cmd *secretsRotate) Run(ctx context.Context, c *console.Console) error {
-	in := body{}
-	secret, err := console.ReadSecret(c, "secret", cmd.Secret)
-	if err != nil {
-		return err
-	}
-	in.texts("use", cmd.Use, "secret", secret, "label", cmd.Label, "overlap", cmd.Overlap, "reason", cmd.Reason)
-	if len(cmd.Hosts) > 0 {
-		in["hosts"] = cmd.Hosts
-	}
-	return ask(ctx, c, cmd.answerFlags, post("/v1/secret/rotate", in), func(s *client.RotatedSecret) {
+func (cmd *secretsRotate) Run(c *session) error {
+	return ask(c, post("/v1/secret/rotate", cmd), func(s *client.RotatedSecret) {
 		fmt.Fprintf(c.Err, "the project has a new secret; %s\n", oldSecret(s, ""))
 		if s.ShownSecret != nil && s.Secret != "" { // the root secret is not shown
 			printSecret(c, false)(s.ShownSecret)
@@ -62,8 +48,8 @@ func (cmd *secretsRotate) Run(ctx context.Context, c *console.Console) error {
 
 // secretsReencrypt changes the master key of everything that is stored.
 type secretsReencrypt struct {
-	remote.Flags
-	Reason string `placeholder:"TEXT" help:"Why, for the audit."`
+	serverFlags
+	Reason string `in:"reason" placeholder:"TEXT" help:"Why, for the audit."`
 	JSON   bool   `name:"json" help:"Print what was done for machines."`
 }
 
@@ -75,9 +61,8 @@ func (*secretsReencrypt) Help() string {
 }
 
 // Run asks for one step after the other.
-func (cmd *secretsReencrypt) Run(ctx context.Context, c *console.Console) error {
-	cl, err := remote.New(c, cmd.Flags)
-	if err != nil {
+func (cmd *secretsReencrypt) Run(c *session) error {
+	if err := c.connect(); err != nil {
 		return err
 	}
 	var sum, step client.Reencryption
@@ -88,19 +73,18 @@ func (cmd *secretsReencrypt) Run(ctx context.Context, c *console.Console) error 
 		bar.AppendTracker(tracker)
 		bar.Begin()
 	}
-	for {
-		in := body{}
-		in.texts("from", step.Next, "reason", cmd.Reason)
+	err := error(nil)
+	for more := true; more && err == nil; more = step.Next != "" {
+		in := struct {
+			From   string `json:"from,omitempty"`
+			Reason string `json:"reason,omitempty"`
+		}{step.Next, cmd.Reason}
 		step = client.Reencryption{}
-		if _, err = cl.Call(ctx, http.MethodPost, "/v1/secret/reencrypt", in, &step); err != nil {
-			break
-		}
-		sum.KeyID, sum.Left = step.KeyID, step.Left
-		sum.Done, sum.Failed = sum.Done+step.Done, sum.Failed+step.Failed
-		tracker.UpdateTotal(int64(sum.Done + sum.Left))
-		tracker.SetValue(int64(sum.Done))
-		if step.Next == "" {
-			break
+		if _, err = c.call(post("/v1/secret/reencrypt", in), &step); err == nil {
+			sum.KeyID, sum.Left = step.KeyID, step.Left
+			sum.Done, sum.Failed = sum.Done+step.Done, sum.Failed+step.Failed
+			tracker.UpdateTotal(int64(sum.Done + sum.Left))
+			tracker.SetValue(int64(sum.Done))
 		}
 	}
 	if bar != nil {
@@ -114,20 +98,21 @@ func (cmd *secretsReencrypt) Run(ctx context.Context, c *console.Console) error 
 }
 
 // showReencryption says what was done. Rows that could not be decrypted are an error.
-func showReencryption(c *console.Console, r *client.Reencryption, asJSON bool) error {
+func showReencryption(c *session, r *client.Reencryption, asJSON bool) error {
 	if asJSON {
-		text := fmt.Sprintf(`{"key_id":%q,"done":%d,"failed":%d,"left":%d}`,
-			r.KeyID, r.Done, r.Failed, r.Left)
-		if err := console.PrintJSON(c, []byte(text)); err != nil {
+		if err := console.PrintValue(c.Console, struct {
+			KeyID  string `json:"key_id"`
+			Done   int    `json:"done"`
+			Failed int    `json:"failed"`
+			Left   int    `json:"left"`
+		}{r.KeyID, r.Done, r.Failed, r.Left}); err != nil {
 			return err
 		}
 	} else {
-		fmt.Fprintf(c.Out, "%d rows were re-encrypted with master key %s, %d are left\n",
-			r.Done, console.Printable(r.KeyID), r.Left)
+		c.printf("%d rows were re-encrypted with master key %s, %d are left\n", r.Done, r.KeyID, r.Left)
 	}
 	if r.Failed > 0 {
-		return fmt.Errorf("%d rows could not be decrypted: keep the older master keys in the list, "+
-			"and see the server's log", r.Failed)
+		return fmt.Errorf("%d rows could not be decrypted: keep the older master keys in the list, and see the server's log", r.Failed)
 	}
 	return nil
 }

@@ -1,20 +1,17 @@
 package cli
 
 import (
-	"context"
 	"fmt"
 	"io"
-	"net/http"
 	"strings"
 
 	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
-	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/remote"
 )
 
 // VerifyCommand compares SQL with the index through the running server, which alone sees both at once.
 type VerifyCommand struct {
-	remote.Flags
+	serverFlags
 	All     bool `name:"all" help:"Name every id of each difference, not only an example."`
 	Unknown bool `name:"unknown" xor:"form" help:"Print only the ids that the index holds and SQL does not know, all of them, one a line; what else is found goes to the error output."`
 	JSON    bool `name:"json" xor:"form" help:"Print the server's answer for machines."`
@@ -29,27 +26,24 @@ func (*VerifyCommand) Help() string {
 }
 
 // Run prints what differs, and ends with 1 if anything does.
-func (cmd *VerifyCommand) Run(ctx context.Context, c *console.Console) error {
-	cl, err := remote.NewWith(c, cmd.Flags, maxVerifyAnswer)
-	if err != nil {
-		return err
-	}
-	var in any
+func (cmd *VerifyCommand) Run(c *session) error {
+	c.maxAnswer = maxVerifyAnswer
+	in := body{}
 	if cmd.All || cmd.Unknown {
-		in = map[string]bool{"all": true}
+		in["all"] = true
 	}
 	var d client.Drift
-	answer, err := cl.Call(ctx, http.MethodPost, "/v1/index/verify", in, &d)
+	answer, err := c.call(post("/v1/index/verify", in), &d)
 	if err != nil {
 		return err
 	}
 	switch {
 	case cmd.JSON:
-		err = console.PrintJSON(c, answer)
+		err = console.PrintJSON(c.Console, answer)
 	case cmd.Unknown:
 		showDrift(c, c.Err, &d, false)
 		for _, id := range d.UnknownIDs {
-			if _, err = fmt.Fprintln(c.Out, console.Printable(id)); err != nil {
+			if _, err = fmt.Fprintln(c.Out, id); err != nil {
 				break
 			}
 		}
@@ -98,7 +92,7 @@ func differencesOf(d *client.Drift) []difference {
 	return found
 }
 
-func showDrift(c *console.Console, w io.Writer, d *client.Drift, all bool) {
+func showDrift(c *session, w io.Writer, d *client.Drift, all bool) {
 	fmt.Fprintf(w, "compared %d open callbacks in SQL with %d items of the index\n", d.Rows, d.Items)
 	if d.BeyondHorizon > 0 {
 		fmt.Fprintf(w, "%d callbacks are due beyond the horizon: the index is given them when their time comes\n", d.BeyondHorizon)
@@ -114,18 +108,16 @@ func showDrift(c *console.Console, w io.Writer, d *client.Drift, all bool) {
 	}
 	for _, f := range differencesOf(d) {
 		fmt.Fprintf(w, "\n%s: %d %s\n  cure: %s\n", c.Paint(f.name, console.Bold), f.count, f.meaning, f.cure)
+		some := f.ids[:min(len(f.ids), shownIDs)]
 		switch {
 		case all:
 			for _, id := range f.ids {
-				fmt.Fprintf(w, "  %s\n", console.Printable(id))
+				fmt.Fprintf(w, "  %s\n", id)
 			}
-		case len(f.ids) > 0:
-			some := f.ids[:min(len(f.ids), shownIDs)]
-			more := ""
-			if f.count > len(some) {
-				more = fmt.Sprintf(" and %d more (--all names them)", f.count-len(some))
-			}
-			fmt.Fprintf(w, "  %s%s\n", console.Printable(strings.Join(some, " ")), more)
+		case len(some) > 0 && f.count > len(some):
+			fmt.Fprintf(w, "  %s and %d more (--all names them)\n", strings.Join(some, " "), f.count-len(some))
+		case len(some) > 0:
+			fmt.Fprintf(w, "  %s\n", strings.Join(some, " "))
 		}
 	}
 }
@@ -136,3 +128,26 @@ const (
 	// maxVerifyAnswer has room for the ids of some thirty million differences.
 	maxVerifyAnswer = 1 << 30
 )
+
+// RebuildCommand rebuilds the index through the running server.
+type RebuildCommand struct {
+	DryRun bool `in:"dry_run" help:"Only say what would be put into the index."`
+	changeFlags
+}
+
+// Help is what rebuild --help says below the flags' summary.
+func (*RebuildCommand) Help() string {
+	return "The index is that of all projects, so that this needs the admin key of the settings."
+}
+
+// Run rebuilds and says how much.
+func (cmd *RebuildCommand) Run(c *session) error {
+	return ask(c, post("/v1/index/rebuild", cmd), func(report *client.Rebuild) {
+		if report.DryRun {
+			c.printf("a rebuild would put %d open callbacks into the index, %d of them in flight; nothing was changed\n", report.Open, report.Claimed)
+			return
+		}
+		c.printf("the index was rebuilt in %s: %d open callbacks, %d of them in flight, generation %d\n",
+			report.Took, report.Open, report.Claimed, report.Generation)
+	})
+}

@@ -64,10 +64,12 @@ func (c *Console) Lookup(name string) string {
 	return value
 }
 
-// Line prints a name and its value; nothing for an empty one.
-func (c *Console) Line(name, value string) {
-	if value != "" {
-		fmt.Fprintf(c.Out, "%-10s %s\n", name, value)
+// Lines prints names and their values, in pairs, the names as wide as width; nothing for an empty value.
+func (c *Console) Lines(width int, pairs ...string) {
+	for i := 0; i+1 < len(pairs); i += 2 {
+		if pairs[i+1] != "" {
+			fmt.Fprintf(c.Out, "%-*s %s\n", width, pairs[i], pairs[i+1])
+		}
 	}
 }
 

@@ -1,6 +1,8 @@
 package console
 
 import (
+	"strings"
+
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
 )
@@ -49,32 +51,15 @@ func (t *Table) Render() {
 	t.w.Render()
 }
 
-// A Column of a table of T: what stands above it, and what it shows of a row.
-type Column[T any] struct {
-	Name string
-	Of   func(*T) any
-	// Wrap is the width beyond which a text is broken into lines; zero: it is not.
-	Wrap int
-}
-
-// ShowTable prints rows as a table.
-func ShowTable[T any](c *Console, rows []T, columns []Column[T]) {
-	var header []any
-	for _, column := range columns {
-		header = append(header, column.Name)
+// ShowTable prints rows as a table. The header names the columns, with commas between them.
+func ShowTable[T any](c *Console, rows []T, header string, cells func(*T) []any) {
+	var names []any
+	for name := range strings.SplitSeq(header, ", ") {
+		names = append(names, name)
 	}
-	t := c.NewTable(header...)
-	for i, column := range columns {
-		if column.Wrap > 0 {
-			t.Wrap(i+1, column.Wrap)
-		}
-	}
+	t := c.NewTable(names...)
 	for i := range rows {
-		var cells []any
-		for _, column := range columns {
-			cells = append(cells, column.Of(&rows[i]))
-		}
-		t.Row(cells...)
+		t.Row(cells(&rows[i])...)
 	}
 	t.Render()
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"strings"
 	"time"
 
@@ -75,6 +76,35 @@ func Printable[T ~string](text T) string {
 		b.WriteRune(r)
 	}
 	return b.String()
+}
+
+// MakeSafe makes each text of a value that is pointed to Printable, but for JSON and other bytes.
+func MakeSafe(value any) { makeSafe(reflect.ValueOf(value)) }
+
+func makeSafe(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString(Printable(v.String()))
+	case reflect.Pointer:
+		makeSafe(v.Elem())
+	case reflect.Struct:
+		for _, field := range v.Fields() {
+			if field.CanSet() {
+				makeSafe(field)
+			}
+		}
+	case reflect.Slice:
+		for i := 0; i < v.Len() && v.Type().Elem().Kind() != reflect.Uint8; i++ {
+			makeSafe(v.Index(i))
+		}
+	case reflect.Map:
+		if texts, ok := v.Interface().(map[string]string); ok {
+			for name, text := range texts {
+				delete(texts, name)
+				texts[Printable(name)] = Printable(text)
+			}
+		}
+	}
 }
 
 // unprintable says of C0, DEL and C1 controls, and of characters that turn the direction of writing, that they must not

@@ -149,15 +149,18 @@ func (im *importer) deliver(ctx context.Context, batch []parcel) error {
 	return nil
 }
 
+// Results are the answer to a batch, one for each element.
+type Results struct {
+	Results []struct {
+		Status  int             `json:"status"`
+		Problem *client.Problem `json:"problem"`
+	} `json:"results"`
+}
+
 // hand makes one call for the batch, and returns the lines that are to be tried again. A batch that is refused as a whole is
 // halved until the line that the server cannot even read stands alone.
 func (im *importer) hand(ctx context.Context, batch []parcel) (left []parcel, err error) {
-	var answer struct {
-		Results []struct {
-			Status  int             `json:"status"`
-			Problem *client.Problem `json:"problem"`
-		} `json:"results"`
-	}
+	var answer Results
 	call, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
 	_, err = im.cl.Send(call, http.MethodPost, "/v1/callbacks/batch", bodyOf(batch), &answer)

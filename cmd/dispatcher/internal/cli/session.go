@@ -1,0 +1,230 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"reflect"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/client"
+	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
+	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/remote"
+)
+
+// A session is one run of a command: where it reads and writes, and the server that it asks.
+type session struct {
+	*console.Console
+	ctx   context.Context
+	flags remote.Flags
+	// json: answers are shown for machines, as the server wrote them.
+	json bool
+	// maxAnswer is the most bytes of an answer; zero: the client's own bound.
+	maxAnswer int64
+	client    *remote.Client // nil until it is needed: what is wrong with the command line is said first
+}
+
+// serverFlags are those of every command that talks to a server.
+type serverFlags struct{ remote.Flags }
+
+// ProvideSession makes what the command is run with.
+func (f *serverFlags) ProvideSession(ctx context.Context, c *console.Console) *session {
+	return &session{Console: c, ctx: ctx, flags: f.Flags}
+}
+
+// answerFlags are those of a command that makes one request: which server it goes to, and how its answer is shown.
+type answerFlags struct {
+	serverFlags
+	JSON bool `name:"json" help:"Print the server's answer for machines."`
+}
+
+// ProvideSession makes what the command is run with.
+func (f *answerFlags) ProvideSession(ctx context.Context, c *console.Console) *session {
+	return &session{Console: c, ctx: ctx, flags: f.Flags, json: f.JSON}
+}
+
+// changeFlags are those of a command that changes something.
+type changeFlags struct {
+	Reason string `in:"reason" placeholder:"TEXT" help:"Why, for the audit."`
+	answerFlags
+}
+
+// A request is one call of the API.
+type request struct {
+	method, path string
+	// in is the body, or a command whose flags say it; empty: none.
+	in any
+	// missing is said where what the path names does not exist; empty: the server's own sentence.
+	missing string
+}
+
+func get(path string) request              { return request{method: http.MethodGet, path: path} }
+func post(path string, in any) request     { return request{method: http.MethodPost, path: path, in: in} }
+func (r request) orSay(say string) request { r.missing = say; return r }
+
+// call makes a request and reads the answer into out, whose texts are safe for a terminal then; nil: it is not read.
+func (c *session) call(r request, out any) ([]byte, error) {
+	if err := r.fill(c); err != nil {
+		return nil, err
+	}
+	if err := c.connect(); err != nil {
+		return nil, err
+	}
+	answer, err := c.client.Call(c.ctx, r.method, r.path, r.in, out)
+	if r.missing != "" {
+		err = remote.InWords(err, "%s", r.missing)
+	}
+	switch out.(type) {
+	case nil, *client.ShownSecret, *client.RotatedSecret, *client.EndpointWithSecret: // PEM has lines
+	default:
+		console.MakeSafe(out)
+	}
+	return answer, err
+}
+
+// connect makes the client, unless there is one.
+func (c *session) connect() (err error) {
+	if c.client == nil {
+		c.client, err = remote.NewWith(c.Console, c.flags, c.maxAnswer)
+	}
+	return err
+}
+
+// fill makes the body of what a command's flags say.
+func (r *request) fill(c *session) error {
+	if v := reflect.ValueOf(r.in); v.Kind() == reflect.Pointer {
+		in, err := bodyOf(c, r.in)
+		if err != nil {
+			return err
+		}
+		r.in = in
+	}
+	if in, ok := r.in.(body); ok && len(in) == 0 {
+		r.in = nil
+	}
+	return nil
+}
+
+// ask makes a request and shows the answer: by show, or for machines as the server wrote it.
+func ask[T any](c *session, r request, show func(*T)) error {
+	var out T
+	answer, err := c.call(r, &out)
+	if err != nil {
+		return err
+	}
+	if c.json {
+		return console.PrintJSON(c.Console, answer)
+	}
+	show(&out)
+	return nil
+}
+
+// done makes a request that has no answer, and says what was done.
+func (c *session) done(r request, format string, args ...any) error {
+	_, err := c.call(r, nil)
+	if err == nil {
+		c.printf(format+"\n", args...)
+	}
+	return err
+}
+
+// listFlags are those of every list.
+type listFlags struct {
+	serverFlags
+	Limit  int    `default:"50" placeholder:"N" help:"Most entries to show. Default: 50."`
+	Cursor string `placeholder:"CURSOR" help:"Continue a list at the cursor that it ended with."`
+	JSON   bool   `name:"json" help:"Print the server's answer for machines: one page, of at most 500."`
+}
+
+// ProvideSession makes what the command is run with.
+func (f *listFlags) ProvideSession(ctx context.Context, c *console.Console) *session {
+	return &session{Console: c, ctx: ctx, flags: f.Flags, json: f.JSON}
+}
+
+// list prints a list as a table, page after page up to the limit; q are the flags that narrow it, header names the
+// columns, and row is one. None is what it says instead of an empty list.
+func list[T any](
+	c *session, f listFlags, path string, q any, none, header string, row func(*T) []any,
+) error {
+	if err := c.connect(); err != nil {
+		return err
+	}
+	if f.Limit < 1 {
+		return console.Wrong("--limit is at least 1")
+	}
+	p := pager{path: path, q: queryOf(q), limit: f.Limit, most: remote.MostPerPage}
+	p.q.Set("cursor", f.Cursor)
+	if c.json {
+		return p.printOne(c)
+	}
+	found, err := pages[T](c, &p)
+	if err != nil {
+		return err
+	}
+	if len(found) == 0 {
+		fmt.Fprintln(c.Out, none)
+		return nil
+	}
+	console.ShowTable(c.Console, found, header, row)
+	p.showMore(c)
+	return nil
+}
+
+// A pager reads a list page by page.
+type pager struct {
+	path string
+	q    url.Values
+	// limit is how many entries are wanted, most how many a page may have, and within how long they are looked for; zero:
+	// no bound.
+	limit, most int
+	within      time.Duration
+	// next is where the list goes on; empty: it has ended.
+	next string
+}
+
+// page asks for one page of n entries.
+func (p *pager) page(c *session, n int, out any) ([]byte, error) {
+	if p.q.Get("cursor") == "" {
+		p.q.Del("cursor")
+	}
+	p.q.Set("limit", fmt.Sprint(n))
+	return c.call(get(p.path+"?"+p.q.Encode()), out)
+}
+
+// printOne shows one page for machines.
+func (p *pager) printOne(c *session) error {
+	answer, err := p.page(c, p.limit, nil)
+	if err != nil {
+		return err
+	}
+	return console.PrintJSON(c.Console, answer)
+}
+
+// pages reads on until there are enough entries, or no more. A page may be shorter than asked for although there are more.
+func pages[T any](c *session, p *pager) (found []T, err error) {
+	for began := time.Now(); ; p.q.Set("cursor", p.next) {
+		n := p.limit - len(found)
+		if p.most > 0 {
+			n = min(n, p.most)
+		}
+		var page client.Page[T]
+		if _, err := p.page(c, n, &page); err != nil {
+			return nil, err
+		}
+		found, p.next = append(found, page.Data...), page.NextCursor
+		if p.next == "" || len(found) >= p.limit || p.within > 0 && time.Since(began) >= p.within {
+			return found, nil
+		}
+	}
+}
+
+// showMore says where a list goes on, if it does.
+func (p *pager) showMore(c *session) {
+	if p.next != "" {
+		c.printf("\nthere are more: --cursor %s\n", p.next)
+	}
+}
+
+// printf writes to the standard output.
+func (c *session) printf(format string, args ...any) { fmt.Fprintf(c.Out, format, args...) }
