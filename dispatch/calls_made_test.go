@@ -381,11 +381,11 @@ func (s *calledStore) UpsertEndpoints(ctx context.Context, a1 string, a2 []store
 func (s *calledStore) WithdrawDispatcher(ctx context.Context, a1 string, a2 int64) error {
 	return call0(ctx, s, "WithdrawDispatcher", func(ctx context.Context) error { return s.Store.WithdrawDispatcher(ctx, a1, a2) }, a1, a2)
 }
-func (s *calledIndex) Acquire(ctx context.Context, a1 []schedule.LockRequest) ([]schedule.LockReply, error) {
+func (s *calledIndex) Acquire(ctx context.Context, a1 []schedule.Lease) ([]schedule.LockReply, error) {
 	a1 = slices.Clone(a1)
 	return call1(ctx, s, "Acquire", func(ctx context.Context) ([]schedule.LockReply, error) { return s.Schedule.Acquire(ctx, a1) }, a1)
 }
-func (s *calledIndex) Adopt(ctx context.Context, a1 []schedule.Adoption) error {
+func (s *calledIndex) Adopt(ctx context.Context, a1 []schedule.Lease) error {
 	a1 = slices.Clone(a1)
 	return call0(ctx, s, "Adopt", func(ctx context.Context) error { return s.Schedule.Adopt(ctx, a1) }, a1)
 }
@@ -405,7 +405,7 @@ func (s *calledIndex) Ensure(ctx context.Context, a1 []schedule.Item) ([]schedul
 	a1 = slices.Clone(a1)
 	return call1(ctx, s, "Ensure", func(ctx context.Context) ([]schedule.Position, error) { return s.Schedule.Ensure(ctx, a1) }, a1)
 }
-func (s *calledIndex) Extend(ctx context.Context, a1 []schedule.Extension) ([]bool, error) {
+func (s *calledIndex) Extend(ctx context.Context, a1 []schedule.Lease) ([]bool, error) {
 	a1 = slices.Clone(a1)
 	return call1(ctx, s, "Extend", func(ctx context.Context) ([]bool, error) { return s.Schedule.Extend(ctx, a1) }, a1)
 }

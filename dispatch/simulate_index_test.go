@@ -25,7 +25,7 @@ type simIndex struct {
 type savedIndex struct {
 	generation int64
 	items      []schedule.Item
-	leased     []schedule.Adoption
+	leased     []schedule.Lease
 	mark       schedule.Watermark
 }
 
@@ -82,7 +82,7 @@ func (s *simIndex) save(ctx context.Context) error {
 		}
 		for _, f := range page.Found {
 			if l, ok := s.leases[f.ID]; ok && f.Place == schedule.Leased {
-				saved.leased = append(saved.leased, schedule.Adoption{Item: f.Item, Token: l.Token, Until: l.Until})
+				saved.leased = append(saved.leased, schedule.Lease{Item: f.Item, Token: l.Token, Until: l.Until})
 				continue
 			}
 			saved.items = append(saved.items, f.Item)
@@ -199,9 +199,9 @@ func (l leasing) Claim(ctx context.Context, shard int, r schedule.ClaimRequest) 
 	return got, err
 }
 
-func (l leasing) Adopt(ctx context.Context, list []schedule.Adoption) error {
+func (l leasing) Adopt(ctx context.Context, list []schedule.Lease) error {
 	for _, one := range list {
-		l.shared.leases[one.ID] = schedule.Lease{Item: one.Item, Token: one.Token, Until: one.Until}
+		l.shared.leases[one.ID] = one
 	}
 	return l.Index.Adopt(ctx, list)
 }

@@ -14,7 +14,7 @@ type Item struct {
 	// Due is when it may be attempted, in Unix milliseconds; a claim may have it a lead before that. Zero and the past mean now.
 	Due int64
 	// Lock names the lock it needs while it is attempted: at most 22 characters of [A-Za-z0-9_-], or empty for none.
-	// It is carried, not interpreted: locks are taken after the claim (see [LockRequest]).
+	// It is carried, not interpreted: locks are taken after the claim (see [Lease]).
 	Lock string
 	// Retry says that at least one attempt was charged before. Fresh items and retries share a lane 3 to 1.
 	Retry bool
@@ -124,7 +124,12 @@ type LanePrefetch struct {
 // MaxLead is the longest lead of a claim.
 const MaxLead = 10 * time.Second
 
-// A Lease is one claimed item.
+// A Lease is one claimed item. With its new end in Until it is also what lengthens it, and an earlier end than it has changes
+// nothing; with its Lock it asks for that, or renews it; and a rebuilt index adopts it.
+//
+// Between Reset and Open a lock is only renewed: one that looks free may be that of a running attempt which has yet to be adopted.
+// Adoption puts a running attempt in as leased, and its lock as held: a lock that several adopted leases name is held until the last
+// of them has released it or has run out, for all but one of them have ended, and nobody can tell which.
 type Lease struct {
 	Item
 	// Token is the claim's.
@@ -205,8 +210,8 @@ type Settlement struct {
 	// HoldUntil keeps the item's lane from being claimed until then, in Unix milliseconds. It only ever lengthens a
 	// hold. Zero: no hold.
 	HoldUntil int64
-	// Next is as in [EndedLease], or nil. It counts whatever becomes of the settlement.
-	Next *LeaseRef
+	// Next is as in [EndedLease]. It counts whatever becomes of the settlement.
+	Next LeaseRef
 }
 
 // A Settled is what became of one settlement.
@@ -222,14 +227,6 @@ const (
 	// Gone: the item is not in the index and Won was false; nothing changed.
 	Gone
 )
-
-// An Extension lengthens a lease.
-type Extension struct {
-	Ref
-	Token string
-	// Until is the lease's new end. An earlier one than the lease has changes nothing.
-	Until int64
-}
 
 // A Movement gives an item another due time.
 type Movement struct {
@@ -255,17 +252,6 @@ const (
 	// then decides). In a lane that keeps it back the item is moved all the same.
 	MovedHeld
 )
-
-// A LockRequest asks for the lock of a leased item, or renews it with the same ID and Token and a later Until. Between Reset
-// and Open a lock is only renewed: one that looks free may be that of a running attempt which has yet to be adopted.
-type LockRequest struct {
-	Lock  string
-	ID    string
-	Lane  int64
-	Token string
-	// Until is when the lock ends by itself, in Unix milliseconds.
-	Until int64
-}
 
 // A LockReply says whether the lock was taken. Where it was not, the item has joined, or kept its place in, the
 // lock's queue of waiters, and HeldUntil is when the present holder's lock would end by itself.
@@ -299,14 +285,6 @@ const KeepForWaiter = 200 * time.Millisecond
 // MaxHeirs is how many adopted attempts an index tells apart behind the one that has their lock. Beyond that a lock is held until
 // the last of all of them would have ended, whoever releases it.
 const MaxHeirs = 16
-
-// An Adoption puts a running attempt into a rebuilt index as leased, and its lock as held: a lock that several adoptions name is
-// held until the last of them has released it or has run out, for all but one of them have ended, and nobody can tell which.
-type Adoption struct {
-	Item
-	Token string
-	Until int64
-}
 
 // A Found is one item met by a scan or an audit.
 type Found struct {

@@ -142,20 +142,21 @@ func (s Settlement) Validate() error {
 		return invalid("outcome", int(s.Outcome))
 	case s.Signal < NoSignal || s.Signal > Unanswered:
 		return invalid("signal", int(s.Signal))
-	case s.Next != nil:
-		if err := s.Next.validateNext(s.Lane); err != nil {
-			return err
-		}
 	}
-	return errors.Join(ValidateToken(s.Token), s.Item.Validate())
+	return errors.Join(s.Next.validateNext(s.Lane), ValidateToken(s.Token), s.Item.Validate())
 }
 
 // Validate returns ErrInvalid for what cannot be a lease.
-func (e Extension) Validate() error { return LeaseRef{Ref: e.Ref, Token: e.Token}.Validate() }
+func (l Lease) Validate() error { return errors.Join(ValidateToken(l.Token), l.Item.Validate()) }
 
-// Validate returns ErrInvalid for what cannot be a lease that runs.
-func (a Adoption) Validate() error {
-	return errors.Join(checkWord("token", a.Token, maxToken), a.Item.Validate())
+// ValidateRunning returns ErrInvalid for what cannot be a lease that runs.
+func (l Lease) ValidateRunning() error {
+	return errors.Join(checkWord("token", l.Token, maxToken), l.Item.Validate())
+}
+
+// ValidateLocking returns ErrInvalid for what cannot ask for a lock.
+func (l Lease) ValidateLocking() error {
+	return errors.Join(checkWord("lock", l.Lock, MaxLock), l.ValidateRunning())
 }
 
 // Validate returns ErrInvalid for a setting out of bounds.
@@ -167,12 +168,6 @@ func (s LaneSetting) Validate() error {
 		return invalid("time between attempts", s.Every)
 	}
 	return ValidateLane(s.Lane)
-}
-
-// Validate returns ErrInvalid for a request without a lock, token or item.
-func (r LockRequest) Validate() error {
-	return errors.Join(checkWord("lock", r.Lock, MaxLock), checkWord("token", r.Token, maxToken),
-		Ref{ID: r.ID, Lane: r.Lane}.Validate())
 }
 
 // Validate returns ErrInvalid for an unlock without a lock or with malformed waiters, and ErrTooMany for too many.

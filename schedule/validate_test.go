@@ -1,6 +1,7 @@
 package schedule_test
 
 import (
+	"cmp"
 	"errors"
 	"reflect"
 	"slices"
@@ -26,30 +27,31 @@ func TestInvalid(t *testing.T) {
 	elsewhere := schedule.LeaseRef{Ref: schedule.Ref{ID: anID, Lane: 2}, Token: "t"}
 	item := schedule.Item{ID: anID, Lane: 1}
 	for _, c := range []struct {
-		good interface{ Validate() error }
-		bad  changes
+		good  any
+		bad   changes
+		check string // the method; empty: Validate
 	}{
-		{ref, changes{"ID": ids, "Lane": lanes}},
-		{item, changes{"ID": ids, "Lane": lanes, "Lock": locks}},
-		{schedule.Movement{Ref: ref}, changes{"ID": ids, "Lane": lanes}},
-		{schedule.Extension{Ref: ref, Token: "t"}, changes{"ID": ids, "Lane": lanes, "Token": tokens}},
-		{schedule.Adoption{Item: item, Token: "t"}, changes{"ID": ids, "Lane": lanes, "Lock": locks, "Token": append(tokens, "")}},
+		{ref, changes{"ID": ids, "Lane": lanes}, ""},
+		{item, changes{"ID": ids, "Lane": lanes, "Lock": locks}, ""},
+		{schedule.Movement{Ref: ref}, changes{"ID": ids, "Lane": lanes}, ""},
+		{schedule.Lease{Item: item, Token: "t"}, changes{"ID": ids, "Lane": lanes, "Lock": locks, "Token": tokens}, ""},
+		{schedule.Lease{Item: item, Token: "t"}, changes{"ID": ids, "Lane": lanes, "Lock": locks, "Token": append(tokens, "")}, "ValidateRunning"},
 		{schedule.Settlement{Item: item, Token: "t", Outcome: schedule.Ack}, changes{
 			"ID": ids, "Lane": lanes, "Lock": locks, "Token": tokens, "Outcome": {schedule.Outcome(0), schedule.Bury + 1},
-			"Signal": {schedule.Signal(-1), schedule.Unanswered + 1}, "Next": {&elsewhere},
-		}},
-		{schedule.LockRequest{Lock: "k", ID: anID, Lane: 1, Token: "t"}, changes{
+			"Signal": {schedule.Signal(-1), schedule.Unanswered + 1}, "Next": {elsewhere},
+		}, ""},
+		{schedule.Lease{Item: schedule.Item{ID: anID, Lane: 1, Lock: "k"}, Token: "t"}, changes{
 			"Lock": append(locks, ""), "ID": ids, "Lane": lanes, "Token": append(tokens, ""),
-		}},
+		}, "ValidateLocking"},
 		{schedule.Unlock{Lock: "k", ID: anID, Token: "t", Gone: []string{anID}}, changes{
 			"Lock": append(locks, ""), "Token": tokens, "Gone": {[]string{"x"}}, "Skip": {[]string{anID, ""}},
-		}},
+		}, ""},
 		{schedule.LaneSetting{Lane: 1, Every: time.Microsecond}, changes{
 			"Lane": lanes, "Limit": {-1}, "Every": {-time.Second, time.Duration(1), time.Duration(999)},
-		}},
+		}, ""},
 		{schedule.Advance{Horizon: time.Hour, Token: "t"}, changes{
 			"Horizon": {-time.Second, time.Duration(1)}, "Token": append(tokens, ""), "After": tokens,
-		}},
+		}, ""},
 		{schedule.ClaimRequest{
 			Owner: "o", Token: "t", Max: 256, Lease: time.Millisecond, Lead: schedule.MaxLead, LaneLimit: 1,
 			Ended: []schedule.EndedLease{{LeaseRef: lease, Next: lease}}, Prefetch: []schedule.LanePrefetch{{Lane: 1, Max: 256}},
@@ -66,9 +68,13 @@ func TestInvalid(t *testing.T) {
 				manyLanes(schedule.MaxPrefetch + 1), []schedule.LanePrefetch{{Lane: 1}, {Lane: 1}}, []schedule.LanePrefetch{{Lane: 0}},
 				[]schedule.LanePrefetch{{Lane: 1, Max: -1}}, []schedule.LanePrefetch{{Lane: 1, Max: 257}},
 			},
-		}},
+		}, ""},
 	} {
-		if err := c.good.Validate(); err != nil {
+		check := func(value reflect.Value) error {
+			err, _ := value.MethodByName(cmp.Or(c.check, "Validate")).Call(nil)[0].Interface().(error)
+			return err
+		}
+		if err := check(reflect.ValueOf(c.good)); err != nil {
 			t.Errorf("%+v: %v", c.good, err)
 		}
 		for field, values := range c.bad {
@@ -76,7 +82,7 @@ func TestInvalid(t *testing.T) {
 				bad := reflect.New(reflect.TypeOf(c.good)).Elem()
 				bad.Set(reflect.ValueOf(c.good))
 				bad.FieldByName(field).Set(reflect.ValueOf(value))
-				if err := bad.Interface().(interface{ Validate() error }).Validate(); !errors.Is(err, schedule.ErrInvalid) {
+				if err := check(bad); !errors.Is(err, schedule.ErrInvalid) {
 					t.Errorf("%T with %s %.60q: %v, want ErrInvalid", c.good, field, value, err)
 				}
 			}

@@ -129,7 +129,7 @@ func (c countedIndex) Settle(ctx context.Context, s []schedule.Settlement) ([]sc
 	return c.Schedule.Settle(ctx, s)
 }
 
-func (c countedIndex) Acquire(ctx context.Context, r []schedule.LockRequest) ([]schedule.LockReply, error) {
+func (c countedIndex) Acquire(ctx context.Context, r []schedule.Lease) ([]schedule.LockReply, error) {
 	c.call(acquires, indexTakes)
 	return c.Schedule.Acquire(ctx, r)
 }

@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -291,9 +292,9 @@ func indexCosts(t *testing.T, settings *config.Settings) func(*steps) {
 			return err
 		})
 		s.count("acquire of locks", costRows, func(i int) error {
-			locks := make([]schedule.LockRequest, costRows)
-			for n, l := range leases[i] {
-				locks[n] = schedule.LockRequest{Lock: l.ID[4:], ID: l.ID, Lane: l.Lane, Token: l.Token, Until: now + time.Minute.Milliseconds()}
+			locks := slices.Clone(leases[i])
+			for n := range locks {
+				locks[n].Lock, locks[n].Until = locks[n].ID[4:], now+time.Minute.Milliseconds()
 			}
 			replies, err := index.Acquire(ctx, locks)
 			if err == nil && !replies[0].Acquired {

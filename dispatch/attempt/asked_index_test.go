@@ -35,7 +35,7 @@ func (a *askedIndex) Ensure(_ context.Context, items []schedule.Item) ([]schedul
 	return make([]schedule.Position, len(items)), a.err
 }
 
-func (a *askedIndex) Acquire(context.Context, []schedule.LockRequest) ([]schedule.LockReply, error) {
+func (a *askedIndex) Acquire(context.Context, []schedule.Lease) ([]schedule.LockReply, error) {
 	return a.acquire, a.acquireErr
 }
 

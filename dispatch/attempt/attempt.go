@@ -234,7 +234,7 @@ func (rn *Runner) extend(ctx context.Context, w *store.Stamped, l *schedule.Leas
 	defer cancel()
 	if longer {
 		l.Until = w.ClaimUntil
-		if _, err := rn.o.Schedule.Extend(ctx, []schedule.Extension{{Ref: l.Ref(), Token: l.Token, Until: l.Until}}); err != nil {
+		if _, err := rn.o.Schedule.Extend(ctx, []schedule.Lease{*l}); err != nil {
 			// SQL's claim is what keeps others from sending; an early reap only costs a refused stamp.
 			rn.index.Failed("extend", err)
 		}
@@ -242,7 +242,7 @@ func (rn *Runner) extend(ctx context.Context, w *store.Stamped, l *schedule.Leas
 	if l.Lock == "" {
 		return true
 	}
-	replies, err := rn.o.Schedule.Acquire(ctx, []schedule.LockRequest{{Lock: l.Lock, ID: l.ID, Lane: l.Lane, Token: l.Token, Until: l.Until}})
+	replies, err := rn.o.Schedule.Acquire(ctx, []schedule.Lease{*l})
 	if err != nil {
 		rn.index.Failed("acquire", err)
 		return false

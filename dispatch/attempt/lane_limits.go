@@ -365,7 +365,7 @@ func (w *laneLimits) addSuccessors(settlements []schedule.Settlement) {
 		_, s, n := w.of(t.Lane)
 		settled := schedule.LeaseRef{Ref: t.Ref(), Token: t.Token}
 		if next, ok := s.successors[settled]; ok && !next.known {
-			t.Next = &next.lease
+			t.Next = next.lease
 		}
 		if n == nil || len(n.ended) == 0 {
 			continue
@@ -375,8 +375,7 @@ func (w *laneLimits) addSuccessors(settlements []schedule.Settlement) {
 		if at := slices.IndexFunc(n.ended, is); at >= 0 {
 			n.ended = slices.Delete(n.ended, at, at+1)
 			if len(n.ended) < len(n.uncounted) {
-				next := n.successor()
-				t.Next = &next
+				t.Next = n.successor()
 			}
 		}
 	}

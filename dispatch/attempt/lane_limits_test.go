@@ -152,7 +152,7 @@ func TestAClaimThatFailsIsMadeUpForBySettlements(t *testing.T) {
 	c.w.failClaim(0)
 	s := []schedule.Settlement{{Item: running[0].l.Item}, {Item: running[1].l.Item}}
 	c.w.addSuccessors(s)
-	if s[0].Next == nil || s[0].Next.ID != "5" || s[1].Next != nil {
+	if s[0].Next.ID != "5" || s[1].Next.ID != "" {
 		t.Errorf("the settlements name %v and %v", s[0].Next, s[1].Next)
 	}
 }
@@ -172,7 +172,7 @@ func TestAShardThatGoesBackIsToldAgainWhoFollows(t *testing.T) {
 		}
 		s := []schedule.Settlement{{Item: running[0].l.Item}}
 		c.w.addSuccessors(s)
-		if named := s[0].Next != nil; named != back {
+		if named := s[0].Next.ID != ""; named != back {
 			t.Errorf("the shard went back: %t; the settlement names %v", back, s[0].Next)
 		}
 	}
@@ -230,7 +230,7 @@ func TestASettlementNamesWhoFollows(t *testing.T) {
 	c.end(running[1], answered)
 	s := []schedule.Settlement{{Item: running[0].l.Item}, {Item: running[1].l.Item}}
 	c.w.addSuccessors(s)
-	if s[0].Next != nil || s[1].Next == nil || s[1].Next.ID != "5" {
+	if s[0].Next.ID != "" || s[1].Next.ID != "5" {
 		t.Errorf("the settlements name %v and %v, want the last that counts for it to name 5", s[0].Next, s[1].Next)
 	}
 }

@@ -11,11 +11,11 @@ import (
 // lock takes the locks of those leases that need one and returns the leases that may go on. Conflicts are diverted: they
 // cost no attempt, and touch the index only.
 func (rn *Runner) lock(ctx context.Context, leases []schedule.Lease, now int64) []schedule.Lease {
-	var requests []schedule.LockRequest
+	var requests []schedule.Lease
 	var places []int
 	for i := range leases {
 		if l := &leases[i]; l.Lock != "" {
-			requests = append(requests, schedule.LockRequest{Lock: l.Lock, ID: l.ID, Lane: l.Lane, Token: l.Token, Until: l.Until})
+			requests = append(requests, *l)
 			places = append(places, i)
 		}
 	}

@@ -28,6 +28,6 @@ type Schedule interface {
 	ShardOf(lane int64) int
 	Claim(ctx context.Context, shard int, req schedule.ClaimRequest) (schedule.Claimed, error)
 	// Extend lengthens leases and says of each whether it is still held.
-	Extend(ctx context.Context, extensions []schedule.Extension) ([]bool, error)
-	Acquire(ctx context.Context, requests []schedule.LockRequest) ([]schedule.LockReply, error)
+	Extend(ctx context.Context, leases []schedule.Lease) ([]bool, error)
+	Acquire(ctx context.Context, leases []schedule.Lease) ([]schedule.LockReply, error)
 }

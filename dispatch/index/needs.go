@@ -78,7 +78,7 @@ type Schedule interface {
 	// Reset empties the shard, gives it the generation and closes it for claims. Ensure, Adopt and SetLanes work at once.
 	Reset(ctx context.Context, shard int, generation int64) error
 	// Adopt puts running attempts into a shard as leased, and their lock, if any, as held.
-	Adopt(ctx context.Context, adoptions []schedule.Adoption) error
+	Adopt(ctx context.Context, leases []schedule.Lease) error
 	SetLanes(ctx context.Context, settings []schedule.LaneSetting) error
 	// Audit checks and mends about 200 records from the cursor; the empty one is the beginning.
 	Audit(ctx context.Context, shard int, cursor string) (schedule.AuditPage, error)

@@ -150,11 +150,11 @@ func (k *generation) adopt(ctx context.Context) (int, error) {
 		if err != nil {
 			return n, fmt.Errorf("read claimed rows: %w", err)
 		}
-		adoptions := make([]schedule.Adoption, len(rows))
+		leases := make([]schedule.Lease, len(rows))
 		for i := range rows {
-			adoptions[i] = schedule.Adoption{Item: OpenItem(&rows[i]), Token: rows[i].ClaimToken, Until: rows[i].ClaimUntil}
+			leases[i] = schedule.Lease{Item: OpenItem(&rows[i]), Token: rows[i].ClaimToken, Until: rows[i].ClaimUntil}
 		}
-		if err := k.e.o.Schedule.Adopt(ctx, adoptions); err != nil {
+		if err := k.e.o.Schedule.Adopt(ctx, leases); err != nil {
 			return n, fmt.Errorf("adopt claimed rows: %w", err)
 		}
 		n += len(rows)

@@ -32,15 +32,15 @@ func (ix *Index) Open(ctx context.Context, shard int) error {
 
 // Adopt puts running attempts in as leased and their locks as held. What is leased under another token is left as it is. A
 // lock that another attempt holds passes on to the adopted one when that one lets it go.
-func (ix *Index) Adopt(ctx context.Context, adoptions []schedule.Adoption) error {
-	_, err := each(ctx, ix, "adopt", adoptions, schedule.Adoption.Validate, func(a *schedule.Adoption) struct{} {
-		ix.adopt(a)
+func (ix *Index) Adopt(ctx context.Context, leases []schedule.Lease) error {
+	_, err := each(ctx, ix, "adopt", leases, schedule.Lease.ValidateRunning, func(l *schedule.Lease) struct{} {
+		ix.adopt(l)
 		return struct{}{}
 	})
 	return err
 }
 
-func (ix *Index) adopt(a *schedule.Adoption) {
+func (ix *Index) adopt(a *schedule.Lease) {
 	k, _ := parseKey(a.ID)
 	it := ix.items[k]
 	switch {
@@ -64,7 +64,7 @@ func (ix *Index) adopt(a *schedule.Adoption) {
 
 // adoptLock takes the lock of an attempt that is running, or lets it inherit the lock from the attempt that has it. It does so
 // even where the lease is another's, for the lock guards the wire. Who runs joins no queue.
-func (ix *Index) adoptLock(a *schedule.Adoption) {
+func (ix *Index) adoptLock(a *schedule.Lease) {
 	if a.Lock != "" && a.Until > ix.clock {
 		k := ix.lock(a.Lock)
 		ix.take(k, a.ID, a.Token, a.Until)

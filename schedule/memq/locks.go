@@ -36,12 +36,12 @@ type lockHolder struct {
 // nobody is a token that no claim has: who has it keeps others out.
 const nobody = "-"
 
-// Acquire takes or renews locks in the order of the requests, and answers each in its place.
-func (ix *Index) Acquire(ctx context.Context, requests []schedule.LockRequest) ([]schedule.LockReply, error) {
-	return each(ctx, ix, "acquire", requests, schedule.LockRequest.Validate, ix.acquire)
+// Acquire takes or renews the locks of leases, in their order, and answers each in its place.
+func (ix *Index) Acquire(ctx context.Context, leases []schedule.Lease) ([]schedule.LockReply, error) {
+	return each(ctx, ix, "acquire", leases, schedule.Lease.ValidateLocking, ix.acquire)
 }
 
-func (ix *Index) acquire(r *schedule.LockRequest) schedule.LockReply {
+func (ix *Index) acquire(r *schedule.Lease) schedule.LockReply {
 	k := ix.lock(r.Lock)
 	defer ix.reckon(k)
 	mine, refused := k.place(r.ID, r.Token), int64(0)

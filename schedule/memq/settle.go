@@ -17,9 +17,7 @@ func (ix *Index) Settle(ctx context.Context, settlements []schedule.Settlement) 
 }
 
 func (ix *Index) settle(s *schedule.Settlement) schedule.Settled {
-	if s.Next != nil {
-		ix.setCounted(s.Next, true)
-	}
+	ix.setCounted(&s.Next, true)
 	k, _ := parseKey(s.ID)
 	it := ix.items[k]
 	leased := it != nil && it.is(schedule.Leased)
@@ -124,12 +122,12 @@ func (ix *Index) hold(s *schedule.Settlement) {
 	}
 }
 
-// Extend lengthens leases, and says of each whether it is still held under that token.
-func (ix *Index) Extend(ctx context.Context, extensions []schedule.Extension) ([]bool, error) {
-	return each(ctx, ix, "extend", extensions, schedule.Extension.Validate, func(e *schedule.Extension) bool {
-		it := ix.leasedUnder(e.ID, e.Token)
+// Extend lengthens leases until their new ends, and says of each whether it is still held under its token.
+func (ix *Index) Extend(ctx context.Context, leases []schedule.Lease) ([]bool, error) {
+	return each(ctx, ix, "extend", leases, schedule.Lease.Validate, func(l *schedule.Lease) bool {
+		it := ix.leasedUnder(l.ID, l.Token)
 		if it != nil {
-			ix.prolong(it, ix.steadily(e.Until))
+			ix.prolong(it, ix.steadily(l.Until))
 		}
 		return it != nil
 	})

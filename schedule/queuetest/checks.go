@@ -169,16 +169,14 @@ type call = func() error
 // onElements are the operations on elements, with one for each item.
 func (f *fixture) onElements(ctx context.Context, items ...schedule.Item) map[string]call {
 	n := len(items)
-	settlements, extensions := make([]schedule.Settlement, n), make([]schedule.Extension, n)
+	settlements, leases := make([]schedule.Settlement, n), make([]schedule.Lease, n)
 	refs, movements := make([]schedule.Ref, n), make([]schedule.Movement, n)
-	adoptions, requests := make([]schedule.Adoption, n), make([]schedule.LockRequest, n)
 	unlocks, settings, lanes := make([]schedule.Unlock, n), make([]schedule.LaneSetting, n), make([]int64, n)
 	for i, item := range items {
 		settlements[i] = schedule.Settlement{Item: item, Token: "t", Outcome: schedule.Reschedule, Won: true}
-		extensions[i] = schedule.Extension{Ref: item.Ref(), Token: "t", Until: 1}
+		leases[i] = schedule.Lease{Item: item, Token: "t", Until: f.Now() + 60_000}
+		leases[i].Lock = "k"
 		refs[i], movements[i] = item.Ref(), schedule.Movement{Ref: item.Ref()}
-		adoptions[i] = schedule.Adoption{Item: item, Token: "t", Until: f.Now() + 60_000}
-		requests[i] = schedule.LockRequest{Lock: "k", ID: item.ID, Lane: item.Lane, Token: "t", Until: f.Now() + 60_000}
 		unlocks[i] = schedule.Unlock{Lock: "k", ID: item.ID, Token: "t", Gone: []string{item.ID}}
 		settings[i], lanes[i] = schedule.LaneSetting{Lane: item.Lane, Limit: 1, Version: 1}, item.Lane
 	}
@@ -186,13 +184,13 @@ func (f *fixture) onElements(ctx context.Context, items ...schedule.Item) map[st
 	return map[string]call{
 		"ensure":      func() error { _, err := ix.Ensure(ctx, items); return err },
 		"settle":      func() error { _, err := ix.Settle(ctx, settlements); return err },
-		"extend":      func() error { _, err := ix.Extend(ctx, extensions); return err },
+		"extend":      func() error { _, err := ix.Extend(ctx, leases); return err },
 		"cancel":      func() error { _, err := ix.Cancel(ctx, refs); return err },
 		"lookup":      func() error { _, err := ix.Lookup(ctx, refs); return err },
 		"move":        func() error { _, err := ix.Move(ctx, movements); return err },
-		"acquire":     func() error { _, err := ix.Acquire(ctx, requests); return err },
+		"acquire":     func() error { _, err := ix.Acquire(ctx, leases); return err },
 		"release":     func() error { _, err := ix.Release(ctx, unlocks); return err },
-		"adopt":       func() error { return ix.Adopt(ctx, adoptions) },
+		"adopt":       func() error { return ix.Adopt(ctx, leases) },
 		"set lanes":   func() error { return ix.SetLanes(ctx, settings) },
 		"lane states": func() error { _, err := ix.LaneStates(ctx, lanes); return err },
 	}

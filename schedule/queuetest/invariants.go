@@ -46,9 +46,9 @@ func (w *world) dump(side *fixture) state {
 		w.no(err)
 		s.Stats.Waiters += stats.Waiters
 	}
-	probes := make([]schedule.Extension, len(w.refs)) // to a time that changes nothing
+	probes := make([]schedule.Lease, len(w.refs)) // to a time that changes nothing
 	for i, ref := range w.refs {
-		probes[i] = schedule.Extension{Ref: ref, Token: w.held[ref.ID].token, Until: 1}
+		probes[i] = schedule.Lease{Item: schedule.Item{ID: ref.ID, Lane: ref.Lane}, Token: w.held[ref.ID].token, Until: 1}
 	}
 	held, err := side.Index.Extend(w.ctx, probes)
 	w.no(err)

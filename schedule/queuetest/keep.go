@@ -81,10 +81,10 @@ func (f *fixture) openAll() {
 		if round == schedule.BreakerAttempts-1 {
 			f.pass(schedule.BreakerSpan)
 		}
-		var adoptions []schedule.Adoption
+		var adoptions []schedule.Lease
 		var settlements []schedule.Settlement
 		for _, item := range f.oneEach() {
-			adoptions = append(adoptions, schedule.Adoption{Item: item, Token: "t", Until: f.Now() + 60_000})
+			adoptions = append(adoptions, schedule.Lease{Item: item, Token: "t", Until: f.Now() + 60_000})
 			settlements = append(settlements, schedule.Settlement{
 				Item: item, Token: "t", Outcome: schedule.Ack, Signal: schedule.Unanswered,
 			})

@@ -28,19 +28,19 @@ type Index interface {
 	Ensure(ctx context.Context, items []schedule.Item) ([]schedule.Position, error)
 	Claim(ctx context.Context, shard int, req schedule.ClaimRequest) (schedule.Claimed, error)
 	Settle(ctx context.Context, settlements []schedule.Settlement) ([]schedule.Settled, error)
-	Extend(ctx context.Context, extensions []schedule.Extension) ([]bool, error)
+	Extend(ctx context.Context, extensions []schedule.Lease) ([]bool, error)
 	Cancel(ctx context.Context, refs []schedule.Ref) ([]schedule.Position, error)
 	Move(ctx context.Context, movements []schedule.Movement) ([]schedule.Moved, error)
 	Lookup(ctx context.Context, refs []schedule.Ref) ([]schedule.Position, error)
 
-	Acquire(ctx context.Context, requests []schedule.LockRequest) ([]schedule.LockReply, error)
+	Acquire(ctx context.Context, requests []schedule.Lease) ([]schedule.LockReply, error)
 	Release(ctx context.Context, unlocks []schedule.Unlock) ([]schedule.Waiter, error)
 
 	SetLanes(ctx context.Context, settings []schedule.LaneSetting) error
 	LaneStates(ctx context.Context, lanes []int64) ([]schedule.LaneState, error)
 
 	Reset(ctx context.Context, shard int, generation int64) error
-	Adopt(ctx context.Context, adoptions []schedule.Adoption) error
+	Adopt(ctx context.Context, adoptions []schedule.Lease) error
 	Open(ctx context.Context, shard int) error
 	Audit(ctx context.Context, shard int, cursor string) (schedule.AuditPage, error)
 	Scan(ctx context.Context, shard int, cursor string, limit int) (schedule.ScanPage, error)

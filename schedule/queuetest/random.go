@@ -231,10 +231,10 @@ func (w *world) randomMove(rt *rapid.T) {
 }
 
 func (w *world) randomExtend(rt *rapid.T) {
-	var extensions []schedule.Extension
+	var extensions []schedule.Lease
 	for _, ref := range w.some(rt, 3) {
-		extensions = append(extensions, schedule.Extension{
-			Ref: ref, Token: w.drawToken(rt, ref.ID),
+		extensions = append(extensions, schedule.Lease{
+			Item: schedule.Item{ID: ref.ID, Lane: ref.Lane}, Token: w.drawToken(rt, ref.ID),
 			Until: w.Now() + rapid.SampledFrom([]int64{-1000, 10_000, 90_000}).Draw(rt, "until"),
 		})
 	}
@@ -254,9 +254,9 @@ func (w *world) randomExtend(rt *rapid.T) {
 }
 
 func (w *world) randomAdopt(rt *rapid.T) {
-	var adoptions []schedule.Adoption
+	var adoptions []schedule.Lease
 	for _, ref := range w.some(rt, 3) {
-		a := schedule.Adoption{Item: w.drawItem(rt, ref), Token: "adopted", Until: w.Now() + 40_000}
+		a := schedule.Lease{Item: w.drawItem(rt, ref), Token: "adopted", Until: w.Now() + 40_000}
 		if a.Lock = ""; rapid.Bool().Draw(rt, "locked") {
 			a.Lock = lockOf(a.ID)
 		}
@@ -270,13 +270,13 @@ func (w *world) randomAdopt(rt *rapid.T) {
 }
 
 // adopt adopts attempts, and notes who has what from now on.
-func (w *world) adopt(rt *rapid.T, adoptions []schedule.Adoption) {
+func (w *world) adopt(rt *rapid.T, adoptions []schedule.Lease) {
 	w.Helper()
 	retried(w, rt, "adopt", nothing(func(ix Index) error { return ix.Adopt(w.ctx, adoptions) }))
 	w.noteAdopted(adoptions)
 }
 
-func (w *world) noteAdopted(adoptions []schedule.Adoption) {
+func (w *world) noteAdopted(adoptions []schedule.Lease) {
 	for _, a := range adoptions {
 		if h, leased := w.held[a.ID]; !leased {
 			w.held[a.ID] = holder{token: a.Token, until: a.Until}
@@ -318,11 +318,11 @@ func (w *world) randomOutage(rt *rapid.T) {
 	apart := rapid.SampledFrom([]time.Duration{0, 3 * time.Second, schedule.BreakerSpan}).Draw(rt, "apart")
 	signal := rapid.SampledFrom([]schedule.Signal{schedule.TimedOut, schedule.Unanswered}).Draw(rt, "signal")
 	for range rapid.IntRange(1, 3).Draw(rt, "rounds") {
-		var adoptions []schedule.Adoption
+		var adoptions []schedule.Lease
 		var settlements []schedule.Settlement
 		for range 10 {
 			item := schedule.Item{ID: w.id(), Lane: lane, Due: w.Now()}
-			adoptions = append(adoptions, schedule.Adoption{Item: item, Token: "outage", Until: w.Now() + 60_000})
+			adoptions = append(adoptions, schedule.Lease{Item: item, Token: "outage", Until: w.Now() + 60_000})
 			settlements = append(settlements, schedule.Settlement{
 				Item: item, Token: "outage", Outcome: schedule.Ack, Signal: signal,
 			})
@@ -449,11 +449,11 @@ func (w *world) rebuild() {
 			w.Fatalf("a claim of a closed shard: %v", err)
 		}
 	}
-	var adoptions []schedule.Adoption
+	var adoptions []schedule.Lease
 	var rest []schedule.Item
 	for _, ref := range w.refs {
 		if h, leased := held[ref.ID]; leased && h.until > w.Now() {
-			adoptions = append(adoptions, schedule.Adoption{Item: items[ref.ID].Item, Token: h.token, Until: h.until})
+			adoptions = append(adoptions, schedule.Lease{Item: items[ref.ID].Item, Token: h.token, Until: h.until})
 		} else if found, ok := items[ref.ID]; ok {
 			rest = append(rest, found.Item)
 		}

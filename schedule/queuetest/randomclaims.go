@@ -108,9 +108,7 @@ func (w *world) randomSettle(rt *rapid.T) {
 	var settlements []schedule.Settlement
 	for _, ref := range w.some(rt, 3) {
 		s := w.drawSettlement(rt, ref)
-		if next := w.drawNext(rt, s.Lane); next.ID != "" {
-			s.Next = &next
-		}
+		s.Next = w.drawNext(rt, s.Lane)
 		settlements = append(settlements, s)
 	}
 	w.settle(rt, settlements)
@@ -140,9 +138,7 @@ func (w *world) settle(rt *rapid.T, settlements []schedule.Settlement) {
 	}
 	before, held := w.state, maps.Clone(w.held)
 	for _, s := range settlements {
-		if s.Next != nil {
-			w.count(*s.Next, true)
-		}
+		w.count(s.Next, true)
 	}
 	for i, s := range settlements {
 		h, leased := held[s.ID]

@@ -26,10 +26,10 @@ type contest struct {
 func lockOf(id string) string { return "k" + string('1'+id[25]%2) }
 
 func (w *world) randomAcquire(rt *rapid.T) {
-	var requests []schedule.LockRequest
+	var requests []schedule.Lease
 	for _, ref := range w.some(rt, 3) {
-		r := schedule.LockRequest{
-			Lock: lockOf(ref.ID), ID: ref.ID, Lane: ref.Lane, Until: w.Now() + 25_000,
+		r := schedule.Lease{
+			Item: schedule.Item{ID: ref.ID, Lane: ref.Lane, Lock: lockOf(ref.ID)}, Until: w.Now() + 25_000,
 			Token: rapid.SampledFrom([]string{"ta", "tb"}).Draw(rt, "token"),
 		}
 		if owner, ok := w.anyClaimant(rt, r.Lock); ok && owner.id == r.ID {
@@ -93,7 +93,7 @@ func (w *world) anyClaimant(rt *rapid.T, lock string) (claimant, bool) {
 }
 
 // expectLock: a lock has one holder at a time, and is kept a moment for the waiter that a release named.
-func (w *world) expectLock(r schedule.LockRequest, got schedule.LockReply) {
+func (w *world) expectLock(r schedule.Lease, got schedule.LockReply) {
 	w.Helper()
 	k, me := w.contest(r.Lock), claimant{r.ID, r.Token}
 	_, mine := k.claimants[me]

@@ -130,7 +130,7 @@ func (s *Transcript) Do(name string, words []string) (any, error) {
 	case "settle":
 		return batch(s, words, func(all []schedule.Settlement) ([]schedule.Settled, error) { return ix.Settle(s.ctx, all) })
 	case "extend":
-		return batch(s, words, func(all []schedule.Extension) ([]bool, error) { return ix.Extend(s.ctx, all) })
+		return batch(s, words, func(all []schedule.Lease) ([]bool, error) { return ix.Extend(s.ctx, all) })
 	case "cancel":
 		return batch(s, words, func(refs []schedule.Ref) ([]schedule.Position, error) { return ix.Cancel(s.ctx, refs) })
 	case "lookup":
@@ -138,11 +138,11 @@ func (s *Transcript) Do(name string, words []string) (any, error) {
 	case "move":
 		return batch(s, words, func(all []schedule.Movement) ([]schedule.Moved, error) { return ix.Move(s.ctx, all) })
 	case "acquire":
-		return batch(s, words, func(all []schedule.LockRequest) ([]schedule.LockReply, error) { return ix.Acquire(s.ctx, all) })
+		return batch(s, words, func(all []schedule.Lease) ([]schedule.LockReply, error) { return ix.Acquire(s.ctx, all) })
 	case "release":
 		return batch(s, words, func(all []schedule.Unlock) ([]schedule.Waiter, error) { return ix.Release(s.ctx, all) })
 	case "adopt":
-		return nil, ix.Adopt(s.ctx, elements[schedule.Adoption](s, words))
+		return nil, ix.Adopt(s.ctx, elements[schedule.Lease](s, words))
 	case "set":
 		return nil, ix.SetLanes(s.ctx, elements[schedule.LaneSetting](s, words))
 	case "state":

@@ -151,9 +151,6 @@ func (s *Transcript) set(field reflect.Value, name, text string) {
 		value = s.duration(text)
 	case schedule.LeaseRef:
 		value = s.ref(text)
-	case *schedule.LeaseRef:
-		ref := s.ref(text)
-		value = &ref
 	case []string:
 		var ids []string
 		for _, one := range strings.Split(text, "+") {

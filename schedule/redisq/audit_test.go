@@ -85,11 +85,10 @@ func fillAll(t *testing.T, ix *redisq.Index, n, token *int) {
 		t.Fatalf("leased %d, want 40", len(leases))
 	}
 	fill(t, ix, n, 300, damagedLanes, time.Now().Add(time.Minute).UnixMilli())
-	var locks []schedule.LockRequest
+	var locks []schedule.Lease
 	for i, l := range leases[:6] {
-		locks = append(locks, schedule.LockRequest{
-			Lock: fmt.Sprint("k", i%2), ID: l.ID, Lane: l.Lane, Token: l.Token, Until: l.Until,
-		})
+		l.Lock = fmt.Sprint("k", i%2)
+		locks = append(locks, l)
 	}
 	if _, err := ix.Acquire(ctx, locks); err != nil {
 		t.Fatalf("acquire: %v", err)

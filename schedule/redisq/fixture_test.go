@@ -202,8 +202,8 @@ func settleAll(t testing.TB, ix *redisq.Index, leases []schedule.Lease) {
 // acquire takes the lock "k" for a lease, or lets the lease's item wait for it.
 func acquire(t testing.TB, ix *redisq.Index, l schedule.Lease, until int64) {
 	t.Helper()
-	r := schedule.LockRequest{Lock: "k", ID: l.ID, Lane: l.Lane, Token: l.Token, Until: until}
-	if _, err := ix.Acquire(context.Background(), []schedule.LockRequest{r}); err != nil {
+	l.Lock, l.Until = "k", until
+	if _, err := ix.Acquire(context.Background(), []schedule.Lease{l}); err != nil {
 		t.Fatalf("acquire: %v", err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -88,21 +89,16 @@ func (ix *Index) Open(ctx context.Context, shard int) error {
 
 // Adopt puts running attempts in as leased and their locks as held. What is leased under another token is left as it is. A
 // lock that another attempt holds passes on to the adopted one when that one lets it go.
-func (ix *Index) Adopt(ctx context.Context, adoptions []schedule.Adoption) error {
-	_, err := each(ctx, ix, operation[schedule.Adoption, struct{}]{
-		script: "adopt", check: schedule.Adoption.Validate, ref: schedule.Adoption.Ref,
-		encode: func(a schedule.Adoption) []any { return []any{a.ID, a.Token, moment(a.Until), encodeRecord(a.Item)} },
-	}, adoptions)
+func (ix *Index) Adopt(ctx context.Context, leases []schedule.Lease) error {
+	_, err := each(ctx, ix, operation[schedule.Lease, struct{}]{
+		script: "adopt", check: schedule.Lease.ValidateRunning, ref: schedule.Lease.Ref,
+		encode: func(l schedule.Lease) []any { return []any{l.ID, l.Token, moment(l.Until), encodeRecord(l.Item)} },
+	}, leases)
 	if err != nil {
 		return err
 	}
-	var locked []schedule.LockRequest
-	for _, a := range adoptions {
-		if a.Lock != "" {
-			locked = append(locked, schedule.LockRequest{Lock: a.Lock, ID: a.ID, Lane: a.Lane, Token: a.Token, Until: a.Until})
-		}
-	}
-	_, err = ix.acquire(ctx, "adopt", locked)
+	unlocked := func(l schedule.Lease) bool { return l.Lock == "" }
+	_, err = ix.acquire(ctx, "adopt", slices.DeleteFunc(slices.Clone(leases), unlocked))
 	return err
 }
 

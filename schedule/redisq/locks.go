@@ -8,24 +8,24 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
-// Acquire takes or renews locks in the order of the requests, and answers each in its place. A lock is in the shard of
+// Acquire takes or renews the locks of leases, in their order, and answers each in its place. A lock is in the shard of
 // its own name, whatever shard its item is in.
-func (ix *Index) Acquire(ctx context.Context, requests []schedule.LockRequest) ([]schedule.LockReply, error) {
-	return ix.acquire(ctx, "take", requests)
+func (ix *Index) Acquire(ctx context.Context, leases []schedule.Lease) ([]schedule.LockReply, error) {
+	return ix.acquire(ctx, "take", leases)
 }
 
 // acquire takes locks, or, in the mode "adopt", those of attempts that run already.
-func (ix *Index) acquire(ctx context.Context, mode string, requests []schedule.LockRequest) ([]schedule.LockReply, error) {
-	return each(ctx, ix, operation[schedule.LockRequest, schedule.LockReply]{
-		script: "acquire", check: schedule.LockRequest.Validate, fixed: []any{mode},
-		lock: func(r schedule.LockRequest) string { return r.Lock },
-		encode: func(r schedule.LockRequest) []any {
-			return []any{r.Lock, r.ID, encodeLane(r.Lane), r.Token, moment(r.Until)}
+func (ix *Index) acquire(ctx context.Context, mode string, leases []schedule.Lease) ([]schedule.LockReply, error) {
+	return each(ctx, ix, operation[schedule.Lease, schedule.LockReply]{
+		script: "acquire", check: schedule.Lease.ValidateLocking, fixed: []any{mode},
+		lock: func(l schedule.Lease) string { return l.Lock },
+		encode: func(l schedule.Lease) []any {
+			return []any{l.Lock, l.ID, encodeLane(l.Lane), l.Token, moment(l.Until)}
 		},
 		decode: func(r *reply) schedule.LockReply {
 			return schedule.LockReply{Acquired: r.int() == 1, HeldUntil: r.int()}
 		},
-	}, requests)
+	}, leases)
 }
 
 // Release frees locks, and answers each with the waiter whose turn it is.

@@ -334,7 +334,7 @@ func expectFailing(t *testing.T, ix *redisq.Index, it schedule.Item, want string
 			return err
 		},
 		"acquire": func() error {
-			_, err := ix.Acquire(ctx, []schedule.LockRequest{{Lock: "k", ID: it.ID, Lane: it.Lane, Token: "t", Until: 1}})
+			_, err := ix.Acquire(ctx, []schedule.Lease{{Item: schedule.Item{ID: it.ID, Lane: it.Lane, Lock: "k"}, Token: "t", Until: 1}})
 			return err
 		},
 		"open":  func() error { return ix.Open(ctx, 0) },

@@ -16,24 +16,19 @@ func (ix *Index) Settle(ctx context.Context, settlements []schedule.Settlement) 
 	return each(ctx, ix, operation[schedule.Settlement, schedule.Settled]{
 		script: "settle", check: schedule.Settlement.Validate, ref: schedule.Settlement.Ref,
 		encode: func(s schedule.Settlement) []any {
-			next := ""
-			if s.Next != nil {
-				next = encodeNext(*s.Next)
-			}
-			return []any{s.ID, s.Token, outcomes[s.Outcome], int(s.Signal), s.Won, moment(s.HoldUntil), encodeRecord(s.Item), next}
+			return []any{s.ID, s.Token, outcomes[s.Outcome], int(s.Signal), s.Won, moment(s.HoldUntil), encodeRecord(s.Item), encodeNext(s.Next)}
 		},
 		decode: func(r *reply) schedule.Settled { return schedule.Settled(r.int()) },
 	}, settlements)
 }
 
-// Extend lengthens leases, and says of each whether it is still held under that token.
-func (ix *Index) Extend(ctx context.Context, extensions []schedule.Extension) ([]bool, error) {
-	return each(ctx, ix, operation[schedule.Extension, bool]{
-		script: "extend", check: schedule.Extension.Validate,
-		ref:    func(e schedule.Extension) schedule.Ref { return e.Ref },
-		encode: func(e schedule.Extension) []any { return []any{e.ID, e.Token, moment(e.Until)} },
+// Extend lengthens leases until their new ends, and says of each whether it is still held under its token.
+func (ix *Index) Extend(ctx context.Context, leases []schedule.Lease) ([]bool, error) {
+	return each(ctx, ix, operation[schedule.Lease, bool]{
+		script: "extend", check: schedule.Lease.Validate, ref: schedule.Lease.Ref,
+		encode: func(l schedule.Lease) []any { return []any{l.ID, l.Token, moment(l.Until)} },
 		decode: func(r *reply) bool { return r.int() == 1 },
-	}, extensions)
+	}, leases)
 }
 
 // encodeNext writes a lease: its id and its token; nothing if there is none.
