@@ -54,22 +54,13 @@ func seconds(from, to time.Time) float64 {
 // tick writes a moment below the axis.
 func (s span) tick(t time.Time) string {
 	if startsDay(t) {
-		return written(s.Day, t, "01-02")
+		return t.Format("01-02")
 	}
-	return written(s.Clock, t, "15:04")
+	return t.Format("15:04")
 }
 
-// moment writes the whole of a moment.
-func (s span) moment(t time.Time) string {
-	return written(s.Moment, t.In(s.Location), "2006-01-02 15:04")
-}
-
-func written(f func(time.Time) string, t time.Time, layout string) string {
-	if f == nil {
-		return t.Format(layout)
-	}
-	return f(t)
-}
+// moment writes a moment in the table, and where a point is pointed at.
+func (s span) moment(t time.Time) string { return t.In(s.Location).Format("2006-01-02 15:04") }
 
 // plain writes a number where the caller says nothing else.
 func plain(f func(float64) string) func(float64) string {
@@ -89,31 +80,27 @@ type label struct {
 	bare  bool // without a tick
 }
 
-// maxLabel is how many pixels a label below the plot may take.
-const maxLabel = 96
+// tickWidth is how many pixels a label below the plot takes.
+var tickWidth = width("15:04")
 
 // labels writes the round moments below the axis, so that they do not touch each other or what takes up the first
 // pixels of it.
 func (s span) labels(taken int) []label {
 	if !s.from.Before(s.to) {
-		return []label{{x: plotWidth / 2, text: fit(s.moment(s.from), 2*maxLabel), from: 1, bare: true}}
+		return []label{{x: plotWidth / 2, text: s.moment(s.from), from: 1, bare: true}}
 	}
-	longest := 0
-	for _, text := range []string{s.tick(s.from), s.tick(s.to), written(s.Day, s.to, "01-02")} {
-		longest = max(longest, width(fit(text, maxLabel)))
-	}
-	ticks := moments(s.from, s.to, plots[2]/(longest+20), s.Location)
+	ticks := moments(s.from, s.to, plots[2]/(tickWidth+20), s.Location)
 	day := max(slices.IndexFunc(ticks, startsDay), 0)
 	var strides [len(plots)]int // each is a multiple of the next, so that what is shown stays in equal steps
 	stride := 1
 	for n, wide := range slices.Backward(plots[:]) {
-		for multiple := stride; stride*wide < len(ticks)*(longest+14); stride += multiple {
+		for multiple := stride; stride*wide < len(ticks)*(tickWidth+14); stride += multiple {
 		}
 		strides[n] = stride
 	}
 	var all []label
 	for i, t := range ticks {
-		l := label{x: s.at(t), text: fit(s.tick(t), maxLabel)}
+		l := label{x: s.at(t), text: s.tick(t)}
 		l.end = l.x > plotWidth*0.985
 		for n, wide := range plots {
 			if (i-day)%strides[n] == 0 && l.clear(all, n+1, wide, taken) {

@@ -20,8 +20,6 @@ type Category struct {
 	Name string
 	// Value is zero where it is NaN, infinite, negative or above 1e15. Zero is drawn as a stub.
 	Value float64
-	// Tone has the first series' colour as its zero value.
-	Tone Tone
 	// Href makes the line a link. An address that is neither of this site nor of HTTP makes none.
 	Href string
 }
@@ -70,7 +68,7 @@ func (c Category) value() float64 {
 
 // bar draws the count in proportion to the greatest. What is above zero has a percent at least.
 func (c Category) bar(m *markup, greatest float64) {
-	m.put(`<svg class="pic-cat-bar `, c.Tone.class(0), `" aria-hidden="true" width="100%" height="10">`)
+	m.put(`<svg class="pic-cat-bar pic-t1" aria-hidden="true" width="100%" height="10">`)
 	if v := c.value(); v > 0 {
 		m.put(`<rect height="10" rx="2.5"`)
 		m.number("width", max(tenths(v/greatest*100), 10), "%")

@@ -1,43 +1,35 @@
 package picture
 
 import (
+	"cmp"
 	"html/template"
 	"strconv"
 )
 
-// A State is how a step of a ladder stands.
-type State uint8
+// A State is how a step of a ladder stands, by its name in the style sheet.
+type State string
 
-// The states.
+// The states. The zero value is that of an attempt that follows if those before it do not succeed.
 const (
-	// ToCome is an attempt that follows if those before it do not succeed.
-	ToCome State = iota
+	ToCome State = ""
 	// Succeeded and Failed are attempts that were made.
-	Succeeded
-	Failed
+	Succeeded State = "pic-succeeded"
+	Failed    State = "pic-failed"
 	// Attempting is the one that is being made.
-	Attempting
+	Attempting State = "pic-attempting"
 	// Next is the one that is waited for.
-	Next
+	Next State = "pic-next"
 	// Never is one that will not be made any more.
-	Never
+	Never State = "pic-never"
 )
 
-// class is the name of a state in the style sheet.
-func (s State) class() string {
-	switch s {
-	case Succeeded:
-		return "pic-succeeded"
-	case Failed:
-		return "pic-failed"
-	case Attempting:
-		return "pic-attempting"
-	case Next:
-		return "pic-next"
-	case Never:
-		return "pic-never"
-	}
-	return "pic-tocome"
+// glyphs are drawn into the marks: they differ in shape and not only in colour.
+var glyphs = map[State]string{
+	Succeeded:  `<path class="pic-glyph" d="M7.5 12.5l3 3 6-6.5"/>`,
+	Failed:     `<path class="pic-glyph" d="M8.5 8.5l7 7m0-7l-7 7"/>`,
+	Attempting: `<circle class="pic-pulse" cx="12" cy="12" r="4.5"/>`,
+	Next:       `<path class="pic-glyph" d="M12 7v5.3l3.4 2"/>`,
+	Never:      `<path class="pic-glyph" d="M8 12h8"/>`,
 }
 
 // Ladder draws the attempts of one callback in equal steps, whatever the waits between them are, with the waits written
@@ -47,9 +39,6 @@ type Ladder struct {
 	// Label names the list for those who cannot see it.
 	Label string
 	Steps []Step
-	// Most is how long the list may be, from 8 to 100: of more steps, the first, the last and those around where the
-	// callback stands are shown. Zero: 20.
-	Most int
 	// More writes what stands for n steps that are not shown. Nil: … and the number.
 	More func(n int) string
 }
@@ -71,14 +60,14 @@ type Step struct {
 	Href string
 }
 
+// maxSteps is how long the list may be: of more steps, the first, the last and those around where the callback stands
+// are shown.
+const maxSteps = 20
+
 // HTML is the list, or nothing where there is no step.
 func (l Ladder) HTML() template.HTML {
 	if len(l.Steps) == 0 {
 		return ""
-	}
-	most := 20
-	if l.Most > 0 {
-		most = min(max(l.Most, 8), maxItems)
 	}
 	m := &markup{}
 	m.put(`<div class="pic pic-ladder"><ol role="list"`)
@@ -86,7 +75,7 @@ func (l Ladder) HTML() template.HTML {
 		m.tag(` aria-label="`, l.Label, maxText, `"`)
 	}
 	m.put(`>`)
-	shown := kept(l.Steps, most)
+	shown := kept(l.Steps, maxSteps)
 	for i := 0; i < len(l.Steps); {
 		if shown[i] {
 			l.Steps[i].draw(m, i == len(l.Steps)-1)
@@ -144,11 +133,18 @@ func kept(steps []Step, most int) []bool {
 
 // draw writes one step. What is written comes in the order in which it is read aloud.
 func (s Step) draw(m *markup, last bool) {
-	m.put(`<li class="pic-step `, s.State.class(), `"`)
+	class := cmp.Or(string(s.State), "pic-tocome")
+	m.put(`<li class="pic-step `, class, `"`)
 	if s.State == Attempting || s.State == Next {
 		m.put(` aria-current="step"`)
 	}
-	m.put(`>`, string(Mark(s.State, s.Manual)), `<span class="pic-what">`)
+	m.put(`><svg class="pic pic-sign `, class, `" aria-hidden="true" width="24" height="24" viewBox="0 0 24 24" fill="none">`)
+	if s.Manual {
+		m.put(`<rect class="pic-body" x="2.5" y="2.5" width="19" height="19" rx="4"/>`)
+	} else {
+		m.put(`<circle class="pic-body" cx="12" cy="12" r="10"/>`)
+	}
+	m.put(glyphs[s.State], `</svg><span class="pic-what">`)
 	if s.Number != "" {
 		m.tag(`<span class="pic-number">`, s.Number, 8, `</span> `)
 	}
@@ -165,32 +161,4 @@ func (s Step) draw(m *markup, last bool) {
 		m.tag(` <span class="pic-wait">`, s.Wait, maxName, `</span>`)
 	}
 	m.put(`</li>`)
-}
-
-// Mark is the sign of one state alone, 24 pixels wide, for a timeline or a legend. It is hidden from those who cannot see
-// it: the word for it must stand beside it. It differs from the others in shape and not only in colour; that of an attempt
-// which was asked for by hand is square.
-func Mark(state State, manual bool) template.HTML {
-	m := &markup{}
-	m.put(`<svg class="pic pic-sign `, state.class(), `" aria-hidden="true" width="24" height="24" viewBox="0 0 24 24" fill="none">`)
-	if manual {
-		m.put(`<rect class="pic-body" x="2.5" y="2.5" width="19" height="19" rx="4"/>`)
-	} else {
-		m.put(`<circle class="pic-body" cx="12" cy="12" r="10"/>`)
-	}
-	switch state {
-	case Succeeded:
-		m.put(`<path class="pic-glyph" d="M7.5 12.5l3 3 6-6.5"/>`)
-	case Failed:
-		m.put(`<path class="pic-glyph" d="M8.5 8.5l7 7m0-7l-7 7"/>`)
-	case Attempting:
-		m.put(`<circle class="pic-pulse" cx="12" cy="12" r="4.5"/>`)
-	case Next:
-		m.put(`<path class="pic-glyph" d="M12 7v5.3l3.4 2"/>`)
-	case Never:
-		m.put(`<path class="pic-glyph" d="M8 12h8"/>`)
-	case ToCome:
-	}
-	m.put(`</svg>`)
-	return m.html()
 }

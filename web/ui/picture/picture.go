@@ -18,6 +18,7 @@ package picture
 
 import (
 	_ "embed"
+	"strconv"
 	"time"
 )
 
@@ -62,49 +63,31 @@ type TimeAxis struct {
 	From, To time.Time
 	// Location is where the round hours and days are. Nil: UTC.
 	Location *time.Location
-	// Clock writes a time of day at the axis, Day a midnight, and Moment the whole of it in tables and where a point is
-	// pointed at. Nil: 15:04, 01-02 and 2006-01-02 15:04, in Location. They are given times in Location.
-	Clock, Day, Moment func(time.Time) string
 	// Header is above the moments in the table beside the chart.
 	Header string
 }
 
-// A Tone is a colour with a meaning. The zero value is the colour of the series' place.
-type Tone uint8
+// A Tone is a colour with a meaning, by its name in the style sheet. The zero value is the colour of the series' place.
+type Tone string
 
-// The tones. First to Third are --series-1 to --series-3 of the page, and the others what they are called there.
+// The tones that are no place's. Second is the colour of the second place, for a part that stands elsewhere.
 const (
-	ByPlace Tone = iota
-	First
-	Second
-	Third
-	Good
-	Bad
-	Warn
-	Muted
+	Second Tone = "pic-t2"
+	Good   Tone = "pic-good"
+	Bad    Tone = "pic-bad"
+	Warn   Tone = "pic-warn"
+	Muted  Tone = "pic-muted"
 )
 
 // class is the name of a tone in the style sheet; place counts from 0.
 func (t Tone) class(place int) string {
-	switch t {
-	case ByPlace:
-		if place >= 0 && place < maxSeries {
-			return (First + Tone(place)).class(0)
-		}
-	case First:
-		return "pic-t1"
-	case Second:
-		return "pic-t2"
-	case Third:
-		return "pic-t3"
-	case Good:
-		return "pic-good"
-	case Bad:
-		return "pic-bad"
-	case Warn:
-		return "pic-warn"
+	switch {
+	case t != "":
+		return string(t)
+	case place < maxSeries:
+		return "pic-t" + strconv.Itoa(place+1)
 	}
-	return "pic-muted"
+	return string(Muted)
 }
 
 // A Series is one row of values, each at the moment of the same place in the chart's times.

@@ -5,6 +5,7 @@ import (
 	"html/template"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"time"
 
@@ -84,20 +85,37 @@ func frame(id string, words ...string) picture.Frame {
 	return f
 }
 
-func clocked(words ...string) picture.TimeAxis {
-	axis := picture.TimeAxis{Location: shanghai, Header: "Time", Day: func(t time.Time) string { return t.Format("2 Jan") },
-		Moment: func(t time.Time) string { return t.Format("2 Jan 15:04") }}
-	if len(words) > 0 {
-		say := func(time.Time) string { return words[0] }
-		axis = picture.TimeAxis{Header: words[0], Clock: say, Day: say, Moment: say}
-	}
-	return axis
-}
+var clocked = picture.TimeAxis{Location: shanghai, Header: "Time"}
 
 // samples are all pictures with nothing, one thing, as much as usual and with what an enemy would give.
 func samples() []sample {
-	all := append(lineSamples(), barSamples()...)
-	return append(all, smallSamples()...)
+	return slices.Concat(lineSamples(), barSamples(), smallSamples(), oddSamples())
+}
+
+// oddSamples are of what cannot be drawn, which is left out or drawn at the bound, and of a quiet frame, whose points do
+// not tell their values.
+func oddSamples() []sample {
+	three := []picture.Series{{Name: "A", Values: []float64{1, 2, 3}}}
+	quiet := func(id string) picture.Frame {
+		f := frame(id)
+		f.Quiet = true
+		return f
+	}
+	return []sample{
+		{"lines, below zero", picture.Chart{
+			Frame: frame("below"), TimeAxis: clocked, Times: hours(2), Series: []picture.Series{{Name: "A", Values: []float64{-1, 7}}},
+		}.HTML()},
+		{"lines, one of two is missing", picture.Chart{
+			Frame: frame("missing"), TimeAxis: clocked, Times: hours(2), Series: []picture.Series{{Name: "A", Values: []float64{math.NaN(), 7}}},
+		}.HTML()},
+		{"lines, quiet", picture.Chart{Frame: quiet("quiet-lines"), Times: hours(3), Series: three}.HTML()},
+		{"bars, quiet", picture.Chart{Form: picture.Bars, Frame: quiet("quiet-bars"), Times: hours(3), Series: three}.HTML()},
+		{"due, quiet", picture.Chart{
+			Form: picture.Bars, Frame: quiet("quiet-due"), Times: hours(3), First: &picture.Bar{Value: 5}, Series: three,
+		}.HTML()},
+		{"spark, wide", picture.Chart{Form: picture.Spark, Series: []picture.Series{{Values: []float64{1, 2}}}, Width: 1 << 40}.HTML()},
+		{"progress, no total", picture.Progress{Parts: []picture.Part{{Value: 3}}, Total: math.NaN()}.HTML()},
+	}
 }
 
 func throughput(id string, n int, step time.Duration) picture.Chart {
@@ -107,7 +125,7 @@ func throughput(id string, n int, step time.Duration) picture.Chart {
 		delivered[i] = math.Round(accepted[max(i-2, 0)]*9.2) / 10
 	}
 	return picture.Chart{
-		Frame: frame(id), TimeAxis: clocked(), Times: every(n, step), Value: perSecond,
+		Frame: frame(id), TimeAxis: clocked, Times: every(n, step), Value: perSecond,
 		Series: []picture.Series{
 			{Name: "Accepted", Values: accepted, Fill: true}, {Name: "Delivered", Values: delivered},
 		},
@@ -124,7 +142,7 @@ func lateness(id string, n int) picture.Chart {
 		p50[i], p95[i], p99[i] = math.NaN(), math.NaN(), math.NaN()
 	}
 	return picture.Chart{
-		Frame: frame(id, "Lateness"), TimeAxis: clocked(), Times: hours(n), Value: milliseconds, Scale: picture.Log, Min: 1,
+		Frame: frame(id, "Lateness"), TimeAxis: clocked, Times: hours(n), Value: milliseconds, Scale: picture.Log, Min: 1,
 		Series: []picture.Series{{Name: "p50", Values: p50}, {Name: "p95", Values: p95}, {Name: "p99", Values: p99}},
 	}
 }
@@ -143,17 +161,17 @@ func lineSamples() []sample {
 		{"lines, a day by minutes of 30", throughput("lines-day", 48, 30*time.Minute).HTML()},
 		{"lines, a week by hours", throughput("lines-week", 168, time.Hour).HTML()},
 		{"lines, share", picture.Chart{
-			Frame: frame("share", "Success share"), TimeAxis: clocked(), Times: hours(168), Value: percent, Height: 150,
+			Frame: frame("share", "Success share"), TimeAxis: clocked, Times: hours(168), Value: percent, Height: 150,
 			Series: []picture.Series{{Name: "Success share", Values: share, Tone: picture.Good, Fill: true}},
 		}.HTML()},
 		{"lines, lateness with a gap", lateness("lateness", 168).HTML()},
 		{"lines, lateness of an hour", lateness("lateness-short", 12).HTML()},
 		{"lines, all zero", picture.Chart{
-			Frame: frame("lines-zero"), TimeAxis: clocked(), Times: hours(24), Value: perSecond,
+			Frame: frame("lines-zero"), TimeAxis: clocked, Times: hours(24), Value: perSecond,
 			Series: []picture.Series{{Name: "Accepted", Values: make([]float64, 24)}},
 		}.HTML()},
 		{"lines, single points between gaps", picture.Chart{
-			Frame: frame("lines-gaps"), TimeAxis: clocked(), Times: hours(12), Series: []picture.Series{
+			Frame: frame("lines-gaps"), TimeAxis: clocked, Times: hours(12), Series: []picture.Series{
 				{Name: "Accepted", Values: []float64{1, nan, 3, nan, nan, 4, 4.5, nan, 2, nan, 6, 5}, Fill: true},
 			},
 		}.HTML()},
@@ -171,7 +189,7 @@ func outcomes(id string, n int, step time.Duration) picture.Chart {
 		bad[5], good[9], bad[9], unknown[9] = 1, 0, 0, 0
 	}
 	return picture.Chart{
-		Form: picture.Bars, Frame: frame(id, "Attempts by result"), TimeAxis: clocked(), Times: every(n, step), Value: count,
+		Form: picture.Bars, Frame: frame(id, "Attempts by result"), TimeAxis: clocked, Times: every(n, step), Value: count,
 		Series: []picture.Series{
 			{Name: "Succeeded", Values: good, Tone: picture.Good}, {Name: "Failed", Values: bad, Tone: picture.Bad},
 			{Name: "Unknown", Values: unknown, Tone: picture.Muted},
@@ -183,7 +201,7 @@ func barSamples() []sample {
 	coming := rounded(wave(24, 24, 30, 400, 60))
 	due := func(id string, overdue float64, counts []float64) picture.Chart {
 		return picture.Chart{
-			Form: picture.Bars, Frame: frame(id, "Due in the next 24 hours"), TimeAxis: clocked(), Times: hours(len(counts)), Step: time.Hour,
+			Form: picture.Bars, Frame: frame(id, "Due in the next 24 hours"), TimeAxis: clocked, Times: hours(len(counts)), Step: time.Hour,
 			First: &picture.Bar{Name: "Overdue", Value: overdue}, Series: []picture.Series{{Name: "Due", Values: counts}}, Value: count,
 		}
 	}
@@ -195,7 +213,7 @@ func barSamples() []sample {
 		{"bars, a month by days", outcomes("bars-month", 30, 24*time.Hour).HTML()},
 		{"bars, 5,000", outcomes("bars-huge", 5000, time.Minute).HTML()},
 		{"bars, hostile", picture.Chart{
-			Form: picture.Bars, Frame: frame("bars-hostile", evil), TimeAxis: clocked(evil), Times: append(hours(30), start), Step: -time.Hour, Height: 1 << 30,
+			Form: picture.Bars, Frame: frame("bars-hostile", evil), TimeAxis: picture.TimeAxis{Header: evil}, Times: append(hours(30), start), Step: -time.Hour, Height: 1 << 30,
 			Series: []picture.Series{
 				{Name: evil, Values: []float64{math.NaN(), -1, math.Inf(-1), 1e300, 1e15, 3}},
 				{Name: evil, Values: []float64{1, 2, 3, 4, 1e15, 5, 6, 7, 8}}, {Name: evil},
@@ -291,7 +309,5 @@ func ladderSamples() []sample {
 		{"ladder, succeeded", climb(5, picture.Succeeded).HTML()},
 		{"ladder, dead at once", climb(0, picture.Failed).HTML()},
 		{"ladder, 100 steps", long.HTML()},
-		{"marks", template.HTML(`<div class="row">`) + picture.Mark(picture.Succeeded, true) + picture.Mark(picture.Failed, true) + picture.Mark(picture.Attempting, true) +
-			picture.Mark(picture.Next, true) + picture.Mark(picture.ToCome, true) + picture.Mark(picture.Never, true) + picture.Mark(picture.Succeeded, false) + `</div>`},
 	}
 }

@@ -2,9 +2,11 @@ package picture_test
 
 import (
 	"encoding/xml"
+	"flag"
+	"fmt"
 	"html/template"
 	"io"
-	"math"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -146,7 +148,7 @@ func TestTextsFromOutsideAreText(t *testing.T) {
 	t.Parallel()
 	const word = "<script>"
 	f := picture.Frame{ID: word, Title: word, Desc: word, NoData: word}
-	axis := clocked(word)
+	axis := picture.TimeAxis{Header: word}
 	times := hours(3)
 	series := slices.Repeat([]picture.Series{{Name: word, Values: []float64{1, 2, 3}}}, 2) // of which there is a legend
 	say := func(float64) string { return word }
@@ -159,9 +161,9 @@ func TestTextsFromOutsideAreText(t *testing.T) {
 		times int
 	}{
 		// title, desc, legend (2), three values at the axis at least, …
-		"lines":      {picture.Chart{Frame: f, TimeAxis: axis, Times: times, Series: series, Value: say}.HTML(), 20},
-		"bars":       {picture.Chart{Form: picture.Bars, Frame: f, TimeAxis: axis, Times: times, Series: series, Value: say}.HTML(), 20},
-		"due":        {due.HTML(), 10},
+		"lines":      {picture.Chart{Frame: f, TimeAxis: axis, Times: times, Series: series, Value: say}.HTML(), 18},
+		"bars":       {picture.Chart{Form: picture.Bars, Frame: f, TimeAxis: axis, Times: times, Series: series, Value: say}.HTML(), 18},
+		"due":        {due.HTML(), 9},
 		"empty":      {picture.Chart{Frame: f}.HTML(), 3},
 		"categories": {picture.Categories{Label: word, Items: []picture.Category{{Name: word, Href: "/" + word}}, Value: say}.HTML(), 4},
 		"nothing":    {picture.Categories{NoData: word}.HTML(), 1},
@@ -265,34 +267,6 @@ func TestTablesHaveTheData(t *testing.T) {
 	}
 }
 
-// Points tell their values where there are few.
-func TestFewPointsTellTheirValues(t *testing.T) {
-	t.Parallel()
-	tell := func(h template.HTML) int { return strings.Count(string(h), "<title>") }
-	if n := tell(throughput("x", 48, 1800e9).HTML()); n != 48 {
-		t.Errorf("of 48 points, %d tell their values", n)
-	}
-	if n := tell(throughput("x", 168, 3600e9).HTML()); n != 0 {
-		t.Errorf("of 168 points, %d tell their values", n)
-	}
-	still := frame("x")
-	still.Quiet = true
-	three := []picture.Series{{Name: "A", Values: []float64{1, 2, 3}}}
-	for kind, h := range map[string]template.HTML{
-		"lines": picture.Chart{Frame: still, Times: hours(3), Series: three}.HTML(), "bars": picture.Chart{Form: picture.Bars, Frame: still, Times: hours(3), Series: three}.HTML(),
-		"due": picture.Chart{Form: picture.Bars, Frame: still, Times: hours(3), First: &picture.Bar{Value: 5}, Series: three}.HTML(),
-	} {
-		if n := tell(h); n != 0 {
-			t.Errorf("quiet %s: %d points tell their values", kind, n)
-		}
-	}
-	nan := math.NaN()
-	h := picture.Chart{Frame: frame("x"), TimeAxis: clocked(), Times: hours(2), Series: []picture.Series{{Name: "A", Values: []float64{nan, 7}}}}.HTML()
-	if !strings.Contains(string(h), "<title>8 Mar 05:00\nA: 7</title>") || !strings.Contains(string(h), "<title>8 Mar 04:00</title>") {
-		t.Errorf("the points tell something else:\n%s", h)
-	}
-}
-
 func TestLinksGoNowhereElse(t *testing.T) {
 	t.Parallel()
 	for href, want := range map[string]bool{
@@ -306,35 +280,31 @@ func TestLinksGoNowhereElse(t *testing.T) {
 	}
 }
 
-// TestWhatCannotBeDrawn is left out, or drawn at the bound.
-func TestWhatCannotBeDrawn(t *testing.T) {
+var update = flag.Bool("update", false, "write testdata/gallery.html anew")
+
+// TestGallery compares the pictures that are small enough to be read with those that were looked at.
+func TestGallery(t *testing.T) {
 	t.Parallel()
-	below := []picture.Series{{Name: "A", Values: []float64{-1, 7}}}
-	many := slices.Repeat([]picture.Series{{Name: "A", Values: make([]float64, 50)}}, 3)
-	long := func(float64) string { return strings.Repeat("x", 90) }
-	f, axis := frame("x", "nothing"), clocked(strings.Repeat("y", 90))
-	for name, c := range map[string]struct {
-		html       template.HTML
-		has, lacks string
-	}{
-		"below zero": {
-			picture.Chart{Frame: f, TimeAxis: clocked(), Times: hours(2), Series: below}.HTML(),
-			"<title>8 Mar 04:00</title>", "A: -1",
-		},
-		"wide": {
-			picture.Chart{Form: picture.Spark, Series: []picture.Series{{Values: []float64{1, 2}}}, Width: 1 << 40}.HTML(), `width="640"`, "1099511627776",
-		},
-		"no total": {
-			picture.Progress{Parts: []picture.Part{{Value: 3}}, Total: math.NaN()}.HTML(),
-			`width="100%"/></svg>`, "NaN",
-		},
-		"long texts": {
-			picture.Chart{Form: picture.Bars, Frame: f, TimeAxis: axis, Times: hours(50), Series: many, Value: long}.HTML(),
-			"xxx", "<title>yyy",
-		},
-	} {
-		if h := string(c.html); !strings.Contains(h, c.has) || strings.Contains(h, c.lacks) {
-			t.Errorf("%s: want %q and not %q in\n%.2000s", name, c.has, c.lacks, h)
+	var all strings.Builder
+	for _, s := range samples() {
+		if len(s.html) < 3000 {
+			fmt.Fprintf(&all, "<!-- %s -->\n%s\n", s.name, s.html)
+		}
+	}
+	const file = "testdata/gallery.html"
+	if *update {
+		if err := os.WriteFile(file, []byte(all.String()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kept, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, got := strings.Split(string(kept), "\n"), strings.Split(all.String(), "\n")
+	for i := range max(len(want), len(got)) {
+		if i >= len(want) || i >= len(got) || want[i] != got[i] {
+			t.Fatalf("line %d differs from %s (-update writes it anew):\n%s", i+1, file, strings.Join(got[min(i, len(got)):min(i+1, len(got))], ""))
 		}
 	}
 }
