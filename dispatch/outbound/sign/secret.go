@@ -59,7 +59,7 @@ func ParseSecretFor(use, text string) ([]byte, error) {
 	case UseHMAC:
 		return ParseSecret(text)
 	case UseEd25519:
-		key, err := decodeKey(privateKeyPrefix, text)
+		key, err := decode("key", privateKeyPrefix, text)
 		if err != nil {
 			return nil, err
 		}
@@ -85,14 +85,11 @@ func ParseSecretFor(use, text string) ([]byte, error) {
 func ParseVerifierFor(use, text string) ([]byte, error) {
 	switch {
 	case use == UseEd25519 && strings.HasPrefix(text, publicKeyPrefix):
-		key, err := decodeKey(publicKeyPrefix, text)
+		key, err := decode("key", publicKeyPrefix, text)
 		if err == nil && len(key) != ed25519.PublicKeySize {
-			err = fmt.Errorf("public key has %d bytes, not %d", len(key), ed25519.PublicKeySize)
+			return nil, fmt.Errorf("public key has %d bytes, not %d", len(key), ed25519.PublicKeySize)
 		}
-		if err != nil {
-			return nil, err
-		}
-		return key, nil
+		return key, err
 	case use == UseRSA && !strings.Contains(text, "PRIVATE KEY"):
 		return parsePublicPEM(text)
 	}
@@ -173,15 +170,15 @@ func unknownUse(use string) error {
 	return fmt.Errorf("%q is no use of a secret", parse.Cut(strings.ToValidUTF8(use, ""), 32))
 }
 
-// decodeKey reads a prefix and base64.
-func decodeKey(prefix, text string) ([]byte, error) {
+// decode reads a prefix and base64 of what errors call by its name.
+func decode(name, prefix, text string) ([]byte, error) {
 	encoded, ok := strings.CutPrefix(text, prefix)
 	if !ok {
-		return nil, fmt.Errorf("key does not begin with %q", prefix)
+		return nil, fmt.Errorf("%s does not begin with %q", name, prefix)
 	}
 	key, err := base64.StdEncoding.Strict().DecodeString(encoded)
 	if err != nil {
-		return nil, fmt.Errorf("key is not base64 after %q", prefix)
+		return nil, fmt.Errorf("%s is not base64 after %q", name, prefix)
 	}
 	return key, nil
 }
@@ -216,14 +213,22 @@ var (
 	errNoRSA     = &KeyError{"the signing key is no RSA key"}
 )
 
-// parseRSAPEM reads a private key.
-func parseRSAPEM(text string) (*rsa.PrivateKey, error) {
+// decodePEM reads a text that is one block of PEM.
+func decodePEM(text string) (*pem.Block, error) {
 	block, rest := pem.Decode([]byte(text))
 	if block == nil || len(bytes.TrimSpace(rest)) > 0 {
 		return nil, errors.New("key is not one block of PEM")
 	}
+	return block, nil
+}
+
+// parseRSAPEM reads a private key.
+func parseRSAPEM(text string) (*rsa.PrivateKey, error) {
+	block, err := decodePEM(text)
+	if err != nil {
+		return nil, err
+	}
 	var parsed any
-	var err error
 	switch block.Type {
 	case "PRIVATE KEY":
 		parsed, err = x509.ParsePKCS8PrivateKey(block.Bytes)
@@ -248,12 +253,11 @@ func checkRSASize(key *rsa.PublicKey) error {
 
 // parsePublicPEM reads a public key or a certificate and returns the key in PKIX form.
 func parsePublicPEM(text string) ([]byte, error) {
-	block, rest := pem.Decode([]byte(text))
-	if block == nil || len(bytes.TrimSpace(rest)) > 0 {
-		return nil, errors.New("key is not one block of PEM")
+	block, err := decodePEM(text)
+	if err != nil {
+		return nil, err
 	}
 	var parsed any
-	var err error
 	switch block.Type {
 	case "PUBLIC KEY":
 		parsed, err = x509.ParsePKIXPublicKey(block.Bytes)
@@ -332,18 +336,11 @@ const (
 
 // ParseSecret reads a secret in its written form. Its errors never show the secret.
 func ParseSecret(text string) ([]byte, error) {
-	encoded, ok := strings.CutPrefix(text, SecretPrefix)
-	if !ok {
-		return nil, fmt.Errorf("secret does not begin with %q", SecretPrefix)
-	}
-	secret, err := base64.StdEncoding.Strict().DecodeString(encoded)
-	if err != nil {
-		return nil, fmt.Errorf("secret is not base64 after %q", SecretPrefix)
-	}
-	if len(secret) < MinSecretBytes || len(secret) > MaxSecretBytes {
+	secret, err := decode("secret", SecretPrefix, text)
+	if err == nil && (len(secret) < MinSecretBytes || len(secret) > MaxSecretBytes) {
 		return nil, fmt.Errorf("secret has %d bytes, not %d to %d", len(secret), MinSecretBytes, MaxSecretBytes)
 	}
-	return secret, nil
+	return secret, err
 }
 
 // FormatSecret returns the written form of a secret, which ParseSecret reads.

@@ -254,6 +254,9 @@ func TestSignersAreReadAsWritten(t *testing.T) {
 			if Verify(line, nil, nil, nil, nil, 0) == nil || SignsBody(line) {
 				t.Errorf("%s is taken for a signer", line)
 			}
+			if use, err := UseOf(line); err == nil && newSigner(line) == nil {
+				t.Errorf("%s needs a secret for %s", line, use)
+			}
 			return findings(t, wrong)
 		}
 		checkSpelling(t, text)

@@ -1,7 +1,9 @@
 package sign
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/internal/parse"
@@ -46,51 +48,74 @@ type Option struct {
 	Default store.JSONText
 }
 
+// A kind is what is known of a signer: what people are told of it, and itself with nothing but defaults.
+type kind struct {
+	name, description string
+	new               func() options
+	options           []Option
+}
+
+var (
+	headerOption = Option{"header", "the header that the signature is put into", ""}
+	keyOption    = Option{"key", `"bytes": the secret's bytes are the key; "written": the whole text "whsec_…" is, as ` +
+		"libraries take it that do not decode secrets", ""}
+)
+
+// kinds are every signer, the default one first. The default of an option stands here where it is not a single one.
+var kinds = [...]kind{
+	{Standard, "Standard Webhooks v1: webhook-signature has HMAC-SHA256 over id, timestamp and body; during a rotation by both secrets.", plainly(UseHMAC, signV1, verifyV1), nil},
+	{StandardAsymmetric, "Standard Webhooks v1a: webhook-signature has Ed25519 over id, timestamp and body; during a rotation by both keys.", plainly(UseEd25519, signV1a, verifyV1a), nil},
+	{HMACBody, "HMAC-SHA256 over the body in a header of its own, such as GitHub's X-Hub-Signature-256; during a rotation the former secret's is in a second header.", newBodyMAC, []Option{
+		headerOption,
+		{"prefix", "what stands before the signature", ""},
+		{"encoding", "hex or base64", ""},
+		{"rotation_header", `the header of the former secret's signature during a rotation; "": it is not sent`, ""},
+		keyOption,
+	}},
+	{Timestamped, "t=TIMESTAMP,v1=HMAC-SHA256 over timestamp and body in one header, such as Stripe's Stripe-Signature; during a rotation with a v1 for both secrets.", newTimestampedMAC, []Option{
+		headerOption, keyOption,
+	}},
+	{SortedKV, "A signature over the body's fields (form, flat JSON or flat XML; without a body, the query's), sorted and joined, such as WeChat Pay v2's and Alipay's; always by the newest secret.", newDefaultSortedKV, []Option{
+		{"alg", "md5, hmac-sha256 or rsa2 (RSA-SHA256)", ""},
+		{"exclude", "the fields that are not signed", `["sign"] or, with rsa2, ["sign","sign_type"]`},
+		{"key_suffix", `md5, hmac-sha256: what joins the fields to the key behind them; "" with md5: nothing does, with hmac-sha256: the key is not put there`, ""},
+		{"case", "md5, hmac-sha256: upper or lower, the case of the hex digits", ""},
+		{"skip_empty", "whether empty fields are left out of what is signed", ""},
+		{"put", `where the signature goes: {"in": "body", "query" or "header", "name": …}`, ""},
+		{"sign_type", `the value of a field sign_type that is put beside a signature in body or query; "": there is none`, ""},
+		{"nonce", `the name of a field that is put among those that are signed, with 32 random letters and digits, others at each attempt, such as WeChat Pay v2's nonce_str; "": there is none`, ""},
+		{"time", `the name of a field that is put among those that are signed, with the time of the attempt, such as Alipay's timestamp; "": there is none`, ""},
+		{"time_format", "how that time is written: unix (seconds), unix_ms, or datetime (2006-01-02 15:04:05 in UTC+8)", ""},
+	}},
+	{WeChatV3, "WeChat Pay v3: Wechatpay-Signature has RSA-SHA256 over timestamp, nonce and body, Wechatpay-Serial the secret's label; always by the newest secret. With mchid as merchants sign requests to it.", newWeChat, []Option{
+		{"mchid", `the merchant's number, 1 to 32 letters and digits: Authorization has RSA-SHA256 over method, path with query, timestamp, nonce and body; "": Wechatpay-* headers, as in notifications`, ""},
+	}},
+	{Basic, "Authorization: Basic, user and password; always the newest.", sends("Basic", UseBasic), nil},
+	{Bearer, "Authorization: Bearer, a token; always the newest.", sends("Bearer", UseText), nil},
+	{None, "Nothing is signed: the caller did, or nobody needs to.", plainly("", signNothing, verifyNothing), nil},
+}
+
 // Infos returns every signer, the default one first.
 func Infos() []Info {
-	header := func(name string) Option {
-		return Option{"header", "the header that the signature is put into", store.JSONText(parse.Quote(name))}
+	infos := make([]Info, len(kinds))
+	for i, k := range kinds {
+		s := k.new()
+		infos[i] = Info{Name: k.name, Description: k.description, Use: s.use(), Options: slices.Clone(k.options)}
+		for j := range infos[i].Options {
+			o := &infos[i].Options[j]
+			o.Default = cmp.Or(o.Default, store.JSONText(parse.EncodeField(s, o.Name)))
+		}
 	}
-	key := Option{"key", `"bytes": the secret's bytes are the key; "written": the whole text "whsec_…" is, as libraries take it that do not decode secrets`, `"bytes"`}
-	return []Info{
-		{Standard, "Standard Webhooks v1: webhook-signature has HMAC-SHA256 over id, timestamp and body; during a rotation by both secrets.", UseHMAC, nil},
-		{StandardAsymmetric, "Standard Webhooks v1a: webhook-signature has Ed25519 over id, timestamp and body; during a rotation by both keys.", UseEd25519, nil},
-		{HMACBody, "HMAC-SHA256 over the body in a header of its own, such as GitHub's X-Hub-Signature-256; during a rotation the former secret's is in a second header.", UseHMAC, []Option{
-			header(defaultBodyHeader),
-			{"prefix", "what stands before the signature", `"sha256="`},
-			{"encoding", "hex or base64", `"hex"`},
-			{"rotation_header", `the header of the former secret's signature during a rotation; "": it is not sent`, `"` + defaultBodyHeader + previousSuffix + `"`},
-			key,
-		}},
-		{Timestamped, "t=TIMESTAMP,v1=HMAC-SHA256 over timestamp and body in one header, such as Stripe's Stripe-Signature; during a rotation with a v1 for both secrets.", UseHMAC, []Option{
-			header(defaultTimestampedHeader), key,
-		}},
-		{SortedKV, "A signature over the body's fields (form, flat JSON or flat XML; without a body, the query's), sorted and joined, such as WeChat Pay v2's and Alipay's; always by the newest secret.", UseText, []Option{
-			{"alg", "md5, hmac-sha256 or rsa2 (RSA-SHA256)", `"hmac-sha256"`},
-			{"exclude", "the fields that are not signed", `["sign"] or, with rsa2, ["sign","sign_type"]`},
-			{"key_suffix", `md5, hmac-sha256: what joins the fields to the key behind them; "" with md5: nothing does, with hmac-sha256: the key is not put there`, `"&key="`},
-			{"case", "md5, hmac-sha256: upper or lower, the case of the hex digits", `"upper"`},
-			{"skip_empty", "whether empty fields are left out of what is signed", `true`},
-			{"put", `where the signature goes: {"in": "body", "query" or "header", "name": …}`, `{"in":"body","name":"sign"}`},
-			{"sign_type", `the value of a field sign_type that is put beside a signature in body or query; "": there is none`, `""`},
-			{"nonce", `the name of a field that is put among those that are signed, with 32 random letters and digits, others at each attempt, such as WeChat Pay v2's nonce_str; "": there is none`, `""`},
-			{"time", `the name of a field that is put among those that are signed, with the time of the attempt, such as Alipay's timestamp; "": there is none`, `""`},
-			{"time_format", "how that time is written: unix (seconds), unix_ms, or datetime (2006-01-02 15:04:05 in UTC+8)", `"unix"`},
-		}},
-		{WeChatV3, "WeChat Pay v3: Wechatpay-Signature has RSA-SHA256 over timestamp, nonce and body, Wechatpay-Serial the secret's label; always by the newest secret. With mchid as merchants sign requests to it.", UseRSA, []Option{
-			{"mchid", `the merchant's number, 1 to 32 letters and digits: Authorization has RSA-SHA256 over method, path with query, timestamp, nonce and body; "": Wechatpay-* headers, as in notifications`, `""`},
-		}},
-		{Basic, "Authorization: Basic, user and password; always the newest.", UseBasic, nil},
-		{Bearer, "Authorization: Bearer, a token; always the newest.", UseText, nil},
-		{None, "Nothing is signed: the caller did, or nobody needs to.", "", nil},
-	}
+	return infos
 }
 
 // Names returns the names of the signers, the default one first. It is cheap: every accept asks for them.
 func Names() []string {
-	return []string{
-		Standard, StandardAsymmetric, HMACBody, Timestamped, SortedKV, WeChatV3, Basic, Bearer, None,
+	names := make([]string, len(kinds))
+	for i := range kinds {
+		names[i] = kinds[i].name
 	}
+	return names
 }
 
 // options are a signer with what it can be told, as the JSON of a setting has it.
@@ -112,68 +137,54 @@ type signer struct {
 
 // newSigner returns a signer with nothing but defaults; nil: there is none of that name.
 func newSigner(name string) *signer {
-	var o options
-	switch name {
-	case Standard:
-		o = new(standardV1)
-	case StandardAsymmetric:
-		o = new(standardV1a)
-	case HMACBody:
-		o = newBodyMAC()
-	case Timestamped:
-		o = newTimestampedMAC()
-	case SortedKV:
-		o = newSortedKV(algHMAC)
-	case WeChatV3:
-		o = &weChat{Type: WeChatV3}
-	case Basic:
-		o = new(basic)
-	case Bearer:
-		o = new(bearer)
-	case None:
-		o = new(unsigned)
-	default:
-		return nil
+	for i := range kinds {
+		if kinds[i].name == name {
+			return &signer{name, kinds[i].new()}
+		}
 	}
-	return &signer{name, o}
+	return nil
 }
 
-// noOptions is for signers that have none.
-type noOptions struct {
+// plain is a signer without options: what its secrets are for, how it signs and what it verifies.
+type plain struct {
 	Type string `json:"type" most:"64"`
+
+	uses     string
+	signs    func(r *Request) (Signature, error)
+	verifies func(a *arrival) error
 }
 
-func (*noOptions) defaults() options { return new(unsigned) }
+func plainly(use string, signs func(r *Request) (Signature, error), verifies func(a *arrival) error) func() options {
+	return func() options { return &plain{uses: use, signs: signs, verifies: verifies} }
+}
 
-// Known says so.
-func (*noOptions) Known() string { return "this signer has no options" }
+func (p *plain) defaults() options { return p }
 
-// unsigned is none.
-type unsigned struct{ noOptions }
+// Known says that there are no options.
+func (*plain) Known() string { return "this signer has no options" }
 
-func (*unsigned) use() string { return "" }
+func (p *plain) use() string { return p.uses }
 
-func (*unsigned) sign(*Cache, *Request) (Signature, error) { return Signature{}, nil }
+func (p *plain) sign(_ *Cache, r *Request) (Signature, error) { return p.signs(r) }
 
-func (*unsigned) verify(*arrival) error { return nil }
+func (p *plain) verify(a *arrival) error { return p.verifies(a) }
+
+func signNothing(*Request) (Signature, error) { return Signature{}, nil }
+
+func verifyNothing(*arrival) error { return nil }
 
 // ReadSetting reads a signer: its name, or an object with its type and its options.
 func (s *signer) ReadSetting(v parse.Setting) {
-	if v.IsText() {
-		if known := newSigner(v.Plain()); known != nil {
-			*s = *known
+	kind, isObject := v, v.Raw[0] == '{'
+	switch {
+	case isObject:
+		var ok bool
+		if kind, ok = v.Member("type"); !ok {
+			v.In("type").Fail("is missing: one of %s", strings.Join(Names(), ", "))
 			return
 		}
-		v.Fail("is one of %s", strings.Join(Names(), ", "))
-		return
-	}
-	if v.Raw[0] != '{' {
+	case !v.IsText():
 		v.Fail(`is a name or an object with a "type"`)
-		return
-	}
-	kind, ok := v.Member("type")
-	if !ok {
-		v.In("type").Fail("is missing: one of %s", strings.Join(Names(), ", "))
 		return
 	}
 	known := newSigner(kind.Plain())
@@ -181,11 +192,15 @@ func (s *signer) ReadSetting(v parse.Setting) {
 		kind.Fail("is one of %s", strings.Join(Names(), ", "))
 		return
 	}
-	if *s = *known; s.name == SortedKV {
-		if alg, ok := v.Member("alg"); ok && alg.Plain() == algRSA2 {
+	*s = *known
+	if !isObject {
+		return
+	}
+	if alg, ok := v.Member("alg"); ok && s.name == SortedKV {
+		switch alg.Plain() {
+		case algRSA2:
 			s.options, v.Shared = newSortedKV(algRSA2), algRSA2
-		}
-		if alg, ok := v.Member("alg"); ok && alg.Plain() == algMD5 {
+		case algMD5:
 			s.options = newSortedKV(algMD5)
 		}
 	}

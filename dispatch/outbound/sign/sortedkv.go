@@ -83,6 +83,8 @@ func newSortedKV(alg string) *sortedKV {
 	return o
 }
 
+func newDefaultSortedKV() options { return newSortedKV(algHMAC) }
+
 // defaults are those of the algorithm, which is told unless it is the default one.
 func (o *sortedKV) defaults() options {
 	d := newSortedKV(o.Alg)

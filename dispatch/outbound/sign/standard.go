@@ -16,32 +16,14 @@ const (
 	HeaderAttempt   = "Webhook-Attempt"
 )
 
-// standardV1 is Standard Webhooks v1, standardV1a its asymmetric half.
-type (
-	standardV1  struct{ noOptions }
-	standardV1a struct{ noOptions }
-)
-
-func (*standardV1) use() string { return UseHMAC }
-
-func (*standardV1) sign(_ *Cache, r *Request) (Signature, error) {
-	return Signature{Standard: signV1(r.ID, r.Seconds, r.Body, r.Secrets), KeyID: keyIDs(r.Secrets)}, nil
-}
-
-func (*standardV1) verify(a *arrival) error {
+// verifyV1 verifies Standard Webhooks v1, verifyV1a its asymmetric half.
+func verifyV1(a *arrival) error {
 	return a.verifyStandard("v1", func(key []byte, id, seconds, signature string) (bool, error) {
 		return matches(signature, string(appendMAC(nil, key, id, seconds, a.body))), nil
 	})
 }
 
-func (*standardV1a) use() string { return UseEd25519 }
-
-func (*standardV1a) sign(_ *Cache, r *Request) (Signature, error) {
-	value, err := signV1a(r.ID, r.Seconds, r.Body, r.Secrets)
-	return Signature{Standard: value, KeyID: keyIDs(r.Secrets)}, err
-}
-
-func (*standardV1a) verify(a *arrival) error {
+func verifyV1a(a *arrival) error {
 	return a.verifyStandard("v1a", func(key []byte, id, seconds, signature string) (bool, error) {
 		public, err := publicEd25519(key)
 		if err != nil {
@@ -77,17 +59,17 @@ func (a *arrival) verifyStandard(version string, verifies func(key []byte, id, s
 const macLen = 44 // base64 of 32 bytes
 
 // signV1 returns, for each secret, "v1," and the base64 of HMAC-SHA256 over "id.timestamp.body", separated by spaces.
-func signV1(id, seconds string, body []byte, secrets []Secret) string {
+func signV1(r *Request) (Signature, error) {
 	var scratch [2 * (macLen + 4)]byte
 	out := scratch[:0]
-	for i := range secrets {
+	for i := range r.Secrets {
 		if i > 0 {
 			out = append(out, ' ')
 		}
 		out = append(out, "v1,"...)
-		out = appendMAC(out, secrets[i].Key, id, seconds, body)
+		out = appendMAC(out, r.Secrets[i].Key, r.ID, r.Seconds, r.Body)
 	}
-	return string(out)
+	return Signature{Standard: string(out), KeyID: keyIDs(r.Secrets)}, nil
 }
 
 func appendMAC(out, secret []byte, id, seconds string, body []byte) []byte {
@@ -105,20 +87,20 @@ func appendMAC(out, secret []byte, id, seconds string, body []byte) []byte {
 	return base64.StdEncoding.AppendEncode(out, mac.Sum(sum[:0]))
 }
 
-// signV1a returns the value of webhook-signature by Ed25519.
-func signV1a(id, seconds string, body []byte, secrets []Secret) (string, error) {
-	text := signedText(id, seconds, body)
+// signV1a does it by Ed25519.
+func signV1a(r *Request) (Signature, error) {
+	text := signedText(r.ID, r.Seconds, r.Body)
 	var out []byte
-	for i := range secrets {
-		if len(secrets[i].Key) != ed25519.PrivateKeySize {
-			return "", errNoEd25519
+	for i, secret := range r.Secrets {
+		if len(secret.Key) != ed25519.PrivateKeySize {
+			return Signature{}, errNoEd25519
 		}
 		if i > 0 {
 			out = append(out, ' ')
 		}
-		out = base64.StdEncoding.AppendEncode(append(out, "v1a,"...), ed25519.Sign(secrets[i].Key, text))
+		out = base64.StdEncoding.AppendEncode(append(out, "v1a,"...), ed25519.Sign(secret.Key, text))
 	}
-	return string(out), nil
+	return Signature{Standard: string(out), KeyID: keyIDs(r.Secrets)}, nil
 }
 
 func signedText(id, seconds string, body []byte) []byte {

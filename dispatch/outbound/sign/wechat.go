@@ -57,7 +57,9 @@ func (m *merchant) ReadSetting(s parse.Setting) {
 	}
 }
 
-func (*weChat) defaults() options { return &weChat{Type: WeChatV3} }
+func newWeChat() options { return &weChat{Type: WeChatV3} }
+
+func (*weChat) defaults() options { return newWeChat() }
 
 func (*weChat) use() string { return UseRSA }
 

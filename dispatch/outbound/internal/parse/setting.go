@@ -100,6 +100,14 @@ func EncodeChanged(v, from any) (text []byte, changed bool) {
 	return append(text, '}'), changed
 }
 
+// EncodeField is Encode for one field of what v points to, by its key.
+func EncodeField(v any, key string) []byte {
+	value := reflect.ValueOf(v).Elem()
+	field, _ := fieldOf(value.Type(), key)
+	text, _ := Encode(value.FieldByIndex(field.Index).Interface())
+	return text
+}
+
 // Quote returns a text as JSON.
 func Quote(text string) []byte {
 	quoted, _ := Encode(text) // a string can be encoded
