@@ -61,8 +61,6 @@ type booksPage struct {
 	Rows  []*bookRow
 	// More is how many groups the page does not show.
 	More int
-	// CSV and Compare lead to the file and to the comparison of the same span.
-	CSV, Compare string
 
 	span query.Span
 }
@@ -187,8 +185,6 @@ func (p *booksPage) offer(by string) {
 			Link: link("/books", "from", from, "to", to, "group_by", by, "label", p.Label),
 		})
 	}
-	p.CSV = p.With("as", "csv")
-	p.Compare = link("/books/compare", "from", p.From, "to", p.To)
 }
 
 // fillBooks makes rows of the books: those first that one must look at, days newest first.

@@ -42,7 +42,6 @@ type callbackPage struct {
 	Payload    payloadPart
 	Curl       string
 	Poll       *pollPart
-	CanMend    bool
 	CanCancel  bool
 	CanRetry   bool
 	// RetryNow: one button does it. What was received already is sent again only after a question.
@@ -127,7 +126,6 @@ func (u *UI) callback(r *request) (*answer, error) {
 		p.CanRetry = !attempting && !c.PayloadPurged
 		p.RetryNow = p.CanRetry && c.State != store.Succeeded
 		p.CanMove = !attempting && (open || c.State == store.Dead) && !c.PayloadPurged
-		p.CanMend = p.CanMove
 	}
 	return show("callback", p)
 }

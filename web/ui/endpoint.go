@@ -27,13 +27,11 @@ type endpointPage struct {
 	base
 	*endpointRow
 	// Attempts and Took are charts.
-	Attempts, Took       template.HTML
-	Policy, Rule, Signed string
-	SentHeaders          []store.Header
-	Callbacks            []*callbackRow
-	// All, Dead and Overdue are lists of its callbacks, Redrive the form that sends the dead ones again.
-	All, Dead, Overdue, Redrive string
-	History                     []change
+	Attempts, Took template.HTML
+	Policy, Rule   string
+	SentHeaders    []store.Header
+	Callbacks      []*callbackRow
+	History        []change
 }
 
 // A change is something that somebody did to an endpoint or a lane.
@@ -58,16 +56,13 @@ func (u *UI) endpoint(r *request) (*answer, error) {
 		return nil, err
 	}
 	p.Attempts, p.Took = row.Figures.attemptsChart(&p.base), row.Figures.tookChart(&p.base)
-	p.Policy, p.Rule, p.Signed = policyText(ep.Policy), successText(ep.Success), ep.Signer
+	p.Policy, p.Rule = policyText(ep.Policy), successText(ep.Success)
 	p.SentHeaders = query.MaskHeaders(ep.Headers)
 	newest, err := u.Store.List(r.ctx, r.who.Project, store.Filter{EndpointID: ep.ID, Now: r.now, Limit: endpointCallbacks})
 	if err != nil {
 		return nil, err
 	}
 	p.Callbacks = newRows(newest.Callbacks, r.now)
-	p.All, p.Dead = link("/callbacks", "endpoint", row.FullID), link("/callbacks", "endpoint", row.FullID, "state", string(store.Dead))
-	p.Overdue = link("/callbacks", "endpoint", row.FullID, "overdue", "true", "order", "due")
-	p.Redrive = link("/redrives/new", "action", "retry", "endpoint", row.FullID, "state", string(store.Dead))
 	// What was done to its lane, and that its secret was read, is said of the lane, whose key is the id with the prefix.
 	if p.History, err = u.historyOf(r, ep.ID, row.FullID); err != nil {
 		return nil, err

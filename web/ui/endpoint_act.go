@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"context"
 	"strings"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
@@ -16,14 +17,15 @@ func (u *UI) endpointActRoutes() []Route {
 			return nil, err
 		}
 	}
+	pause, resume := pausing(u.Engine.PauseEndpoint)
 	routes := u.acts(act{"/endpoints/new", store.ScopeOperate, u.askCreateEndpoint, u.createEndpoint})
 	routes = append(routes, actsOn(u, kind[*endpointRow]{
 		path: "/endpoints/:id/", texts: "endpoint.", section: "endpoints", id: idOf(store.EndpointPrefix),
 		find: u.findEndpointRow, begin: (*form).beginEndpoint, page: pageOf("/endpoints/"),
 	}, []actOn[*endpointRow]{
 		{name: "edit", ask: (*form).askEditEndpoint, do: u.editEndpoint},
-		{name: "pause", ask: askPause[*endpointRow], do: u.pauseEndpoint},
-		{name: "resume", ask: u.askResumeEndpoint, do: u.resumeEndpoint},
+		{name: "pause", ask: askPause[*endpointRow], do: pause},
+		{name: "resume", ask: u.askResumeEndpoint, do: resume},
 		{name: "enable", ask: u.askEnableEndpoint, do: enable(true)},
 		{name: "disable", do: enable(false)},
 		{
@@ -56,17 +58,22 @@ func askPause[T any](f *form, _ T) error {
 	return nil
 }
 
-func (u *UI) pauseEndpoint(r *request, id string) (*answer, error) {
-	until, err := r.pauseEnd()
-	if err == nil {
-		_, err = u.Engine.PauseEndpoint(r.ctx, r.who.Project, id, until, r.by())
+// pausing makes what pauses an object, and what resumes it.
+func pausing[T any](
+	pause func(ctx context.Context, project, id string, until int64, by store.Actor) (T, error),
+) (on, off func(*request, string) (*answer, error)) {
+	to := func(r *request, id string, until int64) (*answer, error) {
+		_, err := pause(r.ctx, r.who.Project, id, until, r.by())
+		return nil, err
 	}
-	return nil, err
-}
-
-func (u *UI) resumeEndpoint(r *request, id string) (*answer, error) {
-	_, err := u.Engine.PauseEndpoint(r.ctx, r.who.Project, id, 0, r.by())
-	return nil, err
+	on = func(r *request, id string) (*answer, error) {
+		until, err := r.pauseEnd()
+		if err != nil {
+			return nil, err
+		}
+		return to(r, id, until)
+	}
+	return on, func(r *request, id string) (*answer, error) { return to(r, id, 0) }
 }
 
 func (u *UI) askResumeEndpoint(f *form, row *endpointRow) error {

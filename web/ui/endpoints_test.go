@@ -89,7 +89,7 @@ func TestStandingNamesWhatHolds(t *testing.T) {
 			control.BlockNoWorker, control.BlockSendingHeld, control.BlockIndexUnanswered,
 			control.BlockIndexRebuilding,
 		} {
-			v := sampleLane(1)
+			v := newWorld("lanes 1").has.Lanes[0]
 			hold := control.Block{Code: why, Since: testNow - 1}
 			s := b.laneStanding(&v, hold)
 			if s.Text == "lanes.held."+why || s.Kind == "" || s.Cure == "" || s.Since == 0 {

@@ -149,12 +149,13 @@ func (u *UI) someLanes(r *request, p *lanesPage, f store.LaneFilter) ([]control.
 
 // laneActRoutes are acts on one lane. A lane's key may have any characters, so forms have it as a parameter of their address.
 func (u *UI) laneActRoutes() []Route {
+	pause, resume := pausing(u.Engine.PauseLane)
 	return actsOn(u, kind[*laneRow]{
 		path: "/lanes/", texts: "lanes.", section: "lanes", id: (*request).laneKey, find: u.findLane, begin: (*form).beginLane,
 		page: func(r *request) string { return link("/lanes", "q", r.url.Query().Get("key")) },
 	}, []actOn[*laneRow]{
-		{name: "pause", ask: askPause[*laneRow], do: u.pauseLane},
-		{name: "resume", ask: (*form).askResumeLane, do: u.resumeLane},
+		{name: "pause", ask: askPause[*laneRow], do: pause},
+		{name: "resume", ask: (*form).askResumeLane, do: resume},
 		{name: "limits", ask: (*form).askLimitLane, do: u.limitLane},
 	})
 }
@@ -189,14 +190,6 @@ func (f *form) beginLane(row *laneRow) {
 	}
 }
 
-func (u *UI) pauseLane(r *request, key string) (*answer, error) {
-	until, err := r.pauseEnd()
-	if err == nil {
-		_, err = u.Engine.PauseLane(r.ctx, r.who.Project, key, until, r.by())
-	}
-	return nil, err
-}
-
 func (f *form) askResumeLane(row *laneRow) error {
 	for _, s := range row.Standings {
 		if s.Code == control.BlockLanePaused && s.Note != "" {
@@ -204,11 +197,6 @@ func (f *form) askResumeLane(row *laneRow) error {
 		}
 	}
 	return nil
-}
-
-func (u *UI) resumeLane(r *request, key string) (*answer, error) {
-	_, err := u.Engine.PauseLane(r.ctx, r.who.Project, key, 0, r.by())
-	return nil, err
 }
 
 func (f *form) askLimitLane(row *laneRow) error {

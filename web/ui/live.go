@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/url"
 	"runtime/debug"
@@ -269,15 +270,9 @@ func (v *view) end(over bool) {
 // event writes regions as one event of a stream.
 func event(regions map[string]string) []byte {
 	list := make([]region, 0, len(regions))
-	for name, html := range regions {
-		list = append(list, region{name, html})
+	for _, name := range slices.Sorted(maps.Keys(regions)) {
+		list = append(list, region{name, regions[name]})
 	}
-	slices.SortFunc(list, func(a, b region) int {
-		if a.Region < b.Region {
-			return -1
-		}
-		return 1
-	})
 	var out bytes.Buffer
 	out.WriteString("event: regions\ndata: ")
 	encoder := json.NewEncoder(&out) // which ends with the one line end that JSON has here

@@ -188,7 +188,7 @@ func TestOneRenderingIsForAll(t *testing.T) {
 		all = append(all, l)
 	}
 	before := rows.lists.Load()
-	rows.set(sampleCallback(1))
+	rows.set(newWorld("callbacks 1").has.Callbacks...)
 	began := time.Now()
 	all[0].until("a new row", func(e seen) bool {
 		if _, unchanged := e.regions["banner"]; unchanged {
@@ -262,7 +262,7 @@ func TestAPanicEndsItsStreamsOnly(t *testing.T) {
 	sound.until("the state at the beginning", there)
 	rows.panics.Store(true)
 	broken.over()
-	rows.set(sampleCallback(1))
+	rows.set(newWorld("callbacks 1").has.Callbacks...)
 	sound.until("a new row", func(e seen) bool { return strings.Contains(e.regions["rows"], "order-0001") })
 	text := log.String()
 	for _, want := range []string{"out of cheese", "live_test.go", `"page":"/ui/callbacks"`} {

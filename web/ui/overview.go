@@ -158,12 +158,7 @@ type timeRange struct {
 var timeRanges = [...]timeRange{{"1h", store.Minute, 60}, {"24h", store.Quarter, 96}, {"7d", store.Hour, 168}}
 
 func rangeOf(name string) timeRange {
-	for _, r := range timeRanges {
-		if r.name == name {
-			return r
-		}
-	}
-	return timeRanges[0]
+	return timeRanges[max(slices.IndexFunc(timeRanges[:], func(r timeRange) bool { return r.name == name }), 0)]
 }
 
 // dueHours is how far ahead the chart of what is due goes.

@@ -131,20 +131,21 @@ type tally struct {
 }
 
 // countBulk counts what the filter picks, whatever is still missing of the form: what a redrive would be done to does not depend on it.
-func (u *UI) countBulk(r *request, b *bulk) (t tally, err error) {
+func (u *UI) countBulk(r *request, b *bulk) (tally, error) {
+	q := control.RedriveRequest{Action: string(store.RedriveCancel), Filter: b.filter.Filter.Filter, Shown: b.filter.JSON(), Most: countMost}
+	return u.count(r, q)
+}
+
+// count counts what a redrive would change. Where that takes too long as a whole, or a page of it, what it would do is asked for without a
+// number.
+func (u *UI) count(r *request, q control.RedriveRequest) (t tally, err error) {
 	ctx, cancel := context.WithTimeout(r.ctx, countTime)
 	defer cancel()
-	q := control.RedriveRequest{Action: string(store.RedriveCancel), Filter: b.filter.Filter.Filter, Shown: b.filter.JSON(), Most: countMost}
 	t.n, t.more, err = u.Engine.CountRedrive(ctx, r.who.Project, q)
-	if r.tooSlow(ctx, err) {
+	if err != nil && (r.tookTooLong(ctx) || errors.Is(err, context.DeadlineExceeded) && r.ctx.Err() == nil) {
 		return tally{unknown: true}, nil
 	}
 	return t, err
-}
-
-// tooSlow says whether counting took too long as a whole, or a page of it: then what a redrive would do is asked for without a number.
-func (r *request) tooSlow(bounded context.Context, err error) bool {
-	return err != nil && (r.tookTooLong(bounded) || errors.Is(err, context.DeadlineExceeded) && r.ctx.Err() == nil)
 }
 
 // what names the callbacks that were counted.
@@ -258,9 +259,7 @@ func (u *UI) newRedrive(r *request) (*answer, error) {
 // recount shows the form with what would happen now, as it is filled in; what is wrong with that is said at its fields.
 func (u *UI) recount(r *request, q control.RedriveRequest) (*answer, error) {
 	q.Most = 1 // it is judged here, and counted for the form
-	ctx, cancel := context.WithTimeout(r.ctx, countTime)
-	defer cancel()
-	if _, _, err := u.Engine.CountRedrive(ctx, r.who.Project, q); err != nil && !r.tooSlow(ctx, err) {
+	if _, err := u.count(r, q); err != nil {
 		return nil, err
 	}
 	f, err := u.askRedrive(r)

@@ -1,121 +1,22 @@
 package ui
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
+	"sync"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
-	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
-
-// sampleCallback has failed twice and waits for its third attempt.
-func sampleCallback(n int) store.Callback {
-	return store.Callback{
-		ID: testID(n), Project: store.DefaultProject, Kind: store.Notify, Method: "POST",
-		URL: "https://user:pw@shop.example/notify?token=secret", Topic: "payment.succeeded",
-		Ref: fmt.Sprintf("order-%04d", n), LockKey: "lock-1", Lane: "https://shop.example:443", LaneID: 1,
-		Labels: map[string]string{"channel": "alipay"}, Policy: accept.PaymentPolicy(),
-		Success: store.Success{Name: "body-success"}, State: store.Scheduled, DueAt: testNow + 600_000,
-		AttemptCount: 2, AttemptSeq: 2, LastStatus: 500, LastClass: store.ClassHTTP5xx,
-		CreatedAt: testNow - 200_000, UpdatedAt: testNow - 1000, PayloadID: "p", ContentType: "application/json",
-		Headers: []store.Header{{Name: "X-Shop", Value: "7"}, {Name: "Authorization", Value: "Bearer hunter2"}},
-	}
-}
-
-func sampleAttempt(number int) store.Attempt {
-	return store.Attempt{
-		CallbackID: testID(1), Number: number, Trigger: store.BySchedule, Outcome: store.AttemptFailed, Charged: true,
-		Class: store.ClassRuleMismatch, Status: 200, StartedAt: testNow - 190_000 + int64(number),
-		EndedAt: testNow - 189_900, DueAt: testNow - 190_001, Lateness: 1.5,
-		Timings:         store.Timings{DNS: 1.2, Connect: 3, TLS: 9, FirstByte: 80, Total: 100},
-		RequestHeaders:  []store.Header{{Name: "webhook-id", Value: "cb_" + testID(1)}},
-		ResponseHeaders: []store.Header{{Name: "Content-Type", Value: "text/html"}}, ResponseBody: "fail",
-		Rule: &store.Rule{Name: "body-success", Expected: "success", Saw: "fail"}, NextDueAt: testNow + 600_000,
-	}
-}
-
-// sampleEndpoint is well.
-func sampleEndpoint(n int) store.Endpoint {
-	return store.Endpoint{
-		ID: testID(n), Name: fmt.Sprintf("Merchant %04d", n), ExternalID: fmt.Sprintf("m-%04d", n),
-		URL:         "https://bob:pw@shop.example/notify?token=hunter2",
-		URLOverride: store.OverrideSameHost, Topics: []string{"payment.*", "refund.succeeded"},
-		Policy: store.PolicyChoice{Name: "payment"}, Success: store.Success{Name: "body-success"}, Signer: "standard-v1",
-		Headers: []store.Header{{Name: "X-Shop", Value: "7"}, {Name: "Authorization", Value: "Bearer hunter2"}},
-		Rate:    store.Rate{Count: 50, Per: time.Second}, Concurrency: 16, Enabled: true, LaneID: int64(n),
-		LastSuccessAt: testNow - 5000, LastFailureAt: testNow - 9_000_000,
-		CreatedAt: testNow - 99_000_000, UpdatedAt: testNow - 98_000_000,
-	}
-}
-
-// sampleLane has a backlog and is well.
-func sampleLane(n int) control.LaneView {
-	key := fmt.Sprintf("https://shop-%04d.example:443", n)
-	lane := store.Lane{ID: int64(n), Key: key, Rate: store.Rate{Count: 50, Per: time.Second}}
-	return control.LaneView{
-		LaneBacklog: store.LaneBacklog{Lane: lane, Open: int64(7 * n), OldestDue: testNow - 90_000},
-		State:       &schedule.LaneState{InFlight: 3, Concurrency: 8, Limit: 32, Health: schedule.Answering},
-	}
-}
-
-const secretTemplate = `{"url":"https://bob:hunter2@shop.example/settle?token=hunter2",` +
-	`"headers":{"X-Shop":"7","Authorization":"Bearer hunter2"},"topic":"settlement.daily","payload":{"a":  1}}`
-
-func sampleSchedule(n int) store.Schedule {
-	return store.Schedule{
-		ID: testID(n), Project: store.DefaultProject, Name: fmt.Sprintf("settlement-%03d", n), Cron: "30 2 * * *",
-		Timezone: "Asia/Shanghai", Template: secretTemplate, Missed: store.MissedOnce, Enabled: true,
-		NextAt: testNow + 3_600_000, LastAt: testNow - 82_800_000, LastID: testID(7),
-		CreatedAt: testNow - 9e9, UpdatedAt: testNow - 8e9,
-	}
-}
-
-// sampleRedrive is a retry that goes on.
-func sampleRedrive(n int) store.Redrive {
-	return store.Redrive{
-		ID: testID(n), Project: store.DefaultProject, Action: store.RedriveRetry, Ladder: store.Restart,
-		Shown:  `{"class":"http_5xx","state":["dead"],"status_code":503,"label":{"channel":"alipay"}}`,
-		Filter: store.Filter{States: []store.State{store.Dead}}, Rate: store.Rate{Count: 100, Per: time.Second},
-		Actor: "admin key", Reason: "the receiver is back", State: store.RedriveRunning,
-		Matched: 12_345, Done: 4_000, Failed: 12, CreatedAt: testNow - 60_000, UpdatedAt: testNow - 100,
-	}
-}
-
-func sampleEntry(n int) store.AuditEntry {
-	return store.AuditEntry{
-		ID: testID(n), Project: store.DefaultProject, At: testNow - int64(n)*60_000,
-		Actor: "support (key_" + testID(5) + ")", Action: "callback.retry", Object: testID(n),
-		Reason: "the shop has mended its server", Address: "192.0.2.7",
-		Before: `{"name":"Tea","rate":null}`, After: `{"name":"Coffee","rate":"5/s"}`,
-	}
-}
-
-func sampleKey(n int) store.Key {
-	return store.Key{
-		ID: testID(n), Project: store.DefaultProject, Name: fmt.Sprintf("checkout %d", n), Hint: "4a7Q",
-		Scopes: []store.Scope{store.ScopeRead}, CreatedAt: testNow - 86_400_000, LastUsedAt: testNow - 60_000,
-	}
-}
-
-func sampleProcess(n int) store.Dispatcher {
-	return store.Dispatcher{
-		Name: fmt.Sprintf("pay-%d-%s", n, testID(n)), Host: fmt.Sprintf("pay-%d", n), Version: "1.4.2",
-		Roles: "api,ui,worker", Workers: 512, InFlight: 17 * n, ClockOffset: int64(n),
-		StartedAt: testNow - 3*86_400_000, SeenAt: testNow - 2000,
-	}
-}
 
 // sampleSpan is the n-th span of activity: of an hour by minutes, then of a day, then of a week.
 func sampleSpan(n int) store.Activity {
@@ -170,24 +71,31 @@ func sampleHour(n int) store.DueHour {
 	return store.DueHour{At: store.Hour.Begin(testNow) + hour*3_600_000, Count: 5000 - hour*hour*7}
 }
 
-func sampleRun(n int) store.ScheduleRun {
-	at := testNow - int64(n)*5000
-	return store.ScheduleRun{CallbackID: testID(n), DueAt: at, FiredAt: at + 100, Trigger: store.BySchedule}
+// made are the samples that are calculated.
+var made = map[string]any{
+	"activity": sampleSpan, "lanehours": sampleLaneHour, "dead": sampleDead, "books": sampleBooks, "hours": sampleHour,
 }
 
-// A list is how a list of the data is made.
-type list struct {
-	sample any
-	// newest: the n-th comes before those of lower numbers.
-	newest bool
-}
+// written are the samples of testdata/samples.txt, by the names of their lists.
+var written = sync.OnceValues(func() (map[string]string, error) {
+	raw, err := os.ReadFile("testdata/samples.txt")
+	all := make(map[string]string)
+	for line := range strings.Lines(string(raw)) {
+		if name, row, ok := strings.Cut(line, " "); ok && name[0] != '#' {
+			all[name] = row
+		}
+	}
+	return all, err
+})
 
-var lists = map[string]list{
-	"callbacks": {sampleCallback, true}, "attempts": {sampleAttempt, false}, "endpoints": {sampleEndpoint, true},
-	"lanes": {sampleLane, false}, "schedules": {sampleSchedule, true}, "redrives": {sampleRedrive, true},
-	"entries": {sampleEntry, true}, "keys": {sampleKey, true}, "processes": {sampleProcess, false},
-	"activity": {sampleSpan, false}, "lanehours": {sampleLaneHour, false}, "dead": {sampleDead, false},
-	"books": {sampleBooks, false}, "hours": {sampleHour, false}, "runs": {sampleRun, false},
+// newestFirst are the lists in which the n-th row comes before those of lower numbers.
+var newestFirst = []string{"callbacks", "endpoints", "schedules", "redrives", "entries", "keys"}
+
+// numbered puts the number of a row in the places for it.
+func numbered(row string, n int) string {
+	row = strings.NewReplacer("{n}", testID(n), "{#}", strconv.Itoa(n), "{%04d}", fmt.Sprintf("%04d", n),
+		"{%03d}", fmt.Sprintf("%03d", n)).Replace(row)
+	return filled(row, inJSON)
 }
 
 // set reads a line of a script that says what there is: "fail METHOD WHAT", or the name of a field of the data with
@@ -205,18 +113,22 @@ func (w *world) set(line string) error {
 	if !field.IsValid() {
 		return fmt.Errorf("%q is nothing that there can be", name)
 	}
-	from, isList := lists[strings.ToLower(name)]
-	if name == "payload" {
+	samples, err := written()
+	if err != nil {
+		return err
+	}
+	name = strings.ToLower(name)
+	sample, isList := samples[name]
+	switch {
+	case name == "payload":
 		w.has.Payload.Body = []byte(rest)
 		return nil
-	}
-	if !isList {
+	case !isList && made[name] == nil:
 		return json.Unmarshal([]byte(rest), field.Addr().Interface())
 	}
 	field.SetZero()
 	count, rows := 0, rest
 	if digits, after, _ := strings.Cut(rest, " "); digits != "" && digits[0] != '{' {
-		var err error
 		if count, err = strconv.Atoi(digits); err != nil {
 			return err
 		}
@@ -232,16 +144,22 @@ func (w *world) set(line string) error {
 	}
 	for i := range cmp.Or(count, len(overlays)) {
 		row := reflect.New(field.Type().Elem())
-		row.Elem().Set(reflect.ValueOf(from.sample).Call([]reflect.Value{reflect.ValueOf(i + 1)})[0])
+		layers := []string{numbered(sample, i+1)}
+		if from := made[name]; from != nil {
+			row.Elem().Set(reflect.ValueOf(from).Call([]reflect.Value{reflect.ValueOf(i + 1)})[0])
+			layers = nil
+		}
 		if len(overlays) > 0 {
-			overlay := bytes.ReplaceAll(overlays[i%len(overlays)], []byte("{n}"), []byte(testID(i+1)))
-			if err := json.Unmarshal(overlay, row.Interface()); err != nil {
+			layers = append(layers, numbered(string(overlays[i%len(overlays)]), i+1))
+		}
+		for _, layer := range layers {
+			if err := json.Unmarshal([]byte(layer), row.Interface()); err != nil {
 				return fmt.Errorf("%s: %w", line, err)
 			}
 		}
 		field.Set(reflect.Append(field, row.Elem()))
 	}
-	if from.newest && count > 0 {
+	if slices.Contains(newestFirst, name) && count > 0 {
 		reverse(field)
 	}
 	return nil

@@ -102,10 +102,9 @@ type schedulePage struct {
 	Times     []dueTime
 	OtherZone bool
 	Runs      []store.ScheduleRun
-	// Older is how many runs are not shown, AllRuns where they are.
-	Older   int
-	AllRuns string
-	Audit   []store.AuditEntry
+	// Older is how many runs are not shown.
+	Older int
+	Audit []store.AuditEntry
 }
 
 // A dueTime is when a schedule is due, and what its own clocks show then.
@@ -135,7 +134,7 @@ func (u *UI) schedule(r *request) (*answer, error) {
 		p.Times = dueTimes(&s, shownTimes)
 	}
 	if len(runs) > shownRuns && r.query("runs") != "all" {
-		p.Older, p.AllRuns = len(runs)-shownRuns, p.With("runs", "all")
+		p.Older = len(runs) - shownRuns
 		runs = runs[:shownRuns]
 	}
 	p.Runs = runs

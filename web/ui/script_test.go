@@ -20,7 +20,7 @@ import (
 // A script is one case of a file in testdata: what there is, what a viewer does, and what must be seen.
 //
 //	NAME ROWS…, fail METHOD WHAT   what the world has; see world.set
-//	as KEY, zone NAME              who looks; else the admin key, in UTC
+//	as KEY, nobody, zone NAME      who looks; else the admin key, in UTC
 //	get PATH                       asks for a page, which must be there
 //	post PATH FIELDS               sends a form; FIELDS are as in an address
 //	submit FIELDS                  sends the form of the last page, with some of it typed anew
@@ -84,7 +84,7 @@ func (s script) world(t *testing.T) *world {
 	t.Helper()
 	w := newWorld()
 	for _, line := range s.lines {
-		if word, _, _ := strings.Cut(line, " "); slices.Contains([]string{"as", "zone", "get", "post"}, word) {
+		if word, _, _ := strings.Cut(line, " "); slices.Contains([]string{"as", "nobody", "zone", "get", "post"}, word) {
 			break
 		}
 		if err := w.set(filled(line, inJSON)); err != nil {
@@ -157,6 +157,8 @@ func (s script) run(t *testing.T) {
 		switch word {
 		case "as":
 			b.signIn(rest)
+			signed = true
+		case "nobody":
 			signed = true
 		case "zone":
 			b.cookies[zoneCookie] = url.QueryEscape(rest)

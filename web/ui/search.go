@@ -34,6 +34,12 @@ type searchPart struct {
 // searchShown is how many of each kind the page shows.
 const searchShown = 5
 
+// A look is one way in which callbacks may be meant.
+type look struct {
+	name, link string
+	filter     store.Filter
+}
+
 func notFound(err error) bool { return errors.Is(err, store.ErrNotFound) }
 
 // search is GET /ui/search?q=: an id, a reference, a lock key, a label as NAME=VALUE, or an endpoint. What is found as one thing alone is
@@ -50,20 +56,22 @@ func (u *UI) search(r *request) (*answer, error) {
 		return a, err
 	}
 	p := &searchPage{base: u.base(r, "callbacks", "search.title", "q", q), Query: q}
-	for _, look := range []struct {
-		name, link string
-		filter     store.Filter
-	}{
+	looks := []look{
 		{"search.byref", link("/orders", "ref", q), store.Filter{Ref: q}},
 		{"search.bylock", link("/callbacks", "lock_key", q), store.Filter{LockKey: q}},
-	} {
-		if err := u.searchBy(r, p, look.name, look.link, look.filter); err != nil {
-			return nil, err
-		}
 	}
 	if name, value, ok := strings.Cut(q, "="); ok && name != "" && value != "" {
-		if err := u.searchBy(r, p, "search.bylabel", link("/callbacks", query.LabelPrefix+name, value), store.Filter{Labels: map[string]string{name: value}}); err != nil {
+		to := link("/callbacks", query.LabelPrefix+name, value)
+		looks = append(looks, look{"search.bylabel", to, store.Filter{Labels: map[string]string{name: value}}})
+	}
+	for _, by := range looks {
+		by.filter.Now, by.filter.Limit = r.now, searchShown
+		found, err := u.Store.List(r.ctx, r.who.Project, by.filter)
+		if err != nil {
 			return nil, err
+		}
+		if len(found.Callbacks) > 0 || found.Next != nil {
+			p.Parts = append(p.Parts, searchPart{Name: p.T(by.name), Link: by.link, Rows: newRows(found.Callbacks, r.now)})
 		}
 	}
 	endpoints, err := u.Store.Endpoints(r.ctx, r.who.Project, store.EndpointFilter{Search: q, Now: r.now, Limit: searchShown})
@@ -105,19 +113,6 @@ func (u *UI) searchID(r *request, q string) (*answer, error) {
 	return nil, nil
 }
 
-func (u *UI) searchBy(r *request, p *searchPage, name, link string, f store.Filter) error {
-	f.Now, f.Limit = r.now, searchShown
-	page, err := u.Store.List(r.ctx, r.who.Project, f)
-	if err != nil {
-		return err
-	}
-	if len(page.Callbacks) == 0 && page.Next == nil {
-		return nil
-	}
-	p.Parts = append(p.Parts, searchPart{Name: p.T(name), Link: link, Rows: newRows(page.Callbacks, r.now)})
-	return nil
-}
-
 func (u *UI) orderRoutes() []Route {
 	return []Route{page("/orders", u.order)}
 }
@@ -132,9 +127,8 @@ type orderPage struct {
 	Groups []orderGroup
 	// Counts are how many there are in each state.
 	Counts []chip
-	// More: there are more than the page shows, and Rest is where they are.
+	// More: there are more than the page shows.
 	More bool
-	Rest string
 }
 
 // An orderGroup is what goes to one receiver.
@@ -151,7 +145,7 @@ func (u *UI) order(r *request) (*answer, error) {
 	if ref == "" {
 		return nil, store.ErrNotFound
 	}
-	p := &orderPage{base: u.base(r, "callbacks", "order.title", "ref", ref), Ref: ref, Rest: link("/callbacks", "ref", ref)}
+	p := &orderPage{base: u.base(r, "callbacks", "order.title", "ref", ref), Ref: ref}
 	page, err := u.Store.List(r.ctx, r.who.Project, store.Filter{Ref: ref, Now: r.now, Limit: maxOrder})
 	if err != nil {
 		return nil, err
