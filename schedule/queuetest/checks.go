@@ -180,20 +180,18 @@ func (f *fixture) onElements(ctx context.Context, items ...schedule.Item) map[st
 		unlocks[i] = schedule.Unlock{Lock: "k", ID: item.ID, Token: "t", Gone: []string{item.ID}}
 		settings[i], lanes[i] = schedule.LaneSetting{Lane: item.Lane, Limit: 1, Version: 1}, item.Lane
 	}
-	ix := f.Index
 	return map[string]call{
-		"ensure":      func() error { _, err := ix.Ensure(ctx, items); return err },
-		"settle":      func() error { _, err := ix.Settle(ctx, settlements); return err },
-		"extend":      func() error { _, err := ix.Extend(ctx, leases); return err },
-		"cancel":      func() error { _, err := ix.Cancel(ctx, refs); return err },
-		"lookup":      func() error { _, err := ix.Lookup(ctx, refs); return err },
-		"move":        func() error { _, err := ix.Move(ctx, movements); return err },
-		"acquire":     func() error { _, err := ix.Acquire(ctx, leases); return err },
-		"release":     func() error { _, err := ix.Release(ctx, unlocks); return err },
-		"adopt":       func() error { return ix.Adopt(ctx, leases) },
-		"set lanes":   func() error { return ix.SetLanes(ctx, settings) },
-		"lane states": func() error { _, err := ix.LaneStates(ctx, lanes); return err },
+		"ensure": onIndex(f, ctx, Index.Ensure, items), "settle": onIndex(f, ctx, Index.Settle, settlements),
+		"extend": onIndex(f, ctx, Index.Extend, leases), "cancel": onIndex(f, ctx, Index.Cancel, refs),
+		"lookup": onIndex(f, ctx, Index.Lookup, refs), "move": onIndex(f, ctx, Index.Move, movements),
+		"acquire": onIndex(f, ctx, Index.Acquire, leases), "release": onIndex(f, ctx, Index.Release, unlocks),
+		"adopt": onIndex(f, ctx, silent(Index.Adopt), leases), "set lanes": onIndex(f, ctx, silent(Index.SetLanes), settings),
+		"lane states": onIndex(f, ctx, Index.LaneStates, lanes),
 	}
+}
+
+func onIndex[E, R any](f *fixture, ctx context.Context, do batched[E, R], elements []E) call {
+	return func() error { _, err := do(f.Index, ctx, elements); return err }
 }
 
 // onShard are the operations on a shard that a foreign generation refuses.

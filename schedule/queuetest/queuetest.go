@@ -55,6 +55,21 @@ type Index interface {
 	Run(ctx context.Context) error
 }
 
+// A batched operation is one on elements, as a method of Index.
+type batched[E, R any] = func(ix Index, ctx context.Context, elements []E) ([]R, error)
+
+// on returns the operation on those elements.
+func on[E, R any](ctx context.Context, do batched[E, R], elements []E) func(Index) ([]R, error) {
+	return func(ix Index) ([]R, error) { return do(ix, ctx, elements) }
+}
+
+// silent makes an operation that answers nothing one of empty answers.
+func silent[E any](do func(ix Index, ctx context.Context, elements []E) error) batched[E, struct{}] {
+	return func(ix Index, ctx context.Context, elements []E) ([]struct{}, error) {
+		return nil, do(ix, ctx, elements)
+	}
+}
+
 // A Harness is one index under test, with its clock. Index, Now and Advance are required. The suite resets
 // the index itself; it may have been used before.
 type Harness struct {

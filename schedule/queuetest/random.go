@@ -117,11 +117,6 @@ func retried[R any](w *world, rt *rapid.T, what string, do func(Index) (R, error
 	return first
 }
 
-// nothing makes an operation without an answer one with an empty answer.
-func nothing(do func(Index) error) func(Index) (struct{}, error) {
-	return func(ix Index) (struct{}, error) { return struct{}{}, do(ix) }
-}
-
 // some draws up to most different ids. An id is always of the same lane.
 func (w *world) some(rt *rapid.T, most int) []schedule.Ref {
 	return rapid.SliceOfNDistinct(rapid.SampledFrom(w.refs), 1, most, rapid.ID[schedule.Ref]).Draw(rt, "ids")
@@ -179,7 +174,7 @@ func (w *world) randomEnsure(rt *rapid.T) {
 	for _, ref := range w.some(rt, 12) {
 		items = append(items, w.drawItem(rt, ref))
 	}
-	got := retried(w, rt, "ensure", func(ix Index) ([]schedule.Position, error) { return ix.Ensure(w.ctx, items) })
+	got := retried(w, rt, "ensure", on(w.ctx, Index.Ensure, items))
 	before := w.observe()
 	for i, item := range items {
 		w.expectPosition(before, item.ID, got[i])
@@ -191,7 +186,7 @@ func (w *world) randomEnsure(rt *rapid.T) {
 
 func (w *world) randomCancel(rt *rapid.T) {
 	refs := w.some(rt, 3)
-	got := retried(w, rt, "cancel", func(ix Index) ([]schedule.Position, error) { return ix.Cancel(w.ctx, refs) })
+	got := retried(w, rt, "cancel", on(w.ctx, Index.Cancel, refs))
 	before := w.observe()
 	for i, ref := range refs {
 		w.expectPosition(before, ref.ID, got[i])
@@ -206,7 +201,7 @@ func (w *world) randomMove(rt *rapid.T) {
 	for _, ref := range w.some(rt, 12) {
 		movements = append(movements, schedule.Movement{Ref: ref, Due: w.due(rt), Forced: oneIn(rt, 4, "forced")})
 	}
-	got := retried(w, rt, "move", func(ix Index) ([]schedule.Moved, error) { return ix.Move(w.ctx, movements) })
+	got := retried(w, rt, "move", on(w.ctx, Index.Move, movements))
 	before := w.observe()
 	for i, m := range movements {
 		switch before.Items[m.ID].Place {
@@ -238,7 +233,7 @@ func (w *world) randomExtend(rt *rapid.T) {
 			Until: w.Now() + rapid.SampledFrom([]int64{-1000, 10_000, 90_000}).Draw(rt, "until"),
 		})
 	}
-	got := retried(w, rt, "extend", func(ix Index) ([]bool, error) { return ix.Extend(w.ctx, extensions) })
+	got := retried(w, rt, "extend", on(w.ctx, Index.Extend, extensions))
 	for i, e := range extensions {
 		h, leased := w.held[e.ID]
 		mine := leased && h.token == e.Token
@@ -272,7 +267,7 @@ func (w *world) randomAdopt(rt *rapid.T) {
 // adopt adopts attempts, and notes who has what from now on.
 func (w *world) adopt(rt *rapid.T, adoptions []schedule.Lease) {
 	w.Helper()
-	retried(w, rt, "adopt", nothing(func(ix Index) error { return ix.Adopt(w.ctx, adoptions) }))
+	retried(w, rt, "adopt", on(w.ctx, silent(Index.Adopt), adoptions))
 	w.noteAdopted(adoptions)
 }
 
@@ -303,7 +298,7 @@ func (w *world) randomSetting(rt *rapid.T) {
 	if oneIn(rt, 3, "pause") {
 		s.PausedUntil = w.due(rt)
 	}
-	retried(w, rt, "set lanes", nothing(func(ix Index) error { return ix.SetLanes(w.ctx, []schedule.LaneSetting{s}) }))
+	retried(w, rt, "set lanes", on(w.ctx, silent(Index.SetLanes), []schedule.LaneSetting{s}))
 	applies := s.Version >= w.versions[lane]
 	if applies {
 		w.versions[lane], w.limits[lane] = s.Version, s.Limit
@@ -402,7 +397,7 @@ func (w *world) endPauses(rt *rapid.T) {
 		if s := w.state.Lanes[lane]; s.PausedUntil == 0 {
 			w.versions[lane]++
 			setting := schedule.LaneSetting{Lane: lane, Limit: w.limits[lane], Every: s.Every, Version: w.versions[lane]}
-			retried(w, rt, "set lanes", nothing(func(ix Index) error { return ix.SetLanes(w.ctx, []schedule.LaneSetting{setting}) }))
+			retried(w, rt, "set lanes", on(w.ctx, silent(Index.SetLanes), []schedule.LaneSetting{setting}))
 		}
 	}
 }
@@ -458,7 +453,7 @@ func (w *world) rebuild() {
 			rest = append(rest, found.Item)
 		}
 	}
-	both(w, "adopt", nothing(func(ix Index) error { return ix.Adopt(w.ctx, adoptions) }))
+	both(w, "adopt", on(w.ctx, silent(Index.Adopt), adoptions))
 	w.noteAdopted(adoptions)
 	for _, side := range w.sides {
 		for shard := range side.Index.Shards() {
@@ -467,6 +462,6 @@ func (w *world) rebuild() {
 	}
 	req.Owner, req.Max, req.LaneLimit = "first", 0, w.limit // the limit of lanes without one is learned from claims
 	both(w, "claim", func(ix Index) (schedule.Claimed, error) { return ix.Claim(w.ctx, 0, req) })
-	both(w, "ensure", func(ix Index) ([]schedule.Position, error) { return ix.Ensure(w.ctx, rest) })
+	both(w, "ensure", on(w.ctx, Index.Ensure, rest))
 	w.observe()
 }

@@ -129,7 +129,7 @@ func (w *world) randomFinish(rt *rapid.T) {
 
 func (w *world) settle(rt *rapid.T, settlements []schedule.Settlement) {
 	w.Helper()
-	call := func(ix Index) ([]schedule.Settled, error) { return ix.Settle(w.ctx, settlements) }
+	call := on(w.ctx, Index.Settle, settlements)
 	var got []schedule.Settled
 	if slices.ContainsFunc(settlements, func(s schedule.Settlement) bool { return w.held[s.ID].moved != 0 }) {
 		got = both(w, "settle", call) // repeated, it would overrule the movement that came meanwhile

@@ -37,7 +37,7 @@ func (w *world) randomAcquire(rt *rapid.T) {
 		}
 		requests = append(requests, r)
 	}
-	got := retried(w, rt, "acquire", func(ix Index) ([]schedule.LockReply, error) { return ix.Acquire(w.ctx, requests) })
+	got := retried(w, rt, "acquire", on(w.ctx, Index.Acquire, requests))
 	w.observe()
 	for i, r := range requests {
 		w.expectLock(r, got[i])
@@ -57,7 +57,7 @@ func (w *world) randomRelease(rt *rapid.T) {
 			u.Skip = append(u.Skip, ref.ID)
 		}
 	}
-	got := retried(w, rt, "release", func(ix Index) ([]schedule.Waiter, error) { return ix.Release(w.ctx, []schedule.Unlock{u}) })
+	got := retried(w, rt, "release", on(w.ctx, Index.Release, []schedule.Unlock{u}))
 	w.observe()
 	w.expectReleased(u, got[0])
 }

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
 
@@ -49,7 +50,7 @@ func Transcripts(t *testing.T, pattern string, open func(t *testing.T) Harness, 
 				body = strings.TrimRight(body, "\n") + "\n"
 				t.Run(name, func(t *testing.T) {
 					f.tb = t
-					got := newTranscript(f, more).run(body)
+					got := newTranscript(f, more).Play(body)
 					written += "== " + name + "\n" + got + "\n"
 					if got != body && !*update {
 						t.Errorf("-transcript +index:\n%s", gocmp.Diff(body, got))
@@ -80,14 +81,19 @@ type Transcript struct {
 	Kept any
 }
 
+// NewTranscript returns a transcript for an index, which is reset.
+func NewTranscript(t testing.TB, h Harness, more map[string]Operation) *Transcript {
+	return newTranscript(newFixture(t, h), more)
+}
+
 func newTranscript(f *fixture, more map[string]Operation) *Transcript {
 	f.reset()
 	f.ids, f.locks = 0, true
 	return &Transcript{fixture: f, known: make(map[string]schedule.Lease), names: make(map[string]string), more: more}
 }
 
-// run does the operations of a case and returns it with what was answered.
-func (s *Transcript) run(body string) string {
+// Play does the operations of a text and returns it with what was answered.
+func (s *Transcript) Play(body string) string {
 	var b strings.Builder
 	for line := range strings.Lines(body) {
 		words := strings.Fields(line)
@@ -126,31 +132,33 @@ func (s *Transcript) Do(name string, words []string) (any, error) {
 	ix := s.Index
 	switch name {
 	case "ensure":
-		return batch(s, words, func(items []schedule.Item) ([]schedule.Position, error) { return ix.Ensure(s.ctx, items) })
+		return batch(s, words, Index.Ensure)
 	case "settle":
-		return batch(s, words, func(all []schedule.Settlement) ([]schedule.Settled, error) { return ix.Settle(s.ctx, all) })
+		return batch(s, words, Index.Settle)
 	case "extend":
-		return batch(s, words, func(all []schedule.Lease) ([]bool, error) { return ix.Extend(s.ctx, all) })
+		return batch(s, words, Index.Extend)
 	case "cancel":
-		return batch(s, words, func(refs []schedule.Ref) ([]schedule.Position, error) { return ix.Cancel(s.ctx, refs) })
+		return batch(s, words, Index.Cancel)
 	case "lookup":
-		return batch(s, words, func(refs []schedule.Ref) ([]schedule.Position, error) { return ix.Lookup(s.ctx, refs) })
+		return batch(s, words, Index.Lookup)
 	case "move":
-		return batch(s, words, func(all []schedule.Movement) ([]schedule.Moved, error) { return ix.Move(s.ctx, all) })
+		return batch(s, words, Index.Move)
 	case "acquire":
-		return batch(s, words, func(all []schedule.Lease) ([]schedule.LockReply, error) { return ix.Acquire(s.ctx, all) })
+		return batch(s, words, Index.Acquire)
 	case "release":
-		return batch(s, words, func(all []schedule.Unlock) ([]schedule.Waiter, error) { return ix.Release(s.ctx, all) })
+		return batch(s, words, Index.Release)
 	case "adopt":
 		return nil, ix.Adopt(s.ctx, elements[schedule.Lease](s, words))
 	case "set":
 		return nil, ix.SetLanes(s.ctx, elements[schedule.LaneSetting](s, words))
 	case "state":
-		return batch(s, words, func(lanes []int64) ([]schedule.LaneState, error) { return ix.LaneStates(s.ctx, lanes) })
+		return batch(s, words, Index.LaneStates)
 	case "claim":
 		return s.claimed(words)
 	case "rounds":
 		return s.rounds(words)
+	case "drain":
+		return s.drain(words[0])
 	case "answer":
 		times, err := strconv.Atoi(words[1])
 		s.no(err)
@@ -202,12 +210,12 @@ func (s *Transcript) Do(name string, words []string) (any, error) {
 }
 
 // batch does an operation on elements, and says of each, by its name, what was answered.
-func batch[E, R any](s *Transcript, words []string, do func([]E) ([]R, error)) (string, error) {
+func batch[E, R any](s *Transcript, words []string, do batched[E, R]) (string, error) {
 	var lines []line
 	all, names := elements[E](s, words), s.expand(words)
 	for i, page := 0, []E(nil); i < len(all); i += len(page) {
 		page = all[i:min(i+schedule.MaxBatch, len(all))]
-		replies, err := do(page)
+		replies, err := do(s.Index, s.ctx, page)
 		if err != nil {
 			return "", err
 		}
@@ -288,4 +296,30 @@ func (s *Transcript) rounds(words []string) (any, error) {
 		}
 	}
 	return joined(lines), nil
+}
+
+// drain claims and acknowledges all that a scan meets, at least so many items, each once. A second passes between two claims.
+func (s *Transcript) drain(least string) (any, error) {
+	left := make(map[string]bool)
+	for _, found := range s.scan(0) {
+		left[found.ID] = true
+	}
+	if n, err := strconv.Atoi(least); err != nil || len(left) < n {
+		s.Fatalf("a scan met %d items, want %s; %v", len(left), least, err)
+	}
+	for range 2000 {
+		leases := s.take()
+		for _, l := range leases {
+			if !left[l.ID] {
+				s.Fatalf("%s is claimed twice, or no scan met it", l.ID)
+			}
+			delete(left, l.ID)
+		}
+		s.ack(leases, schedule.Answered)
+		if len(left) == 0 {
+			return "all that a scan met, once", nil
+		}
+		s.pass(time.Second)
+	}
+	return fmt.Sprintf("%d items are left", len(left)), nil
 }

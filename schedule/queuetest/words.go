@@ -17,7 +17,7 @@ import (
 
 // This file reads the words of transcripts, and writes answers.
 
-var ranged = regexp.MustCompile(`^([a-z]+)(\d+)\.\.[a-z]+(\d+)(.*)$`)
+var ranged = regexp.MustCompile(`^([a-z]*)(\d+)\.\.[a-z]*(\d+)(.*)$`)
 
 // expand writes out ranges and the star.
 func (s *Transcript) expand(words []string) []string {

@@ -4,10 +4,9 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
-	"time"
 
-	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/schedule/queuetest"
 	"github.com/seed-ff5a32d8/dispatcher/schedule/redisq"
 )
@@ -32,84 +31,43 @@ func TestAuditRepairsDamage(t *testing.T) {
 }
 
 func repairsDamage(t *testing.T, ix *redisq.Index, name, how string) {
-	reset(t, ix, 1)
-	ctx := context.Background()
-	queuetest.Keep(t, harness(t, ix), "open", 4, 2)
-	n, token := 0, 0
-	fillAll(t, ix, &n, &token)
+	s := queuetest.NewTranscript(t, harness(t, ix), nil)
+	s.Play(full)
 	damage(t, ix, name, how)
-
-	// What SQL knows comes back by the sweep; then the audit may repair, and a second one finds nothing.
-	audit(t, ix, -1)
-	n = 0
-	fill(t, ix, &n, 360, damagedLanes, time.Now().UnixMilli())
-	audit(t, ix, -1)
-	audit(t, ix, 0)
-	places := make(map[string]int)
-	for cursor := ""; ; {
-		page, err := ix.Scan(ctx, 0, cursor, 100)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, f := range page.Found {
-			places[f.ID]++
-		}
-		if cursor = page.Next; cursor == "" {
-			break
-		}
+	// What SQL knows comes back by the sweep; then the audit may repair, and a second one finds nothing. All can be claimed,
+	// though some leases have to end first.
+	s.Play("audit\n" + swept + "audit\n")
+	const want = "audit\n  0 repaired\npass 2m\ndrain 96\n  all that a scan met, once\naudit\n  0 repaired\n"
+	if got := s.Play(want); got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
 	}
-	if s := stats(t, ix); s.Delayed+s.Ready+s.Leased != int64(len(places)) || len(places) < 360 {
-		t.Fatalf("after the audit %d items: %+v", len(places), s)
-	}
-	// All of them can be claimed, though some leases have to end first.
-	pass(t, ix, 2*time.Minute)
-	claimAll(t, ix, &token, len(places))
-	audit(t, ix, 0)
 }
 
-// damagedLanes is how many lanes fillAll spreads its items over.
-const damagedLanes = 12
+// swept are the items that SQL knows; half of the shard's are due.
+const swept = `ensure a1..a12,lane=# b1..b12,lane=# c1..c12,lane=# d1..d12,lane=# e1..e12,lane=#
+ensure f1..f12,lane=#,due=1m g1..g12,lane=#,due=1m h1..h12,lane=#,due=1m
+`
 
-// fillAll gives every structure of the shard at least two members. Lanes 4 and 5 have an open breaker already.
-func fillAll(t *testing.T, ix *redisq.Index, n, token *int) {
-	t.Helper()
-	ctx := context.Background()
-	request := schedule.ClaimRequest{Owner: "other", Token: "other", Max: 1, Lease: time.Minute, LaneLimit: 1000}
-	if _, err := ix.Claim(ctx, 0, request); err != nil {
-		t.Fatalf("claim: %v", err)
+// full gives every structure of the shard at least two members. Lanes 4 and 5 have an open breaker; each of the others gives four of
+// its five items, and has room for the fifth once these are settled.
+var full = `adopt x1..x19,lane=4,token=t,until=1m y1..y19,lane=5,token=t,until=1m
+settle x1..x19,ack,unanswered y1..y19,ack,unanswered
+pass 10s
+adopt x20,lane=4,token=t,until=1m y20,lane=5,token=t,until=1m
+settle x20,ack,unanswered y20,ack,unanswered
+claim owner=other token=other max=1 lease=1m
+` + swept + `claim max=40
+acquire a1,lock=k0 b1,lock=k1 c1,lock=k0 d1,lock=k1 a2,lock=k0 b2,lock=k1
+` + each("settle $3,ack $6,ack $9,ack $12,ack $7,ack,answered $10,ack,answered $8,ack,timedout $11,ack,timedout\n") +
+	`set 3,pauseduntil=1m,version=1 6,pauseduntil=1m,version=1 7,every=20ms,version=1
+`
+
+// each repeats a line for the items that were leased of each lane.
+func each(line string) (lines string) {
+	for _, name := range []string{"a", "b", "c", "d"} {
+		lines += strings.ReplaceAll(line, "$", name)
 	}
-	fill(t, ix, n, 60, damagedLanes, 1)
-	// Each of the ten other lanes gives four of its five items, and has room for the fifth once these are settled.
-	leases := claim(t, ix, token, 40).Leases
-	if len(leases) != 40 {
-		t.Fatalf("leased %d, want 40", len(leases))
-	}
-	fill(t, ix, n, 300, damagedLanes, time.Now().Add(time.Minute).UnixMilli())
-	var locks []schedule.Lease
-	for i, l := range leases[:6] {
-		l.Lock = fmt.Sprint("k", i%2)
-		locks = append(locks, l)
-	}
-	if _, err := ix.Acquire(ctx, locks); err != nil {
-		t.Fatalf("acquire: %v", err)
-	}
-	signals := []schedule.Signal{schedule.NoSignal, schedule.Answered, schedule.TimedOut}
-	var done []schedule.Settlement
-	for _, l := range leases[8:] {
-		done = append(done, schedule.Settlement{
-			Item: l.Item, Token: l.Token, Outcome: schedule.Ack, Signal: signals[l.Lane%3],
-		})
-	}
-	if _, err := ix.Settle(ctx, done); err != nil {
-		t.Fatalf("settle: %v", err)
-	}
-	until := time.Now().Add(time.Minute).UnixMilli()
-	if err := ix.SetLanes(ctx, []schedule.LaneSetting{
-		{Lane: 3, PausedUntil: until, Version: 1}, {Lane: 6, PausedUntil: until, Version: 1},
-		{Lane: 7, Every: 20 * time.Millisecond, Version: 1},
-	}); err != nil {
-		t.Fatal(err)
-	}
+	return lines
 }
 
 // damage spoils one of the shard's structures, which must have two members or more.

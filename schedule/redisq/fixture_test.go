@@ -152,14 +152,6 @@ func itemsOf(n *int, count, lanes int, due int64) []schedule.Item {
 	return items
 }
 
-// fill ensures so many new items.
-func fill(tb testing.TB, ix *redisq.Index, n *int, count, lanes int, due int64) {
-	tb.Helper()
-	for left := count; left > 0; left -= schedule.MaxBatch {
-		ensure(tb, ix, itemsOf(n, min(left, schedule.MaxBatch), lanes, due)...)
-	}
-}
-
 func ensure(tb testing.TB, ix *redisq.Index, items ...schedule.Item) []schedule.Position {
 	tb.Helper()
 	positions, err := ix.Ensure(context.Background(), items)
@@ -169,63 +161,10 @@ func ensure(tb testing.TB, ix *redisq.Index, items ...schedule.Item) []schedule.
 	return positions
 }
 
-func claim(tb testing.TB, ix *redisq.Index, token *int, most int) schedule.Claimed {
-	tb.Helper()
-	*token++
-	claimed, err := ix.Claim(context.Background(), 0, schedule.ClaimRequest{
-		Owner: "owner", Token: fmt.Sprintf("token-%d", *token), Max: most, MaxUncertain: most, MaxTimingOut: most,
-		Lease: 30 * time.Second, LaneLimit: 1000,
-	})
-	if err != nil {
-		tb.Fatalf("claim: %v", err)
-	}
-	return claimed
-}
-
-func settleAll(t testing.TB, ix *redisq.Index, leases []schedule.Lease) {
-	t.Helper()
-	done := make([]schedule.Settlement, len(leases))
-	for i, l := range leases {
-		done[i] = schedule.Settlement{Item: l.Item, Token: l.Token, Outcome: schedule.Ack, Signal: schedule.Answered}
-	}
-	replies, err := ix.Settle(context.Background(), done)
-	if err != nil {
-		t.Fatalf("settle: %v", err)
-	}
-	for i, reply := range replies {
-		if reply != schedule.Applied {
-			t.Fatalf("settling %s: %d, want applied", leases[i].ID, reply)
-		}
-	}
-}
-
-// acquire takes the lock "k" for a lease, or lets the lease's item wait for it.
-func acquire(t testing.TB, ix *redisq.Index, l schedule.Lease, until int64) {
-	t.Helper()
-	l.Lock, l.Until = "k", until
-	if _, err := ix.Acquire(context.Background(), []schedule.Lease{l}); err != nil {
-		t.Fatalf("acquire: %v", err)
-	}
-}
-
-// claimAll claims and acknowledges until so many came, each once. Between two claims a second passes.
-func claimAll(t *testing.T, ix *redisq.Index, token *int, n int) {
-	t.Helper()
-	seen := make(map[string]bool)
-	rounds(t, "all items to be claimed", func() bool {
-		pass(t, ix, time.Second)
-		c := claim(t, ix, token, 256)
-		for _, l := range c.Leases {
-			if seen[l.ID] {
-				t.Fatalf("%s was claimed twice", l.ID)
-			}
-			seen[l.ID] = true
-		}
-		settleAll(t, ix, c.Leases)
-		return len(seen) >= n
-	})
-	if len(seen) != n {
-		t.Errorf("%d items were claimed, want %d", len(seen), n)
+// wide is a claim that nothing but the lanes themselves bounds.
+func wide(token string, most int) schedule.ClaimRequest {
+	return schedule.ClaimRequest{
+		Owner: "owner", Token: token, Max: most, MaxUncertain: most, MaxTimingOut: most, Lease: 20 * time.Second, LaneLimit: 100,
 	}
 }
 

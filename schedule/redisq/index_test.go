@@ -15,6 +15,7 @@ import (
 
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
+	"github.com/seed-ff5a32d8/dispatcher/schedule/queuetest"
 	"github.com/seed-ff5a32d8/dispatcher/schedule/redisq"
 )
 
@@ -86,7 +87,9 @@ func TestMemoryBudget(t *testing.T) {
 	ix := openNew(t)
 	n := 0
 	const items = 20_000
-	fill(t, ix, &n, items, 1000, time.Now().Add(time.Hour).UnixMilli())
+	for range items / schedule.MaxBatch {
+		ensure(t, ix, itemsOf(&n, schedule.MaxBatch, 1000, time.Now().Add(time.Hour).UnixMilli())...)
+	}
 	var all int64
 	for _, name := range []string{"DELAY", "RECORDS"} {
 		all += do(t, ix, "memory", "usage", ix.Key(0, name), "samples", 0).(int64)
@@ -100,21 +103,18 @@ func TestMemoryBudget(t *testing.T) {
 func TestFlushedScriptsAreSentAgain(t *testing.T) {
 	needsServer(t)
 	ix := open(t, testserver.SharedCluster(t).URL(), 0)
-	reset(t, ix, 1)
-	n, token := 0, 0
-	for range 3 {
+	s := queuetest.NewTranscript(t, harness(t, ix), nil)
+	for _, name := range []string{"a", "b", "c"} {
 		err := ix.Client().(*redis.ClusterClient).ForEachMaster(t.Context(), func(ctx context.Context, c *redis.Client) error {
 			return c.ScriptFlush(ctx).Err()
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		fill(t, ix, &n, 100, 100, 1)
-		leases := claim(t, ix, &token, 256).Leases
-		if len(leases) == 0 {
-			t.Fatal("nothing was claimed")
+		ensure := "ensure " + name + "1.." + name + "9\n"
+		if got := s.Play(ensure + "drain 9\n"); !strings.Contains(got, "all that a scan met, once") {
+			t.Fatal(got)
 		}
-		settleAll(t, ix, leases)
 	}
 }
 
@@ -146,19 +146,14 @@ func TestRemoveLeavesNothingOfTheIndexAndAllOfTheRest(t *testing.T) {
 	const shards = 3
 	kept := openAs(t, redisq.Options{URL: url, Prefix: "lent2"})
 	reset(t, kept, 1)
-	n, token := 0, 0
+	n := 0
 	due := time.Now().Add(time.Hour).UnixMilli()
-	fill(t, kept, &n, 10, 3, due)
+	ensure(t, kept, itemsOf(&n, 10, 3, due)...)
 	do(t, kept, "SET", "lent:foreign", "1")
 	before := keysOn(t, kept)
 
 	lent := openAs(t, redisq.Options{URL: url, Prefix: "lent", Shards: shards})
-	reset(t, lent, 1)
-	fill(t, lent, &n, 50, 20, due)
-	fill(t, lent, &n, 50, 20, 1)
-	for _, l := range claim(t, lent, &token, 5).Leases {
-		acquire(t, lent, l, due)
-	}
+	queuetest.NewTranscript(t, harness(t, lent), nil).Play("ensure a1..a50,lane=#,due=1h b1..b50,lane=#\nclaim max=5\nacquire *,lock=k\n")
 	if got := keysOn(t, lent); len(got) < len(before)+shards*3 {
 		t.Fatalf("the index has hardly any keys: %q", got)
 	}
@@ -212,7 +207,7 @@ func TestHintsBetweenProcesses(t *testing.T) {
 	}
 	all("the first subscription")
 	n := 0
-	fill(t, writer, &n, 100, 100, 1)
+	ensure(t, writer, itemsOf(&n, 100, 100, 1)...)
 	all("an earlier head")
 	for range 2 {
 		do(t, writer, "client", "kill", "type", "pubsub")

@@ -99,9 +99,7 @@ func loseUnderLoad(t *testing.T, ix *redisq.Index, name string, watch bool) {
 	// A quarter of the leases is never settled: their dispatcher has died.
 	work := func() {
 		token++
-		c, err := ix.Claim(ctx, 0, schedule.ClaimRequest{
-			Owner: "owner", Token: fmt.Sprint("token-", token), Max: 64, MaxUncertain: 64, MaxTimingOut: 64, Lease: 20 * time.Second, LaneLimit: 100,
-		})
+		c, err := ix.Claim(ctx, 0, wide(fmt.Sprint("token-", token), 64))
 		if err == nil {
 			_, err = ix.Settle(ctx, l.finish(c.Leases[len(c.Leases)/4:]))
 		}
@@ -144,7 +142,9 @@ func loseUnderLoad(t *testing.T, ix *redisq.Index, name string, watch bool) {
 	}
 	// Nothing is left that an audit would repair once more, nor an end without an item.
 	pass(t, ix, 30*time.Second)
-	claim(t, ix, &token, 0)
+	if _, err := ix.Claim(ctx, 0, wide("last", 0)); err != nil {
+		t.Fatal(err)
+	}
 	audit(t, ix, -1)
 	audit(t, ix, 0)
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
+	"github.com/seed-ff5a32d8/dispatcher/schedule/queuetest"
 	"github.com/seed-ff5a32d8/dispatcher/schedule/redisq"
 )
 
@@ -64,11 +65,7 @@ func TestServersThatAreRefused(t *testing.T) {
 	// Behind the Sentinels it is the master that is used, in the database of that number.
 	ix := openAs(t, redisq.Options{URL: "redis+sentinel://" + sentinel + "/payments/3"})
 	reset(t, ix, 1)
-	n, token := 0, 0
-	fill(t, ix, &n, 3, 1, 1)
-	if got := claim(t, ix, &token, 3).Leases; len(got) != 3 {
-		t.Errorf("claimed %d of 3", len(got))
-	}
+	ensure(t, ix, schedule.Item{ID: id(1), Lane: 1})
 	direct := openAs(t, redisq.Options{URL: "redis://" + plain + "/3"})
 	if generation, err := direct.Generation(context.Background(), 0); generation != 1 || err != nil {
 		t.Errorf("the server itself has generation %d in database 3, %v", generation, err)
@@ -184,11 +181,17 @@ func TestServerThatDoesNotTell(t *testing.T) {
 		do(t, admin, append([]any{"acl", "setuser"}, user...)...)
 		name := user[0].(string)
 		ix, log, registry := watched(t, strings.Replace(raw, "redis://", "redis://"+name+":pw@", 1), 1)
-		reset(t, ix, 1)
-		n, token := 0, 0
-		fill(t, ix, &n, 3, 1, 1)
-		settleAll(t, ix, claim(t, ix, &token, 3).Leases)
-		refused := func() int { return commands(t, admin, "rejected_calls")["info"] }
+		const works = "ensure a1..a3\n  a1..a3: absent\nrounds 1\n  lane1: 3 fresh, 0 retries\n"
+		if got := queuetest.NewTranscript(t, harness(t, ix), nil).Play(works); got != works {
+			t.Errorf("%s: got\n%s", name, got)
+		}
+		refused := func() int {
+			rejected, err := commands(t.Context(), admin, "rejected_calls")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return rejected["info"]
+		}
 		before := refused()
 		testserver.Until(t, "three more looks", func() bool { return refused() >= before+3 })
 		if log.count("WARN", "does not tell", "noeviction") != 1 || strings.Contains(log.String(), "pw@") {
@@ -308,9 +311,9 @@ func TestAnswersThatMeanNotNow(t *testing.T) {
 			if p := ensure(t, ix, it)[0]; p.Place == schedule.Absent {
 				t.Error("afterwards the item is gone")
 			}
-			token := 0
-			if leases := claim(t, ix, &token, 10).Leases; len(leases) != 1 || leases[0].ID != it.ID {
-				t.Errorf("afterwards %v were claimed", leases)
+			c, err := ix.Claim(t.Context(), 0, wide("afterwards", 10))
+			if err != nil || len(c.Leases) != 1 || c.Leases[0].ID != it.ID {
+				t.Errorf("afterwards %v were claimed, %v", c.Leases, err)
 			}
 			audit(t, ix, 0)
 		})

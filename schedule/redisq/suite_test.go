@@ -3,7 +3,6 @@ package redisq_test
 import (
 	"context"
 	"fmt"
-	"maps"
 	"strconv"
 	"strings"
 	"testing"
@@ -134,50 +133,15 @@ func TestEndpointsFailAndComeBack(t *testing.T) {
 	queuetest.Recovery(t, harness(t, open(t, testserver.SharedRedis(t), 1)), endpoints)
 }
 
-// A claim is exactly the same commands to the server, whether a hundred lanes keep something back or none
-// does.
+// A claim is exactly the same commands to the server, whether a hundred lanes keep something back or none does.
 func TestKeptLanesCostAClaimNothing(t *testing.T) {
 	needsServer(t)
-	const kept, lanes = 100, 64
-	var want map[string]int
-	for _, how := range append([]string{"none"}, queuetest.Keeps()...) {
-		t.Run(how, func(t *testing.T) {
-			ix := open(t, testserver.StartRedis(t), 1)
-			reset(t, ix, 1)
-			if how != "none" {
-				queuetest.Keep(t, harness(t, ix), how, lanes+1, kept)
-			}
-			n, token := 0, 0
-			fill(t, ix, &n, 1, lanes, 1)
-			settleAll(t, ix, claim(t, ix, &token, 1).Leases) // the first claim writes what no other does
-			fill(t, ix, &n, 2*lanes, lanes, now(t, ix)-2000)
-			before := commands(t, ix, "calls")
-			leases := claim(t, ix, &token, lanes).Leases
-			got := commands(t, ix, "calls")
-			if len(leases) != lanes {
-				t.Fatalf("leased %d of %d lanes", len(leases), lanes)
-			}
-			for name, calls := range before {
-				got[name] -= calls
-			}
-			maps.DeleteFunc(got, func(_ string, calls int) bool { return calls == 0 })
-			if want == nil {
-				want = got
-			}
-			if !maps.Equal(got, want) {
-				t.Errorf("the claim was %v, beside no such lanes %v", got, want)
-			}
-		})
-	}
+	transcribed(t, "testdata/cost/*.txt", testserver.StartRedis(t), nil) // whose commands are counted
 }
 
 // commands returns that figure of each command's statistics, those that scripts do included.
-func commands(t *testing.T, ix *redisq.Index, figure string) map[string]int {
-	t.Helper()
-	text, err := ix.Client().Info(context.Background(), "commandstats").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+func commands(ctx context.Context, ix *redisq.Index, figure string) (map[string]int, error) {
+	text, err := ix.Client().Info(ctx, "commandstats").Result()
 	found := make(map[string]int)
 	for line := range strings.Lines(text) {
 		name, figures, _ := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":")
@@ -187,5 +151,5 @@ func commands(t *testing.T, ix *redisq.Index, figure string) map[string]int {
 			}
 		}
 	}
-	return found
+	return found, err
 }

@@ -19,6 +19,7 @@ import (
 func transcribed(t *testing.T, pattern, url string, more map[string]queuetest.Operation) {
 	operations := map[string]queuetest.Operation{
 		"redis": command, "keys": keys, "garble": garble, "gone": gone, "seq": sequence, "failing": failing,
+		"counting": counting,
 	}
 	maps.Copy(operations, more)
 	queuetest.Transcripts(t, pattern, func(t *testing.T) queuetest.Harness { return frozen(open(t, url, 1)) }, operations)
@@ -83,6 +84,20 @@ func failing(s *queuetest.Transcript, words []string) (any, error) {
 		return words[0], nil
 	}
 	return answer, err
+}
+
+// counting does an operation, and says which commands that was to the server.
+func counting(s *queuetest.Transcript, words []string) (any, error) {
+	ix := s.Index.(*redisq.Index)
+	if err := ix.Client().ConfigResetStat(s.Context()).Err(); err != nil {
+		return nil, err
+	}
+	if _, err := s.Do(words[0], words[1:]); err != nil {
+		return nil, err
+	}
+	calls, err := commands(s.Context(), ix, "calls")
+	maps.DeleteFunc(calls, func(name string, n int) bool { return n == 0 || strings.HasPrefix(name, "config") || name == "info" })
+	return strings.Trim(fmt.Sprint(calls), "map[]"), err
 }
 
 // garbled changes replies before the program reads them.
