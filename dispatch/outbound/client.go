@@ -64,42 +64,35 @@ func New(o Options) (*Client, error) {
 	if o.MaxIdlePerHost < 0 {
 		return nil, fmt.Errorf("outbound: %d idle connections per host cannot be kept", o.MaxIdlePerHost)
 	}
-	if o.MaxIdlePerHost == 0 {
-		o.MaxIdlePerHost = DefaultMaxIdlePerHost
-	}
-	if o.Version == "" {
-		o.Version = "dev"
-	}
-	if why := sign.CheckHeader(store.Header{Name: "X-Version", Value: o.Version}); why != "" {
+	version := cmp.Or(o.Version, "dev")
+	if why := sign.CheckHeader(store.Header{Name: "X-Version", Value: version}); why != "" {
 		return nil, fmt.Errorf("outbound: version: %s", why)
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	presets, err := rule.CompilePresets()
 	if err != nil {
 		return nil, err
 	}
 	c := &Client{
-		userAgent: "dispatcher/" + o.Version, logger: o.Logger, presets: presets, rules: parse.NewKeep[store.JSONText, *rule.Rule](maxRules),
-		polls:   parse.NewKeep[store.JSONText, *rule.Poll](maxRules),
-		signers: sign.NewCache(),
+		userAgent: "dispatcher/" + version,
+		logger:    cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
+		presets:   presets,
+		rules:     parse.NewKeep[store.JSONText, *rule.Rule](maxRules),
+		polls:     parse.NewKeep[store.JSONText, *rule.Poll](maxRules),
+		signers:   sign.NewCache(),
 	}
 	if o.Transport != nil {
 		c.engine = newEngine(o.Transport)
 		return c, nil
 	}
 	if o.Guard == nil {
-		g, err := NewGuard(nil)
-		if err != nil {
+		if o.Guard, err = NewGuard(nil); err != nil {
 			return nil, fmt.Errorf("outbound: %w", err)
 		}
-		o.Guard = g
 	}
 	if o.Resolver == nil {
 		o.Resolver = &net.Resolver{PreferGo: true}
 	}
-	c.transport = newTransport(newDialer(o.Guard, o.Resolver), o.MaxIdlePerHost)
+	c.transport = newTransport(newDialer(o.Guard, o.Resolver), cmp.Or(o.MaxIdlePerHost, DefaultMaxIdlePerHost))
 	c.engine = newEngine(c.transport)
 	return c, nil
 }
@@ -171,25 +164,43 @@ func (c *Client) send(ctx context.Context, a *attempt, r *Request, resp *Respons
 	ans.read(got, p.hidden)
 	resp.take(&ans, p.hidden)
 	by.hidden = p.hidden
-	if r.Poll {
-		resp.concludePoll(ctx, a, &ans, by)
-		return
-	}
 	resp.conclude(ctx, a, &ans, by)
 }
 
 // judgementOf returns what the answer will be judged by, or why nothing can be sent.
 func (c *Client) judgementOf(r *Request) (by judgement, why string) {
-	if r.Poll {
-		if by.poll, by.name = c.pollRuleOf(&r.Success); by.poll == nil {
-			why = "the rule of the poll cannot be read"
+	name, text := r.Success.Name, r.Success.Rule
+	switch {
+	case r.Poll:
+		by.poll, by.name = compiled(c.polls, text, rule.CompilePoll), cmp.Or(name, rule.PollName)
+		if by.poll == nil {
+			return by, "the rule of the poll cannot be read"
 		}
-		return by, why
+		return by, ""
+	case text == "":
+		by.rule, by.name = c.presets[name], cmp.Or(name, rule.Default)
+	default:
+		by.rule, by.name = compiled(c.rules, text, rule.Compile), cmp.Or(name, rule.CustomName)
 	}
-	if by.rule, by.name = c.ruleOf(&r.Success); by.rule == nil {
-		why = "the success rule is unknown or cannot be read"
+	if by.rule == nil {
+		return by, "the success rule is unknown or cannot be read"
 	}
-	return by, why
+	return by, ""
+}
+
+// compiled returns a rule by its text, which is compiled once; nil: it cannot be read.
+func compiled[R any](
+	kept *parse.Keep[store.JSONText, *R], text store.JSONText, compile func([]byte) (*R, []store.FieldError),
+) *R {
+	r, ok := kept.Get(text)
+	if ok {
+		return r
+	}
+	r, wrong := compile([]byte(text))
+	if len(wrong) == 0 {
+		kept.Put(text, r)
+	}
+	return r
 }
 
 // take fills in what is kept of an answer.
@@ -219,40 +230,3 @@ func invalidRequest(text string) finding {
 
 // maxRules is how many compiled rules a client keeps, beside the presets.
 const maxRules = 1000
-
-// ruleOf returns the rule that a callback is judged by, and its name for people; nil: there is no such rule.
-func (c *Client) ruleOf(s *store.Success) (*rule.Rule, string) {
-	name := s.Name
-	if s.Rule == "" {
-		if name == "" {
-			name = rule.Default
-		}
-		return c.presets[s.Name], name
-	}
-	if name == "" {
-		name = rule.CustomName
-	}
-	if r, ok := c.rules.Get(s.Rule); ok {
-		return r, name
-	}
-	r, wrong := rule.Compile([]byte(s.Rule))
-	if len(wrong) > 0 {
-		return nil, name
-	}
-	c.rules.Put(s.Rule, r)
-	return r, name
-}
-
-// pollRuleOf returns the rule that a poll is judged by, and its name for people; nil: it cannot be read.
-func (c *Client) pollRuleOf(s *store.Success) (*rule.Poll, string) {
-	name := cmp.Or(s.Name, rule.PollName)
-	if r, ok := c.polls.Get(s.Rule); ok {
-		return r, name
-	}
-	r, wrong := rule.CompilePoll([]byte(s.Rule))
-	if len(wrong) > 0 {
-		return nil, name
-	}
-	c.polls.Put(s.Rule, r)
-	return r, name
-}

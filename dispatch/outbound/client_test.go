@@ -6,17 +6,12 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/http/httptest"
-	"regexp"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/rule"
-	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/sign"
-	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/sign/signtest"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -38,119 +33,16 @@ func (rec *recorder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	io.WriteString(w, "success")
 }
 
+func (rec *recorder) count() int {
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
+	return len(rec.requests)
+}
+
 func (rec *recorder) last() (*http.Request, string) {
 	rec.mu.Lock()
 	defer rec.mu.Unlock()
 	return rec.requests[len(rec.requests)-1], rec.bodies[len(rec.bodies)-1]
-}
-
-func TestSend(t *testing.T) {
-	t.Parallel()
-	rec := new(recorder)
-	srv := httptest.NewServer(rec)
-	defer srv.Close()
-	c := newTestClient(t, Options{Version: "1.2.3"})
-	r := newRequest(srv.URL + "/a%0d%0ab?token=abc&n=%20")
-	r.Number = 7
-	r.Secrets = signtest.Secrets(signtest.Shortest(), []byte("the secret before the rotation"))
-	r.Headers = []store.Header{{Name: "X-Shop", Value: "7"}, {Name: "x-shop", Value: "8"}, {Name: "Idempotency-Key", Value: "k"}}
-	resp := c.Send(t.Context(), r)
-	okay().check(t, resp)
-	if resp.ResponseBody != "success" || resp.ResponseTruncated || resp.Rule != nil || resp.KeyID != "" {
-		t.Errorf("response: %+v", resp)
-	}
-
-	got, body := rec.last()
-	if body != string(r.Body) || got.Method != "POST" || got.ContentLength != int64(len(body)) || len(got.TransferEncoding) > 0 {
-		t.Errorf("got %s %q, length %d, %v", got.Method, body, got.ContentLength, got.TransferEncoding)
-	}
-	if got.RequestURI != "/a%0d%0ab?token=abc&n=%20" {
-		t.Errorf("address was changed: %s", got.RequestURI)
-	}
-	for name, pattern := range map[string]string{
-		"webhook-id": `^cb_01JD0000000000000000000001$`, "webhook-timestamp": `^\d{10}$`, "webhook-attempt": `^7$`,
-		"webhook-signature": `^v1,\S{44} v1,\S{44}$`, "traceparent": `^00-[0-9a-f]{32}-[0-9a-f]{16}-01$`,
-		"user-agent": `^dispatcher/1\.2\.3$`, "content-type": `^application/json$`, "idempotency-key": "^k$",
-	} {
-		if v := strings.Join(got.Header[http.CanonicalHeaderKey(name)], "|"); !regexp.MustCompile(pattern).MatchString(v) {
-			t.Errorf("%s: %q does not match %s", name, v, pattern)
-		}
-	}
-	if v := got.Header["X-Shop"]; len(v) != 2 || v[0] != "7" || v[1] != "8" {
-		t.Errorf("X-Shop: %q", v)
-	}
-	if v := got.Header.Get("Accept-Encoding"); v != "" {
-		t.Errorf("Accept-Encoding %q was sent", v)
-	}
-	for _, secret := range r.Secrets {
-		if err := sign.Verify("", []sign.Secret{secret}, got.Header, nil, []byte(body), 0); err != nil {
-			t.Errorf("Verify: %v", err)
-		}
-	}
-	wantHeaders := []string{"content-type", "date", "server", "x-request-id"}
-	for i, h := range resp.ResponseHeaders {
-		if i >= len(wantHeaders) || h.Name != wantHeaders[i] {
-			t.Errorf("response headers: %v", resp.ResponseHeaders)
-			break
-		}
-	}
-}
-
-func TestSendMethodsWithoutBody(t *testing.T) {
-	t.Parallel()
-	rec := new(recorder)
-	srv := httptest.NewServer(rec)
-	defer srv.Close()
-	c := newTestClient(t, Options{})
-	for _, method := range []string{"GET", "HEAD", "DELETE", "OPTIONS", "POST", "PUT", "PATCH", "PURGE"} {
-		r := newRequest(srv.URL)
-		r.Method, r.Body, r.Secrets = method, nil, nil
-		r.Headers = []store.Header{{Name: "Idempotency-Key", Value: "k"}}
-		okay().check(t, c.Send(t.Context(), r))
-		got, body := rec.last()
-		if got.Method != method || body != "" || got.ContentLength != 0 || len(got.TransferEncoding) > 0 || got.Header.Get("Content-Type") != "" {
-			t.Errorf("%s arrived as %s with length %d, %v, %v", method, got.Method, got.ContentLength, got.TransferEncoding, got.Header)
-		}
-		if got.Header.Get("Idempotency-Key") != "k" {
-			t.Errorf("%s: the caller's header is lost", method)
-		}
-		if _, signed := got.Header["Webhook-Signature"]; signed || got.Header.Get("webhook-id") == "" {
-			t.Errorf("%s without a secret: %v", method, got.Header)
-		}
-	}
-	r := newRequest(srv.URL)
-	r.Method = "DELETE"
-	c.Send(t.Context(), r)
-	if got, body := rec.last(); body != string(r.Body) || got.ContentLength != int64(len(body)) {
-		t.Errorf("DELETE with a body arrived with %q, length %d", body, got.ContentLength)
-	}
-}
-
-func TestSendRefusesWhatCannotBeSent(t *testing.T) {
-	t.Parallel()
-	for name, change := range map[string]func(*Request){
-		"url":          func(r *Request) { r.URL = "http://shop.example/\r\nX: 1" },
-		"scheme":       func(r *Request) { r.URL = "ftp://shop.example/" },
-		"user":         func(r *Request) { r.URL = "http://user:hunter22@shop.example/" },
-		"method":       func(r *Request) { r.Method = "PO ST" },
-		"connect":      func(r *Request) { r.Method = "CONNECT" },
-		"header name":  func(r *Request) { r.Headers = []store.Header{{Name: "X A", Value: "1"}} },
-		"header value": func(r *Request) { r.Headers = []store.Header{{Name: "X-A", Value: "1\r\nX-B: 2"}} },
-		"our header":   func(r *Request) { r.Headers = []store.Header{{Name: "Webhook-Id", Value: "forged"}} },
-		"host header":  func(r *Request) { r.Headers = []store.Header{{Name: "Host", Value: "evil.example"}} },
-		"content type": func(r *Request) { r.ContentType = "text/plain\r\nX-B: 2" },
-		"rule":         func(r *Request) { r.Success.Name = "no such rule" },
-		"rule's text":  func(r *Request) { r.Success.Rule = `{"status":[99]}` },
-	} {
-		r := sendTo(t, roundTrip(func(*http.Request) (*http.Response, error) {
-			t.Errorf("%s: a request was sent", name)
-			return stubResponse(200, nil, ""), nil
-		}), change)
-		want{class: store.ClassInvalidRequest}.check(t, r)
-		if strings.Contains(r.Error, "hunter22") {
-			t.Errorf("%s: %s", name, r.Error)
-		}
-	}
 }
 
 func TestPanicIsAnAttempt(t *testing.T) {
@@ -211,25 +103,6 @@ func TestNewRefusesOptions(t *testing.T) {
 	}
 }
 
-func TestContentTypeOfTheCallersHeadersWins(t *testing.T) {
-	t.Parallel()
-	got, _, resp := signed(t, func(r *Request) {
-		r.Headers = []store.Header{{Name: "content-type", Value: "application/xml"}}
-	})
-	if values := got.Header["Content-Type"]; len(values) != 1 || values[0] != "application/xml" {
-		t.Errorf("arrived as %q", values)
-	}
-	shown := 0
-	for _, h := range resp.RequestHeaders {
-		if strings.EqualFold(h.Name, "content-type") {
-			shown++
-		}
-	}
-	if shown != 1 {
-		t.Errorf("shown %d times in %v", shown, resp.RequestHeaders)
-	}
-}
-
 // TestAFailureLeavesOtherConnectionsAlone: closing idle connections after an error must not reach those of other
 // destinations.
 func TestAFailureLeavesOtherConnectionsAlone(t *testing.T) {
@@ -276,16 +149,14 @@ func TestFreshUsesANewConnection(t *testing.T) {
 func TestWhatIsCompiledIsKept(t *testing.T) {
 	t.Parallel()
 	c := newTestClient(t, Options{Transport: answerWith(200, nil, "")})
-	s := store.Success{Rule: `{"status":[200]}`}
-	first, name := c.ruleOf(&s)
-	again, mine := c.ruleOf(&store.Success{Name: "mine", Rule: s.Rule})
-	if first == nil || first != again || name != rule.CustomName || mine != "mine" {
-		t.Errorf("the rule %q, %q was compiled twice", name, mine)
-	}
-	s.Rule = `{"until":{"success":[{"status":[200]}]}}`
-	poll, name := c.pollRuleOf(&s)
-	pollAgain, mine := c.pollRuleOf(&store.Success{Name: "mine", Rule: s.Rule})
-	if poll == nil || poll != pollAgain || name != "until" || mine != "mine" {
-		t.Errorf("the rule %q, %q of a poll was compiled twice", name, mine)
+	for text, isPoll := range map[store.JSONText]bool{
+		`{"status":[200]}`: false, `{"until":{"success":[{"status":[200]}]}}`: true,
+	} {
+		first, _ := c.judgementOf(&Request{Poll: isPoll, Success: store.Success{Rule: text}})
+		again, _ := c.judgementOf(&Request{Poll: isPoll, Success: store.Success{Name: "mine", Rule: text}})
+		if first.rule != again.rule || first.poll != again.poll || first.name == "mine" || again.name != "mine" ||
+			(first.poll != nil) != isPoll || (first.rule != nil) == isPoll {
+			t.Errorf("%s is judged by %+v and %+v", text, first, again)
+		}
 	}
 }

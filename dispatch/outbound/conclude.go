@@ -30,23 +30,27 @@ func (resp *Response) conclude(ctx context.Context, a *attempt, ans *answer, by 
 	resp.Charged = true
 	resp.Outcome = store.AttemptFailed
 	resp.TimedOut = ans.readErr != nil && isTimeout(a, ans.readErr)
+	if by.poll != nil {
+		resp.concludePoll(ctx, ans, by)
+		return
+	}
 	d := ans.document(by.rule.ReadsBody())
 	conclusion, why := by.rule.Conclude(by.name, &d, by.hidden)
 	resp.Rule = why
-	switch {
-	case conclusion == rule.Deferred:
+	deferAfter, maxDefers := time.Duration(by.rule.DeferAfter), by.rule.MaxDefers
+	switch conclusion {
+	case rule.Deferred:
 		resp.RetryAfter, _ = askedWait(ans)
-		resp.busy(time.Duration(by.rule.DeferAfter), by.rule.MaxDefers)
-	case conclusion == rule.Permanent:
+		resp.busy(deferAfter, maxDefers)
+	case rule.Permanent:
 		resp.RetryAfter, _ = askedWait(ans)
 		resp.Class, resp.Permanent = store.ClassRejected, true
-	case conclusion == rule.Successful:
+	case rule.Successful:
 		resp.Class, resp.Outcome = store.ClassOK, store.AttemptSucceeded
-	case conclusion == rule.WrongStatus:
-		resp.byStatus(ans, time.Duration(by.rule.DeferAfter), by.rule.MaxDefers)
-	case resp.brokeOff(ctx, ans):
 	default:
-		resp.byStatus(ans, time.Duration(by.rule.DeferAfter), by.rule.MaxDefers)
+		if conclusion == rule.WrongStatus || !resp.brokeOff(ctx, ans) {
+			resp.byStatus(ans, deferAfter, maxDefers)
+		}
 	}
 }
 
@@ -110,10 +114,7 @@ func (resp *Response) byStatus(ans *answer, deferAfter time.Duration, maxDefers 
 // concludePoll is conclude for a poll: it decides what an answer is and what it says. What asks to wait comes first, whatever the status;
 // then statuses that are not evaluated, which say nothing. An answer that broke off is never final, not even where its status would decide:
 // nobody knows what else it was to say.
-func (resp *Response) concludePoll(ctx context.Context, a *attempt, ans *answer, by judgement) {
-	resp.Charged = true
-	resp.Outcome = store.AttemptFailed
-	resp.TimedOut = ans.readErr != nil && isTimeout(a, ans.readErr)
+func (resp *Response) concludePoll(ctx context.Context, ans *answer, by judgement) {
 	d := ans.document(true)
 	d.Partial = ans.readErr != nil || ans.decodeErr != nil
 	verdict, why := by.poll.Conclude(by.name, &d, by.hidden)
