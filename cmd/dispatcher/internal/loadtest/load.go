@@ -39,7 +39,7 @@ func newGenerator(cl *remote.Client, r *benchReceiver, p *benchPlan) (*generator
 	cl.HTTP.Timeout = requestLimit
 	cl.HTTP.Transport = &http.Transport{
 		Proxy: http.ProxyFromEnvironment, Protocols: only1, TLSHandshakeTimeout: 10 * time.Second,
-		MaxConnsPerHost: p.concurrency, MaxIdleConns: p.concurrency, MaxIdleConnsPerHost: p.concurrency, IdleConnTimeout: 90 * time.Second,
+		MaxConnsPerHost: p.Concurrency, MaxIdleConns: p.Concurrency, MaxIdleConnsPerHost: p.Concurrency, IdleConnTimeout: 90 * time.Second,
 	}
 	form, err := json.Marshal(map[string]any{
 		"topic": "dispatcher.bench", "ref": p.run, "lane": p.run, "payload": json.RawMessage(r.body),
@@ -49,7 +49,7 @@ func newGenerator(cl *remote.Client, r *benchReceiver, p *benchPlan) (*generator
 	if err != nil {
 		return nil, fmt.Errorf("encode the form of a callback: %w", err)
 	}
-	return &generator{cl: cl, r: r, form: form, connections: p.concurrency}, nil
+	return &generator{cl: cl, r: r, form: form, connections: p.Concurrency}, nil
 }
 
 // submission appends one callback as the API takes it; a due time is the server's.

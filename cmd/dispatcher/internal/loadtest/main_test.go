@@ -15,3 +15,5 @@ var program = cmdtest.Program(func() any {
 })
 
 func TestMain(m *testing.M) { program.RunTests(m) }
+
+func TestTranscripts(t *testing.T) { program.Transcripts(t) }

@@ -63,7 +63,7 @@ func (b *bench) openOwnPlace(ctx context.Context) (o *ownPlace, err error) {
 			err = errors.Join(err, o.close(ctx))
 		}
 	}()
-	dir, err := os.MkdirTemp(p.tempDir, "dispatcher-"+p.run+"-")
+	dir, err := os.MkdirTemp(p.TempDir, "dispatcher-"+p.run+"-")
 	if err != nil {
 		return o, fmt.Errorf("make a temporary directory: %w", err)
 	}
@@ -76,8 +76,8 @@ func (b *bench) openOwnPlace(ctx context.Context) (o *ownPlace, err error) {
 	s.MasterKey = []string{config.NewMasterKey()}
 	// The receiver's name alone would not lead to this machine.
 	s.EgressAllow = append(s.EgressAllow, "::1/128", b.receiver.host())
-	s.LaneConcurrency, s.Workers = p.concurrency, max(s.Workers, p.concurrency)
-	s.DatabaseURL, s.RedisURL = p.databaseURL, p.redisURL
+	s.LaneConcurrency, s.Workers = p.Concurrency, max(s.Workers, p.Concurrency)
+	s.DatabaseURL, s.RedisURL = p.DatabaseURL, p.RedisURL
 	if err := s.Problems(); err != nil {
 		return o, err
 	}
@@ -125,7 +125,7 @@ func (o *ownPlace) makeSchema(ctx context.Context, b *bench, s *config.Settings)
 		if err != nil {
 			return err
 		}
-		if len(used) > 0 && !b.plan.yes {
+		if len(used) > 0 && !b.plan.Yes {
 			return console.Wrong("the database has callbacks of its own (schema %s). bench would work in a schema of its own, %s, which it drops at the end, "+
 				"and touch nothing else; but its load would be this database's. Give --yes if that is meant", strings.Join(used, ", "), name)
 		}

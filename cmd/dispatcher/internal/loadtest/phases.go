@@ -48,15 +48,11 @@ func (s *stretch) work(n int) workFigures {
 		if !from.Known || !to.Known {
 			return nil
 		}
-		per := rounded((to.CPU-from.CPU).Seconds()*1000/float64(n), 4)
-		return &per
+		return new(rounded((to.CPU-from.CPU).Seconds()*1000/float64(n), 4))
 	}
 	w.OwnCPUSecondsPer1000 = per1000(s.began.own, s.done.own)
 	w.ServerCPUSecondsPer1000 = per1000(s.began.server, s.done.server)
-	share := func(cpu time.Duration) *float64 {
-		busy := rounded(cpu.Seconds()/s.took.Seconds(), 2)
-		return &busy
-	}
+	share := func(cpu time.Duration) *float64 { return new(rounded(cpu.Seconds()/s.took.Seconds(), 2)) }
 	if w.OwnCPUSecondsPer1000 != nil {
 		w.OwnCPUsBusy = share(s.ended.own.CPU - s.began.own.CPU)
 	}
@@ -64,8 +60,7 @@ func (s *stretch) work(n int) workFigures {
 		w.ServerCPUsBusy = share(s.ended.server.CPU - s.began.server.CPU)
 	}
 	if s.ended.all > s.began.all {
-		idle := rounded(float64(s.ended.idle-s.began.idle)/float64(s.ended.all-s.began.all), 2)
-		w.MachineIdleShare = &idle
+		w.MachineIdleShare = new(rounded(float64(s.ended.idle-s.began.idle)/float64(s.ended.all-s.began.all), 2))
 	}
 	return w
 }
@@ -88,7 +83,7 @@ func (b *bench) ownTime(at time.Time) time.Duration {
 // warmUp finds out whether the server reaches the receiver, how far apart the clocks are, and how long handing a callback over
 // takes; and it has connections, lanes and statements made before anything is measured.
 func (b *bench) warmUp(ctx context.Context) error {
-	if b.own != nil && b.plan.redisURL == "" {
+	if b.own != nil && b.plan.RedisURL == "" {
 		// The server's clock, which its index decides by, is this machine's.
 		b.gen.clock = serverClock{known: true}
 	}
@@ -130,7 +125,7 @@ func (b *bench) hello(ctx context.Context, number int) error {
 	if err != nil {
 		return err
 	}
-	if came := time.Now(); b.own == nil || b.plan.redisURL != "" {
+	if came := time.Now(); b.own == nil || b.plan.RedisURL != "" {
 		b.gen.clock.observe(cb.CreatedAt, sent.Round(0), came.Round(0))
 	}
 	b.receiver.ids[number] = cb.ID
@@ -168,9 +163,9 @@ func (b *bench) reached(ctx context.Context, number int) error {
 // backlogLoad is how a backlog is handed over: as the plan says where that is measured, else without haste, in batches.
 func (b *bench) backlogLoad(s span) load {
 	if b.plan.has(acceptPhase) {
-		return load{span: s, batch: b.plan.batch}
+		return load{span: s, batch: b.plan.Batch}
 	}
-	return load{span: s, batch: min(100, mostBenchRequest/(b.plan.size+600)), connections: 4}
+	return load{span: s, batch: min(100, mostBenchRequest/(b.plan.Size+600)), connections: 4}
 }
 
 // ahead is how long before its due time the handing over of n callbacks begins.
@@ -188,7 +183,7 @@ func (b *bench) backlog(ctx context.Context) error {
 		return err
 	}
 	start, accepted := b.now(), b.gen.accepted.Load()
-	end := b.bar.begin(console.FirstOf(b.phaseName(acceptPhase), "backlog"), s.n, func() int64 { return b.gen.accepted.Load() - accepted })
+	end := b.bar.begin(b.named(acceptPhase, "backlog"), s.n, func() int64 { return b.gen.accepted.Load() - accepted })
 	l := b.backlogLoad(s)
 	l.due, l.until = func(int) time.Time { return due }, func(int) time.Duration { return at - hurry }
 	times, err := b.gen.send(ctx, l)
@@ -201,9 +196,7 @@ func (b *bench) backlog(ctx context.Context) error {
 		return err
 	}
 	n := b.receiver.count(s)
-	if n < s.n {
-		b.note("accept: %d of %d callbacks could be handed over before they fell due: it went slower than in the warm-up.", n, s.n)
-	}
+	b.noteSlow("accept", n, s.n)
 	if n == 0 {
 		return errors.New("no callback could be handed over before its due time")
 	}
@@ -215,33 +208,42 @@ func (b *bench) backlog(ctx context.Context) error {
 	if b.plan.has(acceptPhase) {
 		b.report.Phases.Accept = &acceptFigures{workFigures: work.work(n), AcceptedPerSecond: perSecond(n, work.took), Requests: len(times), RequestMs: quantilesOf(times)}
 	}
-	return b.drain(ctx, s, at, work.done)
+	return b.drain(ctx, s, at)
 }
 
-// phaseName is the phase's name if the plan has it.
-func (b *bench) phaseName(phase string) string {
+// named is what a phase is called that the plan may not have.
+func (b *bench) named(phase, otherwise string) string {
 	if b.plan.has(phase) {
 		return phase
 	}
-	return ""
+	return otherwise
+}
+
+// arriving shows what arrives while a phase of n callbacks goes on, and samples before and after it.
+func (b *bench) arriving(ctx context.Context, phase string, n int, goOn func() error) (w stretch, err error) {
+	if w.began, err = b.sample(ctx); err != nil {
+		return w, err
+	}
+	arrived := b.receiver.arrivals.Load()
+	end := b.bar.begin(phase, n, func() int64 { return b.receiver.arrivals.Load() - arrived })
+	err = goOn()
+	if end(err); err != nil {
+		return w, err
+	}
+	w.ended, err = b.sample(ctx)
+	w.done = w.ended
+	return w, err
 }
 
 // drain measures how a backlog that falls due is sent.
-func (b *bench) drain(ctx context.Context, s span, due time.Duration, before sample) error {
+func (b *bench) drain(ctx context.Context, s span, due time.Duration) error {
 	n := b.receiver.count(s)
-	arrived := b.receiver.arrivals.Load()
 	b.receiver.most.Store(0)
-	end := b.bar.begin(console.FirstOf(b.phaseName(drainPhase), "sending"), n, func() int64 { return b.receiver.arrivals.Load() - arrived })
-	err := b.await(ctx, s, due)
-	end(err)
-	if err != nil {
-		return err
-	}
-	after, err := b.sample(ctx)
+	work, err := b.arriving(ctx, b.named(drainPhase, "sending"), n, func() error { return b.await(ctx, s, due) })
 	if err != nil || !b.plan.has(drainPhase) {
 		return err
 	}
-	work := stretch{before, after, after, b.receiver.last(s) - due}
+	work.took = b.receiver.last(s) - due
 	b.report.Phases.Drain = &drainFigures{workFigures: work.work(n), DeliveredPerSecond: perSecond(n, work.took), MostAtOnce: int(b.receiver.most.Load())}
 	return nil
 }
@@ -249,32 +251,25 @@ func (b *bench) drain(ctx context.Context, s span, due time.Duration, before sam
 // steady measures callbacks that come at a rate, whatever becomes of those before them.
 func (b *bench) steady(ctx context.Context) error {
 	s := b.take(b.plan.steady())
-	interval := time.Duration(float64(time.Second) / b.plan.rate)
-	before, err := b.sample(ctx)
-	if err != nil {
-		return err
-	}
-	begin := b.now() + 50*time.Millisecond
-	start := func(i int) time.Duration { return begin + time.Duration(i)*interval }
-	// A server that is slower than the rate must not make the phase endless.
-	last := begin + b.plan.duration + max(time.Second, b.plan.duration/10)
-	arrived := b.receiver.arrivals.Load()
-	end := b.bar.begin(steadyPhase, s.n, func() int64 { return b.receiver.arrivals.Load() - arrived })
-	times, err := b.gen.send(ctx, load{span: s, start: start, until: func(int) time.Duration { return last }})
-	handed := b.now() - begin
-	if err == nil {
-		err = b.await(ctx, s, b.now())
-	}
-	end(err)
-	if err != nil {
-		return err
-	}
-	after, err := b.sample(ctx)
+	begin := time.Duration(0)
+	start := func(i int) time.Duration { return begin + b.plan.interval(i) }
+	var times []time.Duration
+	var handed time.Duration
+	work, err := b.arriving(ctx, steadyPhase, s.n, func() (err error) {
+		begin = b.now() + 50*time.Millisecond
+		// A server that is slower than the rate must not make the phase endless.
+		last := begin + b.plan.duration + max(time.Second, b.plan.duration/10)
+		times, err = b.gen.send(ctx, load{span: s, start: start, until: func(int) time.Duration { return last }})
+		if handed = b.now() - begin; err != nil {
+			return err
+		}
+		return b.await(ctx, s, b.now())
+	})
 	if err != nil {
 		return err
 	}
 	n, r := b.receiver.count(s), b.receiver
-	work := stretch{before, after, after, r.last(s) - begin}
+	work.took = r.last(s) - begin
 	f := &steadyFigures{workFigures: work.work(n), AcceptedPerSecond: perSecond(n, handed), RequestMs: quantilesOf(times)}
 	f.RequestStartToArriveMs = quantilesOf(r.times(s, func(i int, at time.Duration) time.Duration { return at - r.started[i] }))
 	// One that came before bench had read its 202 waited for nothing.
@@ -282,7 +277,7 @@ func (b *bench) steady(ctx context.Context) error {
 	f.RequestStartedLateMs = quantilesOf(r.times(s, func(i int, _ time.Duration) time.Duration { return max(0, r.started[i]-start(i-s.first)) }))
 	b.report.Phases.Steady = f
 	if n < s.n {
-		b.note("steady: %d of %d callbacks could be handed over at that rate: %.0f each second is more than this generator, over %d connections, gets accepted.", n, s.n, b.plan.rate, b.plan.concurrency)
+		b.note("steady: %d of %d callbacks could be handed over at that rate: %.0f each second is more than this generator, over %d connections, gets accepted.", n, s.n, b.plan.rate, b.plan.Concurrency)
 	}
 	return nil
 }
@@ -290,42 +285,36 @@ func (b *bench) steady(ctx context.Context) error {
 // delayed measures how late callbacks come that fall due one after the other, and that none comes early.
 func (b *bench) delayed(ctx context.Context) error {
 	s := b.take(b.plan.delayed())
-	interval := time.Duration(float64(time.Second) / b.plan.rate)
-	before, err := b.sample(ctx)
-	if err != nil {
-		return err
-	}
-	begin := b.now() + b.ahead(s.n)
-	due := func(i int) time.Time { return b.serverTime(begin + time.Duration(i)*interval) }
+	begin := time.Duration(0)
+	due := func(i int) time.Time { return b.serverTime(begin + b.plan.interval(i)) }
 	at := func(i int) time.Duration { return b.ownTime(due(i)) }
-	arrived := b.receiver.arrivals.Load()
-	end := b.bar.begin(delayedPhase, s.n, func() int64 { return b.receiver.arrivals.Load() - arrived })
-	l := b.backlogLoad(s)
-	l.due, l.until = due, func(i int) time.Duration { return at(i) - hurry }
-	_, err = b.gen.send(ctx, l)
-	if err == nil {
-		err = b.await(ctx, s, at(s.n-1))
-	}
-	end(err)
-	if err != nil {
-		return err
-	}
-	after, err := b.sample(ctx)
+	work, err := b.arriving(ctx, delayedPhase, s.n, func() error {
+		begin = b.now() + b.ahead(s.n)
+		l := b.backlogLoad(s)
+		l.due, l.until = due, func(i int) time.Duration { return at(i) - hurry }
+		if _, err := b.gen.send(ctx, l); err != nil {
+			return err
+		}
+		return b.await(ctx, s, at(s.n-1))
+	})
 	if err != nil {
 		return err
 	}
 	n := b.receiver.count(s)
-	work := stretch{before, after, after, b.receiver.last(s) - begin}
-	f := &delayedFigures{workFigures: work.work(n)}
+	work.took = b.receiver.last(s) - begin
 	late := b.receiver.times(s, func(i int, arrived time.Duration) time.Duration { return arrived - at(i-s.first) })
 	_, precision := b.gen.clock.ahead()
-	f.Early = earlier(late, precision)
-	f.LatenessMs = quantilesOf(late)
+	f := &delayedFigures{workFigures: work.work(n), Early: earlier(late, precision), LatenessMs: quantilesOf(late)}
 	b.report.Phases.Delayed, b.report.Books.Early = f, f.Early
-	if n < s.n {
-		b.note("delayed: %d of %d callbacks could be handed over before they fell due: it went slower than in the warm-up.", n, s.n)
-	}
+	b.noteSlow("delayed", n, s.n)
 	return nil
+}
+
+// noteSlow notes that not all could be handed over in time.
+func (b *bench) noteSlow(phase string, n, of int) {
+	if n < of {
+		b.note("%s: %d of %d callbacks could be handed over before they fell due: it went slower than in the warm-up.", phase, n, of)
+	}
 }
 
 // earlier counts those that came before they were due, beyond what the clocks leave open.

@@ -88,17 +88,13 @@ func benchErrorText(err error) string {
 
 // A benchPlan is what the flags ask for, judged.
 type benchPlan struct {
+	*BenchCommand
 	// run names this run: the lane and the ref of all its callbacks, and the start of what is made for it.
-	run    string
-	phases []string
-	// server is the address of a running server; empty: one is started.
-	server                          remote.Flags
-	databaseURL, redisURL, tempDir  string
-	yes                             bool
-	count, concurrency, batch, size int
-	rate                            float64
-	duration, delay, timeout        time.Duration
-	listen, receiver                string
+	run                      string
+	phases                   []string
+	count                    int
+	rate                     float64
+	duration, delay, timeout time.Duration
 }
 
 // The phases, in their order.
@@ -125,11 +121,8 @@ const (
 // plan judges the flags.
 func (cmd *BenchCommand) plan(now time.Time) (*benchPlan, error) {
 	p := &benchPlan{
-		run:    "bench-" + now.UTC().Format("20060102-150405") + "-" + strings.ToLower(rand.Text()[:4]),
-		server: remote.Flags{Server: cmd.Server, Key: cmd.Key, DataDir: cmd.DataDir}, yes: cmd.Yes,
-		databaseURL: cmd.DatabaseURL, redisURL: cmd.RedisURL, tempDir: cmd.TempDir,
-		count: 10_000, concurrency: cmd.Concurrency, batch: cmd.Batch, size: cmd.Size, rate: 500,
-		listen: cmd.Listen, receiver: strings.TrimRight(cmd.Receiver, "/"),
+		BenchCommand: cmd, count: 10_000, rate: 500,
+		run: "bench-" + now.UTC().Format("20060102-150405") + "-" + strings.ToLower(rand.Text()[:4]),
 	}
 	if cmd.Server != "" {
 		p.count, p.rate = 1000, 100
@@ -139,19 +132,19 @@ func (cmd *BenchCommand) plan(now time.Time) (*benchPlan, error) {
 	}
 	wrong := &console.UsageError{}
 	refuse := func(format string, args ...any) { wrong.Lines = append(wrong.Lines, fmt.Sprintf(format, args...)) }
-	cmd.planPhases(p, refuse)
-	cmd.planNumbers(p, refuse)
-	cmd.planPlaces(p, refuse)
+	p.judgePhases(refuse)
+	p.judgeNumbers(refuse)
+	p.judgePlaces(refuse)
 	if len(wrong.Lines) > 0 {
 		return nil, wrong
 	}
 	return p, nil
 }
 
-// planPhases puts the phases in their order.
-func (cmd *BenchCommand) planPhases(p *benchPlan, refuse func(string, ...any)) {
+// judgePhases puts the phases in their order.
+func (p *benchPlan) judgePhases(refuse func(string, ...any)) {
 	all := []string{acceptPhase, drainPhase, steadyPhase, delayedPhase}
-	for _, written := range cmd.Phases {
+	for _, written := range p.Phases {
 		name := strings.TrimSpace(written)
 		if !slices.Contains(all, name) {
 			refuse("--phases: %q is none of %s", name, strings.Join(all, ", "))
@@ -159,15 +152,15 @@ func (cmd *BenchCommand) planPhases(p *benchPlan, refuse func(string, ...any)) {
 		p.phases = append(p.phases, name)
 	}
 	p.phases = slices.DeleteFunc(all, func(name string) bool { return !p.has(name) })
-	if len(p.phases) == 0 && len(cmd.Phases) == 0 {
+	if len(p.phases) == 0 && len(p.Phases) == 0 {
 		refuse("--phases: name at least one of accept, drain, steady and delayed")
 	}
 }
 
-// planNumbers reads and bounds everything that is counted.
-func (cmd *BenchCommand) planNumbers(p *benchPlan, refuse func(string, ...any)) {
+// judgeNumbers reads and bounds everything that is counted.
+func (p *benchPlan) judgeNumbers(refuse func(string, ...any)) {
 	most := maxBenchCount
-	if cmd.Server != "" {
+	if p.Server != "" {
 		most = maxBenchServerCount // what one lane of a server in use is searched for
 	}
 	between := func(flag string, value, least, most int) {
@@ -176,13 +169,13 @@ func (cmd *BenchCommand) planNumbers(p *benchPlan, refuse func(string, ...any)) 
 		}
 	}
 	between("count", p.count, 1, most)
-	between("concurrency", p.concurrency, 1, maxBenchConcurrency)
-	between("batch", p.batch, 1, mostBenchBatch)
-	between("size", p.size, leastBenchSize, mostBenchSize)
-	if p.batch*(p.size+600) > mostBenchRequest {
-		refuse("--batch: %d bodies of %d bytes are more than a request may have", p.batch, p.size)
+	between("concurrency", p.Concurrency, 1, maxBenchConcurrency)
+	between("batch", p.Batch, 1, mostBenchBatch)
+	between("size", p.Size, leastBenchSize, mostBenchSize)
+	if p.Batch*(p.Size+600) > mostBenchRequest {
+		refuse("--batch: %d bodies of %d bytes are more than a request may have", p.Batch, p.Size)
 	}
-	if rate, err := remote.ParseRate(cmd.Rate); err != nil {
+	if rate, err := remote.ParseRate(p.Rate); err != nil {
 		refuse("--rate: %s", err)
 	} else if rate > 0 {
 		p.rate = rate
@@ -194,9 +187,9 @@ func (cmd *BenchCommand) planNumbers(p *benchPlan, refuse func(string, ...any)) 
 		}
 		return d
 	}
-	p.duration = length("duration", cmd.Duration, time.Second, time.Hour)
-	p.delay = length("delay", cmd.Delay, 0, mostBenchDelay)
-	p.timeout = length("timeout", cmd.Timeout, time.Second, time.Hour)
+	p.duration = length("duration", p.Duration, time.Second, time.Hour)
+	p.delay = length("delay", p.Delay, 0, mostBenchDelay)
+	p.timeout = length("timeout", p.Timeout, time.Second, time.Hour)
 	if p.delay >= p.timeout {
 		refuse("--timeout: %s is not longer than --delay", schedule.FormatDuration(p.timeout))
 	}
@@ -205,33 +198,38 @@ func (cmd *BenchCommand) planNumbers(p *benchPlan, refuse func(string, ...any)) 
 	}
 }
 
-// planPlaces judges what goes with what.
-func (cmd *BenchCommand) planPlaces(p *benchPlan, refuse func(string, ...any)) {
+// judgePlaces judges what goes with what.
+func (p *benchPlan) judgePlaces(refuse func(string, ...any)) {
 	together := func(what string, given bool, with string) {
 		if given {
 			refuse("--%s goes with %s only", what, with)
 		}
 	}
-	running := cmd.Server != ""
+	running := p.Server != ""
 	for _, own := range []struct{ flag, value string }{
-		{"database-url", cmd.DatabaseURL}, {"redis-url", cmd.RedisURL}, {"temp-dir", cmd.TempDir},
+		{"database-url", p.DatabaseURL}, {"redis-url", p.RedisURL}, {"temp-dir", p.TempDir},
 	} {
 		together(own.flag, running && own.value != "", "a server of bench's own, not with --server")
 	}
-	together("key", !running && cmd.Key != "", "--server")
-	together("data-dir", !running && cmd.DataDir != "", "--server")
-	together("receiver", cmd.Receiver != "" && cmd.Listen == "127.0.0.1:0", "--listen, the address here that it leads to,")
-	if err := config.CheckAddress(cmd.Listen); err != nil {
+	together("key", !running && p.Key != "", "--server")
+	together("data-dir", !running && p.DataDir != "", "--server")
+	together("receiver", p.Receiver != "" && p.Listen == "127.0.0.1:0", "--listen, the address here that it leads to,")
+	if err := config.CheckAddress(p.Listen); err != nil {
 		refuse("--listen: %s", err)
-	} else if host, _, _ := net.SplitHostPort(cmd.Listen); cmd.Receiver == "" && (host == "" || net.ParseIP(host).IsUnspecified()) {
-		refuse("--listen %s needs --receiver, the address under which the server reaches it", cmd.Listen)
+	} else if host, _, _ := net.SplitHostPort(p.Listen); p.Receiver == "" && (host == "" || net.ParseIP(host).IsUnspecified()) {
+		refuse("--listen %s needs --receiver, the address under which the server reaches it", p.Listen)
 	}
-	if u, err := url.Parse(cmd.Receiver); cmd.Receiver != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "") {
+	if u, err := url.Parse(p.Receiver); p.Receiver != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "") {
 		refuse("--receiver is not an address of the form http://host:port")
 	}
-	if strings.HasPrefix(cmd.DatabaseURL, "sqlite:") {
+	if strings.HasPrefix(p.DatabaseURL, "sqlite:") {
 		refuse("--database-url: SQLite needs none; --temp-dir names the disk that its file is made on")
 	}
+}
+
+// interval is how long after the first callback of steady or delayed another one comes.
+func (p *benchPlan) interval(i int) time.Duration {
+	return time.Duration(i) * time.Duration(float64(time.Second)/p.rate)
 }
 
 // has says whether the plan has a phase.
@@ -264,8 +262,8 @@ func (p *benchPlan) total() int {
 // settings are the plan as the report shows it.
 func (p *benchPlan) settings() benchSettings {
 	return benchSettings{
-		Phases: p.phases, Count: p.count, Concurrency: p.concurrency, BatchSize: p.batch, RatePerSecond: p.rate,
-		DurationSeconds: p.duration.Seconds(), BodyBytes: p.size, ReceiverDelayMs: millis(p.delay), TimeoutSeconds: p.timeout.Seconds(),
+		Phases: p.phases, Count: p.count, Concurrency: p.Concurrency, BatchSize: p.Batch, RatePerSecond: p.rate,
+		DurationSeconds: p.duration.Seconds(), BodyBytes: p.Size, ReceiverDelayMs: millis(p.delay), TimeoutSeconds: p.timeout.Seconds(),
 	}
 }
 

@@ -44,13 +44,13 @@ type benchReceiver struct {
 
 // openBenchReceiver listens. Its ledger has room for the whole plan.
 func openBenchReceiver(p *benchPlan) (*benchReceiver, error) {
-	listener, err := net.Listen("tcp", p.listen)
+	listener, err := net.Listen("tcp", p.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("listen for bench's receiver: %w", err)
 	}
 	n := p.total()
 	return &benchReceiver{
-		listener: listener, base: console.FirstOf(p.receiver, "http://"+listener.Addr().String()), run: p.run, body: BenchBody(p.size), delay: p.delay,
+		listener: listener, base: console.FirstOf(strings.TrimRight(p.Receiver, "/"), "http://"+listener.Addr().String()), run: p.run, body: BenchBody(p.Size), delay: p.delay,
 		began: time.Now(), ids: make([]string, n), started: make([]time.Duration, n), accepted: make([]time.Duration, n), arrived: make([]atomic.Int64, n),
 	}, nil
 }

@@ -66,7 +66,7 @@ func (b *bench) run(ctx context.Context) (err error) {
 		endReceiving()
 		parts.Wait()
 	}()
-	if b.plan.server.Server == "" {
+	if b.plan.Server == "" {
 		if b.own, err = b.openOwnPlace(life); err != nil {
 			return err
 		}
@@ -100,7 +100,7 @@ func (b *bench) watchOwn(ctx context.Context, fail context.CancelCauseFunc) {
 // callbacks of its own needs the plan's consent.
 func (b *bench) meetServer(ctx context.Context) (err error) {
 	p := b.plan
-	if b.cl, err = remote.New(b.c, p.server); err != nil {
+	if b.cl, err = remote.New(b.c, remote.Flags{Server: p.Server, Key: p.Key, DataDir: p.DataDir}); err != nil {
 		return err
 	}
 	b.report.Server.URL = b.cl.Base
@@ -114,9 +114,9 @@ func (b *bench) meetServer(ctx context.Context) (err error) {
 	for _, n := range stats.States {
 		all += n
 	}
-	what := fmt.Sprintf("up to %d callbacks of %d bytes, over %d connections, to bench's own receiver at %s", p.total(), p.size, p.concurrency, b.receiver.base)
+	what := fmt.Sprintf("up to %d callbacks of %d bytes, over %d connections, to bench's own receiver at %s", p.total(), p.Size, p.Concurrency, b.receiver.base)
 	where := fmt.Sprintf("they are in the lane %s, with that ref, and stay in the server's history; what is open at the end is canceled", p.run)
-	if all > 0 && !p.yes {
+	if all > 0 && !p.Yes {
 		return &console.UsageError{Lines: []string{
 			fmt.Sprintf("%s has %d callbacks of its own, %d of them open, which share the machine with a run of bench", b.cl.Base, all, stats.States["scheduled"]),
 			"bench would hand it " + what + ": " + where,

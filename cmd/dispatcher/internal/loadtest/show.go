@@ -58,8 +58,8 @@ func (b *bench) showPhases() {
 	}
 	if f := p.Accept; f != nil {
 		what := "request to its 202"
-		if b.plan.batch > 1 {
-			what = fmt.Sprintf("request of %d to its answer", b.plan.batch)
+		if b.plan.Batch > 1 {
+			what = fmt.Sprintf("request of %d to its answer", b.plan.Batch)
 		}
 		row(acceptPhase, what, &f.workFigures, f.AcceptedPerSecond, &f.RequestMs)
 	}
@@ -96,7 +96,7 @@ func (b *bench) showBooks() {
 		}
 	}
 	fmt.Fprintln(b.c.Out, ".")
-	if b.plan.server.Server == "" {
+	if b.plan.Server == "" {
 		if peak := b.report.Server.PeakRSSBytes; peak != nil {
 			fmt.Fprintf(b.c.Out, "The server's process took at most %s of memory.\n", console.SizeText(*peak))
 		}
@@ -132,7 +132,7 @@ func (b *bench) bounds() {
 	if by := b.report.Server.ClockAheadMs; by != 0 {
 		b.note("The server's clock is %.1f ms ahead of this machine's, to within %.1f ms; due times and lateness are corrected by that.", by, b.report.Server.ClockPrecisionMs)
 	}
-	if b.plan.databaseURL != "" || b.plan.redisURL != "" {
+	if b.plan.DatabaseURL != "" || b.plan.RedisURL != "" {
 		b.note("CPU time is the dispatcher's alone, without that of PostgreSQL and Redis.")
 	}
 }
@@ -159,7 +159,7 @@ func (b *bench) boundOf(phase string, w *workFigures, otherwise string) {
 
 // others names those whose CPU time is not counted as the run's.
 func (b *bench) others() string {
-	if b.plan.databaseURL == "" && b.plan.redisURL == "" {
+	if b.plan.DatabaseURL == "" && b.plan.RedisURL == "" {
 		return ""
 	}
 	return ", PostgreSQL and Redis among them if they run here"

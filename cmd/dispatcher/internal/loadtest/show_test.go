@@ -38,7 +38,7 @@ func TestBenchSaysWhatBoundAPhase(t *testing.T) {
 		"a slow dispatcher":      {own: embedded, server: number(0.3), mine: number(0.2), idle: number(0.7), delay: 50 * time.Millisecond, rate: 100, atOnce: 64, want: "CPUs were 70 % idle"},
 	} {
 		term := program.Terminal()
-		b := newBench(&term.Console, &benchPlan{delay: tc.delay, databaseURL: tc.database})
+		b := newBench(&term.Console, &benchPlan{BenchCommand: &BenchCommand{DatabaseURL: tc.database}, delay: tc.delay})
 		b.own, b.report.Machine.CPUs = tc.own, 2
 		b.report.Phases.Drain = &drainFigures{
 			workFigures:        workFigures{ServerCPUsBusy: tc.server, OwnCPUsBusy: tc.mine, MachineIdleShare: tc.idle},
@@ -101,7 +101,7 @@ func TestBenchJudges(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b := newBench(&program.Terminal().Console, &benchPlan{run: "bench-1"})
+		b := newBench(&program.Terminal().Console, &benchPlan{BenchCommand: &BenchCommand{}, run: "bench-1"})
 		b.cl, b.receiver, b.report.Books.Early = cl, &benchReceiver{}, tc.early
 		b.receiver.changed.Store(int64(tc.changed))
 		got := ""
