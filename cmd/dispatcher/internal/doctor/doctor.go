@@ -5,8 +5,10 @@ package doctor
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -46,16 +48,16 @@ type diagnosis struct {
 	Cure   string `json:"cure,omitempty"`
 }
 
-func fine(check, format string, args ...any) diagnosis {
-	return diagnosis{Check: check, Status: statusOK, Found: fmt.Sprintf(format, args...)}
+func fine(format string, args ...any) diagnosis {
+	return diagnosis{Status: statusOK, Found: fmt.Sprintf(format, args...)}
 }
 
-func warns(check, cure, format string, args ...any) diagnosis {
-	return diagnosis{Check: check, Status: statusWarning, Found: fmt.Sprintf(format, args...), Cure: cure}
+func warns(cure, format string, args ...any) diagnosis {
+	return diagnosis{Status: statusWarning, Found: fmt.Sprintf(format, args...), Cure: cure}
 }
 
-func fails(check, cure, format string, args ...any) diagnosis {
-	return diagnosis{Check: check, Status: statusError, Found: fmt.Sprintf(format, args...), Cure: cure}
+func fails(cure, format string, args ...any) diagnosis {
+	return diagnosis{Status: statusError, Found: fmt.Sprintf(format, args...), Cure: cure}
 }
 
 // Run examines, shows the diagnoses, and ends with 1 if one of them is an error.
@@ -114,32 +116,69 @@ type doctor struct {
 	patience time.Duration
 }
 
-// examine returns the diagnoses in the order in which people read them.
+// facts are what the settings name, and what was found there.
+type facts struct {
+	*config.Settings
+	sql   sqlFacts
+	index redisFacts
+	// names is why no name server answers, if none does.
+	names error
+}
+
+// checks judge the facts, in the order in which they are shown. One that does not apply says nothing.
+var checks = []struct {
+	name  string
+	judge func(*facts) diagnosis
+}{
+	{"database", judgeDatabase},
+	{"durability", judgeDurability},
+	{"database writes", judgeWrites},
+	{"connections", judgeConns},
+	{"integrity", judgeIntegrity},
+	{"migrations", judgeMigrations},
+	{"redis", judgeRedis},
+	{"redis memory", ofServers(judgeRedisMemory)},
+	{"redis persistence", ofServers(judgeRedisPersistence)},
+	{"redis cluster", judgeRedisCluster},
+	{"index", judgeIndex},
+	{"clocks", judgeClocks},
+	{"admin key", judgeAdminKey},
+	{"master key", judgeMasterKey},
+	{"egress", judgeEgress},
+	{"dns", judgeNames},
+	{"data directory", judgeDataDir},
+	{"disk", func(f *facts) diagnosis { return judgeDisk(f, filepath.Clean(f.DataDir)) }},
+	{"disk", judgeDatabaseDisk},
+	{"open files", judgeFiles},
+	{"time-outs", judgeTimes},
+}
+
+// examine asks everything at once, each within the patience, and judges what was found.
 func (d *doctor) examine(ctx context.Context) []diagnosis {
-	var database sqlFacts
-	var index redisFacts
-	var names []diagnosis
+	f := &facts{Settings: d.s}
 	var all sync.WaitGroup
 	all.Go(func() {
-		database = within(ctx, d.patience, func(ctx context.Context) sqlFacts { return readSQL(ctx, d.s) }, func(err error) sqlFacts { return sqlFacts{err: err} })
+		f.sql = within(ctx, d.patience, func(ctx context.Context) sqlFacts { return readSQL(ctx, d.s) }, func(err error) sqlFacts { return sqlFacts{err: err} })
 	})
 	all.Go(func() {
-		index = within(ctx, d.patience, func(ctx context.Context) redisFacts { return readRedis(ctx, d.s) }, func(err error) redisFacts { return redisFacts{err: err} })
+		f.index = within(ctx, d.patience, func(ctx context.Context) redisFacts { return readRedis(ctx, d.s) }, func(err error) redisFacts { return redisFacts{err: err} })
 	})
 	all.Go(func() {
-		names = within(ctx, d.patience, d.names, func(error) []diagnosis { return []diagnosis{noNames("did not answer in time")} })
+		f.names = within(ctx, d.patience, d.askNames, func(error) error { return errors.New("did not answer in time") })
 	})
 	all.Wait()
-	var diagnoses []diagnosis
-	diagnoses = append(diagnoses, judgeSQL(d.s, &database)...)
-	diagnoses = append(diagnoses, judgeRedis(d.s, &index)...)
-	diagnoses = append(diagnoses, judgeIndex(d.s, &database, &index)...)
-	diagnoses = append(diagnoses, judgeClocks(&database, &index)...)
-	diagnoses = append(diagnoses, judgeKeys(d.s, &database)...)
-	diagnoses = append(diagnoses, judgeEgress(d.s)...)
-	diagnoses = append(diagnoses, names...)
-	diagnoses = append(diagnoses, judgeMachine(d.s)...)
-	return diagnoses
+	return f.judged()
+}
+
+// judged are the diagnoses.
+func (f *facts) judged() (list []diagnosis) {
+	for _, check := range checks {
+		if d := check.judge(f); d.Status != "" {
+			d.Check = check.name
+			list = append(list, d)
+		}
+	}
+	return list
 }
 
 // within runs f and returns what it returns; where f does not keep to its context, what late makes of that.

@@ -197,148 +197,94 @@ func TestDoctorDoesNotHang(t *testing.T) {
 	want(t, list, "master key", statusWarning, "was not tried")
 }
 
-func TestDoctorJudgesEgressAndNames(t *testing.T) {
+// A case is facts that a check judges.
+type judgement struct {
+	check, given string
+	facts
+}
+
+// TestJudgements compares what is said of facts with testdata/judgements.golden.
+func TestJudgements(t *testing.T) {
 	t.Parallel()
-	for allow, status := range map[string]string{
-		"": statusOK, "8.8.8.0/24": statusOK, "1.1.1.1": statusOK, "10.1.0.0/16": statusWarning, "127.0.0.1": statusWarning, "[::1]": statusWarning,
-		"fd00::/8": statusWarning, "shop.internal": statusWarning, "8.8.8.8,192.168.7.0/24": statusWarning, "0.0.0.0/0": statusWarning, "::/0": statusWarning, "168.63.129.16": statusWarning,
+	var b strings.Builder
+	for _, j := range slices.Concat(egressCases(), redisCases(), indexCases(t), sqlCases(t), machineCases(t)) {
+		if j.Settings == nil {
+			j.Settings = &config.Settings{}
+		}
+		i := slices.IndexFunc(checks, func(c struct {
+			name  string
+			judge func(*facts) diagnosis
+		}) bool {
+			return c.name == j.check
+		})
+		d := checks[i].judge(&j.facts)
+		fmt.Fprintf(&b, "%s, %s\n  %s: %s\n", j.check, j.given, d.Status, d.Found)
+		if d.Cure != "" {
+			fmt.Fprintf(&b, "  cure: %s\n", d.Cure)
+		}
+		if (d.Status == statusOK) != (d.Cure == "") {
+			t.Errorf("%s: a cure goes with what is wrong, and only with that: %+v", j.check, d)
+		}
+	}
+	cmdtest.Golden(t, "judgements", b.String())
+}
+
+func egressCases() (list []judgement) {
+	for _, allow := range []string{
+		"", "8.8.8.0/24", "1.1.1.1", "10.1.0.0/16", "127.0.0.1", "[::1]", "fd00::/8", "shop.internal", "8.8.8.8 192.168.7.0/24",
+		"0.0.0.0/0", "::/0", "168.63.129.16", "169.254.0.0/16", "localhost", "localhost ::1", "10.0.0.0/99",
 	} {
-		s := &config.Settings{EgressAllow: strings.Fields(strings.ReplaceAll(allow, ",", " "))}
-		want(t, judgeEgress(s), "egress", status)
+		list = append(list, judgement{"egress", allow, facts{Settings: &config.Settings{EgressAllow: strings.Fields(allow)}}})
 	}
-	want(t, judgeEgress(&config.Settings{EgressAllow: []string{"169.254.0.0/16"}}), "egress", statusWarning, "metadata")
-	for allow, word := range map[string]string{"localhost": "nowhere", "localhost,::1": "localhost (what"} {
-		s := &config.Settings{EgressAllow: strings.Split(allow, ",")}
-		want(t, judgeEgress(s), "egress", statusWarning, word)
+	for _, err := range []error{nil, &net.DNSError{Err: "server misbehaving", Name: askedName, IsTemporary: true}, &net.DNSError{Err: "no such host", IsNotFound: true}} {
+		d := &doctor{lookup: func(context.Context, string) ([]string, error) { return nil, err }}
+		list = append(list, judgement{"dns", fmt.Sprint(err), facts{names: d.askNames(context.Background())}})
 	}
-	d := &doctor{lookup: func(context.Context, string) ([]string, error) {
-		return nil, &net.DNSError{Err: "server misbehaving", Name: askedName, IsTemporary: true}
-	}}
-	want(t, d.names(t.Context()), "dns", statusError, "server misbehaving")
-	d.lookup = notFound
-	want(t, d.names(t.Context()), "dns", statusOK)
+	return list
 }
 
-func TestDoctorJudgesLimits(t *testing.T) {
-	t.Parallel()
-	want(t, []diagnosis{judgeFiles(apptest.Settings(t, "--workers=100000"))}, "open files", statusError)
-	want(t, []diagnosis{judgeFiles(apptest.Settings(t, "--workers=1"))}, "open files", statusOK)
-	want(t, []diagnosis{judgeTimes(apptest.Settings(t, "--drain-timeout=5s"))}, "time-outs", statusWarning, "drain_timeout")
-	s := apptest.Settings(t)
-	if err := os.Chmod(s.DataDir, 0o500); err != nil {
-		t.Fatal(err)
-	}
-	if os.Geteuid() != 0 { // root may write anywhere
-		want(t, judgeDataDir(s), "data directory", statusError, "cannot be written to")
-	}
-	s.DataDir = filepath.Join(s.DataDir, "file")
-	if err := os.WriteFile(s.DataDir, nil, 0o600); err == nil {
-		want(t, judgeDataDir(s), "data directory", statusError, "cannot be written to")
-	}
-}
-
-// What a real server cannot be brought to say in a test.
-func TestDoctorJudgesWhatServersSay(t *testing.T) {
-	t.Parallel()
-	info := func(pairs ...string) map[string]string {
-		m := map[string]string{
-			"redis_version": "7.0.15", "redis_mode": "standalone", "role": "master", "maxmemory_policy": "noeviction", "maxmemory": "0", "used_memory": "1000",
-			"aof_enabled": "0", "rdb_last_bgsave_status": "ok",
-		}
-		for i := 0; i+1 < len(pairs); i += 2 {
-			m[pairs[i]] = pairs[i+1]
-		}
-		return m
-	}
-	cluster := map[string]string{"cluster_state": "ok", "cluster_slots_assigned": "16384", "cluster_slots_fail": "0", "cluster_size": "3"}
-	broken := map[string]string{"cluster_state": "fail", "cluster_slots_assigned": "10923", "cluster_slots_fail": "0", "cluster_size": "2"}
+// redisCases are what INFO of a healthy server says but for what is given; - is a server that does not tell.
+func redisCases() (list []judgement) {
+	const usual = "redis_version=7.0.15 redis_mode=standalone role=master maxmemory_policy=noeviction maxmemory=0 used_memory=1000 " +
+		"aof_enabled=0 rdb_last_bgsave_status=ok cluster_state=ok cluster_slots_assigned=16384 cluster_slots_fail=0 cluster_size=3 "
 	denied := errors.New("NOPERM this user has no permissions")
-	for name, tc := range map[string]struct {
-		judge  func(bool, *redisq.Server) diagnosis
-		server redisq.Server
-		status string
-		word   string
-	}{
-		"old":                {judgeRedisServer, redisq.Server{Info: info("redis_version", "6.0.16")}, statusError, "6.2"},
-		"replica":            {judgeRedisServer, redisq.Server{Info: info("role", "slave")}, statusError, "replica"},
-		"node of a Cluster":  {judgeRedisServer, redisq.Server{Info: info("redis_mode", "cluster")}, statusError, "redis+cluster"},
-		"no INFO":            {judgeRedisServer, redisq.Server{Untold: denied}, statusWarning, "NOPERM"},
-		"no scripts":         {judgeRedisServer, redisq.Server{Info: info(), Scripts: denied}, statusError, "scripts"},
-		"nearly full":        {judgeRedisMemory, redisq.Server{Info: info("maxmemory", "1100")}, statusWarning, "raise maxmemory"},
-		"would evict":        {judgeRedisMemory, redisq.Server{Info: info("maxmemory_policy", "allkeys-lru")}, statusWarning, "noeviction"},
-		"evicts":             {judgeRedisMemory, redisq.Server{Info: info("maxmemory_policy", "allkeys-lru", "maxmemory", "999999")}, statusError, "noeviction"},
-		"does not tell":      {judgeRedisMemory, redisq.Server{Untold: denied}, statusWarning, "INFO"},
-		"AOF":                {judgeRedisPersistence, redisq.Server{Info: info("aof_enabled", "1"), SaveTold: true}, statusOK, "AOF"},
-		"off":                {judgeRedisPersistence, redisq.Server{Info: info(), SaveTold: true}, statusWarning, "rebuilt from SQL"},
-		"cannot save":        {judgeRedisPersistence, redisq.Server{Info: info("rdb_last_bgsave_status", "err")}, statusError, "disk of Redis"},
-		"Cluster":            {judgeRedisCluster, redisq.Server{ClusterInfo: cluster}, statusOK, "3 masters"},
-		"broken Cluster":     {judgeRedisCluster, redisq.Server{ClusterInfo: broken}, statusError, "10923 of 16384"},
-		"Cluster unanswered": {judgeRedisCluster, redisq.Server{}, statusWarning, "CLUSTER INFO"},
+	for check, cases := range map[string][]string{
+		"redis":             {"", "redis_version=6.0.16", "role=slave", "redis_mode=cluster", "loading=1", "-", "scripts=denied"},
+		"redis memory":      {"", "maxmemory=1100", "maxmemory=2000", "maxmemory_policy=allkeys-lru", "maxmemory_policy=allkeys-lru maxmemory=999999", "maxmemory=x", "-"},
+		"redis persistence": {"aof_enabled=1 save=told", "save=told", "save=", "save=60", "rdb_last_bgsave_status=err", "aof_enabled=1 aof_last_write_status=err", "-"},
+		"redis cluster":     {"", "cluster_state=fail cluster_slots_assigned=10923", "-"},
 	} {
-		d := tc.judge(false, &tc.server)
-		if d.Status != tc.status || !strings.Contains(d.Found+d.Cure, tc.word) {
-			t.Errorf("%s: %+v", name, d)
+		for _, given := range cases {
+			info := map[string]string{}
+			for pair := range strings.FieldsSeq(usual + given) {
+				name, value, _ := strings.Cut(pair, "=")
+				info[name] = value
+			}
+			server := redisq.Server{Addr: "h:1", Info: info, ClusterInfo: info, SaveTold: info["save"] == "told"}
+			if info["save"] == "60" {
+				server.Save = "60 1"
+			}
+			if given == "-" {
+				server = redisq.Server{Untold: denied}
+			}
+			if info["scripts"] != "" {
+				server.Scripts = denied
+			}
+			survey := &redisq.Survey{Cluster: check == "redis cluster", Servers: []redisq.Server{server}}
+			list = append(list, judgement{check, given, facts{Settings: &config.Settings{RedisURL: "redis://h"}, index: redisFacts{survey: survey}}})
 		}
 	}
-	clocks := func(ahead time.Duration) []diagnosis {
-		return judgeClocks(&sqlFacts{settings: map[string]string{}}, &redisFacts{survey: &redisq.Survey{Servers: []redisq.Server{{Ahead: ahead}}}})
+	for _, ahead := range []time.Duration{20 * time.Millisecond, -3 * time.Second, 10 * time.Minute} {
+		list = append(list, judgement{"clocks", ahead.String(), facts{
+			sql:   sqlFacts{settings: map[string]string{}, ahead: time.Millisecond},
+			index: redisFacts{survey: &redisq.Survey{Servers: []redisq.Server{{Ahead: ahead}}}},
+		}})
 	}
-	want(t, clocks(20*time.Millisecond), "clocks", statusOK, "Redis +20 ms")
-	want(t, clocks(-3*time.Second), "clocks", statusWarning, "Redis -3000 ms")
-	want(t, clocks(10*time.Minute), "clocks", statusError)
-	for settings, tc := range map[[3]string]struct{ status, word string }{
-		{"on", "on", "on"}:    {statusOK, "fsync on"},
-		{"off", "on", "on"}:   {statusError, "fsync = on"},
-		{"on", "off", "on"}:   {statusError, "synchronous_commit = on"},
-		{"on", "local", "on"}: {statusOK, ""},
-		{"on", "on", "off"}:   {statusWarning, "full_page_writes"},
-	} {
-		facts := sqlFacts{settings: map[string]string{
-			"fsync": settings[0], "synchronous_commit": settings[1], "full_page_writes": settings[2],
-		}}
-		want(t, []diagnosis{judgeDurability(&facts)}, "durability", tc.status, tc.word)
-	}
-	full := sqlFacts{settings: map[string]string{}, mostConns: 30, keptConns: 3, usedConns: 20, ownConns: 1, roleConns: -1, databaseConns: -1}
-	s := apptest.Settings(t)
-	want(t, []diagnosis{judgeConns(s, &full)}, "connections", statusWarning, "27 for everybody")
-	full.roleConns = 10
-	want(t, []diagnosis{judgeConns(s, &full)}, "connections", statusError, "10 for everybody")
-	want(t, judgeSQL(apptest.Settings(t, append(cmdtest.BothKeys(), "--database-url=postgres://h/d")...),
-		&sqlFacts{version: "12.1", number: 120001, settings: map[string]string{}, standby: true}), "database writes", statusError, "standby")
-	newer := sqlFacts{applied: map[int64]string{999: "of a newer program"}}
-	known, _, err := migrations.For(s.Engine())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, m := range known {
-		newer.applied[m.Version] = m.Hash
-	}
-	want(t, []diagnosis{judgeMigrations(s, &newer)}, "migrations", statusWarning, "newer program")
+	slices.SortStableFunc(list, func(a, b judgement) int { return strings.Compare(a.check, b.check) })
+	return list
 }
 
-// A server that is well and refuses us must not be restarted.
-func TestDoctorTellsWhyPostgresRefuses(t *testing.T) {
-	s := apptest.Settings(t, append(cmdtest.BothKeys(), "--database-url=postgres://h/d")...)
-	for code, cure := range map[string]string{
-		"": "start PostgreSQL", "53300": "out of connections", "57P03": "wait", "28P01": "password", "28000": "pg_hba.conf", "3D000": "name of the database",
-		"42501": "grant", "XX000": "what the server says",
-	} {
-		err := fmt.Errorf("connect: %w", errors.New("refused"))
-		if code != "" {
-			err = fmt.Errorf("connect: %w", &pgconn.PgError{Code: code, Message: "refused"})
-		}
-		list := judgeSQL(s, &sqlFacts{err: err})
-		if len(list) != 1 || list[0].Status != statusError || !strings.Contains(list[0].Cure, cure) {
-			t.Errorf("%s: %+v, want the cure to say %q", code, list, cure)
-		}
-		if restart := strings.Contains(list[0].Cure, "start PostgreSQL"); restart != (code == "") {
-			t.Errorf("%s: the cure is %q", code, list[0].Cure)
-		}
-	}
-}
-
-func TestDoctorJudgesTheIndex(t *testing.T) {
-	t.Parallel()
+func indexCases(t *testing.T) (list []judgement) {
 	s := apptest.Settings(t, "--redis-url=redis://h")
 	meta := func(generation, built int64, shards int, prefix string) *store.IndexMeta {
 		return &store.IndexMeta{Generation: generation, Built: built, Shards: shards, Prefix: prefix}
@@ -348,32 +294,92 @@ func TestDoctorJudgesTheIndex(t *testing.T) {
 		meta   *store.IndexMeta
 		held   []int64
 		unread error
-		status string
-		word   string
 	}{
-		{ours, []int64{3}, nil, statusOK, "generation 3"},
-		{nil, []int64{0}, nil, statusOK, "first start"},
-		{meta(1, 1, 0, ""), []int64{0}, nil, statusOK, "first start"}, // it was embedded before
-		{ours, []int64{0}, nil, statusWarning, "serve rebuilds"},
-		{ours, []int64{2}, nil, statusWarning, "serve rebuilds"},
-		{meta(3, 2, 1, "dispatcher"), []int64{3}, nil, statusWarning, "not filled"},
-		{ours, []int64{5}, nil, statusError, "--hold"}, // SQL is older
-		{nil, []int64{5}, nil, statusError, "--hold"},  // another database's
-		{meta(3, 3, 1, "other"), []int64{3}, nil, statusError, "redis_prefix"},
-		{meta(3, 3, 16, "dispatcher"), []int64{3}, nil, statusError, "16 shards"},
-		{meta(3, 3, 2, "dispatcher"), []int64{3, 0}, nil, statusWarning, "1 of 2 shards"},
-		{ours, []int64{0}, schedule.ErrOlder, statusWarning, "stop the processes of that build"},
-		{nil, []int64{0}, schedule.ErrOlder, statusError, "--hold"},
-		{ours, []int64{0}, schedule.ErrNewer, statusError, "upgrade this program"},
-		{ours, []int64{0}, errors.New("NOPERM"), statusError, "read keys under redis_prefix"},
+		{ours, []int64{3}, nil},
+		{nil, []int64{0}, nil},
+		{meta(1, 1, 0, ""), []int64{0}, nil}, // it was embedded before
+		{ours, []int64{0}, nil},
+		{ours, []int64{2}, nil},
+		{meta(3, 2, 1, "dispatcher"), []int64{3}, nil},
+		{ours, []int64{5}, nil}, // SQL is older
+		{nil, []int64{5}, nil},  // another database's
+		{meta(3, 3, 1, "other"), []int64{3}, nil},
+		{meta(3, 3, 16, "dispatcher"), []int64{3}, nil},
+		{meta(3, 3, 2, "dispatcher"), []int64{3, 0}, nil},
+		{ours, []int64{0}, schedule.ErrOlder},
+		{nil, []int64{0}, schedule.ErrOlder},
+		{ours, []int64{0}, schedule.ErrNewer},
+		{ours, []int64{0}, errors.New("NOPERM")},
 	} {
 		survey := &redisq.Survey{Generations: tc.held}
 		if tc.unread != nil {
 			survey.Unread = fmt.Errorf("read: %w", tc.unread)
 		}
-		list := judgeIndex(s, &sqlFacts{meta: tc.meta}, &redisFacts{survey: survey})
-		if len(list) != 1 || list[0].Status != tc.status || !strings.Contains(list[0].Found+list[0].Cure, tc.word) {
-			t.Errorf("SQL has %+v, the index %v %v: %+v", tc.meta, tc.held, tc.unread, list)
+		given := fmt.Sprintf("SQL has none, the index %v", tc.held)
+		if tc.meta != nil {
+			given = fmt.Sprintf("SQL has %+v, the index %v", *tc.meta, tc.held)
 		}
+		list = append(list, judgement{"index", given, facts{s, sqlFacts{meta: tc.meta}, redisFacts{survey: survey}, nil}})
+	}
+	return list
+}
+
+func sqlCases(t *testing.T) (list []judgement) {
+	s := apptest.Settings(t, append(cmdtest.BothKeys(), "--database-url=postgres://h/d")...)
+	add := func(check, given string, f sqlFacts) {
+		list = append(list, judgement{check, given, facts{Settings: s, sql: f}})
+	}
+	for _, code := range []string{"53300", "57P03", "28P01", "28000", "3D000", "42501", "XX000"} {
+		add("database", code, sqlFacts{err: fmt.Errorf("connect: %w", &pgconn.PgError{Code: code, Message: "refused"})})
+	}
+	add("database", "no answer", sqlFacts{err: errors.New("refused")})
+	add("database", "old", sqlFacts{version: "12.1", number: 120001})
+	for _, set := range []string{"on on on", "off on on", "on off on", "on local on", "on on off"} {
+		values := strings.Fields(set)
+		settings := map[string]string{"fsync": values[0], "synchronous_commit": values[1], "full_page_writes": values[2]}
+		add("durability", set, sqlFacts{settings: settings})
+	}
+	add("database writes", "a standby", sqlFacts{standby: true})
+	add("database writes", "no schema", sqlFacts{})
+	full := sqlFacts{mostConns: 30, keptConns: 3, usedConns: 20, ownConns: 1, roleConns: -1, databaseConns: -1}
+	add("connections", "nearly full", full)
+	full.roleConns = 10
+	add("connections", "the role's limit", full)
+	known, _, err := migrations.For(s.Engine())
+	if err != nil {
+		t.Fatal(err)
+	}
+	newer := sqlFacts{applied: map[int64]string{999: "of a newer program"}}
+	for _, m := range known {
+		newer.applied[m.Version] = m.Hash
+	}
+	add("migrations", "newer ones", newer)
+	add("migrations", "not readable", sqlFacts{readErr: errors.New("permission denied")})
+	return list
+}
+
+func machineCases(t *testing.T) []judgement {
+	return []judgement{
+		{"time-outs", "a short drain_timeout", facts{Settings: apptest.Settings(t, "--drain-timeout=5s")}},
+		{"time-outs", "the default", facts{Settings: apptest.Settings(t)}},
+		{"data directory", "with PostgreSQL", facts{Settings: &config.Settings{DatabaseURL: "postgres://h/d"}}},
+	}
+}
+
+func TestDoctorJudgesLimits(t *testing.T) {
+	t.Parallel()
+	want(t, examine(t, "--workers=100000"), "open files", statusError)
+	want(t, examine(t, "--workers=1"), "open files", statusOK)
+	s := apptest.Settings(t)
+	if err := os.Chmod(s.DataDir, 0o500); err != nil {
+		t.Fatal(err)
+	}
+	judge := func() []diagnosis { return (&facts{Settings: s}).judged() }
+	if os.Geteuid() != 0 { // root may write anywhere
+		want(t, judge(), "data directory", statusError, "cannot be written to")
+	}
+	s.DataDir = filepath.Join(s.DataDir, "file")
+	if err := os.WriteFile(s.DataDir, nil, 0o600); err == nil {
+		want(t, judge(), "data directory", statusError, "cannot be written to")
 	}
 }

@@ -21,50 +21,40 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
-// judgeKeys looks at the keys as serve would find them, and tries the master key on every stored secret.
-func judgeKeys(s *config.Settings, database *sqlFacts) []diagnosis {
-	keys := *s
-	list := []diagnosis{judgeAdminKey(&keys)}
-	const check = "master key"
-	if len(keys.MasterKey) == 0 {
-		path := filepath.Join(s.DataDir, config.MasterKeyFile)
+func judgeMasterKey(f *facts) diagnosis {
+	keys, database := f.MasterKey, &f.sql
+	if len(keys) == 0 {
+		path := filepath.Join(f.DataDir, config.MasterKeyFile)
 		key, err := config.ReadSecretFile(path)
 		switch {
 		case err == nil:
-			keys.MasterKey = []string{key}
+			keys = []string{key}
 		case len(database.sealed) > 0:
-			return append(list, fails(check, "restore "+config.MasterKeyFile+" from the backup of the data directory, or give the key as master_key",
-				"there is none, and the database has rows encrypted with key %s", database.sealed[0].KeyID))
+			return fails("restore "+config.MasterKeyFile+" from the backup of the data directory, or give the key as master_key",
+				"there is none, and the database has rows encrypted with key %s", database.sealed[0].KeyID)
 		case isMissing(path):
-			return append(list, fine(check, "none yet: the first start makes %s", path))
+			return fine("none yet: the first start makes %s", path)
 		default:
-			return append(list, fails(check, "mend the rights of the file", "%s", err))
+			return fails("mend the rights of the file", "%s", err)
 		}
 	}
-	ring, err := secret.NewKeyring(keys.MasterKey)
-	if err != nil {
-		return append(list, fails(check, "give the base64 of 32 bytes, for example from \"openssl rand -base64 32\"", "%s", err))
-	}
-	return append(list, judgeMasterKey(ring, database))
-}
-
-func judgeMasterKey(ring *secret.Keyring, database *sqlFacts) diagnosis {
-	const check = "master key"
-	if database.err != nil || database.readErr != nil {
-		if database.absent {
-			return fine(check, "it can be read; there is nothing to decrypt yet")
-		}
-		return warns(check, "see what is wrong with the database", "it can be read; what is encrypted could not be, so it was not tried on it")
-	}
-	if len(database.sealed) == 0 {
-		return fine(check, "it can be read; nothing is encrypted yet")
+	ring, err := secret.NewKeyring(keys)
+	switch {
+	case err != nil:
+		return fails("give the base64 of 32 bytes, for example from \"openssl rand -base64 32\"", "%s", err)
+	case database.err != nil && database.absent:
+		return fine("it can be read; there is nothing to decrypt yet")
+	case database.err != nil || database.readErr != nil:
+		return warns("see what is wrong with the database", "it can be read; what is encrypted could not be, so it was not tried on it")
+	case len(database.sealed) == 0:
+		return fine("it can be read; nothing is encrypted yet")
 	}
 	if problems := ring.Check(database.sealed); len(problems) > 0 {
 		lines := make([]string, len(problems))
 		for i, p := range problems {
 			lines[i] = p.String()
 		}
-		return fails(check, "give the master key that it was encrypted with, beside the present one (a list: the new one first); serve does not start without it",
+		return fails("give the master key that it was encrypted with, beside the present one (a list: the new one first); serve does not start without it",
 			"%s; the key that encrypts is %s", strings.Join(lines, "; "), ring.KeyID())
 	}
 	var old []string
@@ -74,32 +64,31 @@ func judgeMasterKey(ring *secret.Keyring, database *sqlFacts) diagnosis {
 		}
 	}
 	if len(old) > 0 {
-		return fine(check, "decrypts what is stored; the older key %s is in use, so keep it in the list until \"dispatcher secrets reencrypt\" has left nothing", strings.Join(old, ", "))
+		return fine("decrypts what is stored; the older key %s is in use, so keep it in the list until \"dispatcher secrets reencrypt\" has left nothing", strings.Join(old, ", "))
 	}
-	return fine(check, "decrypts what is stored")
+	return fine("decrypts what is stored")
 }
 
-func judgeAdminKey(s *config.Settings) diagnosis {
-	const check = "admin key"
+func judgeAdminKey(s *facts) diagnosis {
 	key, from := s.AdminKey, "set"
 	if key == "" {
 		path := filepath.Join(s.DataDir, config.AdminKeyFile)
 		var err error
 		if key, err = config.ReadSecretFile(path); err != nil {
 			if isMissing(path) {
-				return fine(check, "none yet: serve makes one and writes it to %s", path)
+				return fine("none yet: serve makes one and writes it to %s", path)
 			}
-			return fails(check, "mend the rights of the file", "%s", err)
+			return fails("mend the rights of the file", "%s", err)
 		}
 		if len(key) < config.MinAdminKey {
-			return fails(check, "remove the file: the next start makes one", "%s: it %s", path, config.ShortAdminKey(key))
+			return fails("remove the file: the next start makes one", "%s: it %s", path, config.ShortAdminKey(key))
 		}
 		from = "in " + path
 		if info, err := os.Stat(path); err == nil && info.Mode().Perm()&0o077 != 0 {
-			return warns(check, "chmod 600 "+path, "%s, and others may read the file", from)
+			return warns("chmod 600 "+path, "%s, and others may read the file", from)
 		}
 	}
-	return fine(check, "%s", from)
+	return fine("%s", from)
 }
 
 func isMissing(path string) bool {
@@ -117,15 +106,14 @@ var privateNetworks = []netip.Prefix{
 var linkLocal = netip.MustParsePrefix("169.254.0.0/16")
 
 // judgeEgress names the exceptions that let requests into networks that are not public.
-func judgeEgress(s *config.Settings) []diagnosis {
-	const check = "egress"
+func judgeEgress(s *facts) diagnosis {
 	strict, err := outbound.NewGuard(nil)
 	if err != nil {
-		return []diagnosis{fails(check, "none: this is a fault of the program", "%s", err)}
+		return fails("none: this is a fault of the program", "%s", err)
 	}
 	guard, err := outbound.NewGuard(s.EgressAllow)
 	if err != nil {
-		return []diagnosis{fails(check, "correct egress_allow", "%s", err)}
+		return fails("correct egress_allow", "%s", err)
 	}
 	var opened, harmless, closed []string
 	metadata := false
@@ -154,45 +142,36 @@ func judgeEgress(s *config.Settings) []diagnosis {
 	}
 	switch {
 	case metadata:
-		return []diagnosis{warns(check, "narrow egress_allow so that it leaves out 169.254.0.0/16: whoever may send could read the credentials of this machine there",
-			"egress_allow opens the cloud's metadata address: %s", strings.Join(opened, ", "))}
+		return warns("narrow egress_allow so that it leaves out 169.254.0.0/16: whoever may send could read the credentials of this machine there",
+			"egress_allow opens the cloud's metadata address: %s", strings.Join(opened, ", "))
 	case len(closed) > 0:
-		return []diagnosis{warns(check, "add its address, such as 127.0.0.1, or leave it out",
-			"egress_allow has names of this machine, which lead nowhere: %s", strings.Join(closed, ", "))}
+		return warns("add its address, such as 127.0.0.1, or leave it out",
+			"egress_allow has names of this machine, which lead nowhere: %s", strings.Join(closed, ", "))
 	case len(opened) > 0:
-		return []diagnosis{warns(check, "keep only what must be reached: whoever may send can make requests there", "egress_allow opens what is not on the public internet: %s", strings.Join(opened, ", "))}
+		return warns("keep only what must be reached: whoever may send can make requests there", "egress_allow opens what is not on the public internet: %s", strings.Join(opened, ", "))
 	case len(harmless) > 0:
-		return []diagnosis{fine(check, "egress_allow names public networks only, on any port: %s", strings.Join(harmless, ", "))}
+		return fine("egress_allow names public networks only, on any port: %s", strings.Join(harmless, ", "))
 	}
-	return []diagnosis{fine(check, "the public internet only")}
+	return fine("the public internet only")
 }
 
 // askedName never exists: a name server that says so works.
 const askedName = "dispatcher-doctor.invalid"
 
-// names looks whether a name server answers.
-func (d *doctor) names(ctx context.Context) []diagnosis {
+// askNames says why no name server answers; nil: one does, even if it does not know the name.
+func (d *doctor) askNames(ctx context.Context) error {
 	_, err := d.lookup(ctx, askedName)
-	var answer *net.DNSError
-	if err == nil || errors.As(err, &answer) && answer.IsNotFound {
-		return []diagnosis{fine("dns", "a name server answers")}
+	if answer, ok := errors.AsType[*net.DNSError](err); ok && answer.IsNotFound {
+		return nil
 	}
-	return []diagnosis{noNames(err.Error())}
+	return err
 }
 
-func noNames(why string) diagnosis {
-	return fails("dns", "mend the name servers in /etc/resolv.conf: until one answers, callbacks to host names wait, uncharged", "no name server answers: %s", why)
-}
-
-// judgeMachine looks at the data directory, the disk, and the limits of this process.
-func judgeMachine(s *config.Settings) []diagnosis {
-	var list []diagnosis
-	if s.Postgres() {
-		list = append(list, fine("data directory", "not used with PostgreSQL"))
-	} else {
-		list = append(list, judgeDataDir(s)...)
+func judgeNames(f *facts) diagnosis {
+	if f.names == nil {
+		return fine("a name server answers")
 	}
-	return append(list, judgeFiles(s), judgeTimes(s))
+	return fails("mend the name servers in /etc/resolv.conf: until one answers, callbacks to host names wait, uncharged", "no name server answers: %s", f.names)
 }
 
 // How little free space is worth a warning, and how little is an error.
@@ -201,31 +180,45 @@ const (
 	noSpace     = 64 << 20
 )
 
-func judgeDataDir(s *config.Settings) []diagnosis {
-	const check = "data directory"
-	if isMissing(s.DataDir) {
-		return []diagnosis{warns(check, "none needed if this is the first start: serve makes it; otherwise mend data_dir, which also holds the keys", "%s is not there", s.DataDir)}
+func judgeDataDir(f *facts) diagnosis {
+	switch {
+	case f.Postgres():
+		return fine("not used with PostgreSQL")
+	case isMissing(f.DataDir):
+		return warns("none needed if this is the first start: serve makes it; otherwise mend data_dir, which also holds the keys", "%s is not there", f.DataDir)
 	}
-	list := []diagnosis{fine(check, "%s can be written to", s.DataDir)}
-	if err := tryWriting(s.DataDir); err != nil {
-		list[0] = fails(check, "mend the owner and the rights of the directory, or free space on its disk", "%s cannot be written to: %s", s.DataDir, err)
+	if err := tryWriting(f.DataDir); err != nil {
+		return fails("mend the owner and the rights of the directory, or free space on its disk", "%s cannot be written to: %s", f.DataDir, err)
 	}
-	for _, dir := range slices.Compact([]string{filepath.Clean(s.DataDir), filepath.Dir(s.SQLitePath())}) {
-		free, total, err := machine.DiskSpace(dir)
-		found := fmt.Sprintf("%s free of %s at %s", console.SizeText(free), console.SizeText(total), dir)
-		switch {
-		case errors.Is(err, errors.ErrUnsupported):
-		case err != nil:
-			list = append(list, warns("disk", "look at the disk by hand", "%s: %s", dir, err))
-		case free < noSpace:
-			list = append(list, fails("disk", "free space: SQLite that cannot grow accepts nothing (503) and sends nothing", "%s", found))
-		case free < littleSpace || free < total/10:
-			list = append(list, warns("disk", "free space, or shorten retention_payload and retention_metadata", "%s", found))
-		default:
-			list = append(list, fine("disk", "%s", found))
-		}
+	return fine("%s can be written to", f.DataDir)
+}
+
+// judgeDatabaseDisk is about the disk of a database that is not in the data directory.
+func judgeDatabaseDisk(f *facts) (d diagnosis) {
+	if dir := filepath.Dir(f.SQLitePath()); dir != filepath.Clean(f.DataDir) {
+		d = judgeDisk(f, dir)
 	}
-	return list
+	return d
+}
+
+func judgeDisk(f *facts, dir string) (d diagnosis) {
+	if f.Postgres() || isMissing(f.DataDir) {
+		return d
+	}
+	free, total, err := machine.DiskSpace(dir)
+	found := fmt.Sprintf("%s free of %s at %s", console.SizeText(free), console.SizeText(total), dir)
+	switch {
+	case errors.Is(err, errors.ErrUnsupported):
+	case err != nil:
+		d = warns("look at the disk by hand", "%s: %s", dir, err)
+	case free < noSpace:
+		d = fails("free space: SQLite that cannot grow accepts nothing (503) and sends nothing", "%s", found)
+	case free < littleSpace || free < total/10:
+		d = warns("free space, or shorten retention_payload and retention_metadata", "%s", found)
+	default:
+		d = fine("%s", found)
+	}
+	return d
 }
 
 // tryWriting writes a small file to the disk and removes it.
@@ -241,30 +234,28 @@ func tryWriting(dir string) error {
 // otherFiles are what a process opens beside attempts and the database: listeners, clients of the API, log, files.
 const otherFiles = 128
 
-func judgeFiles(s *config.Settings) diagnosis {
-	const check = "open files"
+func judgeFiles(s *facts) diagnosis {
 	limit, err := machine.OpenFiles()
 	if err != nil {
-		return fine(check, "the limit is not known on this system")
+		return fine("the limit is not known on this system")
 	}
 	need := uint64(s.Workers + s.DatabaseMaxConns + otherFiles)
 	found := fmt.Sprintf("%d may be open; %d workers need about %d", limit, s.Workers, need)
 	const cure = "raise the limit (LimitNOFILE in the unit, ulimit -n, the container's ulimits), or lower workers: attempts without a file are put back uncharged"
 	switch {
 	case limit < need:
-		return fails(check, cure, "%s", found)
+		return fails(cure, "%s", found)
 	case limit < 2*need:
-		return warns(check, cure, "%s, and kept-alive connections as many again", found)
+		return warns(cure, "%s, and kept-alive connections as many again", found)
 	}
-	return fine(check, "%s", found)
+	return fine("%s", found)
 }
 
-func judgeTimes(s *config.Settings) diagnosis {
-	const check = "time-outs"
+func judgeTimes(s *facts) diagnosis {
 	usual := accept.PaymentPolicy().Timeout
 	found := fmt.Sprintf("an attempt takes up to %s by default, its lease outlasts it; a shutdown waits %s", schedule.FormatDuration(usual), schedule.FormatDuration(s.DrainTimeout))
 	if s.DrainTimeout < usual {
-		return warns(check, "raise drain_timeout above "+schedule.FormatDuration(usual)+" (and what kills the process after SIGTERM above that): what is cut off is sent again", "%s", found)
+		return warns("raise drain_timeout above "+schedule.FormatDuration(usual)+" (and what kills the process after SIGTERM above that): what is cut off is sent again", "%s", found)
 	}
-	return fine(check, "%s", found)
+	return fine("%s", found)
 }

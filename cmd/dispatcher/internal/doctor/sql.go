@@ -201,19 +201,21 @@ func each(ctx context.Context, conn *sql.Conn, query string, read func(*sql.Rows
 	return rows.Err()
 }
 
-// judgeSQL says what the facts mean.
-func judgeSQL(s *config.Settings, f *sqlFacts) []diagnosis {
-	if !s.Postgres() {
-		return judgeSQLite(s, f)
+func judgeDatabase(f *facts) diagnosis {
+	err := f.sql.err
+	switch {
+	case f.Postgres() && err != nil:
+		return fails(cureOfPostgres(err)+"; until then nothing is accepted (503)", "PostgreSQL cannot be used: %s", err)
+	case f.Postgres() && f.sql.number < 150000:
+		return warns("upgrade to PostgreSQL 15 or newer, which the tests run on", "PostgreSQL %s", f.sql.version)
+	case f.Postgres():
+		return fine("PostgreSQL %s", f.sql.version)
+	case f.sql.absent:
+		return warns("none needed if this is the first start: serve makes it; otherwise mend data_dir or database_url", "%s is not there", f.SQLitePath())
+	case err != nil:
+		return fails("mend its rights or its path; if it is damaged, stop the server and restore a backup", "SQLite cannot open %s: %s", f.SQLitePath(), err)
 	}
-	if f.err != nil {
-		return []diagnosis{fails("database", cureOfPostgres(f.err)+"; until then nothing is accepted (503)", "PostgreSQL cannot be used: %s", f.err)}
-	}
-	list := []diagnosis{fine("database", "PostgreSQL %s", f.version)}
-	if f.number < 150000 {
-		list[0] = warns("database", "upgrade to PostgreSQL 15 or newer, which the tests run on", "PostgreSQL %s", f.version)
-	}
-	return append(list, judgeDurability(f), judgeWrites(f), judgeConns(s, f), judgeMigrations(s, f))
+	return fine("SQLite %s, %s, %s", f.sql.version, f.SQLitePath(), console.SizeText(uint64(f.sql.size)))
 }
 
 // cureOfPostgres tells a server that is down from one that is well and refuses us, by the code that it says.
@@ -236,36 +238,48 @@ func cureOfPostgres(err error) string {
 	return "mend what the server says"
 }
 
-func judgeDurability(f *sqlFacts) diagnosis {
-	const check = "durability"
-	found := fmt.Sprintf("fsync %s, synchronous_commit %s, full_page_writes %s", f.settings["fsync"], f.settings["synchronous_commit"], f.settings["full_page_writes"])
+func judgeDurability(f *facts) (d diagnosis) {
+	set := f.sql.settings
+	found := fmt.Sprintf("fsync %s, synchronous_commit %s, full_page_writes %s", set["fsync"], set["synchronous_commit"], set["full_page_writes"])
 	switch {
-	case f.settings["fsync"] != "on":
-		return fails(check, "set fsync = on in postgresql.conf: without it a power cut loses accepted callbacks, or the whole database", "%s", found)
-	case f.settings["synchronous_commit"] == "off":
-		return fails(check, "set synchronous_commit = on for the server, or for this role (ALTER ROLE … SET): without it a crash loses what was just accepted", "%s", found)
-	case f.settings["full_page_writes"] != "on":
-		return warns(check, "set full_page_writes = on unless the file system never tears a page", "%s", found)
+	case f.sql.err != nil:
+		return d
+	case !f.Postgres() && f.sql.journal == "wal":
+		return fine("journal mode wal; the server commits with synchronous FULL")
+	case !f.Postgres():
+		return warns("none needed: serve turns the file to wal when it opens it", "journal mode %s", f.sql.journal)
+	case set["fsync"] != "on":
+		return fails("set fsync = on in postgresql.conf: without it a power cut loses accepted callbacks, or the whole database", "%s", found)
+	case set["synchronous_commit"] == "off":
+		return fails("set synchronous_commit = on for the server, or for this role (ALTER ROLE … SET): without it a crash loses what was just accepted", "%s", found)
+	case set["full_page_writes"] != "on":
+		return warns("set full_page_writes = on unless the file system never tears a page", "%s", found)
 	}
-	return fine(check, "%s", found)
+	return fine("%s", found)
 }
 
-func judgeWrites(f *sqlFacts) diagnosis {
-	const check = "database writes"
+func judgeWrites(facts *facts) (d diagnosis) {
+	f := &facts.sql
 	switch {
+	case !facts.Postgres() || f.err != nil:
+		return d
 	case f.standby:
-		return fails(check, "name the primary in database_url, or promote this server", "the server is a standby: it takes no writes")
+		return fails("name the primary in database_url, or promote this server", "the server is a standby: it takes no writes")
 	case f.settings["default_transaction_read_only"] == "on":
-		return fails(check, "set default_transaction_read_only = off for the server, the database and the role", "transactions are read-only by default")
+		return fails("set default_transaction_read_only = off for the server, the database and the role", "transactions are read-only by default")
 	case f.schema == "":
-		return fails(check, "make a schema that search_path names, or set search_path in database_url", "no schema of search_path exists")
+		return fails("make a schema that search_path names, or set search_path in database_url", "no schema of search_path exists")
 	}
-	return fine(check, "schema %s, transactions may write", f.schema)
+	return fine("schema %s, transactions may write", f.schema)
 }
 
 // judgeConns compares what a process opens with what the server has. A server of ours that runs already counts as this one.
-func judgeConns(s *config.Settings, f *sqlFacts) diagnosis {
-	const check, beside = "connections", 2 // beside the pool: the lock of an embedded index, migrations
+func judgeConns(s *facts) (d diagnosis) {
+	f := &s.sql
+	if !s.Postgres() || f.err != nil {
+		return d
+	}
+	const beside = 2 // beside the pool: the lock of an embedded index, migrations
 	most := f.mostConns - f.keptConns
 	for _, limit := range []int{f.roleConns, f.databaseConns} {
 		if limit >= 0 {
@@ -276,52 +290,43 @@ func judgeConns(s *config.Settings, f *sqlFacts) diagnosis {
 	found := fmt.Sprintf("%d for everybody, %d used, %d of them by dispatchers; a process takes up to %d", most, f.usedConns, f.ownConns, need)
 	switch {
 	case need > most:
-		return fails(check, "raise max_connections (and the limits of the role and the database), or lower database_max_conns", "%s", found)
+		return fails("raise max_connections (and the limits of the role and the database), or lower database_max_conns", "%s", found)
 	case most-f.usedConns+f.ownConns < need:
-		return warns(check, "raise max_connections or lower database_max_conns: with so few left, bursts wait for connections", "%s", found)
+		return warns("raise max_connections or lower database_max_conns: with so few left, bursts wait for connections", "%s", found)
 	}
-	return fine(check, "%s", found)
+	return fine("%s", found)
 }
 
-func judgeSQLite(s *config.Settings, f *sqlFacts) []diagnosis {
-	path := s.SQLitePath()
-	switch {
-	case f.absent:
-		return []diagnosis{warns("database", "none needed if this is the first start: serve makes it; otherwise mend data_dir or database_url", "%s is not there", path)}
-	case f.err != nil:
-		return []diagnosis{fails("database", "mend its rights or its path; if it is damaged, stop the server and restore a backup", "SQLite cannot open %s: %s", path, f.err)}
+func judgeIntegrity(f *facts) (d diagnosis) {
+	const cure = "stop the server, keep the file, and restore a backup"
+	switch err := f.sql.checkErr; {
+	case f.Postgres() || f.sql.err != nil:
+		return d
+	case err != nil && (errors.Is(err, context.DeadlineExceeded) || strings.Contains(err.Error(), "interrupt")):
+		return fine("the file is too large to be checked in %s; PRAGMA quick_check on a copy checks it whole", doctorPatience)
+	case err != nil:
+		return fails(cure, "quick_check: %s", err)
+	case f.sql.damage != "ok":
+		return fails(cure, "quick_check: %s", f.sql.damage)
 	}
-	list := []diagnosis{fine("database", "SQLite %s, %s, %s", f.version, path, console.SizeText(uint64(f.size)))}
-	if f.journal == "wal" {
-		list = append(list, fine("durability", "journal mode wal; the server commits with synchronous FULL"))
-	} else {
-		list = append(list, warns("durability", "none needed: serve turns the file to wal when it opens it", "journal mode %s", f.journal))
-	}
-	switch {
-	case f.checkErr != nil && (errors.Is(f.checkErr, context.DeadlineExceeded) || strings.Contains(f.checkErr.Error(), "interrupt")):
-		list = append(list, fine("integrity", "the file is too large to be checked in %s; PRAGMA quick_check on a copy checks it whole", doctorPatience))
-	case f.checkErr != nil:
-		list = append(list, fails("integrity", "stop the server, keep the file, and restore a backup", "quick_check: %s", f.checkErr))
-	case f.damage != "ok":
-		list = append(list, fails("integrity", "stop the server, keep the file, and restore a backup", "quick_check: %s", f.damage))
-	default:
-		list = append(list, fine("integrity", "quick_check found nothing"))
-	}
-	return append(list, judgeMigrations(s, f))
+	return fine("quick_check found nothing")
 }
 
-func judgeMigrations(s *config.Settings, f *sqlFacts) diagnosis {
-	const check = "migrations"
+func judgeMigrations(s *facts) (d diagnosis) {
+	f := &s.sql
+	if f.err != nil {
+		return d
+	}
 	known, _, err := migrations.For(s.Engine())
 	if err == nil {
 		err = f.readErr
 	}
 	if errors.Is(err, sqlstore.ErrOtherSchema) {
-		return fails(check, "run the version of dispatcher that made the database, or start this one on an empty database",
+		return fails("run the version of dispatcher that made the database, or start this one on an empty database",
 			"the database was made by another version, whose schema differs")
 	}
 	if err != nil {
-		return fails(check, "give the role the right to read its tables, or mend the schema", "the program's tables cannot be read: %s", err)
+		return fails("give the role the right to read its tables, or mend the schema", "the program's tables cannot be read: %s", err)
 	}
 	pending := 0
 	for _, m := range known {
@@ -332,13 +337,13 @@ func judgeMigrations(s *config.Settings, f *sqlFacts) diagnosis {
 	newer := len(f.applied) - (len(known) - pending)
 	switch {
 	case pending > 0 && !s.Migrate:
-		return fails(check, `run "dispatcher migrate", or serve without --migrate=false`, "%d of %d are not applied", pending, len(known))
+		return fails(`run "dispatcher migrate", or serve without --migrate=false`, "%d of %d are not applied", pending, len(known))
 	case pending > 0 && s.Postgres() && !f.mayCreate:
-		return fails(check, "let the role create tables (GRANT CREATE ON SCHEMA), or run \"dispatcher migrate\" as one that may", "%d of %d are not applied, and the role may not create tables", pending, len(known))
+		return fails("let the role create tables (GRANT CREATE ON SCHEMA), or run \"dispatcher migrate\" as one that may", "%d of %d are not applied, and the role may not create tables", pending, len(known))
 	case pending > 0:
-		return warns(check, "none needed: serve applies them at its start", "%d of %d are not applied", pending, len(known))
+		return warns("none needed: serve applies them at its start", "%d of %d are not applied", pending, len(known))
 	case newer > 0:
-		return warns(check, "none needed during an upgrade: schemas only grow; start the newer program for what is new", "all applied, and %d that only a newer program knows", newer)
+		return warns("none needed during an upgrade: schemas only grow; start the newer program for what is new", "all applied, and %d that only a newer program knows", newer)
 	}
-	return fine(check, "all %d applied", len(known))
+	return fine("all %d applied", len(known))
 }
