@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,10 +11,6 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
-
-func (u *UI) auditRoutes() []Route {
-	return []Route{{Method: http.MethodGet, Path: Root + "/audit", Scope: store.ScopeAdmin, live: true, handler: u.audit}}
-}
 
 // shownDetail is how many bytes of a detail the page shows, so that a page of them stays small.
 const shownDetail = 1000

@@ -37,11 +37,6 @@ const (
 	byLabel = "label"
 )
 
-func (u *UI) bookRoutes() []Route {
-	routes := append([]Route{still("/books", store.ScopeRead, u.books)}, u.acts(act{"/books/compare", store.ScopeRead, u.askCompare, u.compare})...)
-	return lasting(booksTime, routes...)
-}
-
 // booksPage is what was accepted in a span of time, by what has become of it.
 type booksPage struct {
 	base

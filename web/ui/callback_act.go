@@ -9,7 +9,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-func (u *UI) callbackActRoutes() []Route {
+func (u *UI) callbackActs() []Route {
 	return actsOn(u, kind[store.Callback]{
 		path: "/callbacks/:id/", texts: "act.", section: "callbacks", id: idOf(store.CallbackPrefix),
 		find: u.findCallback, begin: (*form).beginCallback, page: pageOf("/callbacks/"),

@@ -8,16 +8,6 @@ import (
 // pageSize is how many rows a list shows: with what stands around them they are less than 100 KB.
 const pageSize = 40
 
-func (u *UI) callbackRoutes() []Route {
-	return []Route{
-		page("/callbacks", u.callbacks),
-		page("/callbacks/:id", u.callback),
-		still("/callbacks/:id/attempts/:number", store.ScopeRead, u.attempt), // what has ended stays as it is
-		still("/callbacks/:id/payload", store.ScopeRead, u.payload),
-		still("/callbacks/:id/evidence", store.ScopeRead, u.evidence),
-	}
-}
-
 // callbacksPage is the list of callbacks.
 type callbacksPage struct {
 	base

@@ -7,8 +7,6 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-func (u *UI) deadRoutes() []Route { return []Route{page("/dead", u.dead)} }
-
 // deadPage is the dead callbacks by what they died of.
 type deadPage struct {
 	base

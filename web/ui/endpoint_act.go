@@ -9,7 +9,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-func (u *UI) endpointActRoutes() []Route {
+func (u *UI) endpointActs() []Route {
 	enable := func(on bool) func(*request, string) (*answer, error) {
 		return func(r *request, id string) (*answer, error) {
 			ch := control.EndpointChange{Enabled: &on}
@@ -18,8 +18,7 @@ func (u *UI) endpointActRoutes() []Route {
 		}
 	}
 	pause, resume := pausing(u.Engine.PauseEndpoint)
-	routes := u.acts(act{"/endpoints/new", store.ScopeOperate, u.askCreateEndpoint, u.createEndpoint})
-	routes = append(routes, actsOn(u, kind[*endpointRow]{
+	return actsOn(u, kind[*endpointRow]{
 		path: "/endpoints/:id/", texts: "endpoint.", section: "endpoints", id: idOf(store.EndpointPrefix),
 		find: u.findEndpointRow, begin: (*form).beginEndpoint, page: pageOf("/endpoints/"),
 	}, []actOn[*endpointRow]{
@@ -36,8 +35,7 @@ func (u *UI) endpointActRoutes() []Route {
 			do: u.rotateSecret,
 		},
 		{name: "secret", scope: store.ScopeAdmin, do: u.revealSecret},
-	})...)
-	return append(routes, post("/endpoints/:id/test", store.ScopeOperate, u.testEndpoint))
+	})
 }
 
 func (u *UI) findEndpointRow(r *request, id string) (*endpointRow, error) {

@@ -12,13 +12,6 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
-func (u *UI) endpointRoutes() []Route {
-	return append([]Route{
-		page("/endpoints", u.endpoints),
-		page("/endpoints/:id", u.endpoint),
-	}, u.endpointActRoutes()...)
-}
-
 // listHours is how far back a list of endpoints looks, with the hour that it is now.
 const listHours = 24
 

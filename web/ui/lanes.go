@@ -15,10 +15,6 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
-func (u *UI) laneRoutes() []Route {
-	return append([]Route{page("/lanes", u.lanes)}, u.laneActRoutes()...)
-}
-
 // lanesPage is the list of lanes.
 type lanesPage struct {
 	base
@@ -147,8 +143,8 @@ func (u *UI) someLanes(r *request, p *lanesPage, f store.LaneFilter) ([]control.
 	return views[last+1:], err
 }
 
-// laneActRoutes are acts on one lane. A lane's key may have any characters, so forms have it as a parameter of their address.
-func (u *UI) laneActRoutes() []Route {
+// laneActs are acts on one lane. A lane's key may have any characters, so forms have it as a parameter of their address.
+func (u *UI) laneActs() []Route {
 	pause, resume := pausing(u.Engine.PauseLane)
 	return actsOn(u, kind[*laneRow]{
 		path: "/lanes/", texts: "lanes.", section: "lanes", id: (*request).laneKey, find: u.findLane, begin: (*form).beginLane,

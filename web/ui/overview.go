@@ -14,8 +14,6 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/web/ui/picture"
 )
 
-func (u *UI) overviewRoutes() []Route { return []Route{page("/", u.overview)} }
-
 const (
 	// topLanes is how many lanes the page shows, newestShown how many callbacks.
 	topLanes, newestShown = 8, 8

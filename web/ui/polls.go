@@ -8,10 +8,6 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-func (u *UI) pollRoutes() []Route {
-	return []Route{page("/polls", u.polls)}
-}
-
 // polls is GET /ui/polls: the callbacks that are polls.
 func (u *UI) polls(r *request) (*answer, error) {
 	return u.listCallbacks(r, "polls", "/polls", new(store.Poll))

@@ -12,21 +12,21 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-func (u *UI) redriveActRoutes() []Route {
+func (u *UI) redriveActs() []Route {
 	set := func(to store.RedriveState) func(*request, string) (*answer, error) {
 		return func(r *request, id string) (*answer, error) {
 			_, err := u.Engine.SetRedrive(r.ctx, r.who.Project, id, to, r.by())
 			return nil, err
 		}
 	}
-	return append(u.acts(act{"/redrives/new", store.ScopeOperate, u.askRedrive, u.newRedrive}), actsOn(u, kind[store.Redrive]{
+	return actsOn(u, kind[store.Redrive]{
 		path: "/redrives/:id/", texts: "redrives.", section: "redrives", id: idOf(store.RedrivePrefix), begin: (*form).beginRedrive,
 		find: func(r *request, id string) (store.Redrive, error) { return u.Store.Redrive(r.ctx, r.who.Project, id) }, page: pageOf("/redrives/"),
 	}, []actOn[store.Redrive]{
 		{name: "pause", do: set(store.RedrivePaused)},
 		{name: "resume", do: set(store.RedriveRunning)},
 		{name: "cancel", do: set(store.RedriveCanceled), danger: true},
-	})...)
+	})
 }
 
 // beginRedrive says which redrive a form is about.

@@ -9,10 +9,6 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/web/ui/picture"
 )
 
-func (u *UI) redriveRoutes() []Route {
-	return append([]Route{page("/redrives", u.redrives), page("/redrives/:id", u.redrive)}, u.redriveActRoutes()...)
-}
-
 // redrivesPage is the list of redrives.
 type redrivesPage struct {
 	base

@@ -72,10 +72,54 @@ func lasting(most time.Duration, routes ...Route) []Route {
 // Routes returns every route of the pages.
 func (u *UI) Routes() []Route { return u.routes }
 
+// table is every route, first those of sessions, then in the order of the menu. Acts on objects stand with their kind.
 func (u *UI) table() []Route {
-	return slices.Concat(u.sessionRoutes(), u.overviewRoutes(), u.searchRoutes(), u.callbackRoutes(), u.callbackActRoutes(), u.orderRoutes(),
-		u.endpointRoutes(), u.laneRoutes(), u.pollRoutes(), u.scheduleRoutes(), u.redriveRoutes(), u.deadRoutes(), u.bookRoutes(),
-		u.auditRoutes(), u.systemRoutes())
+	return slices.Concat(
+		[]Route{
+			still("/sign-in", "", u.signIn),
+			post("/sign-in", "", u.signInWith),
+			post("/sign-out", "", u.signOut),
+			post("/preferences", "", u.prefer),
+			post("/project", store.ScopeRead, u.switchProject),
+			page("/", u.overview),
+			still("/search", store.ScopeRead, u.search),
+			page("/orders", u.order),
+			page("/callbacks", u.callbacks),
+			page("/callbacks/:id", u.callback),
+			still("/callbacks/:id/attempts/:number", store.ScopeRead, u.attempt), // what has ended stays as it is
+			still("/callbacks/:id/payload", store.ScopeRead, u.payload),
+			still("/callbacks/:id/evidence", store.ScopeRead, u.evidence),
+			page("/dead", u.dead),
+			page("/endpoints", u.endpoints),
+			page("/endpoints/:id", u.endpoint),
+			post("/endpoints/:id/test", store.ScopeOperate, u.testEndpoint),
+			page("/lanes", u.lanes),
+			page("/polls", u.polls),
+			page("/schedules", u.schedules),
+			page("/schedules/:id", u.schedule),
+			page("/redrives", u.redrives),
+			page("/redrives/:id", u.redrive),
+			{Method: http.MethodGet, Path: Root + "/audit", Scope: store.ScopeAdmin, live: true, handler: u.audit},
+			page("/system", u.system),
+			still("/system/keys", store.ScopeAdmin, u.keys),
+		},
+		u.callbackActs(), u.endpointActs(), u.laneActs(), u.scheduleActs(), u.redriveActs(),
+		u.acts(
+			act{"/endpoints/new", store.ScopeOperate, u.askCreateEndpoint, u.createEndpoint},
+			act{"/schedules/new", store.ScopeOperate, u.askNewSchedule, u.newSchedule},
+			act{"/schedules/:id/edit", store.ScopeOperate, u.askEditSchedule, u.editSchedule},
+			act{"/redrives/new", store.ScopeOperate, u.askRedrive, u.newRedrive},
+			act{"/system/pause", store.ScopeOperate, u.askPauseAll, u.pauseAll},
+			act{"/system/resume", store.ScopeOperate, u.askResumeAll, u.resumeAll},
+			act{"/system/keys/new", store.ScopeAdmin, u.askCreateKey, u.createKey},
+			act{"/system/keys/:id/revoke", store.ScopeAdmin, u.askRevokeKey, u.revokeKey},
+		),
+		lasting(booksTime, still("/books", store.ScopeRead, u.books)),
+		lasting(booksTime, u.acts(act{"/books/compare", store.ScopeRead, u.askCompare, u.compare})...),
+		forRoot(still("/system/migrations", store.ScopeRead, u.migrations)),
+		forRoot(lasting(verifyTime, u.acts(act{"/system/verify", store.ScopeAdmin, u.askVerify, u.verify})...)...),
+		forRoot(lasting(rebuildTime, u.acts(act{"/system/rebuild", store.ScopeAdmin, u.askRebuild, u.rebuild})...)...),
+	)
 }
 
 // Register adds the pages to a router, and sends a browser that asks for / to them.

@@ -10,18 +10,14 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
-func (u *UI) scheduleActRoutes() []Route {
+func (u *UI) scheduleActs() []Route {
 	enable := func(on bool) func(*request, string) (*answer, error) {
 		return func(r *request, id string) (*answer, error) {
 			_, err := u.Engine.PatchSchedule(r.ctx, r.who.Project, id, control.ScheduleChange{Enabled: &on}, r.by())
 			return nil, err
 		}
 	}
-	routes := u.acts(
-		act{"/schedules/new", store.ScopeOperate, u.askNewSchedule, u.newSchedule},
-		act{"/schedules/:id/edit", store.ScopeOperate, u.askEditSchedule, u.editSchedule},
-	)
-	return append(routes, actsOn(u, kind[store.Schedule]{
+	return actsOn(u, kind[store.Schedule]{
 		path: "/schedules/:id/", texts: "schedules.", section: "schedules", id: idOf(store.SchedulePrefix), begin: (*form).beginSchedule,
 		find: func(r *request, id string) (store.Schedule, error) {
 			return u.Engine.Schedule(r.ctx, r.who.Project, id)
@@ -31,7 +27,7 @@ func (u *UI) scheduleActRoutes() []Route {
 		{name: "disable", do: enable(false)},
 		{name: "run", do: u.runSchedule},
 		{name: "delete", do: u.deleteSchedule, danger: true},
-	})...)
+	})
 }
 
 // beginSchedule says which schedule a form is about.

@@ -9,10 +9,6 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
-func (u *UI) scheduleRoutes() []Route {
-	return append([]Route{page("/schedules", u.schedules), page("/schedules/:id", u.schedule)}, u.scheduleActRoutes()...)
-}
-
 // schedulesPage is the list of schedules.
 type schedulesPage struct {
 	base

@@ -10,10 +10,6 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
-func (u *UI) searchRoutes() []Route {
-	return []Route{still("/search", store.ScopeRead, u.search)}
-}
-
 // searchPage is what one word was found as, where that is not one thing.
 type searchPage struct {
 	base
@@ -111,10 +107,6 @@ func (u *UI) searchID(r *request, q string) (*answer, error) {
 		}
 	}
 	return nil, nil
-}
-
-func (u *UI) orderRoutes() []Route {
-	return []Route{page("/orders", u.order)}
 }
 
 // maxOrder is how many callbacks of one reference a page shows.

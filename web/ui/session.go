@@ -216,16 +216,6 @@ func (u *UI) flashOf(r *request) *flash {
 	return nil
 }
 
-func (u *UI) sessionRoutes() []Route {
-	return []Route{
-		still("/sign-in", "", u.signIn),
-		post("/sign-in", "", u.signInWith),
-		post("/sign-out", "", u.signOut),
-		post("/preferences", "", u.prefer),
-		post("/project", store.ScopeRead, u.switchProject),
-	}
-}
-
 // signInPage asks for a key.
 type signInPage struct {
 	base

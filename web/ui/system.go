@@ -22,24 +22,6 @@ const (
 	indexTime = 3 * time.Second
 )
 
-func (u *UI) systemRoutes() []Route {
-	routes := []Route{
-		page("/system", u.system),
-		still("/system/keys", store.ScopeAdmin, u.keys),
-	}
-	routes = append(routes, u.acts(
-		act{"/system/pause", store.ScopeOperate, u.askPauseAll, u.pauseAll},
-		act{"/system/resume", store.ScopeOperate, u.askResumeAll, u.resumeAll},
-		act{"/system/keys/new", store.ScopeAdmin, u.askCreateKey, u.createKey},
-		act{"/system/keys/:id/revoke", store.ScopeAdmin, u.askRevokeKey, u.revokeKey},
-	)...)
-	whole := []Route{still("/system/migrations", store.ScopeRead, u.migrations)}
-	verify := u.acts(act{"/system/verify", store.ScopeAdmin, u.askVerify, u.verify})
-	rebuild := u.acts(act{"/system/rebuild", store.ScopeAdmin, u.askRebuild, u.rebuild})
-	whole = slices.Concat(whole, lasting(verifyTime, verify...), lasting(rebuildTime, rebuild...))
-	return append(routes, forRoot(whole...)...)
-}
-
 // systemPage is how the program is: its processes, its database and its index. Only the settings' admin key
 // is shown those; the others are shown what they may do to their project.
 type systemPage struct {

@@ -32,11 +32,13 @@ func numbers(data []byte) []float64 {
 	return all
 }
 
-// FuzzCharts draws the same numbers and the same text in every kind of chart.
+// FuzzCharts draws the same numbers and the same text in every kind of chart: what an enemy writes comes out as text, in
+// every field.
 func FuzzCharts(f *testing.F) {
 	f.Add([]byte{1, 2, 3, 200, 5, 6, 7, 8}, []byte{9, 130, 9, 141}, int64(1_772_900_000), int64(3600), uint8(200), "p50")
 	f.Add([]byte{0, 0, 0}, []byte{}, int64(0), int64(0), uint8(0), "")
 	f.Add([]byte{255, 1, 0, 0, 0, 0, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 239, 127}, []byte{255}, int64(1<<62), int64(-1), uint8(7), evil)
+	f.Add([]byte{1, 2, 3}, []byte{4, 5, 6}, int64(1_772_900_000), int64(3600), uint8(200), evil)
 	f.Fuzz(func(t *testing.T, a, b []byte, from, step int64, height uint8, text string) {
 		if len(a)+len(b) > 4000 {
 			return
@@ -64,13 +66,16 @@ func FuzzCharts(f *testing.F) {
 		}
 		due := bars
 		due.First = &picture.Bar{Name: text, Value: float64(from)}
+		bars.Value = func(float64) string { return text }
+		categories := picture.Categories{Label: text, NoData: text, Value: bars.Value}
 		spark := picture.Chart{Form: picture.Spark, Frame: frame, Series: bars.Series, Width: int(step), Height: int(from)}
-		progress := picture.Progress{Frame: frame}
+		progress := picture.Progress{Frame: frame, Legend: true}
 		for _, v := range first {
 			progress.Total = v
 			progress.Parts = append(progress.Parts, picture.Part{Name: text, Value: v})
+			categories.Items = append(categories.Items, picture.Category{Name: text, Value: v, Href: text})
 		}
-		for _, h := range []template.HTML{lines, bars.HTML(), due.HTML(), spark.HTML(), progress.HTML()} {
+		for _, h := range []template.HTML{lines, bars.HTML(), due.HTML(), spark.HTML(), progress.HTML(), categories.HTML()} {
 			wellMade(t, h)
 		}
 	})
@@ -85,7 +90,8 @@ func FuzzLadder(f *testing.F) {
 			if i == at {
 				l.Steps[i].State = []picture.State{picture.ToCome, picture.Succeeded, picture.Failed, picture.Attempting, picture.Next}[state%5]
 			}
-			l.Steps[i].Label, l.Steps[i].Wait, l.Steps[i].Href = text, text, text
+			step := &l.Steps[i]
+			step.Number, step.Label, step.Detail, step.Wait, step.Href = text, text, text, text, text
 		}
 		shown, hidden := 0, 0
 		l.More = func(n int) string {

@@ -143,42 +143,6 @@ func TestPicturesAreWellMade(t *testing.T) {
 	}
 }
 
-// What an enemy writes comes out as text, in every field.
-func TestTextsFromOutsideAreText(t *testing.T) {
-	t.Parallel()
-	const word = "<script>"
-	f := picture.Frame{ID: word, Title: word, Desc: word, NoData: word}
-	axis := picture.TimeAxis{Header: word}
-	times := hours(3)
-	series := slices.Repeat([]picture.Series{{Name: word, Values: []float64{1, 2, 3}}}, 2) // of which there is a legend
-	say := func(float64) string { return word }
-	due := picture.Chart{
-		Form: picture.Bars, Frame: f, TimeAxis: axis, Times: hours(1), First: &picture.Bar{Name: word, Value: 1},
-		Series: []picture.Series{{Name: word, Values: []float64{1}}}, Value: say,
-	}
-	for name, c := range map[string]struct {
-		html  template.HTML
-		times int
-	}{
-		// title, desc, legend (2), three values at the axis at least, …
-		"lines":      {picture.Chart{Frame: f, TimeAxis: axis, Times: times, Series: series, Value: say}.HTML(), 18},
-		"bars":       {picture.Chart{Form: picture.Bars, Frame: f, TimeAxis: axis, Times: times, Series: series, Value: say}.HTML(), 18},
-		"due":        {due.HTML(), 9},
-		"empty":      {picture.Chart{Frame: f}.HTML(), 3},
-		"categories": {picture.Categories{Label: word, Items: []picture.Category{{Name: word, Href: "/" + word}}, Value: say}.HTML(), 4},
-		"nothing":    {picture.Categories{NoData: word}.HTML(), 1},
-		"spark":      {picture.Chart{Form: picture.Spark, Frame: f, Series: []picture.Series{{Values: []float64{1}}}}.HTML(), 2},
-		"progress":   {picture.Progress{Frame: f, Legend: true, Parts: []picture.Part{{Name: word, Value: 1}}}.HTML(), 3},
-		"ladder":     {picture.Ladder{Label: word, Steps: []picture.Step{{Number: word, Label: word, Detail: word, Wait: word, Href: "?" + word}, {}}}.HTML(), 6},
-		"more":       {picture.Ladder{Steps: make([]picture.Step, 50), More: func(int) string { return word }}.HTML(), 1},
-	} {
-		wellMade(t, c.html)
-		if n := strings.Count(string(c.html), "&lt;script&gt;"); n < c.times {
-			t.Errorf("%s has the word %d times, not %d:\n%s", name, n, c.times, c.html)
-		}
-	}
-}
-
 func TestEveryClassHasAStyleAndEveryStyleAClass(t *testing.T) {
 	t.Parallel()
 	styled, used := map[string]bool{}, map[string]bool{"pic-x2": true}
