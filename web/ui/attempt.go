@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"cmp"
 	"fmt"
 	"html/template"
 	"slices"
@@ -69,15 +70,8 @@ func shownOutcome(a *store.Attempt, kind store.Kind) string {
 
 // Kind is the colour of an attempt.
 func (a *attemptPart) Kind() string {
-	switch a.Shown {
-	case string(store.AttemptSucceeded):
-		return "good"
-	case string(store.AttemptFailed):
-		return "bad"
-	case notFinal:
-		return "busy"
-	}
-	return "warn"
+	kinds := map[string]string{string(store.AttemptSucceeded): "good", string(store.AttemptFailed): "bad", notFinal: "busy"}
+	return cmp.Or(kinds[a.Shown], "warn")
 }
 
 // ladderTail is how many attempts to come are drawn of a ladder that has no end.

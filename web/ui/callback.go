@@ -130,6 +130,11 @@ func (u *UI) callback(r *request) (*answer, error) {
 	return show("callback", p)
 }
 
+// whyKinds are the colours of what is said of a state.
+var whyKinds = map[store.State]string{
+	store.Succeeded: "good", store.Dead: "bad", store.Attempting: "busy", store.Scheduled: "warn",
+}
+
 // explainInto asks why the callback has not been sent yet, and puts it in the viewer's words.
 func (u *UI) explainInto(r *request, p *callbackPage) error {
 	x, err := u.Engine.Explain(r.ctx, r.who.Project, p.ID)
@@ -138,23 +143,13 @@ func (u *UI) explainInto(r *request, p *callbackPage) error {
 	}
 	w := &p.Why
 	w.NextAt = x.NextAt
-	switch p.State {
-	case store.Succeeded:
-		w.Kind, w.Summary = "good", p.T("why.succeeded")
-		if p.Kind == store.Poll {
-			w.Summary = p.Or("why.poll.", string(p.Reason))
-		}
-	case store.Dead:
-		w.Kind, w.Summary = "bad", p.T("why.dead", "reason", p.Or("reason.", string(p.Reason)), "n", p.AttemptCount)
-	case store.Canceled:
-		w.Kind, w.Summary = "", p.T("why.canceled", "reason", p.Or("reason.", string(p.Reason)))
-	case store.Attempting:
-		w.Kind, w.Summary = "busy", p.T("why.attempting")
-	case store.Scheduled:
-		w.Kind, w.Summary = "warn", p.T("why.scheduled")
-		if len(x.Blocking) > 0 {
-			w.Summary = p.Or("why.title.", x.Blocking[0].Code)
-		}
+	w.Kind = whyKinds[p.State]
+	w.Summary = p.T("why."+string(p.State), "reason", p.Or("reason.", string(p.Reason)), "n", p.AttemptCount)
+	switch {
+	case p.State == store.Succeeded && p.Kind == store.Poll:
+		w.Summary = p.Or("why.poll.", string(p.Reason))
+	case p.State == store.Scheduled && len(x.Blocking) > 0:
+		w.Summary = p.Or("why.title.", x.Blocking[0].Code)
 	}
 	for _, b := range x.Blocking {
 		block := whyBlock{Block: b, Title: p.Or("why.title.", b.Code)}

@@ -121,16 +121,10 @@ func (u *UI) reschedule(r *request, id string) (*answer, error) {
 
 // moveTo reads the fields due_at and delay, of which exactly one says something.
 func (r *request) moveTo() (due *int64, delay *time.Duration, err error) {
-	if r.value("due_at") != "" && r.value("delay") != "" {
-		return nil, nil, invalid("delay", r.lang.text("act.reschedule.both"))
-	}
-	if delay, err = r.duration("delay"); delay != nil || err != nil {
-		return nil, delay, err
-	}
-	if due, err = r.moment("due_at"); due == nil && err == nil {
+	if delay, due, err = r.lengthOrMoment("delay", "due_at"); err == nil && delay == nil && due == nil {
 		err = invalid("delay", r.lang.text("act.reschedule.neither"))
 	}
-	return due, nil, err
+	return due, delay, err
 }
 
 func (f *form) askMend(c store.Callback) error {

@@ -265,7 +265,7 @@ func hoursAgo(now int64, hours int) int64 {
 
 // figuresOf sums up the rows of one lane.
 func figuresOf(rows []store.Activity, from int64, hours int) figures {
-	f := figures{Share: -1, hours: make([]store.Activity, hours)}
+	f := figures{hours: make([]store.Activity, hours)}
 	for i := range f.hours {
 		f.hours[i].At = from + int64(i)*store.Hour.Milliseconds()
 	}
@@ -280,9 +280,8 @@ func figuresOf(rows []store.Activity, from int64, hours int) figures {
 		}
 	}
 	f.Succeeded, f.Failed = all.Succeeded, all.Failed+all.Unknown
-	if f.Attempts = f.Succeeded + f.Failed; f.Attempts > 0 {
-		f.Share = 100 * float64(f.Succeeded) / float64(f.Attempts)
-	}
+	f.Attempts = f.Succeeded + f.Failed
+	f.Share = share(f.Succeeded, f.Attempts)
 	f.P50, _ = tookText(&all.Took, 0.5)
 	f.P95, f.p95 = tookText(&all.Took, 0.95)
 	return f

@@ -71,21 +71,13 @@ func (u *UI) redrives(r *request) (*answer, error) {
 	return show("redrives", p)
 }
 
-// redriveTone is the kind of badge that a state has; empty: a plain one.
-func redriveTone(s store.RedriveState) string {
-	switch s {
-	case store.RedriveGathering, store.RedriveRunning:
-		return "busy"
-	case store.RedrivePaused:
-		return "warn"
-	case store.RedriveDone:
-		return "good"
-	}
-	return ""
+// redriveTones are the kinds of badge that states have; none: a plain one.
+var redriveTones = map[store.RedriveState]string{
+	store.RedriveGathering: "busy", store.RedriveRunning: "busy", store.RedrivePaused: "warn", store.RedriveDone: "good",
 }
 
 func newRedriveRow(b *base, of *store.Redrive) *redriveRow {
-	return &redriveRow{Redrive: *of, FullID: store.RedrivePrefix + of.ID, Tone: redriveTone(of.State), PerSecond: b.rate(of.Rate)}
+	return &redriveRow{Redrive: *of, FullID: store.RedrivePrefix + of.ID, Tone: redriveTones[of.State], PerSecond: b.rate(of.Rate)}
 }
 
 // Verb is its action as the catalogue names it.

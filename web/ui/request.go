@@ -179,16 +179,20 @@ func (r *request) moment(name string) (*int64, error) {
 	return &ms, nil
 }
 
-// pauseEnd reads the fields for and until, of which at most one says something; neither: until somebody resumes it.
+// lengthOrMoment reads two fields of which at most one says something: a length of time, or a moment.
+func (r *request) lengthOrMoment(length, moment string) (d *time.Duration, ms *int64, err error) {
+	if r.value(length) != "" && r.value(moment) != "" {
+		return nil, nil, invalid(length, r.lang.text("act.reschedule.both"))
+	}
+	if d, err = r.duration(length); err == nil {
+		ms, err = r.moment(moment)
+	}
+	return d, ms, err
+}
+
+// pauseEnd reads the fields for and until; neither: until somebody resumes it.
 func (r *request) pauseEnd() (int64, error) {
-	if r.value("for") != "" && r.value("until") != "" {
-		return 0, invalid("for", r.lang.text("act.reschedule.both"))
-	}
-	while, err := r.duration("for")
-	if err != nil {
-		return 0, err
-	}
-	until, err := r.moment("until")
+	while, until, err := r.lengthOrMoment("for", "until")
 	switch {
 	case err != nil:
 		return 0, err
