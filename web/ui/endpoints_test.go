@@ -55,8 +55,7 @@ func TestEndpointHistoryIsOfItAndItsLane(t *testing.T) {
 	}
 }
 
-// TestEveryCodeHasWords: whatever keeps a callback is named, with what can be done about it, in every
-// language.
+// TestEveryCodeHasWords: whatever keeps a callback or a lane is named, with what can be done about it, in every language.
 func TestEveryCodeHasWords(t *testing.T) {
 	t.Parallel()
 	u, err := newPages()
@@ -64,6 +63,7 @@ func TestEveryCodeHasWords(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer u.Close()
+	lane := newWorld("lanes 1").has.Lanes[0]
 	for _, l := range u.languages {
 		b := &base{ui: u, lang: l, now: testNow}
 		for _, code := range control.BlockCodes {
@@ -71,29 +71,15 @@ func TestEveryCodeHasWords(t *testing.T) {
 				t.Errorf("%s has no words for %s", l.code, code)
 			}
 		}
-	}
-}
-
-func TestStandingNamesWhatHolds(t *testing.T) {
-	t.Parallel()
-	u, err := newPages()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer u.Close()
-	for _, l := range u.languages {
-		b := &base{ui: u, lang: l, now: testNow}
-		for _, why := range []string{
-			control.BlockProjectPaused, control.BlockEndpointOff, control.BlockEndpointPaused, control.BlockLanePaused, control.BlockBreakerOpen,
-			control.BlockRetryAfter, control.BlockRate, control.BlockConcurrency, control.BlockSQLDown,
-			control.BlockNoWorker, control.BlockSendingHeld, control.BlockIndexUnanswered,
+		for _, code := range []string{
+			control.BlockProjectPaused, control.BlockEndpointOff, control.BlockEndpointPaused, control.BlockLanePaused,
+			control.BlockBreakerOpen, control.BlockRetryAfter, control.BlockRate, control.BlockConcurrency,
+			control.BlockSQLDown, control.BlockNoWorker, control.BlockSendingHeld, control.BlockIndexUnanswered,
 			control.BlockIndexRebuilding,
 		} {
-			v := newWorld("lanes 1").has.Lanes[0]
-			hold := control.Block{Code: why, Since: testNow - 1}
-			s := b.laneStanding(&v, hold)
-			if s.Text == "lanes.held."+why || s.Kind == "" || s.Cure == "" || s.Since == 0 {
-				t.Errorf("%s: %s is %+v", l.code, why, s)
+			s := b.laneStanding(&lane, control.Block{Code: code, Since: testNow - 1})
+			if s.Text == "lanes.held."+code || s.Kind == "" || s.Cure == "" || s.Since == 0 {
+				t.Errorf("%s: %s is %+v", l.code, code, s)
 			}
 		}
 	}

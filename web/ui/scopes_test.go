@@ -2,7 +2,6 @@ package ui
 
 import (
 	"net/http"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -78,42 +77,31 @@ func TestEveryRouteAndEveryScope(t *testing.T) {
 	}
 }
 
-// A neededScope is what the addresses of a pattern need.
-type neededScope struct {
-	method  string
-	pattern *regexp.Regexp
-	scope   store.Scope
-	root    bool
-}
-
-// neededScopes are those of all routes, first those without a parameter.
-var neededScopes = sync.OnceValue(func() (all []neededScope) {
+// allRoutes are the routes of any pages.
+var allRoutes = sync.OnceValue(func() []Route {
 	u, err := newPages()
 	if err != nil {
 		panic(err)
 	}
 	defer u.Close()
-	parameter := regexp.MustCompile(`:[a-z_]+`)
-	for _, exact := range []bool{true, false} {
-		for _, r := range u.Routes() {
-			if exact != strings.Contains(r.Path, ":") {
-				pattern := "^" + parameter.ReplaceAllString(regexp.QuoteMeta(r.Path), "[^/]+") + `(\?|$)`
-				root := slices.Contains(rootPaths, r.Path)
-				all = append(all, neededScope{r.Method, regexp.MustCompile(pattern), scopeOf(u.Routes(), r), root})
-			}
-		}
-	}
-	return all
+	return u.Routes()
 })
 
-// mayUse says whether somebody's key is enough for an address. Where no route has it, it is.
+// mayUse says whether somebody's key is enough for an address, and which scope that needs. Where no route has the
+// address, it is.
 func mayUse(who, method, address string) (bool, store.Scope) {
-	for _, n := range neededScopes() {
-		if n.method == method && n.pattern.MatchString(address) {
-			return slices.Contains(keyHolders[who], n.scope) && !n.root, n.scope
+	path, _, _ := strings.Cut(address, "?")
+	var found Route
+	for _, r := range allRoutes() {
+		if given, fits := r.params(path); fits && r.Method == method && (found.Path == "" || len(given) == 0) {
+			found = r
 		}
 	}
-	return true, ""
+	if found.Path == "" {
+		return true, ""
+	}
+	needs := scopeOf(allRoutes(), found)
+	return slices.Contains(keyHolders[who], needs) && !slices.Contains(rootPaths, found.Path), needs
 }
 
 // checkOffers checks that a page offers the keys of a project only what they allow.
