@@ -48,10 +48,8 @@ func parseURL(raw string) (*url.URL, error) {
 	if len(raw) > MaxURLBytes {
 		return nil, fmt.Errorf("url has %d bytes; at most %d are allowed", len(raw), MaxURLBytes)
 	}
-	for i := range len(raw) {
-		if c := raw[i]; c <= 0x20 || c == 0x7f {
-			return nil, errors.New("url contains a space or a control character")
-		}
+	if strings.ContainsFunc(raw, func(c rune) bool { return c <= 0x20 || c == 0x7f }) {
+		return nil, errors.New("url contains a space or a control character")
 	}
 	u, err := url.Parse(raw)
 	if err != nil {
@@ -101,16 +99,14 @@ func normalHost(host string) (string, error) {
 
 // asciiHost returns an internationalised name in ASCII, and every other host as it is.
 func asciiHost(host string) (string, error) {
-	for i := range len(host) {
-		if host[i] >= 0x80 {
-			ascii, err := idna.Lookup.ToASCII(host)
-			if err != nil {
-				return "", errors.New("host is not a valid internationalised name")
-			}
-			return ascii, nil
-		}
+	if parse.IsASCII([]byte(host)) {
+		return host, nil
 	}
-	return host, nil
+	ascii, err := idna.Lookup.ToASCII(host)
+	if err != nil {
+		return "", errors.New("host is not a valid internationalised name")
+	}
+	return ascii, nil
 }
 
 // checkHost judges a host in its normal form.
@@ -180,15 +176,7 @@ func endsInNumber(host string) bool {
 		return true
 	}
 	hex, ok := strings.CutPrefix(last, "0x")
-	if !ok {
-		return false
-	}
-	for i := range len(hex) {
-		if c := hex[i]; (c < '0' || c > '9') && (c < 'a' || c > 'f') {
-			return false
-		}
-	}
-	return true
+	return ok && !strings.ContainsFunc(hex, func(c rune) bool { return (c < '0' || c > '9') && (c < 'a' || c > 'f') })
 }
 
 // checkLocalName refuses the names that stand for this machine or for its platform's metadata wherever it
@@ -234,12 +222,13 @@ func checkName(host string) error {
 		if label[0] == '-' || label[len(label)-1] == '-' {
 			return errors.New("host has a part that begins or ends with a hyphen")
 		}
-		for i := range len(label) {
-			c := label[i]
-			if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' && c != '_' {
-				return errors.New("host contains a character that no host name has")
-			}
+		if strings.ContainsFunc(label, isNoHostCharacter) {
+			return errors.New("host contains a character that no host name has")
 		}
 	}
 	return nil
+}
+
+func isNoHostCharacter(c rune) bool {
+	return (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' && c != '_'
 }

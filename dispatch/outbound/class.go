@@ -37,48 +37,55 @@ func (resp *Response) fail(f finding) {
 	}
 }
 
-// diagnose classifies an attempt that ended with an error. Every case is decided by the first function that knows it;
-// their order matters where errors wrap each other.
+// diagnose classifies an attempt that ended with an error. The order of the cases matters where errors wrap each other.
 func diagnose(ctx context.Context, a *attempt, err error, fresh bool) finding {
-	if errors.Is(ctx.Err(), context.Canceled) {
+	var (
+		bad    *requestError
+		dns    *net.DNSError
+		op     *net.OpError
+		record tls.RecordHeaderError
+	)
+	certificate := certificateText(err)
+	switch {
+	case errors.Is(ctx.Err(), context.Canceled):
 		return finding{class: store.ClassInterrupted, text: "interrupted by shutdown", uncharged: true, reached: a.gotConn}
-	}
-	if errors.Is(err, ErrBlocked) {
+	case errors.Is(err, ErrBlocked):
 		return finding{class: store.ClassBlocked, text: ErrBlocked.Error()}
-	}
-	if bad, ok := errors.AsType[*requestError](err); ok {
+	case errors.As(err, &bad):
 		return invalidRequest(bad.Error())
-	}
-	if f, ok := localFinding(err); ok {
-		return f
-	}
-	if f, ok := dnsFinding(err); ok {
-		return f
-	}
-	if isTimeout(a, err) {
+	case errors.Is(err, errNoNameServer):
+		return localTrouble(errNoNameServer.Error())
+	case isLocalResource(err):
+		return localTrouble("no file descriptor, port or memory is left for a connection")
+	case errors.As(err, &dns):
+		return dnsFinding(dns)
+	case isTimeout(a, err):
 		return timeoutFinding(a)
+	case certificate != "":
+		return finding{class: store.ClassTLSCert, text: certificate}
+	case errors.Is(err, http.ErrSchemeMismatch):
+		return finding{class: store.ClassTLSProto, text: "the server speaks plain HTTP on an https address"}
+	case errors.As(err, &op) && op.Op == "remote error":
+		// A server that wants a certificate says so after our handshake has ended.
+		if a.certWanted || strings.Contains(op.Err.Error(), "certificate") {
+			return finding{class: store.ClassTLSClientCert, text: "the server asks for a client certificate"}
+		}
+		return finding{class: store.ClassTLSProto, text: "the server refused the TLS handshake"}
+	case errors.As(err, &record) || !a.gotConn && strings.Contains(err.Error(), "tls: "):
+		return finding{class: store.ClassTLSProto, text: "the TLS handshake found no common ground; TLS 1.2 is the least"}
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return finding{class: store.ClassConnectRefused, text: "connection refused"}
+	case a.gotConn:
+		return exchangeFinding(a, err, fresh)
+	case isReset(err):
+		return finding{class: store.ClassConnReset, text: "the connection was closed during the handshake"}
 	}
-	if f, ok := tlsFinding(a, err); ok {
-		return f
-	}
-	if !a.gotConn || errors.Is(err, syscall.ECONNREFUSED) {
-		return connectFinding(err)
-	}
-	return exchangeFinding(a, err, fresh)
+	return finding{class: store.ClassUnreachable, text: "the host cannot be reached"}
 }
 
-// localFinding knows our own troubles.
-func localFinding(err error) (finding, bool) {
-	f := finding{class: store.ClassLocalInfra, uncharged: true, local: true}
-	switch {
-	case errors.Is(err, errNoNameServer):
-		f.text = errNoNameServer.Error()
-	case isLocalResource(err):
-		f.text = "no file descriptor, port or memory is left for a connection"
-	default:
-		return finding{}, false
-	}
-	return f, true
+// localTrouble is our own.
+func localTrouble(text string) finding {
+	return finding{class: store.ClassLocalInfra, text: text, uncharged: true, local: true}
 }
 
 // isLocalResource says whether this machine has run out of what a connection needs. The resolver turns errors into
@@ -128,18 +135,17 @@ func isAnswer(err error) bool {
 	return errors.As(err, &dns) && !dns.IsTimeout && !isLocalResource(err) && !cannotAskResolver(err)
 }
 
-func dnsFinding(err error) (finding, bool) {
-	var dns *net.DNSError
+func dnsFinding(dns *net.DNSError) finding {
 	switch {
-	case !errors.As(err, &dns):
-		return finding{}, false
 	case dns.IsNotFound:
-		return finding{class: store.ClassDNSNotFound, text: "no such host"}, true
+		return finding{class: store.ClassDNSNotFound, text: "no such host"}
 	case dns.IsTimeout:
-		return finding{class: store.ClassDNSError, text: "looking up the host timed out", timedOut: true}, true
+		return lookupTimedOut
 	}
-	return finding{class: store.ClassDNSError, text: "the host could not be looked up"}, true
+	return finding{class: store.ClassDNSError, text: "the host could not be looked up"}
 }
+
+var lookupTimedOut = finding{class: store.ClassDNSError, text: "looking up the host timed out", timedOut: true}
 
 // isTimeout says whether time ran out: the attempt's, or that of one of its parts.
 func isTimeout(a *attempt, err error) bool {
@@ -156,37 +162,15 @@ func timeoutFinding(a *attempt) finding {
 	}
 	switch a.phase {
 	case phaseDNS:
-		return finding{class: store.ClassDNSError, text: "looking up the host timed out", timedOut: true}
+		return lookupTimedOut
 	case phaseTLS:
 		return finding{class: store.ClassConnectTimeout, text: "the TLS handshake timed out", timedOut: true}
 	}
 	return finding{class: store.ClassConnectTimeout, text: "connecting timed out", timedOut: true}
 }
 
-// tlsFinding knows what goes wrong in a handshake. A server that wants a certificate says so after ours has ended.
-func tlsFinding(a *attempt, err error) (finding, bool) {
-	if text, ok := certificateText(err); ok {
-		return finding{class: store.ClassTLSCert, text: text}, true
-	}
-	if errors.Is(err, http.ErrSchemeMismatch) {
-		return finding{class: store.ClassTLSProto, text: "the server speaks plain HTTP on an https address"}, true
-	}
-	var op *net.OpError
-	if errors.As(err, &op) && op.Op == "remote error" {
-		alert := op.Err.Error()
-		if a.certWanted || strings.Contains(alert, "certificate") {
-			return finding{class: store.ClassTLSClientCert, text: "the server asks for a client certificate"}, true
-		}
-		return finding{class: store.ClassTLSProto, text: "the server refused the TLS handshake"}, true
-	}
-	var record tls.RecordHeaderError
-	if errors.As(err, &record) || !a.gotConn && strings.Contains(err.Error(), "tls: ") {
-		return finding{class: store.ClassTLSProto, text: "the TLS handshake found no common ground; TLS 1.2 is the least"}, true
-	}
-	return finding{}, false
-}
-
-func certificateText(err error) (string, bool) {
+// certificateText says what is wrong with a server's certificate; "": nothing is.
+func certificateText(err error) string {
 	var (
 		verification *tls.CertificateVerificationError
 		authority    x509.UnknownAuthorityError
@@ -195,26 +179,15 @@ func certificateText(err error) (string, bool) {
 	)
 	switch {
 	case errors.As(err, &host):
-		return "the server's certificate is for another host", true
+		return "the server's certificate is for another host"
 	case errors.As(err, &authority):
-		return "the server's certificate is signed by an unknown authority", true
+		return "the server's certificate is signed by an unknown authority"
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
-		return "the server's certificate has expired or is not yet valid", true
+		return "the server's certificate has expired or is not yet valid"
 	case errors.As(err, &invalid), errors.As(err, &verification):
-		return "the server's certificate is not valid", true
+		return "the server's certificate is not valid"
 	}
-	return "", false
-}
-
-// connectFinding knows how a connection fails to come about. Nothing was sent.
-func connectFinding(err error) finding {
-	switch {
-	case errors.Is(err, syscall.ECONNREFUSED):
-		return finding{class: store.ClassConnectRefused, text: "connection refused"}
-	case isReset(err):
-		return finding{class: store.ClassConnReset, text: "the connection was closed during the handshake"}
-	}
-	return finding{class: store.ClassUnreachable, text: "the host cannot be reached"}
+	return ""
 }
 
 // exchangeFinding knows what goes wrong once there is a connection. Whether the receiver acted on the request is unknown

@@ -132,12 +132,7 @@ func (g *Guard) allowsName(host string) bool {
 func (g *Guard) allowsNetwork(addr netip.Addr) bool { return contains(g.networks, addr) }
 
 func contains(networks []netip.Prefix, addr netip.Addr) bool {
-	for _, network := range networks {
-		if network.Contains(addr) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(networks, func(n netip.Prefix) bool { return n.Contains(addr) })
 }
 
 // A verdict is what the guard says of an address.
@@ -204,12 +199,10 @@ func isOfThisMachine(addr netip.Addr) bool {
 	if err != nil {
 		return true // it may be
 	}
-	for _, n := range networks {
-		if ip, ok := n.(*net.IPNet); ok && ip.IP.Equal(addr.AsSlice()) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(networks, func(n net.Addr) bool {
+		ip, ok := n.(*net.IPNet)
+		return ok && ip.IP.Equal(addr.AsSlice())
+	})
 }
 
 // control is a dialer's last word, on the address that the kernel is about to connect to. Everything that

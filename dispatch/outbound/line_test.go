@@ -19,22 +19,26 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-func TestAConnectionThatWasClosedMeanwhileIsNotUsed(t *testing.T) {
+// TestWhatComesInOnAnIdleConnectionEndsIt: what a receiver says unasked must not be taken for the next answer.
+func TestWhatComesInOnAnIdleConnectionEndsIt(t *testing.T) {
 	t.Parallel()
-	for name, end := range map[string]func(*net.TCPConn){"FIN": func(c *net.TCPConn) { c.CloseWrite() }, "RST": reset} {
-		closed := make(chan bool)
+	for name, end := range map[string]func(*net.TCPConn){
+		"FIN": func(c *net.TCPConn) { c.CloseWrite() }, "RST": reset,
+		"an answer": func(c *net.TCPConn) { io.WriteString(c, answerOops) },
+	} {
+		idle := make(chan bool)
 		srv := serveRequests(t, func(c *net.TCPConn, _, _ int) {
 			io.WriteString(c, answerOK)
-			if <-closed {
+			if <-idle {
 				end(c)
 			}
-			closed <- true
+			idle <- true
 		})
 		c := newTestClient(t, Options{})
 		for range 3 {
 			okay().check(t, c.Send(t.Context(), newRequest(srv.URL)))
-			closed <- true
-			<-closed
+			idle <- true
+			<-idle
 		}
 		if n := srv.conns.Load(); n != 3 {
 			t.Errorf("%s: %d connections for 3 attempts", name, n)
@@ -42,36 +46,7 @@ func TestAConnectionThatWasClosedMeanwhileIsNotUsed(t *testing.T) {
 	}
 }
 
-// What a receiver says unasked must not be taken for the answer to the next request.
-func TestAnAnswerTooManyEndsTheConnection(t *testing.T) {
-	t.Parallel()
-	const other = "HTTP/1.1 500 Oops\r\nContent-Length: 0\r\n\r\n"
-	said := make(chan bool)
-	for name, answer := range map[string]func(c *net.TCPConn, conn, n int){
-		"at once": func(c *net.TCPConn, _, _ int) { io.WriteString(c, answerOK+other) },
-		"later": func(c *net.TCPConn, conn, _ int) {
-			io.WriteString(c, answerOK)
-			if conn == 1 {
-				<-said
-				io.WriteString(c, other)
-				said <- true
-			}
-		},
-		"more than was announced": func(c *net.TCPConn, _, _ int) { io.WriteString(c, answerOK+"!") },
-	} {
-		srv := serveRequests(t, answer)
-		c := newTestClient(t, Options{})
-		okay().check(t, c.Send(t.Context(), newRequest(srv.URL)))
-		if name == "later" {
-			said <- true
-			<-said
-		}
-		okay().check(t, c.Send(t.Context(), newRequest(srv.URL)))
-		if n := srv.conns.Load(); n != 2 {
-			t.Errorf("%s: %d connections for 2 attempts", name, n)
-		}
-	}
-}
+const answerOops = "HTTP/1.1 500 Oops\r\nContent-Length: 0\r\n\r\n"
 
 // TLS hands out what it has taken in bit by bit: what is behind the answer may not have been seen yet.
 func TestAnAnswerTooManyOverTLSEndsTheConnection(t *testing.T) {
@@ -82,7 +57,7 @@ func TestAnAnswerTooManyOverTLSEndsTheConnection(t *testing.T) {
 			records []string
 			leaves  bool
 		}{
-			"in another record":       {records: []string{answerOK, "HTTP/1.1 500 Oops\r\nContent-Length: 0\r\n\r\n"}},
+			"in another record":       {records: []string{answerOK, answerOops}},
 			"more than was announced": {records: []string{"HTTP/1.1 200 OK\r\nContent-Length: 10000\r\n\r\n" + strings.Repeat("a", 10001)}},
 			"takes its leave":         {records: []string{answerOK}, leaves: true},
 		} {
@@ -220,6 +195,8 @@ func TestWhatKeepsAConnection(t *testing.T) {
 		"not decoded":   {ok + "Content-Encoding: br\r\nContent-Length: 7\r\n\r\nsuccess", true},
 		"redirect":      {"HTTP/1.1 302 Found\r\nLocation: /x\r\nContent-Length: 7\r\n\r\nsuccess", true},
 		"exactly full":  {ok + "Content-Length: 65536\r\n\r\n" + string(make([]byte, MaxResponseBytes)), true},
+		"two answers":   {answerOK + answerOops, false},
+		"a byte more":   {answerOK + "!", false},
 		"asked for":     {ok + "Connection: close\r\nContent-Length: 7\r\n\r\nsuccess", false},
 		"HTTP/1.0":      {"HTTP/1.0 200 OK\r\nContent-Length: 7\r\n\r\nsuccess", false},
 		"over the size": {ok + "Content-Length: 65538\r\n\r\n" + string(make([]byte, MaxResponseBytes+2)), false},

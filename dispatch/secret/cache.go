@@ -10,23 +10,41 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/clock"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/sign"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/part"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// useCursor is the use of the key that signs the cursors of lists. It is none of sign.Uses: no caller can
-// read or rotate it.
-const useCursor = "cursor"
+// useCursor is the use of the key that signs the cursors of lists, useAudit of the one that the chain of the audit is made
+// with. They are none of sign.Uses: no caller can read or rotate them.
+const (
+	useCursor = "cursor"
+	useAudit  = "audit"
+)
 
-// CursorKey returns the 32 bytes that sign the cursors of lists. They are the installation's, the same in all
-// processes, and never rotated. The first call makes them, and they are kept in SQL as other secrets are, of
-// no project. The caller must not change them. Its error is SQL's, or that the key ring cannot open them.
+// CursorKey returns the 32 bytes that sign the cursors of lists. Its error is SQL's, or that the key ring cannot open them.
 func (s *Secrets) CursorKey(ctx context.Context) ([]byte, error) {
-	secrets, err := s.Project(ctx, "", useCursor, s.clock.Now())
+	key, err := s.installationKey(ctx, useCursor)
 	if err != nil {
 		return nil, fmt.Errorf("the key of cursors: %w", err)
+	}
+	return key, nil
+}
+
+// AuditKey returns the key of the chain.
+func (s *Secrets) AuditKey(ctx context.Context) ([]byte, error) {
+	return s.installationKey(ctx, useAudit)
+}
+
+// installationKey returns a key that is the same in all processes, and never rotated. The first call makes it, and it is kept
+// in SQL as other secrets are, of no project. The caller must not change it.
+func (s *Secrets) installationKey(ctx context.Context, use string) ([]byte, error) {
+	secrets, err := s.Project(ctx, "", use, s.clock.Now())
+	if err != nil {
+		return nil, err
 	}
 	return secrets[0].Key, nil
 }
@@ -47,11 +65,12 @@ const (
 // Secrets keeps the secrets that sign for a while, and derives those of lanes from their project's. In
 // memory they are in clear; in SQL they are not.
 type Secrets struct {
-	store   Store
-	keys    *Keyring
-	clock   *clock.Clock
-	ids     clock.IDs
-	metrics *metrics
+	store Store
+	keys  *Keyring
+	clock *clock.Clock
+	ids   clock.IDs
+	// unreadableTotal counts what could not be decrypted.
+	unreadableTotal prometheus.Counter
 	// unreadable is when something sealed could last not be opened, in Unix milliseconds; zero: never.
 	unreadable atomic.Int64
 
@@ -91,8 +110,10 @@ const UseRoot = ""
 // New returns secrets that are read from SQL when they are needed.
 func New(s Store, k *Keyring, c *clock.Clock, m part.Metrics) *Secrets {
 	return &Secrets{
-		store: s, keys: k, clock: c, metrics: newMetrics(m), turns: make(map[Owner]*ownerTurn),
-		owners: make(map[Owner]Own), lanes: make(map[LaneKey][]sign.Secret),
+		store: s, keys: k, clock: c, turns: make(map[Owner]*ownerTurn), owners: make(map[Owner]Own),
+		lanes: make(map[LaneKey][]sign.Secret),
+		unreadableTotal: m.Counter("unreadable_secrets_total",
+			"Times that a stored secret or credential could not be decrypted with this process's master keys."),
 	}
 }
 

@@ -17,7 +17,7 @@ func masterKey(b byte) string {
 	return base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{b}, MasterKeyBytes))
 }
 
-func mustKeyring(t *testing.T, keys ...string) *Keyring {
+func mustKeyring(t testing.TB, keys ...string) *Keyring {
 	t.Helper()
 	k, err := NewKeyring(keys)
 	if err != nil {

@@ -114,7 +114,7 @@ func (s *Secrets) Unreadable() bool {
 // Opened takes notice of a decryption that failed, and returns its error.
 func (s *Secrets) Opened(err error) error {
 	if errors.Is(err, ErrUnknownKey) || errors.Is(err, ErrTampered) {
-		s.metrics.unreadable.Inc()
+		s.unreadableTotal.Inc()
 		s.unreadable.Store(time.Now().UnixMilli())
 	}
 	return err

@@ -49,10 +49,7 @@ func FuzzMasterKeys(f *testing.F) {
 // FuzzSealed: a ciphertext of a column opens in its own place and as it was written, and in no other way.
 // Whatever else a column has is an error of the two that are known.
 func FuzzSealed(f *testing.F) {
-	ring, err := NewKeyring([]string{masterKey(1)})
-	if err != nil {
-		f.Fatal(err)
-	}
+	ring := mustKeyring(f, masterKey(1))
 	for _, s := range []string{
 		"", ":", ring.KeyID() + ":", ring.KeyID() + ":AAAA", "ffffffff:AAAA", ring.SealText("a", "b"),
 		"x:y:z", ring.KeyID() + ":!",
@@ -87,10 +84,7 @@ func FuzzSealed(f *testing.F) {
 // FuzzSealedHeaders: headers of a row come back for the host that they were sealed for, as they were; for
 // another host without the credentials.
 func FuzzSealedHeaders(f *testing.F) {
-	ring, err := NewKeyring([]string{masterKey(1)})
-	if err != nil {
-		f.Fatal(err)
-	}
+	ring := mustKeyring(f, masterKey(1))
 	f.Add("Authorization", "Bearer x", "https://shop.example/a", "https://other.example/")
 	f.Add("X-Shop", "7", "https://shop.example/a", "https://shop.example:443/b")
 	f.Add("authorization", "a\nb", "", "https://shop.example")

@@ -2,7 +2,6 @@ package secret
 
 import (
 	"context"
-	"encoding/base64"
 	"fmt"
 	"slices"
 	"sync"
@@ -47,10 +46,7 @@ func (s *secretShelf) AddSecret(_ context.Context, secret store.Secret, _ int64,
 // is made once.
 func TestTheFirstSecretIsMadeOnceAndSignsEverything(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		keys, err := NewKeyring([]string{base64.StdEncoding.EncodeToString(make([]byte, MasterKeyBytes))})
-		if err != nil {
-			t.Fatal(err)
-		}
+		keys := mustKeyring(t, masterKey(1))
 		shelf := &secretShelf{}
 		cache := New(shelf, keys, new(clock.Clock), part.Metrics{})
 		now := time.Now().UnixMilli()
@@ -86,10 +82,7 @@ func TestTheFirstSecretIsMadeOnceAndSignsEverything(t *testing.T) {
 // What is remembered for reading an owner's secrets goes with the reading, whether that worked or not.
 func TestTurnsOfOwnersEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		keys, err := NewKeyring([]string{base64.StdEncoding.EncodeToString(make([]byte, MasterKeyBytes))})
-		if err != nil {
-			t.Fatal(err)
-		}
+		keys := mustKeyring(t, masterKey(1))
 		cache := New(&secretShelf{}, keys, new(clock.Clock), part.Metrics{})
 		now := time.Now().UnixMilli()
 		var wg sync.WaitGroup

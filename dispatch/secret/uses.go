@@ -3,6 +3,7 @@ package secret
 import (
 	"crypto/rand"
 	"fmt"
+	"strings"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/sign"
 )
@@ -28,16 +29,7 @@ func Shown(use string, s *sign.Secret) (ShownSecret, error) {
 	}, nil
 }
 
-func UsesText() string {
-	text := ""
-	for i, use := range sign.Uses() {
-		if i > 0 {
-			text += ", "
-		}
-		text += use
-	}
-	return text
-}
+func UsesText() string { return strings.Join(sign.Uses(), ", ") }
 
 // NewKey reads a secret, or makes one.
 func NewKey(use, text string) ([]byte, error) {

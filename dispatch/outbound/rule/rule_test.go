@@ -65,7 +65,7 @@ type judge func(d *Document) (string, *store.Rule)
 // judges make judges of what stands in a transcript.
 var judges = map[string]func(t *testing.T, text string) judge{
 	"rule": func(t *testing.T, text string) judge {
-		r, isPreset := presets(t)[text]
+		r, isPreset := compiledPresets(t)[text]
 		if !isPreset {
 			return func(d *Document) (string, *store.Rule) { return concludes(compiled(t, text), d) }
 		}
@@ -120,7 +120,7 @@ func compiled(t *testing.T, text string) *Rule {
 	return r
 }
 
-func presets(t *testing.T) map[string]*Rule {
+func compiledPresets(t *testing.T) map[string]*Rule {
 	t.Helper()
 	all, err := CompilePresets()
 	if err != nil {
@@ -182,7 +182,7 @@ func TestRulesJudge(t *testing.T) {
 
 func TestPresets(t *testing.T) {
 	t.Parallel()
-	all := presets(t)
+	all := compiledPresets(t)
 	for i, p := range Presets() {
 		text, wrong := Parse([]byte(p.Rule))
 		if wrong != nil || text != p.Rule || p.Description == "" || p.Name != Names()[i] || all[p.Name] == nil {

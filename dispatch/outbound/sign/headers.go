@@ -6,6 +6,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"golang.org/x/net/http/httpguts"
+
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/internal/parse"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -33,7 +35,7 @@ func CheckHeaders(headers []store.Header) []store.FieldError {
 }
 
 func headerField(name string) string {
-	if name == "" || !IsToken(name) || len(name) > 128 {
+	if !IsToken(name) || len(name) > 128 {
 		return "headers"
 	}
 	return "headers." + name
@@ -86,19 +88,8 @@ func forbidden(name string) string {
 	return ""
 }
 
-// isToken says whether s is a token of RFC 9110: what names of headers and methods are made of.
-func IsToken(s string) bool {
-	for i := range len(s) {
-		c := s[i]
-		switch {
-		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
-		case strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0:
-		default:
-			return false
-		}
-	}
-	return s != ""
-}
+// IsToken says whether s is a token of RFC 9110: what names of headers and methods are made of.
+func IsToken(s string) bool { return httpguts.ValidHeaderFieldName(s) }
 
 // CheckContentType says whether a content type can be sent: nil, or one sentence. What it means is the receiver's.
 func CheckContentType(value string) error {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -67,18 +68,18 @@ func readFields(contentType string, body []byte) (*kvFields, error) {
 
 func kvFormOf(contentType string, body []byte) kvForm {
 	mediaType, _, _ := strings.Cut(contentType, ";")
-	switch mediaType = strings.ToLower(strings.TrimSpace(mediaType)); {
+	mediaType = strings.ToLower(strings.TrimSpace(mediaType))
+	start := bytes.TrimLeft(body, " \t\r\n")
+	switch {
 	case mediaType == "application/x-www-form-urlencoded":
 		return kvURLEncoded
-	case mediaType == "application/json" || strings.HasSuffix(mediaType, "+json"):
+	case mediaType == "application/json", strings.HasSuffix(mediaType, "+json"):
 		return kvJSON
-	case mediaType == "application/xml" || mediaType == "text/xml" || strings.HasSuffix(mediaType, "+xml"):
+	case mediaType == "application/xml", mediaType == "text/xml", strings.HasSuffix(mediaType, "+xml"):
 		return kvXML
-	}
-	switch start := bytes.TrimLeft(body, " \t\r\n"); {
-	case len(start) > 0 && start[0] == '{':
+	case bytes.HasPrefix(start, []byte("{")):
 		return kvJSON
-	case len(start) > 0 && start[0] == '<':
+	case bytes.HasPrefix(start, []byte("<")):
 		return kvXML
 	}
 	return kvURLEncoded
@@ -166,12 +167,7 @@ func declaredElsewise(body []byte) bool {
 
 // has says whether there is a field of that name.
 func (f *kvFields) has(name string) bool {
-	for _, field := range f.fields {
-		if field.name == name {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(f.fields, func(field kvField) bool { return field.name == name })
 }
 
 // with returns the body with fields added behind its own, and every other byte as it was. Their names and values need no escapes but

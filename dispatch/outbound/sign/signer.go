@@ -340,11 +340,7 @@ func (f *fieldText) ReadSetting(s parse.Setting) {
 }
 
 func isFieldText(text string) bool {
-	for i := range len(text) {
-		c := text[i]
-		if l := parse.Lower(c); (l < 'a' || l > 'z') && (c < '0' || c > '9') && c != '_' && c != '-' {
-			return false
-		}
-	}
-	return true
+	return !strings.ContainsFunc(text, func(c rune) bool {
+		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '_' && c != '-'
+	})
 }

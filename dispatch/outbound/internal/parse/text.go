@@ -69,12 +69,7 @@ func IsDigits(s string) bool {
 
 // IsPrintable says whether a text is printable ASCII.
 func IsPrintable(text string) bool {
-	for i := range len(text) {
-		if text[i] < ' ' || text[i] > '~' {
-			return false
-		}
-	}
-	return true
+	return !strings.ContainsFunc(text, func(c rune) bool { return c < ' ' || c > '~' })
 }
 
 func Lower(c byte) byte {

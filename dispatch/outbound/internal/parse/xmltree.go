@@ -3,7 +3,6 @@ package parse
 import (
 	"bytes"
 	"encoding/xml"
-	"errors"
 	"io"
 )
 
@@ -37,11 +36,6 @@ const (
 	TooCostly = "the body is too much for the rule"
 )
 
-var (
-	errXMLShape = errors.New("there is something beside a single root element")
-	errXMLDepth = errors.New("elements are nested too deep")
-)
-
 // ReadXML reads a text that has been turned into UTF-8. It returns why for what is not one well-formed
 // element, and for what costs more steps than may be spent.
 func ReadXML(text []byte, spend func(steps int) bool) (t *XML, why string) {
@@ -68,7 +62,7 @@ func ReadXML(text []byte, spend func(steps int) bool) (t *XML, why string) {
 		}
 		switch token := token.(type) {
 		case xml.StartElement:
-			if err := t.begin(token.Name.Local, open); err != nil {
+			if !t.begin(token.Name.Local, open) {
 				return nil, NotXML
 			}
 			open = len(t.Elements) - 1
@@ -91,18 +85,16 @@ func ReadXML(text []byte, spend func(steps int) bool) (t *XML, why string) {
 	}
 }
 
-func (t *XML) begin(name string, parent int) error {
+// begin adds an element. It says no to a second root, and to what is nested too deep.
+func (t *XML) begin(name string, parent int) bool {
 	e := Element{Name: name, Parent: parent, Leaf: true}
-	if parent < 0 {
-		if len(t.Elements) > 0 {
-			return errXMLShape
-		}
-	} else {
+	if parent < 0 && len(t.Elements) > 0 {
+		return false
+	}
+	if parent >= 0 {
 		t.Elements[parent].Leaf = false
-		if e.Depth = t.Elements[parent].Depth + 1; e.Depth > MaxXMLDepth {
-			return errXMLDepth
-		}
+		e.Depth = t.Elements[parent].Depth + 1
 	}
 	t.Elements = append(t.Elements, e)
-	return nil
+	return e.Depth <= MaxXMLDepth
 }
