@@ -2,7 +2,6 @@ package sign_test
 
 import (
 	"bytes"
-	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -42,32 +41,6 @@ func TestSignAgreesWithTheReferenceLibrary(t *testing.T) {
 					t.Errorf("Verify of the reference library's signature: %v", err)
 				}
 			}
-		}
-	}
-}
-
-// TestVerify: what TestEverySignerIsVerified and TestTimestampsAreVerified do not try.
-func TestVerify(t *testing.T) {
-	t.Parallel()
-	now := time.Now()
-	for name, c := range map[string]struct {
-		at     time.Time
-		id     string
-		secret []byte
-		want   error
-	}{
-		"right":           {now, "cb_1", signtest.Shortest(), nil},
-		"another id":      {now, "cb_2", signtest.Shortest(), sign.ErrSignature},
-		"too new":         {now.Add(6 * time.Minute), "cb_1", signtest.Shortest(), sign.ErrTimestamp},
-		"an empty secret": {now, "cb_1", nil, sign.ErrNoSecret},
-	} {
-		a, err := signtest.Send(t, sign.Standard, sign.Request{ID: "cb_1", At: c.at, Secrets: signtest.Secrets(signtest.Shortest())})
-		if err != nil {
-			t.Fatal(err)
-		}
-		a.Header.Set(sign.HeaderID, c.id)
-		if err := a.Verify(sign.Standard, sign.Secret{Key: c.secret}); !errors.Is(err, c.want) {
-			t.Errorf("%s: %v, want %v", name, err, c.want)
 		}
 	}
 }

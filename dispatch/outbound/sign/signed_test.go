@@ -41,25 +41,97 @@ func TestWhatIsSigned(t *testing.T) {
 	t.Parallel()
 	var d desk
 	transcript.Run(t, "testdata/signed.txt", func(line string) string {
-		command, rest, _ := strings.Cut(line, " ")
-		switch command {
-		case "signer":
-			d.signer = rest
-		case "id":
-			d.id = rest
-		case "label":
-			d.label = rest
-		case "at":
-			nanoseconds, _ := strconv.ParseInt(rest, 10, 64)
-			d.at = time.Unix(0, nanoseconds)
-		case "keys":
-			use, texts, _ := strings.Cut(rest, " ")
-			d.secrets = secretsOf(use, strings.Split(texts, " | "))
-		default:
-			return d.sign(t, line)
+		if d.takes(line) {
+			return ""
 		}
-		return ""
+		return d.sign(t, line)
 	})
+}
+
+// takes says whether a line is an order: how to sign what follows.
+func (d *desk) takes(line string) bool {
+	command, rest, _ := strings.Cut(line, " ")
+	switch command {
+	case "signer":
+		d.signer = rest
+	case "id":
+		d.id = rest
+	case "label":
+		d.label = rest
+	case "at":
+		nanoseconds, _ := strconv.ParseInt(rest, 10, 64)
+		d.at = time.Unix(0, nanoseconds)
+	case "keys":
+		use, texts, _ := strings.Cut(rest, " ")
+		d.secrets = secretsOf(use, strings.Split(texts, " | "))
+	default:
+		return false
+	}
+	return true
+}
+
+// TestVerify: what was changed on its way is not taken, nor what is too old or too new.
+func TestVerify(t *testing.T) {
+	t.Parallel()
+	var d desk
+	transcript.Run(t, "testdata/arrived.txt", func(line string) string {
+		if d.takes(line) {
+			return ""
+		}
+		return d.arrive(t, strings.Split(line, " ; "))
+	})
+}
+
+// arrive signs a request, changes it, and says what its receiver finds.
+func (d *desk) arrive(t *testing.T, changes []string) string {
+	t.Helper()
+	d.at = time.Now()
+	for _, change := range changes {
+		if ago, ok := strings.CutPrefix(change, "ago "); ok {
+			d.at = d.at.Add(-duration(ago))
+		}
+	}
+	r := d.request("application/json", "a=1", `{"paid":10000}`)
+	s, err := NewCache().Sign(d.signer, &r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, by := d.sent(&r, &s), d.signer
+	a.tolerance = 0
+	for _, change := range changes {
+		what, text, _ := strings.Cut(change, " ")
+		switch what {
+		case "by":
+			by = text
+		case "tolerance":
+			a.tolerance = duration(text)
+		case "keyless":
+			a.secrets = []Secret{{}}
+		case "body":
+			a.body = []byte(text)
+		case "url":
+			a.url = &url.URL{Path: text, RawQuery: "a=1"}
+		case "query":
+			a.url = &url.URL{Path: "/query", RawQuery: text}
+		case "header":
+			name, value, _ := strings.Cut(text, ": ")
+			a.header.Set(name, value)
+		case "swap":
+			old, other, _ := strings.Cut(text, " for ")
+			for name, values := range a.header {
+				a.header.Set(name, strings.Replace(values[0], old, other, 1))
+			}
+		}
+	}
+	if err := Verify(by, a.secrets, a.header, a.url, a.body, a.tolerance); err != nil {
+		return err.Error()
+	}
+	return "verified"
+}
+
+func duration(text string) time.Duration {
+	d, _ := time.ParseDuration(text) // it stands in a transcript
+	return d
 }
 
 // secretsOf reads secrets as they are written; what is none is taken as it is.
@@ -95,14 +167,7 @@ func (d *desk) sign(t *testing.T, line string) string {
 	if rest, ok := strings.CutPrefix(line, "?"); ok {
 		query, line, _ = strings.Cut(rest, " ")
 	}
-	if len(d.secrets) > 0 {
-		d.secrets[0].Label = d.label
-	}
-	r := Request{
-		ID: d.id, Method: "POST", ContentType: contentType, Body: []byte(line), Secrets: d.secrets, At: d.at,
-		Seconds: strconv.FormatInt(d.at.Unix(), 10),
-		URL:     &url.URL{Scheme: "https", Host: "shop.example", Path: "/query", RawQuery: query},
-	}
+	r := d.request(contentType, query, line)
 	s, err := NewCache().Sign(d.signer, &r)
 	if err != nil {
 		if strings.Contains(err.Error(), "hunter2") {
@@ -122,6 +187,17 @@ func (d *desk) sign(t *testing.T, line string) string {
 		t.Errorf("%s: signed twice as\n%s\n%s\n%v", d.signer, text, textAgain, err)
 	}
 	return shown
+}
+
+func (d *desk) request(contentType, query, body string) Request {
+	if len(d.secrets) > 0 {
+		d.secrets[0].Label = d.label
+	}
+	return Request{
+		ID: d.id, Method: "POST", ContentType: contentType, Body: []byte(body), Secrets: d.secrets, At: d.at,
+		Seconds: strconv.FormatInt(d.at.Unix(), 10),
+		URL:     &url.URL{Scheme: "https", Host: "shop.example", Path: "/query", RawQuery: query},
+	}
 }
 
 // sent is a request as its receiver has it.
