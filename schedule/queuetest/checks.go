@@ -8,41 +8,6 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
-// rateExact: with twice as much to do as its rate allows a lane gets its rate, and a claimer that sleeps
-// until each reply's next event neither oversleeps nor spins.
-func rateExact(f *fixture) {
-	for _, c := range []struct {
-		every  time.Duration
-		length time.Duration
-	}{
-		{time.Second / 500, 4 * time.Second},
-		{time.Second / 50, 10 * time.Second},
-		{time.Second / 3, 100 * time.Second},
-		{time.Minute / 7, 20 * time.Minute},
-	} {
-		f.reset()
-		f.set(schedule.LaneSetting{Lane: f.lanes[0], Limit: 1000})
-		f.answer(0, 9, schedule.Answered) // a concurrency that the rate does not use up
-		expected := float64(c.length) / float64(c.every)
-		f.ensure(f.items(0, int(2*expected))...)
-		f.promoteAll()
-		f.set(schedule.LaneSetting{Lane: f.lanes[0], Every: c.every, Limit: 1000})
-		fl := f.drainFor(c.length)
-		expected *= float64(fl.lasted) / float64(c.length.Milliseconds())
-		off := 0.02 + float64(int64(fl.stalls)*schedule.TokenStep.Milliseconds())/float64(fl.lasted)
-		if got := float64(fl.leases) / expected; got < 1-off || got > 1+off {
-			f.Fatalf("one in %s gave %d leases in %d ms, %.3f of what it should", c.every, fl.leases, fl.lasted, got)
-		}
-		// Tokens come in steps of 10 ms, so that many are claimed at once; in between nothing is claimed in
-		// vain.
-		most := int(min(expected, c.length.Seconds()*100)) + 20 + fl.leases/100
-		if fl.claims > most || fl.empty > most/20+2 {
-			f.Fatalf("%d claims, %d of them in vain, for %d leases; want %d at most", fl.claims, fl.empty, fl.leases, most)
-		}
-		f.quiet()
-	}
-}
-
 // empty is a claim that promotes and reaps.
 func (f *fixture) empty() schedule.ClaimRequest {
 	req := f.wide()
@@ -55,49 +20,6 @@ func (f *fixture) promoteAll() {
 	f.Helper()
 	for s := f.stats(); s.HeadDue != 0 && s.HeadDue <= s.Now; s = f.stats() {
 		f.claim(f.empty())
-	}
-}
-
-// A flood is what a claimer did that slept until each reply's next event.
-type flood struct {
-	leases, claims, empty int
-	lasted                int64 // ms in which tokens could be given
-	stalls                int   // each leaves less than a step of the tokens in doubt
-}
-
-// drainFor claims for so long, and answers all at once, as a claimer does that sleeps until the next event of
-// each reply.
-func (f *fixture) drainFor(d time.Duration) flood {
-	f.Helper()
-	var fl flood
-	var began, wake int64
-	for {
-		c := f.claim(f.wide())
-		if began == 0 {
-			began, wake = c.Now, c.Now
-		}
-		// A busy machine wakes the claimer too late for some tokens.
-		if late := c.Now - wake - schedule.CatchUp.Milliseconds(); late > 0 {
-			began += late
-			fl.stalls++
-		}
-		f.ack(c.Leases, schedule.Answered)
-		fl.claims++
-		if fl.lasted = c.Now - began; fl.lasted >= d.Milliseconds() {
-			return fl
-		}
-		fl.leases += len(c.Leases)
-		if len(c.Leases) == 0 {
-			fl.empty++
-		}
-		if wake = c.Now; c.More {
-			continue
-		}
-		if c.Next == 0 {
-			f.Fatalf("nothing is in sight after %d leases", fl.leases)
-		}
-		wake = max(c.Next, c.Now)
-		f.pass(time.Duration(wake-f.Now()) * time.Millisecond)
 	}
 }
 

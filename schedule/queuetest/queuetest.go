@@ -98,7 +98,6 @@ func RandomRuns(n int) {
 // harness of its own.
 func Run(t *testing.T, open func(t *testing.T) Harness, names ...string) {
 	for name, check := range map[string]func(f *fixture){
-		"RateIsExactOverTime":       rateExact,
 		"LanesHaveShards":           lanesHaveShards,
 		"ScanMeetsWhatStays":        scanMeets,
 		"Refusals":                  refusals,

@@ -27,20 +27,20 @@ const longestLock = "order_0001-AZaz_zzzzzz"
 func Random(t *testing.T, h Harness, oracle *Harness) {
 	rapid.Check(t, func(rt *rapid.T) {
 		w := newWorld(rt, h, oracle, rapid.SampledFrom([]int{1, 2, 4, 12, 30}).Draw(rt, "lane limit"))
-		actions := map[string]func(*rapid.T){
+		actions := make(map[string]func(*rapid.T))
+		for name, action := range map[string]func(){
 			"ensure": w.randomEnsure, "claim": w.randomClaim, "claim 2": w.randomClaim, "again": w.randomRepeat,
 			"settle": w.randomSettle, "finish": w.randomFinish, "extend": w.randomExtend, "cancel": w.randomCancel,
 			"move": w.randomMove, "adopt": w.randomAdopt, "setting": w.randomSetting, "outage": w.randomOutage,
 			"horizon": w.randomHorizon, "loaded": w.randomLoaded, "acquire": w.randomAcquire, "release": w.randomRelease,
 			"advance": w.randomAdvance, "jump": w.randomJump, "rebuild": w.randomRebuild, "audit": w.randomAudit,
-		}
-		for name, action := range actions {
+		} {
 			actions[name] = func(rt *rapid.T) {
-				w.tb = rt
+				w.tb, w.rt = rt, rt
 				for _, side := range w.sides {
 					side.tb = rt
 				}
-				action(rt)
+				action()
 			}
 		}
 		rt.Repeat(actions)
@@ -50,6 +50,7 @@ func Random(t *testing.T, h Harness, oracle *Harness) {
 // A world is an index under random operations, with its oracle, and what their replies have said.
 type world struct {
 	*fixture // of the index
+	rt       *rapid.T
 	// sides are the index and the oracle, if there is one.
 	sides     []*fixture
 	limit     int // LaneLimit of every claim
@@ -102,10 +103,10 @@ func both[R any](w *world, what string, do func(Index) (R, error)) R {
 var sameTicks = cmp.Comparer(func(a, b schedule.Tick) bool { return a.Now == b.Now && a.Next == b.Next })
 
 // retried is both, with a reply that is now and then lost: the repetition of the call must change nothing more.
-func retried[R any](w *world, rt *rapid.T, what string, do func(Index) (R, error)) R {
+func retried[R any](w *world, what string, do func(Index) (R, error)) R {
 	w.Helper()
 	first := both(w, what, do)
-	if oneIn(rt, 8, "lost") {
+	if w.oneIn(8, "lost") {
 		before := w.dump(w.fixture)
 		both(w, what+", repeated", do)
 		after := w.dump(w.fixture)
@@ -118,34 +119,37 @@ func retried[R any](w *world, rt *rapid.T, what string, do func(Index) (R, error
 }
 
 // some draws up to most different ids. An id is always of the same lane.
-func (w *world) some(rt *rapid.T, most int) []schedule.Ref {
-	return rapid.SliceOfNDistinct(rapid.SampledFrom(w.refs), 1, most, rapid.ID[schedule.Ref]).Draw(rt, "ids")
+func (w *world) some(most int) []schedule.Ref {
+	return rapid.SliceOfNDistinct(rapid.SampledFrom(w.refs), 1, most, rapid.ID[schedule.Ref]).Draw(w.rt, "ids")
 }
 
-func (w *world) anyLane(rt *rapid.T) int64 {
-	return rapid.SampledFrom(w.lanes[:randomLanes]).Draw(rt, "lane")
+func (w *world) anyLane() int64 {
+	return pick(w, "lane", w.lanes[:randomLanes]...)
 }
 
 // due draws a time around now.
-func (w *world) due(rt *rapid.T) int64 {
+func (w *world) due() int64 {
 	times := []int64{-3600_000, -5000, -1000, 0, 150, 3000, 20_000, 45_000, 600_000}
-	return w.Now() + rapid.SampledFrom(times).Draw(rt, "due in")
+	return w.Now() + pick(w, "due in", times...)
 }
 
 // oneIn is true once in n times.
-func oneIn(rt *rapid.T, n int, what string) bool { return rapid.IntRange(1, n).Draw(rt, what) == n }
+func (w *world) oneIn(n int, what string) bool { return rapid.IntRange(1, n).Draw(w.rt, what) == n }
 
-func (w *world) drawItem(rt *rapid.T, ref schedule.Ref) schedule.Item {
-	item := schedule.Item{ID: ref.ID, Lane: ref.Lane, Due: w.due(rt), Retry: rapid.Bool().Draw(rt, "retry")}
-	if rapid.Bool().Draw(rt, "locked") {
+// pick draws one of the values.
+func pick[T any](w *world, label string, of ...T) T { return rapid.SampledFrom(of).Draw(w.rt, label) }
+
+func (w *world) drawItem(ref schedule.Ref) schedule.Item {
+	item := schedule.Item{ID: ref.ID, Lane: ref.Lane, Due: w.due(), Retry: w.oneIn(2, "retry")}
+	if w.oneIn(2, "locked") {
 		item.Lock = longestLock
 	}
-	item.Forced = oneIn(rt, 6, "forced")
+	item.Forced = w.oneIn(6, "forced")
 	return item
 }
 
 // drawToken draws the token that an id is leased under, an old one or one that was never used.
-func (w *world) drawToken(rt *rapid.T, id string) string {
+func (w *world) drawToken(id string) string {
 	tokens := []string{"foreign"}
 	if h, leased := w.held[id]; leased {
 		tokens = append(tokens, h.token, h.token)
@@ -153,28 +157,28 @@ func (w *world) drawToken(rt *rapid.T, id string) string {
 	if n := len(w.oldTokens); n > 0 {
 		tokens = append(tokens, w.oldTokens[n-1], w.oldTokens[max(0, n-5)])
 	}
-	return rapid.SampledFrom(tokens).Draw(rt, "token")
+	return pick(w, "token", tokens...)
 }
 
-func (w *world) drawLease(rt *rapid.T, ref schedule.Ref) schedule.LeaseRef {
-	return schedule.LeaseRef{Ref: ref, Token: w.drawToken(rt, ref.ID)}
+func (w *world) drawLease(ref schedule.Ref) schedule.LeaseRef {
+	return schedule.LeaseRef{Ref: ref, Token: w.drawToken(ref.ID)}
 }
 
 // drawNext draws a lease of the lane that counts from now on, or none.
-func (w *world) drawNext(rt *rapid.T, lane int64) schedule.LeaseRef {
-	ref := rapid.SampledFrom(w.refs).Draw(rt, "next")
+func (w *world) drawNext(lane int64) schedule.LeaseRef {
+	ref := pick(w, "next", w.refs...)
 	if ref.Lane != lane {
 		return schedule.LeaseRef{}
 	}
-	return w.drawLease(rt, ref)
+	return w.drawLease(ref)
 }
 
-func (w *world) randomEnsure(rt *rapid.T) {
+func (w *world) randomEnsure() {
 	var items []schedule.Item
-	for _, ref := range w.some(rt, 12) {
-		items = append(items, w.drawItem(rt, ref))
+	for _, ref := range w.some(12) {
+		items = append(items, w.drawItem(ref))
 	}
-	got := retried(w, rt, "ensure", on(w.ctx, Index.Ensure, items))
+	got := retried(w, "ensure", on(w.ctx, Index.Ensure, items))
 	before := w.observe()
 	for i, item := range items {
 		w.expectPosition(before, item.ID, got[i])
@@ -184,9 +188,9 @@ func (w *world) randomEnsure(rt *rapid.T) {
 	}
 }
 
-func (w *world) randomCancel(rt *rapid.T) {
-	refs := w.some(rt, 3)
-	got := retried(w, rt, "cancel", on(w.ctx, Index.Cancel, refs))
+func (w *world) randomCancel() {
+	refs := w.some(3)
+	got := retried(w, "cancel", on(w.ctx, Index.Cancel, refs))
 	before := w.observe()
 	for i, ref := range refs {
 		w.expectPosition(before, ref.ID, got[i])
@@ -196,12 +200,12 @@ func (w *world) randomCancel(rt *rapid.T) {
 	}
 }
 
-func (w *world) randomMove(rt *rapid.T) {
+func (w *world) randomMove() {
 	var movements []schedule.Movement
-	for _, ref := range w.some(rt, 12) {
-		movements = append(movements, schedule.Movement{Ref: ref, Due: w.due(rt), Forced: oneIn(rt, 4, "forced")})
+	for _, ref := range w.some(12) {
+		movements = append(movements, schedule.Movement{Ref: ref, Due: w.due(), Forced: w.oneIn(4, "forced")})
 	}
-	got := retried(w, rt, "move", on(w.ctx, Index.Move, movements))
+	got := retried(w, "move", on(w.ctx, Index.Move, movements))
 	before := w.observe()
 	for i, m := range movements {
 		switch before.Items[m.ID].Place {
@@ -225,15 +229,15 @@ func (w *world) randomMove(rt *rapid.T) {
 	}
 }
 
-func (w *world) randomExtend(rt *rapid.T) {
+func (w *world) randomExtend() {
 	var extensions []schedule.Lease
-	for _, ref := range w.some(rt, 3) {
+	for _, ref := range w.some(3) {
 		extensions = append(extensions, schedule.Lease{
-			Item: schedule.Item{ID: ref.ID, Lane: ref.Lane}, Token: w.drawToken(rt, ref.ID),
-			Until: w.Now() + rapid.SampledFrom([]int64{-1000, 10_000, 90_000}).Draw(rt, "until"),
+			Item: schedule.Item{ID: ref.ID, Lane: ref.Lane}, Token: w.drawToken(ref.ID),
+			Until: w.Now() + pick[int64](w, "until", -1000, 10_000, 90_000),
 		})
 	}
-	got := retried(w, rt, "extend", on(w.ctx, Index.Extend, extensions))
+	got := retried(w, "extend", on(w.ctx, Index.Extend, extensions))
 	for i, e := range extensions {
 		h, leased := w.held[e.ID]
 		mine := leased && h.token == e.Token
@@ -248,26 +252,26 @@ func (w *world) randomExtend(rt *rapid.T) {
 	w.observe()
 }
 
-func (w *world) randomAdopt(rt *rapid.T) {
+func (w *world) randomAdopt() {
 	var adoptions []schedule.Lease
-	for _, ref := range w.some(rt, 3) {
-		a := schedule.Lease{Item: w.drawItem(rt, ref), Token: "adopted", Until: w.Now() + 40_000}
-		if a.Lock = ""; rapid.Bool().Draw(rt, "locked") {
+	for _, ref := range w.some(3) {
+		a := schedule.Lease{Item: w.drawItem(ref), Token: "adopted", Until: w.Now() + 40_000}
+		if a.Lock = ""; w.oneIn(2, "locked") {
 			a.Lock = lockOf(a.ID)
 		}
-		if h, leased := w.held[a.ID]; leased && rapid.Bool().Draw(rt, "again") {
+		if h, leased := w.held[a.ID]; leased && w.oneIn(2, "again") {
 			a.Token = h.token
 		}
 		adoptions = append(adoptions, a)
 	}
-	w.adopt(rt, adoptions)
+	w.adopt(adoptions)
 	w.observe()
 }
 
 // adopt adopts attempts, and notes who has what from now on.
-func (w *world) adopt(rt *rapid.T, adoptions []schedule.Lease) {
+func (w *world) adopt(adoptions []schedule.Lease) {
 	w.Helper()
-	retried(w, rt, "adopt", on(w.ctx, silent(Index.Adopt), adoptions))
+	retried(w, "adopt", on(w.ctx, silent(Index.Adopt), adoptions))
 	w.noteAdopted(adoptions)
 }
 
@@ -285,20 +289,18 @@ func (w *world) noteAdopted(adoptions []schedule.Lease) {
 	}
 }
 
-func (w *world) randomSetting(rt *rapid.T) {
-	lane := w.anyLane(rt)
+func (w *world) randomSetting() {
+	lane := w.anyLane()
 	s := schedule.LaneSetting{
 		Lane:    lane,
-		Limit:   rapid.SampledFrom([]int{0, 0, 1, 3, 5, 20}).Draw(rt, "limit"),
-		Version: w.versions[lane] + rapid.Int64Range(-1, 2).Draw(rt, "version"),
-		Every: rapid.SampledFrom([]time.Duration{
-			0, 0, time.Microsecond, 33 * time.Millisecond, time.Second / 3, 10 * time.Second, time.Minute / 7,
-		}).Draw(rt, "every"),
+		Limit:   pick(w, "limit", 0, 0, 1, 3, 5, 20),
+		Version: w.versions[lane] + rapid.Int64Range(-1, 2).Draw(w.rt, "version"),
+		Every:   pick[time.Duration](w, "every", 0, 0, time.Microsecond, 33*time.Millisecond, time.Second/3, 10*time.Second, time.Minute/7),
 	}
-	if oneIn(rt, 3, "pause") {
-		s.PausedUntil = w.due(rt)
+	if w.oneIn(3, "pause") {
+		s.PausedUntil = w.due()
 	}
-	retried(w, rt, "set lanes", on(w.ctx, silent(Index.SetLanes), []schedule.LaneSetting{s}))
+	retried(w, "set lanes", on(w.ctx, silent(Index.SetLanes), []schedule.LaneSetting{s}))
 	applies := s.Version >= w.versions[lane]
 	if applies {
 		w.versions[lane], w.limits[lane] = s.Version, s.Limit
@@ -308,11 +310,11 @@ func (w *world) randomSetting(rt *rapid.T) {
 }
 
 // randomOutage lets attempts of one lane end without an answer, in so many as make a breaker open.
-func (w *world) randomOutage(rt *rapid.T) {
-	lane := w.anyLane(rt)
-	apart := rapid.SampledFrom([]time.Duration{0, 3 * time.Second, schedule.BreakerSpan}).Draw(rt, "apart")
-	signal := rapid.SampledFrom([]schedule.Signal{schedule.TimedOut, schedule.Unanswered}).Draw(rt, "signal")
-	for range rapid.IntRange(1, 3).Draw(rt, "rounds") {
+func (w *world) randomOutage() {
+	lane := w.anyLane()
+	apart := pick[time.Duration](w, "apart", 0, 3*time.Second, schedule.BreakerSpan)
+	signal := pick[schedule.Signal](w, "signal", schedule.TimedOut, schedule.Unanswered)
+	for range rapid.IntRange(1, 3).Draw(w.rt, "rounds") {
 		var adoptions []schedule.Lease
 		var settlements []schedule.Settlement
 		for range 10 {
@@ -322,27 +324,27 @@ func (w *world) randomOutage(rt *rapid.T) {
 				Item: item, Token: "outage", Outcome: schedule.Ack, Signal: signal,
 			})
 		}
-		w.adopt(rt, adoptions)
-		w.settle(rt, settlements)
+		w.adopt(adoptions)
+		w.settle(settlements)
 		w.pass(apart)
 	}
 }
 
-func (w *world) randomHorizon(rt *rapid.T) {
+func (w *world) randomHorizon() {
 	w.tokens++
 	a := schedule.Advance{
-		Horizon: rapid.SampledFrom([]time.Duration{0, time.Millisecond, 5 * time.Minute, 20 * time.Minute}).Draw(rt, "horizon"),
-		After:   rapid.SampledFrom([]string{w.state.Watermark.Loader, w.state.Watermark.Loader, "another"}).Draw(rt, "after"),
+		Horizon: pick[time.Duration](w, "horizon", 0, time.Millisecond, 5*time.Minute, 20*time.Minute),
+		After:   pick(w, "after", w.state.Watermark.Loader, w.state.Watermark.Loader, "another"),
 		Token:   idOf(w.tokens),
 	}
 	move := func(ix Index) (schedule.Watermark, error) { return ix.MoveWatermark(w.ctx, 0, a) }
-	w.expectWatermark(a, retried(w, rt, "move watermark", move))
+	w.expectWatermark(a, retried(w, "move watermark", move))
 }
 
-func (w *world) randomLoaded(rt *rapid.T) {
-	until := rapid.SampledFrom([]int64{0, w.Now() + 60_000, w.Now() + 900_000, schedule.Forever}).Draw(rt, "until")
-	token := rapid.SampledFrom([]string{w.state.Watermark.Loader, "foreign"}).Draw(rt, "token")
-	got := retried(w, rt, "loaded", func(ix Index) (schedule.Watermark, error) { return ix.Loaded(w.ctx, 0, token, until) })
+func (w *world) randomLoaded() {
+	until := pick[int64](w, "until", 0, w.Now()+60_000, w.Now()+900_000, schedule.Forever)
+	token := pick(w, "token", w.state.Watermark.Loader, "foreign")
+	got := retried(w, "loaded", func(ix Index) (schedule.Watermark, error) { return ix.Loaded(w.ctx, 0, token, until) })
 	want := w.state.Watermark
 	if token == want.Loader {
 		want.Loaded = max(want.Loaded, min(until, want.At))
@@ -353,10 +355,8 @@ func (w *world) randomLoaded(rt *rapid.T) {
 	w.observe()
 }
 
-func (w *world) randomAdvance(rt *rapid.T) {
-	w.pass(rapid.SampledFrom([]time.Duration{
-		time.Millisecond, 150 * time.Millisecond, 2 * time.Second, 20 * time.Second, 31 * time.Second, 2 * time.Minute,
-	}).Draw(rt, "by"))
+func (w *world) randomAdvance() {
+	w.pass(pick[time.Duration](w, "by", time.Millisecond, 150*time.Millisecond, 2*time.Second, 20*time.Second, 31*time.Second, 2*time.Minute))
 }
 
 // pass lets d pass on all sides.
@@ -370,9 +370,9 @@ func (w *world) pass(d time.Duration) {
 
 // randomJump puts the clock forward or back at once. What is due stays due at its time; what is left of leases, holds
 // and locks stays left.
-func (w *world) randomJump(rt *rapid.T) {
-	d := rapid.SampledFrom([]time.Duration{-time.Hour, -7 * time.Second, time.Minute, time.Hour}).Draw(rt, "jump")
-	w.endPauses(rt)
+func (w *world) randomJump() {
+	d := pick[time.Duration](w, "jump", -time.Hour, -7*time.Second, time.Minute, time.Hour)
+	w.endPauses()
 	for _, side := range w.sides {
 		side.jump(d)
 	}
@@ -392,17 +392,17 @@ func (w *world) randomJump(rt *rapid.T) {
 
 // endPauses ends by a setting what has ended by itself: whether a pause that the clock goes back into begins again is an
 // index's choice.
-func (w *world) endPauses(rt *rapid.T) {
+func (w *world) endPauses() {
 	for _, lane := range w.lanes[:randomLanes] {
 		if s := w.state.Lanes[lane]; s.PausedUntil == 0 {
 			w.versions[lane]++
 			setting := schedule.LaneSetting{Lane: lane, Limit: w.limits[lane], Every: s.Every, Version: w.versions[lane]}
-			retried(w, rt, "set lanes", on(w.ctx, silent(Index.SetLanes), []schedule.LaneSetting{setting}))
+			retried(w, "set lanes", on(w.ctx, silent(Index.SetLanes), []schedule.LaneSetting{setting}))
 		}
 	}
 }
 
-func (w *world) randomAudit(*rapid.T) {
+func (w *world) randomAudit() {
 	for _, side := range w.sides {
 		side.quiet()
 	}
@@ -414,9 +414,9 @@ func (w *world) randomAudit(*rapid.T) {
 
 // randomRebuild is what follows when an index was lost: an index of another generation, the attempts that run, and then
 // the rest.
-func (w *world) randomRebuild(rt *rapid.T) {
-	if !oneIn(rt, 4, "rebuild") {
-		rt.Skip("lost seldom")
+func (w *world) randomRebuild() {
+	if !w.oneIn(4, "rebuild") {
+		w.rt.Skip("lost seldom")
 	}
 	w.rebuild()
 }

@@ -37,24 +37,24 @@ func (w *world) countEnded(named []schedule.EndedLease) {
 	}
 }
 
-func (w *world) randomClaim(rt *rapid.T) {
+func (w *world) randomClaim() {
 	req := w.wide()
-	req.Owner = rapid.SampledFrom([]string{"one", "two"}).Draw(rt, "owner")
-	req.Max = rapid.SampledFrom([]int{0, 1, 3, 9, 20, 256}).Draw(rt, "max")
-	req.MaxUncertain = rapid.SampledFrom([]int{0, 2, 256}).Draw(rt, "max uncertain")
-	req.MaxTimingOut = rapid.SampledFrom([]int{0, 1, 256}).Draw(rt, "max timing out")
-	req.Lease = rapid.SampledFrom([]time.Duration{10 * time.Second, time.Minute}).Draw(rt, "lease")
-	req.Lead = rapid.SampledFrom([]time.Duration{0, 0, 30 * time.Millisecond, schedule.MaxLead}).Draw(rt, "lead")
+	req.Owner = pick(w, "owner", "one", "two")
+	req.Max = pick(w, "max", 0, 1, 3, 9, 20, 256)
+	req.MaxUncertain = pick(w, "max uncertain", 0, 2, 256)
+	req.MaxTimingOut = pick(w, "max timing out", 0, 1, 256)
+	req.Lease = pick[time.Duration](w, "lease", 10*time.Second, time.Minute)
+	req.Lead = pick[time.Duration](w, "lead", 0, 0, 30*time.Millisecond, schedule.MaxLead)
 	req.LaneLimit = w.limit
 	for _, ref := range w.refs {
-		if oneIn(rt, 6, "ended") {
-			ended := schedule.EndedLease{LeaseRef: w.drawLease(rt, ref), Next: w.drawNext(rt, ref.Lane)}
+		if w.oneIn(6, "ended") {
+			ended := schedule.EndedLease{LeaseRef: w.drawLease(ref), Next: w.drawNext(ref.Lane)}
 			req.Ended = append(req.Ended, ended)
 		}
 	}
 	for _, lane := range w.lanes[:randomLanes] {
-		if oneIn(rt, 4, "prefetch") {
-			most := rapid.SampledFrom([]int{0, 1, 9}).Draw(rt, "most")
+		if w.oneIn(4, "prefetch") {
+			most := pick(w, "most", 0, 1, 9)
 			req.Prefetch = append(req.Prefetch, schedule.LanePrefetch{Lane: lane, Max: most})
 		}
 	}
@@ -65,14 +65,14 @@ func (w *world) randomClaim(rt *rapid.T) {
 }
 
 // randomRepeat repeats an owner's last claim: the reply was lost.
-func (w *world) randomRepeat(rt *rapid.T) {
-	if oneIn(rt, 3, "late") { // what was leased may be another's by now
+func (w *world) randomRepeat() {
+	if w.oneIn(3, "late") { // what was leased may be another's by now
 		w.pass(time.Minute + time.Second)
-		w.randomClaim(rt)
+		w.randomClaim()
 	}
-	req, ok := w.last[rapid.SampledFrom([]string{"one", "two"}).Draw(rt, "owner")]
+	req, ok := w.last[pick(w, "owner", "one", "two")]
 	if !ok {
-		rt.Skip("nothing was claimed yet")
+		w.rt.Skip("nothing was claimed yet")
 	}
 	c := both(w, "claim, repeated", func(ix Index) (schedule.Claimed, error) { return ix.Claim(w.ctx, 0, req) })
 	w.countEnded(req.Ended)
@@ -91,50 +91,50 @@ func (w *world) randomRepeat(rt *rapid.T) {
 	}
 }
 
-func (w *world) drawSettlement(rt *rapid.T, ref schedule.Ref) schedule.Settlement {
+func (w *world) drawSettlement(ref schedule.Ref) schedule.Settlement {
 	s := schedule.Settlement{
-		Item: w.drawItem(rt, ref), Token: w.drawToken(rt, ref.ID), Won: rapid.Bool().Draw(rt, "won"),
-		Outcome: schedule.Outcome(rapid.IntRange(int(schedule.Ack), int(schedule.Bury)).Draw(rt, "outcome")),
-		Signal:  schedule.Signal(rapid.IntRange(int(schedule.NoSignal), int(schedule.Unanswered)).Draw(rt, "signal")),
+		Item: w.drawItem(ref), Token: w.drawToken(ref.ID), Won: w.oneIn(2, "won"),
+		Outcome: schedule.Outcome(rapid.IntRange(int(schedule.Ack), int(schedule.Bury)).Draw(w.rt, "outcome")),
+		Signal:  schedule.Signal(rapid.IntRange(int(schedule.NoSignal), int(schedule.Unanswered)).Draw(w.rt, "signal")),
 	}
-	if oneIn(rt, 6, "hold") {
-		s.HoldUntil = w.due(rt)
+	if w.oneIn(6, "hold") {
+		s.HoldUntil = w.due()
 	}
 	return s
 }
 
 // randomSettle settles any ids with any token.
-func (w *world) randomSettle(rt *rapid.T) {
+func (w *world) randomSettle() {
 	var settlements []schedule.Settlement
-	for _, ref := range w.some(rt, 3) {
-		s := w.drawSettlement(rt, ref)
-		s.Next = w.drawNext(rt, s.Lane)
+	for _, ref := range w.some(3) {
+		s := w.drawSettlement(ref)
+		s.Next = w.drawNext(s.Lane)
 		settlements = append(settlements, s)
 	}
-	w.settle(rt, settlements)
+	w.settle(settlements)
 }
 
 // randomFinish settles what is leased, as its holders do.
-func (w *world) randomFinish(rt *rapid.T) {
+func (w *world) randomFinish() {
 	var settlements []schedule.Settlement
 	for _, ref := range w.refs {
-		if h, leased := w.held[ref.ID]; leased && !oneIn(rt, 3, "skip") {
-			s := w.drawSettlement(rt, ref)
+		if h, leased := w.held[ref.ID]; leased && !w.oneIn(3, "skip") {
+			s := w.drawSettlement(ref)
 			s.Token = h.token
 			settlements = append(settlements, s)
 		}
 	}
-	w.settle(rt, settlements)
+	w.settle(settlements)
 }
 
-func (w *world) settle(rt *rapid.T, settlements []schedule.Settlement) {
+func (w *world) settle(settlements []schedule.Settlement) {
 	w.Helper()
 	call := on(w.ctx, Index.Settle, settlements)
 	var got []schedule.Settled
 	if slices.ContainsFunc(settlements, func(s schedule.Settlement) bool { return w.held[s.ID].moved != 0 }) {
 		got = both(w, "settle", call) // repeated, it would overrule the movement that came meanwhile
 	} else {
-		got = retried(w, rt, "settle", call)
+		got = retried(w, "settle", call)
 	}
 	before, held := w.state, maps.Clone(w.held)
 	for _, s := range settlements {

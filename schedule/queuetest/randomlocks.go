@@ -5,8 +5,6 @@ import (
 	"maps"
 	"slices"
 
-	"pgregory.net/rapid"
-
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
@@ -25,39 +23,39 @@ type contest struct {
 // lockOf returns the lock that an id needs: an item has at most one.
 func lockOf(id string) string { return "k" + string('1'+id[25]%2) }
 
-func (w *world) randomAcquire(rt *rapid.T) {
+func (w *world) randomAcquire() {
 	var requests []schedule.Lease
-	for _, ref := range w.some(rt, 3) {
+	for _, ref := range w.some(3) {
 		r := schedule.Lease{
 			Item: schedule.Item{ID: ref.ID, Lane: ref.Lane, Lock: lockOf(ref.ID)}, Until: w.Now() + 25_000,
-			Token: rapid.SampledFrom([]string{"ta", "tb"}).Draw(rt, "token"),
+			Token: pick(w, "token", "ta", "tb"),
 		}
-		if owner, ok := w.anyClaimant(rt, r.Lock); ok && owner.id == r.ID {
+		if owner, ok := w.anyClaimant(r.Lock); ok && owner.id == r.ID {
 			r.Token = owner.token
 		}
 		requests = append(requests, r)
 	}
-	got := retried(w, rt, "acquire", on(w.ctx, Index.Acquire, requests))
+	got := retried(w, "acquire", on(w.ctx, Index.Acquire, requests))
 	w.observe()
 	for i, r := range requests {
 		w.expectLock(r, got[i])
 	}
 }
 
-func (w *world) randomRelease(rt *rapid.T) {
-	lock := lockOf(rapid.SampledFrom(w.refs).Draw(rt, "id").ID)
+func (w *world) randomRelease() {
+	lock := lockOf(pick(w, "id", w.refs...).ID)
 	u := schedule.Unlock{Lock: lock, ID: w.refs[0].ID, Token: "ta"}
-	if owner, ok := w.anyClaimant(rt, lock); ok {
+	if owner, ok := w.anyClaimant(lock); ok {
 		u.ID, u.Token = owner.id, owner.token
 	}
-	for _, ref := range w.some(rt, 4) {
-		if rapid.Bool().Draw(rt, "gone") {
+	for _, ref := range w.some(4) {
+		if w.oneIn(2, "gone") {
 			u.Gone = append(u.Gone, ref.ID)
 		} else {
 			u.Skip = append(u.Skip, ref.ID)
 		}
 	}
-	got := retried(w, rt, "release", on(w.ctx, Index.Release, []schedule.Unlock{u}))
+	got := retried(w, "release", on(w.ctx, Index.Release, []schedule.Unlock{u}))
 	w.observe()
 	w.expectReleased(u, got[0])
 }
@@ -82,14 +80,14 @@ func (k *contest) join(c claimant, until int64) {
 }
 
 // anyClaimant draws one of those who have the lock or are to have it.
-func (w *world) anyClaimant(rt *rapid.T, lock string) (claimant, bool) {
+func (w *world) anyClaimant(lock string) (claimant, bool) {
 	all := slices.SortedFunc(maps.Keys(w.contest(lock).claimants), func(a, b claimant) int {
 		return cmp.Compare(a.id+a.token, b.id+b.token)
 	})
-	if len(all) == 0 || oneIn(rt, 4, "other") {
+	if len(all) == 0 || w.oneIn(4, "other") {
 		return claimant{}, false
 	}
-	return rapid.SampledFrom(all).Draw(rt, "claimant"), true
+	return pick(w, "claimant", all...), true
 }
 
 // expectLock: a lock has one holder at a time, and is kept a moment for the waiter that a release named.

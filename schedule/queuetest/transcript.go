@@ -157,6 +157,8 @@ func (s *Transcript) Do(name string, words []string) (any, error) {
 		return s.claimed(words)
 	case "rounds":
 		return s.rounds(words)
+	case "flood":
+		return s.flood(s.duration(words[0]))
 	case "drain":
 		return s.drain(words[0])
 	case "answer":
@@ -322,4 +324,20 @@ func (s *Transcript) drain(least string) (any, error) {
 		s.pass(time.Second)
 	}
 	return fmt.Sprintf("%d items are left", len(left)), nil
+}
+
+// flood claims for so long, and answers all at once, as a claimer does that sleeps until the next event of each reply.
+func (s *Transcript) flood(d time.Duration) (any, error) {
+	leases, claims, empty := 0, 0, 0
+	for end := s.Now() + d.Milliseconds(); s.Now() < end; claims++ {
+		c := s.claim(s.wide())
+		s.ack(c.Leases, schedule.Answered)
+		if leases += len(c.Leases); len(c.Leases) == 0 {
+			empty++
+		}
+		if !c.More {
+			s.pass(time.Duration(max(c.Next-s.Now(), 1)) * time.Millisecond)
+		}
+	}
+	return fmt.Sprintf("%d leases of %d claims, %d of them in vain", leases, claims, empty), nil
 }

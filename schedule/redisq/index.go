@@ -119,7 +119,7 @@ func Open(ctx context.Context, o Options) (*Index, error) {
 		keys:    make([]shardKeys, o.Shards),
 		hints:   make(chan int, 4*o.Shards),
 		log:     o.Logger,
-		watch:   watch{known: make(map[string]facts)}, watchEvery: watchEvery,
+		watch:   watch{known: make(map[string]*Server)}, watchEvery: watchEvery,
 	}
 	for shard := range ix.keys {
 		ix.keys[shard] = keysOf(o.Prefix, shard)

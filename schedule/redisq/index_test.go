@@ -122,7 +122,6 @@ func TestMetrics(t *testing.T) {
 	needsServer(t)
 	registry, raw := prometheus.NewRegistry(), testserver.SharedRedis(t)
 	ix := openAs(t, redisq.Options{URL: raw, Registerer: registry, Prefix: "metrics1"})
-	openAs(t, redisq.Options{URL: raw, Registerer: registry, Prefix: "metrics2"})
 	reset(t, ix, 1)
 	ix.SetGeneration(2)
 	if _, err := ix.Stats(context.Background(), 0); !errors.Is(err, schedule.ErrLost) {

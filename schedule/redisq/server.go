@@ -146,81 +146,65 @@ func forbidden(err error) bool {
 // is whole.
 const watchEvery = 15 * time.Second
 
-// facts are what a server says of itself.
-type facts struct {
-	addr    string
-	untold  error  // why it does not say
-	run     string // its start: counters begin anew with each
-	version string
-	mode    string
-	policy  string
-	limit   string
-	evicted int64
-}
-
-// ask reads a server's facts. A server that does not tell is no error.
-func ask(ctx context.Context, c *redis.Client) (facts, error) {
-	info, untold, err := readInfo(ctx, c, "server", "memory", "stats")
-	f := facts{
-		addr: c.Options().Addr, untold: untold, run: info["run_id"], version: info["redis_version"], mode: info["redis_mode"],
-		policy: info["maxmemory_policy"], limit: info["maxmemory"],
+// ask reads what decides whether a server can be trusted. A server that does not tell is no error.
+func ask(ctx context.Context, c *redis.Client) (s Server, err error) {
+	s.Addr = c.Options().Addr
+	s.Info, s.Untold, err = readInfo(ctx, c, "server", "memory", "stats")
+	if err == nil && s.Untold == nil && (s.Info["maxmemory_policy"] == "" || s.Info["maxmemory"] == "") {
+		s.Untold = errors.New("INFO has no maxmemory_policy")
 	}
-	if err != nil || untold != nil {
-		return f, err
-	}
-	if n, err := strconv.ParseInt(info["evicted_keys"], 10, 64); err == nil {
-		f.evicted = n
-	}
-	if f.policy == "" || f.limit == "" {
-		f.untold = errors.New("INFO has no maxmemory_policy")
-	}
-	return f, nil
+	return s, err
 }
 
 // refusal is why a server cannot be trusted with an index; nil: it can, as far as it tells.
-func (f facts) refusal(cluster bool) error {
-	if f.version == "" && f.untold != nil {
+func (s *Server) refusal(cluster bool) error {
+	version, mode, policy, limit := s.Info["redis_version"], s.Info["redis_mode"], s.Info["maxmemory_policy"], s.Info["maxmemory"]
+	if version == "" && s.Untold != nil {
 		return nil
 	}
-	if err := CheckVersion(f.version); err != nil {
-		return fmt.Errorf("redis at %s: %w", f.addr, err)
+	if err := CheckVersion(version); err != nil {
+		return fmt.Errorf("redis at %s: %w", s.Addr, err)
 	}
-	if f.mode == "sentinel" {
-		return fmt.Errorf("redis at %s is a Sentinel: use redis+sentinel://host1,host2/MASTER/db", f.addr)
-	}
-	if f.mode == "cluster" && !cluster {
-		return fmt.Errorf("redis at %s is a node of a Cluster: use redis+cluster://", f.addr)
-	}
-	if f.evicts() {
-		return fmt.Errorf("redis at %s has maxmemory-policy %s and would drop parts of the index: set maxmemory-policy noeviction", f.addr, f.policy)
+	switch {
+	case mode == "sentinel":
+		return fmt.Errorf("redis at %s is a Sentinel: use redis+sentinel://host1,host2/MASTER/db", s.Addr)
+	case mode == "cluster" && !cluster:
+		return fmt.Errorf("redis at %s is a node of a Cluster: use redis+cluster://", s.Addr)
+	case policy != "" && policy != "noeviction" && limit != "" && limit != "0":
+		return fmt.Errorf("redis at %s has maxmemory-policy %s and would drop parts of the index: set maxmemory-policy noeviction", s.Addr, policy)
 	}
 	return nil
 }
 
-// evicts says that the server drops keys when its memory is full.
-func (f facts) evicts() bool {
-	return f.policy != "" && f.policy != "noeviction" && f.limit != "" && f.limit != "0"
-}
-
 // complaint says, with the cure, what is wrong with the server, or could be; empty: nothing.
-func (f facts) complaint(cluster bool) string {
-	if err := f.refusal(cluster); err != nil {
+func (s *Server) complaint(cluster bool) string {
+	if err := s.refusal(cluster); err != nil {
 		return err.Error()
 	}
-	switch {
-	case f.untold != nil:
-		return fmt.Sprintf("redis at %s does not tell its version and eviction policy: it must be 6.2 or newer with maxmemory-policy noeviction", f.addr)
-	case f.policy != "noeviction":
+	switch policy := s.Info["maxmemory_policy"]; {
+	case s.Untold != nil:
+		return fmt.Sprintf("redis at %s does not tell its version and eviction policy: it must be 6.2 or newer with maxmemory-policy noeviction", s.Addr)
+	case policy != "noeviction":
 		return fmt.Sprintf("redis at %s has maxmemory-policy %s, which would drop parts of the index once it has a maxmemory: "+
-			"set maxmemory-policy noeviction", f.addr, f.policy)
+			"set maxmemory-policy noeviction", s.Addr, policy)
 	}
 	return ""
+}
+
+// evictedSince returns how many keys the server has evicted since it was asked before. Counters begin anew with each start.
+func (s *Server) evictedSince(before *Server) int64 {
+	now, _ := strconv.ParseInt(s.Info["evicted_keys"], 10, 64)
+	then, _ := strconv.ParseInt(before.Info["evicted_keys"], 10, 64)
+	if s.Info["run_id"] != before.Info["run_id"] {
+		return 0
+	}
+	return max(now-then, 0)
 }
 
 // A watch knows what was last heard of each server.
 type watch struct {
 	mu    sync.Mutex
-	known map[string]facts
+	known map[string]*Server
 }
 
 // Warnings says, in one sentence each that names the cure, why the index may be lost although it answers: a server would have
@@ -229,8 +213,8 @@ func (ix *Index) Warnings() []string {
 	ix.watch.mu.Lock()
 	defer ix.watch.mu.Unlock()
 	var all []string
-	for _, f := range ix.watch.known {
-		if err := f.refusal(ix.cluster); err != nil {
+	for _, s := range ix.watch.known {
+		if err := s.refusal(ix.cluster); err != nil {
 			all = append(all, err.Error())
 		}
 	}
@@ -239,10 +223,10 @@ func (ix *Index) Warnings() []string {
 }
 
 // heard takes over what a server says, and logs what has changed in it.
-func (ix *Index) heard(ctx context.Context, f facts) {
+func (ix *Index) heard(ctx context.Context, s *Server) {
 	ix.watch.mu.Lock()
-	before, known := ix.watch.known[f.addr]
-	ix.watch.known[f.addr] = f
+	before, known := ix.watch.known[s.Addr]
+	ix.watch.known[s.Addr] = s
 	unsafe := 0.0
 	for _, one := range ix.watch.known {
 		if one.refusal(ix.cluster) != nil {
@@ -251,31 +235,22 @@ func (ix *Index) heard(ctx context.Context, f facts) {
 	}
 	ix.metrics.unsafe.Set(unsafe) // under the lock: it agrees with Warnings, and the last change is set last
 	ix.watch.mu.Unlock()
-	switch text := f.complaint(ix.cluster); {
+	switch text := s.complaint(ix.cluster); {
 	case known && text == before.complaint(ix.cluster):
-	case f.refusal(ix.cluster) != nil:
-		ix.log.ErrorContext(ctx, text, "addr", f.addr)
+	case s.refusal(ix.cluster) != nil:
+		ix.log.ErrorContext(ctx, text, "addr", s.Addr)
 	case text != "":
-		ix.log.WarnContext(ctx, text, "addr", f.addr, "error", f.untold)
+		ix.log.WarnContext(ctx, text, "addr", s.Addr, "error", s.Untold)
 	case known:
-		ix.log.InfoContext(ctx, "redis can be trusted with an index again", "addr", f.addr)
+		ix.log.InfoContext(ctx, "redis can be trusted with an index again", "addr", s.Addr)
 	}
-	if known && f.run == before.run && f.evicted > before.evicted {
-		n := f.evicted - before.evicted
+	if !known {
+		return
+	}
+	if n := s.evictedSince(before); n > 0 {
 		ix.metrics.evicted.Add(float64(n))
 		ix.log.ErrorContext(ctx, "redis evicted keys, perhaps parts of the index; what is lost of it comes back by audit, sweep or rebuild: "+
-			"set maxmemory-policy noeviction and give it enough memory", "addr", f.addr, "keys", n)
-	}
-}
-
-// forget drops servers that are no masters any more.
-func (ix *Index) forget(masters map[string]bool) {
-	ix.watch.mu.Lock()
-	defer ix.watch.mu.Unlock()
-	for addr := range ix.watch.known {
-		if !masters[addr] {
-			delete(ix.watch.known, addr)
-		}
+			"set maxmemory-policy noeviction and give it enough memory", "addr", s.Addr, "keys", n)
 	}
 }
 
@@ -288,24 +263,26 @@ func (ix *Index) survey(ctx context.Context, starting bool) error {
 	masters := make(map[string]bool)
 	var refusals error
 	err := eachMaster(ctx, ix.client, func(ctx context.Context, c *redis.Client) error {
-		f, err := ask(ctx, c)
+		s, err := ask(ctx, c)
 		if err != nil {
 			return err
 		}
-		refused := f.refusal(ix.cluster)
+		refused := s.refusal(ix.cluster)
 		mu.Lock()
-		masters[f.addr] = true
+		masters[s.Addr] = true
 		refusals = errors.Join(refusals, refused)
 		mu.Unlock()
 		if refused == nil || !starting {
-			ix.heard(ctx, f)
+			ix.heard(ctx, &s)
 		}
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	ix.forget(masters)
+	ix.watch.mu.Lock()
+	defer ix.watch.mu.Unlock()
+	maps.DeleteFunc(ix.watch.known, func(addr string, _ *Server) bool { return !masters[addr] })
 	return refusals
 }
 

@@ -2,7 +2,6 @@ package redisq
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -41,7 +40,7 @@ type metrics struct {
 	lost    prometheus.Counter
 }
 
-// newMetrics registers the metrics, or takes those that another index of this process has registered.
+// newMetrics registers the metrics: one index of a process has them.
 func newMetrics(r prometheus.Registerer) (metrics, error) {
 	m := metrics{
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
@@ -69,24 +68,12 @@ func newMetrics(r prometheus.Registerer) (metrics, error) {
 	if r == nil {
 		return m, nil
 	}
-	return m, errors.Join(register(r, &m.seconds), register(r, &m.errors), register(r, &m.unsafe), register(r, &m.evicted),
-		register(r, &m.lost))
-}
-
-// register registers the collector, or takes the one that another index of this process has registered.
-func register[C prometheus.Collector](r prometheus.Registerer, c *C) error {
-	err := r.Register(*c)
-	var already prometheus.AlreadyRegisteredError
-	if errors.As(err, &already) {
-		if there, ok := already.ExistingCollector.(C); ok {
-			*c = there
-			return nil
+	for _, c := range []prometheus.Collector{m.seconds, m.errors, m.unsafe, m.evicted, m.lost} {
+		if err := r.Register(c); err != nil {
+			return m, fmt.Errorf("register metrics of the index: %w", err)
 		}
 	}
-	if err != nil {
-		return fmt.Errorf("register metrics of the index: %w", err)
-	}
-	return nil
+	return m, nil
 }
 
 func (m metrics) observe(operation string, took time.Duration, err error) {

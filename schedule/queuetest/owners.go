@@ -1,0 +1,114 @@
+package queuetest
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
+)
+
+// concurrent lets several owners ensure, claim and settle at the same time. Every item must be acknowledged exactly once, after
+// exactly one retry, and never be leased to two at once.
+func concurrent(f *fixture) {
+	const owners = 4
+	each := 100
+	if f.Full {
+		each = 1000
+	}
+	l := &leasings{leased: make(map[string]string), acked: make(map[string]bool), want: owners * each}
+	timed, cancel := context.WithTimeout(f.ctx, 2*hintTimeout)
+	defer cancel()
+	group, ctx := errgroup.WithContext(timed)
+	for o := range owners {
+		var items []schedule.Item
+		for i := range each {
+			items = append(items, f.item(i%len(f.lanes), 0))
+		}
+		group.Go(func() error { return l.own(ctx, f.Index, fmt.Sprint("owner-", o), items) })
+	}
+	f.no(group.Wait())
+	if s := f.stats(); s.Delayed+s.Ready+s.Leased != 0 {
+		f.Fatalf("something is left: %+v", s)
+	}
+	f.quiet()
+}
+
+// leasings are what the owners have at present, by id, and what is done.
+type leasings struct {
+	mu     sync.Mutex
+	leased map[string]string
+	acked  map[string]bool
+	want   int
+}
+
+func (l *leasings) done() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.acked) == l.want
+}
+
+// take notes a lease, which nobody else may have.
+func (l *leasings) take(lease schedule.Lease) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if other := l.leased[lease.ID]; other != "" || l.acked[lease.ID] {
+		return fmt.Errorf("%s is leased under %s, and was under %q; acknowledged: %t", lease.ID, lease.Token, other, l.acked[lease.ID])
+	}
+	l.leased[lease.ID] = lease.Token
+	return nil
+}
+
+// give notes the end of a lease: a retry is acknowledged.
+func (l *leasings) give(lease schedule.Lease) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.leased, lease.ID)
+	if lease.Retry {
+		l.acked[lease.ID] = true
+	}
+}
+
+// own is one owner's life: it puts its items in a few at a time, and claims and settles until all are done.
+func (l *leasings) own(ctx context.Context, ix Index, owner string, items []schedule.Item) error {
+	for n := 0; !l.done(); n++ {
+		page := items[:min(7, len(items))]
+		items = items[len(page):]
+		if _, err := ix.Ensure(ctx, page); err != nil {
+			return err
+		}
+		c, err := ix.Claim(ctx, 0, schedule.ClaimRequest{
+			Owner: owner, Token: fmt.Sprintf("%s-%d", owner, n), Max: 16, MaxUncertain: 16, MaxTimingOut: 16,
+			Lease: time.Hour, LaneLimit: 32,
+		})
+		if err != nil {
+			return err
+		}
+		var settlements []schedule.Settlement
+		for _, lease := range c.Leases {
+			if err := l.take(lease); err != nil {
+				return err
+			}
+			s := settled(lease, schedule.Ack)
+			s.Signal = schedule.Answered
+			if !lease.Retry {
+				s.Outcome, s.Retry, s.Due = schedule.Reschedule, true, c.Now
+			}
+			settlements = append(settlements, s)
+			l.give(lease)
+		}
+		replies, err := ix.Settle(ctx, settlements)
+		if err != nil {
+			return err
+		}
+		for i, reply := range replies {
+			if reply != schedule.Applied {
+				return fmt.Errorf("settling %s: %d, want applied", settlements[i].ID, reply)
+			}
+		}
+	}
+	return nil
+}
