@@ -195,6 +195,11 @@ const (
 	Bury
 )
 
+// String returns the outcome as it is counted.
+func (o Outcome) String() string {
+	return named(o, "none", "acked", "rescheduled", "diverted", "buried")
+}
+
 // A Settlement ends a lease.
 type Settlement struct {
 	// Item is as claimed, but with Due and Retry as they shall be from now on (Reschedule, Divert).

@@ -24,9 +24,7 @@ const (
 )
 
 // String returns the cause as metrics spell it.
-func (c Cause) String() string {
-	return [...]string{"timer", "hint", "poll", "end"}[c]
-}
+func (c Cause) String() string { return named(c, "timer", "hint", "poll", "end") }
 
 // A Waker is where one claimer sleeps: until the next event that its shard announced, until a hint, or until it is
 // time to ask again anyway, whichever is first. Hints given while nobody waits end the next wait at once.

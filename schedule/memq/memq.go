@@ -121,8 +121,13 @@ func (*Index) Run(ctx context.Context) error {
 	return nil
 }
 
-// begin is how every operation starts, with the mutex held: it refuses a foreign generation and reads the clock.
-func (ix *Index) begin(ctx context.Context) error {
+// do does one operation on the shard, unless its generation is foreign, and hints where it brought an event nearer.
+func (ix *Index) do(ctx context.Context, operation string, shard int, f func() error) error {
+	if err := schedule.ValidateShard(operation, shard, 1); err != nil {
+		return err
+	}
+	ix.mu.Lock()
+	defer ix.mu.Unlock()
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -130,19 +135,6 @@ func (ix *Index) begin(ctx context.Context) error {
 		return schedule.ErrLost
 	}
 	ix.tick()
-	return nil
-}
-
-// do does one operation on the shard, and hints where it brought an event nearer.
-func (ix *Index) do(ctx context.Context, operation string, shard int, f func() error) error {
-	if err := schedule.ValidateShard(operation, shard, 1); err != nil {
-		return err
-	}
-	ix.mu.Lock()
-	defer ix.mu.Unlock()
-	if err := ix.begin(ctx); err != nil {
-		return err
-	}
 	if err := f(); err != nil {
 		return err
 	}

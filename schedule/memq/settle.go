@@ -6,11 +6,6 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
-// outcomes are the names under which outcomes are counted.
-var outcomes = map[schedule.Outcome]string{
-	schedule.Ack: "acked", schedule.Reschedule: "rescheduled", schedule.Divert: "diverted", schedule.Bury: "buried",
-}
-
 // Settle ends leases, and answers each settlement in its place.
 func (ix *Index) Settle(ctx context.Context, settlements []schedule.Settlement) ([]schedule.Settled, error) {
 	return each(ctx, ix, "settle", settlements, schedule.Settlement.Validate, ix.settle)
@@ -34,7 +29,7 @@ func (ix *Index) settle(s *schedule.Settlement) schedule.Settled {
 		return schedule.Gone
 	}
 	ix.hold(s)
-	ix.count[outcomes[s.Outcome]]++
+	ix.count[s.Outcome.String()]++
 	return schedule.Applied
 }
 

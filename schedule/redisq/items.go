@@ -34,9 +34,6 @@ func (ix *Index) byRef(ctx context.Context, script string, refs []schedule.Ref) 
 	}, refs)
 }
 
-// moves are the replies to movements as the script numbers them.
-var moves = map[int64]schedule.Moved{1: schedule.MovedIt, 2: schedule.MovedGone, 3: schedule.MovedHeld}
-
 // Move gives items another due time, and answers each in its place. What was ready waits in the delay set again; the
 // next claim promotes it if it is due.
 func (ix *Index) Move(ctx context.Context, movements []schedule.Movement) ([]schedule.Moved, error) {
@@ -44,6 +41,6 @@ func (ix *Index) Move(ctx context.Context, movements []schedule.Movement) ([]sch
 		script: "move", check: schedule.Movement.Validate,
 		ref:    func(m schedule.Movement) schedule.Ref { return m.Ref },
 		encode: func(m schedule.Movement) []any { return []any{m.ID, moment(min(m.Due, maxDue)), m.Forced} },
-		decode: func(r *reply) schedule.Moved { return moves[r.int()] },
+		decode: func(r *reply) schedule.Moved { return schedule.Moved(r.int()) },
 	}, movements)
 }

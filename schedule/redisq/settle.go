@@ -6,17 +6,12 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
-// outcomes are the names of outcomes in scripts, which are also those of their counters.
-var outcomes = map[schedule.Outcome]string{
-	schedule.Ack: "acked", schedule.Reschedule: "rescheduled", schedule.Divert: "diverted", schedule.Bury: "buried",
-}
-
 // Settle ends leases, and answers each settlement in its place.
 func (ix *Index) Settle(ctx context.Context, settlements []schedule.Settlement) ([]schedule.Settled, error) {
 	return each(ctx, ix, operation[schedule.Settlement, schedule.Settled]{
 		script: "settle", check: schedule.Settlement.Validate, ref: schedule.Settlement.Ref,
 		encode: func(s schedule.Settlement) []any {
-			return []any{s.ID, s.Token, outcomes[s.Outcome], int(s.Signal), s.Won, moment(s.HoldUntil), encodeRecord(s.Item), encodeNext(s.Next)}
+			return []any{s.ID, s.Token, s.Outcome.String(), int(s.Signal), s.Won, moment(s.HoldUntil), encodeRecord(s.Item), encodeNext(s.Next)}
 		},
 		decode: func(r *reply) schedule.Settled { return schedule.Settled(r.int()) },
 	}, settlements)
