@@ -11,16 +11,13 @@ import (
 
 	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
+	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/remote"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
 // stateText returns state and reason, coloured where that is welcome.
 func stateText(c *session, cb *client.Callback) string {
-	s := string(cb.State)
-	if cb.Reason != "" {
-		s += ": " + string(cb.Reason)
-	}
-	return c.Paint(s, console.StateColour(cb.State))
+	return c.Paint(remote.StateOf(cb), console.StateColour(cb.State))
 }
 
 func attemptCount(cb *client.Callback) string {

@@ -73,33 +73,21 @@ func (cmd *endpointPut) Run(c *session) error {
 // run sends batch after batch until the source ends.
 func (w *endpointWriter) run() error {
 	for more := true; more; {
-		var batch []*importer.Line
-		size, last := 0, 0
-		for len(batch) < importer.MaxCount && size < importer.MaxBatch {
-			line, found, err := w.source.Next()
-			if err != nil {
-				return err
-			}
-			if more = found; !found {
-				break
-			}
-			last = line.Number
-			w.sum.Lines++
-			if line.Problem != nil {
-				w.refused(&line, line.Problem)
-				continue
-			}
-			batch = append(batch, &line)
-			size += len(line.Text)
+		b, err := w.source.Batch(importer.MaxCount, func(line *importer.Line) { w.refused(line, line.Problem) })
+		w.sum.Lines += b.Read
+		if err != nil {
+			return err
 		}
-		if len(batch) > 0 {
-			if err := w.hand(batch); err != nil {
-				return fmt.Errorf("lines %d to %d: %w; the file can be run again, what is the same stays as it is", batch[0].Number, last, err)
+		if len(b.Lines) > 0 {
+			if err := w.hand(b.Lines); err != nil {
+				return fmt.Errorf("lines %d to %d: %w; the file can be run again, what is the same stays as it is",
+					b.Lines[0].Number, b.Last.Number, err)
 			}
 		}
-		if last > 0 {
-			w.bar.At(last)
+		if b.Last != nil {
+			w.bar.At(b.Last.Number)
 		}
+		more = b.More
 	}
 	return nil
 }

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -227,11 +226,7 @@ func unknownVariable(name string, keys map[string]string) string {
 func ReadSecretFile(path string) (string, error) {
 	content, err := os.ReadFile(path)
 	if err != nil {
-		var cause *os.PathError
-		if errors.As(err, &cause) {
-			return "", fmt.Errorf("cannot read %s: %w", path, cause.Err)
-		}
-		return "", err
+		return "", console.CannotRead(path, err)
 	}
 	text := strings.TrimSuffix(strings.TrimSuffix(string(content), "\n"), "\r")
 	if text == "" {

@@ -142,10 +142,7 @@ func (g *group) add(f *finding, asForeseen bool) {
 	}
 	g.attempts += f.callback.AttemptCount
 	g.diverts += f.callback.DivertCount
-	ended := string(f.callback.State)
-	if f.callback.Reason != "" {
-		ended += ": " + string(f.callback.Reason)
-	}
+	ended := remote.StateOf(&f.callback)
 	if g.ended != "" && g.ended != ended {
 		ended = "differ"
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
+	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/remote"
 )
 
 // live shows the demo as it goes: one line for everything that happens, and on a terminal a bar below them that counts
@@ -103,11 +104,7 @@ func (l *live) observed(p *payment, cb *client.Callback) {
 	if l.tracker != nil {
 		l.tracker.Increment(1)
 	}
-	state := string(cb.State)
-	if cb.Reason != "" {
-		state += ": " + string(cb.Reason)
-	}
 	if cb.State != "succeeded" || cb.AttemptCount > 1 {
-		l.say("%-30s %s after %d attempts", p.name(), l.c.Paint(state, console.StateColour(cb.State)), cb.AttemptCount)
+		l.say("%-30s %s after %d attempts", p.name(), l.c.Paint(remote.StateOf(cb), console.StateColour(cb.State)), cb.AttemptCount)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/listen"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/sign"
 )
@@ -64,14 +65,7 @@ func (s *shop) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	p := v.payment
 	defer s.leave(p)
 	r := p.scenario.replies[min(attempt, len(p.scenario.replies))-1]
-	if r.delay > 0 {
-		timer := time.NewTimer(r.delay)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-		case <-req.Context().Done():
-		}
-	}
+	console.Pause(req.Context(), r.delay)
 	s.say(p, attempt, r)
 	kind := "text/plain; charset=utf-8"
 	if p.scenario.asked {

@@ -65,6 +65,11 @@ func FuzzImportLines(f *testing.F) {
 
 // FuzzImportRate: a rate is more than nothing and finite, and twice the number is twice the rate.
 func FuzzImportRate(f *testing.F) {
+	for text, want := range map[string]float64{"": 0, "500": 500, "500/s": 500, "6000/m": 100, "3600/h": 1} {
+		if got, err := remote.ParseRate(text); err != nil || got != want {
+			f.Errorf("rate %q is %v, %v", text, got, err)
+		}
+	}
 	for _, s := range []string{
 		"500/s", "6000/m", "100/h", "7", "", "0", "-1/s", "NaN", "Inf/s", "1e9", "1e10/s", "0x1p4", "5/",
 		"/s", "1e-320/h",

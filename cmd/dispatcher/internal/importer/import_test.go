@@ -32,12 +32,7 @@ func importLines(t *testing.T, n int) string {
 func importing(t *testing.T, r *apptest.Running, path string, args ...string) (int, summary, *cmdtest.Terminal) {
 	t.Helper()
 	term := program.Terminal()
-	return importInto(t, term, r, append([]string{path}, args...)...)
-}
-
-func importInto(t *testing.T, term *cmdtest.Terminal, r *apptest.Running, args ...string) (int, summary, *cmdtest.Terminal) {
-	t.Helper()
-	code := term.Invoke(append([]string{"import", "--json", "--server", r.Client.Base, "--key", r.Client.Key}, args...)...)
+	code := term.Invoke(append([]string{"import", "--json", "--server", r.Client.Base, "--key", r.Client.Key, path}, args...)...)
 	var sum summary
 	if text := term.Stdout.String(); text != "" {
 		if err := json.Unmarshal([]byte(text), &sum); err != nil {
@@ -157,59 +152,6 @@ func TestImportGoesOn(t *testing.T) {
 	}
 }
 
-func TestImportFromTheStandardInput(t *testing.T) {
-	t.Parallel()
-	r := apptest.Start(t, apptest.Settings(t))
-	const line = `{"url":"http://127.0.0.1:1/","payload":1,"delay":"1h"}` + "\n"
-	for try, want := range []summary{{Lines: 3, Accepted: 2, Refused: 1}, {Lines: 3, Replayed: 2, Refused: 1}} {
-		term := program.Terminal()
-		term.In = strings.NewReader(line + "x\n" + line)
-		code, sum, _ := importInto(t, term, r, "-")
-		sum.Took = ""
-		if code != console.ExitFailed || sum != want {
-			t.Errorf("try %d: exit code %d, %+v", try, code, sum)
-		}
-		cmdtest.Says(t, term.Stderr.String(), `{"line":2,"status":400,"code":"bad_json"`)
-	}
-}
-
-func TestImportDryRun(t *testing.T) {
-	t.Parallel()
-	path := cmdtest.WriteFile(t, "dry.ndjson", `{"endpoint":"merchant-7","payload":1,"policy":"our-own"}`+"\n"+
-		`{"url":"https://h/","payload":1,"policy":{"tiers":["soon"]}}`+"\n"+`{`+"\n")
-	term := program.Terminal()
-	term.Ends(t, console.ExitFailed, "import", path, "--dry-run")
-	cmdtest.Says(t, term.Stdout.String(), "3 lines: 1 could be sent, 2 could not; nothing was sent")
-	lines := term.Lines()
-	if len(lines) != 2 {
-		t.Fatalf("said %q", lines)
-	}
-	cmdtest.Says(t, lines[0], "line 2: ", "policy")
-	cmdtest.Says(t, lines[1], "line 3: the line is not JSON")
-	for _, file := range []string{path + ".progress", path + ".errors.ndjson"} {
-		if _, err := os.Stat(file); err == nil {
-			t.Errorf("it wrote %s", file)
-		}
-	}
-}
-
-func TestImportCommandLines(t *testing.T) {
-	t.Parallel()
-	path := cmdtest.WriteFile(t, "a.ndjson", "{}\n")
-	for _, args := range []string{
-		path + " --rate fast", path + " --rate 0/s", path + " --rate 5/", path + " --resume", path + " --resume --dry-run",
-		"- --resume", "",
-	} {
-		program.Terminal("DISPATCHER_KEY=k").Ends(t, console.ExitUsage, strings.Fields("import "+args)...)
-	}
-	program.Terminal("DISPATCHER_KEY=k").Ends(t, console.ExitFailed, "import", path+".missing")
-	for text, want := range map[string]float64{"": 0, "500": 500, "500/s": 500, "6000/m": 100, "3600/h": 1} {
-		if got, err := remote.ParseRate(text); err != nil || got != want {
-			t.Errorf("rate %q is %v, %v", text, got, err)
-		}
-	}
-}
-
 // Keys are made where there are none, and are the same whenever the file is read again.
 func TestImportKeys(t *testing.T) {
 	t.Parallel()
@@ -227,18 +169,6 @@ func TestImportKeys(t *testing.T) {
 			t.Errorf("%s became %s, not %s (%v)", text, got, want, err)
 		}
 	}
-}
-
-// What no later try can mend ends the import, and says how to go on.
-func TestImportStopsAtAWrongKey(t *testing.T) {
-	t.Parallel()
-	r := apptest.Start(t, apptest.Settings(t))
-	path, term := importLines(t, 3), program.At(r.Client.Base)
-	term.Ends(t, console.ExitFailed, "import", path)
-	cmdtest.Says(t, term.Stderr.String(), "401", "go on with --resume")
-	cmdtest.Says(t, term.Stdout.String(), "stopped after 0 lines")
-	term.Ends(t, console.ExitOK, "import", path, "--resume", "--key", r.Settings.AdminKey)
-	cmdtest.Says(t, term.Stdout.String(), "imported 3 lines in ", ": 3 accepted, 0 were accepted before, 0 refused")
 }
 
 // openImport is an import of a file that has not begun, at a server without a wire.

@@ -14,3 +14,5 @@ var program = cmdtest.Program(func() any {
 })
 
 func TestMain(m *testing.M) { program.RunTests(m) }
+
+func TestTranscripts(t *testing.T) { program.Transcripts(t, "DISPATCHER_KEY=k") }

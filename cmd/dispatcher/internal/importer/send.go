@@ -50,30 +50,17 @@ type parcel struct {
 // run sends batch after batch until the source ends. After each one the books say so.
 func (im *importer) run(ctx context.Context) error {
 	for {
+		read, err := im.source.Batch(im.batchSize(), func(line *Line) { im.refused(line, line.Problem) })
+		if err != nil {
+			return err
+		}
 		var batch []parcel
-		var last *Line
-		lines, bytes := 0, 0
-		more := true
-		for len(batch) < im.batchSize() && bytes < MaxBatch {
-			line, found, err := im.source.Next()
+		for _, line := range read.Lines {
+			body, err := im.source.keyed(line)
 			if err != nil {
-				return err
+				return fmt.Errorf("line %d: %w", line.Number, err)
 			}
-			if more = found; !found {
-				break
-			}
-			last = &line
-			lines++
-			if line.Problem == nil {
-				body, err := im.source.keyed(&line)
-				if err != nil {
-					return fmt.Errorf("line %d: %w", line.Number, err)
-				}
-				batch = append(batch, parcel{&line, body})
-				bytes += len(body)
-				continue
-			}
-			im.refused(&line, line.Problem)
+			batch = append(batch, parcel{line, body})
 		}
 		if err := im.pace(ctx, len(batch)); err != nil {
 			return err
@@ -84,14 +71,14 @@ func (im *importer) run(ctx context.Context) error {
 		if err := im.writeRefusals(); err != nil {
 			return err
 		}
-		if last != nil {
-			if err := im.books.reached(last, lines); err != nil {
+		if read.Last != nil {
+			if err := im.books.reached(read.Last, read.Read); err != nil {
 				return err
 			}
-			im.sum.Lines += lines
-			im.bar.At(last.Number)
+			im.sum.Lines += read.Read
+			im.bar.At(read.Last.Number)
 		}
-		if !more {
+		if !read.More {
 			return im.books.finished()
 		}
 	}

@@ -201,3 +201,31 @@ func findKey(object []byte) (at, end int, given bool, err error) {
 	}
 	return at, end, false, nil
 }
+
+// A Batch are lines that can be sent, and how far the source was read for them.
+type Batch struct {
+	Lines []*Line
+	Read  int
+	Last  *Line // nil: none was left
+	// More says that the source has not ended.
+	More bool
+}
+
+// Batch reads the next lines, at most so many that can be sent and about MaxBatch bytes of them; the others go to refuse.
+func (s *Source) Batch(most int, refuse func(*Line)) (b Batch, err error) {
+	for size := 0; len(b.Lines) < most && size < MaxBatch; {
+		line, found, err := s.Next()
+		if b.More = found; err != nil || !found {
+			return b, err
+		}
+		b.Last = &line
+		b.Read++
+		if line.Problem != nil {
+			refuse(&line)
+			continue
+		}
+		b.Lines = append(b.Lines, &line)
+		size += len(line.Text)
+	}
+	return b, nil
+}

@@ -108,14 +108,8 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, MaxReceived))
 	verdict := r.verdict(req, body, err)
 	status := r.show(req, body, verdict)
-	if r.delay > 0 {
-		timer := time.NewTimer(r.delay)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-		case <-req.Context().Done():
-			return
-		}
+	if console.Pause(req.Context(), r.delay); req.Context().Err() != nil {
+		return
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(status)

@@ -106,14 +106,7 @@ func (r *benchReceiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	} else {
 		r.repeated.Add(1)
 	}
-	if r.delay > 0 {
-		timer := time.NewTimer(r.delay)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-		case <-req.Context().Done():
-		}
-	}
+	console.Pause(req.Context(), r.delay)
 	w.WriteHeader(http.StatusOK)
 }
 

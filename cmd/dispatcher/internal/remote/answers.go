@@ -61,6 +61,14 @@ func LastOf(cb *client.Callback) string {
 	return s
 }
 
+// StateOf is the state of a callback, with the reason if there is one.
+func StateOf(cb *client.Callback) string {
+	if cb.Reason == "" {
+		return string(cb.State)
+	}
+	return string(cb.State) + ": " + string(cb.Reason)
+}
+
 // MostPerPage is the most entries that the API gives in one answer.
 const MostPerPage = 500
 
