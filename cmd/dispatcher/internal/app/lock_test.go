@@ -43,71 +43,57 @@ func TestOneOwnerPerEmbeddedIndex(t *testing.T) {
 	}
 }
 
+// complete gives settings their keys, on a terminal that a person looks at or in a pipe, and returns what was shown.
+func complete(s *config.Settings, person bool) (string, error) {
+	term := new(cmdtest.Program).Terminal()
+	term.ErrTerminal = person
+	err := completeKeys(&term.Console, s, NewLogger(&term.Console, &config.Settings{LogFormat: "json", LogLevel: "info"}))
+	return term.Stdout.String() + term.Stderr.String(), err
+}
+
+// Keys are made once, kept private, and shown once to a person; a pipe sees none.
 func TestKeysAreMadeOnceAndKeptPrivate(t *testing.T) {
 	t.Parallel()
-	discard := slog.New(slog.DiscardHandler)
-	dir := t.TempDir()
-	person := new(cmdtest.Program).Terminal()
-	person.ErrTerminal = true
-	first := &config.Settings{DataDir: dir}
-	if err := completeKeys(&person.Console, first, discard); err != nil {
-		t.Fatal(err)
-	}
-	if len(first.MasterKey) != 1 || len(first.AdminKey) < 30 {
-		t.Fatalf("made %d master keys and an admin key of %d characters", len(first.MasterKey), len(first.AdminKey))
-	}
-	if shown := person.Stderr.String(); !strings.Contains(shown, first.AdminKey) || strings.Contains(shown, first.MasterKey[0]) {
-		t.Errorf("showed %q", shown)
-	}
-	for _, name := range []string{config.AdminKeyFile, config.MasterKeyFile} {
-		info, err := os.Stat(filepath.Join(dir, name))
-		if err != nil || info.Mode().Perm() != 0o600 {
-			t.Errorf("%s: %v %v", name, info.Mode(), err)
+	for _, person := range []bool{true, false} {
+		dir := t.TempDir()
+		first, second := &config.Settings{DataDir: dir}, &config.Settings{DataDir: dir}
+		shown, err := complete(first, person)
+		if err != nil || len(first.MasterKey) != 1 || len(first.AdminKey) < 30 {
+			t.Fatalf("made %d master keys and an admin key of %d characters: %v", len(first.MasterKey), len(first.AdminKey), err)
 		}
-	}
-	later := new(cmdtest.Program).Terminal()
-	later.ErrTerminal = true
-	second := &config.Settings{DataDir: dir}
-	if err := completeKeys(&later.Console, second, discard); err != nil {
-		t.Fatal(err)
-	}
-	if second.AdminKey != first.AdminKey || second.MasterKey[0] != first.MasterKey[0] {
-		t.Error("the second start has other keys")
-	}
-	if later.Stderr.Len() > 0 {
-		t.Errorf("the second start showed %q", later.Stderr.String())
-	}
-	left, err := os.ReadDir(dir)
-	if err != nil || len(left) != 2 {
-		t.Errorf("the directory has %v (%v)", left, err)
+		if strings.Contains(shown, first.AdminKey) != person || strings.Contains(shown, first.MasterKey[0]) {
+			t.Errorf("showed %q", shown)
+		}
+		for _, name := range []string{config.AdminKeyFile, config.MasterKeyFile} {
+			info, err := os.Stat(filepath.Join(dir, name))
+			if err != nil || info.Mode().Perm() != 0o600 {
+				t.Errorf("%s: %v %v", name, info.Mode(), err)
+			}
+		}
+		shown, err = complete(second, person)
+		if err != nil || shown != "" || second.AdminKey != first.AdminKey || second.MasterKey[0] != first.MasterKey[0] {
+			t.Errorf("the second start has other keys, or showed %q: %v", shown, err)
+		}
+		left, err := os.ReadDir(dir)
+		if err != nil || len(left) != 2 {
+			t.Errorf("the directory has %v (%v)", left, err)
+		}
 	}
 }
 
 func TestGivenKeysAreNotStored(t *testing.T) {
 	t.Parallel()
 	s := &config.Settings{DataDir: t.TempDir(), AdminKey: "given", MasterKey: []string{cmdtest.SomeKey('a')}}
-	if err := completeKeys(&new(cmdtest.Program).Terminal().Console, s, slog.New(slog.DiscardHandler)); err != nil {
+	if _, err := complete(s, false); err != nil {
 		t.Fatal(err)
 	}
 	cmdtest.IsEmpty(t, s.DataDir)
 }
 
-func TestAPipeSeesNoKey(t *testing.T) {
-	t.Parallel()
-	term := new(cmdtest.Program).Terminal()
-	s := &config.Settings{DataDir: t.TempDir(), LogFormat: "json", LogLevel: "info"}
-	if err := completeKeys(&term.Console, s, NewLogger(&term.Console, s)); err != nil {
-		t.Fatal(err)
-	}
-	if strings.Contains(term.Stderr.String()+term.Stdout.String(), s.AdminKey) {
-		t.Error("the admin key is in the log")
-	}
-}
-
 func TestADamagedMasterKeyIsRefused(t *testing.T) {
 	t.Parallel()
 	s := &config.Settings{DataDir: filepath.Dir(cmdtest.WriteFile(t, config.MasterKeyFile, "c2hvcnQ=\n"))}
-	if err := completeKeys(&new(cmdtest.Program).Terminal().Console, s, slog.New(slog.DiscardHandler)); err == nil {
+	if _, err := complete(s, false); err == nil {
 		t.Error("a short master key was taken")
 	}
 }
@@ -115,10 +101,9 @@ func TestADamagedMasterKeyIsRefused(t *testing.T) {
 func TestAShortAdminKeyInItsFileIsRefused(t *testing.T) {
 	t.Parallel()
 	s := &config.Settings{DataDir: filepath.Dir(cmdtest.WriteFile(t, config.AdminKeyFile, "hidden-short-key\n"))}
-	err := completeKeys(&new(cmdtest.Program).Terminal().Console, s, slog.New(slog.DiscardHandler))
-	var usage *console.UsageError
-	if !errors.As(err, &usage) || len(usage.Lines) != 1 || !strings.Contains(err.Error(), "16 of at least 24") ||
-		strings.Contains(err.Error(), "hidden") {
+	_, err := complete(s, false)
+	usage, ok := errors.AsType[*console.UsageError](err)
+	if !ok || len(usage.Lines) != 1 || !strings.Contains(err.Error(), "16 of at least 24") || strings.Contains(err.Error(), "hidden") {
 		t.Errorf("%v", err)
 	}
 }
