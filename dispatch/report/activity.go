@@ -112,64 +112,45 @@ func (b *activityBook) makeRoom() bool {
 	return false
 }
 
-// accepted counts callbacks that SQL has taken, unless they are replays.
-func (b *activityBook) accepted(list []store.Accepted, now int64) {
+// write has f write into the book.
+func (b *activityBook) write(f func(pen *activityPen)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	pen := activityPen{b: b}
-	for i := range list {
-		if a := &list[i]; a.Err == nil && !a.Replayed {
-			pen.write(a.Callback.Project, a.Callback.LaneID, now, countAccepted)
-		}
-	}
+	f(&activityPen{b: b})
 }
 
-// born counts a callback that the store has made by itself.
-func (b *activityBook) born(r *store.OpenRow, now int64) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	pen := activityPen{b: b}
-	pen.write(r.Project, r.LaneID, now, countAccepted)
+// accepted counts callbacks that SQL has taken, unless they are replays.
+func (b *activityBook) accepted(list []store.Accepted, now int64) {
+	b.write(func(pen *activityPen) {
+		for i := range list {
+			if a := &list[i]; a.Err == nil && !a.Replayed {
+				pen.write(a.Callback.Project, a.Callback.LaneID, now, countAccepted)
+			}
+		}
+	})
 }
 
 // settled counts the attempts whose results SQL has taken, at the times at which they ended, and what they have made dead.
 func (b *activityBook) settled(results []store.Result, committed []store.Committed, now int64) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	pen := activityPen{b: b}
-	for i := range results {
-		r, c := &results[i], &committed[i]
-		if c.Err != nil || !c.Won {
-			continue
+	b.write(func(pen *activityPen) {
+		for i := range results {
+			r, c := &results[i], &committed[i]
+			if c.Err != nil || !c.Won {
+				continue
+			}
+			if a := r.Attempt; a != nil {
+				pen.write(r.Stamped.Project, r.Stamped.LaneID, a.EndedAt, func(row *store.Activity) { countAttempt(row, a) })
+			}
+			if c.State == store.Dead {
+				pen.write(r.Stamped.Project, r.Stamped.LaneID, now, countDead)
+			}
 		}
-		if a := r.Attempt; a != nil {
-			pen.write(r.Stamped.Project, r.Stamped.LaneID, a.EndedAt, func(row *store.Activity) { countAttempt(row, a) })
-		}
-		if c.State == store.Dead {
-			pen.write(r.Stamped.Project, r.Stamped.LaneID, now, countDead)
-		}
-	}
-}
-
-// crashed counts an attempt that ended without a result, as the next claim of its callback has found.
-func (b *activityBook) crashed(w *store.Stamped, now int64) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	pen := activityPen{b: b}
-	pen.write(w.Project, w.LaneID, now, func(row *store.Activity) { row.Unknown++ })
-}
-
-// expired counts callbacks that ended without being claimed.
-func (b *activityBook) expired(rows []store.OpenRow, now int64) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	pen := activityPen{b: b}
-	for i := range rows {
-		pen.write(rows[i].Project, rows[i].LaneID, now, countDead)
-	}
+	})
 }
 
 func countAccepted(row *store.Activity) { row.Accepted++ }
+
+func countUnknown(row *store.Activity) { row.Unknown++ }
 
 func countDead(row *store.Activity) { row.Dead++ }
 

@@ -49,7 +49,7 @@ func (c *Counts) Accepted(list []store.Accepted, now int64) {
 
 // Spawned counts a callback that the store has made by itself.
 func (c *Counts) Spawned(r *store.OpenRow, now int64) {
-	c.activity.born(r, now)
+	c.activity.write(func(pen *activityPen) { pen.write(r.Project, r.LaneID, now, countAccepted) })
 	c.metrics.accepted.Inc()
 }
 
@@ -60,7 +60,11 @@ func (c *Counts) Ended(n int, state store.State, reason store.Reason) {
 
 // Expired counts callbacks that ended without being claimed.
 func (c *Counts) Expired(rows []store.OpenRow, now int64) {
-	c.activity.expired(rows, now)
+	c.activity.write(func(pen *activityPen) {
+		for i := range rows {
+			pen.write(rows[i].Project, rows[i].LaneID, now, countDead)
+		}
+	})
 	c.Ended(len(rows), store.Dead, store.Expired)
 }
 
@@ -80,4 +84,6 @@ func (c *Counts) Settled(results []store.Result, committed []store.Committed, no
 }
 
 // Crashed counts an attempt that ended without a result, as the next claim of its callback has found.
-func (c *Counts) Crashed(w *store.Stamped, now int64) { c.activity.crashed(w, now) }
+func (c *Counts) Crashed(w *store.Stamped, now int64) {
+	c.activity.write(func(pen *activityPen) { pen.write(w.Project, w.LaneID, now, countUnknown) })
+}

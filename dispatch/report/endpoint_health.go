@@ -21,14 +21,16 @@ const maxUnreported = 50_000
 // A healthBook is what attempts of this process said of endpoints since it was last written.
 type healthBook struct {
 	mu   sync.Mutex
-	news map[string]*store.EndpointHealth
+	news map[string]store.EndpointHealth
 	// gone are endpoints whose receivers said so (410), by their project.
 	gone map[string]string
 	// wake says that one is gone: what is still open for it must not be sent there.
 	wake chan struct{}
 }
 
-func newHealthBook() *healthBook { return &healthBook{wake: make(chan struct{}, 1)} }
+func newHealthBook() *healthBook {
+	return &healthBook{news: map[string]store.EndpointHealth{}, gone: map[string]string{}, wake: make(chan struct{}, 1)}
+}
 
 // note takes over what a committed result says of its endpoint.
 func (h *healthBook) note(r *store.Result) {
@@ -39,26 +41,17 @@ func (h *healthBook) note(r *store.Result) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if r.Reason == store.Gone {
-		if h.gone == nil {
-			h.gone = make(map[string]string)
-		}
 		h.gone[w.EndpointID] = w.Project
 		select {
 		case h.wake <- struct{}{}:
 		default:
 		}
 	}
-	if h.news == nil {
-		h.news = make(map[string]*store.EndpointHealth)
+	n, known := h.news[w.EndpointID]
+	if !known && len(h.news) >= maxUnreported {
+		return
 	}
-	n := h.news[w.EndpointID]
-	if n == nil {
-		if len(h.news) >= maxUnreported {
-			return
-		}
-		n = &store.EndpointHealth{ID: w.EndpointID}
-		h.news[w.EndpointID] = n
-	}
+	n.ID = w.EndpointID
 	switch {
 	case a.Outcome == store.AttemptSucceeded, w.Kind == store.Poll && a.Class == store.ClassRuleMismatch && !r.Stays:
 		// Of a poll "not final yet" is an answer as good as any.
@@ -69,6 +62,7 @@ func (h *healthBook) note(r *store.Result) {
 			n.FailedFirst = a.EndedAt
 		}
 	}
+	h.news[w.EndpointID] = n
 }
 
 // take empties the book.
@@ -76,10 +70,10 @@ func (h *healthBook) take() (news []store.EndpointHealth, gone map[string]string
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, id := range slices.Sorted(maps.Keys(h.news)) {
-		news = append(news, *h.news[id])
+		news = append(news, h.news[id])
 	}
 	gone = h.gone
-	h.news, h.gone = nil, nil
+	h.news, h.gone = map[string]store.EndpointHealth{}, map[string]string{}
 	return news, gone
 }
 
@@ -87,20 +81,12 @@ func (h *healthBook) take() (news []store.EndpointHealth, gone map[string]string
 func (h *healthBook) restore(news []store.EndpointHealth, gone map[string]string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for i := range news {
-		if h.news == nil {
-			h.news = make(map[string]*store.EndpointHealth)
-		}
-		if h.news[news[i].ID] == nil && len(h.news) < maxUnreported {
-			h.news[news[i].ID] = &news[i]
+	for _, n := range news {
+		if _, later := h.news[n.ID]; !later && len(h.news) < maxUnreported {
+			h.news[n.ID] = n
 		}
 	}
-	for id, project := range gone {
-		if h.gone == nil {
-			h.gone = make(map[string]string)
-		}
-		h.gone[id] = project
-	}
+	maps.Copy(h.gone, gone)
 }
 
 // RunHealth writes what attempts said of endpoints until ctx ends.

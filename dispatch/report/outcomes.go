@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/part"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -28,12 +29,8 @@ func (rp *Reporter) Outcomes(ctx context.Context, project string, after store.Ou
 		if len(events) > 0 || left <= 0 || rp.o.Draining() {
 			return events, next, nil
 		}
-		timer := time.NewTimer(min(left, feedEvery))
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if part.Sleep(ctx, min(left, feedEvery)); ctx.Err() != nil {
 			return nil, after, ctx.Err()
-		case <-timer.C:
 		}
 	}
 }
