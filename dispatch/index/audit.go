@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/part"
 )
 
 // auditTime bounds one audit; the next one goes on where it ended. An index of a million takes a few.
@@ -35,12 +37,8 @@ func (ix *Index) Audit(ctx context.Context) error {
 			}
 		}
 		// Off-peak by construction: the index has its pauses between pages.
-		timer := time.NewTimer(5 * time.Millisecond)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if part.Sleep(ctx, 5*time.Millisecond); ctx.Err() != nil {
 			return nil
-		case <-timer.C:
 		}
 	}
 	return nil

@@ -15,58 +15,45 @@ const (
 	enqueueBatch = 500
 )
 
-// An enqueuer tells the index of accepted callbacks, in batches of what has gathered.
-type enqueuer struct {
-	e     *Index
-	items chan schedule.Item
-}
-
-func newEnqueuer(e *Index) *enqueuer {
-	return &enqueuer{e: e, items: make(chan schedule.Item, enqueueQueue)}
-}
-
-// add passes an item on. It never blocks: when the queue is full the item is remembered as missed.
-func (q *enqueuer) add(i schedule.Item) {
+// Add has the index hold an item from now on. It never blocks: when the queue is full the item is remembered as missed.
+func (ix *Index) Add(i schedule.Item) {
 	select {
-	case q.items <- i:
+	case ix.added <- i:
 	default:
-		q.e.metrics.enqueueDropped.Inc()
-		q.e.health.Missed([]schedule.Item{i})
+		ix.metrics.enqueueDropped.Inc()
+		ix.Missed([]schedule.Item{i})
 	}
 }
 
-// run enqueues until ctx ends and the queue is empty.
-func (q *enqueuer) run(ctx context.Context) {
+// runAdded tells the index of added items, in batches of what has gathered, until ctx ends and the queue is empty.
+func (ix *Index) runAdded(ctx context.Context) {
 	batch := make([]schedule.Item, 0, enqueueBatch)
 	for {
 		batch = batch[:0]
 		select {
-		case i := <-q.items:
+		case i := <-ix.added:
 			batch = append(batch, i)
-		default:
-			select {
-			case i := <-q.items:
-				batch = append(batch, i)
-			case <-ctx.Done():
+		case <-ctx.Done():
+			if len(ix.added) == 0 {
 				return
 			}
 		}
-		for len(batch) < enqueueBatch && len(q.items) > 0 {
-			batch = append(batch, <-q.items)
+		for len(batch) < enqueueBatch && len(ix.added) > 0 {
+			batch = append(batch, <-ix.added)
 		}
-		q.flush(context.WithoutCancel(ctx), batch)
+		ix.enqueue(context.WithoutCancel(ctx), batch)
 	}
 }
 
-func (q *enqueuer) flush(ctx context.Context, batch []schedule.Item) {
-	if q.e.health.indexSilent() {
+func (ix *Index) enqueue(ctx context.Context, batch []schedule.Item) {
+	if ix.indexSilent() {
 		// It is told when it answers again; to ask it once for every accept would be a load of its own.
-		q.e.health.Missed(batch)
+		ix.Missed(batch)
 		return
 	}
-	if _, err := q.e.put(ctx, batch, false, nil); err != nil {
-		q.e.Failed("ensure", err)
-		q.e.Missed(batch)
+	if _, err := ix.put(ctx, batch, false, nil); err != nil {
+		ix.Failed("ensure", err)
+		ix.Missed(batch)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,19 +30,17 @@ const PageRows = 1000
 // A generation sees to it that the index has the generation that SQL says, and that it was filled: it adopts a generation that
 // another process made, and rebuilds an index that is empty, foreign, or was left half-filled.
 type generation struct {
-	e      *Index
-	wake   chan struct{}
-	leader *Leader
-	// suspect says that an operation met a lost or a closed index since the last look.
-	suspect    atomic.Bool
-	rebuilding atomic.Bool
-	// suspectAt is since when suspect holds, or held last, in Unix milliseconds.
-	suspectAt atomic.Int64
+	e       *Index
+	wake    chan struct{}
+	leader  *Leader
+	content *state[content]
+	// unsoundAt is since when the index is not sound, or was not last, in Unix milliseconds.
+	unsoundAt atomic.Int64
 	// unclaimed says that no claim is alive in SQL: this process has the index alone, has ended those of the last one, and claims
 	// nothing before it has filled the index.
 	unclaimed atomic.Bool
-	// Foreign is the generation of an index that a held process leaves as it found it; zero: there is none.
-	foreign atomic.Int64
+	// left is the generation of an index that a held process leaves as it found it; zero: there is none.
+	left atomic.Int64
 	// turn holds one token: this process compares generations and rebuilds once at a time.
 	turn chan struct{}
 	mu   sync.Mutex
@@ -49,9 +48,10 @@ type generation struct {
 }
 
 func newGeneration(e *Index) *generation {
-	k := &generation{e: e, leader: e.NewLeader(rebuildLease), wake: make(chan struct{}, 1), turn: make(chan struct{}, 1)}
-	k.suspect.Store(true) // until it was looked at
-	return k
+	return &generation{
+		e: e, leader: e.NewLeader(rebuildLease), wake: make(chan struct{}, 1), turn: make(chan struct{}, 1),
+		content: newState(doubtful, contentChanges),
+	}
 }
 
 // begin waits for its turn, and returns what ends it.
@@ -64,41 +64,34 @@ func (k *generation) begin(ctx context.Context) (end func(), err error) {
 	}
 }
 
-// lost has the index looked after: an operation found its generation missing or foreign.
-func (k *generation) lost() { k.look() }
-
-// closed has it looked after: a claim found it closed for a rebuild that may have died.
-func (k *generation) closed() { k.look() }
-
+// look has the index looked after: an operation found its generation missing or foreign, or a claim found it closed for
+// a rebuild that may have died.
 func (k *generation) look() {
-	k.doubt()
+	k.happens("odd")
 	select {
 	case k.wake <- struct{}{}:
 	default:
 	}
 }
 
-func (k *generation) doubt() {
-	if !k.suspect.Swap(true) || k.suspectAt.Load() == 0 {
-		k.suspectAt.Store(k.e.clock.Now())
+// happens changes what is known of the index's content, and returns what was.
+func (k *generation) happens(what string) content {
+	was, is := k.content.happens(what)
+	if is != sound && (was == sound || was == foreign || k.unsoundAt.Load() == 0) {
+		k.unsoundAt.Store(k.e.clock.Now())
 	}
+	return was
 }
 
 // degraded says whether the index is being looked after.
-func (k *generation) degraded() bool { return k.suspect.Load() || k.rebuilding.Load() }
+func (k *generation) degraded() bool { return k.content.is(doubtful) || k.content.is(rebuilding) }
 
 // await waits until the index is as SQL says, as far as this process knows, at most patience long.
 func (k *generation) await(ctx context.Context, patience time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	ticker := time.NewTicker(20 * time.Millisecond)
-	defer ticker.Stop()
-	for k.degraded() {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
+	for k.degraded() && ctx.Err() == nil {
+		part.Sleep(ctx, 20*time.Millisecond)
 	}
 }
 
@@ -142,7 +135,7 @@ func (k *generation) set(m store.IndexMeta) {
 	k.mu.Lock()
 	k.meta = m
 	k.mu.Unlock()
-	k.foreign.Store(0)
+	k.left.Store(0)
 	k.e.listener.NewGeneration(m.Generation) // first: a claim of the new one is not to be taken for one of the last
 	k.e.o.Schedule.SetGeneration(m.Generation)
 }
@@ -175,7 +168,7 @@ var errNotLeader = fmt.Errorf("another process rebuilds the index: %w", schedule
 
 // keep compares generations, adopts or rebuilds. Nil: the index is as SQL says.
 func (k *generation) keep(ctx context.Context) error {
-	if k.e.o.Alone && !k.suspect.Load() {
+	if k.e.o.Alone && !k.content.is(doubtful) {
 		return nil
 	}
 	end, err := k.begin(ctx)
@@ -187,17 +180,17 @@ func (k *generation) keep(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read the index's row: %w", err)
 	}
-	same, err := k.matches(ctx, meta.Generation)
-	if err != nil {
+	present, err := k.e.present(ctx)
+	if err != nil && !errors.Is(err, schedule.ErrOlder) {
 		return err
 	}
-	if same && meta.Built == meta.Generation && !k.isClosed(ctx) {
-		if meta.Generation != k.get().Generation || k.foreign.Load() != 0 {
+	if present.all(meta.Generation) && meta.Built == meta.Generation && !k.isClosed(ctx) {
+		if meta.Generation != k.get().Generation || k.left.Load() != 0 {
 			k.e.log.Info("took over the index's generation", "generation", meta.Generation)
 			k.set(meta)
 			k.e.health.missedAll()
 		}
-		if k.suspect.Swap(false) {
+		if k.happens("matches") == doubtful {
 			k.e.hintAll()
 		}
 		return nil
@@ -210,7 +203,7 @@ func (k *generation) keep(ctx context.Context) error {
 		return err
 	}
 	if !leader {
-		k.doubt()
+		k.happens("odd")
 		k.set(meta) // Accepts and results go into the new index while its leader still fills it.
 		return errNotLeader
 	}
@@ -229,20 +222,34 @@ func (k *generation) keep(ctx context.Context) error {
 	return err
 }
 
-// matches says whether every shard has the generation.
-func (k *generation) matches(ctx context.Context, generation int64) (bool, error) {
-	for shard := range k.e.o.Schedule.Shards() {
+// generations are what the shards have, in their order; zero: none.
+type generations []int64
+
+// present reads the generations of all shards. Its error is schedule.ErrOlder only if no shard is of a newer build, and all others
+// could be read; those of an older build then count as none.
+func (ix *Index) present(ctx context.Context) (generations, error) {
+	got := make(generations, ix.o.Schedule.Shards())
+	var older error
+	for shard := range got {
 		gctx, cancel := context.WithTimeout(ctx, Timeout)
-		got, err := k.e.o.Schedule.Generation(gctx, shard)
+		generation, err := ix.o.Schedule.Generation(gctx, shard)
 		cancel()
-		if err != nil && !errors.Is(err, schedule.ErrOlder) {
-			return false, fmt.Errorf("read the index's generation: %w", err)
+		if err != nil {
+			err = fmt.Errorf("read the index's generation: %w", err)
+			if !errors.Is(err, schedule.ErrOlder) {
+				return nil, err
+			}
+			older = err
+			continue
 		}
-		if err != nil || got != generation {
-			return false, nil
-		}
+		got[shard] = generation
 	}
-	return true, nil
+	return got, older
+}
+
+// all says whether every shard has the generation.
+func (g generations) all(generation int64) bool {
+	return !slices.ContainsFunc(g, func(has int64) bool { return has != generation })
 }
 
 // isClosed asks with a claim that wants nothing.

@@ -98,10 +98,8 @@ type Undoer interface {
 type health struct {
 	e *Index
 
-	sqlDown   atomic.Bool
-	indexDown atomic.Bool
-	// partly says that some shards answered the last probe of an index that is down.
-	partly atomic.Bool
+	sqlDown atomic.Bool
+	reach   *state[reach]
 
 	mu sync.Mutex
 	// sqlSince is when SQL began to fail, relapses apart.
@@ -127,11 +125,11 @@ type health struct {
 }
 
 func newHealth(e *Index) *health {
-	return &health{e: e, wake: make(chan struct{}, 1), fell: make(chan struct{}, 1)}
+	return &health{e: e, reach: newState(answering, reachChanges), wake: make(chan struct{}, 1), fell: make(chan struct{}, 1)}
 }
 
 // Failing says that an operation of the index has failed, and no probe has succeeded since.
-func (t *health) Failing() bool { return t.indexDown.Load() }
+func (t *health) Failing() bool { return !t.reach.is(answering) }
 
 // SQLFailed notes that SQL could not commit. Claims stop until a probe or a commit has succeeded.
 func (t *health) SQLFailed(err error) {
@@ -145,14 +143,23 @@ func (t *health) SQLFailed(err error) {
 	t.Poke()
 }
 
-// complainSQL says once that SQL does not commit: as soon as it did not, but at most every complainEvery.
-func (t *health) complainSQL(err error) {
+// complain logs once that something fails: as soon as it does, but at most every complainEvery. An index that
+// answers every second call, or is full, must not fill the log.
+func (t *health) complain(said *part.Limiter, text string, args ...any) {
 	t.mu.Lock()
-	complain := t.sqlSaid.Due(time.Now())
+	due := said.Due(time.Now())
 	t.mu.Unlock()
-	if complain {
-		t.e.log.Error("SQL does not commit; claiming stops until it does", "error", err)
+	if due {
+		t.e.log.Error(text, args...)
 	}
+}
+
+func (t *health) complainSQL(err error) {
+	t.complain(&t.sqlSaid, "SQL does not commit; claiming stops until it does", "error", err)
+}
+
+func (t *health) complainIndex(op string, err error) {
+	t.complain(&t.indexSaid, "the index does not answer; accepting goes on, sending waits for it", "operation", op, "error", err)
 }
 
 // SQLCommitted is sqlWorked for results: what comes after it is no relapse of what was before.
@@ -193,7 +200,7 @@ func (t *health) until(p *patience) time.Duration {
 
 // CallTime is how long a call to the index may take now.
 func (t *health) CallTime() time.Duration {
-	if t.indexDown.Load() && t.partly.Load() {
+	if t.reach.is(partly) {
 		return partlyTimeout
 	}
 	return Timeout
@@ -215,7 +222,7 @@ func (t *health) SQLDownSince() time.Time {
 func (t *health) IndexDownSince() time.Time {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.indexDown.Load() {
+	if t.reach.is(answering) {
 		return time.Now()
 	}
 	return t.index.since
@@ -224,17 +231,14 @@ func (t *health) IndexDownSince() time.Time {
 // Failed notes that an operation of the index failed.
 func (t *health) Failed(op string, err error) {
 	switch {
-	case errors.Is(err, schedule.ErrLost):
-		t.e.generation.lost()
-		return
-	case errors.Is(err, schedule.ErrRebuilding):
-		t.e.generation.closed()
+	case errors.Is(err, schedule.ErrLost), errors.Is(err, schedule.ErrRebuilding):
+		t.e.generation.look()
 		return
 	case errors.Is(err, context.Canceled):
 		return
 	}
 	t.e.metrics.indexErrors.WithLabelValues(op).Inc()
-	if t.indexDown.CompareAndSwap(false, true) {
+	if was, _ := t.reach.happens("failed"); was == answering {
 		t.mu.Lock()
 		relapse := t.index.failed(time.Now(), indexRelapseWithin, indexRelapseWait)
 		t.mu.Unlock()
@@ -245,36 +249,25 @@ func (t *health) Failed(op string, err error) {
 			}
 		}
 	}
-	t.complain(op, err)
+	t.complainIndex(op, err)
 	t.Poke()
-}
-
-// complain says once that the index does not answer: as soon as it did not, but at most every complainEvery. An index that
-// answers every second call, or is full, must not fill the log.
-func (t *health) complain(op string, err error) {
-	t.mu.Lock()
-	complain := t.indexSaid.Due(time.Now())
-	t.mu.Unlock()
-	if complain {
-		t.e.log.Error("the index does not answer; accepting goes on, sending waits for it", "operation", op, "error", err)
-	}
 }
 
 // indexWorked is for the probe alone: that one call succeeded does not say that all do. A full index settles, and takes
 // nothing in.
 func (t *health) indexWorked() {
-	t.partly.Store(false)
-	if t.indexDown.CompareAndSwap(true, false) {
-		t.mu.Lock()
-		tell := t.indexSaid.Over()
-		t.index.back = time.Now()
-		t.mu.Unlock()
-		if tell {
-			t.e.log.Info("the index answers again")
-		}
-		t.e.hintAll()
-		t.Poke()
+	if was, _ := t.reach.happens("all"); was == answering {
+		return
 	}
+	t.mu.Lock()
+	tell := t.indexSaid.Over()
+	t.index.back = time.Now()
+	t.mu.Unlock()
+	if tell {
+		t.e.log.Info("the index answers again")
+	}
+	t.e.hintAll()
+	t.Poke()
 }
 
 // Missed remembers items that the index should hold but may not have heard of.
@@ -344,7 +337,7 @@ func (t *health) run(ctx context.Context) {
 				break
 			}
 			wait := probeEvery
-			if t.indexDown.Load() {
+			if t.Failing() {
 				wait = indexProbeEvery
 			}
 			for _, p := range []*patience{&t.sql, &t.index} {
@@ -366,7 +359,7 @@ func (t *health) run(ctx context.Context) {
 func (t *health) busy() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.sqlDown.Load() || t.indexDown.Load() || t.beforeClaims.Pending() || t.behind()
+	return t.sqlDown.Load() || t.Failing() || t.beforeClaims.Pending() || t.behind()
 }
 
 // behind says, under the lock, whether the index has something to catch up on.
@@ -376,13 +369,13 @@ func (t *health) behind() bool {
 
 // indexSilent says that only the probe asks the index: as far as is known, none of its shards answers. Where some do, as when
 // one master of a Cluster is away, all are asked: what is due elsewhere must not wait for it.
-func (t *health) indexSilent() bool { return t.indexDown.Load() && !t.partly.Load() }
+func (t *health) indexSilent() bool { return t.reach.is(silent) }
 
 // probe asks what is down whether it works again, and gives the index a part of what it missed. It says
 // whether the index took that, and has more to take.
 func (t *health) probe(ctx context.Context) (more bool) {
 	t.probeSQL(ctx)
-	if t.indexDown.Load() && !t.probeIndex(ctx) {
+	if t.Failing() && !t.probeIndex(ctx) {
 		return false
 	}
 	_, more = t.catchUp(ctx, time.Now().Add(catchUpTime))
@@ -397,9 +390,9 @@ func (t *health) probeIndex(ctx context.Context) bool {
 		return false
 	}
 	answered, lost, err := t.askShards(ctx)
-	t.partly.Store(err != nil && answered > 0)
 	if err != nil {
-		t.complain("stats", err)
+		t.complainIndex("stats", err)
+		t.answered(answered)
 		return answered > 0
 	}
 	// What is lost answers; the keeper fills it.
@@ -410,6 +403,15 @@ func (t *health) probeIndex(ctx context.Context) bool {
 	}
 	t.indexWorked()
 	return true
+}
+
+// answered notes how many shards answered a probe, of which at least one did not.
+func (t *health) answered(shards int) {
+	if shards > 0 {
+		t.reach.happens("some")
+	} else {
+		t.reach.happens("none")
+	}
 }
 
 // askShards asks every shard, and says how many answered, whether any is lost, and what one of the others said.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
@@ -24,16 +25,16 @@ func (k *generation) leaveAlone(ctx context.Context, meta store.IndexMeta) (bool
 	if err != nil || newest == 0 {
 		return false, err
 	}
-	if k.foreign.Load() != newest {
+	if k.left.Load() != newest {
 		k.set(meta)
 		// The index is read, and told of accepts, by the generation that it has.
 		k.e.o.Schedule.SetGeneration(newest)
-		k.foreign.Store(newest)
+		k.left.Store(newest)
 		k.e.log.Warn("sending is held, so the index is left as it was found although SQL says otherwise: look at \"dispatcher verify\", "+
 			"then run \"dispatcher rebuild\" or start without --hold, which both empty it and fill it from SQL",
 			"index_generation", newest, "sql_generation", meta.Generation, "sql_built", meta.Built)
 	}
-	k.suspect.Store(false)
+	k.happens("left")
 	return true, nil
 }
 
@@ -54,23 +55,8 @@ func (k *generation) warnOfRestore(ctx context.Context, meta store.IndexMeta) er
 	return nil
 }
 
-// newest is the highest generation of any shard; zero: every shard is empty. It is schedule.ErrOlder only if no shard is of a newer
-// build.
+// newest is the highest generation of any shard; zero: every shard is empty.
 func (k *generation) newest(ctx context.Context) (int64, error) {
-	newest := int64(0)
-	var older error
-	for shard := range k.e.o.Schedule.Shards() {
-		gctx, cancel := context.WithTimeout(ctx, Timeout)
-		got, err := k.e.o.Schedule.Generation(gctx, shard)
-		cancel()
-		if err != nil {
-			err = fmt.Errorf("read the index's generation: %w", err)
-			if !errors.Is(err, schedule.ErrOlder) {
-				return 0, err
-			}
-			older = err
-		}
-		newest = max(newest, got)
-	}
-	return newest, older
+	present, err := k.e.present(ctx)
+	return slices.Max(append(present, 0)), err
 }

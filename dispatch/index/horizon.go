@@ -61,7 +61,7 @@ func (l *loader) run(ctx context.Context) {
 // look reads the watermarks, and loads if there is something to load and nobody else does.
 func (l *loader) look(ctx context.Context) error {
 	e := l.e
-	if e.health.SQLIsDown() || e.health.indexSilent() || e.generation.degraded() || e.generation.foreign.Load() != 0 {
+	if e.health.SQLIsDown() || e.health.indexSilent() || !e.generation.content.is(sound) {
 		return nil // They are looked after; and a held process leaves a foreign index as it is.
 	}
 	shards := make([]shardLoad, e.o.Schedule.Shards())

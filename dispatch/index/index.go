@@ -17,6 +17,7 @@ import (
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/clock"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/part"
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
 // Options are what the index's upkeep is made of. All of the first block are required.
@@ -58,8 +59,8 @@ type Index struct {
 	generation *generation
 	loader     *loader
 	pauses     *pauses
-	enqueue    *enqueuer
 	probe      sqlProbe
+	added      chan schedule.Item
 
 	// jumpWarned is when a jump of the index's clock was last warned of; nil: never.
 	jumpWarned atomic.Pointer[time.Time]
@@ -78,7 +79,7 @@ func New(o Options) *Index {
 	ix.clock.Jumped = ix.clockJumped
 	ix.pauses = newPauses(ix.clock.Now)
 	ix.health = newHealth(ix)
-	ix.enqueue = newEnqueuer(ix)
+	ix.added = make(chan schedule.Item, enqueueQueue)
 	ix.generation = newGeneration(ix)
 	ix.loader = &loader{e: ix, leader: ix.NewLeader(loadLease)}
 	ix.watch(o.Metrics)
@@ -104,14 +105,14 @@ func (ix *Index) RunUpkeep(ctx context.Context) {
 // RunWrites gives the index what is added, and what it missed, until ctx ends and nothing is left to add.
 func (ix *Index) RunWrites(ctx context.Context) {
 	var running sync.WaitGroup
-	running.Go(func() { ix.enqueue.run(ctx) })
+	running.Go(func() { ix.runAdded(ctx) })
 	running.Go(func() { ix.health.run(ctx) })
 	running.Wait()
 }
 
 // Degraded says that the index does not answer, is being rebuilt, or is left as it was found.
 func (ix *Index) Degraded() bool {
-	return ix.indexDown.Load() || ix.generation.degraded() || ix.generation.foreign.Load() != 0
+	return ix.Failing() || !ix.generation.content.is(sound)
 }
 
 // Paused says whether the lane is paused now, as far as this process has read. The index decides what is claimed;

@@ -10,22 +10,51 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
-// Each shard is given what it lacks, from where it stands; what it has is not given to it again.
-func TestEachShardIsLoadedFromWhereItStands(t *testing.T) {
+// A loading is a loader with its shards and its SQL, in a bubble.
+type loading struct {
+	*testing.T
+	*loader
+	s   *shelf
+	sql *ledger
+	now int64
+}
+
+// loads tests a loader of shards that are loaded so far ahead, of n rows that begin at a time and are so far apart, in ms.
+func loads(t *testing.T, ahead []int64, n int, from, apart int64, test func(l loading)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		now := time.Now().UnixMilli()
-		s := newShelf(schedule.Watermark{At: now + 200_000, Loaded: now + 200_000}, schedule.Watermark{At: now + 100_000, Loaded: now + 50_000}, schedule.Watermark{At: schedule.Forever, Loaded: schedule.Forever})
-		sql := new(ledger)
-		sql.fill(2100, now+1, 1000)
-		l := newLoading(t, s, sql)
-		if err := l.look(t.Context()); err != nil {
-			t.Fatal(err)
+		s, sql := &shelf{away: map[int]error{}, notes: make([][]int64, len(ahead))}, new(ledger)
+		for _, loaded := range ahead {
+			s.marks = append(s.marks, schedule.Watermark{At: now + loaded, Loaded: now + loaded})
+			s.given = append(s.given, map[string]bool{})
 		}
+		sql.fill(n, now+from, apart)
+		e := idle(sql, s, func(o *Options) { o.Horizon = 10 * time.Minute })
+		e.generation.happens("matches")
+		test(loading{t, e.loader, s, sql, now})
+	})
+}
+
+// looks has the loader look once, and checks the error.
+func (l loading) looks(want error) {
+	l.Helper()
+	if err := l.look(l.Context()); !errors.Is(err, want) || want == nil && err != nil {
+		l.Errorf("a look: %v, want %v", err, want)
+	}
+}
+
+// Each shard is given what it lacks, from where it stands; what it has is not given to it again.
+func TestEachShardIsLoadedFromWhereItStands(t *testing.T) {
+	loads(t, []int64{200_000, 100_000, 0}, 2100, 1, 1000, func(l loading) {
+		l.s.marks[1].Loaded = l.now + 50_000
+		l.s.marks[2] = schedule.Watermark{At: schedule.Forever, Loaded: schedule.Forever}
+		l.looks(nil)
 		// 600 are due within the horizon, a third of them in each shard. The third shard held everything.
-		if got := s.counts(); !slices.Equal(got, []int{134, 183, 0}) {
+		if got := l.s.counts(); !slices.Equal(got, []int{134, 183, 0}) {
 			t.Errorf("given: %v", got)
 		}
-		for shard, m := range s.marks {
+		for shard, m := range l.s.marks {
 			if m.At-m.Now > 600_000 || m.At-m.Now < 599_000 || m.Loaded != m.At {
 				t.Errorf("shard %d: %+v", shard, m)
 			}
@@ -38,44 +67,32 @@ func TestEachShardIsLoadedFromWhereItStands(t *testing.T) {
 
 // A shard that is away keeps no other from its part, and is loaded from where it stood when it is back.
 func TestAShardThatIsAwayIsLoadedLater(t *testing.T) {
-	for _, when := range []string{"from the beginning", "in the middle"} {
+	for when, page := range map[string]int{"from the beginning": 1, "in the middle": 2} {
 		t.Run(when, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				now := time.Now().UnixMilli()
-				stands := schedule.Watermark{At: now + 1000, Loaded: now + 1000}
-				s, sql := newShelf(stands, stands, stands), new(ledger)
-				sql.fill(3000, now+1001, 100)
-				l := newLoading(t, s, sql)
+			loads(t, []int64{1000, 1000, 1000}, 3000, 1001, 100, func(l loading) {
 				broken := errors.New("refused")
-				s.away[1] = broken
-				if when == "in the middle" {
-					s.away[1] = nil
-					sql.before = func(page int) {
-						s.mu.Lock()
-						defer s.mu.Unlock()
-						if page == 2 {
-							s.away[1] = broken
-						}
+				l.sql.before = func(read int) {
+					if read == page {
+						l.s.set(func() { l.s.away[1] = broken })
 					}
 				}
-				if err := l.look(t.Context()); !errors.Is(err, broken) {
-					t.Errorf("a run with a shard that is away: %v", err)
+				if page == 1 {
+					l.s.away[1] = broken
 				}
-				if got := s.counts(); got[0] != 1000 || got[2] != 1000 || got[1] == 1000 {
+				l.looks(broken)
+				if got := l.s.counts(); got[0] != 1000 || got[2] != 1000 || got[1] == 1000 {
 					t.Errorf("given: %v", got)
 				}
-				if s.marks[0].Loaded != s.marks[0].At || s.marks[2].Loaded != s.marks[2].At || s.marks[1].Loaded != stands.Loaded {
-					t.Errorf("marks: %+v", s.marks)
+				if m := l.s.marks; m[0].Loaded != m[0].At || m[2].Loaded != m[2].At || m[1].Loaded != l.now+1000 {
+					t.Errorf("marks: %+v", m)
 				}
-				sql.before = nil
-				delete(s.away, 1)
-				l.e.health.indexDown.Store(false)
+				l.sql.before = nil
+				delete(l.s.away, 1)
+				l.e.reach.happens("all")
 				time.Sleep(time.Second)
-				if err := l.look(t.Context()); err != nil {
-					t.Error(err)
-				}
-				if got := s.counts(); !slices.Equal(got, []int{1000, 1000, 1000}) || s.marks[1].Loaded != s.marks[1].At {
-					t.Errorf("given in the end: %v; %+v", got, s.marks[1])
+				l.looks(nil)
+				if got := l.s.counts(); !slices.Equal(got, []int{1000, 1000, 1000}) || l.s.marks[1].Loaded != l.s.marks[1].At {
+					t.Errorf("given in the end: %v; %+v", got, l.s.marks[1])
 				}
 			})
 		})
@@ -84,60 +101,41 @@ func TestAShardThatIsAwayIsLoadedLater(t *testing.T) {
 
 // What is noted on the way leaves out the time of the last row: more of it may be on the next page.
 func TestProgressIsNoted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		now := time.Now().UnixMilli()
-		s, sql := newShelf(schedule.Watermark{At: now, Loaded: now}), new(ledger)
-		sql.fill(5500, now+300_000, 0)
-		sql.before = func(int) { time.Sleep(1500 * time.Millisecond) }
-		l := newLoading(t, s, sql)
-		if err := l.look(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		notes := s.notes[0]
-		if len(notes) < 3 || notes[len(notes)-1] != s.marks[0].At {
-			t.Errorf("notes: %v, the watermark is %d", notes, s.marks[0].At)
+	loads(t, []int64{0}, 5500, 300_000, 0, func(l loading) {
+		l.sql.before = func(int) { time.Sleep(1500 * time.Millisecond) }
+		l.looks(nil)
+		notes := l.s.notes[0]
+		if len(notes) < 3 || notes[len(notes)-1] != l.s.marks[0].At {
+			t.Errorf("notes: %v, the watermark is %d", notes, l.s.marks[0].At)
 		}
 		for _, n := range notes[:len(notes)-1] {
-			if n != now+300_000-1 {
-				t.Errorf("noted that all is loaded until %d; rows of %d were on the way", n, now+300_000)
+			if n != l.now+300_000-1 {
+				t.Errorf("noted that all is loaded until %d; rows of %d were on the way", n, l.now+300_000)
 			}
 		}
-		if got := s.counts()[0]; got != 5500 {
-			t.Errorf("given: %d", got)
-		}
-		if n := sql.leases.Load(); n < 3 {
-			t.Errorf("the lease was asked for %d times in 9 s", n)
+		if got, leases := l.s.counts()[0], l.sql.leases.Load(); got != 5500 || leases < 3 {
+			t.Errorf("given: %d; the lease was asked for %d times in 9 s", got, leases)
 		}
 	})
 }
 
-// Whoever has lost the lease, or whose watermark was moved by another, stops, and notes nothing that it has not loaded.
+// A loader that has lost the lease, or whose watermark was moved by another, stops, and notes nothing that it has not loaded.
 func TestALoaderThatIsReplacedStops(t *testing.T) {
-	for _, what := range []string{"the lease is another's", "the watermark was moved"} {
+	for what, replace := range map[string]func(l loading){
+		"the lease is another's":  func(l loading) { l.sql.refuse.Store(true) },
+		"the watermark was moved": func(l loading) { l.s.set(func() { l.s.marks[0].Loader = "another" }) },
+	} {
 		t.Run(what, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				now := time.Now().UnixMilli()
-				s, sql := newShelf(schedule.Watermark{At: now, Loaded: now}), new(ledger)
-				sql.fill(6000, now+1000, 10)
-				l := newLoading(t, s, sql)
-				sql.before = func(page int) {
+			loads(t, []int64{0}, 6000, 1000, 10, func(l loading) {
+				l.sql.before = func(page int) {
 					time.Sleep(3 * time.Second)
-					if page != 3 {
-						return
+					if page == 3 {
+						replace(l)
 					}
-					if what == "the lease is another's" {
-						sql.refuse.Store(true)
-						return
-					}
-					s.mu.Lock()
-					s.marks[0].Loader = "another"
-					s.mu.Unlock()
 				}
-				if err := l.look(t.Context()); err != nil {
-					t.Error(err)
-				}
-				if m := s.marks[0]; m.Loaded >= now+60_000 || s.counts()[0] >= 6000 {
-					t.Errorf("given %d, and noted %+v", s.counts()[0], m)
+				l.looks(nil)
+				if m := l.s.marks[0]; m.Loaded >= l.now+60_000 || l.s.counts()[0] >= 6000 {
+					t.Errorf("given %d, and noted %+v", l.s.counts()[0], m)
 				}
 			})
 		})
@@ -147,16 +145,18 @@ func TestALoaderThatIsReplacedStops(t *testing.T) {
 // While something is being looked after that loading needs, there is none.
 func TestLoadingWaits(t *testing.T) {
 	for what, spoil := range map[string]func(*Index){
-		"SQL is down":          func(e *Index) { e.health.sqlDown.Store(true) },
-		"the index is down":    func(e *Index) { e.health.indexDown.Store(true) },
-		"the index is rebuilt": func(e *Index) { e.generation.rebuilding.Store(true) },
-		"the index is foreign": func(e *Index) { e.generation.foreign.Store(7) },
+		"SQL is down":          func(e *Index) { e.sqlDown.Store(true) },
+		"the index is down":    func(e *Index) { e.reach.happens("failed") },
+		"the index is lost":    func(e *Index) { e.generation.look() },
+		"the index is rebuilt": func(e *Index) { e.generation.happens("begun") },
+		"the index is foreign": func(e *Index) { e.generation.happens("left") },
 	} {
-		s, sql := newShelf(schedule.Watermark{At: 1, Loaded: 1}), new(ledger)
-		l := newLoading(t, s, sql)
-		spoil(l.e)
-		if err := l.look(t.Context()); err != nil || s.marks[0].At != 1 || sql.leases.Load() != 0 {
-			t.Errorf("%s: %v, %+v, %d leases", what, err, s.marks[0], sql.leases.Load())
-		}
+		loads(t, []int64{0}, 0, 0, 0, func(l loading) {
+			spoil(l.e)
+			l.looks(nil)
+			if l.s.marks[0].At != l.now || l.sql.leases.Load() != 0 {
+				t.Errorf("%s: %+v, %d leases", what, l.s.marks[0], l.sql.leases.Load())
+			}
+		})
 	}
 }

@@ -50,9 +50,9 @@ var (
 
 // watch adds gauges that are read when they are scraped.
 func (ix *Index) watch(p part.Metrics) {
-	p.Gauge("enqueues_waiting", "Accepted callbacks that the index was not told of yet.", func() float64 { return float64(len(ix.enqueue.items)) })
+	p.Gauge("enqueues_waiting", "Accepted callbacks that the index was not told of yet.", func() float64 { return float64(len(ix.added)) })
 	p.Gauge("sql_down", "1 while SQL does not commit.", func() float64 { return part.Truth(ix.health.sqlDown.Load()) })
-	p.Gauge("index_down", "1 while the index does not answer.", func() float64 { return part.Truth(ix.health.indexDown.Load()) })
+	p.Gauge("index_down", "1 while the index does not answer.", func() float64 { return part.Truth(ix.Failing()) })
 	p.Gauge("index_generation", "Generation of the index that this process works with.", func() float64 { return float64(ix.generation.get().Generation) })
 	p.Gauge("horizon_lag_seconds", "By how much less than the horizon the index is loaded ahead; a quarter of the horizon is usual. 0 without one.", ix.loader.lag)
 	p.Gauge("clock_offset_seconds", "The index's clock less this process's.", func() float64 { return ix.clock.Offset().Seconds() })

@@ -32,7 +32,7 @@ func (ix *Index) BringForward(ctx context.Context, rows []store.OpenRow) {
 	}
 	for i := range moved {
 		if moved[i] == schedule.MovedGone {
-			ix.enqueue.add(OpenItem(&rows[i]))
+			ix.Add(OpenItem(&rows[i]))
 		}
 	}
 	ix.hintAll()

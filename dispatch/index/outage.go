@@ -56,7 +56,7 @@ func giveInChunks[T any](
 		chunk := all[:min(len(all), enqueueBatch)]
 		if err := give(chunk); err != nil {
 			t.Failed(op, err)
-			if !t.partly.Load() {
+			if !t.reach.is(partly) {
 				return all, false // The rest would only wait for the same index, and SQL's probe with it.
 			}
 			failed = append(failed, chunk...)
@@ -86,7 +86,7 @@ func (t *health) walkOn(ctx context.Context, until time.Time) (took bool, err er
 		items := openItems(rows)
 		if _, err := t.e.put(ctx, items, false, nil); err != nil {
 			t.Failed("ensure", err)
-			if !t.partly.Load() {
+			if !t.reach.is(partly) {
 				return false, nil
 			}
 			t.Missed(items) // Those of the shards that answer must not wait for the others.
@@ -126,9 +126,8 @@ func (t *health) nextOpen(ctx context.Context) ([]store.OpenRow, error) {
 // walked notes that the index was given these open rows. A page that is not full is the last one: what is
 // accepted meanwhile reaches the index by itself, and a walk that waited for an empty page would not end.
 func (t *health) walked(rows []store.OpenRow) {
-	last := &rows[len(rows)-1]
 	t.mu.Lock()
-	t.walk.after = store.Cursor{DueAt: last.DueAt, ID: last.ID}
+	t.walk.after = after(rows)
 	t.walk.given += len(rows)
 	t.mu.Unlock()
 	if len(rows) < PageRows {

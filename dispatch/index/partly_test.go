@@ -43,8 +43,12 @@ func TestOneShardAwayDoesNotSilenceTheIndex(t *testing.T) {
 		if answered != c.answered || isLost != c.lost || (err != nil) != c.failed {
 			t.Errorf("%s: %d answered, lost %t, %v", c.name, answered, isLost, err)
 		}
-		trouble.indexDown.Store(err != nil)
-		trouble.partly.Store(err != nil && answered > 0)
+		trouble.reach.happens("failed")
+		if err != nil {
+			trouble.answered(answered)
+		} else {
+			trouble.reach.happens("all")
+		}
 		if want := c.failed && c.answered == 0; trouble.indexSilent() != want {
 			t.Errorf("%s: silent is %t", c.name, !want)
 		}

@@ -74,12 +74,12 @@ func (ix *Index) Rebuild(ctx context.Context, dryRun bool, by store.Actor) (Rebu
 // rebuild that dies is begun again by the next leader, because SQL then has no generation that was built to
 // the end. by is for the audit. It is nil where the index was lost.
 func (k *generation) rebuild(ctx context.Context, meta store.IndexMeta, by *store.Actor) (RebuildReport, error) {
-	k.rebuilding.Store(true)
-	defer k.rebuilding.Store(false)
+	k.happens("begun")
 	held, end := k.leader.Hold(ctx, errNotLeader)
 	defer end()
 	report, err := k.refill(held, meta, by)
 	if err != nil {
+		k.happens("failed")
 		k.look() // the next leader fills what is half filled
 	}
 	if err != nil && ctx.Err() == nil && held.Err() != nil {
@@ -129,7 +129,7 @@ func (k *generation) refill(ctx context.Context, meta store.IndexMeta, by *store
 	}
 	meta.Built = generation
 	k.set(meta)
-	k.suspect.Store(false)
+	k.happens("filled")
 	e.hintAll()
 	report.Took = time.Since(started)
 	e.metrics.rebuilds.Inc()
@@ -161,7 +161,7 @@ func (k *generation) adopt(ctx context.Context) (int, error) {
 		if len(rows) < PageRows {
 			return n, nil
 		}
-		cursor = store.Cursor{DueAt: rows[len(rows)-1].DueAt, ID: rows[len(rows)-1].ID}
+		cursor = after(rows)
 	}
 }
 
@@ -184,8 +184,7 @@ func (k *generation) fill(ctx context.Context, until int64) (n int, err error) {
 			if _, err := k.e.put(ctx, items, false, nil); err != nil {
 				return fmt.Errorf("fill the index: %w", err)
 			}
-			last := &rows[len(rows)-1]
-			left.after, overdue, worked = store.Cursor{DueAt: last.DueAt, ID: last.ID}, late, time.Now()
+			left.after, overdue, worked = after(rows), late, time.Now()
 			n += len(rows)
 			part.Failpoint("during_rebuild")
 			return nil
@@ -203,6 +202,12 @@ func (k *generation) fill(ctx context.Context, until int64) (n int, err error) {
 type span struct {
 	after store.Cursor
 	until int64
+}
+
+// after is the place after the last one of the rows.
+func after(rows []store.OpenRow) store.Cursor {
+	last := &rows[len(rows)-1]
+	return store.Cursor{DueAt: last.DueAt, ID: last.ID}
 }
 
 // walkOpen reads every open row of a span, a page at a time, in order of (due_at, id). The next page is read while the last one is
@@ -229,7 +234,7 @@ func (ix *Index) walkOpen(ctx context.Context, s span, page func([]store.OpenRow
 			if err != nil || len(rows) < PageRows {
 				return
 			}
-			cursor = store.Cursor{DueAt: rows[len(rows)-1].DueAt, ID: rows[len(rows)-1].ID}
+			cursor = after(rows)
 		}
 	})
 	for next := range pages {

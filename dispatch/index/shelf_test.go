@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
-	"testing"
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
@@ -22,19 +21,18 @@ type shelf struct {
 	notes [][]int64         // by shard, what it was told to be loaded
 }
 
-func newShelf(marks ...schedule.Watermark) *shelf {
-	s := &shelf{marks: marks, away: map[int]error{}, notes: make([][]int64, len(marks))}
-	for range marks {
-		s.given = append(s.given, map[string]bool{})
-	}
-	return s
-}
-
 func (s *shelf) Shards() int { return len(s.marks) }
 
 func (s *shelf) ShardOf(lane int64) int { return int(lane) % len(s.marks) }
 
 func (s *shelf) SetGeneration(int64) {}
+
+// set changes what calls find.
+func (s *shelf) set(change func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change()
+}
 
 func (s *shelf) mark(shard int, change func(*schedule.Watermark)) (schedule.Watermark, error) {
 	s.mu.Lock()
@@ -119,13 +117,6 @@ func (l *ledger) fill(n int, from int64, apart int64) {
 	for i := range n {
 		l.rows = append(l.rows, store.OpenRow{ID: fmt.Sprintf("01K%023d", len(l.rows)), LaneID: int64(i + 1), DueAt: from + int64(i)*apart})
 	}
-}
-
-func newLoading(t *testing.T, s *shelf, l *ledger) *loader {
-	t.Helper()
-	e := idle(l, s, func(o *Options) { o.Horizon = 10 * time.Minute })
-	e.generation.suspect.Store(false)
-	return e.loader
 }
 
 // counts are how many items each shard was given.

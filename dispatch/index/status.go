@@ -28,8 +28,8 @@ func (ix *Index) Rebuilding(ctx context.Context) (Rebuild, error) {
 	switch {
 	case meta.Built != meta.Generation && meta.MadeAt != 0:
 		return Rebuild{Since: meta.MadeAt, Generation: meta.Generation}, nil
-	case meta.Built != meta.Generation || ix.generation.suspect.Load():
-		return Rebuild{Since: ix.generation.suspectAt.Load()}, nil
+	case meta.Built != meta.Generation || ix.generation.degraded():
+		return Rebuild{Since: ix.generation.unsoundAt.Load()}, nil
 	}
 	return Rebuild{}, nil
 }
@@ -115,33 +115,26 @@ func (ix *Index) IndexStatus(ctx context.Context) (Status, error) {
 		return s, fmt.Errorf("read the index's row: %w", err)
 	}
 	s.Generation, s.BuiltAt = meta.Generation, meta.BuiltAt
-	s.Rebuilding = meta.Built != meta.Generation || ix.generation.rebuilding.Load()
+	s.Rebuilding = meta.Built != meta.Generation || ix.generation.content.is(rebuilding)
 	if s.Down = ix.health.indexSilent(); s.Down {
 		return s, nil
 	}
-	if s.Present, err = ix.presentGeneration(ctx, meta.Generation); err != nil {
-		s.Down = true
-	}
-	return s, nil
-}
-
-// presentGeneration returns the first generation of a shard that is not the wanted one; the wanted one, if there is none.
-func (ix *Index) presentGeneration(ctx context.Context, wanted int64) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
-	for shard := range ix.o.Schedule.Shards() {
-		got, err := ix.o.Schedule.Generation(ctx, shard)
-		if errors.Is(err, schedule.ErrOlder) || errors.Is(err, schedule.ErrNewer) {
-			return 0, nil
-		}
-		if err != nil {
-			return 0, err
-		}
-		if got != wanted {
-			return got, nil
+	switch present, err := ix.present(ctx); {
+	case errors.Is(err, schedule.ErrOlder), errors.Is(err, schedule.ErrNewer):
+	case err != nil:
+		s.Down = true
+	default:
+		s.Present = meta.Generation
+		for _, generation := range present {
+			if generation != meta.Generation {
+				s.Present = generation // the first one that differs
+				break
+			}
 		}
 	}
-	return wanted, nil
+	return s, nil
 }
 
 // A Drift is what differs between SQL and the index, seen twice, two seconds apart. All zero: none.

@@ -57,7 +57,7 @@ func (ix *Index) Sweep(ctx context.Context) error {
 		}
 		if err := ix.heal(ctx, rows); err != nil {
 			unhealed = err
-			if !ix.health.partly.Load() {
+			if !ix.reach.is(partly) {
 				break
 			}
 		}
@@ -68,7 +68,7 @@ func (ix *Index) Sweep(ctx context.Context) error {
 			ix.metrics.sweeps.Inc()
 			break
 		}
-		cursor = store.Cursor{DueAt: rows[len(rows)-1].DueAt, ID: rows[len(rows)-1].ID}
+		cursor = after(rows)
 	}
 	if cursor != began {
 		if err := ix.o.Store.SetSweepCursor(ctx, cursor); err != nil {

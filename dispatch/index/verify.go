@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/part"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -24,7 +26,7 @@ const (
 // drift is the differences of one look, by id. beyond is how many rows the index need not hold yet.
 type drift struct {
 	rows, items, beyond  int
-	missing, late, extra map[string]struct{}
+	missing, late, extra map[string]bool
 }
 
 // Verify compares SQL with the index, both ways, and reports what differs in two looks two seconds apart. It changes nothing,
@@ -41,16 +43,12 @@ func (ix *Index) verify(ctx context.Context, named int) (Drift, error) {
 		return Drift{}, err
 	}
 	report := Drift{Rows: first.rows, Items: first.items, Beyond: first.beyond, Generation: ix.generation.get().Generation}
-	report.IndexGeneration = cmp.Or(ix.generation.foreign.Load(), report.Generation)
+	report.IndexGeneration = cmp.Or(ix.generation.left.Load(), report.Generation)
 	if len(first.missing)+len(first.late)+len(first.extra) == 0 {
 		return report, nil
 	}
-	timer := time.NewTimer(verifyPause)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
+	if part.Sleep(ctx, verifyPause); ctx.Err() != nil {
 		return Drift{}, ctx.Err()
-	case <-timer.C:
 	}
 	second, err := ix.look(ctx)
 	if err != nil {
@@ -70,16 +68,10 @@ func (ix *Index) verify(ctx context.Context, named int) (Drift, error) {
 	return report, nil
 }
 
-// both returns the ids that are in a and in b, in their order.
-func both(a, b map[string]struct{}) []string {
-	ids := make([]string, 0, min(len(a), len(b)))
-	for id := range a {
-		if _, ok := b[id]; ok {
-			ids = append(ids, id)
-		}
-	}
-	slices.Sort(ids)
-	return ids
+// both returns the ids that are in a and in b, in their order. Nothing else is left in a.
+func both(a, b map[string]bool) []string {
+	maps.DeleteFunc(a, func(id string, _ bool) bool { return !b[id] })
+	return slices.Sorted(maps.Keys(a))
 }
 
 // publicIDs writes the first of the ids as callers know them.
@@ -98,12 +90,12 @@ func (ix *Index) tellApart(ctx context.Context, extra []string) (unknown, ended 
 		if err != nil {
 			return nil, nil, fmt.Errorf("look for the rows of extra items: %w", err)
 		}
-		has := make(map[string]struct{}, len(known))
+		has := make(map[string]bool, len(known))
 		for _, id := range known {
-			has[id] = struct{}{}
+			has[id] = true
 		}
 		for _, id := range page {
-			if _, ok := has[id]; ok {
+			if has[id] {
 				ended = append(ended, id)
 			} else {
 				unknown = append(unknown, id)
@@ -115,7 +107,7 @@ func (ix *Index) tellApart(ctx context.Context, extra []string) (unknown, ended 
 
 // look compares once.
 func (ix *Index) look(ctx context.Context) (drift, error) {
-	d := drift{missing: map[string]struct{}{}, late: map[string]struct{}{}, extra: map[string]struct{}{}}
+	d := drift{missing: map[string]bool{}, late: map[string]bool{}, extra: map[string]bool{}}
 	marks, err := ix.watermarks(ctx)
 	if err != nil {
 		return d, err
@@ -137,9 +129,9 @@ func (ix *Index) look(ctx context.Context) (drift, error) {
 		for i, p := range positions {
 			switch {
 			case p.Place == schedule.Absent:
-				d.missing[rows[i].ID] = struct{}{}
+				d.missing[rows[i].ID] = true
 			case p.Place == schedule.Delayed && p.Due > max(rows[i].DueAt, rows[i].ClaimUntil, ix.clock.Now())+late:
-				d.late[rows[i].ID] = struct{}{}
+				d.late[rows[i].ID] = true
 			}
 		}
 		return nil
@@ -159,13 +151,9 @@ func (ix *Index) look(ctx context.Context) (drift, error) {
 // or not, unless it is due by now.
 func (ix *Index) within(rows []store.OpenRow, marks []schedule.Watermark) []store.OpenRow {
 	now := ix.clock.Now()
-	kept := make([]store.OpenRow, 0, len(rows))
-	for i := range rows {
-		if rows[i].DueAt <= max(marks[ix.o.Schedule.ShardOf(rows[i].LaneID)].Loaded, now) {
-			kept = append(kept, rows[i])
-		}
-	}
-	return kept
+	return slices.DeleteFunc(rows, func(r store.OpenRow) bool {
+		return r.DueAt > max(marks[ix.o.Schedule.ShardOf(r.LaneID)].Loaded, now)
+	})
 }
 
 // lookForExtra finds items of a shard whose row is terminal or unknown.
@@ -184,14 +172,14 @@ func (ix *Index) lookForExtra(ctx context.Context, shard int, d *drift) error {
 		if err != nil {
 			return fmt.Errorf("read rows of shard %d: %w", shard, err)
 		}
-		open := make(map[string]struct{}, len(rows))
+		open := make(map[string]bool, len(rows))
 		for i := range rows {
-			open[rows[i].ID] = struct{}{}
+			open[rows[i].ID] = true
 		}
 		d.items += len(ids)
 		for _, id := range ids {
-			if _, ok := open[id]; !ok {
-				d.extra[id] = struct{}{}
+			if !open[id] {
+				d.extra[id] = true
 			}
 		}
 		if cursor = page.Next; cursor == "" {

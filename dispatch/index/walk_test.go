@@ -31,8 +31,8 @@ func (takesNothing) Ensure(context.Context, []schedule.Item) ([]schedule.Positio
 func TestAWalkThatSomeShardsDoNotTake(t *testing.T) {
 	e := idle(fullPages{}, takesNothing{memq.New(memq.Options{})})
 	e.health.walk = &openWalk{span: span{until: schedule.Forever}}
-	e.health.indexDown.Store(true)
-	e.health.partly.Store(true)
+	e.reach.happens("failed")
+	e.reach.happens("some")
 	if took, more := e.health.catchUp(t.Context(), e.health.index.since); took || more {
 		t.Errorf("took %t, and wants more: %t", took, more)
 	}

@@ -13,9 +13,6 @@ import (
 // Timeout bounds every call to the index.
 const Timeout = 5 * time.Second
 
-// Add has the index hold an item from now on. It never blocks: what finds no room is remembered as missed.
-func (ix *Index) Add(i schedule.Item) { ix.enqueue.add(i) }
-
 // Ended takes rows from the index that SQL has ended. Those that it cannot be told of stay until they are claimed: the
 // stamp refuses and drops them. Those that were in strict order give up their turns.
 func (ix *Index) Ended(ctx context.Context, rows []store.OpenRow) {
