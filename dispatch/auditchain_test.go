@@ -1,70 +1,72 @@
 package dispatch_test
 
 import (
-	"database/sql"
-	"fmt"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// audited starts an engine, changes a lane so many times, and waits until all of it is chained.
-func audited(t *testing.T, path string, changes int) *fixture {
+// audited is an engine that has changed a lane so many times, all of which is chained.
+func audited(t *testing.T, changes int, test func(b *fixture)) {
 	t.Helper()
-	b := startFixture(t, path, always(200, ""), withKeys(t, masterKey('a')))
-	for i := range changes {
-		b.must(b.engine.SetLane(t.Context(), store.DefaultProject, "lane", new(i+1), nil, operator))
-	}
-	awaitChain(b)
-	return b
+	with(nil).run(t, func(b *fixture) {
+		for i := range changes {
+			b.setLane("lane", i+1)
+		}
+		b.awaitChain()
+		test(b)
+	})
 }
 
-// awaitChain waits until no entry is unchained.
-func awaitChain(b *fixture) {
-	b.t.Helper()
+// awaitChain waits until no entry is unchained, and returns the chain's last link.
+func (b *fixture) awaitChain() store.AuditLink {
+	b.Helper()
 	for range 10 {
 		time.Sleep(time.Second)
-		head, err := b.db.AuditHead(b.t.Context())
-		b.ok(err)
-		if head.Unchained == 0 {
-			return
+		if head := must(b.db.AuditHead(b.Context())); head.Unchained == 0 {
+			return head.Link
 		}
 	}
-	b.t.Fatal("entries are not chained within ten seconds")
+	b.Fatal("entries are not chained within ten seconds")
+	return store.AuditLink{}
 }
 
-// tampered stops the engine, changes its database behind its back, and starts another one.
-func tampered(t *testing.T, b *fixture, path string, statements ...string) *fixture {
-	t.Helper()
-	b.stop()
-	damage(t, path, func(db *sql.DB) error {
-		for _, statement := range statements {
-			r, err := db.Exec(statement)
-			if err != nil {
-				return err
-			}
-			if n, err := r.RowsAffected(); n == 0 || err != nil {
-				return fmt.Errorf("%s: %d rows, %w", statement, n, err)
-			}
-		}
-		return nil
-	})
-	return startFixture(t, path, always(200, ""), withKeys(t, masterKey('a')))
+// tampered changes the database behind the engine's back, and starts another one.
+func (b *fixture) tampered(statements ...string) *fixture {
+	b.Helper()
+	b.damage(statements...)
+	return b.restart(nil)
 }
 
-// A tampering is a statement, and what it breaks; seq zero: wherever the chain ended.
-type tampering struct {
-	statement string
-	fault     store.AuditFault
-	seq       int64
+// verifyAudit checks the chain after a link, and that it has the other one.
+func (b *fixture) verifyAudit(after, expect store.AuditLink) control.AuditCheck {
+	b.Helper()
+	return must(b.engine.VerifyAudit(b.Context(), after, expect))
+}
+
+// breaks checks where the chain is broken; an empty fault: nowhere, zero: at any place.
+func (b *fixture) breaks(what string, expect store.AuditLink, fault store.AuditFault, seq int64) {
+	b.Helper()
+	got := store.AuditBreak{}
+	if broken := b.verifyAudit(store.AuditLink{}, expect).Broken; broken != nil {
+		got = *broken
+	}
+	b.check(got.Fault == fault && (seq == 0 || got.Seq == seq), "%s: found %+v, want %q at %d", what, got,
+		fault, seq)
 }
 
 // TestTamperedAuditIsFound: what a writer of SQL without the key changes, removes, moves or adds in the chain
 // is found, with the number at which the chain breaks.
 func TestTamperedAuditIsFound(t *testing.T) {
+	// A tampering is a statement, and what it breaks; seq zero: wherever the chain ended.
+	type tampering struct {
+		statement string
+		fault     store.AuditFault
+		seq       int64
+	}
 	const copied = `, project, at, actor, address, action, object, reason, before, after, detail, `
 	cases := map[string]tampering{
 		"removed":    {`DELETE FROM audit WHERE seq = 3`, store.AuditMissing, 3},
@@ -87,6 +89,7 @@ func TestTamperedAuditIsFound(t *testing.T) {
 		"head of another hash": {`UPDATE audit_head
 			SET hash = (SELECT hash FROM audit WHERE seq = 1)`, store.AuditCut, 0},
 		"head removed": {`DELETE FROM audit_head`, store.AuditBeyond, 1},
+		"at":           {`UPDATE audit SET at = at + 1 WHERE seq = 3`, store.AuditChanged, 3},
 	}
 	for _, column := range strings.Fields(
 		`id project actor address action object reason before after detail`,
@@ -94,25 +97,13 @@ func TestTamperedAuditIsFound(t *testing.T) {
 		statement := `UPDATE audit SET ` + column + ` = ` + column + ` || ' ' WHERE seq = 3`
 		cases[column] = tampering{statement, store.AuditChanged, 3}
 	}
-	cases["at"] = tampering{`UPDATE audit SET at = at + 1 WHERE seq = 3`, store.AuditChanged, 3}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				path := databasePath(t)
-				b := audited(t, path, 5)
-				sound, err := b.engine.VerifyAudit(t.Context(), store.AuditLink{}, store.AuditLink{})
-				if err != nil || sound.Broken != nil || sound.Next != nil || sound.Checked < 5 ||
-					int64(sound.Checked) != sound.Head.Link.Seq {
-					t.Fatalf("before: %+v, %v", sound, err)
-				}
-				b = tampered(t, b, path, c.statement)
-				got, err := b.engine.VerifyAudit(t.Context(), store.AuditLink{}, store.AuditLink{})
-				if err != nil || got.Broken == nil {
-					t.Fatalf("found nothing: %+v, %v", got, err)
-				}
-				if got.Broken.Fault != c.fault || c.seq != 0 && got.Broken.Seq != c.seq {
-					t.Errorf("found %+v, want %s at %d", got.Broken, c.fault, c.seq)
-				}
+			audited(t, 5, func(b *fixture) {
+				sound := b.verifyAudit(store.AuditLink{}, store.AuditLink{})
+				b.check(sound.Broken == nil && sound.Next == nil && sound.Checked >= 5 &&
+					int64(sound.Checked) == sound.Head.Link.Seq, "before: %+v", sound)
+				b.tampered(c.statement).breaks("tampered", store.AuditLink{}, c.fault, c.seq)
 			})
 		})
 	}
@@ -121,95 +112,56 @@ func TestTamperedAuditIsFound(t *testing.T) {
 // TestACutAuditIsFoundByItsHead: entries that are removed from the end, with the head set back, leave a sound
 // chain. Only a link that was kept elsewhere shows it.
 func TestACutAuditIsFoundByItsHead(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		path := databasePath(t)
-		b := audited(t, path, 5)
-		check := func(expect store.AuditLink) *store.AuditBreak {
-			t.Helper()
-			got, err := b.engine.VerifyAudit(t.Context(), store.AuditLink{}, expect)
-			b.ok(err)
-			return got.Broken
-		}
-		whole, err := b.engine.VerifyAudit(t.Context(), store.AuditLink{}, store.AuditLink{})
-		b.ok(err)
-		kept := whole.Head.Link
-		if broken := check(kept); broken != nil {
-			t.Errorf("with its own head: %+v", broken)
-		}
+	audited(t, 5, func(b *fixture) {
+		kept := b.awaitChain()
+		b.breaks("with its own head", kept, "", 0)
 		other := kept
 		other.Hash = strings.Repeat("0", len(kept.Hash))
-		if broken := check(other); broken == nil || broken.Fault != store.AuditUnexpected ||
-			broken.Seq != kept.Seq {
-			t.Errorf("with the head of another chain: %+v", broken)
-		}
-		b = tampered(t, b, path, `DELETE FROM audit WHERE seq > 3`,
+		b.breaks("with the head of another chain", other, store.AuditUnexpected, kept.Seq)
+		b = b.tampered(`DELETE FROM audit WHERE seq > 3`,
 			`UPDATE audit_head SET seq = 3, hash = (SELECT hash FROM audit WHERE seq = 3)`)
-		if broken := check(store.AuditLink{}); broken != nil {
-			t.Errorf("without a head that was kept: %+v", broken)
-		}
-		if broken := check(kept); broken == nil || broken.Fault != store.AuditCut || broken.Seq != 4 {
-			t.Errorf("with the head that was kept: %+v", broken)
-		}
+		b.breaks("without a head that was kept", store.AuditLink{}, "", 0)
+		b.breaks("with the head that was kept", kept, store.AuditCut, 4)
 		// What comes after goes on with a chain that does not have the kept link either.
 		for i := range 10 {
-			b.must(b.engine.SetLane(t.Context(), store.DefaultProject, "other", new(i+1), nil, operator))
+			b.setLane("other", i+1)
 		}
-		awaitChain(b)
-		if broken := check(kept); broken == nil || broken.Fault != store.AuditUnexpected {
-			t.Errorf("with the head that was kept, and new entries: %+v", broken)
-		}
+		b.awaitChain()
+		b.breaks("with the head that was kept, and new entries", kept, store.AuditUnexpected, 0)
 	})
 }
 
 // TestALongAuditIsVerifiedInSteps: one call looks at 10,000 entries at most, and the next goes on after it,
 // with bounded memory.
 func TestALongAuditIsVerifiedInSteps(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		path := databasePath(t)
-		b := audited(t, path, 1)
-		b = tampered(t, b, path, `WITH RECURSIVE n(i) AS (
+	audited(t, 1, func(b *fixture) {
+		b = b.tampered(`WITH RECURSIVE n(i) AS (
 				SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 10500)
 			INSERT INTO audit (id, project, at, actor, address, action, object, reason, before, after, detail)
 			SELECT 'many-' || i, 'p', i, 'a', '', 'x', '', '', '', '', '' FROM n`)
-		awaitChain(b)
-		var at store.AuditLink
-		checked := 0
-		for steps := 1; ; steps++ {
-			got, err := b.engine.VerifyAudit(t.Context(), at, store.AuditLink{})
-			b.ok(err)
-			if got.Broken != nil || steps > 2 {
-				t.Fatalf("step %d: %+v", steps, got)
-			}
-			if checked += got.Checked; got.Next == nil {
-				if steps != 2 || int64(checked) != got.Head.Link.Seq {
-					t.Errorf("%d of %d in %d steps", checked, got.Head.Link.Seq, steps)
-				}
-				return
-			}
-			at = *got.Next
-		}
+		last := b.awaitChain()
+		first := b.verifyAudit(store.AuditLink{}, store.AuditLink{})
+		b.check(first.Broken == nil && first.Next != nil, "first step: %+v", first)
+		rest := b.verifyAudit(*first.Next, store.AuditLink{})
+		b.check(rest.Broken == nil && rest.Next == nil && int64(first.Checked+rest.Checked) == last.Seq,
+			"second step of %d: %+v", last.Seq, rest)
 	})
 }
 
 // TestWhatACrashLeftUnchainedIsChained by the next process: entries are committed with what they record, and
 // need no more.
 func TestWhatACrashLeftUnchainedIsChained(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		path := databasePath(t)
-		b := audited(t, path, 3)
-		before, err := b.db.AuditHead(t.Context())
-		b.ok(err)
+	audited(t, 3, func(b *fixture) {
+		before := b.awaitChain()
 		// As a process leaves it that is killed between two statements: some entries that are committed, none
 		// of them chained.
-		b = tampered(t, b, path, `INSERT INTO audit
+		b = b.tampered(`INSERT INTO audit
 				(id, project, at, actor, address, action, object, reason, before, after, detail)
 			SELECT 'left-' || id, project, at, actor, address, action, object, reason, before, after, detail
 			FROM audit`)
-		awaitChain(b)
-		got, err := b.engine.VerifyAudit(t.Context(), before.Link, before.Link)
-		b.ok(err)
-		if got.Broken != nil || int64(got.Checked) != before.Link.Seq {
-			t.Errorf("chained after %d: %+v", before.Link.Seq, got)
-		}
+		b.awaitChain()
+		got := b.verifyAudit(before, before)
+		b.check(got.Broken == nil && int64(got.Checked) == before.Seq, "chained after %d: %+v", before.Seq,
+			got)
 	})
 }

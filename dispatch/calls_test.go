@@ -11,8 +11,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// This file is what stands between an engine and its store and index: every call goes through a caller, which may make
-// it, fail it, or have something else befall it. The methods that do so are made from the interfaces
+// This file is what stands between an engine and its store and index: every call goes through a caller, which
+// may make it, fail it, or have something else befall it. The methods that do so are made from the interfaces
 // (calls_made_test.go), so that no call escapes.
 
 // A caller makes the calls of an engine to SQL and to the index, or has something else befall them. It may
@@ -38,14 +38,16 @@ func call1[T any](
 	return value, err
 }
 
+// two is what a call brought that returns two values.
+type two[T, U any] struct {
+	one   T
+	other U
+}
+
 func call2[T, U any](
 	ctx context.Context, c caller, op string, do func(context.Context) (T, U, error), args ...any,
 ) (T, U, error) {
-	type two struct {
-		one   T
-		other U
-	}
-	got, err := call1(ctx, c, op, func(ctx context.Context) (v two, err error) {
+	got, err := call1(ctx, c, op, func(ctx context.Context) (v two[T, U], err error) {
 		v.one, v.other, err = do(ctx)
 		return v, err
 	}, args...)
@@ -61,6 +63,13 @@ type calledStore struct {
 type calledIndex struct {
 	dispatch.Schedule
 	caller
+}
+
+// Clock is what an index may have besides.
+func (s *calledIndex) Clock(ctx context.Context) (int64, error) {
+	return call1(ctx, s, "Clock", s.Schedule.(interface {
+		Clock(ctx context.Context) (int64, error)
+	}).Clock)
 }
 
 var (

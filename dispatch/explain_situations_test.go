@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"testing"
 	"time"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
@@ -16,10 +14,20 @@ import (
 
 // This file is how each thing that keeps a callback comes about.
 
-// slowly answers after a minute.
-func slowly(context.Context, hit, int) (*http.Response, error) {
-	time.Sleep(time.Minute)
-	return answer(200, ""), nil
+// A hold is what a test expects of a situation: what keeps the callback, and since when, at the earliest and
+// at the latest.
+type hold struct {
+	id     string
+	lo, hi time.Time
+}
+
+// since expects a time, or little later: what happens then takes a while to be noticed.
+func since(id string, at time.Time) hold { return hold{id, at, at.Add(500 * time.Millisecond)} }
+
+// A situation makes, with such a receiver and engine, what it is said of.
+type situation struct {
+	setup
+	comes func(b *fixture) hold
 }
 
 // later lets some time pass, so that since is not the present.
@@ -28,254 +36,180 @@ func later() time.Time {
 	return time.Now()
 }
 
-// in is what is due after d.
-func in(d time.Duration) accept.Submission { return dueAt(time.Now().Add(d)) }
+// onlyAPI is an engine that others send for.
+func onlyAPI(o *options) { o.Name, o.Alone, o.NoWorker = "api", false, true }
 
-func whileAttempted(t *testing.T) hold {
-	b := newFixture(t, slowly)
+// second accepts two callbacks, one after the other, and expects that the other is kept since then.
+func second(b *fixture, s accept.Submission) hold {
+	b.accept(s)
 	now := later()
-	h := b.since(b.accept(accept.Submission{}).ID, now)
-	later()
-	return h
+	return since(b.accept(s).ID, now)
 }
 
-func whileSQLFails(t *testing.T) hold {
-	sql := new(faults)
-	b := newFixture(t, always(200, ""), faultySQL(sql))
-	id := b.accept(in(time.Minute)).ID
-	time.Sleep(time.Second)
-	sql.set(fail(errDown), "Stamp", "Commit", "Ping")
-	time.Sleep(time.Minute - time.Second)
-	h := hold{b, id, time.Now().Add(-time.Second), time.Now().Add(500 * time.Millisecond)}
-	later()
-	return h
+// secondTo is that for an endpoint.
+func secondTo(ch control.EndpointChange) func(*fixture) hold {
+	return func(b *fixture) hold {
+		ep := b.endpoint(ch)
+		h := second(b, accept.Submission{Endpoint: store.EndpointPrefix + ep.ID})
+		later()
+		return h
+	}
 }
 
-// beside makes an engine on the database and the index of another one.
-func (b *fixture) beside(name string, change func(*dispatch.Options)) *fixture {
-	b.t.Helper()
-	return newFixture(b.t, always(200, ""), func(o *dispatch.Options) {
-		o.Name, o.Store, o.Schedule, o.Alone = name, b.db, b.index, false
-		change(o)
-	})
+// paused accepts a callback for an endpoint, and expects that it is kept since a pause that another one has
+// taken the place of.
+func paused(pause func(b *fixture, ep store.Endpoint, until int64)) func(*fixture) hold {
+	return func(b *fixture) hold {
+		ep := b.endpoint(control.EndpointChange{})
+		began := later()
+		pause(b, ep, soon(time.Hour))
+		later()
+		pause(b, ep, soon(2*time.Hour))
+		later()
+		return since(b.acceptTo(ep, accept.Submission{}).ID, began)
+	}
 }
 
-// api is an engine that others send for.
-func api(t *testing.T) *fixture {
-	return newFixture(t, always(200, ""), onlyAPI)
-}
+var slowly = with(takes(time.Minute))
 
-func onlyAPI(o *dispatch.Options) { o.Name, o.Alone, o.NoWorker = "api", false, true }
-
-func sends(*dispatch.Options) {}
-
-func holds(o *dispatch.Options) { o.Hold = true }
-
-func withoutWorker(t *testing.T) hold {
-	b := api(t)
-	worker := b.beside("worker", sends)
-	later()
-	id := b.accept(in(time.Second)).ID
-	worker.stopRun()
-	h := b.since(id, time.Now())
-	later()
-	return h
-}
-
-func whileAllHold(t *testing.T) hold {
-	b := api(t)
-	id := b.accept(accept.Submission{}).ID
-	b.beside("first", holds)
-	now := later()
-	b.beside("second", holds)
-	later()
-	return b.since(id, now)
-}
-
-// indexCalls are the calls to the index that an engine makes all the time.
-var indexCalls = []string{
-	"Claim", "Ensure", "Settle", "Stats", "Generation", "Lookup", "LaneStates", "Audit", "Scan",
-}
-
-func whileIndexFails(t *testing.T) hold {
-	index := new(faults)
-	b := newFixture(t, always(200, ""), faultyIndex(index))
-	now := later()
-	index.set(fail(errBroken), indexCalls...)
-	h := hold{b, b.accept(accept.Submission{}).ID, now, now.Add(2 * time.Second)}
-	later()
-	later()
-	return h
-}
-
-func whileRebuilding(t *testing.T) hold {
-	index := new(faults)
-	b := newFixture(t, always(200, ""), faultyIndex(index))
-	id := b.accept(in(5 * time.Second)).ID
-	time.Sleep(time.Second)
-	index.set(slow(time.Minute), "IndexOpen")
-	h := b.since(id, time.Now())
-	ended := make(chan error, 1)
-	go func() {
-		_, err := b.engine.Rebuild(context.WithoutCancel(t.Context()), false, operator)
-		ended <- err
-	}()
-	t.Cleanup(func() { b.ok(<-ended) })
-	later()
-	return h
-}
-
-// pausedTwice returns the end of a pause, and of another that takes its place while it lasts.
-func pausedTwice(pause func(until int64)) (began time.Time) {
-	began = later()
-	pause(began.Add(time.Hour).UnixMilli())
-	pause(later().Add(2 * time.Hour).UnixMilli())
-	later()
-	return began
-}
-
-func whileProjectPaused(t *testing.T) hold {
-	b := newFixture(t, always(200, ""))
-	began := pausedTwice(func(until int64) {
-		b.must(b.engine.PauseProject(t.Context(), store.DefaultProject, until, operator))
-	})
-	return b.since(b.accept(accept.Submission{}).ID, began)
-}
-
-func (b *fixture) acceptTo(ep store.Endpoint) store.Callback {
-	return b.accept(accept.Submission{Endpoint: store.EndpointPrefix + ep.ID})
-}
-
-func whileEndpointPaused(t *testing.T) hold {
-	b := newFixture(t, always(200, ""))
-	ep := b.endpoint(control.EndpointChange{})
-	began := pausedTwice(func(until int64) {
-		b.must(b.engine.PauseEndpoint(t.Context(), store.DefaultProject, ep.ID, until, operator))
-	})
-	return b.since(b.acceptTo(ep).ID, began)
-}
-
-func whileDisabled(t *testing.T) hold {
-	b := newFixture(t, always(410, ""))
-	ep := b.endpoint(control.EndpointChange{Choice: accept.Choice{PolicyName: "short"}})
-	now := later()
-	b.await(b.acceptTo(ep).ID, time.Minute) // the receiver is gone
-	later()
-	return hold{b, b.acceptTo(ep).ID, now, now.Add(2 * time.Second)}
-}
-
-func whileDeleted(t *testing.T) hold {
-	sql := new(faults)
-	b := newFixture(t, always(200, ""), faultySQL(sql))
-	ep := b.endpoint(control.EndpointChange{})
-	b.must(b.engine.PauseEndpoint(t.Context(), store.DefaultProject, ep.ID, store.Forever, operator))
-	id := b.acceptTo(ep).ID
-	sql.set(fail(errors.New("canceling is put off")), "CancelDeleted")
-	now := time.Now()
-	b.ok(b.engine.DeleteEndpoint(t.Context(), store.DefaultProject, ep.ID, operator))
-	later()
-	return b.since(id, now)
-}
-
-func whileLanePaused(t *testing.T) hold {
-	b := newFixture(t, always(200, ""))
-	id := b.accept(in(time.Second)).ID
-	lane := b.get(id).Lane
-	b.must(b.engine.PauseLane(t.Context(), store.DefaultProject, lane, store.Forever, operator))
-	return b.since(id, time.Now())
-}
-
-func afterAFailure(t *testing.T) hold {
-	b := newFixture(t, func(context.Context, hit, int) (*http.Response, error) {
-		time.Sleep(3 * time.Second)
-		return answer(500, ""), nil
-	})
-	h := b.since(b.accept(tiers(time.Hour)).ID, time.Now().Add(3*time.Second))
-	later()
-	return h
-}
-
-func behindAnother(t *testing.T) hold {
-	b := newFixture(t, slowly)
-	strict := accept.Submission{LockKey: "order-1", Order: "strict"}
-	b.accept(strict)
-	now := later()
-	h := b.since(b.accept(strict).ID, now)
-	later()
-	return h
-}
-
-func whileBreakerOpen(t *testing.T) hold {
-	b := newFixture(t, func(context.Context, hit, int) (*http.Response, error) {
+var situations = map[string]situation{
+	control.BlockAttempting: {slowly, func(b *fixture) hold {
+		now := later()
+		h := since(b.accept(accept.Submission{}).ID, now)
+		later()
+		return h
+	}},
+	control.BlockSQLDown: {with(nil), func(b *fixture) hold {
+		id := b.accept(in(time.Minute)).ID
+		time.Sleep(time.Second)
+		b.set(fail(errDown), "Stamp", "Commit", "Ping")
+		time.Sleep(time.Minute - time.Second)
+		h := hold{id, time.Now().Add(-time.Second), time.Now().Add(500 * time.Millisecond)}
+		later()
+		return h
+	}},
+	control.BlockNoWorker: {with(nil, onlyAPI), func(b *fixture) hold {
+		worker := b.beside("worker")
+		later()
+		id := b.accept(in(time.Second)).ID
+		worker.stopRun()
+		h := since(id, time.Now())
+		later()
+		return h
+	}},
+	control.BlockSendingHeld: {with(nil, onlyAPI), func(b *fixture) hold {
+		id := b.accept(accept.Submission{}).ID
+		b.beside("first", onHold)
+		now := later()
+		b.beside("second", onHold)
+		later()
+		return since(id, now)
+	}},
+	control.BlockIndexUnanswered: {with(nil), func(b *fixture) hold {
+		now := later()
+		b.set(fail(errBroken), "Claim", "Ensure", "Settle", "Stats", "Generation", "Lookup", "LaneStates",
+			"Audit", "Scan")
+		h := hold{b.accept(accept.Submission{}).ID, now, now.Add(2 * time.Second)}
+		later()
+		later()
+		return h
+	}},
+	control.BlockIndexRebuilding: {with(nil), func(b *fixture) hold {
+		id := b.accept(in(5 * time.Second)).ID
+		time.Sleep(time.Second)
+		b.set(slow(time.Minute), "IndexOpen")
+		h := since(id, time.Now())
+		ended := make(chan error, 1)
+		go func() {
+			_, err := b.engine.Rebuild(context.WithoutCancel(b.Context()), false, operator)
+			ended <- err
+		}()
+		b.Cleanup(func() { b.ok(<-ended) })
+		later()
+		return h
+	}},
+	control.BlockProjectPaused: {with(nil), paused(func(b *fixture, _ store.Endpoint,
+		until int64) {
+		b.pause(until)
+	})},
+	control.BlockEndpointPaused: {with(nil), paused((*fixture).pauseEndpoint)},
+	control.BlockEndpointOff: {with(always(410, "")), func(b *fixture) hold {
+		ep := b.endpoint(control.EndpointChange{Choice: accept.Choice{PolicyName: "short"}})
+		now := later()
+		b.await(b.acceptTo(ep, accept.Submission{}).ID, time.Minute) // the receiver is gone
+		later()
+		return hold{b.acceptTo(ep, accept.Submission{}).ID, now, now.Add(2 * time.Second)}
+	}},
+	control.BlockEndpointDeleted: {with(nil), func(b *fixture) hold {
+		ep := b.endpoint(control.EndpointChange{})
+		b.pauseEndpoint(ep, store.Forever)
+		id := b.acceptTo(ep, accept.Submission{}).ID
+		b.set(fail(errors.New("canceling is put off")), "CancelDeleted")
+		now := time.Now()
+		b.deleteEndpoint(ep)
+		later()
+		return since(id, now)
+	}},
+	control.BlockLanePaused: {with(nil), func(b *fixture) hold {
+		c := b.accept(in(time.Second))
+		b.pauseLane(c.Lane, store.Forever)
+		return since(c.ID, time.Now())
+	}},
+	control.BlockNotDue: {with(after(3*time.Second, always(500, ""))), func(b *fixture) hold {
+		h := since(b.accept(tiers(time.Hour)).ID, time.Now().Add(3*time.Second))
+		later()
+		return h
+	}},
+	control.BlockOrder: {slowly, func(b *fixture) hold {
+		h := second(b, accept.Submission{LockKey: "order-1", Order: "strict"})
+		later()
+		return h
+	}},
+	control.BlockBreakerOpen: {with(func(context.Context, hit, int) (*http.Response, error) {
 		return nil, errors.New("connection refused")
-	})
-	time.Sleep(time.Second)
-	id := b.accept(in(13 * time.Second)).ID
-	lane := b.get(id).LaneID
-	policy := make([]time.Duration, 30)
-	for i := range policy {
-		policy[i] = 500 * time.Millisecond
-	}
-	b.accept(tiers(policy...))
-	before, now := time.Now(), time.Now()
-	for range 200 {
-		states, err := b.index.LaneStates(t.Context(), []int64{lane})
-		if b.ok(err); states[0].Breaker != schedule.BreakerClosed {
-			break
+	}), func(b *fixture) hold {
+		time.Sleep(time.Second)
+		c := b.accept(in(13 * time.Second))
+		policy := make([]time.Duration, 30)
+		for i := range policy {
+			policy[i] = 500 * time.Millisecond
 		}
-		before = now
-		time.Sleep(100 * time.Millisecond)
-		now = time.Now()
-	}
-	h := hold{b, id, before, now}
-	time.Sleep(13*time.Second - time.Since(time.UnixMilli(b.get(id).CreatedAt)) + 50*time.Millisecond)
-	return h
-}
-
-func whileAskedToWait(t *testing.T) hold {
-	b := newFixture(t, always(429, "", "Retry-After", "60"))
-	now := later()
-	b.accept(accept.Submission{})
-	later()
-	return b.since(b.accept(accept.Submission{}).ID, now)
-}
-
-func atTheRate(t *testing.T) hold {
-	b := newFixture(t, always(200, ""))
-	ep := b.endpoint(control.EndpointChange{Rate: ptr("1/m")})
-	b.await(b.acceptTo(ep).ID, time.Minute)
-	now := later()
-	h := b.since(b.acceptTo(ep).ID, now)
-	later()
-	return h
-}
-
-func inAFullLane(t *testing.T) hold {
-	b := newFixture(t, slowly)
-	ep := b.endpoint(control.EndpointChange{Concurrency: ptr(1)})
-	b.acceptTo(ep)
-	now := later()
-	h := b.since(b.acceptTo(ep).ID, now)
-	later()
-	return h
-}
-
-func withoutItsLock(t *testing.T) hold {
-	b := newFixture(t, slowly)
-	now := later()
-	b.accept(accept.Submission{LockKey: "order-1"})
-	later()
-	h := b.since(b.accept(accept.Submission{LockKey: "order-1"}).ID, now)
-	time.Sleep(300 * time.Millisecond)
-	return h
-}
-
-func whileMissing(t *testing.T) hold {
-	b := newFixture(t, always(200, ""))
-	c := b.accept(in(3 * time.Second))
-	// A second after the start the new index gets what it missed.
-	time.Sleep(1500 * time.Millisecond)
-	b.must(b.index.Cancel(t.Context(), []schedule.Ref{{ID: c.ID, Lane: c.LaneID}})) // by accident
-	time.Sleep(1600 * time.Millisecond)
-	return b.since(c.ID, time.UnixMilli(c.DueAt))
+		b.accept(tiers(policy...))
+		before, now := time.Now(), time.Now()
+		for range 200 {
+			states := must(b.index.LaneStates(b.Context(), []int64{c.LaneID}))
+			if states[0].Breaker != schedule.BreakerClosed {
+				break
+			}
+			before = now
+			time.Sleep(100 * time.Millisecond)
+			now = time.Now()
+		}
+		time.Sleep(time.Until(time.UnixMilli(c.DueAt)) + 50*time.Millisecond)
+		return hold{c.ID, before, now}
+	}},
+	control.BlockRetryAfter: {with(always(429, "", "Retry-After", "60")), func(b *fixture) hold {
+		now := later()
+		b.accept(accept.Submission{})
+		later()
+		return since(b.accept(accept.Submission{}).ID, now)
+	}},
+	control.BlockRate:        {with(nil), secondTo(control.EndpointChange{Rate: new("1/m")})},
+	control.BlockConcurrency: {slowly, secondTo(control.EndpointChange{Concurrency: new(1)})},
+	control.BlockLock: {slowly, func(b *fixture) hold {
+		now := later()
+		b.accept(locked("order-1"))
+		later()
+		h := since(b.accept(locked("order-1")).ID, now)
+		time.Sleep(300 * time.Millisecond)
+		return h
+	}},
+	control.BlockIndexMissing: {with(nil), func(b *fixture) hold {
+		c := b.accept(in(3 * time.Second))
+		// A second after the start the new index gets what it missed.
+		time.Sleep(1500 * time.Millisecond)
+		must(b.index.Cancel(b.Context(), []schedule.Ref{{ID: c.ID, Lane: c.LaneID}})) // by accident
+		time.Sleep(1600 * time.Millisecond)
+		return since(c.ID, time.UnixMilli(c.DueAt))
+	}},
 }

@@ -4,156 +4,338 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
 	"testing/synctest"
 	"time"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// This file is what tests make with a fixture: endpoints, schedules, polls, dead callbacks, a backlog.
+// This file is what tests make with a fixture, and what they look at: callbacks, endpoints, schedules, polls.
+// All of it is of the default project, and done by the operator.
+
+const project = store.DefaultProject
 
 var operator = store.Actor{Name: "operator", Reason: "a test"}
 
-func ptr[T any](v T) *T { return &v }
+// bare is an id without its prefix.
+func bare(id string) string { return strings.TrimPrefix(id, store.CallbackPrefix) }
 
-// endpoint makes one.
-func (b *fixture) endpoint(ch control.EndpointChange) store.Endpoint {
-	b.t.Helper()
-	if ch.URL == nil {
-		ch.URL = ptr("https://shop.example/hooks")
+// tiers is an inline policy.
+func tiers(d ...time.Duration) accept.Submission {
+	p := accept.DefaultPolicy()
+	p.Tiers = d
+	return accept.Submission{Choice: accept.Choice{Policy: p, PolicyGiven: true}}
+}
+
+func to(url string) accept.Submission { return accept.Submission{URL: url} }
+
+func locked(key string) accept.Submission { return accept.Submission{LockKey: key} }
+
+// in is what is due after d, at what is due then.
+func in(d time.Duration) accept.Submission { return at(time.Now().Add(d)) }
+
+func at(due time.Time) accept.Submission { return accept.Submission{DueAt: new(due.UnixMilli())} }
+
+// offer hands submissions over, and returns what became of each.
+func (b *fixture) offer(project string, subs ...accept.Submission) []accept.Receipt {
+	b.Helper()
+	for i := range subs {
+		if subs[i].URL == "" && subs[i].Endpoint == "" {
+			subs[i].URL = "https://shop.example/notify"
+		}
+		if subs[i].Body == nil {
+			subs[i].Body = []byte(`{"paid": 1}`)
+		}
 	}
-	r, err := b.engine.CreateEndpoint(b.t.Context(), store.DefaultProject, ch, operator)
-	if err != nil {
-		b.t.Fatal(err)
+	receipts, err := b.engine.Accept(b.Context(), project, subs)
+	b.ok(err)
+	return receipts
+}
+
+// accept submits callbacks, all of which must be taken, and returns the last one.
+func (b *fixture) accept(subs ...accept.Submission) (last store.Callback) {
+	b.Helper()
+	for part := range slices.Chunk(subs, 1000) {
+		for _, r := range b.offer(project, part...) {
+			b.ok(r.Err)
+			last = r.Callback
+		}
 	}
-	return r.Endpoint
+	return last
+}
+
+// backlog accepts so many callbacks that are alike.
+func (b *fixture) backlog(n int, s accept.Submission) {
+	b.Helper()
+	b.accept(slices.Repeat([]accept.Submission{s}, n)...)
+}
+
+// acceptTo is accept of a callback that goes to an endpoint.
+func (b *fixture) acceptTo(ep store.Endpoint, s accept.Submission) store.Callback {
+	b.Helper()
+	s.Endpoint = store.EndpointPrefix + ep.ID
+	return b.accept(s)
 }
 
 // refused returns the fields that a submission is refused for.
-func (b *fixture) refused(s accept.Submission) (fields []string) {
-	b.t.Helper()
-	if s.Body == nil {
-		s.Body = []byte("{}")
-	}
-	receipts, err := b.engine.Accept(b.t.Context(), store.DefaultProject, []accept.Submission{s})
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	if receipts[0].Err == nil {
-		return nil
-	}
-	wrong, ok := errors.AsType[*store.InvalidError](receipts[0].Err)
-	if !ok {
-		b.t.Fatal(receipts[0].Err)
-	}
-	for _, f := range wrong.Fields {
-		fields = append(fields, f.Field)
+func (b *fixture) refused(s accept.Submission) []string {
+	b.Helper()
+	return b.wrongFields(b.offer(project, s)[0].Err)
+}
+
+// wrongFields are those that an error names.
+func (b *fixture) wrongFields(err error) (fields []string) {
+	b.Helper()
+	wrong, ok := errors.AsType[*store.InvalidError](err)
+	b.check(ok || err == nil, "%v names no field", err)
+	if ok {
+		for _, f := range wrong.Fields {
+			fields = append(fields, f.Field)
+		}
 	}
 	return fields
 }
 
-// bury accepts n callbacks that die with their first attempt.
-func (b *fixture) bury(n int) (ids []string) {
-	b.t.Helper()
-	for done := 0; done < n; {
-		subs := make([]accept.Submission, min(n-done, 1000))
-		for i := range subs {
-			subs[i] = tiers()
-			subs[i].URL, subs[i].Body, subs[i].Topic = "https://shop.example/", []byte("{}"), "payment"
-		}
-		receipts, err := b.engine.Accept(b.t.Context(), store.DefaultProject, subs)
-		if err != nil {
-			b.t.Fatal(err)
-		}
-		for i := range receipts {
-			ids = append(ids, receipts[i].Callback.ID)
-		}
-		done += len(subs)
-	}
-	for _, id := range ids {
-		if c := b.await(id, time.Hour); c.State != store.Dead {
-			b.t.Fatalf("%s is %s", id, c.State)
-		}
-	}
-	return ids
+func (b *fixture) get(id string) store.Callback {
+	b.Helper()
+	return must(b.db.Get(b.Context(), project, id))
 }
 
-// awaitRedrive waits, in the bubble's time, until a redrive has ended.
-func (b *fixture) awaitRedrive(id string, within time.Duration) store.Redrive {
-	b.t.Helper()
-	for deadline := time.Now().Add(within); ; time.Sleep(100 * time.Millisecond) {
-		r, err := b.db.Redrive(b.t.Context(), store.DefaultProject, id)
-		if err != nil {
-			b.t.Fatal(err)
-		}
-		if !r.Open() {
-			return r
+// attempts are those of a callback by number.
+func (b *fixture) attempts(id string) []store.Attempt {
+	b.Helper()
+	a := must(b.db.Attempts(b.Context(), project, id, 0, 500))
+	slices.Reverse(a)
+	return a
+}
+
+// await sleeps, in the bubble's time, until the callback is terminal: to its due time while that is far, else
+// in small steps.
+func (b *fixture) await(id string, within time.Duration) store.Callback {
+	b.Helper()
+	deadline := time.Now().Add(within)
+	for {
+		synctest.Wait()
+		c := b.get(id)
+		if c.State.Terminal() {
+			return c
 		}
 		if time.Now().After(deadline) {
-			b.t.Fatalf("the redrive is still %s after %s: %d of %d", r.State, within, r.Done, r.Matched)
+			b.Fatalf("callback is still %s after %v: due %s, attempts %d, now %s", c.State, within,
+				time.UnixMilli(c.DueAt).UTC(), c.AttemptCount, time.Now().UTC())
 		}
+		time.Sleep(max(50*time.Millisecond, time.Until(time.UnixMilli(c.DueAt))))
 	}
 }
 
-// isInvalid says whether the error names the field.
-func isInvalid(err error, field string) bool {
-	wrong, ok := errors.AsType[*store.InvalidError](err)
-	return ok && slices.ContainsFunc(wrong.Fields, func(f store.FieldError) bool { return f.Field == field })
+// ends awaits callbacks, and checks how each has ended: "succeeded 2", "dead exhausted 3", with the number of
+// charged attempts or without it.
+func (b *fixture) ends(want string, within time.Duration, ids ...string) {
+	b.Helper()
+	for _, id := range ids {
+		c := b.await(id, within)
+		b.stands(c, want)
+	}
+}
+
+// stands checks a callback's state, reason and number of charged attempts.
+func (b *fixture) stands(c store.Callback, want string) {
+	b.Helper()
+	got := strings.Join(strings.Fields(fmt.Sprint(c.State, " ", c.Reason, " ", c.AttemptCount)), " ")
+	b.check(strings.HasPrefix(got+" ", want+" "), "%s to %s: %s, want %s", c.ID, c.URL, got, want)
+}
+
+// seen are the requests so far.
+func (r *receiver) seen() []hit {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.hits)
+}
+
+// turn has the receiver answer otherwise from now on.
+func (b *fixture) turn(answer answers) {
+	b.receiver.mu.Lock()
+	defer b.receiver.mu.Unlock()
+	b.receiver.answer = answer
+}
+
+// hits are the requests so far to addresses with that in them.
+func (b *fixture) hits(part string) []hit {
+	synctest.Wait()
+	return slices.DeleteFunc(b.receiver.seen(), func(h hit) bool { return !strings.Contains(h.url, part) })
+}
+
+// sent checks how many requests there were so far.
+func (b *fixture) sent(want int, when string) {
+	b.Helper()
+	b.is("requests "+when, len(b.hits("")), want)
+}
+
+// counts are how many callbacks there are in each state.
+func (b *fixture) counts() map[store.State]int64 {
+	b.Helper()
+	return must(b.db.Counts(b.Context(), project)).States
+}
+
+// health is what the engine says of itself: "ready", or why it is not, and what is degraded.
+func (b *fixture) health() string {
+	h := b.engine.Health(b.Context())
+	words := append([]string{h.Why}, h.Degraded...)
+	if h.Ready {
+		words = append([]string{"ready"}, words...)
+	}
+	return strings.Join(strings.Fields(strings.Join(words, " ")), " ")
+}
+
+// endpoint makes one.
+func (b *fixture) endpoint(ch control.EndpointChange) store.Endpoint {
+	b.Helper()
+	if ch.URL == nil {
+		ch.URL = new("https://shop.example/hooks")
+	}
+	return must(b.engine.CreateEndpoint(b.Context(), project, ch, operator)).Endpoint
+}
+
+// subscriber makes an endpoint at that address for those topics.
+func (b *fixture) subscriber(url string, topics ...string) store.Endpoint {
+	b.Helper()
+	return b.endpoint(control.EndpointChange{URL: &url, Topics: &topics})
+}
+
+func (b *fixture) endpointNow(id string) store.Endpoint {
+	b.Helper()
+	return must(b.db.Endpoint(b.Context(), project, id))
+}
+
+// What people do.
+
+func (b *fixture) retry(id string, r control.RetryRequest) {
+	b.Helper()
+	must(b.engine.Retry(b.Context(), project, id, r, operator))
+}
+
+func (b *fixture) retryAt(id, url string) {
+	b.Helper()
+	b.retry(id, control.RetryRequest{URL: url})
+}
+
+func (b *fixture) reschedule(id string, d time.Duration) store.Callback {
+	b.Helper()
+	return must(b.engine.Reschedule(b.Context(), project, id, nil, &d, operator))
+}
+
+func (b *fixture) cancel(id string) {
+	b.Helper()
+	b.is("cancel", must(b.engine.Cancel(b.Context(), project, id, operator)).Result, store.CancelDone)
+}
+
+func (b *fixture) mend(id string, r control.MendRequest) (store.Callback, error) {
+	return b.engine.Mend(b.Context(), project, id, r, operator)
+}
+
+// pause pauses the project, pauseEndpoint and pauseLane a part of it, until then; zero: it goes on.
+func (b *fixture) pause(until int64) {
+	b.Helper()
+	must(b.engine.PauseProject(b.Context(), project, until, operator))
+}
+
+func (b *fixture) pauseEndpoint(ep store.Endpoint, until int64) {
+	b.Helper()
+	must(b.engine.PauseEndpoint(b.Context(), project, ep.ID, until, operator))
+}
+
+func (b *fixture) pauseLane(lane string, until int64) {
+	b.Helper()
+	must(b.engine.PauseLane(b.Context(), project, lane, until, operator))
+}
+
+func (b *fixture) setLane(lane string, limit int) {
+	b.Helper()
+	must(b.engine.SetLane(b.Context(), project, lane, &limit, nil, operator))
+}
+
+func (b *fixture) patchEndpoint(ep store.Endpoint, ch control.EndpointChange) {
+	b.Helper()
+	must(b.engine.PatchEndpoint(b.Context(), project, ep.ID, ch, operator))
+}
+
+func (b *fixture) deleteEndpoint(ep store.Endpoint) {
+	b.Helper()
+	b.ok(b.engine.DeleteEndpoint(b.Context(), project, ep.ID, operator))
+}
+
+func (b *fixture) patchProject(ch control.ProjectChange) error {
+	_, err := b.engine.PatchProject(b.Context(), project, ch, operator)
+	return err
+}
+
+func (b *fixture) createProject(ch control.ProjectChange) {
+	b.Helper()
+	must(b.engine.CreateProject(b.Context(), ch, operator))
+}
+
+// soon is a time from now, in Unix milliseconds.
+func soon(d time.Duration) int64 { return time.Now().Add(d).UnixMilli() }
+
+// bury accepts n callbacks that die with their first attempt.
+func (b *fixture) bury(n int) (ids []string) {
+	b.Helper()
+	s := tiers()
+	s.URL, s.Topic = "https://shop.example/", "payment"
+	for _, r := range b.offer(project, slices.Repeat([]accept.Submission{s}, n)...) {
+		b.ok(r.Err)
+		ids = append(ids, r.Callback.ID)
+	}
+	b.ends("dead", time.Hour, ids...)
+	return ids
 }
 
 // readTemplate stands for the API's reader.
 func readTemplate(raw []byte) (s accept.Submission, err error) {
 	var t struct {
 		URL, Endpoint, Ref string
-		Delay              *time.Duration
-		Expires            *time.Duration
+		Delay, Expires     *time.Duration
 	}
 	if err := json.Unmarshal(raw, &t); err != nil {
 		return s, &store.InvalidError{Fields: []store.FieldError{{Field: "callback", Message: err.Error()}}}
 	}
-	s.URL, s.Endpoint, s.Ref, s.Delay, s.ExpiresIn, s.Body, s.BodyField = t.URL, t.Endpoint, t.Ref, t.Delay, t.Expires, []byte(`{}`), "payload"
+	s.URL, s.Endpoint, s.Ref, s.Delay, s.ExpiresIn, s.Body, s.BodyField = t.URL, t.Endpoint, t.Ref, t.Delay,
+		t.Expires, []byte(`{}`), "payload"
 	return s, nil
 }
 
-func withTemplates(o *dispatch.Options) { o.ReadTemplate = readTemplate }
+func withTemplates(o *options) { o.ReadTemplate = readTemplate }
 
 // everyMinute is a schedule of a callback a minute.
 func everyMinute(name string) control.ScheduleChange {
-	return control.ScheduleChange{Name: &name, Cron: new("* * * * *"), Template: []byte(`{"url": "https://shop.example/sweep"}`)}
+	return control.ScheduleChange{Name: &name, Cron: new("* * * * *"),
+		Template: []byte(`{"url": "https://shop.example/sweep"}`)}
 }
 
 func (b *fixture) schedule(ch control.ScheduleChange) store.Schedule {
-	b.t.Helper()
-	s, err := b.engine.CreateSchedule(b.t.Context(), store.DefaultProject, ch, store.Actor{Name: "test"})
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	return s
+	b.Helper()
+	return must(b.engine.CreateSchedule(b.Context(), project, ch, operator))
+}
+
+func (b *fixture) patchSchedule(id string, ch control.ScheduleChange) store.Schedule {
+	b.Helper()
+	return must(b.engine.PatchSchedule(b.Context(), project, id, ch, operator))
+}
+
+func (b *fixture) runSchedule(id string) (store.Callback, error) {
+	return b.engine.RunSchedule(b.Context(), project, id, operator)
 }
 
 func (b *fixture) scheduleNow(id string) store.Schedule {
-	b.t.Helper()
+	b.Helper()
 	synctest.Wait()
-	s, err := b.db.Schedule(b.t.Context(), store.DefaultProject, id)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	return s
-}
-
-// arrivals are the times at which requests came, to the second.
-func (b *fixture) arrivals() (at []time.Time) {
-	synctest.Wait()
-	for _, h := range b.receiver.seen() {
-		at = append(at, h.at.UTC().Truncate(time.Second))
-	}
-	return at
+	return must(b.db.Schedule(b.Context(), project, id))
 }
 
 // untilMinute sleeps until a whole minute and a part of one more.
@@ -164,13 +346,11 @@ func untilMinute(more time.Duration) {
 // untilPaid is the rule of most polls here.
 const untilPaid = `{"success": [{"pointer": "/trade_state", "in": ["SUCCESS"]}], "failure": [{"pointer": "/trade_state", "in": ["CLOSED"]}]}`
 
-// A bank is an upstream that says states in turn, the last one again and again, and a merchant that hears results; it answers whatever
-// else comes with 200.
-func bank(states ...string) func(context.Context, hit, int) (*http.Response, error) {
-	return func(_ context.Context, h hit, before int) (*http.Response, error) {
-		if !strings.HasPrefix(h.url, "https://bank.example/") {
-			return answer(200, ""), nil
-		}
+// A bank is an upstream that says states in turn, the last one again and again, and a merchant that hears
+// results; it answers whatever else comes with 200.
+func bank(states ...string) answers {
+	return answering("https://bank.example/", func(_ context.Context, _ hit, before int) (*http.Response,
+		error) {
 		switch s := states[min(before, len(states)-1)]; s {
 		case "500":
 			return answer(500, "oops"), nil
@@ -183,38 +363,30 @@ func bank(states ...string) func(context.Context, hit, int) (*http.Response, err
 		default:
 			return answer(200, `{"trade_state": "`+s+`", "amount": 12345678901234567890.10}`), nil
 		}
-	}
+	})
 }
 
 // paidPoll is a poll of an order with these tiers.
 func paidPoll(ref string, d ...time.Duration) accept.PollSubmission {
-	p := accept.PollSubmission{Submission: tiers(d...), Until: []byte(untilPaid), Context: []byte(`{"shop": 7, "n": 1.50}`)}
+	p := accept.PollSubmission{Submission: tiers(d...), Until: []byte(untilPaid),
+		Context: []byte(`{"shop": 7, "n": 1.50}`)}
 	p.URL, p.Ref, p.Topic = "https://bank.example/orders/"+ref, ref, "order.sync"
 	p.OnResult = &accept.Submission{URL: "https://shop.example/result"}
 	return p
 }
 
 func (b *fixture) poll(p accept.PollSubmission) store.Callback {
-	b.t.Helper()
-	r, err := b.engine.AcceptPoll(b.t.Context(), store.DefaultProject, p)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	return r.Callback
+	b.Helper()
+	return must(b.engine.AcceptPoll(b.Context(), project, p)).Callback
 }
 
 // results are the results that the merchant heard, those of one poll in order.
 func (b *fixture) results(pollID string) (list []store.PollResult) {
-	b.t.Helper()
-	for _, h := range b.receiver.seen() {
-		if !strings.HasPrefix(h.url, "https://shop.example/result") {
-			continue
-		}
+	b.Helper()
+	for _, h := range b.hits("https://shop.example/result") {
 		var r store.PollResult
-		if err := json.Unmarshal([]byte(h.body), &r); err != nil {
-			b.t.Fatalf("result %s: %v", h.body, err)
-		}
-		if r.PollID == "cb_"+pollID {
+		b.ok(json.Unmarshal([]byte(h.body), &r))
+		if bare(r.PollID) == pollID {
 			list = append(list, r)
 		}
 	}
@@ -223,12 +395,11 @@ func (b *fixture) results(pollID string) (list []store.PollResult) {
 
 // result is the one result of a poll.
 func (b *fixture) result(pollID string) store.PollResult {
-	b.t.Helper()
+	b.Helper()
 	time.Sleep(5 * time.Second)
-	synctest.Wait()
 	list := b.results(pollID)
 	if len(list) != 1 {
-		b.t.Fatalf("%d results of the poll, want 1: %+v", len(list), list)
+		b.Fatalf("%d results of the poll, want 1: %+v", len(list), list)
 	}
 	return list[0]
 }
@@ -236,8 +407,8 @@ func (b *fixture) result(pollID string) store.PollResult {
 // asked are the times at which the upstream was asked for a poll, since its first.
 func (b *fixture) asked(pollID string) (at []time.Duration) {
 	var first time.Time
-	for _, h := range b.receiver.seen() {
-		if h.id != "cb_"+pollID {
+	for _, h := range b.hits("") {
+		if h.id != pollID {
 			continue
 		}
 		if first.IsZero() {
@@ -246,26 +417,4 @@ func (b *fixture) asked(pollID string) (at []time.Duration) {
 		at = append(at, h.at.Sub(first).Round(10*time.Millisecond))
 	}
 	return at
-}
-
-// backlog accepts so many callbacks of one lane.
-func (b *fixture) backlog(n int, s accept.Submission) {
-	b.t.Helper()
-	s.URL, s.Body = "https://shop.example/notify", []byte(`{}`)
-	for n > 0 {
-		batch := make([]accept.Submission, min(n, 500))
-		for i := range batch {
-			batch[i] = s
-		}
-		n -= len(batch)
-		receipts, err := b.engine.Accept(b.t.Context(), store.DefaultProject, batch)
-		if err != nil || receipts[0].Err != nil {
-			b.t.Fatal(err, receipts)
-		}
-	}
-}
-
-func dueAt(at time.Time) accept.Submission {
-	ms := at.UnixMilli()
-	return accept.Submission{DueAt: &ms}
 }

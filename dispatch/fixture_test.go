@@ -1,11 +1,17 @@
 package dispatch_test
 
 import (
+	"cmp"
 	"context"
+	"database/sql"
 	"encoding/base64"
+	"errors"
+	"fmt"
 	"io"
 	"net/http"
-	"slices"
+	"os"
+	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -13,33 +19,81 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
-	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/secret"
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 	"github.com/seed-ff5a32d8/dispatcher/schedule/memq"
-	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore"
 )
+
+// This file is the fixture: an engine with SQLite, an index in memory and a stub receiver, in synctest's
+// time.
+
+// emptyDatabase returns the bytes of a migrated SQLite file without rows. Migrations take longer than
+// most tests: they run once, and each test starts with a copy.
+var emptyDatabase = testserver.SQLiteTemplate(func(url string) error {
+	db, err := sqlstore.Open(context.Background(), sqlstore.Options{URL: url})
+	if err != nil {
+		return err
+	}
+	return errors.Join(sqlstore.Migrate(context.Background(), db), db.Close())
+})
+
+// databasePath returns a path in a directory of the test's own. It is in memory where the system has such
+// a place: a disk is waited for at each commit, and no test reads what survives a power cut.
+func databasePath(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "dispatch")
+	if err != nil {
+		return filepath.Join(t.TempDir(), "dispatcher.db")
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return filepath.Join(dir, "dispatcher.db")
+}
+
+// openDatabase opens the SQLite file at the path, which becomes an empty database if there is none.
+func openDatabase(ctx context.Context, path string) (*sqlstore.DB, error) {
+	empty, err := emptyDatabase()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
+		if err := os.WriteFile(path, empty, 0o600); err != nil {
+			return nil, err
+		}
+	}
+	return sqlstore.Open(ctx, sqlstore.Options{URL: "sqlite:" + path})
+}
 
 // A hit is one request as the receiver saw it.
 type hit struct {
 	at     time.Time
-	id     string
+	id     string // without its prefix
 	number string
 	url    string
 	body   string
 }
 
-// A receiver is a stub transport: it answers from a script, in no time or after a while, and remembers what came.
+// answers are what a receiver says to a request, which may take a while of the bubble's time. before is how
+// often its id came before.
+type answers = func(ctx context.Context, h hit, before int) (*http.Response, error)
+
+// A receiver is a stub transport: it answers from a script, and remembers what came.
 type receiver struct {
-	mu   sync.Mutex
-	hits []hit
-	// answer is asked with the hit and how often its id came before; it may sleep (in the bubble's time).
-	answer func(ctx context.Context, h hit, before int) (*http.Response, error)
+	mu     sync.Mutex
+	hits   []hit
+	answer answers
 }
 
 func (r *receiver) RoundTrip(req *http.Request) (*http.Response, error) {
-	h := hit{at: time.Now(), id: req.Header.Get("webhook-id"), number: req.Header.Get("webhook-attempt"), url: req.URL.String()}
+	h := hit{
+		at: time.Now(), id: bare(req.Header.Get("webhook-id")), number: req.Header.Get("webhook-attempt"),
+		url: req.URL.String(),
+	}
 	if req.Body != nil {
 		b, err := io.ReadAll(req.Body)
 		if err != nil {
@@ -60,19 +114,6 @@ func (r *receiver) RoundTrip(req *http.Request) (*http.Response, error) {
 	return say(req.Context(), h, before)
 }
 
-// turn has the receiver answer otherwise from now on.
-func (r *receiver) turn(answer func(context.Context, hit, int) (*http.Response, error)) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.answer = answer
-}
-
-func (r *receiver) seen() []hit {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return append([]hit(nil), r.hits...)
-}
-
 // answer makes a response.
 func answer(status int, body string, headers ...string) *http.Response {
 	h := http.Header{}
@@ -86,30 +127,129 @@ func answer(status int, body string, headers ...string) *http.Response {
 }
 
 // always answers every request alike.
-func always(status int, body string, headers ...string) func(context.Context, hit, int) (*http.Response, error) {
-	return func(context.Context, hit, int) (*http.Response, error) { return answer(status, body, headers...), nil }
+func always(status int, body string, headers ...string) answers {
+	return func(context.Context, hit, int) (*http.Response, error) {
+		return answer(status, body, headers...),
+			nil
+	}
 }
 
+// after answers like that after a while.
+func after(d time.Duration, those answers) answers {
+	return func(ctx context.Context, h hit, before int) (*http.Response, error) {
+		select {
+		case <-time.After(d):
+			return those(ctx, h, before)
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// takes answers with 200 after a while.
+func takes(d time.Duration) answers { return after(d, always(200, "")) }
+
 // failing answers addresses with that in them with 500, and the others with 200.
-func failing(part string) func(context.Context, hit, int) (*http.Response, error) {
-	return func(_ context.Context, h hit, _ int) (*http.Response, error) {
+func failing(part string) answers { return answering(part, always(500, "")) }
+
+// answering answers addresses with that in them in this way, and the others with 200.
+func answering(part string, those answers) answers {
+	return func(ctx context.Context, h hit, before int) (*http.Response, error) {
 		if strings.Contains(h.url, part) {
-			return answer(500, ""), nil
+			return those(ctx, h, before)
 		}
 		return answer(200, ""), nil
 	}
 }
 
 // inTurn answers an id's first request with the first status, and so on; the last one repeats.
-func inTurn(statuses ...int) func(context.Context, hit, int) (*http.Response, error) {
+func inTurn(statuses ...int) answers {
 	return func(_ context.Context, _ hit, before int) (*http.Response, error) {
 		return answer(statuses[min(before, len(statuses)-1)], ""), nil
 	}
 }
 
-// A fixture is an engine with SQLite, the embedded index and a stub receiver, inside a synctest bubble.
+// hangs never answers.
+func hangs(ctx context.Context, _ hit, _ int) (*http.Response, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// A gauge counts what is under way at once.
+type gauge struct {
+	mu        sync.Mutex
+	now, most int
+}
+
+// around counts requests while they are answered.
+func (g *gauge) around(those answers) answers {
+	return func(ctx context.Context, h hit, before int) (*http.Response, error) {
+		g.add(1)
+		defer g.add(-1)
+		return those(ctx, h, before)
+	}
+}
+
+func (g *gauge) add(n int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.now += n
+	g.most = max(g.most, g.now)
+}
+
+// peak returns the most that were under way since it was last called.
+func (g *gauge) peak() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	most := g.most
+	g.most = g.now
+	return most
+}
+
+// options are what a fixture is made with. The engine's are complete before they are tweaked.
+type options struct {
+	dispatch.Options
+	*faults
+	path  string
+	index *memq.Index
+}
+
+// tweak changes options.
+type tweak = func(*options)
+
+func workers(n int) tweak         { return func(o *options) { o.Workers = n } }
+func laneConcurrency(n int) tweak { return func(o *options) { o.LaneConcurrency = n } }
+func onHold(o *options)           { o.Hold = true }
+
+// on has the engine share an index.
+func on(index *memq.Index) tweak {
+	return func(o *options) { o.index, o.Alone = index, false }
+}
+
+// struck has calls go a way from the start.
+func struck(w way, ops ...string) tweak {
+	return func(o *options) { o.set(w, ops...) }
+}
+
+// A setup makes fixtures.
+type setup struct {
+	answer answers
+	tweaks []tweak
+}
+
+// with is a setup whose receiver answers like that; nil: with 200.
+func with(answer answers, tweaks ...tweak) setup {
+	if answer == nil {
+		answer = always(200, "")
+	}
+	return setup{answer, tweaks}
+}
+
+// A fixture is an engine that runs. Its faults befall the calls of its engine.
 type fixture struct {
-	t        *testing.T
+	*testing.T
+	*faults
+	path     string
 	db       *sqlstore.DB
 	index    *memq.Index
 	receiver *receiver
@@ -118,143 +258,141 @@ type fixture struct {
 	stopRun, stop func()
 }
 
-// tweak changes the options before the engine is made.
-type tweak func(*dispatch.Options)
-
-// newFixture starts an engine. It ends with the test, or with stop.
-func newFixture(
-	t *testing.T, answer func(context.Context, hit, int) (*http.Response, error), tweaks ...tweak,
-) *fixture {
+// run tests in a bubble of its own, side by side with others.
+func (s setup) run(t *testing.T, test func(b *fixture)) {
 	t.Helper()
-	return startFixture(t, databasePath(t), answer, tweaks...)
+	t.Parallel()
+	s.runAlone(t, test)
 }
 
-func startFixture(
-	t *testing.T, path string, answer func(context.Context, hit, int) (*http.Response, error), tweaks ...tweak,
-) *fixture {
+func (s setup) runAlone(t *testing.T, test func(b *fixture)) {
 	t.Helper()
-	db, err := openDatabase(t.Context(), path)
-	if err != nil {
-		t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		b := s.start(t)
+		defer func() {
+			if why := recover(); why != nil {
+				failed, ok := why.(failure)
+				if !ok {
+					panic(why)
+				}
+				t.Fatal(failed)
+			}
+		}()
+		test(b)
+	})
+}
+
+// start starts an engine. It ends with the test, or with stop.
+func (s setup) start(t *testing.T) *fixture {
+	t.Helper()
+	b := &fixture{T: t, faults: new(faults), receiver: &receiver{answer: s.answer}}
+	keys, err := secret.NewKeyring([]string{base64.StdEncoding.EncodeToString(make([]byte,
+		secret.MasterKeyBytes))})
+	b.ok(err)
+	client, err := outbound.New(outbound.Options{Transport: b.receiver, Version: "test"})
+	b.ok(err)
+	sql, index := &calledStore{caller: b.faults}, &calledIndex{caller: b.faults}
+	o := options{
+		Options: dispatch.Options{Store: sql, Schedule: index, Sender: client, Keyring: keys, Alone: true},
+		faults:  b.faults, index: memq.New(memq.Options{}),
 	}
-	r := &receiver{answer: answer}
-	client, err := outbound.New(outbound.Options{Transport: r, Version: "test"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	keys, err := secret.NewKeyring([]string{base64.StdEncoding.EncodeToString(make([]byte, 32))})
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := &fixture{t: t, db: db, receiver: r, index: memq.New(memq.Options{})}
-	o := dispatch.Options{Store: db, Schedule: b.index, Sender: client, Keyring: keys, Alone: true}
-	for _, f := range tweaks {
+	for _, f := range s.tweaks {
 		f(&o)
 	}
-	if b.engine, err = dispatch.New(o); err != nil {
-		t.Fatal(err)
-	}
+	b.path, b.index = cmp.Or(o.path, databasePath(t)), o.index
+	b.db, err = openDatabase(t.Context(), b.path)
+	b.ok(err)
+	sql.Store, index.Schedule = b.db, b.index
+	b.engine, err = dispatch.New(o.Options)
+	b.ok(err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- b.engine.Run(ctx) }()
 	b.stopRun = sync.OnceFunc(func() {
 		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("engine: %v", err)
-		}
+		b.check(<-done == nil, "the engine could not start")
 	})
 	b.stop = sync.OnceFunc(func() {
 		b.stopRun()
-		if err := db.Close(); err != nil {
-			t.Errorf("close: %v", err)
-		}
+		err := b.db.Close()
+		b.check(err == nil, "close: %v", err)
 	})
 	t.Cleanup(b.stop)
 	return b
 }
 
-// must takes what an operation of the engine returns, whose value is of no interest.
-func (b *fixture) must(_ any, err error) {
-	b.t.Helper()
-	if err != nil {
-		b.t.Fatal(err)
-	}
+// restart stops the engine and starts another one on its database.
+func (b *fixture) restart(answer answers, tweaks ...tweak) *fixture {
+	b.Helper()
+	b.stop()
+	return with(answer, append(tweaks, func(o *options) { o.path = b.path })...).start(b.T)
 }
 
+// beside starts another engine on the database and the index.
+func (b *fixture) beside(name string, tweaks ...tweak) *fixture {
+	b.Helper()
+	return with(nil, append([]tweak{on(b.index), func(o *options) { o.path, o.Name = b.path, name }},
+		tweaks...)...).start(b.T)
+}
+
+// damage changes the database while no engine has it open.
+func (b *fixture) damage(statements ...string) {
+	b.Helper()
+	b.stop()
+	db, err := sql.Open("sqlite", b.path)
+	b.ok(err)
+	for _, statement := range statements {
+		r, err := db.Exec(statement)
+		b.ok(err)
+		n, err := r.RowsAffected()
+		b.ok(err)
+		b.check(n > 0, "%s changed nothing", statement)
+	}
+	b.ok(db.Close())
+}
+
+// A failure ends a test.
+type failure string
+
+// must returns what a call has returned. An error ends the test, which must not be in another goroutine.
+func must[T any](v T, err error) T {
+	if err != nil {
+		_, file, line, _ := runtime.Caller(1)
+		panic(failure(fmt.Sprintf("%s:%d: %v", filepath.Base(file), line, err)))
+	}
+	return v
+}
+
+// ok ends the test if there is an error.
 func (b *fixture) ok(err error) {
-	b.t.Helper()
-	b.must(nil, err)
-}
-
-// accept submits one callback and returns it; the submission must be valid.
-func (b *fixture) accept(s accept.Submission) store.Callback {
-	b.t.Helper()
-	if s.URL == "" && s.Endpoint == "" {
-		s.URL = "https://shop.example/notify"
-	}
-	if s.Body == nil {
-		s.Body = []byte(`{"paid": 1}`)
-	}
-	receipts, err := b.engine.Accept(b.t.Context(), store.DefaultProject, []accept.Submission{s})
+	b.Helper()
 	if err != nil {
-		b.t.Fatal(err)
-	}
-	if receipts[0].Err != nil {
-		b.t.Fatal(receipts[0].Err)
-	}
-	return receipts[0].Callback
-}
-
-func (b *fixture) get(id string) store.Callback {
-	b.t.Helper()
-	c, err := b.db.Get(b.t.Context(), store.DefaultProject, id)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	return c
-}
-
-// attempts are those of a callback by number.
-func (b *fixture) attempts(id string) []store.Attempt {
-	b.t.Helper()
-	a, err := b.db.Attempts(b.t.Context(), store.DefaultProject, id, 0, 500)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	slices.Reverse(a)
-	return a
-}
-
-// await sleeps, in the bubble's time, until the callback is terminal: to its due time while that is far, else in small steps.
-func (b *fixture) await(id string, within time.Duration) store.Callback {
-	b.t.Helper()
-	deadline := time.Now().Add(within)
-	for {
-		synctest.Wait()
-		c := b.get(id)
-		if c.State.Terminal() {
-			return c
-		}
-		if time.Now().After(deadline) {
-			b.t.Fatalf("callback is still %s after %v: due %s, attempts %d, now %s", c.State, within,
-				time.UnixMilli(c.DueAt).UTC(), c.AttemptCount, time.Now().UTC())
-		}
-		time.Sleep(max(50*time.Millisecond, time.Until(time.UnixMilli(c.DueAt))))
+		b.Fatal(err)
 	}
 }
 
-// tiers is an inline policy.
-func tiers(d ...time.Duration) accept.Submission {
-	p := accept.DefaultPolicy()
-	p.Tiers = d
-	return accept.Submission{Choice: accept.Choice{Policy: p, PolicyGiven: true}}
+// check fails the test unless that holds.
+func (b *fixture) check(holds bool, otherwise string, args ...any) {
+	b.Helper()
+	if !holds {
+		b.Errorf(otherwise, args...)
+	}
 }
 
-// faultySQL puts faults before the store, faultyIndex before the index.
-func faultySQL(f *faults) tweak {
-	return func(o *dispatch.Options) { o.Store = &calledStore{o.Store, f} }
+// is checks a value. Numbers are compared whatever their types.
+func (b *fixture) is(what string, got, want any) {
+	b.Helper()
+	b.check(fmt.Sprintf("%#v", got) == fmt.Sprintf("%#v", want), "%s: %+v, want %+v", what, got, want)
 }
 
-func faultyIndex(f *faults) tweak {
-	return func(o *dispatch.Options) { o.Schedule = &calledIndex{o.Schedule, f} }
+// fails checks an error; nil: there must be none.
+func (b *fixture) fails(what string, err, want error) {
+	b.Helper()
+	b.check(errors.Is(err, want) && (want != nil || err == nil), "%s: %v, want %v", what, err, want)
+}
+
+// between checks that a value lies between two others, or is one of them.
+func between[T cmp.Ordered](b *fixture, what string, got, least, most T) {
+	b.Helper()
+	b.check(least <= got && got <= most, "%s: %v, want %v to %v", what, got, least, most)
 }

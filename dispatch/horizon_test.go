@@ -1,7 +1,8 @@
 package dispatch_test
 
 import (
-	"context"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,110 +11,176 @@ import (
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
-	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/secret"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
+	"github.com/seed-ff5a32d8/dispatcher/schedule/memq"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// What is due within the horizon is in the index, the rest is not; each comes in before it is due, and is sent on time.
+// within is a shared index with a horizon.
+func within(index *memq.Index, horizon time.Duration) tweak {
+	return func(o *options) {
+		on(index)(o)
+		o.Horizon = horizon
+	}
+}
+
+// withHorizon is an engine with a horizon on an index of its own that others may share.
+func withHorizon(horizon time.Duration, tweaks ...tweak) setup {
+	return with(nil, append([]tweak{func(o *options) { within(o.index, horizon)(o) }}, tweaks...)...)
+}
+
+// awaitMark waits until the index is loaded as far ahead as the horizon says.
+func (b *fixture) awaitMark(horizon time.Duration) {
+	b.Helper()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
+		m, err := b.index.Watermark(b.Context(), 0)
+		if horizon == 0 && err == nil && m.At == schedule.Forever && m.Loaded == schedule.Forever {
+			return
+		}
+		ahead := time.Duration(m.At-m.Now) * time.Millisecond
+		if err == nil && m.At == m.Loaded && ahead <= horizon && ahead > horizon/2 {
+			return
+		}
+		if time.Now().After(deadline) {
+			b.Fatalf("the watermark is %+v, %v; the horizon is %s", m, err, horizon)
+		}
+	}
+}
+
+// later accepts a callback that is due after d, and returns when the index has been told of it: what is told
+// later than a change of the due time puts it in at the old one, from which a claim sends it back, so that
+// its place says nothing until then.
+func (b *fixture) later(d time.Duration) store.Callback {
+	b.Helper()
+	c := b.accept(in(d))
+	synctest.Wait()
+	return c
+}
+
+// placed checks where the index has a callback.
+func (b *fixture) placed(what string, c store.Callback, want schedule.Place) {
+	b.Helper()
+	synctest.Wait()
+	b.is(what, must(b.index.Lookup(b.Context(),
+		[]schedule.Ref{{ID: c.ID, Lane: c.LaneID}}))[0].Place.String(), want.String())
+}
+
+// clean expects that SQL and the index agree, so many rows beyond the horizon apart.
+func (b *fixture) clean(beyond int) {
+	b.Helper()
+	d := b.drift()
+	b.check(d.Clean() && d.Beyond == beyond, "verify: %+v; want it clean, and %d beyond the horizon", d,
+		beyond)
+}
+
+// missing expects that the index lacks just this one.
+func (b *fixture) missing(c store.Callback, beyond int) {
+	b.Helper()
+	d := b.drift()
+	b.is("missing", d.MissingIDs, public([]string{c.ID}))
+	b.is("missing, and beyond the horizon", []int{d.Missing, d.Beyond}, []int{1, beyond})
+}
+
+// punctual waits for the callbacks to succeed, each as soon as it is due.
+func (b *fixture) punctual(list ...store.Callback) {
+	b.Helper()
+	const most = 10 * time.Millisecond
+	for _, c := range list {
+		b.ends("succeeded", time.Until(time.UnixMilli(c.DueAt))+most, c.ID)
+		attempts := b.attempts(c.ID)
+		last := attempts[len(attempts)-1]
+		between(b, "ms that it was sent after its due time", last.StartedAt-last.DueAt, 0,
+			most.Milliseconds())
+	}
+}
+
+// metricOf is the value of a counter or a gauge without labels.
+func metricOf(t *testing.T, registry *prometheus.Registry, name string) float64 {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == name {
+			return f.GetMetric()[0].GetCounter().GetValue() + f.GetMetric()[0].GetGauge().GetValue()
+		}
+	}
+	t.Fatalf("no metric %s", name)
+	return 0
+}
+
+// What is due within the horizon is in the index, the rest is not; each comes in before it is due, and is
+// sent on time.
 func TestHorizon(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		const horizon = 5 * time.Minute
-		registry := prometheus.NewRegistry()
-		b := newHorizonFixture(t, horizon, func(o *dispatch.Options) { o.Registerer = registry })
+	const horizon = 5 * time.Minute
+	registry := prometheus.NewRegistry()
+	withHorizon(horizon, func(o *options) { o.Registerer = registry }).run(t, func(b *fixture) {
+		b.awaitMark(horizon)
 		var all []store.Callback
 		for i := range 80 {
 			// None is due at the watermark itself, which belongs to the index.
 			all = append(all, b.later(time.Duration(i)*15*time.Second+7*time.Second))
 		}
 		for range 2 {
-			b.expect("one that is due within the horizon", all[16], schedule.Delayed)
-			b.expect("one that is due beyond the horizon", all[24], schedule.Absent)
+			b.placed("due within the horizon", all[16], schedule.Delayed)
+			b.placed("due beyond the horizon", all[24], schedule.Absent)
 			b.clean(60)
 			time.Sleep(time.Second)
 		}
-		most := int64(0)
 		for time.Now().Before(time.UnixMilli(all[79].DueAt)) {
 			time.Sleep(10 * time.Second)
-			s, err := b.index.Stats(t.Context(), 0)
-			if err != nil {
-				t.Fatal(err)
-			}
-			most = max(most, s.Delayed+s.Ready+s.Leased)
-			m, err := b.index.Watermark(t.Context(), 0)
-			if err != nil || m.At-m.Now < (horizon*3/4).Milliseconds()-2000 || m.At-m.Now > horizon.Milliseconds() {
-				t.Fatalf("the watermark is %+v, %v", m, err)
-			}
+			s := must(b.index.Stats(b.Context(), 0))
+			between(b, "held by the index, of which 20 are due within the horizon",
+				s.Delayed+s.Ready+s.Leased, 0, 22)
+			m := must(b.index.Watermark(b.Context(), 0))
+			between(b, "watermark", m.At-m.Now, (horizon*3/4).Milliseconds()-2000, horizon.Milliseconds())
 		}
-		if most > 22 {
-			t.Errorf("the index held up to %d callbacks, of which 20 are due within the horizon", most)
-		}
-		b.punctual(10*time.Millisecond, all...)
+		b.punctual(all...)
 		b.clean(0)
-		if loaded, lag := metricOf(t, registry, "dispatcher_horizon_loaded_total"), metricOf(t, registry, "dispatcher_horizon_lag_seconds"); loaded != 60 || lag > 77 {
-			t.Errorf("%g were loaded, the lag is %g s; want 60, and at most a quarter of the horizon", loaded, lag)
-		}
+		b.is("loaded", metricOf(t, registry, "dispatcher_horizon_loaded_total"), 60.0)
+		between(b, "lag in seconds", metricOf(t, registry, "dispatcher_horizon_lag_seconds"), 0, 77)
 	})
 }
 
-// Whatever is written between the steps of a load is in the index afterwards, on whichever side of the old watermark and of the
-// new one it is due: the index took it in, or the loader has read it.
+// Whatever is written between the steps of a load is in the index afterwards, on whichever side of the old
+// watermark and of the new one it is due: the index took it in, or the loader has read it.
 func TestWritesBetweenTheStepsOfALoad(t *testing.T) {
-	t.Parallel()
 	const horizon = 2 * schedule.AlwaysAhead // so that what is due soon anyway does not hide what falls between
-	steps := map[string]string{"before the watermark moves": "MoveWatermark", "before SQL is read": "OpenUntil", "before it is noted": "Loaded"}
-	for step, op := range steps {
+	// Before the watermark moves, before SQL is read, before it is noted.
+	for _, step := range []string{"MoveWatermark", "OpenUntil", "Loaded"} {
 		t.Run(step, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				calls := new(faults)
-				b := newHorizonFixture(t, horizon, faultySQL(calls), faultyIndex(calls))
+			withHorizon(horizon).run(t, func(b *fixture) {
+				b.awaitMark(horizon)
 				moved := b.later(10 * time.Minute) // is rescheduled into the span that is being loaded
 				sooner, gone := b.later(5*time.Minute), b.later(5*time.Minute)
 				farther := b.later(2 * time.Minute) // is rescheduled out of what was loaded
 				var all []store.Callback
-				write := func() error {
-					old, err := b.index.Watermark(t.Context(), 0)
-					if err != nil {
-						return err
-					}
+				var old schedule.Watermark
+				wrote := make(chan struct{})
+				b.times(1, before(func() {
+					old = must(b.index.Watermark(b.Context(), 0))
 					for d := -2 * time.Second; d <= horizon/4+2*time.Second; d += time.Second {
-						due := old.At + d.Milliseconds()
-						all = append(all, b.accept(accept.Submission{DueAt: &due}))
+						all = append(all, b.accept(accept.Submission{DueAt: new(old.At + d.Milliseconds())}))
 					}
-					for _, c := range []struct {
-						id  string
-						due int64
-					}{{moved.ID, old.At + 1}, {sooner.ID, old.Now + 1000}, {farther.ID, old.At + 300_000}} {
-						if _, err := b.engine.Reschedule(t.Context(), store.DefaultProject, c.id, &c.due, nil, store.Actor{}); err != nil {
-							return err
-						}
+					for c, due := range map[string]int64{moved.ID: old.At + 1, sooner.ID: old.Now + 1000,
+						farther.ID: old.At + 300_000} {
+						must(b.engine.Reschedule(b.Context(), project, c, &due, nil, operator))
 					}
-					if _, err := b.engine.Cancel(t.Context(), store.DefaultProject, gone.ID, store.Actor{}); err != nil {
-						return err
-					}
+					b.cancel(gone.ID)
 					synctest.Wait() // until the index has been told
-					return nil
-				}
-				done := make(chan error, 1)
-				calls.times(1, func(_ context.Context, c *call) error {
-					done <- write()
-					return c.do()
-				}, op)
+					close(wrote)
+				}), step)
 				time.Sleep(horizon/4 + 5*time.Second)
 				select {
-				case err := <-done:
-					if err != nil {
-						t.Fatal(err)
-					}
+				case <-wrote:
 				default:
 					t.Fatal("nothing was loaded")
 				}
-				d, err := b.engine.Verify(t.Context())
-				if err != nil || !d.Clean() {
-					t.Errorf("verify: %+v, %v", d, err)
-				}
-				b.punctual(10*time.Millisecond, append(all, b.get(moved.ID), b.get(sooner.ID), b.get(farther.ID))...)
+				b.check(b.drift().Clean(), "verify: %+v", b.drift())
+				b.punctual(append(all, b.get(moved.ID), b.get(sooner.ID), b.get(farther.ID))...)
 			})
 		})
 	}
@@ -121,16 +188,13 @@ func TestWritesBetweenTheStepsOfALoad(t *testing.T) {
 
 // A dry run counts what a rebuild would load, and a rebuild loads just that.
 func TestRebuildWithAHorizon(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newHorizonFixture(t, 5*time.Minute)
+	withHorizon(5*time.Minute).run(t, func(b *fixture) {
+		b.awaitMark(5 * time.Minute)
 		for i := range 20 {
 			b.later(time.Duration(i)*time.Minute + 30*time.Second)
 		}
 		for _, dry := range []bool{true, false} {
-			r, err := b.engine.Rebuild(t.Context(), dry, store.Actor{Name: "test"})
-			if err != nil || r.Open != 5 {
-				t.Errorf("rebuild, dry %t: %+v, %v", dry, r, err)
-			}
+			b.is("open rows", must(b.engine.Rebuild(b.Context(), dry, operator)).Open, 5)
 		}
 		b.clean(15)
 	})
@@ -138,47 +202,239 @@ func TestRebuildWithAHorizon(t *testing.T) {
 
 // Each change of a due time across the watermark, both ways.
 func TestDueTimesMoveAcrossTheHorizon(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		b := newHorizonFixture(t, 5*time.Minute)
-		by := store.Actor{Name: "test"}
+	withHorizon(5*time.Minute).run(t, func(b *fixture) {
+		b.awaitMark(5 * time.Minute)
 		near, far := b.later(3*time.Minute), b.later(10*time.Minute)
-		retried, canceled, elsewhere := b.later(10*time.Minute), b.later(10*time.Minute), b.later(10*time.Minute)
-		reschedule := func(c store.Callback, d time.Duration) store.Callback {
-			t.Helper()
-			got, err := b.engine.Reschedule(t.Context(), store.DefaultProject, c.ID, nil, &d, by)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return got
-		}
+		retried, canceled, elsewhere := b.later(10*time.Minute).ID, b.later(10*time.Minute).ID,
+			b.later(10*time.Minute).ID
 		for range 2 {
-			near = reschedule(near, 10*time.Minute)
-			b.expect("one that was moved beyond", near, schedule.Absent)
-			near = reschedule(near, 3*time.Minute)
-			b.expect("one that was moved back", near, schedule.Delayed)
-			far = reschedule(far, 20*time.Minute)
-			b.expect("one that was moved beyond it", far, schedule.Absent)
+			near = b.reschedule(near.ID, 10*time.Minute)
+			b.placed("moved beyond", near, schedule.Absent)
+			near = b.reschedule(near.ID, 3*time.Minute)
+			b.placed("moved back", near, schedule.Delayed)
+			far = b.reschedule(far.ID, 20*time.Minute)
+			b.placed("moved beyond it", far, schedule.Absent)
 		}
-		far = reschedule(far, 4*time.Minute)
-		b.expect("one that was moved within", far, schedule.Delayed)
+		far = b.reschedule(far.ID, 4*time.Minute)
+		b.placed("moved within", far, schedule.Delayed)
 		b.clean(3)
-		b.must(b.engine.Retry(t.Context(), store.DefaultProject, retried.ID, control.RetryRequest{}, by))
-		b.must(b.engine.Retry(t.Context(), store.DefaultProject, elsewhere.ID, control.RetryRequest{URL: "https://other.example/"}, by))
-		if c, err := b.engine.Cancel(t.Context(), store.DefaultProject, canceled.ID, by); err != nil || c.Result != store.CancelDone {
-			t.Fatalf("%+v, %v", c, err)
-		}
+		b.retryAt(retried, "")
+		b.retryAt(elsewhere, "https://other.example/")
+		b.cancel(canceled)
 		time.Sleep(100 * time.Millisecond)
-		for _, id := range []string{retried.ID, elsewhere.ID} {
-			if c := b.get(id); c.State != store.Succeeded {
-				t.Errorf("an attempt that was asked for now: %s", c.State)
-			}
-		}
-		b.punctual(10*time.Millisecond, near, far)
+		b.stands(b.get(retried), "succeeded")
+		b.stands(b.get(elsewhere), "succeeded")
+		b.punctual(near, far)
 		time.Sleep(10 * time.Minute)
 		b.clean(0)
-		if n := len(b.receiver.seen()); n != 4 {
-			t.Errorf("%d requests, want 4", n)
+		b.sent(4, "in all")
+	})
+}
+
+// The setting is changed from one start to the next, each way: nothing is lost, nothing is early, and nothing
+// that waits is moved.
+func TestAnotherHorizonAtTheNextStart(t *testing.T) {
+	withHorizon(0).run(t, func(b *fixture) {
+		index := b.index
+		var all []store.Callback
+		for _, step := range []struct{ horizon, held, missing time.Duration }{
+			{0, 11 * time.Minute, 0},
+			{5 * time.Minute, 4 * time.Minute, 8 * time.Minute},
+			{3 * time.Minute, 2 * time.Minute, 6 * time.Minute},
+			{8 * time.Minute, 7 * time.Minute, 10 * time.Minute},
+			{0, 9 * time.Minute, 0},
+			{4 * time.Minute, 3 * time.Minute, 7 * time.Minute},
+		} {
+			b.stop()
+			time.Sleep(3 * time.Second) // no process runs for a while
+			b = b.restart(nil, within(index, step.horizon))
+			b.awaitMark(step.horizon)
+			all = append(all, b.later(step.held))
+			b.placed("due in "+step.held.String(), all[len(all)-1], schedule.Delayed)
+			if step.missing > 0 {
+				all = append(all, b.later(step.missing))
+				b.placed("due in "+step.missing.String(), all[len(all)-1], schedule.Absent)
+			}
+			b.check(b.drift().Clean(), "with a horizon of %s: %+v", step.horizon, b.drift())
+		}
+		b.punctual(all...)
+		b.clean(0)
+	})
+}
+
+// Two processes that are set differently do not take turns: the one that loads goes on until it ends.
+func TestDifferentHorizonsSideBySide(t *testing.T) {
+	const horizon = 10 * time.Minute
+	withHorizon(horizon).run(t, func(b *fixture) {
+		time.Sleep(3 * time.Minute) // it has loaded once
+		b.awaitMark(horizon)
+		others := []time.Duration{3 * time.Minute, 0}
+		if underRace {
+			others = others[1:]
+		}
+		for _, other := range others {
+			second := b.beside("", within(b.index, other))
+			moved := b.count("MoveWatermark")
+			for range 6 {
+				time.Sleep(time.Minute)
+				b.awaitMark(horizon)
+			}
+			between(b, "moves of the watermark beside a process with another horizon",
+				b.count("MoveWatermark")-moved+second.count("MoveWatermark"), 1, 4)
+			if other != 0 {
+				second.stop()
+				continue
+			}
+			far := second.later(time.Hour)
+			second.placed("due beyond the loader's horizon", far, schedule.Absent)
+			b.stop()
+			second.awaitMark(0)
+			second.placed("due in an hour", far, schedule.Delayed)
 		}
 	})
+}
+
+// While SQL is away nothing is loaded; what fell due meanwhile, and was beyond the horizon, is sent as soon
+// as it is back.
+func TestSQLIsAwayForLongerThanTheHorizon(t *testing.T) {
+	const horizon = 2 * time.Minute
+	withHorizon(horizon).run(t, func(b *fixture) {
+		b.awaitMark(horizon)
+		away := []string{"Stamp", "Commit", "Ping", "TryLease", "OpenUntil", "Overdue"}
+		var all []store.Callback
+		for i := range 12 {
+			all = append(all, b.later(time.Duration(i)*30*time.Second+time.Second))
+		}
+		time.Sleep(500 * time.Millisecond)
+		b.set(fail(errDown), away...)
+		time.Sleep(4 * time.Minute)
+		b.sent(0, "while SQL was away")
+		b.set(nil, away...)
+		time.Sleep(3 * time.Second)
+		for _, c := range all[:8] { // were due by then
+			b.stands(b.get(c.ID), "succeeded")
+		}
+		b.awaitMark(horizon)
+		b.punctual(all[9:]...)
+	})
+}
+
+// The index's clock is put forward, by more than the horizon: what is due by it is sent at once. Put back,
+// nothing is early.
+func TestTheClockIsSetAcrossTheHorizon(t *testing.T) {
+	const horizon = 2 * time.Minute
+	var skew atomic.Int64
+	withHorizon(horizon, func(o *options) {
+		o.index = memq.New(memq.Options{Now: func() time.Time { return time.Now().Add(time.Duration(skew.Load())) }})
+	}).run(t, func(b *fixture) {
+		b.awaitMark(horizon)
+		early, late := b.later(8*time.Minute), b.later(14*time.Minute)
+		skew.Store(int64(10 * time.Minute))
+		time.Sleep(3 * time.Second)
+		b.stands(b.get(early.ID), "succeeded") // it was due two minutes ago by the index's clock
+		b.awaitMark(horizon)
+		skew.Store(0)
+		time.Sleep(3 * time.Second)
+		b.awaitMark(horizon)
+		b.placed("due in 14 m", late, schedule.Absent)
+		time.Sleep(13 * time.Minute)
+		b.stands(b.get(late.ID), "scheduled")
+		b.punctual(late)
+	})
+}
+
+// What the index lacks below the watermark is missing; what it lacks beyond it is not.
+func TestVerifyTellsMissingFromBeyond(t *testing.T) {
+	withHorizon(10*time.Minute).run(t, func(b *fixture) {
+		b.awaitMark(10 * time.Minute)
+		lost := b.later(5 * time.Minute)
+		for range 5 {
+			b.later(time.Hour)
+		}
+		b.clean(5)
+		must(b.index.Cancel(b.Context(), []schedule.Ref{{ID: lost.ID, Lane: lost.LaneID}}))
+		b.missing(lost, 5)
+		// The sweep finds it, as ever, and ensures nothing that is beyond.
+		b.await(lost.ID, 6*time.Minute)
+		b.clean(5)
+	})
+}
+
+// A row that is due by now is missing, if no process has loaded it.
+func TestVerifyNamesWhatTheLoaderForgot(t *testing.T) {
+	withHorizon(2*time.Minute, onHold).run(t, func(b *fixture) {
+		b.awaitMark(2 * time.Minute)
+		c := b.later(4 * time.Minute)
+		b.set(fail(errBroken), "MoveWatermark")
+		time.Sleep(4*time.Minute + time.Second)
+		b.missing(c, 0)
+		time.Sleep(20 * time.Second)
+		b.clean(0) // it is overdue, and the sweep has found it
+	})
+}
+
+// What the index missed while it was away, or may have missed because another process has made it anew, is
+// told to it again. What is beyond the horizon is not even read for that.
+func TestCatchingUpStaysWithinTheHorizon(t *testing.T) {
+	const horizon = 10 * time.Minute
+	registry := prometheus.NewRegistry()
+	withHorizon(horizon, func(o *options) { o.Registerer = registry }).run(t, func(b *fixture) {
+		b.awaitMark(horizon)
+		b.set(fail(errBroken), "Ensure")
+		near, far := b.later(5*time.Minute), b.later(time.Hour)
+		time.Sleep(30 * time.Second)
+		b.set(nil, "Ensure")
+		// No multiple of 5 s, at which the generation is looked at: the two engines share one memq, and with
+		// it the generation that it expects, which the first would set back while the second makes the next
+		// one.
+		time.Sleep(6 * time.Second)
+		b.placed("within the horizon", near, schedule.Delayed)
+		b.placed("beyond it", far, schedule.Absent)
+		caughtUp := metricOf(t, registry, "dispatcher_index_catchups_total")
+		b.check(caughtUp > 0, "it has not caught up")
+
+		must(b.beside("", within(b.index, horizon)).rebuild())
+		walked := b.count("Open")
+		time.Sleep(10 * time.Second)
+		b.check(metricOf(t, registry, "dispatcher_index_catchups_total") > caughtUp,
+			"it has not caught up again")
+		b.is("pages that were read without an end", b.count("Open")-walked, 0)
+		b.clean(1)
+		b.punctual(near)
+	})
+}
+
+// A held process leaves a foreign index as it found it, its watermark too.
+func TestHeldProcessLeavesTheWatermark(t *testing.T) {
+	theirs := func(o *options) { within(foreignIndex(t, 7), 10*time.Minute)(o) }
+	with(nil, theirs, onHold).run(t, func(b *fixture) {
+		time.Sleep(time.Minute)
+		b.is("the watermark", must(b.index.Watermark(b.Context(), 0)).At, schedule.Forever)
+		b.is("moves of the watermark", b.count("MoveWatermark"), 0)
+	})
+}
+
+// Without a horizon, and without one before, no process moves a watermark nor takes the loader's lease.
+func TestWithoutAHorizon(t *testing.T) {
+	withHorizon(0).run(t, func(b *fixture) {
+		far := b.later(400 * 24 * time.Hour)
+		time.Sleep(5 * time.Minute)
+		b.placed("due in 400 days", far, schedule.Delayed)
+		b.clean(0)
+		b.is("moves of the watermark", b.count("MoveWatermark"), 0)
+		b.check(must(b.db.TryLease(b.Context(), "horizon", "the test", soon(0), time.Second)),
+			"the loader's lease is another's")
+	})
+}
+
+func TestHorizonIsRefused(t *testing.T) {
+	t.Parallel()
+	for _, o := range []dispatch.Options{{Horizon: time.Hour, Alone: true}, {Horizon: -time.Hour},
+		{Horizon: 1}} {
+		o.Store, o.Schedule = &calledStore{}, memq.New(memq.Options{})
+		o.Sender, o.Keyring = &outbound.Client{}, new(secret.Keyring)
+		if _, err := dispatch.New(o); err == nil || !strings.Contains(err.Error(), "horizon") {
+			t.Errorf("a horizon of %s, alone %t: %v", o.Horizon, o.Alone, err)
+		}
+	}
 }

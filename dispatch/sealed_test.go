@@ -2,39 +2,32 @@ package dispatch_test
 
 import (
 	"bytes"
-	"database/sql"
+	"context"
 	"encoding/base64"
-	"errors"
 	"fmt"
-	"slices"
 	"strings"
+	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/secret"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// masterKey returns a master key, as it is written in the settings.
-func masterKey(b byte) string {
-	return base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{b}, secret.MasterKeyBytes))
-}
-
-// withKeys gives an engine master keys, and templates that are addresses.
-func withKeys(t *testing.T, keys ...string) tweak {
-	t.Helper()
-	ring, err := secret.NewKeyring(keys)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return func(o *dispatch.Options) {
-		o.Keyring = ring
+// withKeys gives an engine master keys, each made of a letter, and templates that are addresses.
+func withKeys(letters string) tweak {
+	return func(o *options) {
+		var keys []string
+		for _, b := range []byte(letters) {
+			keys = append(keys, base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{b},
+				secret.MasterKeyBytes)))
+		}
+		o.Keyring = must(secret.NewKeyring(keys))
 		o.ReadTemplate = func(raw []byte) (accept.Submission, error) {
-			return accept.Submission{URL: strings.Trim(string(raw), `{}" `), Headers: credential("template"), Body: []byte("1")}, nil
+			return accept.Submission{URL: strings.Trim(string(raw), `{}" `), Headers: credential("template"),
+				Body: []byte("1")}, nil
 		}
 	}
 }
@@ -43,229 +36,267 @@ func credential(value string) []store.Header {
 	return []store.Header{{Name: "X-Token", Value: value}, {Name: "X-Shop", Value: "7"}}
 }
 
-// sealEverything stores something sealed in every table, and returns the callbacks, which are due in an hour.
-func sealEverything(b *fixture) (callbacks []string) {
-	b.t.Helper()
-	ctx, hour := b.t.Context(), time.Hour
-	b.must(b.engine.PatchProject(ctx, store.DefaultProject, control.ProjectChange{Headers: new(credential("project"))}, operator))
-	url := "https://shop.example/"
-	ep, err := b.engine.CreateEndpoint(ctx, store.DefaultProject, control.EndpointChange{
-		URL: &url, URLOverride: new("any"), Headers: new(credential("endpoint")), Choice: accept.Choice{Signer: "bearer"},
+// sealEverything stores something sealed in every table, and returns the callbacks, which are due in an hour:
+// with headers of its own, to an endpoint with a secret, and a poll.
+func (b *fixture) sealEverything() []string {
+	b.Helper()
+	const url = "https://shop.example/"
+	b.ok(b.patchProject(control.ProjectChange{Headers: new(credential("project"))}))
+	ep := b.endpoint(control.EndpointChange{
+		URLOverride: new("any"), Headers: new(credential("endpoint")),
+		Choice: accept.Choice{Signer: "bearer"},
 		Secret: "hunter2-hunter2",
-	}, operator)
-	b.ok(err)
+	})
 	template := []byte(`{"https://shop.example/"}`)
-	name, cron := "s", "@yearly"
-	s, err := b.engine.CreateSchedule(ctx, store.DefaultProject, control.ScheduleChange{Name: &name, Cron: &cron, Template: template}, operator)
-	b.ok(err)
-	if string(s.Template) != string(template) {
-		b.t.Errorf("the schedule is answered with %q", s.Template)
-	}
-	receipt, err := b.engine.AcceptPoll(ctx, store.DefaultProject, accept.PollSubmission{
-		Submission: accept.Submission{URL: url, Ref: "r", Headers: credential("poll"), Delay: &hour},
+	s := b.schedule(control.ScheduleChange{Name: new("s"), Cron: new("@yearly"), Template: template})
+	b.is("the schedule's template", string(s.Template), string(template))
+	poll := b.poll(accept.PollSubmission{
+		Submission: accept.Submission{URL: url, Ref: "r", Headers: credential("poll"), Delay: new(time.Hour)},
 		Until:      []byte(`{"success":[{"status":[200]}]}`),
 		OnResult:   &accept.Submission{URL: url, Headers: credential("result")},
 	})
-	b.ok(err)
 	return []string{
-		b.accept(accept.Submission{URL: url, Headers: credential("callback"), Delay: &hour}).ID,
-		b.accept(accept.Submission{Endpoint: store.EndpointPrefix + ep.Endpoint.ID, Delay: &hour}).ID,
-		receipt.Callback.ID,
+		b.accept(accept.Submission{URL: url, Headers: credential("callback"), Delay: new(time.Hour)}).ID,
+		b.acceptTo(ep, in(time.Hour)).ID,
+		poll.ID,
 	}
+}
+
+func (b *fixture) pollResult(id string) string {
+	b.Helper()
+	return must(b.engine.Poll(b.Context(), project, id)).Detail.ResultID
+}
+
+func (b *fixture) reencrypt(from string) (control.Reencryption, error) {
+	return b.engine.Reencrypt(b.Context(), from, operator)
 }
 
 // Case 40: with a key ring old rows can be read, and a re-encryption moves all of them to its first key;
 // without the old key nothing can be, and that is found out from one row of each table.
 func TestCase40ReencryptMovesEverythingToTheFirstKey(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		path := databasePath(t)
-		b := startFixture(t, path, always(200, ""), withKeys(t, masterKey('a')))
-		callbacks := sealEverything(b)
-		if problems, err := b.engine.CheckKeys(t.Context()); err != nil || len(problems) > 0 {
-			t.Fatalf("the key that everything was made with: %v, %v", problems, err)
-		}
-		b.stop()
-
-		b = startFixture(t, path, always(200, ""), withKeys(t, masterKey('b')))
-		problems, err := b.engine.CheckKeys(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		var tables []store.SealedTable
-		for _, p := range problems {
-			tables = append(tables, p.Table)
-			if !errors.Is(p.Err, secret.ErrUnknownKey) {
-				t.Errorf("%s: %v", p, p.Err)
+	with(nil, withKeys("a")).run(t, func(b *fixture) {
+		callbacks := b.sealEverything()
+		unreadable := func(when string, want []store.SealedTable) {
+			t.Helper()
+			var tables []store.SealedTable
+			for _, p := range must(b.engine.CheckKeys(b.Context())) {
+				tables = append(tables, p.Table)
+				b.fails(when, p.Err, secret.ErrUnknownKey)
 			}
+			b.is(when+" rows cannot be read of", tables, want)
 		}
-		if !slices.Equal(tables, store.SealedTables()) {
-			t.Errorf("with another key, rows of %v cannot be read, want one of each table", tables)
-		}
-		b.stop()
-
-		b = startFixture(t, path, always(200, ""), withKeys(t, masterKey('b'), masterKey('a')))
-		if problems, err := b.engine.CheckKeys(t.Context()); err != nil || len(problems) > 0 {
-			t.Fatalf("with both keys: %v, %v", problems, err)
-		}
-		r, err := b.engine.Reencrypt(t.Context(), "", operator)
-		if err != nil || r.Done < len(store.SealedTables()) || r.Failed > 0 || r.Left > 0 || r.Next != "" {
-			t.Errorf("re-encrypted: %+v, %v", r, err)
-		}
-		if again, err := b.engine.Reencrypt(t.Context(), "", operator); err != nil || again.Done > 0 {
-			t.Errorf("again: %+v, %v", again, err)
-		}
-		b.stop()
-
-		b = startFixture(t, path, always(200, ""), withKeys(t, masterKey('b')))
-		if problems, err := b.engine.CheckKeys(t.Context()); err != nil || len(problems) > 0 {
-			t.Errorf("with the new key alone: %v, %v", problems, err)
-		}
+		unreadable("with the key that everything was made with", nil)
+		b = b.restart(nil, withKeys("b"))
+		unreadable("with another key", store.SealedTables())
+		b = b.restart(nil, withKeys("ba"))
+		unreadable("with both keys", nil)
+		r := must(b.reencrypt(""))
+		b.check(r.Done >= len(store.SealedTables()) && r.Failed == 0 && r.Left == 0 && r.Next == "",
+			"re-encrypted: %+v", r)
+		b.is("re-encrypted again", must(b.reencrypt("")).Done, 0)
+		b = b.restart(nil, withKeys("b"))
+		unreadable("with the new key alone", nil)
 		for _, id := range callbacks {
-			b.must(b.engine.Retry(t.Context(), store.DefaultProject, id, control.RetryRequest{}, operator))
-			b.succeeds(id)
+			b.retryAt(id, "")
 		}
-		detail, err := b.engine.Poll(t.Context(), store.DefaultProject, callbacks[2])
-		if err != nil {
-			t.Fatal(err)
-		}
-		b.succeeds(detail.Detail.ResultID)
-		if h := b.engine.Health(t.Context()); slices.Contains(h.Degraded, "secrets") {
-			t.Errorf("health: %+v", h)
-		}
+		b.ends("succeeded", 10*time.Minute, callbacks...)
+		b.ends("succeeded", 10*time.Minute, b.pollResult(callbacks[2]))
+		b.is("health", b.health(), "ready")
 	})
 }
 
 // A re-encryption goes in steps, each of a bounded number of rows, and goes on where it was.
 func TestReencryptGoesInSteps(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		path := databasePath(t)
-		b := startFixture(t, path, always(200, ""), withKeys(t, masterKey('a')))
-		hour := time.Hour
-		subs := make([]accept.Submission, 1000)
-		for i := range subs {
-			subs[i] = accept.Submission{URL: "https://shop.example/", Body: []byte("1"), Headers: credential("c"), Delay: &hour}
-		}
-		for range 3 {
-			b.must(b.engine.Accept(t.Context(), store.DefaultProject, subs))
-		}
-		b.stop()
-		b = startFixture(t, path, always(200, ""), withKeys(t, masterKey('b'), masterKey('a')))
-		var r control.Reencryption
+	with(nil, withKeys("a")).run(t, func(b *fixture) {
+		b.backlog(3000, accept.Submission{Headers: credential("c"), Delay: new(time.Hour)})
+		b = b.restart(nil, withKeys("ba"))
 		done, steps := 0, 0
 		for next, more := "", true; more; steps++ {
-			var err error
-			if r, err = b.engine.Reencrypt(t.Context(), next, operator); err != nil {
-				t.Fatal(err)
-			}
+			r := must(b.reencrypt(next))
 			done, next = done+r.Done, r.Next
-			if more = next != ""; more && r.Left == 0 {
-				t.Fatalf("step %d says that nothing is left, and goes on: %+v", steps, r)
-			}
+			more = next != ""
+			b.check(more == (r.Left > 0), "step %d: %+v", steps, r)
 		}
-		if steps < 2 || done != 3000 || r.Left != 0 {
-			t.Errorf("%d steps changed %d rows, %d are left", steps, done, r.Left)
-		}
+		b.is("rows that were changed", done, 3000)
+		between(b, "steps", steps, 2, 3000)
 		// A place whose rows have been re-encrypted meanwhile is passed over.
-		if r, err := b.engine.Reencrypt(t.Context(), "callbacks/00000000/", operator); err != nil || r.Next != "" || r.Left != 0 {
-			t.Errorf("from a place that has nothing any more: %+v, %v", r, err)
-		}
-		_, err := b.engine.Reencrypt(t.Context(), "attempts/1", operator)
-		if _, ok := errors.AsType[*store.InvalidError](err); !ok {
-			t.Errorf("a place that is none: %v", err)
-		}
+		r := must(b.reencrypt("callbacks/00000000/"))
+		b.check(r.Next == "" && r.Left == 0, "from a place that has nothing any more: %+v", r)
+		_, err := b.reencrypt("attempts/1")
+		b.check(len(b.wrongFields(err)) > 0, "a place that is none: %v", err)
 	})
 }
 
 // What cannot be decrypted is not sent without it, shows in the health, and goes on when the key is back.
 func TestSecretsThatCannotBeOpenedDegrade(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		path := databasePath(t)
-		b := startFixture(t, path, always(200, ""), withKeys(t, masterKey('a')))
-		callbacks := sealEverything(b)
-		b.stop()
-		b = startFixture(t, path, always(200, ""), withKeys(t, masterKey('b')))
-		if h := b.engine.Health(t.Context()); slices.Contains(h.Degraded, "secrets") {
-			t.Errorf("before anything was tried: %+v", h)
-		}
+	with(nil, withKeys("a")).run(t, func(b *fixture) {
+		callbacks := b.sealEverything()
+		b = b.restart(nil, withKeys("b"))
+		b.check(!strings.Contains(b.health(), "secrets"), "before anything was tried: %s", b.health())
 		for _, id := range callbacks {
-			b.must(b.engine.Retry(t.Context(), store.DefaultProject, id, control.RetryRequest{}, operator))
+			b.retryAt(id, "")
 		}
 		time.Sleep(30 * time.Second)
-		if h := b.engine.Health(t.Context()); !h.Ready || !slices.Contains(h.Degraded, "secrets") {
-			t.Errorf("after attempts that cannot be signed: %+v", h)
-		}
-		if n := len(b.receiver.seen()); n > 0 {
-			t.Errorf("%d requests were sent without their secrets", n)
-		}
-		b.stop()
-		b = startFixture(t, path, always(200, ""), withKeys(t, masterKey('b'), masterKey('a')))
+		b.is("health after attempts that cannot be signed", b.health(), "ready secrets")
+		b.sent(0, "without their secrets")
+		b = b.restart(nil, withKeys("ba"))
 		for _, id := range callbacks {
-			b.succeeds(id)
-			if c := b.get(id); c.AttemptCount != 1 {
-				t.Errorf("%s was charged %d attempts", id, c.AttemptCount)
-			}
+			b.ends("succeeded", 10*time.Minute, id)
+			b.is("charged", b.get(id).AttemptCount, 1)
 		}
 	})
 }
 
 // A ciphertext that was moved to another row, or named for another host, opens nothing.
 func TestMovedCiphertextsOpenNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		path := databasePath(t)
-		b := startFixture(t, path, always(200, ""), withKeys(t, masterKey('a')))
-		callbacks := sealEverything(b)
-		poll := callbacks[2]
-		b.must(b.engine.Retry(t.Context(), store.DefaultProject, poll, control.RetryRequest{}, operator))
-		b.succeeds(poll)
-		detail, err := b.engine.Poll(t.Context(), store.DefaultProject, poll)
-		if err != nil {
-			t.Fatal(err)
+	with(nil, withKeys("a")).run(t, func(b *fixture) {
+		callbacks := b.sealEverything()
+		b.retryAt(callbacks[2], "")
+		b.ends("succeeded", 10*time.Minute, callbacks[2])
+		var evil, moves []string
+		for _, from := range []string{callbacks[0], b.pollResult(callbacks[2])} {
+			id := b.accept(accept.Submission{URL: "https://evil.example/", Headers: credential("mine"),
+				Delay: new(time.Hour)}).ID
+			evil = append(evil, id)
+			moves = append(moves,
+				fmt.Sprintf(`UPDATE requests SET headers = (SELECT headers FROM requests WHERE id = '%s') WHERE id = '%s'`, from, id))
 		}
-		hour := time.Hour
-		evil := func() string {
-			return b.accept(accept.Submission{URL: "https://evil.example/", Headers: credential("mine"), Delay: &hour}).ID
+		b.damage(append(moves, `UPDATE secrets SET hosts = '["evil.example"]' WHERE use = 'text'`)...)
+		b = b.restart(nil, withKeys("a"))
+		for _, id := range evil {
+			b.retryAt(id, "")
 		}
-		copied := map[string]string{evil(): callbacks[0], evil(): detail.Detail.ResultID}
-		b.stop()
-		damage(t, path, func(db *sql.DB) error {
-			for to, from := range copied {
-				const copied = `UPDATE requests SET headers = (SELECT headers FROM requests WHERE id = $1)
-					WHERE id = $2`
-				if _, err := db.Exec(copied, from, to); err != nil {
-					return err
-				}
-			}
-			_, err := db.Exec(`UPDATE secrets SET hosts = '["evil.example"]' WHERE use = 'text'`)
-			return err
-		})
-		b = startFixture(t, path, always(200, ""), withKeys(t, masterKey('a')))
-		for id := range copied {
-			b.must(b.engine.Retry(t.Context(), store.DefaultProject, id, control.RetryRequest{}, operator))
-		}
-		b.must(b.engine.Retry(t.Context(), store.DefaultProject, callbacks[1], control.RetryRequest{URL: "https://evil.example/"}, operator))
+		b.retryAt(callbacks[1], "https://evil.example/")
 		time.Sleep(time.Minute)
-		if seen := b.receiver.seen(); len(seen) > 0 {
-			t.Errorf("sent: %+v", seen)
+		b.sent(0, "with what was moved")
+	})
+}
+
+// TestPatchesOfAProjectLoseNothing: two changes of different fields at the same time both stay.
+func TestPatchesOfAProjectLoseNothing(t *testing.T) {
+	with(nil).run(t, func(b *fixture) {
+		for i := range 30 {
+			name, policy := fmt.Sprint("name ", i), []string{"short", "payment"}[i%2]
+			var changing sync.WaitGroup
+			for _, ch := range []control.ProjectChange{{Name: &name},
+				{Choice: accept.Choice{PolicyName: policy}}} {
+				changing.Go(func() { b.fails("patch", b.patchProject(ch), nil) })
+			}
+			changing.Wait()
+			p := must(b.db.Project(b.Context(), project))
+			b.is(fmt.Sprint("round ", i), []string{p.Name, p.Defaults.Policy.Name}, []string{name, policy})
 		}
 	})
 }
 
-// damage changes a database that no engine has open.
-func damage(t *testing.T, path string, change func(*sql.DB) error) {
-	t.Helper()
-	db, err := sql.Open("sqlite", path)
-	if err == nil {
-		err = errors.Join(change(db), db.Close())
-	}
-	if err != nil {
-		t.Fatal(fmt.Errorf("damage the database: %w", err))
-	}
+// TestAPatchBringsNoOldMasterKeyBack: a change of a project while its credentials are encrypted anew leaves
+// them as they are then.
+func TestAPatchBringsNoOldMasterKeyBack(t *testing.T) {
+	with(nil, withKeys("a")).run(t, func(b *fixture) {
+		b.ok(b.patchProject(control.ProjectChange{Headers: new(credential("x"))}))
+		b = b.restart(nil, withKeys("ba"))
+		// The catalog reads the project when it is first asked for, and then no more.
+		must(b.engine.Presets(b.Context(), project))
+		time.Sleep(time.Minute)
+		between := false
+		reencrypt := func() {
+			between = true
+			must(b.reencrypt(""))
+		}
+		b.times(1, func(_ context.Context, c *call) error {
+			err := c.do()
+			reencrypt()
+			return err
+		}, "Project")
+		b.ok(b.patchProject(control.ProjectChange{Name: new("renamed")}))
+		if !between { // nothing was read before the change
+			reencrypt()
+		}
+		rows := must(b.db.SealedKeys(b.Context(), 0))
+		for _, row := range rows {
+			b.check(row.Table != store.SealedProjects || row.KeyID == rows[0].KeyID,
+				"the project is encrypted with %s, and %s with %s", row.KeyID, rows[0].Table, rows[0].KeyID)
+		}
+		r := must(b.reencrypt(""))
+		b.is("more to encrypt after the change", r.Done+r.Left, 0)
+	})
 }
 
-// succeeds awaits the success of a callback.
-func (b *fixture) succeeds(id string) {
-	b.t.Helper()
-	if c := b.await(id, 10*time.Minute); c.State != store.Succeeded {
-		b.t.Errorf("%s is %s (%s)", id, c.State, c.LastClass)
-	}
+// A key's hash is as good as its text, and no longer: a key that another process has revoked is refused
+// within five seconds, and not before SQL says so.
+func TestTheHashOfAKeyIsAsGoodAsItsText(t *testing.T) {
+	with(nil).run(t, func(b *fixture) {
+		key, text, err := b.engine.CreateKey(b.Context(), project,
+			control.KeyRequest{Name: "ui", Scopes: []string{"read"}}, operator)
+		b.ok(err)
+		hash := control.HashKey(text)
+		byHash := func() error {
+			got, err := b.engine.AuthenticateHash(b.Context(), hash)
+			b.check(err != nil || got.ID == key.ID && got.Project == project, "got %+v", got)
+			return err
+		}
+		b.fails("the hash", byHash(), nil)
+		b.is("the text", must(b.engine.Authenticate(b.Context(), text)).ID, key.ID)
+		b.is("times that the key was read: both know the same", b.count("KeyByHash"), 1)
+		_, err = b.engine.AuthenticateHash(b.Context(), control.HashKey(text+"x"))
+		b.fails("the hash of no key", err, store.ErrNotFound)
+		time.Sleep(2 * time.Minute) // it is noted when it was used
+		b.check(must(b.db.KeyByHash(b.Context(), hash[:])).LastUsedAt > 0, "its use was not noted")
+		b.set(fail(errDown), "KeyByHash") // while SQL is away it stays valid
+		b.fails("while SQL is away", byHash(), nil)
+		b.set(nil, "KeyByHash")
+		b.fails("afterwards", byHash(), nil)
+		b.ok(b.db.RevokeKey(b.Context(), project, key.ID, soon(0), operator)) // by another process
+		time.Sleep(5*time.Second + time.Millisecond)
+		b.fails("five seconds after it was revoked", byHash(), store.ErrNotFound)
+	})
+}
+
+// A key that was revoked while it was being looked up is not taken for valid afterwards.
+func TestAKeyThatIsRevokedWhileItIsReadStaysRevoked(t *testing.T) {
+	with(nil).run(t, func(b *fixture) {
+		key, text, err := b.engine.CreateKey(b.Context(), project,
+			control.KeyRequest{Name: "shop", Scopes: []string{"send"}}, operator)
+		b.ok(err)
+		b.times(1, func(_ context.Context, c *call) error {
+			err := c.do()
+			b.fails("revoke", b.engine.RevokeKey(b.Context(), project, key.ID, operator), nil)
+			return err // it was valid when it was read
+		}, "KeyByHash")
+		_, _ = b.engine.Authenticate(b.Context(), text)
+		_, err = b.engine.Authenticate(b.Context(), text)
+		b.fails("a revoked key", err, store.ErrNotFound)
+	})
+}
+
+// TestCursorKey: all processes have the same one, which SQL has sealed, and no caller can read it or give it
+// a successor.
+func TestCursorKey(t *testing.T) {
+	with(nil, func(o *options) { o.Alone = false }).run(t, func(b *fixture) {
+		engines := []*fixture{b, b.beside("two"), b.beside("three"), b.beside("four")}
+		got := make([][]byte, 2*len(engines))
+		var wg sync.WaitGroup
+		for i := range got {
+			wg.Go(func() {
+				var err error
+				got[i], err = engines[i/2].engine.CursorKey(b.Context())
+				b.fails("key", err, nil)
+			})
+		}
+		wg.Wait()
+		for i, key := range got {
+			b.check(len(key) == 32 && bytes.Equal(key, got[0]),
+				"process %d has a key of %d bytes, which is not the first one's", i/2, len(key))
+		}
+		rows := must(b.db.OwnedSecrets(b.Context(), "", "", 0))
+		b.check(len(rows) == 1 && rows[0].Use == "cursor" && !bytes.Contains(rows[0].Ciphertext, got[0]),
+			"in SQL: %+v", rows)
+		for _, of := range []string{"", project} {
+			q := control.SecretQuery{Use: "cursor"}
+			_, err := b.engine.RevealSecret(b.Context(), of, q, operator)
+			b.check(len(b.wrongFields(err)) > 0, "shown in project %q: %v", of, err)
+			_, _, err = b.engine.RotateSecret(b.Context(), of, q, control.Rotation{}, operator)
+			b.check(len(b.wrongFields(err)) > 0, "rotated in project %q: %v", of, err)
+		}
+	})
 }

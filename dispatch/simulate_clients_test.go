@@ -11,8 +11,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// This file plays those who ask something of the processes: clients that hand over callbacks, and people who cancel, retry and
-// reschedule.
+// This file plays those who ask something of the processes: clients that hand over callbacks, and people who
+// cancel, retry and reschedule.
 
 // choose returns the process in the slot, or the next one that clients may call; nil: there is none.
 func (s *simulation) choose(slot int) *process {
@@ -32,9 +32,6 @@ const callTime = 5 * time.Second
 // submit hands over callbacks of the plan in one call, until some process has answered that all are durable.
 func (s *simulation) submit(ctx context.Context, places []int) {
 	first := &s.plan.callbacks[places[0]]
-	if !sleepUntil(ctx, s.began.Add(first.at)) {
-		return
-	}
 	for try := 0; len(places) > 0 && ctx.Err() == nil; try++ {
 		if try > 0 {
 			time.Sleep(first.pause)
@@ -48,10 +45,10 @@ func (s *simulation) submit(ctx context.Context, places []int) {
 			subs[i] = submissionOf(&s.plan.callbacks[place])
 		}
 		cctx, cancel := context.WithTimeout(ctx, callTime)
-		receipts, err := p.engine.Accept(cctx, store.DefaultProject, subs)
+		receipts, err := p.engine.Accept(cctx, project, subs)
 		cancel()
 		if err != nil || p.dead() {
-			continue // The answer of a dead process reaches nobody.
+			continue // The answer of a dead process reaches no client.
 		}
 		var left []int
 		s.mu.Lock()
@@ -62,7 +59,8 @@ func (s *simulation) submit(ctx context.Context, places []int) {
 			case errors.Is(receipts[i].Err, store.ErrIdempotencyInProgress):
 				left = append(left, places[i])
 			default:
-				s.problems = append(s.problems, fmt.Sprintf("%s was refused: %v", subs[i].Ref, receipts[i].Err))
+				s.problems = append(s.problems,
+					fmt.Sprintf("%s was refused: %v", subs[i].Ref, receipts[i].Err))
 			}
 		}
 		s.mu.Unlock()
@@ -75,7 +73,8 @@ func submissionOf(c *planned) accept.Submission {
 	sub := accept.Submission{
 		URL: "https://" + c.host + "/notify", Body: body, Ref: c.ref, LockKey: c.lock,
 		Choice: accept.Choice{PolicyGiven: true, Policy: store.Policy{
-			Tiers: c.tiers, Timeout: c.timeout, Jitter: c.jitter, RetryAfterCap: time.Minute, StopOn: c.stopOn,
+			Tiers: c.tiers, Timeout: c.timeout, Jitter: c.jitter, RetryAfterCap: time.Minute,
+			StopOn: c.stopOn,
 		}},
 		IdempotencyKey: c.ref, Route: "callbacks", Fingerprint: body,
 	}
@@ -105,9 +104,6 @@ func sleepUntil(ctx context.Context, at time.Time) bool {
 
 // perform carries out one act of a person. It is asked for once, whatever comes of it.
 func (s *simulation) perform(ctx context.Context, a act) {
-	if !sleepUntil(ctx, s.began.Add(a.at)) {
-		return
-	}
 	s.mu.Lock()
 	id, known := s.accepted[a.callback]
 	s.mu.Unlock()
@@ -118,27 +114,31 @@ func (s *simulation) perform(ctx context.Context, a act) {
 	d := done{act: a, at: time.Now()}
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
-	by := store.Actor{Name: "operator"}
+	retry := func(r control.RetryRequest) error {
+		_, err := p.engine.Retry(ctx, project, id, r, operator)
+		return err
+	}
 	switch a.do {
 	case cancels:
 		var c store.CanceledCallback
-		c, d.err = p.engine.Cancel(ctx, store.DefaultProject, id, by)
+		c, d.err = p.engine.Cancel(ctx, project, id, operator)
 		d.result = c.Result
 	case cancelsRef:
 		var list []store.CanceledCallback
-		list, d.err = p.engine.CancelRef(ctx, store.DefaultProject, control.CancelRefRequest{Ref: s.plan.callbacks[a.callback].ref}, by)
+		list, d.err = p.engine.CancelRef(ctx, project,
+			control.CancelRefRequest{Ref: s.plan.callbacks[a.callback].ref}, operator)
 		d.result = store.CancelAlreadyTerminal
 		if len(list) > 0 {
 			d.result = list[0].Result
 		}
 	case retries:
-		_, d.err = p.engine.Retry(ctx, store.DefaultProject, id, control.RetryRequest{}, by)
+		d.err = retry(control.RetryRequest{})
 	case restarts:
-		_, d.err = p.engine.Retry(ctx, store.DefaultProject, id, control.RetryRequest{Ladder: store.Restart}, by)
+		d.err = retry(control.RetryRequest{Ladder: store.Restart})
 	case redirects:
-		_, d.err = p.engine.Retry(ctx, store.DefaultProject, id, control.RetryRequest{URL: "https://elsewhere.example/notify"}, by)
+		d.err = retry(control.RetryRequest{URL: "https://elsewhere.example/notify"})
 	case reschedules:
-		_, d.err = p.engine.Reschedule(ctx, store.DefaultProject, id, nil, &a.delay, by)
+		_, d.err = p.engine.Reschedule(ctx, project, id, nil, &a.delay, operator)
 	}
 	if d.err == nil && p.dead() {
 		d.err = errCut

@@ -5,6 +5,9 @@ import (
 	"crypto/sha256"
 	"database/sql"
 	"errors"
+	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,7 +26,8 @@ func (s *simulation) evidence(ctx context.Context, found []schedule.Found) (e ju
 		e.Accepted = append(e.Accepted, judge.Accepted{ID: id, Ref: c.ref, Hash: sha256.Sum256(bodyOf(c))})
 	}
 	for _, a := range s.receiver.all() {
-		e.Arrivals = append(e.Arrivals, judge.Arrival{ID: a.id, Number: a.number, At: a.at, End: a.end, Hash: a.hash, Answered: a.answered})
+		e.Arrivals = append(e.Arrivals, judge.Arrival{ID: a.id, Number: a.number, At: a.at, End: a.end,
+			Hash: a.hash, Answered: a.answered})
 	}
 	db, err := sql.Open("sqlite", "file:"+s.path)
 	if err != nil {
@@ -38,13 +42,13 @@ func (s *simulation) evidence(ctx context.Context, found []schedule.Found) (e ju
 	}
 	for i := range e.Rows {
 		r := &e.Rows[i]
-		r.ID = strings.TrimPrefix(r.ID, store.CallbackPrefix)
+		r.ID = bare(r.ID)
 		if place := s.place(r.Ref); len(s.acted[place]) > 0 || s.plan.callbacks[place].expires > 0 {
 			r.Tiers = nil // A retry or a reschedule shortens a wait, and an expiry cuts the last one short.
 		}
 	}
 	for i := range e.Attempts {
-		e.Attempts[i].ID = strings.TrimPrefix(e.Attempts[i].ID, store.CallbackPrefix)
+		e.Attempts[i].ID = bare(e.Attempts[i].ID)
 	}
 	e.IndexRead = true
 	for _, f := range found {
@@ -61,27 +65,23 @@ func (s *simulation) evidence(ctx context.Context, found []schedule.Found) (e ju
 
 // place finds a reference in the plan.
 func (s *simulation) place(ref string) int {
-	for i := range s.plan.callbacks {
-		if s.plan.callbacks[i].ref == ref {
-			return i
-		}
-	}
-	return -1
+	return slices.IndexFunc(s.plan.callbacks, func(c planned) bool { return c.ref == ref })
 }
 
 // claimOf finds the claim that an arrival was made under; false: none that took effect, which must not be.
 func (s *simulation) claimOf(a *simArrival) (stampSeen, bool) {
 	var last stampSeen
 	for key, seen := range s.stamps {
-		if key.id == a.id && seen.p == a.p && seen.number == a.number && !seen.at.After(a.at) && seen.fence > last.fence {
+		if key.id == a.id && seen.p == a.p && seen.number == a.number && !seen.at.After(a.at) &&
+			seen.fence > last.fence {
 			last = seen
 		}
 	}
 	return last, last.p != nil
 }
 
-// excused says whether an arrival may be one too many: its result could not be recorded before its claim ended, because
-// something befell its process.
+// excused says whether an arrival may be one too many: its result could not be recorded before its claim
+// ended, because something befell its process.
 func (s *simulation) excused(a *simArrival, claim stampSeen) bool {
 	if s.jumped(claim.at, claim.until) {
 		return true // Claims end by the index's clock.
@@ -93,30 +93,19 @@ func (s *simulation) excused(a *simArrival, claim stampSeen) bool {
 	return s.disturbed(a.p, claim.at, claim.until)
 }
 
-// jumped says whether the index's clock was put forward or back by more than a claim can bear between the two times.
+// jumped says whether the index's clock was put forward or back by more than a claim can bear between the two
+// times.
 func (s *simulation) jumped(from, to time.Time) bool {
-	for _, e := range s.plan.events {
-		if at := s.began.Add(e.at); e.kind == clockJumps && e.jump.Abs() >= longJump && !at.Before(from) && !at.After(to) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.plan.events, func(e fault) bool {
+		at := s.began.Add(e.at)
+		return e.jump.Abs() >= longJump && !at.Before(from) && !at.After(to)
+	})
 }
 
-// maxSkew is how far the index's clock is ahead of the bubble's at most.
-func (s *simulation) maxSkew() time.Duration {
-	most := time.Duration(0)
-	for _, e := range s.plan.events {
-		if e.kind == clockJumps {
-			most += e.jump.Abs()
-		}
-	}
-	return most
-}
-
-// bounds are what the faults that hit may have cost, and not more. They also note what the judge has no word for.
+// bounds are what the faults that hit may have cost, and not more. They also note what the judge has no word
+// for.
 func (s *simulation) bounds(e *judge.Evidence) judge.Bounds {
-	b := judge.Bounds{Skew: 2*time.Millisecond + s.maxSkew(), Expect: s.expect}
+	b := judge.Bounds{Skew: 2*time.Millisecond + s.plan.skew(), Expect: s.expect}
 	arrivals := s.receiver.all()
 	spare := s.allowed(e, arrivals)
 	for _, n := range spare {
@@ -148,8 +137,9 @@ func (s *simulation) bounds(e *judge.Evidence) judge.Bounds {
 	return b
 }
 
-// overlaps says whether an arrival overlaps one that came before it, of the same callback or of one with the same lock key, and
-// may: a process that is stopped knows nothing of time, and an index that is set back nothing of locks.
+// overlaps says whether an arrival overlaps one that came before it, of the same callback or of one with the
+// same lock key, and may: a process that is stopped knows nothing of time, and an index that is set back
+// nothing of locks.
 func (s *simulation) overlaps(rows map[string]*judge.Row, a *simArrival, claim stampSeen, before []*simArrival) (itself, lock bool) {
 	for _, other := range before {
 		earlier, ok := s.claimOf(other)
@@ -167,17 +157,15 @@ func (s *simulation) overlaps(rows map[string]*judge.Row, a *simArrival, claim s
 	return itself, lock
 }
 
-// forgotten says whether the index was set back while the attempt had its lock, which may be forgotten with it.
+// forgotten says whether the index was set back while the attempt had its lock, which may be forgotten with
+// it.
 func (s *simulation) forgotten(claim stampSeen, a *simArrival) bool {
-	for _, at := range s.rollbacks {
-		if !at.Before(claim.at.Add(-time.Second)) && !at.After(a.end) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.rollbacks,
+		func(at time.Time) bool { return !at.Before(claim.at.Add(-time.Second)) && !at.After(a.end) })
 }
 
-// allowed says of each callback how many of its sends may be beyond its charged attempts, and notes those that are beyond that.
+// allowed says of each callback how many of its sends may be beyond its charged attempts, and notes those
+// that are beyond that.
 func (s *simulation) allowed(e *judge.Evidence, arrivals []*simArrival) map[string]int {
 	allowed, spare := map[string]int{}, map[string]int{}
 	claims := map[stampKey]int{}
@@ -202,13 +190,14 @@ func (s *simulation) allowed(e *judge.Evidence, arrivals []*simArrival) map[stri
 			spare[a.ID]--
 		case a.Class == string(store.ClassReceiverBusy) && !a.Stale: // It was answered, and is not charged.
 			allowed[a.ID]++
-		case a.Class == string(store.ClassInterrupted) && !a.Stale && s.met[string(drain)] > 0:
+		case a.Class == string(store.ClassInterrupted) && !a.Stale && s.hits(drain) > 0:
 			allowed[a.ID]++
 		}
 	}
 	for id, n := range spare {
 		if n > allowed[id] {
-			s.problem("%s has %d sends beyond its charged attempts; what befell it excuses %d", id, n, allowed[id])
+			s.problem("%s has %d sends beyond its charged attempts; what befell it excuses %d", id, n,
+				allowed[id])
 		}
 	}
 	return allowed
@@ -222,8 +211,8 @@ func (s *simulation) expect(ref string) string {
 	if c.expires > 0 {
 		want = ""
 	}
-	if want == "succeeded" && c.spare < s.costly() {
-		want = "" // An answer that its process could not take costs an attempt.
+	if want == "succeeded" && c.spare < s.hits(pause, stopBefore, stopAfter) {
+		want = "" // An answer that was given in time, and that its process could not take, costs an attempt.
 	}
 	for _, d := range s.acted[place] {
 		switch {
@@ -243,13 +232,16 @@ func (s *simulation) expect(ref string) string {
 	return want
 }
 
-// costly is how many of the faults that hit may make a process miss an answer that was given in time.
-func (s *simulation) costly() int {
-	return s.met[string(pause)] + s.met[string(stopBefore)] + s.met[string(stopAfter)]
+// hits is how many faults of these kinds have hit.
+func (s *simulation) hits(kinds ...kind) (n int) {
+	for _, k := range kinds {
+		n += s.met[string(k)]
+	}
+	return n
 }
 
-// beyond checks what the judge does not: how often a callback that is exhausted was tried, and that everything is on time again
-// once all faults are healed.
+// beyond checks what the judge does not: how often a callback that is exhausted was tried, and that
+// everything is on time again once all faults are healed.
 func (s *simulation) beyond(e *judge.Evidence) {
 	charged := map[string]int{}
 	for i := range e.Attempts {
@@ -267,7 +259,8 @@ func (s *simulation) beyond(e *judge.Evidence) {
 			continue
 		}
 		if n := charged[r.ID]; r.Reason == string(store.Exhausted) && n != len(c.tiers)+1 {
-			s.problem("%s is exhausted after %d charged attempts, its ladder has %d", r.Ref, n, len(c.tiers)+1)
+			s.problem("%s is exhausted after %d charged attempts, its ladder has %d", r.Ref, n,
+				len(c.tiers)+1)
 		}
 		if r.Reason == string(store.Poison) && c.host != "poison.example" {
 			s.problem("%s is dead as poison, and nothing was wrong with it", r.Ref)
@@ -277,8 +270,8 @@ func (s *simulation) beyond(e *judge.Evidence) {
 }
 
 const (
-	// healing is how long after the last fault everything must be as if there had been none: the longest claim, a sweep, and
-	// what a rebuild takes.
+	// healing is how long after the last fault everything must be as if there had been none: the longest
+	// claim, a sweep, and what a rebuild takes.
 	healing = 75 * time.Second
 	// punctual is how late an attempt may be then, and without any fault.
 	punctual = 50 * time.Millisecond
@@ -286,7 +279,8 @@ const (
 	swept = 22 * time.Second
 )
 
-// onTime holds attempts against their due times where nothing may have kept them: no fault, no lock, no slow receiver.
+// onTime holds attempts against their due times where nothing may have kept them: no fault, no lock, no slow
+// receiver.
 func (s *simulation) onTime(e *judge.Evidence, refs map[string]*planned) {
 	slow := map[string]bool{}
 	for i := range s.plan.callbacks {
@@ -295,13 +289,13 @@ func (s *simulation) onTime(e *judge.Evidence, refs map[string]*planned) {
 		}
 	}
 	after := s.lastFault.Add(healing)
-	if s.maxSkew() >= longJump || s.plan.workers < 64 {
-		return // What was due by another clock is due at another time; and who has few slots may have none left.
+	if s.plan.skew() >= longJump || s.plan.workers < 64 {
+		return // What was due by another clock is due at another time; and with few slots none may be left.
 	}
 	most := punctual
-	if s.met[string(crashBefore)]+s.met[string(crashAfter)]+s.met[string(crash)]+s.met[string(drain)]+s.met[string(rollback)] > 0 {
-		// What a process could not tell the index before it ended, and what the index forgot without a word, only the sweep finds: once
-		// it is overdue.
+	if s.hits(crashBefore, crashAfter, crash, drain, rollback) > 0 {
+		// What a process could not tell the index before it ended, and what the index forgot without a word,
+		// only the sweep finds: once it is overdue.
 		most = swept
 	}
 	if s.plan.quiet == 0 {
@@ -310,11 +304,64 @@ func (s *simulation) onTime(e *judge.Evidence, refs map[string]*planned) {
 	for i := range e.Attempts {
 		a := &e.Attempts[i]
 		c := refs[a.ID]
-		if c == nil || c.lock != "" || slow[c.host] || a.Trigger == string(store.Manual) || a.Due.Before(after) || len(s.acted[s.place(c.ref)]) > 0 {
+		if c == nil || c.lock != "" || slow[c.host] || a.Trigger == string(store.Manual) ||
+			a.Due.Before(after) || len(s.acted[s.place(c.ref)]) > 0 {
 			continue
 		}
 		if late := a.Started.Sub(a.Due); late > most {
-			s.problem("attempt %d of %s (%s) started %s late, %s after the last fault", a.Number, c.ref, a.Class, late, a.Due.Sub(s.lastFault))
+			s.problem("attempt %d of %s (%s) started %s late, %s after the last fault", a.Number, c.ref,
+				a.Class, late, a.Due.Sub(s.lastFault))
 		}
 	}
 }
+
+// story prints the plan and what is known of the callbacks, for people who look at a seed that failed.
+func (s *simulation) story(e *judge.Evidence) string {
+	var b strings.Builder
+	p := s.plan
+	fmt.Fprintf(&b, "%d processes, alone %t, faults until %s, drain timeout %s, workers %d, horizons %s, folds %t\n",
+		p.processes, p.alone, p.quiet, p.drainTimeout, p.workers, p.horizons, p.folds)
+	for _, list := range [][]fault{p.faults, p.events} {
+		for _, f := range list {
+			fmt.Fprintf(&b, "  %+v\n", f)
+		}
+	}
+	for _, r := range e.Rows {
+		place := s.place(r.Ref)
+		fmt.Fprintf(&b, "  %+v\n  %s %s %s, due %s, finished %s\n", p.callbacks[place], r.ID, r.State,
+			r.Reason, s.since(r.DueAt), s.since(r.FinishedAt))
+		lines := map[time.Duration]string{}
+		add := func(at time.Time, format string, args ...any) {
+			lines[s.since(at)] += "    " + fmt.Sprintf(format, args...) + "\n"
+		}
+		for _, d := range s.acted[place] {
+			add(d.at, "act %s %s: %s %v", d.act.do, d.act.delay, d.result, d.err)
+		}
+		for key, c := range s.stamps {
+			if key.id == r.ID {
+				add(c.at, "claim %d by process %d for attempt %d, until %s, result %s", c.fence, c.p.slot,
+					c.number, s.since(c.until), s.since(s.results[key]))
+			}
+		}
+		for _, a := range s.receiver.all() {
+			if a.id == r.ID {
+				add(a.at, "arrival of attempt %d from process %d, end %s, answered %t", a.number, a.p.slot,
+					s.since(a.end), a.answered)
+			}
+		}
+		for _, a := range e.Attempts {
+			if a.ID == r.ID {
+				add(a.Started, "attempt %d %s %s %s: due %s, ended %s, charged %t, stale %t, next %s",
+					a.Number, a.Trigger, a.Class, a.Outcome,
+					s.since(a.Due), s.since(a.Ended), a.Charged, a.Stale, s.since(a.NextDue))
+			}
+		}
+		for _, at := range slices.Sorted(maps.Keys(lines)) {
+			fmt.Fprintf(&b, "    %s\n%s", at, lines[at])
+		}
+	}
+	return b.String()
+}
+
+// since is the time of the simulation; of no time it is negative.
+func (s *simulation) since(t time.Time) time.Duration { return t.Sub(s.began) }

@@ -2,6 +2,7 @@ package dispatch_test
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -9,13 +10,14 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule/memq"
 )
 
-// This file is the index: one in memory that several processes share as they share Redis, and each process's view of it.
+// This file is the index: one in memory that several processes share as they share Redis, and each process's
+// view of it.
 
 // A simIndex is what stands for Redis. Which generation a caller expects comes with each of its calls.
 type simIndex struct {
 	mu sync.Mutex
 	ix *memq.Index
-	// leases are the last ones that claims gave out, by id: a snapshot needs their tokens.
+	// leases are the last ones that were given out, by id: a snapshot needs their tokens.
 	leases map[string]schedule.Lease
 	views  []*indexView
 	saved  *savedIndex
@@ -27,10 +29,6 @@ type savedIndex struct {
 	items      []schedule.Item
 	leased     []schedule.Lease
 	mark       schedule.Watermark
-}
-
-func newSimIndex(now func() time.Time) *simIndex {
-	return &simIndex{ix: memq.New(memq.Options{Now: now}), leases: map[string]schedule.Lease{}}
 }
 
 // run passes hints on to every process until the context ends.
@@ -59,36 +57,52 @@ func (s *simIndex) wipe(ctx context.Context) error {
 	return s.ix.Reset(ctx, 0, 0)
 }
 
+// contents lists what the index holds now, and its generation.
+func (s *simIndex) contents(ctx context.Context) (found []schedule.Found, generation int64, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.scan(ctx)
+}
+
+func (s *simIndex) scan(ctx context.Context) (found []schedule.Found, generation int64, err error) {
+	if generation, err = s.ix.Generation(ctx, 0); err != nil {
+		return nil, 0, err
+	}
+	s.ix.SetGeneration(generation)
+	for cursor := ""; ; {
+		page, err := s.ix.Scan(ctx, 0, cursor, 1000)
+		if err != nil {
+			return nil, 0, err
+		}
+		found = append(found, page.Found...)
+		if cursor = page.Next; cursor == "" {
+			return found, generation, nil
+		}
+	}
+}
+
 // save keeps what the index is now, to come back to. An index that is being rebuilt is not kept.
 func (s *simIndex) save(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	generation, err := s.ix.Generation(ctx, 0)
+	found, generation, err := s.scan(ctx)
 	if err != nil || generation == 0 {
 		return err
 	}
-	s.ix.SetGeneration(generation)
-	if _, err := s.ix.Claim(ctx, 0, schedule.ClaimRequest{Owner: "snapshot", Token: "snapshot", Lease: time.Second, LaneLimit: 32}); err != nil {
+	probe := schedule.ClaimRequest{Owner: "snapshot", Token: "snapshot", Lease: time.Second, LaneLimit: 32}
+	if _, err := s.ix.Claim(ctx, 0, probe); err != nil {
 		return nil
 	}
 	saved := &savedIndex{generation: generation}
 	if saved.mark, err = s.ix.Watermark(ctx, 0); err != nil {
 		return err
 	}
-	for cursor := ""; ; {
-		page, err := s.ix.Scan(ctx, 0, cursor, 1000)
-		if err != nil {
-			return err
-		}
-		for _, f := range page.Found {
-			if l, ok := s.leases[f.ID]; ok && f.Place == schedule.Leased {
-				saved.leased = append(saved.leased, schedule.Lease{Item: f.Item, Token: l.Token, Until: l.Until})
-				continue
-			}
+	for _, f := range found {
+		if l, ok := s.leases[f.ID]; ok && f.Place == schedule.Leased {
+			saved.leased = append(saved.leased,
+				schedule.Lease{Item: f.Item, Token: l.Token, Until: l.Until})
+		} else {
 			saved.items = append(saved.items, f.Item)
-		}
-		if cursor = page.Next; cursor == "" {
-			break
 		}
 	}
 	s.saved = saved
@@ -102,42 +116,44 @@ func (s *simIndex) restore(ctx context.Context) (bool, error) {
 	if s.saved == nil {
 		return false, nil
 	}
-	if err := s.ix.Reset(ctx, 0, s.saved.generation); err != nil {
-		return false, err
-	}
 	s.ix.SetGeneration(s.saved.generation)
-	if _, err := s.ix.Ensure(ctx, s.saved.items); err != nil {
-		return false, err
+	for _, step := range []func() error{
+		func() error { return s.ix.Reset(ctx, 0, s.saved.generation) },
+		func() error { _, err := s.ix.Ensure(ctx, s.saved.items); return err },
+		func() error { return s.ix.Adopt(ctx, s.saved.leased) },
+		func() error { return s.mark(ctx, s.saved.mark) },
+		func() error { return s.ix.Open(ctx, 0) },
+	} {
+		if err := step(); err != nil {
+			return false, err
+		}
 	}
-	if err := s.ix.Adopt(ctx, s.saved.leased); err != nil {
-		return false, err
-	}
-	if err := s.mark(ctx, s.saved.mark); err != nil {
-		return false, err
-	}
-	return true, s.ix.Open(ctx, 0)
+	return true, nil
 }
 
-// contents lists what the index holds now.
-func (s *simIndex) contents(ctx context.Context) ([]schedule.Found, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	generation, err := s.ix.Generation(ctx, 0)
-	if err != nil {
-		return nil, err
+// mark moves the watermark of an index that has just been set back to where it was, and what is loaded with
+// it. What of it lies in the past is taken for now: it is overdue, and the sweep's.
+func (s *simIndex) mark(ctx context.Context, was schedule.Watermark) error {
+	if was.At == schedule.Forever && was.Loaded == schedule.Forever {
+		return nil
 	}
-	s.ix.SetGeneration(generation)
-	var found []schedule.Found
-	for cursor := ""; ; {
-		page, err := s.ix.Scan(ctx, 0, cursor, 1000)
+	loader := ""
+	for i, at := range []int64{was.Loaded, was.At} {
+		now, err := s.ix.Watermark(ctx, 0)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		found = append(found, page.Found...)
-		if cursor = page.Next; cursor == "" {
-			return found, nil
+		a := schedule.Advance{Horizon: time.Duration(max(1, at-now.Now)) * time.Millisecond, After: loader,
+			Token: fmt.Sprint("restored", i)}
+		if at == schedule.Forever {
+			a.Horizon = 0
 		}
+		if _, err := s.ix.MoveWatermark(ctx, 0, a); err != nil {
+			return err
+		}
+		loader = a.Token
 	}
+	return nil
 }
 
 // An indexView is the index as one process reaches it.
@@ -151,7 +167,7 @@ type indexView struct {
 
 func (s *simIndex) view(p *process) *indexView {
 	v := &indexView{shared: s, p: p, hints: make(chan int, 1)}
-	v.calledIndex = calledIndex{leasing{s.ix, s}, v}
+	v.calledIndex = calledIndex{s.ix, v}
 	s.mu.Lock()
 	s.views = append(s.views, v)
 	s.mu.Unlock()
@@ -160,15 +176,26 @@ func (s *simIndex) view(p *process) *indexView {
 
 // call makes a call with the generation that the process expects when it makes it: a call that is late still
 // expects that one.
-func (v *indexView) call(ctx context.Context, op string, _ []any, do work) (any, error) {
+func (v *indexView) call(ctx context.Context, op string, args []any, do work) (any, error) {
 	v.shared.mu.Lock()
 	wanted := v.wanted
 	v.shared.mu.Unlock()
-	return v.p.around(ctx, op, false, errCut, func(ctx context.Context) (any, error) {
+	return v.p.around(ctx, op, errCut, func(ctx context.Context) (any, error) {
 		v.shared.mu.Lock()
 		defer v.shared.mu.Unlock()
 		v.shared.ix.SetGeneration(wanted)
-		return do(ctx)
+		got, err := do(ctx)
+		if claimed, ok := got.(schedule.Claimed); ok {
+			for _, lease := range claimed.Leases {
+				v.shared.leases[lease.ID] = lease
+			}
+		}
+		if op == "Adopt" {
+			for _, one := range args[0].([]schedule.Lease) {
+				v.shared.leases[one.ID] = one
+			}
+		}
+		return got, err
 	})
 }
 
@@ -183,25 +210,4 @@ func (v *indexView) Hints() <-chan int { return v.hints }
 func (*indexView) Run(ctx context.Context) error {
 	<-ctx.Done()
 	return nil
-}
-
-// leasing is the index with an eye on the leases that it gives out.
-type leasing struct {
-	*memq.Index
-	shared *simIndex
-}
-
-func (l leasing) Claim(ctx context.Context, shard int, r schedule.ClaimRequest) (schedule.Claimed, error) {
-	got, err := l.Index.Claim(ctx, shard, r)
-	for _, lease := range got.Leases {
-		l.shared.leases[lease.ID] = lease
-	}
-	return got, err
-}
-
-func (l leasing) Adopt(ctx context.Context, list []schedule.Lease) error {
-	for _, one := range list {
-		l.shared.leases[one.ID] = one
-	}
-	return l.Index.Adopt(ctx, list)
 }

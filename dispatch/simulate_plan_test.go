@@ -11,23 +11,24 @@ import (
 // A plan is what one seed means.
 type plan struct {
 	seed uint64
-	// alone: one process with an index of its own, new at each start. Else several share one, which stands for Redis.
+	// alone: one process with an index of its own, new at each start. Else several share one, which stands
+	// for Redis.
 	alone     bool
 	processes int
 	callbacks []planned
 	acts      []act
-	faults    []fault
-	events    []event
+	// faults befall calls, events what is there at a time.
+	faults, events []fault
 	// quiet is when the last fault may begin. From then on every call works.
 	quiet time.Duration
 	// drainTimeout of every process.
 	drainTimeout time.Duration
 	// workers of every process; with few of them a slot that is lost is missed.
 	workers int
-	// horizons are the settings of the processes; nil: none has a horizon.
+	// horizons are the settings of the processes.
 	horizons []time.Duration
-	// folds says that this simulation's processes fold counters; in the others they are told that somebody else does, which
-	// saves a write a second.
+	// folds says that this simulation's processes fold counters; in the others they are told that another
+	// process does, which saves a write a second.
 	folds bool
 }
 
@@ -40,16 +41,16 @@ type step struct {
 	retryAfter int
 }
 
-type stepKind int
+type stepKind string
 
 const (
-	// answers with status after wait; stalls until the sender gives up; resets the connection after it has read the request;
-	// loses its answer on the way; refuses the connection, so that nothing arrives.
-	answers stepKind = iota
-	stalls
-	resets
-	loses
-	refuses
+	// The empty one answers with status after wait. The others stall until the sender gives up; reset the
+	// connection after they have read the request; lose their answer on the way; refuse the connection, so
+	// that nothing arrives.
+	stalls  stepKind = "stall"
+	resets  stepKind = "reset"
+	loses   stepKind = "lose"
+	refuses stepKind = "refuse"
 )
 
 // A planned callback is one that a client hands over.
@@ -71,14 +72,14 @@ type planned struct {
 	pause time.Duration
 	// with says that it is handed over in one call with the callback before it.
 	with bool
-	// ends is how it must end if nobody interferes: "succeeded" or "dead"; empty: either.
+	// ends is how it must end if no act interferes: "succeeded" or "dead"; empty: either.
 	ends string
 	// spare is how many more failures it could bear before it ended otherwise.
 	spare int
 	// quick: its receiver answers at once and never asks for a pause.
 	quick bool
-	// straggler: due long after the last fault, when all must be healed.
-	straggler bool
+	// apart: no act is for it. It is due long after the last fault, when all must be healed, or is poison.
+	apart bool
 }
 
 // An act is something that a person asks for through a process.
@@ -101,79 +102,77 @@ const (
 	reschedules actKind = "reschedule"
 )
 
-// A fault befalls the n-th call of an operation by a process, counted over all its starts.
+// A fault befalls a process, or all of them, at a time. One with an operation befalls the first call of it
+// that the process makes from then on.
 type fault struct {
-	process int
-	op      string
-	n       int
-	kind    faultKind
-	// wait is how late: of calls and replies that are late.
-	wait time.Duration
-}
-
-type faultKind string
-
-const (
-	crashBefore faultKind = "crash before"
-	crashAfter  faultKind = "crash after"
-	failed      faultKind = "failed"
-	replyLost   faultKind = "reply lost"
-	doubled     faultKind = "doubled"
-	doubledLate faultKind = "doubled late"
-	callLate    faultKind = "call late"
-	replyLate   faultKind = "reply late"
-	stopBefore  faultKind = "stopped before"
-	stopAfter   faultKind = "stopped after"
-	wipedBefore faultKind = "index wiped before"
-)
-
-// An event befalls a process, or all of them, at a time.
-type event struct {
 	at      time.Duration
 	process int // -1: all
-	kind    eventKind
-	lasts   time.Duration
-	jump    time.Duration
+	op      string
+	kind    kind
+	// lasts is how late a call or a reply is, or how long something is away; jump is of the clock.
+	lasts, jump time.Duration
 }
 
-type eventKind string
+type kind string
 
 const (
-	crash      eventKind = "crash"
-	pause      eventKind = "pause"
-	drain      eventKind = "drain"
-	wipe       eventKind = "index wiped"
-	snapshot   eventKind = "index snapshot"
-	rollback   eventKind = "index rolled back"
-	sqlRefuses eventKind = "SQL refuses"
-	sqlHangs   eventKind = "SQL stalls"
-	sqlMute    eventKind = "SQL commits, replies lost"
-	indexFails eventKind = "index refuses"
-	indexHangs eventKind = "index stalls"
-	indexMute  eventKind = "index works, replies lost"
-	clockJumps eventKind = "index clock jumps"
+	// Of calls.
+	crashBefore kind = "crash before"
+	crashAfter  kind = "crash after"
+	failed      kind = "failed"
+	replyLost   kind = "reply lost"
+	doubled     kind = "doubled"
+	doubledLate kind = "doubled late"
+	callLate    kind = "call late"
+	replyLate   kind = "reply late"
+	stopBefore  kind = "stopped before"
+	stopAfter   kind = "stopped after"
+	wipedBefore kind = "index wiped before"
+	// Of times.
+	crash      kind = "crash"
+	pause      kind = "pause"
+	drain      kind = "drain"
+	wipe       kind = "index wiped"
+	snapshot   kind = "index snapshot"
+	rollback   kind = "index rolled back"
+	sqlRefuses kind = "SQL refuses"
+	sqlHangs   kind = "SQL stalls"
+	sqlMute    kind = "SQL commits, replies lost"
+	indexFails kind = "index refuses"
+	indexHangs kind = "index stalls"
+	indexMute  kind = "index works, replies lost"
+	clockJumps kind = "index clock jumps"
 )
 
 // draw makes the plan of a seed. The same seed gives the same plan.
 func draw(seed uint64) *plan {
 	r := rand.New(rand.NewPCG(seed, 0x5eed))
-	p := &plan{seed: seed, processes: 1, quiet: 45 * time.Second, drainTimeout: upTo(r, time.Second, 8*time.Second)}
+	p := &plan{seed: seed, processes: 1, quiet: 45 * time.Second}
+	// A short one interrupts attempts.
+	p.drainTimeout = oneOf(r, upTo(r, 100*time.Millisecond, time.Second), upTo(r, time.Second, 8*time.Second))
 	p.alone = r.IntN(5) < 2
 	if !p.alone {
 		p.processes = 1 + r.IntN(3)
 	}
+	p.horizons = make([]time.Duration, p.processes)
 	p.folds = r.IntN(6) == 0
-	p.workers = []int{64, 64, 64, 8}[r.IntN(4)]
+	p.workers = oneOf(r, 64, 64, 64, 8)
 	p.drawCallbacks(r)
-	p.drawActs(r)
+	if r.IntN(2) > 0 {
+		p.drawActs(r, r.IntN(6), 0, 45*time.Second, 20*time.Second, cancels, cancels, cancelsRef, retries,
+			restarts, redirects, reschedules, reschedules)
+	}
 	if r.IntN(12) == 0 {
 		p.quiet = 0 // No fault at all: then nothing may be odd.
-		p.drawHorizon()
-		return p
 	}
-	p.drawFaults(r)
+	p.drawFaults(r, r.IntN(13), hot, hot, hot, others)
 	p.drawEvents(r)
-	p.drawHorizon()
+	if !p.alone && r.IntN(3) == 0 {
+		p.drawHorizon(r)
+	}
+	if p.quiet == 0 {
+		p.faults, p.events = nil, nil
+	}
 	return p
 }
 
@@ -181,6 +180,8 @@ func draw(seed uint64) *plan {
 func upTo(r *rand.Rand, from, to time.Duration) time.Duration {
 	return from + time.Duration(r.Int64N((to-from).Milliseconds()))*time.Millisecond
 }
+
+func oneOf[T any](r *rand.Rand, list ...T) T { return list[r.IntN(len(list))] }
 
 func (p *plan) drawCallbacks(r *rand.Rand) {
 	n := 5 + r.IntN(26)
@@ -216,30 +217,36 @@ func (p *plan) drawCallbacks(r *rand.Rand) {
 	}
 	if r.IntN(3) == 0 {
 		last := &p.callbacks[len(p.callbacks)-1]
-		*last = planned{
-			ref: last.ref, at: last.at, host: "straggler.example", timeout: time.Second, pause: 200 * time.Millisecond, quick: true,
-			script: []step{{status: 200}}, ends: "succeeded", straggler: true, delay: 130*time.Second - last.at,
-		}
+		*last = sure(last.ref, "straggler.example", last.at)
+		last.apart, last.delay = true, 130*time.Second-last.at
+	}
+}
+
+// sure is a callback that succeeds at its first attempt.
+func sure(ref, host string, at time.Duration) planned {
+	return planned{
+		ref: ref, at: at, host: host, timeout: time.Second, pause: 200 * time.Millisecond, quick: true,
+		script: []step{{status: 200}}, ends: "succeeded",
 	}
 }
 
 // drawLadder draws the waits and the receiver's script, and how the two end.
 func (c *planned) drawLadder(r *rand.Rand) {
 	for range r.IntN(5) {
-		longest := []time.Duration{time.Second, 5 * time.Second, 20 * time.Second}[r.IntN(3)]
-		c.tiers = append(c.tiers, upTo(r, 0, longest))
+		c.tiers = append(c.tiers, upTo(r, 0, oneOf(r, time.Second, 5*time.Second, 20*time.Second)))
 	}
 	if r.IntN(4) == 0 {
 		c.jitter = 0.2
 	}
 	if r.IntN(60) == 0 {
-		c.host, c.script, c.ends, c.quick = "poison.example", []step{{status: 200}}, "dead", false
+		c.host, c.script, c.ends, c.quick, c.apart = "poison.example", []step{{status: 200}}, "dead", false,
+			true
 		return
 	}
 	if r.IntN(7) == 0 { // It never succeeds.
 		c.script, c.ends, c.spare = []step{c.drawFailure(r)}, "dead", 1000
 		if c.script[0].status == 423 {
-			c.script[0].status = 422 // Whoever is busy for ever is asked a hundred times before it is charged.
+			c.script[0].status = 422 // A receiver that is busy for ever is asked a hundred times before it is charged.
 		}
 		if r.IntN(3) == 0 {
 			c.script, c.stopOn = []step{{status: 410}}, []int{410}
@@ -261,50 +268,35 @@ func (c *planned) drawLadder(r *rand.Rand) {
 
 // drawFailure draws one way to fail.
 func (c *planned) drawFailure(r *rand.Rand) step {
-	switch r.IntN(13) {
-	case 12:
-		c.quick = false
-		return step{status: 423, retryAfter: 1}
-	case 0:
-		c.quick = false
-		return step{do: stalls}
-	case 1:
-		return step{do: resets}
-	case 2:
-		return step{do: loses, status: 200, wait: upTo(r, 0, 50*time.Millisecond)}
-	case 3:
-		return step{do: refuses}
-	case 4:
-		c.quick = false
-		return step{status: 429, retryAfter: 1 + r.IntN(3)}
-	case 5:
-		c.quick = false
-		return step{status: 503, retryAfter: 1 + r.IntN(3), wait: upTo(r, 0, 200*time.Millisecond)}
-	case 6:
-		c.quick = false
-		return step{status: 500, wait: upTo(r, 0, c.timeout/2)}
-	case 7:
-		c.quick = false
-		return step{status: 500, wait: c.timeout + upTo(r, 0, 3*time.Second)} // answers when nobody waits any more
-	}
-	return step{status: 500}
+	s := oneOf(r,
+		step{status: 500}, step{status: 500}, step{status: 500}, step{status: 500}, step{do: resets},
+		step{do: refuses},
+		step{do: loses, status: 200, wait: upTo(r, 0, 50*time.Millisecond)},
+		// These keep a lane waiting.
+		step{status: 423, retryAfter: 1},
+		step{do: stalls},
+		step{status: 429, retryAfter: 1 + r.IntN(3)},
+		step{status: 503, retryAfter: 1 + r.IntN(3), wait: upTo(r, 0, 200*time.Millisecond)},
+		step{status: 500, wait: upTo(r, time.Millisecond, c.timeout/2)},
+		step{status: 500, wait: c.timeout + upTo(r, 0, 3*time.Second)},
+		// answers when no sender waits any more
+	)
+	c.quick = c.quick && s.retryAfter == 0 && s.do != stalls && (s.wait == 0 || s.do == loses)
+	return s
 }
 
-func (p *plan) drawActs(r *rand.Rand) {
-	if r.IntN(2) == 0 {
-		return
-	}
-	for range r.IntN(6) {
+// drawActs draws so many acts on callbacks from a place on, until then, with delays of at most so long.
+func (p *plan) drawActs(r *rand.Rand, n, from int, until, longest time.Duration, kinds ...actKind) {
+	for range n {
 		a := act{
-			at: upTo(r, 2*time.Second, 45*time.Second), via: r.IntN(p.processes), callback: r.IntN(len(p.callbacks)),
-			do: []actKind{cancels, cancels, cancelsRef, retries, restarts, redirects, reschedules, reschedules}[r.IntN(8)],
+			at: upTo(r, 2*time.Second, until), via: r.IntN(p.processes),
+			callback: from + r.IntN(len(p.callbacks)-from), do: oneOf(r, kinds...),
 		}
 		if a.do == reschedules {
-			a.delay = upTo(r, 0, 20*time.Second)
+			a.delay = upTo(r, 0, longest)
 		}
-		if p.callbacks[a.callback].straggler || p.callbacks[a.callback].host == "poison.example" {
-			continue
+		if !p.callbacks[a.callback].apart {
+			p.acts = append(p.acts, a)
 		}
-		p.acts = append(p.acts, a)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -20,20 +21,21 @@ import (
 
 // A simSender is a process's way to the wire.
 type simSender struct {
-	outbound *outbound.Client
-	p        *process
+	*outbound.Client
+	p *process
 }
 
 func (s *simSender) Send(ctx context.Context, r outbound.Request) outbound.Response {
 	if strings.Contains(r.URL, "poison") {
 		panic("a request that no process survives")
 	}
-	got, err := s.p.around(ctx, "Send", false, errCut, func(ctx context.Context) (any, error) {
-		return s.outbound.Send(ctx, r), nil
+	got, err := s.p.around(ctx, "Send", errCut, func(ctx context.Context) (any, error) {
+		return s.Client.Send(ctx, r), nil
 	})
-	if err != nil { // The process is dead. What it makes of this reaches nobody.
+	if err != nil { // The process is dead. What it makes of this has no effect.
 		now := time.Now()
-		return outbound.Response{Class: store.ClassInterrupted, Outcome: store.AttemptUnknown, StartedAt: now, EndedAt: now}
+		return outbound.Response{Class: store.ClassInterrupted, Outcome: store.AttemptUnknown, StartedAt: now,
+			EndedAt: now}
 	}
 	return got.(outbound.Response)
 }
@@ -75,7 +77,7 @@ func (w wire) RoundTrip(req *http.Request) (*http.Response, error) {
 
 // take lets the callback's script answer a request.
 func (r *simReceiver) take(ctx context.Context, p *process, header http.Header, body []byte) (*http.Response, error) {
-	id := strings.TrimPrefix(header.Get("webhook-id"), store.CallbackPrefix)
+	id := bare(header.Get("webhook-id"))
 	number, err := strconv.Atoi(header.Get("webhook-attempt"))
 	if err != nil {
 		return nil, fmt.Errorf("webhook-attempt: %w", err)
@@ -83,7 +85,7 @@ func (r *simReceiver) take(ctx context.Context, p *process, header http.Header, 
 	r.mu.Lock()
 	script := r.scripts[string(body)]
 	if len(script) == 0 {
-		script = []step{{status: 599}} // A body that nobody handed over: the judge will say so.
+		script = []step{{status: 599}} // A body that no client handed over: the judge will say so.
 	}
 	do := script[min(r.asked[id], len(script)-1)]
 	r.asked[id]++
@@ -108,7 +110,8 @@ func (r *simReceiver) take(ctx context.Context, p *process, header http.Header, 
 	return resp, nil
 }
 
-// wait is the receiver at work. It says whether a whole answer was written, and what went wrong on the way back.
+// wait is the receiver at work. It says whether a whole answer was written, and what went wrong on the way
+// back.
 func (*simReceiver) wait(ctx context.Context, p *process, do step) (answered bool, err error) {
 	var ready <-chan time.Time
 	if do.do != stalls {
@@ -140,5 +143,5 @@ func (*simReceiver) wait(ctx context.Context, p *process, do step) (answered boo
 func (r *simReceiver) all() []*simArrival {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return append([]*simArrival(nil), r.arrivals...)
+	return slices.Clone(r.arrivals)
 }

@@ -19,11 +19,14 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/secret"
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
+	"github.com/seed-ff5a32d8/dispatcher/schedule/memq"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore"
 )
 
-// This file runs a plan: it starts processes and starts them again, plays the clients, and brings about what happens at times.
+// This file runs a plan: it starts processes and starts them again, plays the clients, and brings about what
+// happens at times.
 
 // A simulation is one run of one plan, inside a bubble.
 type simulation struct {
@@ -41,12 +44,11 @@ type simulation struct {
 	pending atomic.Int32
 
 	mu           sync.Mutex
-	faulty       bool
+	faults       []fault // of calls, that have not struck
 	ending       bool
 	index        *simIndex
 	slots        []*process // the present start of each; nil: none runs
 	starts       []*process
-	calls        map[callKey]int
 	met          map[string]int
 	notes        []string
 	outages      []outage
@@ -82,8 +84,22 @@ func (s *simulation) problem(format string, args ...any) {
 	s.problems = append(s.problems, fmt.Sprintf(format, args...))
 }
 
+// check notes that something has failed that must not.
+func (s *simulation) check(what string, err error) {
+	if err != nil {
+		s.problem("%s: %v", what, err)
+	}
+}
+
 // now is the index's clock.
 func (s *simulation) now() time.Time { return time.Now().Add(time.Duration(s.skew.Load())) }
+
+// shared is the index as it is now.
+func (s *simulation) shared() *simIndex {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.index
+}
 
 // newSimulation opens an empty database.
 func newSimulation(ctx context.Context, p *plan, path string, log *slog.Logger) (*simulation, error) {
@@ -91,24 +107,23 @@ func newSimulation(ctx context.Context, p *plan, path string, log *slog.Logger) 
 	if err != nil {
 		return nil, err
 	}
-	keys, err := secret.NewKeyring([]string{base64.StdEncoding.EncodeToString(make([]byte, 32))})
+	keys, err := secret.NewKeyring([]string{base64.StdEncoding.EncodeToString(make([]byte,
+		secret.MasterKeyBytes))})
 	if err != nil {
 		return nil, err
 	}
 	s := &simulation{
-		plan: p, path: path, began: time.Now(), db: db, keys: keys, log: log,
+		plan: p, path: path, began: time.Now(), lastFault: time.Now(), db: db, keys: keys, log: log,
 		receiver: &simReceiver{scripts: map[string][]step{}, asked: map[string]int{}},
 		random:   rand.New(rand.NewPCG(p.seed, 1)),
-		faulty:   p.quiet > 0,
+		faults:   slices.Clone(p.faults),
 		slots:    make([]*process, p.processes),
-		calls:    map[callKey]int{},
 		met:      map[string]int{},
 		stamps:   map[stampKey]stampSeen{},
 		results:  map[stampKey]time.Time{},
 		accepted: map[int]string{},
 		acted:    map[int][]done{},
 	}
-	s.lastFault = s.began
 	for i := range p.callbacks {
 		s.receiver.scripts[string(bodyOf(&p.callbacks[i]))] = p.callbacks[i].script
 	}
@@ -119,26 +134,28 @@ func bodyOf(c *planned) []byte { return []byte(`{"ref": "` + c.ref + `"}`) }
 
 // start starts a process in a slot. Its goroutines end with it, or are wound down once it is dead.
 func (s *simulation) start(ctx context.Context, slot int) (*process, error) {
-	p := &process{sim: s, slot: slot, died: make(chan struct{}), ended: make(chan struct{}), started: time.Now(), registry: prometheus.NewRegistry()}
+	p := &process{sim: s, slot: slot, died: make(chan struct{}), ended: make(chan struct{}),
+		started: time.Now(), registry: prometheus.NewRegistry()}
 	run, stop := context.WithCancel(context.WithoutCancel(ctx))
 	p.stop = stop
 	s.mu.Lock()
 	starts := len(s.starts)
-	index := s.index
-	if s.plan.alone || index == nil {
-		index = newSimIndex(s.now)
+	if s.plan.alone || s.index == nil {
+		index := &simIndex{ix: memq.New(memq.Options{Now: s.now}), leases: map[string]schedule.Lease{}}
 		s.index = index
 		s.lates.Go(func() { index.run(ctx) })
 	}
+	p.view = s.index.view(p)
 	s.mu.Unlock()
-	p.view = index.view(p)
 	client, err := outbound.New(outbound.Options{Transport: wire{p}, Version: "simulated"})
 	if err != nil {
 		return nil, err
 	}
 	p.engine, err = dispatch.New(dispatch.Options{
-		Store: storeOf(p), Schedule: p.view, Sender: &simSender{outbound: client, p: p}, Keyring: s.keys,
-		Alone: s.plan.alone, DrainTimeout: s.plan.drainTimeout, Workers: s.plan.workers, Horizon: s.plan.horizon(slot), Registerer: p.registry,
+		Store: &calledStore{s.db, processSQL{p}}, Schedule: p.view, Sender: &simSender{client, p},
+		Keyring: s.keys,
+		Alone:   s.plan.alone, DrainTimeout: s.plan.drainTimeout, Workers: s.plan.workers,
+		Horizon: s.plan.horizons[slot], Registerer: p.registry,
 		Logger: s.log.With("process", slot, "start", starts),
 	})
 	if err != nil {
@@ -164,14 +181,12 @@ func (s *simulation) start(ctx context.Context, slot int) (*process, error) {
 	return p, nil
 }
 
-// keep keeps a slot running until the simulation ends: a process that has ended, whatever the reason, is started again.
+// keep keeps a slot running until the simulation ends: a process that has ended, whatever the reason, is
+// started again.
 func (s *simulation) keep(ctx context.Context, slot int) {
 	for {
 		p, err := s.start(ctx, slot)
-		if err != nil {
-			s.problem("start: %v", err)
-			return
-		}
+		s.check("start", err)
 		if p == nil {
 			return
 		}
@@ -191,16 +206,12 @@ func (s *simulation) keep(ctx context.Context, slot int) {
 }
 
 // happen brings about an event.
-func (s *simulation) happen(ctx context.Context, e event) {
-	if !sleepUntil(ctx, s.began.Add(e.at)) {
-		return
-	}
+func (s *simulation) happen(ctx context.Context, e fault) {
 	var p *process
 	s.mu.Lock()
 	if e.process >= 0 {
 		p = s.slots[e.process]
 	}
-	index := s.index
 	if e.kind != snapshot {
 		s.note("process %d: %s %s %s", e.process, e.kind, e.lasts, e.jump)
 	}
@@ -209,16 +220,15 @@ func (s *simulation) happen(ctx context.Context, e event) {
 	var err error
 	switch e.kind {
 	case crash, pause, drain:
-		hit = p != nil && p.open.Load()
-		if hit {
-			s.befallProcess(p, e)
+		if hit = p != nil && p.open.Load(); hit {
+			s.strike(p, e)
 		}
 	case wipe:
-		err = index.wipe(ctx)
+		err = s.shared().wipe(ctx)
 	case snapshot:
-		err = index.save(ctx)
+		err = s.shared().save(ctx)
 	case rollback:
-		hit, err = index.restore(ctx)
+		hit, err = s.shared().restore(ctx)
 		s.mu.Lock()
 		s.rollbacks = append(s.rollbacks, time.Now())
 		s.mu.Unlock()
@@ -226,15 +236,11 @@ func (s *simulation) happen(ctx context.Context, e event) {
 		s.skew.Add(int64(e.jump))
 	default:
 		s.mu.Lock()
-		s.outages = append(s.outages, outage{
-			kind: e.kind, sql: slices.Contains([]eventKind{sqlRefuses, sqlHangs, sqlMute}, e.kind), slot: e.process, until: time.Now().Add(e.lasts),
-		})
+		s.outages = append(s.outages, outage{e, time.Now().Add(e.lasts)})
 		s.mu.Unlock()
 		s.disturb(p, e.lasts)
 	}
-	if err != nil {
-		s.problem("%s: %v", e.kind, err)
-	}
+	s.check(string(e.kind), err)
 	if hit {
 		s.mu.Lock()
 		s.met[string(e.kind)]++
@@ -242,7 +248,8 @@ func (s *simulation) happen(ctx context.Context, e event) {
 	}
 }
 
-func (s *simulation) befallProcess(p *process, e event) {
+// strike has an event befall a process that runs.
+func (s *simulation) strike(p *process, e fault) {
 	switch e.kind {
 	case crash:
 		p.crash()
@@ -260,6 +267,13 @@ func (s *simulation) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var keepers, players sync.WaitGroup
+	play := func(at time.Duration, do func()) {
+		players.Go(func() {
+			if sleepUntil(ctx, s.began.Add(at)) {
+				do()
+			}
+		})
+	}
 	for slot := range s.plan.processes {
 		keepers.Go(func() { s.keep(ctx, slot) })
 	}
@@ -268,17 +282,17 @@ func (s *simulation) run(ctx context.Context) error {
 		for i++; i < len(s.plan.callbacks) && s.plan.callbacks[i].with; i++ {
 			places = append(places, i)
 		}
-		players.Go(func() { s.submit(ctx, places) })
+		play(s.plan.callbacks[places[0]].at, func() { s.submit(ctx, places) })
 	}
 	for _, a := range s.plan.acts {
-		players.Go(func() { s.perform(ctx, a) })
+		play(a.at, func() { s.perform(ctx, a) })
 	}
 	for _, e := range s.plan.events {
-		players.Go(func() { s.happen(ctx, e) })
+		play(e.at, func() { s.happen(ctx, e) })
 	}
 	sleepUntil(ctx, s.began.Add(s.plan.quiet))
 	s.mu.Lock()
-	s.faulty = false
+	s.faults = nil
 	s.mu.Unlock()
 	err := s.settleDown(ctx)
 	synctest.Wait()
@@ -311,12 +325,11 @@ func (s *simulation) atRest() {
 	s.mu.Unlock()
 	for _, p := range resting {
 		families, err := p.registry.Gather()
-		if err != nil {
-			s.problem("metrics: %v", err)
-		}
+		s.check("metrics", err)
 		for _, f := range families {
 			switch name := strings.TrimPrefix(f.GetName(), "dispatcher_"); name {
-			case "slots_in_use", "attempts_in_flight", "results_waiting", "enqueues_waiting", "sql_down", "index_down":
+			case "slots_in_use", "attempts_in_flight", "results_waiting", "enqueues_waiting", "sql_down",
+				"index_down":
 				if v := f.GetMetric()[0].GetGauge().GetValue(); v != 0 {
 					s.problem("process %d, at rest: %s is %g", p.slot, name, v)
 				}
@@ -325,7 +338,8 @@ func (s *simulation) atRest() {
 	}
 }
 
-// settleDown waits until every callback is terminal and the index holds none of them, or the plan's time is up.
+// settleDown waits until every callback is terminal and the index holds none of them, or the plan's time is
+// up.
 func (s *simulation) settleDown(ctx context.Context) error {
 	deadline := s.began.Add(s.plan.limit())
 	quiet := s.began.Add(s.plan.quiet)
@@ -342,9 +356,8 @@ func (s *simulation) settleDown(ctx context.Context) error {
 		time.Sleep(look)
 		s.mu.Lock()
 		all := len(s.accepted) == len(s.plan.callbacks)
-		index := s.index
 		for _, d := range s.pauses {
-			// Whoever is stopped goes on with what it was about to do, and that must be over.
+			// A process that was stopped goes on with what it was about to do, and that must be over.
 			all = all && d.to.Before(time.Now().Add(-5*time.Second))
 		}
 		s.mu.Unlock()
@@ -358,7 +371,7 @@ func (s *simulation) settleDown(ctx context.Context) error {
 		if len(open) > 0 {
 			continue
 		}
-		held, err := index.contents(ctx)
+		held, _, err := s.shared().contents(ctx)
 		if err != nil {
 			return fmt.Errorf("read the index: %w", err)
 		}
@@ -369,7 +382,8 @@ func (s *simulation) settleDown(ctx context.Context) error {
 	return nil
 }
 
-// limit is when the plan must be done at the latest, however its faults fall: it is generous, what is late is judged apart.
+// limit is when the plan must be done at the latest, however its faults fall: it is generous, what is late is
+// judged apart.
 func (p *plan) limit() time.Duration {
 	slowest, sum := time.Duration(0), time.Duration(0)
 	for i := range p.callbacks {
@@ -381,10 +395,13 @@ func (p *plan) limit() time.Duration {
 		slowest = max(slowest, ladder)
 		sum += time.Duration(len(c.tiers)+2) * c.timeout
 	}
+	return max(p.quiet, 45*time.Second) + 4*time.Minute + 2*(slowest+p.skew()) + sum
+}
+
+// skew is how far the index's clock is ahead of the bubble's at most.
+func (p *plan) skew() (most time.Duration) {
 	for _, e := range p.events {
-		if e.kind == clockJumps {
-			slowest += e.jump.Abs()
-		}
+		most += e.jump.Abs()
 	}
-	return max(p.quiet, 45*time.Second) + 4*time.Minute + 2*slowest + sum
+	return most
 }

@@ -23,14 +23,15 @@ import (
 )
 
 var (
-	simulateSeeds = flag.Int("seeds", 0, "how many seeds TestSimulation runs; 0: as many as fit into a test run")
+	simulateSeeds = flag.Int("seeds", 0,
+		"how many seeds TestSimulation runs; 0: as many as fit into a test run")
 	simulateFirst = flag.Uint64("seed", 1, "the first seed of TestSimulation")
 	simulateLog   = flag.Bool("log", false, "print what the processes log; for one seed")
 )
 
 const (
-	// fullSeeds, defaultSeeds and shortSeeds are how many simulations a test run makes; raceSeeds, a short one under the race
-	// detector.
+	// fullSeeds, defaultSeeds and shortSeeds are how many simulations a test run makes; raceSeeds, a short
+	// one under the race detector.
 	fullSeeds    = 3000
 	defaultSeeds = 400
 	shortSeeds   = 100
@@ -39,17 +40,18 @@ const (
 	enoughSeeds = defaultSeeds
 )
 
-// TestSimulation runs simulations: one to three processes with real engines on one SQLite file and one index in memory, in
-// synctest's time, under faults drawn from a seed: processes that crash before or after any call, are stopped past their
-// leases, drained and started again; replies that are lost, late or doubled; an index that is emptied, set back, away, or
-// whose clock jumps; SQL that is away, or commits without saying so; receivers that fail in every way; people who cancel,
-// retry and reschedule meanwhile. When all faults are over everything must become terminal, and the judge decides whether
-// the guarantees were kept.
+// TestSimulation runs simulations: one to three processes with real engines on one SQLite file and one index
+// in memory, in synctest's time, under faults drawn from a seed: processes that crash before or after any
+// call, are stopped past their leases, drained and started again; replies that are lost, late or doubled; an
+// index that is emptied, set back, away, or whose clock jumps; SQL that is away, or commits without saying
+// so; receivers that fail in every way; people who cancel, retry and reschedule meanwhile. When all faults
+// are over everything must become terminal, and the judge decides whether the guarantees were kept.
 //
-// The same seed gives the same plan: callbacks, receivers, acts and faults. It does not give the same run to the last step:
-// which goroutine of a bubble goes on first is the scheduler's choice, ids and tokens are random. Faults are bound to the
-// n-th call of an operation by a process, and events to a time, so that a replay comes near; a failure that does not come
-// back at once comes back within some replays of its seed:
+// The same seed gives the same plan: callbacks, receivers, acts and faults. It does not give the same run to
+// the last step: which goroutine of a bubble goes on first is the scheduler's choice, ids and tokens are
+// random. Faults are bound to the first call of an operation by a process after a time, and events to a time,
+// so that a replay comes near; a failure that does not come back at once comes back within some replays of
+// its seed:
 //
 //	go test -tags nomsgpack ./dispatch -run 'TestSimulation$' -args -seed 12345 -seeds 1
 func TestSimulation(t *testing.T) {
@@ -98,7 +100,7 @@ func simulate(t *testing.T, p *plan, all *batch) {
 	if err := s.run(ctx); err != nil {
 		t.Fatalf("seed %d: %v", p.seed, err)
 	}
-	held, err := s.index.contents(ctx)
+	held, _, err := s.index.contents(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,8 +116,9 @@ func simulate(t *testing.T, p *plan, all *batch) {
 		return
 	}
 	all.failed.Add(1)
-	t.Errorf("seed %d broke its guarantees: %s\n%s\nwhat happened:\n  %s\n%s\n%s\nreplay: go test -tags nomsgpack ./dispatch -run 'TestSimulation$' -args -seed %d -seeds 1",
-		p.seed, verdict.String(), strings.Join(s.problems, "\n"), strings.Join(s.notes, "\n  "), p, s.story(&evidence), p.seed)
+	t.Errorf("seed %d broke its guarantees: %s\n%s\nwhat happened:\n  %s\n%s\nreplay: go test -tags nomsgpack ./dispatch -run 'TestSimulation$' -args -seed %d -seeds 1",
+		p.seed, verdict.String(), strings.Join(s.problems, "\n"), strings.Join(s.notes, "\n  "),
+		s.story(&evidence), p.seed)
 }
 
 // A batch sums up what all simulations met.
@@ -179,22 +182,30 @@ func (b *batch) count(registry *prometheus.Registry) error {
 	return nil
 }
 
-// must are the faults and the ways of healing that a batch must have met, or it proves less than it says.
-var must = []string{
-	string(crashBefore), string(crashAfter), string(failed), string(replyLost), string(doubled), string(doubledLate), string(callLate), string(replyLate),
-	string(stopBefore), string(stopAfter), string(wipedBefore), string(crash), string(pause), string(drain), string(wipe), string(rollback), string(sqlRefuses), string(sqlHangs), string(sqlMute),
+// mustMeet are the faults and the ways of healing that a batch must have met, or it proves less than it says.
+var mustMeet = []string{
+	string(crashBefore), string(crashAfter), string(failed), string(replyLost), string(doubled),
+	string(doubledLate), string(callLate), string(replyLate),
+	string(stopBefore), string(stopAfter), string(wipedBefore), string(crash), string(pause), string(drain),
+	string(wipe), string(rollback), string(sqlRefuses), string(sqlHangs), string(sqlMute),
 	string(indexFails), string(indexHangs), string(indexMute), string(clockJumps),
-	"act cancel", "act cancel ref", "act retry once", "act retry restart", "act retry elsewhere", "act reschedule",
-	"ended succeeded ", "ended dead exhausted", "ended dead expired", "ended dead gone", "ended dead poison", "ended canceled requested",
-	"attempt stale", "attempt crashed", "attempt interrupted", "attempt panic", "attempt timeout_headers", "attempt receiver_busy",
-	"leases_reaped_total", "results_stale_total", "stamps_refused_total parked", "stamps_refused_total dropped", "stamps_taken_back_total",
-	"attempts_crashed_total", "diverts_total lock_conflict", "settlements_total reschedule stale", "rebuilds_total", "claims_adopted_total",
+	"act cancel", "act cancel ref", "act retry once", "act retry restart", "act retry elsewhere",
+	"act reschedule",
+	"ended succeeded ", "ended dead exhausted", "ended dead expired", "ended dead gone", "ended dead poison",
+	"ended canceled requested",
+	"attempt stale", "attempt crashed", "attempt interrupted", "attempt panic", "attempt timeout_headers",
+	"attempt receiver_busy",
+	"leases_reaped_total", "results_stale_total", "stamps_refused_total parked",
+	"stamps_refused_total dropped", "stamps_taken_back_total",
+	"attempts_crashed_total", "diverts_total lock_conflict", "settlements_total reschedule stale",
+	"rebuilds_total", "claims_adopted_total",
 	"sweeps_total", "sweep_healed_total", "index_catchups_total", "horizon_loaded_total",
 }
 
 func (b *batch) report(t *testing.T, seeds int) {
 	t.Logf("%d seeds, %s of their time: accepted %d, lost %d, sends %d, duplicates %d, overlaps %d, on one lock %d; failed %d",
-		b.seeds, b.time.Round(time.Second), b.verdict.Accepted, b.verdict.Lost, b.verdict.Sends, b.verdict.Duplicates, b.verdict.Overlaps,
+		b.seeds, b.time.Round(time.Second), b.verdict.Accepted, b.verdict.Lost, b.verdict.Sends,
+		b.verdict.Duplicates, b.verdict.Overlaps,
 		b.verdict.LockOverlaps, b.failed.Load())
 	var lines []string
 	for what, n := range b.met {
@@ -205,7 +216,7 @@ func (b *batch) report(t *testing.T, seeds int) {
 	if seeds < enoughSeeds || b.failed.Load() > 0 {
 		return
 	}
-	for _, what := range must {
+	for _, what := range mustMeet {
 		if b.met[what] == 0 {
 			t.Errorf("%q was never met in %d simulations: they prove nothing about it", what, seeds)
 		}

@@ -3,6 +3,7 @@ package dispatch_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -11,10 +12,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// This file is what stands between a process and the rest of the world: every call of its engine to SQL, to the index and to
-// the wire goes through it, and meets there what the plan has in store for it.
+// This file is what stands between a process and the rest of the world: every call of its engine to SQL, to
+// the index and to the wire goes through it, and meets there what the plan has in store for it.
 
 // A process is one start of one dispatcher.
 type process struct {
@@ -56,8 +58,8 @@ func (p *process) dead() bool {
 	}
 }
 
-// pause stops the process for so long, as SIGSTOP does. Its timers go on, as they do for a process that is stopped: they have
-// all fired when it goes on.
+// pause stops the process for so long, as SIGSTOP does. Its timers go on, as they do for a process that is
+// stopped: they have all fired when it goes on.
 func (p *process) pause(d time.Duration) {
 	until := time.Now().Add(d)
 	p.mu.Lock()
@@ -86,29 +88,26 @@ func (p *process) pass() bool {
 		timer := time.NewTimer(wait)
 		select {
 		case <-timer.C:
-		case <-p.died: // Who is stopped can be killed.
+		case <-p.died: // A process that is stopped can be killed.
 		}
 		timer.Stop()
 	}
 }
 
-// errCut is what a call meets that gets no answer from the index.
-var errCut = errors.New("connection reset by peer")
-
-// A reply is what a call brought.
-type reply struct {
-	value any
-	err   error
-}
+// errCut is what a call meets that gets no answer from the index, errSQLCut from SQL.
+var (
+	errCut    = errors.New("connection reset by peer")
+	errSQLCut = fmt.Errorf("%w: %w", store.ErrUnavailable, errCut)
+)
 
 // around makes one call of a process, to SQL or elsewhere. Do is the call itself; cut is the error of one
 // that gets no answer. No caller may hold a mutex that another one waits for: on that no time passes in a
 // bubble.
-func (p *process) around(ctx context.Context, op string, sql bool, cut error, do work) (any, error) {
+func (p *process) around(ctx context.Context, op string, cut error, do work) (any, error) {
 	if !p.pass() {
 		return nil, cut
 	}
-	got, err := p.befall(ctx, op, sql, cut, do)
+	got, err := p.befall(ctx, op, cut, do)
 	if !p.pass() {
 		return nil, cut
 	}
@@ -116,7 +115,7 @@ func (p *process) around(ctx context.Context, op string, sql bool, cut error, do
 }
 
 // befall makes the call as the fault wants it that is planned for it.
-func (p *process) befall(ctx context.Context, op string, sql bool, cut error, do work) (any, error) {
+func (p *process) befall(ctx context.Context, op string, cut error, do work) (any, error) {
 	s := p.sim
 	f := s.faultOf(p, op)
 	switch f.kind {
@@ -126,26 +125,21 @@ func (p *process) befall(ctx context.Context, op string, sql bool, cut error, do
 	case failed:
 		return nil, cut
 	case callLate:
-		return s.late(ctx, f.wait, do)
+		return s.late(ctx, f.lasts, do)
 	case wipedBefore:
-		s.mu.Lock()
-		index := s.index
-		s.mu.Unlock()
-		if err := index.wipe(context.WithoutCancel(ctx)); err != nil {
-			s.problem("wipe: %v", err)
-		}
-		time.Sleep(min(f.wait, 3*time.Second)) // so that a rebuild may come between
+		s.check("wipe", s.shared().wipe(context.WithoutCancel(ctx)))
+		time.Sleep(min(f.lasts, 3*time.Second)) // so that a rebuild may come between
 	case stopBefore:
-		p.pause(f.wait)
+		p.pause(f.lasts)
 	case "":
-		if works, err := s.away(ctx, p, op, sql, cut); err != nil {
+		if works, err := s.away(ctx, p, op, cut); err != nil {
 			if works {
-				_, _ = do(ctx) // It took effect; nobody hears how.
+				_, _ = do(ctx) // It took effect; its caller does not hear how.
 			}
 			return nil, err
 		}
 	}
-	if (f.kind == wipedBefore || f.kind == stopBefore) && !p.pass() {
+	if f.kind != "" && !p.pass() {
 		return nil, cut
 	}
 	got, err := do(ctx)
@@ -154,16 +148,16 @@ func (p *process) befall(ctx context.Context, op string, sql bool, cut error, do
 		p.crash()
 		return got, cut
 	case stopAfter:
-		p.pause(f.wait)
+		p.pause(f.lasts)
 	case replyLost:
 		return nil, cut
 	case doubled:
 		_, _ = do(ctx)
 	case doubledLate:
-		s.later(f.wait, func() { _, _ = do(context.WithoutCancel(ctx)) })
+		s.later(f.lasts, func() { _, _ = do(context.WithoutCancel(ctx)) })
 	case replyLate:
 		select {
-		case <-time.After(f.wait):
+		case <-time.After(f.lasts):
 		case <-ctx.Done():
 			return got, ctx.Err()
 		}
@@ -173,6 +167,10 @@ func (p *process) befall(ctx context.Context, op string, sql bool, cut error, do
 
 // late makes a call that is on its way for so long. Its caller may give up; the call is made all the same.
 func (s *simulation) late(ctx context.Context, wait time.Duration, do work) (any, error) {
+	type reply struct {
+		value any
+		err   error
+	}
 	done := make(chan reply, 1)
 	s.later(wait, func() {
 		value, err := do(context.WithoutCancel(ctx))
@@ -196,63 +194,49 @@ func (s *simulation) later(wait time.Duration, f func()) {
 	})
 }
 
-// faultOf counts the call and returns the fault that is planned for it, if any.
-func (s *simulation) faultOf(p *process, op string) fault {
+// faultOf returns the fault that is planned for a call of the process now, if any. None strikes twice.
+func (s *simulation) faultOf(p *process, op string) (hit fault) {
 	s.mu.Lock()
-	key := callKey{p.slot, op}
-	s.calls[key]++
-	n := s.calls[key]
-	var hit fault
-	if s.faulty {
-		for _, f := range s.plan.faults {
-			if f.process == p.slot && f.op == op && f.n == n {
-				hit = f
-			}
-		}
-	}
-	if hit.kind != "" {
+	i := slices.IndexFunc(s.faults, func(f fault) bool {
+		return f.process == p.slot && f.op == op && f.at <= time.Since(s.began)
+	})
+	if i >= 0 {
+		hit = s.faults[i]
+		s.faults = slices.Delete(s.faults, i, i+1)
 		s.met[string(hit.kind)]++
-		s.note("%s number %d of process %d: %s %s", op, n, p.slot, hit.kind, hit.wait)
+		s.note("%s of process %d: %s %s", op, p.slot, hit.kind, hit.lasts)
 	}
 	s.mu.Unlock()
-	if hit.kind != "" {
-		s.disturb(p, hit.wait)
+	if i >= 0 {
+		s.disturb(p, hit.lasts)
 	}
 	return hit
 }
 
-// A callKey counts the calls of one operation by one process.
-type callKey struct {
-	process int
-	op      string
-}
-
 // An outage is SQL or the index being away for a while.
 type outage struct {
-	kind  eventKind
-	sql   bool
-	slot  int // -1: for all
+	fault
 	until time.Time
 }
 
-// hangTime is how long a call hangs that nobody answers and whose caller sets no limit.
+var sqlOutages = []kind{sqlRefuses, sqlHangs, sqlMute}
+
+// hangTime is how long a call hangs that is not answered and whose caller sets no limit.
 const hangTime = 2 * time.Second
 
 // away says what becomes of a call while what it asks is away: its error, and whether it takes effect all the
 // same. Without an error nothing is away.
-func (s *simulation) away(
-	ctx context.Context, p *process, op string, sql bool, cut error,
-) (works bool, err error) {
+func (s *simulation) away(ctx context.Context, p *process, op string, cut error) (works bool, err error) {
+	var met outage
 	s.mu.Lock()
-	var met *outage
-	for i := range s.outages {
-		o := &s.outages[i]
-		if o.sql == sql && (o.slot < 0 || o.slot == p.slot) && time.Now().Before(o.until) {
+	for _, o := range s.outages {
+		if slices.Contains(sqlOutages, o.kind) == errors.Is(cut, store.ErrUnavailable) &&
+			(o.process < 0 || o.process == p.slot) && time.Now().Before(o.until) {
 			met = o
 		}
 	}
 	s.mu.Unlock()
-	if met == nil || op == "Send" {
+	if met.kind == "" || op == "Send" {
 		return false, nil
 	}
 	switch met.kind {
@@ -296,4 +280,70 @@ func met(list []disturbance, p *process, from, to time.Time) bool {
 	return slices.ContainsFunc(list, func(d disturbance) bool {
 		return (d.p == nil || d.p == p) && !d.from.After(to) && !d.to.Before(from)
 	})
+}
+
+// A stampSeen is a claim that took effect in SQL.
+type stampSeen struct {
+	p      *process
+	at     time.Time
+	until  time.Time // of the claim, as the bubble's clock has it
+	fence  int64
+	number int
+}
+
+type stampKey struct {
+	id    string
+	fence int64
+}
+
+// A processSQL is SQL as one process reaches it.
+type processSQL struct{ *process }
+
+// call makes a call to SQL. There are no schedules, endpoints, projects and lanes that change, and what the
+// plan does not do is left to processes that do not exist: every process would ask for that each second,
+// which was more than half of the cost.
+func (p processSQL) call(ctx context.Context, op string, args []any, do work) (any, error) {
+	switch {
+	case op == "NextSchedules", !p.sim.plan.folds &&
+		(op == "Fold" || op == "TryLease" && (args[0] == "fold" || args[0] == "purge")):
+		return nil, nil
+	case slices.Contains([]string{"EndpointsChanged", "ProjectsChanged", "Lanes"}, op):
+		do = func(context.Context) (any, error) { return nil, nil }
+	}
+	return p.around(ctx, op, fmt.Errorf("%s: %w", op, errSQLCut), func(ctx context.Context) (any, error) {
+		got, err := do(ctx)
+		switch got := got.(type) {
+		case two[[]*store.Stamped, []store.Refusal]:
+			p.sim.stamped(p.process, got.one)
+		case []store.Committed:
+			p.sim.committed(args[0].([]store.Result), got)
+		}
+		return got, err
+	})
+}
+
+// stamped remembers claims that took effect.
+func (s *simulation) stamped(p *process, list []*store.Stamped) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, w := range list {
+		key := stampKey{w.ID, w.Fence}
+		if _, again := s.stamps[key]; again {
+			continue // the same token once more
+		}
+		until := time.Now().Add(time.UnixMilli(w.ClaimUntil).Sub(s.now()))
+		s.stamps[key] = stampSeen{p, time.Now(), until, w.Fence, w.AttemptSeq + 1}
+	}
+}
+
+// committed remembers when the result of a claim first took effect.
+func (s *simulation) committed(results []store.Result, got []store.Committed) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range got {
+		key := stampKey{results[i].ID, results[i].Fence}
+		if _, known := s.results[key]; !known && got[i].Err == nil && got[i].Won {
+			s.results[key] = time.Now()
+		}
+	}
 }

@@ -1,0 +1,227 @@
+package dispatch_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// Lanes: how many attempts go to one at once, what holds one up, and that it holds up no other.
+
+// A lane that answers in 5 ms is kept full: results wait for their commit and callbacks are stamped ahead,
+// and neither takes its place on the wire; yet there are never more than its concurrency.
+func TestALaneIsKeptFull(t *testing.T) {
+	const concurrency, n, each = 8, 2000, 5 * time.Millisecond
+	var wire gauge
+	with(wire.around(takes(each)), laneConcurrency(concurrency)).run(t, func(b *fixture) {
+		start := time.Now()
+		b.backlog(n, accept.Submission{})
+		for b.counts()[store.Succeeded] < n && time.Since(start) < time.Minute {
+			time.Sleep(each)
+		}
+		between(b, "on the wire at once", wire.peak(), 1, concurrency)
+		const ideal = n / concurrency * each
+		hits := b.hits("")
+		between(b, "time that it took", hits[n-1].at.Sub(start)+each, ideal, ideal*5/4)
+	})
+}
+
+// A receiver that asks for a pause gets no more than what is on the wire already: what was stamped ahead goes
+// back, uncharged, and is sent when the pause is over. So does what waits for a worker.
+func TestWhatWaitsBehindAHoldGoesBack(t *testing.T) {
+	const concurrency, n, good = 8, 300, 100
+	for _, slots := range []int{32, 2} {
+		t.Run(fmt.Sprint(slots, " workers"), func(t *testing.T) {
+			var arrived, over atomic.Int64
+			with(func(context.Context, hit, int) (*http.Response, error) {
+				time.Sleep(5 * time.Millisecond)
+				if arrived.Add(1) > good && over.Load() == 0 {
+					return answer(429, "", "Retry-After", "30"), nil
+				}
+				return answer(200, ""), nil
+			}, laneConcurrency(concurrency), workers(slots)).run(t, func(b *fixture) {
+				b.backlog(n, accept.Submission{})
+				time.Sleep(20 * time.Second)
+				between(b, "requests, of which 100 were answered", arrived.Load(), good+1,
+					int64(good+min(concurrency, slots)))
+				over.Store(1)
+				b.awaitSucceeded(n, 2*time.Minute)
+				between(b, "requests in all", arrived.Load(), n+1, n+concurrency)
+			})
+		})
+	}
+}
+
+// awaitSucceeded waits until so many callbacks have succeeded.
+func (b *fixture) awaitSucceeded(n int64, within time.Duration) {
+	b.Helper()
+	for deadline := time.Now().Add(within); b.counts()[store.Succeeded] < n; time.Sleep(time.Second) {
+		if time.Now().After(deadline) {
+			b.Fatalf("%d of %d have succeeded within %s", b.counts()[store.Succeeded], n, within)
+		}
+	}
+}
+
+// What waits for its place on the wire when the end comes is sent, if there is time, or handed back; nothing
+// of it is lost.
+func TestADrainEndsWhatWaits(t *testing.T) {
+	const n, concurrency = 400, 4
+	few := func(o *options) { o.LaneConcurrency, o.DrainTimeout = concurrency, 50*time.Millisecond }
+	with(takes(20*time.Millisecond), few).run(t, func(b *fixture) {
+		b.backlog(n, accept.Submission{})
+		for len(b.hits("")) < 100 {
+			time.Sleep(time.Millisecond)
+		}
+		b.turn(takes(10 * time.Second))
+		began := time.Now()
+		b.stop()
+		between(b, "the drain took", time.Since(began), 0, time.Second)
+		first := len(b.hits(""))
+		between(b, "requests before the end", first, 100, n-1)
+		b = b.restart(takes(20*time.Millisecond), few)
+		b.awaitSucceeded(n, time.Minute)
+		between(b, "requests in all", first+len(b.hits("")), n, n+2*concurrency)
+	})
+}
+
+// A lowered limit is kept to by what was claimed ahead of it, too, and a pause ends what waits for its turn.
+func TestLimitAndPauseOfALane(t *testing.T) {
+	var wire gauge
+	with(wire.around(takes(20*time.Millisecond))).run(t, func(b *fixture) {
+		const n = 2000
+		b.backlog(n, accept.Submission{Lane: "m-1"})
+		time.Sleep(300 * time.Millisecond)
+		b.setLane("m-1", 3)
+		time.Sleep(50 * time.Millisecond)
+		wire.peak()
+		time.Sleep(time.Second)
+		b.is("in flight at once after the limit was lowered", wire.peak(), 3)
+		b.pauseLane("m-1", store.Forever)
+		time.Sleep(50 * time.Millisecond)
+		before := len(b.hits(""))
+		time.Sleep(time.Minute)
+		b.sent(before, "while the lane was paused")
+		b.setLane("m-1", 0)
+		b.pauseLane("m-1", 0)
+		b.awaitSucceeded(n, time.Hour)
+		time.Sleep(time.Minute)
+		b.sent(n, "in all")
+	})
+}
+
+// A pause holds what is open and what is accepted; nothing is lost, nothing is charged, and a resume sends it
+// all.
+func TestEndpointPauseHolds(t *testing.T) {
+	with(nil).run(t, func(b *fixture) {
+		ep := b.endpoint(control.EndpointChange{})
+		b.pauseEndpoint(ep, store.Forever)
+		var ids []string
+		for range 50 {
+			ids = append(ids, b.acceptTo(ep, accept.Submission{}).ID)
+		}
+		time.Sleep(time.Hour)
+		b.sent(0, "to a paused endpoint")
+		b.is("kept by", b.codes(ids[0]), control.BlockEndpointPaused)
+		b.pauseEndpoint(ep, 0)
+		b.ends("succeeded 1", time.Minute, ids...)
+	})
+}
+
+// A project's pause holds plain addresses and endpoints, also lanes that did not exist before it: those of
+// what is accepted meanwhile, is retried at another address, or edited to one.
+func TestProjectPauseHolds(t *testing.T) {
+	with(nil).run(t, func(b *fixture) {
+		b.await(b.accept(to("https://known.example/")).ID, time.Minute)
+		retried, edited := b.accept(in(30*time.Minute)).ID, b.accept(in(30*time.Minute)).ID
+		b.pause(soon(time.Hour))
+		start := time.Now()
+		known, unheard := b.accept(to("https://known.example/")).ID,
+			b.accept(to("https://unheard-of.example/")).ID
+		b.retryAt(retried, "https://other.example/x")
+		must(b.mend(edited, control.MendRequest{URL: new("https://third.example/x")}))
+		time.Sleep(59 * time.Minute) // await would look 20 times a second
+		b.ends("succeeded", 2*time.Hour, known, unheard, retried, edited)
+		for _, h := range b.hits("")[1:] {
+			b.check(h.at.Sub(start) >= time.Hour,
+				"%s was sent to %s after its project was paused for an hour", h.url, h.at.Sub(start))
+		}
+	})
+}
+
+// A callback that is retried at another address leaves the lane of the old one: what hangs there does not
+// hold it up, also where a catch-up that read the row before puts it back into the old lane in the middle of
+// it.
+func TestRetryElsewhereLeavesTheLane(t *testing.T) {
+	for _, putBack := range []bool{false, true} {
+		t.Run(fmt.Sprintf("put back %t", putBack), func(t *testing.T) {
+			with(answering("hang", hangs)).run(t, func(b *fixture) {
+				waiting := make(map[string]bool)
+				for range 10 {
+					waiting[b.accept(to("https://hang.example/")).ID] = true
+				}
+				time.Sleep(1500 * time.Millisecond)
+				for _, h := range b.hits("") { // All were due at the same moment: any of them may be under way.
+					delete(waiting, h.id)
+				}
+				for id := range waiting {
+					if putBack {
+						c := b.get(id)
+						old := schedule.Item{ID: id, Lane: c.LaneID, Due: c.DueAt}
+						b.times(1, func(ctx context.Context, c *call) error {
+							_, err := b.index.Ensure(ctx, []schedule.Item{old})
+							return errors.Join(err, c.do())
+						}, "Ensure")
+					}
+					b.retryAt(id, "https://other.example/")
+					time.Sleep(100 * time.Millisecond)
+					b.stands(b.get(id), "succeeded")
+					return
+				}
+				t.Fatal("all ten were sent: the lane was meant to be full")
+			})
+		})
+	}
+}
+
+// Where the slots that hanging destinations may share are used up, the claimer looks again now and then, and
+// does not spin.
+func TestClaimsDoNotSpinForLanesWithoutASlot(t *testing.T) {
+	with(hangs, workers(16)).run(t, func(b *fixture) {
+		for i := range 200 {
+			s := tiers(time.Hour)
+			s.URL = fmt.Sprintf("https://hang-%d.example/", i)
+			b.accept(s)
+		}
+		time.Sleep(time.Minute)
+		before := b.count("Claim")
+		time.Sleep(time.Minute)
+		between(b, "claims in a minute", b.count("Claim")-before, 1, 4000)
+	})
+}
+
+// A hundred destinations that hang leave one that answers alone.
+func TestIsolation(t *testing.T) {
+	with(answering("hang", hangs), workers(64)).run(t, func(b *fixture) {
+		b.accept(accept.Submission{}) // The healthy one is known to answer.
+		time.Sleep(time.Second)
+		for i := range 100 {
+			b.backlog(20, to(fmt.Sprintf("https://hang-%d.example/", i)))
+		}
+		for range 100 {
+			time.Sleep(700 * time.Millisecond)
+			c := b.accept(accept.Submission{})
+			done := b.await(c.ID, 5*time.Second)
+			between(b, "ms that a healthy destination waited for others that hang", done.FinishedAt-c.DueAt,
+				0, 60)
+		}
+	})
+}
