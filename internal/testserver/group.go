@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-
-	"github.com/redis/go-redis/v9"
 )
 
 // A group is the servers of a Cluster, or a master with its replicas. They have one password.
@@ -30,9 +28,6 @@ func (g group) user() string {
 	}
 	return ":" + g.password + "@"
 }
-
-// Client returns a client of one server alone, which follows no redirection and repeats nothing.
-func (g group) Client(server *Redis) *redis.Client { return client(server.Address(), g.password) }
 
 // Do sends one command to one server; it must succeed.
 func (g group) Do(server *Redis, args ...any) any {

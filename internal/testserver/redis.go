@@ -118,21 +118,8 @@ func (s *Redis) LimitFiles(bytes int64) {
 // Kill is kill -9: what was not yet written to its files is lost. It returns when the server has ended.
 func (s *Redis) Kill() { s.running.kill() }
 
-// Stop lets the server end by itself, with its files written. It returns when the server has ended.
-func (s *Redis) Stop() {
-	s.tb.Helper()
-	s.signal(syscall.SIGTERM)
-	<-s.running.ended
-}
-
 // Ended is closed when the server has ended, for any cause.
 func (s *Redis) Ended() <-chan struct{} { return s.running.ended }
-
-// Log returns what the server has written, once it has ended.
-func (s *Redis) Log() string {
-	<-s.running.ended
-	return s.running.output.String()
-}
 
 // Pause stops the process: its connections stay open, and it does not answer.
 func (s *Redis) Pause() {
