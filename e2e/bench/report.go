@@ -4,8 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
-	"unicode/utf8"
+	"text/tabwriter"
 )
 
 // noValue stands for a figure that was not measured.
@@ -23,36 +24,14 @@ func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
 
 // markdown is the table, padded so that a terminal shows it well too.
 func (t *table) markdown() string {
-	widths := make([]int, len(t.header))
-	for _, row := range append([][]string{t.header}, t.rows...) {
-		for i, text := range row {
-			widths[i] = max(widths[i], utf8.RuneCountInString(text), 3)
-		}
-	}
 	var b strings.Builder
-	line := func(row []string) {
-		for i, text := range row {
-			pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(text))
-			if i < t.texts {
-				b.WriteString("| " + text + pad + " ")
-			} else {
-				b.WriteString("| " + pad + text + " ")
-			}
-		}
-		b.WriteString("|\n")
+	w := tabwriter.NewWriter(&b, 0, 0, 1, ' ', 0)
+	rule := slices.Repeat([]string{"---:"}, len(t.header))
+	copy(rule, slices.Repeat([]string{"---"}, t.texts))
+	for _, cells := range append([][]string{t.header, rule}, t.rows...) {
+		fmt.Fprintln(w, "| "+strings.Join(cells, "\t| ")+"\t|")
 	}
-	line(t.header)
-	rule := make([]string, len(widths))
-	for i, width := range widths {
-		rule[i] = strings.Repeat("-", width)
-		if i >= t.texts {
-			rule[i] = rule[i][1:] + ":"
-		}
-	}
-	line(rule)
-	for _, row := range t.rows {
-		line(row)
-	}
+	w.Flush() // to a builder it never fails
 	return b.String()
 }
 

@@ -131,12 +131,3 @@ func TestFloorIsMeasured(t *testing.T) {
 		t.Errorf("a second arrival: %v", err)
 	}
 }
-
-func TestMachineIsRead(t *testing.T) {
-	const info = "# Memory\r\nused_memory:1024\r\nused_memory_human:1K\r\ncmdstat_evalsha:calls=7,usec=9\r\n"
-	for name, want := range map[string]float64{"used_memory": 1024, "cmdstat_evalsha": 7} {
-		if got, err := numberIn(info, name); err != nil || got != want {
-			t.Errorf("%s is %g, %v; want %g", name, got, err, want)
-		}
-	}
-}

@@ -84,23 +84,19 @@ func redisClient(server *testserver.Redis) *redis.Client {
 	})
 }
 
-// redisNumber reads a number of a section of INFO.
+// redisNumber reads a number of a section of INFO: a value, or the calls of a command.
 func (r *run) redisNumber(server *testserver.Redis, section, name string) float64 {
 	client := redisClient(server)
-	text, err := client.Info(r.Context(), section).Result()
+	sections, err := client.InfoMap(r.Context(), section).Result()
 	r.check("INFO", errors.Join(err, client.Close()))
-	n, err := numberIn(text, name)
-	r.check("INFO", err)
-	return n
-}
-
-// numberIn finds a number in INFO: a line of its own, or the calls of a command.
-func numberIn(text, name string) (float64, error) {
-	for line := range strings.Lines(text) {
-		if value, found := strings.CutPrefix(line, name+":"); found {
-			value, _, _ = strings.Cut(strings.TrimPrefix(strings.TrimSpace(value), "calls="), ",")
-			return strconv.ParseFloat(value, 64)
+	for _, values := range sections {
+		if value, found := values[name]; found {
+			value, _, _ = strings.Cut(strings.TrimPrefix(value, "calls="), ",")
+			n, err := strconv.ParseFloat(value, 64)
+			r.check("INFO", err)
+			return n
 		}
 	}
-	return 0, fmt.Errorf("INFO has no %s", name)
+	r.Fatalf("INFO has no %s: %v", name, sections)
+	return 0
 }
