@@ -28,6 +28,12 @@ func answered(id string, number, from, end int) judge.Arrival {
 	return a
 }
 
+// attempt is one that lasted 20 ms from when it was due; one of unknown outcome is not charged.
+func attempt(id string, number int, outcome string, status, due int) judge.Attempt {
+	return judge.Attempt{ID: id, Number: number, Outcome: outcome, Trigger: "schedule", Status: status,
+		Charged: outcome != "unknown", Started: at(due), Ended: at(due + 20), Due: at(due)}
+}
+
 // open makes callback b one that is not terminal.
 func open(e *judge.Evidence) { e.Rows[1].State, e.Rows[1].FinishedAt = "scheduled", time.Time{} }
 
@@ -43,16 +49,10 @@ func sound() judge.Evidence {
 			{ID: "b", Ref: "order-b", LockKey: "k", State: "succeeded", FinishedAt: at(220), Hash: hash("b"),
 				Tiers: []time.Duration{time.Second}},
 		},
-		Attempts: []judge.Attempt{
-			{ID: "a", Number: 1, Outcome: "failed", Class: "http_5xx", Trigger: "schedule", Status: 500, Charged: true,
-				Started: at(0), Ended: at(100), Due: at(0), NextDue: at(1100)},
-			{ID: "a", Number: 2, Outcome: "succeeded", Class: "ok", Trigger: "schedule", Status: 200, Charged: true,
-				Started: at(1101), Ended: at(1120), Due: at(1100)},
-			{ID: "b", Number: 1, Outcome: "succeeded", Class: "ok", Trigger: "schedule", Status: 200, Charged: true,
-				Started: at(200), Ended: at(220), Due: at(200)},
-		},
+		Attempts: []judge.Attempt{attempt("a", 1, "failed", 500, 80), attempt("a", 2, "succeeded", 200, 1100),
+			attempt("b", 1, "succeeded", 200, 200)},
 		Arrivals: []judge.Arrival{
-			answered("a", 1, 1, 99),
+			answered("a", 1, 81, 99),
 			answered("a", 2, 1102, 1119),
 			answered("b", 1, 201, 219),
 		},
@@ -65,7 +65,9 @@ func TestSoundEvidenceBreaksNothing(t *testing.T) {
 	if !v.OK() || v.Accepted != 2 || v.Lost != 0 || v.Sends != 3 || v.Duplicates != 0 {
 		t.Errorf("got %s", &v)
 	}
-	if v.Lateness.Most != time.Millisecond {
+	late := sound()
+	late.Attempts[1].Started = at(1101)
+	if v := judge.Judge(late, judge.Bounds{}); v.Lateness.Most != time.Millisecond {
 		t.Errorf("lateness %v, want 1ms at most", v.Lateness)
 	}
 }
@@ -75,8 +77,7 @@ func TestSoundEvidenceBreaksNothing(t *testing.T) {
 func unknownResend(e *judge.Evidence) {
 	e.Attempts[2].Number = 2
 	e.Arrivals[2].Number = 2
-	e.Attempts = append(e.Attempts, judge.Attempt{ID: "b", Number: 1, Outcome: "unknown", Class: "crashed",
-		Trigger: "schedule", Started: at(120), Due: at(120)})
+	e.Attempts = append(e.Attempts, attempt("b", 1, "unknown", 0, 120))
 	e.Arrivals = append(e.Arrivals, answered("b", 1, 121, 130))
 }
 
@@ -84,9 +85,8 @@ func unknownResend(e *judge.Evidence) {
 // recorded.
 func sentTwiceAfterRefusal(e *judge.Evidence) {
 	e.Attempts[2].Number, e.Arrivals[2].Number = 2, 2
-	e.Attempts = append(e.Attempts, judge.Attempt{ID: "b", Number: 1, Outcome: "failed",
-		Class: "connect_refused", Trigger: "manual", Charged: true, Started: at(100), Ended: at(101), Due: at(100)})
-	e.Attempts[2].Trigger = "manual" // at once
+	e.Attempts = append(e.Attempts, attempt("b", 1, "failed", 0, 100))
+	e.Attempts[2].Trigger, e.Attempts[3].Trigger = "manual", "manual" // at once
 	e.Arrivals = append(e.Arrivals, answered("b", 2, 190, 200))
 }
 
@@ -120,8 +120,7 @@ func TestEachBreachIsNamed(t *testing.T) {
 			e.Arrivals = append(e.Arrivals, judge.Arrival{ID: "c", Number: 1, At: at(5), End: at(6)})
 		}, judge.Bounds{}, "I2 c"},
 		{"attempted and not in SQL", func(e *judge.Evidence) {
-			e.Attempts = append(e.Attempts, judge.Attempt{ID: "c", Number: 1, Outcome: "failed", Started: at(5),
-				Due: at(5)})
+			e.Attempts = append(e.Attempts, attempt("c", 1, "failed", 0, 5))
 		}, judge.Bounds{}, "I2 c"},
 		{"other bytes in SQL", func(e *judge.Evidence) { e.Rows[1].Hash = hash("x") }, judge.Bounds{}, "I2 b"},
 		{"other bytes arrived", func(e *judge.Evidence) { e.Arrivals[2].Hash = hash("x") }, judge.Bounds{}, "I2 b"},
@@ -139,7 +138,7 @@ func TestEachBreachIsNamed(t *testing.T) {
 			"I5 a"},
 		{"more overlaps than allowed", func(e *judge.Evidence) {
 			e.Arrivals[0].End = at(1110)
-			e.Arrivals = append(e.Arrivals, arrived("a", 1, 50, 60))
+			e.Arrivals = append(e.Arrivals, arrived("a", 1, 90, 95))
 		}, judge.Bounds{Overlaps: 1, LockOverlaps: 9, PerCallback: 9, Duplicates: 9, Unrecorded: 9}, "I5 "},
 		{"two callbacks on one lock overlap", func(e *judge.Evidence) {
 			e.Arrivals[2].At, e.Attempts[2].Due, e.Attempts[2].Started = at(50), at(50), at(50)
@@ -152,8 +151,7 @@ func TestEachBreachIsNamed(t *testing.T) {
 				arrived("b", 8, 212, 213))
 		}, judge.Bounds{PerCallback: 2, Duplicates: 2, Overlaps: 2, LockOverlaps: 2, Unrecorded: 1}, "I6 "},
 		{"an answer without a send", func(e *judge.Evidence) {
-			e.Attempts = append(e.Attempts, judge.Attempt{ID: "b", Number: 9, Outcome: "failed", Status: 500,
-				Started: at(210), Due: at(205)})
+			e.Attempts = append(e.Attempts, attempt("b", 9, "failed", 500, 210))
 		}, judge.Bounds{}, "I6 b"},
 		{"a number twice", func(e *judge.Evidence) {
 			e.Attempts[0].Status, e.Attempts[1].Number = 0, 1
@@ -184,22 +182,18 @@ func TestEachBreachIsNamed(t *testing.T) {
 				e.Rows = append(e.Rows, judge.Row{ID: id, Ref: id,
 					LockKey: map[string]string{"c": "x", "d": "x", "e": "y", "f": "y"}[id], State: "succeeded",
 					FinishedAt: at(30)})
-				e.Attempts = append(e.Attempts, judge.Attempt{ID: id, Number: 1, Outcome: "succeeded", Status: 200,
-					Charged: true, Started: at(10), Ended: at(20), Due: at(10)})
+				e.Attempts = append(e.Attempts, attempt(id, 1, "succeeded", 200, 10))
 				e.Arrivals = append(e.Arrivals, judge.Arrival{ID: id, Number: 1, At: at(10), End: at(20), Answered: true})
 			}
 		}, judge.Bounds{LockOverlaps: 1}, "I5 "},
 		{"sent after the end", func(e *judge.Evidence) {
-			e.Attempts = append(e.Attempts, judge.Attempt{ID: "b", Number: 2, Outcome: "unknown", Trigger: "schedule",
-				Started: at(400), Due: at(400)})
+			e.Attempts = append(e.Attempts, attempt("b", 2, "unknown", 0, 400))
 			e.Arrivals = append(e.Arrivals, arrived("b", 2, 400, 410))
 		}, judge.Bounds{PerCallback: 1, Duplicates: 1}, "I7 b"},
 		{"more sent after the end than allowed", func(e *judge.Evidence) {
 			for n := range 2 {
-				e.Attempts = append(e.Attempts, judge.Attempt{ID: "b", Number: 2 + n, Outcome: "unknown",
-					Trigger: "schedule", Started: at(400 + 20*n), Due: at(400)})
-				e.Arrivals = append(e.Arrivals, judge.Arrival{ID: "b", Number: 2 + n, At: at(400 + 20*n),
-					End: at(410 + 20*n), Hash: hash("b")})
+				e.Attempts = append(e.Attempts, attempt("b", 2+n, "unknown", 0, 400+20*n))
+				e.Arrivals = append(e.Arrivals, arrived("b", 2+n, 400+20*n, 410+20*n))
 			}
 		}, judge.Bounds{PerCallback: 2, Duplicates: 2, AfterTerminal: 1}, "I7 "},
 		{"terminal and in the index", func(e *judge.Evidence) {
