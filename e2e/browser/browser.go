@@ -107,12 +107,11 @@ type tab struct {
 	// base is the server's address, without a path.
 	base string
 
-	mu        sync.Mutex
-	wrong     []string
-	forgiven  []*regexp.Regexp
-	loads     map[network.RequestID]*fetched
-	order     []network.RequestID
-	documents int // main documents that were loaded
+	mu       sync.Mutex
+	wrong    []string
+	forgiven []*regexp.Regexp
+	loads    map[network.RequestID]*fetched
+	order    []network.RequestID
 }
 
 // A fetched thing is one request of a page.
@@ -184,10 +183,6 @@ func (t *tab) hear(event any) {
 	case *page.EventJavascriptDialogOpening:
 		t.wrong = append(t.wrong, fmt.Sprintf("dialog: %s %q", e.Type, e.Message))
 		go chromedp.Call(t.ctx, page.HandleJavaScriptDialog, page.HandleJavaScriptDialogParams{}) // or the page stands still
-	case *page.EventFrameNavigated:
-		if e.Frame.ParentID == "" {
-			t.documents++
-		}
 	default:
 		t.hearNetwork(event)
 	}
@@ -213,13 +208,16 @@ func (t *tab) hearNetwork(event any) {
 			l.bytes += e.DataLength
 		}
 	case *network.EventLoadingFinished:
-		if l := t.loads[e.RequestID]; l != nil {
-			l.over = true
-		}
+		t.over(e.RequestID)
 	case *network.EventLoadingFailed: // a stream that is left
-		if l := t.loads[e.RequestID]; l != nil {
-			l.over = true
-		}
+		t.over(e.RequestID)
+	}
+}
+
+// over notes that a request is over.
+func (t *tab) over(id network.RequestID) {
+	if l := t.loads[id]; l != nil {
+		l.over = true
 	}
 }
 
@@ -289,13 +287,6 @@ func (t *tab) loaded() []fetched {
 		all[i] = *t.loads[id]
 	}
 	return all
-}
-
-// documentsLoaded is how many documents the tab has loaded: what changes a page in place adds none.
-func (t *tab) documentsLoaded() int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.documents
 }
 
 // bounded is the tab's context with a bound.

@@ -13,8 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chromedp/cdproto/network"
-
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/procfs"
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
@@ -29,10 +27,6 @@ func pageRows() int {
 }
 
 const (
-	// pageBytes and pageRequests are what a page may take at its first visit: what is unpacked of document, style, script and icon; and with
-	// them the stream.
-	pageBytes    = 100 << 10
-	pageRequests = 6
 	// pageCost limits the CPU that one page costs the server and the database together, in multiples of what the
 	// plain list costs with few callbacks. A list with a filter that no index serves reads 2,000 rows more than
 	// it shows.
@@ -46,57 +40,6 @@ const (
 	// pageLoads is how often each page is loaded for that.
 	pageLoads = 50
 )
-
-// A page is small and asks for little, however much there is to show.
-func TestBrowserPagesAreLight(t *testing.T) {
-	harness.BlackBox(t)
-	t.Parallel()
-	s := newScene(t, harness.SQLiteEmbedded).many()
-	b := newTab(t, s.Base)
-	b.signIn(harness.AdminKey)
-	call(b, network.SetCacheDisabled, network.SetCacheDisabledParams{CacheDisabled: true})
-	most, heaviest, pages := 0, "", 0
-	var requests int
-	b.crawl(func(address, shape string) {
-		b.forget()
-		b.open(address)
-		if ask[bool](b, `"live" in document.body.dataset`) {
-			b.streams()
-		}
-		ours := func(l fetched) bool { return l.kind != "EventSource" && !strings.HasSuffix(l.url, ".svg") }
-		harness.Eventually(t, pageTime, "the page is loaded", func() error {
-			for _, l := range b.loaded() {
-				if ours(l) && !l.over {
-					return errors.New(l.url)
-				}
-			}
-			return nil
-		})
-		// The icon is asked for once, when a browser likes to.
-		n, bytes := 1, ask[int](b, `fetch(document.querySelector("link[rel=icon]").href).then((r) => r.text()).then((t) => t.length)`)
-		for _, l := range b.loaded() {
-			if strings.HasSuffix(l.url, ".svg") {
-				continue
-			}
-			n++
-			if ours(l) {
-				bytes += int(l.bytes)
-			}
-		}
-		pages++
-		requests = max(requests, n)
-		if bytes > most {
-			most, heaviest = bytes, shape
-		}
-		if bytes > pageBytes {
-			t.Errorf("%s takes %d bytes; at most %d", address, bytes, pageBytes)
-		}
-		if n > pageRequests {
-			t.Errorf("%s asks %d times; at most %d: %+v", address, n, pageRequests, b.loaded())
-		}
-	})
-	t.Logf("%d pages: at most %d requests, at most %.1f KB (%s)", pages, requests, float64(most)/1024, heaviest)
-}
 
 // A viewer loads pages as a browser does, without being one.
 type viewer struct {

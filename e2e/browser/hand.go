@@ -28,7 +28,7 @@ const find = (selector, text) => [...document.querySelectorAll(selector)].filter
 
 // js writes a function that is called with values.
 func js(body string, args ...any) string {
-	return "((...args) => {" + seeking + body + "})(..." + quoted(args) + ")"
+	return "((...args) => {" + seeking + body + "})(..." + quoted(append([]any{}, args...)) + ")"
 }
 
 // quoted writes a value that JSON can write.
@@ -222,6 +222,17 @@ func (t *tab) arrive(path string) {
 	})
 }
 
+// address waits until the address has a part.
+func (t *tab) address(part string) {
+	t.Helper()
+	harness.Eventually(t, pageTime, "the address has "+part, func() error {
+		if at := t.where(); !strings.Contains(at, part) {
+			return errors.New("it is " + at)
+		}
+		return nil
+	})
+}
+
 // focused says what has the focus: its selector by id or text.
 func (t *tab) focused() string {
 	t.Helper()
@@ -319,26 +330,6 @@ func (h hands) reach(selector, text string) {
 	h.Fatalf("Tab does not lead to %s %q within %d steps", selector, text, most)
 }
 
-// stays marks the page, and returns what fails the test unless it is still the same one. Where no scripts run
-// every act loads a page.
-func (h hands) stays(what string) func() {
-	if h.plain {
-		return func() {}
-	}
-	h.mark()
-	return func() {
-		h.Helper()
-		h.marked(what)
-	}
-}
-
-// fresh reloads the page where scripts are off: nothing else would update it.
-func (h hands) fresh() {
-	if h.plain {
-		h.open(h.where())
-	}
-}
-
 // becomes waits until something says a text, looking again where the page does not change by itself.
 func (h hands) becomes(selector, text string) {
 	h.Helper()
@@ -347,7 +338,7 @@ func (h hands) becomes(selector, text string) {
 		return
 	}
 	harness.Eventually(h, pageTime, fmt.Sprintf("%s says %q", selector, text), func() error {
-		h.fresh()
+		h.open(h.where())
 		if h.count(selector, text) == 0 {
 			return errors.New("it does not")
 		}

@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
-	"net/url"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -15,182 +17,307 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
 )
 
-// A scene is a dispatcher with something to look at.
+// A scene is a dispatcher with something to look at, and who looks. It plays the scripts of testdata: each line of one
+// is a step, which fails the test if it cannot be done.
+//
+//	[WHO: ]VERB ARGUMENT [| TEXT]
+//
+// WHO is a window of the scene, or "both" or "all" for several; "keys", "plain" and "scripts" are for those who use the
+// page so, and are left out otherwise. The verbs are those of act and looks. $NAME stands for what is in names.
 type scene struct {
+	*testing.T
 	*harness.Process
-	t *testing.T
-	r *harness.Receiver
-	// endpoint, hung, dead, done, poll, schedule, redrive and key are ids of one of each: hung waits for its second attempt.
-	endpoint, hung, dead, done, poll, schedule, redrive, key string
+	on      harness.Backend
+	r       *harness.Receiver
+	names   map[string]string
+	windows map[string]hands // by name; the one without a name does what stands without a name
+	does    map[string]func()
+	refused []string // fields that took no hostile text
 }
 
 // The answers of a scene's receiver, by path.
 func sceneAnswers(a *harness.Arrival) harness.Reply {
-	switch {
-	case strings.HasPrefix(a.Path, "/fails"):
-		return harness.Reply{Status: 503, Body: `{"error":"the shop is closed for maintenance"}`}
-	case strings.HasPrefix(a.Path, "/refuses"):
-		return harness.Reply{Status: 422, Body: "unknown order"}
-	case strings.HasPrefix(a.Path, "/asks"):
-		return harness.Reply{Status: 200, Body: `{"trade_state":"USERPAYING"}`}
-	case strings.HasPrefix(a.Path, "/wrong"):
-		return harness.Reply{Status: 200, Body: `{"code":"FAIL","message":"signature"}`}
-	default:
-		return harness.Reply{Status: 200, Body: "success"}
+	for path, reply := range map[string]harness.Reply{
+		"/fails":   {Status: 503, Body: `{"error":"the shop is closed for maintenance"}`},
+		"/refuses": {Status: 422, Body: "unknown order"},
+		"/asks":    {Status: 200, Body: `{"trade_state":"USERPAYING"}`},
+		"/wrong":   {Status: 200, Body: `{"code":"FAIL","message":"signature"}`},
+	} {
+		if strings.HasPrefix(a.Path, path) {
+			return reply
+		}
 	}
+	return harness.Reply{Status: 200, Body: "success"}
 }
 
 // newScene serves with nothing in it.
-func newScene(t *testing.T, c harness.Combination) *scene {
+func newScene(t *testing.T, c harness.Combination, answers harness.Script) *scene {
 	t.Helper()
-	return &scene{Process: harness.Serve(t, harness.Launch{On: harness.NewBackend(t, c)}), t: t, r: harness.NewReceiver(t, sceneAnswers)}
+	r, on := harness.NewReceiver(t, answers), harness.NewBackend(t, c)
+	return &scene{T: t, Process: harness.Serve(t, harness.Launch{On: on}), on: on, r: r,
+		names:   map[string]string{"shop": r.URL, "admin": harness.AdminKey},
+		windows: map[string]hands{}, does: map[string]func(){}}
 }
 
-// settled waits until each of the callbacks is in its state.
-func (s *scene) settled(states map[string]client.State) {
-	s.t.Helper()
-	harness.Eventually(s.t, time.Minute, "the callbacks of the scene are settled", func() error {
-		for id, want := range states {
-			cb, err := s.Callback(s.t.Context(), id)
-			if err != nil {
-				return err
-			}
-			if cb.State != want || want == "scheduled" && cb.AttemptCount == 0 {
-				return fmt.Errorf("%s (%s) is %s after %d attempts", id, cb.Ref, cb.State, cb.AttemptCount)
-			}
+// window opens a private window at the server, or what stands in front of it. It is returned signed in.
+func (s *scene) window(name, base string) *tab {
+	s.Helper()
+	b := newTab(s, base)
+	b.signIn(harness.AdminKey)
+	s.windows[name] = hands{tab: b}
+	return b
+}
+
+// lit is a scene on SQLite that is filled by a script, and a window that is signed in.
+func lit(t *testing.T, fill func(*scene)) (*scene, *tab) {
+	t.Helper()
+	s := newScene(t, harness.SQLiteEmbedded, sceneAnswers)
+	fill(s)
+	return s, s.window("", s.Base)
+}
+
+// play plays a script.
+func (s *scene) play(file string) {
+	s.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", file))
+	if err != nil {
+		s.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
+			s.step(os.Expand(line, func(name string) string { return s.names[name] }))
+		}
+	}
+}
+
+// step does one line.
+func (s *scene) step(line string) {
+	s.Helper()
+	who, rest, named := strings.Cut(line, ": ")
+	if !named || strings.ContainsAny(who, ` {"`) {
+		who, rest = "", line
+	}
+	verb, rest, _ := strings.Cut(rest, " ")
+	if s.act(verb, rest) {
+		return
+	}
+	look := looks[verb]
+	if look == nil {
+		s.Fatalf("%s: no verb %q", line, verb)
+	}
+	argument, text, _ := strings.Cut(rest, " | ")
+	for _, h := range s.whose(who) {
+		look(h, argument, text)
+	}
+}
+
+// whose are the windows that a step is for.
+func (s *scene) whose(who string) []hands {
+	s.Helper()
+	h := s.windows[""]
+	switch who {
+	case "keys", "plain", "scripts":
+		if map[string]bool{"keys": h.keys, "plain": h.plain, "scripts": !h.plain}[who] {
+			return []hands{h}
 		}
 		return nil
-	})
+	case "both":
+		return []hands{h, s.windows["two"]}
+	case "all":
+		return slices.Collect(maps.Values(s.windows))
+	}
+	named, open := s.windows[who]
+	if !open {
+		s.Fatalf("no window %q is open", who)
+	}
+	return []hands{named}
 }
 
-// one makes one of each: an endpoint, callbacks of three states under one reference, a poll, a schedule, a redrive, a key, a lane that is paused.
-func (s *scene) one() *scene {
-	s.t.Helper()
-	s.endpoint = s.Make("/v1/endpoints", harness.Submission{
-		"external_id": "merchant-7", "name": "Tea shop", "url": s.r.URL + "/fails/merchant-7", "topics": []string{"payment.*"}, "headers": harness.Submission{"X-Shop": "7"}, "rate": "50/s",
-	}, http.StatusCreated)
-	labels := harness.Submission{"channel": "alipay", "region": "south"}
-	s.hung = s.Make("/v1/callbacks", harness.Submission{
-		"endpoint": "merchant-7", "topic": "payment.succeeded", "ref": "order-20261121-0001", "payload": harness.Submission{"paid": 10000, "goods": "tea"},
-		"policy": harness.AskAfter("1h", "2h"), "labels": labels, "lock_key": "order-20261121-0001",
-	}, http.StatusAccepted)
-	s.dead = s.Make("/v1/callbacks", harness.Submission{
-		"url": s.r.URL + "/fails/ledger?token=secret", "topic": "payment.booked", "ref": "order-20261121-0001", "payload": harness.Submission{"paid": 10000},
-		"policy": harness.AskAfter("50ms", "50ms"), "labels": labels,
-	}, http.StatusAccepted)
-	s.done = s.Make("/v1/callbacks", harness.Submission{
-		"url": s.r.URL + "/takes", "topic": "payment.mailed", "ref": "order-20261121-0001", "body": "trade_no=1&status=PAID", "content_type": "application/x-www-form-urlencoded",
-	}, http.StatusAccepted)
-	s.poll = s.Make("/v1/polls", harness.Submission{
-		"ref": "refund-1", "request": harness.Submission{"url": s.r.URL + "/asks/refund-1"}, "policy": harness.AskAfter("1h"), "until": harness.Finals(),
-		"context": harness.Submission{"channel": "wechat"}, "on_result": harness.Submission{"endpoint": "merchant-7", "topic": "refund.result"},
-	}, http.StatusAccepted)
-	s.schedule = s.Make("/v1/schedules", harness.Submission{
-		"name": "daily-books", "cron": "30 1 * * *", "timezone": "Asia/Shanghai", "callback": harness.Submission{"url": s.r.URL + "/takes/books", "payload": harness.Submission{"kind": "daily"}},
-	}, http.StatusCreated)
-	s.key = s.Make("/v1/keys", harness.Submission{"name": "checkout service", "scopes": []string{"send", "read"}, "expires_in": "365d"}, http.StatusCreated)
-	s.settled(map[string]client.State{s.hung: "scheduled", s.dead: "dead", s.done: "succeeded"})
-	s.Make("/v1/callbacks/"+s.dead+"/retry", harness.Submission{"reason": "the shop said that it is back"}, http.StatusOK)
-	s.settled(map[string]client.State{s.dead: "dead"})
-	s.redrive = s.Make("/v1/redrives", harness.Submission{
-		"action": "retry", "filter": harness.Submission{"state": "dead", "topic": "payment.booked"}, "rate": "100/s", "reason": "the shop is back",
-	}, http.StatusAccepted)
-	s.redriven(s.redrive)
-	s.Make("/v1/lanes/merchant-9/pause", harness.Submission{"reason": "the merchant moves house"}, http.StatusOK)
-	return s
+// act does a step that is done beside the pages, and says whether it is one.
+func (s *scene) act(verb, rest string) bool {
+	s.Helper()
+	first, second, _ := strings.Cut(rest, " ")
+	switch verb {
+	case "make": // NAME PATH BODY: $NAME is its id
+		path, body, _ := strings.Cut(second, " ")
+		s.names[first] = s.Make(path, json.RawMessage(body))
+	case "post": // PATH BODY
+		s.Post(first, json.RawMessage(second), nil)
+	case "plant":
+		s.plant(first, second)
+	case "await":
+		s.await(rest)
+	case "do":
+		s.does[rest]()
+	case "window":
+		s.window(rest, s.Base)
+	case "tab": // a second page of the window without a name
+		h := s.windows[""]
+		h.tab = h.another()
+		h.scripts(!h.plain)
+		s.windows[rest] = h
+	case "here":
+		s.names[rest] = s.windows[""].where()
+	default:
+		return false
+	}
+	return true
 }
 
-// redriven waits until a redrive is done and what it did has ended.
-func (s *scene) redriven(id string) {
-	s.t.Helper()
-	harness.Eventually(s.t, time.Minute, "the redrive is done", func() error {
-		r, err := s.Client.Redrive(s.t.Context(), id)
-		if err == nil && r.State != "done" {
-			err = errors.New(r.State)
+// looks are the verbs of a script for what is done with a page, and seen of it.
+var looks = map[string]func(h hands, argument, text string){
+	"open":    func(h hands, path, _ string) { h.open(path) },
+	"arrive":  func(h hands, path, _ string) { h.arrive(path) },
+	"address": func(h hands, part, _ string) { h.address(part) },
+	"see":     func(h hands, selector, text string) { h.see(selector, text) },
+	"unseen":  func(h hands, selector, text string) { h.seeNot(selector, text) },
+	"becomes": func(h hands, selector, text string) { h.becomes(selector, text) },
+	"use":     func(h hands, selector, text string) { h.use(selector, text) },
+	"click":   func(h hands, selector, text string) { h.click(selector, text) },
+	"write":   func(h hands, selector, text string) { h.write(selector, text) },
+	"fill":    func(h hands, selector, text string) { h.fill(selector, text) },
+	"choose":  func(h hands, selector, value string) { h.choose(selector, value) },
+	"unfold":  func(h hands, text, _ string) { h.unfold(text) },
+	"press":   func(h hands, key, _ string) { h.press(key) },
+	"streams": func(h hands, _, _ string) { h.streams() },
+	"forgive": func(h hands, pattern, _ string) { h.forgive(pattern) },
+	"js":      func(h hands, expression, _ string) { ask[bool](h.tab, expression) },
+	"focused": func(h hands, want, _ string) {
+		if at := h.focused(); at != want && (want != "*" || at == "") {
+			h.Errorf("the focus is at %q, want %s", at, want)
+		}
+	},
+	"value": func(h hands, selector, want string) {
+		if is := ask[string](h.tab, js(`return document.querySelector(args[0]).value`, selector)); is != want {
+			h.Errorf("%s has %q, want %q", selector, is, want)
+		}
+	},
+	// Where no scripts run every act loads a page.
+	"mark": func(h hands, _, _ string) {
+		if !h.plain {
+			h.mark()
+		}
+	},
+	"marked": func(h hands, what, _ string) {
+		if !h.plain {
+			h.marked(what)
+		}
+	},
+}
+
+// await waits until a field of what stands at a path has a value: PATH FIELD VALUE.
+func (s *scene) await(rest string) {
+	s.Helper()
+	words := strings.Fields(rest)
+	harness.Eventually(s, time.Minute, rest, func() error {
+		var got map[string]any
+		_, err := s.Call(s.Context(), http.MethodGet, words[0], nil, &got)
+		if is := fmt.Sprint(got[words[1]]); err == nil && is != words[2] {
+			err = fmt.Errorf("it is %s", is)
 		}
 		return err
 	})
-	s.settled(map[string]client.State{s.dead: "dead"})
 }
 
-// sceneMany is how many of each there are where there are many: more than one page of a list.
-const sceneMany = 60
-
-// many makes more than one page of each.
-func (s *scene) many() *scene {
-	s.t.Helper()
-	s.one()
-	var endpoints []harness.Submission
-	for i := range sceneMany {
-		endpoints = append(endpoints, harness.Submission{
-			"external_id": fmt.Sprintf("shop-%03d", i), "name": fmt.Sprintf("Shop of the %d. street, with a name that is long", i),
-			"url": fmt.Sprintf("%s/%s/shop-%03d", s.r.URL, []string{"takes", "fails", "refuses", "wrong"}[i%4], i), "topics": []string{"payment.*", "refund.*"},
-			"success": "body-success",
-		})
+// plant posts something with hostile texts in its fields: PATH | BODY | PLAIN. The fields that the program refuses are
+// set to what they are in plain, or left out. Its id is $NAME.
+func (s *scene) plant(name, rest string) {
+	s.Helper()
+	parts := strings.Split(rest, " | ")
+	var body, plain map[string]any
+	if err := errors.Join(json.Unmarshal([]byte(parts[1]), &body), json.Unmarshal([]byte(parts[2]), &plain)); err != nil {
+		s.Fatalf("%s: %v", rest, err)
 	}
-	var shops struct {
-		Results []struct {
-			Status   int             `json:"status"`
-			Problem  json.RawMessage `json:"problem"`
-			Endpoint struct {
-				ID string `json:"id"`
-			} `json:"endpoint"`
-		} `json:"results"`
-	}
-	s.Post("/v1/endpoints/batch", harness.Submission{"endpoints": endpoints}, &shops, http.StatusMultiStatus)
-	for _, r := range shops.Results {
-		if r.Status != http.StatusCreated {
-			s.t.Fatalf("an endpoint was answered with %d: %s", r.Status, r.Problem)
+	for range 20 {
+		var made struct{ ID string }
+		_, err := s.Call(s.Context(), http.MethodPost, parts[0], body, &made)
+		refusal := harness.Refusal(err)
+		if err == nil {
+			s.names[name] = made.ID
+			return
+		}
+		if refusal == nil || len(refusal.Errors) == 0 {
+			s.Fatalf("%s: %v", rest, err)
+		}
+		for _, wrong := range refusal.Errors {
+			field := strings.FieldsFunc(wrong.Field, func(r rune) bool { return r == '.' || r == '[' })[0]
+			if _, set := body[field]; !set {
+				s.Fatalf("%s: %v", rest, err)
+			}
+			s.refused = append(s.refused, name+"."+field)
+			if value, ok := plain[field]; ok {
+				body[field] = value
+			} else {
+				delete(body, field)
+			}
 		}
 	}
+	s.Fatalf("%s: it takes nothing", rest)
+}
+
+// many makes one of each, and more than one page of most.
+func (s *scene) many() {
+	s.Helper()
+	s.one()
+	const n = 60
+	var endpoints []harness.Submission
+	for i := range n {
+		endpoints = append(endpoints, harness.Submission{
+			"external_id": fmt.Sprintf("shop-%03d", i), "name": fmt.Sprintf("Shop of the %d. street, with a name that is long", i),
+			"url":    fmt.Sprintf("%s/%s/shop-%03d", s.r.URL, []string{"takes", "fails", "refuses", "wrong"}[i%4], i),
+			"topics": []string{"payment.*", "refund.*"}, "success": "body-success",
+		})
+	}
+	var shops struct{ Results []client.EndpointResult }
+	s.Post("/v1/endpoints/batch", harness.Submission{"endpoints": endpoints}, &shops)
 	var batch []harness.Submission
-	for i := range 4 * sceneMany {
+	for i := range 4 * n {
 		c := harness.Submission{
-			"endpoint": fmt.Sprintf("shop-%03d", i%sceneMany), "topic": []string{"payment.succeeded", "payment.closed", "refund.succeeded"}[i%3],
-			"ref": fmt.Sprintf("order-2026112%d-%04d", i%9, i/2), "payload": harness.Submission{"paid": i, "goods": strings.Repeat("tea ", i%20)}, "labels": harness.Submission{"channel": []string{"alipay", "wechat"}[i%2]},
-			"policy": [...]harness.Submission{harness.AskAfter("50ms"), harness.AskAfter("10m", "1h", "6h"), harness.AskAfter("50ms", "2h", "3h", "4h", "5h", "6h", "7h", "8h", "9h")}[i%3],
+			"endpoint": fmt.Sprintf("shop-%03d", i%n), "topic": []string{"payment.succeeded", "payment.closed", "refund.succeeded"}[i%3],
+			"ref": fmt.Sprintf("order-2026112%d-%04d", i%9, i/2), "labels": harness.Submission{"channel": []string{"alipay", "wechat"}[i%2]},
+			"payload": harness.Submission{"paid": i, "goods": strings.Repeat("tea ", i%20)},
+			"policy": [...]harness.Submission{harness.AskAfter("50ms"), harness.AskAfter("10m", "1h", "6h"),
+				harness.AskAfter("50ms", "2h", "3h", "4h", "5h", "6h", "7h", "8h", "9h")}[i%3],
 		}
 		if i%10 == 9 {
 			c["delay"] = fmt.Sprint(i, "m")
 		}
 		batch = append(batch, c)
 	}
-	made, err := s.AcceptBatch(s.t.Context(), batch)
+	made, err := s.AcceptBatch(s.Context(), batch)
 	if err != nil {
-		s.t.Fatal(err)
+		s.Fatal(err)
 	}
-	for i := range sceneMany {
-		s.Make("/v1/polls", harness.Submission{
-			"ref": fmt.Sprint("refund-m-", i), "request": harness.Submission{"url": fmt.Sprint(s.r.URL, "/asks/m-", i)}, "policy": harness.AskAfter("1h", "2h"), "until": harness.Finals(),
-		}, http.StatusAccepted)
+	for i := range n {
+		s.Make("/v1/polls", harness.Submission{"ref": fmt.Sprint("refund-m-", i), "policy": harness.AskAfter("1h", "2h"),
+			"request": harness.Submission{"url": fmt.Sprint(s.r.URL, "/asks/m-", i)}, "until": harness.Finals()})
 		s.Make("/v1/schedules", harness.Submission{
-			"name": fmt.Sprintf("report-%02d", i), "cron": fmt.Sprintf("%d %d * * *", i%60, i%24), "timezone": []string{"Asia/Shanghai", "UTC", "America/New_York"}[i%3], "enabled": i%5 != 0,
+			"name": fmt.Sprintf("report-%02d", i), "cron": fmt.Sprintf("%d %d * * *", i%60, i%24), "enabled": i%5 != 0,
+			"timezone": []string{"Asia/Shanghai", "UTC", "America/New_York"}[i%3],
 			"callback": harness.Submission{"endpoint": fmt.Sprintf("shop-%03d", i), "payload": harness.Submission{"report": i}},
-		}, http.StatusCreated)
-	}
-	harness.Eventually(s.t, time.Minute, "what is due is attempted", func() error {
-		all, err := s.ListAll(client.Filter{})
-		if err != nil {
-			return err
-		}
-		open := slices.DeleteFunc(all, func(cb client.Callback) bool {
-			return cb.AttemptCount > 0 || cb.State != "scheduled" && cb.State != "attempting" || time.Until(cb.DueAt) > time.Minute
 		})
-		if len(open) > 0 {
-			return fmt.Errorf("%d are not, such as %s", len(open), open[0].ID)
-		}
-		return nil
-	})
-	for i := range 8 {
-		s.Make("/v1/keys", harness.Submission{"name": fmt.Sprint("service ", i), "scopes": []string{"send"}}, http.StatusCreated)
-		s.Make("/v1/redrives", harness.Submission{
-			"action": "retry", "filter": harness.Submission{"state": "dead", "endpoint": fmt.Sprintf("shop-%03d", i)}, "rate": "1000/s", "reason": fmt.Sprint("street ", i, " is open again"),
-		}, http.StatusAccepted)
-		s.Make("/v1/endpoints/"+shops.Results[i].Endpoint.ID+"/pause", harness.Submission{"reason": "it moves house"}, http.StatusOK)
 	}
-	s.Make("/v1/callbacks/"+made[9].ID+"/cancel", harness.Submission{"reason": "the order was a mistake"}, http.StatusOK)
-	return s
+	harness.Eventually(s, time.Minute, "what is due is attempted", func() error {
+		all, err := s.ListAll(client.Filter{})
+		i := slices.IndexFunc(all, func(cb client.Callback) bool {
+			return cb.AttemptCount == 0 && cb.FinishedAt.IsZero() && time.Until(cb.DueAt) < time.Minute
+		})
+		if i >= 0 {
+			err = errors.New(all[i].ID + " is not")
+		}
+		return err
+	})
+	for i, shop := range shops.Results[:8] {
+		s.Make("/v1/keys", harness.Submission{"name": fmt.Sprint("service ", i), "scopes": []string{"send"}})
+		s.Make("/v1/redrives", harness.Submission{"action": "retry", "rate": "1000/s", "reason": fmt.Sprint("street ", i, " is open again"),
+			"filter": harness.Submission{"state": "dead", "endpoint": fmt.Sprintf("shop-%03d", i)}})
+		s.Make("/v1/endpoints/"+shop.Endpoint.ID+"/pause", harness.Submission{"reason": "it moves house"})
+	}
+	s.Make("/v1/callbacks/"+made[9].ID+"/cancel", harness.Submission{"reason": "the order was a mistake"})
 }
+
+// one makes one of each.
+func (s *scene) one() { s.play("one.txt") }
 
 // menu are the pages that the menu leads to.
 var menu = []string{
@@ -218,31 +345,4 @@ func shapeOf(address string) string {
 		shape += "?"
 	}
 	return shape
-}
-
-// hostOf is the host and port of an address.
-func hostOf(t *testing.T, address string) string {
-	t.Helper()
-	u, err := url.Parse(address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return u.Host
-}
-
-// A keyMade is a key as it is shown once.
-type keyMade struct {
-	ID  string `json:"id"`
-	Key string `json:"key"`
-}
-
-// madeKey makes a key with these scopes.
-func madeKey(t *testing.T, p *harness.Process, scopes ...string) (k keyMade) {
-	t.Helper()
-	p.Post("/v1/keys", harness.Submission{"name": fmt.Sprint("a key to ", scopes), "scopes": scopes}, &k,
-		http.StatusCreated)
-	if k.Key == "" {
-		t.Fatal(errors.New("a key without a text"))
-	}
-	return k
 }

@@ -1,244 +1,275 @@
 package browser
 
 import (
+	"errors"
 	"fmt"
-	"net/http"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	cdppage "github.com/chromedp/cdproto/page"
 
 	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
-// What an operator does on a bad day: finds an order, sees why it hangs, mends that and watches; pauses a merchant and resumes them; redrives what
-// has died; makes a schedule, changes it and runs it; leaves. The same with a mouse, by keys alone, and without scripts.
+func TestMain(m *testing.M) { harness.Main(m) }
+
+// The day of testdata/day.txt, with a mouse, by keys alone, and without scripts.
 func TestBrowserOperatorsDay(t *testing.T) {
 	harness.BlackBox(t)
-	for _, c := range []struct {
-		name        string
-		on          harness.Combination
-		keys, plain bool
+	for i, c := range []struct {
+		name string
+		on   harness.Combination
+		hands
 	}{
-		{"mouse on postgres+redis", harness.PostgresRedis, false, false},
-		{"mouse on sqlite+embedded", harness.SQLiteEmbedded, false, false},
-		{"keys", harness.SQLiteEmbedded, true, false},
-		{"without scripts", harness.SQLiteEmbedded, false, true},
+		{"mouse on postgres+redis", harness.PostgresRedis, hands{}},
+		{"mouse on sqlite+embedded", harness.SQLiteEmbedded, hands{}},
+		{"keys", harness.SQLiteEmbedded, hands{keys: true}},
+		{"without scripts", harness.SQLiteEmbedded, hands{plain: true}},
 	} {
-		if c.name != "mouse on postgres+redis" && !testserver.Full() {
+		if i > 0 && !testserver.Full() {
 			continue // make test tells the story once
 		}
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			d := &day{T: t}
-			d.r = harness.NewReceiver(t, func(a *harness.Arrival) harness.Reply {
-				if d.closed.Load() && strings.HasPrefix(a.Path, "/shop") {
+			var reopened atomic.Bool
+			s := newScene(t, c.on, func(a *harness.Arrival) harness.Reply {
+				if !reopened.Load() && strings.HasPrefix(a.Path, "/shop") {
 					return harness.Reply{Status: 503, Body: "closed for maintenance"}
 				}
 				return harness.Reply{Status: 200, Body: "success"}
 			})
-			d.closed.Store(true)
-			d.p = harness.Serve(t, harness.Launch{On: harness.NewBackend(t, c.on)})
-			d.fill()
-			d.h = hands{newTab(t, d.p.Base), c.keys, c.plain}
-			if c.plain {
-				d.h.scripts(false)
-			}
-			d.comesIn()
-			d.findsWhatHangs()
-			d.pausesAndResumes()
-			d.redrives()
-			d.schedules()
-			d.leaves()
+			s.does["reopen the shop"] = func() { reopened.Store(true) }
+			c.tab = newTab(t, s.Base)
+			c.scripts(!c.plain)
+			s.windows[""] = c.hands
+			s.play("day.txt")
 		})
 	}
 }
 
-// A day is one such run.
-type day struct {
-	*testing.T
-	p        *harness.Process
-	r        *harness.Receiver
-	h        hands
-	closed   atomic.Bool // the shop answers 503
-	endpoint string
-	hung     string
+func TestBrowserListsAreWalkedThrough(t *testing.T) {
+	harness.BlackBox(t)
+	t.Parallel()
+	s := newScene(t, harness.SQLiteEmbedded, sceneAnswers)
+	s.many()
+	for _, plain := range []bool{false, true} {
+		b := newTab(t, s.Base)
+		b.scripts(!plain)
+		b.signIn(harness.AdminKey)
+		s.windows[""] = hands{b, false, plain}
+		rows := func() []string {
+			return ask[[]string](b, `[...document.querySelectorAll("tbody tr[data-id]")].map((e) => e.dataset.id)`)
+		}
+		var first []string
+		s.does["remember the rows"] = func() { first = rows() }
+		s.does["see other rows"] = func() {
+			harness.Eventually(t, pageTime, "other rows are shown", func() error {
+				second := rows()
+				if len(first) == 0 || len(second) == 0 ||
+					slices.ContainsFunc(second, func(id string) bool { return slices.Contains(first, id) }) {
+					return fmt.Errorf("they are %v", second)
+				}
+				return nil
+			})
+		}
+		s.does["see the rows again"] = func() {
+			harness.Eventually(t, pageTime, "one comes back to the first page", func() error {
+				if again := rows(); b.where() != "/ui/callbacks" || !slices.Equal(again, first) {
+					return fmt.Errorf("at %s are %v", b.where(), again)
+				}
+				return nil
+			})
+		}
+		s.play("list.txt")
+	}
 }
 
-// dayDead is how many callbacks have died of the shop.
-const dayDead = 3
+// awayComplaints is what a browser says of a server that is away.
+const awayComplaints = `net::ERR_(CONNECTION_REFUSED|INCOMPLETE_CHUNKED_ENCODING|EMPTY_RESPONSE|CONNECTION_RESET|` +
+	`CONNECTION_CLOSED|NETWORK_CHANGED|SOCKET_NOT_CONNECTED)|status of 503`
 
-// fill makes an order whose lane is paused, one that waits an hour for its second attempt, and some that have died.
-func (d *day) fill() {
-	do := d.p.Make
-	d.endpoint = do("/v1/endpoints", harness.Submission{"external_id": "merchant-7", "name": "Tea shop", "url": d.r.URL + "/shop"}, http.StatusCreated)
-	do("/v1/lanes/moving/pause", harness.Submission{"reason": "the merchant moves house"}, http.StatusOK)
-	d.hung = do("/v1/callbacks", harness.Submission{"url": d.r.URL + "/moved", "lane": "moving", "ref": "order-0815", "topic": "payment.succeeded", "payload": harness.Submission{"paid": 1}}, http.StatusAccepted)
-	do("/v1/callbacks", harness.Submission{"endpoint": "merchant-7", "ref": "order-4711", "payload": harness.Submission{"paid": 1}, "policy": harness.AskAfter("1h", "2h")}, http.StatusAccepted)
-	for i := range dayDead {
-		do("/v1/callbacks", harness.Submission{"endpoint": "merchant-7", "ref": fmt.Sprint("dead-", i), "payload": harness.Submission{"paid": i}, "policy": harness.AskAfter("20ms")}, http.StatusAccepted)
+func TestBrowserLiveUpdatesComeBack(t *testing.T) {
+	harness.BlackBox(t)
+	for _, c := range []struct {
+		name       string
+		away, back func(*scene, *harness.Proxy)
+	}{
+		{"the connection is cut", func(_ *scene, x *harness.Proxy) { x.Refuse() }, func(_ *scene, x *harness.Proxy) { x.Pass() }},
+		{"nothing comes any more", func(_ *scene, x *harness.Proxy) { x.Hang() }, func(_ *scene, x *harness.Proxy) {
+			x.Cut() // what was sent into it is late by more than anybody waits
+			x.Pass()
+		}},
+		{"the server is killed", func(s *scene, _ *harness.Proxy) { s.Kill() }, func(s *scene, x *harness.Proxy) {
+			s.Process = harness.Serve(s, harness.Launch{On: s.on})
+			x.Mu.Lock()
+			x.Server = hostOf(s.Base)
+			x.Mu.Unlock()
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s := newScene(t, harness.SQLiteEmbedded, sceneAnswers)
+			x := harness.StartProxy(t, hostOf(s.Base))
+			b := newTab(t, "http://"+x.Address)
+			b.forgive(awayComplaints)
+			b.hurry()
+			b.signIn(harness.AdminKey)
+			b.forget()
+			s.windows[""] = hands{tab: b}
+			s.does["go away"] = func() { c.away(s, x) }
+			s.does["come back"] = func() { c.back(s, x) }
+			s.play("comeback.txt")
+		})
 	}
-	harness.AtLeast(d, time.Minute, "what can die has died", dayDead, func() int {
-		dead, err := d.p.ListAll(client.Filter{State: []client.State{"dead"}})
-		if err != nil {
-			d.Fatal(err)
+}
+
+// hostOf is the host and port of a server's address.
+func hostOf(base string) string { return strings.TrimPrefix(base, "http://") }
+
+// hurry has timers of a minute and more run fifteen times as fast, in every page from now on: a page waits that long before it believes that
+// a silent server is gone.
+func (t *tab) hurry() {
+	t.Helper()
+	call(t, cdppage.AddScriptToEvaluateOnNewDocument, cdppage.AddScriptToEvaluateOnNewDocumentParams{Source: `
+		{ const real = window.setTimeout; window.setTimeout = (what, ms, ...args) => real(what, ms >= 60000 ? ms / 15 : ms, ...args); }`})
+}
+
+func TestBrowserALateAnswerHidesNothing(t *testing.T) {
+	harness.BlackBox(t)
+	t.Parallel()
+	gate := make(chan struct{})
+	open := sync.OnceFunc(func() { close(gate) })
+	s := newScene(t, harness.SQLiteEmbedded, func(a *harness.Arrival) harness.Reply {
+		if a.Nth == 1 {
+			return harness.Reply{Status: 503}
 		}
-		return len(dead)
+		<-gate
+		return harness.Reply{Status: 200}
 	})
+	t.Cleanup(open) // before the receiver is closed, which waits for its requests
+	b := s.window("", s.Base)
+	s.does["let the receiver answer"] = open
+	s.does["hold answers back"] = func() {
+		ask[bool](b, `{
+			const real = window.fetch;
+			window.fetch = async (...args) => {
+				const response = await real(...args), body = await response.text();
+				await new Promise((go) => { window.__letArrive = go; });
+				return { url: response.url, text: async () => body };
+			};
+			true }`)
+	}
+	s.does["await the answer"] = func() {
+		harness.Eventually(t, pageTime, "the answer is drawn", func() error {
+			if !ask[bool](b, `Boolean(window.__letArrive)`) {
+				return errors.New("it is not")
+			}
+			return nil
+		})
+	}
+	s.play("late.txt")
 }
 
-// comesIn tries a wrong key before the right one, and lands where they wanted to go.
-func (d *day) comesIn() {
-	h := d.h
-	h.forgive(`status of 401`)
-	h.open("/ui/callbacks?state=scheduled")
-	h.arrive("/ui/sign-in")
-	h.write("#key", "not a key at all")
-	h.use("button", "Sign in")
-	h.see("[role=alert]", "not valid")
-	h.write("#key", harness.AdminKey)
-	h.press("Enter")
-	h.arrive("/ui/callbacks?state=scheduled")
-	h.see("h1", "Callbacks")
+// Scripts that need nothing but a window.
+func TestBrowserPagesAreLive(t *testing.T) {
+	harness.BlackBox(t)
+	for _, file := range []string{"two.txt", "typed.txt"} {
+		t.Run(file, func(t *testing.T) {
+			t.Parallel()
+			s, _ := lit(t, func(*scene) {})
+			s.play(file)
+		})
+	}
 }
 
-// findsWhatHangs looks for an order, reads that its lane is paused, resumes it, and sees it succeed. Another one is retried by hand.
-func (d *day) findsWhatHangs() {
-	h := d.h
-	if h.keys {
-		h.press("/") // the shortcut of the search
-		if at := h.focused(); at != "#q" {
-			d.Errorf("“/” leads to %q", at)
+// A page leaves by itself when its session has ended: who holds a key that is revoked sees nothing more, whether the page is told so by its stream
+// or finds out when that comes back.
+func TestBrowserRevokedKeyLeavesThePage(t *testing.T) {
+	harness.BlackBox(t)
+	for name, down := range map[string]bool{"by its stream": false, "while the stream is down": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newScene(t, harness.SQLiteEmbedded, sceneAnswers)
+			x := harness.StartProxy(t, hostOf(s.Base))
+			key, err := s.CreateKey(t.Context(), client.KeyRequest{Name: "a reader", Scopes: []client.Scope{"read"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			b := newTab(t, "http://"+x.Address)
+			b.forgive(`status of 401`)
+			b.signIn(key.Text)
+			b.forget()
+			b.open("/ui/callbacks")
+			b.streams()
+			if down {
+				b.forgive(awayComplaints)
+				x.Refuse()
+				b.see("#livestate", "interrupted")
+			}
+			began := time.Now()
+			if _, err := s.RevokeKey(t.Context(), key.ID, "it left"); err != nil {
+				t.Fatal(err)
+			}
+			x.Pass()
+			b.arrive("/ui/sign-in")
+			t.Logf("a page whose key was revoked was left after %s", time.Since(began).Round(100*time.Millisecond))
+		})
+	}
+}
+
+// A list whose condition no index serves is looked through in steps. The page goes on by itself until it is
+// stopped, and again when it is asked to. All of it is one entry in the history. Here no callback matches.
+func TestBrowserLooksOn(t *testing.T) {
+	harness.BlackBox(t)
+	t.Parallel()
+	tr := harness.NewTrial(t, "looks on")
+	tr.UseBackend(harness.NewBackend(t, harness.SQLiteEmbedded))
+	tr.Seed(tr.Serve(), harness.Seeding{N: 20_000, Lanes: 100, Shape: func(lane int) harness.Submission {
+		return tr.Callback("plain", harness.SeedRef(lane))
+	}})
+	p := tr.Serve()
+	x := harness.StartProxy(t, hostOf(p.Base))
+	b := newTab(t, "http://"+x.Address)
+	b.signIn(harness.AdminKey)
+	b.open("/ui/callbacks")
+	entries := ask[int](b, `history.length`)
+	b.mark()
+
+	x.Slow(2*time.Second, 0) // so that the look can be stopped before its last step
+	b.fill("#ff-topic", "nothing")
+	b.click(".filters button", "Filter")
+	b.see(".empty time", "")
+	b.click(".empty button", "Stop looking")
+	b.see(".empty a", "Look on")
+	x.Slow(0, 0)
+	stopped := b.where()
+	harness.Eventually(t, 5*time.Minute, "all is looked through", func() error {
+		if at := b.where(); b.count("main:not([aria-busy]) .empty a", "Look on") > 0 { // again after half a minute
+			b.click(".empty a", "Look on")
+			harness.Eventually(t, pageTime, "it looks on", func() error {
+				if b.where() == at {
+					return errors.New(at)
+				}
+				return nil
+			})
 		}
+		if b.count(".empty", "Nothing matches") == 0 {
+			return errors.New(b.where())
+		}
+		return nil
+	})
+	if at := b.where(); at == stopped || !strings.Contains(at, "cursor=") {
+		t.Errorf("it was stopped at %s, and has ended at %s", stopped, at)
 	}
-	h.write("#q", "order-0815")
-	h.press("Enter")
-	h.arrive("/ui/orders?ref=order-0815")
-	h.use("tbody a", "payment.succeeded")
-	h.arrive("/ui/callbacks/" + d.hung)
-	h.see(".why", "Its lane is paused")
-	h.see(".why", "the merchant moves house")
-	stays := h.stays("a lane is resumed elsewhere")
-	// Somebody else resumes the lane; who looks at the order sees it go.
-	o := hands{h.another(), h.keys, h.plain}
-	if h.plain {
-		o.scripts(false)
+	if n := ask[int](b, `history.length`) - entries; n != 1 {
+		t.Errorf("the condition and to look on have made %d entries in the history", n)
 	}
-	o.open("/ui/lanes?held=true")
-	o.use("td.act a", "Resume")
-	o.see("[data-act]", "What was held is sent now")
-	o.use("[data-act] button", "Resume it")
-	o.see(".flash, .toast", "The lane is resumed")
-	h.becomes(".why", "succeeded")
-	h.becomes(".timeline", "Attempt 1")
-	stays()
-
-	h.open("/ui/callbacks?ref=order-4711")
-	h.use("tbody a", "order-4711")
-	h.see(".why", "It waits for its due time")
-	h.see(".timeline", "503")
-	d.closed.Store(false)
-	stays = h.stays("a callback is retried")
-	h.use("#retry", "")
-	h.see(".flash, .toast", "attempted at once")
-	h.becomes(".why", "succeeded")
-	h.becomes(".timeline", "by hand")
-	stays()
-}
-
-// pausesAndResumes holds a merchant and lets them go.
-func (d *day) pausesAndResumes() {
-	h := d.h
-	h.open("/ui/endpoints/" + d.endpoint)
-	stays := h.stays("an endpoint is paused and resumed")
-	h.use(".head a", "Pause")
-	if h.keys { // changes their mind first
-		h.see("dialog h1", "Pause the endpoint")
-		h.press("Escape")
-		h.seeNot("dialog", "")
-		h.press("Enter")
-	}
-	h.see("[data-act]", "Nothing more is sent to it")
-	h.write("#f-reason", "they move house")
-	h.use("[data-act] button", "Pause it")
-	h.see(".flash, .toast", "Paused.")
-	if h.keys && h.focused() == "" {
-		d.Error("the dialog has done what it was for, and the focus is nowhere: the next Tab begins at the top")
-	}
-	h.see("main", "they move house")
-	cb, err := d.p.Accept(d.Context(), harness.Submission{"endpoint": "merchant-7", "ref": "held-1", "payload": harness.Submission{"paid": 1}})
-	if err != nil {
-		d.Fatal(err)
-	}
-	h.becomes("main tbody a", "held-1")
-	h.use(".head a", "Resume")
-	h.use("[data-act] button", "Resume it")
-	h.see(".flash, .toast", "Resumed")
-	h.becomes("tr[data-id="+cb.ID+"]", "succeeded")
-	stays()
-}
-
-// redrives retries all that died of one cause, having seen how many that is.
-func (d *day) redrives() {
-	h := d.h
-	h.open("/ui/dead")
-	h.see(".causes tbody tr", "503")
-	stays := h.stays("a group of the dead is redriven")
-	h.use(".causes a", "Redrive")
-	h.see("[data-act] .say", fmt.Sprint(dayDead, " callbacks will be attempted again"))
-	h.write("#f-reason", "the shop is open again")
-	h.use("[data-act] button", "Count again")
-	h.see("[data-act] .preview", fmt.Sprint(dayDead, " callbacks"))
-	h.use("[data-act] button", "Retry them")
-	h.arrive("/ui/redrives/rd_")
-	h.becomes("#progress-title", "All of it was done")
-	h.see(".facts div", fmt.Sprint("Done ", dayDead))
-	stays()
-	h.open("/ui/dead")
-	h.becomes("main", "Nothing is dead")
-}
-
-// schedules makes a schedule, looks when it would be due, changes it, and runs it.
-func (d *day) schedules() {
-	h := d.h
-	h.open("/ui/schedules")
-	h.use(".head a", "New schedule")
-	h.arrive("/ui/schedules/new")
-	h.write("#f-name", "daily-books")
-	h.write("#f-cron", "61 * * * *")
-	h.write("#f-callback", `{"url": "`+d.r.URL+`/books", "ref": "books-of-the-day", "payload": {"kind": "daily"}}`)
-	h.forgive(`status of 422`)
-	h.use("main button", "Create it")
-	h.see(".field.wrong", "When")
-	h.write("#f-cron", "30 1 * * *")
-	h.use("main button", "Preview the times")
-	h.see(".preview", "01:30:00")
-	h.use("main button", "Create it")
-	h.arrive("/ui/schedules/sc_")
-	h.see("main", "30 1 * * *")
-	h.use(".head a", "Edit")
-	h.write("#f-cron", "45 2 * * *")
-	h.use("main button", "Save")
-	h.arrive("/ui/schedules/sc_")
-	h.see("main", "45 2 * * *")
-	at := h.where()
-	h.use("#run", "")
-	h.arrive("/ui/callbacks/cb_")
-	h.becomes(".why", "succeeded")
-	h.see("h1", "books-of-the-day")
-	h.open(at)
-	h.see("main", "by hand")
-}
-
-// leaves signs out: no page can be seen any more, and one that stood open is left too.
-func (d *day) leaves() {
-	h := d.h
-	h.open("/ui/")
-	h.use("summary", "default")
-	h.use(".who button", "Sign out")
-	h.arrive("/ui/sign-in")
-	h.open("/ui/polls")
-	h.arrive("/ui/sign-in")
+	b.marked("to look on")
+	b.streams() // the page that is arrived at is up to date
 }

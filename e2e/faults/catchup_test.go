@@ -20,13 +20,10 @@ const newWithin = time.Second
 
 // However much the index missed, and however many rows are open, it is used as soon as it answers again.
 func TestANewCallbackAfterAnOutage(t *testing.T) {
-	mostlyWaits(t)
-	harness.OnEach(t, bothWithRedis, newCallbackAfterAnOutage)
+	runOn(t, "catching up beside the traffic", 0, bothWithRedis, newCallbackAfterAnOutage)
 }
 
-func newCallbackAfterAnOutage(t *testing.T, on harness.Backend) {
-	tr := newTrial(t, "catching up beside the traffic")
-	tr.UseBackend(on)
+func newCallbackAfterAnOutage(tr *trial) {
 	way := tr.behindProxy()
 	open := sized(50_000, 200_000, 1_000_000)
 	tr.seeded(open, 0)
@@ -52,11 +49,11 @@ func newCallbackAfterAnOutage(t *testing.T, on harness.Backend) {
 		sent := time.Now()
 		ref := fmt.Sprint("new-", i)
 		id := tr.AskAndNote(tr.Callback("plain", ref))
-		harness.AtLeast(tr, time.Minute, "a new callback arrives", 1, func() int { return tr.Receiver.Times(id) })
+		tr.AtLeast(time.Minute, "a new callback arrives", 1, func() int { return tr.Receiver.Times(id) })
 		waits = append(waits, time.Since(sent).Round(time.Millisecond))
 	}
 	tr.Remark("%s after the index came back with %d open rows, new callbacks arrived within %v",
-		time.Since(back).Round(time.Millisecond), open+missedInIt, waits)
+		time.Since(back), open+missedInIt, waits)
 	for _, wait := range waits {
 		if wait > newWithin {
 			tr.Errorf("a new callback arrived %s after it was accepted, over %s", wait, newWithin)

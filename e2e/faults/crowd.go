@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/judge"
 )
@@ -50,7 +51,7 @@ func crowdFails(tr *trial) {
 	began := time.Now()
 	members, byLane := tr.enrol(p, n)
 	accepted, goroutines := time.Since(began), 0
-	harness.Eventually(tr, limit, "every breaker opens", func() error {
+	tr.Eventually(limit, "every breaker opens", func() error {
 		some, err := p.Goroutines()
 		goroutines = max(goroutines, some)
 		return errors.Join(err, tr.rested(p, byLane))
@@ -66,7 +67,7 @@ func crowdFails(tr *trial) {
 	tr.MarkFault()
 	tr.Settle(limit)
 	tr.Remark("%d endpoints with %d callbacks each: accepted in %s, all open after %s; at most %d goroutines",
-		n, crowdEach, accepted.Round(time.Millisecond), opened.Round(time.Millisecond), goroutines)
+		n, crowdEach, accepted, opened, goroutines)
 	tr.judgeCrowd(members, back)
 	tr.Verdict(judge.Bounds{})
 }
@@ -85,14 +86,8 @@ func (tr *trial) enrol(p *harness.Process, n int) (members []*member, byLane map
 					"deadline": "1h", "timeout": "10s"},
 			})
 		}
-		var made struct {
-			Results []struct {
-				Endpoint struct {
-					ID string `json:"id"`
-				} `json:"endpoint"`
-			} `json:"results"`
-		}
-		p.Post("/v1/endpoints/batch", harness.Submission{"endpoints": endpoints}, &made, http.StatusMultiStatus)
+		var made struct{ Results []client.EndpointResult }
+		p.Post("/v1/endpoints/batch", harness.Submission{"endpoints": endpoints}, &made)
 		for _, r := range made.Results {
 			members = append(members, &member{})
 			byLane[r.Endpoint.ID] = members[len(members)-1]

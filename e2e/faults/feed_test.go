@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"net/http"
 	"slices"
 	"testing"
 	"time"
@@ -87,12 +86,7 @@ func (f *feedReader) step() {
 // A caller who reads the feed of outcomes, and is killed and goes on at its cursor, sees every one of them
 // once, whichever dispatcher it asks, and whichever of those is killed meanwhile.
 func TestAFeedReaderSeesEachOutcomeOnce(t *testing.T) {
-	harness.BlackBox(t)
-	t.Parallel()
-	harness.OnEach(t, harness.BothEnds, func(t *testing.T, b harness.Backend) {
-		mostlyWaits(t)
-		readWhileKilled(trialOn(t, "feed: readers and dispatchers killed", b))
-	})
+	runOn(t, "feed: readers and dispatchers killed", quick, harness.BothEnds, readWhileKilled)
 }
 
 const (
@@ -192,9 +186,8 @@ func readWhileKilled(tr *trial) {
 func (tr *trial) redriveAll(p *harness.Process, action, topic string) {
 	tr.Helper()
 	var r client.Redrive
-	p.Post("/v1/redrives", harness.Submission{"action": action, "filter": harness.Submission{"topic": topic}}, &r,
-		http.StatusAccepted)
-	harness.Eventually(tr, time.Minute, "the redrive is done", func() (err error) {
+	p.Post("/v1/redrives", harness.Submission{"action": action, "filter": harness.Submission{"topic": topic}}, &r)
+	tr.Eventually(time.Minute, "the redrive is done", func() (err error) {
 		if r, err = p.Redrive(tr.Context(), r.ID); err == nil && r.State != "done" {
 			err = fmt.Errorf("it is %s, %d of %d", r.State, r.Done, r.Matched)
 		}
@@ -269,9 +262,8 @@ func (f *feedReader) compare(c *harness.Process, all []client.Callback, ends map
 		f.Errorf("the feed of %d outcomes is another one, or in another order, than the %d that were read as "+
 			"they came", len(again), len(f.kept))
 	}
-	var compared client.Comparison
-	span := harness.Submission{"from": time.Now().Add(-24 * time.Hour).UTC().Format(time.RFC3339), "refs": refs}
-	c.Post("/v1/reconcile/compare", span, &compared, http.StatusOK)
+	compared, err := c.Compare(f.Context(), client.ReferenceList{From: time.Now().Add(-24 * time.Hour), Refs: refs})
+	f.Check(err)
 	if compared.Matched != len(all) || len(compared.Missing) > 0 || len(compared.Extra) > 0 {
 		f.Errorf("of %d callbacks the books match %d, miss %d and have %d besides", len(all), compared.Matched,
 			len(compared.Missing), len(compared.Extra))

@@ -2,6 +2,7 @@ package faults
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -15,17 +16,12 @@ import (
 
 // With a horizon Redis holds what is due within it, and SQL the rest.
 
-// least is the nearest horizon that a process takes.
-const least = 2 * time.Minute
-
-// horizonTrial is a trial of its own, beside the matrix.
-func horizonTrial(t *testing.T, title string, c harness.Combination) *trial {
-	t.Helper()
-	mostlyWaits(t)
-	tr := newTrial(t, "horizon: "+title)
-	tr.UseBackend(harness.NewBackend(t, c))
-	return tr
-}
+const (
+	// least is the nearest horizon that a process takes.
+	least = 2 * time.Minute
+	// loadedMetric counts what came from beyond it.
+	loadedMetric = "dispatcher_horizon_loaded_total"
+)
 
 // members counts what the index keeps in Redis, in all of its keys. The server's own memory also has the
 // buffers of connections, the scripts and what the allocator keeps.
@@ -51,7 +47,7 @@ func (tr *trial) members() (sum int64) {
 // number.
 func (tr *trial) agree(p *harness.Process, beyond int) {
 	tr.Helper()
-	harness.Eventually(tr, time.Minute, "SQL and the index agree", func() error {
+	tr.Eventually(time.Minute, "SQL and the index agree", func() error {
 		got, err := p.VerifyIndex(tr.Context(), client.VerifyRequest{})
 		if err == nil && (!got.Clean || beyond >= 0 && got.BeyondHorizon != beyond) {
 			err = fmt.Errorf("verify: %+v, want %d beyond the horizon", got, beyond)
@@ -64,7 +60,10 @@ func (tr *trial) agree(p *harness.Process, beyond int) {
 // what was within it from the beginning. And each change of the setting, up to the whole backlog, takes
 // effect at the next start.
 func TestHorizonBoundsWhatRedisHolds(t *testing.T) {
-	tr := horizonTrial(t, "a great backlog", harness.PostgresRedis)
+	runOn(t, "horizon: a great backlog", 0, onlyPostgresRedis, greatBacklog)
+}
+
+func greatBacklog(tr *trial) {
 	many := sized(20_000, 100_000, 200_000)
 	p := tr.Serve("--horizon", "10m")
 	tr.AcceptMany(1000, tr.Named("first"))
@@ -73,12 +72,9 @@ func TestHorizonBoundsWhatRedisHolds(t *testing.T) {
 	tr.AcceptMany(many, func(i int) harness.Submission {
 		return tr.due("plain", fmt.Sprint("backlog-", i), 10*time.Hour)
 	})
-	harness.Eventually(tr, time.Minute, "the index has been told of all", func() error {
+	tr.Eventually(time.Minute, "the index has been told of all", func() error {
 		waiting, err := p.Metric("dispatcher_enqueues_waiting")
-		if err == nil && waiting > 0 {
-			err = fmt.Errorf("%g are waiting", waiting)
-		}
-		return err
+		return errors.Join(err, none(int(waiting)))
 	})
 	// Counters, lanes and watermarks may change; nothing is there for a callback.
 	if after := tr.members(); after > before+16 {
@@ -99,8 +95,8 @@ func TestHorizonBoundsWhatRedisHolds(t *testing.T) {
 	p = tr.Serve()
 	began := time.Now()
 	tr.awaitFilled(many, 3*time.Minute)
-	tr.Logf("the whole backlog was in the index %s after the start without a horizon",
-		time.Since(began).Round(100*time.Millisecond))
+	tr.Remark("the whole backlog was in the index %s after the start without a horizon",
+		time.Since(began))
 	tr.agree(p, 0)
 	tr.Verdict(judge.Bounds{MayBeOpen: true})
 }
@@ -108,7 +104,7 @@ func TestHorizonBoundsWhatRedisHolds(t *testing.T) {
 // awaitHorizon waits until the index takes in nothing that is due later.
 func (tr *trial) awaitHorizon(horizon time.Duration) {
 	tr.Helper()
-	harness.Eventually(tr, time.Minute, "the watermark is at the horizon", func() error {
+	tr.Eventually(time.Minute, "the watermark is at the horizon", func() error {
 		return tr.Backend.EachRedis(tr.Context(), func(ctx context.Context, c *redis.Client) error {
 			at, err := c.HGet(ctx, tr.Backend.Prefix+":{"+tr.Backend.Prefix+":0}:meta", "watermark").Int64()
 			if ahead := time.Until(time.UnixMilli(at)); err == nil && (ahead > horizon || ahead < horizon/2) {
@@ -130,7 +126,7 @@ func (tr *trial) punctual() {
 		return tr.due("plain", fmt.Sprint("far-", i),
 			least+15*time.Second+time.Duration(i-each)*150*time.Millisecond)
 	})
-	harness.Eventually(tr, time.Minute, "the near ones are in the index, the far ones are not", func() error {
+	tr.Eventually(time.Minute, "the near ones are in the index, the far ones are not", func() error {
 		held, err := tr.filled()
 		if err == nil && held < each || held > each+60 {
 			err = fmt.Errorf("it holds %d", held)
@@ -140,7 +136,7 @@ func (tr *trial) punctual() {
 	tr.awaitEnds(2*least, "near-%")
 	tr.awaitEnds(2*least, "far-%")
 	near, far := judge.QuantilesOf(tr.lateness("near-%")), judge.QuantilesOf(tr.lateness("far-%"))
-	tr.Logf("late by %s within the horizon, and by %s from beyond it", near, far)
+	tr.Remark("late by %s within the horizon, and by %s from beyond it", near, far)
 	if far.P50 > near.P50+100*time.Millisecond || far.P99 > near.P99+time.Second {
 		tr.Errorf("what comes from beyond the horizon is late: %s, what was within it %s", far, near)
 	}
@@ -150,8 +146,11 @@ func (tr *trial) punctual() {
 // emptied again: what is due on either side of the horizon, and what a long wait takes beyond it, is all
 // sent, none of it early, and none twice but for what was in flight at the kill.
 func TestHorizonThroughFaults(t *testing.T) {
+	runOn(t, "horizon: the loader is killed and Redis emptied", 0, onlySQLiteRedis, loaderKilled)
+}
+
+func loaderKilled(tr *trial) {
 	const many = 600
-	tr := horizonTrial(t, "the loader is killed and Redis emptied", harness.SQLiteRedis)
 	horizon := []string{"--horizon", least.String()}
 	// Of the second load: then it has the lease, and the other one has not.
 	first := tr.ServeUntil("after_watermark:2", horizon...)
@@ -164,19 +163,17 @@ func TestHorizonThroughFaults(t *testing.T) {
 		return s
 	}
 	tr.AcceptMany(many, shape)
-	harness.Eventually(tr, 2*time.Minute, "the first one has loaded",
-		func() error { return first.AtLeast("dispatcher_horizon_loaded_total", 1) })
+	first.AwaitMetric(2*time.Minute, loadedMetric, 1)
 	second := tr.Serve(horizon...)
 	tr.Die(first, time.Minute, 5*time.Second)
-	harness.Eventually(tr, time.Minute, "the other one loads",
-		func() error { return second.AtLeast("dispatcher_horizon_loaded_total", 1) })
+	second.AwaitMetric(time.Minute, loadedMetric, 1)
 	took := time.Since(tr.LastFault())
 	for range 2 {
 		before := tr.rebuilds(second)
 		tr.Flush()
 		tr.MarkFault()
 		tr.awaitRebuild(second, before)
-		harness.Eventually(tr, time.Minute, "the index is as SQL says", tr.whole)
+		tr.Eventually(time.Minute, "the index is as SQL says", tr.whole)
 		held, err := tr.filled()
 		tr.Check(err)
 		within := tr.sqlCount(`SELECT count(*) FROM callbacks WHERE state = 'scheduled' AND due_at <= $1`,
@@ -187,15 +184,18 @@ func TestHorizonThroughFaults(t *testing.T) {
 		tr.agree(second, -1)
 	}
 	v := tr.Conclude(6*time.Minute, 0)
-	tr.Logf("%d callbacks; the next loader had loaded %s after the first one's death; late by %s", v.Accepted,
-		took.Round(time.Millisecond), v.Lateness)
+	tr.Remark("%d callbacks; the next loader had loaded %s after the first one's death; late by %s", v.Accepted,
+		took, v.Lateness)
 }
 
 // On a Cluster each shard has a watermark of its own. A master is killed and its replica takes over, without
 // the last writes: its shards are loaded from where they stand by then, and the others go on meanwhile.
 func TestHorizonOnACluster(t *testing.T) {
+	runOn(t, "horizon: a master of a Cluster is killed", 0, onlySQLiteRedis, horizonOnACluster)
+}
+
+func horizonOnACluster(tr *trial) {
 	const many = 1500
-	tr := horizonTrial(t, "a master of a Cluster is killed", harness.SQLiteRedis)
 	x := newCluster(tr, "--cluster-require-full-coverage no")
 	p := tr.Serve("--horizon", least.String())
 	tr.AcceptMany(many, func(i int) harness.Submission {
@@ -204,9 +204,7 @@ func TestHorizonOnACluster(t *testing.T) {
 		return s
 	})
 	for _, shard := range []int{0, 7} {
-		loaded := tr.sum("dispatcher_horizon_loaded_total")
-		harness.Eventually(tr, time.Minute, "some are loaded",
-			func() error { return p.AtLeast("dispatcher_horizon_loaded_total", loaded+1) })
+		p.AwaitMetric(time.Minute, loadedMetric, float64(p.Count(loadedMetric)+1))
 		victim := x.master(shard)
 		victim.Kill()
 		x.cluster.AwaitOwner(x.slot(shard), victim)
@@ -216,5 +214,5 @@ func TestHorizonOnACluster(t *testing.T) {
 	}
 	tr.Settle(6 * time.Minute)
 	v := tr.Verdict(judge.Bounds{})
-	tr.Logf("%d callbacks in %d shards, two masters killed: late by %s", v.Accepted, clusterShards, v.Lateness)
+	tr.Remark("%d callbacks in %d shards, two masters killed: late by %s", v.Accepted, clusterShards, v.Lateness)
 }

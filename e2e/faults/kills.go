@@ -64,7 +64,7 @@ func longAtFirst(a *harness.Arrival) harness.Reply {
 }
 
 func busyWithTen(tr *trial) {
-	harness.AtLeast(tr, time.Minute, "ten requests are being answered", 10, tr.Receiver.InFlight)
+	tr.AtLeast(time.Minute, "ten requests are being answered", 10, tr.Receiver.InFlight)
 }
 
 // A death is the end of one process.
@@ -167,7 +167,7 @@ func (b *bulk) ask(c *harness.Client, batch int) error {
 	for k, cb := range got {
 		i := batch*bulkBatch + k
 		if before, twice := b.ids[i]; !twice {
-			b.NoteAccepted(cb.ID, some[k]["ref"].(string))
+			b.Note(cb.ID, some[k])
 		} else if before != cb.ID {
 			b.Errorf("element %d was %s, and asked for again is %s", i, before, cb.ID)
 		}
@@ -211,7 +211,7 @@ func killedInBatches(tr *trial) {
 	}
 	p := tr.Serve()
 	for batch := range batches {
-		harness.Eventually(tr, harness.HandOverLimit, fmt.Sprintf("batch %d is accepted", batch),
+		tr.Eventually(harness.HandOverLimit, fmt.Sprintf("batch %d is accepted", batch),
 			func() error { return b.ask(p.Client, batch) })
 	}
 	tr.Settle(2 * time.Minute)
@@ -350,7 +350,7 @@ func killedInDrain(tr *trial) {
 	}
 	tr.Receiver.AnswerKind("long", harness.Reply{Status: 200, After: took})
 	tr.AcceptEach(120, tr.longKind)
-	harness.AtLeast(tr, time.Minute, "receivers work on many at once", 20, tr.Receiver.InFlight)
+	tr.AtLeast(time.Minute, "receivers work on many at once", 20, tr.Receiver.InFlight)
 	p.Terminate()
 	tr.awaitStatus(p, 10*time.Second, "it drains", http.StatusServiceUnavailable)
 	tr.Kill(p, span)

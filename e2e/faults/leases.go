@@ -35,21 +35,17 @@ func stoppedPastLease(tr *trial) {
 	tr.Serve()
 	zombie := tr.Serve()
 	ld := tr.Load(40, tr.Mixed)
-	harness.Eventually(tr, time.Minute, "the process that will be stopped has attempts in flight", func() error {
-		return zombie.AtLeast("dispatcher_attempts_in_flight", 5)
-	})
+	zombie.AwaitMetric(time.Minute, "dispatcher_attempts_in_flight", 5)
 	at := tr.stop(zombie)
 	tr.Cleanup(func() { zombie.Cmd.Process.Signal(syscall.SIGCONT) }) // it may be dead by then
 	tr.MarkFault()
 	tr.Take(at, 4*time.Second)
 	time.Sleep(time.Until(at.Add(31 * time.Second))) // the fault lasts, by the clock
-	harness.Eventually(tr, 30*time.Second, "the other process has all that it had claimed", tr.TakenUp)
+	tr.Eventually(30*time.Second, "the other process has all that it had claimed", tr.TakenUp)
 	stopped := time.Since(at)
 	tr.Check(zombie.Cmd.Process.Signal(syscall.SIGCONT))
 	tr.MarkFault()
-	harness.Eventually(tr, time.Minute, "a late result counts as stale", func() error {
-		return zombie.AtLeast("dispatcher_results_stale_total", 1)
-	})
+	zombie.AwaitMetric(time.Minute, "dispatcher_results_stale_total", 1)
 	stale := tr.sum("dispatcher_results_stale_total")
 	report := ld.Finish()
 	tr.Settle(2 * time.Minute)
@@ -62,16 +58,14 @@ func stoppedPastLease(tr *trial) {
 		tr.Errorf("no attempt is marked stale")
 	}
 	tr.Remark("stopped for %s; %s; %d duplicates, %v results stale; accepts %s; lateness %s",
-		stopped.Round(time.Second), &tr.Claims, v.Duplicates, stale, report.Took, v.Lateness)
+		stopped, &tr.Claims, v.Duplicates, stale, report.Took, v.Lateness)
 }
 
 // stop stops a process at a moment when PostgreSQL waits for it inside of a transaction.
 func (tr *trial) stop(p *harness.Process) (at time.Time) {
 	tr.Helper()
-	harness.Eventually(tr, time.Minute, "it is stopped inside a transaction", func() error {
-		if err := p.AtLeast("dispatcher_attempts_in_flight", 5); err != nil {
-			return err
-		}
+	tr.Eventually(time.Minute, "it is stopped inside a transaction", func() error {
+		p.AwaitMetric(time.Minute, "dispatcher_attempts_in_flight", 5)
 		at = time.Now()
 		tr.Check(p.Cmd.Process.Signal(syscall.SIGSTOP))
 		// Twice: a transaction of the other process ends meanwhile.
@@ -116,7 +110,7 @@ func lockHolderKilled(tr *trial) {
 	}
 	p := tr.Serve()
 	tr.AcceptEach(1, locked("holder"))
-	harness.AtLeast(tr, 30*time.Second, "the holder is being attempted", 1, tr.Receiver.InFlight)
+	tr.AtLeast(30*time.Second, "the holder is being attempted", 1, tr.Receiver.InFlight)
 	span := time.Duration(0)
 	if tr.Shared() {
 		tr.Serve()
@@ -136,7 +130,7 @@ func lockHolderKilled(tr *trial) {
 		tr.Errorf("the waiters were sent %s to %s after the holder's death, want %s at most", first, last, limit)
 	}
 	tr.Remark("%d waiters were sent %s to %s after the death of the holder", waiters,
-		first.Round(time.Millisecond), last.Round(time.Millisecond))
+		first, last)
 }
 
 // firstAndLast are when callbacks of a kind arrived, counted from a moment; what came before it does not

@@ -88,7 +88,7 @@ func noDescriptors(tr *trial) {
 	}
 	p := tr.Serve()
 	tr.AcceptMany(hanging, to("hang", 1))
-	harness.AtLeast(tr, 30*time.Second, "receivers hang", hanging, tr.Receiver.InFlight)
+	tr.AtLeast(30*time.Second, "receivers hang", hanging, tr.Receiver.InFlight)
 	// A few connections to the API, for the next requests.
 	var all errgroup.Group
 	for range 8 {
@@ -112,7 +112,7 @@ func noDescriptors(tr *trial) {
 	tr.limitDescriptors(p, 4096)
 	tr.MarkFault()
 	began := time.Now()
-	harness.Eventually(tr, 10*time.Second, "the API answers over a new connection", func() error {
+	tr.Eventually(10*time.Second, "the API answers over a new connection", func() error {
 		fresh := harness.NewClient(p.Base)
 		defer fresh.HTTP.CloseIdleConnections()
 		fresh.HTTP.Timeout = time.Second
@@ -120,7 +120,7 @@ func noDescriptors(tr *trial) {
 		return err
 	})
 	tr.Remark("without descriptors: %s; a new connection is served %s after there are some again", g,
-		time.Since(began).Round(10*time.Millisecond))
+		time.Since(began))
 	if g.accepts[http.StatusAccepted] == 0 {
 		tr.Errorf("no accept succeeded over a connection that was open: %s", g)
 	}

@@ -35,11 +35,8 @@ func TestHeavyFaults(t *testing.T) {
 func runFault(t *testing.T, f *fault) {
 	for _, c := range f.on {
 		t.Run(f.id+"/"+strings.ReplaceAll(f.title, " ", "_")+"/"+c.String(), func(t *testing.T) {
-			if !f.is(heavy) {
-				mostlyWaits(t)
-			}
 			began := time.Now()
-			tr := newTrial(t, f.id)
+			tr := prepared(t, f.id, f.how, c)
 			t.Cleanup(func() { // the last one: a trial may fail after its verdict
 				outcome, failures, remarks := tr.Result()
 				if outcome == nil {
@@ -50,15 +47,45 @@ func runFault(t *testing.T, f *fault) {
 					failed: t.Failed()}
 				faultTable.enter(line, failures, remarks)
 			})
-			if f.is(quick) {
-				tr.Times = harness.QuickTimes
-			}
-			if !f.is(apart) {
-				tr.UseBackend(harness.NewBackend(t, c))
-			}
-			tr.Backend.Name = c.String()
 			f.run(tr)
 		})
+	}
+}
+
+// runOn is a test of one trial beside the matrix, on each of the combinations.
+func runOn(t *testing.T, title string, h how, on []harness.Combination, run func(*trial)) {
+	t.Helper()
+	harness.BlackBox(t)
+	if !h.is(heavy) {
+		t.Parallel()
+	}
+	for _, c := range on {
+		t.Run(c.String(), func(t *testing.T) { run(prepared(t, title, h, c)) })
+	}
+}
+
+// prepared is a trial on a combination. Unless it is heavy it waits for its place.
+func prepared(t *testing.T, title string, h how, c harness.Combination) *trial {
+	t.Helper()
+	if !h.is(heavy) {
+		mostlyWaits(t)
+	}
+	tr := newTrial(t, title)
+	if h.is(quick) {
+		tr.Times = harness.QuickTimes
+	}
+	if !h.is(apart) {
+		tr.UseBackend(harness.NewBackend(t, c))
+	}
+	tr.Backend.Name = c.String()
+	return tr
+}
+
+// unlimited is a heavy trial whose processes have as many connections to SQL as usual: it is alone on its server.
+func unlimited(run func(*trial)) func(*trial) {
+	return func(tr *trial) {
+		tr.Args = nil
+		run(tr)
 	}
 }
 

@@ -3,13 +3,10 @@ package faults
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
@@ -21,15 +18,6 @@ const (
 	processing = `{"trade_state":"PROCESSING"}`
 	succeeded  = `{"trade_state":"SUCCESS","paid":10000}`
 )
-
-// toldBy decodes what a result callback says.
-func toldBy(body []byte) (client.PollResult, error) {
-	var told client.PollResult
-	if err := json.Unmarshal(body, &told); err != nil {
-		return told, fmt.Errorf("%q is no result: %w", body, err)
-	}
-	return told, nil
-}
 
 // An order is one that an upstream is asked about and a merchant is told of: a trial whose recorder is both,
 // at /ask/REF and at /told/REF.
@@ -77,47 +65,34 @@ func (u *upstream) saidSuccess(ref string) time.Time {
 // fiveTiers lead to five requests and no more.
 var fiveTiers = []string{"100ms", "150ms", "200ms", "100ms"}
 
-// judgePoll holds a poll of an order that was asked about five times against what arrived and what the API
-// shows. What faults found in flight may have been asked or told as often again.
-func (tr *trial) judgePoll(c *harness.Client, up *upstream, ref, id string, hit map[string]int) {
+// judgePoll holds the poll of an order against what its one result says. What was asked and told how often is the
+// verdict's.
+func (tr *trial) judgePoll(c *harness.Client, up *upstream, ref, id string) {
 	tr.Helper()
-	ctx := tr.Context()
-	p, err := c.Poll(ctx, id)
+	p, err := c.Poll(tr.Context(), id)
 	tr.Check(err)
-	asked := tr.Receiver.Times(id)
-	lost := asked - p.AttemptCount // asked in vain: a crash was not charged
-	if p.State != "succeeded" || p.Reason != "success" || p.Poll.Outcome != "success" || p.Poll.ResultCallbackID == "" {
-		tr.Errorf("%s is %s, %s, with the outcome %q told by %q", ref, p.State, p.Reason, p.Poll.Outcome,
-			p.Poll.ResultCallbackID)
+	if p.State != client.Succeeded || p.Reason != client.ReasonSuccess || p.Poll.Outcome != "success" ||
+		p.AttemptCount > 5 || tr.Receiver.Times(id) < 5 {
+		tr.Errorf("%s is %s, %s, with the outcome %q after %d attempts; it was asked about %d times", ref, p.State,
+			p.Reason, p.Poll.Outcome, p.AttemptCount, tr.Receiver.Times(id))
 	}
-	if asked < 5 || asked > 5+hit[id] || lost < 0 || lost > hit[id] || p.AttemptCount > 5 {
-		tr.Errorf("%s was asked about %d times, of which %d are charged; want five, and no more lost than the "+
-			"%d that faults found in flight",
-			ref, asked, p.AttemptCount, hit[id])
-	}
-	results, err := c.ListAll(client.Filter{Ref: ref, Kind: "notify"})
+	all, err := c.ListAll(client.Filter{})
 	tr.Check(err)
-	if len(results) != 1 || results[0].ID != p.Poll.ResultCallbackID {
-		tr.Errorf("%s has %d result callbacks, want one, %s: %+v", ref, len(results), p.Poll.ResultCallbackID, results)
-		return
-	}
-	result := results[0]
-	if sent := tr.Receiver.Times(result.ID); result.State != "succeeded" || sent < 1 || sent > 1+hit[result.ID] {
-		tr.Errorf("the result of %s is %s and was sent %d times; a fault found it in flight %d times", ref,
-			result.State, sent, hit[result.ID])
+	result := all[0] // the newest
+	if len(all) != 2 || result.ID != p.Poll.ResultCallbackID || result.State != client.Succeeded {
+		tr.Fatalf("want the poll and its result %s, which has succeeded: %+v", p.Poll.ResultCallbackID, all)
 	}
 	// Milliseconds are cut off.
 	if said := up.saidSuccess(ref); said.IsZero() || result.CreatedAt.Before(said.Add(-2*time.Millisecond)) {
 		tr.Errorf("the result of %s was made at %s, and its upstream said SUCCESS at %s", ref, result.CreatedAt,
 			said)
 	}
-	payload, err := c.Send(ctx, "GET", "/v1/callbacks/"+result.ID+"/payload", nil)
+	payload, err := c.Payload(tr.Context(), result.ID)
 	tr.Check(err)
-	told, err := toldBy(payload.Body)
-	if err != nil || payload.Status != 200 || told.PollID != id || told.Ref != ref || told.Outcome != "success" ||
-		told.Reason != "success" || told.Polls != p.AttemptCount ||
-		told.Last == nil || told.Last.StatusCode != 200 || told.Last.Body != succeeded ||
-		string(told.Context) != `{"shop":7}` {
+	var told client.PollResult
+	if err := json.Unmarshal(payload.Body, &told); err != nil || told.PollID != id || told.Ref != ref ||
+		told.Outcome != "success" || told.Reason != "success" || told.Polls != p.AttemptCount || told.Last == nil ||
+		told.Last.StatusCode != 200 || told.Last.Body != succeeded || string(told.Context) != `{"shop":7}` {
 		tr.Errorf("the result of %s says %s, %v", ref, payload.Body, err)
 	}
 }
@@ -232,7 +207,7 @@ func (v *pollVictim) as(t *testing.T) *pollVictim {
 func (v *pollVictim) ask(p *harness.Process) error {
 	s := v.order(v.ref(), fiveTiers...)
 	s["idempotency_key"], s["lock_key"] = "key-"+v.ref(), "lock-"+v.ref()
-	cb, err := p.Ask("/v1/polls", s)
+	cb, err := p.Ask(s)
 	if err == nil {
 		v.id = cb.ID
 		v.NoteAccepted(v.id, v.ref())
@@ -295,12 +270,7 @@ func (v *pollVictim) goOn() {
 	bounds := v.Bounds(0)
 	bounds.SharedRefs = true // the result has the poll's
 	v.Verdict(bounds)
-	v.judgePoll(p.Client, v.up, v.ref(), v.id, v.Claims.Hit())
-	all, err := p.ListAll(client.Filter{})
-	v.Check(err)
-	if len(all) != 2 {
-		v.Errorf("%d callbacks, want the poll and its result: %+v", len(all), all)
-	}
+	v.judgePoll(p.Client, v.up, v.ref(), v.id)
 }
 
 // costLimit is how much more heap an open poll may take than an open callback.
@@ -310,82 +280,39 @@ const costLimit = 1.25
 func TestOpenPollsCostNoMoreThanScheduledCallbacks(t *testing.T) {
 	mostlyWaits(t)
 	n := sized(10_000, 30_000, 100_000)
-	r := harness.NewReceiver(t, harness.Always(200, ""))
 	empty := heapOfOpen(t, 0, nil)
-	callbacks := heapOfOpen(t, n, func(p *harness.Process) error { return acceptLater(t, p, r, n) })
-	polls := heapOfOpen(t, n, func(p *harness.Process) error { return askLater(t, p, r, n) })
-	each, eachPoll := (callbacks-empty)/float64(n), (polls-empty)/float64(n)
-	t.Logf("%d open: %.0f bytes of the heap for each callback, %.0f for each poll", n, each, eachPoll)
-	if eachPoll > each*costLimit {
-		t.Errorf("an open poll takes %.2f times the heap of a callback, over %.2f", eachPoll/each, costLimit)
+	each := func(shape func(*trial, int) harness.Submission) float64 {
+		return float64(heapOfOpen(t, n, shape)-empty) / float64(n)
+	}
+	callback := each(func(tr *trial, i int) harness.Submission { return tr.Numbered("order-20261122")(i) })
+	poll := each(func(tr *trial, i int) harness.Submission { return tr.order(fmt.Sprint("order-20261122-", i)) })
+	t.Logf("%d open: %.0f bytes of the heap for each callback, %.0f for each poll", n, callback, poll)
+	if poll > callback*costLimit {
+		t.Errorf("an open poll takes %.2f times the heap of a callback, over %.2f", poll/callback, costLimit)
 	}
 }
 
-// heapOfOpen is how many bytes of its heap a dispatcher uses after a restart with n open in its
-// index.
-func heapOfOpen(t *testing.T, n int, fill func(*harness.Process) error) float64 {
+// heapOfOpen is how many bytes of its heap a dispatcher uses after a restart with n of a shape open in its index.
+func heapOfOpen(t *testing.T, n int, shape func(*trial, int) harness.Submission) int {
 	t.Helper()
-	b := harness.NewBackend(t, harness.SQLiteEmbedded)
-	p := harness.Serve(t, harness.Launch{On: b})
-	if fill != nil {
-		if err := fill(p); err != nil {
-			t.Fatal(err)
-		}
-	}
+	tr := newTrial(t, "open polls")
+	tr.UseBackend(harness.NewBackend(t, harness.SQLiteEmbedded))
+	p := tr.Serve()
+	tr.AcceptEach(n, func(i int) harness.Submission {
+		s := shape(tr, i)
+		s["lane"], s["delay"], s["policy"] = fmt.Sprint("merchant-", i%200), "2d", harness.AskAfter("5s", "15s", "1m")
+		return s
+	})
 	p.Exit(time.Minute)
-	p = harness.Serve(t, harness.Launch{On: b})
-	harness.Eventually(t, time.Minute, "all of them are in the index", func() error {
-		drift, err := p.VerifyIndex(t.Context(), client.VerifyRequest{})
+	p = tr.Serve()
+	tr.Eventually(time.Minute, "all of them are in the index", func() error {
+		drift, err := p.VerifyIndex(tr.Context(), client.VerifyRequest{})
 		if err == nil && (drift.Items < n || drift.Missing > 0) {
 			err = fmt.Errorf("%+v", drift)
 		}
 		return err
 	})
-	heap, err := p.HeapInUse(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	heap, err := p.HeapInUse()
+	tr.Check(err)
 	return heap
-}
-
-// openRef and openLane are those of the n-th that is open, of either kind.
-func openRef(n int) string  { return fmt.Sprintf("order-20261122-%08d", n) }
-func openLane(n int) string { return fmt.Sprint("merchant-", n%200) }
-
-// acceptLater accepts n callbacks that are due far away.
-func acceptLater(t *testing.T, p *harness.Process, r *harness.Receiver, n int) error {
-	var group errgroup.Group
-	group.SetLimit(8)
-	for some := range slices.Chunk(harness.Numbers(n), 500) {
-		group.Go(func() error {
-			var list []harness.Submission
-			for _, i := range some {
-				list = append(list, harness.Submission{
-					"url": r.URL + "/later", "ref": openRef(i), "lane": openLane(i), "payload": harness.Payload(openRef(i)),
-					"delay": "2d", "policy": harness.AskAfter("5s", "15s", "1m"),
-				})
-			}
-			_, err := p.AcceptBatch(t.Context(), list)
-			return err
-		})
-	}
-	return group.Wait()
-}
-
-// askLater accepts n polls that are due far away.
-func askLater(t *testing.T, p *harness.Process, r *harness.Receiver, n int) error {
-	var group errgroup.Group
-	group.SetLimit(32)
-	for i := range n {
-		group.Go(func() error {
-			_, err := p.AcceptPoll(t.Context(), harness.Submission{
-				"ref": openRef(i), "lane": openLane(i), "delay": "2d", "policy": harness.AskAfter("5s", "15s", "1m"),
-				"request": harness.Submission{"url": r.URL + "/later", "payload": harness.Payload(openRef(i))},
-				"until":   harness.Finals(), "context": harness.Submission{"shop": 7},
-				"on_result": harness.Submission{"url": r.URL + "/told", "policy": harness.AskAfter("5s")},
-			})
-			return err
-		})
-	}
-	return group.Wait()
 }

@@ -52,7 +52,7 @@ func purged(tr *trial) {
 		}
 		time.Sleep(2 * time.Second) // a poll that looks at every row
 	}
-	payloads, callbacks := tr.purgedBy("payload"), tr.purgedBy("callback")
+	payloads, callbacks := tr.sum(purgedMetric, `what="payload"`), tr.sum(purgedMetric, `what="callback"`)
 	for _, p := range tr.Alive() {
 		p.Exit(time.Minute) // nothing is purged any more while it is judged
 	}
@@ -72,11 +72,5 @@ func purged(tr *trial) {
 		v.Accepted, payloads, callbacks, len(gone), v.Lateness)
 }
 
-// purgedBy sums what all processes purged; one of them does it at a time, and one that never had its turn has
-// no such metric.
-func (tr *trial) purgedBy(what string) (sum int) {
-	for _, p := range tr.Alive() {
-		sum += p.MustCounter("dispatcher_purged_total", `what="`+what+`"`)
-	}
-	return sum
-}
+// purgedMetric counts what retention has removed.
+const purgedMetric = "dispatcher_purged_total"

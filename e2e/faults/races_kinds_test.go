@@ -1,13 +1,11 @@
 package faults
 
 import (
-	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
@@ -29,36 +27,31 @@ const (
 // waits for has happened: no order is both closed and paid without the answer saying so.
 func cancelKind() *contestKind {
 	return &contestKind{
-		name:      "cancel",
-		outcomes:  []string{canceledUnsent, canceledBetween, tooLateSucceeded, tooLateFailed, alreadyOver},
-		callbacks: func(a *arena, c *contest) []harness.Submission { return []harness.Submission{a.base(c)} },
-		ask: func(ctx context.Context, a *arena, c *contest) error {
-			path, body := "/v1/callbacks/"+c.ids[0]+"/cancel", harness.Submission{}
+		name:     "cancel",
+		outcomes: []string{canceledUnsent, canceledBetween, tooLateSucceeded, tooLateFailed, alreadyOver},
+		entry:    (*arena).base,
+		calls: func(_ *arena, c *contest) []call {
 			if c.byRef() {
-				path = "/v1/callbacks/cancel"
-				body = harness.Submission{"ref": c.ref, "include_terminal": true, "reason": "a race"}
+				return []call{{http.MethodPost, "/v1/callbacks/cancel",
+					harness.Submission{"ref": c.ref, "include_terminal": true, "reason": "a race"}}}
 			}
-			got, err := a.ask(ctx, c, 0, http.MethodPost, path, body)
-			if err == nil && got.Status != http.StatusOK {
-				err = fmt.Errorf("cancel answered %d: %s", got.Status, got.Body)
-			}
-			return err
+			return []call{{http.MethodPost, "/v1/callbacks/" + c.ids[0] + "/cancel", harness.Submission{}}}
 		},
 		judge: func(_ *arena, c *contest) (string, string) {
 			given := struct {
 				client.CancelResult
-				Data []client.CancelResult `json:"data"`
+				Data []client.CancelResult
 			}{}
-			if err := c.said[0].Decode(&given); err != nil {
+			if err := json.Unmarshal(c.said[0].Body, &given); err != nil {
 				return "", err.Error()
 			}
-			if !c.byRef() {
-				return c.fates[0].canceled(given.CancelResult, c.said[0])
+			if c.byRef() {
+				if len(given.Data) != 1 {
+					return "", fmt.Sprintf("%d are named", len(given.Data))
+				}
+				given.CancelResult = given.Data[0]
 			}
-			if len(given.Data) != 1 {
-				return "", fmt.Sprintf("%d are named", len(given.Data))
-			}
-			return c.fates[0].canceled(given.Data[0], c.said[0])
+			return c.fates[0].canceled(given.CancelResult, c.said[0])
 		},
 	}
 }
@@ -134,32 +127,12 @@ func supersedeKind() *contestKind {
 	return &contestKind{
 		name:     "supersede",
 		outcomes: []string{olderUnsent, olderBetween, olderMeant, olderOver, refusedLate},
-		callbacks: func(a *arena, c *contest) []harness.Submission {
-			return []harness.Submission{version(a, c, 1)}
-		},
-		ask: func(ctx context.Context, a *arena, c *contest) error {
-			var group errgroup.Group
+		entry:    func(a *arena, c *contest) harness.Submission { return version(a, c, 1) },
+		calls: func(a *arena, c *contest) (newer []call) {
 			for v := 2; v <= 2+c.n%2; v++ {
-				group.Go(func() error {
-					got, err := a.ask(ctx, c, v, http.MethodPost, "/v1/callbacks", version(a, c, v))
-					if err != nil {
-						return err
-					}
-					var cb client.Callback
-					if got.Status != http.StatusAccepted {
-						return fmt.Errorf("version %d answered %d: %s", v, got.Status, got.Body)
-					}
-					if err := got.Decode(&cb); err != nil {
-						return err
-					}
-					a.NoteAccepted(cb.ID, c.ref)
-					c.mu.Lock()
-					defer c.mu.Unlock()
-					c.ids = append(c.ids, cb.ID)
-					return nil
-				})
+				newer = append(newer, call{http.MethodPost, "/v1/callbacks", version(a, c, v)})
 			}
-			return group.Wait()
+			return newer
 		},
 		judge: judgeSupersede,
 	}
@@ -172,7 +145,7 @@ func judgeSupersede(_ *arena, c *contest) (string, string) {
 	newest := client.Callback{}
 	for _, s := range c.said {
 		var v client.Callback
-		if err := s.Decode(&v); err != nil {
+		if err := json.Unmarshal(s.Body, &v); err != nil {
 			return "", err.Error()
 		}
 		said[v.ID], given[v.ID] = s, v
@@ -247,7 +220,7 @@ func mendKind() *contestKind {
 	return &contestKind{
 		name:     "patch",
 		outcomes: []string{changedFirst, changedBetween, changedDead, refusedInWork, refusedOver},
-		callbacks: func(a *arena, c *contest) []harness.Submission {
+		entry: func(a *arena, c *contest) harness.Submission {
 			s := a.base(c)
 			if c.dies() {
 				s["policy"] = harness.Tiers("10s")
@@ -255,12 +228,11 @@ func mendKind() *contestKind {
 			if c.n%8 == 5 {
 				s["lane"] = fmt.Sprint("own-", c.n%16) // which it stays in wherever it goes
 			}
-			return []harness.Submission{s}
+			return s
 		},
-		ask: func(ctx context.Context, a *arena, c *contest) error {
-			_, err := a.ask(ctx, c, 0, http.MethodPatch, "/v1/callbacks/"+c.ids[0], harness.Submission{
-				"url": a.mended(c), "headers": harness.Submission{"X-Mend": "new"}, "reason": "a race"})
-			return err
+		calls: func(a *arena, c *contest) []call {
+			return []call{{http.MethodPatch, "/v1/callbacks/" + c.ids[0], harness.Submission{
+				"url": a.mended(c), "headers": harness.Submission{"X-Mend": "new"}, "reason": "a race"}}}
 		},
 		judge: judgeMend,
 	}
@@ -278,32 +250,14 @@ func (a *arena) mended(c *contest) string {
 	return to + strings.Replace(strings.TrimPrefix(a.base(c)["url"].(string), a.near.URL), "/old/", "/new/", 1)
 }
 
-// refused is what a change was refused with; empty: it was not.
-func (s *spoken) refused() (string, error) {
-	if s.Status == http.StatusOK {
-		return "", nil
-	}
-	var p client.Problem
-	if err := s.Decode(&p); err != nil {
-		return "", err
-	}
-	switch {
-	case s.Status == http.StatusConflict && p.Code == "attempting":
-		return refusedInWork, nil
-	case s.Status == http.StatusConflict && p.Code == "terminal":
-		return refusedOver, nil
-	}
-	return "", fmt.Errorf("answered %d %s", s.Status, p.Code)
-}
-
 // changed names the outcome of a change, of which it holds against what happened all that does not depend on
 // what was changed: k is how many attempts had been made at the change; -1: it was refused.
 func (c *contest) changed() (k int, outcome, wrong string) {
 	said, s := &c.said[0], c.fates[0]
-	outcome, err := said.refused()
+	if said.refusal != nil {
+		outcome = fmt.Sprint(said.refusal.Status, " ", said.refusal.Code)
+	}
 	switch {
-	case err != nil:
-		return -1, "", err.Error()
 	case outcome == refusedOver && (s.State != "succeeded" || s.after(said.ended) > 0):
 		return -1, outcome, fmt.Sprintf("it is %s, and arrived %d times more", s.State, s.after(said.ended))
 	case outcome == refusedInWork && len(s.arrivals) == 0:
@@ -312,7 +266,7 @@ func (c *contest) changed() (k int, outcome, wrong string) {
 		return -1, outcome, ""
 	}
 	var given client.Callback
-	if err := said.Decode(&given); err != nil {
+	if err := json.Unmarshal(said.Body, &given); err != nil {
 		return -1, "", err.Error()
 	}
 	k = given.AttemptCount
@@ -376,13 +330,12 @@ const raceDelay = 500 * time.Millisecond
 // moveKind puts off what is about to be sent.
 func moveKind() *contestKind {
 	return &contestKind{
-		name:      "reschedule",
-		outcomes:  []string{changedFirst, changedBetween, refusedInWork, refusedOver},
-		callbacks: func(a *arena, c *contest) []harness.Submission { return []harness.Submission{a.base(c)} },
-		ask: func(ctx context.Context, a *arena, c *contest) error {
-			_, err := a.ask(ctx, c, 0, http.MethodPost, "/v1/callbacks/"+c.ids[0]+"/reschedule",
-				harness.Submission{"delay": raceDelay.String()})
-			return err
+		name:     "reschedule",
+		outcomes: []string{changedFirst, changedBetween, refusedInWork, refusedOver},
+		entry:    (*arena).base,
+		calls: func(_ *arena, c *contest) []call {
+			return []call{{http.MethodPost, "/v1/callbacks/" + c.ids[0] + "/reschedule",
+				harness.Submission{"delay": raceDelay.String()}}}
 		},
 		judge: judgeMove,
 	}
@@ -400,7 +353,7 @@ func judgeMove(_ *arena, c *contest) (string, string) {
 	for i, at := range s.attempts {
 		if i == k {
 			var given client.Callback
-			if err := c.said[0].Decode(&given); err != nil {
+			if err := json.Unmarshal(c.said[0].Body, &given); err != nil {
 				return outcome, err.Error()
 			}
 			if due = given.DueAt; due.Before(c.said[0].began.Add(raceDelay-time.Millisecond)) ||

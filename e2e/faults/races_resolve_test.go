@@ -1,12 +1,9 @@
 package faults
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
@@ -26,7 +23,7 @@ func resolveKind() *contestKind {
 	return &contestKind{
 		name:     "resolve",
 		outcomes: []string{resolvedUnasked, resolvedBetween, resolvedAsking, resolvedLate},
-		poll: func(a *arena, c *contest) harness.Submission {
+		entry: func(a *arena, c *contest) harness.Submission {
 			where := "/ask/" + c.ref
 			if c.second {
 				where += "/second"
@@ -37,25 +34,15 @@ func resolveKind() *contestKind {
 				"on_result": harness.Submission{"url": a.far.URL + "/told", "policy": harness.AskAfter("200ms", "1s")},
 			}
 		},
-		ask: func(ctx context.Context, a *arena, c *contest) error {
-			var group errgroup.Group
-			for call := range 1 + (c.n%8)/6 { // every fourth twice
-				group.Go(func() error { return a.resolve(ctx, c, call) })
+		calls: func(_ *arena, c *contest) (calls []call) {
+			for i := range 1 + (c.n%8)/6 { // every fourth twice; its data says which call it is
+				calls = append(calls, call{http.MethodPost, "/v1/polls/" + c.ids[0] + "/resolve", harness.Submission{
+					"data": harness.Submission{"call": i}, "reason": "the notification came"}})
 			}
-			return group.Wait()
+			return calls
 		},
 		judge: judgeResolve,
 	}
-}
-
-// resolve makes one call, whose data says which one it is.
-func (a *arena) resolve(ctx context.Context, c *contest, call int) error {
-	got, err := a.ask(ctx, c, call, http.MethodPost, "/v1/polls/"+c.ids[0]+"/resolve", harness.Submission{
-		"data": harness.Submission{"call": call}, "reason": "the notification came"})
-	if err == nil && got.Status != http.StatusOK {
-		err = fmt.Errorf("resolve %s answered %d: %s", c.ref, got.Status, got.Body)
-	}
-	return err
 }
 
 // judgeResolve holds the answers against how the poll ended and what the merchant heard.
@@ -73,7 +60,7 @@ func judgeResolve(a *arena, c *contest) (outcome, wrong string) {
 	for i := range c.said {
 		s := &c.said[i]
 		var given client.ResolveResult
-		if err := s.Decode(&given); err != nil {
+		if err := json.Unmarshal(s.Body, &given); err != nil {
 			return "", err.Error()
 		}
 		switch is := &given.Callback; {
@@ -146,17 +133,14 @@ func (a *arena) told(p *client.PollCallback, results []client.Callback, want str
 	if len(results) != 1 || results[0].ID != p.Poll.ResultCallbackID || len(heard) != 1 {
 		return fmt.Sprintf("it has %d results, and the merchant heard of it %d times", len(results), len(heard))
 	}
-	told, err := toldBy(heard[0].Body)
+	var told client.PollResult
+	var data struct{ Call *int }
+	err := json.Unmarshal(heard[0].Body, &told)
+	if len(told.Data) > 0 && err == nil {
+		err = json.Unmarshal(told.Data, &data)
+	}
 	if err != nil {
 		return err.Error()
-	}
-	var data struct {
-		Call *int `json:"call"`
-	}
-	if len(told.Data) > 0 {
-		if err := json.Unmarshal(told.Data, &data); err != nil {
-			return err.Error()
-		}
 	}
 	switch {
 	case told.PollID != p.ID || string(told.Outcome) != want || told.Reason != want || told.Polls != p.AttemptCount:

@@ -60,8 +60,9 @@ type contest struct {
 
 // A spoken is what one call was answered, and when: it took effect between the two times, if it did.
 type spoken struct {
-	harness.Answer
-	call         int // of the calls of the contest, from 0
+	client.Answer
+	refusal      *client.Error // nil: the answer is a success
+	call         int           // of the calls of the contest, from 0
 	began, ended time.Time
 }
 
@@ -81,16 +82,20 @@ type sighting struct {
 // A contestKind is one sort of call, with what may come of it.
 type contestKind struct {
 	name string
-	// callbacks are accepted before the race, each with base's fields and its own.
-	callbacks func(a *arena, c *contest) []harness.Submission
-	// poll makes the poll that is raced for, instead of callbacks.
-	poll func(a *arena, c *contest) harness.Submission
-	// ask makes the call, or several at once.
-	ask func(ctx context.Context, a *arena, c *contest) error
-	// judge names the outcome, and what is wrong with it; empty: nothing.
-	judge func(a *arena, c *contest) (outcome, wrong string)
 	// outcomes are those of which each must have occurred.
 	outcomes []string
+	// entry is what is raced for: base's fields and others, or a poll.
+	entry func(a *arena, c *contest) harness.Submission
+	// calls are made at the same time.
+	calls func(a *arena, c *contest) []call
+	// judge names the outcome, and what is wrong with it; empty: nothing.
+	judge func(a *arena, c *contest) (outcome, wrong string)
+}
+
+// A call is one of those that race the attempt. What it accepts is of the contest too.
+type call struct {
+	method, path string
+	body         harness.Submission
 }
 
 // base is a callback of the race, to /old/REF or /old/REF/fails of the near receiver.
@@ -157,21 +162,17 @@ func (a *arena) enter(contests []*contest) {
 	polls.SetLimit(16)
 	for i, c := range contests {
 		c.due = begin.Add(time.Duration(i) * a.spacing).Truncate(time.Millisecond)
-		due := c.due.UTC().Format("2006-01-02T15:04:05.000Z")
-		if c.kind.poll != nil {
+		s := c.kind.entry(a, c)
+		s["due_at"] = c.due.UTC().Format("2006-01-02T15:04:05.000Z")
+		if s["request"] != nil {
 			polls.Go(func() error {
-				s := c.kind.poll(a, c)
-				s["due_at"] = due
-				cb, err := a.processes[i%len(a.processes)].AcceptPoll(a.Context(), s)
+				cb, err := a.processes[i%len(a.processes)].Accept(a.Context(), s)
 				c.ids = []string{cb.ID}
 				return err
 			})
 			continue
 		}
-		for _, s := range c.kind.callbacks(a, c) {
-			s["due_at"] = due
-			batch, of = append(batch, s), append(of, c)
-		}
+		batch, of = append(batch, s), append(of, c)
 		if len(batch) > 500 {
 			flush()
 		}
@@ -211,37 +212,43 @@ func (a *arena) race(contests []*contest) {
 	var group errgroup.Group
 	for _, c := range contests {
 		at := a.moment(c)
-		group.Go(func() error {
-			time.Sleep(time.Until(at)) // the call comes at a time
-			ctx, cancel := context.WithTimeout(context.Background(), harness.AskTimeout)
-			defer cancel()
-			return c.kind.ask(ctx, a, c)
-		})
+		for i, x := range c.kind.calls(a, c) {
+			group.Go(func() error {
+				time.Sleep(time.Until(at)) // the call comes at a time
+				return a.ask(c, i, x)
+			})
+		}
 	}
 	a.Check(group.Wait())
 }
 
 // ask makes one call of the contest, each by another process, and keeps the answer.
-func (a *arena) ask(ctx context.Context, c *contest, call int, method, path string,
-	body harness.Submission) (harness.Answer, error) {
-	p := a.processes[(c.n+call)%len(a.processes)]
+func (a *arena) ask(c *contest, i int, x call) error {
+	p := a.processes[(c.n+i)%len(a.processes)]
+	ctx, cancel := context.WithTimeout(context.Background(), harness.AskTimeout)
+	defer cancel()
 	for {
-		began := time.Now()
-		got, err := p.Send(ctx, method, path, body)
-		ended := time.Now()
-		if err != nil {
-			return got, fmt.Errorf("%s %s: %w", method, path, err)
+		var made client.Callback
+		s, err := spoken{call: i, began: time.Now()}, error(nil)
+		s.Answer, err = p.Call(ctx, x.method, x.path, x.body, &made)
+		s.ended, s.refusal = time.Now(), harness.Refusal(err)
+		if err != nil && s.refusal == nil {
+			return fmt.Errorf("%s %s: %w", x.method, x.path, err)
 		}
 		c.mu.Lock()
-		if got.Status == http.StatusServiceUnavailable {
+		if s.refusal != nil && s.refusal.Status == http.StatusServiceUnavailable {
 			c.busy = true
 			c.mu.Unlock()
 			harness.Pause()
 			continue
 		}
-		c.said = append(c.said, spoken{got, call, began, ended})
+		c.said = append(c.said, s)
+		if s.refusal == nil && x.path == "/v1/callbacks" {
+			c.ids = append(c.ids, made.ID)
+			a.Note(made.ID, x.body)
+		}
 		c.mu.Unlock()
-		return got, nil
+		return nil
 	}
 }
 
@@ -300,7 +307,7 @@ func (a *arena) decide(kinds []*contestKind, contests []*contest) (missing []str
 		}
 		outcome, wrong := c.kind.judge(a, c)
 		for i := range c.fates {
-			if wrong == "" && c.kind.poll == nil {
+			if wrong == "" && c.fates[i].Kind == client.Notify {
 				wrong = c.fates[i].unsound()
 			}
 		}
@@ -376,7 +383,7 @@ func (c *contest) story() string {
 	}
 	for _, s := range c.said {
 		event(s.began, "asked")
-		event(s.ended, "answered %d %s", s.Status, s.Body)
+		event(s.ended, "answered %s %v", s.Body, s.refusal)
 	}
 	for _, s := range c.fates {
 		for _, r := range s.arrivals {
@@ -395,32 +402,30 @@ func (c *contest) story() string {
 	return strings.Join(lines, "\n")
 }
 
-// newArena starts receivers that answer so, and a dispatcher, or two where they share an index.
-func newArena(t *testing.T, b harness.Backend, answers harness.Script) *arena {
+// inArena runs races on both ends, with receivers that answer so, and a dispatcher, or two where they share an index.
+func inArena(t *testing.T, spacing time.Duration, answers harness.Script, run func(*arena)) {
 	t.Helper()
-	a := &arena{trial: newTrial(t, "races"), counts: map[*contestKind]map[string]int{}}
-	a.near, a.far = harness.NewReceiver(t, answers), harness.NewReceiver(t, answers)
-	a.Others, a.Backend = []*harness.Receiver{a.near, a.far}, b
-	a.ServeAll()
-	a.processes = a.Alive()
-	return a
+	runOn(t, "races", heavy, harness.BothEnds, unlimited(func(tr *trial) {
+		a := &arena{trial: tr, spacing: spacing, counts: map[*contestKind]map[string]int{}}
+		a.near, a.far = harness.NewReceiver(tr, answers), harness.NewReceiver(tr, answers)
+		a.Others = []*harness.Receiver{a.near, a.far}
+		a.ServeAll()
+		a.processes = a.Alive()
+		run(a)
+	}))
 }
 
 // At the moment of a claim, too, the answer says what happens: what is canceled is not sent any more, of a
 // superseded one nothing starts after its newer version was accepted, what is mended goes where it was told
 // to, and what is moved comes no earlier.
 func TestRacesAgainstTheClaim(t *testing.T) {
-	harness.BlackBox(t)
-	harness.OnEach(t, harness.BothEnds, func(t *testing.T, b harness.Backend) {
-		a := newArena(t, b, func(a *harness.Arrival) harness.Reply {
-			if strings.Contains(a.Path, "/fails") && a.Number == 1 {
-				return harness.Reply{Status: 500, After: 4 * time.Millisecond}
-			}
-			return harness.Reply{Status: 200, After: 4 * time.Millisecond}
-		})
-		a.spacing = 5 * time.Millisecond
-		kinds := []*contestKind{cancelKind(), supersedeKind(), mendKind(), moveKind()}
-		a.run(kinds, sized(500, 10_000, 10_000))
+	inArena(t, 5*time.Millisecond, func(a *harness.Arrival) harness.Reply {
+		if strings.Contains(a.Path, "/fails") && a.Number == 1 {
+			return harness.Reply{Status: 500, After: 4 * time.Millisecond}
+		}
+		return harness.Reply{Status: 200, After: 4 * time.Millisecond}
+	}, func(a *arena) {
+		a.run([]*contestKind{cancelKind(), supersedeKind(), mendKind(), moveKind()}, sized(500, 10_000, 10_000))
 		a.Verdict(judge.Bounds{
 			SharedRefs: true,                              // versions of one order
 			Expect:     func(string) string { return "" }, // each race knows more of it
@@ -431,15 +436,11 @@ func TestRacesAgainstTheClaim(t *testing.T) {
 // A caller that resolves a poll, at any moment, is told whether the resolve or an answer was first. The
 // merchant hears of that end and of no other, once.
 func TestRacesOfResolveAgainstTheLastAnswer(t *testing.T) {
-	harness.BlackBox(t)
-	harness.OnEach(t, harness.BothEnds, func(t *testing.T, b harness.Backend) {
-		a := newArena(t, b, func(a *harness.Arrival) harness.Reply {
-			if strings.HasSuffix(a.Path, "/second") && a.Nth == 1 {
-				return harness.Reply{Status: 200, Body: processing, After: 4 * time.Millisecond}
-			}
-			return harness.Reply{Status: 200, Body: succeeded, After: 4 * time.Millisecond}
-		})
-		a.spacing = 10 * time.Millisecond // of each come a request, a call and a result
-		a.run([]*contestKind{resolveKind()}, sized(200, 4_000, 10_000))
-	})
+	// Of each come a request, a call and a result.
+	inArena(t, 10*time.Millisecond, func(a *harness.Arrival) harness.Reply {
+		if strings.HasSuffix(a.Path, "/second") && a.Nth == 1 {
+			return harness.Reply{Status: 200, Body: processing, After: 4 * time.Millisecond}
+		}
+		return harness.Reply{Status: 200, Body: succeeded, After: 4 * time.Millisecond}
+	}, func(a *arena) { a.run([]*contestKind{resolveKind()}, sized(200, 4_000, 10_000)) })
 }

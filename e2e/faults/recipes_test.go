@@ -2,7 +2,7 @@ package faults
 
 import (
 	"bufio"
-	"context"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,24 +21,32 @@ import (
 )
 
 // The recipes of the documents are run from the document itself: every block as it stands, in one shell, but
-// that the .example addresses are those of receivers here, and that durations are shorter.
+// that the .example addresses are those of receivers here, and that durations are shorter. What they bring about stands
+// in testdata/recipes.txt.
 
-// A recipe is one section of the document, and its blocks.
+// A recipe is one section of the document, its blocks, and the steps that show what they do.
 type recipe struct {
 	title  string
 	blocks []string
+	steps  []string
 }
 
 // readRecipes returns the sections of the document. What stands before the first one is of all of them.
 func readRecipes(t *testing.T) (preamble string, list []recipe) {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/guide/recipes.md")
-	if err != nil {
+	expected, err2 := os.ReadFile("testdata/recipes.txt")
+	if err := errors.Join(err, err2); err != nil {
 		t.Fatal(err)
 	}
-	for i, section := range strings.Split(string(text), "\n## ") {
+	steps := strings.Split(string(expected), "\n== ")
+	sections := strings.Split(string(text), "\n## ")
+	if len(sections) != len(steps) {
+		t.Fatalf("the document has %d recipes, %d are run", len(sections)-1, len(steps)-1)
+	}
+	for i, section := range sections {
 		title, body, _ := strings.Cut(section, "\n")
-		r := recipe{title: title}
+		r := recipe{title: title, steps: strings.Split(steps[i], "\n")[1:]}
 		for _, part := range strings.Split(body, "\n```sh\n")[1:] {
 			block, _, ended := strings.Cut(part, "\n```\n")
 			if !ended {
@@ -46,42 +54,31 @@ func readRecipes(t *testing.T) (preamble string, list []recipe) {
 			}
 			r.blocks = append(r.blocks, block)
 		}
-		if i == 0 {
-			preamble = strings.Join(r.blocks, "\n")
-			continue
-		}
 		list = append(list, r)
 	}
-	return preamble, list
+	return strings.Join(list[0].blocks, "\n"), list[1:]
 }
 
-// A shell runs blocks in one shell.
+// A docShell runs blocks in one shell.
 type docShell struct {
-	t     *testing.T
+	*testing.T
+	p     *harness.Process
 	shop  *harness.Receiver
 	stdin io.Writer
 	out   *bufio.Scanner
-	n     int
-	// replace has pairs of what stands in the document and what is run.
-	replace []string
+	names map[string]string // that steps have met
 }
 
 // newDocShell starts a shell in a directory of its own.
-func newDocShell(t *testing.T, p *harness.Process, r *harness.Receiver, preamble string) *docShell {
+func newDocShell(t *testing.T, p *harness.Process, r *harness.Receiver) *docShell {
 	t.Helper()
 	shell := exec.Command("bash", "-eo", "pipefail")
 	shell.Dir = t.TempDir()
 	shell.Env = harness.Environment("DISPATCHER_SERVER="+p.Base, "DISPATCHER_KEY="+harness.AdminKey)
 	in, err := shell.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := shell.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	out, err2 := shell.StdoutPipe()
 	shell.Stderr = shell.Stdout
-	if err := shell.Start(); err != nil {
+	if err := errors.Join(err, err2, shell.Start()); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -89,12 +86,7 @@ func newDocShell(t *testing.T, p *harness.Process, r *harness.Receiver, preamble
 			t.Errorf("the shell: %v", err)
 		}
 	})
-	c := &docShell{t: t, shop: r, stdin: in, out: bufio.NewScanner(out)}
-	for _, name := range []string{"shop", "pay", "bank"} {
-		c.replace = append(c.replace, "https://"+name+".example", r.URL+"/"+name)
-	}
-	c.run(preamble)
-	return c
+	return &docShell{T: t, p: p, shop: r, stdin: in, out: bufio.NewScanner(out), names: map[string]string{}}
 }
 
 // scaled has durations in JSON that stand for waits; a minute becomes a tenth of a second. How long one
@@ -103,7 +95,8 @@ var scaled = regexp.MustCompile(`("timeout": )?"(\d+)([smh])"`)
 
 const pace = 600
 
-func (c *docShell) text(block string, more ...string) string {
+// text is a block with addresses and times of ours, and with one word for another.
+func (c *docShell) text(block, word, another string) string {
 	block = scaled.ReplaceAllStringFunc(block, func(found string) string {
 		m := scaled.FindStringSubmatch(found)
 		n, err := time.ParseDuration(m[2] + m[3])
@@ -112,16 +105,18 @@ func (c *docShell) text(block string, more ...string) string {
 		}
 		return strconv.Quote((n / pace).String())
 	})
-	return strings.NewReplacer(append(more, c.replace...)...).Replace(block)
+	if word != "" {
+		block = strings.ReplaceAll(block, word, another)
+	}
+	return regexp.MustCompile(`https://(shop|pay|bank)\.example`).ReplaceAllString(block, c.shop.URL+"/$1")
 }
 
 // run runs a block and returns what it printed. A block that fails ends the test.
-func (c *docShell) run(block string, more ...string) string {
-	c.t.Helper()
-	c.n++
-	mark := fmt.Sprintf("-- %d done", c.n)
-	if _, err := fmt.Fprintf(c.stdin, "%s\necho '%s'\n", c.text(block, more...), mark); err != nil {
-		c.t.Fatal(err)
+func (c *docShell) run(block string) string {
+	c.Helper()
+	const mark = "-- done"
+	if _, err := fmt.Fprintf(c.stdin, "%s\necho '%s'\n", block, mark); err != nil {
+		c.Fatal(err)
 	}
 	var printed strings.Builder
 	for c.out.Scan() {
@@ -130,40 +125,123 @@ func (c *docShell) run(block string, more ...string) string {
 		}
 		printed.WriteString(c.out.Text() + "\n")
 	}
-	c.t.Fatalf("this block failed:\n%s\nit printed:\n%s", c.text(block, more...), printed.String())
+	c.Fatalf("this block failed:\n%s\nit printed:\n%s", block, printed.String())
 	return ""
 }
 
-// values are the JSON values that a block printed, each as an object.
-func (c *docShell) values(block string, more ...string) (list []map[string]any) {
-	c.t.Helper()
-	printed := c.run(block, more...)
-	d := json.NewDecoder(strings.NewReader(printed))
-	for {
-		var v any
-		err := d.Decode(&v)
-		if errors.Is(err, io.EOF) {
-			return list
+// hole is a place in an expected text.
+var hole = regexp.MustCompile(`<(\w+|\*)>`)
+
+// says compares a text with the expected one, and keeps what it names.
+func (c *docShell) says(got, want string) {
+	c.Helper()
+	var names []string
+	pattern := regexp.QuoteMeta(hole.ReplaceAllStringFunc(want, func(found string) string {
+		name := strings.Trim(found, "<>")
+		if known := c.names[name]; known != "" {
+			return known
 		}
-		if err != nil {
-			c.t.Fatalf("it printed %s: %v", printed, err)
-		}
-		if m, ok := v.(map[string]any); ok {
-			list = append(list, m)
-		} else {
-			list = append(list, map[string]any{"value": v})
+		names = append(names, name)
+		return "<>"
+	}))
+	m := regexp.MustCompile("^" + strings.ReplaceAll(pattern, "<>", "(.*)") + "$").FindStringSubmatch(got)
+	if m == nil {
+		c.Fatalf("it says\n%s\nwant\n%s", got, want)
+	}
+	for i, name := range names {
+		if name != "*" {
+			c.names[name] = m[i+1]
 		}
 	}
 }
 
-// one is the single value that a block printed.
-func (c *docShell) one(block string, more ...string) map[string]any {
-	c.t.Helper()
-	list := c.values(block, more...)
-	if len(list) != 1 {
-		c.t.Fatalf("it printed %d values: %v", len(list), list)
+// play does the steps of a recipe.
+func (c *docShell) play(r recipe) {
+	c.Helper()
+	var printed *json.Decoder // by the last block
+	compact := func(raw []byte) string {
+		var b bytes.Buffer
+		if err := json.Compact(&b, raw); err != nil {
+			c.Fatalf("%s: %v", raw, err)
+		}
+		return b.String()
 	}
-	return list[0]
+	end := func() {
+		if printed != nil && printed.More() {
+			c.Error("more is printed than is expected")
+		}
+	}
+	defer end()
+	for _, line := range r.steps {
+		words := strings.Fields(hole.ReplaceAllStringFunc(line, func(name string) string {
+			if known := c.names[strings.Trim(name, "<>")]; known != "" {
+				return known
+			}
+			return name
+		}))
+		switch {
+		case len(words) == 0:
+		case words[0] == "block":
+			n, err := strconv.Atoi(words[1])
+			if err != nil || n >= len(r.blocks) {
+				c.Fatalf("%s: %v", line, err)
+			}
+			end()
+			word, another, _ := strings.Cut(strings.Join(words[2:], ""), "=")
+			printed = json.NewDecoder(strings.NewReader(c.run(c.text(r.blocks[n], word, another))))
+		case words[0] == "attempts":
+			c.eventually(line, func() (bool, any, error) {
+				got, err := c.p.AttemptsOf(words[1])
+				return fmt.Sprint(len(got)) == words[2], got, err
+			})
+		case words[0] == "terminal":
+			c.eventually(line, func() (bool, any, error) {
+				cb, err := c.p.Callback(c.Context(), words[1])
+				ended := fmt.Sprint(cb.State, " ", cb.Reason)
+				return strings.TrimSpace(ended) == strings.Join(words[2:], " "), ended, err
+			})
+		case words[0] == "heard":
+			c.eventually(line, func() (bool, any, error) {
+				heard := c.heard(words[1])
+				last := ""
+				if n := len(heard); n > 0 && len(words) > 3 {
+					last = string(heard[n-1].Body)
+				}
+				return fmt.Sprint(len(heard)) == words[2] && last == strings.Join(words[3:], " "), last, nil
+			})
+		case words[0] == "result":
+			var results []string
+			c.eventually(line, func() (bool, any, error) {
+				results = nil
+				for _, a := range c.heard(words[1]) {
+					var told client.PollResult
+					if json.Unmarshal(a.Body, &told) == nil && told.Ref == words[2] {
+						results = append(results, compact(a.Body))
+					}
+				}
+				return len(results) == 1, results, nil
+			})
+			c.says(results[0], strings.Join(words[3:], " "))
+		default:
+			var value json.RawMessage
+			if err := printed.Decode(&value); err != nil {
+				c.Fatalf("nothing more is printed, want %s: %v", line, err)
+			}
+			c.says(compact(value), line)
+		}
+	}
+}
+
+// eventually waits until something holds, or fails with what there is.
+func (c *docShell) eventually(what string, holds func() (bool, any, error)) {
+	c.Helper()
+	harness.Eventually(c, 30*time.Second, what, func() error {
+		done, is, err := holds()
+		if err == nil && !done {
+			err = fmt.Errorf("there is %v", is)
+		}
+		return err
+	})
 }
 
 // heard are what arrived at a path.
@@ -174,48 +252,6 @@ func (c *docShell) heard(path string) (list []harness.Arrival) {
 		}
 	}
 	return list
-}
-
-// awaitHeard waits for n requests at a path and returns them.
-func (c *docShell) awaitHeard(path string, n int) (list []harness.Arrival) {
-	c.t.Helper()
-	harness.Eventually(c.t, 30*time.Second, "requests at "+path, func() error {
-		if list = c.heard(path); len(list) < n {
-			return fmt.Errorf("%d of %d", len(list), n)
-		}
-		return nil
-	})
-	return list
-}
-
-// results are the results of polls of a reference that arrived at a path.
-func (c *docShell) results(path, ref string) (list []map[string]any) {
-	for _, a := range c.heard(path) {
-		var r map[string]any
-		if err := json.Unmarshal(a.Body, &r); err != nil {
-			c.t.Fatalf("a result %s: %v", a.Body, err)
-		}
-		if r["ref"] == ref {
-			list = append(list, r)
-		}
-	}
-	return list
-}
-
-// result waits for the one result of a reference.
-func (c *docShell) result(path, ref string) map[string]any {
-	c.t.Helper()
-	var list []map[string]any
-	harness.Eventually(c.t, 30*time.Second, "the result of "+ref, func() error {
-		if list = c.results(path, ref); len(list) == 0 {
-			return errors.New("none yet")
-		}
-		return nil
-	})
-	if len(list) != 1 {
-		c.t.Fatalf("%d results of %s: %v", len(list), ref, list)
-	}
-	return list[0]
 }
 
 // kitchen answers as the shop, the payment service and the bank of the recipes.
@@ -248,166 +284,21 @@ func kitchen(a *harness.Arrival) harness.Reply {
 func TestRecipes(t *testing.T) {
 	mostlyWaits(t)
 	preamble, list := readRecipes(t)
-	runs := []func(*testing.T, *docShell, *harness.Process, recipe){
-		recipeNotify, recipeTimer, recipeRefund, recipeOrder, recipeSweep,
-	}
-	if len(list) != len(runs) {
-		t.Fatalf("the document has %d recipes, %d are run", len(list), len(runs))
-	}
 	b := harness.NewBackend(t, harness.SQLiteEmbedded)
 	b.KeepApart("what a shell hands over is not counted")
 	r := harness.NewReceiver(t, kitchen)
 	p := harness.Serve(t, harness.Launch{On: b})
-	for i, run := range runs {
-		t.Run(list[i].title, func(t *testing.T) { run(t, newDocShell(t, p, r, preamble), p, list[i]) })
+	for _, recipe := range list {
+		t.Run(recipe.title, func(t *testing.T) {
+			c := newDocShell(t, p, r)
+			c.run(c.text(preamble, "", ""))
+			c.play(recipe)
+		})
 	}
-}
-
-func recipeNotify(t *testing.T, c *docShell, p *harness.Process, r recipe) {
-	made := c.one(r.blocks[0])
-	if tiers := fmt.Sprint(made["tiers"]); tiers != "[15s 3m 10m 30m 30m 1h 2h 6h 15h]" ||
-		made["max_attempts"] != 10.0 {
-		t.Errorf("accepted as %v", made)
+	// The bank asked for a second, and was given its own token and no signature.
+	asked := (&docShell{shop: r}).heard("/bank/refunds/refund-9001")
+	if wait := asked[2].At.Sub(asked[1].End); wait < time.Second ||
+		asked[0].Header.Get("Authorization") != "Bearer the-banks-token" || asked[0].Header.Get("Webhook-Signature") != "" {
+		t.Errorf("the bank asked for a second and got %s; it was first asked with %v", wait, asked[0].Header)
 	}
-	if again := c.one(r.blocks[0]); again["id"] != made["id"] {
-		t.Errorf("the same request once more became %v, the first was %v", again["id"], made["id"])
-	}
-	id := made["id"].(string)
-	awaitAttempts(t, p, id, 1)
-	explained := c.values(r.blocks[1])
-	if len(explained) != 2 || explained[0]["summary"] == "" || explained[0]["next_at"] == nil ||
-		explained[1]["class"] != "http_5xx" {
-		t.Errorf("asked why: %v", explained)
-	}
-	first := awaitAttempts(t, p, id, 1)[0]
-	// Both are shown in whole milliseconds; due times are rounded up.
-	if wait := first.NextDueAt.Sub(first.EndedAt); wait < 15*time.Second ||
-		wait > 15*time.Second+2*time.Millisecond {
-		t.Errorf("the wait after the first attempt is %s", wait)
-	}
-	if retried := c.one(r.blocks[2]); retried["id"] != id {
-		t.Errorf("retried %v", retried)
-	}
-	if cb := awaitTerminal(t, p, id); cb.State != "succeeded" {
-		t.Errorf("after the retry it is %s", cb.State)
-	}
-}
-
-func recipeTimer(t *testing.T, c *docShell, p *harness.Process, r recipe) {
-	made := c.one(r.blocks[0])
-	if canceled := c.one(r.blocks[1]); canceled["result"] != "canceled" || canceled["state"] != "canceled" {
-		t.Errorf("paid in time: %v", canceled)
-	}
-	late := c.one(r.blocks[0], "order-1002", "order-2002")
-	if cb := awaitTerminal(t, p, late["id"].(string)); cb.State != "succeeded" {
-		t.Errorf("the one that is not canceled ends %s", cb.State)
-	}
-	if told := c.one(r.blocks[1], "order-1002", "order-2002"); told["result"] != "already_terminal" ||
-		told["state"] != "succeeded" {
-		t.Errorf("paid too late: %v", told)
-	}
-	if got := c.heard("/pay/orders/order-2002/close"); len(got) != 1 {
-		t.Errorf("the second order was closed %d times", len(got))
-	}
-	if got := c.heard("/pay/orders/order-1002/close"); len(got) != 0 {
-		t.Errorf("the order of %v was closed although it was paid", made["id"])
-	}
-}
-
-func recipeRefund(t *testing.T, c *docShell, p *harness.Process, r recipe) {
-	made := c.one(r.blocks[0])
-	if made["kind"] != "poll" {
-		t.Errorf("accepted as %v", made)
-	}
-	res := c.result("/shop/refunds", "refund-9001")
-	if res["outcome"] != "success" || fmt.Sprint(res["context"]) != "map[amount:100.00 order:order-1001]" ||
-		res["polls"] != 3.0 {
-		t.Errorf("the result is %v", res)
-	}
-	if cb := awaitTerminal(t, p, made["id"].(string)); cb.State != "succeeded" || cb.Reason != "success" {
-		t.Errorf("the poll is %s, %s", cb.State, cb.Reason)
-	}
-	asked := c.heard("/bank/refunds/refund-9001")
-	if len(asked) != 4 || asked[0].Header.Get("Authorization") != "Bearer the-banks-token" ||
-		asked[0].Header.Get("Webhook-Signature") != "" {
-		t.Errorf("the bank was asked %d times, first with %v", len(asked), asked[0].Header)
-	}
-	if wait := asked[2].At.Sub(asked[1].End); wait < time.Second {
-		t.Errorf("the bank asked for a second and got %s", wait)
-	}
-}
-
-func recipeOrder(t *testing.T, c *docShell, p *harness.Process, r recipe) {
-	made := c.one(r.blocks[0])
-	if won := c.one(r.blocks[1]); won["result"] != "resolved" || won["state"] != "succeeded" ||
-		won["reason"] != "resolved" {
-		t.Errorf("the notice came first: %v", won)
-	}
-	res := c.result("/shop/orders", "order-1003")
-	if res["outcome"] != "resolved" ||
-		fmt.Sprint(res["data"]) != "map[trade_state:SUCCESS transaction:4200001]" || res["poll_id"] != made["id"] {
-		t.Errorf("its result is %v", res)
-	}
-	c.one(r.blocks[0], "order-1003", "order-3003")
-	if res := c.result("/shop/orders", "order-3003"); res["outcome"] != "success" || res["polls"] != 2.0 {
-		t.Errorf("the poll came first: %v", res)
-	}
-	if lost := c.one(r.blocks[1], "order-1003", "order-3003"); lost["result"] != "already_terminal" ||
-		lost["reason"] != "success" {
-		t.Errorf("the notice came second: %v", lost)
-	}
-	if n := len(c.results("/shop/orders", "order-3003")); n != 1 {
-		t.Errorf("%d results after both", n)
-	}
-}
-
-func recipeSweep(t *testing.T, c *docShell, _ *harness.Process, r recipe) {
-	made := c.one(r.blocks[0])
-	next, err := time.Parse(time.RFC3339, fmt.Sprint(made["next_at"]))
-	if err != nil || next.Minute() != 5 || time.Until(next) > time.Hour {
-		t.Errorf("made %v: %v", made, err)
-	}
-	lines := c.values(r.blocks[1])
-	got := make([]string, len(lines))
-	for i, l := range lines {
-		if got[i] = fmt.Sprint(l["value"]); l["value"] == nil {
-			got[i] = fmt.Sprint(l["ref"], " ", l["replayed"])
-		}
-	}
-	if want := "202 order-1004 <nil> 202 order-1005 <nil> 200 order-1004 true"; strings.Join(got, " ") != want {
-		t.Errorf("the sweep printed %q, want %q", strings.Join(got, " "), want)
-	}
-	runs := c.values(r.blocks[2])
-	if len(runs) != 2 || runs[1]["trigger"] != "manual" || runs[1]["callback_id"] != runs[0]["id"] {
-		t.Errorf("the run by hand: %v", runs)
-	}
-	if a := c.awaitHeard("/pay/sweep", 1)[0]; string(a.Body) != `{"older_than": "1.5s"}` {
-		t.Errorf("the sweep got %s", a.Body)
-	}
-}
-
-// awaitAttempts waits for n attempts of a callback.
-func awaitAttempts(t *testing.T, p *harness.Process, id string, n int) (list []client.Attempt) {
-	t.Helper()
-	harness.Eventually(t, 30*time.Second, "attempts of "+id, func() (err error) {
-		if list, err = p.AttemptsOf(id); err == nil && len(list) < n {
-			err = fmt.Errorf("%d of %d", len(list), n)
-		}
-		return err
-	})
-	return list
-}
-
-// awaitTerminal waits until a callback is terminal.
-func awaitTerminal(t *testing.T, p *harness.Process, id string) (cb client.Callback) {
-	t.Helper()
-	harness.Eventually(t, 30*time.Second, id+" is terminal", func() (err error) {
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		defer cancel()
-		if cb, err = p.Callback(ctx, id); err == nil && cb.FinishedAt.IsZero() {
-			err = fmt.Errorf("it is %s", cb.State)
-		}
-		return err
-	})
-	return cb
 }

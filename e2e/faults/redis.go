@@ -92,14 +92,14 @@ func (x away) run(tr *trial) {
 		x.strike(tr, c)
 		began := time.Now()
 		if x.says != "" {
-			harness.Eventually(tr, 30*time.Second, "Redis refuses a write", func() error {
+			tr.Eventually(30*time.Second, "Redis refuses a write", func() error {
 				if err := once.Set(tr.Context(), "test", "1", 0).Err(); !redis.HasErrorPrefix(err, x.says) {
 					return fmt.Errorf("a write gave %v, want %s", err, x.says)
 				}
 				return nil
 			})
 		}
-		harness.Eventually(tr, 20*time.Second, "the process says that it is degraded", func() error {
+		tr.Eventually(20*time.Second, "the process says that it is degraded", func() error {
 			_, degraded, err := readiness(r.p)
 			if err == nil && !degraded {
 				err = errors.New("not yet")
@@ -107,7 +107,7 @@ func (x away) run(tr *trial) {
 			return err
 		})
 		noticed = time.Now()
-		harness.Eventually(tr, 30*time.Second, "all that arrived is committed to SQL meanwhile", tr.allRecorded)
+		tr.Eventually(30*time.Second, "all that arrived is committed to SQL meanwhile", tr.allRecorded)
 		committed = time.Since(began)
 		time.Sleep(time.Until(noticed.Add(x.lasts))) // the fault lasts, by the clock
 		until = time.Now()
@@ -119,7 +119,7 @@ func (x away) run(tr *trial) {
 			g.looks(), noticed.Sub(r.began), until.Sub(r.began))
 	}
 	tr.Remark("results of what was in flight committed after %s, degraded after %s",
-		committed.Round(10*time.Millisecond), noticed.Sub(r.began).Round(10*time.Millisecond))
+		committed, noticed.Sub(r.began))
 	// After a refusal the client closes its connection: perhaps it leads to a server that is no master any
 	// more.
 	if asked, most := connected()-before, 50+25*int(r.ended.Sub(r.began).Seconds()); asked > most {
@@ -228,7 +228,7 @@ func loading() away {
 			tr.Backend.Server.Begin(append([]string{"--key-load-delay", fmt.Sprint(pause)}, settings...)...)
 		},
 		heal: func(tr *trial, c *redis.Client) {
-			harness.Eventually(tr, time.Minute, "the server has loaded its log",
+			tr.Eventually(time.Minute, "the server has loaded its log",
 				func() error { return c.Ping(tr.Context()).Err() })
 		},
 		says: "LOADING",
@@ -269,7 +269,7 @@ func redisFlushedUnderLocks(tr *trial) {
 	})
 	for range times {
 		before, arrived := tr.rebuilds(p), tr.Receiver.Count()
-		harness.Eventually(tr, time.Minute, "a lock has just been taken, and others wait", func() error {
+		tr.Eventually(time.Minute, "a lock has just been taken, and others wait", func() error {
 			if n := tr.Receiver.Count(); n == arrived || n > keys*(each-1) || tr.Receiver.InFlight() == 0 {
 				return fmt.Errorf("%d of %d have arrived", n, keys*each)
 			}
@@ -324,7 +324,7 @@ func redisEvicts(tr *trial) {
 	if evicted < 3 {
 		tr.Errorf("only %d keys were evicted", evicted)
 	}
-	harness.Eventually(tr, 40*time.Second, "the log and a metric say that keys were evicted", func() error {
+	tr.Eventually(40*time.Second, "the log and a metric say that keys were evicted", func() error {
 		n, err := r.p.Metric("dispatcher_index_evicted_keys_total")
 		if text := r.p.LogTail(100_000); err != nil || n == 0 || !strings.Contains(text, "evicted keys") ||
 			!strings.Contains(text, "noeviction") {
@@ -391,7 +391,7 @@ func scriptsFlushed(tr *trial) {
 	p := tr.Serve()
 	c := tr.Backend.RedisClient(tr)
 	errors := func() int {
-		return p.MustCounter("dispatcher_index_errors_total") + p.MustCounter("dispatcher_index_failures_total")
+		return p.Count("dispatcher_index_errors_total") + p.Count("dispatcher_index_failures_total")
 	}
 	before := 0
 	tr.suffer(scenario{strike: func(*struck) {
@@ -431,8 +431,8 @@ func subscriptionsKilled(tr *trial) {
 	if v.Lateness.P99 > hintless {
 		tr.Errorf("sends were %s late at p99, at most %s is allowed", v.Lateness.P99, hintless)
 	}
-	if err := sender.AtLeast("dispatcher_attempts_total", 1); err != nil || killed == 0 {
-		tr.Errorf("%d subscriptions were killed, and the sender says: %v", killed, err)
+	if n := sender.Count("dispatcher_attempts_total"); n == 0 || killed == 0 {
+		tr.Errorf("%d subscriptions were killed, and the sender made %d attempts", killed, n)
 	}
 	tr.Remark("%d subscriptions killed; sends late by %s", killed, v.Lateness)
 }

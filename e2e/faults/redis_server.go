@@ -54,7 +54,7 @@ func (tr *trial) rebuilds(p *harness.Process) int {
 // awaitRebuild waits until the process has rebuilt its index once more than so often.
 func (tr *trial) awaitRebuild(p *harness.Process, before int) {
 	tr.Helper()
-	harness.AtLeast(tr, time.Minute, "the index is rebuilt", before+1, func() int { return tr.rebuilds(p) })
+	tr.AtLeast(time.Minute, "the index is rebuilt", before+1, func() int { return tr.rebuilds(p) })
 }
 
 // behindProxy puts a proxy between the processes that are started from now on and Redis.

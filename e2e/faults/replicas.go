@@ -108,7 +108,7 @@ func (x *clusterTrial) learnShards() {
 	for i, a := range x.Accepted {
 		lanes[strings.TrimPrefix(a.ID, "cb_")] = i
 	}
-	harness.Eventually(x, 14*time.Second, "the index holds a callback of each lane", func() error {
+	x.Eventually(14*time.Second, "the index holds a callback of each lane", func() error {
 		found := 0
 		err := x.Backend.EachKey(x.Context(), func(c *redis.Client, key, name string) error {
 			var shard int
@@ -279,7 +279,7 @@ func sentinelFailover(tr *trial) {
 	promoted := w.AwaitMaster(old)
 	tr.MarkFault()
 	tr.Remark("%s of acknowledged writes were lost; another master after %s",
-		hung.Sub(lost).Round(time.Millisecond), time.Since(hung).Round(time.Millisecond))
+		hung.Sub(lost), time.Since(hung))
 	tr.lasting(3 * time.Second)
 	old.Continue()
 	w.Rejoin(old)
@@ -321,16 +321,10 @@ func (tr *trial) rolled(ld *harness.Load, steps int) {
 	tr.finishUnhindered(ld)
 	tr.Settle(2 * time.Minute)
 	tr.Verdict(judge.Bounds{Heal: rolledHeal})
-	total := func(name string) (n int) {
-		for _, p := range tr.Alive() {
-			n += p.MustCounter(name)
-		}
-		return n
-	}
-	noticed := total("dispatcher_index_rollbacks_total")
+	noticed := tr.sum("dispatcher_index_rollbacks_total")
 	tr.Remark("%d stamps were refused, the sweep healed %d, rebuilds %d, rollbacks noticed %d",
-		total("dispatcher_stamps_refused_total"), total("dispatcher_sweep_healed_total"),
-		total("dispatcher_rebuilds_total"), noticed)
+		tr.sum("dispatcher_stamps_refused_total"), tr.sum("dispatcher_sweep_healed_total"),
+		tr.sum("dispatcher_rebuilds_total"), noticed)
 	if noticed < steps {
 		tr.Errorf("%d of %d steps back of the index were noticed", noticed, steps)
 	}

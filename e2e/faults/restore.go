@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -113,7 +112,7 @@ func (r *restoration) hurry(p *harness.Process, groups ...string) {
 	r.Helper()
 	for _, group := range groups {
 		for _, ref := range r.refs[group] {
-			p.Post("/v1/callbacks/"+r.now[ref]+"/retry", harness.Submission{"reason": "a trial"}, nil, http.StatusOK)
+			p.Post("/v1/callbacks/"+r.now[ref]+"/retry", harness.Submission{"reason": "a trial"}, nil)
 		}
 	}
 }
@@ -121,7 +120,7 @@ func (r *restoration) hurry(p *harness.Process, groups ...string) {
 // awaitSent waits until the group has arrived and its results are committed and out of the index.
 func (r *restoration) awaitSent(group string) {
 	r.Helper()
-	harness.Eventually(r, time.Minute, group+" has arrived and is terminal", func() error {
+	r.Eventually(time.Minute, group+" has arrived and is terminal", func() error {
 		for _, ref := range r.refs[group] {
 			cb, err := r.AnyProcess().Callback(r.Context(), r.old[ref])
 			if err != nil || cb.State != "succeeded" {
@@ -185,7 +184,7 @@ func (r *restoration) report(held *harness.Process, rebuilt bool) {
 		r.Errorf("/readyz answers %d %s, %v", status, body, err)
 	}
 	// A process is ready before it has looked at the index.
-	harness.Eventually(r, time.Minute, "the log says what is held back, and how to go on", func() error {
+	r.Eventually(time.Minute, "the log says what is held back, and how to go on", func() error {
 		if log := held.LogTail(1 << 20); !strings.Contains(log, "start it without --hold") ||
 			strings.Contains(log, "left as it was found") != rebuilt {
 			return errors.New(log)

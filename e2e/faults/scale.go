@@ -110,8 +110,8 @@ func (m *measurement) judge(p *harness.Process, r harness.Rebuilt) {
 	first := m.firstSend().Sub(m.lost)
 	m.Remark("%s with %d open (seeded): rebuilt in %s, first send %s after the loss (ready after %s), peak "+
 		"memory of the dispatcher %s; others made the machine %.1f times as slow",
-		m.what, r.Open, r.Took.Round(time.Millisecond), first.Round(time.Millisecond),
-		m.ready.Round(time.Millisecond), harness.Megabytes(peak), stretch)
+		m.what, r.Open, r.Took, first,
+		m.ready, harness.Megabytes(peak), stretch)
 	if r.Open < m.open {
 		m.Errorf("%s: the rebuild found %d open callbacks, at least %d are", m.what, r.Open, m.open)
 	}
@@ -156,7 +156,7 @@ func (tr *trial) settleDue() {
 func (tr *trial) awaitRebuilt(p *harness.Process, n int) harness.Rebuilt {
 	tr.Helper()
 	var all []harness.Rebuilt
-	harness.AtLeast(tr, 3*time.Minute, "the index is rebuilt", n+1, func() int {
+	tr.AtLeast(3*time.Minute, "the index is rebuilt", n+1, func() int {
 		var err error
 		all, err = p.Rebuilds()
 		tr.Check(err)
@@ -181,7 +181,7 @@ func (tr *trial) filled() (sum int, err error) {
 // awaitFilled waits until the index holds at least n.
 func (tr *trial) awaitFilled(n int, limit time.Duration) {
 	tr.Helper()
-	harness.Eventually(tr, limit, fmt.Sprintf("the index holds %d callbacks", n), func() error {
+	tr.Eventually(limit, fmt.Sprintf("the index holds %d callbacks", n), func() error {
 		got, err := tr.filled()
 		if err == nil && got < n {
 			err = fmt.Errorf("it holds %d", got)
@@ -203,7 +203,7 @@ func emptiedWhileFilled(tr *trial) {
 		tr.Flush()
 	}
 	emptied := time.Now()
-	harness.Eventually(tr, 3*time.Minute, "the index is as SQL says", tr.whole)
+	tr.Eventually(3*time.Minute, "the index is as SQL says", tr.whole)
 	whole := time.Since(emptied)
 	fresh.Finish()
 	tr.settleDue()
@@ -214,7 +214,7 @@ func emptiedWhileFilled(tr *trial) {
 		finished += len(all)
 	}
 	tr.Remark("emptied three times, the last time while the index held a thousandth of %d: whole again %s "+
-		"later; two processes finished %d rebuilds", open, whole.Round(time.Millisecond), finished)
+		"later; two processes finished %d rebuilds", open, whole, finished)
 	tr.Verdict(manyOpen)
 }
 
@@ -246,7 +246,7 @@ func leaderKilled(tr *trial) {
 	takeover := r.Time.Add(-r.Took).Sub(died)
 	tr.Remark("the leader of a rebuild of %d open (seeded) was killed after a quarter: another began %s "+
 		"later and took %s",
-		r.Open, takeover.Round(10*time.Millisecond), r.Took.Round(time.Millisecond))
+		r.Open, takeover, r.Took)
 	if takeover > 6*time.Second {
 		tr.Errorf("another process took over %s after the leader's death, its lease is 4 s", takeover)
 	}
@@ -298,7 +298,7 @@ func blackHole(tr *trial) {
 	tr.Settle(10 * time.Minute)
 	took := time.Since(answered)
 	tr.Remark("the black hole answered at last: its %d ended in %s, %.0f/s", pending,
-		took.Round(100*time.Millisecond), float64(pending)/took.Seconds())
+		took, float64(pending)/took.Seconds())
 	tr.Verdict(judge.Bounds{})
 }
 
@@ -344,7 +344,7 @@ func (tr *trial) heldAgainst(calm judge.Quantiles, pending int) {
 	stall, stretch := stalled(), load.stretch()
 	tr.Remark("beside %d pending in a black hole, another destination was late by %s; before, by %s (others made "+
 		"the machine %.1f times as slow, its disk stalled for %s at most)",
-		pending, healthy, calm, stretch, stall.Round(time.Millisecond))
+		pending, healthy, calm, stretch, stall)
 	if limit := time.Duration(float64(lateGoal)*stretch) + commits*stall; healthy.P99 > limit {
 		tr.Errorf("p99 is %s beside a black hole, over %s", healthy.P99, limit)
 	}

@@ -90,7 +90,7 @@ func (tr *trial) suffer(s scenario) (*struck, judge.Verdict) {
 	g := r.w.during(started, time.Now())
 	v := tr.Verdict(s.bounds())
 	tr.Remark("fault of %s; accepts %s, %d requests made again; %s; unknown %d, stale %d; others made the machine "+
-		"%.1f times as slow", r.ended.Sub(r.began).Round(100*time.Millisecond), report.Took, report.Again,
+		"%.1f times as slow", r.ended.Sub(r.began), report.Took, report.Again,
 		r.w.during(r.began, r.ended), v.Uncertain, v.Stale, stretch)
 	if s.refuses || stretch >= mostStretch {
 		return r, v
@@ -133,7 +133,7 @@ func (m loadedMachine) stretch() float64 {
 func (tr *trial) awaitMore(n int) {
 	tr.Helper()
 	from := tr.Count()
-	harness.AtLeast(tr, 3*time.Minute, "the load is handed over", n, func() int { return tr.Count() - from })
+	tr.AtLeast(3*time.Minute, "the load is handed over", n, func() int { return tr.Count() - from })
 }
 
 // lasting waits until the load has handed over what it does in that time.
@@ -146,7 +146,7 @@ func (tr *trial) lasting(d time.Duration) {
 func (tr *trial) awaitSends(n int) {
 	tr.Helper()
 	from := tr.Receiver.Count()
-	harness.AtLeast(tr, time.Minute, "the load arrives", n, func() int { return tr.Receiver.Count() - from })
+	tr.AtLeast(time.Minute, "the load arrives", n, func() int { return tr.Receiver.Count() - from })
 }
 
 // again does something in each period until the load has handed over n callbacks more.
@@ -207,15 +207,15 @@ func (r *struck) blackout(b blackout) glance {
 	}
 	ready := time.Since(mended)
 	again := r.Receiver.Count()
-	harness.Eventually(r, 30*time.Second, "callbacks are sent again after "+b.what, func() error {
+	r.Eventually(30*time.Second, "callbacks are sent again after "+b.what, func() error {
 		if r.Receiver.Count() == again {
 			return fmt.Errorf("nothing arrived: %s", r.w.during(mended, time.Now()))
 		}
 		return nil
 	})
 	r.Remark("%s for %s: %s; sent meanwhile %d; ready again after %s, sending after %s", b.what,
-		to.Sub(from).Round(100*time.Millisecond), g, sent-before, ready.Round(10*time.Millisecond),
-		time.Since(mended).Round(10*time.Millisecond))
+		to.Sub(from), g, sent-before, ready,
+		time.Since(mended))
 	return g
 }
 

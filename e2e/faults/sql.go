@@ -106,7 +106,7 @@ func endSessions(ctx context.Context, db *sql.DB, database string) (int, error) 
 // awaitStatus waits until /readyz says so.
 func (tr *trial) awaitStatus(p *harness.Process, limit time.Duration, what string, want int) {
 	tr.Helper()
-	harness.Eventually(tr, limit, what, func() error {
+	tr.Eventually(limit, what, func() error {
 		if status, body, err := p.Readyz(); err != nil || status != want {
 			return fmt.Errorf("/readyz says %d %s %w", status, body, err)
 		}
@@ -129,7 +129,7 @@ func postgresEnds(tr *trial) {
 			tr.MarkFault()
 			tr.Check(pg.KillBackend(tr.Context(), tr.databaseName()))
 			tr.MarkFault()
-			harness.Eventually(tr, 30*time.Second, "the server has recovered",
+			tr.Eventually(30*time.Second, "the server has recovered",
 				func() error { return pg.Exec(tr.Context(), "SELECT 1") })
 			tr.awaitSends(sqlRate)
 		}
@@ -280,7 +280,7 @@ func (r *struck) diskFull(dir string, press func(), freed func()) {
 		if free, err = fill(dir); err != nil {
 			return err
 		}
-		harness.Eventually(r, time.Minute, "SQL cannot commit", func() error {
+		r.Eventually(time.Minute, "SQL cannot commit", func() error {
 			if press != nil {
 				press()
 			}

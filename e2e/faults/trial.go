@@ -21,14 +21,6 @@ func newTrial(t *testing.T, name string) *trial {
 	return &trial{harness.NewTrial(t, name)}
 }
 
-// trialOn prepares a trial on a backend, whose processes take up the work of dead ones after seconds.
-func trialOn(t *testing.T, name string, b harness.Backend) *trial {
-	tr := newTrial(t, name)
-	tr.UseBackend(b)
-	tr.Times = harness.QuickTimes
-	return tr
-}
-
 // sized is the value for the size of the run: see package testserver.
 func sized[T any](small, full, long T) T {
 	switch {
@@ -57,13 +49,10 @@ func mostlyWaits(t *testing.T) {
 }
 
 // sum adds up a metric over all processes that live.
-func (tr *trial) sum(name string, parts ...string) float64 {
+func (tr *trial) sum(name string, parts ...string) (sum int) {
 	tr.Helper()
-	sum := 0.0
 	for _, p := range tr.Alive() {
-		v, err := p.Metric(name, parts...)
-		tr.Check(err)
-		sum += v
+		sum += p.Count(name, parts...)
 	}
 	return sum
 }
@@ -80,7 +69,7 @@ func (tr *trial) awaitEmptyIndex() {
 // awaitHeld waits until Redis holds just so many.
 func (tr *trial) awaitHeld(n int, limit time.Duration) {
 	tr.Helper()
-	harness.Eventually(tr, limit, fmt.Sprintf("the index holds %d", n), func() error {
+	tr.Eventually(limit, fmt.Sprintf("the index holds %d", n), func() error {
 		items, err := tr.Backend.ReadIndex(tr.Context())
 		if err == nil && len(items) != n {
 			err = fmt.Errorf("it holds %d", len(items))
@@ -99,12 +88,15 @@ func (tr *trial) sqlCount(query string, args ...any) (n int) {
 // awaitNone waits until that number in SQL is zero.
 func (tr *trial) awaitNone(limit time.Duration, what, query string, args ...any) {
 	tr.Helper()
-	harness.Eventually(tr, limit, what, func() error {
-		if n := tr.sqlCount(query, args...); n > 0 {
-			return fmt.Errorf("%d are open", n)
-		}
+	tr.Eventually(limit, what, func() error { return none(tr.sqlCount(query, args...)) })
+}
+
+// none is an error unless the number is zero.
+func none(n int) error {
+	if n == 0 {
 		return nil
-	})
+	}
+	return fmt.Errorf("%d are left", n)
 }
 
 // texts are rows of one text.
@@ -173,7 +165,7 @@ func (tr *trial) finishUnhindered(ld *harness.Load) {
 // ready fails the trial if a process is not; one that has just started may still look at its index.
 func (tr *trial) ready(p *harness.Process) {
 	tr.Helper()
-	harness.Eventually(tr, 15*time.Second, "the process is ready and not degraded", func() error { return fit(p) })
+	tr.Eventually(15*time.Second, "the process is ready and not degraded", func() error { return fit(p) })
 }
 
 // fit says what keeps a process from being ready and whole.

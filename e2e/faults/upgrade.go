@@ -208,7 +208,7 @@ func killedInMigration(tr *trial) {
 	_, err = held.ExecContext(tr.Context(), `LOCK TABLE callbacks IN SHARE ROW EXCLUSIVE MODE`)
 	tr.Check(err)
 	p := harness.Spawn(tr.T, harness.Launch{On: tr.Backend, Program: tomorrow, Args: tr.Args})
-	harness.Eventually(tr, 30*time.Second, "the migration waits in its second statement", func() error {
+	tr.Eventually(30*time.Second, "the migration waits in its second statement", func() error {
 		if tr.sqlCount(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
 			AND wait_event_type = 'Lock' AND query LIKE '%ADD COLUMN note_of_tomorrow%'`) == 0 {
 			return fmt.Errorf("none does\n%s", p.LogTail(500))
@@ -228,7 +228,7 @@ func killedInMigration(tr *trial) {
 	tr.Settle(time.Minute)
 	tr.Verdict(judge.Bounds{Heal: time.Minute})
 	tr.Remark("killed in the middle of its migration; the next one had migrated and was ready after %s",
-		ready.Round(100*time.Millisecond))
+		ready)
 }
 
 // acceptMore hands over n callbacks from a number on; each must be accepted.

@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
 )
 
@@ -34,7 +33,7 @@ type watch struct {
 type seen struct {
 	asked, answered time.Time
 	status          int
-	retryAfter      string
+	bare            bool // a refusal without Retry-After
 	degraded        bool // by Redis, as /readyz says
 }
 
@@ -81,16 +80,14 @@ func (w *watch) accept(i int) {
 	s := w.l.Named(fmt.Sprint("watched-", w.p.Cmd.Process.Pid))(i)
 	ctx, cancel := context.WithTimeout(context.Background(), harness.AskTimeout)
 	defer cancel()
-	asked := time.Now()
-	got, err := w.p.Send(ctx, http.MethodPost, "/v1/callbacks", s)
-	one := seen{asked: asked, answered: time.Now(), status: got.Status, retryAfter: got.Header.Get("Retry-After")}
-	if err == nil && (got.Status == http.StatusAccepted || got.Status == http.StatusOK) {
-		var cb client.Callback
-		if err := got.Decode(&cb); err != nil {
-			w.l.Errorf("a watched accept: %v", err)
-			return
-		}
-		w.l.NoteAccepted(cb.ID, s["ref"].(string))
+	one := seen{asked: time.Now()}
+	cb, err := w.p.Accept(ctx, s)
+	one.answered = time.Now()
+	if refusal := harness.Refusal(err); refusal != nil {
+		one.status, one.bare = refusal.Status, refusal.RetryAfter == 0
+	} else if err == nil {
+		one.status = http.StatusAccepted
+		w.l.Note(cb.ID, s)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -162,7 +159,7 @@ func (w *watch) during(from, to time.Time) glance {
 		}
 		g.accepts[s.status]++
 		g.slowest = max(g.slowest, s.answered.Sub(s.asked))
-		if s.status == http.StatusServiceUnavailable && s.retryAfter == "" {
+		if s.status == http.StatusServiceUnavailable && s.bare {
 			g.bare++
 		}
 	}

@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -65,32 +67,46 @@ func (b Backend) KeepApart(why string) {
 
 // LostByDesign takes n accepted callbacks off the books: a fault that no promise covers has taken them from
 // SQL.
-func (b Backend) LostByDesign(n int) {
-	a := b.accounts()
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.accepted -= n
-}
+func (b Backend) LostByDesign(n int) { b.accounts().add(-n) }
 
-// answered counts what an answer of the API says was accepted anew.
-func (a *accounts) answered(method, path string, got Answer) {
-	n := 0
-	switch {
-	case a == nil || method != http.MethodPost:
-	case (path == "/v1/callbacks" || path == "/v1/polls") && got.Status == http.StatusAccepted:
-		n = 1
-	case strings.HasPrefix(path, "/v1/schedules/") && strings.HasSuffix(path, "/run") &&
-		got.Status == http.StatusAccepted:
-		n = 1
-	case path == "/v1/callbacks/batch" && got.Status == http.StatusMultiStatus:
-		n = bytes.Count(got.Body, []byte(`{"status":202,"callback":`))
-	}
-	if n == 0 {
-		return
-	}
+// add counts n more that were accepted.
+func (a *accounts) add(n int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.accepted += n
+}
+
+// start counts a process whose books will be closed.
+func (a *accounts) start() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.processes++
+}
+
+// A countingTransport adds to accounts what answers of the API say was accepted anew.
+type countingTransport struct {
+	*http.Transport
+	accounts *accounts
+}
+
+func (t countingTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := t.Transport.RoundTrip(req)
+	if err != nil || t.accounts == nil || req.Method != http.MethodPost {
+		return resp, err
+	}
+	switch path := req.URL.Path; {
+	case resp.StatusCode == http.StatusAccepted && (path == "/v1/callbacks" || path == "/v1/polls" ||
+		strings.HasPrefix(path, "/v1/schedules/")):
+		t.accounts.add(1)
+	case resp.StatusCode == http.StatusMultiStatus && path == "/v1/callbacks/batch":
+		body, err := io.ReadAll(resp.Body)
+		if err := errors.Join(err, resp.Body.Close()); err != nil {
+			return nil, err
+		}
+		t.accounts.add(bytes.Count(body, []byte(`{"status":202,"callback":`)))
+		resp.Body = io.NopCloser(bytes.NewReader(body))
+	}
+	return resp, nil
 }
 
 // plus adds up two lines of books.
@@ -131,14 +147,6 @@ const (
 
 // booksZone is a zone whose midnight is another one than UTC's: days must not matter to the sum.
 const booksZone = "Asia/Shanghai"
-
-// keepBooks counts in these accounts what callers of the process are told.
-func (p *Process) keepBooks(a *accounts) {
-	p.accounts = a
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.processes++
-}
 
 // closeBooks has the process's books balance. It is the last thing that a test asks of it.
 func (p *Process) closeBooks(l Launch) {
@@ -181,12 +189,8 @@ func (b Backend) BooksBalanced() int {
 
 // noAPI says whether it is started for other roles than the API's.
 func (l Launch) noAPI() bool {
-	for i, arg := range l.Args {
-		if arg == "--roles" && i+1 < len(l.Args) && !bytes.Contains([]byte(l.Args[i+1]), []byte("api")) {
-			return true
-		}
-	}
-	return false
+	i := slices.Index(l.Args, "--roles")
+	return i >= 0 && i+1 < len(l.Args) && !strings.Contains(l.Args[i+1], "api")
 }
 
 // balance looks until the books balance, and fails the test if they do not. It returns why that
@@ -202,8 +206,8 @@ func (p *Process) balance(a *accounts) (why string) {
 			err = fmt.Errorf("/readyz answers 503: %s", body)
 		}
 		if err != nil && !stopped && time.Since(began) > booksBusy {
-			stopped = p.Call(ctx, http.MethodPost, "/v1/pause", Submission{"reason": "the books are closed"}, nil,
-				http.StatusOK) == nil
+			_, err := p.Call(ctx, http.MethodPost, "/v1/pause", Submission{"reason": "the books are closed"}, nil)
+			stopped = err == nil
 		}
 		cancel()
 		switch {

@@ -22,7 +22,7 @@ func TestBooksThatDoNotBalanceAreFoundOut(t *testing.T) {
 			}
 		}
 		// A poll's result is in the books, and no answer named it: it does not stand for one that is missing.
-		if _, err := p.AcceptPoll(t.Context(), Submission{
+		if _, err := p.Accept(t.Context(), Submission{
 			"ref": "books-poll", "request": Submission{"url": r.URL}, "policy": AskAfter("1h"),
 			"until":     Submission{"success": []Submission{{"status": []int{200}}}},
 			"on_result": Submission{"url": r.URL},

@@ -104,7 +104,7 @@ func (ld *Load) handOver(i int) {
 		if err == nil {
 			ld.took = append(ld.took, time.Since(asked))
 			ld.mu.Unlock()
-			ld.l.NoteAccepted(id, s["ref"].(string))
+			ld.l.Note(id, s)
 			return
 		}
 		ld.failed++
@@ -130,7 +130,7 @@ func (tr *Trial) Ask(s Submission) (string, error) {
 	if len(alive) == 0 {
 		return "", errNoneAlive
 	}
-	cb, err := alive[rand.N(len(alive))].Ask("/v1/callbacks", s)
+	cb, err := alive[rand.N(len(alive))].Ask(s)
 	return cb.ID, err
 }
 
@@ -139,7 +139,7 @@ func (tr *Trial) AskAndNote(s Submission) string {
 	tr.Helper()
 	id, err := tr.Ask(s)
 	tr.Check(err)
-	tr.NoteAccepted(id, s["ref"].(string))
+	tr.Note(id, s)
 	return id
 }
 
@@ -154,7 +154,7 @@ func (tr *Trial) AcceptAll(numbers []int, shape func(int) Submission) (unanswere
 			s := shape(i)
 			id, err := tr.Ask(s)
 			if err == nil {
-				tr.NoteAccepted(id, s["ref"].(string))
+				tr.Note(id, s)
 				return nil
 			}
 			mu.Lock()
@@ -192,7 +192,7 @@ func (tr *Trial) AcceptMany(n int, shape func(int) Submission) {
 			defer cancel()
 			got, err := c.AcceptBatch(ctx, some)
 			for i := range got {
-				tr.NoteAccepted(got[i].ID, some[i]["ref"].(string))
+				tr.Note(got[i].ID, some[i])
 			}
 			return err
 		})

@@ -49,6 +49,7 @@ type Process struct {
 	// failpoint is the launch's.
 	failpoint string
 	meant     atomic.Bool // the test ends it
+	accounts  *accounts
 }
 
 // A launch says how to start one.
@@ -106,11 +107,12 @@ func Spawn(tb testing.TB, l Launch) *Process {
 		tb.Fatalf("start dispatcher: %v", err)
 	}
 	p := &Process{
-		Client: NewClient("http://" + listen), tb: tb, Cmd: cmd, ops: "http://" + ops, LogFile: logFile.Name(),
-		Done: make(chan struct{}), failpoint: l.failpoint,
+		tb: tb, Cmd: cmd, ops: "http://" + ops, LogFile: logFile.Name(),
+		Done: make(chan struct{}), failpoint: l.failpoint, accounts: l.On.accounts(),
 	}
+	p.Client = newClient("http://"+listen, AdminKey, p.accounts)
 	p.meant.Store(l.mayDie)
-	p.keepBooks(l.On.accounts())
+	p.accounts.start()
 	go func() {
 		cmd.Wait() // the exit state is read from cmd.ProcessState
 		logFile.Close()
@@ -273,8 +275,8 @@ func (p *Process) Counter(name string, parts ...string) (float64, error) {
 	return n, err
 }
 
-// MustCounter is Counter of a process that answers.
-func (p *Process) MustCounter(name string, parts ...string) int {
+// Count is Counter of a process that answers.
+func (p *Process) Count(name string, parts ...string) int {
 	p.tb.Helper()
 	n, err := p.Counter(name, parts...)
 	if err != nil {
@@ -283,13 +285,16 @@ func (p *Process) MustCounter(name string, parts ...string) int {
 	return int(n)
 }
 
-// AtLeast says whether a metric has come to a value.
-func (p *Process) AtLeast(name string, want float64) error {
-	got, err := p.Metric(name)
-	if err == nil && got < want {
-		err = fmt.Errorf("%s is %v, want %v", name, got, want)
-	}
-	return err
+// AwaitMetric waits until a metric has come to a value.
+func (p *Process) AwaitMetric(limit time.Duration, name string, least float64) {
+	p.tb.Helper()
+	Eventually(p.tb, limit, name, func() error {
+		got, err := p.Metric(name)
+		if err == nil && got < least {
+			err = fmt.Errorf("it is %v, want %v", got, least)
+		}
+		return err
+	})
 }
 
 // Exit ends the process in order: it must end with zero.
@@ -301,21 +306,19 @@ func (p *Process) Exit(limit time.Duration) {
 	}
 }
 
-// Post calls the API for what must be answered with that status.
-func (p *Process) Post(path string, in, out any, want int) {
+// Post calls the API for what must succeed.
+func (p *Process) Post(path string, in, out any) {
 	p.tb.Helper()
-	if err := p.Call(p.tb.Context(), http.MethodPost, path, in, out, want); err != nil {
-		p.tb.Fatal(err)
+	if _, err := p.Call(p.tb.Context(), http.MethodPost, path, in, out); err != nil {
+		p.tb.Fatalf("POST %s: %v", path, err)
 	}
 }
 
 // Make is Post of what gets an id, which it returns.
-func (p *Process) Make(path string, in Submission, want int) string {
+func (p *Process) Make(path string, in any) string {
 	p.tb.Helper()
-	var made struct {
-		ID string `json:"id"`
-	}
-	p.Post(path, in, &made, want)
+	var made struct{ ID string }
+	p.Post(path, in, &made)
 	return made.ID
 }
 
@@ -370,7 +373,7 @@ func Await(tb testing.TB, c *Client, limit time.Duration) {
 	Eventually(tb, limit, "every callback is terminal", func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 		defer cancel()
-		page, err := c.Callbacks(client.Filter{State: []client.State{"scheduled", "attempting"}}).Page(ctx, "", 1)
+		page, err := c.Callbacks(client.Filter{State: []client.State{client.Scheduled, client.Attempting}}).Page(ctx, "", 1)
 		if err == nil && len(page.Data) > 0 {
 			open := page.Data[0]
 			err = fmt.Errorf("%s (%s) is %s with %d attempts, due %v", open.ID, open.Ref, open.State,
@@ -465,33 +468,26 @@ func (p *Process) Rebuilds() ([]Rebuilt, error) {
 }
 
 // HeapInUse collects the process's garbage, and returns how many bytes of its heap are in use then.
-func (p *Process) HeapInUse(ctx context.Context) (float64, error) {
-	status, body, err := fetch(ctx, p.ops+"/debug/pprof/heap?gc=1&debug=1")
-	if err != nil || status != http.StatusOK {
-		return 0, fmt.Errorf("the heap's profile was answered %d: %w", status, err)
-	}
-	for line := range strings.Lines(body) {
-		if value, found := strings.CutPrefix(line, "# HeapAlloc = "); found {
-			return strconv.ParseFloat(strings.TrimSpace(value), 64)
-		}
-	}
-	return 0, fmt.Errorf("no HeapAlloc in the heap's profile")
+func (p *Process) HeapInUse() (int, error) {
+	return p.profiled("heap?gc=1&debug=1", `(?m)^# HeapAlloc = (\d+)`)
 }
-
-// goroutineTotal is the first line of a goroutine profile.
-var goroutineTotal = regexp.MustCompile(`^goroutine profile: total (\d+)`)
 
 // Goroutines is how many the process has.
 func (p *Process) Goroutines() (int, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	return p.profiled("goroutine?debug=1", `^goroutine profile: total (\d+)`)
+}
+
+// profiled is the number that stands in the text of a profile.
+func (p *Process) profiled(which, number string) (int, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	_, body, err := fetch(ctx, p.ops+"/debug/pprof/goroutine?debug=1")
+	status, body, err := fetch(ctx, p.ops+"/debug/pprof/"+which)
 	if err != nil {
 		return 0, err
 	}
-	found := goroutineTotal.FindStringSubmatch(body)
+	found := regexp.MustCompile(number).FindStringSubmatch(body)
 	if found == nil {
-		return 0, fmt.Errorf("not a goroutine profile: %.100s", body)
+		return 0, fmt.Errorf("the profile %s was answered %d: %.100s", which, status, body)
 	}
 	return strconv.Atoi(found[1])
 }

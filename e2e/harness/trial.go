@@ -79,8 +79,13 @@ func (tr *Trial) fail(text string) {
 	tr.failures = append(tr.failures, text[:min(len(text), maxFailure)])
 }
 
-// Remark reports a figure.
+// Remark reports a figure. Durations are rounded to ten milliseconds.
 func (tr *Trial) Remark(format string, args ...any) {
+	for i, arg := range args {
+		if d, ok := arg.(time.Duration); ok {
+			args[i] = d.Round(10 * time.Millisecond)
+		}
+	}
 	text := tr.Title + " on " + tr.Backend.Name + ": " + fmt.Sprintf(format, args...)
 	tr.Log(text)
 	tr.Mu.Lock()
@@ -118,6 +123,17 @@ func (tr *Trial) Check(err error) {
 	if err != nil {
 		tr.Fatal(err)
 	}
+}
+
+// Eventually is the function of that name for a condition of the trial, as is AtLeast.
+func (tr *Trial) Eventually(limit time.Duration, what string, cond func() error) {
+	tr.Helper()
+	Eventually(tr, limit, what, cond)
+}
+
+func (tr *Trial) AtLeast(limit time.Duration, what string, want int, get func() int) {
+	tr.Helper()
+	AtLeast(tr, limit, what, want, get)
 }
 
 // UseBackend puts the trial on a backend.
@@ -212,9 +228,19 @@ func (tr *Trial) LastFault() time.Time {
 
 // NoteAccepted writes an accepted callback into the books; its body was payload(ref).
 func (tr *Trial) NoteAccepted(id, ref string) {
+	tr.Note(id, Submission{"ref": ref, "payload": Payload(ref)})
+}
+
+// Note writes what was accepted into the books.
+func (tr *Trial) Note(id string, s Submission) {
+	payload := s["payload"]
+	if request, isPoll := s["request"].(Submission); isPoll {
+		payload = request["payload"]
+	}
+	body, _ := payload.(json.RawMessage) // the judge finds out a body of another kind
 	tr.Mu.Lock()
 	defer tr.Mu.Unlock()
-	tr.Accepted = append(tr.Accepted, judge.Accepted{ID: id, Ref: ref, Hash: sha256.Sum256(Payload(ref))})
+	tr.Accepted = append(tr.Accepted, judge.Accepted{ID: id, Ref: s["ref"].(string), Hash: sha256.Sum256(body)})
 }
 
 // Count is how many were accepted.

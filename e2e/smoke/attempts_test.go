@@ -1,11 +1,8 @@
 package smoke
 
 import (
-	"bytes"
-	"context"
+	"encoding/json"
 	"fmt"
-	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -21,135 +18,87 @@ import (
 // oddPayload has spaces, escapes, key order and numbers that no decode and encode would keep.
 const oddPayload = `{ "z":1.0,   "a" :"\u00e9\/\u003c",` + "\t" + `"big": 12345678901234567890123 , "e":1E+2,"list":[ ],"a2":null }`
 
-// The main job: three attempts under tiers of one and two seconds, then success, on every combination.
+// trialOn is a trial on a backend, whose processes take up the work of dead ones after seconds.
+func trialOn(t *testing.T, b harness.Backend) *harness.Trial {
+	t.Helper()
+	tr := harness.NewTrial(t, t.Name())
+	tr.UseBackend(b)
+	tr.Times = harness.QuickTimes
+	return tr
+}
+
+// The main job: three attempts under tiers of one and two seconds, then success, on every combination. The judge sees
+// that none was early, and that the bytes are those that were accepted.
 func TestThreeAttemptsUnderTiersWithTheSameIDAndBytes(t *testing.T) {
 	harness.BlackBox(t)
 	harness.OnEach(t, harness.AllFour, func(t *testing.T, b harness.Backend) {
 		const n = 20
-		tiers := []time.Duration{time.Second, 2 * time.Second}
-		r := harness.NewReceiver(t, func(a *harness.Arrival) harness.Reply {
+		tr := trialOn(t, b)
+		tr.Receiver.Lean = false
+		tr.Receiver.Answer(func(a *harness.Arrival) harness.Reply {
 			if a.Nth < 3 {
 				return harness.Reply{Status: 500, Body: "not yet"}
 			}
 			return harness.Reply{Status: 200, Body: "success"}
 		})
-		p := harness.Serve(t, harness.Launch{On: b})
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-
-		var ids []string
-		var lane string
+		p := tr.Serve()
 		for i := range n {
-			body := fmt.Sprintf(`{"url": %q, "topic": "payment.succeeded", "ref": "order-%d", "payload": %s,
-				"policy": {"tiers": ["1s", "2s"]}, "success": "body-success"}`, r.URL+"/notify", i, oddPayload)
-			got, err := p.Raw(ctx, http.MethodPost, "/v1/callbacks", []byte(body), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var cb client.Callback
-			if err := got.Decode(&cb); err != nil || got.Status != http.StatusAccepted {
-				t.Fatalf("accept answered %d: %s %v", got.Status, got.Body, err)
-			}
-			if cb.MaxAttempts == nil || *cb.MaxAttempts != 3 || cb.State != "scheduled" && cb.State != "attempting" {
-				t.Fatalf("accepted as %+v", cb)
-			}
-			ids, lane = append(ids, cb.ID), cb.Lane
+			tr.AskAndNote(harness.Submission{
+				"url": tr.Receiver.URL + "/notify", "topic": "payment.succeeded", "ref": fmt.Sprint("order-", i), "lane": "shop",
+				"payload": json.RawMessage(oddPayload), "policy": harness.Submission{"tiers": []string{"1s", "2s"}},
+				"success": "body-success",
+			})
 		}
-		harness.Await(t, p.Client, 30*time.Second)
-
-		var lateAtReceiver, lateInSQL []time.Duration
-		for _, id := range ids {
-			cb, err := p.Callback(ctx, id)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if cb.State != "succeeded" || cb.AttemptCount != 3 || !cb.DueAt.IsZero() || cb.FinishedAt.IsZero() {
-				t.Errorf("%s ended as %+v", id, cb)
-			}
-			got := r.Of(id)
-			if len(got) != 3 {
-				t.Fatalf("%s arrived %d times, want 3", id, len(got))
-			}
-			checkSends(t, got)
-			for i, tier := range tiers {
-				gap := got[i+1].At.Sub(got[i].End)
-				if gap < tier {
-					t.Errorf("%s: attempt %d came %s after attempt %d ended, before its tier of %s", id, i+2, gap, i+1, tier)
-				}
-				lateAtReceiver = append(lateAtReceiver, gap-tier)
-			}
-			attempts, err := p.AttemptsOf(id)
-			if err != nil {
-				t.Fatal(err)
-			}
-			lateInSQL = append(lateInSQL, checkRows(t, id, attempts)...)
+		tr.Settle(30 * time.Second)
+		v := tr.Verdict(judge.Bounds{})
+		if v.Sends != 3*n {
+			t.Errorf("%d sends of %d callbacks, want three each", v.Sends, n)
 		}
-		quarter, late := judge.Quantile(lateAtReceiver, 0.25), judge.QuantilesOf(lateAtReceiver)
-		t.Logf("%s: %d retries; late at the receiver: p25 %s, %s; late in SQL: %s", b.Name, len(lateAtReceiver),
-			quarter, late, judge.QuantilesOf(lateInSQL))
-		// None may be early. How late they are depends on the machine: half of them can wait for one slow fsync.
-		// A retry that was lost, and found by the sweep, is later than five seconds.
-		if quarter > 250*time.Millisecond || late.Most > 5*time.Second {
-			t.Errorf("three quarters are late by more than %s, and one by %s", quarter, late.Most)
+		// How late they are depends on the machine: half of them can wait for one slow fsync. A retry that was lost, and
+		// found by the sweep, is later than five seconds.
+		if v.Lateness.P50 > 250*time.Millisecond || v.Lateness.Most > 5*time.Second {
+			t.Errorf("attempts are late by %s", v.Lateness)
 		}
-		checkSignatures(t, p, lane, r)
+		secret, err := p.Secret(t.Context(), client.SecretQuery{Lane: "shop"})
+		tr.Check(err)
+		verifier, err := standardwebhooks.NewWebhook(secret.Secret)
+		tr.Check(err)
+		for _, a := range tr.Receiver.All() {
+			if err := verifier.Verify(a.Body, a.Header); err != nil || a.Header.Get("Content-Type") != "application/json" ||
+				!strings.HasPrefix(a.Header.Get("User-Agent"), "dispatcher/") || a.Number != a.Nth {
+				t.Errorf("%s, arrival %d: signature %v, headers %v", a.ID, a.Nth, err, a.Header)
+			}
+		}
 	})
 }
 
-// checkSends looks at the headers and bytes of the sends of one callback.
-func checkSends(t *testing.T, got []harness.Arrival) {
-	t.Helper()
-	for i, a := range got {
-		if !bytes.Equal(a.Body, []byte(oddPayload)) {
-			t.Errorf("%s attempt %d arrived with other bytes:\n%q, want\n%q", a.ID, i+1, a.Body, oddPayload)
-		}
-		if a.Number != i+1 {
-			t.Errorf("%s: arrival %d says webhook-attempt %d", a.ID, i+1, a.Number)
-		}
-		if ct := a.Header.Get("Content-Type"); ct != "application/json" {
-			t.Errorf("%s: content type %q", a.ID, ct)
-		}
-		if ua := a.Header.Get("User-Agent"); !strings.HasPrefix(ua, "dispatcher/") {
-			t.Errorf("%s: user agent %q", a.ID, ua)
-		}
-	}
-}
-
-// checkRows looks at the attempts of one callback in SQL, and returns their lateness.
-func checkRows(t *testing.T, id string, attempts []client.Attempt) []time.Duration {
-	t.Helper()
-	var classes []string
-	var late []time.Duration
-	for i, a := range attempts {
-		classes = append(classes, string(a.Class))
-		late = append(late, time.Duration(a.LatenessMs*float64(time.Millisecond)))
-		if a.Number != i+1 || !a.Charged || a.Trigger != "schedule" {
-			t.Errorf("%s: attempt %d is %+v", id, i+1, a)
-		}
-	}
-	if want := []string{"http_5xx", "http_5xx", "ok"}; !slices.Equal(classes, want) {
-		t.Errorf("%s: classes %q, want %q", id, classes, want)
-	}
-	return late
-}
-
-// checkSignatures verifies every arrival with the lane's secret and an independent library.
-func checkSignatures(t *testing.T, p *harness.Process, lane string, r *harness.Receiver) {
-	t.Helper()
-	var secret struct {
-		Lane   string `json:"lane"`
-		Secret string `json:"secret"`
-	}
-	if err := p.Read(t.Context(), "/v1/secret?lane="+url.QueryEscape(lane), &secret); err != nil {
-		t.Fatal(err)
-	}
-	verifier, err := standardwebhooks.NewWebhook(secret.Secret)
-	if err != nil {
-		t.Fatalf("secret of lane %q: %v", secret.Lane, err)
-	}
-	for _, a := range r.All() {
-		if err := verifier.Verify(a.Body, a.Header); err != nil {
-			t.Errorf("%s attempt %d: signature: %v", a.ID, a.Number, err)
+// Every address that something can be sent to is checked when it is given: case 29 of the security list. A
+// test send goes to an endpoint's address.
+func TestInternalAddressesAreRefusedWhereverTheyAreGiven(t *testing.T) {
+	harness.BlackBox(t)
+	p := harness.Serve(t, harness.Launch{On: harness.NewBackend(t, harness.SQLiteEmbedded)})
+	callback := "/v1/callbacks/" + p.Make("/v1/callbacks", harness.Submission{"url": "http://127.0.0.1:9/", "payload": 1, "delay": "1h"})
+	const (
+		inside = `"url": "http://169.254.169.254/latest/meta-data/"`
+		until  = `"until": {"success": [{"status": [200]}]}`
+	)
+	for _, c := range []struct{ method, path, body, field string }{
+		{"POST", "/v1/callbacks", inside + `, "payload": 1`, "url"},
+		{"POST", callback + "/retry", inside, "url"},
+		{"PATCH", callback, inside, "url"},
+		{"POST", "/v1/redrives", `"action": "set_url", "filter": {}, ` + inside, "url"},
+		{"POST", "/v1/endpoints", inside, "url"},
+		{"POST", "/v1/polls", `"ref": "a", "request": {` + inside + `}, ` + until, "request"},
+		{"POST", "/v1/polls", `"ref": "a", "request": {"url": "https://shop.example/"}, ` + until + `, "on_result": {` + inside + `}`,
+			"on_result"},
+		{"POST", "/v1/schedules", `"name": "a", "cron": "@every 1h", "callback": {` + inside + `, "payload": 1}`, "callback"},
+	} {
+		_, err := p.Call(t.Context(), c.method, c.path, json.RawMessage("{"+c.body+"}"), nil)
+		refusal := harness.Refusal(err)
+		if refusal == nil || refusal.Status != 422 || !slices.ContainsFunc(refusal.Errors, func(e client.FieldError) bool {
+			return strings.HasPrefix(e.Field, c.field) && strings.Contains(e.Message, "is not a public address")
+		}) {
+			t.Errorf("%s %s: %v, want an error of %s", c.method, c.path, err, c.field)
 		}
 	}
 }

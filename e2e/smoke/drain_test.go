@@ -10,41 +10,85 @@ import (
 
 	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
+	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/judge"
 )
+
+// A drain is a trial with one callback on its way when the process is told to end.
+type drain struct {
+	*harness.Trial
+	p       *harness.Process
+	id      string
+	release func() // has the receiver answer
+}
+
+// draining starts a process and one attempt, whose first request is not answered until it is released.
+func draining(t *testing.T, b harness.Backend, args ...string) drain {
+	t.Helper()
+	gate := make(chan struct{})
+	d := drain{Trial: trialOn(t, b), release: sync.OnceFunc(func() { close(gate) })}
+	d.Receiver.Answer(func(a *harness.Arrival) harness.Reply {
+		if a.Nth == 1 {
+			<-gate
+		}
+		return harness.Reply{Status: 200}
+	})
+	t.Cleanup(d.release) // before the receiver is closed, which waits for its requests
+	d.p = d.Serve(args...)
+	s := d.Callback("plain", "in-flight")
+	s["policy"] = harness.Tiers("60s", "1s")
+	d.id = d.AskAndNote(s)
+	d.AtLeast(time.Minute, "the attempt has begun", 1, d.Receiver.Count)
+	return d
+}
+
+// awaitState waits until the callback on its way is in a state.
+func (d *drain) awaitState(state client.State) {
+	d.Helper()
+	d.Eventually(time.Minute, "it is "+string(state), func() error {
+		got, err := d.p.Callback(d.Context(), d.id)
+		if err == nil && got.State != state {
+			err = fmt.Errorf("it is %s", got.State)
+		}
+		return err
+	})
+}
+
+// ends waits for the end of the process, starts the next one, and judges: each is sent once.
+func (d *drain) ends(code int) {
+	d.Helper()
+	if got := d.p.ExitCode(time.Minute); got != code {
+		d.Errorf("exit code %d, want %d\n%s", got, code, d.p.LogTail(2000))
+	}
+	d.Serve()
+	d.Settle(time.Minute)
+	if v := d.Verdict(judge.Bounds{}); v.Sends != v.Accepted {
+		d.Errorf("%d sends of %d callbacks", v.Sends, v.Accepted)
+	}
+}
 
 // The first SIGTERM: not ready at once, what is in flight ends, what is accepted is not sent. The second one
 // ends the process at once: no test waits for the delay.
 func TestShutdownDelayKeepsTheAPIOpen(t *testing.T) {
 	harness.BlackBox(t)
 	harness.OnEach(t, harness.BothEnds, func(t *testing.T, b harness.Backend) {
-		r, release := gatedReceiver(t)
-		p := harness.Serve(t, harness.Launch{On: b, Args: []string{"--shutdown-delay", "1h"}})
-		first := acceptSlow(t, p, r, "in-flight")
-		p.Terminate()
-		harness.Eventually(t, time.Minute, "/readyz turns 503", func() error {
-			status, body, err := p.Readyz()
+		d := draining(t, b, "--shutdown-delay", "1h")
+		d.p.Terminate()
+		d.Eventually(time.Minute, "/readyz turns 503", func() error {
+			status, body, err := d.p.Readyz()
 			if err == nil && status == http.StatusServiceUnavailable {
 				return nil
 			}
 			return fmt.Errorf("%d %s %w", status, body, err)
 		})
-		late, err := p.Accept(t.Context(), harness.Submission{"url": r.URL, "payload": harness.Payload("late")})
-		if err != nil {
-			t.Fatal(err)
-		}
-		wantState(t, p, first.ID, "attempting")
-		release()
-		wantState(t, p, first.ID, "succeeded")
-		if n := len(r.Of(late.ID)); n != 0 {
+		late := d.AskAndNote(d.Callback("plain", "late"))
+		d.awaitState(client.Attempting)
+		d.release()
+		d.awaitState(client.Succeeded)
+		if n := d.Receiver.Times(late); n != 0 {
 			t.Errorf("what was accepted after SIGTERM arrived %d times before the restart", n)
 		}
-		p.Terminate()
-		if code := p.ExitCode(time.Minute); code != 1 {
-			t.Errorf("exit code %d after the second SIGTERM, want 1\n%s", code, p.LogTail(2000))
-		}
-		p = harness.Serve(t, harness.Launch{On: b})
-		wantSentOnce(t, p, r, first.ID)
-		wantSentOnce(t, p, r, late.ID)
+		d.p.Terminate()
+		d.ends(1)
 	})
 }
 
@@ -52,108 +96,35 @@ func TestShutdownDelayKeepsTheAPIOpen(t *testing.T) {
 func TestSIGTERMLetsAttemptsInFlightEnd(t *testing.T) {
 	harness.BlackBox(t)
 	harness.OnEach(t, harness.BothEnds, func(t *testing.T, b harness.Backend) {
-		r, release := gatedReceiver(t)
-		args := []string{"--shutdown-delay", "100ms", "--drain-timeout", "1h"}
-		p := harness.Serve(t, harness.Launch{On: b, Args: args})
-		cb := acceptSlow(t, p, r, "in-flight")
-		p.Terminate()
-		harness.Eventually(t, time.Minute, "the API is closed", func() error {
-			if _, err := p.Callback(t.Context(), cb.ID); err == nil {
+		d := draining(t, b, "--shutdown-delay", "100ms", "--drain-timeout", "1h")
+		d.p.Terminate()
+		d.Eventually(time.Minute, "the API is closed", func() error {
+			if _, err := d.p.Callback(t.Context(), d.id); err == nil {
 				return errors.New("it answers")
 			}
 			return nil
 		})
-		release()
-		if code := p.ExitCode(time.Minute); code != 0 {
-			t.Errorf("exit code %d, want 0\n%s", code, p.LogTail(2000))
-		}
-		wantSentOnce(t, harness.Serve(t, harness.Launch{On: b}), r, cb.ID)
+		d.release()
+		d.ends(0)
 	})
-}
-
-// gatedReceiver answers no request until it is released.
-func gatedReceiver(t *testing.T) (r *harness.Receiver, release func()) {
-	t.Helper()
-	gate := make(chan struct{})
-	release = sync.OnceFunc(func() { close(gate) })
-	r = harness.NewReceiver(t, func(*harness.Arrival) harness.Reply {
-		<-gate
-		return harness.Reply{Status: 200}
-	})
-	t.Cleanup(release) // before the receiver is closed, which waits for its requests
-	return r, release
-}
-
-// wantState waits until a callback is in a state.
-func wantState(t *testing.T, p *harness.Process, id string, state client.State) (got client.Callback) {
-	t.Helper()
-	harness.Eventually(t, time.Minute, id+" has "+string(state), func() (err error) {
-		got, err = p.Callback(t.Context(), id)
-		if err == nil && got.State != state {
-			err = fmt.Errorf("it is %s", got.State)
-		}
-		return err
-	})
-	return got
-}
-
-// wantSentOnce waits until a callback has succeeded, which must have taken one attempt.
-func wantSentOnce(t *testing.T, p *harness.Process, r *harness.Receiver, id string) {
-	t.Helper()
-	got := wantState(t, p, id, "succeeded")
-	if n := len(r.Of(id)); got.AttemptCount != 1 || n != 1 {
-		t.Errorf("%s has %d attempts and %d arrivals, want 1 and 1", id, got.AttemptCount, n)
-	}
 }
 
 // What does not end within the drain's time is handed back uncharged, and sent by the next process.
 func TestDrainHandsBackUncharged(t *testing.T) {
 	harness.BlackBox(t)
 	harness.OnEach(t, harness.BothEnds, func(t *testing.T, b harness.Backend) {
-		r := harness.NewReceiver(t, func(a *harness.Arrival) harness.Reply {
-			if a.Nth == 1 {
-				return harness.Reply{Status: 200, After: 20 * time.Second}
-			}
-			return harness.Reply{Status: 200}
-		})
-		p := harness.Serve(t, harness.Launch{On: b, Args: []string{"--drain-timeout", "1s"}})
-		cb := acceptSlow(t, p, r, "too-slow")
-		start := time.Now()
-		p.Exit(time.Minute)
-		drained := time.Since(start)
-		p = harness.Serve(t, harness.Launch{On: b})
-		start = time.Now()
-		harness.Await(t, p.Client, 90*time.Second)
-		got, err := p.Callback(t.Context(), cb.ID)
-		if err != nil {
-			t.Fatal(err)
+		d := draining(t, b, "--drain-timeout", "1s")
+		d.p.Exit(time.Minute)
+		d.release()
+		d.p = d.Serve()
+		d.awaitState(client.Succeeded)
+		attempts, err := d.p.AttemptsOf(d.id)
+		d.Check(err)
+		if len(attempts) != 2 || attempts[0].Charged || attempts[0].Outcome != "unknown" ||
+			attempts[0].Class != "interrupted" || !attempts[1].Charged {
+			t.Errorf("want an attempt of unknown outcome that was interrupted and not charged, and one that was: %+v", attempts)
 		}
-		attempts, err := p.AttemptsOf(cb.ID)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got.State != "succeeded" || got.AttemptCount != 1 || len(attempts) != 2 {
-			t.Fatalf("%s with %d charged attempts of %d rows; want succeeded, 1, 2", got.State, got.AttemptCount, len(attempts))
-		}
-		if first := attempts[0]; first.Charged || first.Outcome != "unknown" || first.Class != "interrupted" {
-			t.Errorf("the interrupted attempt is %+v; want outcome unknown, class interrupted, not charged", first)
-		}
-		t.Logf("%s: ended %s after SIGTERM; sent again by the next process, which was done after %s", b.Name, drained.Round(10*time.Millisecond), time.Since(start).Round(10*time.Millisecond))
 	})
-}
-
-// acceptSlow accepts one callback and waits until it is being attempted.
-func acceptSlow(t *testing.T, p *harness.Process, r *harness.Receiver, ref string) client.Callback {
-	t.Helper()
-	cb, err := p.Accept(t.Context(), harness.Submission{
-		"url": r.URL, "ref": ref, "payload": harness.Payload(ref),
-		"policy": harness.Tiers("60s", "1s"),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	harness.AtLeast(t, time.Minute, "the attempt has begun", 1, r.Count)
-	return cb
 }
 
 // With --hold callbacks are accepted and none is sent.
@@ -165,23 +136,15 @@ func TestHoldAcceptsAndSendsNothing(t *testing.T) {
 			t.Error("the books were compared by none of the processes")
 		}
 	})
-	r := harness.NewReceiver(t, harness.Always(200, ""))
-	p := harness.Serve(t, harness.Launch{On: b, Args: []string{"--hold"}})
-	cb, err := p.Accept(t.Context(), harness.Submission{"url": r.URL, "ref": "held", "payload": harness.Payload("held")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	deadline := time.Now().Add(2 * time.Second)
-	for time.Now().Before(deadline) {
-		if r.Count() > 0 {
-			t.Fatal("something was sent by a process that holds")
-		}
-		harness.Pause()
-	}
+	tr := trialOn(t, b)
+	p := tr.Serve("--hold")
+	tr.AskAndNote(tr.Callback("plain", "held"))
+	time.Sleep(2 * time.Second) // so long nothing may be sent
 	p.Exit(time.Minute)
-	p = harness.Serve(t, harness.Launch{On: b})
-	harness.Await(t, p.Client, 30*time.Second)
-	if len(r.Of(cb.ID)) != 1 {
-		t.Errorf("it arrived %d times after the hold, want once", len(r.Of(cb.ID)))
+	if n := tr.Receiver.Count(); n > 0 {
+		t.Fatalf("%d requests were sent by a process that holds", n)
 	}
+	tr.Serve()
+	tr.Settle(30 * time.Second)
+	tr.Verdict(judge.Bounds{})
 }
