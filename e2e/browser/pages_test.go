@@ -91,8 +91,12 @@ func (c *crawl) looksWell(_, shape string) {
 	c.put(views[0])
 }
 
-// isUsedByKeys goes through the page with Tab.
-func (c *crawl) isUsedByKeys(_, shape string) { c.verdict.add(shape+" by keys", c.checkFocus()) }
+// isUsedByKeys goes through the page with Tab, from a page that was not used yet: Tab goes on where the last dialog was
+// asked for.
+func (c *crawl) isUsedByKeys(address, shape string) {
+	c.open(address)
+	c.verdict.add(shape+" by keys", c.checkFocus())
+}
 
 // alike are words that Chinese texts write as English ones do.
 var alike = strings.Fields(`Dispatcher API JSON HTTP HTTPS SQL Redis PostgreSQL SQLite URL DNS TLS TCP UTC CSV curl cron IANA Name value POST GET UI CPU XML NDJSON
