@@ -144,7 +144,7 @@ func (c *docShell) says(got, want string) {
 		names = append(names, name)
 		return "<>"
 	}))
-	m := regexp.MustCompile("^" + strings.ReplaceAll(pattern, "<>", "(.*)") + "$").FindStringSubmatch(got)
+	m := regexp.MustCompile("^" + strings.ReplaceAll(pattern, "<>", "(.*?)") + "$").FindStringSubmatch(got)
 	if m == nil {
 		c.Fatalf("it says\n%s\nwant\n%s", got, want)
 	}
