@@ -117,7 +117,7 @@ type Callback struct {
 	Tiers       []Duration `json:"tiers"`
 	Policy      Choice     `json:"policy" schema:"$ref: PolicyChoice"`
 	// Of a poll: its rule.
-	Success Choice `json:"success" schema:"$ref: SuccessChoice"`
+	Success Choice `json:"success" schema:"$ref: ShownSuccess"`
 	// null: its endpoint's, as it is whenever it is sent.
 	Signer     Choice    `json:"signer" schema:"$ref: SignerChoice"`
 	LastStatus int       `json:"last_status" api:"null"`

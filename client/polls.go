@@ -59,11 +59,11 @@ type PollCallback struct {
 
 // A PollDetail is what a poll has beside its callback.
 type PollDetail struct {
-	Until    json.RawMessage `json:"until" schema:"$ref: Until"`
+	Until    json.RawMessage `json:"until" api:"null" schema:"$ref: Until"`
 	HoldIf   json.RawMessage `json:"hold_if" schema:"type: [array, \"null\"], items: {$ref: \"#/components/schemas/Predicate\"}"`
-	Evaluate json.RawMessage `json:"evaluate" schema:"$ref: Statuses"`
+	Evaluate json.RawMessage `json:"evaluate" api:"null" schema:"$ref: Statuses"`
 	// 20 unless it was given.
-	ErrorBudget json.RawMessage `json:"error_budget" schema:"type: integer"`
+	ErrorBudget json.RawMessage `json:"error_budget" api:"null" schema:"type: integer"`
 	// How many requests in a row have ended in an error.
 	Errors int `json:"errors"`
 	// As it was given; null: none.

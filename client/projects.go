@@ -19,7 +19,7 @@ type ProjectFields struct {
 	// Hosts that headers which are credentials go to: host or host:port.
 	HeaderHosts Optional[[]string] `json:"header_hosts,omitzero" api:"most=100" schema:"maxItems: 100"`
 	// Only with the admin key of the settings. What is left out stays; null takes all away.
-	Quotas Optional[QuotaChange] `json:"quotas,omitzero" schema:"$ref: Quotas"`
+	Quotas Optional[QuotaChange] `json:"quotas,omitzero"`
 	Change
 }
 
@@ -50,8 +50,10 @@ type Project struct {
 	HeaderHosts []string `json:"header_hosts"`
 	Quotas      Quotas   `json:"quotas"`
 	Pause
-	CreatedAt time.Time `json:"created_at"`
-	UpdatedAt time.Time `json:"updated_at"`
+	// null: it was there from the beginning.
+	CreatedAt time.Time `json:"created_at" api:"null"`
+	// null: it has never been changed.
+	UpdatedAt time.Time `json:"updated_at" api:"null"`
 }
 
 // Quotas are how much a project may have; null or 0: no bound. What there is when a quota is set stays,

@@ -33,7 +33,7 @@ type Schedule struct {
 	Cron     string `json:"cron"`
 	Timezone string `json:"timezone"`
 	// As it was given, but that values of headers that carry credentials are shown as ***.
-	Callback json.RawMessage `json:"callback" schema:"$ref: Template"`
+	Callback json.RawMessage `json:"callback" api:"null" schema:"$ref: Template"`
 	Missed   string          `json:"missed" schema:"enum: [once, skip]"`
 	Enabled  bool            `json:"enabled"`
 	// null: it is not enabled.

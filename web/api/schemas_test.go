@@ -84,6 +84,7 @@ var schemas = []schema{
 	{name: "NamedProfile", of: client.NamedProfile{}},
 	{name: "PolicyPut", of: client.PolicyPut{}, request: true},
 	{name: "ProfilePut", of: client.ProfilePut{}, request: true},
+	{name: "QuotaChange", of: client.QuotaChange{}, request: true},
 	{name: "ProjectPatch", of: client.ProjectFields{}, request: true},
 	{name: "ProjectNew", of: client.ProjectRequest{}, request: true},
 	{name: "Project", of: client.Project{}},
@@ -102,7 +103,7 @@ var schemas = []schema{
 var enums = []string{"State", "TerminalReason", "Class", "Scope", "HoldCode", "RedriveAction", "PollOutcome"}
 
 // selfNullable are the hand-written schemas that allow null already.
-var selfNullable = []string{"PolicyChoice", "SuccessChoice", "SignerChoice", "RateOrNull", "Reason", "LaneHold"}
+var selfNullable = []string{"PolicyChoice", "SuccessChoice", "SignerChoice", "RateOrNull", "Reason", "LaneHold", "ShownSuccess"}
 
 // generatedMark is the line of the document behind which all is generated.
 const generatedMark = "    # What follows is generated from package client: go test ./web/api -run TestSchemas -update\n"
@@ -119,7 +120,7 @@ func TestSchemasAreThoseOfPackageClient(t *testing.T) {
 	g := readClient(t)
 	for _, name := range enums {
 		values := strings.Join(g.constants[name], ", ")
-		fmt.Fprintf(&g.b, "    %s: {enum: [%s], description: %s}\n", name, values, quoted(g.docs[name]))
+		fmt.Fprintf(&g.b, "    %s: {type: string, enum: [%s], description: %s}\n", name, values, quoted(g.docs[name]))
 	}
 	for _, s := range schemas {
 		g.schema(&s)
@@ -194,6 +195,7 @@ func (g *generator) schema(s *schema) {
 		without, only := strings.Fields(s.without), strings.Fields(s.only)
 		if !slices.Contains(without, f.Name) && (len(only) == 0 || slices.Contains(only, f.Name)) {
 			f.Required = f.Required || slices.Contains(strings.Fields(s.required), f.Name)
+			f.Omit = f.Omit || len(f.Index) > 1 && reflect.TypeOf(s.of).Field(f.Index[0]).Type.Kind() == reflect.Pointer
 			fields = append(fields, f)
 		}
 	}
@@ -229,7 +231,9 @@ func (g *generator) property(f *client.Field, request bool) string {
 	switch {
 	case isRef:
 		text = reference(ref, null)
-	case strings.HasPrefix(text, "enum: "), strings.HasPrefix(text, "const: "), strings.HasPrefix(text, "type: ["):
+	case strings.HasPrefix(text, "enum: "):
+		text = typed("string", strings.Contains(text, ", null]")) + ", " + text
+	case strings.HasPrefix(text, "const: "), strings.HasPrefix(text, "type: ["):
 	case strings.HasPrefix(text, "type: "):
 		text = typed(strings.TrimPrefix(text, "type: "), null)
 	default:
