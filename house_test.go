@@ -142,6 +142,7 @@ var behind = map[string][]string{
 	"golang.org/x/term":                        {commands + "console"},
 	"github.com/alexedwards/scs/v2":            {"web/ui"},
 	"github.com/standard-webhooks/":            {},
+	"github.com/getkin/kin-openapi":            {},
 	"github.com/google/go-cmp":                 {"schedule/queuetest", "store/storetest", commands + "cmdtest"},
 	"pgregory.net/rapid":                       {"schedule/queuetest", "store/storetest"},
 	"go.uber.org/goleak":                       {},

@@ -4,13 +4,17 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -43,12 +47,7 @@ func (rc *receiver) Send(_ context.Context, r outbound.Request) outbound.Respons
 	}
 }
 
-// newDB returns a database of its own, a copy of one that was migrated once.
-func newDB(t *testing.T) *sqlstore.DB {
-	t.Helper()
-	return newDBAt(t, filepath.Join(t.TempDir(), "d.db"))
-}
-
+// newDBAt returns a database of its own, a copy of one that was migrated once.
 func newDBAt(t *testing.T, path string) *sqlstore.DB {
 	t.Helper()
 	schema, err := migrated()
@@ -85,20 +84,13 @@ var migrated = testserver.SQLiteTemplate(func(url string) error {
 	return errors.Join(sqlstore.Migrate(context.Background(), db), db.Close())
 })
 
-// newEngineFace returns the API over the engine itself, running on SQLite and the index in memory. It sends to the
-// receiver, or to one that is open if there is none.
-func newEngineFace(t *testing.T, to ...*receiver) face {
+// newEngineFace returns the API over the engine itself, running on SQLite and the index in memory.
+func newEngineFace(t *testing.T, to attempt.Sender) face {
 	t.Helper()
-	return newEngineFaceOn(t, newDB(t), append(to, new(receiver))[0])
+	return newEngineFaceWith(t, newDBAt(t, filepath.Join(t.TempDir(), "d.db")), to, 0)
 }
 
-// newEngineFaceOn returns the API over an engine on the database that sends by way of the sender.
-func newEngineFaceOn(t *testing.T, db *sqlstore.DB, sender attempt.Sender) face {
-	t.Helper()
-	return newEngineFaceWith(t, db, sender, 0)
-}
-
-// newEngineFaceWith is newEngineFaceOn with master keys that consist of the bytes.
+// newEngineFaceWith is newEngineFace on a database, with master keys that consist of the bytes.
 func newEngineFaceWith(t *testing.T, db *sqlstore.DB, sender attempt.Sender, masters ...byte) face {
 	t.Helper()
 	keys := make([]string, len(masters))
@@ -130,141 +122,91 @@ func newEngineFaceWith(t *testing.T, db *sqlstore.DB, sender attempt.Sender, mas
 	return newFaceOf(t, api.Options{Engine: engine, Store: db})
 }
 
-// settled polls a callback until it is in the state.
-func (f face) settled(t *testing.T, id, state string) (got map[string]any) {
+// newProject makes a project, and returns the header of a key of its own with every scope.
+func (f face) newProject(t *testing.T, id string) []string {
 	t.Helper()
-	testserver.Until(t, id+" is "+state, func() bool {
-		got = f.ask(t, 200, "GET", "/v1/callbacks/"+id, "")
-		return got["state"] == state
+	f.ask(t, 201, "POST", "/v1/projects", `{"id":"`+id+`"}`)
+	key := f.ask(t, 201, "POST", "/v1/keys", `{"name":"its own","scopes":["admin"]}`, "Dispatcher-Project", id)
+	return []string{"Authorization", "Bearer " + key["key"].(string)}
+}
+
+// A site notes the requests that it gets, by webhook-id.
+type site struct {
+	*httptest.Server
+	mu  sync.Mutex
+	got map[string]http.Header
+}
+
+func newSite(t *testing.T) *site {
+	s := &site{got: make(map[string]http.Header)}
+	s.Server = httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.got[r.Header.Get("webhook-id")] = r.Header
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+// host is the site's host and port.
+func (s *site) host() string { return strings.TrimPrefix(s.URL, "http://") }
+
+func (s *site) of(id string) http.Header {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.got[id]
+}
+
+// A hostile is the API over an engine that really sends, and two servers that note what arrives.
+type hostile struct {
+	face
+	file         string
+	mine, victim *site
+}
+
+func newHostile(t *testing.T) *hostile {
+	t.Helper()
+	guard, err := outbound.NewGuard([]string{"127.0.0.1/32"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sender, err := outbound.New(outbound.Options{Guard: guard, Version: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(sender.CloseIdle)
+	file := filepath.Join(t.TempDir(), "d.db")
+	return &hostile{newEngineFaceWith(t, newDBAt(t, file), sender, 0), file, newSite(t), newSite(t)}
+}
+
+// arrived returns what a site got of a callback, which must have succeeded.
+func (f face) arrived(t *testing.T, at *site, id string) http.Header {
+	t.Helper()
+	testserver.Until(t, id+" is succeeded", func() bool {
+		return f.ask(t, 200, "GET", "/v1/callbacks/"+id, "")["state"] == "succeeded"
 	})
-	return got
+	return at.of(id)
 }
 
-// TestOutcomesThroughTheEngine: a reader with no more than its cursor is told of each end, and of both ends of one
-// that is retried.
-func TestOutcomesThroughTheEngine(t *testing.T) {
-	t.Parallel()
-	to := &receiver{}
-	to.shut.Store(true)
-	f := newEngineFace(t, to)
-	cursor := f.ask(t, 200, "GET", "/v1/outcomes", "")["next_cursor"].(string)
-	const body = `{"url":"https://shop.example/","payload":1,"policy":{"tiers":[]},"topic":"t","idempotency_key":"k"}`
-	id := f.ask(t, 202, "POST", "/v1/callbacks", body)["id"].(string)
-	next := func() map[string]any {
-		t.Helper()
-		var told []any
-		testserver.Until(t, "an outcome is told", func() bool {
-			page := f.ask(t, 200, "GET", "/v1/outcomes?wait=5s&cursor="+cursor, "")
-			cursor, told = page["next_cursor"].(string), page["data"].([]any)
-			return len(told) > 0
-		})
-		if len(told) > 1 {
-			t.Errorf("told of more: %v", told)
-		}
-		return told[0].(map[string]any)
-	}
-	dead := next()
-	if dead["id"] != id || dead["state"] != "dead" || dead["reason"] != "exhausted" || dead["attempt_count"] != 1.0 ||
-		dead["last_class"] != "http_5xx" || dead["last_status"] != 500.0 || dead["topic"] != "t" {
-		t.Errorf("ended: %v", dead)
-	}
-	if again := f.ask(t, 200, "POST", "/v1/callbacks", body); again["id"] != id || again["replayed"] != true {
-		t.Errorf("replayed: %v", again)
-	}
-	wantProblem(t, f.do("POST", "/v1/callbacks", body+" "), 422, "idempotency_mismatch")
-	page := f.ask(t, 200, "GET", "/v1/outcomes?cursor="+cursor, "")
-	if len(page["data"].([]any)) != 0 || page["next_cursor"] != cursor {
-		t.Errorf("nothing new: %v", page)
-	}
-	to.shut.Store(false)
-	f.ask(t, 200, "POST", "/v1/callbacks/"+id+"/retry", "")
-	if again := next(); again["id"] != id || again["state"] != "succeeded" || again["attempt_count"] != 2.0 {
-		t.Errorf("ended again: %v", again)
-	}
-	f.ask(t, 201, "POST", "/v1/projects", `{"id":"b"}`)
-	page = f.askAs(t, 200, "GET", "/v1/outcomes", "", "Dispatcher-Project", "b")
-	if len(page["data"].([]any)) != 0 {
-		t.Errorf("outcomes of another project: %v", page)
-	}
-}
-
-// TestEveryRefusalOfTheEngineIsNamed as the field stands in the request. What the engine refuses, its own tests show.
-func TestEveryRefusalOfTheEngineIsNamed(t *testing.T) {
-	t.Parallel()
-	f := newEngineFace(t)
-	f.ask(t, 201, "POST", "/v1/endpoints", `{"external_id":"all","url":"https://a.example/","topics":["*"]}`)
-	made := f.ask(t, 201, "POST", "/v1/schedules", `{"name":"a","cron":"@daily","callback":{"url":"https://shop.example/","payload":1}}`)
-	good := map[string]string{
-		"POST /v1/callbacks": `"url":"https://h/","payload":1`, "POST /v1/endpoints": `"url":"https://h/"`, "POST /v1/events": `"topic":"t","payload":1`,
-		"POST /v1/polls":    `"ref":"a","request":{"url":"https://h/"},"until":{"failure":[{"status":[404]}]}`,
-		"POST /v1/redrives": `"action":"retry","filter":{"state":"dead"}`, "PATCH /v1/schedules/" + made["id"].(string): ``,
-		"POST /v1/keys": `"name":"x","scopes":["send"]`,
-	}
-	callback := func(more string) string { return `"callback":{"url":"https://shop.example/","payload":1,` + more + `}` }
-	for route, rows := range map[string][][2]string{
-		"callbacks": {
-			{`"endpoint":"ep_1"`, "endpoint"}, {`"policy":"nope"`, "policy"}, {`"success":"nope"`, "success"},
-			{`"policy":{"tiers":[],"timeout":"61s"}`, "policy.timeout"}, {`"delay":"1s","due_at":"2026-11-21T08:00:00Z"`, "delay"},
-			{`"headers":{"Host":"x"}`, "headers.Host"}, {`"lane":"` + strings.Repeat("l", 129) + `"`, "lane"},
-			{`"labels":{"a":"` + strings.Repeat("v", 257) + `"}`, "labels.a"}, {`"order":"strict"`, "order"}, {`"start_attempt":99`, "start_attempt"},
-			{`"labels":{"` + strings.Repeat("n", 65) + `":"v"}`, "labels." + strings.Repeat("n", 65)}, {`"policy":{"tiers":["401d"]}`, "policy.tiers"},
-			{`"policy":{"tiers":["1s"],"jitter":-0.1}`, "policy.jitter"}, {`"due_at":"2999-01-01T00:00:00Z"`, "due_at"},
-		},
-		"endpoints": {
-			{`"rate":"fast"`, "rate"}, {`"topics":["a*"]`, "topics[0]"}, {`"policy":"nope"`, "policy"}, {`"success":{"status":["2xx"]}`, "success.status[0]"},
-			{`"signer":{"type":"nope"}`, "signer.type"}, {`"profile":"nope"`, "profile"}, {`"url_override":"maybe"`, "url_override"},
-			{`"concurrency":10001`, "concurrency"}, {`"headers":{"Host":"x"}`, "headers.Host"}, {`"external_id":"ep_x"`, "external_id"},
-		},
-		"events": {
-			{`"url":"https://a.example/"`, "url"}, {`"endpoint":"all"`, "endpoint"}, {`"lane":"m"`, "lane"}, {`"profile":"alipay"`, "profile"},
-			{`"signer":"none"`, "signer"}, {`"policy":"nope"`, "policy"}, {`"delay":"500d"`, "delay"},
-		},
-		"polls": {
-			{`"error_budget":1001`, "error_budget"}, {`"evaluate":["300"]`, "evaluate"}, {`"on_result":{}`, "on_result.url"},
-			{`"on_result":{"url":"ftp://x"}`, "on_result.url"}, {`"hold_if":[{"pointer":"a","eq":1}]`, "hold_if[0].pointer"},
-		},
-		"redrives": {{`"rate":"fast"`, "rate"}, {`"ladder":"twice"`, "ladder"}},
-		"schedules": {
-			{`"cron":"30 1 * *"`, "cron"}, {`"cron":"TZ=UTC 30 1 * * *"`, "cron"}, {`"cron":"0 0 31 2 *"`, "cron"}, {`"timezone":"Mars"`, "timezone"},
-			{`"missed":"all"`, "missed"}, {`"name":""`, "name"}, {callback(`"x":1`), "callback.x"}, {callback(`"due_at":"2026-11-21T08:00:00Z"`), "callback.due_at"},
-			{callback(`"idempotency_key":"k"`), "callback.idempotency_key"}, {callback(`"headers":{"Authorization":"***"}`), "callback.headers.Authorization"},
-			{callback(`"policy":"nobody's"`), "callback.policy"}, {callback(`"policy":{"tiers":["1s"],"stop_on":[410,1000]}`), "callback.policy.stop_on[1]"},
-			{`"callback":{"endpoint":"nobody","payload":1}`, "callback.endpoint"},
-			{`"callback":{"url":"https://shop.example/","payload":"` + strings.Repeat("x", 256<<10) + `"}`, "callback.payload"},
-		},
-		"keys": {{`"scopes":["root"]`, "scopes[0]"}, {`"expires_in":"0s"`, "expires_in"}},
-	} {
-		for call, members := range good {
-			method, path, _ := strings.Cut(call, " ")
-			if !strings.HasPrefix(path, "/v1/"+route) {
-				continue
-			}
-			for _, row := range rows {
-				// Fields of the good request that the row has too are the row's.
-				var spoilt map[string]json.RawMessage
-				if err := json.Unmarshal([]byte("{"+strings.Trim(members+","+row[0], ",")+"}"), &spoilt); err != nil {
-					t.Fatal(err)
-				}
-				body, _ := json.Marshal(spoilt)
-				if fields := f.refused(t, method, path, string(body)); !slices.Equal(fields, []string{row[1]}) {
-					t.Errorf("%s %.100s: %q, want %q", call, body, fields, row[1])
-				}
-			}
+// arrived writes what a site got of a callback, but for what is the same of every one or varies.
+func (x *transcript) arrived(what string) {
+	x.t.Helper()
+	at, id, _ := strings.Cut(x.real(what), " ")
+	h := x.face.arrived(x.t, x.sites[at], id)
+	var texts []string
+	for _, name := range slices.Sorted(maps.Keys(h)) {
+		switch {
+		case name == "Webhook-Signature":
+			texts = append(texts, fmt.Sprintf("%d signatures", len(strings.Fields(h.Get(name)))))
+		case strings.HasPrefix(h.Get(name), "WECHATPAY2"):
+			texts = append(texts, name+": WECHATPAY2…")
+		case !slices.Contains([]string{
+			"Accept-Encoding", "Content-Length", "Content-Type", "Traceparent", "User-Agent", "Webhook-Attempt",
+			"Webhook-Id", "Webhook-Timestamp",
+		}, name):
+			texts = append(texts, name+": "+strings.Join(h[name], ", "))
 		}
 	}
-	for _, c := range []struct{ path, body, fields string }{
-		{"/v1/callbacks", `{}`, "[payload url]"}, {"/v1/endpoints", `{}`, "[url]"}, {"/v1/events", `{}`, "[payload topic]"}, {"/v1/keys", `{}`, "[name scopes]"},
-		{"/v1/polls", `{}`, "[ref request.url until]"}, {"/v1/redrives", `{}`, "[action filter]"}, {"/v1/schedules", `{}`, "[callback cron name]"},
-		{"/v1/polls", `{"ref":"a","request":{"url":"ftp://x","headers":{"Host":"h"}},"until":{"success":[{"pointer":7}]}}`,
-			"[request.headers.Host request.url until.success[0] until.success[0].pointer]"},
-		{"/v1/redrives", `{"action":"purge","filter":{"state":"dead","q":"x"},"rate":"fast","x":1}`, "[action filter.q rate x]"},
-		{"/v1/redrives", `{"action":"set_url","filter":{"state":"dead"}}`, "[url]"}, {"/v1/redrives", `{"action":"retry","filter":{"topic":null}}`, "[filter]"},
-		{"/v1/redrives", `{"action":"reschedule","filter":{"state":"dead"}}`, "[due_at]"},
-	} {
-		fields := f.refused(t, "POST", c.path, c.body)
-		slices.Sort(fields)
-		if got := fmt.Sprint(fields); got != c.fields {
-			t.Errorf("%s %.100s: %s, want %s", c.path, c.body, got, c.fields)
-		}
-	}
+	x.line("~ " + strings.Join(texts, "; "))
 }

@@ -2,37 +2,19 @@ package api_test
 
 import (
 	"bytes"
-	"compress/gzip"
+	"context"
 	"errors"
+	"fmt"
 	"io"
+	"net"
 	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/iotest"
+	"time"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
+	"github.com/seed-ff5a32d8/dispatcher/store"
 )
-
-func TestAuthentication(t *testing.T) {
-	t.Parallel()
-	f := newFace(t, &engine{})
-	for _, h := range []string{
-		"", "Bearer", "Bearer ", adminKey, "Basic " + adminKey, "Bearer " + adminKey + "x", "Bearer " + adminKey[1:], "Bearer  " + adminKey,
-		"Bearer " + strings.Repeat("x", 8000), "Bearer \x00",
-	} {
-		rec := f.do("POST", "/v1/callbacks", "not JSON", "Authorization", h)
-		wantProblem(t, rec, 401, "unauthorized")
-		if rec.Header().Get("WWW-Authenticate") != "Bearer" {
-			t.Error("401 without WWW-Authenticate")
-		}
-	}
-	if rec := f.do("GET", "/v1/callbacks/"+oneID, "", "Authorization", "bearer "+adminKey); rec.Code != 200 {
-		t.Errorf("the scheme has no case: %d", rec.Code)
-	}
-	if rec := f.do("GET", "/openapi.yaml", "", "Authorization", ""); rec.Code != 200 {
-		t.Errorf("the document needs no key: %d", rec.Code)
-	}
-}
 
 // counting is a body that knows how much of it was read.
 type counting struct {
@@ -56,10 +38,9 @@ func TestTooLarge(t *testing.T) {
 	}{
 		{"/v1/callbacks", request}, {"/v1/callbacks/batch", batch}, {"/v1/callbacks/cancel", request},
 		{"/v1/callbacks/" + oneID + "/cancel", request}, {"/v1/callbacks/" + oneID + "/retry", request}, {"/v1/index/rebuild", request},
-		{"/v1/polls", request}, {"/v1/polls/" + oneID + "/resolve", request}, {"/v1/schedules", request}, {"/v1/schedules/" + oneSchedule + "/run", request},
+		{"/v1/polls", request}, {"/v1/polls/" + oneID + "/resolve", request}, {"/v1/schedules", request}, {"/v1/schedules/" + "sc_" + bareSchedule + "/run", request},
 	} {
-		e := &engine{}
-		f := newFace(t, e)
+		f := newFace(t, fullEngine())
 		send := func(size int, chunked bool) (*httptest.ResponseRecorder, int) {
 			body, length := &counting{Reader: bytes.NewReader(bytes.Repeat([]byte(" "), size))}, int64(size)
 			if chunked {
@@ -90,50 +71,9 @@ func TestTooLarge(t *testing.T) {
 	}
 }
 
-func TestPayloadTooLarge(t *testing.T) {
-	t.Parallel()
-	fit := strings.Repeat("x", accept.MaxBody-2)
-	for body, status := range map[string]int{
-		`{"url":"u","payload":"` + fit + `"}`:                                        202,
-		`{"url":"u","payload":"` + fit + `x"}`:                                       413,
-		`{"url":"u","body":"` + fit + `xx"}`:                                         202,
-		`{"url":"u","body":"` + fit + `xxx"}`:                                        413,
-		`{"url":"u","body_base64":"` + strings.Repeat("AAAA", 87381) + `AA==` + `"}`: 202,
-		`{"url":"u","body_base64":"` + strings.Repeat("AAAA", 87382) + `"}`:          413,
-	} {
-		e := &engine{}
-		rec := newFace(t, e).do("POST", "/v1/callbacks", body)
-		if rec.Code != status {
-			t.Errorf("%.40s… of %d bytes: %d, want %d", body, len(body), rec.Code, status)
-		}
-		if status == 413 {
-			wantProblem(t, rec, 413, "payload_too_large")
-			if len(e.subs) > 0 {
-				t.Error("it reached the engine")
-			}
-		}
-	}
-}
-
-// TestEncodedRequestsAreRefused, case 67: nothing is unpacked.
-func TestEncodedRequestsAreRefused(t *testing.T) {
-	t.Parallel()
-	var b bytes.Buffer
-	w := gzip.NewWriter(&b)
-	if _, err := w.Write(make([]byte, 64<<20)); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	f := newFace(t, &engine{})
-	wantProblem(t, f.do("POST", "/v1/callbacks", b.String(), "Content-Encoding", "gzip"), 415, "unsupported_encoding")
-	wantProblem(t, f.do("POST", "/v1/callbacks/batch", `{}`, "Content-Encoding", "br"), 415, "unsupported_encoding")
-}
-
 func TestCutBodies(t *testing.T) {
 	t.Parallel()
-	f := newFace(t, &engine{})
+	f := newFace(t, fullEngine())
 	for _, length := range []int64{100, -1} {
 		cut := io.MultiReader(strings.NewReader(`{"url":"u"}`), iotest.ErrReader(errors.New("connection reset")))
 		wantProblem(t, f.post("/v1/callbacks", cut, length), 400, "incomplete_body")
@@ -144,8 +84,85 @@ func TestCutBodies(t *testing.T) {
 func (f face) post(path string, body io.Reader, length int64) *httptest.ResponseRecorder {
 	req := httptest.NewRequest("POST", path, body)
 	req.ContentLength = length
-	req.Header.Set("Authorization", "Bearer "+adminKey)
-	rec := httptest.NewRecorder()
-	f.ServeHTTP(rec, req)
-	return rec
+	return f.serve(req, "")
+}
+
+// slowBooks take so long to compare, unless the request ends before.
+type slowBooks struct {
+	rows
+	takes time.Duration
+}
+
+func (b slowBooks) Compare(
+	ctx context.Context, _ string, _, _ int64, _ []string, _ int,
+) (store.Comparison, error) {
+	select {
+	case <-ctx.Done():
+		return store.Comparison{}, ctx.Err()
+	case <-time.After(b.takes):
+		return store.Comparison{}, nil
+	}
+}
+
+// TestTimeoutsAreLiftedAfterTheBody: a route that may take minutes outlasts the server's time-outs, but its
+// request must come within them.
+func TestTimeoutsAreLiftedAfterTheBody(t *testing.T) {
+	t.Parallel()
+	const timeout = 2 * time.Second
+	o := optionsOf(fullEngine())
+	o.Store = slowBooks{rows{fullEngine()}, 2 * timeout}
+	server := httptest.NewUnstartedServer(newFaceOf(t, o))
+	server.Config.ReadTimeout, server.Config.WriteTimeout = timeout, timeout
+	server.Start()
+	t.Cleanup(server.Close)
+	const body = `{"from":"2026-11-20T00:00:00Z","refs":[]}`
+	for _, length := range []int64{int64(len(body)), -1} {
+		t.Run(fmt.Sprint("body of ", length), func(t *testing.T) {
+			t.Parallel()
+			req := httptest.NewRequest("POST", server.URL+"/v1/reconcile/compare", io.NopCloser(strings.NewReader(body)))
+			req.RequestURI, req.ContentLength = "", length
+			req.Header.Set("Authorization", "Bearer "+adminKey)
+			resp, err := server.Client().Do(req)
+			if err != nil || resp.StatusCode != 200 {
+				t.Fatal(resp, err)
+			}
+			if err := resp.Body.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	for _, head := range []string{"Content-Length: 100", "Transfer-Encoding: chunked"} {
+		t.Run("silent, "+head, func(t *testing.T) {
+			t.Parallel()
+			conn, err := net.Dial("tcp", server.Listener.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			if err := conn.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.WriteString(conn, "POST /v1/reconcile/compare HTTP/1.1\r\nHost: h\r\n"+
+				"Authorization: Bearer "+adminKey+"\r\n"+head+"\r\n\r\n"); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.ReadAll(conn); err != nil {
+				t.Errorf("the request is still waited for: %v", err)
+			}
+		})
+	}
+}
+
+// TestAReaderThatGoesAwayIsNoFailure of the server.
+func TestAReaderThatGoesAwayIsNoFailure(t *testing.T) {
+	t.Parallel()
+	e := fullEngine()
+	e.err = context.Canceled
+	f := newFace(t, e)
+	wantProblem(t, f.do("GET", "/v1/outcomes?wait=1s", ""), 503, "unavailable") // this one was there
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if rec := f.serve(httptest.NewRequest("GET", "/v1/outcomes?wait=1s", nil).WithContext(ctx), ""); rec.Code != 200 {
+		t.Errorf("%d %s", rec.Code, rec.Body)
+	}
 }

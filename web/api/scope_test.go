@@ -7,12 +7,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/web/api"
 )
 
-// included says what scopes each one includes, itself among them. It is written out here, and not asked of the code under test.
+// included says what scopes each one includes, itself among them. It is written out here, and not asked of the code
+// under test.
 var included = map[store.Scope][]store.Scope{
 	store.ScopeSend:    {store.ScopeSend},
 	store.ScopeRead:    {store.ScopeRead},
@@ -20,18 +20,15 @@ var included = map[store.Scope][]store.Scope{
 	store.ScopeAdmin:   {store.ScopeAdmin, store.ScopeOperate, store.ScopeRead, store.ScopeSend},
 }
 
-// routeScopes says what every route needs, as SPEC has it.
-var routeScopes = map[string]store.Scope{
-	"POST /v1/callbacks": store.ScopeSend, "POST /v1/callbacks/batch": store.ScopeSend, "POST /v1/events": store.ScopeSend,
-	"POST /v1/polls": store.ScopeSend, "POST /v1/polls/:id/resolve": store.ScopeSend,
-	"GET /v1/secret": store.ScopeAdmin, "POST /v1/secret/rotate": store.ScopeAdmin, "POST /v1/secret/reencrypt": store.ScopeAdmin, "GET /v1/audit": store.ScopeAdmin,
-	"GET /v1/audit/verify": store.ScopeAdmin,
-	"GET /v1/projects":     store.ScopeAdmin, "POST /v1/projects": store.ScopeAdmin,
-	"GET /v1/projects/:id":   store.ScopeAdmin,
-	"PATCH /v1/projects/:id": store.ScopeAdmin, "GET /v1/keys": store.ScopeAdmin, "POST /v1/keys": store.ScopeAdmin,
-	"DELETE /v1/keys/:id": store.ScopeAdmin, "POST /v1/index/verify": store.ScopeAdmin, "POST /v1/index/rebuild": store.ScopeAdmin,
-	"POST /v1/reconcile/compare":   store.ScopeRead,
-	"GET /v1/endpoints/:id/secret": store.ScopeAdmin, "POST /v1/endpoints/:id/rotate_secret": store.ScopeAdmin,
+// routeScopes are those that SPEC has for some routes: what is not here is read by GET, and operated on by the rest.
+var routeScopes = map[store.Scope]string{
+	store.ScopeSend: "POST /v1/callbacks, POST /v1/callbacks/batch, POST /v1/events, POST /v1/polls, " +
+		"POST /v1/polls/:id/resolve",
+	store.ScopeRead: "POST /v1/reconcile/compare",
+	store.ScopeAdmin: "GET /v1/secret, POST /v1/secret/rotate, POST /v1/secret/reencrypt, GET /v1/audit, " +
+		"GET /v1/audit/verify, GET /v1/projects, POST /v1/projects, GET /v1/projects/:id, PATCH /v1/projects/:id, " +
+		"GET /v1/keys, POST /v1/keys, DELETE /v1/keys/:id, POST /v1/index/verify, POST /v1/index/rebuild, " +
+		"GET /v1/endpoints/:id/secret, POST /v1/endpoints/:id/rotate_secret",
 }
 
 // rootRoutes are for the settings' admin key alone: what they show or do is of all projects.
@@ -40,10 +37,13 @@ var rootRoutes = []string{
 	"GET /v1/audit/verify",
 }
 
-// scopeOf is what a route needs: what is not in the table is read by GET, and operated on by the rest.
+func name(r api.Route) string { return r.Method + " " + r.Path }
+
 func scopeOf(r api.Route) store.Scope {
-	if s, ok := routeScopes[r.Method+" "+r.Path]; ok {
-		return s
+	for scope, names := range routeScopes {
+		if slices.Contains(strings.Split(names, ", "), name(r)) {
+			return scope
+		}
 	}
 	if r.Method == "GET" {
 		return store.ScopeRead
@@ -54,37 +54,53 @@ func scopeOf(r api.Route) store.Scope {
 // pathOf fills the parameters of a route with what the stub has.
 func pathOf(r api.Route) string {
 	id := oneID
-	switch {
-	case strings.HasPrefix(r.Path, "/v1/endpoints"):
-		id = oneEndpoint
-	case strings.HasPrefix(r.Path, "/v1/keys"):
-		id = "key_" + bareID
-	case strings.HasPrefix(r.Path, "/v1/redrives"):
-		id = oneRedrive
-	case strings.HasPrefix(r.Path, "/v1/schedules"):
-		id = oneSchedule
-	case strings.HasPrefix(r.Path, "/v1/projects"):
-		id = "b"
+	for prefix, other := range map[string]string{
+		"/v1/endpoints": oneEndpoint, "/v1/keys": "key_" + bareKey, "/v1/redrives": "rd_" + bareRedrive,
+		"/v1/schedules": "sc_" + bareSchedule, "/v1/projects": "b",
+	} {
+		if strings.HasPrefix(r.Path, prefix) {
+			id = other
+		}
 	}
 	path := strings.NewReplacer(":id", id, ":name", "own", ":lane", "m-1", "*external_id", "merchant-7").Replace(r.Path)
-	switch path {
-	case "/v1/reconcile":
-		path += "?from=2026-11-20"
-	case "/v1/secret":
-		path += "?lane=m-1"
+	return path + map[string]string{"/v1/reconcile": "?from=2026-11-20", "/v1/secret": "?lane=m-1"}[path]
+}
+
+// bodyOf is a request that the route takes.
+func bodyOf(r api.Route) string {
+	body, given := map[string]string{
+		"POST /v1/callbacks/batch":                      `{"callbacks":[{}]}`,
+		"POST /v1/callbacks/cancel":                     `{"ref":"a"}`,
+		"POST /v1/callbacks/:id/reschedule":             `{"delay":"1s"}`,
+		"PATCH /v1/callbacks/:id":                       `{"url":"u"}`,
+		"POST /v1/endpoints":                            `{"url":"u"}`,
+		"PUT /v1/endpoints/by-external-id/*external_id": `{"url":"u"}`,
+		"POST /v1/endpoints/batch":                      `{"endpoints":[{"external_id":"a","url":"u"}]}`,
+		"PUT /v1/lanes/:lane/limits":                    `{"rate":null}`,
+		"PUT /v1/policies/:name":                        `{"tiers":[]}`,
+		"POST /v1/reconcile/compare":                    `{"from":"2026-11-20T00:00:00Z","refs":[]}`,
+		"POST /v1/events":                               `{"topic":"t"}`,
+		"POST /v1/keys":                                 `{"name":"n","scopes":["send"]}`,
+		"POST /v1/polls":                                `{"ref":"o","request":{"url":"u"},"until":{}}`,
+		"POST /v1/projects":                             `{"id":"c"}`,
+		"POST /v1/redrives":                             `{"action":"retry","filter":{"state":"dead"}}`,
+		"POST /v1/schedules":                            `{"name":"n","cron":"@daily","callback":{}}`,
+	}[name(r)]
+	if !given && r.Method != "GET" {
+		return `{}`
 	}
-	return path
+	return body
 }
 
 // routes are those that need a key.
-func routes(t *testing.T) (routes []api.Route) {
+func routes(t testing.TB) (routes []api.Route) {
 	t.Helper()
 	a, err := api.New(optionsOf(&engine{}))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, r := range a.Routes() {
-		if r.Path != "/openapi.yaml" {
+		if r.Scope != "" {
 			routes = append(routes, r)
 		}
 	}
@@ -94,122 +110,142 @@ func routes(t *testing.T) (routes []api.Route) {
 	return routes
 }
 
+// bearer is the header for a key of the stub.
+func bearer(project string, scope store.Scope) []string {
+	return []string{"Authorization", "Bearer dk_" + project + "_" + string(scope)}
+}
+
 // TestEveryRouteAndEveryScope, case 48: with a scope that includes what a route needs it answers; without it,
-// 403 that names the scope. Without a key it is 401 whatever the route.
+// 403 that names the scope. Without a key it is 401 whatever the route. Nothing that is asked for is another project's.
 func TestEveryRouteAndEveryScope(t *testing.T) {
 	t.Parallel()
 	for _, r := range routes(t) {
 		needs := scopeOf(r)
 		if r.Scope != needs {
-			t.Errorf("%s %s needs %s, want %s", r.Method, r.Path, r.Scope, needs)
+			t.Errorf("%s needs %s, want %s", name(r), r.Scope, needs)
 		}
-		wantProblem(t, newFace(t, &engine{}).do(r.Method, pathOf(r), "{", "Authorization", "Bearer dk_nobody_knows_this"), 401, "unauthorized")
+		wrong := newFace(t, fullEngine()).do(r.Method, pathOf(r), "{", "Authorization", "Bearer dk_nobody_knows_this")
+		wantProblem(t, wrong, 401, "unauthorized")
 		for _, scope := range store.Scopes {
-			e := &engine{endpoint: someEndpoint(), presets: somePresets()}
-			rec := newFace(t, e).do(r.Method, pathOf(r), "{", "Authorization", "Bearer "+keyOf("b", scope))
+			e := fullEngine()
+			rec := newFace(t, e).do(r.Method, pathOf(r), bodyOf(r), bearer("b", scope)...)
+			root := slices.Contains(rootRoutes, name(r))
 			switch allowed := slices.Contains(included[scope], needs); {
-			case !allowed:
+			case !allowed, root:
 				wantProblem(t, rec, 403, "forbidden")
-				if !strings.Contains(rec.Body.String(), "the scope "+string(needs)) || e.given.call != "" {
-					t.Errorf("%s %s with %s: %s; the engine was asked for %q", r.Method, r.Path, scope, rec.Body, e.given.call)
+				says := map[bool]string{false: "the scope " + string(needs), true: "the admin key of the settings"}[allowed]
+				if !strings.Contains(rec.Body.String(), says) || len(e.calls) > 0 {
+					t.Errorf("%s with %s: %s; the engine was asked for %q", name(r), scope, rec.Body, e.calls)
 				}
-			case slices.Contains(rootRoutes, r.Method+" "+r.Path):
-				wantProblem(t, rec, 403, "forbidden")
-				if !strings.Contains(rec.Body.String(), "the admin key of the settings") || e.given.call != "" {
-					t.Errorf("%s %s with %s: %s; asked for %q", r.Method, r.Path, scope, rec.Body, e.given.call)
-				}
-			case rec.Code == 401 || rec.Code == 403:
-				t.Errorf("%s %s with %s: %d %s", r.Method, r.Path, scope, rec.Code, rec.Body)
+			case rec.Code >= 300:
+				t.Errorf("%s with %s: %d %s", name(r), scope, rec.Code, rec.Body)
+			case slices.ContainsFunc(e.projects, func(asked string) bool { return asked != "b" }),
+				len(e.projects) == 0 && !strings.HasPrefix(r.Path, "/v1/projects"): // projects.txt
+				t.Errorf("%s asks for projects %q", name(r), e.projects)
 			}
 		}
 	}
 }
 
-// TestEveryRouteIsOfTheKeysProject: nothing that a route asks for is another project's.
-func TestEveryRouteIsOfTheKeysProject(t *testing.T) {
+// TestEveryRouteTellsWhatTheEngineCannot: with a database that is away every route answers 503.
+func TestEveryRouteTellsWhatTheEngineCannot(t *testing.T) {
 	t.Parallel()
 	for _, r := range routes(t) {
-		if strings.HasPrefix(r.Path, "/v1/projects") || strings.HasPrefix(r.Path, "/v1/index") ||
-			r.Path == "/v1/audit/verify" || r.Path == "/v1/secret/reencrypt" {
-			continue // TestProjectsThatAKeySees; the index has no project, the chain all
-		}
 		e := fullEngine()
-		rec := newFace(t, e).do(r.Method, pathOf(r), bodyOf(r), "Authorization", "Bearer "+keyOf("b", store.ScopeAdmin))
-		if len(e.projects) == 0 || slices.ContainsFunc(e.projects, func(asked string) bool { return asked != "b" }) {
-			t.Errorf("%s %s asks for projects %q: %d %s", r.Method, r.Path, e.projects, rec.Code, rec.Body)
+		e.err = fmt.Errorf("ask: %w", store.ErrUnavailable)
+		rec := newFace(t, e).do(r.Method, pathOf(r), bodyOf(r))
+		if wantProblem(t, rec, 503, "unavailable"); rec.Header().Get("Retry-After") == "" {
+			t.Errorf("%s: no Retry-After", name(r))
 		}
 	}
 }
 
-// TestTheProjectIsTheKeys: what reaches the engine is of the project that the key belongs to, or that the settings' admin key names.
-func TestTheProjectIsTheKeys(t *testing.T) {
+// TestEveryRouteByAnID, case 92: what is no id, or one of another kind, is not found, and the engine is not
+// asked.
+func TestEveryRouteByAnID(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
-		header []string
-		want   string
-		actor  string
-	}{
-		{[]string{"Authorization", "Bearer " + keyOf("b", store.ScopeAdmin)}, "b", "till (key_" + bareID + ")"},
-		{[]string{"Authorization", "Bearer " + keyOf("b", store.ScopeAdmin), client.ProjectHeader, "b"}, "b", "till (key_" + bareID + ")"},
-		{nil, "default", "admin key"},
-		{[]string{client.ProjectHeader, "b"}, "b", "admin key"},
-	} {
-		e := &engine{endpoint: someEndpoint()}
-		f := newFace(t, e)
-		for range 2 { // the second time the project is known
-			f.askAs(t, 200, "POST", "/v1/endpoints/"+oneEndpoint+"/pause", "", c.header...)
-			if e.given.project != c.want || e.actor.Name != c.actor {
-				t.Errorf("%q: of project %q by %q", c.header, e.given.project, e.actor.Name)
+	for _, r := range routes(t) {
+		if !strings.Contains(r.Path, ":id") || strings.HasPrefix(r.Path, "/v1/projects") {
+			continue
+		}
+		right := pathOf(r)
+		prefix, bare, _ := strings.Cut(strings.Split(right, "/")[3], "_")
+		for _, id := range []string{
+			"x", bare, prefix + "_", prefix + "_" + bare[1:], prefix + "_" + bare + "0", prefix + "_8" + bare[1:], "other_" + bare,
+			strings.ToUpper(prefix) + "_" + bare, prefix + "_" + strings.ToLower(bare[:3]) + "o" + bare[4:],
+			prefix + "_" + strings.Replace(bare, "J", "I", 1), "%00", "'%20or%201=1--", prefix + "_..%2f..%2fetc",
+			strings.Repeat("A", 10_000), prefix + "_" + bare[:25] + "%00",
+		} {
+			e := fullEngine()
+			path := strings.Replace(right, prefix+"_"+bare, id, 1)
+			if rec := newFace(t, e).do(r.Method, path, bodyOf(r)); rec.Code != 404 || len(e.calls) > 0 {
+				t.Errorf("%s %.60s: %d %s; the engine was asked for %q", r.Method, path, rec.Code, rec.Body, e.calls)
 			}
 		}
 	}
-	for _, header := range [][]string{
-		{client.ProjectHeader, "c"}, {client.ProjectHeader, ""}, {client.ProjectHeader, "b", client.ProjectHeader, "default"}, {client.ProjectHeader, "\xff"},
-		{"Authorization", "Bearer " + keyOf("b", store.ScopeAdmin), client.ProjectHeader, "default"},
-		{"Authorization", "Bearer " + keyOf("b", store.ScopeAdmin), client.ProjectHeader, "nowhere"},
-	} {
-		e := &engine{}
-		wantProblem(t, newFace(t, e).do("POST", "/v1/pause", "", header...), 404, "not_found")
-		if e.given.call != "" {
-			t.Errorf("%q reached the engine", header)
+}
+
+// TestGETChangesNothing, case 56: a link or a picture on another page makes a browser ask with GET. What names
+// its actor does something, apart from reading a secret, which the audit keeps.
+func TestGETChangesNothing(t *testing.T) {
+	t.Parallel()
+	for _, r := range routes(t) {
+		if r.Method != "GET" || slices.Contains([]string{"/v1/secret", "/v1/endpoints/:id/secret"}, r.Path) {
+			continue
+		}
+		e := fullEngine()
+		if rec := newFace(t, e).do("GET", pathOf(r), ""); len(e.actors) > 0 || rec.Code >= 300 {
+			t.Errorf("%s: %d; the engine was asked for %q", r.Path, rec.Code, e.calls)
 		}
 	}
 }
 
-// TestASecretIsNotForOperators: who may change endpoints may make them with a secret, but not replace one.
-func TestASecretIsNotForOperators(t *testing.T) {
-	t.Parallel()
-	operate := []string{"Authorization", "Bearer " + keyOf("b", store.ScopeOperate)}
-	e := &engine{endpoint: someEndpoint()}
-	f := newFace(t, e)
-	for _, c := range [][3]string{
-		{"PATCH", "/v1/endpoints/" + oneEndpoint, `{"secret":"whsec_x"}`},
-		{"PUT", "/v1/endpoints/by-external-id/x", `{"secret":"whsec_x"}`},
-		{"POST", "/v1/endpoints/batch", `{"endpoints":[{"external_id":"a"},{"external_id":"x","secret":"whsec_x"}]}`},
-	} {
-		wantProblem(t, f.do(c[0], c[1], c[2], operate...), 403, "forbidden")
-		if e.given.call != "" {
-			t.Errorf("%q reached the engine", c)
-		}
-	}
-	f.askAs(t, 201, "POST", "/v1/endpoints", `{"url":"u","secret":"whsec_x"}`, operate...)
-	f.askAs(t, 200, "PATCH", "/v1/endpoints/"+oneEndpoint, `{"url":"u"}`, operate...)
+// lookups notes which keys are looked up, and finds none.
+type lookups struct {
+	*engine
+	err   error
+	texts []string
 }
 
-// lost are keys whose database is away.
-type lost struct{ *engine }
-
-func (lost) Authenticate(context.Context, string) (store.Key, error) {
-	return store.Key{}, fmt.Errorf("read a key: %w", store.ErrUnavailable)
+func (l *lookups) Authenticate(_ context.Context, text string) (store.Key, error) {
+	l.texts = append(l.texts, text)
+	return store.Key{}, l.err
 }
 
-func TestKeysThatCannotBeRead(t *testing.T) {
+// TestGuessesTakeOneWay, case 46: however much of a right key a guess has, the code goes one way: one look-up of the
+// whole text, by its hash, and one answer. That no comparison on the way is by bytes,
+// TestSecretsAreComparedInConstantTime of the house shows.
+func TestGuessesTakeOneWay(t *testing.T) {
 	t.Parallel()
-	o := optionsOf(&engine{})
-	o.Engine = lost{&engine{}}
+	keys := &lookups{engine: fullEngine(), err: store.ErrNotFound}
+	o := optionsOf(keys.engine)
+	o.Engine = keys
 	f := newFaceOf(t, o)
+	guesses := []string{
+		adminKey[:1], adminKey[:len(adminKey)-1], adminKey + "x", "x" + adminKey[1:], " " + adminKey, "dk_",
+		strings.Repeat("x", 8000),
+	}
+	first := f.do("GET", "/v1/callbacks", "", "Authorization", "Bearer "+guesses[0])
+	for i, guess := range guesses[1:] {
+		rec := f.do("GET", "/v1/callbacks", "", "Authorization", "Bearer "+guess)
+		wantProblem(t, rec, 401, "unauthorized")
+		if rec.Body.String() != first.Body.String() || len(keys.texts) != i+2 || keys.texts[i+1] != guess {
+			t.Errorf("%.40q: %s after looking up %.40q", guess, rec.Body, keys.texts)
+		}
+	}
+	for _, header := range []string{"", "Bearer", "Bearer ", adminKey, "Basic " + adminKey} {
+		rec := f.do("POST", "/v1/callbacks", "not JSON", "Authorization", header)
+		wantProblem(t, rec, 401, "unauthorized")
+		if rec.Header().Get("WWW-Authenticate") != "Bearer" {
+			t.Error("401 without WWW-Authenticate")
+		}
+	}
+	if rec := f.do("GET", "/openapi.yaml", "", "Authorization", ""); rec.Code != 200 || len(keys.texts) != len(guesses) {
+		t.Errorf("the document needs no key: %d after %.40q", rec.Code, keys.texts)
+	}
+	keys.err = fmt.Errorf("read a key: %w", store.ErrUnavailable)
 	wantProblem(t, f.do("GET", "/v1/callbacks", "", "Authorization", "Bearer dk_any"), 503, "unavailable")
-	if rec := f.do("GET", "/v1/callbacks", ""); rec.Code != 200 {
+	if rec := f.do("GET", "/v1/callbacks", "", "Authorization", "bearer "+adminKey); rec.Code != 200 {
 		t.Errorf("the settings' admin key while keys cannot be read: %d %s", rec.Code, rec.Body)
 	}
 }

@@ -2,185 +2,101 @@ package api_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
-	"encoding/json"
-	"flag"
-	"io"
-	"log/slog"
-	"net/http"
-	"net/http/httptest"
-	"os"
-	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
-	"testing"
 	"time"
 
-	"github.com/gin-gonic/gin"
-	"github.com/google/go-cmp/cmp"
-
-	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/index"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/secret"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
-	"github.com/seed-ff5a32d8/dispatcher/web/api"
-	"github.com/seed-ff5a32d8/dispatcher/web/httperr"
 )
 
-const (
-	adminKey = "dk_0123456789abcdef"
-	bareID   = "01JD6QZ0000000000000000001"
-	olderID  = "01JD6QZ0000000000000000000"
-	oneID    = "cb_" + bareID
-	// nowMS is 2026-11-21T08:00:00.000Z.
-	nowMS = 1795248000000
-)
-
-// engine stands for the engine and the store. It accepts everything that came decodable, as the real one does with
-// what a submission's Invalid says.
+// An engine stands for the engine and the store. It notes what it is asked for, and answers with what it has; it
+// refuses what a request's decoder has found wrong, as the real one does.
 type engine struct {
-	mu   sync.Mutex
-	subs []accept.Submission
-	// given is what the last call was given, actor by whom; the rest is what the calls answer.
-	given       given
-	actor       store.Actor
-	auditCheck  control.AuditCheck
-	projects    []string // that were asked for, by any call
+	// err is what all calls answer, but those that have an error of their own.
+	err, statsErr, keyErr error
+
+	callback    store.Callback
+	attempts    []store.Attempt
+	payload     store.Payload
+	page        store.Page
+	replayed    bool
+	event       accept.EventReceipt
 	explanation control.Explanation
 	evidence    string
-	event       accept.EventReceipt
+	poll        control.PollView
+	outcomes    []store.TerminalEvent
 	endpoint    store.Endpoint
 	created     bool
 	lanes       []control.LaneView
 	presets     control.Presets
-	outcomes    []store.TerminalEvent
-	poll        control.PollView
 	schedule    store.Schedule
+	audit       []store.AuditEntry
+	auditCheck  control.AuditCheck
+	drift       index.Drift
 
-	err      error
-	replayed bool
-	callback store.Callback
-	attempts []store.Attempt
-	body     []byte
-	page     store.Page
-	audit    []store.AuditEntry
-	drift    index.Drift
-	driftAll index.Drift
-	statsErr error
-	keyErr   error // of the key that signs cursors
+	mu    sync.Mutex
+	calls []string
+	// projects are those that were asked for, actors those that did something.
+	projects []string
+	actors   []store.Actor
 }
 
-func (e *engine) Accept(_ context.Context, project string, subs []accept.Submission) ([]accept.Receipt, error) {
+// note keeps a call, of a project unless that is "-", and returns what it answers.
+func (e *engine) note(call, project string, args ...any) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.subs, e.projects = append(e.subs, subs...), append(e.projects, project)
-	if e.err != nil {
-		return nil, e.err
-	}
-	receipts := make([]accept.Receipt, len(subs))
-	for i, s := range subs {
-		if len(s.Invalid) > 0 {
-			receipts[i].Err = &store.InvalidError{Fields: s.Invalid}
-			continue
+	for _, arg := range args {
+		if actor, ok := arg.(store.Actor); ok {
+			e.actors = append(e.actors, actor)
 		}
-		cb := e.callback
-		cb.Project, cb.URL, cb.Ref = project, s.URL, s.Ref
-		receipts[i] = accept.Receipt{Callback: cb, Replayed: e.replayed}
+		if wrong := invalidOf(arg); len(wrong) > 0 {
+			return &store.InvalidError{Fields: wrong}
+		}
 	}
-	return receipts, nil
-}
-
-func (e *engine) Cancel(
-	_ context.Context, project, id string, by store.Actor,
-) (store.CanceledCallback, error) {
-	cb := e.callback
-	cb.ID, cb.State, cb.Reason = id, store.Canceled, store.Requested
-	done := store.CanceledCallback{Result: store.CancelDone, Callback: cb}
-	return done, e.noted("Cancel", project, id, by, nil)
-}
-
-func (e *engine) CancelRef(
-	_ context.Context, project string, which control.CancelRefRequest, by store.Actor,
-) ([]store.CanceledCallback, error) {
-	both := []store.CanceledCallback{
-		{Result: store.CancelTooLate, Callback: e.callback}, {Result: store.CancelDone, Callback: e.callback},
+	if project != "-" {
+		e.projects, args = append(e.projects, project), append([]any{project}, args...)
 	}
-	return both, e.noted("CancelRef", project, "", by, which)
+	e.calls = append(e.calls, callText(call, args...))
+	return e.err
 }
 
-func (e *engine) Retry(
-	_ context.Context, project, id string, r control.RetryRequest, by store.Actor,
-) (store.Callback, error) {
-	return e.callback, e.noted("Retry", project, id, by, r)
-}
-
-// moment is what Reschedule was given.
-type moment struct {
-	due   *int64
-	delay *time.Duration
-}
-
-func (e *engine) Reschedule(
-	_ context.Context, project, id string, due *int64, delay *time.Duration, by store.Actor,
-) (store.Callback, error) {
-	return e.callback, e.noted("Reschedule", project, id, by, moment{due, delay})
-}
-
-func (e *engine) Now() int64 { return nowMS }
-
-func (e *engine) Verify(context.Context) (index.Drift, error) { return e.drift, e.err }
-
-func (e *engine) VerifyAll(context.Context) (index.Drift, error) { return e.driftAll, e.err }
-
-func (e *engine) Rebuild(_ context.Context, dryRun bool, by store.Actor) (index.RebuildReport, error) {
-	r := index.RebuildReport{
-		DryRun: dryRun, Open: 7, Claimed: 2, Generation: 3, Took: 1500 * time.Millisecond,
+// invalidOf is what was found wrong with a request, and with the result callback of a poll.
+func invalidOf(arg any) []store.FieldError {
+	v := reflect.ValueOf(arg)
+	if v.Kind() != reflect.Struct {
+		return nil
 	}
-	return r, e.noted("Rebuild", "", "", by, dryRun)
-}
-
-func (e *engine) VerifyAudit(_ context.Context, from, expect store.AuditLink) (control.AuditCheck, error) {
-	return e.auditCheck, e.noted("VerifyAudit", "", "", store.Actor{}, [2]store.AuditLink{from, expect})
-}
-
-func (e *engine) Stats(context.Context) (schedule.Stats, error) {
-	return schedule.Stats{Delayed: 5, Ready: 2, Leased: 1}, e.statsErr
-}
-
-func (e *engine) Get(_ context.Context, project, id string) (store.Callback, error) {
-	if id != bareID {
-		return store.Callback{}, store.ErrNotFound
+	var wrong []store.FieldError
+	if f := v.FieldByName("Invalid"); f.IsValid() {
+		wrong = f.Interface().([]store.FieldError)
 	}
-	return e.callback, e.of(project)
+	if p, ok := arg.(accept.PollSubmission); ok && p.OnResult != nil {
+		for _, w := range p.OnResult.Invalid {
+			wrong = append(wrong, store.FieldError{Field: "on_result." + w.Field, Message: w.Message})
+		}
+	}
+	return wrong
 }
 
-func (e *engine) List(_ context.Context, project string, f store.Filter) (store.Page, error) {
-	return e.page, e.noted("List", project, "", store.Actor{}, f)
-}
-
-func (e *engine) Attempts(_ context.Context, project, _ string, _, _ int) ([]store.Attempt, error) {
-	return e.attempts, e.of(project)
-}
-
-func (e *engine) Payload(_ context.Context, project, _ string) (store.Payload, error) {
-	return store.Payload{Body: e.body}, e.of(project)
-}
-
-func (e *engine) Counts(_ context.Context, project string) (store.Counts, error) {
-	return store.Counts{
-		States: map[store.State]int64{store.Scheduled: 8, store.Succeeded: 90, store.Dead: 1},
-		Tiers:  map[int]int64{2: 3, 0: 5},
-		Lanes:  []store.LaneCount{{Lane: "https://shop.example:443", Open: 8}},
-	}, e.of(project)
-}
-
-func (e *engine) AuditEntries(
-	_ context.Context, project, after string, limit int,
-) ([]store.AuditEntry, error) {
-	return behind(e.audit, after, limit, func(a store.AuditEntry) string { return a.ID }), e.of(project)
+// found is note for what has an id: only that one is there.
+func found[T any](e *engine, v T, there string, call, project, id string) (T, error) {
+	if err := e.note(call, project, id); err != nil || id != there {
+		var none T
+		if err == nil {
+			err = store.ErrNotFound
+		}
+		return none, err
+	}
+	return v, nil
 }
 
 // behind is the page of a list behind the one of that name.
@@ -189,193 +105,438 @@ func behind[T any](all []T, after string, limit int, name func(T) string) []T {
 	return all[:min(limit, len(all))]
 }
 
-// face is the API behind a bare router, and what it logged.
-type face struct {
-	http.Handler
-	log *bytes.Buffer
-}
+func (e *engine) Now() int64 { return nowMS }
 
-func newFace(t testing.TB, e *engine) face {
-	t.Helper()
-	if e.callback.ID == "" {
-		e.callback = sample()
-	}
-	return newFaceOf(t, optionsOf(e))
-}
-
-// CursorKey is a key that signs cursors.
 func (e *engine) CursorKey(context.Context) ([]byte, error) {
 	return bytes.Repeat([]byte("k"), 32), e.keyErr
 }
 
-// optionsOf has one stub be all parts.
-func optionsOf(e *engine) api.Options {
-	return api.Options{Engine: e, Store: rows{e}, AdminKey: adminKey}
+// Authenticate knows the keys dk_PROJECT_SCOPE.
+func (e *engine) Authenticate(_ context.Context, text string) (store.Key, error) {
+	parts := strings.Split(text, "_")
+	if len(parts) != 3 || !slices.Contains(store.Scopes[:], store.Scope(parts[2])) {
+		return store.Key{}, store.ErrNotFound
+	}
+	return store.Key{ID: bareKey, Name: "till", Project: parts[1], Scopes: []store.Scope{store.Scope(parts[2])}}, nil
 }
 
-func newFaceOf(t testing.TB, o api.Options) face {
-	t.Helper()
-	var log bytes.Buffer
-	o.AdminKey, o.Logger = adminKey, slog.New(slog.NewJSONHandler(&log, nil))
-	a, err := api.New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	router := gin.New()
-	a.Register(router)
-	return face{router, &log}
-}
-
-// do makes a request with the admin key, unless the headers have another one.
-func (f face) do(method, path, body string, header ...string) *httptest.ResponseRecorder {
-	var r io.Reader
-	if body != "" {
-		r = strings.NewReader(body)
-	}
-	req := httptest.NewRequest(method, path, r)
-	req.Header.Set("Authorization", "Bearer "+adminKey)
-	for i := 0; i < len(header); i += 2 {
-		if header[i] == "Authorization" {
-			req.Header.Del("Authorization")
+func (e *engine) Accept(_ context.Context, project string, subs []accept.Submission) ([]accept.Receipt, error) {
+	receipts := make([]accept.Receipt, len(subs))
+	for i, s := range subs {
+		if receipts[i].Err = e.note("Accept", project, s); receipts[i].Err != nil && receipts[i].Err == e.err {
+			return nil, e.err
 		}
-		req.Header.Add(header[i], header[i+1])
+		receipts[i].Callback, receipts[i].Replayed = e.callback, e.replayed
+		receipts[i].Callback.Project, receipts[i].Callback.URL, receipts[i].Callback.Ref = project, s.URL, s.Ref
 	}
-	rec := httptest.NewRecorder()
-	f.ServeHTTP(rec, req)
-	return rec
+	return receipts, nil
 }
 
-// ask makes a request and decodes the answer, which must have the status.
-func (f face) ask(t *testing.T, status int, method, path, body string) map[string]any {
-	t.Helper()
-	return f.askAs(t, status, method, path, body)
+func (e *engine) AcceptEvent(_ context.Context, project string, s accept.Submission) (accept.EventReceipt, error) {
+	return e.event, e.note("AcceptEvent", project, s)
 }
 
-// askAs is ask with headers.
-func (f face) askAs(t *testing.T, status int, method, path, body string, header ...string) map[string]any {
-	t.Helper()
-	rec := f.do(method, path, body, header...)
-	var got map[string]any
-	if err := json.Unmarshal(rec.Body.Bytes(), &got); err != nil || rec.Code != status {
-		t.Fatalf("%s %s %.80s: %d %s, want %d", method, path, body, rec.Code, rec.Body, status)
-	}
-	return got
+func (e *engine) AcceptPoll(_ context.Context, project string, s accept.PollSubmission) (accept.Receipt, error) {
+	return accept.Receipt{Callback: e.callback, Replayed: e.replayed}, e.note("AcceptPoll", project, s)
 }
 
-// arrives makes a request and compares what the stub was given.
-func (f face) arrives(t *testing.T, e *engine, status int, method, path, body string, want any) {
-	t.Helper()
-	f.ask(t, status, method, path, body)
-	if diff := cmp.Diff(want, e.given.what, unexported); diff != "" {
-		t.Errorf("%s %s %.80s (-want +got):\n%s", method, path, body, diff)
-	}
+func (e *engine) Cancel(_ context.Context, project, id string, by store.Actor) (store.CanceledCallback, error) {
+	cb := e.callback
+	cb.State, cb.Reason, cb.FinishedAt = store.Canceled, store.Requested, nowMS
+	return store.CanceledCallback{Result: store.CancelDone, Callback: cb}, e.note("Cancel", project, id, by)
 }
 
-// unexported lets cmp look into what the stub notes.
-var unexported = cmp.AllowUnexported(
-	profileChoice{}, rotation{}, comparison{}, bounds{}, asked{}, given{}, moment{},
-)
+func (e *engine) CancelRef(
+	_ context.Context, project string, which control.CancelRefRequest, by store.Actor,
+) ([]store.CanceledCallback, error) {
+	return []store.CanceledCallback{
+		{Result: store.CancelTooLate, Callback: e.callback}, {Result: store.CancelDone, Callback: e.callback},
+	}, e.note("CancelRef", project, which, by)
+}
 
-var update = flag.Bool("update", false, "rewrite the golden files")
+func (e *engine) Retry(
+	_ context.Context, project, id string, r control.RetryRequest, by store.Actor,
+) (store.Callback, error) {
+	return e.callback, e.note("Retry", project, id, r, by)
+}
 
-// golden compares the answer to a request, indented, with a file.
-func golden(t *testing.T, f face, name, method, target, body string) {
-	t.Helper()
-	rec := f.do(method, target, body)
-	if rec.Code >= 300 {
-		t.Fatalf("%s %s: %d %s", method, target, rec.Code, rec.Body)
-	}
-	var b bytes.Buffer
-	if err := json.Indent(&b, rec.Body.Bytes(), "", "  "); err != nil {
-		t.Fatalf("not JSON: %v: %s", err, rec.Body)
-	}
-	b.WriteByte('\n')
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, b.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
+func (e *engine) Reschedule(
+	_ context.Context, project, id string, due *int64, delay *time.Duration, by store.Actor,
+) (store.Callback, error) {
+	return e.callback, e.note("Reschedule", project, id, due, delay, by)
+}
+
+func (e *engine) Mend(
+	_ context.Context, project, id string, r control.MendRequest, by store.Actor,
+) (store.Callback, error) {
+	return e.callback, e.note("Mend", project, id, r, by)
+}
+
+func (e *engine) Explain(_ context.Context, project, id string) (control.Explanation, error) {
+	return e.explanation, e.note("Explain", project, id)
+}
+
+func (e *engine) Evidence(_ context.Context, project, id string) (string, error) {
+	return e.evidence, e.note("Evidence", project, id)
+}
+
+// Outcomes returns those after the cursor.
+func (e *engine) Outcomes(
+	_ context.Context, project string, after store.OutcomeCursor, limit int, wait time.Duration,
+) ([]store.TerminalEvent, store.OutcomeCursor, error) {
+	var events []store.TerminalEvent
+	next := after
+	for _, one := range e.outcomes {
+		if one.Cursor.Tx > after.Tx && len(events) < limit {
+			events, next = append(events, one), one.Cursor
 		}
 	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), b.String()); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", name, diff)
-	}
+	return events, next, e.note("Outcomes", project, after, limit, wait)
 }
 
-// wantProblem checks an answer to be the problem with this status and code, and returns the names of its fields.
-func wantProblem(t *testing.T, rec *httptest.ResponseRecorder, status int, code string) []string {
-	t.Helper()
-	var p httperr.Problem
-	if err := json.Unmarshal(rec.Body.Bytes(), &p); err != nil {
-		t.Fatalf("want problem %d %s, got %d %s", status, code, rec.Code, rec.Body)
-	}
-	if rec.Code != status || p.Status != status || p.Code != code {
-		t.Fatalf("want problem %d %s, got %d %s", status, code, rec.Code, rec.Body)
-	}
-	if ct := rec.Header().Get("Content-Type"); ct != client.ProblemType {
-		t.Fatalf("a problem came as %q", ct)
-	}
-	names := make([]string, len(p.Errors))
-	for i, e := range p.Errors {
-		if e.Message == "" {
-			t.Errorf("field %s has no sentence", e.Field)
-		}
-		names[i] = e.Field
-	}
-	return names
+func (e *engine) Poll(_ context.Context, project, id string) (control.PollView, error) {
+	return found(e, e.poll, bareID, "Poll", project, id)
 }
 
-// refused returns the fields that a request is refused for.
-func (f face) refused(t *testing.T, method, path, body string, header ...string) []string {
-	t.Helper()
-	return wantProblem(t, f.do(method, path, body, header...), 422, "invalid")
+func (e *engine) ResolvePoll(
+	_ context.Context, project, id string, r control.ResolveRequest, by store.Actor,
+) (store.ResolvedPoll, error) {
+	cb := e.callback
+	cb.Kind, cb.State, cb.Reason, cb.FinishedAt = store.Poll, store.Succeeded, store.ResolvedOutside, nowMS
+	return store.ResolvedPoll{Result: store.ResolveDone, Callback: cb}, e.note("ResolvePoll", project, id, r, by)
 }
 
-// refuses sends each body to the route, or each query if the path ends with a question mark: it must be refused for the
-// field, and the engine must not be asked.
-func refuses(t *testing.T, method, path string, bodies map[string]string) {
-	t.Helper()
-	for body, field := range bodies {
-		e := fullEngine()
-		target, sent := path, body
-		if strings.HasSuffix(path, "?") {
-			target, sent = path+body, ""
-		}
-		if fields := wantProblem(t, newFace(t, e).do(method, target, sent), 422, "invalid"); !slices.Contains(fields, field) || len(fields) > 2 {
-			t.Errorf("%s %s %.80q: refused for %q, want %q", method, path, body, fields, field)
-		}
-		if e.given.call != "" && e.given.call != "PutEndpoints" || len(e.subs) > 0 {
-			t.Errorf("%s %s %.80q: the engine was asked for %q", method, path, body, e.given.call)
+func (e *engine) CreateEndpoint(
+	_ context.Context, project string, ch control.EndpointChange, by store.Actor,
+) (control.EndpointReceipt, error) {
+	return control.EndpointReceipt{
+		Endpoint: e.endpoint, Created: true, Secret: secret.ShownSecret{Secret: "whsec_once"},
+	}, e.note("CreateEndpoint", project, ch, by)
+}
+
+func (e *engine) PutEndpoints(
+	_ context.Context, project string, changes []control.EndpointChange, by store.Actor,
+) ([]control.EndpointReceipt, error) {
+	receipts := make([]control.EndpointReceipt, len(changes))
+	for i, ch := range changes {
+		receipts[i] = control.EndpointReceipt{Endpoint: e.endpoint, Created: e.created}
+		if receipts[i].Err = e.note("PutEndpoints", project, ch, by); receipts[i].Err != nil && receipts[i].Err == e.err {
+			return nil, e.err
 		}
 	}
+	return receipts, nil
 }
 
-// fullEngine has one of everything.
-func fullEngine() *engine {
-	return &engine{
-		attempts: []store.Attempt{{Number: 1}}, endpoint: someEndpoint(), presets: somePresets(),
-		lanes: someLanes(), outcomes: someOutcomes(), schedule: someSchedule(), poll: somePoll(),
-		audit: []store.AuditEntry{{ID: bareID[:25] + "3"}, {ID: bareID[:25] + "2"}, {ID: bareID}},
+func (e *engine) PatchEndpoint(
+	_ context.Context, project, id string, ch control.EndpointChange, by store.Actor,
+) (store.Endpoint, error) {
+	return e.endpoint, e.note("PatchEndpoint", project, id, ch, by)
+}
+
+func (e *engine) DeleteEndpoint(_ context.Context, project, id string, by store.Actor) error {
+	return e.note("DeleteEndpoint", project, id, by)
+}
+
+func (e *engine) PauseEndpoint(
+	_ context.Context, project, id string, until int64, by store.Actor,
+) (store.Endpoint, error) {
+	ep := e.endpoint
+	ep.PausedUntil, ep.PauseReason = until, by.Reason
+	return ep, e.note("PauseEndpoint", project, id, until, by)
+}
+
+func (e *engine) TestEndpoint(_ context.Context, project, id string, by store.Actor) (store.Callback, error) {
+	return e.callback, e.note("TestEndpoint", project, id, by)
+}
+
+func (e *engine) Lanes(_ context.Context, project string, f store.LaneFilter) ([]control.LaneView, error) {
+	return behind(e.lanes, f.After, f.Limit, func(v control.LaneView) string { return v.Key }),
+		e.note("Lanes", project, f)
+}
+
+func (e *engine) SetLane(
+	_ context.Context, project, key string, limit *int, rate *store.Rate, by store.Actor,
+) (store.Lane, error) {
+	return store.Lane{Key: key}, e.note("SetLane", project, key, limit, rate, by)
+}
+
+func (e *engine) PauseLane(
+	_ context.Context, project, key string, until int64, by store.Actor,
+) (store.Lane, error) {
+	return store.Lane{Key: key, PausedUntil: until, OwnPause: until, PauseReason: by.Reason},
+		e.note("PauseLane", project, key, until, by)
+}
+
+func (e *engine) Presets(_ context.Context, project string) (control.Presets, error) {
+	return e.presets, e.note("Presets", project)
+}
+
+// Policy knows one formula.
+func (e *engine) Policy(_ context.Context, project, name string) (store.Policy, error) {
+	p := accept.DefaultPolicy()
+	p.Name, p.Tiers = name, []time.Duration{time.Second, 2 * time.Second, 4 * time.Second}
+	return found(e, p, "exp(1s,2,1h,3)", "Policy", project, name)
+}
+
+func (e *engine) PutPolicy(_ context.Context, project, name string, p store.Policy, by store.Actor) error {
+	return e.note("PutPolicy", project, name, p, by)
+}
+
+func (e *engine) PutSuccessRule(_ context.Context, project, name string, rule []byte, by store.Actor) error {
+	return e.note("PutSuccessRule", project, name, rule, by)
+}
+
+func (e *engine) PutProfile(
+	_ context.Context, project, name string, c accept.Choice, timeout time.Duration, by store.Actor,
+) error {
+	return e.note("PutProfile", project, name, c, timeout, by)
+}
+
+func (e *engine) DeletePreset(
+	_ context.Context, project string, kind store.PresetKind, name string, by store.Actor,
+) error {
+	return e.note("DeletePreset", project, string(kind), name, by)
+}
+
+func (e *engine) CreateProject(_ context.Context, ch control.ProjectChange, by store.Actor) (store.Project, error) {
+	return store.Project{ID: ch.ID, CreatedAt: nowMS, UpdatedAt: nowMS}, e.note("CreateProject", "-", ch, by)
+}
+
+func (e *engine) PatchProject(
+	_ context.Context, id string, ch control.ProjectChange, by store.Actor,
+) (store.Project, error) {
+	return store.Project{ID: id, CreatedAt: nowMS, UpdatedAt: nowMS}, e.note("PatchProject", id, ch, by)
+}
+
+func (e *engine) PauseProject(
+	_ context.Context, project string, until int64, by store.Actor,
+) (store.Project, error) {
+	return store.Project{ID: project, PausedUntil: until, PauseReason: by.Reason},
+		e.note("PauseProject", project, until, by)
+}
+
+func (e *engine) CreateKey(
+	_ context.Context, project string, r control.KeyRequest, by store.Actor,
+) (store.Key, string, error) {
+	k := store.Key{ID: bareKey, Project: project, Name: r.Name, Hint: "wxyz", CreatedAt: nowMS, ExpiresAt: nowMS + dayMS}
+	for _, s := range r.Scopes {
+		k.Scopes = append(k.Scopes, store.Scope(s))
 	}
+	return k, "dk_shown-once-wxyz", e.note("CreateKey", project, r, by)
 }
 
-func sample() store.Callback {
-	return store.Callback{
-		ID: bareID, Project: store.DefaultProject, Kind: store.Notify, URL: "https://shop.example/notify?token=a&b=<c>",
-		Method: "POST", Topic: "payment.succeeded", Ref: "order-20261121-0001", LockKey: "order-20261121-0001",
-		Lane: "https://shop.example:443", LaneID: 1, Labels: map[string]string{"shop": "7", "channel": "alipay"},
-		Policy:  store.Policy{Name: "payment", Tiers: []time.Duration{15 * time.Second, 3 * time.Minute, 26 * time.Hour}},
-		Success: store.Success{Name: "body-success"}, Signer: "standard-v1",
-		State: store.Scheduled, DueAt: nowMS + 1500, FirstDueAt: nowMS, AttemptCount: 1, DivertCount: 2,
-		LastStatus: 500, LastClass: store.ClassHTTP5xx, CreatedAt: nowMS - 1, UpdatedAt: nowMS,
+func (e *engine) Keys(_ context.Context, project string) ([]store.Key, error) {
+	return []store.Key{
+		{ID: bareKey, Project: project, Name: "till", Scopes: []store.Scope{store.ScopeSend}, Hint: "wxyz", CreatedAt: nowMS},
+		{
+			ID: olderID, Project: project, Name: "old", Scopes: []store.Scope{store.ScopeAdmin}, Hint: "abcd",
+			CreatedAt: nowMS - 1, RevokedAt: nowMS,
+		},
+	}, e.note("Keys", project)
+}
+
+func (e *engine) RevokeKey(_ context.Context, project, id string, by store.Actor) error {
+	return e.note("RevokeKey", project, id, by)
+}
+
+func (e *engine) RevealSecret(
+	_ context.Context, project string, q control.SecretQuery, by store.Actor,
+) (secret.ShownSecret, error) {
+	return secret.ShownSecret{ID: bareID, Use: "hmac", Secret: "whsec_shown"}, e.note("RevealSecret", project, q, by)
+}
+
+// RotateSecret shows nothing of the project's root secret.
+func (e *engine) RotateSecret(
+	_ context.Context, project string, q control.SecretQuery, r control.Rotation, by store.Actor,
+) (secret.ShownSecret, int64, error) {
+	s := secret.ShownSecret{ID: bareID}
+	if q != (control.SecretQuery{}) {
+		s = secret.ShownSecret{ID: bareID, Label: r.Label, Use: q.Use, Secret: "whsec_new"}
 	}
+	return s, nowMS + dayMS, e.note("RotateSecret", project, q, r, by)
 }
 
-// releaseMode is what the server sets too; here it is set before any test runs in parallel.
-func TestMain(m *testing.M) {
-	gin.SetMode(gin.ReleaseMode)
-	m.Run()
+func (e *engine) Reencrypt(_ context.Context, from string, by store.Actor) (control.Reencryption, error) {
+	return control.Reencryption{KeyID: "1a2b3c4d", Done: 2000, Failed: 1, Left: 5, Next: "callbacks/" + bareEndpoint},
+		e.note("Reencrypt", "-", from, by)
+}
+
+// Redrive answers with what it was asked to do.
+func (e *engine) Redrive(
+	_ context.Context, project string, q control.RedriveRequest, by store.Actor,
+) (store.Redrive, error) {
+	r := someRedrive()
+	r.Action, r.Shown = store.RedriveAction(cmp.Or(q.Action, "retry")), cmp.Or(q.Shown, r.Shown)
+	r.Ladder, r.URL = store.Ladder(q.Ladder), q.URL
+	if q.Delay != nil {
+		r.Delay = q.Delay.Milliseconds()
+	}
+	return r, e.note("Redrive", project, q, by)
+}
+
+func (e *engine) SetRedrive(
+	_ context.Context, project, id string, to store.RedriveState, by store.Actor,
+) (store.Redrive, error) {
+	r := someRedrive()
+	r.State = to
+	return r, e.note("SetRedrive", project, id, string(to), by)
+}
+
+func (e *engine) Schedule(_ context.Context, project, id string) (store.Schedule, error) {
+	return found(e, e.schedule, bareSchedule, "Schedule", project, id)
+}
+
+// Schedules are three, with the ids 3, 2 and 1.
+func (e *engine) Schedules(_ context.Context, project string, f store.ScheduleFilter) ([]store.Schedule, error) {
+	var schedules []store.Schedule
+	for _, id := range []string{"3", "2", "1"} {
+		one := e.schedule
+		one.ID = bareID[:25] + id
+		schedules = append(schedules, one)
+	}
+	return behind(schedules, f.After, f.Limit, func(one store.Schedule) string { return one.ID }),
+		e.note("Schedules", project, f)
+}
+
+func (e *engine) ScheduleRuns(_ context.Context, project, id string) ([]store.ScheduleRun, error) {
+	return found(e, []store.ScheduleRun{
+		{CallbackID: bareEndpoint, DueAt: nowMS, FiredAt: nowMS, Trigger: store.Manual},
+		{CallbackID: bareID, DueAt: nowMS - dayMS, FiredAt: nowMS - dayMS + 12, Trigger: store.BySchedule},
+	}, bareSchedule, "ScheduleRuns", project, id)
+}
+
+func (e *engine) CreateSchedule(
+	_ context.Context, project string, ch control.ScheduleChange, by store.Actor,
+) (store.Schedule, error) {
+	return e.schedule, e.note("CreateSchedule", project, ch, by)
+}
+
+func (e *engine) PatchSchedule(
+	_ context.Context, project, id string, ch control.ScheduleChange, by store.Actor,
+) (store.Schedule, error) {
+	return e.schedule, e.note("PatchSchedule", project, id, ch, by)
+}
+
+func (e *engine) DeleteSchedule(_ context.Context, project, id string, by store.Actor) error {
+	return e.note("DeleteSchedule", project, id, by)
+}
+
+func (e *engine) RunSchedule(_ context.Context, project, id string, by store.Actor) (store.Callback, error) {
+	return e.callback, e.note("RunSchedule", project, id, by)
+}
+
+func (e *engine) Verify(context.Context) (index.Drift, error) { return e.drift, e.note("Verify", "-") }
+
+func (e *engine) VerifyAll(context.Context) (index.Drift, error) {
+	return e.drift, e.note("VerifyAll", "-")
+}
+
+func (e *engine) Rebuild(_ context.Context, dryRun bool, by store.Actor) (index.RebuildReport, error) {
+	return index.RebuildReport{DryRun: dryRun, Open: 7, Claimed: 2, Generation: 3, Took: 1500 * time.Millisecond},
+		e.note("Rebuild", "-", dryRun, by)
+}
+
+func (e *engine) Stats(context.Context) (schedule.Stats, error) {
+	return schedule.Stats{Delayed: 5, Ready: 2, Leased: 1}, e.statsErr
+}
+
+func (e *engine) VerifyAudit(_ context.Context, from, expect store.AuditLink) (control.AuditCheck, error) {
+	return e.auditCheck, e.note("VerifyAudit", "-", from, expect)
+}
+
+// rows stands for the store: its method Redrive reads what the engine's makes.
+type rows struct{ *engine }
+
+func (r rows) Get(_ context.Context, project, id string) (store.Callback, error) {
+	return found(r.engine, r.callback, bareID, "Get", project, id)
+}
+
+func (r rows) List(_ context.Context, project string, f store.Filter) (store.Page, error) {
+	return r.page, r.note("List", project, f)
+}
+
+func (r rows) Attempts(_ context.Context, project, id string, before, limit int) ([]store.Attempt, error) {
+	return r.attempts, r.note("Attempts", project, id, before, limit)
+}
+
+func (r rows) Payload(_ context.Context, project, id string) (store.Payload, error) {
+	return r.payload, r.note("Payload", project, id)
+}
+
+func (r rows) Counts(_ context.Context, project string) (store.Counts, error) {
+	return store.Counts{
+		States: map[store.State]int64{store.Scheduled: 8, store.Succeeded: 90, store.Dead: 1},
+		Tiers:  map[int]int64{2: 3, 0: 5},
+		Lanes:  []store.LaneCount{{Lane: oneLane, Open: 8}},
+	}, r.note("Counts", project)
+}
+
+func (r rows) AuditEntries(_ context.Context, project, after string, limit int) ([]store.AuditEntry, error) {
+	return behind(r.audit, after, limit, func(a store.AuditEntry) string { return a.ID }),
+		r.note("AuditEntries", project, after, limit)
+}
+
+func (r rows) Redrive(_ context.Context, project, id string) (store.Redrive, error) {
+	return found(r.engine, someRedrive(), bareRedrive, "Redrive", project, id)
+}
+
+// Redrives are three, whose ids end in 3, 2 and 1.
+func (r rows) Redrives(_ context.Context, project, after string, limit int) ([]store.Redrive, error) {
+	var redrives []store.Redrive
+	for _, id := range []string{"3", "2", "1"} {
+		one := someRedrive()
+		one.ID = bareID[:25] + id
+		redrives = append(redrives, one)
+	}
+	return behind(redrives, after, limit, func(one store.Redrive) string { return one.ID }),
+		r.note("Redrives", project, after, limit)
+}
+
+// Project knows the projects default and b.
+func (r rows) Project(_ context.Context, id string) (store.Project, error) {
+	err := r.note("Project", "-", id)
+	if err == nil && id != store.DefaultProject && id != "b" {
+		err = store.ErrNotFound
+	}
+	return store.Project{ID: id, CreatedAt: nowMS, UpdatedAt: nowMS}, err
+}
+
+func (r rows) Projects(_ context.Context, after string, limit int) ([]store.Project, error) {
+	all := []store.Project{
+		{ID: "b", CreatedAt: nowMS, UpdatedAt: nowMS}, {ID: store.DefaultProject, CreatedAt: nowMS, UpdatedAt: nowMS},
+	}
+	return behind(all, after, limit, func(p store.Project) string { return p.ID }),
+		r.note("Projects", "-", after, limit)
+}
+
+func (r rows) Endpoint(_ context.Context, project, id string) (store.Endpoint, error) {
+	return found(r.engine, r.endpoint, bareEndpoint, "Endpoint", project, id)
+}
+
+func (r rows) EndpointByExternalID(_ context.Context, project, external string) (store.Endpoint, error) {
+	return found(r.engine, r.endpoint, r.endpoint.ExternalID, "EndpointByExternalID", project, external)
+}
+
+func (r rows) Endpoints(_ context.Context, project string, f store.EndpointFilter) ([]store.Endpoint, error) {
+	other := r.endpoint
+	other.ID = bareID
+	return behind([]store.Endpoint{r.endpoint, other}, f.After, f.Limit, func(ep store.Endpoint) string { return ep.ID }),
+		r.note("Endpoints", project, f)
+}
+
+// Books has two groups, or one of everything.
+func (r rows) Books(_ context.Context, project string, q store.BooksQuery) ([]store.Books, error) {
+	books := []store.Books{{Accepted: 12, Succeeded: 7, Dead: 2, Canceled: 1, Open: 2}}
+	if q.GroupBy != "" {
+		books = append(books, books[0])
+		books[1].Group, books[1].Open = bareEndpoint, 3 // it does not balance
+	}
+	return books, r.note("Books", project, q)
+}
+
+func (r rows) Compare(
+	_ context.Context, project string, from, to int64, refs []string, most int,
+) (store.Comparison, error) {
+	return store.Comparison{Matched: 2, Missing: []string{"o-3"}, Extra: []string{"o-8", "o-9"}, More: true},
+		r.note("Compare", project, from, to, refs, most)
 }

@@ -1,0 +1,241 @@
+package api_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/getkin/kin-openapi/openapi3filter"
+	"github.com/getkin/kin-openapi/routers"
+	"github.com/gin-gonic/gin"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/web/query"
+)
+
+// matched is the route that answered a request.
+type matched struct {
+	path   string
+	params gin.Params
+}
+
+type routeKey struct{}
+
+func withRoute(ctx context.Context, m *matched) context.Context {
+	return context.WithValue(ctx, routeKey{}, m)
+}
+
+// document is the one that the API serves.
+var document = sync.OnceValue(func() *openapi3.T {
+	router := newFaceOf(panics{}, optionsOf(&engine{}))
+	rec := httptest.NewRecorder()
+	router.ServeHTTP(rec, httptest.NewRequest("GET", "/openapi.yaml", nil))
+	doc, err := openapi3.NewLoader().LoadFromData(rec.Body.Bytes())
+	if err != nil {
+		panic(err)
+	}
+	return doc
+})
+
+// panics is a test for what is made once, outside of any.
+type panics struct{ testing.TB }
+
+func (panics) Helper()           {}
+func (panics) Fatal(args ...any) { panic(fmt.Sprint(args...)) }
+
+func (panics) Errorf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
+
+// closed is the document for checks: its answers have no members but those that it names, and null is a value of no
+// type, too, which the library would refuse.
+var closed = sync.OnceValue(func() *openapi3.T {
+	doc := document()
+	below := func(content openapi3.Content) map[*openapi3.Schema]bool {
+		seen := map[*openapi3.Schema]bool{}
+		for _, media := range content {
+			if err := media.Schema.WalkSubtree(func(_ string, s *openapi3.SchemaRef) error {
+				seen[s.Value] = true
+				return nil
+			}); err != nil {
+				panic(err)
+			}
+		}
+		for s := range seen {
+			if s.Type == nil && len(s.AllOf)+len(s.AnyOf)+len(s.OneOf) == 0 && s.Const == nil {
+				s.Type = &openapi3.Types{"null", "boolean", "number", "integer", "string", "array", "object"}
+			}
+		}
+		return seen
+	}
+	answers := map[*openapi3.Schema]bool{}
+	for _, path := range doc.Paths.Map() {
+		for _, op := range path.Operations() {
+			if op.RequestBody != nil {
+				below(op.RequestBody.Value.Content)
+			}
+			for _, answer := range op.Responses.Map() {
+				maps.Copy(answers, below(answer.Value.Content))
+			}
+		}
+	}
+	for s := range answers {
+		for _, part := range s.AllOf {
+			answers[part.Value] = false
+		}
+	}
+	for s, whole := range answers {
+		if more := &s.AdditionalProperties; whole && len(s.Properties) > 0 && more.Has == nil && more.Schema == nil {
+			more.Has = new(len(s.AllOf) > 0)
+		}
+	}
+	return doc
+})
+
+// pathParam is a parameter as the router writes it.
+var pathParam = regexp.MustCompile(`[:*]([a-z_]+)`)
+
+// documented is a route's path as the document writes it.
+func documented(path string) string { return pathParam.ReplaceAllString(path, "{$1}") }
+
+// moments has times read as the API reads them: RFC 3339 lets "t" and "z" stand for "T" and "Z".
+var moments = openapi3.WithStringFormatValidator("date-time",
+	openapi3.NewCallbackValidator(func(text string) error {
+		if _, ok := query.ParseTime(text); !ok {
+			return errors.New(query.BadTime)
+		}
+		return nil
+	}))
+
+// plain has answers in text taken as they stand.
+var plain sync.Once
+
+// known are answers that were found to be as the document says: most are given again and again.
+var known sync.Map
+
+// conforms holds an answer against the document, and the request where all of it was accepted, unless it is taken in
+// a way that the document does not promise.
+func conforms(req *http.Request, body string, route *matched, rec *httptest.ResponseRecorder, lenient bool) error {
+	doc := closed()
+	path := documented(route.path)
+	if path == "/v1/lanes/{lane}" { // the router has one path for all that is of one lane
+		path += req.URL.Path[strings.LastIndexByte(req.URL.Path, '/'):]
+	}
+	item := doc.Paths.Value(path)
+	if item == nil || item.GetOperation(req.Method) == nil {
+		if rec.Code != 404 && rec.Code != 405 {
+			return fmt.Errorf("the document has no %s %s", req.Method, path)
+		}
+		return nil
+	}
+	what := fmt.Sprint(req.Method, path, rec.Code, rec.Header().Get("Content-Type"), rec.Body)
+	if rec.Code < 300 {
+		what += req.URL.RawQuery + body
+	}
+	if _, before := known.LoadOrStore(what, nil); before {
+		return nil
+	}
+	params := map[string]string{}
+	for _, p := range route.params {
+		params[p.Key] = p.Value
+	}
+	sent := req.Clone(context.Background())
+	sent.Body = http.NoBody
+	if body != "" {
+		sent.Header.Set("Content-Type", "application/json")
+		sent.Body = readCloser{bytes.NewReader([]byte(body))}
+	}
+	plain.Do(func() {
+		for _, kind := range []string{"text/csv", "application/yaml"} {
+			openapi3filter.RegisterBodyDecoder(kind, openapi3filter.PlainBodyDecoder)
+		}
+	})
+	in := &openapi3filter.RequestValidationInput{
+		Request: sent, PathParams: params,
+		Route: &routers.Route{
+			Spec: doc, Path: path, PathItem: item, Method: req.Method, Operation: item.GetOperation(req.Method),
+		},
+		Options: &openapi3filter.Options{
+			AuthenticationFunc: openapi3filter.NoopAuthenticationFunc, SkipSettingDefaults: true,
+			IncludeResponseStatus: true, RejectWhenRequestBodyNotSpecified: true,
+			SchemaValidationOptions: []openapi3.SchemaValidationOption{moments},
+		},
+	}
+	if rec.Code < 207 && !lenient {
+		if err := openapi3filter.ValidateRequest(context.Background(), in); err != nil {
+			return fmt.Errorf("accepted, but not by the document: %s", reason(err))
+		}
+	}
+	out := &openapi3filter.ResponseValidationInput{
+		RequestValidationInput: in, Status: rec.Code, Header: rec.Header(), Options: in.Options,
+	}
+	out.SetBodyBytes(rec.Body.Bytes())
+	if err := openapi3filter.ValidateResponse(context.Background(), out); err != nil {
+		return fmt.Errorf("answered otherwise than by the document: %s", reason(err))
+	}
+	return nil
+}
+
+// reason is an error without the schema and the value that it has behind it.
+func reason(err error) string {
+	text, _, _ := strings.Cut(err.Error(), "\nSchema:")
+	return text
+}
+
+type readCloser struct{ *bytes.Reader }
+
+func (readCloser) Close() error { return nil }
+
+// TestDocument: it is valid, has exactly the routes, and says what scope each needs and which are the settings' admin
+// key's alone.
+func TestDocument(t *testing.T) {
+	t.Parallel()
+	doc := document()
+	if err := doc.Validate(t.Context()); err != nil {
+		t.Error(err)
+	}
+	want, got := map[string]string{"GET /openapi.yaml": ""}, map[string]string{}
+	for _, r := range routes(t) {
+		want[r.Method+" "+documented(r.Path)] = string(r.Scope)
+		if slices.Contains(rootRoutes, r.Method+" "+r.Path) {
+			want[r.Method+" "+documented(r.Path)] = "root"
+		}
+	}
+	for path, item := range doc.Paths.Map() {
+		for method, op := range item.Operations() {
+			scope, _ := op.Extensions["x-scope"].(string)
+			if root, _ := op.Extensions["x-root"].(bool); root {
+				scope = "root"
+			}
+			got[method+" "+path] = scope
+			for _, tag := range op.Tags {
+				if doc.Tags.Get(tag) == nil {
+					t.Errorf("%s has the tag %s, which is not in the list", op.OperationID, tag)
+				}
+			}
+			if op.OperationID == "" || path != "/openapi.yaml" && op.Responses.Status(429) == nil {
+				t.Errorf("%s %s has no name, or no 429", method, path)
+			}
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-routes +document):\n%s", diff)
+	}
+	for name, known := range map[string]any{
+		"Class": store.Classes, "State": store.States, "HoldCode": control.BlockCodes, "TerminalReason": store.Reasons,
+	} {
+		if got := fmt.Sprint(doc.Components.Schemas[name].Value.Enum); got != fmt.Sprint(known) {
+			t.Errorf("%s: the document has %s, want %s", name, got, known)
+		}
+	}
+}

@@ -1,0 +1,375 @@
+package api_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"maps"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/seed-ff5a32d8/dispatcher/client"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/sign"
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
+)
+
+var update = flag.Bool("update", false, "rewrite the expected answers and the document's schemas")
+
+// TestTranscripts makes the requests of testdata/*.txt and compares what becomes of them with what stands there.
+// A line begins with
+//
+//	@      a new server: over the stub in one of its worlds, or over the engine itself
+//	as     the key of the requests that follow: root, none, one of the stub's (SCOPE of PROJECT) or of an answer
+//	in     the project that they name; none
+//	show   which members of an answer are written; none: all
+//	GET …  the method and the path of the requests that follow; behind two spaces each, headers,
+//	       or "until TEXT": the request is made until the answer has that, or "undocumented": it is taken, though
+//	       the document does not say so
+//	>      a body that is sent there; without one the request is made without
+//	=      a call of the engine or the store, and what it was given
+//	<      the answer; a body that the file has above is named by its number
+//	|      what the answer has, as indented JSON or as it stands
+//	~      what else came of the request: what arrived at a receiver, what the audit has
+//
+// Lines of the last four kinds are written by go test ./web/api -run TestTranscripts -update. In a request <x*3> is xxx,
+// <%ff> the byte. Ids, keys, secrets and cursors are named by their kind and a number; ep:1 is ep_1 without its prefix.
+func TestTranscripts(t *testing.T) {
+	t.Parallel()
+	paths, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(paths) < 16 {
+		t.Fatalf("%q, %v", paths, err)
+	}
+	for _, path := range paths {
+		if path == "testdata/audit.txt" {
+			continue // TestEveryMutationIsAudited
+		}
+		t.Run(filepath.Base(path), func(t *testing.T) {
+			t.Parallel()
+			play(t, path)
+		})
+	}
+}
+
+// A transcript is one that is being made.
+type transcript struct {
+	t *testing.T
+	face
+	stub *engine // nil over the engine itself
+	names
+	// sites are receivers, pem is a private key of a caller's own as JSON has it.
+	sites map[string]*site
+	pem   string
+	key   []string
+	in    []string
+	show  []string
+	out   strings.Builder
+	// answers numbers those that were written, audited is how many entries the audit has: -1: it is not written.
+	answers map[string]int
+	audited int
+}
+
+// play makes the requests of a file and compares what becomes of them.
+func play(t *testing.T, path string) *transcript {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := &transcript{t: t, answers: make(map[string]int), audited: -1}
+	x.serve("full")
+	var lines []string
+	for line := range strings.Lines(string(text)) {
+		if line = strings.TrimSuffix(line, "\n"); line == "" || !strings.ContainsRune("=<|~", rune(line[0])) {
+			lines = append(lines, line)
+		}
+	}
+	route := ""
+	for i, line := range lines {
+		x.out.WriteString(line + "\n")
+		word, rest, _ := strings.Cut(line, " ")
+		switch word {
+		case "", "#":
+		case "@":
+			x.serve(rest)
+		case "as":
+			x.key = x.keyed(rest)
+		case "in":
+			if x.in = nil; rest != "" {
+				x.in = []string{client.ProjectHeader, x.expand(rest)}
+			}
+		case "show":
+			x.show = strings.Fields(rest)
+		case "arrived":
+			x.arrived(rest)
+		case ">":
+			x.request(route, rest)
+		default:
+			if route = line; i+1 == len(lines) || !strings.HasPrefix(lines[i+1], ">") {
+				x.request(route, "")
+			}
+		}
+	}
+	if *update {
+		if err := os.WriteFile(path, []byte(x.out.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	} else if diff := cmp.Diff(string(text), x.out.String()); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", path, diff)
+	}
+	return x
+}
+
+// serve begins a new server.
+func (x *transcript) serve(kind string) {
+	x.t.Helper()
+	x.key, x.in, x.names = nil, nil, newNames()
+	switch kind {
+	case "engine", "engine that fails", "engine and receivers":
+		to := new(receiver)
+		to.shut.Store(kind == "engine that fails")
+		x.stub = nil
+		if kind != "engine and receivers" {
+			x.face = newEngineFace(x.t, to)
+			return
+		}
+		h := newHostile(x.t)
+		made, err := sign.NewSecret(sign.UseRSA)
+		if err != nil {
+			x.t.Fatal(err)
+		}
+		x.pem = strings.ReplaceAll(sign.FormatSecretFor(sign.UseRSA, made), "\n", `\n`)
+		x.face, x.sites = h.face, map[string]*site{"mine": h.mine, "victim": h.victim}
+	case "audited engine":
+		x.stub, x.face, x.audited = nil, newAuditedFace(x.t), 0
+	default:
+		x.stub = world(x.t, kind)
+		x.face = newFace(x.t, x.stub)
+		for name, bare := range map[string]string{
+			"cb": bareID, "ep": bareEndpoint, "key": bareKey, "rd": bareRedrive, "sc": bareSchedule, "au": bareEntry,
+		} {
+			x.put(name, bare, 1)
+		}
+	}
+}
+
+// keyed is the header for a key.
+func (x *transcript) keyed(name string) []string {
+	scope, project, stub := strings.Cut(name, " of ")
+	switch {
+	case name == "root":
+		return nil
+	case name == "none":
+		return []string{"Authorization", ""}
+	case stub:
+		name = "dk_" + project + "_" + scope
+	}
+	return []string{"Authorization", "Bearer " + x.real(name)}
+}
+
+var (
+	repeated = regexp.MustCompile(`<([^<>*]+)\*(\d+)>`)
+	anyByte  = regexp.MustCompile(`<%([0-9a-f]{2})>`)
+)
+
+// expand is the text of a request as it is sent.
+func (x *transcript) expand(text string) string {
+	text = repeated.ReplaceAllStringFunc(text, func(s string) string {
+		part := repeated.FindStringSubmatch(s)
+		n, _ := strconv.Atoi(part[2])
+		return strings.Repeat(part[1], n)
+	})
+	text = anyByte.ReplaceAllStringFunc(text, func(s string) string {
+		b, _ := strconv.ParseUint(s[2:4], 16, 8)
+		return string([]byte{byte(b)})
+	})
+	for name, s := range x.sites {
+		text = strings.NewReplacer("{"+name+"}", s.URL, "{"+name+".host}", s.host()).Replace(text)
+	}
+	return x.real(strings.ReplaceAll(text, "{pem}", x.pem))
+}
+
+// request makes a request and writes what became of it.
+func (x *transcript) request(route, body string) {
+	x.t.Helper()
+	parts := strings.Split(route, "  ")
+	method, path, _ := strings.Cut(x.expand(parts[0]), " ")
+	header, until := slices.Concat(x.key, x.in), ""
+	x.lenient = false
+	for _, part := range parts[1:] {
+		if text, waits := strings.CutPrefix(part, "until "); waits {
+			until = text
+		} else if part == "undocumented" {
+			x.lenient = true
+		} else {
+			name, value, _ := strings.Cut(x.expand(part), ": ")
+			header = append(header, name, value)
+		}
+	}
+	if x.stub != nil {
+		x.stub.calls = nil
+	}
+	var rec *httptest.ResponseRecorder
+	ask := func() bool {
+		rec = x.do(method, path, x.expand(body), header...)
+		return strings.Contains(fmt.Sprint(rec.Code, " ", rec.Body), until)
+	}
+	if until == "" {
+		ask()
+	} else {
+		testserver.Until(x.t, route, ask)
+	}
+	if x.stub != nil {
+		for _, call := range x.stub.calls {
+			x.line("= " + call)
+		}
+	}
+	x.answer(rec)
+	if x.audited >= 0 && method != "GET" {
+		x.audit()
+	}
+}
+
+// line writes a line of what became of a request.
+func (x *transcript) line(text string) {
+	for name, s := range x.sites {
+		text = strings.NewReplacer(s.URL, "{"+name+"}", s.host(), "{"+name+".host}").Replace(text)
+	}
+	text = x.hide(text, x.stub == nil)
+	x.out.WriteString(strings.TrimRight(text, " ") + "\n")
+}
+
+// answer writes an answer.
+func (x *transcript) answer(rec *httptest.ResponseRecorder) {
+	h, body := rec.Header().Clone(), rec.Body.Bytes()
+	kind := h.Get("Content-Type")
+	h.Del("Content-Length")
+	if kind == "application/json; charset=utf-8" || kind == client.ProblemType {
+		h.Del("Content-Type")
+	}
+	head := fmt.Sprintf("< %d", rec.Code)
+	for _, name := range slices.Sorted(maps.Keys(h)) {
+		head += fmt.Sprintf(" [%s: %s]", name, strings.Join(h[name], ", "))
+	}
+	var p client.Problem
+	switch {
+	case kind == client.ProblemType:
+		if err := json.Unmarshal(body, &p); err != nil {
+			x.t.Fatal(err)
+		}
+		x.line(head + " " + problemText(&p))
+	case len(body) == 0:
+		x.line(head)
+	case !json.Valid(body):
+		x.line(head)
+		for line := range strings.Lines(string(body)) {
+			x.line("| " + printable(strings.TrimSuffix(line, "\n")))
+		}
+	case len(x.show) > 0:
+		x.line(head + " " + selected(x.t, body, x.show))
+	default:
+		x.whole(head, body)
+	}
+}
+
+// whole writes an answer in JSON.
+func (x *transcript) whole(head string, body []byte) {
+	const short = 100
+	if len(body) <= short {
+		x.line(head + " " + string(body))
+		return
+	}
+	text := x.hide(string(body), x.stub == nil)
+	if n, written := x.answers[text]; written {
+		x.line(fmt.Sprintf("%s as (%d)", head, n))
+		return
+	}
+	x.answers[text] = len(x.answers) + 1
+	x.line(fmt.Sprintf("%s (%d)", head, len(x.answers)))
+	var b bytes.Buffer
+	if err := json.Indent(&b, body, "", " "); err != nil {
+		x.t.Fatal(err)
+	}
+	for line := range strings.Lines(b.String()) {
+		x.line("| " + strings.TrimSuffix(line, "\n"))
+	}
+}
+
+// problemText is a problem in one line; that of invalid fields says nothing but what is wrong with each.
+func problemText(p *client.Problem) string {
+	if len(p.Errors) == 0 {
+		return p.Code + ": " + p.Detail
+	}
+	slices.SortStableFunc(p.Errors, func(a, b client.FieldError) int { return strings.Compare(a.Field, b.Field) })
+	wrong := make([]string, 0, len(p.Errors))
+	for _, e := range p.Errors {
+		if len(wrong) == 12 {
+			wrong = append(wrong, fmt.Sprintf("… %d in all", len(p.Errors)))
+			break
+		}
+		name := e.Field
+		if len(name) > 100 {
+			name = name[:100] + "…"
+		}
+		wrong = append(wrong, printable(name)+": "+e.Message)
+	}
+	return p.Code + "; " + strings.Join(wrong, "; ")
+}
+
+// printable is text as a line can have it.
+func printable(s string) string {
+	if utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+		return s
+	}
+	return strconv.Quote(s)
+}
+
+// selected are the named members of an object, or of each object of its list.
+func selected(t *testing.T, body []byte, names []string) string {
+	t.Helper()
+	var all map[string]json.RawMessage
+	if err := json.Unmarshal(body, &all); err != nil {
+		t.Fatalf("%v: %s", err, body)
+	}
+	for _, list := range []string{"data", "results", "blocking"} {
+		var rows []json.RawMessage
+		if all[list] == nil || json.Unmarshal(all[list], &rows) != nil {
+			continue
+		}
+		texts := make([]string, len(rows))
+		for i, row := range rows {
+			texts[i] = selected(t, row, names)
+		}
+		more := ""
+		if next := all["next_cursor"]; next != nil && string(next) != "null" {
+			more = ` "next_cursor":` + string(next)
+		}
+		return "[" + strings.Join(texts, " ") + "]" + more
+	}
+	var shown []string
+	for _, name := range names {
+		if value, given := all[name]; given {
+			shown = append(shown, name+":"+string(value))
+		}
+	}
+	if problem := all["problem"]; problem != nil {
+		var p client.Problem
+		if err := json.Unmarshal(problem, &p); err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprintf("{%d %s}", p.Status, problemText(&p))
+	}
+	if cb := all["callback"]; cb != nil && cb[0] == '{' {
+		return "{" + strings.Join(append(shown, selected(t, cb, names)), " ") + "}"
+	}
+	return "{" + strings.Join(shown, " ") + "}"
+}
