@@ -131,6 +131,7 @@ var behind = map[string][]string{
 	"code.dny.dev/ssrf":                        {"dispatch/outbound"},
 	"github.com/gin-gonic/gin":                 {"web", "web/api", "web/ui", "web/httperr"},
 	"github.com/robfig/cron/v3":                {"schedule"},
+	"github.com/swaggest/swgui":                {"web/api"},
 	"modernc.org/sqlite":                       {plumbing},
 	"zombiezen.com/go/sqlite":                  {plumbing},
 	"github.com/jackc/pgx/v5":                  {plumbing, "internal/testserver", commands + "app", commands + "doctor", commands + "loadtest"}, // app: the lock of an embedded index

@@ -26,9 +26,15 @@ type Route struct {
 // Routes returns every route of the API.
 func (a *API) Routes() []Route {
 	return slices.Concat(a.callbackRoutes(), a.endpointRoutes(), a.laneRoutes(), a.redriveRoutes(), a.pollRoutes(), a.scheduleRoutes(), a.bookRoutes(),
-		a.presetRoutes(), a.adminRoutes(), []Route{
-			{"GET", "/openapi.yaml", "", a.openapi},
-		})
+		a.presetRoutes(), a.adminRoutes(), a.openRoutes())
+}
+
+// openRoutes need no key.
+func (a *API) openRoutes() []Route {
+	docs := a.docs()
+	return []Route{
+		{"GET", "/openapi.yaml", "", a.openapi}, {"GET", docsPath, "", docs}, {"GET", docsPath + "/*file", "", docs},
+	}
 }
 
 // with returns what makes routes that need a scope.

@@ -1,0 +1,80 @@
+package api
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/gin-gonic/gin"
+	"github.com/swaggest/swgui/v5emb"
+
+	"github.com/seed-ff5a32d8/dispatcher/web/httperr"
+)
+
+// docsPath is the page that shows the OpenAPI document. Like the document it needs no key: it says nothing of this
+// installation. What is tried out there goes to this server, with the key that its reader types in.
+const docsPath = "/docs"
+
+// docsFiles are what the page loads, all of it from the program.
+var docsFiles = []string{
+	"/swagger-ui.css", "/swagger-ui-bundle.js", "/swagger-ui-standalone-preset.js", "/favicon-16x16.png",
+	"/favicon-32x32.png",
+}
+
+// docs returns the handler of the page and its files.
+func (a *API) docs() gin.HandlerFunc {
+	ui := v5emb.New("dispatcher", "/openapi.yaml", docsPath)
+	page := render{header: make(http.Header)}
+	ui.ServeHTTP(&page, &http.Request{Method: http.MethodGet, URL: &url.URL{Path: docsPath}})
+	policy := docsPolicy(page.Bytes())
+	return func(c *gin.Context) {
+		h := c.Writer.Header()
+		switch file := c.Param("file"); {
+		case file == "" || file == "/":
+			h.Set("Content-Security-Policy", policy)
+			h.Set("Content-Type", "text/html; charset=utf-8")
+			h.Set("Content-Length", strconv.Itoa(page.Len()))
+			c.Writer.WriteHeader(http.StatusOK)
+			_, err := c.Writer.Write(page.Bytes())
+			a.wrote(c, err)
+		case slices.Contains(docsFiles, file):
+			h.Set("Cache-Control", "no-cache") // kept, and asked for by its ETag
+			ui.ServeHTTP(c.Writer, c.Request)
+		default:
+			a.fail(c, httperr.ErrNoRoute)
+		}
+	}
+}
+
+// A render takes a page.
+type render struct {
+	bytes.Buffer
+	header http.Header
+}
+
+func (r *render) Header() http.Header { return r.header }
+
+func (r *render) WriteHeader(int) {}
+
+// inline are the scripts and styles that stand in a page.
+var inline = regexp.MustCompile(`(?s)<(script|style)>(.*?)</(?:script|style)>`)
+
+// docsPolicy is the page's Content-Security-Policy: files of this server, and of what stands in the page itself exactly
+// that. Swagger UI has its icons as data.
+func docsPolicy(page []byte) string {
+	sources := map[string]string{"script": "'self'", "style": "'self'"}
+	for _, part := range inline.FindAllSubmatch(page, -1) {
+		sum := sha256.Sum256(part[2])
+		sources[string(part[1])] += " 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
+	}
+	return strings.Join([]string{
+		"default-src 'none'", "script-src " + sources["script"], "style-src " + sources["style"],
+		"img-src 'self' data:", "connect-src 'self'", "base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'",
+	}, "; ")
+}
