@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -23,177 +22,136 @@ type Route struct {
 	handler gin.HandlerFunc
 }
 
+// A row is a route with what answers it.
+type row struct {
+	scope store.Scope
+	// name is the method and the path.
+	name string
+	h    handler
+	// most is how long it may take, beyond the server's time-outs, too; zero: as long as every request.
+	most time.Duration
+}
+
 // Routes returns every route of the API.
 func (a *API) Routes() []Route {
-	return slices.Concat(a.callbackRoutes(), a.endpointRoutes(), a.laneRoutes(), a.redriveRoutes(), a.pollRoutes(), a.scheduleRoutes(), a.bookRoutes(),
-		a.presetRoutes(), a.adminRoutes(), a.openRoutes())
-}
-
-// openRoutes need no key.
-func (a *API) openRoutes() []Route {
 	docs := a.docs()
-	return []Route{
+	all := []Route{
 		{"GET", "/openapi.yaml", "", a.openapi}, {"GET", docsPath, "", docs}, {"GET", docsPath + "/*file", "", docs},
 	}
-}
-
-// with returns what makes routes that need a scope.
-func (a *API) with(scope store.Scope) func(method, path string, h handler) Route {
-	return func(method, path string, h handler) Route {
-		return Route{method, path, scope, a.serve(scope, h, a.Timeout)}
-	}
-}
-
-func (a *API) callbackRoutes() []Route {
-	send, read, operate := a.with(store.ScopeSend), a.with(store.ScopeRead), a.with(store.ScopeOperate)
-	const item = "/v1/callbacks/:id"
-	return []Route{
-		send("POST", "/v1/callbacks", a.accept),
-		send("POST", "/v1/callbacks/batch", a.acceptBatch),
-		send("POST", "/v1/events", a.event),
-		operate("POST", "/v1/callbacks/cancel", a.cancelRef),
-		read("GET", "/v1/callbacks", a.list),
-		read("GET", item, one(store.CallbackPrefix, a.get)),
-		operate("PATCH", item, one(store.CallbackPrefix, a.mend)),
-		read("GET", item+"/attempts", one(store.CallbackPrefix, a.attempts)),
-		read("GET", item+"/payload", one(store.CallbackPrefix, a.payload)),
-		read("GET", item+"/explain", one(store.CallbackPrefix, a.explain)),
-		read("GET", item+"/evidence", one(store.CallbackPrefix, a.evidence)),
-		operate("POST", item+"/cancel", act(store.CallbackPrefix, a.cancel)),
-		operate("POST", item+"/retry", one(store.CallbackPrefix, a.retry)),
-		operate("POST", item+"/reschedule", one(store.CallbackPrefix, a.reschedule)),
-		read("GET", "/v1/stats", a.stats),
-	}
-}
-
-// bookRoutes are what a caller keeps its own books by.
-func (a *API) bookRoutes() []Route {
-	read := func(method, path string, h handler, most time.Duration) Route {
-		return Route{method, path, store.ScopeRead, a.lasting(store.ScopeRead, h, most)}
-	}
-	return []Route{
-		read("GET", "/v1/outcomes", a.outcomes, report.MaxOutcomeWait+a.Timeout),
-		read("GET", "/v1/reconcile", a.reconcile, longest),
-		read("POST", "/v1/reconcile/compare", a.compare, longest),
-	}
-}
-
-func (a *API) endpointRoutes() []Route {
-	read, operate, admin := a.with(store.ScopeRead), a.with(store.ScopeOperate), a.with(store.ScopeAdmin)
-	const all, item, external = "/v1/endpoints", "/v1/endpoints/:id", "/v1/endpoints/by-external-id/*external_id"
-	return []Route{
-		operate("POST", all, a.createEndpoint),
-		read("GET", all, a.listEndpoints),
-		operate("POST", all+"/batch", a.putEndpoints),
-		read("GET", external, a.getEndpointByExternalID),
-		operate("PUT", external, a.putEndpoint),
-		read("GET", item, one(store.EndpointPrefix, a.getEndpoint)),
-		operate("PATCH", item, one(store.EndpointPrefix, a.patchEndpoint)),
-		operate("DELETE", item, remove(store.EndpointPrefix, a.Engine.DeleteEndpoint)),
-		operate("POST", item+"/pause", one(store.EndpointPrefix, a.pauseEndpoint)),
-		operate("POST", item+"/resume", act(store.EndpointPrefix, a.resumeEndpoint)),
-		operate("POST", item+"/test", act(store.EndpointPrefix, a.testEndpoint)),
-		admin("GET", item+"/secret", one(store.EndpointPrefix, a.endpointSecret)),
-		admin("POST", item+"/rotate_secret", one(store.EndpointPrefix, a.rotateEndpointSecret)),
-	}
-}
-
-func (a *API) laneRoutes() []Route {
-	read, operate := a.with(store.ScopeRead), a.with(store.ScopeOperate)
-	return []Route{
-		read("GET", "/v1/lanes", a.listLanes),
-		operate("POST", lanePath+"pause", a.pauseLane),
-		operate("POST", lanePath+"resume", a.resumeLane),
-		operate("PUT", lanePath+"limits", a.limitLane),
-		operate("POST", "/v1/pause", a.pauseProject),
-		operate("POST", "/v1/resume", a.resumeProject),
-	}
-}
-
-func (a *API) redriveRoutes() []Route {
-	read, operate := a.with(store.ScopeRead), a.with(store.ScopeOperate)
-	const all, item = "/v1/redrives", "/v1/redrives/:id"
-	return []Route{
-		operate("POST", all, a.createRedrive),
-		read("GET", all, a.listRedrives()),
-		read("GET", item, one(store.RedrivePrefix, a.getRedrive)),
-		operate("POST", item+"/pause", a.setRedrive(store.RedrivePaused)),
-		operate("POST", item+"/resume", a.setRedrive(store.RedriveRunning)),
-		operate("POST", item+"/cancel", a.setRedrive(store.RedriveCanceled)),
-	}
-}
-
-func (a *API) pollRoutes() []Route {
-	send, read := a.with(store.ScopeSend), a.with(store.ScopeRead)
-	return []Route{
-		send("POST", "/v1/polls", a.acceptPoll),
-		read("GET", "/v1/polls/:id", one(store.CallbackPrefix, a.getPoll)),
-		send("POST", "/v1/polls/:id/resolve", one(store.CallbackPrefix, a.resolvePoll)),
-	}
-}
-
-func (a *API) scheduleRoutes() []Route {
-	read, operate := a.with(store.ScopeRead), a.with(store.ScopeOperate)
-	const all, item = "/v1/schedules", "/v1/schedules/:id"
-	return []Route{
-		operate("POST", all, a.createSchedule),
-		read("GET", all, a.listSchedules()),
-		read("GET", item, one(store.SchedulePrefix, a.getSchedule)),
-		operate("PATCH", item, one(store.SchedulePrefix, a.patchSchedule)),
-		operate("DELETE", item, remove(store.SchedulePrefix, a.Engine.DeleteSchedule)),
-		operate("POST", item+"/run", act(store.SchedulePrefix, a.runSchedule)),
-		read("GET", item+"/runs", one(store.SchedulePrefix, a.listRuns)),
-	}
-}
-
-func (a *API) presetRoutes() []Route {
-	read, operate := a.with(store.ScopeRead), a.with(store.ScopeOperate)
-	const policies, rules, profiles = "/v1/policies", "/v1/success_rules", "/v1/profiles"
-	return []Route{
-		read("GET", policies, a.listPresets(policyKind())),
-		read("GET", policies+"/:name", a.getPreset(policyKind())),
-		operate("PUT", policies+"/:name", a.putPolicy),
-		operate("DELETE", policies+"/:name", a.deletePreset(store.PresetPolicy)),
-		read("GET", rules, a.listPresets(ruleKind())),
-		read("GET", rules+"/:name", a.getPreset(ruleKind())),
-		operate("PUT", rules+"/:name", a.putRule),
-		operate("DELETE", rules+"/:name", a.deletePreset(store.PresetSuccess)),
-		read("GET", profiles, a.listPresets(profileKind())),
-		read("GET", profiles+"/:name", a.getPreset(profileKind())),
-		operate("PUT", profiles+"/:name", a.putProfile),
-		operate("DELETE", profiles+"/:name", a.deletePreset(store.PresetProfile)),
-	}
-}
-
-func (a *API) adminRoutes() []Route {
-	admin := a.with(store.ScopeAdmin)
-	// What is of all projects is for the key of none.
-	root := func(h handler) handler {
-		return func(ctx context.Context, c *gin.Context, who caller) error {
-			if !who.Root() {
-				return rootOnly()
-			}
-			return h(ctx, c, who)
+	for _, r := range a.rows() {
+		method, path, _ := strings.Cut(r.name, " ")
+		serve := a.serve(r.scope, r.h, a.Timeout)
+		if r.most > 0 {
+			serve = a.lasting(r.scope, r.h, r.most)
 		}
+		all = append(all, Route{method, path, r.scope, serve})
 	}
-	long := func(method, path string, h handler) Route {
-		return Route{method, path, store.ScopeAdmin, a.lasting(store.ScopeAdmin, h, longest)}
+	return all
+}
+
+// rows are the routes that need a key.
+func (a *API) rows() []row {
+	const send, read, operate, admin = store.ScopeSend, store.ScopeRead, store.ScopeOperate, store.ScopeAdmin
+	const cb, ep, rd, sc = store.CallbackPrefix, store.EndpointPrefix, store.RedrivePrefix, store.SchedulePrefix
+	const external = "/v1/endpoints/by-external-id/*external_id"
+	return []row{
+		{send, "POST /v1/callbacks", a.accept, 0},
+		{send, "POST /v1/callbacks/batch", a.acceptBatch, 0},
+		{send, "POST /v1/events", a.event, 0},
+		{operate, "POST /v1/callbacks/cancel", a.cancelRef, 0},
+		{read, "GET /v1/callbacks", a.list, 0},
+		{read, "GET /v1/callbacks/:id", one(cb, a.get), 0},
+		{operate, "PATCH /v1/callbacks/:id", one(cb, a.mend), 0},
+		{read, "GET /v1/callbacks/:id/attempts", one(cb, a.attempts), 0},
+		{read, "GET /v1/callbacks/:id/payload", one(cb, a.payload), 0},
+		{read, "GET /v1/callbacks/:id/explain", one(cb, a.explain), 0},
+		{read, "GET /v1/callbacks/:id/evidence", one(cb, a.evidence), 0},
+		{operate, "POST /v1/callbacks/:id/cancel", act(cb, a.cancel), 0},
+		{operate, "POST /v1/callbacks/:id/retry", one(cb, a.retry), 0},
+		{operate, "POST /v1/callbacks/:id/reschedule", one(cb, a.reschedule), 0},
+		{read, "GET /v1/stats", a.stats, 0},
+
+		{read, "GET /v1/outcomes", a.outcomes, report.MaxOutcomeWait + a.Timeout},
+		{read, "GET /v1/reconcile", a.reconcile, longest},
+		{read, "POST /v1/reconcile/compare", a.compare, longest},
+
+		{operate, "POST /v1/endpoints", a.createEndpoint, 0},
+		{read, "GET /v1/endpoints", a.listEndpoints, 0},
+		{operate, "POST /v1/endpoints/batch", a.putEndpoints, 0},
+		{read, "GET " + external, a.getEndpointByExternalID, 0},
+		{operate, "PUT " + external, a.putEndpoint, 0},
+		{read, "GET /v1/endpoints/:id", one(ep, a.getEndpoint), 0},
+		{operate, "PATCH /v1/endpoints/:id", one(ep, a.patchEndpoint), 0},
+		{operate, "DELETE /v1/endpoints/:id", remove(ep, a.Engine.DeleteEndpoint), 0},
+		{operate, "POST /v1/endpoints/:id/pause", one(ep, a.pauseEndpoint), 0},
+		{operate, "POST /v1/endpoints/:id/resume", act(ep, a.resumeEndpoint), 0},
+		{operate, "POST /v1/endpoints/:id/test", act(ep, a.testEndpoint), 0},
+		{admin, "GET /v1/endpoints/:id/secret", one(ep, a.endpointSecret), 0},
+		{admin, "POST /v1/endpoints/:id/rotate_secret", one(ep, a.rotateEndpointSecret), 0},
+
+		{read, "GET /v1/lanes", a.listLanes, 0},
+		{operate, "POST " + lanePath + "pause", a.pauseLane, 0},
+		{operate, "POST " + lanePath + "resume", a.resumeLane, 0},
+		{operate, "PUT " + lanePath + "limits", a.limitLane, 0},
+		{operate, "POST /v1/pause", a.pauseProject, 0},
+		{operate, "POST /v1/resume", a.resumeProject, 0},
+
+		{operate, "POST /v1/redrives", a.createRedrive, 0},
+		{read, "GET /v1/redrives", a.listRedrives(), 0},
+		{read, "GET /v1/redrives/:id", one(rd, a.getRedrive), 0},
+		{operate, "POST /v1/redrives/:id/pause", a.setRedrive(store.RedrivePaused), 0},
+		{operate, "POST /v1/redrives/:id/resume", a.setRedrive(store.RedriveRunning), 0},
+		{operate, "POST /v1/redrives/:id/cancel", a.setRedrive(store.RedriveCanceled), 0},
+
+		{send, "POST /v1/polls", a.acceptPoll, 0},
+		{read, "GET /v1/polls/:id", one(cb, a.getPoll), 0},
+		{send, "POST /v1/polls/:id/resolve", one(cb, a.resolvePoll), 0},
+
+		{operate, "POST /v1/schedules", a.createSchedule, 0},
+		{read, "GET /v1/schedules", a.listSchedules(), 0},
+		{read, "GET /v1/schedules/:id", one(sc, a.getSchedule), 0},
+		{operate, "PATCH /v1/schedules/:id", one(sc, a.patchSchedule), 0},
+		{operate, "DELETE /v1/schedules/:id", remove(sc, a.Engine.DeleteSchedule), 0},
+		{operate, "POST /v1/schedules/:id/run", act(sc, a.runSchedule), 0},
+		{read, "GET /v1/schedules/:id/runs", one(sc, a.listRuns), 0},
+
+		{read, "GET /v1/policies", a.listPresets(policyKind()), 0},
+		{read, "GET /v1/policies/:name", a.getPreset(policyKind()), 0},
+		{operate, "PUT /v1/policies/:name", a.putPolicy, 0},
+		{operate, "DELETE /v1/policies/:name", a.deletePreset(store.PresetPolicy), 0},
+		{read, "GET /v1/success_rules", a.listPresets(ruleKind()), 0},
+		{read, "GET /v1/success_rules/:name", a.getPreset(ruleKind()), 0},
+		{operate, "PUT /v1/success_rules/:name", a.putRule, 0},
+		{operate, "DELETE /v1/success_rules/:name", a.deletePreset(store.PresetSuccess), 0},
+		{read, "GET /v1/profiles", a.listPresets(profileKind()), 0},
+		{read, "GET /v1/profiles/:name", a.getPreset(profileKind()), 0},
+		{operate, "PUT /v1/profiles/:name", a.putProfile, 0},
+		{operate, "DELETE /v1/profiles/:name", a.deletePreset(store.PresetProfile), 0},
+
+		{admin, "GET /v1/projects", a.listProjects, 0},
+		{admin, "POST /v1/projects", root(a.createProject), 0},
+		{admin, "GET /v1/projects/:id", a.getProject, 0},
+		{admin, "PATCH /v1/projects/:id", a.patchProject, 0},
+		{admin, "GET /v1/keys", a.listKeys(), 0},
+		{admin, "POST /v1/keys", a.createKey, 0},
+		{admin, "DELETE /v1/keys/:id", act(store.KeyPrefix, a.revokeKey), 0},
+		{admin, "GET /v1/secret", a.secret, 0},
+		{admin, "POST /v1/secret/rotate", a.rotateSecret, 0},
+		{admin, "POST /v1/secret/reencrypt", root(a.reencrypt), 0},
+		{admin, "GET /v1/audit", a.audit(), 0},
+		{admin, "GET /v1/audit/verify", root(a.verifyAudit), 0},
+		{admin, "POST /v1/index/verify", root(a.verify), longest},
+		{admin, "POST /v1/index/rebuild", root(a.rebuild), longest},
 	}
-	return []Route{
-		admin("GET", "/v1/projects", a.listProjects),
-		admin("POST", "/v1/projects", root(a.createProject)),
-		admin("GET", "/v1/projects/:id", a.getProject),
-		admin("PATCH", "/v1/projects/:id", a.patchProject),
-		admin("GET", "/v1/keys", a.listKeys()),
-		admin("POST", "/v1/keys", a.createKey),
-		admin("DELETE", "/v1/keys/:id", act(store.KeyPrefix, a.revokeKey)),
-		admin("GET", "/v1/secret", a.secret),
-		admin("POST", "/v1/secret/rotate", a.rotateSecret),
-		admin("POST", "/v1/secret/reencrypt", root(a.reencrypt)),
-		admin("GET", "/v1/audit", a.audit()),
-		admin("GET", "/v1/audit/verify", root(a.verifyAudit)),
-		long("POST", "/v1/index/verify", root(a.verify)),
-		long("POST", "/v1/index/rebuild", root(a.rebuild)),
+}
+
+// root has a route answer the settings' admin key alone: what it shows or does is of all projects.
+func root(h handler) handler {
+	return func(ctx context.Context, c *gin.Context, who caller) error {
+		if !who.Root() {
+			return rootOnly()
+		}
+		return h(ctx, c, who)
 	}
 }
 
