@@ -5,30 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
 	"time"
+	"unicode/utf8"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
-
-func testAcceptRow(f *fixture) {
-	version := int64(7)
-	given := f.draft(with(func(c *store.Callback) {
-		c.EndpointID = "01K00000000000000000000000"
-		c.Headers = []store.Header{{Name: "X-Shop", Value: "7"}, {Name: "X-Shop", Value: "<8> & “9”"}}
-		c.Labels = map[string]string{"channel": "alipay", "金额": "一\"百\\"}
-		c.LockKey, c.ExpiresAt, c.LadderBase, c.Version = "order-1", f.now+hour, -3, &version
-		p := &c.Policy
-		p.StopOn, p.Jitter, p.RepeatLast, p.Deadline, p.Name = []int{410}, 0.25, true, 72*time.Hour, "payment"
-	}))
-	a := f.acceptAll(given)[0]
-	f.require(a.Err == nil && !a.Replayed, "accepted %+v", a)
-	want := given.Callback
-	want.LaneID, want.PayloadID = a.Callback.LaneID, a.Callback.PayloadID
-	f.check(want.LaneID > 0 && want.PayloadID != "", "lane %d and payload %q were not given", want.LaneID,
-		want.PayloadID)
-	both(f, "the callback", want, a.Callback, f.get(want.ID))
-	same(f, "stamped policy", want.Policy, f.claim(want.ID).Policy)
-}
 
 func testAcceptBytes(f *fixture) {
 	for name, body := range map[string][]byte{
@@ -66,48 +50,10 @@ func testAcceptAnswersInPlace(f *fixture) {
 	f.check(other.LaneID != lanes["lane-1"], "two projects share a lane")
 }
 
-// testAcceptBadRow gives a draft whose id is taken among good ones: it alone is refused.
-func testAcceptBadRow(f *fixture) {
-	taken := f.accept()
-	drafts := f.drafts(9)
-	drafts[5].Callback.ID, drafts[5].Callback.Ref = taken.ID, "another"
-	for i, a := range f.acceptAll(drafts...) {
-		f.check((a.Err != nil) == (i == 5), "draft %d: error %v", i, a.Err)
-	}
-	same(f, "reference of the first callback", taken.Ref, f.get(taken.ID).Ref)
-	f.wantOpen(9)
-}
-
 // replayOf checks that a draft became a callback that was there.
 func (f *fixture) replayOf(c store.Callback, a store.Accepted) {
 	f.check(a.Err == nil && a.Replayed && a.Callback.ID == c.ID,
 		"accepted %s, replayed %t, %v; want %s", a.Callback.ID, a.Replayed, a.Err, c.ID)
-}
-
-// fresh checks that a draft became a callback of its own, and returns it.
-func (f *fixture) fresh(a store.Accepted) store.Callback {
-	f.check(a.Err == nil && !a.Replayed, "accepted %+v", a)
-	return a.Callback
-}
-
-func testIdempotency(f *fixture) {
-	first := f.accept(keyed("k1", "one"))
-	again := f.offer(keyed("k1", "one"))
-	f.replayOf(first, again)
-	same(f, "replayed callback", f.get(first.ID), again.Callback)
-	f.fails(store.ErrIdempotencyMismatch, "another request with the key", f.offer(keyed("k1", "two")).Err)
-	batch := f.acceptAll(
-		f.draft(keyed("k2", "one")), f.draft(keyed("k2", "one")), f.draft(keyed("k2", "two")), f.draft(),
-		f.draft(keyed("k2", "two"), inProject("other")),
-		f.draft(keyed("k2", "two"), func(d *store.Draft) { d.Idempotency.Route = "batch" }),
-	)
-	f.replayOf(f.fresh(batch[0]), batch[1])
-	f.fails(store.ErrIdempotencyMismatch, "another request with the key, in a batch", batch[2].Err)
-	for _, a := range batch[3:] {
-		f.fresh(a)
-	}
-	f.wantOpen(4)
-	f.check(len(f.payload(batch[1].Callback.ID).Body) > 0, "the first of its key has no payload")
 }
 
 // testAcceptConcurrently lets many callers accept at once, some of them with the same key, some giving up.
@@ -166,57 +112,46 @@ func testExpiredKey(f *fixture) {
 	}
 }
 
-// testSharedPayload accepts callbacks with one body, and purges one after the other.
-func testSharedPayload(f *fixture) {
-	shared := f.id()
-	fan := with(func(c *store.Callback) { c.PayloadID = shared })
-	all := f.acceptEach(2, fan)
-	all = append(all, f.accept(fan, withBody(nil)))
-	for _, c := range all {
-		same(f, "body", paid, string(f.claim(c.ID).Body))
+// testCommitUncleanText gives an answer that is not text: it must not keep the result from being committed.
+func testCommitUncleanText(f *fixture) {
+	c := f.accept()
+	r := f.failed(f.claim(c.ID))
+	r.Attempt.ResponseBody = "a\x00b\xff"
+	r.Attempt.Error = "bad \xc3( byte"
+	r.Attempt.ResponseHeaders = []store.Header{{Name: "X", Value: "\x00\xff"}}
+	r.Attempt.Timings.Total = float64(time.Second) / 3
+	f.win(r)
+	a := f.attempts(c.ID)[0]
+	for _, text := range []string{a.ResponseBody, a.Error, a.ResponseHeaders[0].Value} {
+		f.check(utf8.ValidString(text), "text came back as %q", text)
 	}
-	f.now += claimLasts
-	for _, i := range []int{0, 2, 1} {
-		f.check(len(f.payload(all[i].ID).Body) > 0, "the payload went before its last user, %d", i)
-		f.succeed(all[i].ID)
-		f.now += 1000
-		f.purge(f.now, 0)
-		f.fails(store.ErrPayloadPurged, "payload after the purge", errOf(f.Payload(f.ctx(), project, all[i].ID)))
+	f.check(strings.HasPrefix(a.ResponseBody, "a") && a.Timings.Total == r.Attempt.Timings.Total,
+		"attempt: %+v", a)
+}
+
+// eventPlan is a plan for as many endpoints as there are ids.
+func (f *fixture) eventPlan(key, fingerprint string, endpoints ...string) store.EventPlan {
+	return store.EventPlan{
+		ID: f.id(), Project: project, CreatedAt: f.now,
+		Idempotency: store.Idempotency{Route: "events", Key: key, Fingerprint: []byte(fingerprint)},
+		Targets: each(endpoints, func(id string) store.EventTarget {
+			return store.EventTarget{EndpointID: id, CallbackID: f.id()}
+		}),
 	}
 }
 
-// testReplays: what a draft repeats is found as Accept would answer it, without accepting anything.
-func testReplays(f *fixture) {
-	a, poll, ended := f.accept(keyed("a", "1")), f.accept(polling("p")), f.accept(polling("q"))
-	f.solve(ended.ID)
-	missing, replay := store.Accepted{Err: store.ErrNotFound}, store.Accepted{Callback: a, Replayed: true}
-	cases := []struct {
-		draft store.Draft
-		want  store.Accepted
-	}{
-		{f.draft(), missing},
-		{f.draft(keyed("a", "1")), replay},
-		{f.draft(keyed("a", "1")), replay},
-		{f.draft(keyed("a", "2")), store.Accepted{Err: store.ErrIdempotencyMismatch}},
-		{f.draft(keyed("b", "1")), missing},
-		{f.draft(keyed("a", "1"), func(d *store.Draft) { d.Idempotency.Route = "s" }), missing},
-		{f.draft(keyed("a", "1"), inProject("other")), missing},
-		{f.draft(polling("p")), store.Accepted{Callback: poll, Replayed: true}},
-		{f.draft(polling("q")), missing},
+// testEventCrowd: many that plan the same event at once agree on one plan.
+func testEventCrowd(f *fixture) {
+	var made atomic.Int64
+	plans := crowd(f, 16, func(int) store.EventPlan {
+		plan, known := must2(f.PlanEvent(f.ctx(), f.eventPlan("k", "one", "e1", "e2", "e3")))
+		if !known {
+			made.Add(1)
+		}
+		return plan
+	})
+	same(f, "made", 1, made.Load())
+	for _, p := range plans {
+		f.check(p.ID == plans[0].ID && slices.Equal(p.Targets, plans[0].Targets), "%+v, want %+v", p, plans[0])
 	}
-	var drafts []store.Draft
-	for _, c := range cases {
-		drafts = append(drafts, c.draft)
-	}
-	replays := must(f.Replays(f.ctx(), drafts))
-	for i, c := range cases {
-		got, want := replays[i], c.want
-		f.check(got.Callback.ID == want.Callback.ID && got.Replayed == want.Replayed &&
-			errors.Is(got.Err, want.Err),
-			"draft %d: %+v, want %+v", i, got, want)
-	}
-	again := f.acceptAll(drafts[1], drafts[7])
-	f.replayOf(a, again[0])
-	f.replayOf(poll, again[1])
-	f.missing("what no draft repeats", errOf(f.Get(f.ctx(), project, drafts[4].Callback.ID)))
 }

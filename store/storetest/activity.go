@@ -113,61 +113,6 @@ func (f *fixture) purgeDispatchers(now int64, limit, want int) {
 	same(f, "purged", want, must(f.PurgeDispatchers(f.ctx(), now, limit)))
 }
 
-func testDispatchers(f *fixture) {
-	want := func(since int64, want ...store.Dispatcher) {
-		same(f, fmt.Sprint("since ", since), want, must(f.Dispatchers(f.ctx(), since)))
-	}
-	want(0)
-	a := store.Dispatcher{
-		Name: "a", Host: "machine-1", Version: "v1.2.3", Roles: "api,worker", Workers: 64, InFlight: 7, Held: true,
-		ClockOffset: -12, StartedAt: f.now - 100, SeenAt: f.now,
-	}
-	b := store.Dispatcher{Name: "b", Host: "machine-2", Draining: true, StartedAt: f.now - 200,
-		SeenAt: f.now - 50}
-	c := store.Dispatcher{Name: "0", StartedAt: f.now - 100, SeenAt: f.now - 1}
-	f.report(a)
-	f.report(b)
-	f.report(c)
-	want(f.now-50, b, c, a)
-	want(f.now-49, c, a)
-	a = store.Dispatcher{
-		Name: "a", Host: "machine-3", Version: "v2", Roles: "ui", Workers: 1, Draining: true, ClockOffset: 3,
-		StartedAt: f.now - 300, SeenAt: f.now + 1,
-	}
-	f.report(a)
-	want(0, a, b, c)
-	for range 2 {
-		f.ok(f.WithdrawDispatcher(f.ctx(), "b", f.now+2))
-	}
-	want(0, a, c)
-	f.purgeDispatchers(f.now-1+day, 10, 0)
-	f.purgeDispatchers(f.now+day, 10, 1)
-	want(0, a)
-}
-
-// testLastWorker: a process with workers is known after it has ended, or died, for as long as none has come
-// after it.
-func testLastWorker(f *fixture) {
-	want := func(what string, want int64) {
-		same(f, "the last worker, "+what, want, must(f.LastWorker(f.ctx())))
-	}
-	want("of none", 0)
-	f.report(store.Dispatcher{Name: "api", SeenAt: f.now + 90})
-	want("with none but an API", 0)
-	f.report(store.Dispatcher{Name: "a", Workers: 8, SeenAt: f.now})
-	f.report(store.Dispatcher{Name: "b", Workers: 8, SeenAt: f.now + 10})
-	want("of two", f.now+10)
-	f.ok(f.WithdrawDispatcher(f.ctx(), "b", f.now+20))
-	f.ok(f.WithdrawDispatcher(f.ctx(), "b", f.now+30))
-	want("when one has ended", f.now+20)
-	f.purgeDispatchers(f.now+9*day, 10, 2)
-	want("after the purge", f.now+20)
-	none(f, "one that has ended is listed", must(f.Dispatchers(f.ctx(), 0)))
-	f.report(store.Dispatcher{Name: "c", Workers: 1, SeenAt: f.now + 40})
-	f.purgeDispatchers(f.now+9*day, 10, 1)
-	want("when another has come", f.now+40)
-}
-
 // testDispatchersMany: what starts and dies again and again is listed up to a bound, those that were seen
 // last.
 func testDispatchersMany(f *fixture) {

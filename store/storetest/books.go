@@ -16,53 +16,6 @@ func (f *fixture) wantBooks(what string, q store.BooksQuery, want ...store.Books
 	same(f, what, want, got)
 }
 
-func testBooks(f *fixture) {
-	const endpoint = "01K00000000000000000000000"
-	from := f.now
-	topic := func(topic, lane string, labels map[string]string) option {
-		return with(func(c *store.Callback) { c.Topic, c.Lane, c.Labels = topic, lane, labels })
-	}
-	f.succeed(f.accept(topic("a", "l1", map[string]string{"shop": "7", "x": "y"})).ID)
-	f.now += 5
-	f.dead(topic("a", "l2", map[string]string{"shop": "7"}))
-	f.cancel(f.accept(topic("b", "l3", nil), with(func(c *store.Callback) { c.EndpointID = endpoint })).ID)
-	f.claim(f.accept(topic("b", "l3", nil)).ID)
-	f.acceptEach(5, topic("c", "l1", nil))
-	f.accept(inProject("other"))
-	f.now += 5
-	to := f.now
-	f.accept(withTopic("later"))
-	for by, want := range map[string][]store.Books{
-		"": {{Accepted: 9, Succeeded: 1, Dead: 1, Canceled: 1, Open: 6}},
-		"topic": {
-			{Group: "a", Accepted: 2, Succeeded: 1, Dead: 1}, {Group: "b", Accepted: 2, Canceled: 1, Open: 1},
-			{Group: "c", Accepted: 5, Open: 5},
-		},
-		"endpoint": {
-			{Accepted: 8, Succeeded: 1, Dead: 1, Open: 6}, {Group: endpoint, Accepted: 1, Canceled: 1},
-		},
-		"lane": {
-			{Group: "l1", Accepted: 6, Succeeded: 1, Open: 5}, {Group: "l2", Accepted: 1, Dead: 1},
-			{Group: "l3", Accepted: 2, Canceled: 1, Open: 1},
-		},
-		"label:shop": {{Accepted: 7, Canceled: 1, Open: 6}, {Group: "7", Accepted: 2, Succeeded: 1, Dead: 1}},
-	} {
-		q := store.BooksQuery{From: from, To: to, GroupBy: by}
-		f.wantBooks("by "+by, q, want...)
-		if q.MaxGroups = len(want); by == "topic" {
-			f.wantBooks("as many groups as are allowed", q, want...)
-			q.MaxGroups--
-			f.invalid("more groups than are allowed", errOf(f.Books(f.ctx(), project, q)))
-		}
-	}
-	f.wantBooks("to the second time", store.BooksQuery{From: from, To: from + 5},
-		store.Books{Accepted: 1, Succeeded: 1})
-	f.wantBooks("a time without callbacks", store.BooksQuery{From: to + 1, To: to + 100}, store.Books{})
-	for _, by := range []string{"ref", "label:", "lane; DROP TABLE callbacks"} {
-		f.invalid("by "+by, errOf(f.Books(f.ctx(), project, store.BooksQuery{From: from, To: to, GroupBy: by})))
-	}
-}
-
 // testBooksDays counts around midnight of a zone, also where the clocks are changed.
 func testBooksDays(f *fixture) {
 	zone := must(time.LoadLocation("Europe/Berlin"))

@@ -69,7 +69,6 @@ func with(change func(c *store.Callback)) option {
 func inProject(id string) option { return with(func(c *store.Callback) { c.Project = id }) }
 func inLane(key string) option   { return with(func(c *store.Callback) { c.Lane = key }) }
 func withRef(ref string) option  { return with(func(c *store.Callback) { c.Ref = ref }) }
-func withID(id string) option    { return with(func(c *store.Callback) { c.ID = id }) }
 func withTopic(topic string) option {
 	return with(func(c *store.Callback) { c.Topic = topic })
 }
@@ -79,9 +78,6 @@ func dueIn(ms int64) option       { return with(func(c *store.Callback) { c.DueA
 func dueAt(at int64) option       { return with(func(c *store.Callback) { c.DueAt = at }) }
 func expiresAt(at int64) option   { return with(func(c *store.Callback) { c.ExpiresAt = at }) }
 func withBody(body []byte) option { return func(d *store.Draft) { d.Body = body } }
-func withHeaders(headers ...store.Header) option {
-	return with(func(c *store.Callback) { c.Headers = headers })
-}
 
 // keyed gives a draft an idempotency key.
 func keyed(key, fingerprint string) option {
@@ -161,13 +157,6 @@ func (f *fixture) claim(id string) *store.Stamped {
 	stamped, refused := f.stamp(id)
 	f.require(len(stamped) == 1, "stamp of %s was refused: %+v", id, refused)
 	return stamped[0]
-}
-
-// refused stamps one row that must be refused.
-func (f *fixture) refused(id string) store.Refusal {
-	stamped, refused := f.stamp(id)
-	f.require(len(refused) == 1, "%s was stamped: %+v", id, stamped)
-	return refused[0]
 }
 
 // lose claims rows and lets the claims run out.
@@ -282,14 +271,6 @@ func infallible[T any](change func(*T)) func(*T) error {
 	}
 }
 
-// refuse makes a change and refuses it.
-func refuse[T any](change func(*T)) func(*T) error {
-	return func(row *T) error {
-		change(row)
-		return errRefused
-	}
-}
-
 // expire ends what has expired.
 func (f *fixture) expire() []store.OpenRow { return must(f.Expire(f.ctx(), f.now, 10)) }
 
@@ -348,4 +329,8 @@ func (f *fixture) wantOpen(want int64) {
 func (f *fixture) list(filter store.Filter) []string {
 	filter.Now, filter.Limit = f.now, 500
 	return ids(must(f.List(f.ctx(), project, filter)).Callbacks...)
+}
+
+func (f *fixture) cancelRef(ref, topic string) []store.CanceledCallback {
+	return must(f.CancelRef(f.ctx(), project, ref, topic, 1000, f.now, actor))
 }

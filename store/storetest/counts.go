@@ -128,25 +128,6 @@ func testCounts(f *fixture) {
 	}
 }
 
-// testOpenCallbacks: open callbacks are counted to the one, folded or not.
-func testOpenCallbacks(f *fixture) {
-	want := func(a, b int64) {
-		for range 2 {
-			same(f, "open", map[string]int64{"a": a, "b": b}, must(f.OpenCallbacks(f.ctx(), []string{"a", "b"})))
-			f.fold()
-		}
-	}
-	want(0, 0)
-	first := f.accept(inProject("a"))
-	for _, p := range []string{"a", "b", "c"} {
-		f.accept(inProject(p))
-	}
-	want(2, 1)
-	f.succeed(first.ID)
-	f.die(f.accept(inProject("b")).ID)
-	want(1, 1)
-}
-
 func testDueHours(f *fixture) {
 	at := f.now - f.now%hour
 	f.now = at + hour/2
@@ -201,23 +182,6 @@ func (f *fixture) wantDueNow(what string, want store.DueNow) {
 	same(f, what, want, must(f.DueNow(f.ctx(), project, f.now)))
 }
 
-func testDueNow(f *fixture) {
-	f.wantDueNow("none", store.DueNow{})
-	f.accept()
-	f.accept(dueIn(1000))
-	f.accept(dueIn(-5000), inProject("other"))
-	f.wantDueNow("none yet", store.DueNow{})
-	first, second := f.accept(dueIn(-20)), f.accept(dueIn(-10))
-	f.wantDueNow("two", store.DueNow{Count: 2, OldestAt: f.now - 20})
-	f.claim(first.ID)
-	f.wantDueNow("one is attempted", store.DueNow{Count: 1, OldestAt: f.now - 10})
-	f.cancel(second.ID)
-	f.wantDueNow("one was canceled", store.DueNow{})
-	f.now += claimLasts
-	f.wantDueNow("a claim has run out", store.DueNow{Count: 3, OldestAt: start - 20})
-	same(f, "of another project", store.DueNow{}, must(f.DueNow(f.ctx(), "none", f.now)))
-}
-
 // testDueNowMany: those of another project come first, and there are more than are counted.
 func testDueNowMany(f *fixture) {
 	f.acceptEach(700, dueIn(-2000), inProject("other"))
@@ -225,53 +189,6 @@ func testDueNowMany(f *fixture) {
 	f.wantDueNow("as many as are counted", store.DueNow{Count: 1000, OldestAt: f.now - 1000})
 	f.accept(dueIn(-1))
 	f.wantDueNow("one more", store.DueNow{Count: 1000, More: true, OldestAt: f.now - 1000})
-}
-
-// diesOf accepts a callback and ends it as dead of a cause.
-func (f *fixture) diesOf(reason store.Reason, class store.Class, status int) store.Callback {
-	f.now++
-	r := f.died(f.claim(f.accept().ID))
-	r.Reason, r.Attempt.Class, r.Attempt.Status = reason, class, status
-	f.win(r)
-	return f.get(r.ID)
-}
-
-func (f *fixture) wantGroups(what string, want ...store.DeadGroup) {
-	same(f, what, want, must(f.DeadGroups(f.ctx(), project)))
-}
-
-// groupOf is the group of callbacks that died alike, the oldest first.
-func groupOf(all ...store.Callback) store.DeadGroup {
-	first, last := &all[0], &all[len(all)-1]
-	return store.DeadGroup{
-		Reason: last.Reason, Class: last.LastClass, Status: last.LastStatus, Count: len(all),
-		OldestAt: first.CreatedAt, NewestAt: last.CreatedAt, NewestID: last.ID,
-	}
-}
-
-func testDeadGroups(f *fixture) {
-	f.wantGroups("none")
-	f.accept()
-	f.succeed(f.accept().ID)
-	f.cancel(f.accept().ID)
-	f.wantGroups("none dead")
-	a1 := f.diesOf(store.Exhausted, store.ClassHTTP5xx, 500)
-	b1 := f.diesOf(store.Exhausted, store.ClassHTTP5xx, 503)
-	c1 := f.diesOf(store.Rejected, store.ClassHTTP4xx, 404)
-	b2 := f.diesOf(store.Exhausted, store.ClassHTTP5xx, 503)
-	d1 := f.diesOf(store.Exhausted, store.ClassTimeoutHeaders, 0)
-	b3 := f.diesOf(store.Exhausted, store.ClassHTTP5xx, 503)
-	a2 := f.diesOf(store.Exhausted, store.ClassHTTP5xx, 500)
-	without := f.accept(expiresAt(f.now + 1))
-	f.now += 2
-	f.expire()
-	e1 := f.get(without.ID)
-	f.wantGroups("five", groupOf(b1, b2, b3), groupOf(a1, a2), groupOf(e1), groupOf(d1), groupOf(c1))
-	f.retry(b2.ID, store.Restart)
-	f.retry(b3.ID, store.Restart)
-	f.retry(d1.ID, store.Once)
-	f.wantGroups("three are alive again", groupOf(a1, a2), groupOf(e1), groupOf(c1), groupOf(b1))
-	none(f, "of another project", must(f.DeadGroups(f.ctx(), "other")))
 }
 
 // testDeadGroupsMany: no more groups are listed, and no more callbacks counted, than may be.

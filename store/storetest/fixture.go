@@ -132,36 +132,15 @@ func (f *fixture) fails(want error, what string, err error) {
 	f.check(errors.Is(err, want), "%s: %v, want %v", what, err, want)
 }
 
-// invalid reports a call that did not fail with an InvalidError.
-func (f *fixture) invalid(what string, err error) {
-	var invalid *store.InvalidError
-	f.check(errors.As(err, &invalid), "%s: %v, want an InvalidError", what, err)
-}
-
 // missing reports a call that found something.
 func (f *fixture) missing(what string, err error) {
 	f.fails(store.ErrNotFound, what, err)
-}
-
-// unknown checks that calls find nothing in another project by an id, and nothing by an id that was never
-// given.
-func (f *fixture) unknown(id string, calls ...func(project, id string) error) {
-	for i, call := range calls {
-		f.missing(fmt.Sprintf("call %d in another project", i), call("other", id))
-		f.missing(fmt.Sprintf("call %d with an unknown id", i), call(project, f.id()))
-	}
 }
 
 // same reports two values that differ.
 func same[T any](f *fixture, what string, want, got T) {
 	diff := cmp.Diff(want, got)
 	f.check(diff == "", "%s (-want +got):\n%s", what, diff)
-}
-
-// both compares the answer of a change, and what is read after it, with what is wanted.
-func both[T any](f *fixture, what string, want, answered, read T) {
-	same(f, what+", as answered", want, answered)
-	same(f, what+", as read", want, read)
 }
 
 // none reports rows where there are to be none.

@@ -6,8 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -292,51 +290,6 @@ func testPollTellsNews(f *fixture) {
 		f.now += 1000
 		f.retry(p.ID, store.Once)
 	}
-}
-
-// testResolveDead: the answer to a poll that died unresolved is learned in another way.
-func testResolveDead(f *fixture) {
-	p := f.accept(polling("dead"))
-	f.endings()[store.PollUnresolved](p.ID)
-	want := endOfPoll{
-		outcome: store.PollUnresolved, reason: store.Exhausted, status: 500, body: "no", polls: 1, observed: f.now,
-	}
-	f.told(p.ID, 1, want)
-	next := f.accept(polling("dead"))
-	f.now += 1000
-	r := f.resolve(p.ID, `{"by":"phone"}`)
-	c := f.wantState(p.ID, store.Succeeded, store.ResolvedOutside)
-	same(f, "resolved", store.ResolvedPoll{Result: store.ResolveDone, Callback: c}, r)
-	f.check(c.FinishedAt == f.now && c.DueAt == 0, "resolved: %+v", c)
-	want.outcome, want.reason, want.observed = store.PollResolved, store.ResolvedOutside, f.now
-	want.data = map[string]any{"by": "phone"}
-	f.told(p.ID, 2, want)
-	f.wantAudit("poll.resolve " + p.ID)
-	f.replayOf(next, f.offer(polling("dead"))) // that one goes on
-
-	canceled, failed := f.accept(polling("canceled")), f.accept(polling("failed"))
-	f.cancel(canceled.ID)
-	f.endings()[store.PollFailure](failed.ID)
-	f.bornNow()
-	for _, id := range ids(p, canceled, failed) {
-		before := f.get(id)
-		r := f.resolve(id, "1")
-		f.check(r.Result == store.ResolveAlreadyTerminal && r.Was == nil && cmp.Equal(f.get(id), before),
-			"%s, %s: resolved: %+v", before.State, before.Reason, r)
-	}
-	f.toldNothing("dead", 2)
-	type end struct {
-		state store.State
-		at    int64
-	}
-	var ends []end
-	for _, e := range f.feed() {
-		if e.ID == p.ID {
-			ends = append(ends, end{e.State, e.At})
-		}
-	}
-	f.check(len(ends) == 2 && ends[0] == end{store.Dead, f.now - 1000} && ends[1] == end{store.Succeeded, f.now},
-		"in the feed: %+v", ends)
 }
 
 // testPollResultStays: who cancels everything of a reference when its poll ends is told that end all the

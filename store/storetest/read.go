@@ -36,22 +36,6 @@ func testAttempts(f *fixture) {
 	f.missing("of another project", errOf(f.Attempt(f.ctx(), "other", c.ID, 7)))
 }
 
-func testProjects(f *fixture) {
-	c := f.accept()
-	for _, where := range [][2]string{{"other", c.ID}, {project, f.id()}, {"", c.ID}, {project, ""}} {
-		project, id := where[0], where[1]
-		f.missing("callback", errOf(f.Get(f.ctx(), project, id)))
-		f.missing("attempts", errOf(f.Attempts(f.ctx(), project, id, 0, 10)))
-		f.missing("attempt", errOf(f.Attempt(f.ctx(), project, id, 1)))
-		f.missing("payload", errOf(f.Payload(f.ctx(), project, id)))
-	}
-	none(f, "another project's list", must(f.List(f.ctx(), "other",
-		store.Filter{Limit: 10, Now: f.now})).Callbacks)
-	counts := must(f.Counts(f.ctx(), "other"))
-	f.check(len(counts.States) == 0 && len(counts.Lanes) == 0, "another project's counts: %+v", counts)
-	none(f, "attempts of a fresh one", f.attempts(c.ID))
-}
-
 // testSearch has searches find text whatever its case, in any script. What a database takes for the lower
 // case of a letter depends on the database and its collation, so the database is not asked.
 func testSearch(f *fixture) {
@@ -88,4 +72,57 @@ func testSearch(f *fixture) {
 	f.patchEndpoint(e.ID, func(e *store.Endpoint) { e.Name, e.ExternalID = "Übung", "ÜBUNG" })
 	same(f, "by the name of before", 1, len(found("ПРИВЕТ")))
 	same(f, "by the new name", e.ID, found("übung")[0].ID)
+}
+
+// secret makes one of an owner and a use.
+func (f *fixture) secret(owner, use string) store.Secret {
+	id := f.id()
+	s := store.Secret{
+		ID: id, Project: project, Owner: owner, Use: use, KeyID: "key-" + id, Ciphertext: []byte("\x00\xff" + id),
+		CreatedAt: f.now,
+	}
+	if use != "" {
+		s.Label, s.Hosts = "label of "+use, []string{"shop.example", "*"}
+	}
+	return s
+}
+
+// addSecret adds one, and ends the one before it then.
+func (f *fixture) addSecret(owner, use string, retireAt int64) store.Secret {
+	s := f.secret(owner, use)
+	f.ok(f.AddSecret(f.ctx(), s, retireAt, false, actor))
+	return s
+}
+
+// testReseal: rows take another master key a page at a time, and each page is audited.
+func testReseal(f *fixture) {
+	for _, name := range []string{"a", "b", "c"} {
+		f.endpoint(func(e *store.Endpoint) {
+			e.Headers = []store.Header{store.SealedHeader("X-Token", store.SealedText("old", name))}
+		})
+	}
+	counted := func(what string, old, fresh int) {
+		for key, want := range map[string]int{"old": old, "new": fresh} {
+			same(f, what+": sealed with "+key, want, must(f.CountSealed(f.ctx(), store.SealedEndpoints, key, 2)))
+		}
+	}
+	counted("up to two", 2, 0)
+	page := must(f.Reseal(f.ctx(), store.SealedEndpoints, "old", "", 10, func(r *store.SealedRow) error {
+		_, text, _ := store.CutSealed(r.Headers[0].Sealed())
+		if text == "b" {
+			return errRefused
+		}
+		r.KeyID, r.Headers[0] = "new", store.SealedHeader("X-Token", store.SealedText("new", text))
+		return nil
+	}, f.now, actor))
+	f.check(page.Done == 2 && page.Failed == 1, "%+v", page)
+	counted("after it", 1, 2)
+	f.wantAudit("secret.reencrypt new")
+	f.wantDifference("re-encrypted", `{"key_id":"old"}`, `{"key_id":"new"}`)
+}
+
+// testSecretsCrowd: many that start at once make one first secret.
+func testSecretsCrowd(f *fixture) {
+	f.winners(4, nil, func(int) error { return f.AddSecret(f.ctx(), f.secret("", ""), 0, true, actor) })
+	same(f, "secrets", 1, len(must(f.OwnedSecrets(f.ctx(), project, "", f.now))))
 }

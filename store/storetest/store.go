@@ -7,8 +7,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// A Store is all that the suite checks. The methods are listed here again because the package may not import
-// its users.
+// A Store is what is checked. The methods are those that the code of the suite calls; scripts call others, too, by
+// their names. They are listed here again because the package may not import its users.
 type Store interface {
 	// The hot path.
 	Accept(ctx context.Context, drafts []store.Draft) ([]store.Accepted, error)
@@ -33,22 +33,11 @@ type Store interface {
 	ByID(ctx context.Context, ids []string) ([]store.OpenRow, error)
 	Known(ctx context.Context, ids []string) ([]string, error)
 	Expire(ctx context.Context, now int64, limit int) ([]store.OpenRow, error)
-	DropClaims(ctx context.Context, now int64) (int, error)
 	OpenUntil(ctx context.Context, after store.Cursor, until int64, limit int) ([]store.OpenRow, error)
-
-	// The index.
-	IndexMeta(ctx context.Context, want store.IndexMeta) (store.IndexMeta, error)
-	NextGeneration(ctx context.Context, from, now int64, by *store.Actor) (int64, error)
-	MarkBuilt(ctx context.Context, generation, now int64) error
 
 	// Maintenance.
 	TryLease(ctx context.Context, name, holder string, now int64, ttl time.Duration) (bool, error)
-	SweepCursor(ctx context.Context) (store.Cursor, error)
-	SetSweepCursor(ctx context.Context, c store.Cursor) error
 	Purge(ctx context.Context, r store.Retention, limit int) (store.Purged, error)
-	AdvanceMarks(ctx context.Context, now int64, full bool) error
-	Overstays(ctx context.Context, r store.Retention) (map[string]int64, error)
-	PurgeKeys(ctx context.Context, now int64, limit int) (removed int, more bool, err error)
 	PurgeVersions(ctx context.Context, now, before int64, limit int) (removed int, more bool, err error)
 	Fold(ctx context.Context, now int64) error
 
@@ -60,55 +49,38 @@ type Store interface {
 	) (store.SealedPage, error)
 	OwnedSecrets(ctx context.Context, project, owner string, now int64) ([]store.Secret, error)
 	AddSecret(ctx context.Context, s store.Secret, retireAt int64, onlyIfNone bool, by store.Actor) error
-	Ping(ctx context.Context) error
 
 	// Lanes.
 	Lanes(ctx context.Context, since int64, limit int) ([]store.Lane, error)
-	LaneByKey(ctx context.Context, project, key string) (store.Lane, error)
 	LaneList(ctx context.Context, project string, f store.LaneFilter) ([]store.LaneBacklog, error)
-	SetLane(ctx context.Context, project, key string, limit *int, rate *store.Rate, now int64, by store.Actor) (store.Lane, error)
 	PauseLane(ctx context.Context, project, key string, until int64, reason string, now int64, by store.Actor) (store.Lane, error)
 
 	// Quotas.
-	OpenCallbacks(ctx context.Context, projects []string) (map[string]int64, error)
 	Replays(ctx context.Context, drafts []store.Draft) ([]store.Accepted, error)
 
 	// Projects.
-	Projects(ctx context.Context, after string, limit int) ([]store.Project, error)
-	Project(ctx context.Context, id string) (store.Project, error)
-	ProjectsChanged(ctx context.Context, since int64, limit int) ([]store.Project, error)
 	CreateProject(ctx context.Context, p store.Project, by store.Actor) (store.Project, error)
 	PatchProject(
 		ctx context.Context, id string, change func(*store.Project) error, now int64, by store.Actor,
 	) (store.Project, error)
 	SetProjectPause(ctx context.Context, project string, until int64, reason string, now int64, by store.Actor) (store.Project, error)
-	Presets(ctx context.Context, project string, kind store.PresetKind) ([]store.Preset, error)
-	AllPresets(ctx context.Context, project string) ([]store.Preset, error)
 	PutPreset(ctx context.Context, p store.Preset, by store.Actor) (store.Preset, error)
-	DeletePreset(ctx context.Context, project string, kind store.PresetKind, name string, now int64, by store.Actor) error
 	Keys(ctx context.Context, project string) ([]store.Key, error)
-	KeyByHash(ctx context.Context, hash []byte) (store.Key, error)
 	AddKey(ctx context.Context, k store.Key, by store.Actor) error
 	RevokeKey(ctx context.Context, project, id string, now int64, by store.Actor) error
 	TouchKeys(ctx context.Context, used map[string]int64) error
 
 	// Endpoints.
 	CreateEndpoint(ctx context.Context, e store.Endpoint, by store.Actor) (store.Endpoint, error)
-	UpsertEndpoint(ctx context.Context, project string, want store.EndpointUpsert, now int64, by store.Actor) (store.Endpoint, bool, error)
 	UpsertEndpoints(ctx context.Context, project string, wants []store.EndpointUpsert, now int64, by store.Actor) ([]store.UpsertedEndpoint, error)
 	PatchEndpoint(ctx context.Context, project, id string, change func(*store.Endpoint) error, now int64, by store.Actor) (store.Endpoint, error)
 	DeleteEndpoint(ctx context.Context, project, id string, now int64, by store.Actor) (store.Endpoint, error)
 	DisableEndpoint(ctx context.Context, project, id, reason string, now int64, by store.Actor) (bool, error)
 	Endpoint(ctx context.Context, project, id string) (store.Endpoint, error)
 	AnyEndpoint(ctx context.Context, project, id string) (store.Endpoint, error)
-	EndpointByExternalID(ctx context.Context, project, externalID string) (store.Endpoint, error)
-	FindEndpoints(ctx context.Context, project string, names []string) (map[string]store.Endpoint, error)
 	Endpoints(ctx context.Context, project string, f store.EndpointFilter) ([]store.Endpoint, error)
-	Subscribers(ctx context.Context, project, after string, limit int) ([]store.Endpoint, error)
-	EndpointsByID(ctx context.Context, ids []string) ([]store.Endpoint, error)
 	EndpointsChanged(ctx context.Context, since int64, limit int) ([]store.Endpoint, error)
 	ReportHealth(ctx context.Context, reports []store.EndpointHealth, now int64) error
-	TakeAlerts(ctx context.Context, failingBefore, alertedBefore, now int64, limit int) ([]store.Endpoint, error)
 	EndpointEvents(ctx context.Context, after string, limit int) ([]store.EndpointEvent, error)
 	RemoveEndpointEvents(ctx context.Context, ids []string) error
 	CancelDeleted(ctx context.Context, now int64, limit int) ([]store.OpenRow, error)
@@ -122,11 +94,6 @@ type Store interface {
 	PurgeOutcomes(ctx context.Context, now, before int64, limit int) (removed int, more bool, err error)
 	Books(ctx context.Context, project string, q store.BooksQuery) ([]store.Books, error)
 	Compare(ctx context.Context, project string, from, to int64, refs []string, most int) (store.Comparison, error)
-
-	// Strict order.
-	NextStrict(ctx context.Context, project, lockKey string) (*store.OpenRow, error)
-	LockHolder(ctx context.Context, project, lockKey string, now int64) (id string, since int64, err error)
-	Attempted(ctx context.Context, project, id string) (claimedAt, endedAt int64, err error)
 
 	// What the faces show.
 	Get(ctx context.Context, project, id string) (store.Callback, error)
@@ -147,17 +114,10 @@ type Store interface {
 	LaneActivity(ctx context.Context, project string, lanes []int64, from int64) ([]store.Activity, error)
 	PurgeActivity(ctx context.Context, now int64, limit int) (int, error)
 	ReportDispatcher(ctx context.Context, d store.Dispatcher) error
-	WithdrawDispatcher(ctx context.Context, name string, now int64) error
-	LastWorker(ctx context.Context) (int64, error)
 	Dispatchers(ctx context.Context, seenSince int64) ([]store.Dispatcher, error)
 	PurgeDispatchers(ctx context.Context, now int64, limit int) (int, error)
-	Session(ctx context.Context, token string, now int64) (store.Session, error)
-	PutSession(ctx context.Context, s store.Session) error
-	DeleteSession(ctx context.Context, token string) error
-	PurgeSessions(ctx context.Context, now int64, limit int) (int, error)
 
 	// Events.
-	EventPlanned(ctx context.Context, project, route, key string) (bool, error)
 	PlanEvent(ctx context.Context, p store.EventPlan) (plan store.EventPlan, known bool, err error)
 
 	// Polls.
@@ -170,8 +130,6 @@ type Store interface {
 	GatherRedrive(ctx context.Context, project, id string, now int64) (store.Redrive, error)
 	StepRedrive(ctx context.Context, id string, limit int, now int64) (store.RedriveStep, error)
 	SetRedrive(ctx context.Context, project, id string, to store.RedriveState, now int64, by store.Actor) (store.Redrive, error)
-	Redrive(ctx context.Context, project, id string) (store.Redrive, error)
-	Redrives(ctx context.Context, project, after string, limit int) ([]store.Redrive, error)
 	RedrivesToDo(ctx context.Context, after string, limit int) ([]store.Redrive, error)
 
 	// Schedules.
@@ -183,9 +141,7 @@ type Store interface {
 	ScheduleRuns(ctx context.Context, project, id string) ([]store.ScheduleRun, error)
 
 	// Firings.
-	NextSchedules(ctx context.Context, now int64, limit int) ([]store.Schedule, error)
 	Fire(ctx context.Context, firings []store.Firing) ([]store.Fired, error)
-	RanSchedule(ctx context.Context, project, id string, draft store.Draft, now int64, by store.Actor) (store.Accepted, error)
 
 	// Damage makes the policy of a callback undecodable, as a broken disk or a careless hand would.
 	Damage(ctx context.Context, id string) error

@@ -3,6 +3,7 @@ package storetest
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -101,96 +102,27 @@ func testOpenUntil(f *fixture) {
 		rows[0].Project == "other", "a row: %+v", rows)
 }
 
-func testExpire(f *fixture) {
-	expiring := f.acceptEach(4, expiresAt(f.now+1000))
-	busy, crashed := expiring[2], expiring[3]
-	stay := []store.Callback{f.accept(), f.accept(expiresAt(f.now + 60_000)), busy}
-	f.lose(crashed.ID)
-	s := f.claim(busy.ID)
-	same(f, "expired", 2, len(must(f.Expire(f.ctx(), f.now, 2))))
-	same(f, "expired, the rest", 1, len(f.expire()))
-	for _, c := range []store.Callback{expiring[0], expiring[1], crashed} {
-		c = f.wantState(c.ID, store.Dead, store.Expired)
-		f.check(c.FinishedAt == f.now && c.DueAt == 0, "expired: %+v", c)
+func testLease(f *fixture) {
+	for i, step := range []struct {
+		holder string
+		after  int64
+		want   bool
+	}{
+		{"a", 0, true}, {"b", 9_999, false}, {"a", 9_999, true}, {"b", 10_000, false}, {"b", 19_999, true},
+		{"a", 20_000, false},
+		// The holder dies, and the clock is set back: a little is waited for, an hour is not.
+		{"c", 12_000, false}, {"c", 20_000 - hour, true}, {"a", 20_000 - hour, false},
+	} {
+		held := must(f.TryLease(f.ctx(), "leader", step.holder, f.now+step.after, 10*time.Second))
+		same(f, fmt.Sprint("step ", i, ", ", step.holder), step.want, held)
 	}
-	same(f, "fence of the crash before the expiry", 1, f.wantAttempts(crashed.ID, store.ClassCrashed)[0].Fence)
-	for _, c := range stay {
-		f.wantState(c.ID, store.Scheduled, "")
-	}
-	f.win(f.succeeded(s))
-	f.wantCounts(states{store.Dead: 3, store.Scheduled: 2, store.Succeeded: 1})
-}
-
-func testDropClaims(f *fixture) {
-	claimed, idle := ids(f.acceptEach(2)...), f.accept()
-	f.stamp(claimed...)
-	f.now += 100
-	same(f, "dropped claims", 2, must(f.DropClaims(f.ctx(), f.now)))
-	same(f, "dropped again", 0, must(f.DropClaims(f.ctx(), f.now)))
-	for _, id := range claimed {
-		same(f, "crash count after a dropped claim", 2, f.claim(id).CrashCount)
-		f.wantAttempts(id, store.ClassCrashed)
-	}
-	same(f, "crash count without a claim", 1, f.claim(idle.ID).CrashCount)
-}
-
-// testMarks lets open rows come below the low-water marks in every way there is: all are walked, and expire.
-func testMarks(f *fixture) {
-	advance := func(full bool) {
-		for range 2 { // the first call makes the marks
-			f.ok(f.AdvanceMarks(f.ctx(), f.now, full))
+	holders := 0
+	for _, held := range crowd(f, 8, func(i int) bool {
+		return must(f.TryLease(f.ctx(), "contended", fmt.Sprint(i), f.now, time.Second))
+	}) {
+		if held {
+			holders++
 		}
 	}
-	walked := func(what string, want ...string) {
-		for name, read := range map[string]walk{
-			"open": func(c store.Cursor) ([]store.OpenRow, error) { return f.Open(f.ctx(), c, 100) },
-			"overdue": func(c store.Cursor) ([]store.OpenRow, error) {
-				return f.Overdue(f.ctx(), c, f.now+1, f.now, 100)
-			},
-			"until": func(c store.Cursor) ([]store.OpenRow, error) { return f.OpenUntil(f.ctx(), c, f.now, 100) },
-		} {
-			same(f, what+", rows: "+name, want, rowIDs(must(read(store.Cursor{}))))
-		}
-	}
-	f.dead()
-	held, dead := f.accept(), f.dead()
-	f.now += hour
-	advance(false)
-	walked("one is held", held.ID)
-	f.succeed(held.ID)
-	f.now += hour
-	advance(false)
-	walked("no row is open")
-
-	// As a schedule that is late: due before the mark.
-	late := f.accept(dueIn(-2*hour), expiresAt(f.now-hour),
-		with(func(c *store.Callback) { c.FirstDueAt -= 2 * hour }))
-	walked("accepted with an old time", late.ID)
-	same(f, "expired", []string{late.ID}, rowIDs(f.expire()))
-	revived := f.retry(dead.ID, store.Once)
-	f.now += hour
-	advance(false)
-	walked("retried, and not yet attempted", revived.ID)
-	far := f.accept(dueIn(day))
-	f.now += hour
-	advance(true)
-	f.reschedule(far.ID, f.now)
-	claimed := f.claim(revived.ID) // its claim ends without a result
-	f.now += claimLasts
-	advance(false)
-	f.now += hour
-	advance(false)
-	walked("rescheduled to an earlier time", revived.ID, far.ID)
-	f.fail(far.ID)
-	f.commit(f.died(claimed))
-	advance(false)
-	f.now += hour
-	advance(false)
-	walked("one is put off, and one has ended", far.ID)
-	// The clock is set back.
-	f.now -= 5 * hour
-	back := f.accept()
-	advance(false)
-	open := rowIDs(must(f.Open(f.ctx(), store.Cursor{}, 100)))
-	f.check(slices.Contains(open, back.ID), "the clock was set back, and %s is not open: %v", back.ID, open)
+	same(f, "holders of one lease", 1, holders)
 }

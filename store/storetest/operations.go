@@ -1,0 +1,362 @@
+package storetest
+
+import (
+	"cmp"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// operations are those that are no method of the store, or are one with other words.
+var operations = map[string]func(s *script, words []string) ([]any, error){
+	// wait DURATION: time passes, or goes back.
+	"wait": func(s *script, words []string) ([]any, error) {
+		s.now += must(time.ParseDuration(words[0])).Milliseconds()
+		return nil, nil
+	},
+	// accept NAME… WORD… [; NAME… WORD…]…: all are accepted by one call, those before a semicolon alike.
+	"accept": func(s *script, words []string) ([]any, error) {
+		names, drafts := s.draftsOf(words)
+		accepted := must(s.Accept(s.ctx(), drafts))
+		s.require(len(accepted) == len(drafts), "%d answers to %d drafts", len(accepted), len(drafts))
+		return s.accepted(names, drafts, accepted), nil
+	},
+	// Replays NAME…: as accept, and nothing is accepted.
+	"Replays": func(s *script, words []string) ([]any, error) {
+		names, drafts := s.draftsOf(words)
+		return s.accepted(names, drafts, must(s.Replays(s.ctx(), drafts))), nil
+	},
+	"claim": stamp, // claim NAME… [FIELD…]: a stamp
+	"lose": func(s *script, words []string) ([]any, error) { // the claims run out
+		answers, err := stamp(s, words)
+		s.now += claimLasts
+		clear(s.waiting)
+		return answers, err
+	},
+	"fail":    result((*fixture).failed),
+	"succeed": result((*fixture).succeeded),
+	"die":     result((*fixture).died),
+	"back":    result(func(f *fixture, w *store.Stamped) store.Result { return handedBack(w, f.now) }),
+	"solve": result(func(f *fixture, w *store.Stamped) store.Result {
+		return f.answered(w, store.Succeeded, store.PollSucceeded, 200, `{"paid":true}`)
+	}),
+	"disappoint": result(func(f *fixture, w *store.Stamped) store.Result {
+		return f.answered(w, store.Succeeded, store.PollFailed, 404, "gone")
+	}),
+	// again NAME…: commits the last result once more.
+	"again": func(s *script, words []string) (answers []any, err error) {
+		for _, name := range words {
+			answers = append(answers, about{name, s.commit(s.results[name])})
+		}
+		return answers, nil
+	},
+	"get": func(s *script, words []string) (answers []any, err error) {
+		for _, name := range words {
+			answers = append(answers, s.get(s.ids[name]))
+		}
+		return answers, nil
+	},
+	"attempts": func(s *script, words []string) (answers []any, err error) {
+		for _, name := range words {
+			answers = append(answers, s.attempts(s.ids[name]))
+		}
+		return answers, nil
+	},
+	// list FIELD…: the names of what a filter picks.
+	"list": func(s *script, words []string) ([]any, error) {
+		f := store.Filter{Now: s.now, Limit: 500}
+		s.assign(reflect.ValueOf(&f).Elem(), words)
+		return []any{joined(s, ids(must(s.List(s.ctx(), project, f)).Callbacks...))}, nil
+	},
+	// audit N: the newest entries.
+	"audit": func(s *script, words []string) (answers []any, err error) {
+		n := 0
+		must(fmt.Sscan(words[0], &n))
+		for _, e := range s.newest(n) {
+			s.check(e.Actor == actor.Name && e.Address == actor.Address && e.Reason == actor.Reason, "audit: %+v", e)
+			answers = append(answers, strings.TrimSpace(fmt.Sprintln(e.Action, s.hide(e.Object), s.hide(e.Before), s.hide(e.After))))
+		}
+		return answers, nil
+	},
+	// plan NAME KEY/FINGERPRINT [route=…] [project=…] ENDPOINT…: plans an event, whose callbacks are NAME1, NAME2 and so on.
+	"plan": func(s *script, words []string) ([]any, error) {
+		var endpoints, fields []string
+		for _, word := range words[2:] {
+			if strings.Contains(word, "=") {
+				fields = append(fields, strings.Replace(word, "route", "idempotency.route", 1))
+			} else {
+				endpoints = append(endpoints, word)
+			}
+		}
+		key, fingerprint, _ := strings.Cut(words[1], "/")
+		p := s.eventPlan(key, fingerprint, endpoints...)
+		s.assign(reflect.ValueOf(&p).Elem(), fields)
+		s.name(words[0], p.ID)
+		for i, target := range p.Targets {
+			s.name(fmt.Sprint(words[0], i+1), target.CallbackID)
+		}
+		plan, known, err := s.PlanEvent(s.ctx(), p)
+		if err != nil {
+			return nil, err
+		}
+		text := fmt.Sprintf("%s, known: %t", s.hide(plan.ID), known)
+		for _, target := range plan.Targets {
+			text += fmt.Sprintf(", %s for %s, accepted: %t", s.hide(target.CallbackID), target.EndpointID, target.Accepted)
+		}
+		return []any{text}, nil
+	},
+	// touch KEY TIME: it was used then.
+	"touch": func(s *script, words []string) ([]any, error) {
+		return nil, s.TouchKeys(s.ctx(), map[string]int64{s.ids[words[0]]: s.time(words[1]), s.id(): s.now})
+	},
+	// read SCHEDULE…: what is to be fired is read as it is now. fire SCHEDULE… [FIELD…]: fires it, or what was read last.
+	"read": func(s *script, words []string) ([]any, error) {
+		for _, name := range words {
+			s.firings[name] = s.firing(s.getSchedule(s.ids[name]))
+		}
+		return nil, nil
+	},
+	"fire": func(s *script, words []string) (answers []any, err error) {
+		var firings []store.Firing
+		var fields []string
+		for _, word := range words {
+			if strings.Contains(word, "=") {
+				fields = append(fields, word)
+			}
+		}
+		for _, name := range words {
+			if s.ids[name] == "" {
+				continue
+			}
+			firing, read := s.firings[name]
+			if delete(s.firings, name); !read {
+				firing = s.firing(s.getSchedule(s.ids[name]))
+			}
+			firing.Now = s.now
+			s.assign(reflect.ValueOf(&firing).Elem(), fields)
+			if firing.Draft != nil {
+				s.fired++
+				s.name(fmt.Sprint(name, "-", s.fired), firing.Draft.Callback.ID)
+				s.said["Callback "+firing.Draft.Callback.ID] = s.flat(firing.Draft.Callback)
+			}
+			firings = append(firings, firing)
+		}
+		for i, fired := range s.fixture.fire(firings...) {
+			answers = append(answers, about{s.names[firings[i].Schedule.ID], fired})
+		}
+		return answers, nil
+	},
+	// health ENDPOINT [FIELD…]: reports it, and shows the endpoint.
+	"health": func(s *script, words []string) ([]any, error) {
+		h := store.EndpointHealth{ID: s.ids[words[0]]}
+		s.assign(reflect.ValueOf(&h).Elem(), words[1:])
+		s.ok(s.ReportHealth(s.ctx(), []store.EndpointHealth{{ID: s.id(), FailedAt: s.now}, h}, s.now))
+		return []any{s.getEndpoint(h.ID)}, nil
+	},
+	// upsert NAME[:FIELD,…]…: endpoints with these external ids, in one call.
+	"upsert": func(s *script, words []string) (answers []any, err error) {
+		wants := each(words, func(word string) store.EndpointUpsert {
+			name, fields, _ := strings.Cut(word, ":")
+			return store.EndpointUpsert{ExternalID: name, Change: func(e *store.Endpoint) error {
+				if fields == "refuse" {
+					return errRefused
+				}
+				s.assign(reflect.ValueOf(e).Elem(), parts(fields))
+				return nil
+			}}
+		})
+		for i, done := range s.upsertAll(wants...) {
+			if done.Created {
+				s.name(wants[i].ExternalID, done.Endpoint.ID)
+			}
+			answers = append(answers, about{wants[i].ExternalID, done})
+		}
+		return answers, nil
+	},
+	// born: callbacks that came into being by themselves since the last time.
+	"born": func(s *script, _ []string) ([]any, error) { return []any{s.bornNow()}, nil },
+	// feed: what has come into it since the last time. feed PROJECT: all that is in another's.
+	"feed": func(s *script, words []string) ([]any, error) {
+		s.fold()
+		if len(words) > 0 {
+			events, _ := must2(s.Outcomes(s.ctx(), words[0], store.OutcomeCursor{}, 10))
+			return []any{events}, nil
+		}
+		events, next := s.outcomes(s.read, 3)
+		s.read = next
+		return []any{events}, nil
+	},
+}
+
+// stamp stamps rows; the answers are in the order of the words.
+func stamp(s *script, words []string) (answers []any, err error) {
+	st := store.Stamp{Now: s.now, Margin: margin}
+	var names []string
+	diverts := 0
+	for _, word := range words {
+		if n, ok := strings.CutPrefix(word, "diverts="); ok {
+			must(fmt.Sscan(n, &diverts))
+		} else if strings.Contains(word, "=") {
+			s.assign(reflect.ValueOf(&st).Elem(), []string{word})
+		} else {
+			names = append(names, word)
+		}
+	}
+	if st.Token == "" {
+		st.Token = s.token()
+	}
+	st.Claims = each(names, func(name string) store.StampClaim {
+		return store.StampClaim{ID: s.named("id", name), Diverts: diverts}
+	})
+	stamped, refused := must2(s.Stamp(s.ctx(), st))
+	byID := make(map[string]any)
+	for _, w := range stamped {
+		byID[w.ID] = *w
+		name := s.names[w.ID]
+		s.stamps[name], s.waiting[name] = append(s.stamps[name], w), true
+	}
+	for _, r := range refused {
+		byID[r.ID] = r
+	}
+	s.require(len(byID) == len(names), "%d answers to %d claims", len(byID), len(names))
+	for _, c := range st.Claims {
+		answers = append(answers, byID[c.ID])
+	}
+	return answers, nil
+}
+
+// result commits a result of callbacks that were claimed, and claims those that were not: NAME… [FIELD…]. With
+// claim=N it is that of the N-th claim.
+func result(of func(*fixture, *store.Stamped) store.Result) func(*script, []string) ([]any, error) {
+	return func(s *script, words []string) (answers []any, err error) {
+		names := slices.DeleteFunc(slices.Clone(words), func(w string) bool { return strings.ContainsAny(w, "=.") })
+		for _, name := range names {
+			numbered := slices.ContainsFunc(words, func(w string) bool { return strings.HasPrefix(w, "claim=") })
+			if !s.waiting[name] && !numbered {
+				s.stamps[name] = append(s.stamps[name], s.claim(s.ids[name]))
+			}
+			claims := s.stamps[name]
+			claim := claims[len(claims)-1]
+			var fields []string
+			for _, word := range words {
+				if number, ok := strings.CutPrefix(word, "claim="); ok {
+					claim = claims[int(number[0]-'1')]
+				} else if !slices.Contains(names, word) {
+					fields = append(fields, strings.TrimPrefix(word, "."))
+				}
+			}
+			r := of(s.fixture, claim)
+			if r.Attempt != nil {
+				r.Attempt = new(*r.Attempt)
+			}
+			s.assign(reflect.ValueOf(&r).Elem(), fields)
+			if r.State.Terminal() {
+				r.DueAt = 0
+			}
+			s.results[name] = r
+			if claim == claims[len(claims)-1] {
+				s.waiting[name] = false
+			}
+			answers = append(answers, about{name, s.commit(r)})
+		}
+		return answers, nil
+	}
+}
+
+// An about is a value that is told under a name.
+type about struct {
+	name  string
+	value any
+}
+
+// joined are the names of ids.
+func joined(s *script, ids []string) string {
+	return cmp.Or(strings.Join(each(ids, s.hide), " "), "none")
+}
+
+// draftsOf makes the drafts of an accept.
+func (s *script) draftsOf(words []string) (names []string, drafts []store.Draft) {
+	for len(words) > 0 {
+		n := slices.Index(words, ";")
+		part := words
+		if n >= 0 {
+			part, words = words[:n], words[n+1:]
+		} else {
+			words = nil
+		}
+		var fields []string
+		for _, word := range part {
+			if strings.ContainsAny(word, "=.") {
+				fields = append(fields, strings.TrimPrefix(word, "."))
+				continue
+			}
+			names = append(names, word)
+		}
+		for range len(names) - len(drafts) {
+			d := s.draft()
+			for _, field := range fields {
+				if o := s.option(field); o != nil {
+					o(&d)
+				} else {
+					s.assign(reflect.ValueOf(&d).Elem(), []string{field})
+				}
+			}
+			drafts = append(drafts, d)
+		}
+	}
+	return names, drafts
+}
+
+// option is an option of the fixture by its name; nil: the word is a field.
+func (s *script) option(word string) option {
+	name, value, _ := strings.Cut(word, "=")
+	first, second, _ := strings.Cut(value, "/")
+	switch name {
+	case "poll":
+		return polling(value)
+	case "to":
+		return to(must(s.AnyEndpoint(s.ctx(), project, s.ids[value])))
+	case "key":
+		return keyed(first, second)
+	case "strictly":
+		return strictly(value)
+	case "versioned", "version":
+		if second == "" {
+			return nil // the field
+		}
+		n := int64(0)
+		must(fmt.Sscan(second, &n))
+		if name == "version" {
+			return withVersion(first, n)
+		}
+		return versioned(first, n)
+	case "due":
+		return with(func(c *store.Callback) { s.set(reflect.ValueOf(&c.DueAt).Elem(), value) })
+	}
+	return nil
+}
+
+// accepted names the callbacks of drafts, and says what became of each.
+func (s *script) accepted(names []string, drafts []store.Draft, accepted []store.Accepted) (answers []any) {
+	for i, a := range accepted {
+		switch {
+		case a.Err != nil:
+			answers = append(answers, fmt.Sprintf("%s: error: %s", names[i], sentinel(a.Err)))
+			continue
+		case !a.Replayed:
+			s.name(names[i], a.Callback.ID)
+			s.said["Callback "+a.Callback.ID] = s.flat(drafts[i].Callback)
+			if string(drafts[i].Body) == paid {
+				s.said["Stamped "+a.Callback.ID] = map[string]string{"body": paid}
+			}
+		default:
+			names[i] += " is " + s.names[a.Callback.ID]
+		}
+		answers = append(answers, about{names[i], a})
+	}
+	return answers
+}

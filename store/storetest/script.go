@@ -1,0 +1,374 @@
+package storetest
+
+import (
+	"embed"
+	"errors"
+	"flag"
+	"os"
+	"path"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+var update = flag.Bool("update", false, "write what the store answers into the scripts of storetest")
+
+//go:embed testdata/*.txt
+var scripts embed.FS
+
+// runScripts runs the scripts, each file in parallel. A file is a group; its cases begin with "== NAME", each on an
+// empty store. Lines of a case are calls, and what is answered follows them, indented. With the flag update the
+// answers are written instead of compared.
+//
+//	[NAME =] METHOD WORD…    a method of the store, or an operation of [operations]
+//
+// A word is an argument in its place, field=value or field (true), in 'quotes' if it has spaces. What is left out is
+// usual: the project, the time, the actor, a limit of 100, and what the drafts of the fixture have. @NAME is the id of
+// a row; the id that a call gives is named by NAME. Times count from now: now, +5s, -1h, forever.
+//
+// Of callbacks, endpoints, schedules and the like an answer has what differs from what was last said of them, by
+// whatever call: "field=" is no value any more. Of other rows it has what is not zero.
+func runScripts(t *testing.T, o Options, open func(t *testing.T) Store) {
+	files, err := scripts.ReadDir("testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		text, err := scripts.ReadFile("testdata/" + file.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		group := strings.TrimSuffix(file.Name(), ".txt")
+		t.Run(group, func(t *testing.T) {
+			t.Parallel()
+			head, cases, _ := strings.Cut(string(text), "== ")
+			written := head
+			for _, text := range strings.Split(cases, "\n== ") {
+				name, body, _ := strings.Cut(text, "\n")
+				body = strings.TrimRight(body, "\n") + "\n"
+				got := body
+				if o.has(path.Join(group, name)) {
+					t.Run(name, func(t *testing.T) {
+						f := newFixture(t, open(t))
+						defer f.reportPanic()
+						got = newScript(f).run(body)
+						f.checkCounters()
+						if diff := gocmp.Diff(strings.Split(body, "\n"), strings.Split(got, "\n")); diff != "" && !*update {
+							t.Errorf("-script +store:\n%s", diff)
+						}
+					})
+				}
+				written += "== " + name + "\n" + got + "\n"
+			}
+			if *update {
+				file := path.Join("..", "storetest", "testdata", file.Name())
+				if err := os.WriteFile(file, []byte(strings.TrimSuffix(written, "\n")), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// A script is a case that is being run.
+type script struct {
+	*fixture
+	ids, names map[string]string // ids by name, names by id
+	lanes      map[int64]int     // numbers of lanes in the order in which they are met
+	said       map[string]map[string]string
+	versions   map[string]int64
+	stamps     map[string][]*store.Stamped // by name
+	waiting    map[string]bool             // for the result of the last stamp
+	results    map[string]store.Result     // the last of each
+	firings    map[string]store.Firing     // that were read, by schedule
+	fired      int
+	read       store.OutcomeCursor // how far the feed was read
+}
+
+func newScript(f *fixture) *script {
+	return &script{
+		fixture: f, ids: make(map[string]string), names: make(map[string]string), lanes: make(map[int64]int),
+		said: make(map[string]map[string]string), versions: make(map[string]int64),
+		firings: make(map[string]store.Firing), stamps: make(map[string][]*store.Stamped), waiting: make(map[string]bool),
+		results: make(map[string]store.Result),
+	}
+}
+
+// run makes the calls of a case and returns it with what was answered.
+func (s *script) run(body string) string {
+	var out strings.Builder
+	for line := range strings.Lines(body) {
+		if strings.HasPrefix(line, " ") {
+			continue
+		}
+		out.WriteString(line)
+		words := split(line)
+		if len(words) == 0 || words[0] == "#" {
+			continue
+		}
+		name := ""
+		if len(words) > 2 && words[1] == "=" {
+			name, words = words[0], words[2:]
+		}
+		var answers []any
+		var err error
+		if do := operations[words[0]]; do != nil {
+			answers, err = do(s, words[1:])
+		} else {
+			answers, err = s.call(name, words[0], words[1:])
+		}
+		if err != nil {
+			answers = []any{"error: " + sentinel(err)}
+		}
+		for _, answer := range answers {
+			for _, text := range s.tell(answer) {
+				out.WriteString(strings.TrimRight("  "+text, " ") + "\n")
+			}
+		}
+	}
+	return out.String()
+}
+
+// split splits a line at spaces that do not stand in single quotes.
+func split(line string) (words []string) {
+	quoted, begun := false, false
+	for _, r := range strings.TrimSpace(line) {
+		if r == ' ' && !quoted {
+			begun = false
+			continue
+		}
+		if !begun {
+			words, begun = append(words, ""), true
+		}
+		if r == '\'' {
+			quoted = !quoted
+		} else {
+			words[len(words)-1] += string(r)
+		}
+	}
+	return words
+}
+
+// sentinel is the text of the error that callers look for.
+func sentinel(err error) string {
+	var invalid *store.InvalidError
+	if errors.As(err, &invalid) {
+		return "invalid " + invalid.Fields[0].Field
+	}
+	for _, known := range []error{
+		store.ErrNotFound, store.ErrIdempotencyMismatch, store.ErrAttempting, store.ErrPayloadPurged, store.ErrTerminal,
+		store.ErrExists, store.ErrEndpointDeleted, store.ErrPollLive, store.ErrTooManyRedrives, store.ErrLaneQuota, errRefused,
+	} {
+		if errors.Is(err, known) {
+			return known.Error()
+		}
+	}
+	return "of the database"
+}
+
+// parameters are those of the methods that scripts call, behind the context.
+var parameters = map[string]string{
+	"Cancel": "project id now by", "CancelRef": "project ref topic limit now by", "Retry": "project id retry by",
+	"Reschedule": "project id due now by", "Mend": "project id change now by", "AppendAudit": "entry",
+	"Overdue": "after dueBefore claimedBefore limit", "Open": "after limit", "OpenUntil": "after until limit",
+	"Claimed": "after now limit", "ByID": "ids", "Known": "ids", "Expire": "now limit", "DropClaims": "now",
+	"IndexMeta": "want", "NextGeneration": "from now by", "MarkBuilt": "generation now",
+	"TryLease": "name holder now ttl", "SweepCursor": "", "SetSweepCursor": "cursor", "Purge": "retention limit",
+	"AdvanceMarks": "now full", "Overstays": "retention", "PurgeKeys": "now limit", "PurgeVersions": "now before limit",
+	"Fold": "now", "CountSealed": "table keyID limit", "OwnedSecrets": "project owner now",
+	"AddSecret": "secret retireAt onlyIfNone by", "Ping": "", "Lanes": "since limit", "LaneByKey": "project key",
+	"LaneList": "project filter", "SetLane": "project key concurrency rate now by",
+	"PauseLane": "project key until reason now by", "OpenCallbacks": "names", "Projects": "after limit",
+	"Project": "which", "ProjectsChanged": "since limit", "CreateProject": "row by", "PatchProject": "which change now by",
+	"SetProjectPause": "project until reason now by", "Presets": "project kind", "AllPresets": "project",
+	"PutPreset": "row by", "DeletePreset": "project kind name now by", "Keys": "project", "KeyByHash": "hash",
+	"AddKey": "row by", "RevokeKey": "project id now by", "CreateEndpoint": "row by",
+	"UpsertEndpoint": "project row now by", "PatchEndpoint": "project id change now by",
+	"DeleteEndpoint": "project id now by", "DisableEndpoint": "project id reason now by", "Endpoint": "project id",
+	"AnyEndpoint": "project id", "EndpointByExternalID": "project name", "FindEndpoints": "project names",
+	"Endpoints": "project filter", "Subscribers": "project after limit", "EndpointsByID": "ids",
+	"EndpointsChanged": "since limit", "EndpointEvents": "after limit", "CancelDeleted": "now limit",
+	"TakeAlerts": "failingBefore alertedBefore now limit", "PurgeOutcomes": "now before limit",
+	"Books": "project query", "Compare": "project from to names most", "NextStrict": "project key",
+	"LockHolder": "project key now", "Attempted": "project id", "Get": "project id", "Attempts": "project id before limit",
+	"Attempt": "project id number", "Payload": "project id", "Counts": "project", "DueHours": "project from to",
+	"DueNow": "project now", "DeadGroups": "project", "PurgeActivity": "now limit", "ReportDispatcher": "row",
+	"WithdrawDispatcher": "name now", "LastWorker": "", "Dispatchers": "since", "PurgeDispatchers": "now limit",
+	"Session": "name now", "PutSession": "row", "DeleteSession": "name", "PurgeSessions": "now limit",
+	"AuditEntries": "project after limit", "EventPlanned": "project route key", "ResolvePoll": "project id data now by", "PollDetail": "project id",
+	"CreateRedrive": "row by", "GatherRedrive": "project id now", "StepRedrive": "id limit now",
+	"SetRedrive": "project id to now by", "Redrive": "project id", "Redrives": "project after limit",
+	"RedrivesToDo": "after limit", "CreateSchedule": "row by", "ChangeSchedule": "project id change now by",
+	"DeleteSchedule": "project id now by", "Schedule": "project id", "Schedules": "project filter",
+	"ScheduleRuns": "project id", "NextSchedules": "now limit", "RanSchedule": "project id draft now by",
+	"Damage": "id",
+}
+
+// call calls a method of the store.
+func (s *script) call(name, method string, words []string) (answers []any, err error) {
+	m := reflect.ValueOf(s.Store).MethodByName(method)
+	names, known := parameters[method]
+	if !m.IsValid() || !known {
+		s.require(false, "there is no method or operation %s", method)
+	}
+	args := []reflect.Value{reflect.ValueOf(s.ctx())}
+	var positional, fields []string
+	given := make(map[string]string)
+	for _, word := range words {
+		field, value, has := strings.Cut(word, "=")
+		switch {
+		case has && slices.Contains(strings.Fields(names), field):
+			given[field] = value
+		case has || strings.HasPrefix(word, "."):
+			fields = append(fields, strings.TrimPrefix(word, "."))
+		default:
+			positional = append(positional, word)
+		}
+	}
+	for i, name := range strings.Fields(names) {
+		v := reflect.New(m.Type().In(i + 1)).Elem()
+		value, explicit := given[name]
+		switch usual := s.usual(name, v.Type()); {
+		case explicit:
+			s.set(v, value)
+		case v.Kind() == reflect.Func:
+			v.Set(s.change(v.Type(), fields, slices.Contains(positional, "refuse")))
+		case v.Kind() == reflect.Struct && v.Type() != reflect.TypeFor[store.Actor]():
+			if usual.IsValid() {
+				v.Set(usual)
+			}
+			s.assign(v, fields)
+		case usual.IsValid():
+			v.Set(usual)
+		case v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.String:
+			for _, word := range positional {
+				v.Set(reflect.Append(v, reflect.ValueOf(s.known(s.named(name, word)))))
+			}
+		case len(positional) > 0:
+			s.set(v, s.named(name, positional[0]))
+			positional = positional[1:]
+		}
+		args = append(args, v)
+	}
+	if name != "" {
+		s.name(name, idOf(args))
+	}
+	results := m.Call(args)
+	last := results[len(results)-1]
+	if !last.IsNil() {
+		return nil, last.Interface().(error)
+	}
+	for _, r := range results[:len(results)-1] {
+		if name != "" && s.ids[name] == "" {
+			s.name(name, idOf([]reflect.Value{r}))
+		}
+		answers = append(answers, r.Interface())
+	}
+	return answers, nil
+}
+
+// usual is what an argument is that a line leaves out; invalid if there is nothing usual.
+func (s *script) usual(name string, of reflect.Type) reflect.Value {
+	switch name {
+	case "project":
+		return reflect.ValueOf(project)
+	case "now":
+		return reflect.ValueOf(s.now)
+	case "by":
+		if of.Kind() == reflect.Pointer {
+			return reflect.ValueOf(&actor)
+		}
+		return reflect.ValueOf(actor)
+	case "limit":
+		return reflect.ValueOf(100)
+	}
+	var row any
+	switch of {
+	case reflect.TypeFor[store.Draft]():
+		row = s.draft()
+	case reflect.TypeFor[store.Retry]():
+		row = store.Retry{Ladder: store.Once, Now: s.now}
+	case reflect.TypeFor[store.Endpoint]():
+		row = s.newEndpoint()
+	case reflect.TypeFor[store.EndpointFilter]():
+		row = store.EndpointFilter{Limit: 100, Now: s.now}
+	case reflect.TypeFor[store.LaneFilter]():
+		row = store.LaneFilter{Limit: 100, Now: s.now}
+	case reflect.TypeFor[store.Schedule]():
+		row = s.newSchedule("")
+	case reflect.TypeFor[store.ScheduleFilter]():
+		row = store.ScheduleFilter{Limit: 100}
+	case reflect.TypeFor[store.Secret]():
+		row = s.secret("", "")
+	case reflect.TypeFor[store.Project]():
+		row = store.Project{CreatedAt: s.now}
+	case reflect.TypeFor[store.Preset]():
+		row = store.Preset{Project: project, UpdatedAt: s.now}
+	case reflect.TypeFor[store.Key]():
+		row = store.Key{
+			ID: s.id(), Project: project, Name: "n", Scopes: []store.Scope{store.ScopeSend, store.ScopeRead},
+			Hint: "…x", CreatedAt: s.now, ExpiresAt: s.now + 1000,
+		}
+	case reflect.TypeFor[store.Redrive]():
+		row = store.Redrive{ID: s.id(), Project: project, CreatedAt: s.now, Shown: "{}",
+			Filter: store.Filter{To: s.now + 1}}
+	case reflect.TypeFor[store.AuditEntry]():
+		row = store.AuditEntry{ID: s.id(), Project: project, At: s.now, Actor: "key_1", Action: "x", Object: "o"}
+	case reflect.TypeFor[store.Retention]():
+		row = store.Retention{Now: s.now}
+	}
+	return reflect.ValueOf(row)
+}
+
+// change is a function that sets fields, and refuses what it has done or not.
+func (s *script) change(of reflect.Type, fields []string, refuses bool) reflect.Value {
+	return reflect.MakeFunc(of, func(args []reflect.Value) []reflect.Value {
+		s.assign(args[0].Elem(), fields)
+		err := reflect.New(reflect.TypeFor[error]()).Elem()
+		if refuses {
+			err.Set(reflect.ValueOf(errRefused))
+		}
+		return []reflect.Value{err}
+	})
+}
+
+// name names an id.
+func (s *script) name(name, id string) {
+	if id != "" {
+		s.ids[name], s.names[id] = id, name
+	}
+}
+
+// named is an argument, where a name may stand for an id.
+func (s *script) named(parameter, word string) string {
+	if id := s.ids[word]; id != "" && (parameter == "id" || parameter == "ids") {
+		return id
+	}
+	if word == "unknown" {
+		return s.id()
+	}
+	return word
+}
+
+// idOf is the id of the first row among values that has one.
+func idOf(values []reflect.Value) string {
+	for _, v := range values {
+		if v.Kind() != reflect.Struct {
+			continue
+		}
+		if id := v.FieldByName("ID"); id.IsValid() && id.Kind() == reflect.String {
+			return id.String()
+		}
+		for _, of := range []string{"Callback", "Endpoint"} {
+			if row := v.FieldByName(of); row.IsValid() && row.Kind() == reflect.Struct {
+				return row.FieldByName("ID").String()
+			}
+		}
+	}
+	return ""
+}
