@@ -118,19 +118,6 @@ func (t *tx) writeLanes(rows []endpointRow) error {
 	return named("write lanes of endpoints", err)
 }
 
-// UpsertEndpoint makes the project's endpoint with that external id, or changes the one that there is, and says whether it was made:
-// see store.EndpointUpsert.
-func (db *DB) UpsertEndpoint(ctx context.Context, project string, want store.EndpointUpsert, now int64, by store.Actor) (store.Endpoint, bool, error) {
-	done, err := db.UpsertEndpoints(ctx, project, []store.EndpointUpsert{want}, now, by)
-	if err != nil {
-		return store.Endpoint{}, false, err
-	}
-	if done[0].Err != nil {
-		return store.Endpoint{}, false, fmt.Errorf("upsert endpoint %s: %w", want.ExternalID, done[0].Err)
-	}
-	return done[0].Endpoint, done[0].Created, nil
-}
-
 // UpsertEndpoints makes or changes up to 1,000 endpoints in one transaction, and answers each in its place. What is refused, by its
 // Change or because its external id is empty or stands there twice, leaves the others alone. An error means that nothing was done.
 func (db *DB) UpsertEndpoints(ctx context.Context, project string, wants []store.EndpointUpsert, now int64, by store.Actor) ([]store.UpsertedEndpoint, error) {

@@ -113,7 +113,8 @@ var operations = map[string]func(s *script, words []string) ([]any, error){
 	"touch": func(s *script, words []string) ([]any, error) {
 		return nil, s.TouchKeys(s.ctx(), map[string]int64{s.ids[words[0]]: s.time(words[1]), s.id(): s.now})
 	},
-	// read SCHEDULE…: what is to be fired is read as it is now. fire SCHEDULE… [FIELD…]: fires it, or what was read last.
+	// read SCHEDULE…: what is to be fired is read as it is now. fire SCHEDULE[:FIELD]… [FIELD…]: fires it, or what was read
+	// last, in one call; one that comes again fires its next time.
 	"read": func(s *script, words []string) ([]any, error) {
 		for _, name := range words {
 			s.firings[name] = s.firing(s.getSchedule(s.ids[name]))
@@ -124,20 +125,29 @@ var operations = map[string]func(s *script, words []string) ([]any, error){
 		var firings []store.Firing
 		var fields []string
 		for _, word := range words {
-			if strings.Contains(word, "=") {
+			if name, _, _ := strings.Cut(word, ":"); s.ids[name] == "" {
 				fields = append(fields, word)
 			}
 		}
-		for _, name := range words {
+		before := make(map[string]store.Firing)
+		for _, word := range words {
+			name, own, has := strings.Cut(word, ":")
 			if s.ids[name] == "" {
 				continue
 			}
 			firing, read := s.firings[name]
-			if delete(s.firings, name); !read {
+			if first, again := before[name]; again {
+				first.Schedule.NextAt = first.Next
+				firing = s.firing(first.Schedule)
+			} else if delete(s.firings, name); !read {
 				firing = s.firing(s.getSchedule(s.ids[name]))
 			}
 			firing.Now = s.now
 			s.assign(reflect.ValueOf(&firing).Elem(), fields)
+			if has {
+				s.assign(reflect.ValueOf(&firing).Elem(), []string{own})
+			}
+			before[name] = firing
 			if firing.Draft != nil {
 				s.fired++
 				s.name(fmt.Sprint(name, "-", s.fired), firing.Draft.Callback.ID)
