@@ -188,7 +188,7 @@ var parameters = map[string]string{
 	"SetProjectPause": "project until reason now by", "Presets": "project kind", "AllPresets": "project",
 	"PutPreset": "row by", "DeletePreset": "project kind name now by", "Keys": "project", "KeyByHash": "hash",
 	"AddKey": "row by", "RevokeKey": "project id now by", "CreateEndpoint": "row by",
-	"PatchEndpoint": "project id change now by",
+	"PatchEndpoint":  "project id change now by",
 	"DeleteEndpoint": "project id now by", "DisableEndpoint": "project id reason now by", "Endpoint": "project id",
 	"AnyEndpoint": "project id", "EndpointByExternalID": "project name", "FindEndpoints": "project names",
 	"Endpoints": "project filter", "Subscribers": "project after limit", "EndpointsByID": "ids",
