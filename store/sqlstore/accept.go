@@ -50,7 +50,7 @@ func (db *DB) Accept(ctx context.Context, drafts []store.Draft) ([]store.Accepte
 		entries = append(entries, &own[i])
 	}
 	if err := db.sql.Commit(ctx, accepts, entries); err != nil {
-		return nil, fmt.Errorf("accept: %w", err)
+		return nil, named("accept", err)
 	}
 	accepted := make([]store.Accepted, len(drafts))
 	for i := range own {
@@ -105,7 +105,7 @@ func (t *tx) acceptAll(entries []*acceptEntry) error {
 	}
 	accepted, err := t.insertCallbacks(fresh)
 	if err != nil {
-		return fmt.Errorf("insert callbacks: %w", err)
+		return named("insert callbacks", err)
 	}
 	var early earlyTimes
 	for _, e := range accepted {
@@ -186,54 +186,27 @@ func (e *acceptEntry) encode(w *written) error {
 	return nil
 }
 
+var draftFields = sqldb.Named[store.Callback](`id project kind lock_key state reason trigger lane=LaneID due_at expires_at ladder_base
+	updated_at finished_at strict`)
+
 // draftColumns are the first rows of callbacks; the columns that are not named begin at their defaults.
 func draftColumns(e *acceptEntry) sqldb.Columns {
-	c := &e.out.Callback
-	return sqldb.Columns{
-		col("id", &c.ID),
-		col("project", &c.Project),
-		col("kind", &c.Kind),
-		col("lock_key", &c.LockKey),
-		col("state", &c.State),
-		col("reason", &c.Reason),
-		col("trigger", &c.Trigger),
-		col("lane", &c.LaneID),
-		col("due_at", &c.DueAt),
-		col("expires_at", &c.ExpiresAt),
-		col("ladder_base", &c.LadderBase),
-		col("updated_at", &c.UpdatedAt),
-		col("finished_at", &c.FinishedAt),
-		col("timeout_ms", &e.timeout),
-		col("strict", sqldb.Bool(&c.Strict)),
-		col("payload", sqldb.Bool(&e.hasPayload)),
-	}
+	return append(draftFields(&e.out.Callback), col("timeout_ms", &e.timeout), col("payload", sqldb.Bool(&e.hasPayload)))
 }
+
+var requestFields = sqldb.Named[store.Callback](`id project created_at first_due_at follows endpoint_id topic ref method content_type
+	signer url version`)
 
 // requestColumns are the second rows of callbacks.
 func requestColumns(e *acceptEntry) sqldb.Columns {
-	c := &e.out.Callback
-	return sqldb.Columns{
-		col("id", &c.ID),
-		col("project", &c.Project),
-		col("created_at", &c.CreatedAt),
-		col("first_due_at", &c.FirstDueAt),
-		col("follows", sqldb.Bool(&c.Follows)),
-		col("endpoint_id", &c.EndpointID),
-		col("topic", &c.Topic),
-		col("ref", &c.Ref),
-		col("method", &c.Method),
-		col("content_type", &c.ContentType),
-		col("signer", &c.Signer),
-		col("url", &c.URL),
+	return append(requestFields(&e.out.Callback),
 		col("headers", &e.headers),
 		col("labels", &e.labels),
 		col("policy", &e.policy),
 		col("success", &e.success),
 		col("sealed_key", &e.sealedKey),
 		col("shared", &e.shared),
-		col("version", &c.Version),
-		col("body", &e.body),
-	}
+		col("body", &e.body))
 }
 
 // insertCallbacks inserts the drafts' first rows, and returns those that were not there yet, by id.
@@ -262,14 +235,12 @@ func (t *tx) insertRequests(accepted []*acceptEntry) error {
 
 // A newPayload is a body and how many drafts of the group share it.
 type newPayload struct {
-	id, project string
-	users       int64
-	body        []byte
+	ID, Project string
+	Users       int64
+	Body        []byte
 }
 
-func payloadColumns(p *newPayload) sqldb.Columns {
-	return sqldb.Columns{col("id", &p.id), col("project", &p.project), col("users", &p.users), col("body", &p.body)}
-}
+var payloadColumns = sqldb.Named[newPayload](`id project users body`)
 
 // insertPayloads inserts the bodies that accepted drafts share.
 func (t *tx) insertPayloads(entries []*acceptEntry) error {
@@ -284,27 +255,27 @@ func (t *tx) insertPayloads(entries []*acceptEntry) error {
 			if payloads == nil {
 				payloads = make(map[string]*newPayload)
 			}
-			p = &newPayload{id: id, project: e.out.Callback.Project}
+			p = &newPayload{ID: id, Project: e.out.Callback.Project}
 			payloads[id] = p
 		}
-		p.users++
+		p.Users++
 		if e.draft.Body != nil {
-			p.body = e.draft.Body
+			p.Body = e.draft.Body
 		}
 	}
 	fresh := make([]*newPayload, 0, len(payloads))
 	for _, id := range sortedKeys(payloads) {
 		p := payloads[id]
-		if p.body != nil {
+		if p.Body != nil {
 			fresh = append(fresh, p)
 			continue
 		}
-		n, err := t.Exec(`UPDATE payloads SET users = users + $1 WHERE id = $2 AND project = $3`, p.users, p.id, p.project)
+		n, err := t.Exec(`UPDATE payloads SET users = users + $1 WHERE id = $2 AND project = $3`, p.Users, p.ID, p.Project)
 		if err != nil {
-			return fmt.Errorf("share payload: %w", err)
+			return named("share payload", err)
 		}
 		if n == 0 {
-			return fmt.Errorf("payload %s that is to be shared is not there", p.id)
+			return fmt.Errorf("payload %s that is to be shared is not there", p.ID)
 		}
 	}
 	return named("insert payloads", sqldb.InsertEach(t.Tx, "payloads", payloadColumns, fresh,

@@ -20,30 +20,11 @@ type attemptRow struct {
 	detail string
 }
 
+var attemptFields = sqldb.Named[store.Attempt](`callback_id project number trigger outcome charged class status error
+	started_at ended_at due_at lateness next_due_at fence stale key_id response_body response_truncated`)
+
 func attemptColumns(r *attemptRow) sqldb.Columns {
-	a := &r.Attempt
-	return sqldb.Columns{
-		col("callback_id", &a.CallbackID),
-		col("project", &a.Project),
-		col("number", &a.Number),
-		col("trigger", &a.Trigger),
-		col("outcome", &a.Outcome),
-		col("charged", sqldb.Bool(&a.Charged)),
-		col("class", &a.Class),
-		col("status", &a.Status),
-		col("error", &a.Error),
-		col("started_at", &a.StartedAt),
-		col("ended_at", &a.EndedAt),
-		col("due_at", &a.DueAt),
-		col("lateness", &a.Lateness),
-		col("next_due_at", &a.NextDueAt),
-		col("fence", &a.Fence),
-		col("stale", sqldb.Bool(&a.Stale)),
-		col("key_id", &a.KeyID),
-		col("response_body", &a.ResponseBody),
-		col("response_truncated", sqldb.Bool(&a.ResponseTruncated)),
-		col("detail", &r.detail),
-	}
+	return append(attemptFields(&r.Attempt), col("detail", &r.detail))
 }
 
 // clean makes text out of what a receiver sent, so that no answer can keep a result from being committed: PostgreSQL
@@ -70,7 +51,7 @@ func (t *tx) insertAttempts(attempts []store.Attempt) error {
 // replaceAttempt writes an attempt over the row with its callback and number.
 func (t *tx) replaceAttempt(a store.Attempt) error {
 	if _, err := t.Exec(`DELETE FROM attempts WHERE callback_id = $1 AND number = $2`, a.CallbackID, a.Number); err != nil {
-		return fmt.Errorf("replace attempt: %w", err)
+		return named("replace attempt", err)
 	}
 	return t.insertAttempts([]store.Attempt{a})
 }
@@ -217,7 +198,7 @@ func detailOf(a *store.Attempt) (string, error) {
 	if a.Rule != nil {
 		rule, err := json.Marshal(a.Rule)
 		if err != nil {
-			return "", fmt.Errorf("encode rule: %w", err)
+			return "", named("encode rule", err)
 		}
 		b = append(b, `,"rule":`...)
 		b = append(b, rule...)

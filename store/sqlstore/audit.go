@@ -2,12 +2,12 @@ package sqlstore
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
-	"sync"
+	"math"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/oklog/ulid/v2"
 
@@ -15,61 +15,13 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
-// The actions that this package writes into the audit.
-const (
-	actionCancel          = "callback.cancel"
-	actionRetry           = "callback.retry"
-	actionReschedule      = "callback.reschedule"
-	actionMend            = "callback.mend"
-	actionResolve         = "poll.resolve"
-	actionCreateSchedule  = "schedule.create"
-	actionUpdateSchedule  = "schedule.update"
-	actionDeleteSchedule  = "schedule.delete"
-	actionRunSchedule     = "schedule.run"
-	actionAddSecret       = "secret.add"
-	actionSetLane         = "lane.limits"
-	actionPauseLane       = "lane.pause"
-	actionResumeLane      = "lane.resume"
-	actionCreateProject   = "project.create"
-	actionUpdateProject   = "project.update"
-	actionPauseProject    = "project.pause"
-	actionResumeProject   = "project.resume"
-	actionPutPreset       = "preset.put"
-	actionDeletePreset    = "preset.delete"
-	actionAddKey          = "key.create"
-	actionRevokeKey       = "key.revoke"
-	actionCreateEndpoint  = "endpoint.create"
-	actionUpdateEndpoint  = "endpoint.update"
-	actionPauseEndpoint   = "endpoint.pause"
-	actionResumeEndpoint  = "endpoint.resume"
-	actionEnableEndpoint  = "endpoint.enable"
-	actionDisableEndpoint = "endpoint.disable"
-	actionDeleteEndpoint  = "endpoint.delete"
-	actionRebuildIndex    = "index.rebuild"
-	actionReencrypt       = "secret.reencrypt"
-)
+// newID returns a ULID of this moment by this machine's clock. They rise within a process, also within one millisecond.
+func (db *DB) newID() (string, error) { return db.idAt(time.Now().UnixMilli()) }
 
-// An idSource makes ULIDs that rise within a process, also within one millisecond.
-type idSource struct {
-	mu      sync.Mutex
-	entropy io.Reader
-}
-
-// next returns one of this moment by this machine's clock.
-func (s *idSource) next() (string, error) { return s.at(ulid.Timestamp(time.Now())) }
-
-// at returns one of that time, in Unix milliseconds.
-func (s *idSource) at(ms uint64) (string, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.entropy == nil {
-		s.entropy = ulid.Monotonic(rand.Reader, 0)
-	}
-	id, err := ulid.New(ms, s.entropy)
-	if err != nil {
-		return "", fmt.Errorf("make an id: %w", err)
-	}
-	return id.String(), nil
+// idAt returns one of that time.
+func (db *DB) idAt(ms int64) (string, error) {
+	id, err := ulid.New(uint64(ms), &db.entropy)
+	return id.String(), named("make an id", err)
 }
 
 // audit appends entries to the audit, in the transaction of what they record. Empty ids are made.
@@ -79,7 +31,7 @@ func (t *tx) audit(entries ...store.AuditEntry) error {
 			continue
 		}
 		var err error
-		if entries[i].ID, err = t.db.ids.next(); err != nil {
+		if entries[i].ID, err = t.db.newID(); err != nil {
 			return err
 		}
 	}
@@ -87,29 +39,17 @@ func (t *tx) audit(entries ...store.AuditEntry) error {
 }
 
 // entryColumns describe an entry of the audit but for its place in the chain, which it gets later.
-func entryColumns(e *store.AuditEntry) sqldb.Columns {
-	return sqldb.Columns{
-		col("id", &e.ID),
-		col("project", &e.Project),
-		col("at", &e.At),
-		col("actor", &e.Actor),
-		col("address", &e.Address),
-		col("action", &e.Action),
-		col("object", &e.Object),
-		col("reason", &e.Reason),
-		col("before", &e.Before),
-		col("after", &e.After),
-		col("detail", &e.Detail),
-	}
-}
+var entryColumns = sqldb.Named[store.AuditEntry](`id project at actor address action object reason before after detail`)
 
 func auditColumns(e *store.AuditEntry) sqldb.Columns {
-	return append(entryColumns(e), col("seq", &e.Link.Seq), col("hash", &e.Link.Hash))
+	return append(entryColumns(e), linkColumns(e)...)
 }
+
+var linkColumns = sqldb.Named[store.AuditEntry](`seq=LinkSeq hash=LinkHash`)
 
 // auditChange appends one entry.
 func (t *tx) auditChange(
-	project, action, object string, at int64, by store.Actor, changed auditDiff, detail any,
+	project, action, object string, at int64, by store.Actor, changed auditDiff, detail fields,
 ) error {
 	entry, err := auditOf(project, action, object, at, by, changed, detail)
 	if err != nil {
@@ -120,7 +60,7 @@ func (t *tx) auditChange(
 
 // auditOf is the entry of a change to one object; detail may be nil.
 func auditOf(
-	project, action, object string, at int64, by store.Actor, changed auditDiff, detail any,
+	project, action, object string, at int64, by store.Actor, changed auditDiff, detail fields,
 ) (e store.AuditEntry, err error) {
 	e = store.AuditEntry{
 		Project: project, At: at, Actor: by.Name, Address: by.Address,
@@ -130,7 +70,7 @@ func auditOf(
 		return e, err
 	}
 	if e.Detail, err = encode(detail); err != nil {
-		return e, fmt.Errorf("encode audit detail: %w", err)
+		return e, named("encode audit detail", err)
 	}
 	return e, nil
 }
@@ -159,7 +99,7 @@ func (db *DB) ChainAudit(
 	}
 	secret, err := key(ctx)
 	if err != nil {
-		return head, 0, fmt.Errorf("chain audit: its key: %w", err)
+		return head, 0, named("chain audit: its key", err)
 	}
 	chained, err = db.inBatches(ctx, "chain audit", chainEntries, func(t *tx, batch int) (int, error) {
 		last, taken, err := t.chainAudit(secret, batch)
@@ -172,14 +112,12 @@ func (db *DB) ChainAudit(
 // chainAudit chains so many entries at most. The head is locked before they are read, so that
 // no two transactions give the same place away.
 func (t *tx) chainAudit(key []byte, batch int) (head store.AuditLink, taken int, err error) {
-	head, found, err := sqldb.One(t, func(l *store.AuditLink) sqldb.Columns {
-		return sqldb.Columns{col("seq", &l.Seq), col("hash", &l.Hash)}
-	}, `FROM audit_head WHERE id = 1 FOR UPDATE`)
+	head, found, err := sqldb.One(t, sqldb.Named[store.AuditLink](`seq hash`), `FROM audit_head WHERE id = 1 FOR UPDATE`)
 	if err == nil && !found {
 		err = errors.New("the row is not there")
 	}
 	if err != nil {
-		return head, 0, fmt.Errorf("lock the head: %w", err)
+		return head, 0, named("lock the head", err)
 	}
 	entries, err := sqldb.Select(t, auditColumns, `FROM audit WHERE seq = 0 ORDER BY id LIMIT $1`, batch)
 	if err != nil || len(entries) == 0 {
@@ -196,22 +134,16 @@ func (t *tx) chainAudit(key []byte, batch int) (head store.AuditLink, taken int,
 func (t *tx) writeLinks(entries []store.AuditEntry, head store.AuditLink) error {
 	n, err := sqldb.ExecRows(t.Tx, `UPDATE audit SET seq = i.seq, hash = i.hash FROM $i
 		WHERE audit.id = i.id AND audit.seq = 0`, entries,
-		func(e *store.AuditEntry) sqldb.Columns {
-			return sqldb.Columns{
-				col("id", &e.ID),
-				col("seq", &e.Link.Seq),
-				col("hash", &e.Link.Hash),
-			}
-		})
+		func(e *store.AuditEntry) sqldb.Columns { return append(linkColumns(e), col("id", &e.ID)) })
 	if err != nil {
-		return fmt.Errorf("write links: %w", err)
+		return named("write links", err)
 	}
 	if n != int64(len(entries)) {
 		return fmt.Errorf("write links: %d entries, and %d of them were there", len(entries), n)
 	}
 	if _, err := t.Exec(`UPDATE audit_head SET seq = $1, hash = $2 WHERE id = 1`,
 		head.Seq, head.Hash); err != nil {
-		return fmt.Errorf("write the head: %w", err)
+		return named("write the head", err)
 	}
 	return nil
 }
@@ -237,4 +169,170 @@ const chainPage = `FROM audit WHERE seq > $1 AND seq <= $2 AND seq <> 0 ORDER BY
 // most limit.
 func (db *DB) ChainedAudit(ctx context.Context, after, until int64, limit int) ([]store.AuditEntry, error) {
 	return sqldb.Select(db.read(ctx, "read the chain of the audit"), auditColumns, chainPage, after, until, limit)
+}
+
+// AuditEntries returns the project's audit, newest first: at most limit entries with ids below after, which is empty for
+// the newest.
+func (db *DB) AuditEntries(ctx context.Context, project, after string, limit int) ([]store.AuditEntry, error) {
+	// One more is looked for than there is room for, in a statement that says so as a number of 32 bits.
+	page, err := db.audit(ctx, project, store.AuditFilter{After: after, Limit: min(limit, math.MaxInt32-1)})
+	return page.Entries, err
+}
+
+// Audit returns a page of the project's audit, newest first. What was done to one object is found by its index; every other filter is looked
+// for in a bounded number of entries, as in a list of callbacks (see listing).
+func (db *DB) Audit(ctx context.Context, project string, f store.AuditFilter) (store.AuditPage, error) {
+	ctx, cancel := context.WithTimeout(ctx, db.sql.Limits.Read)
+	defer cancel()
+	f.Limit = min(f.Limit, maxList)
+	return db.audit(ctx, project, f)
+}
+
+func (db *DB) audit(ctx context.Context, project string, f store.AuditFilter) (store.AuditPage, error) {
+	l := auditListing{read: db.read(ctx, "read audit").Planned(), most: db.looking, project: project, AuditFilter: f, left: max(f.Limit, 1)}
+	if err := l.run(); err != nil {
+		return store.AuditPage{}, err
+	}
+	return l.page, nil
+}
+
+// An auditListing is a page of the audit that is being read.
+type auditListing struct {
+	read    sqldb.Read
+	most    looking
+	project string
+	store.AuditFilter
+	// actors are those of the window whose names the filter's Actor picks, if it picks by them.
+	actors []string
+	// left is how many entries the page still has room for.
+	left int
+	page store.AuditPage
+}
+
+// run reads the page: at once where the index serves all of the filter, else window by window.
+func (l *auditListing) run() error {
+	var rest query
+	if l.filter(&rest); rest.text == "" {
+		return l.add(0)
+	}
+	return l.most.windows(2*l.left, func(size int) (bool, error) {
+		q := l.endQuery(size)
+		end, more, err := sqldb.Value[string](l.read, q.text, q.args...)
+		if err != nil {
+			return false, err
+		}
+		if err := l.add(size); err != nil || l.page.Next != "" || !more {
+			return false, err
+		}
+		l.After, l.page.Next = end, end
+		return l.left > 0, nil
+	})
+}
+
+// bound adds what the index bounds: where the page begins.
+func (l *auditListing) bound(q *query) {
+	below := l.After
+	if below == "" {
+		below = aboveAllIDs
+	}
+	q.add("audit.project = ?", l.project)
+	if l.Object != "" {
+		q.and("audit.object = ?", l.Object)
+	}
+	q.and("audit.id < ?", below)
+	q.add("\n\tORDER BY audit.id DESC")
+}
+
+// filter adds what bound leaves out, of a part of the audit. Ids are of another clock than times, so times bound no ids.
+func (l *auditListing) filter(q *query) {
+	switch {
+	case strings.HasSuffix(l.Action, "."):
+		q.and("SUBSTR(part.action, 1, ?) = ?", utf8.RuneCountInString(l.Action), l.Action)
+	case l.Action != "":
+		q.and("part.action = ?", l.Action)
+	}
+	if l.Actor != "" {
+		names := make([]any, len(l.actors))
+		for i, name := range l.actors {
+			names[i] = name
+		}
+		q.and("part.actor IN ("+strings.TrimSuffix(strings.Repeat("?, ", len(names)), ", ")+")", names...)
+	}
+	if l.From != 0 {
+		q.and("part.at >= ?", l.From)
+	}
+	if l.To != 0 {
+		q.and("part.at < ?", l.To)
+	}
+}
+
+// endQuery finds the last entry of the next window.
+func (l *auditListing) endQuery(size int) *query {
+	var q query
+	q.add("SELECT audit.id FROM audit WHERE ")
+	l.bound(&q)
+	q.add(" LIMIT 1 OFFSET ?", size-1)
+	return &q
+}
+
+// actorsQuery finds the actors of the next window.
+func (l *auditListing) actorsQuery(size int) *query {
+	var q query
+	q.add("SELECT DISTINCT part.actor FROM (SELECT audit.actor FROM audit WHERE ")
+	l.bound(&q)
+	q.add(" LIMIT ?) AS part", size)
+	return &q
+}
+
+// findActors reads which actors of the next window the filter picks. Their names are compared here and not in
+// SQL, whose rules of upper and lower case depend on the database.
+func (l *auditListing) findActors(size int) error {
+	l.actors = l.actors[:0]
+	wanted := store.Fold(l.Actor)
+	q := l.actorsQuery(size)
+	names, err := sqldb.Values[string](l.read, q.text, q.args...)
+	for _, name := range names {
+		if strings.Contains(store.Fold(name), wanted) {
+			l.actors = append(l.actors, name)
+		}
+	}
+	return err
+}
+
+// readQuery finds what is in the next window, or with size zero, on the page. A window is a statement within the statement: whatever the filter
+// says, no other index is taken.
+func (l *auditListing) readQuery(size int) *query {
+	var q query
+	q.add("FROM ")
+	if size == 0 {
+		q.add("audit WHERE ")
+		l.bound(&q)
+		q.add(" LIMIT ?", l.left+1)
+		return &q
+	}
+	q.add("(SELECT * FROM audit WHERE ")
+	l.bound(&q)
+	q.add(" LIMIT ?) AS part WHERE 1 = 1", size)
+	l.filter(&q)
+	q.add("\n\tORDER BY part.id DESC LIMIT ?", l.left+1)
+	return &q
+}
+
+// add adds the entries of the next window, or with size zero, of the page, that are as the filter says. Where there are
+// more than there is room for it says in Next where they begin.
+func (l *auditListing) add(size int) error {
+	l.page.Next = ""
+	if l.Actor != "" {
+		if err := l.findActors(size); err != nil || len(l.actors) == 0 {
+			return err
+		}
+	}
+	found, err := find(l.read, auditColumns, l.readQuery(size))
+	if len(found) > l.left {
+		found = found[:l.left]
+		l.page.Next = found[l.left-1].ID
+	}
+	l.left -= len(found)
+	l.page.Entries = append(l.page.Entries, found...)
+	return err
 }

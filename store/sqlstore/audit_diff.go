@@ -3,7 +3,8 @@ package sqlstore
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
+	"maps"
+	"reflect"
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
@@ -13,21 +14,60 @@ import (
 type auditDiff struct {
 	// names are the parts that differ, in their order. A part may be several fields.
 	names         []string
-	before, after map[string]any
+	before, after fields
 }
 
-// add adds a part that differs.
-func (d *auditDiff) add(name string, before, after any) {
-	d.names = append(d.names, name)
-	d.also(name, before, after)
+// fields are values by their names.
+type fields map[string]any
+
+// A part of an object is compared by its value. The audit shows it, which may be several fields: what is masked may look
+// the same before and after.
+type part struct {
+	name         string
+	value, shown any
 }
 
-// also adds a field of a part that is named already.
-func (d *auditDiff) also(name string, before, after any) {
-	if d.before == nil {
-		d.before, d.after = make(map[string]any), make(map[string]any)
+// diff compares the parts of an object before and after a change.
+func diff[T any](parts func(*T) []part, before, after *T) auditDiff {
+	d := auditDiff{before: fields{}, after: fields{}}
+	was, is := parts(before), parts(after)
+	for i := range was {
+		if isSame(was[i].value, is[i].value) {
+			continue
+		}
+		d.names = append(d.names, was[i].name)
+		was[i].addTo(d.before)
+		is[i].addTo(d.after)
 	}
-	d.before[name], d.after[name] = before, after
+	return d
+}
+
+// isSame compares values by what is stored of them.
+func isSame(a, b any) bool {
+	stored := func(v any) string {
+		text, err := encode(v)
+		if err != nil || text == "[]" {
+			return "null"
+		}
+		return text
+	}
+	return reflect.DeepEqual(a, b) || stored(a) == stored(b)
+}
+
+func (p *part) addTo(side fields) {
+	if several, ok := p.shown.(fields); ok {
+		maps.Copy(side, several)
+		return
+	}
+	side[p.name] = p.shown
+}
+
+// plain is a part that is shown as it is.
+func plain(name string, value any) part { return part{name, value, value} }
+
+// changeOf is a difference of one field.
+func changeOf(name string, before, after any) auditDiff {
+	return auditDiff{before: fields{name: before}, after: fields{name: after}}
 }
 
 // made says that the object was not there before, removed that it is not there any more.
@@ -37,32 +77,17 @@ func (d auditDiff) removed() auditDiff { d.after = nil; return d }
 // texts writes both sides as JSON; empty: there is none.
 func (d *auditDiff) texts() (before, after string, err error) {
 	for _, side := range []struct {
-		fields map[string]any
-		to     *string
+		fields
+		to *string
 	}{{d.before, &before}, {d.after, &after}} {
 		if len(side.fields) == 0 {
 			continue
 		}
 		if *side.to, err = encode(side.fields); err != nil {
-			return "", "", fmt.Errorf("encode a difference for the audit: %w", err)
+			return "", "", named("encode a difference for the audit", err)
 		}
 	}
 	return before, after, nil
-}
-
-// differ adds a field if it differs, as it is.
-func differ[V comparable](d *auditDiff, name string, before, after V) {
-	if before != after {
-		d.add(name, before, after)
-	}
-}
-
-// differAs adds a field if it differs, as show writes it. What is masked may then look the same on both
-// sides.
-func differAs[V comparable](d *auditDiff, name string, before, after V, show func(V) any) {
-	if before != after {
-		d.add(name, show(before), show(after))
-	}
 }
 
 func shownURL(raw string) any {
@@ -171,119 +196,103 @@ func callbackName(id string) any {
 	return store.CallbackPrefix + id
 }
 
-// diffCallback compares what people change of a callback. Its body never changes.
-func diffCallback(before, after *store.Callback) auditDiff {
-	var d auditDiff
-	differ(&d, "state", before.State, after.State)
-	differ(&d, "reason", before.Reason, after.Reason)
-	differ(&d, "cancel_requested", before.CancelRequested, after.CancelRequested)
-	differ(&d, "trigger", before.Trigger, after.Trigger)
-	differAs(&d, "due_at", before.DueAt, after.DueAt, shownTime)
-	differAs(&d, "expires_at", before.ExpiresAt, after.ExpiresAt, shownTime)
-	differAs(&d, "url", before.URL, after.URL, shownURL)
-	differ(&d, "follows_endpoint", before.Follows, after.Follows)
-	differ(&d, "lane", before.Lane, after.Lane)
-	if !slices.Equal(before.Headers, after.Headers) {
-		d.add("headers", shownHeaders(before.Headers), shownHeaders(after.Headers))
+// callbackParts are what people change of a callback. Its body never changes.
+func callbackParts(c *store.Callback) []part {
+	return []part{
+		plain("state", c.State),
+		plain("reason", c.Reason),
+		plain("cancel_requested", c.CancelRequested),
+		plain("trigger", c.Trigger),
+		{"due_at", c.DueAt, shownTime(c.DueAt)},
+		{"expires_at", c.ExpiresAt, shownTime(c.ExpiresAt)},
+		{"url", c.URL, shownURL(c.URL)},
+		plain("follows_endpoint", c.Follows),
+		plain("lane", c.Lane),
+		{"headers", c.Headers, shownHeaders(c.Headers)},
+		{"policy", c.Policy, shownPolicy(&c.Policy)},
+		{"success", c.Success, shownSuccess(c.Success)},
 	}
-	if !samePolicy(&before.Policy, &after.Policy) {
-		d.add("policy", shownPolicy(&before.Policy), shownPolicy(&after.Policy))
-	}
-	differAs(&d, "success", before.Success, after.Success, shownSuccess)
-	return d
 }
 
-// diffEndpoint compares all but the endpoint's health.
-func diffEndpoint(before, after *store.Endpoint) auditDiff {
-	var d auditDiff
-	differ(&d, "external_id", before.ExternalID, after.ExternalID)
-	differ(&d, "name", before.Name, after.Name)
-	differAs(&d, "url", before.URL, after.URL, shownURL)
-	differ(&d, "url_override", before.URLOverride, after.URLOverride)
-	if !slices.Equal(before.Topics, after.Topics) {
-		d.add("topics", before.Topics, after.Topics)
+// endpointParts are all but the endpoint's health.
+func endpointParts(e *store.Endpoint) []part {
+	type enabled struct {
+		Is     bool
+		Reason string
 	}
-	if !sameChoice(&before.Policy, &after.Policy) {
-		d.add("policy", shownChoice(&before.Policy), shownChoice(&after.Policy))
+	return []part{
+		plain("external_id", e.ExternalID),
+		plain("name", e.Name),
+		{"url", e.URL, shownURL(e.URL)},
+		plain("url_override", e.URLOverride),
+		plain("topics", e.Topics),
+		{"policy", e.Policy, shownChoice(&e.Policy)},
+		{"success", e.Success, shownSuccess(e.Success)},
+		{"signer", e.Signer, shownSigner(e.Signer)},
+		{"headers", e.Headers, shownHeaders(e.Headers)},
+		{"rate", e.Rate, shownRate(e.Rate)},
+		plain("concurrency", e.Concurrency),
+		{"enabled", enabled{e.Enabled, e.DisabledReason}, fields{"enabled": e.Enabled, "disabled_reason": e.DisabledReason}},
+		pausePart(e.PausedUntil, e.PauseReason),
 	}
-	differAs(&d, "success", before.Success, after.Success, shownSuccess)
-	differAs(&d, "signer", before.Signer, after.Signer, shownSigner)
-	if !slices.Equal(before.Headers, after.Headers) {
-		d.add("headers", shownHeaders(before.Headers), shownHeaders(after.Headers))
-	}
-	differAs(&d, "rate", before.Rate, after.Rate, shownRate)
-	differ(&d, "concurrency", before.Concurrency, after.Concurrency)
-	if before.Enabled != after.Enabled || before.DisabledReason != after.DisabledReason {
-		d.add("enabled", before.Enabled, after.Enabled)
-		d.also("disabled_reason", before.DisabledReason, after.DisabledReason)
-	}
-	if before.PausedUntil != after.PausedUntil || before.PauseReason != after.PauseReason {
-		d.names = append(d.names, "pause")
-		d.alsoPause(before.PausedUntil, before.PauseReason, after.PausedUntil, after.PauseReason)
-	}
-	return d
 }
 
-// alsoPause adds both fields of a pause.
-func (d *auditDiff) alsoPause(until int64, reason string, newUntil int64, newReason string) {
-	d.also("paused_until", shownTime(until), shownTime(newUntil))
-	d.also("pause_reason", reason, newReason)
+func pausePart(until int64, reason string) part {
+	shown := fields{"paused_until": shownTime(until), "pause_reason": reason}
+	return part{"pause", shown, shown}
 }
 
-// sameChoice compares policies that were chosen, by what is stored of them.
-func sameChoice(a, b *store.PolicyChoice) bool {
-	return a.Name == b.Name && (a.Given == nil) == (b.Given == nil) &&
-		(a.Given == nil || samePolicy(a.Given, b.Given))
+// laneParts are what is a lane's own.
+func laneParts(l *ownLane) []part {
+	return []part{plain("concurrency", l.Limit), {"rate", l.Rate, shownRate(l.Rate)}, pausePart(l.OwnPause, l.reason)}
 }
 
-// diffLane compares what is a lane's own.
-func diffLane(before, after *ownLane) auditDiff {
-	var d auditDiff
-	differ(&d, "concurrency", before.Limit, after.Limit)
-	differAs(&d, "rate", before.Rate, after.Rate, shownRate)
-	if before.OwnPause != after.OwnPause || before.reason != after.reason {
-		d.alsoPause(before.OwnPause, before.reason, after.OwnPause, after.reason)
+// projectParts are all of a project but its presets, which are objects of their own.
+func projectParts(p *store.Project) []part {
+	d := &p.Defaults
+	return []part{
+		plain("name", p.Name),
+		{"policy", d.Policy, shownChoice(&d.Policy)},
+		{"success", d.Success, shownSuccess(d.Success)},
+		{"signer", d.Signer, shownSigner(d.Signer)},
+		{"headers", d.Headers, shownHeaders(d.Headers)},
+		plain("header_hosts", d.HeaderHosts),
+		{"quotas", p.Quotas, map[string]any{"open_callbacks": p.Quotas.OpenCallbacks, "lanes": p.Quotas.Lanes}},
+		pausePart(p.PausedUntil, p.PauseReason),
 	}
-	return d
 }
 
-// diffProject compares all of a project but its presets, which are objects of their own.
-func diffProject(before, after *store.Project) auditDiff {
-	var d auditDiff
-	differ(&d, "name", before.Name, after.Name)
-	a, b := &before.Defaults, &after.Defaults
-	if !sameChoice(&a.Policy, &b.Policy) {
-		d.add("policy", shownChoice(&a.Policy), shownChoice(&b.Policy))
+// scheduleParts are what people change of a schedule.
+func scheduleParts(s *store.Schedule) []part {
+	return []part{
+		plain("name", s.Name),
+		plain("cron", s.Cron),
+		plain("timezone", s.Timezone),
+		{"callback", s.Template, shownTemplate(s.Template)},
+		plain("missed", s.Missed),
+		plain("enabled", s.Enabled),
+		{"next_at", s.NextAt, shownTime(s.NextAt)},
 	}
-	differAs(&d, "success", a.Success, b.Success, shownSuccess)
-	differAs(&d, "signer", a.Signer, b.Signer, shownSigner)
-	if !slices.Equal(a.Headers, b.Headers) {
-		d.add("headers", shownHeaders(a.Headers), shownHeaders(b.Headers))
-	}
-	if !slices.Equal(a.HeaderHosts, b.HeaderHosts) {
-		d.add("header_hosts", a.HeaderHosts, b.HeaderHosts)
-	}
-	differAs(&d, "quotas", before.Quotas, after.Quotas, func(q store.Quotas) any {
-		return map[string]any{"open_callbacks": q.OpenCallbacks, "lanes": q.Lanes}
-	})
-	if before.PausedUntil != after.PausedUntil || before.PauseReason != after.PauseReason {
-		d.names = append(d.names, "pause")
-		d.alsoPause(before.PausedUntil, before.PauseReason, after.PausedUntil, after.PauseReason)
-	}
-	return d
 }
 
-// diffSchedule compares what people change of a schedule.
-func diffSchedule(before, after *store.Schedule) auditDiff {
-	var d auditDiff
-	differ(&d, "name", before.Name, after.Name)
-	differ(&d, "cron", before.Cron, after.Cron)
-	differ(&d, "timezone", before.Timezone, after.Timezone)
-	differAs(&d, "callback", before.Template, after.Template, shownTemplate)
-	differ(&d, "missed", before.Missed, after.Missed)
-	differ(&d, "enabled", before.Enabled, after.Enabled)
-	differAs(&d, "next_at", before.NextAt, after.NextAt, shownTime)
-	return d
+// redriveParts are what a redrive is to do, and whether it goes on.
+func redriveParts(r *store.Redrive) []part {
+	return []part{
+		plain("action", r.Action),
+		plain("filter", r.Shown),
+		plain("ladder", r.Ladder),
+		{"url", r.URL, shownURL(r.URL)},
+		{"due_at", r.DueAt, shownTime(r.DueAt)},
+		plain("delay_ms", r.Delay),
+		{"rate", r.Rate, shownRate(r.Rate)},
+		plain("state", r.State),
+		plain("paused", r.Paused),
+	}
+}
+
+// secretParts are which secret is the present one; nothing of the secret itself.
+func secretParts(s *store.Secret) []part {
+	return []part{plain("secret", s.ID), plain("label", s.Label), plain("key_id", s.KeyID), plain("hosts", s.Hosts)}
 }
 
 // shownTemplate writes a schedule's callback without its body, and without credentials. One with credential
@@ -329,21 +338,6 @@ func shownTemplateHeaders(value json.RawMessage) any {
 		}
 	}
 	return shown
-}
-
-// diffRedrive compares what a redrive is to do, and whether it goes on.
-func diffRedrive(before, after *store.Redrive) auditDiff {
-	var d auditDiff
-	differ(&d, "action", before.Action, after.Action)
-	differ(&d, "filter", before.Shown, after.Shown)
-	differ(&d, "ladder", before.Ladder, after.Ladder)
-	differAs(&d, "url", before.URL, after.URL, shownURL)
-	differAs(&d, "due_at", before.DueAt, after.DueAt, shownTime)
-	differ(&d, "delay_ms", before.Delay, after.Delay)
-	differAs(&d, "rate", before.Rate, after.Rate, shownRate)
-	differ(&d, "state", before.State, after.State)
-	differ(&d, "paused", before.Paused, after.Paused)
-	return d
 }
 
 // shownPreset writes a preset's value as it is kept, a policy as people write it.

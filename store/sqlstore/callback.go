@@ -12,63 +12,32 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
+var callbackFields = sqldb.Named[store.Callback](`callbacks.id callbacks.project callbacks.kind requests.endpoint_id
+	requests.follows requests.method requests.topic requests.ref callbacks.lock_key callbacks.strict callbacks.lane=LaneID
+	requests.signer callbacks.state callbacks.reason callbacks.due_at requests.first_due_at callbacks.expires_at
+	callbacks.attempt_count callbacks.divert_count callbacks.attempt_seq callbacks.ladder_base callbacks.trigger
+	callbacks.resume_state callbacks.resume_reason callbacks.cancel_requested callbacks.free_retry callbacks.last_status
+	callbacks.last_class callbacks.poll_errors requests.version requests.created_at callbacks.updated_at
+	callbacks.finished_at callbacks.fence callbacks.claim_token callbacks.claim_until callbacks.crash_count
+	requests.content_type`)
+
 // callbackColumns describe a row of fromCallbacks or fromRequests.
 func callbackColumns(r *row) sqldb.Columns {
-	c := &r.Callback
-	return sqldb.Columns{
-		col("callbacks.id", &c.ID),
-		col("callbacks.project", &c.Project),
-		col("callbacks.kind", &c.Kind),
-		col("requests.endpoint_id", &c.EndpointID),
-		col(presentURL, &c.URL),
-		col("requests.follows", sqldb.Bool(&c.Follows)),
-		col("requests.method", &c.Method),
+	return append(callbackFields(&r.Callback),
+		col(presentURL, &r.URL),
 		col("requests.headers", &r.headers),
-		col("requests.topic", &c.Topic),
-		col("requests.ref", &c.Ref),
-		col("callbacks.lock_key", &c.LockKey),
-		col("callbacks.strict", sqldb.Bool(&c.Strict)),
-		col("COALESCE((SELECT lanes.key FROM lanes WHERE lanes.id = callbacks.lane), '')", &c.Lane),
-		col("callbacks.lane", &c.LaneID),
+		col("COALESCE((SELECT lanes.key FROM lanes WHERE lanes.id = callbacks.lane), '')", &r.Lane),
 		col("requests.labels", &r.labels),
 		col("requests.policy", &r.policy),
 		col("requests.success", &r.success),
-		col("requests.signer", &c.Signer),
-		col("callbacks.state", &c.State),
-		col("callbacks.reason", &c.Reason),
-		col("callbacks.due_at", &c.DueAt),
-		col("requests.first_due_at", &c.FirstDueAt),
-		col("callbacks.expires_at", &c.ExpiresAt),
-		col("callbacks.attempt_count", &c.AttemptCount),
-		col("callbacks.divert_count", &c.DivertCount),
-		col("callbacks.attempt_seq", &c.AttemptSeq),
-		col("callbacks.ladder_base", &c.LadderBase),
-		col("callbacks.trigger", &c.Trigger),
-		col("callbacks.resume_state", &c.ResumeState),
-		col("callbacks.resume_reason", &c.ResumeReason),
-		col("callbacks.cancel_requested", sqldb.Bool(&c.CancelRequested)),
-		col("callbacks.free_retry", sqldb.Bool(&c.FreeRetry)),
-		col("callbacks.last_status", &c.LastStatus),
-		col("callbacks.last_class", &c.LastClass),
-		col("callbacks.poll_errors", &c.PollErrors),
-		col("requests.version", &c.Version),
-		col("requests.created_at", &c.CreatedAt),
-		col("callbacks.updated_at", &c.UpdatedAt),
-		col("callbacks.finished_at", &c.FinishedAt),
-		col("callbacks.fence", &c.Fence),
-		col("callbacks.claim_token", &c.ClaimToken),
-		col("callbacks.claim_until", &c.ClaimUntil),
 		col("callbacks.claimed_at", &r.claimedAt),
 		col("callbacks.lost_at", &r.lostAt),
-		col("callbacks.crash_count", &c.CrashCount),
 		col(`CASE
 		WHEN callbacks.payload <> 1 THEN ''
 		WHEN requests.shared <> '' THEN requests.shared
 		ELSE callbacks.id
-	END`, &c.PayloadID),
-		col("requests.content_type", &c.ContentType),
-		col("CASE WHEN callbacks.payload = 2 THEN 1 ELSE 0 END", sqldb.Bool(&c.PayloadPurged)),
-	}
+	END`, &r.PayloadID),
+		col("CASE WHEN callbacks.payload = 2 THEN 1 ELSE 0 END", sqldb.Bool(&r.PayloadPurged)))
 }
 
 // wholeCallback are the columns of a callback with its payload, and the address in its row.
@@ -162,7 +131,7 @@ func (db *DB) complete(r *row) {
 	_ = decode("labels", r.labels, &r.Labels) // what can be shown is shown
 	var errs [3]error
 	errs[0] = decode("headers", r.headers, &r.Headers)
-	r.Success, errs[1] = db.successes.decode("success", r.success)
+	r.Success, errs[1] = decodeOnce(&db.successes, "success", r.success)
 	r.Policy, errs[2] = db.policy(r.policy)
 	r.broken = errors.Join(errs[:]...)
 }
@@ -172,7 +141,7 @@ func (db *DB) policy(text string) (store.Policy, error) {
 	if text == "" {
 		return store.Policy{}, errors.New("decode policy: it is empty")
 	}
-	policy, err := db.policies.decode("policy", text)
+	policy, err := decodeOnce(&db.policies, "policy", text)
 	// The caller's own slices: what one callback's holder does to them must not reach another.
 	policy.Tiers = slices.Clone(policy.Tiers)
 	policy.StopOn = slices.Clone(policy.StopOn)
@@ -190,48 +159,31 @@ func timeoutMillis(p store.Policy) int64 {
 // position is where in its ladder the callback stands: 0 before the first charged attempt.
 func position(c *store.Callback) int { return c.AttemptCount - c.LadderBase }
 
-// One callback and its payload, by the primary keys of both tables.
-const (
-	oneCallback = fromRequests + `
+// oneCallback finds a callback by the primary keys of both tables.
+const oneCallback = fromRequests + `
 		AND requests.id = $1 AND requests.project = $2`
-	onePayload = `SELECT ` + bodyColumn + ` FROM ` + oneCallback + ` AND callbacks.payload = 1`
-)
 
 // Get returns the callback, or store.ErrNotFound when the project has none of that id. What of a damaged row can be
 // shown is shown.
 func (db *DB) Get(ctx context.Context, project, id string) (store.Callback, error) {
-	found, err := db.callbacks(db.read(ctx, "get callback"), oneCallback, id, project)
-	if err != nil {
-		return store.Callback{}, err
-	}
-	if len(found) == 0 {
-		return store.Callback{}, fmt.Errorf("get callback %s: %w", id, store.ErrNotFound)
-	}
-	return found[0].Callback, nil
+	r, err := sqldb.Get(db.read(ctx, "get callback"), "get callback "+id, callbackColumns, `FROM `+oneCallback, id, project)
+	db.complete(&r)
+	return r.Callback, err
 }
 
 // Payload returns the callback's body as it was given; store.ErrNotFound when the project has no such callback,
 // store.ErrPayloadPurged when retention has removed the body. A callback that never had one has the zero Payload.
 func (db *DB) Payload(ctx context.Context, project, id string) (store.Payload, error) {
-	c, err := db.Get(ctx, project, id)
-	if err != nil {
+	r, err := sqldb.Get(db.read(ctx, "read payload"), "get callback "+id, wholeCallback, `FROM `+oneCallback, id, project)
+	switch {
+	case err != nil:
 		return store.Payload{}, err
-	}
-	if !c.PayloadPurged && c.PayloadID == "" {
+	case r.PayloadPurged:
+		return store.Payload{}, fmt.Errorf("payload of %s: %w", id, store.ErrPayloadPurged)
+	case r.PayloadID == "":
 		return store.Payload{}, nil
 	}
-	p := store.Payload{ID: c.PayloadID, ContentType: c.ContentType}
-	found := false
-	if p.Body, found, err = sqldb.Value[[]byte](db.read(ctx, "read payload"), onePayload, id, project); err != nil {
-		return store.Payload{}, err
-	}
-	if !found {
-		return store.Payload{}, fmt.Errorf("payload of %s: %w", id, store.ErrPayloadPurged)
-	}
-	if p.Body == nil {
-		p.Body = []byte{}
-	}
-	return p, nil
+	return store.Payload{ID: r.PayloadID, ContentType: r.ContentType, Body: append([]byte{}, r.body...)}, nil
 }
 
 // lockedRows bounds how many callbacks of a lock key are looked at, the newest first: most of them ended long

@@ -2,7 +2,6 @@ package sqlstore
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
@@ -12,28 +11,30 @@ import (
 // A resultEntry is one result of a group.
 type resultEntry struct {
 	store.Result
-	now     int64
+	Now     int64
 	project string
-	// attempted says that it has an attempt, of which status and class are.
-	attempted bool
-	status    int
-	class     store.Class
-	// finishedAt is now if it ends its row; else dueAt is when it is due.
-	dueAt, finishedAt int64
+	// strict is the lock key of a strict row that it has ended.
+	strict string
+	// Attempted says that it has an attempt, of which Status and Class are.
+	Attempted bool
+	Status    int
+	Class     store.Class
+	// FinishedAt is Now if it ends its row; else OpenUntil is when it is due.
+	OpenUntil, FinishedAt int64
 	// wasDue is the row's due time before, where the stamp is not known.
 	wasDue int64
 	out    store.Committed
 }
 
 func newResult(r store.Result, now int64) resultEntry {
-	e := resultEntry{Result: r, now: now, attempted: r.Attempt != nil}
-	if e.attempted {
-		e.status, e.class = r.Attempt.Status, r.Attempt.Class
+	e := resultEntry{Result: r, Now: now, Attempted: r.Attempt != nil}
+	if e.Attempted {
+		e.Status, e.Class = r.Attempt.Status, r.Attempt.Class
 	}
 	if r.State == store.Scheduled {
-		e.dueAt = r.DueAt
+		e.OpenUntil = r.DueAt
 	} else {
-		e.finishedAt = now
+		e.FinishedAt = now
 	}
 	return e
 }
@@ -52,7 +53,7 @@ func (db *DB) Commit(ctx context.Context, given []store.Result, now int64) ([]st
 		entries[i] = &own[i]
 	}
 	if err := db.sql.Commit(ctx, results, entries); err != nil {
-		return nil, fmt.Errorf("commit results: %w", err)
+		return nil, named("commit results", err)
 	}
 	committed := make([]store.Committed, len(given))
 	for i := range own {
@@ -93,12 +94,9 @@ const (
 // commitRound commits results of different rows, and answers each.
 func (t *tx) commitRound(entries []*resultEntry) error {
 	for _, e := range entries {
-		e.out = store.Committed{}
+		e.out, e.strict = store.Committed{}, ""
 	}
 	if err := t.fencedUpdate(entries); err != nil {
-		return err
-	}
-	if err := t.endUnattempted(); err != nil {
 		return err
 	}
 	attempts := make([]store.Attempt, 0, len(entries))
@@ -121,29 +119,15 @@ func (t *tx) commitRound(entries []*resultEntry) error {
 			return err
 		}
 	}
-	return t.nextStrict()
+	return t.nextStrict(entries)
 }
 
 // resultUpdate changes the rows whose fence is still the result's and whose claim has no result yet.
-var resultUpdate = sqldb.BulkUpdate[resultEntry, store.Callback]{Table: "callbacks", Columns: func(e *resultEntry) sqldb.Columns {
-	return sqldb.Columns{
-		col("id", &e.ID),
-		col("fence", &e.Fence),
-		col("state", &e.State),
-		col("reason", &e.Reason),
-		col("due_at", &e.DueAt),
-		col("charge", sqldb.Bool(&e.Charge)),
-		col("diverts", &e.Diverts),
-		col("free_retry", sqldb.Bool(&e.FreeRetry)),
-		col("stays", sqldb.Bool(&e.Stays)),
-		col("poll_errors", &e.PollErrors),
-		col("keep_crash", sqldb.Bool(&e.KeepCrashCount)),
-		col("attempted", sqldb.Bool(&e.attempted)),
-		col("status", &e.status),
-		col("class", &e.class),
-		col("committed_at", &e.now),
-	}
-}, Set: `
+var resultUpdate = sqldb.BulkUpdate[resultEntry, store.Callback]{
+	Table: "callbacks",
+	Columns: sqldb.Named[resultEntry](`id fence state reason due_at charge diverts free_retry stays poll_errors
+		keep_crash=KeepCrashCount attempted status class committed_at=Now`),
+	Set: `
 		state = CASE ` + verdict + ` WHEN 1 THEN 'canceled' WHEN 2 THEN callbacks.resume_state ELSE i.state END,
 		reason = CASE ` + verdict + ` WHEN 1 THEN ` + cancelAs + ` WHEN 2 THEN callbacks.resume_reason ELSE i.reason END,
 		due_at = CASE WHEN ` + goesOn + ` THEN i.due_at ELSE 0 END,
@@ -165,10 +149,9 @@ var resultUpdate = sqldb.BulkUpdate[resultEntry, store.Callback]{Table: "callbac
 		claim_until = 0,
 		claim_token = ''`,
 	Where: `callbacks.fence = i.fence AND callbacks.claim_token <> '' AND ` + isOpen,
-	Returning: func(c *store.Callback) sqldb.Columns {
-		return append(countedColumns(c), col("callbacks.reason", &c.Reason), col("callbacks.due_at", &c.DueAt),
-			col("callbacks.attempt_seq", &c.AttemptSeq), col("callbacks.strict", sqldb.Bool(&c.Strict)), col("callbacks.lock_key", &c.LockKey))
-	},
+	Returning: sqldb.Named[store.Callback](`callbacks.id callbacks.project callbacks.kind callbacks.lane=LaneID
+		callbacks.state callbacks.reason callbacks.due_at callbacks.attempt_count callbacks.attempt_seq callbacks.ladder_base
+		callbacks.last_status callbacks.last_class callbacks.strict callbacks.lock_key`),
 }.Prepare()
 
 // plain says that the result is one of an ordinary attempt: charged, of a row whose stamp is known, and no poll.
@@ -178,21 +161,11 @@ func (e *resultEntry) plain() bool {
 
 // plainUpdate is resultUpdate for plain results of rows that nobody has asked anything of meanwhile. Then it is known what
 // becomes of the row.
-var plainUpdate = sqldb.BulkUpdate[resultEntry, struct{}]{Table: "callbacks", Columns: func(e *resultEntry) sqldb.Columns {
-	return sqldb.Columns{
-		col("id", &e.ID),
-		col("fence", &e.Fence),
-		col("state", &e.State),
-		col("reason", &e.Reason),
-		col("due_at", &e.dueAt),
-		col("finished_at", &e.finishedAt),
-		col("diverts", &e.Diverts),
-		col("free_retry", sqldb.Bool(&e.FreeRetry)),
-		col("status", &e.status),
-		col("class", &e.class),
-		col("committed_at", &e.now),
-	}
-}, Set: `
+var plainUpdate = sqldb.BulkUpdate[resultEntry, struct{}]{
+	Table: "callbacks",
+	Columns: sqldb.Named[resultEntry](`id fence state reason due_at=OpenUntil finished_at diverts free_retry status class
+		committed_at=Now`),
+	Set: `
 		state = i.state,
 		reason = i.reason,
 		due_at = i.due_at,
@@ -211,19 +184,6 @@ var plainUpdate = sqldb.BulkUpdate[resultEntry, struct{}]{Table: "callbacks", Co
 	Where: `callbacks.fence = i.fence AND callbacks.claim_token <> '' AND callbacks.cancel_requested = 0 AND callbacks.resume_state = '' AND ` + isOpen,
 }.Prepare()
 
-// countedColumns are what the counters need of a row, the id first.
-func countedColumns(c *store.Callback) sqldb.Columns {
-	return sqldb.Columns{
-		col("callbacks.id", &c.ID),
-		col("callbacks.project", &c.Project),
-		col("callbacks.kind", &c.Kind),
-		col("callbacks.lane", &c.LaneID),
-		col("callbacks.state", &c.State),
-		col("callbacks.attempt_count", &c.AttemptCount),
-		col("callbacks.ladder_base", &c.LadderBase),
-	}
-}
-
 // fencedUpdate changes the rows and marks the entries that won: first the plain ones that it can.
 func (t *tx) fencedUpdate(entries []*resultEntry) error {
 	var plain []*resultEntry
@@ -235,12 +195,13 @@ func (t *tx) fencedUpdate(entries []*resultEntry) error {
 	if err := plainUpdate.Run(t.Tx, plain, func(e *resultEntry, _ *struct{}) error {
 		s := &e.Stamped.Callback
 		t.won(e, &store.Callback{
-			ID: e.ID, Project: s.Project, LaneID: s.LaneID, State: e.State, Reason: e.Reason, DueAt: e.dueAt, Strict: s.Strict,
+			ID: e.ID, Project: s.Project, LaneID: s.LaneID, State: e.State, Reason: e.Reason, DueAt: e.OpenUntil, Strict: s.Strict,
 			AttemptCount: s.AttemptCount + 1, LadderBase: s.LadderBase, AttemptSeq: s.AttemptSeq + 1, LockKey: s.LockKey,
+			LastStatus: e.Status, LastClass: e.Class,
 		})
 		return nil
 	}); err != nil {
-		return fmt.Errorf("plain results: %w", err)
+		return named("plain results", err)
 	}
 	rest := slices.DeleteFunc(slices.Clone(entries), func(e *resultEntry) bool { return e.out.Won })
 	if err := t.readDue(rest); err != nil {
@@ -281,13 +242,8 @@ func (t *tx) won(e *resultEntry, c *store.Callback) {
 		e.out.Number = c.AttemptSeq
 	}
 	if c.State.Terminal() {
-		t.strictEnded(e, c.Strict, c.LockKey)
-		if e.Attempt == nil {
-			t.unattempted = append(t.unattempted, ending{&row{Callback: *c}, c.State, c.Reason, e.now})
-		} else {
-			c.LastStatus, c.LastClass = e.Attempt.Status, e.Attempt.Class
-			t.ended(c, e.now)
-		}
+		e.endedStrict(c)
+		t.ended(c, e.Now)
 	}
 	before := *c
 	before.State = store.Scheduled // Only a scheduled row has a claim.
@@ -305,37 +261,13 @@ func (t *tx) won(e *resultEntry, c *store.Callback) {
 	t.deltas.count(c, 1)
 }
 
-// endUnattempted notes the rows that have ended by a result without an attempt: what their last one was must be read.
-func (t *tx) endUnattempted() error {
-	if len(t.unattempted) == 0 {
-		return nil
-	}
-	ended := make(map[string]ending, len(t.unattempted))
-	for _, e := range t.unattempted {
-		ended[e.ID] = e
-	}
-	t.unattempted = nil
-	last, err := sqldb.Select(t, func(c *store.Callback) sqldb.Columns {
-		return sqldb.Columns{col("id", &c.ID), col("last_status", &c.LastStatus), col("last_class", &c.LastClass)}
-	}, `FROM callbacks WHERE id IN (SELECT i.id FROM $i) ORDER BY id`, sqldb.Texts("id", sortedKeys(ended)))
-	for i := range last {
-		e := ended[last[i].ID]
-		e.LastStatus, e.LastClass = last[i].LastStatus, last[i].LastClass
-		t.ended(&e.Callback, e.at)
-	}
-	return named("read last attempts", err)
-}
+var lateColumns = sqldb.Named[store.Callback](`project strict lock_key fence claim_token state reason due_at`)
 
 // lose answers a result whose fence has moved on, or whose claim has a result. Where its claim was recorded as crashed,
 // that record gets the details that have come late, marked as stale and not charged. Where the very same result was committed
 // before, it has won and is told so again.
 func (t *tx) lose(e *resultEntry) error {
-	r, found, err := sqldb.One(t, func(c *store.Callback) sqldb.Columns {
-		return sqldb.Columns{
-			col("project", &c.Project), col("strict", sqldb.Bool(&c.Strict)), col("lock_key", &c.LockKey), col("fence", &c.Fence),
-			col("claim_token", &c.ClaimToken), col("state", &c.State), col("reason", &c.Reason), col("due_at", &c.DueAt),
-		}
-	}, `FROM callbacks WHERE id = $1`, e.ID)
+	r, found, err := sqldb.One(t, lateColumns, `FROM callbacks WHERE id = $1`, e.ID)
 	if err != nil || !found {
 		return named("read row of a late result", err)
 	}
@@ -366,6 +298,6 @@ func (t *tx) lose(e *resultEntry) error {
 	case record == nil && e.Attempt == nil && r.Fence == e.Fence && r.ClaimToken == "":
 		e.out = again
 	}
-	t.strictEnded(e, r.Strict, r.LockKey)
+	e.endedStrict(&r)
 	return nil
 }

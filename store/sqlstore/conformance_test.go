@@ -31,15 +31,16 @@ func TestSQLite(t *testing.T) {
 	})
 }
 
-// A claim may be for callbacks that another process has accepted, and the books may need more than one statement.
+// A claim may be for callbacks that another process has accepted, and the books and the claims that are alive may be
+// found by more than one statement.
 func TestSQLiteRemembersNothing(t *testing.T) {
 	t.Parallel()
-	groups := []string{"Accept", "Stamp", "Strict", "Endpoint", "Books", "Model"}
+	groups := []string{"Accept", "Stamp", "Strict", "Endpoint", "Books", "Walk", "Model"}
 	o := storetest.Options{Groups: groups, Histories: 20}
 	storetest.Run(t, o, func(t *testing.T) storetest.Store {
 		db := openSQLite(t)
 		db.fresh.max = -1 // so that it remembers nothing
-		db.booksWindow = 3
+		db.booksWindow, db.window = 3, 1
 		return testDB{DB: db}
 	})
 }

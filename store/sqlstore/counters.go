@@ -75,7 +75,7 @@ const oldestNotes = `SELECT id FROM commit_notes WHERE id > $1 ORDER BY id LIMIT
 func (t *tx) takeNotes(after int64, batch int) ([]note, error) {
 	notes, err := sqldb.Returning(t, noteColumns, `DELETE FROM commit_notes WHERE id IN (`+oldestNotes+`)`, after, batch)
 	if err != nil {
-		return nil, fmt.Errorf("take notes: %w", err)
+		return nil, named("take notes", err)
 	}
 	slices.SortFunc(notes, func(a, b note) int { return cmp.Compare(a.id, b.id) })
 	return notes, nil
@@ -84,8 +84,8 @@ func (t *tx) takeNotes(after int64, batch int) ([]note, error) {
 // addToCounters adds differences to the counters.
 func (t *tx) addToCounters(sum deltas) error {
 	type difference struct {
-		project, kind, key string
-		value              int64
+		Project, Kind, Key string
+		Value              int64
 	}
 	var rows []difference
 	for _, project := range sortedKeys(sum) {
@@ -99,20 +99,12 @@ func (t *tx) addToCounters(sum deltas) error {
 	if len(rows) == 0 {
 		return nil
 	}
-	input := sqldb.Rows(rows,
-		func(d *difference) sqldb.Columns {
-			return sqldb.Columns{
-				col("project", &d.project),
-				col("kind", &d.kind),
-				col("key", &d.key),
-				col("value", &d.value),
-			}
-		})
+	input := sqldb.Rows(rows, sqldb.Named[difference](`project kind key value`))
 	// "WHERE 1 = 1" keeps SQLite from reading ON as part of a join.
 	if _, err := t.Exec(`INSERT INTO counters (project, kind, key, value)
 		SELECT i.project, i.kind, i.key, i.value FROM $i WHERE 1 = 1
 		ON CONFLICT (project, kind, key) DO UPDATE SET value = counters.value + excluded.value`, input); err != nil {
-		return fmt.Errorf("add to counters: %w", err)
+		return named("add to counters", err)
 	}
 	_, err := t.Exec(`DELETE FROM counters
 		WHERE value = 0 AND kind <> 'state'
@@ -120,17 +112,19 @@ func (t *tx) addToCounters(sum deltas) error {
 	return named("drop empty counters", err)
 }
 
-// readDeltas adds up what is not folded yet.
-func readDeltas(q sqldb.Querier) (deltas, error) {
-	pending := make(deltas)
-	err := q.Each(func(r sqldb.Row) error {
-		var text string
-		if err := r.Scan(&text); err != nil {
+// counters has fn read counters and what is not folded into them yet, all of one moment.
+func (db *DB) counters(ctx context.Context, operation string, fn func(read sqldb.Read, pending deltas) error) error {
+	return db.sql.Snapshot(ctx, operation, func(read sqldb.Read) error {
+		notes, err := sqldb.Values[string](read, `SELECT deltas FROM commit_notes`)
+		pending := make(deltas)
+		for _, text := range notes {
+			err = errors.Join(err, pending.merge(text))
+		}
+		if err != nil {
 			return err
 		}
-		return pending.merge(text)
-	}, `SELECT deltas FROM commit_notes`)
-	return pending, err
+		return fn(read, pending)
+	})
 }
 
 // A tally adds up the counters of one project.
@@ -173,11 +167,7 @@ func (db *DB) Counts(ctx context.Context, project string) (store.Counts, error) 
 		Counts: store.Counts{States: make(map[store.State]int64), Tiers: make(map[int]int64)},
 		lanes:  make(map[int64]int64),
 	}
-	err := db.sql.Snapshot(ctx, "count", func(read sqldb.Read) error {
-		all, err := readDeltas(read)
-		if err != nil {
-			return err
-		}
+	err := db.counters(ctx, "count", func(read sqldb.Read, all deltas) error {
 		pending := all[project]
 		if err := sum.readFolded(read, project, pending); err != nil {
 			return err
@@ -244,11 +234,7 @@ func (y *tally) nameLanes(read sqldb.Read) error {
 // OpenCallbacks returns how many open callbacks each of the projects has, all at one moment.
 func (db *DB) OpenCallbacks(ctx context.Context, projects []string) (map[string]int64, error) {
 	var open map[string]int64
-	err := db.sql.Snapshot(ctx, "count open callbacks", func(read sqldb.Read) error {
-		pending, err := readDeltas(read)
-		if err != nil {
-			return err
-		}
+	err := db.counters(ctx, "count open callbacks", func(read sqldb.Read, pending deltas) (err error) {
 		open, err = sqldb.Map[string, int64](read, `SELECT project, value FROM counters
 			WHERE kind = 'state' AND key = 'scheduled' AND project IN (SELECT i.project FROM $i)`, sqldb.Texts("project", projects))
 		for _, project := range projects {

@@ -15,21 +15,7 @@ const (
 	dispatcherAge = 24 * time.Hour
 )
 
-func dispatcherColumns(d *store.Dispatcher) sqldb.Columns {
-	return sqldb.Columns{
-		col("name", &d.Name),
-		col("host", &d.Host),
-		col("version", &d.Version),
-		col("roles", &d.Roles),
-		col("workers", &d.Workers),
-		col("in_flight", &d.InFlight),
-		col("held", sqldb.Bool(&d.Held)),
-		col("draining", sqldb.Bool(&d.Draining)),
-		col("clock_offset", &d.ClockOffset),
-		col("started_at", &d.StartedAt),
-		col("seen_at", &d.SeenAt),
-	}
-}
+var dispatcherColumns = sqldb.Named[store.Dispatcher](`name host version roles workers in_flight held draining clock_offset started_at seen_at`)
 
 // ReportDispatcher writes down how a process is, in the place of what it said before.
 func (db *DB) ReportDispatcher(ctx context.Context, d store.Dispatcher) error {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
@@ -66,11 +65,7 @@ const dueHours = `SELECT key, value FROM counters WHERE project = $1 AND kind IN
 func (db *DB) DueHours(ctx context.Context, project string, from, to int64) ([]store.DueHour, error) {
 	first, last := hourOf(from), hourOf(to-1)
 	var counts map[string]int64
-	err := db.sql.Snapshot(ctx, "count due callbacks", func(read sqldb.Read) error {
-		pending, err := readDeltas(read)
-		if err != nil {
-			return err
-		}
+	err := db.counters(ctx, "count due callbacks", func(read sqldb.Read, pending deltas) (err error) {
 		counts, err = sqldb.Map[string, int64](read, dueHours, project, first, last)
 		for name, n := range pending[project] {
 			if key, ok := strings.CutPrefix(name, dueCounter+":"); ok && first <= key && key <= last {
@@ -143,12 +138,11 @@ const windowOfDue = `FROM callbacks
 func (db *DB) dueWindows(
 	ctx context.Context, read sqldb.Read, most looking, until int64, look func(after, end store.Cursor) (enough bool, err error),
 ) (ended bool, err error) {
-	began, looked := time.Now(), 0
 	after, err := db.fromLow(ctx, store.Cursor{DueAt: 1})
 	if err != nil {
 		return false, err
 	}
-	for size := max(most.first, most.few); size > 0; size = nextWindow(size, looked, time.Since(began), most) {
+	err = most.windows(most.few, func(size int) (bool, error) {
 		end, more, err := sqldb.One(read, cursorColumns, windowOfDue, after.DueAt, after.ID, until, size-1)
 		if err != nil {
 			return false, err
@@ -157,10 +151,8 @@ func (db *DB) dueWindows(
 			end = store.Cursor{DueAt: until, ID: aboveAllIDs}
 		}
 		enough, err := look(after, end)
-		if err != nil || enough || !more {
-			return err == nil && !enough, err
-		}
-		after, looked = end, looked+size
-	}
-	return false, nil
+		after, ended = end, !more && !enough
+		return more && !enough, err
+	})
+	return ended, err
 }

@@ -2,8 +2,6 @@ package sqlstore
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"maps"
 	"slices"
 
@@ -13,61 +11,60 @@ import (
 
 // lockCallback reads a row that this transaction is going to change, and keeps others from changing it.
 func (t *tx) lockCallback(project, id string) (row, error) {
-	rows, err := t.callbacksByID([]string{id}, " FOR UPDATE")
-	if err != nil {
-		return row{}, err
-	}
-	r, ok := rows[id]
-	if !ok || r.Project != project {
-		return row{}, store.ErrNotFound
-	}
-	return r, nil
+	r, err := sqldb.Get(t, "", callbackColumns, `FROM `+fromCallbacks+`
+		WHERE callbacks.id = $1 AND callbacks.project = $2 FOR UPDATE`, id, project)
+	t.db.complete(&r)
+	return r, err
 }
 
-// recordLostClaim writes the attempt of a claim that ended without a result, if the row has one: whoever ends the row now
-// takes away the next stamp, which would have written it.
-func (t *tx) recordLostClaim(r *row, now int64) error {
-	if r.ClaimToken == "" {
-		return nil
-	}
-	r.AttemptSeq++
-	return t.insertAttempts([]store.Attempt{lostAttempt(r, r.Fence, r.claimedAt, now)})
-}
+// An editing changes a locked row, and says what the audit calls that.
+type editing func(*tx, *row) (action string, detail fields, err error)
 
 // Retry makes a callback due at r.Now, marked as manual. A scheduled one makes its next step; a terminal one makes a
 // single attempt and falls back to its state if that fails (store.Once), or begins a new ladder (store.Restart). It
 // returns store.ErrNotFound, store.ErrAttempting, store.ErrPayloadPurged or store.ErrEndpointDeleted.
 func (db *DB) Retry(ctx context.Context, project, id string, r store.Retry, by store.Actor) (store.Callback, error) {
-	return db.edit(ctx, "retry", project, id, r.Now, func(t *tx, m *row) (store.AuditEntry, error) {
-		if m.State.Terminal() {
-			m.revive(r.Now, r.Ladder == store.Restart)
-		}
-		m.DueAt, m.Trigger = r.Now, store.Manual
+	return db.edit(ctx, "retry", project, id, r.Now, by, func(t *tx, m *row) (string, fields, error) {
+		action, detail, err := retrying(r.Now, r.Ladder, r.Ladder == store.Restart)(t, m)
+		m.Trigger = store.Manual
 		if r.URL != "" {
 			wanted := m.Callback
 			wanted.MoveTo(r.URL)
-			if _, err := t.take(m, &wanted); err != nil {
-				return store.AuditEntry{}, err
-			}
+			_, err = t.take(m, &wanted)
 		}
-		return auditOf(project, actionRetry, id, r.Now, by, auditDiff{}, map[string]any{"ladder": r.Ladder})
+		return action, detail, err
 	})
+}
+
+// retrying makes a callback due at now, and with restart begins a new ladder of a terminal one.
+func retrying(now int64, ladder store.Ladder, restart bool) editing {
+	return func(_ *tx, m *row) (string, fields, error) {
+		if m.State.Terminal() {
+			m.revive(now, restart)
+		}
+		m.DueAt = now
+		return "callback.retry", fields{"ladder": ladder}, nil
+	}
 }
 
 // Reschedule moves a scheduled callback to due, or revives a dead one for one more attempt then. It returns
 // store.ErrNotFound, store.ErrAttempting, store.ErrTerminal (for succeeded and canceled ones), store.ErrPayloadPurged or
 // store.ErrEndpointDeleted.
 func (db *DB) Reschedule(ctx context.Context, project, id string, due, now int64, by store.Actor) (store.Callback, error) {
-	return db.edit(ctx, "reschedule", project, id, now, func(_ *tx, m *row) (store.AuditEntry, error) {
+	return db.edit(ctx, "reschedule", project, id, now, by, func(t *tx, m *row) (string, fields, error) {
 		revived := m.State == store.Dead
-		if err := m.reschedule(due); err != nil {
-			return store.AuditEntry{}, err
-		}
+		action, detail, err := rescheduling(due)(t, m)
 		if revived {
 			m.Trigger = store.Manual
 		}
-		return auditOf(project, actionReschedule, id, now, by, auditDiff{}, map[string]any{"due_at": due})
+		return action, detail, err
 	})
+}
+
+func rescheduling(due int64) editing {
+	return func(_ *tx, m *row) (string, fields, error) {
+		return "callback.reschedule", fields{"due_at": due}, m.reschedule(due)
+	}
 }
 
 // reschedule moves a scheduled row, or revives a dead one for one more attempt.
@@ -110,52 +107,55 @@ func (r *row) startAt(due int64) {
 
 // edit changes a row that is not being attempted and still has its payload, in one transaction with its audit entry.
 func (db *DB) edit(
-	ctx context.Context, operation, project, id string, now int64, change func(*tx, *row) (store.AuditEntry, error),
+	ctx context.Context, operation, project, id string, now int64, by store.Actor, change editing,
 ) (store.Callback, error) {
-	return changed(ctx, db, operation+" "+id, func(t *tx) (store.Callback, error) {
+	return changed(ctx, db.change, operation+" "+id, func(t *tx) (store.Callback, error) {
 		r, err := t.lockCallback(project, id)
 		if err != nil {
-			return store.Callback{}, err
+			return r.Callback, err
 		}
-		entry, err := t.edit(&r, now, change)
+		entry, err := t.edit(&r, now, by, change)
 		if err != nil {
-			return store.Callback{}, err
+			return r.Callback, err
 		}
 		return r.Callback, t.audit(entry)
 	})
 }
 
-// edit changes a locked row. Where the row itself forbids it, it is as it was; the audit entry, to which edit
-// adds what differs, is the caller's to write.
-func (t *tx) edit(r *row, now int64, change func(*tx, *row) (store.AuditEntry, error)) (store.AuditEntry, error) {
+// edit changes a locked row. Where the row itself forbids it, it is as it was; the audit entry is the caller's to write.
+func (t *tx) edit(r *row, now int64, by store.Actor, change editing) (entry store.AuditEntry, err error) {
 	switch {
 	case r.StateAt(now) == store.Attempting:
-		return store.AuditEntry{}, store.ErrAttempting
+		return entry, store.ErrAttempting
 	case r.PayloadPurged:
-		return store.AuditEntry{}, store.ErrPayloadPurged
+		return entry, store.ErrPayloadPurged
 	}
 	if err := t.endpointIsThere(r); err != nil {
-		return store.AuditEntry{}, err
+		return entry, err
 	}
 	before := r.Callback
-	entry, err := change(t, r)
+	action, detail, err := change(t, r)
 	if err != nil {
-		return store.AuditEntry{}, err
+		return entry, err
 	}
-	changed := diffCallback(&before, &r.Callback)
-	if entry.Before, entry.After, err = changed.texts(); err != nil {
-		return store.AuditEntry{}, err
+	if entry, err = auditOf(r.Project, action, r.ID, now, by, diff(callbackParts, &before, &r.Callback), detail); err != nil {
+		return entry, err
 	}
 	if err := t.keepLive(&before, &r.Callback); err != nil {
-		return store.AuditEntry{}, err
+		return entry, err
 	}
-	// A claim that ended without a result was made for the due time that the row had, and is recorded with it.
-	lost := *r
-	lost.DueAt, lost.Trigger = before.DueAt, before.Trigger
-	if err := t.recordLostClaim(&lost, now); err != nil {
-		return store.AuditEntry{}, err
+	// A claim that ended without a result was made for the due time that the row had, and is recorded with it: this takes
+	// away the next stamp, which would have written it.
+	if r.ClaimToken != "" {
+		lost := *r
+		lost.DueAt, lost.Trigger = before.DueAt, before.Trigger
+		r.AttemptSeq++
+		lost.AttemptSeq = r.AttemptSeq
+		if err := t.insertAttempts([]store.Attempt{lostAttempt(&lost, r.Fence, r.claimedAt, now)}); err != nil {
+			return entry, err
+		}
 	}
-	r.AttemptSeq, r.ClaimToken, r.ClaimUntil = lost.AttemptSeq, "", 0
+	r.ClaimToken, r.ClaimUntil = "", 0
 	r.UpdatedAt = max(now, r.CreatedAt+1) // Never as it was accepted: see fresh.
 	t.deltas.count(&before, -1)
 	t.deltas.count(&r.Callback, 1)
@@ -174,36 +174,23 @@ func (t *tx) endpointIsThere(r *row) error {
 	return named("look for its endpoint", err)
 }
 
+// What a retry or a reschedule may change of the two rows of a callback, and what mend changes beside.
+var (
+	editedFields = sqldb.Named[store.Callback](`state due_at expires_at finished_at updated_at ladder_base trigger resume_state
+		resume_reason cancel_requested free_retry crash_count lane=LaneID attempt_seq claim_until claim_token poll_errors`)
+	movedFields  = sqldb.Named[store.Callback](`first_due_at url follows`)
+	mendedFields = sqldb.Named[store.Callback](`headers policy success`)
+)
+
 // writeEdited writes all that a retry or a reschedule may have changed.
 func (t *tx) writeEdited(r *row) error {
 	reason := r.Reason
 	if r.State == store.Scheduled {
 		reason = r.cancelAs
 	}
-	_, err := sqldb.Columns{
-		col("state", &r.State),
-		col("reason", &reason),
-		col("due_at", &r.DueAt),
-		col("expires_at", &r.ExpiresAt),
-		col("finished_at", &r.FinishedAt),
-		col("updated_at", &r.UpdatedAt),
-		col("ladder_base", &r.LadderBase),
-		col("trigger", &r.Trigger),
-		col("resume_state", &r.ResumeState),
-		col("resume_reason", &r.ResumeReason),
-		col("cancel_requested", sqldb.Bool(&r.CancelRequested)),
-		col("free_retry", sqldb.Bool(&r.FreeRetry)),
-		col("crash_count", &r.CrashCount),
-		col("lane", &r.LaneID),
-		col("attempt_seq", &r.AttemptSeq),
-		col("claim_until", &r.ClaimUntil),
-		col("claim_token", &r.ClaimToken),
-		col("poll_errors", &r.PollErrors),
-	}.Update(t.Tx, "callbacks", `id = $1`, r.ID)
+	_, err := append(editedFields(&r.Callback), col("reason", &reason)).Update(t.Tx, "callbacks", `id = $1`, r.ID)
 	if err == nil {
-		_, err = sqldb.Columns{
-			col("first_due_at", &r.FirstDueAt), col("url", &r.URL), col("follows", sqldb.Bool(&r.Follows)),
-		}.Update(t.Tx, "requests", `project = $1 AND id = $2`, r.Project, r.ID)
+		_, err = movedFields(&r.Callback).Update(t.Tx, "requests", `project = $1 AND id = $2`, r.Project, r.ID)
 	}
 	if err == nil {
 		var early earlyTimes
@@ -218,22 +205,23 @@ func (t *tx) writeEdited(r *row) error {
 // callback stays in its state, a dead one too, and its payload never changes. It returns store.ErrNotFound, store.ErrAttempting,
 // store.ErrTerminal, store.ErrPayloadPurged, store.ErrEndpointDeleted or the error of change.
 func (db *DB) Mend(ctx context.Context, project, id string, change func(c *store.Callback) error, now int64, by store.Actor) (store.Callback, error) {
-	return db.edit(ctx, "mend", project, id, now, func(t *tx, m *row) (store.AuditEntry, error) {
+	return db.edit(ctx, "mend", project, id, now, by, mending(change))
+}
+
+func mending(change func(c *store.Callback) error) editing {
+	return func(t *tx, m *row) (string, fields, error) {
 		if m.State != store.Scheduled && m.State != store.Dead {
-			return store.AuditEntry{}, store.ErrTerminal
+			return "", nil, store.ErrTerminal
 		}
 		wanted := m.Callback
 		wanted.Headers, wanted.Labels = slices.Clone(m.Headers), maps.Clone(m.Labels)
 		wanted.Policy.Tiers, wanted.Policy.StopOn = slices.Clone(m.Policy.Tiers), slices.Clone(m.Policy.StopOn)
 		if err := change(&wanted); err != nil {
-			return store.AuditEntry{}, err
+			return "", nil, err
 		}
 		changed, err := t.take(m, &wanted)
-		if err != nil {
-			return store.AuditEntry{}, err
-		}
-		return auditOf(project, actionMend, id, now, by, auditDiff{}, map[string]any{"changed": changed})
-	})
+		return "callback.mend", fields{"changed": changed}, err
+	}
 }
 
 // take gives a row what is wanted of it, writes the structured columns, and names what differs.
@@ -253,7 +241,7 @@ func (t *tx) take(m *row, wanted *store.Callback) (changed []string, err error) 
 		changed = append(changed, "expires_at")
 		m.ExpiresAt = wanted.ExpiresAt
 	}
-	structured := false
+	structured := len(changed)
 	for _, part := range []struct {
 		name string
 		same bool
@@ -262,38 +250,17 @@ func (t *tx) take(m *row, wanted *store.Callback) (changed []string, err error) 
 	} {
 		if !part.same {
 			changed = append(changed, part.name)
-			structured = true
 		}
 	}
-	if !structured {
+	if len(changed) == structured {
 		return changed, nil
 	}
 	m.Headers, m.Policy, m.Success = wanted.Headers, wanted.Policy, wanted.Success
-	return changed, t.writeStructured(m)
-}
-
-// writeStructured writes headers, policy and success rule.
-func (t *tx) writeStructured(m *row) error {
-	var headers string
-	var errs [3]error
-	if len(m.Headers) > 0 {
-		headers, errs[0] = encode(m.Headers)
+	// Headers, policy and success rule are written here, all else by edit.
+	sealed, timeout := store.SealedKey(m.Headers), timeoutMillis(m.Policy)
+	if _, err = (sqldb.Columns{col("timeout_ms", &timeout)}).Update(t.Tx, "callbacks", `id = $1`, m.ID); err == nil {
+		_, err = append(mendedFields(&m.Callback), col("sealed_key", &sealed)).Update(t.Tx, "requests",
+			`project = $1 AND id = $2`, m.Project, m.ID)
 	}
-	policy, err := encode(m.Policy)
-	errs[1] = err
-	success, err := encode(m.Success)
-	errs[2] = err
-	if err := errors.Join(errs[:]...); err != nil {
-		return fmt.Errorf("encode callback: %w", err)
-	}
-	_, err = t.Exec(`UPDATE callbacks SET timeout_ms = $1 WHERE id = $2`, timeoutMillis(m.Policy), m.ID)
-	if err == nil {
-		_, err = t.Exec(`UPDATE requests SET headers = $1, policy = $2, success = $3, sealed_key = $4
-			WHERE project = $5 AND id = $6`,
-			headers, policy, success, store.SealedKey(m.Headers), m.Project, m.ID)
-	}
-	if err != nil {
-		return fmt.Errorf("write structured columns: %w", err)
-	}
-	return nil
+	return changed, named("write structured columns", err)
 }

@@ -3,7 +3,6 @@ package sqlstore
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
@@ -54,6 +53,7 @@ func (t *tx) end(endings ...ending) error {
 			cancel_requested = 0,
 			resume_state = '',
 			resume_reason = '',
+			last_class = i.last_class,
 			attempt_seq = i.attempt_seq
 		FROM $i WHERE callbacks.id = i.id`, sqldb.Rows(endings,
 		func(e *ending) sqldb.Columns {
@@ -62,6 +62,7 @@ func (t *tx) end(endings ...ending) error {
 				col("state", &e.state),
 				col("reason", &e.reason),
 				col("ended_at", &e.at),
+				calc("last_class", func() string { return string(e.LastClass) }),
 				calc("attempt_seq", func() int64 { return int64(e.AttemptSeq) }),
 			}
 		}))
@@ -128,14 +129,14 @@ func (r *row) openRow() store.OpenRow {
 // Cancel ends a callback as canceled. With an attempt in flight it only requests that: the result is too late, and what
 // the attempt brings decides. An id that is not in the project is store.ErrNotFound.
 func (db *DB) Cancel(ctx context.Context, project, id string, now int64, by store.Actor) (store.CanceledCallback, error) {
-	return changed(ctx, db, "cancel "+id, func(t *tx) (store.CanceledCallback, error) {
+	return changed(ctx, db.change, "cancel "+id, func(t *tx) (store.CanceledCallback, error) {
 		r, err := t.lockCallback(project, id)
 		if err != nil {
 			return store.CanceledCallback{}, err
 		}
 		canceled, entries, err := t.cancel(r, now, by)
 		if err != nil {
-			return store.CanceledCallback{}, err
+			return canceled, err
 		}
 		return canceled, t.audit(entries...)
 	})
@@ -145,10 +146,7 @@ func (db *DB) Cancel(ctx context.Context, project, id string, now int64, by stor
 // one. What tells the end of a poll is left out: it has the poll's reference unless it was given another, and a caller
 // that cancels what is open of an order wants to hear how that ended. By its id it can be canceled.
 func (db *DB) CancelRef(ctx context.Context, project, ref, topic string, limit int, now int64, by store.Actor) ([]store.CanceledCallback, error) {
-	var canceled []store.CanceledCallback
-	err := db.changeMany(ctx, "cancel by reference", limit, func(t *tx) error {
-		canceled = nil
-		var entries []store.AuditEntry
+	return changed(ctx, db.changeLong, "cancel by reference", func(t *tx) (canceled []store.CanceledCallback, err error) {
 		open, err := t.callbacks(fromRequests+`
 				AND requests.project = $1
 				AND requests.ref = $2
@@ -159,48 +157,40 @@ func (db *DB) CancelRef(ctx context.Context, project, ref, topic string, limit i
 			ORDER BY requests.id
 			LIMIT $4 FOR UPDATE`, project, ref, topic, limit)
 		if err != nil {
-			return fmt.Errorf("read callbacks: %w", err)
+			return nil, named("read callbacks", err)
 		}
+		var entries []store.AuditEntry
 		for _, r := range open {
 			c, entry, err := t.cancel(r, now, by)
 			if err != nil {
-				return err
+				return nil, err
 			}
-			canceled = append(canceled, c)
-			entries = append(entries, entry...)
+			canceled, entries = append(canceled, c), append(entries, entry...)
 		}
-		return t.audit(entries...)
+		return canceled, t.audit(entries...)
 	})
-	if err != nil {
-		return nil, err
-	}
-	return canceled, nil
 }
 
 // cancel cancels one locked row. What it returns for the audit is the caller's to write: nothing, if nothing is changed.
-func (t *tx) cancel(r row, now int64, by store.Actor) (store.CanceledCallback, []store.AuditEntry, error) {
+func (t *tx) cancel(r row, now int64, by store.Actor) (c store.CanceledCallback, entries []store.AuditEntry, err error) {
 	// It may have waited for its turn while an attempt was made: the end is not before that.
 	now = max(now, r.UpdatedAt)
 	before := r.Callback
-	result := store.CancelDone
 	switch r.StateAt(now) {
 	case store.Attempting:
-		result = store.CancelTooLate
-		if err := t.requestCancel([]row{r}, store.Requested, now); err != nil {
-			return store.CanceledCallback{}, nil, err
-		}
+		c.Result = store.CancelTooLate
+		err = t.requestCancel([]row{r}, store.Requested, now)
 		r.CancelRequested, r.UpdatedAt = true, now
 	case store.Scheduled:
-		if err := t.end(ending{&r, store.Canceled, store.Requested, now}); err != nil {
-			return store.CanceledCallback{}, nil, err
-		}
+		c.Result = store.CancelDone
+		err = t.end(ending{&r, store.Canceled, store.Requested, now})
 	default:
 		return store.CanceledCallback{Result: store.CancelAlreadyTerminal, Callback: r.Callback}, nil, nil
 	}
-	entry, err := auditOf(r.Project, actionCancel, r.ID, now, by, diffCallback(&before, &r.Callback),
-		map[string]any{"result": result})
 	if err != nil {
-		return store.CanceledCallback{}, nil, err
+		return c, nil, err
 	}
-	return store.CanceledCallback{Result: result, Callback: r.Callback}, []store.AuditEntry{entry}, nil
+	c.Callback = r.Callback
+	entry, err := auditOf(r.Project, "callback.cancel", r.ID, now, by, diff(callbackParts, &before, &r.Callback), fields{"result": c.Result})
+	return c, []store.AuditEntry{entry}, err
 }

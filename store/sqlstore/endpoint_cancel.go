@@ -2,7 +2,6 @@ package sqlstore
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"time"
 
@@ -86,7 +85,7 @@ func (t *tx) cancelDeleted(now int64, limit int) (canceled []store.OpenRow, foun
 	case !more && second:
 		next = ""
 		if _, err := t.Exec(`DELETE FROM secrets WHERE project = $1 AND owner = $2`, d.project, d.id); err != nil {
-			return nil, true, fmt.Errorf("remove secrets: %w", err)
+			return nil, true, named("remove secrets", err)
 		}
 	case !more:
 		next = secondLook
@@ -123,7 +122,7 @@ func (t *tx) openOf(d deletion, after string, limit int) (open []row, last strin
 			AND requests.id > $3
 		ORDER BY requests.id
 		LIMIT $4`, d.project, d.id, after, cancelWindow); err != nil {
-		return nil, "", false, fmt.Errorf("look for open callbacks: %w", err)
+		return nil, "", false, named("look for open callbacks", err)
 	}
 	more = more || looked == cancelWindow
 	found, err := t.callbacksByID(ids, " FOR UPDATE")

@@ -50,33 +50,31 @@ func firstAfter(after int64, times ...int64) int64 {
 }
 
 func (t *tx) reportHealth(reports []store.EndpointHealth, now int64) error {
-	input := sqldb.Rows(reports, func(h *store.EndpointHealth) sqldb.Columns { return sqldb.Columns{col("id", &h.ID)} })
-	found, err := t.lockEndpoints(`endpoints.id IN (SELECT i.id FROM $i) AND `+endpointIsThere, input)
+	byID := make(map[string]*store.EndpointHealth, len(reports))
+	for i := range reports {
+		byID[reports[i].ID] = &reports[i]
+	}
+	found, err := t.lockEndpoints(`endpoints.id IN (SELECT i.id FROM $i) AND `+endpointIsThere, sqldb.Texts("id", sortedKeys(byID)))
 	if err != nil {
 		return err
 	}
-	var changed []store.Endpoint
 	var recovered []store.EndpointEvent
-	for _, e := range found {
-		i, ok := slices.BinarySearchFunc(reports, e.ID, func(h store.EndpointHealth, id string) int { return cmp.Compare(h.ID, id) })
-		if !ok {
-			continue
-		}
-		before, h := e, reports[i]
+	for i := range found {
+		e := &found[i]
+		h, since := byID[e.ID], e.FailingSince
 		e.LastSuccessAt, e.LastFailureAt = max(e.LastSuccessAt, h.SucceededAt), max(e.LastFailureAt, h.FailedAt)
 		e.FailingSince = firstAfter(e.LastSuccessAt, e.FailingSince, h.FailedFirst, e.LastFailureAt)
-		if e.FailingSince == 0 {
-			e.AlertedAt = 0
+		if e.FailingSince != 0 {
+			continue
 		}
-		if e.FailingSince == 0 && before.AlertedAt != 0 {
+		if e.AlertedAt != 0 {
 			recovered = append(recovered, store.EndpointEvent{
-				Project: e.Project, EndpointID: e.ID, Kind: store.EndpointRecovered,
-				At: now, Since: before.FailingSince,
+				Project: e.Project, EndpointID: e.ID, Kind: store.EndpointRecovered, At: now, Since: since,
 			})
 		}
-		changed = append(changed, e)
+		e.AlertedAt = 0
 	}
-	if err := t.writeHealth(changed); err != nil {
+	if err := t.writeHealth(found); err != nil {
 		return err
 	}
 	return t.addEndpointEvents(recovered)
@@ -84,69 +82,48 @@ func (t *tx) reportHealth(reports []store.EndpointHealth, now int64) error {
 
 func (t *tx) writeHealth(endpoints []store.Endpoint) error {
 	_, err := sqldb.ExecRows(t.Tx, `UPDATE endpoints SET
-			failing_since = i.failing,
-			alerted_at = i.alerted,
-			last_success_at = i.success,
-			last_failure_at = i.failure
+			failing_since = i.failing_since,
+			alerted_at = i.alerted_at,
+			last_success_at = i.last_success_at,
+			last_failure_at = i.last_failure_at
 		FROM $i WHERE endpoints.id = i.id`, endpoints,
-		func(e *store.Endpoint) sqldb.Columns {
-			return sqldb.Columns{
-				col("id", &e.ID),
-				col("failing", &e.FailingSince),
-				col("alerted", &e.AlertedAt),
-				col("success", &e.LastSuccessAt),
-				col("failure", &e.LastFailureAt),
-			}
-		})
+		func(e *store.Endpoint) sqldb.Columns { return append(healthColumns(e), col("id", &e.ID)) })
 	return named("write health", err)
 }
 
 // TakeAlerts finds up to limit endpoints, of all projects, that have failed since before failingBefore and of
 // which that was not reported after alertedBefore. Each gets an event now, and is returned to one caller.
 func (db *DB) TakeAlerts(ctx context.Context, failingBefore, alertedBefore, now int64, limit int) ([]store.Endpoint, error) {
-	var failing []store.Endpoint
-	err := db.maintain(ctx, "take alerts", func(t *tx) error {
-		var err error
-		if failing, err = t.lockEndpoints(`endpoints.id IN (SELECT worst.id FROM endpoints AS worst
+	return changed(ctx, db.maintain, "take alerts", func(t *tx) ([]store.Endpoint, error) {
+		failing, err := t.lockEndpoints(`endpoints.id IN (SELECT worst.id FROM endpoints AS worst
 			WHERE worst.failing_since > 0 AND worst.failing_since < $1 AND worst.alerted_at <= $2 AND worst.deleted_at = 0
 			ORDER BY worst.failing_since
-			LIMIT $3)`, failingBefore, alertedBefore, limit); err != nil {
-			return err
+			LIMIT $3)`, failingBefore, alertedBefore, limit)
+		if err != nil {
+			return nil, err
 		}
-		// Whoever waited for the rows finds them told.
+		// A transaction that waited for the rows finds them told.
 		failing = slices.DeleteFunc(failing, func(e store.Endpoint) bool { return e.FailingSince == 0 || e.AlertedAt > alertedBefore })
 		events := make([]store.EndpointEvent, len(failing))
 		for i := range failing {
 			e := &failing[i]
 			e.AlertedAt = now
-			events[i] = store.EndpointEvent{
-				Project: e.Project, EndpointID: e.ID, Kind: store.EndpointFailing,
-				At: now, Since: e.FailingSince,
-			}
+			events[i] = store.EndpointEvent{Project: e.Project, EndpointID: e.ID, Kind: store.EndpointFailing, At: now, Since: e.FailingSince}
 		}
 		if err := t.writeHealth(failing); err != nil {
-			return err
+			return nil, err
 		}
-		return t.addEndpointEvents(events)
+		return failing, t.addEndpointEvents(events)
 	})
-	if err != nil {
-		return nil, err
-	}
-	return failing, nil
 }
 
-func endpointEventColumns(e *store.EndpointEvent) sqldb.Columns {
-	return sqldb.Columns{
-		col("id", &e.ID), col("project", &e.Project), col("endpoint_id", &e.EndpointID),
-		col("kind", &e.Kind), col("at", &e.At), col("since", &e.Since),
-	}
-}
+var endpointEventColumns = sqldb.Named[store.EndpointEvent](`id project endpoint_id kind at since`)
 
 // addEndpointEvents writes events in the transaction of what happened. Their ids are made.
 func (t *tx) addEndpointEvents(events []store.EndpointEvent) error {
 	for i := range events {
 		var err error
-		if events[i].ID, err = t.db.ids.next(); err != nil {
+		if events[i].ID, err = t.db.newID(); err != nil {
 			return err
 		}
 	}

@@ -10,45 +10,16 @@ import (
 )
 
 // endpointColumns describe what of an endpoint is written: all but its health.
-func endpointColumns(e *store.Endpoint) sqldb.Columns {
-	return sqldb.Columns{
-		col("id", &e.ID),
-		col("project", &e.Project),
-		col("external_id", &e.ExternalID),
-		col("name", &e.Name),
-		col("url", &e.URL),
-		col("url_override", &e.URLOverride),
-		col("topics", sqldb.JSON(&e.Topics)),
-		col("policy", sqldb.JSON(&e.Policy)),
-		col("success", sqldb.JSON(&e.Success)),
-		col("signer", &e.Signer),
-		col("headers", sqldb.JSON(&e.Headers)),
-		col("rate_count", &e.Rate.Count),
-		col("rate_per_ms", sqldb.Millis(&e.Rate.Per)),
-		col("concurrency", &e.Concurrency),
-		col("enabled", sqldb.Bool(&e.Enabled)),
-		col("disabled_reason", &e.DisabledReason),
-		col("disabled_at", &e.DisabledAt),
-		col("paused_until", &e.PausedUntil),
-		col("pause_reason", &e.PauseReason),
-		col("paused_at", &e.PausedAt),
-		col("lane", &e.LaneID),
-		col("version", &e.Version),
-		col("created_at", &e.CreatedAt),
-		col("updated_at", &e.UpdatedAt),
-		col("deleted_at", &e.DeletedAt),
-	}
-}
+var endpointColumns = sqldb.Named[store.Endpoint](`id project external_id name url url_override topics policy success signer headers rate_count
+	rate_per_ms concurrency enabled disabled_reason disabled_at paused_until pause_reason paused_at
+	lane=LaneID version created_at updated_at deleted_at`)
 
 // wholeEndpoint describes all that is read of an endpoint.
 func wholeEndpoint(e *store.Endpoint) sqldb.Columns {
-	return append(endpointColumns(e),
-		col("failing_since", &e.FailingSince),
-		col("alerted_at", &e.AlertedAt),
-		col("last_success_at", &e.LastSuccessAt),
-		col("last_failure_at", &e.LastFailureAt),
-	)
+	return append(endpointColumns(e), healthColumns(e)...)
 }
+
+var healthColumns = sqldb.Named[store.Endpoint](`failing_since alerted_at last_success_at last_failure_at`)
 
 // endpointIsThere is the condition for endpoints that callers see, word for word that of the indexes.
 const endpointIsThere = `endpoints.deleted_at = 0`
@@ -153,7 +124,7 @@ func (db *DB) Endpoints(ctx context.Context, project string, f store.EndpointFil
 		for _, pattern := range store.TopicPatterns(f.Topic) {
 			text, err := encode(pattern)
 			if err != nil {
-				return nil, fmt.Errorf("encode topic: %w", err)
+				return nil, named("encode topic", err)
 			}
 			parts = append(parts, "strpos(endpoints.topics, ?) > 0")
 			values = append(values, text) // with its quotes, of which a topic's own are written otherwise
@@ -167,5 +138,5 @@ func (db *DB) Endpoints(ctx context.Context, project string, f store.EndpointFil
 		q.and("endpoints.failing_since > 0")
 	}
 	q.add("\n\tORDER BY endpoints.id DESC LIMIT ?", min(max(f.Limit, 1), maxList+1))
-	return db.readEndpoints(ctx, q.text.String(), q.args...)
+	return db.readEndpoints(ctx, q.text, q.args...)
 }

@@ -59,21 +59,16 @@ func (t *tx) insertTargets(p *store.EventPlan) error {
 	_, err := sqldb.ExecRows(t.Tx, `INSERT INTO event_targets (event_id, endpoint_id, callback_id)
 		SELECT i.event_id, i.endpoint_id, i.callback_id FROM $i`, p.Targets,
 		func(e *store.EventTarget) sqldb.Columns {
-			return sqldb.Columns{
-				calc("event_id", func() string { return p.ID }),
-				col("endpoint_id", &e.EndpointID),
-				col("callback_id", &e.CallbackID),
-			}
+			return sqldb.Columns{calc("event_id", func() string { return p.ID }), col("endpoint_id", &e.EndpointID), col("callback_id", &e.CallbackID)}
 		})
 	return err
 }
 
+var targetFields = sqldb.Named[store.EventTarget](`event_targets.endpoint_id event_targets.callback_id`)
+
 func (t *tx) targets(event string) ([]store.EventTarget, error) {
 	return sqldb.Select(t, func(e *store.EventTarget) sqldb.Columns {
-		return sqldb.Columns{
-			col("event_targets.endpoint_id", &e.EndpointID), col("event_targets.callback_id", &e.CallbackID),
-			col("CASE WHEN callbacks.id IS NULL THEN 0 ELSE 1 END", sqldb.Bool(&e.Accepted)),
-		}
+		return append(targetFields(e), col("CASE WHEN callbacks.id IS NULL THEN 0 ELSE 1 END", sqldb.Bool(&e.Accepted)))
 	}, `FROM event_targets LEFT JOIN callbacks ON callbacks.id = event_targets.callback_id
 		WHERE event_targets.event_id = $1
 		ORDER BY event_targets.callback_id`, event)

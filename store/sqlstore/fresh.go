@@ -2,7 +2,6 @@ package sqlstore
 
 import (
 	"bytes"
-	"fmt"
 	"slices"
 	"sync"
 
@@ -140,7 +139,7 @@ func (t *tx) claimFirst(entries []*stampEntry) ([]*stampEntry, error) {
 		e.takeFirst()
 		return nil
 	}); err != nil {
-		return nil, fmt.Errorf("claim fresh rows: %w", err)
+		return nil, named("claim fresh rows", err)
 	}
 	return slices.DeleteFunc(slices.Clone(entries), func(e *stampEntry) bool { return e.stamped != nil }), nil
 }

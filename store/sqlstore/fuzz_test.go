@@ -30,7 +30,7 @@ func FuzzColumns(f *testing.F) {
 			"defaults": func() any { return new(store.Defaults) },
 			"hosts":    func() any { return new([]string) },
 			"detail":   func() any { return new(attemptDetail) },
-			"spec":     func() any { return new(redriveSpec) },
+			"spec":     func() any { return new(redriveSpec(new(store.Redrive))) },
 			"entries":  func() any { return new([]endedGroup) },
 		} {
 			first := make()

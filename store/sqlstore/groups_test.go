@@ -3,7 +3,6 @@ package sqlstore
 import (
 	"database/sql"
 	"testing"
-	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -45,17 +44,7 @@ func TestFullGroupsPass(t *testing.T) {
 	held[0].Idempotency = &store.Idempotency{Route: "r", Key: "k", Fingerprint: []byte{1}}
 	answered := make(chan error, 1)
 	go func() { answered <- accept(held) }()
-	deadline := time.Now().Add(30 * time.Second)
-	for waiting := 0; waiting == 0; {
-		if err := other.QueryRowContext(t.Context(), `SELECT count(*) FROM pg_stat_activity
-			WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&waiting); err != nil {
-			t.Fatal(err)
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the group with the key does not wait for it")
-		}
-		time.Sleep(time.Millisecond) // a poll with a deadline
-	}
+	awaitLocked(t, other, 1)
 	if err := accept(newDrafts(300, testNow)); err != nil {
 		t.Errorf("a full group: %v", err)
 	}

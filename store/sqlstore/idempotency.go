@@ -76,9 +76,19 @@ func (t *tx) claimKeys(entries []*acceptEntry) ([]*acceptEntry, error) {
 
 // A heldKey is an idempotency key that an earlier request holds.
 type heldKey struct {
-	fingerprint string
-	callbackID  string
-	callback    store.Callback
+	idempotencyKey
+	fingerprint, callbackID string
+	callback                store.Callback
+}
+
+// heldKeys returns those of the keys that are held, but for their callbacks.
+func heldKeys(q sqldb.Querier, keys sqldb.Input) ([]heldKey, error) {
+	return sqldb.Select(q, func(h *heldKey) sqldb.Columns {
+		return sqldb.Columns{
+			col("h.project", &h.project), col("h.route", &h.route), col("h.key", &h.key),
+			col("h.fingerprint", &h.fingerprint), col("h.callback_id", &h.callbackID),
+		}
+	}, `FROM $i JOIN idempotency AS h ON h.project = i.project AND h.route = i.route AND h.key = i.key`, keys)
 }
 
 // knownKeys inserts the keys, each for the draft that came first with it, and returns those that an earlier callback
@@ -94,34 +104,24 @@ func (t *tx) knownKeys(order []idempotencyKey, first map[idempotencyKey]*acceptE
 		SELECT i.project, i.route, i.key, i.fingerprint, i.callback_id, i.created_at FROM $i WHERE 1 = 1
 		ON CONFLICT (project, route, key) DO NOTHING`, input)
 	if err != nil {
-		return nil, fmt.Errorf("insert idempotency keys: %w", err)
+		return nil, named("insert idempotency keys", err)
 	}
 	if inserted == int64(len(order)) {
 		return nil, nil
 	}
-	known := make(map[idempotencyKey]heldKey)
-	seen := 0
-	err = t.Each(func(rows sqldb.Row) error {
-		var k idempotencyKey
-		var h heldKey
-		if err := rows.Scan(&k.project, &k.route, &k.key, &h.fingerprint, &h.callbackID); err != nil {
-			return err
-		}
-		seen++
-		if h.callbackID != first[k].draft.Callback.ID {
-			known[k] = h
-		}
-		return nil
-	}, `SELECT idempotency.project, idempotency.route, idempotency.key, idempotency.fingerprint, idempotency.callback_id
-		FROM $i
-		JOIN idempotency ON idempotency.project = i.project AND idempotency.route = i.route
-			AND idempotency.key = i.key`, input)
+	held, err := heldKeys(t, input)
 	if err != nil {
-		return nil, fmt.Errorf("read idempotency keys: %w", err)
+		return nil, named("read idempotency keys", err)
 	}
-	if seen < len(order) {
+	if len(held) < len(order) {
 		// Maintenance removed an expired one between the two statements: the next try inserts it.
 		return nil, fmt.Errorf("read idempotency keys: %w", sqldb.ErrOvertaken)
+	}
+	known := make(map[idempotencyKey]heldKey)
+	for _, h := range held {
+		if h.callbackID != first[h.idempotencyKey].draft.Callback.ID {
+			known[h.idempotencyKey] = h
+		}
 	}
 	return known, t.fillKeys(order, first, known)
 }
@@ -158,7 +158,7 @@ func (t *tx) fillKeys(order []idempotencyKey, first map[idempotencyKey]*acceptEn
 			err = sqldb.ErrOvertaken
 		}
 		if err != nil {
-			return fmt.Errorf("take over idempotency key: %w", err)
+			return named("take over idempotency key", err)
 		}
 	}
 	return nil
@@ -183,24 +183,17 @@ func (db *DB) findKeys(
 	if len(keys) == 0 {
 		return nil
 	}
-	return db.read(ctx, "find idempotency keys").Each(func(rows sqldb.Row) error {
-		var k idempotencyKey
-		var fingerprint, id string
-		if err := rows.Scan(&k.project, &k.route, &k.key, &fingerprint, &id); err != nil {
-			return err
-		}
-		for _, i := range given[k] {
-			if fingerprint != hex.EncodeToString(drafts[i].Idempotency.Fingerprint) {
+	held, err := heldKeys(db.read(ctx, "find idempotency keys"), sqldb.Rows(keys, idempotencyColumns))
+	for _, h := range held {
+		for _, i := range given[h.idempotencyKey] {
+			if h.fingerprint != hex.EncodeToString(drafts[i].Idempotency.Fingerprint) {
 				answers[i].Err = store.ErrIdempotencyMismatch
 				continue
 			}
-			repeated[id] = append(repeated[id], i)
+			repeated[h.callbackID] = append(repeated[h.callbackID], i)
 		}
-		return nil
-	}, `SELECT h.project, h.route, h.key, h.fingerprint, h.callback_id
-		FROM $i
-		JOIN idempotency AS h ON h.project = i.project AND h.route = i.route AND h.key = i.key`,
-		sqldb.Rows(keys, idempotencyColumns))
+	}
+	return err
 }
 
 // PurgeKeys removes idempotency keys that have ended: they are older than store.IdempotencyAge, and their
@@ -210,11 +203,11 @@ func (db *DB) PurgeKeys(ctx context.Context, now int64, limit int) (removed int,
 	before := now - store.IdempotencyAge.Milliseconds()
 	keys, moreKeys, err := db.removeAged(ctx, idempotencyCursor, now, before, limit, (*tx).endKeys)
 	if err != nil {
-		return keys, false, fmt.Errorf("purge idempotency keys: %w", err)
+		return keys, false, named("purge idempotency keys", err)
 	}
 	events, moreEvents, err := db.removeAged(ctx, eventsCursor, now, before, limit, (*tx).endEvents)
 	if err != nil {
-		return keys + events, false, fmt.Errorf("purge plans of events: %w", err)
+		return keys + events, false, named("purge plans of events", err)
 	}
 	return keys + events, moreKeys || moreEvents, nil
 }

@@ -10,16 +10,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
-func metaColumns(m *store.IndexMeta) sqldb.Columns {
-	return sqldb.Columns{
-		col("generation", &m.Generation),
-		col("built", &m.Built),
-		col("built_at", &m.BuiltAt),
-		col("made_at", &m.MadeAt),
-		col("shards", &m.Shards),
-		col("prefix", &m.Prefix),
-	}
-}
+var metaColumns = sqldb.Named[store.IndexMeta](`generation built built_at made_at shards prefix`)
 
 // IndexMeta returns the index's row. It is made with want's values if it is missing; shards and prefix that were left
 // open (an embedded index has none to name) become want's.
@@ -49,7 +40,7 @@ func (db *DB) MarkBuilt(ctx context.Context, generation, now int64) error {
 // NextGeneration adds one to the generation at now if it is still from, and returns what it is then. Without
 // the index's row it returns store.ErrNotFound. That by asked for it is audited; nil: the index was lost.
 func (db *DB) NextGeneration(ctx context.Context, from, now int64, by *store.Actor) (int64, error) {
-	return changed(ctx, db, "next generation", func(t *tx) (int64, error) {
+	return changed(ctx, db.change, "next generation", func(t *tx) (int64, error) {
 		raised, err := t.Exec(`UPDATE index_meta SET generation = generation + 1, made_at = $2
 			WHERE id = 1 AND generation = $1`, from, now)
 		if err != nil {
@@ -62,10 +53,8 @@ func (db *DB) NextGeneration(ctx context.Context, from, now int64, by *store.Act
 		if err != nil || raised == 0 || by == nil {
 			return generation, err
 		}
-		var d auditDiff
-		d.add("generation", from, generation)
 		object := fmt.Sprintf("generation %d", generation)
-		return generation, t.auditChange(store.DefaultProject, actionRebuildIndex, object, now, *by, d, nil)
+		return generation, t.auditChange(store.DefaultProject, "index.rebuild", object, now, *by, changeOf("generation", from, generation), nil)
 	})
 }
 
@@ -92,9 +81,7 @@ const (
 	pingLease         = "ping"
 )
 
-func cursorColumns(c *store.Cursor) sqldb.Columns {
-	return sqldb.Columns{col("due_at", &c.DueAt), col("id", &c.ID)}
-}
+var cursorColumns = sqldb.Named[store.Cursor](`due_at id`)
 
 // cursor reads a cursor; it is the beginning when none was kept.
 func (db *DB) cursor(ctx context.Context, operation, name string) (store.Cursor, error) {
@@ -114,7 +101,7 @@ const leaseSlack = 60_000
 
 // TryLease takes or renews the named lease for holder until now+ttl, and says whether it is held.
 func (db *DB) TryLease(ctx context.Context, name, holder string, now int64, ttl time.Duration) (bool, error) {
-	return changed(ctx, db, "lease "+name, func(t *tx) (bool, error) {
+	return changed(ctx, db.change, "lease "+name, func(t *tx) (bool, error) {
 		n, err := t.Exec(`INSERT INTO leases (name, holder, held_until) VALUES ($1, $2, $3)
 			ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, held_until = excluded.held_until
 			WHERE leases.holder = excluded.holder OR leases.held_until <= $4

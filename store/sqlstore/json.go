@@ -1,19 +1,61 @@
 package sqlstore
 
 import (
+	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"sync"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// written remembers the texts of named policies and success rules: nearly all callbacks share a few.
+// A memo remembers values by their keys: most callbacks share a few. The zero value is empty. When it has max, or
+// maxMemo, it starts anew.
+type memo[K comparable, V any] struct {
+	max   int
+	mu    sync.RWMutex
+	known map[K]V
+}
+
+const maxMemo = 1000
+
+// get returns what must not be changed.
+func (m *memo[K, V]) get(key K) (V, bool) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	v, ok := m.known[key]
+	return v, ok
+}
+
+func (m *memo[K, V]) put(key K, v V) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.known == nil || len(m.known) >= cmp.Or(m.max, maxMemo) {
+		m.known = make(map[K]V)
+	}
+	m.known[key] = v
+}
+
+// decodeOnce returns what the text of a column means.
+func decodeOnce[V any](m *memo[string, V], column, text string) (V, error) {
+	v, ok := m.get(text)
+	if ok {
+		return v, nil
+	}
+	err := decode(column, text, &v)
+	if err == nil {
+		m.put(text, v)
+	}
+	return v, err
+}
+
+// written remembers the texts of named policies and of success rules.
 type written struct {
-	mu        sync.RWMutex
-	policies  map[string]writtenPolicy
-	successes map[store.Success]string
+	policies  memo[string, writtenPolicy]
+	successes memo[store.Success, string]
 }
 
 // A writtenPolicy is a policy as it was when its text was written: what a name stands for may change.
@@ -23,51 +65,35 @@ type writtenPolicy struct {
 }
 
 func (w *written) policy(p *store.Policy) (string, error) {
-	w.mu.RLock()
-	known, ok := w.policies[p.Name]
-	w.mu.RUnlock()
+	known, ok := w.policies.get(p.Name)
 	if ok && samePolicy(&known.Policy, p) {
 		return known.text, nil
 	}
 	text, err := encode(p)
-	if err != nil || p.Name == "" {
-		return text, err
+	if err == nil && p.Name != "" {
+		keep := writtenPolicy{*p, text}
+		keep.Tiers, keep.StopOn = slices.Clone(p.Tiers), slices.Clone(p.StopOn)
+		w.policies.put(p.Name, keep)
 	}
-	keep := writtenPolicy{*p, text}
-	keep.Tiers, keep.StopOn = slices.Clone(p.Tiers), slices.Clone(p.StopOn)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.policies == nil || len(w.policies) >= maxDecoded {
-		w.policies = make(map[string]writtenPolicy)
+	return text, err
+}
+
+func (w *written) success(s store.Success) (string, error) {
+	text, ok := w.successes.get(s)
+	if ok {
+		return text, nil
 	}
-	w.policies[p.Name] = keep
-	return text, nil
+	text, err := encode(s)
+	if err == nil {
+		w.successes.put(s, text)
+	}
+	return text, err
 }
 
 func samePolicy(a, b *store.Policy) bool {
 	return slices.Equal(a.Tiers, b.Tiers) && slices.Equal(a.StopOn, b.StopOn) && (a.Tiers == nil) == (b.Tiers == nil) &&
 		a.Name == b.Name && a.RepeatLast == b.RepeatLast && a.Deadline == b.Deadline && a.Timeout == b.Timeout && a.Jitter == b.Jitter &&
 		a.RetryAfterCap == b.RetryAfterCap && a.OverloadFloor == b.OverloadFloor
-}
-
-func (w *written) success(s store.Success) (string, error) {
-	w.mu.RLock()
-	text, ok := w.successes[s]
-	w.mu.RUnlock()
-	if ok {
-		return text, nil
-	}
-	text, err := encode(s)
-	if err != nil {
-		return "", err
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.successes == nil || len(w.successes) >= maxDecoded {
-		w.successes = make(map[store.Success]string)
-	}
-	w.successes[s] = text
-	return text, nil
 }
 
 // decode reads JSON text of a column; empty text leaves v as it is.
@@ -87,31 +113,29 @@ func encode(v any) (string, error) {
 	return string(text), err
 }
 
-// maxDecoded is how many values one decoded remembers.
-const maxDecoded = 1000
+// members are those of a JSON object and where their values are. Zero values are left out. Members may be added; what a
+// member means never changes.
+type members map[string]any
 
-// decoded remembers what the texts of a column mean: most callbacks share a few. The zero value is empty.
-type decoded[V any] struct {
-	mu   sync.RWMutex
-	text map[string]V
+// MarshalJSON implements [json.Marshaler].
+func (m members) MarshalJSON() ([]byte, error) {
+	given := make(map[string]any, len(m))
+	for name, at := range m {
+		if !reflect.ValueOf(at).Elem().IsZero() {
+			given[name] = at
+		}
+	}
+	return json.Marshal(given)
 }
 
-// decode returns what the text means. Who gets it must not change what it points to.
-func (d *decoded[V]) decode(column, text string) (V, error) {
-	d.mu.RLock()
-	v, ok := d.text[text]
-	d.mu.RUnlock()
-	if ok || text == "" {
-		return v, nil
+// UnmarshalJSON implements [json.Unmarshaler].
+func (m members) UnmarshalJSON(text []byte) error {
+	var given map[string]json.RawMessage
+	err := json.Unmarshal(text, &given)
+	for name, at := range m {
+		if value, ok := given[name]; ok {
+			err = errors.Join(err, json.Unmarshal(value, at))
+		}
 	}
-	if err := decode(column, text, &v); err != nil {
-		return v, err
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.text == nil || len(d.text) >= maxDecoded {
-		d.text = make(map[string]V)
-	}
-	d.text[text] = v
-	return v, nil
+	return err
 }

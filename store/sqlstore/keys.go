@@ -9,22 +9,15 @@ import (
 )
 
 // keyColumns describe a key but for when it was revoked and used, which are zero at first.
+var keyFields = sqldb.Named[store.Key](`id project name scopes hint created_at expires_at`)
+
 func keyColumns(k *store.Key) sqldb.Columns {
-	return sqldb.Columns{
-		col("id", &k.ID),
-		col("project", &k.Project),
-		col("name", &k.Name),
-		col("scopes", sqldb.JSON(&k.Scopes)),
-		col("hash", sqldb.Hex(&k.Hash)),
-		col("hint", &k.Hint),
-		col("created_at", &k.CreatedAt),
-		col("expires_at", &k.ExpiresAt),
-	}
+	return append(keyFields(k), col("hash", sqldb.Hex(&k.Hash)))
 }
 
-func usedKeyColumns(k *store.Key) sqldb.Columns {
-	return append(keyColumns(k), col("revoked_at", &k.RevokedAt), col("last_used_at", &k.LastUsedAt))
-}
+var usedFields = sqldb.Named[store.Key](`revoked_at last_used_at`)
+
+func usedKeyColumns(k *store.Key) sqldb.Columns { return append(keyColumns(k), usedFields(k)...) }
 
 // Keys returns the project's API keys, newest first, those that have ended too.
 func (db *DB) Keys(ctx context.Context, project string) ([]store.Key, error) {
@@ -52,18 +45,9 @@ func (db *DB) AddKey(ctx context.Context, k store.Key, by store.Actor) error {
 		if n == 0 {
 			return store.ErrExists
 		}
-		return t.auditChange(k.Project, actionAddKey, k.ID, k.CreatedAt, by, keyDiff(&k).made(),
-			map[string]any{"name": k.Name, "scopes": k.Scopes, "expires_at": k.ExpiresAt})
+		return t.auditChange(k.Project, "key.create", k.ID, k.CreatedAt, by, auditDiff{after: fields{"name": k.Name, "scopes": k.Scopes, "expires_at": shownTime(k.ExpiresAt)}},
+			fields{"name": k.Name, "scopes": k.Scopes, "expires_at": k.ExpiresAt})
 	})
-}
-
-// keyDiff is what a key is, beside none.
-func keyDiff(k *store.Key) auditDiff {
-	var d auditDiff
-	d.add("name", nil, k.Name)
-	d.add("scopes", nil, k.Scopes)
-	d.add("expires_at", nil, shownTime(k.ExpiresAt))
-	return d
 }
 
 // RevokeKey ends a key at once; one that was revoked before stays as it is. An id that is not in the project is
@@ -77,9 +61,7 @@ func (db *DB) RevokeKey(ctx context.Context, project, id string, now int64, by s
 		if n == 0 {
 			return t.mustExist(`SELECT 1 FROM api_keys WHERE id = $1 AND project = $2`, id, project)
 		}
-		var d auditDiff
-		d.add("revoked_at", nil, shownTime(now))
-		return t.auditChange(project, actionRevokeKey, id, now, by, d, nil)
+		return t.auditChange(project, "key.revoke", id, now, by, changeOf("revoked_at", nil, shownTime(now)), nil)
 	})
 }
 

@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/oklog/ulid/v2"
-
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -106,14 +104,8 @@ func (k *expiredKey) lock(t *testing.T) *sql.Tx {
 // accept sends the one request; each time it is another draft.
 func (k *expiredKey) accept(t *testing.T, db *DB) store.Accepted {
 	t.Helper()
-	d := store.Draft{
-		Callback: store.Callback{
-			ID: ulid.Make().String(), Project: store.DefaultProject, Kind: store.Notify,
-			Lane: "lane", DueAt: k.now,
-			FirstDueAt: k.now, CreatedAt: k.now, UpdatedAt: k.now, Policy: store.Policy{Timeout: time.Second},
-		},
-		Idempotency: &store.Idempotency{Route: "POST /v1/callbacks", Key: "key", Fingerprint: []byte("one")},
-	}
+	d := newDrafts(1, k.now)[0]
+	d.Idempotency = &store.Idempotency{Route: "POST /v1/callbacks", Key: "key", Fingerprint: []byte("one")}
 	accepted, err := db.Accept(t.Context(), []store.Draft{d})
 	if err != nil {
 		t.Error(err)
@@ -127,13 +119,19 @@ func awaitLocked(t *testing.T, db *sql.DB, n int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	for countRows(t, db, `SELECT count(*) FROM pg_stat_activity
-		WHERE datname = current_database() AND wait_event_type = 'Lock'`) < n {
+	for countLocked(t, db) < n {
 		if ctx.Err() != nil {
 			t.Fatalf("%d statements never waited at once", n)
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
+}
+
+// countLocked is how many statements wait for locks of rows.
+func countLocked(t *testing.T, db *sql.DB) int {
+	t.Helper()
+	return countRows(t, db, `SELECT count(*) FROM pg_stat_activity
+		WHERE datname = current_database() AND wait_event_type = 'Lock'`)
 }
 
 func countRows(t *testing.T, db *sql.DB, query string) (n int) {

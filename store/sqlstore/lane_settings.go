@@ -8,19 +8,12 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
+var laneFields = sqldb.Named[store.Lane](`lanes.id lanes.project lanes.key lanes.concurrency=Limit lanes.rate_count lanes.rate_per_ms
+	lanes.paused_until lanes.own_paused_until=OwnPause lanes.endpoint_paused_until=EndpointPause
+	lanes.project_paused_until=ProjectPause lanes.own_paused_at lanes.endpoint_id lanes.version`)
+
 func laneColumns(l *store.Lane) sqldb.Columns {
-	return sqldb.Columns{
-		col("lanes.id", &l.ID),
-		col("lanes.project", &l.Project),
-		col("lanes.key", &l.Key),
-		col("lanes.concurrency", &l.Limit),
-		col("lanes.rate_count", &l.Rate.Count),
-		col("lanes.rate_per_ms", sqldb.Millis(&l.Rate.Per)),
-		col("lanes.paused_until", &l.PausedUntil),
-		col("lanes.own_paused_until", &l.OwnPause),
-		col("lanes.endpoint_paused_until", &l.EndpointPause),
-		col("lanes.project_paused_until", &l.ProjectPause),
-		col("lanes.own_paused_at", &l.OwnPausedAt),
+	return append(laneFields(l),
 		col(`CASE WHEN lanes.endpoint_paused_until = 0 THEN 0 ELSE COALESCE((
 			SELECT CASE
 				WHEN endpoints.deleted_at > 0 THEN endpoints.deleted_at
@@ -30,8 +23,6 @@ func laneColumns(l *store.Lane) sqldb.Columns {
 			FROM endpoints WHERE endpoints.id = lanes.endpoint_id), 0) END`, &l.EndpointPausedAt),
 		col(`CASE WHEN lanes.project_paused_until = 0 THEN 0 ELSE COALESCE((
 			SELECT projects.paused_at FROM projects WHERE projects.id = lanes.project), 0) END`, &l.ProjectPausedAt),
-		col("lanes.endpoint_id", &l.EndpointID),
-		col("lanes.version", &l.Version),
 		col(`CASE
 			WHEN lanes.paused_until = 0 THEN ''
 			WHEN lanes.paused_until = lanes.own_paused_until THEN lanes.pause_reason
@@ -39,8 +30,7 @@ func laneColumns(l *store.Lane) sqldb.Columns {
 				SELECT CASE WHEN endpoints.enabled = 0 THEN endpoints.disabled_reason ELSE endpoints.pause_reason END
 				FROM endpoints WHERE endpoints.id = lanes.endpoint_id), '')
 			ELSE COALESCE((SELECT projects.pause_reason FROM projects WHERE projects.id = lanes.project), '')
-		END`, &l.PauseReason),
-	}
+		END`, &l.PauseReason))
 }
 
 // lastPause is SQL for the last of three times.
@@ -50,7 +40,7 @@ func lastPause(own, endpoint, project string) string {
 }
 
 // A laneWrite is what one transaction changes of a lane for its project.
-type laneWrite struct{ id, pause, version int64 }
+type laneWrite struct{ ID, Pause, Version int64 }
 
 // holdNew gives lanes that were just made their project's pause.
 func (t *tx) holdNew(held []laneWrite) error {
@@ -59,7 +49,7 @@ func (t *tx) holdNew(held []laneWrite) error {
 	}
 	for i := range held {
 		var err error
-		if held[i].version, err = t.nextVersion(); err != nil {
+		if held[i].Version, err = t.nextVersion(); err != nil {
 			return err
 		}
 	}
@@ -67,14 +57,7 @@ func (t *tx) holdNew(held []laneWrite) error {
 			project_paused_until = i.pause,
 			paused_until = `+lastPause("lanes.own_paused_until", "lanes.endpoint_paused_until", "i.pause")+`,
 			version = i.version
-		FROM $i WHERE lanes.id = i.id`, sqldb.Rows(held,
-		func(l *laneWrite) sqldb.Columns {
-			return sqldb.Columns{
-				col("id", &l.id),
-				col("pause", &l.pause),
-				col("version", &l.version),
-			}
-		}))
+		FROM $i WHERE lanes.id = i.id`, sqldb.Rows(held, sqldb.Named[laneWrite](`id pause version`)))
 	return named("hold new lanes", err)
 }
 
@@ -106,7 +89,7 @@ func ownLaneColumns(l *ownLane) sqldb.Columns {
 // SetLane bounds what a lane may do: nil leaves a bound as it is, zero takes it away. The lane is made if it is missing. The bounds of an
 // endpoint's lane are the endpoint's.
 func (db *DB) SetLane(ctx context.Context, project, key string, limit *int, rate *store.Rate, now int64, by store.Actor) (store.Lane, error) {
-	return db.changeLane(ctx, project, key, now, by, func(t *tx, l *ownLane) (string, any, error) {
+	return db.changeLane(ctx, project, key, now, by, func(t *tx, l *ownLane) (string, fields, error) {
 		before := *l
 		if limit != nil {
 			l.Limit = *limit
@@ -121,36 +104,36 @@ func (db *DB) SetLane(ctx context.Context, project, key string, limit *int, rate
 			}
 			if _, err := t.Exec(`UPDATE endpoints SET concurrency = $1, rate_count = $2, rate_per_ms = $3, version = $4, updated_at = $5
 				WHERE id = $6`, l.Limit, l.Rate.Count, l.Rate.Per.Milliseconds(), version, now, l.EndpointID); err != nil {
-				return "", nil, fmt.Errorf("write bounds of its endpoint: %w", err)
+				return "", nil, named("write bounds of its endpoint", err)
 			}
 		}
-		return actionSetLane, map[string]any{"concurrency": l.Limit, "rate": l.Rate.String()}, nil
+		return "lane.limits", fields{"concurrency": l.Limit, "rate": l.Rate.String()}, nil
 	})
 }
 
 // PauseLane holds a lane until then, or with zero resumes it: its own pause, beside which those of its endpoint and its project stay as
 // they are. The lane is made if it is missing.
 func (db *DB) PauseLane(ctx context.Context, project, key string, until int64, reason string, now int64, by store.Actor) (store.Lane, error) {
-	return db.changeLane(ctx, project, key, now, by, func(_ *tx, l *ownLane) (string, any, error) {
+	return db.changeLane(ctx, project, key, now, by, func(_ *tx, l *ownLane) (string, fields, error) {
 		l.OwnPausedAt = pausedSince(l.OwnPause, l.OwnPausedAt, until, now)
 		l.OwnPause, l.reason = until, reason
 		if until == 0 {
 			l.reason = ""
-			return actionResumeLane, nil, nil
+			return "lane.resume", nil, nil
 		}
-		return actionPauseLane, pauseDetail(until, reason), nil
+		return "lane.pause", pauseDetail(until, reason), nil
 	})
 }
 
 // pauseDetail is what the audit says of a pause.
-func pauseDetail(until int64, reason string) any {
-	return map[string]any{"until": until, "pause_reason": reason}
+func pauseDetail(until int64, reason string) fields {
+	return fields{"until": until, "pause_reason": reason}
 }
 
 // changeLane changes one lane. What changes nothing is not audited.
 func (db *DB) changeLane(ctx context.Context, project, key string, now int64, by store.Actor,
-	change func(*tx, *ownLane) (action string, detail any, err error)) (store.Lane, error) {
-	return changed(ctx, db, fmt.Sprintf("change lane %q", key), func(t *tx) (store.Lane, error) {
+	change func(*tx, *ownLane) (action string, detail fields, err error)) (store.Lane, error) {
+	return changed(ctx, db.change, fmt.Sprintf("change lane %q", key), func(t *tx) (store.Lane, error) {
 		id, err := t.laneID(project, key)
 		if err == nil {
 			err = t.lockSettings()
@@ -182,12 +165,12 @@ func (db *DB) changeLane(ctx context.Context, project, key string, now int64, by
 				version = $6
 			WHERE id = $7`, lane.Limit, lane.Rate.Count, lane.Rate.Per.Milliseconds(),
 			lane.OwnPause, lane.reason, version, lane.ID, lane.OwnPausedAt); err != nil {
-			return store.Lane{}, fmt.Errorf("write lane: %w", err)
+			return store.Lane{}, named("write lane", err)
 		}
 		if lane, err = t.readLane(id); err != nil {
 			return store.Lane{}, err
 		}
-		return lane.Lane, t.auditChange(project, action, key, now, by, diffLane(&before, &lane), detail)
+		return lane.Lane, t.auditChange(project, action, key, now, by, diff(laneParts, &before, &lane), detail)
 	})
 }
 

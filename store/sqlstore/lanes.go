@@ -2,10 +2,11 @@ package sqlstore
 
 import (
 	"cmp"
+	"context"
 	"errors"
-	"fmt"
+	"maps"
 	"slices"
-	"sync"
+	"strconv"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
@@ -17,49 +18,6 @@ type laneKey struct{ project, key string }
 type laneKeyID struct {
 	laneKey
 	id int64
-}
-
-func laneIDColumns(l *laneKeyID) sqldb.Columns {
-	return sqldb.Columns{col("id", &l.id), col("project", &l.project), col("key", &l.key)}
-}
-
-// A laneCache remembers the numbers of lanes. A lane's number never changes and lanes are never removed, so an entry
-// cannot be wrong; when there are too many it starts anew.
-type laneCache struct {
-	max  int
-	mu   sync.RWMutex
-	ids  map[laneKey]int64
-	keys map[int64]string
-}
-
-func (c *laneCache) get(k laneKey) (int64, bool) {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	id, ok := c.ids[k]
-	return id, ok
-}
-
-// key returns the key of the lane with that number.
-func (c *laneCache) key(id int64) (string, bool) {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	key, ok := c.keys[id]
-	return key, ok
-}
-
-// add remembers lanes whose transaction has been committed.
-func (c *laneCache) add(lanes []laneKeyID) {
-	if len(lanes) == 0 {
-		return
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.ids == nil || len(c.ids)+len(lanes) > c.max {
-		c.ids, c.keys = make(map[laneKey]int64), make(map[int64]string)
-	}
-	for _, l := range lanes {
-		c.ids[l.laneKey], c.keys[l.id] = l.id, l.key
-	}
 }
 
 // laneIDs finds the numbers of the lanes, and makes those that do not exist yet. A lane that is not to be
@@ -96,10 +54,10 @@ func (t *tx) laneIDs(wanted []laneKey) (map[laneKey]int64, error) {
 		ON CONFLICT (project, key) DO NOTHING`, sqldb.Rows(missing, func(k *laneKey) sqldb.Columns {
 		return append(laneKeyColumns(k), calc("search", func() string { return store.Fold(k.key) }))
 	})); err != nil {
-		return nil, fmt.Errorf("make lanes: %w", err)
+		return nil, named("make lanes", err)
 	}
 	if err := t.findNew(missing, ids); err != nil {
-		return nil, fmt.Errorf("find lanes: %w", err)
+		return nil, named("find lanes", err)
 	}
 	return ids, nil
 }
@@ -147,7 +105,7 @@ func (t *tx) findLanes(wanted []laneKey, ids map[laneKey]int64) ([]laneKey, map[
 				ELSE 0 END
 		FROM $i
 		LEFT JOIN lanes ON lanes.project = i.project AND lanes.key = i.key`, sqldb.Rows(wanted, laneKeyColumns)); err != nil {
-		return nil, nil, fmt.Errorf("find lanes: %w", err)
+		return nil, nil, named("find lanes", err)
 	}
 	missing := slices.DeleteFunc(slices.Clone(wanted), func(k laneKey) bool { return ids[k] != 0 })
 	return missing, bounded, nil
@@ -162,7 +120,7 @@ func (t *tx) admitLanes(
 		WHERE id IN (SELECT i.id FROM $i) AND lane_quota > 0
 		ORDER BY id FOR UPDATE`, sqldb.Texts("id", sortedKeys(bounded)))
 	if err != nil {
-		return nil, fmt.Errorf("lock projects: %w", err)
+		return nil, named("lock projects", err)
 	}
 	// Some may have been made before the lock was had.
 	if missing, _, err = t.findLanes(missing, ids); err != nil {
@@ -172,7 +130,7 @@ func (t *tx) admitLanes(
 		n, _, err := sqldb.Value[int64](t, `SELECT COUNT(*) FROM (SELECT 1 AS one FROM lanes WHERE project = $1 LIMIT $2) AS l`,
 			project, room[project])
 		if err != nil {
-			return nil, fmt.Errorf("count lanes: %w", err)
+			return nil, named("count lanes", err)
 		}
 		room[project] -= n
 	}
@@ -193,7 +151,7 @@ func (t *tx) findNew(made []laneKey, ids map[laneKey]int64) error {
 	if !t.db.sql.Embedded() {
 		if err := t.Later(`SELECT id FROM projects WHERE id IN (SELECT i.project FROM $i) ORDER BY id FOR SHARE`,
 			sqldb.Rows(made, laneKeyColumns)); err != nil {
-			return fmt.Errorf("lock projects: %w", err)
+			return named("lock projects", err)
 		}
 	}
 	found := 0
@@ -208,7 +166,7 @@ func (t *tx) findNew(made []laneKey, ids map[laneKey]int64) error {
 		ids[l.laneKey] = l.id
 		t.lanes = append(t.lanes, l)
 		if pause > 0 {
-			held = append(held, laneWrite{id: l.id, pause: pause})
+			held = append(held, laneWrite{ID: l.id, Pause: pause})
 		}
 		return nil
 	}, `SELECT lanes.project, lanes.key, lanes.id,
@@ -221,4 +179,96 @@ func (t *tx) findNew(made []laneKey, ids map[laneKey]int64) error {
 		return errors.New("a lane that was just made is not there")
 	}
 	return t.holdNew(held)
+}
+
+// LaneList returns a part of the project's lanes, in the order of their keys, each with what waits in it.
+func (db *DB) LaneList(ctx context.Context, project string, f store.LaneFilter) ([]store.LaneBacklog, error) {
+	const operation = "list lanes"
+	lanes, err := db.pageOfLanes(ctx, operation, project, f)
+	if err != nil || len(lanes) == 0 {
+		return nil, err
+	}
+	if err := db.countOpen(ctx, operation, project, lanes); err != nil {
+		return nil, err
+	}
+	return lanes, db.findOldest(ctx, operation, lanes, f.DueBy)
+}
+
+func (db *DB) pageOfLanes(ctx context.Context, operation, project string, f store.LaneFilter) ([]store.LaneBacklog, error) {
+	var q query
+	q.add("FROM lanes WHERE lanes.project = ? AND lanes.key > ?", project, f.After)
+	if f.Search != "" {
+		q.and("strpos(lanes.search, ?) > 0", store.Fold(f.Search))
+	}
+	if f.EndpointID != "" {
+		q.and("lanes.key = ? AND lanes.endpoint_id = ?", store.EndpointPrefix+f.EndpointID, f.EndpointID)
+	}
+	if f.Held {
+		q.and("lanes.paused_until > ?", f.Now)
+	}
+	if len(f.Keys) > 0 {
+		q.and("lanes.key IN (SELECT i.key FROM $i)")
+	}
+	q.add("\n\tORDER BY lanes.key LIMIT ?", min(max(f.Limit, 1), maxList+1))
+	if len(f.Keys) > 0 {
+		q.args = append(q.args, sqldb.Texts("key", f.Keys))
+	}
+	found, err := sqldb.Select(db.read(ctx, operation), laneColumns, q.text, q.args...)
+	lanes := make([]store.LaneBacklog, len(found))
+	for i := range found {
+		lanes[i].Lane = found[i]
+	}
+	return lanes, err
+}
+
+// countOpen fills in how many open callbacks the lanes have, by the counters.
+func (db *DB) countOpen(ctx context.Context, operation, project string, lanes []store.LaneBacklog) error {
+	keys := make([]string, len(lanes))
+	for i := range lanes {
+		keys[i] = strconv.FormatInt(lanes[i].ID, 10)
+	}
+	return db.counters(ctx, operation, func(read sqldb.Read, pending deltas) error {
+		folded, err := sqldb.Map[string, int64](read, `SELECT key, value FROM counters
+			WHERE kind = 'lane' AND key IN (SELECT i.key FROM $i) AND project = $1`, project, sqldb.Texts("key", keys))
+		for i, key := range keys {
+			lanes[i].Open = folded[key] + pending[project][laneCounter+":"+key]
+		}
+		return err
+	})
+}
+
+// findOldest fills in the earliest due time of the lanes that have open callbacks. No index leads to them: open
+// callbacks of all lanes are looked at by due time, window by window, until all are found or so much was looked at that
+// it must be enough (see listing). With dueBy it ends there, and has less to look at: lanes with nothing due yet would
+// have it look at all it may, each time.
+func (db *DB) findOldest(ctx context.Context, operation string, lanes []store.LaneBacklog, dueBy int64) error {
+	missing := make(map[int64]*store.LaneBacklog)
+	for i := range lanes {
+		if lanes[i].Open > 0 {
+			missing[lanes[i].ID] = &lanes[i]
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	most := db.counting
+	if dueBy == 0 {
+		dueBy = store.Forever
+	} else {
+		most.rows, most.time = most.rows/4, most.time/4
+	}
+	read := db.read(ctx, operation)
+	_, err := db.dueWindows(ctx, read, most, dueBy, func(after, end store.Cursor) (bool, error) {
+		// The rows of the window are few, and read as they lie in the index over due times: not by their lane.
+		oldest, err := sqldb.Map[int64, int64](read, `SELECT lane, MIN(due_at) FROM callbacks
+			WHERE lane IN (SELECT i.lane FROM $i)
+				AND state = 'scheduled' AND due_at >= $1 AND due_at <= $2 AND (due_at, id) > ($1, $3) AND (due_at, id) <= ($2, $4)
+			GROUP BY lane`, after.DueAt, end.DueAt, after.ID, end.ID, sqldb.Ints("lane", slices.Collect(maps.Keys(missing))))
+		for lane, due := range oldest {
+			missing[lane].OldestDue = due
+			delete(missing, lane)
+		}
+		return len(missing) == 0, err
+	})
+	return err
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
 // maxList is the most callbacks of a page.
@@ -21,24 +22,26 @@ const (
 
 // A query is a statement that grows. Parameters are numbered in the order in which they are added.
 type query struct {
-	text strings.Builder
+	text string
 	args []any
 }
 
 // and adds a condition; each ? in it stands for one of the values.
-func (q *query) and(condition string, values ...any) {
-	q.text.WriteString("\n\tAND ")
-	q.add(condition, values...)
-}
+func (q *query) and(condition string, values ...any) { q.add("\n\tAND "+condition, values...) }
 
 func (q *query) add(text string, values ...any) {
 	for i, part := range strings.Split(text, "?") {
 		if i > 0 {
 			q.args = append(q.args, values[i-1])
-			q.text.WriteString("$" + strconv.Itoa(len(q.args)))
+			q.text += "$" + strconv.Itoa(len(q.args))
 		}
-		q.text.WriteString(part)
+		q.text += part
 	}
+}
+
+// find returns the rows that a query without its SELECT finds.
+func find[T any](q sqldb.Querier, columns func(*T) sqldb.Columns, rest *query) ([]T, error) {
+	return sqldb.Select(q, columns, rest.text, rest.args...)
 }
 
 // List returns a page of the project's callbacks. A page may be shorter than its limit, even empty, and still have a Next: a
@@ -46,7 +49,7 @@ func (q *query) add(text string, values ...any) {
 func (db *DB) List(ctx context.Context, project string, f store.Filter) (store.Page, error) {
 	ctx, cancel := context.WithTimeout(ctx, db.sql.Limits.Read)
 	defer cancel()
-	l := listing{db: db, project: project, Filter: f, left: min(max(f.Limit, 1), maxList)}
+	l := newListing(db, project, f, min(max(f.Limit, 1), maxList))
 	// Lists of a large project and of a small one want other plans: PostgreSQL would make one for all, and look for the
 	// rows of a small one by id among those of all.
 	l.read = db.read(ctx, listCallbacks).Planned()
@@ -71,12 +74,77 @@ func hasLabels(have, want map[string]string) bool {
 // laneOf is the number of a lane of a project, which its callbacks have.
 const laneOf = "(SELECT lanes.id FROM lanes WHERE lanes.project = ? AND lanes.key = ?)"
 
+// An index is what a list is read by.
+type index int
+
+const (
+	byProject index = iota
+	byDue
+	byRef
+	byLock
+	byEndpoint
+	byPolls    // which are few among all callbacks
+	byDeadLane // the dead of a lane
+	byEnded    // one of the states that few callbacks end in
+	byGroup    // those that died of one cause (see DeadGroups)
+)
+
+// indexFor is the index that serves most of a filter.
+func indexFor(f *store.Filter) index {
+	var state store.State
+	if len(f.States) == 1 {
+		state = f.States[0]
+	}
+	switch dead := state == store.Dead; {
+	case f.ByDue:
+		return byDue
+	case f.Ref != "":
+		return byRef
+	case f.LockKey != "":
+		return byLock
+	case f.EndpointID != "":
+		return byEndpoint
+	case f.Kind == store.Poll:
+		return byPolls
+	case dead && f.Lane != "":
+		return byDeadLane
+	case dead && f.Reason != "" && f.Class != "":
+		return byGroup
+	case dead || state == store.Canceled:
+		return byEnded
+	}
+	return byProject
+}
+
+// table is the one whose index the list is read by.
+func (l *listing) table() string {
+	switch l.by {
+	case byRef, byEndpoint, byProject:
+		return "requests"
+	}
+	return "callbacks"
+}
+
+// from names both tables, such that SQLite begins with the one that the list is read by. Conditions follow it
+// with AND.
+func (l *listing) from() string {
+	if l.table() == "requests" || l.Ref != "" {
+		return fromRequests
+	}
+	return "callbacks CROSS JOIN requests WHERE " + ofCallback
+}
+
 // bound adds what the index that the list is read by bounds: where the list begins, where it ends or, if end is not nil, the last row
 // to be read of it, and what all its rows have in common. From and To bound the id, whose first characters are CreatedAt
 // (docs/adr/0002-partitions-by-day.md). What it leaves out, the function filter adds. Each side has one bound, the closest: SQLite goes
 // by the first that it finds.
 func (l *listing) bound(q *query, end *store.Cursor) {
-	if l.ByDue {
+	table := l.table()
+	if l.by != byDue && l.by != byDeadLane {
+		q.add(table+".project = ?", l.project)
+	}
+	switch l.by {
+	case byDue:
 		// PostgreSQL knows of due times over all rows, and of pairs nothing: without a bound below that leaves out the zeros of those that
 		// have ended, and with the pair alone, it takes a few hundred rows for the half of the table and reads them in parallel.
 		after := store.Cursor{DueAt: 1}
@@ -92,26 +160,20 @@ func (l *listing) bound(q *query, end *store.Cursor) {
 			q.and("callbacks.due_at < ?", l.Now)
 		}
 		return
-	}
-	table := l.table()
-	if l.byDeadLane() {
-		q.add("callbacks.lane = "+laneOf+" AND callbacks.state = 'dead'", l.project, l.Lane)
-	} else {
-		q.add(table+".project = ?", l.project)
-	}
-	switch {
-	case l.Ref != "":
+	case byRef:
 		q.and("requests.ref = ? AND requests.ref <> ''", l.Ref)
-	case l.LockKey != "":
+	case byLock:
 		q.and("callbacks.lock_key = ? AND callbacks.lock_key <> ''", l.LockKey)
-	case l.EndpointID != "":
+	case byEndpoint:
 		q.and("requests.endpoint_id = ? AND requests.endpoint_id <> ''", l.EndpointID)
-	case l.byPoll():
+	case byPolls:
 		q.and("callbacks.kind = 'poll'") // written out, as below; PostgreSQL, too, would not know of a value that is passed to a plan for all
-	case l.byGroup():
+	case byDeadLane:
+		q.add("callbacks.lane = "+laneOf+" AND callbacks.state = 'dead'", l.project, l.Lane)
+	case byGroup:
 		q.and("callbacks.state = 'dead' AND callbacks.reason = ? AND callbacks.last_class = ? AND callbacks.last_status = ?",
-			string(l.Reason), string(l.Class), *l.status)
-	case l.byEnded():
+			string(l.Reason), string(l.Class), l.status)
+	case byEnded:
 		// Written out, not passed, and the index's own condition beside it, word for word: only so SQLite takes a partial index.
 		q.and("callbacks.state <> 'scheduled' AND callbacks.state <> 'succeeded' AND callbacks.state = '" +
 			string(l.States[0]) + "'")
@@ -132,58 +194,6 @@ func (l *listing) bound(q *query, end *store.Cursor) {
 	}
 }
 
-// table is the one whose index the list is read by.
-func (l *listing) table() string {
-	switch {
-	case l.ByDue:
-		return "callbacks"
-	case l.Ref != "":
-		return "requests"
-	case l.LockKey != "":
-		return "callbacks"
-	case l.EndpointID != "":
-		return "requests"
-	case l.byPoll() || l.byDeadLane() || l.byEnded():
-		return "callbacks"
-	}
-	return "requests"
-}
-
-// from names both tables, such that SQLite begins with the one that the list is read by. Conditions follow it
-// with AND.
-func (l *listing) from() string {
-	if l.table() == "requests" || l.Ref != "" {
-		return fromRequests
-	}
-	return "callbacks CROSS JOIN requests WHERE " + ofCallback
-}
-
-// byFew says that the list is read by the index of a reference, a lock key or an endpoint: those have few of all callbacks.
-func (l *listing) byFew() bool {
-	return !l.ByDue && (l.Ref != "" || l.LockKey != "" || l.EndpointID != "")
-}
-
-// byPoll says that the list is read by the index of polls, which are few among all callbacks.
-func (l *listing) byPoll() bool { return l.Kind == store.Poll && !l.ByDue && !l.byFew() }
-
-// byGroup says that the list is read by the index of those that died of one cause (see DeadGroups).
-func (l *listing) byGroup() bool { return l.status != nil && l.canGroup() }
-
-// canGroup says that the list has only callbacks that died for one reason with one class.
-func (l *listing) canGroup() bool {
-	return l.byEnded() && l.States[0] == store.Dead && l.Reason != "" && l.Class != ""
-}
-
-// byDeadLane says that the list is read by the index of the dead of a lane.
-func (l *listing) byDeadLane() bool {
-	return !l.ByDue && !l.byFew() && !l.byPoll() && l.Lane != "" && len(l.States) == 1 && l.States[0] == store.Dead
-}
-
-// byEnded says that the list is read by the index of one state that few callbacks end in.
-func (l *listing) byEnded() bool {
-	return !l.ByDue && !l.byFew() && !l.byPoll() && !l.byDeadLane() && len(l.States) == 1 && (l.States[0] == store.Dead || l.States[0] == store.Canceled)
-}
-
 // idsFrom is below every id of a callback that was made at the time, in Unix milliseconds, or later, and above all earlier ones.
 func idsFrom(at int64) string {
 	const timeLength = 10
@@ -195,59 +205,39 @@ func idsFrom(at int64) string {
 	return id.String()[:timeLength]
 }
 
-// filter adds the conditions that bound leaves out, each of which begins with AND.
+// filter adds the conditions that bound leaves out, each of which begins with AND. Where they are not what the list is read by, what
+// they name is written so that no index that has it is taken in the place of a better one.
 func (l *listing) filter(q *query) {
-	if l.ByDue {
-		switch {
-		case l.Ref != "":
-			q.and("requests.project = ? AND requests.ref = ? AND requests.ref <> ''", l.project, l.Ref)
-		default:
-			// Written so that SQLite does not take an index that begins with the project, and sort.
-			q.and("callbacks.project || '' = ?", l.project)
-		}
-		if l.From != 0 {
-			q.and("callbacks.id >= ?", idsFrom(l.From))
-		}
-		if l.To != 0 {
-			q.and("callbacks.id < ?", idsFrom(l.To))
-		}
+	due := l.by == byDue
+	if due && l.Ref != "" {
+		q.and("requests.project = ? AND requests.ref = ? AND requests.ref <> ''", l.project, l.Ref)
+	} else if due {
+		q.and("callbacks.project || '' = ?", l.project) // else SQLite would take an index that begins with the project, and sort
 	}
-	if len(l.States) > 0 && !l.byEnded() && !l.byDeadLane() {
+	if len(l.States) > 0 && l.by != byEnded && l.by != byGroup && l.by != byDeadLane {
 		l.filterStates(q)
 	}
-	// Where they are not what the list is read by, what they name is written so that no index that has it is taken in the place of a better one.
-	for _, equal := range []struct {
-		name, value string
-		bound       bool
+	for _, c := range []struct {
+		on     bool
+		text   string
+		values []any
 	}{
-		{"callbacks.kind || ''", string(l.Kind), l.byPoll()},
-		{"requests.topic", l.Topic, false},
-		{"callbacks.last_class || ''", string(l.Class), l.byGroup()},
+		{due && l.From != 0, "callbacks.id || '' >= ?", []any{idsFrom(l.From)}},
+		{due && l.To != 0, "callbacks.id || '' < ?", []any{idsFrom(l.To)}},
+		{l.Kind != "" && l.by != byPolls, "callbacks.kind || '' = ?", []any{string(l.Kind)}},
+		{l.Topic != "", "requests.topic = ?", []any{l.Topic}},
+		{l.Class != "" && l.by != byGroup, "callbacks.last_class || '' = ?", []any{string(l.Class)}},
+		{l.LockKey != "" && l.by != byLock, "callbacks.lock_key || '' = ?", []any{l.LockKey}},
+		{l.EndpointID != "" && l.by != byEndpoint, "requests.endpoint_id || '' = ?", []any{l.EndpointID}},
+		{l.Reason != "" && l.by != byGroup, "callbacks.reason || '' = ? AND callbacks.state <> 'scheduled'", []any{string(l.Reason)}},
+		{l.Lane != "" && l.by != byDeadLane, "callbacks.lane + 0 = " + laneOf, []any{l.project, l.Lane}},
+		{l.Status != 0 && l.by != byGroup, "callbacks.last_status + 0 = ?", []any{l.Status}},
+		{l.MinAttempts > 0, "callbacks.attempt_count >= ?", []any{l.MinAttempts}},
+		{l.Overdue, "callbacks.state = 'scheduled' AND callbacks.due_at < ? AND callbacks.claim_until <= ?", []any{l.Now, l.Now}},
 	} {
-		if equal.value != "" && !equal.bound {
-			q.and(equal.name+" = ?", equal.value)
+		if c.on {
+			q.and(c.text, c.values...)
 		}
-	}
-	if l.LockKey != "" && (l.ByDue || l.Ref != "") {
-		q.and("callbacks.lock_key || '' = ?", l.LockKey)
-	}
-	if l.EndpointID != "" && (l.ByDue || l.Ref != "" || l.LockKey != "") {
-		q.and("requests.endpoint_id || '' = ?", l.EndpointID)
-	}
-	if l.Reason != "" && !l.byGroup() {
-		q.and("callbacks.reason || '' = ? AND callbacks.state <> 'scheduled'", string(l.Reason))
-	}
-	if l.Lane != "" && !l.byDeadLane() {
-		q.and("callbacks.lane + 0 = "+laneOf, l.project, l.Lane)
-	}
-	if l.Status != 0 && !l.byGroup() {
-		q.and("callbacks.last_status + 0 = ?", l.Status)
-	}
-	if l.MinAttempts > 0 {
-		q.and("callbacks.attempt_count >= ?", l.MinAttempts)
-	}
-	if l.Overdue {
-		q.and("callbacks.state = 'scheduled' AND callbacks.due_at < ? AND callbacks.claim_until <= ?", l.Now, l.Now)
 	}
 	filterLabels(q, l.Labels)
 }
@@ -265,7 +255,7 @@ func (l *listing) filterStates(q *query) {
 			values = append(values, l.Now)
 		case store.Succeeded, store.Dead, store.Canceled:
 			state := "callbacks.state"
-			if l.byPoll() || l.LockKey != "" {
+			if l.by == byPolls || l.LockKey != "" {
 				state += " || ''" // written so that PostgreSQL does not take the index of all that ended so
 			}
 			states = append(states, state+" = '"+string(s)+"'")

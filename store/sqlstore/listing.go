@@ -19,8 +19,9 @@ type listing struct {
 	read    sqldb.Read
 	project string
 	store.Filter
-	// status is the one that all have that died for the filter's reason with its class, once that is known.
-	status *int
+	// by is the index that it is read by. status is that of all its callbacks with byGroup.
+	by     index
+	status int
 	// left is how many callbacks the page still has room for.
 	left int
 	page store.Page
@@ -49,10 +50,14 @@ func countAt() looking {
 	return looking{first: 200, rows: 20_000, time: 4 * time.Millisecond, few: 2000}
 }
 
+func newListing(db *DB, project string, f store.Filter, limit int) *listing {
+	return &listing{db: db, project: project, Filter: f, by: indexFor(&f), status: f.Status, left: limit}
+}
+
 // run reads the page.
 func (l *listing) run(ctx context.Context) error {
-	if l.canGroup() {
-		if err := l.findGroup(); err != nil {
+	if l.by == byGroup && l.status == 0 {
+		if err := l.findStatus(); err != nil {
 			return err
 		}
 	}
@@ -75,29 +80,20 @@ const groupStatus = `SELECT callbacks.last_status FROM callbacks
 	ORDER BY callbacks.last_status, callbacks.id
 	LIMIT 1`
 
-// findGroup finds out which status all have that died for the filter's reason with its class. Where the filter names none there is mostly one:
-// that of no answer, or of the one kind of answer.
-func (l *listing) findGroup() error {
-	if l.Status != 0 {
-		l.status = &l.Status
-		return nil
-	}
-	status := 0
-	for after := -1; ; after = status {
+// findStatus finds out which status all have that died for the filter's reason with its class. Where the filter names none there is mostly
+// one: that of no answer, or of the one kind of answer. Where there are more the list is read by another index.
+func (l *listing) findStatus() error {
+	for after := -1; ; after = l.status {
 		next, found, err := sqldb.Value[int](l.read, groupStatus, l.project, string(l.Reason), string(l.Class), after)
-		if err != nil {
+		if err != nil || !found {
 			return err
 		}
-		if !found {
-			break
-		}
 		if after >= 0 {
-			return nil // there is more than one
+			l.by = byEnded
+			return nil
 		}
-		status = next
+		l.status = next
 	}
-	l.status = &status
-	return nil
 }
 
 // direct says that one statement finds the page without looking at much else: the index serves all of the filter, or leads to the
@@ -105,12 +101,13 @@ func (l *listing) findGroup() error {
 func (l *listing) direct() bool {
 	var rest query
 	l.filter(&rest)
-	return rest.text.Len() == 0 || l.ByDue && l.Ref != ""
+	return rest.text == "" || l.ByDue && l.Ref != ""
 }
 
 // isOpen says that the list has open callbacks only, newest first: they may be few, and anywhere among many that have ended.
 func (l *listing) isOpen() bool {
-	if l.ByDue || l.Ref != "" || l.LockKey != "" {
+	switch l.by {
+	case byDue, byRef, byLock:
 		return false
 	}
 	ended := slices.ContainsFunc(l.States, func(s store.State) bool { return s != store.Scheduled && s != store.Attempting })
@@ -119,26 +116,35 @@ func (l *listing) isOpen() bool {
 
 // look reads window by window.
 func (l *listing) look() error {
-	most, began, looked := l.db.looking, time.Now(), 0
-	for size := max(most.first, 2*l.left); size > 0; {
+	return l.db.looking.windows(2*l.left, func(size int) (bool, error) {
 		q := l.endQuery(size)
-		end, more, err := sqldb.One(l.read, l.placeColumns, q.text.String(), q.args...)
+		end, more, err := sqldb.One(l.read, l.placeColumns, q.text, q.args...)
 		if err != nil {
-			return err
+			return false, err
 		}
 		if !more {
 			_, err := l.take(l.read, l.readQuery(nil))
-			return err
+			return false, err
 		}
 		full, err := l.take(l.read, l.readQuery(&end))
 		if err != nil || full {
+			return false, err
+		}
+		l.After, l.page.Next = &end, &end
+		return l.left > 0, nil
+	})
+}
+
+// windows calls look for one window after the other, each larger than the one before and the first one at least so large, until it says
+// that there is no more to look at, or so much was looked at that it must be enough.
+func (m looking) windows(first int, look func(size int) (more bool, err error)) error {
+	began, looked := time.Now(), 0
+	for size := max(m.first, first); size > 0; size = nextWindow(size, looked, time.Since(began), m) {
+		more, err := look(size)
+		if err != nil || !more {
 			return err
 		}
-		if l.After, l.page.Next = &end, &end; l.left == 0 {
-			return nil
-		}
 		looked += size
-		size = nextWindow(size, looked, time.Since(began), most)
 	}
 	return nil
 }
@@ -197,7 +203,7 @@ func (l *listing) readQuery(end *store.Cursor) *query {
 // then where the next one begins.
 func (l *listing) take(read sqldb.Read, q *query) (full bool, err error) {
 	l.page.Next = nil
-	rows, err := l.db.callbacks(read, q.text.String(), q.args...)
+	rows, err := l.db.callbacks(read, q.text, q.args...)
 	for i := range rows {
 		r := &rows[i]
 		if l.left == 0 {
@@ -220,7 +226,7 @@ func (l *listing) readFew(ctx context.Context) (done bool, err error) {
 	err = l.db.sql.Snapshot(ctx, listCallbacks, func(read sqldb.Read) error {
 		read = read.Planned()
 		one := l.manyQuery()
-		many, err := sqldb.Exists(read, one.text.String(), one.args...)
+		many, err := sqldb.Exists(read, one.text, one.args...)
 		if err != nil || many {
 			return err
 		}

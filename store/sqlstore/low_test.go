@@ -133,8 +133,7 @@ func TestAMarkStaysBelowALateCommit(t *testing.T) {
 				return nil
 			case <-time.After(5 * time.Millisecond):
 			}
-			if countRows(t, db.sql.Pool, `SELECT count(*) FROM pg_stat_activity
-				WHERE datname = current_database() AND wait_event_type = 'Lock'`) > 0 {
+			if countLocked(t, db.sql.Pool) > 0 {
 				return nil
 			}
 		}

@@ -2,7 +2,6 @@ package sqlstore
 
 import (
 	"encoding/json"
-	"fmt"
 	"strconv"
 	"strings"
 
@@ -190,7 +189,7 @@ func (t *tx) writeNote() error {
 		}
 		text, err := json.Marshal(part.what)
 		if err != nil {
-			return fmt.Errorf("encode note: %w", err)
+			return named("encode note", err)
 		}
 		*part.to = string(text)
 	}

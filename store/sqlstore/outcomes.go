@@ -59,7 +59,7 @@ func (t *tx) feed(ended endings, number, last, now int64) error {
 		return nil
 	}
 	if err := sqldb.InsertRows(t.Tx, "outcomes", feedColumns, rows, ""); err != nil {
-		return fmt.Errorf("add to the feed: %w", err)
+		return named("add to the feed", err)
 	}
 	_, err := t.Exec(`UPDATE versions SET value = CASE WHEN name = '`+feedNumber+`' THEN CAST($1 AS BIGINT) ELSE CAST($2 AS BIGINT) END
 		WHERE name IN ('`+feedNumber+`', '`+feedTime+`')`, number, at)
@@ -117,6 +117,8 @@ func (r *feedEntry) take(events []store.TerminalEvent, after store.OutcomeCursor
 	return events, after
 }
 
+var describedFields = sqldb.Named[store.Callback](`callbacks.id callbacks.kind requests.endpoint_id requests.topic requests.ref`)
+
 // describe adds what the callbacks say to the events. One that has been purged says nothing.
 func (db *DB) describe(read sqldb.Read, project string, events []store.TerminalEvent) error {
 	if len(events) == 0 {
@@ -127,10 +129,7 @@ func (db *DB) describe(read sqldb.Read, project string, events []store.TerminalE
 		byID[events[i].ID] = append(byID[events[i].ID], i)
 	}
 	rows, err := sqldb.Select(read, func(r *row) sqldb.Columns {
-		return sqldb.Columns{
-			col("callbacks.id", &r.ID), col("callbacks.kind", &r.Kind), col("requests.endpoint_id", &r.EndpointID),
-			col("requests.topic", &r.Topic), col("requests.ref", &r.Ref), col("requests.labels", &r.labels),
-		}
+		return append(describedFields(&r.Callback), col("requests.labels", &r.labels))
 	}, `FROM `+fromRequests+` AND requests.id IN (SELECT i.id FROM $i) AND requests.project = $1`,
 		project, sqldb.Texts("id", sortedKeys(byID)))
 	for _, r := range rows {
@@ -176,7 +175,7 @@ func (db *DB) FeedReaders(
 		r, err := scanFeedReader(rows)
 		readers = append(readers, r)
 		return err
-	}, q.text.String(), q.args...)
+	}, q.text, q.args...)
 	return readers, err
 }
 
@@ -191,7 +190,7 @@ func readersQuery(prefix string, topics []string, after string, limit int) (*que
 		for _, pattern := range store.TopicPatterns(topic) {
 			text, err := encode(pattern)
 			if err != nil {
-				return nil, fmt.Errorf("encode topic: %w", err)
+				return nil, named("encode topic", err)
 			}
 			q.add(" OR strpos(endpoints.topics, ?) > 0", text)
 		}
@@ -220,12 +219,11 @@ func scanFeedReader(rows sqldb.Row) (r store.FeedReader, err error) {
 
 // SetFeedCursor keeps it; nil forgets it.
 func (db *DB) SetFeedCursor(ctx context.Context, name string, c *store.OutcomeCursor) error {
-	err := db.change(ctx, "keep a place in the feed", func(t *tx) error {
+	return db.change(ctx, "keep a place in the feed", func(t *tx) error {
 		if c == nil {
 			_, err := t.Exec(`DELETE FROM cursors WHERE name = $1`, name)
 			return err
 		}
 		return t.setCursor(name, store.Cursor{DueAt: c.Tx, ID: fmt.Sprintf("%d.%d", c.Group, c.Item)})
 	})
-	return err
 }

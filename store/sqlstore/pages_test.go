@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"fmt"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -13,88 +14,23 @@ import (
 
 const (
 	pagesNow = int64(1_790_000_000_000)
-	// manyRows is how many callbacks, entries of the audit and activities there are; of the callbacks a third is open, and every thirtieth dead.
+	// manyRows is how many there are of all that testdata/many.sql makes.
 	manyRows = 60_000
 )
-
-// manyCallbacks are of two projects, a hundred lanes, a thousand lock keys, and a few dozen causes of death. A few of the open ones are due.
-const manyCallbacks = `INSERT INTO callbacks (id, project, kind, lane, lock_key, state, due_at, updated_at,
-		finished_at, timeout_ms, trigger, reason, last_class, last_status, strict, payload)
-	SELECT ` + manyID + `, ` + manyProject + `,
-		CASE WHEN i % 200 = 7 THEN 'poll' ELSE 'notify' END, 1 + i % 100,
-		CASE WHEN i % 5 < 2 THEN 'lock-' || CAST(i % 1000 AS TEXT) ELSE '' END,
-		CASE WHEN i % 3 = 0 THEN 'scheduled' WHEN i % 30 = 1 THEN 'dead' ELSE 'succeeded' END,
-		CASE WHEN i % 3 = 0 THEN 1790000000000 - 600000 + i * 1000 ELSE 0 END, 1,
-		CASE WHEN i % 3 = 0 THEN 0 ELSE 1 END, 1000, 'schedule',
-		CASE WHEN i % 30 = 1 THEN 'exhausted' ELSE '' END,
-		CASE WHEN i % 30 = 1 THEN 'class-' || CAST(i % 7 AS TEXT) ELSE '' END,
-		CASE WHEN i % 30 = 1 THEN 500 + i % 4 ELSE 0 END, 0, 0
-	FROM `
-
-// manyRequests are their second rows.
-const manyRequests = `INSERT INTO requests (id, project, url, method, topic, ref, endpoint_id, first_due_at,
-		created_at, content_type, signer, headers, labels, policy, success, follows, sealed_key, shared, body)
-	SELECT ` + manyID + `, ` + manyProject + `, 'https://a.example', 'GET', '', '', '', 1, 1,
-		'', '', '', '', '{}', '{}', 0, '', '', CAST(REPEAT('x', 512) AS BYTEA)
-	FROM `
-
-const (
-	manyID      = `'01' || SUBSTR(CAST(1000000000 + i AS TEXT), 2) || 'ABCDEFGHJKMNPQR'`
-	manyProject = `CASE WHEN i % 2 = 0 THEN 'other' ELSE 'default' END`
-)
-
-const manyEntries = `INSERT INTO audit (id, project, at, actor, action, object, reason, detail, address,
-		before, after, seq)
-	SELECT '01' || SUBSTR(CAST(1000000000 + i AS TEXT), 2) || 'ABCDEFGHJKMNPQR', CASE WHEN i % 2 = 0 THEN 'other' ELSE 'default' END, i, 'key_ops',
-		'callback.retry', 'object-' || CAST(i % 5000 AS TEXT), '', '', '', '', '', i
-	FROM `
-
-const manyDispatchers = `INSERT INTO dispatchers (name, host, version, roles, workers, in_flight, held, draining, clock_offset, started_at, seen_at)
-	SELECT CAST(i AS TEXT), '', '', '', 1, 1, 0, 0, 0, i, i FROM `
-
-const manySchedules = `INSERT INTO schedules (id, project, name, cron, timezone, template, missed, enabled, next_at, created_at, updated_at)
-	SELECT CAST(i AS TEXT), 'default', CAST(i AS TEXT), '', '', '', '', 1, i / 2, 1, 1 FROM `
-
-const manySessions = `INSERT INTO sessions (token, data, expires_at) SELECT CAST(i AS TEXT), CAST('x' AS BYTEA), i FROM `
-
-// manyAttempts are half of one callback, and of the others one each.
-const manyAttempts = `INSERT INTO attempts (callback_id, number, charged, fence, started_at, ended_at, due_at,
-		next_due_at, lateness, status, stale, response_truncated, project, trigger, outcome, class, key_id,
-		error, response_body, detail)
-	SELECT CASE WHEN i % 2 = 0 THEN 'often' ELSE CAST(i AS TEXT) END, i, 1, i, i, i, i, i, 0, 200, 0, 0,
-		'default', 'schedule', 'failed', 'rule_mismatch', '', '', '', '{}'
-	FROM `
-
-const manyDueHours = `INSERT INTO counters (project, kind, key, value)
-	SELECT CASE WHEN i % 2 = 0 THEN 'other' ELSE 'default' END, CASE WHEN i % 3 = 0 THEN 'due' ELSE 'lane' END, CAST(400000 + i AS TEXT), 1 FROM `
 
 // idOf is the id of one of them.
 func idOf(i int) string { return fmt.Sprintf("01%09dABCDEFGHJKMNPQR", i) }
 
-// fillMany fills a PostgreSQL database with statements that make a row of each number.
+// fillMany fills a PostgreSQL database.
 func fillMany(t *testing.T, db *DB) {
 	t.Helper()
-	ctx := t.Context()
-	numbers := fmt.Sprintf("generate_series(1, %d) AS numbers(i)", manyRows)
-	var names []string
-	for _, c := range activityCounts(new(store.Activity)) {
-		names = append(names, c.Name)
+	many, err := os.ReadFile("testdata/many.sql")
+	if err != nil {
+		t.Fatal(err)
 	}
-	zeros := strings.TrimSuffix(strings.Repeat("1, ", len(names)), ", ")
-	manyActivities := `INSERT INTO activity (` + activityKey + `, ` + strings.Join(names, ", ") + `)
-		SELECT CASE WHEN i % 2 = 0 THEN 'other' ELSE 'default' END, CASE WHEN i % 20 < 4 THEN 0 ELSE i % 1000 END,
-			CASE i % 3 WHEN 0 THEN 60000 WHEN 1 THEN 900000 ELSE 3600000 END, 1790000000000 - CAST(i AS BIGINT) * 60000, ` + zeros + ` FROM `
-	fill := []string{
-		manyCallbacks + numbers, manyRequests + numbers,
-		manyEntries + numbers, manyDispatchers + numbers, manySchedules + numbers, manySessions + numbers,
-		manyDueHours + numbers,
-		manyAttempts + numbers,
-		manyActivities + numbers,
-		`INSERT INTO lanes (id, project, key) SELECT i, 'default', 'lane-' || CAST(i AS TEXT) FROM ` + numbers,
-	}
-	for _, text := range append(fill, "VACUUM ANALYZE") {
-		if _, err := db.sql.Pool.ExecContext(ctx, text); err != nil {
-			t.Fatalf("%v\n%s", err, text)
+	for _, text := range []string{string(many), "VACUUM ANALYZE"} {
+		if _, err := db.sql.Pool.ExecContext(t.Context(), text); err != nil {
+			t.Fatal(err)
 		}
 	}
 }
@@ -130,11 +66,11 @@ func pageReads(t *testing.T, db *DB) []pageRead {
 			}
 			end, window, page := l.endQuery(200), l.readQuery(200), l.readQuery(0)
 			actors := l.actorsQuery(200)
-			add("the actors of a window of the audit "+name, index, true, actors.text.String(),
+			add("the actors of a window of the audit "+name, index, true, actors.text,
 				actors.args...)
-			add("the end of a window of the audit "+name, index, false, end.text.String(), end.args...)
-			add("a window of the audit "+name, index, true, selecting(auditColumns, window.text.String()), window.args...)
-			add("a page of the audit "+name, index, false, selecting(auditColumns, page.text.String()), page.args...)
+			add("the end of a window of the audit "+name, index, false, end.text, end.args...)
+			add("a window of the audit "+name, index, true, selecting(auditColumns, window.text), window.args...)
+			add("a page of the audit "+name, index, false, selecting(auditColumns, page.text), page.args...)
 		}
 	}
 	for i := range reads {
@@ -169,45 +105,21 @@ func pageReads(t *testing.T, db *DB) []pageRead {
 	add("lock holder", "callbacks_lock", true, findLockHolder, project, "k", lockedRows, manyRows)
 	add("old dispatchers", "dispatchers_seen", false, oldDispatchers, 100, 1000)
 	add("old sessions", "sessions_expiry", false, oldSessions, 100, 1000)
-	// The few polls among many callbacks are found by an index also when a statement is planned once for all values.
-	for name, f := range map[string]store.Filter{
-		"of polls": {Kind: store.Poll}, "of polls by topic": {Kind: store.Poll, Topic: "x"},
-		"of dead polls": {Kind: store.Poll, States: []store.State{store.Dead}},
-	} {
-		f.Now, f.Limit = pagesNow, 50
-		for _, q := range listStatements(db, project, f) {
-			add("list "+name, "callbacks_polls", true, q.text.String(), q.args...)
-		}
+	type list struct {
+		Index string
+		store.Filter
 	}
-	for name, f := range map[string]store.Filter{
-		"of a lock key":                {LockKey: "lock-11"},
-		"dead of a lock key":           {LockKey: "lock-11", States: []store.State{store.Dead}},
-		"open of a lock key":           {LockKey: "lock-11", States: []store.State{store.Scheduled, store.Attempting}},
-		"a dead group":                 {States: []store.State{store.Dead}, Reason: store.Exhausted, Class: "class-1", Status: 501},
-		"a dead group, by topic":       {States: []store.State{store.Dead}, Reason: store.Exhausted, Class: "class-1", Status: 501, Topic: "x"},
-		"dead for a reason":            {States: []store.State{store.Dead}, Reason: store.Exhausted},
-		"dead with a class":            {States: []store.State{store.Dead}, Class: "class-1"},
-		"dead of a lane":               {States: []store.State{store.Dead}, Lane: "lane-1"},
-		"dead of a lane, by class":     {States: []store.State{store.Dead}, Lane: "lane-1", Class: "class-1"},
-		"a dead group of a lane":       {States: []store.State{store.Dead}, Lane: "lane-1", Reason: store.Exhausted, Class: "class-1"},
-		"ended for a reason":           {Reason: store.Exhausted},
-		"dead for a reason, by status": {States: []store.State{store.Dead}, Reason: store.Exhausted, Status: 500},
-	} {
-		f.Now, f.Limit, f.After = pagesNow, 50, &store.Cursor{ID: idOf(1000)} // What is left of a list when it is read to its end is not much.
-		index := "requests_pkey"
-		switch {
-		case f.LockKey != "":
-			index = "callbacks_lock"
-		case f.Lane != "":
-			index = "callbacks_dead_lane"
-		case f.Class != "" && f.Reason != "":
-			index = "callbacks_dead"
-		case len(f.States) > 0:
-			index = "callbacks_ended"
+	for name, l := range testJSON[map[string]list](t, "pages") {
+		f := l.Filter
+		f.Now, f.Limit = pagesNow, 50
+		// The few polls among many callbacks are found by an index also when a statement is planned once for all values.
+		planned := f.Kind != store.Poll
+		if planned {
+			f.After = &store.Cursor{ID: idOf(1000)} // What is left of a list when it is read to its end is not much.
 		}
 		for _, q := range listStatements(db, project, f) {
-			add("list "+name, index, true, q.text.String(), q.args...)
-			reads[len(reads)-1].planned = true
+			add("list of "+name, l.Index, true, q.text, q.args...)
+			reads[len(reads)-1].planned = planned
 		}
 	}
 	return reads

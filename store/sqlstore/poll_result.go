@@ -10,28 +10,15 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
-// A storedResult is a store.ResultDraft as JSON. Members may be added; what a member means never changes.
-type storedResult struct {
-	EndpointID  string            `json:"endpoint_id,omitempty"`
-	URL         string            `json:"url"`
-	Follows     bool              `json:"follows,omitempty"`
-	Method      string            `json:"method"`
-	Headers     []store.Header    `json:"headers,omitempty"`
-	Topic       string            `json:"topic,omitempty"`
-	Ref         string            `json:"ref,omitempty"`
-	LockKey     string            `json:"lock_key,omitempty"`
-	Strict      bool              `json:"strict,omitempty"`
-	Lane        string            `json:"lane"`
-	Labels      map[string]string `json:"labels,omitempty"`
-	Policy      store.Policy      `json:"policy"`
-	Success     store.Success     `json:"success"`
-	Signer      string            `json:"signer,omitempty"`
-	LadderBase  int               `json:"ladder_base,omitempty"`
-	Version     *int64            `json:"version,omitempty"`
-	ContentType string            `json:"content_type"`
-	Delay       int64             `json:"delay_ms,omitempty"`
-	ExpiresIn   int64             `json:"expires_in_ms,omitempty"`
-	Supersede   bool              `json:"supersede,omitempty"`
+// resultMembers are a result callback as it is stored.
+func resultMembers(d *store.ResultDraft) members {
+	c := &d.Callback
+	return members{
+		"endpoint_id": &c.EndpointID, "url": &c.URL, "follows": &c.Follows, "method": &c.Method, "headers": &c.Headers, "topic": &c.Topic,
+		"ref": &c.Ref, "lock_key": &c.LockKey, "strict": &c.Strict, "lane": &c.Lane, "labels": &c.Labels, "policy": &c.Policy,
+		"success": &c.Success, "signer": &c.Signer, "ladder_base": &c.LadderBase, "version": &c.Version, "content_type": &c.ContentType,
+		"delay_ms": &d.Delay, "expires_in_ms": &d.ExpiresIn, "supersede": &d.Supersede,
+	}
 }
 
 // encodeResult returns a result callback as JSON; empty: there is none.
@@ -39,12 +26,7 @@ func encodeResult(d *store.ResultDraft) (string, error) {
 	if d == nil {
 		return "", nil
 	}
-	c := &d.Callback
-	return encode(storedResult{
-		EndpointID: c.EndpointID, URL: c.URL, Follows: c.Follows, Method: c.Method, Headers: c.Headers, Topic: c.Topic, Ref: c.Ref,
-		LockKey: c.LockKey, Strict: c.Strict, Lane: c.Lane, Labels: c.Labels, Policy: c.Policy, Success: c.Success, Signer: c.Signer,
-		LadderBase: c.LadderBase, Version: c.Version, ContentType: c.ContentType, Delay: d.Delay, ExpiresIn: d.ExpiresIn, Supersede: d.Supersede,
-	})
+	return encode(resultMembers(d))
 }
 
 // decodeResult reads what encodeResult wrote.
@@ -52,15 +34,12 @@ func decodeResult(text string) (*store.ResultDraft, error) {
 	if text == "" {
 		return nil, nil
 	}
-	var s storedResult
-	if err := json.Unmarshal([]byte(text), &s); err != nil {
-		return nil, fmt.Errorf("decode result callback: %w", err)
+	d := &store.ResultDraft{Callback: store.Callback{Kind: store.Notify}}
+	m := resultMembers(d)
+	if err := decode("result callback", text, &m); err != nil {
+		return nil, err
 	}
-	return &store.ResultDraft{Delay: s.Delay, ExpiresIn: s.ExpiresIn, Supersede: s.Supersede, Callback: store.Callback{
-		Kind: store.Notify, EndpointID: s.EndpointID, URL: s.URL, Follows: s.Follows, Method: s.Method, Headers: s.Headers, Topic: s.Topic,
-		Ref: s.Ref, LockKey: s.LockKey, Strict: s.Strict, Lane: s.Lane, Labels: s.Labels, Policy: s.Policy, Success: s.Success,
-		Signer: s.Signer, LadderBase: s.LadderBase, Version: s.Version, ContentType: s.ContentType,
-	}}, nil
+	return d, nil
 }
 
 // An endedPoll is a poll that has ended in a transaction.
@@ -125,7 +104,7 @@ func (t *tx) tellEnded() error {
 	err = t.applyDrafts(entries)
 	t.telling = false
 	if err != nil {
-		return fmt.Errorf("accept result callbacks: %w", err)
+		return named("accept result callbacks", err)
 	}
 	for _, e := range entries {
 		if e.out.Err != nil {
@@ -138,22 +117,13 @@ func (t *tx) tellEnded() error {
 	return t.writeTold(polls)
 }
 
+var tellingFields = sqldb.Named[tellingPoll](`callbacks.id callbacks.project requests.ref callbacks.state callbacks.reason
+	callbacks.attempt_count polls.context polls.result_id polls.data`)
+
 // endedPollRows reads the polls that have ended, in order of their ids.
 func (t *tx) endedPollRows(at map[string]int64) ([]tellingPoll, error) {
 	polls, err := sqldb.Select(t, func(p *tellingPoll) sqldb.Columns {
-		return sqldb.Columns{
-			col("callbacks.id", &p.ID),
-			col("callbacks.project", &p.Project),
-			col("requests.ref", &p.Ref),
-			col("callbacks.state", &p.State),
-			col("callbacks.reason", &p.Reason),
-			col("callbacks.attempt_count", &p.AttemptCount),
-			col("polls.context", &p.Context),
-			col("polls.on_result", &p.onResult),
-			col("polls.outcome", &p.told),
-			col("polls.result_id", &p.ResultID),
-			col("polls.data", &p.Data),
-		}
+		return append(tellingFields(p), col("polls.on_result", &p.onResult), col("polls.outcome", &p.told))
 	}, `FROM polls, `+fromCallbacks+`
 		WHERE callbacks.id = polls.id
 			AND polls.id IN (SELECT i.id FROM $i)
@@ -227,7 +197,7 @@ func (t *tx) resultOf(p *tellingPoll) (*acceptEntry, error) {
 		return nil, nil
 	}
 	c := d.Callback
-	if c.ID, err = t.db.ids.at(uint64(p.at)); err != nil {
+	if c.ID, err = t.db.idAt(p.at); err != nil {
 		return nil, err
 	}
 	c.Project, c.State = p.Project, store.Scheduled

@@ -95,7 +95,7 @@ func (t *tx) insertLive(polls []*acceptEntry) (made map[string]bool, err error) 
 	left := slices.SortedFunc(slices.Values(polls), func(a, b *acceptEntry) int { return cmp.Compare(a.live, b.live) })
 	for range liveTries {
 		if err := sqldb.InsertEach(t.Tx, "polls", pollColumns, left, `ON CONFLICT DO NOTHING`, func(id string) { made[id] = true }); err != nil {
-			return nil, fmt.Errorf("insert polls: %w", err)
+			return nil, named("insert polls", err)
 		}
 		if left = slices.DeleteFunc(left, func(e *acceptEntry) bool { return made[e.out.Callback.ID] }); len(left) == 0 {
 			return made, nil
@@ -115,7 +115,7 @@ func (t *tx) findLive(entries []*acceptEntry, made map[string]bool) (none []*acc
 	ids, err := sqldb.Map[string, string](t, openPolls,
 		sqldb.RowsAt(entries, func(e *acceptEntry) sqldb.Columns { return sqldb.Columns{col("live", &e.live)} }))
 	if err != nil {
-		return nil, fmt.Errorf("find open polls: %w", err)
+		return nil, named("find open polls", err)
 	}
 	found, err := t.callbacksByID(slices.Collect(maps.Values(ids)), "")
 	if err != nil {
@@ -147,7 +147,7 @@ func (t *tx) followLive(e *acceptEntry) error {
 	k := e.idempotencyKey()
 	if _, err := t.Exec(`UPDATE idempotency SET callback_id = $1 WHERE project = $2 AND route = $3 AND key = $4 AND callback_id = $5`,
 		e.out.Callback.ID, k.project, k.route, k.key, e.draft.Callback.ID); err != nil {
-		return fmt.Errorf("give the idempotency key to the open poll: %w", err)
+		return named("give the idempotency key to the open poll", err)
 	}
 	return nil
 }
@@ -164,7 +164,7 @@ func (t *tx) keepLive(before, now *store.Callback) error {
 	}
 	other, err := sqldb.Exists(t, `SELECT 1 FROM polls WHERE live = $1 AND live <> '' AND id <> $2`, live, now.ID)
 	if err != nil {
-		return fmt.Errorf("look for another open poll: %w", err)
+		return named("look for another open poll", err)
 	}
 	if other {
 		return store.ErrPollLive
@@ -177,7 +177,7 @@ func (t *tx) keepLive(before, now *store.Callback) error {
 // a dead one, of which somebody has learned the answer in another way. Data is JSON for the result; empty: none. What is no poll of the project
 // is store.ErrNotFound.
 func (db *DB) ResolvePoll(ctx context.Context, project, id string, data store.JSONText, now int64, by store.Actor) (store.ResolvedPoll, error) {
-	return changed(ctx, db, "resolve "+id, func(t *tx) (resolved store.ResolvedPoll, err error) {
+	return changed(ctx, db.change, "resolve "+id, func(t *tx) (resolved store.ResolvedPoll, err error) {
 		r, err := t.lockCallback(project, id)
 		if err != nil {
 			return resolved, err
@@ -194,26 +194,25 @@ func (db *DB) ResolvePoll(ctx context.Context, project, id string, data store.JS
 		}
 		at, before := max(now, r.UpdatedAt), r.Callback
 		if _, err := t.Exec(`UPDATE polls SET data = $1 WHERE id = $2`, string(data), id); err != nil {
-			return resolved, fmt.Errorf("keep what it was resolved with: %w", err)
+			return resolved, named("keep what it was resolved with", err)
 		}
 		t.resolving = id
 		if err := t.end(ending{&r, store.Succeeded, store.ResolvedOutside, at}); err != nil {
 			return resolved, err
 		}
 		resolved.Result, resolved.Callback = store.ResolveDone, r.Callback
-		return resolved, t.auditChange(project, actionResolve, id, at, by, diffCallback(&before, &r.Callback),
-			map[string]any{"result": resolved.Result})
+		return resolved, t.auditChange(project, "poll.resolve", id, at, by, diff(callbackParts, &before, &r.Callback),
+			fields{"result": resolved.Result})
 	})
 }
+
+var detailFields = sqldb.Named[store.PollDetail](`polls.context polls.outcome polls.result_id polls.data`)
 
 // PollDetail returns what a poll has beside its row; store.ErrNotFound for what is no poll of the project.
 func (db *DB) PollDetail(ctx context.Context, project, id string) (store.PollDetail, error) {
 	var onResult string
 	d, err := sqldb.Get(db.read(ctx, "read poll"), "read poll "+id, func(d *store.PollDetail) sqldb.Columns {
-		return sqldb.Columns{
-			col("polls.context", &d.Context), col("polls.on_result", &onResult), col("callbacks.poll_errors", &d.Errors),
-			col("polls.outcome", &d.Outcome), col("polls.result_id", &d.ResultID), col("polls.data", &d.Data),
-		}
+		return append(detailFields(d), col("polls.on_result", &onResult), col("callbacks.poll_errors", &d.Errors))
 	}, `FROM polls JOIN callbacks ON callbacks.id = polls.id WHERE polls.id = $1 AND polls.project = $2`, id, project)
 	if err != nil {
 		return d, err

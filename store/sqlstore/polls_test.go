@@ -12,7 +12,7 @@ import (
 // testDraft is a draft that is due at the time.
 func testDraft(t *testing.T, db *DB, at int64) store.Draft {
 	t.Helper()
-	id, err := db.ids.at(uint64(at))
+	id, err := db.idAt(at)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func TestAPollEndsAndAnotherBeginsTogether(t *testing.T) {
 		if err := second.encode(&db.written); err != nil {
 			t.Fatal(err)
 		}
-		if err := db.sql.Change(ctx, 0, func(s *sqldb.Tx) error { return db.applyGroup(s, []sqldb.Entry{&second, &result}) }); err != nil {
+		if err := db.sql.Change(ctx, func(s *sqldb.Tx) error { return db.applyGroup(s, []sqldb.Entry{&second, &result}) }); err != nil {
 			t.Fatal(err)
 		}
 		if a := second.out; !result.out.Won || a.Err != nil || a.Replayed || a.Callback.ID != second.draft.Callback.ID {

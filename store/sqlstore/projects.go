@@ -9,27 +9,11 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
-func projectColumns(p *store.Project) sqldb.Columns {
-	return append(settingsOf(p),
-		col("id", &p.ID),
-		col("paused_until", &p.PausedUntil),
-		col("pause_reason", &p.PauseReason),
-		col("paused_at", &p.PausedAt),
-		col("version", &p.Version),
-		col("created_at", &p.CreatedAt),
-		col("updated_at", &p.UpdatedAt),
-	)
-}
+var projectColumns = sqldb.Named[store.Project](`id name defaults open_quota=QuotasOpenCallbacks lane_quota=QuotasLanes
+	paused_until pause_reason paused_at version created_at updated_at`)
 
 // settingsOf are the columns that a patch may change.
-func settingsOf(p *store.Project) sqldb.Columns {
-	return sqldb.Columns{
-		col("name", &p.Name),
-		col("defaults", sqldb.JSON(&p.Defaults)),
-		col("open_quota", &p.Quotas.OpenCallbacks),
-		col("lane_quota", &p.Quotas.Lanes),
-	}
-}
+var settingsOf = sqldb.Named[store.Project](`name defaults open_quota=QuotasOpenCallbacks lane_quota=QuotasLanes`)
 
 // sealedKey is the column with the id of the master key that credentials are sealed with; empty: none is sealed.
 func sealedKey(headers []store.Header) sqldb.Column {
@@ -60,7 +44,7 @@ func (db *DB) ProjectsChanged(ctx context.Context, since int64, limit int) ([]st
 // CreateProject makes a project, at its CreatedAt, or returns store.ErrExists. A pause is not taken over.
 func (db *DB) CreateProject(ctx context.Context, p store.Project, by store.Actor) (store.Project, error) {
 	p.UpdatedAt, p.PausedUntil, p.PausedAt, p.PauseReason = p.CreatedAt, 0, 0, ""
-	return changed(ctx, db, "create project "+p.ID, func(t *tx) (store.Project, error) {
+	return changed(ctx, db.change, "create project "+p.ID, func(t *tx) (store.Project, error) {
 		var err error
 		if p.Version, err = t.nextVersion(); err != nil {
 			return p, err
@@ -73,8 +57,8 @@ func (db *DB) CreateProject(ctx context.Context, p store.Project, by store.Actor
 		if n == 0 {
 			return p, store.ErrExists
 		}
-		return p, t.auditChange(p.ID, actionCreateProject, p.ID, p.CreatedAt, by,
-			diffProject(new(store.Project), &p).made(), map[string]any{"name": p.Name})
+		return p, t.auditChange(p.ID, "project.create", p.ID, p.CreatedAt, by,
+			diff(projectParts, new(store.Project), &p).made(), fields{"name": p.Name})
 	})
 }
 
@@ -94,11 +78,11 @@ func (db *DB) PatchProject(
 		if _, err := columns.Update(t.Tx, "projects", `id = $1`, id); err != nil {
 			return err
 		}
-		d := diffProject(&before, p)
+		d := diff(projectParts, &before, p)
 		if len(d.names) == 0 {
 			return nil
 		}
-		return t.auditChange(id, actionUpdateProject, id, now, by, d, map[string]any{"changed": d.names})
+		return t.auditChange(id, "project.update", id, now, by, d, fields{"changed": d.names})
 	})
 }
 
@@ -106,9 +90,9 @@ func (db *DB) PatchProject(
 // version.
 func (db *DB) SetProjectPause(ctx context.Context, project string, until int64, reason string, now int64, by store.Actor) (store.Project, error) {
 	return db.changeProject(ctx, project, now, func(t *tx, p *store.Project) error {
-		action, detail := actionPauseProject, pauseDetail(until, reason)
+		action, detail := "project.pause", pauseDetail(until, reason)
 		if until == 0 {
-			action, detail, reason = actionResumeProject, nil, ""
+			action, detail, reason = "project.resume", nil, ""
 		}
 		before := *p
 		p.PausedAt = pausedSince(p.PausedUntil, p.PausedAt, until, now)
@@ -120,7 +104,7 @@ func (db *DB) SetProjectPause(ctx context.Context, project string, until int64, 
 		if err := t.pauseLanes(project, until); err != nil {
 			return err
 		}
-		return t.auditChange(project, action, project, now, by, diffProject(&before, p), detail)
+		return t.auditChange(project, action, project, now, by, diff(projectParts, &before, p), detail)
 	})
 }
 
@@ -137,7 +121,7 @@ func (t *tx) pauseLanes(project string, until int64) error {
 		FROM (SELECT lanes.id, ROW_NUMBER() OVER (ORDER BY lanes.id) AS place FROM lanes WHERE lanes.project = $3) AS i
 		WHERE lanes.id = i.id`, until, *t.settings, project)
 	if err != nil {
-		return fmt.Errorf("pause lanes: %w", err)
+		return named("pause lanes", err)
 	}
 	*t.settings += n
 	return nil
@@ -146,38 +130,26 @@ func (t *tx) pauseLanes(project string, until int64) error {
 // changeProject changes a project whose row is locked, and gives it a version. A project has many lanes, so this may
 // take long.
 func (db *DB) changeProject(ctx context.Context, id string, now int64, change func(*tx, *store.Project) error) (store.Project, error) {
-	var changed store.Project
-	err := db.sql.ChangeLong(ctx, func(s *sqldb.Tx) error {
-		return db.within(s, func(t *tx) error {
-			p, err := t.lockProject(id)
-			if err != nil {
-				return err
-			}
-			if err := change(t, &p); err != nil {
-				return err
-			}
-			if p.Version, err = t.nextVersion(); err != nil {
-				return err
-			}
-			p.UpdatedAt = now
-			changed = p
-			_, err = t.Exec(`UPDATE projects SET version = $1, updated_at = $2 WHERE id = $3`, p.Version, now, id)
-			return err
-		})
+	return changed(ctx, db.changeLong, "change project "+id, func(t *tx) (store.Project, error) {
+		p, err := t.lockProject(id)
+		if err == nil {
+			err = change(t, &p)
+		}
+		if err != nil {
+			return p, err
+		}
+		if p.Version, err = t.nextVersion(); err != nil {
+			return p, err
+		}
+		p.UpdatedAt = now
+		_, err = t.Exec(`UPDATE projects SET version = $1, updated_at = $2 WHERE id = $3`, p.Version, now, id)
+		return p, err
 	})
-	if err != nil {
-		return store.Project{}, fmt.Errorf("change project %s: %w", id, err)
-	}
-	return changed, nil
 }
 
 // lockProject reads a project that this transaction is going to change, and keeps others from changing it.
 func (t *tx) lockProject(id string) (store.Project, error) {
-	p, found, err := sqldb.One(t, projectColumns, `FROM projects WHERE id = $1 FOR UPDATE`, id)
-	if err == nil && !found {
-		err = store.ErrNotFound
-	}
-	return p, err
+	return sqldb.Get(t, "", projectColumns, `FROM projects WHERE id = $1 FOR UPDATE`, id)
 }
 
 // Changes of settings (of projects and their presets, of endpoints and of lanes) are numbered together, and every
@@ -197,7 +169,7 @@ func (t *tx) lockSettings() error {
 		err = errors.New("the row is not there")
 	}
 	if err != nil {
-		return fmt.Errorf("lock settings: %w", err)
+		return named("lock settings", err)
 	}
 	t.settings, t.settled = &last, last
 	return nil
@@ -219,3 +191,83 @@ func (t *tx) writeVersion() error {
 	}
 	return named("write version", t.Later(`UPDATE versions SET value = $1 WHERE name = 'settings'`, *t.settings))
 }
+
+var presetColumns = sqldb.Named[store.Preset](`project kind name value created_at updated_at`)
+
+// Presets returns the project's own presets of a kind, by name.
+func (db *DB) Presets(ctx context.Context, project string, kind store.PresetKind) ([]store.Preset, error) {
+	return sqldb.Select(db.read(ctx, "read presets"), presetColumns,
+		`FROM presets WHERE project = $1 AND kind = $2 ORDER BY name`, project, string(kind))
+}
+
+// AllPresets returns all the project's own presets, by kind and name.
+func (db *DB) AllPresets(ctx context.Context, project string) ([]store.Preset, error) {
+	return sqldb.Select(db.read(ctx, "read presets"), presetColumns,
+		`FROM presets WHERE project = $1 ORDER BY kind, name`, project)
+}
+
+// PutPreset makes a preset, or gives the one of that kind and name its value, at its UpdatedAt. The project's version
+// grows. Without the project it returns store.ErrNotFound.
+func (db *DB) PutPreset(ctx context.Context, p store.Preset, by store.Actor) (store.Preset, error) {
+	p.CreatedAt = p.UpdatedAt
+	_, err := db.changeProject(ctx, p.Project, p.UpdatedAt, func(t *tx, _ *store.Project) error {
+		before, found, err := t.preset(&p)
+		if err != nil {
+			return err
+		}
+		if found {
+			p.CreatedAt = before.CreatedAt
+		}
+		if _, err := presetColumns(&p).Insert(t.Tx, "presets", `ON CONFLICT (project, kind, name)
+			DO UPDATE SET value = excluded.value, updated_at = excluded.updated_at`); err != nil {
+			return err
+		}
+		return t.auditChange(p.Project, "preset.put", presetObject(p.Kind, p.Name), p.UpdatedAt, by,
+			presetDiff(p.Kind, before.Value, p.Value), nil)
+	})
+	if err != nil {
+		return store.Preset{}, fmt.Errorf("put preset %s: %w", p.Name, err)
+	}
+	return p, nil
+}
+
+// DeletePreset removes a preset; store.ErrNotFound where there is none. Callbacks that were accepted with it keep what
+// it was.
+func (db *DB) DeletePreset(ctx context.Context, project string, kind store.PresetKind, name string, now int64, by store.Actor) error {
+	_, err := db.changeProject(ctx, project, now, func(t *tx, _ *store.Project) error {
+		before, found, err := t.preset(&store.Preset{Project: project, Kind: kind, Name: name})
+		if err != nil {
+			return err
+		}
+		if !found {
+			return store.ErrNotFound
+		}
+		if _, err := t.Exec(`DELETE FROM presets WHERE project = $1 AND kind = $2 AND name = $3`, project, string(kind), name); err != nil {
+			return err
+		}
+		return t.auditChange(project, "preset.delete", presetObject(kind, name), now, by,
+			presetDiff(kind, before.Value, "").removed(), nil)
+	})
+	return named("delete preset "+name, err)
+}
+
+// preset reads the preset of the same kind and name as it is. The project's row is locked.
+func (t *tx) preset(p *store.Preset) (before store.Preset, found bool, err error) {
+	before, found, err = sqldb.One(t, presetColumns, `FROM presets WHERE project = $1 AND kind = $2 AND name = $3`,
+		p.Project, string(p.Kind), p.Name)
+	return before, found, named("read what it was", err)
+}
+
+// presetDiff is what a preset was and is; an empty value: it was not there, or is not any more.
+func presetDiff(kind store.PresetKind, before, after store.JSONText) auditDiff {
+	switch {
+	case before == "":
+		return changeOf("value", nil, shownPreset(kind, after)).made()
+	case before == after:
+		return auditDiff{}
+	}
+	return changeOf("value", shownPreset(kind, before), shownPreset(kind, after))
+}
+
+// presetObject is how the audit names a preset.
+func presetObject(kind store.PresetKind, name string) string { return string(kind) + "/" + name }

@@ -176,11 +176,11 @@ func (t *tx) dropPayloads(users map[string]int64) error {
 	return nil
 }
 
+var agedColumns = sqldb.Named[store.Callback](`id project kind`)
+
 // exec runs a statement for the callbacks.
 func (a *aged) exec(t *tx, text string) error {
-	_, err := sqldb.ExecRows(t.Tx, text, a.rows, func(c *store.Callback) sqldb.Columns {
-		return sqldb.Columns{col("id", &c.ID), col("project", &c.Project), col("kind", &c.Kind)}
-	})
+	_, err := sqldb.ExecRows(t.Tx, text, a.rows, agedColumns)
 	return err
 }
 

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -26,7 +25,7 @@ const (
 func (db *DB) Books(ctx context.Context, project string, q store.BooksQuery) ([]store.Books, error) {
 	read := db.read(ctx, "count the books")
 	sums := make(map[string]*store.Books)
-	column, name, err := db.grouping(ctx, project, q.GroupBy)
+	column, name, err := grouping(q.GroupBy)
 	if err != nil {
 		return nil, err
 	}
@@ -42,9 +41,7 @@ func (db *DB) Books(ctx context.Context, project string, q store.BooksQuery) ([]
 				return err
 			}
 			if q.MaxGroups > 0 && len(sums) > q.MaxGroups {
-				return &store.InvalidError{Fields: []store.FieldError{{
-					Field: "group_by", Message: fmt.Sprintf("makes more than %d groups: choose a shorter span", q.MaxGroups),
-				}}}
+				return invalid("group_by", fmt.Sprintf("makes more than %d groups: choose a shorter span", q.MaxGroups))
 			}
 			return nil
 		}); err != nil {
@@ -63,7 +60,7 @@ func (db *DB) Books(ctx context.Context, project string, q store.BooksQuery) ([]
 }
 
 // grouping is the column by whose text callbacks are grouped, and what the group of a text is called.
-func (db *DB) grouping(ctx context.Context, project, by string) (column string, name func(text string) (string, error), err error) {
+func grouping(by string) (column string, name func(text string) (string, error), err error) {
 	same := func(text string) (string, error) { return text, nil }
 	if label, ok := strings.CutPrefix(by, "label:"); ok && label != "" {
 		return "labels", func(text string) (string, error) {
@@ -80,28 +77,9 @@ func (db *DB) grouping(ctx context.Context, project, by string) (column string, 
 	case "endpoint":
 		return "endpoint_id", same, nil
 	case "lane":
-		return "CAST(lane AS TEXT)", func(text string) (string, error) { return db.laneName(ctx, project, text) }, nil
+		return "COALESCE((SELECT lanes.key FROM lanes WHERE lanes.id = callbacks.lane), '')", same, nil
 	}
-	return "", nil, &store.InvalidError{Fields: []store.FieldError{{
-		Field: "group_by", Message: "must be topic, endpoint, lane, day or label:NAME",
-	}}}
-}
-
-// laneName is the key of the lane with a number.
-func (db *DB) laneName(ctx context.Context, project, number string) (string, error) {
-	id, err := strconv.ParseInt(number, 10, 64)
-	if err != nil {
-		return "", fmt.Errorf("lane %q: %w", number, err)
-	}
-	if key, ok := db.lanes.key(id); ok {
-		return key, nil
-	}
-	lane, found, err := sqldb.One(db.read(ctx, "read lanes"), laneIDColumns, `FROM lanes WHERE id = $1 AND project = $2`, id, project)
-	if err != nil || !found {
-		return "", err
-	}
-	db.lanes.add([]laneKeyID{lane})
-	return lane.key, nil
+	return "", nil, invalid("group_by", "must be topic, endpoint, lane, day or label:NAME")
 }
 
 // A span is a part of the time, with its name if it is a day.

@@ -4,64 +4,48 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
-// The actions of redrives in the audit.
-const (
-	actionCreateRedrive = "redrive.create"
-	actionPauseRedrive  = "redrive.pause"
-	actionResumeRedrive = "redrive.resume"
-	actionCancelRedrive = "redrive.cancel"
-)
-
-// A redriveSpec is what a redrive does, as it is stored.
-type redriveSpec struct {
-	Action store.RedriveAction `json:"action"`
-	Filter store.Filter        `json:"filter"`
-	Shown  store.JSONText      `json:"shown"`
-	Ladder store.Ladder        `json:"ladder,omitempty"`
-	URL    string              `json:"url,omitempty"`
-	DueAt  int64               `json:"due_at,omitempty"`
-	Delay  int64               `json:"delay,omitempty"`
-	Rate   store.Rate          `json:"rate,omitzero"`
+// redriveSpec is what a redrive does, as it is stored.
+func redriveSpec(r *store.Redrive) members {
+	return members{
+		"action": &r.Action, "filter": &r.Filter, "shown": &r.Shown, "ladder": &r.Ladder, "url": &r.URL, "due_at": &r.DueAt,
+		"delay": &r.Delay, "rate": &r.Rate,
+	}
 }
 
 // A redriveRow is a redrive as it is stored.
 type redriveRow struct {
 	store.Redrive
-	spec  redriveSpec
 	after store.Cursor
 }
 
+var redriveFields = sqldb.Named[store.Redrive](`id project actor address reason created_at`)
+
 func redriveColumns(r *redriveRow) sqldb.Columns {
-	return append(redriveProgress(r),
-		col("id", &r.ID), col("project", &r.Project), col("spec", sqldb.JSON(&r.spec)), col("actor", &r.Actor),
-		col("address", &r.Address), col("reason", &r.Reason), col("created_at", &r.CreatedAt))
+	spec := redriveSpec(&r.Redrive)
+	return append(append(redriveFields(&r.Redrive), redriveProgress(r)...), col("spec", sqldb.JSON(&spec)))
 }
+
+var progressFields = sqldb.Named[store.Redrive](`state paused matched done failed updated_at finished_at`)
 
 // redriveProgress describes what changes of a redrive.
 func redriveProgress(r *redriveRow) sqldb.Columns {
-	return sqldb.Columns{
-		col("state", &r.State), col("paused", sqldb.Bool(&r.Paused)), col("matched", &r.Matched), col("done", &r.Done),
-		col("failed", &r.Failed), col("updated_at", &r.UpdatedAt), col("finished_at", &r.FinishedAt),
-		col("gathered_due", &r.after.DueAt), col("gathered_id", &r.after.ID),
-	}
+	return append(progressFields(&r.Redrive), col("gathered_due", &r.after.DueAt), col("gathered_id", &r.after.ID))
 }
 
 func readRedrives(q sqldb.Querier, rest string, args ...any) ([]store.Redrive, error) {
 	rows, err := sqldb.Select(q, redriveColumns, `FROM redrives `+rest, args...)
-	var redrives []store.Redrive
+	redrives := make([]store.Redrive, len(rows))
 	for i := range rows {
-		r, spec := rows[i].Redrive, rows[i].spec
-		r.Action, r.Filter, r.Shown, r.Ladder, r.URL = spec.Action, spec.Filter, spec.Shown, spec.Ladder, spec.URL
-		r.DueAt, r.Delay, r.Rate = spec.DueAt, spec.Delay, spec.Rate
+		redrives[i] = rows[i].Redrive
 		if rows[i].after != (store.Cursor{}) {
-			r.After = &rows[i].after
+			redrives[i].After = &rows[i].after
 		}
-		redrives = append(redrives, r)
 	}
 	return redrives, err
 }
@@ -72,7 +56,7 @@ func readRedrives(q sqldb.Querier, rest string, args ...any) ([]store.Redrive, e
 func (db *DB) CreateRedrive(ctx context.Context, r store.Redrive, by store.Actor) (store.Redrive, error) {
 	r.State, r.UpdatedAt = store.RedriveGathering, r.CreatedAt
 	r.Actor, r.Address, r.Reason = by.Name, by.Address, by.Reason
-	row := redriveRow{Redrive: r, spec: redriveSpec{r.Action, r.Filter, r.Shown, r.Ladder, r.URL, r.DueAt, r.Delay, r.Rate}}
+	row := redriveRow{Redrive: r}
 	return r, db.change(ctx, "create redrive", func(t *tx) error {
 		// The lock has parallel creates count each other's redrive.
 		if _, err := t.lockProject(r.Project); err != nil {
@@ -85,8 +69,8 @@ func (db *DB) CreateRedrive(ctx context.Context, r store.Redrive, by store.Actor
 		if err := t.boundRedrives(r.Project); err != nil {
 			return err
 		}
-		return t.auditChange(r.Project, actionCreateRedrive, r.ID, r.CreatedAt, by,
-			diffRedrive(new(store.Redrive), &r).made(), map[string]any{"action": r.Action, "filter": r.Shown})
+		return t.auditChange(r.Project, "redrive.create", r.ID, r.CreatedAt, by,
+			diff(redriveParts, new(store.Redrive), &r).made(), fields{"action": r.Action, "filter": r.Shown})
 	})
 }
 
@@ -102,9 +86,17 @@ func (t *tx) boundRedrives(project string) error {
 
 // Redrive returns one of the project; store.ErrNotFound.
 func (db *DB) Redrive(ctx context.Context, project, id string) (store.Redrive, error) {
-	found, err := readRedrives(db.read(ctx, "read redrives"), `WHERE id = $1 AND project = $2`, id, project)
+	r, err := oneRedrive(db.read(ctx, "read redrives"), `WHERE id = $1 AND project = $2`, id, project)
+	if errors.Is(err, store.ErrNotFound) {
+		err = fmt.Errorf("redrive %s: %w", id, err)
+	}
+	return r, err
+}
+
+func oneRedrive(q sqldb.Querier, which string, args ...any) (store.Redrive, error) {
+	found, err := readRedrives(q, which, args...)
 	if err == nil && len(found) == 0 {
-		err = fmt.Errorf("redrive %s: %w", id, store.ErrNotFound)
+		err = store.ErrNotFound
 	}
 	if err != nil {
 		return store.Redrive{}, err
@@ -133,7 +125,7 @@ func (db *DB) RedrivesToDo(ctx context.Context, after string, limit int) ([]stor
 // SetRedrive pauses a redrive, resumes it or cancels it: what it has not done yet it will not do. One that has ended is
 // store.ErrTerminal.
 func (db *DB) SetRedrive(ctx context.Context, project, id string, to store.RedriveState, now int64, by store.Actor) (store.Redrive, error) {
-	return changed(ctx, db, "change redrive "+id, func(t *tx) (store.Redrive, error) {
+	return changed(ctx, db.change, "change redrive "+id, func(t *tx) (store.Redrive, error) {
 		r, err := t.lockRedrive(id)
 		if err == nil && r.Project != project {
 			err = store.ErrNotFound
@@ -144,16 +136,16 @@ func (db *DB) SetRedrive(ctx context.Context, project, id string, to store.Redri
 		if err != nil {
 			return r, err
 		}
-		action, before := actionPauseRedrive, r
+		action, before := "redrive.pause", r
 		switch to {
 		case store.RedrivePaused:
 			r.Paused = true
 		case store.RedriveRunning:
-			action, r.Paused = actionResumeRedrive, false
+			action, r.Paused = "redrive.resume", false
 		case store.RedriveCanceled:
-			action, r.State, r.FinishedAt = actionCancelRedrive, to, now
+			action, r.State, r.FinishedAt = "redrive.cancel", to, now
 			if _, err := t.Exec(`DELETE FROM redrive_items WHERE redrive_id = $1`, id); err != nil {
-				return r, fmt.Errorf("forget what is left of it: %w", err)
+				return r, named("forget what is left of it", err)
 			}
 		default:
 			return r, fmt.Errorf("a redrive cannot be made %q", to)
@@ -167,20 +159,13 @@ func (db *DB) SetRedrive(ctx context.Context, project, id string, to store.Redri
 		if err := t.writeRedrive(&r, now); err != nil {
 			return r, err
 		}
-		return r, t.auditChange(project, action, id, now, by, diffRedrive(&before, &r), nil)
+		return r, t.auditChange(project, action, id, now, by, diff(redriveParts, &before, &r), nil)
 	})
 }
 
 // lockRedrive reads a redrive that this transaction is going to change.
 func (t *tx) lockRedrive(id string) (store.Redrive, error) {
-	found, err := readRedrives(t, `WHERE id = $1 FOR UPDATE`, id)
-	if err == nil && len(found) == 0 {
-		err = store.ErrNotFound
-	}
-	if err != nil {
-		return store.Redrive{}, err
-	}
-	return found[0], nil
+	return oneRedrive(t, `WHERE id = $1 FOR UPDATE`, id)
 }
 
 func (t *tx) writeRedrive(r *store.Redrive, now int64) error {
@@ -206,34 +191,22 @@ func (db *DB) GatherRedrive(ctx context.Context, project, id string, now int64) 
 	if err != nil {
 		return r, fmt.Errorf("gather redrive %s: %w", id, err)
 	}
-	err = db.change(ctx, "gather redrive "+id, func(t *tx) error {
+	return changed(ctx, db.change, "gather redrive "+id, func(t *tx) (store.Redrive, error) {
 		locked, err := t.lockRedrive(id)
-		if err != nil {
-			return err
-		}
-		if locked.State != store.RedriveGathering || !sameCursor(locked.After, r.After) {
-			r = locked
-			return errMoved // somebody else gathers, or it was canceled
+		if err != nil || locked.State != store.RedriveGathering || !sameCursor(locked.After, r.After) {
+			return locked, err // another process has gathered, or it was canceled
 		}
 		added, err := t.addRedriveItems(id, page.Callbacks)
 		if err != nil {
-			return err
+			return locked, err
 		}
-		r = locked
-		r.Matched += added
-		if r.After = page.Next; r.After == nil {
-			gathered(&r, now)
+		locked.Matched += added
+		if locked.After = page.Next; page.Next == nil {
+			gathered(&locked, now)
 		}
-		return t.writeRedrive(&r, now)
+		return locked, t.writeRedrive(&locked, now)
 	})
-	if errors.Is(err, errMoved) {
-		err = nil
-	}
-	return r, err
 }
-
-// errMoved: what was read is not what is there any more.
-var errMoved = errors.New("the redrive has moved on")
 
 func sameCursor(a, b *store.Cursor) bool {
 	return (a == nil) == (b == nil) && (a == nil || *a == *b)
@@ -263,4 +236,140 @@ func (t *tx) addRedriveItems(id string, callbacks []store.Callback) (int64, erro
 			}
 		})
 	return added, named("write down what is to be done", err)
+}
+
+// StepRedrive does what a redrive is for to up to limit of its callbacks, and forgets those in the same transaction: so each is done
+// once, whoever dies. It does nothing for one that is not running.
+func (db *DB) StepRedrive(ctx context.Context, id string, limit int, now int64) (store.RedriveStep, error) {
+	return changed(ctx, db.changeLong, "step of redrive "+id, func(t *tx) (step store.RedriveStep, err error) {
+		r, err := t.lockRedrive(id)
+		step.Redrive = r
+		if err != nil || r.State != store.RedriveRunning {
+			return step, err
+		}
+		ids, err := t.takeRedriveItems(id, limit)
+		if err != nil {
+			return step, err
+		}
+		rows, err := t.callbacksByID(ids, " FOR UPDATE")
+		if err != nil {
+			return step, err
+		}
+		var late map[string]bool
+		if r.Action == store.RedriveRetry || r.Action == store.RedriveReschedule {
+			if late, err = t.superseded(ids, rows); err != nil {
+				return step, err
+			}
+		}
+		var entries []store.AuditEntry
+		for _, callback := range ids {
+			row, ok := rows[callback]
+			if !ok || row.Project != r.Project || late[callback] {
+				step.Redrive.Failed++ // purged meanwhile, or a newer version has been accepted since it ended
+				continue
+			}
+			entry, err := t.redrive(&r, row, now, &step)
+			switch {
+			case err == nil:
+				step.Redrive.Done++
+				entries = append(entries, entry...)
+			case forbids(err):
+				step.Redrive.Failed++
+			default:
+				return step, err
+			}
+		}
+		if len(ids) < limit {
+			step.Redrive.State, step.Redrive.FinishedAt = store.RedriveDone, now
+		}
+		if err := t.writeRedrive(&step.Redrive, now); err != nil {
+			return step, err
+		}
+		return step, t.audit(entries...)
+	})
+}
+
+// forbids says whether a callback's own state, or a quota, forbids what is to be done to it.
+func forbids(err error) bool {
+	for _, forbidden := range []error{
+		store.ErrAttempting, store.ErrPayloadPurged, store.ErrTerminal, store.ErrEndpointDeleted, store.ErrPollLive, store.ErrLaneQuota,
+	} {
+		if errors.Is(err, forbidden) {
+			return true
+		}
+	}
+	return false
+}
+
+// takeRedriveItems removes up to limit of what is left to do, in the order of ids.
+func (t *tx) takeRedriveItems(id string, limit int) ([]string, error) {
+	ids, err := sqldb.Values[string](t, `DELETE FROM redrive_items WHERE redrive_id = $1 AND callback_id IN (
+			SELECT callback_id FROM redrive_items WHERE redrive_id = $1 ORDER BY callback_id LIMIT $2)
+		RETURNING callback_id`, id, limit)
+	slices.Sort(ids)
+	return ids, named("take what is to be done", err)
+}
+
+// redrive does what is to be done to one locked row.
+func (t *tx) redrive(r *store.Redrive, m row, now int64, step *store.RedriveStep) ([]store.AuditEntry, error) {
+	by := store.Actor{Name: r.Actor, Address: r.Address, Reason: r.Reason}
+	if r.Action == store.RedriveCancel {
+		before := m.openRow()
+		c, entries, err := t.cancel(m, now, by)
+		if err == nil && c.Result == store.CancelAlreadyTerminal {
+			return nil, store.ErrTerminal
+		}
+		if err == nil && c.Result == store.CancelDone {
+			step.Canceled = append(step.Canceled, before)
+		}
+		return entries, err
+	}
+	before := m.openRow()
+	open := !m.State.Terminal()
+	entry, err := t.edit(&m, now, by, redriving(r, now))
+	if err != nil {
+		return nil, err
+	}
+	if open && before.LaneID != m.LaneID {
+		step.Left = append(step.Left, before)
+	}
+	if m.State == store.Scheduled {
+		step.Placed = append(step.Placed, m.Callback)
+	}
+	return []store.AuditEntry{entry}, nil
+}
+
+// picks says whether the row is still in one of the states that the filter picks.
+func picks(f *store.Filter, m *row) bool {
+	return len(f.States) == 0 || slices.Contains(f.States, m.State) || m.State == store.Scheduled && slices.Contains(f.States, store.Attempting)
+}
+
+// redriving changes a row as a redrive says.
+func redriving(r *store.Redrive, now int64) editing {
+	return func(t *tx, m *row) (string, fields, error) {
+		if !picks(&r.Filter, m) {
+			return "", nil, store.ErrTerminal // it has gone on since it was picked
+		}
+		m.Trigger = store.BySchedule // it is one of many, and keeps to its lane's rate and breaker
+		var change editing
+		switch r.Action {
+		case store.RedriveRetry:
+			change = retrying(now, r.Ladder, r.Ladder != store.Once)
+		case store.RedriveReschedule:
+			due := r.DueAt
+			if due == 0 {
+				due = now + r.Delay
+			}
+			change = rescheduling(max(due, now))
+		case store.RedriveSetURL:
+			change = mending(func(c *store.Callback) error { c.MoveTo(r.URL); return nil })
+		default:
+			return "", nil, fmt.Errorf("redrive %s: action %q is not known", r.ID, r.Action)
+		}
+		action, detail, err := change(t, m)
+		if err == nil {
+			detail["redrive"] = store.RedrivePrefix + r.ID
+		}
+		return action, detail, err
+	}
 }

@@ -3,7 +3,6 @@ package sqlstore
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
@@ -39,7 +38,7 @@ func (db *DB) Fire(ctx context.Context, firings []store.Firing) ([]store.Fired, 
 		entries = append(entries, e)
 	}
 	if err := db.fireAll(ctx, entries); err != nil {
-		return nil, fmt.Errorf("fire schedules: %w", err)
+		return nil, named("fire schedules", err)
 	}
 	fired := make([]store.Fired, len(firings))
 	for i := range own {
@@ -61,7 +60,7 @@ func (db *DB) fireAll(ctx context.Context, entries []*fireEntry) error {
 	if len(entries) == 0 {
 		return nil
 	}
-	err := db.changeMany(ctx, "", len(entries), func(t *tx) error { return t.fire(entries) })
+	err := db.changeLong(ctx, "", func(t *tx) error { return t.fire(entries) })
 	if err == nil || away(ctx, err) {
 		return err
 	}
@@ -118,7 +117,7 @@ func (t *tx) fireRound(entries []*fireEntry) error {
 		}
 	}
 	if err := t.applyDrafts(drafts); err != nil {
-		return fmt.Errorf("accept the callbacks of schedules: %w", err)
+		return named("accept the callbacks of schedules", err)
 	}
 	var done []fireEntry
 	var runs []scheduleRun
@@ -168,6 +167,8 @@ func (t *tx) lockFirings(entries []*fireEntry) error {
 	return named("lock schedules", err)
 }
 
+var firedFields = sqldb.Named[store.Firing](`id=ScheduleID next_at=Next due_at=Due why`)
+
 // writeFired moves locked schedules on to their next due times. What was made last, and when, stays where no callback is.
 func (t *tx) writeFired(entries []fireEntry) error {
 	_, err := sqldb.ExecRows(t.Tx, `UPDATE schedules SET
@@ -177,13 +178,7 @@ func (t *tx) writeFired(entries []fireEntry) error {
 			last_error = CASE WHEN i.callback_id <> '' THEN '' ELSE i.why END
 		FROM $i WHERE schedules.id = i.id`, entries,
 		func(e *fireEntry) sqldb.Columns {
-			return sqldb.Columns{
-				col("id", &e.Schedule.ID),
-				col("next_at", &e.Next),
-				col("due_at", &e.Due),
-				col("callback_id", &e.accept.out.Callback.ID),
-				col("why", &e.Why),
-			}
+			return append(firedFields(&e.Firing), col("callback_id", &e.accept.out.Callback.ID))
 		})
 	return named("move schedules on", err)
 }
@@ -205,7 +200,7 @@ func (t *tx) writeRuns(runs []scheduleRun) error {
 	}
 	if err := sqldb.InsertRows(t.Tx, "schedule_runs", scheduleRunColumns, runs,
 		`ON CONFLICT (schedule_id, callback_id) DO NOTHING`); err != nil {
-		return fmt.Errorf("note runs: %w", err)
+		return named("note runs", err)
 	}
 	_, err := t.Exec(`DELETE FROM schedule_runs
 		WHERE schedule_id IN (SELECT i.schedule_id FROM $i)
@@ -262,21 +257,22 @@ func (t *tx) runSchedule(project, id string, e *acceptEntry, now int64, by store
 		return err
 	}
 	if err := t.applyDrafts([]*acceptEntry{e}); err != nil {
-		return fmt.Errorf("accept its callback: %w", err)
+		return named("accept its callback", err)
 	}
 	if e.out.Err != nil {
 		return e.out.Err
 	}
 	made := e.out.Callback.ID
 	if _, err := t.Exec(`UPDATE schedules SET last_at = $1, last_id = $2, last_error = '' WHERE id = $3`, now, made, id); err != nil {
-		return fmt.Errorf("note when it ran: %w", err)
+		return named("note when it ran", err)
 	}
 	if err := t.writeRuns([]scheduleRun{{id, store.ScheduleRun{CallbackID: made, DueAt: now, FiredAt: now, Trigger: store.Manual}}}); err != nil {
 		return err
 	}
-	var ran auditDiff
-	ran.add("last_at", shownTime(s.LastAt), shownTime(now))
-	ran.add("last_id", callbackName(s.LastID), callbackName(made))
-	return t.auditChange(project, actionRunSchedule, id, now, by, ran,
-		map[string]any{"callback": store.CallbackPrefix + made})
+	ran := auditDiff{
+		before: fields{"last_at": shownTime(s.LastAt), "last_id": callbackName(s.LastID)},
+		after:  fields{"last_at": shownTime(now), "last_id": callbackName(made)},
+	}
+	return t.auditChange(project, "schedule.run", id, now, by, ran,
+		fields{"callback": store.CallbackPrefix + made})
 }

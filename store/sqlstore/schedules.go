@@ -15,24 +15,8 @@ type scheduleRow struct {
 }
 
 // scheduleColumns describe a schedule but for its template.
-func scheduleColumns(s *store.Schedule) sqldb.Columns {
-	return sqldb.Columns{
-		col("id", &s.ID),
-		col("project", &s.Project),
-		col("name", &s.Name),
-		col("cron", &s.Cron),
-		col("timezone", &s.Timezone),
-		col("missed", &s.Missed),
-		col("enabled", sqldb.Bool(&s.Enabled)),
-		col("next_at", &s.NextAt),
-		col("last_at", &s.LastAt),
-		col("last_id", &s.LastID),
-		col("last_error", &s.LastError),
-		col("version", &s.Version),
-		col("created_at", &s.CreatedAt),
-		col("updated_at", &s.UpdatedAt),
-	}
-}
+var scheduleColumns = sqldb.Named[store.Schedule](`id project name cron timezone missed enabled next_at last_at last_id last_error version created_at
+	updated_at`)
 
 func wholeSchedule(s *store.Schedule) sqldb.Columns {
 	return append(scheduleColumns(s), col("template", &s.Template))
@@ -59,38 +43,32 @@ const nextSchedules = `FROM schedules
 func (db *DB) CreateSchedule(ctx context.Context, s store.Schedule, by store.Actor) (store.Schedule, error) {
 	s.LastAt, s.LastID, s.LastError = 0, "", ""
 	s.Version, s.UpdatedAt = 1, s.CreatedAt
-	err := db.change(ctx, "create schedule", func(t *tx) error {
+	return changed(ctx, db.change, "create schedule", func(t *tx) (store.Schedule, error) {
 		// One at a time, so that no two find the last place free.
 		if _, err := sqldb.Exists(t, `SELECT 1 FROM projects WHERE id = $1 FOR UPDATE`, s.Project); err != nil {
-			return fmt.Errorf("lock project: %w", err)
+			return s, named("lock project", err)
 		}
 		if t.Again {
 			if there, err := t.lockSchedule(s.Project, s.ID); err == nil && there.CreatedAt == s.CreatedAt {
-				return nil // an earlier try was committed, and its reply lost
+				return s, nil // an earlier try was committed, and its reply lost
 			}
 		}
 		if err := t.nameIsFree(&s); err != nil {
-			return err
+			return s, err
 		}
 		n, _, err := sqldb.Value[int](t, `SELECT COUNT(*) FROM schedules WHERE project = $1`, s.Project)
 		if err != nil {
-			return fmt.Errorf("count schedules: %w", err)
+			return s, named("count schedules", err)
 		}
 		if n >= store.MaxSchedules {
-			return &store.InvalidError{Fields: []store.FieldError{{
-				Field: "name", Message: fmt.Sprintf("the project has %d schedules, and may not have more", n),
-			}}}
+			return s, invalid("name", fmt.Sprintf("the project has %d schedules, and may not have more", n))
 		}
 		if _, err := scheduleRowColumns(&scheduleRow{Schedule: s}).Insert(t.Tx, "schedules", ""); err != nil {
-			return sqldb.Overtaken("insert schedule", err)
+			return s, sqldb.Overtaken("insert schedule", err)
 		}
-		return t.auditChange(s.Project, actionCreateSchedule, s.ID, s.CreatedAt, by,
-			diffSchedule(new(store.Schedule), &s).made(), map[string]any{"name": s.Name})
+		return s, t.auditChange(s.Project, "schedule.create", s.ID, s.CreatedAt, by,
+			diff(scheduleParts, new(store.Schedule), &s).made(), fields{"name": s.Name})
 	})
-	if err != nil {
-		return store.Schedule{}, err
-	}
-	return s, nil
 }
 
 // nameIsFree returns store.ErrExists where another schedule of the project has the name.
@@ -104,11 +82,7 @@ func (t *tx) nameIsFree(s *store.Schedule) error {
 
 // lockSchedule reads a schedule that this transaction is going to change; store.ErrNotFound.
 func (t *tx) lockSchedule(project, id string) (store.Schedule, error) {
-	s, found, err := sqldb.One(t, wholeSchedule, `FROM schedules WHERE id = $1 AND project = $2 FOR UPDATE`, id, project)
-	if err == nil && !found {
-		err = store.ErrNotFound
-	}
-	return s, err
+	return sqldb.Get(t, "", wholeSchedule, `FROM schedules WHERE id = $1 AND project = $2 FOR UPDATE`, id, project)
 }
 
 // ChangeSchedule changes a schedule: change is given it as it is, and may be called more than once. What of it belongs to the store (ids,
@@ -116,7 +90,7 @@ func (t *tx) lockSchedule(project, id string) (store.Schedule, error) {
 // schedule as it is then, store.ErrNotFound, store.ErrExists for a name that is taken, or the error of change. What changes nothing is
 // neither numbered nor audited.
 func (db *DB) ChangeSchedule(ctx context.Context, project, id string, change func(*store.Schedule) error, now int64, by store.Actor) (store.Schedule, error) {
-	return changed(ctx, db, "change schedule "+id, func(t *tx) (store.Schedule, error) {
+	return changed(ctx, db.change, "change schedule "+id, func(t *tx) (store.Schedule, error) {
 		before, err := t.lockSchedule(project, id)
 		if err != nil {
 			return before, err
@@ -140,14 +114,14 @@ func (db *DB) ChangeSchedule(ctx context.Context, project, id string, change fun
 		if _, err := scheduleRowColumns(&scheduleRow{Schedule: s}).Update(t.Tx, "schedules", `id = $1`, id); err != nil {
 			return s, sqldb.Overtaken("write schedule", err)
 		}
-		changes := diffSchedule(&before, &s)
-		return s, t.auditChange(project, actionUpdateSchedule, id, now, by, changes, map[string]any{"changed": changes.names})
+		changes := diff(scheduleParts, &before, &s)
+		return s, t.auditChange(project, "schedule.update", id, now, by, changes, fields{"changed": changes.names})
 	})
 }
 
 // DeleteSchedule removes a schedule and what is remembered of its runs; the callbacks that it has made stay. It returns store.ErrNotFound.
 func (db *DB) DeleteSchedule(ctx context.Context, project, id string, now int64, by store.Actor) error {
-	err := db.change(ctx, "delete schedule "+id, func(t *tx) error {
+	return db.change(ctx, "delete schedule "+id, func(t *tx) error {
 		s, err := t.lockSchedule(project, id)
 		if err != nil {
 			return err
@@ -156,12 +130,11 @@ func (db *DB) DeleteSchedule(ctx context.Context, project, id string, now int64,
 			return err
 		}
 		if _, err := t.Exec(`DELETE FROM schedule_runs WHERE schedule_id = $1`, id); err != nil {
-			return fmt.Errorf("remove its runs: %w", err)
+			return named("remove its runs", err)
 		}
-		return t.auditChange(project, actionDeleteSchedule, id, now, by,
-			diffSchedule(&s, new(store.Schedule)).removed(), map[string]any{"name": s.Name})
+		return t.auditChange(project, "schedule.delete", id, now, by,
+			diff(scheduleParts, &s, new(store.Schedule)).removed(), fields{"name": s.Name})
 	})
-	return err
 }
 
 // Schedule returns one of the project; store.ErrNotFound.
@@ -184,7 +157,7 @@ func (db *DB) Schedules(ctx context.Context, project string, f store.ScheduleFil
 		q.and("enabled = ?", sqldb.Bool(f.Enabled))
 	}
 	q.add("\n\tORDER BY id DESC LIMIT ?", min(max(f.Limit, 1), maxList+1))
-	return sqldb.Select(db.read(ctx, "read schedules"), wholeSchedule, q.text.String(), q.args...)
+	return sqldb.Select(db.read(ctx, "read schedules"), wholeSchedule, q.text, q.args...)
 }
 
 // ScheduleRuns returns the last callbacks that a schedule has made, newest first; store.ErrNotFound.
@@ -198,11 +171,7 @@ func (db *DB) ScheduleRuns(ctx context.Context, project, id string) ([]store.Sch
 		LIMIT $2`, id, store.KeptRuns)
 }
 
-func runColumns(r *store.ScheduleRun) sqldb.Columns {
-	return sqldb.Columns{
-		col("callback_id", &r.CallbackID), col("due_at", &r.DueAt), col("fired_at", &r.FiredAt), col("trigger", &r.Trigger),
-	}
-}
+var runColumns = sqldb.Named[store.ScheduleRun](`callback_id due_at fired_at trigger`)
 
 // NextSchedules returns the enabled schedules of all projects that have a next due time, those that come due first
 // before the others, at most limit. Only those that are due at now have their templates.

@@ -156,14 +156,11 @@ func (db *DB) Reseal(
 	change func(*store.SealedRow) error, now int64, by store.Actor,
 ) (store.SealedPage, error) {
 	s := sealedTables()[table]
-	var page store.SealedPage
-	err := db.changeMany(ctx, fmt.Sprintf("reseal %s", table), limit, func(t *tx) error {
-		page = store.SealedPage{}
-		var changed auditDiff
+	return changed(ctx, db.changeLong, fmt.Sprintf("reseal %s", table), func(t *tx) (page store.SealedPage, err error) {
 		object := ""
 		rows, err := s.rows(t, table, ` = $1 AND `+s.key+` <> '' AND id > $2 ORDER BY id LIMIT $3 FOR UPDATE`, keyID, after, limit)
 		if err != nil {
-			return fmt.Errorf("read sealed rows: %w", err)
+			return page, named("read sealed rows", err)
 		}
 		for i := range rows {
 			r := &rows[i]
@@ -173,20 +170,15 @@ func (db *DB) Reseal(
 				continue
 			}
 			if err := s.write(t, r); err != nil {
-				return err
+				return page, err
 			}
 			page.Done++
-			changed.before, changed.after = map[string]any{"key_id": keyID}, map[string]any{"key_id": r.KeyID}
 			object = r.KeyID
 		}
 		if page.Done == 0 {
-			return nil
+			return page, nil
 		}
-		return t.auditChange(store.DefaultProject, actionReencrypt, object, now, by, changed,
-			map[string]any{"table": table, "done": page.Done, "failed": page.Failed})
+		return page, t.auditChange(store.DefaultProject, "secret.reencrypt", object, now, by, changeOf("key_id", keyID, object),
+			fields{"table": table, "done": page.Done, "failed": page.Failed})
 	})
-	if err != nil {
-		return store.SealedPage{}, err
-	}
-	return page, nil
 }

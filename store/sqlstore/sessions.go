@@ -7,9 +7,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
-func sessionColumns(s *store.Session) sqldb.Columns {
-	return sqldb.Columns{col("token", &s.Token), col("data", &s.Data), col("expires_at", &s.ExpiresAt)}
-}
+var sessionColumns = sqldb.Named[store.Session](`token data expires_at`)
 
 const oneSession = `FROM sessions WHERE token = $1 AND expires_at > $2`
 

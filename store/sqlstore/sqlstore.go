@@ -32,10 +32,12 @@ package sqlstore
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
 
+	"github.com/oklog/ulid/v2"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-ff5a32d8/dispatcher/migrations"
@@ -81,12 +83,13 @@ type DB struct {
 	// folded is how far the notes are folded.
 	folded foldMark
 
-	fresh     fresh
-	lanes     laneCache
-	policies  decoded[store.Policy]
-	successes decoded[store.Success]
+	fresh fresh
+	// lanes has the numbers of lanes. A lane's number never changes and lanes are never removed, so an entry cannot be wrong.
+	lanes     memo[laneKey, int64]
+	policies  memo[string, store.Policy]
+	successes memo[string, store.Success]
 	written   written
-	ids       idSource
+	entropy   ulid.LockedMonotonicReader // of ids
 	// born carries callbacks that a transaction has made beside what it was asked for.
 	born chan store.OpenRow
 }
@@ -103,6 +106,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	}
 	db.lanes.max = 100_000
 	db.fresh.max = freshBytes
+	db.entropy.MonotonicReader = ulid.Monotonic(rand.Reader, 0)
 	var err error
 	db.sql, err = sqldb.Open(ctx, sqldb.Options{
 		URL: o.URL, MaxConns: o.MaxConns, Logger: o.Logger, Registerer: o.Registerer,
@@ -156,14 +160,10 @@ type tx struct {
 	// deltas and endings are noted before the commit.
 	deltas  counting
 	endings endings
-	// unattempted are rows of the present round that ended by a result without an attempt.
-	unattempted []ending
-	lanes       []laneKeyID
+	lanes   []laneKeyID
 	// settings is the number of the last change of settings, once it is locked; settled is what it was then.
 	settings *int64
 	settled  int64
-	// strict are the results of the present round that ended strict rows, by project and lock key.
-	strict map[laneKey][]*resultEntry
 	// endedPolls are told before the commit; born are callbacks that this transaction has made and nobody asked for.
 	endedPolls []endedPoll
 	born       []store.OpenRow
@@ -189,7 +189,9 @@ func (db *DB) within(s *sqldb.Tx, fn func(*tx) error) error {
 		return err
 	}
 	t.OnCommit(func() {
-		db.lanes.add(t.lanes)
+		for _, l := range t.lanes {
+			db.lanes.put(l.laneKey, l.id)
+		}
 		db.announce(t.born)
 	})
 	return nil
@@ -197,13 +199,13 @@ func (db *DB) within(s *sqldb.Tx, fn func(*tx) error) error {
 
 // change runs fn in a transaction of its own. Its error has the operation's name.
 func (db *DB) change(ctx context.Context, operation string, fn func(*tx) error) error {
-	return db.changeMany(ctx, operation, 0, fn)
+	return named(operation, db.sql.Change(ctx, func(s *sqldb.Tx) error { return db.within(s, fn) }))
 }
 
-// changeMany is change for a transaction that writes about that many rows, each of which may be a round trip to a
-// server far away.
-func (db *DB) changeMany(ctx context.Context, operation string, rows int, fn func(*tx) error) error {
-	return named(operation, db.sql.Change(ctx, rows, func(s *sqldb.Tx) error { return db.within(s, fn) }))
+// changeLong is change for a transaction that writes about many rows, each of which may be a round trip to a server far
+// away.
+func (db *DB) changeLong(ctx context.Context, operation string, fn func(*tx) error) error {
+	return named(operation, db.sql.ChangeLong(ctx, func(s *sqldb.Tx) error { return db.within(s, fn) }))
 }
 
 // maintain is change for writes that can wait until nothing else does.
@@ -211,10 +213,13 @@ func (db *DB) maintain(ctx context.Context, operation string, fn func(*tx) error
 	return named(operation, db.sql.Maintain(ctx, func(s *sqldb.Tx) error { return db.within(s, fn) }))
 }
 
-// changed is change for a transaction that returns a value. Where it fails the value is zero.
-func changed[V any](ctx context.Context, db *DB, operation string, fn func(*tx) (V, error)) (V, error) {
+// changed runs a transaction that returns a value, by way of change, changeLong or maintain. Where it fails the value is
+// zero.
+func changed[V any](
+	ctx context.Context, run func(context.Context, string, func(*tx) error) error, operation string, fn func(*tx) (V, error),
+) (V, error) {
 	var value, zero V
-	err := db.change(ctx, operation, func(t *tx) error {
+	err := run(ctx, operation, func(t *tx) error {
 		var err error
 		value, err = fn(t)
 		return err
@@ -253,6 +258,11 @@ func calc[S int64 | string](name string, value func() S) sqldb.Column {
 // theID is the column of rows that are ids.
 func theID(id *string) sqldb.Columns { return sqldb.Columns{col("id", id)} }
 
+// invalid refuses a field of what a caller wants.
+func invalid(field, message string) error {
+	return &store.InvalidError{Fields: []store.FieldError{{Field: field, Message: message}}}
+}
+
 // named wraps an error with the operation's name, if there is one.
 func named(operation string, err error) error {
 	if err == nil || operation == "" {
@@ -271,20 +281,20 @@ func (db *DB) read(ctx context.Context, operation string) sqldb.Read {
 func (db *DB) applyGroup(s *sqldb.Tx, entries []sqldb.Entry) error {
 	return db.within(s, func(t *tx) error {
 		if err := t.applyResults(entriesOf[*resultEntry](entries)); err != nil {
-			return fmt.Errorf("commit results: %w", err)
+			return named("commit results", err)
 		}
 		drafts := entriesOf[*acceptEntry](entries)
 		if len(drafts) > 0 {
 			// A poll that has just ended is not the open one any more that a draft would become.
 			if err := t.tellPolls(); err != nil {
-				return fmt.Errorf("tell results of polls: %w", err)
+				return named("tell results of polls", err)
 			}
 		}
 		if err := t.applyDrafts(drafts); err != nil {
-			return fmt.Errorf("accept: %w", err)
+			return named("accept", err)
 		}
 		if err := t.applyStamps(entriesOf[*stampEntry](entries)); err != nil {
-			return fmt.Errorf("stamp: %w", err)
+			return named("stamp", err)
 		}
 		return nil
 	})

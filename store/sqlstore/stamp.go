@@ -50,7 +50,7 @@ func (db *DB) Stamp(ctx context.Context, s store.Stamp) ([]*store.Stamped, []sto
 		entries[i] = &own[i]
 	}
 	if err := db.sql.Commit(ctx, stamps, entries); err != nil {
-		return nil, nil, fmt.Errorf("stamp: %w", err)
+		return nil, nil, named("stamp", err)
 	}
 	db.fresh.remove(s.Claims)
 	stamped := make([]*store.Stamped, 0, len(own))
@@ -138,10 +138,10 @@ func (t *tx) stampRound(entries []*stampEntry) error {
 		}
 		return nil
 	}); err != nil {
-		return fmt.Errorf("claim rows: %w", err)
+		return named("claim rows", err)
 	}
 	if err := t.moveToEndpoints(moved); err != nil {
-		return fmt.Errorf("claim rows: %w", err)
+		return named("claim rows", err)
 	}
 	if err := t.insertAttempts(lost); err != nil {
 		return err
@@ -222,7 +222,7 @@ func (t *tx) refuseRest(entries []*stampEntry) error {
 	rows, err := sqldb.Select(t, wholeCallback, `FROM `+fromCallbacks+` WHERE callbacks.id IN (SELECT i.id FROM $i)`,
 		sqldb.Texts("id", sortedKeys(rest)))
 	if err != nil {
-		return fmt.Errorf("read refused rows: %w", err)
+		return named("read refused rows", err)
 	}
 	for i := range rows {
 		r := &rows[i]
@@ -268,36 +268,18 @@ func lostAttempt(r *row, fence, claimedAt, now int64) store.Attempt {
 	}
 }
 
-// setAside makes rows that cannot be decoded, or cannot be claimed, Dead, Invalid. It reads only what any row has and
-// leaves all other bytes as they are.
+// setAside makes rows that cannot be decoded, or cannot be claimed, Dead, Invalid. All that they say stays as it is.
 func (t *tx) setAside(ids []string, now int64) error {
-	input := sqldb.Texts("id", slices.Sorted(slices.Values(ids)))
-	due, err := sqldb.Map[string, int64](t, `SELECT callbacks.id, callbacks.due_at FROM callbacks
-		WHERE callbacks.id IN (SELECT i.id FROM $i)
-		ORDER BY callbacks.id FOR UPDATE`, input)
-	if err != nil {
-		return fmt.Errorf("read due times: %w", err)
+	rows, err := t.callbacksByID(ids, " FOR UPDATE")
+	var endings []ending
+	for _, r := range rows {
+		if r.State == store.Scheduled {
+			r.ClaimToken, r.LastClass = "", "corrupt"
+			endings = append(endings, ending{new(r), store.Dead, store.Invalid, now})
+		}
 	}
-	gone, err := sqldb.Returning(t, func(c *store.Callback) sqldb.Columns {
-		return append(countedColumns(c), col("callbacks.last_status", &c.LastStatus), col("callbacks.last_class", &c.LastClass))
-	}, `UPDATE callbacks SET
-			state = 'dead',
-			reason = 'invalid',
-			last_class = 'corrupt',
-			due_at = 0,
-			claim_until = 0,
-			claim_token = '',
-			finished_at = $1,
-			updated_at = $1
-		FROM $i
-		WHERE callbacks.id = i.id AND `+isOpen, now, input)
-	for i := range gone {
-		c := &gone[i]
-		c.State, c.DueAt = store.Scheduled, due[c.ID]
-		t.deltas.count(c, -1)
-		c.State, c.Reason = store.Dead, store.Invalid
-		t.deltas.count(c, 1)
-		t.ended(c, now)
+	if err == nil {
+		err = t.end(endings...)
 	}
 	return named("set rows aside", err)
 }

@@ -30,7 +30,7 @@ func TestAStampThatWaitsTakesWhatWasChanged(t *testing.T) {
 			stamped, _, err := db.Stamp(ctx, store.Stamp{Token: "t", Now: now, Margin: 1000, Claims: claims})
 			answers <- answer{stamped, err}
 		}()
-		waitForALock(t, db)
+		awaitLocked(t, db.sql.Pool, 1)
 		return nil
 	}, now, store.Actor{Name: "test"})
 	if err != nil {
@@ -65,7 +65,7 @@ func TestAChangeThatWaitsKeepsWhatWasChanged(t *testing.T) {
 			c, err = edit(func(c2 *store.Callback) error { c2.Policy.Timeout += time.Second; return nil })
 			second <- err
 		}()
-		waitForALock(t, db)
+		awaitLocked(t, db.sql.Pool, 1)
 		return nil
 	})
 	if err := errors.Join(err, <-second); err != nil {
@@ -73,14 +73,5 @@ func TestAChangeThatWaitsKeepsWhatWasChanged(t *testing.T) {
 	}
 	if c.URL != newURL || c.Policy.Timeout != draft.Callback.Policy.Timeout+time.Second {
 		t.Errorf("after both changes: %s, %s", c.URL, c.Policy.Timeout)
-	}
-}
-
-// waitForALock waits until somebody waits for a row.
-func waitForALock(t *testing.T, db *DB) {
-	t.Helper()
-	for countRows(t, db.sql.Pool, `SELECT count(*) FROM pg_stat_activity
-		WHERE datname = current_database() AND wait_event_type = 'Lock'`) == 0 {
-		time.Sleep(5 * time.Millisecond)
 	}
 }

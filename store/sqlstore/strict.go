@@ -28,25 +28,25 @@ func (db *DB) NextStrict(ctx context.Context, project, lockKey string) (*store.O
 	return &next, nil
 }
 
-// strictEnded notes a result that won and ended a strict row.
-func (t *tx) strictEnded(e *resultEntry, strict bool, lockKey string) {
-	if !strict || !e.out.Won || !e.out.State.Terminal() {
-		return
+// endedStrict notes a result that won and ended a strict row.
+func (e *resultEntry) endedStrict(c *store.Callback) {
+	if c.Strict && e.out.Won && e.out.State.Terminal() {
+		e.strict = c.LockKey
 	}
-	if t.strict == nil {
-		t.strict = make(map[laneKey][]*resultEntry)
-	}
-	k := laneKey{e.project, lockKey}
-	t.strict[k] = append(t.strict[k], e)
 }
 
 // nextStrict tells the results that ended strict rows which is next.
-func (t *tx) nextStrict() error {
-	if len(t.strict) == 0 {
+func (t *tx) nextStrict(entries []*resultEntry) error {
+	ended := make(map[laneKey][]*resultEntry)
+	for _, e := range entries {
+		if e.strict != "" {
+			k := laneKey{e.project, e.strict}
+			ended[k] = append(ended[k], e)
+		}
+	}
+	if len(ended) == 0 {
 		return nil
 	}
-	ended := t.strict
-	t.strict = nil
 	rows, err := sqldb.Select(t, openColumns, `FROM callbacks WHERE id IN (
 		SELECT (SELECT MIN(first.id) FROM callbacks AS first WHERE `+isNext("first", "i")+`) FROM $i)`,
 		sqldb.Rows(slices.Collect(maps.Keys(ended)),

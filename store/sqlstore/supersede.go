@@ -3,7 +3,6 @@ package sqlstore
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 
@@ -112,7 +111,7 @@ func (t *tx) cancelOlder(keys []refKey, highest map[refKey]*acceptEntry) error {
 		JOIN callbacks ON callbacks.id = requests.id
 		WHERE `+isOpen+` AND requests.version < i.version`, refVersions(keys, highest))
 	if err != nil {
-		return fmt.Errorf("look for older versions: %w", err)
+		return named("look for older versions", err)
 	}
 	found, err := t.callbacksByID(ids, " FOR UPDATE")
 	if err != nil {
@@ -152,7 +151,7 @@ func (t *tx) superseded(ids []string, rows map[string]row) (map[string]bool, err
 		WHERE (project, topic, ref) IN (SELECT i.project, i.topic, i.ref FROM $i)
 		ORDER BY project, topic, ref FOR SHARE`, sqldb.Rows(slices.Collect(maps.Keys(keys)), refKeyColumns))
 	if err != nil {
-		return nil, fmt.Errorf("read the latest versions: %w", err)
+		return nil, named("read the latest versions", err)
 	}
 	latest := make(map[refKey]int64)
 	for _, v := range noted {

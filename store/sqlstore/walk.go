@@ -8,20 +8,12 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
+var openFields = sqldb.Named[store.OpenRow](`id project lane=LaneID lock_key strict due_at claim_token claim_until expires_at`)
+
 func openColumns(r *store.OpenRow) sqldb.Columns {
-	return sqldb.Columns{
-		col("id", &r.ID),
-		col("project", &r.Project),
-		col("lane", &r.LaneID),
-		col("lock_key", &r.LockKey),
-		col("strict", sqldb.Bool(&r.Strict)),
-		col("due_at", &r.DueAt),
+	return append(openFields(r),
 		col("CASE WHEN attempt_count > 0 THEN 1 ELSE 0 END", sqldb.Bool(&r.Retry)),
-		col("CASE WHEN trigger = 'manual' THEN 1 ELSE 0 END", sqldb.Bool(&r.Manual)),
-		col("claim_token", &r.ClaimToken),
-		col("claim_until", &r.ClaimUntil),
-		col("expires_at", &r.ExpiresAt),
-	}
+		col("CASE WHEN trigger = 'manual' THEN 1 ELSE 0 END", sqldb.Bool(&r.Manual)))
 }
 
 // walk reads open rows after a place, in order of (due_at, id), which are as the condition says. Its parameters are
@@ -169,7 +161,7 @@ func (db *DB) DropClaims(ctx context.Context, now int64) (int, error) {
 	for after := (store.Cursor{}); ; {
 		claimed, err := db.Claimed(ctx, after, now, batch)
 		if err != nil {
-			return dropped, fmt.Errorf("drop claims: %w", err)
+			return dropped, named("drop claims", err)
 		}
 		var n int64
 		err = db.maintain(ctx, "drop claims", func(t *tx) error {

@@ -56,7 +56,7 @@ func TestReopen(t *testing.T) {
 func holdWriter(db *DB) (release func()) {
 	begun, end := make(chan struct{}), make(chan struct{})
 	go func() {
-		_ = db.sql.Change(context.Background(), 0, func(*sqldb.Tx) error {
+		_ = db.sql.Change(context.Background(), func(*sqldb.Tx) error {
 			close(begun)
 			<-end
 			return nil

@@ -40,24 +40,24 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 	if r == nil {
 		return m, nil
 	}
-	var err error
-	m.rows, err = register(r, m.rows, err)
-	m.seconds, err = register(r, m.seconds, err)
-	m.retries, err = register(r, m.retries, err)
-	m.errors, err = register(r, m.errors, err)
-	return m, err
+	var errs [4]error
+	m.rows, errs[0] = register(r, m.rows)
+	m.seconds, errs[1] = register(r, m.seconds)
+	m.retries, errs[2] = register(r, m.retries)
+	m.errors, errs[3] = register(r, m.errors)
+	return m, errors.Join(errs[:]...)
 }
 
 // register returns c, or the one that was registered before under its name.
-func register[C prometheus.Collector](r prometheus.Registerer, c C, before error) (C, error) {
+func register[C prometheus.Collector](r prometheus.Registerer, c C) (C, error) {
 	err := r.Register(c)
 	if are, ok := errors.AsType[prometheus.AlreadyRegisteredError](err); ok {
 		if first, ok := are.ExistingCollector.(C); ok {
-			return first, before
+			return first, nil
 		}
 	}
 	if err != nil {
-		return c, errors.Join(before, fmt.Errorf("register metrics: %w", err))
+		err = fmt.Errorf("register metrics: %w", err)
 	}
-	return c, before
+	return c, err
 }

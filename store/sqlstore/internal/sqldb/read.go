@@ -135,13 +135,16 @@ func One[T any](q Querier, columns func(*T) Columns, rest string, args ...any) (
 	return rows[0], true, nil
 }
 
-// Get is [One] with an error, store.ErrNotFound, that names what was not found.
+// Get is [One] with an error, store.ErrNotFound, that says what was not found, unless that is empty.
 func Get[T any](q Querier, what string, columns func(*T) Columns, rest string, args ...any) (row T, err error) {
 	row, found, err := One(q, columns, rest, args...)
-	if err == nil && !found {
-		err = fmt.Errorf("%s: %w", what, store.ErrNotFound)
+	switch {
+	case err != nil || found:
+		return row, err
+	case what == "":
+		return row, store.ErrNotFound
 	}
-	return row, err
+	return row, fmt.Errorf("%s: %w", what, store.ErrNotFound)
 }
 
 // Values returns the one column of all rows.

@@ -85,10 +85,9 @@ func (t *Tx) each(alone bool, scan func(Row) error, text string, args ...any) er
 	return t.group.each(t.ctx, alone, scan, statement{text, args})
 }
 
-// Change runs fn in a transaction of its own, on SQLite by way of the writer. rows is how many rows it writes about:
-// a large change may take longer.
-func (db *DB) Change(ctx context.Context, rows int, fn func(*Tx) error) error {
-	return db.alone(ctx, false, db.groupLimit(rows), fn)
+// Change runs fn in a transaction of its own, on SQLite by way of the writer.
+func (db *DB) Change(ctx context.Context, fn func(*Tx) error) error {
+	return db.alone(ctx, false, db.groupLimit(0), fn)
 }
 
 // ChangeLong is Change for one that may take as long as maintenance.

@@ -27,22 +27,29 @@ type Entry interface {
 	Fail(err error)
 }
 
-// A call is what one caller wants committed together.
+// A call is what one caller waits for: entries that are committed together, or a transaction that is not grouped, a
+// change or maintenance. Only SQLite sends those through its writer.
 type call struct {
 	entries []Entry
-	done    chan struct{}
-	// err is for all rows of the call; it is set before done is closed.
-	err error
-	// taken is guarded by the writer's mutex: the call has left the queue.
-	taken bool
+	run     func() error
+	since   time.Time
+	// err is set before done is closed.
+	err  error
+	done chan struct{}
 }
 
-// A single is a transaction that is not grouped: a change, or maintenance. Only SQLite sends those through its writer.
-type single struct {
-	run   func() error
-	idle  bool
-	since time.Time
-	done  chan error
+func (c *call) answer(err error) {
+	c.err = err
+	close(c.done)
+}
+
+// A queue has the calls that wait.
+type queue []*call
+
+func (q *queue) take() *call {
+	c := (*q)[0]
+	*q = (*q)[1:]
+	return c
 }
 
 // A writer commits groups: one after the other, but that where it runs in more than one goroutine a group that is full does not wait
@@ -53,16 +60,46 @@ type writer struct {
 	wake chan struct{}
 
 	mu    sync.Mutex
-	calls []*call
-	rows  int
+	calls queue
+	rows  int // of calls
 	// under is how many groups are being committed.
-	under   int
-	singles []*single
-	idle    []*single
+	under int
+	// singles and idle are transactions of their own; those in idle let others pass.
+	singles, idle queue
 	// credit is for how long maintenance may go first although groups wait: groups have had as much more than
 	// it.
 	credit time.Duration
 	closed bool
+}
+
+// enqueue has a call wait in one of the queues, or refuses it.
+func (w *writer) enqueue(q *queue, c *call) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case w.closed:
+		return fmt.Errorf("%w: closed", store.ErrUnavailable)
+	case w.rows+len(c.entries) > queueRows && w.rows > 0 && len(c.entries) > 0:
+		return fmt.Errorf("%w: %d rows wait already", store.ErrUnavailable, w.rows)
+	}
+	c.since, c.done = time.Now(), make(chan struct{})
+	*q = append(*q, c)
+	w.rows += len(c.entries)
+	w.signal()
+	return nil
+}
+
+// leave takes a call out of its queue and says whether it was still there.
+func (w *writer) leave(q *queue, c *call) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	i := slices.Index(*q, c)
+	if i < 0 {
+		return false
+	}
+	*q = slices.Delete(*q, i, i+1)
+	w.rows -= len(c.entries)
+	return true
 }
 
 // Commit hands the entries to the writer of their kind and waits until they are committed or refused. A caller whose context ends,
@@ -75,21 +112,10 @@ func (db *DB) Commit(ctx context.Context, kind string, entries []Entry) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	c := &call{entries: entries, done: make(chan struct{})}
-	w.mu.Lock()
-	switch {
-	case w.closed:
-		w.mu.Unlock()
-		return fmt.Errorf("%w: closed", store.ErrUnavailable)
-	case w.rows+len(entries) > queueRows && w.rows > 0:
-		w.mu.Unlock()
-		return fmt.Errorf("%w: %d rows wait already", store.ErrUnavailable, w.rows)
+	c := &call{entries: entries}
+	if err := w.enqueue(&w.calls, c); err != nil {
+		return err
 	}
-	w.calls = append(w.calls, c)
-	w.rows += len(entries)
-	w.mu.Unlock()
-	w.signal()
-
 	timeout := time.NewTimer(db.Limits.Queue)
 	defer timeout.Stop()
 	for {
@@ -97,68 +123,35 @@ func (db *DB) Commit(ctx context.Context, kind string, entries []Entry) error {
 		case <-c.done:
 			return c.err
 		case <-ctx.Done():
-			w.leave(c)
+			w.leave(&w.calls, c)
 			return ctx.Err()
 		case <-timeout.C:
-			if w.leave(c) {
+			if w.leave(&w.calls, c) {
 				return fmt.Errorf("%w: waited %s for a turn", store.ErrUnavailable, db.Limits.Queue)
 			}
 		}
 	}
 }
 
-// leave takes a call out of the queue and says whether it was still there.
-func (w *writer) leave(c *call) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if c.taken {
-		return false
-	}
-	i := slices.Index(w.calls, c)
-	w.calls = slices.Delete(w.calls, i, i+1)
-	w.rows -= len(c.entries)
-	c.taken = true
-	return true
-}
-
 // do runs a transaction of its own between groups and waits for it. With idle it lets groups and changes pass
 // first: until none waits, or groups have had more time than such transactions, or idleWait is over.
 func (w *writer) do(ctx context.Context, idle bool, run func() error) error {
-	s := &single{run: run, idle: idle, since: time.Now(), done: make(chan error, 1)}
-	w.mu.Lock()
-	if w.closed {
-		w.mu.Unlock()
-		return fmt.Errorf("%w: closed", store.ErrUnavailable)
-	}
+	q, c := &w.singles, &call{run: run}
 	if idle {
-		w.idle = append(w.idle, s)
-	} else {
-		w.singles = append(w.singles, s)
+		q = &w.idle
 	}
-	w.mu.Unlock()
-	w.signal()
-	select {
-	case err := <-s.done:
+	if err := w.enqueue(q, c); err != nil {
 		return err
+	}
+	select {
+	case <-c.done:
 	case <-ctx.Done():
-		if w.leaveSingle(s) {
+		if w.leave(q, c) {
 			return ctx.Err()
 		}
-		return <-s.done // It runs, and it writes to what its caller reads.
+		<-c.done // It runs, and it writes to what its caller reads.
 	}
-}
-
-// leaveSingle takes a single transaction out of the queue and says whether it was still there.
-func (w *writer) leaveSingle(s *single) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, queue := range []*[]*single{&w.singles, &w.idle} {
-		if i := slices.Index(*queue, s); i >= 0 {
-			*queue = slices.Delete(*queue, i, i+1)
-			return true
-		}
-	}
-	return false
+	return c.err
 }
 
 func (w *writer) signal() {
@@ -179,7 +172,7 @@ func (w *writer) close() {
 // run commits until the writer is closed and nothing waits.
 func (w *writer) run() {
 	for {
-		group, one, end := w.next()
+		group, one, idle, end := w.next()
 		switch {
 		case len(group) > 0:
 			began := time.Now()
@@ -187,46 +180,39 @@ func (w *writer) run() {
 			w.committed(time.Since(began))
 			runtime.Gosched() // the next group is larger if callers that were just answered run before it
 		case end:
-			w.signal() // whoever else runs it ends, too
+			w.signal() // the next goroutine ends, too
 			return
 		case one == nil:
 			<-w.wake
 		}
 		if one != nil {
 			began := time.Now()
-			one.done <- one.run()
-			if one.idle {
+			one.answer(one.run())
+			if idle {
 				w.spend(time.Since(began))
 			}
 		}
 	}
 }
 
-// next takes a group, and one single transaction that is to run after it.
-func (w *writer) next() (group []*call, one *single, end bool) {
+// next takes a group, and one transaction of its own that is to run after it, and says whether that is idle.
+func (w *writer) next() (group queue, one *call, idle, end bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.under > 0 && w.rows < groupRows {
-		return nil, nil, w.closed && w.rows == 0
+		return nil, nil, false, w.closed && w.rows == 0
 	}
 	if len(w.idle) > 0 && len(w.singles) == 0 && w.credit > 0 {
-		one = w.idle[0]
-		w.idle = slices.Delete(w.idle, 0, 1)
-		return nil, one, false
+		return nil, w.idle.take(), true, false
 	}
-	rows, n := 0, 0
-	for _, c := range w.calls {
-		if n > 0 && rows+len(c.entries) > groupRows {
-			break
-		}
-		c.taken = true
+	rows := 0
+	for len(w.calls) > 0 && (rows == 0 || rows+len(w.calls[0].entries) <= groupRows) {
+		c := w.calls.take()
 		rows += len(c.entries)
-		n++
+		group = append(group, c)
 	}
-	group = append(group, w.calls[:n]...)
-	w.calls = slices.Delete(w.calls, 0, n)
 	w.rows -= rows
-	if n > 0 {
+	if rows > 0 {
 		w.under++
 	}
 	if w.rows >= groupRows {
@@ -234,13 +220,11 @@ func (w *writer) next() (group []*call, one *single, end bool) {
 	}
 	switch {
 	case len(w.singles) > 0:
-		one = w.singles[0]
-		w.singles = slices.Delete(w.singles, 0, 1)
-	case len(w.idle) > 0 && (n == 0 || time.Since(w.idle[0].since) >= idleWait):
-		one = w.idle[0]
-		w.idle = slices.Delete(w.idle, 0, 1)
+		one = w.singles.take()
+	case len(w.idle) > 0 && (rows == 0 || time.Since(w.idle[0].since) >= idleWait):
+		one, idle = w.idle.take(), true
 	}
-	return group, one, w.closed && n == 0 && one == nil
+	return group, one, idle, w.closed && rows == 0 && one == nil
 }
 
 // mostCredit bounds for how long groups wait for maintenance that comes after a while without any.
@@ -270,10 +254,10 @@ func (w *writer) waits() bool {
 }
 
 // commitGroup commits the calls together and answers them.
-func (w *writer) commitGroup(group []*call) {
-	entries := group[0].entries
-	if len(group) > 1 {
-		entries = slices.Concat(entriesOf(group)...)
+func (w *writer) commitGroup(group queue) {
+	var entries []Entry
+	for _, c := range group {
+		entries = append(entries, c.entries...)
 	}
 	started := time.Now()
 	err := w.commitEntries(entries)
@@ -284,32 +268,19 @@ func (w *writer) commitGroup(group []*call) {
 		group = append(group, w.drain()...)
 	}
 	for _, c := range group {
-		c.err = err
-		close(c.done)
+		c.answer(err)
 	}
 }
 
-func entriesOf(group []*call) [][]Entry {
-	all := make([][]Entry, len(group))
-	for i, c := range group {
-		all[i] = c.entries
-	}
-	return all
-}
-
-// drain takes everything that waits out of the queue, after a group that failed: whoever queued up meanwhile has waited for a database
-// that cannot commit, and is told so now. If another group is being committed, that one will tell.
-func (w *writer) drain() []*call {
+// drain takes everything that waits out of the queue, after a group that failed: it has waited for a database that cannot
+// commit, and is told so now. If another group is being committed, that one will tell.
+func (w *writer) drain() (calls queue) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.under > 1 {
 		return nil
 	}
-	calls := w.calls
-	for _, c := range calls {
-		c.taken = true
-	}
-	w.calls, w.rows = nil, 0
+	calls, w.calls, w.rows = w.calls, nil, 0
 	return calls
 }
 

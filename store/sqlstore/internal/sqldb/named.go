@@ -1,0 +1,75 @@
+package sqldb
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"time"
+)
+
+// Named returns what describes columns by their names, with white space between them. Each is that of a field, in lower
+// case: external_id is the field ExternalID, rate_count the field Count of Rate, and "lane=LaneID" the field LaneID. The
+// name of a table before it does not count. The field's type says how it is stored: a bool as 1 or 0; a duration in
+// milliseconds, which the column's name ends with; and what is no text, number or bytes as JSON. It panics where there
+// is no such field.
+func Named[T any](names string) func(*T) Columns {
+	columns := strings.Fields(names)
+	paths := make([][]int, len(columns))
+	for i, name := range columns {
+		column, field, given := strings.Cut(name, "=")
+		if !given {
+			field = strings.ReplaceAll(column[strings.Index(column, ".")+1:], "_", "")
+		}
+		path, found := pathOf(reflect.TypeFor[T](), field)
+		if !found {
+			panic(fmt.Sprintf("sqldb: %s has no field for the column %s", reflect.TypeFor[T](), name))
+		}
+		columns[i], paths[i] = column, path
+	}
+	return func(noun *T) Columns {
+		v := reflect.ValueOf(noun).Elem()
+		all := make(Columns, len(columns), 2*len(columns))
+		for i := range all {
+			all[i] = Column{columns[i], stored(v.FieldByIndex(paths[i]))}
+		}
+		return all
+	}
+}
+
+// pathOf finds a field, or one of a field that is a struct.
+func pathOf(t reflect.Type, name string) (path []int, found bool) {
+	f, found := t.FieldByNameFunc(func(field string) bool {
+		return strings.EqualFold(field, name) || strings.EqualFold(field+"ms", name)
+	})
+	if found {
+		return f.Index, true
+	}
+	for f := range t.Fields() {
+		n := len(f.Name)
+		if f.Type.Kind() != reflect.Struct || n > len(name) || !strings.EqualFold(f.Name, name[:n]) {
+			continue
+		}
+		if path, found := pathOf(f.Type, name[n:]); found {
+			return append(f.Index, path...), true
+		}
+	}
+	return nil, false
+}
+
+// stored is where a field's value is, by the adapter of its type.
+func stored(field reflect.Value) any {
+	switch at := field.Addr().Interface().(type) {
+	case *bool:
+		return Bool(at)
+	case *time.Duration:
+		return Millis(at)
+	case *[]byte, **int64:
+		return at
+	default:
+		switch field.Kind() {
+		case reflect.String, reflect.Int, reflect.Int64, reflect.Float64:
+			return at
+		}
+		return JSON(at)
+	}
+}
