@@ -2,13 +2,11 @@ package sqlstore
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
@@ -172,81 +170,9 @@ func (d *attemptDetail) into(a *store.Attempt) {
 	}
 }
 
-// detailOf writes an attempt's detail as encoding/json would; one is written for every attempt, and reflection would cost more
-// than the row.
+// detailOf is the detail of an attempt as it is stored.
 func detailOf(a *store.Attempt) (string, error) {
-	scratch := details.Get().(*[]byte)
-	defer details.Put(scratch)
-	b := append((*scratch)[:0], `{"timings":{"dns":`...)
-	b = strconv.AppendFloat(b, a.Timings.DNS, 'f', -1, 64)
-	b = append(b, `,"connect":`...)
-	b = strconv.AppendFloat(b, a.Timings.Connect, 'f', -1, 64)
-	b = append(b, `,"tls":`...)
-	b = strconv.AppendFloat(b, a.Timings.TLS, 'f', -1, 64)
-	b = append(b, `,"first_byte":`...)
-	b = strconv.AppendFloat(b, a.Timings.FirstByte, 'f', -1, 64)
-	b = append(b, `,"total":`...)
-	b = strconv.AppendFloat(b, a.Timings.Total, 'f', -1, 64)
-	b = append(b, '}')
-	own, headers := splitOwn(a)
-	if own != 0 {
-		b = append(b, `,"own":`...)
-		b = strconv.AppendInt(b, int64(own), 10)
-	}
-	b = appendHeaders(b, "request_headers", headers)
-	b = appendHeaders(b, "response_headers", a.ResponseHeaders)
-	if a.Rule != nil {
-		rule, err := json.Marshal(a.Rule)
-		if err != nil {
-			return "", named("encode rule", err)
-		}
-		b = append(b, `,"rule":`...)
-		b = append(b, rule...)
-	}
-	if a.URL != "" {
-		b = append(b, `,"url":`...)
-		b = appendText(b, a.URL)
-	}
-	b = append(b, '}')
-	*scratch = b
-	return string(b), nil
-}
-
-// details are what details were written into.
-var details = sync.Pool{New: func() any { return new([]byte) }}
-
-func appendHeaders(b []byte, name string, headers []store.Header) []byte {
-	if len(headers) == 0 {
-		return b
-	}
-	b = append(b, `,"`...)
-	b = append(b, name...)
-	b = append(b, `":[`...)
-	for i, h := range headers {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = append(b, `{"name":`...)
-		b = appendText(b, h.Name)
-		b = append(b, `,"value":`...)
-		b = appendText(b, h.Value)
-		b = append(b, '}')
-	}
-	return append(b, ']')
-}
-
-// appendText writes a JSON string.
-func appendText(b []byte, s string) []byte {
-	for i := range len(s) {
-		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
-			text, err := json.Marshal(s)
-			if err != nil {
-				panic(err) // a string can always be encoded
-			}
-			return append(b, text...)
-		}
-	}
-	b = append(b, '"')
-	b = append(b, s...)
-	return append(b, '"')
+	d := attemptDetail{Timings: a.Timings, ResponseHeaders: a.ResponseHeaders, Rule: a.Rule, URL: a.URL}
+	d.Own, d.RequestHeaders = splitOwn(a)
+	return encode(&d)
 }

@@ -57,7 +57,7 @@ func (t *tx) fold(now int64, batch int) (taken int, last int64, err error) {
 	sum := make(deltas)
 	var ended endings
 	for _, n := range notes {
-		if err := errors.Join(sum.merge(n.deltas), ended.merge(n.outcomes)); err != nil {
+		if err := errors.Join(sum.merge(n.Deltas), ended.merge(n.Outcomes)); err != nil {
 			return 0, 0, err
 		}
 	}
@@ -65,7 +65,7 @@ func (t *tx) fold(now int64, batch int) (taken int, last int64, err error) {
 	if err := t.addToCounters(sum); err != nil {
 		return 0, 0, err
 	}
-	return len(notes), notes[len(notes)-1].id, t.feed(ended, number, at, now)
+	return len(notes), notes[len(notes)-1].ID, t.feed(ended, number, at, now)
 }
 
 // oldestNotes finds the notes that a fold takes.
@@ -77,7 +77,7 @@ func (t *tx) takeNotes(after int64, batch int) ([]note, error) {
 	if err != nil {
 		return nil, named("take notes", err)
 	}
-	slices.SortFunc(notes, func(a, b note) int { return cmp.Compare(a.id, b.id) })
+	slices.SortFunc(notes, func(a, b note) int { return cmp.Compare(a.ID, b.ID) })
 	return notes, nil
 }
 

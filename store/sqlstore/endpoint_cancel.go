@@ -50,26 +50,22 @@ func (db *DB) CancelDeleted(ctx context.Context, now int64, limit int) ([]store.
 
 // A deletion is a deleted endpoint whose callbacks have still to be looked at.
 type deletion struct {
-	id, project, canceling string
-	deletedAt              int64
+	ID, Project, Canceling string
+	DeletedAt              int64
 }
 
 // cancelDeleted looks at the next callbacks of one deleted endpoint, and says whether there was one.
 func (t *tx) cancelDeleted(now int64, limit int) (canceled []store.OpenRow, found bool, err error) {
-	d, found, err := sqldb.One(t, func(d *deletion) sqldb.Columns {
-		return sqldb.Columns{
-			col("id", &d.id), col("project", &d.project), col("canceling", &d.canceling), col("deleted_at", &d.deletedAt),
-		}
-	}, `FROM endpoints
+	d, found, err := sqldb.One(t, sqldb.Named[deletion](`id project canceling deleted_at`), `FROM endpoints
 		WHERE canceling <> '' AND (canceling <> '`+secondLook+`' OR deleted_at <= $1)
 		ORDER BY id
 		LIMIT 1 FOR UPDATE SKIP LOCKED`, now-lateAccepts.Milliseconds())
 	if err != nil || !found {
 		return nil, false, err
 	}
-	after, second := strings.CutPrefix(d.canceling, secondLook)
+	after, second := strings.CutPrefix(d.Canceling, secondLook)
 	if second {
-		after = max(after, idsFrom(d.deletedAt-skewedIDs.Milliseconds()))
+		after = max(after, idsFrom(d.DeletedAt-skewedIDs.Milliseconds()))
 	}
 	open, last, more, err := t.openOf(d, after, limit)
 	if err != nil {
@@ -84,13 +80,13 @@ func (t *tx) cancelDeleted(now int64, limit int) (canceled []store.OpenRow, foun
 		next = secondLook + last
 	case !more && second:
 		next = ""
-		if _, err := t.Exec(`DELETE FROM secrets WHERE project = $1 AND owner = $2`, d.project, d.id); err != nil {
+		if _, err := t.Exec(`DELETE FROM secrets WHERE project = $1 AND owner = $2`, d.Project, d.ID); err != nil {
 			return nil, true, named("remove secrets", err)
 		}
 	case !more:
 		next = secondLook
 	}
-	_, err = t.Exec(`UPDATE endpoints SET canceling = $1 WHERE id = $2`, next, d.id)
+	_, err = t.Exec(`UPDATE endpoints SET canceling = $1 WHERE id = $2`, next, d.ID)
 	return canceled, true, err
 }
 
@@ -121,7 +117,7 @@ func (t *tx) openOf(d deletion, after string, limit int) (open []row, last strin
 			AND requests.endpoint_id <> ''
 			AND requests.id > $3
 		ORDER BY requests.id
-		LIMIT $4`, d.project, d.id, after, cancelWindow); err != nil {
+		LIMIT $4`, d.Project, d.ID, after, cancelWindow); err != nil {
 		return nil, "", false, named("look for open callbacks", err)
 	}
 	more = more || looked == cancelWindow

@@ -168,13 +168,11 @@ func (t *tx) ended(c *store.Callback, at int64) {
 
 // A note is what one transaction appends: JSON, or empty for nothing.
 type note struct {
-	id               int64
-	deltas, outcomes string
+	ID               int64
+	Deltas, Outcomes string
 }
 
-func noteColumns(n *note) sqldb.Columns {
-	return sqldb.Columns{col("id", &n.id), col("deltas", &n.deltas), col("outcomes", &n.outcomes)}
-}
+var noteColumns = sqldb.Named[note](`id deltas outcomes`)
 
 // writeNote appends what the transaction has noted as one row.
 func (t *tx) writeNote() error {
@@ -183,7 +181,7 @@ func (t *tx) writeNote() error {
 		to   *string
 		size int
 		what any
-	}{{&n.deltas, len(t.deltas), t.deltas.deltas()}, {&n.outcomes, len(t.endings), t.endings}} {
+	}{{&n.Deltas, len(t.deltas), t.deltas.deltas()}, {&n.Outcomes, len(t.endings), t.endings}} {
 		if part.size == 0 {
 			continue
 		}
@@ -196,5 +194,5 @@ func (t *tx) writeNote() error {
 	if n == (note{}) {
 		return nil
 	}
-	return named("append note", t.Later(`INSERT INTO commit_notes (deltas, outcomes) VALUES ($1, $2)`, n.deltas, n.outcomes))
+	return named("append note", t.Later(`INSERT INTO commit_notes (deltas, outcomes) VALUES ($1, $2)`, n.Deltas, n.Outcomes))
 }

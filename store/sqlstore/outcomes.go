@@ -30,14 +30,12 @@ func (t *tx) lockFeed() (number, at int64, err error) {
 
 // A feedEntry is a row that is added to the feed.
 type feedEntry struct {
-	project string
-	at, id  int64
-	groups  []endedGroup
+	Project string
+	At, ID  int64
+	Entries []endedGroup
 }
 
-func feedColumns(r *feedEntry) sqldb.Columns {
-	return sqldb.Columns{col("project", &r.project), col("at", &r.at), col("id", &r.id), col("entries", sqldb.JSON(&r.groups))}
-}
+var feedColumns = sqldb.Named[feedEntry](`project at id entries`)
 
 // feed adds what has ended to the feed, after the last number and time, and notes the new ones.
 func (t *tx) feed(ended endings, number, last, now int64) error {
@@ -94,12 +92,12 @@ func (db *DB) Outcomes(ctx context.Context, project string, after store.OutcomeC
 
 // take adds the row's outcomes after the cursor, as long as there is room, and returns the place of the last one.
 func (r *feedEntry) take(events []store.TerminalEvent, after store.OutcomeCursor, limit int) ([]store.TerminalEvent, store.OutcomeCursor) {
-	at := store.OutcomeCursor{Tx: r.at, Group: r.id}
+	at := store.OutcomeCursor{Tx: r.At, Group: r.ID}
 	skip := 0
-	if after.Tx == r.at && after.Group == r.id {
+	if after.Tx == r.At && after.Group == r.ID {
 		skip = after.Item
 	}
-	for _, g := range r.groups {
+	for _, g := range r.Entries {
 		for _, id := range g.IDs {
 			if at.Item++; at.Item <= skip {
 				continue
@@ -108,7 +106,7 @@ func (r *feedEntry) take(events []store.TerminalEvent, after store.OutcomeCursor
 				return events, after
 			}
 			events = append(events, store.TerminalEvent{
-				Cursor: at, ID: id, Project: r.project, State: g.State, Reason: g.Reason, At: g.At,
+				Cursor: at, ID: id, Project: r.Project, State: g.State, Reason: g.Reason, At: g.At,
 				AttemptCount: g.Attempts, LastStatus: g.Status, LastClass: g.Class,
 			})
 			after = at
