@@ -3,7 +3,6 @@ package sqldb
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"errors"
 	"fmt"
 	"net/url"
@@ -295,12 +294,14 @@ func (s *liteStmt) bindOne(param int, arg any) error {
 		} else {
 			s.stmt.BindInt64(param, **a)
 		}
-	case driver.Valuer:
-		value, err := a.Value()
-		if err != nil {
-			return err
-		}
-		return s.bindOne(param, value)
+	case *adapter[string]:
+		text, err := a.take()
+		s.stmt.BindText(param, text)
+		return err
+	case *adapter[int64]:
+		n, err := a.take()
+		s.stmt.BindInt64(param, n)
+		return err
 	default:
 		switch v := reflect.Indirect(reflect.ValueOf(arg)); v.Kind() {
 		case reflect.String:
