@@ -98,13 +98,8 @@ var firstStamp = sqldb.BulkUpdate[stampEntry, struct{}]{Table: "callbacks", Alon
 		calc("until", func() int64 { return e.until(e.known) }),
 		calc("created_at", func() int64 { return e.known.CreatedAt }),
 		calc("due_at", func() int64 { return e.known.DueAt }),
-		calc("url", func() string { return e.known.URL }),
-		calc("endpoint_id", func() string {
-			if !e.known.Follows {
-				return ""
-			}
-			return e.known.EndpointID
-		}))
+		calc("url", func() string { return e.ofEndpoint(e.known.URL) }),
+		calc("endpoint_id", func() string { return e.ofEndpoint(e.known.EndpointID) }))
 }, Set: `
 		fence = 1,
 		claim_token = i.token,
@@ -121,6 +116,14 @@ var firstStamp = sqldb.BulkUpdate[stampEntry, struct{}]{Table: "callbacks", Alon
 		AND (i.endpoint_id = '' OR EXISTS (
 			SELECT 1 FROM endpoints WHERE endpoints.id = i.endpoint_id AND endpoints.url = i.url))`,
 }.Prepare()
+
+// ofEndpoint is what a remembered row that follows its endpoint has of that; empty for others.
+func (e *stampEntry) ofEndpoint(value string) string {
+	if !e.known.Follows {
+		return ""
+	}
+	return value
+}
 
 // until is when the claim of the row ends.
 func (e *stampEntry) until(s *store.Stamped) int64 {

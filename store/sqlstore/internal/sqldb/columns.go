@@ -46,13 +46,19 @@ func (c Columns) Overwrite(but ...string) string {
 	return strings.Join(set, ", ")
 }
 
-// insertText is the statement that adds one row.
+// insertText is the statement that adds one row. It is made for each group of rows, so it allocates once.
 func (c Columns) insertText(table, conflict string) string {
-	numbers := make([]string, len(c))
+	const name, number = 24, 6 // about as long as a column's
+	text := make([]byte, 0, len(table)+len(conflict)+len(c)*(name+number)+40)
+	text = append(append(append(text, "INSERT INTO "...), table...), " ("...)
 	for i := range c {
-		numbers[i] = "$" + strconv.Itoa(i+1)
+		text = append(append(text, c[i].Name...), ", "...)
 	}
-	return "INSERT INTO " + table + " (" + c.List() + ") VALUES (" + strings.Join(numbers, ", ") + ") " + conflict
+	text = append(text[:len(text)-2], ") VALUES ("...)
+	for i := range c {
+		text = append(strconv.AppendInt(append(text, '$'), int64(i+1), 10), ", "...)
+	}
+	return string(append(append(text[:len(text)-2], ") "...), conflict...))
 }
 
 // at are the places of the values.

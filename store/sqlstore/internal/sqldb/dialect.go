@@ -60,12 +60,17 @@ func postgresDialect() *Dialect {
 }
 
 func postgresInput(first int, columns []column) string {
-	lists, names := make([]string, len(columns)), make([]string, len(columns))
+	// It is made for each group of rows, so it allocates twice.
+	text := append(make([]byte, 0, 40*len(columns)+16), "unnest("...)
 	for i := range columns {
-		lists[i] = "$" + strconv.Itoa(first+i) + "::" + columns[i].kind + "[]"
-		names[i] = columns[i].name
+		text = strconv.AppendInt(append(text, '$'), int64(first+i), 10)
+		text = append(append(append(text, "::"...), columns[i].kind...), "[], "...)
 	}
-	return "unnest(" + strings.Join(lists, ", ") + ") AS i (" + strings.Join(names, ", ") + ")"
+	text = append(text[:len(text)-len(", ")], ") AS i ("...)
+	for i := range columns {
+		text = append(append(text, columns[i].name...), ", "...)
+	}
+	return string(append(text[:len(text)-len(", ")], ')'))
 }
 
 func sqliteDialect() *Dialect {
