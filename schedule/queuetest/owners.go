@@ -112,3 +112,29 @@ func (l *leasings) own(ctx context.Context, ix Index, owner string, items []sche
 	}
 	return nil
 }
+
+// backlog: items of light lanes do not wait behind the many of another.
+func backlog(f *fixture) {
+	size := 10_000
+	if f.Full {
+		size = 100_000
+	}
+	f.answer(0, 6, schedule.Answered)
+	for range size / schedule.MaxBatch {
+		f.ensure(f.items(0, schedule.MaxBatch)...)
+	}
+	f.promoteAll()
+	light := []schedule.Item{f.item(1, 0), f.item(2, 0), f.item(3, 0)}
+	f.ensure(light...)
+	waiting := map[string]bool{light[0].ID: true, light[1].ID: true, light[2].ID: true}
+	for range 3 {
+		req := f.wide()
+		req.Max = 16
+		for _, l := range f.claim(req).Leases {
+			delete(waiting, l.ID)
+		}
+	}
+	if len(waiting) > 0 {
+		f.Fatalf("after three claims of 16 light items still wait behind a backlog of %d: %v", size, waiting)
+	}
+}

@@ -98,14 +98,15 @@ func RandomRuns(n int) {
 // harness of its own.
 func Run(t *testing.T, open func(t *testing.T) Harness, names ...string) {
 	for name, check := range map[string]func(f *fixture){
-		"LanesHaveShards":           lanesHaveShards,
-		"ScanMeetsWhatStays":        scanMeets,
-		"Refusals":                  refusals,
-		"HintForAnEarlierHead":      hintEarlier,
-		"HintWhenALaneHasRoomAgain": hintRoom,
-		"HintForRoomThatIsLeft":     hintLeftRoom,
-		"ChannelOfHintsIsAlwaysOne": hintChannel,
-		"OwnersGetEveryItemOnce":    concurrent,
+		"LanesHaveShards":               lanesHaveShards,
+		"ScanMeetsWhatStays":            scanMeets,
+		"Refusals":                      refusals,
+		"HintForAnEarlierHead":          hintEarlier,
+		"HintWhenALaneHasRoomAgain":     hintRoom,
+		"HintForRoomThatIsLeft":         hintLeftRoom,
+		"ChannelOfHintsIsAlwaysOne":     hintChannel,
+		"BacklogDoesNotDelayLightLanes": backlog,
+		"OwnersGetEveryItemOnce":        concurrent,
 	} {
 		if len(names) == 0 || slices.Contains(names, name) {
 			t.Run(name, func(t *testing.T) {
