@@ -38,10 +38,10 @@ var own = map[string][]string{
 	"client":             {},
 	"schedule/redisq":    {"schedule"},
 	"schedule/memq":      {"schedule"},
-	"schedule/queuetest": {"schedule"},
+	"schedule/queuetest": {"schedule", "internal/transcript"},
 	"store/sqlstore":     {"store", "migrations", plumbing},
 	plumbing:             {"store", "migrations"},
-	"store/storetest":    {"store"},
+	"store/storetest":    {"store", "internal/transcript"},
 
 	"dispatch/part":    {},
 	"dispatch/clock":   {"schedule"},
@@ -57,11 +57,11 @@ var own = map[string][]string{
 	"dispatch/outbound": {
 		"store", "dispatch/outbound/sign", "dispatch/outbound/rule", "dispatch/outbound/internal/parse",
 	},
-	"dispatch/outbound/sign":                {"store", "dispatch/outbound/internal/parse"},
-	"dispatch/outbound/sign/signtest":       {"dispatch/outbound/sign"},
-	"dispatch/outbound/rule":                {"store", "dispatch/outbound/internal/parse"},
-	"dispatch/outbound/internal/parse":      {"store"},
-	"dispatch/outbound/internal/transcript": {},
+	"dispatch/outbound/sign":           {"store", "dispatch/outbound/internal/parse"},
+	"dispatch/outbound/sign/signtest":  {"dispatch/outbound/sign"},
+	"dispatch/outbound/rule":           {"store", "dispatch/outbound/internal/parse"},
+	"dispatch/outbound/internal/parse": {"store"},
+	"internal/transcript":              {},
 
 	"web/httperr":         face(),
 	"web/query":           face(),
@@ -93,7 +93,7 @@ var own = map[string][]string{
 	commands + "demo":     {"*"}, // a whole server and its receiver
 	commands + "loadtest": {"*"},
 	commands + "doctor":   {"*"},
-	commands + "cmdtest":  {"dispatch/outbound/sign", "internal/testserver", commands + "console"},
+	commands + "cmdtest":  {"dispatch/outbound/sign", "internal/testserver", commands + "console", "internal/transcript"},
 	commands + "apptest": {
 		"client", "internal/testserver", commands + "app", commands + "cmdtest", commands + "config", commands + "console",
 		commands + "remote",
@@ -121,7 +121,7 @@ func face(others ...string) []string {
 
 // forTests may be imported by the test files of any package beside what the package itself may import.
 // The last one is there because a test that wants a whole engine must give it a client that sends.
-var forTests = []string{"schedule/queuetest", "store/storetest", "schedule/memq", "store/sqlstore", "dispatch/outbound", "dispatch/outbound/sign", "dispatch/outbound/sign/signtest", "dispatch/outbound/rule", "dispatch/outbound/internal/transcript", "e2e/harness/judge", "e2e/harness/procfs", "internal/testserver",
+var forTests = []string{"schedule/queuetest", "store/storetest", "schedule/memq", "store/sqlstore", "dispatch/outbound", "dispatch/outbound/sign", "dispatch/outbound/sign/signtest", "dispatch/outbound/rule", "internal/transcript", "e2e/harness/judge", "e2e/harness/procfs", "internal/testserver",
 	commands + "cmdtest", commands + "apptest"}
 
 // behind names the packages that alone may import a module from outside, so that each can be replaced in one place.
@@ -144,7 +144,7 @@ var behind = map[string][]string{
 	"github.com/alexedwards/scs/v2":            {"web/ui"},
 	"github.com/standard-webhooks/":            {},
 	"github.com/getkin/kin-openapi":            {},
-	"github.com/google/go-cmp":                 {"schedule/queuetest", "store/storetest", commands + "cmdtest"},
+	"github.com/google/go-cmp":                 {"internal/transcript", "schedule/queuetest", "store/storetest"},
 	"pgregory.net/rapid":                       {"schedule/queuetest", "store/storetest"},
 	"go.uber.org/goleak":                       {},
 	"github.com/prometheus/client_golang/prom": {"dispatch", "dispatch/part", "dispatch/secret", "dispatch/index", "dispatch/attempt", "dispatch/control", "dispatch/report", "dispatch/outbound", "schedule/redisq", "schedule/memq", "store/sqlstore", plumbing, "web", "web/api", commands + "app"},

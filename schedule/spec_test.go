@@ -2,7 +2,6 @@ package schedule_test
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"slices"
@@ -12,12 +11,9 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/seed-ff5a32d8/dispatcher/internal/transcript"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
-
-var update = flag.Bool("update", false, "write what comes of each line into the transcript")
 
 // A failer is what the helpers need of a *testing.T, a *testing.F or a *rapid.T.
 type failer interface {
@@ -43,56 +39,25 @@ func moment(t failer, s string) time.Time {
 	return m
 }
 
-const transcript = "testdata/times.txt"
+const times = "testdata/times.txt"
 
-// lines returns the operations of the transcript, as words.
-func lines(t failer) (all [][]string) {
-	t.Helper()
-	data, err := os.ReadFile(transcript)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(data)) {
-		if line = strings.TrimSuffix(line, "\n"); line != "" && line[0] != '#' && line[0] != ' ' {
-			words := strings.Split(line, "|")
-			for i, word := range words {
-				words[i] = strings.TrimSpace(word)
-				if text, err := strconv.Unquote(words[i]); err == nil {
-					words[i] = text
-				}
-			}
-			all = append(all, words)
+// words are those of an operation of the transcript.
+func words(line string) []string {
+	words := strings.Split(line, "|")
+	for i, word := range words {
+		words[i] = strings.TrimSpace(word)
+		if text, err := strconv.Unquote(words[i]); err == nil {
+			words[i] = text
 		}
 	}
-	return all
+	return words
 }
 
 func TestTranscript(t *testing.T) {
 	t.Parallel()
-	data, err := os.ReadFile(transcript)
-	if err != nil {
-		t.Fatal(err)
-	}
-	operations, next := lines(t), 0
-	var b strings.Builder
-	for line := range strings.Lines(string(data)) {
-		if line[0] == ' ' {
-			continue
-		}
-		b.WriteString(line)
-		if line[0] != '#' && line[0] != '\n' {
-			for _, answer := range answers(t, operations[next]) {
-				b.WriteString("  " + answer + "\n")
-			}
-			next++
-		}
-	}
-	if *update {
-		err = os.WriteFile(transcript, []byte(b.String()), 0o644)
-	}
-	if diff := cmp.Diff(string(data), b.String()); diff != "" && !*update || err != nil {
-		t.Errorf("%v -transcript +package:\n%s", err, diff)
-	}
+	transcript.File(t, times, func(t *testing.T, text string) string {
+		return transcript.Lines(text, func(line string) string { return strings.Join(answers(t, words(line)), "\n") })
+	})
 }
 
 // answers does an operation, and says what comes of it.
@@ -218,8 +183,12 @@ func TestBounds(t *testing.T) {
 }
 
 func FuzzParseSpec(f *testing.F) {
-	for _, words := range lines(f) {
-		switch words[0] {
+	text, err := os.ReadFile(times)
+	if err != nil {
+		f.Fatal(err)
+	}
+	transcript.Lines(string(text), func(line string) string {
+		switch words := words(line); words[0] {
 		case "next", "resume":
 			f.Add(words[1], words[2], moment(f, words[3]).Unix())
 		case "spec":
@@ -227,7 +196,8 @@ func FuzzParseSpec(f *testing.F) {
 		case "zone":
 			f.Add("@daily", words[1], int64(0))
 		}
-	}
+		return ""
+	})
 	for _, text := range []string{"TZ=UTC", "TZ=0", "@every 1ms", "0 0 31 2 *", "*/9223372036854775807 * * * *", ",", "? ? ? ? ?", "@", "* * * * *,", strings.Repeat(" ", 300), "0" + strings.Repeat(",0", 200) + " * * * *"} {
 		f.Add(text, "Local", int64(0))
 	}

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/cmdtest"
+	"github.com/seed-ff5a32d8/dispatcher/internal/transcript"
 )
 
 // A figure is one thing that was counted. Its name is what was measured, a colon, and what of it. It may grow by its
@@ -67,7 +67,7 @@ func (g *goldenFile) hold(t *testing.T, measure func() []figure) {
 	values := map[string][]float64{}
 	var list []figure
 	for range tries {
-		again := *cmdtest.Update
+		again := *transcript.Update
 		list = measure()
 		for _, f := range list {
 			values[f.name] = append(values[f.name], f.value)
@@ -80,7 +80,7 @@ func (g *goldenFile) hold(t *testing.T, measure func() []figure) {
 	for _, f := range list {
 		all := values[f.name]
 		slices.Sort(all)
-		if f.value = all[0]; *cmdtest.Update {
+		if f.value = all[0]; *transcript.Update {
 			f.value = all[len(all)/2]
 		} else {
 			g.judge(t, f)
@@ -126,7 +126,7 @@ func (g *goldenFile) finish(t *testing.T) {
 		}
 		fmt.Fprintf(text, "%-70s %9.5g\n", f.name, f.value)
 	}
-	if *cmdtest.Update {
+	if *transcript.Update {
 		if err := os.WriteFile(g.path, text.Bytes(), 0o644); err != nil {
 			t.Fatal(err)
 		}

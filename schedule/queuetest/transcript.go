@@ -3,26 +3,20 @@ package queuetest
 import (
 	"cmp"
 	"errors"
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	gocmp "github.com/google/go-cmp/cmp"
-
+	"github.com/seed-ff5a32d8/dispatcher/internal/transcript"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
-var update = flag.Bool("update", false, "write what the index answers into the transcripts")
-
 // Transcripts runs the transcripts whose files match the pattern, each on a harness of its own. A file has cases,
 // which begin with "== NAME" on an index that was reset; lines of a case are operations, and what is answered follows
-// them, indented. With the flag update the answers are written instead of compared.
+// them, indented; see package transcript.
 //
 // An operation has elements, "a,lane=2,due=1h,retry": the name of an item, and what differs from what was last said
 // of it. a1..a9 are nine items, and * are those of the last claim. Times count from now; zero and forever are
@@ -31,39 +25,13 @@ var update = flag.Bool("update", false, "write what the index answers into the t
 //
 // More are operations beside those of [Transcript.Do].
 func Transcripts(t *testing.T, pattern string, open func(t *testing.T) Harness, more map[string]Operation) {
-	files, err := filepath.Glob(pattern)
-	if err != nil || len(files) == 0 {
-		t.Fatalf("transcripts %s: %d, %v", pattern, len(files), err)
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
-			t.Parallel()
-			data, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			f := newFixture(t, open(t))
-			head, cases, _ := strings.Cut(string(data), "== ")
-			written := head
-			for _, text := range strings.Split(cases, "\n== ") {
-				name, body, _ := strings.Cut(text, "\n")
-				body = strings.TrimRight(body, "\n") + "\n"
-				t.Run(name, func(t *testing.T) {
-					f.tb = t
-					got := newTranscript(f, more).Play(body)
-					written += "== " + name + "\n" + got + "\n"
-					if got != body && !*update {
-						t.Errorf("-transcript +index:\n%s", gocmp.Diff(body, got))
-					}
-				})
-			}
-			if *update {
-				if err := os.WriteFile(file, []byte(strings.TrimSuffix(written, "\n")), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
+	transcript.Files(t, pattern, func(t *testing.T, text string) string {
+		f := newFixture(t, open(t))
+		return transcript.Cases(t, text, func(t *testing.T, _, body string) string {
+			f.tb = t
+			return newTranscript(f, more).Play(body)
 		})
-	}
+	})
 }
 
 // An Operation does what the words after its name say. It returns what is answered: nil, a text, or a value whose

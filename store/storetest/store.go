@@ -7,7 +7,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// A Store is what is checked. The methods are those that the code of the suite calls; scripts call others, too, by
+// A Store is what is checked. The methods are those that the code of the suite calls; transcripts call others, too, by
 // their names. They are listed here again because the package may not import its users.
 type Store interface {
 	// The hot path.

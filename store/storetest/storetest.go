@@ -33,7 +33,7 @@ func (o Options) has(name string) bool {
 	})
 }
 
-// groups are the tests that are no scripts, by group and name: those of many rows, of several goroutines, and of
+// groups are the tests that are no transcripts, by group and name: those of many rows, of several goroutines, and of
 // much that is alike.
 var groups = map[string]map[string]func(*fixture){
 	"Accept": {
@@ -80,7 +80,7 @@ var groups = map[string]map[string]func(*fixture){
 // closed when its test ends.
 func Run(t *testing.T, o Options, open func(t *testing.T) Store) {
 	t.Helper()
-	runScripts(t, o, open)
+	transcripts(t, o, open)
 	for group, tests := range groups {
 		for name, test := range tests {
 			if name = path.Join(group, name); !o.has(name) {

@@ -51,7 +51,7 @@ func newAuditedFace(t *testing.T) face {
 }
 
 // audit writes what a request has added to the audit, but for secrets that the engine makes when they are needed.
-func (x *transcript) audit() {
+func (x *player) audit() {
 	x.t.Helper()
 	type entry struct {
 		Actor, Action, Address, Object, Reason string

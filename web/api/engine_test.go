@@ -190,7 +190,7 @@ func (f face) arrived(t *testing.T, at *site, id string) http.Header {
 }
 
 // arrived writes what a site got of a callback, but for what is the same of every one or varies.
-func (x *transcript) arrived(what string) {
+func (x *player) arrived(what string) {
 	x.t.Helper()
 	at, id, _ := strings.Cut(x.real(what), " ")
 	h := x.face.arrived(x.t, x.sites[at], id)

@@ -14,9 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/seed-ff5a32d8/dispatcher/client"
+	"github.com/seed-ff5a32d8/dispatcher/internal/transcript"
 )
 
 // A schema is one of the document's schemas that are generated from package client.
@@ -113,7 +112,7 @@ func TestSchemasAreThoseOfPackageClient(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	hand, generated, found := strings.Cut(string(document), generatedMark)
+	hand, _, found := strings.Cut(string(document), generatedMark)
 	if !found {
 		t.Fatalf("the document has no line %q", generatedMark)
 	}
@@ -125,15 +124,7 @@ func TestSchemasAreThoseOfPackageClient(t *testing.T) {
 	for _, s := range schemas {
 		g.schema(&s)
 	}
-	if *update {
-		if err := os.WriteFile("openapi.yaml", []byte(hand+generatedMark+g.b.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if diff := cmp.Diff(generated, g.b.String()); diff != "" {
-		t.Errorf("openapi.yaml is not what package client says; run the test with -update (-document +client):\n%s", diff)
-	}
+	transcript.File(t, "openapi.yaml", func(*testing.T, string) string { return hand + generatedMark + g.b.String() })
 }
 
 // A generator writes schemas.

@@ -3,11 +3,9 @@ package api_test
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"maps"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -16,14 +14,11 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/sign"
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
+	"github.com/seed-ff5a32d8/dispatcher/internal/transcript"
 )
-
-var update = flag.Bool("update", false, "rewrite the expected answers and the document's schemas")
 
 // TestTranscripts makes the requests of testdata/*.txt and compares what becomes of them with what stands there.
 // A line begins with
@@ -60,8 +55,8 @@ func TestTranscripts(t *testing.T) {
 	}
 }
 
-// A transcript is one that is being made.
-type transcript struct {
+// A player is a transcript that is being made.
+type player struct {
 	t *testing.T
 	face
 	stub *engine // nil over the engine itself
@@ -79,16 +74,21 @@ type transcript struct {
 }
 
 // play makes the requests of a file and compares what becomes of them.
-func play(t *testing.T, path string) *transcript {
+func play(t *testing.T, path string) *player {
 	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	x := &transcript{t: t, answers: make(map[string]int), audited: -1}
+	x := &player{t: t, answers: make(map[string]int), audited: -1}
+	transcript.File(t, path, func(_ *testing.T, text string) string {
+		x.play(text)
+		return x.out.String()
+	})
+	return x
+}
+
+func (x *player) play(text string) {
+	x.t.Helper()
 	x.serve("full")
 	var lines []string
-	for line := range strings.Lines(string(text)) {
+	for line := range strings.Lines(text) {
 		if line = strings.TrimSuffix(line, "\n"); line == "" || !strings.ContainsRune("=<|~", rune(line[0])) {
 			lines = append(lines, line)
 		}
@@ -119,18 +119,10 @@ func play(t *testing.T, path string) *transcript {
 			}
 		}
 	}
-	if *update {
-		if err := os.WriteFile(path, []byte(x.out.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	} else if diff := cmp.Diff(string(text), x.out.String()); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", path, diff)
-	}
-	return x
 }
 
 // serve begins a new server.
-func (x *transcript) serve(kind string) {
+func (x *player) serve(kind string) {
 	x.t.Helper()
 	x.key, x.in, x.names = nil, nil, newNames()
 	switch kind {
@@ -163,7 +155,7 @@ func (x *transcript) serve(kind string) {
 }
 
 // keyed is the header for a key.
-func (x *transcript) keyed(name string) []string {
+func (x *player) keyed(name string) []string {
 	scope, project, stub := strings.Cut(name, " of ")
 	switch {
 	case name == "root":
@@ -182,7 +174,7 @@ var (
 )
 
 // expand is the text of a request as it is sent.
-func (x *transcript) expand(text string) string {
+func (x *player) expand(text string) string {
 	text = repeated.ReplaceAllStringFunc(text, func(s string) string {
 		part := repeated.FindStringSubmatch(s)
 		n, _ := strconv.Atoi(part[2])
@@ -199,7 +191,7 @@ func (x *transcript) expand(text string) string {
 }
 
 // request makes a request and writes what became of it.
-func (x *transcript) request(route, body string) {
+func (x *player) request(route, body string) {
 	x.t.Helper()
 	parts := strings.Split(route, "  ")
 	method, path, _ := strings.Cut(x.expand(parts[0]), " ")
@@ -240,7 +232,7 @@ func (x *transcript) request(route, body string) {
 }
 
 // line writes a line of what became of a request.
-func (x *transcript) line(text string) {
+func (x *player) line(text string) {
 	for name, s := range x.sites {
 		text = strings.NewReplacer(s.URL, "{"+name+"}", s.host(), "{"+name+".host}").Replace(text)
 	}
@@ -249,7 +241,7 @@ func (x *transcript) line(text string) {
 }
 
 // answer writes an answer.
-func (x *transcript) answer(rec *httptest.ResponseRecorder) {
+func (x *player) answer(rec *httptest.ResponseRecorder) {
 	h, body := rec.Header().Clone(), rec.Body.Bytes()
 	kind := h.Get("Content-Type")
 	h.Del("Content-Length")
@@ -282,7 +274,7 @@ func (x *transcript) answer(rec *httptest.ResponseRecorder) {
 }
 
 // whole writes an answer in JSON.
-func (x *transcript) whole(head string, body []byte) {
+func (x *player) whole(head string, body []byte) {
 	const short = 100
 	if len(body) <= short {
 		x.line(head + " " + string(body))

@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/internal/parse"
-	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/internal/transcript"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/sign"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/sign/signtest"
+	"github.com/seed-ff5a32d8/dispatcher/internal/transcript"
 )
 
 func TestSecretsAreReadAsWritten(t *testing.T) {

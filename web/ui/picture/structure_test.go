@@ -2,11 +2,9 @@ package picture_test
 
 import (
 	"encoding/xml"
-	"flag"
 	"fmt"
 	"html/template"
 	"io"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -16,6 +14,7 @@ import (
 	"golang.org/x/net/html"
 	"golang.org/x/net/html/atom"
 
+	"github.com/seed-ff5a32d8/dispatcher/internal/transcript"
 	"github.com/seed-ff5a32d8/dispatcher/web/ui/picture"
 )
 
@@ -244,8 +243,6 @@ func TestLinksGoNowhereElse(t *testing.T) {
 	}
 }
 
-var update = flag.Bool("update", false, "write testdata/gallery.html anew")
-
 // TestGallery compares the pictures that are small enough to be read with those that were looked at.
 func TestGallery(t *testing.T) {
 	t.Parallel()
@@ -255,20 +252,5 @@ func TestGallery(t *testing.T) {
 			fmt.Fprintf(&all, "<!-- %s -->\n%s\n", s.name, s.html)
 		}
 	}
-	const file = "testdata/gallery.html"
-	if *update {
-		if err := os.WriteFile(file, []byte(all.String()), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	kept, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want, got := strings.Split(string(kept), "\n"), strings.Split(all.String(), "\n")
-	for i := range max(len(want), len(got)) {
-		if i >= len(want) || i >= len(got) || want[i] != got[i] {
-			t.Fatalf("line %d differs from %s (-update writes it anew):\n%s", i+1, file, strings.Join(got[min(i, len(got)):min(i+1, len(got))], ""))
-		}
-	}
+	transcript.File(t, "testdata/gallery.html", func(*testing.T, string) string { return all.String() })
 }

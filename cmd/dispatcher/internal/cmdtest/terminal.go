@@ -13,13 +13,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
+	"github.com/seed-ff5a32d8/dispatcher/internal/transcript"
 )
-
-var Update = flag.Bool("update", false, "rewrite the golden files")
 
 // AsProgram makes the test binary the program: bench starts its server from the program that it is itself.
 const AsProgram = "BENCH_TEST_IS_THE_PROGRAM"
@@ -88,19 +85,7 @@ func (t *Terminal) Lines() []string {
 // Golden compares a text with a file of testdata.
 func Golden(t *testing.T, name, got string) {
 	t.Helper()
-	path := filepath.Join("testdata", name+".golden")
-	if *Update {
-		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s differs (run the test with -update if it should):\n%s", path, diff)
-	}
+	transcript.File(t, filepath.Join("testdata", name+".golden"), func(*testing.T, string) string { return got })
 }
 
 // Says checks that a text has all the parts.

@@ -15,7 +15,7 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/seed-ff5a32d8/dispatcher/internal/transcript"
 )
 
 // Transcripts runs the files testdata/*.txt: command lines against a server with canned answers, and what they did. Each
@@ -38,47 +38,30 @@ import (
 // and what stands below a line is indented by two spaces. The objects of testdata/fixtures.json are let at the start.
 func (p Program) Transcripts(t *testing.T, env ...string) {
 	t.Helper()
-	files, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatal(files, err)
-	}
-	for _, path := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(path), ".txt"), func(t *testing.T) {
-			t.Parallel()
-			s := &script{
-				t: t, program: p, env: env, lets: map[string]string{"DIR": t.TempDir()}, answers: map[string][]answer{},
-			}
-			if text, err := os.ReadFile("testdata/fixtures.json"); err == nil {
-				var fixtures map[string]json.RawMessage
-				if err := json.Unmarshal(text, &fixtures); err != nil {
-					t.Fatal(err)
-				}
-				for _, name := range slices.Sorted(maps.Keys(fixtures)) {
-					value := string(fixtures[name])
-					if text, err := strconv.Unquote(value); err == nil {
-						value = text
-					}
-					s.lets[name] = s.expand(value)
-				}
-			}
-			want, err := os.ReadFile(path)
-			if err != nil {
+	transcript.Files(t, "testdata/*.txt", func(t *testing.T, text string) string {
+		s := &script{
+			t: t, program: p, env: env, lets: map[string]string{"DIR": t.TempDir()}, answers: map[string][]answer{},
+		}
+		if text, err := os.ReadFile("testdata/fixtures.json"); err == nil {
+			var fixtures map[string]json.RawMessage
+			if err := json.Unmarshal(text, &fixtures); err != nil {
 				t.Fatal(err)
 			}
-			synctest.Test(t, func(t *testing.T) {
-				s.t = t
-				time.Sleep(time.Until(time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC)))
-				s.run(strings.Split(strings.TrimSuffix(string(want), "\n"), "\n"))
-			})
-			if *Update {
-				if err := os.WriteFile(path, []byte(s.out.String()), 0o644); err != nil {
-					t.Fatal(err)
+			for _, name := range slices.Sorted(maps.Keys(fixtures)) {
+				value := string(fixtures[name])
+				if text, err := strconv.Unquote(value); err == nil {
+					value = text
 				}
-			} else if diff := cmp.Diff(string(want), s.out.String()); diff != "" {
-				t.Errorf("%s differs (run the test with -update if it should):\n%s", path, diff)
+				s.lets[name] = s.expand(value)
 			}
+		}
+		synctest.Test(t, func(t *testing.T) {
+			s.t = t
+			time.Sleep(time.Until(time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC)))
+			s.run(strings.Split(strings.TrimSuffix(text, "\n"), "\n"))
 		})
-	}
+		return s.out.String()
+	})
 }
 
 // A script is a transcript that is being run.

@@ -1,29 +1,19 @@
 package storetest
 
 import (
-	"embed"
 	"errors"
-	"flag"
-	"os"
 	"path"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
-	gocmp "github.com/google/go-cmp/cmp"
-
+	"github.com/seed-ff5a32d8/dispatcher/internal/transcript"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-var update = flag.Bool("update", false, "write what the store answers into the scripts of storetest")
-
-//go:embed testdata/*.txt
-var scripts embed.FS
-
-// runScripts runs the scripts, each file in parallel. A file is a group; its cases begin with "== NAME", each on an
-// empty store. Lines of a case are calls, and what is answered follows them, indented. With the flag update the
-// answers are written instead of compared.
+// transcripts runs the transcripts of testdata. A file is a group; its cases begin with "== NAME", each on an empty
+// store. Lines of a case are calls, and what is answered follows them, indented.
 //
 //	[NAME =] METHOD WORD…    a method of the store, or an operation of [operations]
 //
@@ -33,49 +23,23 @@ var scripts embed.FS
 //
 // Of callbacks, endpoints, schedules and the like an answer has what differs from what was last said of them, by
 // whatever call: "field=" is no value any more. Of other rows it has what is not zero.
-func runScripts(t *testing.T, o Options, open func(t *testing.T) Store) {
-	files, err := scripts.ReadDir("testdata")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range files {
-		text, err := scripts.ReadFile("testdata/" + file.Name())
-		if err != nil {
-			t.Fatal(err)
-		}
-		group := strings.TrimSuffix(file.Name(), ".txt")
-		t.Run(group, func(t *testing.T) {
-			t.Parallel()
-			head, cases, _ := strings.Cut(string(text), "== ")
-			written := head
-			for _, text := range strings.Split(cases, "\n== ") {
-				name, body, _ := strings.Cut(text, "\n")
-				body = strings.TrimRight(body, "\n") + "\n"
-				got := body
-				if o.has(path.Join(group, name)) {
-					t.Run(name, func(t *testing.T) {
-						f := newFixture(t, open(t))
-						defer f.reportPanic()
-						got = newScript(f).run(body)
-						f.checkCounters()
-						if diff := gocmp.Diff(strings.Split(body, "\n"), strings.Split(got, "\n")); diff != "" && !*update {
-							t.Errorf("-script +store:\n%s", diff)
-						}
-					})
-				}
-				written += "== " + name + "\n" + got + "\n"
+func transcripts(t *testing.T, o Options, open func(t *testing.T) Store) {
+	transcript.Files(t, "../storetest/testdata/*.txt", func(t *testing.T, text string) string {
+		group := path.Base(t.Name())
+		return transcript.Cases(t, text, func(t *testing.T, name, body string) string {
+			if !o.has(path.Join(group, name)) {
+				return body
 			}
-			if *update {
-				file := path.Join("..", "storetest", "testdata", file.Name())
-				if err := os.WriteFile(file, []byte(strings.TrimSuffix(written, "\n")), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
+			f := newFixture(t, open(t))
+			defer f.reportPanic()
+			got := newScript(f).run(body)
+			f.checkCounters()
+			return got
 		})
-	}
+	})
 }
 
-// A script is a case that is being run.
+// A script is a case of a transcript that is being run.
 type script struct {
 	*fixture
 	ids, names map[string]string // ids by name, names by id
