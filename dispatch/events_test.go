@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -223,14 +224,14 @@ func TestManyEndpointEventsOnASlowDatabase(t *testing.T) {
 						i)), URL: new("https://shop.example/")})
 				}
 				list := must(b.engine.PutEndpoints(b.Context(), project, changes, operator))
-				refuses := map[string]bool{}
+				var refuses sync.Map
 				b.set(func(ctx context.Context, c *call) error {
 					select {
 					case <-time.After(100 * time.Millisecond):
 					case <-ctx.Done():
 						return ctx.Err()
 					}
-					if refuses[c.args[0].(store.EventPlan).Idempotency.Key] {
+					if _, refused := refuses.Load(c.args[0].(store.EventPlan).Idempotency.Key); refused {
 						return errDown
 					}
 					return c.do()
@@ -242,7 +243,7 @@ func TestManyEndpointEventsOnASlowDatabase(t *testing.T) {
 				events := must(b.db.EndpointEvents(b.Context(), "", 1000))
 				b.is("events", len(events), len(changes))
 				for _, e := range events[:refused] {
-					refuses[e.ID] = true
+					refuses.Store(e.ID, true)
 				}
 				time.Sleep(10 * time.Minute)
 				b.is("events that are left", len(must(b.db.EndpointEvents(b.Context(), "", 1000))), refused)
