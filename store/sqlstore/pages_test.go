@@ -259,3 +259,45 @@ func TestPagesLookInWindows(t *testing.T) {
 		}
 	})
 }
+
+// Every attempt of a callback with very many of them is on a page, and no page has more than it may.
+func TestEveryAttemptIsReached(t *testing.T) {
+	onBoth(t, func(t *testing.T, db *DB) {
+		const now, many = 1_790_000_000_000, 2*maxList + 203
+		ctx := t.Context()
+		d := testDraft(t, db, now)
+		if _, err := db.Accept(ctx, []store.Draft{d}); err != nil {
+			t.Fatal(err)
+		}
+		var attempts []store.Attempt
+		for i := range many {
+			attempts = append(attempts, store.Attempt{
+				CallbackID: d.Callback.ID, Project: store.DefaultProject, Number: i + 1, Fence: int64(i + 1), Outcome: store.AttemptFailed,
+				Class: store.ClassHTTP5xx,
+			})
+		}
+		if err := db.change(ctx, "insert attempts", func(tx *tx) error {
+			for part := range slices.Chunk(attempts, 100) {
+				if err := tx.insertAttempts(part); err != nil {
+					return err
+				}
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		next := many
+		for before := 0; before != 1; before = next + 1 {
+			page, err := db.Attempts(ctx, store.DefaultProject, d.Callback.ID, before, many)
+			if err != nil || len(page) == 0 || len(page) > maxList+1 {
+				t.Fatalf("%d attempts before %d, %v", len(page), before, err)
+			}
+			for i := range page {
+				if page[i].Number != next {
+					t.Fatalf("attempt %d in the place of %d", page[i].Number, next)
+				}
+				next--
+			}
+		}
+	})
+}
