@@ -1,9 +1,9 @@
 // Package transcript compares what code answers with what a file says that it answers. It is for tests only.
 //
-// A transcript is a text of inputs, each with its answer below it, and of lines for the reader. What inputs and
-// answers look like is the caller's to say; most have answers indented. Where an answer has changed, the test fails
-// and shows the difference; with the flag -update of the test it is written instead. A change of behaviour is then a
-// change of a file that a reviewer reads.
+// A transcript is a text of inputs, each with its answer below it, and of lines for the reader. What inputs
+// and answers look like is the caller's to say; most have answers indented. Where an answer has changed, the
+// test fails and shows the difference; with the flag -update of the test it is written instead. A change of
+// behaviour is then a change of a file that a reviewer reads.
 //
 // Answers must not vary from run to run: times, ids and ports are to be named.
 package transcript
@@ -62,7 +62,8 @@ func difference(want, got string) string {
 	return cmp.Diff(strings.Split(want, "\n"), strings.Split(got, "\n"))
 }
 
-// Cases plays the parts of a text that begin with "== NAME", one after the other, each in a test of that name.
+// Cases plays the parts of a text that begin with "== NAME", one after the other, each in a test of that
+// name.
 func Cases(t *testing.T, text string, play func(t *testing.T, name, body string) string) string {
 	t.Helper()
 	head, cases, _ := strings.Cut("\n"+text, "\n== ")
@@ -77,8 +78,8 @@ func Cases(t *testing.T, text string, play func(t *testing.T, name, body string)
 	return written.String()[1:]
 }
 
-// Lines asks for the answer to each line of a text, and puts it below, indented by two spaces. Answers that are
-// there, lines that are empty and lines that begin with # are no inputs.
+// Lines asks for the answer to each line of a text, and puts it below, indented by two spaces. Answers that
+// are there, lines that are empty and lines that begin with # are no inputs.
 func Lines(text string, answer func(line string) string) string {
 	var written strings.Builder
 	for line := range strings.Lines(text) {
@@ -107,8 +108,8 @@ func Run(t *testing.T, file string, answer func(input string) string) {
 
 var quoted = regexp.MustCompile(`«(.*?)(?:\*(\d+))?»`)
 
-// Expand replaces what stands between « and » by what Go reads in quotes, such as «\r\n»; and «…*100» by a hundred times
-// that.
+// Expand replaces what stands between « and » by what Go reads in quotes, such as «\r\n»; and «…*100» by a
+// hundred times that.
 func Expand(t testing.TB, input string) string {
 	t.Helper()
 	return quoted.ReplaceAllStringFunc(input, func(part string) string {

@@ -77,12 +77,15 @@ var operations = map[string]func(s *script, words []string) ([]any, error){
 		n := 0
 		must(fmt.Sscan(words[0], &n))
 		for _, e := range s.newest(n) {
-			s.check(e.Actor == actor.Name && e.Address == actor.Address && e.Reason == actor.Reason, "audit: %+v", e)
-			answers = append(answers, strings.TrimSpace(fmt.Sprintln(e.Action, s.hide(e.Object), s.hide(e.Before), s.hide(e.After))))
+			by := store.Actor{Name: e.Actor, Address: e.Address, Reason: e.Reason}
+			s.check(by == actor, "audit: %+v", e)
+			text := fmt.Sprintln(e.Action, s.hide(e.Object), s.hide(e.Before), s.hide(e.After))
+			answers = append(answers, strings.TrimSpace(text))
 		}
 		return answers, nil
 	},
-	// plan NAME KEY/FINGERPRINT [route=…] [project=…] ENDPOINT…: plans an event, whose callbacks are NAME1, NAME2 and so on.
+	// plan NAME KEY/FINGERPRINT [route=…] [project=…] ENDPOINT…: plans an event, whose callbacks are NAME1,
+	// NAME2 and so on.
 	"plan": func(s *script, words []string) ([]any, error) {
 		var endpoints, fields []string
 		for _, word := range words[2:] {
@@ -105,7 +108,8 @@ var operations = map[string]func(s *script, words []string) ([]any, error){
 		}
 		text := fmt.Sprintf("%s, known: %t", s.hide(plan.ID), known)
 		for _, target := range plan.Targets {
-			text += fmt.Sprintf(", %s for %s, accepted: %t", s.hide(target.CallbackID), target.EndpointID, target.Accepted)
+			text += fmt.Sprintf(", %s for %s, accepted: %t",
+				s.hide(target.CallbackID), target.EndpointID, target.Accepted)
 		}
 		return []any{text}, nil
 	},
@@ -113,8 +117,8 @@ var operations = map[string]func(s *script, words []string) ([]any, error){
 	"touch": func(s *script, words []string) ([]any, error) {
 		return nil, s.TouchKeys(s.ctx(), map[string]int64{s.ids[words[0]]: s.time(words[1]), s.id(): s.now})
 	},
-	// read SCHEDULE…: what is to be fired is read as it is now. fire SCHEDULE[:FIELD]… [FIELD…]: fires it, or what was read
-	// last, in one call; one that comes again fires its next time.
+	// read SCHEDULE…: what is to be fired is read as it is now. fire SCHEDULE[:FIELD]… [FIELD…]: fires it, or
+	// what was read last, in one call; one that comes again fires its next time.
 	"read": func(s *script, words []string) ([]any, error) {
 		for _, name := range words {
 			s.firings[name] = s.firing(s.getSchedule(s.ids[name]))
@@ -239,8 +243,8 @@ func stamp(s *script, words []string) (answers []any, err error) {
 	return answers, nil
 }
 
-// result commits a result of callbacks that were claimed, and claims those that were not: NAME… [FIELD…]. With
-// claim=N it is that of the N-th claim.
+// result commits a result of callbacks that were claimed, and claims those that were not: NAME… [FIELD…].
+// With claim=N it is that of the N-th claim.
 func result(of func(*fixture, *store.Stamped) store.Result) func(*script, []string) ([]any, error) {
 	return func(s *script, words []string) (answers []any, err error) {
 		names := slices.DeleteFunc(slices.Clone(words), func(w string) bool { return strings.ContainsAny(w, "=.") })

@@ -12,17 +12,18 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// transcripts runs the transcripts of testdata. A file is a group; its cases begin with "== NAME", each on an empty
-// store. Lines of a case are calls, and what is answered follows them, indented.
+// transcripts runs the transcripts of testdata. A file is a group; its cases begin with "== NAME", each on an
+// empty store. Lines of a case are calls, and what is answered follows them, indented.
 //
 //	[NAME =] METHOD WORD…    a method of the store, or an operation of [operations]
 //
-// A word is an argument in its place, field=value or field (true), in 'quotes' if it has spaces. What is left out is
-// usual: the project, the time, the actor, a limit of 100, and what the drafts of the fixture have. @NAME is the id of
-// a row; the id that a call gives is named by NAME. Times count from now: now, +5s, -1h, forever.
+// A word is an argument in its place, field=value or field (true), in 'quotes' if it has spaces. What is left
+// out is usual: the project, the time, the actor, a limit of 100, and what the drafts of the fixture have.
+// @NAME is the id of a row; the id that a call gives is named by NAME. Times count from now: now, +5s, -1h,
+// forever.
 //
-// Of callbacks, endpoints, schedules and the like an answer has what differs from what was last said of them, by
-// whatever call: "field=" is no value any more. Of other rows it has what is not zero.
+// Of callbacks, endpoints, schedules and the like an answer has what differs from what was last said of them,
+// by whatever call: "field=" is no value any more. Of other rows it has what is not zero.
 func transcripts(t *testing.T, o Options, open func(t *testing.T) Store) {
 	transcript.Files(t, "../storetest/testdata/*.txt", func(t *testing.T, text string) string {
 		group := path.Base(t.Name())
@@ -58,7 +59,8 @@ func newScript(f *fixture) *script {
 	return &script{
 		fixture: f, ids: make(map[string]string), names: make(map[string]string), lanes: make(map[int64]int),
 		said: make(map[string]map[string]string), versions: make(map[string]int64),
-		firings: make(map[string]store.Firing), stamps: make(map[string][]*store.Stamped), waiting: make(map[string]bool),
+		firings: make(map[string]store.Firing), stamps: make(map[string][]*store.Stamped),
+		waiting: make(map[string]bool),
 		results: make(map[string]store.Result),
 	}
 }
@@ -125,8 +127,9 @@ func sentinel(err error) string {
 		return "invalid " + invalid.Fields[0].Field
 	}
 	for _, known := range []error{
-		store.ErrNotFound, store.ErrIdempotencyMismatch, store.ErrAttempting, store.ErrPayloadPurged, store.ErrTerminal,
-		store.ErrExists, store.ErrEndpointDeleted, store.ErrPollLive, store.ErrTooManyRedrives, store.ErrLaneQuota, errRefused,
+		store.ErrNotFound, store.ErrIdempotencyMismatch, store.ErrAttempting, store.ErrPayloadPurged,
+		store.ErrTerminal, store.ErrExists, store.ErrEndpointDeleted, store.ErrPollLive,
+		store.ErrTooManyRedrives, store.ErrLaneQuota, errRefused,
 	} {
 		if errors.Is(err, known) {
 			return known.Error()
@@ -137,40 +140,115 @@ func sentinel(err error) string {
 
 // parameters are those of the methods that scripts call, behind the context.
 var parameters = map[string]string{
-	"Cancel": "project id now by", "CancelRef": "project ref topic limit now by", "Retry": "project id retry by",
-	"Reschedule": "project id due now by", "Mend": "project id change now by", "AppendAudit": "entry",
-	"Overdue": "after dueBefore claimedBefore limit", "Open": "after limit", "OpenUntil": "after until limit",
-	"Claimed": "after now limit", "ByID": "ids", "Known": "ids", "Expire": "now limit", "DropClaims": "now",
-	"IndexMeta": "want", "NextGeneration": "from now by", "MarkBuilt": "generation now",
-	"TryLease": "name holder now ttl", "SweepCursor": "", "SetSweepCursor": "cursor", "Purge": "retention limit",
-	"AdvanceMarks": "now full", "Overstays": "retention", "PurgeKeys": "now limit", "PurgeVersions": "now before limit",
-	"Fold": "now", "CountSealed": "table keyID limit", "OwnedSecrets": "project owner now",
-	"AddSecret": "secret retireAt onlyIfNone by", "Ping": "", "Lanes": "since limit", "LaneByKey": "project key",
-	"LaneList": "project filter", "SetLane": "project key concurrency rate now by",
-	"PauseLane": "project key until reason now by", "OpenCallbacks": "names", "Projects": "after limit",
-	"Project": "which", "ProjectsChanged": "since limit", "CreateProject": "row by", "PatchProject": "which change now by",
-	"SetProjectPause": "project until reason now by", "Presets": "project kind", "AllPresets": "project",
-	"PutPreset": "row by", "DeletePreset": "project kind name now by", "Keys": "project", "KeyByHash": "hash",
-	"AddKey": "row by", "RevokeKey": "project id now by", "CreateEndpoint": "row by",
-	"PatchEndpoint":  "project id change now by",
-	"DeleteEndpoint": "project id now by", "DisableEndpoint": "project id reason now by", "Endpoint": "project id",
-	"AnyEndpoint": "project id", "EndpointByExternalID": "project name", "FindEndpoints": "project names",
-	"Endpoints": "project filter", "Subscribers": "project after limit", "EndpointsByID": "ids",
-	"EndpointsChanged": "since limit", "EndpointEvents": "after limit", "CancelDeleted": "now limit",
-	"TakeAlerts": "failingBefore alertedBefore now limit", "PurgeOutcomes": "now before limit",
-	"Books": "project query", "Compare": "project from to names most", "NextStrict": "project key",
-	"LockHolder": "project key now", "Attempted": "project id", "Get": "project id", "Attempts": "project id before limit",
-	"Attempt": "project id number", "Payload": "project id", "Counts": "project", "DueHours": "project from to",
-	"DueNow": "project now", "DeadGroups": "project", "PurgeActivity": "now limit", "ReportDispatcher": "row",
-	"WithdrawDispatcher": "name now", "LastWorker": "", "Dispatchers": "since", "PurgeDispatchers": "now limit",
-	"Session": "name now", "PutSession": "row", "DeleteSession": "name", "PurgeSessions": "now limit",
-	"AuditEntries": "project after limit", "EventPlanned": "project route key", "ResolvePoll": "project id data now by", "PollDetail": "project id",
-	"CreateRedrive": "row by", "GatherRedrive": "project id now", "StepRedrive": "id limit now",
-	"SetRedrive": "project id to now by", "Redrive": "project id", "Redrives": "project after limit",
-	"RedrivesToDo": "after limit", "CreateSchedule": "row by", "ChangeSchedule": "project id change now by",
-	"DeleteSchedule": "project id now by", "Schedule": "project id", "Schedules": "project filter",
-	"ScheduleRuns": "project id", "NextSchedules": "now limit", "RanSchedule": "project id draft now by",
-	"Damage": "id",
+	"AddKey":               "row by",
+	"AddSecret":            "secret retireAt onlyIfNone by",
+	"AdvanceMarks":         "now full",
+	"AllPresets":           "project",
+	"AnyEndpoint":          "project id",
+	"AppendAudit":          "entry",
+	"Attempt":              "project id number",
+	"Attempted":            "project id",
+	"Attempts":             "project id before limit",
+	"AuditEntries":         "project after limit",
+	"Books":                "project query",
+	"ByID":                 "ids",
+	"Cancel":               "project id now by",
+	"CancelDeleted":        "now limit",
+	"CancelRef":            "project ref topic limit now by",
+	"ChangeSchedule":       "project id change now by",
+	"Claimed":              "after now limit",
+	"Compare":              "project from to names most",
+	"CountSealed":          "table keyID limit",
+	"Counts":               "project",
+	"CreateEndpoint":       "row by",
+	"CreateProject":        "row by",
+	"CreateRedrive":        "row by",
+	"CreateSchedule":       "row by",
+	"Damage":               "id",
+	"DeadGroups":           "project",
+	"DeleteEndpoint":       "project id now by",
+	"DeletePreset":         "project kind name now by",
+	"DeleteSchedule":       "project id now by",
+	"DeleteSession":        "name",
+	"DisableEndpoint":      "project id reason now by",
+	"Dispatchers":          "since",
+	"DropClaims":           "now",
+	"DueHours":             "project from to",
+	"DueNow":               "project now",
+	"Endpoint":             "project id",
+	"EndpointByExternalID": "project name",
+	"EndpointEvents":       "after limit",
+	"Endpoints":            "project filter",
+	"EndpointsByID":        "ids",
+	"EndpointsChanged":     "since limit",
+	"EventPlanned":         "project route key",
+	"Expire":               "now limit",
+	"FindEndpoints":        "project names",
+	"Fold":                 "now",
+	"GatherRedrive":        "project id now",
+	"Get":                  "project id",
+	"IndexMeta":            "want",
+	"KeyByHash":            "hash",
+	"Keys":                 "project",
+	"Known":                "ids",
+	"LaneByKey":            "project key",
+	"LaneList":             "project filter",
+	"Lanes":                "since limit",
+	"LastWorker":           "",
+	"LockHolder":           "project key now",
+	"MarkBuilt":            "generation now",
+	"Mend":                 "project id change now by",
+	"NextGeneration":       "from now by",
+	"NextSchedules":        "now limit",
+	"NextStrict":           "project key",
+	"Open":                 "after limit",
+	"OpenCallbacks":        "names",
+	"OpenUntil":            "after until limit",
+	"Overdue":              "after dueBefore claimedBefore limit",
+	"Overstays":            "retention",
+	"OwnedSecrets":         "project owner now",
+	"PatchEndpoint":        "project id change now by",
+	"PatchProject":         "which change now by",
+	"PauseLane":            "project key until reason now by",
+	"Payload":              "project id",
+	"Ping":                 "",
+	"PollDetail":           "project id",
+	"Presets":              "project kind",
+	"Project":              "which",
+	"Projects":             "after limit",
+	"ProjectsChanged":      "since limit",
+	"Purge":                "retention limit",
+	"PurgeActivity":        "now limit",
+	"PurgeDispatchers":     "now limit",
+	"PurgeKeys":            "now limit",
+	"PurgeOutcomes":        "now before limit",
+	"PurgeSessions":        "now limit",
+	"PurgeVersions":        "now before limit",
+	"PutPreset":            "row by",
+	"PutSession":           "row",
+	"RanSchedule":          "project id draft now by",
+	"Redrive":              "project id",
+	"Redrives":             "project after limit",
+	"RedrivesToDo":         "after limit",
+	"ReportDispatcher":     "row",
+	"Reschedule":           "project id due now by",
+	"ResolvePoll":          "project id data now by",
+	"Retry":                "project id retry by",
+	"RevokeKey":            "project id now by",
+	"Schedule":             "project id",
+	"ScheduleRuns":         "project id",
+	"Schedules":            "project filter",
+	"Session":              "name now",
+	"SetLane":              "project key concurrency rate now by",
+	"SetProjectPause":      "project until reason now by",
+	"SetRedrive":           "project id to now by",
+	"SetSweepCursor":       "cursor",
+	"StepRedrive":          "id limit now",
+	"Subscribers":          "project after limit",
+	"SweepCursor":          "",
+	"TakeAlerts":           "failingBefore alertedBefore now limit",
+	"TryLease":             "name holder now ttl",
+	"WithdrawDispatcher":   "name now",
 }
 
 // call calls a method of the store.

@@ -157,9 +157,15 @@ func (s *script) time(word string) int64 {
 
 // tracked are the rows of which only what has changed is said.
 var tracked = map[reflect.Type]bool{
-	reflect.TypeFor[store.Callback](): true, reflect.TypeFor[store.Stamped](): true, reflect.TypeFor[store.Attempt](): true,
-	reflect.TypeFor[store.Endpoint](): true, reflect.TypeFor[store.Schedule](): true, reflect.TypeFor[store.Lane](): true,
-	reflect.TypeFor[store.Project](): true, reflect.TypeFor[store.PollDetail](): true, reflect.TypeFor[store.Redrive](): true,
+	reflect.TypeFor[store.Callback]():   true,
+	reflect.TypeFor[store.Stamped]():    true,
+	reflect.TypeFor[store.Attempt]():    true,
+	reflect.TypeFor[store.Endpoint]():   true,
+	reflect.TypeFor[store.Schedule]():   true,
+	reflect.TypeFor[store.Lane]():       true,
+	reflect.TypeFor[store.Project]():    true,
+	reflect.TypeFor[store.PollDetail](): true,
+	reflect.TypeFor[store.Redrive]():    true,
 }
 
 // tell says what was answered, a line for each row.
@@ -239,7 +245,8 @@ func (s *script) row(v reflect.Value) string {
 	}
 	key := v.Type().Name() + " " + s.rowKey(v)
 	before, known := s.said[key]
-	if base, ok := s.said["Callback "+s.rowKey(v)]; ok && v.Type() == reflect.TypeFor[store.Stamped]() && before["state"] == "" {
+	base, ok := s.said["Callback "+s.rowKey(v)]
+	if ok && v.Type() == reflect.TypeFor[store.Stamped]() && before["state"] == "" {
 		base = maps.Clone(base)
 		maps.Copy(base, before)
 		before, known = base, false // of the first claim only what it has is said
