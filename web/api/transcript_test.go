@@ -27,9 +27,10 @@ import (
 //	as     the key of the requests that follow: root, none, one of the stub's (SCOPE of PROJECT) or of an answer
 //	in     the project that they name; none
 //	show   which members of an answer are written; none: all
-//	GET …  the method and the path of the requests that follow; behind two spaces each, headers,
-//	       or "until TEXT": the request is made until the answer has that, or "undocumented": it is taken, though
-//	       the document does not say so
+//	GET …  the method and the path of the requests that follow; behind two spaces each, headers; "until PATTERN"
+//	       or "until no PATTERN": the request is made until the answer has that, or has it no more, which is how
+//	       what an instant decides (index_missing of what was just accepted) stays out; "undocumented": the
+//	       answer is taken, though the document does not say so
 //	>      a body that is sent there; without one the request is made without
 //	=      a call of the engine or the store, and what it was given
 //	<      the answer; a body that the file has above is named by its number
@@ -211,9 +212,10 @@ func (x *player) request(route, body string) {
 		x.stub.calls = nil
 	}
 	var rec *httptest.ResponseRecorder
+	until, without := strings.CutPrefix(until, "no ")
 	ask := func() bool {
 		rec = x.do(method, path, x.expand(body), header...)
-		return strings.Contains(fmt.Sprint(rec.Code, " ", rec.Body), until)
+		return regexp.MustCompile(until).MatchString(fmt.Sprint(rec.Code, " ", rec.Body)) != without
 	}
 	if until == "" {
 		ask()
