@@ -6,11 +6,13 @@
 package httperr
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -56,79 +58,105 @@ type Problem struct {
 	RetryAfter int
 }
 
-// A row of the table. Where sentence is empty the error's own text is shown: only for errors made in this process,
-// whose whole chain is known to be harmless.
+// A row of the table. Where sentence is empty the text of err is shown, without what it was wrapped with.
 type row struct {
 	err        error
 	status     int
 	code       string
-	sentence   string
 	retryAfter int
+	sentence   string
 }
 
 // rows returns the table. The first row that matches counts.
 func rows() []row {
 	return []row{
-		{err: ErrUnauthorized, status: http.StatusUnauthorized, code: "unauthorized", sentence: ErrUnauthorized.Error()},
+		{ErrUnauthorized, http.StatusUnauthorized, "unauthorized", 0, ""},
+		{ErrGuesses, http.StatusTooManyRequests, "too_many_guesses", 1, ""},
+		{ErrRate, http.StatusTooManyRequests, "rate_limited", 1, ""},
+		{ErrForbidden, http.StatusForbidden, "forbidden", 0, ""},
 		{
-			err: ErrGuesses, status: http.StatusTooManyRequests, code: "too_many_guesses",
-			sentence: ErrGuesses.Error(), retryAfter: 1,
-		},
-		{
-			err: ErrRate, status: http.StatusTooManyRequests, code: "rate_limited",
-			sentence: ErrRate.Error(), retryAfter: 1,
-		},
-		{err: ErrForbidden, status: http.StatusForbidden, code: "forbidden"},
-		{
-			err: store.ErrNeedsAdmin, status: http.StatusForbidden, code: "forbidden",
-			sentence: "the endpoint has credentials: another host, or another signer for its secret, " +
+			store.ErrNeedsAdmin, http.StatusForbidden, "forbidden", 0,
+			"the endpoint has credentials: another host, or another signer for its secret, " +
 				"needs a key of scope admin, or new credentials (headers, secret) in the same request",
 		},
-		{err: ErrBadJSON, status: http.StatusBadRequest, code: "bad_json"},
-		{err: ErrIncomplete, status: http.StatusBadRequest, code: "incomplete_body", sentence: ErrIncomplete.Error()},
-		{err: ErrTooLarge, status: http.StatusRequestEntityTooLarge, code: "too_large"},
-		{err: ErrPayloadTooLarge, status: http.StatusRequestEntityTooLarge, code: "payload_too_large", sentence: ErrPayloadTooLarge.Error()},
-		{err: ErrEncoding, status: http.StatusUnsupportedMediaType, code: "unsupported_encoding", sentence: ErrEncoding.Error()},
-		{err: ErrNoRoute, status: http.StatusNotFound, code: "no_route", sentence: ErrNoRoute.Error()},
-		{err: ErrMethod, status: http.StatusMethodNotAllowed, code: "method_not_allowed", sentence: ErrMethod.Error()},
-		{err: store.ErrNotFound, status: http.StatusNotFound, code: "not_found", sentence: "there is no such thing in this project"},
-		{err: store.ErrAttempting, status: http.StatusConflict, code: "attempting", sentence: "the callback is being attempted at this moment; try again when the attempt has ended"},
-		{err: store.ErrPayloadPurged, status: http.StatusConflict, code: "payload_purged", sentence: "retention has removed the payload, so there is nothing to send"},
-		{err: store.ErrTerminal, status: http.StatusConflict, code: "terminal", sentence: "it is terminal, and this needs one that is not"},
-		{err: store.ErrExists, status: http.StatusConflict, code: "exists", sentence: "there is one already of that id or name"},
-		{err: store.ErrPollLive, status: http.StatusConflict, code: "poll_live", sentence: "another poll of the same reference and address is open"},
-		{err: store.ErrEndpointDeleted, status: http.StatusConflict, code: "endpoint_deleted", sentence: "the callback's endpoint was deleted, so there is nobody to send it to"},
-		{err: store.ErrIdempotencyMismatch, status: http.StatusUnprocessableEntity, code: "idempotency_mismatch", sentence: "the idempotency key was used with a different request"},
-		{err: store.ErrIdempotencyInProgress, status: http.StatusConflict, code: "idempotency_in_progress", sentence: "a request with this idempotency key is in progress", retryAfter: 1},
+		{ErrBadJSON, http.StatusBadRequest, "bad_json", 0, ""},
+		{ErrIncomplete, http.StatusBadRequest, "incomplete_body", 0, ""},
+		{ErrTooLarge, http.StatusRequestEntityTooLarge, "too_large", 0, ""},
+		{ErrPayloadTooLarge, http.StatusRequestEntityTooLarge, "payload_too_large", 0, ""},
+		{ErrEncoding, http.StatusUnsupportedMediaType, "unsupported_encoding", 0, ""},
+		{ErrNoRoute, http.StatusNotFound, "no_route", 0, ""},
+		{ErrMethod, http.StatusMethodNotAllowed, "method_not_allowed", 0, ""},
+		{store.ErrNotFound, http.StatusNotFound, "not_found", 0, "there is no such thing in this project"},
 		{
-			err: store.ErrTooManyRedrives, status: http.StatusTooManyRequests,
-			code: "too_many_redrives", retryAfter: 60,
-			sentence: fmt.Sprintf("at most %d redrives of a project may be open; "+
-				"wait for one to end, or cancel one", store.MaxOpenRedrives),
+			store.ErrAttempting, http.StatusConflict, "attempting", 0,
+			"the callback is being attempted at this moment; try again when the attempt has ended",
 		},
 		{
-			err: store.ErrOpenQuota, status: http.StatusTooManyRequests,
-			code: "open_callbacks_quota", retryAfter: 10,
-			sentence: "the project has as many open callbacks as its quota allows; " +
+			store.ErrPayloadPurged, http.StatusConflict, "payload_purged", 0,
+			"retention has removed the payload, so there is nothing to send",
+		},
+		{
+			store.ErrTerminal, http.StatusConflict, "terminal", 0,
+			"it is terminal, and this needs one that is not",
+		},
+		{store.ErrExists, http.StatusConflict, "exists", 0, "there is one already of that id or name"},
+		{
+			store.ErrPollLive, http.StatusConflict, "poll_live", 0,
+			"another poll of the same reference and address is open",
+		},
+		{
+			store.ErrEndpointDeleted, http.StatusConflict, "endpoint_deleted", 0,
+			"the callback's endpoint was deleted, so there is nobody to send it to",
+		},
+		{
+			store.ErrIdempotencyMismatch, http.StatusUnprocessableEntity, "idempotency_mismatch", 0,
+			"the idempotency key was used with a different request",
+		},
+		{
+			store.ErrIdempotencyInProgress, http.StatusConflict, "idempotency_in_progress", 1,
+			"a request with this idempotency key is in progress",
+		},
+		{
+			store.ErrTooManyRedrives, http.StatusTooManyRequests, "too_many_redrives", 60,
+			fmt.Sprintf("at most %d redrives of a project may be open; wait for one to end, or cancel one",
+				store.MaxOpenRedrives),
+		},
+		{
+			store.ErrOpenQuota, http.StatusTooManyRequests, "open_callbacks_quota", 10,
+			"the project has as many open callbacks as its quota allows; " +
 				"try again when some have ended, or have the quota raised",
 		},
 		{
-			err: store.ErrLaneQuota, status: http.StatusTooManyRequests,
-			code: "lanes_quota", retryAfter: 3600,
-			sentence: "the project has as many lanes as its quota allows; " +
-				"use one that exists, or have the quota raised",
+			store.ErrLaneQuota, http.StatusTooManyRequests, "lanes_quota", 3600,
+			"the project has as many lanes as its quota allows; use one that exists, or have the quota raised",
 		},
-		{err: store.ErrUnavailable, status: http.StatusServiceUnavailable, code: "unavailable", sentence: "the database cannot commit; try again later", retryAfter: 5},
 		{
-			err: ErrBusy, status: http.StatusServiceUnavailable, code: "busy", sentence: ErrBusy.Error(),
-			retryAfter: 1,
+			store.ErrUnavailable, http.StatusServiceUnavailable, "unavailable", 5,
+			"the database cannot commit; try again later",
 		},
-		{err: schedule.ErrRebuilding, status: http.StatusServiceUnavailable, code: "index_rebuilding", sentence: "the index is being rebuilt; try again later", retryAfter: 5},
-		{err: schedule.ErrLost, status: http.StatusServiceUnavailable, code: "index_lost", sentence: "the index is lost and will be rebuilt; try again later", retryAfter: 5},
-		{err: context.DeadlineExceeded, status: http.StatusServiceUnavailable, code: "unavailable", sentence: "it took too long; try again later", retryAfter: 5},
-		{err: context.Canceled, status: http.StatusServiceUnavailable, code: "unavailable", sentence: "the request was given up; try again later", retryAfter: 5},
+		{ErrBusy, http.StatusServiceUnavailable, "busy", 1, ""},
+		{
+			schedule.ErrRebuilding, http.StatusServiceUnavailable, "index_rebuilding", 5,
+			"the index is being rebuilt; try again later",
+		},
+		{
+			schedule.ErrLost, http.StatusServiceUnavailable, "index_lost", 5,
+			"the index is lost and will be rebuilt; try again later",
+		},
+		{
+			context.DeadlineExceeded, http.StatusServiceUnavailable, "unavailable", 5,
+			"it took too long; try again later",
+		},
+		{
+			context.Canceled, http.StatusServiceUnavailable, "unavailable", 5,
+			"the request was given up; try again later",
+		},
 	}
 }
+
+// shown are errors whose own text is shown with all that they were wrapped with: they are made in this process only,
+// and their whole chain is known to be harmless.
+var shown = []error{ErrForbidden, ErrBadJSON, ErrTooLarge}
 
 // From returns the problem of err, which must not be nil. An error that is not in the table is a 500 that says nothing
 // of it.
@@ -141,8 +169,8 @@ func From(err error) Problem {
 		if !errors.Is(err, r.err) {
 			continue
 		}
-		detail := r.sentence
-		if detail == "" {
+		detail := cmp.Or(r.sentence, r.err.Error())
+		if slices.Contains(shown, r.err) {
 			detail = err.Error()
 		}
 		p := problem(r.status, r.code, detail)
@@ -191,7 +219,8 @@ func fromInvalid(e *store.InvalidError) Problem {
 		}
 		names = append(names, f.Field)
 	}
-	p := problem(http.StatusUnprocessableEntity, "invalid", "the request cannot be meant: see errors ("+strings.Join(names, ", ")+")")
+	p := problem(http.StatusUnprocessableEntity, "invalid",
+		"the request cannot be meant: see errors ("+strings.Join(names, ", ")+")")
 	for _, f := range e.Fields {
 		p.Errors = append(p.Errors, client.FieldError(f))
 	}
