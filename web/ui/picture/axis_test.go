@@ -4,10 +4,13 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 	_ "time/tzdata"
+
+	"github.com/seed-ff5a32d8/dispatcher/internal/transcript"
 )
 
 // What is shown below an axis is in equal steps at every width, and labels do not touch each other.
@@ -49,24 +52,6 @@ func TestLabelsLeaveWhatIsTaken(t *testing.T) {
 	}
 }
 
-func TestTextsAreCut(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		in   string
-		most int
-		want string
-	}{
-		{"12:00", 96, "12:00"}, {"a very long label", 60, "a very…"}, {"十一月二十三日", 60, "十一月二…"}, {"", 5, ""}, {"\u202e\x00ab\n", 96, "ab "}, {"abc", 0, "…"},
-	} {
-		if got := fit(c.in, c.most); got != c.want {
-			t.Errorf("fit(%q, %d) is %q, not %q", c.in, c.most, got, c.want)
-		}
-	}
-	if got := ident("a.b-c 1\u00e9"); got != "a_b-c_1__" {
-		t.Errorf("the id is %q", got)
-	}
-}
-
 // Peaks and dips stay when neighbours become one.
 func TestThinningKeepsPeaksAndDips(t *testing.T) {
 	t.Parallel()
@@ -93,57 +78,63 @@ func TestThinningKeepsPeaksAndDips(t *testing.T) {
 	}
 }
 
-func TestLinearTicks(t *testing.T) {
+// TestRules: how texts are cut, and which values and moments an axis has.
+func TestRules(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
-		highest float64
-		steps   int
-		whole   bool
-		want    string
-	}{
-		{0, 4, false, "[0 1]"},
-		{1, 4, false, "[0 0.5 1]"},
-		{0.3, 4, false, "[0 0.1 0.2 0.3]"},
-		{0.003, 4, false, "[0 0.001 0.002 0.003]"},
-		{7, 4, false, "[0 2 4 6 8]"},
-		{100, 4, false, "[0 50 100]"},
-		{101, 4, false, "[0 50 100 150]"},
-		{412, 4, false, "[0 200 400 600]"},
-		{1, 4, true, "[0 1]"},
-		{3, 4, true, "[0 1 2 3]"},
-		{5, 4, true, "[0 2 4 6]"},
-		{math.Inf(1), 4, false, "[0 1]"},
-		{math.NaN(), 0, false, "[0 1]"},
-		{5, 4, false, "[0 2 4 6]"},
-		{1e15, 4, true, "[0 5e+14 1e+15]"},
-	} {
-		s := linear(c.highest, c.steps, c.whole)
-		if got := fmt.Sprint(s.ticks); got != c.want {
-			t.Errorf("linear(%g, %d, %v) has %s, not %s", c.highest, c.steps, c.whole, got, c.want)
+	transcript.Run(t, "testdata/rules.txt", func(line string) string {
+		rule, rest, _ := strings.Cut(line, " ")
+		args := strings.Split(rest, ", ")
+		number := func(i int) float64 {
+			v, err := strconv.ParseFloat(args[i], 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return v
 		}
-	}
+		switch rule {
+		case "fit":
+			return fmt.Sprintf("%q", fit(args[0], int(number(1))))
+		case "ident":
+			return ident(rest)
+		case "linear":
+			return fmt.Sprint(linear(number(0), int(number(1)), len(args) > 2).ticks)
+		case "logarithmic":
+			return fmt.Sprint(logarithmic(number(0), number(1), number(2)).ticks)
+		case "moments":
+			in, err := time.LoadLocation(args[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			from, to, _ := strings.Cut(args[1], " to ")
+			return clockTimes(moments(clockTime(t, from, in), clockTime(t, to, in), int(number(2)), in))
+		}
+		return "is no rule"
+	})
 }
 
-func TestLogarithmicTicks(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		least, highest, floor float64
-		want                  string
-	}{
-		{3, 40, 0, "[2 5 10 20 50]"},
-		{3, 3, 0, "[2 5 10 20]"},
-		{3, 900, 1, "[1 10 100 1000]"},
-		{0.002, 0.9, 0, "[0.001 0.01 0.1 1]"},
-		{1, 90_000, 0, "[1 10 100 1000 10000 100000]"},
-		{7, 3e9, 1, "[1 100 10000 1e+06 1e+08 1e+10]"},
-		{math.Inf(1), 0, 0, "[1e-09 2e-09 5e-09 1e-08]"},
-		{math.Inf(1), 0, 1, "[1 2 5 10]"},
-		{math.NaN(), math.Inf(1), math.Inf(1), "[1e-09 2e-09 5e-09 1e-08]"},
-	} {
-		if got := fmt.Sprint(logarithmic(c.least, c.highest, c.floor).ticks); got != c.want {
-			t.Errorf("logarithmic(%g, %g, %g) has %s, not %s", c.least, c.highest, c.floor, got, c.want)
-		}
+// clockTime is when clocks show a time.
+func clockTime(t *testing.T, text string, in *time.Location) time.Time {
+	t.Helper()
+	at, err := time.ParseInLocation("2006-01-02 15:04", text, in)
+	if err != nil {
+		t.Fatal(err)
 	}
+	return at
+}
+
+// clockTimes writes what clocks show, with the day where that differs from the one before.
+func clockTimes(all []time.Time) string {
+	var texts []string
+	day := ""
+	for _, at := range all {
+		layout := "2006-01-02 15:04"
+		if at.Format(time.DateOnly) == day {
+			layout = "15:04"
+		}
+		day = at.Format(time.DateOnly)
+		texts = append(texts, at.Format(layout))
+	}
+	return strings.Join(texts, ", ")
 }
 
 // checkScale says what is wrong with a scale.
@@ -192,56 +183,6 @@ func FuzzLogarithmic(f *testing.F) {
 			t.Errorf("logarithmic(%g, %g, %g): %v", least, highest, floor, err)
 		}
 	})
-}
-
-func TestMoments(t *testing.T) {
-	t.Parallel()
-	zone := func(name string) *time.Location {
-		in, err := time.LoadLocation(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return in
-	}
-	const layout = "2006-01-02 15:04"
-	for _, c := range []struct {
-		zone, from, to string
-		most           int
-		want           string
-	}{
-		{"UTC", "2026-03-08 04:10", "2026-03-08 05:10", 6, "04:10 04:20 04:30 04:40 04:50 05:00 05:10"},
-		{"UTC", "2026-03-08 04:11", "2026-03-08 04:16", 8, "04:11 04:12 04:13 04:14 04:15 04:16"},
-		{"Asia/Shanghai", "2026-03-08 22:30", "2026-03-09 07:00", 5, "9 00:00 02:00 04:00 06:00"},
-		{"Asia/Kathmandu", "2026-03-08 22:10", "2026-03-09 01:00", 3, "23:00 9 00:00 01:00"},
-		// The clocks go from 1:59 to 3:00, and from 1:59 back to 1:00.
-		{"America/New_York", "2026-03-07 22:00", "2026-03-08 06:00", 8, "22:00 23:00 8 00:00 01:00 03:00 04:00 05:00 06:00"},
-		{"America/New_York", "2026-10-31 18:00", "2026-11-01 18:00", 5, "18:00 1 00:00 06:00 12:00 18:00"},
-		// The clocks leave out midnight.
-		{"Africa/Cairo", "2026-04-22 12:00", "2026-04-25 12:00", 4, "23 00:00 24 01:00 25 00:00"},
-		{"UTC", "2026-03-04 12:00", "2026-03-26 12:00", 4, "9 00:00 16 00:00 23 00:00"},
-		{"UTC", "2026-01-15 00:00", "2026-12-20 00:00", 4, "4/1 7/1 10/1"},
-		{"UTC", "1998-01-15 00:00", "2026-12-20 00:00", 8, "2000 2005 2010 2015 2020 2025"},
-	} {
-		in := zone(c.zone)
-		from, _ := time.ParseInLocation(layout, c.from, in)
-		to, _ := time.ParseInLocation(layout, c.to, in)
-		var got []string
-		for _, m := range moments(from, to, c.most, in) {
-			switch {
-			case strings.Contains(c.want, "/"):
-				got = append(got, m.Format("1/2"))
-			case !strings.Contains(c.want, ":"):
-				got = append(got, m.Format("2006"))
-			case startsDay(m):
-				got = append(got, m.Format("2 15:04"))
-			default:
-				got = append(got, m.Format("15:04"))
-			}
-		}
-		if text := strings.Join(got, " "); text != c.want {
-			t.Errorf("%s, %s to %s by %d: %s, not %s", c.zone, c.from, c.to, c.most, text, c.want)
-		}
-	}
 }
 
 func FuzzMoments(f *testing.F) {

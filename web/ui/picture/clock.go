@@ -2,14 +2,6 @@ package picture
 
 import "time"
 
-// The steps between moments on an axis: minutes, hours, days (of which 7 and 14 begin on a Monday), months, years.
-var (
-	minuteSteps = [...]int{1, 2, 5, 10, 15, 30}
-	hourSteps   = [...]int{1, 2, 3, 6, 12}
-	daySteps    = [...]int{1, 2, 7, 14}
-	monthSteps  = [...]int{1, 2, 3, 6}
-)
-
 // moments gives the round moments from one moment to another in a place, ascending, about most of them and never more
 // than twice as many. Round is what clocks and calendars there show: after a change of the clocks, hours are still round.
 func moments(from, to time.Time, most int, in *time.Location) []time.Time {
@@ -21,24 +13,19 @@ func moments(from, to time.Time, most int, in *time.Location) []time.Time {
 	span := float64(to.Unix()-from.Unix()) / 60 // minutes
 	enough := func(minutes int) bool { return span/float64(minutes) <= float64(most) }
 	c := collector{from: from, to: to, most: 2 * most}
-	for _, n := range minuteSteps {
-		if enough(n) {
-			return c.minutes(n)
-		}
-	}
-	for _, n := range hourSteps {
-		if enough(n * 60) {
-			return c.hours(n)
-		}
-	}
-	for _, n := range daySteps {
-		if enough(n * 60 * 24) {
-			return c.days(n)
-		}
-	}
-	for _, n := range monthSteps {
-		if enough(n * 60 * 24 * 30) {
-			return c.months(n)
+	// The steps between moments on an axis: minutes, hours, days (of which 7 and 14 begin on a Monday), months, years.
+	for _, unit := range []struct {
+		minutes int
+		every   func(n int) []time.Time
+		steps   []int
+	}{
+		{1, c.minutes, []int{1, 2, 5, 10, 15, 30}}, {60, c.hours, []int{1, 2, 3, 6, 12}},
+		{60 * 24, c.days, []int{1, 2, 7, 14}}, {60 * 24 * 30, c.months, []int{1, 2, 3, 6}},
+	} {
+		for _, n := range unit.steps {
+			if enough(n * unit.minutes) {
+				return unit.every(n)
+			}
 		}
 	}
 	for n := 1; ; n *= 10 {

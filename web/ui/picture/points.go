@@ -66,22 +66,32 @@ func (p points) highest() float64 {
 // thinned are at most so many of the points: of each group of neighbours the value that is farthest from the one kept
 // before, so that neither peaks nor dips vanish.
 func (p points) thinned(most int) points {
-	every := (len(p.at) + most - 1) / most
-	if every <= 1 {
-		return p
+	thin, _ := p.grouped(most, farthest)
+	return thin
+}
+
+// summed are at most so many of the points: neighbours are added up. It says how many of them became one.
+func (p points) summed(most int) (sums points, every int) { return p.grouped(most, sum) }
+
+// grouped are at most so many of the points: neighbours become one, whose value join makes of theirs and of the one
+// before. It says how many of them became one.
+func (p points) grouped(most int, join func(group []float64, before float64) float64) (joined points, every int) {
+	every = max((len(p.at)+most-1)/most, 1)
+	if every == 1 {
+		return p, 1
 	}
-	thin := points{rows: make([][]float64, len(p.rows))}
+	joined.rows = make([][]float64, len(p.rows))
 	for i := 0; i < len(p.at); i += every {
-		thin.at = append(thin.at, p.at[i])
+		joined.at = append(joined.at, p.at[i])
 		for s, row := range p.rows {
-			last := math.NaN()
-			if n := len(thin.rows[s]); n > 0 {
-				last = thin.rows[s][n-1]
+			before := math.NaN()
+			if n := len(joined.rows[s]); n > 0 {
+				before = joined.rows[s][n-1]
 			}
-			thin.rows[s] = append(thin.rows[s], farthest(row[i:min(i+every, len(row))], last))
+			joined.rows[s] = append(joined.rows[s], join(row[i:min(i+every, len(row))], before))
 		}
 	}
-	return thin
+	return joined, every
 }
 
 // farthest is the value that differs most from another one; without that, the first that is none of the gaps.
@@ -97,30 +107,19 @@ func farthest(group []float64, from float64) float64 {
 	return best
 }
 
-// summed are at most so many of the points: neighbours are added up. It says how many of them became one.
-func (p points) summed(most int) (sums points, every int) {
-	every = max((len(p.at)+most-1)/most, 1)
-	if every == 1 {
-		return p, 1
-	}
-	sums.rows = make([][]float64, len(p.rows))
-	for i := 0; i < len(p.at); i += every {
-		sums.at = append(sums.at, p.at[i])
-		for s, row := range p.rows {
-			sum := math.NaN()
-			for _, v := range row[i:min(i+every, len(row))] {
-				switch {
-				case math.IsNaN(v):
-				case math.IsNaN(sum):
-					sum = v
-				default:
-					sum = min(sum+v, biggest)
-				}
-			}
-			sums.rows[s] = append(sums.rows[s], sum)
+// sum adds up what is none of the gaps.
+func sum(group []float64, _ float64) float64 {
+	sum := math.NaN()
+	for _, v := range group {
+		switch {
+		case math.IsNaN(v):
+		case math.IsNaN(sum):
+			sum = v
+		default:
+			sum = min(sum+v, biggest)
 		}
 	}
-	return sums, every
+	return sum
 }
 
 // tabled puts the values into rows, at most so many: every so-manieth and the last.

@@ -166,7 +166,7 @@ func (d *drawing) bars(p points) {
 			stroke.move(tenths(bar/2), d.bottom()*10)
 			stroke.down(d.bottom()*10 - h)
 		}
-		d.strokes(stroke, barWidth(0, bar), Warn.class(0))
+		d.paths.strokes(stroke, barWidth(0, bar), Warn.class(0))
 	}
 }
 
@@ -186,15 +186,15 @@ func (d *drawing) stack(p points, slot func(i int) (from, to float64)) {
 			heights[i] = min(heights[i]+h, (d.bottom()-above/2)*10)
 			bars.down(d.bottom()*10 - heights[i])
 		}
-		d.strokes(bars, wide, d.Series[s].Tone.class(s)+" "+dash(s))
+		d.paths.strokes(bars, wide, d.Series[s].Tone.class(s)+" "+dash(s))
 	}
 }
 
 // strokes adds a path of strokes.
-func (d *drawing) strokes(strokes pen, wide int, class string) {
-	d.paths.put(`<path class="pic-bar `, class, `"`)
-	d.paths.number("stroke-width", wide, "")
-	d.paths.put(` d="`, string(strokes.d), `"/>`)
+func (m *markup) strokes(strokes pen, wide int, class string) {
+	m.put(`<path class="pic-bar `, class, `"`)
+	m.number("stroke-width", wide, "")
+	m.put(` d="`, string(strokes.d), `"/>`)
 }
 
 // barHeight is in tenths of pixels. A gap has none.
@@ -273,9 +273,7 @@ func sparkPaths(m *markup, series [2]Series, wide, high float64) {
 		}
 	}
 	if len(bad.d) > 0 {
-		m.put(`<path class="pic-bar pic-bad"`)
-		m.number("stroke-width", min(max(tenths(slot*0.7), 10), 60), "")
-		m.put(` d="`, string(bad.d), `"/>`)
+		m.strokes(bad, min(max(tenths(slot*0.7), 10), 60), string(Bad))
 	}
 	t.draw(m, series[0].Tone.class(0), "", true)
 }
