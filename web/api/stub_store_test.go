@@ -10,46 +10,36 @@ import (
 type rows struct{ *engine }
 
 func (r rows) Get(_ context.Context, project, id string) (store.Callback, error) {
-	return found(r.engine, r.callback, bareID, "Get", project, id)
+	return found(r.engine, r.has.Callback, bareID, "Get", project, id)
 }
 
 func (r rows) List(_ context.Context, project string, f store.Filter) (store.Page, error) {
-	return r.page, r.note("List", project, f)
+	return r.has.Page, r.note("List", project, f)
 }
 
 func (r rows) Attempts(_ context.Context, project, id string, before, limit int) ([]store.Attempt, error) {
-	return r.attempts, r.note("Attempts", project, id, before, limit)
+	return r.has.Attempts, r.note("Attempts", project, id, before, limit)
 }
 
 func (r rows) Payload(_ context.Context, project, id string) (store.Payload, error) {
-	return r.payload, r.note("Payload", project, id)
+	return r.has.Payload, r.note("Payload", project, id)
 }
 
 func (r rows) Counts(_ context.Context, project string) (store.Counts, error) {
-	return store.Counts{
-		States: map[store.State]int64{store.Scheduled: 8, store.Succeeded: 90, store.Dead: 1},
-		Tiers:  map[int]int64{2: 3, 0: 5},
-		Lanes:  []store.LaneCount{{Lane: oneLane, Open: 8}},
-	}, r.note("Counts", project)
+	return r.has.Counts, r.note("Counts", project)
 }
 
 func (r rows) AuditEntries(_ context.Context, project, after string, limit int) ([]store.AuditEntry, error) {
-	return behind(r.audit, after, limit, func(a store.AuditEntry) string { return a.ID }),
+	return behind(r.has.Audit, after, limit, func(a store.AuditEntry) string { return a.ID }),
 		r.note("AuditEntries", project, after, limit)
 }
 
 func (r rows) Redrive(_ context.Context, project, id string) (store.Redrive, error) {
-	return found(r.engine, someRedrive(), bareRedrive, "Redrive", project, id)
+	return found(r.engine, r.has.Redrive, bareRedrive, "Redrive", project, id)
 }
 
-// Redrives are three, whose ids end in 3, 2 and 1.
 func (r rows) Redrives(_ context.Context, project, after string, limit int) ([]store.Redrive, error) {
-	var redrives []store.Redrive
-	for _, id := range []string{"3", "2", "1"} {
-		one := someRedrive()
-		one.ID = bareID[:25] + id
-		redrives = append(redrives, one)
-	}
+	redrives := three(r.has.Redrive, func(one *store.Redrive) *string { return &one.ID })
 	return behind(redrives, after, limit, func(one store.Redrive) string { return one.ID }),
 		r.note("Redrives", project, after, limit)
 }
@@ -72,23 +62,23 @@ func (r rows) Projects(_ context.Context, after string, limit int) ([]store.Proj
 }
 
 func (r rows) Endpoint(_ context.Context, project, id string) (store.Endpoint, error) {
-	return found(r.engine, r.endpoint, bareEndpoint, "Endpoint", project, id)
+	return found(r.engine, r.has.Endpoint, bareEndpoint, "Endpoint", project, id)
 }
 
 func (r rows) EndpointByExternalID(_ context.Context, project, external string) (store.Endpoint, error) {
-	return found(r.engine, r.endpoint, r.endpoint.ExternalID, "EndpointByExternalID", project, external)
+	return found(r.engine, r.has.Endpoint, r.has.Endpoint.ExternalID, "EndpointByExternalID", project, external)
 }
 
 func (r rows) Endpoints(_ context.Context, project string, f store.EndpointFilter) ([]store.Endpoint, error) {
-	other := r.endpoint
+	other := r.has.Endpoint
 	other.ID = bareID
-	return behind([]store.Endpoint{r.endpoint, other}, f.After, f.Limit, func(ep store.Endpoint) string { return ep.ID }),
+	return behind([]store.Endpoint{r.has.Endpoint, other}, f.After, f.Limit, func(ep store.Endpoint) string { return ep.ID }),
 		r.note("Endpoints", project, f)
 }
 
 // Books has two groups, or one of everything.
 func (r rows) Books(_ context.Context, project string, q store.BooksQuery) ([]store.Books, error) {
-	books := []store.Books{{Accepted: 12, Succeeded: 7, Dead: 2, Canceled: 1, Open: 2}}
+	books := []store.Books{r.has.Books}
 	if q.GroupBy != "" {
 		books = append(books, books[0])
 		books[1].Group, books[1].Open = bareEndpoint, 3 // it does not balance

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -24,24 +25,7 @@ type engine struct {
 	// err is what all calls answer, but those that have an error of their own.
 	err, statsErr, keyErr error
 
-	callback    store.Callback
-	attempts    []store.Attempt
-	payload     store.Payload
-	page        store.Page
-	replayed    bool
-	event       accept.EventReceipt
-	explanation control.Explanation
-	evidence    string
-	poll        control.PollView
-	outcomes    []store.TerminalEvent
-	endpoint    store.Endpoint
-	created     bool
-	lanes       []control.LaneView
-	presets     control.Presets
-	schedule    store.Schedule
-	audit       []store.AuditEntry
-	auditCheck  control.AuditCheck
-	drift       index.Drift
+	has world
 
 	mu    sync.Mutex
 	calls []string
@@ -105,6 +89,15 @@ func behind[T any](all []T, after string, limit int, name func(T) string) []T {
 	return all[:min(limit, len(all))]
 }
 
+// three are rows like one, whose ids end in 3, 2 and 1.
+func three[T any](one T, id func(*T) *string) []T {
+	rows := []T{one, one, one}
+	for i := range rows {
+		*id(&rows[i]) = fmt.Sprint(bareID[:25], 3-i)
+	}
+	return rows
+}
+
 func (e *engine) Now() int64 { return nowMS }
 
 func (e *engine) CursorKey(context.Context) ([]byte, error) {
@@ -126,22 +119,22 @@ func (e *engine) Accept(_ context.Context, project string, subs []accept.Submiss
 		if receipts[i].Err = e.note("Accept", project, s); receipts[i].Err != nil && receipts[i].Err == e.err {
 			return nil, e.err
 		}
-		receipts[i].Callback, receipts[i].Replayed = e.callback, e.replayed
+		receipts[i].Callback, receipts[i].Replayed = e.has.Callback, e.has.Replayed
 		receipts[i].Callback.Project, receipts[i].Callback.URL, receipts[i].Callback.Ref = project, s.URL, s.Ref
 	}
 	return receipts, nil
 }
 
 func (e *engine) AcceptEvent(_ context.Context, project string, s accept.Submission) (accept.EventReceipt, error) {
-	return e.event, e.note("AcceptEvent", project, s)
+	return e.has.Event, e.note("AcceptEvent", project, s)
 }
 
 func (e *engine) AcceptPoll(_ context.Context, project string, s accept.PollSubmission) (accept.Receipt, error) {
-	return accept.Receipt{Callback: e.callback, Replayed: e.replayed}, e.note("AcceptPoll", project, s)
+	return accept.Receipt{Callback: e.has.Callback, Replayed: e.has.Replayed}, e.note("AcceptPoll", project, s)
 }
 
 func (e *engine) Cancel(_ context.Context, project, id string, by store.Actor) (store.CanceledCallback, error) {
-	cb := e.callback
+	cb := e.has.Callback
 	cb.State, cb.Reason, cb.FinishedAt = store.Canceled, store.Requested, nowMS
 	return store.CanceledCallback{Result: store.CancelDone, Callback: cb}, e.note("Cancel", project, id, by)
 }
@@ -150,34 +143,34 @@ func (e *engine) CancelRef(
 	_ context.Context, project string, which control.CancelRefRequest, by store.Actor,
 ) ([]store.CanceledCallback, error) {
 	return []store.CanceledCallback{
-		{Result: store.CancelTooLate, Callback: e.callback}, {Result: store.CancelDone, Callback: e.callback},
+		{Result: store.CancelTooLate, Callback: e.has.Callback}, {Result: store.CancelDone, Callback: e.has.Callback},
 	}, e.note("CancelRef", project, which, by)
 }
 
 func (e *engine) Retry(
 	_ context.Context, project, id string, r control.RetryRequest, by store.Actor,
 ) (store.Callback, error) {
-	return e.callback, e.note("Retry", project, id, r, by)
+	return e.has.Callback, e.note("Retry", project, id, r, by)
 }
 
 func (e *engine) Reschedule(
 	_ context.Context, project, id string, due *int64, delay *time.Duration, by store.Actor,
 ) (store.Callback, error) {
-	return e.callback, e.note("Reschedule", project, id, due, delay, by)
+	return e.has.Callback, e.note("Reschedule", project, id, due, delay, by)
 }
 
 func (e *engine) Mend(
 	_ context.Context, project, id string, r control.MendRequest, by store.Actor,
 ) (store.Callback, error) {
-	return e.callback, e.note("Mend", project, id, r, by)
+	return e.has.Callback, e.note("Mend", project, id, r, by)
 }
 
 func (e *engine) Explain(_ context.Context, project, id string) (control.Explanation, error) {
-	return e.explanation, e.note("Explain", project, id)
+	return e.has.Explanation, e.note("Explain", project, id)
 }
 
 func (e *engine) Evidence(_ context.Context, project, id string) (string, error) {
-	return e.evidence, e.note("Evidence", project, id)
+	return e.has.Evidence, e.note("Evidence", project, id)
 }
 
 // Outcomes returns those after the cursor.
@@ -186,7 +179,7 @@ func (e *engine) Outcomes(
 ) ([]store.TerminalEvent, store.OutcomeCursor, error) {
 	var events []store.TerminalEvent
 	next := after
-	for _, one := range e.outcomes {
+	for _, one := range e.has.Outcomes {
 		if one.Cursor.Tx > after.Tx && len(events) < limit {
 			events, next = append(events, one), one.Cursor
 		}
@@ -195,13 +188,13 @@ func (e *engine) Outcomes(
 }
 
 func (e *engine) Poll(_ context.Context, project, id string) (control.PollView, error) {
-	return found(e, e.poll, bareID, "Poll", project, id)
+	return found(e, e.has.Poll, bareID, "Poll", project, id)
 }
 
 func (e *engine) ResolvePoll(
 	_ context.Context, project, id string, r control.ResolveRequest, by store.Actor,
 ) (store.ResolvedPoll, error) {
-	cb := e.callback
+	cb := e.has.Callback
 	cb.Kind, cb.State, cb.Reason, cb.FinishedAt = store.Poll, store.Succeeded, store.ResolvedOutside, nowMS
 	return store.ResolvedPoll{Result: store.ResolveDone, Callback: cb}, e.note("ResolvePoll", project, id, r, by)
 }
@@ -210,7 +203,7 @@ func (e *engine) CreateEndpoint(
 	_ context.Context, project string, ch control.EndpointChange, by store.Actor,
 ) (control.EndpointReceipt, error) {
 	return control.EndpointReceipt{
-		Endpoint: e.endpoint, Created: true, Secret: secret.ShownSecret{Secret: "whsec_once"},
+		Endpoint: e.has.Endpoint, Created: true, Secret: secret.ShownSecret{Secret: "whsec_once"},
 	}, e.note("CreateEndpoint", project, ch, by)
 }
 
@@ -219,7 +212,7 @@ func (e *engine) PutEndpoints(
 ) ([]control.EndpointReceipt, error) {
 	receipts := make([]control.EndpointReceipt, len(changes))
 	for i, ch := range changes {
-		receipts[i] = control.EndpointReceipt{Endpoint: e.endpoint, Created: e.created}
+		receipts[i] = control.EndpointReceipt{Endpoint: e.has.Endpoint, Created: e.has.Created}
 		if receipts[i].Err = e.note("PutEndpoints", project, ch, by); receipts[i].Err != nil && receipts[i].Err == e.err {
 			return nil, e.err
 		}
@@ -230,7 +223,7 @@ func (e *engine) PutEndpoints(
 func (e *engine) PatchEndpoint(
 	_ context.Context, project, id string, ch control.EndpointChange, by store.Actor,
 ) (store.Endpoint, error) {
-	return e.endpoint, e.note("PatchEndpoint", project, id, ch, by)
+	return e.has.Endpoint, e.note("PatchEndpoint", project, id, ch, by)
 }
 
 func (e *engine) DeleteEndpoint(_ context.Context, project, id string, by store.Actor) error {
@@ -240,17 +233,17 @@ func (e *engine) DeleteEndpoint(_ context.Context, project, id string, by store.
 func (e *engine) PauseEndpoint(
 	_ context.Context, project, id string, until int64, by store.Actor,
 ) (store.Endpoint, error) {
-	ep := e.endpoint
+	ep := e.has.Endpoint
 	ep.PausedUntil, ep.PauseReason = until, by.Reason
 	return ep, e.note("PauseEndpoint", project, id, until, by)
 }
 
 func (e *engine) TestEndpoint(_ context.Context, project, id string, by store.Actor) (store.Callback, error) {
-	return e.callback, e.note("TestEndpoint", project, id, by)
+	return e.has.Callback, e.note("TestEndpoint", project, id, by)
 }
 
 func (e *engine) Lanes(_ context.Context, project string, f store.LaneFilter) ([]control.LaneView, error) {
-	return behind(e.lanes, f.After, f.Limit, func(v control.LaneView) string { return v.Key }),
+	return behind(e.has.Lanes, f.After, f.Limit, func(v control.LaneView) string { return v.Key }),
 		e.note("Lanes", project, f)
 }
 
@@ -268,7 +261,7 @@ func (e *engine) PauseLane(
 }
 
 func (e *engine) Presets(_ context.Context, project string) (control.Presets, error) {
-	return e.presets, e.note("Presets", project)
+	return e.has.Presets, e.note("Presets", project)
 }
 
 // Policy knows one formula.
@@ -326,13 +319,11 @@ func (e *engine) CreateKey(
 }
 
 func (e *engine) Keys(_ context.Context, project string) ([]store.Key, error) {
-	return []store.Key{
-		{ID: bareKey, Project: project, Name: "till", Scopes: []store.Scope{store.ScopeSend}, Hint: "wxyz", CreatedAt: nowMS},
-		{
-			ID: olderID, Project: project, Name: "old", Scopes: []store.Scope{store.ScopeAdmin}, Hint: "abcd",
-			CreatedAt: nowMS - 1, RevokedAt: nowMS,
-		},
-	}, e.note("Keys", project)
+	keys := slices.Clone(e.has.Keys)
+	for i := range keys {
+		keys[i].Project = project
+	}
+	return keys, e.note("Keys", project)
 }
 
 func (e *engine) RevokeKey(_ context.Context, project, id string, by store.Actor) error {
@@ -365,7 +356,7 @@ func (e *engine) Reencrypt(_ context.Context, from string, by store.Actor) (cont
 func (e *engine) Redrive(
 	_ context.Context, project string, q control.RedriveRequest, by store.Actor,
 ) (store.Redrive, error) {
-	r := someRedrive()
+	r := e.has.Redrive
 	r.Action, r.Shown = store.RedriveAction(cmp.Or(q.Action, "retry")), cmp.Or(q.Shown, r.Shown)
 	r.Ladder, r.URL = store.Ladder(q.Ladder), q.URL
 	if q.Delay != nil {
@@ -377,44 +368,35 @@ func (e *engine) Redrive(
 func (e *engine) SetRedrive(
 	_ context.Context, project, id string, to store.RedriveState, by store.Actor,
 ) (store.Redrive, error) {
-	r := someRedrive()
+	r := e.has.Redrive
 	r.State = to
 	return r, e.note("SetRedrive", project, id, string(to), by)
 }
 
 func (e *engine) Schedule(_ context.Context, project, id string) (store.Schedule, error) {
-	return found(e, e.schedule, bareSchedule, "Schedule", project, id)
+	return found(e, e.has.Schedule, bareSchedule, "Schedule", project, id)
 }
 
-// Schedules are three, with the ids 3, 2 and 1.
 func (e *engine) Schedules(_ context.Context, project string, f store.ScheduleFilter) ([]store.Schedule, error) {
-	var schedules []store.Schedule
-	for _, id := range []string{"3", "2", "1"} {
-		one := e.schedule
-		one.ID = bareID[:25] + id
-		schedules = append(schedules, one)
-	}
+	schedules := three(e.has.Schedule, func(one *store.Schedule) *string { return &one.ID })
 	return behind(schedules, f.After, f.Limit, func(one store.Schedule) string { return one.ID }),
 		e.note("Schedules", project, f)
 }
 
 func (e *engine) ScheduleRuns(_ context.Context, project, id string) ([]store.ScheduleRun, error) {
-	return found(e, []store.ScheduleRun{
-		{CallbackID: bareEndpoint, DueAt: nowMS, FiredAt: nowMS, Trigger: store.Manual},
-		{CallbackID: bareID, DueAt: nowMS - dayMS, FiredAt: nowMS - dayMS + 12, Trigger: store.BySchedule},
-	}, bareSchedule, "ScheduleRuns", project, id)
+	return found(e, e.has.Runs, bareSchedule, "ScheduleRuns", project, id)
 }
 
 func (e *engine) CreateSchedule(
 	_ context.Context, project string, ch control.ScheduleChange, by store.Actor,
 ) (store.Schedule, error) {
-	return e.schedule, e.note("CreateSchedule", project, ch, by)
+	return e.has.Schedule, e.note("CreateSchedule", project, ch, by)
 }
 
 func (e *engine) PatchSchedule(
 	_ context.Context, project, id string, ch control.ScheduleChange, by store.Actor,
 ) (store.Schedule, error) {
-	return e.schedule, e.note("PatchSchedule", project, id, ch, by)
+	return e.has.Schedule, e.note("PatchSchedule", project, id, ch, by)
 }
 
 func (e *engine) DeleteSchedule(_ context.Context, project, id string, by store.Actor) error {
@@ -422,13 +404,15 @@ func (e *engine) DeleteSchedule(_ context.Context, project, id string, by store.
 }
 
 func (e *engine) RunSchedule(_ context.Context, project, id string, by store.Actor) (store.Callback, error) {
-	return e.callback, e.note("RunSchedule", project, id, by)
+	return e.has.Callback, e.note("RunSchedule", project, id, by)
 }
 
-func (e *engine) Verify(context.Context) (index.Drift, error) { return e.drift, e.note("Verify", "-") }
+func (e *engine) Verify(context.Context) (index.Drift, error) {
+	return e.has.Drift, e.note("Verify", "-")
+}
 
 func (e *engine) VerifyAll(context.Context) (index.Drift, error) {
-	return e.drift, e.note("VerifyAll", "-")
+	return e.has.Drift, e.note("VerifyAll", "-")
 }
 
 func (e *engine) Rebuild(_ context.Context, dryRun bool, by store.Actor) (index.RebuildReport, error) {
@@ -441,5 +425,5 @@ func (e *engine) Stats(context.Context) (schedule.Stats, error) {
 }
 
 func (e *engine) VerifyAudit(_ context.Context, from, expect store.AuditLink) (control.AuditCheck, error) {
-	return e.auditCheck, e.note("VerifyAudit", "-", from, expect)
+	return e.has.AuditCheck, e.note("VerifyAudit", "-", from, expect)
 }

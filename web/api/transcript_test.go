@@ -145,7 +145,7 @@ func (x *player) serve(kind string) {
 	case "audited engine":
 		x.stub, x.face, x.audited = nil, newAuditedFace(x.t), 0
 	default:
-		x.stub = world(x.t, kind)
+		x.stub = newWorld(x.t, kind)
 		x.face = newFace(x.t, x.stub)
 		for name, bare := range map[string]string{
 			"cb": bareID, "ep": bareEndpoint, "key": bareKey, "rd": bareRedrive, "sc": bareSchedule, "au": bareEntry,
