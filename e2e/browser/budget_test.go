@@ -207,15 +207,7 @@ func costPages(t *testing.T, b harness.Backend, rows int) {
 	p := tr.Serve()
 	v := newViewer(t, p.Base)
 	awaitIndexed(t, v)
-	paths := append(slices.Clone(menu),
-		// What no index serves: a bounded part of the table is looked through.
-		"/ui/callbacks?lane=merchant-7", "/ui/callbacks?class=unreachable", "/ui/callbacks?label.channel=nothing", "/ui/callbacks?label.channel=nothing&state=dead",
-		"/ui/callbacks?lane=merchant-7&state=dead", "/ui/callbacks?lane=merchant-6&state=dead", "/ui/callbacks?lane=merchant-6&state=dead&class=unreachable",
-		"/ui/callbacks?state=dead", "/ui/callbacks?state=succeeded", "/ui/callbacks?state=scheduled", "/ui/callbacks?state=scheduled&order=due", "/ui/callbacks?overdue=true",
-		"/ui/callbacks?ref=seed-77", "/ui/callbacks?lock_key=lane-7", "/ui/callbacks?topic=refund.succeeded",
-		"/ui/callbacks?state=dead&class=http_5xx", "/ui/callbacks?state=dead&class=http_5xx&reason=exhausted", "/ui/callbacks?label.channel=alipay",
-		"/ui/callbacks?min_attempts=9", "/ui/orders?ref=seed-77", "/ui/search?q=seed-76", "/ui/search?q=nothing-at-all", "/ui/search?q=channel%3Dalipay",
-		"/ui/lanes?sort=backlog", "/ui/?range=7d", "/ui/polls?state=dead", "/ui/audit?actor=nobody")
+	paths := slices.Concat(linesOf(t, "menu.txt"), linesOf(t, "costs.txt"))
 	ids := regexp.MustCompile(`/ui/callbacks/(cb_\w+)"`).FindStringSubmatch(v.page(t, "/ui/callbacks?state=dead"))
 	if ids == nil {
 		t.Fatal("nothing dead is listed")

@@ -94,38 +94,21 @@ func TestBrowserHostileTextsAreText(t *testing.T) {
 			t.Errorf("%s: the reference is shown as %q", h.name, is)
 		}
 	}
-	shapes := map[string]int{}
-	crawled := 0
-	waiting := slices.Clone(menu)
-	seen := map[string]bool{}
+	pages, narrow := 0, map[string]bool{}
 	// More than one page of a shape: there are several texts.
-	for len(waiting) > 0 {
-		address := waiting[0]
-		waiting = waiting[1:]
-		shape := shapeOf(address)
-		if seen[address] || shapes[shape] >= 2 {
-			continue
-		}
-		seen[address] = true
-		shapes[shape]++
-		crawled++
-		b.put(views[0])
-		b.forget()
-		if status := b.open(address); status != 200 {
-			t.Errorf("%s is answered with %d", address, status)
-			continue
-		}
+	shapes := b.crawl(2, func(address, shape string) {
+		pages++
 		harmless(address)
-		waiting = append(waiting, b.links()...)
-		if shapes[shape] == 1 {
+		if !narrow[shape] {
+			narrow[shape] = true
 			b.put(views[2])
 			v.add(shape+" narrow", slices.DeleteFunc(b.check(), func(f finding) bool {
 				return !slices.Contains([]string{"wide", "cut", "spill", "overlap", "scheme", "inline"}, f.Rule)
 			}))
 		}
-	}
+	})
 	v.complain(t)
-	t.Logf("%d pages of %d shapes with %d hostile texts", crawled, len(shapes), len(hostile))
+	t.Logf("%d pages of %d shapes with %d hostile texts", pages, len(shapes), len(hostile))
 
 	// What is asked for in an address is text, too.
 	b.put(views[0])

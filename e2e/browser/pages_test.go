@@ -46,7 +46,7 @@ func TestBrowserEveryPageIsWellMade(t *testing.T) {
 			b.prefer("zone", "Asia%2FShanghai")
 			b.prefer("language", c.language)
 			l := crawl{tab: b, name: c.name, language: c.language}
-			shapes := b.crawl(func(address, shape string) {
+			shapes := b.crawl(1, func(address, shape string) {
 				for _, judged := range c.checks {
 					judged(&l, address, shape)
 				}
@@ -54,7 +54,7 @@ func TestBrowserEveryPageIsWellMade(t *testing.T) {
 			l.verdict.complain(t)
 			t.Logf("%d pages of at most %d bytes: %s; %d dialogs: %v", len(shapes), l.heaviest, strings.Join(shapes, " "),
 				len(l.asked), l.asked)
-			for _, path := range menu {
+			for _, path := range linesOf(t, "menu.txt") {
 				if !slices.Contains(shapes, path) {
 					t.Errorf("%s was not reached", path)
 				}
@@ -98,18 +98,12 @@ func (c *crawl) isUsedByKeys(address, shape string) {
 	c.verdict.add(shape+" by keys", c.checkFocus())
 }
 
-// alike are words that Chinese texts write as English ones do.
-var alike = strings.Fields(`Dispatcher API JSON HTTP HTTPS SQL Redis PostgreSQL SQLite URL DNS TLS TCP UTC CSV curl cron IANA Name value POST GET UI CPU XML NDJSON
-	daily hourly weekly monthly every redis redis_url public_url doctor dispatcher callback send url payload paid https health readyz Retry-After idempotency_key due_at
-	read send operate admin Asia Shanghai hold master_key status external_id webhook
-	alipay wechat-v standard payment http- body-success standard-v hmac-sha body sorted-kv rsa basic bearer RSA none
-	callbacks due idempotency key KiB never checkout channel`)
-
 // speaks has the page be in the language that was asked for, all of it but data.
 func (c *crawl) speaks(address, shape string) {
 	if is := ask[string](c.tab, `document.documentElement.lang`); is != c.language {
 		c.Errorf("%s is in %s", address, is)
 	}
+	alike := strings.Fields(strings.Join(linesOf(c, "alike.txt"), " "))
 	for _, stranger := range ask[[]string](c.tab, inPage("strangers("+quoted(alike)+")")) {
 		c.verdict.add(shape, []finding{{"language", c.language, stranger}})
 	}

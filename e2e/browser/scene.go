@@ -22,6 +22,9 @@ import (
 //
 //	[WHO: ]VERB ARGUMENT [| TEXT]
 //
+// A line that begins with "N times" is done so often: $i is its number, from 0, $iii that in three digits, and ${a~b~c}
+// one of several in turn.
+//
 // WHO is a window of the scene, or "both" or "all" for several; "keys", "plain" and "scripts" are for those who use the
 // page so, and are left out otherwise. The verbs are those of act and looks. $NAME stands for what is in names.
 type scene struct {
@@ -79,15 +82,46 @@ func lit(t *testing.T, fill func(*scene)) (*scene, *tab) {
 // play plays a script.
 func (s *scene) play(file string) {
 	s.Helper()
+	for _, line := range linesOf(s, file) {
+		times := 1
+		if many, repeated, found := strings.Cut(line, " times "); found {
+			if _, err := fmt.Sscan(many, &times); err == nil {
+				line = repeated
+			}
+		}
+		for i := range times {
+			s.step(os.Expand(inTurn(line, i), func(name string) string { return s.names[name] }))
+		}
+	}
+}
+
+// linesOf are the lines of a file of testdata but for those that are empty or comments.
+func linesOf(tb testing.TB, file string) (lines []string) {
+	tb.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", file))
 	if err != nil {
-		s.Fatal(err)
+		tb.Fatal(err)
 	}
 	for line := range strings.Lines(string(text)) {
 		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
-			s.step(os.Expand(line, func(name string) string { return s.names[name] }))
+			lines = append(lines, line)
 		}
 	}
+	return lines
+}
+
+// inTurn is what a line that is repeated says the i-th time.
+func inTurn(line string, i int) string {
+	return os.Expand(line, func(name string) string {
+		choices := strings.Split(name, "~")
+		switch {
+		case strings.Trim(name, "i") == "":
+			return fmt.Sprintf("%0*d", len(name), i)
+		case len(choices) > 1:
+			return choices[i%len(choices)]
+		}
+		return "$" + name
+	})
 }
 
 // step does one line.
@@ -147,6 +181,8 @@ func (s *scene) act(verb, rest string) bool {
 		s.plant(first, second)
 	case "await":
 		s.await(rest)
+	case "attempted":
+		s.attempted()
 	case "do":
 		s.does[rest]()
 	case "window":
@@ -259,44 +295,12 @@ func (s *scene) plant(name, rest string) {
 func (s *scene) many() {
 	s.Helper()
 	s.one()
-	const n = 60
-	var endpoints []harness.Submission
-	for i := range n {
-		endpoints = append(endpoints, harness.Submission{
-			"external_id": fmt.Sprintf("shop-%03d", i), "name": fmt.Sprintf("Shop of the %d. street, with a name that is long", i),
-			"url":    fmt.Sprintf("%s/%s/shop-%03d", s.r.URL, []string{"takes", "fails", "refuses", "wrong"}[i%4], i),
-			"topics": []string{"payment.*", "refund.*"}, "success": "body-success",
-		})
-	}
-	var shops struct{ Results []client.EndpointResult }
-	s.Post("/v1/endpoints/batch", harness.Submission{"endpoints": endpoints}, &shops)
-	var batch []harness.Submission
-	for i := range 4 * n {
-		c := harness.Submission{
-			"endpoint": fmt.Sprintf("shop-%03d", i%n), "topic": []string{"payment.succeeded", "payment.closed", "refund.succeeded"}[i%3],
-			"ref": fmt.Sprintf("order-2026112%d-%04d", i%9, i/2), "labels": harness.Submission{"channel": []string{"alipay", "wechat"}[i%2]},
-			"payload": harness.Submission{"paid": i, "goods": strings.Repeat("tea ", i%20)},
-			"policy": [...]harness.Submission{harness.AskAfter("50ms"), harness.AskAfter("10m", "1h", "6h"),
-				harness.AskAfter("50ms", "2h", "3h", "4h", "5h", "6h", "7h", "8h", "9h")}[i%3],
-		}
-		if i%10 == 9 {
-			c["delay"] = fmt.Sprint(i, "m")
-		}
-		batch = append(batch, c)
-	}
-	made, err := s.AcceptBatch(s.Context(), batch)
-	if err != nil {
-		s.Fatal(err)
-	}
-	for i := range n {
-		s.Make("/v1/polls", harness.Submission{"ref": fmt.Sprint("refund-m-", i), "policy": harness.AskAfter("1h", "2h"),
-			"request": harness.Submission{"url": fmt.Sprint(s.r.URL, "/asks/m-", i)}, "until": harness.Finals()})
-		s.Make("/v1/schedules", harness.Submission{
-			"name": fmt.Sprintf("report-%02d", i), "cron": fmt.Sprintf("%d %d * * *", i%60, i%24), "enabled": i%5 != 0,
-			"timezone": []string{"Asia/Shanghai", "UTC", "America/New_York"}[i%3],
-			"callback": harness.Submission{"endpoint": fmt.Sprintf("shop-%03d", i), "payload": harness.Submission{"report": i}},
-		})
-	}
+	s.play("many.txt")
+}
+
+// attempted waits until what is due is attempted.
+func (s *scene) attempted() {
+	s.Helper()
 	harness.Eventually(s, time.Minute, "what is due is attempted", func() error {
 		all, err := s.ListAll(client.Filter{})
 		i := slices.IndexFunc(all, func(cb client.Callback) bool {
@@ -307,22 +311,10 @@ func (s *scene) many() {
 		}
 		return err
 	})
-	for i, shop := range shops.Results[:8] {
-		s.Make("/v1/keys", harness.Submission{"name": fmt.Sprint("service ", i), "scopes": []string{"send"}})
-		s.Make("/v1/redrives", harness.Submission{"action": "retry", "rate": "1000/s", "reason": fmt.Sprint("street ", i, " is open again"),
-			"filter": harness.Submission{"state": "dead", "endpoint": fmt.Sprintf("shop-%03d", i)}})
-		s.Make("/v1/endpoints/"+shop.Endpoint.ID+"/pause", harness.Submission{"reason": "it moves house"})
-	}
-	s.Make("/v1/callbacks/"+made[9].ID+"/cancel", harness.Submission{"reason": "the order was a mistake"})
 }
 
 // one makes one of each.
 func (s *scene) one() { s.play("one.txt") }
-
-// menu are the pages that the menu leads to.
-var menu = []string{
-	"/ui/", "/ui/callbacks", "/ui/dead", "/ui/endpoints", "/ui/lanes", "/ui/polls", "/ui/schedules", "/ui/redrives", "/ui/books", "/ui/audit", "/ui/system",
-}
 
 // shapeOf names a page by the shape of its address: ids and numbers are left out, and of what is asked for all that does not make it another
 // page.

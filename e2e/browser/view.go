@@ -4,7 +4,6 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"github.com/chromedp/cdproto/page"
 )
@@ -62,24 +61,27 @@ func (t *tab) links() []string {
 		!a.pathname.endsWith("/payload") && a.search !== "?as=text").map((a) => a.pathname + a.search))]`)
 }
 
-// crawl goes wherever pages lead, and visits one page of each shape, so that none is forgotten. It starts
-// with what the menu leads to.
-func (t *tab) crawl(visit func(address, shape string)) []string {
+// crawl goes wherever pages lead, and visits up to so many pages of each shape, so that none is forgotten. It starts
+// with what the menu leads to, and returns the shapes.
+func (t *tab) crawl(most int, visit func(address, shape string)) (shapes []string) {
 	t.Helper()
-	var shapes []string
 	if status := t.open("/ui/"); status != 200 {
 		t.Fatalf("/ui/ is answered with %d", status)
 	}
 	waiting := ask[[]string](t,
 		`[...document.querySelectorAll("nav.menu a")].map((a) => a.getAttribute("href"))`)
-	for len(waiting) > 0 {
-		address := waiting[0]
-		waiting = waiting[1:]
-		shape := shapeOf(address)
-		if slices.Contains(shapes, shape) {
+	visited, seen := map[string]int{}, map[string]bool{}
+	for ; len(waiting) > 0; waiting = waiting[1:] {
+		address, shape := waiting[0], shapeOf(waiting[0])
+		if seen[address] || visited[shape] == most {
 			continue
 		}
-		shapes = append(shapes, shape)
+		if seen[address] = true; visited[shape] == 0 {
+			shapes = append(shapes, shape)
+		}
+		visited[shape]++
+		t.put(views[0])
+		t.forget()
 		if status := t.open(address); status != 200 {
 			t.Errorf("%s is answered with %d", address, status)
 			continue
