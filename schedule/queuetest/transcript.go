@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -98,29 +99,10 @@ func sentinel(err error) string {
 // Do does an operation.
 func (s *Transcript) Do(name string, words []string) (any, error) {
 	ix := s.Index
+	if method := methods[name]; method != "" {
+		return s.batch(reflect.ValueOf(ix).MethodByName(method), words)
+	}
 	switch name {
-	case "ensure":
-		return batch(s, words, Index.Ensure)
-	case "settle":
-		return batch(s, words, Index.Settle)
-	case "extend":
-		return batch(s, words, Index.Extend)
-	case "cancel":
-		return batch(s, words, Index.Cancel)
-	case "lookup":
-		return batch(s, words, Index.Lookup)
-	case "move":
-		return batch(s, words, Index.Move)
-	case "acquire":
-		return batch(s, words, Index.Acquire)
-	case "release":
-		return batch(s, words, Index.Release)
-	case "adopt":
-		return nil, ix.Adopt(s.ctx, elements[schedule.Lease](s, words))
-	case "set":
-		return nil, ix.SetLanes(s.ctx, elements[schedule.LaneSetting](s, words))
-	case "state":
-		return batch(s, words, Index.LaneStates)
 	case "claim":
 		return s.claimed(words)
 	case "rounds":
@@ -164,10 +146,12 @@ func (s *Transcript) Do(name string, words []string) (any, error) {
 		ix.SetGeneration(s.generation)
 	case "reset", "open":
 		for shard := range ix.Shards() {
+			err := ix.Open(s.ctx, shard)
 			if name == "reset" {
-				s.no(ix.Reset(s.ctx, shard, s.generation))
-			} else {
-				s.no(ix.Open(s.ctx, shard))
+				err = ix.Reset(s.ctx, shard, s.generation)
+			}
+			if err != nil {
+				return nil, err
 			}
 		}
 	default:
@@ -179,22 +163,38 @@ func (s *Transcript) Do(name string, words []string) (any, error) {
 	return nil, nil
 }
 
+// methods are the operations on elements, by the words for them.
+var methods = map[string]string{
+	"ensure": "Ensure", "settle": "Settle", "extend": "Extend", "cancel": "Cancel", "lookup": "Lookup", "move": "Move",
+	"acquire": "Acquire", "release": "Release", "adopt": "Adopt", "set": "SetLanes", "state": "LaneStates",
+}
+
 // batch does an operation on elements, and says of each, by its name, what was answered.
-func batch[E, R any](s *Transcript, words []string, do batched[E, R]) (string, error) {
+func (s *Transcript) batch(do reflect.Value, words []string) (string, error) {
 	var lines []line
-	all, names := elements[E](s, words), s.expand(words)
-	for i, page := 0, []E(nil); i < len(all); i += len(page) {
-		page = all[i:min(i+schedule.MaxBatch, len(all))]
-		replies, err := do(s.Index, s.ctx, page)
+	all, names := s.elements(do.Type().In(1), words), s.expand(words)
+	for i := 0; i < all.Len(); i += schedule.MaxBatch {
+		page := all.Slice(i, min(i+schedule.MaxBatch, all.Len()))
+		replies, err := answered(do.Call([]reflect.Value{reflect.ValueOf(s.ctx), page}))
 		if err != nil {
 			return "", err
 		}
-		for j, reply := range replies {
+		for j := 0; replies.IsValid() && j < replies.Len(); j++ {
 			name, _, _ := strings.Cut(names[i+j], ",")
-			lines = append(lines, line{name, s.Tell(reply)})
+			lines = append(lines, line{name, s.Tell(replies.Index(j).Interface())})
 		}
 	}
 	return joined(lines), nil
+}
+
+// answered splits what a method has returned into its answer, if it has one, and its error.
+func answered(results []reflect.Value) (answer reflect.Value, err error) {
+	last := len(results) - 1
+	err, _ = results[last].Interface().(error)
+	if last > 0 {
+		answer = results[0]
+	}
+	return answer, err
 }
 
 // has says which generation the shard has.

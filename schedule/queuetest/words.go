@@ -41,30 +41,29 @@ func (s *Transcript) expand(words []string) []string {
 	return all
 }
 
-// elements reads what an operation is about. An element without an id is about a lane.
-func elements[E any](s *Transcript, words []string) []E {
-	var all []E
+// elements reads a slice of what an operation is about. An element without an id is about a lane.
+func (s *Transcript) elements(of reflect.Type, words []string) reflect.Value {
+	all := reflect.MakeSlice(of, 0, len(words))
 	for _, word := range s.expand(words) {
-		var e E
+		v := reflect.New(of.Elem())
+		e := v.Elem()
 		name, rest, some := strings.Cut(word, ",")
-		v := reflect.ValueOf(&e).Elem()
 		switch {
-		case v.Kind() == reflect.Int64:
-			v.SetInt(s.lanes[s.lane(name)])
-		case !v.FieldByName("ID").IsValid():
-			v.FieldByName("Lane").SetInt(s.lanes[s.lane(name)])
+		case e.Kind() == reflect.Int64:
+			e.SetInt(s.lanes[s.lane(name)])
+		case !e.FieldByName("ID").IsValid():
+			e.FieldByName("Lane").SetInt(s.lanes[s.lane(name)])
 		default:
-			known := s.item(name)
-			share(v, reflect.ValueOf(known))
+			share(e, reflect.ValueOf(s.item(name)))
 		}
 		if some {
-			s.assign(&e, strings.Split(rest, ","))
+			s.assign(v.Interface(), strings.Split(rest, ","))
 		}
 		if known, ok := s.known[name]; ok {
-			share(reflect.ValueOf(&known).Elem(), v)
+			share(reflect.ValueOf(&known).Elem(), e)
 			s.known[name] = known
 		}
-		all = append(all, e)
+		all = reflect.Append(all, e)
 	}
 	return all
 }

@@ -1,7 +1,6 @@
 package redisq_test
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -73,51 +72,34 @@ func each(line string) (lines string) {
 // damage spoils one of the shard's structures, which must have two members or more.
 func damage(t *testing.T, ix *redisq.Index, name, how string) {
 	t.Helper()
-	ctx := context.Background()
 	key, c := ix.Key(0, name), ix.Client()
-	kind, err := c.Type(ctx, key).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
-	hash := kind == "hash"
-	if !hash && kind != "zset" {
-		t.Fatalf("there is nothing to damage: %s is of the type %s", key, kind)
-	}
-	if how == "stray" {
-		if hash {
-			do(t, ix, "hset", key, id(9999), "000000001f1")
-		} else {
-			do(t, ix, "zadd", key, 5, id(9999))
-			do(t, ix, "zadd", key, 0, "11f000000001"+id(9998))
-		}
-		return
-	}
-	var members []string
+	hash := c.Type(t.Context(), key).Val() == "hash"
+	list, add, remove := c.ZRange(t.Context(), key, 0, -1), "zadd", "zrem"
 	if hash {
-		members, err = c.HKeys(ctx, key).Result()
-	} else {
-		members, err = c.ZRange(ctx, key, 0, -1).Result()
+		list, add, remove = c.HKeys(t.Context(), key), "hset", "hdel"
 	}
-	if err != nil {
-		t.Fatal(err)
+	members, err := list.Result()
+	if err != nil || len(members) < 2 {
+		t.Fatalf("there is nothing to damage: %s has the members %q, %v", key, members, err)
 	}
-	var half, scrambled []any
-	for i := 1; i < len(members); i += 2 {
-		half = append(half, members[i])
-		if hash {
-			scrambled = append(scrambled, members[i], fmt.Sprintf("%x", rand.Uint64()))
-		} else {
-			scrambled = append(scrambled, rand.Int64N(1<<53), members[i])
+	spoil := []any{remove, key}
+	switch {
+	case how == "stray" && hash:
+		spoil = []any{add, key, id(9999), "000000001f1"}
+	case how == "stray":
+		spoil = []any{add, key, 5, id(9999), 0, "11f000000001" + id(9998)}
+	case how == "scramble":
+		spoil[0] = add
+	}
+	for i := 1; i < len(members) && how != "stray"; i += 2 {
+		switch {
+		case how == "halve":
+			spoil = append(spoil, members[i])
+		case hash:
+			spoil = append(spoil, members[i], fmt.Sprintf("%x", rand.Uint64()))
+		default:
+			spoil = append(spoil, rand.Int64N(1<<53), members[i])
 		}
 	}
-	if half == nil {
-		t.Fatalf("there is nothing to damage: %s has %d members, want two", key, len(members))
-	}
-	words := map[bool]map[string]string{
-		true: {"halve": "hdel", "scramble": "hset"}, false: {"halve": "zrem", "scramble": "zadd"},
-	}
-	if how == "scramble" {
-		half = scrambled
-	}
-	do(t, ix, append([]any{words[hash][how], key}, half...)...)
+	do(t, ix, spoil...)
 }

@@ -3,49 +3,30 @@ package redisq
 import (
 	"cmp"
 	"errors"
-	"flag"
 	"fmt"
-	"os"
 	"strconv"
 	"strings"
 	"testing"
 
-	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/seed-ff5a32d8/dispatcher/internal/transcript"
 )
 
-// TestAddresses compares what addresses and versions are read as with a transcript of it.
+// TestAddresses: what addresses and versions are read as.
 func TestAddresses(t *testing.T) {
 	t.Parallel()
-	const path = "testdata/addresses/read.txt"
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var b strings.Builder
-	for line := range strings.Lines(string(data)) {
-		if line[0] == ' ' {
-			continue
-		}
-		b.WriteString(line)
-		operation, word, _ := strings.Cut(strings.TrimSpace(line), " ")
+	transcript.Run(t, "testdata/addresses/read.txt", func(line string) string {
+		operation, word, _ := strings.Cut(line, " ")
 		text, err := strconv.Unquote(word)
 		switch {
 		case operation == "url" && err == nil:
 			a, err := parseURL(text)
-			fmt.Fprintf(&b, "  %s\n", cmp.Or(refused(t, err), fmt.Sprintf("%+v", a)))
+			return cmp.Or(refused(t, err), fmt.Sprintf("%+v", a))
 		case operation == "version" && err == nil:
-			fmt.Fprintf(&b, "  %s\n", cmp.Or(refused(t, CheckVersion(text)), "good"))
-		case operation != "" && operation != "#":
-			t.Fatalf("%s: %v", line, err)
+			return cmp.Or(refused(t, CheckVersion(text)), "good")
 		}
-	}
-	if flag.Lookup("update").Value.String() == "true" {
-		if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	} else if diff := gocmp.Diff(string(data), b.String()); diff != "" {
-		t.Errorf("-transcript +package:\n%s", diff)
-	}
+		t.Fatalf("%s: %v", line, err)
+		return ""
+	})
 }
 
 // refused returns an error's text, which is one line without a secret; empty: there is no error.

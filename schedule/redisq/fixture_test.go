@@ -168,15 +168,6 @@ func wide(token string, most int) schedule.ClaimRequest {
 	}
 }
 
-func stats(t testing.TB, ix *redisq.Index) schedule.Stats {
-	t.Helper()
-	s, err := ix.Stats(context.Background(), 0)
-	if err != nil {
-		t.Fatalf("stats: %v", err)
-	}
-	return s
-}
-
 // audit runs a whole audit of shard 0 and expects so many repairs; -1: any number.
 func audit(t testing.TB, ix *redisq.Index, want int) {
 	t.Helper()
@@ -206,16 +197,6 @@ func now(t testing.TB, ix *redisq.Index) int64 {
 	return at
 }
 
-// pass lets d pass as it does for an index in use: never long between two calls to a shard.
-func pass(t testing.TB, ix *redisq.Index, d time.Duration) {
-	t.Helper()
-	const usual = 8 * time.Second
-	for ; d > 0; d -= usual {
-		ix.Advance(min(d, usual))
-		stats(t, ix)
-	}
-}
-
 // do sends a command of the test's own.
 func do(t testing.TB, ix *redisq.Index, args ...any) any {
 	t.Helper()
@@ -224,15 +205,4 @@ func do(t testing.TB, ix *redisq.Index, args ...any) any {
 		t.Fatalf("%v: %v", args, err)
 	}
 	return v
-}
-
-// rounds repeats a step of some seconds of the index's clock until it says that the condition holds.
-func rounds(t testing.TB, what string, step func() bool) {
-	t.Helper()
-	for range 2000 {
-		if step() {
-			return
-		}
-	}
-	t.Fatalf("2000 rounds were not enough for %s", what)
 }
