@@ -35,6 +35,9 @@ func TestAnswers(t *testing.T) {
 				r.Success = store.Success{Rule: store.JSONText(rest)}
 			}
 			return ""
+		case "url":
+			r.URL = rest
+			return ""
 		case "query":
 			r.URL = srv.URL + "?" + rest
 			return ""

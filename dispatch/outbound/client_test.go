@@ -1,7 +1,6 @@
 package outbound
 
 import (
-	"context"
 	"io"
 	"log/slog"
 	"net"
@@ -9,8 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -52,46 +49,18 @@ func TestPanicIsAnAttempt(t *testing.T) {
 		Logger:    slog.New(slog.NewTextHandler(&log, nil)),
 		Transport: roundTrip(func(*http.Request) (*http.Response, error) { panic("boom") }),
 	})
-	r := c.Send(t.Context(), newRequest("https://shop.example/"))
-	want{class: store.ClassPanic, outcome: store.AttemptUnknown, uncharged: true}.check(t, r)
+	poll := newRequest("https://shop.example/")
+	poll.Poll, poll.Success.Rule = true, `{"until":{"success":[{"status":[200]}]},"error_budget":5}`
+	for _, r := range []Request{newRequest("https://shop.example/"), poll} {
+		got := c.Send(t.Context(), r)
+		want{class: store.ClassPanic, outcome: store.AttemptUnknown, uncharged: true}.check(t, got)
+		if got.Verdict != "" || r.Poll != (got.MaxErrors == 5) || got.MaxDefers != 0 || got.Rule != nil {
+			t.Errorf("verdict %q, budget %d, %+v", got.Verdict, got.MaxErrors, got.Rule)
+		}
+	}
 	if !strings.Contains(log.String(), "boom") || !strings.Contains(log.String(), "client_test.go") {
 		t.Errorf("the log does not show the stack: %s", log.String())
 	}
-}
-
-// TestTimeouts runs on a fake clock: the transport stands still until its context ends.
-func TestTimeouts(t *testing.T) {
-	t.Parallel()
-	hang := roundTrip(func(r *http.Request) (*http.Response, error) {
-		<-r.Context().Done()
-		return nil, r.Context().Err()
-	})
-	for _, timeout := range []time.Duration{100 * time.Millisecond, time.Minute, 0} {
-		synctest.Test(t, func(t *testing.T) {
-			c := newTestClient(t, Options{Transport: hang})
-			r := newRequest("https://shop.example/")
-			r.Timeout = timeout
-			resp := c.Send(t.Context(), r)
-			want{class: store.ClassTimeoutHeaders, outcome: store.AttemptUnknown, timedOut: true}.check(t, resp)
-			if timeout == 0 {
-				timeout = DefaultTimeout
-			}
-			if took := resp.EndedAt.Sub(resp.StartedAt); took != timeout || resp.Timings.Total != milliseconds(timeout) {
-				t.Errorf("took %v (%v ms), want %v", took, resp.Timings.Total, timeout)
-			}
-		})
-	}
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		time.AfterFunc(time.Second, cancel)
-		resp := newTestClient(t, Options{Transport: hang}).Send(ctx, newRequest("https://shop.example/"))
-		want{class: store.ClassInterrupted, outcome: store.AttemptUnknown, uncharged: true}.check(t, resp)
-		// A deadline of the caller's is the attempt's, not a shutdown.
-		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		resp = newTestClient(t, Options{Transport: hang}).Send(ctx, newRequest("https://shop.example/"))
-		want{class: store.ClassTimeoutHeaders, outcome: store.AttemptUnknown, timedOut: true}.check(t, resp)
-	})
 }
 
 func TestNewRefusesOptions(t *testing.T) {
@@ -148,7 +117,7 @@ func TestFreshUsesANewConnection(t *testing.T) {
 // TestWhatIsCompiledIsKept: rules and rules of polls.
 func TestWhatIsCompiledIsKept(t *testing.T) {
 	t.Parallel()
-	c := newTestClient(t, Options{Transport: answerWith(200, nil, "")})
+	c := newTestClient(t, Options{})
 	for text, isPoll := range map[store.JSONText]bool{
 		`{"status":[200]}`: false, `{"until":{"success":[{"status":[200]}]}}`: true,
 	} {

@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/internal/transcript"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -56,35 +57,45 @@ func failing(host, probe error) lookup {
 	}
 }
 
-func TestDNSFailures(t *testing.T) {
+// TestFailures has what a test cannot bring about on every machine: errors of lookups, of a host and then of the probe, and of
+// dials, as the kernel words them.
+func TestFailures(t *testing.T) {
 	t.Parallel()
-	notFound := &net.DNSError{Err: "no such host", Name: "shop.example", IsNotFound: true}
-	misbehaving := &net.DNSError{Err: "server misbehaving", Name: "shop.example", IsTemporary: true}
-	timeout := &net.DNSError{Err: "i/o timeout", Name: "shop.example", IsTimeout: true, IsTemporary: true}
-	refused := &net.DNSError{Err: "read udp 127.0.0.1:40000->127.0.0.1:53: read: connection refused", Name: "shop.example"}
-	unreachable := &net.DNSError{Err: "dial udp 192.0.2.53:53: connect: network is unreachable", Name: "shop.example"}
-	noFiles := &net.DNSError{Err: "dial udp 192.0.2.53:53: socket: too many open files", Name: "shop.example"}
-	local := want{class: store.ClassLocalInfra, uncharged: true, local: true}
-	for name, x := range map[string]struct {
-		resolver lookup
-		want     want
-	}{
-		"no such host":                  {failing(notFound, notFound), want{class: store.ClassDNSNotFound}},
-		"no address":                    {answers(), want{class: store.ClassDNSNotFound}},
-		"server failure":                {failing(misbehaving, notFound), want{class: store.ClassDNSError}},
-		"this name alone is silent":     {failing(timeout, notFound), want{class: store.ClassDNSError, timedOut: true}},
-		"every name is silent":          {failing(timeout, timeout), local},
-		"the resolver refuses":          {failing(refused, refused), local},
-		"the resolver is out of reach":  {failing(unreachable, unreachable), local},
-		"no file descriptors to ask it": {failing(noFiles, noFiles), local},
-	} {
-		c := newTestClient(t, Options{Guard: mustGuard(t), Resolver: x.resolver})
-		r := c.Send(t.Context(), newRequest("http://shop.example/"))
-		t.Run(name, func(t *testing.T) { x.want.check(t, r) })
-		if strings.Contains(r.Error, "127.0.0.1") || strings.Contains(r.Error, "192.0.2.53") {
-			t.Errorf("%s: the error shows an address: %s", name, r.Error)
-		}
+	lookups := map[string]*net.DNSError{
+		"no-such-host": {Err: "no such host", IsNotFound: true},
+		"misbehaving":  {Err: "server misbehaving", IsTemporary: true},
+		"silence":      {Err: "i/o timeout", IsTimeout: true, IsTemporary: true},
+		"refused":      {Err: "read udp 127.0.0.1:40000->127.0.0.1:53: read: connection refused"},
+		"unreachable":  {Err: "dial udp 192.0.2.53:53: connect: network is unreachable"},
+		"no-files":     {Err: "dial udp 192.0.2.53:53: socket: too many open files"},
 	}
+	hosts := map[string]net.IP{"v4": net.IPv4(192, 0, 2, 1), "v6": net.ParseIP("2606:4700::1")}
+	transcript.Run(t, "testdata/failures.txt", func(line string) string {
+		words := strings.Fields(line)
+		if words[0] == "lookup" {
+			resolver := answers()
+			if len(words) > 1 {
+				resolver = failing(lookups[words[1]], lookups[words[2]])
+			}
+			c := newTestClient(t, Options{Guard: mustGuard(t), Resolver: resolver})
+			return described(t, c.Send(t.Context(), newRequest("http://shop.example/")))
+		}
+		failed := errors.New(line)
+		if host := hosts[words[1]]; host != nil {
+			errno := syscall.Errno(1)
+			for text := strings.Join(words[2:], " "); errno.Error() != text; errno++ {
+			}
+			failed = &net.OpError{
+				Op: "dial", Net: "tcp", Addr: &net.TCPAddr{IP: host, Port: 443}, Err: os.NewSyscallError(words[0], errno),
+			}
+		} else if line == context.DeadlineExceeded.Error() {
+			failed = context.DeadlineExceeded
+		}
+		a := &attempt{Context: t.Context()}
+		r := Response{StartedAt: time.Now(), EndedAt: time.Now()}
+		r.fail(diagnose(t.Context(), a, fmt.Errorf("wrapped: %w", failed), false))
+		return described(t, r)
+	})
 }
 
 // TestNameServersFallSilent: what is looked up just after the last answer is as little to blame as what is looked up later. A name
@@ -150,43 +161,6 @@ func TestNobodyWaitsForAProbe(t *testing.T) {
 		}
 		time.Sleep(probeTimeout) // until the probe has ended too
 	})
-}
-
-// TestDialErrors covers what a test cannot bring about on every machine: each error as the kernel words it.
-func TestDialErrors(t *testing.T) {
-	t.Parallel()
-	v4 := &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 443}
-	v6 := &net.TCPAddr{IP: net.ParseIP("2606:4700::1"), Port: 443}
-	op := func(call string, errno syscall.Errno, to net.Addr) error {
-		return &net.OpError{Op: "dial", Net: "tcp", Addr: to, Err: os.NewSyscallError(call, errno)}
-	}
-	local := finding{class: store.ClassLocalInfra, uncharged: true, local: true}
-	unreachable := finding{class: store.ClassUnreachable}
-	for _, x := range []struct {
-		err  error
-		want finding
-	}{
-		{op("socket", syscall.EMFILE, v4), local}, {op("socket", syscall.ENFILE, v6), local},
-		{op("connect", syscall.ENOBUFS, v4), local}, {op("connect", syscall.EADDRNOTAVAIL, v4), local},
-		{op("connect", syscall.EADDRNOTAVAIL, v6), unreachable},
-		{op("connect", syscall.EHOSTUNREACH, v4), unreachable},
-		{op("connect", syscall.ENETUNREACH, v6), unreachable},
-		{op("connect", syscall.EACCES, v4), unreachable}, {op("connect", syscall.EPERM, v4), unreachable},
-		{op("connect", syscall.ETIMEDOUT, v4), finding{class: store.ClassConnectTimeout, timedOut: true}},
-		{op("connect", syscall.ECONNREFUSED, v4), finding{class: store.ClassConnectRefused}},
-		{context.DeadlineExceeded, finding{class: store.ClassConnectTimeout, timedOut: true}},
-		{errors.New("something new"), unreachable},
-	} {
-		a := &attempt{Context: context.Background()}
-		got := diagnose(context.Background(), a, fmt.Errorf("wrapped: %w", x.err), false)
-		if got.text == "" || strings.Contains(got.text, "192.0.2.1") {
-			t.Errorf("%v: text %q", x.err, got.text)
-		}
-		got.text = ""
-		if got != x.want {
-			t.Errorf("%v: %+v, want %+v", x.err, got, x.want)
-		}
-	}
 }
 
 func TestBothFamiliesAreTried(t *testing.T) {

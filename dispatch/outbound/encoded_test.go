@@ -79,7 +79,9 @@ func TestGzipIsOneBoundedMember(t *testing.T) {
 			header := http.Header{"Content-Encoding": {"gzip"}}
 			return &http.Response{StatusCode: 200, Header: header, Body: body, ContentLength: -1}, nil
 		}
-		r := sendTo(t, roundTrip(answer), func(r *Request) { r.Success.Name = rule.BodySuccess })
+		req := newRequest("https://shop.example/")
+		req.Success.Name = rule.BodySuccess
+		r := newTestClient(t, Options{Transport: roundTrip(answer)}).Send(t.Context(), req)
 		switch {
 		case x.saw == "":
 			okay().check(t, r)

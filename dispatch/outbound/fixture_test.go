@@ -187,11 +187,6 @@ func answeredWith(status int, class store.Class) want {
 	return want{class: class, status: status, answered: true}
 }
 
-// answerWith is a transport that always answers so.
-func answerWith(status int, h http.Header, body string) roundTrip {
-	return func(*http.Request) (*http.Response, error) { return stubResponse(status, h.Clone(), body), nil }
-}
-
 // stubResponse is an answer from a transport that is not ours.
 func stubResponse(status int, h http.Header, body string) *http.Response {
 	if h == nil {
@@ -200,15 +195,6 @@ func stubResponse(status int, h http.Header, body string) *http.Response {
 	return &http.Response{
 		StatusCode: status, Header: h, Body: io.NopCloser(strings.NewReader(body)), ContentLength: int64(len(body)),
 	}
-}
-
-// sendTo sends one request over a transport.
-func sendTo(t *testing.T, rt http.RoundTripper, change func(*Request)) Response {
-	t.Helper()
-	c := newTestClient(t, Options{Transport: rt})
-	r := newRequest("https://shop.example/notify")
-	change(&r)
-	return c.Send(t.Context(), r)
 }
 
 // signed sends a request and returns it as it arrived, with its body, and the response.

@@ -16,6 +16,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/internal/transcript"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -178,44 +179,22 @@ func TestOneAttemptIsOneRequest(t *testing.T) {
 	}
 }
 
-// TestWhatKeepsAConnection: what is small is read to its end, so that the next attempt finds the connection open.
+// TestWhatKeepsAConnection: the transcript has answers, as that of TestAnswers does, and how many connections are opened for three
+// attempts. What is small is read to its end, so that the next attempt finds the connection open.
 func TestWhatKeepsAConnection(t *testing.T) {
 	t.Parallel()
-	const ok, gzip = "HTTP/1.1 200 OK\r\n", "Content-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n"
-	packed := string(gzipped(t, []byte("success")))
-	for name, x := range map[string]struct {
-		answer string
-		keeps  bool
-	}{
-		"length":        {answerOK, true},
-		"none":          {"HTTP/1.1 204 No Content\r\n\r\n", true},
-		"chunked":       {"HTTP/1.1 500 Oops\r\nTransfer-Encoding: chunked\r\n\r\n" + chunk("success") + "0\r\n\r\n", true},
-		"gzip":          {ok + gzip + chunk(packed) + "0\r\n\r\n", true},
-		"not gzip":      {ok + gzip + chunk("success") + "0\r\n\r\n", true},
-		"not decoded":   {ok + "Content-Encoding: br\r\nContent-Length: 7\r\n\r\nsuccess", true},
-		"redirect":      {"HTTP/1.1 302 Found\r\nLocation: /x\r\nContent-Length: 7\r\n\r\nsuccess", true},
-		"exactly full":  {ok + "Content-Length: 65536\r\n\r\n" + string(make([]byte, MaxResponseBytes)), true},
-		"two answers":   {answerOK + answerOops, false},
-		"a byte more":   {answerOK + "!", false},
-		"asked for":     {ok + "Connection: close\r\nContent-Length: 7\r\n\r\nsuccess", false},
-		"HTTP/1.0":      {"HTTP/1.0 200 OK\r\nContent-Length: 7\r\n\r\nsuccess", false},
-		"over the size": {ok + "Content-Length: 65538\r\n\r\n" + string(make([]byte, MaxResponseBytes+2)), false},
-		"upgrade":       {"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: other\r\n\r\n", false},
-	} {
-		srv := serveRequests(t, func(c *net.TCPConn, _, _ int) { io.WriteString(c, x.answer) })
+	transcript.Run(t, "testdata/kept.txt", func(line string) string {
+		answer := rawAnswer(t, line)
+		srv := serveRequests(t, func(c *net.TCPConn, _, _ int) { io.WriteString(c, answer) })
 		c := newTestClient(t, Options{})
 		for _, r := range []Request{newRequest(srv.URL), large(srv.URL), newRequest(srv.URL)} {
 			if got := c.Send(t.Context(), r); !got.Answered {
-				t.Errorf("%s: %s %s", name, got.Class, got.Error)
+				t.Errorf("%s: %s %s", line, got.Class, got.Error)
 			}
 		}
-		if n := srv.conns.Load(); (n == 1) != x.keeps || n != 1 && n != 3 {
-			t.Errorf("%s: %d connections for three attempts", name, n)
-		}
-	}
+		return fmt.Sprint(srv.conns.Load())
+	})
 }
-
-func chunk(data string) string { return fmt.Sprintf("%x\r\n%s\r\n", len(data), data) }
 
 // large is a body that a connection does not take in one go.
 func large(url string) Request {

@@ -6,66 +6,75 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/rule"
+	"github.com/seed-ff5a32d8/dispatcher/internal/transcript"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// TestSlowAnswers: nothing at all, headers byte by byte, a body byte by byte. It runs on a fake clock.
+// TestSlowAnswers: attempts that run out of time, or that their caller ends, wherever they are. They run on a fake clock.
 func TestSlowAnswers(t *testing.T) {
 	t.Parallel()
-	const okHead = "HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\n"
-	headers := want{class: store.ClassTimeoutHeaders, outcome: store.AttemptUnknown, timedOut: true}
-	body := want{class: store.ClassTimeoutBody, answered: true, timedOut: true, status: 200}
-	decided := okay()
-	decided.timedOut = true
-	for _, x := range []struct {
-		name string
-		// head is sent at once, drips byte by byte.
-		head, drips string
-		// rule is a success rule's name, or the rule of a poll.
-		rule    string
-		want    want
-		verdict rule.Verdict
-	}{
-		{"silence", "", "", rule.HTTP2xx, headers, ""},
-		{"headers drip", "", "HTTP/1.1 200 OK\r\nX-Drip: " + strings.Repeat("a", 200), rule.HTTP2xx, headers, ""},
-		{"body drips, status decides", okHead, strings.Repeat("a", 400), rule.HTTP2xx, decided, ""},
-		{"body drips, body decides", okHead + "success", strings.Repeat(" ", 400), rule.BodySuccess, body, ""},
-		{"body drips on 500", strings.Replace(okHead, "200", "500", 1), strings.Repeat("a", 400), rule.BodySuccess,
-			want{class: store.ClassHTTP5xx, answered: true, timedOut: true, status: 500}, ""},
-		{"poll, the status would decide", okHead, "{",
-			`{"until":{"success":[{"status":[200]}]}}`, body, rule.VerdictError},
-		{"poll, the body would decide", okHead + `{"a":1}`, " ",
-			`{"until":{"failure":[{"pointer":"/a","eq":1}]}}`, body, rule.VerdictError},
-	} {
-		t.Run(x.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				c, receiver := newConnectedClient(t)
-				var dripping sync.WaitGroup
-				dripping.Go(func() { drip(receiver, x.head, x.drips) })
-				r := newRequest("http://shop.example/")
-				r.Timeout, r.Success.Name = time.Second, x.rule
-				if r.Poll = x.verdict != ""; r.Poll {
-					r.Success = store.Success{Rule: store.JSONText(x.rule)}
+	transcript.Run(t, "testdata/slow.txt", func(line string) (said string) {
+		words := append(strings.Split(line, " | "), "", "")
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			r := newRequest("http://shop.example/")
+			var transport http.RoundTripper
+			rule := words[2]
+			switch words[0] {
+			case "hangs":
+				r.Timeout, rule = duration(words[1]), ""
+				switch how, after, _ := strings.Cut(words[2], " "); how {
+				case "end":
+					time.AfterFunc(duration(after), cancel)
+				case "deadline":
+					ctx, cancel = context.WithTimeout(ctx, duration(after))
+					defer cancel()
 				}
-				got := c.Send(t.Context(), r)
-				dripping.Wait() // the attempt has closed the connection
-				x.want.check(t, got)
-				if took := got.EndedAt.Sub(got.StartedAt); took != r.Timeout {
-					t.Errorf("took %v with a timeout of %v", took, r.Timeout)
-				}
-				if got.Verdict != x.verdict || r.Poll && (got.Rule == nil || got.Rule.Saw != "truncated: the body ended early") {
-					t.Errorf("verdict %q, %+v", got.Verdict, got.Rule)
-				}
-			})
+				transport = roundTrip(func(r *http.Request) (*http.Response, error) {
+					<-r.Context().Done()
+					return nil, r.Context().Err()
+				})
+			case "dies":
+				transport = roundTrip(func(r *http.Request) (*http.Response, error) {
+					status, err := strconv.Atoi(words[1])
+					body := dyingBody{r.Context(), cancel}
+					return &http.Response{StatusCode: status, Header: http.Header{}, Body: body, ContentLength: 7}, err
+				})
+			}
+			if r.Success.Name = rule; strings.HasPrefix(rule, "{") {
+				r.Poll, r.Success = true, store.Success{Rule: store.JSONText(rule)}
+			}
+			c := newTestClient(t, Options{Transport: transport})
+			var dripping sync.WaitGroup
+			if words[0] == "drips" {
+				var receiver net.Conn
+				c, receiver = newConnectedClient(t)
+				dripping.Go(func() { drip(receiver, words[1], words[3]) })
+				r.Timeout = time.Second
+			}
+			got := c.Send(ctx, r)
+			dripping.Wait() // the attempt has closed the connection
+			took := got.EndedAt.Sub(got.StartedAt)
+			if got.Timings.Total != milliseconds(took) {
+				t.Errorf("%s: took %v, and %v ms", line, took, got.Timings.Total)
+			}
+			said = fmt.Sprintf("%s\nafter %v", described(t, got), took)
 		})
-	}
+		return said
+	})
+}
+
+func duration(text string) time.Duration {
+	d, _ := time.ParseDuration(text) // it stands in a transcript
+	return d
 }
 
 // drip reads a request, sends the head at once and the text byte by byte, and then waits for the end of the
@@ -77,7 +86,7 @@ func drip(c net.Conn, head, text string) {
 		if _, err := c.Write([]byte{text[i]}); err != nil {
 			return
 		}
-		time.Sleep(20 * time.Millisecond)
+		time.Sleep(30 * time.Millisecond)
 	}
 	io.Copy(io.Discard, c)
 }
@@ -94,39 +103,3 @@ func (b dyingBody) Read([]byte) (int, error) {
 }
 
 func (dyingBody) Close() error { return nil }
-
-func TestInterruptedWithinTheBody(t *testing.T) {
-	t.Parallel()
-	const poll = `{"until":{"success":[{"status":[200]}]},"hold_if":[{"status":[429]}]}`
-	interrupted := want{class: store.ClassInterrupted, outcome: store.AttemptUnknown, uncharged: true, answered: true, status: 200}
-	for _, x := range []struct {
-		status int
-		// rule is a success rule's name, or the rule of a poll.
-		rule    string
-		want    want
-		verdict rule.Verdict
-	}{
-		{200, rule.BodySuccess, interrupted, ""},
-		{200, rule.HTTP2xx, okay(), ""},
-		{500, rule.BodySuccess, answeredWith(500, store.ClassHTTP5xx), ""},
-		{200, poll, interrupted, ""},
-		{429, poll, want{class: store.ClassReceiverBusy, uncharged: true, answered: true, status: 429}, rule.VerdictHold},
-		{500, poll, answeredWith(500, store.ClassHTTP5xx), rule.VerdictError},
-	} {
-		ctx, cancel := context.WithCancel(t.Context())
-		c := newTestClient(t, Options{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
-			body := dyingBody{r.Context(), cancel}
-			return &http.Response{StatusCode: x.status, Header: http.Header{}, Body: body, ContentLength: 7}, nil
-		})})
-		r := newRequest("https://shop.example/")
-		r.Success.Name = x.rule
-		if r.Poll = x.rule == poll; r.Poll {
-			r.Success = store.Success{Rule: poll}
-		}
-		got := c.Send(ctx, r)
-		t.Run(fmt.Sprintf("%d %s", x.status, x.rule), func(t *testing.T) { x.want.check(t, got) })
-		if got.Verdict != x.verdict || r.Poll && got.MaxErrors != rule.DefaultErrorBudget {
-			t.Errorf("%d: verdict %q, budget %d", x.status, got.Verdict, got.MaxErrors)
-		}
-	}
-}
