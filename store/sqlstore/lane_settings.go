@@ -88,11 +88,11 @@ func ownLaneColumns(l *ownLane) sqldb.Columns {
 
 // SetLane bounds what a lane may do: nil leaves a bound as it is, zero takes it away. The lane is made if it is missing. The bounds of an
 // endpoint's lane are the endpoint's.
-func (db *DB) SetLane(ctx context.Context, project, key string, limit *int, rate *store.Rate, now int64, by store.Actor) (store.Lane, error) {
+func (db *DB) SetLane(ctx context.Context, project, key string, concurrency *int, rate *store.Rate, now int64, by store.Actor) (store.Lane, error) {
 	return db.changeLane(ctx, project, key, now, by, func(t *tx, l *ownLane) (string, fields, error) {
 		before := *l
-		if limit != nil {
-			l.Limit = *limit
+		if concurrency != nil {
+			l.Limit = *concurrency
 		}
 		if rate != nil {
 			l.Rate = *rate

@@ -50,12 +50,6 @@ func testAcceptAnswersInPlace(f *fixture) {
 	f.check(other.LaneID != lanes["lane-1"], "two projects share a lane")
 }
 
-// replayOf checks that a draft became a callback that was there.
-func (f *fixture) replayOf(c store.Callback, a store.Accepted) {
-	f.check(a.Err == nil && a.Replayed && a.Callback.ID == c.ID,
-		"accepted %s, replayed %t, %v; want %s", a.Callback.ID, a.Replayed, a.Err, c.ID)
-}
-
 // testAcceptConcurrently lets many callers accept at once, some of them with the same key, some giving up.
 func testAcceptConcurrently(f *fixture) {
 	for _, accepted := range crowd(f, 40, func(i int) []store.Accepted {

@@ -66,17 +66,10 @@ func with(change func(c *store.Callback)) option {
 	return func(d *store.Draft) { change(&d.Callback) }
 }
 
-func inProject(id string) option { return with(func(c *store.Callback) { c.Project = id }) }
-func inLane(key string) option   { return with(func(c *store.Callback) { c.Lane = key }) }
-func withRef(ref string) option  { return with(func(c *store.Callback) { c.Ref = ref }) }
-func withTopic(topic string) option {
-	return with(func(c *store.Callback) { c.Topic = topic })
-}
-func withURL(url string) option   { return with(func(c *store.Callback) { c.URL = url }) }
-func withLock(key string) option  { return with(func(c *store.Callback) { c.LockKey = key }) }
+func inProject(id string) option  { return with(func(c *store.Callback) { c.Project = id }) }
+func inLane(key string) option    { return with(func(c *store.Callback) { c.Lane = key }) }
+func withRef(ref string) option   { return with(func(c *store.Callback) { c.Ref = ref }) }
 func dueIn(ms int64) option       { return with(func(c *store.Callback) { c.DueAt += ms }) }
-func dueAt(at int64) option       { return with(func(c *store.Callback) { c.DueAt = at }) }
-func expiresAt(at int64) option   { return with(func(c *store.Callback) { c.ExpiresAt = at }) }
 func withBody(body []byte) option { return func(d *store.Draft) { d.Body = body } }
 
 // keyed gives a draft an idempotency key.
@@ -237,32 +230,6 @@ func (f *fixture) retry(id string, ladder store.Ladder) store.Callback {
 	return must(f.Retry(f.ctx(), project, id, store.Retry{Ladder: ladder, Now: f.now}, actor))
 }
 
-// retryAt retries a callback once, at another address.
-func (f *fixture) retryAt(id, url string) (store.Callback, error) {
-	return f.Retry(f.ctx(), project, id, store.Retry{Ladder: store.Once, URL: url, Now: f.now}, actor)
-}
-
-func (f *fixture) reschedule(id string, due int64) store.Callback {
-	return must(f.Reschedule(f.ctx(), project, id, due, f.now, actor))
-}
-
-func (f *fixture) mend(id string, change func(*store.Callback)) store.Callback {
-	return must(f.tryMend(project, id, infallible(change)))
-}
-
-func (f *fixture) tryMend(project, id string, change func(*store.Callback) error) (store.Callback, error) {
-	return f.Mend(f.ctx(), project, id, change, f.now, actor)
-}
-
-// tryRetry and tryReschedule are changes that may be refused.
-func (f *fixture) tryRetry(project, id string) error {
-	return errOf(f.Retry(f.ctx(), project, id, store.Retry{Ladder: store.Once, Now: f.now}, actor))
-}
-
-func (f *fixture) tryReschedule(project, id string) error {
-	return errOf(f.Reschedule(f.ctx(), project, id, f.now, f.now, actor))
-}
-
 // infallible is a change that is never refused.
 func infallible[T any](change func(*T)) func(*T) error {
 	return func(row *T) error {
@@ -270,9 +237,6 @@ func infallible[T any](change func(*T)) func(*T) error {
 		return nil
 	}
 }
-
-// expire ends what has expired.
-func (f *fixture) expire() []store.OpenRow { return must(f.Expire(f.ctx(), f.now, 10)) }
 
 // purge removes payloads and rows that ended before those times, and what is known of references since.
 func (f *fixture) purge(payloadBefore, metadataBefore int64) {
@@ -291,21 +255,6 @@ func (f *fixture) attempts(id string) []store.Attempt {
 	all := must(f.Attempts(f.ctx(), project, id, 0, 500))
 	slices.Reverse(all)
 	return all
-}
-
-// wantAttempts compares the classes of a callback's attempts.
-func (f *fixture) wantAttempts(id string, want ...store.Class) []store.Attempt {
-	all := f.attempts(id)
-	same(f, "classes of attempts", want, each(all, func(a store.Attempt) store.Class { return a.Class }))
-	return all
-}
-
-// wantState compares state and reason of a callback and returns it.
-func (f *fixture) wantState(id string, state store.State, reason store.Reason) store.Callback {
-	c := f.get(id)
-	f.check(c.State == state && c.Reason == reason,
-		"%s is %q, %q; want %q, %q", c.Ref, c.State, c.Reason, state, reason)
-	return c
 }
 
 func (f *fixture) counts() store.Counts { return must(f.Counts(f.ctx(), project)) }
@@ -329,8 +278,4 @@ func (f *fixture) wantOpen(want int64) {
 func (f *fixture) list(filter store.Filter) []string {
 	filter.Now, filter.Limit = f.now, 500
 	return ids(must(f.List(f.ctx(), project, filter)).Callbacks...)
-}
-
-func (f *fixture) cancelRef(ref, topic string) []store.CanceledCallback {
-	return must(f.CancelRef(f.ctx(), project, ref, topic, 1000, f.now, actor))
 }

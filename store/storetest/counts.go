@@ -3,6 +3,7 @@ package storetest
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -128,56 +129,6 @@ func testCounts(f *fixture) {
 	}
 }
 
-func testDueHours(f *fixture) {
-	at := f.now - f.now%hour
-	f.now = at + hour/2
-	due := func(hours, count int64) store.DueHour { return store.DueHour{At: at + hours*hour, Count: count} }
-	want := func(when string, from, to int64, want ...store.DueHour) {
-		same(f, when, want, f.dueHours(from, to))
-	}
-	none(f, "of another project", must(f.DueHours(f.ctx(), "other", 0, store.Forever)))
-	want("none yet", 0, store.Forever)
-	first, late := f.accept(), f.accept(dueIn(-hour))
-	for _, ms := range []int64{hour/2 - 1, hour / 2, 50 * hour} {
-		f.accept(dueIn(ms))
-	}
-	f.accept(inProject("other"))
-	all := []store.DueHour{due(-1, 1), due(0, 2), due(1, 1), due(50, 1)}
-	for _, when := range []string{"accepted", "folded"} {
-		want(when, 0, store.Forever, all...)
-		want(when+", from within an hour", f.now, at+50*hour, all[1:3]...)
-		want(when+", up to within an hour", at, at+50*hour+1, all[1:]...)
-		want(when+", no time", at, at)
-		f.fold()
-	}
-	// One that is told what was stamped, and one that is not.
-	for _, known := range []bool{true, false} {
-		r := f.failed(f.claim(first.ID))
-		if !known {
-			r.Stamped = nil
-		}
-		r.DueAt = f.now + hour
-		f.win(r)
-		for _, when := range []string{"failed", "failed and folded"} {
-			want(when, at, at+2*hour, due(0, 1), due(1, 2))
-			f.fold()
-		}
-		f.retry(first.ID, store.Once)
-		want("to be retried", at, at+2*hour, all[1:3]...)
-	}
-	f.reschedule(first.ID, at+7*hour)
-	f.cancel(late.ID)
-	moved := []store.DueHour{due(0, 1), due(1, 1), due(7, 1), due(50, 1)}
-	want("moved", 0, store.Forever, moved...)
-	// What is overdue by more than a day is not counted, and not less than none when it ends.
-	f.now = at + 27*hour
-	f.fold()
-	want("a day later", 0, store.Forever, moved[2:]...)
-	f.cancel(first.ID)
-	f.fold()
-	want("ended late", 0, store.Forever, moved[3:]...)
-}
-
 func (f *fixture) wantDueNow(what string, want store.DueNow) {
 	same(f, what, want, must(f.DueNow(f.ctx(), project, f.now)))
 }
@@ -228,4 +179,17 @@ func testDeadGroupsMany(f *fixture) {
 	f.check(g.Reason == store.Poison && g.More && (g.Count == 1000 || g.Count == 10) &&
 		g.NewestID == all[large-1],
 		"the largest: %+v", g)
+}
+
+// testCompareMany compares with more references than one statement takes.
+func testCompareMany(f *fixture) {
+	f.accept(withRef("a"))
+	many := make([]string, 2500)
+	for i := range many {
+		many[i] = fmt.Sprint("many-", i)
+	}
+	many[2400] = "a"
+	got := must(f.Compare(f.ctx(), project, f.now, f.now+1, many, 0))
+	f.check(got.Matched == 1 && len(got.Missing) == 2499 && !slices.Contains(got.Missing, "a") && !got.More,
+		"of many %d matched, %d are missing", got.Matched, len(got.Missing))
 }

@@ -28,15 +28,6 @@ func (f *fixture) patchEndpoint(id string, change func(*store.Endpoint)) store.E
 	return must(f.PatchEndpoint(f.ctx(), project, id, infallible(change), f.now, actor))
 }
 
-// moveEndpoint gives an endpoint another address.
-func (f *fixture) moveEndpoint(id, url string) store.Endpoint {
-	return f.patchEndpoint(id, func(e *store.Endpoint) { e.URL = url })
-}
-
-func (f *fixture) deleteEndpoint(id string) store.Endpoint {
-	return must(f.DeleteEndpoint(f.ctx(), project, id, f.now, actor))
-}
-
 func (f *fixture) getEndpoint(id string) store.Endpoint {
 	return must(f.Endpoint(f.ctx(), project, id))
 }
@@ -120,13 +111,6 @@ func testChangesInOrder(f *fixture) {
 	}
 }
 
-// cancelDeleted cancels what is open of deleted endpoints.
-func (f *fixture) cancelDeleted(limit int) []store.OpenRow {
-	rows := must(f.CancelDeleted(f.ctx(), f.now, limit))
-	f.require(len(rows) <= limit, "%d were canceled, %d may be", len(rows), limit)
-	return rows
-}
-
 // testEndpointDisableCrowd: of many that disable an endpoint at once one is the first, and tells of it.
 func testEndpointDisableCrowd(f *fixture) {
 	e := f.endpoint()
@@ -141,4 +125,23 @@ func testEndpointDisableCrowd(f *fixture) {
 		f.ok(f.RemoveEndpointEvents(f.ctx(), []string{events[0].ID, f.id()}))
 		none(f, "events", must(f.EndpointEvents(f.ctx(), "", 10)))
 	}
+}
+
+// secret makes one of an owner and a use.
+func (f *fixture) secret(owner, use string) store.Secret {
+	id := f.id()
+	s := store.Secret{
+		ID: id, Project: project, Owner: owner, Use: use, KeyID: "key-" + id, Ciphertext: []byte("\x00\xff" + id),
+		CreatedAt: f.now,
+	}
+	if use != "" {
+		s.Label, s.Hosts = "label of "+use, []string{"shop.example", "*"}
+	}
+	return s
+}
+
+// testSecretsCrowd: many that start at once make one first secret.
+func testSecretsCrowd(f *fixture) {
+	f.winners(4, nil, func(int) error { return f.AddSecret(f.ctx(), f.secret("", ""), 0, true, actor) })
+	same(f, "secrets", 1, len(must(f.OwnedSecrets(f.ctx(), project, "", f.now))))
 }

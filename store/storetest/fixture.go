@@ -9,7 +9,6 @@ import (
 	"path"
 	"runtime"
 	"runtime/debug"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -229,15 +228,6 @@ func (f *fixture) appendAudit(e store.AuditEntry) { f.ok(f.AppendAudit(f.ctx(), 
 // rows are the open rows of those ids.
 func (f *fixture) rows(ids ...string) []store.OpenRow { return must(f.ByID(f.ctx(), ids)) }
 
-// wantAudit compares the newest entries of the audit, each its action and object.
-func (f *fixture) wantAudit(want ...string) {
-	entries := f.newest(len(want))
-	same(f, "audit", want, each(entries, func(e store.AuditEntry) string { return e.Action + " " + e.Object }))
-	for _, e := range entries {
-		f.check(e.Actor == actor.Name && e.Reason == actor.Reason, "audit of %s: %+v", e.Action, e)
-	}
-}
-
 // ids are those of callbacks.
 func ids(callbacks ...store.Callback) []string {
 	return each(callbacks, func(c store.Callback) string { return c.ID })
@@ -247,5 +237,3 @@ func ids(callbacks ...store.Callback) []string {
 func rowIDs(rows []store.OpenRow) []string {
 	return each(rows, func(r store.OpenRow) string { return r.ID })
 }
-
-func sorted(ids []string) []string { return slices.Sorted(slices.Values(ids)) }

@@ -1,7 +1,6 @@
 package storetest
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 
@@ -10,59 +9,6 @@ import (
 
 func (f *fixture) pauseLane(key string, until int64, reason string) store.Lane {
 	return must(f.PauseLane(f.ctx(), project, key, until, reason, f.now, actor))
-}
-
-func testLaneList(f *fixture) {
-	for i := range 7 {
-		for n := range i {
-			f.accept(inLane(fmt.Sprint("Lane-", i)), dueIn(int64(1000*i+n)))
-		}
-		if i%3 == 1 {
-			f.fold()
-		}
-	}
-	f.cancel(f.accept(inLane("Lane-3")).ID)
-	f.pauseLane("Lane-5", f.now+1, "")
-	f.accept(inLane("Lane-4"), inProject("other"))
-	e := f.endpoint()
-	// list reads lanes whose oldest due time is looked for up to the filter's, and checks what waits in each.
-	list := func(filter store.LaneFilter) (lanes string) {
-		filter.Now, filter.Limit = f.now, cmp.Or(filter.Limit, 100)
-		for _, l := range must(f.LaneList(f.ctx(), project, filter)) {
-			if l.Key == e.LaneKey() {
-				lanes += "7"
-				continue
-			}
-			var n int64
-			must(fmt.Sscanf(l.Key, "Lane-%d", &n))
-			oldest := f.now + 1000*n
-			if filter.DueBy != 0 && oldest > filter.DueBy {
-				oldest = 0
-			}
-			f.check(l.Open == n && l.OldestDue == oldest,
-				"%s has %d open, due from %d on; want %d and %d", l.Key, l.Open, l.OldestDue, n, oldest)
-			lanes += fmt.Sprint(n)
-		}
-		return lanes
-	}
-	// By which lanes they pick, in order: 7 is the endpoint's.
-	for want, filters := range map[string][]store.LaneFilter{
-		"1234567": {{}, {DueBy: f.now + 3000}},
-		"12":      {{Limit: 2}},
-		"345":     {{After: "Lane-2", Limit: 3}},
-		"5": {
-			{Held: true},
-			{Keys: []string{"Lane-5", "Lane-6"}, Held: true, After: "Lane-1", Search: "lane", Limit: 1},
-		},
-		"6":  {{Search: "ANE-6"}},
-		"7":  {{EndpointID: e.ID}},
-		"26": {{Keys: []string{"Lane-6", "none", "Lane-2", "Lane-2"}}},
-		"":   {{Search: "%"}},
-	} {
-		for _, filter := range filters {
-			same(f, fmt.Sprintf("%+v", filter), want, list(filter))
-		}
-	}
 }
 
 // changedLanes follows the changes of lanes: each call returns those since the one before, by key, and when

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -83,6 +84,39 @@ var operations = map[string]func(s *script, words []string) ([]any, error){
 			answers = append(answers, strings.TrimSpace(text))
 		}
 		return answers, nil
+	},
+	// entries FIELD…: those of the audit that a filter picks, the same on pages of every size.
+	"entries": func(s *script, words []string) (answers []any, err error) {
+		var f store.AuditFilter
+		s.assign(reflect.ValueOf(&f).Elem(), words)
+		for _, f.Limit = range []int{0, 1, 3, 500} {
+			entries := each(s.audit(f), func(e store.AuditEntry) any {
+				return strings.Join([]string{e.Action, s.hide(e.Object), "by", e.Actor, s.number(e.At, false)}, " ")
+			})
+			s.require(f.Limit == 0 || slices.Equal(answers, entries), "in pages of %d: %v", f.Limit, entries)
+			answers = entries
+		}
+		return append(answers, "in all "+strconv.Itoa(len(answers))), nil
+	},
+	// walk METHOD WORD…: the open rows of a walk, the same on pages of every size.
+	"walk": func(s *script, words []string) ([]any, error) {
+		var all []string
+		for i, limit := range []int{100, 1, 2, 3} {
+			found := rowIDs(pages(s.fixture, limit, func(last *store.OpenRow) ([]store.OpenRow, error) {
+				page := append(slices.Clone(words[1:]), fmt.Sprint("limit=", limit))
+				if last != nil {
+					page = append(page, fmt.Sprint("dueat=", last.DueAt), "id="+last.ID)
+				}
+				answers, err := s.call("", words[0], page)
+				if err != nil {
+					return nil, err
+				}
+				return answers[0].([]store.OpenRow), nil
+			}))
+			s.require(i == 0 || slices.Equal(all, found), "in pages of %d: %v", limit, found)
+			all = found
+		}
+		return []any{joined(s, all)}, nil
 	},
 	// plan NAME KEY/FINGERPRINT [route=…] [project=…] ENDPOINT…: plans an event, whose callbacks are NAME1,
 	// NAME2 and so on.
@@ -193,6 +227,26 @@ var operations = map[string]func(s *script, words []string) ([]any, error){
 	},
 	// born: callbacks that came into being by themselves since the last time.
 	"born": func(s *script, _ []string) ([]any, error) { return []any{s.bornNow()}, nil },
+	// told POLL…: the callback that tells how each has ended, by the name of POLL-told, and its body.
+	"told": func(s *script, words []string) (answers []any, err error) {
+		for _, name := range words {
+			d := must(s.PollDetail(s.ctx(), project, s.ids[name]))
+			if d.ResultID == "" {
+				answers = append(answers, name+": nothing")
+				continue
+			}
+			s.name(name+"-told", d.ResultID)
+			s.said["Callback "+d.ResultID] = s.flat(d.OnResult.Callback)
+			body := must(s.Payload(s.ctx(), project, d.ResultID)).Body
+			answers = append(answers, s.get(d.ResultID), string(d.Outcome)+" "+string(body))
+		}
+		return answers, nil
+	},
+	// counters: they are what a scan would count.
+	"counters": func(s *script, _ []string) ([]any, error) {
+		s.checkCounters()
+		return nil, nil
+	},
 	// feed: what has come into it since the last time. feed PROJECT: all that is in another's.
 	"feed": func(s *script, words []string) ([]any, error) {
 		s.fold()
@@ -310,9 +364,12 @@ func (s *script) draftsOf(words []string) (names []string, drafts []store.Draft)
 			}
 			names = append(names, word)
 		}
-		for range len(names) - len(drafts) {
+		for _, name := range names[len(drafts):] {
 			d := s.draft()
 			for _, field := range fields {
+				if field == "poll" {
+					field += "=" + name
+				}
 				if o := s.option(field); o != nil {
 					o(&d)
 				} else {

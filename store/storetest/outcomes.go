@@ -25,13 +25,6 @@ func (f *fixture) outcomes(after store.OutcomeCursor, page int) ([]store.Termina
 	}
 }
 
-// feed folds and reads the whole feed.
-func (f *fixture) feed() []store.TerminalEvent {
-	f.fold()
-	events, _ := f.outcomes(store.OutcomeCursor{}, 100)
-	return events
-}
-
 // before says whether a comes before b in the feed.
 func before(a, b store.OutcomeCursor) bool {
 	return cmp.Or(cmp.Compare(a.Tx, b.Tx), cmp.Compare(a.Group, b.Group), cmp.Compare(a.Item, b.Item)) < 0
@@ -150,38 +143,4 @@ func (f *fixture) endMany(random *rand.Rand, n int, clock *atomic.Int64, ended f
 		must(f.Retry(f.ctx(), project, id, store.Retry{Ladder: store.Once, Now: clock.Add(1)}, actor))
 		attempt(id)
 	}
-}
-
-// testFeedReaders: readers of the feed are projects with a fitting subscriber, and those with a cursor.
-func testFeedReaders(f *fixture) {
-	subscribes := func(p string, topics ...string) store.Endpoint {
-		f.newProjects(p)
-		return f.endpoint(func(e *store.Endpoint) { e.Project, e.Topics = p, topics })
-	}
-	const dead, unresolved = "dispatcher.callback.dead", "dispatcher.poll.unresolved"
-	subscribes("all", "*")
-	subscribes("exact", "payment", dead)
-	subscribes("family", "dispatcher.*")
-	subscribes("polls", "dispatcher.poll.*")
-	subscribes("none")
-	subscribes("others", "payment.*", "x"+dead, dead+".x", "dispatcher.endpoint.*", "refund")
-	gone := subscribes("gone", dead)
-	must(f.DeleteEndpoint(f.ctx(), "gone", gone.ID, f.now, actor))
-	cursor := &store.OutcomeCursor{Tx: f.now, Group: 3, Item: 7}
-	for _, name := range []string{"alerts.family", "alerts.gone", "other.none"} {
-		f.ok(f.SetFeedCursor(f.ctx(), name, cursor))
-	}
-	want := []store.FeedReader{
-		{Project: "all", Wanted: true}, {Project: "exact", Wanted: true},
-		{Project: "family", Wanted: true, Cursor: cursor},
-		{Project: "gone", Cursor: cursor}, {Project: "polls", Wanted: true},
-	}
-	read := func(what, after string, limit int, want []store.FeedReader) {
-		same(f, what, want, must(f.FeedReaders(f.ctx(), "alerts.", []string{dead, unresolved}, after, limit)))
-	}
-	read("readers", "", 10, want)
-	read("the first two", "", 2, want[:2])
-	read("after them", "exact", 10, want[2:])
-	f.ok(f.SetFeedCursor(f.ctx(), "alerts.gone", nil))
-	read("without a cursor", "family", 10, want[4:])
 }

@@ -3,6 +3,7 @@ package storetest
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -38,20 +39,6 @@ func (f *fixture) getSchedule(id string) store.Schedule {
 
 func (f *fixture) runs(id string) []store.ScheduleRun {
 	return must(f.ScheduleRuns(f.ctx(), project, id))
-}
-
-// scheduleNames reads a list in pages.
-func (f *fixture) scheduleNames(filter store.ScheduleFilter) []string {
-	return scheduleNames(pages(f, filter.Limit, func(last *store.Schedule) ([]store.Schedule, error) {
-		if last != nil {
-			filter.After = last.ID
-		}
-		return f.Schedules(f.ctx(), project, filter)
-	}))
-}
-
-func scheduleNames(schedules []store.Schedule) []string {
-	return each(schedules, func(s store.Schedule) string { return s.Name })
 }
 
 // testScheduleNames: many that want the same name at once agree on one; and a project has at most so many.
@@ -145,4 +132,29 @@ func testRunsKept(f *fixture) {
 	same(f, "runs that are kept", last[:store.KeptRuns],
 		each(f.runs(s.ID), func(r store.ScheduleRun) string { return r.CallbackID }))
 	same(f, "runs of another schedule", 1, len(f.runs(other.ID)))
+}
+
+func testLease(f *fixture) {
+	for i, step := range []struct {
+		holder string
+		after  int64
+		want   bool
+	}{
+		{"a", 0, true}, {"b", 9_999, false}, {"a", 9_999, true}, {"b", 10_000, false}, {"b", 19_999, true},
+		{"a", 20_000, false},
+		// The holder dies, and the clock is set back: a little is waited for, an hour is not.
+		{"c", 12_000, false}, {"c", 20_000 - hour, true}, {"a", 20_000 - hour, false},
+	} {
+		held := must(f.TryLease(f.ctx(), "leader", step.holder, f.now+step.after, 10*time.Second))
+		same(f, fmt.Sprint("step ", i, ", ", step.holder), step.want, held)
+	}
+	holders := 0
+	for _, held := range crowd(f, 8, func(i int) bool {
+		return must(f.TryLease(f.ctx(), "contended", fmt.Sprint(i), f.now, time.Second))
+	}) {
+		if held {
+			holders++
+		}
+	}
+	same(f, "holders of one lease", 1, holders)
 }

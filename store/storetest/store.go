@@ -17,23 +17,15 @@ type Store interface {
 
 	// Changes by people.
 	Cancel(ctx context.Context, project, id string, now int64, by store.Actor) (store.CanceledCallback, error)
-	CancelRef(ctx context.Context, project, ref, topic string, limit int, now int64, by store.Actor) ([]store.CanceledCallback, error)
 	Retry(ctx context.Context, project, id string, r store.Retry, by store.Actor) (store.Callback, error)
 	Reschedule(ctx context.Context, project, id string, due, now int64, by store.Actor) (store.Callback, error)
-	Mend(ctx context.Context, project, id string, change func(c *store.Callback) error, now int64, by store.Actor) (store.Callback, error)
 	AppendAudit(ctx context.Context, e store.AuditEntry) error
 	ChainAudit(ctx context.Context, key func(context.Context) ([]byte, error)) (store.AuditLink, int, error)
 	AuditHead(ctx context.Context) (store.AuditHead, error)
 	ChainedAudit(ctx context.Context, after, until int64, limit int) ([]store.AuditEntry, error)
 
 	// Walks of open rows.
-	Overdue(ctx context.Context, after store.Cursor, dueBefore, claimedBefore int64, limit int) ([]store.OpenRow, error)
-	Open(ctx context.Context, after store.Cursor, limit int) ([]store.OpenRow, error)
-	Claimed(ctx context.Context, after store.Cursor, now int64, limit int) ([]store.OpenRow, error)
 	ByID(ctx context.Context, ids []string) ([]store.OpenRow, error)
-	Known(ctx context.Context, ids []string) ([]string, error)
-	Expire(ctx context.Context, now int64, limit int) ([]store.OpenRow, error)
-	OpenUntil(ctx context.Context, after store.Cursor, until int64, limit int) ([]store.OpenRow, error)
 
 	// Maintenance.
 	TryLease(ctx context.Context, name, holder string, now int64, ttl time.Duration) (bool, error)
@@ -42,17 +34,11 @@ type Store interface {
 	Fold(ctx context.Context, now int64) error
 
 	// Secrets.
-	CountSealed(ctx context.Context, table store.SealedTable, keyID string, most int) (int, error)
-	Reseal(
-		ctx context.Context, table store.SealedTable, keyID, after string, limit int,
-		change func(*store.SealedRow) error, now int64, by store.Actor,
-	) (store.SealedPage, error)
 	OwnedSecrets(ctx context.Context, project, owner string, now int64) ([]store.Secret, error)
 	AddSecret(ctx context.Context, s store.Secret, retireAt int64, onlyIfNone bool, by store.Actor) error
 
 	// Lanes.
 	Lanes(ctx context.Context, since int64, limit int) ([]store.Lane, error)
-	LaneList(ctx context.Context, project string, f store.LaneFilter) ([]store.LaneBacklog, error)
 	PauseLane(ctx context.Context, project, key string, until int64, reason string, now int64, by store.Actor) (store.Lane, error)
 
 	// Quotas.
@@ -64,10 +50,7 @@ type Store interface {
 		ctx context.Context, id string, change func(*store.Project) error, now int64, by store.Actor,
 	) (store.Project, error)
 	SetProjectPause(ctx context.Context, project string, until int64, reason string, now int64, by store.Actor) (store.Project, error)
-	PutPreset(ctx context.Context, p store.Preset, by store.Actor) (store.Preset, error)
 	Keys(ctx context.Context, project string) ([]store.Key, error)
-	AddKey(ctx context.Context, k store.Key, by store.Actor) error
-	RevokeKey(ctx context.Context, project, id string, now int64, by store.Actor) error
 	TouchKeys(ctx context.Context, used map[string]int64) error
 
 	// Endpoints.
@@ -83,23 +66,16 @@ type Store interface {
 	ReportHealth(ctx context.Context, reports []store.EndpointHealth, now int64) error
 	EndpointEvents(ctx context.Context, after string, limit int) ([]store.EndpointEvent, error)
 	RemoveEndpointEvents(ctx context.Context, ids []string) error
-	CancelDeleted(ctx context.Context, now int64, limit int) ([]store.OpenRow, error)
 
 	// The feed and the books.
 	Outcomes(ctx context.Context, project string, after store.OutcomeCursor, limit int) ([]store.TerminalEvent, store.OutcomeCursor, error)
-	FeedReaders(
-		ctx context.Context, prefix string, topics []string, after string, limit int,
-	) ([]store.FeedReader, error)
-	SetFeedCursor(ctx context.Context, name string, c *store.OutcomeCursor) error
 	PurgeOutcomes(ctx context.Context, now, before int64, limit int) (removed int, more bool, err error)
-	Books(ctx context.Context, project string, q store.BooksQuery) ([]store.Books, error)
 	Compare(ctx context.Context, project string, from, to int64, refs []string, most int) (store.Comparison, error)
 
 	// What the faces show.
 	Get(ctx context.Context, project, id string) (store.Callback, error)
 	List(ctx context.Context, project string, f store.Filter) (store.Page, error)
 	Attempts(ctx context.Context, project, id string, before, limit int) ([]store.Attempt, error)
-	Attempt(ctx context.Context, project, id string, number int) (store.Attempt, error)
 	Payload(ctx context.Context, project, id string) (store.Payload, error)
 	Counts(ctx context.Context, project string) (store.Counts, error)
 	AuditEntries(ctx context.Context, project, after string, limit int) ([]store.AuditEntry, error)
@@ -127,17 +103,12 @@ type Store interface {
 
 	// Redrives.
 	CreateRedrive(ctx context.Context, r store.Redrive, by store.Actor) (store.Redrive, error)
-	GatherRedrive(ctx context.Context, project, id string, now int64) (store.Redrive, error)
-	StepRedrive(ctx context.Context, id string, limit int, now int64) (store.RedriveStep, error)
 	SetRedrive(ctx context.Context, project, id string, to store.RedriveState, now int64, by store.Actor) (store.Redrive, error)
-	RedrivesToDo(ctx context.Context, after string, limit int) ([]store.Redrive, error)
 
 	// Schedules.
 	CreateSchedule(ctx context.Context, s store.Schedule, by store.Actor) (store.Schedule, error)
 	ChangeSchedule(ctx context.Context, project, id string, change func(*store.Schedule) error, now int64, by store.Actor) (store.Schedule, error)
-	DeleteSchedule(ctx context.Context, project, id string, now int64, by store.Actor) error
 	Schedule(ctx context.Context, project, id string) (store.Schedule, error)
-	Schedules(ctx context.Context, project string, f store.ScheduleFilter) ([]store.Schedule, error)
 	ScheduleRuns(ctx context.Context, project, id string) ([]store.ScheduleRun, error)
 
 	// Firings.

@@ -2,10 +2,16 @@ package storetest
 
 import (
 	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"go/types"
 	"path"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/seed-ff5a32d8/dispatcher/internal/transcript"
@@ -138,133 +144,40 @@ func sentinel(err error) string {
 	return "of the database"
 }
 
-// parameters are those of the methods that scripts call, behind the context.
-var parameters = map[string]string{
-	"AddKey":               "row by",
-	"AddSecret":            "secret retireAt onlyIfNone by",
-	"AdvanceMarks":         "now full",
-	"AllPresets":           "project",
-	"AnyEndpoint":          "project id",
-	"AppendAudit":          "entry",
-	"Attempt":              "project id number",
-	"Attempted":            "project id",
-	"Attempts":             "project id before limit",
-	"AuditEntries":         "project after limit",
-	"Books":                "project query",
-	"ByID":                 "ids",
-	"Cancel":               "project id now by",
-	"CancelDeleted":        "now limit",
-	"CancelRef":            "project ref topic limit now by",
-	"ChangeSchedule":       "project id change now by",
-	"Claimed":              "after now limit",
-	"Compare":              "project from to names most",
-	"CountSealed":          "table keyID limit",
-	"Counts":               "project",
-	"CreateEndpoint":       "row by",
-	"CreateProject":        "row by",
-	"CreateRedrive":        "row by",
-	"CreateSchedule":       "row by",
-	"Damage":               "id",
-	"DeadGroups":           "project",
-	"DeleteEndpoint":       "project id now by",
-	"DeletePreset":         "project kind name now by",
-	"DeleteSchedule":       "project id now by",
-	"DeleteSession":        "name",
-	"DisableEndpoint":      "project id reason now by",
-	"Dispatchers":          "since",
-	"DropClaims":           "now",
-	"DueHours":             "project from to",
-	"DueNow":               "project now",
-	"Endpoint":             "project id",
-	"EndpointByExternalID": "project name",
-	"EndpointEvents":       "after limit",
-	"Endpoints":            "project filter",
-	"EndpointsByID":        "ids",
-	"EndpointsChanged":     "since limit",
-	"EventPlanned":         "project route key",
-	"Expire":               "now limit",
-	"FindEndpoints":        "project names",
-	"Fold":                 "now",
-	"GatherRedrive":        "project id now",
-	"Get":                  "project id",
-	"IndexMeta":            "want",
-	"KeyByHash":            "hash",
-	"Keys":                 "project",
-	"Known":                "ids",
-	"LaneByKey":            "project key",
-	"LaneList":             "project filter",
-	"Lanes":                "since limit",
-	"LastWorker":           "",
-	"LockHolder":           "project key now",
-	"MarkBuilt":            "generation now",
-	"Mend":                 "project id change now by",
-	"NextGeneration":       "from now by",
-	"NextSchedules":        "now limit",
-	"NextStrict":           "project key",
-	"Open":                 "after limit",
-	"OpenCallbacks":        "names",
-	"OpenUntil":            "after until limit",
-	"Overdue":              "after dueBefore claimedBefore limit",
-	"Overstays":            "retention",
-	"OwnedSecrets":         "project owner now",
-	"PatchEndpoint":        "project id change now by",
-	"PatchProject":         "which change now by",
-	"PauseLane":            "project key until reason now by",
-	"Payload":              "project id",
-	"Ping":                 "",
-	"PollDetail":           "project id",
-	"Presets":              "project kind",
-	"Project":              "which",
-	"Projects":             "after limit",
-	"ProjectsChanged":      "since limit",
-	"Purge":                "retention limit",
-	"PurgeActivity":        "now limit",
-	"PurgeDispatchers":     "now limit",
-	"PurgeKeys":            "now limit",
-	"PurgeOutcomes":        "now before limit",
-	"PurgeSessions":        "now limit",
-	"PurgeVersions":        "now before limit",
-	"PutPreset":            "row by",
-	"PutSession":           "row",
-	"RanSchedule":          "project id draft now by",
-	"Redrive":              "project id",
-	"Redrives":             "project after limit",
-	"RedrivesToDo":         "after limit",
-	"ReportDispatcher":     "row",
-	"Reschedule":           "project id due now by",
-	"ResolvePoll":          "project id data now by",
-	"Retry":                "project id retry by",
-	"RevokeKey":            "project id now by",
-	"Schedule":             "project id",
-	"ScheduleRuns":         "project id",
-	"Schedules":            "project filter",
-	"Session":              "name now",
-	"SetLane":              "project key concurrency rate now by",
-	"SetProjectPause":      "project until reason now by",
-	"SetRedrive":           "project id to now by",
-	"SetSweepCursor":       "cursor",
-	"StepRedrive":          "id limit now",
-	"Subscribers":          "project after limit",
-	"SweepCursor":          "",
-	"TakeAlerts":           "failingBefore alertedBefore now limit",
-	"TryLease":             "name holder now ttl",
-	"WithdrawDispatcher":   "name now",
-}
+// parameters are the names of those of the store's exported methods, behind the context: they are read from the sources
+// in the working directory, which is that of the store's tests. The types of stores have names that end in DB.
+var parameters = sync.OnceValue(func() map[string][]string {
+	all := make(map[string][]string)
+	for _, file := range must(filepath.Glob("*.go")) {
+		for _, decl := range must(parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)).Decls {
+			f, ok := decl.(*ast.FuncDecl)
+			if !ok || f.Recv == nil || !f.Name.IsExported() || !strings.HasSuffix(types.ExprString(f.Recv.List[0].Type), "DB") {
+				continue
+			}
+			var names []string
+			for _, param := range f.Type.Params.List {
+				for _, name := range param.Names {
+					names = append(names, name.Name)
+				}
+			}
+			all[f.Name.Name] = names
+		}
+	}
+	return all
+})
 
 // call calls a method of the store.
 func (s *script) call(name, method string, words []string) (answers []any, err error) {
 	m := reflect.ValueOf(s.Store).MethodByName(method)
-	names, known := parameters[method]
-	if !m.IsValid() || !known {
-		s.require(false, "there is no method or operation %s", method)
-	}
+	s.require(m.IsValid(), "there is no method or operation %s", method)
+	names := parameters()[method][1:]
 	args := []reflect.Value{reflect.ValueOf(s.ctx())}
 	var positional, fields []string
 	given := make(map[string]string)
 	for _, word := range words {
 		field, value, has := strings.Cut(word, "=")
 		switch {
-		case has && slices.Contains(strings.Fields(names), field):
+		case has && slices.Contains(names, field):
 			given[field] = value
 		case has || strings.HasPrefix(word, "."):
 			fields = append(fields, strings.TrimPrefix(word, "."))
@@ -272,7 +185,7 @@ func (s *script) call(name, method string, words []string) (answers []any, err e
 			positional = append(positional, word)
 		}
 	}
-	for i, name := range strings.Fields(names) {
+	for i, name := range names {
 		v := reflect.New(m.Type().In(i + 1)).Elem()
 		value, explicit := given[name]
 		switch usual := s.usual(name, v.Type()); {
@@ -287,6 +200,9 @@ func (s *script) call(name, method string, words []string) (answers []any, err e
 			s.assign(v, fields)
 		case usual.IsValid():
 			v.Set(usual)
+		case v.Kind() == reflect.Pointer && len(fields) > 0 && v.Type().Elem().Kind() == reflect.Struct:
+			v.Set(reflect.New(v.Type().Elem()))
+			s.assign(v.Elem(), fields)
 		case v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.String:
 			for _, word := range positional {
 				v.Set(reflect.Append(v, reflect.ValueOf(s.known(s.named(name, word)))))

@@ -69,6 +69,9 @@ func (s *script) set(v reflect.Value, word string) {
 			*to = must(store.ParseRate(word))
 		}
 		return
+	case **time.Location:
+		*to = must(time.LoadLocation(word))
+		return
 	case *[]byte:
 		if *to = nil; word != "nil" {
 			*to = []byte(word)
@@ -326,9 +329,9 @@ func (s *script) flatten(v reflect.Value, prefix string, visit func(path string,
 		}
 		_, rate := f.Interface().(store.Rate)
 		switch {
-		case slices.Contains([]string{"id", "callbackid", "cursor"}, path) || f.IsZero() && !given:
+		case slices.Contains([]string{"id", "callbackid"}, path) || path == "cursor" && !given || f.IsZero() && !given:
 		case f.Kind() == reflect.Slice && f.Len() == 0:
-		case f.Type() == reflect.TypeFor[store.OutcomeCursor](), f.Type() == reflect.TypeFor[store.Cursor]():
+		case !given && f.Type() == reflect.TypeFor[store.OutcomeCursor](), f.Type() == reflect.TypeFor[store.Cursor]():
 		case path == "project" && f.String() == project:
 		case tracked[f.Type()] || f.Kind() != reflect.Struct || rate:
 			visit(path, f)
