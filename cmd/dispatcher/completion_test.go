@@ -2,10 +2,12 @@ package main
 
 import (
 	"os/exec"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
+	"github.com/seed-ff5a32d8/dispatcher/internal/transcript"
 )
 
 // The scripts know every command and its flags; bash itself completes with its one.
@@ -25,19 +27,15 @@ func TestCompletion(t *testing.T) {
 		if shell != "bash" || testing.Short() { // the short tests need nothing installed
 			continue
 		}
-		for line, want := range map[string]string{
-			"dispatcher doc": "doctor", "dispatcher verify --unk": "--unknown", "dispatcher callback ca": "cancel", "dispatcher callback send --ur": "--url", "dispatcher completion fi": "fish", "dispatcher benc": "bench",
-			"dispatcher bench --conc": "--concurrency", "dispatcher endpoint rot": "rotate-secret", "dispatcher key create --scope op": "operate", "dispatcher pau": "pause",
-			"dispatcher lane pause --un": "--until", "dispatcher endpoint set --clea": "--clear", "dispatcher callback --server x expl": "explain",
-			"dispatcher poll res": "resolve", "dispatcher poll create --hold": "--hold-if", "dispatcher sched": "schedule", "dispatcher schedule create --callback-": "--callback-file",
-		} {
-			words := strings.Fields(line)
-			script := term.Stdout.String() + "\nCOMP_WORDS=(" + line + ")\nCOMP_CWORD=" + string(rune('0'+len(words)-1)) + "\n_dispatcher\necho \"${COMPREPLY[@]}\""
+		transcript.Run(t, "testdata/lines/completion.txt", func(line string) string {
+			last := strconv.Itoa(len(strings.Fields(line)) - 1)
+			script := term.Stdout.String() + "\nCOMP_WORDS=(" + line + ")\nCOMP_CWORD=" + last + "\n_dispatcher\necho \"${COMPREPLY[@]}\""
 			out, err := exec.Command("bash", "-c", script).CombinedOutput()
-			if got := strings.TrimSpace(string(out)); err != nil || got != want {
-				t.Errorf("%q completes to %q, want %q (%v)", line, got, want, err)
+			if err != nil {
+				t.Errorf("%q: %v", line, err)
 			}
-		}
+			return string(out)
+		})
 	}
 	program.Terminal().Ends(t, console.ExitUsage, "completion", "csh")
 }

@@ -15,7 +15,6 @@ import (
 
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
-	"github.com/seed-ff5a32d8/dispatcher/internal/transcript"
 )
 
 // AsProgram makes the test binary the program: bench starts its server from the program that it is itself.
@@ -80,12 +79,6 @@ func (t *Terminal) Lines() []string {
 		return nil
 	}
 	return strings.Split(text, "\n")
-}
-
-// Golden compares a text with a file of testdata.
-func Golden(t *testing.T, name, got string) {
-	t.Helper()
-	transcript.File(t, filepath.Join("testdata", name+".golden"), func(*testing.T, string) string { return got })
 }
 
 // Says checks that a text has all the parts.

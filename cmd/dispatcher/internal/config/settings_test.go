@@ -1,12 +1,14 @@
 package config
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/cmdtest"
+	"github.com/seed-ff5a32d8/dispatcher/internal/transcript"
 )
 
 // program has the commands of this package.
@@ -77,32 +79,19 @@ func TestEverySettingHasThreeSpellings(t *testing.T) {
 	}
 }
 
+// TestSettingsThatAreTaken loads the variables and flags of each line of taken.txt.
 func TestSettingsThatAreTaken(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct{ env, args []string }{
-		"postgres with its keys":     {args: append(cmdtest.BothKeys(), "--database-url=postgres://h/d")},
-		"api alone, with redis":      {args: []string{"--roles=api", "--redis-url=rediss+cluster://h1,h2"}},
-		"variables of the clients":   {env: []string{"DISPATCHER_SERVER=http://h", "DISPATCHER_KEY=k", "DISPATCHER_KEY_FILE=/x"}},
-		"variables that are not our": {env: []string{"DISPATCH=1", "OTHER_DISPATCHER_X=1"}},
-		"empty variables":            {env: []string{"DISPATCHER_WORKERS=", "DISPATCHER_NONSENSE="}},
-		"service links": {env: []string{
-			"DISPATCHER_SERVICE_HOST=10.0.0.1", "DISPATCHER_SERVICE_PORT=80", "DISPATCHER_SERVICE_PORT_HTTP=80",
-			"DISPATCHER_PORT=tcp://10.0.0.1:80", "DISPATCHER_PORT_80_TCP_ADDR=10.0.0.1",
-		}},
-		"the least horizon":          {args: []string{"--horizon=2m", "--redis-url=redis://h"}},
-		"the least retention":        {args: []string{"--retention-payload=1s", "--retention-metadata=7d"}},
-		"a horizon of a day":         {args: []string{"--horizon=1d", "--redis-url=redis+cluster://h1,h2"}},
-		"free ports":                 {args: []string{"--listen=127.0.0.1:0", "--ops-listen=127.0.0.1:0"}},
-		"egress by name and address": {args: []string{"--egress-allow=10.1.0.0/16,127.0.0.1,shop.internal"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			if _, err := loadWith(t, tc.env, tc.args...); err != nil {
-				t.Error(err)
-			}
-		})
-	}
+	transcript.Run(t, "testdata/lines/taken.txt", func(line string) string {
+		words := strings.Fields(line)
+		flags := slices.IndexFunc(append(words, "--"), func(word string) bool { return strings.HasPrefix(word, "--") })
+		if _, err := loadWith(t, words[:flags], words[flags:]...); err != nil {
+			return err.Error()
+		}
+		return "taken"
+	})
 }
+
 
 func TestFilesOfSecretsLoseOneNewline(t *testing.T) {
 	t.Parallel()
@@ -117,24 +106,9 @@ func TestFilesOfSecretsLoseOneNewline(t *testing.T) {
 
 func TestMaskURL(t *testing.T) {
 	t.Parallel()
-	for in, want := range map[string]string{
-		"":                                     "",
-		"sqlite:/var/lib/d.db":                 "sqlite:/var/lib/d.db",
-		"postgres://h/d":                       "postgres://h/d",
-		"postgres://u@h/d":                     "postgres://u@h/d",
-		"postgres://u:p@h/d":                   "postgres://u:***@h/d",
-		"postgres://u:p@ss/w@h/d":              "postgres://u:***@h/d",
-		"redis://:p@h:6379/1":                  "redis://:***@h:6379/1",
-		"redis+cluster://u:p@h1:1,h2:2":        "redis+cluster://u:***@h1:1,h2:2",
-		"postgres://h/d?sslmode=a&password=b":  "postgres://h/d?sslmode=a&password=***",
-		"postgres://h/d?pass%77ord=b&x#secret": "postgres://h/d?pass%77ord=***&x=***",
-		"u:p@h/d":                              "***",
-	} {
-		if got := maskURL(in); got != want {
-			t.Errorf("%q is shown as %q, not %q", in, got, want)
-		}
-	}
+	transcript.Run(t, "testdata/lines/mask.txt", maskURL)
 }
+
 
 func FuzzMaskURLNeverShowsThePassword(f *testing.F) {
 	for _, seed := range []string{"p", "p@ss", "p/w", "p?w", "p#w", "a@b?c", "a:b", "%40", "päss"} {

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -21,6 +22,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/cmdtest"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/config"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
+	"github.com/seed-ff5a32d8/dispatcher/internal/transcript"
 	"github.com/seed-ff5a32d8/dispatcher/migrations"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/schedule/redisq"
@@ -197,172 +199,147 @@ func TestDoctorDoesNotHang(t *testing.T) {
 	want(t, list, "master key", statusWarning, "was not tried")
 }
 
-// A case is facts that a check judges.
-type judgement struct {
-	check, given string
-	facts
-}
-
-// TestJudgements compares what is said of facts with testdata/judgements.golden.
+// TestJudgements says what a check finds of the facts that a line of judgements.txt gives it.
 func TestJudgements(t *testing.T) {
 	t.Parallel()
-	var b strings.Builder
-	for _, j := range slices.Concat(egressCases(), redisCases(), indexCases(t), sqlCases(t), machineCases(t)) {
-		if j.Settings == nil {
-			j.Settings = &config.Settings{}
+	transcript.Run(t, "testdata/judgements.txt", func(line string) string {
+		name, words, _ := strings.Cut(line, ":")
+		for _, check := range checks {
+			if check.name != name {
+				continue
+			}
+			d := check.judge(given(t, name, strings.Fields(words)))
+			if (d.Status == statusOK) != (d.Cure == "") {
+				t.Errorf("%s: a cure goes with what is wrong, and only with that: %+v", line, d)
+			}
+			if d.Cure == "" {
+				return d.Status + ": " + d.Found
+			}
+			return d.Status + ": " + d.Found + "\ncure: " + d.Cure
 		}
-		i := slices.IndexFunc(checks, func(c struct {
-			name  string
-			judge func(*facts) diagnosis
-		}) bool {
-			return c.name == j.check
-		})
-		d := checks[i].judge(&j.facts)
-		fmt.Fprintf(&b, "%s, %s\n  %s: %s\n", j.check, j.given, d.Status, d.Found)
-		if d.Cure != "" {
-			fmt.Fprintf(&b, "  cure: %s\n", d.Cure)
-		}
-		if (d.Status == statusOK) != (d.Cure == "") {
-			t.Errorf("%s: a cure goes with what is wrong, and only with that: %+v", j.check, d)
-		}
-	}
-	cmdtest.Golden(t, "judgements", b.String())
+		t.Errorf("there is no check %q", name)
+		return ""
+	})
 }
 
-func egressCases() (list []judgement) {
-	for _, allow := range []string{
-		"", "8.8.8.0/24", "1.1.1.1", "10.1.0.0/16", "127.0.0.1", "[::1]", "fd00::/8", "shop.internal", "8.8.8.8 192.168.7.0/24",
-		"0.0.0.0/0", "::/0", "168.63.129.16", "169.254.0.0/16", "localhost", "localhost ::1", "10.0.0.0/99",
-	} {
-		list = append(list, judgement{"egress", allow, facts{Settings: &config.Settings{EgressAllow: strings.Fields(allow)}}})
+// given are the facts of the words of a line: NAME=VALUE, command line flags, or networks of egress_allow.
+func given(t *testing.T, check string, words []string) *facts {
+	t.Helper()
+	values := map[string]string{}
+	for _, word := range words {
+		name, value, _ := strings.Cut(word, "=")
+		values[name] = value
 	}
-	for _, err := range []error{nil, &net.DNSError{Err: "server misbehaving", Name: askedName, IsTemporary: true}, &net.DNSError{Err: "no such host", IsNotFound: true}} {
-		d := &doctor{lookup: func(context.Context, string) ([]string, error) { return nil, err }}
-		list = append(list, judgement{"dns", fmt.Sprint(err), facts{names: d.askNames(context.Background())}})
+	f := &facts{Settings: &config.Settings{}}
+	switch check {
+	case "egress":
+		f.EgressAllow = words
+	case "dns":
+		d := &doctor{lookup: func(context.Context, string) ([]string, error) {
+			if len(words) == 0 {
+				return nil, nil
+			}
+			said := strings.Join(words, " ")
+			return nil, &net.DNSError{Err: said, Name: askedName, IsNotFound: said == "no such host"}
+		}}
+		f.names = d.askNames(t.Context())
+	case "time-outs", "data directory":
+		f.Settings = apptest.Settings(t, append(cmdtest.BothKeys(), words...)...)
+	case "clocks":
+		ahead, err := time.ParseDuration(values["redis"])
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.sql = sqlFacts{settings: map[string]string{}, ahead: time.Millisecond}
+		f.index.survey = &redisq.Survey{Servers: []redisq.Server{{Ahead: ahead}}}
+	case "redis", "redis memory", "redis persistence", "redis cluster":
+		f.RedisURL = "redis://h"
+		f.index.survey = &redisq.Survey{Cluster: check == "redis cluster", Servers: []redisq.Server{redisServer(values)}}
+	case "index":
+		f.Settings = apptest.Settings(t, "--redis-url=redis://h")
+		givenIndex(t, f, values)
+	default:
+		f.Settings = apptest.Settings(t, append(cmdtest.BothKeys(), "--database-url=postgres://h/d")...)
+		givenSQL(t, f, values)
 	}
-	return list
+	return f
 }
 
-// redisCases are what INFO of a healthy server says but for what is given; - is a server that does not tell.
-func redisCases() (list []judgement) {
-	const usual = "redis_version=7.0.15 redis_mode=standalone role=master maxmemory_policy=noeviction maxmemory=0 used_memory=1000 " +
-		"aof_enabled=0 rdb_last_bgsave_status=ok cluster_state=ok cluster_slots_assigned=16384 cluster_slots_fail=0 cluster_size=3 "
+// redisServer is a healthy one but for the values; with "untold" it does not tell of itself.
+func redisServer(values map[string]string) redisq.Server {
 	denied := errors.New("NOPERM this user has no permissions")
-	for check, cases := range map[string][]string{
-		"redis":             {"", "redis_version=6.0.16", "role=slave", "redis_mode=cluster", "loading=1", "-", "scripts=denied"},
-		"redis memory":      {"", "maxmemory=1100", "maxmemory=2000", "maxmemory_policy=allkeys-lru", "maxmemory_policy=allkeys-lru maxmemory=999999", "maxmemory=x", "-"},
-		"redis persistence": {"aof_enabled=1 save=told", "save=told", "save=", "save=60", "rdb_last_bgsave_status=err", "aof_enabled=1 aof_last_write_status=err", "-"},
-		"redis cluster":     {"", "cluster_state=fail cluster_slots_assigned=10923", "-"},
-	} {
-		for _, given := range cases {
-			info := map[string]string{}
-			for pair := range strings.FieldsSeq(usual + given) {
-				name, value, _ := strings.Cut(pair, "=")
-				info[name] = value
-			}
-			server := redisq.Server{Addr: "h:1", Info: info, ClusterInfo: info, SaveTold: info["save"] == "told"}
-			if info["save"] == "60" {
-				server.Save = "60 1"
-			}
-			if given == "-" {
-				server = redisq.Server{Untold: denied}
-			}
-			if info["scripts"] != "" {
-				server.Scripts = denied
-			}
-			survey := &redisq.Survey{Cluster: check == "redis cluster", Servers: []redisq.Server{server}}
-			list = append(list, judgement{check, given, facts{Settings: &config.Settings{RedisURL: "redis://h"}, index: redisFacts{survey: survey}}})
-		}
+	if _, untold := values["untold"]; untold {
+		return redisq.Server{Untold: denied}
 	}
-	for _, ahead := range []time.Duration{20 * time.Millisecond, -3 * time.Second, 10 * time.Minute} {
-		list = append(list, judgement{"clocks", ahead.String(), facts{
-			sql:   sqlFacts{settings: map[string]string{}, ahead: time.Millisecond},
-			index: redisFacts{survey: &redisq.Survey{Servers: []redisq.Server{{Ahead: ahead}}}},
-		}})
+	info := map[string]string{
+		"redis_version": "7.0.15", "redis_mode": "standalone", "role": "master", "maxmemory_policy": "noeviction",
+		"maxmemory": "0", "used_memory": "1000", "aof_enabled": "0", "rdb_last_bgsave_status": "ok",
+		"cluster_state": "ok", "cluster_slots_assigned": "16384", "cluster_slots_fail": "0", "cluster_size": "3",
 	}
-	slices.SortStableFunc(list, func(a, b judgement) int { return strings.Compare(a.check, b.check) })
-	return list
+	maps.Copy(info, values)
+	_, told := values["save_told"]
+	server := redisq.Server{
+		Addr: "h:1", Info: info, ClusterInfo: info, SaveTold: told, Save: strings.ReplaceAll(values["save"], ",", " "),
+	}
+	if values["scripts"] != "" {
+		server.Scripts = denied
+	}
+	return server
 }
 
-func indexCases(t *testing.T) (list []judgement) {
-	s := apptest.Settings(t, "--redis-url=redis://h")
-	meta := func(generation, built int64, shards int, prefix string) *store.IndexMeta {
-		return &store.IndexMeta{Generation: generation, Built: built, Shards: shards, Prefix: prefix}
-	}
-	ours := meta(3, 3, 1, "dispatcher")
-	for _, tc := range []struct {
-		meta   *store.IndexMeta
-		held   []int64
-		unread error
-	}{
-		{ours, []int64{3}, nil},
-		{nil, []int64{0}, nil},
-		{meta(1, 1, 0, ""), []int64{0}, nil}, // it was embedded before
-		{ours, []int64{0}, nil},
-		{ours, []int64{2}, nil},
-		{meta(3, 2, 1, "dispatcher"), []int64{3}, nil},
-		{ours, []int64{5}, nil}, // SQL is older
-		{nil, []int64{5}, nil},  // another database's
-		{meta(3, 3, 1, "other"), []int64{3}, nil},
-		{meta(3, 3, 16, "dispatcher"), []int64{3}, nil},
-		{meta(3, 3, 2, "dispatcher"), []int64{3, 0}, nil},
-		{ours, []int64{0}, schedule.ErrOlder},
-		{nil, []int64{0}, schedule.ErrOlder},
-		{ours, []int64{0}, schedule.ErrNewer},
-		{ours, []int64{0}, errors.New("NOPERM")},
-	} {
-		survey := &redisq.Survey{Generations: tc.held}
-		if tc.unread != nil {
-			survey.Unread = fmt.Errorf("read: %w", tc.unread)
+func givenIndex(t *testing.T, f *facts, values map[string]string) {
+	t.Helper()
+	if values["sql"] != "" {
+		f.sql.meta = &store.IndexMeta{}
+		m, at := f.sql.meta, strings.LastIndex(values["sql"], "/")
+		m.Prefix = values["sql"][at+1:]
+		if _, err := fmt.Sscanf(values["sql"][:at], "%d/%d/%d", &m.Generation, &m.Built, &m.Shards); err != nil {
+			t.Fatal(err)
 		}
-		given := fmt.Sprintf("SQL has none, the index %v", tc.held)
-		if tc.meta != nil {
-			given = fmt.Sprintf("SQL has %+v, the index %v", *tc.meta, tc.held)
-		}
-		list = append(list, judgement{"index", given, facts{s, sqlFacts{meta: tc.meta}, redisFacts{survey: survey}, nil}})
 	}
-	return list
+	f.index.survey = &redisq.Survey{}
+	for text := range strings.SplitSeq(values["redis"], ",") {
+		generation, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.index.survey.Generations = append(f.index.survey.Generations, generation)
+	}
+	if unread := values["unread"]; unread != "" {
+		known := map[string]error{"older": schedule.ErrOlder, "newer": schedule.ErrNewer, "NOPERM": errors.New("NOPERM")}
+		f.index.survey.Unread = fmt.Errorf("read: %w", known[unread])
+	}
 }
 
-func sqlCases(t *testing.T) (list []judgement) {
-	s := apptest.Settings(t, append(cmdtest.BothKeys(), "--database-url=postgres://h/d")...)
-	add := func(check, given string, f sqlFacts) {
-		list = append(list, judgement{check, given, facts{Settings: s, sql: f}})
+func givenSQL(t *testing.T, f *facts, values map[string]string) {
+	t.Helper()
+	has := func(name string) bool { _, has := values[name]; return has }
+	number := func(name string, otherwise int) int {
+		if n, err := strconv.Atoi(values[name]); err == nil {
+			return n
+		}
+		return otherwise
 	}
-	for _, code := range []string{"53300", "57P03", "28P01", "28000", "3D000", "42501", "XX000"} {
-		add("database", code, sqlFacts{err: fmt.Errorf("connect: %w", &pgconn.PgError{Code: code, Message: "refused"})})
+	f.sql = sqlFacts{
+		settings: values, standby: has("standby"), version: values["version"], number: number("number", 0),
+		mostConns: 30, keptConns: 3, usedConns: 20, ownConns: 1, roleConns: number("role", -1), databaseConns: -1,
 	}
-	add("database", "no answer", sqlFacts{err: errors.New("refused")})
-	add("database", "old", sqlFacts{version: "12.1", number: 120001})
-	for _, set := range []string{"on on on", "off on on", "on off on", "on local on", "on on off"} {
-		values := strings.Fields(set)
-		settings := map[string]string{"fsync": values[0], "synchronous_commit": values[1], "full_page_writes": values[2]}
-		add("durability", set, sqlFacts{settings: settings})
-	}
-	add("database writes", "a standby", sqlFacts{standby: true})
-	add("database writes", "no schema", sqlFacts{})
-	full := sqlFacts{mostConns: 30, keptConns: 3, usedConns: 20, ownConns: 1, roleConns: -1, databaseConns: -1}
-	add("connections", "nearly full", full)
-	full.roleConns = 10
-	add("connections", "the role's limit", full)
-	known, _, err := migrations.For(s.Engine())
-	if err != nil {
-		t.Fatal(err)
-	}
-	newer := sqlFacts{applied: map[int64]string{999: "of a newer program"}}
-	for _, m := range known {
-		newer.applied[m.Version] = m.Hash
-	}
-	add("migrations", "newer ones", newer)
-	add("migrations", "not readable", sqlFacts{readErr: errors.New("permission denied")})
-	return list
-}
-
-func machineCases(t *testing.T) []judgement {
-	return []judgement{
-		{"time-outs", "a short drain_timeout", facts{Settings: apptest.Settings(t, "--drain-timeout=5s")}},
-		{"time-outs", "the default", facts{Settings: apptest.Settings(t)}},
-		{"data directory", "with PostgreSQL", facts{Settings: &config.Settings{DatabaseURL: "postgres://h/d"}}},
+	switch {
+	case has("code"):
+		f.sql.err = fmt.Errorf("connect: %w", &pgconn.PgError{Code: values["code"], Message: "refused"})
+	case has("refused"):
+		f.sql.err = errors.New("refused")
+	case has("unreadable"):
+		f.sql.readErr = errors.New("permission denied")
+	case has("newer"):
+		known, _, err := migrations.For(f.Engine())
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.sql.applied = map[int64]string{999: "of a newer program"}
+		for _, m := range known {
+			f.sql.applied[m.Version] = m.Hash
+		}
 	}
 }
 
