@@ -6,19 +6,6 @@ import (
 	"testing"
 )
 
-func TestBooksAsAFile(t *testing.T) {
-	t.Parallel()
-	const counted = `"Accepted":10,"Succeeded":6,"Dead":2,"Canceled":1,"Open":1}`
-	b := signedIn(t, newWorld(`books {"Group":"=1+1",`+counted+` {"Group":"a \"b\"",`+counted))
-	res := b.get("/ui/books?from=2026-11-01&group_by=topic&as=csv").ok()
-	if want := "group,accepted,succeeded,dead,canceled,open\n'=1+1,10,6,2,1,1\n\"a \"\"b\"\"\",10,6,2,1,1\n"; res.body != want {
-		t.Errorf("the file is %q", res.body)
-	}
-	if kind := res.header.Get("Content-Type"); kind != "text/plain; charset=utf-8" {
-		t.Errorf("it is a %s", kind)
-	}
-}
-
 func TestManyThatAreMissing(t *testing.T) {
 	t.Parallel()
 	w := newWorld()

@@ -1,49 +1,11 @@
 package ui
 
 import (
-	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 )
-
-// TestSecretsStandOnOnePage: in the answer to the form, and in nothing that is kept or followed.
-func TestSecretsStandOnOnePage(t *testing.T) {
-	t.Parallel()
-	const shown = "whsec_c2VjcmV0"
-	w := newWorld("endpoints 1", `secret {"Label":"serial 7","Secret":"`+shown+`","Public":"a public key"}`)
-	b := signedIn(t, w)
-	id := "/ui/endpoints/ep_" + testID(1)
-	for path, form := range map[string][]string{
-		id + "/rotate_secret": {"overlap", "0s", "secret", "-----BEGIN\r\nX", "label", "7", "reason", "leaked"}, id + "/secret": {"reason", "asked"},
-		"/ui/endpoints/new": {"url", "https://new.example/"},
-	} {
-		if res := b.get(path).ok(); strings.Contains(res.body, shown) {
-			t.Errorf("%s shows the secret before it is asked for", path)
-		}
-		res := b.post(path, form...).ok()
-		res.has(".secret", shown)
-		res.has("pre", "a public key")
-		checkPage(t, res)
-		if strings.Contains(fmt.Sprint(res.header, b.cookies), shown) {
-			t.Errorf("%s: the secret is in the headers or cookies", path)
-		}
-		res.lacks("body[data-live]")
-		if res := b.get(id).ok(); strings.Contains(res.body, shown) {
-			t.Errorf("%s: the next page shows the secret again", path)
-		}
-	}
-	slices.Sort(w.done)
-	want := []string{
-		"CreateEndpoint {URL:https://new.example/}", "RevealSecret {Endpoint:" + testID(1) + "} because asked",
-		"RotateSecret {Endpoint:" + testID(1) + "} {Secret:-----BEGIN\nX Label:7 Overlap:0s Reason:leaked} because leaked",
-	}
-	if !slices.Equal(w.done, want) {
-		t.Errorf("done %q, want %q", w.done, want)
-	}
-}
 
 func TestEndpointHistoryIsOfItAndItsLane(t *testing.T) {
 	t.Parallel()

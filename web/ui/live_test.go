@@ -236,16 +236,6 @@ func TestStreamsEnd(t *testing.T) {
 	}
 }
 
-func TestStreamsOfWhatIsNoPage(t *testing.T) {
-	t.Parallel()
-	b, server := looking(t, newWorld(), &changing{})
-	for _, page := range []string{"", "https://evil.example/ui/callbacks", "/v1/callbacks", "/ui/sign-in", "/ui/nothing", "/ui/callbacks/cb_" + testID(1) + "/payload"} {
-		if l := b.listen(server, page); l.status != http.StatusNotFound {
-			t.Errorf("%q: %d", page, l.status)
-		}
-	}
-}
-
 // What a page panics at is outside of any request: it ends that page's streams, and neither the process nor
 // others'.
 func TestAPanicEndsItsStreamsOnly(t *testing.T) {

@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"fmt"
 	"regexp"
 	"strings"
 	"sync"
@@ -35,6 +36,9 @@ func checkPage(t *testing.T, res result) {
 	t.Helper()
 	if strings.Contains(res.body, "hunter2") {
 		t.Error("the page says what only the log may")
+	}
+	if strings.Contains(fmt.Sprint(res.header), "whsec_") {
+		t.Errorf("a signing secret is in the headers: %v", res.header)
 	}
 	policy := res.header.Get("Content-Security-Policy")
 	if strings.Contains(policy, "unsafe") || !strings.Contains(policy, "default-src 'none'") {

@@ -98,8 +98,8 @@ func numbered(row string, n int) string {
 	return filled(row, inJSON)
 }
 
-// set reads a line of a script that says what there is: "fail METHOD WHAT", or the name of a field of the data with
-// its JSON. A list is "NAME ROW ROW…", whose first row is laid over the first sample, and so on, or "NAME N ROW
+// set reads a line of a script that says what there is: "fail METHOD WHAT", "options JSON", or the name of a field of
+// the data with its JSON. A list is "NAME ROW ROW…", whose first row is laid over the first sample, and so on, or "NAME N ROW
 // ROW…" for N samples, over which the rows are laid one after the other, again and again. In a row {n} is the id of
 // its number.
 func (w *world) set(line string) error {
@@ -108,6 +108,9 @@ func (w *world) set(line string) error {
 		method, what, _ := strings.Cut(rest, " ")
 		w.fails[method] = errorOf(what)
 		return nil
+	}
+	if name == "options" {
+		return json.Unmarshal([]byte(rest), &w.Options)
 	}
 	field := reflect.ValueOf(&w.has).Elem().FieldByNameFunc(func(s string) bool { return strings.EqualFold(s, name) })
 	if !field.IsValid() {

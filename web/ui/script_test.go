@@ -12,15 +12,21 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/internal/transcript"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
 // A script is one case of a file in testdata: what there is, what a viewer does, and what must be seen.
 //
 //	NAME ROWS…, fail METHOD WHAT   what the world has; see world.set
+//	options JSON                   what the pages are made of
 //	as KEY, nobody, zone NAME      who looks; else the admin key, in UTC
+//	language CODE                  the language that was chosen
+//	header NAME: VALUE             is sent with each request from now on
+//	revoke KEY, wait D             a key ends; time passes
 //	get PATH                       asks for a page, which must be there
 //	post PATH FIELDS               sends a form; FIELDS are as in an address
 //	submit FIELDS                  sends the form of the last page, with some of it typed anew
@@ -28,6 +34,8 @@ import (
 //	has SELECTOR: TEXT             an element has the text
 //	count N SELECTOR               so many match
 //	no SELECTOR, hides TEXT        nothing matches; the answer has the text nowhere
+//	says NAME: PATTERN             a header of the answer matches
+//	body TEXT                      the whole answer; see transcript.Expand
 //	did METHOD…                    the change that was asked for; a script has them all, in their order
 //	asked METHOD PART PART…        the last call of a method had these parts
 //
@@ -84,7 +92,8 @@ func (s script) world(t *testing.T) *world {
 	t.Helper()
 	w := newWorld()
 	for _, line := range s.lines {
-		if word, _, _ := strings.Cut(line, " "); slices.Contains([]string{"as", "nobody", "zone", "get", "post"}, word) {
+		word, _, _ := strings.Cut(line, " ")
+		if slices.Contains(strings.Fields("as nobody zone language header get post"), word) {
 			break
 		}
 		if err := w.set(filled(line, inJSON)); err != nil {
@@ -162,6 +171,19 @@ func (s script) run(t *testing.T) {
 			signed = true
 		case "zone":
 			b.cookies[zoneCookie] = url.QueryEscape(rest)
+		case "language":
+			b.cookies[languageCookie] = rest
+		case "header":
+			name, value, _ := strings.Cut(rest, ":")
+			b.headers.Set(name, strings.TrimSpace(value))
+		case "revoke":
+			w.revoke(rest)
+		case "wait":
+			d, err := time.ParseDuration(rest)
+			if err != nil {
+				t.Fatalf("%s: %v", step, err)
+			}
+			time.Sleep(d)
 		case "get":
 			res = b.get(filled(rest, queryEscape))
 			expects()
@@ -194,12 +216,22 @@ func (s script) run(t *testing.T) {
 			if strings.Contains(res.body, rest) {
 				t.Errorf("%s: it is there", step)
 			}
+		case "says":
+			name, pattern, _ := strings.Cut(rest, ": ")
+			if !slices.ContainsFunc(res.header.Values(name), regexp.MustCompile(pattern).MatchString) {
+				t.Errorf("%s: the header is %q", step, res.header.Values(name))
+			}
+		case "body":
+			if res.body != transcript.Expand(t, filled(rest, asItIs)) {
+				t.Errorf("%s: the answer is %q", step, res.body)
+			}
 		case "did":
 			did := ""
 			if len(w.done) > 0 {
 				did = w.done[0]
 			}
-			if method, _, _ := strings.Cut(did, " "); did != filled(rest, asItIs) && method != rest {
+			want := transcript.Expand(t, filled(rest, asItIs))
+			if method, _, _ := strings.Cut(did, " "); did != want && method != rest {
 				t.Errorf("%s: done was %q", step, w.done)
 			}
 			w.done = w.done[min(1, len(w.done)):]
@@ -237,7 +269,7 @@ func TestActs(t *testing.T) {
 	for _, s := range scripts(t, "acts/*.txt") {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
-			s.run(t)
+			synctest.Test(t, s.run)
 		})
 	}
 }
