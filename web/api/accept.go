@@ -20,21 +20,30 @@ const acceptRoute = "POST /v1/callbacks"
 
 // accept is POST /v1/callbacks: 202 with the callback, or 200 with the first one of the same idempotency key.
 func (a *API) accept(ctx context.Context, c *gin.Context, who caller) error {
-	body, err := readJSON(c, maxRequest)
+	sub, err := readSubmission(c, acceptRoute)
 	if err != nil {
 		return err
 	}
-	sub, err := decodeSubmission(body)
-	if err != nil {
-		return err
-	}
-	headerIdempotency(&sub, c.Request.Header)
-	bindIdempotency(&sub, acceptRoute, body)
 	receipts, err := a.submit(ctx, who, []accept.Submission{sub})
 	if err != nil {
 		return err
 	}
 	return a.accepted(c, &receipts[0])
+}
+
+// readSubmission reads what a request of that route submits.
+func readSubmission(c *gin.Context, route string) (accept.Submission, error) {
+	body, err := readJSON(c, maxRequest)
+	if err != nil {
+		return accept.Submission{}, err
+	}
+	sub, err := decodeSubmission(body)
+	if err != nil {
+		return accept.Submission{}, err
+	}
+	headerIdempotency(&sub, c.Request.Header)
+	bindIdempotency(&sub, route, body)
+	return sub, nil
 }
 
 // accepted answers with what became of one submission.
@@ -45,12 +54,12 @@ func (a *API) accepted(c *gin.Context, r *accept.Receipt) error {
 	b := takeBuffer()
 	defer giveBuffer(b)
 	*b = appendCallback(*b, &r.Callback, a.Engine.Now(), r.Replayed)
-	a.answer(c, statusOf(r), *b)
+	a.answer(c, acceptedStatus(r.Replayed), *b)
 	return nil
 }
 
-func statusOf(r *accept.Receipt) int {
-	if r.Replayed {
+func acceptedStatus(replayed bool) int {
+	if replayed {
 		return http.StatusOK
 	}
 	return http.StatusAccepted
@@ -122,7 +131,7 @@ func (a *API) acceptBatch(ctx context.Context, c *gin.Context, who caller) error
 func (a *API) appendResult(c *gin.Context, b []byte, r *accept.Receipt, now int64) ([]byte, error) {
 	if r.Err == nil {
 		b = append(b, `{"status":`...)
-		b = strconv.AppendInt(b, int64(statusOf(r)), 10)
+		b = strconv.AppendInt(b, int64(acceptedStatus(r.Replayed)), 10)
 		b = append(b, `,"callback":`...)
 		return append(appendCallback(b, &r.Callback, now, r.Replayed), '}'), nil
 	}
@@ -145,26 +154,16 @@ const eventRoute = "POST /v1/events"
 // event is POST /v1/events: 202 with what became of it, or 200 with what became of the first one of the same idempotency key. Its fields
 // are a callback's; those that are each endpoint's own the engine refuses by their names.
 func (a *API) event(ctx context.Context, c *gin.Context, who caller) error {
-	body, err := readJSON(c, maxRequest)
+	sub, err := readSubmission(c, eventRoute)
 	if err != nil {
 		return err
 	}
-	sub, err := decodeSubmission(body)
-	if err != nil {
-		return err
-	}
-	headerIdempotency(&sub, c.Request.Header)
-	bindIdempotency(&sub, eventRoute, body)
 	r, err := a.Engine.AcceptEvent(ctx, who.Project, sub)
 	if err != nil {
 		return err
 	}
-	out, status := client.Event{ID: store.EventPrefix + r.ID, Replayed: r.Replayed}, http.StatusAccepted
-	for _, id := range r.Callbacks {
-		out.Callbacks = append(out.Callbacks, store.CallbackPrefix+id)
-	}
-	if r.Replayed {
-		status = http.StatusOK
-	}
-	return a.show(c, status, out)
+	return a.show(c, acceptedStatus(r.Replayed), client.Event{
+		ID: store.EventPrefix + r.ID, Replayed: r.Replayed,
+		Callbacks: each(r.Callbacks, func(id *string) string { return store.CallbackPrefix + *id }),
+	})
 }

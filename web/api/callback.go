@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"strconv"
 	"unicode/utf8"
@@ -14,39 +15,30 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
-// get is GET /v1/callbacks/{id}.
-func (a *API) get(ctx context.Context, c *gin.Context, who caller, id string) error {
-	return a.changed(c, http.StatusOK)(a.Store.Get(ctx, who.Project, id))
+// callbackOf is a callback as its caller sees it now.
+func (a *API) callbackOf(cb *store.Callback) json.RawMessage {
+	return appendCallback(make([]byte, 0, 1024), cb, a.Engine.Now(), false)
 }
 
 // changed answers with a callback, as a change has left it.
 func (a *API) changed(c *gin.Context, status int) func(store.Callback, error) error {
-	return func(cb store.Callback, err error) error {
-		if err != nil {
-			return err
-		}
-		a.answer(c, status, appendCallback(nil, &cb, a.Engine.Now(), false))
-		return nil
-	}
+	return reply(a, c, status, a.callbackOf)
 }
 
-// cancel is POST /v1/callbacks/{id}/cancel.
-func (a *API) cancel(ctx context.Context, c *gin.Context, project, id string, by store.Actor) error {
-	canceled, err := a.Engine.Cancel(ctx, project, id, by)
-	if err != nil {
-		return err
-	}
-	a.answer(c, http.StatusOK, appendCanceled(nil, &canceled, a.Engine.Now()))
-	return nil
+// ended is what became of a callback that was to end.
+type ended struct {
+	Result   string          `json:"result"`
+	Callback json.RawMessage `json:"callback"`
+}
+
+func (a *API) canceledOf(x *store.CanceledCallback) ended {
+	return ended{string(x.Result), a.callbackOf(&x.Callback)}
 }
 
 // cancelRef is POST /v1/callbacks/cancel: all open callbacks of a reference, and if asked for those that had ended already.
 func (a *API) cancelRef(ctx context.Context, c *gin.Context, who caller) error {
-	var (
-		d decoder
-		r client.CancelRequest
-	)
-	if err := d.readAll(c, false, &r); err != nil {
+	r, err := readAll[client.CancelRequest](c, false)
+	if err != nil {
 		return err
 	}
 	if r.Ref == "" {
@@ -57,16 +49,7 @@ func (a *API) cancelRef(ctx context.Context, c *gin.Context, who caller) error {
 	if err != nil {
 		return err
 	}
-	now := a.Engine.Now()
-	b := []byte(`{"data":[`)
-	for i := range canceled {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = appendCanceled(b, &canceled[i], now)
-	}
-	a.answer(c, http.StatusOK, append(b, "]}"...))
-	return nil
+	return a.show(c, http.StatusOK, map[string][]ended{"data": each(canceled, a.canceledOf)})
 }
 
 // invalid is the error of one field.
@@ -76,11 +59,8 @@ func invalid(field, message string) error {
 
 // retry is POST /v1/callbacks/{id}/retry.
 func (a *API) retry(ctx context.Context, c *gin.Context, who caller, id string) error {
-	var (
-		d decoder
-		r client.RetryRequest
-	)
-	if err := d.read(c, true, &r); err != nil {
+	r, d, err := read[client.RetryRequest](c, true)
+	if err != nil {
 		return err
 	}
 	asked := control.RetryRequest{Ladder: store.Ladder(r.Ladder), URL: r.URL}
@@ -95,11 +75,8 @@ func (a *API) retry(ctx context.Context, c *gin.Context, who caller, id string) 
 
 // reschedule is POST /v1/callbacks/{id}/reschedule.
 func (a *API) reschedule(ctx context.Context, c *gin.Context, who caller, id string) error {
-	var (
-		d decoder
-		r client.RescheduleRequest
-	)
-	if err := d.readAll(c, false, &r); err != nil {
+	r, err := readAll[client.RescheduleRequest](c, false)
+	if err != nil {
 		return err
 	}
 	due, delay := millis(r.DueAt), length(r.Delay)
@@ -174,11 +151,9 @@ func attemptOf(x *store.Attempt) client.Attempt {
 	return out
 }
 
-// explain is GET /v1/callbacks/{id}/explain: why it has not been sent yet.
-func (a *API) explain(ctx context.Context, c *gin.Context, who caller, id string) error {
-	return reply(a, c, http.StatusOK, func(x *control.Explanation) client.Explanation {
-		return client.Explanation{Summary: x.Summary, NextAt: until(x.NextAt), Blocking: each(x.Blocking, holdOf)}
-	})(a.Engine.Explain(ctx, who.Project, id))
+// explanationOf says why a callback has not been sent yet.
+func explanationOf(x *control.Explanation) client.Explanation {
+	return client.Explanation{Summary: x.Summary, NextAt: until(x.NextAt), Blocking: each(x.Blocking, holdOf)}
 }
 
 // holdOf is what keeps a callback or a lane. What has no end, or none that is known, is until null.

@@ -125,46 +125,32 @@ func (f *fields) wait(name string, value []byte, to *time.Duration) {
 
 // tiers returns nil for null only.
 func (f *fields) tiers(name string, raw []byte) []time.Duration {
-	if isNull(raw) {
-		return nil
-	}
 	tiers := []time.Duration{}
-	f.array(name, raw, func(i int, value []byte) {
-		if i >= maxTiers {
-			if i == maxTiers {
-				f.add(name, "are too many")
-			}
-			return
-		}
+	if !f.atMost(maxTiers, name, raw, func(name string, value []byte) {
 		wait, wrong := decodeDuration(value)
 		if wrong != "" {
-			f.add(indexed(name, i), wrong)
+			f.add(name, wrong)
 		}
 		tiers = append(tiers, wait)
-	})
+	}) {
+		return nil
+	}
 	return tiers
 }
 
 // statuses returns otherwise for null.
 func (f *fields) statuses(name string, raw []byte, otherwise []int) []int {
-	if isNull(raw) {
-		return otherwise
-	}
 	statuses := []int{}
-	f.array(name, raw, func(i int, value []byte) {
-		if i >= maxStatuses {
-			if i == maxStatuses {
-				f.add(name, "are too many")
-			}
-			return
-		}
+	if !f.atMost(maxStatuses, name, raw, func(name string, value []byte) {
 		n := 0
 		if isNull(value) {
-			f.add(indexed(name, i), "must be a whole number from 1 on")
+			f.add(name, "must be a whole number from 1 on")
 		}
-		f.count(indexed(name, i), value, &n)
+		f.count(name, value, &n)
 		statuses = append(statuses, n)
-	})
+	}) {
+		return otherwise
+	}
 	return statuses
 }
 

@@ -49,12 +49,19 @@ func (d *decoder) read(c *gin.Context, optional bool, to any) error {
 	return readObject(c, optional, &d.fields, d.into(to))
 }
 
+// read decodes a request's body by a decoder without ways of its own.
+func read[T any](c *gin.Context, optional bool) (r T, d decoder, err error) {
+	err = d.read(c, optional, &r)
+	return r, d, err
+}
+
 // readAll is read for a request that the engine does not check field by field: its error names the wrong fields.
-func (d *decoder) readAll(c *gin.Context, optional bool, to any) error {
-	if err := d.read(c, optional, to); err != nil {
-		return err
+func readAll[T any](c *gin.Context, optional bool) (T, error) {
+	r, d, err := read[T](c, optional)
+	if err == nil {
+		err = d.err()
 	}
-	return d.err()
+	return r, err
 }
 
 // An optional is a *client.Optional.
@@ -89,10 +96,9 @@ func (d *decoder) value(name string, raw []byte, f *client.Field, v reflect.Valu
 			*to = append(*to, client.Header(h))
 		}
 	case *client.Duration:
-		if length, wrong := decodeDuration(raw); wrong != "" {
-			d.add(name, wrong)
-		} else {
-			*to = client.Duration(schedule.FormatDuration(length))
+		var length *time.Duration
+		if d.duration(name, raw, &length); length != nil {
+			*to = duration(*length)
 		}
 	case *time.Time:
 		d.moment(name, raw, to)
@@ -239,10 +245,6 @@ func (f *fields) reason(key, value []byte, to *string) bool {
 
 // readReason reads a change that has nothing but a reason.
 func readReason(c *gin.Context) (string, error) {
-	var (
-		d decoder
-		r client.Change
-	)
-	err := d.readAll(c, true, &r)
+	r, err := readAll[client.Change](c, true)
 	return r.Reason, err
 }

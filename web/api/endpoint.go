@@ -20,20 +20,13 @@ func (a *API) createEndpoint(ctx context.Context, c *gin.Context, who caller) er
 	if err != nil {
 		return err
 	}
-	r, err := a.Engine.CreateEndpoint(ctx, who.Project, ch, who.By(reason))
-	if err != nil {
-		return err
-	}
-	return a.show(c, http.StatusCreated, receiptOf(&r, a.Engine.Now()))
+	return reply(a, c, http.StatusCreated, a.receiptOf)(a.Engine.CreateEndpoint(ctx, who.Project, ch, who.By(reason)))
 }
 
 // readEndpoint reads an endpoint and a reason. What is wrong with its fields is in the change's Invalid.
 func readEndpoint(c *gin.Context, patch bool) (ch control.EndpointChange, reason string, err error) {
-	var (
-		d decoder
-		r client.EndpointChange
-	)
-	if err := d.read(c, false, &r); err != nil {
+	r, d, err := read[client.EndpointChange](c, false)
+	if err != nil {
 		return ch, "", err
 	}
 	return endpointChange(&d, &r.EndpointFields, patch), r.Reason, nil
@@ -77,7 +70,7 @@ func (a *API) putEndpoint(ctx context.Context, c *gin.Context, who caller) error
 	if r.Err != nil {
 		return r.Err
 	}
-	return a.show(c, upsertStatus(r), receiptOf(r, a.Engine.Now()))
+	return a.show(c, upsertStatus(r), a.receiptOf(r))
 }
 
 func upsertStatus(r *control.EndpointReceipt) int {
@@ -131,14 +124,13 @@ func (a *API) putEndpoints(ctx context.Context, c *gin.Context, who caller) erro
 	if err != nil {
 		return err
 	}
-	now := a.Engine.Now()
 	return a.show(c, http.StatusMultiStatus, map[string][]client.EndpointResult{
 		"results": each(receipts, func(r *control.EndpointReceipt) client.EndpointResult {
 			if r.Err != nil {
 				p := a.problem(c, r.Err)
 				return client.EndpointResult{Status: p.Status, Problem: &p.Problem}
 			}
-			return client.EndpointResult{Status: upsertStatus(r), Endpoint: new(receiptOf(r, now))}
+			return client.EndpointResult{Status: upsertStatus(r), Endpoint: new(a.receiptOf(r))}
 		}),
 	})
 }
@@ -153,11 +145,6 @@ func externalID(c *gin.Context) (string, error) {
 	return s, nil
 }
 
-// getEndpoint is GET /v1/endpoints/{id}.
-func (a *API) getEndpoint(ctx context.Context, c *gin.Context, who caller, id string) error {
-	return a.endpoint(c)(a.Store.Endpoint(ctx, who.Project, id))
-}
-
 // getEndpointByExternalID is GET /v1/endpoints/by-external-id/{external_id}.
 func (a *API) getEndpointByExternalID(ctx context.Context, c *gin.Context, who caller) error {
 	external, err := externalID(c)
@@ -169,17 +156,11 @@ func (a *API) getEndpointByExternalID(ctx context.Context, c *gin.Context, who c
 
 // endpoint answers with an endpoint.
 func (a *API) endpoint(c *gin.Context) func(store.Endpoint, error) error {
-	return reply(a, c, http.StatusOK, a.endpointNow())
+	return reply(a, c, http.StatusOK, a.endpointOf)
 }
 
-// endpointNow returns what shows an endpoint as it is now.
-func (a *API) endpointNow() func(*store.Endpoint) client.Endpoint {
-	now := a.Engine.Now()
-	return func(ep *store.Endpoint) client.Endpoint { return endpointOf(ep, now) }
-}
-
-// endpointOf is an endpoint as its caller sees it at now.
-func endpointOf(ep *store.Endpoint, now int64) client.Endpoint {
+// endpointOf is an endpoint as its caller sees it now.
+func (a *API) endpointOf(ep *store.Endpoint) client.Endpoint {
 	override := ep.URLOverride
 	if override == "" {
 		override = store.OverrideDeny
@@ -189,7 +170,7 @@ func endpointOf(ep *store.Endpoint, now int64) client.Endpoint {
 		URLOverride: string(override), Topics: ep.Topics,
 		Policy: policyChoiceOf(&ep.Policy), Success: successOf(&ep.Success), Signer: signerOf(ep.Signer),
 		Headers: headersOf(query.MaskHeaders(ep.Headers)), Rate: ep.Rate.String(), Concurrency: ep.Concurrency,
-		Enabled: ep.Enabled, DisabledReason: ep.DisabledReason, Pause: pauseOf(ep.PausedUntil, ep.PauseReason, now),
+		Enabled: ep.Enabled, DisabledReason: ep.DisabledReason, Pause: a.pauseOf(ep.PausedUntil, ep.PauseReason),
 		Lane: ep.LaneKey(), FailingSince: moment(ep.FailingSince),
 		LastSuccessAt: moment(ep.LastSuccessAt), LastFailureAt: moment(ep.LastFailureAt),
 		CreatedAt: moment(ep.CreatedAt), UpdatedAt: moment(ep.UpdatedAt),
@@ -197,8 +178,8 @@ func endpointOf(ep *store.Endpoint, now int64) client.Endpoint {
 }
 
 // receiptOf is an endpoint and, where it was made or given with the call, its secret.
-func receiptOf(r *control.EndpointReceipt, now int64) client.EndpointWithSecret {
-	out := client.EndpointWithSecret{Endpoint: endpointOf(&r.Endpoint, now)}
+func (a *API) receiptOf(r *control.EndpointReceipt) client.EndpointWithSecret {
+	out := client.EndpointWithSecret{Endpoint: a.endpointOf(&r.Endpoint)}
 	if r.Secret.Secret != "" {
 		out.Secret, out.Public = r.Secret.Secret, client.Null[string]()
 		if r.Secret.Public != "" {
@@ -228,7 +209,7 @@ func (a *API) listEndpoints(ctx context.Context, c *gin.Context, who caller) err
 		}
 	}
 	at := func(ep *store.Endpoint) store.Cursor { return store.Cursor{ID: ep.ID} }
-	return listOf(a, query.ListEndpoints, ask, at, a.endpointNow())(ctx, c, who)
+	return listOf(a, query.ListEndpoints, ask, at, a.endpointOf)(ctx, c, who)
 }
 
 // patchEndpoint is PATCH /v1/endpoints/{id}. A request that gives a secret changes one.
@@ -253,18 +234,18 @@ func (a *API) pauseEndpoint(ctx context.Context, c *gin.Context, who caller, id 
 	return a.endpoint(c)(a.Engine.PauseEndpoint(ctx, who.Project, id, until, who.By(reason)))
 }
 
-// resumeEndpoint is POST /v1/endpoints/{id}/resume.
-func (a *API) resumeEndpoint(ctx context.Context, c *gin.Context, project, id string, by store.Actor) error {
-	return a.endpoint(c)(a.Engine.PauseEndpoint(ctx, project, id, 0, by))
+// resumeEndpoint ends a pause.
+func (a *API) resumeEndpoint(ctx context.Context, project, id string, by store.Actor) (store.Endpoint, error) {
+	return a.Engine.PauseEndpoint(ctx, project, id, 0, by)
 }
 
-// testEndpoint is POST /v1/endpoints/{id}/test: 202 with the callback that says of itself that it is a test.
-func (a *API) testEndpoint(ctx context.Context, c *gin.Context, project, id string, by store.Actor) error {
+// testEndpoint sends the callback that says of itself that it is a test.
+func (a *API) testEndpoint(ctx context.Context, project, id string, by store.Actor) (store.Callback, error) {
 	// To the engine an endpoint that is not there is a wrong field of a callback; here it is what the path names.
 	if _, err := a.Store.Endpoint(ctx, project, id); err != nil {
-		return err
+		return store.Callback{}, err
 	}
-	return a.changed(c, http.StatusAccepted)(a.Engine.TestEndpoint(ctx, project, id, by))
+	return a.Engine.TestEndpoint(ctx, project, id, by)
 }
 
 // endpointSecret is GET /v1/endpoints/{id}/secret. Reading it is audited.

@@ -80,6 +80,24 @@ func (f *fields) within(name string, raw []byte, member func(key, value []byte) 
 	f.prefix = outer
 }
 
+// texts gives the members of what should be an object of texts, such as headers, to text. Null has none.
+func (f *fields) texts(name string, raw []byte, text func(name, value string)) {
+	if isNull(raw) {
+		return
+	}
+	f.object(name, name+".", raw, func(key, value []byte) bool {
+		wrong, s := query.CheckText(string(key), false), ""
+		if wrong != "" {
+			wrong = "the name " + wrong
+		} else if s, wrong = decodeText(value, false); wrong == "" {
+			text(string(key), s)
+			return true
+		}
+		f.add(name+"."+query.Printable(string(key)), wrong)
+		return true
+	})
+}
+
 // notAnObject is what is wrong with a value that is none.
 const notAnObject = "must be a JSON object"
 
@@ -328,6 +346,21 @@ func (f *fields) array(name string, raw []byte, element func(i int, value []byte
 		element(i, value)
 		i++
 	}
+}
+
+// atMost is array for at most so many elements. Of null it says that there is none.
+func (f *fields) atMost(most int, name string, raw []byte, element func(name string, value []byte)) (given bool) {
+	if isNull(raw) {
+		return false
+	}
+	f.array(name, raw, func(i int, value []byte) {
+		if i < most {
+			element(indexed(name, i), value)
+		} else if i == most {
+			f.add(name, "are too many")
+		}
+	})
+	return true
 }
 
 // indexed names an element of an array.

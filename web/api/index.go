@@ -58,11 +58,8 @@ func (a *API) indexStats(ctx context.Context) client.Optional[client.IndexStats]
 
 // verify is POST /v1/index/verify: what differs between SQL and the index.
 func (a *API) verify(ctx context.Context, c *gin.Context, _ caller) error {
-	var (
-		d decoder
-		r client.VerifyRequest
-	)
-	if err := d.readAll(c, true, &r); err != nil {
+	r, err := readAll[client.VerifyRequest](c, true)
+	if err != nil {
 		return err
 	}
 	look := a.Engine.Verify
@@ -81,11 +78,8 @@ func (a *API) verify(ctx context.Context, c *gin.Context, _ caller) error {
 
 // rebuild is POST /v1/index/rebuild.
 func (a *API) rebuild(ctx context.Context, c *gin.Context, who caller) error {
-	var (
-		d decoder
-		r client.RebuildRequest
-	)
-	if err := d.readAll(c, true, &r); err != nil {
+	r, err := readAll[client.RebuildRequest](c, true)
+	if err != nil {
 		return err
 	}
 	return reply(a, c, http.StatusOK, func(r *index.RebuildReport) client.Rebuild {

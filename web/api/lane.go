@@ -16,24 +16,23 @@ import (
 
 // listLanes is GET /v1/lanes.
 func (a *API) listLanes(ctx context.Context, c *gin.Context, who caller) error {
-	now := a.Engine.Now()
 	ask := func(q *query.Values) reader[control.LaneView] {
-		f := store.LaneFilter{Search: q.One("search"), Held: q.Yes("held"), Now: now}
+		f := store.LaneFilter{Search: q.One("search"), Held: q.Yes("held"), Now: a.Engine.Now()}
 		return func(ctx context.Context, who caller, after store.Cursor, limit int) ([]control.LaneView, error) {
 			f.After, f.Limit = after.ID, limit
 			return a.Engine.Lanes(ctx, who.Project, f)
 		}
 	}
 	at := func(v *control.LaneView) store.Cursor { return store.Cursor{ID: v.Key} }
-	of := func(v *control.LaneView) client.LaneView { return laneViewOf(v, now) }
-	return listOf(a, query.ListLanes, ask, at, of)(ctx, c, who)
+	return listOf(a, query.ListLanes, ask, at, a.laneViewOf)(ctx, c, who)
 }
 
 // laneViewOf is a lane with what waits in it. What only the index knows is null when it does not answer.
-func laneViewOf(v *control.LaneView, now int64) client.LaneView {
+func (a *API) laneViewOf(v *control.LaneView) client.LaneView {
+	now := a.Engine.Now()
 	holds := v.Holds(now)
 	out := client.LaneView{
-		Lane: laneOf(&v.Lane, now), Open: v.Open, OldestDueAt: moment(v.OldestDue), Holds: each(holds, holdOf),
+		Lane: a.laneOf(&v.Lane), Open: v.Open, OldestDueAt: moment(v.OldestDue), Holds: each(holds, holdOf),
 	}
 	if v.OldestDue != 0 && v.OldestDue <= now {
 		out.AgeMs = new(now - v.OldestDue)
@@ -67,16 +66,16 @@ func healthName(h schedule.Health) string {
 }
 
 // laneOf is what people set of a lane.
-func laneOf(l *store.Lane, now int64) client.Lane {
+func (a *API) laneOf(l *store.Lane) client.Lane {
 	return client.Lane{
 		Lane: l.Key, EndpointID: prefixed(store.EndpointPrefix, l.EndpointID), Rate: l.Rate.String(),
-		Concurrency: l.Limit, Pause: pauseOf(l.PausedUntil, l.PauseReason, now),
+		Concurrency: l.Limit, Pause: a.pauseOf(l.PausedUntil, l.PauseReason),
 	}
 }
 
 // lane answers with a lane as a change has left it.
 func (a *API) lane(c *gin.Context) func(store.Lane, error) error {
-	return reply(a, c, http.StatusOK, func(l *store.Lane) client.Lane { return laneOf(l, a.Engine.Now()) })
+	return reply(a, c, http.StatusOK, a.laneOf)
 }
 
 // pauseLane is POST /v1/lanes/{lane}/pause. Accepts go on.
@@ -99,11 +98,8 @@ func (a *API) resumeLane(ctx context.Context, c *gin.Context, who caller) error 
 
 // limitLane is PUT /v1/lanes/{lane}/limits: null takes a bound away, and one that is not given stays.
 func (a *API) limitLane(ctx context.Context, c *gin.Context, who caller) error {
-	var (
-		d decoder
-		r client.LaneLimits
-	)
-	if err := d.read(c, false, &r); err != nil {
+	r, d, err := read[client.LaneLimits](c, false)
+	if err != nil {
 		return err
 	}
 	var rate *store.Rate
@@ -127,28 +123,25 @@ func (a *API) limitLane(ctx context.Context, c *gin.Context, who caller) error {
 
 // readPause reads how long something is to be held, and why: until a time, for a while, or with neither until it is resumed.
 func (a *API) readPause(c *gin.Context) (end int64, reason string, err error) {
-	var (
-		d decoder
-		r client.PauseRequest
-	)
-	if err := d.readAll(c, true, &r); err != nil {
+	r, err := readAll[client.PauseRequest](c, true)
+	if err != nil {
 		return 0, "", err
 	}
 	now := a.Engine.Now()
 	when, while := millis(r.Until), length(r.For)
 	switch {
 	case when != nil && while != nil:
-		d.add("for", "give until or for, not both")
+		return 0, "", invalid("for", "give until or for, not both")
 	case when != nil && *when <= now:
-		d.add("until", "is not in the future")
+		return 0, "", invalid("until", "is not in the future")
 	case when != nil:
 		return *when, r.Reason, nil
 	case while != nil && *while < time.Millisecond:
-		d.add("for", "must be at least 1ms")
+		return 0, "", invalid("for", "must be at least 1ms")
 	case while != nil:
 		return now + while.Milliseconds(), r.Reason, nil
 	}
-	return store.Forever, r.Reason, d.err()
+	return store.Forever, r.Reason, nil
 }
 
 // pauseProject is POST /v1/pause: all that the project sends is held.
@@ -172,6 +165,6 @@ func (a *API) resumeProject(ctx context.Context, c *gin.Context, who caller) err
 // heldProject answers with a project's pause. What else there is of a project is not for every key that may stop it.
 func (a *API) heldProject(c *gin.Context) func(store.Project, error) error {
 	return reply(a, c, http.StatusOK, func(p *store.Project) client.ProjectPause {
-		return client.ProjectPause{Project: p.ID, Pause: pauseOf(p.PausedUntil, p.PauseReason, a.Engine.Now())}
+		return client.ProjectPause{Project: p.ID, Pause: a.pauseOf(p.PausedUntil, p.PauseReason)}
 	})
 }

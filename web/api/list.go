@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/csv"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -47,17 +48,6 @@ func (a *API) cursorKey(ctx context.Context) ([]byte, error) {
 	}
 	a.knownCursorKey.Store(&key)
 	return key, nil
-}
-
-// appendNext ends a list: its array's bracket, and next_cursor.
-func appendNext(b []byte, next string) []byte {
-	b = append(b, `],"next_cursor":`...)
-	if next == "" {
-		b = append(b, "null"...)
-	} else {
-		b = client.AppendString(b, next)
-	}
-	return append(b, '}')
 }
 
 // filterOf reads a filter. The API refuses a reason that no callback can have.
@@ -110,15 +100,8 @@ func (a *API) list(ctx context.Context, c *gin.Context, who caller) error {
 	if f.csv {
 		return a.listCSV(c, page.Callbacks, next, now)
 	}
-	b := append(make([]byte, 0, 1024*(1+len(page.Callbacks))), `{"data":[`...)
-	for i := range page.Callbacks {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = appendCallback(b, &page.Callbacks[i], now, false)
-	}
-	a.answer(c, http.StatusOK, appendNext(b, next))
-	return nil
+	data := each(page.Callbacks, a.callbackOf)
+	return a.show(c, http.StatusOK, client.Page[json.RawMessage]{Data: data, NextCursor: next})
 }
 
 // page reads a page of callbacks. Of an endpoint's name that means nothing there are none.

@@ -68,12 +68,9 @@ func (a *API) resolvePoll(ctx context.Context, c *gin.Context, who caller, id st
 		return err
 	}
 	asked.Invalid = d.invalid
-	resolved, err := a.Engine.ResolvePoll(ctx, who.Project, id, asked, who.By(r.Reason))
-	if err != nil {
-		return err
-	}
-	a.answer(c, http.StatusOK, appendEnded(nil, string(resolved.Result), &resolved.Callback, a.Engine.Now()))
-	return nil
+	return reply(a, c, http.StatusOK, func(x *store.ResolvedPoll) ended {
+		return ended{string(x.Result), a.callbackOf(&x.Callback)}
+	})(a.Engine.ResolvePoll(ctx, who.Project, id, asked, who.By(r.Reason)))
 }
 
 // pollOf is what a poll has beside its callback.

@@ -18,25 +18,6 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
-// deletePreset is DELETE of one of the project's own: 204. What was accepted with it keeps what it was.
-func (a *API) deletePreset(kind store.PresetKind) handler {
-	return func(ctx context.Context, c *gin.Context, who caller) error {
-		name, err := pathName(c, "name")
-		if err != nil {
-			return err
-		}
-		reason, err := readReason(c)
-		if err != nil {
-			return err
-		}
-		if err := a.Engine.DeletePreset(ctx, who.Project, kind, name, who.By(reason)); err != nil {
-			return err
-		}
-		noContent(c)
-		return nil
-	}
-}
-
 // pathName returns a name from the path. What no name can be is not found.
 func pathName(c *gin.Context, param string) (string, error) {
 	name := c.Param(param)
@@ -51,7 +32,7 @@ func pathName(c *gin.Context, param string) (string, error) {
 func unprefixed(err error, prefix string) error {
 	var invalid *store.InvalidError
 	if !errors.As(err, &invalid) {
-		return err
+		return err // nil too
 	}
 	named := &store.InvalidError{Fields: make([]store.FieldError, len(invalid.Fields))}
 	for i, f := range invalid.Fields {
@@ -91,7 +72,12 @@ type presetKind struct {
 	timed bool
 	// other finds what is in no list; nil: there is no such thing.
 	other func(ctx context.Context, e Engine, project, name string, from int64) (any, error)
+	// read reads what is to be put, and why.
+	read func(c *gin.Context, e Engine) (put putFunc, reason string, err error)
 }
+
+// A putFunc gives what was read a name.
+type putFunc func(ctx context.Context, project, name string, by store.Actor) error
 
 // listPresets is GET of a kind. There are few: the list is read whole.
 func (a *API) listPresets(k presetKind) handler {
@@ -115,11 +101,7 @@ func (k *presetKind) from(q *query.Values) int64 {
 
 // getPreset is GET of one, the project's own before what every project knows.
 func (a *API) getPreset(k presetKind) handler {
-	return func(ctx context.Context, c *gin.Context, who caller) error {
-		name, err := pathName(c, "name")
-		if err != nil {
-			return err
-		}
+	return onName(func(ctx context.Context, c *gin.Context, who caller, name string) error {
 		q, err := parseQuery(c)
 		if err != nil {
 			return err
@@ -130,7 +112,47 @@ func (a *API) getPreset(k presetKind) handler {
 			return err
 		}
 		return a.showPreset(ctx, c, who, k, name, from)
+	})
+}
+
+// onName makes the handler of what the path names with a name. What no name can be is not found.
+func onName(h func(ctx context.Context, c *gin.Context, who caller, name string) error) handler {
+	return func(ctx context.Context, c *gin.Context, who caller) error {
+		name, err := pathName(c, "name")
+		if err != nil {
+			return err
+		}
+		return h(ctx, c, who, name)
 	}
+}
+
+// putPreset is PUT of one of the project's own: 200 with it. k.read reads the request and returns what puts it.
+func (a *API) putPreset(k presetKind) handler {
+	return onName(func(ctx context.Context, c *gin.Context, who caller, name string) error {
+		put, reason, err := k.read(c, a.Engine)
+		if err != nil {
+			return err
+		}
+		if err := put(ctx, who.Project, name, who.By(reason)); err != nil {
+			return err
+		}
+		return a.showPreset(ctx, c, who, k, name, 0)
+	})
+}
+
+// deletePreset is DELETE of one of the project's own: 204. What was accepted with it keeps what it was.
+func (a *API) deletePreset(kind store.PresetKind) handler {
+	return onName(func(ctx context.Context, c *gin.Context, who caller, name string) error {
+		reason, err := readReason(c)
+		if err != nil {
+			return err
+		}
+		if err := a.Engine.DeletePreset(ctx, who.Project, kind, name, who.By(reason)); err != nil {
+			return err
+		}
+		noContent(c)
+		return nil
+	})
 }
 
 func (a *API) showPreset(ctx context.Context, c *gin.Context, who caller, k presetKind, name string, from int64) error {
@@ -171,7 +193,7 @@ func policyKind() presetKind {
 		policy, err := e.Policy(ctx, project, name)
 		return namedPolicy(&policy, "", false, from), err
 	}
-	return presetKind{list: query.ListPolicies, timed: true, rows: rows, other: formula}
+	return presetKind{list: query.ListPolicies, timed: true, rows: rows, other: formula, read: readPolicy}
 }
 
 // namedPolicy is a policy: the members of one given whole, and what follows from them.
@@ -192,34 +214,24 @@ func namedPolicy(p *store.Policy, about string, own bool, from int64) client.Nam
 	return out
 }
 
-// putPolicy is PUT /v1/policies/{name}: 200 with the policy.
-func (a *API) putPolicy(ctx context.Context, c *gin.Context, who caller) error {
-	name, err := pathName(c, "name")
-	if err != nil {
-		return err
-	}
-	var (
-		f      fields
-		reason string
-	)
+// readPolicy reads a policy.
+func readPolicy(c *gin.Context, e Engine) (put putFunc, reason string, err error) {
+	var f fields
 	p := emptyPolicy()
 	if err := readObject(c, false, &f, func(key, value []byte) bool {
 		return f.policyMember("", key, value, &p) || f.reason(key, value, &reason)
 	}); err != nil {
-		return err
+		return nil, "", err
 	}
-	if f.policyEnd("", &p); len(f.invalid) > 0 {
-		return f.err()
-	}
-	if err := a.Engine.PutPolicy(ctx, who.Project, name, p, who.By(reason)); err != nil {
-		return unprefixed(err, "policy.")
-	}
-	return a.showPreset(ctx, c, who, policyKind(), name, 0)
+	f.policyEnd("", &p)
+	return func(ctx context.Context, project, name string, by store.Actor) error {
+		return unprefixed(e.PutPolicy(ctx, project, name, p, by), "policy.")
+	}, reason, f.err()
 }
 
 // ruleKind is what /v1/success_rules has of its own.
 func ruleKind() presetKind {
-	return presetKind{list: query.ListRules, rows: func(p *control.Presets, _ int64) (rows []preset) {
+	return presetKind{list: query.ListRules, read: readRule, rows: func(p *control.Presets, _ int64) (rows []preset) {
 		add := func(name, about string, place int, rule store.JSONText) {
 			shown := client.NamedRule{Name: name, About: about, Own: place == 0, Rule: kept(rule)}
 			rows = append(rows, preset{name, int64(place), shown})
@@ -234,40 +246,27 @@ func ruleKind() presetKind {
 	}}
 }
 
-// putRule is PUT /v1/success_rules/{name}: 200 with the rule.
-func (a *API) putRule(ctx context.Context, c *gin.Context, who caller) error {
-	name, err := pathName(c, "name")
-	if err != nil {
-		return err
-	}
-	var (
-		f      fields
-		reason string
-		rule   = []byte{'{'}
-	)
-	// The engine reads the rule, and is given all of it as it stands in the request, but for what is the audit's.
+// readRule reads a success rule. The engine judges it, and is given all of it as it stands in the request, but for what is the audit's.
+func readRule(c *gin.Context, e Engine) (put putFunc, reason string, err error) {
+	var f fields
+	rule := jsonObject{[]byte("{")}
 	if err := readFields(c, false, &f, func(key, value []byte) bool {
-		if f.reason(key, value, &reason) {
-			return true
+		if !f.reason(key, value, &reason) {
+			rule.member(key, value)
 		}
-		if len(rule) > 1 {
-			rule = append(rule, ',')
-		}
-		rule = append(client.AppendString(rule, string(key)), ':')
-		rule = append(rule, value...)
 		return true
 	}); err != nil {
-		return err
+		return nil, "", err
 	}
-	if err := a.Engine.PutSuccessRule(ctx, who.Project, name, append(rule, '}'), who.By(reason)); err != nil {
-		return unprefixed(err, "")
-	}
-	return a.showPreset(ctx, c, who, ruleKind(), name, 0)
+	rule.close()
+	return func(ctx context.Context, project, name string, by store.Actor) error {
+		return unprefixed(e.PutSuccessRule(ctx, project, name, rule.b, by), "")
+	}, reason, nil
 }
 
 // profileKind is what /v1/profiles has of its own.
 func profileKind() presetKind {
-	return presetKind{list: query.ListProfiles, rows: func(p *control.Presets, _ int64) (rows []preset) {
+	return presetKind{list: query.ListProfiles, read: readProfile, rows: func(p *control.Presets, _ int64) (rows []preset) {
 		for i := range p.OwnProfiles {
 			rows = append(rows, preset{p.OwnProfiles[i].Name, 0, profileOf(&p.OwnProfiles[i], true)})
 		}
@@ -286,25 +285,17 @@ func profileOf(p *accept.Profile, own bool) client.NamedProfile {
 	}
 }
 
-// putProfile is PUT /v1/profiles/{name}: 200 with the profile.
-func (a *API) putProfile(ctx context.Context, c *gin.Context, who caller) error {
-	name, err := pathName(c, "name")
+// readProfile reads a profile.
+func readProfile(c *gin.Context, e Engine) (put putFunc, reason string, err error) {
+	r, d, err := read[client.ProfilePut](c, false)
 	if err != nil {
-		return err
-	}
-	var (
-		d decoder
-		r client.ProfilePut
-	)
-	if err := d.readAll(c, false, &r); err != nil {
-		return err
+		return nil, "", err
 	}
 	var timeout time.Duration
 	if given := length(r.Timeout); given != nil {
 		timeout = *given
 	}
-	if err := a.Engine.PutProfile(ctx, who.Project, name, d.choice, timeout, who.By(r.Reason)); err != nil {
-		return err
-	}
-	return a.showPreset(ctx, c, who, profileKind(), name, 0)
+	return func(ctx context.Context, project, name string, by store.Actor) error {
+		return e.PutProfile(ctx, project, name, d.choice, timeout, by)
+	}, r.Reason, d.err()
 }

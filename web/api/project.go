@@ -30,7 +30,7 @@ func (a *API) listProjects(ctx context.Context, c *gin.Context, who caller) erro
 		return a.seenProjects(ctx, who, after.ID, limit)
 	})
 	at := func(p *store.Project) store.Cursor { return store.Cursor{ID: p.ID} }
-	return listOf(a, query.ListProjects, ask, at, a.projectNow())(ctx, c, who)
+	return listOf(a, query.ListProjects, ask, at, a.projectOf)(ctx, c, who)
 }
 
 // seenProjects returns the projects that the caller may know of.
@@ -45,18 +45,15 @@ func (a *API) seenProjects(ctx context.Context, who caller, after string, limit 
 	return []store.Project{p}, nil
 }
 
-// projectNow returns what shows a project as it is now. Defaults that are null are the program's.
-func (a *API) projectNow() func(*store.Project) client.Project {
-	now := a.Engine.Now()
-	return func(p *store.Project) client.Project {
-		return client.Project{
-			ID: p.ID, Name: p.Name, Policy: policyChoiceOf(&p.Defaults.Policy), Success: successOf(&p.Defaults.Success),
-			Signer: signerOf(p.Defaults.Signer), Headers: headersOf(query.MaskHeaders(p.Defaults.Headers)),
-			HeaderHosts: p.Defaults.HeaderHosts,
-			Quotas:      client.Quotas{OpenCallbacks: p.Quotas.OpenCallbacks, Lanes: p.Quotas.Lanes},
-			Pause:       pauseOf(p.PausedUntil, p.PauseReason, now),
-			CreatedAt:   moment(p.CreatedAt), UpdatedAt: moment(p.UpdatedAt),
-		}
+// projectOf is a project as it is now. Defaults that are null are the program's.
+func (a *API) projectOf(p *store.Project) client.Project {
+	return client.Project{
+		ID: p.ID, Name: p.Name, Policy: policyChoiceOf(&p.Defaults.Policy), Success: successOf(&p.Defaults.Success),
+		Signer: signerOf(p.Defaults.Signer), Headers: headersOf(query.MaskHeaders(p.Defaults.Headers)),
+		HeaderHosts: p.Defaults.HeaderHosts,
+		Quotas:      client.Quotas{OpenCallbacks: p.Quotas.OpenCallbacks, Lanes: p.Quotas.Lanes},
+		Pause:       a.pauseOf(p.PausedUntil, p.PauseReason),
+		CreatedAt:   moment(p.CreatedAt), UpdatedAt: moment(p.UpdatedAt),
 	}
 }
 
@@ -66,21 +63,18 @@ func (a *API) getProject(ctx context.Context, c *gin.Context, who caller) error 
 	if err != nil {
 		return err
 	}
-	return reply(a, c, http.StatusOK, a.projectNow())(a.Store.Project(ctx, id))
+	return reply(a, c, http.StatusOK, a.projectOf)(a.Store.Project(ctx, id))
 }
 
 // createProject is POST /v1/projects: 201 with the project.
 func (a *API) createProject(ctx context.Context, c *gin.Context, who caller) error {
-	var (
-		d decoder
-		r client.ProjectRequest
-	)
-	if err := d.read(c, false, &r); err != nil {
+	r, d, err := read[client.ProjectRequest](c, false)
+	if err != nil {
 		return err
 	}
 	ch := projectChange(&d, &r.ProjectFields, false)
 	ch.ID = r.ID
-	return reply(a, c, http.StatusCreated, a.projectNow())(a.Engine.CreateProject(ctx, ch, who.By(ch.Reason)))
+	return reply(a, c, http.StatusCreated, a.projectOf)(a.Engine.CreateProject(ctx, ch, who.By(ch.Reason)))
 }
 
 // patchProject is PATCH /v1/projects/{id}: null has a default be the program's again.
@@ -104,7 +98,7 @@ func (a *API) patchProject(ctx context.Context, c *gin.Context, who caller) erro
 		return fmt.Errorf("quotas: %w", rootOnly())
 	}
 	ch := projectChange(&d, &r, true)
-	return reply(a, c, http.StatusOK, a.projectNow())(a.Engine.PatchProject(ctx, id, ch, who.By(ch.Reason)))
+	return reply(a, c, http.StatusOK, a.projectOf)(a.Engine.PatchProject(ctx, id, ch, who.By(ch.Reason)))
 }
 
 // projectChange is what a request has asked for. In a PATCH null takes a default away; elsewhere it is not given.
@@ -147,11 +141,8 @@ func keyOf(k *store.Key) client.Key {
 
 // createKey is POST /v1/keys: 201 with the key and, this once, its text.
 func (a *API) createKey(ctx context.Context, c *gin.Context, who caller) error {
-	var (
-		d decoder
-		r client.KeyRequest
-	)
-	if err := d.read(c, false, &r); err != nil {
+	r, d, err := read[client.KeyRequest](c, false)
+	if err != nil {
 		return err
 	}
 	asked := control.KeyRequest{Name: r.Name, ExpiresIn: length(r.ExpiresIn), Invalid: d.invalid}
@@ -165,18 +156,18 @@ func (a *API) createKey(ctx context.Context, c *gin.Context, who caller) error {
 	return a.show(c, http.StatusCreated, client.NewKey{Key: keyOf(&k), Text: text})
 }
 
-// revokeKey is DELETE /v1/keys/{id}: 200 with the key, which stays in the list as one that has ended.
-func (a *API) revokeKey(ctx context.Context, c *gin.Context, project, id string, by store.Actor) error {
+// revokeKey ends a key and returns it: it stays in the list as one that has ended.
+func (a *API) revokeKey(ctx context.Context, project, id string, by store.Actor) (store.Key, error) {
 	if err := a.Engine.RevokeKey(ctx, project, id, by); err != nil {
-		return err
+		return store.Key{}, err
 	}
 	keys, err := a.Engine.Keys(ctx, project)
 	if err != nil {
-		return err
+		return store.Key{}, err
 	}
 	i := slices.IndexFunc(keys, func(k store.Key) bool { return k.ID == id })
 	if i < 0 {
-		return store.ErrNotFound
+		return store.Key{}, store.ErrNotFound
 	}
-	return a.show(c, http.StatusOK, keyOf(&keys[i]))
+	return keys[i], nil
 }

@@ -201,16 +201,12 @@ func (a *API) listRedrives() handler {
 	return listOf(a, query.ListRedrives, ask, at, redriveOf)
 }
 
-// getRedrive is GET /v1/redrives/{id}.
-func (a *API) getRedrive(ctx context.Context, c *gin.Context, who caller, id string) error {
-	return reply(a, c, http.StatusOK, redriveOf)(a.Store.Redrive(ctx, who.Project, id))
-}
-
 // setRedrive is POST /v1/redrives/{id}/pause, resume or cancel. What a canceled one has done stays done.
 func (a *API) setRedrive(to store.RedriveState) handler {
-	return act(store.RedrivePrefix, func(ctx context.Context, c *gin.Context, project, id string, by store.Actor) error {
-		return reply(a, c, http.StatusOK, redriveOf)(a.Engine.SetRedrive(ctx, project, id, to, by))
-	})
+	set := func(ctx context.Context, project, id string, by store.Actor) (store.Redrive, error) {
+		return a.Engine.SetRedrive(ctx, project, id, to, by)
+	}
+	return done(a, store.RedrivePrefix, http.StatusOK, set, redriveOf)
 }
 
 // redriveOf is a redrive as it is shown.

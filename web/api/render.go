@@ -224,12 +224,22 @@ func (o *jsonObject) labels(labels map[string]string) {
 }
 
 func (o *jsonObject) label(name, value string) {
+	o.quoted(name)
+	o.b = client.AppendString(o.b, value)
+}
+
+// quoted is key for a name that a caller has chosen.
+func (o *jsonObject) quoted(name string) {
 	if o.b[len(o.b)-1] != '{' {
 		o.b = append(o.b, ',')
 	}
-	o.b = client.AppendString(o.b, name)
-	o.b = append(o.b, ':')
-	o.b = client.AppendString(o.b, value)
+	o.b = append(client.AppendString(o.b, name), ':')
+}
+
+// member writes a member of kept JSON with its value as it stands there.
+func (o *jsonObject) member(key, value []byte) {
+	o.quoted(string(key))
+	o.b = append(o.b, value...)
 }
 
 // maxAttempts is null where the last tier repeats: the deadline ends it, not a number.
@@ -270,19 +280,4 @@ func (o *jsonObject) choice(name string, c *client.Choice) {
 	}
 	o.key(name)
 	o.b = append(o.b, c.Object...)
-}
-
-// appendCanceled writes one callback of a cancel.
-func appendCanceled(b []byte, c *store.CanceledCallback, now int64) []byte {
-	return appendEnded(b, string(c.Result), &c.Callback, now)
-}
-
-// appendEnded writes what became of a callback that was to end.
-func appendEnded(b []byte, result string, c *store.Callback, now int64) []byte {
-	o := jsonObject{append(b, '{')}
-	o.str("result", result)
-	o.key("callback")
-	o.b = appendCallback(o.b, c, now, false)
-	o.close()
-	return o.b
 }

@@ -51,16 +51,6 @@ func readSchedule(c *gin.Context, patch bool) (ch control.ScheduleChange, reason
 	return ch, r.Reason, nil
 }
 
-// runSchedule is POST /v1/schedules/{id}/run: 202 with the callback.
-func (a *API) runSchedule(ctx context.Context, c *gin.Context, project, id string, by store.Actor) error {
-	return a.changed(c, http.StatusAccepted)(a.Engine.RunSchedule(ctx, project, id, by))
-}
-
-// getSchedule is GET /v1/schedules/{id}.
-func (a *API) getSchedule(ctx context.Context, c *gin.Context, who caller, id string) error {
-	return reply(a, c, http.StatusOK, scheduleOf)(a.Engine.Schedule(ctx, who.Project, id))
-}
-
 // listSchedules is GET /v1/schedules.
 func (a *API) listSchedules() handler {
 	ask := func(q *query.Values) reader[store.Schedule] {
@@ -95,20 +85,16 @@ func scheduleOf(s *store.Schedule) client.Schedule {
 	}
 }
 
-// listRuns is GET /v1/schedules/{id}/runs, newest first. They are few enough to be answered whole.
-func (a *API) listRuns(ctx context.Context, c *gin.Context, who caller, id string) error {
-	runs, err := a.Engine.ScheduleRuns(ctx, who.Project, id)
-	if err != nil {
-		return err
-	}
-	return a.show(c, http.StatusOK, map[string][]client.ScheduleRun{
-		"data": each(runs, func(r *store.ScheduleRun) client.ScheduleRun {
+// runsOf are what a schedule has made, newest first. They are few enough to be answered whole.
+func runsOf(runs *[]store.ScheduleRun) map[string][]client.ScheduleRun {
+	return map[string][]client.ScheduleRun{
+		"data": each(*runs, func(r *store.ScheduleRun) client.ScheduleRun {
 			return client.ScheduleRun{
 				CallbackID: store.CallbackPrefix + r.CallbackID, DueAt: moment(r.DueAt), FiredAt: moment(r.FiredAt),
 				Trigger: string(r.Trigger),
 			}
 		}),
-	})
+	}
 }
 
 // ReadTemplate decodes a schedule's template, the body of a POST /v1/callbacks as its caller wrote it, which stays referenced: the payload
@@ -163,12 +149,4 @@ func templateOf(raw []byte) json.RawMessage {
 	}
 	o.close()
 	return o.b
-}
-
-// member writes a member of kept JSON with its value as it stands there.
-func (o *jsonObject) member(key, value []byte) {
-	if o.b[len(o.b)-1] != '{' {
-		o.b = append(o.b, ',')
-	}
-	o.b = append(append(client.AppendString(o.b, string(key)), ':'), value...)
 }

@@ -70,14 +70,15 @@ func (a *API) rotateSecret(ctx context.Context, c *gin.Context, who caller) erro
 // rotate has a secret rotated that is an endpoint's, or the project's of the use that the request names.
 func (a *API) rotate(ctx context.Context, c *gin.Context, who caller, meant control.SecretQuery) error {
 	var (
-		d  decoder
-		r  client.ProjectRotation
-		to any = &r
+		r   client.ProjectRotation
+		err error
 	)
-	if meant.Endpoint != "" {
-		to = &r.Rotation // its use is its signer's to say
+	if meant.Endpoint != "" { // its use is its signer's to say
+		r.Rotation, err = readAll[client.Rotation](c, true)
+	} else {
+		r, err = readAll[client.ProjectRotation](c, true)
 	}
-	if err := d.readAll(c, true, to); err != nil {
+	if err != nil {
 		return err
 	}
 	meant.Use = r.Use
@@ -100,11 +101,8 @@ func (a *API) rotate(ctx context.Context, c *gin.Context, who caller, meant cont
 
 // reencrypt is POST /v1/secret/reencrypt: a step of a change of the master key, which concerns all projects.
 func (a *API) reencrypt(ctx context.Context, c *gin.Context, who caller) error {
-	var (
-		d decoder
-		r client.ReencryptRequest
-	)
-	if err := d.readAll(c, true, &r); err != nil {
+	r, err := readAll[client.ReencryptRequest](c, true)
+	if err != nil {
 		return err
 	}
 	return reply(a, c, http.StatusOK, func(r *control.Reencryption) client.Reencryption {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"math"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -80,7 +81,7 @@ func listOf[T, R any](
 		if last != nil {
 			page.NextCursor = q.Cursors.Encode(list, at(last))
 		}
-		return a.show(c, 200, page)
+		return a.show(c, http.StatusOK, page)
 	}
 }
 
@@ -120,6 +121,25 @@ func act(prefix string, h func(ctx context.Context, c *gin.Context, project, id 
 			return err
 		}
 		return h(ctx, c, who.Project, id, who.By(reason))
+	})
+}
+
+// shown makes the handler that shows what the path names with an id of that prefix.
+func shown[T, R any](
+	a *API, prefix string, read func(ctx context.Context, project, id string) (T, error), of func(*T) R,
+) handler {
+	return one(prefix, func(ctx context.Context, c *gin.Context, who caller, id string) error {
+		return reply(a, c, http.StatusOK, of)(read(ctx, who.Project, id))
+	})
+}
+
+// done is act for what is answered with what it has made of the thing.
+func done[T, R any](
+	a *API, prefix string, status int,
+	do func(ctx context.Context, project, id string, by store.Actor) (T, error), of func(*T) R,
+) handler {
+	return act(prefix, func(ctx context.Context, c *gin.Context, project, id string, by store.Actor) error {
+		return reply(a, c, status, of)(do(ctx, project, id, by))
 	})
 }
 
@@ -199,9 +219,9 @@ func headersOf(headers []store.Header) (out client.Headers) {
 	return out
 }
 
-// pauseOf says whether something is held at now, until when and why.
-func pauseOf(end int64, reason string, now int64) client.Pause {
-	if end <= now {
+// pauseOf says whether something is held now, until when and why.
+func (a *API) pauseOf(end int64, reason string) client.Pause {
+	if end <= a.Engine.Now() {
 		return client.Pause{}
 	}
 	return client.Pause{Paused: true, PausedUntil: until(end), PauseReason: reason}

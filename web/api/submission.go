@@ -158,50 +158,22 @@ func (d *submissionDecoder) payload(name string, raw []byte) {
 
 // headers decodes headers in their order.
 func (f *fields) headers(raw []byte, to *[]store.Header) {
-	if isNull(raw) {
-		return
-	}
-	f.object("headers", "headers.", raw, func(key, value []byte) bool {
-		name := string(key)
-		wrong := query.CheckText(name, false)
-		if wrong != "" {
-			f.add("headers."+query.Printable(string(key)), "the name "+wrong)
-			return true
-		}
-		s, wrong := decodeText(value, false)
+	f.texts("headers", raw, func(name, value string) {
 		switch {
-		case wrong != "":
-			f.add("headers."+query.Printable(string(key)), wrong)
 		case len(*to) == maxHeaders:
 			f.add("headers", "are too many")
 		case len(*to) < maxHeaders:
-			*to = append(*to, store.Header{Name: name, Value: s})
+			*to = append(*to, store.Header{Name: name, Value: value})
 		}
-		return true
 	})
 }
 
 func (d *submissionDecoder) labels(raw []byte) {
-	if isNull(raw) {
-		return
-	}
-	d.object("labels", "labels.", raw, func(key, value []byte) bool {
-		name := string(key)
-		wrong := query.CheckText(name, false)
-		if wrong != "" {
-			d.add("labels."+query.Printable(string(key)), "the name "+wrong)
-			return true
-		}
-		s, wrong := decodeText(value, false)
-		if wrong != "" {
-			d.add("labels."+query.Printable(string(key)), wrong)
-			return true
-		}
+	d.texts("labels", raw, func(name, value string) {
 		if d.sub.Labels == nil {
 			d.sub.Labels = make(map[string]string)
 		}
-		d.sub.Labels[name] = s
-		return true
+		d.sub.Labels[name] = value
 	})
 }
 
@@ -210,23 +182,20 @@ func (d *submissionDecoder) idempotencyKey(raw []byte) {
 		return
 	}
 	key, wrong := decodeText(raw, false)
-	if wrong == "" {
-		wrong = wrongIdempotencyKey(key)
-	}
-	if wrong != "" {
+	if wrong = orEmptyKey(wrong, key); wrong != "" {
 		d.add("idempotency_key", wrong)
 		return
 	}
 	d.sub.IdempotencyKey = key
 }
 
-// wrongIdempotencyKey says what is wrong with a key, or nothing. An empty one is refused: it is a variable that nobody
-// filled, and taking it for "no key" would send twice what the caller meant to send once.
-func wrongIdempotencyKey(key string) string {
-	if key == "" {
+// orEmptyKey is what is wrong with a key, or that it is empty: it is a variable that nobody filled, and taking it for "no key" would
+// send twice what the caller meant to send once.
+func orEmptyKey(wrong, key string) string {
+	if wrong == "" && key == "" {
 		return "must not be empty"
 	}
-	return ""
+	return wrong
 }
 
 // bindIdempotency completes a submission that has an idempotency key with the route and a hash over all that the
@@ -250,10 +219,7 @@ func headerIdempotency(sub *accept.Submission, h http.Header) {
 	}
 	f := fields{invalid: sub.Invalid}
 	key := values[0]
-	wrong := query.CheckText(key, false)
-	if wrong == "" {
-		wrong = wrongIdempotencyKey(key)
-	}
+	wrong := orEmptyKey(query.CheckText(key, false), key)
 	for _, other := range values[1:] {
 		if other != values[0] {
 			wrong = "is given twice with different values"
