@@ -2,16 +2,21 @@ package api
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
+	"time"
+	"unicode/utf8"
 
 	"github.com/gin-gonic/gin"
 
 	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
 	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/web/httperr"
+	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
 // acceptRoute is the route as idempotency keys know it. A callback of a batch gets what a request of its own would have got, so
@@ -166,4 +171,241 @@ func (a *API) event(ctx context.Context, c *gin.Context, who caller) error {
 		ID: store.EventPrefix + r.ID, Replayed: r.Replayed,
 		Callbacks: each(r.Callbacks, func(id *string) string { return store.CallbackPrefix + *id }),
 	})
+}
+
+// Bounds of what is decoded before the engine judges; they are wider than the engine's own.
+const (
+	maxHeaders  = 1000
+	maxTiers    = 1000
+	maxStatuses = 1000
+)
+
+// A submissionDecoder decodes one callback as a caller asks for it. What it cannot decode is named in the
+// submission's Invalid; what the values mean is the engine's to judge.
+type submissionDecoder struct {
+	fields
+	sub      accept.Submission
+	tooLarge bool
+}
+
+// decodeSubmission decodes one callback from valid JSON, which stays referenced: the payload is a part of it. The only
+// error is ErrPayloadTooLarge.
+func decodeSubmission(raw []byte) (accept.Submission, error) {
+	var d submissionDecoder
+	d.object(request, "", raw, d.member)
+	return d.done()
+}
+
+// done returns what was decoded. The only error is ErrPayloadTooLarge.
+func (d *submissionDecoder) done() (accept.Submission, error) {
+	if d.tooLarge {
+		return accept.Submission{}, httperr.ErrPayloadTooLarge
+	}
+	d.sub.Invalid = d.invalid
+	return d.sub, nil
+}
+
+// without returns member for what has not all the fields of a callback: those that refused has a sentence for may not be given.
+func (d *submissionDecoder) without(refused func(name string) string) func(key, raw []byte) bool {
+	return func(key, raw []byte) bool {
+		why := refused(string(key))
+		if why == "" {
+			return d.member(key, raw)
+		}
+		if !isNull(raw) {
+			d.add(string(key), why)
+		}
+		return true
+	}
+}
+
+// member decodes one field, and says whether there is such a field.
+func (d *submissionDecoder) member(key, raw []byte) bool {
+	if to := d.textField(key); to != nil {
+		d.text(string(key), raw, to)
+		return true
+	}
+	switch string(key) {
+	case "policy", "success", "signer", "profile":
+		d.choose(string(key), raw, &d.sub.Choice)
+	case "headers":
+		d.headers(raw, &d.sub.Headers)
+	case "labels":
+		d.labels(raw)
+	case "payload", "body", "body_base64":
+		d.payload(string(key), raw)
+	case "due_at":
+		d.instant("due_at", raw, &d.sub.DueAt)
+	case "delay":
+		d.duration("delay", raw, &d.sub.Delay)
+	case "expires_in":
+		d.duration("expires_in", raw, &d.sub.ExpiresIn)
+	case "supersede":
+		d.boolean("supersede", raw, &d.sub.Supersede)
+	case "version":
+		d.integer("version", raw, &d.sub.Version)
+	case "start_attempt":
+		d.count("start_attempt", raw, &d.sub.StartAttempt)
+	case "idempotency_key":
+		d.idempotencyKey(raw)
+	default:
+		return false
+	}
+	return true
+}
+
+// textField returns where a field that is one line of text goes; nil: it is none.
+func (d *submissionDecoder) textField(key []byte) *string {
+	switch string(key) {
+	case "url":
+		return &d.sub.URL
+	case "endpoint":
+		return &d.sub.Endpoint
+	case "method":
+		return &d.sub.Method
+	case "topic":
+		return &d.sub.Topic
+	case "ref":
+		return &d.sub.Ref
+	case "content_type":
+		return &d.sub.ContentType
+	case "lock_key":
+		return &d.sub.LockKey
+	case "order":
+		return &d.sub.Order
+	case "lane":
+		return &d.sub.Lane
+	}
+	return nil
+}
+
+// payload takes the body from one of its three fields. A payload's bytes are kept as they stand in the request.
+func (d *submissionDecoder) payload(name string, raw []byte) {
+	if isNull(raw) {
+		return
+	}
+	if d.sub.BodyField != "" {
+		d.add(name, "only one of payload, body and body_base64 may be given")
+		return
+	}
+	// Whatever is wrong with it, a body was given: the engine must not miss one.
+	d.sub.Body, d.sub.BodyField = []byte{}, name
+	body := raw
+	switch name {
+	case "payload":
+		if !utf8.Valid(raw) {
+			d.add(name, notUTF8+"; give its bytes in body_base64")
+			return
+		}
+	case "body":
+		s, wrong := decodeText(raw, true)
+		if wrong != "" {
+			d.add(name, wrong+"; give its bytes in body_base64")
+			return
+		}
+		body = []byte(s)
+	case "body_base64":
+		var ok bool
+		if body, ok = d.base64(name, raw); !ok {
+			return
+		}
+	}
+	if len(body) > accept.MaxBody {
+		d.tooLarge = true
+		return
+	}
+	d.sub.Body = body
+}
+
+// headers decodes headers in their order.
+func (f *fields) headers(raw []byte, to *[]store.Header) {
+	f.texts("headers", raw, func(name, value string) {
+		switch {
+		case len(*to) == maxHeaders:
+			f.add("headers", "are too many")
+		case len(*to) < maxHeaders:
+			*to = append(*to, store.Header{Name: name, Value: value})
+		}
+	})
+}
+
+func (d *submissionDecoder) labels(raw []byte) {
+	d.texts("labels", raw, func(name, value string) {
+		if d.sub.Labels == nil {
+			d.sub.Labels = make(map[string]string)
+		}
+		d.sub.Labels[name] = value
+	})
+}
+
+func (d *submissionDecoder) idempotencyKey(raw []byte) {
+	if isNull(raw) {
+		return
+	}
+	key, wrong := decodeText(raw, false)
+	if wrong = orEmptyKey(wrong, key); wrong != "" {
+		d.add("idempotency_key", wrong)
+		return
+	}
+	d.sub.IdempotencyKey = key
+}
+
+// orEmptyKey is what is wrong with a key, or that it is empty: it is a variable that nobody filled, and taking it for "no key" would
+// send twice what the caller meant to send once.
+func orEmptyKey(wrong, key string) string {
+	if wrong == "" && key == "" {
+		return "must not be empty"
+	}
+	return wrong
+}
+
+// bindIdempotency completes a submission that has an idempotency key with the route and a hash over all that the
+// request said; raw is the callback as it stands in the request.
+func bindIdempotency(sub *accept.Submission, route string, raw []byte) {
+	if sub.IdempotencyKey == "" {
+		return
+	}
+	h := sha256.New()
+	h.Write([]byte(route))
+	h.Write([]byte{'\n'})
+	h.Write(raw)
+	sub.Route, sub.Fingerprint = route, h.Sum(nil)
+}
+
+// headerIdempotency takes the key from the Idempotency-Key header, which must agree with the body's if both are given.
+func headerIdempotency(sub *accept.Submission, h http.Header) {
+	values := h["Idempotency-Key"]
+	if len(values) == 0 {
+		return
+	}
+	f := fields{invalid: sub.Invalid}
+	key := values[0]
+	wrong := orEmptyKey(query.CheckText(key, false), key)
+	for _, other := range values[1:] {
+		if other != values[0] {
+			wrong = "is given twice with different values"
+		}
+	}
+	switch {
+	case wrong != "":
+		f.add("Idempotency-Key", wrong)
+	case sub.IdempotencyKey != "" && sub.IdempotencyKey != key:
+		f.add("idempotency_key", "differs from the Idempotency-Key header")
+	default:
+		sub.IdempotencyKey = key
+	}
+	sub.Invalid = f.invalid
+}
+
+// Check judges the body of one POST /v1/callbacks without a server: what it finds, a server would refuse. Its error is one that
+// package httperr knows. Whether the address may be sent to is left to a server.
+func Check(body []byte, now time.Time) error {
+	if err := checkJSON(body); err != nil {
+		return err
+	}
+	sub, err := decodeSubmission(body)
+	if err != nil {
+		return err
+	}
+	return accept.Check(&sub, now)
 }

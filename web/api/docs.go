@@ -3,6 +3,7 @@ package api
 import (
 	"bytes"
 	"crypto/sha256"
+	_ "embed" // The document is a part of the program.
 	"encoding/base64"
 	"net/http"
 	"net/url"
@@ -77,4 +78,15 @@ func docsPolicy(page []byte) string {
 		"default-src 'none'", "script-src " + sources["script"], "style-src " + sources["style"],
 		"img-src 'self' data:", "connect-src 'self'", "base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'",
 	}, "; ")
+}
+
+//go:embed openapi.yaml
+var openapiYAML []byte
+
+// openapi is GET /openapi.yaml. It needs no key: it says nothing of this installation.
+func (a *API) openapi(c *gin.Context) {
+	c.Writer.Header().Set("Content-Type", "application/yaml; charset=utf-8")
+	c.Writer.WriteHeader(http.StatusOK)
+	_, err := c.Writer.Write(openapiYAML)
+	a.wrote(c, err)
 }

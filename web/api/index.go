@@ -23,9 +23,7 @@ func (a *API) stats(ctx context.Context, c *gin.Context, who caller) error {
 	}
 	out := client.Stats{
 		States: make(map[client.State]int64, len(store.States)),
-		Lanes: each(counts.Lanes, func(l *store.LaneCount) client.LaneStats {
-			return client.LaneStats{Lane: l.Lane, Open: l.Open}
-		}),
+		Lanes:  each(counts.Lanes, func(l *store.LaneCount) client.LaneStats { return client.LaneStats(*l) }),
 	}
 	for _, state := range store.States {
 		// A callback that is being attempted is a scheduled one whose claim is alive: SQL does not count it apart.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/secret"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
@@ -51,9 +52,8 @@ func (a *API) projectOf(p *store.Project) client.Project {
 		ID: p.ID, Name: p.Name, Policy: policyChoiceOf(&p.Defaults.Policy), Success: successOf(&p.Defaults.Success),
 		Signer: signerOf(p.Defaults.Signer), Headers: headersOf(query.MaskHeaders(p.Defaults.Headers)),
 		HeaderHosts: p.Defaults.HeaderHosts,
-		Quotas:      client.Quotas{OpenCallbacks: p.Quotas.OpenCallbacks, Lanes: p.Quotas.Lanes},
-		Pause:       a.pauseOf(p.PausedUntil, p.PauseReason),
-		CreatedAt:   moment(p.CreatedAt), UpdatedAt: moment(p.UpdatedAt),
+		Quotas:      client.Quotas(p.Quotas), Pause: a.pauseOf(p.PausedUntil, p.PauseReason),
+		CreatedAt: moment(p.CreatedAt), UpdatedAt: moment(p.UpdatedAt),
 	}
 }
 
@@ -170,4 +170,155 @@ func (a *API) revokeKey(ctx context.Context, project, id string, by store.Actor)
 		return store.Key{}, store.ErrNotFound
 	}
 	return keys[i], nil
+}
+
+// secret is GET /v1/secret?lane=&signer=|endpoint=|use=.
+func (a *API) secret(ctx context.Context, c *gin.Context, who caller) error {
+	q, err := parseQuery(c)
+	if err != nil {
+		return err
+	}
+	lane, name, use, signer := q.One("lane"), q.One("endpoint"), q.One("use"), q.One("signer")
+	q.Unknown()
+	if err := q.Err(); err != nil {
+		return err
+	}
+	if lane == "" && name == "" && use == "" {
+		q.Add("lane", "is needed, or endpoint, or use")
+		return q.Err()
+	}
+	if signer != "" && (lane == "" || strings.HasPrefix(lane, store.EndpointPrefix)) {
+		q.Add("signer", "is for a lane; an endpoint has its own")
+		return q.Err()
+	}
+	meant := control.SecretQuery{Lane: lane, Use: use, Signer: signer}
+	if name == "" && strings.HasPrefix(lane, store.EndpointPrefix) {
+		name, meant.Lane = lane, "" // the lane of an endpoint, which has a secret of its own
+	}
+	if name != "" {
+		ep, err := a.endpointNamed(ctx, who.Project, name)
+		if err != nil {
+			return err
+		}
+		meant.Endpoint = ep.ID
+	}
+	return a.reveal(ctx, c, who, meant)
+}
+
+// reveal answers with a secret.
+func (a *API) reveal(ctx context.Context, c *gin.Context, who caller, meant control.SecretQuery) error {
+	return reply(a, c, http.StatusOK, func(s *secret.ShownSecret) client.Secret {
+		if meant.Endpoint != "" {
+			meant.Lane = store.EndpointPrefix + meant.Endpoint
+		}
+		return client.Secret{
+			Lane: meant.Lane, EndpointID: prefixed(store.EndpointPrefix, meant.Endpoint), ShownSecret: *shownOf(s),
+		}
+	})(a.Engine.RevealSecret(ctx, who.Project, meant, who.By("")))
+}
+
+func shownOf(s *secret.ShownSecret) *client.ShownSecret {
+	return &client.ShownSecret{Use: s.Use, ID: s.ID, Label: s.Label, Secret: s.Secret, Public: s.Public, Hosts: s.Hosts}
+}
+
+// rotateSecret is POST /v1/secret/rotate: of the project's root secret, or of its own one of a use.
+func (a *API) rotateSecret(ctx context.Context, c *gin.Context, who caller) error {
+	return a.rotate(ctx, c, who, control.SecretQuery{})
+}
+
+// rotate has a secret rotated that is an endpoint's, or the project's of the use that the request names.
+func (a *API) rotate(ctx context.Context, c *gin.Context, who caller, meant control.SecretQuery) error {
+	var (
+		r   client.ProjectRotation
+		err error
+	)
+	if meant.Endpoint != "" { // its use is its signer's to say
+		r.Rotation, err = readAll[client.Rotation](c, true)
+	} else {
+		r, err = readAll[client.ProjectRotation](c, true)
+	}
+	if err != nil {
+		return err
+	}
+	meant.Use = r.Use
+	rotation := control.Rotation{
+		Secret: r.Secret, Label: r.Label, Hosts: r.Hosts, Overlap: length(r.Overlap), Reason: r.Reason,
+	}
+	s, until, err := a.Engine.RotateSecret(ctx, who.Project, meant, rotation, who.By(r.Reason))
+	if err != nil {
+		return err
+	}
+	out := client.RotatedSecret{
+		EndpointID: prefixed(store.EndpointPrefix, meant.Endpoint),
+		RotatedAt:  moment(a.Engine.Now()), PreviousSignsUntil: moment(until),
+	}
+	if s.Secret != "" {
+		out.ShownSecret = shownOf(&s)
+	}
+	return a.show(c, http.StatusOK, out)
+}
+
+// reencrypt is POST /v1/secret/reencrypt: a step of a change of the master key, which concerns all projects.
+func (a *API) reencrypt(ctx context.Context, c *gin.Context, who caller) error {
+	r, err := readAll[client.ReencryptRequest](c, true)
+	if err != nil {
+		return err
+	}
+	return reply(a, c, http.StatusOK, func(r *control.Reencryption) client.Reencryption {
+		return client.Reencryption(*r)
+	})(a.Engine.Reencrypt(ctx, r.From, who.By(r.Reason)))
+}
+
+// audit is GET /v1/audit: every mutation but accepts, newest first.
+func (a *API) audit() handler {
+	ask := plain(func(ctx context.Context, who caller, after store.Cursor, limit int) ([]store.AuditEntry, error) {
+		return a.Store.AuditEntries(ctx, who.Project, after.ID, limit)
+	})
+	at := func(e *store.AuditEntry) store.Cursor { return store.Cursor{ID: e.ID} }
+	return listOf(a, query.ListAudit, ask, at, func(e *store.AuditEntry) client.AuditEntry {
+		return client.AuditEntry{
+			ID: e.ID, At: moment(e.At), Actor: e.Actor, Action: e.Action, Address: e.Address, Object: e.Object,
+			Reason: e.Reason, Before: kept(e.Before), After: kept(e.After), Detail: kept(e.Detail),
+			Sequence: e.Link.Seq, Hash: e.Link.Hash,
+		}
+	})
+}
+
+// verifyAudit is GET /v1/audit/verify: one step of checking the chain, which is of all projects.
+func (a *API) verifyAudit(ctx context.Context, c *gin.Context, _ caller) error {
+	q, err := parseQuery(c)
+	if err != nil {
+		return err
+	}
+	from, expect := auditLink(q, "from"), auditLink(q, "expect")
+	q.Unknown()
+	if err := q.Err(); err != nil {
+		return err
+	}
+	return reply(a, c, http.StatusOK, func(check *control.AuditCheck) client.AuditCheck {
+		out := client.AuditCheck{
+			Sound: check.Broken == nil, Checked: check.Checked, Head: check.Head.Link.String(),
+			Unchained: check.Head.Unchained,
+		}
+		if b := check.Broken; b != nil {
+			out.Broken = &client.AuditFault{Fault: string(b.Fault), Sequence: b.Seq, ID: b.ID}
+		}
+		if check.Next != nil {
+			out.Next = check.Next.String()
+		}
+		return out
+	})(a.Engine.VerifyAudit(ctx, from, expect))
+}
+
+// auditLink reads a parameter that is a link as the server has written it; without it, the zero link.
+func auditLink(q *query.Values, name string) store.AuditLink {
+	text := q.One(name)
+	if text == "" {
+		return store.AuditLink{}
+	}
+	link, err := store.ParseAuditLink(text)
+	if err != nil {
+		q.Add(name, err.Error())
+	}
+	return link
 }

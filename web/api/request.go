@@ -1,10 +1,13 @@
 package api
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"sync"
+	"time"
 
 	"github.com/gin-gonic/gin"
 
@@ -134,4 +137,179 @@ func readItems(c *gin.Context, f *fields, name string, most int, rest func(key, 
 		f.add(name, fmt.Sprintf("has %d elements; at most %d are taken at once", n, most))
 	}
 	return items, f.err()
+}
+
+const (
+	// freeBody bounds what a body takes without asking for room: what most requests need, and no more than
+	// their connections hold in any case.
+	freeBody = 16 << 10
+	// wholeBody bounds the bodies that are given their buffer at once, if they say their length. The buffers
+	// of longer ones begin with freeBody, and double as it comes.
+	wholeBody = 64 << 10
+	// requestRoom and batchRoom bound the bytes of longer bodies that are in memory at the same time: those
+	// up to maxRequest, and those that have grown beyond it. A batch that does not come holds nothing up but
+	// batches.
+	requestRoom = 128 << 20
+	batchRoom   = 256 << 20
+	// roomPatience is how long a body waits for room. A crowd of batches passes in less; a sender that gets
+	// 503 after that sends again, to another process perhaps.
+	roomPatience = 2 * time.Second
+)
+
+// A room bounds the bytes of bodies that are in memory at the same time. One project has at most half of it.
+type room struct {
+	most int64
+
+	mu   sync.Mutex
+	used int64
+	of   map[string]int64 // used by projects; none has zero
+	// freed is closed, and replaced, when a part of the room comes free.
+	freed chan struct{}
+}
+
+func newRoom(most int64) *room {
+	return &room{most: most, of: make(map[string]int64), freed: make(chan struct{})}
+}
+
+// take waits for n bytes, at most roomPatience and until the context ends. Its error is httperr.ErrBusy.
+func (r *room) take(ctx context.Context, project string, n int64) error {
+	var late <-chan time.Time
+	for {
+		freed, ok := r.try(project, n)
+		if ok {
+			return nil
+		}
+		if late == nil {
+			timer := time.NewTimer(roomPatience)
+			defer timer.Stop()
+			late = timer.C
+		}
+		select {
+		case <-freed:
+		case <-late:
+			return httperr.ErrBusy
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", httperr.ErrBusy, ctx.Err())
+		}
+	}
+}
+
+// try takes n bytes if they are free; otherwise it returns what is closed when some come free.
+func (r *room) try(project string, n int64) (freed <-chan struct{}, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.used+n > r.most || r.of[project]+n > r.most/2 {
+		return r.freed, false
+	}
+	r.used += n
+	r.of[project] += n
+	return nil, true
+}
+
+// give takes n bytes back.
+func (r *room) give(project string, n int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.used -= n
+	if r.of[project] -= n; r.of[project] == 0 {
+		delete(r.of, project)
+	}
+	close(r.freed)
+	r.freed = make(chan struct{})
+}
+
+// rooms are those of one process.
+type rooms struct{ requests, batches *room }
+
+func newRooms() rooms { return rooms{requests: newRoom(requestRoom), batches: newRoom(batchRoom)} }
+
+// An intake is the body of one request. Its buffer grows with what comes: what a request declares is only a
+// promise.
+type intake struct {
+	io.ReadCloser
+	ctx     context.Context
+	project string
+	rooms   rooms
+	// held bytes are taken from the room; nil: none.
+	room *room
+	held int64
+	// whole is called when the body has been read; it may be nil.
+	whole func() error
+}
+
+// takeIn runs a handler, for which the request's body is an intake.
+func (a *API) takeIn(ctx context.Context, c *gin.Context, who caller, h handler) error {
+	in := &intake{ReadCloser: c.Request.Body, ctx: ctx, project: who.Project, rooms: a.rooms}
+	defer in.release()
+	c.Request.Body = in
+	return h(ctx, c, who)
+}
+
+// read reads a body of that length, which is at most limit; negative: until its end, which r keeps within
+// limit.
+func (in *intake) read(r io.Reader, length, limit int64) ([]byte, error) {
+	most := limit + 1 // one more than comes, to read the end
+	if length >= 0 {
+		most = length
+	}
+	size := int64(freeBody)
+	if length >= 0 && length <= wholeBody {
+		size = length
+	}
+	if size > freeBody {
+		if err := in.take(size); err != nil {
+			return nil, err
+		}
+	}
+	body := make([]byte, 0, size)
+	for int64(len(body)) != length {
+		if len(body) == cap(body) {
+			size = min(2*size, most)
+			if err := in.take(size); err != nil {
+				return nil, err
+			}
+			body = append(make([]byte, 0, size), body...)
+		}
+		n, err := r.Read(body[len(body):cap(body)])
+		body = body[:len(body)+n]
+		switch {
+		case err == nil, int64(len(body)) == length:
+		case err == io.EOF && length < 0:
+			length = int64(len(body))
+		case err == io.EOF:
+			return nil, io.ErrUnexpectedEOF
+		default:
+			return nil, err
+		}
+	}
+	return body, nil
+}
+
+// take has the room hold as many bytes in all.
+func (in *intake) take(size int64) error {
+	next := in.rooms.requests
+	if size > maxRequest+1 {
+		next = in.rooms.batches
+	}
+	if next == in.room {
+		if err := next.take(in.ctx, in.project, size-in.held); err != nil {
+			return err
+		}
+		in.held = size
+		return nil
+	}
+	if err := next.take(in.ctx, in.project, size); err != nil {
+		return err
+	}
+	in.release()
+	in.room, in.held = next, size
+	return nil
+}
+
+// release gives back what is held, when nothing refers to the body any more.
+func (in *intake) release() {
+	if in.room != nil {
+		in.room.give(in.project, in.held)
+		in.room, in.held = nil, 0
+	}
 }

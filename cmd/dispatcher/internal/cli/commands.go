@@ -4,6 +4,13 @@
 // server wrote it. What a value means is the server's to judge. It opens no database and no index.
 package cli
 
+import (
+	"fmt"
+	"runtime"
+
+	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
+)
+
 // Commands are the part of the grammar that this package has.
 type Commands struct {
 	Verify   VerifyCommand   `cmd:"" help:"Compare SQL with the index of a running server; exit with 1 if they differ."`
@@ -21,4 +28,13 @@ type Commands struct {
 	Secrets  SecretsCommand  `cmd:"" help:"Print and rotate a project's own secrets; re-encrypt with a new master key."`
 	Audit    AuditCommand    `cmd:"" help:"List who has changed what, and check the chain over it."`
 	Project  ProjectCommand  `cmd:"" help:"Make and list projects, and set their defaults."`
+}
+
+// VersionCommand shows what this program is.
+type VersionCommand struct{}
+
+// Run prints one line.
+func (*VersionCommand) Run(c *console.Console) error {
+	_, err := fmt.Fprintf(c.Out, "dispatcher %s %s %s/%s\n", c.Version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return err
 }

@@ -10,6 +10,9 @@ import (
 
 	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
+	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/remote"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/sign"
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -208,4 +211,263 @@ func showEndpoint(c *session, ep *client.Endpoint, now time.Time) {
 		"last failure", console.ClockTime(ep.LastFailureAt), "made", console.ClockTime(ep.CreatedAt),
 		"changed", console.ClockTime(ep.UpdatedAt),
 	})...)
+}
+
+// endpointFields are what can be said of an endpoint, whether it is made or changed.
+type endpointFields struct {
+	ExternalID  string   `in:"external_id" placeholder:"TEXT" help:"Your own name for it, such as a merchant number; callbacks may name it by that."`
+	Name        string   `in:"name" placeholder:"TEXT" help:"A name for people."`
+	Topic       []string `in:"topics,list" placeholder:"TOPIC" help:"Events that it is told of: payment.succeeded, payment.*, or * for all; may be repeated."`
+	URLOverride string   `in:"url_override" name:"url-override" placeholder:"deny|same_host|any" help:"Whether a callback may bring an address of its own. Default: deny."`
+	choiceFlags
+	Header      []string `in:"headers,headers" short:"H" sep:"none" placeholder:"NAME:VALUE" help:"A header to send with every attempt; may be repeated."`
+	Rate        string   `in:"rate" placeholder:"N/s" help:"How many attempts may begin: 50/s, 300/m, 10/h or 1/d."`
+	Concurrency int      `in:"concurrency" placeholder:"N" help:"How many attempts may be in flight. Default: the setting lane_concurrency."`
+	Disable     bool     `in:"enabled,not" xor:"enabled" help:"Disable it: callbacks are accepted and held."`
+	Secret      string   `in:"secret,secret" placeholder:"TEXT|@FILE|-" help:"The secret that signs, as its signer wants it; better in a file, or on the standard input with -, than where other users of this machine see it. Default: one is made."`
+	SecretLabel string   `in:"secret_label" placeholder:"TEXT" help:"What receivers know the secret by, such as a certificate's serial number."`
+	changeFlags
+}
+
+// endpointCreate makes an endpoint.
+type endpointCreate struct {
+	URL string `in:"url" arg:"" help:"Address that is called."`
+	endpointFields
+}
+
+// Run makes it, and shows its secret.
+func (cmd *endpointCreate) Run(c *session) error {
+	return ask(c, post("/v1/endpoints", cmd), func(ep *client.EndpointWithSecret) {
+		console.MakeSafe(&ep.Endpoint)
+		c.printf("%s  made\n", titleOf(&ep.Endpoint))
+		showReceiversPart(c, ep)
+	})
+}
+
+// showReceiversPart prints what a receiver needs to verify with. Of a key pair that is the public key: the private one is nobody's to
+// carry around.
+func showReceiversPart(c *session, ep *client.EndpointWithSecret) {
+	if ep.Secret == "" {
+		return
+	}
+	name, value := "secret", ep.Secret
+	for use, begins := range map[string]string{sign.UseEd25519: "whsk_", sign.UseRSA: "-----BEGIN"} {
+		if !strings.HasPrefix(ep.Secret, begins) {
+			continue
+		}
+		if key, err := sign.ParseSecretFor(use, ep.Secret); err == nil {
+			if public, err := sign.PublicOf(use, key); err == nil {
+				name, value = "public key", public
+			}
+		}
+	}
+	c.printf("%s for its receiver (\"dispatcher endpoint secret %s\" shows it again):\n", name, ep.ID)
+	printLines(c, value)
+}
+
+// endpointSet changes an endpoint.
+type endpointSet struct {
+	ID  string `arg:"" name:"endpoint" help:"The endpoint's id or external id."`
+	URL string `in:"url" name:"url" placeholder:"URL" help:"Address that is called."`
+	endpointFields
+	Enable bool     `in:"enabled" xor:"enabled" help:"Have it sent to again after it was disabled, by --disable or because it answered 410."`
+	Clear  []string `placeholder:"FIELD" help:"Take these away: policy, success, signer, external-id, rate, concurrency, name, url-override, topic, header."`
+}
+
+// Help is what endpoint set --help says below the flags' summary.
+func (*endpointSet) Help() string {
+	return "What is not given stays. Topics and headers are given whole: those that are not named again are gone. Callbacks that were accepted before keep their policy " +
+		"and success rule; address, signer, headers and limits are the endpoint's whenever something is sent."
+}
+
+// Run changes it.
+func (cmd *endpointSet) Run(c *session) error {
+	among := "policy, success, signer, external-id, rate, concurrency, name, url-override, topic or header"
+	in, err := changed(c, cmd, cmd.Clear, among)
+	if err != nil {
+		return err
+	}
+	r := request{method: http.MethodPatch, in: in}
+	return askEndpoint(c, cmd.ID, r, func(ep *client.Endpoint) {
+		c.printf("%s  changed (see \"dispatcher endpoint get %s\")\n", titleOf(ep), ep.ID)
+	})
+}
+
+// changed is the body of a change, with what is taken away.
+func changed(c *session, cmd any, names []string, among string) (body, error) {
+	in, err := bodyOf(c, cmd)
+	if err == nil {
+		err = in.clear(names, clearable, among)
+	}
+	if err == nil && !in.changes() {
+		err = console.Wrong("nothing to change: give what is to be another, or --clear")
+	}
+	return in, err
+}
+
+// printSecret prints what a receiver verifies with, and nothing else: the output is what "listen --secret" takes.
+func printSecret(c *session, private bool) func(*client.ShownSecret) {
+	return func(s *client.ShownSecret) {
+		if s.Public != "" && !private {
+			printLines(c, s.Public)
+			return
+		}
+		printLines(c, s.Secret)
+	}
+}
+
+// endpointSecret prints an endpoint's secret.
+type endpointSecret struct {
+	ID      string `arg:"" name:"endpoint" help:"The endpoint's id or external id."`
+	Private bool   `help:"Of a key pair: the private key, which signs."`
+	answerFlags
+}
+
+// Help is what endpoint secret --help says below the flags' summary.
+func (*endpointSecret) Help() string {
+	return "It needs a key of scope admin, and is audited. The output is what \"dispatcher listen --secret\" takes."
+}
+
+// Run prints it.
+func (cmd *endpointSecret) Run(c *session) error {
+	return askEndpoint(c, cmd.ID, get("/secret"), printSecret(c, cmd.Private))
+}
+
+// endpointRotate gives an endpoint a new secret.
+type endpointRotate struct {
+	ID      string `arg:"" name:"endpoint" help:"The endpoint's id or external id."`
+	Secret  string `in:"secret,secret" placeholder:"TEXT|@FILE|-" help:"The new one, as the endpoint's signer wants it; better in a file, or on the standard input with -, than where other users of this machine see it. Default: one is made."`
+	Label   string `in:"label" placeholder:"TEXT" help:"What receivers know it by, such as a certificate's serial number."`
+	Overlap string `in:"overlap" placeholder:"DURATION" help:"How long the old one signs beside it, 0s to 30d. 0s: it ends at once, as one that leaked must. Default: 1d."`
+	changeFlags
+}
+
+// Help is what endpoint rotate-secret --help says below the flags' summary.
+func (*endpointRotate) Help() string {
+	return "During the overlap, standard-v1, standard-v1a, t-v1 and hmac-sha256-body sign with both, so that receivers can change when they like; the others sign with the " +
+		"new one at once. The new secret (of a key pair, the public key) goes to the standard output, all else to the error output. It needs a key of scope admin."
+}
+
+// Run rotates, and prints the new secret.
+func (cmd *endpointRotate) Run(c *session) error {
+	return askEndpoint(c, cmd.ID, post("/rotate_secret", cmd), func(s *client.RotatedSecret) {
+		shown := s.ShownSecret
+		if shown == nil {
+			shown = &client.ShownSecret{}
+		}
+		what := "secret"
+		if shown.Public != "" {
+			what = "key pair, of which this is the public key"
+		}
+		fmt.Fprintf(c.Err, "%s has a new %s; %s\n", console.Printable(cmd.ID), what, oldSecret(s, "where the signer has room for two, "))
+		printSecret(c, false)(shown)
+	})
+}
+
+// oldSecret says how long the secret before a rotation signs; where limits that.
+func oldSecret(s *client.RotatedSecret, where string) string {
+	if s.PreviousSignsUntil.After(time.Now()) {
+		return where + "the old one signs beside it until " + console.ClockTime(s.PreviousSignsUntil)
+	}
+	return "the old one no longer signs"
+}
+
+// endpointTest sends a test.
+type endpointTest struct {
+	serverFlags
+	ID      string `arg:"" name:"endpoint" help:"The endpoint's id or external id."`
+	Wait    bool   `help:"Wait until it has ended, show how, and exit with 1 unless it succeeded."`
+	Timeout string `default:"90s" placeholder:"DURATION" help:"With --wait: how long to wait. Default: 90s."`
+	JSON    bool   `name:"json" help:"Print JSON for machines: the callback, with --wait its attempts under \"attempts\"."`
+}
+
+// quietWait is how long nothing is said of a test that has not ended.
+const quietWait = 3 * time.Second
+
+// Run sends the test, and with --wait says how it ended.
+func (cmd *endpointTest) Run(c *session) error {
+	limit, err := schedule.ParseDuration(cmd.Timeout)
+	if err != nil || limit <= 0 {
+		return console.Wrong("--timeout: %q is not a duration such as 90s", cmd.Timeout)
+	}
+	r, err := post("/test", nil).forEndpoint(c, cmd.ID)
+	if err != nil {
+		return err
+	}
+	var cb client.Callback
+	answer, err := c.call(r, &cb)
+	switch {
+	case err != nil:
+		return err
+	case cmd.Wait:
+		return cmd.await(c, cb.ID, limit)
+	case cmd.JSON:
+		return console.PrintJSON(c.Console, answer)
+	}
+	c.printf("%s  is attempted once (see \"dispatcher callback get %[1]s\", or give --wait)\n", cb.ID)
+	return nil
+}
+
+// await shows how a test ended, or what keeps it.
+func (cmd *endpointTest) await(c *session, id string, limit time.Duration) error {
+	began := time.Now()
+	for said := false; ; {
+		var cb client.Callback
+		answer, err := c.call(get(remote.CallbackPath(id)), &cb)
+		if err != nil {
+			return err
+		}
+		if !cb.FinishedAt.IsZero() {
+			return cmd.ended(c, &cb, answer)
+		}
+		waited := time.Since(began)
+		if waited >= limit || !said && waited >= quietWait {
+			var x client.Explanation
+			if _, err := c.call(get(remote.CallbackPath(id)+"/explain"), &x); err != nil {
+				return err
+			}
+			if waited >= limit {
+				showExplanation(c, c.Err, &x)
+				return fmt.Errorf("the test has not ended within %s; it stays open (see \"dispatcher callback get %s\")", limit, id)
+			}
+			fmt.Fprintf(c.Err, "still waiting: %s\n", x.Summary)
+			said = true
+		}
+		console.Pause(c.ctx, min(max(waited/10, 20*time.Millisecond), time.Second))
+		if err := c.ctx.Err(); err != nil {
+			return err
+		}
+	}
+}
+
+// ended prints the attempt of a test that is terminal, and ends with 1 if it failed.
+func (cmd *endpointTest) ended(c *session, cb *client.Callback, answer []byte) error {
+	raw, err := remote.NewestAttempts(c.ctx, c.client, cb.ID, 0)
+	if err != nil {
+		return err
+	}
+	if cmd.JSON {
+		if err := printWithAttempts(c, answer, raw); err != nil {
+			return err
+		}
+	} else {
+		list, err := safeAttempts(raw)
+		if err != nil {
+			return err
+		}
+		c.printf("%s  %s\n", cb.ID, stateText(c, cb))
+		for i := range list {
+			a := &list[i]
+			colour := console.Red
+			if a.Outcome == "succeeded" {
+				colour = console.Green
+			}
+			c.printf("  %s %s  %s  after %.1fms\n", cb.Method, console.Short(cb.URL, console.Widest),
+				c.Paint(answerText(a), colour), a.TimingsMs.Total)
+		}
+	}
+	if cb.State != "succeeded" {
+		return console.ExitStatus(console.ExitFailed)
+	}
+	return nil
 }
