@@ -10,87 +10,60 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/client"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
+	"github.com/seed-ff5a32d8/dispatcher/internal/transcript"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/web"
-	"github.com/seed-ff5a32d8/dispatcher/web/httperr"
 )
 
-func TestWhatIsNotThere(t *testing.T) {
+// TestAnswers: what is there on the two listeners and what is not, with the headers of every answer. "public URL" begins
+// with another public_url, "health JSON" and "drain" change how the server is, and "ops" asks the ops listener.
+func TestAnswers(t *testing.T) {
 	t.Parallel()
-	s, _ := newServer(t, &backend{}, web.Options{})
-	for _, c := range []struct {
-		method, path string
-		status       int
-		code         string
-	}{
-		{"GET", "/", 404, "no_route"}, {"GET", "/v1", 404, "no_route"}, {"GET", "/v1/callbacks/", 404, "no_route"}, {"GET", "/v1/endpoints/", 404, "no_route"},
-		// Case 64: what the ops listener has; case 94: files.
-		{"GET", "/metrics", 404, "no_route"}, {"GET", "/debug/pprof/", 404, "no_route"},
-		{"GET", "/debug/pprof", 404, "no_route"}, {"GET", "/debug/pprof/cmdline", 404, "no_route"},
-		{"GET", "/v1/%2e%2e/%2e%2e/etc/passwd", 404, "no_route"},
-		{"GET", "/ui/static/../../etc/passwd", 404, "no_route"},
-		{"GET", "/healthz", 404, "no_route"}, {"GET", "/readyz", 404, "no_route"},
-		{"GET", "/v1/../../etc/passwd", 404, "no_route"}, {"GET", "/v1/callbacks/cb_x/why", 404, "no_route"},
-		{"POST", "/v1/lanes/https:%2F%2Fshop.example:443/stop", 404, "no_route"}, {"PUT", "/v1/lanes/https:%2F%2Fshop.example:443/pause", 405, "method_not_allowed"},
-		{"DELETE", "/v1/callbacks", 405, "method_not_allowed"}, {"PUT", "/v1/callbacks/cb_x", 405, "method_not_allowed"}, {"GET", "/v1/index/verify", 405, "method_not_allowed"},
-		{"POST", "/openapi.yaml", 405, "method_not_allowed"},
-	} {
-		rec := ask(s.Handler(), httptest.NewRequest(c.method, c.path, nil))
-		var p httperr.Problem
-		if err := json.Unmarshal(rec.Body.Bytes(), &p); err != nil {
-			t.Fatalf("%s %s: %d %s", c.method, c.path, rec.Code, rec.Body)
+	b, ids := &backend{}, make(map[string]bool)
+	s, _ := newServer(t, b, web.Options{})
+	transcript.Run(t, "testdata/answers.txt", func(line string) string {
+		method, path, _ := strings.Cut(line, " ")
+		handler := s.Handler()
+		switch method {
+		case "public":
+			s, _ = newServer(t, b, web.Options{PublicURL: path})
+			return ""
+		case "health":
+			b.health = dispatch.Health{}
+			if err := json.Unmarshal([]byte(path), &b.health); err != nil {
+				t.Fatal(err)
+			}
+			return ""
+		case "drain":
+			s.BeginDrain()
+			return ""
+		case "ops":
+			handler = s.OpsHandler()
+			method, path, _ = strings.Cut(path, " ")
 		}
-		if rec.Code != c.status || p.Code != c.code || rec.Header().Get("Content-Type") != client.ProblemType {
-			t.Errorf("%s %s: %d %s, want %d %s", c.method, c.path, rec.Code, rec.Body, c.status, c.code)
+		rec := ask(handler, httptest.NewRequest(method, path, nil))
+		h := rec.Header()
+		if id := h.Get("X-Request-Id"); handler == s.Handler() && (id == "" || ids[id]) {
+			t.Errorf("%s: the request's id is %q", line, id)
+		} else {
+			ids[id] = true
 		}
-		if c.status == 405 && rec.Header().Get("Allow") == "" {
-			t.Errorf("%s %s: 405 without Allow", c.method, c.path)
-		}
-	}
-}
-
-func TestHeadersOfEveryAnswer(t *testing.T) {
-	t.Parallel()
-	s, _ := newServer(t, &backend{}, web.Options{})
-	ids := map[string]bool{}
-	for _, path := range []string{"/v1/callbacks", "/v1/callbacks?limit=x", "/openapi.yaml", "/nowhere"} {
-		h := ask(s.Handler(), httptest.NewRequest("GET", path, nil)).Header()
-		for name, want := range map[string]string{
-			"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
-			"Referrer-Policy": "no-referrer", "Cache-Control": "no-store",
+		answer := fmt.Sprintln(rec.Code, h.Get("Content-Type"))
+		for _, name := range []string{
+			"Allow", "Strict-Transport-Security", "X-Content-Type-Options", "Content-Security-Policy", "Referrer-Policy",
+			"Cache-Control",
 		} {
-			if got := h.Get(name); got != want {
-				t.Errorf("%s: %s is %q, want %q", path, name, got, want)
+			if value := h.Get(name); value != "" {
+				answer += name + ": " + value + "\n"
 			}
 		}
-		ids[h.Get("X-Request-Id")] = true
-	}
-	if len(ids) != 4 || ids[""] {
-		t.Errorf("request ids: %v", ids)
-	}
-}
-
-// An https public_url has browsers come over https from then on, and no other one may.
-func TestStrictTransport(t *testing.T) {
-	t.Parallel()
-	for public, want := range map[string]string{
-		"": "", "http://pay.example": "",
-		"https://pay.example/": "max-age=63072000", "HTTPS://pay.example": "max-age=63072000",
-	} {
-		s, _ := newServer(t, &backend{}, web.Options{PublicURL: public})
-		for _, path := range []string{"/v1/callbacks", "/openapi.yaml", "/nowhere"} {
-			h := ask(s.Handler(), httptest.NewRequest("GET", path, nil)).Header()
-			if got := h.Get("Strict-Transport-Security"); got != want {
-				t.Errorf("%q: %s has %q, want %q", public, path, got, want)
-			}
+		if rec.Body.Len() < 1000 {
+			answer += rec.Body.String()
 		}
-		rec := httptest.NewRecorder()
-		s.OpsHandler().ServeHTTP(rec, httptest.NewRequest("GET", "/healthz", nil))
-		if got := rec.Header().Get("Strict-Transport-Security"); got != "" {
-			t.Errorf("%q: the ops listener has %q", public, got)
-		}
-	}
+		return answer
+	})
 }
 
 // Case 79.

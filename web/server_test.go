@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"syscall"
 	"testing"
@@ -19,44 +18,6 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 	"github.com/seed-ff5a32d8/dispatcher/web"
 )
-
-func TestHealthAnswers(t *testing.T) {
-	t.Parallel()
-	b := &backend{}
-	s, _ := newServer(t, b, web.Options{})
-	probe := func(path string) string {
-		rec := httptest.NewRecorder()
-		s.OpsHandler().ServeHTTP(rec, httptest.NewRequest("GET", path, nil))
-		return fmt.Sprint(rec.Code, " ", strings.TrimSpace(rec.Body.String()))
-	}
-	for _, c := range []struct {
-		health dispatch.Health
-		want   string
-	}{
-		{dispatch.Health{Ready: true}, `200 {"status":"ok"}`},
-		{dispatch.Health{Ready: true, Degraded: []string{"redis"}}, `200 {"status":"degraded","degraded":["redis"]}`},
-		{dispatch.Health{Why: "SQL cannot commit"}, `503 {"status":"unready","why":"SQL cannot commit"}`},
-	} {
-		b.health = c.health
-		if got := probe("/readyz"); got != c.want {
-			t.Errorf("readyz: %s, want %s", got, c.want)
-		}
-		if got := probe("/healthz"); got != `200 {"status":"ok"}` {
-			t.Errorf("healthz: %s", got)
-		}
-	}
-	b.health = dispatch.Health{Ready: true}
-	s.BeginDrain()
-	if got := probe("/readyz"); got != `503 {"status":"unready","why":"draining"}` {
-		t.Errorf("readyz while draining: %s", got)
-	}
-	if got := probe("/healthz"); got != `200 {"status":"ok"}` {
-		t.Errorf("healthz while draining: %s", got)
-	}
-	if got := probe("/v1/callbacks"); !strings.HasPrefix(got, "404 ") {
-		t.Errorf("the API on the ops listener: %s", got)
-	}
-}
 
 // run starts a server that listens, and returns what ends it and gives Run's error.
 func run(t *testing.T, s *web.Server) (end func() error) {
