@@ -3,7 +3,6 @@ package main
 import (
 	"database/sql"
 	"errors"
-	"net/http"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,7 +12,6 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/cmdtest"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/config"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
-	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
 // Case 40: a start with master keys that do not decrypt what is stored is refused with exit code 2, also on a
@@ -75,35 +73,4 @@ func TestADatabaseOfAnotherSchemaIsRefused(t *testing.T) {
 	term := program.Terminal()
 	term.Ends(t, console.ExitFailed, "doctor", "--json", "--data-dir", dir)
 	cmdtest.Says(t, term.Stdout.String(), `"check": "migrations"`, "another version", "empty database")
-}
-
-func TestCommandsAgainstAServer(t *testing.T) {
-	t.Parallel()
-	receiver := cmdtest.Answering(t, http.StatusServiceUnavailable, "")
-	s := apptest.Settings(t)
-	r := apptest.Start(t, s)
-	do := func(want string, args ...string) string {
-		t.Helper()
-		term := program.Terminal()
-		// The key is found in the data directory.
-		term.Ends(t, console.ExitOK, append(args, "--server", r.Client.Base, "--data-dir", s.DataDir)...)
-		cmdtest.Says(t, term.Stdout.String(), want)
-		return term.Stdout.String()
-	}
-	sent := do("accepted", "callback", "send", "--url", receiver, "--data", `{"paid": 1}`, "--ref", "order-7", "--tiers", "1h,2h",
-		"-H", "X-Shop: 7", "--label", "a=b")
-	id, _, _ := strings.Cut(sent, " ")
-	testserver.Until(t, "the first attempt has failed", func() bool {
-		cb := r.Callback(t, id)
-		return cb.AttemptCount == 1 && cb.State == "scheduled"
-	})
-	do("503 http_5xx", "callback", "get", id)
-	do(`"attempts": [`, "callback", "get", id, "--json")
-	do(id, "callback", "list", "--ref", "order-7", "--label", "a=b", "--state", "scheduled")
-	do("no callbacks match", "callback", "list", "--ref", "order-8")
-	do("will be attempted now", "callback", "retry", id, "--reason", "test")
-	do("they agree", "verify")
-	do("nothing was changed", "rebuild", "--dry-run")
-	do("the index was rebuilt", "rebuild", "--reason", "test")
-	do(id, "callback", "cancel", "--ref", "order-7")
 }

@@ -10,44 +10,6 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/cmdtest"
 )
 
-func TestTheDemosPlan(t *testing.T) {
-	t.Parallel()
-	payments, err := demoPayments(time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(payments) != 30 {
-		t.Errorf("%d payments, not 30", len(payments))
-	}
-	payments = append(payments, demoRefund(time.Now())...)
-	kinds := map[string]int{}
-	paths := map[string]bool{}
-	locks := map[string]int{}
-	for i := range payments {
-		kinds[payments[i].scenario.name]++
-		paths[payments[i].path] = true
-		if payments[i].lockKey != "" {
-			locks[payments[i].lockKey]++
-		}
-	}
-	for _, s := range scenarios() {
-		if kinds[s.name] == 0 {
-			t.Errorf("no payment %s", s.name)
-		}
-	}
-	for key, n := range locks {
-		if n != 2 {
-			t.Errorf("%d payments share the lock key %s, not 2", n, key)
-		}
-	}
-	if len(locks) == 0 || kinds[neverAnswers] != 1 || kinds[askedOften] != 1 || kinds[toldOnce] != 1 {
-		t.Errorf("%d pairs, %d dead letters, %d polls and %d results", len(locks), kinds[neverAnswers], kinds[askedOften], kinds[toldOnce])
-	}
-	if len(paths) != len(payments) {
-		t.Errorf("%d paths for %d payments: the receiver cannot tell them apart", len(paths), len(payments))
-	}
-}
-
 // What the shop is told of the poll's end must be all that was foreseen, and come from the poll.
 func TestTheDemosJudgementReadsTheResult(t *testing.T) {
 	t.Parallel()
