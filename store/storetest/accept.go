@@ -1,36 +1,14 @@
 package storetest
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync/atomic"
-	"time"
-	"unicode/utf8"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
-
-func testAcceptBytes(f *fixture) {
-	for name, body := range map[string][]byte{
-		"none":         nil,
-		"empty":        {},
-		"NUL":          []byte("a\x00b"),
-		"invalid UTF8": {0xff, 0xfe, 0x80, 0x00, 0x27, 0x5c},
-		"large":        bytes.Repeat([]byte{0x00, 0xff, '"', '\\'}, 64<<10),
-	} {
-		c := f.accept(withBody(body))
-		p := f.payload(c.ID)
-		f.check(bytes.Equal(p.Body, body) && (p.Body == nil) == (body == nil),
-			"%s: payload of %d bytes came back as %d bytes", name, len(body), len(p.Body))
-		f.check(body == nil || p.ContentType == "application/json", "%s: content type %q", name, p.ContentType)
-		s := f.claim(c.ID)
-		f.check(bytes.Equal(s.Body, body), "%s: stamp fetched %d bytes of %d", name, len(s.Body), len(body))
-	}
-}
 
 func testAcceptAnswersInPlace(f *fixture) {
 	const n = 1000
@@ -104,23 +82,6 @@ func testExpiredKey(f *fixture) {
 				"an expired key is that of callback %s, made %d times, one of %d", id, n, len(made))
 		}
 	}
-}
-
-// testCommitUncleanText gives an answer that is not text: it must not keep the result from being committed.
-func testCommitUncleanText(f *fixture) {
-	c := f.accept()
-	r := f.failed(f.claim(c.ID))
-	r.Attempt.ResponseBody = "a\x00b\xff"
-	r.Attempt.Error = "bad \xc3( byte"
-	r.Attempt.ResponseHeaders = []store.Header{{Name: "X", Value: "\x00\xff"}}
-	r.Attempt.Timings.Total = float64(time.Second) / 3
-	f.win(r)
-	a := f.attempts(c.ID)[0]
-	for _, text := range []string{a.ResponseBody, a.Error, a.ResponseHeaders[0].Value} {
-		f.check(utf8.ValidString(text), "text came back as %q", text)
-	}
-	f.check(strings.HasPrefix(a.ResponseBody, "a") && a.Timings.Total == r.Attempt.Timings.Total,
-		"attempt: %+v", a)
 }
 
 // eventPlan is a plan for as many endpoints as there are ids.

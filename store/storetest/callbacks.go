@@ -66,11 +66,10 @@ func with(change func(c *store.Callback)) option {
 	return func(d *store.Draft) { change(&d.Callback) }
 }
 
-func inProject(id string) option  { return with(func(c *store.Callback) { c.Project = id }) }
-func inLane(key string) option    { return with(func(c *store.Callback) { c.Lane = key }) }
-func withRef(ref string) option   { return with(func(c *store.Callback) { c.Ref = ref }) }
-func dueIn(ms int64) option       { return with(func(c *store.Callback) { c.DueAt += ms }) }
-func withBody(body []byte) option { return func(d *store.Draft) { d.Body = body } }
+func inProject(id string) option { return with(func(c *store.Callback) { c.Project = id }) }
+func inLane(key string) option   { return with(func(c *store.Callback) { c.Lane = key }) }
+func withRef(ref string) option  { return with(func(c *store.Callback) { c.Ref = ref }) }
+func dueIn(ms int64) option      { return with(func(c *store.Callback) { c.DueAt += ms }) }
 
 // keyed gives a draft an idempotency key.
 func keyed(key, fingerprint string) option {
@@ -247,8 +246,6 @@ func (f *fixture) purge(payloadBefore, metadataBefore int64) {
 func (f *fixture) fold() { f.ok(f.Fold(f.ctx(), f.now)) }
 
 func (f *fixture) get(id string) store.Callback { return must(f.Get(f.ctx(), project, id)) }
-
-func (f *fixture) payload(id string) store.Payload { return must(f.Payload(f.ctx(), project, id)) }
 
 // attempts are those of a callback by number.
 func (f *fixture) attempts(id string) []store.Attempt {

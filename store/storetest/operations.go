@@ -85,6 +85,19 @@ var operations = map[string]func(s *script, words []string) ([]any, error){
 		}
 		return answers, nil
 	},
+	// AddActivity FIELD… [; FIELD…]…: rows in which every count is another, n=N more.
+	"AddActivity": func(s *script, words []string) ([]any, error) {
+		var rows []store.Activity
+		for part := range strings.SplitSeq(strings.Join(words, " "), ";") {
+			row := struct {
+				N int64
+				store.Activity
+			}{Activity: store.Activity{Project: project}}
+			s.assign(reflect.ValueOf(&row).Elem(), strings.Fields(part))
+			rows = append(rows, activity(row.Activity, row.N))
+		}
+		return nil, s.AddActivity(s.ctx(), rows)
+	},
 	// entries FIELD…: those of the audit that a filter picks, the same on pages of every size.
 	"entries": func(s *script, words []string) (answers []any, err error) {
 		var f store.AuditFilter
@@ -255,6 +268,7 @@ var operations = map[string]func(s *script, words []string) ([]any, error){
 			return []any{events}, nil
 		}
 		events, next := s.outcomes(s.read, 3)
+		s.require(len(events) == 0 || before(s.read, next), "%+v comes after %+v", next, s.read)
 		s.read = next
 		return []any{events}, nil
 	},

@@ -86,9 +86,7 @@ type Store interface {
 
 	// Activity, processes and sessions.
 	AddActivity(ctx context.Context, rows []store.Activity) error
-	Activity(ctx context.Context, project string, lane int64, span store.Span, from, to int64) ([]store.Activity, error)
 	LaneActivity(ctx context.Context, project string, lanes []int64, from int64) ([]store.Activity, error)
-	PurgeActivity(ctx context.Context, now int64, limit int) (int, error)
 	ReportDispatcher(ctx context.Context, d store.Dispatcher) error
 	Dispatchers(ctx context.Context, seenSince int64) ([]store.Dispatcher, error)
 	PurgeDispatchers(ctx context.Context, now int64, limit int) (int, error)

@@ -37,11 +37,10 @@ func (o Options) has(name string) bool {
 // much that is alike.
 var groups = map[string]map[string]func(*fixture){
 	"Accept": {
-		"Bytes": testAcceptBytes, "Order": testAcceptAnswersInPlace, "Concurrent": testAcceptConcurrently,
+		"Order": testAcceptAnswersInPlace, "Concurrent": testAcceptConcurrently,
 		"ExpiredKey": testExpiredKey,
 	},
 	"Event":   {"Crowd": testEventCrowd},
-	"Commit":  {"UncleanText": testCommitUncleanText},
 	"Audit":   {"Chain": testAuditChain, "ChainCrowd": testAuditChainCrowd},
 	"Rest":    {"SecretsCrowd": testSecretsCrowd},
 	"Upkeep":  {"Lease": testLease},
@@ -51,7 +50,7 @@ var groups = map[string]map[string]func(*fixture){
 		"UpsertTogether": testEndpointUpsertTogether, "ChangedInOrder": testChangesInOrder,
 		"DisableCrowd": testEndpointDisableCrowd,
 	},
-	"Outcomes":  {"Clock": testOutcomesClock, "Crowd": testOutcomesCrowd},
+	"Outcomes":  {"Many": testOutcomesMany, "Crowd": testOutcomesCrowd},
 	"Poll":      {"LiveCrowd": testPollLiveCrowd, "ReopenCrowd": testPollReopenCrowd},
 	"Schedule":  {"Names": testScheduleNames, "FireCrowd": testFireCrowd, "Kept": testRunsKept},
 	"Supersede": {"Crowd": testSupersedeCrowd},
@@ -61,7 +60,7 @@ var groups = map[string]map[string]func(*fixture){
 		"Counts": testCounts, "DueNowMany": testDueNowMany,
 		"DeadGroupsMany": testDeadGroupsMany,
 	},
-	"Activity":    {"Add": testActivityAdd, "Many": testActivityMany, "Purge": testActivityPurge},
+	"Activity":    {"Many": testActivityMany},
 	"Dispatchers": {"Many": testDispatchersMany},
 	"Model":       {"": testModel},
 }

@@ -25,7 +25,7 @@ import (
 //
 // A word is an argument in its place, field=value or field (true), in 'quotes' if it has spaces. What is left
 // out is usual: the project, the time, the actor, a limit of 100, and what the drafts of the fixture have.
-// @NAME is the id of a row; the id that a call gives is named by NAME. Times count from now: now, +5s, -1h,
+// Between « and » a word is as Go reads it in quotes, such as «\x00». @NAME is the id of a row; the id that a call gives is named by NAME. Times count from now: now, +5s, -1h,
 // forever.
 //
 // Of callbacks, endpoints, schedules and the like an answer has what differs from what was last said of them,
@@ -79,7 +79,7 @@ func (s *script) run(body string) string {
 			continue
 		}
 		out.WriteString(line)
-		words := split(line)
+		words := each(split(line), func(word string) string { return transcript.Expand(s, word) })
 		if len(words) == 0 || words[0] == "#" {
 			continue
 		}

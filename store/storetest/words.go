@@ -3,6 +3,7 @@ package storetest
 import (
 	"cmp"
 	"fmt"
+	"hash/crc32"
 	"maps"
 	"reflect"
 	"regexp"
@@ -63,6 +64,9 @@ func (s *script) set(v reflect.Value, word string) {
 	switch to := v.Addr().Interface().(type) {
 	case *time.Duration:
 		*to = must(time.ParseDuration(word))
+		return
+	case *store.Span:
+		*to = store.Span(must(time.ParseDuration(word)))
 		return
 	case *store.Rate:
 		if *to = (store.Rate{}); word != "" {
@@ -330,7 +334,7 @@ func (s *script) flatten(v reflect.Value, prefix string, visit func(path string,
 		_, rate := f.Interface().(store.Rate)
 		switch {
 		case slices.Contains([]string{"id", "callbackid"}, path) || path == "cursor" && !given || f.IsZero() && !given:
-		case f.Kind() == reflect.Slice && f.Len() == 0:
+		case f.Kind() == reflect.Slice && f.Len() == 0 && (f.IsNil() || path != "body"):
 		case !given && f.Type() == reflect.TypeFor[store.OutcomeCursor](), f.Type() == reflect.TypeFor[store.Cursor]():
 		case path == "project" && f.String() == project:
 		case tracked[f.Type()] || f.Kind() != reflect.Struct || rate:
@@ -358,7 +362,12 @@ func (s *script) value(v reflect.Value, raw bool) string {
 	switch x := v.Interface().(type) {
 	case time.Duration, store.Rate:
 		return fmt.Sprint(x)
+	case store.Span:
+		return fmt.Sprint(time.Duration(x))
 	case []byte:
+		if len(x) > 10_000 {
+			return fmt.Sprintf("%d bytes, CRC-32 %08x", len(x), crc32.ChecksumIEEE(x))
+		}
 		return s.quote(s.hide(string(x)))
 	case []store.Header:
 		return s.quote(strings.Join(each(x, func(h store.Header) string {
