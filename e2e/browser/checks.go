@@ -1,6 +1,7 @@
 package browser
 
 import (
+	_ "embed"
 	"fmt"
 	"slices"
 	"strings"
@@ -183,4 +184,14 @@ func (v *verdict) complain(tb testing.TB) {
 		places := v.places[key]
 		tb.Errorf("%s: %s\n    at %s", key, places[0], strings.Join(places[1:], ", "))
 	}
+}
+
+// rulesScript has what is asked of every page, as functions that are evaluated in it.
+//
+//go:embed rules.js
+var rulesScript string
+
+// inPage is an expression of the functions of rules.js.
+func inPage(expression string) string {
+	return "(() => {" + rulesScript + "\nreturn " + expression + ";\n})()"
 }

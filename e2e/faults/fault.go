@@ -6,7 +6,16 @@
 package faults
 
 import (
+	"cmp"
+	"flag"
+	"fmt"
+	"os"
 	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
 )
@@ -54,3 +63,143 @@ var (
 	// bothWithRedis are for what rebuilds the index: that reads SQL.
 	bothWithRedis = []harness.Combination{harness.SQLiteRedis, harness.PostgresRedis}
 )
+
+// An entered line is one trial's outcome.
+type entered struct {
+	fault *fault
+	on    string
+	harness.TrialResult
+	took   time.Duration
+	failed bool
+}
+
+// A table collects what the trials found.
+type table struct {
+	mu         sync.Mutex
+	entries    []entered
+	remarks    []string
+	complaints []string
+}
+
+var faultReport = flag.String("faults-report", "", "file that the table of the faults is written to, as "+
+	"Markdown")
+
+var faultTable table
+
+func (t *table) enter(e entered, failures, remarks []string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.entries = append(t.entries, e)
+	t.remarks = append(t.remarks, remarks...)
+	for _, f := range failures {
+		t.complaints = append(t.complaints, e.fault.id+" "+e.fault.title+" on "+e.on+": "+f)
+	}
+}
+
+// A summary is one fault's line.
+type summary struct {
+	fault                                           *fault
+	on                                              []string
+	runs, accepted, lost, duplicates, bound, failed int
+	healed, took                                    time.Duration // the longest of its runs
+}
+
+// summaries are the lines, in the order of the faults' numbers.
+func (t *table) summaries() []summary {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	by := map[string]*summary{}
+	for _, e := range t.entries {
+		key := e.fault.id + e.fault.title
+		s := by[key]
+		if s == nil {
+			s = &summary{fault: e.fault}
+			by[key] = s
+		}
+		s.runs++
+		s.accepted += e.Accepted
+		s.lost += e.Lost
+		s.duplicates += e.Duplicates
+		s.bound += e.Bound
+		s.healed, s.took = max(s.healed, e.Healed), max(s.took, e.took)
+		if e.failed {
+			s.failed++
+		}
+		if !slices.Contains(s.on, e.on) {
+			s.on = append(s.on, e.on)
+		}
+	}
+	var all []summary
+	for _, s := range by {
+		slices.Sort(s.on)
+		all = append(all, *s)
+	}
+	slices.SortFunc(all, func(a, b summary) int {
+		return cmp.Or(number(a.fault.id)-number(b.fault.id), strings.Compare(a.fault.title, b.fault.title))
+	})
+	return all
+}
+
+func number(id string) int {
+	n, err := strconv.Atoi(strings.TrimLeft(id, "F"))
+	if err != nil {
+		return 1000 // not a number of the matrix: last
+	}
+	return n
+}
+
+// print writes the table, and below it what went wrong, to the standard output and to the report. It is the
+// last thing that a run prints. A run that is not verbose prints only what went wrong.
+func (t *table) print() error {
+	lines := t.summaries()
+	if len(lines) == 0 || !testing.Verbose() && *faultReport == "" {
+		for _, c := range t.complaints {
+			fmt.Println("FAILED:", c)
+		}
+		return nil
+	}
+	var b strings.Builder
+	b.WriteString("| fault | what | on | runs | accepted | lost | duplicates | bound | healed in | took |\n")
+	b.WriteString("|---|---|---|---|---|---|---|---|---|---|\n")
+	total := summary{}
+	for _, s := range lines {
+		verdict := ""
+		if s.failed > 0 {
+			verdict = fmt.Sprintf("%d FAILED", s.failed)
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %d | %d | %d | %d | %d | %s | %s %s |\n", s.fault.id, s.fault.title,
+			strings.Join(s.on, ", "), s.runs, s.accepted, s.lost, s.duplicates, s.bound,
+			s.healed.Round(100*time.Millisecond), s.took.Round(time.Second), verdict)
+		total.runs += s.runs
+		total.accepted += s.accepted
+		total.lost += s.lost
+		total.duplicates += s.duplicates
+		total.bound += s.bound
+	}
+	fmt.Fprintf(&b, "| | all | | %d | %d | %d | %d | %d | | |\n", total.runs, total.accepted, total.lost,
+		total.duplicates, total.bound)
+	slices.Sort(t.remarks)
+	for _, r := range t.remarks {
+		fmt.Fprintf(&b, "\n- %s", r)
+	}
+	for _, c := range t.complaints {
+		fmt.Fprintf(&b, "\n- FAILED: %s", c)
+	}
+	fmt.Printf("\nThe fault matrix:\n%s\n", b.String())
+	if *faultReport == "" {
+		return nil
+	}
+	return os.WriteFile(*faultReport, []byte(reportHead+b.String()+"\n"), 0o644)
+}
+
+const reportHead = `# The fault matrix, as measured
+
+Written by ` + "`make test-full`" + `. What each guarantee means is in [guarantees.md](../guide/guarantees.md).
+
+- Lost is zero everywhere, or the run fails.
+- A duplicate is a send that no charged attempt accounts for. Its bound is what the fault may cost.
+- Healed is the time from the end of the last fault until the last callback was terminal, the waits of its own
+  tiers included.
+- Took is the time of the longest run, with the start of its servers.
+
+`

@@ -1,8 +1,22 @@
 package harness
 
 import (
+	"context"
+	"database/sql"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
 	"testing"
 
+	_ "github.com/jackc/pgx/v5/stdlib" // The driver "pgx".
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+	_ "modernc.org/sqlite" // The driver "sqlite".
+
+	"github.com/seed-ff5a32d8/dispatcher/client"
+	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/judge"
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
@@ -78,4 +92,136 @@ func OnEach(t *testing.T, combinations []Combination, test func(*testing.T, Back
 	for _, c := range combinations {
 		t.Run(c.String(), func(t *testing.T) { test(t, NewBackend(t, c)) })
 	}
+}
+
+// Database opens the backend's SQL beside the program, to read it.
+func (b Backend) Database(tb testing.TB) *sql.DB {
+	tb.Helper()
+	driver, name := "pgx", b.Postgres
+	if b.Direct != "" {
+		name = b.Direct
+	}
+	if b.Postgres == "" {
+		driver, name = "sqlite", "file:"+filepath.Join(b.DataDir, "dispatcher.db")+"?_pragma=busy_timeout(10000)"
+	}
+	db, err := sql.Open(driver, name)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	db.SetMaxOpenConns(2)
+	tb.Cleanup(func() { db.Close() })
+	return db
+}
+
+// CountOpen is how many callbacks are not terminal, and one of them.
+func CountOpen(ctx context.Context, db *sql.DB) (n int, example string, err error) {
+	err = db.QueryRowContext(ctx,
+		`SELECT count(*), coalesce(min(id), '') FROM callbacks WHERE state = 'scheduled'`).Scan(&n, &example)
+	return n, example, err
+}
+
+// connect opens the backend's Redis, whatever its form. No proxy is in front of it.
+func (b Backend) connect() redis.UniversalClient {
+	url := b.Redis
+	if b.RedisBehind != "" {
+		url = b.RedisBehind
+	}
+	scheme, rest, _ := strings.Cut(url, "://")
+	authority, path, _ := strings.Cut(rest, "/")
+	o := &redis.UniversalOptions{
+		Addrs: strings.Split(authority, ","), IsClusterMode: scheme == "redis+cluster",
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	}
+	if scheme == "redis+sentinel" {
+		o.MasterName, _, _ = strings.Cut(path, "/")
+	}
+	return redis.NewUniversalClient(o)
+}
+
+// RedisClient opens the backend's one Redis, to look into it or to break it.
+func (b Backend) RedisClient(tb testing.TB) *redis.Client {
+	c := b.connect().(*redis.Client)
+	tb.Cleanup(func() { c.Close() })
+	return c
+}
+
+// EachRedis runs f on the backend's Redis, or on each master of its Cluster, one after another.
+func (b Backend) EachRedis(ctx context.Context, f func(context.Context, *redis.Client) error) error {
+	c := b.connect()
+	defer c.Close()
+	cluster, ok := c.(*redis.ClusterClient)
+	if !ok {
+		return f(ctx, c.(*redis.Client))
+	}
+	var mu sync.Mutex
+	return cluster.ForEachMaster(ctx, func(ctx context.Context, one *redis.Client) error {
+		mu.Lock()
+		defer mu.Unlock()
+		return f(ctx, one)
+	})
+}
+
+// FlushAll empties a Redis.
+func FlushAll(ctx context.Context, c *redis.Client) error { return c.FlushAll(ctx).Err() }
+
+// Flush empties the trial's Redis, if it has one.
+func (tr *Trial) Flush() {
+	tr.Helper()
+	if tr.Backend.Redis != "" {
+		tr.Check(tr.Backend.EachRedis(tr.Context(), FlushAll))
+	}
+}
+
+// EachKey runs f on each key of the index, with the last part of its name, on each Redis.
+func (b Backend) EachKey(ctx context.Context, f func(c *redis.Client, key, name string) error) error {
+	return b.EachRedis(ctx, func(ctx context.Context, c *redis.Client) error {
+		keys, err := c.Keys(ctx, b.Prefix+":{*").Result()
+		if err != nil {
+			return err
+		}
+		for _, key := range keys {
+			if err := f(c, key, key[strings.LastIndexByte(key, ':')+1:]); err != nil {
+				return fmt.Errorf("read %s: %w", key, err)
+			}
+		}
+		return nil
+	})
+}
+
+// ReadIndex lists what Redis holds of each callback.
+func (b Backend) ReadIndex(ctx context.Context) (items []judge.Item, err error) {
+	places := map[string]string{"delay": "delayed", "ready": "ready", "leases": "leased"}
+	err = b.EachKey(ctx, func(c *redis.Client, key, name string) error {
+		if places[name] == "" {
+			return nil
+		}
+		members, err := c.ZRange(ctx, key, 0, -1).Result()
+		for _, m := range members {
+			if len(m) < 26 {
+				return fmt.Errorf("it holds %q, which ends in no id", m)
+			}
+			items = append(items, judge.Item{ID: "cb_" + m[len(m)-26:], Place: places[name]})
+		}
+		return err
+	})
+	return items, err
+}
+
+// embeddedIndex asks the process for what differs between SQL and its index, and makes of it what the index
+// holds.
+func embeddedIndex(ctx context.Context, c *Client, rows []judge.Row) ([]judge.Item, error) {
+	drift, err := c.VerifyIndex(ctx, client.VerifyRequest{})
+	if err != nil {
+		return nil, err
+	}
+	var items []judge.Item
+	for i := range rows {
+		if !rows[i].Terminal() && !slices.Contains(drift.MissingIDs, rows[i].ID) {
+			items = append(items, judge.Item{ID: rows[i].ID, Place: "held"})
+		}
+	}
+	for _, id := range drift.ExtraIDs {
+		items = append(items, judge.Item{ID: id, Place: "held"})
+	}
+	return items, nil
 }

@@ -1,8 +1,13 @@
+// Package harness is what the black-box tests share: it builds the binary, starts, kills and asks dispatcher
+// processes, has receivers that note what arrives, and keeps the ledger of what was accepted.
+//
+// A [Trial] ends with the verdict of package judge, which compares the ledger, SQL, the index and the
+// arrivals. What it calls lost, early, doubled or overlapping was so at the receiver. Of the
+// program's packages it imports package client alone.
 package harness
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,7 +16,6 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -126,20 +130,6 @@ func Spawn(tb testing.TB, l Launch) *Process {
 		}
 	})
 	return p
-}
-
-// ChildAttr makes a child die with the test process, even where that is killed before it can clean up.
-func ChildAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
-
-// Environment is ours without any setting of a dispatcher, with these beside it.
-func Environment(more ...string) []string {
-	var env []string
-	for _, kv := range os.Environ() {
-		if !strings.HasPrefix(kv, "DISPATCHER_") {
-			env = append(env, kv)
-		}
-	}
-	return append(env, more...)
 }
 
 // Readyz returns the status and body of /readyz, or an error while nothing listens.
@@ -399,40 +389,6 @@ func Violations(tb testing.TB) func(format string, args ...any) {
 		}
 		tb.Errorf(format, args...)
 	}
-}
-
-// A Finished command is one that ran to its end.
-type Finished struct {
-	Code           int
-	Stdout, Stderr string
-}
-
-// Command runs the binary with arguments to its end, in an empty directory, without our keys.
-func Command(tb testing.TB, limit time.Duration, env []string, args ...string) Finished {
-	tb.Helper()
-	return RunProgram(tb, Binary(tb), limit, env, args...)
-}
-
-// RunProgram is Command with a binary of the caller's choice.
-func RunProgram(tb testing.TB, program string, limit time.Duration, env []string, args ...string) Finished {
-	tb.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, program, args...)
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	cmd.Dir = tb.TempDir()
-	cmd.Env = Environment(env...)
-	cmd.SysProcAttr = ChildAttr()
-	err := cmd.Run()
-	if ctx.Err() != nil {
-		tb.Fatalf("%s %s: still running after %s\n%s%s", filepath.Base(cmd.Path), strings.Join(args, " "), limit,
-			stdout.String(), stderr.String())
-	}
-	if err != nil && cmd.ProcessState == nil {
-		tb.Fatalf("%s: %v", strings.Join(cmd.Args, " "), err)
-	}
-	return Finished{Code: cmd.ProcessState.ExitCode(), Stdout: stdout.String(), Stderr: stderr.String()}
 }
 
 // A rebuilt is what a process logs of a rebuild.

@@ -11,6 +11,169 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/judge"
 )
 
+// A stop is in force within a second, whichever process it is asked of and whichever sends; what was open
+// goes on when it ends.
+func TestAStopTakesEffectWithinASecond(t *testing.T) {
+	runOn(t, "stops", heavy, harness.BothEnds, unlimited(func(tr *trial) {
+		r := tr.Receiver
+		p := tr.ServeAll()
+		other := tr.Alive()[len(tr.Alive())-1]
+		id := p.Make("/v1/endpoints", harness.Submission{"url": r.URL})
+		const n = 30_000
+		tr.AcceptMany(n, func(i int) harness.Submission {
+			ref := fmt.Sprint("stop-", i)
+			return harness.Submission{"endpoint": id, "ref": ref, "payload": harness.Payload(ref)}
+		})
+		for _, of := range []string{"/v1/endpoints/" + id, "/v1/lanes/" + id, "/v1"} {
+			tr.AtLeast(30*time.Second, "it is being sent", r.Count()+200, r.Count)
+			other.Post(of+"/pause", harness.Submission{"reason": "a test"}, nil)
+			time.Sleep(time.Second) // the time that it may take
+			stopped := r.Count()
+			time.Sleep(2 * time.Second)
+			if after := r.Count(); after != stopped {
+				tr.Errorf("%s/pause: %d arrived more than a second later", of, after-stopped)
+			}
+			if stopped >= n {
+				tr.Fatalf("%s/pause: all had arrived before it", of)
+			}
+			p.Post(of+"/resume", nil, nil)
+		}
+		tr.Settle(2 * time.Minute)
+		tr.Verdict(judge.Bounds{})
+	}))
+}
+
+// indexAway is how long the index is away, and missedInIt is more callbacks than a process remembers one by
+// one: afterwards it gives the index every open row.
+const (
+	indexAway  = 12 * time.Second
+	missedInIt = 120_000
+)
+
+// newWithin is how soon a callback is sent that is accepted when the index has just come back.
+const newWithin = time.Second
+
+// However much the index missed, and however many rows are open, it is used as soon as it answers again.
+func TestANewCallbackAfterAnOutage(t *testing.T) {
+	runOn(t, "catching up beside the traffic", 0, bothWithRedis, newCallbackAfterAnOutage)
+}
+
+func newCallbackAfterAnOutage(tr *trial) {
+	way := tr.behindProxy()
+	open := sized(50_000, 200_000, 1_000_000)
+	tr.seeded(open, 0)
+	tr.Serve()
+	tr.awaitFilled(open, 3*time.Minute)
+
+	way.Refuse()
+	tr.MarkFault()
+	began := time.Now()
+	tr.AcceptMany(missedInIt, func(i int) harness.Submission {
+		s := tr.due("plain", fmt.Sprint("missed-", i), 24*time.Hour)
+		s["lane"] = harness.SeedRef(i % 100)
+		return s
+	})
+	if took := time.Since(began); took > indexAway {
+		tr.Logf("it took %s to accept %d", took.Round(time.Millisecond), missedInIt)
+	}
+	time.Sleep(time.Until(began.Add(indexAway))) // the fault lasts for a time, not until a condition
+	way.Pass()
+	back := time.Now()
+	var waits []time.Duration
+	for i := range 10 {
+		sent := time.Now()
+		ref := fmt.Sprint("new-", i)
+		id := tr.AskAndNote(tr.Callback("plain", ref))
+		tr.AtLeast(time.Minute, "a new callback arrives", 1, func() int { return tr.Receiver.Times(id) })
+		waits = append(waits, time.Since(sent).Round(time.Millisecond))
+	}
+	tr.Remark("%s after the index came back with %d open rows, new callbacks arrived within %v",
+		time.Since(back), open+missedInIt, waits)
+	for _, wait := range waits {
+		if wait > newWithin {
+			tr.Errorf("a new callback arrived %s after it was accepted, over %s", wait, newWithin)
+		}
+	}
+	tr.awaitFilled(open+missedInIt, 3*time.Minute)
+}
+
+// Of three dispatchers that all fire the same schedule one is killed in the midst of it: one callback comes
+// of each due time, no more and no fewer, however it is counted, and none of the others waits for the end of
+// the dead one.
+func TestThreeDispatchersFireASchedule(t *testing.T) {
+	runOn(t, "a schedule of three dispatchers", quick, onlyPostgresRedis, fireASchedule)
+}
+
+func fireASchedule(tr *trial) {
+	maker, p := tr.Serve(), tr.Serve()
+	tr.Serve()
+	const ref = "tick"
+	var s client.Schedule
+	maker.Post("/v1/schedules", harness.Submission{"name": "books", "cron": "@every 1s",
+		"callback": harness.Submission{"url": tr.Receiver.URL + "/plain/tick", "ref": ref, "topic": "tick.books",
+			"payload": harness.Payload(ref), "policy": harness.AskAfter("200ms", "1s", "1s")}}, &s)
+	want := sized(20, 30, 90) // seconds; the last hundred runs are kept
+	var runs []client.ScheduleRun
+	fired := func(n int) {
+		tr.AtLeast(3*time.Minute, "due times are fired", n, func() (have int) {
+			var err error
+			runs, err = p.ScheduleRuns(tr.Context(), s.ID)
+			tr.Check(err)
+			return len(runs)
+		})
+	}
+	stalled := harness.Stalls(tr)
+	fired(want / 2)
+	tr.Kill(maker, 2*time.Second) // it has the wake-ups of the others; their own attempts end within a second
+	fired(want)
+	off := false
+	_, err := p.PatchSchedule(tr.Context(), s.ID, client.ScheduleChange{Enabled: &off})
+	tr.Check(err)
+	stopped, stall := time.Now(), stalled()
+	tr.Settle(2 * time.Minute) // what the dead one had claimed waits until its lease has run out
+	fired(want)
+	// The last due time is the one before the stop, which was at some moment of the call.
+	if most := int(stopped.Sub(s.NextAt)/time.Second) + 1; len(runs) > most || runs[0].DueAt.After(stopped) {
+		tr.Errorf("%d runs, at most %d are allowed; the last is due at %s, stopped at %s", len(runs), most, runs[0].DueAt,
+			stopped)
+	}
+	made, err := p.ListAll(client.Filter{Topic: "tick.books"})
+	tr.Check(err)
+	created := map[string]time.Time{}
+	for _, cb := range made {
+		created[cb.ID] = cb.CreatedAt
+	}
+	var making []time.Duration
+	for i, run := range runs { // the latest first
+		due := s.NextAt.Add(time.Duration(len(runs)-1-i) * time.Second)
+		late := created[run.CallbackID].Sub(due)
+		if !run.DueAt.Equal(due) || run.Trigger != "schedule" || late < 0 {
+			tr.Fatalf("a run was due at %s by %s, its callback made %s later; want %s, each second once", run.DueAt,
+				run.Trigger, late, due)
+		}
+		making = append(making, late)
+		tr.NoteAccepted(run.CallbackID, ref)
+	}
+	if len(made) != len(runs) {
+		tr.Errorf("%d runs have made %d callbacks", len(runs), len(made))
+	}
+	tr.Account()
+	bounds := tr.Bounds(0)
+	bounds.SharedRefs = true
+	tr.Verdict(bounds)
+	starting := tr.lateness(ref)
+	tr.Remark("%d due times, one dispatcher killed: made after %s (the goal is 100 ms); attempted after %s; %s",
+		len(runs), judge.QuantilesOf(making), judge.QuantilesOf(starting), &tr.Claims)
+	limit := time.Second + commits*stall
+	if p99 := judge.Quantile(making, 0.99); p99 > limit {
+		tr.Errorf("callbacks are made %s after their due times at p99, at most %s is allowed", p99, limit)
+	}
+	// Only what the dead one had claimed waits until its lease has run out.
+	if p75 := judge.Quantile(starting, 0.75); p75 > limit {
+		tr.Errorf("callbacks are attempted %s after their due times at p75, at most %s is allowed", p75, limit)
+	}
+}
+
 const (
 	// redriveRate is how many callbacks a second are redriven.
 	redriveRate = 500

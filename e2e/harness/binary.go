@@ -1,6 +1,8 @@
 package harness
 
 import (
+	"bytes"
+	"context"
 	"flag"
 	"fmt"
 	"os"
@@ -9,7 +11,9 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
@@ -81,4 +85,52 @@ func Binary(tb testing.TB) string {
 		tb.Fatal(err)
 	}
 	return name
+}
+
+// A Finished command is one that ran to its end.
+type Finished struct {
+	Code           int
+	Stdout, Stderr string
+}
+
+// Command runs the binary with arguments to its end, in an empty directory, without our keys.
+func Command(tb testing.TB, limit time.Duration, env []string, args ...string) Finished {
+	tb.Helper()
+	return RunProgram(tb, Binary(tb), limit, env, args...)
+}
+
+// RunProgram is Command with a binary of the caller's choice.
+func RunProgram(tb testing.TB, program string, limit time.Duration, env []string, args ...string) Finished {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program, args...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	cmd.Dir = tb.TempDir()
+	cmd.Env = Environment(env...)
+	cmd.SysProcAttr = ChildAttr()
+	err := cmd.Run()
+	if ctx.Err() != nil {
+		tb.Fatalf("%s %s: still running after %s\n%s%s", filepath.Base(cmd.Path), strings.Join(args, " "), limit,
+			stdout.String(), stderr.String())
+	}
+	if err != nil && cmd.ProcessState == nil {
+		tb.Fatalf("%s: %v", strings.Join(cmd.Args, " "), err)
+	}
+	return Finished{Code: cmd.ProcessState.ExitCode(), Stdout: stdout.String(), Stderr: stderr.String()}
+}
+
+// ChildAttr makes a child die with the test process, even where that is killed before it can clean up.
+func ChildAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
+
+// Environment is ours without any setting of a dispatcher, with these beside it.
+func Environment(more ...string) []string {
+	var env []string
+	for _, kv := range os.Environ() {
+		if !strings.HasPrefix(kv, "DISPATCHER_") {
+			env = append(env, kv)
+		}
+	}
+	return append(env, more...)
 }
