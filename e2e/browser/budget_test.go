@@ -175,7 +175,7 @@ func costPages(t *testing.T, b harness.Backend, rows int) {
 	tr := harness.NewTrial(t, "pages")
 	tr.UseBackend(b)
 	databases := b.Name != harness.SQLiteEmbedded.String()
-	r := harness.NewReceiver(t, harness.Always(200, "success"))
+	r := harness.NewReceiver(t, harness.Always(harness.Reply{Status: 200, Body: "success"}))
 	few := tr.Serve()
 	tr.AcceptMany(fewRows, func(i int) harness.Submission {
 		ref := fmt.Sprint("few-", i)

@@ -225,11 +225,8 @@ func (l *redriven) run() {
 	}
 	at, halfway := time.Now(), l.job.Done
 	took := at.Sub(began)
-	if l.Shared() {
-		l.Kill(first, 2*time.Second) // the other's own attempts are over by then
-	} else {
-		l.Kill(first, 0)
-		other = l.Serve().Client
+	if next := l.KillOne(first, 2*time.Second); next != nil { // the other's own attempts are over by then
+		other = next.Client
 	}
 	l.Eventually(redrivePatience, "the redrive goes on", func() error {
 		before := l.job.Done
@@ -280,7 +277,7 @@ func (l *redriven) calm(name string) judge.Quantiles {
 // die accepts the callbacks, has each attempted once and fail, and mends the receiver.
 func (l *redriven) die() {
 	l.Helper()
-	l.Receiver.Answer(harness.Always(500, ""))
+	l.Receiver.Answer(harness.Always(harness.Reply{Status: 500}))
 	l.AcceptMany(l.n, func(i int) harness.Submission {
 		ref := fmt.Sprint("dead-", i)
 		return harness.Submission{
@@ -294,9 +291,7 @@ func (l *redriven) die() {
 		l.Fatalf("%d died of %d attempts", l.n, n)
 	}
 	// An answer takes so long that the kill finds some on the wire.
-	l.Receiver.Answer(func(*harness.Arrival) harness.Reply {
-		return harness.Reply{Status: 200, After: 30 * time.Millisecond}
-	})
+	l.Receiver.Answer(harness.Always(harness.Reply{Status: 200, After: 30 * time.Millisecond}))
 }
 
 // begin tries the redrive, and begins it.

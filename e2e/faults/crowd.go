@@ -3,7 +3,6 @@ package faults
 import (
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"time"
 
@@ -44,7 +43,7 @@ func crowdFails(tr *trial) {
 	n := sized(200, 2_000, 10_000)
 	limit := 2*time.Minute + time.Duration(n)*60*time.Millisecond
 	// And it hangs up.
-	tr.Receiver.Answer(func(*harness.Arrival) harness.Reply { return harness.Reply{After: 5 * time.Millisecond} })
+	tr.Receiver.Answer(harness.Always(harness.Reply{After: 5 * time.Millisecond}))
 	tr.Receiver.Server.SetKeepAlivesEnabled(false) // ten thousand connections need not be kept
 	p := tr.ServeAll("--workers", fmt.Sprint(crowdWorkers))
 	tr.MarkFault()
@@ -61,9 +60,7 @@ func crowdFails(tr *trial) {
 		tr.Errorf("%d goroutines while all endpoints were down, over %d", goroutines, maxGoroutines)
 	}
 	back := time.Now()
-	tr.Receiver.Answer(func(*harness.Arrival) harness.Reply {
-		return harness.Reply{Status: http.StatusOK, After: 20 * time.Millisecond}
-	})
+	tr.Receiver.Answer(harness.Always(harness.Reply{Status: 200, After: 20 * time.Millisecond}))
 	tr.MarkFault()
 	tr.Settle(limit)
 	tr.Remark("%d endpoints with %d callbacks each: accepted in %s, all open after %s; at most %d goroutines",

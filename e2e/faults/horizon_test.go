@@ -169,7 +169,7 @@ func loaderKilled(tr *trial) {
 	second.AwaitMetric(time.Minute, loadedMetric, 1)
 	took := time.Since(tr.LastFault())
 	for range 2 {
-		before := tr.rebuilds(second)
+		before := second.Count(rebuildsMetric)
 		tr.Flush()
 		tr.MarkFault()
 		tr.awaitRebuild(second, before)

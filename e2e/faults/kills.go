@@ -344,21 +344,14 @@ func (tr *trial) longKind(i int) harness.Submission {
 func killedInDrain(tr *trial) {
 	const took = 5 * time.Second
 	p := tr.ServeAll()
-	span := time.Duration(0)
-	if tr.Shared() {
-		span = took + 2*time.Second
-	}
 	tr.Receiver.AnswerKind("long", harness.Reply{Status: 200, After: took})
 	tr.AcceptEach(120, tr.longKind)
 	tr.AtLeast(time.Minute, "receivers work on many at once", 20, tr.Receiver.InFlight)
 	p.Terminate()
-	tr.awaitStatus(p, 10*time.Second, "it drains", http.StatusServiceUnavailable)
-	tr.Kill(p, span)
+	p.AwaitStatus(10*time.Second, "it drains", http.StatusServiceUnavailable)
+	tr.KillOne(p, took+2*time.Second)
 	if tr.Claims.Len() == 0 {
 		tr.Errorf("nothing was in flight: this shows nothing")
-	}
-	if !tr.Shared() {
-		tr.Serve()
 	}
 	v := tr.Conclude(2*time.Minute, 90*time.Second)
 	tr.Remark("%s; %d duplicates", &tr.Claims, v.Duplicates)
@@ -384,9 +377,9 @@ func poisoned(tr *trial) {
 		s["lane"] = fmt.Sprint("lane-", i%10)
 		return s
 	}
-	dispatchers, span := 1, time.Duration(0)
+	dispatchers := 1
 	if tr.Shared() {
-		dispatchers, span = 2, 3*time.Second
+		dispatchers = 2
 	}
 	for range dispatchers {
 		tr.ServeUntil(failpoint)
@@ -399,7 +392,7 @@ func poisoned(tr *trial) {
 			at := time.Now()
 			crashes += missing
 			tr.MarkFault()
-			tr.Take(at, span)
+			tr.Take(at, 3*time.Second)
 			for range missing {
 				tr.ServeUntil(failpoint)
 			}

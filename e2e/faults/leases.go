@@ -94,12 +94,7 @@ const (
 // waiting for it.
 func lockHolderKilled(tr *trial) {
 	const waiters = 10
-	tr.Receiver.Answer(func(a *harness.Arrival) harness.Reply {
-		if a.Kind() == "holder" && a.Nth == 1 {
-			return harness.Reply{Status: 200, After: heldFor - time.Second} // it is dead by then
-		}
-		return harness.Usual(a)
-	})
+	tr.Receiver.AnswerFirst("holder", harness.Reply{Status: 200, After: heldFor - time.Second}) // it is dead by then
 	locked := func(kind string) func(int) harness.Submission {
 		return func(i int) harness.Submission {
 			s := tr.Numbered(kind)(i)
@@ -111,18 +106,13 @@ func lockHolderKilled(tr *trial) {
 	p := tr.Serve()
 	tr.AcceptEach(1, locked("holder"))
 	tr.AtLeast(30*time.Second, "the holder is being attempted", 1, tr.Receiver.InFlight)
-	span := time.Duration(0)
 	if tr.Shared() {
 		tr.Serve()
-		span = 3 * time.Second // what the other has in flight is answered in less
 	}
 	tr.AcceptEach(waiters, locked("waiter"))
 	tr.AcceptEach(20, tr.crashLike("0s"))
 	at := time.Now()
-	tr.Kill(p, span)
-	if !tr.Shared() {
-		tr.Serve()
-	}
+	tr.KillOne(p, 3*time.Second) // what the other has in flight is answered in less
 	tr.Conclude(2*time.Minute, 90*time.Second)
 	first, last := tr.firstAndLast("waiter", at)
 	// The first is due again by the holder's own lease or by a waiter's timer. Each wakes the next.

@@ -17,12 +17,7 @@ func retentionFaults() []fault {
 // have been seen terminal before. What remains is judged as ever.
 func purged(tr *trial) {
 	tr.Backend.KeepApart("retention removes callbacks")
-	tr.Receiver.Answer(func(a *harness.Arrival) harness.Reply {
-		if a.Kind() == "later" && a.Nth == 1 {
-			return harness.Reply{Status: 500}
-		}
-		return harness.Usual(a)
-	})
+	tr.Receiver.AnswerFirst("later", harness.Reply{Status: 500})
 	tr.ServeAll("--retention-payload", "1s", "--retention-metadata", "20s")
 	ld := tr.Load(100, func(i int) harness.Submission {
 		if i%10 != 0 {

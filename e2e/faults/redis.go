@@ -243,7 +243,7 @@ func lostTwice(lose func(*trial)) func(*trial) {
 		var took []time.Duration
 		tr.suffer(scenario{strike: func(r *struck) {
 			for range 2 {
-				before := tr.rebuilds(r.p)
+				before := r.p.Count(rebuildsMetric)
 				lose(tr)
 				lost := time.Now()
 				tr.awaitRebuild(r.p, before)
@@ -259,7 +259,7 @@ func lostTwice(lose func(*trial)) func(*trial) {
 // there again before anybody may take it.
 func redisFlushedUnderLocks(tr *trial) {
 	const keys, each, times = 3, 8, 4
-	tr.Receiver.Answer(func(*harness.Arrival) harness.Reply { return harness.Reply{Status: 200, After: time.Second} })
+	tr.Receiver.Answer(harness.Always(harness.Reply{Status: 200, After: time.Second}))
 	p := tr.Serve()
 	tr.AcceptEach(keys*each, func(i int) harness.Submission {
 		s := tr.Numbered("plain")(i)
@@ -268,7 +268,7 @@ func redisFlushedUnderLocks(tr *trial) {
 		return s
 	})
 	for range times {
-		before, arrived := tr.rebuilds(p), tr.Receiver.Count()
+		before, arrived := p.Count(rebuildsMetric), tr.Receiver.Count()
 		tr.Eventually(time.Minute, "a lock has just been taken, and others wait", func() error {
 			if n := tr.Receiver.Count(); n == arrived || n > keys*(each-1) || tr.Receiver.InFlight() == 0 {
 				return fmt.Errorf("%d of %d have arrived", n, keys*each)
@@ -302,7 +302,7 @@ func redisLostLastSecond(tr *trial) {
 	if cut <= 0 {
 		tr.Errorf("the log grew by %d bytes in a second of load: nothing was lost", cut)
 	}
-	tr.Remark("%d bytes of the log were lost; %d rebuilds with that of the start", cut, tr.rebuilds(r.p))
+	tr.Remark("%d bytes of the log were lost; %d rebuilds with that of the start", cut, r.p.Count(rebuildsMetric))
 }
 
 // redisEvicts changes the policy of a running server and has it drop keys, again and again: whole parts of
@@ -332,7 +332,7 @@ func redisEvicts(tr *trial) {
 		}
 		return nil
 	})
-	tr.Remark("%d keys of the index evicted, %d rebuilds with that of the start", evicted, tr.rebuilds(r.p))
+	tr.Remark("%d keys of the index evicted, %d rebuilds with that of the start", evicted, r.p.Count(rebuildsMetric))
 }
 
 // repliesDropped has every seventh reply to each script swallowed, after a few bytes of it, and the

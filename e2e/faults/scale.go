@@ -88,17 +88,18 @@ func startedCold(tr *trial) {
 
 // A measurement is what the loss of an index costs, from that moment on.
 type measurement struct {
-	loadedMachine
-	what string
-	open int // that the rebuild must find, at least
-	lost time.Time
+	*trial
+	stretched func() float64
+	what      string
+	open      int // that the rebuild must find, at least
+	lost      time.Time
 	// ready is how long a process took to start.
 	ready time.Duration
 }
 
 func (tr *trial) measure(what string, open int) *measurement {
 	tr.Helper()
-	return &measurement{loadedMachine: tr.loadOfMachine(), what: what, open: open, lost: time.Now()}
+	return &measurement{trial: tr, stretched: harness.Stretch(tr), what: what, open: open, lost: time.Now()}
 }
 
 // judge holds a rebuild against its goals.
@@ -106,7 +107,7 @@ func (m *measurement) judge(p *harness.Process, r harness.Rebuilt) {
 	m.Helper()
 	peak, err := harness.PeakMemory(p.Cmd.Process.Pid)
 	m.Check(err)
-	stretch := m.stretch()
+	stretch := m.stretched()
 	first := m.firstSend().Sub(m.lost)
 	m.Remark("%s with %d open (seeded): rebuilt in %s, first send %s after the loss (ready after %s), peak "+
 		"memory of the dispatcher %s; others made the machine %.1f times as slow",
@@ -339,9 +340,9 @@ func (tr *trial) lateBeside(name string, length time.Duration) []time.Duration {
 // machine, and a disk that stalls, excuse it.
 func (tr *trial) heldAgainst(calm judge.Quantiles, pending int) {
 	tr.Helper()
-	load, stalled := tr.loadOfMachine(), harness.Stalls(tr)
+	stretched, stalled := harness.Stretch(tr), harness.Stalls(tr)
 	healthy := judge.QuantilesOf(tr.lateBeside("healthy", sized(10*time.Second, 15*time.Second, time.Minute)))
-	stall, stretch := stalled(), load.stretch()
+	stall, stretch := stalled(), stretched()
 	tr.Remark("beside %d pending in a black hole, another destination was late by %s; before, by %s (others made "+
 		"the machine %.1f times as slow, its disk stalled for %s at most)",
 		pending, healthy, calm, stretch, stall)

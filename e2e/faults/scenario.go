@@ -14,7 +14,6 @@ import (
 
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/judge"
-	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/procfs"
 )
 
 // restHealing is for a sweep, a lease that runs out, the tiers, and a backlog on a machine that others load.
@@ -76,7 +75,7 @@ func (tr *trial) suffer(s scenario) (*struck, judge.Verdict) {
 	s.rate = cmp.Or(s.rate, outageRate)
 	s.around = cmp.Or(s.around, 3*s.rate)
 	r := &struck{trial: tr, p: tr.AnyProcess()}
-	load := tr.loadOfMachine()
+	stretched := harness.Stretch(tr)
 	tr.ready(r.p)
 	started := time.Now()
 	r.w = tr.watch(r.p)
@@ -91,7 +90,7 @@ func (tr *trial) suffer(s scenario) (*struck, judge.Verdict) {
 	report := ld.Finish()
 	tr.moderate(r.w, time.Since(started))
 	tr.Settle(3 * time.Minute)
-	stretch := load.stretch()
+	stretch := stretched()
 	g := r.w.during(started, time.Now())
 	v := tr.Verdict(s.bounds())
 	tr.Remark("fault of %s; accepts %s, %d requests made again; %s; unknown %d, stale %d; others made the machine "+
@@ -111,27 +110,6 @@ func (tr *trial) suffer(s scenario) (*struck, judge.Verdict) {
 		tr.Errorf("accepts took %s, at most %s at p99 is allowed", report.Took, most)
 	}
 	return r, v
-}
-
-// loadedMachine is how much of its CPU was used when something began.
-type loadedMachine struct {
-	*trial
-	all, ours float64
-}
-
-func (tr *trial) loadOfMachine() loadedMachine {
-	tr.Helper()
-	all, ours, err := procfs.CPUUse()
-	tr.Check(err)
-	return loadedMachine{tr, all, ours}
-}
-
-// stretch is how many times as slow others have made the machine since then.
-func (m loadedMachine) stretch() float64 {
-	m.Helper()
-	stretch, err := harness.CPUStretch(m.all, m.ours)
-	m.Check(err)
-	return stretch
 }
 
 // awaitMore waits until the load has handed over n callbacks more.

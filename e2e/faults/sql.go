@@ -103,17 +103,6 @@ func endSessions(ctx context.Context, db *sql.DB, database string) (int, error) 
 	return n, err
 }
 
-// awaitStatus waits until /readyz says so.
-func (tr *trial) awaitStatus(p *harness.Process, limit time.Duration, what string, want int) {
-	tr.Helper()
-	tr.Eventually(limit, what, func() error {
-		if status, body, err := p.Readyz(); err != nil || status != want {
-			return fmt.Errorf("/readyz says %d %s %w", status, body, err)
-		}
-		return nil
-	})
-}
-
 // postgresEnds ends the whole server at once, then kills it, then one of its sessions, which costs all
 // sessions a second.
 func postgresEnds(tr *trial) {

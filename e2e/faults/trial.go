@@ -213,18 +213,13 @@ func info(tr *trial, c *redis.Client, section, name string) int {
 	return 0
 }
 
-// rebuilds is how often the process has rebuilt its index.
-func (tr *trial) rebuilds(p *harness.Process) int {
-	tr.Helper()
-	n, err := p.Metric("dispatcher_rebuilds_total")
-	tr.Check(err)
-	return int(n)
-}
+// rebuildsMetric counts how often a process has rebuilt its index.
+const rebuildsMetric = "dispatcher_rebuilds_total"
 
 // awaitRebuild waits until the process has rebuilt its index once more than so often.
 func (tr *trial) awaitRebuild(p *harness.Process, before int) {
 	tr.Helper()
-	tr.AtLeast(time.Minute, "the index is rebuilt", before+1, func() int { return tr.rebuilds(p) })
+	tr.AtLeast(time.Minute, "the index is rebuilt", before+1, func() int { return p.Count(rebuildsMetric) })
 }
 
 // behindProxy puts a proxy between the processes that are started from now on and Redis.

@@ -45,11 +45,12 @@ func (c *Claims) String() string {
 }
 
 // Take adds what the process left behind that was killed or stopped at that time. Span is how long the others
-// may take for what they had claimed before, less than such a claim lives; with no other process it is zero.
+// may take for what they had claimed before, less than such a claim lives.
 func (tr *Trial) Take(at time.Time, span time.Duration) {
 	tr.Helper()
-	time.Sleep(time.Until(at.Add(span))) // the others' own claims end by the clock
-	if len(tr.Alive()) == 0 {
+	if len(tr.Alive()) > 0 {
+		time.Sleep(time.Until(at.Add(span))) // the others' own claims end by the clock
+	} else {
 		tr.awaitSessionsEnd()
 	}
 	c := &tr.Claims
@@ -72,6 +73,17 @@ func (tr *Trial) Kill(p *Process, span time.Duration) {
 	p.Kill()
 	tr.MarkFault()
 	tr.Take(at, span)
+}
+
+// KillOne is Kill of one of the processes that the trial began with. Where it was the only one it starts another, which
+// it returns.
+func (tr *Trial) KillOne(p *Process, span time.Duration) *Process {
+	tr.Helper()
+	tr.Kill(p, span)
+	if len(tr.Alive()) > 0 {
+		return nil
+	}
+	return tr.Serve()
 }
 
 // Die waits until a process has killed itself at its failpoint, and takes what it left behind.

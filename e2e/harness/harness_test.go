@@ -22,7 +22,7 @@ func TestMain(m *testing.M) { Main(m) }
 func TestBooksThatDoNotBalanceAreFoundOut(t *testing.T) {
 	BlackBox(t)
 	OnEach(t, []Combination{SQLiteEmbedded}, func(t *testing.T, b Backend) {
-		r := NewReceiver(t, Always(200, ""))
+		r := NewReceiver(t, Always(Reply{Status: 200}))
 		p := Serve(t, Launch{On: b})
 		for i := range 20 {
 			ref := fmt.Sprint("books-", i)

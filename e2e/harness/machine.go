@@ -15,14 +15,22 @@ import (
 // Goals of time hold on a machine that does nothing else. Where others use it too, what they take is
 // measured, and the goal is stretched by it: it is never lowered to what was seen.
 
-// CPUStretch lengthens a goal by what others took of the machine's CPU since those figures were read; 1 is a
-// machine of our own.
-func CPUStretch(allBefore, oursBefore float64) (float64, error) {
-	all, ours, err := procfs.CPUUse()
-	if err != nil {
-		return 0, err
+// Stretch returns what says by how much others have lengthened a goal since it was called: by what they took of the
+// machine's CPU; 1 is a machine of our own.
+func Stretch(tb testing.TB) func() float64 {
+	tb.Helper()
+	read := func() (all, ours float64) {
+		all, ours, err := procfs.CPUUse()
+		if err != nil {
+			tb.Fatal(err)
+		}
+		return all, ours
 	}
-	return max(1, (all-allBefore)/max(ours-oursBefore, 0.01)), nil
+	allBefore, oursBefore := read()
+	return func() float64 {
+		all, ours := read()
+		return max(1, (all-allBefore)/max(ours-oursBefore, 0.01))
+	}
 }
 
 // stallEvery is how often a disk is asked while stalls are looked for.

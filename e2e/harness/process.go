@@ -139,6 +139,17 @@ func (p *Process) Readyz() (int, string, error) {
 	return fetch(ctx, p.ops+"/readyz")
 }
 
+// AwaitStatus waits until /readyz answers with a status.
+func (p *Process) AwaitStatus(limit time.Duration, what string, want int) {
+	p.tb.Helper()
+	Eventually(p.tb, limit, what, func() error {
+		if status, body, err := p.Readyz(); err != nil || status != want {
+			return fmt.Errorf("/readyz says %d %s %w", status, body, err)
+		}
+		return nil
+	})
+}
+
 func (p *Process) AwaitReady(limit time.Duration) error {
 	deadline := time.Now().Add(limit)
 	for {

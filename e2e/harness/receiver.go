@@ -97,9 +97,14 @@ func (r *Receiver) Answer(script Script) {
 }
 
 // AnswerKind is Answer with a reply of one kind; all others have the usual ones.
-func (r *Receiver) AnswerKind(kind string, reply Reply) {
+func (r *Receiver) AnswerKind(kind string, reply Reply) { r.answerSome(kind, reply, false) }
+
+// AnswerFirst is AnswerKind for the first arrival of each callback alone; of every kind, if that is empty.
+func (r *Receiver) AnswerFirst(kind string, reply Reply) { r.answerSome(kind, reply, true) }
+
+func (r *Receiver) answerSome(kind string, reply Reply, first bool) {
 	r.Answer(func(a *Arrival) Reply {
-		if a.Kind() == kind {
+		if (kind == "" || a.Kind() == kind) && (a.Nth == 1 || !first) {
 			return reply
 		}
 		return Usual(a)
@@ -205,9 +210,7 @@ func (r *Receiver) Peak() int {
 }
 
 // Always answers everything alike.
-func Always(status int, body string) Script {
-	return func(*Arrival) Reply { return Reply{Status: status, Body: body} }
-}
+func Always(reply Reply) Script { return func(*Arrival) Reply { return reply } }
 
 // Usual is the script that most faults need: "retry" fails at its first arrival, "slow" takes 300 ms, all
 // else succeeds after 5 ms.

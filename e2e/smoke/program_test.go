@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -205,13 +204,7 @@ func TestShutdownDelayKeepsTheAPIOpen(t *testing.T) {
 	harness.OnEach(t, harness.BothEnds, func(t *testing.T, b harness.Backend) {
 		d := draining(t, b, "--shutdown-delay", "1h")
 		d.p.Terminate()
-		d.Eventually(time.Minute, "/readyz turns 503", func() error {
-			status, body, err := d.p.Readyz()
-			if err == nil && status == http.StatusServiceUnavailable {
-				return nil
-			}
-			return fmt.Errorf("%d %s %w", status, body, err)
-		})
+		d.p.AwaitStatus(time.Minute, "/readyz turns 503", 503)
 		late := d.AskAndNote(d.Callback("plain", "late"))
 		d.awaitState(client.Attempting)
 		d.release()

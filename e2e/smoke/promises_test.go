@@ -160,7 +160,7 @@ func TestOneLockKeyNeverOverlapsAndDivertsUncharged(t *testing.T) {
 	harness.OnEach(t, harness.BothEnds, func(t *testing.T, b harness.Backend) {
 		const n = 1000
 		tr := trialOn(t, b)
-		tr.Receiver.Answer(func(*harness.Arrival) harness.Reply { return harness.Reply{Status: 200, After: time.Millisecond} })
+		tr.Receiver.Answer(harness.Always(harness.Reply{Status: 200, After: time.Millisecond}))
 		p := tr.Serve("--workers", "64")
 		tr.AcceptMany(n, func(i int) harness.Submission {
 			s := tr.Numbered("locked")(i)
