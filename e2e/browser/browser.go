@@ -152,7 +152,7 @@ func (t *tab) listenIn(ctx context.Context) *tab {
 		t.Fatalf("listen to a page: %v", err)
 	}
 	call(t, audits.Enable, cdp.Empty{})
-	t.size(1280, 900)
+	t.size(1280)
 	t.Cleanup(t.judge)
 	return t
 }

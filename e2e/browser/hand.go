@@ -165,31 +165,36 @@ func (t *tab) write(text string) {
 // see waits until something visible by a selector has a text.
 func (t *tab) see(selector, text string) {
 	t.Helper()
-	harness.Eventually(t, pageTime, fmt.Sprintf("%s says %q", selector, text), func() error {
-		n, err := evaluate[int](t, js(`return find(args[0], args[1]).length`, selector, text))
-		if err == nil && n == 0 {
-			err = fmt.Errorf("it does not, at %s", t.where())
-		}
-		return err
-	})
+	t.counts(fmt.Sprintf("%s says %q", selector, text), selector, text, func(n int) bool { return n > 0 })
 }
 
 // seeNot waits until nothing visible by a selector has a text.
 func (t *tab) seeNot(selector, text string) {
 	t.Helper()
-	harness.Eventually(t, pageTime, fmt.Sprintf("no %s says %q", selector, text), func() error {
-		n, err := evaluate[int](t, js(`return find(args[0], args[1]).length`, selector, text))
-		if err == nil && n > 0 {
-			err = fmt.Errorf("%d do", n)
+	t.counts(fmt.Sprintf("no %s says %q", selector, text), selector, text, func(n int) bool { return n == 0 })
+}
+
+// counting is how many are visible by a selector and a part of their text.
+func counting(selector, text string) string {
+	return js(`return find(args[0], args[1]).length`, selector, text)
+}
+
+// counts waits until so many are visible as will do.
+func (t *tab) counts(what, selector, text string, will func(n int) bool) {
+	t.Helper()
+	harness.Eventually(t, pageTime, what, func() error {
+		n, err := evaluate[int](t, counting(selector, text))
+		if err == nil && !will(n) {
+			err = fmt.Errorf("%d do, at %s", n, t.where())
 		}
 		return err
 	})
 }
 
-// count is how many are visible by a selector and a part of their text now.
+// count is how many are visible now.
 func (t *tab) count(selector, text string) int {
 	t.Helper()
-	return ask[int](t, js(`return find(args[0], args[1]).length`, selector, text))
+	return ask[int](t, counting(selector, text))
 }
 
 // pageText is all that is seen now.
@@ -256,10 +261,10 @@ func (t *tab) marked(what string) {
 	}
 }
 
-// size sets the size of the window, in CSS pixels.
-func (t *tab) size(width, height int64) {
+// size sets the width of the window, in CSS pixels.
+func (t *tab) size(width int64) {
 	t.Helper()
-	call(t, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: width, Height: height, DeviceScaleFactor: 1})
+	call(t, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: width, Height: 900, DeviceScaleFactor: 1})
 }
 
 // dark says whether the system asks for dark colours.

@@ -241,13 +241,13 @@ func TestBrowserLooksOn(t *testing.T) {
 	entries := ask[int](b, `history.length`)
 	b.mark()
 
-	x.Slow(2*time.Second, 0) // so that the look can be stopped before its last step
+	x.Slow(2 * time.Second) // so that the look can be stopped before its last step
 	b.fill("#ff-topic", "nothing")
 	b.click(".filters button", "Filter")
 	b.see(".empty time", "")
 	b.click(".empty button", "Stop looking")
 	b.see(".empty a", "Look on")
-	x.Slow(0, 0)
+	x.Slow(0)
 	stopped := b.where()
 	harness.Eventually(t, 5*time.Minute, "all is looked through", func() error {
 		if at := b.where(); b.count("main:not([aria-busy]) .empty a", "Look on") > 0 { // again after half a minute

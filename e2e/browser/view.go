@@ -26,7 +26,7 @@ var views = []view{
 // put makes the tab look so.
 func (t *tab) put(l view) {
 	t.Helper()
-	t.size(l.width, 900)
+	t.size(l.width)
 	t.dark(l.dark)
 	// What depends on the size of its container is drawn again in the next frame.
 	ask[bool](t, `new Promise((done) => requestAnimationFrame(() => done(true)))`)

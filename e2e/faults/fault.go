@@ -96,16 +96,32 @@ func (t *table) enter(e entered, failures, remarks []string) {
 	}
 }
 
-// A summary is one fault's line.
+// A summary is one fault's line: the sums over its runs, and the longest times.
 type summary struct {
-	fault                                           *fault
-	on                                              []string
-	runs, accepted, lost, duplicates, bound, failed int
-	healed, took                                    time.Duration // the longest of its runs
+	fault        *fault
+	on           []string
+	runs, failed int
+	harness.TrialResult
+	took time.Duration
+}
+
+// add adds other runs.
+func (s *summary) add(runs int, r harness.TrialResult) {
+	s.runs += runs
+	s.Accepted += r.Accepted
+	s.Lost += r.Lost
+	s.Duplicates += r.Duplicates
+	s.Bound += r.Bound
+	s.Healed = max(s.Healed, r.Healed)
+}
+
+// figures are the columns of the sums.
+func (s *summary) figures() string {
+	return fmt.Sprintf("%d | %d | %d | %d | %d", s.runs, s.Accepted, s.Lost, s.Duplicates, s.Bound)
 }
 
 // summaries are the lines, in the order of the faults' numbers.
-func (t *table) summaries() []summary {
+func (t *table) summaries() (all []*summary) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	by := map[string]*summary{}
@@ -115,13 +131,10 @@ func (t *table) summaries() []summary {
 		if s == nil {
 			s = &summary{fault: e.fault}
 			by[key] = s
+			all = append(all, s)
 		}
-		s.runs++
-		s.accepted += e.Accepted
-		s.lost += e.Lost
-		s.duplicates += e.Duplicates
-		s.bound += e.Bound
-		s.healed, s.took = max(s.healed, e.Healed), max(s.took, e.took)
+		s.add(1, e.TrialResult)
+		s.took = max(s.took, e.took)
 		if e.failed {
 			s.failed++
 		}
@@ -129,12 +142,10 @@ func (t *table) summaries() []summary {
 			s.on = append(s.on, e.on)
 		}
 	}
-	var all []summary
-	for _, s := range by {
+	for _, s := range all {
 		slices.Sort(s.on)
-		all = append(all, *s)
 	}
-	slices.SortFunc(all, func(a, b summary) int {
+	slices.SortFunc(all, func(a, b *summary) int {
 		return cmp.Or(number(a.fault.id)-number(b.fault.id), strings.Compare(a.fault.title, b.fault.title))
 	})
 	return all
@@ -167,17 +178,11 @@ func (t *table) print() error {
 		if s.failed > 0 {
 			verdict = fmt.Sprintf("%d FAILED", s.failed)
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %d | %d | %d | %d | %d | %s | %s %s |\n", s.fault.id, s.fault.title,
-			strings.Join(s.on, ", "), s.runs, s.accepted, s.lost, s.duplicates, s.bound,
-			s.healed.Round(100*time.Millisecond), s.took.Round(time.Second), verdict)
-		total.runs += s.runs
-		total.accepted += s.accepted
-		total.lost += s.lost
-		total.duplicates += s.duplicates
-		total.bound += s.bound
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s %s |\n", s.fault.id, s.fault.title, strings.Join(s.on, ", "),
+			s.figures(), s.Healed.Round(100*time.Millisecond), s.took.Round(time.Second), verdict)
+		total.add(s.runs, s.TrialResult)
 	}
-	fmt.Fprintf(&b, "| | all | | %d | %d | %d | %d | %d | | |\n", total.runs, total.accepted, total.lost,
-		total.duplicates, total.bound)
+	fmt.Fprintf(&b, "| | all | | %s | | |\n", total.figures())
 	slices.Sort(t.remarks)
 	for _, r := range t.remarks {
 		fmt.Fprintf(&b, "\n- %s", r)

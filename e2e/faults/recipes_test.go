@@ -159,13 +159,6 @@ func (c *docShell) says(got, want string) {
 func (c *docShell) play(r recipe) {
 	c.Helper()
 	var printed *json.Decoder // by the last block
-	compact := func(raw []byte) string {
-		var b bytes.Buffer
-		if err := json.Compact(&b, raw); err != nil {
-			c.Fatalf("%s: %v", raw, err)
-		}
-		return b.String()
-	}
 	end := func() {
 		if printed != nil && printed.More() {
 			c.Error("more is printed than is expected")
@@ -190,55 +183,62 @@ func (c *docShell) play(r recipe) {
 			word, another, _ := strings.Cut(strings.Join(words[2:], ""), "=")
 			printed = json.NewDecoder(strings.NewReader(c.run(c.text(r.blocks[n], word, another))))
 		case words[0] == "attempts":
-			c.eventually(line, func() (bool, any, error) {
+			c.eventually(line, words[2:], func() (string, error) {
 				got, err := c.p.AttemptsOf(words[1])
-				return fmt.Sprint(len(got)) == words[2], got, err
+				return fmt.Sprint(len(got)), err
 			})
 		case words[0] == "terminal":
-			c.eventually(line, func() (bool, any, error) {
+			c.eventually(line, words[2:], func() (string, error) {
 				cb, err := c.p.Callback(c.Context(), words[1])
-				ended := fmt.Sprint(cb.State, " ", cb.Reason)
-				return strings.TrimSpace(ended) == strings.Join(words[2:], " "), ended, err
+				return strings.TrimSpace(fmt.Sprint(cb.State, " ", cb.Reason)), err
 			})
 		case words[0] == "heard":
-			c.eventually(line, func() (bool, any, error) {
+			c.eventually(line, words[2:], func() (string, error) {
 				heard := c.heard(words[1])
-				last := ""
 				if n := len(heard); n > 0 && len(words) > 3 {
-					last = string(heard[n-1].Body)
+					return fmt.Sprintf("%d %s", n, heard[n-1].Body), nil
 				}
-				return fmt.Sprint(len(heard)) == words[2] && last == strings.Join(words[3:], " "), last, nil
+				return fmt.Sprint(len(heard)), nil
 			})
 		case words[0] == "result":
-			var results []string
-			c.eventually(line, func() (bool, any, error) {
-				results = nil
+			var result string
+			c.eventually(line, []string{"1"}, func() (string, error) {
+				n := 0
 				for _, a := range c.heard(words[1]) {
 					var told client.PollResult
 					if json.Unmarshal(a.Body, &told) == nil && told.Ref == words[2] {
-						results = append(results, compact(a.Body))
+						n, result = n+1, c.compact(a.Body)
 					}
 				}
-				return len(results) == 1, results, nil
+				return fmt.Sprint(n), nil
 			})
-			c.says(results[0], strings.Join(words[3:], " "))
+			c.says(result, strings.Join(words[3:], " "))
 		default:
 			var value json.RawMessage
 			if err := printed.Decode(&value); err != nil {
 				c.Fatalf("nothing more is printed, want %s: %v", line, err)
 			}
-			c.says(compact(value), line)
+			c.says(c.compact(value), line)
 		}
 	}
 }
 
-// eventually waits until something holds, or fails with what there is.
-func (c *docShell) eventually(what string, holds func() (bool, any, error)) {
+// compact is JSON without spaces.
+func (c *docShell) compact(raw []byte) string {
+	var b bytes.Buffer
+	if err := json.Compact(&b, raw); err != nil {
+		c.Fatalf("%s: %v", raw, err)
+	}
+	return b.String()
+}
+
+// eventually waits until what there is is what is wanted.
+func (c *docShell) eventually(line string, want []string, look func() (string, error)) {
 	c.Helper()
-	harness.Eventually(c, 30*time.Second, what, func() error {
-		done, is, err := holds()
-		if err == nil && !done {
-			err = fmt.Errorf("there is %v", is)
+	harness.Eventually(c, 30*time.Second, line, func() error {
+		is, err := look()
+		if err == nil && is != strings.Join(want, " ") {
+			err = fmt.Errorf("there is %s", is)
 		}
 		return err
 	})

@@ -117,13 +117,13 @@ func TestProxyBreaksWhatItSays(t *testing.T) {
 	must(increase(5 * time.Second))
 	holds(6)
 
-	p.Slow(100*time.Millisecond, 0)
+	p.Slow(100 * time.Millisecond)
 	began := time.Now()
 	must(increase(5 * time.Second))
 	if took := time.Since(began); took < 200*time.Millisecond {
 		t.Errorf("100 ms each way took %s", took)
 	}
-	p.Slow(0, 0)
+	p.Slow(0)
 	holds(7)
 	// The client looks at an idle connection before it uses it, and would only make another.
 	conn, err := net.Dial("tcp", p.Address)

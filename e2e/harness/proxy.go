@@ -26,7 +26,6 @@ type Proxy struct {
 	gate     chan struct{} // closed: everything passes
 	pairs    map[*pair]struct{}
 	latency  time.Duration
-	rate     int // bytes a second in each direction of a connection; zero: no limit
 	when     func(request []byte) bool
 	after    int
 	group    sync.WaitGroup
@@ -110,21 +109,20 @@ func (p *Proxy) Refuse() {
 	p.Cut()
 }
 
-// Cut ends all connections and says how many there were; new ones are welcome.
-func (p *Proxy) Cut() int {
+// Cut ends all connections; new ones are welcome.
+func (p *Proxy) Cut() {
 	p.Mu.Lock()
 	defer p.Mu.Unlock()
 	for c := range p.pairs {
 		c.close()
 	}
-	return len(p.pairs)
 }
 
-// Slow delays each piece of data, and bounds the bytes a second of each direction; zero and zero end it.
-func (p *Proxy) Slow(latency time.Duration, bytesPerSecond int) {
+// Slow delays each piece of data; zero ends it.
+func (p *Proxy) Slow(latency time.Duration) {
 	p.Mu.Lock()
 	defer p.Mu.Unlock()
-	p.latency, p.rate = latency, bytesPerSecond
+	p.latency = latency
 }
 
 // Swallow lets each request that `when` picks be executed, passes `after` bytes of the reply, drops the rest,
@@ -209,9 +207,6 @@ func (p *Proxy) pump(from, to net.Conn, look func([]byte) (pass int, on bool)) {
 			}
 			p.Mu.Lock()
 			pause := p.latency
-			if p.rate > 0 {
-				pause += time.Duration(n) * time.Second / time.Duration(p.rate)
-			}
 			p.Mu.Unlock()
 			if pause > 0 {
 				time.Sleep(pause)
