@@ -84,7 +84,7 @@ func TestGzipIsOneBoundedMember(t *testing.T) {
 		r := newTestClient(t, Options{Transport: roundTrip(answer)}).Send(t.Context(), req)
 		switch {
 		case x.saw == "":
-			okay().check(t, r)
+			expect(t, r, okay)
 		case r.Class != store.ClassDecode || r.Rule == nil || r.Rule.Saw != x.saw:
 			t.Errorf("%s: %s, %+v, want %s", x.name, r.Class, r.Rule, x.saw)
 		}
@@ -127,20 +127,19 @@ func TestLimits(t *testing.T) {
 	for _, url := range []string{gzipBomb.URL, endless.URL} {
 		r := newRequest(url)
 		got := c.Send(t.Context(), r)
-		okay().check(t, got)
-		if !got.ResponseTruncated || len(got.ResponseBody) > MaxKeptBytes {
-			t.Errorf("%d bytes kept, truncated %v", len(got.ResponseBody), got.ResponseTruncated)
+		if expect(t, got, "ok succeeded, truncated, status 200"); len(got.ResponseBody) > MaxKeptBytes {
+			t.Errorf("%d bytes kept", len(got.ResponseBody))
 		}
 		r.Success.Name = rule.BodySuccess
 		got = c.Send(t.Context(), r)
-		answeredWith(200, store.ClassRuleMismatch).check(t, got)
+		expect(t, got, "rule_mismatch failed, truncated, status 200")
 		if got.Rule == nil || !strings.HasPrefix(got.Rule.Saw, "too_large") {
 			t.Errorf("rule %+v", got.Rule)
 		}
 	}
 	r := newRequest(hollow.URL)
 	r.Success.Name = rule.BodySuccess
-	answeredWith(200, store.ClassDecode).check(t, c.Send(t.Context(), r))
+	expect(t, c.Send(t.Context(), r), "decode failed, status 200")
 	runtime.ReadMemStats(&after)
 	if grown := after.TotalAlloc - before.TotalAlloc; grown > 32<<20 {
 		t.Errorf("%d MiB were allocated", grown>>20)

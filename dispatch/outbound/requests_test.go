@@ -80,7 +80,7 @@ func TestRequests(t *testing.T) {
 		for _, f := range fresh {
 			said = f.pattern.ReplaceAllString(said, f.name)
 		}
-		okay().check(t, resp)
+		expect(t, resp, okay)
 		return said
 	})
 }

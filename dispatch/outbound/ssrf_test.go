@@ -86,7 +86,7 @@ func TestANameOfThisMachineIsBlocked(t *testing.T) {
 
 func wantBlocked(t *testing.T, r Response) {
 	t.Helper()
-	want{class: store.ClassBlocked}.check(t, r)
+	expect(t, r, "blocked failed")
 	if r.Error != ErrBlocked.Error() {
 		t.Errorf("error %q says more than that it was blocked", r.Error)
 	}
@@ -109,7 +109,7 @@ func TestRebindingIsSeenAtTheDial(t *testing.T) {
 			before := srv.conns.Load()
 			c := newTestClient(t, Options{Guard: mustGuard(t, allow...), Resolver: rebinding})
 			r := newRequest("http://shop.example" + srv.Port + "/")
-			okay().check(t, c.Send(t.Context(), r))
+			expect(t, c.Send(t.Context(), r), okay)
 			wantBlocked(t, c.Send(t.Context(), r))
 			if n := srv.conns.Load() - before; n != 1 {
 				t.Errorf("%d connections", n)
@@ -175,8 +175,8 @@ func TestOwnListenersAreNeverSentTo(t *testing.T) {
 				wantBlocked(t, c.Send(t.Context(), newRequest(url)))
 			})
 		}
-		okay().check(t, c.Send(t.Context(), newRequest(other.URL)))
-		okay().check(t, c.Send(t.Context(), newRequest("http://own.internal"+other.Port+"/")))
+		expect(t, c.Send(t.Context(), newRequest(other.URL)), okay)
+		expect(t, c.Send(t.Context(), newRequest("http://own.internal"+other.Port+"/")), okay)
 		c.CloseIdle()
 	}
 	if n := srv.conns.Load(); n != 0 {
