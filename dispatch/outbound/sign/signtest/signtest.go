@@ -2,15 +2,10 @@
 package signtest
 
 import (
-	"cmp"
 	"encoding/base64"
-	"net/http"
-	"net/url"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/sign"
 )
@@ -79,51 +74,4 @@ var Every = []string{
 	`{"type":"sorted-kv","alg":"rsa2","exclude":["sign","n"],"put":{"in":"query"},"sign_type":"RSA2","nonce":"n","time":"timestamp","time_format":"datetime"}`,
 	`{"type":"sorted-kv","put":{"in":"header","name":"X-Sign"},"nonce":"n","time":"t","time_format":"unix_ms"}`,
 	"wechat-v3-rsa", `{"type":"wechat-v3-rsa","mchid":"1900009191"}`, "basic", "bearer",
-}
-
-// An Arrival is a signed request as its receiver gets it.
-type Arrival struct {
-	Header http.Header
-	URL    *url.URL
-	Body   []byte
-	KeyID  string
-}
-
-// Verify verifies it by a signer.
-func (a *Arrival) Verify(signer string, secrets ...sign.Secret) error {
-	return sign.Verify(signer, secrets, a.Header, a.URL, a.Body, 0)
-}
-
-// Send signs a request, as a client does. What r leaves out is that of a small POST that is made now.
-func Send(t testing.TB, signer string, r sign.Request) (Arrival, error) {
-	t.Helper()
-	if r.Body == nil {
-		r.ContentType, r.Body = "application/json", []byte(`{"paid":10000}`)
-	}
-	if r.URL == nil {
-		r.URL = &url.URL{Scheme: "https", Host: "shop.example", Path: "/query", RawQuery: "a=1"}
-	}
-	if r.At.IsZero() {
-		r.At = time.Now()
-	}
-	r.ID, r.Method = cmp.Or(r.ID, "cb_01JD0000000000000000000001"), "POST"
-	r.Seconds = strconv.FormatInt(r.At.Unix(), 10)
-	s, err := sign.NewCache().Sign(signer, &r)
-	a := Arrival{Header: make(http.Header), URL: r.URL, Body: r.Body, KeyID: s.KeyID}
-	a.Header.Set(sign.HeaderID, r.ID)
-	a.Header.Set(sign.HeaderTimestamp, r.Seconds)
-	a.Header.Set(sign.HeaderSignature, s.Standard)
-	a.Header.Set("Content-Type", r.ContentType)
-	for _, h := range s.Headers {
-		a.Header.Set(h.Name, h.Value)
-	}
-	if s.Body != nil {
-		a.Body = s.Body
-	}
-	if s.Query != "" {
-		u := *r.URL
-		u.RawQuery = s.Query
-		a.URL = &u
-	}
-	return a, err
 }
