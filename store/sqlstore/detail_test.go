@@ -19,14 +19,9 @@ func TestHeadersAreReadAsTheyWere(t *testing.T) {
 		ownHeaders(&a, ownSigned)[1:],
 	} {
 		a.RequestHeaders = headers
-		text, err := detailOf(&a)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must(detailOf(&a))
 		var d attemptDetail
-		if err := decode("detail", text, &d); err != nil {
-			t.Fatal(err)
-		}
+		noError(decode("detail", text, &d))
 		got := a
 		d.into(&got)
 		if diff := cmp.Diff(headers, got.RequestHeaders); diff != "" {

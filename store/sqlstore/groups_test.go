@@ -25,20 +25,12 @@ func TestFullGroupsPass(t *testing.T) {
 	if err := accept(full); err != nil { // which makes the lanes, too
 		t.Fatal(err)
 	}
-	other, err := sql.Open("pgx", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := must(sql.Open("pgx", address))
 	defer other.Close()
-	blocker, err := other.BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	blocker := must(other.BeginTx(t.Context(), nil))
 	defer blocker.Rollback()
-	if _, err := blocker.ExecContext(t.Context(), `INSERT INTO idempotency (project, route, key, fingerprint, callback_id, created_at)
-		VALUES ('default', 'r', 'k', '', '', 0)`); err != nil {
-		t.Fatal(err)
-	}
+	must(blocker.ExecContext(t.Context(), `INSERT INTO idempotency (project, route, key, fingerprint, callback_id, created_at)
+		VALUES ('default', 'r', 'k', '', '', 0)`))
 
 	held := newDrafts(1, testNow)
 	held[0].Idempotency = &store.Idempotency{Route: "r", Key: "k", Fingerprint: []byte{1}}
@@ -53,9 +45,7 @@ func TestFullGroupsPass(t *testing.T) {
 		t.Errorf("the group that is held up was answered: %v", err)
 	default:
 	}
-	if err := blocker.Rollback(); err != nil {
-		t.Fatal(err)
-	}
+	noError(blocker.Rollback())
 	if err := <-answered; err != nil {
 		t.Errorf("the group that was held up: %v", err)
 	}

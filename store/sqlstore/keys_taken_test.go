@@ -22,9 +22,7 @@ func TestAnExpiredKeyIsTakenOnce(t *testing.T) {
 		wg.Go(func() { answers[i] = k.accept(t, db) })
 	}
 	awaitLocked(t, k.sql, 2)
-	if err := locked.Rollback(); err != nil {
-		t.Fatal(err)
-	}
+	noError(locked.Rollback())
 	wg.Wait()
 	a, b := answers[0], answers[1]
 	if a.Err != nil || b.Err != nil || a.Replayed == b.Replayed || a.Callback.ID != b.Callback.ID {
@@ -51,9 +49,7 @@ func TestAKeyThatIsTakenOverDoesNotEnd(t *testing.T) {
 		}
 	})
 	awaitLocked(t, k.sql, 2)
-	if err := locked.Rollback(); err != nil {
-		t.Fatal(err)
-	}
+	noError(locked.Rollback())
 	wg.Wait()
 	if taken.Err != nil || taken.Replayed {
 		t.Fatalf("the first accept with a key that has expired: %+v", taken)
@@ -81,23 +77,16 @@ func newExpiredKey(t *testing.T) *expiredKey {
 		t.Fatalf("accepted %+v", first)
 	}
 	k.now += store.IdempotencyAge.Milliseconds() + 1
-	if _, err := k.sql.ExecContext(t.Context(), `DELETE FROM callbacks`); err != nil {
-		t.Fatal(err)
-	}
+	must(k.sql.ExecContext(t.Context(), `DELETE FROM callbacks`))
 	return k
 }
 
 // lock keeps the key's row until the transaction ends.
 func (k *expiredKey) lock(t *testing.T) *sql.Tx {
 	t.Helper()
-	tx, err := k.sql.BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tx := must(k.sql.BeginTx(t.Context(), nil))
 	t.Cleanup(func() { _ = tx.Rollback() }) // it has ended, unless the test failed
-	if _, err := tx.ExecContext(t.Context(), `SELECT 1 FROM idempotency FOR UPDATE`); err != nil {
-		t.Fatal(err)
-	}
+	must(tx.ExecContext(t.Context(), `SELECT 1 FROM idempotency FOR UPDATE`))
 	return tx
 }
 
@@ -136,8 +125,6 @@ func countLocked(t *testing.T, db *sql.DB) int {
 
 func countRows(t *testing.T, db *sql.DB, query string) (n int) {
 	t.Helper()
-	if err := db.QueryRowContext(t.Context(), query).Scan(&n); err != nil {
-		t.Fatal(err)
-	}
+	noError(db.QueryRowContext(t.Context(), query).Scan(&n))
 	return n
 }

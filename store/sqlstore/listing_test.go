@@ -73,12 +73,8 @@ func listed(t *testing.T, db *DB) []store.Callback {
 		}
 		results = append(results, r)
 	}
-	if _, err := db.Commit(ctx, results, listNow); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := db.Cancel(ctx, store.DefaultProject, drafts[20].Callback.ID, listNow, store.Actor{Name: "test"}); err != nil {
-		t.Fatal(err)
-	}
+	must(db.Commit(ctx, results, listNow))
+	must(db.Cancel(ctx, store.DefaultProject, drafts[20].Callback.ID, listNow, store.Actor{Name: "test"}))
 	page, err := db.List(ctx, store.DefaultProject, store.Filter{Now: listNow, Limit: 500})
 	if err != nil || len(page.Callbacks) != n || page.Next != nil {
 		t.Fatalf("the whole list: %v, %d callbacks, next %v", err, len(page.Callbacks), page.Next)
@@ -230,10 +226,7 @@ func TestListsFollowIndexesOnSQLite(t *testing.T) {
 func TestFeedReadersFollowTheirIndex(t *testing.T) {
 	t.Parallel()
 	db := openSQLite(t)
-	q, err := readersQuery("alerts.", []string{"dispatcher.callback.dead"}, "", 10)
-	if err != nil {
-		t.Fatal(err)
-	}
+	q := must(readersQuery("alerts.", []string{"dispatcher.callback.dead"}, "", 10))
 	plan := litePlan(t, db, q.text, q.args...)
 	for _, want := range []string{"endpoints_alerts (project=?)", "cursors USING INDEX"} {
 		if !strings.Contains(plan, want) {

@@ -16,42 +16,25 @@ func TestASnapshotCostsTheSweepNothing(t *testing.T) {
 	needsPostgres(t)
 	db := openPostgres(t)
 	now := testNow
-	snapshot, err := db.sql.Pool.BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	snapshot := must(db.sql.Pool.BeginTx(t.Context(), nil))
 	defer snapshot.Rollback() //nolint:errcheck // it has written nothing
-	if _, err := snapshot.ExecContext(t.Context(),
-		`SET TRANSACTION ISOLATION LEVEL REPEATABLE READ`); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := snapshot.ExecContext(t.Context(), `SELECT count(*) FROM callbacks`); err != nil {
-		t.Fatal(err)
-	}
+	must(snapshot.ExecContext(t.Context(),
+		`SET TRANSACTION ISOLATION LEVEL REPEATABLE READ`))
+	must(snapshot.ExecContext(t.Context(), `SELECT count(*) FROM callbacks`))
 	reads := map[string][]int64{}
 	for range 4 {
 		passThrough(t, db, 3000, now)
 		now += 10 * settleTime
 		for range 2 { // the first call makes the marks
-			if err := db.AdvanceMarks(t.Context(), now, false); err != nil {
-				t.Fatal(err)
-			}
+			noError(db.AdvanceMarks(t.Context(), now, false))
 		}
-		after, err := db.fromLow(t.Context(), store.Cursor{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		low, err := db.low(t.Context(), expiryMark)
-		if err != nil {
-			t.Fatal(err)
-		}
+		after := must(db.fromLow(t.Context(), store.Cursor{}))
+		low := must(db.low(t.Context(), expiryMark))
 		reads["sweep"] = append(reads["sweep"],
 			buffersOf(t, db, selecting(openColumns, walkRest(overdue, 5)), after.DueAt, after.ID, now, now, 1000))
 		reads["mark"] = append(reads["mark"], buffersOf(t, db, firstDue, after.DueAt, now))
 		reads["expiry"] = append(reads["expiry"], buffersOf(t, db, firstExpiry, low, now))
-		if err := db.Fold(t.Context(), now); err != nil {
-			t.Fatal(err)
-		}
+		noError(db.Fold(t.Context(), now))
 		reads["fold"] = append(reads["fold"], buffersOf(t, db, oldestNotes, db.folded.from(now), 1000))
 		reads["count"] = append(reads["count"],
 			buffersOf(t, db, selecting(cursorColumns, windowOfDue), after.DueAt, after.ID, now, 199))
@@ -73,14 +56,10 @@ func passThrough(t *testing.T, db *DB, n int, now int64) {
 		drafts[i].Callback.ExpiresAt = now + 1
 	}
 	for some := range slices.Chunk(drafts, 20) { // each call is a group, and has a note
-		if _, err := db.Accept(t.Context(), some); err != nil {
-			t.Fatal(err)
-		}
+		must(db.Accept(t.Context(), some))
 	}
-	if _, err := db.sql.Pool.ExecContext(t.Context(), `UPDATE callbacks
-		SET state = 'succeeded', due_at = 0, finished_at = $1 WHERE state = 'scheduled'`, now); err != nil {
-		t.Fatal(err)
-	}
+	must(db.sql.Pool.ExecContext(t.Context(), `UPDATE callbacks
+		SET state = 'succeeded', due_at = 0, finished_at = $1 WHERE state = 'scheduled'`, now))
 }
 
 // buffersOf is how many pages PostgreSQL reads for a statement, from memory or not.
@@ -110,9 +89,7 @@ func TestAMarkStaysBelowALateCommit(t *testing.T) {
 	db := openPostgres(t)
 	now := testNow
 	for range 2 { // the first call makes the marks
-		if err := db.AdvanceMarks(t.Context(), now, false); err != nil {
-			t.Fatal(err)
-		}
+		noError(db.AdvanceMarks(t.Context(), now, false))
 	}
 	drafts := newDrafts(1, now+10*settleTime)
 	drafts[0].Callback.DueAt, drafts[0].Callback.ExpiresAt = now, now
@@ -138,9 +115,7 @@ func TestAMarkStaysBelowALateCommit(t *testing.T) {
 			}
 		}
 	})
-	if err := errors.Join(err, <-advanced); err != nil {
-		t.Fatal(err)
-	}
+	noError(errors.Join(err, <-advanced))
 	for _, mark := range []string{dueMark, expiryMark} {
 		if low, err := db.low(t.Context(), mark); err != nil || low > now {
 			t.Errorf("the mark %q is %d ms above the row, %v", mark, low-now, err)

@@ -15,9 +15,7 @@ func TestPlacesOfAPurgeAreShared(t *testing.T) {
 	now := testNow
 	d := newDrafts(1, now)[0]
 	d.Idempotency = &store.Idempotency{Route: "POST /v1/callbacks", Key: "key", Fingerprint: []byte("one")}
-	if _, err := db.Accept(t.Context(), []store.Draft{d}); err != nil {
-		t.Fatal(err)
-	}
+	must(db.Accept(t.Context(), []store.Draft{d}))
 	overstays := func(db *DB, want map[string]int64) {
 		t.Helper()
 		got, err := db.Overstays(t.Context(), store.Retention{Now: now})

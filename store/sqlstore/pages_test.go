@@ -24,14 +24,9 @@ func idOf(i int) string { return fmt.Sprintf("01%09dABCDEFGHJKMNPQR", i) }
 // fillMany fills a PostgreSQL database.
 func fillMany(t *testing.T, db *DB) {
 	t.Helper()
-	many, err := os.ReadFile("testdata/many.sql")
-	if err != nil {
-		t.Fatal(err)
-	}
+	many := must(os.ReadFile("testdata/many.sql"))
 	for _, text := range []string{string(many), "VACUUM ANALYZE"} {
-		if _, err := db.sql.Pool.ExecContext(t.Context(), text); err != nil {
-			t.Fatal(err)
-		}
+		must(db.sql.Pool.ExecContext(t.Context(), text))
 	}
 }
 
@@ -164,15 +159,8 @@ func checkLitePlan(t *testing.T, db *DB, r pageRead) {
 
 func checkPostgresPlan(t *testing.T, db *DB, r pageRead, mode string) {
 	t.Helper()
-	stx, err := db.sql.Pool.BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = stx.Rollback() }()
 	text, args, err := db.sql.Dialect.Statement(r.text, r.args)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(err)
 	values := make([]string, len(args))
 	for i, v := range args {
 		switch v := v.(type) {
@@ -182,19 +170,7 @@ func checkPostgresPlan(t *testing.T, db *DB, r pageRead, mode string) {
 			values[i] = fmt.Sprintf("'%v'", v)
 		}
 	}
-	for _, text := range []string{"SET LOCAL plan_cache_mode = " + mode, "PREPARE page AS " + text} {
-		if _, err := stx.ExecContext(t.Context(), text); err != nil {
-			t.Fatalf("%s: %v\n%s", r.name, err, text)
-		}
-	}
-	steps, err := sqldb.Values[string](sqldb.ReadFrom(t.Context(), stx, r.name), "EXPLAIN EXECUTE page("+strings.Join(values, ", ")+")")
-	if err != nil {
-		t.Fatalf("%v\n%s", err, r.text)
-	}
-	if _, err := stx.ExecContext(t.Context(), "DEALLOCATE page"); err != nil {
-		t.Fatal(err)
-	}
-	plan := strings.Join(steps, "\n")
+	plan := postgresPlan(t, db.sql.Pool, mode, text, values)
 	if r.index == "requests_pkey" { // and not as what a row of callbacks leads to
 		r.index += `( on requests)? .*\s+Index Cond: \(\(project = ['$]\w+`
 	}
@@ -219,13 +195,9 @@ func TestPagesLookInWindows(t *testing.T) {
 			if i%20 == 3 {
 				e.Actor = "rare"
 			}
-			if err := db.AppendAudit(ctx, e); err != nil {
-				t.Fatal(err)
-			}
+			noError(db.AppendAudit(ctx, e))
 		}
-		if _, err := db.Accept(ctx, drafts); err != nil {
-			t.Fatal(err)
-		}
+		must(db.Accept(ctx, drafts))
 		for now, want := range map[int64]store.DueNow{
 			pagesNow: {}, pagesNow + 3: {Count: 3, OldestAt: pagesNow}, pagesNow + 4: {Count: 4, OldestAt: pagesNow},
 			pagesNow + 20: {Count: 20, OldestAt: pagesNow}, pagesNow + 24: {Count: 22, OldestAt: pagesNow},
@@ -266,9 +238,7 @@ func TestEveryAttemptIsReached(t *testing.T) {
 		const now, many = 1_790_000_000_000, 2*maxList + 203
 		ctx := t.Context()
 		d := testDraft(t, db, now)
-		if _, err := db.Accept(ctx, []store.Draft{d}); err != nil {
-			t.Fatal(err)
-		}
+		must(db.Accept(ctx, []store.Draft{d}))
 		var attempts []store.Attempt
 		for i := range many {
 			attempts = append(attempts, store.Attempt{

@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"database/sql"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,21 +15,20 @@ import (
 func TestEmptyTablesMakePlansByKeys(t *testing.T) {
 	needsPostgres(t)
 	db := openPostgres(t)
-	byIDs := func(text string) string {
-		text, _, err := db.sql.Dialect.Statement(text, []any{sqldb.Texts("id", nil)})
-		if err != nil {
-			t.Fatal(err)
-		}
+	statement := func(text string, input any) string {
+		text, _, err := db.sql.Dialect.Statement(text, []any{input})
+		noError(err)
 		return text
 	}
-	update, read, _ := stampUpdate.Texts()
-	update, _, err := db.sql.Dialect.Statement(update, []any{sqldb.RowsAt(nil, stampUpdate.Columns)})
-	if err != nil {
-		t.Fatal(err)
+	byIDs := func(text string) string { return statement(text, sqldb.Texts("id", nil)) }
+	genericPlan := func(pool *sql.DB, text string, args int) string {
+		return postgresPlan(t, pool, "force_generic_plan", text, slices.Repeat([]string{"NULL"}, args))
 	}
+	update, read, _ := stampUpdate.Texts()
+	update = statement(update, sqldb.RowsAt(nil, stampUpdate.Columns))
 	const callbacksKey, requestsKey = `using callbacks_pkey on callbacks .*\n\s+Index Cond: \(id = `,
 		`using requests_pkey on requests .*\n\s+Index Cond: \(\(project = .*\) AND \(id = `
-	if plan := genericPlan(t, db.sql.Groups, update, len(stampUpdate.Columns(new(stampEntry)))); !regexp.MustCompile(callbacksKey).MatchString(plan) {
+	if plan := genericPlan(db.sql.Groups, update, len(stampUpdate.Columns(new(stampEntry)))); !regexp.MustCompile(callbacksKey).MatchString(plan) {
 		t.Errorf("a stamp: no %s in the plan:\n%s", callbacksKey, plan)
 	}
 	for _, c := range []struct {
@@ -40,7 +40,7 @@ func TestEmptyTablesMakePlansByKeys(t *testing.T) {
 		{"rows that a group locks", byIDs(selecting(callbackColumns, "FROM "+fromCallbacks+" WHERE callbacks.id IN (SELECT i.id FROM $i) ORDER BY callbacks.id FOR UPDATE")), 1, db.sql.Groups},
 		{"a callback", selecting(wholeCallback, "FROM "+oneCallback), 2, db.sql.Reads},
 	} {
-		plan := genericPlan(t, c.pool, c.text, c.args)
+		plan := genericPlan(c.pool, c.text, c.args)
 		for _, by := range []string{callbacksKey, requestsKey} {
 			if !regexp.MustCompile(by).MatchString(plan) {
 				t.Errorf("%s: no %s in the plan:\n%s", c.name, by, plan)
@@ -49,30 +49,21 @@ func TestEmptyTablesMakePlansByKeys(t *testing.T) {
 	}
 }
 
-// genericPlan is the plan for all arguments of a statement.
-func genericPlan(t *testing.T, pool *sql.DB, text string, args int) string {
+// postgresPlan is how PostgreSQL runs a statement with values, planned as the mode says.
+func postgresPlan(t *testing.T, pool *sql.DB, mode, text string, values []string) string {
 	t.Helper()
-	conn, err := pool.Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := conn.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
-	for _, text := range []string{"SET plan_cache_mode = force_generic_plan", "PREPARE planned AS " + text} {
-		if _, err := conn.ExecContext(t.Context(), text); err != nil {
+	stx := must(pool.BeginTx(t.Context(), nil))
+	defer func() { noError(stx.Rollback()) }()
+	for _, text := range []string{"SET LOCAL plan_cache_mode = " + mode, "PREPARE planned AS " + text} {
+		if _, err := stx.ExecContext(t.Context(), text); err != nil {
 			t.Fatalf("%v\n%s", err, text)
 		}
 	}
-	nulls := strings.TrimSuffix(strings.Repeat("NULL, ", args), ", ")
-	plan, err := sqldb.Values[string](sqldb.ReadFrom(t.Context(), conn, "explain"), "EXPLAIN EXECUTE planned("+nulls+")")
+	steps, err := sqldb.Values[string](sqldb.ReadFrom(t.Context(), stx, "explain"),
+		"EXPLAIN EXECUTE planned("+strings.Join(values, ", ")+")")
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%v\n%s", err, text)
 	}
-	if _, err := conn.ExecContext(t.Context(), "DEALLOCATE planned"); err != nil {
-		t.Fatal(err)
-	}
-	return strings.Join(plan, "\n")
+	must(stx.ExecContext(t.Context(), "DEALLOCATE planned"))
+	return strings.Join(steps, "\n")
 }

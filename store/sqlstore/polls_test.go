@@ -11,10 +11,7 @@ import (
 // testDraft is a draft that is due at the time.
 func testDraft(t *testing.T, db *DB, at int64) store.Draft {
 	t.Helper()
-	id, err := db.idAt(at)
-	if err != nil {
-		t.Fatal(err)
-	}
+	id := must(db.idAt(at))
 	return store.Draft{Callback: store.Callback{
 		ID: id, Project: store.DefaultProject, Kind: store.Notify, URL: "https://a.example", Method: "GET", Ref: "r", Lane: "a",
 		State: store.Scheduled, DueAt: at, FirstDueAt: at, CreatedAt: at, UpdatedAt: at, Policy: store.Policy{Timeout: time.Second},
@@ -32,9 +29,7 @@ func TestAPollEndsAndAnotherBeginsTogether(t *testing.T) {
 			return d
 		}
 		first, second := poll(), acceptEntry{draft: new(poll())}
-		if _, err := db.Accept(ctx, []store.Draft{first}); err != nil {
-			t.Fatal(err)
-		}
+		must(db.Accept(ctx, []store.Draft{first}))
 		stamped, _, err := db.Stamp(ctx, store.Stamp{Token: "t", Now: now, Margin: 1000, Claims: []store.StampClaim{{ID: first.Callback.ID}}})
 		if err != nil || len(stamped) != 1 {
 			t.Fatalf("stamp: %v, %d", err, len(stamped))
@@ -43,12 +38,8 @@ func TestAPollEndsAndAnotherBeginsTogether(t *testing.T) {
 			ID: first.Callback.ID, Fence: stamped[0].Fence, State: store.Succeeded, Reason: store.PollSucceeded, Charge: true,
 			Attempt: &store.Attempt{Outcome: store.AttemptSucceeded, Class: store.ClassOK, Status: 200, StartedAt: now, EndedAt: now},
 		}, now)
-		if err := second.encode(&db.written); err != nil {
-			t.Fatal(err)
-		}
-		if err := db.sql.Change(ctx, func(s *sqldb.Tx) error { return db.applyGroup(s, []sqldb.Entry{&second, &result}) }); err != nil {
-			t.Fatal(err)
-		}
+		noError(second.encode(&db.written))
+		noError(db.sql.Change(ctx, func(s *sqldb.Tx) error { return db.applyGroup(s, []sqldb.Entry{&second, &result}) }))
 		if a := second.out; !result.out.Won || a.Err != nil || a.Replayed || a.Callback.ID != second.draft.Callback.ID {
 			t.Errorf("the second is answered with %+v; the result with %+v", a, result.out)
 		}
@@ -75,9 +66,7 @@ func TestAFiringIsMadeOnceThoughItsReplyIsLost(t *testing.T) {
 			f := &fireEntry{Firing: store.Firing{Schedule: s, Next: now + 60_000, Due: now, Now: now}}
 			if d := testDraft(t, db, now); i == 0 || i == 3 {
 				f.Draft, f.accept.draft = &d, &d
-				if err := f.accept.encode(&db.written); err != nil {
-					t.Fatal(err)
-				}
+				noError(f.accept.encode(&db.written))
 			}
 			if i == 2 {
 				f.Why = "wrong"
@@ -86,9 +75,7 @@ func TestAFiringIsMadeOnceThoughItsReplyIsLost(t *testing.T) {
 		}
 		fire := func(again bool, firings ...*fireEntry) {
 			t.Helper()
-			if err := db.change(ctx, "fire", func(tx *tx) error { tx.Again = again; return tx.fire(firings) }); err != nil {
-				t.Fatal(err)
-			}
+			noError(db.change(ctx, "fire", func(tx *tx) error { tx.Again = again; return tx.fire(firings) }))
 		}
 		// Another dispatcher makes the last one.
 		other := *firings[3]
@@ -117,9 +104,7 @@ func TestAFiringIsMadeOnceThoughItsReplyIsLost(t *testing.T) {
 			}
 		}
 		e := acceptEntry{draft: new(testDraft(t, db, now))}
-		if err := e.encode(&db.written); err != nil {
-			t.Fatal(err)
-		}
+		noError(e.encode(&db.written))
 		for _, again := range []bool{false, true} {
 			if err := db.change(ctx, "run", func(tx *tx) error {
 				tx.Again = again
@@ -155,12 +140,8 @@ func TestPurgeTakesWhatPollsHaveBesideTheirRows(t *testing.T) {
 			d.Callback.Kind, d.Callback.Ref, d.Poll = store.Poll, ref, &store.PollDetail{Context: `"kept"`}
 			drafts = append(drafts, d)
 		}
-		if _, err := db.Accept(ctx, drafts); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := db.Cancel(ctx, store.DefaultProject, drafts[0].Callback.ID, now, store.Actor{Name: "test"}); err != nil {
-			t.Fatal(err)
-		}
+		must(db.Accept(ctx, drafts))
+		must(db.Cancel(ctx, store.DefaultProject, drafts[0].Callback.ID, now, store.Actor{Name: "test"}))
 		if n := number(t, db, `SELECT COUNT(*) FROM polls`); n != 2 {
 			t.Fatalf("%d rows before", n)
 		}

@@ -20,22 +20,15 @@ import (
 // lists runs a query of two text columns and groups the second by the first.
 func lists(t *testing.T, db *sql.DB, query string) map[string][]string {
 	t.Helper()
-	rows, err := db.QueryContext(t.Context(), query)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rows := must(db.QueryContext(t.Context(), query))
 	defer rows.Close()
 	all := make(map[string][]string)
 	for rows.Next() {
 		var key, value string
-		if err := rows.Scan(&key, &value); err != nil {
-			t.Fatal(err)
-		}
+		noError(rows.Scan(&key, &value))
 		all[key] = append(all[key], value)
 	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
+	noError(rows.Err())
 	return all
 }
 
@@ -49,10 +42,7 @@ const (
 // raw opens a handle apart from the store's.
 func raw(t *testing.T, driver, dsn string) *sql.DB {
 	t.Helper()
-	db, err := sql.Open(driver, dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must(sql.Open(driver, dsn))
 	t.Cleanup(func() {
 		if err := db.Close(); err != nil {
 			t.Error(err)
@@ -152,10 +142,7 @@ func migrateTogether(t *testing.T, url string) {
 	}
 	wg.Wait()
 	db := migrated(t, url)
-	status, err := MigrationStatus(t.Context(), db)
-	if err != nil {
-		t.Fatal(err)
-	}
+	status := must(MigrationStatus(t.Context(), db))
 	if len(status) == 0 {
 		t.Fatal("no migrations are known")
 	}
@@ -181,9 +168,7 @@ func otherSchema(t *testing.T, url, driver, dsn string) {
 		{"another text", `UPDATE schema_migrations SET hash = 'other' WHERE version_id = 1`, true},
 		{"a program that kept no hash", `ALTER TABLE schema_migrations DROP COLUMN hash`, true},
 	} {
-		if _, err := handle.ExecContext(t.Context(), step.change); err != nil {
-			t.Fatal(err)
-		}
+		must(handle.ExecContext(t.Context(), step.change))
 		_, statusErr := MigrationStatus(t.Context(), db)
 		for call, err := range map[string]error{"Migrate": Migrate(t.Context(), db), "MigrationStatus": statusErr} {
 			if errors.Is(err, ErrOtherSchema) != step.refused || (err != nil) != step.refused {
@@ -195,10 +180,7 @@ func otherSchema(t *testing.T, url, driver, dsn string) {
 
 func TestMigrationStatusBefore(t *testing.T) {
 	t.Parallel()
-	db, err := Open(t.Context(), Options{URL: "sqlite:" + filepath.Join(t.TempDir(), "d.db")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must(Open(t.Context(), Options{URL: "sqlite:" + filepath.Join(t.TempDir(), "d.db")}))
 	status, err := MigrationStatus(t.Context(), db)
 	if err != nil || len(status) == 0 || status[0].Applied {
 		t.Errorf("status before the first migration: %v, %+v", err, status)
@@ -221,10 +203,7 @@ func TestOpen(t *testing.T) {
 	}
 	path := filepath.Join(t.TempDir(), "a?b #c%20", "d.db")
 	migrated(t, "sqlite:"+path)
-	info, err := os.Stat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	info := must(os.Stat(path))
 	if info.Mode().Perm() != 0o600 {
 		t.Errorf("the file's mode is %o", info.Mode().Perm())
 	}

@@ -15,9 +15,7 @@ func TestAStampThatWaitsTakesWhatWasChanged(t *testing.T) {
 	db, ctx := openPostgres(t), t.Context()
 	draft := testDraft(t, db, now)
 	claims := []store.StampClaim{{ID: draft.Callback.ID}}
-	if _, err := db.Accept(ctx, []store.Draft{draft}); err != nil {
-		t.Fatal(err)
-	}
+	must(db.Accept(ctx, []store.Draft{draft}))
 	db.fresh.remove(claims) // another process claims it
 	type answer struct {
 		stamped []*store.Stamped
@@ -50,9 +48,7 @@ func TestAChangeThatWaitsKeepsWhatWasChanged(t *testing.T) {
 	const now, newURL = 1_790_000_000_000, "https://changed.example"
 	db, ctx := openPostgres(t), t.Context()
 	draft := testDraft(t, db, now)
-	if _, err := db.Accept(ctx, []store.Draft{draft}); err != nil {
-		t.Fatal(err)
-	}
+	must(db.Accept(ctx, []store.Draft{draft}))
 	edit := func(change func(c *store.Callback) error) (store.Callback, error) {
 		return db.Mend(ctx, draft.Callback.Project, draft.Callback.ID, change, now, store.Actor{Name: "test"})
 	}
@@ -68,9 +64,7 @@ func TestAChangeThatWaitsKeepsWhatWasChanged(t *testing.T) {
 		awaitLocked(t, db.sql.Pool, 1)
 		return nil
 	})
-	if err := errors.Join(err, <-second); err != nil {
-		t.Fatal(err)
-	}
+	noError(errors.Join(err, <-second))
 	if c.URL != newURL || c.Policy.Timeout != draft.Callback.Policy.Timeout+time.Second {
 		t.Errorf("after both changes: %s, %s", c.URL, c.Policy.Timeout)
 	}

@@ -217,3 +217,15 @@ func onBoth(t *testing.T, test func(*testing.T, *DB)) {
 		test(t, openPostgres(t))
 	})
 }
+
+// must returns the result of a call that may not fail, as noError takes one that has no other result.
+func must[T any](result T, err error) T {
+	noError(err)
+	return result
+}
+
+func noError(err error) {
+	if err != nil {
+		panic(err)
+	}
+}

@@ -27,17 +27,10 @@ const testNow = int64(1_790_000_000_000)
 func TestReopen(t *testing.T) {
 	t.Parallel()
 	url := sqliteURL(t)
-	db, err := Open(t.Context(), Options{URL: url})
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must(Open(t.Context(), Options{URL: url}))
 	drafts := newDrafts(300, testNow)
-	if _, err := db.Accept(t.Context(), drafts); err != nil {
-		t.Fatal(err)
-	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(db.Accept(t.Context(), drafts))
+	noError(db.Close())
 	if _, err := db.Accept(t.Context(), drafts[:1]); !errors.Is(err, store.ErrUnavailable) {
 		t.Errorf("accept after close: %v", err)
 	}
@@ -46,9 +39,7 @@ func TestReopen(t *testing.T) {
 	}
 	again := openURL(t, Options{URL: url})
 	for _, d := range drafts {
-		if _, err := again.Get(t.Context(), d.Callback.Project, d.Callback.ID); err != nil {
-			t.Fatal(err)
-		}
+		must(again.Get(t.Context(), d.Callback.Project, d.Callback.ID))
 	}
 }
 
@@ -121,23 +112,14 @@ func TestQueueWait(t *testing.T) {
 // TestUnreachable asks a server that is not there, and one that never answers.
 func TestUnreachable(t *testing.T) {
 	t.Parallel()
-	silent, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	silent := must(net.Listen("tcp", "127.0.0.1:0"))
 	defer silent.Close()
-	absent, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	absent := must(net.Listen("tcp", "127.0.0.1:0"))
 	absent.Close()
 	for name, l := range map[string]net.Listener{"silent": silent, "absent": absent} {
 		t.Run(name, func(t *testing.T) {
 			url := fmt.Sprintf("postgres://u:secret@%s/d?sslmode=disable", l.Addr())
-			db, err := Open(t.Context(), Options{URL: url})
-			if err != nil {
-				t.Fatal(err)
-			}
+			db := must(Open(t.Context(), Options{URL: url}))
 			began := time.Now()
 			accept := func() error { _, err := db.Accept(t.Context(), newDrafts(1, testNow)); return err }
 			get := func() error { _, err := db.Get(t.Context(), "p", "x"); return err }
@@ -180,10 +162,7 @@ func TestConnectionsCut(t *testing.T) {
 			}
 		})
 	}
-	parsed, err := url.Parse(address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	parsed := must(url.Parse(address))
 	end := `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 		WHERE application_name = 'dispatcher' AND datname = '` + strings.TrimPrefix(parsed.Path, "/") + "'"
 	for finished.Load() < 4 && ctx.Err() == nil {
@@ -197,17 +176,11 @@ func TestConnectionsCut(t *testing.T) {
 		}
 	}
 	wg.Wait()
-	counts, err := db.Counts(t.Context(), store.DefaultProject)
-	if err != nil {
-		t.Fatal(err)
-	}
+	counts := must(db.Counts(t.Context(), store.DefaultProject))
 	states := make(map[store.State]int64)
 	var after *store.Cursor
 	for {
-		page, err := db.List(t.Context(), store.DefaultProject, store.Filter{Limit: 500, After: after, Now: testNow})
-		if err != nil {
-			t.Fatal(err)
-		}
+		page := must(db.List(t.Context(), store.DefaultProject, store.Filter{Limit: 500, After: after, Now: testNow}))
 		for _, c := range page.Callbacks {
 			states[c.State]++
 			if c.State == store.Succeeded && (c.AttemptCount != 1 || c.AttemptSeq != 1) {
@@ -299,10 +272,7 @@ func TestBadTextStandsAlone(t *testing.T) {
 	drafts := newDrafts(50, testNow)
 	drafts[17].Callback.Ref = "a\x00b"
 	drafts[31].Callback.Ref = "\xff"
-	accepted, err := db.Accept(t.Context(), drafts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	accepted := must(db.Accept(t.Context(), drafts))
 	for i, a := range accepted {
 		if bad := i == 17 || i == 31; (a.Err != nil) != bad {
 			t.Errorf("draft %d: %v", i, a.Err)
@@ -319,18 +289,13 @@ func TestMetrics(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	for range 2 {
 		db := openURL(t, Options{URL: sqliteURL(t), Registerer: registry})
-		if _, err := db.Accept(t.Context(), newDrafts(3, testNow)); err != nil {
-			t.Fatal(err)
-		}
+		must(db.Accept(t.Context(), newDrafts(3, testNow)))
 	}
 	problems, err := testutil.GatherAndLint(registry)
 	if err != nil || len(problems) > 0 {
 		t.Errorf("metrics: %v, %v", err, problems)
 	}
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := must(registry.Gather())
 	for _, f := range families {
 		if f.GetName() == "dispatcher_sql_group_rows" {
 			if h := f.GetMetric()[0].GetHistogram(); h.GetSampleCount() != 2 || h.GetSampleSum() != 6 {

@@ -39,8 +39,6 @@ func TestWrittenPolicies(t *testing.T) {
 				t.Errorf("change %d: written %s, want %s: %v, %v", i, got, want, err, jerr)
 			}
 		}
-		if _, err := w.policy(&base); err != nil {
-			t.Fatal(err)
-		}
+		must(w.policy(&base))
 	}
 }
