@@ -184,13 +184,13 @@ func TestPagesLookInWindows(t *testing.T) {
 	onBoth(t, func(t *testing.T, db *DB) {
 		ctx := t.Context()
 		setLooking(db, 4, 30, 0)
-		var drafts []store.Draft
-		for i := range 60 {
-			d := testDraft(t, db, pagesNow+int64(i))
+		drafts := newDrafts(60, pagesNow)
+		for i := range drafts {
+			d := &drafts[i]
+			d.Callback.DueAt += int64(i)
 			if i >= 20 && i%2 == 0 {
 				d.Callback.Project = "other"
 			}
-			drafts = append(drafts, d)
 			e := store.AuditEntry{ID: d.Callback.ID, Project: store.DefaultProject, At: int64(i), Actor: "often", Action: "a", Object: "o"}
 			if i%20 == 3 {
 				e.Actor = "rare"
@@ -237,7 +237,7 @@ func TestEveryAttemptIsReached(t *testing.T) {
 	onBoth(t, func(t *testing.T, db *DB) {
 		const now, many = 1_790_000_000_000, 2*maxList + 203
 		ctx := t.Context()
-		d := testDraft(t, db, now)
+		d := newDrafts(1, now)[0]
 		must(db.Accept(ctx, []store.Draft{d}))
 		var attempts []store.Attempt
 		for i := range many {

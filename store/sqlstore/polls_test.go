@@ -2,21 +2,10 @@ package sqlstore
 
 import (
 	"testing"
-	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
-
-// testDraft is a draft that is due at the time.
-func testDraft(t *testing.T, db *DB, at int64) store.Draft {
-	t.Helper()
-	id := must(db.idAt(at))
-	return store.Draft{Callback: store.Callback{
-		ID: id, Project: store.DefaultProject, Kind: store.Notify, URL: "https://a.example", Method: "GET", Ref: "r", Lane: "a",
-		State: store.Scheduled, DueAt: at, FirstDueAt: at, CreatedAt: at, UpdatedAt: at, Policy: store.Policy{Timeout: time.Second},
-	}}
-}
 
 // Where results and accepts share a transaction, what has ended by one makes room for the other.
 func TestAPollEndsAndAnotherBeginsTogether(t *testing.T) {
@@ -24,8 +13,8 @@ func TestAPollEndsAndAnotherBeginsTogether(t *testing.T) {
 		const now = 1_790_000_000_000
 		ctx := t.Context()
 		poll := func() store.Draft {
-			d := testDraft(t, db, now)
-			d.Callback.Kind, d.Poll = store.Poll, &store.PollDetail{OnResult: &store.ResultDraft{Callback: testDraft(t, db, now).Callback}}
+			d := newDrafts(1, now)[0]
+			d.Callback.Kind, d.Poll = store.Poll, &store.PollDetail{OnResult: &store.ResultDraft{Callback: newDrafts(1, now)[0].Callback}}
 			return d
 		}
 		first, second := poll(), acceptEntry{draft: new(poll())}
@@ -58,13 +47,13 @@ func TestAFiringIsMadeOnceThoughItsReplyIsLost(t *testing.T) {
 		var firings []*fireEntry
 		for i, name := range []string{"made", "skipped", "failed", "moved"} {
 			s, err := db.CreateSchedule(ctx, store.Schedule{
-				ID: testDraft(t, db, now).Callback.ID, Project: store.DefaultProject, Name: name, Enabled: true, NextAt: now, CreatedAt: now,
+				ID: newDrafts(1, now)[0].Callback.ID, Project: store.DefaultProject, Name: name, Enabled: true, NextAt: now, CreatedAt: now,
 			}, by)
 			if err != nil {
 				t.Fatal(err)
 			}
 			f := &fireEntry{Firing: store.Firing{Schedule: s, Next: now + 60_000, Due: now, Now: now}}
-			if d := testDraft(t, db, now); i == 0 || i == 3 {
+			if d := newDrafts(1, now)[0]; i == 0 || i == 3 {
 				f.Draft, f.accept.draft = &d, &d
 				noError(f.accept.encode(&db.written))
 			}
@@ -79,7 +68,7 @@ func TestAFiringIsMadeOnceThoughItsReplyIsLost(t *testing.T) {
 		}
 		// Another dispatcher makes the last one.
 		other := *firings[3]
-		d := testDraft(t, db, now)
+		d := newDrafts(1, now)[0]
 		other.Draft, other.accept.draft = &d, &d
 		fire(false, &other)
 		for _, again := range []bool{false, true, true} {
@@ -103,7 +92,7 @@ func TestAFiringIsMadeOnceThoughItsReplyIsLost(t *testing.T) {
 				t.Errorf("runs of %d: %v, %v", i, runs, err)
 			}
 		}
-		e := acceptEntry{draft: new(testDraft(t, db, now))}
+		e := acceptEntry{draft: &newDrafts(1, now)[0]}
 		noError(e.encode(&db.written))
 		for _, again := range []bool{false, true} {
 			if err := db.change(ctx, "run", func(tx *tx) error {
@@ -136,7 +125,7 @@ func TestPurgeTakesWhatPollsHaveBesideTheirRows(t *testing.T) {
 		ctx := t.Context()
 		var drafts []store.Draft
 		for _, ref := range []string{"gone", "open"} {
-			d := testDraft(t, db, now)
+			d := newDrafts(1, now)[0]
 			d.Callback.Kind, d.Callback.Ref, d.Poll = store.Poll, ref, &store.PollDetail{Context: `"kept"`}
 			drafts = append(drafts, d)
 		}

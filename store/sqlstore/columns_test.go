@@ -4,6 +4,9 @@ import (
 	"encoding/json"
 	"reflect"
 	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -86,4 +89,60 @@ func FuzzStoredResult(f *testing.F) {
 			t.Errorf("%q is %s, and read again %s, %v, %v", text, a, b, errA, errB)
 		}
 	})
+}
+
+// The headers of an attempt are read as they were, whether they are those that every request of ours has or not.
+func TestHeadersAreReadAsTheyWere(t *testing.T) {
+	a := store.Attempt{CallbackID: "01M8027H0TQ1NDWB76AGE2WGZF", Number: 3, StartedAt: 1_790_000_000_999}
+	other := []store.Header{{Name: "x", Value: "\"<\n号"}}
+	late := a
+	late.StartedAt += 1000
+	for _, headers := range [][]store.Header{
+		nil, other, ownHeaders(&a, ownUnsigned), append(ownHeaders(&a, ownSigned), other[0]), ownHeaders(&late, ownSigned),
+		ownHeaders(&a, ownSigned)[1:],
+	} {
+		a.RequestHeaders = headers
+		text := must(detailOf(&a))
+		var d attemptDetail
+		noError(decode("detail", text, &d))
+		got := a
+		d.into(&got)
+		if diff := cmp.Diff(headers, got.RequestHeaders); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", text, diff)
+		}
+	}
+}
+
+// A text is used again only for the very same policy: whatever differs, under the same name, is written anew.
+func TestWrittenPolicies(t *testing.T) {
+	var w written
+	base := store.Policy{Name: "payment", Tiers: []time.Duration{1, 2}, Timeout: 3, StopOn: []int{410}}
+	changes := []func(*store.Policy){
+		func(*store.Policy) {},
+		func(p *store.Policy) { p.Tiers = []time.Duration{1, 3} },
+		func(p *store.Policy) { p.Tiers = nil },
+		func(p *store.Policy) { p.Tiers = []time.Duration{} },
+		func(p *store.Policy) { p.RepeatLast = true },
+		func(p *store.Policy) { p.Deadline = 9 },
+		func(p *store.Policy) { p.Timeout = 9 },
+		func(p *store.Policy) { p.Jitter = 0.5 },
+		func(p *store.Policy) { p.RetryAfterCap = 9 },
+		func(p *store.Policy) { p.OverloadFloor = 9 },
+		func(p *store.Policy) { p.StopOn = nil },
+		func(p *store.Policy) { p.Name = "" },
+	}
+	if fields := reflect.TypeFor[store.Policy]().NumField(); fields != len(changes)-3 {
+		t.Fatalf("a policy has %d fields; samePolicy must compare each, and this test change each", fields)
+	}
+	for i, change := range changes {
+		for _, p := range []store.Policy{base, base} {
+			change(&p)
+			got, err := w.policy(&p)
+			want, jerr := json.Marshal(p)
+			if err != nil || jerr != nil || got != string(want) {
+				t.Errorf("change %d: written %s, want %s: %v, %v", i, got, want, err, jerr)
+			}
+		}
+		must(w.policy(&base))
+	}
 }

@@ -1,0 +1,147 @@
+package sqlstore
+
+import (
+	"database/sql"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// A stamp that waits for a change of its callback takes both rows as they are after it.
+func TestAStampThatWaitsTakesWhatWasChanged(t *testing.T) {
+	needsPostgres(t)
+	const now, newURL = 1_790_000_000_000, "https://changed.example"
+	db, ctx := openPostgres(t), t.Context()
+	draft := newDrafts(1, now)[0]
+	claims := []store.StampClaim{{ID: draft.Callback.ID}}
+	must(db.Accept(ctx, []store.Draft{draft}))
+	db.fresh.remove(claims) // another process claims it
+	type answer struct {
+		stamped []*store.Stamped
+		err     error
+	}
+	answers := make(chan answer, 1)
+	_, err := db.Mend(ctx, draft.Callback.Project, draft.Callback.ID, func(c *store.Callback) error {
+		c.URL = newURL
+		go func() {
+			stamped, _, err := db.Stamp(ctx, store.Stamp{Token: "t", Now: now, Margin: 1000, Claims: claims})
+			answers <- answer{stamped, err}
+		}()
+		awaitLocked(t, db.sql.Pool, 1)
+		return nil
+	}, now, store.Actor{Name: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	switch got := <-answers; {
+	case got.err != nil || len(got.stamped) != 1:
+		t.Fatalf("%d were stamped: %v", len(got.stamped), got.err)
+	case got.stamped[0].URL != newURL:
+		t.Errorf("the attempt goes to %s, want %s", got.stamped[0].URL, newURL)
+	}
+}
+
+// A change that waits for another one keeps what that wrote.
+func TestAChangeThatWaitsKeepsWhatWasChanged(t *testing.T) {
+	needsPostgres(t)
+	const now, newURL = 1_790_000_000_000, "https://changed.example"
+	db, ctx := openPostgres(t), t.Context()
+	draft := newDrafts(1, now)[0]
+	must(db.Accept(ctx, []store.Draft{draft}))
+	edit := func(change func(c *store.Callback) error) (store.Callback, error) {
+		return db.Mend(ctx, draft.Callback.Project, draft.Callback.ID, change, now, store.Actor{Name: "test"})
+	}
+	second := make(chan error, 1)
+	var c store.Callback
+	_, err := edit(func(c1 *store.Callback) error {
+		c1.URL = newURL
+		go func() {
+			var err error
+			c, err = edit(func(c2 *store.Callback) error { c2.Policy.Timeout += time.Second; return nil })
+			second <- err
+		}()
+		awaitLocked(t, db.sql.Pool, 1)
+		return nil
+	})
+	noError(errors.Join(err, <-second))
+	if c.URL != newURL || c.Policy.Timeout != draft.Callback.Policy.Timeout+time.Second {
+		t.Errorf("after both changes: %s, %s", c.URL, c.Policy.Timeout)
+	}
+}
+
+// What a purge has passed because it is still needed is in no process a row that should be gone, nor is it
+// looked through by each process that takes the purge over.
+func TestPlacesOfAPurgeAreShared(t *testing.T) {
+	needsPostgres(t)
+	url := postgresURL(t)
+	db, other := openSlow(t, url), openSlow(t, url)
+	now := testNow
+	d := newDrafts(1, now)[0]
+	d.Idempotency = &store.Idempotency{Route: "POST /v1/callbacks", Key: "key", Fingerprint: []byte("one")}
+	must(db.Accept(t.Context(), []store.Draft{d}))
+	overstays := func(db *DB, want map[string]int64) {
+		t.Helper()
+		got, err := db.Overstays(t.Context(), store.Retention{Now: now})
+		if err != nil || len(got) != len(want) || got["key"] != want["key"] {
+			t.Errorf("%v, %v; want %v", got, err, want)
+		}
+	}
+	overstays(db, nil)
+	overstays(other, nil)
+	now += store.IdempotencyAge.Milliseconds() + saveEvery
+	overstays(other, map[string]int64{"key": testNow})
+	for range 2 {
+		if _, _, err := db.PurgeKeys(t.Context(), now, 100); err != nil {
+			t.Fatal(err)
+		}
+		now += saveEvery
+	}
+	overstays(db, nil)
+	overstays(other, nil)
+}
+
+// TestFullGroupsPass holds up a group of accepts on PostgreSQL: one that is full is committed meanwhile.
+func TestFullGroupsPass(t *testing.T) {
+	needsPostgres(t)
+	address := postgresURL(t)
+	db := openURL(t, Options{URL: address})
+	accept := func(drafts []store.Draft) error {
+		accepted, err := db.Accept(t.Context(), drafts)
+		for i := range accepted {
+			if accepted[i].Err != nil {
+				return accepted[i].Err
+			}
+		}
+		return err
+	}
+	full := newDrafts(300, testNow)
+	if err := accept(full); err != nil { // which makes the lanes, too
+		t.Fatal(err)
+	}
+	other := must(sql.Open("pgx", address))
+	defer other.Close()
+	blocker := must(other.BeginTx(t.Context(), nil))
+	defer blocker.Rollback()
+	must(blocker.ExecContext(t.Context(), `INSERT INTO idempotency (project, route, key, fingerprint, callback_id, created_at)
+		VALUES ('default', 'r', 'k', '', '', 0)`))
+
+	held := newDrafts(1, testNow)
+	held[0].Idempotency = &store.Idempotency{Route: "r", Key: "k", Fingerprint: []byte{1}}
+	answered := make(chan error, 1)
+	go func() { answered <- accept(held) }()
+	awaitLocked(t, other, 1)
+	if err := accept(newDrafts(300, testNow)); err != nil {
+		t.Errorf("a full group: %v", err)
+	}
+	select {
+	case err := <-answered:
+		t.Errorf("the group that is held up was answered: %v", err)
+	default:
+	}
+	noError(blocker.Rollback())
+	if err := <-answered; err != nil {
+		t.Errorf("the group that was held up: %v", err)
+	}
+}
