@@ -65,7 +65,7 @@ func (cmd *Command) Run(ctx context.Context, c *console.Console) (err error) {
 	if err != nil {
 		return errors.Join(err, receiver.Close())
 	}
-	d := &demo{c: c, srv: srv, payments: payments, receiver: receiver, ids: make([]string, len(payments)), live: newLive(c, len(payments))}
+	d := &demo{c: c, srv: srv, payments: payments, receiver: receiver, live: newLive(c, len(payments))}
 	d.shop = newShop(payments, d.live.answered)
 	flags := remote.Flags{Server: "http://" + srv.Web.Addr().String(), Key: settings.AdminKey, Project: store.DefaultProject}
 	if d.cl, err = remote.New(c, flags); err != nil {
@@ -84,8 +84,6 @@ type demo struct {
 	// payments are the thirty, the poll and its result.
 	payments []payment
 	live     *live
-	// ids of the callbacks, as far as they are accepted, in the order of the payments.
-	ids []string
 }
 
 // run starts server and receiver, plays the plan, and leaves the server open unless exit is set.
@@ -201,7 +199,7 @@ func (d *demo) sendAll(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("send %s: %w", p.name(), err)
 		}
-		d.ids[i] = cb.ID
+		p.id = cb.ID
 		d.live.accepted(p)
 		if p.lockKey != "" && p.topic != "payment.settled" {
 			continue
@@ -266,8 +264,8 @@ func (d *demo) observe(ctx context.Context) (terminal int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	for i, id := range d.ids {
-		cb, ok := byID[id]
+	for i := range d.payments {
+		cb, ok := byID[d.payments[i].id]
 		if !ok {
 			continue
 		}
@@ -308,18 +306,29 @@ and the key to sign in with is %s. In another terminal:
   curl -H "Authorization: Bearer $DISPATCHER_KEY" $DISPATCHER_SERVER/v1/stats
 
 Metrics are at http://%s/metrics. Ctrl-C ends the demo and removes its data.
-`, d.pages(), d.srv.Settings.AdminKey, d.cl.Base, d.srv.Settings.AdminKey, d.deadID(), d.ids[d.asked()], d.srv.Web.OpsAddr())
+`, d.pages(), d.srv.Settings.AdminKey, d.cl.Base, d.srv.Settings.AdminKey, d.dead().id, d.asked().id, d.srv.Web.OpsAddr())
 }
 
 // pages is where the admin pages are.
 func (d *demo) pages() string { return d.cl.Base + ui.Root + "/" }
 
-// deadID is the callback that the plan lets die: the one worth looking at.
-func (d *demo) deadID() string {
-	for i := range d.payments {
-		if d.payments[i].scenario.state == "dead" {
-			return d.ids[i]
+// dead is the payment that the plan lets die: the one worth looking at. asked and told are the poll and its result.
+func (d *demo) dead() *payment {
+	return first(d.payments, func(p *payment) bool { return p.scenario.state == "dead" })
+}
+func (d *demo) asked() *payment {
+	return first(d.payments, func(p *payment) bool { return p.scenario.asked })
+}
+func (d *demo) told() *payment {
+	return first(d.payments, func(p *payment) bool { return p.scenario.told })
+}
+
+// first returns the first payment of a kind; nil: there is none. It copies none, because others write to them.
+func first(payments []payment, is func(*payment) bool) *payment {
+	for i := range payments {
+		if p := &payments[i]; is(p) {
+			return p
 		}
 	}
-	return ""
+	return nil
 }

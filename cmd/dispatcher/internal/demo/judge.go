@@ -3,51 +3,41 @@ package demo
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/remote"
 )
 
-// A finding is what is known of one payment at the end.
-type finding struct {
-	payment  *payment
-	callback client.Callback
-	attempts []client.Attempt
-	visits   []time.Time
-}
-
 // judge compares what happened with what was foreseen, shows both, and says whether they agree.
 func (d *demo) judge(ctx context.Context) (bool, error) {
-	findings, report, all, err := d.findings(ctx)
+	all, err := d.look(ctx) // whether they were foreseen or not
 	if err != nil {
 		return false, err
 	}
+	if err := d.readAttempts(ctx, all); err != nil {
+		return false, err
+	}
+	d.shop.mu.Lock()
+	defer d.shop.mu.Unlock()
 	var wrong []string
-	groups := map[string]*group{}
-	for i := range findings {
-		f := &findings[i]
-		g := groups[f.payment.scenario.name]
-		if g == nil {
-			g = &group{}
-			groups[f.payment.scenario.name] = g
-		}
-		problems := f.problems()
-		g.add(f, len(problems) == 0)
-		wrong = append(wrong, problems...)
-	}
-	for _, s := range scenarios() {
-		if g := groups[s.name]; s.locked && g != nil && g.diverts == 0 {
-			wrong = append(wrong, "no callback was diverted, although pairs shared a lock key")
+	diverts := 0
+	for i := range d.payments {
+		p := &d.payments[i]
+		wrong = append(wrong, p.problems()...)
+		if p.scenario.locked {
+			diverts += p.seen.DivertCount
 		}
 	}
-	wrong = append(append(wrong, report.problems()...), d.resultProblems(report.result)...)
-	if len(all) != len(findings) { // such as a second result of the poll
-		wrong = append(wrong, fmt.Sprintf("%d callbacks were accepted, not %d", len(all), len(findings)))
+	if diverts == 0 {
+		wrong = append(wrong, "no callback was diverted, although pairs shared a lock key")
 	}
-	d.showGroups(groups)
-	d.showSummary(findings, all, report, len(wrong) == 0)
+	wrong = append(append(wrong, d.shop.problems()...), d.resultProblems()...)
+	if len(all) != len(d.payments) { // such as a second result of the poll
+		wrong = append(wrong, fmt.Sprintf("%d callbacks were accepted, not %d", len(all), len(d.payments)))
+	}
+	d.showScenarios()
+	d.showSummary(all, len(wrong) == 0)
 	fmt.Fprintln(d.c.Out)
 	if len(wrong) == 0 {
 		fmt.Fprintln(d.c.Out, d.c.Paint("Everything happened as foreseen.", console.Green, console.Bold))
@@ -60,136 +50,109 @@ func (d *demo) judge(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// findings reads everything about every payment. all are the server's callbacks, whether they were foreseen or not.
-func (d *demo) findings(ctx context.Context) (list []finding, report shopReport, all map[string]client.Callback, err error) {
-	if all, err = d.look(ctx); err != nil {
-		return nil, report, nil, err
-	}
-	report = d.shop.report(d.payments)
-	list = make([]finding, len(d.payments))
-	for i, id := range d.ids {
-		list[i] = finding{payment: &d.payments[i], visits: report.visits[i]}
-		if id == "" { // the result of a poll that has not ended
+// readAttempts reads everything about every payment.
+func (d *demo) readAttempts(ctx context.Context, all map[string]client.Callback) error {
+	for i := range d.payments {
+		p := &d.payments[i]
+		p.seen = all[p.id]
+		if p.id == "" { // the result of a poll that has not ended
 			continue
 		}
-		raw, err := remote.NewestAttempts(ctx, d.cl, id, 0)
+		raw, err := remote.NewestAttempts(ctx, d.cl, p.id, 0)
 		if err == nil {
-			list[i].attempts, err = remote.DecodeAttempts(raw)
+			p.attempts, err = remote.DecodeAttempts(raw)
 		}
 		if err != nil {
-			return nil, report, nil, fmt.Errorf("look at the attempts of %s: %w", id, err)
+			return fmt.Errorf("look at the attempts of %s: %w", p.id, err)
 		}
-		list[i].callback = all[id]
 	}
-	return list, report, all, nil
+	return nil
 }
 
 // problems says what is not as foreseen.
-func (f *finding) problems() []string {
+func (p *payment) problems() []string {
 	var list []string
 	refuse := func(format string, args ...any) {
-		list = append(list, f.payment.name()+": "+fmt.Sprintf(format, args...))
+		list = append(list, p.name()+": "+fmt.Sprintf(format, args...))
 	}
-	s, cb := f.payment.scenario, &f.callback
+	s, cb := &p.scenario, &p.seen
 	if cb.State != s.state || cb.Reason != s.reason {
 		refuse("is %s %s, not %s %s", cb.State, cb.Reason, s.state, s.reason)
 	}
 	if cb.AttemptCount != s.attempts {
 		refuse("has %d charged attempts, not %d", cb.AttemptCount, s.attempts)
 	}
-	if len(f.visits) != len(f.attempts) {
-		refuse("has %d attempts on record, and the receiver saw %d", len(f.attempts), len(f.visits))
+	if len(p.visits) != len(p.attempts) {
+		refuse("has %d attempts on record, and the receiver saw %d", len(p.attempts), len(p.visits))
 	}
-	tiers := s.tiers
-	for i := 1; i < len(f.visits) && i <= len(tiers); i++ {
+	for i := 1; i < len(p.visits) && i <= len(s.tiers); i++ {
 		// The wait runs from the end of an attempt, which is after the shop began to see it.
-		if gap := f.visits[i].Sub(f.visits[i-1]); gap < tiers[i-1] {
-			refuse("attempt %d came %s after the one before, which is too early for a tier of %s", i+1, console.Brief(gap), console.Brief(tiers[i-1]))
+		if gap := p.visits[i].Sub(p.visits[i-1]); gap < s.tiers[i-1] {
+			refuse("attempt %d came %s after the one before, which is too early for a tier of %s", i+1, console.Brief(gap), console.Brief(s.tiers[i-1]))
 		}
 	}
 	return list
 }
 
-// problems says what the shop's ledger has against the dispatcher.
-func (r *shopReport) problems() []string {
-	var list []string
-	for _, p := range []struct {
-		count int
-		what  string
-	}{
-		{r.overlaps, "requests came while another one with the same lock key was being answered"},
-		{r.forged, "requests had a wrong signature"},
-		{r.changed, "requests had other bytes than were handed over"},
-		{r.mixed, "requests had another webhook-id than the attempt before"},
-	} {
-		if p.count > 0 {
-			list = append(list, fmt.Sprintf("%d %s", p.count, p.what))
-		}
-	}
-	return list
-}
-
-// A group sums the findings of one scenario.
-type group struct {
-	payments, asForeseen, attempts, diverts int
-	ended                                   string
-}
-
-func (g *group) add(f *finding, asForeseen bool) {
-	g.payments++
-	if asForeseen {
-		g.asForeseen++
-	}
-	g.attempts += f.callback.AttemptCount
-	g.diverts += f.callback.DivertCount
-	ended := remote.StateOf(&f.callback)
-	if g.ended != "" && g.ended != ended {
-		ended = "differ"
-	}
-	g.ended = ended
-}
-
-// showGroups prints the final table.
-func (d *demo) showGroups(groups map[string]*group) {
+// showScenarios prints the final table.
+func (d *demo) showScenarios() {
 	fmt.Fprintln(d.c.Out)
 	t := d.c.NewTable("the shop", "callbacks", "attempts each", "diverts", "ended", "as foreseen")
 	for _, s := range scenarios() {
-		g := groups[s.name]
-		if g == nil {
-			continue
+		payments, asForeseen, attempts, diverts, ended := 0, 0, 0, 0, ""
+		for i := range d.payments {
+			p := &d.payments[i]
+			if p.scenario.name != s.name {
+				continue
+			}
+			payments++
+			if len(p.problems()) == 0 {
+				asForeseen++
+			}
+			attempts += p.seen.AttemptCount
+			diverts += p.seen.DivertCount
+			if state := remote.StateOf(&p.seen); ended == "" || ended == state {
+				ended = state
+			} else {
+				ended = "differ"
+			}
 		}
-		each := fmt.Sprintf("%.3g", float64(g.attempts)/float64(g.payments))
-		verdict := d.c.Paint(fmt.Sprintf("%d of %d", g.asForeseen, g.payments), console.Green)
-		if g.asForeseen < g.payments {
-			verdict = d.c.Paint(fmt.Sprintf("%d of %d", g.asForeseen, g.payments), console.Red)
+		colour := console.Green
+		if asForeseen < payments {
+			colour = console.Red
 		}
-		t.Row(s.name, g.payments, each, g.diverts, d.c.Paint(g.ended, console.StateColour(s.state)), verdict)
+		t.Row(s.name, payments, fmt.Sprintf("%.3g", float64(attempts)/float64(payments)), diverts,
+			d.c.Paint(ended, console.StateColour(s.state)), d.c.Paint(fmt.Sprintf("%d of %d", asForeseen, payments), colour))
 	}
 	t.Render()
 }
 
 // showSummary prints the books: they must balance.
-func (d *demo) showSummary(findings []finding, all map[string]client.Callback, report shopReport, asForeseen bool) {
+func (d *demo) showSummary(all map[string]client.Callback, asForeseen bool) {
 	states := map[client.State]int{}
 	for _, cb := range all {
 		states[cb.State]++
 	}
+	requests, asked := 0, len(d.asked().visits)
 	attempts, timed, late, worst := 0, 0, 0.0, 0.0
-	for i := range findings {
-		for _, a := range findings[i].attempts {
+	for i := range d.payments {
+		p := &d.payments[i]
+		requests += len(p.visits)
+		for _, a := range p.attempts {
 			attempts++
 			// Who waited for a lock was not late by the dispatcher's doing.
-			if findings[i].callback.DivertCount == 0 {
+			if p.seen.DivertCount == 0 {
 				timed++
 				late += a.LatenessMs
 				worst = max(worst, a.LatenessMs)
 			}
 		}
 	}
+	requests -= asked
 	open := len(all) - states["succeeded"] - states["dead"] - states["canceled"]
 	fmt.Fprintf(d.c.Out, "\n%d accepted, the poll and its result among them = %d succeeded + %d dead + %d canceled + %d open;\n"+
 		"%d attempts on record, %d requests at the shop and %d at the bank.\n",
-		len(all), states["succeeded"], states["dead"], states["canceled"], open, attempts, report.requests, report.asked)
+		len(all), states["succeeded"], states["dead"], states["canceled"], open, attempts, requests, asked)
 	if timed > 0 {
 		early := ""
 		if asForeseen {
@@ -197,5 +160,5 @@ func (d *demo) showSummary(findings []finding, all map[string]client.Callback, r
 		}
 		fmt.Fprintf(d.c.Out, "Attempts started %.1f ms after they were due on average, %.1f ms at worst%s (those that waited for a lock left out).\n", late/float64(timed), worst, early)
 	}
-	fmt.Fprintf(d.c.Out, "The shop verified %d of %d signatures.\n", report.requests-report.forged, report.requests)
+	fmt.Fprintf(d.c.Out, "The shop verified %d of %d signatures.\n", requests-d.shop.forged, requests)
 }

@@ -20,12 +20,10 @@ type live struct {
 	began   time.Time
 	bar     *console.Drawing
 	tracker *console.Tracker
-	// seen is the last that was shown of each payment.
-	seen map[*payment]client.Callback
 }
 
 func newLive(c *console.Console, total int) *live {
-	l := &live{c: c, seen: map[*payment]client.Callback{}, began: time.Now()}
+	l := &live{c: c, began: time.Now()}
 	if !c.OutTerminal {
 		return l
 	}
@@ -93,8 +91,8 @@ func (l *live) answered(p *payment, attempt int, r reply) {
 func (l *live) observed(p *payment, cb *client.Callback) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	before := l.seen[p]
-	l.seen[p] = *cb
+	before := p.seen
+	p.seen = *cb
 	if cb.DivertCount > before.DivertCount {
 		l.say("%-30s %s", p.name(), l.c.Paint("was diverted: its order was locked; no attempt was charged", console.Cyan))
 	}

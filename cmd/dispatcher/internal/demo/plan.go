@@ -88,6 +88,16 @@ type payment struct {
 	body     []byte
 	// path is where it goes at the receiver.
 	path string
+
+	// id is its callback's, once it is accepted; seen is the callback as it was last looked at.
+	id   string
+	seen client.Callback
+	// attempts are what the server has on record of it at the end.
+	attempts []client.Attempt
+	// The receiver's ledger, which its lock guards: when each request came, and what the last one brought.
+	visits    []time.Time
+	webhookID string
+	got       []byte
 }
 
 // demoOrder says which kind the payments are, in the order in which they are sent. The one that dies comes early: it

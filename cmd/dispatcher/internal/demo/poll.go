@@ -60,7 +60,7 @@ func refundContext(p *payment) json.RawMessage {
 
 // ask hands the poll over. Its result goes to the shop, in the lane of the payments, so that the same secret signs.
 func (d *demo) ask(ctx context.Context, p *payment) (client.Callback, error) {
-	told := d.payments[d.told()]
+	told := d.told()
 	in := map[string]any{
 		"ref": p.order, "lane": "demo-bank", "labels": map[string]string{"scenario": p.scenario.name},
 		"request": map[string]any{"url": d.address(p), "signer": "none"},
@@ -68,7 +68,7 @@ func (d *demo) ask(ctx context.Context, p *payment) (client.Callback, error) {
 		"until":   map[string]any{"success": []any{map[string]any{"pointer": "/status", "in": []string{refundDone}}}},
 		"context": json.RawMessage(refundContext(p)),
 		"on_result": map[string]any{
-			"url": d.address(&told), "topic": told.topic, "lane": d.lane(), "success": "body-success",
+			"url": d.address(told), "topic": told.topic, "lane": d.lane(), "success": "body-success",
 			"policy": map[string]any{"tiers": tierTexts(demoTiers()), "timeout": "5s"},
 			"labels": map[string]string{"scenario": told.scenario.name},
 		},
@@ -78,19 +78,10 @@ func (d *demo) ask(ctx context.Context, p *payment) (client.Callback, error) {
 	return cb, err
 }
 
-// asked and told are the places of the poll and its result.
-func (d *demo) asked() int {
-	return slices.IndexFunc(d.payments, func(p payment) bool { return p.scenario.asked })
-}
-
-func (d *demo) told() int {
-	return slices.IndexFunc(d.payments, func(p payment) bool { return p.scenario.told })
-}
-
 // learnResult asks which callback tells the result, once the poll has ended.
 func (d *demo) learnResult(ctx context.Context, byID map[string]client.Callback) error {
-	id := d.ids[d.asked()]
-	if d.ids[d.told()] != "" || byID[id].FinishedAt.IsZero() {
+	id := d.asked().id
+	if d.told().id != "" || byID[id].FinishedAt.IsZero() {
 		return nil
 	}
 	var p struct {
@@ -101,24 +92,24 @@ func (d *demo) learnResult(ctx context.Context, byID map[string]client.Callback)
 	if _, err := d.cl.Call(ctx, http.MethodGet, "/v1/polls/"+url.PathEscape(id), nil, &p); err != nil {
 		return fmt.Errorf("look at the poll: %w", err)
 	}
-	d.ids[d.told()] = p.Poll.ResultCallbackID
+	d.told().id = p.Poll.ResultCallbackID
 	return nil
 }
 
 // resultProblems says what is wrong with what the shop was told of the poll's end.
-func (d *demo) resultProblems(body []byte) []string {
+func (d *demo) resultProblems() []string {
+	asked, told := d.asked(), d.told()
 	var list []string
 	wrong := func(format string, args ...any) {
-		list = append(list, d.payments[d.told()].name()+": "+fmt.Sprintf(format, args...))
+		list = append(list, told.name()+": "+fmt.Sprintf(format, args...))
 	}
 	var r store.PollResult
-	if err := json.Unmarshal(body, &r); err != nil {
-		wrong("the shop was told %q, which is no result of a poll", body)
+	if err := json.Unmarshal(told.got, &r); err != nil {
+		wrong("the shop was told %q, which is no result of a poll", told.got)
 		return list
 	}
-	asked := &d.payments[d.asked()]
-	if r.PollID != d.ids[d.asked()] || r.Ref != asked.order {
-		wrong("tells of %s and %s, not of %s and %s", r.PollID, r.Ref, d.ids[d.asked()], asked.order)
+	if r.PollID != asked.id || r.Ref != asked.order {
+		wrong("tells of %s and %s, not of %s and %s", r.PollID, r.Ref, asked.id, asked.order)
 	}
 	if r.Outcome != store.PollSuccess || r.Polls != asked.scenario.attempts {
 		wrong("tells of %q after %d questions, not of %q after %d", r.Outcome, r.Polls, store.PollSuccess, asked.scenario.attempts)

@@ -2,6 +2,7 @@ package demo
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"net/http"
 	"sync"
@@ -20,9 +21,8 @@ type shop struct {
 	// say is told of every answer.
 	say func(p *payment, attempt int, r reply)
 
-	mu sync.Mutex
-	// visits by path.
-	visits map[string]*visits
+	mu       sync.Mutex
+	payments []payment
 	// inside counts, by lock key, the requests that are being answered.
 	inside map[string]int
 	// overlaps counts requests that came while another one with their lock key was being answered.
@@ -32,22 +32,9 @@ type shop struct {
 	forged, changed, mixed int
 }
 
-// visits are the requests for one payment.
-type visits struct {
-	payment *payment
-	id      string
-	// at is when each came, body what the last one brought.
-	at   []time.Time
-	body []byte
-}
-
 // newShop returns a receiver for the payments.
 func newShop(payments []payment, say func(*payment, int, reply)) *shop {
-	s := &shop{say: say, visits: map[string]*visits{}, inside: map[string]int{}}
-	for i := range payments {
-		s.visits[payments[i].path] = &visits{payment: &payments[i]}
-	}
-	return s
+	return &shop{say: say, payments: payments, inside: map[string]int{}}
 }
 
 // ServeHTTP answers as the plan says.
@@ -57,12 +44,11 @@ func (s *shop) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		http.Error(w, "the body could not be read", http.StatusBadRequest)
 		return
 	}
-	v, attempt := s.enter(req, body)
-	if v == nil {
+	p, attempt := s.enter(req, body)
+	if p == nil {
 		http.NotFound(w, req)
 		return
 	}
-	p := v.payment
 	defer s.leave(p)
 	r := p.scenario.replies[min(attempt, len(p.scenario.replies))-1]
 	console.Pause(req.Context(), r.delay)
@@ -78,34 +64,34 @@ func (s *shop) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 }
 
 // enter writes a request into the ledger and says which one of its payment it is.
-func (s *shop) enter(req *http.Request, body []byte) (*visits, int) {
+func (s *shop) enter(req *http.Request, body []byte) (*payment, int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	v := s.visits[req.URL.Path]
-	if v == nil {
+	p := first(s.payments, func(p *payment) bool { return p.path == req.URL.Path })
+	if p == nil {
 		return nil, 0
 	}
-	v.at = append(v.at, time.Now())
+	p.visits = append(p.visits, time.Now())
 	id := req.Header.Get("webhook-id")
-	if v.id != "" && v.id != id {
+	if p.webhookID != "" && p.webhookID != id {
 		s.mixed++
 	}
-	v.id, v.body = id, body
+	p.webhookID, p.got = id, body
 	// Banks want signatures of their own: the poll has none.
-	if !v.payment.scenario.asked && sign.Verify("", []sign.Secret{{Key: s.secret}}, req.Header, nil, body, 0) != nil {
+	if !p.scenario.asked && sign.Verify("", []sign.Secret{{Key: s.secret}}, req.Header, nil, body, 0) != nil {
 		s.forged++
 	}
 	// What the result says is known when it is there.
-	if !v.payment.scenario.told && !bytes.Equal(body, v.payment.body) {
+	if !p.scenario.told && !bytes.Equal(body, p.body) {
 		s.changed++
 	}
-	if key := v.payment.lockKey; key != "" {
+	if key := p.lockKey; key != "" {
 		if s.inside[key] > 0 {
 			s.overlaps++
 		}
 		s.inside[key]++
 	}
-	return v, len(v.at)
+	return p, len(p.visits)
 }
 
 func (s *shop) leave(p *payment) {
@@ -116,34 +102,20 @@ func (s *shop) leave(p *payment) {
 	}
 }
 
-// A shopReport is what the receiver saw.
-type shopReport struct {
-	// requests are those at the shop, asked those at the bank.
-	requests, asked                  int
-	overlaps, forged, changed, mixed int
-	// visits by index of the payment.
-	visits [][]time.Time
-	// result is what the shop was told of the poll's end.
-	result []byte
-}
-
-// report returns the ledger.
-func (s *shop) report(payments []payment) shopReport {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	r := shopReport{overlaps: s.overlaps, forged: s.forged, changed: s.changed, mixed: s.mixed}
-	for i := range payments {
-		v := s.visits[payments[i].path]
-		switch {
-		case payments[i].scenario.asked:
-			r.asked += len(v.at)
-		default:
-			r.requests += len(v.at)
+// problems says what the shop's ledger has against the dispatcher; the lock is held.
+func (s *shop) problems() (list []string) {
+	for _, p := range []struct {
+		count int
+		what  string
+	}{
+		{s.overlaps, "requests came while another one with the same lock key was being answered"},
+		{s.forged, "requests had a wrong signature"},
+		{s.changed, "requests had other bytes than were handed over"},
+		{s.mixed, "requests had another webhook-id than the attempt before"},
+	} {
+		if p.count > 0 {
+			list = append(list, fmt.Sprintf("%d %s", p.count, p.what))
 		}
-		if payments[i].scenario.told {
-			r.result = v.body
-		}
-		r.visits = append(r.visits, append([]time.Time(nil), v.at...))
 	}
-	return r
+	return list
 }
