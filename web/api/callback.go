@@ -312,22 +312,16 @@ var csvColumns = [...]string{
 
 // listCSV answers a page as CSV; the address of the next page is in the Link header.
 func (a *API) listCSV(c *gin.Context, callbacks []store.Callback, next string, now int64) error {
-	var b bytes.Buffer
-	w := csv.NewWriter(&b)
-	if err := w.Write(csvColumns[:]); err != nil {
-		return fmt.Errorf("write CSV: %w", err)
-	}
+	rows := [][]string{csvColumns[:]}
 	for i := range callbacks {
 		cells := csvCells(&callbacks[i], now)
 		for j := range cells {
 			cells[j] = safeCell(cells[j])
 		}
-		if err := w.Write(cells); err != nil {
-			return fmt.Errorf("write CSV: %w", err)
-		}
+		rows = append(rows, cells)
 	}
-	w.Flush()
-	if err := w.Error(); err != nil {
+	var b bytes.Buffer
+	if err := csv.NewWriter(&b).WriteAll(rows); err != nil {
 		return fmt.Errorf("write CSV: %w", err)
 	}
 	h := c.Writer.Header()
@@ -351,10 +345,6 @@ func csvCells(c *store.Callback, now int64) []string {
 		}
 		return strconv.Itoa(n)
 	}
-	endpoint := ""
-	if c.EndpointID != "" {
-		endpoint = store.EndpointPrefix + c.EndpointID
-	}
 	state, due, most := c.StateAt(now), c.DueAt, c.MaxAttempts()
 	if state.Terminal() {
 		due = 0
@@ -366,7 +356,7 @@ func csvCells(c *store.Callback, now int64) []string {
 		store.CallbackPrefix + c.ID, string(c.Kind), string(state), string(c.Reason), c.Topic, c.Ref, c.LockKey, c.Lane,
 		c.Method, c.URL, strconv.Itoa(c.AttemptCount), strconv.Itoa(c.DivertCount), number(most), number(c.LastStatus),
 		string(c.LastClass), formatTime(due), formatTime(c.CreatedAt), formatTime(c.UpdatedAt), formatTime(c.FinishedAt),
-		formatTime(c.ExpiresAt), endpoint,
+		formatTime(c.ExpiresAt), prefixed(store.EndpointPrefix, c.EndpointID),
 	}
 }
 

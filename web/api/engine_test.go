@@ -24,6 +24,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/attempt"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/sign"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/secret"
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 	"github.com/seed-ff5a32d8/dispatcher/schedule/memq"
@@ -211,6 +212,28 @@ func (x *player) arrived(what string) {
 		}
 	}
 	x.line("~ " + strings.Join(texts, "; "))
+}
+
+// sealed checks that no file of the database has one of the texts.
+func (x *player) sealed(texts []string) {
+	x.t.Helper()
+	for _, suffix := range []string{"", "-wal"} {
+		content, err := os.ReadFile(x.file + suffix)
+		if err != nil && suffix == "" {
+			x.t.Fatal(err)
+		}
+		for _, clear := range texts {
+			if strings.HasPrefix(clear, "whsec_") {
+				key, err := sign.ParseSecret(clear)
+				if err != nil || bytes.Contains(content, key) {
+					x.t.Errorf("d.db%s has the key of %.12q, %v", suffix, clear, err)
+				}
+			}
+			if bytes.Contains(content, []byte(clear)) {
+				x.t.Errorf("d.db%s has %.12q in clear", suffix, clear)
+			}
+		}
+	}
 }
 
 // TestEveryMutationIsAudited: every route that changes something is in audit.txt, which has the entries that it appends.

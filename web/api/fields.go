@@ -119,16 +119,22 @@ func (f *fields) decode(name string, raw []byte, lines bool, to *string) {
 	*to = s
 }
 
-// line decodes one line of text into what is nil where none is given.
-func (f *fields) line(name string, raw []byte, to **string) {
+// point decodes a value into what is nil where none is given.
+func point[T any](f *fields, name string, raw []byte, to **T, decode func(raw []byte) (v T, wrong string)) {
 	if isNull(raw) {
 		return
 	}
-	var s string
-	before := len(f.invalid)
-	if f.text(name, raw, &s); len(f.invalid) == before {
-		*to = &s
+	v, wrong := decode(raw)
+	if wrong != "" {
+		f.add(name, wrong)
+		return
 	}
+	*to = &v
+}
+
+// line decodes one line of text into what is nil where none is given.
+func (f *fields) line(name string, raw []byte, to **string) {
+	point(f, name, raw, to, func(raw []byte) (string, string) { return decodeText(raw, false) })
 }
 
 // lines decodes an array of lines of text, of which at most is taken.
@@ -195,16 +201,17 @@ func (f *fields) boolean(name string, raw []byte, to *bool) {
 
 // integer decodes a whole number of 64 bits.
 func (f *fields) integer(name string, raw []byte, to **int64) {
-	if isNull(raw) {
-		return
-	}
-	n, err := strconv.ParseInt(string(raw), 10, 64)
-	if err != nil {
-		f.add(name, "must be a whole number")
-		return
-	}
-	*to = &n
+	point(f, name, raw, to, func(raw []byte) (int64, string) {
+		n, err := strconv.ParseInt(string(raw), 10, 64)
+		if err != nil {
+			return 0, "must be a whole number"
+		}
+		return n, ""
+	})
 }
+
+// maxCount is the most that is counted to.
+const maxCount = 1_000_000
 
 // count decodes a whole number from 1 on.
 func (f *fields) count(name string, raw []byte, to *int) {
@@ -212,7 +219,7 @@ func (f *fields) count(name string, raw []byte, to *int) {
 	f.integer(name, raw, &n)
 	switch {
 	case n == nil:
-	case *n < 1 || *n > 1_000_000:
+	case *n < 1 || *n > maxCount:
 		f.add(name, "must be a whole number from 1 on")
 	default:
 		*to = int(*n)
@@ -221,16 +228,13 @@ func (f *fields) count(name string, raw []byte, to *int) {
 
 // fromZero decodes a whole number from 0 on into what is nil where none is given.
 func (f *fields) fromZero(name string, raw []byte, to **int) {
-	const most = 1_000_000
-	if isNull(raw) {
-		return
-	}
-	n, err := strconv.ParseInt(string(raw), 10, 64)
-	if err != nil || n < 0 || n > most {
-		f.add(name, "must be a whole number from 0 on")
-		return
-	}
-	*to = new(int(n))
+	point(f, name, raw, to, func(raw []byte) (int, string) {
+		n, err := strconv.Atoi(string(raw))
+		if err != nil || n < 0 || n > maxCount {
+			return 0, "must be a whole number from 0 on"
+		}
+		return n, ""
+	})
 }
 
 // number decodes a number with a fraction.
@@ -248,15 +252,7 @@ func (f *fields) number(name string, raw []byte, to *float64) {
 
 // duration decodes a duration that is not negative.
 func (f *fields) duration(name string, raw []byte, to **time.Duration) {
-	if isNull(raw) {
-		return
-	}
-	d, wrong := decodeDuration(raw)
-	if wrong != "" {
-		f.add(name, wrong)
-		return
-	}
-	*to = &d
+	point(f, name, raw, to, decodeDuration)
 }
 
 func decodeDuration(raw []byte) (time.Duration, string) {
@@ -277,20 +273,14 @@ func decodeDuration(raw []byte) (time.Duration, string) {
 
 // instant decodes a time into Unix milliseconds, rounded up.
 func (f *fields) instant(name string, raw []byte, to **int64) {
-	if isNull(raw) {
-		return
-	}
-	s, wrong := decodeText(raw, false)
-	if wrong != "" {
-		f.add(name, query.BadTime)
-		return
-	}
-	ms, ok := query.ParseTime(s)
-	if !ok {
-		f.add(name, query.BadTime)
-		return
-	}
-	*to = &ms
+	point(f, name, raw, to, func(raw []byte) (int64, string) {
+		if s, wrong := decodeText(raw, false); wrong == "" {
+			if ms, ok := query.ParseTime(s); ok {
+				return ms, ""
+			}
+		}
+		return 0, query.BadTime
+	})
 }
 
 // base64 decodes standard base64 with its padding and nothing else.

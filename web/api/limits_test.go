@@ -15,8 +15,6 @@ import (
 	"testing/iotest"
 	"testing/synctest"
 	"time"
-
-	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
 // counting is a body that knows how much of it was read.
@@ -90,31 +88,14 @@ func (f face) post(path string, body io.Reader, length int64) *httptest.Response
 	return f.serve(req, "")
 }
 
-// slowBooks take so long to compare, unless the request ends before.
-type slowBooks struct {
-	rows
-	takes time.Duration
-}
-
-func (b slowBooks) Compare(
-	ctx context.Context, _ string, _, _ int64, _ []string, _ int,
-) (store.Comparison, error) {
-	select {
-	case <-ctx.Done():
-		return store.Comparison{}, ctx.Err()
-	case <-time.After(b.takes):
-		return store.Comparison{}, nil
-	}
-}
-
 // TestTimeoutsAreLiftedAfterTheBody: a route that may take minutes outlasts the server's time-outs, but its
 // request must come within them.
 func TestTimeoutsAreLiftedAfterTheBody(t *testing.T) {
 	t.Parallel()
 	const timeout = 2 * time.Second
-	o := optionsOf(fullEngine())
-	o.Store = slowBooks{rows{fullEngine()}, 2 * timeout}
-	server := httptest.NewUnstartedServer(newFaceOf(t, o))
+	e := fullEngine()
+	e.takes = 2 * timeout
+	server := httptest.NewUnstartedServer(newFace(t, e))
 	server.Config.ReadTimeout, server.Config.WriteTimeout = timeout, timeout
 	server.Start()
 	t.Cleanup(server.Close)

@@ -1,7 +1,6 @@
 package api_test
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
@@ -224,15 +223,10 @@ func TestListsNeedTheKeyOfCursors(t *testing.T) {
 	f.ask(t, 200, "GET", "/v1/callbacks", "")
 	e.keyErr = errors.New("asked again")
 	f.ask(t, 200, "GET", "/v1/callbacks", "")
-	o := optionsOf(fullEngine())
-	o.Engine = withoutCursorKey{fullEngine()}
-	wantProblem(t, newFaceOf(t, o).do("GET", "/v1/callbacks", ""), 503, "unavailable")
+	other := fullEngine()
+	other.cursorKey = []byte{} // which is none
+	wantProblem(t, newFace(t, other).do("GET", "/v1/callbacks", ""), 503, "unavailable")
 }
-
-// withoutCursorKey answers with a key that is none.
-type withoutCursorKey struct{ *engine }
-
-func (withoutCursorKey) CursorKey(context.Context) ([]byte, error) { return nil, nil }
 
 // FuzzRequests sends any body and any query to any route. The answer is never a fault of ours, and one that
 // refuses is a problem in JSON with its status.

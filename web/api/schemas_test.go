@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"go/ast"
@@ -20,6 +21,7 @@ import (
 
 // A schema is one of the document's schemas that are generated from package client.
 type schema struct {
+	// name is that of the type where it is empty.
 	name string
 	of   any
 	// request: its fields may be null, and it has no others.
@@ -32,8 +34,8 @@ type schema struct {
 // schemas are those of the document, in its order. A schema that another one refers to by its type is the first of that
 // type.
 var schemas = []schema{
-	{name: "Problem", of: client.Problem{}},
-	{name: "Policy", of: client.Policy{}, request: true},
+	{of: client.Problem{}},
+	{of: client.Policy{}, request: true},
 	{name: "Submission", of: client.CallbackRequest{}, request: true},
 	{
 		name: "Event", of: client.CallbackRequest{}, request: true,
@@ -45,58 +47,60 @@ var schemas = []schema{
 		name: "PollRequest", of: client.CallbackRequest{}, request: true,
 		only: "url endpoint method headers payload body body_base64 content_type signer",
 	},
-	{name: "Until", of: client.Until{}},
+	{of: client.Until{}},
 	{
 		name: "ResultCallback", of: client.CallbackRequest{}, request: true,
 		without: "payload body body_base64 content_type due_at idempotency_key",
 	},
-	{name: "PollResult", of: client.PollResult{}},
-	{name: "PollDetail", of: client.PollDetail{}},
+	{of: client.PollResult{}},
+	{of: client.PollDetail{}},
 	{name: "Resolve", of: client.ResolveRequest{}, request: true},
 	{name: "Resolved", of: client.ResolveResult{}},
 	{name: "ScheduleNew", of: client.ScheduleChange{}, request: true, required: "name cron callback"},
 	{name: "SchedulePatch", of: client.ScheduleChange{}, request: true},
 	{name: "Template", of: client.CallbackRequest{}, request: true, without: "due_at idempotency_key"},
-	{name: "Schedule", of: client.Schedule{}},
-	{name: "ScheduleRun", of: client.ScheduleRun{}},
-	{name: "Explanation", of: client.Explanation{}},
-	{name: "Hold", of: client.Hold{}},
-	{name: "EndpointFields", of: client.EndpointFields{}, request: true},
+	{of: client.Schedule{}},
+	{of: client.ScheduleRun{}},
+	{of: client.Explanation{}},
+	{of: client.Hold{}},
+	{of: client.EndpointFields{}, request: true},
 	{name: "EndpointNew", of: client.EndpointChange{}, request: true, required: "url"},
 	{name: "EndpointPatch", of: client.EndpointChange{}, request: true},
-	{name: "Endpoint", of: client.Endpoint{}},
-	{name: "EndpointWithSecret", of: client.EndpointWithSecret{}},
-	{name: "Lane", of: client.Lane{}},
-	{name: "LaneView", of: client.LaneView{}},
+	{of: client.Endpoint{}},
+	{of: client.EndpointWithSecret{}},
+	{of: client.Lane{}},
+	{of: client.LaneView{}},
 	{name: "RedriveNew", of: client.RedriveRequest{}, request: true},
-	{name: "Redrive", of: client.Redrive{}},
-	{name: "RedriveTried", of: client.RedriveTried{}},
-	{name: "Outcome", of: client.Outcome{}},
-	{name: "Books", of: client.Books{}},
-	{name: "BookCounts", of: client.BookCounts{}},
-	{name: "GroupBooks", of: client.GroupBooks{}},
-	{name: "ReferenceList", of: client.ReferenceList{}, request: true},
-	{name: "Comparison", of: client.Comparison{}},
-	{name: "ProjectPause", of: client.ProjectPause{}},
-	{name: "NamedPolicy", of: client.NamedPolicy{}},
-	{name: "NamedRule", of: client.NamedRule{}},
-	{name: "NamedProfile", of: client.NamedProfile{}},
-	{name: "PolicyPut", of: client.PolicyPut{}, request: true},
-	{name: "ProfilePut", of: client.ProfilePut{}, request: true},
-	{name: "QuotaChange", of: client.QuotaChange{}, request: true},
+	{of: client.Redrive{}},
+	{of: client.RedriveTried{}},
+	{of: client.Outcome{}},
+	{of: client.Books{}},
+	{of: client.BookCounts{}},
+	{of: client.GroupBooks{}},
+	{of: client.ReferenceList{}, request: true},
+	{of: client.Comparison{}},
+	{of: client.ProjectPause{}},
+	{of: client.NamedPolicy{}},
+	{of: client.NamedRule{}},
+	{of: client.NamedProfile{}},
+	{of: client.PolicyPut{}, request: true},
+	{of: client.ProfilePut{}, request: true},
+	{of: client.QuotaChange{}, request: true},
 	{name: "ProjectPatch", of: client.ProjectFields{}, request: true},
 	{name: "ProjectNew", of: client.ProjectRequest{}, request: true},
-	{name: "Project", of: client.Project{}},
-	{name: "Quotas", of: client.Quotas{}},
-	{name: "Key", of: client.Key{}},
-	{name: "Secret", of: client.Secret{}},
-	{name: "Rotation", of: client.Rotation{}, request: true},
-	{name: "ProjectRotation", of: client.ProjectRotation{}, request: true},
-	{name: "RotatedSecret", of: client.RotatedSecret{}},
-	{name: "Callback", of: client.Callback{}},
+	{of: client.Project{}},
+	{of: client.Quotas{}},
+	{of: client.Key{}},
+	{of: client.Secret{}},
+	{of: client.Rotation{}, request: true},
+	{of: client.ProjectRotation{}, request: true},
+	{of: client.RotatedSecret{}},
+	{of: client.Callback{}},
 	{name: "Canceled", of: client.CancelResult{}},
-	{name: "Attempt", of: client.Attempt{}},
+	{of: client.Attempt{}},
 }
+
+func (s *schema) title() string { return cmp.Or(s.name, reflect.TypeOf(s.of).Name()) }
 
 // enums are the schemas of types that have constants.
 var enums = []string{"State", "TerminalReason", "Class", "Scope", "HoldCode", "RedriveAction", "PollOutcome"}
@@ -191,7 +195,7 @@ func (g *generator) schema(s *schema) {
 		}
 	}
 	doc := quoted(g.docs[reflect.TypeOf(s.of).Name()])
-	fmt.Fprintf(&g.b, "    %s:\n      type: object\n      description: %s\n", s.name, doc)
+	fmt.Fprintf(&g.b, "    %s:\n      type: object\n      description: %s\n", s.title(), doc)
 	if s.request {
 		g.b.WriteString("      additionalProperties: false\n")
 	}
@@ -316,7 +320,7 @@ func (g *generator) typeOf(t reflect.Type, null, request bool) string {
 func (g *generator) object(t reflect.Type, null, request bool) string {
 	for _, s := range schemas {
 		if reflect.TypeOf(s.of) == t {
-			return reference(s.name, null)
+			return reference(s.title(), null)
 		}
 	}
 	fields := client.Fields(t)

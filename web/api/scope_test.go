@@ -1,7 +1,6 @@
 package api_test
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -200,27 +199,13 @@ func TestGETChangesNothing(t *testing.T) {
 	}
 }
 
-// lookups notes which keys are looked up, and finds none.
-type lookups struct {
-	*engine
-	err   error
-	texts []string
-}
-
-func (l *lookups) Authenticate(_ context.Context, text string) (store.Key, error) {
-	l.texts = append(l.texts, text)
-	return store.Key{}, l.err
-}
-
 // TestGuessesTakeOneWay, case 46: however much of a right key a guess has, the code goes one way: one look-up of the
 // whole text, by its hash, and one answer. That no comparison on the way is by bytes,
 // TestSecretsAreComparedInConstantTime of the house shows.
 func TestGuessesTakeOneWay(t *testing.T) {
 	t.Parallel()
-	keys := &lookups{engine: fullEngine(), err: store.ErrNotFound}
-	o := optionsOf(keys.engine)
-	o.Engine = keys
-	f := newFaceOf(t, o)
+	e := fullEngine()
+	f := newFace(t, e)
 	guesses := []string{
 		adminKey[:1], adminKey[:len(adminKey)-1], adminKey + "x", "x" + adminKey[1:], " " + adminKey, "dk_",
 		strings.Repeat("x", 8000),
@@ -229,8 +214,8 @@ func TestGuessesTakeOneWay(t *testing.T) {
 	for i, guess := range guesses[1:] {
 		rec := f.do("GET", "/v1/callbacks", "", "Authorization", "Bearer "+guess)
 		wantProblem(t, rec, 401, "unauthorized")
-		if rec.Body.String() != first.Body.String() || len(keys.texts) != i+2 || keys.texts[i+1] != guess {
-			t.Errorf("%.40q: %s after looking up %.40q", guess, rec.Body, keys.texts)
+		if rec.Body.String() != first.Body.String() || len(e.keys) != i+2 || e.keys[i+1] != guess {
+			t.Errorf("%.40q: %s after looking up %.40q", guess, rec.Body, e.keys)
 		}
 	}
 	for _, header := range []string{"", "Bearer", "Bearer ", adminKey, "Basic " + adminKey} {
@@ -240,10 +225,10 @@ func TestGuessesTakeOneWay(t *testing.T) {
 			t.Error("401 without WWW-Authenticate")
 		}
 	}
-	if rec := f.do("GET", "/openapi.yaml", "", "Authorization", ""); rec.Code != 200 || len(keys.texts) != len(guesses) {
-		t.Errorf("the document needs no key: %d after %.40q", rec.Code, keys.texts)
+	if rec := f.do("GET", "/openapi.yaml", "", "Authorization", ""); rec.Code != 200 || len(e.keys) != len(guesses) {
+		t.Errorf("the document needs no key: %d after %.40q", rec.Code, e.keys)
 	}
-	keys.err = fmt.Errorf("read a key: %w", store.ErrUnavailable)
+	e.authErr = fmt.Errorf("read a key: %w", store.ErrUnavailable)
 	wantProblem(t, f.do("GET", "/v1/callbacks", "", "Authorization", "Bearer dk_any"), 503, "unavailable")
 	if rec := f.do("GET", "/v1/callbacks", "", "Authorization", "bearer "+adminKey); rec.Code != 200 {
 		t.Errorf("the settings' admin key while keys cannot be read: %d %s", rec.Code, rec.Body)

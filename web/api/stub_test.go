@@ -23,7 +23,10 @@ import (
 // refuses what a request's decoder has found wrong, as the real one does.
 type engine struct {
 	// err is what all calls answer, but those that have an error of their own.
-	err, statsErr, keyErr error
+	err, statsErr, keyErr, authErr error
+	// cursorKey is another key of cursors; nil: the usual one. takes is how long a comparison does, unless its request ends before.
+	cursorKey []byte
+	takes     time.Duration
 
 	has world
 
@@ -32,6 +35,8 @@ type engine struct {
 	// projects are those that were asked for, actors those that did something.
 	projects []string
 	actors   []store.Actor
+	// keys are those that were looked up.
+	keys []string
 }
 
 // note keeps a call, of a project unless that is "-", and returns what it answers.
@@ -101,11 +106,20 @@ func three[T any](one T, id func(*T) *string) []T {
 func (e *engine) Now() int64 { return nowMS }
 
 func (e *engine) CursorKey(context.Context) ([]byte, error) {
+	if e.cursorKey != nil {
+		return e.cursorKey, e.keyErr
+	}
 	return bytes.Repeat([]byte("k"), 32), e.keyErr
 }
 
 // Authenticate knows the keys dk_PROJECT_SCOPE.
 func (e *engine) Authenticate(_ context.Context, text string) (store.Key, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.keys = append(e.keys, text)
+	if e.authErr != nil {
+		return store.Key{}, e.authErr
+	}
 	parts := strings.Split(text, "_")
 	if len(parts) != 3 || !slices.Contains(store.Scopes[:], store.Scope(parts[2])) {
 		return store.Key{}, store.ErrNotFound

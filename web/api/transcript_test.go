@@ -32,6 +32,7 @@ import (
 //	       what an instant decides (index_missing of what was just accepted) stays out; "undocumented": the
 //	       answer is taken, though the document does not say so
 //	>      a body that is sent there; without one the request is made without
+//	sealed texts of which no file of the database has any in clear, nor the key that one is
 //	=      a call of the engine or the store, and what it was given
 //	<      the answer; a body that the file has above is named by its number
 //	|      what the answer has, as indented JSON or as it stands
@@ -62,13 +63,13 @@ type player struct {
 	face
 	stub *engine // nil over the engine itself
 	names
-	// sites are receivers, pem is a private key of a caller's own as JSON has it.
-	sites map[string]*site
-	pem   string
-	key   []string
-	in    []string
-	show  []string
-	out   strings.Builder
+	// sites are receivers, pem is a private key of a caller's own as JSON has it, file is the database.
+	sites     map[string]*site
+	pem, file string
+	key       []string
+	in        []string
+	show      []string
+	out       strings.Builder
 	// answers numbers those that were written, audited is how many entries the audit has: -1: it is not written.
 	answers map[string]int
 	audited int
@@ -112,6 +113,8 @@ func (x *player) play(text string) {
 			x.show = strings.Fields(rest)
 		case "arrived":
 			x.arrived(rest)
+		case "sealed":
+			x.sealed(strings.Fields(x.real(rest)))
 		case ">":
 			x.request(route, rest)
 		default:
@@ -141,7 +144,7 @@ func (x *player) serve(kind string) {
 			x.t.Fatal(err)
 		}
 		x.pem = strings.ReplaceAll(sign.FormatSecretFor(sign.UseRSA, made), "\n", `\n`)
-		x.face, x.sites = h.face, map[string]*site{"mine": h.mine, "victim": h.victim}
+		x.face, x.file, x.sites = h.face, h.file, map[string]*site{"mine": h.mine, "victim": h.victim}
 	case "audited engine":
 		x.stub, x.face, x.audited = nil, newAuditedFace(x.t), 0
 	default:

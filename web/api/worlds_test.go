@@ -293,8 +293,13 @@ func (r rows) Books(_ context.Context, project string, q store.BooksQuery) ([]st
 }
 
 func (r rows) Compare(
-	_ context.Context, project string, from, to int64, refs []string, most int,
+	ctx context.Context, project string, from, to int64, refs []string, most int,
 ) (store.Comparison, error) {
+	select {
+	case <-ctx.Done():
+		return store.Comparison{}, ctx.Err()
+	case <-time.After(r.takes):
+	}
 	return store.Comparison{Matched: 2, Missing: []string{"o-3"}, Extra: []string{"o-8", "o-9"}, More: true},
 		r.note("Compare", project, from, to, refs, most)
 }
