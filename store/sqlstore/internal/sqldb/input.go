@@ -28,12 +28,18 @@ const (
 	bytesKind = "bytea"
 )
 
+// A list takes what is at a place, or what next returns if that is not nil.
 type list[V any] struct {
 	values []V
+	place  *V
 	next   func() (V, error)
 }
 
-func (l *list[V]) add() error {
+func (l *list[V]) add() (err error) {
+	if l.next == nil {
+		l.values = append(l.values, *l.place)
+		return nil
+	}
 	v, err := l.next()
 	l.values = append(l.values, v)
 	return err
@@ -42,23 +48,23 @@ func (l *list[V]) add() error {
 func (l *list[V]) all() any       { return l.values }
 func (l *list[V]) at(row int) any { return l.values[row] }
 
+// listAt will have so many values, which come to one place.
+func listAt[V any](rows int, place *V) values { return &list[V]{values: make([]V, 0, rows), place: place} }
+
 // listOf will have so many values, each of which next returns when its row is described.
 func listOf[V any](rows int, next func() (V, error)) values {
-	return &list[V]{make([]V, 0, rows), next}
-}
-
-// listAt is listOf for values that come to one place.
-func listAt[V any](rows int, at *V) values {
-	return listOf(rows, func() (V, error) { return *at, nil })
+	return &list[V]{values: make([]V, 0, rows), next: next}
 }
 
 // newColumn is a column that will have so many values.
 func newColumn(c Column, rows int) (column, error) {
-	switch at := c.At.(type) {
+	switch at := plain(c.At).(type) {
 	case *string:
 		return column{c.Name, textKind, listAt(rows, at)}, nil
 	case *int64:
 		return column{c.Name, intKind, listAt(rows, at)}, nil
+	case *int:
+		return column{c.Name, intKind, listOf(rows, func() (int64, error) { return int64(*at), nil })}, nil
 	case **int64:
 		return column{c.Name, intKind, listAt(rows, at)}, nil
 	case *float64:
@@ -70,13 +76,16 @@ func newColumn(c Column, rows int) (column, error) {
 	case *adapter[int64]:
 		return column{c.Name, intKind, listOf(rows, at.take)}, nil
 	}
-	switch v := reflect.Indirect(reflect.ValueOf(c.At)); v.Kind() {
-	case reflect.String:
-		return column{c.Name, textKind, listOf(rows, func() (string, error) { return v.String(), nil })}, nil
-	case reflect.Int, reflect.Int64:
-		return column{c.Name, intKind, listOf(rows, func() (int64, error) { return v.Int(), nil })}, nil
-	}
 	return column{}, fmt.Errorf("column %s: a value of type %T cannot be written", c.Name, c.At)
+}
+
+// plain is the place of a text of a type of its own as that of a string: what is of no type of its own is read and
+// written without reflection.
+func plain(at any) any {
+	if v := reflect.ValueOf(at); v.Kind() == reflect.Pointer && v.Type().Elem().Kind() == reflect.String {
+		return v.Convert(reflect.TypeFor[*string]()).Interface()
+	}
+	return at
 }
 
 // An Input is multi-row input of a statement: an argument that stands for the table i.

@@ -67,7 +67,9 @@ func stored(field reflect.Value) any {
 		return at
 	default:
 		switch field.Kind() {
-		case reflect.String, reflect.Int, reflect.Int64, reflect.Float64:
+		case reflect.String:
+			return plain(at)
+		case reflect.Int, reflect.Int64, reflect.Float64:
 			return at
 		}
 		return JSON(at)
