@@ -11,19 +11,15 @@ import (
 
 func (u *UI) callbackActs() []Route {
 	return actsOn(u, kind[store.Callback]{
-		path: "/callbacks/:id/", texts: "act.", section: "callbacks", id: idOf(store.CallbackPrefix),
-		find: u.findCallback, begin: (*form).beginCallback, page: pageOf("/callbacks/"),
+		path: "/callbacks/:id/", texts: "act.", section: "callbacks", prefix: store.CallbackPrefix,
+		find: from(u.Store.Get), begin: (*form).beginCallback,
 	}, []actOn[store.Callback]{
 		{name: "retry", ask: (*form).askRetry, do: u.retry},
-		{name: "cancel", ask: (*form).askCancel, do: u.cancel, danger: true},
-		{name: "reschedule", ask: (*form).askReschedule, do: u.reschedule},
+		{name: "cancel", ask: (*form).askCancel, answer: u.cancel, danger: true},
+		{name: "reschedule", ask: (*form).askReschedule, answer: u.reschedule},
 		{name: "mend", ask: (*form).askMend, do: u.mend},
 		{name: "resolve", scope: store.ScopeSend, ask: (*form).askResolve, do: u.resolve},
 	})
-}
-
-func (u *UI) findCallback(r *request, id string) (store.Callback, error) {
-	return u.Store.Get(r.ctx, r.who.Project, id)
 }
 
 // beginCallback says which callback a form is about.
@@ -55,20 +51,20 @@ func (f *form) askRetry(c store.Callback) error {
 	return nil
 }
 
-func (u *UI) retry(r *request, id string) (*answer, error) {
+func (u *UI) retry(r *request, id string) error {
 	// A retry of what was open must not send again what was received meanwhile.
 	if was := store.State(r.value("was")); was != "" && was != store.Succeeded {
-		c, err := u.findCallback(r, id)
+		c, err := u.Store.Get(r.ctx, r.who.Project, id)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if c.State == store.Succeeded {
-			return nil, store.ErrTerminal
+			return store.ErrTerminal
 		}
 	}
 	q := control.RetryRequest{Ladder: store.Ladder(r.value("ladder")), URL: r.value("url")}
 	_, err := u.Engine.Retry(r.ctx, r.who.Project, id, q, r.by())
-	return nil, err
+	return err
 }
 
 func (f *form) askCancel(c store.Callback) error {
@@ -138,7 +134,7 @@ func (f *form) askMend(c store.Callback) error {
 	return nil
 }
 
-func (u *UI) mend(r *request, id string) (_ *answer, err error) {
+func (u *UI) mend(r *request, id string) (err error) {
 	var q control.MendRequest
 	q.PolicyName = r.value("policy")
 	if s := r.value("url"); s != "" {
@@ -147,20 +143,20 @@ func (u *UI) mend(r *request, id string) (_ *answer, err error) {
 	if s := r.text("headers"); strings.TrimSpace(s) != "" {
 		headers, err := headerLines(s, r.lang)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		q.Headers = &headers
 	}
 	if q.NoExpiry = r.value("expires_in") == "never"; !q.NoExpiry {
 		if q.ExpiresIn, err = r.duration("expires_in"); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	if q.URL == nil && q.PolicyName == "" && q.Headers == nil && q.ExpiresIn == nil && !q.NoExpiry {
-		return nil, invalid("url", r.lang.text("act.mend.nothing"))
+		return invalid("url", r.lang.text("act.mend.nothing"))
 	}
 	_, err = u.Engine.Mend(r.ctx, r.who.Project, id, q, r.by())
-	return nil, err
+	return err
 }
 
 // headerLines reads headers, one a line; a line of a single "-" is none at all.
@@ -186,14 +182,14 @@ func (f *form) askResolve(store.Callback) error {
 	return nil
 }
 
-func (u *UI) resolve(r *request, id string) (*answer, error) {
+func (u *UI) resolve(r *request, id string) error {
 	var q control.ResolveRequest
 	if text := strings.TrimSpace(r.text("data")); text != "" {
 		if !json.Valid([]byte(text)) {
-			return nil, invalid("data", r.lang.text("form.json"))
+			return invalid("data", r.lang.text("form.json"))
 		}
 		q.Data = []byte(text)
 	}
 	_, err := u.Engine.ResolvePoll(r.ctx, r.who.Project, id, q, r.by())
-	return nil, err
+	return err
 }

@@ -10,17 +10,21 @@ import (
 )
 
 func (u *UI) endpointActs() []Route {
-	enable := func(on bool) func(*request, string) (*answer, error) {
-		return func(r *request, id string) (*answer, error) {
+	enable := func(on bool) func(*request, string) error {
+		return func(r *request, id string) error {
 			ch := control.EndpointChange{Enabled: &on}
 			_, err := u.Engine.PatchEndpoint(r.ctx, r.who.Project, id, ch, r.by())
-			return nil, err
+			return err
 		}
 	}
 	pause, resume := pausing(u.Engine.PauseEndpoint)
 	return actsOn(u, kind[*endpointRow]{
-		path: "/endpoints/:id/", texts: "endpoint.", section: "endpoints", id: idOf(store.EndpointPrefix),
-		find: u.findEndpointRow, begin: (*form).beginEndpoint, page: pageOf("/endpoints/"),
+		path: "/endpoints/:id/", texts: "endpoint.", section: "endpoints", prefix: store.EndpointPrefix,
+		find: func(r *request, id string) (*endpointRow, error) {
+			ep, err := u.Store.Endpoint(r.ctx, r.who.Project, id)
+			return newEndpointRow(ep), err
+		},
+		begin: (*form).beginEndpoint,
 	}, []actOn[*endpointRow]{
 		{name: "edit", ask: (*form).askEditEndpoint, do: u.editEndpoint},
 		{name: "pause", ask: askPause[*endpointRow], do: pause},
@@ -28,19 +32,14 @@ func (u *UI) endpointActs() []Route {
 		{name: "enable", ask: u.askEnableEndpoint, do: enable(true)},
 		{name: "disable", do: enable(false)},
 		{
-			name: "delete", ask: u.saysBacklog("endpoint.delete.backlog"), do: u.deleteEndpoint, danger: true,
+			name: "delete", ask: u.saysBacklog("endpoint.delete.backlog"), answer: u.deleteEndpoint, danger: true,
 		},
 		{
 			name: "rotate", path: "rotate_secret", scope: store.ScopeAdmin, ask: (*form).askRotateSecret,
-			do: u.rotateSecret,
+			answer: u.rotateSecret,
 		},
-		{name: "secret", scope: store.ScopeAdmin, do: u.revealSecret},
+		{name: "secret", scope: store.ScopeAdmin, answer: u.revealSecret},
 	})
-}
-
-func (u *UI) findEndpointRow(r *request, id string) (*endpointRow, error) {
-	ep, err := u.Store.Endpoint(r.ctx, r.who.Project, id)
-	return newEndpointRow(ep), err
 }
 
 // beginEndpoint says which endpoint a form is about.
@@ -59,19 +58,19 @@ func askPause[T any](f *form, _ T) error {
 // pausing makes what pauses an object, and what resumes it.
 func pausing[T any](
 	pause func(ctx context.Context, project, id string, until int64, by store.Actor) (T, error),
-) (on, off func(*request, string) (*answer, error)) {
-	to := func(r *request, id string, until int64) (*answer, error) {
+) (on, off func(*request, string) error) {
+	to := func(r *request, id string, until int64) error {
 		_, err := pause(r.ctx, r.who.Project, id, until, r.by())
-		return nil, err
+		return err
 	}
-	on = func(r *request, id string) (*answer, error) {
+	on = func(r *request, id string) error {
 		until, err := r.pauseEnd()
 		if err != nil {
-			return nil, err
+			return err
 		}
 		return to(r, id, until)
 	}
-	return on, func(r *request, id string) (*answer, error) { return to(r, id, 0) }
+	return on, func(r *request, id string) error { return to(r, id, 0) }
 }
 
 func (u *UI) askResumeEndpoint(f *form, row *endpointRow) error {

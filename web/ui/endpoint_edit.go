@@ -93,8 +93,7 @@ func (r *request) changed(name string) *string {
 }
 
 func (u *UI) askCreateEndpoint(r *request) (*form, error) {
-	f := &form{base: u.base(r, "endpoints", "endpoint.create.title"), Back: r.back(Root + "/endpoints")}
-	f.Says, f.Submit = []string{f.T("endpoint.create.says")}, f.T("endpoint.create.submit")
+	f := u.form(r, "endpoints", "endpoint.create", Root+"/endpoints")
 	f.endpointFields(&store.Endpoint{}, true)
 	f.Fields = append(f.Fields, f.askReason())
 	return f, nil
@@ -122,17 +121,17 @@ func (f *form) askEditEndpoint(row *endpointRow) error {
 	return nil
 }
 
-func (u *UI) editEndpoint(r *request, id string) (*answer, error) {
+func (u *UI) editEndpoint(r *request, id string) error {
 	ep, err := u.Store.Endpoint(r.ctx, r.who.Project, id)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	ch := r.endpointChange(&ep)
 	if ch.Admin = r.who.Allows(store.ScopeAdmin); ch.Secret != "" && !ch.Admin {
-		return nil, lacks(store.ScopeAdmin) // a secret for what exists changes one
+		return lacks(store.ScopeAdmin) // a secret for what exists changes one
 	}
 	_, err = u.Engine.PatchEndpoint(r.ctx, r.who.Project, id, ch, r.by())
-	return nil, err
+	return err
 }
 
 // endpointChange reads what the form changes of the endpoint as it is: what differs from what was shown.

@@ -2,6 +2,7 @@ package ui
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"net/http"
 	"slices"
@@ -222,13 +223,37 @@ func (u *UI) acts(all ...act) []Route {
 type kind[T any] struct {
 	// path begins the addresses of the forms, and texts the keys of their texts; section is that of the menu.
 	path, texts, section string
-	// id is how the request names the object, and find finds it.
-	id   func(r *request) (string, error)
-	find func(r *request, id string) (T, error)
+	// prefix is that of the id in the path; id is how a request names an object that has none there, else nil.
+	prefix string
+	id     func(r *request) (string, error)
+	find   func(r *request, id string) (T, error)
 	// begin says in a form what the object is.
 	begin func(f *form, of T)
-	// page is the object's own page.
+	// page is where to go back to; nil: to the object's own page.
 	page func(r *request) string
+}
+
+// object is the id of the object that a request is about.
+func (k *kind[T]) object(r *request) (string, error) {
+	if k.id != nil {
+		return k.id(r)
+	}
+	return r.bareID(k.prefix)
+}
+
+// back is the page to go back to.
+func (k *kind[T]) back(r *request) string {
+	if k.page != nil {
+		return k.page(r)
+	}
+	return Root + strings.TrimSuffix(strings.Replace(k.path, ":id", r.params["id"], 1), "/")
+}
+
+// from finds an object in the store or the engine.
+func from[T any](
+	find func(ctx context.Context, project, id string) (T, error),
+) func(r *request, id string) (T, error) {
+	return func(r *request, id string) (T, error) { return find(r.ctx, r.who.Project, id) }
 }
 
 // An actOn is an act on an object. Its texts are NAME.title, NAME.says, NAME.submit and NAME.done.
@@ -236,10 +261,12 @@ type actOn[T any] struct {
 	name string
 	// scope is what a key must have; empty: store.ScopeOperate.
 	scope store.Scope
-	// ask completes the form, which always asks for a reason at its end; nil: for nothing else.
+	// ask completes the form, which asks for a reason at its end, if not before; nil: for nothing else.
 	ask func(f *form, of T) error
-	// do does what was asked for. Where it has no answer, the object's page says that it was done.
-	do func(r *request, id string) (*answer, error)
+	// do does what was asked for, and the object's page says that it was done. An act that answers otherwise has
+	// answer instead.
+	do     func(r *request, id string) error
+	answer func(r *request, id string) (*answer, error)
 	// danger: it cannot be undone. path ends the address, where it is not the name.
 	danger bool
 	path   string
@@ -249,8 +276,9 @@ type actOn[T any] struct {
 func actsOn[T any](u *UI, k kind[T], all []actOn[T]) []Route {
 	var made []act
 	for _, a := range all {
+		key := k.texts + a.name
 		ask := func(r *request) (*form, error) {
-			id, err := k.id(r)
+			id, err := k.object(r)
 			if err != nil {
 				return nil, err
 			}
@@ -258,29 +286,43 @@ func actsOn[T any](u *UI, k kind[T], all []actOn[T]) []Route {
 			if err != nil {
 				return nil, err
 			}
-			key := k.texts + a.name
-			f := &form{base: u.base(r, k.section, key+".title"), Back: r.back(k.page(r)), Danger: a.danger}
-			f.Says, f.Submit = []string{f.T(key + ".says")}, f.T(key+".submit")
+			f := u.form(r, k.section, key, k.back(r))
+			f.Danger = a.danger
 			k.begin(f, of)
 			if a.ask != nil {
 				err = a.ask(f, of)
 			}
-			f.Fields = append(f.Fields, f.askReason())
+			if _, asked := f.field("reason"); !asked {
+				f.Fields = append(f.Fields, f.askReason())
+			}
 			return f, err
 		}
 		do := func(r *request) (*answer, error) {
-			id, err := k.id(r)
+			id, err := k.object(r)
 			if err != nil {
 				return nil, err
 			}
-			if done, err := a.do(r, id); done != nil || err != nil {
-				return done, err
+			if a.answer != nil {
+				return a.answer(r, id)
 			}
-			return u.did(r, k.page(r), r.lang.text(k.texts+a.name+".done"))
+			if err := a.do(r, id); err != nil {
+				return nil, err
+			}
+			return u.did(r, k.back(r), r.lang.text(key+".done"))
 		}
 		made = append(made, act{k.path + cmp.Or(a.path, a.name), cmp.Or(a.scope, store.ScopeOperate), ask, do})
 	}
 	return u.acts(made...)
+}
+
+// form begins a form. Its texts are KEY.title, KEY.says, KEY.submit, and more that it says: KEY and each of says. back
+// is where giving up leads, where the request does not say.
+func (u *UI) form(r *request, section, key, back string, says ...string) *form {
+	f := &form{base: u.base(r, section, key+".title"), Back: r.back(back), Submit: r.lang.text(key + ".submit")}
+	for _, name := range append([]string{".says"}, says...) {
+		f.Says = append(f.Says, f.T(key+name))
+	}
+	return f
 }
 
 // did goes back to where an act was asked for, and says that it was done.
@@ -293,16 +335,6 @@ func (u *UI) did(r *request, otherwise, text string) (*answer, error) {
 func (u *UI) went(r *request, to, key string) (*answer, error) {
 	u.say(r, r.lang.text(key))
 	return redirect(to)
-}
-
-// idOf returns the id in the path of a request, which has the prefix.
-func idOf(prefix string) func(r *request) (string, error) {
-	return func(r *request) (string, error) { return r.bareID(prefix) }
-}
-
-// pageOf returns the page of the object in the path of a request.
-func pageOf(path string) func(r *request) string {
-	return func(r *request) string { return Root + path + r.params["id"] }
 }
 
 // act does what was asked for. What is wrong with what was typed, or no longer possible, is said at the form.

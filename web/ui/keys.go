@@ -69,8 +69,7 @@ func (u *UI) keys(r *request) (*answer, error) {
 }
 
 func (u *UI) askCreateKey(r *request) (*form, error) {
-	f := u.systemForm(r, "keys.new", "says", "once")
-	f.Back = r.back(keysPath)
+	f := u.form(r, "system", "system.keys.new", keysPath, ".once")
 	f.tell("frame.project", r.who.Project)
 	scopes := f.ask("scopes", checksField, "system.keys.scopes")
 	scopes.Options = choose(&f.base, "system.scope.", "", store.Scopes[:]...)
@@ -101,12 +100,16 @@ func (u *UI) createKey(r *request) (*answer, error) {
 	return show("key", &keyPage{base: u.base(r, "system", "system.key.title"), Key: newKeyRow(r, &key), Text: text})
 }
 
-// keyOf finds the key that the request's path names.
-func (u *UI) keyOf(r *request) (*keyRow, error) {
-	id, err := r.bareID(store.KeyPrefix)
-	if err != nil {
-		return nil, err
-	}
+func (u *UI) keyActs() []Route {
+	return actsOn(u, kind[*keyRow]{
+		path: "/system/keys/:id/", texts: "system.keys.", section: "system", prefix: store.KeyPrefix,
+		find: u.findKey, begin: (*form).beginKey, page: func(*request) string { return keysPath },
+	}, []actOn[*keyRow]{
+		{name: "revoke", scope: store.ScopeAdmin, ask: (*form).askRevokeKey, answer: u.revokeKey, danger: true},
+	})
+}
+
+func (u *UI) findKey(r *request, id string) (*keyRow, error) {
 	all, err := u.Engine.Keys(r.ctx, r.who.Project)
 	if err != nil {
 		return nil, err
@@ -118,38 +121,36 @@ func (u *UI) keyOf(r *request) (*keyRow, error) {
 	return newKeyRow(r, &all[i]), nil
 }
 
-func (u *UI) askRevokeKey(r *request) (*form, error) {
-	key, err := u.keyOf(r)
-	if err != nil {
-		return nil, err
-	}
-	f := u.systemForm(r, "keys.revoke", "says", "used")
-	f.Back, f.Danger = r.back(keysPath), true
-	if key.LastUsedAt == 0 {
-		f.Says[1] = f.T("system.keys.revoke.unused")
-	}
-	if key.Own {
-		f.Says = append(f.Says, f.T("system.keys.revoke.own"))
-	}
-	f.tell("column.name", key.Name, "column.id", key.FullID, "system.keys.hint", "…"+key.Hint, "system.keys.used", f.Absolute(key.LastUsedAt))
+// beginKey says which key a form is about.
+func (f *form) beginKey(key *keyRow) {
 	var scopes []string
 	for _, s := range key.Scopes {
 		scopes = append(scopes, string(s))
 	}
-	f.tell("system.keys.scopes", strings.Join(scopes, ", "))
-	f.Fields = []field{f.askReason()}
-	return f, nil
+	f.tell("column.name", key.Name, "column.id", key.FullID, "system.keys.hint", "…"+key.Hint,
+		"system.keys.used", f.Absolute(key.LastUsedAt), "system.keys.scopes", strings.Join(scopes, ", "))
 }
 
-func (u *UI) revokeKey(r *request) (*answer, error) {
-	key, err := u.keyOf(r)
+func (f *form) askRevokeKey(key *keyRow) error {
+	used := "system.keys.revoke.used"
+	if key.LastUsedAt == 0 {
+		used = "system.keys.revoke.unused"
+	}
+	if f.Says = append(f.Says, f.T(used)); key.Own {
+		f.Says = append(f.Says, f.T("system.keys.revoke.own"))
+	}
+	return nil
+}
+
+func (u *UI) revokeKey(r *request, id string) (*answer, error) {
+	key, err := u.findKey(r, id)
 	if err != nil {
 		return nil, err
 	}
 	if key.RevokedAt != 0 {
 		return nil, store.ErrTerminal
 	}
-	if err := u.Engine.RevokeKey(r.ctx, r.who.Project, key.ID, r.by()); err != nil {
+	if err := u.Engine.RevokeKey(r.ctx, r.who.Project, id, r.by()); err != nil {
 		return nil, err
 	}
 	return u.did(r, keysPath, r.lang.text("system.keys.revoke.done", "name", key.Name))

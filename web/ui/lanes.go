@@ -211,7 +211,7 @@ func (f *form) askLimitLane(row *laneRow) error {
 }
 
 // limitLane sets the bounds that differ from what the form has shown: a field that was emptied takes a bound away.
-func (u *UI) limitLane(r *request, key string) (*answer, error) {
+func (u *UI) limitLane(r *request, key string) error {
 	var (
 		wrong store.InvalidError
 		limit *int
@@ -235,8 +235,8 @@ func (u *UI) limitLane(r *request, key string) (*answer, error) {
 		}
 	}
 	if len(wrong.Fields) > 0 {
-		return nil, &wrong
+		return &wrong
 	}
 	_, err = u.Engine.SetLane(r.ctx, r.who.Project, key, limit, rate, r.by())
-	return nil, err
+	return err
 }

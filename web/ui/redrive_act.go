@@ -13,15 +13,15 @@ import (
 )
 
 func (u *UI) redriveActs() []Route {
-	set := func(to store.RedriveState) func(*request, string) (*answer, error) {
-		return func(r *request, id string) (*answer, error) {
+	set := func(to store.RedriveState) func(*request, string) error {
+		return func(r *request, id string) error {
 			_, err := u.Engine.SetRedrive(r.ctx, r.who.Project, id, to, r.by())
-			return nil, err
+			return err
 		}
 	}
 	return actsOn(u, kind[store.Redrive]{
-		path: "/redrives/:id/", texts: "redrives.", section: "redrives", id: idOf(store.RedrivePrefix), begin: (*form).beginRedrive,
-		find: func(r *request, id string) (store.Redrive, error) { return u.Store.Redrive(r.ctx, r.who.Project, id) }, page: pageOf("/redrives/"),
+		path: "/redrives/:id/", texts: "redrives.", section: "redrives", prefix: store.RedrivePrefix,
+		find: from(u.Store.Redrive), begin: (*form).beginRedrive,
 	}, []actOn[store.Redrive]{
 		{name: "pause", do: set(store.RedrivePaused)},
 		{name: "resume", do: set(store.RedriveRunning)},

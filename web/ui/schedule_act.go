@@ -11,22 +11,20 @@ import (
 )
 
 func (u *UI) scheduleActs() []Route {
-	enable := func(on bool) func(*request, string) (*answer, error) {
-		return func(r *request, id string) (*answer, error) {
+	enable := func(on bool) func(*request, string) error {
+		return func(r *request, id string) error {
 			_, err := u.Engine.PatchSchedule(r.ctx, r.who.Project, id, control.ScheduleChange{Enabled: &on}, r.by())
-			return nil, err
+			return err
 		}
 	}
 	return actsOn(u, kind[store.Schedule]{
-		path: "/schedules/:id/", texts: "schedules.", section: "schedules", id: idOf(store.SchedulePrefix), begin: (*form).beginSchedule,
-		find: func(r *request, id string) (store.Schedule, error) {
-			return u.Engine.Schedule(r.ctx, r.who.Project, id)
-		}, page: schedulePath,
+		path: "/schedules/:id/", texts: "schedules.", section: "schedules", prefix: store.SchedulePrefix,
+		find: from(u.Engine.Schedule), begin: (*form).beginSchedule,
 	}, []actOn[store.Schedule]{
 		{name: "enable", do: enable(true)},
 		{name: "disable", do: enable(false)},
-		{name: "run", do: u.runSchedule},
-		{name: "delete", do: u.deleteSchedule, danger: true},
+		{name: "run", answer: u.runSchedule},
+		{name: "delete", answer: u.deleteSchedule, danger: true},
 	})
 }
 
@@ -51,9 +49,8 @@ const (
 )
 
 // scheduleForm is the form of a schedule that is to be made, or that is there.
-func (u *UI) scheduleForm(r *request, name string, s *store.Schedule) *form {
-	f := &form{base: u.base(r, "schedules", "schedules."+name+".title"), Submit: r.lang.text("schedules." + name + ".submit")}
-	f.Says = []string{f.T("schedules." + name + ".says")}
+func (u *UI) scheduleForm(r *request, name, back string, s *store.Schedule) *form {
+	f := u.form(r, "schedules", "schedules."+name, back)
 	f.PreviewSubmit = f.T("schedules.preview")
 	title, cron := f.ask("name", lineField, "schedules.name"), f.askMono("cron", "schedules.cron", exampleCron)
 	title.Label, title.Value, title.Required, cron.Value, cron.Required = f.T("column.name"), s.Name, true, s.Cron, true
@@ -107,9 +104,9 @@ func (u *UI) previewSchedule(r *request, ask func(*request) (*form, error)) (*an
 }
 
 func (u *UI) askNewSchedule(r *request) (*form, error) {
-	f := u.scheduleForm(r, "new", &store.Schedule{Cron: exampleCron, Timezone: r.zone.name, Missed: store.MissedOnce, Enabled: true, Template: exampleTemplate})
-	f.Back = r.back(Root + "/schedules")
-	return f, nil
+	return u.scheduleForm(r, "new", Root+"/schedules", &store.Schedule{
+		Cron: exampleCron, Timezone: r.zone.name, Missed: store.MissedOnce, Enabled: true, Template: exampleTemplate,
+	}), nil
 }
 
 func (u *UI) newSchedule(r *request) (*answer, error) {
@@ -136,9 +133,7 @@ func (u *UI) askEditSchedule(r *request) (*form, error) {
 		return nil, err
 	}
 	s.Template = store.JSONText(indented(maskedTemplate(string(s.Template))))
-	f := u.scheduleForm(r, "edit", &s)
-	f.Back = r.back(schedulePath(r))
-	return f, nil
+	return u.scheduleForm(r, "edit", schedulePath(r), &s), nil
 }
 
 func (u *UI) editSchedule(r *request) (*answer, error) {

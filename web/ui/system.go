@@ -135,84 +135,61 @@ const (
 
 const systemPath = Root + "/system"
 
-// systemForm begins the form of an act on the whole. The texts are those of "system.NAME.*".
-func (u *UI) systemForm(r *request, name string, says ...string) *form {
-	f := &form{base: u.base(r, "system", "system."+name+".title"), Back: r.back(systemPath), Submit: r.lang.text("system." + name + ".submit")}
-	for _, key := range says {
-		f.Says = append(f.Says, f.T("system."+name+"."+key))
-	}
-	return f
+// systemActs are acts on the whole project: the kill switch, after which nothing of it is sent any more.
+func (u *UI) systemActs() []Route {
+	pause, resume := pausing(func(
+		ctx context.Context, project, _ string, until int64, by store.Actor,
+	) (store.Project, error) {
+		return u.Engine.PauseProject(ctx, project, until, by)
+	})
+	return actsOn(u, kind[store.Project]{
+		path: "/system/", texts: "system.", section: "system", begin: (*form).beginProject,
+		id:   func(r *request) (string, error) { return r.who.Project, nil },
+		find: func(r *request, id string) (store.Project, error) { return u.Store.Project(r.ctx, id) },
+	}, []actOn[store.Project]{
+		{name: "pause", ask: (*form).askPauseAll, danger: true, do: func(r *request, id string) error {
+			if _, err := r.pauseEnd(); err == nil && r.value("reason") == "" {
+				return invalid("reason", r.lang.text("system.pause.reason"))
+			}
+			return pause(r, id)
+		}},
+		{name: "resume", ask: (*form).askResumeAll, do: resume},
+	})
 }
 
-// pausedFacts name the project and say whether it is paused at this moment.
-func (u *UI) pausedFacts(r *request, f *form) (paused bool, err error) {
-	project, err := u.Store.Project(r.ctx, r.who.Project)
-	if err != nil {
-		return false, err
-	}
-	f.Facts = []fact{{Name: f.T("frame.project"), Value: project.ID, Data: true}}
-	if paused = project.PausedUntil > r.now; !paused {
-		return false, nil
+// beginProject names the project and says whether it is paused at this moment.
+func (f *form) beginProject(project store.Project) {
+	f.tell("frame.project", project.ID)
+	if project.PausedUntil <= f.now {
+		return
 	}
 	until := fact{Name: f.T("system.paused.until"), Value: f.T("system.paused.forever")}
 	if project.PausedUntil < store.Forever {
 		until.Value, until.Data = f.Absolute(project.PausedUntil), true
 	}
 	if f.Facts = append(f.Facts, until); project.PauseReason != "" {
-		f.Facts = append(f.Facts, fact{Name: f.T("form.reason"), Value: project.PauseReason, Data: true})
+		f.tell("form.reason", project.PauseReason)
 	}
-	return true, nil
 }
 
-func (u *UI) askPauseAll(r *request) (*form, error) {
-	f := u.systemForm(r, "pause", "says", "accepts", "inflight")
-	f.Danger = true
-	paused, err := u.pausedFacts(r, f)
-	if err != nil {
-		return nil, err
-	}
-	if paused {
+func (f *form) askPauseAll(project store.Project) error {
+	f.Says = append(f.Says, f.T("system.pause.accepts"), f.T("system.pause.inflight"))
+	if project.PausedUntil > f.now {
 		f.Says = append(f.Says, f.T("system.pause.again"))
 	}
 	reason := f.askReason()
 	reason.Required, reason.Help = true, f.T("system.pause.reason.help")
-	f.Fields = []field{reason, f.askMono("for", "system.pause.for", "30m"), f.askMoment("until", "system.pause.until")}
-	return f, nil
+	f.Fields = []field{
+		reason, f.askMono("for", "system.pause.for", "30m"), f.askMoment("until", "system.pause.until"),
+	}
+	return nil
 }
 
-// pauseAll is the kill switch: nothing of the project is sent any more.
-func (u *UI) pauseAll(r *request) (*answer, error) {
-	until, err := r.pauseEnd()
-	if err != nil {
-		return nil, err
-	}
-	if r.value("reason") == "" {
-		return nil, invalid("reason", r.lang.text("system.pause.reason"))
-	}
-	if _, err := u.Engine.PauseProject(r.ctx, r.who.Project, until, r.by()); err != nil {
-		return nil, err
-	}
-	return u.did(r, systemPath, r.lang.text("system.pause.done"))
-}
-
-func (u *UI) askResumeAll(r *request) (*form, error) {
-	f := u.systemForm(r, "resume", "says", "own")
-	paused, err := u.pausedFacts(r, f)
-	if err != nil {
-		return nil, err
-	}
-	if !paused {
+func (f *form) askResumeAll(project store.Project) error {
+	if f.Says = append(f.Says, f.T("system.resume.own")); project.PausedUntil <= f.now {
 		f.Says = []string{f.T("system.resume.not")}
 	}
-	f.Fields = []field{f.askReason()}
-	return f, nil
-}
-
-func (u *UI) resumeAll(r *request) (*answer, error) {
-	if _, err := u.Engine.PauseProject(r.ctx, r.who.Project, 0, r.by()); err != nil {
-		return nil, err
-	}
-	return u.did(r, systemPath, r.lang.text("system.resume.done"))
+	return nil
 }
 
 // driftPage is what differs between the database and the index.
@@ -241,7 +218,7 @@ func (p *driftPage) Clean() bool { return p.Drift.Clean() }
 func (p *driftPage) Other() bool { return p.Drift.Generation != p.Drift.IndexGeneration }
 
 func (u *UI) askVerify(r *request) (*form, error) {
-	return u.systemForm(r, "verify", "says", "time"), nil
+	return u.form(r, "system", "system.verify", systemPath, ".time"), nil
 }
 
 // verify is POST /ui/system/verify: it changes nothing, but costs too much to be had by a link.
@@ -282,7 +259,7 @@ func (u *UI) indexTrouble(r *request, err error) error {
 }
 
 func (u *UI) askRebuild(r *request) (*form, error) {
-	f := u.systemForm(r, "rebuild", "says", "first", "time")
+	f := u.form(r, "system", "system.rebuild", systemPath, ".first", ".time")
 	f.Danger = true
 	f.Fields = []field{f.askReason()}
 	f.PreviewSubmit = f.T("system.rebuild.dry")
