@@ -1,34 +1,35 @@
 package ui
 
 import (
+	"cmp"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 
+	"github.com/seed-ff5a32d8/dispatcher/internal/transcript"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// rootPaths are for the settings' admin key alone: what they show or do is of all projects.
-var rootPaths = []string{"/ui/system/migrations", "/ui/system/verify", "/ui/system/rebuild"}
-
-// scopeOf is the scope that a route needs. The test has its own table: a page needs read, a change and its form need
-// operate, and the exceptions are listed.
-func scopeOf(all []Route, r Route) store.Scope {
-	exceptions := map[string]store.Scope{
-		"/ui/sign-in": "", "/ui/sign-out": "", "/ui/preferences": "", "/ui/project": store.ScopeRead, "/ui/books/compare": store.ScopeRead,
-		"/ui/callbacks/:id/resolve": store.ScopeSend, "/ui/audit": store.ScopeAdmin, "/ui/endpoints/:id/secret": store.ScopeAdmin,
-		"/ui/endpoints/:id/rotate_secret": store.ScopeAdmin, "/ui/system/keys": store.ScopeAdmin, "/ui/system/keys/new": store.ScopeAdmin,
-		"/ui/system/keys/:id/revoke": store.ScopeAdmin, "/ui/system/verify": store.ScopeAdmin, "/ui/system/rebuild": store.ScopeAdmin,
-	}
-	if scope, ok := exceptions[r.Path]; ok {
-		return scope
-	}
-	if slices.ContainsFunc(all, func(other Route) bool { return other.Path == r.Path && other.Method == http.MethodPost }) {
-		return store.ScopeOperate
-	}
-	return store.ScopeRead
+// TestRoutes: what each route needs. "root" is for the settings' admin key alone, "live" is kept up to date.
+func TestRoutes(t *testing.T) {
+	t.Parallel()
+	transcript.File(t, "testdata/routes.txt", func(*testing.T, string) string {
+		var all strings.Builder
+		for _, r := range allRoutes() {
+			line := fmt.Sprint(r.Method, " ", r.Path, " ", cmp.Or(r.Scope, "anyone"))
+			if r.Root {
+				line += " root"
+			}
+			if r.live {
+				line += " live"
+			}
+			fmt.Fprintln(&all, line)
+		}
+		return all.String()
+	})
 }
 
 // keyHolders has the scopes that each key of holders includes.
@@ -57,11 +58,7 @@ func TestEveryRouteAndEveryScope(t *testing.T) {
 	for who, included := range keyHolders {
 		b.signIn(who)
 		for _, r := range b.ui.Routes() {
-			needs := scopeOf(b.ui.Routes(), r)
-			if r.Scope != needs {
-				t.Errorf("%s %s needs %q, want %q", r.Method, r.Path, r.Scope, needs)
-			}
-			if slices.Contains(included, needs) && !slices.Contains(rootPaths, r.Path) {
+			if slices.Contains(included, r.Scope) && !r.Root {
 				continue // what it does then, the tests of its page show
 			}
 			res := result{}
@@ -97,11 +94,7 @@ func mayUse(who, method, address string) (bool, store.Scope) {
 			found = r
 		}
 	}
-	if found.Path == "" {
-		return true, ""
-	}
-	needs := scopeOf(allRoutes(), found)
-	return slices.Contains(keyHolders[who], needs) && !slices.Contains(rootPaths, found.Path), needs
+	return slices.Contains(keyHolders[who], found.Scope) && !found.Root, found.Scope
 }
 
 // checkOffers checks that a page offers the keys of a project only what they allow.
