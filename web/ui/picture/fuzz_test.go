@@ -1,4 +1,4 @@
-package picture_test
+package picture
 
 import (
 	"encoding/binary"
@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/seed-ff5a32d8/dispatcher/web/ui/picture"
 )
 
 // numbers reads any numbers out of any bytes: whole ones, huge ones, infinities and NaN.
@@ -48,11 +46,11 @@ func FuzzCharts(f *testing.F) {
 		for i := range times {
 			times[i] = time.Unix(from+int64(i)*step, int64(i))
 		}
-		frame := picture.Frame{ID: text, Title: text, Desc: text, NoData: text}
-		l := picture.Chart{
-			Frame: frame, TimeAxis: picture.TimeAxis{Location: shanghai, Header: text}, Times: times,
-			Series: []picture.Series{{Name: text, Values: first, Fill: true}, {Name: text, Values: second, Tone: []picture.Tone{"", picture.Bad}[height%2]}},
-			Height: int(height), Scale: picture.Scale(height % 2),
+		frame := Frame{ID: text, Title: text, Desc: text, NoData: text}
+		l := Chart{
+			Frame: frame, TimeAxis: TimeAxis{Location: shanghai, Header: text}, Times: times,
+			Series: []Series{{Name: text, Values: first, Fill: true}, {Name: text, Values: second, Tone: []Tone{"", Bad}[height%2]}},
+			Height: int(height), Scale: Scale(height % 2),
 		}
 		if len(second) > 0 {
 			l.Min = second[0]
@@ -61,19 +59,19 @@ func FuzzCharts(f *testing.F) {
 		if len(lines) > 40_000 {
 			t.Errorf("%d bytes", len(lines))
 		}
-		bars := picture.Chart{
-			Form: picture.Bars, Frame: frame, Times: times, Step: time.Duration(step), Series: []picture.Series{{Name: text, Values: first}, {Name: text, Values: second}}, Height: int(height),
+		bars := Chart{
+			Form: Bars, Frame: frame, Times: times, Step: time.Duration(step), Series: []Series{{Name: text, Values: first}, {Name: text, Values: second}}, Height: int(height),
 		}
 		due := bars
-		due.First = &picture.Bar{Name: text, Value: float64(from)}
+		due.First = &Bar{Name: text, Value: float64(from)}
 		bars.Value = func(float64) string { return text }
-		categories := picture.Categories{Label: text, NoData: text, Value: bars.Value}
-		spark := picture.Chart{Form: picture.Spark, Frame: frame, Series: bars.Series, Width: int(step), Height: int(from)}
-		progress := picture.Progress{Frame: frame, Legend: true}
+		categories := Categories{Label: text, NoData: text, Value: bars.Value}
+		spark := Chart{Form: Spark, Frame: frame, Series: bars.Series, Width: int(step), Height: int(from)}
+		progress := Progress{Frame: frame, Legend: true}
 		for _, v := range first {
 			progress.Total = v
-			progress.Parts = append(progress.Parts, picture.Part{Name: text, Value: v})
-			categories.Items = append(categories.Items, picture.Category{Name: text, Value: v, Href: text})
+			progress.Parts = append(progress.Parts, Part{Name: text, Value: v})
+			categories.Items = append(categories.Items, Category{Name: text, Value: v, Href: text})
 		}
 		for _, h := range []template.HTML{lines, bars.HTML(), due.HTML(), spark.HTML(), progress.HTML(), categories.HTML()} {
 			wellMade(t, h)
@@ -85,10 +83,10 @@ func FuzzLadder(f *testing.F) {
 	f.Add(100, 41, uint8(3), evil)
 	f.Add(9, 8, uint8(1), "410")
 	f.Fuzz(func(t *testing.T, steps, at int, state uint8, text string) {
-		l := picture.Ladder{Label: text, Steps: make([]picture.Step, min(max(steps, 0), 500))}
+		l := Ladder{Label: text, Steps: make([]Step, min(max(steps, 0), 500))}
 		for i := range l.Steps {
 			if i == at {
-				l.Steps[i].State = []picture.State{picture.ToCome, picture.Succeeded, picture.Failed, picture.Attempting, picture.Next}[state%5]
+				l.Steps[i].State = []State{ToCome, Succeeded, Failed, Attempting, Next}[state%5]
 			}
 			step := &l.Steps[i]
 			step.Number, step.Label, step.Detail, step.Wait, step.Href = text, text, text, text, text

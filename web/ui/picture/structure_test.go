@@ -1,4 +1,4 @@
-package picture_test
+package picture
 
 import (
 	"encoding/xml"
@@ -15,7 +15,6 @@ import (
 	"golang.org/x/net/html/atom"
 
 	"github.com/seed-ff5a32d8/dispatcher/internal/transcript"
-	"github.com/seed-ff5a32d8/dispatcher/web/ui/picture"
 )
 
 // elements and attributes are all that pictures are made of. What could run, load or style is not among them.
@@ -129,9 +128,9 @@ func TestPicturesAreWellMade(t *testing.T) {
 	for _, s := range samples() {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
-			wellMade(t, s.html)
+			wellMade(t, s.of.HTML())
 		})
-		parse(t, s.html, func(_ []string, e xml.StartElement) {
+		parse(t, s.of.HTML(), func(_ []string, e xml.StartElement) {
 			if id, ok := attr(e, "id"); ok {
 				if ids[id] != "" {
 					t.Errorf("id %q is in %s and in %s", id, ids[id], s.name)
@@ -145,11 +144,11 @@ func TestPicturesAreWellMade(t *testing.T) {
 func TestEveryClassHasAStyleAndEveryStyleAClass(t *testing.T) {
 	t.Parallel()
 	styled, used := map[string]bool{}, map[string]bool{"pic-x2": true}
-	for _, m := range regexp.MustCompile(`\.((?:pic|visually)[a-z0-9-]*)`).FindAllStringSubmatch(picture.CSS, -1) {
+	for _, m := range regexp.MustCompile(`\.((?:pic|visually)[a-z0-9-]*)`).FindAllStringSubmatch(CSS, -1) {
 		styled[m[1]] = true
 	}
 	for _, s := range samples() {
-		parse(t, s.html, func(_ []string, e xml.StartElement) {
+		parse(t, s.of.HTML(), func(_ []string, e xml.StartElement) {
 			classes, _ := attr(e, "class")
 			for _, class := range strings.Fields(classes) {
 				used[class] = true
@@ -178,24 +177,24 @@ func TestPicturesAreBounded(t *testing.T) {
 		if strings.Contains(s.name, "hostile") || strings.Contains(s.name, "20,000") || strings.Contains(s.name, "5,000") {
 			most = 36_000
 		}
-		if len(s.html) > most {
-			t.Errorf("%s has %d bytes, more than %d", s.name, len(s.html), most)
+		if n := len(s.of.HTML()); n > most {
+			t.Errorf("%s has %d bytes, more than %d", s.name, n, most)
 		}
 	}
 	bounds := map[string]struct {
-		html template.HTML
+		of   shape
 		most int
 	}{
-		"lines":      {lateness("x", 168).HTML(), 12_000},
-		"bars":       {outcomes("x", 168, 1e9*3600).HTML(), 12_000},
-		"categories": {picture.Categories{Items: make([]picture.Category, 10_000)}.HTML(), 25_000},
-		"progress":   {picture.Progress{Parts: make([]picture.Part, 10_000)}.HTML(), 1000},
-		"ladder":     {picture.Ladder{Steps: make([]picture.Step, 10_000)}.HTML(), 6000},
-		"spark":      {picture.Chart{Form: picture.Spark, Series: []picture.Series{{Values: wave(10_000, 24, 1, 100, 90)}}}.HTML(), 2500},
+		"lines":      {lateness("x", 168), 12_000},
+		"bars":       {outcomes("x", 168, 1e9*3600), 12_000},
+		"categories": {Categories{Items: make([]Category, 10_000)}, 25_000},
+		"progress":   {Progress{Parts: make([]Part, 10_000)}, 1000},
+		"ladder":     {Ladder{Steps: make([]Step, 10_000)}, 6000},
+		"spark":      {Chart{Form: Spark, Series: []Series{{Values: wave(10_000, 24, 1, 100, 90)}}}, 2500},
 	}
 	for name, b := range bounds {
-		if len(b.html) > b.most {
-			t.Errorf("%s has %d bytes, more than %d", name, len(b.html), b.most)
+		if n := len(b.of.HTML()); n > b.most {
+			t.Errorf("%s has %d bytes, more than %d", name, n, b.most)
 		}
 	}
 }
@@ -205,18 +204,18 @@ func TestTablesHaveTheData(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name       string
-		html       template.HTML
+		of         shape
 		rows, head int
 	}{
-		{"a week", lateness("x", 168).HTML(), 25, 4},
-		{"a day and its end", throughput("x", 25, 3600e9).HTML(), 25, 3},
-		{"a day of hours", throughput("x", 24, 3600e9).HTML(), 24, 3},
-		{"a few", throughput("x", 5, 3600e9).HTML(), 5, 3},
-		{"bars", outcomes("x", 168, 3600e9).HTML(), 24, 4},
-		{"nothing", picture.Chart{Frame: frame("x")}.HTML(), 0, 0},
+		{"a week", lateness("x", 168), 25, 4},
+		{"a day and its end", throughput("x", 25, 3600e9), 25, 3},
+		{"a day of hours", throughput("x", 24, 3600e9), 24, 3},
+		{"a few", throughput("x", 5, 3600e9), 5, 3},
+		{"bars", outcomes("x", 168, 3600e9), 24, 4},
+		{"nothing", Chart{Frame: frame("x")}, 0, 0},
 	} {
 		rows, head := 0, 0
-		parse(t, c.html, func(path []string, e xml.StartElement) {
+		parse(t, c.of.HTML(), func(path []string, e xml.StartElement) {
 			if e.Name.Local == "tr" && slices.Contains(path, "tbody") {
 				rows++
 			}
@@ -236,7 +235,7 @@ func TestLinksGoNowhereElse(t *testing.T) {
 		"/ui/callbacks?tier=1": true, "?tier=1": true, "#x": true, "https://example.com/": true, "javascript:alert(1)": false, " JavaScript:x": false,
 		"data:text/html,x": false, "vbscript:x": false, "/a\x00b": false, "java\tscript:x": false, "": false, strings.Repeat("/", 3000): false,
 	} {
-		c := picture.Categories{Items: []picture.Category{{Name: "15 s", Value: 1, Href: href}}}
+		c := Categories{Items: []Category{{Name: "15 s", Value: 1, Href: href}}}
 		if got := strings.Contains(string(c.HTML()), "<a "); got != want {
 			t.Errorf("%q is a link: %v", href, got)
 		}
@@ -248,8 +247,8 @@ func TestGallery(t *testing.T) {
 	t.Parallel()
 	var all strings.Builder
 	for _, s := range samples() {
-		if len(s.html) < 3000 {
-			fmt.Fprintf(&all, "<!-- %s -->\n%s\n", s.name, s.html)
+		if drawn := s.of.HTML(); len(drawn) < 3000 {
+			fmt.Fprintf(&all, "<!-- %s -->\n%s\n", s.name, drawn)
 		}
 	}
 	transcript.File(t, "testdata/gallery.html", func(*testing.T, string) string { return all.String() })
