@@ -7,7 +7,6 @@ import (
 	"context"
 	"encoding/binary"
 	"io"
-	"net"
 	"runtime"
 	"slices"
 	"strconv"
@@ -30,7 +29,9 @@ import (
 type costServers struct {
 	admin *pgx.Conn
 	redis *redis.Client
-	sql   *wire
+	sql   *testserver.Wire
+	// statements counts those that were said on the wire.
+	statements atomic.Int64
 }
 
 func startCostServers(t *testing.T) *costServers {
@@ -52,14 +53,16 @@ func startCostServers(t *testing.T) *costServers {
 			t.Error(err)
 		}
 	})
-	return &costServers{admin, client, startWire(t, postgres.URL())}
+	s := &costServers{admin: admin, redis: client}
+	s.sql = testserver.NewWire(t, apptest.MustURL(t, postgres.URL()).Host, s.countStatements)
+	return s
 }
 
 // settings are those of a dispatcher on a database and an index of its own, both counted.
 func (s *costServers) settings(t *testing.T, args ...string) *config.Settings {
 	t.Helper()
 	database := apptest.MustURL(t, apptest.Migrated(t))
-	database.Host = s.sql.listener.Addr().String()
+	database.Host = s.sql.Address
 	return apptest.Settings(t, slices.Concat(cmdtest.BothKeys(), apptest.OwnIndex(t), args, []string{"--database-url=" + database.String()})...)
 }
 
@@ -112,7 +115,7 @@ func (s *costServers) spent(t *testing.T) (now [kinds]float64) {
 		}
 		now[kind] += value
 	}
-	now[statements], now[sqlBytes] = 1000*float64(s.sql.statements.Load()), float64(s.sql.bytes.Load())
+	now[statements], now[sqlBytes] = 1000*float64(s.statements.Load()), float64(s.sql.Sent.Load()+s.sql.Received.Load())
 	return now
 }
 
@@ -134,72 +137,23 @@ func (s *costServers) measure(t *testing.T, name string, n int, may tolerances, 
 	return list
 }
 
-// A wire passes on what is said to PostgreSQL and by it, and counts it. It allocates nothing once a connection is open.
-type wire struct {
-	listener          net.Listener
-	server            string
-	bytes, statements atomic.Int64
-}
-
-// startWire starts one to the server of a URL. It ends with the test; its connections end with their clients.
-func startWire(t *testing.T, server string) *wire {
-	t.Helper()
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	w := &wire{listener: l, server: apptest.MustURL(t, server).Host}
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go w.pass(c)
-		}
-	}()
-	return w
-}
-
-// pass passes on one connection until either side ends it, which is the end of both.
-func (w *wire) pass(client net.Conn) {
-	defer client.Close()
-	server, err := net.Dial("tcp4", w.server)
-	if err != nil {
-		return // which the client takes for the server's answer
-	}
-	go func() {
-		defer client.Close()
-		_, _ = io.Copy(io.MultiWriter(client, w), server)
-	}()
-	defer server.Close()
-	_ = w.countStatements(bufio.NewReader(io.TeeReader(client, io.MultiWriter(server, w))))
-}
-
-// Write counts bytes.
-func (w *wire) Write(b []byte) (int, error) {
-	w.bytes.Add(int64(len(b)))
-	return len(b), nil
-}
-
 // countStatements reads what a client says: messages with a kind, but for the first one, and a length.
-func (w *wire) countStatements(said *bufio.Reader) error {
-	head := make([]byte, 5)
+func (s *costServers) countStatements(connection io.Reader) {
+	said, head := bufio.NewReader(connection), make([]byte, 5)
 	for first := true; ; first = false {
 		part := head
 		if first {
 			part = head[1:]
 		}
 		if _, err := io.ReadFull(said, part); err != nil {
-			return err
+			return
 		}
 		// Q is a statement as text, P one that is parsed, E one that is executed.
 		if !first && strings.IndexByte("QPE", head[0]) >= 0 {
-			w.statements.Add(1)
+			s.statements.Add(1)
 		}
 		if _, err := said.Discard(int(binary.BigEndian.Uint32(head[1:])) - 4); err != nil {
-			return err
+			return
 		}
 	}
 }

@@ -92,7 +92,6 @@ func TestSettingsThatAreTaken(t *testing.T) {
 	})
 }
 
-
 func TestFilesOfSecretsLoseOneNewline(t *testing.T) {
 	t.Parallel()
 	const want = "abcdefghijklmnopqrstuvwxyz"
@@ -108,7 +107,6 @@ func TestMaskURL(t *testing.T) {
 	t.Parallel()
 	transcript.Run(t, "testdata/lines/mask.txt", maskURL)
 }
-
 
 func FuzzMaskURLNeverShowsThePassword(f *testing.F) {
 	for _, seed := range []string{"p", "p@ss", "p/w", "p?w", "p#w", "a@b?c", "a:b", "%40", "päss"} {
