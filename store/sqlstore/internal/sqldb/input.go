@@ -49,7 +49,9 @@ func (l *list[V]) all() any       { return l.values }
 func (l *list[V]) at(row int) any { return l.values[row] }
 
 // listAt will have so many values, which come to one place.
-func listAt[V any](rows int, place *V) values { return &list[V]{values: make([]V, 0, rows), place: place} }
+func listAt[V any](rows int, place *V) values {
+	return &list[V]{values: make([]V, 0, rows), place: place}
+}
 
 // listOf will have so many values, each of which next returns when its row is described.
 func listOf[V any](rows int, next func() (V, error)) values {
