@@ -291,26 +291,19 @@ func (u *UI) timelineInto(r *request, p *callbackPage, newest []store.Attempt) e
 func (p *callbackPage) timeline(attempts []store.Attempt, audit []store.AuditEntry) {
 	if p.FinishedAt != 0 && p.NewestLink == "" {
 		kind := map[store.State]string{store.Succeeded: "good", store.Dead: "bad"}[p.Callback.State]
+		what := p.T("timeline.ended", "state", p.T("state."+string(p.Callback.State)))
+		p.Timeline = append(p.Timeline, timelineItem{At: p.FinishedAt, Kind: kind, What: what})
+	}
+	for i := range attempts {
+		part := newAttempt(&attempts[i], p.Kind, shownBody, p.FullID)
 		p.Timeline = append(p.Timeline, timelineItem{
-			At: p.FinishedAt, Kind: kind,
-			What: p.T("timeline.ended", "state", p.T("state."+string(p.Callback.State))),
+			At: part.StartedAt, Kind: part.Kind(), What: p.T("timeline.attempt", "number", part.Number), Attempt: &part,
 		})
 	}
-	for len(attempts) > 0 || len(audit) > 0 {
-		if len(audit) == 0 || len(attempts) > 0 && attempts[0].StartedAt >= audit[0].At {
-			a := &attempts[0]
-			part := newAttempt(a, p.Kind, shownBody, p.FullID)
-			p.Timeline = append(p.Timeline, timelineItem{
-				At: a.StartedAt, Kind: part.Kind(), What: p.T("timeline.attempt", "number", a.Number),
-				Attempt: &part,
-			})
-			attempts = attempts[1:]
-			continue
-		}
+	for i := range audit {
 		p.Timeline = append(p.Timeline, timelineItem{
-			At: audit[0].At, Kind: "busy", What: p.Or("action.", audit[0].Action), Audit: &audit[0],
+			At: audit[i].At, Kind: "busy", What: p.Or("action.", audit[i].Action), Audit: &audit[i],
 		})
-		audit = audit[1:]
 	}
 	if p.Older == 0 {
 		p.Timeline = append(p.Timeline, timelineItem{At: p.CreatedAt, What: p.T("timeline.created")})

@@ -83,14 +83,14 @@ func newRows(callbacks []store.Callback, now int64) []*callbackRow {
 
 // callbacks is GET /ui/callbacks.
 func (u *UI) callbacks(r *request) (*answer, error) {
-	return u.listCallbacks(r, "callbacks", "/callbacks", nil)
+	return u.listCallbacks(r, "callbacks", "")
 }
 
-// listCallbacks shows a list of callbacks. With only, it is of that kind alone.
-func (u *UI) listCallbacks(r *request, name, path string, only *store.Kind) (*answer, error) {
+// listCallbacks shows a list of callbacks, whose page has the name. With only, it is of that kind alone.
+func (u *UI) listCallbacks(r *request, name string, only store.Kind) (*answer, error) {
 	params := r.url.Query()
-	if only != nil {
-		params.Set("kind", string(*only))
+	if only != "" {
+		params.Set("kind", string(only))
 	}
 	f := r.readFilter(params)
 	if err := u.findEndpoint(r, f); err != nil {
@@ -111,14 +111,14 @@ func (u *UI) listCallbacks(r *request, name, path string, only *store.Kind) (*an
 	if err != nil {
 		return nil, err
 	}
-	p.chips(&counts, only == nil)
-	p.fields(only == nil)
-	if only != nil && *only == store.Poll {
+	p.chips(&counts, only == "")
+	p.fields(only == "")
+	if only == store.Poll {
 		unresolved := params.Get("reason") == string(store.Unresolved)
 		p.Chips = append(p.Chips, chip{Text: p.T("polls.unresolved"), Link: p.With("state", string(store.Dead), "reason", string(store.Unresolved)), Current: unresolved})
 	}
-	p.ResetTo = Root + path
-	p.Narrow = len(f.Values) > 1 || len(f.Values) == 1 && only == nil
+	p.ResetTo = Root + "/" + name
+	p.Narrow = len(f.Values) > 1 || len(f.Values) == 1 && only == ""
 	if p.Can(string(store.ScopeOperate)) && len(f.wrong) == 0 && !f.Empty() {
 		for _, act := range []string{"retry", "cancel", "reschedule", "set_url"} {
 			p.Acts = append(p.Acts, bulkAct{act, Root + "/redrives/new?action=" + act + "&" + f.query()})

@@ -204,12 +204,7 @@ func (b *base) word(s *standing) {
 func (row *endpointRow) path(act string) string { return Root + "/endpoints/" + row.FullID + "/" + act }
 
 // Flight is how many attempts it has in flight, and may have at present; empty: that is not known.
-func (row *endpointRow) Flight() string {
-	if row.Lane == nil {
-		return ""
-	}
-	return flightText(row.Lane.State)
-}
+func (row *endpointRow) Flight() string { return flightText(row.Lane) }
 
 // Limit is how many attempts it may ever have in flight; zero: that is not known.
 func (row *endpointRow) Limit() int { return flightLimit(row.Lane) }
@@ -265,18 +260,12 @@ func hoursAgo(now int64, hours int) int64 {
 
 // figuresOf sums up the rows of one lane.
 func figuresOf(rows []store.Activity, from int64, hours int) figures {
-	f := figures{hours: make([]store.Activity, hours)}
-	for i := range f.hours {
-		f.hours[i].At = from + int64(i)*store.Hour.Milliseconds()
-	}
+	f := figures{hours: spansOf(rows, store.Hour, from, hours)}
 	var all store.Activity
-	for i := range rows {
-		if n := (rows[i].At - from) / store.Hour.Milliseconds(); rows[i].At >= from && n < int64(hours) {
-			f.hours[n].Add(&rows[i])
-			f.some = f.some || rows[i].Succeeded+rows[i].Failed+rows[i].Unknown > 0
-			if n >= int64(hours-listHours) {
-				all.Add(&rows[i])
-			}
+	for i := range f.hours {
+		f.some = f.some || f.hours[i].Succeeded+f.hours[i].Failed+f.hours[i].Unknown > 0
+		if i >= hours-listHours {
+			all.Add(&f.hours[i])
 		}
 	}
 	f.Succeeded, f.Failed = all.Succeeded, all.Failed+all.Unknown
@@ -312,12 +301,12 @@ func shortMillis(ms float64) string {
 func (f *figures) Spark() template.HTML {
 	s := picture.Chart{Form: picture.Spark, Width: 120, Height: 26}
 	if f.some {
-		all, failed := make([]float64, len(f.hours)), make([]float64, len(f.hours))
-		for i := range f.hours {
-			bad := f.hours[i].Failed + f.hours[i].Unknown
-			all[i], failed[i] = float64(f.hours[i].Succeeded+bad), float64(bad)
+		s.Series = []picture.Series{
+			{Values: valuesOf(f.hours, func(a *store.Activity) float64 {
+				return float64(a.Succeeded + a.Failed + a.Unknown)
+			})},
+			{Values: valuesOf(f.hours, func(a *store.Activity) float64 { return float64(a.Failed + a.Unknown) })},
 		}
-		s.Series = []picture.Series{{Values: all}, {Values: failed}}
 	}
 	return s.HTML()
 }
@@ -337,10 +326,7 @@ func (f *figures) chart(
 		Form: form, Step: time.Hour, Height: 180, Value: value,
 	}
 	if f.some {
-		for i := range f.hours {
-			chart.Times = append(chart.Times, time.UnixMilli(f.hours[i].At))
-		}
-		chart.Series = series()
+		chart.Times, chart.Series = timesOf(f.hours), series()
 	}
 	return chart.HTML()
 }
@@ -353,11 +339,8 @@ func (f *figures) attemptsChart(b *base) template.HTML {
 // tookChart draws how long the attempts of each hour took.
 func (f *figures) tookChart(b *base) template.HTML {
 	took := func(name string, q float64) picture.Series {
-		s := picture.Series{Name: b.T(name)}
-		for i := range f.hours {
-			s.Values = append(s.Values, f.hours[i].Took.Quantile(q))
-		}
-		return s
+		values := valuesOf(f.hours, func(a *store.Activity) float64 { return a.Took.Quantile(q) })
+		return picture.Series{Name: b.T(name), Values: values}
 	}
 	return f.chart(b, "took", picture.Lines, shortMillis, func() []picture.Series {
 		return []picture.Series{took("endpoint.p50", 0.5), took("endpoint.p95", 0.95)}

@@ -10,7 +10,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
-	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
@@ -53,14 +52,14 @@ func (b *base) laneRow(v *control.LaneView) *laneRow {
 
 // flightText writes how many attempts a lane has in flight and how many it may have at present; empty: the index does not say. Before the
 // lane's first claim only the former is known.
-func flightText(s *schedule.LaneState) string {
+func flightText(v *control.LaneView) string {
 	switch {
-	case s == nil:
+	case v == nil || v.State == nil:
 		return ""
-	case s.Concurrency == 0:
-		return strconv.Itoa(s.InFlight)
+	case v.State.Concurrency == 0:
+		return strconv.Itoa(v.State.InFlight)
 	}
-	return fmt.Sprintf("%d / %d", s.InFlight, s.Concurrency)
+	return fmt.Sprintf("%d / %d", v.State.InFlight, v.State.Concurrency)
 }
 
 // flightLimit is the most attempts that a lane may ever have in flight; zero: not known.
@@ -72,7 +71,7 @@ func flightLimit(v *control.LaneView) int {
 }
 
 // Flight is how many attempts it has in flight, and may have at present.
-func (l *laneRow) Flight() string { return flightText(l.State) }
+func (l *laneRow) Flight() string { return flightText(&l.LaneView) }
 
 // Most is how many attempts it may ever have in flight.
 func (l *laneRow) Most() int { return flightLimit(&l.LaneView) }
@@ -128,19 +127,24 @@ func (u *UI) someLanes(r *request, p *lanesPage, f store.LaneFilter) ([]control.
 	if err != nil {
 		return nil, err
 	}
-	for _, lane := range counts.Lanes {
-		f.Keys = append(f.Keys, lane.Lane)
-	}
-	if len(f.Keys) == 0 {
-		return nil, nil
-	}
 	after := f.After
-	f.After, f.Limit = "", len(f.Keys)
-	views, err := u.Engine.Lanes(r.ctx, r.who.Project, f)
+	f.After = ""
+	views, err := u.largestLanes(r, &counts, f)
 	slices.SortStableFunc(views, func(a, b control.LaneView) int { return cmp.Compare(b.Open, a.Open) })
 	// Where the lane that the page before ended with is none of the largest any more, they are shown from the beginning.
 	last := slices.IndexFunc(views, func(v control.LaneView) bool { return v.Key == after })
 	return views[last+1:], err
+}
+
+// largestLanes are the lanes that have the most open callbacks, as far as they are among those that are asked for.
+func (u *UI) largestLanes(r *request, counts *store.Counts, f store.LaneFilter) ([]control.LaneView, error) {
+	for _, lane := range counts.Lanes {
+		f.Keys = append(f.Keys, lane.Lane)
+	}
+	if f.Limit = len(f.Keys); f.Limit == 0 {
+		return nil, nil
+	}
+	return u.Engine.Lanes(r.ctx, r.who.Project, f)
 }
 
 // laneActs are acts on one lane. A lane's key may have any characters, so forms have it as a parameter of their address.

@@ -294,12 +294,11 @@ const (
 func (u *UI) stream(c *gin.Context) {
 	u.protect(c.Writer.Header())
 	ctx, err := u.loadSession(c.Request.Context(), c.Request)
-	if err != nil {
-		c.Status(http.StatusServiceUnavailable)
-		return
-	}
 	r := u.newRequest(ctx, c, Route{})
-	switch err := u.authenticate(r); {
+	if err == nil {
+		err = u.authenticate(r)
+	}
+	switch {
 	case errors.Is(err, errSignIn):
 		u.reload(c, r)
 		return
@@ -307,17 +306,20 @@ func (u *UI) stream(c *gin.Context) {
 		c.Status(http.StatusServiceUnavailable)
 		return
 	}
+	var (
+		route  Route
+		params map[string]string
+		ok     bool
+	)
 	page, err := url.ParseRequestURI(local(c.Query("page"), ""))
-	if err != nil || !isText(page.RawQuery) {
+	if err == nil && isText(page.RawQuery) {
+		route, params, ok = u.match(page.Path)
+	}
+	switch {
+	case !ok:
 		c.Status(http.StatusNotFound)
 		return
-	}
-	route, params, ok := u.match(page.Path)
-	if !ok {
-		c.Status(http.StatusNotFound)
-		return
-	}
-	if !r.who.Allows(route.Scope) {
+	case !r.who.Allows(route.Scope):
 		u.reload(c, r)
 		return
 	}

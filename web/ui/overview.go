@@ -109,14 +109,7 @@ func (u *UI) fillBacklog(r *request, p *overviewPage) error {
 		return err
 	}
 	p.DueSoon = p.dueChart(hours)
-	if len(counts.Lanes) == 0 {
-		return nil
-	}
-	f := store.LaneFilter{Limit: len(counts.Lanes), Now: r.now, DueBy: r.now}
-	for _, l := range counts.Lanes {
-		f.Keys = append(f.Keys, l.Lane)
-	}
-	views, err := u.Engine.Lanes(r.ctx, r.who.Project, f)
+	views, err := u.largestLanes(r, &counts, store.LaneFilter{Now: r.now, DueBy: r.now})
 	if err != nil {
 		return err
 	}
@@ -174,23 +167,31 @@ func (u *UI) fillCharts(r *request, p *overviewPage) error {
 	if err != nil {
 		return err
 	}
-	s := newSeries(chosen.span, from, r.now, chosen.n, rows)
-	axis := p.axis(s.times[0], time.UnixMilli(r.now))
+	spans := spansOf(rows, chosen.span, from, int(chosen.n))
+	// What was just begun says nothing yet: a few events in its first second would be drawn as a great many.
+	if r.now-spans[len(spans)-1].At < length/4 {
+		spans = spans[:len(spans)-1]
+	}
+	times := timesOf(spans)
+	axis := p.axis(times[0], time.UnixMilli(r.now))
 	perSecond := func(count func(a *store.Activity) int64) []float64 {
-		return s.values(func(a *store.Activity, seconds float64) float64 { return float64(count(a)) / seconds })
+		return valuesOf(spans, func(a *store.Activity) float64 {
+			return float64(count(a)) / (max(float64(min(length, r.now-a.At)), 1000) / 1000)
+		})
 	}
 	chart := func(name string, form picture.Form, value func(float64) string, all ...picture.Series) picture.Chart {
 		return picture.Chart{
-			Frame: p.quiet(name), TimeAxis: axis, Form: form, Times: s.times, Step: time.Duration(chosen.span), Series: all, Value: value,
+			Frame: p.quiet(name), TimeAxis: axis, Form: form, Times: times, Step: time.Duration(chosen.span),
+			Series: all, Value: value,
 		}
 	}
 	p.Throughput = chart("throughput", picture.Lines, rate,
 		picture.Series{Name: p.T("overview.accepted"), Values: perSecond(func(a *store.Activity) int64 { return a.Accepted }), Fill: true},
 		picture.Series{Name: p.T("overview.delivered"), Values: perSecond(func(a *store.Activity) int64 { return a.Succeeded })},
 	).HTML()
-	p.Attempts = chart("attempts", picture.Bars, whole, p.outcomes(s.rows)...).HTML()
+	p.Attempts = chart("attempts", picture.Bars, whole, p.outcomes(spans)...).HTML()
 	late := func(percent string, q float64) picture.Series {
-		values := s.values(func(a *store.Activity, _ float64) float64 { return a.Lateness.Quantile(q) })
+		values := valuesOf(spans, func(a *store.Activity) float64 { return a.Lateness.Quantile(q) })
 		return picture.Series{Name: p.T("chart.percentile", "q", percent), Values: values}
 	}
 	lateness := chart("lateness", picture.Lines, milliseconds, late("50", .5), late("95", .95), late("99", .99))
@@ -199,50 +200,48 @@ func (u *UI) fillCharts(r *request, p *overviewPage) error {
 	return nil
 }
 
-// A series is one Activity a span, also where nothing happened.
-type series struct {
-	times   []time.Time
-	rows    []store.Activity
-	seconds []float64
-}
-
-func newSeries(span store.Span, from, now, n int64, rows []store.Activity) series {
-	s := series{times: make([]time.Time, n), rows: make([]store.Activity, n), seconds: make([]float64, n)}
-	length := span.Milliseconds()
-	for i := range n {
-		at := from + i*length
-		s.times[i] = time.UnixMilli(at)
-		s.seconds[i] = max(float64(min(length, now-at)), 1000) / 1000
+// spansOf sums rows up: one Activity a span, n of them from a moment on, also where nothing happened.
+func spansOf(rows []store.Activity, span store.Span, from int64, n int) []store.Activity {
+	spans := make([]store.Activity, n)
+	for i := range spans {
+		spans[i].At = from + int64(i)*span.Milliseconds()
 	}
 	for i := range rows {
-		if at := (rows[i].At - from) / length; at >= 0 && at < n {
-			s.rows[at].Add(&rows[i])
+		if at := (rows[i].At - from) / span.Milliseconds(); rows[i].At >= from && at < int64(n) {
+			spans[at].Add(&rows[i])
 		}
 	}
-	// What was just begun says nothing yet: a few events in its first second would be drawn as a great many.
-	if now-(from+(n-1)*length) < length/4 {
-		s.times, s.rows, s.seconds = s.times[:n-1], s.rows[:n-1], s.seconds[:n-1]
-	}
-	return s
+	return spans
 }
 
-func (s *series) values(of func(a *store.Activity, seconds float64) float64) []float64 {
-	values := make([]float64, len(s.rows))
-	for i := range s.rows {
-		values[i] = of(&s.rows[i], s.seconds[i])
+// timesOf are when spans began.
+func timesOf(spans []store.Activity) []time.Time {
+	times := make([]time.Time, len(spans))
+	for i := range spans {
+		times[i] = time.UnixMilli(spans[i].At)
+	}
+	return times
+}
+
+// valuesOf has a value for each span.
+func valuesOf(spans []store.Activity, of func(a *store.Activity) float64) []float64 {
+	values := make([]float64, len(spans))
+	for i := range spans {
+		values[i] = of(&spans[i])
 	}
 	return values
 }
 
 // outcomes are how many attempts ended how.
-func (b *base) outcomes(rows []store.Activity) []picture.Series {
-	good, bad, unknown := make([]float64, len(rows)), make([]float64, len(rows)), make([]float64, len(rows))
-	for i := range rows {
-		good[i], bad[i], unknown[i] = float64(rows[i].Succeeded), float64(rows[i].Failed), float64(rows[i].Unknown)
+func (b *base) outcomes(spans []store.Activity) []picture.Series {
+	outcome := func(name string, tone picture.Tone, count func(a *store.Activity) int64) picture.Series {
+		values := valuesOf(spans, func(a *store.Activity) float64 { return float64(count(a)) })
+		return picture.Series{Name: b.T(name), Values: values, Tone: tone}
 	}
 	return []picture.Series{
-		{Name: b.T("outcome.succeeded"), Values: good, Tone: picture.Good}, {Name: b.T("outcome.failed"), Values: bad, Tone: picture.Bad},
-		{Name: b.T("outcome.unknown"), Values: unknown, Tone: picture.Warn},
+		outcome("outcome.succeeded", picture.Good, func(a *store.Activity) int64 { return a.Succeeded }),
+		outcome("outcome.failed", picture.Bad, func(a *store.Activity) int64 { return a.Failed }),
+		outcome("outcome.unknown", picture.Warn, func(a *store.Activity) int64 { return a.Unknown }),
 	}
 }
 
@@ -299,17 +298,15 @@ func positive(n int) string {
 // dueChart draws what is due in the hours to come.
 func (p *overviewPage) dueChart(hours []store.DueHour) template.HTML {
 	from := store.Hour.Begin(p.now)
-	times, counts := make([]time.Time, dueHours), make([]float64, dueHours)
-	for i := range times {
-		times[i] = time.UnixMilli(from + int64(i)*store.Hour.Milliseconds())
-	}
+	counts := make([]float64, dueHours)
 	for _, h := range hours {
 		if i := (h.At - from) / store.Hour.Milliseconds(); i >= 0 && i < dueHours {
 			counts[i] = float64(h.Count)
 		}
 	}
 	return picture.Chart{
-		Frame: p.picture("due"), TimeAxis: p.axis(time.UnixMilli(from), time.Time{}), Form: picture.Bars, Times: times, Step: time.Hour,
+		Frame: p.picture("due"), TimeAxis: p.axis(time.UnixMilli(from), time.Time{}), Form: picture.Bars, Step: time.Hour,
+		Times:  timesOf(spansOf(nil, store.Hour, from, dueHours)),
 		First:  &picture.Bar{Name: p.T("chart.due.now"), Value: float64(p.Due.Count)},
 		Series: []picture.Series{{Name: p.T("chart.due.count"), Values: counts}}, Value: whole,
 	}.HTML()

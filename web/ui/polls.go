@@ -10,7 +10,7 @@ import (
 
 // polls is GET /ui/polls: the callbacks that are polls.
 func (u *UI) polls(r *request) (*answer, error) {
-	return u.listCallbacks(r, "polls", "/polls", new(store.Poll))
+	return u.listCallbacks(r, "polls", store.Poll)
 }
 
 // A pollPart is what a poll has beside its callback.

@@ -167,21 +167,19 @@ func (u *UI) trouble(r *request, err error) *answer {
 }
 
 func (u *UI) troubleOf(r *request, err error) (int, *troublePage) {
+	problem := httperr.From(err)
 	for _, own := range []struct {
 		err    error
 		status int
-		name   string
+		code   string
 	}{
 		{errForeign, http.StatusForbidden, "foreign"}, {errSwitched, http.StatusConflict, "switched"},
 		{errIndexAway, http.StatusServiceUnavailable, "index_away"},
 	} {
 		if errors.Is(err, own.err) {
-			p := &troublePage{base: u.base(r, "", "trouble.title"), Status: own.status}
-			p.Say, p.Do = p.T("trouble."+own.name), p.T("trouble."+own.name+".do")
-			return own.status, p
+			problem.Problem = client.Problem{Status: own.status, Code: own.code}
 		}
 	}
-	problem := httperr.From(err)
 	p := &troublePage{base: u.base(r, "", "trouble.title"), Status: problem.Status, Fields: problem.Errors}
 	p.Say = p.Or("trouble.", problem.Code)
 	if p.Say == problem.Code {

@@ -83,7 +83,7 @@ func (r *request) readForm() error {
 	for name, values := range r.form {
 		for _, value := range values {
 			if !utf8.ValidString(value) || strings.ContainsRune(value, 0) {
-				return &store.InvalidError{Fields: []store.FieldError{{Field: name, Message: "is not text"}}}
+				return invalid(name, "is not text")
 			}
 		}
 	}

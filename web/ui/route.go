@@ -212,7 +212,7 @@ var errSignIn = errors.New("sign in first")
 // admit says whether the request may come in: who sends it, what their key may do, and for a change, that it comes from our own pages.
 func (u *UI) admit(r *request, route Route) error {
 	if !isText(r.url.RawQuery) {
-		return &store.InvalidError{Fields: []store.FieldError{{Field: "query", Message: "is not text"}}}
+		return invalid("query", "is not text")
 	}
 	if route.Method != http.MethodGet {
 		if err := u.origin.Check(r.http); err != nil {

@@ -231,15 +231,10 @@ func eachMember(text string, at int, each func(name string, value json.RawMessag
 // maskedTemplate is a template without the credentials in its headers and its address. What is no JSON object, which only a damaged row can
 // have, is not shown at all: what in it is a credential is unknown.
 func maskedTemplate(text string) string {
-	if !isJSONObject(text) {
+	if !strings.HasPrefix(strings.TrimSpace(text), "{") || !json.Valid([]byte(text)) {
 		return query.Mask
 	}
 	return replaceParts(text, templateParts(text), func(p templatePart) string { return jsonText(p.shown) })
-}
-
-// isJSONObject says whether a text is one JSON object.
-func isJSONObject(text string) bool {
-	return strings.HasPrefix(strings.TrimSpace(text), "{") && json.Valid([]byte(text))
 }
 
 // unmasked puts what was masked back into a template that was shown, and maybe changed beside it. All other
@@ -250,24 +245,21 @@ func unmasked(typed, kept string) string {
 	for _, p := range templateParts(kept) {
 		known[p.name] = p
 	}
-	put := func(p templatePart) string {
-		was, ok := known[p.name]
-		if now := typed[p.from:p.to]; !ok || now != jsonText(was.shown) {
-			return now
-		}
-		return kept[was.from:was.to]
+	put := func(only string) {
+		typed = replaceParts(typed, templateParts(typed), func(p templatePart) string {
+			was, ok := known[p.name]
+			now := typed[p.from:p.to]
+			if !ok || !strings.HasPrefix(p.name, only) || now != jsonText(was.shown) {
+				return now
+			}
+			return kept[was.from:was.to]
+		})
 	}
-	address := func(p templatePart) string {
-		if p.name != "url" {
-			return typed[p.from:p.to]
-		}
-		return put(p)
+	put("url")
+	if sameReceiver(typed, kept) {
+		put("headers.")
 	}
-	typed = replaceParts(typed, templateParts(typed), address)
-	if !sameReceiver(typed, kept) {
-		return typed
-	}
-	return replaceParts(typed, templateParts(typed), put)
+	return typed
 }
 
 // sameReceiver says whether two templates go to the same host and the same endpoint.

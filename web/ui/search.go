@@ -89,11 +89,9 @@ func (u *UI) search(r *request) (*answer, error) {
 
 // searchID goes to what has the id, whatever it is of.
 func (u *UI) searchID(r *request, q string) (*answer, error) {
-	for _, kind := range []struct{ prefix, path string }{
-		{store.CallbackPrefix, "/callbacks/"}, {store.EndpointPrefix, "/endpoints/"}, {store.SchedulePrefix, "/schedules/"}, {store.RedrivePrefix, "/redrives/"},
-	} {
-		if _, ok := store.BareID(kind.prefix, q); ok {
-			return redirect(Root + kind.path + q)
+	for _, f := range families() {
+		if _, ok := store.BareID(f.prefix, q); ok && f.path != "" {
+			return redirect(Root + f.path + q)
 		}
 	}
 	if id := strings.ToUpper(q); len(q) == 26 {

@@ -61,7 +61,7 @@ func (u *UI) cookiePath() string {
 // newSessions is not the library's own constructor: that one starts a goroutine, for a store that is not used, which nothing ends.
 func (u *UI) newSessions() *scs.SessionManager {
 	return &scs.SessionManager{
-		Store:            sessionRows{u.Store},
+		Store:            sessionRows{rows: u.Store},
 		Codec:            scs.GobCodec{},
 		HashTokenInStore: true,
 		Lifetime:         u.Lifetime,
@@ -77,14 +77,18 @@ func (u *UI) newSessions() *scs.SessionManager {
 	}
 }
 
-// sessionRows makes of the rows what the session library wants.
-type sessionRows struct{ Store }
+// sessionRows makes of the rows what the session library wants. It asks with a context wherever the rows can take one,
+// and never without: there is nothing behind the methods of scs.Store.
+type sessionRows struct {
+	scs.Store
+	rows Store
+}
 
 // sessionTime bounds a look whether a session goes on.
 const sessionTime = 5 * time.Second
 
 func (s sessionRows) FindCtx(ctx context.Context, token string) ([]byte, bool, error) {
-	found, err := s.Session(ctx, token, time.Now().UnixMilli())
+	found, err := s.rows.Session(ctx, token, time.Now().UnixMilli())
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, false, nil
 	}
@@ -92,24 +96,12 @@ func (s sessionRows) FindCtx(ctx context.Context, token string) ([]byte, bool, e
 }
 
 func (s sessionRows) CommitCtx(ctx context.Context, token string, data []byte, expiry time.Time) error {
-	return s.PutSession(ctx, store.Session{Token: token, Data: data, ExpiresAt: expiry.UnixMilli()})
+	return s.rows.PutSession(ctx, store.Session{Token: token, Data: data, ExpiresAt: expiry.UnixMilli()})
 }
 
 func (s sessionRows) DeleteCtx(ctx context.Context, token string) error {
-	return s.DeleteSession(ctx, token)
+	return s.rows.DeleteSession(ctx, token)
 }
-
-// The library asks with a context wherever the rows can take one, and never without.
-
-func (s sessionRows) Find(token string) ([]byte, bool, error) {
-	return s.FindCtx(context.Background(), token)
-}
-
-func (s sessionRows) Commit(token string, data []byte, expiry time.Time) error {
-	return s.CommitCtx(context.Background(), token, data, expiry)
-}
-
-func (s sessionRows) Delete(token string) error { return s.DeleteCtx(context.Background(), token) }
 
 // loadSession puts the request's session, or a new one, into its context.
 func (u *UI) loadSession(ctx context.Context, r *http.Request) (context.Context, error) {
@@ -293,7 +285,7 @@ func (u *UI) prefer(r *request) (*answer, error) {
 	if name := r.value("zone"); name != "" {
 		zone, ok := zoneOf(name)
 		if !ok {
-			return nil, &store.InvalidError{Fields: []store.FieldError{{Field: "zone", Message: "is not a time zone, such as Asia/Shanghai"}}}
+			return nil, invalid("zone", "is not a time zone, such as Asia/Shanghai")
 		}
 		a.cookies = append(a.cookies, u.preference(zoneCookie, zone.name))
 	}
