@@ -31,25 +31,6 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-func TestObserve(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		ms             float64
-		lateness, took int
-	}{
-		{-3, 0, 0}, {0, 0, 0}, {1, 0, 0}, {1.01, 1, 0}, {5, 1, 0}, {5.5, 2, 1}, {100, 4, 4}, {15_000, 8, 10}, {15_001, 8, 11}, {3_600_000, 10, 11},
-		{3_600_001, 11, 11}, {math.Inf(1), 11, 11}, {math.NaN(), 11, 11},
-	} {
-		var late store.LatenessHistogram
-		var took store.TookHistogram
-		late.Observe(c.ms)
-		took.Observe(c.ms)
-		if late[c.lateness] != 1 || took[c.took] != 1 {
-			t.Errorf("%g ms: lateness %v, took %v", c.ms, late, took)
-		}
-	}
-}
-
 func TestQuantile(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
