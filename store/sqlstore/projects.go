@@ -194,12 +194,6 @@ func (t *tx) writeVersion() error {
 
 var presetColumns = sqldb.Named[store.Preset](`project kind name value created_at updated_at`)
 
-// Presets returns the project's own presets of a kind, by name.
-func (db *DB) Presets(ctx context.Context, project string, kind store.PresetKind) ([]store.Preset, error) {
-	return sqldb.Select(db.read(ctx, "read presets"), presetColumns,
-		`FROM presets WHERE project = $1 AND kind = $2 ORDER BY name`, project, string(kind))
-}
-
 // AllPresets returns all the project's own presets, by kind and name.
 func (db *DB) AllPresets(ctx context.Context, project string) ([]store.Preset, error) {
 	return sqldb.Select(db.read(ctx, "read presets"), presetColumns,
