@@ -100,11 +100,7 @@ func pageReads(t *testing.T, db *DB) []pageRead {
 	add("lock holder", "callbacks_lock", true, findLockHolder, project, "k", lockedRows, manyRows)
 	add("old dispatchers", "dispatchers_seen", false, oldDispatchers, 100, 1000)
 	add("old sessions", "sessions_expiry", false, oldSessions, 100, 1000)
-	type list struct {
-		Index string
-		store.Filter
-	}
-	for name, l := range testJSON[map[string]list](t, "pages") {
+	for name, l := range testJSON[map[string]listCase](t, "pages") {
 		f := l.Filter
 		f.Now, f.Limit = pagesNow, 50
 		// The few polls among many callbacks are found by an index also when a statement is planned once for all values.
