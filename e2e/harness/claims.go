@@ -2,7 +2,6 @@ package harness
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -164,20 +163,11 @@ func Rows[T any](tr *Trial, scan func(*T) []any, query string, args ...any) (all
 	tr.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	rows, err := tr.Database().QueryContext(ctx, query, args...)
-	if err != nil {
-		tr.Fatalf("%.200s: %v", query, err)
-	}
-	defer rows.Close()
-	for rows.Next() {
+	tr.Check(judge.Each(ctx, tr.Database(), func(read func(...any) error) error {
 		var v T
-		if err = rows.Scan(scan(&v)...); err != nil {
-			break
-		}
+		err := read(scan(&v)...)
 		all = append(all, v)
-	}
-	if err := errors.Join(err, rows.Err()); err != nil {
-		tr.Fatalf("%.200s: %v", query, err)
-	}
+		return err
+	}, query, args...))
 	return all
 }

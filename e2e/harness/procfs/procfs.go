@@ -83,18 +83,15 @@ func CPUUse() (all, ours float64, err error) {
 // What a hypervisor took counts as busy.
 func BusySeconds(text string) (float64, error) {
 	first, _, _ := strings.Cut(text, "\n")
-	fields := strings.Fields(first)
-	if len(fields) < 9 || fields[0] != "cpu" {
-		return 0, fmt.Errorf("/proc/stat begins with %q", first)
+	var ticks [8]float64
+	if _, err := fmt.Sscanf(first, "cpu %g %g %g %g %g %g %g %g", &ticks[0], &ticks[1], &ticks[2], &ticks[3],
+		&ticks[4], &ticks[5], &ticks[6], &ticks[7]); err != nil {
+		return 0, fmt.Errorf("/proc/stat begins with %q: %w", first, err)
 	}
 	sum := 0.0
-	for i, field := range fields[1:9] {
-		ticks, err := strconv.ParseFloat(field, 64)
-		if err != nil {
-			return 0, fmt.Errorf("/proc/stat: %w", err)
-		}
+	for i, n := range ticks {
 		if i != 3 && i != 4 { // idle, waiting for disks
-			sum += ticks / TicksPerSecond
+			sum += n / TicksPerSecond
 		}
 	}
 	return sum, nil
@@ -109,27 +106,17 @@ func ParseStat(text string) (Stat, error) {
 	if open < 0 || end < open {
 		return Stat{}, fmt.Errorf("no name in %.60q", text)
 	}
-	fields := strings.Fields(text[end+1:]) // from field 3, the state
-	if len(fields) < 15 {
-		return Stat{}, fmt.Errorf("%d fields in %.60q", len(fields), text)
+	p, ticks := Stat{Name: text[open+1 : end]}, [4]float64{}
+	skip := new(string)
+	_, err := fmt.Sscan(text[:open], &p.PID)
+	// From field 3, the state, to utime, stime, cutime, cstime.
+	_, err2 := fmt.Sscan(text[end+1:], skip, &p.Parent, skip, skip, skip, skip, skip, skip, skip, skip, skip,
+		&ticks[0], &ticks[1], &ticks[2], &ticks[3])
+	if err := errors.Join(err, err2); err != nil {
+		return Stat{}, fmt.Errorf("%.60q: %w", text, err)
 	}
-	pid, err := strconv.Atoi(strings.TrimSpace(text[:open]))
-	if err != nil {
-		return Stat{}, err
-	}
-	parent, err := strconv.Atoi(fields[1])
-	if err != nil {
-		return Stat{}, err
-	}
-	ticks := 0
-	for _, field := range fields[11:15] { // utime, stime, cutime, cstime
-		n, err := strconv.Atoi(field)
-		if err != nil {
-			return Stat{}, err
-		}
-		ticks += n
-	}
-	return Stat{PID: pid, Parent: parent, Name: text[open+1 : end], Seconds: float64(ticks) / TicksPerSecond}, nil
+	p.Seconds = (ticks[0] + ticks[1] + ticks[2] + ticks[3]) / TicksPerSecond
+	return p, nil
 }
 
 // Bytes reads a line such as "VmHWM:  1234 kB" of a file of a process.
