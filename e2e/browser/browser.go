@@ -46,7 +46,6 @@ var chromium struct {
 
 // useChromium starts the browser unless it runs, and keeps it until the test's end.
 func useChromium(tb testing.TB) context.Context {
-	tb.Helper()
 	chromium.Lock()
 	defer chromium.Unlock()
 	if chromium.users == 0 {
@@ -64,7 +63,6 @@ func useChromium(tb testing.TB) context.Context {
 }
 
 func startChromium(tb testing.TB) {
-	tb.Helper()
 	program := ""
 	for _, name := range chromiumNames {
 		if found, err := exec.LookPath(name); err == nil {

@@ -74,7 +74,6 @@ func (t *tab) click(selector, text string) {
 
 // unfold opens what is folded under a text. A click that the page has moved away from is made again, as a person would.
 func (t *tab) unfold(text string) {
-	t.Helper()
 	harness.Eventually(t, pageTime, fmt.Sprintf("what is under %q is unfolded", text), func() error {
 		open := js(`const [e] = find("summary", args[0]); return Boolean(e && e.parentElement.open);`, text)
 		if ask[bool](t, open) {
@@ -102,7 +101,6 @@ func (t *tab) fill(selector, text string) {
 
 // choose sets a field that is not typed into: a choice, a time.
 func (t *tab) choose(selector, value string) {
-	t.Helper()
 	harness.Eventually(t, pageTime, selector+" has "+value, func() error {
 		is, err := evaluate[string](t, js(`
 			const e = document.querySelector(args[0]);
@@ -136,7 +134,6 @@ func (t *tab) press(key string) {
 
 // backTab is Tab with Shift.
 func (t *tab) backTab() {
-	t.Helper()
 	t.pressWith("Tab", 8)
 }
 
@@ -299,7 +296,6 @@ type hands struct {
 
 // use does what a link or a button is for.
 func (h hands) use(selector, text string) {
-	h.Helper()
 	if !h.keys {
 		h.click(selector, text)
 		return
@@ -337,7 +333,6 @@ func (h hands) reach(selector, text string) {
 
 // becomes waits until something says a text, looking again where the page does not change by itself.
 func (h hands) becomes(selector, text string) {
-	h.Helper()
 	if !h.plain {
 		h.see(selector, text)
 		return

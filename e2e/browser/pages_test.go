@@ -3,6 +3,11 @@ package browser
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -179,5 +184,198 @@ func (c *crawl) isLight(address, _ string) {
 	if bytes > pageBytes || n > pageRequests {
 		c.Errorf("%s takes %d bytes, at most %d, and asks %d times, at most %d: %+v", address, bytes, pageBytes, n,
 			pageRequests, c.loaded())
+	}
+}
+
+// hostile are texts that a sender, a receiver or an operator may write, and that must never be more than text.
+var hostile = []struct{ name, text string }{
+	{"markup", `<script>window.__pwned=1</script><img src=x onerror=window.__pwned=2>`},
+	{"quotes", `"'><svg/onload=window.__pwned=3> onfocus="window.__pwned=4" autofocus`},
+	{"ends", `</textarea></title></style></script><!--<script>__pwned=5</script>`},
+	{"address", `javascript:window.__pwned=6//%0d%0aX: y`},
+	{"template", "{{.}}{{7*7}}${7*7}<%= 7*7 %>`__pwned=7`"},
+	{"stream", "event: reload data: {} </div><!--/region--><div data-region=\"banner\">gone"},
+	{"directions", "order\u202egnp.exe\u2066\u200f\u200b\u0301\u0301 fine"},
+	{"one word", strings.Repeat("Donaudampfschifffahrt", 12)[:240]},
+	{"wide word", strings.Repeat("訂單編號", 30)},
+}
+
+// answerWith answers with a text in every part of an answer that takes it, the reason phrase among them.
+func answerWith(text string) func(http.ResponseWriter) {
+	return func(w http.ResponseWriter) {
+		conn, buffer, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			return // the dispatcher has gone
+		}
+		defer conn.Close()
+		line := strings.Map(func(r rune) rune {
+			if r < ' ' {
+				return ' '
+			}
+			return r
+		}, text)
+		fmt.Fprintf(buffer, "HTTP/1.1 500 %s\r\nX-Said: %s\r\nServer: %s\r\nContent-Type: text/html; x=%s\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s", line, line, line, line, len(text), text)
+		buffer.Flush()
+	}
+}
+
+// plantAll has one text in every field that anybody may set.
+func (s *scene) plantAll(text string, n int) {
+	escaped := func(text string) string { return quoted(text)[1 : len(quoted(text))-1] }
+	plain := fmt.Sprintf("%s/say/%d/", s.r.URL, n)
+	maps.Copy(s.names, map[string]string{
+		"n": fmt.Sprint(n), "plain": plain, "address": plain + url.PathEscape(text) + "?token=" + url.QueryEscape(text),
+		"TEXT": escaped(text), "START": escaped(strings.ToValidUTF8(text[:min(len(text), 60)], "")),
+	})
+	s.refused = nil
+	s.play("hostile.txt")
+	slices.Sort(s.refused)
+	s.refused = slices.Compact(s.refused)
+}
+
+// Whatever somebody writes is text: no page takes it for markup, an address or a part of its stream, and none is torn by it.
+func TestBrowserHostileTextsAreText(t *testing.T) {
+	harness.BlackBox(t)
+	t.Parallel()
+	s := newScene(t, harness.SQLiteEmbedded, func(a *harness.Arrival) harness.Reply {
+		var n int
+		if _, err := fmt.Sscanf(a.Path, "/say/%d", &n); err != nil {
+			return harness.Reply{Status: 200, Body: "success"}
+		}
+		return harness.Reply{Stream: answerWith(hostile[n].text)}
+	})
+	b := s.window("", s.Base)
+	var v verdict
+	harmless := func(where string) {
+		t.Helper()
+		for _, wrong := range ask[[]string](b, inPage("harmful()")) {
+			t.Errorf("%s: %s", where, wrong)
+		}
+	}
+	for n, h := range hostile {
+		s.plantAll(h.text, n)
+		t.Logf("%s: refused by %s", h.name, strings.Join(s.refused, ", "))
+		b.forget()
+		b.open("/ui/callbacks/" + s.names["callback"])
+		b.streams()
+		harmless(h.name + ": a callback")
+		for _, place := range []string{"h1", ".timeline pre", "[data-region=banner]", ".facts"} {
+			if ask[string](b, `[...document.querySelectorAll(`+"`"+place+"`"+`)].map((e) => e.textContent).join(" ")`) == "" {
+				t.Errorf("%s: there is no %s", h.name, place)
+			}
+		}
+		if is := ask[string](b, `document.querySelector("h1").textContent`); is != h.text && !slices.Contains(s.refused, "callback.ref") {
+			t.Errorf("%s: the reference is shown as %q", h.name, is)
+		}
+	}
+	pages, narrow := 0, map[string]bool{}
+	// More than one page of a shape: there are several texts.
+	shapes := b.crawl(2, func(address, shape string) {
+		pages++
+		harmless(address)
+		if !narrow[shape] {
+			narrow[shape] = true
+			b.put(views[2])
+			v.add(shape+" narrow", slices.DeleteFunc(b.check(), func(f finding) bool {
+				return !slices.Contains([]string{"wide", "cut", "spill", "overlap", "scheme", "inline"}, f.Rule)
+			}))
+		}
+	})
+	v.complain(t)
+	t.Logf("%d pages of %d shapes with %d hostile texts", pages, len(shapes), len(hostile))
+
+	// What is asked for in an address is text, too.
+	b.put(views[0])
+	b.forgive(`status of 4\d\d`, `does not conform to the required format`) // a field for a time says nothing to what is none
+	for _, h := range hostile {
+		q := url.QueryEscape(h.text)
+		for _, address := range []string{
+			"/ui/search?q=" + q, "/ui/orders?ref=" + q, "/ui/callbacks?ref=" + q + "&topic=" + q + "&from=" + q + "&state=" + q + "&cursor=" + q, "/ui/lanes?q=" + q,
+			"/ui/endpoints?q=" + q, "/ui/audit?actor=" + q + "&object=" + q, "/ui/books?from=" + q + "&group_by=" + q, "/ui/redrives/new?action=retry&ref=" + q + "&back=" + q,
+			"/ui/callbacks/" + url.PathEscape(h.text),
+		} {
+			b.open(address)
+			harmless(address)
+		}
+	}
+}
+
+// wrongPages are pages that do one thing wrong each, and the rule that must find it; empty: nothing is wrong.
+func wrongPages(t *testing.T) (pages []struct{ rule, html string }) {
+	text, err := os.ReadFile("testdata/wrong.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if rule, html, found := strings.Cut(strings.TrimSpace(line), "\t"); found {
+			pages = append(pages, struct{ rule, html string }{strings.Trim(rule, "-"), html})
+		}
+	}
+	return pages
+}
+
+// What judges the pages finds what is wrong, and finds nothing where nothing is.
+func TestBrowserRulesFindWhatIsWrong(t *testing.T) {
+	harness.BlackBox(t)
+	t.Parallel()
+	pages := wrongPages(t)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var i int
+		if _, err := fmt.Sscanf(r.URL.Path, "/%d", &i); err != nil {
+			w.WriteHeader(http.StatusNoContent) // the icon that a browser asks for
+			return
+		}
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		fmt.Fprintf(w, `<!doctype html><html lang="en"><title>t</title><main><h1>Page</h1>%s</main>`, pages[i].html)
+	}))
+	t.Cleanup(server.Close)
+	b := newTab(t, server.URL)
+	b.forgive("FormLabel", "form field", "FormInput", "FormEmptyIdAndNameAttributes", "Blocked aria-hidden")
+	for i, page := range pages {
+		b.open(fmt.Sprint("/", i))
+		var rules []string
+		for _, f := range slices.Concat(b.check(), b.checkNames(), b.checkFocus()) {
+			rules = append(rules, f.Rule)
+		}
+		switch {
+		case page.rule == "" && len(rules) > 0:
+			t.Errorf("%s: found %s", page.html, strings.Join(rules, ", "))
+		case page.rule != "" && !slices.Contains(rules, page.rule):
+			t.Errorf("%s: not found to be wrong by %q, only by %q", page.html, page.rule, rules)
+		}
+	}
+}
+
+// A page that breaks what it promised is not passed over in silence.
+func TestBrowserComplaintsAreHeard(t *testing.T) {
+	harness.BlackBox(t)
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		w.Header().Set("Content-Security-Policy", "default-src 'none'; script-src 'unsafe-inline'")
+		fmt.Fprint(w, map[string]string{
+			"/exception": `<script>nothing.at.all()</script>`,
+			"/console":   `<script>console.error("so it says")</script>`,
+			"/policy":    `<style>p { color: red }</style><p>a`,
+			"/dialog":    `<script>alert("a dialog")</script>`,
+			"/missing":   `<script src="/nothing.js"></script>`,
+		}[r.URL.Path])
+	}))
+	t.Cleanup(server.Close)
+	for path, want := range map[string]string{
+		"/exception": "nothing is not defined", "/console": "so it says", "/policy": "Content Security Policy", "/dialog": "a dialog", "/missing": "nothing.js",
+	} {
+		b := newTab(t, server.URL)
+		b.open(path)
+		harness.Eventually(t, pageTime, path+" is complained of", func() error {
+			b.mu.Lock()
+			heard := strings.Join(b.wrong, "\n")
+			b.mu.Unlock()
+			if !strings.Contains(heard, want) {
+				return fmt.Errorf("only: %s", heard)
+			}
+			return nil
+		})
+		b.complaints() // which are no failure here
 	}
 }

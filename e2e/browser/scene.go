@@ -147,7 +147,6 @@ func (s *scene) step(line string) {
 
 // whose are the windows that a step is for.
 func (s *scene) whose(who string) []hands {
-	s.Helper()
 	h := s.windows[""]
 	switch who {
 	case "keys", "plain", "scripts":
@@ -169,7 +168,6 @@ func (s *scene) whose(who string) []hands {
 
 // act does a step that is done beside the pages, and says whether it is one.
 func (s *scene) act(verb, rest string) bool {
-	s.Helper()
 	first, second, _ := strings.Cut(rest, " ")
 	switch verb {
 	case "make": // NAME PATH BODY: $NAME is its id
@@ -243,7 +241,6 @@ var looks = map[string]func(h hands, argument, text string){
 
 // await waits until a field of what stands at a path has a value: PATH FIELD VALUE.
 func (s *scene) await(rest string) {
-	s.Helper()
 	words := strings.Fields(rest)
 	harness.Eventually(s, time.Minute, rest, func() error {
 		var got map[string]any
@@ -258,7 +255,6 @@ func (s *scene) await(rest string) {
 // plant posts something with hostile texts in its fields: PATH | BODY | PLAIN. The fields that the program refuses are
 // set to what they are in plain, or left out. Its id is $NAME.
 func (s *scene) plant(name, rest string) {
-	s.Helper()
 	parts := strings.Split(rest, " | ")
 	var body, plain map[string]any
 	if err := errors.Join(json.Unmarshal([]byte(parts[1]), &body), json.Unmarshal([]byte(parts[2]), &plain)); err != nil {
@@ -300,7 +296,6 @@ func (s *scene) many() {
 
 // attempted waits until what is due is attempted.
 func (s *scene) attempted() {
-	s.Helper()
 	harness.Eventually(s, time.Minute, "what is due is attempted", func() error {
 		all, err := s.ListAll(client.Filter{})
 		i := slices.IndexFunc(all, func(cb client.Callback) bool {

@@ -71,7 +71,6 @@ func crowdFails(tr *trial) {
 
 // enrol makes the endpoints, and accepts what each is to be sent.
 func (tr *trial) enrol(p *harness.Process, n int) (members []*member, byLane map[string]*member) {
-	tr.Helper()
 	port, byLane := tr.everywhere(), map[string]*member{}
 	for some := range slices.Chunk(harness.Numbers(n), 1000) {
 		var endpoints []harness.Submission
@@ -129,7 +128,6 @@ func (tr *trial) rested(p *harness.Process, byLane map[string]*member) error {
 
 // judgeCrowd holds what arrived against what a breaker and the slots allow.
 func (tr *trial) judgeCrowd(members []*member, back time.Time) {
-	tr.Helper()
 	arrivals := tr.Receiver.All()
 	of := map[string]*member{} // by callback
 	for _, a := range tr.Accepted {

@@ -7,9 +7,12 @@ package faults
 
 import (
 	"cmp"
+	"context"
 	"flag"
 	"fmt"
+	"net/http"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,7 +20,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/semaphore"
+
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
 // A fault is one row of the matrix: what is broken, and how a trial shows that nothing is lost by it.
@@ -208,3 +215,238 @@ Written by ` + "`make test-full`" + `. What each guarantee means is in [guarante
 - Took is the time of the longest run, with the start of its servers.
 
 `
+
+// A trial is one run of the program under a fault.
+type trial struct{ *harness.Trial }
+
+// newTrial prepares a trial without a backend.
+func newTrial(t *testing.T, name string) *trial {
+	return &trial{harness.NewTrial(t, name)}
+}
+
+// sized is the value for the size of the run: see package testserver.
+func sized[T any](small, full, long T) T {
+	switch {
+	case testserver.Long():
+		return long
+	case testserver.Full():
+		return full
+	}
+	return small
+}
+
+// trialsAtOnce bounds the tests and trials that run at the same time. They wait most of the time.
+const trialsAtOnce = 8
+
+var places = semaphore.NewWeighted(trialsAtOnce)
+
+// mostlyWaits has a test run beside others that do nothing most of the time.
+func mostlyWaits(t *testing.T) {
+	t.Helper()
+	harness.BlackBox(t)
+	t.Parallel()
+	if err := places.Acquire(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { places.Release(1) })
+}
+
+// sum adds up a metric over all processes that live.
+func (tr *trial) sum(name string, parts ...string) (sum int) {
+	tr.Helper()
+	for _, p := range tr.Alive() {
+		sum += p.Count(name, parts...)
+	}
+	return sum
+}
+
+// awaitEmptyIndex waits until Redis holds nothing any more: the verdict, which asks too, reads everything
+// else each time.
+func (tr *trial) awaitEmptyIndex() {
+	tr.Helper()
+	if tr.Backend.Redis != "" {
+		tr.awaitHeld(0, harness.IndexSettles)
+	}
+}
+
+// awaitHeld waits until Redis holds just so many.
+func (tr *trial) awaitHeld(n int, limit time.Duration) {
+	tr.Helper()
+	tr.Eventually(limit, fmt.Sprintf("the index holds %d", n), func() error {
+		items, err := tr.Backend.ReadIndex(tr.Context())
+		if err == nil && len(items) != n {
+			err = fmt.Errorf("it holds %d", len(items))
+		}
+		return err
+	})
+}
+
+// sqlCount reads one number.
+func (tr *trial) sqlCount(query string, args ...any) (n int) {
+	tr.Helper()
+	tr.Check(tr.Database().QueryRowContext(tr.Context(), query, args...).Scan(&n))
+	return n
+}
+
+// awaitNone waits until that number in SQL is zero.
+func (tr *trial) awaitNone(limit time.Duration, what, query string, args ...any) {
+	tr.Helper()
+	tr.Eventually(limit, what, func() error { return none(tr.sqlCount(query, args...)) })
+}
+
+// none is an error unless the number is zero.
+func none(n int) error {
+	if n == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d are left", n)
+}
+
+// texts are rows of one text.
+func (tr *trial) texts(query string, args ...any) []string {
+	tr.Helper()
+	return harness.Rows(tr.Trial, func(s *string) []any { return []any{s} }, query, args...)
+}
+
+// inSQL are the ids of all callbacks.
+func (tr *trial) inSQL() map[string]bool {
+	tr.Helper()
+	there := map[string]bool{}
+	for _, id := range tr.texts(`SELECT id FROM callbacks`) {
+		there["cb_"+id] = true
+	}
+	return there
+}
+
+// lateness is how late the attempts of callbacks were whose references are like that.
+func (tr *trial) lateness(like string) (all []time.Duration) {
+	tr.Helper()
+	for _, ms := range harness.Rows(tr.Trial, func(ms *float64) []any { return []any{ms} },
+		`SELECT attempts.lateness FROM attempts JOIN requests ON requests.id = attempts.callback_id
+			WHERE requests.ref LIKE $1`, like) {
+		all = append(all, time.Duration(ms*float64(time.Millisecond)))
+	}
+	return all
+}
+
+// awaitEnds waits until no callback is open whose reference is like that.
+func (tr *trial) awaitEnds(limit time.Duration, like string) {
+	tr.Helper()
+	tr.awaitNone(limit, "all of "+like+" have ended", `SELECT count(*) FROM callbacks
+		JOIN requests USING (project, id) WHERE ref LIKE $1 AND state = 'scheduled'`, like)
+}
+
+// due is a callback that is due after d.
+func (tr *trial) due(kind, ref string, d time.Duration) harness.Submission {
+	s := tr.Callback(kind, ref)
+	s["delay"] = d.String()
+	return s
+}
+
+// laneName is one of as many lanes that every shard of an index has some.
+func laneName(i int) string { return fmt.Sprint("lane-", i%clusterLanes) }
+
+// shared is the usual load over some lanes. Its timeout is long, because these trials start many servers at
+// once.
+func (tr *trial) shared(i int) harness.Submission {
+	s := tr.Mixed(i)
+	s["lane"] = laneName(i)
+	s["policy"].(harness.Submission)["timeout"] = "10s"
+	return s
+}
+
+// finishUnhindered ends a load whose accepts no fault was to hinder, because accepting needs no index: half
+// of them took less than a second, on however busy a machine.
+func (tr *trial) finishUnhindered(ld *harness.Load) {
+	tr.Helper()
+	report := ld.Finish()
+	if report.Took.P50 > time.Second {
+		tr.Errorf("accepts took p50 %s: they do not need the index", report.Took.P50)
+	}
+}
+
+// ready fails the trial if a process is not; one that has just started may still look at its index.
+func (tr *trial) ready(p *harness.Process) {
+	tr.Helper()
+	tr.Eventually(15*time.Second, "the process is ready and not degraded", func() error { return fit(p) })
+}
+
+// fit says what keeps a process from being ready and whole.
+func fit(p *harness.Process) error {
+	status, body, err := p.Readyz()
+	if err == nil && (status != http.StatusOK || strings.Contains(body, "degraded")) {
+		err = fmt.Errorf("/readyz answers %d %s", status, body)
+	}
+	return err
+}
+
+// What trials ask of their own Redis and do to it.
+
+// do sends Redis a command that must succeed.
+func do(tr *trial, c *redis.Client, args ...any) {
+	tr.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	if err := c.Do(ctx, args...).Err(); err != nil {
+		tr.Fatalf("%v: %v", args, err)
+	}
+}
+
+// info reads one number of INFO.
+func info(tr *trial, c *redis.Client, section, name string) int {
+	tr.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	values, err := c.InfoMap(ctx, section).Result()
+	tr.Check(err)
+	for _, found := range values {
+		if value, ok := found[name]; ok {
+			n, err := strconv.Atoi(value)
+			tr.Check(err)
+			return n
+		}
+	}
+	tr.Fatalf("INFO %s has no %s: %v", section, name, values)
+	return 0
+}
+
+// rebuildsMetric counts how often a process has rebuilt its index.
+const rebuildsMetric = "dispatcher_rebuilds_total"
+
+// awaitRebuild waits until the process has rebuilt its index once more than so often.
+func (tr *trial) awaitRebuild(p *harness.Process, before int) {
+	tr.Helper()
+	tr.AtLeast(time.Minute, "the index is rebuilt", before+1, func() int { return p.Count(rebuildsMetric) })
+}
+
+// behindProxy puts a proxy between the processes that are started from now on and Redis.
+func (tr *trial) behindProxy() *harness.Proxy {
+	tr.Helper()
+	p, through := harness.InFrontOf(tr, tr.Backend.Redis)
+	tr.Backend.RedisBehind, tr.Backend.Redis = tr.Backend.Redis, through
+	return p
+}
+
+// restartedWith restarts the trial's Redis with arguments, before anything is in it.
+func (tr *trial) restartedWith(args ...string) {
+	tr.Helper()
+	tr.Backend.Server.Kill()
+	tr.Backend.Server.Start(args...)
+}
+
+// appended are the settings of a Redis that people keep an index in.
+var appended = []string{"--appendonly", "yes", "--appendfsync", "everysec", "--auto-aof-rewrite-percentage",
+	"0"}
+
+// appendLog is the file that the server appends to, and its size.
+func (tr *trial) appendLog() (string, int64) {
+	tr.Helper()
+	files, err := filepath.Glob(filepath.Join(tr.Backend.Server.Dir, "appendonlydir", "*.incr.aof"))
+	if err != nil || len(files) == 0 {
+		tr.Fatalf("no append-only file in %s: %v", tr.Backend.Server.Dir, err)
+	}
+	file := slices.Max(files)
+	info, err := os.Stat(file)
+	tr.Check(err)
+	return file, info.Size()
+}

@@ -201,7 +201,6 @@ func (tr *trial) redriveAll(p *harness.Process, action, topic string) {
 
 // readAll lets the reader read on, dying as before, until the feed has nothing more to say.
 func (f *feedReader) readAll(c *harness.Client, stop context.CancelFunc, group *errgroup.Group) {
-	f.Helper()
 	stop()
 	group.Wait() // its function returns nil
 	deadline := time.Now().Add(time.Minute)
@@ -221,7 +220,6 @@ func (f *feedReader) readAll(c *harness.Client, stop context.CancelFunc, group *
 // compare holds what the reader has kept against the callbacks themselves, against the feed as it is read in
 // one go, and against the program's own comparison of its books with a caller's list.
 func (f *feedReader) compare(c *harness.Process, all []client.Callback, ends map[string]int) {
-	f.Helper()
 	complain := harness.Violations(f)
 	times, last := map[string]int{}, map[string]client.Outcome{}
 	var refs []string

@@ -103,7 +103,6 @@ func greatBacklog(tr *trial) {
 
 // awaitHorizon waits until the index takes in nothing that is due later.
 func (tr *trial) awaitHorizon(horizon time.Duration) {
-	tr.Helper()
 	tr.Eventually(time.Minute, "the watermark is at the horizon", func() error {
 		return tr.Backend.EachRedis(tr.Context(), func(ctx context.Context, c *redis.Client) error {
 			at, err := c.HGet(ctx, tr.Backend.Prefix+":{"+tr.Backend.Prefix+":0}:meta", "watermark").Int64()
@@ -117,7 +116,6 @@ func (tr *trial) awaitHorizon(horizon time.Duration) {
 
 // punctual hands over callbacks on both sides of the horizon, and compares how late they are sent.
 func (tr *trial) punctual() {
-	tr.Helper()
 	const each = 200
 	tr.AcceptMany(2*each, func(i int) harness.Submission {
 		if i < each {

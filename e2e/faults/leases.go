@@ -126,7 +126,6 @@ func lockHolderKilled(tr *trial) {
 // firstAndLast are when callbacks of a kind arrived, counted from a moment; what came before it does not
 // count.
 func (tr *trial) firstAndLast(kind string, from time.Time) (first, last time.Duration) {
-	tr.Helper()
 	var when []time.Duration
 	for _, a := range tr.Receiver.All() {
 		if a.Kind() == kind && a.At.After(from) {

@@ -199,7 +199,6 @@ var nameServers atomic.Uint32
 // startNameServer listens on port 53, which is the only one that a system's configuration can name, of an
 // address of its own.
 func startNameServer(tr *trial) *nameServer {
-	tr.Helper()
 	s := &nameServer{l: tr}
 	var conn net.PacketConn
 	for range 250 {

@@ -68,7 +68,6 @@ var fiveTiers = []string{"100ms", "150ms", "200ms", "100ms"}
 // judgePoll holds the poll of an order against what its one result says. What was asked and told how often is the
 // verdict's.
 func (tr *trial) judgePoll(c *harness.Client, up *upstream, ref, id string) {
-	tr.Helper()
 	p, err := c.Poll(tr.Context(), id)
 	tr.Check(err)
 	if p.State != client.Succeeded || p.Reason != client.ReasonSuccess || p.Poll.Outcome != "success" ||

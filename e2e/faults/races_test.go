@@ -208,7 +208,6 @@ func (a *arena) moment(c *contest) time.Time {
 // race makes every call. A claim is made tens of milliseconds before its callback is due, where a process has
 // slots enough.
 func (a *arena) race(contests []*contest) {
-	a.Helper()
 	var group errgroup.Group
 	for _, c := range contests {
 		at := a.moment(c)
@@ -287,7 +286,6 @@ func (a *arena) look(contests []*contest) {
 
 // decide judges every race, and returns the outcomes that have hardly occurred so far.
 func (a *arena) decide(kinds []*contestKind, contests []*contest) (missing []string) {
-	a.Helper()
 	complain := harness.Violations(a)
 	counts := a.counts
 	for _, k := range kinds {

@@ -33,7 +33,6 @@ type recipe struct {
 
 // readRecipes returns the sections of the document. What stands before the first one is of all of them.
 func readRecipes(t *testing.T) (preamble string, list []recipe) {
-	t.Helper()
 	text, err := os.ReadFile("../../docs/guide/recipes.md")
 	expected, err2 := os.ReadFile("testdata/recipes.txt")
 	if err := errors.Join(err, err2); err != nil {
@@ -71,7 +70,6 @@ type docShell struct {
 
 // newDocShell starts a shell in a directory of its own.
 func newDocShell(t *testing.T, p *harness.Process, r *harness.Receiver) *docShell {
-	t.Helper()
 	shell := exec.Command("bash", "-eo", "pipefail")
 	shell.Dir = t.TempDir()
 	shell.Env = harness.Environment("DISPATCHER_SERVER="+p.Base, "DISPATCHER_KEY="+harness.AdminKey)

@@ -97,7 +97,6 @@ func onCluster(unhurt time.Duration, strike func(*clusterTrial), args string) fu
 
 // learnShards hands over one callback for each lane, due in a while, and looks where the index keeps it.
 func (x *clusterTrial) learnShards() {
-	x.Helper()
 	x.AcceptMany(clusterLanes, func(i int) harness.Submission {
 		s := x.Named("first")(i)
 		s["lane"], s["delay"] = laneName(i), "15s"

@@ -142,7 +142,6 @@ func (r *restoration) dump() string {
 
 // restore puts the backup into a fresh database, which the trial works with from now on.
 func (r *restoration) restore(pg *testserver.Postgres, dump string) {
-	r.Helper()
 	fresh := pg.Database(r)
 	postgresTool(r, "pg_restore", "--exit-on-error", "--dbname="+fresh, dump)
 	r.Mu.Lock()
@@ -179,7 +178,6 @@ func (tr *trial) run(code int, name string, p *harness.Process, args ...string) 
 
 // report looks at what an operator is told: by the probe, by doctor, by verify.
 func (r *restoration) report(held *harness.Process, rebuilt bool) {
-	r.Helper()
 	if status, body, err := held.Readyz(); err != nil || status != 200 || !strings.Contains(body, `"held"`) {
 		r.Errorf("/readyz answers %d %s, %v", status, body, err)
 	}
@@ -214,7 +212,6 @@ func (r *restoration) report(held *harness.Process, rebuilt bool) {
 // resend hands over everything that the client ever sent, with the keys of the first time: it need not know
 // where the gap began.
 func (r *restoration) resend(held *harness.Process) {
-	r.Helper()
 	path := filepath.Join(r.TempDir(), "all.ndjson")
 	r.Check(os.WriteFile(path, r.lines.Bytes(), 0o600))
 	var sum struct{ Accepted, Replayed, Refused int }
@@ -242,7 +239,6 @@ func (r *restoration) resend(held *harness.Process) {
 // conclude judges: what is in the backup and was sent after it is sent once more, and its first send is
 // recorded nowhere; what was accepted after it is forgotten, and lives on under another id.
 func (r *restoration) conclude() {
-	r.Helper()
 	forgotten := map[string]bool{}
 	for _, group := range []string{"gap-sent", "gap-waiting"} {
 		for _, ref := range r.refs[group] {

@@ -222,7 +222,6 @@ func TestASnapshotHeldForMinutes(t *testing.T) {
 
 // buffersOfSweep is how many buffers PostgreSQL reads for a page of the sweep.
 func buffersOfSweep(t *testing.T, db *sql.DB) int64 {
-	t.Helper()
 	var mark sql.NullInt64
 	if err := db.QueryRowContext(t.Context(), `SELECT MAX(due_at) FROM cursors WHERE name = 'low due'`).
 		Scan(&mark); err != nil {

@@ -136,7 +136,6 @@ func (m *measurement) judge(p *harness.Process, r harness.Rebuilt) {
 
 // firstSend is when the first request arrived after the loss. Nothing was due when it came.
 func (m *measurement) firstSend() time.Time {
-	m.Helper()
 	for _, a := range m.Receiver.All() {
 		if a.At.After(m.lost) {
 			return a.At

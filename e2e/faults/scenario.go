@@ -407,7 +407,6 @@ func (tr *trial) moderate(w *watch, lasted time.Duration) {
 
 // logLines counts the lines of a process's log, and its most frequent messages.
 func logLines(tr *trial, p *harness.Process) (n int, kinds []string) {
-	tr.Helper()
 	text, err := os.ReadFile(p.LogFile)
 	tr.Check(err)
 	count := map[string]int{}

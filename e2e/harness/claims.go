@@ -104,7 +104,6 @@ func (tr *Trial) Die(p *Process, limit, span time.Duration) {
 // awaitSessionsEnd waits until PostgreSQL is done with what the processes, all of them dead, had sent it: it
 // commits that whether anybody waits for it or not.
 func (tr *Trial) awaitSessionsEnd() {
-	tr.Helper()
 	if tr.Backend.Postgres == "" {
 		return
 	}

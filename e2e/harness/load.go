@@ -262,7 +262,6 @@ func (tr *Trial) Seed(p *Process, s Seeding) {
 
 // copyRows is one text for both databases, but for the bytes of the bodies.
 func (tr *Trial) copyRows(s Seeding) {
-	tr.Helper()
 	tr.Backend.KeepApart("callbacks were copied beside the program")
 	postgres := tr.Backend.Postgres != ""
 	bytes := func(text string) string {

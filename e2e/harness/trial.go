@@ -320,7 +320,6 @@ const IndexSettles = 75 * time.Second
 // noneFell fails the trial if a dispatcher ended that the trial did not end: no other check misses one of
 // several.
 func (tr *Trial) noneFell() {
-	tr.Helper()
 	tr.Mu.Lock()
 	processes := slices.Clone(tr.processes)
 	tr.Mu.Unlock()

@@ -2,9 +2,15 @@ package smoke
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -13,6 +19,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/judge"
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
 // oddPayload has spaces, escapes, key order and numbers that no decode and encode would keep.
@@ -195,4 +202,260 @@ func TestOneLockKeyNeverOverlapsAndDivertsUncharged(t *testing.T) {
 			t.Errorf("%d diverts, and the median gap is %s", diverts, between.P50)
 		}
 	})
+}
+
+func TestMain(m *testing.M) { harness.Main(m) }
+
+// The demo runs all it shows to the end and says by its exit code that it went as foreseen.
+func TestDemoEndsWithZero(t *testing.T) {
+	harness.BlackBox(t)
+	got := harness.Command(t, 4*time.Minute, nil, "demo", "--exit")
+	if got.Code != 0 || got.Stderr != "" {
+		t.Fatalf("exit code %d\n%s\n%s", got.Code, got.Stdout, got.Stderr)
+	}
+	for _, want := range []string{
+		`attempt 3  200 {"status": "SUCCESS"}`, "(result)  attempt 1  200 success",
+		"32 accepted, the poll and its result among them = 31 succeeded + 1 dead + 0 canceled + 0 open;\n",
+		"44 requests at the shop and 3 at the bank", "verified 44 of 44 signatures",
+	} {
+		if !strings.Contains(got.Stdout, want) {
+			t.Errorf("does not say %q:\n%s", want, got.Stdout)
+		}
+	}
+}
+
+// The times of a test build are known ones, and no longer than the usual.
+func TestTimesOfATestBuildAreChecked(t *testing.T) {
+	harness.BlackBox(t)
+	for times, want := range map[string]string{
+		"lease=5s,lese=3s": `"lese=3s" names none of lease, margin, sweep, slack, leader`,
+		"lease=31s":        `"lease=31s" is not from 1s to 30s in whole seconds`,
+	} {
+		env := append([]string{"DISPATCHER_FAILPOINT_TIMES=" + times}, harness.Keys...)
+		got := harness.Command(t, time.Minute, env,
+			"serve", "--listen", "127.0.0.1:0", "--ops-listen", "127.0.0.1:0", "--data-dir", t.TempDir())
+		if got.Code != 1 || !strings.Contains(got.Stderr, "DISPATCHER_FAILPOINT_TIMES: "+want) {
+			t.Errorf("%s: exit code %d, want 1 and %s:\n%s", times, got.Code, want, got.Stderr)
+		}
+	}
+}
+
+// testdata/first-hour.txt is run from its first line to its last.
+func TestKeysAndEndpointsFromTheShell(t *testing.T) {
+	harness.BlackBox(t)
+	text, err := os.ReadFile("testdata/first-hour.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &shell{T: t, p: harness.Serve(t, harness.Launch{On: harness.NewBackend(t, harness.SQLiteEmbedded)}),
+		names: map[string]string{"admin": harness.AdminKey}}
+	for _, name := range []string{"one", "two"} {
+		s.names[name] = "127.0.0.1:" + testserver.FreePort(t)
+	}
+	for line := range strings.Lines(string(text)) {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
+			s.do(line)
+		}
+	}
+}
+
+// A shell does what the lines of a script say.
+type shell struct {
+	*testing.T
+	p       *harness.Process
+	names   map[string]string
+	printed string // the file that the receiver writes
+}
+
+func (s *shell) do(line string) {
+	command, name, _ := strings.Cut(os.Expand(line, func(name string) string { return s.names[name] }), " > ")
+	head, args, _ := strings.Cut(command, "| ")
+	verb, rest, _ := strings.Cut(head, " ")
+	switch verb {
+	case "listen":
+		s.listen(strings.TrimSpace(rest), strings.Fields(args))
+	case "sent":
+		harness.Await(s, s.p.Client, 30*time.Second)
+	case "printed":
+		number, want, _ := strings.Cut(rest, " ")
+		text, err := os.ReadFile(s.printed)
+		if n := strings.Count(string(text), want); fmt.Sprint(n) != number {
+			s.Errorf("%s: listen printed it %d times, %v:\n%s", line, n, err, text)
+		}
+	case "until":
+		harness.Eventually(s, 30*time.Second, line, func() error { return s.run(rest, args, name) })
+	default:
+		if err := s.run(head, args, name); err != nil {
+			s.Fatalf("%s: %v", line, err)
+		}
+	}
+}
+
+// run runs one command, of which head says who, the code and the text.
+func (s *shell) run(head, args, name string) error {
+	who, rest, _ := strings.Cut(head, " ")
+	code, says, _ := strings.Cut(strings.TrimSuffix(rest, " "), " ")
+	got := harness.Command(s, 2*time.Minute,
+		[]string{"DISPATCHER_SERVER=" + s.p.Base, "DISPATCHER_KEY=" + s.names[who]}, strings.Fields(args)...)
+	if fmt.Sprint(got.Code) != code || !strings.Contains(got.Stdout+got.Stderr, says) {
+		return fmt.Errorf("exit code %d\n%s%s", got.Code, got.Stdout, got.Stderr)
+	}
+	lines := strings.Split(strings.TrimSpace(got.Stdout), "\n")
+	s.names[name], _, _ = strings.Cut(strings.TrimSpace(lines[len(lines)-1]), " ")
+	return nil
+}
+
+// listen starts the receiver.
+func (s *shell) listen(address string, args []string) {
+	s.printed = filepath.Join(s.TempDir(), "listen.out")
+	out, err := os.Create(s.printed)
+	if err != nil {
+		s.Fatal(err)
+	}
+	cmd := exec.Command(harness.Binary(s), append([]string{"listen", "--addr", address}, args...)...)
+	cmd.Stdout, cmd.Stderr, cmd.Env, cmd.SysProcAttr = out, out, harness.Environment(), harness.ChildAttr()
+	if err := errors.Join(cmd.Start(), out.Close()); err != nil {
+		s.Fatal(err)
+	}
+	s.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	harness.Eventually(s, 10*time.Second, "listen listens", func() error {
+		conn, err := net.Dial("tcp", address)
+		if err == nil {
+			conn.Close()
+		}
+		return err
+	})
+}
+
+// A drain is a trial with one callback on its way when the process is told to end.
+type drain struct {
+	*harness.Trial
+	p       *harness.Process
+	id      string
+	release func() // has the receiver answer
+}
+
+// draining starts a process and one attempt, whose first request is not answered until it is released.
+func draining(t *testing.T, b harness.Backend, args ...string) drain {
+	t.Helper()
+	gate := make(chan struct{})
+	d := drain{Trial: trialOn(t, b), release: sync.OnceFunc(func() { close(gate) })}
+	d.Receiver.Answer(func(a *harness.Arrival) harness.Reply {
+		if a.Nth == 1 {
+			<-gate
+		}
+		return harness.Reply{Status: 200}
+	})
+	t.Cleanup(d.release) // before the receiver is closed, which waits for its requests
+	d.p = d.Serve(args...)
+	s := d.Callback("plain", "in-flight")
+	s["policy"] = harness.Tiers("60s", "1s")
+	d.id = d.AskAndNote(s)
+	d.AtLeast(time.Minute, "the attempt has begun", 1, d.Receiver.Count)
+	return d
+}
+
+// awaitState waits until the callback on its way is in a state.
+func (d *drain) awaitState(state client.State) {
+	d.Helper()
+	d.Eventually(time.Minute, "it is "+string(state), func() error {
+		got, err := d.p.Callback(d.Context(), d.id)
+		if err == nil && got.State != state {
+			err = fmt.Errorf("it is %s", got.State)
+		}
+		return err
+	})
+}
+
+// ends waits for the end of the process, starts the next one, and judges: each is sent once.
+func (d *drain) ends(code int) {
+	d.Helper()
+	if got := d.p.ExitCode(time.Minute); got != code {
+		d.Errorf("exit code %d, want %d\n%s", got, code, d.p.LogTail(2000))
+	}
+	d.Serve()
+	d.Settle(time.Minute)
+	if v := d.Verdict(judge.Bounds{}); v.Sends != v.Accepted {
+		d.Errorf("%d sends of %d callbacks", v.Sends, v.Accepted)
+	}
+}
+
+// The first SIGTERM: not ready at once, what is in flight ends, what is accepted is not sent. The second one
+// ends the process at once: no test waits for the delay.
+func TestShutdownDelayKeepsTheAPIOpen(t *testing.T) {
+	harness.BlackBox(t)
+	harness.OnEach(t, harness.BothEnds, func(t *testing.T, b harness.Backend) {
+		d := draining(t, b, "--shutdown-delay", "1h")
+		d.p.Terminate()
+		d.p.AwaitStatus(time.Minute, "/readyz turns 503", 503)
+		late := d.AskAndNote(d.Callback("plain", "late"))
+		d.awaitState(client.Attempting)
+		d.release()
+		d.awaitState(client.Succeeded)
+		if n := d.Receiver.Times(late); n != 0 {
+			t.Errorf("what was accepted after SIGTERM arrived %d times before the restart", n)
+		}
+		d.p.Terminate()
+		d.ends(1)
+	})
+}
+
+// SIGTERM, after the delay: the API closes, what is in flight ends, exit 0, nothing is sent twice.
+func TestSIGTERMLetsAttemptsInFlightEnd(t *testing.T) {
+	harness.BlackBox(t)
+	harness.OnEach(t, harness.BothEnds, func(t *testing.T, b harness.Backend) {
+		d := draining(t, b, "--shutdown-delay", "100ms", "--drain-timeout", "1h")
+		d.p.Terminate()
+		d.Eventually(time.Minute, "the API is closed", func() error {
+			if _, err := d.p.Callback(t.Context(), d.id); err == nil {
+				return errors.New("it answers")
+			}
+			return nil
+		})
+		d.release()
+		d.ends(0)
+	})
+}
+
+// What does not end within the drain's time is handed back uncharged, and sent by the next process.
+func TestDrainHandsBackUncharged(t *testing.T) {
+	harness.BlackBox(t)
+	harness.OnEach(t, harness.BothEnds, func(t *testing.T, b harness.Backend) {
+		d := draining(t, b, "--drain-timeout", "1s")
+		d.p.Exit(time.Minute)
+		d.release()
+		d.p = d.Serve()
+		d.awaitState(client.Succeeded)
+		attempts, err := d.p.AttemptsOf(d.id)
+		d.Check(err)
+		if len(attempts) != 2 || attempts[0].Charged || attempts[0].Outcome != "unknown" ||
+			attempts[0].Class != "interrupted" || !attempts[1].Charged {
+			t.Errorf("want an attempt of unknown outcome that was interrupted and not charged, and one that was: %+v", attempts)
+		}
+	})
+}
+
+// With --hold callbacks are accepted and none is sent.
+func TestHoldAcceptsAndSendsNothing(t *testing.T) {
+	harness.BlackBox(t)
+	b := harness.NewBackend(t, harness.SQLiteEmbedded)
+	t.Cleanup(func() { // after the last process has ended
+		if b.BooksBalanced() == 0 {
+			t.Error("the books were compared by none of the processes")
+		}
+	})
+	tr := trialOn(t, b)
+	p := tr.Serve("--hold")
+	tr.AskAndNote(tr.Callback("plain", "held"))
+	time.Sleep(2 * time.Second) // so long nothing may be sent
+	p.Exit(time.Minute)
+	if n := tr.Receiver.Count(); n > 0 {
+		t.Fatalf("%d requests were sent by a process that holds", n)
+	}
+	tr.Serve()
+	tr.Settle(30 * time.Second)
+	tr.Verdict(judge.Bounds{})
 }
