@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"net/http"
@@ -22,6 +21,7 @@ import (
 // A saturation keeps a dispatcher as busy as it can be: callers hand over batches as long as fewer than a few
 // thousand callbacks are open, and the receiver answers at once.
 type saturation struct {
+	*trial
 	p        *harness.Process
 	address  string
 	accepted atomic.Int64
@@ -34,11 +34,14 @@ const (
 	saturationOpen    = 4000
 )
 
-// saturate loads the dispatcher until the test ends.
-func saturate(t *testing.T, p *harness.Process) *saturation {
-	t.Helper()
+// saturate loads a dispatcher of these arguments until the test ends. Its books are not compared, for that reason.
+func saturate(t *testing.T, on harness.Backend, why string, args ...string) *saturation {
+	on.KeepApart(why)
+	s := &saturation{trial: newTrial(t, "saturation")}
+	s.Backend = on
+	s.p = s.Serve(args...)
 	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-	s := &saturation{p: p, address: receiver.URL}
+	s.address = receiver.URL
 	ctx, cancel := context.WithCancel(context.Background())
 	var callers errgroup.Group
 	for caller := range saturationCallers {
@@ -57,7 +60,7 @@ func saturate(t *testing.T, p *harness.Process) *saturation {
 // call hands over batches until ctx ends.
 func (s *saturation) call(ctx context.Context, caller int) error {
 	for n := 0; ctx.Err() == nil; {
-		ended, err := s.ended()
+		ended, err := s.p.Counter(endedMetric)
 		if err != nil {
 			return err
 		}
@@ -81,32 +84,18 @@ func (s *saturation) call(ctx context.Context, caller int) error {
 	return nil
 }
 
-// ended is how many callbacks have become terminal.
-func (s *saturation) ended() (float64, error) {
-	return s.p.Counter("dispatcher_callbacks_terminal_total")
-}
+// endedMetric counts callbacks that have become terminal.
+const endedMetric = "dispatcher_callbacks_terminal_total"
 
-// rates are what two counters did in a span of time, each a second.
-type rates struct{ delivered, removed float64 }
+// removed is how many callbacks retention has removed.
+func (s *saturation) removed() int { return s.p.Count(purgedMetric, `what="callback"`) }
 
-// during measures for that long.
-func (s *saturation) during(t *testing.T, span time.Duration) rates {
-	t.Helper()
-	began := time.Now()
-	first := s.read(t)
+// during measures for that long how many callbacks are delivered and removed a second.
+func (s *saturation) during(span time.Duration) (delivered, removed float64) {
+	began, d, r := time.Now(), s.p.Count(endedMetric), s.removed()
 	time.Sleep(span) // what is measured
-	last, took := s.read(t), time.Since(began).Seconds()
-	return rates{(last.delivered - first.delivered) / took, (last.removed - first.removed) / took}
-}
-
-func (s *saturation) read(t *testing.T) rates {
-	t.Helper()
-	delivered, err := s.ended()
-	removed, err2 := s.p.Counter("dispatcher_purged_total", `what="callback"`)
-	if err := errors.Join(err, err2); err != nil {
-		t.Fatal(err)
-	}
-	return rates{delivered, removed}
+	took := time.Since(began).Seconds()
+	return float64(s.p.Count(endedMetric)-d) / took, float64(s.removed()-r) / took
 }
 
 // Retention removes callbacks as fast as a saturated dispatcher delivers them, payloads first and rows later:
@@ -117,23 +106,17 @@ func TestRetentionKeepsUpWithSaturation(t *testing.T) {
 	// beginning: in two minutes they are below the twentieth that is allowed.
 	span := sized(2*time.Minute, 2*time.Minute, 5*time.Minute)
 	harness.OnEach(t, harness.BothEnds, func(t *testing.T, on harness.Backend) {
-		on.KeepApart("retention removes callbacks")
-		p := harness.Serve(t, harness.Launch{On: on, Args: []string{
-			"--retention-payload", "1s", "--retention-metadata", "5s",
-		}})
-		s := saturate(t, p)
-		harness.AtLeast(t, time.Minute, "retention begins", 1,
-			func() int { return p.Count("dispatcher_purged_total", `what="callback"`) })
-		s.during(t, 10*time.Second) // what had gathered before the first run goes
-		db := on.Database(t)
-		before := overdue(t, db, 5*time.Second)
-		got := s.during(t, span)
-		after := overdue(t, db, 5*time.Second)
+		s := saturate(t, on, "retention removes callbacks", "--retention-payload", "1s", "--retention-metadata", "5s")
+		s.AtLeast(time.Minute, "retention begins", 1, s.removed)
+		s.during(10 * time.Second) // what had gathered before the first run goes
+		before := s.overdue(5 * time.Second)
+		delivered, removed := s.during(span)
+		after := s.overdue(5 * time.Second)
 		t.Logf("%.0f/s delivered, %.0f/s removed: %.2f; the oldest callback is overdue by %s, "+
 			"after %s before",
-			got.delivered, got.removed, got.removed/got.delivered, after, before)
-		if got.removed < 0.95*got.delivered {
-			t.Errorf("removed %.0f/s of %.0f/s that were delivered", got.removed, got.delivered)
+			delivered, removed, removed/delivered, after, before)
+		if removed < 0.95*delivered {
+			t.Errorf("removed %.0f/s of %.0f/s that were delivered", removed, delivered)
 		}
 		if more := after - before; more > span/5 {
 			t.Errorf("what should be gone is older by %s than %s before", more, span)
@@ -142,17 +125,13 @@ func TestRetentionKeepsUpWithSaturation(t *testing.T) {
 }
 
 // overdue is for how long the oldest terminal callback has outstayed its retention.
-func overdue(t *testing.T, db *sql.DB, retention time.Duration) time.Duration {
-	t.Helper()
-	var oldest sql.NullInt64
-	if err := db.QueryRowContext(t.Context(),
-		`SELECT MIN(finished_at) FROM callbacks WHERE finished_at > 0`).Scan(&oldest); err != nil {
-		t.Fatal(err)
-	}
-	if !oldest.Valid {
+func (s *saturation) overdue(retention time.Duration) time.Duration {
+	s.Helper()
+	oldest := s.sqlCount(`SELECT coalesce(MIN(finished_at), 0) FROM callbacks WHERE finished_at > 0`)
+	if oldest == 0 {
 		return 0
 	}
-	return max(0, time.Since(time.UnixMilli(oldest.Int64))-retention).Round(100 * time.Millisecond)
+	return max(0, time.Since(time.UnixMilli(int64(oldest)))-retention).Round(100 * time.Millisecond)
 }
 
 // snapshotSpan is shorter while the test is being worked on.
@@ -162,7 +141,7 @@ var snapshotSpan = flag.Duration("snapshot", 10*time.Minute,
 // sweepPage is the statement of a page of the sweep, from the low-water mark on.
 const sweepPage = `EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT id FROM callbacks
 	WHERE state = 'scheduled'
-		AND (due_at, id) > (COALESCE($1::bigint, 0), '')
+		AND (due_at, id) > ($1::bigint, '')
 		AND due_at < $2
 		AND claim_until <= $2
 	ORDER BY due_at, id
@@ -173,35 +152,27 @@ const sweepPage = `EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT id FROM callba
 // sweep does not read more from minute to minute.
 func TestASnapshotHeldForMinutes(t *testing.T) {
 	harness.BlackBox(t) // alone: it measures
-	on := harness.NewBackend(t, harness.PostgresRedis)
-	on.KeepApart("it ends in the middle of its load")
-	p := harness.Serve(t, harness.Launch{On: on})
-	s := saturate(t, p)
-	db := on.Database(t)
+	s := saturate(t, harness.NewBackend(t, harness.PostgresRedis), "it ends in the middle of its load")
 	apart := max(20*time.Second, *snapshotSpan/10)
-	s.during(t, 10*time.Second) // it warms up
-	before := s.during(t, apart).delivered
+	s.during(10 * time.Second) // it warms up
+	before, _ := s.during(apart)
 
-	snapshot, err := db.BeginTx(t.Context(),
+	snapshot, err := s.Database().BeginTx(t.Context(),
 		&sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s.Check(err)
 	defer snapshot.Rollback() //nolint:errcheck // it has written nothing
-	if _, err := snapshot.ExecContext(t.Context(), `SELECT 1 FROM callbacks LIMIT 1`); err != nil {
-		t.Fatal(err)
-	}
+	_, err = snapshot.ExecContext(t.Context(), `SELECT 1 FROM callbacks LIMIT 1`)
+	s.Check(err)
 	var within float64
 	var pages []int64
 	const parts = 10
 	for range parts {
-		within += s.during(t, *snapshotSpan/parts).delivered / parts
-		pages = append(pages, buffersOfSweep(t, db))
+		delivered, _ := s.during(*snapshotSpan / parts)
+		within += delivered / parts
+		pages = append(pages, s.buffersOfSweep())
 	}
-	if err := snapshot.Rollback(); err != nil {
-		t.Fatal(err)
-	}
-	after := s.during(t, apart).delivered
+	s.Check(snapshot.Rollback())
+	after, _ := s.during(apart)
 	without := (before + after) / 2
 	t.Logf("delivered %.0f/s while a snapshot is held for %s, %.0f/s before and %.0f/s after: %.2f; "+
 		"a page of the sweep reads %d buffers", within, *snapshotSpan, before, after, within/without, pages)
@@ -221,26 +192,16 @@ func TestASnapshotHeldForMinutes(t *testing.T) {
 }
 
 // buffersOfSweep is how many buffers PostgreSQL reads for a page of the sweep.
-func buffersOfSweep(t *testing.T, db *sql.DB) int64 {
-	var mark sql.NullInt64
-	if err := db.QueryRowContext(t.Context(), `SELECT MAX(due_at) FROM cursors WHERE name = 'low due'`).
-		Scan(&mark); err != nil {
-		t.Fatal(err)
-	}
-	tx, err := db.BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+func (s *saturation) buffersOfSweep() int64 {
+	mark := s.sqlCount(`SELECT coalesce(MAX(due_at), 0) FROM cursors WHERE name = 'low due'`)
+	tx, err := s.Database().BeginTx(s.Context(), nil)
+	s.Check(err)
 	defer tx.Rollback() //nolint:errcheck // it has written nothing
 	// As the program does: its plan must not follow statistics of a table that was empty.
-	if _, err := tx.ExecContext(t.Context(), `SET LOCAL enable_seqscan = off`); err != nil {
-		t.Fatal(err)
-	}
+	_, err = tx.ExecContext(s.Context(), `SET LOCAL enable_seqscan = off`)
+	s.Check(err)
 	var text string
-	if err := tx.QueryRowContext(t.Context(), sweepPage, mark, time.Now().Add(-5*time.Second).UnixMilli()).
-		Scan(&text); err != nil {
-		t.Fatal(err)
-	}
+	s.Check(tx.QueryRowContext(s.Context(), sweepPage, mark, time.Now().Add(-5*time.Second).UnixMilli()).Scan(&text))
 	var plans []struct {
 		Plan struct {
 			Hit  int64 `json:"Shared Hit Blocks"`
@@ -248,7 +209,7 @@ func buffersOfSweep(t *testing.T, db *sql.DB) int64 {
 		}
 	}
 	if err := json.Unmarshal([]byte(text), &plans); err != nil || len(plans) != 1 {
-		t.Fatalf("%v: %s", err, text)
+		s.Fatalf("%v: %s", err, text)
 	}
 	return plans[0].Plan.Hit + plans[0].Plan.Read
 }
