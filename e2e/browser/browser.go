@@ -36,33 +36,8 @@ const pageTime = 30 * time.Second
 // chromiumNames are the programs that will do; tools/setup.sh looks for the same.
 var chromiumNames = []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable"}
 
-// chromium is the one browser of the tests that run beside each other: the last of them ends it, so that none outlives the tests.
-var chromium struct {
-	sync.Mutex
-	users int
-	ctx   context.Context
-	end   func()
-}
-
-// useChromium starts the browser unless it runs, and keeps it until the test's end.
-func useChromium(tb testing.TB) context.Context {
-	chromium.Lock()
-	defer chromium.Unlock()
-	if chromium.users == 0 {
-		startChromium(tb)
-	}
-	chromium.users++
-	tb.Cleanup(func() {
-		chromium.Lock()
-		defer chromium.Unlock()
-		if chromium.users--; chromium.users == 0 {
-			chromium.end()
-		}
-	})
-	return chromium.ctx
-}
-
-func startChromium(tb testing.TB) {
+// chromium starts the one browser of the tests that run beside each other.
+var chromium = sync.OnceValues(func() (context.Context, error) {
 	program := ""
 	for _, name := range chromiumNames {
 		if found, err := exec.LookPath(name); err == nil {
@@ -71,7 +46,7 @@ func startChromium(tb testing.TB) {
 		}
 	}
 	if program == "" {
-		tb.Fatalf("none of %s is installed; tools/setup.sh installs it", strings.Join(chromiumNames, ", "))
+		return nil, fmt.Errorf("none of %s is installed; tools/setup.sh installs it", strings.Join(chromiumNames, ", "))
 	}
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(program), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.WindowSize(1280, 900), chromedp.WSURLReadTimeout(harness.StartTime),
@@ -87,18 +62,22 @@ func startChromium(tb testing.TB) {
 	ctx, _ := chromedp.NewContext(allocated) // ended by Cancel below, which also waits
 	if err := chromedp.Do(ctx); err != nil {
 		free()
-		tb.Fatalf("start %s: %v", program, err)
+		return nil, fmt.Errorf("start %s: %w", program, err)
 	}
-	chromium.ctx = ctx
-	chromium.end = func() {
+	endChromium = func() error {
 		bounded, cancel := context.WithTimeout(ctx, 10*time.Second)
 		defer cancel()
+		defer free()
 		if err := chromedp.Cancel(bounded); err != nil {
-			tb.Logf("end %s: %v", program, err)
+			fmt.Printf("end %s: %v\n", program, err)
 		}
-		free()
+		return nil
 	}
-}
+	return ctx, nil
+})
+
+// endChromium ends the browser, so that it does not outlive the tests.
+var endChromium = func() error { return nil }
 
 // A tab is one page of a private window of its own.
 type tab struct {
@@ -125,7 +104,11 @@ type fetched struct {
 // newTab opens an empty page.
 func newTab(tb testing.TB, base string) *tab {
 	tb.Helper()
-	ctx, cancel := chromedp.NewContext(useChromium(tb), chromedp.WithNewBrowserContext())
+	started, err := chromium()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	ctx, cancel := chromedp.NewContext(started, chromedp.WithNewBrowserContext())
 	tb.Cleanup(cancel)
 	t := &tab{TB: tb, base: base}
 	return t.listenIn(ctx)

@@ -17,7 +17,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
-func TestMain(m *testing.M) { harness.Main(m) }
+func TestMain(m *testing.M) { harness.Main(m, func() error { return endChromium() }) }
 
 // The day of testdata/day.txt, with a mouse, by keys alone, and without scripts.
 func TestBrowserOperatorsDay(t *testing.T) {

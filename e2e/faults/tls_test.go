@@ -208,8 +208,12 @@ func TestAThousandAttemptsKeepTheirConnections(t *testing.T) {
 			}
 			server.EnableHTTP2 = true
 			files := makeCertificate(t)
+			pair, err := tls.LoadX509KeyPair(files.public, files.key)
+			if err != nil {
+				t.Fatal(err)
+			}
 			server.TLS = &tls.Config{
-				Certificates: []tls.Certificate{files.pair},
+				Certificates: []tls.Certificate{pair},
 				GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
 					time.Sleep(50 * time.Millisecond) // how far away the receiver is
 					return nil, nil
@@ -220,24 +224,20 @@ func TestAThousandAttemptsKeepTheirConnections(t *testing.T) {
 				server.CloseClientConnections()
 				server.Close()
 			})
-			p := harness.Serve(t, harness.Launch{
-				On:   harness.NewBackend(t, harness.SQLiteEmbedded),
-				Args: []string{"--lane-concurrency", fmt.Sprint(how.concurrency)}, Under: []string{"env", files.env()},
-			})
+			tr := newTrial(t, "a thousand attempts")
+			tr.Backend = harness.NewBackend(t, harness.SQLiteEmbedded)
+			p := tr.Launch(harness.Launch{Args: []string{"--lane-concurrency", fmt.Sprint(how.concurrency)},
+				Under: []string{"env", files.env()}})
 			batch := make([]harness.Submission, attempts)
 			for i := range batch {
 				batch[i] = harness.Submission{"url": server.URL, "payload": i,
 					"lane": fmt.Sprint("merchant-", i%how.lanes), "policy": harness.Submission{"tiers": []string{}}}
 			}
 			accepted, err := p.AcceptBatch(t.Context(), batch)
-			if err != nil {
-				t.Fatal(err)
-			}
+			tr.Check(err)
 			harness.Await(t, p.Client, time.Minute)
 			last, err := p.Callback(t.Context(), accepted[attempts-1].ID)
-			if err != nil {
-				t.Fatal(err)
-			}
+			tr.Check(err)
 			if n := requests.Load(); n != attempts || last.State != how.state || foreign.Load() > 0 {
 				t.Errorf("%d requests for %d callbacks, %d of them not by HTTP/1.1, of which the last is %s, want %s", n,
 					attempts, foreign.Load(), last.State, how.state)
@@ -250,11 +250,8 @@ func TestAThousandAttemptsKeepTheirConnections(t *testing.T) {
 	}
 }
 
-// A certificate is one for 127.0.0.1 that signs itself, and its files.
-type certificate struct {
-	pair        tls.Certificate
-	public, key string
-}
+// A certificate is one for 127.0.0.1 that signs itself: its files.
+type certificate struct{ public, key string }
 
 // env is the variable that has a Go program trust the certificate.
 func (c certificate) env() string { return "SSL_CERT_FILE=" + c.public }
@@ -281,11 +278,8 @@ func makeCertificate(t *testing.T) certificate {
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 	public, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	private, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
+	private, err2 := x509.MarshalECPrivateKey(key)
+	if err := errors.Join(err, err2); err != nil {
 		t.Fatal(err)
 	}
 	write := func(name, kind string, der []byte) string {
@@ -295,8 +289,5 @@ func makeCertificate(t *testing.T) certificate {
 		}
 		return file
 	}
-	return certificate{
-		pair:   tls.Certificate{Certificate: [][]byte{public}, PrivateKey: key},
-		public: write("public.pem", "CERTIFICATE", public), key: write("key.pem", "EC PRIVATE KEY", private),
-	}
+	return certificate{write("public.pem", "CERTIFICATE", public), write("key.pem", "EC PRIVATE KEY", private)}
 }
