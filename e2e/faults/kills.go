@@ -179,10 +179,14 @@ func (b *bulk) ask(c *harness.Client, batch int) error {
 // bulkCallback is what the batches are made of: of many merchants, with orders that two or three of them
 // share.
 func (tr *trial) bulkCallback(i int) harness.Submission {
-	s := tr.crashLike("2s")(i)
-	s["lane"] = fmt.Sprint("merchant-", i%20)
-	if _, locked := s["lock_key"]; locked {
-		s["lock_key"] = fmt.Sprint("order-", i/10)
+	return ofMerchants(tr.crashLike("2s")(i), i, 20, 10)
+}
+
+// ofMerchants has a callback be of one of so many merchants, and a lock be that of an order with a few others.
+func ofMerchants(s harness.Submission, i, merchants, each int) harness.Submission {
+	s["lane"] = fmt.Sprint("merchant-", i%merchants)
+	if s["lock_key"] != nil {
+		s["lock_key"] = fmt.Sprint("order-", i/each)
 	}
 	return s
 }
@@ -239,16 +243,9 @@ func randomKills(tr *trial) {
 	}
 	tr.idle()
 	rate := sized(150, 300, 500)
-	ld := tr.Load(rate, func(i int) harness.Submission {
-		s := tr.Mixed(i)
-		// As of many merchants: what a dead process has in flight counts against its lanes until its leases
-		// run out.
-		s["lane"] = fmt.Sprint("merchant-", i%60)
-		if _, locked := s["lock_key"]; locked {
-			s["lock_key"] = fmt.Sprint("order-", i/40) // five callbacks an order
-		}
-		return s
-	})
+	// As of many merchants: what a dead process has in flight counts against its lanes until its leases run out. Five
+	// callbacks have one order.
+	ld := tr.Load(rate, func(i int) harness.Submission { return ofMerchants(tr.Mixed(i), i, 60, 40) })
 	ctx, cancel := context.WithTimeout(context.Background(), span)
 	defer cancel()
 	emptied := 0

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
@@ -49,8 +48,8 @@ const (
 type clusterTrial struct {
 	*trial
 	cluster *testserver.Cluster
-	// shardOf is the shard of each lane of the load.
-	shardOf [clusterLanes]int
+	// shardOf is the shard of each lane of the load, by its number in SQL.
+	shardOf map[int]int
 	began   time.Time // when the first fault struck
 	// victims are the shards that a fault has hit.
 	victims map[int]bool
@@ -62,7 +61,7 @@ func newCluster(tr *trial, args string) *clusterTrial {
 	tr.Helper()
 	clustersAtOnce <- struct{}{}
 	tr.Cleanup(func() { <-clustersAtOnce }) // runs when the servers have ended, because they are started later
-	x := &clusterTrial{trial: tr, victims: map[int]bool{}}
+	x := &clusterTrial{trial: tr, victims: map[int]bool{}, shardOf: map[int]int{}}
 	x.cluster = testserver.NewCluster(tr.T, testserver.ClusterOptions{Replicas: true, Args: strings.Fields(args)})
 	tr.Backend.Redis = x.cluster.URL()
 	return x
@@ -85,9 +84,7 @@ func onCluster(unhurt time.Duration, strike func(*clusterTrial), args string) fu
 		x.finishUnhindered(load)
 		x.Settle(2 * time.Minute)
 		x.Verdict(judge.Bounds{Heal: 90 * time.Second}) // a lost lock's lease, and its waiter's own timer
-		e, err := x.Evidence()
-		x.Check(err)
-		hurt, others := x.lateness(&e, over)
+		hurt, others := x.lateness(over)
 		x.Remark("lateness of the shards that were hit %s, of the others %s", hurt, others)
 		if unhurt > 0 && others.Most > unhurt {
 			x.Errorf("shards that no fault has hit were late by %s, at most %s are allowed", others.Most, unhurt)
@@ -103,9 +100,14 @@ func (x *clusterTrial) learnShards() {
 		s["policy"].(harness.Submission)["timeout"] = "10s"
 		return s
 	})
+	type row struct {
+		id   string
+		lane int
+	}
 	lanes := map[string]int{}
-	for i, a := range x.Accepted {
-		lanes[strings.TrimPrefix(a.ID, "cb_")] = i
+	for _, r := range harness.Rows(x.Trial, func(r *row) []any { return []any{&r.id, &r.lane} },
+		`SELECT id, lane FROM callbacks`) {
+		lanes[r.id] = r.lane
 	}
 	x.Eventually(14*time.Second, "the index holds a callback of each lane", func() error {
 		found := 0
@@ -119,8 +121,8 @@ func (x *clusterTrial) learnShards() {
 			}
 			ids, err := c.HKeys(x.Context(), key).Result()
 			for _, id := range ids {
-				if i, ours := lanes[id]; ours {
-					x.shardOf[i] = shard
+				if lane, ours := lanes[id]; ours {
+					x.shardOf[lane] = shard
 					found++
 				}
 			}
@@ -165,24 +167,15 @@ func (x *clusterTrial) strikes() {
 // lateness is that of the attempts that were due between the first fault and the end of the last one, apart
 // for the shards that were hit. What needs a lock is left out: its lock may live in another shard than
 // itself.
-func (x *clusterTrial) lateness(e *judge.Evidence, over time.Time) (hurt, others judge.Quantiles) {
-	lanes := map[string]int{}
-	for i := range e.Rows {
-		_, number, _ := strings.Cut(e.Rows[i].Ref, "-")
-		n, err := strconv.Atoi(number)
-		if err == nil && e.Rows[i].LockKey == "" {
-			lanes[e.Rows[i].ID] = n % clusterLanes
-		}
-	}
+func (x *clusterTrial) lateness(over time.Time) (hurt, others judge.Quantiles) {
+	type attempt struct{ lane, late int }
 	of := map[bool][]time.Duration{} // by whether the shard was hit
-	for i := range e.Attempts {
-		a := &e.Attempts[i]
-		lane, known := lanes[a.ID]
-		if !known || a.Started.IsZero() || a.Due.Before(x.began) || a.Due.After(over) {
-			continue
-		}
-		hit := x.victims[x.shardOf[lane]]
-		of[hit] = append(of[hit], max(0, a.Started.Sub(a.Due)))
+	for _, a := range harness.Rows(x.Trial, func(a *attempt) []any { return []any{&a.lane, &a.late} },
+		`SELECT lane, started_at - attempts.due_at FROM attempts JOIN callbacks ON callbacks.id = callback_id
+			WHERE lock_key = '' AND started_at > 0 AND attempts.due_at BETWEEN $1 AND $2`,
+		x.began.UnixMilli(), over.UnixMilli()) {
+		hit := x.victims[x.shardOf[a.lane]]
+		of[hit] = append(of[hit], max(0, time.Duration(a.late)*time.Millisecond))
 	}
 	return judge.QuantilesOf(of[true]), judge.QuantilesOf(of[false])
 }

@@ -1,11 +1,8 @@
 package faults
 
 import (
-	"context"
-	"database/sql"
 	"fmt"
 	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -65,42 +62,17 @@ func (tr *trial) ownServer(pg *testserver.Postgres) {
 	tr.UseBackend(b)
 }
 
-// postgresURL is the trial's own way to PostgreSQL, past a proxy.
-func (tr *trial) postgresURL() *url.URL {
-	tr.Helper()
-	address := tr.Backend.Postgres
-	if tr.Backend.Direct != "" {
-		address = tr.Backend.Direct
-	}
-	u, err := url.Parse(address)
-	tr.Check(err)
-	return u
-}
-
-// databaseName is that of the trial's database.
+// databaseName is that of the trial's database on PostgreSQL.
 func (tr *trial) databaseName() string {
 	tr.Helper()
-	return strings.TrimPrefix(tr.postgresURL().Path, "/")
-}
-
-// session is a connection to the server's first database, which no fault here touches.
-func (tr *trial) session() *sql.DB {
-	tr.Helper()
-	u := tr.postgresURL()
-	u.Path = "/postgres"
-	db, err := sql.Open("pgx", u.String())
-	tr.Check(err)
-	tr.Cleanup(func() { db.Close() })
-	return db
+	return tr.texts(`SELECT current_database()`)[0]
 }
 
 // endSessions ends those of the program on the trial's database, and says how many there were.
-func endSessions(ctx context.Context, db *sql.DB, database string) (int, error) {
-	var n int
-	err := db.QueryRowContext(ctx,
-		`SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
-			WHERE datname = $1 AND pid <> pg_backend_pid()`, database).Scan(&n)
-	return n, err
+func (tr *trial) endSessions() int {
+	tr.Helper()
+	return tr.sqlCount(`SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+		WHERE datname = current_database() AND application_name = 'dispatcher'`)
 }
 
 // postgresEnds ends the whole server at once, then kills it, then one of its sessions, which costs all
@@ -109,14 +81,18 @@ func postgresEnds(tr *trial) {
 	pg := testserver.NewPostgres(tr)
 	tr.ownServer(pg)
 	tr.sqlFails(func(r *struck) {
-		start := func() error { pg.Start(tr); return nil }
-		r.blackout(blackout{what: "stopped at once", lasts: 4 * time.Second, hit: pg.Stop, mend: start})
-		tr.awaitSends(sqlRate)
-		r.blackout(blackout{what: "killed", lasts: 4 * time.Second, hit: pg.Kill, mend: start})
-		tr.awaitSends(sqlRate)
+		database := tr.databaseName()
+		for _, how := range []struct {
+			what string
+			end  func() error
+		}{{"stopped at once", pg.Stop}, {"killed", pg.Kill}} {
+			r.blackout(blackout{what: how.what, lasts: 4 * time.Second, hit: func() { tr.Check(how.end()) },
+				mend: func() { pg.Start(tr) }})
+			tr.awaitSends(sqlRate)
+		}
 		for range 2 {
 			tr.MarkFault()
-			tr.Check(pg.KillBackend(tr.Context(), tr.databaseName()))
+			tr.Check(pg.KillBackend(tr.Context(), database))
 			tr.MarkFault()
 			tr.Eventually(30*time.Second, "the server has recovered",
 				func() error { return pg.Exec(tr.Context(), "SELECT 1") })
@@ -131,13 +107,10 @@ func postgresEnds(tr *trial) {
 // sessionsEnded ends every session of ours once a second: no group may be committed twice, nor be given up.
 func sessionsEnded(tr *trial) {
 	tr.sqlFails(func(r *struck) {
-		db := tr.session()
 		ended := 0
 		for range 6 {
 			tr.MarkFault()
-			n, err := endSessions(tr.Context(), db, tr.databaseName())
-			tr.Check(err)
-			ended += n
+			ended += tr.endSessions()
 			time.Sleep(time.Second) // the fault's own period
 		}
 		tr.MarkFault()
@@ -164,8 +137,10 @@ func postgresHangs(tr *trial, processes int) {
 		}
 		tr.awaitSends(sqlRate)
 		r.blackout(blackout{what: "PostgreSQL hangs", lasts: harness.QuickLease + 2*time.Second,
-			hit:  func() error { proxy.Hang(); return nil },
-			mend: func() error { tr.Take(time.Now(), 0); proxy.Pass(); return nil }})
+			hit: proxy.Hang, mend: func() {
+				tr.Take(time.Now(), 0)
+				proxy.Pass()
+			}})
 	})
 }
 
@@ -180,10 +155,10 @@ func lockedOut(tr *trial) {
 		held, err := tr.Database().Conn(tr.Context())
 		tr.Check(err)
 		defer held.Close()
-		execute := func(text string) func() error {
-			return func() error {
+		execute := func(text string) func() {
+			return func() {
 				_, err := held.ExecContext(tr.Context(), text)
-				return err
+				tr.Check(err)
 			}
 		}
 		g := r.blackout(blackout{what: "locked", lasts: 7 * time.Second, locked: true, hit: execute(lock),
@@ -198,25 +173,21 @@ func lockedOut(tr *trial) {
 // meanwhile stay read-only after the setting is gone: the program has to open others by itself.
 func readOnly(tr *trial) {
 	tr.sqlFails(func(r *struck) {
-		db := tr.session()
-		set := func(change string) error {
-			_, err := db.ExecContext(tr.Context(), "ALTER DATABASE "+tr.databaseName()+" "+change)
-			return err
+		name := tr.databaseName()
+		set := func(change string) {
+			tr.Check(testserver.SharedPostgres(tr).Exec(tr.Context(), "ALTER DATABASE "+name+" "+change))
 		}
 		var unread error
-		r.blackout(blackout{what: "read-only", lasts: 4 * time.Second, hit: func() error {
-			if err := set("SET default_transaction_read_only = on"); err != nil {
-				return err
-			}
-			_, err := endSessions(tr.Context(), db, tr.databaseName())
-			return err
-		}, mend: func() error {
+		r.blackout(blackout{what: "read-only", lasts: 4 * time.Second, hit: func() {
+			set("SET default_transaction_read_only = on")
+			tr.endSessions()
+		}, mend: func() {
 			for range 20 {
 				if _, err := r.p.ListAll(client.Filter{}); err != nil {
 					unread = err
 				}
 			}
-			return set("RESET default_transaction_read_only")
+			set("RESET default_transaction_read_only")
 		}})
 		if unread != nil {
 			tr.Errorf("not all of 20 lists were read: %v", unread)
@@ -244,31 +215,27 @@ func (tr *trial) smallDisk(size string) string {
 	return dir
 }
 
-// fill takes all that is left on the disk of that directory, and returns how to give it back.
-func fill(dir string) (free func() error, err error) {
-	name := filepath.Join(dir, "ballast")
-	f, err := os.Create(name)
-	if err != nil {
-		return nil, err
-	}
+// fill takes all that is left on the disk of that directory, until the file that it returns is removed.
+func (tr *trial) fill(dir string) (ballast string) {
+	tr.Helper()
+	f, err := os.Create(filepath.Join(dir, "ballast"))
+	tr.Check(err)
 	defer f.Close()
 	for size := 1 << 20; size >= 512; {
 		if _, err := f.Write(make([]byte, size)); err != nil {
 			size /= 2
 		}
 	}
-	return func() error { return os.Remove(name) }, nil
+	return f.Name()
 }
 
 // diskFull takes the last byte of the disk of that directory. What the database has room for in its files it goes
 // on to use: press has it need more; nil: the load does. With room again, and freed called, all goes on.
 func (r *struck) diskFull(dir string, press func(), freed func()) {
 	r.Helper()
-	var free func() error
-	r.blackout(blackout{what: "disk full", lasts: 6 * time.Second, hit: func() (err error) {
-		if free, err = fill(dir); err != nil {
-			return err
-		}
+	var ballast string
+	r.blackout(blackout{what: "disk full", lasts: 6 * time.Second, hit: func() {
+		ballast = r.fill(dir)
 		r.Eventually(time.Minute, "SQL cannot commit", func() error {
 			if press != nil {
 				press()
@@ -278,13 +245,12 @@ func (r *struck) diskFull(dir string, press func(), freed func()) {
 			}
 			return nil
 		})
-		return nil
-	}, mend: func() error {
-		err := free()
+	}, mend: func() {
+		err := os.Remove(ballast)
 		if freed != nil {
 			freed()
 		}
-		return err
+		r.Check(err)
 	}})
 }
 

@@ -90,13 +90,20 @@ func (tr *trial) ofTomorrow() (n int) {
 	return n + tr.sqlCount(`SELECT count(*) FROM schema_migrations WHERE version_id = 9001`)
 }
 
-// wholeOfTomorrow is ofTomorrow of a database that was migrated once.
-const wholeOfTomorrow = 3
+// launchTomorrow starts the binary of tomorrow, which must have migrated the database once, whole.
+func (tr *trial) launchTomorrow() *harness.Process {
+	tr.Helper()
+	p := tr.Launch(harness.Launch{Program: tr.built(buildTomorrow)})
+	if n := tr.ofTomorrow(); n != 3 {
+		tr.Fatalf("the new process did not migrate, or twice: %d of 3", n)
+	}
+	return p
+}
 
 // rollingUpgrade replaces two of three old processes by new ones, which migrate, and goes back to old ones,
 // under load all the while. Each process ends in order, so that nothing is sent twice.
 func rollingUpgrade(tr *trial) {
-	tomorrow := tr.built(buildTomorrow)
+	tr.built(buildTomorrow) // not while the load waits for it
 	one, two := tr.Serve(), tr.Serve()
 	ld := tr.Load(40, tr.Mixed)
 	const phase = 4 * time.Second
@@ -108,12 +115,9 @@ func rollingUpgrade(tr *trial) {
 		}
 	}
 	stay("two old processes ran")
-	three := tr.Launch(harness.Launch{Program: tomorrow})
-	if n := tr.ofTomorrow(); n != wholeOfTomorrow {
-		tr.Fatalf("the new process did not migrate: %d of %d", n, wholeOfTomorrow)
-	}
+	three := tr.launchTomorrow()
 	one.Exit(exitLimit)
-	four := tr.Launch(harness.Launch{Program: tomorrow})
+	four := tr.launchTomorrow()
 	stay("one old and two new processes ran")
 	tr.ready(two)
 	two.Exit(exitLimit)
@@ -139,7 +143,7 @@ func rollingUpgrade(tr *trial) {
 // brokenMigration starts, beside an old process, a new one whose migration fails at its last statement, and
 // then a mended one. On an index of its own the old process has to make room.
 func brokenMigration(tr *trial) {
-	failing, tomorrow := tr.built(buildBroken), tr.built(buildTomorrow)
+	failing := tr.built(buildBroken)
 	shared := tr.Backend.Redis != "" // else one process at a time
 	p := tr.Serve()
 	tr.acceptMore(0, 50)
@@ -174,10 +178,7 @@ func brokenMigration(tr *trial) {
 	if !shared {
 		p.Exit(exitLimit)
 	}
-	p = tr.Launch(harness.Launch{Program: tomorrow})
-	if n := tr.ofTomorrow(); n != wholeOfTomorrow {
-		tr.Errorf("the corrected binary did not migrate: %d of %d", n, wholeOfTomorrow)
-	}
+	p = tr.launchTomorrow()
 	tr.ready(p)
 	tr.acceptMore(100, 50)
 	tr.Settle(time.Minute)
@@ -219,11 +220,8 @@ func killedInMigration(tr *trial) {
 	tr.MarkFault()
 	tr.Check(held.Rollback())
 	began := time.Now()
-	tr.Launch(harness.Launch{Program: tomorrow})
+	tr.launchTomorrow()
 	ready := time.Since(began)
-	if n := tr.ofTomorrow(); n != wholeOfTomorrow {
-		tr.Errorf("the next one did not migrate, or twice: %d of %d", n, wholeOfTomorrow)
-	}
 	tr.acceptMore(50, 50)
 	tr.Settle(time.Minute)
 	tr.Verdict(judge.Bounds{Heal: time.Minute})

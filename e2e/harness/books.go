@@ -116,19 +116,14 @@ func plus(b, o client.BookCounts) client.BookCounts {
 		Balanced: b.Balanced && o.Balanced}
 }
 
-// counted are n callbacks of a state.
-func counted(state client.State, n int64) client.BookCounts {
-	b := client.BookCounts{Accepted: n, Balanced: true}
-	switch state {
-	case "succeeded":
-		b.Succeeded = n
-	case "dead":
-		b.Dead = n
-	case "canceled":
-		b.Canceled = n
-	default:
-		b.Open = n
+// booksOf are the books of so many callbacks of each state.
+func booksOf(states map[client.State]int64) client.BookCounts {
+	b := client.BookCounts{Succeeded: states[client.Succeeded], Dead: states[client.Dead],
+		Canceled: states[client.Canceled], Balanced: true}
+	for _, n := range states {
+		b.Accepted += n
 	}
+	b.Open = b.Accepted - b.Succeeded - b.Dead - b.Canceled
 	return b
 }
 
@@ -239,12 +234,9 @@ func (p *Process) compareBooks(ctx context.Context, a *accounts) error {
 		return err
 	}
 	t := books.Total
-	days, counters, listed := counted("", 0), counted("", 0), counted("", 0)
+	days, counters := client.BookCounts{Balanced: true}, booksOf(stats.States)
 	for _, day := range books.Data {
 		days = plus(days, day.BookCounts)
-	}
-	for state, n := range stats.States {
-		counters = plus(counters, counted(state, n))
 	}
 	var errs []error
 	if !t.Balanced || t.Accepted != t.Succeeded+t.Dead+t.Canceled+t.Open {
@@ -264,10 +256,11 @@ func (p *Process) compareBooks(ctx context.Context, a *accounts) error {
 		return errors.Join(errs...)
 	}
 	all, err := p.ListAll(client.Filter{})
+	states := map[client.State]int64{}
 	for _, cb := range all {
-		listed = plus(listed, counted(cb.State, 1))
+		states[cb.State]++
 	}
-	if err == nil && listed != t {
+	if listed := booksOf(states); err == nil && listed != t {
 		err = fmt.Errorf("the list has %+v, the books %+v", listed, t)
 	}
 	if err == nil {
