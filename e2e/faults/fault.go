@@ -7,7 +7,6 @@ package faults
 
 import (
 	"cmp"
-	"context"
 	"flag"
 	"fmt"
 	"net/http"
@@ -385,9 +384,7 @@ func fit(p *harness.Process) error {
 // do sends Redis a command that must succeed.
 func do(tr *trial, c *redis.Client, args ...any) {
 	tr.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
-	if err := c.Do(ctx, args...).Err(); err != nil {
+	if err := c.Do(tr.Context(), args...).Err(); err != nil {
 		tr.Fatalf("%v: %v", args, err)
 	}
 }
@@ -395,9 +392,7 @@ func do(tr *trial, c *redis.Client, args ...any) {
 // info reads one number of INFO.
 func info(tr *trial, c *redis.Client, section, name string) int {
 	tr.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
-	values, err := c.InfoMap(ctx, section).Result()
+	values, err := c.InfoMap(tr.Context(), section).Result()
 	tr.Check(err)
 	for _, found := range values {
 		if value, ok := found[name]; ok {

@@ -145,40 +145,34 @@ func (a *arena) run(kinds []*contestKind, n int) {
 func (a *arena) enter(contests []*contest) {
 	a.Helper()
 	begin := time.Now().Add(time.Second + time.Duration(len(contests))*a.spacing/5)
-	var batch []harness.Submission
-	var of []*contest // whose they are
-	flush := func() {
-		ctx, cancel := context.WithTimeout(a.Context(), time.Minute)
-		defer cancel()
-		got, err := a.processes[0].AcceptBatch(ctx, batch)
-		a.Check(err)
-		for i, cb := range got {
-			of[i].ids = append(of[i].ids, cb.ID)
-			a.NoteAccepted(cb.ID, of[i].ref)
-		}
-		batch, of = batch[:0], of[:0]
-	}
+	entries, inBatches := map[*contest]harness.Submission{}, []*contest(nil)
 	var polls errgroup.Group
 	polls.SetLimit(16)
 	for i, c := range contests {
 		c.due = begin.Add(time.Duration(i) * a.spacing).Truncate(time.Millisecond)
 		s := c.kind.entry(a, c)
 		s["due_at"] = c.due.UTC().Format("2006-01-02T15:04:05.000Z")
-		if s["request"] != nil {
-			polls.Go(func() error {
-				cb, err := a.processes[i%len(a.processes)].Accept(a.Context(), s)
-				c.ids = []string{cb.ID}
-				return err
-			})
+		if s["request"] == nil {
+			entries[c], inBatches = s, append(inBatches, c)
 			continue
 		}
-		batch, of = append(batch, s), append(of, c)
-		if len(batch) > 500 {
-			flush()
-		}
+		polls.Go(func() error {
+			cb, err := a.processes[i%len(a.processes)].Accept(a.Context(), s)
+			c.ids = []string{cb.ID}
+			return err
+		})
 	}
-	if len(batch) > 0 {
-		flush()
+	for some := range slices.Chunk(inBatches, 500) {
+		var batch []harness.Submission
+		for _, c := range some {
+			batch = append(batch, entries[c])
+		}
+		got, err := a.processes[0].AcceptBatch(a.Context(), batch)
+		a.Check(err)
+		for i, cb := range got {
+			some[i].ids = append(some[i].ids, cb.ID)
+			a.NoteAccepted(cb.ID, some[i].ref)
+		}
 	}
 	a.Check(polls.Wait())
 	if late := time.Since(begin); late > 0 {

@@ -229,7 +229,9 @@ type watch struct {
 	mu      sync.Mutex
 	accepts []seen
 	ready   []seen
-	most    usage
+	// The most that the process took.
+	goroutines int
+	memory     int64
 }
 
 // A seen answer. Status zero is none.
@@ -238,12 +240,6 @@ type seen struct {
 	status          int
 	bare            bool // a refusal without Retry-After
 	degraded        bool // by Redis, as /readyz says
-}
-
-// usage is what a process took at its worst.
-type usage struct {
-	goroutines int
-	memory     int64
 }
 
 // watchEvery is how often a watch looks.
@@ -281,10 +277,8 @@ func (w *watch) every(ctx context.Context, once func(i int)) {
 // accept hands over one callback, once.
 func (w *watch) accept(i int) {
 	s := w.l.Named(fmt.Sprint("watched-", w.p.Cmd.Process.Pid))(i)
-	ctx, cancel := context.WithTimeout(context.Background(), harness.AskTimeout)
-	defer cancel()
 	one := seen{asked: time.Now()}
-	cb, err := w.p.Accept(ctx, s)
+	cb, err := w.p.Ask(s)
 	one.answered = time.Now()
 	if refusal := harness.Refusal(err); refusal != nil {
 		one.status, one.bare = refusal.Status, refusal.RetryAfter == 0
@@ -302,17 +296,12 @@ func (w *watch) look(int) {
 	asked := time.Now()
 	status, degraded, _ := readiness(w.p) // status zero is an error
 	one := seen{asked: asked, answered: time.Now(), status: status, degraded: degraded}
-	goroutines, gerr := w.p.Goroutines()
-	memory, merr := harness.ResidentMemory(w.p.Cmd.Process.Pid)
+	goroutines, _ := w.p.Goroutines() // zero is an error
+	memory, _ := harness.ResidentMemory(w.p.Cmd.Process.Pid)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.ready = append(w.ready, one)
-	if gerr == nil {
-		w.most.goroutines = max(w.most.goroutines, goroutines)
-	}
-	if merr == nil {
-		w.most.memory = max(w.most.memory, memory)
-	}
+	w.goroutines, w.memory = max(w.goroutines, goroutines), max(w.memory, memory)
 }
 
 // readiness is what /readyz says: its status, and whether it names Redis as degraded.
@@ -384,17 +373,15 @@ func (tr *trial) moderate(w *watch, lasted time.Duration) {
 	tr.Helper()
 	w.end()
 	lines, kinds := logLines(tr, w.p)
-	most := w.most
-	tr.Remark("most goroutines %d, most memory %s, log lines %d", most.goroutines,
-		harness.Megabytes(most.memory), lines)
-	if most.goroutines == 0 || most.memory == 0 {
+	tr.Remark("most goroutines %d, most memory %s, log lines %d", w.goroutines, harness.Megabytes(w.memory), lines)
+	if w.goroutines == 0 || w.memory == 0 {
 		tr.Error("goroutines and memory were never seen")
 	}
-	if most.goroutines > maxGoroutines {
-		tr.Errorf("%d goroutines, more than %d", most.goroutines, maxGoroutines)
+	if w.goroutines > maxGoroutines {
+		tr.Errorf("%d goroutines, more than %d", w.goroutines, maxGoroutines)
 	}
-	if most.memory > maxMemory {
-		tr.Errorf("%s resident, more than %s", harness.Megabytes(most.memory), harness.Megabytes(maxMemory))
+	if w.memory > maxMemory {
+		tr.Errorf("%s resident, more than %s", harness.Megabytes(w.memory), harness.Megabytes(maxMemory))
 	}
 	if bound := 100 + 10*int(lasted.Seconds()); lines > bound {
 		tr.Errorf("%d lines in the log, more than %d: a flood. The most frequent: %v", lines, bound, kinds)

@@ -134,9 +134,7 @@ func Spawn(tb testing.TB, l Launch) *Process {
 
 // Readyz returns the status and body of /readyz, or an error while nothing listens.
 func (p *Process) Readyz() (int, string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	return fetch(ctx, p.ops+"/readyz")
+	return fetch(5*time.Second, p.ops+"/readyz")
 }
 
 // AwaitStatus waits until /readyz answers with a status.
@@ -236,9 +234,7 @@ var errNoMetric = errors.New("no metric")
 
 // Metric sums a metric over all its label sets whose text contains every one of the given parts.
 func (p *Process) Metric(name string, parts ...string) (float64, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	status, body, err := fetch(ctx, p.ops+"/metrics")
+	status, body, err := fetch(10*time.Second, p.ops+"/metrics")
 	if err != nil || status != http.StatusOK {
 		return 0, errors.Join(err, fmt.Errorf("/metrics answered %d", status))
 	}
@@ -324,12 +320,8 @@ func (p *Process) Make(path string, in any) string {
 }
 
 // fetch is a plain GET.
-func fetch(ctx context.Context, url string) (int, string, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return 0, "", err
-	}
-	resp, err := http.DefaultClient.Do(req)
+func fetch(limit time.Duration, url string) (int, string, error) {
+	resp, err := (&http.Client{Timeout: limit}).Get(url)
 	if err != nil {
 		return 0, "", err
 	}
@@ -446,9 +438,7 @@ func (p *Process) Goroutines() (int, error) {
 
 // profiled is the number that stands in the text of a profile.
 func (p *Process) profiled(which, number string) (int, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-	defer cancel()
-	status, body, err := fetch(ctx, p.ops+"/debug/pprof/"+which)
+	status, body, err := fetch(20*time.Second, p.ops+"/debug/pprof/"+which)
 	if err != nil {
 		return 0, err
 	}
