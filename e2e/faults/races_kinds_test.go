@@ -1,7 +1,6 @@
 package faults
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -37,21 +36,15 @@ func cancelKind() *contestKind {
 			}
 			return []call{{http.MethodPost, "/v1/callbacks/" + c.ids[0] + "/cancel", harness.Submission{}}}
 		},
-		judge: func(_ *arena, c *contest) (string, string) {
-			given := struct {
-				client.CancelResult
-				Data []client.CancelResult
-			}{}
-			if err := json.Unmarshal(c.said[0].Body, &given); err != nil {
-				return "", err.Error()
+		judge: func(a *arena, c *contest) (string, string) {
+			if !c.byRef() {
+				return c.fates[0].canceled(reading[client.CancelResult](a, c.said[0].Body), c.said[0])
 			}
-			if c.byRef() {
-				if len(given.Data) != 1 {
-					return "", fmt.Sprintf("%d are named", len(given.Data))
-				}
-				given.CancelResult = given.Data[0]
+			given := reading[struct{ Data []client.CancelResult }](a, c.said[0].Body)
+			if len(given.Data) != 1 {
+				return "", fmt.Sprintf("%d are named", len(given.Data))
 			}
-			return c.fates[0].canceled(given.CancelResult, c.said[0])
+			return c.fates[0].canceled(given.Data[0], c.said[0])
 		},
 	}
 }
@@ -140,14 +133,11 @@ func supersedeKind() *contestKind {
 
 // judgeSupersede wants the newest to be delivered once, and of the older ones nothing that began after it was
 // accepted.
-func judgeSupersede(_ *arena, c *contest) (string, string) {
+func judgeSupersede(a *arena, c *contest) (string, string) {
 	said, given := map[string]spoken{}, map[string]client.Callback{}
 	newest := client.Callback{}
 	for _, s := range c.said {
-		var v client.Callback
-		if err := json.Unmarshal(s.Body, &v); err != nil {
-			return "", err.Error()
-		}
+		v := reading[client.Callback](a, s.Body)
 		said[v.ID], given[v.ID] = s, v
 		if newest.Version == nil || *v.Version > *newest.Version {
 			newest = v
@@ -252,7 +242,7 @@ func (a *arena) mended(c *contest) string {
 
 // changed names the outcome of a change, of which it holds against what happened all that does not depend on
 // what was changed: k is how many attempts had been made at the change; -1: it was refused.
-func (c *contest) changed() (k int, outcome, wrong string) {
+func (a *arena) changed(c *contest) (k int, outcome, wrong string) {
 	said, s := &c.said[0], c.fates[0]
 	if said.refusal != nil {
 		outcome = fmt.Sprint(said.refusal.Status, " ", said.refusal.Code)
@@ -265,10 +255,7 @@ func (c *contest) changed() (k int, outcome, wrong string) {
 	case outcome != "":
 		return -1, outcome, ""
 	}
-	var given client.Callback
-	if err := json.Unmarshal(said.Body, &given); err != nil {
-		return -1, "", err.Error()
-	}
+	given := reading[client.Callback](a, said.Body)
 	k = given.AttemptCount
 	switch {
 	case given.State == "dead" && (s.State != "dead" || len(s.arrivals) != k):
@@ -289,7 +276,7 @@ func (c *contest) changed() (k int, outcome, wrong string) {
 // judgeMend wants every attempt after the change to go to the new address with the new header, and every one
 // before it, or of a callback that could not be changed, to the old one.
 func judgeMend(a *arena, c *contest) (string, string) {
-	k, outcome, wrong := c.changed()
+	k, outcome, wrong := a.changed(c)
 	if wrong != "" {
 		return outcome, wrong
 	}
@@ -343,8 +330,8 @@ func moveKind() *contestKind {
 
 // judgeMove wants each attempt to have been due when it was said to be, and none to arrive earlier. What was
 // put back because its lane had no place is due a little later than that, and counted as a divert.
-func judgeMove(_ *arena, c *contest) (string, string) {
-	k, outcome, wrong := c.changed()
+func judgeMove(a *arena, c *contest) (string, string) {
+	k, outcome, wrong := a.changed(c)
 	if wrong != "" {
 		return outcome, wrong
 	}
@@ -352,11 +339,7 @@ func judgeMove(_ *arena, c *contest) (string, string) {
 	due := c.due
 	for i, at := range s.attempts {
 		if i == k {
-			var given client.Callback
-			if err := json.Unmarshal(c.said[0].Body, &given); err != nil {
-				return outcome, err.Error()
-			}
-			if due = given.DueAt; due.Before(c.said[0].began.Add(raceDelay-time.Millisecond)) ||
+			if due = reading[client.Callback](a, c.said[0].Body).DueAt; due.Before(c.said[0].began.Add(raceDelay-time.Millisecond)) ||
 				due.After(c.said[0].ended.Add(raceDelay+time.Millisecond)) {
 				return outcome, fmt.Sprintf("put off by %s until %s", raceDelay, due)
 			}

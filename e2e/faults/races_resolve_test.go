@@ -48,21 +48,14 @@ func resolveKind() *contestKind {
 // judgeResolve holds the answers against how the poll ended and what the merchant heard.
 func judgeResolve(a *arena, c *contest) (outcome, wrong string) {
 	p, err := a.processes[0].Poll(a.Context(), c.ids[0])
-	if err != nil {
-		return "", err.Error()
-	}
+	a.Check(err)
 	results, err := a.processes[0].ListAll(client.Filter{Ref: c.ref, Kind: "notify"})
-	if err != nil {
-		return "", err.Error()
-	}
+	a.Check(err)
 	outcome, want := resolvedLate, "success"
 	var winner *spoken
 	for i := range c.said {
 		s := &c.said[i]
-		var given client.ResolveResult
-		if err := json.Unmarshal(s.Body, &given); err != nil {
-			return "", err.Error()
-		}
+		given := reading[client.ResolveResult](a, s.Body)
 		switch is := &given.Callback; {
 		case is.ID != p.ID || is.State != p.State || is.Reason != p.Reason:
 			return outcome, fmt.Sprintf("said to be %s %s; %s is %s %s", is.State, is.Reason, p.ID, p.State, p.Reason)
@@ -133,14 +126,9 @@ func (a *arena) told(p *client.PollCallback, results []client.Callback, want str
 	if len(results) != 1 || results[0].ID != p.Poll.ResultCallbackID || len(heard) != 1 {
 		return fmt.Sprintf("it has %d results, and the merchant heard of it %d times", len(results), len(heard))
 	}
-	var told client.PollResult
-	var data struct{ Call *int }
-	err := json.Unmarshal(heard[0].Body, &told)
-	if len(told.Data) > 0 && err == nil {
-		err = json.Unmarshal(told.Data, &data)
-	}
-	if err != nil {
-		return err.Error()
+	told, data := reading[client.PollResult](a, heard[0].Body), struct{ Call *int }{}
+	if len(told.Data) > 0 {
+		a.Check(json.Unmarshal(told.Data, &data))
 	}
 	switch {
 	case told.PollID != p.ID || string(told.Outcome) != want || told.Reason != want || told.Polls != p.AttemptCount:

@@ -2,6 +2,7 @@ package faults
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -64,6 +65,13 @@ type spoken struct {
 	refusal      *client.Error // nil: the answer is a success
 	call         int           // of the calls of the contest, from 0
 	began, ended time.Time
+}
+
+// reading reads JSON that a process has sent.
+func reading[T any](a *arena, body []byte) (v T) {
+	a.Helper()
+	a.Check(json.Unmarshal(body, &v))
+	return v
 }
 
 // A fate is what became of one callback: as the API shows it, and as it arrived.
