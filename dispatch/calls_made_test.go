@@ -4,10 +4,11 @@ package dispatch_test
 
 import (
 	"context"
-	"github.com/seed-ff5a32d8/dispatcher/schedule"
-	"github.com/seed-ff5a32d8/dispatcher/store"
 	"slices"
 	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
+	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
 func (s *calledStore) Accept(ctx context.Context, a1 []store.Draft) ([]store.Accepted, error) {

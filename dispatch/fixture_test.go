@@ -267,8 +267,13 @@ func (s setup) run(t *testing.T, test func(b *fixture)) {
 
 func (s setup) runAlone(t *testing.T, test func(b *fixture)) {
 	t.Helper()
+	bubble(t, func(t *testing.T) { test(s.start(t)) })
+}
+
+// bubble tests in a bubble, in which must may end the test.
+func bubble(t *testing.T, test func(t *testing.T)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		b := s.start(t)
 		defer func() {
 			if why := recover(); why != nil {
 				failed, ok := why.(failure)
@@ -278,7 +283,7 @@ func (s setup) runAlone(t *testing.T, test func(b *fixture)) {
 				t.Fatal(failed)
 			}
 		}()
-		test(b)
+		test(t)
 	})
 }
 

@@ -10,7 +10,6 @@ import (
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
-	"github.com/seed-ff5a32d8/dispatcher/dispatch/report"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -36,93 +35,6 @@ func (b *fixture) tries(what string, want error, subs ...accept.Submission) {
 	for _, s := range subs {
 		b.fails(what, b.offer(project, s)[0].Err, want)
 	}
-}
-
-// A project that has used up its quota of open callbacks has no new one accepted. Replays are answered, and a
-// callback that ends makes room.
-func TestQuotaOfOpenCallbacks(t *testing.T) {
-	with(nil).run(t, func(b *fixture) {
-		first := b.accept(held("a")).ID
-		b.mayHave(3)
-		want := []error{nil, nil, nil, store.ErrOpenQuota, nil, store.ErrOpenQuota}
-		for i, r := range b.offer(project, held("a"), held("b"), held("c"), held("d"), held("b"), held("")) {
-			b.fails(fmt.Sprintf("callback %d of a batch", i), r.Err, want[i])
-		}
-		b.tries("one more", store.ErrOpenQuota, held("e"))
-		b.tries("a repetition", nil, held("a"))
-		other := held("a")
-		other.Fingerprint = []byte("another request")
-		b.tries("another request with the key", store.ErrIdempotencyMismatch, other)
-		b.cancel(first)
-		time.Sleep(time.Second)
-		b.tries("into the room that there is now", nil, held("e"))
-		b.tries("one too many", store.ErrOpenQuota, held("f"))
-		b.mayHave(0)
-		b.tries("without a quota", nil, held("f"))
-		for _, open := range []int64{-1, store.MaxQuota + 1} {
-			b.is("a wrong quota", b.wrongFields(b.patchProject(openQuota("", open))),
-				[]string{"quotas.open_callbacks"})
-		}
-	})
-}
-
-// An event is accepted for all that subscribe, or refused before anything of it is written down.
-func TestQuotaOfOpenCallbacksForEvents(t *testing.T) {
-	with(nil).run(t, func(b *fixture) {
-		for range 3 {
-			b.subscriber("https://shop.example/hooks", "payment")
-		}
-		b.mayHave(2)
-		event := func(what, key string, want error, callbacks int, replayed bool) {
-			t.Helper()
-			s := held(key)
-			s.Topic, s.Body = "payment", []byte(`{}`)
-			r, err := b.engine.AcceptEvent(b.Context(), project, s)
-			b.fails(what, err, want)
-			b.check(len(r.Callbacks) == callbacks && r.Replayed == replayed, "%s: %+v", what, r)
-		}
-		event("for three with room for two", "a", store.ErrOpenQuota, 0, false)
-		b.check(!must(b.db.EventPlanned(b.Context(), project, "", "a")), "a refused event was written down")
-		b.mayHave(3)
-		event("for three with room for three", "a", nil, 3, false)
-		event("again", "a", nil, 3, true)
-		event("another one", "b", store.ErrOpenQuota, 0, false)
-	})
-}
-
-// Polls and schedules are bound by the quota. What follows from a callback that was accepted is not: a poll's
-// result, a retry, an operational event.
-func TestQuotaOfOpenCallbacksAndWhatFollows(t *testing.T) {
-	with(bank("WAIT", "SUCCESS"), withTemplates).run(t, func(b *fixture) {
-		b.subscriber("https://ops.example/", report.TopicDead)
-		sched := b.schedule(everyMinute("sweep"))
-		poll := b.poll(paidPoll("1", 3*time.Minute)).ID
-		doomed := tiers()
-		doomed.URL, doomed.Delay = "https://bank.example/down", new(30*time.Second)
-		dies := b.accept(doomed).ID
-		b.mayHave(1)
-		_, err := b.engine.AcceptPoll(b.Context(), project, paidPoll("2", time.Hour))
-		b.fails("a poll", err, store.ErrOpenQuota)
-		b.check(must(b.engine.AcceptPoll(b.Context(), project, paidPoll("1", 3*time.Minute))).Replayed,
-			"the poll that is open is no replay")
-		_, err = b.runSchedule(sched.ID)
-		b.fails("a schedule by hand", err, store.ErrOpenQuota)
-		b.ends("dead", time.Minute, dies)
-		untilMinute(time.Second)
-		b.is("told of what has died", len(b.alerts()), 1)
-		now := b.scheduleNow(sched.ID)
-		b.check(now.LastError != "" && now.LastID == "" && now.NextAt > b.engine.Now(),
-			"a schedule that came due: %+v", now)
-		b.ends("succeeded", time.Hour, poll)
-		b.is("the poll told", b.result(poll).Outcome, store.PollSuccess)
-		b.tries("with room", nil, held(""))
-		b.retry(dies, control.RetryRequest{Ladder: store.Restart})
-		b.mayHave(10)
-		untilMinute(time.Second)
-		untilMinute(time.Second)
-		now = b.scheduleNow(sched.ID)
-		b.check(now.LastError == "" && now.LastID != "", "a schedule that came due with room: %+v", now)
-	})
 }
 
 // Of callbacks that are handed over at the same time exactly as many are accepted as there is room for. What
@@ -179,16 +91,5 @@ func TestQuotaOfOpenCallbacksIsNotOfAll(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 			synctest.Wait()
 		}
-	})
-}
-
-// A project without room takes none of another project's.
-func TestQuotasAreOfOneProject(t *testing.T) {
-	with(nil).run(t, func(b *fixture) {
-		b.createProject(openQuota("other", 1))
-		for i, want := range []error{nil, store.ErrOpenQuota} {
-			b.fails(fmt.Sprintf("callback %d", i), b.offer("other", held(""))[0].Err, want)
-		}
-		b.tries("another project's", nil, held(""))
 	})
 }

@@ -163,10 +163,12 @@ type indexView struct {
 	p      *process
 	hints  chan int
 	wanted int64 // guarded by shared.mu
+	// acquired are the tokens of leases whose locks were asked for, guarded by shared.mu.
+	acquired map[string]bool
 }
 
 func (s *simIndex) view(p *process) *indexView {
-	v := &indexView{shared: s, p: p, hints: make(chan int, 1)}
+	v := &indexView{shared: s, p: p, hints: make(chan int, 1), acquired: map[string]bool{}}
 	v.calledIndex = calledIndex{s.ix, v}
 	s.mu.Lock()
 	s.views = append(s.views, v)
@@ -179,6 +181,14 @@ func (s *simIndex) view(p *process) *indexView {
 func (v *indexView) call(ctx context.Context, op string, args []any, do work) (any, error) {
 	v.shared.mu.Lock()
 	wanted := v.wanted
+	if op == "Acquire" {
+		for _, lease := range args[0].([]schedule.Lease) {
+			if v.acquired[lease.ID+lease.Token] {
+				op = "Reacquire" // once it is stamped
+			}
+			v.acquired[lease.ID+lease.Token] = true
+		}
+	}
 	v.shared.mu.Unlock()
 	return v.p.around(ctx, op, errCut, func(ctx context.Context) (any, error) {
 		v.shared.mu.Lock()

@@ -129,8 +129,8 @@ func (p *process) befall(ctx context.Context, op string, cut error, do work) (an
 	case wipedBefore:
 		s.check("wipe", s.shared().wipe(context.WithoutCancel(ctx)))
 		time.Sleep(min(f.lasts, 3*time.Second)) // so that a rebuild may come between
-	case stopBefore:
-		p.pause(f.lasts)
+	case stopBefore, drain:
+		s.strike(p, f)
 	case "":
 		if works, err := s.away(ctx, p, op, cut); err != nil {
 			if works {

@@ -253,7 +253,7 @@ func (s *simulation) strike(p *process, e fault) {
 	switch e.kind {
 	case crash:
 		p.crash()
-	case pause:
+	case pause, stopBefore:
 		p.pause(e.lasts)
 	case drain:
 		s.disturb(p, s.plan.drainTimeout+time.Second)

@@ -197,7 +197,8 @@ var mustMeet = []string{
 	"attempt receiver_busy",
 	"leases_reaped_total", "results_stale_total", "stamps_refused_total parked",
 	"stamps_refused_total dropped", "stamps_taken_back_total",
-	"attempts_crashed_total", "diverts_total lock_conflict", "settlements_total reschedule stale",
+	"attempts_crashed_total", "diverts_total lock_conflict", "diverts_total lock_lost",
+	"diverts_total interrupted", "settlements_total reschedule stale",
 	"rebuilds_total", "claims_adopted_total",
 	"sweeps_total", "sweep_healed_total", "index_catchups_total", "horizon_loaded_total",
 }

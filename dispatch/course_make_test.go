@@ -1,0 +1,251 @@
+package dispatch_test
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// This file makes what the arguments of a line ask for.
+
+// startNext starts the first engine.
+func (c *course) startNext(tweaks []tweak) {
+	c.next.tweaks = append(c.next.tweaks, tweaks...)
+	c.fixture = c.next.start(c.T)
+}
+
+// befall has calls go a way, from the start on where there is no engine yet.
+func (a arguments) befall(w way, ops ...string) {
+	times := cmp.Or(a.number("times"), -1)
+	if a.fixture == nil {
+		a.next.tweaks = append(a.next.tweaks, func(o *options) { o.times(times, w, ops...) })
+		return
+	}
+	a.times(times, w, ops...)
+}
+
+// options are those of an engine.
+func (a arguments) options() []tweak {
+	return []tweak{func(o *options) {
+		for _, w := range a.words {
+			switch w {
+			case "held":
+				onHold(o)
+			case "shared":
+				o.Alone = false
+			case "api":
+				onlyAPI(o)
+			case "templates":
+				withTemplates(o)
+			case "logged":
+				a.log.log(o)
+			case "index":
+				on(a.fixture.index)(o)
+			case "older":
+				foreignBuild(a.T, schedule.ErrOlder)(o)
+			case "newer":
+				foreignBuild(a.T, schedule.ErrNewer)(o)
+			}
+		}
+		if a.has("foreign") {
+			on(foreignIndex(a.T, int64(a.number("foreign"))))(o)
+			for i, id := range strangers {
+				a.ids[fmt.Sprint("theirs", i+1)] = id
+			}
+		}
+		if a.has("horizon") {
+			within(o.index, a.duration("horizon"))(o)
+		}
+		o.Workers, o.LaneConcurrency, o.DrainTimeout = a.number("workers"), a.number("lane"), a.duration("drain")
+	}}
+}
+
+// receiver is how requests are answered.
+func (a arguments) receiver() answers {
+	var say answers
+	switch what := a.words[0]; {
+	case what == "hangs":
+		say = hangs
+	case what == "refuses":
+		say = func(context.Context, hit, int) (*http.Response, error) {
+			return nil, errors.New("connection refused")
+		}
+	case what == "bank":
+		say = bank(a.words[1:]...)
+	case a.has("retry_after"):
+		say = always(must(strconv.Atoi(what)), "", "Retry-After", a.named["retry_after"])
+	default:
+		var statuses []int
+		for _, w := range a.words {
+			statuses = append(statuses, must(strconv.Atoi(w)))
+		}
+		say = inTurn(statuses...)
+	}
+	if a.has("after") {
+		say = after(a.duration("after"), say)
+	}
+	if a.has("at") {
+		say = answering(a.named["at"], say)
+	}
+	return a.wire.around(say)
+}
+
+func (a arguments) policy() (choice accept.Choice) {
+	choice.PolicyName = a.named["policy"]
+	if a.has("tiers") {
+		var waits []time.Duration
+		for _, wait := range *a.list("tiers") {
+			if wait != "none" {
+				waits = append(waits, must(time.ParseDuration(wait)))
+			}
+		}
+		choice = tiers(waits...).Choice
+	}
+	return choice
+}
+
+func (a arguments) headers() *[]store.Header {
+	if !a.has("header") {
+		return nil
+	}
+	name, value, _ := strings.Cut(a.named["header"], ":")
+	return &[]store.Header{{Name: name, Value: value}}
+}
+
+// submission is the one of that number. {i} stands for the number.
+func (a arguments) submission(i int) accept.Submission {
+	numbered := func(name string) string {
+		return strings.ReplaceAll(a.named[name], "{i}", strconv.Itoa(i+1))
+	}
+	s := accept.Submission{
+		URL: numbered("url"), Endpoint: a.named["endpoint"], Lane: a.named["lane"], LockKey: numbered("lock"),
+		Order: a.named["order"], Choice: a.policy(), Delay: a.maybeDuration("delay"), Topic: a.named["topic"],
+		ExpiresIn: a.maybeDuration("expires"), IdempotencyKey: a.named["key"], Ref: a.named["ref"],
+	}
+	if a.has("host") {
+		s.URL = "https://" + numbered("host") + ".example/"
+	}
+	if id := a.ids[s.Endpoint]; id != "" {
+		s.Endpoint = store.EndpointPrefix + id
+	}
+	if a.has("in") {
+		s.DueAt = new(moment(a.named["in"]) + int64(i)*a.duration("step").Milliseconds())
+	}
+	if a.has("version") {
+		s.Supersede, s.Version = true, new(int64(a.number("version")))
+	}
+	if a.has("key") {
+		s.Route, s.Fingerprint = "callbacks", []byte(a.named["key"]+a.named["body"])
+	}
+	if a.has("body") {
+		s.Body = []byte(a.named["body"])
+	}
+	return s
+}
+
+// accepts hands over one callback, or with a number, as in a*20, as many that are called a1 to a20.
+func (a arguments) accepts() string {
+	name, times, many := strings.Cut(a.words[0], "*")
+	n := 1
+	if many {
+		n = must(strconv.Atoi(times))
+	}
+	of := project
+	if a.has("project") {
+		of = a.named["project"]
+	}
+	var subs []accept.Submission
+	for i := range n {
+		subs = append(subs, a.submission(i))
+	}
+	var names, refused []string
+	for part := range slices.Chunk(subs, 1000) {
+		for i, s := range part {
+			if s.URL == "" && s.Endpoint == "" {
+				part[i].URL = "https://shop.example/notify"
+			}
+			if s.Body == nil {
+				part[i].Body = []byte(`{"paid": 1}`)
+			}
+		}
+		receipts, err := a.engine.Accept(a.Context(), of, part)
+		if err != nil {
+			return a.refused(err)
+		}
+		for _, r := range receipts {
+			called := name
+			if many {
+				called += strconv.Itoa(len(refused) + 1)
+			}
+			if r.Err == nil {
+				a.callback(called, r.Callback.ID)
+			}
+			names, refused = append(names, called), append(refused, a.refused(r.Err))
+		}
+	}
+	return a.same(names, refused)
+}
+
+func (a arguments) polls() string {
+	p := paidPoll(a.words[0])
+	p.Choice, p.ExpiresIn = a.policy(), a.maybeDuration("expires")
+	if a.has("endpoint") {
+		p.URL, p.Endpoint = "", store.EndpointPrefix+a.id(a.named["endpoint"])
+	}
+	if a.has("hold_if") {
+		p.HoldIf = []byte(a.named["hold_if"])
+	}
+	if a.has("budget") {
+		p.ErrorBudget = new(a.number("budget"))
+	}
+	if a.has("deadline") {
+		p.Policy.RepeatLast, p.Policy.Deadline = true, a.duration("deadline")
+	}
+	if a.has("stop_on") {
+		p.Policy.StopOn = []int{a.number("stop_on")}
+	}
+	r, err := a.engine.AcceptPoll(a.Context(), project, p)
+	if err != nil {
+		return a.refused(err)
+	}
+	a.callback(a.words[0], r.Callback.ID)
+	a.things["poll:"+a.words[0]] = func() any { return must(a.engine.Poll(a.Context(), project, r.Callback.ID)) }
+	return map[bool]string{true: "replayed"}[r.Replayed]
+}
+
+func (a arguments) endpointChange() control.EndpointChange {
+	ch := control.EndpointChange{
+		URL: a.text("url"), ExternalID: a.text("external"), URLOverride: a.text("override"), Topics: a.list("topics"),
+		Headers: a.headers(), Rate: a.text("rate"), Choice: a.policy(),
+	}
+	if a.has("concurrency") {
+		ch.Concurrency = new(a.number("concurrency"))
+	}
+	if a.has("enabled") {
+		ch.Enabled = new(a.named["enabled"] == "true")
+	}
+	return ch
+}
+
+func (a arguments) scheduleChange() control.ScheduleChange {
+	ch := control.ScheduleChange{Name: a.text("name"), Cron: a.text("cron"), Timezone: a.text("zone"),
+		Missed: a.text("missed")}
+	if a.has("enabled") {
+		ch.Enabled = new(a.named["enabled"] == "true")
+	}
+	if a.has("template") {
+		ch.Template = []byte(a.named["template"])
+	}
+	return ch
+}

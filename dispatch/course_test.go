@@ -1,0 +1,286 @@
+package dispatch_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/internal/transcript"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// TestCourses plays the courses of events in testdata/courses: what people, receivers, SQL and the index do to
+// an engine, line by line, and what comes of it. Its README.md says what the lines mean.
+func TestCourses(t *testing.T) {
+	transcript.Files(t, "testdata/courses/*.txt", func(t *testing.T, text string) string {
+		return transcript.Cases(t, text, func(t *testing.T, _, body string) (played string) {
+			bubble(t, func(t *testing.T) {
+				c := &course{
+					T: t, began: time.Now(), next: with(nil), besides: map[string]*fixture{}, ids: map[string]string{},
+					things: map[string]func() any{}, called: map[string]int{},
+				}
+				played = transcript.Lines(body, c.answer)
+			})
+			return played
+		})
+	})
+}
+
+// A course is one case, inside a bubble.
+type course struct {
+	*testing.T
+	began time.Time
+	// next makes the engine that is started next; fixture is the one that lines are for, besides are the others.
+	next setup
+	*fixture
+	besides map[string]*fixture
+	// ids are those of what the course has given a name, and things are read by their names.
+	ids    map[string]string
+	things map[string]func() any
+	wire   gauge
+	log    lines
+	called map[string]int // when calls were last asked for
+}
+
+// arguments are those of a line: words, and what has a name, as in tiers=1s,2s.
+type arguments struct {
+	*course
+	words []string
+	named map[string]string
+	rest  string // of the line, as it is written
+}
+
+var (
+	word  = regexp.MustCompile(`[a-z_]+='[^']*'|\S+`)
+	named = regexp.MustCompile(`^([a-z_]+)='?(.*?)'?$`)
+	ulid  = regexp.MustCompile(`\b[0-9A-HJKMNP-TV-Z]{26}\b`)
+	timed = regexp.MustCompile(`(At|Since|Until)$`) // fields that are times
+)
+
+// answer carries out a line. What it has to say calls everything by its name in the course.
+func (c *course) answer(line string) string {
+	c.Helper()
+	if other, rest, ok := strings.Cut(line, ": "); ok && c.besides[other] != nil {
+		defer func(b *fixture) { c.fixture = b }(c.fixture)
+		c.fixture, line = c.besides[other], rest
+	}
+	verb, rest, _ := strings.Cut(line, " ")
+	a := arguments{course: c, named: map[string]string{}, rest: rest}
+	for _, w := range word.FindAllString(rest, -1) {
+		if m := named.FindStringSubmatch(w); m != nil {
+			a.named[m[1]] = m[2]
+		} else {
+			a.words = append(a.words, w)
+		}
+	}
+	do := verbs[verb]
+	if do == nil {
+		c.Fatalf("%s: no line begins with %q", line, verb)
+	}
+	said := do(a)
+	for _, name := range slices.Backward(slices.Sorted(maps.Keys(c.ids))) {
+		said = strings.ReplaceAll(said, c.ids[name], name)
+	}
+	return ulid.ReplaceAllString(said, "…")
+}
+
+func (a arguments) has(name string) bool { return a.named[name] != "" }
+
+// text is what has a name; nil: it is not there.
+func (a arguments) text(name string) *string {
+	if value, ok := a.named[name]; ok {
+		return &value
+	}
+	return nil
+}
+
+func (a arguments) list(name string) *[]string {
+	if value, ok := a.named[name]; ok {
+		return new(strings.Split(value, ","))
+	}
+	return nil
+}
+
+// number is a whole number; zero: it is not there.
+func (a arguments) number(name string) int {
+	if !a.has(name) {
+		return 0
+	}
+	return must(strconv.Atoi(a.named[name]))
+}
+
+// duration is zero where it is not there.
+func (a arguments) duration(name string) time.Duration {
+	if !a.has(name) {
+		return 0
+	}
+	return must(time.ParseDuration(a.named[name]))
+}
+
+func (a arguments) maybeDuration(name string) *time.Duration {
+	if !a.has(name) {
+		return nil
+	}
+	return new(a.duration(name))
+}
+
+// moment is a time from now: 1h, ever or off.
+func moment(text string) int64 {
+	switch text {
+	case "ever":
+		return store.Forever
+	case "off":
+		return 0
+	}
+	return soon(must(time.ParseDuration(text)))
+}
+
+// within fails the test unless a number, or a duration in seconds, lies in a span: 1..60, or 0s..1m.
+func (c *course) within(what string, got float64, span string) {
+	c.Helper()
+	low, high, _ := strings.Cut(span, "..")
+	size := func(text string) float64 {
+		if d, err := time.ParseDuration(text); err == nil {
+			return d.Seconds()
+		}
+		return must(strconv.ParseFloat(text, 64))
+	}
+	between(c.fixture, what, got, size(low), size(high))
+}
+
+// counted says a number, unless it is to lie in the span that is the last word.
+func (a arguments) counted(what string, got int) string {
+	if n := len(a.words); n > 0 && strings.Contains(a.words[n-1], "..") {
+		a.within(what, float64(got), a.words[n-1])
+		return ""
+	}
+	return strconv.Itoa(got)
+}
+
+// known are the ids of names; a name with * at its end is of all that begin so and go on with a number.
+func (c *course) known(names ...string) (list []string) {
+	c.Helper()
+	for _, name := range names {
+		stem, many := strings.CutSuffix(name, "*")
+		if !many {
+			list = append(list, c.id(name))
+			continue
+		}
+		for i := 1; c.ids[stem+strconv.Itoa(i)] != ""; i++ {
+			list = append(list, c.ids[stem+strconv.Itoa(i)])
+		}
+	}
+	return list
+}
+
+func (c *course) id(name string) string {
+	c.Helper()
+	id := c.ids[name]
+	if id == "" {
+		c.Fatalf("nothing is called %s", name)
+	}
+	return id
+}
+
+// call gives an id a name, by which read reads what it is of.
+func (c *course) call(name, id string, read func(id string) any) {
+	c.ids[name] = id
+	c.things[name] = func() any { return read(id) }
+}
+
+func (c *course) callback(name, id string) {
+	c.call(name, id, func(id string) any { return c.get(id) })
+}
+
+// thing reads what has a name; a#2 is the second attempt of a.
+func (c *course) thing(name string) any {
+	c.Helper()
+	synctest.Wait()
+	if name, number, ok := strings.Cut(name, "#"); ok {
+		return c.attempts(c.id(name))[must(strconv.Atoi(number))-1]
+	}
+	if c.things[name] == nil {
+		c.Fatalf("nothing is called %s", name)
+	}
+	return c.things[name]()
+}
+
+// when is a time since the course began.
+func (c *course) when(at int64) string {
+	switch at {
+	case 0:
+		return "never"
+	case store.Forever:
+		return "for ever"
+	}
+	return "+" + time.UnixMilli(at).Sub(c.began).String()
+}
+
+// field is one of a value, by its path.
+func field(v any, path string) any {
+	r := reflect.Indirect(reflect.ValueOf(v))
+	for name := range strings.SplitSeq(path, ".") {
+		r = reflect.Indirect(r).FieldByName(name)
+	}
+	return r.Interface()
+}
+
+// fields says what fields of a value are; without names, those that are not zero.
+func (c *course) fields(v any, names ...string) string {
+	if len(names) == 0 {
+		for f, value := range reflect.Indirect(reflect.ValueOf(v)).Fields() {
+			if !value.IsZero() && (value.Kind() != reflect.Slice || value.Len() > 0) {
+				names = append(names, f.Name)
+			}
+		}
+	}
+	parts := make([]string, len(names))
+	for i, name := range names {
+		value := field(v, name)
+		switch f := reflect.ValueOf(value); {
+		case timed.MatchString(name) && f.Kind() == reflect.Int64:
+			value = c.when(f.Int())
+		case f.Kind() == reflect.Slice && f.Type().Elem().Kind() == reflect.Uint8:
+			value = string(f.Bytes())
+		case f.IsZero() && f.Kind() == reflect.String:
+			value = "none"
+		}
+		parts[i] = fmt.Sprintf("%s %v", name, value)
+	}
+	return strings.Join(parts, ", ")
+}
+
+// refused says why something was refused: the fields that are wrong, or the error.
+func (c *course) refused(err error) string {
+	if wrong, ok := errors.AsType[*store.InvalidError](err); ok {
+		var fields []string
+		for _, f := range wrong.Fields {
+			fields = append(fields, f.Field)
+		}
+		return "wrong: " + strings.Join(fields, ", ")
+	}
+	if err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+// same says what each of several has become, or what all have.
+func (c *course) same(ids, become []string) string {
+	if alike := slices.Compact(slices.Clone(become)); len(alike) == 1 {
+		return alike[0]
+	}
+	var each strings.Builder
+	for i, id := range ids {
+		each.WriteString(strings.TrimSpace(id+" "+become[i]) + "\n")
+	}
+	return each.String()
+}

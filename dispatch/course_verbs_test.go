@@ -1,0 +1,309 @@
+package dispatch_test
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// verbs are what the lines of a course begin with. testdata/courses/README.md says what they mean.
+var verbs = map[string]func(arguments) string{
+	"engine":  quietly(func(a arguments) { a.startNext(a.options()) }),
+	"restart": quietly(func(a arguments) { a.fixture = a.fixture.restart(a.fixture.receiver.answer, a.options()...) }),
+	"beside":  quietly(func(a arguments) { a.besides[a.words[0]] = a.fixture.beside(a.words[0], a.options()...) }),
+	"end":     quietly(func(a arguments) { a.stopRun() }),
+	"stop":    quietly(func(a arguments) { a.stop() }),
+	"drain":   quietly(func(a arguments) { a.engine.BeginDrain() }),
+	"sleep":   quietly(func(a arguments) { time.Sleep(must(time.ParseDuration(a.words[0]))) }),
+	"minute":  quietly(func(a arguments) { untilMinute(must(time.ParseDuration(a.words[0]))) }),
+	"receives": quietly(func(a arguments) {
+		if a.fixture == nil {
+			a.next.answer = a.receiver()
+		} else {
+			a.turn(a.receiver())
+		}
+	}),
+	"works": quietly(func(a arguments) { a.set(nil, a.words...) }),
+	"fail": quietly(func(a arguments) {
+		for _, op := range a.words {
+			err := errBroken
+			if _, ok := reflect.TypeFor[dispatch.Store]().MethodByName(op); ok {
+				err = errDown
+			}
+			a.befall(fail(err), op)
+		}
+	}),
+	"slow":   quietly(func(a arguments) { a.befall(slow(must(time.ParseDuration(a.words[0]))), a.words[1:]...) }),
+	"hang":   quietly(func(a arguments) { a.befall(hang, a.words...) }),
+	"lose":   quietly(func(a arguments) { a.befall(loseReply, a.words...) }),
+	"rolled": quietly(func(a arguments) { a.befall(rolled(must(strconv.ParseInt(a.words[0], 10, 64))), "Claim") }),
+	"damage": quietly(func(a arguments) { a.damage(a.rest) }),
+	"wipe": quietly(func(a arguments) {
+		a.ok(a.index.Reset(a.Context(), 0, must(strconv.ParseInt(cmp.Or(a.rest, "0"), 10, 64))))
+	}),
+	"forget": quietly(func(a arguments) {
+		c := a.get(a.id(a.words[0]))
+		must(a.index.Cancel(a.Context(), []schedule.Ref{{ID: c.ID, Lane: c.LaneID}}))
+	}),
+
+	"accept": arguments.accepts,
+	"event": func(a arguments) string {
+		s := a.submission(0)
+		s.IdempotencyKey, s.Route = a.named["key"], "events"
+		r, err := a.fixture.event(s)
+		if err != nil {
+			return a.refused(err)
+		}
+		for i, id := range r.Callbacks {
+			a.callback(a.words[0]+strconv.Itoa(i+1), id)
+		}
+		return fmt.Sprintf("%d callbacks%s", len(r.Callbacks), map[bool]string{true: ", replayed"}[r.Replayed])
+	},
+	"planned": func(a arguments) string {
+		return fmt.Sprint(must(a.db.EventPlanned(a.Context(), project, "events", a.words[0])))
+	},
+	"poll":   arguments.polls,
+	"cancel": quietly(func(a arguments) { a.fixture.cancel(a.id(a.words[0])) }),
+	"retry": func(a arguments) string {
+		_, err := a.engine.Retry(a.Context(), project, a.id(a.words[0]),
+			control.RetryRequest{URL: a.named["url"], Ladder: store.Ladder(a.named["ladder"])}, operator)
+		return a.refused(err)
+	},
+	"reschedule": quietly(func(a arguments) {
+		a.fixture.reschedule(a.id(a.words[0]), must(time.ParseDuration(a.words[1])))
+	}),
+	"edit": func(a arguments) string {
+		_, err := a.mend(a.id(a.words[0]), control.MendRequest{URL: a.text("url"), Headers: a.headers(),
+			Choice: accept.Choice{PolicyName: a.named["policy"]}})
+		return a.refused(err)
+	},
+	"resolve": func(a arguments) string {
+		got, err := a.engine.ResolvePoll(a.Context(), project, a.id(a.words[0]),
+			control.ResolveRequest{Data: []byte(a.named["data"])}, operator)
+		return string(got.Result) + a.refused(err)
+	},
+	"pause": quietly(func(a arguments) {
+		until, by := moment(a.words[0]), store.Actor{Name: "operator", Reason: cmp.Or(a.named["reason"], "a test")}
+		switch {
+		case a.has("lane"):
+			lane := a.named["lane"]
+			if id := a.ids[lane]; id != "" {
+				lane = store.EndpointPrefix + id
+			}
+			must(a.engine.PauseLane(a.Context(), project, lane, until, by))
+		case a.has("endpoint"):
+			must(a.engine.PauseEndpoint(a.Context(), project, a.id(a.named["endpoint"]), until, by))
+		default:
+			must(a.engine.PauseProject(a.Context(), project, until, by))
+		}
+	}),
+	"limit": quietly(func(a arguments) { a.setLane(a.named["lane"], must(strconv.Atoi(a.words[0]))) }),
+	"quota": func(a arguments) string {
+		return a.refused(a.patchProject(openQuota("", must(strconv.ParseInt(a.words[0], 10, 64)))))
+	},
+	"project": quietly(func(a arguments) { a.createProject(openQuota(a.words[0], int64(a.number("quota")))) }),
+	"endpoint": func(a arguments) string {
+		ch := a.endpointChange()
+		if ch.URL == nil {
+			ch.URL = new("https://shop.example/hooks")
+		}
+		r, err := a.engine.CreateEndpoint(a.Context(), project, ch, operator)
+		if err == nil {
+			a.call(a.words[0], r.Endpoint.ID, func(id string) any { return a.endpointNow(id) })
+		}
+		return a.refused(err)
+	},
+	"patch": func(a arguments) string {
+		_, err := a.engine.PatchEndpoint(a.Context(), project, a.id(a.words[0]), a.endpointChange(), operator)
+		return a.refused(err)
+	},
+	"delete": quietly(func(a arguments) { a.deleteEndpoint(store.Endpoint{ID: a.id(a.words[0])}) }),
+	"failed": quietly(func(a arguments) {
+		a.failedFor(store.Endpoint{ID: a.id(a.words[0])}, must(time.ParseDuration(a.words[1])))
+	}),
+	"schedule": func(a arguments) string {
+		s, err := a.engine.CreateSchedule(a.Context(), project, a.scheduleChange(), operator)
+		if err == nil {
+			a.call(a.words[0], s.ID, func(id string) any { return a.scheduleNow(id) })
+		}
+		return a.refused(err)
+	},
+	"set": func(a arguments) string {
+		_, err := a.engine.PatchSchedule(a.Context(), project, a.id(a.words[0]), a.scheduleChange(), operator)
+		return a.refused(err)
+	},
+	"unschedule": quietly(func(a arguments) {
+		a.ok(a.engine.DeleteSchedule(a.Context(), project, a.id(a.words[0]), operator))
+	}),
+	"run": func(a arguments) string {
+		c, err := a.runSchedule(a.id(a.words[0]))
+		if err == nil && len(a.words) > 1 {
+			a.callback(a.words[1], c.ID)
+		}
+		return a.refused(err)
+	},
+	"rebuilding": quietly(func(a arguments) {
+		ended := make(chan error, 1)
+		go func() {
+			_, err := a.engine.Rebuild(context.WithoutCancel(a.Context()), false, operator)
+			ended <- err
+		}()
+		a.Cleanup(func() { a.ok(<-ended) })
+	}),
+	"rebuild": func(a arguments) string {
+		r, err := a.engine.Rebuild(a.Context(), a.has("dry"), operator)
+		if err != nil {
+			return a.refused(err)
+		}
+		return fmt.Sprintf("%d open rows", r.Open)
+	},
+
+	"ends": func(a arguments) string {
+		ids, within := a.known(a.words...), cmp.Or(a.duration("within"), time.Hour)
+		become := make([]string, len(ids))
+		for i, id := range ids {
+			become[i] = became(a.await(id, within))
+		}
+		return a.same(ids, become)
+	},
+	"states": func(a arguments) string {
+		synctest.Wait()
+		ids := a.known(a.words...)
+		become := make([]string, len(ids))
+		for i, id := range ids {
+			become[i] = became(a.get(id))
+		}
+		return a.same(ids, become)
+	},
+	"show": func(a arguments) string { return a.fields(a.thing(a.words[0]), a.words[1:]...) },
+	"attempts": func(a arguments) string {
+		var rows strings.Builder
+		for _, row := range a.attempts(a.id(a.words[0])) {
+			fmt.Fprintf(&rows, "%d: %s\n", row.Number, a.fields(row, a.words[1:]...))
+		}
+		return rows.String()
+	},
+	"apart": quietly(func(a arguments) {
+		var at [2]int64
+		for i := range at {
+			name, path, _ := strings.Cut(a.words[i], ".")
+			at[i] = field(a.thing(name), path).(int64)
+		}
+		a.within(a.rest, (time.Duration(at[1]-at[0]) * time.Millisecond).Seconds(), a.words[2])
+	}),
+	"hits": func(a arguments) string {
+		var list strings.Builder
+		for _, h := range a.hits(a.named["at"]) {
+			fmt.Fprintf(&list, "%s %s %s %s\n", a.when(h.at.UnixMilli()), h.id, h.number, h.url)
+		}
+		return list.String()
+	},
+	"sent": func(a arguments) string { return a.counted("requests", len(a.hits(a.named["at"]))) },
+	"peak": func(a arguments) string { return a.counted("at once", a.wire.peak()) },
+	"calls": func(a arguments) string {
+		key := fmt.Sprintf("%p %s", a.fixture, a.words[0])
+		n := a.count(a.words[0])
+		defer func() { a.called[key] = n }()
+		return a.counted("calls of "+a.words[0], n-a.called[key])
+	},
+	"logged": func(a arguments) string { return a.counted("lines", int(a.log.n.Swap(0))) },
+	"health": func(a arguments) string { return a.health() },
+	"verify": func(a arguments) string {
+		d := a.drift()
+		if d.Generation == d.IndexGeneration {
+			d.Generation, d.IndexGeneration = 0, 0
+		}
+		return map[bool]string{true: "clean: "}[d.Clean()] + a.fields(d)
+	},
+	"index": func(a arguments) string { return a.fields(must(a.engine.IndexStatus(a.Context()))) },
+	"items": func(a arguments) string {
+		synctest.Wait()
+		s := must(a.index.Stats(a.Context(), 0))
+		return fmt.Sprint(s.Delayed + s.Ready + s.Leased)
+	},
+	"codes": func(a arguments) string { return a.codes(a.id(a.words[0])) },
+	"explain": func(a arguments) string {
+		x := a.fixture.explain(a.id(a.words[0]))
+		text := x.Summary + "\nnext " + a.when(x.NextAt)
+		for _, block := range x.Blocking {
+			text += "\n" + a.block(block, "Code", "Since", "Until")
+		}
+		return text
+	},
+	"first": func(a arguments) string {
+		return a.block(a.fixture.first(a.id(a.words[0])), "Code", "Since")
+	},
+	"since": quietly(func(a arguments) {
+		a.within(a.rest, time.UnixMilli(a.fixture.first(a.id(a.words[0])).Since).Sub(a.began).Seconds(), a.words[1])
+	}),
+	"lane": func(a arguments) string {
+		f := store.LaneFilter{Keys: []string{a.get(a.id(a.words[0])).Lane}, Limit: 10}
+		var list strings.Builder
+		for _, lane := range must(a.engine.Lanes(a.Context(), project, f)) {
+			list.WriteString(lane.Why(a.engine.Now()) + "\n")
+			for _, block := range lane.Holds(a.engine.Now()) {
+				list.WriteString(a.block(block, "Code", "Since") + "\n")
+			}
+		}
+		return list.String()
+	},
+	"results": func(a arguments) string {
+		time.Sleep(5 * time.Second)
+		var list strings.Builder
+		for _, r := range a.fixture.results(a.id(a.words[0])) {
+			list.WriteString(a.fields(r, a.words[1:]...) + "\n")
+		}
+		return list.String()
+	},
+	"asked": func(a arguments) string { return strings.Trim(fmt.Sprint(a.fixture.asked(a.id(a.words[0]))), "[]") },
+	"name": quietly(func(a arguments) {
+		a.callback(a.words[0], field(a.thing(a.words[1]), a.words[2]).(string))
+	}),
+	"alerts": func(a arguments) string {
+		var list strings.Builder
+		for _, alert := range a.fixture.alerts() {
+			fmt.Fprintln(&list, alert.Type, alert.Data.ID, alert.Data.Reason, alert.Data.Topic)
+		}
+		return list.String()
+	},
+	"told": func(a arguments) string { return strings.Join(a.kinds(), " ") },
+	"counts": func(a arguments) string {
+		counts := a.counts()
+		var parts []string
+		for _, state := range slices.Sorted(maps.Keys(counts)) {
+			parts = append(parts, fmt.Sprint(state, " ", counts[state]))
+		}
+		return strings.Join(parts, ", ")
+	},
+}
+
+// quietly is a verb that has nothing to say.
+func quietly(do func(a arguments)) func(arguments) string {
+	return func(a arguments) string {
+		do(a)
+		return ""
+	}
+}
+
+// became is the state of a callback, with its reason and its charged attempts.
+func became(c store.Callback) string {
+	return strings.Join(strings.Fields(fmt.Sprint(c.State, " ", c.Reason, " ", c.AttemptCount)), " ")
+}
+
+// block says what keeps a callback or a lane.
+func (c *course) block(block control.Block, names ...string) string {
+	return c.fields(block, names...) + "\n  " + block.Detail + "\n  " + block.Cure
+}
