@@ -87,8 +87,9 @@ type Bounds struct {
 	// Hit are the callbacks that faults found in flight, and how often. If it is not nil it stands for
 	// PerCallback: what was not hit has no duplicate.
 	Hit map[string]int
-	// LockOverlaps of callbacks with one lock key, of all keys together, which only a lock that was forgotten, an expired
-	// lease or a dead process's last request explain. Sends of one callback may never overlap.
+	// Overlaps of sends of one callback, which only an expired lease or a dead process's last request explain.
+	Overlaps int
+	// LockOverlaps of callbacks with one lock key, of all keys together, which only the same explain.
 	LockOverlaps int
 	// AfterTerminal is how many sends may have arrived after the callback was terminal: those of a process
 	// that was stopped between its last look and its write.
@@ -107,6 +108,8 @@ type Bounds struct {
 	Unknown map[string]bool
 	// Expect is the state that a reference must end in; nil: succeeded. Empty text: any terminal state.
 	Expect func(ref string) string
+	// Skew is by how much the clocks of SQL and of the receiver may differ; zero: 2 ms, one machine.
+	Skew time.Duration
 	// Heal bounds Healed; zero: not judged.
 	Heal time.Duration
 }

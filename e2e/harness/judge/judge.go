@@ -28,6 +28,9 @@ type trial struct {
 
 // Judge decides. The evidence is not changed.
 func Judge(e Evidence, b Bounds) Verdict {
+	if b.Skew == 0 {
+		b.Skew = clockSkew
+	}
 	t := trial{e: &e, b: &b, files: map[string]*file{}}
 	t.v.Accepted, t.v.Sends = len(e.Accepted), len(e.Arrivals)
 	t.collect()
@@ -280,7 +283,7 @@ func (t *trial) neverEarly() {
 			if a.Stale || a.Started.IsZero() || a.Due.IsZero() {
 				continue
 			}
-			if a.Trigger != "manual" && a.Started.Before(a.Due.Add(-clockSkew)) {
+			if a.Trigger != "manual" && a.Started.Before(a.Due.Add(-t.b.Skew)) {
 				t.breaks("I4", id, "attempt %d started %s before it was due", a.Number, a.Due.Sub(a.Started))
 			}
 			if a.Outcome != "unknown" {
@@ -309,7 +312,7 @@ func (t *trial) waited(id string, f *file, i int, tier time.Duration) {
 		if next.Stale || next.Started.IsZero() {
 			continue
 		}
-		if next.Trigger != "manual" && next.Started.Before(a.Ended.Add(tier-clockSkew)) {
+		if next.Trigger != "manual" && next.Started.Before(a.Ended.Add(tier-t.b.Skew)) {
 			t.breaks("I4", id, "attempt %d started %s after attempt %d ended, its tier is %s",
 				next.Number, next.Started.Sub(a.Ended), a.Number, tier)
 		}
@@ -322,7 +325,7 @@ func (t *trial) arrivedNotEarly(id string, f *file) {
 	for _, arrival := range f.arrivals {
 		for _, a := range f.attempts {
 			if a.Number == arrival.Number && a.Trigger != "manual" && !a.Due.IsZero() &&
-				arrival.At.Before(a.Due.Add(-clockSkew)) {
+				arrival.At.Before(a.Due.Add(-t.b.Skew)) {
 				t.breaks("I4", id, "attempt %d arrived %s before it was due", a.Number, a.Due.Sub(arrival.At))
 			}
 		}
@@ -332,23 +335,22 @@ func (t *trial) arrivedNotEarly(id string, f *file) {
 // noOverlap is I5.
 func (t *trial) noOverlap() {
 	locks := map[string][]*Arrival{}
-	shared := allowance{t, "I5", t.b.LockOverlaps, 0}
+	own, shared := allowance{t, "I5", t.b.Overlaps, 0}, allowance{t, "I5", t.b.LockOverlaps, 0}
 	for id, f := range t.files {
-		if n := overlaps(f.arrivals); n > 0 {
-			t.v.Overlaps += n
-			t.breaks("I5", id, "%d of its %d sends overlap", n, len(f.arrivals))
-		}
+		n := overlaps(f.arrivals)
+		own.breach(n, id, "%d of its %d sends overlap", n, len(f.arrivals))
 		if f.row != nil && f.row.LockKey != "" {
 			locks[f.row.LockKey] = append(locks[f.row.LockKey], f.arrivals...)
 		}
 	}
+	own.judge("sends overlap one of the same callback")
 	for lock, arrivals := range locks {
 		slices.SortFunc(arrivals, func(a, b *Arrival) int { return a.At.Compare(b.At) })
 		n := overlaps(arrivals)
 		shared.breach(n, "", "%d of %d sends on lock key %q overlap", n, len(arrivals), lock)
 	}
 	shared.judge("sends overlap another on the same lock key")
-	t.v.LockOverlaps = shared.seen
+	t.v.Overlaps, t.v.LockOverlaps = own.seen, shared.seen
 }
 
 // overlaps counts arrivals, in order, that came before an earlier one had ended.
@@ -413,7 +415,7 @@ func (t *trial) nothingAfterTheEnd() {
 			continue
 		}
 		for _, a := range f.arrivals {
-			if a.At.After(f.row.FinishedAt.Add(clockSkew)) && !manual(f, a.Number) {
+			if a.At.After(f.row.FinishedAt.Add(t.b.Skew)) && !manual(f, a.Number) {
 				after.breach(1, id, "attempt %d arrived %s after it was %s", a.Number, a.At.Sub(f.row.FinishedAt),
 					f.row.State)
 			}
