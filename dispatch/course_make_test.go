@@ -92,11 +92,11 @@ func (a arguments) receiver() answers {
 		}
 		say = inTurn(statuses...)
 	}
-	if a.has("after") {
-		say = after(a.duration("after"), say)
-	}
 	if a.has("at") {
 		say = answering(a.named["at"], say)
+	}
+	if a.has("after") {
+		say = after(a.duration("after"), say)
 	}
 	return a.wire.around(say)
 }
@@ -132,6 +132,9 @@ func (a arguments) submission(i int) accept.Submission {
 		URL: numbered("url"), Endpoint: a.named["endpoint"], Lane: a.named["lane"], LockKey: numbered("lock"),
 		Order: a.named["order"], Choice: a.policy(), Delay: a.maybeDuration("delay"), Topic: a.named["topic"],
 		ExpiresIn: a.maybeDuration("expires"), IdempotencyKey: a.named["key"], Ref: a.named["ref"],
+	}
+	if headers := a.headers(); headers != nil {
+		s.Headers = *headers
 	}
 	if a.has("host") {
 		s.URL = "https://" + numbered("host") + ".example/"

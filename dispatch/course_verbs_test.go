@@ -75,8 +75,12 @@ var verbs = map[string]func(arguments) string{
 	"planned": func(a arguments) string {
 		return fmt.Sprint(must(a.db.EventPlanned(a.Context(), project, "events", a.words[0])))
 	},
-	"poll":   arguments.polls,
-	"cancel": quietly(func(a arguments) { a.fixture.cancel(a.id(a.words[0])) }),
+	"poll": arguments.polls,
+	"cancel": quietly(func(a arguments) {
+		for _, id := range a.known(a.words...) {
+			a.fixture.cancel(id)
+		}
+	}),
 	"retry": func(a arguments) string {
 		_, err := a.engine.Retry(a.Context(), project, a.id(a.words[0]),
 			control.RetryRequest{URL: a.named["url"], Ladder: store.Ladder(a.named["ladder"])}, operator)
@@ -205,14 +209,32 @@ var verbs = map[string]func(arguments) string{
 		a.within(a.rest, (time.Duration(at[1]-at[0]) * time.Millisecond).Seconds(), a.words[2])
 	}),
 	"hits": func(a arguments) string {
+		hits := a.fixture.hits(a.named["at"])
+		slices.SortStableFunc(hits, func(h, other hit) int {
+			return cmp.Or(h.at.Compare(other.at), strings.Compare(h.url, other.url))
+		})
 		var list strings.Builder
-		for _, h := range a.hits(a.named["at"]) {
+		for _, h := range hits {
 			fmt.Fprintf(&list, "%s %s %s %s\n", a.when(h.at.UnixMilli()), h.id, h.number, h.url)
 		}
 		return list.String()
 	},
+	"headers": func(a arguments) string {
+		var list []string
+		for _, h := range a.thing(a.words[0]).(store.Attempt).RequestHeaders {
+			if slices.Contains(a.words, strings.ToLower(h.Name)) {
+				list = append(list, strings.ToLower(h.Name)+": "+h.Value)
+			}
+		}
+		return strings.Join(list, ", ")
+	},
 	"sent": func(a arguments) string { return a.counted("requests", len(a.hits(a.named["at"]))) },
 	"peak": func(a arguments) string { return a.counted("at once", a.wire.peak()) },
+	"quiet": quietly(func(a arguments) {
+		before := len(a.fixture.hits(""))
+		time.Sleep(must(time.ParseDuration(a.words[0])))
+		a.is("requests in "+a.words[0], len(a.fixture.hits(""))-before, 0)
+	}),
 	"calls": func(a arguments) string {
 		key := fmt.Sprintf("%p %s", a.fixture, a.words[0])
 		n := a.count(a.words[0])
@@ -249,6 +271,21 @@ var verbs = map[string]func(arguments) string{
 	"since": quietly(func(a arguments) {
 		a.within(a.rest, time.UnixMilli(a.fixture.first(a.id(a.words[0])).Since).Sub(a.began).Seconds(), a.words[1])
 	}),
+	"took": quietly(func(a arguments) {
+		first, last := store.Forever, int64(0)
+		for _, id := range a.known(a.words[0]) {
+			c := a.get(id)
+			first, last = min(first, c.CreatedAt), max(last, c.FinishedAt)
+		}
+		a.within(a.rest, (time.Duration(last-first) * time.Millisecond).Seconds(), a.words[1])
+	}),
+	"total": func(a arguments) string {
+		total := 0
+		for _, id := range a.known(a.words[1]) {
+			total += field(a.get(id), a.words[0]).(int)
+		}
+		return a.counted(a.words[0], total)
+	},
 	"lane": func(a arguments) string {
 		f := store.LaneFilter{Keys: []string{a.get(a.id(a.words[0])).Lane}, Limit: 10}
 		var list strings.Builder

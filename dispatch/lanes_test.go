@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
-	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -93,70 +92,6 @@ func TestADrainEndsWhatWaits(t *testing.T) {
 	})
 }
 
-// A lowered limit is kept to by what was claimed ahead of it, too, and a pause ends what waits for its turn.
-func TestLimitAndPauseOfALane(t *testing.T) {
-	var wire gauge
-	with(wire.around(takes(20*time.Millisecond))).run(t, func(b *fixture) {
-		const n = 2000
-		b.backlog(n, accept.Submission{Lane: "m-1"})
-		time.Sleep(300 * time.Millisecond)
-		b.setLane("m-1", 3)
-		time.Sleep(50 * time.Millisecond)
-		wire.peak()
-		time.Sleep(time.Second)
-		b.is("in flight at once after the limit was lowered", wire.peak(), 3)
-		b.pauseLane("m-1", store.Forever)
-		time.Sleep(50 * time.Millisecond)
-		before := len(b.hits(""))
-		time.Sleep(time.Minute)
-		b.sent(before, "while the lane was paused")
-		b.setLane("m-1", 0)
-		b.pauseLane("m-1", 0)
-		b.awaitSucceeded(n, time.Hour)
-		time.Sleep(time.Minute)
-		b.sent(n, "in all")
-	})
-}
-
-// A pause holds what is open and what is accepted; nothing is lost, nothing is charged, and a resume sends it
-// all.
-func TestEndpointPauseHolds(t *testing.T) {
-	with(nil).run(t, func(b *fixture) {
-		ep := b.endpoint(control.EndpointChange{})
-		b.pauseEndpoint(ep, store.Forever)
-		var ids []string
-		for range 50 {
-			ids = append(ids, b.acceptTo(ep, accept.Submission{}).ID)
-		}
-		time.Sleep(time.Hour)
-		b.sent(0, "to a paused endpoint")
-		b.is("kept by", b.codes(ids[0]), control.BlockEndpointPaused)
-		b.pauseEndpoint(ep, 0)
-		b.ends("succeeded 1", time.Minute, ids...)
-	})
-}
-
-// A project's pause holds plain addresses and endpoints, also lanes that did not exist before it: those of
-// what is accepted meanwhile, is retried at another address, or edited to one.
-func TestProjectPauseHolds(t *testing.T) {
-	with(nil).run(t, func(b *fixture) {
-		b.await(b.accept(to("https://known.example/")).ID, time.Minute)
-		retried, edited := b.accept(in(30*time.Minute)).ID, b.accept(in(30*time.Minute)).ID
-		b.pause(soon(time.Hour))
-		start := time.Now()
-		known, unheard := b.accept(to("https://known.example/")).ID,
-			b.accept(to("https://unheard-of.example/")).ID
-		b.retryAt(retried, "https://other.example/x")
-		must(b.mend(edited, control.MendRequest{URL: new("https://third.example/x")}))
-		time.Sleep(59 * time.Minute) // await would look 20 times a second
-		b.ends("succeeded", 2*time.Hour, known, unheard, retried, edited)
-		for _, h := range b.hits("")[1:] {
-			b.check(h.at.Sub(start) >= time.Hour,
-				"%s was sent to %s after its project was paused for an hour", h.url, h.at.Sub(start))
-		}
-	})
-}
-
 // A callback that is retried at another address leaves the lane of the old one: what hangs there does not
 // hold it up, also where a catch-up that read the row before puts it back into the old lane in the middle of
 // it.
@@ -190,22 +125,6 @@ func TestRetryElsewhereLeavesTheLane(t *testing.T) {
 			})
 		})
 	}
-}
-
-// Where the slots that hanging destinations may share are used up, the claimer looks again now and then, and
-// does not spin.
-func TestClaimsDoNotSpinForLanesWithoutASlot(t *testing.T) {
-	with(hangs, workers(16)).run(t, func(b *fixture) {
-		for i := range 200 {
-			s := tiers(time.Hour)
-			s.URL = fmt.Sprintf("https://hang-%d.example/", i)
-			b.accept(s)
-		}
-		time.Sleep(time.Minute)
-		before := b.count("Claim")
-		time.Sleep(time.Minute)
-		between(b, "claims in a minute", b.count("Claim")-before, 1, 4000)
-	})
 }
 
 // A hundred destinations that hang leave one that answers alone.

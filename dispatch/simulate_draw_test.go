@@ -15,18 +15,19 @@ import (
 
 var (
 	// hot are the operations on the way of every callback; most faults are for them.
-	hot = strings.Fields("Accept Stamp Stamp Stamp Commit Commit Ensure Claim Claim Settle Settle Acquire Release Send Send Send Send Reacquire Reacquire Extend Move")
+	hot = strings.Fields(`Accept Stamp Stamp Stamp Commit Commit Ensure Claim Claim Settle Settle Acquire Release
+		Send Send Send Reacquire Reacquire Extend Move`)
 	// others are the remaining ones.
 	others = strings.Fields(`Cancel CancelRef Retry Reschedule Overdue Open Claimed Expire DropClaims IndexMeta NextGeneration MarkBuilt
 		TryLease SweepCursor Ping OwnedSecrets Lanes EndpointsChanged ProjectsChanged Project AllPresets CancelDeleted AddActivity
 		ReportDispatcher WithdrawDispatcher IndexCancel Reset Reset Adopt Adopt IndexOpen IndexOpen SetLanes Audit Stats Generation Clock`)
 	// often are the faults of a call by which it shows what few other ones show: an attempt that a drain
-	// interrupts; a lock that is lost before its attempt begins; a stamp of a lease that is another's by
-	// then, as is its settlement. More calls of these operations go wrong, too.
+	// interrupts; a lease that an index forgets before its stamp, so that its settlement is stale; a lock that
+	// is lost before its attempt begins. Reacquire is the second Acquire of a lease, once it is stamped.
 	often = map[string][]kind{
-		"Send":      slices.Repeat([]kind{drain}, 8),
+		"Send":      {drain, drain, drain, drain, drain, stopBefore, stopAfter},
 		"Reacquire": {wipedBefore, failed, replyLost},
-		"Stamp":     slices.Repeat([]kind{stopBefore}, 8),
+		"Stamp":     slices.Repeat([]kind{wipedBefore}, 6),
 	}
 	// filling are those that move and fill a horizon.
 	filling = strings.Fields("Watermark MoveWatermark Loaded OpenUntil")
