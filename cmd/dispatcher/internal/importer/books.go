@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/machine"
 )
@@ -98,7 +97,8 @@ type refusal struct {
 }
 
 // refuse writes down why a line was not accepted.
-func (b *books) refuse(line *Line, p *client.Problem) error {
+func (b *books) refuse(line *Line) error {
+	p := line.Problem
 	r := refusal{Line: line.Number, Status: p.Status, Code: p.Code, Detail: console.FirstOf(p.Detail, p.Title)}
 	if len(p.Errors) > 0 {
 		r.Errors = p.Errors
@@ -152,26 +152,30 @@ func (b *books) write() error {
 			return fmt.Errorf("write down what was refused: %w", err)
 		}
 	}
-	content, err := json.Marshal(b.done)
-	if err != nil {
-		return fmt.Errorf("write down the progress: %w", err)
-	}
-	f, err := os.OpenFile(b.progressPath+".new", os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
-	if err != nil {
-		return fmt.Errorf("write down the progress: %w", err)
-	}
-	_, err = f.Write(append(content, '\n'))
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(b.progressPath+".new", b.progressPath)
-	}
-	if err == nil {
-		err = machine.SyncDir(filepath.Dir(b.progressPath))
-	}
-	if err != nil {
+	if err := b.mark(); err != nil {
 		return fmt.Errorf("write down the progress: %w", err)
 	}
 	return nil
+}
+
+// mark puts the file of the progress in the place of the old one.
+func (b *books) mark() error {
+	content, err := json.Marshal(b.done)
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(b.progressPath+".new", os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(append(content, '\n'))
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), b.progressPath); err != nil {
+		return err
+	}
+	return machine.SyncDir(filepath.Dir(b.progressPath))
 }
 
 func (b *books) close() error {

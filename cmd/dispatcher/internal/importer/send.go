@@ -33,18 +33,7 @@ type importer struct {
 	next time.Time
 	sum  summary
 	// bad are the lines of the present batch that were refused.
-	bad []refusedLine
-}
-
-type refusedLine struct {
-	line *Line
-	why  *client.Problem
-}
-
-// A parcel is a line on its way: as it stands in the file, and as it is sent.
-type parcel struct {
-	line *Line
-	body []byte
+	bad []*Line
 }
 
 // run sends batch after batch until the source ends. After each one the books say so.
@@ -54,18 +43,15 @@ func (im *importer) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		var batch []parcel
 		for _, line := range read.Lines {
-			body, err := im.source.keyed(line)
-			if err != nil {
+			if line.sent, err = im.source.keyed(line); err != nil {
 				return fmt.Errorf("line %d: %w", line.Number, err)
 			}
-			batch = append(batch, parcel{line, body})
 		}
-		if err := im.pace(ctx, len(batch)); err != nil {
+		if err := im.pace(ctx, len(read.Lines)); err != nil {
 			return err
 		}
-		if err := im.deliver(ctx, batch); err != nil {
+		if err := im.deliver(ctx, read.Lines); err != nil {
 			return err
 		}
 		if err := im.writeRefusals(); err != nil {
@@ -106,7 +92,7 @@ func (im *importer) pace(ctx context.Context, n int) error {
 }
 
 // deliver hands the batch over, and asks again for as long as the server is away, busy, or cannot commit.
-func (im *importer) deliver(ctx context.Context, batch []parcel) error {
+func (im *importer) deliver(ctx context.Context, batch []*Line) error {
 	deadline := time.Now().Add(patience)
 	for try := 0; len(batch) > 0; try++ {
 		left, err := im.hand(ctx, batch)
@@ -127,7 +113,7 @@ func (im *importer) deliver(ctx context.Context, batch []parcel) error {
 			deadline = time.Now().Add(patience) // it moves
 		}
 		if time.Now().Add(wait).After(deadline) {
-			return fmt.Errorf("line %d: given up after %s: %w", left[0].line.Number, patience, err)
+			return fmt.Errorf("line %d: given up after %s: %w", left[0].Number, patience, err)
 		}
 		im.bar.say(fmt.Sprintf("%s; trying again in %s", err, wait.Round(100*time.Millisecond)))
 		console.Pause(ctx, wait)
@@ -146,14 +132,14 @@ type Results struct {
 
 // hand makes one call for the batch, and returns the lines that are to be tried again. A batch that is refused as a whole is
 // halved until the line that the server cannot even read stands alone.
-func (im *importer) hand(ctx context.Context, batch []parcel) (left []parcel, err error) {
+func (im *importer) hand(ctx context.Context, batch []*Line) (left []*Line, err error) {
 	var answer Results
 	call, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
 	_, err = im.cl.Send(call, http.MethodPost, "/v1/callbacks/batch", bodyOf(batch), &answer)
 	if refused, ok := errors.AsType[*client.Error](err); ok && (refused.Status == http.StatusBadRequest || refused.Status == http.StatusUnprocessableEntity || refused.Status == http.StatusRequestEntityTooLarge) {
 		if len(batch) == 1 {
-			im.refused(batch[0].line, &refused.Problem)
+			im.refused(batch[0], &refused.Problem)
 			return nil, nil
 		}
 		half := len(batch) / 2
@@ -184,20 +170,20 @@ func (im *importer) hand(ctx context.Context, batch []parcel) (left []parcel, er
 				problem = &client.Problem{Title: http.StatusText(r.Status)}
 			}
 			problem.Status = r.Status
-			im.refused(batch[i].line, problem)
+			im.refused(batch[i], problem)
 		}
 	}
 	return left, nil
 }
 
-func bodyOf(batch []parcel) []byte {
+func bodyOf(batch []*Line) []byte {
 	var b bytes.Buffer
 	b.WriteString(`{"callbacks":[`)
-	for i, p := range batch {
+	for i, line := range batch {
 		if i > 0 {
 			b.WriteByte(',')
 		}
-		b.Write(p.body)
+		b.Write(line.sent)
 	}
 	b.WriteString("]}")
 	return b.Bytes()
@@ -205,14 +191,15 @@ func bodyOf(batch []parcel) []byte {
 
 func (im *importer) refused(line *Line, why *client.Problem) {
 	im.sum.Refused++
-	im.bad = append(im.bad, refusedLine{line, why})
+	line.Problem = why
+	im.bad = append(im.bad, line)
 }
 
 // writeRefusals writes down what was refused of a batch, in the order of its lines.
 func (im *importer) writeRefusals() error {
-	slices.SortFunc(im.bad, func(a, b refusedLine) int { return a.line.Number - b.line.Number })
-	for _, r := range im.bad {
-		if err := im.books.refuse(r.line, r.why); err != nil {
+	slices.SortFunc(im.bad, func(a, b *Line) int { return a.Number - b.Number })
+	for _, line := range im.bad {
+		if err := im.books.refuse(line); err != nil {
 			return err
 		}
 	}

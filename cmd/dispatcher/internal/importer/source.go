@@ -38,7 +38,9 @@ type Line struct {
 	Text   []byte
 	// after is where the next line begins.
 	after int64
-	// Problem is why the line is not even tried.
+	// sent is Text with an idempotency key.
+	sent []byte
+	// Problem is why the line is not even tried, or was refused.
 	Problem *client.Problem
 }
 
