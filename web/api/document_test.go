@@ -41,7 +41,7 @@ func withRoute(ctx context.Context, m *matched) context.Context {
 
 // document is the one that the API serves.
 var document = sync.OnceValue(func() *openapi3.T {
-	router := newFaceOf(panics{}, optionsOf(&engine{}))
+	router := newFaceOf(panics{}, optionsOf(newEngine(world{})))
 	rec := httptest.NewRecorder()
 	router.ServeHTTP(rec, httptest.NewRequest("GET", "/openapi.yaml", nil))
 	doc, err := openapi3.NewLoader().LoadFromData(rec.Body.Bytes())
@@ -246,7 +246,7 @@ func TestDocument(t *testing.T) {
 // no address in it leads outside, and its policy would not let it.
 func TestDocsPage(t *testing.T) {
 	t.Parallel()
-	f := newFace(t, &engine{})
+	f := newFace(t, newEngine(world{}))
 	get := func(path string) *httptest.ResponseRecorder {
 		rec := httptest.NewRecorder()
 		f.ServeHTTP(rec, httptest.NewRequest("GET", path, nil))

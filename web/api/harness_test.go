@@ -40,7 +40,7 @@ func newFace(t testing.TB, e *engine) face {
 
 // optionsOf has one stub be all parts.
 func optionsOf(e *engine) api.Options {
-	return api.Options{Engine: e, Store: rows{e}, AdminKey: adminKey}
+	return api.Options{Engine: e, Store: rows{calledStore{recorder: e.recorder}}, AdminKey: adminKey}
 }
 
 func newFaceOf(t testing.TB, o api.Options) face {

@@ -86,19 +86,17 @@ func (n names) hide(text string, moments bool) string {
 func callText(call string, args ...any) string {
 	words := []string{call}
 	for _, arg := range args {
-		switch a := arg.(type) {
-		case string:
-			words = append(words, printable(a))
-			if a == "" {
-				words[len(words)-1] = `""`
-			}
-		case store.Actor:
+		if a, ok := arg.(store.Actor); ok {
 			words = append(words, actorText(a))
-		default:
-			var b strings.Builder
-			write(&b, reflect.ValueOf(arg))
-			words = append(words, b.String())
+			continue
 		}
+		var b strings.Builder
+		if v := reflect.ValueOf(arg); v.Kind() != reflect.String {
+			write(&b, v)
+		} else if b.WriteString(printable(v.String())); v.Len() == 0 {
+			b.WriteString(`""`)
+		}
+		words = append(words, b.String())
 	}
 	return strings.Join(words, " ")
 }

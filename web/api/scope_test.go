@@ -94,7 +94,7 @@ func bodyOf(r api.Route) string {
 // routes are those that need a key.
 func routes(t testing.TB) (routes []api.Route) {
 	t.Helper()
-	a, err := api.New(optionsOf(&engine{}))
+	a, err := api.New(optionsOf(newEngine(world{})))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,11 +17,12 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/secret"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/web/api"
 )
 
-// An engine stands for the engine and the store. It notes what it is asked for, and answers with what it has; it
-// refuses what a request's decoder has found wrong, as the real one does.
-type engine struct {
+// A recorder notes what the engine and the store are asked for, and refuses what a request's decoder has found wrong, as the real
+// ones do.
+type recorder struct {
 	// err is what all calls answer, but those that have an error of their own.
 	err, statsErr, keyErr, authErr error
 	// cursorKey is another key of cursors; nil: the usual one. takes is how long a comparison does, unless its request ends before.
@@ -39,23 +40,67 @@ type engine struct {
 	keys []string
 }
 
+// An engine stands for the engine and the store. A calledEngine's methods answer with what of their type the world has; those
+// below answer otherwise.
+type engine struct{ calledEngine }
+
+type calledEngine struct {
+	api.Engine
+	*recorder
+}
+
+func newEngine(has world) *engine { return &engine{calledEngine{recorder: &recorder{has: has}}} }
+
+// only are the ids of what there is one of.
+var only = map[string]string{
+	"Get": bareID, "Poll": bareID, "Schedule": bareSchedule, "ScheduleRuns": bareSchedule, "Redrive": bareRedrive,
+	"Endpoint": bareEndpoint,
+}
+
+// ask0 notes a call whose answer is an error.
+func ask0(r *recorder, call string, args ...any) error {
+	if len(args) > 0 && call != "Reencrypt" {
+		if project, ok := args[0].(string); ok {
+			return r.note(call, project, args[1:]...)
+		}
+	}
+	return r.note(call, "-", args...)
+}
+
+// ask1 notes a call, and answers with what of its type the world has.
+func ask1[T any](r *recorder, call string, args ...any) (answer T, err error) {
+	if err := ask0(r, call, args...); err != nil {
+		return answer, err
+	}
+	if id, one := only[call]; one && args[1] != id {
+		return answer, store.ErrNotFound
+	}
+	has := reflect.ValueOf(r.has)
+	for i := range has.NumField() {
+		if answer, ok := has.Field(i).Interface().(T); ok {
+			return answer, nil
+		}
+	}
+	panic("no world has what answers " + call)
+}
+
 // note keeps a call, of a project unless that is "-", and returns what it answers.
-func (e *engine) note(call, project string, args ...any) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+func (r *recorder) note(call, project string, args ...any) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	for _, arg := range args {
 		if actor, ok := arg.(store.Actor); ok {
-			e.actors = append(e.actors, actor)
+			r.actors = append(r.actors, actor)
 		}
 		if wrong := invalidOf(arg); len(wrong) > 0 {
 			return &store.InvalidError{Fields: wrong}
 		}
 	}
 	if project != "-" {
-		e.projects, args = append(e.projects, project), append([]any{project}, args...)
+		r.projects, args = append(r.projects, project), append([]any{project}, args...)
 	}
-	e.calls = append(e.calls, callText(call, args...))
-	return e.err
+	r.calls = append(r.calls, callText(call, args...))
+	return r.err
 }
 
 // invalidOf is what was found wrong with a request, and with the result callback of a poll.
@@ -77,7 +122,7 @@ func invalidOf(arg any) []store.FieldError {
 }
 
 // found is note for what has an id: only that one is there.
-func found[T any](e *engine, v T, there string, call, project, id string) (T, error) {
+func found[T any](e *recorder, v T, there string, call, project, id string) (T, error) {
 	if err := e.note(call, project, id); err != nil || id != there {
 		var none T
 		if err == nil {
@@ -139,10 +184,6 @@ func (e *engine) Accept(_ context.Context, project string, subs []accept.Submiss
 	return receipts, nil
 }
 
-func (e *engine) AcceptEvent(_ context.Context, project string, s accept.Submission) (accept.EventReceipt, error) {
-	return e.has.Event, e.note("AcceptEvent", project, s)
-}
-
 func (e *engine) AcceptPoll(_ context.Context, project string, s accept.PollSubmission) (accept.Receipt, error) {
 	return accept.Receipt{Callback: e.has.Callback, Replayed: e.has.Replayed}, e.note("AcceptPoll", project, s)
 }
@@ -161,32 +202,6 @@ func (e *engine) CancelRef(
 	}, e.note("CancelRef", project, which, by)
 }
 
-func (e *engine) Retry(
-	_ context.Context, project, id string, r control.RetryRequest, by store.Actor,
-) (store.Callback, error) {
-	return e.has.Callback, e.note("Retry", project, id, r, by)
-}
-
-func (e *engine) Reschedule(
-	_ context.Context, project, id string, due *int64, delay *time.Duration, by store.Actor,
-) (store.Callback, error) {
-	return e.has.Callback, e.note("Reschedule", project, id, due, delay, by)
-}
-
-func (e *engine) Mend(
-	_ context.Context, project, id string, r control.MendRequest, by store.Actor,
-) (store.Callback, error) {
-	return e.has.Callback, e.note("Mend", project, id, r, by)
-}
-
-func (e *engine) Explain(_ context.Context, project, id string) (control.Explanation, error) {
-	return e.has.Explanation, e.note("Explain", project, id)
-}
-
-func (e *engine) Evidence(_ context.Context, project, id string) (string, error) {
-	return e.has.Evidence, e.note("Evidence", project, id)
-}
-
 // Outcomes returns those after the cursor.
 func (e *engine) Outcomes(
 	_ context.Context, project string, after store.OutcomeCursor, limit int, wait time.Duration,
@@ -199,10 +214,6 @@ func (e *engine) Outcomes(
 		}
 	}
 	return events, next, e.note("Outcomes", project, after, limit, wait)
-}
-
-func (e *engine) Poll(_ context.Context, project, id string) (control.PollView, error) {
-	return found(e, e.has.Poll, bareID, "Poll", project, id)
 }
 
 func (e *engine) ResolvePoll(
@@ -234,26 +245,12 @@ func (e *engine) PutEndpoints(
 	return receipts, nil
 }
 
-func (e *engine) PatchEndpoint(
-	_ context.Context, project, id string, ch control.EndpointChange, by store.Actor,
-) (store.Endpoint, error) {
-	return e.has.Endpoint, e.note("PatchEndpoint", project, id, ch, by)
-}
-
-func (e *engine) DeleteEndpoint(_ context.Context, project, id string, by store.Actor) error {
-	return e.note("DeleteEndpoint", project, id, by)
-}
-
 func (e *engine) PauseEndpoint(
 	_ context.Context, project, id string, until int64, by store.Actor,
 ) (store.Endpoint, error) {
 	ep := e.has.Endpoint
 	ep.PausedUntil, ep.PauseReason = until, by.Reason
 	return ep, e.note("PauseEndpoint", project, id, until, by)
-}
-
-func (e *engine) TestEndpoint(_ context.Context, project, id string, by store.Actor) (store.Callback, error) {
-	return e.has.Callback, e.note("TestEndpoint", project, id, by)
 }
 
 func (e *engine) Lanes(_ context.Context, project string, f store.LaneFilter) ([]control.LaneView, error) {
@@ -274,35 +271,11 @@ func (e *engine) PauseLane(
 		e.note("PauseLane", project, key, until, by)
 }
 
-func (e *engine) Presets(_ context.Context, project string) (control.Presets, error) {
-	return e.has.Presets, e.note("Presets", project)
-}
-
 // Policy knows one formula.
 func (e *engine) Policy(_ context.Context, project, name string) (store.Policy, error) {
 	p := accept.DefaultPolicy()
 	p.Name, p.Tiers = name, []time.Duration{time.Second, 2 * time.Second, 4 * time.Second}
-	return found(e, p, "exp(1s,2,1h,3)", "Policy", project, name)
-}
-
-func (e *engine) PutPolicy(_ context.Context, project, name string, p store.Policy, by store.Actor) error {
-	return e.note("PutPolicy", project, name, p, by)
-}
-
-func (e *engine) PutSuccessRule(_ context.Context, project, name string, rule []byte, by store.Actor) error {
-	return e.note("PutSuccessRule", project, name, rule, by)
-}
-
-func (e *engine) PutProfile(
-	_ context.Context, project, name string, c accept.Choice, timeout time.Duration, by store.Actor,
-) error {
-	return e.note("PutProfile", project, name, c, timeout, by)
-}
-
-func (e *engine) DeletePreset(
-	_ context.Context, project string, kind store.PresetKind, name string, by store.Actor,
-) error {
-	return e.note("DeletePreset", project, string(kind), name, by)
+	return found(e.recorder, p, "exp(1s,2,1h,3)", "Policy", project, name)
 }
 
 func (e *engine) CreateProject(_ context.Context, ch control.ProjectChange, by store.Actor) (store.Project, error) {
@@ -340,16 +313,6 @@ func (e *engine) Keys(_ context.Context, project string) ([]store.Key, error) {
 	return keys, e.note("Keys", project)
 }
 
-func (e *engine) RevokeKey(_ context.Context, project, id string, by store.Actor) error {
-	return e.note("RevokeKey", project, id, by)
-}
-
-func (e *engine) RevealSecret(
-	_ context.Context, project string, q control.SecretQuery, by store.Actor,
-) (secret.ShownSecret, error) {
-	return secret.ShownSecret{ID: bareID, Use: "hmac", Secret: "whsec_shown"}, e.note("RevealSecret", project, q, by)
-}
-
 // RotateSecret shows nothing of the project's root secret.
 func (e *engine) RotateSecret(
 	_ context.Context, project string, q control.SecretQuery, r control.Rotation, by store.Actor,
@@ -359,11 +322,6 @@ func (e *engine) RotateSecret(
 		s = secret.ShownSecret{ID: bareID, Label: r.Label, Use: q.Use, Secret: "whsec_new"}
 	}
 	return s, nowMS + dayMS, e.note("RotateSecret", project, q, r, by)
-}
-
-func (e *engine) Reencrypt(_ context.Context, from string, by store.Actor) (control.Reencryption, error) {
-	return control.Reencryption{KeyID: "1a2b3c4d", Done: 2000, Failed: 1, Left: 5, Next: "callbacks/" + bareEndpoint},
-		e.note("Reencrypt", "-", from, by)
 }
 
 // Redrive answers with what it was asked to do.
@@ -387,46 +345,10 @@ func (e *engine) SetRedrive(
 	return r, e.note("SetRedrive", project, id, string(to), by)
 }
 
-func (e *engine) Schedule(_ context.Context, project, id string) (store.Schedule, error) {
-	return found(e, e.has.Schedule, bareSchedule, "Schedule", project, id)
-}
-
 func (e *engine) Schedules(_ context.Context, project string, f store.ScheduleFilter) ([]store.Schedule, error) {
 	schedules := three(e.has.Schedule, func(one *store.Schedule) *string { return &one.ID })
 	return behind(schedules, f.After, f.Limit, func(one store.Schedule) string { return one.ID }),
 		e.note("Schedules", project, f)
-}
-
-func (e *engine) ScheduleRuns(_ context.Context, project, id string) ([]store.ScheduleRun, error) {
-	return found(e, e.has.Runs, bareSchedule, "ScheduleRuns", project, id)
-}
-
-func (e *engine) CreateSchedule(
-	_ context.Context, project string, ch control.ScheduleChange, by store.Actor,
-) (store.Schedule, error) {
-	return e.has.Schedule, e.note("CreateSchedule", project, ch, by)
-}
-
-func (e *engine) PatchSchedule(
-	_ context.Context, project, id string, ch control.ScheduleChange, by store.Actor,
-) (store.Schedule, error) {
-	return e.has.Schedule, e.note("PatchSchedule", project, id, ch, by)
-}
-
-func (e *engine) DeleteSchedule(_ context.Context, project, id string, by store.Actor) error {
-	return e.note("DeleteSchedule", project, id, by)
-}
-
-func (e *engine) RunSchedule(_ context.Context, project, id string, by store.Actor) (store.Callback, error) {
-	return e.has.Callback, e.note("RunSchedule", project, id, by)
-}
-
-func (e *engine) Verify(context.Context) (index.Drift, error) {
-	return e.has.Drift, e.note("Verify", "-")
-}
-
-func (e *engine) VerifyAll(context.Context) (index.Drift, error) {
-	return e.has.Drift, e.note("VerifyAll", "-")
 }
 
 func (e *engine) Rebuild(_ context.Context, dryRun bool, by store.Actor) (index.RebuildReport, error) {
@@ -436,8 +358,4 @@ func (e *engine) Rebuild(_ context.Context, dryRun bool, by store.Actor) (index.
 
 func (e *engine) Stats(context.Context) (schedule.Stats, error) {
 	return schedule.Stats{Delayed: 5, Ready: 2, Leased: 1}, e.statsErr
-}
-
-func (e *engine) VerifyAudit(_ context.Context, from, expect store.AuditLink) (control.AuditCheck, error) {
-	return e.has.AuditCheck, e.note("VerifyAudit", "-", from, expect)
 }

@@ -18,8 +18,10 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/index"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/rule"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/secret"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/web/api"
 )
 
 const (
@@ -54,6 +56,8 @@ type world struct {
 	Runs        []store.ScheduleRun
 	Redrive     store.Redrive
 	Keys        []store.Key
+	Revealed    secret.ShownSecret
+	Reencrypted control.Reencryption
 	Counts      store.Counts
 	Books       store.Books
 	Audit       []store.AuditEntry
@@ -119,7 +123,7 @@ func newWorld(t testing.TB, name string) *engine {
 	if name == "full" {
 		return fullEngine()
 	}
-	e := &engine{has: newFullWorld(t)}
+	e := newEngine(newFullWorld(t))
 	text, written := worldText()[name]
 	other := worlds[name]
 	switch {
@@ -144,7 +148,7 @@ func newFullWorld(t testing.TB) world {
 var fullWorld = sync.OnceValue(func() world { return newFullWorld(panics{}) })
 
 // fullEngine has one of everything.
-func fullEngine() *engine { return &engine{has: fullWorld()} }
+func fullEngine() *engine { return newEngine(fullWorld()) }
 
 // worlds are those that fail, and those with what only a damaged row can have or that must stand as it is written.
 var worlds = map[string]func(e *engine){
@@ -213,35 +217,16 @@ func somePresets() control.Presets {
 }
 
 // rows stands for the store: its method Redrive reads what the engine's makes.
-type rows struct{ *engine }
+type rows struct{ calledStore }
 
-func (r rows) Get(_ context.Context, project, id string) (store.Callback, error) {
-	return found(r.engine, r.has.Callback, bareID, "Get", project, id)
-}
-
-func (r rows) List(_ context.Context, project string, f store.Filter) (store.Page, error) {
-	return r.has.Page, r.note("List", project, f)
-}
-
-func (r rows) Attempts(_ context.Context, project, id string, before, limit int) ([]store.Attempt, error) {
-	return r.has.Attempts, r.note("Attempts", project, id, before, limit)
-}
-
-func (r rows) Payload(_ context.Context, project, id string) (store.Payload, error) {
-	return r.has.Payload, r.note("Payload", project, id)
-}
-
-func (r rows) Counts(_ context.Context, project string) (store.Counts, error) {
-	return r.has.Counts, r.note("Counts", project)
+type calledStore struct {
+	api.Store
+	*recorder
 }
 
 func (r rows) AuditEntries(_ context.Context, project, after string, limit int) ([]store.AuditEntry, error) {
 	return behind(r.has.Audit, after, limit, func(a store.AuditEntry) string { return a.ID }),
 		r.note("AuditEntries", project, after, limit)
-}
-
-func (r rows) Redrive(_ context.Context, project, id string) (store.Redrive, error) {
-	return found(r.engine, r.has.Redrive, bareRedrive, "Redrive", project, id)
 }
 
 func (r rows) Redrives(_ context.Context, project, after string, limit int) ([]store.Redrive, error) {
@@ -267,12 +252,8 @@ func (r rows) Projects(_ context.Context, after string, limit int) ([]store.Proj
 		r.note("Projects", "-", after, limit)
 }
 
-func (r rows) Endpoint(_ context.Context, project, id string) (store.Endpoint, error) {
-	return found(r.engine, r.has.Endpoint, bareEndpoint, "Endpoint", project, id)
-}
-
 func (r rows) EndpointByExternalID(_ context.Context, project, external string) (store.Endpoint, error) {
-	return found(r.engine, r.has.Endpoint, r.has.Endpoint.ExternalID, "EndpointByExternalID", project, external)
+	return found(r.recorder, r.has.Endpoint, r.has.Endpoint.ExternalID, "EndpointByExternalID", project, external)
 }
 
 func (r rows) Endpoints(_ context.Context, project string, f store.EndpointFilter) ([]store.Endpoint, error) {
