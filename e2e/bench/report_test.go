@@ -3,9 +3,10 @@ package main
 import (
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/seed-ff5a32d8/dispatcher/internal/transcript"
 )
 
 // fiveRounds are figures in which sqlite reaches its goals of draining, postgres misses one and leaves one
@@ -27,30 +28,9 @@ func fiveRounds() *comparison {
 
 // A machine that becomes slower changes the rates, but not the ratios.
 func TestComparisonReportsRatios(t *testing.T) {
-	c := fiveRounds()
-	text := regexp.MustCompile(` +`).ReplaceAllString(c.report("Introduction.").markdown(), " ")
-	for _, want := range []string{
-		"Introduction.", " 0.70 (0.70–0.70) |", " 22400 (19600–25200) |", " 1.60 (1.60–1.60) |",
-		"3.00 (2.85–3.15) ! |",
-		"1 figures are marked",
-	} {
-		if !strings.Contains(text, want) {
-			t.Errorf("the report lacks %q:\n%s", want, text)
-		}
-	}
-	for _, line := range strings.Split(text, "\n") {
-		for goal, want := range map[string]string{
-			"drain, sqlite: rate ÷ floor": "reached", "drain, postgres: rate ÷ floor": "missed",
-			"drain, postgres: cpu ÷ floor": "open",
-		} {
-			if strings.Contains(line, goal) && !strings.Contains(line, want) {
-				t.Errorf("want %q: %s", want, line)
-			}
-		}
-		if strings.Contains(line, "River") || strings.Contains(line, "asynq") {
-			t.Errorf("the report has what was not measured: %s", line)
-		}
-	}
+	transcript.File(t, "testdata/compare.md", func(*testing.T, string) string {
+		return fiveRounds().report("Introduction.").markdown()
+	})
 }
 
 func TestBlocksAreReplaced(t *testing.T) {
@@ -105,19 +85,16 @@ func TestDocumentsAreUpToDate(t *testing.T) {
 }
 
 func TestResultsFollowFromInputs(t *testing.T) {
-	const document = "<!-- inputs -->\n| `a` | x | 6 | chosen |\n| `b` | y | 2 | measured |\n" +
-		"<!-- /inputs -->\n" +
-		"<!-- results -->\n| `c` | x | `a * (2 + 1) / 4` | ? |\n| `d` | x | `ceil(max(c, 2) / 4)` | ? |\n" +
-		"| `e` | x | `b + d` | ? |\n| `f` | x | `a / 4` | ? |\n" +
-		"| `g` | x | `least(c, f, e)` | ? |\n<!-- /results -->\n"
-	got, err := workOut(document)
-	for _, want := range []string{"| 4.5 |\n", "| 2 |\n", "| `b + d` | 4 |\n", "| 1.5 |\n", "| `f` |\n"} {
-		if err != nil || !strings.Contains(got, want) {
-			t.Errorf("the results lack %q: %v\n%s", want, err, got)
+	var document string
+	transcript.File(t, "testdata/scaling.md", func(t *testing.T, text string) string {
+		var err error
+		if document, err = workOut(text); err != nil {
+			t.Error(err)
 		}
-	}
-	if got, err = setInputs(document, numbers{"b": 0.5}, "here"); err != nil ||
-		!strings.Contains(got, "| `b` | y | 0.5 | here |") || !strings.Contains(got, "| `b + d` | 2.5 |") {
+		return document
+	})
+	got, err := setInputs(document, numbers{"b": 0.5}, "here")
+	if err != nil || !strings.Contains(got, "| `b` | y | 0.5 | here |") || !strings.Contains(got, "| `b + d` | 2.5 |") {
 		t.Errorf("a measured input: %v\n%s", err, got)
 	}
 	if _, err := setInputs(document, numbers{"unknown": 1}, "here"); err == nil {
@@ -129,11 +106,6 @@ func TestResultsFollowFromInputs(t *testing.T) {
 	} {
 		if got, err := workOut(strings.Replace(document, from, to, 1)); err == nil {
 			t.Errorf("with %q for %q it was worked out: %s", to, from, got)
-		}
-	}
-	for v, want := range map[float64]string{0: "0", 0.0449: "0.0449", 12.34: "12.3", 27777.7: "27778", 1: "1"} {
-		if got := significant(v); got != want {
-			t.Errorf("%g is printed as %s, want %s", v, got, want)
 		}
 	}
 }

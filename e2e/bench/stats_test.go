@@ -1,10 +1,12 @@
 package main
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
-	"strings"
 	"testing"
+
+	"github.com/seed-ff5a32d8/dispatcher/internal/transcript"
 )
 
 func TestSpreads(t *testing.T) {
@@ -67,30 +69,16 @@ func synthetic(pairs int, ratio, width float64) []float64 {
 	return costs
 }
 
+// TestVerdictsOfPairs judges the synthetic costs of each line of verdicts.txt.
 func TestVerdictsOfPairs(t *testing.T) {
-	for _, c := range []struct {
-		name             string
-		costs            []float64
-		difference, want string
-	}{
-		{"equal and quiet", synthetic(15, 1, 0.02), "no difference", "slowdown of 3 % can be excluded"},
-		{"equal and noisy", synthetic(15, 1, 0.2), "no difference", "more pairs are needed"},
-		{"faster", synthetic(15, 0.95, 0.02), "B is faster", "can be excluded"},
-		{"a little slower", synthetic(15, 1.02, 0.005), "B is slower", "can be excluded"},
-		{"slower", synthetic(15, 1.1, 0.02), "B is slower", "slowdown of 3 % is shown"},
-		{"nearly too slow", synthetic(15, 1.029, 0.05), "B is slower", "the estimate is too near to it"},
-		{"slower and noisy", synthetic(15, 1.05, 0.2), "no difference", "the estimate itself is beyond it"},
-		{"too few", synthetic(4, 1, 0.01), "no difference", "an interval needs 2 more pairs"},
-	} {
-		l := newLoss(byRate, c.costs)
-		if got := l.report(0.03); !strings.Contains(got, c.difference) || !strings.Contains(got, c.want) {
-			t.Errorf("%s: %s", c.name, got)
+	transcript.Run(t, "testdata/verdicts.txt", func(line string) string {
+		var pairs int
+		var ratio, width float64
+		if _, err := fmt.Sscanf(line, "%d pairs, ratio %g, width %g", &pairs, &ratio, &width); err != nil {
+			t.Error(err)
 		}
-	}
-	l := newLoss(byRate, synthetic(15, 1.25, 0.01))
-	if got := l.report(0.03); !strings.Contains(got, "B ÷ A = 0.800") {
-		t.Errorf("a callback that takes 1.25 times as long has 0.8 times the rate: %s", got)
-	}
+		return newLoss(byRate, synthetic(pairs, ratio, width)).report(0.03)
+	})
 }
 
 // As many further pairs as are announced suffice, when the noise stays as it was.
