@@ -236,9 +236,7 @@ func (l *auditListing) bound(q *query) {
 		below = aboveAllIDs
 	}
 	q.add("audit.project = ?", l.project)
-	if l.Object != "" {
-		q.and("audit.object = ?", l.Object)
-	}
+	q.andIf(l.Object != "", "audit.object = ?", l.Object)
 	q.and("audit.id < ?", below)
 	q.add("\n\tORDER BY audit.id DESC")
 }
@@ -258,12 +256,8 @@ func (l *auditListing) filter(q *query) {
 		}
 		q.and("part.actor IN ("+strings.TrimSuffix(strings.Repeat("?, ", len(names)), ", ")+")", names...)
 	}
-	if l.From != 0 {
-		q.and("part.at >= ?", l.From)
-	}
-	if l.To != 0 {
-		q.and("part.at < ?", l.To)
-	}
+	q.andIf(l.From != 0, "part.at >= ?", l.From)
+	q.andIf(l.To != 0, "part.at < ?", l.To)
 }
 
 // endQuery finds the last entry of the next window.

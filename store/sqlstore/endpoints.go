@@ -112,12 +112,8 @@ func (db *DB) Endpoints(ctx context.Context, project string, f store.EndpointFil
 	var q query
 	q.add("endpoints.project = ?", project)
 	q.and(endpointIsThere)
-	if f.After != "" {
-		q.and("endpoints.id < ?", f.After)
-	}
-	if f.Search != "" {
-		q.and("strpos(endpoints.search, ?) > 0", store.Fold(f.Search))
-	}
+	q.andIf(f.After != "", "endpoints.id < ?", f.After)
+	q.andIf(f.Search != "", "strpos(endpoints.search, ?) > 0", store.Fold(f.Search))
 	if f.Topic != "" {
 		var parts []string
 		var values []any
@@ -131,12 +127,8 @@ func (db *DB) Endpoints(ctx context.Context, project string, f store.EndpointFil
 		}
 		q.and("("+strings.Join(parts, " OR ")+")", values...)
 	}
-	if f.Held {
-		q.and("(endpoints.enabled = 0 OR endpoints.paused_until > ?)", f.Now)
-	}
-	if f.Failing {
-		q.and("endpoints.failing_since > 0")
-	}
+	q.andIf(f.Held, "(endpoints.enabled = 0 OR endpoints.paused_until > ?)", f.Now)
+	q.andIf(f.Failing, "endpoints.failing_since > 0")
 	q.add("\n\tORDER BY endpoints.id DESC LIMIT ?", min(max(f.Limit, 1), maxList+1))
 	return db.readEndpoints(ctx, q.text, q.args...)
 }

@@ -197,18 +197,10 @@ func (db *DB) LaneList(ctx context.Context, project string, f store.LaneFilter) 
 func (db *DB) pageOfLanes(ctx context.Context, operation, project string, f store.LaneFilter) ([]store.LaneBacklog, error) {
 	var q query
 	q.add("FROM lanes WHERE lanes.project = ? AND lanes.key > ?", project, f.After)
-	if f.Search != "" {
-		q.and("strpos(lanes.search, ?) > 0", store.Fold(f.Search))
-	}
-	if f.EndpointID != "" {
-		q.and("lanes.key = ? AND lanes.endpoint_id = ?", store.EndpointPrefix+f.EndpointID, f.EndpointID)
-	}
-	if f.Held {
-		q.and("lanes.paused_until > ?", f.Now)
-	}
-	if len(f.Keys) > 0 {
-		q.and("lanes.key IN (SELECT i.key FROM $i)")
-	}
+	q.andIf(f.Search != "", "strpos(lanes.search, ?) > 0", store.Fold(f.Search))
+	q.andIf(f.EndpointID != "", "lanes.key = ? AND lanes.endpoint_id = ?", store.EndpointPrefix+f.EndpointID, f.EndpointID)
+	q.andIf(f.Held, "lanes.paused_until > ?", f.Now)
+	q.andIf(len(f.Keys) > 0, "lanes.key IN (SELECT i.key FROM $i)")
 	q.add("\n\tORDER BY lanes.key LIMIT ?", min(max(f.Limit, 1), maxList+1))
 	if len(f.Keys) > 0 {
 		q.args = append(q.args, sqldb.Texts("key", f.Keys))

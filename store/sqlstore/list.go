@@ -29,6 +29,13 @@ type query struct {
 // and adds a condition; each ? in it stands for one of the values.
 func (q *query) and(condition string, values ...any) { q.add("\n\tAND "+condition, values...) }
 
+// andIf is and, where the filter asks for it.
+func (q *query) andIf(asked bool, condition string, values ...any) {
+	if asked {
+		q.and(condition, values...)
+	}
+}
+
 func (q *query) add(text string, values ...any) {
 	for i, part := range strings.Split(text, "?") {
 		if i > 0 {
@@ -217,28 +224,18 @@ func (l *listing) filter(q *query) {
 	if len(l.States) > 0 && l.by != byEnded && l.by != byGroup && l.by != byDeadLane {
 		l.filterStates(q)
 	}
-	for _, c := range []struct {
-		on     bool
-		text   string
-		values []any
-	}{
-		{due && l.From != 0, "callbacks.id || '' >= ?", []any{idsFrom(l.From)}},
-		{due && l.To != 0, "callbacks.id || '' < ?", []any{idsFrom(l.To)}},
-		{l.Kind != "" && l.by != byPolls, "callbacks.kind || '' = ?", []any{string(l.Kind)}},
-		{l.Topic != "", "requests.topic = ?", []any{l.Topic}},
-		{l.Class != "" && l.by != byGroup, "callbacks.last_class || '' = ?", []any{string(l.Class)}},
-		{l.LockKey != "" && l.by != byLock, "callbacks.lock_key || '' = ?", []any{l.LockKey}},
-		{l.EndpointID != "" && l.by != byEndpoint, "requests.endpoint_id || '' = ?", []any{l.EndpointID}},
-		{l.Reason != "" && l.by != byGroup, "callbacks.reason || '' = ? AND callbacks.state <> 'scheduled'", []any{string(l.Reason)}},
-		{l.Lane != "" && l.by != byDeadLane, "callbacks.lane + 0 = " + laneOf, []any{l.project, l.Lane}},
-		{l.Status != 0 && l.by != byGroup, "callbacks.last_status + 0 = ?", []any{l.Status}},
-		{l.MinAttempts > 0, "callbacks.attempt_count >= ?", []any{l.MinAttempts}},
-		{l.Overdue, "callbacks.state = 'scheduled' AND callbacks.due_at < ? AND callbacks.claim_until <= ?", []any{l.Now, l.Now}},
-	} {
-		if c.on {
-			q.and(c.text, c.values...)
-		}
-	}
+	q.andIf(due && l.From != 0, "callbacks.id || '' >= ?", idsFrom(l.From))
+	q.andIf(due && l.To != 0, "callbacks.id || '' < ?", idsFrom(l.To))
+	q.andIf(l.Kind != "" && l.by != byPolls, "callbacks.kind || '' = ?", string(l.Kind))
+	q.andIf(l.Topic != "", "requests.topic = ?", l.Topic)
+	q.andIf(l.Class != "" && l.by != byGroup, "callbacks.last_class || '' = ?", string(l.Class))
+	q.andIf(l.LockKey != "" && l.by != byLock, "callbacks.lock_key || '' = ?", l.LockKey)
+	q.andIf(l.EndpointID != "" && l.by != byEndpoint, "requests.endpoint_id || '' = ?", l.EndpointID)
+	q.andIf(l.Reason != "" && l.by != byGroup, "callbacks.reason || '' = ? AND callbacks.state <> 'scheduled'", string(l.Reason))
+	q.andIf(l.Lane != "" && l.by != byDeadLane, "callbacks.lane + 0 = "+laneOf, l.project, l.Lane)
+	q.andIf(l.Status != 0 && l.by != byGroup, "callbacks.last_status + 0 = ?", l.Status)
+	q.andIf(l.MinAttempts > 0, "callbacks.attempt_count >= ?", l.MinAttempts)
+	q.andIf(l.Overdue, "callbacks.state = 'scheduled' AND callbacks.due_at < ? AND callbacks.claim_until <= ?", l.Now, l.Now)
 	filterLabels(q, l.Labels)
 }
 

@@ -147,12 +147,8 @@ func (db *DB) Schedule(ctx context.Context, project, id string) (store.Schedule,
 func (db *DB) Schedules(ctx context.Context, project string, f store.ScheduleFilter) ([]store.Schedule, error) {
 	var q query
 	q.add("FROM schedules WHERE project = ?", project)
-	if f.After != "" {
-		q.and("id < ?", f.After)
-	}
-	if f.Search != "" {
-		q.and("strpos(search, ?) > 0", store.Fold(f.Search))
-	}
+	q.andIf(f.After != "", "id < ?", f.After)
+	q.andIf(f.Search != "", "strpos(search, ?) > 0", store.Fold(f.Search))
 	if f.Enabled != nil {
 		q.and("enabled = ?", sqldb.Bool(f.Enabled))
 	}
