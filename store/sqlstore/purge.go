@@ -18,52 +18,43 @@ import (
 // SQLite's writer has the next transaction at hand when the last one ends.
 func (db *DB) Purge(ctx context.Context, r store.Retention, limit int) (p store.Purged, err error) {
 	var whole, payloads, callbacks int
-	var moreWith, moreWithout bool
+	var moreWhole, morePayloads, moreCallbacks bool
 	var with, without error
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		var more bool
-		whole, more, with = db.removeAged(ctx, wholePurge, r.Now, r.Callbacks, limit, (*tx).purgeWhole)
+		whole, moreWhole, with = db.removeAged(ctx, wholePurge, r.Now, r.Callbacks, limit, removing(endedWithPayload))
 		if with != nil {
-			with = fmt.Errorf("purge callbacks with payloads: %w", with)
+			with = named("purge callbacks with payloads", with)
 			return
 		}
-		payloads, moreWith, with = db.removeAged(ctx, payloadPurge, r.Now, r.Payloads, limit,
+		payloads, morePayloads, with = db.removeAged(ctx, payloadPurge, r.Now, r.Payloads, limit,
 			func(t *tx, b *batch) (int, int, error) {
 				// What is older goes as a whole. It must not come into the other index behind that one's
 				// place.
 				b.from.DueAt = max(b.from.DueAt, r.Callbacks)
 				return t.purgePayloads(b)
 			})
-		if moreWith = moreWith || more; with != nil {
-			with = fmt.Errorf("purge payloads: %w", with)
-		}
+		with = named("purge payloads", with)
 	})
-	callbacks, moreWithout, without = db.removeAged(ctx, callbackPurge, r.Now, r.Callbacks, limit,
-		(*tx).purgeCallbacks)
-	if without != nil {
-		without = fmt.Errorf("purge callbacks: %w", without)
-	}
+	callbacks, moreCallbacks, without = db.removeAged(ctx, callbackPurge, r.Now, r.Callbacks, limit, removing(endedWithout))
 	wg.Wait()
 	return store.Purged{
-		Payloads: whole + payloads, Callbacks: whole + callbacks, More: moreWith || moreWithout,
-	}, errors.Join(with, without)
+		Payloads: whole + payloads, Callbacks: whole + callbacks, More: moreWhole || morePayloads || moreCallbacks,
+	}, errors.Join(with, named("purge callbacks", without))
 }
 
-// The rows that go next. The conditions are those of the indexes over age, word for word.
+// The rows that go next, and the time of the first. The conditions are those of the indexes over age, word for word.
 const (
+	withPayload = ` FROM callbacks
+		WHERE finished_at > 0 AND payload = 1 AND finished_at >= $1 AND finished_at < $2`
+	withoutPayload = ` FROM callbacks
+		WHERE finished_at > 0 AND payload <> 1 AND finished_at >= $1 AND finished_at < $2`
+	nextEnded = ` AND state <> 'scheduled'
+		ORDER BY finished_at
+		LIMIT $3`
 	endedWithPayload = `SELECT id, project, state, kind, finished_at,
-			COALESCE((SELECT requests.shared FROM requests WHERE ` + ofCallback + `), '')
-		FROM callbacks
-		WHERE finished_at > 0 AND payload = 1 AND finished_at >= $1 AND finished_at < $2
-			AND state <> 'scheduled'
-		ORDER BY finished_at
-		LIMIT $3`
-	endedWithout = `SELECT id, project, state, kind, finished_at, '' FROM callbacks
-		WHERE finished_at > 0 AND payload <> 1 AND finished_at >= $1 AND finished_at < $2
-			AND state <> 'scheduled'
-		ORDER BY finished_at
-		LIMIT $3`
+			COALESCE((SELECT requests.shared FROM requests WHERE ` + ofCallback + `), '')` + withPayload + nextEnded
+	endedWithout = `SELECT id, project, state, kind, finished_at, ''` + withoutPayload + nextEnded
 )
 
 // aged are callbacks that go, or whose payloads do.
@@ -108,14 +99,9 @@ func (t *tx) purgePayloads(b *batch) (seen, removed int, err error) {
 	return len(a.rows), len(a.rows), t.dropPayloads(a.users)
 }
 
-// purgeWhole removes terminal rows with all that is theirs.
-func (t *tx) purgeWhole(b *batch) (seen, removed int, err error) {
-	return t.removeCallbacks(endedWithPayload, b)
-}
-
-// purgeCallbacks removes terminal rows, whose payloads are gone already, with their attempts.
-func (t *tx) purgeCallbacks(b *batch) (seen, removed int, err error) {
-	return t.removeCallbacks(endedWithout, b)
+// removing removes the terminal rows that a query finds with all that is theirs, and their users from payloads.
+func removing(query string) func(t *tx, b *batch) (seen, removed int, err error) {
+	return func(t *tx, b *batch) (seen, removed int, err error) { return t.removeCallbacks(query, b) }
 }
 
 func (t *tx) removeCallbacks(query string, b *batch) (seen, removed int, err error) {
@@ -218,19 +204,20 @@ func (db *DB) deleteBatches(ctx context.Context, operation string, limit int, te
 // in Unix milliseconds. Kinds of which none should be are left out. Keys and plans of events whose callbacks
 // are open are not counted once a purge has passed them.
 func (db *DB) Overstays(ctx context.Context, r store.Retention) (map[string]int64, error) {
+	const oldestEnded, first = `SELECT finished_at`, ` ORDER BY finished_at LIMIT 1`
 	keys := r.Now - store.IdempotencyAge.Milliseconds()
-	oldest := make(map[string]int64)
+	times := make(map[string]int64)
 	for _, k := range []struct {
 		what, place, query string
 		before             int64
 	}{
-		{"payload", payloadPurge, oldestWithPayload, r.Payloads},
-		{"callback", wholePurge, oldestWithPayload, r.Callbacks},
-		{"callback", callbackPurge, oldestWithout, r.Callbacks},
-		{"key", idempotencyCursor, oldestKey, keys},
-		{"key", eventsCursor, oldestEvent, keys},
-		{"version", versionsPurge, oldestVersion, r.Callbacks},
-		{"outcome", feedPurge, oldestOutcome, r.Outcomes},
+		{"payload", payloadPurge, oldestEnded + withPayload + first, r.Payloads},
+		{"callback", wholePurge, oldestEnded + withPayload + first, r.Callbacks},
+		{"callback", callbackPurge, oldestEnded + withoutPayload + first, r.Callbacks},
+		{"key", idempotencyCursor, oldest("idempotency", "created_at", ">"), keys},
+		{"key", eventsCursor, oldest("events", "created_at", ">"), keys},
+		{"version", versionsPurge, oldest("refs_latest", "updated_at", ">="), r.Callbacks},
+		{"outcome", feedPurge, oldest("outcomes", "at", ">="), r.Outcomes},
 	} {
 		p, err := db.place(ctx, k.place, r.Now)
 		if err != nil {
@@ -240,26 +227,14 @@ func (db *DB) Overstays(ctx context.Context, r store.Retention) (map[string]int6
 		if err != nil {
 			return nil, err
 		}
-		if first, ok := oldest[k.what]; found && (!ok || at < first) {
-			oldest[k.what] = at
+		if before, ok := times[k.what]; found && (!ok || at < before) {
+			times[k.what] = at
 		}
 	}
-	return oldest, nil
+	return times, nil
 }
 
-// The oldest rows from a time on and before another, by the indexes over age.
-const (
-	oldestWithPayload = `SELECT finished_at FROM callbacks
-		WHERE finished_at > 0 AND payload = 1 AND finished_at >= $1 AND finished_at < $2
-		ORDER BY finished_at LIMIT 1`
-	oldestWithout = `SELECT finished_at FROM callbacks
-		WHERE finished_at > 0 AND payload <> 1 AND finished_at >= $1 AND finished_at < $2
-		ORDER BY finished_at LIMIT 1`
-	oldestKey = `SELECT created_at FROM idempotency WHERE created_at > $1 AND created_at < $2
-		ORDER BY created_at LIMIT 1`
-	oldestEvent = `SELECT created_at FROM events WHERE created_at > $1 AND created_at < $2
-		ORDER BY created_at LIMIT 1`
-	oldestVersion = `SELECT updated_at FROM refs_latest WHERE updated_at >= $1 AND updated_at < $2
-		ORDER BY updated_at LIMIT 1`
-	oldestOutcome = `SELECT at FROM outcomes WHERE at >= $1 AND at < $2 ORDER BY at LIMIT 1`
-)
+// oldest finds the oldest row of a table from a time on, or after it, and before another, by its index over age.
+func oldest(table, column, from string) string {
+	return fmt.Sprintf(`SELECT %[2]s FROM %[1]s WHERE %[2]s %[3]s $1 AND %[2]s < $2 ORDER BY %[2]s LIMIT 1`, table, column, from)
+}
