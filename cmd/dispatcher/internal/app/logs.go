@@ -71,5 +71,5 @@ func (l libraryLog) Write(p []byte) (int, error) {
 
 // Printf logs a line of go-redis.
 func (l libraryLog) Printf(ctx context.Context, format string, v ...any) {
-	l.log.DebugContext(ctx, "library", "text", fmt.Sprintf(format, v...))
+	l.log.DebugContext(ctx, "redis client", "line", fmt.Sprintf(format, v...))
 }

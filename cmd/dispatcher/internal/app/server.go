@@ -187,21 +187,13 @@ func (srv *App) OpenIndex(ctx context.Context, registry prometheus.Registerer) (
 		return memq.New(memq.Options{}), nil
 	}
 	// The client library writes to the standard error by itself; what matters comes back as an error as well.
-	redis.SetLogger(redisLogger{srv.Log})
+	redis.SetLogger(libraryLog{srv.Log})
 	index, err := redisq.Open(ctx, redisq.Options{URL: s.RedisURL, Prefix: s.RedisPrefix, Logger: srv.Log, Registerer: registry})
 	if err != nil {
 		return nil, fmt.Errorf("open the index: %w", err)
 	}
 	srv.onClose(index.Close)
 	return index, nil
-}
-
-// redisLogger passes the lines of the Redis client on to the log, for those who look closely.
-type redisLogger struct{ log *slog.Logger }
-
-// Printf implements the client's logger.
-func (l redisLogger) Printf(ctx context.Context, format string, args ...any) {
-	l.log.DebugContext(ctx, "redis client", "line", fmt.Sprintf(format, args...))
 }
 
 // openWeb makes the HTTP server and takes its addresses.

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/config"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
@@ -29,12 +29,6 @@ type ownPlace struct {
 
 // connectTimeout is how long connecting to PostgreSQL may take.
 const connectTimeout = 10 * time.Second
-
-// silent drops the lines of the Redis client.
-type silent struct{}
-
-// Printf implements the client's logger.
-func (silent) Printf(context.Context, string, ...any) {}
 
 // placeEnd is how long removing one thing may take.
 const placeEnd = 30 * time.Second
@@ -88,7 +82,7 @@ func (b *bench) openOwnPlace(ctx context.Context) (o *ownPlace, err error) {
 		s.RedisPrefix = "dispatcher-" + p.run
 		index = "Redis under the prefix " + s.RedisPrefix
 		// The client library writes to the standard error by itself; what matters comes back as an error as well.
-		redis.SetLogger(silent{})
+		logging.Disable()
 		o.closers = append(o.closers, func(ctx context.Context) error { return s.Clean(redisq.Remove(ctx, s.RedisURL, s.RedisPrefix, 0)) })
 	}
 	if s.Postgres() {

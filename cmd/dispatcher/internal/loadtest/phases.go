@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/client"
@@ -178,20 +179,13 @@ func (b *bench) backlog(ctx context.Context) error {
 	s := b.take(b.plan.count)
 	due := b.serverTime(b.now() + b.ahead(s.n))
 	at := b.ownTime(due)
-	before, err := b.sample(ctx)
-	if err != nil {
-		return err
-	}
-	start, accepted := b.now(), b.gen.accepted.Load()
-	end := b.bar.begin(b.named(acceptPhase, "backlog"), s.n, func() int64 { return b.gen.accepted.Load() - accepted })
 	l := b.backlogLoad(s)
 	l.due, l.until = func(int) time.Time { return due }, func(int) time.Duration { return at - hurry }
-	times, err := b.gen.send(ctx, l)
-	work := stretch{began: before, took: b.now() - start}
-	if err == nil {
-		work.ended, err = b.sample(ctx)
-	}
-	end(err)
+	var times []time.Duration
+	work, err := b.during(ctx, b.named(acceptPhase, "backlog"), s.n, &b.gen.accepted, func() (err error) {
+		times, err = b.gen.send(ctx, l)
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -219,14 +213,15 @@ func (b *bench) named(phase, otherwise string) string {
 	return otherwise
 }
 
-// arriving shows what arrives while a phase of n callbacks goes on, and samples before and after it.
-func (b *bench) arriving(ctx context.Context, phase string, n int, goOn func() error) (w stretch, err error) {
+// during shows how many of a phase's n callbacks are counted as done while it goes on, and samples before and after it.
+func (b *bench) during(ctx context.Context, phase string, n int, done *atomic.Int64, goOn func() error) (w stretch, err error) {
 	if w.began, err = b.sample(ctx); err != nil {
 		return w, err
 	}
-	arrived := b.receiver.arrivals.Load()
-	end := b.bar.begin(phase, n, func() int64 { return b.receiver.arrivals.Load() - arrived })
+	start, before := b.now(), done.Load()
+	end := b.bar.begin(phase, n, func() int64 { return done.Load() - before })
 	err = goOn()
+	w.took = b.now() - start
 	if end(err); err != nil {
 		return w, err
 	}
@@ -239,7 +234,7 @@ func (b *bench) arriving(ctx context.Context, phase string, n int, goOn func() e
 func (b *bench) drain(ctx context.Context, s span, due time.Duration) error {
 	n := b.receiver.count(s)
 	b.receiver.most.Store(0)
-	work, err := b.arriving(ctx, b.named(drainPhase, "sending"), n, func() error { return b.await(ctx, s, due) })
+	work, err := b.during(ctx, b.named(drainPhase, "sending"), n, &b.receiver.arrivals, func() error { return b.await(ctx, s, due) })
 	if err != nil || !b.plan.has(drainPhase) {
 		return err
 	}
@@ -255,7 +250,7 @@ func (b *bench) steady(ctx context.Context) error {
 	start := func(i int) time.Duration { return begin + b.plan.interval(i) }
 	var times []time.Duration
 	var handed time.Duration
-	work, err := b.arriving(ctx, steadyPhase, s.n, func() (err error) {
+	work, err := b.during(ctx, steadyPhase, s.n, &b.receiver.arrivals, func() (err error) {
 		begin = b.now() + 50*time.Millisecond
 		// A server that is slower than the rate must not make the phase endless.
 		last := begin + b.plan.duration + max(time.Second, b.plan.duration/10)
@@ -288,7 +283,7 @@ func (b *bench) delayed(ctx context.Context) error {
 	begin := time.Duration(0)
 	due := func(i int) time.Time { return b.serverTime(begin + b.plan.interval(i)) }
 	at := func(i int) time.Duration { return b.ownTime(due(i)) }
-	work, err := b.arriving(ctx, delayedPhase, s.n, func() error {
+	work, err := b.during(ctx, delayedPhase, s.n, &b.receiver.arrivals, func() error {
 		begin = b.now() + b.ahead(s.n)
 		l := b.backlogLoad(s)
 		l.due, l.until = due, func(i int) time.Duration { return at(i) - hurry }

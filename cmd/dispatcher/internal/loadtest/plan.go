@@ -68,22 +68,18 @@ func (cmd *BenchCommand) Run(ctx context.Context, c *console.Console) error {
 		return err
 	}
 	b.report.TookSeconds = rounded(time.Since(b.report.StartedAt).Seconds(), 3)
-	if err != nil {
-		b.report.Error = benchErrorText(err)
+	switch {
+	case err == nil:
+		b.report.OK = true
+	case errors.Is(err, context.Canceled):
+		b.report.Error = "interrupted"
+	default:
+		b.report.Error = err.Error()
 	}
-	b.report.OK = err == nil
 	if shown := b.show(cmd.JSON); err == nil {
 		err = shown
 	}
 	return err
-}
-
-// benchErrorText is an error as the report has it.
-func benchErrorText(err error) string {
-	if errors.Is(err, context.Canceled) {
-		return "interrupted"
-	}
-	return err.Error()
 }
 
 // A benchPlan is what the flags ask for, judged.
@@ -273,12 +269,4 @@ func newBench(c *console.Console, p *benchPlan) *bench {
 		Version: c.Version, StartedAt: time.Now().UTC().Truncate(time.Millisecond), Run: p.run, Settings: p.settings(),
 		Machine: benchMachine{OS: runtime.GOOS, Arch: runtime.GOARCH, Go: runtime.Version(), CPUs: runtime.GOMAXPROCS(0)},
 	}}
-}
-
-// printReport prints the report for machines.
-func (b *bench) printReport() error {
-	if err := console.PrintValue(b.c, &b.report); err != nil {
-		return fmt.Errorf("print the report: %w", err)
-	}
-	return nil
 }

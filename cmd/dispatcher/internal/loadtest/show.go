@@ -11,7 +11,10 @@ import (
 func (b *bench) show(json bool) error {
 	b.bounds()
 	if json {
-		return b.printReport()
+		if err := console.PrintValue(b.c, &b.report); err != nil {
+			return fmt.Errorf("print the report: %w", err)
+		}
+		return nil
 	}
 	r := &b.report
 	if r.Books.Accepted == 0 {
