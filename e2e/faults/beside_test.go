@@ -61,13 +61,13 @@ func TestANewCallbackAfterAnOutage(t *testing.T) {
 }
 
 func newCallbackAfterAnOutage(tr *trial) {
-	way := tr.behindProxy()
+	tr.behindProxy()
 	open := sized(50_000, 200_000, 1_000_000)
 	tr.seeded(open, 0)
 	tr.Serve()
 	tr.awaitFilled(open, 3*time.Minute)
 
-	way.Refuse()
+	tr.way.Refuse()
 	tr.MarkFault()
 	began := time.Now()
 	tr.AcceptMany(missedInIt, func(i int) harness.Submission {
@@ -79,7 +79,7 @@ func newCallbackAfterAnOutage(tr *trial) {
 		tr.Logf("it took %s to accept %d", took.Round(time.Millisecond), missedInIt)
 	}
 	time.Sleep(time.Until(began.Add(indexAway))) // the fault lasts for a time, not until a condition
-	way.Pass()
+	tr.way.Pass()
 	back := time.Now()
 	var waits []time.Duration
 	for i := range 10 {

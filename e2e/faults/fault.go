@@ -216,11 +216,17 @@ Written by ` + "`make test-full`" + `. What each guarantee means is in [guarante
 `
 
 // A trial is one run of the program under a fault.
-type trial struct{ *harness.Trial }
+type trial struct {
+	*harness.Trial
+	// way is the proxy in front of Redis; nil: none.
+	way *harness.Proxy
+	// own is the client of redis; nil: it was not asked for yet.
+	own *redis.Client
+}
 
 // newTrial prepares a trial without a backend.
 func newTrial(t *testing.T, name string) *trial {
-	return &trial{harness.NewTrial(t, name)}
+	return &trial{Trial: harness.NewTrial(t, name)}
 }
 
 // sized is the value for the size of the run: see package testserver.
@@ -381,18 +387,26 @@ func fit(p *harness.Process) error {
 
 // What trials ask of their own Redis and do to it.
 
+// redis is a client of the trial's one Redis, past a proxy.
+func (tr *trial) redis() *redis.Client {
+	if tr.own == nil {
+		tr.own = tr.Backend.RedisClient(tr)
+	}
+	return tr.own
+}
+
 // do sends Redis a command that must succeed.
-func do(tr *trial, c *redis.Client, args ...any) {
+func (tr *trial) do(args ...any) {
 	tr.Helper()
-	if err := c.Do(tr.Context(), args...).Err(); err != nil {
+	if err := tr.redis().Do(tr.Context(), args...).Err(); err != nil {
 		tr.Fatalf("%v: %v", args, err)
 	}
 }
 
 // info reads one number of INFO.
-func info(tr *trial, c *redis.Client, section, name string) int {
+func (tr *trial) info(section, name string) int {
 	tr.Helper()
-	values, err := c.InfoMap(tr.Context(), section).Result()
+	values, err := tr.redis().InfoMap(tr.Context(), section).Result()
 	tr.Check(err)
 	for _, found := range values {
 		if value, ok := found[name]; ok {
@@ -415,11 +429,10 @@ func (tr *trial) awaitRebuild(p *harness.Process, before int) {
 }
 
 // behindProxy puts a proxy between the processes that are started from now on and Redis.
-func (tr *trial) behindProxy() *harness.Proxy {
+func (tr *trial) behindProxy() {
 	tr.Helper()
-	p, through := harness.InFrontOf(tr, tr.Backend.Redis)
-	tr.Backend.RedisBehind, tr.Backend.Redis = tr.Backend.Redis, through
-	return p
+	tr.Backend.RedisBehind = tr.Backend.Redis
+	tr.way, tr.Backend.Redis = harness.InFrontOf(tr, tr.Backend.Redis)
 }
 
 // restartedWith restarts the trial's Redis with arguments, before anything is in it.

@@ -306,9 +306,8 @@ const idleScripts = 3
 // idle leaves the dispatchers alone for a while: none of them may wake the others.
 func (tr *trial) idle() {
 	tr.Helper()
-	c := tr.Backend.RedisClient(tr)
 	scripts := func() (n int) {
-		stats, err := c.InfoMap(tr.Context(), "commandstats").Result()
+		stats, err := tr.redis().InfoMap(tr.Context(), "commandstats").Result()
 		tr.Check(err)
 		for _, name := range []string{"cmdstat_eval", "cmdstat_evalsha"} {
 			var calls int

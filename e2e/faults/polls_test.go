@@ -197,7 +197,7 @@ type pollVictim struct {
 // as has the trial go on under another test. What it had open beside the program is closed with the test
 // before.
 func (v *pollVictim) as(t *testing.T) *pollVictim {
-	v.trial = &trial{&harness.Trial{T: t, Title: v.Title, Backend: v.Backend, Receiver: v.Receiver, Args: v.Args,
+	v.trial = &trial{Trial: &harness.Trial{T: t, Title: v.Title, Backend: v.Backend, Receiver: v.Receiver, Args: v.Args,
 		Times: v.Times, Accepted: v.Accepted, Claims: v.Claims}}
 	return v
 }

@@ -21,8 +21,8 @@ func redisFaults() []fault {
 	gone := func(id, title string, on []harness.Combination, x away) fault { return fault{id, title, on, x.run, 0} }
 	long := gone("F24", "redis down for long under load", onlyPostgresRedis, away{
 		// A port that is closed for longer than any call waits, and a greater load.
-		strike: func(tr *trial, _ *redis.Client) { tr.Backend.Server.Kill() },
-		heal:   func(tr *trial, _ *redis.Client) { tr.Backend.Server.Start() },
+		strike: func(tr *trial) { tr.Backend.Server.Kill() },
+		heal:   func(tr *trial) { tr.Backend.Server.Start() },
 		lasts:  sized(10*time.Second, 20*time.Second, time.Minute), rate: 200, acceptLimit: time.Second,
 	})
 	long.how = heavy
@@ -33,23 +33,50 @@ func redisFaults() []fault {
 			tr.Backend.Server.Start()
 		}), 0},
 		{"F20", "redis lost the last second of its log", onlySQLiteRedis, redisLostLastSecond, quick},
-		{"F21", "flushall under load", bothWithRedis, lostTwice(func(tr *trial) { tr.Flush() }), 0},
+		{"F21", "flushall under load", bothWithRedis, lostTwice((*trial).Flush), 0},
 		{"F21", "flushall while locks are held", bothWithRedis, redisFlushedUnderLocks, 0},
-		gone("F24", "partition from redis, hanging", onlyPostgresRedis, partition()),
+		// Nothing is forwarded, with attempts in flight.
+		gone("F24", "partition from redis, hanging", onlyPostgresRedis, away{
+			prepare: (*trial).behindProxy,
+			strike:  func(tr *trial) { tr.way.Hang() },
+			heal:    func(tr *trial) { tr.way.Pass() },
+			lasts:   3 * time.Second,
+		}),
 		long,
 		{"F25", "replies of redis dropped", bothWithRedis, repliesDropped, 0},
 		gone("F26", "redis busy with a script", onlySQLiteRedis, busy()),
 		gone("F26", "redis stopped", onlyPostgresRedis, away{
-			strike: func(tr *trial, _ *redis.Client) { tr.Backend.Server.Pause() },
-			heal:   func(tr *trial, _ *redis.Client) { tr.Backend.Server.Continue() },
+			strike: func(tr *trial) { tr.Backend.Server.Pause() },
+			heal:   func(tr *trial) { tr.Backend.Server.Continue() },
 			lasts:  5 * time.Second,
 		}),
 		// Under what the index takes: nothing new goes in until it is raised.
 		gone("F27", "redis out of memory", onlySQLiteRedis, set("OOM", "maxmemory", "100kb", "0")),
 		{"F27", "redis evicts keys", onlyPostgresRedis, redisEvicts, 0},
-		gone("F28", "redis disk full", onlyPostgresRedis, redisDiskFull()),
+		// The size of the files that the server may write is bounded: its log cannot grow, and it refuses all writes
+		// as one with a full disk does, until there is room again.
+		gone("F28", "redis disk full", onlyPostgresRedis, away{
+			prepare: func(tr *trial) {
+				tr.Backend.Server.Limited = true
+				tr.restartedWith(appended...)
+			},
+			strike: func(tr *trial) {
+				_, size := tr.appendLog()
+				tr.Backend.Server.LimitFiles(size)
+			},
+			heal: func(tr *trial) { tr.Backend.Server.LimitFiles(-1) },
+			says: "MISCONF", lasts: 6 * time.Second,
+		}),
 		{"F29", "scripts flushed all the time", onlyPostgresRedis, scriptsFlushed, 0},
-		gone("F30", "redis made a replica of an empty one", onlySQLiteRedis, readOnlyReplica()),
+		// As long as it is a replica it refuses writes, and it has lost everything afterwards.
+		gone("F30", "redis made a replica of an empty one", onlySQLiteRedis, away{
+			strike: func(tr *trial) {
+				host, port, _ := strings.Cut(strings.TrimPrefix(testserver.StartRedis(tr), "redis://"), ":")
+				tr.do("replicaof", host, port)
+			},
+			heal: func(tr *trial) { tr.do("replicaof", "no", "one") },
+			says: "READONLY", lasts: 5 * time.Second,
+		}),
 		gone("F30", "redis without enough replicas", onlyPostgresRedis,
 			set("NOREPLICAS", "min-replicas-to-write", "1", "0")),
 		gone("F30", "redis loading its log", onlySQLiteRedis, loading()),
@@ -61,7 +88,7 @@ func redisFaults() []fault {
 type away struct {
 	prepare func(*trial) // before the dispatcher starts; nil: nothing
 	// strike begins the fault, and heal ends it.
-	strike, heal func(*trial, *redis.Client)
+	strike, heal func(*trial)
 	// says is what a write is answered with meanwhile; empty: it has no answer.
 	says string
 	// lasts is how long the process must say that it is degraded, from when it first does; zero: the fault
@@ -78,18 +105,17 @@ func (x away) run(tr *trial) {
 		x.prepare(tr)
 	}
 	tr.Serve()
-	c := tr.Backend.RedisClient(tr)
-	options := *c.Options()
+	options := *tr.redis().Options()
 	options.MaxRetries = -1 // else it would ask again until the answer is another
 	once := redis.NewClient(&options)
 	defer once.Close()
-	// connected is how many connections the server has ever been asked for.
-	connected := func() int { return info(tr, c, "stats", "total_connections_received") }
+	// How many connections the server has ever been asked for.
+	connected := func() int { return tr.info("stats", "total_connections_received") }
 	before := connected()
 	var noticed, until time.Time
 	var committed time.Duration
 	r, _ := tr.suffer(scenario{rate: x.rate, acceptLimit: x.acceptLimit, strike: func(r *struck) {
-		x.strike(tr, c)
+		x.strike(tr)
 		began := time.Now()
 		if x.says != "" {
 			tr.Eventually(30*time.Second, "Redis refuses a write", func() error {
@@ -111,7 +137,7 @@ func (x away) run(tr *trial) {
 		committed = time.Since(began)
 		time.Sleep(time.Until(noticed.Add(x.lasts))) // the fault lasts, by the clock
 		until = time.Now()
-		x.heal(tr, c)
+		x.heal(tr)
 	}})
 	g := r.w.during(noticed, until)
 	if x.lasts > 0 && (g.looks() == 0 || g.degraded < g.looks()) {
@@ -141,20 +167,9 @@ func (tr *trial) allRecorded() error {
 // set is a setting that keeps writes out.
 func set(says, name, wrong, right string) away {
 	return away{
-		strike: func(tr *trial, c *redis.Client) { do(tr, c, "config", "set", name, wrong) },
-		heal:   func(tr *trial, c *redis.Client) { do(tr, c, "config", "set", name, right) },
+		strike: func(tr *trial) { tr.do("config", "set", name, wrong) },
+		heal:   func(tr *trial) { tr.do("config", "set", name, right) },
 		says:   says, lasts: 6 * time.Second,
-	}
-}
-
-// partition forwards nothing, with attempts in flight.
-func partition() away {
-	var way *harness.Proxy
-	return away{
-		prepare: func(tr *trial) { way = tr.behindProxy() },
-		strike:  func(*trial, *redis.Client) { way.Hang() },
-		heal:    func(*trial, *redis.Client) { way.Pass() },
-		lasts:   3 * time.Second,
 	}
 }
 
@@ -162,51 +177,21 @@ func partition() away {
 func busy() away {
 	ended := make(chan error, 1)
 	return away{
-		strike: func(tr *trial, c *redis.Client) {
-			do(tr, c, "config", "set", "busy-reply-threshold", 100)
+		strike: func(tr *trial) {
+			tr.do("config", "set", "busy-reply-threshold", 100)
 			go func() {
 				ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 				defer cancel()
-				ended <- c.WithTimeout(time.Minute).Eval(ctx, "while true do end", nil).Err()
+				ended <- tr.redis().WithTimeout(time.Minute).Eval(ctx, "while true do end", nil).Err()
 			}()
 		},
-		heal: func(tr *trial, c *redis.Client) {
-			do(tr, c, "script", "kill")
+		heal: func(tr *trial) {
+			tr.do("script", "kill")
 			if err := <-ended; err == nil {
 				tr.Error("the script ended by itself")
 			}
 		},
 		says: "BUSY", lasts: 5 * time.Second,
-	}
-}
-
-// redisDiskFull bounds the size of the files that the server may write: its log cannot grow, and it refuses all
-// writes as one with a full disk does, until there is room again.
-func redisDiskFull() away {
-	return away{
-		prepare: func(tr *trial) {
-			tr.Backend.Server.Limited = true
-			tr.restartedWith(appended...)
-		},
-		strike: func(tr *trial, _ *redis.Client) {
-			_, size := tr.appendLog()
-			tr.Backend.Server.LimitFiles(size)
-		},
-		heal: func(tr *trial, _ *redis.Client) { tr.Backend.Server.LimitFiles(-1) },
-		says: "MISCONF", lasts: 6 * time.Second,
-	}
-}
-
-// readOnlyReplica makes the server a replica of an empty one and back again: as long as it is one it refuses
-// writes, and it has lost everything afterwards.
-func readOnlyReplica() away {
-	return away{
-		strike: func(tr *trial, c *redis.Client) {
-			host, port, _ := strings.Cut(strings.TrimPrefix(testserver.StartRedis(tr), "redis://"), ":")
-			do(tr, c, "replicaof", host, port)
-		},
-		heal: func(tr *trial, c *redis.Client) { do(tr, c, "replicaof", "no", "one") },
-		says: "READONLY", lasts: 5 * time.Second,
 	}
 }
 
@@ -217,8 +202,8 @@ func loading() away {
 	settings := append([]string{"--loading-process-events-interval-bytes", "1024"}, appended...)
 	return away{
 		prepare: func(tr *trial) { tr.restartedWith(settings...) },
-		strike: func(tr *trial, c *redis.Client) {
-			fill := c.Pipeline()
+		strike: func(tr *trial) {
+			fill := tr.redis().Pipeline()
 			for i := range filler {
 				fill.Set(tr.Context(), fmt.Sprint("filler:", i), "x", 0)
 			}
@@ -227,9 +212,9 @@ func loading() away {
 			tr.Backend.Server.Kill()
 			tr.Backend.Server.Begin(append([]string{"--key-load-delay", fmt.Sprint(pause)}, settings...)...)
 		},
-		heal: func(tr *trial, c *redis.Client) {
+		heal: func(tr *trial) {
 			tr.Eventually(time.Minute, "the server has loaded its log",
-				func() error { return c.Ping(tr.Context()).Err() })
+				func() error { return tr.redis().Ping(tr.Context()).Err() })
 		},
 		says: "LOADING",
 	}
@@ -310,16 +295,15 @@ func redisLostLastSecond(tr *trial) {
 // may forget one that is held.
 func redisEvicts(tr *trial) {
 	tr.Serve()
-	c := tr.Backend.RedisClient(tr)
 	evicted := 0
 	r, _ := tr.suffer(scenario{strike: func(*struck) {
-		do(tr, c, "config", "set", "maxmemory-policy", "allkeys-random")
+		tr.do("config", "set", "maxmemory-policy", "allkeys-random")
 		tr.again(250*time.Millisecond, 6*outageRate, func() {
-			do(tr, c, "config", "set", "maxmemory", info(tr, c, "memory", "used_memory")-2048)
+			tr.do("config", "set", "maxmemory", tr.info("memory", "used_memory")-2048)
 		})
-		do(tr, c, "config", "set", "maxmemory", 0)
-		do(tr, c, "config", "set", "maxmemory-policy", "noeviction")
-		evicted = info(tr, c, "stats", "evicted_keys")
+		tr.do("config", "set", "maxmemory", 0)
+		tr.do("config", "set", "maxmemory-policy", "noeviction")
+		evicted = tr.info("stats", "evicted_keys")
 	}, bounds: func() judge.Bounds { return judge.Bounds{LockOverlaps: evicted, Heal: 2 * restHealing} }})
 	if evicted < 3 {
 		tr.Errorf("only %d keys were evicted", evicted)
@@ -339,7 +323,7 @@ func redisEvicts(tr *trial) {
 // connection cut: it was executed, and the program cannot know. Timeouts of 20 s make every lease one that is
 // extended.
 func repliesDropped(tr *trial) {
-	way := tr.behindProxy()
+	tr.behindProxy()
 	tr.Serve()
 	const every, pass = 7, 5
 	// Scripts of the load: claim, settle, ensure, acquire, release, extend.
@@ -354,7 +338,7 @@ func repliesDropped(tr *trial) {
 		return s
 	}
 	r, _ := tr.suffer(scenario{rate: 40, shape: shape, strike: func(*struck) {
-		way.Swallow(func(request []byte) bool {
+		tr.way.Swallow(func(request []byte) bool {
 			words := strings.SplitN(string(request), "\r\n", 6) // *N, $7, evalsha, $40, the hash
 			if len(words) < 6 || words[2] != "evalsha" {
 				return false
@@ -367,7 +351,7 @@ func repliesDropped(tr *trial) {
 			return true
 		}, pass)
 		tr.awaitMore(500)
-		way.Swallow(nil, 0)
+		tr.way.Swallow(nil, 0)
 	}})
 	often := 0
 	for _, n := range hidden {
@@ -389,7 +373,6 @@ func repliesDropped(tr *trial) {
 // scriptsFlushed has the server forget the scripts five times a second: no call may fail for it.
 func scriptsFlushed(tr *trial) {
 	p := tr.Serve()
-	c := tr.Backend.RedisClient(tr)
 	errors := func() int {
 		return p.Count("dispatcher_index_errors_total") + p.Count("dispatcher_index_failures_total")
 	}
@@ -397,8 +380,8 @@ func scriptsFlushed(tr *trial) {
 	tr.suffer(scenario{strike: func(*struck) {
 		before = errors() // not at the start: an index that is made meets a few calls that find it closed
 		tr.again(200*time.Millisecond, 8*outageRate, func() {
-			do(tr, c, "script", "flush")
-			do(tr, c, "function", "flush")
+			tr.do("script", "flush")
+			tr.do("function", "flush")
 		})
 	}})
 	if n := errors() - before; n != 0 {
@@ -417,13 +400,12 @@ func subscriptionsKilled(tr *trial) {
 	sender := harness.Serve(tr.T, harness.Launch{On: tr.Backend,
 		Args: append([]string{"--roles", "worker"}, tr.Args...)})
 	tr.Serve("--roles", "api,ui")
-	c := tr.Backend.RedisClient(tr)
 	killed := 0
 	_, v := tr.suffer(scenario{rate: 7, around: 1, shape: func(i int) harness.Submission {
 		return tr.Numbered([]string{"plain", "retry"}[i%2])(i)
 	}, strike: func(*struck) {
 		tr.again(100*time.Millisecond, 120, func() {
-			n, err := c.ClientKillByFilter(tr.Context(), "type", "pubsub").Result()
+			n, err := tr.redis().ClientKillByFilter(tr.Context(), "type", "pubsub").Result()
 			tr.Check(err)
 			killed += int(n)
 		})
