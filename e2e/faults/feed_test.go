@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
 )
@@ -129,18 +127,7 @@ func readWhileKilled(tr *trial) {
 	tr.Receiver.AnswerKind("fail", harness.Reply{Status: 500})
 	tr.ServeAll()
 	f := &feedReader{trial: tr}
-	reading, stop := context.WithCancel(context.Background())
-	var group errgroup.Group
-	group.Go(func() error {
-		for reading.Err() == nil {
-			f.step()
-		}
-		return nil
-	})
-	defer func() {
-		stop()
-		group.Wait() // its function returns nil
-	}()
+	stop := tr.Repeat(time.Nanosecond, func(int) { f.step() })
 
 	ld := tr.Load(feedRate, tr.feedCallback)
 	for range feedKills {
@@ -171,7 +158,8 @@ func readWhileKilled(tr *trial) {
 		}
 		want += ends[cb.ID]
 	}
-	f.readAll(p.Client, stop, &group)
+	stop()
+	f.readAll(p.Client)
 	tr.Logf("%s: %d callbacks with %d outcomes, the dispatchers killed %d times; the reader was killed %d "+
 		"times, %d outcomes came again for that, %d requests had no answer",
 		tr.Backend.Name, len(all), want, feedKills, f.killed, f.again, f.refused)
@@ -200,9 +188,7 @@ func (tr *trial) redriveAll(p *harness.Process, action, topic string) {
 }
 
 // readAll lets the reader read on, dying as before, until the feed has nothing more to say.
-func (f *feedReader) readAll(c *harness.Client, stop context.CancelFunc, group *errgroup.Group) {
-	stop()
-	group.Wait() // its function returns nil
+func (f *feedReader) readAll(c *harness.Client) {
 	deadline := time.Now().Add(time.Minute)
 	for silent := time.Now(); time.Since(silent) < feedQuiet; {
 		if before := f.cursor; time.Now().After(deadline) {

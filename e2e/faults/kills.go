@@ -249,23 +249,17 @@ func randomKills(tr *trial) {
 	ctx, cancel := context.WithTimeout(context.Background(), span)
 	defer cancel()
 	emptied := 0
-	var group errgroup.Group
-	group.Go(func() error {
-		ticker := time.NewTicker(14 * time.Second)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return nil
-			case <-ticker.C:
-			}
-			// Not with ctx: a FLUSHALL that was sent counts.
-			if err := tr.Backend.EachRedis(context.Background(), harness.FlushAll); err != nil {
-				return err
-			}
-			emptied++
-			tr.MarkFault()
+	stop := tr.Repeat(14*time.Second, func(i int) {
+		if i == 0 {
+			return // not at once
 		}
+		// Not with ctx: a FLUSHALL that was sent counts.
+		if err := tr.Backend.EachRedis(context.Background(), harness.FlushAll); err != nil {
+			tr.Errorf("FLUSHALL: %v", err)
+			return
+		}
+		emptied++
+		tr.MarkFault()
 	})
 	for ctx.Err() == nil {
 		next := time.Now().Add(killGap + rand.N(killSpread))
@@ -280,9 +274,7 @@ func randomKills(tr *trial) {
 			gap.Stop()
 		}
 	}
-	if err := group.Wait(); err != nil {
-		tr.Errorf("FLUSHALL: %v", err)
-	}
+	stop()
 	report := ld.Finish()
 	tr.Settle(5 * time.Minute)
 	tr.awaitEmptyIndex()

@@ -2,7 +2,6 @@ package faults
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -223,8 +222,7 @@ func (g glance) refused(locked bool) string {
 type watch struct {
 	l    *trial
 	p    *harness.Process
-	stop context.CancelFunc
-	done sync.WaitGroup
+	ends []func()
 
 	mu      sync.Mutex
 	accepts []seen
@@ -247,31 +245,9 @@ const watchEvery = 200 * time.Millisecond
 
 // watch begins to look at a process, until end.
 func (tr *trial) watch(p *harness.Process) *watch {
-	ctx, cancel := context.WithCancel(tr.Context())
-	w := &watch{l: tr, p: p, stop: cancel}
-	w.done.Go(func() { w.every(ctx, w.accept) })
-	w.done.Go(func() { w.every(ctx, w.look) })
-	tr.Cleanup(w.end)
+	w := &watch{l: tr, p: p}
+	w.ends = []func(){tr.Repeat(watchEvery, w.accept), tr.Repeat(watchEvery, w.look)}
 	return w
-}
-
-// end stops looking. It may be called twice.
-func (w *watch) end() {
-	w.stop()
-	w.done.Wait()
-}
-
-func (w *watch) every(ctx context.Context, once func(i int)) {
-	ticker := time.NewTicker(watchEvery)
-	defer ticker.Stop()
-	for i := 0; ; i++ {
-		once(i)
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-	}
 }
 
 // accept hands over one callback, once.
@@ -371,7 +347,9 @@ func (w *watch) during(from, to time.Time) glance {
 // memory while SQL is away, nor does it flood its log.
 func (tr *trial) moderate(w *watch, lasted time.Duration) {
 	tr.Helper()
-	w.end()
+	for _, end := range w.ends {
+		end()
+	}
 	lines, kinds := logLines(tr, w.p)
 	tr.Remark("most goroutines %d, most memory %s, log lines %d", w.goroutines, harness.Megabytes(w.memory), lines)
 	if w.goroutines == 0 || w.memory == 0 {

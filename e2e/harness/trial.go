@@ -201,6 +201,30 @@ func (tr *Trial) AnyProcess() *Process {
 	return alive[0]
 }
 
+// Repeat does something beside the trial, at once and then in each period, until stop, which returns when it is over.
+// It may be called twice; the trial's end calls it too.
+func (tr *Trial) Repeat(period time.Duration, do func(i int)) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var group sync.WaitGroup
+	group.Go(func() {
+		ticker := time.NewTicker(period)
+		defer ticker.Stop()
+		for i := 0; ctx.Err() == nil; i++ {
+			do(i)
+			select {
+			case <-ctx.Done():
+			case <-ticker.C:
+			}
+		}
+	})
+	stop = func() {
+		cancel()
+		group.Wait()
+	}
+	tr.Cleanup(stop)
+	return stop
+}
+
 // Database opens the trial's SQL beside the program.
 func (tr *Trial) Database() *sql.DB {
 	tr.Helper()
