@@ -13,8 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
 )
 
@@ -23,7 +21,6 @@ import (
 type saturation struct {
 	*trial
 	p        *harness.Process
-	address  string
 	accepted atomic.Int64
 }
 
@@ -41,47 +38,38 @@ func saturate(t *testing.T, on harness.Backend, why string, args ...string) *sat
 	s.Backend = on
 	s.p = s.Serve(args...)
 	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-	s.address = receiver.URL
-	ctx, cancel := context.WithCancel(context.Background())
-	var callers errgroup.Group
+	t.Cleanup(receiver.Close)
 	for caller := range saturationCallers {
-		callers.Go(func() error { return s.call(ctx, caller) })
+		n := 0
+		s.Repeat(time.Nanosecond, func(int) {
+			if s.busy() {
+				harness.Pause()
+				return
+			}
+			list := make([]harness.Submission, saturationBatch)
+			for i := range list {
+				ref := fmt.Sprintf("order-%d-%d", caller, n)
+				list[i] = harness.Submission{
+					"url": receiver.URL, "ref": ref, "payload": harness.Payload(ref), "idempotency_key": ref,
+				}
+				n++
+			}
+			s.accepted.Add(saturationBatch)
+			if _, err := s.p.AcceptBatch(context.Background(), list); err != nil {
+				s.Errorf("the load ended: %v", err)
+			}
+		})
 	}
-	t.Cleanup(func() {
-		cancel()
-		if err := callers.Wait(); err != nil {
-			t.Errorf("the load ended: %v", err)
-		}
-		receiver.Close()
-	})
 	return s
 }
 
-// call hands over batches until ctx ends.
-func (s *saturation) call(ctx context.Context, caller int) error {
-	for n := 0; ctx.Err() == nil; {
-		ended, err := s.p.Counter(endedMetric)
-		if err != nil {
-			return err
-		}
-		if float64(s.accepted.Load())-ended > saturationOpen {
-			harness.Pause()
-			continue
-		}
-		list := make([]harness.Submission, saturationBatch)
-		for i := range list {
-			ref := fmt.Sprintf("order-%d-%d", caller, n)
-			list[i] = harness.Submission{
-				"url": s.address, "ref": ref, "payload": harness.Payload(ref), "idempotency_key": ref,
-			}
-			n++
-		}
-		s.accepted.Add(saturationBatch)
-		if _, err := s.p.AcceptBatch(ctx, list); err != nil && ctx.Err() == nil {
-			return err
-		}
+// busy says whether enough is open, or the load has ended by an error.
+func (s *saturation) busy() bool {
+	ended, err := s.p.Counter(endedMetric)
+	if err != nil {
+		s.Errorf("the load ended: %v", err)
 	}
-	return nil
+	return s.Failed() || float64(s.accepted.Load())-ended > saturationOpen
 }
 
 // endedMetric counts callbacks that have become terminal.
