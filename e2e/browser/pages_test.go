@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"github.com/chromedp/cdproto/network"
 
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
+	"github.com/seed-ff5a32d8/dispatcher/internal/transcript"
 )
 
 // A crawl goes through every page of a scene and has each checked.
@@ -187,17 +187,15 @@ func (c *crawl) isLight(address, _ string) {
 	}
 }
 
-// hostile are texts that a sender, a receiver or an operator may write, and that must never be more than text.
-var hostile = []struct{ name, text string }{
-	{"markup", `<script>window.__pwned=1</script><img src=x onerror=window.__pwned=2>`},
-	{"quotes", `"'><svg/onload=window.__pwned=3> onfocus="window.__pwned=4" autofocus`},
-	{"ends", `</textarea></title></style></script><!--<script>__pwned=5</script>`},
-	{"address", `javascript:window.__pwned=6//%0d%0aX: y`},
-	{"template", "{{.}}{{7*7}}${7*7}<%= 7*7 %>`__pwned=7`"},
-	{"stream", "event: reload data: {} </div><!--/region--><div data-region=\"banner\">gone"},
-	{"directions", "order\u202egnp.exe\u2066\u200f\u200b\u0301\u0301 fine"},
-	{"one word", strings.Repeat("Donaudampfschifffahrt", 12)[:240]},
-	{"wide word", strings.Repeat("訂單編號", 30)},
+// A hostile text is one that a sender, a receiver or an operator may write, and that must never be more than text.
+type hostile struct{ name, text string }
+
+func hostiles(t *testing.T) (all []hostile) {
+	for _, line := range linesOf(t, "texts.txt") {
+		name, text, _ := strings.Cut(line, ": ")
+		all = append(all, hostile{name, transcript.Expand(t, text)})
+	}
+	return all
 }
 
 // answerWith answers with a text in every part of an answer that takes it, the reason phrase among them.
@@ -237,6 +235,7 @@ func (s *scene) plantAll(text string, n int) {
 func TestBrowserHostileTextsAreText(t *testing.T) {
 	harness.BlackBox(t)
 	t.Parallel()
+	hostile := hostiles(t)
 	s := newScene(t, harness.SQLiteEmbedded, func(a *harness.Arrival) harness.Reply {
 		var n int
 		if _, err := fmt.Sscanf(a.Path, "/say/%d", &n); err != nil {
@@ -302,14 +301,9 @@ func TestBrowserHostileTextsAreText(t *testing.T) {
 
 // wrongPages are pages that do one thing wrong each, and the rule that must find it; empty: nothing is wrong.
 func wrongPages(t *testing.T) (pages []struct{ rule, html string }) {
-	text, err := os.ReadFile("testdata/wrong.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(text)) {
-		if rule, html, found := strings.Cut(strings.TrimSpace(line), "\t"); found {
-			pages = append(pages, struct{ rule, html string }{strings.Trim(rule, "-"), html})
-		}
+	for _, line := range linesOf(t, "wrong.txt") {
+		rule, html, _ := strings.Cut(line, "\t")
+		pages = append(pages, struct{ rule, html string }{strings.Trim(rule, "-"), html})
 	}
 	return pages
 }

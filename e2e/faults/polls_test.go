@@ -158,22 +158,19 @@ func TestAPollKilledAtEveryStep(t *testing.T) {
 			}
 			// What the dead had claimed is claimed again when that has run out. All of them die first, so
 			// that this is waited for once.
-			t.Run("killed", func(t *testing.T) {
-				for _, v := range victims {
-					t.Run(v.ref(), func(t *testing.T) {
-						mostlyWaits(t)
-						v.as(t).die()
-					})
-				}
-			})
-			t.Run("started again", func(t *testing.T) {
-				for _, v := range victims {
-					t.Run(v.ref(), func(t *testing.T) {
-						mostlyWaits(t)
-						v.as(t).goOn()
-					})
-				}
-			})
+			for _, phase := range []struct {
+				name string
+				do   func(*pollVictim)
+			}{{"killed", (*pollVictim).die}, {"started again", (*pollVictim).goOn}} {
+				t.Run(phase.name, func(t *testing.T) {
+					for _, v := range victims {
+						t.Run(v.ref(), func(t *testing.T) {
+							mostlyWaits(t)
+							phase.do(v.as(t))
+						})
+					}
+				})
+			}
 			hits, asked := 0, 0
 			for _, v := range victims {
 				hits, asked = hits+v.Claims.Len(), asked+v.Receiver.Count()
