@@ -38,20 +38,8 @@ type scene struct {
 	refused []string // fields that took no hostile text
 }
 
-// The answers of a scene's receiver, by path.
-func sceneAnswers(a *harness.Arrival) harness.Reply {
-	for path, reply := range map[string]harness.Reply{
-		"/fails":   {Status: 503, Body: `{"error":"the shop is closed for maintenance"}`},
-		"/refuses": {Status: 422, Body: "unknown order"},
-		"/asks":    {Status: 200, Body: `{"trade_state":"USERPAYING"}`},
-		"/wrong":   {Status: 200, Body: `{"code":"FAIL","message":"signature"}`},
-	} {
-		if strings.HasPrefix(a.Path, path) {
-			return reply
-		}
-	}
-	return harness.Reply{Status: 200, Body: "success"}
-}
+// sceneAnswers are those of a scene's receiver, by path.
+func sceneAnswers(t *testing.T) harness.Script { return harness.ScriptOf(t, "testdata/answers.txt") }
 
 // newScene serves with nothing in it.
 func newScene(t *testing.T, c harness.Combination, answers harness.Script) *scene {
@@ -74,7 +62,7 @@ func (s *scene) window(name, base string) *tab {
 // lit is a scene on SQLite that is filled by a script, and a window that is signed in.
 func lit(t *testing.T, fill func(*scene)) (*scene, *tab) {
 	t.Helper()
-	s := newScene(t, harness.SQLiteEmbedded, sceneAnswers)
+	s := newScene(t, harness.SQLiteEmbedded, sceneAnswers(t))
 	fill(s)
 	return s, s.window("", s.Base)
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"regexp"
@@ -252,39 +251,12 @@ func (c *docShell) heard(path string) (list []harness.Arrival) {
 	return list
 }
 
-// kitchen answers as the shop, the payment service and the bank of the recipes.
-func kitchen(a *harness.Arrival) harness.Reply {
-	switch {
-	case a.Path == "/shop/notify" && a.Nth == 1:
-		return harness.Reply{Status: 500, Body: "database is down"}
-	case a.Path == "/bank/refunds/refund-9001":
-		switch a.Nth {
-		case 1:
-			return harness.Reply{Status: 404, Body: `{"code": "RESOURCE_NOT_EXISTS"}`}
-		case 2:
-			return harness.Reply{Stream: func(w http.ResponseWriter) {
-				w.Header().Set("Retry-After", "1")
-				w.WriteHeader(429)
-				io.WriteString(w, `{"code": "FREQUENCY_LIMITED"}`)
-			}}
-		case 3:
-			return harness.Reply{Status: 200, Body: `{"status": "PROCESSING"}`}
-		}
-		return harness.Reply{Status: 200, Body: `{"status": "SUCCESS"}`}
-	case a.Path == "/bank/orders/order-3003" && a.Nth > 1:
-		return harness.Reply{Status: 200, Body: `{"trade_state": "SUCCESS", "amount": {"total": 1.0000e4}}`}
-	case strings.HasPrefix(a.Path, "/bank/"):
-		return harness.Reply{Status: 200, Body: `{"trade_state": "USERPAYING"}`}
-	}
-	return harness.Reply{Status: 200, Body: "success"}
-}
-
 func TestRecipes(t *testing.T) {
 	mostlyWaits(t)
 	preamble, list := readRecipes(t)
 	b := harness.NewBackend(t, harness.SQLiteEmbedded)
 	b.KeepApart("what a shell hands over is not counted")
-	r := harness.NewReceiver(t, kitchen)
+	r := harness.NewReceiver(t, harness.ScriptOf(t, "testdata/kitchen.txt"))
 	p := harness.Serve(t, harness.Launch{On: b})
 	for _, recipe := range list {
 		t.Run(recipe.title, func(t *testing.T) {

@@ -4,8 +4,10 @@ import (
 	"context"
 	"crypto/sha256"
 	"io"
+	"maps"
 	"net"
 	"net/http"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -35,6 +37,7 @@ type Reply struct {
 	Status int
 	Body   string
 	After  time.Duration
+	Header http.Header
 	// Stream writes the whole answer by itself, status and all; nil: the others say what it is.
 	Stream func(http.ResponseWriter)
 }
@@ -154,6 +157,7 @@ func (r *Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	case cut:
 		panic(http.ErrAbortHandler) // net/http's way to cut the connection
 	default:
+		maps.Copy(w.Header(), answer.Header)
 		w.WriteHeader(answer.Status)
 		io.WriteString(w, answer.Body)
 	}
@@ -211,6 +215,42 @@ func (r *Receiver) Peak() int {
 
 // Always answers everything alike.
 func Always(reply Reply) Script { return func(*Arrival) Reply { return reply } }
+
+// ScriptOf reads a script. Each line of its file is
+//
+//	PATH [#NTH] STATUS [NAME=VALUE] BODY
+//
+// The first line answers whose path the arrival's begins with, and whose nth it is. NAME is a header's.
+func ScriptOf(tb testing.TB, file string) Script {
+	tb.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return func(a *Arrival) (reply Reply) {
+		for line := range strings.Lines(string(text)) {
+			words := strings.Fields(line)
+			if len(words) == 0 || !strings.HasPrefix(a.Path, words[0]) {
+				continue
+			}
+			if nth, named := strings.CutPrefix(words[1], "#"); named {
+				if nth != strconv.Itoa(a.Nth) {
+					continue
+				}
+				words = words[1:]
+			}
+			reply.Status, _ = strconv.Atoi(words[1]) // zero cuts the connection, which no script of a file does
+			words = words[2:]
+			if name, value, found := strings.Cut(words[0], "="); found {
+				reply.Header = http.Header{name: {value}}
+				words = words[1:]
+			}
+			reply.Body = strings.Join(words, " ")
+			return reply
+		}
+		return reply
+	}
+}
 
 // Usual is the script that most faults need: "retry" fails at its first arrival, "slow" takes 300 ms, all
 // else succeeds after 5 ms.
