@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -287,12 +288,9 @@ func TestBrowserHostileTextsAreText(t *testing.T) {
 	b.put(views[0])
 	b.forgive(`status of 4\d\d`, `does not conform to the required format`) // a field for a time says nothing to what is none
 	for _, h := range hostile {
-		q := url.QueryEscape(h.text)
-		for _, address := range []string{
-			"/ui/search?q=" + q, "/ui/orders?ref=" + q, "/ui/callbacks?ref=" + q + "&topic=" + q + "&from=" + q + "&state=" + q + "&cursor=" + q, "/ui/lanes?q=" + q,
-			"/ui/endpoints?q=" + q, "/ui/audit?actor=" + q + "&object=" + q, "/ui/books?from=" + q + "&group_by=" + q, "/ui/redrives/new?action=retry&ref=" + q + "&back=" + q,
-			"/ui/callbacks/" + url.PathEscape(h.text),
-		} {
+		asked := map[string]string{"q": url.QueryEscape(h.text), "path": url.PathEscape(h.text)}
+		for _, line := range linesOf(t, "asked.txt") {
+			address := os.Expand(line, func(name string) string { return asked[name] })
 			b.open(address)
 			harmless(address)
 		}

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"net/http"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -83,19 +82,10 @@ func (s *scene) play(file string) {
 	}
 }
 
-// linesOf are the lines of a file of testdata but for those that are empty or comments.
-func linesOf(tb testing.TB, file string) (lines []string) {
+// linesOf are the lines of a file of testdata.
+func linesOf(tb testing.TB, file string) []string {
 	tb.Helper()
-	text, err := os.ReadFile(filepath.Join("testdata", file))
-	if err != nil {
-		tb.Fatal(err)
-	}
-	for line := range strings.Lines(string(text)) {
-		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
-			lines = append(lines, line)
-		}
-	}
-	return lines
+	return harness.Lines(tb, "testdata/"+file)
 }
 
 // inTurn is what a line that is repeated says the i-th time.

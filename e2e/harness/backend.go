@@ -348,3 +348,19 @@ func Environment(more ...string) []string {
 	}
 	return append(env, more...)
 }
+
+// Lines are those of a file, without the spaces around them, but for those that are empty or comments, which begin
+// with #.
+func Lines(tb testing.TB, file string) (lines []string) {
+	tb.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"net"
 	"net/http"
-	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -223,14 +222,11 @@ func Always(reply Reply) Script { return func(*Arrival) Reply { return reply } }
 // The first line answers whose path the arrival's begins with, and whose nth it is. NAME is a header's.
 func ScriptOf(tb testing.TB, file string) Script {
 	tb.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	lines := Lines(tb, file)
 	return func(a *Arrival) (reply Reply) {
-		for line := range strings.Lines(string(text)) {
+		for _, line := range lines {
 			words := strings.Fields(line)
-			if len(words) == 0 || !strings.HasPrefix(a.Path, words[0]) {
+			if !strings.HasPrefix(a.Path, words[0]) {
 				continue
 			}
 			if nth, named := strings.CutPrefix(words[1], "#"); named {

@@ -101,28 +101,17 @@ func TestThreeAttemptsUnderTiersWithTheSameIDAndBytes(t *testing.T) {
 func TestInternalAddressesAreRefusedWhereverTheyAreGiven(t *testing.T) {
 	harness.BlackBox(t)
 	p := harness.Serve(t, harness.Launch{On: harness.NewBackend(t, harness.SQLiteEmbedded)})
-	callback := "/v1/callbacks/" + p.Make("/v1/callbacks", harness.Submission{"url": "http://127.0.0.1:9/", "payload": 1, "delay": "1h"})
-	const (
-		inside = `"url": "http://169.254.169.254/latest/meta-data/"`
-		until  = `"until": {"success": [{"status": [200]}]}`
-	)
-	for _, c := range []struct{ method, path, body, field string }{
-		{"POST", "/v1/callbacks", inside + `, "payload": 1`, "url"},
-		{"POST", callback + "/retry", inside, "url"},
-		{"PATCH", callback, inside, "url"},
-		{"POST", "/v1/redrives", `"action": "set_url", "filter": {}, ` + inside, "url"},
-		{"POST", "/v1/endpoints", inside, "url"},
-		{"POST", "/v1/polls", `"ref": "a", "request": {` + inside + `}, ` + until, "request"},
-		{"POST", "/v1/polls", `"ref": "a", "request": {"url": "https://shop.example/"}, ` + until + `, "on_result": {` + inside + `}`,
-			"on_result"},
-		{"POST", "/v1/schedules", `"name": "a", "cron": "@every 1h", "callback": {` + inside + `, "payload": 1}`, "callback"},
-	} {
-		_, err := p.Call(t.Context(), c.method, c.path, json.RawMessage("{"+c.body+"}"), nil)
+	callback := "/v1/callbacks/" + p.Make("/v1/callbacks",
+		harness.Submission{"url": "http://127.0.0.1:9/", "payload": 1, "delay": "1h"})
+	for _, line := range harness.Lines(t, "testdata/internal.txt") {
+		words := strings.SplitN(strings.Replace(line, "CALLBACK", callback, 1), " ", 4)
+		method, path, field, body := words[0], words[1], words[2], words[3]
+		_, err := p.Call(t.Context(), method, path, json.RawMessage(body), nil)
 		refusal := harness.Refusal(err)
 		if refusal == nil || refusal.Status != 422 || !slices.ContainsFunc(refusal.Errors, func(e client.FieldError) bool {
-			return strings.HasPrefix(e.Field, c.field) && strings.Contains(e.Message, "is not a public address")
+			return strings.HasPrefix(e.Field, field) && strings.Contains(e.Message, "is not a public address")
 		}) {
-			t.Errorf("%s %s: %v, want an error of %s", c.method, c.path, err, c.field)
+			t.Errorf("%s %s: %v, want an error of %s", method, path, err, field)
 		}
 	}
 }
@@ -243,19 +232,13 @@ func TestTimesOfATestBuildAreChecked(t *testing.T) {
 // testdata/first-hour.txt is run from its first line to its last.
 func TestKeysAndEndpointsFromTheShell(t *testing.T) {
 	harness.BlackBox(t)
-	text, err := os.ReadFile("testdata/first-hour.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
 	s := &shell{T: t, p: harness.Serve(t, harness.Launch{On: harness.NewBackend(t, harness.SQLiteEmbedded)}),
 		names: map[string]string{"admin": harness.AdminKey}}
 	for _, name := range []string{"one", "two"} {
 		s.names[name] = "127.0.0.1:" + testserver.FreePort(t)
 	}
-	for line := range strings.Lines(string(text)) {
-		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
-			s.do(line)
-		}
+	for _, line := range harness.Lines(t, "testdata/first-hour.txt") {
+		s.do(line)
 	}
 }
 
