@@ -116,9 +116,14 @@ func (cmd *endpointGet) Run(c *session) error {
 	return ask(c, r, func(ep *client.Endpoint) { showEndpoint(c, ep, time.Now()) })
 }
 
+// endpointArg names an endpoint.
+type endpointArg struct {
+	ID string `arg:"" name:"endpoint" help:"The endpoint's id or external id."`
+}
+
 // endpointDelete removes an endpoint.
 type endpointDelete struct {
-	ID     string `arg:"" name:"endpoint" help:"The endpoint's id or external id."`
+	endpointArg
 	Reason string `in:"reason" placeholder:"TEXT" help:"Why, for the audit."`
 	serverFlags
 }
@@ -134,7 +139,7 @@ func (cmd *endpointDelete) Run(c *session) error {
 
 // endpointPause holds an endpoint.
 type endpointPause struct {
-	ID string `arg:"" name:"endpoint" help:"The endpoint's id or external id."`
+	endpointArg
 	pauseFlags
 }
 
@@ -147,7 +152,7 @@ func (cmd *endpointPause) Run(c *session) error {
 
 // endpointResume lets an endpoint go on.
 type endpointResume struct {
-	ID string `arg:"" name:"endpoint" help:"The endpoint's id or external id."`
+	endpointArg
 	changeFlags
 }
 
@@ -267,7 +272,7 @@ func showReceiversPart(c *session, ep *client.EndpointWithSecret) {
 
 // endpointSet changes an endpoint.
 type endpointSet struct {
-	ID  string `arg:"" name:"endpoint" help:"The endpoint's id or external id."`
+	endpointArg
 	URL string `in:"url" name:"url" placeholder:"URL" help:"Address that is called."`
 	endpointFields
 	Enable bool     `in:"enabled" xor:"enabled" help:"Have it sent to again after it was disabled, by --disable or because it answered 410."`
@@ -318,8 +323,8 @@ func printSecret(c *session, private bool) func(*client.ShownSecret) {
 
 // endpointSecret prints an endpoint's secret.
 type endpointSecret struct {
-	ID      string `arg:"" name:"endpoint" help:"The endpoint's id or external id."`
-	Private bool   `help:"Of a key pair: the private key, which signs."`
+	endpointArg
+	Private bool `help:"Of a key pair: the private key, which signs."`
 	answerFlags
 }
 
@@ -335,7 +340,7 @@ func (cmd *endpointSecret) Run(c *session) error {
 
 // endpointRotate gives an endpoint a new secret.
 type endpointRotate struct {
-	ID      string `arg:"" name:"endpoint" help:"The endpoint's id or external id."`
+	endpointArg
 	Secret  string `in:"secret,secret" placeholder:"TEXT|@FILE|-" help:"The new one, as the endpoint's signer wants it; better in a file, or on the standard input with -, than where other users of this machine see it. Default: one is made."`
 	Label   string `in:"label" placeholder:"TEXT" help:"What receivers know it by, such as a certificate's serial number."`
 	Overlap string `in:"overlap" placeholder:"DURATION" help:"How long the old one signs beside it, 0s to 30d. 0s: it ends at once, as one that leaked must. Default: 1d."`
@@ -375,7 +380,7 @@ func oldSecret(s *client.RotatedSecret, where string) string {
 // endpointTest sends a test.
 type endpointTest struct {
 	serverFlags
-	ID      string `arg:"" name:"endpoint" help:"The endpoint's id or external id."`
+	endpointArg
 	Wait    bool   `help:"Wait until it has ended, show how, and exit with 1 unless it succeeded."`
 	Timeout string `default:"90s" placeholder:"DURATION" help:"With --wait: how long to wait. Default: 90s."`
 	JSON    bool   `name:"json" help:"Print JSON for machines: the callback, with --wait its attempts under \"attempts\"."`

@@ -245,10 +245,7 @@ func (cmd *secretsReencrypt) Run(c *session) error {
 	}
 	err := error(nil)
 	for more := true; more && err == nil; more = step.Next != "" {
-		in := struct {
-			From   string `json:"from,omitempty"`
-			Reason string `json:"reason,omitempty"`
-		}{step.Next, cmd.Reason}
+		in := client.ReencryptRequest{From: step.Next, Change: client.Change{Reason: cmd.Reason}}
 		step = client.Reencryption{}
 		if _, err = c.call(post("/v1/secret/reencrypt", in), &step); err == nil {
 			sum.KeyID, sum.Left = step.KeyID, step.Left
@@ -271,11 +268,9 @@ func (cmd *secretsReencrypt) Run(c *session) error {
 func showReencryption(c *session, r *client.Reencryption, asJSON bool) error {
 	if asJSON {
 		if err := console.PrintValue(c.Console, struct {
-			KeyID  string `json:"key_id"`
-			Done   int    `json:"done"`
-			Failed int    `json:"failed"`
-			Left   int    `json:"left"`
-		}{r.KeyID, r.Done, r.Failed, r.Left}); err != nil {
+			client.Reencryption
+			Next *string `json:"next,omitempty"` // there is none any more
+		}{Reencryption: *r}); err != nil {
 			return err
 		}
 	} else {
@@ -339,29 +334,15 @@ func (*auditVerify) Help() string {
 		"The exit code is 1 if the chain is broken."
 }
 
-// An auditReport is what was found so far; the server answers with one for each step.
-type auditReport struct {
-	Sound   bool `json:"sound"`
-	Checked int  `json:"checked"`
-	Broken  *struct {
-		Fault    string `json:"fault"`
-		Sequence int64  `json:"sequence"`
-		ID       string `json:"id"`
-	} `json:"broken"`
-	Next      string `json:"next,omitempty"`
-	Head      string `json:"head"`
-	Unchained int    `json:"unchained"`
-}
-
 // Run asks for one step after the other, and ends with 1 if the chain is broken.
 func (cmd *auditVerify) Run(c *session) error {
 	if _, err := store.ParseAuditLink(cmd.Expect); cmd.Expect != "" && err != nil {
 		return console.Wrong("--expect %s", err)
 	}
 	q := queryOf(cmd)
-	var report auditReport
+	var report client.AuditCheck
 	for more := true; more; more = report.Next != "" {
-		var step auditReport
+		var step client.AuditCheck
 		if _, err := c.call(get("/v1/audit/verify?"+q.Encode()), &step); err != nil {
 			return err
 		}
@@ -370,11 +351,14 @@ func (cmd *auditVerify) Run(c *session) error {
 		q.Set("from", report.Next)
 	}
 	if cmd.JSON {
-		if err := console.PrintValue(c.Console, report); err != nil {
+		if err := console.PrintValue(c.Console, struct {
+			client.AuditCheck
+			Next *string `json:"next,omitempty"` // there is none any more
+		}{AuditCheck: report}); err != nil {
 			return err
 		}
 	} else {
-		report.show(c)
+		showAuditCheck(c, &report)
 	}
 	if !report.Sound {
 		return console.ExitStatus(console.ExitFailed)
@@ -382,8 +366,8 @@ func (cmd *auditVerify) Run(c *session) error {
 	return nil
 }
 
-// show prints what was found, for people.
-func (r *auditReport) show(c *session) {
+// showAuditCheck prints what was found, for people.
+func showAuditCheck(c *session, r *client.AuditCheck) {
 	c.printf("checked %d entries\n", r.Checked)
 	if r.Unchained > 0 {
 		c.printf("%d entries of the last seconds are not chained yet\n", r.Unchained)

@@ -102,9 +102,14 @@ func wallTime(t time.Time, zone string) string {
 	return t.In(there).Format(" (2006-01-02 15:04 ") + zone + ")"
 }
 
+// scheduleArg names a schedule.
+type scheduleArg struct {
+	ID string `arg:"" help:"Id of the schedule."`
+}
+
 // scheduleRun makes a schedule's callback.
 type scheduleRun struct {
-	ID string `arg:"" help:"Id of the schedule."`
+	scheduleArg
 	changeFlags
 }
 
@@ -117,7 +122,7 @@ func (cmd *scheduleRun) Run(c *session) error {
 
 // scheduleRuns lists what a schedule has made.
 type scheduleRuns struct {
-	ID string `arg:"" help:"Id of the schedule."`
+	scheduleArg
 	answerFlags
 }
 
@@ -136,7 +141,7 @@ func (cmd *scheduleRuns) Run(c *session) error {
 
 // scheduleDelete removes a schedule.
 type scheduleDelete struct {
-	ID     string `arg:"" help:"Id of the schedule."`
+	scheduleArg
 	Reason string `in:"reason" placeholder:"TEXT" help:"Why, for the audit."`
 	serverFlags
 }
@@ -240,7 +245,7 @@ func (f *scheduleFields) hand(c *session, r request, done string) error {
 
 // scheduleSet changes a schedule.
 type scheduleSet struct {
-	ID string `arg:"" help:"Id of the schedule."`
+	scheduleArg
 	scheduleFields
 	Enabled  bool `in:"enabled" xor:"enabled" aliases:"enable" help:"Enable it: its next time counts from now."`
 	Disabled bool `in:"enabled,not" xor:"enabled" aliases:"disable" help:"Disable it: it makes no callback until it is enabled."`
