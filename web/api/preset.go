@@ -64,6 +64,8 @@ func presetOrder(a, b store.Cursor) int {
 
 // A presetKind is what the routes of one kind of preset differ in.
 type presetKind struct {
+	path string
+	kind store.PresetKind
 	list byte
 	// rows are what the project may name: its own, then what every project knows. The times of policies run from from;
 	// zero: they have none.
@@ -175,6 +177,8 @@ func (a *API) showPreset(ctx context.Context, c *gin.Context, who caller, k pres
 	return a.show(c, http.StatusOK, shown)
 }
 
+func presetKinds() []presetKind { return []presetKind{policyKind(), ruleKind(), profileKind()} }
+
 // policyKind is what /v1/policies has of its own.
 func policyKind() presetKind {
 	rows := func(p *control.Presets, from int64) (rows []preset) {
@@ -193,7 +197,10 @@ func policyKind() presetKind {
 		policy, err := e.Policy(ctx, project, name)
 		return namedPolicy(&policy, "", false, from), err
 	}
-	return presetKind{list: query.ListPolicies, timed: true, rows: rows, other: formula, read: readPolicy}
+	return presetKind{
+		path: "/v1/policies", kind: store.PresetPolicy, list: query.ListPolicies,
+		timed: true, rows: rows, other: formula, read: readPolicy,
+	}
 }
 
 // namedPolicy is a policy: the members of one given whole, and what follows from them.
@@ -231,7 +238,7 @@ func readPolicy(c *gin.Context, e Engine) (put putFunc, reason string, err error
 
 // ruleKind is what /v1/success_rules has of its own.
 func ruleKind() presetKind {
-	return presetKind{list: query.ListRules, read: readRule, rows: func(p *control.Presets, _ int64) (rows []preset) {
+	rows := func(p *control.Presets, _ int64) (rows []preset) {
 		add := func(name, about string, place int, rule store.JSONText) {
 			shown := client.NamedRule{Name: name, About: about, Own: place == 0, Rule: kept(rule)}
 			rows = append(rows, preset{name, int64(place), shown})
@@ -243,7 +250,10 @@ func ruleKind() presetKind {
 			add(r.Name, r.Description, 1+i, r.Rule)
 		}
 		return rows
-	}}
+	}
+	return presetKind{
+		path: "/v1/success_rules", kind: store.PresetSuccess, list: query.ListRules, rows: rows, read: readRule,
+	}
 }
 
 // readRule reads a success rule. The engine judges it, and is given all of it as it stands in the request, but for what is the audit's.
@@ -266,7 +276,7 @@ func readRule(c *gin.Context, e Engine) (put putFunc, reason string, err error) 
 
 // profileKind is what /v1/profiles has of its own.
 func profileKind() presetKind {
-	return presetKind{list: query.ListProfiles, read: readProfile, rows: func(p *control.Presets, _ int64) (rows []preset) {
+	rows := func(p *control.Presets, _ int64) (rows []preset) {
 		for i := range p.OwnProfiles {
 			rows = append(rows, preset{p.OwnProfiles[i].Name, 0, profileOf(&p.OwnProfiles[i], true)})
 		}
@@ -274,7 +284,10 @@ func profileKind() presetKind {
 			rows = append(rows, preset{p.Profiles[i].Name, int64(1 + i), profileOf(&p.Profiles[i], false)})
 		}
 		return rows
-	}}
+	}
+	return presetKind{
+		path: "/v1/profiles", kind: store.PresetProfile, list: query.ListProfiles, rows: rows, read: readProfile,
+	}
 }
 
 // profileOf is a profile. What it does not choose is null.

@@ -28,6 +28,11 @@ func (o *jsonObject) key(name string) {
 	o.b = append(o.b, '"', ':')
 }
 
+func (o *jsonObject) null(name string) {
+	o.key(name)
+	o.b = append(o.b, "null"...)
+}
+
 func (o *jsonObject) str(name, value string) {
 	o.key(name)
 	o.b = client.AppendString(o.b, value)
@@ -35,22 +40,21 @@ func (o *jsonObject) str(name, value string) {
 
 // id appends an id with its prefix, null for none.
 func (o *jsonObject) id(name, prefix, bare string) {
-	o.key(name)
 	if bare == "" {
-		o.b = append(o.b, "null"...)
+		o.null(name)
 		return
 	}
+	o.key(name)
 	o.b = append(append(append(append(o.b, '"'), prefix...), bare...), '"')
 }
 
 // orNull appends null for the empty text.
 func (o *jsonObject) orNull(name, value string) {
-	o.key(name)
 	if value == "" {
-		o.b = append(o.b, "null"...)
+		o.null(name)
 		return
 	}
-	o.b = client.AppendString(o.b, value)
+	o.str(name, value)
 }
 
 func (o *jsonObject) integer(name string, value int64) {
@@ -60,12 +64,11 @@ func (o *jsonObject) integer(name string, value int64) {
 
 // intOrNull appends null for zero.
 func (o *jsonObject) intOrNull(name string, value int) {
-	o.key(name)
 	if value == 0 {
-		o.b = append(o.b, "null"...)
+		o.null(name)
 		return
 	}
-	o.b = strconv.AppendInt(o.b, int64(value), 10)
+	o.integer(name, int64(value))
 }
 
 func (o *jsonObject) boolean(name string, value bool) {
@@ -75,11 +78,11 @@ func (o *jsonObject) boolean(name string, value bool) {
 
 // instant appends a time given in Unix milliseconds, null for zero.
 func (o *jsonObject) instant(name string, ms int64) {
-	o.key(name)
 	if ms == 0 {
-		o.b = append(o.b, "null"...)
+		o.null(name)
 		return
 	}
+	o.key(name)
 	o.b = append(o.b, '"')
 	o.b = appendTime(o.b, ms)
 	o.b = append(o.b, '"')
@@ -169,7 +172,7 @@ func (o *jsonObject) callback(c *store.Callback, now int64) {
 	if c.Strict {
 		o.str("order", orderStrict)
 	} else {
-		o.orNull("order", "")
+		o.null("order")
 	}
 	o.str("lane", c.Lane)
 	o.labels(c.Labels)
@@ -196,11 +199,10 @@ func (o *jsonObject) callback(c *store.Callback, now int64) {
 	o.instant("updated_at", c.UpdatedAt)
 	o.instant("finished_at", c.FinishedAt)
 	o.instant("expires_at", c.ExpiresAt)
-	o.key("version")
 	if c.Version == nil {
-		o.b = append(o.b, "null"...)
+		o.null("version")
 	} else {
-		o.b = strconv.AppendInt(o.b, *c.Version, 10)
+		o.integer("version", *c.Version)
 	}
 }
 
@@ -245,7 +247,7 @@ func (o *jsonObject) member(key, value []byte) {
 // maxAttempts is null where the last tier repeats: the deadline ends it, not a number.
 func (o *jsonObject) maxAttempts(c *store.Callback) {
 	if c.Policy.RepeatLast {
-		o.intOrNull("max_attempts", 0)
+		o.null("max_attempts")
 		return
 	}
 	o.integer("max_attempts", int64(c.MaxAttempts()))

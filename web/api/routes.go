@@ -54,7 +54,7 @@ func (a *API) rows() []row {
 	const send, read, operate, admin = store.ScopeSend, store.ScopeRead, store.ScopeOperate, store.ScopeAdmin
 	const cb, ep, rd, sc = store.CallbackPrefix, store.EndpointPrefix, store.RedrivePrefix, store.SchedulePrefix
 	const external = "/v1/endpoints/by-external-id/*external_id"
-	return []row{
+	all := []row{
 		{send, "POST /v1/callbacks", a.accept, 0},
 		{send, "POST /v1/callbacks/batch", a.acceptBatch, 0},
 		{send, "POST /v1/events", a.event, 0},
@@ -115,19 +115,6 @@ func (a *API) rows() []row {
 		{operate, "POST /v1/schedules/:id/run", done(a, sc, http.StatusAccepted, a.Engine.RunSchedule, a.callbackOf), 0},
 		{read, "GET /v1/schedules/:id/runs", shown(a, sc, a.Engine.ScheduleRuns, runsOf), 0},
 
-		{read, "GET /v1/policies", a.listPresets(policyKind()), 0},
-		{read, "GET /v1/policies/:name", a.getPreset(policyKind()), 0},
-		{operate, "PUT /v1/policies/:name", a.putPreset(policyKind()), 0},
-		{operate, "DELETE /v1/policies/:name", a.deletePreset(store.PresetPolicy), 0},
-		{read, "GET /v1/success_rules", a.listPresets(ruleKind()), 0},
-		{read, "GET /v1/success_rules/:name", a.getPreset(ruleKind()), 0},
-		{operate, "PUT /v1/success_rules/:name", a.putPreset(ruleKind()), 0},
-		{operate, "DELETE /v1/success_rules/:name", a.deletePreset(store.PresetSuccess), 0},
-		{read, "GET /v1/profiles", a.listPresets(profileKind()), 0},
-		{read, "GET /v1/profiles/:name", a.getPreset(profileKind()), 0},
-		{operate, "PUT /v1/profiles/:name", a.putPreset(profileKind()), 0},
-		{operate, "DELETE /v1/profiles/:name", a.deletePreset(store.PresetProfile), 0},
-
 		{admin, "GET /v1/projects", a.listProjects, 0},
 		{admin, "POST /v1/projects", root(a.createProject), 0},
 		{admin, "GET /v1/projects/:id", a.getProject, 0},
@@ -143,6 +130,14 @@ func (a *API) rows() []row {
 		{admin, "POST /v1/index/verify", root(a.verify), longest},
 		{admin, "POST /v1/index/rebuild", root(a.rebuild), longest},
 	}
+	for _, k := range presetKinds() {
+		all = append(all,
+			row{read, "GET " + k.path, a.listPresets(k), 0},
+			row{read, "GET " + k.path + "/:name", a.getPreset(k), 0},
+			row{operate, "PUT " + k.path + "/:name", a.putPreset(k), 0},
+			row{operate, "DELETE " + k.path + "/:name", a.deletePreset(k.kind), 0})
+	}
+	return all
 }
 
 // root has a route answer the settings' admin key alone: what it shows or does is of all projects.
@@ -157,16 +152,17 @@ func root(h handler) handler {
 
 // Register adds the routes to a router.
 func (a *API) Register(r gin.IRouter) {
-	lanes := make(laneActions)
+	lanes, methods := make(map[string]Route), make(map[string]bool)
 	for _, route := range a.Routes() {
-		if action, ok := strings.CutPrefix(route.Path, lanePath); ok {
-			lanes.add(route.Method, action, route.handler)
+		action, ofLane := strings.CutPrefix(route.Path, lanePath)
+		if !ofLane {
+			r.Handle(route.Method, route.Path, route.handler)
 			continue
 		}
-		r.Handle(route.Method, route.Path, route.handler)
-	}
-	for method := range lanes {
-		r.Handle(method, "/v1/lanes/*lane", func(c *gin.Context) { a.laneAction(c, lanes) })
+		if lanes[action] = route; !methods[route.Method] {
+			methods[route.Method] = true
+			r.Handle(route.Method, "/v1/lanes/*lane", func(c *gin.Context) { a.laneAction(c, lanes) })
+		}
 	}
 }
 
@@ -175,38 +171,21 @@ func (a *API) Register(r gin.IRouter) {
 // all of them, and what a request means is its last segment.
 const lanePath = "/v1/lanes/:lane/"
 
-// laneActions are the handlers of one lane's routes, by method and last segment.
-type laneActions map[string]map[string]gin.HandlerFunc
-
-func (l laneActions) add(method, action string, h gin.HandlerFunc) {
-	if l[method] == nil {
-		l[method] = make(map[string]gin.HandlerFunc)
-	}
-	l[method][action] = h
-}
-
-// laneAction answers a request for one lane.
-func (a *API) laneAction(c *gin.Context, lanes laneActions) {
+// laneAction answers a request for one lane. The routes are by their last segment.
+func (a *API) laneAction(c *gin.Context, routes map[string]Route) {
 	path := strings.TrimPrefix(c.Param("lane"), "/")
 	i := strings.LastIndexByte(path, '/')
-	if i <= 0 {
+	route, known := routes[path[i+1:]]
+	switch {
+	case i <= 0 || !known:
 		a.fail(c, httperr.ErrNoRoute)
-		return
+	case route.Method != c.Request.Method:
+		c.Writer.Header().Set("Allow", route.Method)
+		a.fail(c, httperr.ErrMethod)
+	default:
+		c.Params = gin.Params{{Key: "lane", Value: path[:i]}}
+		route.handler(c)
 	}
-	key, action := path[:i], path[i+1:]
-	if h := lanes[c.Request.Method][action]; h != nil {
-		c.Params = gin.Params{{Key: "lane", Value: key}}
-		h(c)
-		return
-	}
-	for method, actions := range lanes {
-		if actions[action] != nil {
-			c.Writer.Header().Set("Allow", method)
-			a.fail(c, httperr.ErrMethod)
-			return
-		}
-	}
-	a.fail(c, httperr.ErrNoRoute)
 }
 
 // noContent answers that it is done, and that there is nothing to say of it.
