@@ -2,8 +2,10 @@ package api_test
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
@@ -19,36 +21,32 @@ var included = map[store.Scope][]store.Scope{
 	store.ScopeAdmin:   {store.ScopeAdmin, store.ScopeOperate, store.ScopeRead, store.ScopeSend},
 }
 
-// routeScopes are those that SPEC has for some routes: what is not here is read by GET, and operated on by the rest.
-var routeScopes = map[store.Scope]string{
-	store.ScopeSend: "POST /v1/callbacks, POST /v1/callbacks/batch, POST /v1/events, POST /v1/polls, " +
-		"POST /v1/polls/:id/resolve",
-	store.ScopeRead: "POST /v1/reconcile/compare",
-	store.ScopeAdmin: "GET /v1/secret, POST /v1/secret/rotate, POST /v1/secret/reencrypt, GET /v1/audit, " +
-		"GET /v1/audit/verify, GET /v1/projects, POST /v1/projects, GET /v1/projects/:id, PATCH /v1/projects/:id, " +
-		"GET /v1/keys, POST /v1/keys, DELETE /v1/keys/:id, POST /v1/index/verify, POST /v1/index/rebuild, " +
-		"GET /v1/endpoints/:id/secret, POST /v1/endpoints/:id/rotate_secret",
+// A want is what a route needs, by testdata/routes.list.
+type want struct {
+	scope store.Scope
+	// root: only the settings' admin key may: what it shows or does is of all projects.
+	root bool
+	body string
 }
 
-// rootRoutes are for the settings' admin key alone: what they show or do is of all projects.
-var rootRoutes = []string{
-	"POST /v1/projects", "POST /v1/index/verify", "POST /v1/index/rebuild", "POST /v1/secret/reencrypt",
-	"GET /v1/audit/verify",
-}
+var wants = sync.OnceValue(func() map[string]want {
+	text, err := os.ReadFile("testdata/routes.list")
+	if err != nil {
+		panic(err)
+	}
+	all := make(map[string]want)
+	for line := range strings.Lines(string(text)) {
+		part := append(strings.Fields(line), "")
+		w := want{scope: store.Scope(part[0]), root: part[0] == "root", body: part[3]}
+		if w.root {
+			w.scope = store.ScopeAdmin
+		}
+		all[part[1]+" "+part[2]] = w
+	}
+	return all
+})
 
 func name(r api.Route) string { return r.Method + " " + r.Path }
-
-func scopeOf(r api.Route) store.Scope {
-	for scope, names := range routeScopes {
-		if slices.Contains(strings.Split(names, ", "), name(r)) {
-			return scope
-		}
-	}
-	if r.Method == "GET" {
-		return store.ScopeRead
-	}
-	return store.ScopeOperate
-}
 
 // pathOf fills the parameters of a route with what the stub has.
 func pathOf(r api.Route) string {
@@ -66,30 +64,7 @@ func pathOf(r api.Route) string {
 }
 
 // bodyOf is a request that the route takes.
-func bodyOf(r api.Route) string {
-	body, given := map[string]string{
-		"POST /v1/callbacks/batch":                      `{"callbacks":[{}]}`,
-		"POST /v1/callbacks/cancel":                     `{"ref":"a"}`,
-		"POST /v1/callbacks/:id/reschedule":             `{"delay":"1s"}`,
-		"PATCH /v1/callbacks/:id":                       `{"url":"u"}`,
-		"POST /v1/endpoints":                            `{"url":"u"}`,
-		"PUT /v1/endpoints/by-external-id/*external_id": `{"url":"u"}`,
-		"POST /v1/endpoints/batch":                      `{"endpoints":[{"external_id":"a","url":"u"}]}`,
-		"PUT /v1/lanes/:lane/limits":                    `{"rate":null}`,
-		"PUT /v1/policies/:name":                        `{"tiers":[]}`,
-		"POST /v1/reconcile/compare":                    `{"from":"2026-11-20T00:00:00Z","refs":[]}`,
-		"POST /v1/events":                               `{"topic":"t"}`,
-		"POST /v1/keys":                                 `{"name":"n","scopes":["send"]}`,
-		"POST /v1/polls":                                `{"ref":"o","request":{"url":"u"},"until":{}}`,
-		"POST /v1/projects":                             `{"id":"c"}`,
-		"POST /v1/redrives":                             `{"action":"retry","filter":{"state":"dead"}}`,
-		"POST /v1/schedules":                            `{"name":"n","cron":"@daily","callback":{}}`,
-	}[name(r)]
-	if !given && r.Method != "GET" {
-		return `{}`
-	}
-	return body
-}
+func bodyOf(r api.Route) string { return wants()[name(r)].body }
 
 // routes are those that need a key.
 func routes(t testing.TB) (routes []api.Route) {
@@ -119,7 +94,7 @@ func bearer(project string, scope store.Scope) []string {
 func TestEveryRouteAndEveryScope(t *testing.T) {
 	t.Parallel()
 	for _, r := range routes(t) {
-		needs := scopeOf(r)
+		needs := wants()[name(r)].scope
 		if r.Scope != needs {
 			t.Errorf("%s needs %s, want %s", name(r), r.Scope, needs)
 		}
@@ -128,7 +103,7 @@ func TestEveryRouteAndEveryScope(t *testing.T) {
 		for _, scope := range store.Scopes {
 			e := fullEngine()
 			rec := newFace(t, e).do(r.Method, pathOf(r), bodyOf(r), bearer("b", scope)...)
-			root := slices.Contains(rootRoutes, name(r))
+			root := wants()[name(r)].root
 			switch allowed := slices.Contains(included[scope], needs); {
 			case !allowed, root:
 				wantProblem(t, rec, 403, "forbidden")
