@@ -57,7 +57,7 @@ func testExpiredKey(f *fixture) {
 		key := keyed(fmt.Sprint("key-", round), "one")
 		f.succeed(f.accept(key).ID)
 		f.now += store.IdempotencyAge.Milliseconds() + 1
-		f.purge(f.now, f.now)
+		must(f.Purge(f.ctx(), store.Retention{Now: f.now, Payloads: f.now, Callbacks: f.now}, 100))
 		const callers, each = 6, 300
 		calls := make([][]store.Draft, callers)
 		for i := range calls {

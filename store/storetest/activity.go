@@ -45,8 +45,6 @@ func testActivityMany(f *fixture) {
 	same(f, "added", writers*lanes, accepted)
 }
 
-func (f *fixture) report(d store.Dispatcher) { f.ok(f.ReportDispatcher(f.ctx(), d)) }
-
 func (f *fixture) purgeDispatchers(now int64, limit, want int) {
 	same(f, "purged", want, must(f.PurgeDispatchers(f.ctx(), now, limit)))
 }
@@ -56,7 +54,8 @@ func (f *fixture) purgeDispatchers(now int64, limit, want int) {
 func testDispatchersMany(f *fixture) {
 	const n = 1003
 	for i := range int64(n) {
-		f.report(store.Dispatcher{Name: fmt.Sprint(i), StartedAt: f.now - i, SeenAt: f.now + i})
+		d := store.Dispatcher{Name: fmt.Sprint(i), StartedAt: f.now - i, SeenAt: f.now + i}
+		f.ok(f.ReportDispatcher(f.ctx(), d))
 	}
 	got := must(f.Dispatchers(f.ctx(), f.now))
 	f.check(len(got) == 1000 && got[0].Name == fmt.Sprint(n-1) && got[999].Name == "3" &&

@@ -68,7 +68,6 @@ func with(change func(c *store.Callback)) option {
 
 func inProject(id string) option { return with(func(c *store.Callback) { c.Project = id }) }
 func inLane(key string) option   { return with(func(c *store.Callback) { c.Lane = key }) }
-func withRef(ref string) option  { return with(func(c *store.Callback) { c.Ref = ref }) }
 func dueIn(ms int64) option      { return with(func(c *store.Callback) { c.DueAt += ms }) }
 
 // keyed gives a draft an idempotency key.
@@ -209,24 +208,11 @@ func (f *fixture) win(r store.Result) store.Committed {
 	return c
 }
 
-// succeed, fail and die claim a callback and commit how the attempt ended.
+// succeed claims a callback and commits that the attempt has succeeded.
 func (f *fixture) succeed(id string) store.Committed { return f.win(f.succeeded(f.claim(id))) }
-func (f *fixture) fail(id string) store.Committed    { return f.win(f.failed(f.claim(id))) }
-func (f *fixture) die(id string) store.Committed     { return f.win(f.died(f.claim(id))) }
-
-// dead accepts a callback and lets its first attempt end it.
-func (f *fixture) dead(options ...option) store.Callback {
-	c := f.accept(options...)
-	f.die(c.ID)
-	return f.get(c.ID)
-}
 
 func (f *fixture) cancel(id string) store.CanceledCallback {
 	return must(f.Cancel(f.ctx(), project, id, f.now, actor))
-}
-
-func (f *fixture) retry(id string, ladder store.Ladder) store.Callback {
-	return must(f.Retry(f.ctx(), project, id, store.Retry{Ladder: ladder, Now: f.now}, actor))
 }
 
 // infallible is a change that is never refused.
@@ -235,12 +221,6 @@ func infallible[T any](change func(*T)) func(*T) error {
 		change(row)
 		return nil
 	}
-}
-
-// purge removes payloads and rows that ended before those times, and what is known of references since.
-func (f *fixture) purge(payloadBefore, metadataBefore int64) {
-	must(f.Purge(f.ctx(), store.Retention{Now: f.now, Payloads: payloadBefore, Callbacks: metadataBefore}, 100))
-	must2(f.PurgeVersions(f.ctx(), f.now, metadataBefore, 100))
 }
 
 func (f *fixture) fold() { f.ok(f.Fold(f.ctx(), f.now)) }
@@ -256,19 +236,9 @@ func (f *fixture) attempts(id string) []store.Attempt {
 
 func (f *fixture) counts() store.Counts { return must(f.Counts(f.ctx(), project)) }
 
-type states = map[store.State]int64
-
-// wantCounts compares how many callbacks are counted in those states.
-func (f *fixture) wantCounts(want states) {
-	counts := f.counts()
-	for state, n := range want {
-		same(f, "counted as "+string(state), n, counts.States[state])
-	}
-}
-
 // wantOpen compares how many callbacks are counted as open.
 func (f *fixture) wantOpen(want int64) {
-	f.wantCounts(states{store.Scheduled: want})
+	same(f, "counted as open", want, f.counts().States[store.Scheduled])
 }
 
 // list is the ids of what a filter picks.

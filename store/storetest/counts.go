@@ -29,17 +29,13 @@ func (f *fixture) counted() tally {
 	for _, l := range counts.Lanes {
 		all["lane "+l.Lane] = l.Open
 	}
-	for _, h := range f.dueHours(f.countedFrom(), f.now+1000*day) {
+	for _, h := range must(f.DueHours(f.ctx(), project, f.countedFrom(), f.now+1000*day)) {
 		all[fmt.Sprint("hour ", h.At)] = h.Count
 	}
 	return all
 }
 
 func (f *fixture) countedFrom() int64 { return f.now - f.now%hour - day }
-
-func (f *fixture) dueHours(from, to int64) []store.DueHour {
-	return must(f.DueHours(f.ctx(), project, from, to))
-}
 
 // listed is what a list of the callbacks since then says, and shows each.
 func (f *fixture) listed(since int64, show func(c *store.Callback)) tally {
@@ -115,13 +111,13 @@ func testCounts(f *fixture) {
 			lanes[87].Open == 1 &&
 			lanes[99].Open == 1, "%s: lanes %+v", when, lanes)
 		maps.DeleteFunc(counts.States, func(_ store.State, n int64) bool { return n == 0 })
-		same(f, when+": states", states{store.Scheduled: all + 3, store.Succeeded: 1}, counts.States)
+		same(f, when+": states", map[store.State]int64{store.Scheduled: all + 3, store.Succeeded: 1}, counts.States)
 		same(f, when+": tiers", map[int]int64{0: all + 1, 1: 1, 3: 1}, counts.Tiers)
 	}
 	f.fold()
 	extra := f.acceptEach(3, lane(0))
 	f.accept(lane(0), with(func(c *store.Callback) { c.LadderBase = -3 }))
-	f.fail(extra[0].ID)
+	f.win(f.failed(f.claim(extra[0].ID)))
 	f.succeed(extra[1].ID)
 	for _, when := range []string{"half folded", "folded", "folded twice"} {
 		check(when)
@@ -170,7 +166,7 @@ func testDeadGroupsMany(f *fixture) {
 	}
 	// Once there are fewer groups, the large one is among them, before all others.
 	for _, id := range all[large+20:] {
-		f.retry(id, store.Restart)
+		must(f.Retry(f.ctx(), project, id, store.Retry{Ladder: store.Restart, Now: f.now}, actor))
 	}
 	got = must(f.DeadGroups(f.ctx(), project))
 	same(f, "fewer groups", 21, len(got))
@@ -183,7 +179,7 @@ func testDeadGroupsMany(f *fixture) {
 
 // testCompareMany compares with more references than one statement takes.
 func testCompareMany(f *fixture) {
-	f.accept(withRef("a"))
+	f.accept(with(func(c *store.Callback) { c.Ref = "a" }))
 	many := make([]string, 2500)
 	for i := range many {
 		many[i] = fmt.Sprint("many-", i)

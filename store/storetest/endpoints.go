@@ -9,27 +9,15 @@ import (
 )
 
 // newEndpoint is one that sends to the shop.
-func (f *fixture) newEndpoint(changes ...func(*store.Endpoint)) store.Endpoint {
-	e := store.Endpoint{
+func (f *fixture) newEndpoint() store.Endpoint {
+	return store.Endpoint{
 		ID: f.id(), Project: project, Name: "Shop", URL: "https://shop.example/hook", Enabled: true,
 		CreatedAt: f.now,
 	}
-	for _, change := range changes {
-		change(&e)
-	}
-	return e
 }
 
-func (f *fixture) endpoint(changes ...func(*store.Endpoint)) store.Endpoint {
-	return must(f.CreateEndpoint(f.ctx(), f.newEndpoint(changes...), actor))
-}
-
-func (f *fixture) patchEndpoint(id string, change func(*store.Endpoint)) store.Endpoint {
-	return must(f.PatchEndpoint(f.ctx(), project, id, infallible(change), f.now, actor))
-}
-
-func (f *fixture) getEndpoint(id string) store.Endpoint {
-	return must(f.Endpoint(f.ctx(), project, id))
+func (f *fixture) endpoint() store.Endpoint {
+	return must(f.CreateEndpoint(f.ctx(), f.newEndpoint(), actor))
 }
 
 // named asks for an endpoint with that external id and that name.
@@ -97,9 +85,10 @@ func testChangesInOrder(f *fixture) {
 	f.during(func() {
 		crowd(f, writers, func(i int) (_ error) {
 			for n := range each {
-				e := f.patchEndpoint(endpoints[i], func(e *store.Endpoint) { e.Name, e.Concurrency = fmt.Sprint(n), n+1 })
+				change := infallible(func(e *store.Endpoint) { e.Name, e.Concurrency = fmt.Sprint(n), n+1 })
+				e := must(f.PatchEndpoint(f.ctx(), project, endpoints[i], change, f.now, actor))
 				if n%3 == 0 {
-					f.pauseLane(e.LaneKey(), int64(n+1), "")
+					must(f.PauseLane(f.ctx(), project, e.LaneKey(), int64(n+1), "", f.now, actor))
 				}
 				final[i] = e.Version
 			}

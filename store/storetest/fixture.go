@@ -122,18 +122,12 @@ func (f *fixture) require(holds bool, format string, args ...any) {
 	}
 }
 
-// errOf and errOf2 return the error of a call whose other results do not matter.
-func errOf[T any](_ T, err error) error          { return err }
-func errOf2[A, B any](_ A, _ B, err error) error { return err }
+// errOf returns the error of a call whose other result does not matter.
+func errOf[T any](_ T, err error) error { return err }
 
 // fails reports a call that did not fail as wanted.
 func (f *fixture) fails(want error, what string, err error) {
 	f.check(errors.Is(err, want), "%s: %v, want %v", what, err, want)
-}
-
-// missing reports a call that found something.
-func (f *fixture) missing(what string, err error) {
-	f.fails(store.ErrNotFound, what, err)
 }
 
 // same reports two values that differ.

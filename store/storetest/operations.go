@@ -216,7 +216,7 @@ var operations = map[string]func(s *script, words []string) ([]any, error){
 		h := store.EndpointHealth{ID: s.ids[words[0]]}
 		s.assign(reflect.ValueOf(&h).Elem(), words[1:])
 		s.ok(s.ReportHealth(s.ctx(), []store.EndpointHealth{{ID: s.id(), FailedAt: s.now}, h}, s.now))
-		return []any{s.getEndpoint(h.ID)}, nil
+		return []any{must(s.Endpoint(s.ctx(), project, h.ID))}, nil
 	},
 	// upsert NAME[:FIELD,…]…: endpoints with these external ids, in one call.
 	"upsert": func(s *script, words []string) (answers []any, err error) {

@@ -94,7 +94,9 @@ func testPollReopenCrowd(f *fixture) {
 	const many = 8
 	var twins []string
 	for range many {
-		twins = append(twins, f.dead(polling("twin"), func(d *store.Draft) { d.Poll.OnResult = nil }).ID)
+		p := f.accept(polling("twin"), func(d *store.Draft) { d.Poll.OnResult = nil })
+		f.win(f.died(f.claim(p.ID)))
+		twins = append(twins, p.ID)
 	}
 	for range 8 {
 		opened := f.winners(many, store.ErrPollLive, func(i int) error {

@@ -27,7 +27,7 @@ func (f *fixture) askRedrive(project string) (store.Redrive, error) {
 
 // testRedriveCrowd: parallel creates cannot pass the bound of open redrives. Another project's do not count.
 func testRedriveCrowd(f *fixture) {
-	f.newProjects("shop")
+	must(f.CreateProject(f.ctx(), store.Project{ID: "shop", CreatedAt: f.now}, actor))
 	var first atomic.Pointer[store.Redrive]
 	made := f.winners(2*store.MaxOpenRedrives, store.ErrTooManyRedrives, func(int) error {
 		r, err := f.askRedrive(project)
@@ -44,5 +44,5 @@ func testRedriveCrowd(f *fixture) {
 	f.setRedrive(first.Load().ID, store.RedriveCanceled)
 	must(f.askRedrive(project))
 	tooMany("one more")
-	f.missing("one of no project", errOf(f.askRedrive("none")))
+	f.fails(store.ErrNotFound, "one of no project", errOf(f.askRedrive("none")))
 }

@@ -9,21 +9,17 @@ import (
 )
 
 // newSchedule is one that is due at the next second.
-func (f *fixture) newSchedule(name string, changes ...func(*store.Schedule)) store.Schedule {
-	s := store.Schedule{
+func (f *fixture) newSchedule(name string) store.Schedule {
+	return store.Schedule{
 		ID: f.id(), Project: project, Name: name, Cron: "*/5 * * * *", Timezone: "Asia/Shanghai",
 		Template: `{"url": "https://a.example", "n":1}`, Missed: store.MissedSkip, Enabled: true,
 		NextAt:    f.now + 1000,
 		CreatedAt: f.now, UpdatedAt: f.now,
 	}
-	for _, change := range changes {
-		change(&s)
-	}
-	return s
 }
 
-func (f *fixture) schedule(name string, changes ...func(*store.Schedule)) store.Schedule {
-	return must(f.CreateSchedule(f.ctx(), f.newSchedule(name, changes...), actor))
+func (f *fixture) schedule(name string) store.Schedule {
+	return must(f.CreateSchedule(f.ctx(), f.newSchedule(name), actor))
 }
 
 func (f *fixture) schedules(n int) (all []store.Schedule) {
@@ -69,7 +65,9 @@ func testScheduleNames(f *fixture) {
 		f.check(errors.As(err, &full) && full.Fields[0].Field == "name", "one too many: %v", err)
 	}
 	same(f, "made where there was room for two", 2, created)
-	f.schedule("of another", func(s *store.Schedule) { s.Project = "other" })
+	theirs := f.newSchedule("of another")
+	theirs.Project = "other"
+	must(f.CreateSchedule(f.ctx(), theirs, actor))
 }
 
 // firing is the next due time of a schedule, with a callback.

@@ -30,7 +30,6 @@ type Store interface {
 	// Maintenance.
 	TryLease(ctx context.Context, name, holder string, now int64, ttl time.Duration) (bool, error)
 	Purge(ctx context.Context, r store.Retention, limit int) (store.Purged, error)
-	PurgeVersions(ctx context.Context, now, before int64, limit int) (removed int, more bool, err error)
 	Fold(ctx context.Context, now int64) error
 
 	// Secrets.

@@ -4,7 +4,6 @@
 package storetest
 
 import (
-	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -33,36 +32,38 @@ func (o Options) has(name string) bool {
 	})
 }
 
-// groups are the tests that are no transcripts, by group and name: those of many rows, of several goroutines, and of
-// much that is alike.
-var groups = map[string]map[string]func(*fixture){
-	"Accept": {
-		"Order": testAcceptAnswersInPlace, "Concurrent": testAcceptConcurrently,
-		"ExpiredKey": testExpiredKey,
-	},
-	"Event":   {"Crowd": testEventCrowd},
-	"Audit":   {"Chain": testAuditChain, "ChainCrowd": testAuditChainCrowd},
-	"Rest":    {"SecretsCrowd": testSecretsCrowd},
-	"Upkeep":  {"Lease": testLease},
-	"Lane":    {"MadeMeanwhile": testLanesMadeWhilePaused, "QuotaCrowd": testLaneQuotaCrowd},
-	"Redrive": {"Crowd": testRedriveCrowd},
-	"Endpoint": {
-		"UpsertTogether": testEndpointUpsertTogether, "ChangedInOrder": testChangesInOrder,
-		"DisableCrowd": testEndpointDisableCrowd,
-	},
-	"Outcomes":  {"Many": testOutcomesMany, "Crowd": testOutcomesCrowd},
-	"Poll":      {"LiveCrowd": testPollLiveCrowd, "ReopenCrowd": testPollReopenCrowd},
-	"Schedule":  {"Names": testScheduleNames, "FireCrowd": testFireCrowd, "Kept": testRunsKept},
-	"Supersede": {"Crowd": testSupersedeCrowd},
-	"Strict":    {"Crowd": testStrictCrowd},
-	"Books":     {"CompareMany": testCompareMany},
-	"Read": {
-		"Counts": testCounts, "DueNowMany": testDueNowMany,
-		"DeadGroupsMany": testDeadGroupsMany,
-	},
-	"Activity":    {"Many": testActivityMany},
-	"Dispatchers": {"Many": testDispatchersMany},
-	"Model":       {"": testModel},
+// tests are those that are no transcripts: of many rows, and of several goroutines.
+var tests = map[string]func(*fixture){
+	"Accept/Order":            testAcceptAnswersInPlace,
+	"Accept/Concurrent":       testAcceptConcurrently,
+	"Accept/ExpiredKey":       testExpiredKey,
+	"Event/Crowd":             testEventCrowd,
+	"Audit/Chain":             testAuditChain,
+	"Audit/ChainCrowd":        testAuditChainCrowd,
+	"Rest/SecretsCrowd":       testSecretsCrowd,
+	"Upkeep/Lease":            testLease,
+	"Lane/MadeMeanwhile":      testLanesMadeWhilePaused,
+	"Lane/QuotaCrowd":         testLaneQuotaCrowd,
+	"Redrive/Crowd":           testRedriveCrowd,
+	"Endpoint/UpsertTogether": testEndpointUpsertTogether,
+	"Endpoint/ChangedInOrder": testChangesInOrder,
+	"Endpoint/DisableCrowd":   testEndpointDisableCrowd,
+	"Outcomes/Many":           testOutcomesMany,
+	"Outcomes/Crowd":          testOutcomesCrowd,
+	"Poll/LiveCrowd":          testPollLiveCrowd,
+	"Poll/ReopenCrowd":        testPollReopenCrowd,
+	"Schedule/Names":          testScheduleNames,
+	"Schedule/FireCrowd":      testFireCrowd,
+	"Schedule/Kept":           testRunsKept,
+	"Supersede/Crowd":         testSupersedeCrowd,
+	"Strict/Crowd":            testStrictCrowd,
+	"Books/CompareMany":       testCompareMany,
+	"Read/Counts":             testCounts,
+	"Read/DueNowMany":         testDueNowMany,
+	"Read/DeadGroupsMany":     testDeadGroupsMany,
+	"Activity/Many":           testActivityMany,
+	"Dispatchers/Many":        testDispatchersMany,
+	"Model":                   testModel,
 }
 
 // Run runs the suite, each test in parallel. Each call of open returns an empty store, migrated, that is
@@ -70,19 +71,17 @@ var groups = map[string]map[string]func(*fixture){
 func Run(t *testing.T, o Options, open func(t *testing.T) Store) {
 	t.Helper()
 	transcripts(t, o, open)
-	for group, tests := range groups {
-		for name, test := range tests {
-			if name = path.Join(group, name); !o.has(name) {
-				continue
-			}
-			t.Run(name, func(t *testing.T) {
-				t.Parallel()
-				f := newFixture(t, open(t))
-				defer f.reportPanic()
-				f.histories = o.Histories
-				test(f)
-				f.checkCounters()
-			})
+	for name, test := range tests {
+		if !o.has(name) {
+			continue
 		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t, open(t))
+			defer f.reportPanic()
+			f.histories = o.Histories
+			test(f)
+			f.checkCounters()
+		})
 	}
 }
