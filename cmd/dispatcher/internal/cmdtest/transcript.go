@@ -26,6 +26,7 @@ import (
 //	answer METHOD PATH [STATUS]   the server answers with the text below; PATH may have a query; a quoted text is unquoted
 //	then [STATUS]                 and with this one the next time; the last one stays
 //	file NAME                     the text below is in the file $DIR/NAME
+//	cat NAME                      what is in the file $DIR/NAME by now, as results
 //	env NAME=VALUE …              variables of the next command
 //	in                            the text below is the next command's standard input
 //	terminal                      the next command writes to a terminal
@@ -35,7 +36,7 @@ import (
 //	! TEXT                        a result: a line of the error output
 //	exit CODE                     a result, unless it is 0
 //
-// and what stands below a line is indented by two spaces. The objects of testdata/fixtures.json are let at the start.
+// and what stands below a line is indented by two spaces. «x*9» is nine times x, «\r» a carriage return. The objects of testdata/fixtures.json are let at the start.
 func (p Program) Transcripts(t *testing.T, env ...string) {
 	t.Helper()
 	transcript.Files(t, "testdata/*.txt", func(t *testing.T, text string) string {
@@ -88,7 +89,7 @@ type answer struct {
 }
 
 func (s *script) expand(text string) string {
-	return os.Expand(text, func(name string) string {
+	return os.Expand(transcript.Expand(s.t, text), func(name string) string {
 		value, ok := s.lets[name]
 		if !ok {
 			s.t.Errorf("$%s is not let", name)
@@ -128,6 +129,12 @@ func (s *script) run(lines []string) {
 			if err := os.WriteFile(filepath.Join(s.lets["DIR"], rest), []byte(below+"\n"), 0o600); err != nil {
 				s.t.Error(err)
 			}
+		case "cat":
+			text, err := os.ReadFile(filepath.Join(s.lets["DIR"], rest))
+			if err != nil {
+				s.t.Error(err)
+			}
+			s.results("|", string(text))
 		case "env":
 			s.next.env = strings.Fields(s.expand(rest))
 		case "in":

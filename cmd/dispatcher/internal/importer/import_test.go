@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -40,68 +39,6 @@ func importing(t *testing.T, r *apptest.Running, path string, args ...string) (i
 		}
 	}
 	return code, sum, term
-}
-
-func refusals(t *testing.T, path string) (list []map[string]any) {
-	t.Helper()
-	content, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(content)) {
-		var r map[string]any
-		if err := json.Unmarshal([]byte(line), &r); err != nil {
-			t.Fatalf("%v: %s", err, line)
-		}
-		list = append(list, r)
-	}
-	return list
-}
-
-func TestImportTellsEachLineApart(t *testing.T) {
-	t.Parallel()
-	r := apptest.Start(t, apptest.Settings(t))
-	const mine = `{"url":"http://127.0.0.1:1/","payload":{"b" : 2},"delay":"1h","idempotency_key":"mine"}`
-	path := cmdtest.WriteFile(t, "mixed.ndjson", "\xef\xbb\xbf"+`{"url":"http://127.0.0.1:1/","payload":{"a": 1},"delay":"1h"}`+"\r\n\n"+
-		`not json`+"\n"+
-		`{"url":"ftp://h/","payload":1}`+"\n"+
-		`[1]`+"\n"+
-		`{"url":"http://127.0.0.1:1/","body":"`+strings.Repeat("x", 600<<10)+`"}`+"\n"+
-		mine+"\n"+
-		`{}`+"\n"+
-		`{"url":"http://127.0.0.1:1/","payload":{"c":3},"delay":"1h","idempotency_key":null}`) // and no newline
-	// What POST /v1/callbacks accepted is not made a second time by an import of the same bytes with the same key.
-	if _, err := r.Client.Send(t.Context(), http.MethodPost, "/v1/callbacks", []byte(mine), nil); err != nil {
-		t.Fatal(err)
-	}
-	code, sum, term := importing(t, r, path)
-	if code != console.ExitFailed || sum.Lines != 8 || sum.Accepted != 2 || sum.Refused != 5 || sum.Replayed != 1 {
-		t.Fatalf("exit code %d, %+v, %s", code, sum, term.Stderr.String())
-	}
-	found := refusals(t, path+".errors.ndjson")
-	var numbers, statuses []float64
-	for _, f := range found {
-		numbers, statuses = append(numbers, f["line"].(float64)), append(statuses, f["status"].(float64))
-	}
-	if !slices.Equal(numbers, []float64{3, 4, 5, 6, 8}) || !slices.Equal(statuses, []float64{400, 422, 422, 413, 422}) {
-		t.Errorf("refused lines %v with %v", numbers, statuses)
-	}
-	if input := found[1]["input"].(map[string]any); input["url"] != "ftp://h/" {
-		t.Errorf("input %v", input)
-	}
-	// The payload's bytes are those of the file.
-	var bodies []string
-	for _, cb := range r.Callbacks(t, "limit=10") {
-		bodies = append(bodies, string(r.Call(t, http.MethodGet, remote.CallbackPath(cb.ID)+"/payload", nil, nil)))
-	}
-	slices.Sort(bodies)
-	if !slices.Equal(bodies, []string{`{"a": 1}`, `{"b" : 2}`, `{"c":3}`}) {
-		t.Errorf("payloads %q", bodies)
-	}
-	code, sum, _ = importing(t, r, path)
-	if code != console.ExitFailed || sum.Accepted != 0 || sum.Replayed != 3 || len(refusals(t, path+".errors.ndjson")) != 5 {
-		t.Errorf("again: exit code %d, %+v", code, sum)
-	}
 }
 
 // Resuming skips what is in the books; what was accepted after the last entry is a replay, not a second callback.
@@ -231,22 +168,6 @@ func TestImportAsksAgain(t *testing.T) {
 		}
 		cmdtest.Says(t, term.Stderr.String(), "the database cannot commit")
 	})
-	refuse := func(w http.ResponseWriter, r *http.Request) {
-		if urls := batchOf(t, r); !slices.Contains(urls, "unreadable") {
-			answerAll(t, w, len(urls), resultAccepted)
-			return
-		}
-		w.WriteHeader(http.StatusBadRequest)
-		cmdtest.Respond(t, w, `{"title":"Bad Request","status":400,"detail":"the body is not JSON","code":"bad_json"}`)
-	}
-	path := cmdtest.WriteFile(t, "b.ndjson", `{"url":"a"}`+"\n"+`{"url":"unreadable"}`+"\n"+`{"url":"c"}`+"\n")
-	im, _ := openImport(t, path, 0, refuse)
-	if err := im.run(t.Context()); err != nil || im.sum.Accepted != 2 || im.sum.Refused != 1 {
-		t.Errorf("%v, %+v", err, im.sum)
-	}
-	if found := refusals(t, path+".errors.ndjson"); len(found) != 1 || found[0]["line"] != 2.0 {
-		t.Errorf("refused %v", found)
-	}
 }
 
 // An import keeps to its rate. Interrupted in the middle it says so, and the books are right.
