@@ -3,7 +3,6 @@ package outbound
 import (
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -72,48 +71,6 @@ func TestNewRefusesOptions(t *testing.T) {
 			t.Errorf("New(%+v) is taken", o)
 		}
 	}
-}
-
-// TestAFailureLeavesOtherConnectionsAlone: closing idle connections after an error must not reach those of other
-// destinations.
-func TestAFailureLeavesOtherConnectionsAlone(t *testing.T) {
-	t.Parallel()
-	srv := serveRequests(t, func(c *net.TCPConn, _, _ int) { io.WriteString(c, answerOK) })
-	dead := serveRaw(t, func(c *net.TCPConn, _ int) { reset(c) })
-	c := newTestClient(t, Options{})
-	for range 5 {
-		c.Send(t.Context(), newRequest(srv.URL))
-		if r := c.Send(t.Context(), newRequest(dead.URL)); r.Class != store.ClassConnReset {
-			t.Errorf("the dead destination: %s", r.Class)
-		}
-	}
-	if n := srv.conns.Load(); n != 1 {
-		t.Errorf("%d connections were opened to the healthy destination, want 1", n)
-	}
-}
-
-func TestFreshUsesANewConnection(t *testing.T) {
-	t.Parallel()
-	srv := serveRequests(t, func(c *net.TCPConn, _, _ int) { io.WriteString(c, answerOK) })
-	c := newTestClient(t, Options{})
-	r := newRequest(srv.URL)
-	// send makes one attempt, which must be the n-th connection's.
-	send := func(n int32, opens bool) {
-		t.Helper()
-		got := c.Send(t.Context(), r)
-		expect(t, got, okay)
-		if srv.conns.Load() != n || (got.Timings.Connect > 0) != opens {
-			t.Errorf("%d connections, want %d; connecting took %v ms", srv.conns.Load(), n, got.Timings.Connect)
-		}
-	}
-	send(1, true)
-	send(1, false)
-	r.Fresh = true
-	send(2, true)
-	send(3, true)
-	c.CloseIdle()
-	r.Fresh = false
-	send(4, true)
 }
 
 // TestWhatIsCompiledIsKept: rules and rules of polls.

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -20,31 +21,110 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// TestWhatComesInOnAnIdleConnectionEndsIt: what a receiver says unasked must not be taken for the next answer.
-func TestWhatComesInOnAnIdleConnectionEndsIt(t *testing.T) {
+// TestConnections: case 33, and what else becomes of connections. "serve NAME | …" is a receiver and what it does with the first
+// request of each connection, with the next and so on; the last goes for all others. "send" makes attempts, "NAME how…" each, one
+// after the other, and says of each, and once of those that are alike, which of the receiver's connections and requests that was. At
+// "go" a receiver goes on that waits.
+func TestConnections(t *testing.T) {
 	t.Parallel()
-	for name, end := range map[string]func(*net.TCPConn){
-		"FIN": func(c *net.TCPConn) { c.CloseWrite() }, "RST": reset,
-		"an answer": func(c *net.TCPConn) { io.WriteString(c, answerOops) },
-	} {
-		idle := make(chan bool)
-		srv := serveRequests(t, func(c *net.TCPConn, _, _ int) {
-			io.WriteString(c, answerOK)
-			if <-idle {
-				end(c)
-			}
-			idle <- true
+	transcript.File(t, "testdata/connections.txt", func(t *testing.T, text string) string {
+		return transcript.Cases(t, text, func(t *testing.T, _, body string) string {
+			s := newSwitchboard(t)
+			return transcript.Lines(body, func(line string) string {
+				words := strings.Split(transcript.Expand(t, line), " | ")
+				command, rest, _ := strings.Cut(words[0], " ")
+				switch command {
+				case "serve":
+					s.serve(rest, words[1:])
+				case "go":
+					select {
+					case s.goOn <- true:
+						<-s.done
+					case <-time.After(time.Minute):
+						t.Error("no receiver waits")
+					}
+				case "close":
+					s.client.CloseIdle()
+				case "send":
+					var said []string
+					for one := range strings.SplitSeq(rest, ", ") {
+						said = append(said, s.send(strings.Fields(one)))
+					}
+					return strings.Join(slices.Compact(said), "\n")
+				}
+				return ""
+			})
 		})
-		c := newTestClient(t, Options{})
-		for range 3 {
-			expect(t, c.Send(t.Context(), newRequest(srv.URL)), okay)
-			idle <- true
-			<-idle
+	})
+}
+
+// A switchboard has a client and receivers by name.
+type switchboard struct {
+	t          *testing.T
+	client     *Client
+	receivers  map[string]*rawServer
+	requests   map[string]*atomic.Int32
+	goOn, done chan bool
+}
+
+func newSwitchboard(t *testing.T) *switchboard {
+	return &switchboard{
+		t: t, client: newTestClient(t, Options{}), receivers: make(map[string]*rawServer),
+		requests: make(map[string]*atomic.Int32), goOn: make(chan bool), done: make(chan bool, 9),
+	}
+}
+
+// serve starts a receiver that does those things with the requests of a connection.
+func (s *switchboard) serve(name string, does []string) {
+	s.requests[name] = new(atomic.Int32)
+	s.receivers[name] = serveRequests(s.t, func(c *net.TCPConn, _, n int) {
+		s.requests[name].Add(1)
+		for step := range strings.SplitSeq(does[min(n, len(does))-1], " ; ") {
+			switch what, text, _ := strings.Cut(step, " "); what {
+			case "say":
+				io.WriteString(c, text)
+			case "leave":
+				c.CloseWrite()
+			case "close":
+				c.Close()
+			case "reset":
+				reset(c)
+			case "wait":
+				select {
+				case <-s.goOn:
+				case <-s.t.Context().Done():
+				}
+				defer func() { s.done <- true }()
+			}
 		}
-		if n := srv.conns.Load(); n != 3 {
-			t.Errorf("%s: %d connections for 3 attempts", name, n)
+	})
+}
+
+// send makes one attempt.
+func (s *switchboard) send(words []string) string {
+	ctx, cancel := context.WithCancel(s.t.Context())
+	defer cancel()
+	name := words[0]
+	r := newRequest(s.receivers[name].URL)
+	for _, how := range words[1:] {
+		switch how {
+		case "over":
+			cancel()
+		case "fresh":
+			r.Fresh = true
+		case "empty":
+			r.Body = nil
+		case "repeatable": // to some clients
+			r.Headers = []store.Header{{Name: "Idempotency-Key", Value: "k"}, {Name: "X-Idempotency-Key", Value: "k"}}
+		default:
+			r.Method = how
 		}
 	}
+	got := s.client.Send(ctx, r)
+	said, _, _ := strings.Cut(described(s.t, got), "\n")
+	opened := map[bool]string{true: "opens "}[got.Timings.Connect > 0]
+	conn, request := s.receivers[name].conns.Load(), s.requests[name].Load()
+	return fmt.Sprintf("%s; %sconnection %d, request %d", said, opened, conn, request)
 }
 
 const answerOops = "HTTP/1.1 500 Oops\r\nContent-Length: 0\r\n\r\n"
@@ -116,67 +196,6 @@ func (h *holding) Write(p []byte) (int, error) {
 	}
 	h.held = append(h.held, p...)
 	return len(p), nil
-}
-
-// An attempt that is over before it begins sends nothing, also where a connection is there for it.
-func TestAnAttemptThatIsOverSendsNothing(t *testing.T) {
-	t.Parallel()
-	var arrived atomic.Int32
-	srv := serveRequests(t, func(c *net.TCPConn, _, _ int) {
-		arrived.Add(1)
-		io.WriteString(c, answerOK)
-	})
-	c := newTestClient(t, Options{})
-	expect(t, c.Send(t.Context(), newRequest(srv.URL)), okay)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	for range 50 {
-		expect(t, c.Send(ctx, newRequest(srv.URL)), "interrupted failed, uncharged")
-	}
-	expect(t, c.Send(t.Context(), newRequest(srv.URL)), okay)
-	if n := arrived.Load(); n != 2 {
-		t.Errorf("%d requests arrived, want 2", n)
-	}
-	if n := srv.conns.Load(); n != 1 {
-		t.Errorf("%d connections, want 1", n)
-	}
-}
-
-// TestOneAttemptIsOneRequest: case 33. HTTP clients may repeat a request that looks repeatable when its
-// kept-alive connection dies. This client does not, whatever a caller sets.
-func TestOneAttemptIsOneRequest(t *testing.T) {
-	t.Parallel()
-	ends := map[string]func(*net.TCPConn){"FIN": func(c *net.TCPConn) { c.Close() }, "RST": reset}
-	keys := []store.Header{{Name: "Idempotency-Key", Value: "k"}, {Name: "X-Idempotency-Key", Value: "k"}}
-	for name, end := range ends {
-		for _, method := range []string{"POST", "PUT", "GET", "HEAD", "OPTIONS", "DELETE", "PATCH"} {
-			for _, headers := range [][]store.Header{nil, keys} {
-				var arrived atomic.Int32
-				srv := serveRequests(t, func(c *net.TCPConn, _, n int) {
-					arrived.Add(1)
-					if n > 1 {
-						end(c)
-						return
-					}
-					io.WriteString(c, "HTTP/1.1 204 No Content\r\n\r\n")
-				})
-				c := newTestClient(t, Options{})
-				r := newRequest(srv.URL)
-				r.Method, r.Headers = method, headers
-				if headers == nil {
-					r.Body = nil
-				}
-				const none = "ok succeeded, status 204"
-				expect(t, c.Send(t.Context(), r), none)
-				expect(t, c.Send(t.Context(), r), "conn_reset unknown, uncharged, stale")
-				if n := arrived.Load(); n != 2 {
-					t.Errorf("%s, %s, keys %v: %d requests arrived for two attempts", name, method, headers != nil, n)
-				}
-				r.Fresh = true
-				expect(t, c.Send(t.Context(), r), none)
-			}
-		}
-	}
 }
 
 // TestWhatKeepsAConnection: the transcript has answers, as that of TestAnswers does, and how many connections are opened for three

@@ -18,20 +18,10 @@ func hide(values []string, value string) []string {
 	return append(values, value)
 }
 
-// queryValues returns the values of a query as they stand in the URL and decoded.
-func queryValues(query string) []string { return valuesOf(query, func(string) bool { return true }) }
-
-// hiddenQuery returns what of the request's query must not be shown where the receiver echoes it. The answer to a poll is what its caller has
-// asked for, and says of which order it is: of a poll only what is a credential by its name is hidden.
+// hiddenQuery returns what of the request's query must not be shown where the receiver echoes it: its values, as they stand in the URL
+// and decoded, and what has no name. The answer to a poll is what its caller has asked for, and says of which order it is: of a poll
+// only what is a credential by its name is hidden.
 func (r *Request) hiddenQuery(query string) []string {
-	if r.Poll {
-		return valuesOf(query, store.IsSensitiveHeader)
-	}
-	return queryValues(query)
-}
-
-// valuesOf returns the values of a query whose names are of a kind; one without a name is of any.
-func valuesOf(query string, kind func(name string) bool) []string {
 	if query == "" {
 		return nil
 	}
@@ -40,7 +30,7 @@ func valuesOf(query string, kind func(name string) bool) []string {
 		name, value, ok := strings.Cut(part, "=")
 		if !ok {
 			value = part
-		} else if !kind(name) {
+		} else if r.Poll && !store.IsSensitiveHeader(name) {
 			continue
 		}
 		values = hide(values, value)
