@@ -161,17 +161,14 @@ func FormatDuration(d time.Duration) string {
 		b.WriteByte('-')
 		d = -d
 	}
-	if d >= day {
-		fmt.Fprintf(&b, "%dd", d/day)
-		d %= day
-	}
-	if d >= time.Hour {
-		fmt.Fprintf(&b, "%dh", d/time.Hour)
-		d %= time.Hour
-	}
-	if d >= time.Minute {
-		fmt.Fprintf(&b, "%dm", d/time.Minute)
-		d %= time.Minute
+	for _, unit := range []struct {
+		size time.Duration
+		name string
+	}{{day, "d"}, {time.Hour, "h"}, {time.Minute, "m"}} {
+		if n := d / unit.size; n > 0 {
+			fmt.Fprint(&b, int64(n), unit.name)
+			d %= unit.size
+		}
 	}
 	if d > 0 {
 		b.WriteString(d.String())

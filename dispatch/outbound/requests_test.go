@@ -84,3 +84,14 @@ func TestRequests(t *testing.T) {
 		return said
 	})
 }
+
+// TestMasks: what is shown of URLs, and which headers are hidden.
+func TestMasks(t *testing.T) {
+	t.Parallel()
+	transcript.Run(t, "testdata/masked.txt", func(line string) string {
+		if name, ok := strings.CutPrefix(line, "header "); ok {
+			return fmt.Sprintf("credential %v, hidden %v", store.IsCredentialHeader(name), store.IsSensitiveHeader(name))
+		}
+		return store.MaskURL(line)
+	})
+}

@@ -9,17 +9,11 @@ import (
 // Reset empties the index, locks and lane settings included, gives it the generation and closes it for claims. It is the one
 // operation, besides Generation, that works whatever generation the index has.
 func (ix *Index) Reset(ctx context.Context, shard int, generation int64) error {
-	if err := schedule.ValidateShard("reset", shard, 1); err != nil {
-		return err
-	}
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	ix.mu.Lock()
-	defer ix.mu.Unlock()
-	ix.clear()
-	ix.generation, ix.closed = generation, true
-	return nil
+	return ix.locked(ctx, "reset", shard, func() error {
+		ix.clear()
+		ix.generation, ix.closed = generation, true
+		return nil
+	})
 }
 
 // Open lets claims in.

@@ -100,16 +100,12 @@ func (ix *Index) SetGeneration(generation int64) {
 }
 
 // Generation returns the generation that the last Reset gave, or zero.
-func (ix *Index) Generation(ctx context.Context, shard int) (int64, error) {
-	if err := schedule.ValidateShard("generation", shard, 1); err != nil {
-		return 0, err
-	}
-	if err := ctx.Err(); err != nil {
-		return 0, err
-	}
-	ix.mu.Lock()
-	defer ix.mu.Unlock()
-	return ix.generation, nil
+func (ix *Index) Generation(ctx context.Context, shard int) (generation int64, err error) {
+	err = ix.locked(ctx, "generation", shard, func() error {
+		generation = ix.generation
+		return nil
+	})
+	return generation, err
 }
 
 // Hints carries 0 whenever something may be claimed earlier than the last claim's reply said.
@@ -123,6 +119,21 @@ func (*Index) Run(ctx context.Context) error {
 
 // do does one operation on the shard, unless its generation is foreign, and hints where it brought an event nearer.
 func (ix *Index) do(ctx context.Context, operation string, shard int, f func() error) error {
+	return ix.locked(ctx, operation, shard, func() error {
+		if ix.generation != ix.wanted {
+			return schedule.ErrLost
+		}
+		ix.tick()
+		if err := f(); err != nil {
+			return err
+		}
+		ix.hint()
+		return nil
+	})
+}
+
+// locked does something with the shard, whatever generation it has.
+func (ix *Index) locked(ctx context.Context, operation string, shard int, f func() error) error {
 	if err := schedule.ValidateShard(operation, shard, 1); err != nil {
 		return err
 	}
@@ -131,15 +142,7 @@ func (ix *Index) do(ctx context.Context, operation string, shard int, f func() e
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if ix.generation != ix.wanted {
-		return schedule.ErrLost
-	}
-	ix.tick()
-	if err := f(); err != nil {
-		return err
-	}
-	ix.hint()
-	return nil
+	return f()
 }
 
 // each does one operation on every element, if all of them pass the check, and returns what f answered.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -19,7 +20,7 @@ func concurrent(f *fixture) {
 	if f.Full {
 		each = 1000
 	}
-	l := &leasings{leased: make(map[string]string), acked: make(map[string]bool), want: owners * each}
+	l := &leasings{want: int64(owners * each)}
 	timed, cancel := context.WithTimeout(f.ctx, 2*hintTimeout)
 	defer cancel()
 	group, ctx := errgroup.WithContext(timed)
@@ -37,44 +38,15 @@ func concurrent(f *fixture) {
 	f.quiet()
 }
 
-// leasings are what the owners have at present, by id, and what is done.
+// leasings are what the owners have at present, or have acknowledged: the tokens of leases, by id.
 type leasings struct {
-	mu     sync.Mutex
-	leased map[string]string
-	acked  map[string]bool
-	want   int
-}
-
-func (l *leasings) done() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return len(l.acked) == l.want
-}
-
-// take notes a lease, which nobody else may have.
-func (l *leasings) take(lease schedule.Lease) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if other := l.leased[lease.ID]; other != "" || l.acked[lease.ID] {
-		return fmt.Errorf("%s is leased under %s, and was under %q; acknowledged: %t", lease.ID, lease.Token, other, l.acked[lease.ID])
-	}
-	l.leased[lease.ID] = lease.Token
-	return nil
-}
-
-// give notes the end of a lease: a retry is acknowledged.
-func (l *leasings) give(lease schedule.Lease) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.leased, lease.ID)
-	if lease.Retry {
-		l.acked[lease.ID] = true
-	}
+	tokens      sync.Map
+	want, acked int64
 }
 
 // own is one owner's life: it puts its items in a few at a time, and claims and settles until all are done.
 func (l *leasings) own(ctx context.Context, ix Index, owner string, items []schedule.Item) error {
-	for n := 0; !l.done(); n++ {
+	for n := 0; atomic.LoadInt64(&l.acked) < l.want; n++ {
 		page := items[:min(7, len(items))]
 		items = items[len(page):]
 		if _, err := ix.Ensure(ctx, page); err != nil {
@@ -89,16 +61,18 @@ func (l *leasings) own(ctx context.Context, ix Index, owner string, items []sche
 		}
 		var settlements []schedule.Settlement
 		for _, lease := range c.Leases {
-			if err := l.take(lease); err != nil {
-				return err
+			if other, taken := l.tokens.LoadOrStore(lease.ID, lease.Token); taken {
+				return fmt.Errorf("%s is leased under %s, and was under %q or is done", lease.ID, lease.Token, other)
 			}
 			s := settled(lease, schedule.Ack)
 			s.Signal = schedule.Answered
-			if !lease.Retry {
+			if lease.Retry {
+				atomic.AddInt64(&l.acked, 1)
+			} else {
 				s.Outcome, s.Retry, s.Due = schedule.Reschedule, true, c.Now
+				l.tokens.Delete(lease.ID)
 			}
 			settlements = append(settlements, s)
-			l.give(lease)
 		}
 		replies, err := ix.Settle(ctx, settlements)
 		if err != nil {
