@@ -256,9 +256,7 @@ func (a *arena) ask(c *contest, i int, x call) error {
 // look reads what the API shows of every callback, and lays what arrived beside it.
 func (a *arena) look(contests []*contest) {
 	a.Helper()
-	ctx, cancel := context.WithTimeout(a.Context(), 5*time.Minute)
-	defer cancel()
-	group, ctx := errgroup.WithContext(ctx)
+	var group errgroup.Group
 	group.SetLimit(8)
 	for i, c := range contests {
 		p := a.processes[i%len(a.processes)]
@@ -272,7 +270,7 @@ func (a *arena) look(contests []*contest) {
 				}
 				slices.SortFunc(s.arrivals, func(x, y sighting) int { return x.At.Compare(y.At) })
 				var err, err2 error
-				s.Callback, err = p.Callback(ctx, id)
+				s.Callback, err = p.Callback(a.Context(), id)
 				s.attempts, err2 = p.AttemptsOf(id)
 				if err := errors.Join(err, err2); err != nil {
 					return err

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -20,8 +21,9 @@ import (
 type Load struct {
 	l     *Trial
 	shape func(int) Submission
-	stop  context.CancelFunc
-	done  chan struct{}
+	stop  func()
+	ended atomic.Bool
+	group errgroup.Group
 
 	mu     sync.Mutex
 	took   []time.Duration // of the requests that were answered 2xx
@@ -39,48 +41,36 @@ const (
 	AskTimeout = 10 * time.Second
 )
 
-// Load starts handing over rate callbacks a second, made by shape from 0 on, until end or finish.
+// Load starts handing over rate callbacks a second, made by shape from 0 on, until end or finish. It keeps to the rate
+// by the clock: what it was late for it makes up.
 func (tr *Trial) Load(rate int, shape func(int) Submission) *Load {
-	ctx, cancel := context.WithCancel(context.Background())
-	ld := &Load{l: tr, shape: shape, stop: cancel, done: make(chan struct{})}
-	tr.Cleanup(func() {
-		cancel()
-		<-ld.done
-	})
-	go ld.run(ctx, rate)
-	return ld
-}
-
-// run keeps to the rate by the clock: what it was late for it makes up.
-func (ld *Load) run(ctx context.Context, rate int) {
-	defer close(ld.done)
-	var group errgroup.Group
-	group.SetLimit(askers)
-	ticker := time.NewTicker(5 * time.Millisecond)
-	defer ticker.Stop()
-	started := time.Now()
-	for i := 0; ; {
-		select {
-		case <-ctx.Done():
-			group.Wait() // the functions return nil
-			return
-		case <-ticker.C:
-		}
-		for due := int(time.Since(started).Seconds() * float64(rate)); i < due && ctx.Err() == nil; i++ {
+	ld := &Load{l: tr, shape: shape}
+	ld.group.SetLimit(askers)
+	started, i := time.Now(), 0
+	ld.stop = tr.Repeat(5*time.Millisecond, func(int) {
+		for due := int(time.Since(started).Seconds() * float64(rate)); i < due && !ld.ended.Load(); i++ {
 			n := i
-			group.Go(func() error {
+			ld.group.Go(func() error {
 				ld.handOver(n)
 				return nil
 			})
 		}
-	}
+	})
+	tr.Cleanup(ld.end)
+	return ld
 }
 
-// Finish stops the load, waits for what is being handed over, and returns the load's own view of it.
+// end stops the load, and waits for what is being handed over.
+func (ld *Load) end() {
+	ld.ended.Store(true)
+	ld.stop()
+	ld.group.Wait() // the functions return nil
+}
+
+// Finish ends the load, and returns its own view of it.
 func (ld *Load) Finish() LoadReport {
 	ld.l.Helper()
-	ld.stop()
-	<-ld.done
+	ld.end()
 	ld.mu.Lock()
 	defer ld.mu.Unlock()
 	if ld.gaveUp != nil {
