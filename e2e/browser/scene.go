@@ -179,18 +179,18 @@ func (s *scene) act(verb, rest string) bool {
 // looks are the verbs of a script for what is done with a page, and seen of it.
 var looks = map[string]func(h hands, argument, text string){
 	"open":    func(h hands, path, _ string) { h.open(path) },
-	"arrive":  func(h hands, path, _ string) { h.arrive(path) },
-	"address": func(h hands, part, _ string) { h.address(part) },
-	"see":     func(h hands, selector, text string) { h.see(selector, text) },
-	"unseen":  func(h hands, selector, text string) { h.seeNot(selector, text) },
-	"becomes": func(h hands, selector, text string) { h.becomes(selector, text) },
-	"use":     func(h hands, selector, text string) { h.use(selector, text) },
-	"click":   func(h hands, selector, text string) { h.click(selector, text) },
-	"write":   func(h hands, selector, text string) { h.write(selector, text) },
-	"fill":    func(h hands, selector, text string) { h.fill(selector, text) },
-	"choose":  func(h hands, selector, value string) { h.choose(selector, value) },
-	"unfold":  func(h hands, text, _ string) { h.unfold(text) },
-	"press":   func(h hands, key, _ string) { h.press(key) },
+	"arrive":  one(hands.arrive),
+	"address": one(hands.address),
+	"see":     hands.see,
+	"unseen":  hands.seeNot,
+	"becomes": hands.becomes,
+	"use":     hands.use,
+	"click":   hands.click,
+	"write":   hands.write,
+	"fill":    hands.fill,
+	"choose":  hands.choose,
+	"unfold":  one(hands.unfold),
+	"press":   one(hands.press),
 	"streams": func(h hands, _, _ string) { h.streams() },
 	"forgive": func(h hands, pattern, _ string) { h.forgive(pattern) },
 	"js":      func(h hands, expression, _ string) { ask[bool](h.tab, expression) },
@@ -215,6 +215,11 @@ var looks = map[string]func(h hands, argument, text string){
 			h.marked(what)
 		}
 	},
+}
+
+// one is a verb that takes no text.
+func one(do func(h hands, argument string)) func(h hands, argument, text string) {
+	return func(h hands, argument, _ string) { do(h, argument) }
 }
 
 // await waits until a field of what stands at a path has a value: PATH FIELD VALUE.

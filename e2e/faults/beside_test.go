@@ -40,8 +40,7 @@ func TestAStopTakesEffectWithinASecond(t *testing.T) {
 			}
 			p.Post(of+"/resume", nil, nil)
 		}
-		tr.Settle(2 * time.Minute)
-		tr.Verdict(judge.Bounds{})
+		tr.End(2*time.Minute, judge.Bounds{})
 	}))
 }
 

@@ -210,7 +210,6 @@ func horizonOnACluster(tr *trial) {
 		victim.Start()
 		tr.agree(p, -1)
 	}
-	tr.Settle(6 * time.Minute)
-	v := tr.Verdict(judge.Bounds{})
+	v := tr.End(6*time.Minute, judge.Bounds{})
 	tr.Remark("%d callbacks in %d shards, two masters killed: late by %s", v.Accepted, clusterShards, v.Lateness)
 }

@@ -218,8 +218,7 @@ func killedInBatches(tr *trial) {
 		tr.Eventually(harness.HandOverLimit, fmt.Sprintf("batch %d is accepted", batch),
 			func() error { return b.ask(p.Client, batch) })
 	}
-	tr.Settle(2 * time.Minute)
-	v := tr.Verdict(tr.Bounds(2 * time.Minute))
+	v := tr.End(2*time.Minute, tr.Bounds(2*time.Minute))
 	if n := tr.sqlCount(`SELECT count(*) FROM callbacks`); n != batches*bulkBatch {
 		tr.Errorf("SQL has %d callbacks, want %d", n, batches*bulkBatch)
 	}

@@ -125,8 +125,7 @@ func noDescriptors(tr *trial) {
 		tr.Errorf("no accept succeeded over a connection that was open: %s", g)
 	}
 	tr.moderate(w, time.Since(from))
-	tr.Settle(2 * time.Minute)
-	tr.Verdict(judge.Bounds{Heal: time.Minute})
+	tr.End(2*time.Minute, judge.Bounds{Heal: time.Minute})
 	tr.uncharged("during")
 }
 

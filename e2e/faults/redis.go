@@ -264,8 +264,7 @@ func redisFlushedUnderLocks(tr *trial) {
 		tr.MarkFault()
 		tr.awaitRebuild(p, before)
 	}
-	tr.Settle(2 * time.Minute)
-	tr.Verdict(exact())
+	tr.End(2*time.Minute, exact())
 }
 
 // redisLostLastSecond is what a machine that loses its power does to a log: what was written since the last

@@ -82,8 +82,7 @@ func onCluster(unhurt time.Duration, strike func(*clusterTrial), args string) fu
 		over := time.Now()
 		x.awaitMore(2 * clusterLanes)
 		x.finishUnhindered(load)
-		x.Settle(2 * time.Minute)
-		x.Verdict(judge.Bounds{Heal: 90 * time.Second}) // a lost lock's lease, and its waiter's own timer
+		x.End(2*time.Minute, judge.Bounds{Heal: 90 * time.Second}) // a lost lock's lease, and its waiter's own timer
 		hurt, others := x.lateness(over)
 		x.Remark("lateness of the shards that were hit %s, of the others %s", hurt, others)
 		if unhurt > 0 && others.Most > unhurt {
@@ -311,8 +310,7 @@ func rolledBack(tr *trial) {
 func (tr *trial) rolled(ld *harness.Load, steps int) {
 	tr.Helper()
 	tr.finishUnhindered(ld)
-	tr.Settle(2 * time.Minute)
-	tr.Verdict(judge.Bounds{Heal: rolledHeal})
+	tr.End(2*time.Minute, judge.Bounds{Heal: rolledHeal})
 	noticed := tr.sum("dispatcher_index_rollbacks_total")
 	tr.Remark("%d stamps were refused, the sweep healed %d, rebuilds %d, rollbacks noticed %d",
 		tr.sum("dispatcher_stamps_refused_total"), tr.sum("dispatcher_sweep_healed_total"),

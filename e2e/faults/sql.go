@@ -333,8 +333,7 @@ func logCutOff(tr *trial) {
 		len(lost), n)
 	tr.intact()
 	tr.AskAndNote(tr.Callback("plain", "after-the-cut"))
-	tr.Settle(time.Minute)
-	tr.Verdict(judge.Bounds{Unknown: lost, Heal: time.Minute})
+	tr.End(time.Minute, judge.Bounds{Unknown: lost, Heal: time.Minute})
 	if p.Ended() {
 		tr.Error("the process has ended")
 	}

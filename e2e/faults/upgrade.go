@@ -131,8 +131,7 @@ func rollingUpgrade(tr *trial) {
 	tr.ready(five)
 	tr.ready(six)
 	report := ld.Finish()
-	tr.Settle(time.Minute)
-	v := tr.Verdict(judge.Bounds{})
+	v := tr.End(time.Minute, judge.Bounds{})
 	if v.Uncertain > 0 {
 		tr.Errorf("%d attempts have an unknown outcome after orderly ends", v.Uncertain)
 	}
@@ -181,8 +180,7 @@ func brokenMigration(tr *trial) {
 	p = tr.launchTomorrow()
 	tr.ready(p)
 	tr.acceptMore(100, 50)
-	tr.Settle(time.Minute)
-	v := tr.Verdict(judge.Bounds{})
+	v := tr.End(time.Minute, judge.Bounds{})
 	if v.Uncertain > 0 {
 		tr.Errorf("%d attempts have an unknown outcome", v.Uncertain)
 	}
@@ -223,8 +221,7 @@ func killedInMigration(tr *trial) {
 	tr.launchTomorrow()
 	ready := time.Since(began)
 	tr.acceptMore(50, 50)
-	tr.Settle(time.Minute)
-	tr.Verdict(judge.Bounds{Heal: time.Minute})
+	tr.End(time.Minute, judge.Bounds{Heal: time.Minute})
 	tr.Remark("killed in the middle of its migration; the next one had migrated and was ready after %s",
 		ready)
 }

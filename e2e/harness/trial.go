@@ -354,6 +354,13 @@ func (tr *Trial) noneFell() {
 	}
 }
 
+// End is the verdict once everything is terminal.
+func (tr *Trial) End(settle time.Duration, b judge.Bounds) judge.Verdict {
+	tr.Helper()
+	tr.Settle(settle)
+	return tr.Verdict(b)
+}
+
 // Verdict gathers the evidence, judges it, and enters the run in the table. The test fails if anything was
 // broken.
 func (tr *Trial) Verdict(b judge.Bounds) judge.Verdict {

@@ -56,8 +56,7 @@ func TestThreeAttemptsUnderTiersWithTheSameIDAndBytes(t *testing.T) {
 				"success": "body-success",
 			})
 		}
-		tr.Settle(30 * time.Second)
-		v := tr.Verdict(judge.Bounds{})
+		v := tr.End(30*time.Second, judge.Bounds{})
 		if v.Sends != 3*n {
 			t.Errorf("%d sends of %d callbacks, want three each", v.Sends, n)
 		}
@@ -168,8 +167,7 @@ func TestOneLockKeyNeverOverlapsAndDivertsUncharged(t *testing.T) {
 			id := tr.AskAndNote(tr.Callback("free", fmt.Sprint("free-", i)))
 			tr.AtLeast(10*time.Second, "a callback without a lock is sent", 1, func() int { return tr.Receiver.Times(id) })
 		}
-		tr.Settle(3 * time.Minute)
-		tr.Verdict(judge.Bounds{})
+		tr.End(3*time.Minute, judge.Bounds{})
 		locked := slices.DeleteFunc(tr.Receiver.All(), func(a harness.Arrival) bool { return a.Kind() == "free" })
 		slices.SortFunc(locked, func(a, b harness.Arrival) int { return a.At.Compare(b.At) })
 		var gaps []time.Duration
@@ -439,6 +437,5 @@ func TestHoldAcceptsAndSendsNothing(t *testing.T) {
 		t.Fatalf("%d requests were sent by a process that holds", n)
 	}
 	tr.Serve()
-	tr.Settle(30 * time.Second)
-	tr.Verdict(judge.Bounds{})
+	tr.End(30*time.Second, judge.Bounds{})
 }
