@@ -9,11 +9,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
+	"github.com/seed-ff5a32d8/dispatcher/schedule/memq"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -44,6 +46,9 @@ func (a arguments) options() []tweak {
 				onHold(o)
 			case "shared":
 				o.Alone = false
+			case "named":
+				o.Name, o.Version, o.Roles, o.Workers = "one", "1.2.3", []string{"api", "worker"}, 7
+				o.Alone = slices.Contains(a.words, "alone")
 			case "api":
 				onlyAPI(o)
 			case "templates":
@@ -64,10 +69,15 @@ func (a arguments) options() []tweak {
 				a.ids[fmt.Sprint("theirs", i+1)] = id
 			}
 		}
+		if a.has("clock") { // an index whose clock is ahead of this process's by so much
+			ahead := a.duration("clock")
+			on(memq.New(memq.Options{Now: func() time.Time { return time.Now().Add(ahead) }}))(o)
+		}
 		if a.has("horizon") {
 			within(o.index, a.duration("horizon"))(o)
 		}
-		o.Workers, o.LaneConcurrency, o.DrainTimeout = a.number("workers"), a.number("lane"), a.duration("drain")
+		o.Workers = cmp.Or(a.number("workers"), o.Workers)
+		o.LaneConcurrency, o.DrainTimeout = a.number("lane"), a.duration("drain")
 	}}
 }
 
@@ -95,10 +105,29 @@ func (a arguments) receiver() answers {
 	if a.has("at") {
 		say = answering(a.named["at"], say)
 	}
-	if a.has("after") {
-		say = after(a.duration("after"), say)
+	if a.has("fails") {
+		most := say
+		say = func(ctx context.Context, h hit, before int) (*http.Response, error) {
+			if strings.Contains(h.url, a.named["fails"]) {
+				return answer(500, ""), nil
+			}
+			return most(ctx, h, before)
+		}
 	}
-	return a.wire.around(say)
+	if a.has("after") {
+		var came atomic.Int64
+		answer, each := say, a.duration("each")
+		say = func(ctx context.Context, h hit, before int) (*http.Response, error) {
+			return after(a.duration("after")+time.Duration(came.Add(1)-1)*each, answer)(ctx, h, before)
+		}
+	}
+	measured, plain := a.wire.around(say), say
+	return func(ctx context.Context, h hit, before int) (*http.Response, error) {
+		if strings.Contains(h.url, a.named["at"]) {
+			return measured(ctx, h, before)
+		}
+		return plain(ctx, h, before)
+	}
 }
 
 func (a arguments) policy() (choice accept.Choice) {
@@ -129,7 +158,7 @@ func (a arguments) submission(i int) accept.Submission {
 		return strings.ReplaceAll(a.named[name], "{i}", strconv.Itoa(i+1))
 	}
 	s := accept.Submission{
-		URL: numbered("url"), Endpoint: a.named["endpoint"], Lane: a.named["lane"], LockKey: numbered("lock"),
+		URL: numbered("url"), Endpoint: numbered("endpoint"), Lane: numbered("lane"), LockKey: numbered("lock"),
 		Order: a.named["order"], Choice: a.policy(), Delay: a.maybeDuration("delay"), Topic: a.named["topic"],
 		ExpiresIn: a.maybeDuration("expires"), IdempotencyKey: a.named["key"], Ref: a.named["ref"],
 	}

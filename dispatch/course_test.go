@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/internal/transcript"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -47,7 +48,8 @@ type course struct {
 	things map[string]func() any
 	wire   gauge
 	log    lines
-	called map[string]int // when calls were last asked for
+	link   store.AuditLink // of the audit, that was kept
+	called map[string]int  // when calls were last asked for
 }
 
 // arguments are those of a line: words, and what has a name, as in tiers=1s,2s.
@@ -283,4 +285,66 @@ func (c *course) same(ids, become []string) string {
 		each.WriteString(strings.TrimSpace(id+" "+become[i]) + "\n")
 	}
 	return each.String()
+}
+
+func (c *course) processes(list func() []store.Dispatcher) string {
+	synctest.Wait()
+	var text strings.Builder
+	for _, p := range list() {
+		p.Host = ""
+		text.WriteString(c.fields(p) + "\n")
+	}
+	return text.String()
+}
+
+// verifyAudit checks the chain: that it has the link that was kept, or that it is sound after it, or after where the last
+// check ended.
+func (a arguments) verifyAudit() string {
+	var after, expect store.AuditLink
+	switch {
+	case slices.Contains(a.words, "kept"):
+		expect = a.link
+	case slices.Contains(a.words, "after"):
+		after = a.link
+	case a.has("of"):
+		expect = store.AuditLink{Seq: a.link.Seq, Hash: strings.Repeat("0", len(a.link.Hash))}
+	}
+	got := must(a.engine.VerifyAudit(a.Context(), after, expect))
+	if got.Broken != nil {
+		return a.fields(*got.Broken, "Fault", "Seq")
+	}
+	said := fmt.Sprintf("%d are sound of %d", got.Checked, got.Head.Link.Seq)
+	if got.Next != nil {
+		a.link = *got.Next
+		said += ", and more follow"
+	}
+	return said
+}
+
+// activity sums up what was counted in spans of a length, of so many lanes or, with zero, of the project.
+func (c *course) activity(span store.Span, lanes int64) string {
+	var sum store.Activity
+	for lane := min(1, lanes); lane <= lanes; lane++ {
+		rows := must(c.db.Activity(c.Context(), project, lane, span, 0, store.Forever))
+		for i := range rows {
+			sum.Add(&rows[i])
+		}
+	}
+	late, took := int64(0), int64(0)
+	for i := range sum.Lateness {
+		late, took = late+sum.Lateness[i], took+sum.Took[i]
+	}
+	sum = store.Activity{Accepted: sum.Accepted, Succeeded: sum.Succeeded, Failed: sum.Failed, Dead: sum.Dead,
+		Unknown: sum.Unknown}
+	return fmt.Sprintf("%s; %d were timed for lateness, %d for how long they took", c.fields(sum), late, took)
+}
+
+// became is the state of a callback, with its reason and its charged attempts.
+func became(c store.Callback) string {
+	return strings.Join(strings.Fields(fmt.Sprint(c.State, " ", c.Reason, " ", c.AttemptCount)), " ")
+}
+
+// block says what keeps a callback or a lane.
+func (c *course) block(block control.Block, names ...string) string {
+	return c.fields(block, names...) + "\n  " + block.Detail + "\n  " + block.Cure
 }

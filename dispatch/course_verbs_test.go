@@ -15,6 +15,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/report"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -25,10 +26,17 @@ var verbs = map[string]func(arguments) string{
 	"restart": quietly(func(a arguments) { a.fixture = a.fixture.restart(a.fixture.receiver.answer, a.options()...) }),
 	"beside":  quietly(func(a arguments) { a.besides[a.words[0]] = a.fixture.beside(a.words[0], a.options()...) }),
 	"end":     quietly(func(a arguments) { a.stopRun() }),
-	"stop":    quietly(func(a arguments) { a.stop() }),
-	"drain":   quietly(func(a arguments) { a.engine.BeginDrain() }),
-	"sleep":   quietly(func(a arguments) { time.Sleep(must(time.ParseDuration(a.words[0]))) }),
-	"minute":  quietly(func(a arguments) { untilMinute(must(time.ParseDuration(a.words[0]))) }),
+	"stop": quietly(func(a arguments) {
+		began := time.Now()
+		a.stop()
+		if a.has("within") {
+			a.within("the end took", time.Since(began).Seconds(), "0s.."+a.named["within"])
+		}
+	}),
+	"ending": quietly(func(a arguments) { go a.stopRun() }),
+	"drain":  quietly(func(a arguments) { a.engine.BeginDrain() }),
+	"sleep":  quietly(func(a arguments) { time.Sleep(must(time.ParseDuration(a.words[0]))) }),
+	"minute": quietly(func(a arguments) { untilMinute(must(time.ParseDuration(a.words[0]))) }),
 	"receives": quietly(func(a arguments) {
 		if a.fixture == nil {
 			a.next.answer = a.receiver()
@@ -59,6 +67,14 @@ var verbs = map[string]func(arguments) string{
 		must(a.index.Cancel(a.Context(), []schedule.Ref{{ID: c.ID, Lane: c.LaneID}}))
 	}),
 
+	"moved": quietly(func(a arguments) {
+		synctest.Wait()
+		c := a.get(a.id(a.words[0]))
+		must(a.index.Move(a.Context(), []schedule.Movement{{Ref: schedule.Ref{ID: c.ID, Lane: c.LaneID},
+			Due: c.DueAt + must(time.ParseDuration(a.words[1])).Milliseconds()}}))
+	}),
+	"stamped": quietly(func(a arguments) { a.stampAs(a.words[0], a.known(a.words[1:]...)...) }),
+
 	"accept": arguments.accepts,
 	"event": func(a arguments) string {
 		s := a.submission(0)
@@ -88,6 +104,7 @@ var verbs = map[string]func(arguments) string{
 	},
 	"reschedule": quietly(func(a arguments) {
 		a.fixture.reschedule(a.id(a.words[0]), must(time.ParseDuration(a.words[1])))
+		synctest.Wait()
 	}),
 	"edit": func(a arguments) string {
 		_, err := a.mend(a.id(a.words[0]), control.MendRequest{URL: a.text("url"), Headers: a.headers(),
@@ -119,6 +136,14 @@ var verbs = map[string]func(arguments) string{
 		return a.refused(a.patchProject(openQuota("", must(strconv.ParseInt(a.words[0], 10, 64)))))
 	},
 	"project": quietly(func(a arguments) { a.createProject(openQuota(a.words[0], int64(a.number("quota")))) }),
+	"endpoints": quietly(func(a arguments) {
+		name, n, _ := strings.Cut(a.words[0], "*")
+		changes := make([]control.EndpointChange, must(strconv.Atoi(n)))
+		for i := range changes {
+			changes[i] = control.EndpointChange{ExternalID: new(fmt.Sprint(name, i+1)), URL: new("https://shop.example/h")}
+		}
+		must(a.engine.PutEndpoints(a.Context(), project, changes, operator))
+	}),
 	"endpoint": func(a arguments) string {
 		ch := a.endpointChange()
 		if ch.URL == nil {
@@ -215,7 +240,11 @@ var verbs = map[string]func(arguments) string{
 		})
 		var list strings.Builder
 		for _, h := range hits {
-			fmt.Fprintf(&list, "%s %s %s %s\n", a.when(h.at.UnixMilli()), h.id, h.number, h.url)
+			fmt.Fprintf(&list, "%s %s %s %s", a.when(h.at.UnixMilli()), h.id, h.number, h.url)
+			if slices.Contains(a.words, "bodies") {
+				list.WriteString(" " + h.body)
+			}
+			list.WriteString("\n")
 		}
 		return list.String()
 	},
@@ -237,11 +266,30 @@ var verbs = map[string]func(arguments) string{
 	}),
 	"calls": func(a arguments) string {
 		key := fmt.Sprintf("%p %s", a.fixture, a.words[0])
+		synctest.Wait()
 		n := a.count(a.words[0])
 		defer func() { a.called[key] = n }()
 		return a.counted("calls of "+a.words[0], n-a.called[key])
 	},
 	"logged": func(a arguments) string { return a.counted("lines", int(a.log.n.Swap(0))) },
+	// counted says what SQL has counted in the spans of every length, and in the hours of all lanes.
+	"counted": func(a arguments) string {
+		said := a.activity(store.Hour, 100)
+		for _, span := range store.Spans {
+			a.is(time.Duration(span).String(), a.activity(span, 0), said)
+		}
+		return said
+	},
+	"processes": func(a arguments) string {
+		return a.processes(func() []store.Dispatcher {
+			return must(a.db.Dispatchers(a.Context(), 0))
+		})
+	},
+	"listed": func(a arguments) string {
+		return a.processes(func() []store.Dispatcher {
+			return must(a.engine.Dispatchers(a.Context()))
+		})
+	},
 	"health": func(a arguments) string { return a.health() },
 	"verify": func(a arguments) string {
 		d := a.drift()
@@ -286,6 +334,52 @@ var verbs = map[string]func(arguments) string{
 		}
 		return a.counted(a.words[0], total)
 	},
+	// punctual holds each attempt to its due time.
+	"punctual": quietly(func(a arguments) {
+		last := len(a.words) - 1
+		for _, id := range a.known(a.words[:last]...) {
+			for _, row := range a.attempts(id) {
+				late := time.Duration(row.StartedAt-row.DueAt) * time.Millisecond
+				a.within(a.rest, late.Seconds(), a.words[last])
+			}
+		}
+	}),
+	"committed": quietly(func(a arguments) {
+		for _, id := range a.known(a.words[0]) {
+			late := a.get(id).FinishedAt - a.attempts(id)[0].EndedAt
+			a.within(a.rest, (time.Duration(late) * time.Millisecond).Seconds(), a.words[1])
+		}
+	}),
+	"order": quietly(func(a arguments) {
+		var came []string
+		for _, h := range a.fixture.hits("") {
+			came = append(came, h.id)
+		}
+		a.is("order", came, a.known(a.words...))
+	}),
+	"once": quietly(func(a arguments) {
+		sent := map[string]int{}
+		for _, h := range a.fixture.hits("") {
+			sent[h.id]++
+			a.is("requests of one callback", sent[h.id], 1)
+		}
+	}),
+	"same":   quietly(func(a arguments) { a.is(a.words[0], a.id(a.words[0]), a.id(a.words[1])) }),
+	"loaded": quietly(func(a arguments) { a.awaitMark(must(time.ParseDuration(a.words[0]))) }),
+	"place": func(a arguments) string {
+		synctest.Wait()
+		c := a.get(a.id(a.words[0]))
+		ref := schedule.Ref{ID: c.ID, Lane: c.LaneID}
+		return must(a.index.Lookup(a.Context(), []schedule.Ref{ref}))[0].Place.String()
+	},
+	"watermark": func(a arguments) string {
+		m := must(a.index.Watermark(a.Context(), 0))
+		return map[bool]string{true: "for ever"}[m.At == schedule.Forever]
+	},
+	"lease": quietly(func(a arguments) {
+		a.check(must(a.db.TryLease(a.Context(), a.words[0], "the test", soon(0), time.Second)),
+			"the lease %s is another's", a.words[0])
+	}),
 	"lane": func(a arguments) string {
 		f := store.LaneFilter{Keys: []string{a.get(a.id(a.words[0])).Lane}, Limit: 10}
 		var list strings.Builder
@@ -316,7 +410,30 @@ var verbs = map[string]func(arguments) string{
 		}
 		return list.String()
 	},
-	"told": func(a arguments) string { return strings.Join(a.kinds(), " ") },
+	// deaths holds the events of deaths to be of each of these callbacks, once.
+	"deaths": quietly(func(a arguments) {
+		found := map[string]int{}
+		for _, alert := range a.fixture.alerts() {
+			a.is("told", []string{alert.Type, alert.Data.Reason, alert.Data.Topic},
+				[]string{report.TopicDead, "exhausted", "payment"})
+			found[bare(alert.Data.ID)]++
+		}
+		ids := a.known(a.words...)
+		for _, id := range ids {
+			a.is("times that a death was told", found[id], 1)
+		}
+		a.is("told in all", len(found), len(ids))
+	}),
+	"audited": quietly(func(a arguments) {
+		for i := range must(strconv.Atoi(a.words[0])) {
+			a.setLane("lane-"+a.words[0], i+1)
+		}
+		a.awaitChain()
+	}),
+	"chained": quietly(func(a arguments) { a.awaitChain() }),
+	"keep":    quietly(func(a arguments) { a.link = a.awaitChain() }),
+	"audit":   arguments.verifyAudit,
+	"told":    func(a arguments) string { return strings.Join(a.kinds(), " ") },
 	"counts": func(a arguments) string {
 		counts := a.counts()
 		var parts []string
@@ -333,14 +450,4 @@ func quietly(do func(a arguments)) func(arguments) string {
 		do(a)
 		return ""
 	}
-}
-
-// became is the state of a callback, with its reason and its charged attempts.
-func became(c store.Callback) string {
-	return strings.Join(strings.Fields(fmt.Sprint(c.State, " ", c.Reason, " ", c.AttemptCount)), " ")
-}
-
-// block says what keeps a callback or a lane.
-func (c *course) block(block control.Block, names ...string) string {
-	return c.fields(block, names...) + "\n  " + block.Detail + "\n  " + block.Cure
 }

@@ -418,3 +418,16 @@ func (b *fixture) asked(pollID string) (at []time.Duration) {
 	}
 	return at
 }
+
+// awaitChain waits until no entry is unchained, and returns the chain's last link.
+func (b *fixture) awaitChain() store.AuditLink {
+	b.Helper()
+	for range 10 {
+		time.Sleep(time.Second)
+		if head := must(b.db.AuditHead(b.Context())); head.Unchained == 0 {
+			return head.Link
+		}
+	}
+	b.Fatal("entries are not chained within ten seconds")
+	return store.AuditLink{}
+}

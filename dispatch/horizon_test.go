@@ -75,14 +75,6 @@ func (b *fixture) clean(beyond int) {
 		beyond)
 }
 
-// missing expects that the index lacks just this one.
-func (b *fixture) missing(c store.Callback, beyond int) {
-	b.Helper()
-	d := b.drift()
-	b.is("missing", d.MissingIDs, public([]string{c.ID}))
-	b.is("missing, and beyond the horizon", []int{d.Missing, d.Beyond}, []int{1, beyond})
-}
-
 // punctual waits for the callbacks to succeed, each as soon as it is due.
 func (b *fixture) punctual(list ...store.Callback) {
 	b.Helper()
@@ -186,82 +178,6 @@ func TestWritesBetweenTheStepsOfALoad(t *testing.T) {
 	}
 }
 
-// A dry run counts what a rebuild would load, and a rebuild loads just that.
-func TestRebuildWithAHorizon(t *testing.T) {
-	withHorizon(5*time.Minute).run(t, func(b *fixture) {
-		b.awaitMark(5 * time.Minute)
-		for i := range 20 {
-			b.later(time.Duration(i)*time.Minute + 30*time.Second)
-		}
-		for _, dry := range []bool{true, false} {
-			b.is("open rows", must(b.engine.Rebuild(b.Context(), dry, operator)).Open, 5)
-		}
-		b.clean(15)
-	})
-}
-
-// Each change of a due time across the watermark, both ways.
-func TestDueTimesMoveAcrossTheHorizon(t *testing.T) {
-	withHorizon(5*time.Minute).run(t, func(b *fixture) {
-		b.awaitMark(5 * time.Minute)
-		near, far := b.later(3*time.Minute), b.later(10*time.Minute)
-		retried, canceled, elsewhere := b.later(10*time.Minute).ID, b.later(10*time.Minute).ID,
-			b.later(10*time.Minute).ID
-		for range 2 {
-			near = b.reschedule(near.ID, 10*time.Minute)
-			b.placed("moved beyond", near, schedule.Absent)
-			near = b.reschedule(near.ID, 3*time.Minute)
-			b.placed("moved back", near, schedule.Delayed)
-			far = b.reschedule(far.ID, 20*time.Minute)
-			b.placed("moved beyond it", far, schedule.Absent)
-		}
-		far = b.reschedule(far.ID, 4*time.Minute)
-		b.placed("moved within", far, schedule.Delayed)
-		b.clean(3)
-		b.retryAt(retried, "")
-		b.retryAt(elsewhere, "https://other.example/")
-		b.cancel(canceled)
-		time.Sleep(100 * time.Millisecond)
-		b.stands(b.get(retried), "succeeded")
-		b.stands(b.get(elsewhere), "succeeded")
-		b.punctual(near, far)
-		time.Sleep(10 * time.Minute)
-		b.clean(0)
-		b.sent(4, "in all")
-	})
-}
-
-// The setting is changed from one start to the next, each way: nothing is lost, nothing is early, and nothing
-// that waits is moved.
-func TestAnotherHorizonAtTheNextStart(t *testing.T) {
-	withHorizon(0).run(t, func(b *fixture) {
-		index := b.index
-		var all []store.Callback
-		for _, step := range []struct{ horizon, held, missing time.Duration }{
-			{0, 11 * time.Minute, 0},
-			{5 * time.Minute, 4 * time.Minute, 8 * time.Minute},
-			{3 * time.Minute, 2 * time.Minute, 6 * time.Minute},
-			{8 * time.Minute, 7 * time.Minute, 10 * time.Minute},
-			{0, 9 * time.Minute, 0},
-			{4 * time.Minute, 3 * time.Minute, 7 * time.Minute},
-		} {
-			b.stop()
-			time.Sleep(3 * time.Second) // no process runs for a while
-			b = b.restart(nil, within(index, step.horizon))
-			b.awaitMark(step.horizon)
-			all = append(all, b.later(step.held))
-			b.placed("due in "+step.held.String(), all[len(all)-1], schedule.Delayed)
-			if step.missing > 0 {
-				all = append(all, b.later(step.missing))
-				b.placed("due in "+step.missing.String(), all[len(all)-1], schedule.Absent)
-			}
-			b.check(b.drift().Clean(), "with a horizon of %s: %+v", step.horizon, b.drift())
-		}
-		b.punctual(all...)
-		b.clean(0)
-	})
-}
-
 // Two processes that are set differently do not take turns: the one that loads goes on until it ends.
 func TestDifferentHorizonsSideBySide(t *testing.T) {
 	const horizon = 10 * time.Minute
@@ -294,31 +210,6 @@ func TestDifferentHorizonsSideBySide(t *testing.T) {
 	})
 }
 
-// While SQL is away nothing is loaded; what fell due meanwhile, and was beyond the horizon, is sent as soon
-// as it is back.
-func TestSQLIsAwayForLongerThanTheHorizon(t *testing.T) {
-	const horizon = 2 * time.Minute
-	withHorizon(horizon).run(t, func(b *fixture) {
-		b.awaitMark(horizon)
-		away := []string{"Stamp", "Commit", "Ping", "TryLease", "OpenUntil", "Overdue"}
-		var all []store.Callback
-		for i := range 12 {
-			all = append(all, b.later(time.Duration(i)*30*time.Second+time.Second))
-		}
-		time.Sleep(500 * time.Millisecond)
-		b.set(fail(errDown), away...)
-		time.Sleep(4 * time.Minute)
-		b.sent(0, "while SQL was away")
-		b.set(nil, away...)
-		time.Sleep(3 * time.Second)
-		for _, c := range all[:8] { // were due by then
-			b.stands(b.get(c.ID), "succeeded")
-		}
-		b.awaitMark(horizon)
-		b.punctual(all[9:]...)
-	})
-}
-
 // The index's clock is put forward, by more than the horizon: what is due by it is sent at once. Put back,
 // nothing is early.
 func TestTheClockIsSetAcrossTheHorizon(t *testing.T) {
@@ -340,36 +231,6 @@ func TestTheClockIsSetAcrossTheHorizon(t *testing.T) {
 		time.Sleep(13 * time.Minute)
 		b.stands(b.get(late.ID), "scheduled")
 		b.punctual(late)
-	})
-}
-
-// What the index lacks below the watermark is missing; what it lacks beyond it is not.
-func TestVerifyTellsMissingFromBeyond(t *testing.T) {
-	withHorizon(10*time.Minute).run(t, func(b *fixture) {
-		b.awaitMark(10 * time.Minute)
-		lost := b.later(5 * time.Minute)
-		for range 5 {
-			b.later(time.Hour)
-		}
-		b.clean(5)
-		must(b.index.Cancel(b.Context(), []schedule.Ref{{ID: lost.ID, Lane: lost.LaneID}}))
-		b.missing(lost, 5)
-		// The sweep finds it, as ever, and ensures nothing that is beyond.
-		b.await(lost.ID, 6*time.Minute)
-		b.clean(5)
-	})
-}
-
-// A row that is due by now is missing, if no process has loaded it.
-func TestVerifyNamesWhatTheLoaderForgot(t *testing.T) {
-	withHorizon(2*time.Minute, onHold).run(t, func(b *fixture) {
-		b.awaitMark(2 * time.Minute)
-		c := b.later(4 * time.Minute)
-		b.set(fail(errBroken), "MoveWatermark")
-		time.Sleep(4*time.Minute + time.Second)
-		b.missing(c, 0)
-		time.Sleep(20 * time.Second)
-		b.clean(0) // it is overdue, and the sweep has found it
 	})
 }
 
@@ -401,29 +262,6 @@ func TestCatchingUpStaysWithinTheHorizon(t *testing.T) {
 		b.is("pages that were read without an end", b.count("Open")-walked, 0)
 		b.clean(1)
 		b.punctual(near)
-	})
-}
-
-// A held process leaves a foreign index as it found it, its watermark too.
-func TestHeldProcessLeavesTheWatermark(t *testing.T) {
-	theirs := func(o *options) { within(foreignIndex(t, 7), 10*time.Minute)(o) }
-	with(nil, theirs, onHold).run(t, func(b *fixture) {
-		time.Sleep(time.Minute)
-		b.is("the watermark", must(b.index.Watermark(b.Context(), 0)).At, schedule.Forever)
-		b.is("moves of the watermark", b.count("MoveWatermark"), 0)
-	})
-}
-
-// Without a horizon, and without one before, no process moves a watermark nor takes the loader's lease.
-func TestWithoutAHorizon(t *testing.T) {
-	withHorizon(0).run(t, func(b *fixture) {
-		far := b.later(400 * 24 * time.Hour)
-		time.Sleep(5 * time.Minute)
-		b.placed("due in 400 days", far, schedule.Delayed)
-		b.clean(0)
-		b.is("moves of the watermark", b.count("MoveWatermark"), 0)
-		b.check(must(b.db.TryLease(b.Context(), "horizon", "the test", soon(0), time.Second)),
-			"the loader's lease is another's")
 	})
 }
 
