@@ -5,51 +5,19 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
-	"github.com/seed-ff5a32d8/dispatcher/store"
 )
-
-// changing is a list that can be changed while somebody looks at it.
-type changing struct {
-	Store
-	mu    sync.Mutex
-	rows  []store.Callback
-	lists atomic.Int64
-	// panics: lists of dead ones do.
-	panics atomic.Bool
-}
-
-func (c *changing) List(ctx context.Context, project string, f store.Filter) (store.Page, error) {
-	c.lists.Add(1)
-	if c.panics.Load() && slices.Contains(f.States, store.Dead) {
-		panic("out of cheese")
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	there := newWorld()
-	there.has.Callbacks = c.rows
-	return there.List(ctx, project, f)
-}
-
-func (c *changing) set(rows ...store.Callback) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.rows = rows
-}
 
 // A listener reads a stream.
 type listener struct {
@@ -60,10 +28,11 @@ type listener struct {
 	end    context.CancelFunc
 }
 
-type seen struct {
-	name    string
-	regions map[string]string
-}
+// seen is one event: its name, and the regions as they are sent.
+type seen struct{ name, regions string }
+
+// has says whether the event has a region.
+func (e seen) has(name string) bool { return strings.Contains(e.regions, `"region":"`+name+`"`) }
 
 // listen opens the stream of a page as the browser.
 func (b *browser) listen(server *httptest.Server, page string) *listener {
@@ -96,17 +65,7 @@ func (b *browser) listen(server *httptest.Server, page string) *listener {
 				name = strings.TrimSpace(rest)
 			}
 			if rest, ok := strings.CutPrefix(line, "data: "); ok {
-				e := seen{name: name, regions: make(map[string]string)}
-				var list []region
-				if name == "regions" {
-					if err := json.Unmarshal([]byte(rest), &list); err != nil {
-						return
-					}
-				}
-				for _, r := range list {
-					e.regions[r.Region] = r.HTML
-				}
-				l.events <- e
+				l.events <- seen{name, rest}
 			}
 		}
 	}()
@@ -164,11 +123,9 @@ func (s *synced) String() string {
 	return s.b.String()
 }
 
-// looking opens the pages over a list that changes, with a server for their streams.
-func looking(t *testing.T, w *world, rows *changing) (*browser, *httptest.Server) {
+// looking opens the pages of a world, with a server for their streams.
+func looking(t *testing.T, w *world) (*browser, *httptest.Server) {
 	t.Helper()
-	rows.Store = storeFace{w}
-	w.Store = rows
 	b := signedIn(t, w)
 	server := httptest.NewServer(b.handler)
 	t.Cleanup(server.Close)
@@ -176,33 +133,36 @@ func looking(t *testing.T, w *world, rows *changing) (*browser, *httptest.Server
 	return b, server
 }
 
+// begun is the first event of a page.
+func begun(e seen) bool { return e.has("rows") }
+
 // What many look at is rendered once.
 func TestOneRenderingIsForAll(t *testing.T) {
 	t.Parallel()
-	rows := &changing{}
-	b, server := looking(t, newWorld(), rows)
+	w := newWorld()
+	b, server := looking(t, w)
 	var all []*listener
 	for range 20 {
 		l := b.listen(server, "/ui/callbacks?state=scheduled")
-		l.until("the state at the beginning", func(e seen) bool { return e.regions["rows"] != "" })
+		l.until("the state at the beginning", begun)
 		all = append(all, l)
 	}
-	before := rows.lists.Load()
-	rows.set(newWorld("callbacks 1").has.Callbacks...)
+	before := w.count("List")
+	w.change("callbacks 1")
 	began := time.Now()
 	all[0].until("a new row", func(e seen) bool {
-		if _, unchanged := e.regions["banner"]; unchanged {
+		if e.has("banner") {
 			t.Error("what has not changed is sent")
 		}
-		return strings.Contains(e.regions["rows"], "order-0001")
+		return strings.Contains(e.regions, "order-0001")
 	})
 	for _, l := range all[:3] {
 		for range 2 {
 			l.until("a beat", func(e seen) bool { return e.name == "regions" })
 		}
 	}
-	ticks := int64(time.Since(began)/renderEvery) + 2
-	if n := rows.lists.Load() - before; n > ticks {
+	ticks := int(time.Since(began)/renderEvery) + 2
+	if n := w.count("List") - before; n > ticks {
 		t.Errorf("20 pages that show the same were rendered %d times in %d ticks", n, ticks)
 	}
 	for _, l := range all {
@@ -219,16 +179,16 @@ func TestOneRenderingIsForAll(t *testing.T) {
 func TestStreamsEnd(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
-	b, server := looking(t, w, &changing{})
+	b, server := looking(t, w)
 	b.signIn("reader")
 	first := b.listen(server, "/ui/callbacks")
-	first.until("the state at the beginning", func(e seen) bool { return strings.Contains(e.regions["rows"], "No callbacks yet") })
+	first.until("the state at the beginning", func(e seen) bool { return strings.Contains(e.regions, "No callbacks yet") })
 	w.revoke("reader")
 	first.until("the page is told to load anew", func(e seen) bool { return e.name == "reload" })
 	first.over()
 	b.signIn(testKey)
 	second := b.listen(server, "/ui/callbacks")
-	second.until("the state at the beginning", func(e seen) bool { return e.regions["rows"] != "" })
+	second.until("the state at the beginning", begun)
 	b.ui.Close()
 	second.over()
 	if l := b.listen(server, "/ui/callbacks"); l.status != http.StatusServiceUnavailable {
@@ -240,22 +200,20 @@ func TestStreamsEnd(t *testing.T) {
 // others'.
 func TestAPanicEndsItsStreamsOnly(t *testing.T) {
 	t.Parallel()
-	rows := &changing{}
 	var log synced
 	w := newWorld()
 	w.Logger = slog.New(slog.NewJSONHandler(&log, nil))
-	b, server := looking(t, w, rows)
-	there := func(e seen) bool { return e.regions["rows"] != "" }
-	broken := b.listen(server, "/ui/callbacks?state=dead&ref=query-value")
-	broken.until("the state at the beginning", there)
+	b, server := looking(t, w)
+	broken := b.listen(server, "/ui/redrives?x=query-value")
+	broken.until("the state at the beginning", begun)
 	sound := b.listen(server, "/ui/callbacks?state=scheduled")
-	sound.until("the state at the beginning", there)
-	rows.panics.Store(true)
+	sound.until("the state at the beginning", begun)
+	w.change("fail Redrives panic")
 	broken.over()
-	rows.set(newWorld("callbacks 1").has.Callbacks...)
-	sound.until("a new row", func(e seen) bool { return strings.Contains(e.regions["rows"], "order-0001") })
+	w.change("callbacks 1")
+	sound.until("a new row", func(e seen) bool { return strings.Contains(e.regions, "order-0001") })
 	text := log.String()
-	for _, want := range []string{"out of cheese", "live_test.go", `"page":"/ui/callbacks"`} {
+	for _, want := range []string{"out of cheese", "world_test.go", `"page":"/ui/redrives"`} {
 		if strings.Count(text, want) == 0 {
 			t.Errorf("the log lacks %q: %s", want, text)
 		}
@@ -269,16 +227,15 @@ func TestAPanicEndsItsStreamsOnly(t *testing.T) {
 			t.Errorf("the log has %q", secret)
 		}
 	}
-	rows.panics.Store(false)
-	again := b.listen(server, "/ui/callbacks?state=dead&ref=query-value")
-	again.until("the page is rendered again", there)
+	w.change("fail Redrives nothing")
+	b.listen(server, "/ui/redrives?x=query-value").until("the page is rendered again", begun)
 }
 
 // A key has so many streams, whatever it looks at, and each that ends makes room.
 func TestStreamsOfAKeyAreBounded(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
-	b, server := looking(t, w, &changing{})
+	b, server := looking(t, w)
 	var all []*listener
 	for i := range 20 {
 		l := b.listen(server, "/ui/callbacks?ref="+strconv.Itoa(i%3))

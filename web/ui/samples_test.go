@@ -178,8 +178,8 @@ func reverse(list reflect.Value) {
 // errorOf is an error by its name, or "invalid FIELD MESSAGE; FIELD MESSAGE".
 func errorOf(what string) error {
 	known := map[string]error{
-		"broken": errBroken, "late": errLate, "attempting": store.ErrAttempting, "terminal": store.ErrTerminal,
-		"exists": store.ErrExists, "unavailable": store.ErrUnavailable,
+		"broken": errBroken, "late": errLate, "panic": errPanics, "nothing": nil, "attempting": store.ErrAttempting,
+		"terminal": store.ErrTerminal, "exists": store.ErrExists, "unavailable": store.ErrUnavailable,
 		"deadline":   fmt.Errorf("list: %w", context.DeadlineExceeded),
 		"rebuilding": errors.Join(errors.New("another process rebuilds it"), schedule.ErrRebuilding),
 	}

@@ -23,7 +23,10 @@ func (w *world) List(ctx context.Context, _ string, f store.Filter) (p store.Pag
 	if f.Ref == "" && f.LockKey == "" {
 		p.Next = w.has.Left
 	}
-	p.Callbacks = below(w.has.Callbacks, f.Limit+1, func(c store.Callback) bool {
+	w.mu.Lock()
+	all := w.has.Callbacks
+	w.mu.Unlock()
+	p.Callbacks = below(all, f.Limit+1, func(c store.Callback) bool {
 		return (f.After == nil || c.ID < f.After.ID) && (f.Ref == "" || c.Ref == f.Ref) &&
 			(f.LockKey == "" || c.LockKey == f.LockKey) && (f.Kind == "" || c.Kind == f.Kind) &&
 			(len(f.States) == 0 || slices.Contains(f.States, c.StateAt(f.Now))) &&

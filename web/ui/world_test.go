@@ -29,10 +29,12 @@ type world struct {
 	puts     int
 	// ring are the keys that callers hold, by their text.
 	ring map[string]store.Key
-	// fails are the errors of methods by their names; errLate: the method ends when its context does.
+	// fails are the errors of methods by their names; errLate: the method ends when its context does;
+	// errPanics: it panics.
 	fails map[string]error
-	// asked is how each method was called last, done what was changed.
+	// asked is how each method was called last, calls how often, done what was changed.
 	asked map[string]string
+	calls map[string]int
 	done  []string
 }
 
@@ -88,7 +90,7 @@ func newWorld(lines ...string) *world {
 		Options:  Options{AdminKey: testKey, Version: "test"},
 		has:      data{Health: dispatch.Health{Ready: true}},
 		sessions: make(map[string]store.Session), ring: holders(), fails: make(map[string]error),
-		asked: make(map[string]string),
+		asked: make(map[string]string), calls: make(map[string]int),
 	}
 	for _, line := range lines {
 		if err := w.set(line); err != nil {
@@ -102,6 +104,7 @@ var (
 	// errBroken is an error of the database that no page expects.
 	errBroken = errors.New("connect to postgres://bob:hunter2@db: it is on fire")
 	errLate   = errors.New("late")
+	errPanics = errors.New("out of cheese")
 )
 
 // call notes how a method is called, and returns the error that it is to have.
@@ -112,13 +115,33 @@ func (w *world) call(ctx context.Context, method string, args ...any) error {
 		text.WriteString(" " + brief(reflect.ValueOf(arg)))
 	}
 	w.asked[method] = text.String()
+	w.calls[method]++
 	err := w.fails[method]
 	w.mu.Unlock()
-	if errors.Is(err, errLate) {
+	switch {
+	case errors.Is(err, errLate):
 		<-ctx.Done()
 		return fmt.Errorf("it was given up: %w", ctx.Err())
+	case errors.Is(err, errPanics):
+		panic(err)
 	}
 	return err
+}
+
+// change sets a line while somebody looks at the lists of callbacks.
+func (w *world) change(line string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err := w.set(line); err != nil {
+		panic(err)
+	}
+}
+
+// count is how often a method was called.
+func (w *world) count(method string) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.calls[method]
 }
 
 // did is call for a change: it is noted with its actor.
