@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/binary"
+	"errors"
 	"io"
 	"runtime"
 	"slices"
@@ -16,7 +17,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/apptest"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/cmdtest"
@@ -41,15 +41,9 @@ func startCostServers(t *testing.T) *costServers {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := redis.NewClient(&redis.Options{
-		Addr:                     apptest.MustURL(t, redisURL).Host,
-		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-	})
+	client := testserver.Client(apptest.MustURL(t, redisURL).Host, "")
 	t.Cleanup(func() {
-		if err := admin.Close(context.WithoutCancel(t.Context())); err != nil {
-			t.Error(err)
-		}
-		if err := client.Close(); err != nil {
+		if err := errors.Join(admin.Close(context.WithoutCancel(t.Context())), client.Close()); err != nil {
 			t.Error(err)
 		}
 	})
@@ -97,19 +91,14 @@ func (s *costServers) spent(t *testing.T) (now [kinds]float64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	info, err := s.redis.Info(t.Context(), "stats").Result()
+	info, err := s.redis.InfoMap(t.Context(), "stats").Result()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for line := range strings.Lines(info) {
-		name, text, _ := strings.Cut(strings.TrimSpace(line), ":")
-		kind, counted := map[string]int{
-			"total_commands_processed": redisCommands, "total_net_input_bytes": redisBytes, "total_net_output_bytes": redisBytes,
-		}[name]
-		if !counted {
-			continue
-		}
-		value, err := strconv.ParseFloat(text, 64)
+	for name, kind := range map[string]int{
+		"total_commands_processed": redisCommands, "total_net_input_bytes": redisBytes, "total_net_output_bytes": redisBytes,
+	} {
+		value, err := strconv.ParseFloat(info["Stats"][name], 64)
 		if err != nil {
 			t.Fatal(err)
 		}

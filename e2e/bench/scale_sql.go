@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
 // bytesPerRow is what a row with its payload and attempts takes on disk, rounded up.
@@ -74,7 +76,7 @@ func (s *scale) checkDisk(r *run, dir string) {
 func (x *scaled) startCold(r *run, p place) *dispatcher {
 	empty := 0.0
 	if p.redis != nil {
-		client := redisClient(p.redis)
+		client := testserver.Client(p.redis.Address(), "")
 		r.check("empty Redis", errors.Join(client.FlushAll(r.Context()).Err(), client.Close()))
 		empty = r.redisNumber(p.redis, "memory", "used_memory")
 	}

@@ -8,8 +8,6 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
@@ -77,16 +75,9 @@ func (p place) logged(r *run) (bytes, syncs float64) {
 	return bytes, syncs
 }
 
-func redisClient(server *testserver.Redis) *redis.Client {
-	return redis.NewClient(&redis.Options{
-		Addr: server.Address(), DisableIdentity: true,
-		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-	})
-}
-
 // redisNumber reads a number of a section of INFO: a value, or the calls of a command.
 func (r *run) redisNumber(server *testserver.Redis, section, name string) float64 {
-	client := redisClient(server)
+	client := testserver.Client(server.Address(), "")
 	sections, err := client.InfoMap(r.Context(), section).Result()
 	r.check("INFO", errors.Join(err, client.Close()))
 	for _, values := range sections {

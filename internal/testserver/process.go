@@ -96,8 +96,8 @@ func (c *child) awaitAnswer(tb testing.TB) {
 	})
 }
 
-// client returns a client of exactly one server. It follows no redirection and retries nothing.
-func client(addr, password string) *redis.Client {
+// Client returns a client of exactly one server. It follows no redirection and retries nothing.
+func Client(addr, password string) *redis.Client {
 	return redis.NewClient(&redis.Options{
 		Addr: addr, Password: password, MaxRetries: -1, DialerRetries: 1, DisableIdentity: true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
@@ -111,7 +111,7 @@ func ask(ctx context.Context, addr, password string, args ...any) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := client(addr, password)
+	c := Client(addr, password)
 	got, err := c.Do(ctx, args...).Result()
 	return got, errors.Join(err, c.Close(), conn.Close())
 }

@@ -90,7 +90,7 @@ func (w *Sentinel) startSentinel(port string) string {
 
 // knowsAll says what a Sentinel does not know yet.
 func (w *Sentinel) knowsAll(ctx context.Context, addr string) error {
-	c := client(addr, w.sentinelPassword)
+	c := Client(addr, w.sentinelPassword)
 	defer c.Close()
 	info, err := c.Info(ctx, "sentinel").Result()
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/cmdtest"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/sign"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/sign/signtest"
 )
 
 // program has the commands of this package.
@@ -22,7 +23,7 @@ func TestTranscripts(t *testing.T) { program.Transcripts(t, "DISPATCHER_KEY=k") 
 func TestEndpointCreateShowsThePublicKey(t *testing.T) {
 	t.Parallel()
 	for _, use := range []string{sign.UseEd25519, sign.UseRSA} {
-		key := cmdtest.SigningKey(t, use, 0)
+		key := signtest.Secret(t, use, 0)
 		answer, err := json.Marshal(map[string]string{"id": "ep_1", "secret": sign.FormatSecretFor(use, key)})
 		if err != nil {
 			t.Fatal(err)

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/sign"
 )
 
 // Handling is the address of a server that ends with the test.
@@ -53,3 +55,16 @@ func (p Program) At(address string, env ...string) *Terminal {
 
 // OneID is that of a callback.
 const OneID = "cb_01JD7Q2Z3K4M5N6P7R8S9TABCD"
+
+// ReceiversForm is how a receiver is given a key: the public one of a pair, else the secret.
+func ReceiversForm(t *testing.T, use string, key []byte) string {
+	t.Helper()
+	public, err := sign.PublicOf(use, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if public != "" {
+		return public
+	}
+	return sign.FormatSecretFor(use, key)
+}

@@ -11,6 +11,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/cmdtest"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/sign"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/sign/signtest"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -106,11 +107,8 @@ func TestListenVerifiesEverySigner(t *testing.T) {
 	} {
 		t.Run(signer, func(t *testing.T) {
 			t.Parallel()
-			use, err := sign.UseOf(signer)
-			if err != nil {
-				t.Fatal(err)
-			}
-			present, former := cmdtest.SigningKey(t, use, 0), cmdtest.SigningKey(t, use, 1)
+			use := signtest.UseOf(t, signer)
+			present, former := signtest.Secret(t, use, 0), signtest.Secret(t, use, 1)
 			term := program.Terminal()
 			knows := func(keys ...[]byte) *receiver {
 				cmd := Command{Respond: []string{"200"}, Signer: signer}
@@ -147,11 +145,7 @@ func TestListenSaysBySignerWhatItLooksLike(t *testing.T) {
 	for _, signer := range []string{"standard-v1", "standard-v1a", "wechat-v3-rsa"} {
 		term := program.Terminal()
 		r := newReceiver(t, term, Command{Respond: []string{"200"}, Signer: "bearer", Secret: []string{"token-token"}})
-		use, err := sign.UseOf(signer)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if status := sendTo(t, r, signer, cmdtest.SigningKey(t, use, 0)); status != 401 {
+		if status := sendTo(t, r, signer, signtest.Secret(t, signtest.UseOf(t, signer), 0)); status != 401 {
 			t.Errorf("%s: answered with %d", signer, status)
 		}
 		cmdtest.Says(t, term.Stdout.String(), "looks signed by "+signer+"\n")
@@ -161,9 +155,9 @@ func TestListenSaysBySignerWhatItLooksLike(t *testing.T) {
 // Secrets may stand in files, also several HMAC ones with commas. What is refused stands in the transcripts.
 func TestListenReadsSecretsOfEachForm(t *testing.T) {
 	t.Parallel()
-	hmac := sign.FormatSecret(cmdtest.SigningKey(t, sign.UseHMAC, 0))
+	hmac := sign.FormatSecret(signtest.Secret(t, sign.UseHMAC, 0))
 	file := cmdtest.WriteFile(t, "secret", hmac+"\r\n")
-	private := sign.FormatSecretFor(sign.UseRSA, cmdtest.RsaPair()[0])
+	private := sign.FormatSecretFor(sign.UseRSA, signtest.Secret(t, sign.UseRSA, 0))
 	for _, tc := range []struct {
 		signer  string
 		secrets []string
