@@ -25,8 +25,8 @@ var included = map[store.Scope][]store.Scope{
 type want struct {
 	scope store.Scope
 	// root: only the settings' admin key may: what it shows or does is of all projects.
-	root bool
-	body string
+	root       bool
+	path, body string
 }
 
 var wants = sync.OnceValue(func() map[string]want {
@@ -37,9 +37,15 @@ var wants = sync.OnceValue(func() map[string]want {
 	all := make(map[string]want)
 	for line := range strings.Lines(string(text)) {
 		part := append(strings.Fields(line), "")
-		w := want{scope: store.Scope(part[0]), root: part[0] == "root", body: part[3]}
+		if part[0] == "#" {
+			continue
+		}
+		w := want{scope: store.Scope(part[0]), root: part[0] == "root", path: part[3], body: part[4]}
 		if w.root {
 			w.scope = store.ScopeAdmin
+		}
+		if w.path == "=" {
+			w.path = part[2]
 		}
 		all[part[1]+" "+part[2]] = w
 	}
@@ -48,20 +54,8 @@ var wants = sync.OnceValue(func() map[string]want {
 
 func name(r api.Route) string { return r.Method + " " + r.Path }
 
-// pathOf fills the parameters of a route with what the stub has.
-func pathOf(r api.Route) string {
-	id := oneID
-	for prefix, other := range map[string]string{
-		"/v1/endpoints": oneEndpoint, "/v1/keys": "key_" + bareKey, "/v1/redrives": "rd_" + bareRedrive,
-		"/v1/schedules": "sc_" + bareSchedule, "/v1/projects": "b",
-	} {
-		if strings.HasPrefix(r.Path, prefix) {
-			id = other
-		}
-	}
-	path := strings.NewReplacer(":id", id, ":name", "own", ":lane", "m-1", "*external_id", "merchant-7").Replace(r.Path)
-	return path + map[string]string{"/v1/reconcile": "?from=2026-11-20", "/v1/secret": "?lane=m-1"}[path]
-}
+// pathOf is an address of the route, with what the stub has.
+func pathOf(r api.Route) string { return wants()[name(r)].path }
 
 // bodyOf is a request that the route takes.
 func bodyOf(r api.Route) string { return wants()[name(r)].body }

@@ -173,15 +173,8 @@ var worlds = map[string]func(e *engine){
 	},
 	"damaged poll 1": damaged(""), "damaged poll 2": damaged("{"), "damaged poll 3": damaged(`["until"]`),
 	"damaged poll 4": damaged(`null`), "damaged poll 5": damaged(`{"until":{}`),
-	"template 1": template(`{}`),
 	"template 2": template(` { "payload" : { "a" : [ 1.0 , "\u0041" ] } } `),
-	"template 3": template(`{"headers":{"X-A":"b","Authorization":"Basic x","X-Token":"t"},` +
-		`"url":"https://shop.example/?token=x"}`),
-	"template 4": template(`{"headers":{"authorizatio\u006e":"Basic x"}}`),
-	"template 5": template(`{"\u0068eaders":{"COOKIE":"a=b","Authorization":""}}`),
-	"template 6": template(`{"headers":null,"payload":{"headers":{"Authorization":"Basic x"}}}`),
 	"template 7": template(``), "template 8": template(`{"headers":{"Authorization":"Basic x"}`),
-	"template 9": template(`["Basic x"]`),
 }
 
 // damaged is a poll of which that is kept for its rule.
