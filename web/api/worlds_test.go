@@ -58,6 +58,9 @@ type world struct {
 	Keys        []store.Key
 	Revealed    secret.ShownSecret
 	Reencrypted control.Reencryption
+	Rebuilt     index.RebuildReport
+	Lane        store.Lane
+	Project     store.Project
 	Counts      store.Counts
 	Books       store.Books
 	Audit       []store.AuditEntry
