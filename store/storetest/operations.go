@@ -13,30 +13,30 @@ import (
 )
 
 // operations are those that are no method of the store, or are one with other words.
-var operations = map[string]func(s *script, words []string) ([]any, error){
+var operations = map[string]func(s *script, words []string) []any{
 	// wait DURATION: time passes, or goes back.
-	"wait": func(s *script, words []string) ([]any, error) {
+	"wait": func(s *script, words []string) []any {
 		s.now += must(time.ParseDuration(words[0])).Milliseconds()
-		return nil, nil
+		return nil
 	},
 	// accept NAME… WORD… [; NAME… WORD…]…: all are accepted by one call, those before a semicolon alike.
-	"accept": func(s *script, words []string) ([]any, error) {
+	"accept": func(s *script, words []string) []any {
 		names, drafts := s.draftsOf(words)
 		accepted := must(s.Accept(s.ctx(), drafts))
 		s.require(len(accepted) == len(drafts), "%d answers to %d drafts", len(accepted), len(drafts))
-		return s.accepted(names, drafts, accepted), nil
+		return s.accepted(names, drafts, accepted)
 	},
 	// Replays NAME…: as accept, and nothing is accepted.
-	"Replays": func(s *script, words []string) ([]any, error) {
+	"Replays": func(s *script, words []string) []any {
 		names, drafts := s.draftsOf(words)
-		return s.accepted(names, drafts, must(s.Replays(s.ctx(), drafts))), nil
+		return s.accepted(names, drafts, must(s.Replays(s.ctx(), drafts)))
 	},
 	"claim": stamp, // claim NAME… [FIELD…]: a stamp
-	"lose": func(s *script, words []string) ([]any, error) { // the claims run out
-		answers, err := stamp(s, words)
+	"lose": func(s *script, words []string) []any { // the claims run out
+		answers := stamp(s, words)
 		s.now += claimLasts
 		clear(s.waiting)
-		return answers, err
+		return answers
 	},
 	"fail":    result((*fixture).failed),
 	"succeed": result((*fixture).succeeded),
@@ -49,32 +49,17 @@ var operations = map[string]func(s *script, words []string) ([]any, error){
 		return f.answered(w, store.Succeeded, store.PollFailed, 404, "gone")
 	}),
 	// again NAME…: commits the last result once more.
-	"again": func(s *script, words []string) (answers []any, err error) {
-		for _, name := range words {
-			answers = append(answers, about{name, s.commit(s.results[name])})
-		}
-		return answers, nil
-	},
-	"get": func(s *script, words []string) (answers []any, err error) {
-		for _, name := range words {
-			answers = append(answers, s.get(s.ids[name]))
-		}
-		return answers, nil
-	},
-	"attempts": func(s *script, words []string) (answers []any, err error) {
-		for _, name := range words {
-			answers = append(answers, s.attempts(s.ids[name]))
-		}
-		return answers, nil
-	},
+	"again":    ofEach(func(s *script, name string) any { return about{name, s.commit(s.results[name])} }),
+	"get":      ofEach(func(s *script, name string) any { return s.get(s.ids[name]) }),
+	"attempts": ofEach(func(s *script, name string) any { return s.attempts(s.ids[name]) }),
 	// list FIELD…: the names of what a filter picks.
-	"list": func(s *script, words []string) ([]any, error) {
+	"list": func(s *script, words []string) []any {
 		f := store.Filter{Now: s.now, Limit: 500}
 		s.assign(reflect.ValueOf(&f).Elem(), words)
-		return []any{joined(s, ids(must(s.List(s.ctx(), project, f)).Callbacks...))}, nil
+		return []any{joined(s, ids(must(s.List(s.ctx(), project, f)).Callbacks...))}
 	},
 	// audit N: the newest entries.
-	"audit": func(s *script, words []string) (answers []any, err error) {
+	"audit": func(s *script, words []string) (answers []any) {
 		n := 0
 		must(fmt.Sscan(words[0], &n))
 		for _, e := range s.newest(n) {
@@ -83,10 +68,10 @@ var operations = map[string]func(s *script, words []string) ([]any, error){
 			text := fmt.Sprintln(e.Action, s.hide(e.Object), s.hide(e.Before), s.hide(e.After))
 			answers = append(answers, strings.TrimSpace(text))
 		}
-		return answers, nil
+		return answers
 	},
 	// AddActivity FIELD… [; FIELD…]…: rows in which every count is another, n=N more.
-	"AddActivity": func(s *script, words []string) ([]any, error) {
+	"AddActivity": func(s *script, words []string) []any {
 		var rows []store.Activity
 		for part := range strings.SplitSeq(strings.Join(words, " "), ";") {
 			row := struct {
@@ -96,10 +81,11 @@ var operations = map[string]func(s *script, words []string) ([]any, error){
 			s.assign(reflect.ValueOf(&row).Elem(), strings.Fields(part))
 			rows = append(rows, activity(row.Activity, row.N))
 		}
-		return nil, s.AddActivity(s.ctx(), rows)
+		s.ok(s.AddActivity(s.ctx(), rows))
+		return nil
 	},
 	// entries FIELD…: those of the audit that a filter picks, the same on pages of every size.
-	"entries": func(s *script, words []string) (answers []any, err error) {
+	"entries": func(s *script, words []string) (answers []any) {
 		var f store.AuditFilter
 		s.assign(reflect.ValueOf(&f).Elem(), words)
 		for _, f.Limit = range []int{0, 1, 3, 500} {
@@ -109,10 +95,10 @@ var operations = map[string]func(s *script, words []string) ([]any, error){
 			s.require(f.Limit == 0 || slices.Equal(answers, entries), "in pages of %d: %v", f.Limit, entries)
 			answers = entries
 		}
-		return append(answers, "in all "+strconv.Itoa(len(answers))), nil
+		return append(answers, "in all "+strconv.Itoa(len(answers)))
 	},
 	// walk METHOD WORD…: the open rows of a walk, the same on pages of every size.
-	"walk": func(s *script, words []string) ([]any, error) {
+	"walk": func(s *script, words []string) []any {
 		var all []string
 		for i, limit := range []int{100, 1, 2, 3} {
 			found := rowIDs(pages(s.fixture, limit, func(last *store.OpenRow) ([]store.OpenRow, error) {
@@ -120,20 +106,16 @@ var operations = map[string]func(s *script, words []string) ([]any, error){
 				if last != nil {
 					page = append(page, fmt.Sprint("dueat=", last.DueAt), "id="+last.ID)
 				}
-				answers, err := s.call("", words[0], page)
-				if err != nil {
-					return nil, err
-				}
-				return answers[0].([]store.OpenRow), nil
+				return s.call("", words[0], page)[0].([]store.OpenRow), nil
 			}))
 			s.require(i == 0 || slices.Equal(all, found), "in pages of %d: %v", limit, found)
 			all = found
 		}
-		return []any{joined(s, all)}, nil
+		return []any{joined(s, all)}
 	},
 	// plan NAME KEY/FINGERPRINT [route=…] [project=…] ENDPOINT…: plans an event, whose callbacks are NAME1,
 	// NAME2 and so on.
-	"plan": func(s *script, words []string) ([]any, error) {
+	"plan": func(s *script, words []string) []any {
 		var endpoints, fields []string
 		for _, word := range words[2:] {
 			if strings.Contains(word, "=") {
@@ -151,28 +133,29 @@ var operations = map[string]func(s *script, words []string) ([]any, error){
 		}
 		plan, known, err := s.PlanEvent(s.ctx(), p)
 		if err != nil {
-			return nil, err
+			return []any{err}
 		}
 		text := fmt.Sprintf("%s, known: %t", s.hide(plan.ID), known)
 		for _, target := range plan.Targets {
 			text += fmt.Sprintf(", %s for %s, accepted: %t",
 				s.hide(target.CallbackID), target.EndpointID, target.Accepted)
 		}
-		return []any{text}, nil
+		return []any{text}
 	},
 	// touch KEY TIME: it was used then.
-	"touch": func(s *script, words []string) ([]any, error) {
-		return nil, s.TouchKeys(s.ctx(), map[string]int64{s.ids[words[0]]: s.time(words[1]), s.id(): s.now})
+	"touch": func(s *script, words []string) []any {
+		s.ok(s.TouchKeys(s.ctx(), map[string]int64{s.ids[words[0]]: s.time(words[1]), s.id(): s.now}))
+		return nil
 	},
 	// read SCHEDULE…: what is to be fired is read as it is now. fire SCHEDULE[:FIELD]… [FIELD…]: fires it, or
 	// what was read last, in one call; one that comes again fires its next time.
-	"read": func(s *script, words []string) ([]any, error) {
+	"read": func(s *script, words []string) []any {
 		for _, name := range words {
 			s.firings[name] = s.firing(s.getSchedule(s.ids[name]))
 		}
-		return nil, nil
+		return nil
 	},
-	"fire": func(s *script, words []string) (answers []any, err error) {
+	"fire": func(s *script, words []string) (answers []any) {
 		var firings []store.Firing
 		var fields []string
 		for _, word := range words {
@@ -209,17 +192,17 @@ var operations = map[string]func(s *script, words []string) ([]any, error){
 		for i, fired := range s.fixture.fire(firings...) {
 			answers = append(answers, about{s.names[firings[i].Schedule.ID], fired})
 		}
-		return answers, nil
+		return answers
 	},
 	// health ENDPOINT [FIELD…]: reports it, and shows the endpoint.
-	"health": func(s *script, words []string) ([]any, error) {
+	"health": func(s *script, words []string) []any {
 		h := store.EndpointHealth{ID: s.ids[words[0]]}
 		s.assign(reflect.ValueOf(&h).Elem(), words[1:])
 		s.ok(s.ReportHealth(s.ctx(), []store.EndpointHealth{{ID: s.id(), FailedAt: s.now}, h}, s.now))
-		return []any{must(s.Endpoint(s.ctx(), project, h.ID))}, nil
+		return []any{must(s.Endpoint(s.ctx(), project, h.ID))}
 	},
 	// upsert NAME[:FIELD,…]…: endpoints with these external ids, in one call.
-	"upsert": func(s *script, words []string) (answers []any, err error) {
+	"upsert": func(s *script, words []string) (answers []any) {
 		wants := each(words, func(word string) store.EndpointUpsert {
 			name, fields, _ := strings.Cut(word, ":")
 			return store.EndpointUpsert{ExternalID: name, Change: func(e *store.Endpoint) error {
@@ -236,12 +219,12 @@ var operations = map[string]func(s *script, words []string) ([]any, error){
 			}
 			answers = append(answers, about{wants[i].ExternalID, done})
 		}
-		return answers, nil
+		return answers
 	},
 	// born: callbacks that came into being by themselves since the last time.
-	"born": func(s *script, _ []string) ([]any, error) { return []any{s.bornNow()}, nil },
+	"born": func(s *script, _ []string) []any { return []any{s.bornNow()} },
 	// told POLL…: the callback that tells how each has ended, by the name of POLL-told, and its body.
-	"told": func(s *script, words []string) (answers []any, err error) {
+	"told": func(s *script, words []string) (answers []any) {
 		for _, name := range words {
 			d := must(s.PollDetail(s.ctx(), project, s.ids[name]))
 			if d.ResultID == "" {
@@ -253,29 +236,36 @@ var operations = map[string]func(s *script, words []string) ([]any, error){
 			body := must(s.Payload(s.ctx(), project, d.ResultID)).Body
 			answers = append(answers, s.get(d.ResultID), string(d.Outcome)+" "+string(body))
 		}
-		return answers, nil
+		return answers
 	},
 	// counters: they are what a scan would count.
-	"counters": func(s *script, _ []string) ([]any, error) {
+	"counters": func(s *script, _ []string) []any {
 		s.checkCounters()
-		return nil, nil
+		return nil
 	},
 	// feed: what has come into it since the last time. feed PROJECT: all that is in another's.
-	"feed": func(s *script, words []string) ([]any, error) {
+	"feed": func(s *script, words []string) []any {
 		s.fold()
 		if len(words) > 0 {
 			events, _ := must2(s.Outcomes(s.ctx(), words[0], store.OutcomeCursor{}, 10))
-			return []any{events}, nil
+			return []any{events}
 		}
 		events, next := s.outcomes(s.read, 3)
 		s.require(len(events) == 0 || before(s.read, next), "%+v comes after %+v", next, s.read)
 		s.read = next
-		return []any{events}, nil
+		return []any{events}
 	},
 }
 
+// ofEach answers of each name.
+func ofEach(answer func(s *script, name string) any) func(*script, []string) []any {
+	return func(s *script, names []string) []any {
+		return each(names, func(name string) any { return answer(s, name) })
+	}
+}
+
 // stamp stamps rows; the answers are in the order of the words.
-func stamp(s *script, words []string) (answers []any, err error) {
+func stamp(s *script, words []string) (answers []any) {
 	st := store.Stamp{Now: s.now, Margin: margin}
 	var names []string
 	diverts := 0
@@ -308,13 +298,13 @@ func stamp(s *script, words []string) (answers []any, err error) {
 	for _, c := range st.Claims {
 		answers = append(answers, byID[c.ID])
 	}
-	return answers, nil
+	return answers
 }
 
 // result commits a result of callbacks that were claimed, and claims those that were not: NAME… [FIELD…].
 // With claim=N it is that of the N-th claim.
-func result(of func(*fixture, *store.Stamped) store.Result) func(*script, []string) ([]any, error) {
-	return func(s *script, words []string) (answers []any, err error) {
+func result(of func(*fixture, *store.Stamped) store.Result) func(*script, []string) []any {
+	return func(s *script, words []string) (answers []any) {
 		names := slices.DeleteFunc(slices.Clone(words), func(w string) bool { return strings.ContainsAny(w, "=.") })
 		for _, name := range names {
 			numbered := slices.ContainsFunc(words, func(w string) bool { return strings.HasPrefix(w, "claim=") })
@@ -345,7 +335,7 @@ func result(of func(*fixture, *store.Stamped) store.Result) func(*script, []stri
 			}
 			answers = append(answers, about{name, s.commit(r)})
 		}
-		return answers, nil
+		return answers
 	}
 }
 

@@ -88,14 +88,10 @@ func (s *script) run(body string) string {
 			name, words = words[0], words[2:]
 		}
 		var answers []any
-		var err error
 		if do := operations[words[0]]; do != nil {
-			answers, err = do(s, words[1:])
+			answers = do(s, words[1:])
 		} else {
-			answers, err = s.call(name, words[0], words[1:])
-		}
-		if err != nil {
-			answers = []any{"error: " + sentinel(err)}
+			answers = s.call(name, words[0], words[1:])
 		}
 		for _, answer := range answers {
 			for _, text := range s.tell(answer) {
@@ -167,7 +163,7 @@ var parameters = sync.OnceValue(func() map[string][]string {
 })
 
 // call calls a method of the store.
-func (s *script) call(name, method string, words []string) (answers []any, err error) {
+func (s *script) call(name, method string, words []string) (answers []any) {
 	m := reflect.ValueOf(s.Store).MethodByName(method)
 	s.require(m.IsValid(), "there is no method or operation %s", method)
 	names := parameters()[method][1:]
@@ -219,7 +215,7 @@ func (s *script) call(name, method string, words []string) (answers []any, err e
 	results := m.Call(args)
 	last := results[len(results)-1]
 	if !last.IsNil() {
-		return nil, last.Interface().(error)
+		return []any{last.Interface()}
 	}
 	for _, r := range results[:len(results)-1] {
 		if name != "" && s.ids[name] == "" {
@@ -227,7 +223,7 @@ func (s *script) call(name, method string, words []string) (answers []any, err e
 		}
 		answers = append(answers, r.Interface())
 	}
-	return answers, nil
+	return answers
 }
 
 // usual is what an argument is that a line leaves out; invalid if there is nothing usual.

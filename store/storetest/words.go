@@ -184,8 +184,11 @@ func (s *script) tell(answer any) (lines []string) {
 	for v.Kind() == reflect.Pointer && !v.IsNil() {
 		v = v.Elem()
 	}
-	if text, ok := answer.(string); ok {
-		return []string{cmp.Or(s.hide(text), `""`)}
+	switch x := answer.(type) {
+	case string:
+		return []string{cmp.Or(s.hide(x), `""`)}
+	case error:
+		return []string{"error: " + sentinel(x)}
 	}
 	if v.Kind() == reflect.Slice && v.Type().Elem().Kind() != reflect.Uint8 {
 		for i := range v.Len() {
