@@ -117,10 +117,10 @@ func TestSchemaParity(t *testing.T) {
 
 // TestMigrateTogether lets several processes start at once.
 func TestMigrateTogether(t *testing.T) {
-	onBothEmpty(t, func(t *testing.T, url, _, _ string) { migrateTogether(t, url) })
+	onBothEmpty(t, migrateTogether)
 }
 
-func migrateTogether(t *testing.T, url string) {
+func migrateTogether(t *testing.T, url, _, _ string) {
 	ctx := context.Background()
 	var wg sync.WaitGroup
 	for range 4 {

@@ -130,16 +130,17 @@ func (f *fixture) stamp(ids ...string) ([]*store.Stamped, []store.Refusal) {
 	return f.stampAs(store.Stamp{}, ids...)
 }
 
-// stampAs stamps rows at the test's time, else as the stamp says. It makes the token, if there is none.
+// stampAs stamps rows, those of the stamp's claims too, at the test's time, else as the stamp says. It makes the token, if
+// there is none.
 func (f *fixture) stampAs(s store.Stamp, ids ...string) ([]*store.Stamped, []store.Refusal) {
 	s.Now, s.Margin = f.now, margin
 	if s.Token == "" {
 		s.Token = f.token()
 	}
-	s.Claims = each(ids, func(id string) store.StampClaim { return store.StampClaim{ID: id} })
+	s.Claims = append(s.Claims, each(ids, func(id string) store.StampClaim { return store.StampClaim{ID: id} })...)
 	stamped, refused := must2(f.Stamp(f.ctx(), s))
-	f.require(len(stamped)+len(refused) == len(ids),
-		"stamp of %d rows answered %d stamped and %d refused", len(ids), len(stamped), len(refused))
+	f.require(len(stamped)+len(refused) == len(s.Claims),
+		"stamp of %d rows answered %d stamped and %d refused", len(s.Claims), len(stamped), len(refused))
 	return stamped, refused
 }
 

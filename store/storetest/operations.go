@@ -266,7 +266,7 @@ func ofEach(answer func(s *script, name string) any) func(*script, []string) []a
 
 // stamp stamps rows; the answers are in the order of the words.
 func stamp(s *script, words []string) (answers []any) {
-	st := store.Stamp{Now: s.now, Margin: margin}
+	var st store.Stamp
 	var names []string
 	diverts := 0
 	for _, word := range words {
@@ -278,13 +278,10 @@ func stamp(s *script, words []string) (answers []any) {
 			names = append(names, word)
 		}
 	}
-	if st.Token == "" {
-		st.Token = s.token()
-	}
 	st.Claims = each(names, func(name string) store.StampClaim {
 		return store.StampClaim{ID: s.named("id", name), Diverts: diverts}
 	})
-	stamped, refused := must2(s.Stamp(s.ctx(), st))
+	stamped, refused := s.stampAs(st)
 	byID := make(map[string]any)
 	for _, w := range stamped {
 		byID[w.ID] = *w
@@ -294,7 +291,7 @@ func stamp(s *script, words []string) (answers []any) {
 	for _, r := range refused {
 		byID[r.ID] = r
 	}
-	s.require(len(byID) == len(names), "%d answers to %d claims", len(byID), len(names))
+	s.require(len(byID) == len(names), "%d rows were answered of %d claims", len(byID), len(names))
 	for _, c := range st.Claims {
 		answers = append(answers, byID[c.ID])
 	}
