@@ -114,16 +114,14 @@ func (t *tab) checkFocus() (found []finding) {
 	}
 	w := ask[walk](t, inPage("walked()"))
 	went := w.Went[:min(len(w.Went), len(w.Want))]
-	if !slices.Equal(went, w.Want) {
-		for i, want := range w.Want {
-			if i >= len(went) || went[i] != want {
-				is := "nothing"
-				if i < len(went) {
-					is = went[i]
-				}
-				found = append(found, finding{"order", want, "Tab does not lead there: it leads to " + is})
-				break
-			}
+	for i, want := range w.Want {
+		is := "nothing"
+		if i < len(went) {
+			is = went[i]
+		}
+		if is != want {
+			found = append(found, finding{"order", want, "Tab does not lead there: it leads to " + is})
+			break
 		}
 	}
 	for _, text := range w.Unseen {

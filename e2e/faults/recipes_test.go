@@ -69,9 +69,8 @@ type docShell struct {
 
 // newDocShell starts a shell in a directory of its own.
 func newDocShell(t *testing.T, p *harness.Process, r *harness.Receiver) *docShell {
-	shell := exec.Command("bash", "-eo", "pipefail")
-	shell.Dir = t.TempDir()
-	shell.Env = harness.Environment("DISPATCHER_SERVER="+p.Base, "DISPATCHER_KEY="+harness.AdminKey)
+	shell := harness.Prepared(t, exec.Command("bash", "-eo", "pipefail"), "DISPATCHER_SERVER="+p.Base,
+		"DISPATCHER_KEY="+harness.AdminKey)
 	in, err := shell.StdinPipe()
 	out, err2 := shell.StdoutPipe()
 	shell.Stderr = shell.Stdout

@@ -318,12 +318,9 @@ func RunProgram(tb testing.TB, program string, limit time.Duration, env []string
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, program, args...)
+	cmd := Prepared(tb, exec.CommandContext(ctx, program, args...), env...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	cmd.Dir = tb.TempDir()
-	cmd.Env = Environment(env...)
-	cmd.SysProcAttr = ChildAttr()
 	err := cmd.Run()
 	if ctx.Err() != nil {
 		tb.Fatalf("%s %s: still running after %s\n%s%s", filepath.Base(cmd.Path), strings.Join(args, " "), limit,
@@ -335,18 +332,16 @@ func RunProgram(tb testing.TB, program string, limit time.Duration, env []string
 	return Finished{Code: cmd.ProcessState.ExitCode(), Stdout: stdout.String(), Stderr: stderr.String()}
 }
 
-// ChildAttr makes a child die with the test process, even where that is killed before it can clean up.
-func ChildAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
-
-// Environment is ours without any setting of a dispatcher, with these beside it.
-func Environment(more ...string) []string {
-	var env []string
-	for _, kv := range os.Environ() {
-		if !strings.HasPrefix(kv, "DISPATCHER_") {
-			env = append(env, kv)
-		}
-	}
-	return append(env, more...)
+// Prepared has a command run in an empty directory, with our environment without any setting of a dispatcher and with
+// these beside it, and die with the test process, even where that is killed before it can clean up.
+func Prepared(tb testing.TB, cmd *exec.Cmd, env ...string) *exec.Cmd {
+	tb.Helper()
+	cmd.Dir, cmd.Env = tb.TempDir(), slices.DeleteFunc(os.Environ(), func(kv string) bool {
+		return strings.HasPrefix(kv, "DISPATCHER_")
+	})
+	cmd.Env = append(cmd.Env, env...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	return cmd
 }
 
 // Lines are those of a file, without the spaces around them, but for those that are empty or comments, which begin

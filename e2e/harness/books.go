@@ -239,19 +239,16 @@ func (p *Process) compareBooks(ctx context.Context, a *accounts) error {
 		days = plus(days, day.BookCounts)
 	}
 	var errs []error
-	if !t.Balanced || t.Accepted != t.Succeeded+t.Dead+t.Canceled+t.Open {
-		errs = append(errs, fmt.Errorf("%+v is no balance", t))
+	note := func(is bool, format string, args ...any) {
+		if is {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
 	}
-	if days != t {
-		errs = append(errs, fmt.Errorf("the days' books are together %+v, those of all %+v", days, t))
-	}
-	if counters != t {
-		errs = append(errs, fmt.Errorf("the counters say %+v, the books %+v", counters, t))
-	}
-	if t.Accepted < int64(answered) {
-		errs = append(errs, fmt.Errorf("callers were told of %d that were accepted, the books have %d", answered,
-			t.Accepted))
-	}
+	note(!t.Balanced || t.Accepted != t.Succeeded+t.Dead+t.Canceled+t.Open, "%+v is no balance", t)
+	note(days != t, "the days' books are together %+v, those of all %+v", days, t)
+	note(counters != t, "the counters say %+v, the books %+v", counters, t)
+	note(t.Accepted < int64(answered), "callers were told of %d that were accepted, the books have %d", answered,
+		t.Accepted)
 	if t.Accepted > booksListed {
 		return errors.Join(errs...)
 	}

@@ -101,12 +101,9 @@ func Spawn(tb testing.TB, l Launch) *Process {
 		program = Binary(tb)
 	}
 	whole := slices.Concat(l.Under, []string{program}, args)
-	cmd := exec.Command(whole[0], whole[1:]...)
+	cmd := Prepared(tb, exec.Command(whole[0], whole[1:]...), append([]string{"DISPATCHER_FAILPOINT=" + l.failpoint,
+		"DISPATCHER_FAILPOINT_TIMES=" + l.Times}, Keys...)...)
 	cmd.Stdout, cmd.Stderr = logFile, logFile
-	cmd.Dir = tb.TempDir()
-	cmd.Env = Environment("DISPATCHER_FAILPOINT="+l.failpoint, "DISPATCHER_FAILPOINT_TIMES="+l.Times)
-	cmd.Env = append(cmd.Env, Keys...)
-	cmd.SysProcAttr = ChildAttr()
 	if err := cmd.Start(); err != nil {
 		tb.Fatalf("start dispatcher: %v", err)
 	}

@@ -173,15 +173,10 @@ func (tr *Trial) Launch(l Launch) *Process {
 	tr.Helper()
 	l.On, l.Args, l.Times = tr.Backend, slices.Concat(tr.Args, l.Args), tr.Times
 	p := Serve(tr.T, l)
-	tr.AddProcess(p)
-	return p
-}
-
-// AddProcess makes a process one of those that the load goes to.
-func (tr *Trial) AddProcess(p *Process) {
 	tr.Mu.Lock()
 	defer tr.Mu.Unlock()
 	tr.processes = append(tr.processes, p)
+	return p
 }
 
 // Alive are the processes that have not ended.

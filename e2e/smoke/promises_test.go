@@ -293,8 +293,8 @@ func (s *shell) listen(address string, args []string) {
 	if err != nil {
 		s.Fatal(err)
 	}
-	cmd := exec.Command(harness.Binary(s), append([]string{"listen", "--addr", address}, args...)...)
-	cmd.Stdout, cmd.Stderr, cmd.Env, cmd.SysProcAttr = out, out, harness.Environment(), harness.ChildAttr()
+	cmd := harness.Prepared(s, exec.Command(harness.Binary(s), append([]string{"listen", "--addr", address}, args...)...))
+	cmd.Stdout, cmd.Stderr = out, out
 	if err := errors.Join(cmd.Start(), out.Close()); err != nil {
 		s.Fatal(err)
 	}
