@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"os"
@@ -57,7 +58,8 @@ func failing(host, probe error) lookup {
 }
 
 // TestFailures has what a test cannot bring about on every machine: errors of lookups, of a host and then of the probe, and of
-// dials, as the kernel words them.
+// dials, as the kernel words them. What is sent is told without an address or a port, in words that are the same wherever it was:
+// case 28.
 func TestFailures(t *testing.T) {
 	t.Parallel()
 	lookups := map[string]*net.DNSError{
@@ -68,6 +70,7 @@ func TestFailures(t *testing.T) {
 		"unreachable":  {Err: "dial udp 192.0.2.53:53: connect: network is unreachable"},
 		"no-files":     {Err: "dial udp 192.0.2.53:53: socket: too many open files"},
 	}
+	silent := serveRaw(t, func(c *net.TCPConn, _ int) { io.Copy(io.Discard, c) })
 	hosts := map[string]net.IP{"v4": net.IPv4(192, 0, 2, 1), "v6": net.ParseIP("2606:4700::1")}
 	transcript.Run(t, "testdata/failures.txt", func(line string) string {
 		words := strings.Fields(line)
@@ -78,6 +81,11 @@ func TestFailures(t *testing.T) {
 			}
 			c := newTestClient(t, Options{Guard: mustGuard(t), Resolver: resolver})
 			return described(t, c.Send(t.Context(), newRequest("http://shop.example/")))
+		}
+		if words[0] == "send" {
+			r := newRequest(strings.Replace(words[1], ":SILENT", silent.Port, 1))
+			r.Timeout = time.Second
+			return described(t, newTestClient(t, Options{Resolver: answers(words[2:]...)}).Send(t.Context(), r))
 		}
 		failed := errors.New(line)
 		if host := hosts[words[1]]; host != nil {

@@ -123,6 +123,17 @@ func (w *world) some(most int) []schedule.Ref {
 	return rapid.SliceOfNDistinct(rapid.SampledFrom(w.refs), 1, most, rapid.ID[schedule.Ref]).Draw(w.rt, "ids")
 }
 
+// drawn draws up to most elements of different ids, and does an operation on them.
+func drawn[E, R any](
+	w *world, most int, what string, do batched[E, R], draw func(schedule.Ref) E,
+) (elements []E, replies []R) {
+	w.Helper()
+	for _, ref := range w.some(most) {
+		elements = append(elements, draw(ref))
+	}
+	return elements, retried(w, what, on(w.ctx, do, elements))
+}
+
 func (w *world) anyLane() int64 {
 	return pick(w, "lane", w.lanes[:randomLanes]...)
 }
@@ -174,11 +185,7 @@ func (w *world) drawNext(lane int64) schedule.LeaseRef {
 }
 
 func (w *world) randomEnsure() {
-	var items []schedule.Item
-	for _, ref := range w.some(12) {
-		items = append(items, w.drawItem(ref))
-	}
-	got := retried(w, "ensure", on(w.ctx, Index.Ensure, items))
+	items, got := drawn(w, 12, "ensure", Index.Ensure, w.drawItem)
 	before := w.observe()
 	for i, item := range items {
 		w.expectPosition(before, item.ID, got[i])
@@ -189,8 +196,7 @@ func (w *world) randomEnsure() {
 }
 
 func (w *world) randomCancel() {
-	refs := w.some(3)
-	got := retried(w, "cancel", on(w.ctx, Index.Cancel, refs))
+	refs, got := drawn(w, 3, "cancel", Index.Cancel, func(ref schedule.Ref) schedule.Ref { return ref })
 	before := w.observe()
 	for i, ref := range refs {
 		w.expectPosition(before, ref.ID, got[i])
@@ -201,11 +207,9 @@ func (w *world) randomCancel() {
 }
 
 func (w *world) randomMove() {
-	var movements []schedule.Movement
-	for _, ref := range w.some(12) {
-		movements = append(movements, schedule.Movement{Ref: ref, Due: w.due(), Forced: w.oneIn(4, "forced")})
-	}
-	got := retried(w, "move", on(w.ctx, Index.Move, movements))
+	movements, got := drawn(w, 12, "move", Index.Move, func(ref schedule.Ref) schedule.Movement {
+		return schedule.Movement{Ref: ref, Due: w.due(), Forced: w.oneIn(4, "forced")}
+	})
 	before := w.observe()
 	for i, m := range movements {
 		switch before.Items[m.ID].Place {
@@ -230,14 +234,12 @@ func (w *world) randomMove() {
 }
 
 func (w *world) randomExtend() {
-	var extensions []schedule.Lease
-	for _, ref := range w.some(3) {
-		extensions = append(extensions, schedule.Lease{
+	extensions, got := drawn(w, 3, "extend", Index.Extend, func(ref schedule.Ref) schedule.Lease {
+		return schedule.Lease{
 			Item: schedule.Item{ID: ref.ID, Lane: ref.Lane}, Token: w.drawToken(ref.ID),
 			Until: w.Now() + pick[int64](w, "until", -1000, 10_000, 90_000),
-		})
-	}
-	got := retried(w, "extend", on(w.ctx, Index.Extend, extensions))
+		}
+	})
 	for i, e := range extensions {
 		h, leased := w.held[e.ID]
 		mine := leased && h.token == e.Token
@@ -253,8 +255,7 @@ func (w *world) randomExtend() {
 }
 
 func (w *world) randomAdopt() {
-	var adoptions []schedule.Lease
-	for _, ref := range w.some(3) {
+	adoptions, _ := drawn(w, 3, "adopt", silent(Index.Adopt), func(ref schedule.Ref) schedule.Lease {
 		a := schedule.Lease{Item: w.drawItem(ref), Token: "adopted", Until: w.Now() + 40_000}
 		if a.Lock = ""; w.oneIn(2, "locked") {
 			a.Lock = lockOf(a.ID)
@@ -262,19 +263,13 @@ func (w *world) randomAdopt() {
 		if h, leased := w.held[a.ID]; leased && w.oneIn(2, "again") {
 			a.Token = h.token
 		}
-		adoptions = append(adoptions, a)
-	}
-	w.adopt(adoptions)
+		return a
+	})
+	w.noteAdopted(adoptions)
 	w.observe()
 }
 
-// adopt adopts attempts, and notes who has what from now on.
-func (w *world) adopt(adoptions []schedule.Lease) {
-	w.Helper()
-	retried(w, "adopt", on(w.ctx, silent(Index.Adopt), adoptions))
-	w.noteAdopted(adoptions)
-}
-
+// noteAdopted notes who has what from an adoption on.
 func (w *world) noteAdopted(adoptions []schedule.Lease) {
 	for _, a := range adoptions {
 		if h, leased := w.held[a.ID]; !leased {
@@ -324,7 +319,8 @@ func (w *world) randomOutage() {
 				Item: item, Token: "outage", Outcome: schedule.Ack, Signal: signal,
 			})
 		}
-		w.adopt(adoptions)
+		retried(w, "adopt", on(w.ctx, silent(Index.Adopt), adoptions))
+		w.noteAdopted(adoptions)
 		w.settle(settlements)
 		w.pass(apart)
 	}

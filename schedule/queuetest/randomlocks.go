@@ -24,8 +24,7 @@ type contest struct {
 func lockOf(id string) string { return "k" + string('1'+id[25]%2) }
 
 func (w *world) randomAcquire() {
-	var requests []schedule.Lease
-	for _, ref := range w.some(3) {
+	requests, got := drawn(w, 3, "acquire", Index.Acquire, func(ref schedule.Ref) schedule.Lease {
 		r := schedule.Lease{
 			Item: schedule.Item{ID: ref.ID, Lane: ref.Lane, Lock: lockOf(ref.ID)}, Until: w.Now() + 25_000,
 			Token: pick(w, "token", "ta", "tb"),
@@ -33,9 +32,8 @@ func (w *world) randomAcquire() {
 		if owner, ok := w.anyClaimant(r.Lock); ok && owner.id == r.ID {
 			r.Token = owner.token
 		}
-		requests = append(requests, r)
-	}
-	got := retried(w, "acquire", on(w.ctx, Index.Acquire, requests))
+		return r
+	})
 	w.observe()
 	for i, r := range requests {
 		w.expectLock(r, got[i])
