@@ -167,16 +167,6 @@ func serveRequests(t *testing.T, answer func(c *net.TCPConn, conn, n int)) *rawS
 	})
 }
 
-// stubResponse is an answer from a transport that is not ours.
-func stubResponse(status int, h http.Header, body string) *http.Response {
-	if h == nil {
-		h = make(http.Header)
-	}
-	return &http.Response{
-		StatusCode: status, Header: h, Body: io.NopCloser(strings.NewReader(body)), ContentLength: int64(len(body)),
-	}
-}
-
 // signed sends a request and returns it as it arrived, with its body, and the response.
 func signed(t testing.TB, change func(*Request)) (*http.Request, []byte, Response) {
 	t.Helper()
@@ -185,7 +175,8 @@ func signed(t testing.TB, change func(*Request)) (*http.Request, []byte, Respons
 	c := newTestClient(t, Options{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
 		got = r
 		body, _ = io.ReadAll(r.Body)
-		return stubResponse(200, nil, "success"), nil
+		answer := io.NopCloser(strings.NewReader("success"))
+		return &http.Response{StatusCode: 200, Header: http.Header{}, Body: answer, ContentLength: 7}, nil
 	})})
 	r := newRequest("https://shop.example/notify")
 	change(&r)

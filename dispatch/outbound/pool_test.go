@@ -2,14 +2,20 @@ package outbound
 
 import (
 	"crypto/tls"
+	"fmt"
 	"io"
+	"maps"
 	"net"
+	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/internal/transcript"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -29,71 +35,54 @@ func newPooled(host string) *pooled {
 	return p
 }
 
-// open fails unless exactly those that should be open are.
-func open(t *testing.T, all []*pooled, want ...bool) {
-	t.Helper()
-	synctest.Wait()
-	for i, p := range all {
-		if p.closed.Load() == want[i] {
-			t.Errorf("line %d: open %v, want %v", i, !want[i], want[i])
-		}
-	}
+// TestPool: the transcript has connections, a host with a number each, and says after each step which of them are open, and what the
+// pool counts. The clock is a fake one.
+func TestPool(t *testing.T) {
+	t.Parallel()
+	transcript.File(t, "testdata/pool.txt", func(t *testing.T, text string) string {
+		return transcript.Cases(t, text, func(t *testing.T, _, body string) (said string) {
+			synctest.Test(t, func(t *testing.T) {
+				p, all := newPool(2), make(map[string]*pooled)
+				said = transcript.Lines(body, func(line string) string { return playPool(p, all, strings.Fields(line)) })
+				for _, l := range all {
+					l.close()
+				}
+			})
+			return said
+		})
+	})
 }
 
-func TestThePoolGivesWhatWasUsedLast(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := newPool(2)
-		all := []*pooled{newPooled("shop"), newPooled("shop"), newPooled("shop"), newPooled("bank")}
-		for _, l := range all {
-			p.give(l.line)
-			time.Sleep(time.Second)
+func playPool(p *pool, all map[string]*pooled, words []string) string {
+	taken := ""
+	switch words[0] {
+	case "per-place":
+		p.perPlace, _ = strconv.Atoi(words[1])
+	case "give":
+		for _, name := range words[1:] {
+			if all[name] == nil {
+				all[name] = newPooled(strings.TrimRight(name, "0123456789"))
+			}
+			p.give(all[name].line)
 		}
-		open(t, all, true, true, false, true) // two a place
-		if got := p.take(place{"https", "shop"}); got != all[1].line {
-			t.Error("not the one that was used last")
+	case "take":
+		l := p.take(place{words[1], words[2]})
+		taken = "none; "
+		for name, one := range all {
+			if one.line == l {
+				taken = name + "; "
+			}
 		}
-		if p.take(place{"http", "shop"}) != nil || p.take(place{"https", "other"}) != nil {
-			t.Error("a line to another place was given")
-		}
-		if got := p.take(place{"https", "shop"}); got != all[0].line || p.take(place{"https", "shop"}) != nil {
-			t.Error("not the other one, and then none")
-		}
+	case "pass":
+		time.Sleep(duration(words[1]))
+	case "sweep-is-late":
+		p.sweep.Stop()
+	case "close":
 		p.close()
-		open(t, all, true, true, false, false) // what is in use stays open
-		for _, l := range all[:2] {
-			l.close()
-		}
-	})
-}
-
-func TestThePoolClosesWhatNobodyUses(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := newPool(8)
-		all := []*pooled{newPooled("shop"), newPooled("shop"), newPooled("bank")}
-		for _, l := range all {
-			p.give(l.line)
-			time.Sleep(2 * time.Second)
-		}
-		open(t, all, false, true, true) // after 6, 4 and 2 s
-		time.Sleep(time.Second - time.Millisecond)
-		open(t, all, false, true, true)
-		time.Sleep(time.Millisecond)
-		open(t, all, false, false, true)
-		p.give(all[2].line) // twice, but for the test's sake: nothing is taken of it
-		time.Sleep(idleTimeout)
-		open(t, all, false, false, false)
-		if p.kept != 0 || p.sweep != nil || len(p.idle) != 0 {
-			t.Errorf("%d are counted, a sweep waits %v, %d places are remembered", p.kept, p.sweep != nil, len(p.idle))
-		}
-		old := newPooled("shop")
-		p.give(old.line)
-		p.sweep.Stop() // which is late
-		time.Sleep(idleTimeout)
-		if p.take(place{"https", "shop"}) != nil {
-			t.Error("it was given though nobody had used it for too long")
-		}
-		open(t, []*pooled{old}, false)
-	})
+	}
+	synctest.Wait()
+	open := slices.DeleteFunc(slices.Sorted(maps.Keys(all)), func(name string) bool { return all[name].closed.Load() })
+	return fmt.Sprintf("%sopen: %s; %d kept of %d places, a sweep waits %v", taken, open, p.kept, len(p.idle), p.sweep != nil)
 }
 
 func TestThePoolMakesRoomForOtherPlaces(t *testing.T) {

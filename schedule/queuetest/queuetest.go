@@ -13,7 +13,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -94,9 +93,8 @@ func RandomRuns(n int) {
 	}
 }
 
-// Run runs the checks of those names on harnesses that open makes; without names, all. They run in parallel, each on a
-// harness of its own.
-func Run(t *testing.T, open func(t *testing.T) Harness, names ...string) {
+// Run runs the checks on harnesses that open makes. They run in parallel, each on a harness of its own.
+func Run(t *testing.T, open func(t *testing.T) Harness) {
 	for name, check := range map[string]func(f *fixture){
 		"LanesHaveShards":               lanesHaveShards,
 		"ScanMeetsWhatStays":            scanMeets,
@@ -108,12 +106,10 @@ func Run(t *testing.T, open func(t *testing.T) Harness, names ...string) {
 		"BacklogDoesNotDelayLightLanes": backlog,
 		"OwnersGetEveryItemOnce":        concurrent,
 	} {
-		if len(names) == 0 || slices.Contains(names, name) {
-			t.Run(name, func(t *testing.T) {
-				t.Parallel()
-				check(newFixture(t, open(t)))
-			})
-		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			check(newFixture(t, open(t)))
+		})
 	}
 }
 

@@ -51,8 +51,8 @@ type Transcript struct {
 }
 
 // NewTranscript returns a transcript for an index, which is reset.
-func NewTranscript(t testing.TB, h Harness, more map[string]Operation) *Transcript {
-	return newTranscript(newFixture(t, h), more)
+func NewTranscript(t testing.TB, h Harness) *Transcript {
+	return newTranscript(newFixture(t, h), nil)
 }
 
 func newTranscript(f *fixture, more map[string]Operation) *Transcript {

@@ -30,7 +30,7 @@ func TestAuditRepairsDamage(t *testing.T) {
 }
 
 func repairsDamage(t *testing.T, ix *redisq.Index, name, how string) {
-	s := queuetest.NewTranscript(t, harness(t, ix), nil)
+	s := queuetest.NewTranscript(t, harness(t, ix))
 	s.Play(full)
 	damage(t, ix, name, how)
 	// What SQL knows comes back by the sweep; then the audit may repair, and a second one finds nothing. All can be claimed,

@@ -103,7 +103,7 @@ func TestMemoryBudget(t *testing.T) {
 func TestFlushedScriptsAreSentAgain(t *testing.T) {
 	needsServer(t)
 	ix := open(t, testserver.SharedCluster(t).URL(), 0)
-	s := queuetest.NewTranscript(t, harness(t, ix), nil)
+	s := queuetest.NewTranscript(t, harness(t, ix))
 	for _, name := range []string{"a", "b", "c"} {
 		err := ix.Client().(*redis.ClusterClient).ForEachMaster(t.Context(), func(ctx context.Context, c *redis.Client) error {
 			return c.ScriptFlush(ctx).Err()
@@ -152,7 +152,7 @@ func TestRemoveLeavesNothingOfTheIndexAndAllOfTheRest(t *testing.T) {
 	before := keysOn(t, kept)
 
 	lent := openAs(t, redisq.Options{URL: url, Prefix: "lent", Shards: shards})
-	queuetest.NewTranscript(t, harness(t, lent), nil).Play("ensure a1..a50,lane=#,due=1h b1..b50,lane=#\nclaim max=5\nacquire *,lock=k\n")
+	queuetest.NewTranscript(t, harness(t, lent)).Play("ensure a1..a50,lane=#,due=1h b1..b50,lane=#\nclaim max=5\nacquire *,lock=k\n")
 	if got := keysOn(t, lent); len(got) < len(before)+shards*3 {
 		t.Fatalf("the index has hardly any keys: %q", got)
 	}

@@ -178,7 +178,7 @@ func TestServerThatDoesNotTell(t *testing.T) {
 		name := user[0].(string)
 		ix, log, registry := watched(t, strings.Replace(raw, "redis://", "redis://"+name+":pw@", 1), 1)
 		const works = "ensure a1..a3\n  a1..a3: absent\nrounds 1\n  lane1: 3 fresh, 0 retries\n"
-		if got := queuetest.NewTranscript(t, harness(t, ix), nil).Play(works); got != works {
+		if got := queuetest.NewTranscript(t, harness(t, ix)).Play(works); got != works {
 			t.Errorf("%s: got\n%s", name, got)
 		}
 		refused := func() int {
@@ -271,7 +271,7 @@ func TestAnswersThatMeanNotNow(t *testing.T) {
 	needsServer(t)
 	p := startProxy(t, testserver.SharedRedis(t))
 	transcript.Run(t, "testdata/notnow/answers.txt", func(answer string) string {
-		s := queuetest.NewTranscript(t, frozen(open(t, p.url, 1)), nil)
+		s := queuetest.NewTranscript(t, frozen(open(t, p.url, 1)))
 		s.Play("ensure a\n")
 		p.say(answer)
 		said := s.Play("ensure a\nclaim\nsettle a,ack\nacquire a,lock=k,token=t\nopen\nreset\n")

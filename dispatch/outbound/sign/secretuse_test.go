@@ -142,12 +142,13 @@ func FuzzSecret(f *testing.F) {
 		string(pkcs1), string(public), "user:password", "a secret", "0123456789", "whsec_", "whsk_####",
 		"-----BEGIN PRIVATE KEY-----\n-----END PRIVATE KEY-----\n",
 	} {
-		for use := range len(secretUses) {
+		for use := range sign.Uses() {
 			f.Add(byte(use), s)
 		}
 	}
 	f.Fuzz(func(t *testing.T, which byte, text string) {
-		use := secretUses[int(which)%len(secretUses)]
+		uses := sign.Uses()
+		use := uses[int(which)%len(uses)]
 		key, err := sign.ParseSecretFor(use, text)
 		if err != nil {
 			if len(text) >= 8 && strings.Contains(err.Error(), text) {
@@ -175,5 +176,3 @@ func FuzzSecret(f *testing.F) {
 		}
 	})
 }
-
-var secretUses = []string{sign.UseHMAC, sign.UseEd25519, sign.UseRSA, sign.UseText, sign.UseBasic}
