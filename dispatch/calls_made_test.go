@@ -4,11 +4,10 @@ package dispatch_test
 
 import (
 	"context"
-	"slices"
-	"time"
-
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
+	"slices"
+	"time"
 )
 
 func (s *calledStore) Accept(ctx context.Context, a1 []store.Draft) ([]store.Accepted, error) {

@@ -4,129 +4,28 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/rule"
-	"github.com/seed-ff5a32d8/dispatcher/schedule"
+	"github.com/seed-ff5a32d8/dispatcher/internal/transcript"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// What follows an attempt, for every way in which one ends.
+// What follows an attempt stands in testdata/decide.txt.
 func TestDecide(t *testing.T) {
 	t.Parallel()
-	const s = time.Second
-	timedOut := fmt.Sprint("signal ", int(schedule.TimedOut))
-	unanswered := fmt.Sprint("signal ", int(schedule.Unanswered))
-	silent := fmt.Sprint("signal ", int(schedule.NoSignal))
-	for _, c := range []struct {
-		name    string
-		want    string
-		changes []change
-	}{
-		{"the first tier", "scheduled, in 10s, charged", nil},
-		{"the second", "scheduled, in 20s, charged", []change{before(1)}},
-		{"the ladder's end", "dead exhausted, charged", []change{before(2)}},
-		{"a ladder that began later", "scheduled, in 20s, charged",
-			[]change{before(5), func(d *decision) { d.w.LadderBase = 4 }}},
-		{"success", "succeeded, charged", []change{inClass(store.ClassOK), status(200), succeeded, uncharged}},
-		{"a failure is charged in any case", "scheduled, in 10s, charged", []change{uncharged}},
-
-		{"429 without Retry-After", "scheduled, in 30s, charged", []change{status(429)}},
-		{"429, short", "scheduled, in 30s, charged, lane held 5s, urgent",
-			[]change{status(429), retryAfter(5 * s)}},
-		{"429, long", "scheduled, in 45s, charged, lane held 45s, urgent",
-			[]change{status(429), retryAfter(45 * s)}},
-		{"429, beyond the cap", "scheduled, in 1m0s, charged, lane held 1m0s, urgent",
-			[]change{status(429), retryAfter(time.Hour)}},
-		{"a lane is held for a minute at most", "scheduled, in 5m0s, charged, lane held 1m0s, urgent",
-			[]change{status(429), retryAfter(time.Hour), retryCap(5 * time.Minute)}},
-		{"503 without Retry-After", "scheduled, in 10s, charged", []change{status(503)}},
-		{"503 with one", "scheduled, in 15s, charged, lane held 15s, urgent",
-			[]change{status(503), retryAfter(15 * s)}},
-		{"500 with one", "scheduled, in 10s, charged", []change{retryAfter(15 * s)}},
-		{"no answer in time", "scheduled, in 30s, charged, " + timedOut + ", urgent",
-			[]change{inClass(store.ClassTimeoutHeaders), func(d *decision) { d.resp.TimedOut = true }}},
-		{"no connection", "scheduled, in 10s, charged, " + unanswered,
-			[]change{inClass(store.ClassConnectRefused)}},
-
-		{"a panic", "scheduled, in 3s, crash count stays, " + silent,
-			[]change{inClass(store.ClassPanic), crashed(4)}},
-		{"the fifth panic", "dead poison, crash count stays, " + silent,
-			[]change{inClass(store.ClassPanic), crashed(5)}},
-		{"a stale connection", "scheduled, in 0s, free, " + unanswered + ", urgent",
-			[]change{inClass(store.ClassConnReset), uncharged, func(d *decision) { d.resp.Stale = true }}},
-		{"no signature", "scheduled, in 1m0s, 1 divert, " + silent,
-			[]change{inClass(store.ClassSignError), uncharged}},
-		{"interrupted on the wire", "scheduled, in 0s, 1 divert, " + silent + ", urgent",
-			[]change{inClass(store.ClassInterrupted), uncharged, unknown}},
-		{"interrupted before", "scheduled, in 0s, no row, 1 divert, " + silent + ", urgent",
-			[]change{inClass(store.ClassInterrupted), uncharged}},
-
-		{"busy", "scheduled, in 3s, 1 divert", []change{busy(5, 1)}},
-		{"busy for the hundredth time", "scheduled, in 3s, 1 divert", []change{busy(149, 50)}},
-		{"busy once more", "scheduled, in 10s, charged", []change{busy(150, 50)}},
-		{"busy, with a delay of its rule", "scheduled, in 7s, 1 divert",
-			[]change{busy(5, 1), deferAfter(7 * s)}},
-		{"busy, with Retry-After", "scheduled, in 20s, 1 divert", []change{busy(5, 1), retryAfter(20 * s)}},
-		{"busy, beyond the cap", "scheduled, in 1m0s, 1 divert", []change{busy(5, 1), retryAfter(time.Hour)}},
-		{"busy as often as its rule allows", "scheduled, in 10s, charged",
-			[]change{busy(3, 1), func(d *decision) { d.resp.MaxDefers = 2 }}},
-
-		{"a rule that rejects", "dead rejected, charged",
-			[]change{inClass(store.ClassRejected), status(200), uncharged}},
-		{"a request that cannot be made", "dead invalid, " + silent,
-			[]change{inClass(store.ClassInvalidRequest), uncharged}},
-		{"a row that cannot be read", "dead invalid, " + silent,
-			[]change{inClass(store.ClassCorrupt), uncharged}},
-		{"404 stops", "dead rejected, charged", []change{status(404), stopOn(404, 410)}},
-		{"410 stops", "dead gone, charged", []change{status(410), stopOn(404, 410)}},
-		{"500 does not stop", "scheduled, in 10s, charged", []change{stopOn(404, 410)}},
-		{"410 does not stop a poll", "scheduled, in 10s, charged",
-			[]change{status(410), stopOn(410), poll(rule.VerdictOpen)}},
-
-		{"due at the deadline", "scheduled, in 10s, charged", []change{deadline(10 * s)}},
-		{"due after it", "dead exhausted, charged", []change{deadline(10*s - time.Millisecond)}},
-		{"a poll that is due after it", "dead unresolved, charged",
-			[]change{deadline(9 * s), poll(rule.VerdictOpen)}},
-		{"due after its expiry", "scheduled, in 5s, charged", []change{expires(5 * s)}},
-		{"due before its expiry", "scheduled, in 10s, charged", []change{expires(15 * s)}},
-
-		{"due again at once", "scheduled, in 20ms, charged, urgent",
-			[]change{firstTier(20 * time.Millisecond)}},
-		{"due again a bit later", "scheduled, in 21ms, charged", []change{firstTier(21 * time.Millisecond)}},
-		{"others wait for its lock", "scheduled, in 10s, charged, urgent",
-			[]change{func(d *decision) { d.lease.Lock = "k" }}},
-		{"its lane has yet to answer", "scheduled, in 10s, charged, urgent",
-			[]change{func(d *decision) { d.lease.Health = schedule.Unproven }}},
-
-		{"a poll that succeeded", "succeeded success, charged",
-			[]change{poll(rule.VerdictSuccess), succeeded}},
-		{"a poll that failed", "succeeded failure, charged",
-			[]change{poll(rule.VerdictFailure), succeeded}},
-		{"not final yet", "scheduled, in 20s, charged", []change{poll(rule.VerdictOpen), before(1)}},
-		{"a poll without a tier left", "dead unresolved, charged",
-			[]change{poll(rule.VerdictOpen), before(2)}},
-		{"an error stays at its tier", "scheduled, in 10s, charged, stays, 2 errors",
-			[]change{poll(rule.VerdictError), before(1), errorsBefore(1)}},
-		{"an error beyond the budget", "dead unresolved, charged, stays, 3 errors",
-			[]change{poll(rule.VerdictError), errorsBefore(2)}},
-		{"an upstream asks to wait", "scheduled, in 40s, 1 divert, lane held 40s, urgent",
-			[]change{busy(5, 1), poll(rule.VerdictHold), deferAfter(40 * s)}},
-		{"for longer than it may", "scheduled, in 1m0s, 1 divert, lane held 1m0s, urgent",
-			[]change{busy(5, 1), poll(rule.VerdictHold), deferAfter(time.Hour)}},
-		{"until after the deadline", "dead unresolved, 1 divert, lane held 40s, urgent",
-			[]change{busy(5, 1), poll(rule.VerdictHold), deferAfter(40 * s), deadline(30 * s)}},
-	} {
+	transcript.Run(t, "testdata/decide.txt", func(line string) string {
+		_, words, _ := strings.Cut(line, ":")
 		d := newDecision()
-		for _, change := range c.changes {
-			change(d)
+		for _, word := range strings.Fields(words) {
+			if err := d.change(strings.Cut(word, "=")); err != nil {
+				t.Errorf("%s: %s: %v", line, word, err)
+			}
 		}
 		out := d.decide(t)
-		if got := describe(&out); got != c.want {
-			t.Errorf("%s: %s; want %s", c.name, got, c.want)
-		}
-	}
+		return describe(&out)
+	})
 }
 
 // The row of an attempt has what the sender said, and how late it began.

@@ -2,8 +2,10 @@ package attempt
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -96,61 +98,69 @@ func describe(out *ended) string {
 	add(r.KeepCrashCount, "crash count stays")
 	add(r.Stays, "stays, %d errors", r.PollErrors)
 	add(out.hold != 0, "lane held %s", since(out.hold))
-	add(out.signal != schedule.Answered, "signal %d", out.signal)
+	add(out.signal != schedule.Answered, "%s", map[schedule.Signal]string{
+		schedule.NoSignal: "no signal", schedule.TimedOut: "timed out", schedule.Unanswered: "unanswered",
+	}[out.signal])
 	add(out.urgent, "urgent")
 	return strings.Join(parts, ", ")
 }
 
-// A change makes the attempt another one.
-type change func(*decision)
-
-// inClass has the attempt end in that class, without an answer.
-func inClass(c store.Class) change { return func(d *decision) { d.failed(c) } }
-
-func status(n int) change { return func(d *decision) { d.answered(n) } }
-
-func retryAfter(wait time.Duration) change { return func(d *decision) { d.resp.RetryAfter = wait } }
-
-func deferAfter(wait time.Duration) change { return func(d *decision) { d.resp.DeferAfter = wait } }
-
-func retryCap(most time.Duration) change {
-	return func(d *decision) { d.w.Policy.RetryAfterCap = most }
-}
-
-func before(charged int) change { return func(d *decision) { d.w.AttemptCount = charged } }
-
-func crashed(times int) change { return func(d *decision) { d.w.CrashCount = times } }
-
-func deadline(after time.Duration) change { return func(d *decision) { d.w.Policy.Deadline = after } }
-
-func expires(after time.Duration) change {
-	return func(d *decision) { d.w.ExpiresAt = decisionEnd.Add(after).UnixMilli() }
-}
-
-func firstTier(wait time.Duration) change { return func(d *decision) { d.w.Policy.Tiers[0] = wait } }
-
-func stopOn(statuses ...int) change { return func(d *decision) { d.w.Policy.StopOn = statuses } }
-
-func uncharged(d *decision) { d.resp.Charged = false }
-
-func unknown(d *decision) { d.resp.Outcome = store.AttemptUnknown }
-
-func succeeded(d *decision) { d.resp.Outcome = store.AttemptSucceeded }
-
-// busy is an answer of a receiver that is busy, to a callback with so many attempts, of which so many
-// were charged.
-func busy(attempts, charged int) change {
-	return func(d *decision) {
+// change makes the attempt another one, as a word of testdata/decide.txt says.
+func (d *decision) change(word, value string, _ bool) error {
+	number, nerr := strconv.Atoi(value)
+	wait, werr := time.ParseDuration(value)
+	numbers := map[string]*int{
+		"before": &d.w.AttemptCount, "base": &d.w.LadderBase, "crashed": &d.w.CrashCount,
+		"errors": &d.w.PollErrors, "max_defers": &d.resp.MaxDefers,
+	}
+	waits := map[string]*time.Duration{
+		"retry_after": &d.resp.RetryAfter, "retry_cap": &d.w.Policy.RetryAfterCap, "deadline": &d.w.Policy.Deadline,
+		"defer_after": &d.resp.DeferAfter, "first_tier": &d.w.Policy.Tiers[0],
+	}
+	switch {
+	case numbers[word] != nil:
+		*numbers[word] = number
+		return nerr
+	case waits[word] != nil:
+		*waits[word] = wait
+		return werr
+	}
+	switch word {
+	case "class":
+		d.failed(store.Class(value))
+	case "status":
+		d.answered(number)
+		return nerr
+	case "busy": // a receiver's answer, to a callback with so many attempts, of which so many were charged
 		d.failed(store.ClassReceiverBusy)
 		d.answered(423)
 		d.resp.Charged = false
-		d.w.AttemptSeq, d.w.AttemptCount, d.w.LadderBase = attempts, charged, charged
+		_, err := fmt.Sscanf(value, "%d/%d", &d.w.AttemptSeq, &d.w.AttemptCount)
+		d.w.LadderBase = d.w.AttemptCount
+		return err
+	case "poll": // it is a poll's, whose answer was found to say that
+		d.w.Kind, d.resp.Verdict, d.resp.MaxErrors = store.Poll, rule.Verdict(value), 2
+	case "expires":
+		d.w.ExpiresAt = decisionEnd.Add(wait).UnixMilli()
+		return werr
+	case "stops":
+		d.w.Policy.StopOn = []int{404, 410}
+	case "uncharged":
+		d.resp.Charged = false
+	case "unknown":
+		d.resp.Outcome = store.AttemptUnknown
+	case "succeeded":
+		d.resp.Outcome = store.AttemptSucceeded
+	case "timed_out":
+		d.resp.TimedOut = true
+	case "stale":
+		d.resp.Stale = true
+	case "locked":
+		d.lease.Lock = "k"
+	case "unproven":
+		d.lease.Health = schedule.Unproven
+	default:
+		return errors.New("no such word")
 	}
+	return nil
 }
-
-// poll makes it a poll's, whose answer was found to say that.
-func poll(v rule.Verdict) change {
-	return func(d *decision) { d.w.Kind, d.resp.Verdict, d.resp.MaxErrors = store.Poll, v, 2 }
-}
-
-func errorsBefore(n int) change { return func(d *decision) { d.w.PollErrors = n } }
