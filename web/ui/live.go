@@ -313,10 +313,10 @@ func (u *UI) stream(c *gin.Context) {
 	)
 	page, err := url.ParseRequestURI(local(c.Query("page"), ""))
 	if err == nil && isText(page.RawQuery) {
-		route, params, ok = u.match(page.Path)
+		route, params, ok = u.match(http.MethodGet, page.Path)
 	}
 	switch {
-	case !ok:
+	case !ok || !route.live:
 		c.Status(http.StatusNotFound)
 		return
 	case !r.who.Allows(route.Scope):

@@ -334,3 +334,18 @@ func TestTimeless(t *testing.T) {
 		t.Errorf("%q\n%q", timeless(first), timeless(second))
 	}
 }
+
+// A live rendering of the system page is the same as long as nothing changes.
+func TestTheSystemPageStandsStill(t *testing.T) {
+	t.Parallel()
+	b := signedIn(t, newWorld("processes 2", `stats {"Delayed":1}`))
+	first, second := regions(b.get("/ui/system").ok().body), regions(b.get("/ui/system").ok().body)
+	if len(first) < 4 {
+		t.Errorf("there are %d regions", len(first))
+	}
+	for name := range first {
+		if first[name] != second[name] {
+			t.Errorf("the region %s is never the same", name)
+		}
+	}
+}

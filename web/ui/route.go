@@ -142,18 +142,16 @@ func (u *UI) NotFound(c *gin.Context) {
 	u.serve(c, Route{Method: http.MethodGet, Path: c.Request.URL.Path, handler: func(*request) (*answer, error) { return nil, httperr.ErrNoRoute }})
 }
 
-// match finds the page of a path, for a stream that renders it again. A path that a route names as it is, such as
-// that of a form, is none with a parameter, as in the router.
-func (u *UI) match(path string) (found Route, params map[string]string, ok bool) {
+// match finds the route of a path, for a stream that renders its page again. A path that a route names as it is, such
+// as that of a form, is none with a parameter, as in the router. ok is false where no route has the path.
+func (u *UI) match(method, path string) (found Route, params map[string]string, ok bool) {
 	for _, route := range u.routes {
-		if route.Method != http.MethodGet {
-			continue
-		}
-		if given, fits := route.params(path); fits && (found.Path == "" || len(given) == 0) {
-			found, params = route, given
+		given, fits := route.params(path)
+		if fits && route.Method == method && (!ok || len(given) == 0) {
+			found, params, ok = route, given, true
 		}
 	}
-	return found, params, found.live
+	return found, params, ok
 }
 
 // params reads the parameters out of a path of the route.

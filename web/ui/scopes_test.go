@@ -86,14 +86,9 @@ var allRoutes = sync.OnceValue(func() []Route {
 
 // mayUse says whether somebody's key is enough for an address, and which scope that needs. Where no route has the
 // address, it is.
-func mayUse(who, method, address string) (bool, store.Scope) {
+func (u *UI) mayUse(who, method, address string) (bool, store.Scope) {
 	path, _, _ := strings.Cut(address, "?")
-	var found Route
-	for _, r := range allRoutes() {
-		if given, fits := r.params(path); fits && r.Method == method && (found.Path == "" || len(given) == 0) {
-			found = r
-		}
-	}
+	found, _, _ := u.match(method, path)
 	return slices.Contains(keyHolders[who], found.Scope) && !found.Root, found.Scope
 }
 
@@ -104,7 +99,7 @@ func checkOffers(t *testing.T, w *world, path string) {
 	for _, who := range []string{"reader", "operator", "admin"} {
 		b.signIn(who)
 		res := b.get(path)
-		if allowed, _ := mayUse(who, http.MethodGet, path); !allowed && res.status == http.StatusOK {
+		if allowed, _ := b.ui.mayUse(who, http.MethodGet, path); !allowed && res.status == http.StatusOK {
 			t.Errorf("a %s gets the page", who)
 		}
 		if res.status != http.StatusOK {
@@ -115,7 +110,7 @@ func checkOffers(t *testing.T, w *world, path string) {
 			if n.Data == "button" || strings.EqualFold(attr(n, "method"), "post") {
 				method = http.MethodPost
 			}
-			if allowed, scope := mayUse(who, method, address); !allowed {
+			if allowed, scope := b.ui.mayUse(who, method, address); !allowed {
 				t.Errorf("a %s is offered %s %s, which needs %s", who, method, address, scope)
 			}
 		}

@@ -33,6 +33,7 @@ import (
 //	is STATUS, goes PATH           what the request before is answered with, where that is no page
 //	has SELECTOR: TEXT             an element has the text
 //	count N SELECTOR               so many match
+//	ids SELECTOR: ID ID…           those that match have these ids, in this order; some may have none
 //	no SELECTOR, hides TEXT        nothing matches; the answer has the text nowhere
 //	says NAME: PATTERN             a header of the answer matches
 //	body TEXT                      the whole answer; see transcript.Expand
@@ -211,6 +212,15 @@ func (s script) run(t *testing.T) {
 			number, selector, _ := strings.Cut(rest, " ")
 			if got := strconv.Itoa(res.count(selector)); got != number {
 				t.Errorf("%s: there are %s", step, got)
+			}
+		case "ids":
+			selector, want, _ := strings.Cut(rest, ": ")
+			var ids []string
+			for _, n := range find(res.doc, selector) {
+				ids = append(ids, strings.Fields(attr(n, "id"))...)
+			}
+			if got := strings.Join(ids, " "); got != want {
+				t.Errorf("%s: they are %s", step, got)
 			}
 		case "hides":
 			if strings.Contains(res.body, rest) {
