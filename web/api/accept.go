@@ -350,8 +350,8 @@ func (d *submissionDecoder) idempotencyKey(raw []byte) {
 	d.sub.IdempotencyKey = key
 }
 
-// orEmptyKey is what is wrong with a key, or that it is empty: it is a variable that nobody filled, and taking it for "no key" would
-// send twice what the caller meant to send once.
+// orEmptyKey is what is wrong with a key, or that it is empty: it is a variable that nobody filled, and
+// taking it for "no key" would send twice what the caller meant to send once.
 func orEmptyKey(wrong, key string) string {
 	if wrong == "" && key == "" {
 		return "must not be empty"

@@ -20,7 +20,8 @@ func (a *API) createEndpoint(ctx context.Context, c *gin.Context, who caller) er
 	if err != nil {
 		return err
 	}
-	return reply(a, c, http.StatusCreated, a.receiptOf)(a.Engine.CreateEndpoint(ctx, who.Project, ch, who.By(reason)))
+	made := reply(a, c, http.StatusCreated, a.receiptOf)
+	return made(a.Engine.CreateEndpoint(ctx, who.Project, ch, who.By(reason)))
 }
 
 // readEndpoint reads an endpoint and a reason. What is wrong with its fields is in the change's Invalid.
@@ -170,8 +171,8 @@ func (a *API) endpointOf(ep *store.Endpoint) client.Endpoint {
 		URLOverride: string(override), Topics: ep.Topics,
 		Policy: policyChoiceOf(&ep.Policy), Success: successOf(&ep.Success), Signer: signerOf(ep.Signer),
 		Headers: headersOf(query.MaskHeaders(ep.Headers)), Rate: ep.Rate.String(), Concurrency: ep.Concurrency,
-		Enabled: ep.Enabled, DisabledReason: ep.DisabledReason, Pause: a.pauseOf(ep.PausedUntil, ep.PauseReason),
-		Lane: ep.LaneKey(), FailingSince: moment(ep.FailingSince),
+		Enabled: ep.Enabled, DisabledReason: ep.DisabledReason,
+		Pause: a.pauseOf(ep.PausedUntil, ep.PauseReason), Lane: ep.LaneKey(), FailingSince: moment(ep.FailingSince),
 		LastSuccessAt: moment(ep.LastSuccessAt), LastFailureAt: moment(ep.LastFailureAt),
 		CreatedAt: moment(ep.CreatedAt), UpdatedAt: moment(ep.UpdatedAt),
 	}

@@ -339,7 +339,9 @@ func (f *fields) array(name string, raw []byte, element func(i int, value []byte
 }
 
 // atMost is array for at most so many elements. Of null it says that there is none.
-func (f *fields) atMost(most int, name string, raw []byte, element func(name string, value []byte)) (given bool) {
+func (f *fields) atMost(
+	most int, name string, raw []byte, element func(name string, value []byte),
+) (given bool) {
 	if isNull(raw) {
 		return false
 	}

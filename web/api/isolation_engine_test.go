@@ -70,7 +70,8 @@ func TestCase49ListsShowNothingOfAnotherProject(t *testing.T) {
 	}
 }
 
-// furnish makes one of everything in the default project, and returns ids by the paths that they are found at.
+// furnish makes one of everything in the default project, and returns ids by the paths that they are found
+// at.
 func (f face) furnish(t *testing.T) map[string]string {
 	t.Helper()
 	ids := map[string]string{"/v1/projects": store.DefaultProject}
@@ -78,7 +79,10 @@ func (f face) furnish(t *testing.T) map[string]string {
 		status             int
 		method, path, body string
 	}{
-		{201, "POST", "/v1/endpoints", `{"external_id":"merchant-theirs","name":"theirs","url":"https://theirs.example/"}`},
+		{
+			201, "POST", "/v1/endpoints",
+			`{"external_id":"merchant-theirs","name":"theirs","url":"https://theirs.example/"}`,
+		},
 		{202, "POST", "/v1/callbacks", `{"endpoint":"merchant-theirs",` + ofTheirs},
 		{202, "POST", "/v1/callbacks", `{"url":"https://theirs.example/","lane":"lane-theirs",` + ofTheirs},
 		{202, "POST", "/v1/redrives", `{"action":"retry","filter":{"ref":"none-of-theirs"},"ladder":"once"}`},
@@ -91,7 +95,8 @@ func (f face) furnish(t *testing.T) map[string]string {
 		{200, "PUT", "/v1/profiles/theirs", `{"policy":"short"}`},
 		{201, "POST", "/v1/keys", `{"name":"theirs","scopes":["send"]}`},
 		{
-			202, "POST", "/v1/polls", `{"ref":"poll-theirs","request":{"url":"https://theirs.example/"},"delay":"1h",` +
+			202, "POST", "/v1/polls",
+			`{"ref":"poll-theirs","request":{"url":"https://theirs.example/"},"delay":"1h",` +
 				`"until":{"success":[{"status":[200]}]}}`,
 		},
 	} {
@@ -103,8 +108,8 @@ func (f face) furnish(t *testing.T) map[string]string {
 	return ids
 }
 
-const ofTheirs = `"payload":1,"delay":"1h","ref":"order-theirs","topic":"topic-theirs","lock_key":"lock-theirs",
-	"labels":{"shop":"theirs"}}`
+const ofTheirs = `"payload":1,"delay":"1h","ref":"order-theirs","topic":"topic-theirs",
+	"lock_key":"lock-theirs","labels":{"shop":"theirs"}}`
 
 // TestEveryRouteByIDsOfAnotherProject, case 49: what the settings' admin key made in one project is not found
 // by the admin key of another, on every route that has an id in its path, and is answered like what is
@@ -154,9 +159,11 @@ func TestEveryRouteByIDsOfAnotherProject(t *testing.T) {
 		t.Errorf("%d routes have an id in their path", seen)
 	}
 	for _, ep := range []string{ids["/v1/endpoints"], "merchant-theirs"} {
-		f.refused(t, []string{"endpoint"}, "POST", "/v1/callbacks", `{"endpoint":"`+ep+`","payload":1}`, other...)
+		body := `{"endpoint":"` + ep + `","payload":1}`
+		f.refused(t, []string{"endpoint"}, "POST", "/v1/callbacks", body, other...)
 		wantProblem(t, f.do("GET", "/v1/secret?endpoint="+ep, "", other...), 404, "not_found")
-		if got := f.ask(t, 200, "GET", "/v1/callbacks?endpoint="+ep, "", other...); len(got["data"].([]any)) != 0 {
+		got := f.ask(t, 200, "GET", "/v1/callbacks?endpoint="+ep, "", other...)
+		if len(got["data"].([]any)) != 0 {
 			t.Errorf("callbacks of another's endpoint: %v", got)
 		}
 	}
@@ -169,7 +176,8 @@ func TestEveryRouteByIDsOfAnotherProject(t *testing.T) {
 	if got := f.ask(t, 200, "GET", "/v1/callbacks/"+ids["/v1/callbacks"], ""); got["state"] != "scheduled" || got["expires_at"] != nil {
 		t.Errorf("the callback: %v", got)
 	}
-	if got := f.ask(t, 200, "GET", "/v1/endpoints/"+ids["/v1/endpoints"], ""); got["paused"] != false || got["name"] != "theirs" {
+	got := f.ask(t, 200, "GET", "/v1/endpoints/"+ids["/v1/endpoints"], "")
+	if got["paused"] != false || got["name"] != "theirs" {
 		t.Errorf("the endpoint: %v", got)
 	}
 }

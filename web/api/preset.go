@@ -128,7 +128,8 @@ func onName(h func(ctx context.Context, c *gin.Context, who caller, name string)
 	}
 }
 
-// putPreset is PUT of one of the project's own: 200 with it. k.read reads the request and returns what puts it.
+// putPreset is PUT of one of the project's own: 200 with it. k.read reads the request and returns what puts
+// it.
 func (a *API) putPreset(k presetKind) handler {
 	return onName(func(ctx context.Context, c *gin.Context, who caller, name string) error {
 		put, reason, err := k.read(c, a.Engine)
@@ -252,11 +253,13 @@ func ruleKind() presetKind {
 		return rows
 	}
 	return presetKind{
-		path: "/v1/success_rules", kind: store.PresetSuccess, list: query.ListRules, rows: rows, read: readRule,
+		path: "/v1/success_rules", kind: store.PresetSuccess, list: query.ListRules,
+		rows: rows, read: readRule,
 	}
 }
 
-// readRule reads a success rule. The engine judges it, and is given all of it as it stands in the request, but for what is the audit's.
+// readRule reads a success rule. The engine judges it, and is given all of it as it stands in the request,
+// but for what is the audit's.
 func readRule(c *gin.Context, e Engine) (put putFunc, reason string, err error) {
 	var f fields
 	rule := jsonObject{[]byte("{")}
@@ -286,7 +289,8 @@ func profileKind() presetKind {
 		return rows
 	}
 	return presetKind{
-		path: "/v1/profiles", kind: store.PresetProfile, list: query.ListProfiles, rows: rows, read: readProfile,
+		path: "/v1/profiles", kind: store.PresetProfile, list: query.ListProfiles,
+		rows: rows, read: readProfile,
 	}
 }
 

@@ -52,6 +52,7 @@ func (a *API) Routes() []Route {
 // rows are the routes that need a key.
 func (a *API) rows() []row {
 	const send, read, operate, admin = store.ScopeSend, store.ScopeRead, store.ScopeOperate, store.ScopeAdmin
+	const ok, accepted = http.StatusOK, http.StatusAccepted
 	const cb, ep, rd, sc = store.CallbackPrefix, store.EndpointPrefix, store.RedrivePrefix, store.SchedulePrefix
 	const external = "/v1/endpoints/by-external-id/*external_id"
 	all := []row{
@@ -66,7 +67,7 @@ func (a *API) rows() []row {
 		{read, "GET /v1/callbacks/:id/payload", one(cb, a.payload), 0},
 		{read, "GET /v1/callbacks/:id/explain", shown(a, cb, a.Engine.Explain, explanationOf), 0},
 		{read, "GET /v1/callbacks/:id/evidence", one(cb, a.evidence), 0},
-		{operate, "POST /v1/callbacks/:id/cancel", done(a, cb, http.StatusOK, a.Engine.Cancel, a.canceledOf), 0},
+		{operate, "POST /v1/callbacks/:id/cancel", done(a, cb, ok, a.Engine.Cancel, a.canceledOf), 0},
 		{operate, "POST /v1/callbacks/:id/retry", one(cb, a.retry), 0},
 		{operate, "POST /v1/callbacks/:id/reschedule", one(cb, a.reschedule), 0},
 		{read, "GET /v1/stats", a.stats, 0},
@@ -84,8 +85,8 @@ func (a *API) rows() []row {
 		{operate, "PATCH /v1/endpoints/:id", one(ep, a.patchEndpoint), 0},
 		{operate, "DELETE /v1/endpoints/:id", remove(ep, a.Engine.DeleteEndpoint), 0},
 		{operate, "POST /v1/endpoints/:id/pause", one(ep, a.pauseEndpoint), 0},
-		{operate, "POST /v1/endpoints/:id/resume", done(a, ep, http.StatusOK, a.resumeEndpoint, a.endpointOf), 0},
-		{operate, "POST /v1/endpoints/:id/test", done(a, ep, http.StatusAccepted, a.testEndpoint, a.callbackOf), 0},
+		{operate, "POST /v1/endpoints/:id/resume", done(a, ep, ok, a.resumeEndpoint, a.endpointOf), 0},
+		{operate, "POST /v1/endpoints/:id/test", done(a, ep, accepted, a.testEndpoint, a.callbackOf), 0},
 		{admin, "GET /v1/endpoints/:id/secret", one(ep, a.endpointSecret), 0},
 		{admin, "POST /v1/endpoints/:id/rotate_secret", one(ep, a.rotateEndpointSecret), 0},
 
@@ -112,7 +113,7 @@ func (a *API) rows() []row {
 		{read, "GET /v1/schedules/:id", shown(a, sc, a.Engine.Schedule, scheduleOf), 0},
 		{operate, "PATCH /v1/schedules/:id", one(sc, a.patchSchedule), 0},
 		{operate, "DELETE /v1/schedules/:id", remove(sc, a.Engine.DeleteSchedule), 0},
-		{operate, "POST /v1/schedules/:id/run", done(a, sc, http.StatusAccepted, a.Engine.RunSchedule, a.callbackOf), 0},
+		{operate, "POST /v1/schedules/:id/run", done(a, sc, accepted, a.Engine.RunSchedule, a.callbackOf), 0},
 		{read, "GET /v1/schedules/:id/runs", shown(a, sc, a.Engine.ScheduleRuns, runsOf), 0},
 
 		{admin, "GET /v1/projects", a.listProjects, 0},
@@ -121,7 +122,7 @@ func (a *API) rows() []row {
 		{admin, "PATCH /v1/projects/:id", a.patchProject, 0},
 		{admin, "GET /v1/keys", a.listKeys(), 0},
 		{admin, "POST /v1/keys", a.createKey, 0},
-		{admin, "DELETE /v1/keys/:id", done(a, store.KeyPrefix, http.StatusOK, a.revokeKey, keyOf), 0},
+		{admin, "DELETE /v1/keys/:id", done(a, store.KeyPrefix, ok, a.revokeKey, keyOf), 0},
 		{admin, "GET /v1/secret", a.secret, 0},
 		{admin, "POST /v1/secret/rotate", a.rotateSecret, 0},
 		{admin, "POST /v1/secret/reencrypt", root(a.reencrypt), 0},

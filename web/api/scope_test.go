@@ -194,7 +194,8 @@ func TestGuessesTakeOneWay(t *testing.T) {
 			t.Error("401 without WWW-Authenticate")
 		}
 	}
-	if rec := f.do("GET", "/openapi.yaml", "", "Authorization", ""); rec.Code != 200 || len(e.keys) != len(guesses) {
+	rec := f.do("GET", "/openapi.yaml", "", "Authorization", "")
+	if rec.Code != 200 || len(e.keys) != len(guesses) {
 		t.Errorf("the document needs no key: %d after %.40q", rec.Code, e.keys)
 	}
 	e.authErr = fmt.Errorf("read a key: %w", store.ErrUnavailable)

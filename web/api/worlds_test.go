@@ -68,7 +68,8 @@ type world struct {
 	Drift       index.Drift
 }
 
-// change has the world be as a part of testdata/worlds.json says: a member replaces the field of its name, or with + changes it.
+// change has the world be as a part of testdata/worlds.json says: a member replaces the field of its name, or
+// with + changes it.
 func (w *world) change(t testing.TB, text []byte) {
 	t.Helper()
 	var members map[string]json.RawMessage
@@ -89,7 +90,8 @@ func (w *world) change(t testing.TB, text []byte) {
 	}
 }
 
-// worldText is testdata/worlds.json with numbers in place of its times ("now-5s"), durations ("15s") and names in brackets.
+// worldText is testdata/worlds.json with numbers in place of its times ("now-5s"), durations ("15s") and
+// names in brackets.
 var worldText = sync.OnceValue(func() map[string]json.RawMessage {
 	text, err := os.ReadFile("testdata/worlds.json")
 	if err != nil {
@@ -153,7 +155,8 @@ var fullWorld = sync.OnceValue(func() world { return newFullWorld(panics{}) })
 // fullEngine has one of everything.
 func fullEngine() *engine { return newEngine(fullWorld()) }
 
-// worlds are those that fail, and those with what only a damaged row can have or that must stand as it is written.
+// worlds are those that fail, and those with what only a damaged row can have or that must stand as it is
+// written.
 var worlds = map[string]func(e *engine){
 	"on fire":       func(e *engine) { e.err = errors.New("disk on fire") },
 	"given up":      func(e *engine) { e.err = context.DeadlineExceeded },
@@ -249,13 +252,15 @@ func (r rows) Projects(_ context.Context, after string, limit int) ([]store.Proj
 }
 
 func (r rows) EndpointByExternalID(_ context.Context, project, external string) (store.Endpoint, error) {
-	return found(r.recorder, r.has.Endpoint, r.has.Endpoint.ExternalID, "EndpointByExternalID", project, external)
+	ep := r.has.Endpoint
+	return found(r.recorder, ep, ep.ExternalID, "EndpointByExternalID", project, external)
 }
 
 func (r rows) Endpoints(_ context.Context, project string, f store.EndpointFilter) ([]store.Endpoint, error) {
-	other := r.has.Endpoint
+	one, other := r.has.Endpoint, r.has.Endpoint
 	other.ID = bareID
-	return behind([]store.Endpoint{r.has.Endpoint, other}, f.After, f.Limit, func(ep store.Endpoint) string { return ep.ID }),
+	id := func(ep store.Endpoint) string { return ep.ID }
+	return behind([]store.Endpoint{one, other}, f.After, f.Limit, id),
 		r.note("Endpoints", project, f)
 }
 
