@@ -142,11 +142,6 @@ var operations = map[string]func(s *script, words []string) []any{
 		}
 		return []any{text}
 	},
-	// touch KEY TIME: it was used then.
-	"touch": func(s *script, words []string) []any {
-		s.ok(s.TouchKeys(s.ctx(), map[string]int64{s.ids[words[0]]: s.time(words[1]), s.id(): s.now}))
-		return nil
-	},
 	// read SCHEDULE…: what is to be fired is read as it is now. fire SCHEDULE[:FIELD]… [FIELD…]: fires it, or
 	// what was read last, in one call; one that comes again fires its next time.
 	"read": func(s *script, words []string) []any {

@@ -50,7 +50,6 @@ type Store interface {
 	) (store.Project, error)
 	SetProjectPause(ctx context.Context, project string, until int64, reason string, now int64, by store.Actor) (store.Project, error)
 	Keys(ctx context.Context, project string) ([]store.Key, error)
-	TouchKeys(ctx context.Context, used map[string]int64) error
 
 	// Endpoints.
 	CreateEndpoint(ctx context.Context, e store.Endpoint, by store.Actor) (store.Endpoint, error)
@@ -64,7 +63,6 @@ type Store interface {
 	EndpointsChanged(ctx context.Context, since int64, limit int) ([]store.Endpoint, error)
 	ReportHealth(ctx context.Context, reports []store.EndpointHealth, now int64) error
 	EndpointEvents(ctx context.Context, after string, limit int) ([]store.EndpointEvent, error)
-	RemoveEndpointEvents(ctx context.Context, ids []string) error
 
 	// The feed and the books.
 	Outcomes(ctx context.Context, project string, after store.OutcomeCursor, limit int) ([]store.TerminalEvent, store.OutcomeCursor, error)

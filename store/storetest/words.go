@@ -92,16 +92,6 @@ func (s *script) set(v reflect.Value, word string) {
 			*to = append(*to, h)
 		}
 		return
-	case *map[string]string:
-		*to = nil
-		for _, part := range parts(word) {
-			name, value, _ := strings.Cut(part, ":")
-			if *to == nil {
-				*to = make(map[string]string)
-			}
-			(*to)[name] = value
-		}
-		return
 	}
 	switch v.Kind() {
 	case reflect.String:
@@ -118,6 +108,17 @@ func (s *script) set(v reflect.Value, word string) {
 		if v.SetZero(); word != "nil" {
 			v.Set(reflect.New(v.Type().Elem()))
 			s.set(v.Elem(), word)
+		}
+	case reflect.Map:
+		v.SetZero()
+		for _, part := range parts(word) {
+			if v.IsNil() {
+				v.Set(reflect.MakeMap(v.Type()))
+			}
+			key, value, _ := strings.Cut(part, ":")
+			one := reflect.New(v.Type().Elem()).Elem()
+			s.set(one, value)
+			v.SetMapIndex(reflect.ValueOf(s.known(key)), one)
 		}
 	case reflect.Slice:
 		v.SetZero()
