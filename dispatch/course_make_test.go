@@ -180,6 +180,9 @@ func (a arguments) submission(i int) accept.Submission {
 	if a.has("key") {
 		s.Route, s.Fingerprint = "callbacks", []byte(a.named["key"]+a.named["body"])
 	}
+	if keys := a.list("keys"); keys != nil {
+		s.IdempotencyKey, s.Route, s.Fingerprint = (*keys)[i], "callbacks", []byte((*keys)[i])
+	}
 	if a.has("body") {
 		s.Body = []byte(a.named["body"])
 	}
