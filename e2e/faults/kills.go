@@ -10,8 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
 )
 
@@ -199,17 +197,13 @@ func killedInBatches(tr *trial) {
 	for _, passes := range []int{2, 4} {
 		for _, at := range []string{"before_accept_commit", "after_accept_commit"} {
 			p := tr.ServeUntil(fmt.Sprintf("%s:%d", at, passes))
-			var group errgroup.Group
-			group.SetLimit(3)
-			for batch := range batches {
-				group.Go(func() error {
-					if p.Ended() {
-						return nil
-					}
-					return b.ask(p.Client, batch)
-				})
-			}
-			group.Wait()  // what was not answered is asked for again
+			// What is not answered is asked for again.
+			harness.AtOnce(3, batches, func(batch int) error {
+				if p.Ended() {
+					return nil
+				}
+				return b.ask(p.Client, batch)
+			})
 			tr.Kill(p, 0) // unless it has died at the failpoint
 		}
 	}

@@ -12,8 +12,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/judge"
@@ -90,14 +88,10 @@ func noDescriptors(tr *trial) {
 	tr.AcceptMany(hanging, to("hang", 1))
 	tr.AtLeast(30*time.Second, "receivers hang", hanging, tr.Receiver.InFlight)
 	// A few connections to the API, for the next requests.
-	var all errgroup.Group
-	for range 8 {
-		all.Go(func() error {
-			_, err := p.ListAll(client.Filter{})
-			return err
-		})
-	}
-	tr.Check(all.Wait())
+	tr.Check(harness.AtOnce(8, 8, func(int) error {
+		_, err := p.ListAll(client.Filter{})
+		return err
+	}))
 	tr.MarkFault()
 	// Below what it has open: whatever it closes it cannot open again.
 	tr.limitDescriptors(p, 16)

@@ -256,32 +256,27 @@ func (a *arena) ask(c *contest, i int, x call) error {
 // look reads what the API shows of every callback, and lays what arrived beside it.
 func (a *arena) look(contests []*contest) {
 	a.Helper()
-	var group errgroup.Group
-	group.SetLimit(8)
-	for i, c := range contests {
-		p := a.processes[i%len(a.processes)]
-		group.Go(func() error {
-			for _, id := range c.ids {
-				s := &fate{}
-				for _, r := range []*harness.Receiver{a.near, a.far} {
-					for _, arrived := range r.Of(id) {
-						s.arrivals = append(s.arrivals, sighting{arrived, r.URL + arrived.Path})
-					}
+	a.Check(harness.AtOnce(8, len(contests), func(i int) error {
+		c, p := contests[i], a.processes[i%len(a.processes)]
+		for _, id := range c.ids {
+			s := &fate{}
+			for _, r := range []*harness.Receiver{a.near, a.far} {
+				for _, arrived := range r.Of(id) {
+					s.arrivals = append(s.arrivals, sighting{arrived, r.URL + arrived.Path})
 				}
-				slices.SortFunc(s.arrivals, func(x, y sighting) int { return x.At.Compare(y.At) })
-				var err, err2 error
-				s.Callback, err = p.Callback(a.Context(), id)
-				s.attempts, err2 = p.AttemptsOf(id)
-				if err := errors.Join(err, err2); err != nil {
-					return err
-				}
-				slices.SortFunc(s.attempts, func(x, y client.Attempt) int { return x.Number - y.Number })
-				c.fates = append(c.fates, s)
 			}
-			return nil
-		})
-	}
-	a.Check(group.Wait())
+			slices.SortFunc(s.arrivals, func(x, y sighting) int { return x.At.Compare(y.At) })
+			var err, err2 error
+			s.Callback, err = p.Callback(a.Context(), id)
+			s.attempts, err2 = p.AttemptsOf(id)
+			if err := errors.Join(err, err2); err != nil {
+				return err
+			}
+			slices.SortFunc(s.attempts, func(x, y client.Attempt) int { return x.Number - y.Number })
+			c.fates = append(c.fates, s)
+		}
+		return nil
+	}))
 }
 
 // decide judges every race, and returns the outcomes that have hardly occurred so far.

@@ -139,23 +139,18 @@ func (tr *Trial) AskAndNote(s Submission) string {
 // were not answered with 2xx: killed, or not up any more.
 func (tr *Trial) AcceptAll(numbers []int, shape func(int) Submission) (unanswered []int) {
 	var mu sync.Mutex
-	var group errgroup.Group
-	group.SetLimit(8)
-	for _, i := range numbers {
-		group.Go(func() error {
-			s := shape(i)
-			id, err := tr.Ask(s)
-			if err == nil {
-				tr.Note(id, s)
-				return nil
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			unanswered = append(unanswered, i)
+	AtOnce(8, len(numbers), func(k int) error { // which returns nil
+		s := shape(numbers[k])
+		id, err := tr.Ask(s)
+		if err == nil {
+			tr.Note(id, s)
 			return nil
-		})
-	}
-	group.Wait() // the functions return nil
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		unanswered = append(unanswered, numbers[k])
+		return nil
+	})
 	return unanswered
 }
 
@@ -172,26 +167,32 @@ func (tr *Trial) AcceptMany(n int, shape func(int) Submission) {
 	tr.Helper()
 	c := tr.AnyProcess().Client
 	const batch = 1000
-	var group errgroup.Group
-	group.SetLimit(4)
-	for first := 0; first < n; first += batch {
-		group.Go(func() error {
-			var some []Submission
-			for i := first; i < min(first+batch, n); i++ {
-				some = append(some, shape(i))
-			}
-			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-			defer cancel()
-			got, err := c.AcceptBatch(ctx, some)
-			for i := range got {
-				tr.Note(got[i].ID, some[i])
-			}
-			return err
-		})
-	}
-	if err := group.Wait(); err != nil {
+	err := AtOnce(4, (n+batch-1)/batch, func(k int) error {
+		var some []Submission
+		for i := k * batch; i < min((k+1)*batch, n); i++ {
+			some = append(some, shape(i))
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		got, err := c.AcceptBatch(ctx, some)
+		for i := range got {
+			tr.Note(got[i].ID, some[i])
+		}
+		return err
+	})
+	if err != nil {
 		tr.Fatalf("accept %d callbacks: %v", n, err)
 	}
+}
+
+// AtOnce runs f for 0 to n-1, so many at a time, and returns the first error.
+func AtOnce(limit, n int, f func(i int) error) error {
+	var group errgroup.Group
+	group.SetLimit(limit)
+	for i := range n {
+		group.Go(func() error { return f(i) })
+	}
+	return group.Wait()
 }
 
 // Numbers are 0 to n-1.
