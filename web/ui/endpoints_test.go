@@ -1,21 +1,10 @@
 package ui
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 )
-
-func TestEndpointHistoryIsOfItAndItsLane(t *testing.T) {
-	t.Parallel()
-	b := signedIn(t, newWorld("endpoints 1", `entries {"ID":"1","Object":"`+testID(1)+`","Actor":"endpoint"} `+
-		`{"ID":"2","Object":"ep_`+testID(1)+`","Actor":"lane"}`))
-	res := b.get("/ui/endpoints/ep_" + testID(1)).ok()
-	if got := strings.Join(strings.Fields(textOf(find(res.doc, ".timeline")[0])), " "); !strings.Contains(got, "lane") || strings.Index(got, "lane") > strings.Index(got, "endpoint") {
-		t.Errorf("the history is %q", got)
-	}
-}
 
 // TestEveryCodeHasWords: whatever keeps a callback or a lane is named, with what can be done about it, in every language.
 func TestEveryCodeHasWords(t *testing.T) {

@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"cmp"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -29,8 +30,9 @@ type browser struct {
 	ui      *UI
 	handler http.Handler
 	cookies map[string]string
-	// headers are sent with each request.
+	// headers are sent with each request, from the address; empty: what httptest says.
 	headers http.Header
+	address string
 }
 
 // testKit is read once for all tests: it never changes.
@@ -100,6 +102,7 @@ func (b *browser) do(req *http.Request) result {
 	for name, values := range b.headers {
 		req.Header[name] = values
 	}
+	req.RemoteAddr = cmp.Or(b.address, req.RemoteAddr)
 	for name, value := range b.cookies {
 		req.AddCookie(&http.Cookie{Name: name, Value: value})
 	}

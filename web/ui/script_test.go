@@ -24,6 +24,7 @@ import (
 //	NAME ROWS…, fail METHOD WHAT   what the world has; see world.set
 //	options JSON                   what the pages are made of
 //	as KEY, nobody, zone NAME      who looks; else the admin key, in UTC
+//	from ADDRESS                   where the browser is
 //	language CODE                  the language that was chosen
 //	header NAME: VALUE             is sent with each request from now on
 //	revoke KEY, wait D             a key ends; time passes
@@ -34,6 +35,7 @@ import (
 //	has SELECTOR: TEXT             an element has the text
 //	count N SELECTOR               so many match
 //	ids SELECTOR: ID ID…           those that match have these ids, in this order; some may have none
+//	order SELECTOR: TEXT | TEXT…   those that match have these texts in them, one each, in this order
 //	no SELECTOR, hides TEXT        nothing matches; the answer has the text nowhere
 //	says NAME: PATTERN             a header of the answer matches
 //	body TEXT                      the whole answer; see transcript.Expand
@@ -94,7 +96,7 @@ func (s script) world(t *testing.T) *world {
 	w := newWorld()
 	for _, line := range s.lines {
 		word, _, _ := strings.Cut(line, " ")
-		if slices.Contains(strings.Fields("as nobody zone language header get post"), word) {
+		if slices.Contains(strings.Fields("as nobody from zone language header get post"), word) {
 			break
 		}
 		if err := w.set(filled(line, inJSON)); err != nil {
@@ -172,6 +174,8 @@ func (s script) run(t *testing.T) {
 			signed = true
 		case "zone":
 			b.cookies[zoneCookie] = url.QueryEscape(rest)
+		case "from":
+			b.address = rest
 		case "language":
 			b.cookies[languageCookie] = rest
 		case "header":
@@ -212,6 +216,17 @@ func (s script) run(t *testing.T) {
 			number, selector, _ := strings.Cut(rest, " ")
 			if got := strconv.Itoa(res.count(selector)); got != number {
 				t.Errorf("%s: there are %s", step, got)
+			}
+		case "order":
+			selector, want, _ := strings.Cut(rest, ": ")
+			texts, found := strings.Split(want, " | "), find(res.doc, selector)
+			if len(found) != len(texts) {
+				t.Fatalf("%s: there are %d", step, len(found))
+			}
+			for i, n := range found {
+				if !strings.Contains(textOf(n), texts[i]) {
+					t.Errorf("%s: number %d is %q", step, i+1, textOf(n))
+				}
 			}
 		case "ids":
 			selector, want, _ := strings.Cut(rest, ": ")
