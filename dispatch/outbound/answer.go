@@ -91,7 +91,7 @@ func (a *answer) read(resp *http.Response, hidden []string) {
 		text, ok := parse.UTF8(resp.Header.Get("Content-Type"), a.body)
 		a.plain, a.garbled = text, !ok
 	}
-	a.text, a.truncated = keptText(a.plain, hidden)
+	a.text, a.truncated = kept(a.plain, MaxKeptBytes, hidden)
 	a.truncated = a.truncated || a.tooLarge || a.readErr != nil
 }
 
@@ -203,17 +203,18 @@ func (m *markedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// keptText returns the start of a body as text that is safe to store and to show, and whether something is missing.
-func keptText(body []byte, hidden []string) (string, bool) {
-	start := body
-	if len(start) > MaxKeptBytes && len(hidden) == 0 {
-		start = start[:MaxKeptBytes]
+// kept returns the start of what came from a receiver as text that is safe to store and to show, and whether something is
+// missing.
+func kept(raw []byte, most int, hidden []string) (string, bool) {
+	start := raw
+	if len(start) > most && len(hidden) == 0 {
+		start = start[:most]
 	}
 	text := parse.Scrub(parse.Clean(start), hidden)
-	if len(text) > MaxKeptBytes {
-		return parse.Cut(text, MaxKeptBytes), true
+	if len(text) > most {
+		return parse.Cut(text, most), true
 	}
-	return text, len(start) < len(body)
+	return text, len(start) < len(raw)
 }
 
 // keptHeaders returns the response headers that are kept.
@@ -231,9 +232,6 @@ func keptHeaders(h http.Header, hidden []string) []store.Header {
 }
 
 func keptHeader(value string, hidden []string) string {
-	if len(value) > maxKeptHeader && len(hidden) == 0 {
-		value = value[:maxKeptHeader]
-	}
-	text := parse.Scrub(parse.Clean([]byte(value)), hidden)
-	return parse.Cut(strings.ReplaceAll(text, "\n", " "), maxKeptHeader)
+	text, _ := kept([]byte(value), maxKeptHeader, hidden)
+	return strings.ReplaceAll(text, "\n", " ")
 }

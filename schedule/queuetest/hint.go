@@ -36,12 +36,8 @@ func (f *fixture) listen() (stop func()) {
 func (f *fixture) hinted(act func()) {
 	f.Helper()
 	for deadline := time.Now().Add(hintTimeout); time.Now().Before(deadline); {
-		for drained := false; !drained; {
-			select {
-			case <-f.Index.Hints():
-			default:
-				drained = true
-			}
+		for len(f.Index.Hints()) > 0 {
+			<-f.Index.Hints()
 		}
 		act()
 		for timer := time.After(200 * time.Millisecond); timer != nil; {

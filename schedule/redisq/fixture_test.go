@@ -74,7 +74,7 @@ func openNew(t testing.TB) *redisq.Index {
 func openAs(t testing.TB, o redisq.Options) *redisq.Index {
 	t.Helper()
 	if o.Logger == nil {
-		o.Logger = slog.New(slog.NewTextHandler(testWriter{t}, nil))
+		o.Logger = slog.New(slog.NewTextHandler(t.Output(), nil))
 	}
 	ix, err := redisq.Open(context.Background(), o)
 	if err != nil {
@@ -86,14 +86,6 @@ func openAs(t testing.TB, o redisq.Options) *redisq.Index {
 		}
 	})
 	return ix
-}
-
-// testWriter sends a logger's lines to the test's log.
-type testWriter struct{ t testing.TB }
-
-func (w testWriter) Write(line []byte) (int, error) {
-	w.t.Log(strings.TrimSpace(string(line)))
-	return len(line), nil
 }
 
 // A journal is a log that a test reads.

@@ -28,21 +28,15 @@ func TestCallsSpanShards(t *testing.T) {
 	n := 0
 	items := itemsOf(&n, 1000, 500, time.Now().Add(time.Hour).UnixMilli())
 	items[10] = items[3] // a repetition finds what the first one put
-	positions, err := ix.Ensure(ctx, items)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, p := range positions {
-		if want := (schedule.Position{}); i != 10 && p != want || i == 10 && (p.Place != schedule.Delayed || p.Due != items[3].Due) {
-			t.Errorf("element %d was %+v", i, p)
-		}
-	}
-	if positions, err = ix.Ensure(ctx, items); err != nil {
-		t.Fatal(err)
-	}
-	for i, p := range positions {
-		if p.Place != schedule.Delayed || p.Due != items[i].Due {
-			t.Errorf("element %d is %+v, want delayed to %d", i, p, items[i].Due)
+	for again := range 2 {
+		for i, p := range ensure(t, ix, items...) {
+			want := schedule.Position{Place: schedule.Delayed, Due: items[i].Due}
+			if again == 0 && i != 10 {
+				want = schedule.Position{}
+			}
+			if p != want {
+				t.Errorf("element %d was %+v, want %+v", i, p, want)
+			}
 		}
 	}
 	used := 0
@@ -66,7 +60,7 @@ func TestCallsSpanShards(t *testing.T) {
 	for i := range items {
 		refs[i] = items[i].Ref()
 	}
-	positions, err = ix.Cancel(ctx, refs)
+	positions, err := ix.Cancel(ctx, refs)
 	if !errors.Is(err, schedule.ErrLost) || !strings.Contains(fmt.Sprint(err), "shard 5") {
 		t.Fatalf("cancel with a lost shard: %v", err)
 	}

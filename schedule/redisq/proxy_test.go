@@ -25,14 +25,8 @@ type proxy struct {
 	conns []net.Conn
 }
 
-// startProxy starts a proxy before the server of that URL.
-func startProxy(t *testing.T, server string) *proxy {
-	t.Helper()
-	return startProxyAt(t, "127.0.0.1:0", server)
-}
-
-// startProxyAt starts a proxy at that address.
-func startProxyAt(t *testing.T, addr, server string) *proxy {
+// startProxy starts a proxy at an address, before the server of that URL.
+func startProxy(t *testing.T, addr, server string) *proxy {
 	t.Helper()
 	l, err := net.Listen("tcp", addr)
 	if err != nil {

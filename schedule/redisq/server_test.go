@@ -232,7 +232,7 @@ func TestAServerThatIsBackIsUsedAtOnce(t *testing.T) {
 		})
 	}
 	asking.Wait()
-	startProxyAt(t, addr, testserver.SharedRedis(t))
+	startProxy(t, addr, testserver.SharedRedis(t))
 	if err := ix.Ping(t.Context()); err != nil {
 		t.Errorf("with a server: %v", err)
 	}
@@ -269,7 +269,7 @@ func TestOpenWithoutAServer(t *testing.T) {
 // answer fails the calls of that time and nothing else, and does not keep a process from starting.
 func TestAnswersThatMeanNotNow(t *testing.T) {
 	needsServer(t)
-	p := startProxy(t, testserver.SharedRedis(t))
+	p := startProxy(t, "127.0.0.1:0", testserver.SharedRedis(t))
 	transcript.Run(t, "testdata/notnow/answers.txt", func(answer string) string {
 		s := queuetest.NewTranscript(t, frozen(open(t, p.url, 1)))
 		s.Play("ensure a\n")

@@ -46,7 +46,7 @@ func frozen(ix *redisq.Index) queuetest.Harness {
 // TestLostReplies: the server does the operation, and the connection is closed before the reply.
 func TestLostReplies(t *testing.T) {
 	needsServer(t)
-	p := startProxy(t, testserver.SharedRedis(t))
+	p := startProxy(t, "127.0.0.1:0", testserver.SharedRedis(t))
 	transcribed(t, "testdata/lost/*.txt", p.url, map[string]queuetest.Operation{
 		"losing": func(s *queuetest.Transcript, words []string) (any, error) {
 			before := p.lost.Load()

@@ -2,10 +2,8 @@ package sign
 
 import (
 	"bytes"
-	"crypto/hmac"
 	"crypto/md5"
 	"crypto/rand"
-	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -264,9 +262,7 @@ func (o *sortedKV) digest(plain string, key []byte) string {
 		s := md5.Sum(text) // what receivers of the last decades ask for
 		sum = s[:]
 	} else {
-		mac := hmac.New(sha256.New, key)
-		mac.Write(text)
-		sum = mac.Sum(nil)
+		sum = keyBytes.sum(key, text)
 	}
 	text = hex.AppendEncode(nil, sum)
 	if o.Case != "lower" {
