@@ -34,10 +34,6 @@ type matched struct {
 
 type routeKey struct{}
 
-func withRoute(ctx context.Context, m *matched) context.Context {
-	return context.WithValue(ctx, routeKey{}, m)
-}
-
 // document is the one that the API serves.
 var document = sync.OnceValue(func() *openapi3.T {
 	router := newFaceOf(panics{}, optionsOf(newEngine(world{})))

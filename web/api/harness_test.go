@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -89,7 +90,7 @@ func (f face) serve(req *http.Request, body string) *httptest.ResponseRecorder {
 	}
 	var route matched
 	rec := httptest.NewRecorder()
-	f.ServeHTTP(rec, req.WithContext(withRoute(req.Context(), &route)))
+	f.ServeHTTP(rec, req.WithContext(context.WithValue(req.Context(), routeKey{}, &route)))
 	if err := conforms(req, body, &route, rec, f.lenient); err != nil {
 		f.tb.Errorf("%s %s %.200s: %d %.2000s: %v", req.Method, req.URL, body, rec.Code, rec.Body, err)
 	}
@@ -142,10 +143,6 @@ func TestMain(m *testing.M) {
 type names struct {
 	name, value map[string]string
 	last        map[string]int
-}
-
-func newNames() names {
-	return names{name: map[string]string{}, value: map[string]string{}, last: map[string]int{}}
 }
 
 // put gives a value the name of its kind and a number.

@@ -263,7 +263,7 @@ func ruleKind() presetKind {
 func readRule(c *gin.Context, e Engine) (put putFunc, reason string, err error) {
 	var f fields
 	rule := jsonObject{[]byte("{")}
-	if err := readFields(c, false, &f, func(key, value []byte) bool {
+	if err := readObject(c, false, &f, func(key, value []byte) bool {
 		if !f.reason(key, value, &reason) {
 			rule.member(key, value)
 		}
@@ -274,7 +274,7 @@ func readRule(c *gin.Context, e Engine) (put putFunc, reason string, err error) 
 	rule.close()
 	return func(ctx context.Context, project, name string, by store.Actor) error {
 		return unprefixed(e.PutSuccessRule(ctx, project, name, rule.b, by), "")
-	}, reason, nil
+	}, reason, f.err()
 }
 
 // profileKind is what /v1/profiles has of its own.

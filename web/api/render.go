@@ -62,15 +62,6 @@ func (o *jsonObject) integer(name string, value int64) {
 	o.b = strconv.AppendInt(o.b, value, 10)
 }
 
-// intOrNull appends null for zero.
-func (o *jsonObject) intOrNull(name string, value int) {
-	if value == 0 {
-		o.null(name)
-		return
-	}
-	o.integer(name, int64(value))
-}
-
 func (o *jsonObject) boolean(name string, value bool) {
 	o.key(name)
 	o.b = strconv.AppendBool(o.b, value)
@@ -193,7 +184,11 @@ func (o *jsonObject) callback(c *store.Callback, now int64) {
 	success, signer := successOf(&c.Success), signerOf(c.Signer)
 	o.choice("success", &success)
 	o.choice("signer", &signer)
-	o.intOrNull("last_status", c.LastStatus)
+	if c.LastStatus == 0 {
+		o.null("last_status")
+	} else {
+		o.integer("last_status", int64(c.LastStatus))
+	}
 	o.orNull("last_class", string(c.LastClass))
 	o.instant("created_at", c.CreatedAt)
 	o.instant("updated_at", c.UpdatedAt)

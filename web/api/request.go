@@ -79,15 +79,8 @@ func readJSON(c *gin.Context, limit int64) ([]byte, error) {
 	return body, checkJSON(body)
 }
 
-// readFields reads a small object whose fields member decodes. Where optional, no body at all is an empty object.
-func readFields(c *gin.Context, optional bool, f *fields, member func(key, value []byte) bool) error {
-	if err := readObject(c, optional, f, member); err != nil {
-		return err
-	}
-	return f.err()
-}
-
-// readObject is readFields for those who have the engine say what is wrong: it names all of it at once.
+// readObject reads a small object whose fields member decodes. Where optional, no body at all is an empty object. What is
+// wrong with the fields is in f: for the caller to say, or for the engine, which names all of it at once.
 func readObject(c *gin.Context, optional bool, f *fields, member func(key, value []byte) bool) error {
 	body, err := readBody(c, maxRequest)
 	if err != nil {

@@ -128,7 +128,8 @@ func (x *player) play(text string) {
 // serve begins a new server.
 func (x *player) serve(kind string) {
 	x.t.Helper()
-	x.key, x.in, x.names = nil, nil, newNames()
+	x.key, x.in = nil, nil
+	x.names = names{name: map[string]string{}, value: map[string]string{}, last: map[string]int{}}
 	switch kind {
 	case "engine", "engine that fails", "engine and receivers":
 		to := new(receiver)
