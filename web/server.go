@@ -201,24 +201,18 @@ func (s *Server) Listen() error {
 }
 
 // Addr returns the public address, nil before Listen and without an API and a UI. OpsAddr returns the ops address.
-func (s *Server) Addr() net.Addr {
-	s.listening.Lock()
-	defer s.listening.Unlock()
-	return addrOf(s.publicLn)
-}
+func (s *Server) Addr() net.Addr { return s.addrOf(&s.publicLn) }
 
 // OpsAddr returns the ops listener's address, nil before Listen.
-func (s *Server) OpsAddr() net.Addr {
+func (s *Server) OpsAddr() net.Addr { return s.addrOf(&s.opsLn) }
+
+func (s *Server) addrOf(ln *net.Listener) net.Addr {
 	s.listening.Lock()
 	defer s.listening.Unlock()
-	return addrOf(s.opsLn)
-}
-
-func addrOf(ln net.Listener) net.Addr {
-	if ln == nil {
+	if *ln == nil {
 		return nil
 	}
-	return ln.Addr()
+	return (*ln).Addr()
 }
 
 // BeginDrain makes /readyz answer 503 from now on. Nothing closes.

@@ -296,7 +296,5 @@ func textOf(n *html.Node) string {
 	return out.String()
 }
 
-func queryEscape(s string) string { return url.QueryEscape(s) }
-
 // newPages makes pages of which nothing is asked.
 func newPages() (*UI, error) { return New(newWorld().options()) }

@@ -78,7 +78,7 @@ func scripts(t *testing.T, pattern string) (all []script) {
 func (s script) path() string {
 	for _, line := range s.lines {
 		if path, ok := strings.CutPrefix(line, "get "); ok {
-			return filled(path, queryEscape)
+			return filled(path, url.QueryEscape)
 		}
 	}
 	return ""
@@ -190,11 +190,11 @@ func (s script) run(t *testing.T) {
 			}
 			time.Sleep(d)
 		case "get":
-			res = b.get(filled(rest, queryEscape))
+			res = b.get(filled(rest, url.QueryEscape))
 			expects()
 		case "post":
 			path, fields, _ := strings.Cut(rest, " ")
-			res = b.send(filled(path, queryEscape), fieldsOf(t, fields))
+			res = b.send(filled(path, url.QueryEscape), fieldsOf(t, fields))
 			expects()
 		case "submit":
 			values := res.form()
@@ -281,7 +281,7 @@ func (s script) run(t *testing.T) {
 // fieldsOf reads the fields of a form.
 func fieldsOf(t *testing.T, text string) url.Values {
 	t.Helper()
-	values, err := url.ParseQuery(filled(text, queryEscape))
+	values, err := url.ParseQuery(filled(text, url.QueryEscape))
 	if err != nil {
 		t.Fatalf("%s: %v", text, err)
 	}
