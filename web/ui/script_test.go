@@ -38,12 +38,13 @@ import (
 //	order SELECTOR: TEXT | TEXT…   those that match have these texts in them, one each, in this order
 //	no SELECTOR, hides TEXT        nothing matches; the answer has the text nowhere
 //	says NAME: PATTERN             a header of the answer matches
-//	body TEXT                      the whole answer; see transcript.Expand
+//	body TEXT                      the whole answer
 //	did METHOD…                    the change that was asked for; a script has them all, in their order
 //	asked METHOD PART PART…        the last call of a method had these parts
 //
 // A name in braces stands for a value: {7} for the seventh id, {now-5m} for a moment, {24h} for a length of time in
-// nanoseconds, {hostile} for a text that wants to be markup, and {x*300} for a long one.
+// nanoseconds, {hostile} for a text that wants to be markup, and {x*300} for a long one. What the world has, what is sent
+// and what is compared whole is expanded as transcript.Expand says.
 type script struct {
 	name  string
 	lines []string
@@ -99,7 +100,7 @@ func (s script) world(t *testing.T) *world {
 		if slices.Contains(strings.Fields("as nobody from zone language header get post"), word) {
 			break
 		}
-		if err := w.set(filled(line, inJSON)); err != nil {
+		if err := w.set(transcript.Expand(t, filled(line, inJSON))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -268,7 +269,7 @@ func (s script) run(t *testing.T) {
 				}
 			}
 		default:
-			if err := w.set(filled(line, inJSON)); asked && err != nil {
+			if err := w.set(transcript.Expand(t, filled(line, inJSON))); asked && err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -281,7 +282,7 @@ func (s script) run(t *testing.T) {
 // fieldsOf reads the fields of a form.
 func fieldsOf(t *testing.T, text string) url.Values {
 	t.Helper()
-	values, err := url.ParseQuery(filled(text, url.QueryEscape))
+	values, err := url.ParseQuery(transcript.Expand(t, filled(text, url.QueryEscape)))
 	if err != nil {
 		t.Fatalf("%s: %v", text, err)
 	}
