@@ -16,8 +16,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
-// A stage has processes with cron functions, and the table of leases that they share. It is a case of testdata/cron.txt,
-// where times count from its start.
+// A stage has processes with cron functions, and the table of leases that they share. It is a case of
+// testdata/cron.txt, where times count from its start.
 type stage struct {
 	began     time.Time
 	processes map[string]*process
@@ -45,13 +45,15 @@ func (s *stage) TryLease(_ context.Context, name, holder string, now int64, ttl 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.asked++
-	if at := time.UnixMilli(now).Sub(s.began); s.fault == nil && (s.held[name] == holder || s.until[name] <= at) {
+	at := time.UnixMilli(now).Sub(s.began)
+	if s.fault == nil && (s.held[name] == holder || s.until[name] <= at) {
 		s.held[name], s.until[name] = holder, at+ttl
 	}
 	return s.held[name] == holder, s.fault
 }
 
-// TestCron: functions run at their times, never twice at a time, in one process, and for no longer than they may.
+// TestCron: functions run at their times, never twice at a time, in one process, and for no longer than they
+// may.
 func TestCron(t *testing.T) {
 	t.Parallel()
 	transcript.File(t, "testdata/cron.txt", func(t *testing.T, text string) string {
@@ -68,8 +70,8 @@ func TestCron(t *testing.T) {
 	})
 }
 
-// do does what a line says: it makes, starts or stops a process, adds a function to it, or lets time pass, and then says what was
-// begun and logged.
+// do does what a line says: it makes, starts or stops a process, adds a function to it, or lets time pass,
+// and then says what was begun and logged.
 func (s *stage) do(t *testing.T, line string) string {
 	words := strings.Split(line, " | ")
 	command, name, _ := strings.Cut(words[0], " ")
@@ -102,7 +104,8 @@ func (s *stage) do(t *testing.T, line string) string {
 		p.Cron = schedule.NewCron(o)
 	case "add":
 		ttl, err := time.ParseDuration(words[3])
-		if err = errors.Join(err, p.Add(words[1], words[2], ttl, s.function(name, words[1], words[4:]))); err != nil {
+		does := s.function(name, words[1], words[4:])
+		if err = errors.Join(err, p.Add(words[1], words[2], ttl, does)); err != nil {
 			return err.Error()
 		}
 	case "start":

@@ -59,7 +59,9 @@ func words(t testing.TB, line string) []string {
 func TestTranscript(t *testing.T) {
 	t.Parallel()
 	transcript.File(t, times, func(t *testing.T, text string) string {
-		return transcript.Lines(text, func(line string) string { return strings.Join(answers(t, words(t, line)), "\n") })
+		return transcript.Lines(text, func(line string) string {
+			return strings.Join(answers(t, words(t, line)), "\n")
+		})
 	})
 }
 

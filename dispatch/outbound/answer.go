@@ -203,8 +203,8 @@ func (m *markedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// kept returns the start of what came from a receiver as text that is safe to store and to show, and whether something is
-// missing.
+// kept returns the start of what came from a receiver as text that is safe to store and to show, and whether
+// something is missing.
 func kept(raw []byte, most int, hidden []string) (string, bool) {
 	start := raw
 	if len(start) > most && len(hidden) == 0 {

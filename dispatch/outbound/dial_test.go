@@ -57,9 +57,9 @@ func failing(host, probe error) lookup {
 	}
 }
 
-// TestFailures has what a test cannot bring about on every machine: errors of lookups, of a host and then of the probe, and of
-// dials, as the kernel words them. What is sent is told without an address or a port, in words that are the same wherever it was:
-// case 28.
+// TestFailures has what a test cannot bring about on every machine: errors of lookups, of a host and then of
+// the probe, and of dials, as the kernel words them. What is sent is told without an address or a port, in
+// words that are the same wherever it was: case 28.
 func TestFailures(t *testing.T) {
 	t.Parallel()
 	lookups := map[string]*net.DNSError{

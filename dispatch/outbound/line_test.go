@@ -21,10 +21,10 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// TestConnections: case 33, and what else becomes of connections. "serve NAME | …" is a receiver and what it does with the first
-// request of each connection, with the next and so on; the last goes for all others. "send" makes attempts, "NAME how…" each, one
-// after the other, and says of each, and once of those that are alike, which of the receiver's connections and requests that was. At
-// "go" a receiver goes on that waits.
+// TestConnections: case 33, and what else becomes of connections. "serve NAME | …" is a receiver and what it
+// does with the first request of each connection, with the next and so on; the last goes for all others.
+// "send" makes attempts, "NAME how…" each, one after the other, and says of each, and once of those that are
+// alike, which of the receiver's connections and requests that was. At "go" a receiver goes on that waits.
 func TestConnections(t *testing.T) {
 	t.Parallel()
 	transcript.File(t, "testdata/connections.txt", func(t *testing.T, text string) string {
@@ -198,8 +198,9 @@ func (h *holding) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestWhatKeepsAConnection: the transcript has answers, as that of TestAnswers does, and how many connections are opened for three
-// attempts. What is small is read to its end, so that the next attempt finds the connection open.
+// TestWhatKeepsAConnection: the transcript has answers, as that of TestAnswers does, and how many connections
+// are opened for three attempts. What is small is read to its end, so that the next attempt finds the
+// connection open.
 func TestWhatKeepsAConnection(t *testing.T) {
 	t.Parallel()
 	transcript.Run(t, "testdata/kept.txt", func(line string) string {

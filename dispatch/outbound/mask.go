@@ -18,9 +18,9 @@ func hide(values []string, value string) []string {
 	return append(values, value)
 }
 
-// hiddenQuery returns what of the request's query must not be shown where the receiver echoes it: its values, as they stand in the URL
-// and decoded, and what has no name. The answer to a poll is what its caller has asked for, and says of which order it is: of a poll
-// only what is a credential by its name is hidden.
+// hiddenQuery returns what of the request's query must not be shown where the receiver echoes it: its values,
+// as they stand in the URL and decoded, and what has no name. The answer to a poll is what its caller has
+// asked for, and says of which order it is: of a poll only what is a credential by its name is hidden.
 func (r *Request) hiddenQuery(query string) []string {
 	if query == "" {
 		return nil

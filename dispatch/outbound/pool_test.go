@@ -35,8 +35,8 @@ func newPooled(host string) *pooled {
 	return p
 }
 
-// TestPool: the transcript has connections, a host with a number each, and says after each step which of them are open, and what the
-// pool counts. The clock is a fake one.
+// TestPool: the transcript has connections, a host with a number each, and says after each step which of them
+// are open, and what the pool counts. The clock is a fake one.
 func TestPool(t *testing.T) {
 	t.Parallel()
 	transcript.File(t, "testdata/pool.txt", func(t *testing.T, text string) string {
@@ -81,8 +81,10 @@ func playPool(p *pool, all map[string]*pooled, words []string) string {
 		p.close()
 	}
 	synctest.Wait()
-	open := slices.DeleteFunc(slices.Sorted(maps.Keys(all)), func(name string) bool { return all[name].closed.Load() })
-	return fmt.Sprintf("%sopen: %s; %d kept of %d places, a sweep waits %v", taken, open, p.kept, len(p.idle), p.sweep != nil)
+	isClosed := func(name string) bool { return all[name].closed.Load() }
+	open := slices.DeleteFunc(slices.Sorted(maps.Keys(all)), isClosed)
+	counts := fmt.Sprintf("%d kept of %d places, a sweep waits %v", p.kept, len(p.idle), p.sweep != nil)
+	return fmt.Sprintf("%sopen: %s; %s", taken, open, counts)
 }
 
 func TestThePoolMakesRoomForOtherPlaces(t *testing.T) {

@@ -90,7 +90,8 @@ func TestMasks(t *testing.T) {
 	t.Parallel()
 	transcript.Run(t, "testdata/masked.txt", func(line string) string {
 		if name, ok := strings.CutPrefix(line, "header "); ok {
-			return fmt.Sprintf("credential %v, hidden %v", store.IsCredentialHeader(name), store.IsSensitiveHeader(name))
+			sealed, hidden := store.IsCredentialHeader(name), store.IsSensitiveHeader(name)
+			return fmt.Sprintf("credential %v, hidden %v", sealed, hidden)
 		}
 		return store.MaskURL(line)
 	})

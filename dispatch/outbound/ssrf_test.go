@@ -34,8 +34,8 @@ func watchDials(c *Client, dialled *[]string) {
 	}
 }
 
-// TestAddresses: cases 1 to 12 and 14 to 20, 27 and 34. Each address is judged when it is given, and sent to all the same, as
-// those of older rows are.
+// TestAddresses: cases 1 to 12 and 14 to 20, 27 and 34. Each address is judged when it is given, and sent to
+// all the same, as those of older rows are.
 func TestAddresses(t *testing.T) {
 	t.Parallel()
 	var guard *Guard
@@ -119,8 +119,8 @@ func TestRebindingIsSeenAtTheDial(t *testing.T) {
 	}
 }
 
-// TestOwnListenersAreNeverSentTo: case 27, where this process listens on all addresses of this machine. Everything is allowed, and the
-// listener sees not one connection.
+// TestOwnListenersAreNeverSentTo: case 27, where this process listens on all addresses of this machine.
+// Everything is allowed, and the listener sees not one connection.
 func TestOwnListenersAreNeverSentTo(t *testing.T) {
 	t.Parallel()
 	srv := serveAnswer(t, answerOK)

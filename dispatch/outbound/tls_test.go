@@ -47,8 +47,8 @@ func serveTLS(t *testing.T, cfg *tls.Config) *httptest.Server {
 	return srv
 }
 
-// TestTLS: cases 86 to 89. A line has the host, what the receiver has or wants, and what the client thinks of its certificate; or,
-// in quotes, a receiver that speaks something else.
+// TestTLS: cases 86 to 89. A line has the host, what the receiver has or wants, and what the client thinks of
+// its certificate; or, in quotes, a receiver that speaks something else.
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	_, pool := testCertificate(t)
@@ -92,7 +92,8 @@ func TestTLS(t *testing.T) {
 			}
 		}
 		srv := serveTLS(t, cfg)
-		r := newTLSClient(t, trusted, now).Send(t.Context(), newRequest(strings.Replace(srv.URL, "127.0.0.1", host, 1)))
+		url := strings.Replace(srv.URL, "127.0.0.1", host, 1)
+		r := newTLSClient(t, trusted, now).Send(t.Context(), newRequest(url))
 		if r.Answered && (r.Timings.TLS <= 0 || r.Timings.Connect <= 0 || r.Timings.FirstByte < r.Timings.TLS) {
 			t.Errorf("%s: timings %+v", line, r.Timings)
 		}

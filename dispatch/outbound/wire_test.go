@@ -17,7 +17,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// TestSlowAnswers: attempts that run out of time, or that their caller ends, wherever they are. They run on a fake clock.
+// TestSlowAnswers: attempts that run out of time, or that their caller ends, wherever they are. They run on a
+// fake clock.
 func TestSlowAnswers(t *testing.T) {
 	t.Parallel()
 	transcript.Run(t, "testdata/slow.txt", func(line string) (said string) {

@@ -89,8 +89,11 @@ func scanMeets(f *fixture) {
 // A call is one operation, without its answer.
 type call = func() error
 
-// calls are the operations whose first argument is of a kind, by name. argument gives what each argument is, by its type.
-func (f *fixture) calls(ctx context.Context, first reflect.Kind, argument func(reflect.Type) any) map[string]call {
+// calls are the operations whose first argument is of a kind, by name. argument gives what each argument is,
+// by its type.
+func (f *fixture) calls(
+	ctx context.Context, first reflect.Kind, argument func(reflect.Type) any,
+) map[string]call {
 	calls := make(map[string]call)
 	for m := range reflect.TypeFor[Index]().Methods() {
 		do := reflect.ValueOf(f.Index).MethodByName(m.Name)

@@ -165,8 +165,8 @@ func (s *Transcript) Do(name string, words []string) (any, error) {
 
 // methods are the operations on elements, by the words for them.
 var methods = map[string]string{
-	"ensure": "Ensure", "settle": "Settle", "extend": "Extend", "cancel": "Cancel", "lookup": "Lookup", "move": "Move",
-	"acquire": "Acquire", "release": "Release", "adopt": "Adopt", "set": "SetLanes", "state": "LaneStates",
+	"ensure": "Ensure", "settle": "Settle", "extend": "Extend", "cancel": "Cancel", "lookup": "Lookup",
+	"move": "Move", "acquire": "Acquire", "release": "Release", "adopt": "Adopt", "set": "SetLanes", "state": "LaneStates",
 }
 
 // batch does an operation on elements, and says of each, by its name, what was answered.

@@ -146,7 +146,8 @@ func TestRemoveLeavesNothingOfTheIndexAndAllOfTheRest(t *testing.T) {
 	before := keysOn(t, kept)
 
 	lent := openAs(t, redisq.Options{URL: url, Prefix: "lent", Shards: shards})
-	queuetest.NewTranscript(t, harness(t, lent)).Play("ensure a1..a50,lane=#,due=1h b1..b50,lane=#\nclaim max=5\nacquire *,lock=k\n")
+	const uses = "ensure a1..a50,lane=#,due=1h b1..b50,lane=#\nclaim max=5\nacquire *,lock=k\n"
+	queuetest.NewTranscript(t, harness(t, lent)).Play(uses)
 	if got := keysOn(t, lent); len(got) < len(before)+shards*3 {
 		t.Fatalf("the index has hardly any keys: %q", got)
 	}

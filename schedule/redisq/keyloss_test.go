@@ -56,14 +56,17 @@ func loseUnderLoad(t *testing.T, ix *redisq.Index, name string, watch bool) {
 			t.Fatal(err)
 		}
 	}
-	// A quarter of the leases is never settled: their dispatcher has died. SQL's stamp refuses what was done before.
+	// A quarter of the leases is never settled: their dispatcher has died. SQL's stamp refuses what was done
+	// before.
 	work := func() {
 		token++
 		c, err := ix.Claim(ctx, 0, wide(fmt.Sprint("token-", token), 64))
 		bearable(err)
 		var settlements []schedule.Settlement
 		for _, lease := range c.Leases[len(c.Leases)/4:] {
-			s := schedule.Settlement{Item: lease.Item, Token: lease.Token, Outcome: schedule.Ack, Signal: schedule.Answered}
+			s := schedule.Settlement{
+				Item: lease.Item, Token: lease.Token, Outcome: schedule.Ack, Signal: schedule.Answered,
+			}
 			if _, s.Won = unfinished[lease.ID]; s.Won {
 				done++
 				delete(unfinished, lease.ID)
@@ -78,8 +81,10 @@ func loseUnderLoad(t *testing.T, ix *redisq.Index, name string, watch bool) {
 		_, err := ix.Ensure(ctx, items)
 		bearable(err)
 		if round == 6 {
-			hold := schedule.Settlement{Item: accept(1, -time.Minute)[0], Token: "t", Outcome: schedule.Reschedule, Won: true}
-			hold.HoldUntil = now(t, ix) + 10_000
+			hold := schedule.Settlement{
+				Item: accept(1, -time.Minute)[0], Token: "t", Outcome: schedule.Reschedule, Won: true,
+				HoldUntil: now(t, ix) + 10_000,
+			}
 			if _, err := ix.Settle(ctx, []schedule.Settlement{hold}); err != nil {
 				t.Fatal(err)
 			}
@@ -90,7 +95,8 @@ func loseUnderLoad(t *testing.T, ix *redisq.Index, name string, watch bool) {
 	rounds := 0
 	for ; len(unfinished) > 0 && rounds < 2000; rounds++ {
 		overdue := upkeep(t, ix, &generation, watch) - 5000
-		due := slices.DeleteFunc(slices.Collect(maps.Values(unfinished)), func(it schedule.Item) bool { return it.Due > overdue })
+		isEarly := func(it schedule.Item) bool { return it.Due > overdue }
+		due := slices.DeleteFunc(slices.Collect(maps.Values(unfinished)), isEarly)
 		for page := range slices.Chunk(due, schedule.MaxBatch) {
 			ensure(t, ix, page...)
 		}
@@ -114,8 +120,8 @@ func loseUnderLoad(t *testing.T, ix *redisq.Index, name string, watch bool) {
 	audit(t, ix, 0)
 }
 
-// upkeep is what a dispatcher does some seconds later, beside sweeps, audits and claims; it returns the time by then.
-// Without a watch nothing but errors tells that something is gone.
+// upkeep is what a dispatcher does some seconds later, beside sweeps, audits and claims; it returns the time
+// by then. Without a watch nothing but errors tells that something is gone.
 func upkeep(t *testing.T, ix *redisq.Index, generation *int64, watch bool) int64 {
 	ix.Advance(5 * time.Second)
 	if watch {

@@ -36,7 +36,8 @@ func TestServersThatAreRefused(t *testing.T) {
 	defer untrusted.Close()
 	secure := strings.TrimPrefix(untrusted.URL, "https://")
 	names := []string{
-		"SENTINEL", sentinel, "PLAIN", plain, "GUARDED", guarded, "SECURE", secure, "EVICTING", strings.TrimPrefix(evicting, "redis://"),
+		"SENTINEL", sentinel, "PLAIN", plain, "GUARDED", guarded, "SECURE", secure,
+		"EVICTING", strings.TrimPrefix(evicting, "redis://"),
 		"NODE", strings.TrimPrefix(testserver.SharedCluster(t).Nodes[0].URL, "redis://"),
 	}
 	addresses := strings.NewReplacer(names...)
@@ -265,8 +266,9 @@ func TestOpenWithoutAServer(t *testing.T) {
 	}
 }
 
-// TestAnswersThatMeanNotNow: the transcript has answers of a server that cannot at present, as servers gave them. Such an
-// answer fails the calls of that time and nothing else, and does not keep a process from starting.
+// TestAnswersThatMeanNotNow: the transcript has answers of a server that cannot at present, as servers gave
+// them. Such an answer fails the calls of that time and nothing else, and does not keep a process from
+// starting.
 func TestAnswersThatMeanNotNow(t *testing.T) {
 	needsServer(t)
 	p := startProxy(t, "127.0.0.1:0", testserver.SharedRedis(t))
@@ -282,7 +284,10 @@ func TestAnswersThatMeanNotNow(t *testing.T) {
 		if err == nil {
 			said += fmt.Sprintln("close:", ix.Close())
 		}
-		testserver.Until(t, "the index to work again", func() bool { _, err := s.Index.Stats(t.Context(), 0); return err == nil })
+		testserver.Until(t, "the index to work again", func() bool {
+			_, err := s.Index.Stats(t.Context(), 0)
+			return err == nil
+		})
 		said += s.Play("ensure a\nclaim\naudit\n")
 		return strings.NewReplacer(answer, "THAT", strings.TrimPrefix(p.url, "redis://"), "ADDRESS").Replace(said)
 	})

@@ -144,8 +144,8 @@ func BenchmarkWorstPatterns(b *testing.B) {
 	}
 }
 
-// filled returns a body of 64 KiB that has a text between its ends as often as it fits, with a number in each if it has
-// a place for one.
+// filled returns a body of 64 KiB that has a text between its ends as often as it fits, with a number in each
+// if it has a place for one.
 func filled(start, text, end string) string {
 	var b strings.Builder
 	b.WriteString(start)
@@ -164,8 +164,9 @@ func times(n int, predicate string) string {
 	return "[" + strings.Repeat(predicate+",", n-1) + predicate + "]"
 }
 
-// TestHostileDocuments: what looking at a body costs ends with the steps of the rule, which then says so. A line has how
-// often a predicate is there, the predicate, and what a body begins with, has again and again, and ends with.
+// TestHostileDocuments: what looking at a body costs ends with the steps of the rule, which then says so. A
+// line has how often a predicate is there, the predicate, and what a body begins with, has again and again,
+// and ends with.
 func TestHostileDocuments(t *testing.T) {
 	t.Parallel()
 	transcript.Run(t, "testdata/hostile.txt", func(line string) string {
