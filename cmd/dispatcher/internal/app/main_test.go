@@ -2,10 +2,12 @@ package app_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/app"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/cmdtest"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/config"
+	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
 )
 
 // program has the commands of this package.
@@ -19,3 +21,14 @@ var program = cmdtest.Program(func() any {
 })
 
 func TestMain(m *testing.M) { program.RunTests(m) }
+
+func TestTranscripts(t *testing.T) { program.Transcripts(t) }
+
+// When they were applied is no time of a transcript.
+func TestMigrationsSayWhenTheyWereApplied(t *testing.T) {
+	t.Parallel()
+	dir, term := t.TempDir(), program.Terminal()
+	program.Terminal().Ends(t, console.ExitOK, "migrate", "--data-dir", dir)
+	term.Ends(t, console.ExitOK, "migrate", "--status", "--data-dir", dir)
+	cmdtest.Says(t, term.Stdout.String(), "0001", time.Now().Local().Format(time.DateOnly))
+}

@@ -81,26 +81,6 @@ func TestServeNeverSendsToItself(t *testing.T) {
 	}
 }
 
-func TestMigrate(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	for _, step := range []struct {
-		Args []string
-		Code int
-		Want string
-	}{
-		{[]string{"migrate", "--status"}, console.ExitFailed, "no"},
-		{[]string{"serve", "--migrate=false", "--listen=127.0.0.1:0", "--ops-listen=127.0.0.1:0"}, console.ExitFailed, "is not applied"},
-		{[]string{"migrate"}, console.ExitOK, "applied"},
-		{[]string{"migrate"}, console.ExitOK, "were applied already"},
-		{[]string{"migrate", "--status"}, console.ExitOK, "0001"},
-	} {
-		term := program.Terminal()
-		term.Ends(t, step.Code, append(step.Args, "--data-dir", dir)...)
-		cmdtest.Says(t, term.Stdout.String()+term.Stderr.String(), step.Want)
-	}
-}
-
 // The API and the sign-in count wrong keys together: else a guesser would have both.
 func TestBothFacesCountWrongKeysTogether(t *testing.T) {
 	t.Parallel()
