@@ -21,12 +21,6 @@ import (
 
 // This file makes what the arguments of a line ask for.
 
-// startNext starts the first engine.
-func (c *course) startNext(tweaks []tweak) {
-	c.next.tweaks = append(c.next.tweaks, tweaks...)
-	c.fixture = c.next.start(c.T)
-}
-
 // befall has calls go a way, from the start on where there is no engine yet.
 func (a arguments) befall(w way, ops ...string) {
 	times := cmp.Or(a.number("times"), -1)

@@ -22,7 +22,10 @@ import (
 
 // verbs are what the lines of a course begin with. testdata/courses/README.md says what they mean.
 var verbs = map[string]func(arguments) string{
-	"engine":  quietly(func(a arguments) { a.startNext(a.options()) }),
+	"engine": quietly(func(a arguments) {
+		a.next.tweaks = append(a.next.tweaks, a.options()...)
+		a.fixture = a.next.start(a.T)
+	}),
 	"restart": quietly(func(a arguments) { a.fixture = a.fixture.restart(a.fixture.receiver.answer, a.options()...) }),
 	"beside":  quietly(func(a arguments) { a.besides[a.words[0]] = a.fixture.beside(a.words[0], a.options()...) }),
 	"end":     quietly(func(a arguments) { a.stopRun() }),
@@ -73,7 +76,22 @@ var verbs = map[string]func(arguments) string{
 		must(a.index.Move(a.Context(), []schedule.Movement{{Ref: schedule.Ref{ID: c.ID, Lane: c.LaneID},
 			Due: c.DueAt + must(time.ParseDuration(a.words[1])).Milliseconds()}}))
 	}),
-	"stamped": quietly(func(a arguments) { a.stampAs(a.words[0], a.known(a.words[1:]...)...) }),
+	"seen": quietly(func(a arguments) {
+		a.ok(a.db.ReportDispatcher(a.Context(),
+			store.Dispatcher{Name: a.words[0], Workers: 8, StartedAt: soon(0), SeenAt: soon(0)}))
+	}),
+	// purged removes rows of processes as the purge does days later.
+	"purged": quietly(func(a arguments) { must(a.db.PurgeDispatchers(a.Context(), soon(72*time.Hour), 100)) }),
+	// stamped claims callbacks as a process does that dies then.
+	"stamped": quietly(func(a arguments) {
+		st := store.Stamp{Token: a.words[0], Now: a.engine.Now(), Margin: 15_000}
+		for _, id := range a.known(a.words[1:]...) {
+			st.Claims = append(st.Claims, store.StampClaim{ID: id})
+		}
+		stamped, _, err := a.db.Stamp(a.Context(), st)
+		a.ok(err)
+		a.is("stamped", len(stamped), len(st.Claims))
+	}),
 
 	"accept": arguments.accepts,
 	"event": func(a arguments) string {
@@ -151,7 +169,7 @@ var verbs = map[string]func(arguments) string{
 		}
 		r, err := a.engine.CreateEndpoint(a.Context(), project, ch, operator)
 		if err == nil {
-			a.call(a.words[0], r.Endpoint.ID, func(id string) any { return a.endpointNow(id) })
+			a.call(a.words[0], r.Endpoint.ID, func(id string) any { return must(a.db.Endpoint(a.Context(), project, id)) })
 		}
 		return a.refused(err)
 	},
@@ -159,14 +177,14 @@ var verbs = map[string]func(arguments) string{
 		_, err := a.engine.PatchEndpoint(a.Context(), project, a.id(a.words[0]), a.endpointChange(), operator)
 		return a.refused(err)
 	},
-	"delete": quietly(func(a arguments) { a.deleteEndpoint(store.Endpoint{ID: a.id(a.words[0])}) }),
+	"delete": quietly(func(a arguments) { a.ok(a.engine.DeleteEndpoint(a.Context(), project, a.id(a.words[0]), operator)) }),
 	"failed": quietly(func(a arguments) {
 		a.failedFor(store.Endpoint{ID: a.id(a.words[0])}, must(time.ParseDuration(a.words[1])))
 	}),
 	"schedule": func(a arguments) string {
 		s, err := a.engine.CreateSchedule(a.Context(), project, a.scheduleChange(), operator)
 		if err == nil {
-			a.call(a.words[0], s.ID, func(id string) any { return a.scheduleNow(id) })
+			a.call(a.words[0], s.ID, func(id string) any { return must(a.db.Schedule(a.Context(), project, id)) })
 		}
 		return a.refused(err)
 	},
@@ -178,7 +196,7 @@ var verbs = map[string]func(arguments) string{
 		a.ok(a.engine.DeleteSchedule(a.Context(), project, a.id(a.words[0]), operator))
 	}),
 	"run": func(a arguments) string {
-		c, err := a.runSchedule(a.id(a.words[0]))
+		c, err := a.engine.RunSchedule(a.Context(), project, a.id(a.words[0]), operator)
 		if err == nil && len(a.words) > 1 {
 			a.callback(a.words[1], c.ID)
 		}
@@ -433,7 +451,13 @@ var verbs = map[string]func(arguments) string{
 	"chained": quietly(func(a arguments) { a.awaitChain() }),
 	"keep":    quietly(func(a arguments) { a.link = a.awaitChain() }),
 	"audit":   arguments.verifyAudit,
-	"told":    func(a arguments) string { return strings.Join(a.kinds(), " ") },
+	"told": func(a arguments) string {
+		var kinds []string
+		for _, alert := range a.fixture.alerts() {
+			kinds = append(kinds, strings.TrimPrefix(alert.Type, "dispatcher.endpoint."))
+		}
+		return strings.Join(kinds, " ")
+	},
 	"counts": func(a arguments) string {
 		counts := a.counts()
 		var parts []string

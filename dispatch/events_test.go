@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -39,14 +38,6 @@ func (b *fixture) alerts() (list []alert) {
 		list = append(list, a)
 	}
 	return list
-}
-
-// kinds are the alerts of endpoints in order, without what all their topics have in common.
-func (b *fixture) kinds() (kinds []string) {
-	for _, a := range b.alerts() {
-		kinds = append(kinds, strings.TrimPrefix(a.Type, "dispatcher.endpoint."))
-	}
-	return kinds
 }
 
 // ops makes an endpoint that hears all events of the dispatcher's own.

@@ -35,8 +35,6 @@ func tiers(d ...time.Duration) accept.Submission {
 
 func to(url string) accept.Submission { return accept.Submission{URL: url} }
 
-func locked(key string) accept.Submission { return accept.Submission{LockKey: key} }
-
 // in is what is due after d, at what is due then.
 func in(d time.Duration) accept.Submission { return at(time.Now().Add(d)) }
 
@@ -74,19 +72,6 @@ func (b *fixture) accept(subs ...accept.Submission) (last store.Callback) {
 func (b *fixture) backlog(n int, s accept.Submission) {
 	b.Helper()
 	b.accept(slices.Repeat([]accept.Submission{s}, n)...)
-}
-
-// acceptTo is accept of a callback that goes to an endpoint.
-func (b *fixture) acceptTo(ep store.Endpoint, s accept.Submission) store.Callback {
-	b.Helper()
-	s.Endpoint = store.EndpointPrefix + ep.ID
-	return b.accept(s)
-}
-
-// refused returns the fields that a submission is refused for.
-func (b *fixture) refused(s accept.Submission) []string {
-	b.Helper()
-	return b.wrongFields(b.offer(project, s)[0].Err)
 }
 
 // wrongFields are those that an error names.
@@ -208,11 +193,6 @@ func (b *fixture) subscriber(url string, topics ...string) store.Endpoint {
 	return b.endpoint(control.EndpointChange{URL: &url, Topics: &topics})
 }
 
-func (b *fixture) endpointNow(id string) store.Endpoint {
-	b.Helper()
-	return must(b.db.Endpoint(b.Context(), project, id))
-}
-
 // What people do.
 
 func (b *fixture) retry(id string, r control.RetryRequest) {
@@ -239,35 +219,9 @@ func (b *fixture) mend(id string, r control.MendRequest) (store.Callback, error)
 	return b.engine.Mend(b.Context(), project, id, r, operator)
 }
 
-// pause pauses the project, pauseEndpoint and pauseLane a part of it, until then; zero: it goes on.
-func (b *fixture) pause(until int64) {
-	b.Helper()
-	must(b.engine.PauseProject(b.Context(), project, until, operator))
-}
-
-func (b *fixture) pauseEndpoint(ep store.Endpoint, until int64) {
-	b.Helper()
-	must(b.engine.PauseEndpoint(b.Context(), project, ep.ID, until, operator))
-}
-
-func (b *fixture) pauseLane(lane string, until int64) {
-	b.Helper()
-	must(b.engine.PauseLane(b.Context(), project, lane, until, operator))
-}
-
 func (b *fixture) setLane(lane string, limit int) {
 	b.Helper()
 	must(b.engine.SetLane(b.Context(), project, lane, &limit, nil, operator))
-}
-
-func (b *fixture) patchEndpoint(ep store.Endpoint, ch control.EndpointChange) {
-	b.Helper()
-	must(b.engine.PatchEndpoint(b.Context(), project, ep.ID, ch, operator))
-}
-
-func (b *fixture) deleteEndpoint(ep store.Endpoint) {
-	b.Helper()
-	b.ok(b.engine.DeleteEndpoint(b.Context(), project, ep.ID, operator))
 }
 
 func (b *fixture) patchProject(ch control.ProjectChange) error {
@@ -323,21 +277,6 @@ func (b *fixture) schedule(ch control.ScheduleChange) store.Schedule {
 	return must(b.engine.CreateSchedule(b.Context(), project, ch, operator))
 }
 
-func (b *fixture) patchSchedule(id string, ch control.ScheduleChange) store.Schedule {
-	b.Helper()
-	return must(b.engine.PatchSchedule(b.Context(), project, id, ch, operator))
-}
-
-func (b *fixture) runSchedule(id string) (store.Callback, error) {
-	return b.engine.RunSchedule(b.Context(), project, id, operator)
-}
-
-func (b *fixture) scheduleNow(id string) store.Schedule {
-	b.Helper()
-	synctest.Wait()
-	return must(b.db.Schedule(b.Context(), project, id))
-}
-
 // untilMinute sleeps until a whole minute and a part of one more.
 func untilMinute(more time.Duration) {
 	time.Sleep(time.Until(time.Now().Truncate(time.Minute).Add(time.Minute + more)))
@@ -391,17 +330,6 @@ func (b *fixture) results(pollID string) (list []store.PollResult) {
 		}
 	}
 	return list
-}
-
-// result is the one result of a poll.
-func (b *fixture) result(pollID string) store.PollResult {
-	b.Helper()
-	time.Sleep(5 * time.Second)
-	list := b.results(pollID)
-	if len(list) != 1 {
-		b.Fatalf("%d results of the poll, want 1: %+v", len(list), list)
-	}
-	return list[0]
 }
 
 // asked are the times at which the upstream was asked for a poll, since its first.

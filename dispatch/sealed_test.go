@@ -55,9 +55,11 @@ func (b *fixture) sealEverything() []string {
 		Until:      []byte(`{"success":[{"status":[200]}]}`),
 		OnResult:   &accept.Submission{URL: url, Headers: credential("result")},
 	})
+	toEndpoint := in(time.Hour)
+	toEndpoint.Endpoint = store.EndpointPrefix + ep.ID
 	return []string{
 		b.accept(accept.Submission{URL: url, Headers: credential("callback"), Delay: new(time.Hour)}).ID,
-		b.acceptTo(ep, in(time.Hour)).ID,
+		b.accept(toEndpoint).ID,
 		poll.ID,
 	}
 }

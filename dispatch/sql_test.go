@@ -79,16 +79,3 @@ func TestHealthOutlivesAProbeThatHangsUp(t *testing.T) {
 		b.is("health", b.health(), "ready")
 	})
 }
-
-// stampAs claims callbacks as a process does that dies then.
-func (b *fixture) stampAs(token string, ids ...string) {
-	b.Helper()
-	var claims []store.StampClaim
-	for _, id := range ids {
-		claims = append(claims, store.StampClaim{ID: id})
-	}
-	stamped, _, err := b.db.Stamp(b.Context(),
-		store.Stamp{Token: token, Now: b.engine.Now(), Margin: 15_000, Claims: claims})
-	b.ok(err)
-	b.is("stamped", len(stamped), len(ids))
-}
