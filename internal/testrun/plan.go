@@ -103,7 +103,6 @@ var storeSuite = []string{"TestSQLite", "TestPostgres"}
 // make test-full run them.
 var virtualHours = []string{
 	`Test\w*Horizon`, "TestWritesBetweenTheStepsOfALoad", "TestActivityOf", "TestRedrive$",
-	"TestAScheduleIsChanged",
 }
 
 // packages are all but those that start the built binary.
