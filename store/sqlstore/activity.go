@@ -50,20 +50,23 @@ func (db *DB) AddActivity(ctx context.Context, rows []store.Activity) error {
 // mergeActivity adds up what is about the same, and puts all in the order in which every process writes them, so that none waits for another
 // that waits for it.
 func mergeActivity(rows []store.Activity) []store.Activity {
-	sorted := slices.SortedStableFunc(slices.Values(rows), compareActivity)
-	var merged []store.Activity
-	for i := range sorted {
-		if n := len(merged); n > 0 && compareActivity(merged[n-1], sorted[i]) == 0 {
-			merged[n-1].Add(&sorted[i])
-			continue
-		}
-		merged = append(merged, sorted[i])
-	}
-	return merged
+	return merged(rows, func(a, b store.Activity) int {
+		return cmp.Or(cmp.Compare(a.Project, b.Project), cmp.Compare(a.LaneID, b.LaneID), cmp.Compare(a.Span, b.Span), cmp.Compare(a.At, b.At))
+	}, (*store.Activity).Add)
 }
 
-func compareActivity(a, b store.Activity) int {
-	return cmp.Or(cmp.Compare(a.Project, b.Project), cmp.Compare(a.LaneID, b.LaneID), cmp.Compare(a.Span, b.Span), cmp.Compare(a.At, b.At))
+// merged puts rows in order, and adds those that are equal to the first of them.
+func merged[R any](rows []R, compare func(a, b R) int, add func(to, from *R)) []R {
+	sorted := slices.SortedStableFunc(slices.Values(rows), compare)
+	var all []R
+	for i := range sorted {
+		if n := len(all); n > 0 && compare(all[n-1], sorted[i]) == 0 {
+			add(&all[n-1], &sorted[i])
+			continue
+		}
+		all = append(all, sorted[i])
+	}
+	return all
 }
 
 func (t *tx) addActivity(rows []store.Activity) error {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -171,25 +170,15 @@ func (db *DB) ChainedAudit(ctx context.Context, after, until int64, limit int) (
 	return sqldb.Select(db.read(ctx, "read the chain of the audit"), auditColumns, chainPage, after, until, limit)
 }
 
-// AuditEntries returns the project's audit, newest first: at most limit entries with ids below after, which is empty for
-// the newest.
-func (db *DB) AuditEntries(ctx context.Context, project, after string, limit int) ([]store.AuditEntry, error) {
-	// One more is looked for than there is room for, in a statement that says so as a number of 32 bits.
-	page, err := db.audit(ctx, project, store.AuditFilter{After: after, Limit: min(limit, math.MaxInt32-1)})
-	return page.Entries, err
-}
-
 // Audit returns a page of the project's audit, newest first. What was done to one object is found by its index; every other filter is looked
-// for in a bounded number of entries, as in a list of callbacks (see listing).
+// for in a bounded number of entries, as in a list of callbacks (see listing). A page has at most 501 entries: one more than the API shows.
 func (db *DB) Audit(ctx context.Context, project string, f store.AuditFilter) (store.AuditPage, error) {
 	ctx, cancel := context.WithTimeout(ctx, db.sql.Limits.Read)
 	defer cancel()
-	f.Limit = min(f.Limit, maxList)
-	return db.audit(ctx, project, f)
-}
-
-func (db *DB) audit(ctx context.Context, project string, f store.AuditFilter) (store.AuditPage, error) {
-	l := auditListing{read: db.read(ctx, "read audit").Planned(), most: db.looking, project: project, AuditFilter: f, left: max(f.Limit, 1)}
+	l := auditListing{
+		read: db.read(ctx, "read audit").Planned(), most: db.looking, project: project, AuditFilter: f,
+		left: min(max(f.Limit, 1), maxList+1),
+	}
 	if err := l.run(); err != nil {
 		return store.AuditPage{}, err
 	}

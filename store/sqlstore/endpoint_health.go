@@ -13,8 +13,7 @@ import (
 // failing and has recovered gets an event. Reports may come late, twice, and from several processes. An
 // endpoint that is not there is left out.
 func (db *DB) ReportHealth(ctx context.Context, reports []store.EndpointHealth, now int64) error {
-	merged := mergeReports(reports)
-	for batch := range slices.Chunk(merged, db.sql.Dialect.MaintenanceBatch) {
+	for batch := range slices.Chunk(mergeReports(reports), db.sql.Dialect.MaintenanceBatch) {
 		if err := db.maintain(ctx, "report health", func(t *tx) error { return t.reportHealth(batch, now) }); err != nil {
 			return err
 		}
@@ -24,18 +23,11 @@ func (db *DB) ReportHealth(ctx context.Context, reports []store.EndpointHealth, 
 
 // mergeReports makes one report of those of the same endpoint, and puts them in order.
 func mergeReports(reports []store.EndpointHealth) []store.EndpointHealth {
-	sorted := slices.SortedStableFunc(slices.Values(reports), func(a, b store.EndpointHealth) int { return cmp.Compare(a.ID, b.ID) })
-	var merged []store.EndpointHealth
-	for _, h := range sorted {
-		if n := len(merged); n > 0 && merged[n-1].ID == h.ID {
-			m := &merged[n-1]
-			m.SucceededAt, m.FailedAt = max(m.SucceededAt, h.SucceededAt), max(m.FailedAt, h.FailedAt)
-			m.FailedFirst = firstAfter(m.SucceededAt, m.FailedFirst, h.FailedFirst, m.FailedAt)
-			continue
-		}
-		merged = append(merged, h)
-	}
-	return merged
+	byID := func(a, b store.EndpointHealth) int { return cmp.Compare(a.ID, b.ID) }
+	return merged(reports, byID, func(m, h *store.EndpointHealth) {
+		m.SucceededAt, m.FailedAt = max(m.SucceededAt, h.SucceededAt), max(m.FailedAt, h.FailedAt)
+		m.FailedFirst = firstAfter(m.SucceededAt, m.FailedFirst, h.FailedFirst, m.FailedAt)
+	})
 }
 
 // firstAfter is the earliest of the times that is after that one; zero: none is.

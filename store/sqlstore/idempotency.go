@@ -205,11 +205,8 @@ func (db *DB) PurgeKeys(ctx context.Context, now int64, limit int) (removed int,
 	if err != nil {
 		return keys, false, named("purge idempotency keys", err)
 	}
-	events, moreEvents, err := db.removeAged(ctx, eventsCursor, now, before, limit, (*tx).endEvents)
-	if err != nil {
-		return keys + events, false, named("purge plans of events", err)
-	}
-	return keys + events, moreKeys || moreEvents, nil
+	events, more, err := db.removeAged(ctx, eventsCursor, now, before, limit, (*tx).endEvents)
+	return keys + events, err == nil && (moreKeys || more), named("purge plans of events", err)
 }
 
 // endKeys looks at the next keys that are old enough, and removes those whose callback is not open.

@@ -228,6 +228,20 @@ func TestPagesLookInWindows(t *testing.T) {
 	})
 }
 
+// The largest page of the audit has room for the one more entry by which the API sees that there is a next page.
+func TestLargestPageOfTheAudit(t *testing.T) {
+	onBoth(t, func(t *testing.T, db *DB) {
+		entries := slices.Repeat([]store.AuditEntry{{Project: store.DefaultProject}}, maxList+2)
+		if err := db.change(t.Context(), "audit", func(tx *tx) error { return tx.audit(entries...) }); err != nil {
+			t.Fatal(err)
+		}
+		page, err := db.Audit(t.Context(), store.DefaultProject, store.AuditFilter{Limit: maxList + 2})
+		if n := len(page.Entries); err != nil || n != maxList+1 || page.Next == "" {
+			t.Errorf("%v, %d entries, next %q", err, n, page.Next)
+		}
+	})
+}
+
 // Every attempt of a callback with very many of them is on a page, and no page has more than it may.
 func TestEveryAttemptIsReached(t *testing.T) {
 	onBoth(t, func(t *testing.T, db *DB) {

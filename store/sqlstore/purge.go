@@ -88,44 +88,34 @@ func (t *tx) purgePayloads(b *batch) (seen, removed int, err error) {
 	if err != nil || len(a.rows) == 0 {
 		return 0, 0, err
 	}
-	if err := a.exec(t, `UPDATE callbacks SET payload = 2 FROM $i
-		WHERE callbacks.id = i.id AND callbacks.state <> 'scheduled'`); err != nil {
-		return 0, 0, err
-	}
-	if err := a.exec(t, `UPDATE requests SET body = NULL, shared = '' FROM $i
-		WHERE requests.project = i.project AND requests.id = i.id`); err != nil {
+	if err := a.exec(t,
+		`UPDATE callbacks SET payload = 2 FROM $i WHERE callbacks.id = i.id AND callbacks.state <> 'scheduled'`,
+		`UPDATE requests SET body = NULL, shared = '' FROM $i
+			WHERE requests.project = i.project AND requests.id = i.id`); err != nil {
 		return 0, 0, err
 	}
 	return len(a.rows), len(a.rows), t.dropPayloads(a.users)
 }
 
 // removing removes the terminal rows that a query finds with all that is theirs, and their users from payloads.
-func removing(query string) func(t *tx, b *batch) (seen, removed int, err error) {
-	return func(t *tx, b *batch) (seen, removed int, err error) { return t.removeCallbacks(query, b) }
-}
-
-func (t *tx) removeCallbacks(query string, b *batch) (seen, removed int, err error) {
-	a, err := t.findAged(query, b)
-	if err != nil || len(a.rows) == 0 {
-		return 0, 0, err
-	}
-	for i := range a.rows {
-		t.deltas.count(&a.rows[i], -1)
-	}
-	if err := t.dropPayloads(a.users); err != nil {
-		return 0, 0, err
-	}
-	for _, text := range []string{
-		`DELETE FROM attempts USING $i WHERE attempts.callback_id = i.id`,
-		`DELETE FROM polls USING $i WHERE polls.id = i.id AND i.kind = 'poll'`,
-		`DELETE FROM requests USING $i WHERE requests.project = i.project AND requests.id = i.id`,
-		`DELETE FROM callbacks USING $i WHERE callbacks.id = i.id AND callbacks.state <> 'scheduled'`,
-	} {
-		if err := a.exec(t, text); err != nil {
+func removing(query string) func(*tx, *batch) (seen, removed int, err error) {
+	return func(t *tx, b *batch) (seen, removed int, err error) {
+		a, err := t.findAged(query, b)
+		if err != nil || len(a.rows) == 0 {
 			return 0, 0, err
 		}
+		for i := range a.rows {
+			t.deltas.count(&a.rows[i], -1)
+		}
+		if err := t.dropPayloads(a.users); err != nil {
+			return 0, 0, err
+		}
+		return len(a.rows), len(a.rows), a.exec(t,
+			`DELETE FROM attempts USING $i WHERE attempts.callback_id = i.id`,
+			`DELETE FROM polls USING $i WHERE polls.id = i.id AND i.kind = 'poll'`,
+			`DELETE FROM requests USING $i WHERE requests.project = i.project AND requests.id = i.id`,
+			`DELETE FROM callbacks USING $i WHERE callbacks.id = i.id AND callbacks.state <> 'scheduled'`)
 	}
-	return len(a.rows), len(a.rows), nil
 }
 
 // dropPayloads takes so many users from each payload, and removes those that have none left.
@@ -164,10 +154,14 @@ func (t *tx) dropPayloads(users map[string]int64) error {
 
 var agedColumns = sqldb.Named[store.Callback](`id project kind`)
 
-// exec runs a statement for the callbacks.
-func (a *aged) exec(t *tx, text string) error {
-	_, err := sqldb.ExecRows(t.Tx, text, a.rows, agedColumns)
-	return err
+// exec runs statements for the callbacks.
+func (a *aged) exec(t *tx, texts ...string) error {
+	for _, text := range texts {
+		if _, err := sqldb.ExecRows(t.Tx, text, a.rows, agedColumns); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // inBatches runs step in maintenance transactions, between which others pass, until one finds fewer rows than it may

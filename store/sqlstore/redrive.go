@@ -313,8 +313,8 @@ func (t *tx) takeRedriveItems(id string, limit int) ([]string, error) {
 // redrive does what is to be done to one locked row.
 func (t *tx) redrive(r *store.Redrive, m row, now int64, step *store.RedriveStep) ([]store.AuditEntry, error) {
 	by := store.Actor{Name: r.Actor, Address: r.Address, Reason: r.Reason}
+	before := m.openRow()
 	if r.Action == store.RedriveCancel {
-		before := m.openRow()
 		c, entries, err := t.cancel(m, now, by)
 		if err == nil && c.Result == store.CancelAlreadyTerminal {
 			return nil, store.ErrTerminal
@@ -324,7 +324,6 @@ func (t *tx) redrive(r *store.Redrive, m row, now int64, step *store.RedriveStep
 		}
 		return entries, err
 	}
-	before := m.openRow()
 	open := !m.State.Terminal()
 	entry, err := t.edit(&m, now, by, redriving(r, now))
 	if err != nil {

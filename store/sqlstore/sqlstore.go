@@ -40,7 +40,6 @@ import (
 	"github.com/oklog/ulid/v2"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/seed-ff5a32d8/dispatcher/migrations"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
@@ -142,15 +141,11 @@ func MigrationStatus(ctx context.Context, db *DB) ([]Migration, error) {
 
 // AppliedMigrations returns the hashes of the applied migrations by their versions; nil: the database was never
 // migrated. The hash is empty where the program that applied the migration kept none.
-func AppliedMigrations(ctx context.Context, source sqldb.Queryer, engine string) (map[int64]string, error) {
-	return sqldb.AppliedMigrations(ctx, source, engine)
-}
+var AppliedMigrations = sqldb.AppliedMigrations
 
 // CheckSchema returns [ErrOtherSchema] if an applied migration has another hash than that of the known ones. Versions
 // that are not known are those of a newer program, beside which this one can run.
-func CheckSchema(known []migrations.File, applied map[int64]string) error {
-	return sqldb.CheckSchema(known, applied)
-}
+var CheckSchema = sqldb.CheckSchema
 
 // A tx is one write transaction: statements, and what must happen with them (counters, outcomes) or after them (lane
 // ids).

@@ -214,7 +214,7 @@ func (f *fixture) during(work func(), n int, again func()) {
 
 // newest are the last n entries of the project's audit, the newest first.
 func (f *fixture) newest(n int) []store.AuditEntry {
-	return must(f.AuditEntries(f.ctx(), project, "", n))
+	return must(f.Audit(f.ctx(), project, store.AuditFilter{Limit: n})).Entries
 }
 
 func (f *fixture) appendAudit(e store.AuditEntry) { f.ok(f.AppendAudit(f.ctx(), e)) }

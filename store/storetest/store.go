@@ -75,7 +75,6 @@ type Store interface {
 	Attempts(ctx context.Context, project, id string, before, limit int) ([]store.Attempt, error)
 	Payload(ctx context.Context, project, id string) (store.Payload, error)
 	Counts(ctx context.Context, project string) (store.Counts, error)
-	AuditEntries(ctx context.Context, project, after string, limit int) ([]store.AuditEntry, error)
 	Audit(ctx context.Context, project string, f store.AuditFilter) (store.AuditPage, error)
 	DueHours(ctx context.Context, project string, from, to int64) ([]store.DueHour, error)
 	DueNow(ctx context.Context, project string, now int64) (store.DueNow, error)

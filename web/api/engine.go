@@ -155,8 +155,8 @@ type Store interface {
 	Attempts(ctx context.Context, project, id string, before, limit int) ([]store.Attempt, error)
 	Payload(ctx context.Context, project, id string) (store.Payload, error)
 	Counts(ctx context.Context, project string) (store.Counts, error)
-	// AuditEntries and Redrives are newest first, Projects in the order of their ids.
-	AuditEntries(ctx context.Context, project string, after string, limit int) ([]store.AuditEntry, error)
+	// Audit and Redrives are newest first, Projects in the order of their ids.
+	Audit(ctx context.Context, project string, f store.AuditFilter) (store.AuditPage, error)
 	Redrive(ctx context.Context, project, id string) (store.Redrive, error)
 	Redrives(ctx context.Context, project, after string, limit int) ([]store.Redrive, error)
 	Project(ctx context.Context, id string) (store.Project, error)

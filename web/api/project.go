@@ -272,7 +272,8 @@ func (a *API) reencrypt(ctx context.Context, c *gin.Context, who caller) error {
 // audit is GET /v1/audit: every mutation but accepts, newest first.
 func (a *API) audit() handler {
 	ask := plain(func(ctx context.Context, who caller, after store.Cursor, limit int) ([]store.AuditEntry, error) {
-		return a.Store.AuditEntries(ctx, who.Project, after.ID, limit)
+		page, err := a.Store.Audit(ctx, who.Project, store.AuditFilter{After: after.ID, Limit: limit})
+		return page.Entries, err
 	})
 	at := func(e *store.AuditEntry) store.Cursor { return store.Cursor{ID: e.ID} }
 	return listOf(a, query.ListAudit, ask, at, func(e *store.AuditEntry) client.AuditEntry {

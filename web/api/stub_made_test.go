@@ -217,8 +217,8 @@ func (s calledStore) Attempts(_ context.Context, a1 string, a2 string, a3 int, a
 	return ask1[[]store.Attempt](s.recorder, "Attempts", a1, a2, a3, a4)
 }
 
-func (s calledStore) AuditEntries(_ context.Context, a1 string, a2 string, a3 int) ([]store.AuditEntry, error) {
-	return ask1[[]store.AuditEntry](s.recorder, "AuditEntries", a1, a2, a3)
+func (s calledStore) Audit(_ context.Context, a1 string, a2 store.AuditFilter) (store.AuditPage, error) {
+	return ask1[store.AuditPage](s.recorder, "Audit", a1, a2)
 }
 
 func (s calledStore) Books(_ context.Context, a1 string, a2 store.BooksQuery) ([]store.Books, error) {

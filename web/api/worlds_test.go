@@ -223,9 +223,9 @@ type calledStore struct {
 	*recorder
 }
 
-func (r rows) AuditEntries(_ context.Context, project, after string, limit int) ([]store.AuditEntry, error) {
-	return behind(r.has.Audit, after, limit, func(a store.AuditEntry) string { return a.ID }),
-		r.note("AuditEntries", project, after, limit)
+func (r rows) Audit(_ context.Context, project string, f store.AuditFilter) (store.AuditPage, error) {
+	entries := behind(r.has.Audit, f.After, f.Limit, func(a store.AuditEntry) string { return a.ID })
+	return store.AuditPage{Entries: entries}, r.note("Audit", project, f)
 }
 
 func (r rows) Redrives(_ context.Context, project, after string, limit int) ([]store.Redrive, error) {
