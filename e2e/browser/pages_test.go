@@ -162,20 +162,20 @@ func (c *crawl) isLight(address, _ string) {
 	if ask[bool](c.tab, `"live" in document.body.dataset`) {
 		c.streams()
 	}
-	// The icon is asked for once, when a browser likes to.
+	// The icon is asked for once, when a browser likes to, and may be answered to another page.
 	n, bytes := 1, ask[int](c.tab, `fetch(document.querySelector("link[rel=icon]").href).then((r) => r.text()).then((t) => t.length)`)
+	ours := func() []fetched {
+		return slices.DeleteFunc(c.loaded(), func(l fetched) bool { return strings.HasSuffix(l.url, ".svg") })
+	}
 	harness.Eventually(c, pageTime, "the page is loaded", func() error {
-		for _, l := range c.loaded() {
+		for _, l := range ours() {
 			if l.kind != "EventSource" && !l.over {
 				return errors.New(l.url)
 			}
 		}
 		return nil
 	})
-	for _, l := range c.loaded() {
-		if strings.HasSuffix(l.url, ".svg") {
-			continue
-		}
+	for _, l := range ours() {
 		n++
 		if l.kind != "EventSource" {
 			bytes += int(l.bytes)
