@@ -142,10 +142,13 @@ func (db *DB) policy(text string) (store.Policy, error) {
 		return store.Policy{}, errors.New("decode policy: it is empty")
 	}
 	policy, err := decodeOnce(&db.policies, "policy", text)
-	// The caller's own slices: what one callback's holder does to them must not reach another.
-	policy.Tiers = slices.Clone(policy.Tiers)
-	policy.StopOn = slices.Clone(policy.StopOn)
-	return policy, err
+	return clonePolicy(policy), err
+}
+
+// clonePolicy has slices of its own: what one callback's holder does to them must not reach another.
+func clonePolicy(p store.Policy) store.Policy {
+	p.Tiers, p.StopOn = slices.Clone(p.Tiers), slices.Clone(p.StopOn)
+	return p
 }
 
 // sortedKeys are the keys of a map, in order.

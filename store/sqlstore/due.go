@@ -132,6 +132,15 @@ const windowOfDue = `FROM callbacks
 	ORDER BY due_at, id
 	LIMIT 1 OFFSET $4`
 
+// endOfDue is the end of such a window: more says that it has so many, else it ends with the due time.
+func endOfDue(read sqldb.Read, after store.Cursor, until int64, size int) (end store.Cursor, more bool, err error) {
+	end, more, err = sqldb.One(read, cursorColumns, windowOfDue, after.DueAt, after.ID, until, size-1)
+	if !more {
+		end = store.Cursor{DueAt: until, ID: aboveAllIDs}
+	}
+	return end, more, err
+}
+
 // dueWindows calls look for the open callbacks of all projects up to a due time, in the order of due times, window by
 // window, until it has enough. It says whether it was called for all there are: not, if it had enough or so much was
 // looked at that it must be.
@@ -143,12 +152,9 @@ func (db *DB) dueWindows(
 		return false, err
 	}
 	err = most.windows(most.few, func(size int) (bool, error) {
-		end, more, err := sqldb.One(read, cursorColumns, windowOfDue, after.DueAt, after.ID, until, size-1)
+		end, more, err := endOfDue(read, after, until, size)
 		if err != nil {
 			return false, err
-		}
-		if !more {
-			end = store.Cursor{DueAt: until, ID: aboveAllIDs}
 		}
 		enough, err := look(after, end)
 		after, ended = end, !more && !enough

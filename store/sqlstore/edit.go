@@ -215,7 +215,7 @@ func mending(change func(c *store.Callback) error) editing {
 		}
 		wanted := m.Callback
 		wanted.Headers, wanted.Labels = slices.Clone(m.Headers), maps.Clone(m.Labels)
-		wanted.Policy.Tiers, wanted.Policy.StopOn = slices.Clone(m.Policy.Tiers), slices.Clone(m.Policy.StopOn)
+		wanted.Policy = clonePolicy(m.Policy)
 		if err := change(&wanted); err != nil {
 			return "", nil, err
 		}
@@ -242,15 +242,14 @@ func (t *tx) take(m *row, wanted *store.Callback) (changed []string, err error) 
 		m.ExpiresAt = wanted.ExpiresAt
 	}
 	structured := len(changed)
-	for _, part := range []struct {
-		name string
-		same bool
-	}{
-		{"headers", slices.Equal(m.Headers, wanted.Headers)}, {"policy", samePolicy(&m.Policy, &wanted.Policy)}, {"success", m.Success == wanted.Success},
-	} {
-		if !part.same {
-			changed = append(changed, part.name)
-		}
+	if !slices.Equal(m.Headers, wanted.Headers) {
+		changed = append(changed, "headers")
+	}
+	if !samePolicy(&m.Policy, &wanted.Policy) {
+		changed = append(changed, "policy")
+	}
+	if m.Success != wanted.Success {
+		changed = append(changed, "success")
 	}
 	if len(changed) == structured {
 		return changed, nil

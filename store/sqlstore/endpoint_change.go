@@ -51,8 +51,8 @@ func (db *DB) CreateEndpoint(ctx context.Context, e store.Endpoint, by store.Act
 
 // lockForLanes locks the settings for a transaction that may make lanes then, which locks their project's row.
 func (t *tx) lockForLanes(project string) error {
-	if _, err := sqldb.Exists(t, `SELECT 1 FROM projects WHERE id = $1 FOR UPDATE`, project); err != nil {
-		return named("lock project", err)
+	if err := t.lockProjectRow(project); err != nil {
+		return err
 	}
 	return t.lockSettings()
 }
@@ -169,8 +169,7 @@ func (u *upsert) apply(change func(*store.Endpoint) error, now int64) error {
 	// The caller's own: what it does to them must not reach what they are compared with.
 	e.Topics, e.Headers = slices.Clone(e.Topics), slices.Clone(e.Headers)
 	if e.Policy.Given != nil {
-		given := *e.Policy.Given
-		given.Tiers, given.StopOn = slices.Clone(given.Tiers), slices.Clone(given.StopOn)
+		given := clonePolicy(*e.Policy.Given)
 		e.Policy.Given = &given
 	}
 	if err := change(&e); err != nil {

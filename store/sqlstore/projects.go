@@ -152,6 +152,12 @@ func (t *tx) lockProject(id string) (store.Project, error) {
 	return sqldb.Get(t, "", projectColumns, `FROM projects WHERE id = $1 FOR UPDATE`, id)
 }
 
+// lockProjectRow keeps others from changing a project, if there is one.
+func (t *tx) lockProjectRow(id string) error {
+	_, err := sqldb.Exists(t, `SELECT 1 FROM projects WHERE id = $1 FOR UPDATE`, id)
+	return named("lock project", err)
+}
+
 // Changes of settings (of projects and their presets, of endpoints and of lanes) are numbered together, and every
 // process follows them by their numbers. The row of the number is locked from before the first change of a transaction
 // until its commit, so a reader that has seen one change has seen, or sees next, all that have a lower number.

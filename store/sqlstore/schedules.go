@@ -45,8 +45,8 @@ func (db *DB) CreateSchedule(ctx context.Context, s store.Schedule, by store.Act
 	s.Version, s.UpdatedAt = 1, s.CreatedAt
 	return changed(ctx, db.change, "create schedule", func(t *tx) (store.Schedule, error) {
 		// One at a time, so that no two find the last place free.
-		if _, err := sqldb.Exists(t, `SELECT 1 FROM projects WHERE id = $1 FOR UPDATE`, s.Project); err != nil {
-			return s, named("lock project", err)
+		if err := t.lockProjectRow(s.Project); err != nil {
+			return s, err
 		}
 		if t.Again {
 			if there, err := t.lockSchedule(s.Project, s.ID); err == nil && there.CreatedAt == s.CreatedAt {

@@ -71,12 +71,9 @@ func (db *DB) Claimed(ctx context.Context, after store.Cursor, now int64, limit 
 	until := now + claimAhead
 	var claimed []store.OpenRow
 	for {
-		end, more, err := sqldb.One(db.read(ctx, operation), cursorColumns, windowOfDue, after.DueAt, after.ID, until, db.window-1)
+		end, more, err := endOfDue(db.read(ctx, operation), after, until, db.window)
 		if err != nil {
 			return nil, err
-		}
-		if !more {
-			end = store.Cursor{DueAt: until, ID: aboveAllIDs}
 		}
 		part, err := db.walk(ctx, operation, after, ` AND due_at <= $3 AND (due_at, id) <= ($3, $4) AND claim_until > $5`,
 			end.DueAt, end.ID, now, limit-len(claimed))
