@@ -9,18 +9,13 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
-// empty is a claim that promotes and reaps.
-func (f *fixture) empty() schedule.ClaimRequest {
-	req := f.wide()
-	req.Max = 0
-	return req
-}
-
 // promoteAll makes ready what is due.
 func (f *fixture) promoteAll() {
 	f.Helper()
 	for s := f.stats(); s.HeadDue != 0 && s.HeadDue <= s.Now; s = f.stats() {
-		f.claim(f.empty())
+		req := f.wide()
+		req.Max = 0 // it promotes and reaps
+		f.claim(req)
 	}
 }
 

@@ -36,7 +36,7 @@ func (w *world) dump(side *fixture) state {
 	for _, found := range side.scan(0) {
 		s.Items[found.ID] = found
 	}
-	for _, lane := range side.states(w.lanes[:randomLanes]...) {
+	for _, lane := range each(side, Index.LaneStates, w.lanes[:randomLanes]) {
 		s.Lanes[lane.Lane] = lane
 	}
 	s.Stats, s.Watermark = side.stats(), side.watermark()
@@ -50,9 +50,8 @@ func (w *world) dump(side *fixture) state {
 	for i, ref := range w.refs {
 		probes[i] = schedule.Lease{Item: schedule.Item{ID: ref.ID, Lane: ref.Lane}, Token: w.held[ref.ID].token, Until: 1}
 	}
-	held, err := side.Index.Extend(w.ctx, probes)
-	w.no(err)
-	for i, at := range side.lookup(w.refs...) {
+	held := each(side, Index.Extend, probes)
+	for i, at := range each(side, Index.Lookup, w.refs) {
 		if held[i] {
 			s.Held[w.refs[i].ID] = true
 		}

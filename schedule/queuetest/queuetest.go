@@ -13,6 +13,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -214,20 +215,23 @@ func (f *fixture) no(err error) {
 	}
 }
 
-func (f *fixture) ensure(items ...schedule.Item) []schedule.Position {
+// each does an operation on elements, in full batches, and expects a reply to each of them.
+func each[E, R any](f *fixture, do batched[E, R], elements []E) (replies []R) {
 	f.Helper()
-	var all []schedule.Position
-	for len(items) > 0 {
-		page := items[:min(len(items), schedule.MaxBatch)]
-		positions, err := f.Index.Ensure(f.ctx, page)
+	for page := range slices.Chunk(elements, schedule.MaxBatch) {
+		some, err := do(f.Index, f.ctx, page)
 		f.no(err)
-		if len(positions) != len(page) {
-			f.Fatalf("ensure answered %d of %d items", len(positions), len(page))
+		if len(some) != len(page) {
+			f.Fatalf("%d of %d elements were answered: %+v", len(some), len(page), some)
 		}
-		all = append(all, positions...)
-		items = items[len(page):]
+		replies = append(replies, some...)
 	}
-	return all
+	return replies
+}
+
+func (f *fixture) ensure(items ...schedule.Item) {
+	f.Helper()
+	each(f, Index.Ensure, items)
 }
 
 // claim claims of shard 0 and checks what holds for every claim.
@@ -279,21 +283,13 @@ func settled(l schedule.Lease, o schedule.Outcome) schedule.Settlement {
 	return schedule.Settlement{Item: l.Item, Token: l.Token, Outcome: o}
 }
 
-func (f *fixture) settle(settlements ...schedule.Settlement) []schedule.Settled {
+// apply settles what is leased.
+func (f *fixture) apply(settlements ...schedule.Settlement) {
 	f.Helper()
-	replies, err := f.Index.Settle(f.ctx, settlements)
-	f.no(err)
-	if len(replies) != len(settlements) {
-		f.Fatalf("settle answered %d of %d settlements", len(replies), len(settlements))
-	}
-	return replies
-}
-
-// expectSettled settles one and expects that reply.
-func (f *fixture) expectSettled(s schedule.Settlement, want schedule.Settled) {
-	f.Helper()
-	if got := f.settle(s)[0]; got != want {
-		f.Fatalf("settling %s with outcome %d, token %q, won %t: %d, want %d", s.ID, s.Outcome, s.Token, s.Won, got, want)
+	for i, reply := range each(f, Index.Settle, settlements) {
+		if reply != schedule.Applied {
+			f.Fatalf("settling %+v: %d, want applied", settlements[i], reply)
+		}
 	}
 }
 
@@ -305,11 +301,7 @@ func (f *fixture) ack(leases []schedule.Lease, signal schedule.Signal) {
 		settlements[i] = settled(l, schedule.Ack)
 		settlements[i].Signal = signal
 	}
-	for i, reply := range f.settle(settlements...) {
-		if reply != schedule.Applied {
-			f.Fatalf("ack of %s: %d, want applied", leases[i].ID, reply)
-		}
-	}
+	f.apply(settlements...)
 }
 
 // answer lets one attempt of the i-th lane end with the signal, times over.
@@ -320,17 +312,6 @@ func (f *fixture) answer(i, times int, signal schedule.Signal) {
 		f.ensure(item)
 		f.ack([]schedule.Lease{f.takeOne(item.ID)}, signal)
 	}
-}
-
-// lookup returns where the items are.
-func (f *fixture) lookup(refs ...schedule.Ref) []schedule.Position {
-	f.Helper()
-	positions, err := f.Index.Lookup(f.ctx, refs)
-	f.no(err)
-	if len(positions) != len(refs) {
-		f.Fatalf("lookup answered %d of %d refs", len(positions), len(refs))
-	}
-	return positions
 }
 
 // scan returns all that a shard holds, each id once.
@@ -369,16 +350,6 @@ func (f *fixture) set(s schedule.LaneSetting) {
 	f.tokens++
 	s.Version = int64(f.tokens)
 	f.no(f.Index.SetLanes(f.ctx, []schedule.LaneSetting{s}))
-}
-
-func (f *fixture) states(lanes ...int64) []schedule.LaneState {
-	f.Helper()
-	states, err := f.Index.LaneStates(f.ctx, lanes)
-	f.no(err)
-	if len(states) != len(lanes) {
-		f.Fatalf("%d states of %d lanes", len(states), len(lanes))
-	}
-	return states
 }
 
 func (f *fixture) stats() schedule.Stats {

@@ -2,7 +2,6 @@ package queuetest
 
 import (
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 
@@ -151,11 +150,7 @@ func (r *recovery) land() {
 		if len(ended) == 0 {
 			return
 		}
-		for i, reply := range r.settle(ended...) {
-			if reply != schedule.Applied {
-				r.Fatalf("settling %s: %d, want applied", ended[i].ID, reply)
-			}
-		}
+		r.apply(ended...)
 	}
 }
 
@@ -163,10 +158,8 @@ func (r *recovery) land() {
 func (r *recovery) checkSpread() {
 	r.Helper()
 	tenths := make(map[int64]int)
-	for lanes := range slices.Chunk(r.fixture.lanes, schedule.MaxBatch) {
-		for _, s := range r.states(lanes...) {
-			tenths[s.ProbeAt/100]++
-		}
+	for _, s := range each(r.fixture, Index.LaneStates, r.fixture.lanes) {
+		tenths[s.ProbeAt/100]++
 	}
 	for at, n := range tenths {
 		if n > len(r.lanes)/3 {
