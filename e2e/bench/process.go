@@ -2,15 +2,28 @@ package main
 
 import (
 	"bufio"
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net"
+	"net/http"
 	"os"
 	"os/exec"
+	"slices"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/hashicorp/go-retryablehttp"
+	"golang.org/x/sync/errgroup"
 )
 
 // processCommand makes this program one of the processes of a comparison. Its arguments are the role and the
@@ -122,4 +135,108 @@ func (r *run) start(role string, cfg processConfig) conversation {
 	defer hung.Stop()
 	r.check(role, words.await(wordReady))
 	return words
+}
+
+// arrivalLimit is how long callbacks may take to arrive. A system that needs longer does not work.
+const arrivalLimit = 5 * time.Minute
+
+// A bareLoop stands in for a queue that keeps nothing: its worker sends the bodies in a loop. It is the
+// floor: what delivery costs with nothing but the HTTP client.
+type bareLoop struct{}
+
+func (bareLoop) worker() (role, store string)    { return roleFloor, "" }
+func (bareLoop) fill(context.Context, int) error { return nil }
+func (bareLoop) put(context.Context, int) error  { return nil }
+func (bareLoop) done(context.Context, int) error { return nil }
+
+// perSecond is how many arrived in a second, from the start to the last arrival.
+func perSecond(at []time.Time, start time.Time) float64 {
+	return float64(len(at)) / slices.MaxFunc(at, time.Time.Compare).Sub(start).Seconds()
+}
+
+// sendInLoop is the floor's process.
+func sendInLoop(words conversation, cfg processConfig) error {
+	return work(words, cfg, func(s *sender) (func() error, error) {
+		return func() error { return nil }, parallel(cfg.Concurrency, cfg.Count, func() func(int) error {
+			payload := newPayload()
+			return func(n int) error {
+				setNumber(payload, cfg.First+n)
+				return s.send(context.Background(), cfg.First+n, payload)
+			}
+		})
+	})
+}
+
+// A sender posts signed bodies with the client that the dispatcher uses. The queues' workers use it too.
+type sender struct {
+	client *retryablehttp.Client
+	url    string
+	secret []byte
+}
+
+func newSender(url string, concurrency int) *sender {
+	c := retryablehttp.NewClient()
+	c.Logger, c.RetryMax, c.ErrorHandler = nil, 0, retryablehttp.PassthroughErrorHandler
+	c.HTTPClient = &http.Client{Transport: &http.Transport{
+		DialContext:         (&net.Dialer{Timeout: 5 * time.Second}).DialContext,
+		MaxIdleConns:        concurrency,
+		MaxIdleConnsPerHost: concurrency,
+		IdleConnTimeout:     90 * time.Second,
+	}}
+	return &sender{client: c, url: url, secret: bytes.Repeat([]byte("k"), 32)}
+}
+
+// send makes one request with the three headers of Standard Webhooks, and reads the answer to its end.
+func (s *sender) send(ctx context.Context, n int, payload []byte) error {
+	req, err := retryablehttp.NewRequestWithContext(ctx, http.MethodPost, s.url, payload)
+	if err != nil {
+		return err
+	}
+	id, at := "cb_"+strconv.Itoa(n), strconv.FormatInt(time.Now().Unix(), 10)
+	mac := hmac.New(sha256.New, s.secret)
+	for _, part := range [][]byte{[]byte(id), {'.'}, []byte(at), {'.'}, payload} {
+		mac.Write(part) // never fails
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Webhook-Id", id)
+	req.Header.Set("Webhook-Timestamp", at)
+	req.Header.Set("Webhook-Signature", "v1,"+base64.StdEncoding.EncodeToString(mac.Sum(nil)))
+	resp, err := s.client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+		return fmt.Errorf("read the answer: %w", err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("answered %d", resp.StatusCode)
+	}
+	return nil
+}
+
+// warmUp opens the connections. The receiver counts these bodies as strangers of the measurement before.
+func (s *sender) warmUp(concurrency int) error {
+	return parallel(concurrency, 10*concurrency, func() func(int) error {
+		return func(n int) error { return s.send(context.Background(), n, []byte("warm")) }
+	})
+}
+
+// parallel calls a function with 0 to n-1 from several goroutines, until one call fails. Each goroutine has
+// its own function, from newDo.
+func parallel(goroutines, n int, newDo func() func(int) error) error {
+	var next atomic.Int64
+	var group errgroup.Group
+	for range goroutines {
+		group.Go(func() error {
+			do := newDo()
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				if err := do(i); err != nil {
+					return fmt.Errorf("number %d: %w", i, err)
+				}
+			}
+			return nil
+		})
+	}
+	return group.Wait()
 }

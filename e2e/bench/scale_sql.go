@@ -5,11 +5,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
@@ -192,4 +196,186 @@ func (x *scaled) inputs() numbers {
 		"attempt_bytes": f["attempts"], "key_bytes": f["idempotency"],
 		"wal_bytes": f["log"], "wal_syncs": f["syncs"], "rebuild": f["rebuild"],
 	}
+}
+
+// A seeding fills the stores through the API: the rows are those of a day's work, not copies. Some end,
+// others stay open.
+type seeding struct{ rows, pending int }
+
+const (
+	seedLanes = 10_000
+	// Pending callbacks fall due from seedDueFrom on, after the longest run, over seedDueSpan.
+	seedDueFrom = 2 * 24 * time.Hour
+	seedDueSpan = 30 * 24 * time.Hour
+	// Of the callbacks, one in failEvery is answered 503, and one in keyEvery has an idempotency key.
+	failEvery = 31
+	keyEvery  = 10
+	// overdueRows fall due while no dispatcher runs: the first arrival shows how long a start takes.
+	overdueRows = 1000
+	overdueIn   = 10 * time.Second
+)
+
+// open says whether callback i stays open. Those that do are spread evenly.
+func (s seeding) open(i int) bool { return (i+1)*s.pending/s.rows > i*s.pending/s.rows }
+
+// attempts is how many callback i has had when nothing moves any more. An open one that fails waits for its
+// second attempt, an ended one that fails has died of three.
+func (s seeding) attempts(i int) int {
+	switch fails := i%failEvery == 0; {
+	case s.open(i) && !fails:
+		return 0
+	case s.open(i) || !fails:
+		return 1
+	}
+	return 3
+}
+
+func (s seeding) status(i int) int {
+	if i%failEvery == 0 {
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusOK
+}
+
+func (s seeding) due(i int) time.Time {
+	if s.attempts(i) > 0 {
+		return time.Time{}
+	}
+	return time.Now().Add(seedDueFrom + time.Duration(i*7919%int(seedDueSpan.Seconds()))*time.Second)
+}
+
+// members writes what callback i has beside its URL and its body.
+func (s seeding) members(b []byte, i int) []byte {
+	b = fmt.Appendf(b, `,"lane":%q,"ref":"order-%d","labels":{"channel":"alipay","shop":"%d"}`,
+		laneKey(i*104729%seedLanes), i, i%1000)
+	b = append(b, `,"topic":"payment.succeeded"`...)
+	if i%keyEvery == 0 {
+		b = fmt.Appendf(b, `,"idempotency_key":"key-%d"`, i)
+	}
+	switch {
+	case i%failEvery > 0:
+		return b
+	case s.open(i):
+		return append(b, `,"policy":{"tiers":["30d"]}`...)
+	}
+	return append(b, `,"policy":{"tiers":["0s","0s"]}`...)
+}
+
+// laneKey is the lane of a merchant as callers name it.
+func laneKey(i int) string { return fmt.Sprintf("merchant-%06d", i) }
+
+// seed accepts everything with a dispatcher of its own, waits until what is to end has ended, and ends the
+// dispatcher. It returns how many callbacks stay open.
+func (s seeding) seed(r *run, args []string) (open int) {
+	attempted := 0
+	for i := range s.rows {
+		if s.open(i) {
+			open++
+		}
+		if s.attempts(i) > 0 {
+			attempted++
+		}
+	}
+	d := r.launch(args)
+	defer d.kill()
+	r.awaitReady(d, startTime)
+	x := &session{run: r, dispatcher: d, url: r.receiver.url, members: s.members}
+	arriving := r.receiver.expect(s.rows)
+	arriving.status = s.status
+	x.acceptBatches(s.rows, s.due)
+	limit := 5*time.Minute + time.Duration(s.rows)*time.Millisecond // a thousand a second
+	r.awaitStats(d, "what is to end has ended", limit, func(st stats) bool {
+		return st.States.Succeeded+st.States.Dead == s.rows-open && st.States.Scheduled == open &&
+			int(arriving.left.Load()) == s.rows-attempted && st.Index != nil && st.Index.Delayed == open
+	})
+	x.members = nil
+	r.receiver.expect(overdueRows)
+	due := time.Now().Add(overdueIn)
+	x.acceptBatches(overdueRows, dueAll(due))
+	if time.Now().After(due) {
+		r.Fatalf("accepting %d callbacks took %s", overdueRows, overdueIn)
+	}
+	d.kill()
+	time.Sleep(time.Until(due)) // what is overdue falls due by the clock
+	return open
+}
+
+// Bytes in SQL, in Redis and in PostgreSQL's log.
+
+// A place holds the stores of a dispatcher, for questions beside it.
+type place struct {
+	args  []string
+	conn  *pgx.Conn         // nil: SQLite
+	redis *testserver.Redis // nil: the embedded index
+	dir   string            // on the disk that fills
+}
+
+func newPlace(r *run) place {
+	if r.system.name == "sqlite" {
+		dir := r.TempDir()
+		return place{dir: dir, args: []string{"--data-dir", dir}}
+	}
+	url, redis := testserver.NewPostgres(r).Database(r), testserver.NewRedis(r)
+	conn, err := pgx.Connect(r.Context(), url)
+	r.check("PostgreSQL", err)
+	r.Cleanup(func() { conn.Close(r.Context()) })
+	args := []string{"--data-dir", r.TempDir(), "--database-url", url, "--redis-url", redis.URL}
+	return place{args, conn, redis, os.TempDir()}
+}
+
+// weighSQL adds the bytes that the database takes: of PostgreSQL by table, with its indexes. SQLite has one
+// file and, since its last process was killed, a log beside it.
+func (p place) weighSQL(r *run, rows int) {
+	if p.conn == nil {
+		for _, name := range []string{"dispatcher.db", "dispatcher.db-wal"} {
+			info, err := os.Stat(p.dir + "/" + name)
+			if err == nil {
+				r.figures["sql"] += float64(info.Size()) / float64(rows)
+			}
+		}
+		return
+	}
+	// Statistics are brought up to date, as autovacuum would in time.
+	_, err := p.conn.Exec(r.Context(), "VACUUM (ANALYZE)")
+	r.check("vacuum", err)
+	for _, table := range []string{"callbacks", "requests", "attempts", "idempotency"} {
+		var size, n float64
+		err := p.conn.QueryRow(r.Context(), fmt.Sprintf(
+			`SELECT pg_total_relation_size('%[1]s'), (SELECT count(*) FROM %[1]s)`, table)).Scan(&size, &n)
+		r.check("PostgreSQL", err)
+		r.figures[table] = size / max(n, 1)
+		r.figures["sql"] += size / float64(rows)
+	}
+	// A callback is a row of two tables; its payload, a column of the second, goes before the rest.
+	var payload float64
+	const query = `SELECT avg(pg_column_size(body)) FROM requests`
+	r.check("PostgreSQL", p.conn.QueryRow(r.Context(), query).Scan(&payload))
+	r.figures["payloads"] = payload
+	r.figures["callbacks"] += r.figures["requests"] - payload
+}
+
+// logged is how much PostgreSQL has logged, in bytes, and how often it has synced that.
+func (p place) logged(r *run) (bytes, syncs float64) {
+	if p.conn != nil {
+		r.check("PostgreSQL", p.conn.QueryRow(r.Context(), `SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0'),
+			(SELECT wal_sync FROM pg_stat_wal)`).Scan(&bytes, &syncs))
+	}
+	return bytes, syncs
+}
+
+// redisNumber reads a number of a section of INFO: a value, or the calls of a command.
+func (r *run) redisNumber(server *testserver.Redis, section, name string) float64 {
+	client := testserver.Client(server.Address(), "")
+	sections, err := client.InfoMap(r.Context(), section).Result()
+	r.check("INFO", errors.Join(err, client.Close()))
+	for _, values := range sections {
+		if value, found := values[name]; found {
+			value, _, _ = strings.Cut(strings.TrimPrefix(value, "calls="), ",")
+			n, err := strconv.ParseFloat(value, 64)
+			r.check("INFO", err)
+			return n
+		}
+	}
+	r.Fatalf("INFO has no %s: %v", name, sections)
+	return 0
 }
