@@ -33,3 +33,41 @@ func (db pagesDB) Migrations(ctx context.Context) ([]ui.Migration, error) {
 	}
 	return list, nil
 }
+
+// A shownDB is the database as the API and the pages read it, with card numbers masked if the settings say
+// so. What is sent is read from the database itself.
+type shownDB struct {
+	*sqlstore.DB
+	guard store.PanGuard
+}
+
+// Payload returns a body as it may be shown.
+func (db shownDB) Payload(ctx context.Context, project, id string) (store.Payload, error) {
+	p, err := db.DB.Payload(ctx, project, id)
+	if err == nil && db.guard.Masks() {
+		p.Body, p.Masked = store.MaskPAN(p.Body)
+	}
+	return p, err
+}
+
+// Attempts returns attempts with answers as they may be shown.
+func (db shownDB) Attempts(
+	ctx context.Context, project, id string, before, limit int,
+) ([]store.Attempt, error) {
+	attempts, err := db.DB.Attempts(ctx, project, id, before, limit)
+	if err == nil && db.guard.Masks() {
+		store.MaskAttempts(attempts)
+	}
+	return attempts, err
+}
+
+// Attempt returns an attempt with its answer as it may be shown.
+func (db shownDB) Attempt(ctx context.Context, project, id string, number int) (store.Attempt, error) {
+	a, err := db.DB.Attempt(ctx, project, id, number)
+	if err != nil || !db.guard.Masks() {
+		return a, err
+	}
+	one := []store.Attempt{a}
+	store.MaskAttempts(one)
+	return one[0], nil
+}

@@ -34,6 +34,28 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/web/ui"
 )
 
+// ServeCommand runs the dispatcher.
+type ServeCommand struct {
+	config.Flags
+}
+
+// Run serves until the first SIGINT or SIGTERM, then drains.
+func (cmd *ServeCommand) Run(ctx context.Context, c *console.Console) error {
+	l, err := config.Load(c, &cmd.Flags)
+	if err != nil {
+		return err
+	}
+	s := &l.Settings
+	log := NewLogger(c, s)
+	AdoptLibraries(log)
+	srv, err := New(ctx, c, s, log)
+	if err != nil {
+		return s.Clean(err)
+	}
+	srv.Announce()
+	return s.Clean(errors.Join(srv.Run(ctx), srv.Close()))
+}
+
 // An App is everything that a serving process is made of, opened and wired. Close ends what New opened.
 type App struct {
 	Settings *config.Settings

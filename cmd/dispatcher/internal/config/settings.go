@@ -5,11 +5,15 @@
 package config
 
 import (
+	"crypto/rand"
+	"encoding/base64"
 	"reflect"
 	"strings"
 	"time"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
 )
 
 // Settings are everything that can be set. Each field is one setting with three spellings: the key (redis_url) in a
@@ -208,4 +212,34 @@ func (f *Flags) given(s setting) rawFlag {
 		}
 	}
 	return rawFlag{}
+}
+
+// EmbeddedIn are the settings of a server that a command starts for itself: everything embedded in the directory,
+// free ports, and the guard opened for this machine, where the command's receiver is. What the environment says about
+// settings is about other servers and does not count here.
+func EmbeddedIn(dir string) (*Settings, error) {
+	l, err := LoadArgs(&console.Console{}, "--listen=127.0.0.1:0", "--ops-listen=127.0.0.1:0", "--data-dir="+dir,
+		"--egress-allow=127.0.0.1/32", "--drain-timeout=2s", "--log-level=warn")
+	if err != nil {
+		return nil, err
+	}
+	return &l.Settings, nil
+}
+
+// The files in the data directory that hold keys, and the prefix by which people know an API key.
+const (
+	AdminKeyFile  = "admin.key"
+	MasterKeyFile = "master.key"
+	APIKeyPrefix  = "dk_"
+)
+
+// NewAdminKey and newMasterKey make a key.
+func NewAdminKey() string  { return APIKeyPrefix + randomText(24, base64.RawURLEncoding) }
+func NewMasterKey() string { return randomText(MasterKeyBytes, base64.StdEncoding) }
+
+// randomText returns n random bytes in the encoding.
+func randomText(n int, encoding *base64.Encoding) string {
+	b := make([]byte, n)
+	rand.Read(b) // never fails
+	return encoding.EncodeToString(b)
 }

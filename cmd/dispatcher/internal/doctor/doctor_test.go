@@ -29,6 +29,17 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
+// program has the commands of this package.
+var program = cmdtest.Program(func() any {
+	var c struct {
+		Doctor Command `cmd:""`
+	}
+	c.Doctor.Flags = config.AllFlags()
+	return &c
+})
+
+func TestMain(m *testing.M) { program.RunTests(m) }
+
 // notFound is a name server's answer that there is no such name.
 func notFound(context.Context, string) ([]string, error) {
 	return nil, &net.DNSError{Err: "no such host", Name: askedName, IsNotFound: true}

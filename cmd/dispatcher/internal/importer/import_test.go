@@ -17,6 +17,17 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/remote"
 )
 
+// program has the commands of this package.
+var program = cmdtest.Program(func() any {
+	return &struct {
+		Import Command `cmd:""`
+	}{}
+})
+
+func TestMain(m *testing.M) { program.RunTests(m) }
+
+func TestTranscripts(t *testing.T) { program.Transcripts(t, "DISPATCHER_KEY=k") }
+
 // importLines writes a file of callbacks that stay scheduled.
 func importLines(t *testing.T, n int) string {
 	t.Helper()

@@ -15,6 +15,15 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
+// program has the commands of this package.
+var program = cmdtest.Program(func() any {
+	return &struct {
+		Listen Command `cmd:""`
+	}{}
+})
+
+func TestMain(m *testing.M) { program.RunTests(m) }
+
 func newReceiver(t *testing.T, term *cmdtest.Terminal, cmd Command) *receiver {
 	t.Helper()
 	cmd.Addr, cmd.Delay = "127.0.0.1:0", "0s"

@@ -28,6 +28,18 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
+// program has the commands of this package.
+var program = cmdtest.Program(func() any {
+	return &struct {
+		Bench       BenchCommand       `cmd:""`
+		BenchServer BenchServerCommand `cmd:""`
+	}{}
+})
+
+func TestMain(m *testing.M) { program.RunTests(m) }
+
+func TestTranscripts(t *testing.T) { program.Transcripts(t) }
+
 // small are flags of a run that takes little of a busy machine.
 func small(args ...string) []string {
 	return slices.Concat([]string{"bench", "-n", "40", "--concurrency", "4", "--rate", "40", "--duration", "1s"}, args)

@@ -15,3 +15,9 @@ func MachineTicks() (idle, all uint64, ok bool) { return 0, 0, false }
 
 // InMemory is not known on this system.
 func InMemory(string) bool { return false }
+
+// DiskSpace is not known on this system.
+func DiskSpace(string) (free, total uint64, err error) { return 0, 0, errors.ErrUnsupported }
+
+// OpenFiles is not known on this system.
+func OpenFiles() (uint64, error) { return 0, errors.ErrUnsupported }
