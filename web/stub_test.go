@@ -18,6 +18,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/web"
 	"github.com/seed-ff5a32d8/dispatcher/web/api"
+	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
 const adminKey = "dk_0123456789abcdef"
@@ -35,7 +36,7 @@ func (b *backend) Accept(ctx context.Context, _ string, subs []accept.Submission
 }
 
 // rows stand for the store, and have nothing.
-type rows struct{ api.Store }
+type rows struct{ query.Store }
 
 func (rows) List(context.Context, string, store.Filter) (store.Page, error) { return store.Page{}, nil }
 

@@ -26,7 +26,7 @@ const RequestIDHeader = "X-Request-Id"
 // Options are what an API is made of. The engine, the store and the key are required.
 type Options struct {
 	Engine Engine
-	Store  Store
+	Store  query.Store
 	// AdminKey is the settings' key: it may do everything, in the default project or in the one that ProjectHeader names.
 	AdminKey string
 	// Guesses slows down who tries keys; nil: one of the API's own. RequestsPerSecond is how many requests

@@ -21,6 +21,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/web/api"
+	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
 // A recorder notes what the engine and the store are asked for, and refuses what a request's decoder has
@@ -351,7 +352,7 @@ func TestStubIsMade(t *testing.T) {
 		fmt.Fprintf(&b, "%q\n", "github.com/seed-ff5a32d8/dispatcher/"+path)
 	}
 	b.WriteString(")\n\n")
-	for _, of := range []reflect.Type{reflect.TypeFor[api.Engine](), reflect.TypeFor[api.Store]()} {
+	for _, of := range []reflect.Type{reflect.TypeFor[api.Engine](), reflect.TypeFor[query.Store]()} {
 		for m := range of.Methods() {
 			makeMethod(&b, "called"+of.Name(), m)
 		}

@@ -21,7 +21,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/secret"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
-	"github.com/seed-ff5a32d8/dispatcher/web/api"
+	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
 const (
@@ -219,7 +219,7 @@ func somePresets() control.Presets {
 type rows struct{ calledStore }
 
 type calledStore struct {
-	api.Store
+	query.Store
 	*recorder
 }
 
