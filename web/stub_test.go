@@ -1,12 +1,10 @@
 package web_test
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"sync"
 	"testing"
 	"time"
 
@@ -15,6 +13,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/index"
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/web"
 	"github.com/seed-ff5a32d8/dispatcher/web/api"
@@ -46,33 +45,15 @@ func (b *backend) Now() int64 { return time.Now().UnixMilli() }
 
 func (b *backend) Health(context.Context) dispatch.Health { return b.health }
 
-// lines is a log that may be read while it is written.
-type lines struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lines) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(b)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
 // newServer returns a server on free ports, and its log.
-func newServer(t *testing.T, b *backend, o web.Options) (*web.Server, *lines) {
+func newServer(t *testing.T, b *backend, o web.Options) (*web.Server, *testserver.Log) {
 	t.Helper()
 	if b.accept == nil {
 		b.accept = func(_ context.Context, subs []accept.Submission) ([]accept.Receipt, error) {
 			return make([]accept.Receipt, len(subs)), nil
 		}
 	}
-	log := new(lines)
+	log := new(testserver.Log)
 	o.Logger = slog.New(slog.NewJSONHandler(log, nil))
 	a, err := newAPI(b, o.Logger)
 	if err != nil {

@@ -2,7 +2,6 @@ package ui
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -12,7 +11,6 @@ import (
 	"net/http/httptest"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -105,24 +103,6 @@ func (l *listener) over() {
 	}
 }
 
-// synced is a log that may be read while it is written.
-type synced struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *synced) Write(b []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(b)
-}
-
-func (s *synced) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
-}
-
 // looking opens the pages of a world, with a server for their streams.
 func looking(t *testing.T, w *world) (*browser, *httptest.Server) {
 	t.Helper()
@@ -200,7 +180,7 @@ func TestStreamsEnd(t *testing.T) {
 // others'.
 func TestAPanicEndsItsStreamsOnly(t *testing.T) {
 	t.Parallel()
-	var log synced
+	var log testserver.Log
 	w := newWorld()
 	w.Logger = slog.New(slog.NewJSONHandler(&log, nil))
 	b, server := looking(t, w)
