@@ -3,7 +3,6 @@ package schedule_test
 import (
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -169,11 +168,7 @@ func TestSpecNextEndsEverywhere(t *testing.T) {
 }
 
 func FuzzParseSpec(f *testing.F) {
-	text, err := os.ReadFile(times)
-	if err != nil {
-		f.Fatal(err)
-	}
-	transcript.Lines(string(text), func(line string) string {
+	for _, line := range transcript.Inputs(f, times) {
 		switch words := words(f, line); words[0] {
 		case "next", "resume":
 			f.Add(words[1], words[2], moment(f, words[3]).Unix())
@@ -182,8 +177,7 @@ func FuzzParseSpec(f *testing.F) {
 		case "zone":
 			f.Add("@daily", words[1], int64(0))
 		}
-		return ""
-	})
+	}
 	for _, text := range []string{"TZ=UTC", "TZ=0", "@every 1ms", "0 0 31 2 *", "*/9223372036854775807 * * * *", ",", "? ? ? ? ?", "@", "* * * * *,", strings.Repeat(" ", 300), "0" + strings.Repeat(",0", 200) + " * * * *"} {
 		f.Add(text, "Local", int64(0))
 	}
@@ -210,13 +204,18 @@ func FuzzParseSpec(f *testing.F) {
 	})
 }
 
+// seed adds what the transcript has for an operation.
+func seed(f *testing.F, operation string) {
+	for _, line := range transcript.Inputs(f, times) {
+		if words := words(f, line); words[0] == operation {
+			f.Add(words[1])
+		}
+	}
+}
+
 // FuzzTiers: what a ladder is printed as reads as the same ladder.
 func FuzzTiers(f *testing.F) {
-	for _, s := range []string{
-		"15s 3m 10m 30m 30m 1h 2h 6h 15h", "1s,2s", "", " ,\t", "400d", "400d1ms", "1.5d12h 0",
-	} {
-		f.Add(s)
-	}
+	seed(f, "tiers")
 	f.Fuzz(func(t *testing.T, s string) {
 		tiers, err := schedule.ParseTiers(s)
 		if err != nil {
@@ -231,12 +230,7 @@ func FuzzTiers(f *testing.F) {
 
 // FuzzZone: a zone is known by the name that it was given by, and by no path of this machine.
 func FuzzZone(f *testing.F) {
-	for _, s := range []string{
-		"", "UTC", "Asia/Shanghai", "Local", "../../etc/localtime", "right/UTC", "America/Argentina/Ushuaia",
-		"posixrules", "Etc/GMT+8", "EST5EDT", strings.Repeat("a", 65), strings.Repeat("a/", 5000),
-	} {
-		f.Add(s)
-	}
+	seed(f, "zone")
 	f.Fuzz(func(t *testing.T, name string) {
 		zone, err := schedule.ParseZone(name)
 		if err != nil {
@@ -252,9 +246,7 @@ func FuzzZone(f *testing.F) {
 }
 
 func FuzzDuration(f *testing.F) {
-	for _, s := range []string{"15s", "2d", "1.5d3h", "-1ms", "0", "1d", "9e9h"} {
-		f.Add(s)
-	}
+	seed(f, "duration")
 	f.Fuzz(func(t *testing.T, s string) {
 		d, err := schedule.ParseDuration(s)
 		if err != nil {

@@ -2,7 +2,6 @@ package schedule_test
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/seed-ff5a32d8/dispatcher/internal/transcript"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
@@ -123,11 +123,7 @@ func (m model) due(begin, end time.Time) []time.Time {
 // finds.
 func TestSpecAgainstModel(t *testing.T) {
 	t.Parallel()
-	changes, err := os.ReadFile("testdata/clocks.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	around := rapid.SampledFrom(strings.Split(strings.TrimSpace(string(changes)), "\n")[1:]) // without the title
+	around := rapid.SampledFrom(transcript.Inputs(t, "testdata/clocks.txt"))
 	rapid.Check(t, func(t *rapid.T) {
 		zone, instant, _ := strings.Cut(around.Draw(t, "where"), " ")
 		change := moment(t, instant)

@@ -106,6 +106,20 @@ func Run(t *testing.T, file string, answer func(input string) string) {
 	})
 }
 
+// Inputs returns the inputs of a file of lines, expanded: fuzz tests begin with them.
+func Inputs(t testing.TB, file string) (inputs []string) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	Lines(string(text), func(line string) string {
+		inputs = append(inputs, Expand(t, line))
+		return ""
+	})
+	return inputs
+}
+
 var quoted = regexp.MustCompile(`«(.*?)(?:\*(\d+))?»`)
 
 // Expand replaces what stands between « and » by what Go reads in quotes, such as «\r\n»; and «…*100» by a

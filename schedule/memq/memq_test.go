@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
+	"github.com/seed-ff5a32d8/dispatcher/internal/transcript"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/schedule/queuetest"
 )
@@ -181,17 +183,9 @@ func TestHeapKeepsItsOrderAndItsPlaces(t *testing.T) {
 // FuzzKey compares keys with the library that makes ids: the same ones are ids, and they are ordered as their
 // texts are.
 func FuzzKey(f *testing.F) {
-	for _, s := range [][2]string{
-		{"01JD6QZ0000000000000000001", "01JD6QZ0000000000000000002"}, {"7ZZZZZZZZZZZZZZZZZZZZZZZZZ",
-			"00000000000000000000000000"},
-		{"01JD6QZ000000G000000000000", "01JD6QZ000000FZZZZZZZZZZZZ"}, {"8ZZZZZZZZZZZZZZZZZZZZZZZZZ",
-			"01jd6qz0000000000000000001"},
-		{"00000000000000000000000000", "00000000000000000000000001"}, {"0000000000000000000000000Z", "00000000000000000000000010"},
-		{"0000000000000G000000000000", "00000000000001000000000000"}, {"0000000000001A000000000000", "0000000000000G000000000000"},
-		{"", "0"}, {"0000000000000000000000000I", "0000000000000000000000000O"},
-		{"000000000000U0000000000000", "0000000000000L000000000000"}, {"0000000000000000000000000\xff", ""},
-	} {
-		f.Add(s[0], s[1])
+	for _, line := range transcript.Inputs(f, "testdata/seeds/ids.txt") {
+		a, b, _ := strings.Cut(line, " | ")
+		f.Add(a, b)
 	}
 	f.Fuzz(func(t *testing.T, a, b string) {
 		x, okX := parseKey(a)

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
+	"github.com/seed-ff5a32d8/dispatcher/internal/transcript"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
@@ -62,20 +63,7 @@ func TestRecordsReadAlike(t *testing.T) {
 		t.Skip("needs a redis-server")
 	}
 	t.Parallel()
-	records := []string{
-		"", "000000001", "000000001f", "000000001f1", "00000000Af1", "000000001f0", "000000001f01",
-		"000000001fA", "000000001x1", "-00000001f1",
-		"000000001f1y2p0ij32e8e7", "000000001f1y2p0ij32e8e8", "000000001fzzzzzzzzzzzzz",
-		"000000001f1zzzzzzzzzzzz", "000000001f10000000000000",
-		"000000001f1!1", "000000001f1!0", "000000001f1!", "000000001f1!01", "000000001f1!999999999",
-		"000000001f1!9999999999",
-		"000000001f1!99999999999999999999", "000000001f1!x", "000000001f1!1:", "000000001f1!1:k",
-		"000000001f1:k", "000000001f1:", "000000001f1:k:l",
-		"000000001f1:" + strings.Repeat("k", schedule.MaxLock), "000000001f1:" + strings.Repeat("k", schedule.MaxLock+1),
-		"000000001f1:é", "000000001f1 ", " 000000001f1",
-		"000000001f1\n", "000000001f1:k\n", "000000001f1\x00", "000000001f1!1!1", "000000001e1-k",
-		"zzzzzzzzzd1y2p0ij32e8e7!7:A_b-9",
-	}
+	records := transcript.Inputs(t, "testdata/seeds/records.txt")
 	drawn := rapid.StringMatching(`[0-9a-z]{8,9}[0-9a-zA]?[frdex][0-9a-zA]{0,14}` +
 		`(!\d{0,11})?(:[A-Za-z0-9_:-]{0,24})?[ \n]?`)
 	for seed := range 2000 {
@@ -118,11 +106,8 @@ func TestRecordsReadAlike(t *testing.T) {
 
 // FuzzDecodeRecord: a record that is read is within bounds, and written as one that reads the same.
 func FuzzDecodeRecord(f *testing.F) {
-	for _, s := range []string{
-		"", "000000001f1", "000000001rzz!3:lock", "000000001rzz!:lock", "000000001x1", "-00000001f1", "00000000_f1",
-		"000000001f+1", "000000001f:Z", "00jd2x4k0r2s:order-7", "zzzzzzzzze1", "000000001f1!9", "000000001d01:",
-	} {
-		f.Add(s)
+	for _, record := range transcript.Inputs(f, "testdata/seeds/records.txt") {
+		f.Add(record)
 	}
 	f.Fuzz(func(t *testing.T, record string) {
 		it, _, err := decodeRecord("id", record)
@@ -138,16 +123,10 @@ func FuzzDecodeRecord(f *testing.F) {
 
 // FuzzRedisURL: what is taken names hosts with ports and makes a client; what is refused is not repeated.
 func FuzzRedisURL(f *testing.F) {
-	for _, s := range []string{
-		"redis://localhost", "rediss://u:p%40ss@h:6380/3",
-		"redis+sentinel://u:p@h1,h2:26380/mymaster/2?sentinel_password=x",
-		"redis+cluster://[::1]:7000,h2", "redis://", "redis://a,b", "redis+://h", "redis://:p@/0",
-		"redis://h/x", "redis+cluster://h/1",
-		"redis://user:p/ss@h", "redis://h:70000", "redis://0]0", "redis+sentinel://h", "redis://h?db=1",
-		"redis://u:%zz@h",
-		"redis://h/99999999999999999999",
-	} {
-		f.Add(s)
+	for _, line := range transcript.Inputs(f, "testdata/addresses/read.txt") {
+		if text, err := strconv.Unquote(strings.TrimPrefix(line, "url ")); err == nil {
+			f.Add(text)
+		}
 	}
 	f.Fuzz(func(t *testing.T, raw string) {
 		a, err := parseURL(raw)
@@ -179,12 +158,9 @@ func FuzzRedisURL(f *testing.F) {
 
 // FuzzLane: lanes are read as they were written, whatever follows, and sort as their numbers do.
 func FuzzLane(f *testing.F) {
-	for _, s := range [][2]string{
-		{"11rest", "2zz"}, {"", "0"}, {"d1y2p0ij32e8e7", "d1y2p0ij32e8e8"}, {"2+1", "2-1"}, {"201", "1Z"},
-		{"11", "12"}, {"19", "1a"}, {"1z", "210"}, {"2zz", "3100"}, {"41ekf", "41ekg"}, {"8e140mv0g", "d1y2p0ij32e8e7"}, {"1", "1-"},
-		{"1:", "2z"}, {"10", "z1"},
-	} {
-		f.Add(s[0], s[1])
+	for _, line := range transcript.Inputs(f, "testdata/seeds/lanes.txt") {
+		a, b, _ := strings.Cut(line, " | ")
+		f.Add(a, b)
 	}
 	f.Fuzz(func(t *testing.T, a, b string) {
 		x, rest, ok := decodeLane(a)

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"net/http"
-	"os"
 	"regexp"
 	"regexp/syntax"
 	"strconv"
@@ -123,13 +122,9 @@ func compiledSize(t testing.TB, text string) int {
 // BenchmarkWorstPatterns says what maxSteps is made of: how long a step of each takes, on the worst of the
 // texts.
 func BenchmarkWorstPatterns(b *testing.B) {
-	patterns, err := os.ReadFile(worstPatterns)
-	if err != nil {
-		b.Fatal(err)
-	}
-	for text := range strings.FieldsFuncSeq(string(patterns), func(r rune) bool { return r == '\n' }) {
+	for _, text := range transcript.Inputs(b, worstPatterns) {
 		var p pattern
-		if parse.Decode(parse.Quote(text), &p, new(limits)) != nil || p.reach < MaxBodyBytes || text[0] == '#' {
+		if parse.Decode(parse.Quote(text), &p, new(limits)) != nil || p.reach < MaxBodyBytes {
 			continue
 		}
 		b.Run(text, func(b *testing.B) {

@@ -136,12 +136,12 @@ func FuzzSecret(f *testing.F) {
 	pkcs1 := pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)})
 	public := pem.EncodeToMemory(&pem.Block{Type: "RSA PUBLIC KEY",
 		Bytes: x509.MarshalPKCS1PublicKey(&key.PublicKey)})
-	for _, s := range []string{
-		"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsk_" + strings.Repeat("A", 43) + "=",
-		"whpk_" + strings.Repeat("A", 43) + "=",
-		string(pkcs1), string(public), "user:password", "a secret", "0123456789", "whsec_", "whsk_####",
-		"-----BEGIN PRIVATE KEY-----\n-----END PRIVATE KEY-----\n",
-	} {
+	seeds := []string{string(pkcs1), string(public)}
+	for _, line := range transcript.Inputs(f, "testdata/secrets.txt") {
+		_, text, _ := strings.Cut(strings.TrimPrefix(line, "verifier "), " ")
+		seeds = append(seeds, text)
+	}
+	for _, s := range seeds {
 		for use := range sign.Uses() {
 			f.Add(byte(use), s)
 		}

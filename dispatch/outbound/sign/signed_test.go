@@ -370,11 +370,9 @@ func findings(t *testing.T, wrong []store.FieldError) string {
 }
 
 func FuzzParseSigner(f *testing.F) {
-	f.Add(`{"type":"hmac-sha256-body","header":"X-Shopify-Hmac-Sha256","prefix":"","encoding":"base64"}`)
-	f.Add(`{"type":"sorted-kv","exclude":["a","b"],"put":{"name":"x","in":"header"}}`)
-	f.Add(`{"type":"sorted-kv","alg":"rsa2","put":{"in":"query"},"nonce":"n","time":"t","time_format":"datetime"}`)
-	f.Add(`{"type":"wechat-v3-rsa","mchid":"1900009191"}`)
-	f.Add(`"basic"`)
+	for _, line := range transcript.Inputs(f, "testdata/signers.txt") {
+		f.Add(line)
+	}
 	f.Fuzz(func(t *testing.T, raw string) {
 		text, wrong := Parse([]byte(raw))
 		if (text == "") != (len(wrong) > 0) {
