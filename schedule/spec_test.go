@@ -204,18 +204,21 @@ func FuzzParseSpec(f *testing.F) {
 	})
 }
 
-// seed adds what the transcript has for an operation.
-func seed(f *testing.F, operation string) {
+// firstWords are what the transcript has for an operation.
+func firstWords(f *testing.F, operation string) (all []string) {
 	for _, line := range transcript.Inputs(f, times) {
 		if words := words(f, line); words[0] == operation {
-			f.Add(words[1])
+			all = append(all, words[1])
 		}
 	}
+	return all
 }
 
 // FuzzTiers: what a ladder is printed as reads as the same ladder.
 func FuzzTiers(f *testing.F) {
-	seed(f, "tiers")
+	for _, s := range firstWords(f, "tiers") {
+		f.Add(s)
+	}
 	f.Fuzz(func(t *testing.T, s string) {
 		tiers, err := schedule.ParseTiers(s)
 		if err != nil {
@@ -230,7 +233,9 @@ func FuzzTiers(f *testing.F) {
 
 // FuzzZone: a zone is known by the name that it was given by, and by no path of this machine.
 func FuzzZone(f *testing.F) {
-	seed(f, "zone")
+	for _, s := range firstWords(f, "zone") {
+		f.Add(s)
+	}
 	f.Fuzz(func(t *testing.T, name string) {
 		zone, err := schedule.ParseZone(name)
 		if err != nil {
@@ -246,7 +251,9 @@ func FuzzZone(f *testing.F) {
 }
 
 func FuzzDuration(f *testing.F) {
-	seed(f, "duration")
+	for _, s := range firstWords(f, "duration") {
+		f.Add(s)
+	}
 	f.Fuzz(func(t *testing.T, s string) {
 		d, err := schedule.ParseDuration(s)
 		if err != nil {
