@@ -118,18 +118,18 @@ const searchTime = 10 * time.Second
 
 // Run prints up to the limit of callbacks. A rare callback is looked for page by page.
 func (cmd *callbackList) Run(c *session) error {
-	p := pager{path: "/v1/callbacks", q: queryOf(cmd), limit: cmd.Limit, within: searchTime}
-	p.q.Set("cursor", cmd.Cursor)
+	p := &remote.Pager{Path: "/v1/callbacks", Query: queryOf(cmd), Limit: cmd.Limit, Within: searchTime}
+	p.Query.Set("cursor", cmd.Cursor)
 	if cmd.ByDue {
-		p.q.Set("order", "due")
+		p.Query.Set("order", "due")
 	}
-	return p.showCallbacks(c)
+	return showCallbacks(c, p)
 }
 
 // showCallbacks prints what a pager finds.
-func (p *pager) showCallbacks(c *session) error {
+func showCallbacks(c *session, p *remote.Pager) error {
 	if c.json {
-		return p.printOne(c)
+		return printPage(c, p)
 	}
 	found, err := pages[client.Callback](c, p)
 	if err != nil {
@@ -143,12 +143,12 @@ func (p *pager) showCallbacks(c *session) error {
 				console.Short(cb.Ref, 32), console.Short(cb.URL, console.Widest),
 			}
 		})
-	case p.next == "":
+	case p.Next == "":
 		c.printf("no callbacks match\n")
 	default:
-		c.printf("no callbacks match so far, after %s of looking; --from and --to make it shorter\n", p.within)
+		c.printf("no callbacks match so far, after %s of looking; --from and --to make it shorter\n", p.Within)
 	}
-	p.showMore(c)
+	showMore(c, p)
 	return nil
 }
 

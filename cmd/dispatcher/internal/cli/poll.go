@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
+	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/remote"
 )
 
 // PollCommand is the API for polls from the shell.
@@ -116,10 +117,10 @@ func (*pollList) Help() string {
 
 // Run prints the polls.
 func (cmd *pollList) Run(c *session) error {
-	p := pager{path: "/v1/callbacks", q: queryOf(cmd), limit: cmd.Limit, within: searchTime}
-	p.q.Set("cursor", cmd.Cursor)
-	p.q.Set("kind", string(client.Poll))
-	return p.showCallbacks(c)
+	p := &remote.Pager{Path: "/v1/callbacks", Query: queryOf(cmd), Limit: cmd.Limit, Within: searchTime}
+	p.Query.Set("cursor", cmd.Cursor)
+	p.Query.Set("kind", string(client.Poll))
+	return showCallbacks(c, p)
 }
 
 // pollResolve ends a poll.

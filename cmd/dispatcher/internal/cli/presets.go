@@ -32,16 +32,16 @@ type policyList struct {
 
 // Run prints the policies.
 func (cmd *policyList) Run(c *session) error {
-	p := pager{path: "/v1/policies", q: url.Values{}}
+	q := url.Values{"limit": {strconv.Itoa(remote.MostPerPage)}}
 	switch cmd.From {
 	case "":
 	case "now":
-		p.q.Set("from", time.Now().UTC().Format(time.RFC3339))
+		q.Set("from", time.Now().UTC().Format(time.RFC3339))
 	default:
-		p.q.Set("from", cmd.From)
+		q.Set("from", cmd.From)
 	}
 	var answer client.Page[pickedPolicy]
-	whole, err := p.page(c, remote.MostPerPage, &answer)
+	whole, err := c.call(get("/v1/policies?"+q.Encode()), &answer)
 	if err != nil {
 		return err
 	}

@@ -8,7 +8,6 @@ import (
 	"net/url"
 	"reflect"
 	"strings"
-	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
@@ -155,12 +154,12 @@ func list[T any](
 	if f.Limit < 1 {
 		return console.Wrong("--limit is at least 1")
 	}
-	p := pager{path: path, q: queryOf(q), limit: f.Limit, most: remote.MostPerPage}
-	p.q.Set("cursor", f.Cursor)
+	p := &remote.Pager{Path: path, Query: queryOf(q), Limit: f.Limit, Most: remote.MostPerPage}
+	p.Query.Set("cursor", f.Cursor)
 	if c.json {
-		return p.printOne(c)
+		return printPage(c, p)
 	}
-	found, err := pages[T](c, &p)
+	found, err := pages[T](c, p)
 	if err != nil {
 		return err
 	}
@@ -169,62 +168,37 @@ func list[T any](
 		return nil
 	}
 	console.ShowTable(c.Console, found, header, row)
-	p.showMore(c)
+	showMore(c, p)
 	return nil
 }
 
-// A pager reads a list page by page.
-type pager struct {
-	path string
-	q    url.Values
-	// limit is how many entries are wanted, most how many a page may have, and within how long they are looked for; zero:
-	// no bound.
-	limit, most int
-	within      time.Duration
-	// next is where the list goes on; empty: it has ended.
-	next string
-}
-
-// page asks for one page of n entries.
-func (p *pager) page(c *session, n int, out any) ([]byte, error) {
-	if p.q.Get("cursor") == "" {
-		p.q.Del("cursor")
+// pages reads what a pager finds, safe for a terminal.
+func pages[T any](c *session, p *remote.Pager) ([]T, error) {
+	if err := c.connect(); err != nil {
+		return nil, err
 	}
-	p.q.Set("limit", fmt.Sprint(n))
-	return c.call(get(p.path+"?"+p.q.Encode()), out)
+	found, err := remote.Pages[T](c.ctx, c.client, p)
+	console.MakeSafe(&found)
+	console.MakeSafe(&p.Next)
+	return found, err
 }
 
-// printOne shows one page for machines.
-func (p *pager) printOne(c *session) error {
-	answer, err := p.page(c, p.limit, nil)
+// printPage shows one page for machines.
+func printPage(c *session, p *remote.Pager) error {
+	if err := c.connect(); err != nil {
+		return err
+	}
+	answer, err := p.Page(c.ctx, c.client, p.Limit, nil)
 	if err != nil {
 		return err
 	}
 	return console.PrintJSON(c.Console, answer)
 }
 
-// pages reads on until there are enough entries, or no more. A page may be shorter than asked for although there are more.
-func pages[T any](c *session, p *pager) (found []T, err error) {
-	for began := time.Now(); ; p.q.Set("cursor", p.next) {
-		n := p.limit - len(found)
-		if p.most > 0 {
-			n = min(n, p.most)
-		}
-		var page client.Page[T]
-		if _, err := p.page(c, n, &page); err != nil {
-			return nil, err
-		}
-		found, p.next = append(found, page.Data...), page.NextCursor
-		if p.next == "" || len(found) >= p.limit || p.within > 0 && time.Since(began) >= p.within {
-			return found, nil
-		}
-	}
-}
-
 // showMore says where a list goes on, if it does.
-func (p *pager) showMore(c *session) {
-	if p.next != "" {
-		c.printf("\nthere are more: --cursor %s\n", p.next)
+func showMore(c *session, p *remote.Pager) {
+	if p.Next != "" {
+		c.printf("\nthere are more: --cursor %s\n", p.Next)
 	}
 }
 

@@ -1,14 +1,17 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
@@ -17,25 +20,12 @@ import (
 // NewestAttempts reads the newest attempts of a callback page by page, most of them or for zero all, and
 // returns them by number.
 func NewestAttempts(ctx context.Context, cl *Client, id string, most int) ([]json.RawMessage, error) {
-	var all []json.RawMessage
-	for next := ""; ; {
-		n := MostPerPage
-		if most > 0 {
-			n = min(n, most-len(all))
-		}
-		var answer struct {
-			Data       []json.RawMessage `json:"data"`
-			NextCursor string            `json:"next_cursor"`
-		}
-		if _, err := Page(ctx, cl, CallbackPath(id)+"/attempts", url.Values{}, n, next, &answer); err != nil {
-			return nil, err
-		}
-		all, next = append(all, answer.Data...), answer.NextCursor
-		if next == "" || most > 0 && len(all) >= most {
-			slices.Reverse(all)
-			return all, nil
-		}
+	p := Pager{
+		Path: CallbackPath(id) + "/attempts", Query: url.Values{}, Limit: cmp.Or(most, math.MaxInt), Most: MostPerPage,
 	}
+	all, err := Pages[json.RawMessage](ctx, cl, &p)
+	slices.Reverse(all)
+	return all, err
 }
 
 // DecodeAttempts reads attempts as the server wrote them.
@@ -72,11 +62,41 @@ func StateOf(cb *client.Callback) string {
 // MostPerPage is the most entries that the API gives in one answer.
 const MostPerPage = 500
 
-// Page asks for one page of a list, of n entries.
-func Page(ctx context.Context, cl *Client, path string, q url.Values, n int, cursor string, out any) ([]byte, error) {
-	q.Set("limit", strconv.Itoa(n))
-	if cursor != "" {
-		q.Set("cursor", cursor)
+// A Pager reads a list page by page.
+type Pager struct {
+	Path  string
+	Query url.Values
+	// Limit is how many entries are wanted, Most how many a page may have, and Within how long they are looked for; zero:
+	// no bound.
+	Limit, Most int
+	Within      time.Duration
+	// Next is where the list goes on; empty: it has ended.
+	Next string
+}
+
+// Page asks for one page of n entries.
+func (p *Pager) Page(ctx context.Context, cl *Client, n int, out any) ([]byte, error) {
+	if p.Query.Get("cursor") == "" {
+		p.Query.Del("cursor")
 	}
-	return cl.Call(ctx, http.MethodGet, path+"?"+q.Encode(), nil, out)
+	p.Query.Set("limit", strconv.Itoa(n))
+	return cl.Call(ctx, http.MethodGet, p.Path+"?"+p.Query.Encode(), nil, out)
+}
+
+// Pages reads on until there are enough entries, or no more. A page may be shorter than asked for although there are more.
+func Pages[T any](ctx context.Context, cl *Client, p *Pager) (found []T, err error) {
+	for began := time.Now(); ; p.Query.Set("cursor", p.Next) {
+		n := p.Limit - len(found)
+		if p.Most > 0 {
+			n = min(n, p.Most)
+		}
+		var page client.Page[T]
+		if _, err := p.Page(ctx, cl, n, &page); err != nil {
+			return nil, err
+		}
+		found, p.Next = append(found, page.Data...), page.NextCursor
+		if p.Next == "" || len(found) >= p.Limit || p.Within > 0 && time.Since(began) >= p.Within {
+			return found, nil
+		}
+	}
 }
