@@ -109,7 +109,7 @@ type callbackList struct {
 	To          string            `in:"to" placeholder:"TIME" help:"Only those accepted before this time, RFC 3339."`
 	ByDue       bool              `help:"Open callbacks by due time, earliest first."`
 	Limit       int               `default:"50" placeholder:"N" help:"Most callbacks to show, at most 500. Default: 50."`
-	Cursor      string            `placeholder:"CURSOR" help:"Continue a list at the cursor that it ended with."`
+	cursorFlag
 	answerFlags
 }
 

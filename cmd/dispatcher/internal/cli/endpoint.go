@@ -124,7 +124,7 @@ type endpointArg struct {
 // endpointDelete removes an endpoint.
 type endpointDelete struct {
 	endpointArg
-	Reason string `in:"reason" placeholder:"TEXT" help:"Why, for the audit."`
+	reasonFlag
 	serverFlags
 }
 
@@ -224,13 +224,12 @@ type endpointFields struct {
 	Name        string   `in:"name" placeholder:"TEXT" help:"A name for people."`
 	Topic       []string `in:"topics,list" placeholder:"TOPIC" help:"Events that it is told of: payment.succeeded, payment.*, or * for all; may be repeated."`
 	URLOverride string   `in:"url_override" name:"url-override" placeholder:"deny|same_host|any" help:"Whether a callback may bring an address of its own. Default: deny."`
-	choiceFlags
-	Header      []string `in:"headers,headers" short:"H" sep:"none" placeholder:"NAME:VALUE" help:"A header to send with every attempt; may be repeated."`
-	Rate        string   `in:"rate" placeholder:"N/s" help:"How many attempts may begin: 50/s, 300/m, 10/h or 1/d."`
-	Concurrency int      `in:"concurrency" placeholder:"N" help:"How many attempts may be in flight. Default: the setting lane_concurrency."`
-	Disable     bool     `in:"enabled,not" xor:"enabled" help:"Disable it: callbacks are accepted and held."`
-	Secret      string   `in:"secret,secret" placeholder:"TEXT|@FILE|-" help:"The secret that signs, as its signer wants it; better in a file, or on the standard input with -, than where other users of this machine see it. Default: one is made."`
-	SecretLabel string   `in:"secret_label" placeholder:"TEXT" help:"What receivers know the secret by, such as a certificate's serial number."`
+	attemptChoices
+	Rate        string `in:"rate" placeholder:"N/s" help:"How many attempts may begin: 50/s, 300/m, 10/h or 1/d."`
+	Concurrency int    `in:"concurrency" placeholder:"N" help:"How many attempts may be in flight. Default: the setting lane_concurrency."`
+	Disable     bool   `in:"enabled,not" xor:"enabled" help:"Disable it: callbacks are accepted and held."`
+	Secret      string `in:"secret,secret" placeholder:"TEXT|@FILE|-" help:"The secret that signs, as its signer wants it; better in a file, or on the standard input with -, than where other users of this machine see it. Default: one is made."`
+	SecretLabel string `in:"secret_label" placeholder:"TEXT" help:"What receivers know the secret by, such as a certificate's serial number."`
 	changeFlags
 }
 

@@ -14,9 +14,9 @@ import (
 // endpointPut makes or replaces endpoints by their external ids.
 type endpointPut struct {
 	serverFlags
-	File   string `arg:"" placeholder:"FILE.ndjson" help:"File with one endpoint a line, as PUT /v1/endpoints/by-external-id takes it, with its external_id; - reads the standard input."`
-	Reason string `in:"reason" placeholder:"TEXT" help:"Why, for the audit."`
-	JSON   bool   `name:"json" help:"Print the summary for machines."`
+	File string `arg:"" placeholder:"FILE.ndjson" help:"File with one endpoint a line, as PUT /v1/endpoints/by-external-id takes it, with its external_id; - reads the standard input."`
+	reasonFlag
+	JSON bool `name:"json" help:"Print the summary for machines."`
 }
 
 // Help is what endpoint put --help says below the flags' summary.

@@ -102,11 +102,11 @@ func (cmd *pollGet) Run(c *session) error {
 
 // pollList lists polls.
 type pollList struct {
-	State  []string `in:"state" placeholder:"STATE" help:"Only these states: scheduled, attempting, succeeded, dead, canceled."`
-	Ref    string   `in:"ref" placeholder:"REF" help:"Only this reference."`
-	Topic  string   `in:"topic" placeholder:"TOPIC" help:"Only this topic."`
-	Limit  int      `default:"50" placeholder:"N" help:"Most polls to show, at most 500. Default: 50."`
-	Cursor string   `placeholder:"CURSOR" help:"Continue a list at the cursor that it ended with."`
+	State []string `in:"state" placeholder:"STATE" help:"Only these states: scheduled, attempting, succeeded, dead, canceled."`
+	Ref   string   `in:"ref" placeholder:"REF" help:"Only this reference."`
+	Topic string   `in:"topic" placeholder:"TOPIC" help:"Only this topic."`
+	Limit int      `default:"50" placeholder:"N" help:"Most polls to show, at most 500. Default: 50."`
+	cursorFlag
 	answerFlags
 }
 

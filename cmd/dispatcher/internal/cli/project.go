@@ -37,8 +37,7 @@ func quotasText(q client.Quotas) string {
 // projectFields are what can be said of a project: what callbacks get that bring none, nor get any from their endpoint.
 type projectFields struct {
 	Name string `in:"name" placeholder:"TEXT" help:"A name for people."`
-	choiceFlags
-	Header []string `in:"headers,headers" short:"H" sep:"none" placeholder:"NAME:VALUE" help:"A header to send with every attempt; may be repeated."`
+	attemptChoices
 	// HeaderHosts are a list that replaces the one that there is.
 	HeaderHosts []string `in:"header_hosts" placeholder:"HOST,..." help:"Hosts that those of the headers go to which are credentials, such as Authorization; to all others they are not sent."`
 	MaxOpen     *int64   `in:"quotas.open_callbacks" placeholder:"N" help:"Most open callbacks; 0: no bound. Needs the settings' key."`
@@ -106,8 +105,8 @@ type keyCreate struct {
 	Name      string   `in:"name" arg:"" help:"What it is for, such as \"checkout service\"."`
 	Scope     []string `in:"scopes" required:"" enum:"send,read,operate,admin" placeholder:"SCOPE" help:"What it may do: send (hand over callbacks and events), read (look at everything but secrets), operate (also change callbacks, endpoints and lanes), admin (also keys, secrets, projects and the index). May be repeated. Operate includes read, admin all."`
 	ExpiresIn string   `in:"expires_in" placeholder:"DURATION" help:"It ends after so long, such as 90d. Default: it does not."`
-	Reason    string   `in:"reason" placeholder:"TEXT" help:"Why, for the audit."`
-	JSON      bool     `name:"json" help:"Print the server's answer for machines; the key is in \"key\"."`
+	reasonFlag
+	JSON bool `name:"json" help:"Print the server's answer for machines; the key is in \"key\"."`
 	serverFlags
 }
 
@@ -219,8 +218,8 @@ func (cmd *secretsRotate) Run(c *session) error {
 // secretsReencrypt changes the master key of everything that is stored.
 type secretsReencrypt struct {
 	serverFlags
-	Reason string `in:"reason" placeholder:"TEXT" help:"Why, for the audit."`
-	JSON   bool   `name:"json" help:"Print what was done for machines."`
+	reasonFlag
+	JSON bool `name:"json" help:"Print what was done for machines."`
 }
 
 // Help is what secrets reencrypt --help says below the flags' summary.

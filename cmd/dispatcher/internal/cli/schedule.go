@@ -142,7 +142,7 @@ func (cmd *scheduleRuns) Run(c *session) error {
 // scheduleDelete removes a schedule.
 type scheduleDelete struct {
 	scheduleArg
-	Reason string `in:"reason" placeholder:"TEXT" help:"Why, for the audit."`
+	reasonFlag
 	serverFlags
 }
 

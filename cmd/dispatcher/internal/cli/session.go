@@ -45,9 +45,14 @@ func (f *answerFlags) ProvideSession(ctx context.Context, c *console.Console) *s
 	return &session{Console: c, ctx: ctx, flags: f.Flags, json: f.JSON}
 }
 
+// A reasonFlag says why something is changed.
+type reasonFlag struct {
+	Reason string `in:"reason" placeholder:"TEXT" help:"Why, for the audit."`
+}
+
 // changeFlags are those of a command that changes something.
 type changeFlags struct {
-	Reason string `in:"reason" placeholder:"TEXT" help:"Why, for the audit."`
+	reasonFlag
 	answerFlags
 }
 
@@ -130,12 +135,17 @@ func (c *session) done(r request, format string, args ...any) error {
 	return err
 }
 
+// A cursorFlag says where a list goes on.
+type cursorFlag struct {
+	Cursor string `placeholder:"CURSOR" help:"Continue a list at the cursor that it ended with."`
+}
+
 // listFlags are those of every list.
 type listFlags struct {
 	serverFlags
-	Limit  int    `default:"50" placeholder:"N" help:"Most entries to show. Default: 50."`
-	Cursor string `placeholder:"CURSOR" help:"Continue a list at the cursor that it ended with."`
-	JSON   bool   `name:"json" help:"Print the server's answer for machines: one page, of at most 500."`
+	Limit int `default:"50" placeholder:"N" help:"Most entries to show. Default: 50."`
+	cursorFlag
+	JSON bool `name:"json" help:"Print the server's answer for machines: one page, of at most 500."`
 }
 
 // ProvideSession makes what the command is run with.
@@ -348,6 +358,12 @@ type choiceFlags struct {
 	Policy  string `in:"policy,choice" placeholder:"NAME|JSON|@FILE" help:"Policy: a name (see \"dispatcher policy list\"), exp(FIRST,FACTOR,LONGEST,COUNT), or an object such as {\"tiers\": [\"15s\", \"3m\"], \"timeout\": \"5s\"}."`
 	Success string `in:"success,choice" placeholder:"NAME|JSON|@FILE" help:"Success rule: http-2xx, http-200, body-success, body-ok, alipay, wechat-v2-xml, wechat-v3, adyen-accepted, json-code, one of the project's own, or an object such as {\"status\": [200], \"body\": {\"equals\": \"OK\"}}."`
 	Signer  string `in:"signer,choice" placeholder:"NAME|JSON|@FILE" help:"Signer: a name, or an object with its options such as {\"type\": \"sorted-kv\", \"alg\": \"md5\"}; \"dispatcher signer list\" explains them."`
+}
+
+// attemptChoices say how every attempt is to be made; endpoints and projects have the same.
+type attemptChoices struct {
+	choiceFlags
+	Header []string `in:"headers,headers" short:"H" sep:"none" placeholder:"NAME:VALUE" help:"A header to send with every attempt; may be repeated."`
 }
 
 // choice reads the value of the flag of that name: a name, or a JSON object. What it means is the server's to judge.
