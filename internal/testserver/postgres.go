@@ -198,15 +198,10 @@ func (p *Postgres) HasEnded() bool { return p.server.hasEnded() }
 
 // KillBackend is kill -9 of one session of the database: the server then ends all sessions, and recovers.
 func (p *Postgres) KillBackend(ctx context.Context, database string) error {
-	db, err := sql.Open("pgx", p.URL())
-	if err != nil {
-		return err
-	}
-	defer db.Close()
 	var pid int
-	err = db.QueryRowContext(ctx, `SELECT pid FROM pg_stat_activity
+	err := p.read(ctx, &pid, `SELECT pid FROM pg_stat_activity
 		WHERE datname = $1 AND backend_type = 'client backend' AND pid <> pg_backend_pid()
-		ORDER BY state_change DESC LIMIT 1`, database).Scan(&pid)
+		ORDER BY state_change DESC LIMIT 1`, database)
 	if err != nil {
 		return fmt.Errorf("find a session of %s: %w", database, err)
 	}
@@ -252,6 +247,16 @@ func (p *Postgres) Exec(ctx context.Context, statement string) error {
 	}
 	_, err = db.ExecContext(ctx, statement)
 	return errors.Join(err, db.Close())
+}
+
+// read reads one value by a query in the first database.
+func (p *Postgres) read(ctx context.Context, value any, query string, args ...any) error {
+	db, err := sql.Open("pgx", p.URL())
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	return db.QueryRowContext(ctx, query, args...).Scan(value)
 }
 
 // databases counts the databases of all servers. A server may get the port of an earlier one; its databases'
@@ -330,13 +335,8 @@ func (p *Postgres) wait() error {
 func (p *Postgres) answers(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	db, err := sql.Open("pgx", p.URL())
-	if err != nil {
-		return err
-	}
-	defer db.Close()
 	var data string
-	if err := db.QueryRowContext(ctx, "SHOW data_directory").Scan(&data); err != nil {
+	if err := p.read(ctx, &data, "SHOW data_directory"); err != nil {
 		return err
 	}
 	if data != p.data() {

@@ -52,17 +52,26 @@ func Run(m *testing.M) (code int) {
 // Context, Failed, Cleanup and TempDir; Fatal and Fatalf from the goroutine that called Outside alone.
 func Outside(f func(testing.TB)) (err error) {
 	l := &lifetime{}
+	defer func() { err = l.end() }()
+	if err := failure(func() { f(l) }); err != nil {
+		l.errs = append(l.errs, err)
+	}
+	return nil
+}
+
+// failure calls f, and returns what the lifetime's Fatal or Fatalf ended it with. In a test they end the goroutine,
+// here they unwind to this function.
+func failure(f func()) (err error) {
 	defer func() {
-		if failure := recover(); failure != nil {
-			failed, ok := failure.(startFailed)
+		if thrown := recover(); thrown != nil {
+			failed, ok := thrown.(startFailed)
 			if !ok {
-				panic(failure)
+				panic(thrown)
 			}
-			l.errs = append(l.errs, failed.error)
+			err = failed.error
 		}
-		err = l.end()
 	}()
-	f(l)
+	f()
 	return nil
 }
 
@@ -98,17 +107,7 @@ type once[S any] struct {
 func (o *once[S]) get(tb testing.TB, start func(testing.TB) S) S {
 	tb.Helper()
 	o.Do(func() {
-		// Fatalf must end start. In a test that ends the goroutine, here it unwinds to this function.
-		defer func() {
-			if failure := recover(); failure != nil {
-				err, ok := failure.(startFailed)
-				if !ok {
-					panic(failure)
-				}
-				o.err = err
-			}
-		}()
-		o.server = start(shared)
+		o.err = failure(func() { o.server = start(shared) })
 	})
 	if o.err != nil {
 		tb.Fatal(o.err)

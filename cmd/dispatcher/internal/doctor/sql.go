@@ -176,29 +176,16 @@ func (f *sqlFacts) readTables(ctx context.Context, conn *sql.Conn, s *config.Set
 	if err != nil {
 		return err
 	}
-	err = each(ctx, conn, "SELECT generation, built, shards, prefix FROM index_meta WHERE id = 1", func(rows *sql.Rows) error {
-		f.meta = &store.IndexMeta{}
-		return rows.Scan(&f.meta.Generation, &f.meta.Built, &f.meta.Shards, &f.meta.Prefix)
-	})
-	if err != nil {
+	var m store.IndexMeta
+	err = conn.QueryRowContext(ctx, "SELECT generation, built, shards, prefix FROM index_meta WHERE id = 1").
+		Scan(&m.Generation, &m.Built, &m.Shards, &m.Prefix)
+	if err == nil {
+		f.meta = &m
+	} else if !errors.Is(err, sql.ErrNoRows) {
 		return err
 	}
 	f.sealed, err = sqlstore.ReadSealedKeys(ctx, conn, time.Now().UnixMilli())
 	return err
-}
-
-func each(ctx context.Context, conn *sql.Conn, query string, read func(*sql.Rows) error) error {
-	rows, err := conn.QueryContext(ctx, query)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		if err := read(rows); err != nil {
-			return err
-		}
-	}
-	return rows.Err()
 }
 
 func judgeDatabase(f *facts) diagnosis {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -36,9 +37,9 @@ const placeEnd = 30 * time.Second
 // close ends the server and removes what was made for it, whatever has become of ctx.
 func (o *ownPlace) close(ctx context.Context) error {
 	var err error
-	for i := len(o.closers) - 1; i >= 0; i-- {
+	for _, closer := range slices.Backward(o.closers) {
 		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), placeEnd)
-		err = errors.Join(err, o.closers[i](limited))
+		err = errors.Join(err, closer(limited))
 		cancel()
 	}
 	o.closers = nil
