@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
+	"github.com/seed-ff5a32d8/dispatcher/internal/transcript"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/schedule/memq"
 	"github.com/seed-ff5a32d8/dispatcher/store"
@@ -232,9 +233,22 @@ func (a arguments) polls() string {
 	if a.has("endpoint") {
 		p.URL, p.Endpoint = "", store.EndpointPrefix+a.id(a.named["endpoint"])
 	}
-	if a.has("hold_if") {
-		p.HoldIf = []byte(a.named["hold_if"])
+	for name, text := range map[string]*string{"ref": &p.Ref, "url": &p.URL, "at": &p.Endpoint, "method": &p.Method,
+		"signer": &p.Signer, "result": &p.OnResult.URL} {
+		if value := a.text(name); value != nil {
+			*text = *value
+		}
 	}
+	for name, text := range map[string]*[]byte{"hold_if": (*[]byte)(&p.HoldIf), "until": (*[]byte)(&p.Until),
+		"evaluate": (*[]byte)(&p.Evaluate), "context": (*[]byte)(&p.Context)} {
+		if value := a.text(name); value != nil {
+			*text = []byte(transcript.Expand(a, *value))
+		}
+	}
+	if headers := a.headers(); headers != nil {
+		p.Headers = *headers
+	}
+	p.OnResult.Delay = a.maybeDuration("result_delay")
 	if a.has("budget") {
 		p.ErrorBudget = new(a.number("budget"))
 	}

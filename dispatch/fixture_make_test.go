@@ -266,17 +266,6 @@ func readTemplate(raw []byte) (s accept.Submission, err error) {
 
 func withTemplates(o *options) { o.ReadTemplate = readTemplate }
 
-// everyMinute is a schedule of a callback a minute.
-func everyMinute(name string) control.ScheduleChange {
-	return control.ScheduleChange{Name: &name, Cron: new("* * * * *"),
-		Template: []byte(`{"url": "https://shop.example/sweep"}`)}
-}
-
-func (b *fixture) schedule(ch control.ScheduleChange) store.Schedule {
-	b.Helper()
-	return must(b.engine.CreateSchedule(b.Context(), project, ch, operator))
-}
-
 // untilMinute sleeps until a whole minute and a part of one more.
 func untilMinute(more time.Duration) {
 	time.Sleep(time.Until(time.Now().Truncate(time.Minute).Add(time.Minute + more)))

@@ -7,37 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
-	"github.com/seed-ff5a32d8/dispatcher/store"
 )
-
-func TestWrongSchedules(t *testing.T) {
-	with(nil, withTemplates).run(t, func(b *fixture) {
-		b.schedule(everyMinute("taken"))
-		for _, c := range []struct {
-			field  string
-			change func(*control.ScheduleChange)
-		}{
-			{"name", func(ch *control.ScheduleChange) { ch.Name = nil }},
-			{"name", func(ch *control.ScheduleChange) { ch.Name = new("") }},
-			{"cron", func(ch *control.ScheduleChange) { ch.Cron = nil }},
-			{"cron", func(ch *control.ScheduleChange) { ch.Cron = new("0 0 31 2 *") }},
-			{"cron", func(ch *control.ScheduleChange) { ch.Cron = new("TZ=UTC * * * * *") }},
-			{"timezone", func(ch *control.ScheduleChange) { ch.Timezone = new("Mars/Olympus") }},
-			{"missed", func(ch *control.ScheduleChange) { ch.Missed = new("twice") }},
-			{"callback", func(ch *control.ScheduleChange) { ch.Template = nil }},
-			{"callback.url", func(ch *control.ScheduleChange) { ch.Template = []byte(`{"url": "nowhere"}`) }},
-			{"callback.endpoint",
-				func(ch *control.ScheduleChange) { ch.Template = []byte(`{"endpoint": "unknown"}`) }},
-		} {
-			ch := everyMinute("new")
-			c.change(&ch)
-			_, err := b.engine.CreateSchedule(b.Context(), project, ch, operator)
-			b.check(slices.Contains(b.wrongFields(err), c.field), "want %s, got %v", c.field, err)
-		}
-		_, err := b.engine.CreateSchedule(b.Context(), project, everyMinute("taken"), operator)
-		b.fails("a name that is taken", err, store.ErrExists)
-	})
-}
 
 // What a schedule that is being written would do is shown before it is made.
 func TestNextTimesOfASpec(t *testing.T) {

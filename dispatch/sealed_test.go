@@ -48,7 +48,8 @@ func (b *fixture) sealEverything() []string {
 		Secret: "hunter2-hunter2",
 	})
 	template := []byte(`{"https://shop.example/"}`)
-	s := b.schedule(control.ScheduleChange{Name: new("s"), Cron: new("@yearly"), Template: template})
+	s := must(b.engine.CreateSchedule(b.Context(), project,
+		control.ScheduleChange{Name: new("s"), Cron: new("@yearly"), Template: template}, operator))
 	b.is("the schedule's template", string(s.Template), string(template))
 	poll := b.poll(accept.PollSubmission{
 		Submission: accept.Submission{URL: url, Ref: "r", Headers: credential("poll"), Delay: new(time.Hour)},
