@@ -97,9 +97,8 @@ func TestBenchRefusesWhatCannotBeMeant(t *testing.T) {
 	dir := t.TempDir()
 	for flag, want := range map[string]string{"--database-url=mysql://h/d": "setting database_url", "--redis-url=redis:/h": "setting redis_url"} {
 		term := program.Terminal()
-		if code := term.Invoke("bench", flag, "--temp-dir", dir); code != console.ExitUsage || !strings.Contains(term.Stderr.String(), want) {
-			t.Errorf("%s: exit code %d, said %s", flag, code, term.Stderr.String())
-		}
+		term.Ends(t, console.ExitUsage, "bench", flag, "--temp-dir", dir)
+		cmdtest.Says(t, term.Stderr.String(), want)
 	}
 	cmdtest.IsEmpty(t, dir)
 }

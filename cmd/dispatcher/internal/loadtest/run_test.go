@@ -104,19 +104,18 @@ func TestBenchByItself(t *testing.T) {
 	cmdtest.IsEmpty(t, dir)
 }
 
-// benchAt runs bench against a running server.
-func benchAt(r *apptest.Running, args ...string) (*cmdtest.Terminal, int) {
+// benchAt runs bench against a running server; it must end with the code.
+func benchAt(t *testing.T, r *apptest.Running, code int, args ...string) *cmdtest.Terminal {
+	t.Helper()
 	term := program.Terminal()
-	return term, term.Invoke(slices.Concat(small("--server", r.Client.Base, "--key", r.Settings.AdminKey), args)...)
+	term.Ends(t, code, slices.Concat(small("--server", r.Client.Base, "--key", r.Settings.AdminKey), args)...)
+	return term
 }
 
 func TestBenchOfARunningServer(t *testing.T) {
 	t.Parallel()
 	r := apptest.Start(t, apptest.Settings(t))
-	term, code := benchAt(r, "--json", "--phases", "steady")
-	if code != console.ExitOK {
-		t.Fatalf("exit code %d: %s", code, term.Stderr.String())
-	}
+	term := benchAt(t, r, console.ExitOK, "--json", "--phases", "steady")
 	cmdtest.Says(t, term.Stderr.String(), " is handed up to 58 callbacks of 512 bytes, over 4 connections, to bench's own receiver at http://127.0.0.1:")
 	books := reportOf(t, term).Books
 	if n := books.HistoryCallbacks; n < greet+8 || n != books.Accepted {
@@ -128,12 +127,8 @@ func TestBenchOfARunningServer(t *testing.T) {
 	})
 
 	// Now it has callbacks of its own: without --yes it is handed no other.
-	if term, code := benchAt(r); code != console.ExitUsage || !strings.Contains(term.Stderr.String(), "give --yes if that is meant") {
-		t.Errorf("without --yes: exit code %d: %s", code, term.Stderr.String())
-	}
-	if term, code = benchAt(r, "--yes", "--batch", "7"); code != console.ExitOK {
-		t.Fatalf("exit code %d: %s", code, term.Stderr.String())
-	}
+	cmdtest.Says(t, benchAt(t, r, console.ExitUsage).Stderr.String(), "give --yes if that is meant")
+	term = benchAt(t, r, console.ExitOK, "--yes", "--batch", "7")
 	cmdtest.Says(t, term.Stdout.String(), "accept", "request of 7 to its answer", "202 to arrival", "due to arrival",
 		"0 given up + 0 missing.", "Nothing of the run is open.")
 	if got := countOf(t, r, "state=scheduled"); got != 0 {
@@ -197,10 +192,7 @@ func TestBenchFindsALoss(t *testing.T) {
 		}
 		forward.ServeHTTP(w, req)
 	})
-	term, code := benchAt(r, "--listen", behind.Host, "--receiver", thief, "--timeout", "10s", "--json")
-	if code != console.ExitFailed {
-		t.Errorf("exit code %d", code)
-	}
+	term := benchAt(t, r, console.ExitFailed, "--listen", behind.Host, "--receiver", thief, "--timeout", "10s", "--json")
 	report := reportOf(t, term)
 	if b := report.Books; report.OK || b.Missing != 2 || len(b.MissingIDs) != 2 || b.Accepted != b.Arrived+2 {
 		t.Errorf("ok is %t, the books %+v", report.OK, b)
@@ -386,9 +378,7 @@ func TestBenchOnPostgresAndRedis(t *testing.T) {
 		t.Helper()
 		term := program.Terminal(cmdtest.AsProgram + "=1")
 		on := []string{"--database-url", database, "--redis-url", index, "--temp-dir", t.TempDir(), "--json"}
-		if got := term.Invoke(small(append(on, args...)...)...); got != code {
-			t.Fatalf("%v: exit code %d: %s", args, got, term.Stderr.String())
-		}
+		term.Ends(t, code, small(append(on, args...)...)...)
 		if got := left(); !slices.Equal(got, []string{foreign}) {
 			t.Errorf("%v: left are %q", args, got)
 		}
