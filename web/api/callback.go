@@ -316,7 +316,7 @@ func (a *API) listCSV(c *gin.Context, callbacks []store.Callback, next string, n
 	for i := range callbacks {
 		cells := csvCells(&callbacks[i], now)
 		for j := range cells {
-			cells[j] = safeCell(cells[j])
+			cells[j] = query.SafeCell(cells[j])
 		}
 		rows = append(rows, cells)
 	}
@@ -358,15 +358,4 @@ func csvCells(c *store.Callback, now int64) []string {
 		string(c.LastClass), formatTime(due), formatTime(c.CreatedAt), formatTime(c.UpdatedAt), formatTime(c.FinishedAt),
 		formatTime(c.ExpiresAt), prefixed(store.EndpointPrefix, c.EndpointID),
 	}
-}
-
-// safeCell keeps a spreadsheet from taking a cell for a formula.
-func safeCell(s string) string {
-	if s != "" {
-		switch s[0] {
-		case '=', '+', '-', '@', '\t', '\r':
-			return "'" + s
-		}
-	}
-	return s
 }

@@ -294,7 +294,7 @@ func booksFile(found []store.Books) (*answer, error) {
 	w := csv.NewWriter(&out)
 	rows := [][]string{{"group", "accepted", "succeeded", "dead", "canceled", "open"}}
 	for i := range found {
-		row := []string{harmless(found[i].Group)}
+		row := []string{query.SafeCell(found[i].Group)}
 		for _, n := range []int64{found[i].Accepted, found[i].Succeeded, found[i].Dead, found[i].Canceled, found[i].Open} {
 			row = append(row, strconv.FormatInt(n, 10))
 		}
@@ -304,14 +304,6 @@ func booksFile(found []store.Books) (*answer, error) {
 		return nil, fmt.Errorf("write books as CSV: %w", err)
 	}
 	return download("books.csv", out.Bytes())
-}
-
-// harmless keeps a text that a sender wrote from being a formula where a table is opened.
-func harmless(cell string) string {
-	if cell != "" && strings.ContainsRune("=+-@\t\r", rune(cell[0])) {
-		return "'" + cell
-	}
-	return cell
 }
 
 const (
