@@ -226,20 +226,6 @@ func (a *API) patchEndpoint(ctx context.Context, c *gin.Context, who caller, id 
 	return a.endpoint(c)(a.Engine.PatchEndpoint(ctx, who.Project, id, ch, who.By(reason)))
 }
 
-// pauseEndpoint is POST /v1/endpoints/{id}/pause. Accepts go on.
-func (a *API) pauseEndpoint(ctx context.Context, c *gin.Context, who caller, id string) error {
-	until, reason, err := a.readPause(c)
-	if err != nil {
-		return err
-	}
-	return a.endpoint(c)(a.Engine.PauseEndpoint(ctx, who.Project, id, until, who.By(reason)))
-}
-
-// resumeEndpoint ends a pause.
-func (a *API) resumeEndpoint(ctx context.Context, project, id string, by store.Actor) (store.Endpoint, error) {
-	return a.Engine.PauseEndpoint(ctx, project, id, 0, by)
-}
-
 // testEndpoint sends the callback that says of itself that it is a test.
 func (a *API) testEndpoint(ctx context.Context, project, id string, by store.Actor) (store.Callback, error) {
 	// To the engine an endpoint that is not there is a wrong field of a callback; here it is what the path names.

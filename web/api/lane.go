@@ -73,29 +73,6 @@ func (a *API) laneOf(l *store.Lane) client.Lane {
 	}
 }
 
-// lane answers with a lane as a change has left it.
-func (a *API) lane(c *gin.Context) func(store.Lane, error) error {
-	return reply(a, c, http.StatusOK, a.laneOf)
-}
-
-// pauseLane is POST /v1/lanes/{lane}/pause. Accepts go on.
-func (a *API) pauseLane(ctx context.Context, c *gin.Context, who caller) error {
-	until, reason, err := a.readPause(c)
-	if err != nil {
-		return err
-	}
-	return a.lane(c)(a.Engine.PauseLane(ctx, who.Project, c.Param("lane"), until, who.By(reason)))
-}
-
-// resumeLane is POST /v1/lanes/{lane}/resume.
-func (a *API) resumeLane(ctx context.Context, c *gin.Context, who caller) error {
-	reason, err := readReason(c)
-	if err != nil {
-		return err
-	}
-	return a.lane(c)(a.Engine.PauseLane(ctx, who.Project, c.Param("lane"), 0, who.By(reason)))
-}
-
 // limitLane is PUT /v1/lanes/{lane}/limits: null takes a bound away, and one that is not given stays.
 func (a *API) limitLane(ctx context.Context, c *gin.Context, who caller) error {
 	r, d, err := read[client.LaneLimits](c, false)
@@ -118,7 +95,7 @@ func (a *API) limitLane(ctx context.Context, c *gin.Context, who caller) error {
 	if limit == nil && rate == nil {
 		return invalid("rate", "is needed, or concurrency; null is no bound of its own")
 	}
-	return a.lane(c)(a.Engine.SetLane(ctx, who.Project, c.Param("lane"), limit, rate, who.By(r.Reason)))
+	return reply(a, c, http.StatusOK, a.laneOf)(a.Engine.SetLane(ctx, who.Project, c.Param("lane"), limit, rate, who.By(r.Reason)))
 }
 
 // readPause reads how long something is to be held, and why: until a time, for a while, or with neither until it is resumed.
@@ -144,27 +121,47 @@ func (a *API) readPause(c *gin.Context) (end int64, reason string, err error) {
 	return store.Forever, r.Reason, nil
 }
 
-// pauseProject is POST /v1/pause: all that the project sends is held.
-func (a *API) pauseProject(ctx context.Context, c *gin.Context, who caller) error {
-	until, reason, err := a.readPause(c)
-	if err != nil {
-		return err
-	}
-	return a.heldProject(c)(a.Engine.PauseProject(ctx, who.Project, until, who.By(reason)))
+// readResume reads why something goes on.
+func readResume(c *gin.Context) (end int64, reason string, err error) {
+	reason, err = readReason(c)
+	return 0, reason, err
 }
 
-// resumeProject is POST /v1/resume.
-func (a *API) resumeProject(ctx context.Context, c *gin.Context, who caller) error {
-	reason, err := readReason(c)
-	if err != nil {
-		return err
+// A handlerOf answers a request for a thing of that id, or that key.
+type handlerOf func(ctx context.Context, c *gin.Context, who caller, id string) error
+
+// holding returns what pauses a thing and what resumes it: both answer with the thing. Accepts go on.
+func holding[T, R any](
+	a *API, set func(ctx context.Context, project, id string, until int64, by store.Actor) (T, error),
+	of func(*T) R,
+) (pause, resume handlerOf) {
+	hold := func(read func(c *gin.Context) (int64, string, error)) handlerOf {
+		return func(ctx context.Context, c *gin.Context, who caller, id string) error {
+			until, reason, err := read(c)
+			if err != nil {
+				return err
+			}
+			return reply(a, c, http.StatusOK, of)(set(ctx, who.Project, id, until, who.By(reason)))
+		}
 	}
-	return a.heldProject(c)(a.Engine.PauseProject(ctx, who.Project, 0, who.By(reason)))
+	return hold(a.readPause), hold(readResume)
 }
 
-// heldProject answers with a project's pause. What else there is of a project is not for every key that may stop it.
-func (a *API) heldProject(c *gin.Context) func(store.Project, error) error {
-	return reply(a, c, http.StatusOK, func(p *store.Project) client.ProjectPause {
-		return client.ProjectPause{Project: p.ID, Pause: a.pauseOf(p.PausedUntil, p.PauseReason)}
-	})
+// ofLane answers a request for the lane that the path names. For a path without a lane the key is empty.
+func ofLane(h handlerOf) handler {
+	return func(ctx context.Context, c *gin.Context, who caller) error {
+		return h(ctx, c, who, c.Param("lane"))
+	}
+}
+
+// holdProject pauses or resumes all that a project sends.
+func (a *API) holdProject(
+	ctx context.Context, project, _ string, until int64, by store.Actor,
+) (store.Project, error) {
+	return a.Engine.PauseProject(ctx, project, until, by)
+}
+
+// heldOf is a project's pause. What else there is of a project is not for every key that may stop it.
+func (a *API) heldOf(p *store.Project) client.ProjectPause {
+	return client.ProjectPause{Project: p.ID, Pause: a.pauseOf(p.PausedUntil, p.PauseReason)}
 }

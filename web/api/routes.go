@@ -55,6 +55,9 @@ func (a *API) rows() []row {
 	const ok, accepted = http.StatusOK, http.StatusAccepted
 	const cb, ep, rd, sc = store.CallbackPrefix, store.EndpointPrefix, store.RedrivePrefix, store.SchedulePrefix
 	const external = "/v1/endpoints/by-external-id/*external_id"
+	pauseEndpoint, resumeEndpoint := holding(a, a.Engine.PauseEndpoint, a.endpointOf)
+	pauseLane, resumeLane := holding(a, a.Engine.PauseLane, a.laneOf)
+	pauseProject, resumeProject := holding(a, a.holdProject, a.heldOf)
 	all := []row{
 		{send, "POST /v1/callbacks", a.accept, 0},
 		{send, "POST /v1/callbacks/batch", a.acceptBatch, 0},
@@ -84,18 +87,18 @@ func (a *API) rows() []row {
 		{read, "GET /v1/endpoints/:id", shown(a, ep, a.Store.Endpoint, a.endpointOf), 0},
 		{operate, "PATCH /v1/endpoints/:id", one(ep, a.patchEndpoint), 0},
 		{operate, "DELETE /v1/endpoints/:id", remove(ep, a.Engine.DeleteEndpoint), 0},
-		{operate, "POST /v1/endpoints/:id/pause", one(ep, a.pauseEndpoint), 0},
-		{operate, "POST /v1/endpoints/:id/resume", done(a, ep, ok, a.resumeEndpoint, a.endpointOf), 0},
+		{operate, "POST /v1/endpoints/:id/pause", one(ep, pauseEndpoint), 0},
+		{operate, "POST /v1/endpoints/:id/resume", one(ep, resumeEndpoint), 0},
 		{operate, "POST /v1/endpoints/:id/test", done(a, ep, accepted, a.testEndpoint, a.callbackOf), 0},
 		{admin, "GET /v1/endpoints/:id/secret", one(ep, a.endpointSecret), 0},
 		{admin, "POST /v1/endpoints/:id/rotate_secret", one(ep, a.rotateEndpointSecret), 0},
 
 		{read, "GET /v1/lanes", a.listLanes, 0},
-		{operate, "POST " + lanePath + "pause", a.pauseLane, 0},
-		{operate, "POST " + lanePath + "resume", a.resumeLane, 0},
+		{operate, "POST " + lanePath + "pause", ofLane(pauseLane), 0},
+		{operate, "POST " + lanePath + "resume", ofLane(resumeLane), 0},
 		{operate, "PUT " + lanePath + "limits", a.limitLane, 0},
-		{operate, "POST /v1/pause", a.pauseProject, 0},
-		{operate, "POST /v1/resume", a.resumeProject, 0},
+		{operate, "POST /v1/pause", ofLane(pauseProject), 0},
+		{operate, "POST /v1/resume", ofLane(resumeProject), 0},
 
 		{operate, "POST /v1/redrives", a.createRedrive, 0},
 		{read, "GET /v1/redrives", a.listRedrives(), 0},

@@ -103,7 +103,7 @@ func behind[T any](rows []T, after store.Cursor, at func(*T) store.Cursor, order
 }
 
 // one makes the handler of what the path names with an id of that prefix. What cannot be an id is not found.
-func one(prefix string, h func(ctx context.Context, c *gin.Context, who caller, id string) error) handler {
+func one(prefix string, h handlerOf) handler {
 	return func(ctx context.Context, c *gin.Context, who caller) error {
 		id, ok := store.BareID(prefix, c.Param("id"))
 		if !ok {
