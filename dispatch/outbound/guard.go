@@ -151,27 +151,25 @@ type judge func(addr netip.Addr, port uint16) verdict
 
 // judge judges an address that a URL names, or that a name leads to which the operator has not allowed.
 func (g *Guard) judge(addr netip.Addr, port uint16) verdict {
-	addr = addr.Unmap()
-	switch {
-	case addr.Zone() != "", g.isOwn(addr, port):
-		return refused
-	case g.allowsNetwork(addr):
-		return excepted
-	case g.public.SafeAddr(addr) != nil, isDeniedPort(port):
-		return refused
-	}
-	return public
+	return g.judgeUnless(addr, port, func(addr netip.Addr) bool {
+		return g.public.SafeAddr(addr) != nil || isDeniedPort(port)
+	})
 }
 
 // judgeNamed judges an address that an allowed name leads to.
 func (g *Guard) judgeNamed(addr netip.Addr, port uint16) verdict {
+	return g.judgeUnless(addr, port, func(addr netip.Addr) bool { return contains(neverByName, addr) })
+}
+
+// judgeUnless refuses our own address, and of those that the operator has not allowed the denied ones.
+func (g *Guard) judgeUnless(addr netip.Addr, port uint16, denied func(netip.Addr) bool) verdict {
 	addr = addr.Unmap()
 	switch {
 	case addr.Zone() != "", g.isOwn(addr, port):
 		return refused
 	case g.allowsNetwork(addr):
 		return excepted
-	case contains(neverByName, addr):
+	case denied(addr):
 		return refused
 	}
 	return public

@@ -39,13 +39,10 @@ func (w *world) dump(side *fixture) state {
 	for _, lane := range each(side, Index.LaneStates, w.lanes[:randomLanes]) {
 		s.Lanes[lane.Lane] = lane
 	}
-	s.Stats, s.Watermark = side.stats(), side.watermark()
-	s.Stats.Locks, s.Stats.Seq = 0, 0 // locks that have ended count until they are forgotten
-	for shard := 1; shard < side.Index.Shards(); shard++ {
-		stats, err := side.Index.Stats(w.ctx, shard)
-		w.no(err)
-		s.Stats.Waiters += stats.Waiters
-	}
+	stats, err := side.sizes()
+	w.no(err)
+	s.Stats, s.Watermark = stats, side.watermark()
+	s.Stats.Locks, s.Stats.Seq = 0, 0             // locks that have ended count until they are forgotten
 	probes := make([]schedule.Lease, len(w.refs)) // to a time that changes nothing
 	for i, ref := range w.refs {
 		probes[i] = schedule.Lease{Item: schedule.Item{ID: ref.ID, Lane: ref.Lane}, Token: w.held[ref.ID].token, Until: 1}

@@ -359,11 +359,23 @@ func (f *fixture) stats() schedule.Stats {
 	return stats
 }
 
-// audit runs a whole audit of every shard and returns how many repairs it made.
-func (f *fixture) audit() (repaired int, err error) {
-	for shard := range f.Index.Shards() {
+// sizes are the stats of shard 0, with the locks of all shards.
+func (f *fixture) sizes() (schedule.Stats, error) {
+	stats, err := f.Index.Stats(f.ctx, 0)
+	for shard := 1; err == nil && shard < f.Index.Shards(); shard++ {
+		var other schedule.Stats
+		other, err = f.Index.Stats(f.ctx, shard)
+		stats.Locks += other.Locks
+		stats.Waiters += other.Waiters
+	}
+	return stats, err
+}
+
+// Audit runs a whole audit of every shard and returns how many repairs it made.
+func Audit(ctx context.Context, ix Index) (repaired int, err error) {
+	for shard := range ix.Shards() {
 		for cursor := ""; ; {
-			page, err := f.Index.Audit(f.ctx, shard, cursor)
+			page, err := ix.Audit(ctx, shard, cursor)
 			if err != nil {
 				return repaired, err
 			}
@@ -379,7 +391,7 @@ func (f *fixture) audit() (repaired int, err error) {
 // quiet expects that an audit repairs nothing.
 func (f *fixture) quiet() {
 	f.Helper()
-	repaired, err := f.audit()
+	repaired, err := Audit(f.ctx, f.Index)
 	f.no(err)
 	if repaired != 0 {
 		f.Fatalf("the audit of a sound index repaired %d", repaired)

@@ -137,7 +137,7 @@ func (s *Transcript) Do(name string, words []string) (any, error) {
 	case "promote":
 		s.promoteAll()
 	case "audit":
-		repaired, err := s.audit()
+		repaired, err := Audit(s.ctx, ix)
 		return fmt.Sprintf("%d repaired", repaired), err
 	case "has":
 		return s.has()
@@ -204,18 +204,6 @@ func (s *Transcript) has() (any, error) {
 		return err.Error(), nil
 	}
 	return fmt.Sprintf("it is the last one: %t", generation == s.generation), nil
-}
-
-// sizes are the stats of shard 0, with the locks of all shards.
-func (s *Transcript) sizes() (schedule.Stats, error) {
-	stats, err := s.Index.Stats(s.ctx, 0)
-	for shard := 1; err == nil && shard < s.Index.Shards(); shard++ {
-		var other schedule.Stats
-		other, err = s.Index.Stats(s.ctx, shard)
-		stats.Locks += other.Locks
-		stats.Waiters += other.Waiters
-	}
-	return stats, err
 }
 
 // claimed claims. What the words leave out is as for wide.

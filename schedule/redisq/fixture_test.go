@@ -18,6 +18,7 @@ import (
 
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
+	"github.com/seed-ff5a32d8/dispatcher/schedule/queuetest"
 	"github.com/seed-ff5a32d8/dispatcher/schedule/redisq"
 )
 
@@ -160,19 +161,12 @@ func wide(token string, most int) schedule.ClaimRequest {
 	}
 }
 
-// audit runs a whole audit of shard 0 and expects so many repairs; -1: any number.
+// audit runs a whole audit and expects so many repairs; -1: any number.
 func audit(t testing.TB, ix *redisq.Index, want int) {
 	t.Helper()
-	repaired := 0
-	for cursor := ""; ; {
-		page, err := ix.Audit(context.Background(), 0, cursor)
-		if err != nil {
-			t.Fatalf("audit: %v", err)
-		}
-		repaired += page.Repaired
-		if cursor = page.Next; cursor == "" {
-			break
-		}
+	repaired, err := queuetest.Audit(context.Background(), ix)
+	if err != nil {
+		t.Fatalf("audit: %v", err)
 	}
 	if want >= 0 && repaired != want {
 		t.Fatalf("the audit repaired %d, want %d", repaired, want)

@@ -94,7 +94,19 @@ func loseUnderLoad(t *testing.T, ix *redisq.Index, name string, watch bool) {
 	}
 	rounds := 0
 	for ; len(unfinished) > 0 && rounds < 2000; rounds++ {
-		overdue := upkeep(t, ix, &generation, watch) - 5000
+		// What a dispatcher does some seconds later, beside sweeps, audits and claims. Without a watch nothing but errors
+		// tells that something is gone.
+		ix.Advance(5 * time.Second)
+		if watch {
+			if _, err := ix.Gone(ctx, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := ix.Stats(ctx, 0); errors.Is(err, schedule.ErrLost) {
+			generation++
+			reset(t, ix, generation)
+		}
+		overdue := now(t, ix) - 5000
 		isEarly := func(it schedule.Item) bool { return it.Due > overdue }
 		due := slices.DeleteFunc(slices.Collect(maps.Values(unfinished)), isEarly)
 		for page := range slices.Chunk(due, schedule.MaxBatch) {
@@ -118,20 +130,4 @@ func loseUnderLoad(t *testing.T, ix *redisq.Index, name string, watch bool) {
 	}
 	audit(t, ix, -1)
 	audit(t, ix, 0)
-}
-
-// upkeep is what a dispatcher does some seconds later, beside sweeps, audits and claims; it returns the time
-// by then. Without a watch nothing but errors tells that something is gone.
-func upkeep(t *testing.T, ix *redisq.Index, generation *int64, watch bool) int64 {
-	ix.Advance(5 * time.Second)
-	if watch {
-		if _, err := ix.Gone(t.Context(), 0); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if _, err := ix.Stats(t.Context(), 0); errors.Is(err, schedule.ErrLost) {
-		*generation++
-		reset(t, ix, *generation)
-	}
-	return now(t, ix)
 }

@@ -198,9 +198,11 @@ func FuzzParseRule(f *testing.F) {
 	for _, p := range Presets() {
 		f.Add(string(p.Rule))
 	}
-	f.Add(`{"body":{"regex":"(a|b){3}","trim":true},"permanent_if":{"status":[404]},` +
-		`"defer_if":{"body":{"json":[{"all":[{"xml":"/a","gt":"1.5"}]}]}},"defer_after":"2m","max_defers":9}`)
-	f.Add(`{"status":["200-299"],"status":1}`)
+	for _, line := range transcript.Inputs(f, "testdata/written.txt") {
+		if text, ok := strings.CutPrefix(line, "rule "); ok {
+			f.Add(text)
+		}
+	}
 	f.Fuzz(func(t *testing.T, text string) {
 		rule := readAgain(t, "rule", text)
 		if rule == "" {
