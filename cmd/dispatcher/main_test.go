@@ -38,9 +38,9 @@ func TestEveryCommandHasHelp(t *testing.T) {
 				t.Errorf("%q: %s says nothing", name, arg.Name)
 			}
 		}
-		if term := program.Terminal(); term.Invoke(append(n.Path, "--help")...) != console.ExitOK || !strings.Contains(term.Stdout.String(), "Usage: dispatcher") {
-			t.Errorf("%q has no help: %s", name, term.Stderr.String())
-		}
+		term := program.Terminal()
+		term.Ends(t, console.ExitOK, append(n.Path, "--help")...)
+		cmdtest.Says(t, term.Stdout.String(), "Usage: dispatcher")
 	}
 }
 

@@ -49,9 +49,7 @@ func TestHeldOnRedisNamesWhatSQLForgot(t *testing.T) {
 	})
 	do := func(code int, args ...string) *cmdtest.Terminal {
 		term := program.Terminal()
-		if got := term.Invoke(append(args, "--server", held.Client.Base, "--key", held.Settings.AdminKey)...); got != code {
-			t.Errorf("%v: exit code %d, want %d: %s", args, got, code, term.Stderr.String())
-		}
+		term.Ends(t, code, append(args, "--server", held.Client.Base, "--key", held.Settings.AdminKey)...)
 		return term
 	}
 	term := do(console.ExitFailed, "verify", "--unknown")

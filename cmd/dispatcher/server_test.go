@@ -37,10 +37,7 @@ func TestCase40ServeRefusesAWrongMasterKey(t *testing.T) {
 	both := *s
 	both.MasterKey = []string{cmdtest.SomeKey('w'), made}
 	r = apptest.Start(t, &both)
-	term := program.Terminal()
-	if code := term.Invoke("secrets", "reencrypt", "--server", r.Client.Base, "--key", s.AdminKey); code != console.ExitOK {
-		t.Errorf("secrets reencrypt: exit code %d, %q", code, term.Lines())
-	}
+	program.Terminal().Ends(t, console.ExitOK, "secrets", "reencrypt", "--server", r.Client.Base, "--key", s.AdminKey)
 	r.End(t)
 	both.MasterKey = both.MasterKey[:1]
 	apptest.Start(t, &both)
