@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 
 	"github.com/gin-gonic/gin"
@@ -161,15 +160,7 @@ func (a *API) revokeKey(ctx context.Context, project, id string, by store.Actor)
 	if err := a.Engine.RevokeKey(ctx, project, id, by); err != nil {
 		return store.Key{}, err
 	}
-	keys, err := a.Engine.Keys(ctx, project)
-	if err != nil {
-		return store.Key{}, err
-	}
-	i := slices.IndexFunc(keys, func(k store.Key) bool { return k.ID == id })
-	if i < 0 {
-		return store.Key{}, store.ErrNotFound
-	}
-	return keys[i], nil
+	return query.FindKey(ctx, a.Engine, project, id)
 }
 
 // secret is GET /v1/secret?lane=&signer=|endpoint=|use=.

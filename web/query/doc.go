@@ -7,5 +7,5 @@
 // reaches SQL unseen. A filter that is read can be written as an address or as JSON and read again as the same
 // filter. Every limit takes and counts in one step, so that parallel requests cannot pass together, and its
 // memory is bounded however many addresses and keys come. Each process counts for itself. The package knows no
-// HTTP, and looks up no key by itself.
+// HTTP, and authenticates no key.
 package query

@@ -2,6 +2,7 @@ package query
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
@@ -126,4 +127,17 @@ type Store interface {
 	Compare(
 		ctx context.Context, project string, from, to int64, refs []string, most int,
 	) (store.Comparison, error)
+}
+
+// FindKey returns the project's key of that id, also one that has ended.
+func FindKey(ctx context.Context, e Engine, project, id string) (store.Key, error) {
+	keys, err := e.Keys(ctx, project)
+	if err != nil {
+		return store.Key{}, err
+	}
+	i := slices.IndexFunc(keys, func(k store.Key) bool { return k.ID == id })
+	if i < 0 {
+		return store.Key{}, store.ErrNotFound
+	}
+	return keys[i], nil
 }

@@ -2,12 +2,12 @@ package ui
 
 import (
 	"errors"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
 const keysPath = systemPath + "/keys"
@@ -110,15 +110,11 @@ func (u *UI) keyActs() []Route {
 }
 
 func (u *UI) findKey(r *request, id string) (*keyRow, error) {
-	all, err := u.Engine.Keys(r.ctx, r.who.Project)
+	key, err := query.FindKey(r.ctx, u.Engine, r.who.Project, id)
 	if err != nil {
 		return nil, err
 	}
-	i := slices.IndexFunc(all, func(k store.Key) bool { return k.ID == id })
-	if i < 0 {
-		return nil, store.ErrNotFound
-	}
-	return newKeyRow(r, &all[i]), nil
+	return newKeyRow(r, &key), nil
 }
 
 // beginKey says which key a form is about.
