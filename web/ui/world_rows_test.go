@@ -267,11 +267,6 @@ func (w *world) RunSchedule(ctx context.Context, _, id string, by store.Actor) (
 	return store.Callback{ID: testID(4)}, w.did(ctx, "RunSchedule", by, id)
 }
 
-// Redrive is that of the store and that of the engine; see faces.
-func (w *world) redriveOf(ctx context.Context, id string) (store.Redrive, error) {
-	return one(w.has.Redrives, w.call(ctx, "Redrive"), func(r store.Redrive) bool { return r.ID == id })
-}
-
 func (w *world) Redrives(ctx context.Context, _, after string, limit int) ([]store.Redrive, error) {
 	is := func(r store.Redrive) bool { return after == "" || r.ID < after }
 	return below(w.has.Redrives, limit, is), w.call(ctx, "Redrives")
@@ -304,7 +299,7 @@ func (e engineFace) Redrive(
 }
 
 func (s storeFace) Redrive(ctx context.Context, _, id string) (store.Redrive, error) {
-	return s.redriveOf(ctx, id)
+	return one(s.has.Redrives, s.call(ctx, "Redrive"), func(r store.Redrive) bool { return r.ID == id })
 }
 
 func (w *world) Books(ctx context.Context, _ string, q store.BooksQuery) ([]store.Books, error) {
