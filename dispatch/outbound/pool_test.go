@@ -76,13 +76,17 @@ func playPool(p *pool, all map[string]*pooled, words []string) string {
 	case "pass":
 		time.Sleep(duration(words[1]))
 	case "sweep-is-late":
+		p.mu.Lock()
 		p.sweep.Stop()
+		p.mu.Unlock()
 	case "close":
 		p.close()
 	}
 	synctest.Wait()
 	isClosed := func(name string) bool { return all[name].closed.Load() }
 	open := slices.DeleteFunc(slices.Sorted(maps.Keys(all)), isClosed)
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	counts := fmt.Sprintf("%d kept of %d places, a sweep waits %v", p.kept, len(p.idle), p.sweep != nil)
 	return fmt.Sprintf("%sopen: %s; %s", taken, open, counts)
 }

@@ -151,14 +151,6 @@ func (f *fixture) claim(id string) *store.Stamped {
 	return stamped[0]
 }
 
-// lose claims rows and lets the claims run out.
-func (f *fixture) lose(ids ...string) {
-	for _, id := range ids {
-		f.claim(id)
-	}
-	f.now += claimLasts
-}
-
 // failed is a result of a charged attempt that failed, with the next one due after a second.
 func (f *fixture) failed(s *store.Stamped) store.Result {
 	r := store.Result{

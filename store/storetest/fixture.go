@@ -136,11 +136,6 @@ func same[T any](f *fixture, what string, want, got T) {
 	f.check(diff == "", "%s (-want +got):\n%s", what, diff)
 }
 
-// none reports rows where there are to be none.
-func none[T any](f *fixture, what string, got []T) {
-	f.check(len(got) == 0, "%s: %+v, want none", what, got)
-}
-
 // each returns what a function makes of each row.
 func each[T, R any](rows []T, of func(T) R) []R {
 	var all []R
@@ -218,9 +213,6 @@ func (f *fixture) newest(n int) []store.AuditEntry {
 }
 
 func (f *fixture) appendAudit(e store.AuditEntry) { f.ok(f.AppendAudit(f.ctx(), e)) }
-
-// rows are the open rows of those ids.
-func (f *fixture) rows(ids ...string) []store.OpenRow { return must(f.ByID(f.ctx(), ids)) }
 
 // ids are those of callbacks.
 func ids(callbacks ...store.Callback) []string {

@@ -6,14 +6,6 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// scheduled picks open callbacks.
-var scheduled = store.Filter{States: []store.State{store.Scheduled}}
-
-// restartDead begins a new ladder for dead callbacks.
-var restartDead = store.Redrive{
-	Action: store.RedriveRetry, Ladder: store.Restart, Filter: store.Filter{States: []store.State{store.Dead}},
-}
-
 func (f *fixture) setRedrive(id string, to store.RedriveState) store.Redrive {
 	return must(f.SetRedrive(f.ctx(), project, id, to, f.now, actor))
 }

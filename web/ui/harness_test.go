@@ -184,16 +184,6 @@ func (r result) lacks(selector string) {
 	}
 }
 
-// attr is the attribute of the first element that matches.
-func (r result) attr(selector, name string) string {
-	r.t.Helper()
-	found := find(r.doc, selector)
-	if len(found) == 0 {
-		r.t.Fatalf("there is no %q in\n%s", selector, r.text())
-	}
-	return attr(found[0], name)
-}
-
 // count is how many elements match.
 func (r result) count(selector string) int { return len(find(r.doc, selector)) }
 
