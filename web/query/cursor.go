@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -128,26 +127,6 @@ func (s Cursors) unsealed(list byte, text string) ([]byte, error) {
 		return nil, ErrCursor
 	}
 	return body[1:], nil
-}
-
-// PageOf cuts a page out of a list that is short enough to be read whole. at is the cursor of a row, and
-// order how those of the list are sorted. A cursor names the last row of a page and not how many there were,
-// so that rows which come and go between two pages shift nothing.
-func PageOf[T any](
-	s Cursors, list byte, all []T, limit int, after *store.Cursor,
-	at func(row *T) store.Cursor, order func(a, b store.Cursor) int,
-) (page []T, next string) {
-	if after != nil {
-		begin := slices.IndexFunc(all, func(row T) bool { return order(at(&row), *after) > 0 })
-		if begin < 0 {
-			return nil, ""
-		}
-		all = all[begin:]
-	}
-	if len(all) <= limit {
-		return all, ""
-	}
-	return all[:limit], s.Encode(list, at(&all[limit-1]))
 }
 
 // Cut returns the page of rows that were read with one more than the page has, and the last row of a page that
