@@ -22,6 +22,8 @@ import (
 // it is asked for, and fails where a test says so.
 type world struct {
 	Options
+	calledEngine
+	calledStore
 	has data
 
 	mu       sync.Mutex
@@ -92,6 +94,7 @@ func newWorld(lines ...string) *world {
 		sessions: make(map[string]store.Session), ring: holders(), fails: make(map[string]error),
 		asked: make(map[string]string), calls: make(map[string]int),
 	}
+	w.calledEngine.recorder, w.calledStore.recorder = w, w
 	for _, line := range lines {
 		if err := w.set(line); err != nil {
 			panic(err)
