@@ -1,12 +1,17 @@
 package picture
 
 import (
+	"bytes"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"html/template"
 	"math"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -90,7 +95,7 @@ var clocked = TimeAxis{Location: shanghai, Header: "Time"}
 
 // samples are all pictures with nothing, one thing, as much as usual and with what an enemy would give.
 func samples() []sample {
-	return slices.Concat(lineSamples(), barSamples(), smallSamples(), oddSamples())
+	return slices.Concat(lineSamples(), barSamples(), sparkSamples(), writtenSamples(), oddSamples())
 }
 
 // oddSamples are of what cannot be drawn, which is left out or drawn at the bound, and of a quiet frame, whose points do
@@ -115,6 +120,7 @@ func oddSamples() []sample {
 			Form: Bars, Frame: quiet("quiet-due"), Times: hours(3), First: &Bar{Value: 5}, Series: three,
 		}},
 		{"spark, wide", Chart{Form: Spark, Series: []Series{{Values: []float64{1, 2}}}, Width: 1 << 40}},
+		{"ladder, 100 steps", longLadder()},
 		{"progress, no total", Progress{Parts: []Part{{Value: 3}}, Total: math.NaN()}},
 	}
 }
@@ -154,11 +160,9 @@ func lineSamples() []sample {
 		share[i] -= float64(i-95) * 2.2
 	}
 	nan := math.NaN()
-	huge := throughput("lines-huge", 20_000, time.Minute)
-	one := throughput("lines-one", 1, time.Hour)
 	return []sample{
 		{"lines, nothing", Chart{Frame: frame("lines-empty")}},
-		{"lines, one point", one},
+		{"lines, one point", throughput("lines-one", 1, time.Hour)},
 		{"lines, a day by minutes of 30", throughput("lines-day", 48, 30*time.Minute)},
 		{"lines, a week by hours", throughput("lines-week", 168, time.Hour)},
 		{"lines, share", Chart{
@@ -176,7 +180,7 @@ func lineSamples() []sample {
 				{Name: "Accepted", Values: []float64{1, nan, 3, nan, nan, 4, 4.5, nan, 2, nan, 6, 5}, Fill: true},
 			},
 		}},
-		{"lines, 20,000 points", huge},
+		{"lines, 20,000 points", throughput("lines-huge", 20_000, time.Minute)},
 	}
 }
 
@@ -227,71 +231,43 @@ func barSamples() []sample {
 	}
 }
 
-func tiers() Categories {
-	names := []string{"15 s", "3 min", "10 min", "30 min", "30 min", "1 h", "2 h", "6 h", "15 h"}
-	counts := []float64{12840, 6210, 3377, 2954, 1802, 940, 412, 0, 7}
-	c := Categories{Label: "Pending per tier", Value: count}
-	for i, name := range names {
-		c.Items = append(c.Items, Category{Name: name, Value: counts[i], Href: "/ui/callbacks?tier=" + strconv.Itoa(i+1) + "&state=scheduled"})
-	}
-	return c
-}
-
-func smallSamples() []sample {
-	return append([]sample{
-		{"categories, nothing", Categories{NoData: "Nothing is pending."}},
-		{"categories, one", Categories{Items: []Category{{Name: "15 s", Value: 3}}}},
-		{"categories, many", tiers()},
-		{"spark, nothing", Chart{Form: Spark, Frame: frame("spark-empty")}},
-		{"spark, one", Chart{Form: Spark, Frame: frame("spark-one"), Series: []Series{{Values: []float64{4}}}}},
-		{"spark, many", Chart{Form: Spark, Series: []Series{{Values: wave(48, 24, 30, 100, 30)}}}},
-		{"spark, failures", Chart{Form: Spark, Frame: frame("spark-bad"), Series: []Series{{Values: wave(24, 24, 30, 100, 30)}, {Values: []float64{0, 0, 0, 4, 30, 44, 12, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3}}}}},
-	}, partSamples()...)
-}
-
-func redrive(id string, done, failed, left float64) Progress {
-	return Progress{
-		Frame: frame(id, "Redrive"), Total: done + failed + left, Legend: true,
-		Parts: []Part{
-			{Name: "Done", Value: done, Tone: Good}, {Name: "Failed", Value: failed, Tone: Bad},
-		},
+func sparkSamples() []sample {
+	traffic := Series{Values: wave(48, 24, 30, 100, 30)}
+	attempts := Series{Values: wave(24, 24, 30, 100, 30)}
+	failures := Series{Values: []float64{0, 0, 0, 4, 30, 44, 12, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3}}
+	return []sample{
+		{"spark, many", Chart{Form: Spark, Series: []Series{traffic}}},
+		{"spark, failures", Chart{Form: Spark, Frame: frame("spark-bad"), Series: []Series{attempts, failures}}},
 	}
 }
 
-func partSamples() []sample {
-	return append([]sample{
-		{"progress, nothing", Progress{Frame: frame("progress-empty")}},
-		{"progress, begun", redrive("progress-begun", 2, 1, 49_997)},
-		{"progress, half", redrive("progress-half", 31_200, 840, 17_960)},
-		{"progress, nearly", redrive("progress-nearly", 49_990, 3, 7)},
-		{"progress, all", redrive("progress-all", 50_000, 0, 0)},
-	}, ladderSamples()...)
-}
-
-// climb is a ladder on the usual tiers, whose callback stands at a step.
-func climb(at int, state State) Ladder {
-	waits := []string{"15 s", "3 min", "10 min", "30 min", "30 min", "1 h", "2 h", "6 h", "15 h", ""}
-	l := Ladder{Label: "Attempts"}
-	for i, wait := range waits {
-		s := Step{Number: strconv.Itoa(i + 1), Wait: wait, Label: "to come", Detail: start.Add(time.Duration(i*i) * 7 * time.Minute).Format("2 Jan 15:04:05")}
-		switch {
-		case i < at:
-			s.State, s.Label, s.Href = Failed, "503", "/ui/callbacks/cb_1#attempt-"+s.Number
-			if i == 2 {
-				s.Manual, s.Label = true, "timeout"
-			}
-		case i == at:
-			s.State = state
-			s.Label = map[State]string{Succeeded: "200", Attempting: "attempting", Next: "in 12 min", Failed: "410"}[state]
-		case state == Succeeded || state == Failed:
-			s.State, s.Label, s.Detail = Never, "not needed", ""
+// writtenSamples are those of testdata/samples.json. The name of each begins with what is drawn.
+func writtenSamples() (all []sample) {
+	text, err := os.ReadFile("testdata/samples.json")
+	var rows []struct {
+		Name string
+		Of   json.RawMessage
+	}
+	if err := errors.Join(err, json.Unmarshal(text, &rows)); err != nil {
+		panic(err)
+	}
+	for _, row := range rows {
+		kind, _, _ := strings.Cut(row.Name, ",")
+		of := map[string]shape{
+			"categories": &Categories{Value: count}, "spark": &Chart{Form: Spark, Frame: frame("")},
+			"progress": &Progress{Frame: frame("")}, "ladder": &Ladder{},
+		}[kind]
+		d := json.NewDecoder(bytes.NewReader(row.Of))
+		d.DisallowUnknownFields()
+		if err := d.Decode(of); err != nil {
+			panic(fmt.Errorf("%s: %w", row.Name, err))
 		}
-		l.Steps = append(l.Steps, s)
+		all = append(all, sample{row.Name, of})
 	}
-	return l
+	return all
 }
 
-func ladderSamples() []sample {
+func longLadder() Ladder {
 	long := Ladder{Label: "Attempts", More: func(n int) string { return fmt.Sprintf("… %d more", n) }}
 	for i := range 100 {
 		s := Step{Number: strconv.Itoa(i + 1), Wait: "15 min", Label: "to come", Detail: "9 Mar 04:15"}
@@ -302,13 +278,5 @@ func ladderSamples() []sample {
 		}
 		long.Steps = append(long.Steps, s)
 	}
-	return []sample{
-		{"ladder, nothing", Ladder{}},
-		{"ladder, one", Ladder{Steps: []Step{{State: Attempting, Number: "1", Label: "attempting"}}}},
-		{"ladder, waiting", climb(4, Next)},
-		{"ladder, attempting", climb(1, Attempting)},
-		{"ladder, succeeded", climb(5, Succeeded)},
-		{"ladder, dead at once", climb(0, Failed)},
-		{"ladder, 100 steps", long},
-	}
+	return long
 }
