@@ -170,7 +170,11 @@ func (x *player) keyed(name string) []string {
 	case stub:
 		name = "dk_" + project + "_" + scope
 	}
-	return []string{"Authorization", "Bearer " + x.real(name)}
+	key := x.real(name)
+	if key == name && !stub {
+		x.t.Errorf("no answer has shown the key %s", name)
+	}
+	return []string{"Authorization", "Bearer " + key}
 }
 
 var (
