@@ -289,7 +289,12 @@ var verbs = map[string]func(arguments) string{
 		defer func() { a.called[key] = n }()
 		return a.counted("calls of "+a.words[0], n-a.called[key])
 	},
-	"logged": func(a arguments) string { return a.counted("lines", int(a.log.n.Swap(0))) },
+	"logged": func(a arguments) string {
+		if a.has("with") {
+			return strconv.Itoa(strings.Count(a.log.all(), a.named["with"]))
+		}
+		return a.counted("lines", int(a.log.n.Swap(0)))
+	},
 	// counted says what SQL has counted in the spans of every length, and in the hours of all lanes.
 	"counted": func(a arguments) string {
 		said := a.activity(store.Hour, 100)

@@ -178,38 +178,6 @@ func TestWritesBetweenTheStepsOfALoad(t *testing.T) {
 	}
 }
 
-// Two processes that are set differently do not take turns: the one that loads goes on until it ends.
-func TestDifferentHorizonsSideBySide(t *testing.T) {
-	const horizon = 10 * time.Minute
-	withHorizon(horizon).run(t, func(b *fixture) {
-		time.Sleep(3 * time.Minute) // it has loaded once
-		b.awaitMark(horizon)
-		others := []time.Duration{3 * time.Minute, 0}
-		if underRace {
-			others = others[1:]
-		}
-		for _, other := range others {
-			second := b.beside("", within(b.index, other))
-			moved := b.count("MoveWatermark")
-			for range 6 {
-				time.Sleep(time.Minute)
-				b.awaitMark(horizon)
-			}
-			between(b, "moves of the watermark beside a process with another horizon",
-				b.count("MoveWatermark")-moved+second.count("MoveWatermark"), 1, 4)
-			if other != 0 {
-				second.stop()
-				continue
-			}
-			far := second.later(time.Hour)
-			second.placed("due beyond the loader's horizon", far, schedule.Absent)
-			b.stop()
-			second.awaitMark(0)
-			second.placed("due in an hour", far, schedule.Delayed)
-		}
-	})
-}
-
 // The index's clock is put forward, by more than the horizon: what is due by it is sent at once. Put back,
 // nothing is early.
 func TestTheClockIsSetAcrossTheHorizon(t *testing.T) {
@@ -231,37 +199,6 @@ func TestTheClockIsSetAcrossTheHorizon(t *testing.T) {
 		time.Sleep(13 * time.Minute)
 		b.stands(b.get(late.ID), "scheduled")
 		b.punctual(late)
-	})
-}
-
-// What the index missed while it was away, or may have missed because another process has made it anew, is
-// told to it again. What is beyond the horizon is not even read for that.
-func TestCatchingUpStaysWithinTheHorizon(t *testing.T) {
-	const horizon = 10 * time.Minute
-	registry := prometheus.NewRegistry()
-	withHorizon(horizon, func(o *options) { o.Registerer = registry }).run(t, func(b *fixture) {
-		b.awaitMark(horizon)
-		b.set(fail(errBroken), "Ensure")
-		near, far := b.later(5*time.Minute), b.later(time.Hour)
-		time.Sleep(30 * time.Second)
-		b.set(nil, "Ensure")
-		// No multiple of 5 s, at which the generation is looked at: the two engines share one memq, and with
-		// it the generation that it expects, which the first would set back while the second makes the next
-		// one.
-		time.Sleep(6 * time.Second)
-		b.placed("within the horizon", near, schedule.Delayed)
-		b.placed("beyond it", far, schedule.Absent)
-		caughtUp := metricOf(t, registry, "dispatcher_index_catchups_total")
-		b.check(caughtUp > 0, "it has not caught up")
-
-		must(b.beside("", within(b.index, horizon)).rebuild())
-		walked := b.count("Open")
-		time.Sleep(10 * time.Second)
-		b.check(metricOf(t, registry, "dispatcher_index_catchups_total") > caughtUp,
-			"it has not caught up again")
-		b.is("pages that were read without an end", b.count("Open")-walked, 0)
-		b.clean(1)
-		b.punctual(near)
 	})
 }
 

@@ -72,12 +72,21 @@ func (b *fixture) rebuild() (index.RebuildReport, error) {
 	return b.engine.Rebuild(b.Context(), false, operator)
 }
 
-// lines counts what is written.
-type lines struct{ n atomic.Int64 }
+// lines counts what is written, and keeps it.
+type lines struct {
+	n    atomic.Int64
+	text atomic.Value
+}
 
 func (l *lines) Write(p []byte) (int, error) {
 	l.n.Add(1)
+	l.text.Store(l.all() + string(p)) // a handler writes one line at a time
 	return len(p), nil
+}
+
+func (l *lines) all() string {
+	text, _ := l.text.Load().(string)
+	return text
 }
 
 func (l *lines) log(o *options) { o.Logger = slog.New(slog.NewTextHandler(l, nil)) }
@@ -196,32 +205,4 @@ func foreignBuild(t *testing.T, is error) tweak {
 		o.set(fail(is), "Generation")
 		o.set(before(func() { o.set(nil, "Generation") }), "Reset")
 	}
-}
-
-// Who looks at the index sees which one it is, since when, and whether it is the one that SQL wants.
-func TestIndexStatus(t *testing.T) {
-	with(nil).run(t, func(b *fixture) {
-		status := func() index.Status { return must(b.engine.IndexStatus(b.Context())) }
-		synctest.Wait()
-		generation := status().Generation
-		want := index.Status{
-			Prefix: "dispatcher", Shards: 1, Embedded: true, Generation: generation, Present: generation,
-			BuiltAt: soon(0),
-		}
-		b.check(generation != 0 && status() == want, "got %+v, want %+v", status(), want)
-		time.Sleep(time.Hour)
-		must(b.rebuild())
-		want.Generation, want.Present, want.BuiltAt = generation+1, generation+1, soon(0)
-		b.is("after a rebuild", status(), want)
-		b.set(fail(errBroken), "Generation")
-		want.Present, want.Down = 0, true
-		b.is("an index that does not answer", status(), want)
-		b.set(nil, "Generation")
-		// Another process has begun to rebuild, and has died: nothing looks after an index that is this
-		// process's own.
-		must(b.db.NextGeneration(b.Context(), want.Generation, soon(0), nil))
-		want.Present, want.Down, want.Rebuilding, want.Generation = want.Generation, false, true,
-			want.Generation+1
-		b.is("half-way through a rebuild", status(), want)
-	})
 }

@@ -16,24 +16,6 @@ import (
 
 // Lanes: how many attempts go to one at once, what holds one up, and that it holds up no other.
 
-// A lane that answers in 5 ms is kept full: results wait for their commit and callbacks are stamped ahead,
-// and neither takes its place on the wire; yet there are never more than its concurrency.
-func TestALaneIsKeptFull(t *testing.T) {
-	const concurrency, n, each = 8, 2000, 5 * time.Millisecond
-	var wire gauge
-	with(wire.around(takes(each)), laneConcurrency(concurrency)).run(t, func(b *fixture) {
-		start := time.Now()
-		b.backlog(n, accept.Submission{})
-		for b.counts()[store.Succeeded] < n && time.Since(start) < time.Minute {
-			time.Sleep(each)
-		}
-		between(b, "on the wire at once", wire.peak(), 1, concurrency)
-		const ideal = n / concurrency * each
-		hits := b.hits("")
-		between(b, "time that it took", hits[n-1].at.Sub(start)+each, ideal, ideal*5/4)
-	})
-}
-
 // A receiver that asks for a pause gets no more than what is on the wire already: what was stamped ahead goes
 // back, uncharged, and is sent when the pause is over. So does what waits for a worker.
 func TestWhatWaitsBehindAHoldGoesBack(t *testing.T) {
@@ -68,28 +50,6 @@ func (b *fixture) awaitSucceeded(n int64, within time.Duration) {
 			b.Fatalf("%d of %d have succeeded within %s", b.counts()[store.Succeeded], n, within)
 		}
 	}
-}
-
-// What waits for its place on the wire when the end comes is sent, if there is time, or handed back; nothing
-// of it is lost.
-func TestADrainEndsWhatWaits(t *testing.T) {
-	const n, concurrency = 400, 4
-	few := func(o *options) { o.LaneConcurrency, o.DrainTimeout = concurrency, 50*time.Millisecond }
-	with(takes(20*time.Millisecond), few).run(t, func(b *fixture) {
-		b.backlog(n, accept.Submission{})
-		for len(b.hits("")) < 100 {
-			time.Sleep(time.Millisecond)
-		}
-		b.turn(takes(10 * time.Second))
-		began := time.Now()
-		b.stop()
-		between(b, "the drain took", time.Since(began), 0, time.Second)
-		first := len(b.hits(""))
-		between(b, "requests before the end", first, 100, n-1)
-		b = b.restart(takes(20*time.Millisecond), few)
-		b.awaitSucceeded(n, time.Minute)
-		between(b, "requests in all", first+len(b.hits("")), n, n+2*concurrency)
-	})
 }
 
 // A callback that is retried at another address leaves the lane of the old one: what hangs there does not
