@@ -117,15 +117,3 @@ func TestCardNumbersOfAnEventAreLookedForOnce(t *testing.T) {
 		t.Errorf("%d allocations for 20 endpoints, %d for one", many, one)
 	}
 }
-
-// TestCardNumbersKeepNoEventBack: an endpoint whose external_id looks like a card number is a setting, and no
-// accept, so its operational events are sent.
-func TestCardNumbersKeepNoEventBack(t *testing.T) {
-	with(failing("shop"), guarded(store.PanReject)).run(t, func(b *fixture) {
-		b.ops()
-		shop := b.endpoint(control.EndpointChange{ExternalID: new("4111111111111111")})
-		b.failedFor(shop, 48*time.Hour)
-		time.Sleep(time.Hour)
-		b.check(len(b.alerts()) > 0, "no operational event was sent")
-	})
-}

@@ -45,9 +45,9 @@ func (a arguments) options() []tweak {
 				o.Name, o.Version, o.Roles, o.Workers = "one", "1.2.3", []string{"api", "worker"}, 7
 				o.Alone = slices.Contains(a.words, "alone")
 			case "api":
-				onlyAPI(o)
+				o.Name, o.Alone, o.NoWorker = "api", false, true
 			case "templates":
-				withTemplates(o)
+				o.ReadTemplate = readTemplate
 			case "logged":
 				a.log.log(o)
 			case "index":
@@ -64,6 +64,7 @@ func (a arguments) options() []tweak {
 				a.ids[fmt.Sprint("theirs", i+1)] = id
 			}
 		}
+		o.PanGuard = store.PanGuard(a.named["guard"])
 		if a.has("clock") { // an index whose clock is ahead of this process's by so much
 			ahead := a.duration("clock")
 			on(memq.New(memq.Options{Now: func() time.Time { return time.Now().Add(ahead) }}))(o)
@@ -101,13 +102,7 @@ func (a arguments) receiver() answers {
 		say = answering(a.named["at"], say)
 	}
 	if a.has("fails") {
-		most := say
-		say = func(ctx context.Context, h hit, before int) (*http.Response, error) {
-			if strings.Contains(h.url, a.named["fails"]) {
-				return answer(500, ""), nil
-			}
-			return most(ctx, h, before)
-		}
+		say = divided(a.named["fails"], always(500, ""), say)
 	}
 	if a.has("after") {
 		var came atomic.Int64
@@ -116,13 +111,7 @@ func (a arguments) receiver() answers {
 			return after(a.duration("after")+time.Duration(came.Add(1)-1)*each, answer)(ctx, h, before)
 		}
 	}
-	measured, plain := a.wire.around(say), say
-	return func(ctx context.Context, h hit, before int) (*http.Response, error) {
-		if strings.Contains(h.url, a.named["at"]) {
-			return measured(ctx, h, before)
-		}
-		return plain(ctx, h, before)
-	}
+	return divided(a.named["at"], a.wire.around(say), say)
 }
 
 func (a arguments) policy() (choice accept.Choice) {
@@ -201,15 +190,7 @@ func (a arguments) accepts() string {
 	}
 	var names, refused []string
 	for part := range slices.Chunk(subs, 1000) {
-		for i, s := range part {
-			if s.URL == "" && s.Endpoint == "" {
-				part[i].URL = "https://shop.example/notify"
-			}
-			if s.Body == nil {
-				part[i].Body = []byte(`{"paid": 1}`)
-			}
-		}
-		receipts, err := a.engine.Accept(a.Context(), of, part)
+		receipts, err := a.engine.Accept(a.Context(), of, completed(part))
 		if err != nil {
 			return a.refused(err)
 		}

@@ -94,6 +94,14 @@ func (c *course) answer(line string) string {
 	return ulid.ReplaceAllString(said, "…")
 }
 
+// quietly is a verb that has nothing to say.
+func quietly(do func(a arguments)) func(arguments) string {
+	return func(a arguments) string {
+		do(a)
+		return ""
+	}
+}
+
 func (a arguments) has(name string) bool { return a.named[name] != "" }
 
 // text is what has a name; nil: it is not there.

@@ -3,6 +3,7 @@ package dispatch_test
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"reflect"
@@ -39,7 +40,10 @@ var verbs = map[string]func(arguments) string{
 	"ending": quietly(func(a arguments) { go a.stopRun() }),
 	"drain":  quietly(func(a arguments) { a.engine.BeginDrain() }),
 	"sleep":  quietly(func(a arguments) { time.Sleep(must(time.ParseDuration(a.words[0]))) }),
-	"minute": quietly(func(a arguments) { untilMinute(must(time.ParseDuration(a.words[0]))) }),
+	"minute": quietly(func(a arguments) {
+		next := time.Now().Truncate(time.Minute).Add(time.Minute)
+		time.Sleep(time.Until(next.Add(must(time.ParseDuration(a.words[0])))))
+	}),
 	"receives": quietly(func(a arguments) {
 		if a.fixture == nil {
 			a.next.answer = a.receiver()
@@ -121,7 +125,8 @@ var verbs = map[string]func(arguments) string{
 		return a.refused(err)
 	},
 	"reschedule": quietly(func(a arguments) {
-		a.fixture.reschedule(a.id(a.words[0]), must(time.ParseDuration(a.words[1])))
+		delay := must(time.ParseDuration(a.words[1]))
+		must(a.engine.Reschedule(a.Context(), project, a.id(a.words[0]), nil, &delay, operator))
 		synctest.Wait()
 	}),
 	"edit": func(a arguments) string {
@@ -327,7 +332,13 @@ var verbs = map[string]func(arguments) string{
 		s := must(a.index.Stats(a.Context(), 0))
 		return fmt.Sprint(s.Delayed + s.Ready + s.Leased)
 	},
-	"codes": func(a arguments) string { return a.codes(a.id(a.words[0])) },
+	"codes": func(a arguments) string {
+		var codes []string
+		for _, block := range a.fixture.explain(a.id(a.words[0])).Blocking {
+			codes = append(codes, block.Code)
+		}
+		return strings.Join(codes, " ")
+	},
 	"explain": func(a arguments) string {
 		x := a.fixture.explain(a.id(a.words[0]))
 		text := x.Summary + "\nnext " + a.when(x.NextAt)
@@ -417,12 +428,24 @@ var verbs = map[string]func(arguments) string{
 	"results": func(a arguments) string {
 		time.Sleep(5 * time.Second)
 		var list strings.Builder
-		for _, r := range a.fixture.results(a.id(a.words[0])) {
-			list.WriteString(a.fields(r, a.words[1:]...) + "\n")
+		for _, h := range a.fixture.hits("https://shop.example/result") {
+			var r store.PollResult
+			a.ok(json.Unmarshal([]byte(h.body), &r))
+			if bare(r.PollID) == a.id(a.words[0]) {
+				list.WriteString(a.fields(r, a.words[1:]...) + "\n")
+			}
 		}
 		return list.String()
 	},
-	"asked": func(a arguments) string { return strings.Trim(fmt.Sprint(a.fixture.asked(a.id(a.words[0]))), "[]") },
+	// asked are the times at which the upstream was asked for a poll, since its first.
+	"asked": func(a arguments) string {
+		hits := slices.DeleteFunc(a.fixture.hits(""), func(h hit) bool { return h.id != a.id(a.words[0]) })
+		var at []string
+		for _, h := range hits {
+			at = append(at, h.at.Sub(hits[0].at).Round(10*time.Millisecond).String())
+		}
+		return strings.Join(at, " ")
+	},
 	"name": quietly(func(a arguments) {
 		a.callback(a.words[0], field(a.thing(a.words[1]), a.words[2]).(string))
 	}),
@@ -471,12 +494,4 @@ var verbs = map[string]func(arguments) string{
 		}
 		return strings.Join(parts, ", ")
 	},
-}
-
-// quietly is a verb that has nothing to say.
-func quietly(do func(a arguments)) func(arguments) string {
-	return func(a arguments) string {
-		do(a)
-		return ""
-	}
 }

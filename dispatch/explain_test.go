@@ -25,9 +25,6 @@ func TestEveryHoldIsTold(t *testing.T) {
 	}
 }
 
-// onlyAPI is an engine that others send for.
-func onlyAPI(o *options) { o.Name, o.Alone, o.NoWorker = "api", false, true }
-
 func (b *fixture) explain(id string) control.Explanation {
 	b.Helper()
 	synctest.Wait()
@@ -41,14 +38,4 @@ func (b *fixture) first(id string) control.Block {
 		return x.Blocking[0]
 	}
 	return control.Block{}
-}
-
-// codes are what keeps a callback, in order.
-func (b *fixture) codes(id string) string {
-	b.Helper()
-	var codes []string
-	for _, block := range b.explain(id).Blocking {
-		codes = append(codes, block.Code)
-	}
-	return strings.Join(codes, " ")
 }

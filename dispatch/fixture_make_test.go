@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -40,9 +39,8 @@ func in(d time.Duration) accept.Submission { return at(time.Now().Add(d)) }
 
 func at(due time.Time) accept.Submission { return accept.Submission{DueAt: new(due.UnixMilli())} }
 
-// offer hands submissions over, and returns what became of each.
-func (b *fixture) offer(project string, subs ...accept.Submission) []accept.Receipt {
-	b.Helper()
+// completed gives submissions what a test leaves out: an address and a body.
+func completed(subs []accept.Submission) []accept.Submission {
 	for i := range subs {
 		if subs[i].URL == "" && subs[i].Endpoint == "" {
 			subs[i].URL = "https://shop.example/notify"
@@ -51,9 +49,13 @@ func (b *fixture) offer(project string, subs ...accept.Submission) []accept.Rece
 			subs[i].Body = []byte(`{"paid": 1}`)
 		}
 	}
-	receipts, err := b.engine.Accept(b.Context(), project, subs)
-	b.ok(err)
-	return receipts
+	return subs
+}
+
+// offer hands submissions over, and returns what became of each.
+func (b *fixture) offer(project string, subs ...accept.Submission) []accept.Receipt {
+	b.Helper()
+	return must(b.engine.Accept(b.Context(), project, completed(subs)))
 }
 
 // accept submits callbacks, all of which must be taken, and returns the last one.
@@ -132,7 +134,7 @@ func (b *fixture) ends(want string, within time.Duration, ids ...string) {
 // stands checks a callback's state, reason and number of charged attempts.
 func (b *fixture) stands(c store.Callback, want string) {
 	b.Helper()
-	got := strings.Join(strings.Fields(fmt.Sprint(c.State, " ", c.Reason, " ", c.AttemptCount)), " ")
+	got := became(c)
 	b.check(strings.HasPrefix(got+" ", want+" "), "%s to %s: %s, want %s", c.ID, c.URL, got, want)
 }
 
@@ -205,11 +207,6 @@ func (b *fixture) retryAt(id, url string) {
 	b.retry(id, control.RetryRequest{URL: url})
 }
 
-func (b *fixture) reschedule(id string, d time.Duration) store.Callback {
-	b.Helper()
-	return must(b.engine.Reschedule(b.Context(), project, id, nil, &d, operator))
-}
-
 func (b *fixture) cancel(id string) {
 	b.Helper()
 	b.is("cancel", must(b.engine.Cancel(b.Context(), project, id, operator)).Result, store.CancelDone)
@@ -264,13 +261,6 @@ func readTemplate(raw []byte) (s accept.Submission, err error) {
 	return s, nil
 }
 
-func withTemplates(o *options) { o.ReadTemplate = readTemplate }
-
-// untilMinute sleeps until a whole minute and a part of one more.
-func untilMinute(more time.Duration) {
-	time.Sleep(time.Until(time.Now().Truncate(time.Minute).Add(time.Minute + more)))
-}
-
 // untilPaid is the rule of most polls here.
 const untilPaid = `{"success": [{"pointer": "/trade_state", "in": ["SUCCESS"]}], "failure": [{"pointer": "/trade_state", "in": ["CLOSED"]}]}`
 
@@ -306,34 +296,6 @@ func paidPoll(ref string, d ...time.Duration) accept.PollSubmission {
 func (b *fixture) poll(p accept.PollSubmission) store.Callback {
 	b.Helper()
 	return must(b.engine.AcceptPoll(b.Context(), project, p)).Callback
-}
-
-// results are the results that the merchant heard, those of one poll in order.
-func (b *fixture) results(pollID string) (list []store.PollResult) {
-	b.Helper()
-	for _, h := range b.hits("https://shop.example/result") {
-		var r store.PollResult
-		b.ok(json.Unmarshal([]byte(h.body), &r))
-		if bare(r.PollID) == pollID {
-			list = append(list, r)
-		}
-	}
-	return list
-}
-
-// asked are the times at which the upstream was asked for a poll, since its first.
-func (b *fixture) asked(pollID string) (at []time.Duration) {
-	var first time.Time
-	for _, h := range b.hits("") {
-		if h.id != pollID {
-			continue
-		}
-		if first.IsZero() {
-			first = h.at
-		}
-		at = append(at, h.at.Sub(first).Round(10*time.Millisecond))
-	}
-	return at
 }
 
 // awaitChain waits until no entry is unchained, and returns the chain's last link.

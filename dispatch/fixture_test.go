@@ -153,12 +153,15 @@ func takes(d time.Duration) answers { return after(d, always(200, "")) }
 func failing(part string) answers { return answering(part, always(500, "")) }
 
 // answering answers addresses with that in them in this way, and the others with 200.
-func answering(part string, those answers) answers {
+func answering(part string, those answers) answers { return divided(part, those, always(200, "")) }
+
+// divided answers addresses with that in them in one way, and the others in another.
+func divided(part string, those, others answers) answers {
 	return func(ctx context.Context, h hit, before int) (*http.Response, error) {
 		if strings.Contains(h.url, part) {
 			return those(ctx, h, before)
 		}
-		return answer(200, ""), nil
+		return others(ctx, h, before)
 	}
 }
 

@@ -28,7 +28,7 @@ func TestSQLHalfDown(t *testing.T) {
 		before, pings := log.n.Load(), b.count("Ping")
 		for range 60 * 100 {
 			time.Sleep(10 * time.Millisecond)
-			b.refuses(accept.Submission{})
+			b.refuses()
 		}
 		between(b, "lines in a minute", log.n.Load()-before, 1, 20)
 		between(b, "probes in a minute", b.count("Ping")-pings, 0, 60*5)
@@ -39,11 +39,10 @@ func TestSQLHalfDown(t *testing.T) {
 }
 
 // refuses demands that SQL does not take a callback.
-func (b *fixture) refuses(s accept.Submission) {
+func (b *fixture) refuses() {
 	b.Helper()
-	s.URL, s.Body = "https://shop.example/notify", []byte(`{"paid": 1}`)
-	if _, err := b.engine.Accept(b.Context(), project, []accept.Submission{s}); !errors.Is(err,
-		store.ErrUnavailable) {
+	_, err := b.engine.Accept(b.Context(), project, completed(make([]accept.Submission, 1)))
+	if !errors.Is(err, store.ErrUnavailable) {
 		b.Fatalf("accepted without SQL: %v", err)
 	}
 }
@@ -61,7 +60,7 @@ func TestAnUncertainStampThatStays(t *testing.T) {
 		}, "Stamp")
 		time.Sleep(6 * time.Second) // a stamp has failed
 		b.set(fail(errDown), "Accept")
-		b.refuses(accept.Submission{})
+		b.refuses()
 		b.set(nil, "Accept")
 		b.ends("succeeded", 2*time.Minute, good)
 		b.set(nil, "Stamp")
