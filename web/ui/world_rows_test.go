@@ -32,11 +32,7 @@ type (
 
 // TestStubsAreMade: world_made_test.go has the methods of the engine and of the store.
 func TestStubsAreMade(t *testing.T) {
-	imports := []string{"context", "time"}
-	for _, path := range []string{"dispatch/control", "dispatch/index", "dispatch/secret", "schedule", "store"} {
-		imports = append(imports, "github.com/seed-ff5a32d8/dispatcher/"+path)
-	}
-	transcript.Stubs(t, "world_made_test.go", "ui", imports, reflect.TypeFor[Engine](), reflect.TypeFor[Store]())
+	transcript.Stubs(t, "world_made_test.go", "ui", reflect.TypeFor[Engine](), reflect.TypeFor[Store]())
 }
 
 // ask0 notes a call, of a project unless it is about the project itself. A call with an actor is a change.
@@ -66,7 +62,7 @@ var answers = map[string]any{
 	"CreateSchedule": store.Schedule{ID: testID(3)}, "RunSchedule": store.Callback{ID: testID(4)},
 }
 
-// ask1 notes a call, and answers with what of its type the world has.
+// ask1 notes a call, and answers with what of its type the world has: in a list, with the row of the id that is asked for.
 func ask1[T any](ctx context.Context, w *world, method string, args ...any) (answer T, _ error) {
 	if err := ask0(ctx, w, method, args...); err != nil {
 		return answer, err
@@ -74,20 +70,27 @@ func ask1[T any](ctx context.Context, w *world, method string, args ...any) (ans
 	if given, ok := answers[method].(T); ok {
 		return given, nil
 	}
+	if answer, ok := of[T](w); ok {
+		return answer, nil
+	}
+	if _, changes := actorOf(args); changes {
+		return answer, nil
+	}
+	if rows, ok := of[[]T](w); ok {
+		return one(rows, nil, func(row T) bool { return reflect.ValueOf(row).FieldByName("ID").String() == args[1] })
+	}
+	panic("no world has what answers " + method)
+}
+
+// of is the first field of the data that has the type.
+func of[T any](w *world) (field T, ok bool) {
 	has := reflect.ValueOf(&w.has).Elem()
 	for i := range has.NumField() {
 		if has.Field(i).Type() == reflect.TypeFor[T]() {
-			return has.Field(i).Interface().(T), nil
+			return has.Field(i).Interface().(T), true
 		}
 	}
-	if _, changes := actorOf(args); !changes {
-		panic("no world has what answers " + method)
-	}
-	return answer, nil
-}
-
-func (w *world) Get(ctx context.Context, _, id string) (store.Callback, error) {
-	return one(w.has.Callbacks, w.call(ctx, "Get"), func(c store.Callback) bool { return c.ID == id })
+	return field, false
 }
 
 func (w *world) List(ctx context.Context, _ string, f store.Filter) (p store.Page, _ error) {
@@ -141,11 +144,6 @@ func (w *world) Evidence(ctx context.Context, _, _ string) (string, error) {
 func (w *world) Endpoint(ctx context.Context, _, id string) (store.Endpoint, error) {
 	return one(w.has.Endpoints, w.call(ctx, "Endpoint"),
 		func(ep store.Endpoint) bool { return ep.ID == id && ep.DeletedAt == 0 })
-}
-
-func (w *world) AnyEndpoint(ctx context.Context, _, id string) (store.Endpoint, error) {
-	is := func(ep store.Endpoint) bool { return ep.ID == id }
-	return one(w.has.Endpoints, w.call(ctx, "AnyEndpoint"), is)
 }
 
 func (w *world) EndpointByExternalID(ctx context.Context, _, name string) (store.Endpoint, error) {
@@ -212,11 +210,6 @@ func (w *world) Activity(
 	return below(w.has.Activity, len(w.has.Activity), func(a store.Activity) bool {
 		return a.Span == span && a.At >= from && a.At < to
 	}), w.call(ctx, "Activity")
-}
-
-func (w *world) Schedule(ctx context.Context, _, id string) (store.Schedule, error) {
-	is := func(s store.Schedule) bool { return s.ID == id }
-	return one(w.has.Schedules, w.call(ctx, "Schedule"), is)
 }
 
 func (w *world) Schedules(ctx context.Context, _ string, f store.ScheduleFilter) ([]store.Schedule, error) {
