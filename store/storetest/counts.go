@@ -125,19 +125,6 @@ func testCounts(f *fixture) {
 	}
 }
 
-func (f *fixture) wantDueNow(what string, want store.DueNow) {
-	same(f, what, want, must(f.DueNow(f.ctx(), project, f.now)))
-}
-
-// testDueNowMany: those of another project come first, and there are more than are counted.
-func testDueNowMany(f *fixture) {
-	f.acceptEach(700, dueIn(-2000), inProject("other"))
-	f.acceptEach(1000, dueIn(-1000))
-	f.wantDueNow("as many as are counted", store.DueNow{Count: 1000, OldestAt: f.now - 1000})
-	f.accept(dueIn(-1))
-	f.wantDueNow("one more", store.DueNow{Count: 1000, More: true, OldestAt: f.now - 1000})
-}
-
 // testDeadGroupsMany: no more groups are listed, and no more callbacks counted, than may be.
 func testDeadGroupsMany(f *fixture) {
 	const large = 1001

@@ -31,6 +31,26 @@ var operations = map[string]func(s *script, words []string) []any{
 		names, drafts := s.draftsOf(words)
 		return s.accepted(names, drafts, must(s.Replays(s.ctx(), drafts)))
 	},
+	// many N FIELD…: accepts so many alike, and tells nothing of them.
+	"many": func(s *script, words []string) []any {
+		names := slices.Repeat([]string{"each"}, must(strconv.Atoi(words[0])))
+		_, drafts := s.draftsOf(append(names, words[1:]...))
+		for _, a := range s.acceptAll(drafts...) {
+			s.ok(a.Err)
+		}
+		return nil
+	},
+	// times N METHOD WORD…: calls a method of the store so often; told is only what failed.
+	"times": func(s *script, words []string) (failed []any) {
+		for range must(strconv.Atoi(words[0])) {
+			for _, answer := range s.call("", words[1], words[2:]) {
+				if _, ok := answer.(error); ok {
+					failed = append(failed, answer)
+				}
+			}
+		}
+		return failed
+	},
 	"claim": stamp, // claim NAME… [FIELD…]: a stamp
 	"lose": func(s *script, words []string) []any { // the claims run out
 		answers := stamp(s, words)
@@ -60,9 +80,7 @@ var operations = map[string]func(s *script, words []string) []any{
 	},
 	// audit N: the newest entries.
 	"audit": func(s *script, words []string) (answers []any) {
-		n := 0
-		must(fmt.Sscan(words[0], &n))
-		for _, e := range s.newest(n) {
+		for _, e := range s.newest(must(strconv.Atoi(words[0]))) {
 			by := store.Actor{Name: e.Actor, Address: e.Address, Reason: e.Reason}
 			s.check(by == actor, "audit: %+v", e)
 			text := fmt.Sprintln(e.Action, s.hide(e.Object), s.hide(e.Before), s.hide(e.After))
@@ -113,17 +131,10 @@ var operations = map[string]func(s *script, words []string) []any{
 		}
 		return []any{joined(s, all)}
 	},
-	// plan NAME KEY/FINGERPRINT [route=…] [project=…] ENDPOINT…: plans an event, whose callbacks are NAME1,
+	// plan NAME KEY/FINGERPRINT [FIELD…] ENDPOINT…: plans an event, whose callbacks are NAME1,
 	// NAME2 and so on.
 	"plan": func(s *script, words []string) []any {
-		var endpoints, fields []string
-		for _, word := range words[2:] {
-			if strings.Contains(word, "=") {
-				fields = append(fields, strings.Replace(word, "route", "idempotency.route", 1))
-			} else {
-				endpoints = append(endpoints, word)
-			}
-		}
+		endpoints, fields := cut(words[2:])
 		key, fingerprint, _ := strings.Cut(words[1], "/")
 		p := s.eventPlan(key, fingerprint, endpoints...)
 		s.assign(reflect.ValueOf(&p).Elem(), fields)
@@ -261,22 +272,16 @@ func ofEach(answer func(s *script, name string) any) func(*script, []string) []a
 
 // stamp stamps rows; the answers are in the order of the words.
 func stamp(s *script, words []string) (answers []any) {
-	var st store.Stamp
-	var names []string
-	diverts := 0
-	for _, word := range words {
-		if n, ok := strings.CutPrefix(word, "diverts="); ok {
-			must(fmt.Sscan(n, &diverts))
-		} else if strings.Contains(word, "=") {
-			s.assign(reflect.ValueOf(&st).Elem(), []string{word})
-		} else {
-			names = append(names, word)
-		}
+	names, fields := cut(words)
+	var st struct {
+		Diverts int // of each claim
+		store.Stamp
 	}
+	s.assign(reflect.ValueOf(&st).Elem(), fields)
 	st.Claims = each(names, func(name string) store.StampClaim {
-		return store.StampClaim{ID: s.named("id", name), Diverts: diverts}
+		return store.StampClaim{ID: s.named("id", name), Diverts: st.Diverts}
 	})
-	stamped, refused := s.stampAs(st)
+	stamped, refused := s.stampAs(st.Stamp)
 	byID := make(map[string]any)
 	for _, w := range stamped {
 		byID[w.ID] = *w
@@ -297,22 +302,21 @@ func stamp(s *script, words []string) (answers []any) {
 // With claim=N it is that of the N-th claim.
 func result(of func(*fixture, *store.Stamped) store.Result) func(*script, []string) []any {
 	return func(s *script, words []string) (answers []any) {
-		names := slices.DeleteFunc(slices.Clone(words), func(w string) bool { return strings.ContainsAny(w, "=.") })
+		names, fields := cut(words)
+		number := 0 // the last
+		fields = slices.DeleteFunc(fields, func(field string) bool {
+			n, numbered := strings.CutPrefix(field, "claim=")
+			if numbered {
+				number = must(strconv.Atoi(n))
+			}
+			return numbered
+		})
 		for _, name := range names {
-			numbered := slices.ContainsFunc(words, func(w string) bool { return strings.HasPrefix(w, "claim=") })
-			if !s.waiting[name] && !numbered {
+			if !s.waiting[name] && number == 0 {
 				s.stamps[name] = append(s.stamps[name], s.claim(s.ids[name]))
 			}
 			claims := s.stamps[name]
-			claim := claims[len(claims)-1]
-			var fields []string
-			for _, word := range words {
-				if number, ok := strings.CutPrefix(word, "claim="); ok {
-					claim = claims[int(number[0]-'1')]
-				} else if !slices.Contains(names, word) {
-					fields = append(fields, strings.TrimPrefix(word, "."))
-				}
-			}
+			claim := claims[cmp.Or(number, len(claims))-1]
 			r := of(s.fixture, claim)
 			if r.Attempt != nil {
 				r.Attempt = new(*r.Attempt)
@@ -342,6 +346,18 @@ func joined(s *script, ids []string) string {
 	return cmp.Or(strings.Join(each(ids, s.hide), " "), "none")
 }
 
+// cut parts names from fields: those have a value, or begin with a point.
+func cut(words []string) (names, fields []string) {
+	for _, word := range words {
+		if strings.ContainsAny(word, "=.") {
+			fields = append(fields, strings.TrimPrefix(word, "."))
+		} else {
+			names = append(names, word)
+		}
+	}
+	return names, fields
+}
+
 // draftsOf makes the drafts of an accept.
 func (s *script) draftsOf(words []string) (names []string, drafts []store.Draft) {
 	for len(words) > 0 {
@@ -352,15 +368,9 @@ func (s *script) draftsOf(words []string) (names []string, drafts []store.Draft)
 		} else {
 			words = nil
 		}
-		var fields []string
-		for _, word := range part {
-			if strings.ContainsAny(word, "=.") {
-				fields = append(fields, strings.TrimPrefix(word, "."))
-				continue
-			}
-			names = append(names, word)
-		}
-		for _, name := range names[len(drafts):] {
+		some, fields := cut(part)
+		names = append(names, some...)
+		for _, name := range some {
 			d := s.draft()
 			for _, field := range fields {
 				if field == "poll" {
@@ -395,8 +405,7 @@ func (s *script) option(word string) option {
 		if second == "" {
 			return nil // the field
 		}
-		n := int64(0)
-		must(fmt.Sscan(second, &n))
+		n := must(strconv.ParseInt(second, 10, 64))
 		if name == "version" {
 			return withVersion(first, n)
 		}

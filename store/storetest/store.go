@@ -24,9 +24,6 @@ type Store interface {
 	AuditHead(ctx context.Context) (store.AuditHead, error)
 	ChainedAudit(ctx context.Context, after, until int64, limit int) ([]store.AuditEntry, error)
 
-	// Walks of open rows.
-	ByID(ctx context.Context, ids []string) ([]store.OpenRow, error)
-
 	// Maintenance.
 	TryLease(ctx context.Context, name, holder string, now int64, ttl time.Duration) (bool, error)
 	Purge(ctx context.Context, r store.Retention, limit int) (store.Purged, error)
@@ -44,12 +41,10 @@ type Store interface {
 	Replays(ctx context.Context, drafts []store.Draft) ([]store.Accepted, error)
 
 	// Projects.
-	CreateProject(ctx context.Context, p store.Project, by store.Actor) (store.Project, error)
 	PatchProject(
 		ctx context.Context, id string, change func(*store.Project) error, now int64, by store.Actor,
 	) (store.Project, error)
 	SetProjectPause(ctx context.Context, project string, until int64, reason string, now int64, by store.Actor) (store.Project, error)
-	Keys(ctx context.Context, project string) ([]store.Key, error)
 
 	// Endpoints.
 	CreateEndpoint(ctx context.Context, e store.Endpoint, by store.Actor) (store.Endpoint, error)
@@ -77,7 +72,6 @@ type Store interface {
 	Counts(ctx context.Context, project string) (store.Counts, error)
 	Audit(ctx context.Context, project string, f store.AuditFilter) (store.AuditPage, error)
 	DueHours(ctx context.Context, project string, from, to int64) ([]store.DueHour, error)
-	DueNow(ctx context.Context, project string, now int64) (store.DueNow, error)
 	DeadGroups(ctx context.Context, project string) ([]store.DeadGroup, error)
 
 	// Activity, processes and sessions.
@@ -97,7 +91,6 @@ type Store interface {
 
 	// Redrives.
 	CreateRedrive(ctx context.Context, r store.Redrive, by store.Actor) (store.Redrive, error)
-	SetRedrive(ctx context.Context, project, id string, to store.RedriveState, now int64, by store.Actor) (store.Redrive, error)
 
 	// Schedules.
 	CreateSchedule(ctx context.Context, s store.Schedule, by store.Actor) (store.Schedule, error)

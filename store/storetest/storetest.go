@@ -23,7 +23,7 @@ var Concurrent = []string{
 	"Endpoint/DisableCrowd", "Endpoint/UpsertTogether", "Event/Crowd",
 	"Lane/MadeMeanwhile", "Lane/QuotaCrowd", "Outcomes/Crowd", "Poll/LiveCrowd", "Poll/ReopenCrowd",
 	"Redrive/Crowd", "Rest/SecretsCrowd", "Schedule/FireCrowd", "Schedule/Names", "Strict/Crowd", "Supersede/Crowd",
-	"Upkeep/Lease",
+	"Upkeep/LeaseCrowd",
 }
 
 func (o Options) has(name string) bool {
@@ -41,7 +41,7 @@ var tests = map[string]func(*fixture){
 	"Audit/Chain":             testAuditChain,
 	"Audit/ChainCrowd":        testAuditChainCrowd,
 	"Rest/SecretsCrowd":       testSecretsCrowd,
-	"Upkeep/Lease":            testLease,
+	"Upkeep/LeaseCrowd":       testLeaseCrowd,
 	"Lane/MadeMeanwhile":      testLanesMadeWhilePaused,
 	"Lane/QuotaCrowd":         testLaneQuotaCrowd,
 	"Redrive/Crowd":           testRedriveCrowd,
@@ -59,7 +59,6 @@ var tests = map[string]func(*fixture){
 	"Strict/Crowd":            testStrictCrowd,
 	"Books/CompareMany":       testCompareMany,
 	"Read/Counts":             testCounts,
-	"Read/DueNowMany":         testDueNowMany,
 	"Read/DeadGroupsMany":     testDeadGroupsMany,
 	"Activity/Many":           testActivityMany,
 	"Dispatchers/Many":        testDispatchersMany,

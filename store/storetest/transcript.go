@@ -39,7 +39,13 @@ func transcripts(t *testing.T, o Options, open func(t *testing.T) Store) {
 			}
 			f := newFixture(t, open(t))
 			defer f.reportPanic()
-			got := newScript(f).run(body)
+			s := &script{
+				fixture: f, ids: make(map[string]string), names: make(map[string]string), lanes: make(map[int64]int),
+				said: make(map[string]map[string]string), versions: make(map[string]int64),
+				stamps: make(map[string][]*store.Stamped), waiting: make(map[string]bool),
+				results: make(map[string]store.Result), firings: make(map[string]store.Firing),
+			}
+			got := s.run(body)
 			f.checkCounters()
 			return got
 		})
@@ -59,16 +65,6 @@ type script struct {
 	firings    map[string]store.Firing     // that were read, by schedule
 	fired      int
 	read       store.OutcomeCursor // how far the feed was read
-}
-
-func newScript(f *fixture) *script {
-	return &script{
-		fixture: f, ids: make(map[string]string), names: make(map[string]string), lanes: make(map[int64]int),
-		said: make(map[string]map[string]string), versions: make(map[string]int64),
-		firings: make(map[string]store.Firing), stamps: make(map[string][]*store.Stamped),
-		waiting: make(map[string]bool),
-		results: make(map[string]store.Result),
-	}
 }
 
 // run makes the calls of a case and returns it with what was answered.
@@ -184,7 +180,7 @@ func (s *script) call(name, method string, words []string) (answers []any) {
 	for i, name := range names {
 		v := reflect.New(m.Type().In(i + 1)).Elem()
 		value, explicit := given[name]
-		switch usual := s.usual(name, v.Type()); {
+		switch usual := reflect.ValueOf(s.usual(name, v.Type())); {
 		case explicit:
 			s.set(v, value)
 		case v.Kind() == reflect.Func:
@@ -226,57 +222,55 @@ func (s *script) call(name, method string, words []string) (answers []any) {
 	return answers
 }
 
-// usual is what an argument is that a line leaves out; invalid if there is nothing usual.
-func (s *script) usual(name string, of reflect.Type) reflect.Value {
+// usual is what an argument is that a line leaves out; nil if there is nothing usual.
+func (s *script) usual(name string, of reflect.Type) any {
 	switch name {
 	case "project":
-		return reflect.ValueOf(project)
+		return project
 	case "now":
-		return reflect.ValueOf(s.now)
-	case "by":
-		if of.Kind() == reflect.Pointer {
-			return reflect.ValueOf(&actor)
-		}
-		return reflect.ValueOf(actor)
+		return s.now
 	case "limit":
-		return reflect.ValueOf(100)
+		return 100
 	}
-	var row any
-	switch of {
-	case reflect.TypeFor[store.Draft]():
-		row = s.draft()
-	case reflect.TypeFor[store.Retry]():
-		row = store.Retry{Ladder: store.Once, Now: s.now}
-	case reflect.TypeFor[store.Endpoint]():
-		row = s.newEndpoint()
-	case reflect.TypeFor[store.EndpointFilter]():
-		row = store.EndpointFilter{Limit: 100, Now: s.now}
-	case reflect.TypeFor[store.LaneFilter]():
-		row = store.LaneFilter{Limit: 100, Now: s.now}
-	case reflect.TypeFor[store.Schedule]():
-		row = s.newSchedule("")
-	case reflect.TypeFor[store.ScheduleFilter]():
-		row = store.ScheduleFilter{Limit: 100}
-	case reflect.TypeFor[store.Secret]():
-		row = s.secret("", "")
-	case reflect.TypeFor[store.Project]():
-		row = store.Project{CreatedAt: s.now}
-	case reflect.TypeFor[store.Preset]():
-		row = store.Preset{Project: project, UpdatedAt: s.now}
-	case reflect.TypeFor[store.Key]():
-		row = store.Key{
+	switch reflect.New(of).Interface().(type) {
+	case *store.Actor:
+		return actor
+	case **store.Actor:
+		return &actor
+	case *store.Draft:
+		return s.draft()
+	case *store.Retry:
+		return store.Retry{Ladder: store.Once, Now: s.now}
+	case *store.Endpoint:
+		return s.newEndpoint()
+	case *store.EndpointFilter:
+		return store.EndpointFilter{Limit: 100, Now: s.now}
+	case *store.LaneFilter:
+		return store.LaneFilter{Limit: 100, Now: s.now}
+	case *store.Schedule:
+		return s.newSchedule("")
+	case *store.ScheduleFilter:
+		return store.ScheduleFilter{Limit: 100}
+	case *store.Secret:
+		return s.secret("", "")
+	case *store.Project:
+		return store.Project{CreatedAt: s.now}
+	case *store.Preset:
+		return store.Preset{Project: project, UpdatedAt: s.now}
+	case *store.Key:
+		return store.Key{
 			ID: s.id(), Project: project, Name: "n", Scopes: []store.Scope{store.ScopeSend, store.ScopeRead},
 			Hint: "…x", CreatedAt: s.now, ExpiresAt: s.now + 1000,
 		}
-	case reflect.TypeFor[store.Redrive]():
-		row = store.Redrive{ID: s.id(), Project: project, CreatedAt: s.now, Shown: "{}",
+	case *store.Redrive:
+		return store.Redrive{ID: s.id(), Project: project, CreatedAt: s.now, Shown: "{}",
 			Filter: store.Filter{To: s.now + 1}}
-	case reflect.TypeFor[store.AuditEntry]():
-		row = store.AuditEntry{ID: s.id(), Project: project, At: s.now, Actor: "key_1", Action: "x", Object: "o"}
-	case reflect.TypeFor[store.Retention]():
-		row = store.Retention{Now: s.now}
+	case *store.AuditEntry:
+		return store.AuditEntry{ID: s.id(), Project: project, At: s.now, Actor: "key_1", Action: "x", Object: "o"}
+	case *store.Retention:
+		return store.Retention{Now: s.now}
 	}
-	return reflect.ValueOf(row)
+	return nil
 }
 
 // change is a function that sets fields, and refuses what it has done or not.

@@ -163,17 +163,14 @@ func (s *script) time(word string) int64 {
 	return must(strconv.ParseInt(word, 10, 64))
 }
 
-// tracked are the rows of which only what has changed is said.
-var tracked = map[reflect.Type]bool{
-	reflect.TypeFor[store.Callback]():   true,
-	reflect.TypeFor[store.Stamped]():    true,
-	reflect.TypeFor[store.Attempt]():    true,
-	reflect.TypeFor[store.Endpoint]():   true,
-	reflect.TypeFor[store.Schedule]():   true,
-	reflect.TypeFor[store.Lane]():       true,
-	reflect.TypeFor[store.Project]():    true,
-	reflect.TypeFor[store.PollDetail](): true,
-	reflect.TypeFor[store.Redrive]():    true,
+// isTracked: of such a row only what has changed is said.
+func isTracked(row reflect.Value) bool {
+	switch row.Interface().(type) {
+	case store.Callback, store.Stamped, store.Attempt, store.Endpoint, store.Schedule, store.Lane, store.Project,
+		store.PollDetail, store.Redrive:
+		return true
+	}
+	return false
 }
 
 // tell says what was answered, a line for each row.
@@ -210,7 +207,7 @@ func (s *script) tell(answer any) (lines []string) {
 		name = s.rowName(v)
 	}
 	nothing := "zero"
-	if tracked[v.Type()] {
+	if isTracked(v) {
 		nothing = "same"
 	}
 	return []string{strings.TrimPrefix(name+": "+cmp.Or(strings.TrimSpace(s.row(v)), nothing), ": ")}
@@ -240,7 +237,7 @@ func (s *script) row(v reflect.Value) string {
 	flat := make(map[string]string)
 	var order, rows []string
 	s.flatten(v, "", func(path string, f reflect.Value) {
-		if tracked[f.Type()] && path != "" {
+		if isTracked(f) && path != "" {
 			if text := s.row(f); text != "" {
 				rows = append(rows, text)
 			}
@@ -251,7 +248,7 @@ func (s *script) row(v reflect.Value) string {
 			order = append(order, strings.TrimSuffix(path+"="+s.laneOr(path, f), "=true"))
 		}
 	})
-	if !tracked[v.Type()] {
+	if !isTracked(v) {
 		return strings.Join(append(order, rows...), " ")
 	}
 	key := v.Type().Name() + " " + s.rowKey(v)
@@ -341,7 +338,7 @@ func (s *script) flatten(v reflect.Value, prefix string, visit func(path string,
 		case f.Kind() == reflect.Slice && f.Len() == 0 && (f.IsNil() || path != "body"):
 		case !given && f.Type() == reflect.TypeFor[store.OutcomeCursor](), f.Type() == reflect.TypeFor[store.Cursor]():
 		case path == "project" && f.String() == project:
-		case tracked[f.Type()] || f.Kind() != reflect.Struct || rate:
+		case isTracked(f) || f.Kind() != reflect.Struct || rate:
 			visit(path, f)
 		default:
 			s.flatten(f, path+".", visit)
