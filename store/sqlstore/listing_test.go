@@ -18,20 +18,18 @@ func TestListsAreLookedThroughInWindows(t *testing.T) {
 	onBoth(t, listsInWindows)
 }
 
-const listNow = int64(1_790_000_000_000)
-
 // listed are callbacks in every state and with every value that filters name, some of them rare.
 func listed(t *testing.T, db *DB) []store.Callback {
 	t.Helper()
 	const n = 200
 	ctx := t.Context()
-	drafts := newDrafts(n, listNow)
-	stamp := store.Stamp{Token: "token", Now: listNow, Margin: 15_000}
+	drafts := newDrafts(n, testNow)
+	var claimed []string
 	for i := range drafts {
 		c := &drafts[i].Callback
 		c.CreatedAt = time.Now().UnixMilli() + int64(i) // after all other ids, and in order
 		c.ID = fmt.Sprintf("%s%016d", idsFrom(c.CreatedAt), i)
-		c.DueAt = listNow - int64(i*7%40)
+		c.DueAt = testNow - int64(i*7%40)
 		c.Lane, c.Topic = fmt.Sprint("lane-", i%7), "often"
 		if i%9 == 4 {
 			c.EndpointID = "endpoint"
@@ -49,24 +47,19 @@ func listed(t *testing.T, db *DB) []store.Callback {
 		case i%50 == 3:
 			c.Topic, c.Labels = "rare", map[string]string{"shop": "7"}
 		case i%3 == 0:
-			c.DueAt = listNow + int64(i*7%40)
+			c.DueAt = testNow + int64(i*7%40)
 		}
 		if i%4 == 1 || i == 90 || i == 91 {
-			stamp.Claims = append(stamp.Claims, store.StampClaim{ID: c.ID})
+			claimed = append(claimed, c.ID)
 		}
 	}
-	if accepted, err := db.Accept(ctx, drafts); err != nil || accepted[0].Err != nil {
-		t.Fatalf("accept: %v, %+v", err, accepted[0])
+	if accepted := must(db.Accept(ctx, drafts)); accepted[0].Err != nil {
+		t.Fatalf("accept: %+v", accepted[0])
 	}
-	stamped, _, err := db.Stamp(ctx, stamp)
-	if err != nil {
-		t.Fatal(err)
-	}
+	stamped := stampAll(t, db, claimed...)
 	var results []store.Result
 	for i, s := range stamped[:len(stamped)-1] { // the last one stays in flight
-		r := store.Result{ID: s.ID, Fence: s.Fence, State: store.Succeeded, Charge: true, Attempt: &store.Attempt{
-			Trigger: store.BySchedule, Outcome: store.AttemptSucceeded, Charged: true, Class: store.ClassOK, Status: 200, DueAt: listNow,
-		}}
+		r := succeeded(s)
 		if i%6 == 0 || s.Kind == store.Poll {
 			r.State, r.Reason, r.Attempt.Class, r.Attempt.Status = store.Dead, store.Exhausted, store.ClassHTTP5xx, 500+i%2
 			if i%18 == 0 {
@@ -75,11 +68,11 @@ func listed(t *testing.T, db *DB) []store.Callback {
 		}
 		results = append(results, r)
 	}
-	must(db.Commit(ctx, results, listNow))
-	must(db.Cancel(ctx, store.DefaultProject, drafts[20].Callback.ID, listNow, store.Actor{Name: "test"}))
-	page, err := db.List(ctx, store.DefaultProject, store.Filter{Now: listNow, Limit: 500})
-	if err != nil || len(page.Callbacks) != n || page.Next != nil {
-		t.Fatalf("the whole list: %v, %d callbacks, next %v", err, len(page.Callbacks), page.Next)
+	must(db.Commit(ctx, results, testNow))
+	must(db.Cancel(ctx, store.DefaultProject, drafts[20].Callback.ID, testNow, store.Actor{Name: "test"}))
+	page := must(db.List(ctx, store.DefaultProject, store.Filter{Now: testNow, Limit: 500}))
+	if len(page.Callbacks) != n || page.Next != nil {
+		t.Fatalf("the whole list: %d callbacks, next %v", len(page.Callbacks), page.Next)
 	}
 	return page.Callbacks
 }
@@ -127,7 +120,7 @@ func checkList(t *testing.T, db *DB, f store.Filter, all []store.Callback, name 
 			want = append(want, picked[i].ID)
 		}
 	}
-	f.Now, f.Limit = listNow, 5
+	f.Now, f.Limit = testNow, 5
 	for pages = 1; ; pages++ {
 		page, err := db.List(t.Context(), store.DefaultProject, f)
 		if err != nil || len(page.Callbacks) > f.Limit || pages > len(all) {
@@ -204,7 +197,7 @@ func TestListsFollowIndexesOnSQLite(t *testing.T) {
 				index = "callbacks_due"
 			}
 			for _, after := range []*store.Cursor{nil, {DueAt: 7, ID: "x"}} {
-				f.ByDue, f.After, f.Now, f.Limit = byDue, after, listNow, 50
+				f.ByDue, f.After, f.Now, f.Limit = byDue, after, testNow, 50
 				for _, q := range listStatements(db, store.DefaultProject, f) {
 					text := q.text
 					plan := litePlan(t, db, text, q.args...)
@@ -272,8 +265,8 @@ const oddLabel = `"7", \ {x}`
 
 // isPicked says what a filter means.
 func isPicked(f *store.Filter, c *store.Callback) bool {
-	state := c.StateAt(listNow)
-	if f.ByDue && c.State != store.Scheduled || f.Overdue && (state != store.Scheduled || c.DueAt >= listNow) {
+	state := c.StateAt(testNow)
+	if f.ByDue && c.State != store.Scheduled || f.Overdue && (state != store.Scheduled || c.DueAt >= testNow) {
 		return false
 	}
 	for key, value := range f.Labels {

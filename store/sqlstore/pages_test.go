@@ -12,11 +12,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
-const (
-	pagesNow = int64(1_790_000_000_000)
-	// manyRows is how many there are of all that testdata/many.sql makes.
-	manyRows = 60_000
-)
+// manyRows is how many there are of all that testdata/many.sql makes.
+const manyRows = 60_000
 
 // idOf is the id of one of them.
 func idOf(i int) string { return fmt.Sprintf("01%09dABCDEFGHJKMNPQR", i) }
@@ -75,10 +72,10 @@ func pageReads(t *testing.T, db *DB) []pageRead {
 	add("a dead group", "callbacks_dead", false, selecting(deadGroupColumns, nextDeadGroup), project, maxCount+1, "exhausted", "class-2", 501)
 	add("the first dead group", "callbacks_dead", false, selecting(deadGroupColumns, nextDeadGroup), project, maxCount+1, "", "", -1)
 	add("a status", "callbacks_dead", false, groupStatus, project, "exhausted", "class-2", -1)
-	add("end of a window of due ones", "callbacks_due", false, selecting(cursorColumns, windowOfDue), 1, "", pagesNow, 200)
-	add("due ones", "callbacks_due", false, dueNow, 1, "", pagesNow, "01", pagesNow, project)
-	add("due hours", "counters_pkey", false, dueHours, project, hourOf(pagesNow), hourOf(pagesNow+store.Hour.Milliseconds()))
-	add("past hours", "counters_due", false, pastHour+"1", pastBefore(pagesNow))
+	add("end of a window of due ones", "callbacks_due", false, selecting(cursorColumns, windowOfDue), 1, "", testNow, 200)
+	add("due ones", "callbacks_due", false, dueNow, 1, "", testNow, "01", testNow, project)
+	add("due hours", "counters_pkey", false, dueHours, project, hourOf(testNow), hourOf(testNow+store.Hour.Milliseconds()))
+	add("past hours", "counters_due", false, pastHour+"1", pastBefore(testNow))
 	add("dispatchers", "dispatchers_seen", true, selecting(dispatcherColumns, lastDispatchers), manyRows-10, maxDispatchers)
 	add("the next schedules", "schedules_next", true, selecting(dueSchedule, nextSchedules), 0, 100)
 	for _, before := range []int{2*manyRows + 1, manyRows / 2, 3} {
@@ -87,10 +84,10 @@ func pageReads(t *testing.T, db *DB) []pageRead {
 	}
 	add("an attempt", "attempts_pkey", false, selecting(attemptColumns, oneAttempt), "often", project, 8)
 	add("a session", "sessions_pkey", false, selecting(sessionColumns, oneSession), "7", 1)
-	add("a span", "activity_pkey", false, selecting(activityColumns, "FROM activity WHERE "+ofSpan+activityOrder), project, 0, store.Minute.Milliseconds(), pagesNow-10_000_000, pagesNow)
+	add("a span", "activity_pkey", false, selecting(activityColumns, "FROM activity WHERE "+ofSpan+activityOrder), project, 0, store.Minute.Milliseconds(), testNow-10_000_000, testNow)
 	add("lanes", "activity_pkey", true, selecting(activityColumns, "FROM activity WHERE "+ofLanes+activityOrder),
-		project, store.Hour.Milliseconds(), pagesNow-100_000_000, sqldb.Ints("lane", []int64{3, 4, 5, 6, 7, 8, 9, 10, 11, 12}))
-	for _, old := range agedActivity(pagesNow) {
+		project, store.Hour.Milliseconds(), testNow-100_000_000, sqldb.Ints("lane", []int64{3, 4, 5, 6, 7, 8, 9, 10, 11, 12}))
+	for _, old := range agedActivity(testNow) {
 		index := "activity_age"
 		if old.which == "lane > 0" {
 			index = "activity_lanes_age"
@@ -102,7 +99,7 @@ func pageReads(t *testing.T, db *DB) []pageRead {
 	add("old sessions", "sessions_expiry", false, oldSessions, 100, 1000)
 	for name, l := range testJSON[map[string]listCase](t, "pages") {
 		f := l.Filter
-		f.Now, f.Limit = pagesNow, 50
+		f.Now, f.Limit = testNow, 50
 		// The few polls among many callbacks are found by an index also when a statement is planned once for all values.
 		planned := f.Kind != store.Poll
 		if planned {
@@ -180,7 +177,7 @@ func TestPagesLookInWindows(t *testing.T) {
 	onBoth(t, func(t *testing.T, db *DB) {
 		ctx := t.Context()
 		setLooking(db, 4, 30, 0)
-		drafts := newDrafts(60, pagesNow)
+		drafts := newDrafts(60, testNow)
 		for i := range drafts {
 			d := &drafts[i]
 			d.Callback.DueAt += int64(i)
@@ -195,24 +192,24 @@ func TestPagesLookInWindows(t *testing.T) {
 		}
 		must(db.Accept(ctx, drafts))
 		for now, want := range map[int64]store.DueNow{
-			pagesNow: {}, pagesNow + 3: {Count: 3, OldestAt: pagesNow}, pagesNow + 4: {Count: 4, OldestAt: pagesNow},
-			pagesNow + 20: {Count: 20, OldestAt: pagesNow}, pagesNow + 24: {Count: 22, OldestAt: pagesNow},
-			pagesNow + 60: {Count: 25, More: true, OldestAt: pagesNow}, // of the first thirty
+			testNow: {}, testNow + 3: {Count: 3, OldestAt: testNow}, testNow + 4: {Count: 4, OldestAt: testNow},
+			testNow + 20: {Count: 20, OldestAt: testNow}, testNow + 24: {Count: 22, OldestAt: testNow},
+			testNow + 60: {Count: 25, More: true, OldestAt: testNow}, // of the first thirty
 		} {
-			if got, err := db.DueNow(ctx, store.DefaultProject, now); err != nil || got != want {
-				t.Errorf("due by %d: %v, %+v, want %+v", now-pagesNow, err, got, want)
+			if got := must(db.DueNow(ctx, store.DefaultProject, now)); got != want {
+				t.Errorf("due by %d: %+v, want %+v", now-testNow, got, want)
 			}
 		}
-		if got, err := db.DueNow(ctx, "other", pagesNow+60); err != nil || got != (store.DueNow{Count: 5, More: true, OldestAt: pagesNow + 20}) {
-			t.Errorf("due of another project: %v, %+v", err, got)
+		if got := must(db.DueNow(ctx, "other", testNow+60)); got != (store.DueNow{Count: 5, More: true, OldestAt: testNow + 20}) {
+			t.Errorf("due of another project: %+v", got)
 		}
 		for _, object := range []string{"", "o"} {
 			var found []int64
 			pages := 0
 			for f := (store.AuditFilter{Object: object, Actor: "rare", Limit: 2}); ; pages++ {
-				page, err := db.Audit(ctx, store.DefaultProject, f)
-				if err != nil || len(page.Entries) > 2 || pages > 60 {
-					t.Fatalf("page %d: %v, %+v", pages, err, page)
+				page := must(db.Audit(ctx, store.DefaultProject, f))
+				if len(page.Entries) > 2 || pages > 60 {
+					t.Fatalf("page %d: %+v", pages, page)
 				}
 				for _, e := range page.Entries {
 					found = append(found, e.At)
@@ -232,12 +229,10 @@ func TestPagesLookInWindows(t *testing.T) {
 func TestLargestPageOfTheAudit(t *testing.T) {
 	onBoth(t, func(t *testing.T, db *DB) {
 		entries := slices.Repeat([]store.AuditEntry{{Project: store.DefaultProject}}, maxList+2)
-		if err := db.change(t.Context(), "audit", func(tx *tx) error { return tx.audit(entries...) }); err != nil {
-			t.Fatal(err)
-		}
-		page, err := db.Audit(t.Context(), store.DefaultProject, store.AuditFilter{Limit: maxList + 2})
-		if n := len(page.Entries); err != nil || n != maxList+1 || page.Next == "" {
-			t.Errorf("%v, %d entries, next %q", err, n, page.Next)
+		noError(db.change(t.Context(), "audit", func(tx *tx) error { return tx.audit(entries...) }))
+		page := must(db.Audit(t.Context(), store.DefaultProject, store.AuditFilter{Limit: maxList + 2}))
+		if n := len(page.Entries); n != maxList+1 || page.Next == "" {
+			t.Errorf("%d entries, next %q", n, page.Next)
 		}
 	})
 }
@@ -245,9 +240,9 @@ func TestLargestPageOfTheAudit(t *testing.T) {
 // Every attempt of a callback with very many of them is on a page, and no page has more than it may.
 func TestEveryAttemptIsReached(t *testing.T) {
 	onBoth(t, func(t *testing.T, db *DB) {
-		const now, many = 1_790_000_000_000, 2*maxList + 203
+		const many = 2*maxList + 203
 		ctx := t.Context()
-		d := newDrafts(1, now)[0]
+		d := newDrafts(1, testNow)[0]
 		must(db.Accept(ctx, []store.Draft{d}))
 		var attempts []store.Attempt
 		for i := range many {
@@ -256,21 +251,14 @@ func TestEveryAttemptIsReached(t *testing.T) {
 				Class: store.ClassHTTP5xx,
 			})
 		}
-		if err := db.change(ctx, "insert attempts", func(tx *tx) error {
-			for part := range slices.Chunk(attempts, 100) {
-				if err := tx.insertAttempts(part); err != nil {
-					return err
-				}
-			}
-			return nil
-		}); err != nil {
-			t.Fatal(err)
+		for part := range slices.Chunk(attempts, 100) {
+			noError(db.change(ctx, "insert attempts", func(tx *tx) error { return tx.insertAttempts(part) }))
 		}
 		next := many
 		for before := 0; before != 1; before = next + 1 {
-			page, err := db.Attempts(ctx, store.DefaultProject, d.Callback.ID, before, many)
-			if err != nil || len(page) == 0 || len(page) > maxList+1 {
-				t.Fatalf("%d attempts before %d, %v", len(page), before, err)
+			page := must(db.Attempts(ctx, store.DefaultProject, d.Callback.ID, before, many))
+			if len(page) == 0 || len(page) > maxList+1 {
+				t.Fatalf("%d attempts before %d", len(page), before)
 			}
 			for i := range page {
 				if page[i].Number != next {

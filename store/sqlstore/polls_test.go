@@ -10,23 +10,18 @@ import (
 // Where results and accepts share a transaction, what has ended by one makes room for the other.
 func TestAPollEndsAndAnotherBeginsTogether(t *testing.T) {
 	onBoth(t, func(t *testing.T, db *DB) {
-		const now = 1_790_000_000_000
 		ctx := t.Context()
 		poll := func() store.Draft {
-			d := newDrafts(1, now)[0]
-			d.Callback.Kind, d.Poll = store.Poll, &store.PollDetail{OnResult: &store.ResultDraft{Callback: newDrafts(1, now)[0].Callback}}
+			d := newDrafts(1, testNow)[0]
+			d.Callback.Kind, d.Poll = store.Poll, &store.PollDetail{OnResult: &store.ResultDraft{Callback: newDrafts(1, testNow)[0].Callback}}
 			return d
 		}
 		first, second := poll(), acceptEntry{draft: new(poll())}
 		must(db.Accept(ctx, []store.Draft{first}))
-		stamped, _, err := db.Stamp(ctx, store.Stamp{Token: "t", Now: now, Margin: 1000, Claims: []store.StampClaim{{ID: first.Callback.ID}}})
-		if err != nil || len(stamped) != 1 {
-			t.Fatalf("stamp: %v, %d", err, len(stamped))
-		}
-		result := newResult(store.Result{
-			ID: first.Callback.ID, Fence: stamped[0].Fence, State: store.Succeeded, Reason: store.PollSucceeded, Charge: true,
-			Attempt: &store.Attempt{Outcome: store.AttemptSucceeded, Class: store.ClassOK, Status: 200, StartedAt: now, EndedAt: now},
-		}, now)
+		stamped := stampAll(t, db, first.Callback.ID)
+		answer := succeeded(stamped[0])
+		answer.Reason = store.PollSucceeded
+		result := newResult(answer, testNow)
 		noError(second.encode(&db.written))
 		noError(db.sql.Change(ctx, func(s *sqldb.Tx) error { return db.applyGroup(s, []sqldb.Entry{&second, &result}) }))
 		if a := second.out; !result.out.Won || a.Err != nil || a.Replayed || a.Callback.ID != second.draft.Callback.ID {
@@ -41,20 +36,20 @@ func TestAPollEndsAndAnotherBeginsTogether(t *testing.T) {
 // A transaction that was committed although its reply was lost is tried again: its firing has won, and makes nothing more.
 func TestAFiringIsMadeOnceThoughItsReplyIsLost(t *testing.T) {
 	onBoth(t, func(t *testing.T, db *DB) {
-		const now = 1_790_000_000_000
 		ctx := t.Context()
 		by := store.Actor{Name: "test"}
+		withDraft := func(f *fireEntry) {
+			f.Draft = &newDrafts(1, testNow)[0]
+			f.accept.draft = f.Draft
+		}
 		var firings []*fireEntry
 		for i, name := range []string{"made", "skipped", "failed", "moved"} {
-			s, err := db.CreateSchedule(ctx, store.Schedule{
-				ID: newDrafts(1, now)[0].Callback.ID, Project: store.DefaultProject, Name: name, Enabled: true, NextAt: now, CreatedAt: now,
-			}, by)
-			if err != nil {
-				t.Fatal(err)
-			}
-			f := &fireEntry{Firing: store.Firing{Schedule: s, Next: now + 60_000, Due: now, Now: now}}
-			if d := newDrafts(1, now)[0]; i == 0 || i == 3 {
-				f.Draft, f.accept.draft = &d, &d
+			s := must(db.CreateSchedule(ctx, store.Schedule{
+				ID: newDrafts(1, testNow)[0].Callback.ID, Project: store.DefaultProject, Name: name, Enabled: true, NextAt: testNow, CreatedAt: testNow,
+			}, by))
+			f := &fireEntry{Firing: store.Firing{Schedule: s, Next: testNow + 60_000, Due: testNow, Now: testNow}}
+			if i == 0 || i == 3 {
+				withDraft(f)
 				noError(f.accept.encode(&db.written))
 			}
 			if i == 2 {
@@ -66,10 +61,15 @@ func TestAFiringIsMadeOnceThoughItsReplyIsLost(t *testing.T) {
 			t.Helper()
 			noError(db.change(ctx, "fire", func(tx *tx) error { tx.Again = again; return tx.fire(firings) }))
 		}
+		wantOpen := func(want int64) {
+			t.Helper()
+			if n := must(db.Counts(ctx, store.DefaultProject)).States[store.Scheduled]; n != want {
+				t.Errorf("%d are open, want %d", n, want)
+			}
+		}
 		// Another dispatcher makes the last one.
 		other := *firings[3]
-		d := newDrafts(1, now)[0]
-		other.Draft, other.accept.draft = &d, &d
+		withDraft(&other)
 		fire(false, &other)
 		for _, again := range []bool{false, true, true} {
 			fire(again, firings...)
@@ -81,30 +81,25 @@ func TestAFiringIsMadeOnceThoughItsReplyIsLost(t *testing.T) {
 			if c := firings[0].accept.out.Callback; c.ID != firings[0].Draft.Callback.ID || c.LaneID == 0 {
 				t.Errorf("again %v, its callback: %+v", again, c)
 			}
-			counts, err := db.Counts(ctx, store.DefaultProject)
-			if err != nil || counts.States[store.Scheduled] != 2 {
-				t.Errorf("again %v: %v, %v", again, counts, err)
-			}
+			wantOpen(2)
 		}
 		for i, made := range []int{1, 0, 0, 1} {
-			runs, err := db.ScheduleRuns(ctx, store.DefaultProject, firings[i].Schedule.ID)
-			if err != nil || len(runs) != made {
-				t.Errorf("runs of %d: %v, %v", i, runs, err)
+			runs := must(db.ScheduleRuns(ctx, store.DefaultProject, firings[i].Schedule.ID))
+			if len(runs) != made {
+				t.Errorf("runs of %d: %v", i, runs)
 			}
 		}
-		e := acceptEntry{draft: &newDrafts(1, now)[0]}
+		e := acceptEntry{draft: &newDrafts(1, testNow)[0]}
 		noError(e.encode(&db.written))
 		for _, again := range []bool{false, true} {
 			if err := db.change(ctx, "run", func(tx *tx) error {
 				tx.Again = again
-				return tx.runSchedule(store.DefaultProject, firings[1].Schedule.ID, &e, now, by)
+				return tx.runSchedule(store.DefaultProject, firings[1].Schedule.ID, &e, testNow, by)
 			}); err != nil || e.out.Callback.ID != e.draft.Callback.ID {
 				t.Errorf("run by hand, again %v: %+v, %v", again, e.out, err)
 			}
 		}
-		if counts, err := db.Counts(ctx, store.DefaultProject); err != nil || counts.States[store.Scheduled] != 3 {
-			t.Errorf("after a run by hand: %v, %v", counts, err)
-		}
+		wantOpen(3) // after a run by hand
 	})
 }
 
@@ -112,31 +107,28 @@ func TestAFiringIsMadeOnceThoughItsReplyIsLost(t *testing.T) {
 func number(t *testing.T, db *DB, query string) int {
 	t.Helper()
 	n, _, err := sqldb.Value[int](db.read(t.Context(), "count"), query)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(err)
 	return n
 }
 
 // What a poll has beside its row goes with it, and the row of another stays.
 func TestPurgeTakesWhatPollsHaveBesideTheirRows(t *testing.T) {
 	onBoth(t, func(t *testing.T, db *DB) {
-		const now = 1_790_000_000_000
 		ctx := t.Context()
 		var drafts []store.Draft
 		for _, ref := range []string{"gone", "open"} {
-			d := newDrafts(1, now)[0]
+			d := newDrafts(1, testNow)[0]
 			d.Callback.Kind, d.Callback.Ref, d.Poll = store.Poll, ref, &store.PollDetail{Context: `"kept"`}
 			drafts = append(drafts, d)
 		}
 		must(db.Accept(ctx, drafts))
-		must(db.Cancel(ctx, store.DefaultProject, drafts[0].Callback.ID, now, store.Actor{Name: "test"}))
+		must(db.Cancel(ctx, store.DefaultProject, drafts[0].Callback.ID, testNow, store.Actor{Name: "test"}))
 		if n := number(t, db, `SELECT COUNT(*) FROM polls`); n != 2 {
 			t.Fatalf("%d rows before", n)
 		}
-		r := store.Retention{Now: now, Payloads: now + 1000, Callbacks: now + 1000}
-		if p, err := db.Purge(ctx, r, 10); err != nil || p.Callbacks != 1 {
-			t.Fatalf("purged %+v, %v", p, err)
+		r := store.Retention{Now: testNow, Payloads: testNow + 1000, Callbacks: testNow + 1000}
+		if p := must(db.Purge(ctx, r, 10)); p.Callbacks != 1 {
+			t.Fatalf("purged %+v", p)
 		}
 		if n := number(t, db, `SELECT COUNT(*) FROM polls`); n != 1 {
 			t.Errorf("%d rows are left, want that of the open one", n)

@@ -235,6 +235,26 @@ func noError(err error) {
 	}
 }
 
+// stampAll claims those of the callbacks that are free and due.
+func stampAll(t *testing.T, db *DB, ids ...string) []*store.Stamped {
+	t.Helper()
+	stamp := store.Stamp{Token: "token", Now: testNow, Margin: 15_000}
+	for _, id := range ids {
+		stamp.Claims = append(stamp.Claims, store.StampClaim{ID: id})
+	}
+	stamped, _, err := db.Stamp(t.Context(), stamp)
+	noError(err)
+	return stamped
+}
+
+// succeeded is the result of an attempt that has succeeded.
+func succeeded(s *store.Stamped) store.Result {
+	return store.Result{ID: s.ID, Fence: s.Fence, State: store.Succeeded, Charge: true, Attempt: &store.Attempt{
+		Trigger: store.BySchedule, Outcome: store.AttemptSucceeded, Charged: true, Class: store.ClassOK, Status: 200,
+		DueAt: testNow, StartedAt: testNow, EndedAt: testNow,
+	}}
+}
+
 // newDrafts makes drafts of 512 bytes for ten lanes.
 func newDrafts(n int, now int64) []store.Draft {
 	entropy := ulid.Monotonic(rand.Reader, 0)

@@ -250,9 +250,7 @@ func liveOnce(ctx context.Context, t *testing.T, db *DB, answered *atomic.Int32,
 	}
 	results := make([]store.Result, len(stamped))
 	for i, s := range stamped {
-		results[i] = store.Result{ID: s.ID, Fence: s.Fence, State: store.Succeeded, Charge: true, Attempt: &store.Attempt{
-			Outcome: store.AttemptSucceeded, Class: store.ClassOK, Charged: true, Status: 200, StartedAt: testNow, EndedAt: testNow,
-		}}
+		results[i] = succeeded(s)
 	}
 	insist(func() error {
 		committed, err := db.Commit(ctx, results, testNow)

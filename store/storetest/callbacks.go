@@ -34,7 +34,9 @@ func (f *fixture) draft(options ...option) store.Draft {
 		},
 		Body: []byte(paid),
 	}
-	together(options...)(&d)
+	for _, o := range options {
+		o(&d)
+	}
 	return d
 }
 
@@ -50,15 +52,6 @@ func (f *fixture) drafts(n int, options ...option) []store.Draft {
 // policy is that of the drafts, with other tiers.
 func policy(tiers ...time.Duration) store.Policy {
 	return store.Policy{Tiers: tiers, Timeout: timeout, RetryAfterCap: time.Hour}
-}
-
-// together makes one option of several.
-func together(options ...option) option {
-	return func(d *store.Draft) {
-		for _, o := range options {
-			o(d)
-		}
-	}
 }
 
 // with changes the callback of a draft.
@@ -82,13 +75,9 @@ func strictly(key string) option {
 	return with(func(c *store.Callback) { c.LockKey, c.Strict = key, true })
 }
 
-// versioned makes drafts of a reference supersede each other; withVersion only gives them a version.
+// versioned makes drafts of a reference supersede each other.
 func versioned(ref string, version int64) option {
-	return together(withVersion(ref, version), func(d *store.Draft) { d.Supersede = true })
-}
-
-func withVersion(ref string, version int64) option {
-	return with(func(c *store.Callback) { c.Ref, c.Version = ref, &version })
+	return func(d *store.Draft) { d.Callback.Ref, d.Callback.Version, d.Supersede = ref, &version, true }
 }
 
 // to makes drafts go to an endpoint, and follow it.

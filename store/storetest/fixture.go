@@ -146,21 +146,6 @@ func each[T, R any](rows []T, of func(T) R) []R {
 	return all
 }
 
-// pages reads a list to its end: each page begins after the last row of the page before, nil at first.
-func pages[T any](f *fixture, limit int, read func(last *T) ([]T, error)) []T {
-	var all []T
-	var last *T
-	for {
-		page := must(read(last))
-		f.require(len(page) <= limit, "a page has %d rows, the limit is %d", len(page), limit)
-		all = append(all, page...)
-		if len(page) < limit {
-			return all
-		}
-		last = &page[len(page)-1]
-	}
-}
-
 // crowd makes n calls at once and returns what each returned.
 func crowd[R any](f *fixture, n int, call func(i int) R) []R {
 	results := make([]R, n)

@@ -119,13 +119,17 @@ var operations = map[string]func(s *script, words []string) []any{
 	"walk": func(s *script, words []string) []any {
 		var all []string
 		for i, limit := range []int{100, 1, 2, 3} {
-			found := rowIDs(pages(s.fixture, limit, func(last *store.OpenRow) ([]store.OpenRow, error) {
-				page := append(slices.Clone(words[1:]), fmt.Sprint("limit=", limit))
-				if last != nil {
-					page = append(page, fmt.Sprint("dueat=", last.DueAt), "id="+last.ID)
+			var found []string
+			after := append(slices.Clone(words[1:]), fmt.Sprint("limit=", limit))
+			for last := limit; last == limit; {
+				page := s.call("", words[0], after)[0].([]store.OpenRow)
+				found = append(found, rowIDs(page)...)
+				if last = len(page); last > 0 {
+					r := page[last-1]
+					after = append(after, fmt.Sprint("dueat=", r.DueAt), "id="+r.ID)
 				}
-				return s.call("", words[0], page)[0].([]store.OpenRow), nil
-			}))
+				s.require(last <= limit, "a page has %d rows, the limit is %d", last, limit)
+			}
 			s.require(i == 0 || slices.Equal(all, found), "in pages of %d: %v", limit, found)
 			all = found
 		}
@@ -391,27 +395,14 @@ func (s *script) draftsOf(words []string) (names []string, drafts []store.Draft)
 // option is an option of the fixture by its name; nil: the word is a field.
 func (s *script) option(word string) option {
 	name, value, _ := strings.Cut(word, "=")
-	first, second, _ := strings.Cut(value, "/")
 	switch name {
 	case "poll":
 		return polling(value)
 	case "to":
 		return to(must(s.AnyEndpoint(s.ctx(), project, s.ids[value])))
 	case "key":
-		return keyed(first, second)
-	case "strictly":
-		return strictly(value)
-	case "versioned", "version":
-		if second == "" {
-			return nil // the field
-		}
-		n := must(strconv.ParseInt(second, 10, 64))
-		if name == "version" {
-			return withVersion(first, n)
-		}
-		return versioned(first, n)
-	case "due":
-		return with(func(c *store.Callback) { s.set(reflect.ValueOf(&c.DueAt).Elem(), value) })
+		key, fingerprint, _ := strings.Cut(value, "/")
+		return keyed(key, fingerprint)
 	}
 	return nil
 }
