@@ -11,6 +11,7 @@ package index
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/clock"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/part"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
+	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
 // Options are what the index's upkeep is made of. All of the first block are required.
@@ -121,3 +123,59 @@ func (ix *Index) Paused(lane int64) bool { return ix.pauses.has(lane) }
 
 // IsClosed says whether a shard lets no claims in, for a rebuild.
 func (ix *Index) IsClosed(ctx context.Context) bool { return ix.generation.isClosed(ctx) }
+
+// A Listener hears what changes in the index. Its methods must not block.
+type Listener interface {
+	// NewGeneration says which generation of the index this process works with from now on.
+	NewGeneration(generation int64)
+	// SettingsChanged names lanes whose settings have changed, before the index is told of them.
+	SettingsChanged(settings []schedule.LaneSetting)
+	// Wake says that the shard may have something to claim.
+	Wake(shard int)
+}
+
+// An Observer counts what the index's upkeep ends.
+type Observer interface {
+	// Ended says that callbacks became terminal without a result.
+	Ended(n int, state store.State, reason store.Reason)
+	// Expired names callbacks that ended as dead without being claimed, by the index's clock.
+	Expired(rows []store.OpenRow, now int64)
+}
+
+// RunHints passes the index's hints on to the claimers.
+func (ix *Index) RunHints(ctx context.Context) {
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := ix.o.Schedule.Run(ctx); err != nil && ctx.Err() == nil {
+			ix.log.Error("the index's hints ended; claimers re-poll", "error", err)
+		}
+	})
+	hints := ix.o.Schedule.Hints()
+	for {
+		select {
+		case <-ctx.Done():
+			wg.Wait()
+			return
+		case shard := <-hints:
+			if shard >= 0 && shard < ix.o.Schedule.Shards() {
+				ix.listener.Wake(shard)
+			}
+		}
+	}
+}
+
+// hintDue wakes the claimer if one of the items is due now, so that it need not wait for the index's own hint to come
+// round. With several shards only the index knows whose item it is.
+func (ix *Index) hintDue(items []schedule.Item) {
+	now := ix.clock.Now()
+	if slices.ContainsFunc(items, func(i schedule.Item) bool { return i.Due <= now }) {
+		ix.HintAlone()
+	}
+}
+
+// hintAll wakes every claimer.
+func (ix *Index) hintAll() {
+	for shard := range ix.o.Schedule.Shards() {
+		ix.listener.Wake(shard)
+	}
+}

@@ -1,13 +1,17 @@
 package index
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
+	"github.com/seed-ff5a32d8/dispatcher/schedule/memq"
+	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
 // A loading is a loader with its shards and its SQL, in a bubble.
@@ -158,5 +162,104 @@ func TestLoadingWaits(t *testing.T) {
 				t.Errorf("%s: %+v, %d leases", what, l.s.marks[0], l.sql.leases.Load())
 			}
 		})
+	}
+}
+
+// fullPages is a store whose open rows do not end.
+type fullPages struct{ Store }
+
+func (fullPages) Open(_ context.Context, after store.Cursor, limit int) ([]store.OpenRow, error) {
+	rows := make([]store.OpenRow, limit)
+	for i := range rows {
+		rows[i] = store.OpenRow{ID: "id", DueAt: after.DueAt + 1}
+	}
+	return rows, nil
+}
+
+// takesNothing is an index of one shard that answers, and takes nothing in.
+type takesNothing struct{ *memq.Index }
+
+func (takesNothing) Ensure(context.Context, []schedule.Item) ([]schedule.Position, error) {
+	return nil, context.DeadlineExceeded
+}
+
+// A walk that a part of the index does not take is not said to have been taken: the next part of it waits.
+func TestAWalkThatSomeShardsDoNotTake(t *testing.T) {
+	e := idle(fullPages{}, takesNothing{memq.New(memq.Options{})})
+	e.health.walk = &openWalk{span: span{until: schedule.Forever}}
+	e.reach.happens("failed")
+	e.reach.happens("some")
+	if took, more := e.health.catchUp(t.Context(), e.health.index.since); took || more {
+		t.Errorf("took %t, and wants more: %t", took, more)
+	}
+}
+
+// A sequence that falls within one generation is an index that went back in time. A rebuild begins it anew, and an index that
+// cannot go back has none.
+func TestTideFallsOnlyWithinAGeneration(t *testing.T) {
+	var seen ShardVersion
+	for i, step := range []struct {
+		generation, seq int64
+		want            bool
+	}{
+		{1, 500, false}, // the first look
+		{1, 500, false}, // nothing was written
+		{1, 900, false},
+		{1, 700, true},
+		{1, 701, false}, // it is noticed once
+		{2, 3, false},   // rebuilt
+		{2, 2, true},
+		{3, 0, false},
+		{3, 0, false},
+	} {
+		if got := seen.Fell(step.generation, step.seq); got != step.want {
+			t.Errorf("step %d, generation %d, sequence %d: got %t", i, step.generation, step.seq, got)
+		}
+	}
+}
+
+// someShards is an index of which only the answers of its shards to a probe are of interest.
+type someShards struct {
+	Schedule
+	answers []error
+}
+
+func (s someShards) Shards() int { return len(s.answers) }
+
+func (s someShards) Stats(_ context.Context, shard int) (schedule.Stats, error) {
+	return schedule.Stats{}, s.answers[shard]
+}
+
+// An index is silent for the others only where no shard answers: one master of a Cluster that is away must not stop what is due
+// in the shards of the others.
+func TestOneShardAwayDoesNotSilenceTheIndex(t *testing.T) {
+	away, lost := errors.New("refused"), fmt.Errorf("stats: %w", schedule.ErrLost)
+	for _, c := range []struct {
+		name     string
+		answers  []error
+		answered int
+		lost     bool
+		failed   bool
+	}{
+		{"all answer", []error{nil, nil}, 2, false, false},
+		{"one is away", []error{nil, away, nil}, 2, false, true},
+		{"all are away", []error{away, away}, 0, false, true},
+		{"a lost one answers", []error{lost, nil}, 2, true, false},
+		{"one is lost, one away", []error{lost, away}, 1, true, true},
+	} {
+		trouble := newHealth(&Index{o: Options{Schedule: someShards{answers: c.answers}}})
+		answered, isLost, err := trouble.askShards(t.Context())
+		if answered != c.answered || isLost != c.lost || (err != nil) != c.failed {
+			t.Errorf("%s: %d answered, lost %t, %v", c.name, answered, isLost, err)
+		}
+		trouble.reach.happens("failed")
+		if err != nil {
+			trouble.answered(answered)
+		} else {
+			trouble.reach.happens("all")
+		}
+		if want := c.failed && c.answered == 0; trouble.indexSilent() != want {
+			t.Errorf("%s: silent is %t", c.name, !want)
+		}
 	}
 }
