@@ -1,45 +1,13 @@
 package outbound
 
 import (
-	"io"
 	"log/slog"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
-
-// A recorder is a receiver that keeps what it got.
-type recorder struct {
-	mu       sync.Mutex
-	requests []*http.Request
-	bodies   []string
-}
-
-func (rec *recorder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	b, _ := io.ReadAll(r.Body)
-	rec.mu.Lock()
-	rec.requests, rec.bodies = append(rec.requests, r), append(rec.bodies, string(b))
-	rec.mu.Unlock()
-	w.Header().Set("X-Request-Id", "req-1")
-	w.Header().Set("Server", "recorder")
-	w.Header().Set("X-Other", "not kept")
-	io.WriteString(w, "success")
-}
-
-func (rec *recorder) count() int {
-	rec.mu.Lock()
-	defer rec.mu.Unlock()
-	return len(rec.requests)
-}
-
-func (rec *recorder) last() (*http.Request, string) {
-	rec.mu.Lock()
-	defer rec.mu.Unlock()
-	return rec.requests[len(rec.requests)-1], rec.bodies[len(rec.bodies)-1]
-}
 
 func TestPanicIsAnAttempt(t *testing.T) {
 	t.Parallel()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/netip"
 	"os"
@@ -36,7 +35,7 @@ func answers(addrs ...string) lookup {
 
 // TestProxyOfTheEnvironmentIsIgnored: case 25.
 func TestProxyOfTheEnvironmentIsIgnored(t *testing.T) {
-	proxy := serveAnswer(t, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+	proxy := serveAnswer(t, answerOK)
 	for _, name := range []string{"HTTP_PROXY", "http_proxy", "ALL_PROXY", "HTTPS_PROXY"} {
 		t.Setenv(name, proxy.URL)
 	}
@@ -70,7 +69,7 @@ func TestFailures(t *testing.T) {
 		"unreachable":  {Err: "dial udp 192.0.2.53:53: connect: network is unreachable"},
 		"no-files":     {Err: "dial udp 192.0.2.53:53: socket: too many open files"},
 	}
-	silent := serveRaw(t, func(c *net.TCPConn, _ int) { io.Copy(io.Discard, c) })
+	silent := serveRaw(t, silence)
 	hosts := map[string]net.IP{"v4": net.IPv4(192, 0, 2, 1), "v6": net.ParseIP("2606:4700::1")}
 	transcript.Run(t, "testdata/failures.txt", func(line string) string {
 		words := strings.Fields(line)
@@ -172,7 +171,7 @@ func TestNobodyWaitsForAProbe(t *testing.T) {
 
 func TestBothFamiliesAreTried(t *testing.T) {
 	t.Parallel()
-	srv := serveAnswer(t, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+	srv := serveAnswer(t, answerOK)
 	v4, v6 := netip.MustParseAddrPort(srv.Addr), netip.MustParseAddrPort("[::1]"+srv.Port)
 	for _, addrs := range [][]netip.AddrPort{{v4}, {v6, v4}, {v4, v6}, {v6, v6, v4}} {
 		c, err := race(t.Context(), &net.Dialer{}, addrs)

@@ -103,28 +103,20 @@ func TestLimits(t *testing.T) {
 		w.Write(bomb)
 	}))
 	defer gzipBomb.Close()
-	endless := serveRaw(t, func(c *net.TCPConn, _ int) {
-		readRequest(c)
-		io.WriteString(c, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
-		for chunk := "1000\r\n" + strings.Repeat("a", 4096) + "\r\n"; ; {
-			if _, err := io.WriteString(c, chunk); err != nil {
-				return
+	forever := func(head, again string) string {
+		return serveRaw(t, func(c *net.TCPConn, _ int) {
+			_, err := readRequest(c)
+			for text := head; err == nil; text = again {
+				_, err = io.WriteString(c, text)
 			}
-		}
-	})
-	hollow := serveRaw(t, func(c *net.TCPConn, _ int) {
-		readRequest(c)
-		io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n")
-		for members := bytes.Repeat(gzipped(t, nil), 200); ; {
-			if _, err := c.Write(members); err != nil {
-				return
-			}
-		}
-	})
+		}).URL
+	}
+	endless := forever("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", "1000\r\n"+strings.Repeat("a", 4096)+"\r\n")
+	hollow := forever("HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n", strings.Repeat(string(gzipped(t, nil)), 200))
 	c := newTestClient(t, Options{})
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	for _, url := range []string{gzipBomb.URL, endless.URL} {
+	for _, url := range []string{gzipBomb.URL, endless} {
 		r := newRequest(url)
 		got := c.Send(t.Context(), r)
 		if expect(t, got, "ok succeeded, truncated, status 200"); len(got.ResponseBody) > MaxKeptBytes {
@@ -137,7 +129,7 @@ func TestLimits(t *testing.T) {
 			t.Errorf("rule %+v", got.Rule)
 		}
 	}
-	r := newRequest(hollow.URL)
+	r := newRequest(hollow)
 	r.Success.Name = rule.BodySuccess
 	expect(t, c.Send(t.Context(), r), "decode failed, status 200")
 	runtime.ReadMemStats(&after)

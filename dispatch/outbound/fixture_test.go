@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -115,6 +116,9 @@ func serveAnswer(t testing.TB, answer string) *rawServer {
 	})
 }
 
+// silence is a receiver that answers nothing.
+func silence(c *net.TCPConn, _ int) { io.Copy(io.Discard, c) }
+
 // reset ends a connection with RST.
 func reset(c *net.TCPConn) {
 	c.SetLinger(0)
@@ -167,19 +171,36 @@ func serveRequests(t *testing.T, answer func(c *net.TCPConn, conn, n int)) *rawS
 	})
 }
 
-// signed sends a request and returns it as it arrived, with its body, and the response.
-func signed(t testing.TB, change func(*Request)) (*http.Request, []byte, Response) {
+// A recorder is a receiver that keeps what it got.
+type recorder struct {
+	*httptest.Server
+	arrived chan arrival
+}
+
+// An arrival is a request as it arrived.
+type arrival struct {
+	*http.Request
+	body []byte
+}
+
+func newRecorder(t testing.TB) *recorder {
 	t.Helper()
-	var got *http.Request
-	var body []byte
-	c := newTestClient(t, Options{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
-		got = r
-		body, _ = io.ReadAll(r.Body)
-		answer := io.NopCloser(strings.NewReader("success"))
-		return &http.Response{StatusCode: 200, Header: http.Header{}, Body: answer, ContentLength: 7}, nil
-	})})
-	r := newRequest("https://shop.example/notify")
-	change(&r)
-	resp := c.Send(t.Context(), r)
-	return got, body, resp
+	arrived := make(chan arrival, 1)
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		arrived <- arrival{r, body}
+		io.WriteString(w, "success")
+	}))
+	t.Cleanup(srv.Close)
+	return &recorder{srv, arrived}
+}
+
+// take returns what has arrived of an attempt that has ended, and whether anything has.
+func (rec *recorder) take() (arrival, bool) {
+	select {
+	case got := <-rec.arrived:
+		return got, true
+	default:
+		return arrival{}, false
+	}
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -78,7 +77,7 @@ func signaturesOf(r *http.Request) []string {
 func leakyPlaces(t *testing.T, signatures *atomic.Value) []string {
 	echo := serveEcho(t, signatures)
 	garbage := serveAnswer(t, "Bearer hunter2-token\r\n\r\n")
-	hang := serveRaw(t, func(c *net.TCPConn, _ int) { io.Copy(io.Discard, c) })
+	hang := serveRaw(t, silence)
 	return []string{
 		echo.URL + "/", echo.URL + "/302", echo.URL + "/json", echo.URL + "/long", garbage.URL, "http://127.0.0.1:1/",
 		"http://10.0.0.1/", strings.Replace(echo.URL, "http:", "https:", 1), hang.URL,

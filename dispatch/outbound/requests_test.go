@@ -1,8 +1,13 @@
 package outbound
 
 import (
+	"cmp"
+	"crypto"
+	"crypto/rsa"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
 	"fmt"
-	"net/http/httptest"
 	"regexp"
 	"slices"
 	"strings"
@@ -15,7 +20,8 @@ import (
 )
 
 var (
-	requestHeader = regexp.MustCompile(`(?s)^ \[([^:\]]*): (.*?)\]`)
+	requestHeader  = regexp.MustCompile(`(?s)^ \[([^:\]]*): (.*?)\]`)
+	merchantHeader = regexp.MustCompile(`nonce_str="([0-9A-Z]{26})",signature="([0-9A-Za-z+/]+=*)",timestamp="(\d{10})"`)
 	// fresh is what is another at each attempt.
 	fresh = []struct {
 		pattern *regexp.Regexp
@@ -23,26 +29,42 @@ var (
 	}{
 		{regexp.MustCompile(`v1,\S{44}`), "v1,SIGNATURE"}, {regexp.MustCompile(`00-[0-9a-f]{32}-[0-9a-f]{16}-01`), "TRACE"},
 		{regexp.MustCompile(`(webhook-timestamp|Webhook-Timestamp): \d{10}`), "$1: TIME"},
+		{merchantHeader, `nonce_str="NONCE",signature="SIGNATURE",timestamp="TIME"`},
 	}
 )
 
 // TestRequests: what arrives of a request, and what is shown of it.
 func TestRequests(t *testing.T) {
 	t.Parallel()
-	rec := new(recorder)
-	srv := httptest.NewServer(rec)
-	defer srv.Close()
-	host := strings.TrimPrefix(srv.URL, "http://")
+	rec := newRecorder(t)
+	host := strings.TrimPrefix(rec.URL, "http://")
 	client := newTestClient(t, Options{Version: "1.2.3"})
-	secrets := signtest.Secrets(signtest.Shortest(), []byte("the secret before the rotation"))
+	by := newRequest("")
+	by.Number, by.ContentType, by.Body = 7, "", nil
+	merchant, err := x509.ParsePKCS8PrivateKey(signtest.Secret(t, sign.UseRSA, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
 	transcript.Run(t, "testdata/requests.txt", func(line string) string {
-		if line == "unsigned" {
-			secrets = nil
+		method, rest, _ := strings.Cut(line, " ")
+		switch method {
+		case "unsigned":
+			by.Secrets = nil
+			return ""
+		case "keys":
+			by.Secrets = nil
+			for i, key := range strings.Split(rest, " | ") {
+				by.Secrets = append(by.Secrets, sign.Secret{ID: fmt.Sprint("key-", i+1), Key: []byte(key)})
+			}
+			return ""
+		case "merchant":
+			by.Secrets = []sign.Secret{{ID: "merchant", Label: rest, Key: signtest.Secret(t, sign.UseRSA, 0)}}
+			return ""
+		case "signer":
+			by.Signer = rest
 			return ""
 		}
-		r := newRequest("")
-		r.Number, r.Secrets, r.ContentType, r.Body = 7, secrets, "", nil
-		method, rest, _ := strings.Cut(line, " ")
+		r := by
 		end := strings.Index(rest+" [", " [")
 		r.Method, r.URL, rest = method, strings.Replace(rest[:end], "here", host, 1), rest[end:]
 		for m := requestHeader.FindStringSubmatch(rest); m != nil; m = requestHeader.FindStringSubmatch(rest) {
@@ -56,33 +78,46 @@ func TestRequests(t *testing.T) {
 		if rest != "" {
 			r.Body = []byte(rest[1:])
 		}
-		before := rec.count()
 		resp := client.Send(t.Context(), r)
-		if rec.count() == before {
-			return fmt.Sprintf("%s: %s", resp.Class, resp.Error)
+		got, arrived := rec.take()
+		if !arrived {
+			return described(t, resp)
 		}
-		got, body := rec.last()
-		for _, secret := range secrets {
-			if err := sign.Verify("", []sign.Secret{secret}, got.Header, nil, []byte(body), 0); err != nil {
+		expect(t, resp, okay)
+		for _, secret := range r.Secrets {
+			if err := sign.Verify(r.Signer, []sign.Secret{secret}, got.Header, got.URL, got.body, 0); err != nil {
 				t.Errorf("%s: %v", line, err)
 			}
+		}
+		if m := merchantHeader.FindStringSubmatch(got.Header.Get("Authorization")); m != nil {
+			checkMerchant(t, got, &merchant.(*rsa.PrivateKey).PublicKey, m[1], m[2], m[3])
 		}
 		var lines []string
 		for name, values := range got.Header {
 			lines = append(lines, name+": "+strings.Join(values, " and "))
 		}
 		slices.Sort(lines)
-		said := fmt.Sprintf("%s %s\n%s\n%q, %d bytes %v\nshown:", got.Method, got.RequestURI, strings.Join(lines, "\n"), body,
-			got.ContentLength, got.TransferEncoding)
+		said := fmt.Sprintf("%s %s\n%s\n%q, %d bytes %v\nsigned by: %s\nshown:", got.Method, got.RequestURI, strings.Join(lines, "\n"), got.body,
+			got.ContentLength, got.TransferEncoding, cmp.Or(resp.KeyID, "no key"))
 		for _, h := range resp.RequestHeaders {
 			said += "\n" + h.Name + ": " + h.Value
 		}
 		for _, f := range fresh {
 			said = f.pattern.ReplaceAllString(said, f.name)
 		}
-		expect(t, resp, okay)
 		return said
 	})
+}
+
+// checkMerchant: what WeChat Pay v3 is asked is signed over method, path and query as they were sent.
+func checkMerchant(t *testing.T, got arrival, key *rsa.PublicKey, nonce, signature, seconds string) {
+	t.Helper()
+	text := strings.Join([]string{got.Method, got.RequestURI, seconds, nonce, string(got.body), ""}, "\n")
+	raw, err := base64.StdEncoding.DecodeString(signature)
+	sum := sha256.Sum256([]byte(text))
+	if err != nil || rsa.VerifyPKCS1v15(key, crypto.SHA256, sum[:], raw) != nil || seconds != got.Header.Get("webhook-timestamp") {
+		t.Errorf("%s %s: the signature of %s is not over %q", got.Method, got.RequestURI, seconds, text)
+	}
 }
 
 // TestMasks: what is shown of URLs, and which headers are hidden.

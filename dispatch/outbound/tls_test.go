@@ -52,16 +52,14 @@ func serveTLS(t *testing.T, cfg *tls.Config) *httptest.Server {
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	_, pool := testCertificate(t)
-	plain := httptest.NewServer(new(recorder))
-	defer plain.Close()
 	elsewise := map[string]string{
-		`"plain HTTP"`: strings.Replace(plain.URL, "http:", "https:", 1),
+		`"plain HTTP"`: strings.Replace(newRecorder(t).URL, "http:", "https:", 1),
 		`"a banner"`: "https://" + serveRaw(t, func(c *net.TCPConn, _ int) {
 			io.WriteString(c, "220 mail.example ESMTP\r\n")
 			io.Copy(io.Discard, c)
 		}).Addr,
 		`"an end"`:  "https://" + serveRaw(t, func(c *net.TCPConn, _ int) { readRequest(c) }).Addr,
-		`"silence"`: "https://" + serveRaw(t, func(c *net.TCPConn, _ int) { io.Copy(io.Discard, c) }).Addr,
+		`"silence"`: "https://" + serveRaw(t, silence).Addr,
 		// Plain HTTP to a TLS port is answered with 400 by most servers.
 		`"TLS on http"`: strings.Replace(serveTLS(t, nil).URL, "https:", "http:", 1),
 	}
