@@ -19,7 +19,7 @@
 // # Settings are numbered
 //
 // Changes of projects and their presets, of endpoints and of lanes take numbers from one row, which each such transaction locks first: who
-// follows the numbers misses none. See settings.go.
+// follows the numbers misses none. See lockSettings.
 //
 // # What has ended is a feed
 //
