@@ -18,14 +18,14 @@ import (
 // A calledEngine and a calledStore have the methods of world_made_test.go, which ask the world. The world's own methods
 // come before them. A method that has no stub yet compiles, for the stubs to be made.
 type (
-	anyEngine    = Engine
-	anyStore     = Store
+	AnyEngine    = Engine
+	AnyStore     = Store
 	calledEngine struct {
-		anyEngine
+		AnyEngine
 		recorder *world
 	}
 	calledStore struct {
-		anyStore
+		AnyStore
 		recorder *world
 	}
 )
