@@ -57,6 +57,8 @@ var verbs = map[string]func(arguments) string{
 			err := errBroken
 			if _, ok := reflect.TypeFor[dispatch.Store]().MethodByName(op); ok {
 				err = errDown
+			} else if a.named["as"] == "lost" {
+				err = schedule.ErrLost
 			}
 			a.befall(fail(err), op)
 		}
@@ -292,6 +294,10 @@ var verbs = map[string]func(arguments) string{
 		synctest.Wait()
 		n := a.count(a.words[0])
 		defer func() { a.called[key] = n }()
+		if len(a.words) > 1 {
+			a.within("calls of "+a.words[0], float64(n-a.called[key]), a.words[1])
+			return ""
+		}
 		return a.counted("calls of "+a.words[0], n-a.called[key])
 	},
 	"logged": func(a arguments) string {

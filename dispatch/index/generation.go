@@ -74,13 +74,12 @@ func (k *generation) look() {
 	}
 }
 
-// happens changes what is known of the index's content, and returns what was.
-func (k *generation) happens(what string) content {
+// happens changes what is known of the index's content.
+func (k *generation) happens(what string) {
 	was, is := k.content.happens(what)
 	if is != sound && (was == sound || was == foreign || k.unsoundAt.Load() == 0) {
 		k.unsoundAt.Store(k.e.clock.Now())
 	}
-	return was
 }
 
 // degraded says whether the index is being looked after.
@@ -190,9 +189,8 @@ func (k *generation) keep(ctx context.Context) error {
 			k.set(meta)
 			k.e.health.missedAll()
 		}
-		if k.happens("matches") == doubtful {
-			k.e.hintAll()
-		}
+		// Nobody is hinted: a claimer that meets an odd index has it looked after, and would be hinted by that without end.
+		k.happens("matches")
 		return nil
 	}
 	if left, err := k.leaveAlone(ctx, meta); left || err != nil {
