@@ -87,7 +87,7 @@ type RuleResult struct {
 
 // Attempts lists the attempts of a callback, newest first.
 func (c *Client) Attempts(id string) List[Attempt] {
-	return List[Attempt]{c: c, path: callbackPath(id, "/attempts")}
+	return list[Attempt](c, nil, "callbacks", id, "attempts")
 }
 
 // An Explanation says why a callback has not been sent yet.
@@ -150,11 +150,11 @@ type Hold struct {
 
 // Explain says why a callback has not been sent yet.
 func (c *Client) Explain(ctx context.Context, id string) (Explanation, error) {
-	return call[Explanation](ctx, c, "GET", callbackPath(id, "/explain"), nil)
+	return read[Explanation](ctx, c, nil, "callbacks", id, "explain")
 }
 
 // Evidence returns what the records say of a callback, as text for the dispute "you never told us".
 func (c *Client) Evidence(ctx context.Context, id string) (string, error) {
-	a, err := c.Call(ctx, "GET", callbackPath(id, "/evidence"), nil, nil)
+	a, err := c.Call(ctx, "GET", pathOf("callbacks", id, "evidence"), nil, nil)
 	return string(a.Body), err
 }

@@ -57,14 +57,12 @@ type AuditFault struct {
 }
 
 // Audit lists every mutation but accepts, newest first.
-func (c *Client) Audit() List[AuditEntry] { return List[AuditEntry]{c: c, path: "/v1/audit"} }
+func (c *Client) Audit() List[AuditEntry] { return list[AuditEntry](c, nil, "audit") }
 
 // VerifyAudit checks a part of the audit's chain, at most 10,000 entries. From is the next of the call
 // before, empty: the
 // first entry. Expect is a head that was kept, which the chain must have. Only the admin key of the
 // settings may.
 func (c *Client) VerifyAudit(ctx context.Context, from, expect string) (AuditCheck, error) {
-	q := param("from", from)
-	set(q, "expect", expect)
-	return call[AuditCheck](ctx, c, "GET", withQuery("/v1/audit/verify", q), nil)
+	return read[AuditCheck](ctx, c, params{"from": from, "expect": expect}.query(), "audit", "verify")
 }

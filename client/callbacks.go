@@ -220,17 +220,14 @@ type Filter struct {
 
 // Query returns the filter as GET /v1/callbacks takes it.
 func (f Filter) Query() url.Values {
-	q := url.Values{}
-	for _, state := range f.State {
-		q.Add("state", string(state))
-	}
-	for name, value := range map[string]string{
+	q := params{
 		"kind": string(f.Kind), "topic": f.Topic, "ref": f.Ref, "endpoint": f.Endpoint, "lock_key": f.LockKey,
 		"lane": f.Lane, "reason": string(f.Reason), "class": string(f.Class),
 		"status_code": number(f.StatusCode), "min_attempts": number(f.MinAttempts), "overdue": yes(f.Overdue),
 		"from": instant(f.From), "to": instant(f.To),
-	} {
-		set(q, name, value)
+	}.query()
+	for _, state := range f.State {
+		q.Add("state", string(state))
 	}
 	for name, value := range f.Label {
 		q.Set("label."+name, value)
@@ -238,11 +235,9 @@ func (f Filter) Query() url.Values {
 	return q
 }
 
-func callbackPath(id, action string) string { return "/v1/callbacks/" + url.PathEscape(id) + action }
-
 // AcceptCallback accepts a callback. Its return means that the callback is committed.
 func (c *Client) AcceptCallback(ctx context.Context, r CallbackRequest) (Callback, error) {
-	return call[Callback](ctx, c, "POST", "/v1/callbacks", r)
+	return call[Callback](ctx, c, "POST", r, "callbacks")
 }
 
 // AcceptCallbacks accepts at most 1000 callbacks, and returns what became of each in its place. The good
@@ -250,7 +245,7 @@ func (c *Client) AcceptCallback(ctx context.Context, r CallbackRequest) (Callbac
 // commit.
 func (c *Client) AcceptCallbacks(ctx context.Context, rs []CallbackRequest) ([]CallbackResult, error) {
 	in := map[string][]CallbackRequest{"callbacks": rs}
-	out, err := call[results[CallbackResult]](ctx, c, "POST", "/v1/callbacks/batch", in)
+	out, err := call[results[CallbackResult]](ctx, c, "POST", in, "callbacks", "batch")
 	return out.Results, err
 }
 
@@ -261,45 +256,45 @@ type results[T any] struct {
 
 // Callbacks lists callbacks, newest first.
 func (c *Client) Callbacks(f Filter) List[Callback] {
-	return List[Callback]{c, "/v1/callbacks", f.Query()}
+	return list[Callback](c, f.Query(), "callbacks")
 }
 
 // CallbacksByDue lists open callbacks by due time, earliest first.
 func (c *Client) CallbacksByDue(f Filter) List[Callback] {
 	q := f.Query()
 	q.Set("order", "due")
-	return List[Callback]{c, "/v1/callbacks", q}
+	return list[Callback](c, q, "callbacks")
 }
 
 // Callback returns one callback.
 func (c *Client) Callback(ctx context.Context, id string) (Callback, error) {
-	return call[Callback](ctx, c, "GET", callbackPath(id, ""), nil)
+	return read[Callback](ctx, c, nil, "callbacks", id)
 }
 
 // PatchCallback changes a callback that is scheduled or dead, never its payload.
 func (c *Client) PatchCallback(ctx context.Context, id string, r CallbackPatch) (Callback, error) {
-	return call[Callback](ctx, c, "PATCH", callbackPath(id, ""), r)
+	return call[Callback](ctx, c, "PATCH", r, "callbacks", id)
 }
 
 // CancelCallback cancels a callback.
 func (c *Client) CancelCallback(ctx context.Context, id, reason string) (CancelResult, error) {
-	return call[CancelResult](ctx, c, "POST", callbackPath(id, "/cancel"), Change{reason})
+	return call[CancelResult](ctx, c, "POST", Change{reason}, "callbacks", id, "cancel")
 }
 
 // CancelCallbacks cancels all open callbacks of a reference. At most 1000 are answered.
 func (c *Client) CancelCallbacks(ctx context.Context, r CancelRequest) ([]CancelResult, error) {
-	out, err := call[Page[CancelResult]](ctx, c, "POST", "/v1/callbacks/cancel", r)
+	out, err := call[Page[CancelResult]](ctx, c, "POST", r, "callbacks", "cancel")
 	return out.Data, err
 }
 
 // RetryCallback has a callback attempted now.
 func (c *Client) RetryCallback(ctx context.Context, id string, r RetryRequest) (Callback, error) {
-	return call[Callback](ctx, c, "POST", callbackPath(id, "/retry"), r)
+	return call[Callback](ctx, c, "POST", r, "callbacks", id, "retry")
 }
 
 // RescheduleCallback moves a callback that is scheduled, or revives one that is dead.
 func (c *Client) RescheduleCallback(ctx context.Context, id string, r RescheduleRequest) (Callback, error) {
-	return call[Callback](ctx, c, "POST", callbackPath(id, "/reschedule"), r)
+	return call[Callback](ctx, c, "POST", r, "callbacks", id, "reschedule")
 }
 
 // A Payload is the body that a callback sends.
@@ -311,7 +306,7 @@ type Payload struct {
 
 // Payload returns what a callback sends.
 func (c *Client) Payload(ctx context.Context, id string) (Payload, error) {
-	a, err := c.Call(ctx, "GET", callbackPath(id, "/payload"), nil, nil)
+	a, err := c.Call(ctx, "GET", pathOf("callbacks", id, "payload"), nil, nil)
 	return Payload{a.Body, a.Header.Get(MaskedHeader) != ""}, err
 }
 

@@ -154,30 +154,40 @@ func (c *Client) send(ctx context.Context, method, path string, in any) (Answer,
 	return a, nil
 }
 
+// pathOf is the path of the words that follow /v1, each of them escaped.
+func pathOf(words ...string) string {
+	path := "/v1"
+	for _, word := range words {
+		path += "/" + url.PathEscape(word)
+	}
+	return path
+}
+
 // call is Call with an answer of a known type.
-func call[T any](ctx context.Context, c *Client, method, path string, in any) (out T, err error) {
-	_, err = c.Call(ctx, method, path, in, &out)
+func call[T any](ctx context.Context, c *Client, method string, in any, words ...string) (out T, err error) {
+	_, err = c.Call(ctx, method, pathOf(words...), in, &out)
 	return out, err
 }
 
-// withQuery appends a query to a path.
-func withQuery(path string, q url.Values) string {
-	if len(q) == 0 {
-		return path
+// read is call for what is read, with a query.
+func read[T any](ctx context.Context, c *Client, q url.Values, words ...string) (out T, err error) {
+	path := pathOf(words...)
+	if len(q) > 0 {
+		path += "?" + q.Encode()
 	}
-	return path + "?" + q.Encode()
+	_, err = c.Call(ctx, "GET", path, nil, &out)
+	return out, err
 }
 
-// param is a query of one parameter; an empty value is not given.
-func param(name, value string) url.Values {
+// params are the parameters of a query; one that is empty is not given.
+type params map[string]string
+
+func (p params) query() url.Values {
 	q := url.Values{}
-	set(q, name, value)
-	return q
-}
-
-// set sets a parameter unless its value is empty.
-func set(q url.Values, name, value string) {
-	if value != "" {
-		q.Set(name, value)
+	for name, value := range p {
+		if value != "" {
+			q.Set(name, value)
+		}
 	}
+	return q
 }

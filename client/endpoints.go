@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"net/url"
 	"time"
 )
 
@@ -102,82 +101,69 @@ type EndpointFilter struct {
 	Held, Failing bool
 }
 
-const endpointsPath = "/v1/endpoints"
-
-func endpointPath(id, action string) string {
-	return endpointsPath + "/" + url.PathEscape(id) + action
-}
-
-func externalPath(id string) string {
-	return endpointsPath + "/by-external-id/" + url.PathEscape(id)
-}
-
 // CreateEndpoint makes an endpoint.
 func (c *Client) CreateEndpoint(ctx context.Context, r EndpointChange) (EndpointWithSecret, error) {
-	return call[EndpointWithSecret](ctx, c, "POST", endpointsPath, r)
+	return call[EndpointWithSecret](ctx, c, "POST", r, "endpoints")
 }
 
 // PutEndpoint makes the endpoint of an external id, or replaces it whole.
 func (c *Client) PutEndpoint(ctx context.Context, externalID string, r EndpointChange) (EndpointWithSecret, error) {
-	return call[EndpointWithSecret](ctx, c, "PUT", externalPath(externalID), r)
+	return call[EndpointWithSecret](ctx, c, "PUT", r, "endpoints", "by-external-id", externalID)
 }
 
 // PutEndpoints makes or replaces at most 1000 endpoints, and returns what became of each in its place.
 func (c *Client) PutEndpoints(ctx context.Context, r EndpointBatch) ([]EndpointResult, error) {
-	out, err := call[results[EndpointResult]](ctx, c, "POST", endpointsPath+"/batch", r)
+	out, err := call[results[EndpointResult]](ctx, c, "POST", r, "endpoints", "batch")
 	return out.Results, err
 }
 
 // Endpoints lists endpoints, newest first.
 func (c *Client) Endpoints(f EndpointFilter) List[Endpoint] {
-	q := param("search", f.Search)
-	set(q, "topic", f.Topic)
-	set(q, "held", yes(f.Held))
-	set(q, "failing", yes(f.Failing))
-	return List[Endpoint]{c, endpointsPath, q}
+	q := params{"search": f.Search, "topic": f.Topic, "held": yes(f.Held), "failing": yes(f.Failing)}.query()
+	return list[Endpoint](c, q, "endpoints")
 }
 
 // Endpoint returns one endpoint.
 func (c *Client) Endpoint(ctx context.Context, id string) (Endpoint, error) {
-	return call[Endpoint](ctx, c, "GET", endpointPath(id, ""), nil)
+	return read[Endpoint](ctx, c, nil, "endpoints", id)
 }
 
 // EndpointByExternalID returns the endpoint that the caller has given that name.
 func (c *Client) EndpointByExternalID(ctx context.Context, externalID string) (Endpoint, error) {
-	return call[Endpoint](ctx, c, "GET", externalPath(externalID), nil)
+	return read[Endpoint](ctx, c, nil, "endpoints", "by-external-id", externalID)
 }
 
 // PatchEndpoint changes what is given of an endpoint.
 func (c *Client) PatchEndpoint(ctx context.Context, id string, r EndpointChange) (Endpoint, error) {
-	return call[Endpoint](ctx, c, "PATCH", endpointPath(id, ""), r)
+	return call[Endpoint](ctx, c, "PATCH", r, "endpoints", id)
 }
 
 // DeleteEndpoint removes an endpoint. Its open callbacks are canceled.
 func (c *Client) DeleteEndpoint(ctx context.Context, id, reason string) error {
-	return c.remove(ctx, endpointPath(id, ""), reason)
+	return c.remove(ctx, reason, "endpoints", id)
 }
 
 // PauseEndpoint holds what an endpoint is sent. Accepts go on.
 func (c *Client) PauseEndpoint(ctx context.Context, id string, r PauseRequest) (Endpoint, error) {
-	return call[Endpoint](ctx, c, "POST", endpointPath(id, "/pause"), r)
+	return call[Endpoint](ctx, c, "POST", r, "endpoints", id, "pause")
 }
 
 // ResumeEndpoint ends a pause.
 func (c *Client) ResumeEndpoint(ctx context.Context, id, reason string) (Endpoint, error) {
-	return call[Endpoint](ctx, c, "POST", endpointPath(id, "/resume"), Change{reason})
+	return call[Endpoint](ctx, c, "POST", Change{reason}, "endpoints", id, "resume")
 }
 
 // TestEndpoint sends an endpoint a callback of topic dispatcher.test, which is attempted once.
 func (c *Client) TestEndpoint(ctx context.Context, id, reason string) (Callback, error) {
-	return call[Callback](ctx, c, "POST", endpointPath(id, "/test"), Change{reason})
+	return call[Callback](ctx, c, "POST", Change{reason}, "endpoints", id, "test")
 }
 
 // EndpointSecret returns the secret that signs for an endpoint. Reading it is audited.
 func (c *Client) EndpointSecret(ctx context.Context, id string) (Secret, error) {
-	return call[Secret](ctx, c, "GET", endpointPath(id, "/secret"), nil)
+	return read[Secret](ctx, c, nil, "endpoints", id, "secret")
 }
 
 // RotateEndpointSecret gives an endpoint a new secret. The old one signs beside it for a while.
 func (c *Client) RotateEndpointSecret(ctx context.Context, id string, r Rotation) (RotatedSecret, error) {
-	return call[RotatedSecret](ctx, c, "POST", endpointPath(id, "/rotate_secret"), r)
+	return call[RotatedSecret](ctx, c, "POST", r, "endpoints", id, "rotate_secret")
 }

@@ -47,7 +47,7 @@ type IndexStats struct {
 
 // Stats returns the counters of the project.
 func (c *Client) Stats(ctx context.Context) (Stats, error) {
-	return call[Stats](ctx, c, "GET", "/v1/stats", nil)
+	return read[Stats](ctx, c, nil, "stats")
 }
 
 // A VerifyRequest says how much of a difference is named.
@@ -94,7 +94,7 @@ type Drift struct {
 
 // VerifyIndex compares SQL with the index. Only the admin key of the settings may.
 func (c *Client) VerifyIndex(ctx context.Context, r VerifyRequest) (Drift, error) {
-	return call[Drift](ctx, c, "POST", "/v1/index/verify", r)
+	return call[Drift](ctx, c, "POST", r, "index", "verify")
 }
 
 // A RebuildRequest asks for the index to be rebuilt.
@@ -114,12 +114,12 @@ type Rebuild struct {
 
 // RebuildIndex rebuilds the index from SQL, online. Only the admin key of the settings may.
 func (c *Client) RebuildIndex(ctx context.Context, r RebuildRequest) (Rebuild, error) {
-	return call[Rebuild](ctx, c, "POST", "/v1/index/rebuild", r)
+	return call[Rebuild](ctx, c, "POST", r, "index", "rebuild")
 }
 
 // remove deletes something.
-func (c *Client) remove(ctx context.Context, path, reason string) error {
-	_, err := c.Call(ctx, http.MethodDelete, path, Change{reason}, nil)
+func (c *Client) remove(ctx context.Context, reason string, words ...string) error {
+	_, err := c.Call(ctx, http.MethodDelete, pathOf(words...), Change{reason}, nil)
 	return err
 }
 

@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"net/url"
 	"time"
 )
 
@@ -86,37 +85,33 @@ type ProjectPause struct {
 	Pause
 }
 
-func lanePath(lane, action string) string { return "/v1/lanes/" + url.PathEscape(lane) + action }
-
 // Lanes lists lanes with what waits in them, by key. Search is a part of the key; held: only those that
 // are paused.
 func (c *Client) Lanes(search string, held bool) List[LaneView] {
-	q := param("search", search)
-	set(q, "held", yes(held))
-	return List[LaneView]{c, "/v1/lanes", q}
+	return list[LaneView](c, params{"search": search, "held": yes(held)}.query(), "lanes")
 }
 
 // PauseLane holds a lane. Accepts go on.
 func (c *Client) PauseLane(ctx context.Context, lane string, r PauseRequest) (Lane, error) {
-	return call[Lane](ctx, c, "POST", lanePath(lane, "/pause"), r)
+	return call[Lane](ctx, c, "POST", r, "lanes", lane, "pause")
 }
 
 // ResumeLane ends a pause.
 func (c *Client) ResumeLane(ctx context.Context, lane, reason string) (Lane, error) {
-	return call[Lane](ctx, c, "POST", lanePath(lane, "/resume"), Change{reason})
+	return call[Lane](ctx, c, "POST", Change{reason}, "lanes", lane, "resume")
 }
 
 // LimitLane bounds what a lane may send.
 func (c *Client) LimitLane(ctx context.Context, lane string, r LaneLimits) (Lane, error) {
-	return call[Lane](ctx, c, "PUT", lanePath(lane, "/limits"), r)
+	return call[Lane](ctx, c, "PUT", r, "lanes", lane, "limits")
 }
 
 // PauseProject holds all that the project sends. Accepts go on.
 func (c *Client) PauseProject(ctx context.Context, r PauseRequest) (ProjectPause, error) {
-	return call[ProjectPause](ctx, c, "POST", "/v1/pause", r)
+	return call[ProjectPause](ctx, c, "POST", r, "pause")
 }
 
 // ResumeProject ends a pause.
 func (c *Client) ResumeProject(ctx context.Context, reason string) (ProjectPause, error) {
-	return call[ProjectPause](ctx, c, "POST", "/v1/resume", Change{reason})
+	return call[ProjectPause](ctx, c, "POST", Change{reason}, "resume")
 }

@@ -5,7 +5,6 @@ import (
 	"iter"
 	"maps"
 	"net/url"
-	"strconv"
 )
 
 // A Page is a part of a list.
@@ -18,23 +17,19 @@ type Page[T any] struct {
 // A List is a list of the server's, which is read page by page when it is asked for.
 type List[T any] struct {
 	c     *Client
-	path  string
 	query url.Values
+	words []string
 }
+
+func list[T any](c *Client, q url.Values, words ...string) List[T] { return List[T]{c, q, words} }
 
 // Page returns the page that begins at a cursor; empty: the first. Limit is the most rows of it, at most
 // 500; zero:
 // 50. A page may have fewer rows than its limit while NextCursor says that there are more.
 func (l List[T]) Page(ctx context.Context, cursor string, limit int) (Page[T], error) {
-	q := maps.Clone(l.query)
-	if q == nil {
-		q = url.Values{}
-	}
-	set(q, "cursor", cursor)
-	if limit > 0 {
-		q.Set("limit", strconv.Itoa(limit))
-	}
-	return call[Page[T]](ctx, l.c, "GET", withQuery(l.path, q), nil)
+	q := params{"cursor": cursor, "limit": number(max(limit, 0))}.query()
+	maps.Copy(q, l.query)
+	return read[Page[T]](ctx, l.c, q, l.words...)
 }
 
 // All yields every row, reading pages of 500 as they are needed. It ends with the first error.

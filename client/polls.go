@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"encoding/json"
-	"net/url"
 	"time"
 )
 
@@ -130,17 +129,17 @@ type ResolveResult struct {
 // with the
 // first.
 func (c *Client) AcceptPoll(ctx context.Context, r PollRequest) (Callback, error) {
-	return call[Callback](ctx, c, "POST", "/v1/polls", r)
+	return call[Callback](ctx, c, "POST", r, "polls")
 }
 
 // Poll returns a poll.
 func (c *Client) Poll(ctx context.Context, id string) (PollCallback, error) {
-	return call[PollCallback](ctx, c, "GET", "/v1/polls/"+url.PathEscape(id), nil)
+	return read[PollCallback](ctx, c, nil, "polls", id)
 }
 
 // ResolvePoll ends a poll from outside.
 func (c *Client) ResolvePoll(ctx context.Context, id string, r ResolveRequest) (ResolveResult, error) {
-	return call[ResolveResult](ctx, c, "POST", "/v1/polls/"+url.PathEscape(id)+"/resolve", r)
+	return call[ResolveResult](ctx, c, "POST", r, "polls", id, "resolve")
 }
 
 // An Event is what became of an accepted event.
@@ -156,5 +155,5 @@ type Event struct {
 // request's fields
 // those that are each endpoint's own may not be given: URL, Endpoint, Profile, Signer and Lane.
 func (c *Client) AcceptEvent(ctx context.Context, r CallbackRequest) (Event, error) {
-	return call[Event](ctx, c, "POST", "/v1/events", r)
+	return call[Event](ctx, c, "POST", r, "events")
 }

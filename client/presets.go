@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"encoding/json"
-	"net/url"
 	"time"
 )
 
@@ -132,69 +131,60 @@ type ProfilePut struct {
 	Change
 }
 
-const (
-	policiesPath = "/v1/policies"
-	rulesPath    = "/v1/success_rules"
-	profilesPath = "/v1/profiles"
-)
-
-func named(path, name string) string { return path + "/" + url.PathEscape(name) }
-
 // Policies lists the policies that can be named, the project's own first. Unless from is zero, each says
 // when the
 // attempts of a ladder that begins then are made.
 func (c *Client) Policies(from time.Time) List[NamedPolicy] {
-	return List[NamedPolicy]{c, policiesPath, param("from", instant(from))}
+	return list[NamedPolicy](c, params{"from": instant(from)}.query(), "policies")
 }
 
 // Policy returns one policy, also one that a formula makes, such as exp(1s,2,1h,10).
 func (c *Client) Policy(ctx context.Context, name string, from time.Time) (NamedPolicy, error) {
-	path := withQuery(named(policiesPath, name), param("from", instant(from)))
-	return call[NamedPolicy](ctx, c, "GET", path, nil)
+	return read[NamedPolicy](ctx, c, params{"from": instant(from)}.query(), "policies", name)
 }
 
 // PutPolicy gives a policy a name in the project.
 func (c *Client) PutPolicy(ctx context.Context, name string, r PolicyPut) (NamedPolicy, error) {
-	return call[NamedPolicy](ctx, c, "PUT", named(policiesPath, name), r)
+	return call[NamedPolicy](ctx, c, "PUT", r, "policies", name)
 }
 
 // DeletePolicy takes the name of an own policy away.
 func (c *Client) DeletePolicy(ctx context.Context, name, reason string) error {
-	return c.remove(ctx, named(policiesPath, name), reason)
+	return c.remove(ctx, reason, "policies", name)
 }
 
 // SuccessRules lists the success rules that can be named, the project's own first.
-func (c *Client) SuccessRules() List[NamedRule] { return List[NamedRule]{c: c, path: rulesPath} }
+func (c *Client) SuccessRules() List[NamedRule] { return list[NamedRule](c, nil, "success_rules") }
 
 // SuccessRule returns one success rule.
 func (c *Client) SuccessRule(ctx context.Context, name string) (NamedRule, error) {
-	return call[NamedRule](ctx, c, "GET", named(rulesPath, name), nil)
+	return read[NamedRule](ctx, c, nil, "success_rules", name)
 }
 
 // PutSuccessRule gives a success rule a name in the project.
 func (c *Client) PutSuccessRule(ctx context.Context, name string, r RulePut) (NamedRule, error) {
-	return call[NamedRule](ctx, c, "PUT", named(rulesPath, name), r)
+	return call[NamedRule](ctx, c, "PUT", r, "success_rules", name)
 }
 
 // DeleteSuccessRule takes the name of an own success rule away.
 func (c *Client) DeleteSuccessRule(ctx context.Context, name, reason string) error {
-	return c.remove(ctx, named(rulesPath, name), reason)
+	return c.remove(ctx, reason, "success_rules", name)
 }
 
 // Profiles lists the profiles that can be named, the project's own first.
-func (c *Client) Profiles() List[NamedProfile] { return List[NamedProfile]{c: c, path: profilesPath} }
+func (c *Client) Profiles() List[NamedProfile] { return list[NamedProfile](c, nil, "profiles") }
 
 // Profile returns one profile.
 func (c *Client) Profile(ctx context.Context, name string) (NamedProfile, error) {
-	return call[NamedProfile](ctx, c, "GET", named(profilesPath, name), nil)
+	return read[NamedProfile](ctx, c, nil, "profiles", name)
 }
 
 // PutProfile gives a profile a name in the project.
 func (c *Client) PutProfile(ctx context.Context, name string, r ProfilePut) (NamedProfile, error) {
-	return call[NamedProfile](ctx, c, "PUT", named(profilesPath, name), r)
+	return call[NamedProfile](ctx, c, "PUT", r, "profiles", name)
 }
 
 // DeleteProfile takes the name of an own profile away.
 func (c *Client) DeleteProfile(ctx context.Context, name, reason string) error {
-	return c.remove(ctx, named(profilesPath, name), reason)
+	return c.remove(ctx, reason, "profiles", name)
 }

@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"net/url"
 	"time"
 )
 
@@ -73,24 +72,22 @@ type Quotas struct {
 	Lanes int64 `json:"lanes" api:"null" schema:"minimum: 0, maximum: 1000000000"`
 }
 
-const projectsPath = "/v1/projects"
-
 // Projects lists projects by id: all of them for the admin key of the settings, its own for any other.
-func (c *Client) Projects() List[Project] { return List[Project]{c: c, path: projectsPath} }
+func (c *Client) Projects() List[Project] { return list[Project](c, nil, "projects") }
 
 // Project returns one project.
 func (c *Client) Project(ctx context.Context, id string) (Project, error) {
-	return call[Project](ctx, c, "GET", named(projectsPath, id), nil)
+	return read[Project](ctx, c, nil, "projects", id)
 }
 
 // CreateProject makes a project. Only the admin key of the settings may.
 func (c *Client) CreateProject(ctx context.Context, r ProjectRequest) (Project, error) {
-	return call[Project](ctx, c, "POST", projectsPath, r)
+	return call[Project](ctx, c, "POST", r, "projects")
 }
 
 // PatchProject changes what is given of a project.
 func (c *Client) PatchProject(ctx context.Context, id string, r ProjectFields) (Project, error) {
-	return call[Project](ctx, c, "PATCH", named(projectsPath, id), r)
+	return call[Project](ctx, c, "PATCH", r, "projects", id)
 }
 
 // A Scope is what a key may do.
@@ -133,14 +130,14 @@ type NewKey struct {
 }
 
 // Keys lists the project's API keys, newest first, those that have ended too.
-func (c *Client) Keys() List[Key] { return List[Key]{c: c, path: "/v1/keys"} }
+func (c *Client) Keys() List[Key] { return list[Key](c, nil, "keys") }
 
 // CreateKey makes an API key.
 func (c *Client) CreateKey(ctx context.Context, r KeyRequest) (NewKey, error) {
-	return call[NewKey](ctx, c, "POST", "/v1/keys", r)
+	return call[NewKey](ctx, c, "POST", r, "keys")
 }
 
 // RevokeKey ends a key at once. It stays in the list.
 func (c *Client) RevokeKey(ctx context.Context, id, reason string) (Key, error) {
-	return call[Key](ctx, c, "DELETE", "/v1/keys/"+url.PathEscape(id), Change{reason})
+	return call[Key](ctx, c, "DELETE", Change{reason}, "keys", id)
 }

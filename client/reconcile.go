@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"net/url"
 	"time"
 )
 
@@ -31,12 +30,11 @@ type Outcome struct {
 // zero: 50.
 // Where there is nothing new the server waits for it, at most wait and 30 seconds.
 func (c *Client) Outcomes(ctx context.Context, cursor string, limit int, wait time.Duration) (Page[Outcome], error) {
-	q := param("cursor", cursor)
-	set(q, "limit", number(limit))
+	q := params{"cursor": cursor, "limit": number(limit)}.query()
 	if wait > 0 {
 		q.Set("wait", wait.String())
 	}
-	return call[Page[Outcome]](ctx, c, "GET", withQuery("/v1/outcomes", q), nil)
+	return read[Page[Outcome]](ctx, c, q, "outcomes")
 }
 
 // BookCounts are what has become of what was accepted.
@@ -79,12 +77,8 @@ type BooksQuery struct {
 
 // Reconcile returns books.
 func (c *Client) Reconcile(ctx context.Context, which BooksQuery) (Books, error) {
-	q := url.Values{}
-	set(q, "from", which.From)
-	set(q, "to", which.To)
-	set(q, "timezone", which.Timezone)
-	set(q, "group_by", which.GroupBy)
-	return call[Books](ctx, c, "GET", withQuery("/v1/reconcile", q), nil)
+	q := params{"from": which.From, "to": which.To, "timezone": which.Timezone, "group_by": which.GroupBy}.query()
+	return read[Books](ctx, c, q, "reconcile")
 }
 
 // A ReferenceList is a caller's own list of what it has handed over.
@@ -112,5 +106,5 @@ type Comparison struct {
 
 // Compare compares a caller's list with what was accepted.
 func (c *Client) Compare(ctx context.Context, r ReferenceList) (Comparison, error) {
-	return call[Comparison](ctx, c, "POST", "/v1/reconcile/compare", r)
+	return call[Comparison](ctx, c, "POST", r, "reconcile", "compare")
 }

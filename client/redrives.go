@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"encoding/json"
-	"net/url"
 	"time"
 )
 
@@ -82,35 +81,31 @@ type RedriveTried struct {
 	DryRun  bool  `json:"dry_run" schema:"const: true"`
 }
 
-const redrivesPath = "/v1/redrives"
-
-func redrivePath(id, action string) string { return redrivesPath + "/" + url.PathEscape(id) + action }
-
 // CreateRedrive begins a redrive; with DryRun it only counts, and of the answer only what was asked and
 // Matched are set.
 func (c *Client) CreateRedrive(ctx context.Context, r RedriveRequest) (Redrive, error) {
-	return call[Redrive](ctx, c, "POST", redrivesPath, r)
+	return call[Redrive](ctx, c, "POST", r, "redrives")
 }
 
 // Redrives lists redrives, newest first.
-func (c *Client) Redrives() List[Redrive] { return List[Redrive]{c: c, path: redrivesPath} }
+func (c *Client) Redrives() List[Redrive] { return list[Redrive](c, nil, "redrives") }
 
 // Redrive returns one redrive.
 func (c *Client) Redrive(ctx context.Context, id string) (Redrive, error) {
-	return call[Redrive](ctx, c, "GET", redrivePath(id, ""), nil)
+	return read[Redrive](ctx, c, nil, "redrives", id)
 }
 
 // PauseRedrive holds a redrive.
 func (c *Client) PauseRedrive(ctx context.Context, id, reason string) (Redrive, error) {
-	return call[Redrive](ctx, c, "POST", redrivePath(id, "/pause"), Change{reason})
+	return call[Redrive](ctx, c, "POST", Change{reason}, "redrives", id, "pause")
 }
 
 // ResumeRedrive lets a paused redrive go on.
 func (c *Client) ResumeRedrive(ctx context.Context, id, reason string) (Redrive, error) {
-	return call[Redrive](ctx, c, "POST", redrivePath(id, "/resume"), Change{reason})
+	return call[Redrive](ctx, c, "POST", Change{reason}, "redrives", id, "resume")
 }
 
 // CancelRedrive ends a redrive. What it has done stays done.
 func (c *Client) CancelRedrive(ctx context.Context, id, reason string) (Redrive, error) {
-	return call[Redrive](ctx, c, "POST", redrivePath(id, "/cancel"), Change{reason})
+	return call[Redrive](ctx, c, "POST", Change{reason}, "redrives", id, "cancel")
 }

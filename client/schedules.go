@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"encoding/json"
-	"net/url"
 	"time"
 )
 
@@ -57,49 +56,43 @@ type ScheduleRun struct {
 	Trigger string    `json:"trigger" schema:"enum: [schedule, manual]"`
 }
 
-const schedulesPath = "/v1/schedules"
-
-func schedulePath(id, action string) string {
-	return schedulesPath + "/" + url.PathEscape(id) + action
-}
-
 // CreateSchedule makes a schedule.
 func (c *Client) CreateSchedule(ctx context.Context, r ScheduleChange) (Schedule, error) {
-	return call[Schedule](ctx, c, "POST", schedulesPath, r)
+	return call[Schedule](ctx, c, "POST", r, "schedules")
 }
 
 // Schedules lists schedules, newest first. Search is a part of the name; enabled nil: those that are and
 // are not.
 func (c *Client) Schedules(search string, enabled *bool) List[Schedule] {
-	q := param("search", search)
+	q := params{"search": search}.query()
 	if enabled != nil {
 		q.Set("enabled", map[bool]string{true: "true", false: "false"}[*enabled])
 	}
-	return List[Schedule]{c, schedulesPath, q}
+	return list[Schedule](c, q, "schedules")
 }
 
 // Schedule returns one schedule.
 func (c *Client) Schedule(ctx context.Context, id string) (Schedule, error) {
-	return call[Schedule](ctx, c, "GET", schedulePath(id, ""), nil)
+	return read[Schedule](ctx, c, nil, "schedules", id)
 }
 
 // PatchSchedule changes what is given of a schedule.
 func (c *Client) PatchSchedule(ctx context.Context, id string, r ScheduleChange) (Schedule, error) {
-	return call[Schedule](ctx, c, "PATCH", schedulePath(id, ""), r)
+	return call[Schedule](ctx, c, "PATCH", r, "schedules", id)
 }
 
 // DeleteSchedule removes a schedule. Callbacks that it has made stay.
 func (c *Client) DeleteSchedule(ctx context.Context, id, reason string) error {
-	return c.remove(ctx, schedulePath(id, ""), reason)
+	return c.remove(ctx, reason, "schedules", id)
 }
 
 // RunSchedule makes a schedule's callback now, whether it is enabled or not.
 func (c *Client) RunSchedule(ctx context.Context, id, reason string) (Callback, error) {
-	return call[Callback](ctx, c, "POST", schedulePath(id, "/run"), Change{reason})
+	return call[Callback](ctx, c, "POST", Change{reason}, "schedules", id, "run")
 }
 
 // ScheduleRuns returns the callbacks that a schedule has made and that are kept, newest first.
 func (c *Client) ScheduleRuns(ctx context.Context, id string) ([]ScheduleRun, error) {
-	out, err := call[Page[ScheduleRun]](ctx, c, "GET", schedulePath(id, "/runs"), nil)
+	out, err := read[Page[ScheduleRun]](ctx, c, nil, "schedules", id, "runs")
 	return out.Data, err
 }

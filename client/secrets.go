@@ -66,16 +66,13 @@ type SecretQuery struct{ Lane, Signer, Endpoint, Use string }
 
 // Secret returns a secret. Reading it is audited.
 func (c *Client) Secret(ctx context.Context, which SecretQuery) (Secret, error) {
-	q := param("lane", which.Lane)
-	set(q, "signer", which.Signer)
-	set(q, "endpoint", which.Endpoint)
-	set(q, "use", which.Use)
-	return call[Secret](ctx, c, "GET", withQuery("/v1/secret", q), nil)
+	q := params{"lane": which.Lane, "signer": which.Signer, "endpoint": which.Endpoint, "use": which.Use}.query()
+	return read[Secret](ctx, c, q, "secret")
 }
 
 // RotateSecret makes a new secret of the project. The old one signs beside it for a while.
 func (c *Client) RotateSecret(ctx context.Context, r ProjectRotation) (RotatedSecret, error) {
-	return call[RotatedSecret](ctx, c, "POST", "/v1/secret/rotate", r)
+	return call[RotatedSecret](ctx, c, "POST", r, "secret", "rotate")
 }
 
 // A ReencryptRequest says where a step of a change of the master key goes on.
@@ -104,5 +101,5 @@ type Reencryption struct {
 // of the settings
 // may.
 func (c *Client) Reencrypt(ctx context.Context, r ReencryptRequest) (Reencryption, error) {
-	return call[Reencryption](ctx, c, "POST", "/v1/secret/reencrypt", r)
+	return call[Reencryption](ctx, c, "POST", r, "secret", "reencrypt")
 }
