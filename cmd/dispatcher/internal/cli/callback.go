@@ -27,7 +27,7 @@ type CallbackCommand struct {
 type callbackGet struct {
 	attemptFlags
 	ID   string `arg:"" help:"Id of the callback, cb_ and 26 characters."`
-	JSON bool   `name:"json" help:"Print JSON for machines: the callback, and its attempts under \"attempts\"."`
+	JSON bool   `help:"Print JSON for machines: the callback, and its attempts under \"attempts\"."`
 	serverFlags
 }
 
@@ -194,7 +194,7 @@ func (cmd *callbackCancel) Run(c *session) error {
 type callbackRetry struct {
 	ID     string `arg:"" help:"Id of the callback."`
 	Ladder string `in:"ladder" default:"once" enum:"once,restart" help:"For a terminal callback: once is a single attempt, restart a new ladder from tier 1. Default: once."`
-	URL    string `in:"url" name:"url" placeholder:"URL" help:"Send it to this address from now on."`
+	URL    string `in:"url" placeholder:"URL" help:"Send it to this address from now on."`
 	changeFlags
 }
 
@@ -208,7 +208,7 @@ func (cmd *callbackRetry) Run(c *session) error {
 // requestFlags say which request is made, and where; callbacks and polls have the same. A command says with set:"method=…" which method is
 // meant where none is given.
 type requestFlags struct {
-	URL         string   `in:"url" name:"url" placeholder:"URL" help:"Address that is called; with --endpoint it replaces only the endpoint's, if that one's url_override allows it."`
+	URL         string   `in:"url" placeholder:"URL" help:"Address that is called; with --endpoint it replaces only the endpoint's, if that one's url_override allows it."`
 	Endpoint    string   `in:"endpoint" placeholder:"ID|EXTERNAL_ID" help:"Endpoint that is called, by its id or your own name for it, with its secret, signer, headers and limits."`
 	Method      string   `in:"method" placeholder:"METHOD" help:"HTTP method. Default: ${method}."`
 	Data        string   `short:"d" placeholder:"TEXT|@FILE|-" help:"Body: the text itself, a file after @, or - for the standard input. Its bytes are sent as they are."`

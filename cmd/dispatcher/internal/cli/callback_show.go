@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -44,7 +45,7 @@ func showCallback(c *session, cb *client.Callback, attempts []client.Attempt, po
 	var rule []string
 	switch {
 	case poll != nil:
-		what, outcome, success, rule = "poll", console.FirstOf(string(poll.Outcome), "none yet"), "", pollLines(poll)
+		what, outcome, success, rule = "poll", cmp.Or(string(poll.Outcome), "none yet"), "", pollLines(poll)
 	case cb.Kind == client.Poll:
 		kind = "poll (see \"dispatcher poll get " + cb.ID + "\")"
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -199,7 +200,7 @@ func showEndpoint(c *session, ep *client.Endpoint, now time.Time) {
 	if ep.Enabled && ep.Paused {
 		state = c.Paint("paused", console.Yellow) + " " + pausedText(&ep.Pause)
 	}
-	chosen := func(choice client.Choice) string { return console.FirstOf(choiceText(choice), "the project's default") }
+	chosen := func(choice client.Choice) string { return cmp.Or(choiceText(choice), "the project's default") }
 	var headers []string
 	for _, h := range slices.SortedFunc(slices.Values(ep.Headers), func(a, b client.Header) int { return strings.Compare(a.Name, b.Name) }) {
 		headers = append(headers, "header", h.Name+": "+h.Value)
@@ -207,10 +208,10 @@ func showEndpoint(c *session, ep *client.Endpoint, now time.Time) {
 	c.Lines(12, slices.Concat([]string{
 		"endpoint", ep.ID, "external id", ep.ExternalID, "name", ep.Name, "state", state, "url", ep.URL,
 		"override", meaning(string(ep.URLOverride)),
-		"topics", console.FirstOf(strings.Join(ep.Topics, " "), "none: it is told of no events"),
+		"topics", cmp.Or(strings.Join(ep.Topics, " "), "none: it is told of no events"),
 		"policy", chosen(ep.Policy), "success", chosen(ep.Success), "signer", chosen(ep.Signer),
 	}, headers, []string{
-		"rate", console.FirstOf(ep.Rate, "any"),
+		"rate", cmp.Or(ep.Rate, "any"),
 		"in flight", "at most " + numberOr(ep.Concurrency, "the setting lane_concurrency"), "lane", ep.Lane,
 		"failing", console.ClockTime(ep.FailingSince), "last success", console.ClockTime(ep.LastSuccessAt),
 		"last failure", console.ClockTime(ep.LastFailureAt), "made", console.ClockTime(ep.CreatedAt),
@@ -223,7 +224,7 @@ type endpointFields struct {
 	ExternalID  string   `in:"external_id" placeholder:"TEXT" help:"Your own name for it, such as a merchant number; callbacks may name it by that."`
 	Name        string   `in:"name" placeholder:"TEXT" help:"A name for people."`
 	Topic       []string `in:"topics,list" placeholder:"TOPIC" help:"Events that it is told of: payment.succeeded, payment.*, or * for all; may be repeated."`
-	URLOverride string   `in:"url_override" name:"url-override" placeholder:"deny|same_host|any" help:"Whether a callback may bring an address of its own. Default: deny."`
+	URLOverride string   `in:"url_override" placeholder:"deny|same_host|any" help:"Whether a callback may bring an address of its own. Default: deny."`
 	attemptChoices
 	Rate        string `in:"rate" placeholder:"N/s" help:"How many attempts may begin: 50/s, 300/m, 10/h or 1/d."`
 	Concurrency int    `in:"concurrency" placeholder:"N" help:"How many attempts may be in flight. Default: the setting lane_concurrency."`
@@ -272,7 +273,7 @@ func showReceiversPart(c *session, ep *client.EndpointWithSecret) {
 // endpointSet changes an endpoint.
 type endpointSet struct {
 	endpointArg
-	URL string `in:"url" name:"url" placeholder:"URL" help:"Address that is called."`
+	URL string `in:"url" placeholder:"URL" help:"Address that is called."`
 	endpointFields
 	Enable bool     `in:"enabled" xor:"enabled" help:"Have it sent to again after it was disabled, by --disable or because it answered 410."`
 	Clear  []string `placeholder:"FIELD" help:"Take these away: policy, success, signer, external-id, rate, concurrency, name, url-override, topic, header."`
@@ -301,7 +302,7 @@ func (cmd *endpointSet) Run(c *session) error {
 func changed(c *session, cmd any, names []string, among string) (body, error) {
 	in, err := bodyOf(c, cmd)
 	if err == nil {
-		err = in.clear(names, clearable, among)
+		err = in.clear(names, among)
 	}
 	if err == nil && !in.changes() {
 		err = console.Wrong("nothing to change: give what is to be another, or --clear")
@@ -382,7 +383,7 @@ type endpointTest struct {
 	endpointArg
 	Wait    bool   `help:"Wait until it has ended, show how, and exit with 1 unless it succeeded."`
 	Timeout string `default:"90s" placeholder:"DURATION" help:"With --wait: how long to wait. Default: 90s."`
-	JSON    bool   `name:"json" help:"Print JSON for machines: the callback, with --wait its attempts under \"attempts\"."`
+	JSON    bool   `help:"Print JSON for machines: the callback, with --wait its attempts under \"attempts\"."`
 }
 
 // quietWait is how long nothing is said of a test that has not ended.

@@ -16,7 +16,7 @@ type endpointPut struct {
 	serverFlags
 	File string `arg:"" placeholder:"FILE.ndjson" help:"File with one endpoint a line, as PUT /v1/endpoints/by-external-id takes it, with its external_id; - reads the standard input."`
 	reasonFlag
-	JSON bool `name:"json" help:"Print the summary for machines."`
+	JSON bool `help:"Print the summary for machines."`
 }
 
 // Help is what endpoint put --help says below the flags' summary.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -139,7 +140,7 @@ func (cmd *laneLimit) Run(c *session) error {
 	}
 	r := request{method: http.MethodPut, path: lanePath(cmd.Lane, "limits"), in: in}
 	return ask(c, r, func(l *client.Lane) {
-		c.printf("the lane %s: rate %s, in flight at most %s\n", l.Lane, console.FirstOf(l.Rate, "any"),
+		c.printf("the lane %s: rate %s, in flight at most %s\n", l.Lane, cmp.Or(l.Rate, "any"),
 			numberOr(l.Concurrency, "the setting lane_concurrency"))
 	})
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/url"
@@ -41,7 +42,7 @@ func pollLines(p *client.PollDetail) []string {
 	}
 	result := "told to nobody"
 	if to := p.OnResult; to != nil {
-		result = "told to " + console.FirstOf(to.URL, to.EndpointID)
+		result = "told to " + cmp.Or(to.URL, to.EndpointID)
 		if to.URL != "" && to.EndpointID != "" {
 			result += " of " + to.EndpointID
 		}
@@ -88,7 +89,7 @@ func (r request) forPoll(id string) request {
 type pollGet struct {
 	attemptFlags
 	ID   string `arg:"" help:"Id of the poll, cb_ and 26 characters."`
-	JSON bool   `name:"json" help:"Print JSON for machines: the poll, and its attempts under \"attempts\"."`
+	JSON bool   `help:"Print JSON for machines: the poll, and its attempts under \"attempts\"."`
 	serverFlags
 }
 
@@ -158,9 +159,9 @@ type pollCreate struct {
 	Policy string `in:"policy,choice" placeholder:"NAME|JSON|@FILE" help:"Policy: a name (see \"dispatcher policy list\"), or an object such as {\"tiers\": [\"5s\", \"30s\"], \"repeat_last\": true, \"deadline\": \"72h\"}."`
 	tierFlags
 	Context          string `in:"context,json" placeholder:"JSON|@FILE|-" help:"What goes into the result as it stands, at most 4 KiB."`
-	OnResultURL      string `in:"on_result.url" name:"on-result-url" placeholder:"URL" help:"Tell the result to this address, once it has ended."`
-	OnResultEndpoint string `in:"on_result.endpoint" name:"on-result-endpoint" placeholder:"ID|EXTERNAL_ID" help:"Tell the result to this endpoint."`
-	OnResult         string `name:"on-result" placeholder:"JSON|@FILE|-" help:"Tell the result by this callback, such as {\"endpoint\": \"merchant-7\", \"topic\": \"payment.result\"}, instead of the two above."`
+	OnResultURL      string `in:"on_result.url" placeholder:"URL" help:"Tell the result to this address, once it has ended."`
+	OnResultEndpoint string `in:"on_result.endpoint" placeholder:"ID|EXTERNAL_ID" help:"Tell the result to this endpoint."`
+	OnResult         string `placeholder:"JSON|@FILE|-" help:"Tell the result by this callback, such as {\"endpoint\": \"merchant-7\", \"topic\": \"payment.result\"}, instead of the two above."`
 	answerFlags
 }
 

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/url"
@@ -27,7 +28,7 @@ type policyList struct {
 	serverFlags
 	Name []string `arg:"" optional:"" help:"Only these."`
 	From string   `placeholder:"TIME" help:"Show when the attempts of a ladder that begins then are made, if all fail at once: RFC 3339, or now."`
-	JSON bool     `name:"json" help:"Print the server's answer for machines."`
+	JSON bool     `help:"Print the server's answer for machines."`
 }
 
 // Run prints the policies.
@@ -103,7 +104,7 @@ func showPolicies(c *session, policies []pickedPolicy) {
 }
 
 func attemptsOf(p *client.NamedPolicy) string {
-	return numberOr(p.Attempts, "until "+console.FirstOf(string(p.Deadline), "canceled"))
+	return numberOr(p.Attempts, "until "+cmp.Or(string(p.Deadline), "canceled"))
 }
 
 // tiersInShort prints the waits, runs of the same one in short.
@@ -157,7 +158,7 @@ type SignerCommand struct {
 // signerList lists signers.
 type signerList struct {
 	Name []string `arg:"" optional:"" help:"Only these."`
-	JSON bool     `name:"json" help:"Print JSON for machines."`
+	JSON bool     `help:"Print JSON for machines."`
 }
 
 // A toldSigner is a signer in JSON.

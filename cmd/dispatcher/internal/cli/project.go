@@ -106,7 +106,7 @@ type keyCreate struct {
 	Scope     []string `in:"scopes" required:"" enum:"send,read,operate,admin" placeholder:"SCOPE" help:"What it may do: send (hand over callbacks and events), read (look at everything but secrets), operate (also change callbacks, endpoints and lanes), admin (also keys, secrets, projects and the index). May be repeated. Operate includes read, admin all."`
 	ExpiresIn string   `in:"expires_in" placeholder:"DURATION" help:"It ends after so long, such as 90d. Default: it does not."`
 	reasonFlag
-	JSON bool `name:"json" help:"Print the server's answer for machines; the key is in \"key\"."`
+	JSON bool `help:"Print the server's answer for machines; the key is in \"key\"."`
 	serverFlags
 }
 
@@ -219,7 +219,7 @@ func (cmd *secretsRotate) Run(c *session) error {
 type secretsReencrypt struct {
 	serverFlags
 	reasonFlag
-	JSON bool `name:"json" help:"Print what was done for machines."`
+	JSON bool `help:"Print what was done for machines."`
 }
 
 // Help is what secrets reencrypt --help says below the flags' summary.
@@ -322,7 +322,7 @@ func side(text json.RawMessage) string {
 type auditVerify struct {
 	serverFlags
 	Expect string `in:"expect" placeholder:"SEQ:HASH" help:"A head that an earlier run has printed, or that stands in a log: the chain must have it."`
-	JSON   bool   `name:"json" help:"Print what was found for machines."`
+	JSON   bool   `help:"Print what was found for machines."`
 }
 
 // Help is what audit verify --help says below the flags' summary.

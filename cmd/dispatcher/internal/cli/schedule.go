@@ -160,7 +160,7 @@ type scheduleFields struct {
 	Missed       string `in:"missed" placeholder:"once|skip" help:"What becomes of times at which no dispatcher ran: one callback for all of them, or none. Default: once."`
 	Callback     string `placeholder:"JSON|@FILE|-" help:"The callback that it makes, as POST /v1/callbacks takes it: {\"url\": \"https://shop.example/close\", \"payload\": {}, \"policy\": \"payment\"}."`
 	CallbackFile string `placeholder:"FILE" help:"The same from a file; - is the standard input."`
-	URL          string `name:"url" placeholder:"URL" help:"Or, for the plain case: the address that is called, by POST, with --payload."`
+	URL          string `placeholder:"URL" help:"Or, for the plain case: the address that is called, by POST, with --payload."`
 	Endpoint     string `placeholder:"ID|EXTERNAL_ID" help:"The endpoint that is called, with --payload."`
 	Payload      string `placeholder:"JSON|@FILE|-" help:"With --url or --endpoint: what is sent, JSON."`
 	changeFlags

@@ -37,7 +37,7 @@ func (f *serverFlags) ProvideSession(ctx context.Context, c *console.Console) *s
 // answerFlags are those of a command that makes one request: which server it goes to, and how its answer is shown.
 type answerFlags struct {
 	serverFlags
-	JSON bool `name:"json" help:"Print the server's answer for machines."`
+	JSON bool `help:"Print the server's answer for machines."`
 }
 
 // ProvideSession makes what the command is run with.
@@ -79,7 +79,7 @@ func (c *session) call(r request, out any) ([]byte, error) {
 	}
 	answer, err := c.client.Call(c.ctx, r.method, r.path, r.in, out)
 	if r.missing != "" {
-		err = remote.InWords(err, "%s", r.missing)
+		err = remote.InWords(err, r.missing)
 	}
 	switch out.(type) {
 	case nil, *client.ShownSecret, *client.RotatedSecret, *client.EndpointWithSecret: // PEM has lines
@@ -145,7 +145,7 @@ type listFlags struct {
 	serverFlags
 	Limit int `default:"50" placeholder:"N" help:"Most entries to show. Default: 50."`
 	cursorFlag
-	JSON bool `name:"json" help:"Print the server's answer for machines: one page, of at most 500."`
+	JSON bool `help:"Print the server's answer for machines: one page, of at most 500."`
 }
 
 // ProvideSession makes what the command is run with.
@@ -314,10 +314,10 @@ func (b body) changes() bool {
 	return len(b) > 1 || len(b) == 1 && !reason
 }
 
-// clear takes fields away, which fieldOf finds by what --clear calls them; among says which there are.
-func (b body) clear(names []string, fieldOf map[string]string, among string) error {
+// clear takes fields away, by what --clear calls them; among says which there are.
+func (b body) clear(names []string, among string) error {
 	for _, name := range names {
-		field := fieldOf[strings.ReplaceAll(strings.TrimSpace(name), "_", "-")]
+		field := clearable[strings.ReplaceAll(strings.TrimSpace(name), "_", "-")]
 		switch _, given := b[field]; {
 		case field == "":
 			return console.Wrong("--clear %q: it is %s", name, among)

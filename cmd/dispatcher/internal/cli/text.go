@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -13,7 +14,7 @@ import (
 
 // choiceText prints a choice for people: a name, an object, or nothing for null.
 func choiceText(choice client.Choice) string {
-	return console.Printable(console.FirstOf(choice.Name, string(choice.Object)))
+	return console.Printable(cmp.Or(choice.Name, string(choice.Object)))
 }
 
 // jsonText prints JSON from elsewhere on one line; nothing for null.
@@ -102,4 +103,4 @@ var meanings = map[string]string{
 }
 
 // meaning explains a word, as far as it is known.
-func meaning(word string) string { return console.FirstOf(meanings[word], word) }
+func meaning(word string) string { return cmp.Or(meanings[word], word) }

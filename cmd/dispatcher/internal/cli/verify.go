@@ -12,9 +12,9 @@ import (
 // VerifyCommand compares SQL with the index through the running server, which alone sees both at once.
 type VerifyCommand struct {
 	serverFlags
-	All     bool `name:"all" help:"Name every id of each difference, not only an example."`
-	Unknown bool `name:"unknown" xor:"form" help:"Print only the ids that the index holds and SQL does not know, all of them, one a line; what else is found goes to the error output."`
-	JSON    bool `name:"json" xor:"form" help:"Print the server's answer for machines."`
+	All     bool `help:"Name every id of each difference, not only an example."`
+	Unknown bool `xor:"form" help:"Print only the ids that the index holds and SQL does not know, all of them, one a line; what else is found goes to the error output."`
+	JSON    bool `xor:"form" help:"Print the server's answer for machines."`
 }
 
 // Help is what verify --help says below the flags' summary.
@@ -67,9 +67,9 @@ type difference struct {
 	meaning, cure string
 }
 
-// differencesOf are those of a report, worst first.
+// differencesOf are those that there can be, worst first.
 func differencesOf(d *client.Drift) []difference {
-	all := []difference{
+	return []difference{
 		{"unknown", d.Unknown, d.UnknownIDs,
 			"in the index, and SQL has no row of them: accepted after the backup that SQL was restored from, or another database's index; nothing is sent for them",
 			"have their senders hand them over again (\"dispatcher import\"), with sending held until then (serve --hold); keep the ids with \"dispatcher verify --unknown > ids.txt\"; then run \"dispatcher rebuild\""},
@@ -83,13 +83,6 @@ func differencesOf(d *client.Drift) []difference {
 			"in the index, and terminal in SQL: nothing is sent for them",
 			"none needed: each is dropped when it falls due; \"dispatcher rebuild\" drops them at once"},
 	}
-	var found []difference
-	for _, f := range all {
-		if f.count > 0 {
-			found = append(found, f)
-		}
-	}
-	return found
 }
 
 func showDrift(c *session, w io.Writer, d *client.Drift, all bool) {
@@ -107,6 +100,9 @@ func showDrift(c *session, w io.Writer, d *client.Drift, all bool) {
 			c.Paint("generation", console.Bold), d.IndexGeneration, d.Generation)
 	}
 	for _, f := range differencesOf(d) {
+		if f.count == 0 {
+			continue
+		}
 		fmt.Fprintf(w, "\n%s: %d %s\n  cure: %s\n", c.Paint(f.name, console.Bold), f.count, f.meaning, f.cure)
 		some := f.ids[:min(len(f.ids), shownIDs)]
 		switch {

@@ -14,7 +14,7 @@ import (
 // ShowCommand shows the effective settings.
 type ShowCommand struct {
 	Flags
-	JSON bool `name:"json" help:"Print JSON for machines."`
+	JSON bool `help:"Print JSON for machines."`
 }
 
 // A shownSetting is one line of what config shows.

@@ -50,16 +50,6 @@ func Short[T ~string](s T, n int) string {
 	return string(r[:n-1]) + "…"
 }
 
-// FirstOf returns the first text that is not empty.
-func FirstOf(texts ...string) string {
-	for _, t := range texts {
-		if t != "" {
-			return t
-		}
-	}
-	return ""
-}
-
 // Printable makes a text from elsewhere safe for a terminal: control characters, which could rewrite what stands there
 // already, are shown by their numbers.
 func Printable[T ~string](text T) string {

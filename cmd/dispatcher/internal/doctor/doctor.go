@@ -24,7 +24,7 @@ const doctorPatience = 5 * time.Second
 // Command looks at everything that a server with the same settings would need, and changes nothing.
 type Command struct {
 	config.Flags
-	JSON bool `name:"json" help:"Print JSON for machines."`
+	JSON bool `help:"Print JSON for machines."`
 }
 
 // Help is what doctor --help says below the flags' summary.

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -98,7 +99,7 @@ func judgeRedisServer(cluster bool, server *redisq.Server) diagnosis {
 	case server.Info["loading"] == "1":
 		return warns("wait: it answers when its file is read", "Redis %s is loading its data", version)
 	}
-	return fine("Redis %s, %s", version, console.FirstOf(server.Info["redis_mode"], "standalone"))
+	return fine("Redis %s, %s", version, cmp.Or(server.Info["redis_mode"], "standalone"))
 }
 
 // fullMemory is the share of maxmemory from which doctor warns.

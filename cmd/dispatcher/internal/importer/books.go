@@ -1,6 +1,7 @@
 package importer
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -99,7 +100,7 @@ type refusal struct {
 // refuse writes down why a line was not accepted.
 func (b *books) refuse(line *Line) error {
 	p := line.Problem
-	r := refusal{Line: line.Number, Status: p.Status, Code: p.Code, Detail: console.FirstOf(p.Detail, p.Title)}
+	r := refusal{Line: line.Number, Status: p.Status, Code: p.Code, Detail: cmp.Or(p.Detail, p.Title)}
 	if len(p.Errors) > 0 {
 		r.Errors = p.Errors
 	}

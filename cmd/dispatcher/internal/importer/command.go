@@ -19,10 +19,10 @@ import (
 type Command struct {
 	remote.Flags
 	File   string `arg:"" placeholder:"FILE.ndjson" help:"File with one callback a line, as POST /v1/callbacks takes it; - reads the standard input."`
-	Rate   string `name:"rate" placeholder:"N/s" help:"At most so many callbacks: 500/s, 6000/m, or a plain number for each second."`
-	DryRun bool   `name:"dry-run" xor:"form" help:"Only check each line, without a server, which alone knows endpoints and policies of your own; nothing is sent, no file is written."`
-	Resume bool   `name:"resume" xor:"form" help:"Go on where an earlier import of the same file ended."`
-	JSON   bool   `name:"json" help:"Print the summary for machines."`
+	Rate   string `placeholder:"N/s" help:"At most so many callbacks: 500/s, 6000/m, or a plain number for each second."`
+	DryRun bool   `xor:"form" help:"Only check each line, without a server, which alone knows endpoints and policies of your own; nothing is sent, no file is written."`
+	Resume bool   `xor:"form" help:"Go on where an earlier import of the same file ended."`
+	JSON   bool   `help:"Print the summary for machines."`
 }
 
 // Help is what import --help says below the flags' summary.

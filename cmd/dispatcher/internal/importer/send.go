@@ -3,6 +3,7 @@ package importer
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -136,7 +137,7 @@ func (im *importer) hand(ctx context.Context, batch []*Line) (left []*Line, err 
 	var answer Results
 	call, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
-	_, err = im.cl.Send(call, http.MethodPost, "/v1/callbacks/batch", bodyOf(batch), &answer)
+	_, err = im.cl.Call(call, http.MethodPost, "/v1/callbacks/batch", bodyOf(batch), &answer)
 	if refused, ok := errors.AsType[*client.Error](err); ok && (refused.Status == http.StatusBadRequest || refused.Status == http.StatusUnprocessableEntity || refused.Status == http.StatusRequestEntityTooLarge) {
 		if len(batch) == 1 {
 			im.refused(batch[0], &refused.Problem)
@@ -176,7 +177,7 @@ func (im *importer) hand(ctx context.Context, batch []*Line) (left []*Line, err 
 	return left, nil
 }
 
-func bodyOf(batch []*Line) []byte {
+func bodyOf(batch []*Line) json.RawMessage {
 	var b bytes.Buffer
 	b.WriteString(`{"callbacks":[`)
 	for i, line := range batch {

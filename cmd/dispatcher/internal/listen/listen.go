@@ -2,6 +2,7 @@
 package listen
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -140,8 +141,8 @@ func (r *receiver) show(req *http.Request, body []byte, v verdict) int {
 	}
 	fmt.Fprintf(c.Out, "\n%s  %s %s  %s\n", time.Now().Format("15:04:05.000"), console.Printable(req.Method), console.Printable(req.URL.String()),
 		c.Paint("answered with "+strconv.Itoa(status), colour))
-	fmt.Fprintf(c.Out, "   %s  attempt %s  %s\n", console.Short(console.FirstOf(id, "no webhook-id"), console.Widest),
-		console.Short(console.FirstOf(req.Header.Get("webhook-attempt"), "?"), 10), c.Paint(console.Printable(v.text), v.colour))
+	fmt.Fprintf(c.Out, "   %s  attempt %s  %s\n", console.Short(cmp.Or(id, "no webhook-id"), console.Widest),
+		console.Short(cmp.Or(req.Header.Get("webhook-attempt"), "?"), 10), c.Paint(console.Printable(v.text), v.colour))
 	if r.headers {
 		for _, name := range slices.Sorted(maps.Keys(req.Header)) {
 			for _, value := range req.Header[name] {

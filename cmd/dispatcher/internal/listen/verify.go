@@ -1,6 +1,7 @@
 package listen
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -13,7 +14,7 @@ import (
 
 // verifier reads signer and secrets, and returns what is wrong with them. Nothing that it says shows a secret.
 func (cmd *Command) verifier(c *console.Console, r *receiver) (wrong []string) {
-	signer, use, problem := readSigner(c, console.FirstOf(cmd.Signer, sign.Standard))
+	signer, use, problem := readSigner(c, cmp.Or(cmd.Signer, sign.Standard))
 	if problem != "" {
 		return []string{"--signer " + problem}
 	}

@@ -190,7 +190,7 @@ func (g *generator) post(ctx context.Context, body []byte, n int) ([]string, err
 		var cb struct {
 			ID string `json:"id"`
 		}
-		if _, err := g.cl.Send(ctx, http.MethodPost, "/v1/callbacks", body, &cb); err != nil {
+		if _, err := g.cl.Call(ctx, http.MethodPost, "/v1/callbacks", json.RawMessage(body), &cb); err != nil {
 			return nil, fmt.Errorf("hand a callback over: %w", err)
 		}
 		return []string{cb.ID}, nil
@@ -198,8 +198,8 @@ func (g *generator) post(ctx context.Context, body []byte, n int) ([]string, err
 	var answer struct {
 		Results []client.CallbackResult `json:"results"`
 	}
-	batch := append([]byte(`{"callbacks":[`), body[1:]...)
-	if _, err := g.cl.Send(ctx, http.MethodPost, "/v1/callbacks/batch", append(batch, "]}"...), &answer); err != nil {
+	batch := append(json.RawMessage(`{"callbacks":[`), body[1:]...)
+	if _, err := g.cl.Call(ctx, http.MethodPost, "/v1/callbacks/batch", append(batch, "]}"...), &answer); err != nil {
 		return nil, fmt.Errorf("hand a batch over: %w", err)
 	}
 	if len(answer.Results) != n {

@@ -2,6 +2,7 @@ package loadtest
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -117,7 +118,8 @@ func (b *bench) hello(ctx context.Context, number int) error {
 	var sent time.Time
 	_, err := patiently(ctx, func() error {
 		sent = time.Now()
-		_, err := b.cl.Send(ctx, http.MethodPost, "/v1/callbacks", b.gen.submission(nil, number, time.Time{}), &cb)
+		in := json.RawMessage(b.gen.submission(nil, number, time.Time{}))
+		_, err := b.cl.Call(ctx, http.MethodPost, "/v1/callbacks", in, &cb)
 		return err
 	})
 	if refused, ok := errors.AsType[*client.Error](err); ok && refused.Status == http.StatusUnprocessableEntity {

@@ -20,14 +20,14 @@ import (
 
 // BenchCommand measures a server.
 type BenchCommand struct {
-	Server  string `name:"server" group:"A running server:" placeholder:"URL" help:"Measure the server at this address. Default: one that bench starts for itself; DISPATCHER_SERVER does not count here."`
-	Key     string `name:"key" group:"A running server:" placeholder:"KEY" help:"API key for --server (better in DISPATCHER_KEY; the other commands' ways work too)."`
-	DataDir string `name:"data-dir" group:"A running server:" placeholder:"DIR" help:"Data directory of the server, if it is on this machine, for its admin key. Default: ./dispatcher-data."`
-	Yes     bool   `name:"yes" help:"Go on although the server, or the database, has callbacks of its own."`
+	Server  string `group:"A running server:" placeholder:"URL" help:"Measure the server at this address. Default: one that bench starts for itself; DISPATCHER_SERVER does not count here."`
+	Key     string `group:"A running server:" placeholder:"KEY" help:"API key for --server (better in DISPATCHER_KEY; the other commands' ways work too)."`
+	DataDir string `group:"A running server:" placeholder:"DIR" help:"Data directory of the server, if it is on this machine, for its admin key. Default: ./dispatcher-data."`
+	Yes     bool   `help:"Go on although the server, or the database, has callbacks of its own."`
 
-	DatabaseURL string `name:"database-url" group:"A server of its own:" placeholder:"URL" help:"PostgreSQL to work in, in a schema that is made for it and dropped at the end. Default: SQLite in a temporary directory."`
-	RedisURL    string `name:"redis-url" group:"A server of its own:" placeholder:"URL" help:"Redis for the index, under a prefix of its own that is removed at the end. Default: the index in the server's process."`
-	TempDir     string `name:"temp-dir" group:"A server of its own:" placeholder:"DIR" help:"Where the temporary directory is made: the disk that is measured. Default: the system's."`
+	DatabaseURL string `group:"A server of its own:" placeholder:"URL" help:"PostgreSQL to work in, in a schema that is made for it and dropped at the end. Default: SQLite in a temporary directory."`
+	RedisURL    string `group:"A server of its own:" placeholder:"URL" help:"Redis for the index, under a prefix of its own that is removed at the end. Default: the index in the server's process."`
+	TempDir     string `group:"A server of its own:" placeholder:"DIR" help:"Where the temporary directory is made: the disk that is measured. Default: the system's."`
 
 	Phases      []string `default:"accept,drain,steady,delayed" placeholder:"PHASE" help:"What to measure. Default: accept,drain,steady,delayed."`
 	Count       *int     `short:"n" placeholder:"N" help:"Callbacks of accept and drain. Default: 10000; with --server 1000."`
@@ -42,7 +42,7 @@ type BenchCommand struct {
 	Delay    string `default:"0s" group:"The receiver:" placeholder:"DURATION" help:"Wait so long before each answer. Default: 0s."`
 
 	Timeout string `default:"30s" placeholder:"DURATION" help:"How long nothing may arrive before what is missing counts as lost. Default: 30s."`
-	JSON    bool   `name:"json" help:"Print one JSON object for machines; docs/guide/bench.md explains its fields."`
+	JSON    bool   `help:"Print one JSON object for machines; docs/guide/bench.md explains its fields."`
 }
 
 // Help is what bench --help says below the flags' summary.

@@ -2,12 +2,14 @@ package loadtest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/url"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -50,7 +52,7 @@ func openBenchReceiver(p *benchPlan) (*benchReceiver, error) {
 	}
 	n := p.total()
 	return &benchReceiver{
-		listener: listener, base: console.FirstOf(strings.TrimRight(p.Receiver, "/"), "http://"+listener.Addr().String()), run: p.run, body: BenchBody(p.Size), delay: p.delay,
+		listener: listener, base: cmp.Or(strings.TrimRight(p.Receiver, "/"), "http://"+listener.Addr().String()), run: p.run, body: BenchBody(p.Size), delay: p.delay,
 		began: time.Now(), ids: make([]string, n), started: make([]time.Duration, n), accepted: make([]time.Duration, n), arrived: make([]atomic.Int64, n),
 	}, nil
 }
@@ -111,17 +113,10 @@ func (r *benchReceiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 }
 
 // number returns the callback that a path is of.
-func (r *benchReceiver) number(path string) (int, bool) {
-	rest, digits := cutLast(path)
-	_, run := cutLast(rest)
+func (r *benchReceiver) number(address string) (int, bool) {
+	dir, digits := path.Split(address)
 	n, err := strconv.Atoi(digits)
-	return n, err == nil && run == r.run && n >= 0 && n < len(r.ids)
-}
-
-// cutLast cuts a path before its last element.
-func cutLast(path string) (before, last string) {
-	i := strings.LastIndexByte(path, '/')
-	return path[:max(i, 0)], path[i+1:]
+	return n, err == nil && strings.HasSuffix(dir, "/"+r.run+"/") && n >= 0 && n < len(r.ids)
 }
 
 // A span is callbacks that go together: those numbered from first, so many.

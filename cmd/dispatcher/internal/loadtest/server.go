@@ -2,6 +2,7 @@ package loadtest
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -264,7 +265,7 @@ func (l *lastLines) explain(err error) error {
 		return err
 	}
 	l.mu.Lock()
-	said := console.FirstOf(l.crash, lines[len(lines)-1])
+	said := cmp.Or(l.crash, lines[len(lines)-1])
 	l.mu.Unlock()
 	return fmt.Errorf("%w: %s", err, console.Printable(strings.TrimPrefix(said, "dispatcher: ")))
 }

@@ -3,8 +3,8 @@
 package remote
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -25,10 +25,10 @@ const defaultServer = "http://127.0.0.1:8080"
 
 // Flags say which server a command talks to, and as whom.
 type Flags struct {
-	Server  string `name:"server" group:"Server:" placeholder:"URL" help:"Address of the server (or DISPATCHER_SERVER). Default: http://127.0.0.1:8080."`
-	Key     string `name:"key" group:"Server:" placeholder:"KEY" help:"API key (better in DISPATCHER_KEY or DISPATCHER_ADMIN_KEY, or in a file named by DISPATCHER_KEY_FILE). Default: what stands in DATA-DIR/admin.key."`
-	DataDir string `name:"data-dir" group:"Server:" placeholder:"DIR" help:"Data directory of a server on this machine, for its admin key (or DISPATCHER_DATA_DIR). Default: ./dispatcher-data."`
-	Project string `name:"project" group:"Server:" placeholder:"ID" help:"Project to act in (or DISPATCHER_PROJECT); only the admin key of the settings may choose. Default: the key's own, for that admin key: default."`
+	Server  string `group:"Server:" placeholder:"URL" help:"Address of the server (or DISPATCHER_SERVER). Default: http://127.0.0.1:8080."`
+	Key     string `group:"Server:" placeholder:"KEY" help:"API key (better in DISPATCHER_KEY or DISPATCHER_ADMIN_KEY, or in a file named by DISPATCHER_KEY_FILE). Default: what stands in DATA-DIR/admin.key."`
+	DataDir string `group:"Server:" placeholder:"DIR" help:"Data directory of a server on this machine, for its admin key (or DISPATCHER_DATA_DIR). Default: ./dispatcher-data."`
+	Project string `group:"Server:" placeholder:"ID" help:"Project to act in (or DISPATCHER_PROJECT); only the admin key of the settings may choose. Default: the key's own, for that admin key: default."`
 }
 
 // A Client talks to a server's API. Its errors are one line for people.
@@ -52,7 +52,7 @@ func New(c *console.Console, f Flags) (*Client, error) { return NewWith(c, f, 0)
 // NewWith is New with the most bytes of an answer that are read; zero: 64 MiB.
 func NewWith(c *console.Console, f Flags, maxAnswer int64) (*Client, error) {
 	o := client.Options{
-		URL:       console.FirstOf(f.Server, c.Lookup("DISPATCHER_SERVER"), defaultServer),
+		URL:       cmp.Or(f.Server, c.Lookup("DISPATCHER_SERVER"), defaultServer),
 		Key:       "-", // the address is judged first
 		UserAgent: "dispatcher-cli/" + c.Version,
 		MaxAnswer: maxAnswer,
@@ -64,7 +64,7 @@ func NewWith(c *console.Console, f Flags, maxAnswer int64) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.Key, o.Project = key, console.FirstOf(f.Project, c.Lookup("DISPATCHER_PROJECT"))
+	o.Key, o.Project = key, cmp.Or(f.Project, c.Lookup("DISPATCHER_PROJECT"))
 	o.HTTPClient = &http.Client{
 		Transport: c.Transport,
 		Timeout:   longestCall,
@@ -99,7 +99,7 @@ func clientKey(c *console.Console, f Flags) (key, origin string, err error) {
 			return key, path, nil
 		}
 	}
-	path := filepath.Join(console.FirstOf(f.DataDir, c.Lookup("DISPATCHER_DATA_DIR"), "./dispatcher-data"), config.AdminKeyFile)
+	path := filepath.Join(cmp.Or(f.DataDir, c.Lookup("DISPATCHER_DATA_DIR"), "./dispatcher-data"), config.AdminKeyFile)
 	if key, err = config.ReadSecretFile(path); err != nil {
 		return "", "", console.Wrong("no API key: give --key or DISPATCHER_KEY, or name with --data-dir the directory of a server on this machine (%s)", err)
 	}
@@ -125,11 +125,6 @@ func (cl *Client) Call(ctx context.Context, method, path string, in, out any) ([
 	return answer.Body, cl.forPeople(err)
 }
 
-// Send is Call with a body of JSON whose bytes stay as they are.
-func (cl *Client) Send(ctx context.Context, method, path string, in []byte, out any) ([]byte, error) {
-	return cl.Call(ctx, method, path, json.RawMessage(in), out)
-}
-
 // forPeople says of an error what the person at the terminal can do about it.
 func (cl *Client) forPeople(err error) error {
 	if refused, ok := errors.AsType[*client.Error](err); ok {
@@ -152,10 +147,10 @@ func (cl *Client) forPeople(err error) error {
 }
 
 // InWords puts a sentence into the error of a request for what does not exist.
-func InWords(err error, format string, args ...any) error {
+func InWords(err error, sentence string) error {
 	refused, ok := errors.AsType[*client.Error](err)
 	if ok && refused.Status == http.StatusNotFound && refused.Code == "not_found" {
-		refused.Detail = fmt.Sprintf(format, args...)
+		refused.Detail = sentence
 	}
 	return err
 }
