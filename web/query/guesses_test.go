@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -67,6 +69,32 @@ func TestGuessesAreToldSlowly(t *testing.T) {
 		time.Sleep(time.Nanosecond)
 		if !g.guess(t, "192.0.2.1", "x") || g.guess(t, "192.0.2.1", "x") {
 			t.Error("after the wait one guess is told, and no more")
+		}
+	})
+}
+
+// TestParallelGuessesAreCountedFirst: a guess is counted before its key is looked up, so that of many at the same time
+// no more are told than one after the other.
+func TestParallelGuessesAreCountedFirst(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var g Guesses
+		var told atomic.Int64
+		var wg sync.WaitGroup
+		for i := range 50 {
+			wg.Go(func() {
+				_, wait, _ := g.Try(from("192.0.2.1"), fmt.Sprint(i), func([sha256.Size]byte) (bool, error) {
+					time.Sleep(time.Second)
+					return false, nil
+				})
+				if wait == 0 {
+					told.Add(1)
+				}
+			})
+		}
+		wg.Wait()
+		if told.Load() != 10 {
+			t.Errorf("%d guesses are told", told.Load())
 		}
 	})
 }
