@@ -68,6 +68,13 @@ type world struct {
 	Drift       index.Drift
 }
 
+// ended is the callback as it is when it has ended so.
+func (w *world) ended(as store.State, why store.Reason) store.Callback {
+	cb := w.Callback
+	cb.State, cb.Reason, cb.FinishedAt = as, why, nowMS
+	return cb
+}
+
 // change has the world be as a part of testdata/worlds.json says: a member replaces the field of its name, or
 // with + changes it.
 func (w *world) change(t testing.TB, text []byte) {
@@ -223,55 +230,17 @@ type calledStore struct {
 	*recorder
 }
 
-func (r rows) Audit(_ context.Context, project string, f store.AuditFilter) (store.AuditPage, error) {
-	entries := behind(r.has.Audit, f.After, f.Limit, func(a store.AuditEntry) string { return a.ID })
-	return store.AuditPage{Entries: entries}, r.note("Audit", project, f)
-}
-
-func (r rows) Redrives(_ context.Context, project, after string, limit int) ([]store.Redrive, error) {
-	redrives := three(r.has.Redrive, func(one *store.Redrive) *string { return &one.ID })
-	return behind(redrives, after, limit, func(one store.Redrive) string { return one.ID }),
-		r.note("Redrives", project, after, limit)
-}
-
 // Project knows the projects default and b.
 func (r rows) Project(_ context.Context, id string) (store.Project, error) {
 	err := r.note("Project", "-", id)
 	if err == nil && id != store.DefaultProject && id != "b" {
 		err = store.ErrNotFound
 	}
-	return store.Project{ID: id, CreatedAt: nowMS, UpdatedAt: nowMS}, err
+	return newProject(id), err
 }
 
-func (r rows) Projects(_ context.Context, after string, limit int) ([]store.Project, error) {
-	all := []store.Project{
-		{ID: "b", CreatedAt: nowMS, UpdatedAt: nowMS}, {ID: store.DefaultProject, CreatedAt: nowMS, UpdatedAt: nowMS},
-	}
-	return behind(all, after, limit, func(p store.Project) string { return p.ID }),
-		r.note("Projects", "-", after, limit)
-}
-
-func (r rows) EndpointByExternalID(_ context.Context, project, external string) (store.Endpoint, error) {
-	ep := r.has.Endpoint
-	return found(r.recorder, ep, ep.ExternalID, "EndpointByExternalID", project, external)
-}
-
-func (r rows) Endpoints(_ context.Context, project string, f store.EndpointFilter) ([]store.Endpoint, error) {
-	one, other := r.has.Endpoint, r.has.Endpoint
-	other.ID = bareID
-	id := func(ep store.Endpoint) string { return ep.ID }
-	return behind([]store.Endpoint{one, other}, f.After, f.Limit, id),
-		r.note("Endpoints", project, f)
-}
-
-// Books has two groups, or one of everything.
-func (r rows) Books(_ context.Context, project string, q store.BooksQuery) ([]store.Books, error) {
-	books := []store.Books{r.has.Books}
-	if q.GroupBy != "" {
-		books = append(books, books[0])
-		books[1].Group, books[1].Open = bareEndpoint, 3 // it does not balance
-	}
-	return books, r.note("Books", project, q)
+func newProject(id string) store.Project {
+	return store.Project{ID: id, CreatedAt: nowMS, UpdatedAt: nowMS}
 }
 
 func (r rows) Compare(
