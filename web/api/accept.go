@@ -235,7 +235,7 @@ func (d *submissionDecoder) member(key, raw []byte) bool {
 	case "payload", "body", "body_base64":
 		d.payload(string(key), raw)
 	case "due_at":
-		d.instant("due_at", raw, &d.sub.DueAt)
+		point(&d.fields, "due_at", raw, &d.sub.DueAt, decodeInstant)
 	case "delay":
 		d.duration("delay", raw, &d.sub.Delay)
 	case "expires_in":
@@ -243,11 +243,14 @@ func (d *submissionDecoder) member(key, raw []byte) bool {
 	case "supersede":
 		d.boolean("supersede", raw, &d.sub.Supersede)
 	case "version":
-		d.integer("version", raw, &d.sub.Version)
+		point(&d.fields, "version", raw, &d.sub.Version, decodeInteger)
 	case "start_attempt":
-		d.count("start_attempt", raw, &d.sub.StartAttempt)
+		take(&d.fields, "start_attempt", raw, &d.sub.StartAttempt, decodeCount)
 	case "idempotency_key":
-		d.idempotencyKey(raw)
+		take(&d.fields, "idempotency_key", raw, &d.sub.IdempotencyKey, func(raw []byte) (string, string) {
+			key, wrong := decodeLine(raw)
+			return key, orEmptyKey(wrong, key)
+		})
 	default:
 		return false
 	}
@@ -290,31 +293,30 @@ func (d *submissionDecoder) payload(name string, raw []byte) {
 	}
 	// Whatever is wrong with it, a body was given: the engine must not miss one.
 	d.sub.Body, d.sub.BodyField = []byte{}, name
-	body := raw
+	const otherwise = "; give its bytes in body_base64"
+	body, wrong := raw, ""
 	switch name {
 	case "payload":
 		if !utf8.Valid(raw) {
-			d.add(name, notUTF8+"; give its bytes in body_base64")
-			return
+			wrong = notUTF8 + otherwise
 		}
 	case "body":
-		s, wrong := decodeText(raw, true)
-		if wrong != "" {
-			d.add(name, wrong+"; give its bytes in body_base64")
-			return
+		var s string
+		if s, wrong = decodeText(raw, true); wrong != "" {
+			wrong += otherwise
 		}
 		body = []byte(s)
 	case "body_base64":
-		var ok bool
-		if body, ok = d.base64(name, raw); !ok {
-			return
-		}
+		body, wrong = decodeBase64(raw)
 	}
-	if len(body) > accept.MaxBody {
+	switch {
+	case wrong != "":
+		d.add(name, wrong)
+	case len(body) > accept.MaxBody:
 		d.tooLarge = true
-		return
+	default:
+		d.sub.Body = body
 	}
-	d.sub.Body = body
 }
 
 // headers decodes headers in their order.
@@ -336,18 +338,6 @@ func (d *submissionDecoder) labels(raw []byte) {
 		}
 		d.sub.Labels[name] = value
 	})
-}
-
-func (d *submissionDecoder) idempotencyKey(raw []byte) {
-	if isNull(raw) {
-		return
-	}
-	key, wrong := decodeText(raw, false)
-	if wrong = orEmptyKey(wrong, key); wrong != "" {
-		d.add("idempotency_key", wrong)
-		return
-	}
-	d.sub.IdempotencyKey = key
 }
 
 // orEmptyKey is what is wrong with a key, or that it is empty: it is a variable that nobody filled, and

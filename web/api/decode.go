@@ -98,24 +98,20 @@ func (d *decoder) value(name string, raw []byte, f *client.Field, v reflect.Valu
 			*to = append(*to, client.Header(h))
 		}
 	case *client.Duration:
-		var length *time.Duration
-		if d.duration(name, raw, &length); length != nil {
-			*to = duration(*length)
-		}
+		take(&d.fields, name, raw, to, func(raw []byte) (client.Duration, string) {
+			length, wrong := decodeDuration(raw)
+			return duration(length), wrong
+		})
 	case *time.Time:
 		d.moment(name, raw, to)
 	case *int:
-		d.count(name, raw, to)
+		take(&d.fields, name, raw, to, decodeCount)
 	case *int64:
-		var n *int64
-		if d.integer(name, raw, &n); n != nil {
-			*to = *n
-		}
+		take(&d.fields, name, raw, to, decodeInteger)
 	case *bool:
 		d.boolean(name, raw, to)
 	case **bool:
-		*to = new(bool)
-		d.boolean(name, raw, *to)
+		point(&d.fields, name, raw, to, decodeBoolean)
 	case **string:
 		d.line(name, raw, to)
 	case *[]string:
@@ -141,7 +137,7 @@ func (d *decoder) named(name string, raw []byte, f *client.Field, v reflect.Valu
 		d.reason([]byte(name), raw, &text)
 		v.SetString(text)
 	case v.Kind() == reflect.String:
-		d.decode(name, raw, f.Lines, &text)
+		take(&d.fields, name, raw, &text, func(raw []byte) (string, string) { return decodeText(raw, f.Lines) })
 		v.SetString(text)
 	case v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.String:
 		d.lines(name, raw, f.Most, &texts)
@@ -156,13 +152,14 @@ func (d *decoder) named(name string, raw []byte, f *client.Field, v reflect.Valu
 
 // moment decodes a time. The zero time means that none is given, so that it becomes the next millisecond.
 func (f *fields) moment(name string, raw []byte, to *time.Time) {
-	var ms *int64
-	if f.instant(name, raw, &ms); ms == nil {
-		return
-	}
-	if *to = time.UnixMilli(*ms); to.IsZero() {
-		*to = to.Add(time.Millisecond)
-	}
+	take(f, name, raw, to, func(raw []byte) (time.Time, string) {
+		ms, wrong := decodeInstant(raw)
+		at := time.UnixMilli(ms)
+		if at.IsZero() {
+			at = at.Add(time.Millisecond)
+		}
+		return at, wrong
+	})
 }
 
 // millis returns a time that was decoded in Unix milliseconds, nil where none is given.
@@ -289,7 +286,7 @@ func (f *fields) signer(raw []byte, to *accept.Choice) {
 		to.Signer = string(raw)
 		return
 	case '"':
-		if s, wrong := decodeText(raw, false); wrong != "" {
+		if s, wrong := decodeLine(raw); wrong != "" {
 			f.add("signer", wrong)
 			return
 		} else if !strings.HasPrefix(s, "{") { // an object within a text is no name
@@ -328,23 +325,26 @@ func emptyPolicy() store.Policy {
 // policyMember decodes one field of a policy that is given whole, and says whether there is such a field. Its name has the prefix.
 func (f *fields) policyMember(prefix string, key, value []byte, p *store.Policy) bool {
 	name := prefix + string(key)
+	wait := func(to *time.Duration) { take(f, name, value, to, decodeDuration) }
 	switch string(key) {
 	case "tiers":
-		p.Tiers = f.tiers(name, value)
+		p.Tiers = several(f, name, value, maxTiers, decodeDuration)
 	case "repeat_last":
 		f.boolean(name, value, &p.RepeatLast)
 	case "deadline":
-		f.wait(name, value, &p.Deadline)
+		wait(&p.Deadline)
 	case "timeout":
-		f.wait(name, value, &p.Timeout)
+		wait(&p.Timeout)
 	case "jitter":
-		f.number(name, value, &p.Jitter)
+		take(f, name, value, &p.Jitter, decodeNumber)
 	case "retry_after_cap":
-		f.wait(name, value, &p.RetryAfterCap)
+		wait(&p.RetryAfterCap)
 	case "overload_floor":
-		f.wait(name, value, &p.OverloadFloor)
+		wait(&p.OverloadFloor)
 	case "stop_on":
-		p.StopOn = f.statuses(name, value, p.StopOn)
+		if given := several(f, name, value, maxStatuses, decodeCount); given != nil {
+			p.StopOn = given
+		}
 	default:
 		return false
 	}
@@ -356,44 +356,6 @@ func (f *fields) policyEnd(prefix string, p *store.Policy) {
 	if p.Tiers == nil {
 		f.add(prefix+"tiers", "is needed; [] is a single attempt")
 	}
-}
-
-// wait decodes a duration that stays as it is where none is given.
-func (f *fields) wait(name string, value []byte, to *time.Duration) {
-	got := to
-	f.duration(name, value, &got)
-	*to = *got
-}
-
-// tiers returns nil for null only.
-func (f *fields) tiers(name string, raw []byte) []time.Duration {
-	tiers := []time.Duration{}
-	if !f.atMost(maxTiers, name, raw, func(name string, value []byte) {
-		wait, wrong := decodeDuration(value)
-		if wrong != "" {
-			f.add(name, wrong)
-		}
-		tiers = append(tiers, wait)
-	}) {
-		return nil
-	}
-	return tiers
-}
-
-// statuses returns otherwise for null.
-func (f *fields) statuses(name string, raw []byte, otherwise []int) []int {
-	statuses := []int{}
-	if !f.atMost(maxStatuses, name, raw, func(name string, value []byte) {
-		n := 0
-		if isNull(value) {
-			f.add(name, "must be a whole number from 1 on")
-		}
-		f.count(name, value, &n)
-		statuses = append(statuses, n)
-	}) {
-		return otherwise
-	}
-	return statuses
 }
 
 // refuseMask names the headers that have the mask for a value; otherwise is what the caller may do instead.

@@ -89,7 +89,7 @@ func (f *fields) texts(name string, raw []byte, text func(name, value string)) {
 		wrong, s := query.CheckText(string(key), false), ""
 		if wrong != "" {
 			wrong = "the name " + wrong
-		} else if s, wrong = decodeText(value, false); wrong == "" {
+		} else if s, wrong = decodeLine(value); wrong == "" {
 			text(string(key), s)
 			return true
 		}
@@ -104,23 +104,8 @@ const notAnObject = "must be a JSON object"
 // isNull says whether a value is null, which every field takes as "not given".
 func isNull(raw []byte) bool { return raw[0] == 'n' }
 
-// text decodes one line of text.
-func (f *fields) text(name string, raw []byte, to *string) { f.decode(name, raw, false, to) }
-
-func (f *fields) decode(name string, raw []byte, lines bool, to *string) {
-	if isNull(raw) {
-		return
-	}
-	s, wrong := decodeText(raw, lines)
-	if wrong != "" {
-		f.add(name, wrong)
-		return
-	}
-	*to = s
-}
-
-// point decodes a value into what is nil where none is given.
-func point[T any](f *fields, name string, raw []byte, to **T, decode func(raw []byte) (v T, wrong string)) {
+// take decodes a value into its destination, which null and what is wrong leave alone.
+func take[T any](f *fields, name string, raw []byte, to *T, decode func(raw []byte) (v T, wrong string)) {
 	if isNull(raw) {
 		return
 	}
@@ -129,12 +114,43 @@ func point[T any](f *fields, name string, raw []byte, to **T, decode func(raw []
 		f.add(name, wrong)
 		return
 	}
-	*to = &v
+	*to = v
 }
 
-// line decodes one line of text into what is nil where none is given.
-func (f *fields) line(name string, raw []byte, to **string) {
-	point(f, name, raw, to, func(raw []byte) (string, string) { return decodeText(raw, false) })
+// point is take for what is nil where none is given.
+func point[T any](f *fields, name string, raw []byte, to **T, decode func(raw []byte) (v T, wrong string)) {
+	take(f, name, raw, to, func(raw []byte) (*T, string) {
+		v, wrong := decode(raw)
+		return &v, wrong
+	})
+}
+
+// text decodes one line of text.
+func (f *fields) text(name string, raw []byte, to *string) { take(f, name, raw, to, decodeLine) }
+
+// line is text for what is nil where none is given.
+func (f *fields) line(name string, raw []byte, to **string) { point(f, name, raw, to, decodeLine) }
+
+// several decodes an array of which at most so many elements are taken. It returns nil for null only.
+func several[T any](
+	f *fields, name string, raw []byte, most int, decode func(raw []byte) (v T, wrong string),
+) []T {
+	if isNull(raw) {
+		return nil
+	}
+	all := []T{}
+	f.array(name, raw, func(i int, value []byte) {
+		if i == most {
+			f.add(name, "are too many")
+		} else if i < most {
+			v, wrong := decode(value)
+			if wrong != "" {
+				f.add(indexed(name, i), wrong)
+			}
+			all = append(all, v)
+		}
+	})
+	return all
 }
 
 // lines decodes an array of lines of text, of which at most is taken.
@@ -144,7 +160,7 @@ func (f *fields) lines(name string, raw []byte, most int, to *[]string) {
 	}
 	lines := []string{}
 	f.array(name, raw, func(i int, value []byte) {
-		switch s, wrong := decodeText(value, false); {
+		switch s, wrong := decodeLine(value); {
 		case wrong != "":
 			f.add(indexed(name, i), wrong)
 		case i == most:
@@ -186,68 +202,55 @@ func decodeText(raw []byte, lines bool) (s, wrong string) {
 	return s, ""
 }
 
+func decodeLine(raw []byte) (s, wrong string) { return decodeText(raw, false) }
+
 // boolean decodes true or false.
-func (f *fields) boolean(name string, raw []byte, to *bool) {
-	switch raw[0] {
-	case 'n':
-	case 't':
-		*to = true
-	case 'f':
-		*to = false
-	default:
-		f.add(name, "must be true or false")
+func (f *fields) boolean(name string, raw []byte, to *bool) { take(f, name, raw, to, decodeBoolean) }
+
+func decodeBoolean(raw []byte) (yes bool, wrong string) {
+	if raw[0] != 't' && raw[0] != 'f' {
+		wrong = "must be true or false"
 	}
+	return raw[0] == 't', wrong
 }
 
-// integer decodes a whole number of 64 bits.
-func (f *fields) integer(name string, raw []byte, to **int64) {
-	point(f, name, raw, to, func(raw []byte) (int64, string) {
-		n, err := strconv.ParseInt(string(raw), 10, 64)
-		if err != nil {
-			return 0, "must be a whole number"
-		}
-		return n, ""
-	})
+// decodeInteger decodes a whole number of 64 bits.
+func decodeInteger(raw []byte) (n int64, wrong string) {
+	n, err := strconv.ParseInt(string(raw), 10, 64)
+	if err != nil {
+		wrong = "must be a whole number"
+	}
+	return n, wrong
 }
 
 // maxCount is the most that is counted to.
 const maxCount = 1_000_000
 
-// count decodes a whole number from 1 on.
-func (f *fields) count(name string, raw []byte, to *int) {
-	var n *int64
-	f.integer(name, raw, &n)
-	switch {
-	case n == nil:
-	case *n < 1 || *n > maxCount:
-		f.add(name, "must be a whole number from 1 on")
-	default:
-		*to = int(*n)
+// decodeCount decodes a whole number from 1 on.
+func decodeCount(raw []byte) (int, string) {
+	n, wrong := decodeInteger(raw)
+	if isNull(raw) || wrong == "" && (n < 1 || n > maxCount) {
+		wrong = "must be a whole number from 1 on"
 	}
+	return int(n), wrong
 }
 
-// fromZero decodes a whole number from 0 on into what is nil where none is given.
-func (f *fields) fromZero(name string, raw []byte, to **int) {
-	point(f, name, raw, to, func(raw []byte) (int, string) {
-		n, err := strconv.Atoi(string(raw))
-		if err != nil || n < 0 || n > maxCount {
-			return 0, "must be a whole number from 0 on"
-		}
-		return n, ""
-	})
+// decodeFromZero decodes a whole number from 0 on.
+func decodeFromZero(raw []byte) (n int, wrong string) {
+	n, err := strconv.Atoi(string(raw))
+	if err != nil || n < 0 || n > maxCount {
+		wrong = "must be a whole number from 0 on"
+	}
+	return n, wrong
 }
 
-// number decodes a number with a fraction.
-func (f *fields) number(name string, raw []byte, to *float64) {
-	if isNull(raw) {
-		return
-	}
+// decodeNumber decodes a number with a fraction.
+func decodeNumber(raw []byte) (n float64, wrong string) {
 	n, err := strconv.ParseFloat(string(raw), 64)
 	if err != nil || raw[0] == '"' {
-		f.add(name, "must be a number")
-		return
+		wrong = "must be a number"
 	}
-	*to = n
+	return n, wrong
 }
 
 // duration decodes a duration that is not negative.
@@ -257,7 +260,7 @@ func (f *fields) duration(name string, raw []byte, to **time.Duration) {
 
 func decodeDuration(raw []byte) (time.Duration, string) {
 	const form = `must be a duration in text, such as "15s", "1h30m" or "2d"`
-	s, wrong := decodeText(raw, false)
+	s, wrong := decodeLine(raw)
 	if wrong != "" {
 		return 0, form
 	}
@@ -271,31 +274,27 @@ func decodeDuration(raw []byte) (time.Duration, string) {
 	return d, ""
 }
 
-// instant decodes a time into Unix milliseconds, rounded up.
-func (f *fields) instant(name string, raw []byte, to **int64) {
-	point(f, name, raw, to, func(raw []byte) (int64, string) {
-		if s, wrong := decodeText(raw, false); wrong == "" {
-			if ms, ok := query.ParseTime(s); ok {
-				return ms, ""
-			}
+// decodeInstant decodes a time into Unix milliseconds, rounded up.
+func decodeInstant(raw []byte) (int64, string) {
+	if s, wrong := decodeLine(raw); wrong == "" {
+		if ms, ok := query.ParseTime(s); ok {
+			return ms, ""
 		}
-		return 0, query.BadTime
-	})
+	}
+	return 0, query.BadTime
 }
 
-// base64 decodes standard base64 with its padding and nothing else.
-func (f *fields) base64(name string, raw []byte) ([]byte, bool) {
-	s, wrong := decodeText(raw, false)
+// decodeBase64 decodes standard base64 with its padding and nothing else.
+func decodeBase64(raw []byte) (body []byte, wrong string) {
+	s, wrong := decodeLine(raw)
 	if wrong != "" {
-		f.add(name, wrong)
-		return nil, false
+		return nil, wrong
 	}
 	body, err := base64.StdEncoding.Strict().DecodeString(s)
 	if err != nil {
-		f.add(name, "must be standard base64 with padding")
-		return nil, false
+		wrong = "must be standard base64 with padding"
 	}
-	return body, true
+	return body, wrong
 }
 
 // The values that verbatim takes, by the byte that they begin with.
@@ -336,23 +335,6 @@ func (f *fields) array(name string, raw []byte, element func(i int, value []byte
 		element(i, value)
 		i++
 	}
-}
-
-// atMost is array for at most so many elements. Of null it says that there is none.
-func (f *fields) atMost(
-	most int, name string, raw []byte, element func(name string, value []byte),
-) (given bool) {
-	if isNull(raw) {
-		return false
-	}
-	f.array(name, raw, func(i int, value []byte) {
-		if i < most {
-			element(indexed(name, i), value)
-		} else if i == most {
-			f.add(name, "are too many")
-		}
-	})
-	return true
 }
 
 // indexed names an element of an array.

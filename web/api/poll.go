@@ -145,7 +145,7 @@ func (d *pollDecoder) member(key, raw []byte) bool {
 	case "evaluate":
 		d.verbatim(name, raw, anArray, &p.Evaluate)
 	case "error_budget":
-		d.fromZero(name, raw, &p.ErrorBudget)
+		point(&d.fields, name, raw, &p.ErrorBudget, decodeFromZero)
 	case "context":
 		d.short(name, raw, &p.Context)
 	case "on_result":
