@@ -121,14 +121,6 @@ func (ac *Accepter) refreshSettings(ctx context.Context) error {
 func (ac *Accepter) SettingsChanged(ctx context.Context) {
 	if err := ac.refreshSettings(context.WithoutCancel(ctx)); err != nil {
 		ac.log.Warn("a changed setting could not be told to the index yet", "error", err)
-		ac.leaveSettings()
-	}
-}
-
-// leaveSettings has runSettings read again what has changed.
-func (ac *Accepter) leaveSettings() {
-	select {
-	case ac.settingsLeft <- struct{}{}:
-	default:
+		part.Wake(ac.settingsLeft) // runSettings reads again what has changed
 	}
 }

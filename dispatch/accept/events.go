@@ -219,8 +219,5 @@ func (ac *Accepter) judgeEvent(v *ProjectView, s *Submission, to int) error {
 	} else if err != nil {
 		return err
 	}
-	if len(f) > 0 {
-		return &store.InvalidError{Fields: f}
-	}
-	return nil
+	return f.Err()
 }

@@ -102,7 +102,7 @@ func (ac *Accepter) pollDraft(v *acceptView, project string, s *PollSubmission, 
 		detail.OnResult = ac.resultDraft(v, project, s, now, &f)
 	}
 	if len(f) > 0 {
-		return store.Draft{}, &store.InvalidError{Fields: f}
+		return store.Draft{}, f.Err()
 	}
 	d.Callback.Kind, d.Poll = store.Poll, detail
 	d.Callback.Success = store.Success{Rule: rule}

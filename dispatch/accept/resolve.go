@@ -14,7 +14,7 @@ import (
 
 // SignerOf returns the signer of an endpoint.
 func (v *ProjectView) SignerOf(ep *store.Endpoint) string {
-	return sending{Signer: ep.Signer}.Or(ProjectSending(&v.Defaults)).Or(programSending()).Signer
+	return EndpointSending(ep).Or(ProjectSending(&v.Defaults)).Or(programSending()).Signer
 }
 
 // A Choice is how something is to be sent, as far as a caller says it. Zero fields choose nothing.
@@ -185,8 +185,8 @@ func judgeSigner(text string, f *Findings) string {
 	return signer
 }
 
-// endpointSending is what an endpoint has chosen, projectSending what its project has.
-func endpointSending(ep *store.Endpoint) sending {
+// EndpointSending is what an endpoint has chosen, ProjectSending what its project has.
+func EndpointSending(ep *store.Endpoint) sending {
 	return sending{Policy: ep.Policy, Success: ep.Success, Signer: ep.Signer}
 }
 
@@ -210,7 +210,7 @@ func (v *acceptView) resolve(s *Submission, ep *store.Endpoint, c *store.Callbac
 		if s.Signer != "" {
 			f.Add("signer", "is the endpoint's to say")
 		}
-		chosen = chosen.Or(endpointSending(ep))
+		chosen = chosen.Or(EndpointSending(ep))
 	}
 	chosen = chosen.Or(ProjectSending(&v.Defaults)).Or(programSending())
 	if ep == nil {

@@ -127,7 +127,7 @@ func (ac *Accepter) draft(v *acceptView, project string, s *Submission, now time
 		c.LadderBase = 1 - s.StartAttempt
 	}
 	if len(f) > 0 {
-		return store.Draft{}, &store.InvalidError{Fields: f}
+		return store.Draft{}, f.Err()
 	}
 	d := store.Draft{Callback: c, Body: s.Body, Supersede: s.Supersede}
 	if s.IdempotencyKey != "" {
@@ -357,6 +357,7 @@ func checkTimes(s *Submission, c *store.Callback, now time.Time, f *Findings) {
 	}
 }
 
+// Invalid returns the error of one field that is wrong.
 func Invalid(field, message string) error {
 	return &store.InvalidError{Fields: []store.FieldError{{Field: field, Message: message}}}
 }
@@ -382,6 +383,14 @@ type Findings []store.FieldError
 // Names says whether something is wrong with the field already.
 func (f *Findings) Names(field string) bool {
 	return slices.ContainsFunc(*f, func(e store.FieldError) bool { return e.Field == field })
+}
+
+// Err returns a *store.InvalidError with all findings; nil: there are none.
+func (f *Findings) Err() error {
+	if len(*f) == 0 {
+		return nil
+	}
+	return &store.InvalidError{Fields: *f}
 }
 
 func (f *Findings) Add(field, format string, args ...any) {

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/part"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
@@ -223,10 +224,7 @@ func (s *slots) signal() {
 		return
 	}
 	s.wanted = false
-	select {
-	case s.freed <- struct{}{}:
-	default:
-	}
+	part.Wake(s.freed)
 }
 
 // inUse returns how many callbacks are claimed or on the wire.

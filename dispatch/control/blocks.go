@@ -2,6 +2,7 @@ package control
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
@@ -34,19 +35,17 @@ func (s *standing) explain() Explanation {
 		blocks := append([]Block{s.attempting()}, s.halts...)
 		return Explanation{Summary: "It is being attempted now.", Blocking: blocks}
 	}
-	blocks := append(s.halts, s.stopped()...)
+	blocks := append(s.halts, stopped(&s.lane, s.endpoint, s.now)...)
 	blocks = append(blocks, s.early()...)
 	if !s.mute {
-		blocks = append(blocks, s.limited(c.Trigger == store.Manual)...)
+		blocks = append(blocks, s.held(c.Trigger == store.Manual)...)
 	}
 	x := Explanation{NextAt: max(c.DueAt, s.now), Blocking: blocks}
 	for i := range blocks {
 		x.NextAt = max(x.NextAt, blocks[i].Until)
 	}
-	for i := range blocks {
-		if blocks[i].isEndless() {
-			x.NextAt = 0
-		}
+	if slices.ContainsFunc(blocks, Block.isEndless) {
+		x.NextAt = 0
 	}
 	x.Summary = s.summary(&x)
 	return x
@@ -58,32 +57,6 @@ func (s *standing) attempting() Block {
 		Detail: "A dispatcher has claimed it; the attempt ends within its time-out.",
 		Cure:   "Wait: if that dispatcher dies, the callback is claimed again when its claim has run out.",
 	}
-}
-
-// stopped are what people have stopped.
-func (s *standing) stopped() []Block {
-	var blocks []Block
-	if s.lane.ProjectPause > s.now {
-		blocks = append(blocks, projectPaused(&s.lane))
-	}
-	if ep := s.endpoint; ep != nil {
-		switch {
-		case ep.DeletedAt != 0:
-			blocks = append(blocks, Block{
-				Code: BlockEndpointDeleted, Since: ep.DeletedAt, Detail: "The endpoint was deleted.",
-				Cure: "None: it is about to be canceled.",
-			})
-		case !ep.Enabled:
-			blocks = append(blocks, endpointOff(ep.ID, ep.DisabledReason, ep.DisabledAt))
-		}
-		if ep.PausedUntil > s.now {
-			blocks = append(blocks, endpointPaused(ep.ID, ep.PauseReason, ep.PausedAt, ep.PausedUntil))
-		}
-	}
-	if s.lane.OwnPause > s.now {
-		blocks = append(blocks, lanePaused(&s.lane))
-	}
-	return blocks
 }
 
 // early are the times and callbacks that it waits for.
@@ -130,8 +103,8 @@ func (s *standing) waits() string {
 		c.AttemptCount, c.LastClass)
 }
 
-// limited are what the index holds it back for.
-func (s *standing) limited(forced bool) []Block {
+// held are what the index holds it back for.
+func (s *standing) held(forced bool) []Block {
 	var blocks []Block
 	if !forced {
 		blocks = refused(&s.state, s.now, s.retry())
@@ -139,12 +112,7 @@ func (s *standing) limited(forced bool) []Block {
 	if s.c.DueAt > s.now {
 		return blocks
 	}
-	if b, holding := atItsRate(&s.state, s.c.Lane, s.now, s.c.DueAt); holding && !forced {
-		blocks = append(blocks, b)
-	}
-	if b, holding := isFull(&s.state, s.c.Lane, s.c.DueAt); holding {
-		blocks = append(blocks, b)
-	}
+	blocks = append(blocks, limited(&s.state, s.c.Lane, s.now, s.c.DueAt, forced)...)
 	switch {
 	case s.position.Place == schedule.Absent && !s.rebuilding():
 		blocks = append(blocks, Block{
@@ -163,12 +131,7 @@ func (s *standing) waitsForLock() bool { return s.c.LockKey != "" && s.behind ==
 
 // rebuilding says whether the index lacks it because it is being filled.
 func (s *standing) rebuilding() bool {
-	for i := range s.halts {
-		if s.halts[i].Code == BlockIndexRebuilding {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.halts, func(b Block) bool { return b.Code == BlockIndexRebuilding })
 }
 
 // locked is the wait for its lock.
@@ -217,30 +180,56 @@ func (s *standing) summary(x *Explanation) string {
 
 // This file says what holds a lane, for the explanation of a callback in it and for the list of lanes.
 
-func projectPaused(l *store.Lane) Block {
-	return Block{
-		Code: BlockProjectPaused, Since: l.ProjectPausedAt, Until: l.ProjectPause,
-		Detail: "All sending of the project is paused.", Cure: "POST /v1/resume",
+// stopped are what people have stopped: a project, an endpoint (nil: there is none) or a lane.
+func stopped(l *store.Lane, ep *store.Endpoint, now int64) []Block {
+	var blocks []Block
+	if l.ProjectPause > now {
+		blocks = append(blocks, Block{
+			Code: BlockProjectPaused, Since: l.ProjectPausedAt, Until: l.ProjectPause,
+			Detail: "All sending of the project is paused.", Cure: "POST /v1/resume",
+		})
 	}
+	if ep != nil {
+		blocks = append(blocks, endpointStopped(ep, now)...)
+	}
+	if l.OwnPause > now {
+		reason := ""
+		if l.OwnPause == l.PausedUntil {
+			reason = l.PauseReason // which is that of the pause that ends last
+		}
+		blocks = append(blocks, Block{
+			Code: BlockLanePaused, Since: l.OwnPausedAt, Until: l.OwnPause,
+			Detail: withReason("The lane is paused", reason), Cure: "POST /v1/lanes/" + l.Key + "/resume",
+		})
+	}
+	return blocks
 }
 
-func lanePaused(l *store.Lane) Block {
-	reason := ""
-	if l.OwnPause == l.PausedUntil {
-		reason = l.PauseReason // which is that of the pause that ends last
+func endpointStopped(ep *store.Endpoint, now int64) []Block {
+	var blocks []Block
+	path := "/v1/endpoints/" + store.EndpointPrefix + ep.ID
+	switch {
+	case ep.DeletedAt != 0:
+		blocks = append(blocks, Block{
+			Code: BlockEndpointDeleted, Since: ep.DeletedAt, Detail: "The endpoint was deleted.",
+			Cure: "None: it is about to be canceled.",
+		})
+	case !ep.Enabled:
+		detail := "The endpoint is disabled."
+		if ep.DisabledReason != "" {
+			detail = "The endpoint is disabled (" + ep.DisabledReason + ")."
+		}
+		blocks = append(blocks, Block{
+			Code: BlockEndpointOff, Since: ep.DisabledAt, Detail: detail, Cure: "PATCH " + path + ` {"enabled": true}`,
+		})
 	}
-	return Block{
-		Code: BlockLanePaused, Since: l.OwnPausedAt, Until: l.OwnPause,
-		Detail: withReason("The lane is paused", reason), Cure: "POST /v1/lanes/" + l.Key + "/resume",
+	if ep.PausedUntil > now {
+		blocks = append(blocks, Block{
+			Code: BlockEndpointPaused, Since: ep.PausedAt, Until: ep.PausedUntil,
+			Detail: withReason("The endpoint is paused", ep.PauseReason), Cure: "POST " + path + "/resume",
+		})
 	}
-}
-
-// endpointReason is why an endpoint is paused or disabled, as far as its lane says.
-func endpointReason(l *store.Lane) string {
-	if l.EndpointPause == l.PausedUntil && l.OwnPause != l.PausedUntil {
-		return l.PauseReason
-	}
-	return ""
+	return blocks
 }
 
 func withReason(what, reason string) string {
@@ -248,26 +237,6 @@ func withReason(what, reason string) string {
 		return what + "."
 	}
 	return what + ": " + reason
-}
-
-func endpointPath(id string) string { return "/v1/endpoints/" + store.EndpointPrefix + id }
-
-func endpointOff(id, reason string, since int64) Block {
-	detail := "The endpoint is disabled."
-	if reason != "" {
-		detail = "The endpoint is disabled (" + reason + ")."
-	}
-	return Block{
-		Code: BlockEndpointOff, Since: since, Detail: detail,
-		Cure: "PATCH " + endpointPath(id) + ` {"enabled": true}`,
-	}
-}
-
-func endpointPaused(id, reason string, since, until int64) Block {
-	return Block{
-		Code: BlockEndpointPaused, Since: since, Until: until,
-		Detail: withReason("The endpoint is paused", reason), Cure: "POST " + endpointPath(id) + "/resume",
-	}
 }
 
 // refused are the holds of a lane that what is forced ignores: its breaker, and what a receiver's Retry-After
@@ -293,25 +262,27 @@ func refused(n *schedule.LaneState, now int64, byHand string) []Block {
 	return blocks
 }
 
-// atItsRate is the hold of a lane whose rate lets nothing begin now. Since is when what waits for it was due:
-// the index does not keep when the last token was taken.
-func atItsRate(n *schedule.LaneState, key string, now, due int64) (Block, bool) {
-	return Block{
-		Code: BlockRate, Since: due, Until: n.NextToken,
-		Detail: fmt.Sprintf("%d callbacks are ready in its lane, which sends one each %s.",
-			n.Fresh+n.Retries, n.Every),
-		Cure: "Raise the rate: PUT /v1/lanes/" + key + `/limits {"rate": "N/s"}`,
-	}, n.NextToken > now
-}
-
-// isFull is the hold of a lane that has as much in flight as it may. Since is when what waits for it was due:
-// a busy lane is full, and not, many times a second.
-func isFull(n *schedule.LaneState, key string, due int64) (Block, bool) {
-	return Block{
-		Code: BlockConcurrency, Since: due,
-		Detail: fmt.Sprintf("%d attempts of its lane are in flight, as many as it may have now (at most %d).",
-			n.InFlight, n.Limit),
-		Cure: "If the receiver answers in time, raise the concurrency: PUT /v1/lanes/" + key +
-			`/limits {"concurrency": N}`,
-	}, n.Concurrency > 0 && n.InFlight >= n.Concurrency
+// limited are the limits of a lane that let nothing begin now: its rate, which what is forced ignores, and as
+// much in flight as it may have. Since is when what waits for it was due: the index does not keep when the last
+// token was taken, and a busy lane is full, and not, many times a second.
+func limited(n *schedule.LaneState, key string, now, due int64, forced bool) []Block {
+	var blocks []Block
+	if n.NextToken > now && !forced {
+		blocks = append(blocks, Block{
+			Code: BlockRate, Since: due, Until: n.NextToken,
+			Detail: fmt.Sprintf("%d callbacks are ready in its lane, which sends one each %s.",
+				n.Fresh+n.Retries, n.Every),
+			Cure: "Raise the rate: PUT /v1/lanes/" + key + `/limits {"rate": "N/s"}`,
+		})
+	}
+	if n.Concurrency > 0 && n.InFlight >= n.Concurrency {
+		blocks = append(blocks, Block{
+			Code: BlockConcurrency, Since: due,
+			Detail: fmt.Sprintf("%d attempts of its lane are in flight, as many as it may have now (at most %d).",
+				n.InFlight, n.Limit),
+			Cure: "If the receiver answers in time, raise the concurrency: PUT /v1/lanes/" + key +
+				`/limits {"concurrency": N}`,
+		})
+	}
+	return blocks
 }

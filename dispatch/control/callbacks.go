@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -93,26 +94,21 @@ func (ct *Controller) dropCanceled(ctx context.Context, list ...store.CanceledCa
 
 // Retry makes a callback due now.
 func (ct *Controller) Retry(ctx context.Context, project, id string, r RetryRequest, by store.Actor) (store.Callback, error) {
-	ladder := r.Ladder
-	if ladder == "" {
-		ladder = store.Once
-	}
-	change := store.Retry{Ladder: ladder, URL: r.URL, Now: ct.clock.Now()}
+	ladder := cmp.Or(r.Ladder, store.Once)
 	if ladder != store.Once && ladder != store.Restart {
-		return store.Callback{}, &store.InvalidError{Fields: []store.FieldError{{Field: "ladder", Message: "is \"once\" or \"restart\""}}}
-	}
-	if r.URL != "" {
-		if err := ct.accept.JudgeURL(r.URL); err != nil {
-			return store.Callback{}, accept.Invalid("url", err.Error())
-		}
+		return store.Callback{}, accept.Invalid("ladder", `is "once" or "restart"`)
 	}
 	var before []store.OpenRow
 	if r.URL != "" {
-		var err error
+		err := ct.accept.JudgeURL(r.URL)
+		if err != nil {
+			return store.Callback{}, accept.Invalid("url", err.Error())
+		}
 		if before, err = ct.o.Store.ByID(ctx, []string{id}); err != nil {
 			return store.Callback{}, fmt.Errorf("retry %s: %w", id, err)
 		}
 	}
+	change := store.Retry{Ladder: ladder, URL: r.URL, Now: ct.clock.Now()}
 	c, err := ct.o.Store.Retry(ctx, project, id, change, by)
 	if err != nil {
 		return c, err
@@ -133,22 +129,12 @@ func (ct *Controller) Retry(ctx context.Context, project, id string, r RetryRequ
 func (ct *Controller) Reschedule(ctx context.Context, project, id string, due *int64, delay *time.Duration, by store.Actor) (store.Callback, error) {
 	now := ct.clock.Now()
 	var f accept.Findings
-	var at int64
-	switch {
-	case (due == nil) == (delay == nil):
-		f.Add("due_at", "give exactly one of due_at and delay")
-	case due != nil:
-		at = max(*due, now)
-		if at > now+accept.MaxDelay.Milliseconds() {
-			f.Add("due_at", "is more than 400 days away")
-		}
-	case *delay < 0 || *delay > accept.MaxDelay:
-		f.Add("delay", "is 0s to 400d")
-	default:
-		at = schedule.DueAfter(time.UnixMilli(now), *delay)
-	}
+	at := judgeMove(due, delay, now, &f)
 	if len(f) > 0 {
-		return store.Callback{}, &store.InvalidError{Fields: f}
+		return store.Callback{}, f.Err()
+	}
+	if delay != nil {
+		at = schedule.DueAfter(time.UnixMilli(now), *delay)
 	}
 	c, err := ct.o.Store.Reschedule(ctx, project, id, at, now, by)
 	if err != nil {
@@ -223,7 +209,7 @@ func (ct *Controller) judgeMend(v *accept.ProjectView, r *MendRequest, f *accept
 	}
 	chosen := v.Judge(&r.Choice, f)
 	if len(*f) > 0 {
-		return nil, &store.InvalidError{Fields: *f}
+		return nil, f.Err()
 	}
 	if chosen.Policy.IsZero() {
 		return nil, nil
@@ -276,16 +262,10 @@ func (ct *Controller) TestEndpoint(ctx context.Context, project, id string, by s
 	}
 	c := receipts[0].Callback
 	made, err := json.Marshal(map[string]string{"callback": store.CallbackPrefix + c.ID})
-	if err == nil {
-		err = ct.o.Store.AppendAudit(ctx, store.AuditEntry{
-			ID: ct.ids.New(clock.TimeOf(now)), Project: project, At: now, Actor: by.Name, Address: by.Address,
-			Action: "endpoint.test", Object: id, Reason: by.Reason, After: string(made), Detail: string(made),
-		})
-	}
 	if err != nil {
 		return c, fmt.Errorf("audit: %w", err)
 	}
-	return c, nil
+	return c, ct.audit(ctx, project, "endpoint.test", id, string(made), by)
 }
 
 // A RetryRequest asks for an attempt now.

@@ -7,8 +7,10 @@ package control
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"time"
+	"unicode/utf8"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/clock"
@@ -49,7 +51,6 @@ type Options struct {
 // A Controller changes and explains. Its methods may be called from many goroutines.
 type Controller struct {
 	o        Options
-	times    part.Times
 	log      *slog.Logger
 	clock    *clock.Clock
 	ids      clock.IDs
@@ -71,7 +72,7 @@ type Controller struct {
 // New returns a Controller whose redrives and schedules do not run yet.
 func New(o Options) *Controller {
 	ct := &Controller{
-		o: o, times: o.Times, log: o.Logger, clock: o.Clock, metrics: newMetrics(o.Metrics), observer: o.Observer,
+		o: o, log: o.Logger, clock: o.Clock, metrics: newMetrics(o.Metrics), observer: o.Observer,
 		index: o.Index, accept: o.Accept, secret: o.Secrets,
 	}
 	ct.redrives, ct.scheduler = newRedriver(ct), newScheduler(ct)
@@ -83,3 +84,34 @@ func (ct *Controller) RunRedrives(ctx context.Context) { ct.redrives.run(ctx) }
 
 // RunSchedules makes the callbacks of schedules until ctx ends.
 func (ct *Controller) RunSchedules(ctx context.Context) { ct.scheduler.run(ctx) }
+
+// changed says what failed to change a setting, or has the change take effect.
+func (ct *Controller) changed(ctx context.Context, op string, err error) error {
+	if err != nil {
+		return fmt.Errorf("%s: %w", op, err)
+	}
+	ct.accept.SettingsChanged(ctx)
+	return nil
+}
+
+// audit records what has no row of its own to be recorded with. After is what it has brought, as JSON.
+func (ct *Controller) audit(
+	ctx context.Context, project, action, object, after string, by store.Actor,
+) error {
+	now := ct.clock.Now()
+	err := ct.o.Store.AppendAudit(ctx, store.AuditEntry{
+		ID: ct.ids.New(clock.TimeOf(now)), Project: project, At: now, Actor: by.Name, Address: by.Address,
+		Action: action, Object: object, Reason: by.Reason, After: after, Detail: after,
+	})
+	if err != nil {
+		return fmt.Errorf("audit: %w", err)
+	}
+	return nil
+}
+
+// checkReason judges why a person does something.
+func checkReason(by store.Actor, f *accept.Findings) {
+	if utf8.RuneCountInString(by.Reason) > MaxPauseReason {
+		f.Add("reason", "is longer than %d characters", MaxPauseReason)
+	}
+}

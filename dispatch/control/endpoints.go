@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/clock"
@@ -85,24 +84,13 @@ func (ct *Controller) apply(v *accept.ProjectView, ch *EndpointChange, ep *store
 		checkTopics(*ch.Topics, &f)
 		ep.Topics = *ch.Topics
 	}
-	chosen := v.Judge(&ch.Choice, &f)
-	if !chosen.Policy.IsZero() {
-		ep.Policy = chosen.Policy
-	}
-	if chosen.Success != (store.Success{}) {
-		ep.Success = chosen.Success
-	}
-	if chosen.Signer != "" {
-		ep.Signer = chosen.Signer
-	}
+	chosen := v.Judge(&ch.Choice, &f).Or(accept.EndpointSending(ep))
+	ep.Policy, ep.Success, ep.Signer = chosen.Policy, chosen.Success, chosen.Signer
 	if err := ct.applyHeaders(ch, ep, &f); err != nil {
 		return err
 	}
 	applyLimits(ch, ep, &f)
-	if len(f) > 0 {
-		return &store.InvalidError{Fields: f}
-	}
-	return nil
+	return f.Err()
 }
 
 func clearField(ep *store.Endpoint, field string) {
@@ -216,11 +204,8 @@ func (ct *Controller) CreateEndpoint(ctx context.Context, project string, ch End
 	if r.Secret, err = ct.giveSecret(ctx, v, &ep, key, ch.SecretLabel, 0, by); err != nil {
 		return EndpointReceipt{}, err
 	}
-	if r.Endpoint, err = ct.o.Store.CreateEndpoint(ctx, ep, by); err != nil {
-		return EndpointReceipt{}, fmt.Errorf("create endpoint: %w", err)
-	}
-	ct.accept.SettingsChanged(ctx)
-	return r, nil
+	r.Endpoint, err = ct.o.Store.CreateEndpoint(ctx, ep, by)
+	return r, ct.changed(ctx, "create endpoint", err)
 }
 
 // PutEndpoints makes endpoints, or changes those of the same external id so that they are as asked for: what is not given gets its
@@ -323,10 +308,10 @@ func (ct *Controller) PatchEndpoint(ctx context.Context, project, id string, ch 
 
 // DeleteEndpoint removes an endpoint. Its open callbacks are canceled, those that are being attempted when that fails.
 func (ct *Controller) DeleteEndpoint(ctx context.Context, project, id string, by store.Actor) error {
-	if _, err := ct.o.Store.DeleteEndpoint(ctx, project, id, ct.clock.Now(), by); err != nil {
-		return fmt.Errorf("delete endpoint %s: %w", id, err)
+	_, err := ct.o.Store.DeleteEndpoint(ctx, project, id, ct.clock.Now(), by)
+	if err := ct.changed(ctx, "delete endpoint "+id, err); err != nil {
+		return err
 	}
-	ct.accept.SettingsChanged(ctx)
 	// The sweep goes on with it, here or in another process; most have little to cancel.
 	if err := ct.index.CancelDeleted(ctx); err != nil {
 		ct.log.Warn("callbacks of a deleted endpoint are canceled later", "error", err)
@@ -336,8 +321,9 @@ func (ct *Controller) DeleteEndpoint(ctx context.Context, project, id string, by
 
 // PauseEndpoint holds an endpoint until a time; resuming it is a pause until 0. Accepts go on.
 func (ct *Controller) PauseEndpoint(ctx context.Context, project, id string, until int64, by store.Actor) (store.Endpoint, error) {
-	if utf8.RuneCountInString(by.Reason) > MaxPauseReason {
-		return store.Endpoint{}, accept.Invalid("reason", fmt.Sprintf("is longer than %d characters", MaxPauseReason))
+	var f accept.Findings
+	if checkReason(by, &f); len(f) > 0 {
+		return store.Endpoint{}, f.Err()
 	}
 	ep, err := ct.o.Store.PatchEndpoint(ctx, project, id, func(ep *store.Endpoint) error {
 		ep.PausedUntil, ep.PauseReason = until, by.Reason
@@ -346,11 +332,7 @@ func (ct *Controller) PauseEndpoint(ctx context.Context, project, id string, unt
 		}
 		return nil
 	}, ct.clock.Now(), by)
-	if err != nil {
-		return ep, fmt.Errorf("pause endpoint %s: %w", id, err)
-	}
-	ct.accept.SettingsChanged(ctx)
-	return ep, nil
+	return ep, ct.changed(ctx, "pause endpoint "+id, err)
 }
 
 // secretNeeded says that a signer's secret can only be given.
@@ -388,19 +370,14 @@ func (ct *Controller) judgeSecret(ctx context.Context, v *accept.ProjectView, ep
 	}
 	signer := v.SignerOf(ep)
 	use, err := sign.UseOf(signer)
-	if err != nil || use == "" {
+	if err != nil || use == "" || sign.CanMake(use) {
 		return nil, err
-	}
-	if sign.CanMake(use) {
-		return nil, nil
 	}
 	to := secret.Signing{Project: ep.Project, Endpoint: ep.ID, Signer: signer, Home: true}
-	if _, err := ct.secret.Signing(ctx, to, ct.clock.Now()); errors.Is(err, secret.ErrNoSecret) {
+	if _, err = ct.secret.Signing(ctx, to, ct.clock.Now()); errors.Is(err, secret.ErrNoSecret) {
 		return nil, secretNeeded(use)
-	} else if err != nil {
-		return nil, err
 	}
-	return nil, nil
+	return nil, err
 }
 
 // giveSecret stores a secret of an endpoint, made if key is nil, and returns it as its receiver is given it.
@@ -418,10 +395,5 @@ func (ct *Controller) giveSecret(ctx context.Context, v *accept.ProjectView, ep 
 	}
 	now := ct.clock.Now()
 	row := store.Secret{Project: ep.Project, Owner: ep.ID, Use: use, Label: label, Hosts: hosts, CreatedAt: now}
-	id, err := ct.secret.Add(ctx, row, key, max(retireAt, now), false, by)
-	if err != nil {
-		return secret.ShownSecret{}, err
-	}
-	ct.secret.Forget(ep.Project)
-	return secret.Shown(use, &sign.Secret{ID: id, Label: label, Hosts: hosts, Key: key})
+	return ct.addSecret(ctx, row, key, max(retireAt, now), by)
 }

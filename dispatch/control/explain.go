@@ -113,19 +113,13 @@ func (ct *Controller) Explain(ctx context.Context, project, id string) (Explanat
 		return s.over(), nil
 	}
 	for _, read := range []func(context.Context, *standing) error{
-		ct.readHalts, ct.readSettings, ct.readNeighbours, ct.readIndex,
+		ct.readSettings, ct.readNeighbours, ct.readIndex,
 	} {
 		if err := read(ctx, &s); err != nil {
 			return Explanation{}, fmt.Errorf("explain %s: %w", id, err)
 		}
 	}
 	return s.explain(), nil
-}
-
-// readHalts reads what keeps every callback.
-func (ct *Controller) readHalts(ctx context.Context, s *standing) (err error) {
-	s.halts, err = ct.halts(ctx, s.c.CreatedAt)
-	return err
 }
 
 // readSettings reads what people have set for it.
@@ -168,18 +162,15 @@ func (ct *Controller) readNeighbours(ctx context.Context, s *standing) (err erro
 	return nil
 }
 
-// readIndex asks the index where the callback and its lane are.
-func (ct *Controller) readIndex(ctx context.Context, s *standing) error {
+// readIndex asks the index where the callback and its lane are, and reads what keeps every callback.
+func (ct *Controller) readIndex(ctx context.Context, s *standing) (err error) {
 	refs, lanes := []schedule.Ref{{ID: s.c.ID, Lane: s.c.LaneID}}, []int64{s.c.LaneID}
 	positions, states, asked := ct.index.AskIndex(ctx, refs, lanes)
 	s.mute = asked != nil
 	if !s.mute {
 		s.position, s.state = positions[0], states[0]
 	}
-	b, halted, err := ct.indexHalt(ctx, asked, s.position.Place == schedule.Absent)
-	if halted {
-		s.halts = append(s.halts, b)
-	}
+	s.halts, err = ct.halts(ctx, s.c.CreatedAt, asked, s.position.Place == schedule.Absent)
 	return err
 }
 

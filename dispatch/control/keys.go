@@ -158,7 +158,7 @@ func (ct *Controller) CreateKey(ctx context.Context, project string, r KeyReques
 		k.ExpiresAt = now + r.ExpiresIn.Milliseconds()
 	}
 	if len(f) > 0 {
-		return store.Key{}, "", &store.InvalidError{Fields: f}
+		return store.Key{}, "", f.Err()
 	}
 	secret := make([]byte, keyBytes)
 	if _, err := rand.Read(secret); err != nil {

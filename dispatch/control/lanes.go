@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"unicode/utf8"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
@@ -53,16 +52,9 @@ func (ct *Controller) Lanes(ctx context.Context, project string, f store.LaneFil
 
 // markHalts adds what keeps all lanes. asked is the error with which the index was asked.
 func (ct *Controller) markHalts(ctx context.Context, views []LaneView, asked error) error {
-	halts, err := ct.halts(ctx, 0)
+	halts, err := ct.halts(ctx, 0, asked, true)
 	if err != nil {
 		return err
-	}
-	index, halted, err := ct.indexHalt(ctx, asked, true)
-	if err != nil {
-		return err
-	}
-	if halted {
-		halts = append(halts, index)
 	}
 	for i := range views {
 		v := &views[i]
@@ -104,31 +96,23 @@ func (ct *Controller) markDisabled(ctx context.Context, views []LaneView) error 
 // Holds are what holds a lane back at now in the words of an explanation, what is to be cured first before
 // the rest. What only stops what is ready, its rate and its concurrency, is among them while something is.
 func (v *LaneView) Holds(now int64) []Block {
-	holds := slices.Clone(v.Halts)
-	if v.ProjectPause > now {
-		holds = append(holds, projectPaused(&v.Lane))
+	reason := ""
+	if v.EndpointPause == v.PausedUntil && v.OwnPause != v.PausedUntil {
+		reason = v.PauseReason // which is that of the pause that ends last
 	}
-	switch reason := endpointReason(&v.Lane); {
-	case v.Disabled:
-		holds = append(holds, endpointOff(v.EndpointID, reason, v.EndpointPausedAt))
-	case v.EndpointPause > now:
-		holds = append(holds, endpointPaused(v.EndpointID, reason, v.EndpointPausedAt, v.EndpointPause))
+	ep := store.Endpoint{
+		ID: v.EndpointID, Enabled: !v.Disabled, DisabledReason: reason, DisabledAt: v.EndpointPausedAt,
 	}
-	if v.OwnPause > now {
-		holds = append(holds, lanePaused(&v.Lane))
+	if ep.Enabled {
+		ep.PausedUntil, ep.PauseReason, ep.PausedAt = v.EndpointPause, reason, v.EndpointPausedAt
 	}
+	holds := slices.Concat(v.Halts, stopped(&v.Lane, &ep, now))
 	if v.State == nil {
 		return holds
 	}
 	holds = append(holds, refused(v.State, now, "POST /v1/callbacks/ID/retry")...)
-	if v.State.Fresh+v.State.Retries == 0 {
-		return holds
-	}
-	if b, holding := atItsRate(v.State, v.Key, now, v.OldestDue); holding {
-		holds = append(holds, b)
-	}
-	if b, holding := isFull(v.State, v.Key, v.OldestDue); holding {
-		holds = append(holds, b)
+	if v.State.Fresh+v.State.Retries > 0 {
+		holds = append(holds, limited(v.State, v.Key, now, v.OldestDue, false)...)
 	}
 	return holds
 }
@@ -151,14 +135,10 @@ func (ct *Controller) SetLane(
 		f.Add("concurrency", "is 1 to %d, or null for none of its own", MaxConcurrency)
 	}
 	if len(f) > 0 {
-		return store.Lane{}, &store.InvalidError{Fields: f}
+		return store.Lane{}, f.Err()
 	}
 	l, err := ct.o.Store.SetLane(ctx, project, key, limit, rate, ct.clock.Now(), by)
-	if err != nil {
-		return l, fmt.Errorf("set lane: %w", err)
-	}
-	ct.accept.SettingsChanged(ctx)
-	return l, nil
+	return l, ct.changed(ctx, "set lane", err)
 }
 
 // PauseLane holds a lane until a time; with 0 it is resumed. Accepts go on.
@@ -167,18 +147,12 @@ func (ct *Controller) PauseLane(
 ) (store.Lane, error) {
 	f := accept.Findings(nil)
 	checkLane(key, &f)
-	if utf8.RuneCountInString(by.Reason) > MaxPauseReason {
-		f.Add("reason", "is longer than %d characters", MaxPauseReason)
-	}
+	checkReason(by, &f)
 	if len(f) > 0 {
-		return store.Lane{}, &store.InvalidError{Fields: f}
+		return store.Lane{}, f.Err()
 	}
 	l, err := ct.o.Store.PauseLane(ctx, project, key, until, by.Reason, ct.clock.Now(), by)
-	if err != nil {
-		return l, fmt.Errorf("pause lane: %w", err)
-	}
-	ct.accept.SettingsChanged(ctx)
-	return l, nil
+	return l, ct.changed(ctx, "pause lane", err)
 }
 
 func checkLane(key string, f *accept.Findings) {

@@ -37,7 +37,7 @@ func (ct *Controller) ResolvePoll(ctx context.Context, project, id string, r Res
 		f.Add("data", accept.HasCard)
 	}
 	if len(f) > 0 {
-		return store.ResolvedPoll{}, &store.InvalidError{Fields: f}
+		return store.ResolvedPoll{}, f.Err()
 	}
 	p, err := ct.o.Store.ResolvePoll(ctx, project, id, store.JSONText(r.Data), ct.clock.Now(), by)
 	if err != nil {

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/rule"
@@ -58,11 +57,7 @@ func (ct *Controller) CreateProject(ctx context.Context, ch ProjectChange, by st
 	}
 	p.Quotas = ch.Quotas.Of(p.Quotas)
 	p, err := ct.o.Store.CreateProject(ctx, p, by)
-	if err != nil {
-		return p, fmt.Errorf("create project %s: %w", ch.ID, err)
-	}
-	ct.accept.SettingsChanged(ctx)
-	return p, nil
+	return p, ct.changed(ctx, "create project "+ch.ID, err)
 }
 
 // PatchProject changes what is given of a project, and nothing else. What was accepted before keeps what it has.
@@ -77,11 +72,7 @@ func (ct *Controller) PatchProject(ctx context.Context, id string, ch ProjectCha
 		p.Quotas = ch.Quotas.Of(p.Quotas)
 		return ct.applyProject(v, &ch, p, nil)
 	}, ct.clock.Now(), by)
-	if err != nil {
-		return p, fmt.Errorf("change project %s: %w", id, err)
-	}
-	ct.accept.SettingsChanged(ctx)
-	return p, nil
+	return p, ct.changed(ctx, "change project "+id, err)
 }
 
 func (ct *Controller) applyProject(v *accept.ProjectView, ch *ProjectChange, p *store.Project, f accept.Findings) error {
@@ -114,10 +105,7 @@ func (ct *Controller) applyProject(v *accept.ProjectView, ch *ProjectChange, p *
 	}
 	checkQuota("quotas.open_callbacks", ch.Quotas.OpenCallbacks, &f)
 	checkQuota("quotas.lanes", ch.Quotas.Lanes, &f)
-	if len(f) > 0 {
-		return &store.InvalidError{Fields: f}
-	}
-	return nil
+	return f.Err()
 }
 
 // checkQuota judges a quota; nil: it is not given.
@@ -129,15 +117,12 @@ func checkQuota(field string, given *int64, f *accept.Findings) {
 
 // PauseProject holds all that a project sends until a time; with 0 it is resumed. Accepts go on.
 func (ct *Controller) PauseProject(ctx context.Context, project string, until int64, by store.Actor) (store.Project, error) {
-	if utf8.RuneCountInString(by.Reason) > MaxPauseReason {
-		return store.Project{}, accept.Invalid("reason", fmt.Sprintf("is longer than %d characters", MaxPauseReason))
+	var f accept.Findings
+	if checkReason(by, &f); len(f) > 0 {
+		return store.Project{}, f.Err()
 	}
 	p, err := ct.o.Store.SetProjectPause(ctx, project, until, by.Reason, ct.clock.Now(), by)
-	if err != nil {
-		return p, fmt.Errorf("pause project %s: %w", project, err)
-	}
-	ct.accept.SettingsChanged(ctx)
-	return p, nil
+	return p, ct.changed(ctx, "pause project "+project, err)
 }
 
 // PutPolicy gives a policy a name in the project. What was accepted before keeps the policy that it has.
@@ -191,7 +176,7 @@ func checkPresetName(name string, preset func(string) bool, f *accept.Findings) 
 
 func (ct *Controller) putPreset(ctx context.Context, project string, kind store.PresetKind, name string, value any, f accept.Findings, by store.Actor) error {
 	if len(f) > 0 {
-		return &store.InvalidError{Fields: f}
+		return f.Err()
 	}
 	text, err := json.Marshal(value)
 	if err != nil {
@@ -199,21 +184,15 @@ func (ct *Controller) putPreset(ctx context.Context, project string, kind store.
 	}
 	now := ct.clock.Now()
 	p := store.Preset{Project: project, Kind: kind, Name: name, Value: store.JSONText(text), CreatedAt: now, UpdatedAt: now}
-	if _, err := ct.o.Store.PutPreset(ctx, p, by); err != nil {
-		return fmt.Errorf("put %s %s: %w", kind, name, err)
-	}
-	ct.accept.SettingsChanged(ctx)
-	return nil
+	_, err = ct.o.Store.PutPreset(ctx, p, by)
+	return ct.changed(ctx, fmt.Sprintf("put %s %s", kind, name), err)
 }
 
 // DeletePreset takes a name away. Endpoints, profiles and defaults that still name it make what is accepted for them be refused, with
 // the name that is gone.
 func (ct *Controller) DeletePreset(ctx context.Context, project string, kind store.PresetKind, name string, by store.Actor) error {
-	if err := ct.o.Store.DeletePreset(ctx, project, kind, name, ct.clock.Now(), by); err != nil {
-		return fmt.Errorf("delete %s %s: %w", kind, name, err)
-	}
-	ct.accept.SettingsChanged(ctx)
-	return nil
+	err := ct.o.Store.DeletePreset(ctx, project, kind, name, ct.clock.Now(), by)
+	return ct.changed(ctx, fmt.Sprintf("delete %s %s", kind, name), err)
 }
 
 // Presets are what a project may name.
@@ -233,15 +212,15 @@ func (ct *Controller) Presets(ctx context.Context, project string) (Presets, err
 	if err != nil {
 		return Presets{}, err
 	}
-	p := Presets{Policies: accept.PolicyPresets(), Rules: rule.Presets(), Profiles: accept.ProfilePresets()}
-	for _, name := range slices.Sorted(maps.Keys(v.Policies)) {
-		p.OwnPolicies = append(p.OwnPolicies, v.Policies[name])
+	return Presets{
+		Policies: accept.PolicyPresets(), Rules: rule.Presets(), Profiles: accept.ProfilePresets(),
+		OwnPolicies: byName(v.Policies), OwnRules: byName(v.Rules), OwnProfiles: byName(v.Profiles),
+	}, nil
+}
+
+func byName[T any](named map[string]T) (list []T) {
+	for _, name := range slices.Sorted(maps.Keys(named)) {
+		list = append(list, named[name])
 	}
-	for _, name := range slices.Sorted(maps.Keys(v.Rules)) {
-		p.OwnRules = append(p.OwnRules, v.Rules[name])
-	}
-	for _, name := range slices.Sorted(maps.Keys(v.Profiles)) {
-		p.OwnProfiles = append(p.OwnProfiles, v.Profiles[name])
-	}
-	return p, nil
+	return list
 }

@@ -37,13 +37,6 @@ func newRedriver(e *Controller) *redriver {
 	}
 }
 
-func (d *redriver) wake() {
-	select {
-	case d.woken <- struct{}{}:
-	default:
-	}
-}
-
 // run does redrives until ctx ends. Between two looks it sleeps longer while there is none, and a process that is alone
 // until wake: it makes every redrive itself.
 func (d *redriver) run(ctx context.Context) {

@@ -7,10 +7,10 @@ import (
 	"math"
 	"slices"
 	"time"
-	"unicode/utf8"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/clock"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/part"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -115,7 +115,7 @@ func (ct *Controller) Redrive(ctx context.Context, project string, q RedriveRequ
 	if r, err = ct.o.Store.CreateRedrive(ctx, r, by); err != nil {
 		return r, fmt.Errorf("redrive: %w", err)
 	}
-	ct.redrives.wake()
+	part.Wake(ct.redrives.woken)
 	return r, nil
 }
 
@@ -125,9 +125,7 @@ func (ct *Controller) judgeRedrive(project string, q *RedriveRequest, by store.A
 		ID: ct.ids.New(clock.TimeOf(now)), Project: project, Action: store.RedriveAction(q.Action), Filter: q.Filter, Shown: q.Shown,
 		CreatedAt: now, Actor: by.Name, Reason: by.Reason,
 	}
-	if utf8.RuneCountInString(by.Reason) > MaxPauseReason {
-		f.Add("reason", "is longer than %d characters", MaxPauseReason)
-	}
+	checkReason(by, &f)
 	if len(q.Shown) <= len("{}") {
 		f.Add("filter", "is needed, with at least one condition: what is to be redriven")
 	}
@@ -146,7 +144,9 @@ func (ct *Controller) judgeRedrive(project string, q *RedriveRequest, by store.A
 		states = []store.State{store.Scheduled}
 	case store.RedriveReschedule:
 		states = []store.State{store.Scheduled}
-		ct.judgeMove(q, &r, now, &f)
+		if r.DueAt = judgeMove(q.DueAt, q.Delay, now, &f); q.Delay != nil {
+			r.Delay = q.Delay.Milliseconds()
+		}
 	case store.RedriveSetURL:
 		states = []store.State{store.Scheduled, store.Dead}
 		if err := ct.accept.JudgeURL(q.URL); err != nil {
@@ -168,26 +168,23 @@ func (ct *Controller) judgeRedrive(project string, q *RedriveRequest, by store.A
 	if r.Filter.To == 0 || r.Filter.To > now+1 {
 		r.Filter.To = now + 1
 	}
-	if len(f) > 0 {
-		return r, &store.InvalidError{Fields: f}
-	}
-	return r, nil
+	return r, f.Err()
 }
 
-// judgeMove judges where to a reschedule moves.
-func (ct *Controller) judgeMove(q *RedriveRequest, r *store.Redrive, now int64, f *accept.Findings) {
+// judgeMove judges where to a reschedule moves: to a due time, of which it returns the one that is meant, or by
+// a delay.
+func judgeMove(due *int64, delay *time.Duration, now int64, f *accept.Findings) (at int64) {
 	switch {
-	case (q.DueAt == nil) == (q.Delay == nil):
+	case (due == nil) == (delay == nil):
 		f.Add("due_at", "give exactly one of due_at and delay")
-	case q.DueAt != nil:
-		if r.DueAt = max(*q.DueAt, now); r.DueAt > now+accept.MaxDelay.Milliseconds() {
+	case due != nil:
+		if at = max(*due, now); at > now+accept.MaxDelay.Milliseconds() {
 			f.Add("due_at", "is more than 400 days away")
 		}
-	case *q.Delay < 0 || *q.Delay > accept.MaxDelay:
+	case *delay < 0 || *delay > accept.MaxDelay:
 		f.Add("delay", "is 0s to 400d")
-	default:
-		r.Delay = q.Delay.Milliseconds()
 	}
+	return at
 }
 
 // SetRedrive pauses a redrive, resumes it or cancels what it has not done yet: store.ErrNotFound, store.ErrTerminal.
@@ -196,6 +193,6 @@ func (ct *Controller) SetRedrive(ctx context.Context, project, id string, to sto
 	if err != nil {
 		return r, fmt.Errorf("redrive %s: %w", id, err)
 	}
-	ct.redrives.wake()
+	part.Wake(ct.redrives.woken)
 	return r, nil
 }

@@ -37,13 +37,6 @@ type scheduler struct {
 
 func newScheduler(e *Controller) *scheduler { return &scheduler{e: e, changed: make(chan struct{}, 1)} }
 
-func (s *scheduler) wake() {
-	select {
-	case s.changed <- struct{}{}:
-	default:
-	}
-}
-
 // run fires until ctx ends.
 func (s *scheduler) run(ctx context.Context) {
 	s.began = s.e.clock.Now()
@@ -164,24 +157,16 @@ func (s *scheduler) firing(ctx context.Context, sched *store.Schedule, now int64
 	if missed && sched.Missed == store.MissedSkip {
 		return f, nil
 	}
-	if err := s.e.openTemplate(sched); err != nil {
-		return f, err
-	}
-	d, err := s.e.accept.TemplateDraft(ctx, sched.Project, []byte(sched.Template), now)
-	if wrong, ok := errors.AsType[*store.InvalidError](err); ok {
+	d, err := s.e.scheduled(ctx, sched, now)
+	wrong, ok := errors.AsType[*store.InvalidError](err)
+	switch {
+	case ok:
 		f.Why = wrong.Error()
 		return f, nil
-	} else if err != nil {
-		return f, err
-	}
-	p, err := s.e.accept.Catalog.Project(ctx, sched.Project)
-	if err == nil {
-		err = s.e.accept.RoomFor(ctx, &p.Project, 1)
-	}
-	if errors.Is(err, store.ErrOpenQuota) {
+	case errors.Is(err, store.ErrOpenQuota):
 		f.Why = "its callback is not accepted: " + err.Error()
 		return f, nil
-	} else if err != nil {
+	case err != nil:
 		return f, err
 	}
 	if !missed { // It runs from the due time, so that what was lost on the way to here is seen.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/clock"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/part"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/secret"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
@@ -48,7 +49,7 @@ func (ct *Controller) CreateSchedule(ctx context.Context, project string, ch Sch
 	if s, err = ct.o.Store.CreateSchedule(ctx, s, by); err != nil {
 		return s, fmt.Errorf("create schedule: %w", err)
 	}
-	ct.scheduler.wake()
+	part.Wake(ct.scheduler.changed)
 	ct.showTemplate(&s)
 	return s, nil
 }
@@ -72,7 +73,7 @@ func (ct *Controller) PatchSchedule(ctx context.Context, project, id string, ch 
 	if err != nil {
 		return s, fmt.Errorf("change schedule: %w", err)
 	}
-	ct.scheduler.wake()
+	part.Wake(ct.scheduler.changed)
 	ct.showTemplate(&s)
 	return s, nil
 }
@@ -87,26 +88,16 @@ func (ct *Controller) DeleteSchedule(ctx context.Context, project, id string, by
 func (ct *Controller) RunSchedule(ctx context.Context, project, id string, by store.Actor) (store.Callback, error) {
 	fail := func(err error) (store.Callback, error) { return store.Callback{}, fmt.Errorf("run schedule: %w", err) }
 	s, err := ct.o.Store.Schedule(ctx, project, id)
-	if err == nil {
-		err = ct.openTemplate(&s)
-	}
 	if err != nil {
 		return fail(err)
 	}
 	now := ct.clock.Now()
-	d, err := ct.accept.TemplateDraft(ctx, project, []byte(s.Template), now)
+	d, err := ct.scheduled(ctx, &s, now)
 	if wrong, ok := errors.AsType[*store.InvalidError](err); ok {
 		var f accept.Findings
 		f.Under("callback", wrong.Fields)
-		return fail(&store.InvalidError{Fields: f})
+		return fail(f.Err())
 	} else if err != nil {
-		return fail(err)
-	}
-	p, err := ct.accept.Catalog.Project(ctx, project)
-	if err == nil {
-		err = ct.accept.RoomFor(ctx, &p.Project, 1)
-	}
-	if err != nil {
 		return fail(err)
 	}
 	accepted, err := ct.o.Store.RanSchedule(ctx, project, id, d, now, by)
@@ -118,6 +109,23 @@ func (ct *Controller) RunSchedule(ctx context.Context, project, id string, by st
 	}
 	ct.accept.Made(ctx, &accepted)
 	return accepted.Callback, nil
+}
+
+// scheduled returns what a schedule has accepted now: *store.InvalidError where its template cannot be meant
+// any more, store.ErrOpenQuota where its project has no room.
+func (ct *Controller) scheduled(ctx context.Context, s *store.Schedule, now int64) (store.Draft, error) {
+	if err := ct.openTemplate(s); err != nil {
+		return store.Draft{}, err
+	}
+	d, err := ct.accept.TemplateDraft(ctx, s.Project, []byte(s.Template), now)
+	if err != nil {
+		return d, err
+	}
+	p, err := ct.accept.Catalog.Project(ctx, s.Project)
+	if err != nil {
+		return d, err
+	}
+	return d, ct.accept.RoomFor(ctx, &p.Project, 1)
 }
 
 // apply changes a schedule, or says everything that is wrong with the change; f is what is known of that already.
@@ -159,10 +167,7 @@ func (ch *ScheduleChange) apply(s *store.Schedule, now int64, f accept.Findings)
 			s.NextAt = times.Next(clock.TimeOf(now)).UnixMilli()
 		}
 	}
-	if len(f) > 0 {
-		return &store.InvalidError{Fields: f}
-	}
-	return nil
+	return f.Err()
 }
 
 // parseTimes reads when a schedule is due, or adds what is wrong with its spec and with its time zone.
@@ -186,7 +191,7 @@ func NextTimes(cron, timezone string, from int64, n int) ([]int64, error) {
 	var f accept.Findings
 	times, ok := parseTimes(cron, timezone, &f)
 	if !ok {
-		return nil, &store.InvalidError{Fields: f}
+		return nil, f.Err()
 	}
 	var next []int64
 	for at := clock.TimeOf(from); len(next) < min(n, MaxNextTimes); {

@@ -45,12 +45,8 @@ func (ct *Controller) RevealSecret(ctx context.Context, project string, q Secret
 	if q.Endpoint != "" {
 		object = store.EndpointPrefix + q.Endpoint
 	}
-	err = ct.o.Store.AppendAudit(ctx, store.AuditEntry{
-		ID: ct.ids.New(time.Now()), Project: project, At: ct.clock.Now(), Actor: by.Name, Address: by.Address,
-		Action: "secret.read", Object: object, Reason: by.Reason,
-	})
-	if err != nil {
-		return secret.ShownSecret{}, fmt.Errorf("audit: %w", err)
+	if err := ct.audit(ctx, project, "secret.read", object, "", by); err != nil {
+		return secret.ShownSecret{}, err
 	}
 	return secret.Shown(use, &secrets[0])
 }
@@ -75,7 +71,7 @@ func (ct *Controller) meant(ctx context.Context, project string, q SecretQuery) 
 	case q.Lane != "" && q.Use != "":
 		return nil, "", accept.Invalid("use", "is not for a lane; give signer")
 	case q.Lane != "":
-		return ct.meantInLane(ctx, project, q, now)
+		secrets, use, err = ct.meantInLane(ctx, project, q, now)
 	case !sign.IsUse(use):
 		return nil, "", accept.Invalid("use", "is required with neither lane nor endpoint: "+secret.UsesText())
 	default:
@@ -102,12 +98,9 @@ func (ct *Controller) meantInLane(
 		return nil, "", accept.Invalid("signer", signer+" has no secret")
 	case kind.IsBound():
 		secrets, err = ct.secret.Project(ctx, project, kind.Use, now)
-		if errors.Is(err, secret.ErrNoSecret) {
-			err = fmt.Errorf("%w: %w", store.ErrNotFound, err)
-		}
-		return secrets, kind.Use, err
+	default:
+		secrets, err = ct.secret.Derived(ctx, secret.LaneKey{Project: project, Lane: q.Lane, Kind: kind}, now)
 	}
-	secrets, err = ct.secret.Derived(ctx, secret.LaneKey{Project: project, Lane: q.Lane, Kind: kind}, now)
 	return secrets, kind.Use, err
 }
 
@@ -181,7 +174,7 @@ func (ct *Controller) RotateSecret(ctx context.Context, project string, q Secret
 	}
 	hosts := r.hosts(use, &f)
 	if len(f) > 0 {
-		return secret.ShownSecret{}, 0, &store.InvalidError{Fields: f}
+		return secret.ShownSecret{}, 0, f.Err()
 	}
 	key, err := secret.NewKey(use, r.Secret)
 	if err != nil {
@@ -189,16 +182,24 @@ func (ct *Controller) RotateSecret(ctx context.Context, project string, q Secret
 	}
 	row := store.Secret{Project: project, Owner: q.Endpoint, Use: use, Label: r.Label, Hosts: hosts, CreatedAt: now}
 	until := now + overlap.Milliseconds()
+	s, err := ct.addSecret(ctx, row, key, until, by)
+	return s, until, err
+}
+
+// addSecret stores a secret, beside which the one before signs until a time, and returns it as its receiver is
+// given it.
+func (ct *Controller) addSecret(
+	ctx context.Context, row store.Secret, key []byte, until int64, by store.Actor,
+) (secret.ShownSecret, error) {
 	id, err := ct.secret.Add(ctx, row, key, until, false, by)
 	if err != nil {
-		return secret.ShownSecret{}, 0, err
+		return secret.ShownSecret{}, err
 	}
-	ct.secret.Forget(project)
-	if use == secret.UseRoot {
-		return secret.ShownSecret{ID: id}, until, nil // nobody is given the root
+	ct.secret.Forget(row.Project)
+	if row.Use == secret.UseRoot {
+		return secret.ShownSecret{ID: id}, nil // nobody is given the root
 	}
-	s, err := secret.Shown(use, &sign.Secret{ID: id, Label: r.Label, Hosts: hosts, Key: key})
-	return s, until, err
+	return secret.Shown(row.Use, &sign.Secret{ID: id, Label: row.Label, Hosts: row.Hosts, Key: key})
 }
 
 // hosts returns the hosts of a rotation's secret, and adds what is wrong with them.

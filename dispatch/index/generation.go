@@ -68,10 +68,7 @@ func (k *generation) begin(ctx context.Context) (end func(), err error) {
 // a rebuild that may have died.
 func (k *generation) look() {
 	k.happens("odd")
-	select {
-	case k.wake <- struct{}{}:
-	default:
-	}
+	part.Wake(k.wake)
 }
 
 // happens changes what is known of the index's content.

@@ -243,10 +243,7 @@ func (t *health) Failed(op string, err error) {
 		relapse := t.index.failed(time.Now(), indexRelapseWithin, indexRelapseWait)
 		t.mu.Unlock()
 		if !relapse {
-			select {
-			case t.fell <- struct{}{}:
-			default:
-			}
+			part.Wake(t.fell)
 		}
 	}
 	t.complainIndex(op, err)
@@ -315,10 +312,7 @@ func (t *health) missedAll() {
 }
 
 func (t *health) Poke() {
-	select {
-	case t.wake <- struct{}{}:
-	default:
-	}
+	part.Wake(t.wake)
 }
 
 // run probes what is down, once a second, and catches up on what was missed, until ctx ends.

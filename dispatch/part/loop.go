@@ -75,6 +75,14 @@ func (l *Loop) wait(ctx context.Context, pause time.Duration) bool {
 	return ctx.Err() == nil
 }
 
+// Wake leaves a token in the channel of a Loop, unless there is one already.
+func Wake(loop chan<- struct{}) {
+	select {
+	case loop <- struct{}{}:
+	default:
+	}
+}
+
 // Sleep waits, at most until ctx ends.
 func Sleep(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)

@@ -42,10 +42,7 @@ func (h *healthBook) note(r *store.Result) {
 	defer h.mu.Unlock()
 	if r.Reason == store.Gone {
 		h.gone[w.EndpointID] = w.Project
-		select {
-		case h.wake <- struct{}{}:
-		default:
-		}
+		part.Wake(h.wake)
 	}
 	n, known := h.news[w.EndpointID]
 	if !known && len(h.news) >= maxUnreported {
