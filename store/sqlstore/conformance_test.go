@@ -14,18 +14,13 @@ func TestMain(m *testing.M) { testserver.Main(m) }
 // On SQLite the model runs as many histories as -rapid.checks says: there a history takes a tenth of the time.
 const allHistories = math.MaxInt
 
-// concurrentUnderRace limits a suite to the tests that call the store from several goroutines. It does so under the
-// race detector, unless the size is full.
-func concurrentUnderRace(o *storetest.Options) {
-	if underRace && !testserver.Full() {
-		o.Groups = storetest.Concurrent
-	}
-}
+// onlyCrowds: under the race detector a suite runs the tests that call the store from several goroutines, unless the
+// size is full.
+func onlyCrowds() bool { return underRace && !testserver.Full() }
 
 func TestSQLite(t *testing.T) {
 	t.Parallel()
-	o := storetest.Options{Histories: allHistories}
-	concurrentUnderRace(&o)
+	o := storetest.Options{Histories: allHistories, Crowds: onlyCrowds()}
 	storetest.Run(t, o, func(t *testing.T) storetest.Store {
 		return testDB{DB: openSQLite(t)}
 	})
@@ -47,11 +42,10 @@ func TestSQLiteRemembersNothing(t *testing.T) {
 
 func TestPostgres(t *testing.T) {
 	needsPostgres(t)
-	o := storetest.Options{Histories: 20}
+	o := storetest.Options{Histories: 20, Crowds: onlyCrowds()}
 	if testserver.Full() {
 		o.Histories = allHistories
 	}
-	concurrentUnderRace(&o)
 	storetest.Run(t, o, func(t *testing.T) storetest.Store {
 		return testDB{DB: openPostgres(t)}
 	})

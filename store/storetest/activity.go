@@ -1,9 +1,6 @@
 package storetest
 
 import (
-	"fmt"
-	"slices"
-
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -43,24 +40,4 @@ func testActivityMany(f *fixture) {
 		}
 	}
 	same(f, "added", writers*lanes, accepted)
-}
-
-func (f *fixture) purgeDispatchers(now int64, limit, want int) {
-	same(f, "purged", want, must(f.PurgeDispatchers(f.ctx(), now, limit)))
-}
-
-// testDispatchersMany: what starts and dies again and again is listed up to a bound, those that were seen
-// last.
-func testDispatchersMany(f *fixture) {
-	const n = 1003
-	for i := range int64(n) {
-		d := store.Dispatcher{Name: fmt.Sprint(i), StartedAt: f.now - i, SeenAt: f.now + i}
-		f.ok(f.ReportDispatcher(f.ctx(), d))
-	}
-	got := must(f.Dispatchers(f.ctx(), f.now))
-	f.check(len(got) == 1000 && got[0].Name == fmt.Sprint(n-1) && got[999].Name == "3" &&
-		slices.IsSortedFunc(got, func(a, b store.Dispatcher) int { return int(a.StartedAt - b.StartedAt) }),
-		"%d are listed", len(got))
-	f.purgeDispatchers(f.now+2*day, 500, 500)
-	f.purgeDispatchers(f.now+2*day, 5000, 503)
 }

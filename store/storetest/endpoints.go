@@ -100,15 +100,6 @@ func testChangesInOrder(f *fixture) {
 	}
 }
 
-// testEndpointDisableCrowd: of many that disable an endpoint at once one is the first, and tells of it.
-func testEndpointDisableCrowd(f *fixture) {
-	e := f.endpoint()
-	f.wantOne("first", 4, func(int) bool {
-		return must(f.DisableEndpoint(f.ctx(), project, e.ID, "gone", f.now, actor))
-	})
-	same(f, "events", 1, len(must(f.EndpointEvents(f.ctx(), "", 10))))
-}
-
 // secret makes one of an owner and a use.
 func (f *fixture) secret(owner, use string) store.Secret {
 	id := f.id()
@@ -120,10 +111,4 @@ func (f *fixture) secret(owner, use string) store.Secret {
 		s.Label, s.Hosts = "label of "+use, []string{"shop.example", "*"}
 	}
 	return s
-}
-
-// testSecretsCrowd: many that start at once make one first secret.
-func testSecretsCrowd(f *fixture) {
-	f.winners(4, nil, func(int) error { return f.AddSecret(f.ctx(), f.secret("", ""), 0, true, actor) })
-	same(f, "secrets", 1, len(must(f.OwnedSecrets(f.ctx(), project, "", f.now))))
 }

@@ -9,7 +9,6 @@ import (
 	"path"
 	"runtime"
 	"runtime/debug"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -170,12 +169,6 @@ func (f *fixture) winners(n int, want error, call func(i int) error) (won []int)
 		}
 	}
 	return won
-}
-
-// wantOne makes n calls at once, of which exactly one is to say that it was the one.
-func (f *fixture) wantOne(what string, n int, call func(i int) bool) {
-	first := slices.DeleteFunc(crowd(f, n, call), func(first bool) bool { return !first })
-	same(f, what, 1, len(first))
 }
 
 // during repeats a call in n goroutines until the work is done, and then once more.

@@ -3,6 +3,7 @@ package storetest
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strconv"
@@ -40,16 +41,45 @@ var operations = map[string]func(s *script, words []string) []any{
 		}
 		return nil
 	},
-	// times N METHOD WORD…: calls a method of the store so often; told is only what failed.
+	// times N METHOD WORD…: calls a method of the store so often, with the number of the call in place of #; told is
+	// only what failed.
 	"times": func(s *script, words []string) (failed []any) {
-		for range must(strconv.Atoi(words[0])) {
-			for _, answer := range s.call("", words[1], words[2:]) {
+		for i := range must(strconv.Atoi(words[0])) {
+			for _, answer := range s.call("", words[1], numbered(words[2:], i)) {
 				if _, ok := answer.(error); ok {
 					failed = append(failed, answer)
 				}
 			}
 		}
 		return failed
+	},
+	// crowd N METHOD WORD…: as times, all at once; told is how many calls were answered alike.
+	"crowd": func(s *script, words []string) (answers []any) {
+		n := must(strconv.Atoi(words[0]))
+		calls := make([]func() []reflect.Value, n)
+		for i := range calls {
+			m, args := s.arguments(words[1], numbered(words[2:], i))
+			calls[i] = func() []reflect.Value { return m.Call(args) }
+		}
+		alike := make(map[string]int)
+		for _, results := range crowd(s.fixture, n, func(i int) []reflect.Value { return calls[i]() }) {
+			answer := "done"
+			if err, _ := results[len(results)-1].Interface().(error); err != nil {
+				answer = sentinel(err)
+			} else if results[0].Kind() == reflect.Bool {
+				answer = fmt.Sprint(results[0])
+			}
+			alike[answer]++
+		}
+		for _, answer := range slices.Sorted(maps.Keys(alike)) {
+			answers = append(answers, fmt.Sprintf("%s: %d of %d", answer, alike[answer], n))
+		}
+		return answers
+	},
+	// ends METHOD WORD…: how many rows a method returns, the first and the last of them.
+	"ends": func(s *script, words []string) []any {
+		rows := reflect.ValueOf(s.call("", words[0], words[1:])[0])
+		return []any{fmt.Sprint(rows.Len(), " rows"), rows.Index(0).Interface(), rows.Index(rows.Len() - 1).Interface()}
 	},
 	"claim": stamp, // claim NAME… [FIELD…]: a stamp
 	"lose": func(s *script, words []string) []any { // the claims run out
@@ -337,6 +367,11 @@ func result(of func(*fixture, *store.Stamped) store.Result) func(*script, []stri
 		}
 		return answers
 	}
+}
+
+// numbered has the number of a call in place of #.
+func numbered(words []string, n int) []string {
+	return each(words, func(word string) string { return strings.ReplaceAll(word, "#", strconv.Itoa(n)) })
 }
 
 // An about is a value that is told under a name.

@@ -3,7 +3,6 @@ package storetest
 import (
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -130,11 +129,4 @@ func testRunsKept(f *fixture) {
 	same(f, "runs that are kept", last[:store.KeptRuns],
 		each(f.runs(s.ID), func(r store.ScheduleRun) string { return r.CallbackID }))
 	same(f, "runs of another schedule", 1, len(f.runs(other.ID)))
-}
-
-// testLeaseCrowd: of many that want a lease at once one holds it.
-func testLeaseCrowd(f *fixture) {
-	f.wantOne("holders of one lease", 8, func(i int) bool {
-		return must(f.TryLease(f.ctx(), "contended", fmt.Sprint(i), f.now, time.Second))
-	})
 }

@@ -2,7 +2,6 @@ package storetest
 
 import (
 	"context"
-	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -25,13 +24,8 @@ type Store interface {
 	ChainedAudit(ctx context.Context, after, until int64, limit int) ([]store.AuditEntry, error)
 
 	// Maintenance.
-	TryLease(ctx context.Context, name, holder string, now int64, ttl time.Duration) (bool, error)
 	Purge(ctx context.Context, r store.Retention, limit int) (store.Purged, error)
 	Fold(ctx context.Context, now int64) error
-
-	// Secrets.
-	OwnedSecrets(ctx context.Context, project, owner string, now int64) ([]store.Secret, error)
-	AddSecret(ctx context.Context, s store.Secret, retireAt int64, onlyIfNone bool, by store.Actor) error
 
 	// Lanes.
 	Lanes(ctx context.Context, since int64, limit int) ([]store.Lane, error)
@@ -51,13 +45,11 @@ type Store interface {
 	UpsertEndpoints(ctx context.Context, project string, wants []store.EndpointUpsert, now int64, by store.Actor) ([]store.UpsertedEndpoint, error)
 	PatchEndpoint(ctx context.Context, project, id string, change func(*store.Endpoint) error, now int64, by store.Actor) (store.Endpoint, error)
 	DeleteEndpoint(ctx context.Context, project, id string, now int64, by store.Actor) (store.Endpoint, error)
-	DisableEndpoint(ctx context.Context, project, id, reason string, now int64, by store.Actor) (bool, error)
 	Endpoint(ctx context.Context, project, id string) (store.Endpoint, error)
 	AnyEndpoint(ctx context.Context, project, id string) (store.Endpoint, error)
 	Endpoints(ctx context.Context, project string, f store.EndpointFilter) ([]store.Endpoint, error)
 	EndpointsChanged(ctx context.Context, since int64, limit int) ([]store.Endpoint, error)
 	ReportHealth(ctx context.Context, reports []store.EndpointHealth, now int64) error
-	EndpointEvents(ctx context.Context, after string, limit int) ([]store.EndpointEvent, error)
 
 	// The feed and the books.
 	Outcomes(ctx context.Context, project string, after store.OutcomeCursor, limit int) ([]store.TerminalEvent, store.OutcomeCursor, error)
@@ -74,12 +66,9 @@ type Store interface {
 	DueHours(ctx context.Context, project string, from, to int64) ([]store.DueHour, error)
 	DeadGroups(ctx context.Context, project string) ([]store.DeadGroup, error)
 
-	// Activity, processes and sessions.
+	// Activity.
 	AddActivity(ctx context.Context, rows []store.Activity) error
 	LaneActivity(ctx context.Context, project string, lanes []int64, from int64) ([]store.Activity, error)
-	ReportDispatcher(ctx context.Context, d store.Dispatcher) error
-	Dispatchers(ctx context.Context, seenSince int64) ([]store.Dispatcher, error)
-	PurgeDispatchers(ctx context.Context, now int64, limit int) (int, error)
 
 	// Events.
 	PlanEvent(ctx context.Context, p store.EventPlan) (plan store.EventPlan, known bool, err error)
@@ -88,9 +77,6 @@ type Store interface {
 	ResolvePoll(ctx context.Context, project, id string, data store.JSONText, now int64, by store.Actor) (store.ResolvedPoll, error)
 	PollDetail(ctx context.Context, project, id string) (store.PollDetail, error)
 	Born() <-chan store.OpenRow
-
-	// Redrives.
-	CreateRedrive(ctx context.Context, r store.Redrive, by store.Actor) (store.Redrive, error)
 
 	// Schedules.
 	CreateSchedule(ctx context.Context, s store.Schedule, by store.Actor) (store.Schedule, error)

@@ -13,20 +13,16 @@ import (
 type Options struct {
 	// Groups are the names of tests, "Read/Pages", or what they begin with, "Read"; none: all.
 	Groups []string
+	// Crowds leaves out all but the tests that call the store from several goroutines: their names end in Crowd.
+	Crowds bool
 	// Histories is how many histories the model runs at most. The flag -rapid.checks, 100, bounds it, too.
 	Histories int
 }
 
-// Concurrent are the tests that call the store from several goroutines.
-var Concurrent = []string{
-	"Accept/Concurrent", "Accept/ExpiredKey", "Activity/Many", "Audit/ChainCrowd", "Endpoint/ChangedInOrder",
-	"Endpoint/DisableCrowd", "Endpoint/UpsertTogether", "Event/Crowd",
-	"Lane/MadeMeanwhile", "Lane/QuotaCrowd", "Outcomes/Crowd", "Poll/LiveCrowd", "Poll/ReopenCrowd",
-	"Redrive/Crowd", "Rest/SecretsCrowd", "Schedule/FireCrowd", "Schedule/Names", "Strict/Crowd", "Supersede/Crowd",
-	"Upkeep/LeaseCrowd",
-}
-
 func (o Options) has(name string) bool {
+	if o.Crowds && !strings.HasSuffix(name, "Crowd") {
+		return false
+	}
 	return len(o.Groups) == 0 || slices.ContainsFunc(o.Groups, func(group string) bool {
 		return name == group || strings.HasPrefix(name, group+"/")
 	})
@@ -34,35 +30,30 @@ func (o Options) has(name string) bool {
 
 // tests are those that are no transcripts: of many rows, and of several goroutines.
 var tests = map[string]func(*fixture){
-	"Accept/Order":            testAcceptAnswersInPlace,
-	"Accept/Concurrent":       testAcceptConcurrently,
-	"Accept/ExpiredKey":       testExpiredKey,
-	"Event/Crowd":             testEventCrowd,
-	"Audit/Chain":             testAuditChain,
-	"Audit/ChainCrowd":        testAuditChainCrowd,
-	"Rest/SecretsCrowd":       testSecretsCrowd,
-	"Upkeep/LeaseCrowd":       testLeaseCrowd,
-	"Lane/MadeMeanwhile":      testLanesMadeWhilePaused,
-	"Lane/QuotaCrowd":         testLaneQuotaCrowd,
-	"Redrive/Crowd":           testRedriveCrowd,
-	"Endpoint/UpsertTogether": testEndpointUpsertTogether,
-	"Endpoint/ChangedInOrder": testChangesInOrder,
-	"Endpoint/DisableCrowd":   testEndpointDisableCrowd,
-	"Outcomes/Many":           testOutcomesMany,
-	"Outcomes/Crowd":          testOutcomesCrowd,
-	"Poll/LiveCrowd":          testPollLiveCrowd,
-	"Poll/ReopenCrowd":        testPollReopenCrowd,
-	"Schedule/Names":          testScheduleNames,
-	"Schedule/FireCrowd":      testFireCrowd,
-	"Schedule/Kept":           testRunsKept,
-	"Supersede/Crowd":         testSupersedeCrowd,
-	"Strict/Crowd":            testStrictCrowd,
-	"Books/CompareMany":       testCompareMany,
-	"Read/Counts":             testCounts,
-	"Read/DeadGroupsMany":     testDeadGroupsMany,
-	"Activity/Many":           testActivityMany,
-	"Dispatchers/Many":        testDispatchersMany,
-	"Model":                   testModel,
+	"Accept/Order":           testAcceptAnswersInPlace,
+	"Accept/Crowd":           testAcceptConcurrently,
+	"Accept/ExpiredKeyCrowd": testExpiredKey,
+	"Event/Crowd":            testEventCrowd,
+	"Audit/Chain":            testAuditChain,
+	"Audit/ChainCrowd":       testAuditChainCrowd,
+	"Lane/PauseCrowd":        testLanesMadeWhilePaused,
+	"Lane/QuotaCrowd":        testLaneQuotaCrowd,
+	"Endpoint/UpsertCrowd":   testEndpointUpsertTogether,
+	"Endpoint/OrderCrowd":    testChangesInOrder,
+	"Outcomes/Many":          testOutcomesMany,
+	"Outcomes/Crowd":         testOutcomesCrowd,
+	"Poll/LiveCrowd":         testPollLiveCrowd,
+	"Poll/ReopenCrowd":       testPollReopenCrowd,
+	"Schedule/NameCrowd":     testScheduleNames,
+	"Schedule/FireCrowd":     testFireCrowd,
+	"Schedule/Kept":          testRunsKept,
+	"Supersede/Crowd":        testSupersedeCrowd,
+	"Strict/Crowd":           testStrictCrowd,
+	"Books/CompareMany":      testCompareMany,
+	"Read/Counts":            testCounts,
+	"Read/DeadGroupsMany":    testDeadGroupsMany,
+	"Activity/Crowd":         testActivityMany,
+	"Model":                  testModel,
 }
 
 // Run runs the suite, each test in parallel. Each call of open returns an empty store, migrated, that is

@@ -158,12 +158,12 @@ var parameters = sync.OnceValue(func() map[string][]string {
 	return all
 })
 
-// call calls a method of the store.
-func (s *script) call(name, method string, words []string) (answers []any) {
-	m := reflect.ValueOf(s.Store).MethodByName(method)
+// arguments finds a method of the store, and reads the words of a call of it.
+func (s *script) arguments(method string, words []string) (m reflect.Value, args []reflect.Value) {
+	m = reflect.ValueOf(s.Store).MethodByName(method)
 	s.require(m.IsValid(), "there is no method or operation %s", method)
 	names := parameters()[method][1:]
-	args := []reflect.Value{reflect.ValueOf(s.ctx())}
+	args = []reflect.Value{reflect.ValueOf(s.ctx())}
 	var positional, fields []string
 	given := make(map[string]string)
 	for _, word := range words {
@@ -205,6 +205,12 @@ func (s *script) call(name, method string, words []string) (answers []any) {
 		}
 		args = append(args, v)
 	}
+	return m, args
+}
+
+// call calls a method of the store.
+func (s *script) call(name, method string, words []string) (answers []any) {
+	m, args := s.arguments(method, words)
 	if name != "" {
 		s.name(name, idOf(args))
 	}
