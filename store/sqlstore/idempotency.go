@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
@@ -12,42 +13,47 @@ import (
 )
 
 // An idempotencyKey finds the first request with a key.
-type idempotencyKey struct{ project, route, key string }
+type idempotencyKey struct{ Project, Route, Key string }
 
-func (e *acceptEntry) idempotencyKey() idempotencyKey {
-	return idempotencyKey{e.draft.Callback.Project, e.draft.Idempotency.Route, e.draft.Idempotency.Key}
+// keyOf is the key of a draft that has one.
+func keyOf(d *store.Draft) idempotencyKey {
+	return idempotencyKey{d.Callback.Project, d.Idempotency.Route, d.Idempotency.Key}
 }
 
-func (e *acceptEntry) fingerprint() string {
-	return hex.EncodeToString(e.draft.Idempotency.Fingerprint)
+func fingerprintOf(d *store.Draft) string { return hex.EncodeToString(d.Idempotency.Fingerprint) }
+
+// A heldKey is the row of a key.
+type heldKey struct {
+	idempotencyKey
+	Fingerprint, CallbackID string
+	CreatedAt               int64
+	callback                store.Callback
 }
 
-func idempotencyColumns(k *idempotencyKey) sqldb.Columns {
-	return sqldb.Columns{col("project", &k.project), col("route", &k.route), col("key", &k.key)}
-}
+var heldKeyColumns = sqldb.Named[heldKey](`project route key fingerprint callback_id created_at`)
 
 // claimKeys takes the idempotency keys of the drafts and answers those whose key is known already. It returns the drafts
 // that are to be inserted.
 func (t *tx) claimKeys(entries []*acceptEntry) ([]*acceptEntry, error) {
 	first := make(map[idempotencyKey]*acceptEntry)
-	var order []idempotencyKey
+	var wanted []heldKey
 	for _, e := range entries {
 		if e.draft.Idempotency == nil {
 			continue
 		}
-		k := e.idempotencyKey()
-		if first[k] == nil {
+		if k := keyOf(e.draft); first[k] == nil {
 			first[k] = e
-			order = append(order, k)
+			c := &e.draft.Callback
+			wanted = append(wanted, heldKey{idempotencyKey: k, Fingerprint: fingerprintOf(e.draft), CallbackID: c.ID, CreatedAt: c.CreatedAt})
 		}
 	}
-	if len(order) == 0 {
+	if len(wanted) == 0 {
 		return entries, nil
 	}
-	slices.SortFunc(order, func(a, b idempotencyKey) int {
-		return cmp.Or(cmp.Compare(a.project, b.project), cmp.Compare(a.route, b.route), cmp.Compare(a.key, b.key))
+	slices.SortFunc(wanted, func(a, b heldKey) int {
+		return cmp.Or(cmp.Compare(a.Project, b.Project), cmp.Compare(a.Route, b.Route), cmp.Compare(a.Key, b.Key))
 	})
-	known, err := t.knownKeys(order, first)
+	known, err := t.knownKeys(wanted)
 	if err != nil {
 		return nil, err
 	}
@@ -57,15 +63,15 @@ func (t *tx) claimKeys(entries []*acceptEntry) ([]*acceptEntry, error) {
 			fresh = append(fresh, e)
 			continue
 		}
-		k := e.idempotencyKey()
+		k := keyOf(e.draft)
 		leader := first[k]
 		held, ok := known[k]
 		switch {
 		case !ok && leader == e:
 			fresh = append(fresh, e)
-		case !ok && leader.fingerprint() == e.fingerprint():
+		case !ok && fingerprintOf(leader.draft) == fingerprintOf(e.draft):
 			e.leader = leader // whatever becomes of that
-		case ok && held.fingerprint == e.fingerprint():
+		case ok && held.Fingerprint == fingerprintOf(e.draft):
 			e.out = store.Accepted{Callback: held.callback, Replayed: true}
 		default:
 			e.out = store.Accepted{Err: store.ErrIdempotencyMismatch}
@@ -74,86 +80,71 @@ func (t *tx) claimKeys(entries []*acceptEntry) ([]*acceptEntry, error) {
 	return fresh, nil
 }
 
-// A heldKey is an idempotency key that an earlier request holds.
-type heldKey struct {
-	idempotencyKey
-	fingerprint, callbackID string
-	callback                store.Callback
-}
-
 // heldKeys returns those of the keys that are held, but for their callbacks.
 func heldKeys(q sqldb.Querier, keys sqldb.Input) ([]heldKey, error) {
-	return sqldb.Select(q, func(h *heldKey) sqldb.Columns {
-		return sqldb.Columns{
-			col("h.project", &h.project), col("h.route", &h.route), col("h.key", &h.key),
-			col("h.fingerprint", &h.fingerprint), col("h.callback_id", &h.callbackID),
-		}
-	}, `FROM $i JOIN idempotency AS h ON h.project = i.project AND h.route = i.route AND h.key = i.key`, keys)
+	return sqldb.Select(q, sqldb.Named[heldKey](`h.project h.route h.key h.fingerprint h.callback_id`),
+		`FROM $i JOIN idempotency AS h ON h.project = i.project AND h.route = i.route AND h.key = i.key`, keys)
 }
 
 // knownKeys inserts the keys, each for the draft that came first with it, and returns those that an earlier callback
 // holds. A key whose callback has been purged is free again.
-func (t *tx) knownKeys(order []idempotencyKey, first map[idempotencyKey]*acceptEntry) (map[idempotencyKey]heldKey, error) {
-	input := sqldb.Rows(order, func(k *idempotencyKey) sqldb.Columns {
-		return append(idempotencyColumns(k),
-			calc("fingerprint", func() string { return first[*k].fingerprint() }),
-			calc("callback_id", func() string { return first[*k].draft.Callback.ID }),
-			calc("created_at", func() int64 { return first[*k].draft.Callback.CreatedAt }))
-	})
+func (t *tx) knownKeys(wanted []heldKey) (map[idempotencyKey]heldKey, error) {
+	input := sqldb.Rows(wanted, heldKeyColumns)
 	inserted, err := t.Exec(`INSERT INTO idempotency (project, route, key, fingerprint, callback_id, created_at)
 		SELECT i.project, i.route, i.key, i.fingerprint, i.callback_id, i.created_at FROM $i WHERE 1 = 1
 		ON CONFLICT (project, route, key) DO NOTHING`, input)
 	if err != nil {
 		return nil, named("insert idempotency keys", err)
 	}
-	if inserted == int64(len(order)) {
+	if inserted == int64(len(wanted)) {
 		return nil, nil
 	}
 	held, err := heldKeys(t, input)
 	if err != nil {
 		return nil, named("read idempotency keys", err)
 	}
-	if len(held) < len(order) {
+	if len(held) < len(wanted) {
 		// Maintenance removed an expired one between the two statements: the next try inserts it.
 		return nil, fmt.Errorf("read idempotency keys: %w", sqldb.ErrOvertaken)
 	}
 	known := make(map[idempotencyKey]heldKey)
 	for _, h := range held {
-		if h.callbackID != first[h.idempotencyKey].draft.Callback.ID {
-			known[h.idempotencyKey] = h
+		known[h.idempotencyKey] = h
+	}
+	for _, k := range wanted {
+		if known[k.idempotencyKey].CallbackID == k.CallbackID {
+			delete(known, k.idempotencyKey)
 		}
 	}
-	return known, t.fillKeys(order, first, known)
+	return known, t.fillKeys(wanted, known)
 }
 
 // fillKeys adds the callbacks that hold the known keys. A key whose callback is gone is taken over and
 // forgotten. Of two transactions that do so at once the second finds that the row has another callback, and
 // is tried again.
-func (t *tx) fillKeys(order []idempotencyKey, first map[idempotencyKey]*acceptEntry, known map[idempotencyKey]heldKey) error {
+func (t *tx) fillKeys(wanted []heldKey, known map[idempotencyKey]heldKey) error {
 	var ids []string
 	for _, h := range known {
-		ids = append(ids, h.callbackID)
+		ids = append(ids, h.CallbackID)
 	}
 	held, err := t.callbacksByID(ids, "")
 	if err != nil {
 		return err
 	}
-	for _, k := range order {
-		h, ok := known[k]
+	for _, taker := range wanted {
+		h, ok := known[taker.idempotencyKey]
 		if !ok {
 			continue
 		}
-		if r, ok := held[h.callbackID]; ok {
+		if r, ok := held[h.CallbackID]; ok {
 			h.callback = r.Callback
-			known[k] = h
+			known[taker.idempotencyKey] = h
 			continue
 		}
-		delete(known, k)
-		taker := first[k]
+		delete(known, taker.idempotencyKey)
 		n, err := t.Exec(`UPDATE idempotency SET fingerprint = $1, callback_id = $2, created_at = $3
 			WHERE project = $4 AND route = $5 AND key = $6 AND callback_id = $7`,
-			taker.fingerprint(), taker.draft.Callback.ID, taker.draft.Callback.CreatedAt,
-			k.project, k.route, k.key, h.callbackID)
+			taker.Fingerprint, taker.CallbackID, taker.CreatedAt, taker.Project, taker.Route, taker.Key, h.CallbackID)
 		if err == nil && n == 0 {
 			err = sqldb.ErrOvertaken
 		}
@@ -170,27 +161,24 @@ func (db *DB) findKeys(
 	ctx context.Context, drafts []store.Draft, repeated map[string][]int, answers []store.Accepted,
 ) error {
 	given := make(map[idempotencyKey][]int)
-	var keys []idempotencyKey
 	for i := range drafts {
-		if id := drafts[i].Idempotency; id != nil {
-			k := idempotencyKey{drafts[i].Callback.Project, id.Route, id.Key}
-			if given[k] == nil {
-				keys = append(keys, k)
-			}
+		if drafts[i].Idempotency != nil {
+			k := keyOf(&drafts[i])
 			given[k] = append(given[k], i)
 		}
 	}
-	if len(keys) == 0 {
+	if len(given) == 0 {
 		return nil
 	}
-	held, err := heldKeys(db.read(ctx, "find idempotency keys"), sqldb.Rows(keys, idempotencyColumns))
+	held, err := heldKeys(db.read(ctx, "find idempotency keys"),
+		sqldb.Rows(slices.Collect(maps.Keys(given)), sqldb.Named[idempotencyKey](`project route key`)))
 	for _, h := range held {
 		for _, i := range given[h.idempotencyKey] {
-			if h.fingerprint != hex.EncodeToString(drafts[i].Idempotency.Fingerprint) {
+			if h.Fingerprint != fingerprintOf(&drafts[i]) {
 				answers[i].Err = store.ErrIdempotencyMismatch
 				continue
 			}
-			repeated[h.callbackID] = append(repeated[h.callbackID], i)
+			repeated[h.CallbackID] = append(repeated[h.CallbackID], i)
 		}
 	}
 	return err
@@ -212,18 +200,13 @@ func (db *DB) PurgeKeys(ctx context.Context, now int64, limit int) (removed int,
 // endKeys looks at the next keys that are old enough, and removes those whose callback is not open.
 func (t *tx) endKeys(b *batch) (seen, removed int, err error) {
 	type oldKey struct {
-		idempotencyKey
-		callbackID string
-		open       bool
+		heldKey
+		open bool
 	}
 	old, err := sqldb.Select(t, func(k *oldKey) sqldb.Columns {
-		return sqldb.Columns{
-			col("project", &k.project), col("route", &k.route), col("key", &k.key),
-			col("created_at", &b.from.DueAt), col("callback_id", &k.callbackID),
-			col(`CASE WHEN EXISTS (
-				SELECT 1 FROM callbacks WHERE callbacks.id = idempotency.callback_id AND callbacks.state = 'scheduled')
-				THEN 1 ELSE 0 END`, sqldb.Bool(&k.open)),
-		}
+		return append(heldKeyColumns(&k.heldKey), col(`CASE WHEN EXISTS (
+			SELECT 1 FROM callbacks WHERE callbacks.id = idempotency.callback_id AND callbacks.state = 'scheduled')
+			THEN 1 ELSE 0 END`, sqldb.Bool(&k.open)))
 	}, `FROM idempotency
 		WHERE (created_at, callback_id) > ($1, $2) AND created_at < $3
 		ORDER BY created_at, callback_id
@@ -231,13 +214,13 @@ func (t *tx) endKeys(b *batch) (seen, removed int, err error) {
 	if err != nil || len(old) == 0 {
 		return 0, 0, err
 	}
-	b.from.ID = old[len(old)-1].callbackID
+	last := &old[len(old)-1]
+	b.from = store.Cursor{DueAt: last.CreatedAt, ID: last.CallbackID}
 	// An accept may have taken the key over since it was read.
 	n, err := t.Exec(`DELETE FROM idempotency WHERE (project, route, key, callback_id) IN (
 		SELECT i.project, i.route, i.key, i.callback_id FROM $i)`,
-		sqldb.Rows(slices.DeleteFunc(slices.Clone(old), func(k oldKey) bool { return k.open }), func(k *oldKey) sqldb.Columns {
-			return append(idempotencyColumns(&k.idempotencyKey), col("callback_id", &k.callbackID))
-		}))
+		sqldb.Rows(slices.DeleteFunc(slices.Clone(old), func(k oldKey) bool { return k.open }),
+			sqldb.Named[oldKey](`project route key callback_id`)))
 	return len(old), int(n), err
 }
 

@@ -13,12 +13,9 @@ import (
 )
 
 // A laneKey finds a lane as a caller knows it.
-type laneKey struct{ project, key string }
+type laneKey struct{ Project, Key string }
 
-type laneKeyID struct {
-	laneKey
-	id int64
-}
+var laneKeyColumns = sqldb.Named[laneKey](`project key`)
 
 // laneIDs finds the numbers of the lanes, and makes those that do not exist yet. A lane that is not to be
 // made, because its project has as many as it may, is left out: store.ErrLaneQuota.
@@ -40,7 +37,7 @@ func (t *tx) laneIDs(wanted []laneKey) (map[laneKey]int64, error) {
 	}
 	// Every process makes lanes in the same order, so that two of them never wait for each other.
 	slices.SortFunc(missing, func(a, b laneKey) int {
-		return cmp.Or(cmp.Compare(a.project, b.project), cmp.Compare(a.key, b.key))
+		return cmp.Or(cmp.Compare(a.Project, b.Project), cmp.Compare(a.Key, b.Key))
 	})
 	missing, bounded, err := t.findLanes(missing, ids)
 	if err == nil && len(bounded) > 0 && !t.telling {
@@ -52,7 +49,7 @@ func (t *tx) laneIDs(wanted []laneKey) (map[laneKey]int64, error) {
 	if _, err := t.Exec(`INSERT INTO lanes (project, key, search)
 		SELECT i.project, i.key, i.search FROM $i WHERE 1 = 1
 		ON CONFLICT (project, key) DO NOTHING`, sqldb.Rows(missing, func(k *laneKey) sqldb.Columns {
-		return append(laneKeyColumns(k), calc("search", func() string { return store.Fold(k.key) }))
+		return append(laneKeyColumns(k), calc("search", func() string { return store.Fold(k.Key) }))
 	})); err != nil {
 		return nil, named("make lanes", err)
 	}
@@ -76,39 +73,46 @@ func (t *tx) laneID(project, key string) (int64, error) {
 	return id, nil
 }
 
-func laneKeyColumns(k *laneKey) sqldb.Columns {
-	return sqldb.Columns{col("project", &k.project), col("key", &k.key)}
+// A foundLane is a lane with its number, and the end of its project's pause. Where the number is zero it is not there,
+// and bound is its project's quota of lanes.
+type foundLane struct {
+	laneKey
+	id, bound int64
+}
+
+var inputLane = sqldb.Named[laneKey](`i.project i.key`)
+
+func foundLaneColumns(l *foundLane) sqldb.Columns {
+	return append(inputLane(&l.laneKey), col("COALESCE(lanes.id, 0)", &l.id), col(`COALESCE((
+		SELECT CASE WHEN lanes.id IS NULL THEN projects.lane_quota ELSE projects.paused_until END
+		FROM projects WHERE projects.id = i.project), 0)`, &l.bound))
+}
+
+// lookUp looks for lanes, and adds the numbers of those that exist to ids.
+func (t *tx) lookUp(wanted []laneKey, ids map[laneKey]int64) ([]foundLane, error) {
+	found, err := sqldb.Select(t, foundLaneColumns, `FROM $i
+		LEFT JOIN lanes ON lanes.project = i.project AND lanes.key = i.key`, sqldb.Rows(wanted, laneKeyColumns))
+	for _, l := range found {
+		if l.id != 0 {
+			ids[l.laneKey] = l.id
+			t.lanes = append(t.lanes, l)
+		}
+	}
+	return found, err
 }
 
 // findLanes adds the numbers of those of the lanes that exist to ids. It returns the others, in their order,
 // and which of their projects have a quota of lanes.
 func (t *tx) findLanes(wanted []laneKey, ids map[laneKey]int64) ([]laneKey, map[string]bool, error) {
+	found, err := t.lookUp(wanted, ids)
 	bounded := make(map[string]bool)
-	if err := t.Each(func(rows sqldb.Row) error {
-		var l laneKeyID
-		var quota int64
-		if err := rows.Scan(&l.project, &l.key, &l.id, &quota); err != nil {
-			return err
+	for _, l := range found {
+		if l.id == 0 && l.bound > 0 {
+			bounded[l.Project] = true
 		}
-		if l.id != 0 {
-			ids[l.laneKey] = l.id
-			t.lanes = append(t.lanes, l)
-			return nil
-		}
-		if quota > 0 {
-			bounded[l.project] = true
-		}
-		return nil
-	}, `SELECT i.project, i.key, COALESCE(lanes.id, 0),
-			CASE WHEN lanes.id IS NULL
-				THEN COALESCE((SELECT projects.lane_quota FROM projects WHERE projects.id = i.project), 0)
-				ELSE 0 END
-		FROM $i
-		LEFT JOIN lanes ON lanes.project = i.project AND lanes.key = i.key`, sqldb.Rows(wanted, laneKeyColumns)); err != nil {
-		return nil, nil, named("find lanes", err)
 	}
 	missing := slices.DeleteFunc(slices.Clone(wanted), func(k laneKey) bool { return ids[k] != 0 })
-	return missing, bounded, nil
+	return missing, bounded, named("find lanes", err)
 }
 
 // admitLanes leaves those of the lanes out, of ids too, for which the quotas of their projects have no room.
@@ -135,9 +139,9 @@ func (t *tx) admitLanes(
 		room[project] -= n
 	}
 	return slices.DeleteFunc(missing, func(k laneKey) bool {
-		left, ok := room[k.project]
+		left, ok := room[k.Project]
 		if !ok || left > 0 {
-			room[k.project] = left - 1
+			room[k.Project] = left - 1
 			return false
 		}
 		delete(ids, k)
@@ -154,29 +158,18 @@ func (t *tx) findNew(made []laneKey, ids map[laneKey]int64) error {
 			return named("lock projects", err)
 		}
 	}
-	found := 0
-	var held []laneWrite
-	if err := t.Each(func(rows sqldb.Row) error {
-		var l laneKeyID
-		var pause int64
-		if err := rows.Scan(&l.project, &l.key, &l.id, &pause); err != nil {
-			return err
-		}
-		found++
-		ids[l.laneKey] = l.id
-		t.lanes = append(t.lanes, l)
-		if pause > 0 {
-			held = append(held, laneWrite{ID: l.id, Pause: pause})
-		}
-		return nil
-	}, `SELECT lanes.project, lanes.key, lanes.id,
-			COALESCE((SELECT projects.paused_until FROM projects WHERE projects.id = lanes.project), 0)
-		FROM $i
-		JOIN lanes ON lanes.project = i.project AND lanes.key = i.key`, sqldb.Rows(made, laneKeyColumns)); err != nil {
+	found, err := t.lookUp(made, ids)
+	if err != nil {
 		return err
 	}
-	if found != len(made) {
-		return errors.New("a lane that was just made is not there")
+	var held []laneWrite
+	for _, l := range found {
+		switch {
+		case l.id == 0:
+			return errors.New("a lane that was just made is not there")
+		case l.bound > 0:
+			held = append(held, laneWrite{ID: l.id, Pause: l.bound})
+		}
 	}
 	return t.holdNew(held)
 }

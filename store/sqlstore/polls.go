@@ -144,9 +144,9 @@ func (t *tx) followLive(e *acceptEntry) error {
 	if !e.out.Replayed || e.draft.Idempotency == nil {
 		return nil
 	}
-	k := e.idempotencyKey()
+	k := keyOf(e.draft)
 	if _, err := t.Exec(`UPDATE idempotency SET callback_id = $1 WHERE project = $2 AND route = $3 AND key = $4 AND callback_id = $5`,
-		e.out.Callback.ID, k.project, k.route, k.key, e.draft.Callback.ID); err != nil {
+		e.out.Callback.ID, k.Project, k.Route, k.Key, e.draft.Callback.ID); err != nil {
 		return named("give the idempotency key to the open poll", err)
 	}
 	return nil

@@ -155,7 +155,7 @@ type tx struct {
 	// deltas and endings are noted before the commit.
 	deltas  counting
 	endings endings
-	lanes   []laneKeyID
+	lanes   []foundLane
 	// settings is the number of the last change of settings, once it is locked; settled is what it was then.
 	settings *int64
 	settled  int64

@@ -49,10 +49,7 @@ func (t *tx) nextStrict(entries []*resultEntry) error {
 	}
 	rows, err := sqldb.Select(t, openColumns, `FROM callbacks WHERE id IN (
 		SELECT (SELECT MIN(first.id) FROM callbacks AS first WHERE `+isNext("first", "i")+`) FROM $i)`,
-		sqldb.Rows(slices.Collect(maps.Keys(ended)),
-			func(k *laneKey) sqldb.Columns {
-				return sqldb.Columns{col("project", &k.project), col("lock_key", &k.key)}
-			}))
+		sqldb.Rows(slices.Collect(maps.Keys(ended)), sqldb.Named[laneKey](`project lock_key=Key`)))
 	for i := range rows {
 		for _, e := range ended[laneKey{rows[i].Project, rows[i].LockKey}] {
 			e.out.Next = &rows[i]
