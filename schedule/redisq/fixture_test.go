@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -90,16 +89,7 @@ func openAs(t testing.TB, o redisq.Options) *redisq.Index {
 }
 
 // A journal is a log that a test reads.
-type journal struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (j *journal) Write(line []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.Write(line)
-}
+type journal struct{ testserver.Log }
 
 func (j *journal) logger() *slog.Logger { return slog.New(slog.NewTextHandler(j, nil)) }
 
@@ -112,12 +102,6 @@ func (j *journal) count(words ...string) int {
 		}
 	}
 	return n
-}
-
-func (j *journal) String() string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.String()
 }
 
 // reset empties every shard under the generation and opens it.

@@ -94,33 +94,27 @@ func (t *tx) cancelDeleted(now int64, limit int) (canceled []store.OpenRow, foun
 // at, and whether there may be more.
 func (t *tx) openOf(d deletion, after string, limit int) (open []row, last string, more bool, err error) {
 	var ids []string
-	looked := 0
-	last = after
-	if err := t.Each(func(rows sqldb.Row) error {
-		var id string
-		var state store.State
-		if err := rows.Scan(&id, &state); err != nil {
-			return err
-		}
-		if looked++; len(ids) == limit {
-			more = true
-			return nil
-		}
-		last = id
-		if state == store.Scheduled {
-			ids = append(ids, id)
-		}
-		return nil
-	}, `SELECT requests.id, callbacks.state FROM `+fromRequests+`
+	looked, err := sqldb.Select(t, sqldb.Named[store.Callback](`requests.id callbacks.state`), `FROM `+fromRequests+`
 			AND requests.project = $1
 			AND requests.endpoint_id = $2
 			AND requests.endpoint_id <> ''
 			AND requests.id > $3
 		ORDER BY requests.id
-		LIMIT $4`, d.Project, d.ID, after, cancelWindow); err != nil {
+		LIMIT $4`, d.Project, d.ID, after, cancelWindow)
+	if err != nil {
 		return nil, "", false, named("look for open callbacks", err)
 	}
-	more = more || looked == cancelWindow
+	last, more = after, len(looked) == cancelWindow
+	for _, c := range looked {
+		if len(ids) == limit {
+			more = true
+			break
+		}
+		last = c.ID
+		if c.State == store.Scheduled {
+			ids = append(ids, c.ID)
+		}
+	}
 	found, err := t.callbacksByID(ids, " FOR UPDATE")
 	if err != nil {
 		return nil, "", false, err

@@ -143,21 +143,17 @@ func (t *tx) lastAnswers(polls []tellingPoll) error {
 		byID[polls[i].ID] = &polls[i]
 	}
 	type answer struct {
-		id string
+		CallbackID string
 		store.PollAnswer
-		endedAt int64
+		EndedAt int64
 	}
-	answers, err := sqldb.Select(t, func(a *answer) sqldb.Columns {
-		return sqldb.Columns{
-			col("attempts.callback_id", &a.id), col("attempts.status", &a.StatusCode), col("attempts.response_body", &a.Body),
-			col("attempts.response_truncated", sqldb.Bool(&a.Truncated)), col("attempts.ended_at", &a.endedAt),
-		}
-	}, `FROM $i JOIN attempts ON attempts.callback_id = i.id
+	answers, err := sqldb.Select(t, sqldb.Named[answer](`attempts.callback_id attempts.status=StatusCode
+		attempts.response_body=Body attempts.response_truncated=Truncated attempts.ended_at`), `FROM $i JOIN attempts ON attempts.callback_id = i.id
 		WHERE attempts.number = (SELECT MAX(answered.number) FROM attempts AS answered
 			WHERE answered.callback_id = i.id AND answered.status > 0 AND answered.stale = 0)`, sqldb.Texts("id", sortedKeys(byID)))
 	for i := range answers {
-		p := byID[answers[i].id]
-		p.answer, p.answeredAt = &answers[i].PollAnswer, answers[i].endedAt
+		p := byID[answers[i].CallbackID]
+		p.answer, p.answeredAt = &answers[i].PollAnswer, answers[i].EndedAt
 	}
 	return named("read the last answers of polls", err)
 }

@@ -22,7 +22,7 @@ func (db *DB) Purge(ctx context.Context, r store.Retention, limit int) (p store.
 	var with, without error
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		whole, moreWhole, with = db.removeAged(ctx, wholePurge, r.Now, r.Callbacks, limit, removing(endedWithPayload))
+		whole, moreWhole, with = db.removeAged(ctx, wholePurge, r.Now, r.Callbacks, limit, removing(withPayload))
 		if with != nil {
 			with = named("purge callbacks with payloads", with)
 			return
@@ -36,7 +36,7 @@ func (db *DB) Purge(ctx context.Context, r store.Retention, limit int) (p store.
 			})
 		with = named("purge payloads", with)
 	})
-	callbacks, moreCallbacks, without = db.removeAged(ctx, callbackPurge, r.Now, r.Callbacks, limit, removing(endedWithout))
+	callbacks, moreCallbacks, without = db.removeAged(ctx, callbackPurge, r.Now, r.Callbacks, limit, removing(withoutPayload))
 	wg.Wait()
 	return store.Purged{
 		Payloads: whole + payloads, Callbacks: whole + callbacks, More: moreWhole || morePayloads || moreCallbacks,
@@ -51,11 +51,16 @@ const (
 		WHERE finished_at > 0 AND payload <> 1 AND finished_at >= $1 AND finished_at < $2`
 	nextEnded = ` AND state <> 'scheduled'
 		ORDER BY finished_at
-		LIMIT $3`
-	endedWithPayload = `SELECT id, project, state, kind, finished_at,
-			COALESCE((SELECT requests.shared FROM requests WHERE ` + ofCallback + `), '')` + withPayload + nextEnded
-	endedWithout = `SELECT id, project, state, kind, finished_at, ''` + withoutPayload + nextEnded
+		LIMIT $3 FOR UPDATE SKIP LOCKED`
 )
+
+var endedFields = sqldb.Named[store.Callback](`id project state kind finished_at`)
+
+// endedColumns describe what a purge finds. Its PayloadID is that of a payload that is shared.
+func endedColumns(c *store.Callback) sqldb.Columns {
+	return append(endedFields(c), col(`CASE WHEN payload = 1
+		THEN COALESCE((SELECT requests.shared FROM requests WHERE `+ofCallback+`), '') ELSE '' END`, &c.PayloadID))
+}
 
 // aged are callbacks that go, or whose payloads do.
 type aged struct {
@@ -65,26 +70,22 @@ type aged struct {
 }
 
 // findAged locks the next rows and moves the batch to the last of them.
-func (t *tx) findAged(query string, b *batch) (*aged, error) {
+func (t *tx) findAged(which string, b *batch) (*aged, error) {
 	a := &aged{users: make(map[string]int64)}
-	err := t.Each(func(rows sqldb.Row) error {
-		var c store.Callback
-		var shared string
-		if err := rows.Scan(&c.ID, &c.Project, &c.State, &c.Kind, &b.from.DueAt, &shared); err != nil {
-			return err
-		}
-		a.rows = append(a.rows, c)
-		if shared != "" {
+	var err error
+	a.rows, err = sqldb.Select(t, endedColumns, which+nextEnded, b.from.DueAt, b.before, b.rows)
+	for i := range a.rows {
+		b.from.DueAt = a.rows[i].FinishedAt
+		if shared := a.rows[i].PayloadID; shared != "" {
 			a.users[shared]++
 		}
-		return nil
-	}, query+` FOR UPDATE SKIP LOCKED`, b.from.DueAt, b.before, b.rows)
+	}
 	return a, err
 }
 
 // purgePayloads takes the payloads from terminal rows. A shared payload goes with its last user.
 func (t *tx) purgePayloads(b *batch) (seen, removed int, err error) {
-	a, err := t.findAged(endedWithPayload, b)
+	a, err := t.findAged(withPayload, b)
 	if err != nil || len(a.rows) == 0 {
 		return 0, 0, err
 	}
@@ -98,9 +99,9 @@ func (t *tx) purgePayloads(b *batch) (seen, removed int, err error) {
 }
 
 // removing removes the terminal rows that a query finds with all that is theirs, and their users from payloads.
-func removing(query string) func(*tx, *batch) (seen, removed int, err error) {
+func removing(which string) func(*tx, *batch) (seen, removed int, err error) {
 	return func(t *tx, b *batch) (seen, removed int, err error) {
-		a, err := t.findAged(query, b)
+		a, err := t.findAged(which, b)
 		if err != nil || len(a.rows) == 0 {
 			return 0, 0, err
 		}
