@@ -14,18 +14,18 @@ import (
 // An acceptEntry is one draft of a group.
 type acceptEntry struct {
 	draft *store.Draft
-	// headers, labels, policy and success are JSON text of the draft's; body is its payload if no other draft has it, and
-	// shared else the id of the payload.
-	headers, labels, policy, success string
-	shared                           string
-	body                             []byte
-	hasPayload                       bool
-	timeout                          int64
-	// sealedKey is the id of the master key that the draft's credentials are sealed with, pollKey the same of its poll's.
-	sealedKey, pollKey string
-	context            string
-	// onResult is JSON of a poll's result callback; live, the key under which the poll is the open one.
-	onResult, live string
+	// Headers, Labels, Policy and Success are JSON text of the draft's; Body is its payload if no other draft has it, and
+	// Shared else the id of the payload.
+	Headers, Labels, Policy, Success string
+	Shared                           string
+	Body                             []byte
+	HasPayload                       bool
+	Timeout                          int64
+	// SealedKey is the id of the master key that the draft's credentials are sealed with, PollKey the same of its poll's.
+	SealedKey, PollKey string
+	Context            string
+	// OnResult is JSON of a poll's result callback; Live, the key under which the poll is the open one.
+	OnResult, Live string
 	// leader is the draft of the same group that this one is the same as: its answer is that one's.
 	leader *acceptEntry
 	out    store.Accepted
@@ -148,7 +148,7 @@ func (t *tx) placeDrafts(entries []*acceptEntry) ([]*acceptEntry, error) {
 		if e.draft.Body != nil && c.PayloadID == "" {
 			c.PayloadID = c.ID
 		}
-		e.hasPayload = c.PayloadID != ""
+		e.HasPayload = c.PayloadID != ""
 	}
 	if refused {
 		placed := slices.Clone(entries)
@@ -160,25 +160,25 @@ func (t *tx) placeDrafts(entries []*acceptEntry) ([]*acceptEntry, error) {
 // encode writes the structured parts of the draft as JSON text.
 func (e *acceptEntry) encode(w *written) error {
 	c := &e.draft.Callback
-	if e.shared = c.PayloadID; c.PayloadID == "" {
-		e.body = e.draft.Body
+	if e.Shared = c.PayloadID; c.PayloadID == "" {
+		e.Body = e.draft.Body
 	}
-	e.timeout, e.sealedKey = timeoutMillis(c.Policy), store.SealedKey(c.Headers)
+	e.Timeout, e.SealedKey = timeoutMillis(c.Policy), store.SealedKey(c.Headers)
 	var errs [5]error
 	if len(c.Headers) > 0 {
-		e.headers, errs[0] = encode(c.Headers)
+		e.Headers, errs[0] = encode(c.Headers)
 	}
 	if len(c.Labels) > 0 {
-		e.labels, errs[1] = encode(c.Labels)
+		e.Labels, errs[1] = encode(c.Labels)
 	}
-	e.policy, errs[2] = w.policy(&c.Policy)
-	e.success, errs[3] = w.success(c.Success)
+	e.Policy, errs[2] = w.policy(&c.Policy)
+	e.Success, errs[3] = w.success(c.Success)
 	if e.draft.Poll != nil {
-		e.context = string(e.draft.Poll.Context)
+		e.Context = string(e.draft.Poll.Context)
 		if e.draft.Poll.OnResult != nil {
-			e.pollKey = store.SealedKey(e.draft.Poll.OnResult.Callback.Headers)
+			e.PollKey = store.SealedKey(e.draft.Poll.OnResult.Callback.Headers)
 		}
-		e.onResult, errs[4] = encodeResult(e.draft.Poll.OnResult)
+		e.OnResult, errs[4] = encodeResult(e.draft.Poll.OnResult)
 	}
 	if err := errors.Join(errs[:]...); err != nil {
 		return fmt.Errorf("encode callback %s: %w", c.ID, err)
@@ -191,22 +191,17 @@ var draftFields = sqldb.Named[store.Callback](`id project kind lock_key state re
 
 // draftColumns are the first rows of callbacks; the columns that are not named begin at their defaults.
 func draftColumns(e *acceptEntry) sqldb.Columns {
-	return append(draftFields(&e.out.Callback), col("timeout_ms", &e.timeout), col("payload", sqldb.Bool(&e.hasPayload)))
+	return append(draftFields(&e.out.Callback), col("timeout_ms", &e.Timeout), col("payload", sqldb.Bool(&e.HasPayload)))
 }
 
 var requestFields = sqldb.Named[store.Callback](`id project created_at first_due_at follows endpoint_id topic ref method content_type
 	signer url version`)
 
+var requestTexts = sqldb.Named[acceptEntry](`headers labels policy success sealed_key shared body`)
+
 // requestColumns are the second rows of callbacks.
 func requestColumns(e *acceptEntry) sqldb.Columns {
-	return append(requestFields(&e.out.Callback),
-		col("headers", &e.headers),
-		col("labels", &e.labels),
-		col("policy", &e.policy),
-		col("success", &e.success),
-		col("sealed_key", &e.sealedKey),
-		col("shared", &e.shared),
-		col("body", &e.body))
+	return append(requestFields(&e.out.Callback), requestTexts(e)...)
 }
 
 // insertCallbacks inserts the drafts' first rows, and returns those that were not there yet, by id.
@@ -246,7 +241,7 @@ var payloadColumns = sqldb.Named[newPayload](`id project users body`)
 func (t *tx) insertPayloads(entries []*acceptEntry) error {
 	var payloads map[string]*newPayload
 	for _, e := range entries {
-		id := e.shared
+		id := e.Shared
 		if id == "" {
 			continue
 		}

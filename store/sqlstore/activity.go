@@ -22,11 +22,11 @@ func activityColumns(a *store.Activity) sqldb.Columns {
 	}, activityCounts(a)...)
 }
 
+var sumFields = sqldb.Named[store.Activity](`accepted succeeded failed unknown dead`)
+
 // activityCounts are the columns that are added up.
 func activityCounts(a *store.Activity) sqldb.Columns {
-	counts := sqldb.Columns{
-		col("accepted", &a.Accepted), col("succeeded", &a.Succeeded), col("failed", &a.Failed), col("unknown", &a.Unknown), col("dead", &a.Dead),
-	}
+	counts := sumFields(a)
 	for i := range a.Lateness {
 		counts = append(counts, col(fmt.Sprintf("lateness_%d", i), &a.Lateness[i]))
 	}

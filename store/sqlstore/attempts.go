@@ -15,15 +15,12 @@ import (
 // An attemptRow is an attempt with its details as JSON text.
 type attemptRow struct {
 	store.Attempt
-	detail string
+	Detail string
 }
 
-var attemptFields = sqldb.Named[store.Attempt](`callback_id project number trigger outcome charged class status error
-	started_at ended_at due_at lateness next_due_at fence stale key_id response_body response_truncated`)
-
-func attemptColumns(r *attemptRow) sqldb.Columns {
-	return append(attemptFields(&r.Attempt), col("detail", &r.detail))
-}
+var attemptColumns = sqldb.Named[attemptRow](`callback_id project number trigger outcome charged class status error
+	started_at ended_at due_at lateness next_due_at fence stale key_id response_body response_truncated
+	detail`)
 
 // clean makes text out of what a receiver sent, so that no answer can keep a result from being committed: PostgreSQL
 // takes neither NUL nor invalid UTF-8.
@@ -65,7 +62,7 @@ func attempts(q sqldb.Querier, rest string, args ...any) ([]store.Attempt, error
 	for i := range rows {
 		found[i] = rows[i].Attempt
 		var d attemptDetail
-		if err := decode("detail", rows[i].detail, &d); err == nil {
+		if err := decode("detail", rows[i].Detail, &d); err == nil {
 			d.into(&found[i])
 		}
 	}

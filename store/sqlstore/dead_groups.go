@@ -25,19 +25,17 @@ type deadGroup struct {
 	oldestID string
 }
 
+var deadGroupFields = sqldb.Named[deadGroup](`g.reason g.last_class=Class g.last_status=Status`)
+
 // deadGroupColumns find the first and last callback of a group, each by one step into the index of the dead, and count
 // it.
 func deadGroupColumns(g *deadGroup) sqldb.Columns {
 	const of = `FROM callbacks AS c WHERE c.project = $1 AND c.state = 'dead' AND c.reason = g.reason
 		AND c.last_class = g.last_class AND c.last_status = g.last_status`
-	return sqldb.Columns{
-		col("g.reason", &g.Reason),
-		col("g.last_class", &g.Class),
-		col("g.last_status", &g.Status),
+	return append(deadGroupFields(g),
 		col(`(SELECT c.id `+of+` ORDER BY c.id LIMIT 1)`, &g.oldestID),
 		col(`(SELECT c.id `+of+` ORDER BY c.id DESC LIMIT 1)`, &g.NewestID),
-		col(`(SELECT COUNT(*) FROM (SELECT 1 `+of+` LIMIT $2) AS counted)`, &g.Count),
-	}
+		col(`(SELECT COUNT(*) FROM (SELECT 1 `+of+` LIMIT $2) AS counted)`, &g.Count))
 }
 
 // nextDeadGroup finds the group after the one named. The id is compared, too, for SQLite takes such a bound as if it

@@ -53,10 +53,10 @@ type tellingPoll struct {
 	store.Callback
 	store.PollDetail
 	at int64
-	// told is the outcome that was told last; PollDetail's is the one that it has now.
-	told     store.PollOutcome
-	resolved bool // by this transaction
-	onResult string
+	// Told is the outcome that was told last; PollDetail's is the one that it has now.
+	Told     store.PollOutcome
+	Stored   string // its result callback
+	resolved bool   // by this transaction
 	answer   *store.PollAnswer
 	// answeredAt is when the answer had come.
 	answeredAt int64
@@ -93,7 +93,7 @@ func (t *tx) tellEnded() error {
 			return err
 		}
 		if e != nil {
-			p.told, p.ResultID = p.Outcome, e.draft.Callback.ID
+			p.Told, p.ResultID = p.Outcome, e.draft.Callback.ID
 			entries = append(entries, e)
 		}
 	}
@@ -117,14 +117,12 @@ func (t *tx) tellEnded() error {
 	return t.writeTold(polls)
 }
 
-var tellingFields = sqldb.Named[tellingPoll](`callbacks.id callbacks.project requests.ref callbacks.state callbacks.reason
-	callbacks.attempt_count polls.context polls.result_id polls.data`)
+var tellingColumns = sqldb.Named[tellingPoll](`callbacks.id callbacks.project requests.ref callbacks.state callbacks.reason
+	callbacks.attempt_count polls.context polls.result_id polls.data polls.on_result=Stored polls.outcome=Told`)
 
 // endedPollRows reads the polls that have ended, in order of their ids.
 func (t *tx) endedPollRows(at map[string]int64) ([]tellingPoll, error) {
-	polls, err := sqldb.Select(t, func(p *tellingPoll) sqldb.Columns {
-		return append(tellingFields(p), col("polls.on_result", &p.onResult), col("polls.outcome", &p.told))
-	}, `FROM polls, `+fromCallbacks+`
+	polls, err := sqldb.Select(t, tellingColumns, `FROM polls, `+fromCallbacks+`
 		WHERE callbacks.id = polls.id
 			AND polls.id IN (SELECT i.id FROM $i)
 			AND callbacks.state <> 'scheduled'
@@ -163,10 +161,10 @@ func (t *tx) lastAnswers(polls []tellingPoll) error {
 // nothing. A resolve is told each time: its data may be other.
 func (p *tellingPoll) isNews() bool {
 	switch {
-	case p.told == "" || p.resolved:
+	case p.Told == "" || p.resolved:
 		return true
 	case p.Outcome == store.PollSuccess || p.Outcome == store.PollFailure:
-		return p.Outcome != p.told
+		return p.Outcome != p.Told
 	}
 	return false
 }
@@ -176,7 +174,7 @@ func (t *tx) resultOf(p *tellingPoll) (*acceptEntry, error) {
 	if !p.isNews() {
 		return nil, nil
 	}
-	d, err := decodeResult(p.onResult)
+	d, err := decodeResult(p.Stored)
 	if err != nil {
 		// Its poll ends all the same: what can be known of it is in the feed.
 		t.db.logger.Error("a poll has ended and its result callback cannot be made", "callback_id", p.ID, "error", err)
@@ -251,14 +249,7 @@ func (p *tellingPoll) result() store.PollResult {
 // writeTold says of polls what was told last, and that they are not the open ones any more.
 func (t *tx) writeTold(polls []tellingPoll) error {
 	_, err := sqldb.ExecRows(t.Tx, `UPDATE polls SET live = '', outcome = i.outcome, result_id = i.result_id
-		FROM $i WHERE polls.id = i.id`, polls,
-		func(p *tellingPoll) sqldb.Columns {
-			return sqldb.Columns{
-				col("id", &p.ID),
-				col("outcome", &p.told),
-				col("result_id", &p.ResultID),
-			}
-		})
+		FROM $i WHERE polls.id = i.id`, polls, sqldb.Named[tellingPoll](`id outcome=Told result_id`))
 	return named("write what polls have told", err)
 }
 

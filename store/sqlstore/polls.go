@@ -34,11 +34,14 @@ func liveKey(c *store.Callback) string {
 	return base64.RawURLEncoding.EncodeToString(h.Sum(nil)[:18])
 }
 
+var (
+	pollFields = sqldb.Named[store.Callback](`id project`)
+	pollTexts  = sqldb.Named[acceptEntry](`live context on_result sealed_key=PollKey`)
+	liveColumn = sqldb.Named[acceptEntry](`live`)
+)
+
 func pollColumns(e *acceptEntry) sqldb.Columns {
-	return sqldb.Columns{
-		col("id", &e.out.Callback.ID), col("project", &e.out.Callback.Project), col("live", &e.live), col("context", &e.context),
-		col("on_result", &e.onResult), col("sealed_key", &e.pollKey),
-	}
+	return append(pollFields(&e.out.Callback), pollTexts(e)...)
 }
 
 // claimLive makes the drafts of polls the open ones of their reference and address, and answers those for which there is one already
@@ -52,16 +55,16 @@ func (t *tx) claimLive(entries []*acceptEntry) ([]*acceptEntry, error) {
 			rest = append(rest, e)
 			continue
 		case e.out.Callback.State.Terminal(): // it was superseded before it began
-			e.live = ""
+			e.Live = ""
 			rest = append(rest, e)
 			continue
 		}
-		e.live = liveKey(&e.out.Callback)
-		if first[e.live] != nil {
+		e.Live = liveKey(&e.out.Callback)
+		if first[e.Live] != nil {
 			same = append(same, e)
 			continue
 		}
-		first[e.live] = e
+		first[e.Live] = e
 		polls = append(polls, e)
 	}
 	if len(first) == 0 {
@@ -77,7 +80,7 @@ func (t *tx) claimLive(entries []*acceptEntry) ([]*acceptEntry, error) {
 		}
 	}
 	for _, e := range same {
-		e.leader = first[e.live]
+		e.leader = first[e.Live]
 		e.out = store.Accepted{Callback: e.leader.out.Callback, Replayed: true, Err: e.leader.out.Err}
 	}
 	for _, e := range slices.Concat(polls, same) {
@@ -92,7 +95,7 @@ func (t *tx) claimLive(entries []*acceptEntry) ([]*acceptEntry, error) {
 // returns the ids of those that are new.
 func (t *tx) insertLive(polls []*acceptEntry) (made map[string]bool, err error) {
 	made = make(map[string]bool, len(polls))
-	left := slices.SortedFunc(slices.Values(polls), func(a, b *acceptEntry) int { return cmp.Compare(a.live, b.live) })
+	left := slices.SortedFunc(slices.Values(polls), func(a, b *acceptEntry) int { return cmp.Compare(a.Live, b.Live) })
 	for range liveTries {
 		if err := sqldb.InsertEach(t.Tx, "polls", pollColumns, left, `ON CONFLICT DO NOTHING`, func(id string) { made[id] = true }); err != nil {
 			return nil, named("insert polls", err)
@@ -113,7 +116,7 @@ func (t *tx) insertLive(polls []*acceptEntry) (made map[string]bool, err error) 
 // findLive answers drafts with the open poll of their reference and address, and returns those that have none any more.
 func (t *tx) findLive(entries []*acceptEntry, made map[string]bool) (none []*acceptEntry, err error) {
 	ids, err := sqldb.Map[string, string](t, openPolls,
-		sqldb.RowsAt(entries, func(e *acceptEntry) sqldb.Columns { return sqldb.Columns{col("live", &e.live)} }))
+		sqldb.RowsAt(entries, liveColumn))
 	if err != nil {
 		return nil, named("find open polls", err)
 	}
@@ -122,7 +125,7 @@ func (t *tx) findLive(entries []*acceptEntry, made map[string]bool) (none []*acc
 		return nil, err
 	}
 	for _, e := range entries {
-		id := ids[e.live]
+		id := ids[e.Live]
 		r, there := found[id]
 		switch {
 		case id == e.out.Callback.ID: // an earlier try of this transaction was committed

@@ -202,9 +202,7 @@ func (t *tx) moveToEndpoints(moved []row) error {
 	}
 	slices.SortFunc(moved, func(a, b row) int { return cmp.Compare(a.ID, b.ID) })
 	return t.Later(`UPDATE requests SET url = i.url FROM $i
-		WHERE requests.project = i.project AND requests.id = i.id`, sqldb.Rows(moved, func(r *row) sqldb.Columns {
-		return sqldb.Columns{col("project", &r.Project), col("id", &r.ID), col("url", &r.URL)}
-	}))
+		WHERE requests.project = i.project AND requests.id = i.id`, sqldb.Rows(moved, sqldb.Named[row](`project id url`)))
 }
 
 // refuseRest answers the entries that the stamp did not take: with the row again where the same token took it before,
