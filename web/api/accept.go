@@ -206,9 +206,9 @@ func (d *submissionDecoder) done() (accept.Submission, error) {
 }
 
 // without returns member for what has not all the fields of a callback: those that refused has a sentence for may not be given.
-func (d *submissionDecoder) without(refused func(name string) string) func(key, raw []byte) bool {
+func (d *submissionDecoder) without(refused map[string]string) func(key, raw []byte) bool {
 	return func(key, raw []byte) bool {
-		why := refused(string(key))
+		why := refused[string(key)]
 		if why == "" {
 			return d.member(key, raw)
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"strconv"
@@ -99,7 +98,7 @@ func (a *API) serve(scope store.Scope, h handler, timeout time.Duration) gin.Han
 // lifted when the body has been read: until then the request's sender is what takes long.
 func (a *API) lasting(scope store.Scope, h handler, most time.Duration) gin.HandlerFunc {
 	return a.serve(scope, func(ctx context.Context, c *gin.Context, who caller) error {
-		whole := func() error { return lift(c.Writer, time.Now().Add(most+a.Timeout)) }
+		whole := func() error { return query.Lift(c.Writer, time.Now().Add(most+a.Timeout)) }
 		if in, ok := c.Request.Body.(*intake); ok && c.Request.ContentLength != 0 {
 			in.whole = whole
 		} else if err := whole(); err != nil {
@@ -107,18 +106,6 @@ func (a *API) lasting(scope store.Scope, h handler, most time.Duration) gin.Hand
 		}
 		return h(ctx, c, who)
 	}, most)
-}
-
-// lift puts the server's time-outs of one request off. The read deadline is one of them: when it passes
-// net/http ends the request's context, even if the body was read long ago.
-func lift(w http.ResponseWriter, until time.Time) error {
-	rc := http.NewResponseController(w)
-	for _, set := range []func(time.Time) error{rc.SetReadDeadline, rc.SetWriteDeadline} {
-		if err := set(until); err != nil && !errors.Is(err, http.ErrNotSupported) {
-			return fmt.Errorf("lift the time-outs: %w", err)
-		}
-	}
-	return nil
 }
 
 // fail answers with the error's problem, and logs the error if the answer may not say what it was.

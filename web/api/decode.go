@@ -264,55 +264,43 @@ func (f *fields) choose(name string, raw []byte, to *accept.Choice) {
 	}
 }
 
-// success takes a rule's name, or the bytes of one given whole, which the engine reads.
-func (f *fields) success(raw []byte, to *accept.Choice) {
+// nameOr takes the name of what may be given whole, too: then object reads it. what says which name, where it is neither.
+func (f *fields) nameOr(name, what string, raw []byte, to *string, object func()) {
 	switch raw[0] {
 	case 'n':
 	case '"':
-		f.text("success", raw, &to.Success)
+		f.text(name, raw, to)
 	case '{':
-		to.SuccessRule = raw
+		object()
 	default:
-		f.add("success", "must be a success rule's name or an object")
+		f.add(name, "must be a "+what+"'s name or an object")
 	}
 }
 
-// signer takes a signer's name, or the text of an object with its options.
+// success takes a rule's name, or the bytes of one given whole, which the engine reads.
+func (f *fields) success(raw []byte, to *accept.Choice) {
+	f.nameOr("success", "success rule", raw, &to.Success, func() { to.SuccessRule = raw })
+}
+
+// signer takes a signer's name, or the text of an object with its options. An object within a text is no name.
 func (f *fields) signer(raw []byte, to *accept.Choice) {
-	switch raw[0] {
-	case 'n':
+	if s, wrong := decodeLine(raw); wrong == "" && strings.HasPrefix(s, "{") {
+		f.add("signer", "must be a signer's name or an object")
 		return
-	case '{':
-		to.Signer = string(raw)
-		return
-	case '"':
-		if s, wrong := decodeLine(raw); wrong != "" {
-			f.add("signer", wrong)
-			return
-		} else if !strings.HasPrefix(s, "{") { // an object within a text is no name
-			to.Signer = s
-			return
-		}
 	}
-	f.add("signer", "must be a signer's name or an object")
+	f.nameOr("signer", "signer", raw, &to.Signer, func() { to.Signer = string(raw) })
 }
 
 // policy takes a name or a policy given whole.
 func (f *fields) policy(raw []byte, to *accept.Choice) {
-	switch raw[0] {
-	case 'n':
-	case '"':
-		f.text("policy", raw, &to.PolicyName)
-	case '{':
+	f.nameOr("policy", "policy", raw, &to.PolicyName, func() {
 		before, p := len(f.invalid), emptyPolicy()
 		f.object("policy", "policy.", raw, func(key, value []byte) bool { return f.policyMember("policy.", key, value, &p) })
 		f.policyEnd("policy.", &p)
 		if len(f.invalid) == before {
 			to.Policy, to.PolicyGiven = p, true
 		}
-	default:
-		f.add("policy", "must be a policy's name or an object")
-	}
+	})
 }
 
 // emptyPolicy is what a policy given whole starts from.

@@ -180,19 +180,14 @@ func (d *pollDecoder) onResult(raw []byte) {
 	d.poll.OnResult = &sub
 }
 
-// notOfAResult says why a field of a callback is none of the one that tells a result, or nothing.
-func notOfAResult(name string) string {
-	switch name {
-	case "payload", "body", "body_base64":
-		return "may not be given: the result is the body"
-	case "content_type":
-		return "may not be given: the result is the body, which is JSON"
-	case "idempotency_key":
-		return "may not be given: a poll's end makes one callback, once"
-	case "due_at":
-		return "may not be given: it is due when the poll ends; give delay to have it later"
-	}
-	return ""
+// notOfAResult says why a field of a callback is none of the one that tells a result.
+var notOfAResult = map[string]string{
+	"payload":         "may not be given: the result is the body",
+	"body":            "may not be given: the result is the body",
+	"body_base64":     "may not be given: the result is the body",
+	"content_type":    "may not be given: the result is the body, which is JSON",
+	"idempotency_key": "may not be given: a poll's end makes one callback, once",
+	"due_at":          "may not be given: it is due when the poll ends; give delay to have it later",
 }
 
 // short takes JSON that goes into a poll's result as it stands in the request.

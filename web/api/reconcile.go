@@ -57,13 +57,8 @@ func outcomeOf(e *store.TerminalEvent) client.Outcome {
 	}
 }
 
-const (
-	// maxGroups is the most groups of books that are answered, and maxDays the most days that they are kept by.
-	maxGroups = 10_000
-	maxDays   = 1000
-	// maxExtra is the most references that are named which a caller's list lacks.
-	maxExtra = 10_000
-)
+// maxExtra is the most references that are named which a caller's list lacks.
+const maxExtra = 10_000
 
 // spanEnd is how long after now a span ends that is given no end: the end does not belong to a span, and what
 // was accepted before the request, in the same millisecond, does.
@@ -86,26 +81,18 @@ func (a *API) reconcile(ctx context.Context, c *gin.Context, who caller) error {
 	if wrong == query.Unordered || wrong != "" && len(q.Invalid) == 0 {
 		q.Add("from", wrong)
 	}
-	if by == groupByDay && s.To-s.From > maxDays*(24*time.Hour).Milliseconds() {
-		q.Add("group_by", fmt.Sprintf("day is for at most %d days", maxDays))
+	if by == groupByDay && s.To-s.From > query.MaxDays*(24*time.Hour).Milliseconds() {
+		q.Add("group_by", fmt.Sprintf("day is for at most %d days", query.MaxDays))
 	}
 	if err := q.Err(); err != nil {
 		return err
 	}
-	books, err := a.Store.Books(ctx, who.Project, store.BooksQuery{From: s.From, To: s.To, GroupBy: by, Zone: zone, MaxGroups: maxGroups})
+	books, err := a.Store.Books(ctx, who.Project, store.BooksQuery{From: s.From, To: s.To, GroupBy: by, Zone: zone, MaxGroups: query.MaxGroups})
 	if err != nil {
 		return err
 	}
 	out := client.Books{From: time.UnixMilli(s.From), To: time.UnixMilli(s.To), Timezone: zone.String(), GroupBy: by}
-	var total store.Books
-	for i := range books {
-		b := &books[i]
-		total.Accepted += b.Accepted
-		total.Succeeded += b.Succeeded
-		total.Dead += b.Dead
-		total.Canceled += b.Canceled
-		total.Open += b.Open
-	}
+	total := query.Total(books)
 	out.Total = countsOf(&total)
 	if by != "" {
 		out.Data = each(books, func(b *store.Books) client.GroupBooks {

@@ -115,15 +115,11 @@ func ReadTemplate(raw []byte) (accept.Submission, error) {
 	return sub, nil
 }
 
-// notOfATemplate says why a field of a callback is none of a template, or nothing.
-func notOfATemplate(name string) string {
-	switch name {
-	case "due_at":
-		return "may not be given: a schedule makes a new callback each time, due at that time; give delay to have it later"
-	case "idempotency_key":
-		return "may not be given: a schedule makes a new callback each time"
-	}
-	return ""
+// notOfATemplate says why a field of a callback is none of a template.
+var notOfATemplate = map[string]string{
+	"due_at": "may not be given: a schedule makes a new callback each time, due at that time; " +
+		"give delay to have it later",
+	"idempotency_key": "may not be given: a schedule makes a new callback each time",
 }
 
 // templateOf is a template as it was given, without the credentials in its headers. One that is no object, which only a

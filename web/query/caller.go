@@ -1,9 +1,12 @@
 package query
 
 import (
+	"errors"
 	"fmt"
+	"net/http"
 	"net/netip"
 	"net/url"
+	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -47,4 +50,16 @@ func (c Caller) KeyID() string {
 func HTTPS(publicURL string) bool {
 	u, err := url.Parse(publicURL)
 	return err == nil && u.Scheme == "https"
+}
+
+// Lift puts the server's time-outs of one request off. The read deadline is one of them: when it passes net/http ends
+// the request's context, even if the body was read long ago.
+func Lift(w http.ResponseWriter, until time.Time) error {
+	rc := http.NewResponseController(w)
+	for _, set := range []func(time.Time) error{rc.SetReadDeadline, rc.SetWriteDeadline} {
+		if err := set(until); err != nil && !errors.Is(err, http.ErrNotSupported) {
+			return fmt.Errorf("lift the time-outs: %w", err)
+		}
+	}
+	return nil
 }

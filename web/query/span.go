@@ -3,6 +3,8 @@ package query
 import (
 	"time"
 	_ "time/tzdata" // an image that has nothing but the program knows no zones
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
 // A Span is a span of time, From <= t < To, in Unix milliseconds.
@@ -53,4 +55,23 @@ func SpanOf(from, to *int64, end int64) (s Span, wrong string) {
 		return Span{end, end}, Unordered
 	}
 	return Span{*from, end}, ""
+}
+
+const (
+	// MaxGroups is the most groups of books that are counted, MaxDays the most days that they are kept by.
+	MaxGroups = 10_000
+	MaxDays   = 1000
+)
+
+// Total adds books up.
+func Total(books []store.Books) (total store.Books) {
+	for i := range books {
+		b := &books[i]
+		total.Accepted += b.Accepted
+		total.Succeeded += b.Succeeded
+		total.Dead += b.Dead
+		total.Canceled += b.Canceled
+		total.Open += b.Open
+	}
+	return total
 }

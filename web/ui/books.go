@@ -24,9 +24,6 @@ import (
 const (
 	// booksTime bounds one counting, which reads every callback of its span: people choose a shorter span rather than wait longer.
 	booksTime = time.Minute
-	// maxGroups is the most groups that are counted, maxDays the most days that books are kept by; as of the API.
-	maxGroups = 10_000
-	maxDays   = 1000
 	// shownGroups is how many groups the page shows; the file has all.
 	shownGroups = 30
 )
@@ -89,15 +86,15 @@ func (u *UI) books(r *request) (*answer, error) {
 			p.refuse("label", p.T("books.needed"))
 		}
 	}
-	if by == byDay && p.span.To-p.span.From > maxDays*(24*time.Hour).Milliseconds() {
-		p.refuse("group_by", p.T("books.days", "n", maxDays))
+	if by == byDay && p.span.To-p.span.From > query.MaxDays*(24*time.Hour).Milliseconds() {
+		p.refuse("group_by", p.T("books.days", "n", query.MaxDays))
 	}
 	if !asked || len(p.FieldErrors) > 0 {
 		return show("books", p)
 	}
 	ctx, cancel := context.WithTimeout(r.ctx, booksTime)
 	defer cancel()
-	found, err := u.Store.Books(ctx, r.who.Project, store.BooksQuery{From: p.span.From, To: p.span.To, GroupBy: by, Zone: r.zone.Location, MaxGroups: maxGroups})
+	found, err := u.Store.Books(ctx, r.who.Project, store.BooksQuery{From: p.span.From, To: p.span.To, GroupBy: by, Zone: r.zone.Location, MaxGroups: query.MaxGroups})
 	var wrong *store.InvalidError
 	switch {
 	case errors.As(err, &wrong):
@@ -184,12 +181,7 @@ func (p *booksPage) offer(by string) {
 
 // fillBooks makes rows of the books: those first that one must look at, days newest first.
 func (u *UI) fillBooks(r *request, p *booksPage, found []store.Books, by string) error {
-	var total store.Books
-	for i := range found {
-		b := &found[i]
-		total.Accepted, total.Succeeded, total.Dead = total.Accepted+b.Accepted, total.Succeeded+b.Succeeded, total.Dead+b.Dead
-		total.Canceled, total.Open = total.Canceled+b.Canceled, total.Open+b.Open
-	}
+	total := query.Total(found)
 	p.Total = p.row(&total, "")
 	if by == "" {
 		return nil

@@ -16,6 +16,7 @@ import (
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/web/httperr"
+	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
 // Root is where everything is.
@@ -181,7 +182,7 @@ func (u *UI) serve(c *gin.Context, route Route) {
 		err = u.admit(r, route)
 	}
 	if err == nil && route.most > 0 { // not before the form was read: until then its sender is what takes long
-		err = lift(c.Writer, time.Now().Add(u.Timeout+route.most))
+		err = query.Lift(c.Writer, time.Now().Add(u.Timeout+route.most))
 	}
 	var a *answer
 	if err == nil {
@@ -191,17 +192,6 @@ func (u *UI) serve(c *gin.Context, route Route) {
 		a = u.trouble(r, err)
 	}
 	u.reply(c, r, a)
-}
-
-// lift puts the server's bounds on one request off, for one that takes longer.
-func lift(w http.ResponseWriter, until time.Time) error {
-	rc := http.NewResponseController(w)
-	for _, set := range []func(time.Time) error{rc.SetReadDeadline, rc.SetWriteDeadline} {
-		if err := set(until); err != nil && !errors.Is(err, http.ErrNotSupported) {
-			return fmt.Errorf("lift the time-outs: %w", err)
-		}
-	}
-	return nil
 }
 
 // errSignIn: there is no session, or it has ended.
