@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"strings"
 
 	"github.com/gin-gonic/gin"
 
@@ -50,11 +49,7 @@ func endpointChange(d *decoder, r *client.EndpointFields, patch bool) control.En
 }
 
 // putEndpoint is PUT /v1/endpoints/by-external-id/{external_id}: 201 where it was made, 200 where it was replaced.
-func (a *API) putEndpoint(ctx context.Context, c *gin.Context, who caller) error {
-	external, err := externalID(c)
-	if err != nil {
-		return err
-	}
+func (a *API) putEndpoint(ctx context.Context, c *gin.Context, who caller, external string) error {
 	ch, reason, err := readEndpoint(c, false)
 	if err != nil {
 		return err
@@ -136,30 +131,6 @@ func (a *API) putEndpoints(ctx context.Context, c *gin.Context, who caller) erro
 	})
 }
 
-// externalID returns the caller's own name for an endpoint from the path.
-func externalID(c *gin.Context) (string, error) {
-	s := strings.TrimPrefix(c.Param("external_id"), "/")
-	wrong := query.CheckText(s, false)
-	if wrong != "" || s == "" {
-		return "", store.ErrNotFound
-	}
-	return s, nil
-}
-
-// getEndpointByExternalID is GET /v1/endpoints/by-external-id/{external_id}.
-func (a *API) getEndpointByExternalID(ctx context.Context, c *gin.Context, who caller) error {
-	external, err := externalID(c)
-	if err != nil {
-		return err
-	}
-	return a.endpoint(c)(a.Store.EndpointByExternalID(ctx, who.Project, external))
-}
-
-// endpoint answers with an endpoint.
-func (a *API) endpoint(c *gin.Context) func(store.Endpoint, error) error {
-	return reply(a, c, http.StatusOK, a.endpointOf)
-}
-
 // endpointOf is an endpoint as its caller sees it now.
 func (a *API) endpointOf(ep *store.Endpoint) client.Endpoint {
 	override := ep.URLOverride
@@ -223,7 +194,7 @@ func (a *API) patchEndpoint(ctx context.Context, c *gin.Context, who caller, id 
 	if ch.Secret != "" && ch.URL == nil && !ch.Admin {
 		return lacks(store.ScopeAdmin) // with another host it replaces the credential that stays behind
 	}
-	return a.endpoint(c)(a.Engine.PatchEndpoint(ctx, who.Project, id, ch, who.By(reason)))
+	return reply(a, c, http.StatusOK, a.endpointOf)(a.Engine.PatchEndpoint(ctx, who.Project, id, ch, who.By(reason)))
 }
 
 // testEndpoint sends the callback that says of itself that it is a test.

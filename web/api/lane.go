@@ -74,7 +74,7 @@ func (a *API) laneOf(l *store.Lane) client.Lane {
 }
 
 // limitLane is PUT /v1/lanes/{lane}/limits: null takes a bound away, and one that is not given stays.
-func (a *API) limitLane(ctx context.Context, c *gin.Context, who caller) error {
+func (a *API) limitLane(ctx context.Context, c *gin.Context, who caller, key string) error {
 	r, d, err := read[client.LaneLimits](c, false)
 	if err != nil {
 		return err
@@ -95,7 +95,7 @@ func (a *API) limitLane(ctx context.Context, c *gin.Context, who caller) error {
 	if limit == nil && rate == nil {
 		return invalid("rate", "is needed, or concurrency; null is no bound of its own")
 	}
-	return reply(a, c, http.StatusOK, a.laneOf)(a.Engine.SetLane(ctx, who.Project, c.Param("lane"), limit, rate, who.By(r.Reason)))
+	return reply(a, c, http.StatusOK, a.laneOf)(a.Engine.SetLane(ctx, who.Project, key, limit, rate, who.By(r.Reason)))
 }
 
 // readPause reads how long something is to be held, and why: until a time, for a while, or with neither until it is resumed.
@@ -127,9 +127,6 @@ func readResume(c *gin.Context) (end int64, reason string, err error) {
 	return 0, reason, err
 }
 
-// A handlerOf answers a request for a thing of that id, or that key.
-type handlerOf func(ctx context.Context, c *gin.Context, who caller, id string) error
-
 // holding returns what pauses a thing and what resumes it: both answer with the thing. Accepts go on.
 func holding[T, R any](
 	a *API, set func(ctx context.Context, project, id string, until int64, by store.Actor) (T, error),
@@ -145,13 +142,6 @@ func holding[T, R any](
 		}
 	}
 	return hold(a.readPause), hold(readResume)
-}
-
-// ofLane answers a request for the lane that the path names. For a path without a lane the key is empty.
-func ofLane(h handlerOf) handler {
-	return func(ctx context.Context, c *gin.Context, who caller) error {
-		return h(ctx, c, who, c.Param("lane"))
-	}
 }
 
 // holdProject pauses or resumes all that a project sends.

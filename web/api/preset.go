@@ -18,16 +18,6 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
-// pathName returns a name from the path. What no name can be is not found.
-func pathName(c *gin.Context, param string) (string, error) {
-	name := c.Param(param)
-	wrong := query.CheckText(name, false)
-	if wrong != "" || name == "" {
-		return "", store.ErrNotFound
-	}
-	return name, nil
-}
-
 // unprefixed names the fields of an error as they stand in a request whose body is a field of that name elsewhere.
 func unprefixed(err error, prefix string) error {
 	var invalid *store.InvalidError
@@ -102,8 +92,8 @@ func (k *presetKind) from(q *query.Values) int64 {
 }
 
 // getPreset is GET of one, the project's own before what every project knows.
-func (a *API) getPreset(k presetKind) handler {
-	return onName(func(ctx context.Context, c *gin.Context, who caller, name string) error {
+func (a *API) getPreset(k presetKind) handlerOf {
+	return func(ctx context.Context, c *gin.Context, who caller, name string) error {
 		q, err := parseQuery(c)
 		if err != nil {
 			return err
@@ -114,24 +104,13 @@ func (a *API) getPreset(k presetKind) handler {
 			return err
 		}
 		return a.showPreset(ctx, c, who, k, name, from)
-	})
-}
-
-// onName makes the handler of what the path names with a name. What no name can be is not found.
-func onName(h func(ctx context.Context, c *gin.Context, who caller, name string) error) handler {
-	return func(ctx context.Context, c *gin.Context, who caller) error {
-		name, err := pathName(c, "name")
-		if err != nil {
-			return err
-		}
-		return h(ctx, c, who, name)
 	}
 }
 
 // putPreset is PUT of one of the project's own: 200 with it. k.read reads the request and returns what puts
 // it.
-func (a *API) putPreset(k presetKind) handler {
-	return onName(func(ctx context.Context, c *gin.Context, who caller, name string) error {
+func (a *API) putPreset(k presetKind) handlerOf {
+	return func(ctx context.Context, c *gin.Context, who caller, name string) error {
 		put, reason, err := k.read(c, a.Engine)
 		if err != nil {
 			return err
@@ -140,22 +119,16 @@ func (a *API) putPreset(k presetKind) handler {
 			return err
 		}
 		return a.showPreset(ctx, c, who, k, name, 0)
-	})
+	}
 }
 
-// deletePreset is DELETE of one of the project's own: 204. What was accepted with it keeps what it was.
-func (a *API) deletePreset(kind store.PresetKind) handler {
-	return onName(func(ctx context.Context, c *gin.Context, who caller, name string) error {
-		reason, err := readReason(c)
-		if err != nil {
-			return err
-		}
-		if err := a.Engine.DeletePreset(ctx, who.Project, kind, name, who.By(reason)); err != nil {
-			return err
-		}
-		noContent(c)
-		return nil
-	})
+// deletePreset deletes one of the project's own. What was accepted with it keeps what it was.
+func (a *API) deletePreset(
+	kind store.PresetKind,
+) func(ctx context.Context, project, name string, by store.Actor) error {
+	return func(ctx context.Context, project, name string, by store.Actor) error {
+		return a.Engine.DeletePreset(ctx, project, kind, name, by)
+	}
 }
 
 func (a *API) showPreset(ctx context.Context, c *gin.Context, who caller, k presetKind, name string, from int64) error {

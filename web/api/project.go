@@ -17,7 +17,7 @@ import (
 
 // projectParam returns a project's id from the path. A key's own project is the only one that there is for it.
 func projectParam(c *gin.Context, who caller) (string, error) {
-	id, err := pathName(c, "id")
+	id, err := byName("id")(c)
 	if err != nil || !who.Root() && id != who.Project {
 		return "", store.ErrNotFound
 	}

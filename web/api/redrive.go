@@ -202,11 +202,11 @@ func (a *API) listRedrives() handler {
 }
 
 // setRedrive is POST /v1/redrives/{id}/pause, resume or cancel. What a canceled one has done stays done.
-func (a *API) setRedrive(to store.RedriveState) handler {
+func (a *API) setRedrive(find finder, to store.RedriveState) handler {
 	set := func(ctx context.Context, project, id string, by store.Actor) (store.Redrive, error) {
 		return a.Engine.SetRedrive(ctx, project, id, to, by)
 	}
-	return done(a, store.RedrivePrefix, http.StatusOK, set, redriveOf)
+	return done(a, find, http.StatusOK, set, redriveOf)
 }
 
 // redriveOf is a redrive as it is shown.

@@ -53,8 +53,10 @@ func (a *API) Routes() []Route {
 func (a *API) rows() []row {
 	const send, read, operate, admin = store.ScopeSend, store.ScopeRead, store.ScopeOperate, store.ScopeAdmin
 	const ok, accepted = http.StatusOK, http.StatusAccepted
-	const cb, ep, rd, sc = store.CallbackPrefix, store.EndpointPrefix, store.RedrivePrefix, store.SchedulePrefix
-	const external = "/v1/endpoints/by-external-id/*external_id"
+	const byExternalID = "/v1/endpoints/by-external-id/*external_id"
+	cb, ep := byID(store.CallbackPrefix), byID(store.EndpointPrefix)
+	rd, sc := byID(store.RedrivePrefix), byID(store.SchedulePrefix)
+	external, preset := byName("external_id"), byName("name")
 	pauseEndpoint, resumeEndpoint := holding(a, a.Engine.PauseEndpoint, a.endpointOf)
 	pauseLane, resumeLane := holding(a, a.Engine.PauseLane, a.laneOf)
 	pauseProject, resumeProject := holding(a, a.holdProject, a.heldOf)
@@ -82,8 +84,8 @@ func (a *API) rows() []row {
 		{operate, "POST /v1/endpoints", a.createEndpoint, 0},
 		{read, "GET /v1/endpoints", a.listEndpoints, 0},
 		{operate, "POST /v1/endpoints/batch", a.putEndpoints, 0},
-		{read, "GET " + external, a.getEndpointByExternalID, 0},
-		{operate, "PUT " + external, a.putEndpoint, 0},
+		{read, "GET " + byExternalID, shown(a, external, a.Store.EndpointByExternalID, a.endpointOf), 0},
+		{operate, "PUT " + byExternalID, one(external, a.putEndpoint), 0},
 		{read, "GET /v1/endpoints/:id", shown(a, ep, a.Store.Endpoint, a.endpointOf), 0},
 		{operate, "PATCH /v1/endpoints/:id", one(ep, a.patchEndpoint), 0},
 		{operate, "DELETE /v1/endpoints/:id", remove(ep, a.Engine.DeleteEndpoint), 0},
@@ -94,18 +96,18 @@ func (a *API) rows() []row {
 		{admin, "POST /v1/endpoints/:id/rotate_secret", one(ep, a.rotateEndpointSecret), 0},
 
 		{read, "GET /v1/lanes", a.listLanes, 0},
-		{operate, "POST " + lanePath + "pause", ofLane(pauseLane), 0},
-		{operate, "POST " + lanePath + "resume", ofLane(resumeLane), 0},
-		{operate, "PUT " + lanePath + "limits", a.limitLane, 0},
-		{operate, "POST /v1/pause", ofLane(pauseProject), 0},
-		{operate, "POST /v1/resume", ofLane(resumeProject), 0},
+		{operate, "POST " + lanePath + "pause", one(byLane, pauseLane), 0},
+		{operate, "POST " + lanePath + "resume", one(byLane, resumeLane), 0},
+		{operate, "PUT " + lanePath + "limits", one(byLane, a.limitLane), 0},
+		{operate, "POST /v1/pause", one(byLane, pauseProject), 0},
+		{operate, "POST /v1/resume", one(byLane, resumeProject), 0},
 
 		{operate, "POST /v1/redrives", a.createRedrive, 0},
 		{read, "GET /v1/redrives", a.listRedrives(), 0},
 		{read, "GET /v1/redrives/:id", shown(a, rd, a.Store.Redrive, redriveOf), 0},
-		{operate, "POST /v1/redrives/:id/pause", a.setRedrive(store.RedrivePaused), 0},
-		{operate, "POST /v1/redrives/:id/resume", a.setRedrive(store.RedriveRunning), 0},
-		{operate, "POST /v1/redrives/:id/cancel", a.setRedrive(store.RedriveCanceled), 0},
+		{operate, "POST /v1/redrives/:id/pause", a.setRedrive(rd, store.RedrivePaused), 0},
+		{operate, "POST /v1/redrives/:id/resume", a.setRedrive(rd, store.RedriveRunning), 0},
+		{operate, "POST /v1/redrives/:id/cancel", a.setRedrive(rd, store.RedriveCanceled), 0},
 
 		{send, "POST /v1/polls", a.acceptPoll, 0},
 		{read, "GET /v1/polls/:id", one(cb, a.getPoll), 0},
@@ -125,7 +127,7 @@ func (a *API) rows() []row {
 		{admin, "PATCH /v1/projects/:id", a.patchProject, 0},
 		{admin, "GET /v1/keys", a.listKeys(), 0},
 		{admin, "POST /v1/keys", a.createKey, 0},
-		{admin, "DELETE /v1/keys/:id", done(a, store.KeyPrefix, ok, a.revokeKey, keyOf), 0},
+		{admin, "DELETE /v1/keys/:id", done(a, byID(store.KeyPrefix), ok, a.revokeKey, keyOf), 0},
 		{admin, "GET /v1/secret", a.secret, 0},
 		{admin, "POST /v1/secret/rotate", a.rotateSecret, 0},
 		{admin, "POST /v1/secret/reencrypt", root(a.reencrypt), 0},
@@ -137,9 +139,9 @@ func (a *API) rows() []row {
 	for _, k := range presetKinds() {
 		all = append(all,
 			row{read, "GET " + k.path, a.listPresets(k), 0},
-			row{read, "GET " + k.path + "/:name", a.getPreset(k), 0},
-			row{operate, "PUT " + k.path + "/:name", a.putPreset(k), 0},
-			row{operate, "DELETE " + k.path + "/:name", a.deletePreset(k.kind), 0})
+			row{read, "GET " + k.path + "/:name", one(preset, a.getPreset(k)), 0},
+			row{operate, "PUT " + k.path + "/:name", one(preset, a.putPreset(k)), 0},
+			row{operate, "DELETE " + k.path + "/:name", remove(preset, a.deletePreset(k.kind)), 0})
 	}
 	return all
 }
@@ -191,6 +193,3 @@ func (a *API) laneAction(c *gin.Context, routes map[string]Route) {
 		route.handler(c)
 	}
 }
-
-// noContent answers that it is done, and that there is nothing to say of it.
-func noContent(c *gin.Context) { c.Writer.WriteHeader(http.StatusNoContent) }

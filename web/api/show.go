@@ -102,20 +102,51 @@ func behind[T any](rows []T, after store.Cursor, at func(*T) store.Cursor, order
 	return rows[begin:]
 }
 
-// one makes the handler of what the path names with an id of that prefix. What cannot be an id is not found.
-func one(prefix string, h handlerOf) handler {
-	return func(ctx context.Context, c *gin.Context, who caller) error {
+// A finder reads the id, the key or the name of what the path names. What can be none is not found.
+type finder func(c *gin.Context) (id string, err error)
+
+// byID finds what the path names with an id of that prefix.
+func byID(prefix string) finder {
+	return func(c *gin.Context) (string, error) {
 		id, ok := store.BareID(prefix, c.Param("id"))
 		if !ok {
-			return store.ErrNotFound
+			return "", store.ErrNotFound
+		}
+		return id, nil
+	}
+}
+
+// byName finds what the path names with a name of its caller's.
+func byName(param string) finder {
+	return func(c *gin.Context) (string, error) {
+		name := strings.TrimPrefix(c.Param(param), "/") // which one at the end of a path begins with
+		if wrong := query.CheckText(name, false); wrong != "" || name == "" {
+			return "", store.ErrNotFound
+		}
+		return name, nil
+	}
+}
+
+// byLane finds the lane that the path names. For a path without a lane the key is empty.
+func byLane(c *gin.Context) (string, error) { return c.Param("lane"), nil }
+
+// A handlerOf answers a request for a thing of that id, key or name.
+type handlerOf func(ctx context.Context, c *gin.Context, who caller, id string) error
+
+// one makes the handler of what the path names.
+func one(find finder, h handlerOf) handler {
+	return func(ctx context.Context, c *gin.Context, who caller) error {
+		id, err := find(c)
+		if err != nil {
+			return err
 		}
 		return h(ctx, c, who, id)
 	}
 }
 
 // act is one for what is done with no more than a reason, which names the caller in the audit.
-func act(prefix string, h func(ctx context.Context, c *gin.Context, project, id string, by store.Actor) error) handler {
-	return one(prefix, func(ctx context.Context, c *gin.Context, who caller, id string) error {
+func act(find finder, h func(ctx context.Context, c *gin.Context, project, id string, by store.Actor) error) handler {
+	return one(find, func(ctx context.Context, c *gin.Context, who caller, id string) error {
 		reason, err := readReason(c)
 		if err != nil {
 			return err
@@ -124,32 +155,32 @@ func act(prefix string, h func(ctx context.Context, c *gin.Context, project, id 
 	})
 }
 
-// shown makes the handler that shows what the path names with an id of that prefix.
+// shown makes the handler that shows what the path names.
 func shown[T, R any](
-	a *API, prefix string, read func(ctx context.Context, project, id string) (T, error), of func(*T) R,
+	a *API, find finder, read func(ctx context.Context, project, id string) (T, error), of func(*T) R,
 ) handler {
-	return one(prefix, func(ctx context.Context, c *gin.Context, who caller, id string) error {
+	return one(find, func(ctx context.Context, c *gin.Context, who caller, id string) error {
 		return reply(a, c, http.StatusOK, of)(read(ctx, who.Project, id))
 	})
 }
 
 // done is act for what is answered with what it has made of the thing.
 func done[T, R any](
-	a *API, prefix string, status int,
+	a *API, find finder, status int,
 	do func(ctx context.Context, project, id string, by store.Actor) (T, error), of func(*T) R,
 ) handler {
-	return act(prefix, func(ctx context.Context, c *gin.Context, project, id string, by store.Actor) error {
+	return act(find, func(ctx context.Context, c *gin.Context, project, id string, by store.Actor) error {
 		return reply(a, c, status, of)(do(ctx, project, id, by))
 	})
 }
 
 // remove is act for what answers that it is done, and that there is nothing to say of it.
-func remove(prefix string, do func(ctx context.Context, project, id string, by store.Actor) error) handler {
-	return act(prefix, func(ctx context.Context, c *gin.Context, project, id string, by store.Actor) error {
+func remove(find finder, do func(ctx context.Context, project, id string, by store.Actor) error) handler {
+	return act(find, func(ctx context.Context, c *gin.Context, project, id string, by store.Actor) error {
 		if err := do(ctx, project, id, by); err != nil {
 			return err
 		}
-		noContent(c)
+		c.Writer.WriteHeader(http.StatusNoContent)
 		return nil
 	})
 }
