@@ -49,7 +49,7 @@ func TestHeldOnRedisNamesWhatSQLForgot(t *testing.T) {
 	})
 	do := func(code int, args ...string) *cmdtest.Terminal {
 		term := program.Terminal()
-		term.Ends(t, code, append(args, "--server", held.Client.Base, "--key", held.Settings.AdminKey)...)
+		term.Ends(t, code, append(args, held.Flags()...)...)
 		return term
 	}
 	term := do(console.ExitFailed, "verify", "--unknown")

@@ -37,7 +37,7 @@ func TestCase40ServeRefusesAWrongMasterKey(t *testing.T) {
 	both := *s
 	both.MasterKey = []string{cmdtest.SomeKey('w'), made}
 	r = apptest.Start(t, &both)
-	program.Terminal().Ends(t, console.ExitOK, "secrets", "reencrypt", "--server", r.Client.Base, "--key", s.AdminKey)
+	program.Terminal().Ends(t, console.ExitOK, append([]string{"secrets", "reencrypt"}, r.Flags()...)...)
 	r.End(t)
 	both.MasterKey = both.MasterKey[:1]
 	apptest.Start(t, &both)

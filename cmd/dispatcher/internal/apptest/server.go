@@ -111,6 +111,11 @@ func Start(t *testing.T, s *config.Settings) *Running {
 	return r
 }
 
+// Flags name the server and its key to a command, before further ones.
+func (r *Running) Flags(more ...string) []string {
+	return append([]string{"--server", r.Client.Base, "--key", r.Settings.AdminKey}, more...)
+}
+
 // End stops the server.
 func (r *Running) End(t *testing.T) {
 	t.Helper()

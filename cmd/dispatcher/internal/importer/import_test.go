@@ -42,7 +42,7 @@ func importLines(t *testing.T, n int) string {
 func importing(t *testing.T, r *apptest.Running, code int, path string, args ...string) (sum summary, said string) {
 	t.Helper()
 	term := program.Terminal()
-	term.Ends(t, code, append([]string{"import", "--json", "--server", r.Client.Base, "--key", r.Client.Key, path}, args...)...)
+	term.Ends(t, code, append([]string{"import", "--json", path}, r.Flags(args...)...)...)
 	if text := term.Stdout.String(); text != "" {
 		if err := json.Unmarshal([]byte(text), &sum); err != nil {
 			t.Fatalf("%v: %s", err, text)

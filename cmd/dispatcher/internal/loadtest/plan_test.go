@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -25,32 +26,26 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/internal/transcript"
 )
 
+// A line of quantiles.txt is how many times there are, 1 ms, 2 ms and so on, or the times themselves.
 func TestQuantiles(t *testing.T) {
 	t.Parallel()
-	upTo := func(n int) []time.Duration {
-		var list []time.Duration
-		for i := n; i > 0; i-- {
-			list = append(list, time.Duration(i)*time.Millisecond)
+	transcript.Run(t, "testdata/lines/quantiles.txt", func(line string) string {
+		var times []time.Duration
+		if n, err := strconv.Atoi(line); err == nil {
+			for i := n; i > 0; i-- {
+				times = append(times, time.Duration(i)*time.Millisecond)
+			}
+			return fmt.Sprintf("%+v", quantilesOf(times))
 		}
-		return list
-	}
-	for _, tc := range []struct {
-		times []time.Duration
-		want  quantiles
-	}{
-		{nil, quantiles{}},
-		{upTo(1), quantiles{1, 1, 1, 1}},
-		{upTo(2), quantiles{1, 2, 2, 2}},
-		{upTo(10), quantiles{5, 9, 10, 10}},
-		{upTo(100), quantiles{50, 90, 99, 100}},
-		{upTo(101), quantiles{51, 91, 100, 101}},
-		{upTo(1000), quantiles{500, 900, 990, 1000}},
-		{[]time.Duration{-1500 * time.Microsecond, 1234567}, quantiles{-1.5, 1.235, 1.235, 1.235}},
-	} {
-		if got := quantilesOf(slices.Clone(tc.times)); got != tc.want {
-			t.Errorf("of %v: %+v, not %+v", tc.times, got, tc.want)
+		for word := range strings.FieldsSeq(line) {
+			d, err := time.ParseDuration(word)
+			if err != nil {
+				t.Error(err)
+			}
+			times = append(times, d)
 		}
-	}
+		return fmt.Sprintf("%+v", quantilesOf(times))
+	})
 }
 
 // planOf is the plan of a command line.
@@ -158,26 +153,22 @@ func has(set map[string]bool, name string) bool {
 	return ok
 }
 
+// A line of clocks.txt has, of each callback, when it was created by the server's clock, sent and answered, in milliseconds.
 func TestTheServersClock(t *testing.T) {
 	t.Parallel()
 	at := func(ms float64) time.Time { return time.UnixMilli(1_700_000_000_000).Add(time.Duration(ms * 1e6)) }
-	var same, ahead, turned serverClock
-	// Created somewhere between sent and came, cut down to the millisecond.
-	same.observe(at(10), at(9.5), at(11.2))
-	same.observe(at(20), at(20.4), at(21.1))
-	if by, precision := same.ahead(); by != 0 || precision != 1100*time.Microsecond {
-		t.Errorf("one clock is %s ahead, to within %s", by, precision)
-	}
-	ahead.observe(at(1010), at(9.5), at(11.5))
-	ahead.observe(at(1020), at(20.2), at(20.8))
-	if by, precision := ahead.ahead(); (by-1000*time.Millisecond).Abs() > precision || precision > time.Millisecond {
-		t.Errorf("a clock that is 1 s ahead is %s ahead, to within %s", by, precision)
-	}
-	turned.observe(at(10), at(9.5), at(11.5))
-	turned.observe(at(5020), at(20), at(21))
-	if by, precision := turned.ahead(); (by - 5*time.Second).Abs() > precision {
-		t.Errorf("after it was set it is %s ahead, to within %s", by, precision)
-	}
+	transcript.Run(t, "testdata/lines/clocks.txt", func(line string) string {
+		var clock serverClock
+		for callback := range strings.FieldsSeq(line) {
+			var created, sent, came float64
+			if _, err := fmt.Sscanf(callback, "%g,%g,%g", &created, &sent, &came); err != nil {
+				t.Error(err)
+			}
+			clock.observe(at(created), at(sent), at(came))
+		}
+		by, precision := clock.ahead()
+		return fmt.Sprintf("%s ahead, to within %s", by, precision)
+	})
 }
 
 // Early is what came before it was due by more than the clocks leave open; nothing else.
@@ -240,6 +231,18 @@ func TestTheBenchsLedger(t *testing.T) {
 	}
 }
 
+// clientOf is a client of a server without a wire.
+func clientOf(t *testing.T, server http.HandlerFunc) *remote.Client {
+	t.Helper()
+	term := program.Terminal()
+	term.Transport = cmdtest.InProcess{Handler: server}
+	cl, err := remote.New(&term.Console, remote.Flags{Key: "k"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cl
+}
+
 // A loader hands over to a server that answers each request with the next status, the last one again and again. No
 // wire is between them.
 func loader(t *testing.T, statuses ...int) *generator {
@@ -248,21 +251,13 @@ func loader(t *testing.T, statuses ...int) *generator {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cl, err := remote.New(&program.Terminal().Console, remote.Flags{Key: "k"})
-	if err != nil {
-		t.Fatal(err)
-	}
 	r, err := openBenchReceiver(p)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { r.listener.Close() })
-	g, err := newGenerator(cl, r, p)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var seen atomic.Int64
-	cl.HTTP.Transport = cmdtest.InProcess{Handler: http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+	cl := clientOf(t, func(w http.ResponseWriter, req *http.Request) {
 		answer := `{"id":"cb_1"}`
 		if strings.HasSuffix(req.URL.Path, "/batch") {
 			answer = `{"results":[{"status":202,"callback":{"id":"cb_1"}},
@@ -270,7 +265,13 @@ func loader(t *testing.T, statuses ...int) *generator {
 		}
 		w.WriteHeader(statuses[min(int(seen.Add(1)), len(statuses))-1])
 		cmdtest.Respond(t, w, answer)
-	})}
+	})
+	wireless := cl.HTTP.Transport
+	g, err := newGenerator(cl, r, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cl.HTTP.Transport = wireless
 	return g
 }
 
@@ -340,62 +341,55 @@ func TestBenchSaysWhatBoundAPhase(t *testing.T) {
 
 func TestAStretchOfWork(t *testing.T) {
 	t.Parallel()
-	used := func(ms int) serverUsage {
-		return serverUsage{Known: true, CPU: time.Duration(ms) * time.Millisecond}
-	}
+	used := func(ms time.Duration) serverUsage { return serverUsage{Known: true, CPU: ms * time.Millisecond} }
 	s := stretch{
 		began: sample{server: used(100), own: used(10), idle: 50, all: 1000},
 		ended: sample{server: used(1100), own: used(510), idle: 150, all: 1400},
 		done:  sample{server: used(1300), own: used(610)},
 		took:  2 * time.Second,
 	}
-	w := s.work(400)
-	if w.Callbacks != 400 || w.TookSeconds != 2 || *w.ServerCPUSecondsPer1000 != 3 || *w.OwnCPUSecondsPer1000 != 1.5 ||
-		*w.ServerCPUsBusy != 0.5 || *w.OwnCPUsBusy != 0.25 || *w.MachineIdleShare != 0.25 {
-		t.Errorf("took %v %v, busy %v %v, idle %v", *w.ServerCPUSecondsPer1000, *w.OwnCPUSecondsPer1000, *w.ServerCPUsBusy, *w.OwnCPUsBusy, *w.MachineIdleShare)
-	}
-	// What the system does not tell is left out, and nothing is divided by nothing.
-	s.ended.own.Known, s.done.own.Known, s.began.server.Known = false, false, false
-	if w := s.work(400); w.OwnCPUSecondsPer1000 != nil || w.ServerCPUSecondsPer1000 != nil || w.ServerCPUsBusy != nil || w.OwnCPUsBusy != nil {
-		t.Errorf("what is not known is %+v", w)
-	}
-	if w := s.work(0); w.MachineIdleShare != nil || w.Callbacks != 0 {
-		t.Errorf("nothing took %+v", w)
+	untold := s
+	untold.ended.own.Known, untold.done.own.Known, untold.began.server.Known = false, false, false
+	for want, got := range map[string]workFigures{
+		`{"callbacks":400,"took_seconds":2,"server_cpu_seconds_per_1000":3,"own_cpu_seconds_per_1000":1.5,` +
+			`"server_cpus_busy":0.5,"own_cpus_busy":0.25,"machine_idle_share":0.25}`: s.work(400),
+		// What the system does not tell is left out, and nothing is divided by nothing.
+		`{"callbacks":400,"took_seconds":2,"machine_idle_share":0.25}`: untold.work(400),
+		`{"callbacks":0,"took_seconds":2}`:                             untold.work(0),
+	} {
+		if text, err := json.Marshal(got); err != nil || string(text) != want {
+			t.Errorf("took %s (%v), not %s", text, err, want)
+		}
 	}
 }
 
 // Everything may have arrived and still be wrong.
 func TestBenchJudges(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
-		list           string
+	for want, tc := range map[string]struct {
+		dead           string
 		early, changed int
-		want           string
 	}{
-		"as it must be": {list: `{"data":[]}`},
-		"early":         {list: `{"data":[]}`, early: 2, want: "2 callbacks arrived before they were due"},
-		"changed":       {list: `{"data":[]}`, changed: 3, want: "3 arrivals had other bytes than were handed over"},
-		"dead":          {list: `{"data":[{"id":"cb_7","state":"dead","reason":"exhausted"}]}`, want: "cb_7 arrived and ended dead exhausted"},
+		"": {},
+		"2 callbacks arrived before they were due":         {early: 2},
+		"3 arrivals had other bytes than were handed over": {changed: 3},
+		"cb_7 arrived and ended dead exhausted":            {dead: `{"id":"cb_7","state":"dead","reason":"exhausted"}`},
 	} {
-		address := cmdtest.Handling(t, func(w http.ResponseWriter, r *http.Request) {
+		b := newBench(&program.Terminal().Console, &benchPlan{BenchCommand: &BenchCommand{}, run: "bench-1"})
+		b.cl = clientOf(t, func(w http.ResponseWriter, r *http.Request) {
 			if !strings.Contains(r.URL.RequestURI(), "ref=bench-1") {
 				t.Errorf("asked for %s", r.URL)
 			}
-			cmdtest.Respond(t, w, tc.list)
+			cmdtest.Respond(t, w, `{"data":[`+tc.dead+`]}`)
 		})
-		cl, err := remote.New(&program.Terminal().Console, remote.Flags{Server: address, Key: "k"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		b := newBench(&program.Terminal().Console, &benchPlan{BenchCommand: &BenchCommand{}, run: "bench-1"})
-		b.cl, b.receiver, b.report.Books.Early = cl, &benchReceiver{}, tc.early
+		b.receiver, b.report.Books.Early = &benchReceiver{}, tc.early
 		b.receiver.changed.Store(int64(tc.changed))
 		got := ""
 		if err := b.judge(t.Context()); err != nil {
 			got = err.Error()
 		}
-		if got != tc.want {
-			t.Errorf("%s: judged %q, not %q", name, got, tc.want)
+		if got != want {
+			t.Errorf("judged %q, not %q", got, want)
 		}
 	}
 }

@@ -108,7 +108,7 @@ func TestBenchByItself(t *testing.T) {
 func benchAt(t *testing.T, r *apptest.Running, code int, args ...string) *cmdtest.Terminal {
 	t.Helper()
 	term := program.Terminal()
-	term.Ends(t, code, slices.Concat(small("--server", r.Client.Base, "--key", r.Settings.AdminKey), args)...)
+	term.Ends(t, code, small(r.Flags(args...)...)...)
 	return term
 }
 
@@ -150,19 +150,16 @@ func TestBenchSaysWhyItCannot(t *testing.T) {
 	closed.EgressAllow = nil
 	guarded := apptest.Start(t, closed)
 	held := apptest.Start(t, apptest.Settings(t, "--hold"))
-	at := func(r *apptest.Running, args ...string) []string {
-		return append([]string{"--server", r.Client.Base, "--key", r.Settings.AdminKey}, args...)
-	}
 	for _, tc := range []struct {
 		args []string
 		want []string
 	}{
 		{[]string{"--server", open.Client.Base, "--key", "wrong"}, []string{"401 unauthorized"}},
 		{[]string{"--server", "http://127.0.0.1:1", "--key", "k"}, []string{"nobody listens at http://127.0.0.1:1"}},
-		{at(open, "--listen", "localhost:0", "--receiver", "http://127.0.0.1:1"),
+		{open.Flags("--listen", "localhost:0", "--receiver", "http://127.0.0.1:1"),
 			[]string{"the first callback does not arrive: cb_", "connect_refused", "--listen and --receiver"}},
-		{at(guarded), []string{"the server does not send to http://127.0.0.1:", "egress_allow"}},
-		{at(held, "--timeout", "1s"), []string{"is not sent within 1s: cb_", "not attempted", "Is sending held"}},
+		{guarded.Flags(), []string{"the server does not send to http://127.0.0.1:", "egress_allow"}},
+		{held.Flags("--timeout", "1s"), []string{"is not sent within 1s: cb_", "not attempted", "Is sending held"}},
 		{[]string{"--listen", strings.TrimPrefix(open.Client.Base, "http://")}, []string{"listen for bench's receiver"}},
 	} {
 		term := program.Terminal(cmdtest.AsProgram + "=1")
@@ -216,8 +213,8 @@ func TestBenchInterruptedOnARunningServer(t *testing.T) {
 	term, code := program.Terminal(), make(chan int, 1)
 	go func() {
 		// One falls due every second: most of them stay open for minutes.
-		code <- term.InvokeUntil(ctx, "bench", "--server", r.Client.Base, "--key", r.Settings.AdminKey, "-n", "40",
-			"--phases", "delayed", "--rate", "1", "--duration", "1h", "--json")
+		args := r.Flags("-n", "40", "--phases", "delayed", "--rate", "1", "--duration", "1h", "--json")
+		code <- term.InvokeUntil(ctx, append([]string{"bench"}, args...)...)
 	}()
 	testserver.Until(t, "more are open than one call cancels", func() bool {
 		return r.Counters(t).Items() > control.MaxCancelRef
