@@ -73,16 +73,7 @@ func (c *calls) start(t *testing.T) *dispatch.Engine {
 	t.Helper()
 	s := apptest.Settings(t)
 	log := app.NewLogger(&program.Terminal().Console, s)
-	srv := &app.App{Settings: s, Log: log}
-	closeAfter(t, srv)
-	db, err := srv.OpenDatabase(t.Context(), app.NewRegistry("dev"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	index, err := srv.OpenIndex(t.Context(), app.NewRegistry("dev"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	db, index := part(t, s, (*app.App).OpenDatabase), part(t, s, (*app.App).OpenIndex)
 	keyring, err := secret.NewKeyring([]string{cmdtest.SomeKey('m')})
 	if err != nil {
 		t.Fatal(err)

@@ -18,6 +18,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/app"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/apptest"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/cmdtest"
@@ -28,7 +30,6 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
-	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore"
 )
 
 // TestCosts guards what a callback costs: operations, bytes and allocations, on whatever machine; what a change is worth
@@ -132,19 +133,23 @@ func closeAfter(t *testing.T, srv *app.App) {
 	})
 }
 
+// part opens one part of a server for the time of the test.
+func part[T any](
+	t *testing.T, s *config.Settings, open func(*app.App, context.Context, prometheus.Registerer) (T, error),
+) T {
+	srv := &app.App{Settings: s, Log: app.NewLogger(&program.Terminal().Console, s)}
+	closeAfter(t, srv)
+	opened, err := open(srv, t.Context(), app.NewRegistry("dev"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return opened
+}
+
 // storeCosts takes batches through one step of their life after the other; and stamps some that another process
 // accepted, whose payload has to be read.
 func storeCosts(t *testing.T, settings *config.Settings) func(*steps) {
-	open := func() *sqlstore.DB {
-		srv := &app.App{Settings: settings, Log: app.NewLogger(&program.Terminal().Console, settings)}
-		closeAfter(t, srv)
-		db, err := srv.OpenDatabase(t.Context(), app.NewRegistry("dev"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return db
-	}
-	one, other := open(), open()
+	one, other := part(t, settings, (*app.App).OpenDatabase), part(t, settings, (*app.App).OpenDatabase)
 	return func(s *steps) {
 		ctx, now := t.Context(), time.Now().UnixMilli()
 		var own, foreign [2 * costRounds][]store.Draft
@@ -253,13 +258,7 @@ func acceptCosts(t *testing.T, settings *config.Settings) func(*steps) {
 
 // indexCosts takes items of many lanes, each with a lock of its own, through an index.
 func indexCosts(t *testing.T, settings *config.Settings) func(*steps) {
-	srv := &app.App{Settings: settings, Log: app.NewLogger(&program.Terminal().Console, settings)}
-	opened, err := srv.OpenIndex(t.Context(), app.NewRegistry("dev"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	closeAfter(t, srv)
-	index := opened.(interface {
+	index := part(t, settings, (*app.App).OpenIndex).(interface {
 		dispatch.Schedule
 		Reset(ctx context.Context, shard int, generation int64) error
 	})
