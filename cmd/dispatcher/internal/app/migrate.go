@@ -39,7 +39,7 @@ func (cmd *MigrateCommand) migrate(ctx context.Context, c *console.Console, db *
 	if cmd.Status {
 		showMigrations(c, before)
 		if pending(before) > 0 {
-			return console.ExitStatus(console.ExitFailed)
+			return console.ErrShown
 		}
 		return nil
 	}

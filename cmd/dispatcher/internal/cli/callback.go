@@ -87,7 +87,7 @@ func printWithAttempts(c *session, callback []byte, attempts []json.RawMessage) 
 		return err
 	}
 	head := strings.TrimSuffix(strings.TrimSpace(string(callback)), "}") + ","
-	return console.PrintJSON(c.Console, []byte(head+`"attempts":`+string(list)+"}"))
+	return c.PrintJSON([]byte(head + `"attempts":` + string(list) + "}"))
 }
 
 // callbackList lists callbacks.
@@ -128,28 +128,13 @@ func (cmd *callbackList) Run(c *session) error {
 
 // showCallbacks prints what a pager finds.
 func showCallbacks(c *session, p *remote.Pager) error {
-	if c.json {
-		return printPage(c, p)
-	}
-	found, err := pages[client.Callback](c, p)
-	if err != nil {
-		return err
-	}
-	switch now := time.Now(); {
-	case len(found) > 0:
-		console.ShowTable(c.Console, found, "id, state, attempts, due, last, topic, ref, url", func(cb *client.Callback) []any {
-			return []any{
-				cb.ID, stateText(c, cb), attemptCount(cb), whenDue(cb, now), remote.LastOf(cb), console.Short(cb.Topic, 32),
-				console.Short(cb.Ref, 32), console.Short(cb.URL, console.Widest),
-			}
-		})
-	case p.Next == "":
-		c.printf("no callbacks match\n")
-	default:
-		c.printf("no callbacks match so far, after %s of looking; --from and --to make it shorter\n", p.Within)
-	}
-	showMore(c, p)
-	return nil
+	header := "id, state, attempts, due, last, topic, ref, url"
+	return showFound(c, p, "no callbacks match", header, func(cb *client.Callback) []any {
+		return []any{
+			cb.ID, stateText(c, cb), attemptCount(cb), whenDue(cb, time.Now()), remote.LastOf(cb), console.Short(cb.Topic, 32),
+			console.Short(cb.Ref, 32), console.Short(cb.URL, console.Widest),
+		}
+	})
 }
 
 // callbackCancel cancels.
@@ -224,7 +209,7 @@ func (f *requestFlags) put(c *session, in body) error {
 	if f.Data == "" {
 		return nil
 	}
-	data, err := console.ReadInput(c.Console, f.Data)
+	data, err := c.ReadInput(f.Data)
 	if err != nil {
 		return err
 	}

@@ -407,7 +407,7 @@ func (cmd *endpointTest) Run(c *session) error {
 	case cmd.Wait:
 		return cmd.await(c, cb.ID, limit)
 	case cmd.JSON:
-		return console.PrintJSON(c.Console, answer)
+		return c.PrintJSON(answer)
 	}
 	c.printf("%s  is attempted once (see \"dispatcher callback get %[1]s\", or give --wait)\n", cb.ID)
 	return nil
@@ -472,7 +472,7 @@ func (cmd *endpointTest) ended(c *session, cb *client.Callback, answer []byte) e
 		}
 	}
 	if cb.State != "succeeded" {
-		return console.ExitStatus(console.ExitFailed)
+		return console.ErrShown
 	}
 	return nil
 }

@@ -58,14 +58,14 @@ func (cmd *endpointPut) Run(c *session) error {
 	err = w.run()
 	w.bar.End(err != nil)
 	if cmd.JSON {
-		if shown := console.PrintValue(c.Console, w.sum); err == nil {
+		if shown := c.PrintValue(w.sum); err == nil {
 			err = shown
 		}
 	} else {
 		c.printf("%d endpoints: %d made, %d replaced, %d refused\n", w.sum.Lines, w.sum.Made, w.sum.Replaced, w.sum.Refused)
 	}
 	if err == nil && w.sum.Refused > 0 {
-		err = console.ExitStatus(console.ExitFailed)
+		err = console.ErrShown
 	}
 	return err
 }

@@ -47,7 +47,7 @@ func (cmd *policyList) Run(c *session) error {
 		return err
 	}
 	if cmd.JSON && len(cmd.Name) == 0 {
-		return console.PrintJSON(c.Console, whole)
+		return c.PrintJSON(whole)
 	}
 	var policies []pickedPolicy
 	left := slices.Clone(cmd.Name)
@@ -65,7 +65,7 @@ func (cmd *policyList) Run(c *session) error {
 		for i := range policies {
 			data[i] = policies[i].raw
 		}
-		return console.PrintValue(c.Console, map[string]any{"data": data, "next_cursor": nil})
+		return c.PrintValue(map[string]any{"data": data, "next_cursor": nil})
 	case cmd.From != "":
 		for i := range policies {
 			showLadder(c, &policies[i].NamedPolicy, i > 0)

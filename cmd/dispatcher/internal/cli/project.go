@@ -266,7 +266,7 @@ func (cmd *secretsReencrypt) Run(c *session) error {
 // showReencryption says what was done. Rows that could not be decrypted are an error.
 func showReencryption(c *session, r *client.Reencryption, asJSON bool) error {
 	if asJSON {
-		if err := console.PrintValue(c.Console, struct {
+		if err := c.PrintValue(struct {
 			client.Reencryption
 			Next *string `json:"next,omitempty"` // there is none any more
 		}{Reencryption: *r}); err != nil {
@@ -350,7 +350,7 @@ func (cmd *auditVerify) Run(c *session) error {
 		q.Set("from", report.Next)
 	}
 	if cmd.JSON {
-		if err := console.PrintValue(c.Console, struct {
+		if err := c.PrintValue(struct {
 			client.AuditCheck
 			Next *string `json:"next,omitempty"` // there is none any more
 		}{AuditCheck: report}); err != nil {
@@ -360,7 +360,7 @@ func (cmd *auditVerify) Run(c *session) error {
 		showAuditCheck(c, &report)
 	}
 	if !report.Sound {
-		return console.ExitStatus(console.ExitFailed)
+		return console.ErrShown
 	}
 	return nil
 }

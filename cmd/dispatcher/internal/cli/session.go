@@ -120,7 +120,7 @@ func ask[T any](c *session, r request, show func(*T)) error {
 		return err
 	}
 	if c.json {
-		return console.PrintJSON(c.Console, answer)
+		return c.PrintJSON(answer)
 	}
 	show(&out)
 	return nil
@@ -166,50 +166,38 @@ func list[T any](
 	}
 	p := &remote.Pager{Path: path, Query: queryOf(q), Limit: f.Limit, Most: remote.MostPerPage}
 	p.Query.Set("cursor", f.Cursor)
-	if c.json {
-		return printPage(c, p)
-	}
-	found, err := pages[T](c, p)
-	if err != nil {
-		return err
-	}
-	if len(found) == 0 {
-		fmt.Fprintln(c.Out, none)
-		return nil
-	}
-	console.ShowTable(c.Console, found, header, row)
-	showMore(c, p)
-	return nil
+	return showFound(c, p, none, header, row)
 }
 
-// pages reads what a pager finds, safe for a terminal.
-func pages[T any](c *session, p *remote.Pager) ([]T, error) {
+// showFound prints what a pager finds, safe for a terminal, and where the list goes on, if it does; for machines one page.
+func showFound[T any](c *session, p *remote.Pager, none, header string, row func(*T) []any) error {
 	if err := c.connect(); err != nil {
-		return nil, err
+		return err
+	}
+	if c.json {
+		answer, err := p.Page(c.ctx, c.client, p.Limit, nil)
+		if err != nil {
+			return err
+		}
+		return c.PrintJSON(answer)
 	}
 	found, err := remote.Pages[T](c.ctx, c.client, p)
 	console.MakeSafe(&found)
 	console.MakeSafe(&p.Next)
-	return found, err
-}
-
-// printPage shows one page for machines.
-func printPage(c *session, p *remote.Pager) error {
-	if err := c.connect(); err != nil {
+	switch {
+	case err != nil:
 		return err
+	case len(found) > 0:
+		console.ShowTable(c.Console, found, header, row)
+	case p.Next == "":
+		fmt.Fprintln(c.Out, none)
+	default:
+		c.printf("%s so far, after %s of looking; --from and --to make it shorter\n", none, p.Within)
 	}
-	answer, err := p.Page(c.ctx, c.client, p.Limit, nil)
-	if err != nil {
-		return err
-	}
-	return console.PrintJSON(c.Console, answer)
-}
-
-// showMore says where a list goes on, if it does.
-func showMore(c *session, p *remote.Pager) {
 	if p.Next != "" {
 		c.printf("\nthere are more: --cursor %s\n", p.Next)
 	}
+	return nil
 }
 
 // printf writes to the standard output.
@@ -260,7 +248,7 @@ func (b body) put(c *session, tag string, value any) (err error) {
 	case "json":
 		value, err = readJSON(c, name, value.(string))
 	case "secret":
-		value, err = console.ReadSecret(c.Console, name, value.(string))
+		value, err = c.ReadSecret(name, value.(string))
 	case "headers":
 		value, err = headers(value.([]string))
 	case "list":
@@ -368,7 +356,7 @@ type attemptChoices struct {
 
 // choice reads the value of the flag of that name: a name, or a JSON object. What it means is the server's to judge.
 func choice(c *session, flag, value string) (any, error) {
-	text, err := console.ReadText(c.Console, flag, value)
+	text, err := c.ReadText(flag, value)
 	if text = strings.TrimSpace(text); err != nil || !strings.HasPrefix(text, "{") {
 		return text, err
 	}
@@ -385,7 +373,7 @@ func object(flag, text string) (json.RawMessage, error) {
 
 // readObject reads the value of a flag of the form JSON|@FILE|- that is an object.
 func readObject(c *session, flag, value string) (json.RawMessage, error) {
-	text, err := console.ReadText(c.Console, flag, value)
+	text, err := c.ReadText(flag, value)
 	if err != nil {
 		return nil, err
 	}
@@ -394,7 +382,7 @@ func readObject(c *session, flag, value string) (json.RawMessage, error) {
 
 // readJSON reads the value of a flag of the form JSON|@FILE|-.
 func readJSON(c *session, flag, value string) (json.RawMessage, error) {
-	text, err := console.ReadText(c.Console, flag, value)
+	text, err := c.ReadText(flag, value)
 	if err != nil {
 		return nil, err
 	}

@@ -39,7 +39,7 @@ func (cmd *VerifyCommand) Run(c *session) error {
 	}
 	switch {
 	case cmd.JSON:
-		err = console.PrintJSON(c.Console, answer)
+		err = c.PrintJSON(answer)
 	case cmd.Unknown:
 		showDrift(c, c.Err, &d, false)
 		for _, id := range d.UnknownIDs {
@@ -54,7 +54,7 @@ func (cmd *VerifyCommand) Run(c *session) error {
 		return fmt.Errorf("write what differs: %w", err)
 	}
 	if !d.Clean {
-		return console.ExitStatus(console.ExitFailed)
+		return console.ErrShown
 	}
 	return nil
 }

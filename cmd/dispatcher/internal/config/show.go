@@ -32,7 +32,7 @@ func (cmd *ShowCommand) Run(c *console.Console) error {
 	}
 	shown := l.shown()
 	if cmd.JSON {
-		return console.PrintValue(c, shown)
+		return c.PrintValue(shown)
 	}
 	t := c.NewTable("setting", "value", "from")
 	for _, s := range shown {

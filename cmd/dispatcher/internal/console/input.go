@@ -13,7 +13,7 @@ import (
 const maxInput = 1 << 20
 
 // ReadInput returns what a flag of the form TEXT|@FILE|- names.
-func ReadInput(c *Console, data string) ([]byte, error) {
+func (c *Console) ReadInput(data string) ([]byte, error) {
 	var from io.Reader
 	switch path, isFile := strings.CutPrefix(data, "@"); {
 	case data == "-":
@@ -39,11 +39,11 @@ func ReadInput(c *Console, data string) ([]byte, error) {
 }
 
 // ReadText returns the value of a flag: the text itself, the content of a file after @, or the standard input for -.
-func ReadText(c *Console, flag, value string) (string, error) {
+func (c *Console) ReadText(flag, value string) (string, error) {
 	if value == "@" {
 		return "", Wrong("--%s: name a file after the @", flag)
 	}
-	b, err := ReadInput(c, value)
+	b, err := c.ReadInput(value)
 	if err != nil {
 		return "", Wrong("--%s: %s", flag, err)
 	}
@@ -51,8 +51,8 @@ func ReadText(c *Console, flag, value string) (string, error) {
 }
 
 // ReadSecret is ReadText for a secret. A file mostly ends with a line's end, which no secret has.
-func ReadSecret(c *Console, flag, value string) (string, error) {
-	text, err := ReadText(c, flag, value)
+func (c *Console) ReadSecret(flag, value string) (string, error) {
+	text, err := c.ReadText(flag, value)
 	text = strings.TrimRight(text, "\r\n")
 	if err == nil && text == "" && value != "" {
 		err = Wrong("--%s: there is nothing in it", flag)

@@ -67,10 +67,8 @@ func NewParser(c *Console, grammar any) (*kong.Kong, error) {
 	)
 }
 
-// ExitStatus is an error that has already been shown: it only carries the exit code.
-type ExitStatus int
-
-func (e ExitStatus) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
+// ErrShown is a failure that has already been shown: it only carries the exit code, ExitFailed.
+var ErrShown = errors.New("exit status 1")
 
 // UsageError is a command line, or settings, that cannot be meant: one line for each thing that is wrong.
 type UsageError struct{ Lines []string }
@@ -101,13 +99,12 @@ func commandOf(err error) string {
 
 // fail shows an error, if it is one, and returns the exit code for it.
 func (c *Console) fail(err error) int {
-	var status ExitStatus
 	var usage *UsageError
 	switch {
 	case err == nil:
 		return ExitOK
-	case errors.As(err, &status):
-		return int(status)
+	case errors.Is(err, ErrShown):
+		return ExitFailed
 	case errors.As(err, &usage):
 		for _, line := range usage.Lines {
 			fmt.Fprintf(c.Err, "dispatcher: %s\n", line)

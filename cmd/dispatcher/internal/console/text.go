@@ -104,7 +104,7 @@ func unprintable(r rune) bool {
 }
 
 // PrintJSON shows an answer for machines: indented, otherwise as the server wrote it.
-func PrintJSON(c *Console, answer []byte) error {
+func (c *Console) PrintJSON(answer []byte) error {
 	var out bytes.Buffer
 	if err := json.Indent(&out, answer, "", "  "); err != nil {
 		return fmt.Errorf("the answer is not JSON: %w", err)
@@ -115,12 +115,12 @@ func PrintJSON(c *Console, answer []byte) error {
 }
 
 // PrintValue shows a value for machines, as indented JSON.
-func PrintValue(c *Console, value any) error {
+func (c *Console) PrintValue(value any) error {
 	text, err := json.Marshal(value)
 	if err != nil {
 		return err
 	}
-	return PrintJSON(c, text)
+	return c.PrintJSON(text)
 }
 
 // SizeText writes a number of bytes for people.

@@ -135,7 +135,7 @@ func (d *demo) play(ctx context.Context, exit bool) error {
 	}
 	if exit {
 		if !asForeseen {
-			return console.ExitStatus(console.ExitFailed)
+			return console.ErrShown
 		}
 		return nil
 	}

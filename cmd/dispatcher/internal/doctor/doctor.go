@@ -91,7 +91,7 @@ func (cmd *Command) Run(ctx context.Context, c *console.Console) error {
 		fmt.Fprintf(c.Out, "\n%d ok, %d to be warned of, %d in error\n", counts[statusOK], counts[statusWarning], counts[statusError])
 	}
 	if counts[statusError] > 0 {
-		return console.ExitStatus(console.ExitFailed)
+		return console.ErrShown
 	}
 	return nil
 }

@@ -85,7 +85,7 @@ func (cmd *Command) Run(ctx context.Context, c *console.Console) error {
 		}
 	}
 	if err == nil && sum.Refused > 0 {
-		err = console.ExitStatus(console.ExitFailed)
+		err = console.ErrShown
 	}
 	return err
 }
@@ -93,7 +93,7 @@ func (cmd *Command) Run(ctx context.Context, c *console.Console) error {
 // show prints the summary.
 func (cmd *Command) show(c *console.Console, sum *summary, broken bool) error {
 	if cmd.JSON {
-		return console.PrintValue(c, sum)
+		return c.PrintValue(sum)
 	}
 	var err error
 	switch where := ""; {

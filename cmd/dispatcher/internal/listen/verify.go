@@ -27,7 +27,7 @@ func (cmd *Command) verifier(c *console.Console, r *receiver) (wrong []string) {
 	}
 	for i, given := range cmd.Secret {
 		number := fmt.Sprintf("--secret %d: ", i+1)
-		content, err := console.ReadSecret(c, "secret", given)
+		content, err := c.ReadSecret("secret", given)
 		if err != nil {
 			wrong = append(wrong, strings.Replace(err.Error(), "--secret: ", number, 1))
 			continue
@@ -50,7 +50,7 @@ func (cmd *Command) verifier(c *console.Console, r *receiver) (wrong []string) {
 
 // readSigner reads a signer's name or object, and what kind of secret it takes.
 func readSigner(c *console.Console, given string) (signer, use, problem string) {
-	content, err := console.ReadText(c, "signer", given)
+	content, err := c.ReadText("signer", given)
 	if err != nil {
 		return "", "", strings.TrimPrefix(err.Error(), "--signer: ")
 	}

@@ -12,7 +12,7 @@ import (
 func (b *bench) show(json bool) error {
 	b.bounds()
 	if json {
-		if err := console.PrintValue(b.c, &b.report); err != nil {
+		if err := b.c.PrintValue(&b.report); err != nil {
 			return fmt.Errorf("print the report: %w", err)
 		}
 		return nil
