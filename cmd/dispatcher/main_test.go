@@ -1,12 +1,15 @@
 package main
 
 import (
+	"os/exec"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/cli"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/cmdtest"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
+	"github.com/seed-ff5a32d8/dispatcher/internal/transcript"
 )
 
 // program is the whole program.
@@ -51,4 +54,34 @@ func TestVersion(t *testing.T) {
 	if got := term.Stdout.String(); !strings.HasPrefix(got, "dispatcher ") || strings.Count(got, "\n") != 1 {
 		t.Errorf("got %q", got)
 	}
+}
+
+// The scripts know every command and its flags; bash itself completes with its one.
+func TestCompletion(t *testing.T) {
+	t.Parallel()
+	for _, shell := range []string{"bash", "zsh", "fish"} {
+		term := program.Terminal()
+		term.Ends(t, console.ExitOK, "completion", shell)
+		for _, word := range []string{"doctor", "import", "callback", "send", "hold", "unknown", "bench", "phases", "rotate-secret", "operate", "on-result-url", "runs"} {
+			if !strings.Contains(term.Stdout.String(), word) {
+				t.Errorf("%s: no %q in\n%s", shell, word, term.Stdout.String())
+			}
+		}
+		if strings.Contains(term.Stdout.String(), "bench-server") {
+			t.Errorf("%s: offers what is not for people", shell)
+		}
+		if shell != "bash" || testing.Short() { // the short tests need nothing installed
+			continue
+		}
+		transcript.Run(t, "testdata/lines/completion.txt", func(line string) string {
+			last := strconv.Itoa(len(strings.Fields(line)) - 1)
+			script := term.Stdout.String() + "\nCOMP_WORDS=(" + line + ")\nCOMP_CWORD=" + last + "\n_dispatcher\necho \"${COMPREPLY[@]}\""
+			out, err := exec.Command("bash", "-c", script).CombinedOutput()
+			if err != nil {
+				t.Errorf("%q: %v", line, err)
+			}
+			return string(out)
+		})
+	}
+	program.Terminal().Ends(t, console.ExitUsage, "completion", "csh")
 }

@@ -7,12 +7,14 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"debug/buildinfo"
 	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -187,4 +189,70 @@ func licencesIn(dir string) (ids []string, texts []text, err error) {
 	}
 	slices.Sort(ids)
 	return ids, texts, err
+}
+
+const intro = "# Licences of the modules in go.mod\n\n" +
+	"`make licenses` writes this page from the licence files of the modules. The house test " +
+	"compares it with\n" +
+	"go.mod, and with the licences that may be used. `make sbom` writes the texts, which must go with a\n" +
+	"binary, to `bin/licenses.txt`.\n"
+
+// table is the page of licences: the modules that are compiled into the program on any system, then the
+// others.
+func table(modules map[string]module, compiled map[string]bool) []byte {
+	var page strings.Builder
+	page.WriteString(intro)
+	section := func(title string, in bool) {
+		fmt.Fprintf(&page, "\n## %s\n\n| module | version | licence |\n|---|---|---|\n", title)
+		if in {
+			page.WriteString("| Go standard library | of the compiler | BSD-3-Clause |\n")
+		}
+		for _, path := range slices.Sorted(maps.Keys(modules)) {
+			if m := modules[path]; compiled[path] == in {
+				fmt.Fprintf(&page, "| %s | %s | %s |\n", m.path, m.version, strings.Join(m.ids, ", "))
+			}
+		}
+	}
+	section("Compiled into the program", true)
+	section("For tests only, or not compiled at all", false)
+	return []byte(page.String())
+}
+
+// linkedInto are the modules of the binary and the standard library, by path.
+func linkedInto(info *buildinfo.BuildInfo, modules map[string]module) ([]module, error) {
+	root, err := goTool(".", nil, "env", "GOROOT")
+	if err != nil {
+		return nil, err
+	}
+	ids, texts, err := licencesIn(strings.TrimSpace(string(root)))
+	if err != nil {
+		return nil, fmt.Errorf("the standard library: %w", err)
+	}
+	linked := []module{{"std", strings.TrimPrefix(info.GoVersion, "go"), ids, texts}}
+	for _, dep := range info.Deps {
+		used := dep
+		if dep.Replace != nil {
+			used = dep.Replace
+		}
+		m, ok := modules[dep.Path]
+		if !ok || m.version != used.Version {
+			return nil, fmt.Errorf("the binary has %s %s, go.mod has %q: build it anew", dep.Path,
+				used.Version, m.version)
+		}
+		linked = append(linked, m)
+	}
+	slices.SortFunc(linked, func(a, b module) int { return cmp.Compare(a.path, b.path) })
+	return linked, nil
+}
+
+// allTexts joins the licence files of all modules, each under the name of its module.
+func allTexts(linked []module) []byte {
+	var all bytes.Buffer
+	for _, m := range linked {
+		for _, t := range m.texts {
+			fmt.Fprintf(&all, "==== %s %s: %s ====\n\n%s\n\n", m.path, m.version, t.name,
+				bytes.TrimSpace(t.data))
+		}
+	}
+	return all.Bytes()
 }
