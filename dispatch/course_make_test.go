@@ -273,3 +273,57 @@ func (a arguments) scheduleChange() control.ScheduleChange {
 	}
 	return ch
 }
+
+func (a arguments) events() string {
+	s := a.submission(0)
+	s.IdempotencyKey, s.Route = a.named["key"], "events"
+	r, err := a.fixture.event(s)
+	if err != nil {
+		return a.refused(err)
+	}
+	for i, id := range r.Callbacks {
+		a.callback(a.words[0]+strconv.Itoa(i+1), id)
+	}
+	return fmt.Sprintf("%d callbacks%s", len(r.Callbacks), map[bool]string{true: ", replayed"}[r.Replayed])
+}
+
+func (a arguments) pauses() {
+	until, by := moment(a.words[0]), store.Actor{Name: "operator", Reason: cmp.Or(a.named["reason"], "a test")}
+	switch {
+	case a.has("lane"):
+		lane := a.named["lane"]
+		if id := a.ids[lane]; id != "" {
+			lane = store.EndpointPrefix + id
+		}
+		must(a.engine.PauseLane(a.Context(), project, lane, until, by))
+	case a.has("endpoint"):
+		must(a.engine.PauseEndpoint(a.Context(), project, a.id(a.named["endpoint"]), until, by))
+	default:
+		must(a.engine.PauseProject(a.Context(), project, until, by))
+	}
+}
+
+// redrives begins one redrive of a topic, or with a number as many that are alike.
+func (a arguments) redrives() string {
+	r := control.RedriveRequest{
+		Action: a.named["action"], Filter: store.Filter{Topic: a.named["topic"]}, Shown: "{}", Rate: a.named["rate"],
+		Ladder: a.named["ladder"], URL: a.named["url"], Delay: a.maybeDuration("delay"),
+	}
+	if a.has("topic") {
+		r.Shown = store.JSONText(`{"topic":"` + a.named["topic"] + `"}`)
+	}
+	of := cmp.Or(a.named["project"], project)
+	name, times, many := strings.Cut(a.words[0], "*")
+	for i := range must(strconv.Atoi(cmp.Or(times, "1"))) {
+		made, err := a.engine.Redrive(a.Context(), of, r, operator)
+		if err != nil {
+			return a.refused(err)
+		}
+		called := name
+		if many {
+			called += strconv.Itoa(i + 1)
+		}
+		a.call(called, made.ID, func(id string) any { return must(a.db.Redrive(a.Context(), of, id)) })
+	}
+	return ""
+}

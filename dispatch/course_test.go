@@ -175,18 +175,25 @@ func (a arguments) counted(what string, got int) string {
 	return strconv.Itoa(got)
 }
 
-// known are the ids of names; a name with * at its end is of all that begin so and go on with a number.
+// names are all names that are meant: one with * at its end means all that begin so and go on with a number.
+func (c *course) names(meant ...string) (list []string) {
+	for _, name := range meant {
+		stem, many := strings.CutSuffix(name, "*")
+		if !many && name != "" {
+			list = append(list, name)
+		}
+		for i := 1; many && c.ids[stem+strconv.Itoa(i)] != ""; i++ {
+			list = append(list, stem+strconv.Itoa(i))
+		}
+	}
+	return list
+}
+
+// known are the ids of names.
 func (c *course) known(names ...string) (list []string) {
 	c.Helper()
-	for _, name := range names {
-		stem, many := strings.CutSuffix(name, "*")
-		if !many {
-			list = append(list, c.id(name))
-			continue
-		}
-		for i := 1; c.ids[stem+strconv.Itoa(i)] != ""; i++ {
-			list = append(list, c.ids[stem+strconv.Itoa(i)])
-		}
+	for _, name := range c.names(names...) {
+		list = append(list, c.id(name))
 	}
 	return list
 }
@@ -241,6 +248,12 @@ func field(v any, path string) any {
 		r = reflect.Indirect(r).FieldByName(name)
 	}
 	return r.Interface()
+}
+
+// whole is a field of what has that name, which is a whole number.
+func (c *course) whole(name, path string) int {
+	c.Helper()
+	return int(reflect.ValueOf(field(c.thing(name), path)).Int())
 }
 
 // fields says what fields of a value are; without names, those that are not zero.

@@ -100,18 +100,7 @@ var verbs = map[string]func(arguments) string{
 	}),
 
 	"accept": arguments.accepts,
-	"event": func(a arguments) string {
-		s := a.submission(0)
-		s.IdempotencyKey, s.Route = a.named["key"], "events"
-		r, err := a.fixture.event(s)
-		if err != nil {
-			return a.refused(err)
-		}
-		for i, id := range r.Callbacks {
-			a.callback(a.words[0]+strconv.Itoa(i+1), id)
-		}
-		return fmt.Sprintf("%d callbacks%s", len(r.Callbacks), map[bool]string{true: ", replayed"}[r.Replayed])
-	},
+	"event":  arguments.events,
 	"planned": func(a arguments) string {
 		return fmt.Sprint(must(a.db.EventPlanned(a.Context(), project, "events", a.words[0])))
 	},
@@ -141,19 +130,12 @@ var verbs = map[string]func(arguments) string{
 			control.ResolveRequest{Data: []byte(a.named["data"])}, operator)
 		return string(got.Result) + a.refused(err)
 	},
-	"pause": quietly(func(a arguments) {
-		until, by := moment(a.words[0]), store.Actor{Name: "operator", Reason: cmp.Or(a.named["reason"], "a test")}
-		switch {
-		case a.has("lane"):
-			lane := a.named["lane"]
-			if id := a.ids[lane]; id != "" {
-				lane = store.EndpointPrefix + id
-			}
-			must(a.engine.PauseLane(a.Context(), project, lane, until, by))
-		case a.has("endpoint"):
-			must(a.engine.PauseEndpoint(a.Context(), project, a.id(a.named["endpoint"]), until, by))
-		default:
-			must(a.engine.PauseProject(a.Context(), project, until, by))
+	"pause":   quietly(arguments.pauses),
+	"redrive": arguments.redrives,
+	"become": quietly(func(a arguments) {
+		for _, name := range a.names(a.words[1:]...) {
+			r := a.thing(name).(store.Redrive)
+			must(a.engine.SetRedrive(a.Context(), r.Project, r.ID, store.RedriveState(a.words[0]), operator))
 		}
 	}),
 	"limit": quietly(func(a arguments) { a.setLane(a.named["lane"], must(strconv.Atoi(a.words[0]))) }),
@@ -369,11 +351,16 @@ var verbs = map[string]func(arguments) string{
 	}),
 	"total": func(a arguments) string {
 		total := 0
-		for _, id := range a.known(a.words[1]) {
-			total += field(a.get(id), a.words[0]).(int)
+		for _, name := range a.names(a.words[1], a.named["and"]) {
+			total += a.whole(name, a.words[0])
 		}
 		return a.counted(a.words[0], total)
 	},
+	"each": quietly(func(a arguments) {
+		for _, name := range a.names(a.words[1]) {
+			a.within(name, float64(a.whole(name, a.words[0])), a.words[2])
+		}
+	}),
 	// punctual holds each attempt to its due time.
 	"punctual": quietly(func(a arguments) {
 		last := len(a.words) - 1
