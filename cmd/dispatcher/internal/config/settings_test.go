@@ -33,15 +33,10 @@ func TestTranscripts(t *testing.T) { program.Transcripts(t) }
 // Each setting has three spellings that mean the same.
 func TestEverySettingHasThreeSpellings(t *testing.T) {
 	t.Parallel()
-	written := map[string]string{
-		"listen": "127.0.0.1:1", "ops_listen": "127.0.0.1:2", "public_url": "https://h.example/x", "trusted_proxies": "10.0.0.0/8,::1",
-		"data_dir": "/d", "database_url": "sqlite:/x.db", "database_max_conns": "7", "redis_url": "redis://h/1", "redis_prefix": "p",
-		"admin_key":  "abcdefghijklmnopqrstuvwx",
-		"master_key": cmdtest.SomeKey('a') + "," + cmdtest.SomeKey('b'), "egress_allow": "10.0.0.0/8,shop.example",
-		"workers": "9", "lane_concurrency": "3", "horizon": "0s", "hold": "true", "roles": "api,worker", "migrate": "false",
-		"shutdown_delay": "1s", "drain_timeout": "2s", "retention_payload": "1d", "retention_metadata": "500d12h",
-		"log_format": "json", "log_level": "debug", "requests_per_second": "7", "pprof": "true",
-		"pan_guard": "mask",
+	written := map[string]string{}
+	for _, line := range transcript.Inputs(t, "testdata/lines/spellings.txt") {
+		key, value, _ := strings.Cut(line, " ")
+		written[key] = value
 	}
 	for _, s := range catalogue() {
 		value, ok := written[s.key]

@@ -12,18 +12,13 @@ import (
 	"testing"
 
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/remote"
+	"github.com/seed-ff5a32d8/dispatcher/internal/transcript"
 )
 
 // FuzzImportLines: every line that is not blank is told once, by its number, and the next begins where it
 // ends. A line that is sent has a key, and all else as it was.
 func FuzzImportLines(f *testing.F) {
-	for _, s := range []string{
-		"{\"a\":1}\n\n{\"idempotency_key\":\"k\"}\r\n", "\xef\xbb\xbf{}\n", "{}", "[]\n1\n{\n",
-		" { } \n{\"idempotency_key\":null}\n",
-		"{\"idempotency_key\":\"\",\"b\":[1]}", "{\"\\u0069dempotency_key\":\"x\"}", "\n\n\n",
-		"{\"a\":{\"idempotency_key\":\"inner\"}}", "{\"idempotency_key\":7}",
-		"{\"idempotency_key\":null,\"idempotency_key\":\"b\"}",
-	} {
+	for _, s := range transcript.Inputs(f, "testdata/lines/files.txt") {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, file []byte) {
