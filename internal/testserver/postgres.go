@@ -49,17 +49,13 @@ type Postgres struct {
 // [Main].
 func SharedPostgres(tb testing.TB) *Postgres {
 	tb.Helper()
-	return lived(tb).postgres.get(tb, func(tb testing.TB) *Postgres { return newPostgres(tb, "-c", "fsync=off") })
+	return lived(tb).postgres.get(tb, func(tb testing.TB) *Postgres { return NewPostgres(tb, "-c", "fsync=off") })
 }
 
-// NewPostgres starts a PostgreSQL server that ends with the test and syncs to disk as in production. The
-// programs initdb and postgres must be on the PATH or below /usr/lib/postgresql; without them the test fails.
-func NewPostgres(tb testing.TB) *Postgres {
-	tb.Helper()
-	return newPostgres(tb)
-}
-
-func newPostgres(tb testing.TB, settings ...string) *Postgres {
+// NewPostgres starts a PostgreSQL server that ends with the test and syncs to disk as in production, unless the settings,
+// arguments of postgres, say otherwise. The programs initdb and postgres must be on the PATH or below
+// /usr/lib/postgresql; without them the test fails.
+func NewPostgres(tb testing.TB, settings ...string) *Postgres {
 	tb.Helper()
 	// Not tb.TempDir: its parents are closed to the user that the server runs as.
 	dir, err := os.MkdirTemp("", "postgres-*")

@@ -25,10 +25,9 @@ type PolicyCommand struct {
 
 // policyList lists policies.
 type policyList struct {
-	serverFlags
 	Name []string `arg:"" optional:"" help:"Only these."`
 	From string   `placeholder:"TIME" help:"Show when the attempts of a ladder that begins then are made, if all fail at once: RFC 3339, or now."`
-	JSON bool     `help:"Print the server's answer for machines."`
+	answerFlags
 }
 
 // Run prints the policies.

@@ -60,7 +60,7 @@ func (s *Settings) Has(role string) bool { return slices.Contains(s.Roles, role)
 
 // A checker gathers what is wrong.
 type checker struct {
-	s        *Settings
+	*Settings
 	problems []problem
 }
 
@@ -70,7 +70,7 @@ func (c *checker) refuse(key, format string, args ...any) {
 
 // checkStorage says what is wrong with the settings that migrate needs.
 func (s *Settings) checkStorage() []problem {
-	c := &checker{s: s}
+	c := &checker{Settings: s}
 	c.storage()
 	c.logs()
 	return c.problems
@@ -78,7 +78,7 @@ func (s *Settings) checkStorage() []problem {
 
 // check says what is wrong with the settings of a server: each value by itself, and those that contradict each other.
 func (s *Settings) check() []problem {
-	c := &checker{s: s}
+	c := &checker{Settings: s}
 	c.addresses()
 	c.storage()
 	c.redis()
@@ -91,22 +91,21 @@ func (s *Settings) check() []problem {
 }
 
 func (c *checker) addresses() {
-	s := c.s
-	for _, a := range []struct{ key, value string }{{"listen", s.Listen}, {"ops_listen", s.OpsListen}} {
+	for _, a := range []struct{ key, value string }{{"listen", c.Listen}, {"ops_listen", c.OpsListen}} {
 		if err := CheckAddress(a.value); err != nil {
 			c.refuse(a.key, "%s", err)
 		}
 	}
-	if s.Listen == s.OpsListen && !strings.HasSuffix(s.Listen, ":0") {
+	if c.Listen == c.OpsListen && !strings.HasSuffix(c.Listen, ":0") {
 		c.refuse("ops_listen", "is the same address as listen; they need one each")
 	}
-	if s.PublicURL != "" {
-		u, err := url.Parse(s.PublicURL)
+	if c.PublicURL != "" {
+		u, err := url.Parse(c.PublicURL)
 		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
 			c.refuse("public_url", "is not an address of the form https://host/path without credentials and query")
 		}
 	}
-	for _, p := range s.TrustedProxies {
+	for _, p := range c.TrustedProxies {
 		if _, err := netip.ParsePrefix(p); err == nil {
 			continue
 		}
@@ -128,21 +127,20 @@ func CheckAddress(address string) error {
 }
 
 func (c *checker) storage() {
-	s := c.s
-	c.between("database_max_conns", s.DatabaseMaxConns, 1, 1000)
-	switch path, sqlite := strings.CutPrefix(s.DatabaseURL, "sqlite:"); {
-	case s.Postgres():
-		u, err := url.Parse(s.DatabaseURL)
+	c.between("database_max_conns", c.DatabaseMaxConns, 1, 1000)
+	switch path, sqlite := strings.CutPrefix(c.DatabaseURL, "sqlite:"); {
+	case c.Postgres():
+		u, err := url.Parse(c.DatabaseURL)
 		if err != nil {
 			c.refuse("database_url", "is not an address of the form postgres://user:password@host:port/name")
 		} else if u.Path == "" || u.Path == "/" {
 			c.refuse("database_url", "does not name a database: postgres://user:password@host:port/name")
 		}
-	case s.DatabaseURL == "" || sqlite:
+	case c.DatabaseURL == "" || sqlite:
 		if sqlite && path == "" {
 			c.refuse("database_url", "does not name a file: sqlite:PATH")
 		}
-		if s.DataDir == "" {
+		if c.DataDir == "" {
 			c.refuse("data_dir", "is empty; SQLite needs it for its keys and its lock")
 		}
 	default:
@@ -153,98 +151,93 @@ func (c *checker) storage() {
 var redisPrefix = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}$`)
 
 func (c *checker) redis() {
-	s := c.s
-	if s.RedisURL != "" {
-		if err := redisq.CheckURL(s.RedisURL); err != nil {
+	if c.RedisURL != "" {
+		if err := redisq.CheckURL(c.RedisURL); err != nil {
 			c.refuse("redis_url", "%s", err)
 		}
 	}
-	if !redisPrefix.MatchString(s.RedisPrefix) {
-		c.refuse("redis_prefix", "%q is not 1 to 64 letters, digits, dots, colons, dashes and underscores", s.RedisPrefix)
+	if !redisPrefix.MatchString(c.RedisPrefix) {
+		c.refuse("redis_prefix", "%q is not 1 to 64 letters, digits, dots, colons, dashes and underscores", c.RedisPrefix)
 	}
 }
 
 func (c *checker) secrets() {
-	s := c.s
-	for i, key := range s.MasterKey {
+	for i, key := range c.MasterKey {
 		if b, err := base64.StdEncoding.DecodeString(key); err != nil || len(b) != MasterKeyBytes {
 			c.refuse("master_key", "key %d of the list is not the base64 of %d bytes", i+1, MasterKeyBytes)
 		}
 	}
-	if s.AdminKey != "" && len(s.AdminKey) < MinAdminKey {
-		c.refuse("admin_key", "%s", ShortAdminKey(s.AdminKey))
+	if c.AdminKey != "" && len(c.AdminKey) < MinAdminKey {
+		c.refuse("admin_key", "%s", ShortAdminKey(c.AdminKey))
 	}
-	switch store.PanGuard(s.PanGuard) {
+	switch store.PanGuard(c.PanGuard) {
 	case store.PanOff, store.PanMask, store.PanReject:
 	default:
-		c.refuse("pan_guard", "%q is neither off, mask nor reject", s.PanGuard)
+		c.refuse("pan_guard", "%q is neither off, mask nor reject", c.PanGuard)
 	}
-	c.between("requests_per_second", s.RequestsPerSecond, 0, 1_000_000)
-	if strings.ContainsFunc(s.AdminKey, func(r rune) bool { return r <= ' ' || r > '~' }) {
+	c.between("requests_per_second", c.RequestsPerSecond, 0, 1_000_000)
+	if strings.ContainsFunc(c.AdminKey, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		c.refuse("admin_key", "has characters that cannot stand in an Authorization header")
 	}
-	if !s.Postgres() {
+	if !c.Postgres() {
 		return
 	}
-	if len(s.MasterKey) == 0 {
+	if len(c.MasterKey) == 0 {
 		c.refuse("master_key", "is required with PostgreSQL: the base64 of %d random bytes, for example from \"openssl rand -base64 %d\"", MasterKeyBytes, MasterKeyBytes)
 	}
-	if s.AdminKey == "" {
+	if c.AdminKey == "" {
 		c.refuse("admin_key", "is required with PostgreSQL: at least %d random characters, for example from %q",
 			MinAdminKey, makeAdminKey)
 	}
 }
 
 func (c *checker) sending() {
-	s := c.s
-	for _, allowed := range s.EgressAllow {
+	for _, allowed := range c.EgressAllow {
 		// Each alone, so that each gets its own line.
 		if _, err := outbound.NewGuard([]string{allowed}); err != nil {
 			c.refuse("egress_allow", "%s", err)
 		}
 	}
-	if s.EgressProxy != "" {
+	if c.EgressProxy != "" {
 		c.refuse("egress_proxy", "is not supported by this version; leave it empty")
 	}
 	switch least := schedule.AlwaysAhead; {
-	case s.Horizon == 0:
-	case s.Horizon < least:
-		c.refuse("horizon", "%s is below the least, %s; 0s keeps the whole backlog in the index", schedule.FormatDuration(s.Horizon), schedule.FormatDuration(least))
-	case s.Horizon > longestSetting:
-		c.refuse("horizon", "%s is above the most, %s; 0s keeps the whole backlog in the index", schedule.FormatDuration(s.Horizon), schedule.FormatDuration(longestSetting))
-	case s.Embedded():
+	case c.Horizon == 0:
+	case c.Horizon < least:
+		c.refuse("horizon", "%s is below the least, %s; 0s keeps the whole backlog in the index", schedule.FormatDuration(c.Horizon), schedule.FormatDuration(least))
+	case c.Horizon > longestSetting:
+		c.refuse("horizon", "%s is above the most, %s; 0s keeps the whole backlog in the index", schedule.FormatDuration(c.Horizon), schedule.FormatDuration(longestSetting))
+	case c.Embedded():
 		c.refuse("horizon", "is for an index on Redis, and redis_url is empty: the index in this process holds the whole backlog")
 	}
-	c.between("workers", s.Workers, 1, 100_000)
-	c.between("lane_concurrency", s.LaneConcurrency, 1, 100_000)
+	c.between("workers", c.Workers, 1, 100_000)
+	c.between("lane_concurrency", c.LaneConcurrency, 1, 100_000)
 }
 
 func (c *checker) roles() {
-	s := c.s
-	for _, role := range s.Roles {
+	for _, role := range c.Roles {
 		if role != RoleAPI && role != RoleUI && role != RoleWorker {
 			c.refuse("roles", "%q is none of api, ui and worker", role)
 		}
 	}
-	if len(s.Roles) == 0 {
+	if len(c.Roles) == 0 {
 		c.refuse("roles", "is empty; name at least one of api, ui and worker")
 		return
 	}
-	if !s.Has(RoleWorker) && s.Embedded() {
+	if !c.Has(RoleWorker) && c.Embedded() {
 		c.refuse("roles", "has no worker, and without redis_url the index is in this process: nobody would send")
 	}
 }
 
 func (c *checker) durations() {
-	s := c.s
 	for _, d := range []struct {
 		key          string
 		value, least time.Duration
 	}{
-		{"shutdown_delay", s.ShutdownDelay, 0},
-		{"drain_timeout", s.DrainTimeout, time.Millisecond},
-		{"retention_payload", s.RetentionPayload, time.Second},
-		{"retention_metadata", s.RetentionMetadata, leastRetention},
+		{"shutdown_delay", c.ShutdownDelay, 0},
+		{"drain_timeout", c.DrainTimeout, time.Millisecond},
+		{"retention_payload", c.RetentionPayload, time.Second},
+		{"retention_metadata", c.RetentionMetadata, leastRetention},
 	} {
 		if d.value < d.least {
 			c.refuse(d.key, "%s is below the least, %s", schedule.FormatDuration(d.value), schedule.FormatDuration(d.least))
@@ -252,18 +245,17 @@ func (c *checker) durations() {
 			c.refuse(d.key, "%s is above the most, %s", schedule.FormatDuration(d.value), schedule.FormatDuration(longestSetting))
 		}
 	}
-	if s.RetentionPayload > s.RetentionMetadata {
+	if c.RetentionPayload > c.RetentionMetadata {
 		c.refuse("retention_payload", "%s is longer than retention_metadata, %s: a payload goes with its callback at the latest",
-			schedule.FormatDuration(s.RetentionPayload), schedule.FormatDuration(s.RetentionMetadata))
+			schedule.FormatDuration(c.RetentionPayload), schedule.FormatDuration(c.RetentionMetadata))
 	}
 }
 
 func (c *checker) logs() {
-	s := c.s
-	if s.LogFormat != "" && s.LogFormat != "text" && s.LogFormat != "json" {
-		c.refuse("log_format", "%q is neither text nor json", s.LogFormat)
+	if c.LogFormat != "" && c.LogFormat != "text" && c.LogFormat != "json" {
+		c.refuse("log_format", "%q is neither text nor json", c.LogFormat)
 	}
-	if _, err := LogLevel(s.LogLevel); err != nil {
+	if _, err := LogLevel(c.LogLevel); err != nil {
 		c.refuse("log_level", "%s", err)
 	}
 }

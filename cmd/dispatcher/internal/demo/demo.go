@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/url"
 	"os"
 	"sync"
 	"time"
@@ -37,6 +36,8 @@ const (
 	demoLimit = 60 * time.Second
 	// demoPoll is how often it looks.
 	demoPoll = 200 * time.Millisecond
+	// demoLane is the one that all payments share: they go to one destination.
+	demoLane = "demo-shop"
 )
 
 // Run shows the dispatcher at work, on ports and in a directory of its own, and judges what happened.
@@ -146,7 +147,7 @@ func (d *demo) play(ctx context.Context, exit bool) error {
 
 // introduce says what is going to happen.
 func (d *demo) introduce() {
-	tiers := schedule.Tiers(demoTiers())
+	tiers := schedule.Tiers(demoTiers)
 	fmt.Fprintf(d.c.Out, `%s
 A dispatcher (SQLite and index in this process) runs at %s.
 Its admin pages are at %s; the key to sign in with is
@@ -157,7 +158,7 @@ failure at the tiers %s (the default ones are %s).
 Beside them a bank is asked for a refund, every %s, until its answer is final;
 then the shop is told.
 
-`, d.c.Paint("dispatcher demo", console.Bold), d.cl.Base, d.pages(), d.srv.Settings.AdminKey, d.receiver.Addr(), len(d.payments)-2, tiers, schedule.Payment(), schedule.FormatDuration(pollTier()))
+`, d.c.Paint("dispatcher demo", console.Bold), d.cl.Base, d.pages(), d.srv.Settings.AdminKey, d.receiver.Addr(), len(d.payments)-2, tiers, schedule.Payment(), schedule.FormatDuration(pollTier))
 }
 
 // address is where a payment goes.
@@ -165,15 +166,12 @@ func (d *demo) address(p *payment) string {
 	return fmt.Sprintf("http://%s%s", d.receiver.Addr(), p.path)
 }
 
-// lane is the one that all payments share: they go to one destination.
-func (d *demo) lane() string { return "demo-shop" }
-
 // learnSecret asks for the secret that signs for the shop, as an operator would who sets a receiver up.
 func (d *demo) learnSecret(ctx context.Context) error {
 	var answer struct {
 		Secret string `json:"secret"`
 	}
-	if _, err := d.cl.Call(ctx, http.MethodGet, "/v1/secret?lane="+url.QueryEscape(d.lane()), nil, &answer); err != nil {
+	if _, err := d.cl.Call(ctx, http.MethodGet, "/v1/secret?lane="+demoLane, nil, &answer); err != nil {
 		return fmt.Errorf("ask for the signing secret: %w", err)
 	}
 	secret, err := sign.ParseSecret(answer.Secret)
@@ -215,7 +213,7 @@ func (d *demo) sendAll(ctx context.Context) error {
 // notify hands a payment over.
 func (d *demo) notify(ctx context.Context, p *payment) (cb client.Callback, err error) {
 	in := map[string]any{
-		"url": d.address(p), "topic": p.topic, "ref": p.order, "lane": d.lane(), "success": "body-success",
+		"url": d.address(p), "topic": p.topic, "ref": p.order, "lane": demoLane, "success": "body-success",
 		"body": string(p.body), "content_type": "application/json",
 		"policy": map[string]any{"tiers": tierTexts(p.scenario.tiers), "timeout": "5s"},
 		"labels": map[string]string{"scenario": p.scenario.name},

@@ -14,9 +14,7 @@ import (
 // Everything here is foreseen, so that the demo can judge itself.
 
 // demoTiers are the waits of the payment policy, shortened to seconds.
-func demoTiers() []time.Duration {
-	return []time.Duration{time.Second, 2 * time.Second, 3 * time.Second}
-}
+var demoTiers = []time.Duration{time.Second, 2 * time.Second, 3 * time.Second}
 
 // A reply is one answer of the demo's receiver.
 type reply struct {
@@ -67,13 +65,13 @@ func scenarios() []scenario {
 		{name: wrongAnswer, replies: []reply{{status: http.StatusOK, body: "FAIL"}, success}, state: "succeeded", attempts: 2},
 		{name: lockConflict, replies: []reply{{status: http.StatusOK, body: "success", delay: 800 * time.Millisecond}},
 			state: "succeeded", attempts: 1, locked: true},
-		{name: neverAnswers, replies: []reply{broken}, state: "dead", reason: "exhausted", attempts: len(demoTiers()) + 1},
+		{name: neverAnswers, replies: []reply{broken}, state: "dead", reason: "exhausted", attempts: len(demoTiers) + 1},
 		askedScenario(),
 		{name: toldOnce, replies: []reply{success}, state: "succeeded", attempts: 1, told: true},
 	}
 	for i := range list {
 		if !list[i].asked {
-			list[i].tiers = demoTiers()
+			list[i].tiers = demoTiers
 		}
 	}
 	return list

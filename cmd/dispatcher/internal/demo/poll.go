@@ -20,21 +20,20 @@ import (
 const (
 	// refundResult is the topic of the callback that tells the shop.
 	refundResult = "refund.result"
+	// pollTier is the one wait between two questions, which repeats.
+	pollTier = time.Second
 	// pollLimit is the poll's deadline, far beyond what it takes.
 	pollLimit = time.Minute
 	// refundDone is what the bank says when it is.
 	refundDone = "SUCCESS"
 )
 
-// pollTier is the one wait between two questions, which repeats.
-func pollTier() time.Duration { return time.Second }
-
 // askedScenario is what the bank answers: that it works on it, twice, and then that it is done.
 func askedScenario() scenario {
 	pending := reply{status: http.StatusOK, body: `{"status": "PROCESSING"}`}
 	return scenario{
 		name: askedOften, replies: []reply{pending, pending, {status: http.StatusOK, body: `{"status": "` + refundDone + `"}`}},
-		state: "succeeded", reason: "success", attempts: 3, tiers: slices.Repeat([]time.Duration{pollTier()}, 2), asked: true,
+		state: "succeeded", reason: "success", attempts: 3, tiers: slices.Repeat([]time.Duration{pollTier}, 2), asked: true,
 	}
 }
 
@@ -64,12 +63,12 @@ func (d *demo) ask(ctx context.Context, p *payment) (client.Callback, error) {
 	in := map[string]any{
 		"ref": p.order, "lane": "demo-bank", "labels": map[string]string{"scenario": p.scenario.name},
 		"request": map[string]any{"url": d.address(p), "signer": "none"},
-		"policy":  map[string]any{"tiers": tierTexts([]time.Duration{pollTier()}), "repeat_last": true, "deadline": pollLimit.String(), "timeout": "5s"},
+		"policy":  map[string]any{"tiers": tierTexts([]time.Duration{pollTier}), "repeat_last": true, "deadline": pollLimit.String(), "timeout": "5s"},
 		"until":   map[string]any{"success": []any{map[string]any{"pointer": "/status", "in": []string{refundDone}}}},
-		"context": json.RawMessage(refundContext(p)),
+		"context": refundContext(p),
 		"on_result": map[string]any{
-			"url": d.address(told), "topic": told.topic, "lane": d.lane(), "success": "body-success",
-			"policy": map[string]any{"tiers": tierTexts(demoTiers()), "timeout": "5s"},
+			"url": d.address(told), "topic": told.topic, "lane": demoLane, "success": "body-success",
+			"policy": map[string]any{"tiers": tierTexts(demoTiers), "timeout": "5s"},
 			"labels": map[string]string{"scenario": told.scenario.name},
 		},
 	}
