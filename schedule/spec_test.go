@@ -3,6 +3,7 @@ package schedule_test
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -214,21 +215,26 @@ func firstWords(f *testing.F, operation string) (all []string) {
 	return all
 }
 
-// FuzzTiers: what a ladder is printed as reads as the same ladder.
-func FuzzTiers(f *testing.F) {
-	for _, s := range firstWords(f, "tiers") {
+// fuzzPrinted: what is read from a text is printed as one that reads as the same.
+func fuzzPrinted[V any](f *testing.F, operation string, parse func(string) (V, error), print func(V) string) {
+	for _, s := range firstWords(f, operation) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		tiers, err := schedule.ParseTiers(s)
+		v, err := parse(s)
 		if err != nil {
 			return
 		}
-		if back, err := schedule.ParseTiers(tiers.String()); err != nil || !slices.Equal(back, tiers) {
-			t.Errorf("%q is %v, printed %q, read back %v, %v", s, []time.Duration(tiers), tiers,
-				[]time.Duration(back), err)
+		if back, err := parse(print(v)); err != nil || !reflect.DeepEqual(back, v) {
+			t.Errorf("%q is %v, printed %q, read back %v, %v", s, v, print(v), back, err)
 		}
 	})
+}
+
+func FuzzTiers(f *testing.F) { fuzzPrinted(f, "tiers", schedule.ParseTiers, schedule.Tiers.String) }
+
+func FuzzDuration(f *testing.F) {
+	fuzzPrinted(f, "duration", schedule.ParseDuration, schedule.FormatDuration)
 }
 
 // FuzzZone: a zone is known by the name that it was given by, and by no path of this machine.
@@ -246,22 +252,6 @@ func FuzzZone(f *testing.F) {
 		}
 		if zone == time.Local || zone.String() != name && name != "" {
 			t.Errorf("%q is the zone %s", name, zone)
-		}
-	})
-}
-
-func FuzzDuration(f *testing.F) {
-	for _, s := range firstWords(f, "duration") {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, s string) {
-		d, err := schedule.ParseDuration(s)
-		if err != nil {
-			return
-		}
-		back, err := schedule.ParseDuration(schedule.FormatDuration(d))
-		if err != nil || back != d {
-			t.Errorf("%q is %v, printed %q, read back %v, %v", s, d, schedule.FormatDuration(d), back, err)
 		}
 	})
 }

@@ -39,8 +39,13 @@ func activityCounts(a *store.Activity) sqldb.Columns {
 // AddActivity adds what was counted to what is there, in transactions of bounded size that let others pass. What has not been added when
 // there is an error is lost: some may have been, and would be added twice.
 func (db *DB) AddActivity(ctx context.Context, rows []store.Activity) error {
-	for part := range slices.Chunk(mergeActivity(rows), db.sql.Dialect.MaintenanceBatch) {
-		if err := db.maintain(ctx, "add activity", func(t *tx) error { return t.addActivity(part) }); err != nil {
+	return inParts(ctx, db, "add activity", mergeActivity(rows), (*tx).addActivity)
+}
+
+// inParts writes rows in transactions of bounded size that let others pass.
+func inParts[R any](ctx context.Context, db *DB, operation string, rows []R, write func(*tx, []R) error) error {
+	for part := range slices.Chunk(rows, db.sql.Dialect.MaintenanceBatch) {
+		if err := db.maintain(ctx, operation, func(t *tx) error { return write(t, part) }); err != nil {
 			return err
 		}
 	}

@@ -12,26 +12,21 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
-var callbackFields = sqldb.Named[store.Callback](`callbacks.id callbacks.project callbacks.kind requests.endpoint_id
+var callbackFields = sqldb.Named[row](`callbacks.id callbacks.project callbacks.kind requests.endpoint_id
 	requests.follows requests.method requests.topic requests.ref callbacks.lock_key callbacks.strict callbacks.lane=LaneID
 	requests.signer callbacks.state callbacks.reason callbacks.due_at requests.first_due_at callbacks.expires_at
 	callbacks.attempt_count callbacks.divert_count callbacks.attempt_seq callbacks.ladder_base callbacks.trigger
 	callbacks.resume_state callbacks.resume_reason callbacks.cancel_requested callbacks.free_retry callbacks.last_status
 	callbacks.last_class callbacks.poll_errors requests.version requests.created_at callbacks.updated_at
 	callbacks.finished_at callbacks.fence callbacks.claim_token callbacks.claim_until callbacks.crash_count
-	requests.content_type`)
+	requests.content_type requests.headers=HeadersText requests.labels=LabelsText requests.policy=PolicyText
+	requests.success=SuccessText callbacks.claimed_at callbacks.lost_at`)
 
 // callbackColumns describe a row of fromCallbacks or fromRequests.
 func callbackColumns(r *row) sqldb.Columns {
-	return append(callbackFields(&r.Callback),
+	return append(callbackFields(r),
 		col(presentURL, &r.URL),
-		col("requests.headers", &r.headers),
 		col("COALESCE((SELECT lanes.key FROM lanes WHERE lanes.id = callbacks.lane), '')", &r.Lane),
-		col("requests.labels", &r.labels),
-		col("requests.policy", &r.policy),
-		col("requests.success", &r.success),
-		col("callbacks.claimed_at", &r.claimedAt),
-		col("callbacks.lost_at", &r.lostAt),
 		col(`CASE
 		WHEN callbacks.payload <> 1 THEN ''
 		WHEN requests.shared <> '' THEN requests.shared
@@ -80,15 +75,15 @@ const isOpen = `callbacks.state || '' = 'scheduled'`
 // A row is a callback as it is stored, with what only this package needs.
 type row struct {
 	store.Callback
-	// claimedAt is when the present claim was made; lostAt, when the claim before it was, if that ended without a result.
-	claimedAt, lostAt int64
+	// ClaimedAt is when the present claim was made; LostAt, when the claim before it was, if that ended without a result.
+	ClaimedAt, LostAt int64
 	// cancelAs is the reason for which it ends if its cancel was requested; empty: store.Requested. It is stored as the
 	// reason, which an open row has no other.
 	cancelAs store.Reason
-	// headers, labels, policy and success are JSON text. broken says which of those that an attempt needs could not be
+	// The texts are JSON. broken says which of those that an attempt needs could not be
 	// decoded; the rest is as it should be.
-	headers, labels, policy, success string
-	broken                           error
+	HeadersText, LabelsText, PolicyText, SuccessText string
+	broken                                           error
 	// body is its payload, where that was read; storedURL is the address in the row. Where the callback's endpoint has
 	// moved it is not the present one.
 	body      []byte
@@ -128,11 +123,11 @@ func (db *DB) complete(r *row) {
 	if r.State == store.Scheduled {
 		r.cancelAs, r.Reason = r.Reason, ""
 	}
-	_ = decode("labels", r.labels, &r.Labels) // what can be shown is shown
+	_ = decode("labels", r.LabelsText, &r.Labels) // what can be shown is shown
 	var errs [3]error
-	errs[0] = decode("headers", r.headers, &r.Headers)
-	r.Success, errs[1] = decodeOnce(&db.successes, "success", r.success)
-	r.Policy, errs[2] = db.policy(r.policy)
+	errs[0] = decode("headers", r.HeadersText, &r.Headers)
+	r.Success, errs[1] = decodeOnce(&db.successes, "success", r.SuccessText)
+	r.Policy, errs[2] = db.policy(r.PolicyText)
 	r.broken = errors.Join(errs[:]...)
 }
 

@@ -64,14 +64,7 @@ func (db *DB) Commit(ctx context.Context, given []store.Result, now int64) ([]st
 
 // applyResults commits the results of one group, in rounds in which no row comes twice.
 func (t *tx) applyResults(entries []*resultEntry) error {
-	for len(entries) > 0 {
-		round, later := distinct(entries, func(e *resultEntry) string { return e.ID })
-		if err := t.commitRound(round); err != nil {
-			return err
-		}
-		entries = later
-	}
-	return nil
+	return inRounds(entries, func(e *resultEntry) string { return e.ID }, t.commitRound)
 }
 
 // What becomes of a result in spite of what it asks for. A callback whose cancel was requested ends canceled unless it

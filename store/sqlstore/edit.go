@@ -151,7 +151,7 @@ func (t *tx) edit(r *row, now int64, by store.Actor, change editing) (entry stor
 		lost.DueAt, lost.Trigger = before.DueAt, before.Trigger
 		r.AttemptSeq++
 		lost.AttemptSeq = r.AttemptSeq
-		if err := t.insertAttempts([]store.Attempt{lostAttempt(&lost, r.Fence, r.claimedAt, now)}); err != nil {
+		if err := t.insertAttempts([]store.Attempt{lostAttempt(&lost, r.Fence, r.ClaimedAt, now)}); err != nil {
 			return entry, err
 		}
 	}

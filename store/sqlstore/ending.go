@@ -28,7 +28,7 @@ func (t *tx) end(endings ...ending) error {
 	for _, e := range endings {
 		if e.ClaimToken != "" {
 			e.AttemptSeq++
-			lost = append(lost, lostAttempt(e.row, e.Fence, e.claimedAt, e.at))
+			lost = append(lost, lostAttempt(e.row, e.Fence, e.ClaimedAt, e.at))
 		}
 	}
 	if err := t.insertAttempts(lost); err != nil {

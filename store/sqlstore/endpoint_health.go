@@ -13,12 +13,9 @@ import (
 // failing and has recovered gets an event. Reports may come late, twice, and from several processes. An
 // endpoint that is not there is left out.
 func (db *DB) ReportHealth(ctx context.Context, reports []store.EndpointHealth, now int64) error {
-	for batch := range slices.Chunk(mergeReports(reports), db.sql.Dialect.MaintenanceBatch) {
-		if err := db.maintain(ctx, "report health", func(t *tx) error { return t.reportHealth(batch, now) }); err != nil {
-			return err
-		}
-	}
-	return nil
+	return inParts(ctx, db, "report health", mergeReports(reports), func(t *tx, part []store.EndpointHealth) error {
+		return t.reportHealth(part, now)
+	})
 }
 
 // mergeReports makes one report of those of the same endpoint, and puts them in order.

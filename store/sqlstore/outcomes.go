@@ -115,7 +115,8 @@ func (r *feedEntry) take(events []store.TerminalEvent, after store.OutcomeCursor
 	return events, after
 }
 
-var describedFields = sqldb.Named[store.Callback](`callbacks.id callbacks.kind requests.endpoint_id requests.topic requests.ref`)
+var describedColumns = sqldb.Named[row](`callbacks.id callbacks.kind requests.endpoint_id requests.topic requests.ref
+	requests.labels=LabelsText`)
 
 // describe adds what the callbacks say to the events. One that has been purged says nothing.
 func (db *DB) describe(read sqldb.Read, project string, events []store.TerminalEvent) error {
@@ -126,15 +127,13 @@ func (db *DB) describe(read sqldb.Read, project string, events []store.TerminalE
 	for i := range events {
 		byID[events[i].ID] = append(byID[events[i].ID], i)
 	}
-	rows, err := sqldb.Select(read, func(r *row) sqldb.Columns {
-		return append(describedFields(&r.Callback), col("requests.labels", &r.labels))
-	}, `FROM `+fromRequests+` AND requests.id IN (SELECT i.id FROM $i) AND requests.project = $1`,
+	rows, err := sqldb.Select(read, describedColumns, `FROM `+fromRequests+` AND requests.id IN (SELECT i.id FROM $i) AND requests.project = $1`,
 		project, sqldb.Texts("id", sortedKeys(byID)))
 	for _, r := range rows {
 		for _, i := range byID[r.ID] {
 			e := &events[i]
 			e.Kind, e.EndpointID, e.Topic, e.Ref = r.Kind, r.EndpointID, r.Topic, r.Ref
-			if err := decode("labels", r.labels, &e.Labels); err != nil {
+			if err := decode("labels", r.LabelsText, &e.Labels); err != nil {
 				db.logger.Error("labels of an outcome cannot be decoded", "callback_id", r.ID, "error", err)
 			}
 		}

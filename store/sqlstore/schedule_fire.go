@@ -92,14 +92,7 @@ func away(ctx context.Context, err error) bool {
 
 // fire makes firings, in rounds in which no schedule comes twice.
 func (t *tx) fire(entries []*fireEntry) error {
-	for len(entries) > 0 {
-		round, later := distinct(entries, func(e *fireEntry) string { return e.Schedule.ID })
-		if err := t.fireRound(round); err != nil {
-			return err
-		}
-		entries = later
-	}
-	return nil
+	return inRounds(entries, func(e *fireEntry) string { return e.Schedule.ID }, t.fireRound)
 }
 
 // fireRound makes firings of different schedules, in the order of their ids.

@@ -74,30 +74,30 @@ func (db *DB) Stamp(ctx context.Context, s store.Stamp) ([]*store.Stamped, []sto
 
 // applyStamps stamps the claims of one group, in rounds in which no row comes twice.
 func (t *tx) applyStamps(entries []*stampEntry) error {
+	return inRounds(entries, func(e *stampEntry) string { return e.ID }, t.stampRound)
+}
+
+// inRounds applies the first entry of each id, in the order of ids, and then the others in their order likewise.
+func inRounds[E any](entries []E, id func(E) string, apply func([]E) error) error {
 	for len(entries) > 0 {
-		round, later := distinct(entries, func(e *stampEntry) string { return e.ID })
-		if err := t.stampRound(round); err != nil {
+		seen := make(map[string]bool, len(entries))
+		first := make([]E, 0, len(entries))
+		var later []E
+		for _, e := range entries {
+			if seen[id(e)] {
+				later = append(later, e)
+				continue
+			}
+			seen[id(e)] = true
+			first = append(first, e)
+		}
+		slices.SortFunc(first, func(a, b E) int { return cmp.Compare(id(a), id(b)) })
+		if err := apply(first); err != nil {
 			return err
 		}
 		entries = later
 	}
 	return nil
-}
-
-// distinct splits off the first entry of each id, in the order of ids; the others keep their order.
-func distinct[E any](entries []E, id func(E) string) (first, later []E) {
-	seen := make(map[string]bool, len(entries))
-	first = make([]E, 0, len(entries))
-	for _, e := range entries {
-		if seen[id(e)] {
-			later = append(later, e)
-			continue
-		}
-		seen[id(e)] = true
-		first = append(first, e)
-	}
-	slices.SortFunc(first, func(a, b E) int { return cmp.Compare(id(a), id(b)) })
-	return first, later
 }
 
 // stampRound stamps each row once, records claims that ended without a result, and answers every entry.
@@ -115,8 +115,8 @@ func (t *tx) stampRound(entries []*stampEntry) error {
 	var moved []row
 	if err := stampUpdate.Run(t.Tx, unknown, func(e *stampEntry, r *row) error {
 		t.db.complete(r)
-		if r.lostAt > 0 {
-			lost = append(lost, lostAttempt(r, r.Fence-1, r.lostAt, e.stamp.Now))
+		if r.LostAt > 0 {
+			lost = append(lost, lostAttempt(r, r.Fence-1, r.LostAt, e.stamp.Now))
 		}
 		if r.URL != r.storedURL {
 			moved = append(moved, *r)
@@ -134,7 +134,7 @@ func (t *tx) stampRound(entries []*stampEntry) error {
 			refusal.Corrupt = true
 			e.refuse(refusal)
 		default:
-			e.stamped = &store.Stamped{Callback: r.Callback, Body: r.body, Lost: r.lostAt > 0}
+			e.stamped = &store.Stamped{Callback: r.Callback, Body: r.body, Lost: r.LostAt > 0}
 		}
 		return nil
 	}); err != nil {

@@ -64,7 +64,11 @@ var operations = map[string]func(s *script, words []string) []any{
 		alike := make(map[string]int)
 		for _, results := range crowd(s.fixture, n, func(i int) []reflect.Value { return calls[i]() }) {
 			answer := "done"
-			if err, _ := results[len(results)-1].Interface().(error); err != nil {
+			err, _ := results[len(results)-1].Interface().(error)
+			if accepted, ok := results[0].Interface().([]store.Accepted); ok && err == nil {
+				err = accepted[0].Err
+			}
+			if err != nil {
 				answer = sentinel(err)
 			} else if results[0].Kind() == reflect.Bool {
 				answer = fmt.Sprint(results[0])
@@ -461,4 +465,13 @@ func (s *script) accepted(names []string, drafts []store.Draft, accepted []store
 		answers = append(answers, about{names[i], a})
 	}
 	return answers
+}
+
+// activity is one in which every count is another, n of them more.
+func activity(a store.Activity, n int64) store.Activity {
+	a.Accepted, a.Succeeded, a.Failed, a.Unknown, a.Dead = n+1, n+2, n+3, n+4, n+5
+	for i := range a.Lateness {
+		a.Lateness[i], a.Took[i] = n+6+int64(i), n+100+int64(i)
+	}
+	return a
 }

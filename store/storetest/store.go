@@ -35,9 +35,6 @@ type Store interface {
 	Replays(ctx context.Context, drafts []store.Draft) ([]store.Accepted, error)
 
 	// Projects.
-	PatchProject(
-		ctx context.Context, id string, change func(*store.Project) error, now int64, by store.Actor,
-	) (store.Project, error)
 	SetProjectPause(ctx context.Context, project string, until int64, reason string, now int64, by store.Actor) (store.Project, error)
 
 	// Endpoints.

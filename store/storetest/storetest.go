@@ -37,7 +37,6 @@ var tests = map[string]func(*fixture){
 	"Audit/Chain":            testAuditChain,
 	"Audit/ChainCrowd":       testAuditChainCrowd,
 	"Lane/PauseCrowd":        testLanesMadeWhilePaused,
-	"Lane/QuotaCrowd":        testLaneQuotaCrowd,
 	"Endpoint/UpsertCrowd":   testEndpointUpsertTogether,
 	"Endpoint/OrderCrowd":    testChangesInOrder,
 	"Outcomes/Many":          testOutcomesMany,

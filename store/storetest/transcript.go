@@ -183,6 +183,9 @@ func (s *script) arguments(method string, words []string) (m reflect.Value, args
 		switch usual := reflect.ValueOf(s.usual(name, v.Type())); {
 		case explicit:
 			s.set(v, value)
+		case v.Type() == reflect.TypeFor[[]store.Draft]():
+			v.Set(reflect.ValueOf([]store.Draft{s.draft()}))
+			s.assign(v.Index(0), fields)
 		case v.Kind() == reflect.Func:
 			v.Set(s.change(v.Type(), fields, slices.Contains(positional, "refuse")))
 		case v.Kind() == reflect.Struct && v.Type() != reflect.TypeFor[store.Actor]():

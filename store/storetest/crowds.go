@@ -108,3 +108,62 @@ func testSupersedeCrowd(f *fixture) {
 	}
 	f.wantOpen(open)
 }
+
+// testLanesMadeWhilePaused pauses and resumes a project while lanes are made: one that follows the versions
+// knows of each lane in the end what it is.
+func testLanesMadeWhilePaused(f *fixture) {
+	const makers, each = 4, 15
+	known, since := make(map[string]int64), int64(0)
+	pause := func(until int64) {
+		must(f.SetProjectPause(f.ctx(), project, until, "", f.now, actor))
+		for _, l := range must(f.Lanes(f.ctx(), since, 1000)) {
+			f.check(l.Version > since, "version %d after %d", l.Version, since)
+			known[l.Key], since = l.PausedUntil, l.Version
+		}
+	}
+	f.during(func() {
+		crowd(f, makers, func(i int) (_ error) {
+			for n := range each {
+				f.accept(inLane(fmt.Sprintf("lane-%d-%d", i, n)))
+			}
+			return nil
+		})
+	}, 1, func() {
+		pause(store.Forever)
+		pause(0)
+	})
+	pause(store.Forever)
+	for i := range makers * each {
+		key := fmt.Sprintf("lane-%d-%d", i/each, i%each)
+		f.check(known[key] == store.Forever, "the pause of %s was not among the changes", key)
+	}
+}
+
+// testActivityMany: more rows than one transaction takes, from several processes at once, in any order.
+func testActivityMany(f *fixture) {
+	const writers, lanes = 4, 2300
+	at := store.Hour.Begin(f.now)
+	crowd(f, writers, func(w int) (_ error) {
+		var rows []store.Activity
+		for i := range lanes {
+			lane := int64(1 + (i*(w+1))%lanes) // of an order of its own
+			rows = append(rows, store.Activity{
+				Project: project, LaneID: lane, Span: store.Hour, At: at, Accepted: 1, Dead: lane,
+			})
+		}
+		f.ok(f.AddActivity(f.ctx(), rows))
+		return nil
+	})
+	var accepted int64
+	for from := int64(1); from <= lanes; from += 500 {
+		ids := make([]int64, 500)
+		for i := range ids {
+			ids[i] = from + int64(i)
+		}
+		for _, a := range must(f.LaneActivity(f.ctx(), project, ids, at)) {
+			accepted += a.Accepted
+			f.check(a.Dead == a.Accepted*a.LaneID, "of lane %d: %+v", a.LaneID, a)
+		}
+	}
+	same(f, "added", writers*lanes, accepted)
+}
