@@ -118,8 +118,14 @@ func (t *tx) lockUpsert(project, id string) (*upsert, error) {
 // is held. One that is not there any more is none.
 func (db *DB) DisableEndpoint(ctx context.Context, project, id, reason string, now int64, by store.Actor) (bool, error) {
 	return changed(ctx, db.change, "disable endpoint "+id, func(t *tx) (bool, error) {
-		found, err := t.lockEnabled(project, id)
-		if err != nil || found == nil {
+		// A receiver that is gone says so to every attempt in flight: one that need not be disabled locks no settings.
+		enabled, err := sqldb.Exists(t, `SELECT 1 FROM endpoints
+			WHERE endpoints.id = $1 AND endpoints.project = $2 AND endpoints.enabled = 1 AND `+endpointIsThere, id, project)
+		if err != nil || !enabled {
+			return false, err
+		}
+		found, err := t.lockUpsert(project, id)
+		if err != nil || !found.before.Enabled {
 			return false, err
 		}
 		found.after.Enabled, found.after.DisabledReason, found.after.UpdatedAt = false, reason, now
@@ -130,21 +136,6 @@ func (db *DB) DisableEndpoint(ctx context.Context, project, id, reason string, n
 			Project: project, EndpointID: id, Kind: store.EndpointDisabled, At: now,
 		}})
 	})
-}
-
-// lockEnabled reads an endpoint that is to be disabled; nil, without locking the settings, where it need not be: a receiver that is gone
-// says so to every attempt in flight.
-func (t *tx) lockEnabled(project, id string) (*upsert, error) {
-	enabled, err := sqldb.Exists(t, `SELECT 1 FROM endpoints
-		WHERE endpoints.id = $1 AND endpoints.project = $2 AND endpoints.enabled = 1 AND `+endpointIsThere, id, project)
-	if err != nil || !enabled {
-		return nil, err
-	}
-	u, err := t.lockUpsert(project, id)
-	if err != nil || !u.before.Enabled {
-		return nil, err
-	}
-	return u, nil
 }
 
 // DeleteEndpoint removes an endpoint from sight and holds its lane for good; CancelDeleted cancels what is open. Its external id is free

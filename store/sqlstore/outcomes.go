@@ -169,7 +169,16 @@ func (db *DB) FeedReaders(
 	}
 	var readers []store.FeedReader
 	err = db.read(ctx, "read the readers of the feed").Each(func(rows sqldb.Row) error {
-		r, err := scanFeedReader(rows)
+		var r store.FeedReader
+		var c store.OutcomeCursor
+		var place string
+		err := rows.Scan(&r.Project, sqldb.Bool(&r.Wanted), &c.Tx, &place)
+		if err == nil && place != "" {
+			r.Cursor = &c
+			if _, err = fmt.Sscanf(place, "%d.%d", &c.Group, &c.Item); err != nil {
+				err = fmt.Errorf("decode the cursor of project %s: %w", r.Project, err)
+			}
+		}
 		readers = append(readers, r)
 		return err
 	}, q.text, q.args...)
@@ -199,19 +208,6 @@ func readersQuery(prefix string, topics []string, after string, limit int) (*que
 	ORDER BY id
 	LIMIT ?`, prefix, after, limit)
 	return q, nil
-}
-
-func scanFeedReader(rows sqldb.Row) (r store.FeedReader, err error) {
-	var c store.OutcomeCursor
-	var place string
-	if err := rows.Scan(&r.Project, sqldb.Bool(&r.Wanted), &c.Tx, &place); err != nil || place == "" {
-		return r, err
-	}
-	if _, err := fmt.Sscanf(place, "%d.%d", &c.Group, &c.Item); err != nil {
-		return r, fmt.Errorf("decode the cursor of project %s: %w", r.Project, err)
-	}
-	r.Cursor = &c
-	return r, nil
 }
 
 // SetFeedCursor keeps it; nil forgets it.

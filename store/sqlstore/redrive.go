@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
@@ -193,7 +194,7 @@ func (db *DB) GatherRedrive(ctx context.Context, project, id string, now int64) 
 	}
 	return changed(ctx, db.change, "gather redrive "+id, func(t *tx) (store.Redrive, error) {
 		locked, err := t.lockRedrive(id)
-		if err != nil || locked.State != store.RedriveGathering || !sameCursor(locked.After, r.After) {
+		if err != nil || locked.State != store.RedriveGathering || !reflect.DeepEqual(locked.After, r.After) {
 			return locked, err // another process has gathered, or it was canceled
 		}
 		added, err := t.addRedriveItems(id, page.Callbacks)
@@ -206,10 +207,6 @@ func (db *DB) GatherRedrive(ctx context.Context, project, id string, now int64) 
 		}
 		return locked, t.writeRedrive(&locked, now)
 	})
-}
-
-func sameCursor(a, b *store.Cursor) bool {
-	return (a == nil) == (b == nil) && (a == nil || *a == *b)
 }
 
 // gathered says that a redrive knows all its callbacks.
