@@ -228,9 +228,8 @@ func (srv *App) openWeb(db *sqlstore.DB, registry *prometheus.Registry) error {
 		Logger:         srv.Log, Registerer: registry, Gatherer: registry,
 	}
 	if s.Has(config.RoleAPI) {
-		e := srv.Engine
 		face, err := api.New(api.Options{
-			Engine: e, Store: shownDB{db, store.PanGuard(s.PanGuard)}, AdminKey: s.AdminKey, Guesses: guesses,
+			Engine: srv.Engine, Store: shownDB{db, store.PanGuard(s.PanGuard)}, AdminKey: s.AdminKey, Guesses: guesses,
 			RequestsPerSecond: s.RequestsPerSecond, Logger: srv.Log,
 		})
 		if err != nil {
@@ -239,7 +238,10 @@ func (srv *App) openWeb(db *sqlstore.DB, registry *prometheus.Registry) error {
 		o.API = face
 	}
 	if s.Has(config.RoleUI) {
-		pages, err := srv.openPages(db, guesses)
+		pages, err := ui.New(ui.Options{
+			Engine: srv.Engine, Store: pagesDB{shownDB{db, store.PanGuard(s.PanGuard)}}, AdminKey: s.AdminKey,
+			Guesses: guesses, PublicURL: s.PublicURL, Version: srv.version, Logger: srv.Log,
+		})
 		if err != nil {
 			return err
 		}
@@ -332,15 +334,6 @@ func (srv *App) Run(ctx context.Context) error {
 func (srv *App) drain() {
 	srv.Web.BeginDrain()
 	srv.Engine.BeginDrain()
-}
-
-// openPages makes the admin pages.
-func (srv *App) openPages(db *sqlstore.DB, guesses *query.Guesses) (*ui.UI, error) {
-	e, s := srv.Engine, srv.Settings
-	return ui.New(ui.Options{
-		Engine: e, Store: pagesDB{shownDB{db, store.PanGuard(s.PanGuard)}}, AdminKey: s.AdminKey, Guesses: guesses,
-		PublicURL: s.PublicURL, Version: srv.version, Logger: srv.Log,
-	})
 }
 
 // A pagesDB is the database as the pages read it.

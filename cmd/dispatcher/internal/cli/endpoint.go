@@ -298,16 +298,27 @@ func (cmd *endpointSet) Run(c *session) error {
 	})
 }
 
-// changed is the body of a change, with what is taken away.
+// changed is the body of a change, without the fields that --clear takes away by its own names of them; among says which
+// there are.
 func changed(c *session, cmd any, names []string, among string) (body, error) {
 	in, err := bodyOf(c, cmd)
-	if err == nil {
-		err = in.clear(names, among)
+	if err != nil {
+		return nil, err
 	}
-	if err == nil && !in.changes() {
-		err = console.Wrong("nothing to change: give what is to be another, or --clear")
+	for _, name := range names {
+		field := clearable[strings.ReplaceAll(strings.TrimSpace(name), "_", "-")]
+		switch _, given := in[field]; {
+		case field == "":
+			return nil, console.Wrong("--clear %q: it is %s", name, among)
+		case given:
+			return nil, console.Wrong("--clear %s takes away what another flag gives, or stands twice", name)
+		}
+		in[field] = nil
 	}
-	return in, err
+	if !in.changes() {
+		return nil, console.Wrong("nothing to change: give what is to be another, or --clear")
+	}
+	return in, nil
 }
 
 // printSecret prints what a receiver verifies with, and nothing else: the output is what "listen --secret" takes.

@@ -229,7 +229,7 @@ func (*secretsReencrypt) Help() string {
 		"goes on while the server works, and may be run again at any time."
 }
 
-// Run asks for one step after the other.
+// Run asks for one step after the other, and says what was done. Rows that could not be decrypted are an error.
 func (cmd *secretsReencrypt) Run(c *session) error {
 	if err := c.connect(); err != nil {
 		return err
@@ -260,23 +260,18 @@ func (cmd *secretsReencrypt) Run(c *session) error {
 	if err != nil {
 		return err
 	}
-	return showReencryption(c, &sum, cmd.JSON)
-}
-
-// showReencryption says what was done. Rows that could not be decrypted are an error.
-func showReencryption(c *session, r *client.Reencryption, asJSON bool) error {
-	if asJSON {
+	if cmd.JSON {
 		if err := c.PrintValue(struct {
 			client.Reencryption
 			Next *string `json:"next,omitempty"` // there is none any more
-		}{Reencryption: *r}); err != nil {
+		}{Reencryption: sum}); err != nil {
 			return err
 		}
 	} else {
-		c.printf("%d rows were re-encrypted with master key %s, %d are left\n", r.Done, r.KeyID, r.Left)
+		c.printf("%d rows were re-encrypted with master key %s, %d are left\n", sum.Done, sum.KeyID, sum.Left)
 	}
-	if r.Failed > 0 {
-		return fmt.Errorf("%d rows could not be decrypted: keep the older master keys in the list, and see the server's log", r.Failed)
+	if sum.Failed > 0 {
+		return fmt.Errorf("%d rows could not be decrypted: keep the older master keys in the list, and see the server's log", sum.Failed)
 	}
 	return nil
 }

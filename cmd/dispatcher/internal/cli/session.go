@@ -302,21 +302,6 @@ func (b body) changes() bool {
 	return len(b) > 1 || len(b) == 1 && !reason
 }
 
-// clear takes fields away, by what --clear calls them; among says which there are.
-func (b body) clear(names []string, among string) error {
-	for _, name := range names {
-		field := clearable[strings.ReplaceAll(strings.TrimSpace(name), "_", "-")]
-		switch _, given := b[field]; {
-		case field == "":
-			return console.Wrong("--clear %q: it is %s", name, among)
-		case given:
-			return console.Wrong("--clear %s takes away what another flag gives, or stands twice", name)
-		}
-		b[field] = nil
-	}
-	return nil
-}
-
 // clearable are the fields that can be taken away, by what --clear calls them.
 var clearable = map[string]string{
 	"policy": "policy", "success": "success", "signer": "signer", "external-id": "external_id", "rate": "rate", "concurrency": "concurrency",

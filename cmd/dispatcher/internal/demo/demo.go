@@ -67,7 +67,7 @@ func (cmd *Command) Run(ctx context.Context, c *console.Console) (err error) {
 		return errors.Join(err, receiver.Close())
 	}
 	d := &demo{c: c, srv: srv, payments: payments, receiver: receiver, live: newLive(c, len(payments))}
-	d.shop = newShop(payments, d.live.answered)
+	d.shop = &shop{say: d.live.answered, payments: payments, inside: map[string]int{}}
 	flags := remote.Flags{Server: "http://" + srv.Web.Addr().String(), Key: settings.AdminKey, Project: store.DefaultProject}
 	if d.cl, err = remote.New(c, flags); err != nil {
 		return errors.Join(err, receiver.Close(), srv.Close())

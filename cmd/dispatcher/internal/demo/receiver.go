@@ -32,11 +32,6 @@ type shop struct {
 	forged, changed, mixed int
 }
 
-// newShop returns a receiver for the payments.
-func newShop(payments []payment, say func(*payment, int, reply)) *shop {
-	return &shop{say: say, payments: payments, inside: map[string]int{}}
-}
-
 // ServeHTTP answers as the plan says.
 func (s *shop) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, listen.MaxReceived))
