@@ -141,9 +141,9 @@ func (g *Guesses) count(t *try, n int, now time.Time) {
 }
 
 // networkOf returns the network that shares an account: one address of IPv4, however it is written, and a /64
-// of IPv6, which is what one customer has. That of no address is the zero network.
+// of IPv6, whatever its zone, which is what one customer has. That of no address is the zero network.
 func networkOf(a netip.Addr) netip.Prefix {
-	a = a.Unmap().WithZone("")
+	a = a.Unmap()
 	network, err := a.Prefix(min(a.BitLen(), 64))
 	if err != nil {
 		return netip.Prefix{}

@@ -62,8 +62,9 @@ func TestThinningKeepsPeaksAndDips(t *testing.T) {
 	}
 	values[777], values[1501] = 99, 1
 	p := read(times, []Series{{Values: values}}, time.Time{}, time.Time{}).thinned(maxPoints)
-	if n := len(p.at); n != maxPoints {
-		t.Errorf("%d points are left, not %d", n, maxPoints)
+	two := read(times[:2*maxPoints], []Series{{Values: values}}, time.Time{}, time.Time{}).thinned(maxPoints)
+	if n := len(p.at); n != maxPoints || len(two.at) != n {
+		t.Errorf("%d points are left, and %d of twice as many, not %d", n, len(two.at), maxPoints)
 	}
 	if !slices.Contains(p.rows[0], 99) || !slices.Contains(p.rows[0], 1) {
 		t.Error("the peak or the dip is gone")
