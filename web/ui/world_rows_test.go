@@ -55,11 +55,73 @@ func actorOf(args []any) (by store.Actor, ok bool) {
 	return by, ok
 }
 
-// answers are what changes are answered with, where that is neither what the world has nor empty.
+// answers are what calls are answered with, where that is neither what the world has nor empty: a value, or what makes
+// it of the world and of what was asked for.
 var answers = map[string]any{
 	"Cancel":     store.CanceledCallback{Result: store.CancelDone},
 	"Reschedule": store.Callback{DueAt: testNow + 1000}, "TestEndpoint": store.Callback{ID: testID(8)},
 	"CreateSchedule": store.Schedule{ID: testID(3)}, "RunSchedule": store.Callback{ID: testID(4)},
+	"Evidence": "evidence of " + hostile,
+	"Attempts": func(w *world, asked []any) []store.Attempt {
+		all, before := slices.Clone(w.has.Attempts), asked[2].(int)
+		slices.Reverse(all)
+		return below(all, asked[3].(int), func(a store.Attempt) bool { return before == 0 || a.Number < before })
+	},
+	// Counts counts the largest lanes, as the store does.
+	"Counts": func(w *world, _ []any) store.Counts {
+		counts := w.has.Counts
+		for _, v := range w.has.Lanes {
+			counts.Lanes = append(counts.Lanes, store.LaneCount{Lane: v.Key, Open: v.Open})
+		}
+		slices.SortStableFunc(counts.Lanes, func(a, b store.LaneCount) int { return cmp.Compare(b.Open, a.Open) })
+		counts.Lanes = counts.Lanes[:min(len(counts.Lanes), 100)]
+		return counts
+	},
+	"Endpoints": func(w *world, asked []any) []store.Endpoint {
+		f := asked[1].(store.EndpointFilter)
+		is := func(ep store.Endpoint) bool { return f.After == "" || ep.ID < f.After }
+		return below(w.has.Endpoints, f.Limit, is)
+	},
+	"FindEndpoints": func(w *world, asked []any) map[string]store.Endpoint {
+		found := make(map[string]store.Endpoint)
+		for _, ep := range w.has.Endpoints {
+			if name := store.EndpointPrefix + ep.ID; slices.Contains(asked[1].([]string), name) {
+				found[name] = ep
+			}
+		}
+		return found
+	},
+	"Lanes": func(w *world, asked []any) []control.LaneView {
+		f := asked[1].(store.LaneFilter)
+		return below(w.has.Lanes, f.Limit, func(v control.LaneView) bool {
+			return (len(f.Keys) == 0 || slices.Contains(f.Keys, v.Key)) && v.Key > f.After &&
+				strings.Contains(v.Key, f.Search) && (!f.Held || v.PausedUntil > testNow)
+		})
+	},
+	"Activity": func(w *world, asked []any) []store.Activity {
+		span, from, to := asked[2].(store.Span), asked[3].(int64), asked[4].(int64)
+		return below(w.has.Activity, len(w.has.Activity), func(a store.Activity) bool {
+			return a.Span == span && a.At >= from && a.At < to
+		})
+	},
+	"Schedules": func(w *world, asked []any) []store.Schedule {
+		f := asked[1].(store.ScheduleFilter)
+		return below(w.has.Schedules, f.Limit, func(s store.Schedule) bool {
+			return (f.After == "" || s.ID < f.After) && strings.Contains(s.Name, f.Search) &&
+				(f.Enabled == nil || s.Enabled == *f.Enabled)
+		})
+	},
+	"Redrives": func(w *world, asked []any) []store.Redrive {
+		after := asked[1].(string)
+		is := func(r store.Redrive) bool { return after == "" || r.ID < after }
+		return below(w.has.Redrives, asked[2].(int), is)
+	},
+	"Books": func(w *world, _ []any) []store.Books { return slices.Clone(w.has.Books) },
+	"Audit": func(w *world, asked []any) store.AuditPage {
+		f := asked[1].(store.AuditFilter)
+		is := func(e store.AuditEntry) bool { return f.Object == "" || e.Object == f.Object }
+		return store.AuditPage{Entries: below(w.has.Entries, f.Limit, is), Next: w.has.Older}
+	},
 }
 
 // ask1 notes a call, and answers with what of its type the world has: in a list, with the row of the id that is asked for.
@@ -67,8 +129,11 @@ func ask1[T any](ctx context.Context, w *world, method string, args ...any) (ans
 	if err := ask0(ctx, w, method, args...); err != nil {
 		return answer, err
 	}
-	if given, ok := answers[method].(T); ok {
+	switch given := answers[method].(type) {
+	case T:
 		return given, nil
+	case func(*world, []any) T:
+		return given(w, args), nil
 	}
 	if answer, ok := of[T](w); ok {
 		return answer, nil
@@ -114,31 +179,9 @@ func (w *world) List(ctx context.Context, _ string, f store.Filter) (p store.Pag
 	return p, w.call(ctx, "List", f)
 }
 
-func (w *world) Attempts(ctx context.Context, _, _ string, before, limit int) ([]store.Attempt, error) {
-	all := slices.Clone(w.has.Attempts)
-	slices.Reverse(all)
-	page := below(all, limit, func(a store.Attempt) bool { return before == 0 || a.Number < before })
-	return page, w.call(ctx, "Attempts")
-}
-
 func (w *world) Attempt(ctx context.Context, _, _ string, number int) (store.Attempt, error) {
 	is := func(a store.Attempt) bool { return a.Number == number }
 	return one(w.has.Attempts, w.call(ctx, "Attempt"), is)
-}
-
-// Counts counts the largest lanes, as the store does.
-func (w *world) Counts(ctx context.Context, _ string) (store.Counts, error) {
-	counts := w.has.Counts
-	for _, v := range w.has.Lanes {
-		counts.Lanes = append(counts.Lanes, store.LaneCount{Lane: v.Key, Open: v.Open})
-	}
-	slices.SortStableFunc(counts.Lanes, func(a, b store.LaneCount) int { return cmp.Compare(b.Open, a.Open) })
-	counts.Lanes = counts.Lanes[:min(len(counts.Lanes), 100)]
-	return counts, w.call(ctx, "Counts")
-}
-
-func (w *world) Evidence(ctx context.Context, _, _ string) (string, error) {
-	return "evidence of " + hostile, w.call(ctx, "Evidence")
 }
 
 func (w *world) Endpoint(ctx context.Context, _, id string) (store.Endpoint, error) {
@@ -149,25 +192,6 @@ func (w *world) Endpoint(ctx context.Context, _, id string) (store.Endpoint, err
 func (w *world) EndpointByExternalID(ctx context.Context, _, name string) (store.Endpoint, error) {
 	is := func(ep store.Endpoint) bool { return ep.ExternalID == name }
 	return one(w.has.Endpoints, w.call(ctx, "EndpointByExternalID"), is)
-}
-
-func (w *world) Endpoints(ctx context.Context, _ string, f store.EndpointFilter) ([]store.Endpoint, error) {
-	is := func(ep store.Endpoint) bool { return f.After == "" || ep.ID < f.After }
-	return below(w.has.Endpoints, f.Limit, is), w.call(ctx, "Endpoints", f)
-}
-
-func (w *world) FindEndpoints(ctx context.Context, _ string, names []string) (map[string]store.Endpoint, error) {
-	found := make(map[string]store.Endpoint)
-	for _, ep := range w.has.Endpoints {
-		if name := store.EndpointPrefix + ep.ID; slices.Contains(names, name) {
-			found[name] = ep
-		}
-	}
-	return found, w.call(ctx, "FindEndpoints")
-}
-
-func (w *world) LaneActivity(ctx context.Context, _ string, _ []int64, _ int64) ([]store.Activity, error) {
-	return w.has.LaneHours, w.call(ctx, "LaneActivity")
 }
 
 func (w *world) CreateEndpoint(
@@ -197,33 +221,6 @@ func (w *world) RotateSecret(
 	return w.has.Secret, testNow + 3_600_000, w.did(ctx, "RotateSecret", by, q, r)
 }
 
-func (w *world) Lanes(ctx context.Context, _ string, f store.LaneFilter) ([]control.LaneView, error) {
-	return below(w.has.Lanes, f.Limit, func(v control.LaneView) bool {
-		return (len(f.Keys) == 0 || slices.Contains(f.Keys, v.Key)) && v.Key > f.After &&
-			strings.Contains(v.Key, f.Search) && (!f.Held || v.PausedUntil > testNow)
-	}), w.call(ctx, "Lanes", f)
-}
-
-func (w *world) Activity(
-	ctx context.Context, _ string, _ int64, span store.Span, from, to int64,
-) ([]store.Activity, error) {
-	return below(w.has.Activity, len(w.has.Activity), func(a store.Activity) bool {
-		return a.Span == span && a.At >= from && a.At < to
-	}), w.call(ctx, "Activity")
-}
-
-func (w *world) Schedules(ctx context.Context, _ string, f store.ScheduleFilter) ([]store.Schedule, error) {
-	return below(w.has.Schedules, f.Limit, func(s store.Schedule) bool {
-		return (f.After == "" || s.ID < f.After) && strings.Contains(s.Name, f.Search) &&
-			(f.Enabled == nil || s.Enabled == *f.Enabled)
-	}), w.call(ctx, "Schedules", f)
-}
-
-func (w *world) Redrives(ctx context.Context, _, after string, limit int) ([]store.Redrive, error) {
-	is := func(r store.Redrive) bool { return after == "" || r.ID < after }
-	return below(w.has.Redrives, limit, is), w.call(ctx, "Redrives")
-}
-
 func (w *world) CountRedrive(ctx context.Context, _ string, q control.RedriveRequest) (int64, bool, error) {
 	err := w.call(ctx, "CountRedrive")
 	if q.Action == "set_url" && q.URL == "" { // as the engine does
@@ -246,18 +243,6 @@ func (e engineFace) Redrive(
 
 func (s storeFace) Redrive(ctx context.Context, _, id string) (store.Redrive, error) {
 	return one(s.has.Redrives, s.call(ctx, "Redrive"), func(r store.Redrive) bool { return r.ID == id })
-}
-
-func (w *world) Books(ctx context.Context, _ string, q store.BooksQuery) ([]store.Books, error) {
-	err := w.call(ctx, "Books", q)
-	return slices.Clone(w.has.Books), err
-}
-
-func (w *world) Audit(ctx context.Context, _ string, f store.AuditFilter) (store.AuditPage, error) {
-	entries := below(w.has.Entries, f.Limit, func(e store.AuditEntry) bool {
-		return f.Object == "" || e.Object == f.Object
-	})
-	return store.AuditPage{Entries: entries, Next: w.has.Older}, w.call(ctx, "Audit", f)
 }
 
 func (w *world) CreateKey(
