@@ -60,8 +60,6 @@ type presetKind struct {
 	// rows are what the project may name: its own, then what every project knows. The times of policies run from from;
 	// zero: they have none.
 	rows func(p *control.Presets, from int64) []preset
-	// timed: from can be asked for.
-	timed bool
 	// other finds what is in no list; nil: there is no such thing.
 	other func(ctx context.Context, e Engine, project, name string, from int64) (any, error)
 	// read reads what is to be put, and why.
@@ -85,7 +83,7 @@ func (a *API) listPresets(k presetKind) handler {
 
 // from is when the times of policies run from; zero: they have none.
 func (k *presetKind) from(q *query.Values) int64 {
-	if !k.timed {
+	if k.kind != store.PresetPolicy {
 		return 0
 	}
 	return q.Instant("from")
@@ -173,7 +171,7 @@ func policyKind() presetKind {
 	}
 	return presetKind{
 		path: "/v1/policies", kind: store.PresetPolicy, list: query.ListPolicies,
-		timed: true, rows: rows, other: formula, read: readPolicy,
+		rows: rows, other: formula, read: readPolicy,
 	}
 }
 

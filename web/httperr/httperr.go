@@ -69,10 +69,16 @@ type row struct {
 
 // rows returns the table. The first row that matches counts.
 func rows() []row {
+	const (
+		conflict    = http.StatusConflict
+		unavailable = http.StatusServiceUnavailable
+		tooMany     = http.StatusTooManyRequests
+		tooLarge    = http.StatusRequestEntityTooLarge
+	)
 	return []row{
 		{ErrUnauthorized, http.StatusUnauthorized, "unauthorized", 0, ""},
-		{ErrGuesses, http.StatusTooManyRequests, "too_many_guesses", 1, ""},
-		{ErrRate, http.StatusTooManyRequests, "rate_limited", 1, ""},
+		{ErrGuesses, tooMany, "too_many_guesses", 1, ""},
+		{ErrRate, tooMany, "rate_limited", 1, ""},
 		{ErrForbidden, http.StatusForbidden, "forbidden", 0, ""},
 		{
 			store.ErrNeedsAdmin, http.StatusForbidden, "forbidden", 0,
@@ -81,31 +87,28 @@ func rows() []row {
 		},
 		{ErrBadJSON, http.StatusBadRequest, "bad_json", 0, ""},
 		{ErrIncomplete, http.StatusBadRequest, "incomplete_body", 0, ""},
-		{ErrTooLarge, http.StatusRequestEntityTooLarge, "too_large", 0, ""},
-		{ErrPayloadTooLarge, http.StatusRequestEntityTooLarge, "payload_too_large", 0, ""},
+		{ErrTooLarge, tooLarge, "too_large", 0, ""},
+		{ErrPayloadTooLarge, tooLarge, "payload_too_large", 0, ""},
 		{ErrEncoding, http.StatusUnsupportedMediaType, "unsupported_encoding", 0, ""},
 		{ErrNoRoute, http.StatusNotFound, "no_route", 0, ""},
 		{ErrMethod, http.StatusMethodNotAllowed, "method_not_allowed", 0, ""},
 		{store.ErrNotFound, http.StatusNotFound, "not_found", 0, "there is no such thing in this project"},
 		{
-			store.ErrAttempting, http.StatusConflict, "attempting", 0,
+			store.ErrAttempting, conflict, "attempting", 0,
 			"the callback is being attempted at this moment; try again when the attempt has ended",
 		},
 		{
-			store.ErrPayloadPurged, http.StatusConflict, "payload_purged", 0,
+			store.ErrPayloadPurged, conflict, "payload_purged", 0,
 			"retention has removed the payload, so there is nothing to send",
 		},
+		{store.ErrTerminal, conflict, "terminal", 0, "it is terminal, and this needs one that is not"},
+		{store.ErrExists, conflict, "exists", 0, "there is one already of that id or name"},
 		{
-			store.ErrTerminal, http.StatusConflict, "terminal", 0,
-			"it is terminal, and this needs one that is not",
-		},
-		{store.ErrExists, http.StatusConflict, "exists", 0, "there is one already of that id or name"},
-		{
-			store.ErrPollLive, http.StatusConflict, "poll_live", 0,
+			store.ErrPollLive, conflict, "poll_live", 0,
 			"another poll of the same reference and address is open",
 		},
 		{
-			store.ErrEndpointDeleted, http.StatusConflict, "endpoint_deleted", 0,
+			store.ErrEndpointDeleted, conflict, "endpoint_deleted", 0,
 			"the callback's endpoint was deleted, so there is nobody to send it to",
 		},
 		{
@@ -113,44 +116,35 @@ func rows() []row {
 			"the idempotency key was used with a different request",
 		},
 		{
-			store.ErrIdempotencyInProgress, http.StatusConflict, "idempotency_in_progress", 1,
+			store.ErrIdempotencyInProgress, conflict, "idempotency_in_progress", 1,
 			"a request with this idempotency key is in progress",
 		},
 		{
-			store.ErrTooManyRedrives, http.StatusTooManyRequests, "too_many_redrives", 60,
+			store.ErrTooManyRedrives, tooMany, "too_many_redrives", 60,
 			fmt.Sprintf("at most %d redrives of a project may be open; wait for one to end, or cancel one",
 				store.MaxOpenRedrives),
 		},
 		{
-			store.ErrOpenQuota, http.StatusTooManyRequests, "open_callbacks_quota", 10,
+			store.ErrOpenQuota, tooMany, "open_callbacks_quota", 10,
 			"the project has as many open callbacks as its quota allows; " +
 				"try again when some have ended, or have the quota raised",
 		},
 		{
-			store.ErrLaneQuota, http.StatusTooManyRequests, "lanes_quota", 3600,
+			store.ErrLaneQuota, tooMany, "lanes_quota", 3600,
 			"the project has as many lanes as its quota allows; use one that exists, or have the quota raised",
 		},
+		{store.ErrUnavailable, unavailable, "unavailable", 5, "the database cannot commit; try again later"},
+		{ErrBusy, unavailable, "busy", 1, ""},
 		{
-			store.ErrUnavailable, http.StatusServiceUnavailable, "unavailable", 5,
-			"the database cannot commit; try again later",
-		},
-		{ErrBusy, http.StatusServiceUnavailable, "busy", 1, ""},
-		{
-			schedule.ErrRebuilding, http.StatusServiceUnavailable, "index_rebuilding", 5,
+			schedule.ErrRebuilding, unavailable, "index_rebuilding", 5,
 			"the index is being rebuilt; try again later",
 		},
 		{
-			schedule.ErrLost, http.StatusServiceUnavailable, "index_lost", 5,
+			schedule.ErrLost, unavailable, "index_lost", 5,
 			"the index is lost and will be rebuilt; try again later",
 		},
-		{
-			context.DeadlineExceeded, http.StatusServiceUnavailable, "unavailable", 5,
-			"it took too long; try again later",
-		},
-		{
-			context.Canceled, http.StatusServiceUnavailable, "unavailable", 5,
-			"the request was given up; try again later",
-		},
+		{context.DeadlineExceeded, unavailable, "unavailable", 5, "it took too long; try again later"},
+		{context.Canceled, unavailable, "unavailable", 5, "the request was given up; try again later"},
 	}
 }
 

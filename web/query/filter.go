@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"net/url"
 	"reflect"
 	"slices"
@@ -116,14 +115,9 @@ func Clean(from url.Values) url.Values {
 	return values
 }
 
-// Endpoints finds an endpoint by the caller's own id for it.
-type Endpoints interface {
-	EndpointByExternalID(ctx context.Context, project, externalID string) (store.Endpoint, error)
-}
-
 // Find fills in the endpoint that is named. Callbacks of one that was deleted are found by its id; the
 // caller's own id may belong to another endpoint by now. store.ErrNotFound: there is none.
-func (f *Filter) Find(ctx context.Context, project string, in Endpoints) error {
+func (f *Filter) Find(ctx context.Context, project string, in Store) error {
 	if id, ok := store.BareID(store.EndpointPrefix, f.Endpoint); ok || f.Endpoint == "" {
 		f.EndpointID = id
 		return nil
@@ -138,19 +132,6 @@ func (f *Filter) Empty() bool {
 	conditions := f.Filter
 	conditions.Now, conditions.Limit, conditions.After, conditions.ByDue = 0, 0, nil, false
 	return f.Endpoint == "" && reflect.DeepEqual(conditions, store.Filter{})
-}
-
-// A Pair is one parameter.
-type Pair struct{ Name, Value string }
-
-// Pairs are the parameters by name.
-func (f *Filter) Pairs() (pairs []Pair) {
-	for _, name := range slices.Sorted(maps.Keys(f.Values)) {
-		for _, value := range f.Values[name] {
-			pairs = append(pairs, Pair{name, value})
-		}
-	}
-	return pairs
 }
 
 // JSON is the filter as the API writes it.

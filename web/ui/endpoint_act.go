@@ -32,7 +32,10 @@ func (u *UI) endpointActs() []Route {
 		{name: "enable", ask: u.askEnableEndpoint, do: enable(true)},
 		{name: "disable", do: enable(false)},
 		{
-			name: "delete", ask: u.saysBacklog("endpoint.delete.backlog"), answer: u.deleteEndpoint, danger: true,
+			name: "delete", ask: u.saysBacklog("endpoint.delete.backlog"), danger: true, to: "/endpoints",
+			do: func(r *request, id string) error {
+				return u.Engine.DeleteEndpoint(r.ctx, r.who.Project, id, r.by())
+			},
 		},
 		{
 			name: "rotate", path: "rotate_secret", scope: store.ScopeAdmin, ask: (*form).askRotateSecret,
@@ -102,14 +105,6 @@ func (u *UI) saysBacklog(key string) func(f *form, row *endpointRow) error {
 		}
 		return err
 	}
-}
-
-// deleteEndpoint goes to the list: there is no page of the endpoint to go back to.
-func (u *UI) deleteEndpoint(r *request, id string) (*answer, error) {
-	if err := u.Engine.DeleteEndpoint(r.ctx, r.who.Project, id, r.by()); err != nil {
-		return nil, err
-	}
-	return u.went(r, Root+"/endpoints", "endpoint.delete.done")
 }
 
 // testEndpoint sends a test, and goes to its callback, where one can watch what becomes of it.

@@ -3,7 +3,9 @@ package ui
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
@@ -71,22 +73,24 @@ func (f *filter) query() string { return f.Values.Encode() }
 
 // says names the conditions in the viewer's words.
 func (f *filter) says(b *base) (facts []fact) {
-	for _, p := range f.Pairs() {
-		said := fact{Name: b.T("filter." + p.Name), Value: p.Value, Data: true}
-		label, isLabel := strings.CutPrefix(p.Name, query.LabelPrefix)
-		switch {
-		case isLabel:
-			said.Name, said.Value = b.T("filter.label"), label+" = "+p.Value
-		case p.Name == "state", p.Name == "kind", p.Name == "reason":
-			said.Value, said.Data = b.Or(p.Name+".", p.Value), !b.Has(p.Name+"."+p.Value)
-		case p.Name == "overdue":
-			said.Value, said.Data = b.T("yes"), false
-		case p.Name == "from":
-			said.Value = b.Absolute(f.From)
-		case p.Name == "to":
-			said.Value = b.Absolute(f.To)
+	for _, name := range slices.Sorted(maps.Keys(f.Values)) {
+		for _, value := range f.Values[name] {
+			said := fact{Name: b.T("filter." + name), Value: value, Data: true}
+			label, isLabel := strings.CutPrefix(name, query.LabelPrefix)
+			switch {
+			case isLabel:
+				said.Name, said.Value = b.T("filter.label"), label+" = "+value
+			case name == "state", name == "kind", name == "reason":
+				said.Value, said.Data = b.Or(name+".", value), !b.Has(name+"."+value)
+			case name == "overdue":
+				said.Value, said.Data = b.T("yes"), false
+			case name == "from":
+				said.Value = b.Absolute(f.From)
+			case name == "to":
+				said.Value = b.Absolute(f.To)
+			}
+			facts = append(facts, said)
 		}
-		facts = append(facts, said)
 	}
 	return facts
 }

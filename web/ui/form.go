@@ -51,10 +51,10 @@ type field struct {
 }
 
 // ID is the field's in the page.
-func (f *field) ID() string { return "f-" + strings.ReplaceAll(f.Name, ".", "-") }
+func (f field) ID() string { return "f-" + strings.ReplaceAll(f.Name, ".", "-") }
 
 // Describes lists the ids of what is said of the field.
-func (f *field) Describes() string {
+func (f field) Describes() string {
 	var ids []string
 	if f.Help != "" {
 		ids = append(ids, f.ID()+"-help")
@@ -153,15 +153,6 @@ func (f *form) tell(pairs ...string) {
 	for i := 0; i+1 < len(pairs); i += 2 {
 		f.Facts = append(f.Facts, fact{Name: f.T(pairs[i]), Value: pairs[i+1], Data: true})
 	}
-}
-
-// FieldRefs are the fields, for the template that draws one.
-func (f *form) FieldRefs() []*field {
-	all := make([]*field, len(f.Fields))
-	for i := range f.Fields {
-		all[i] = &f.Fields[i]
-	}
-	return all
 }
 
 // field finds a field by its name. A form need not have it: what it asks for depends on the state of what it
@@ -267,6 +258,8 @@ type actOn[T any] struct {
 	// answer instead.
 	do     func(r *request, id string) error
 	answer func(r *request, id string) (*answer, error)
+	// to is where an act leads that leaves no page of the object; empty: it leaves one.
+	to string
 	// danger: it cannot be undone. path ends the address, where it is not the name.
 	danger bool
 	path   string
@@ -307,6 +300,9 @@ func actsOn[T any](u *UI, k kind[T], all []actOn[T]) []Route {
 			}
 			if err := a.do(r, id); err != nil {
 				return nil, err
+			}
+			if a.to != "" {
+				return u.went(r, Root+a.to, key+".done")
 			}
 			return u.did(r, k.back(r), r.lang.text(key+".done"))
 		}

@@ -24,7 +24,9 @@ func (u *UI) scheduleActs() []Route {
 		{name: "enable", do: enable(true)},
 		{name: "disable", do: enable(false)},
 		{name: "run", answer: u.runSchedule},
-		{name: "delete", answer: u.deleteSchedule, danger: true},
+		{name: "delete", danger: true, to: "/schedules", do: func(r *request, id string) error {
+			return u.Engine.DeleteSchedule(r.ctx, r.who.Project, id, r.by())
+		}},
 	})
 }
 
@@ -172,13 +174,6 @@ func (u *UI) runSchedule(r *request, id string) (*answer, error) {
 		return nil, err
 	}
 	return u.went(r, Root+"/callbacks/"+store.CallbackPrefix+made.ID, "schedules.run.done")
-}
-
-func (u *UI) deleteSchedule(r *request, id string) (*answer, error) {
-	if err := u.Engine.DeleteSchedule(r.ctx, r.who.Project, id, r.by()); err != nil {
-		return nil, err
-	}
-	return u.went(r, Root+"/schedules", "schedules.delete.done")
 }
 
 // A templatePart is a text in a template of a schedule that may carry a credential: its address, or a header. From and to are where it
