@@ -168,7 +168,11 @@ func (a arguments) submission(i int) accept.Submission {
 		s.IdempotencyKey, s.Route, s.Fingerprint = (*keys)[i], "callbacks", []byte((*keys)[i])
 	}
 	if a.has("body") {
-		s.Body = []byte(a.named["body"])
+		s.Body, s.BodyField = []byte(strings.ReplaceAll(a.named["body"], `\0`, "\x00")), a.named["body_field"]
+	}
+	if a.has("label") {
+		name, value, _ := strings.Cut(a.named["label"], ":")
+		s.Labels = map[string]string{name: value}
 	}
 	return s
 }

@@ -286,6 +286,10 @@ func (c *course) refused(err error) string {
 	if wrong, ok := errors.AsType[*store.InvalidError](err); ok {
 		var fields []string
 		for _, f := range wrong.Fields {
+			if strings.Contains(f.Message, "card number") {
+				f.Field += " (card number)"
+				c.check(!strings.Contains(err.Error(), "4111"), "the number is repeated: %s", err)
+			}
 			fields = append(fields, f.Field)
 		}
 		return "wrong: " + strings.Join(fields, ", ")

@@ -1,6 +1,7 @@
 package accept
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -26,11 +27,7 @@ func checkCards(s *Submission, f *Findings) {
 		}
 	}
 	if store.HasPAN(s.Body) {
-		field := s.BodyField
-		if field == "" {
-			field = "payload"
-		}
-		f.Add(field, HasCard)
+		f.Add(cmp.Or(s.BodyField, "payload"), HasCard)
 	}
 	for _, field := range []struct{ name, text string }{
 		{"url", s.URL}, {"topic", s.Topic}, {"ref", s.Ref}, {"lock_key", s.LockKey}, {"lane", s.Lane},
