@@ -145,9 +145,9 @@ func (srv *App) checkKeys(ctx context.Context) error {
 	}
 	usage := &console.UsageError{}
 	for _, p := range problems {
-		usage.Lines = append(usage.Lines, "master_key: "+p.String())
+		usage.Add("master_key: %s", p)
 	}
-	usage.Lines = append(usage.Lines, `give every key that was used, the present one first (--master-key NEW,OLD); "dispatcher doctor" says more`)
+	usage.Add(`give every key that was used, the present one first (--master-key NEW,OLD); "dispatcher doctor" says more`)
 	return usage
 }
 

@@ -269,12 +269,9 @@ func editDistance(a, b string) int {
 // judge turns what is wrong into the error that ends the start, one line each, or nil. The check's findings about
 // settings that could not even be read are left out: they would be about values that nobody wrote.
 func (l *loaded) judge(unread, checked []problem) error {
-	broken := map[string]bool{}
+	e, broken := &console.UsageError{}, map[string]bool{}
 	for _, p := range unread {
 		broken[p.key] = true
-	}
-	e := &console.UsageError{}
-	for _, p := range unread {
 		e.Lines = append(e.Lines, l.sentence(p))
 	}
 	for _, p := range checked {

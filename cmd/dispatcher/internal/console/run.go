@@ -75,7 +75,14 @@ type UsageError struct{ Lines []string }
 
 // Wrong is a UsageError of one line.
 func Wrong(format string, args ...any) *UsageError {
-	return &UsageError{Lines: []string{fmt.Sprintf(format, args...)}}
+	e := &UsageError{}
+	e.Add(format, args...)
+	return e
+}
+
+// Add adds a line.
+func (e *UsageError) Add(format string, args ...any) {
+	e.Lines = append(e.Lines, fmt.Sprintf(format, args...))
 }
 
 func (e *UsageError) Error() string { return strings.Join(e.Lines, "\n") }

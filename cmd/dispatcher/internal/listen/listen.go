@@ -65,22 +65,22 @@ func (cmd *Command) receiver(c *console.Console) (*receiver, error) {
 	r := &receiver{c: c, body: cmd.Body, headers: cmd.Headers, seen: map[string]int{}}
 	wrong := &console.UsageError{}
 	if err := config.CheckAddress(cmd.Addr); err != nil {
-		wrong.Lines = append(wrong.Lines, "--addr: "+err.Error())
+		wrong.Add("--addr: %s", err)
 	}
 	wrong.Lines = append(wrong.Lines, cmd.verifier(c, r)...)
 	for _, written := range cmd.Respond {
 		status, err := strconv.Atoi(strings.TrimSpace(written))
 		if err != nil || status < 200 || status > 599 {
-			wrong.Lines = append(wrong.Lines, fmt.Sprintf("--respond: %q is not a status from 200 to 599", written))
+			wrong.Add("--respond: %q is not a status from 200 to 599", written)
 		}
 		r.statuses = append(r.statuses, status)
 	}
 	if len(r.statuses) == 0 {
-		wrong.Lines = append(wrong.Lines, "--respond: name at least one status")
+		wrong.Add("--respond: name at least one status")
 	}
 	delay, err := schedule.ParseDuration(cmd.Delay)
 	if err != nil || delay < 0 {
-		wrong.Lines = append(wrong.Lines, fmt.Sprintf("--delay: %q is not a duration such as 2s", cmd.Delay))
+		wrong.Add("--delay: %q is not a duration such as 2s", cmd.Delay)
 	}
 	r.delay = delay
 	if len(wrong.Lines) > 0 {

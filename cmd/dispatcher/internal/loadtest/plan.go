@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"net"
 	"net/url"
 	"runtime"
@@ -127,10 +126,9 @@ func (cmd *BenchCommand) plan(now time.Time) (*benchPlan, error) {
 		p.count = *cmd.Count
 	}
 	wrong := &console.UsageError{}
-	refuse := func(format string, args ...any) { wrong.Lines = append(wrong.Lines, fmt.Sprintf(format, args...)) }
-	p.judgePhases(refuse)
-	p.judgeNumbers(refuse)
-	p.judgePlaces(refuse)
+	p.judgePhases(wrong.Add)
+	p.judgeNumbers(wrong.Add)
+	p.judgePlaces(wrong.Add)
 	if len(wrong.Lines) > 0 {
 		return nil, wrong
 	}
