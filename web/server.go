@@ -8,6 +8,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -88,12 +89,7 @@ func New(o Options) (*Server, error) {
 	if o.Health == nil {
 		return nil, errors.New("the server needs a health to answer /readyz")
 	}
-	if o.Listen == "" {
-		o.Listen = "127.0.0.1:8080"
-	}
-	if o.OpsListen == "" {
-		o.OpsListen = "127.0.0.1:8081"
-	}
+	o.Listen, o.OpsListen = cmp.Or(o.Listen, "127.0.0.1:8080"), cmp.Or(o.OpsListen, "127.0.0.1:8081")
 	if o.ShutdownTimeout <= 0 {
 		o.ShutdownTimeout = 10 * time.Second
 	}

@@ -1,12 +1,12 @@
 package api_test
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -114,9 +114,6 @@ var moments = openapi3.WithStringFormatValidator("date-time",
 		return nil
 	}))
 
-// plain has answers in text taken as they stand.
-var plain sync.Once
-
 // known are answers that were found to be as the document says: most are given again and again.
 var known sync.Map
 
@@ -150,13 +147,8 @@ func conforms(req *http.Request, body string, route *matched, rec *httptest.Resp
 	sent.Body = http.NoBody
 	if body != "" {
 		sent.Header.Set("Content-Type", "application/json")
-		sent.Body = readCloser{bytes.NewReader([]byte(body))}
+		sent.Body = io.NopCloser(strings.NewReader(body))
 	}
-	plain.Do(func() {
-		for _, kind := range []string{"text/csv", "application/yaml"} {
-			openapi3filter.RegisterBodyDecoder(kind, openapi3filter.PlainBodyDecoder)
-		}
-	})
 	in := &openapi3filter.RequestValidationInput{
 		Request: sent, PathParams: params,
 		Route: &routers.Route{
@@ -188,10 +180,6 @@ func reason(err error) string {
 	text, _, _ := strings.Cut(err.Error(), "\nSchema:")
 	return text
 }
-
-type readCloser struct{ *bytes.Reader }
-
-func (readCloser) Close() error { return nil }
 
 // TestDocument: it is valid, has exactly the routes, and says what scope each needs and which are the settings' admin
 // key's alone.

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -133,13 +134,9 @@ func (a *API) putEndpoints(ctx context.Context, c *gin.Context, who caller) erro
 
 // endpointOf is an endpoint as its caller sees it now.
 func (a *API) endpointOf(ep *store.Endpoint) client.Endpoint {
-	override := ep.URLOverride
-	if override == "" {
-		override = store.OverrideDeny
-	}
 	return client.Endpoint{
 		ID: store.EndpointPrefix + ep.ID, ExternalID: ep.ExternalID, Name: ep.Name, URL: ep.URL,
-		URLOverride: string(override), Topics: ep.Topics,
+		URLOverride: string(cmp.Or(ep.URLOverride, store.OverrideDeny)), Topics: ep.Topics,
 		Policy: policyChoiceOf(&ep.Policy), Success: successOf(&ep.Success), Signer: signerOf(ep.Signer),
 		Headers: headersOf(query.MaskHeaders(ep.Headers)), Rate: ep.Rate.String(), Concurrency: ep.Concurrency,
 		Enabled: ep.Enabled, DisabledReason: ep.DisabledReason,

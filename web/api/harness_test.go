@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/getkin/kin-openapi/openapi3filter"
 	"github.com/gin-gonic/gin"
 
 	"github.com/seed-ff5a32d8/dispatcher/client"
@@ -133,9 +134,13 @@ func (f face) refused(t *testing.T, fields []string, method, path, body string, 
 	}
 }
 
-// releaseMode is what the server sets too; here it is set before any test runs in parallel.
+// TestMain sets what all tests share before any runs in parallel: the mode that the server sets too, and that answers
+// in text are taken as they stand.
 func TestMain(m *testing.M) {
 	gin.SetMode(gin.ReleaseMode)
+	for _, kind := range []string{"text/csv", "application/yaml"} {
+		openapi3filter.RegisterBodyDecoder(kind, openapi3filter.PlainBodyDecoder)
+	}
 	m.Run()
 }
 

@@ -284,17 +284,16 @@ func (in *intake) take(size int64) error {
 	if size > maxRequest+1 {
 		next = in.rooms.batches
 	}
+	more := size
 	if next == in.room {
-		if err := next.take(in.ctx, in.project, size-in.held); err != nil {
-			return err
-		}
-		in.held = size
-		return nil
+		more -= in.held
 	}
-	if err := next.take(in.ctx, in.project, size); err != nil {
+	if err := next.take(in.ctx, in.project, more); err != nil {
 		return err
 	}
-	in.release()
+	if next != in.room {
+		in.release()
+	}
 	in.room, in.held = next, size
 	return nil
 }

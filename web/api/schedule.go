@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -69,16 +70,9 @@ func (a *API) listSchedules() handler {
 
 // scheduleOf is a schedule as it is shown.
 func scheduleOf(s *store.Schedule) client.Schedule {
-	timezone, missed := s.Timezone, s.Missed
-	if timezone == "" {
-		timezone = "UTC"
-	}
-	if missed == "" {
-		missed = store.MissedOnce
-	}
 	return client.Schedule{
-		ID: store.SchedulePrefix + s.ID, Name: s.Name, Cron: s.Cron, Timezone: timezone,
-		Callback: templateOf([]byte(s.Template)), Missed: string(missed), Enabled: s.Enabled,
+		ID: store.SchedulePrefix + s.ID, Name: s.Name, Cron: s.Cron, Timezone: cmp.Or(s.Timezone, "UTC"),
+		Callback: templateOf([]byte(s.Template)), Missed: string(cmp.Or(s.Missed, store.MissedOnce)), Enabled: s.Enabled,
 		NextAt: moment(s.NextAt), LastAt: moment(s.LastAt),
 		LastCallbackID: prefixed(store.CallbackPrefix, s.LastID), LastError: s.LastError,
 		CreatedAt: moment(s.CreatedAt), UpdatedAt: moment(s.UpdatedAt),

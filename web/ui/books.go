@@ -330,10 +330,7 @@ func (p *comparisonPage) Agrees() bool { return p.MissingCount == 0 && len(p.Ext
 
 func (u *UI) askCompare(r *request) (*form, error) {
 	f := &form{base: u.base(r, "books", "compare.title"), Back: r.back(Root + "/books"), Says: []string{r.lang.text("compare.says"), r.lang.text("compare.time")}}
-	from := r.query("from")
-	if from == "" {
-		from = inputOf(r, dayBegin(r, 0))
-	}
+	from := cmp.Or(r.query("from"), inputOf(r, dayBegin(r, 0)))
 	begin, end, refs := f.askMoment("from", "books.from"), f.ask("to", momentField, "books.to"), f.ask("refs", textField, "compare.refs")
 	begin.Value, begin.Required, end.Value = from, true, r.query("to")
 	refs.Help, refs.Mono, refs.Rows, refs.Required = f.T("compare.refs.help", "n", maxListed), true, 12, true

@@ -87,19 +87,14 @@ func (u *UI) callback(r *request) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	title, section := c.Ref, "callbacks"
-	if title == "" {
-		title = store.CallbackPrefix + c.ID
-	}
+	title, section := cmp.Or(c.Ref, store.CallbackPrefix+c.ID), "callbacks"
 	if c.Kind == store.Poll {
 		section = "polls"
 	}
 	p := &callbackPage{base: u.baseTitled(r, section, title), callbackRow: newRow(&c, r.now)}
 	p.Headers = query.MaskHeaders(c.Headers)
 	p.Policy = c.Policy.Name
-	if p.RuleName = c.Success.Name; p.RuleName == "" {
-		p.RuleName = string(c.Success.Rule)
-	}
+	p.RuleName = successText(c.Success)
 	if err := u.explainInto(r, p); err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"cmp"
 	"encoding/json"
 	"html/template"
 	"math"
@@ -232,10 +233,7 @@ func policyText(p store.PolicyChoice) string {
 
 // successText writes a success rule by its name, or the rule itself.
 func successText(s store.Success) string {
-	if s.Name != "" {
-		return s.Name
-	}
-	return string(s.Rule)
+	return cmp.Or(s.Name, string(s.Rule))
 }
 
 // figures are what happened in a lane: the sums are of the last 24 hours, whatever else there is to draw.

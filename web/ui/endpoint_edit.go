@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,12 +20,9 @@ const wasPrefix = "was."
 // endpointTexts are the fields of an endpoint as its form writes them.
 func endpointTexts(ep *store.Endpoint) map[string]string {
 	texts := map[string]string{
-		"url": store.MaskURL(ep.URL), "name": ep.Name, "external_id": ep.ExternalID, "url_override": string(ep.URLOverride),
+		"url": store.MaskURL(ep.URL), "name": ep.Name, "external_id": ep.ExternalID, "url_override": string(cmp.Or(ep.URLOverride, store.OverrideDeny)),
 		"topics": strings.Join(ep.Topics, "\n"), "profile": "", "policy": policyText(ep.Policy), "success": successText(ep.Success), "signer": ep.Signer,
 		"rate": ep.Rate.String(), "concurrency": "", "headers": "",
-	}
-	if texts["url_override"] == "" {
-		texts["url_override"] = string(store.OverrideDeny)
 	}
 	if ep.Concurrency > 0 {
 		texts["concurrency"] = strconv.Itoa(ep.Concurrency)

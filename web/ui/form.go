@@ -96,12 +96,7 @@ type fact struct {
 }
 
 // Target is where the form is sent.
-func (f *form) Target() string {
-	if f.Action != "" {
-		return f.Action
-	}
-	return f.r.url.Path
-}
+func (f *form) Target() string { return cmp.Or(f.Action, f.r.url.Path) }
 
 // ask is a field whose label is the text of the key; the text of KEY.help, if there is one, is its help.
 func (b *base) ask(name, kind, key string) field {

@@ -222,11 +222,14 @@ func (u *UI) limitLane(r *request, key string) error {
 		rate  *store.Rate
 		err   error
 	)
+	refuse := func(name, message string) {
+		wrong.Fields = append(wrong.Fields, store.FieldError{Field: name, Message: message})
+	}
 	if text := r.changed("concurrency"); text != nil {
 		limit = new(int)
 		if *text != "" {
 			if *limit, err = strconv.Atoi(*text); err != nil || *limit < 1 {
-				wrong.Fields = append(wrong.Fields, store.FieldError{Field: "concurrency", Message: r.lang.text("endpoint.field.concurrency.wrong")})
+				refuse("concurrency", r.lang.text("endpoint.field.concurrency.wrong"))
 			}
 		}
 	}
@@ -234,7 +237,7 @@ func (u *UI) limitLane(r *request, key string) error {
 		rate = new(store.Rate)
 		if *text != "" {
 			if *rate, err = store.ParseRate(*text); err != nil {
-				wrong.Fields = append(wrong.Fields, store.FieldError{Field: "rate", Message: err.Error()})
+				refuse("rate", err.Error())
 			}
 		}
 	}

@@ -2,6 +2,7 @@ package ui
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"strings"
 
@@ -58,11 +59,7 @@ func (u *UI) scheduleForm(r *request, name, back string, s *store.Schedule) *for
 	title.Label, title.Value, title.Required, cron.Value, cron.Required = f.T("column.name"), s.Name, true, s.Cron, true
 	zone, missed := f.askMono("timezone", "schedules.timezone", "Asia/Shanghai"), f.ask("missed", choiceField, "schedules.missed")
 	zone.Label, zone.Value = f.T("frame.zone"), s.Timezone
-	chosen := store.MissedOnce
-	if s.Missed == store.MissedSkip {
-		chosen = store.MissedSkip
-	}
-	missed.Options = choose(&f.base, "schedules.missed.", chosen, store.MissedOnce, store.MissedSkip)
+	missed.Options = choose(&f.base, "schedules.missed.", cmp.Or(s.Missed, store.MissedOnce), store.MissedOnce, store.MissedSkip)
 	enabled, template := f.ask("enabled", checkField, "schedules.enabled"), f.ask("callback", textField, "schedules.template")
 	enabled.Checked, template.Value, template.Required, template.Mono, template.Rows = s.Enabled, string(s.Template), true, true, templateRows
 	f.Fields = []field{title, cron, zone, missed, enabled, template, f.askReason()}
@@ -90,10 +87,7 @@ func (u *UI) previewSchedule(r *request, ask func(*request) (*form, error)) (*an
 	if err != nil {
 		return nil, err
 	}
-	own := timezone
-	if own == "" {
-		own = utc.name
-	}
+	own := cmp.Or(timezone, utc.name)
 	says := []string{f.T("schedules.preview.says", "zone", r.zone.name)}
 	for _, at := range next {
 		line := f.Absolute(at) + " · " + f.relative(at)

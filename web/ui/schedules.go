@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
@@ -37,9 +38,9 @@ type scheduleRow struct {
 const lateAfter = 15_000
 
 func newScheduleRow(s *store.Schedule, now int64) *scheduleRow {
-	row := &scheduleRow{Schedule: *s, FullID: store.SchedulePrefix + s.ID, Zone: s.Timezone, Late: s.Enabled && s.NextAt != 0 && s.NextAt < now-lateAfter}
-	if row.Zone == "" {
-		row.Zone = "UTC"
+	row := &scheduleRow{
+		Schedule: *s, FullID: store.SchedulePrefix + s.ID, Zone: cmp.Or(s.Timezone, "UTC"),
+		Late: s.Enabled && s.NextAt != 0 && s.NextAt < now-lateAfter,
 	}
 	if s.LastID != "" {
 		row.LastFullID = store.CallbackPrefix + s.LastID

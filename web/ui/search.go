@@ -141,7 +141,6 @@ func (u *UI) order(r *request) (*answer, error) {
 		return nil, err
 	}
 	p.More = page.Next != nil
-	places := make(map[string]int)
 	states := make(map[store.State]int64)
 	for i := range page.Callbacks {
 		row := newRow(&page.Callbacks[i], r.now)
@@ -149,10 +148,9 @@ func (u *UI) order(r *request) (*answer, error) {
 		if row.EndpointID != "" {
 			name, to = row.EndpointFullID, Root+"/endpoints/"+row.EndpointFullID
 		}
-		at, ok := places[name]
-		if !ok {
+		at := slices.IndexFunc(p.Groups, func(g orderGroup) bool { return g.Name == name })
+		if at < 0 {
 			at = len(p.Groups)
-			places[name] = at
 			p.Groups = append(p.Groups, orderGroup{Name: name, Link: to})
 		}
 		p.Groups[at].Rows = append(p.Groups[at].Rows, row)

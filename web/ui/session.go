@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -165,10 +166,7 @@ func (u *UI) holder(ctx context.Context, text, project string) (query.Caller, er
 		return query.Caller{}, errSignIn
 	}
 	if subtle.ConstantTimeCompare(hash[:], u.keyHash[:]) == 1 {
-		if project == "" {
-			project = store.DefaultProject
-		}
-		return query.Caller{Project: project}, nil
+		return query.Caller{Project: cmp.Or(project, store.DefaultProject)}, nil
 	}
 	key, err := u.Engine.AuthenticateHash(ctx, hash)
 	switch {

@@ -28,7 +28,6 @@ type world struct {
 
 	mu       sync.Mutex
 	sessions map[string]store.Session
-	puts     int
 	// ring are the keys that callers hold, by their text.
 	ring map[string]store.Key
 	// fails are the errors of methods by their names; errLate: the method ends when its context does;
@@ -239,7 +238,7 @@ func (w *world) Session(ctx context.Context, token string, now int64) (store.Ses
 func (w *world) PutSession(_ context.Context, s store.Session) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.puts++
+	w.calls["PutSession"]++
 	w.sessions[s.Token] = s
 	return nil
 }
