@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -30,7 +31,7 @@ func TestCardNumbersOfAnEventAreLookedForOnce(t *testing.T) {
 	allocated := func(guard store.PanGuard, endpoints int) (n int64) {
 		with(nil, guarded(guard)).runAlone(t, func(b *fixture) {
 			for range endpoints {
-				b.subscriber("https://shop.example/", "payment")
+				b.endpoint(control.EndpointChange{Topics: &[]string{"payment"}})
 			}
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)

@@ -121,8 +121,9 @@ var verbs = map[string]func(arguments) string{
 		synctest.Wait()
 	}),
 	"edit": func(a arguments) string {
-		_, err := a.mend(a.id(a.words[0]), control.MendRequest{URL: a.text("url"), Headers: a.headers(),
-			Choice: accept.Choice{PolicyName: a.named["policy"]}})
+		_, err := a.engine.Mend(a.Context(), project, a.id(a.words[0]), control.MendRequest{
+			URL: a.text("url"), Headers: a.headers(), Choice: accept.Choice{PolicyName: a.named["policy"]},
+		}, operator)
 		return a.refused(err)
 	},
 	"resolve": func(a arguments) string {
@@ -168,7 +169,9 @@ var verbs = map[string]func(arguments) string{
 	},
 	"delete": quietly(func(a arguments) { a.ok(a.engine.DeleteEndpoint(a.Context(), project, a.id(a.words[0]), operator)) }),
 	"failed": quietly(func(a arguments) {
-		a.failedFor(store.Endpoint{ID: a.id(a.words[0])}, must(time.ParseDuration(a.words[1])))
+		since := a.engine.Now() - must(time.ParseDuration(a.words[1])).Milliseconds()
+		failed := store.EndpointHealth{ID: a.id(a.words[0]), FailedAt: since, FailedFirst: since}
+		a.ok(a.db.ReportHealth(a.Context(), []store.EndpointHealth{failed}, since))
 	}),
 	"schedule": func(a arguments) string {
 		s, err := a.engine.CreateSchedule(a.Context(), project, a.scheduleChange(), operator)

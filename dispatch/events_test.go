@@ -49,14 +49,6 @@ func (b *fixture) ops() {
 	})
 }
 
-// failedFor notes that an endpoint has failed for so long.
-func (b *fixture) failedFor(ep store.Endpoint, d time.Duration) {
-	b.Helper()
-	since := b.engine.Now() - d.Milliseconds()
-	b.ok(b.db.ReportHealth(b.Context(), []store.EndpointHealth{{ID: ep.ID, FailedAt: since,
-		FailedFirst: since}}, since))
-}
-
 // However slow SQL is, and whatever is refused before them, endpoint events are published.
 func TestManyEndpointEventsOnASlowDatabase(t *testing.T) {
 	for name, refused := range map[string]int{"slow": 0, "the first are refused": 40} {

@@ -189,31 +189,16 @@ func (b *fixture) endpoint(ch control.EndpointChange) store.Endpoint {
 	return must(b.engine.CreateEndpoint(b.Context(), project, ch, operator)).Endpoint
 }
 
-// subscriber makes an endpoint at that address for those topics.
-func (b *fixture) subscriber(url string, topics ...string) store.Endpoint {
-	b.Helper()
-	return b.endpoint(control.EndpointChange{URL: &url, Topics: &topics})
-}
-
 // What people do.
-
-func (b *fixture) retry(id string, r control.RetryRequest) {
-	b.Helper()
-	must(b.engine.Retry(b.Context(), project, id, r, operator))
-}
 
 func (b *fixture) retryAt(id, url string) {
 	b.Helper()
-	b.retry(id, control.RetryRequest{URL: url})
+	must(b.engine.Retry(b.Context(), project, id, control.RetryRequest{URL: url}, operator))
 }
 
 func (b *fixture) cancel(id string) {
 	b.Helper()
 	b.is("cancel", must(b.engine.Cancel(b.Context(), project, id, operator)).Result, store.CancelDone)
-}
-
-func (b *fixture) mend(id string, r control.MendRequest) (store.Callback, error) {
-	return b.engine.Mend(b.Context(), project, id, r, operator)
 }
 
 func (b *fixture) setLane(lane string, limit int) {
