@@ -156,19 +156,21 @@ func (db *DB) savePlace(ctx context.Context, name string, p *place, now int64) e
 	return nil
 }
 
-// removeBatch runs step in one transaction.
+// removeBatch runs step in one transaction. What that took is without the wait for others, and without the commit: on a busy
+// disk that takes as long for few rows as for many, so fewer would be removed and nobody waited less.
 func (db *DB) removeBatch(
 	ctx context.Context, b *batch, step func(t *tx, b *batch) (seen, removed int, err error),
 ) (seen, removed int, took time.Duration, err error) {
-	var began time.Time // without the time that it waits for others
 	from := b.from
 	err = db.maintain(ctx, "", func(t *tx) error {
-		began, b.from = time.Now(), from
+		b.from = from
+		began := time.Now()
 		var err error
 		seen, removed, err = step(t, b)
+		took = time.Since(began)
 		return err
 	})
-	return seen, removed, time.Since(began), err
+	return seen, removed, took, err
 }
 
 // deleteAged is removeAged for rows that go by one statement. It takes the time to begin at, the time before

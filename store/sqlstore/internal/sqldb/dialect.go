@@ -20,8 +20,8 @@ import (
 type Dialect struct {
 	// MaintenanceBatch is the most rows of one maintenance transaction.
 	MaintenanceBatch int
-	// PurgeBatch is the same for one that only removes rows, and PurgeTime how long such a one is to take. On SQLite all
-	// others wait for it.
+	// PurgeBatch is the same for one that only removes rows, and PurgeTime how long such a one is to take without its
+	// commit. On SQLite all others wait for it.
 	PurgeBatch int
 	PurgeTime  time.Duration
 
@@ -90,7 +90,7 @@ func sqliteDialect() *Dialect {
 		args:             jsonRows,
 		snapshot:         sql.LevelDefault,
 		MaintenanceBatch: 200,
-		PurgeBatch:       200,
+		PurgeBatch:       500,
 		PurgeTime:        40 * time.Millisecond,
 	}
 }
