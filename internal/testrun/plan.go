@@ -102,7 +102,7 @@ var storeSuite = []string{"TestSQLite", "TestPostgres"}
 // minutes under the race detector. They have no goroutines that the simulation does not have. The unit part and
 // make test-full run them.
 var virtualHours = []string{
-	`Test\w*Horizon`, "TestWritesBetweenTheStepsOfALoad", "TestRedrive$",
+	`Test\w*Horizon`, "TestWritesBetweenTheStepsOfALoad",
 }
 
 // packages are all but those that start the built binary.
