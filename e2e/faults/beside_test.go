@@ -67,10 +67,9 @@ func newCallbackAfterAnOutage(tr *trial) {
 	tr.awaitFilled(open, 3*time.Minute)
 
 	tr.way.Refuse()
-	tr.MarkFault()
 	began := time.Now()
 	tr.AcceptMany(missedInIt, func(i int) harness.Submission {
-		s := tr.due("plain", fmt.Sprint("missed-", i), 24*time.Hour)
+		s := tr.due("missed", i, 24*time.Hour)
 		s["lane"] = harness.SeedRef(i % 100)
 		return s
 	})
@@ -83,8 +82,7 @@ func newCallbackAfterAnOutage(tr *trial) {
 	var waits []time.Duration
 	for i := range 10 {
 		sent := time.Now()
-		ref := fmt.Sprint("new-", i)
-		id := tr.AskAndNote(tr.Callback("plain", ref))
+		id := tr.AskAndNote(tr.Numbered("new")(i))
 		tr.AtLeast(time.Minute, "a new callback arrives", 1, func() int { return tr.Receiver.Times(id) })
 		waits = append(waits, time.Since(sent).Round(time.Millisecond))
 	}
@@ -112,7 +110,7 @@ func fireASchedule(tr *trial) {
 	var s client.Schedule
 	maker.Post("/v1/schedules", harness.Submission{"name": "books", "cron": "@every 1s",
 		"callback": harness.Submission{"url": tr.Receiver.URL + "/plain/tick", "ref": ref, "topic": "tick.books",
-			"payload": harness.Payload(ref), "policy": harness.AskAfter("200ms", "1s", "1s")}}, &s)
+			"payload": harness.Payload(ref), "policy": harness.Tiers("1s", "200ms", "1s", "1s")}}, &s)
 	want := sized(20, 30, 90) // seconds; the last hundred runs are kept
 	var runs []client.ScheduleRun
 	fired := func(n int) {
@@ -158,10 +156,7 @@ func fireASchedule(tr *trial) {
 	if len(made) != len(runs) {
 		tr.Errorf("%d runs have made %d callbacks", len(runs), len(made))
 	}
-	tr.Account()
-	bounds := tr.Bounds(0)
-	bounds.SharedRefs = true
-	tr.Verdict(bounds)
+	tr.Accounted(judge.Bounds{SharedRefs: true})
 	starting := tr.lateness(ref)
 	tr.Remark("%d due times, one dispatcher killed: made after %s (the goal is 100 ms); attempted after %s; %s",
 		len(runs), judge.QuantilesOf(making), judge.QuantilesOf(starting), &tr.Claims)
@@ -292,7 +287,7 @@ func (l *redriven) die() {
 		l.Fatalf("%d died of %d attempts", l.n, n)
 	}
 	// An answer takes so long that the kill finds some on the wire.
-	l.Receiver.Answer(harness.Always(harness.Reply{Status: 200, After: 30 * time.Millisecond}))
+	l.Receiver.Answer(harness.Always(harness.Reply{After: 30 * time.Millisecond}))
 }
 
 // begin tries the redrive, and begins it.
@@ -341,8 +336,7 @@ func (l *redriven) beside(name string, c *harness.Client, far func() bool) (late
 // onceMore judges what the redrive did to each callback: it was revived once, and attempted once more. What the kill
 // found in flight may have been sent twice, and nothing else.
 func (l *redriven) onceMore() judge.Verdict {
-	l.Account()
-	v := l.Verdict(l.Bounds(0))
+	v := l.Accounted(judge.Bounds{})
 	const dead = `SELECT count(*) FROM callbacks JOIN requests USING (project, id) WHERE ref LIKE 'dead-%'`
 	if n := l.sqlCount(dead + ` AND attempt_count = 2`); n != l.n {
 		l.Errorf("%d of %d were attempted once more", n, l.n)
@@ -373,7 +367,6 @@ func (l *redriven) onceMore() judge.Verdict {
 
 // The matrix of faults: every trial ends with the judge, and the table at the end has a line for each fault.
 func TestFaults(t *testing.T) {
-	harness.BlackBox(t)
 	t.Parallel() // its trials run beside other tests that mostly wait
 	for _, f := range matrix() {
 		if !f.is(heavy) {
@@ -384,7 +377,6 @@ func TestFaults(t *testing.T) {
 
 // The faults that load the machine, one after another.
 func TestHeavyFaults(t *testing.T) {
-	harness.BlackBox(t)
 	for _, f := range matrix() {
 		if f.is(heavy) {
 			runFault(t, &f)
@@ -405,9 +397,12 @@ func runFault(t *testing.T, f *fault) {
 					t.Errorf("%s came to no verdict", f.id)
 					outcome = &harness.TrialResult{Accepted: tr.Count()}
 				}
-				line := entered{fault: f, on: c.String(), TrialResult: *outcome, took: time.Since(began),
-					failed: t.Failed()}
-				faultTable.enter(line, failures, remarks)
+				found := line{id: f.id, title: f.title, on: []string{c.String()}, runs: 1, TrialResult: *outcome,
+					took: time.Since(began)}
+				if t.Failed() {
+					found.failed = 1
+				}
+				faultTable.enter(found, failures, remarks)
 			})
 			f.run(tr)
 		})
@@ -417,7 +412,6 @@ func runFault(t *testing.T, f *fault) {
 // runOn is a test of one trial beside the matrix, on each of the combinations.
 func runOn(t *testing.T, title string, h how, on []harness.Combination, run func(*trial)) {
 	t.Helper()
-	harness.BlackBox(t)
 	if !h.is(heavy) {
 		t.Parallel()
 	}

@@ -66,11 +66,11 @@ func TestHorizonBoundsWhatRedisHolds(t *testing.T) {
 func greatBacklog(tr *trial) {
 	many := sized(20_000, 100_000, 200_000)
 	p := tr.Serve("--horizon", "10m")
-	tr.AcceptMany(1000, tr.Named("first"))
+	tr.AcceptMany(1000, tr.Numbered("first"))
 	tr.Settle(time.Minute)
 	before := tr.members()
 	tr.AcceptMany(many, func(i int) harness.Submission {
-		return tr.due("plain", fmt.Sprint("backlog-", i), 10*time.Hour)
+		return tr.due("backlog", i, 10*time.Hour)
 	})
 	tr.Eventually(time.Minute, "the index has been told of all", func() error {
 		waiting, err := p.Metric("dispatcher_enqueues_waiting")
@@ -119,10 +119,9 @@ func (tr *trial) punctual() {
 	const each = 200
 	tr.AcceptMany(2*each, func(i int) harness.Submission {
 		if i < each {
-			return tr.due("plain", fmt.Sprint("near-", i), 20*time.Second+time.Duration(i)*150*time.Millisecond)
+			return tr.due("near", i, 20*time.Second+time.Duration(i)*150*time.Millisecond)
 		}
-		return tr.due("plain", fmt.Sprint("far-", i),
-			least+15*time.Second+time.Duration(i-each)*150*time.Millisecond)
+		return tr.due("far", i, least+15*time.Second+time.Duration(i-each)*150*time.Millisecond)
 	})
 	tr.Eventually(time.Minute, "the near ones are in the index, the far ones are not", func() error {
 		held, err := tr.filled()
@@ -154,9 +153,9 @@ func loaderKilled(tr *trial) {
 	first := tr.ServeUntil("after_watermark:2", horizon...)
 	shape := func(i int) harness.Submission {
 		if i%4 > 0 {
-			return tr.due("plain", fmt.Sprint("plain-", i), time.Duration(i)*200*time.Second/many)
+			return tr.due("plain", i, time.Duration(i)*200*time.Second/many)
 		}
-		s := tr.due("retry", fmt.Sprint("retry-", i), time.Duration(i)*40*time.Second/many)
+		s := tr.due("retry", i, time.Duration(i)*40*time.Second/many)
 		s["policy"] = harness.Tiers("2s", "130s", "1s", "1s")
 		return s
 	}
@@ -194,10 +193,10 @@ func TestHorizonOnACluster(t *testing.T) {
 
 func horizonOnACluster(tr *trial) {
 	const many = 1500
-	x := newCluster(tr, "--cluster-require-full-coverage no")
+	x := newCluster(tr, partly)
 	p := tr.Serve("--horizon", least.String())
 	tr.AcceptMany(many, func(i int) harness.Submission {
-		s := tr.due("plain", fmt.Sprint("plain-", i), time.Duration(i)*200*time.Second/many)
+		s := tr.due("plain", i, time.Duration(i)*200*time.Second/many)
 		s["lane"] = laneName(i)
 		return s
 	})

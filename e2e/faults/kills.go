@@ -11,40 +11,8 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
+	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/judge"
 )
-
-// killFaults are kill -9 between any two steps of the life of a callback: at the named failpoint of a test
-// build, at the pass that lets some work come to its end first, so that the crash finds callbacks in every
-// state.
-func killFaults() []fault {
-	at := func(id, title, failpoint string, on []harness.Combination) fault {
-		return fault{id, title, on, killed(slowly20, death{failpoint: failpoint}), quick}
-	}
-	both := harness.BothEnds
-	return []fault{
-		at("F1", "killed before an accept commits", "before_accept_commit:4", both),
-		at("F2", "killed between commit and index", "after_accept_commit:4", harness.AllFour),
-		at("F3", "killed between index and answer", "after_enqueue:4", both),
-		at("F4", "killed after a claim", "after_claim:3", both),
-		at("F4", "killed after a lock", "after_lock:3", both),
-		at("F4", "killed after a stamp", "after_stamp:3", both),
-		at("F4", "killed before the send", "before_send:6", both),
-		{"F5", "killed while the receiver works", both, killed(longAtFirst, death{waits: busyWithTen}), quick},
-		at("F6", "killed after the answer", "after_send:6", both),
-		at("F6", "killed before a result commits", "before_result_commit:3", both),
-		at("F7", "killed between result and index", "after_result_commit:3", harness.AllFour),
-		at("F8", "killed after a settlement", "after_settle:3", both),
-		// By the eighth sweep, after 16 s, the claims of the first one have run out.
-		{"F9", "killed in the sweep", both, killed(harness.Usual, death{failpoint: "after_stamp:3"},
-			death{failpoint: "during_sweep:8"}), quick},
-		{"F9", "killed in a rebuild", both, killed(harness.Usual, death{delay: "4s"},
-			death{failpoint: "during_rebuild:1", empties: true}), quick},
-		{"F10", "killed while it accepts batches", both, killedInBatches, quick},
-		{"F11", "random kills and an emptied index", onlyPostgresRedis, randomKills, quick | heavy},
-		{"F14", "killed before its drain has ended", both, killedInDrain, quick},
-		{"F16", "attempt that kills its process", both, poisoned, quick},
-	}
-}
 
 // slowly20 is harness.Usual, each answer after 20 ms.
 func slowly20(a *harness.Arrival) harness.Reply {
@@ -56,7 +24,7 @@ func slowly20(a *harness.Arrival) harness.Reply {
 // longAtFirst answers what comes first after its sender is dead.
 func longAtFirst(a *harness.Arrival) harness.Reply {
 	if a.Nth == 1 {
-		return harness.Reply{Status: 200, After: time.Second}
+		return harness.Reply{After: time.Second}
 	}
 	return harness.Usual(a)
 }
@@ -212,7 +180,7 @@ func killedInBatches(tr *trial) {
 		tr.Eventually(harness.HandOverLimit, fmt.Sprintf("batch %d is accepted", batch),
 			func() error { return b.ask(p.Client, batch) })
 	}
-	v := tr.End(2*time.Minute, tr.Bounds(2*time.Minute))
+	v := tr.End(2*time.Minute, tr.Hit(judge.Bounds{Heal: 2 * time.Minute}))
 	if n := tr.sqlCount(`SELECT count(*) FROM callbacks`); n != batches*bulkBatch {
 		tr.Errorf("SQL has %d callbacks, want %d", n, batches*bulkBatch)
 	}
@@ -325,7 +293,7 @@ func (tr *trial) longKind(i int) harness.Submission {
 func killedInDrain(tr *trial) {
 	const took = 5 * time.Second
 	p := tr.ServeAll()
-	tr.Receiver.AnswerKind("long", harness.Reply{Status: 200, After: took})
+	tr.Receiver.AnswerKind("long", harness.Reply{After: took})
 	tr.AcceptEach(120, tr.longKind)
 	tr.AtLeast(time.Minute, "receivers work on many at once", 20, tr.Receiver.InFlight)
 	p.Terminate()
@@ -370,10 +338,8 @@ func poisoned(tr *trial) {
 	deadline := time.Now().Add(6 * time.Minute)
 	for {
 		if missing := dispatchers - len(tr.Alive()); missing > 0 {
-			at := time.Now()
 			crashes += missing
-			tr.MarkFault()
-			tr.Take(at, 3*time.Second)
+			tr.Take(time.Now(), 3*time.Second)
 			for range missing {
 				tr.ServeUntil(failpoint)
 			}
@@ -389,10 +355,7 @@ func poisoned(tr *trial) {
 		}
 		harness.Pause()
 	}
-	tr.Account()
-	bounds := tr.Bounds(90 * time.Second)
-	bounds.Expect = deadAre("poison")
-	v := tr.Verdict(bounds)
+	v := tr.Accounted(judge.Bounds{Heal: 90 * time.Second, Expect: deadAre("poison")})
 	if tr.sqlCount(`SELECT count(*) FROM callbacks JOIN requests USING (project, id)
 		WHERE ref = 'poison-0' AND reason = 'poison'`) != 1 ||
 		crashes != poisonCrashes {

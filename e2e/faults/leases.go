@@ -11,17 +11,6 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/judge"
 )
 
-// leaseFaults stop a process for longer than its leases, take the holder of a lock key away, and have attempts
-// that are longer than a lease.
-func leaseFaults() []fault {
-	return []fault{
-		// With the usual times: the trial that shows them.
-		{"F12", "stopped in a transaction for longer than its lease", onlyPostgresRedis, stoppedPastLease, 0},
-		{"F32", "holder of a lock killed", harness.BothEnds, lockHolderKilled, quick},
-		{"F33", "attempts longer than a lease", harness.BothEnds, longerThanALease, quick},
-	}
-}
-
 // stoppedPastLease stops one of two dispatchers inside a transaction, for longer than its leases and its
 // claims, and lets it go on: what it had claimed is the other's by then, and its results come too late.
 func stoppedPastLease(tr *trial) {
@@ -38,7 +27,6 @@ func stoppedPastLease(tr *trial) {
 	zombie.AwaitMetric(time.Minute, "dispatcher_attempts_in_flight", 5)
 	at := tr.stop(zombie)
 	tr.Cleanup(func() { zombie.Cmd.Process.Signal(syscall.SIGCONT) }) // it may be dead by then
-	tr.MarkFault()
 	tr.Take(at, 4*time.Second)
 	time.Sleep(time.Until(at.Add(31 * time.Second))) // the fault lasts, by the clock
 	tr.Eventually(30*time.Second, "the other process has all that it had claimed", tr.TakenUp)
@@ -51,9 +39,7 @@ func stoppedPastLease(tr *trial) {
 	tr.Settle(2 * time.Minute)
 	tr.awaitEmptyIndex()
 	// What it was about to write when it was stopped, it may write when it goes on.
-	bounds := tr.Bounds(time.Minute)
-	bounds.AfterTerminal = tr.Claims.Len()
-	v := tr.Verdict(bounds)
+	v := tr.Verdict(tr.Hit(judge.Bounds{Heal: time.Minute, AfterTerminal: tr.Claims.Len()}))
 	if v.Stale == 0 {
 		tr.Errorf("no attempt is marked stale")
 	}
@@ -94,7 +80,7 @@ const (
 // waiting for it.
 func lockHolderKilled(tr *trial) {
 	const waiters = 10
-	tr.Receiver.AnswerFirst("holder", harness.Reply{Status: 200, After: heldFor - time.Second}) // it is dead by then
+	tr.Receiver.AnswerFirst("holder", harness.Reply{After: heldFor - time.Second}) // it is dead by then
 	locked := func(kind string) func(int) harness.Submission {
 		return func(i int) harness.Submission {
 			s := tr.Numbered(kind)(i)
@@ -142,7 +128,7 @@ func (tr *trial) firstAndLast(kind string, from time.Time) (first, last time.Dur
 // and lock are extended before the dial, so that no other attempt begins meanwhile.
 func longerThanALease(tr *trial) {
 	const took = harness.QuickLease + 4*time.Second
-	tr.Receiver.AnswerKind("long", harness.Reply{Status: 200, After: took})
+	tr.Receiver.AnswerKind("long", harness.Reply{After: took})
 	tr.ServeAll()
 	// Ten alone, and five pairs with one lock each: the second of a pair waits for the first.
 	tr.AcceptEach(20, func(i int) harness.Submission {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
+	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/judge"
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
@@ -25,10 +26,10 @@ func (tr *trial) order(ref string, tiers ...string) harness.Submission {
 	return harness.Submission{
 		"ref": ref, "topic": "order.ask", "request": harness.Submission{"url": tr.Receiver.URL + "/ask/" + ref,
 			"payload": harness.Payload(ref)},
-		"policy": harness.AskAfter(tiers...), "until": harness.Finals(), "context": harness.Submission{"shop": 7},
+		"policy": harness.Tiers("1s", tiers...), "until": harness.Finals(), "context": harness.Submission{"shop": 7},
 		"lane": "ask-" + ref,
 		"on_result": harness.Submission{"url": tr.Receiver.URL + "/told/" + ref, "topic": "order.told",
-			"policy": harness.AskAfter("200ms", "1s", "1s"), "lane": "told-" + ref},
+			"policy": harness.Tiers("1s", "200ms", "1s", "1s"), "lane": "told-" + ref},
 	}
 }
 
@@ -45,14 +46,14 @@ func newUpstream() *upstream { return &upstream{said: map[string]time.Time{}} }
 func (u *upstream) answer(a *harness.Arrival) harness.Reply {
 	ref, asked := strings.CutPrefix(a.Path, "/ask/")
 	if asked && a.Nth < 5 {
-		return harness.Reply{Status: 200, Body: processing}
+		return harness.Reply{Body: processing}
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if asked && u.said[ref].IsZero() {
 		u.said[ref] = time.Now()
 	}
-	return harness.Reply{Status: 200, Body: succeeded}
+	return harness.Reply{Body: succeeded}
 }
 
 // saidSuccess is when it first said SUCCESS of an order; zero: it has not yet.
@@ -135,7 +136,6 @@ func pollKills() (kills []pollKill) {
 // and another one goes on: the merchant is told once, of what the upstream has said, and not before it has
 // said it.
 func TestAPollKilledAtEveryStep(t *testing.T) {
-	harness.BlackBox(t)
 	t.Parallel()
 	for _, c := range harness.BothEnds {
 		t.Run(c.String(), func(t *testing.T) {
@@ -262,10 +262,7 @@ func (v *pollVictim) goOn() {
 		v.Check(v.ask(p))
 	}
 	v.Settle(2 * time.Minute)
-	v.Account()
-	bounds := v.Bounds(0)
-	bounds.SharedRefs = true // the result has the poll's
-	v.Verdict(bounds)
+	v.Accounted(judge.Bounds{SharedRefs: true}) // the result has the poll's
 	v.judgePoll(p.Client, v.up, v.ref(), v.id)
 }
 
@@ -296,7 +293,7 @@ func heapOfOpen(t *testing.T, n int, shape func(*trial, int) harness.Submission)
 	p := tr.Serve()
 	tr.AcceptEach(n, func(i int) harness.Submission {
 		s := shape(tr, i)
-		s["lane"], s["delay"], s["policy"] = fmt.Sprint("merchant-", i%200), "2d", harness.AskAfter("5s", "15s", "1m")
+		s["lane"], s["delay"], s["policy"] = fmt.Sprint("merchant-", i%200), "2d", harness.Tiers("1s", "5s", "15s", "1m")
 		return s
 	})
 	p.Exit(time.Minute)

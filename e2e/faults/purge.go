@@ -7,11 +7,6 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/judge"
 )
 
-// retentionFaults let retention, as short as it can be set, run beside the load. It runs each five seconds.
-func retentionFaults() []fault {
-	return []fault{{"F50", "payloads and callbacks purged under load", harness.BothEnds, purged, 0}}
-}
-
 // purged accepts callbacks of which every tenth stays open across a purge and needs its payload afterwards:
 // its first attempt fails, and its tier is longer than the minute until the purge. A row that is gone must
 // have been seen terminal before. What remains is judged as ever.

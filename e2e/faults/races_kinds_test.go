@@ -24,29 +24,27 @@ const (
 
 // cancelKind cancels by id, or by the reference with what has ended, as a timer is canceled because what it
 // waits for has happened: no order is both closed and paid without the answer saying so.
-func cancelKind() *contestKind {
-	return &contestKind{
-		name:     "cancel",
-		outcomes: []string{canceledUnsent, canceledBetween, tooLateSucceeded, tooLateFailed, alreadyOver},
-		entry:    (*arena).base,
-		calls: func(_ *arena, c *contest) []call {
-			if c.byRef() {
-				return []call{{http.MethodPost, "/v1/callbacks/cancel",
-					harness.Submission{"ref": c.ref, "include_terminal": true, "reason": "a race"}}}
-			}
-			return []call{{http.MethodPost, "/v1/callbacks/" + c.ids[0] + "/cancel", harness.Submission{}}}
-		},
-		judge: func(a *arena, c *contest) (string, string) {
-			if !c.byRef() {
-				return c.fates[0].canceled(reading[client.CancelResult](a, c.said[0].Body), c.said[0])
-			}
-			given := reading[struct{ Data []client.CancelResult }](a, c.said[0].Body)
-			if len(given.Data) != 1 {
-				return "", fmt.Sprintf("%d are named", len(given.Data))
-			}
-			return c.fates[0].canceled(given.Data[0], c.said[0])
-		},
-	}
+var cancelKind = contestKind{
+	name:     "cancel",
+	outcomes: []string{canceledUnsent, canceledBetween, tooLateSucceeded, tooLateFailed, alreadyOver},
+	entry:    (*arena).base,
+	calls: func(_ *arena, c *contest) []call {
+		if c.byRef() {
+			return []call{{http.MethodPost, "/v1/callbacks/cancel",
+				harness.Submission{"ref": c.ref, "include_terminal": true, "reason": "a race"}}}
+		}
+		return []call{{http.MethodPost, "/v1/callbacks/" + c.ids[0] + "/cancel", harness.Submission{}}}
+	},
+	judge: func(a *arena, c *contest) (string, string) {
+		if !c.byRef() {
+			return c.fates[0].canceled(reading[client.CancelResult](a, c.said[0].Body), c.said[0])
+		}
+		given := reading[struct{ Data []client.CancelResult }](a, c.said[0].Body)
+		if len(given.Data) != 1 {
+			return "", fmt.Sprintf("%d are named", len(given.Data))
+		}
+		return c.fates[0].canceled(given.Data[0], c.said[0])
+	},
 }
 
 // byRef says whether a cancel is one by reference.
@@ -108,27 +106,27 @@ const (
 )
 
 // supersedeKind accepts a newer version of a callback; of every second one two newer ones at once.
-func supersedeKind() *contestKind {
-	version := func(a *arena, c *contest, v int) harness.Submission {
-		s := a.base(c)
-		s["topic"], s["supersede"], s["version"] = "race.order", true, v
-		if v > 1 {
-			s["url"] = strings.Replace(s["url"].(string), "/old/", fmt.Sprintf("/v%d/", v), 1)
+var supersedeKind = contestKind{
+	name:     "supersede",
+	outcomes: []string{olderUnsent, olderBetween, olderMeant, olderOver, refusedLate},
+	entry:    func(a *arena, c *contest) harness.Submission { return a.version(c, 1) },
+	calls: func(a *arena, c *contest) (newer []call) {
+		for v := 2; v <= 2+c.n%2; v++ {
+			newer = append(newer, call{http.MethodPost, "/v1/callbacks", a.version(c, v)})
 		}
-		return s
+		return newer
+	},
+	judge: judgeSupersede,
+}
+
+// version is a version of what a contest is about, which goes to a path of its own.
+func (a *arena) version(c *contest, v int) harness.Submission {
+	s := a.base(c)
+	s["topic"], s["supersede"], s["version"] = "race.order", true, v
+	if v > 1 {
+		s["url"] = strings.Replace(s["url"].(string), "/old/", fmt.Sprintf("/v%d/", v), 1)
 	}
-	return &contestKind{
-		name:     "supersede",
-		outcomes: []string{olderUnsent, olderBetween, olderMeant, olderOver, refusedLate},
-		entry:    func(a *arena, c *contest) harness.Submission { return version(a, c, 1) },
-		calls: func(a *arena, c *contest) (newer []call) {
-			for v := 2; v <= 2+c.n%2; v++ {
-				newer = append(newer, call{http.MethodPost, "/v1/callbacks", version(a, c, v)})
-			}
-			return newer
-		},
-		judge: judgeSupersede,
-	}
+	return s
 }
 
 // judgeSupersede wants the newest to be delivered once, and of the older ones nothing that began after it was
@@ -206,26 +204,24 @@ const (
 
 // mendKind changes address and headers, of every second one to another host. Some have one attempt only,
 // which fails: they are dead after it.
-func mendKind() *contestKind {
-	return &contestKind{
-		name:     "patch",
-		outcomes: []string{changedFirst, changedBetween, changedDead, refusedInWork, refusedOver},
-		entry: func(a *arena, c *contest) harness.Submission {
-			s := a.base(c)
-			if c.dies() {
-				s["policy"] = harness.Tiers("10s")
-			}
-			if c.n%8 == 5 {
-				s["lane"] = fmt.Sprint("own-", c.n%16) // which it stays in wherever it goes
-			}
-			return s
-		},
-		calls: func(a *arena, c *contest) []call {
-			return []call{{http.MethodPatch, "/v1/callbacks/" + c.ids[0], harness.Submission{
-				"url": a.mended(c), "headers": harness.Submission{"X-Mend": "new"}, "reason": "a race"}}}
-		},
-		judge: judgeMend,
-	}
+var mendKind = contestKind{
+	name:     "patch",
+	outcomes: []string{changedFirst, changedBetween, changedDead, refusedInWork, refusedOver},
+	entry: func(a *arena, c *contest) harness.Submission {
+		s := a.base(c)
+		if c.dies() {
+			s["policy"] = harness.Tiers("10s")
+		}
+		if c.n%8 == 5 {
+			s["lane"] = fmt.Sprint("own-", c.n%16) // which it stays in wherever it goes
+		}
+		return s
+	},
+	calls: func(a *arena, c *contest) []call {
+		return []call{{http.MethodPatch, "/v1/callbacks/" + c.ids[0], harness.Submission{
+			"url": a.mended(c), "headers": harness.Submission{"X-Mend": "new"}, "reason": "a race"}}}
+	},
+	judge: judgeMend,
 }
 
 // dies says whether the first attempt is the only one, and fails.
@@ -315,17 +311,15 @@ func judgeMend(a *arena, c *contest) (string, string) {
 const raceDelay = 500 * time.Millisecond
 
 // moveKind puts off what is about to be sent.
-func moveKind() *contestKind {
-	return &contestKind{
-		name:     "reschedule",
-		outcomes: []string{changedFirst, changedBetween, refusedInWork, refusedOver},
-		entry:    (*arena).base,
-		calls: func(_ *arena, c *contest) []call {
-			return []call{{http.MethodPost, "/v1/callbacks/" + c.ids[0] + "/reschedule",
-				harness.Submission{"delay": raceDelay.String()}}}
-		},
-		judge: judgeMove,
-	}
+var moveKind = contestKind{
+	name:     "reschedule",
+	outcomes: []string{changedFirst, changedBetween, refusedInWork, refusedOver},
+	entry:    (*arena).base,
+	calls: func(_ *arena, c *contest) []call {
+		return []call{{http.MethodPost, "/v1/callbacks/" + c.ids[0] + "/reschedule",
+			harness.Submission{"delay": raceDelay.String()}}}
+	},
+	judge: judgeMove,
 }
 
 // judgeMove wants each attempt to have been due when it was said to be, and none to arrive earlier. What was

@@ -19,30 +19,28 @@ const (
 
 // resolveKind resolves a poll at about the moment of its last request, sometimes twice at once. The near
 // receiver is asked, the far one is told.
-func resolveKind() *contestKind {
-	return &contestKind{
-		name:     "resolve",
-		outcomes: []string{resolvedUnasked, resolvedBetween, resolvedAsking, resolvedLate},
-		entry: func(a *arena, c *contest) harness.Submission {
-			where := "/ask/" + c.ref
-			if c.second {
-				where += "/second"
-			}
-			return harness.Submission{
-				"ref": c.ref, "request": harness.Submission{"url": a.near.URL + where}, "until": harness.Finals(),
-				"policy":    harness.Tiers("10s", raceTier.String(), "1s"),
-				"on_result": harness.Submission{"url": a.far.URL + "/told", "policy": harness.AskAfter("200ms", "1s")},
-			}
-		},
-		calls: func(_ *arena, c *contest) (calls []call) {
-			for i := range 1 + (c.n%8)/6 { // every fourth twice; its data says which call it is
-				calls = append(calls, call{http.MethodPost, "/v1/polls/" + c.ids[0] + "/resolve", harness.Submission{
-					"data": harness.Submission{"call": i}, "reason": "the notification came"}})
-			}
-			return calls
-		},
-		judge: judgeResolve,
-	}
+var resolveKind = contestKind{
+	name:     "resolve",
+	outcomes: []string{resolvedUnasked, resolvedBetween, resolvedAsking, resolvedLate},
+	entry: func(a *arena, c *contest) harness.Submission {
+		where := "/ask/" + c.ref
+		if c.second {
+			where += "/second"
+		}
+		return harness.Submission{
+			"ref": c.ref, "request": harness.Submission{"url": a.near.URL + where}, "until": harness.Finals(),
+			"policy":    harness.Tiers("10s", raceTier.String(), "1s"),
+			"on_result": harness.Submission{"url": a.far.URL + "/told", "policy": harness.Tiers("1s", "200ms", "1s")},
+		}
+	},
+	calls: func(_ *arena, c *contest) (calls []call) {
+		for i := range 1 + (c.n%8)/6 { // every fourth twice; its data says which call it is
+			calls = append(calls, call{http.MethodPost, "/v1/polls/" + c.ids[0] + "/resolve", harness.Submission{
+				"data": harness.Submission{"call": i}, "reason": "the notification came"}})
+		}
+		return calls
+	},
+	judge: judgeResolve,
 }
 
 // judgeResolve holds the answers against how the poll ended and what the merchant heard.

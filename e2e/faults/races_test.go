@@ -416,9 +416,9 @@ func TestRacesAgainstTheClaim(t *testing.T) {
 		if strings.Contains(a.Path, "/fails") && a.Number == 1 {
 			return harness.Reply{Status: 500, After: 4 * time.Millisecond}
 		}
-		return harness.Reply{Status: 200, After: 4 * time.Millisecond}
+		return harness.Reply{After: 4 * time.Millisecond}
 	}, func(a *arena) {
-		a.run([]*contestKind{cancelKind(), supersedeKind(), mendKind(), moveKind()}, sized(500, 10_000, 10_000))
+		a.run([]*contestKind{&cancelKind, &supersedeKind, &mendKind, &moveKind}, sized(500, 10_000, 10_000))
 		a.Verdict(judge.Bounds{
 			SharedRefs: true,                              // versions of one order
 			Expect:     func(string) string { return "" }, // each race knows more of it
@@ -432,8 +432,8 @@ func TestRacesOfResolveAgainstTheLastAnswer(t *testing.T) {
 	// Of each come a request, a call and a result.
 	inArena(t, 10*time.Millisecond, func(a *harness.Arrival) harness.Reply {
 		if strings.HasSuffix(a.Path, "/second") && a.Nth == 1 {
-			return harness.Reply{Status: 200, Body: processing, After: 4 * time.Millisecond}
+			return harness.Reply{Body: processing, After: 4 * time.Millisecond}
 		}
-		return harness.Reply{Status: 200, Body: succeeded, After: 4 * time.Millisecond}
-	}, func(a *arena) { a.run([]*contestKind{resolveKind()}, sized(200, 4_000, 10_000)) })
+		return harness.Reply{Body: succeeded, After: 4 * time.Millisecond}
+	}, func(a *arena) { a.run([]*contestKind{&resolveKind}, sized(200, 4_000, 10_000)) })
 }

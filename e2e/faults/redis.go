@@ -12,77 +12,7 @@ import (
 
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/judge"
-	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
-
-// redisFaults are what can happen to Redis and to the way to it. While any of them lasts, accepting goes on,
-// the program says ready and degraded, and is not restarted.
-func redisFaults() []fault {
-	gone := func(id, title string, on []harness.Combination, x away) fault { return fault{id, title, on, x.run, 0} }
-	long := gone("F24", "redis down for long under load", onlyPostgresRedis, away{
-		// A port that is closed for longer than any call waits, and a greater load.
-		strike: func(tr *trial) { tr.Backend.Server.Kill() },
-		heal:   func(tr *trial) { tr.Backend.Server.Start() },
-		lasts:  sized(10*time.Second, 20*time.Second, time.Minute), rate: 200, acceptLimit: time.Second,
-	})
-	long.how = heavy
-	return []fault{
-		{"F19", "redis restarted empty", bothWithRedis, lostTwice(func(tr *trial) {
-			tr.Backend.Server.Kill()
-			tr.awaitMore(outageRate) // while it is away
-			tr.Backend.Server.Start()
-		}), 0},
-		{"F20", "redis lost the last second of its log", onlySQLiteRedis, redisLostLastSecond, quick},
-		{"F21", "flushall under load", bothWithRedis, lostTwice((*trial).Flush), 0},
-		{"F21", "flushall while locks are held", bothWithRedis, redisFlushedUnderLocks, 0},
-		// Nothing is forwarded, with attempts in flight.
-		gone("F24", "partition from redis, hanging", onlyPostgresRedis, away{
-			prepare: (*trial).behindProxy,
-			strike:  func(tr *trial) { tr.way.Hang() },
-			heal:    func(tr *trial) { tr.way.Pass() },
-			lasts:   3 * time.Second,
-		}),
-		long,
-		{"F25", "replies of redis dropped", bothWithRedis, repliesDropped, 0},
-		gone("F26", "redis busy with a script", onlySQLiteRedis, busy()),
-		gone("F26", "redis stopped", onlyPostgresRedis, away{
-			strike: func(tr *trial) { tr.Backend.Server.Pause() },
-			heal:   func(tr *trial) { tr.Backend.Server.Continue() },
-			lasts:  5 * time.Second,
-		}),
-		// Under what the index takes: nothing new goes in until it is raised.
-		gone("F27", "redis out of memory", onlySQLiteRedis, set("OOM", "maxmemory", "100kb", "0")),
-		{"F27", "redis evicts keys", onlyPostgresRedis, redisEvicts, 0},
-		// The size of the files that the server may write is bounded: its log cannot grow, and it refuses all writes
-		// as one with a full disk does, until there is room again.
-		gone("F28", "redis disk full", onlyPostgresRedis, away{
-			prepare: func(tr *trial) {
-				tr.Backend.Server.Limited = true
-				tr.restartedWith(appended...)
-			},
-			strike: func(tr *trial) {
-				_, size := tr.appendLog()
-				tr.Backend.Server.LimitFiles(size)
-			},
-			heal: func(tr *trial) { tr.Backend.Server.LimitFiles(-1) },
-			says: "MISCONF", lasts: 6 * time.Second,
-		}),
-		{"F29", "scripts flushed all the time", onlyPostgresRedis, scriptsFlushed, 0},
-		// As long as it is a replica it refuses writes, and it has lost everything afterwards.
-		gone("F30", "redis made a replica of an empty one", onlySQLiteRedis, away{
-			strike: func(tr *trial) {
-				host, port, _ := strings.Cut(strings.TrimPrefix(testserver.StartRedis(tr), "redis://"), ":")
-				tr.do("replicaof", host, port)
-			},
-			heal: func(tr *trial) { tr.do("replicaof", "no", "one") },
-			says: "READONLY", lasts: 5 * time.Second,
-		}),
-		gone("F30", "redis without enough replicas", onlyPostgresRedis,
-			set("NOREPLICAS", "min-replicas-to-write", "1", "0")),
-		gone("F30", "redis loading its log", onlySQLiteRedis, loading()),
-		{"F31", "subscriptions killed", onlyPostgresRedis, subscriptionsKilled, 0},
-	}
-}
 
 // An away is a Redis that cannot be written to for a while.
 type away struct {
@@ -244,7 +174,7 @@ func lostTwice(lose func(*trial)) func(*trial) {
 // there again before anybody may take it.
 func redisFlushedUnderLocks(tr *trial) {
 	const keys, each, times = 3, 8, 4
-	tr.Receiver.Answer(harness.Always(harness.Reply{Status: 200, After: time.Second}))
+	tr.Receiver.Answer(harness.Always(harness.Reply{After: time.Second}))
 	p := tr.Serve()
 	tr.AcceptEach(keys*each, func(i int) harness.Submission {
 		s := tr.Numbered("plain")(i)

@@ -15,21 +15,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
-// replicaFaults are what happens to a Cluster of three masters with a replica each while it carries the index,
-// and an index that goes back in time: a replica that lacks the last seconds becomes the master, or a server
-// comes back with an older copy of its data. The generation is the right one then, so nothing is rebuilt.
-func replicaFaults() []fault {
-	// Slots without an owner do not stop the others where a master is away for long.
-	const partly = "--cluster-require-full-coverage no"
-	return []fault{
-		{"F23", "cluster master killed", onlyPostgresRedis, onCluster(15*time.Second, masterKilled, partly), 0},
-		{"F23", "cluster master restarted empty", onlyPostgresRedis, onCluster(0, masterEmptied, ""), 0},
-		{"F23", "cluster failover by hand", onlyPostgresRedis, onCluster(0, failedOver, ""), 0},
-		{"F23", "cluster slots moved", onlyPostgresRedis, onCluster(5*time.Second, slotsMoved, ""), 0},
-		{"F22", "sentinel failover that loses writes", onlyPostgresRedis, sentinelFailover, quick},
-		{"F22", "index rolled back to an older copy", bothWithRedis, rolledBack, quick},
-	}
-}
+// partly has a Cluster serve the slots that have an owner.
+const partly = "--cluster-require-full-coverage no"
 
 // clustersAtOnce bounds the Clusters that run at the same time: nodes that get no processor take each other
 // for dead.
@@ -50,7 +37,7 @@ type clusterTrial struct {
 	cluster *testserver.Cluster
 	// shardOf is the shard of each lane of the load, by its number in SQL.
 	shardOf map[int]int
-	began   time.Time // when the first fault struck
+	began   time.Time // when the faults began
 	// victims are the shards that a fault has hit.
 	victims map[int]bool
 }
@@ -77,6 +64,7 @@ func onCluster(unhurt time.Duration, strike func(*clusterTrial), args string) fu
 		x.learnShards()
 		load := tr.Load(clusterRate, tr.shared)
 		x.awaitMore(clusterRate)
+		x.began = time.Now()
 		strike(x)
 		x.MarkFault()
 		over := time.Now()
@@ -94,7 +82,7 @@ func onCluster(unhurt time.Duration, strike func(*clusterTrial), args string) fu
 // learnShards hands over one callback for each lane, due in a while, and looks where the index keeps it.
 func (x *clusterTrial) learnShards() {
 	x.AcceptMany(clusterLanes, func(i int) harness.Submission {
-		s := x.Named("first")(i)
+		s := x.Numbered("first")(i)
 		s["lane"], s["delay"] = laneName(i), "15s"
 		s["policy"].(harness.Submission)["timeout"] = "10s"
 		return s
@@ -153,14 +141,6 @@ func (x *clusterTrial) hits(master *testserver.Redis) {
 			x.victims[shard] = true
 		}
 	}
-	x.strikes()
-}
-
-func (x *clusterTrial) strikes() {
-	if x.began.IsZero() {
-		x.began = time.Now()
-	}
-	x.MarkFault()
 }
 
 // lateness is that of the attempts that were due between the first fault and the end of the last one, apart
@@ -189,12 +169,10 @@ func masterKilled(x *clusterTrial) {
 		victim.Kill()
 		killed := time.Now()
 		x.cluster.AwaitOwner(x.slot(shard), victim)
-		x.MarkFault()
 		x.Logf("a replica took over after %s", time.Since(killed).Round(time.Millisecond))
 		x.awaitMore(2 * clusterLanes)
 		victim.Start()
 		x.cluster.AwaitReplica(victim)
-		x.MarkFault()
 	}
 }
 
@@ -219,7 +197,6 @@ func failedOver(x *clusterTrial) {
 			x.hits(master)
 			x.cluster.TakeOver(replica)
 			x.cluster.AwaitReplica(master)
-			x.MarkFault()
 			x.awaitMore(clusterLanes)
 		}
 	}
@@ -234,9 +211,7 @@ func slotsMoved(x *clusterTrial) {
 			to = x.cluster.Nodes[1]
 		}
 		x.victims[shard] = true
-		x.strikes()
 		x.cluster.MoveSlot(x.slot(shard), to, 300*time.Millisecond)
-		x.MarkFault()
 		x.awaitMore(clusterLanes)
 	}
 }
@@ -264,11 +239,9 @@ func sentinelFailover(tr *trial) {
 	w.Cut(old)
 	lost := time.Now()
 	tr.lasting(4 * time.Second)
-	tr.MarkFault()
 	old.Pause()
 	hung := time.Now()
 	promoted := w.AwaitMaster(old)
-	tr.MarkFault()
 	tr.Remark("%s of acknowledged writes were lost; another master after %s",
 		hung.Sub(lost), time.Since(hung))
 	tr.lasting(3 * time.Second)
@@ -295,7 +268,6 @@ func rolledBack(tr *trial) {
 		_, err := os.Stat(filepath.Join(server.Dir, "dump.rdb"))
 		tr.Check(err)
 		tr.lasting(5 * time.Second)
-		tr.MarkFault()
 		server.Kill()
 		server.Start()
 		tr.MarkFault()

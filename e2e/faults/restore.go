@@ -18,18 +18,6 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
-// restoreFaults are a database that is put back to an older backup, while Redis remembers what came after it.
-// The procedure is that of docs/guide/operations.md.
-func restoreFaults() []fault {
-	at := func(title string, rebuilt bool) fault {
-		return fault{"F40", title, onlyPostgresRedis, func(tr *trial) { restoredFromBackup(tr, rebuilt) }, apart | quick}
-	}
-	return []fault{
-		at("SQL restored from an older backup", false),
-		at("SQL restored from before a rebuild", true),
-	}
-}
-
 // farOff is when what waits is due: later than any trial needs to get there, however slow the machine.
 const farOff = "30m"
 
@@ -95,7 +83,7 @@ type restoration struct {
 func (r *restoration) accept(group, delay string) {
 	r.Helper()
 	for i := range restoreGroup {
-		s := r.Named(group)(i)
+		s := r.Numbered(group)(i)
 		s["delay"] = delay
 		line, err := json.Marshal(s)
 		r.Check(err)
@@ -147,6 +135,7 @@ func (r *restoration) restore(pg *testserver.Postgres, dump string) {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
 	r.Backend.Postgres, r.DB = fresh, nil
+	r.Backend.OpenBooks()
 }
 
 // postgresTool runs one of PostgreSQL's client programs, which stand where its server does.

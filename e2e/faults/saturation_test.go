@@ -101,7 +101,7 @@ func (s *saturation) fellDue(span, retention time.Duration) (delivered, removed 
 // Retention removes callbacks as fast as a saturated dispatcher delivers them, payloads first and rows later:
 // what should be gone does not gather.
 func TestRetentionKeepsUpWithSaturation(t *testing.T) {
-	harness.BlackBox(t) // alone: it measures
+	// It runs alone, because it measures.
 	// Retention works in runs seconds apart, so rows of some seconds may wait at the end that did not at the
 	// beginning: in two minutes they are below the twentieth that is allowed.
 	span := sized(2*time.Minute, 2*time.Minute, 5*time.Minute)
@@ -153,7 +153,7 @@ const sweepPage = `EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT id FROM callba
 // cleaning the index over due times. A saturated dispatcher delivers as much as without it, and a page of its
 // sweep does not read more from minute to minute.
 func TestASnapshotHeldForMinutes(t *testing.T) {
-	harness.BlackBox(t) // alone: it measures
+	// It runs alone, because it measures.
 	s := saturate(t, harness.NewBackend(t, harness.PostgresRedis), "it ends in the middle of its load")
 	apart := max(20*time.Second, *snapshotSpan/10)
 	s.during(10 * time.Second) // it warms up

@@ -81,7 +81,6 @@ func (tr *trial) suffer(s scenario) (*struck, judge.Verdict) {
 	ld := tr.Load(s.rate, s.shape)
 	tr.awaitMore(s.around)
 	r.began = time.Now()
-	tr.MarkFault()
 	s.strike(r)
 	tr.MarkFault()
 	r.ended = time.Now()
@@ -163,7 +162,6 @@ type blackout struct {
 func (r *struck) blackout(b blackout) glance {
 	r.Helper()
 	before := r.Receiver.Count()
-	r.MarkFault()
 	b.hit()
 	from := time.Now()
 	time.Sleep(min(sendingEnds, b.lasts)) // the fault lasts, by the clock
@@ -174,7 +172,6 @@ func (r *struck) blackout(b blackout) glance {
 		r.Errorf("%s: %d requests were sent while SQL could not stamp them", b.what, now-sent)
 	}
 	b.mend()
-	r.MarkFault()
 	g := r.w.during(from, to)
 	if wrong := g.refused(b.locked); wrong != "" {
 		r.Errorf("%s: %s: %s", b.what, wrong, g)
@@ -252,7 +249,7 @@ func (tr *trial) watch(p *harness.Process) *watch {
 
 // accept hands over one callback, once.
 func (w *watch) accept(i int) {
-	s := w.l.Named(fmt.Sprint("watched-", w.p.Cmd.Process.Pid))(i)
+	s := w.l.Numbered(fmt.Sprint("watched-", w.p.Cmd.Process.Pid))(i)
 	one := seen{asked: time.Now()}
 	cb, err := w.p.Ask(s)
 	one.answered = time.Now()

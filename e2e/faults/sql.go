@@ -15,25 +15,6 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
-// sqlFaults are a database that ends, hangs, is locked, cannot write, or has no room. While it cannot commit
-// nothing is accepted and nothing is sent; what was in flight is recorded once it can; and no one has to
-// help.
-func sqlFaults() []fault {
-	hangs := func(processes int) func(*trial) { return func(tr *trial) { postgresHangs(tr, processes) } }
-	return []fault{
-		{"F34", "PostgreSQL stopped, killed, and a session killed", onlyPostgresRedis, postgresEnds, apart},
-		{"F34", "sessions ended every second", onlyPostgres, sessionsEnded, 0},
-		{"F35", "PostgreSQL hangs", onlyPostgres, hangs(1), quick},
-		{"F35", "PostgreSQL hangs for two dispatchers", onlyPostgresRedis, hangs(2), quick},
-		{"F36", "table locked by another session", onlyPostgresRedis, lockedOut, 0},
-		{"F37", "database read-only", onlyPostgres, readOnly, 0},
-		{"F38", "PostgreSQL's disk full", onlyPostgresRedis, postgresDiskFull, apart},
-		{"F39", "SQLite locked by another process", onlySQLite, lockedOut, 0},
-		{"F39", "SQLite's disk full", onlySQLite, sqliteDiskFull, apart},
-		{"F55", "log of SQLite cut off", onlySQLite, logCutOff, 0},
-	}
-}
-
 // sqlRate is the callbacks a second of the trials that break SQL.
 const sqlRate = 40
 
@@ -45,7 +26,7 @@ func (tr *trial) sqlFails(strike func(*struck)) {
 		b := exact()
 		if len(tr.Alive()) > 1 {
 			// What was claimed and could not be committed may come again: another process may claim it.
-			b = tr.Bounds(b.Heal)
+			b = tr.Hit(b)
 		}
 		return b
 	}})
@@ -91,9 +72,7 @@ func postgresEnds(tr *trial) {
 			tr.awaitSends(sqlRate)
 		}
 		for range 2 {
-			tr.MarkFault()
 			tr.Check(pg.KillBackend(tr.Context(), database))
-			tr.MarkFault()
 			tr.Eventually(30*time.Second, "the server has recovered",
 				func() error { return pg.Exec(tr.Context(), "SELECT 1") })
 			tr.awaitSends(sqlRate)
@@ -109,11 +88,9 @@ func sessionsEnded(tr *trial) {
 	tr.sqlFails(func(r *struck) {
 		ended := 0
 		for range 6 {
-			tr.MarkFault()
 			ended += tr.endSessions()
 			time.Sleep(time.Second) // the fault's own period
 		}
-		tr.MarkFault()
 		if ended == 0 {
 			tr.Error("there were no sessions to end")
 		}
@@ -127,12 +104,12 @@ func sessionsEnded(tr *trial) {
 // postgresHangs forwards nothing for longer than a lease, so that every connection of every pool waits in
 // vain. A process commits its own results before it claims again; with two of them, what one holds the other
 // may claim first.
-func postgresHangs(tr *trial, processes int) {
+func postgresHangs(tr *trial) {
 	tr.Backend.Direct = tr.Backend.Postgres
 	proxy, through := harness.InFrontOf(tr, tr.Backend.Postgres)
 	tr.Backend.Postgres = through
 	tr.sqlFails(func(r *struck) {
-		for range processes - 1 {
+		if tr.Shared() {
 			tr.Serve("--workers", "128")
 		}
 		tr.awaitSends(sqlRate)

@@ -14,16 +14,6 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/judge"
 )
 
-// upgradeFaults run two binaries side by side: the one of this checkout, and one that has a migration more,
-// which exists in the tests alone and is overlaid on the build.
-func upgradeFaults() []fault {
-	return []fault{
-		{"F46", "rolling upgrade and back", bothWithRedis, rollingUpgrade, 0},
-		{"F47", "migration that fails half-way", harness.BothEnds, brokenMigration, 0},
-		{"F47", "killed in a migration", onlyPostgresRedis, killedInMigration, 0},
-	}
-}
-
 // expansion is a migration as the house makes them: it adds, and an older process works on beside it.
 const expansion = `-- +goose Up
 CREATE TABLE notes_of_tomorrow (callback_id TEXT NOT NULL, note TEXT NOT NULL);

@@ -39,6 +39,8 @@ type Backend struct {
 	Server  *testserver.Redis
 	Prefix  string
 	DataDir string
+
+	accounts *accounts
 }
 
 // Args are the settings that are common to all processes on the backend.
@@ -81,7 +83,7 @@ var (
 // own, and a Redis of its own, so that a test may empty it.
 func NewBackend(tb testing.TB, c Combination) Backend {
 	tb.Helper()
-	b := Backend{Name: c.String(), DataDir: tb.TempDir(), Prefix: "e2e"}
+	b := Backend{Name: c.String(), DataDir: tb.TempDir(), Prefix: "e2e", accounts: new(accounts)}
 	if c.Postgres {
 		b.Postgres = testserver.SharedPostgres(tb).Database(tb)
 	}
@@ -238,8 +240,14 @@ var WorkDir string
 // Main runs the tests of a package and then, in the order given, what follows them:
 //
 //	func TestMain(m *testing.M) { harness.Main(m) }
+//
+// With -short it runs none.
 func Main(m *testing.M, after ...func() error) {
 	flag.Parse()
+	if testing.Short() {
+		fmt.Println("no test runs: the black box needs the binary, servers and minutes")
+		return
+	}
 	parallelSet := false
 	flag.Visit(func(f *flag.Flag) { parallelSet = parallelSet || f.Name == "test.parallel" })
 	if !parallelSet {
@@ -268,14 +276,6 @@ func run(m *testing.M, after []func() error) int {
 		}
 	}
 	return code
-}
-
-// BlackBox is the first line of every test here.
-func BlackBox(tb testing.TB) {
-	tb.Helper()
-	if testing.Short() {
-		tb.Skip("the black box needs the binary, servers and minutes")
-	}
 }
 
 // build makes the binary once.

@@ -9,7 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/client"
@@ -20,10 +20,9 @@ import (
 // or is open. Every process is asked before the test's end ends it.
 
 // accounts are what callers of all the processes on one database were answered 202 for, in the default
-// project.
+// project. All but accepted belongs to the goroutine of the test.
 type accounts struct {
-	mu       sync.Mutex
-	accepted int
+	accepted atomic.Int64
 	// apart says why this database's books are not compared; empty: they are.
 	apart string
 	// processes that were started and whose end has not come yet, and how often the books were found to
@@ -31,57 +30,16 @@ type accounts struct {
 	processes, balanced int
 }
 
-// allAccounts are by database.
-var (
-	allAccounts   = map[string]*accounts{}
-	allAccountsMu sync.Mutex
-)
-
-// accounts of the backend's database.
-func (b Backend) accounts() *accounts {
-	name := b.Postgres
-	if name == "" {
-		name = b.DataDir
-	}
-	if b.Direct != "" {
-		name = b.Direct // the program's own way to it leads through a proxy
-	}
-	allAccountsMu.Lock()
-	defer allAccountsMu.Unlock()
-	a := allAccounts[name]
-	if a == nil {
-		a = new(accounts)
-		allAccounts[name] = a
-	}
-	return a
-}
+// OpenBooks has the backend's database be one that nothing was accepted in.
+func (b *Backend) OpenBooks() { b.accounts = new(accounts) }
 
 // KeepApart says why the books are not compared: a test changes the database beside the program, leaves it
 // broken, or ends all its processes. An empty reason has them compared.
-func (b Backend) KeepApart(why string) {
-	a := b.accounts()
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.apart = why
-}
+func (b Backend) KeepApart(why string) { b.accounts.apart = why }
 
 // LostByDesign takes n accepted callbacks off the books: a fault that no promise covers has taken them from
 // SQL.
-func (b Backend) LostByDesign(n int) { b.accounts().add(-n) }
-
-// add counts n more that were accepted.
-func (a *accounts) add(n int) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.accepted += n
-}
-
-// start counts a process whose books will be closed.
-func (a *accounts) start() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.processes++
-}
+func (b Backend) LostByDesign(n int) { b.accounts.accepted.Add(int64(-n)) }
 
 // A countingTransport adds to accounts what answers of the API say was accepted anew.
 type countingTransport struct {
@@ -97,13 +55,13 @@ func (t countingTransport) RoundTrip(req *http.Request) (*http.Response, error) 
 	switch path := req.URL.Path; {
 	case resp.StatusCode == http.StatusAccepted && (path == "/v1/callbacks" || path == "/v1/polls" ||
 		strings.HasPrefix(path, "/v1/schedules/")):
-		t.accounts.add(1)
+		t.accounts.accepted.Add(1)
 	case resp.StatusCode == http.StatusMultiStatus && path == "/v1/callbacks/batch":
 		body, err := io.ReadAll(resp.Body)
 		if err := errors.Join(err, resp.Body.Close()); err != nil {
 			return nil, err
 		}
-		t.accounts.add(bytes.Count(body, []byte(`{"status":202,"callback":`)))
+		t.accounts.accepted.Add(int64(bytes.Count(body, []byte(`{"status":202,"callback":`))))
 		resp.Body = io.NopCloser(bytes.NewReader(body))
 	}
 	return resp, nil
@@ -146,11 +104,8 @@ const booksZone = "Asia/Shanghai"
 // closeBooks has the process's books balance. It is the last thing that a test asks of it.
 func (p *Process) closeBooks(l Launch) {
 	a := p.accounts
-	a.mu.Lock()
 	a.processes--
-	last, apart := a.processes == 0, a.apart
-	a.mu.Unlock()
-	why := apart
+	why := a.apart
 	switch {
 	case p.tb.Failed():
 		return // it has said enough
@@ -164,23 +119,16 @@ func (p *Process) closeBooks(l Launch) {
 	default:
 		why = p.balance(a)
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	if why == "" {
 		a.balanced++
 	}
-	if last && a.balanced == 0 && a.accepted > 0 && apart == "" {
+	if a.processes == 0 && a.balanced == 0 && a.accepted.Load() > 0 && a.apart == "" {
 		p.tb.Errorf("the books of %s were compared by none of its processes: %s", l.On.Name, why)
 	}
 }
 
 // BooksBalanced is how many processes on this database had books that balanced when they were ended.
-func (b Backend) BooksBalanced() int {
-	a := b.accounts()
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.balanced
-}
+func (b Backend) BooksBalanced() int { return b.accounts.balanced }
 
 // noAPI says whether it is started for other roles than the API's.
 func (l Launch) noAPI() bool {
@@ -221,9 +169,7 @@ func (p *Process) balance(a *accounts) (why string) {
 // compareBooks holds the books of all days since the day before this run against the counters, against what
 // callers were answered, and against the callbacks themselves if they are few.
 func (p *Process) compareBooks(ctx context.Context, a *accounts) error {
-	a.mu.Lock()
-	answered := a.accepted
-	a.mu.Unlock()
+	answered := a.accepted.Load()
 	books, err := p.Reconcile(ctx, client.BooksQuery{From: booksFrom.Format(time.RFC3339),
 		To: time.Now().Add(time.Hour).UTC().Format(time.RFC3339), GroupBy: "day", Timezone: booksZone})
 	if err != nil {
@@ -247,7 +193,7 @@ func (p *Process) compareBooks(ctx context.Context, a *accounts) error {
 	note(!t.Balanced || t.Accepted != t.Succeeded+t.Dead+t.Canceled+t.Open, "%+v is no balance", t)
 	note(days != t, "the days' books are together %+v, those of all %+v", days, t)
 	note(counters != t, "the counters say %+v, the books %+v", counters, t)
-	note(t.Accepted < int64(answered), "callers were told of %d that were accepted, the books have %d", answered,
+	note(t.Accepted < answered, "callers were told of %d that were accepted, the books have %d", answered,
 		t.Accepted)
 	if t.Accepted > booksListed {
 		return errors.Join(errs...)
@@ -269,7 +215,7 @@ func (p *Process) compareBooks(ctx context.Context, a *accounts) error {
 // compareMade holds what is in the books without that any caller was told of it, the results of polls and
 // what schedules have made, against the polls and schedules that made it: without it the books must still
 // have all that callers know.
-func (p *Process) compareMade(ctx context.Context, all []client.Callback, answered int) error {
+func (p *Process) compareMade(ctx context.Context, all []client.Callback, answered int64) error {
 	made, listed := map[string]string{}, map[string]bool{}
 	for _, cb := range all {
 		listed[cb.ID] = true
@@ -309,7 +255,7 @@ func (p *Process) compareMade(ctx context.Context, all []client.Callback, answer
 			return fmt.Errorf("%s, which %s has made, is not in the books", id, by)
 		}
 	}
-	if known := len(all) - len(made); known < answered {
+	if known := int64(len(all) - len(made)); known < answered {
 		return fmt.Errorf("callers were told of %d that were accepted; the list has %d beside %d that polls and "+
 			"schedules made", answered, known, len(made))
 	}

@@ -47,6 +47,7 @@ func (c *Claims) String() string {
 // may take for what they had claimed before, less than such a claim lives.
 func (tr *Trial) Take(at time.Time, span time.Duration) {
 	tr.Helper()
+	tr.MarkFault()
 	if len(tr.Alive()) > 0 {
 		time.Sleep(time.Until(at.Add(span))) // the others' own claims end by the clock
 	} else {
@@ -70,7 +71,6 @@ func (tr *Trial) Kill(p *Process, span time.Duration) {
 	tr.Helper()
 	at := time.Now()
 	p.Kill()
-	tr.MarkFault()
 	tr.Take(at, span)
 }
 
@@ -96,9 +96,7 @@ func (tr *Trial) Die(p *Process, limit, span time.Duration) {
 	if code := p.Cmd.ProcessState.ExitCode(); code != -1 {
 		tr.Fatalf("at %s it ended with code %d and not by a signal\n%s", p.failpoint, code, p.LogTail(3000))
 	}
-	at := time.Now()
-	tr.MarkFault()
-	tr.Take(at, span)
+	tr.Take(time.Now(), span)
 }
 
 // awaitSessionsEnd waits until PostgreSQL is done with what the processes, all of them dead, had sent it: it
@@ -118,18 +116,17 @@ func (tr *Trial) awaitSessionsEnd() {
 	})
 }
 
-// Bounds are what the faults may cost: of what they hit, as often as they hit it, and of nothing else.
-func (tr *Trial) Bounds(heal time.Duration) judge.Bounds {
-	return judge.Bounds{Duplicates: tr.Claims.Len(), Hit: tr.Claims.Hit(), Heal: heal}
+// Hit adds to bounds what the faults may cost: of what they hit, as often as they hit it, and of nothing else.
+func (tr *Trial) Hit(b judge.Bounds) judge.Bounds {
+	b.Duplicates, b.Hit = tr.Claims.Len(), tr.Claims.Hit()
+	return b
 }
 
-// Conclude waits until everything is terminal and comes to the verdict, with the bounds of the claims that the
-// faults left. No other claim may have been lost.
+// Conclude waits until everything is terminal and comes to the verdict, as Accounted does.
 func (tr *Trial) Conclude(settle, heal time.Duration) judge.Verdict {
 	tr.Helper()
 	tr.Settle(settle)
-	tr.Account()
-	return tr.Verdict(tr.Bounds(heal))
+	return tr.Accounted(judge.Bounds{Heal: heal})
 }
 
 // TakenUp says which of the claims has not been taken up yet.
@@ -143,9 +140,9 @@ func (tr *Trial) TakenUp() error {
 	return nil
 }
 
-// Account fails the trial if SQL records a claim without a result that none of the faults explains: then
-// something else lost it.
-func (tr *Trial) Account() {
+// Accounted is the verdict with these bounds and those of the claims that the faults left. It fails the trial if SQL
+// records a claim without a result that none of the faults explains: then something else lost it.
+func (tr *Trial) Accounted(b judge.Bounds) judge.Verdict {
 	tr.Helper()
 	complain := Violations(tr)
 	for _, c := range Rows(tr, (*openClaim).fields,
@@ -155,6 +152,7 @@ func (tr *Trial) Account() {
 				c.id, tr.Claims.Faults)
 		}
 	}
+	return tr.Verdict(tr.Hit(b))
 }
 
 // Rows reads rows of the trial's SQL into values of T, to whose fields scan points.

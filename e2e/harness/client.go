@@ -41,9 +41,6 @@ func Tiers(timeout string, tiers ...string) Submission {
 	return Submission{"tiers": tiers, "timeout": timeout}
 }
 
-// AskAfter is the policy of a poll with these tiers.
-func AskAfter(tiers ...string) Submission { return Tiers("1s", tiers...) }
-
 // Finals is the rule of an order's poll.
 func Finals() Submission {
 	return Submission{

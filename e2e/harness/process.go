@@ -109,11 +109,11 @@ func Spawn(tb testing.TB, l Launch) *Process {
 	}
 	p := &Process{
 		tb: tb, Cmd: cmd, ops: "http://" + ops, LogFile: logFile.Name(),
-		Done: make(chan struct{}), failpoint: l.failpoint, accounts: l.On.accounts(),
+		Done: make(chan struct{}), failpoint: l.failpoint, accounts: l.On.accounts,
 	}
 	p.Client = newClient("http://"+listen, AdminKey, p.accounts)
 	p.meant.Store(l.mayDie)
-	p.accounts.start()
+	p.accounts.processes++
 	go func() {
 		cmd.Wait() // the exit state is read from cmd.ProcessState
 		logFile.Close()

@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"io"
@@ -31,9 +32,10 @@ func (a *Arrival) Kind() string {
 	return kind
 }
 
-// A Reply is what a receiver answers. Status zero is no answer: the connection is cut.
+// A Reply is what a receiver answers.
 type Reply struct {
-	Status int
+	Status int  // zero: 200
+	Cut    bool // there is no answer: the connection is cut
 	Body   string
 	After  time.Duration
 	Header http.Header
@@ -57,7 +59,6 @@ type Receiver struct {
 	arrivals []*Arrival
 	byID     map[string][]*Arrival
 	busy     int // requests being answered now
-	most     int // the most that were at once
 }
 
 // NewReceiver starts a receiver on a free port of 127.0.0.1.
@@ -131,7 +132,6 @@ func (r *Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	r.byID[a.ID] = append(r.byID[a.ID], a)
 	a.Nth = len(r.byID[a.ID])
 	r.busy++
-	r.most = max(r.most, r.busy)
 	script := r.script
 	r.mu.Unlock()
 
@@ -144,20 +144,19 @@ func (r *Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 			timer.Stop()
 		}
 	}
-	cut := answer.Status == 0 && answer.Stream == nil
 	// Before the answer leaves: the sender may go on at once with another callback of the same lock key.
 	r.mu.Lock()
-	a.End, a.Answered = time.Now(), !cut && req.Context().Err() == nil
+	a.End, a.Answered = time.Now(), !answer.Cut && req.Context().Err() == nil
 	r.busy--
 	r.mu.Unlock()
 	switch {
 	case answer.Stream != nil:
 		answer.Stream(w)
-	case cut:
+	case answer.Cut:
 		panic(http.ErrAbortHandler) // net/http's way to cut the connection
 	default:
 		maps.Copy(w.Header(), answer.Header)
-		w.WriteHeader(answer.Status)
+		w.WriteHeader(cmp.Or(answer.Status, http.StatusOK))
 		io.WriteString(w, answer.Body)
 	}
 }
@@ -205,13 +204,6 @@ func (r *Receiver) InFlight() int {
 	return r.busy
 }
 
-// Peak is the most that were being answered at once.
-func (r *Receiver) Peak() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.most
-}
-
 // Always answers everything alike.
 func Always(reply Reply) Script { return func(*Arrival) Reply { return reply } }
 
@@ -235,7 +227,7 @@ func ScriptOf(tb testing.TB, file string) Script {
 				}
 				words = words[1:]
 			}
-			reply.Status, _ = strconv.Atoi(words[1]) // zero cuts the connection, which no script of a file does
+			reply.Status, _ = strconv.Atoi(words[1]) // a number, as the form says
 			words = words[2:]
 			if name, value, found := strings.Cut(words[0], "="); found {
 				reply.Header = http.Header{name: {value}}
@@ -244,7 +236,7 @@ func ScriptOf(tb testing.TB, file string) Script {
 			reply.Body = strings.Join(words, " ")
 			return reply
 		}
-		return reply
+		return Reply{Cut: true}
 	}
 }
 
@@ -255,7 +247,7 @@ func Usual(a *Arrival) Reply {
 	case a.Kind() == "retry" && a.Nth == 1:
 		return Reply{Status: 500}
 	case a.Kind() == "slow":
-		return Reply{Status: 200, After: 300 * time.Millisecond}
+		return Reply{After: 300 * time.Millisecond}
 	}
-	return Reply{Status: 200, After: 5 * time.Millisecond}
+	return Reply{After: 5 * time.Millisecond}
 }

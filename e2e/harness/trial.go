@@ -138,6 +138,9 @@ func (tr *Trial) AtLeast(limit time.Duration, what string, want int, get func() 
 
 // UseBackend puts the trial on a backend.
 func (tr *Trial) UseBackend(b Backend) {
+	if b.accounts == nil {
+		b.OpenBooks()
+	}
 	tr.Backend = b
 	// Several trials run at once on one PostgreSQL.
 	tr.Args = append(tr.Args, "--database-max-conns", "8")
@@ -282,11 +285,6 @@ func (tr *Trial) Callback(kind, ref string) Submission {
 // Numbered is a shape of callbacks of one kind, whose references are that and their number.
 func (tr *Trial) Numbered(kind string) func(int) Submission {
 	return func(i int) Submission { return tr.Callback(kind, fmt.Sprintf("%s-%d", kind, i)) }
-}
-
-// Named is a shape of callbacks that succeed, whose references are a name and their number.
-func (tr *Trial) Named(name string) func(int) Submission {
-	return func(i int) Submission { return tr.Callback("plain", fmt.Sprintf("%s-%d", name, i)) }
 }
 
 // Payload makes a body of its own for each reference, so that no two could be mixed up unseen. It is compact,

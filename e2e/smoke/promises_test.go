@@ -37,7 +37,6 @@ func trialOn(t *testing.T, b harness.Backend) *harness.Trial {
 // The main job: three attempts under tiers of one and two seconds, then success, on every combination. The judge sees
 // that none was early, and that the bytes are those that were accepted.
 func TestThreeAttemptsUnderTiersWithTheSameIDAndBytes(t *testing.T) {
-	harness.BlackBox(t)
 	harness.OnEach(t, harness.AllFour, func(t *testing.T, b harness.Backend) {
 		const n = 20
 		tr := trialOn(t, b)
@@ -46,7 +45,7 @@ func TestThreeAttemptsUnderTiersWithTheSameIDAndBytes(t *testing.T) {
 			if a.Nth < 3 {
 				return harness.Reply{Status: 500, Body: "not yet"}
 			}
-			return harness.Reply{Status: 200, Body: "success"}
+			return harness.Reply{Body: "success"}
 		})
 		p := tr.Serve()
 		for i := range n {
@@ -98,7 +97,6 @@ func TestThreeAttemptsUnderTiersWithTheSameIDAndBytes(t *testing.T) {
 // Every address that something can be sent to is checked when it is given: case 29 of the security list. A
 // test send goes to an endpoint's address.
 func TestInternalAddressesAreRefusedWhereverTheyAreGiven(t *testing.T) {
-	harness.BlackBox(t)
 	p := harness.Serve(t, harness.Launch{On: harness.NewBackend(t, harness.SQLiteEmbedded)})
 	callback := "/v1/callbacks/" + p.Make("/v1/callbacks",
 		harness.Submission{"url": "http://127.0.0.1:9/", "payload": 1, "delay": "1h"})
@@ -117,7 +115,6 @@ func TestInternalAddressesAreRefusedWhereverTheyAreGiven(t *testing.T) {
 
 // A dispatcher that is killed under load loses nothing, and sends again only what it had in flight.
 func TestKilledUnderLoad(t *testing.T) {
-	harness.BlackBox(t)
 	harness.OnEach(t, harness.BothEnds, func(t *testing.T, b harness.Backend) {
 		// One process runs at a time and commits its results before it claims again: it loses no claim in a stall.
 		struckUnderLoad(trialOn(t, b), func(tr *harness.Trial) {
@@ -130,7 +127,6 @@ func TestKilledUnderLoad(t *testing.T) {
 // Redis that is emptied under load is rebuilt without a restart, and nothing is lost or sent twice: what was in flight
 // may be adopted.
 func TestRedisIsEmptiedUnderLoad(t *testing.T) {
-	harness.BlackBox(t)
 	struckUnderLoad(trialOn(t, harness.NewBackend(t, harness.PostgresRedis)), func(tr *harness.Trial) {
 		tr.Flush()
 		tr.MarkFault()
@@ -151,11 +147,10 @@ func struckUnderLoad(tr *harness.Trial, strike func(*harness.Trial)) {
 
 // A thousand callbacks with one lock key never overlap, follow each other closely, and keep no worker waiting.
 func TestOneLockKeyNeverOverlapsAndDivertsUncharged(t *testing.T) {
-	harness.BlackBox(t)
 	harness.OnEach(t, harness.BothEnds, func(t *testing.T, b harness.Backend) {
 		const n = 1000
 		tr := trialOn(t, b)
-		tr.Receiver.Answer(harness.Always(harness.Reply{Status: 200, After: time.Millisecond}))
+		tr.Receiver.Answer(harness.Always(harness.Reply{After: time.Millisecond}))
 		p := tr.Serve("--workers", "64")
 		tr.AcceptMany(n, func(i int) harness.Submission {
 			s := tr.Numbered("locked")(i)
@@ -164,7 +159,7 @@ func TestOneLockKeyNeverOverlapsAndDivertsUncharged(t *testing.T) {
 		})
 		// A worker that waited for the lock would not be there for the others.
 		for i := range 20 {
-			id := tr.AskAndNote(tr.Callback("free", fmt.Sprint("free-", i)))
+			id := tr.AskAndNote(tr.Numbered("free")(i))
 			tr.AtLeast(10*time.Second, "a callback without a lock is sent", 1, func() int { return tr.Receiver.Times(id) })
 		}
 		tr.End(3*time.Minute, judge.Bounds{})
@@ -195,7 +190,6 @@ func TestMain(m *testing.M) { harness.Main(m) }
 
 // The demo runs all it shows to the end and says by its exit code that it went as foreseen.
 func TestDemoEndsWithZero(t *testing.T) {
-	harness.BlackBox(t)
 	got := harness.Command(t, 4*time.Minute, nil, "demo", "--exit")
 	if got.Code != 0 || got.Stderr != "" {
 		t.Fatalf("exit code %d\n%s\n%s", got.Code, got.Stdout, got.Stderr)
@@ -213,7 +207,6 @@ func TestDemoEndsWithZero(t *testing.T) {
 
 // The times of a test build are known ones, and no longer than the usual.
 func TestTimesOfATestBuildAreChecked(t *testing.T) {
-	harness.BlackBox(t)
 	for times, want := range map[string]string{
 		"lease=5s,lese=3s": `"lese=3s" names none of lease, margin, sweep, slack, leader`,
 		"lease=31s":        `"lease=31s" is not from 1s to 30s in whole seconds`,
@@ -229,7 +222,6 @@ func TestTimesOfATestBuildAreChecked(t *testing.T) {
 
 // testdata/first-hour.txt is run from its first line to its last.
 func TestKeysAndEndpointsFromTheShell(t *testing.T) {
-	harness.BlackBox(t)
 	s := &shell{T: t, p: harness.Serve(t, harness.Launch{On: harness.NewBackend(t, harness.SQLiteEmbedded)}),
 		names: map[string]string{"admin": harness.AdminKey}}
 	for _, name := range []string{"one", "two"} {
@@ -328,7 +320,7 @@ func draining(t *testing.T, b harness.Backend, args ...string) drain {
 		if a.Nth == 1 {
 			<-gate
 		}
-		return harness.Reply{Status: 200}
+		return harness.Reply{}
 	})
 	t.Cleanup(d.release) // before the receiver is closed, which waits for its requests
 	d.p = d.Serve(args...)
@@ -367,7 +359,6 @@ func (d *drain) ends(code int) {
 // The first SIGTERM: not ready at once, what is in flight ends, what is accepted is not sent. The second one
 // ends the process at once: no test waits for the delay.
 func TestShutdownDelayKeepsTheAPIOpen(t *testing.T) {
-	harness.BlackBox(t)
 	harness.OnEach(t, harness.BothEnds, func(t *testing.T, b harness.Backend) {
 		d := draining(t, b, "--shutdown-delay", "1h")
 		d.p.Terminate()
@@ -386,7 +377,6 @@ func TestShutdownDelayKeepsTheAPIOpen(t *testing.T) {
 
 // SIGTERM, after the delay: the API closes, what is in flight ends, exit 0, nothing is sent twice.
 func TestSIGTERMLetsAttemptsInFlightEnd(t *testing.T) {
-	harness.BlackBox(t)
 	harness.OnEach(t, harness.BothEnds, func(t *testing.T, b harness.Backend) {
 		d := draining(t, b, "--shutdown-delay", "100ms", "--drain-timeout", "1h")
 		d.p.Terminate()
@@ -403,7 +393,6 @@ func TestSIGTERMLetsAttemptsInFlightEnd(t *testing.T) {
 
 // What does not end within the drain's time is handed back uncharged, and sent by the next process.
 func TestDrainHandsBackUncharged(t *testing.T) {
-	harness.BlackBox(t)
 	harness.OnEach(t, harness.BothEnds, func(t *testing.T, b harness.Backend) {
 		d := draining(t, b, "--drain-timeout", "1s")
 		d.p.Exit(time.Minute)
@@ -421,7 +410,6 @@ func TestDrainHandsBackUncharged(t *testing.T) {
 
 // With --hold callbacks are accepted and none is sent.
 func TestHoldAcceptsAndSendsNothing(t *testing.T) {
-	harness.BlackBox(t)
 	b := harness.NewBackend(t, harness.SQLiteEmbedded)
 	t.Cleanup(func() { // after the last process has ended
 		if b.BooksBalanced() == 0 {
