@@ -272,6 +272,12 @@ func (t *tab) loaded() []fetched {
 	return all
 }
 
+// eventually waits, as long as for any page, until a condition holds.
+func (t *tab) eventually(what string, cond func() error) {
+	t.Helper()
+	harness.Eventually(t, pageTime, what, cond)
+}
+
 // bounded is the tab's context with a bound.
 func (t *tab) bounded() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(t.ctx, pageTime)
@@ -303,7 +309,7 @@ func evaluate[T any](t *tab, expression string) (T, error) {
 // ask is evaluate for what must come to work within the bound of a page.
 func ask[T any](t *tab, expression string) (v T) {
 	t.Helper()
-	harness.Eventually(t, pageTime, "the page answers", func() (err error) {
+	t.eventually("the page answers", func() (err error) {
 		v, err = evaluate[T](t, expression)
 		return err
 	})
@@ -337,7 +343,7 @@ func (t *tab) signIn(key string) {
 // streams waits until the page is kept up to date.
 func (t *tab) streams() {
 	t.Helper()
-	harness.Eventually(t, pageTime, "the page is kept up to date", func() error {
+	t.eventually("the page is kept up to date", func() error {
 		for _, l := range t.loaded() {
 			if l.kind == "EventSource" && l.status == http.StatusOK && !l.over {
 				return nil

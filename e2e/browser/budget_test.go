@@ -167,13 +167,12 @@ func (m *meter) cost(path string, limit time.Duration) (least usage) {
 // make test-long shows it; make test-full does with less.
 func TestBrowserPagesCostLittle(t *testing.T) {
 	t.Parallel() // what is measured is CPU time
-	harness.OnEach(t, harness.BothEnds, func(t *testing.T, b harness.Backend) { costPages(t, b, pageRows()) })
+	harness.OnEach(t, harness.BothEnds, costPages)
 }
 
-func costPages(t *testing.T, b harness.Backend, rows int) {
-	tr := harness.NewTrial(t, "pages")
-	tr.UseBackend(b)
-	databases := b.Name != harness.SQLiteEmbedded.String()
+func costPages(tr *harness.Trial) {
+	t, rows := tr.T, pageRows()
+	databases := tr.Backend.Postgres != ""
 	r := harness.NewReceiver(t, harness.Always(harness.Reply{Body: "success"}))
 	few := tr.Serve()
 	tr.AcceptMany(fewRows, func(i int) harness.Submission {
@@ -236,7 +235,7 @@ func costPages(t *testing.T, b harness.Backend, rows int) {
 		}
 	}
 	t.Logf("%s, %d callbacks: a page costs %.2f ms on average, %.2f ms at most, and may cost %.2f ms:\n%s",
-		b.Name, rows, ms(all)/float64(len(paths)), ms(worst), ms(limit), strings.Join(lines, "\n"))
+		tr.Backend.Name, rows, ms(all)/float64(len(paths)), ms(worst), ms(limit), strings.Join(lines, "\n"))
 }
 
 // awaitIndexed waits until the index holds what is open, and the server is idle.

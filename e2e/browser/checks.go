@@ -14,8 +14,6 @@ import (
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/dom"
 	"github.com/chromedp/cdproto/page"
-
-	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
 )
 
 // A finding is one thing that a page does wrong.
@@ -40,7 +38,7 @@ func (t *tab) checkNames() (found []finding) {
 	t.Helper()
 	var tree accessibility.GetFullAXTreeResult
 	var want int
-	harness.Eventually(t, pageTime, "the page holds still while it is read", func() error {
+	t.eventually("the page holds still while it is read", func() error {
 		want = t.tables()
 		tree = call(t, accessibility.GetFullAXTree, accessibility.GetFullAXTreeParams{})
 		if now := t.tables(); now != want {

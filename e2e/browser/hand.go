@@ -9,8 +9,6 @@ import (
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/cdproto/network"
-
-	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
 )
 
 // What a person does with a page, and sees of it. Clicks are made with the mouse at the place where the thing is, and only where nothing
@@ -50,7 +48,7 @@ type spot struct {
 func (t *tab) click(selector, text string) {
 	t.Helper()
 	var at spot
-	harness.Eventually(t, pageTime, fmt.Sprintf("%s %q can be clicked", selector, text), func() (err error) {
+	t.eventually(fmt.Sprintf("%s %q can be clicked", selector, text), func() (err error) {
 		at, err = evaluate[spot](t, js(`
 			const [e] = find(args[0], args[1]);
 			if (!e) return { Why: "it is not there" };
@@ -74,7 +72,7 @@ func (t *tab) click(selector, text string) {
 
 // unfold opens what is folded under a text. A click that the page has moved away from is made again, as a person would.
 func (t *tab) unfold(text string) {
-	harness.Eventually(t, pageTime, fmt.Sprintf("what is under %q is unfolded", text), func() error {
+	t.eventually(fmt.Sprintf("what is under %q is unfolded", text), func() error {
 		open := js(`const [e] = find("summary", args[0]); return Boolean(e && e.parentElement.open);`, text)
 		if ask[bool](t, open) {
 			return nil
@@ -101,7 +99,7 @@ func (t *tab) fill(selector, text string) {
 
 // choose sets a field that is not typed into: a choice, a time.
 func (t *tab) choose(selector, value string) {
-	harness.Eventually(t, pageTime, selector+" has "+value, func() error {
+	t.eventually(selector+" has "+value, func() error {
 		is, err := evaluate[string](t, js(`
 			const e = document.querySelector(args[0]);
 			if (!e) return "it is not there";
@@ -179,7 +177,7 @@ func counting(selector, text string) string {
 // counts waits until so many are visible as will do.
 func (t *tab) counts(what, selector, text string, will func(n int) bool) {
 	t.Helper()
-	harness.Eventually(t, pageTime, what, func() error {
+	t.eventually(what, func() error {
 		n, err := evaluate[int](t, counting(selector, text))
 		if err == nil && !will(n) {
 			err = fmt.Errorf("%d do, at %s", n, t.where())
@@ -215,7 +213,7 @@ func (t *tab) where() string {
 // arrive waits until the address begins with a path.
 func (t *tab) arrive(path string) {
 	t.Helper()
-	harness.Eventually(t, pageTime, "the page is "+path, func() error {
+	t.eventually("the page is "+path, func() error {
 		if at := t.where(); !strings.HasPrefix(at, path) {
 			return errors.New("it is " + at)
 		}
@@ -227,7 +225,7 @@ func (t *tab) arrive(path string) {
 // address waits until the address has a part.
 func (t *tab) address(part string) {
 	t.Helper()
-	harness.Eventually(t, pageTime, "the address has "+part, func() error {
+	t.eventually("the address has "+part, func() error {
 		if at := t.where(); !strings.Contains(at, part) {
 			return errors.New("it is " + at)
 		}
@@ -337,7 +335,7 @@ func (h hands) becomes(selector, text string) {
 		h.see(selector, text)
 		return
 	}
-	harness.Eventually(h, pageTime, fmt.Sprintf("%s says %q", selector, text), func() error {
+	h.eventually(fmt.Sprintf("%s says %q", selector, text), func() error {
 		h.open(h.where())
 		if h.count(selector, text) == 0 {
 			return errors.New("it does not")

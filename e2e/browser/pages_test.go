@@ -166,7 +166,7 @@ func (c *crawl) isLight(address, _ string) {
 	ours := func() []fetched {
 		return slices.DeleteFunc(c.loaded(), func(l fetched) bool { return strings.HasSuffix(l.url, ".svg") })
 	}
-	harness.Eventually(c, pageTime, "the page is loaded", func() error {
+	c.eventually("the page is loaded", func() error {
 		for _, l := range ours() {
 			if l.kind != "EventSource" && !l.over {
 				return errors.New(l.url)
@@ -355,7 +355,7 @@ func TestBrowserComplaintsAreHeard(t *testing.T) {
 	} {
 		b := newTab(t, server.URL)
 		b.open(path)
-		harness.Eventually(t, pageTime, path+" is complained of", func() error {
+		b.eventually(path+" is complained of", func() error {
 			b.mu.Lock()
 			heard := strings.Join(b.wrong, "\n")
 			b.mu.Unlock()

@@ -67,7 +67,7 @@ func TestBrowserListsAreWalkedThrough(t *testing.T) {
 		var first []string
 		s.does["remember the rows"] = func() { first = rows() }
 		s.does["see other rows"] = func() {
-			harness.Eventually(t, pageTime, "other rows are shown", func() error {
+			b.eventually("other rows are shown", func() error {
 				second := rows()
 				if len(first) == 0 || len(second) == 0 ||
 					slices.ContainsFunc(second, func(id string) bool { return slices.Contains(first, id) }) {
@@ -77,7 +77,7 @@ func TestBrowserListsAreWalkedThrough(t *testing.T) {
 			})
 		}
 		s.does["see the rows again"] = func() {
-			harness.Eventually(t, pageTime, "one comes back to the first page", func() error {
+			b.eventually("one comes back to the first page", func() error {
 				if again := rows(); b.where() != "/ui/callbacks" || !slices.Equal(again, first) {
 					return fmt.Errorf("at %s are %v", b.where(), again)
 				}
@@ -162,7 +162,7 @@ func TestBrowserALateAnswerHidesNothing(t *testing.T) {
 			true }`)
 	}
 	s.does["await the answer"] = func() {
-		harness.Eventually(t, pageTime, "the answer is drawn", func() error {
+		b.eventually("the answer is drawn", func() error {
 			if !ask[bool](b, `Boolean(window.__letArrive)`) {
 				return errors.New("it is not")
 			}
@@ -245,7 +245,7 @@ func TestBrowserLooksOn(t *testing.T) {
 	harness.Eventually(t, 5*time.Minute, "all is looked through", func() error {
 		if at := b.where(); b.count("main:not([aria-busy]) .empty a", "Look on") > 0 { // again after half a minute
 			b.click(".empty a", "Look on")
-			harness.Eventually(t, pageTime, "it looks on", func() error {
+			b.eventually("it looks on", func() error {
 				if b.where() == at {
 					return errors.New(at)
 				}

@@ -31,14 +31,14 @@ const (
 	saturationOpen    = 4000
 )
 
-// saturate loads a dispatcher of these arguments until the test ends. Its books are not compared, for that reason.
-func saturate(t *testing.T, on harness.Backend, why string, args ...string) *saturation {
-	on.KeepApart(why)
-	s := &saturation{trial: newTrial(t, "saturation")}
-	s.Backend = on
-	s.p = s.Serve(args...)
+// saturate loads a dispatcher of these arguments until the test ends. It is alone on its server, and has as many
+// connections to SQL as usual. Its books are not compared, for that reason.
+func saturate(tr *harness.Trial, why string, args ...string) *saturation {
+	tr.Backend.KeepApart(why)
+	tr.Args = nil
+	s := &saturation{trial: &trial{Trial: tr}, p: tr.Serve(args...)}
 	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-	t.Cleanup(receiver.Close)
+	tr.Cleanup(receiver.Close)
 	for caller := range saturationCallers {
 		n := 0
 		s.Repeat(time.Nanosecond, func(int) {
@@ -105,23 +105,23 @@ func TestRetentionKeepsUpWithSaturation(t *testing.T) {
 	// Retention works in runs seconds apart, so rows of some seconds may wait at the end that did not at the
 	// beginning: in two minutes they are below the twentieth that is allowed.
 	span := sized(2*time.Minute, 2*time.Minute, 5*time.Minute)
-	harness.OnEach(t, harness.BothEnds, func(t *testing.T, on harness.Backend) {
+	harness.OnEach(t, harness.BothEnds, func(tr *harness.Trial) {
 		const retention = 5 * time.Second
-		s := saturate(t, on, "retention removes callbacks",
+		s := saturate(tr, "retention removes callbacks",
 			"--retention-payload", "1s", "--retention-metadata", retention.String())
 		s.AtLeast(time.Minute, "retention begins", 1, s.removed)
 		s.during(10 * time.Second) // what had gathered before the first run goes
 		before := s.overdue(retention)
 		delivered, removed := s.fellDue(span, retention)
 		after := s.overdue(retention)
-		t.Logf("%.0f/s delivered, %.0f/s removed: %.2f; the oldest callback is overdue by %s, "+
+		s.Logf("%.0f/s delivered, %.0f/s removed: %.2f; the oldest callback is overdue by %s, "+
 			"after %s before",
 			delivered, removed, removed/delivered, after, before)
 		if removed < 0.95*delivered {
-			t.Errorf("removed %.0f/s of %.0f/s that were delivered", removed, delivered)
+			s.Errorf("removed %.0f/s of %.0f/s that were delivered", removed, delivered)
 		}
 		if more := after - before; more > span/5 {
-			t.Errorf("what should be gone is older by %s than %s before", more, span)
+			s.Errorf("what should be gone is older by %s than %s before", more, span)
 		}
 	})
 }
@@ -154,16 +154,20 @@ const sweepPage = `EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT id FROM callba
 // sweep does not read more from minute to minute.
 func TestASnapshotHeldForMinutes(t *testing.T) {
 	// It runs alone, because it measures.
-	s := saturate(t, harness.NewBackend(t, harness.PostgresRedis), "it ends in the middle of its load")
+	harness.OnEach(t, onlyPostgresRedis, snapshotHeld)
+}
+
+func snapshotHeld(tr *harness.Trial) {
+	s := saturate(tr, "it ends in the middle of its load")
 	apart := max(20*time.Second, *snapshotSpan/10)
 	s.during(10 * time.Second) // it warms up
 	before, _ := s.during(apart)
 
-	snapshot, err := s.Database().BeginTx(t.Context(),
+	snapshot, err := s.Database().BeginTx(s.Context(),
 		&sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true})
 	s.Check(err)
 	defer snapshot.Rollback() //nolint:errcheck // it has written nothing
-	_, err = snapshot.ExecContext(t.Context(), `SELECT 1 FROM callbacks LIMIT 1`)
+	_, err = snapshot.ExecContext(s.Context(), `SELECT 1 FROM callbacks LIMIT 1`)
 	s.Check(err)
 	var within float64
 	var pages []int64
@@ -176,10 +180,10 @@ func TestASnapshotHeldForMinutes(t *testing.T) {
 	s.Check(snapshot.Rollback())
 	after, _ := s.during(apart)
 	without := (before + after) / 2
-	t.Logf("delivered %.0f/s while a snapshot is held for %s, %.0f/s before and %.0f/s after: %.2f; "+
+	s.Logf("delivered %.0f/s while a snapshot is held for %s, %.0f/s before and %.0f/s after: %.2f; "+
 		"a page of the sweep reads %d buffers", within, *snapshotSpan, before, after, within/without, pages)
 	if within < 0.9*without {
-		t.Errorf("delivered %.0f/s while a snapshot is held, %.0f/s without", within, without)
+		s.Errorf("delivered %.0f/s while a snapshot is held, %.0f/s without", within, without)
 	}
 	// The mark is one to two minutes behind the clock: only then what a page reads is as much as it will be.
 	most := 1.5
@@ -188,7 +192,7 @@ func TestASnapshotHeldForMinutes(t *testing.T) {
 	}
 	first, last := slices.Max(pages[:parts/2]), slices.Max(pages[parts/2:])
 	if float64(last) > most*float64(first) {
-		t.Errorf("a page of the sweep reads up to %d buffers in the second half, %d in the first",
+		s.Errorf("a page of the sweep reads up to %d buffers in the second half, %d in the first",
 			last, first)
 	}
 }

@@ -94,11 +94,15 @@ func NewBackend(tb testing.TB, c Combination) Backend {
 	return b
 }
 
-// OnEach runs a test on each of the combinations, one after another.
-func OnEach(t *testing.T, combinations []Combination, test func(*testing.T, Backend)) {
+// OnEach runs a trial on each of the combinations, one after another.
+func OnEach(t *testing.T, combinations []Combination, run func(*Trial)) {
 	t.Helper()
 	for _, c := range combinations {
-		t.Run(c.String(), func(t *testing.T) { test(t, NewBackend(t, c)) })
+		t.Run(c.String(), func(t *testing.T) {
+			tr := NewTrial(t, t.Name())
+			tr.UseBackend(NewBackend(t, c))
+			run(tr)
+		})
 	}
 }
 

@@ -25,21 +25,19 @@ import (
 // oddPayload has spaces, escapes, key order and numbers that no decode and encode would keep.
 const oddPayload = `{ "z":1.0,   "a" :"\u00e9\/\u003c",` + "\t" + `"big": 12345678901234567890123 , "e":1E+2,"list":[ ],"a2":null }`
 
-// trialOn is a trial on a backend, whose processes take up the work of dead ones after seconds.
-func trialOn(t *testing.T, b harness.Backend) *harness.Trial {
-	t.Helper()
-	tr := harness.NewTrial(t, t.Name())
-	tr.UseBackend(b)
-	tr.Times = harness.QuickTimes
-	return tr
+// onEach runs a trial on each of the combinations. Its processes take up the work of dead ones after seconds.
+func onEach(t *testing.T, combinations []harness.Combination, run func(*harness.Trial)) {
+	harness.OnEach(t, combinations, func(tr *harness.Trial) {
+		tr.Times = harness.QuickTimes
+		run(tr)
+	})
 }
 
 // The main job: three attempts under tiers of one and two seconds, then success, on every combination. The judge sees
 // that none was early, and that the bytes are those that were accepted.
 func TestThreeAttemptsUnderTiersWithTheSameIDAndBytes(t *testing.T) {
-	harness.OnEach(t, harness.AllFour, func(t *testing.T, b harness.Backend) {
+	onEach(t, harness.AllFour, func(tr *harness.Trial) {
 		const n = 20
-		tr := trialOn(t, b)
 		tr.Receiver.Lean = false
 		tr.Receiver.Answer(func(a *harness.Arrival) harness.Reply {
 			if a.Nth < 3 {
@@ -57,10 +55,10 @@ func TestThreeAttemptsUnderTiersWithTheSameIDAndBytes(t *testing.T) {
 		}
 		v := tr.End(30*time.Second, judge.Bounds{})
 		if v.Sends != 3*n {
-			t.Errorf("%d sends of %d callbacks, want three each", v.Sends, n)
+			tr.Errorf("%d sends of %d callbacks, want three each", v.Sends, n)
 		}
 		var late []time.Duration
-		for cb, err := range p.Callbacks(client.Filter{}).All(t.Context()) {
+		for cb, err := range p.Callbacks(client.Filter{}).All(tr.Context()) {
 			tr.Check(err)
 			attempts, err := p.AttemptsOf(cb.ID)
 			tr.Check(err)
@@ -69,26 +67,26 @@ func TestThreeAttemptsUnderTiersWithTheSameIDAndBytes(t *testing.T) {
 				classes = append(classes, string(a.Class))
 				late = append(late, time.Duration(a.LatenessMs*float64(time.Millisecond)))
 				if a.Number != i+1 || !a.Charged || a.Trigger != "schedule" {
-					t.Errorf("%s: attempt %d is %+v", cb.ID, i+1, a)
+					tr.Errorf("%s: attempt %d is %+v", cb.ID, i+1, a)
 				}
 			}
 			if want := []string{"http_5xx", "http_5xx", "ok"}; !slices.Equal(classes, want) {
-				t.Errorf("%s: classes %q, want %q", cb.ID, classes, want)
+				tr.Errorf("%s: classes %q, want %q", cb.ID, classes, want)
 			}
 		}
 		// How late they are depends on the machine: half of them can wait for one slow fsync. A retry that was lost, and
 		// found by the sweep, is later than five seconds.
 		if judge.Quantile(late, 0.25) > 250*time.Millisecond || v.Lateness.Most > 5*time.Second {
-			t.Errorf("three quarters are late by more than %s; all: %s", judge.Quantile(late, 0.25), v.Lateness)
+			tr.Errorf("three quarters are late by more than %s; all: %s", judge.Quantile(late, 0.25), v.Lateness)
 		}
-		secret, err := p.Secret(t.Context(), client.SecretQuery{Lane: "shop"})
+		secret, err := p.Secret(tr.Context(), client.SecretQuery{Lane: "shop"})
 		tr.Check(err)
 		verifier, err := standardwebhooks.NewWebhook(secret.Secret)
 		tr.Check(err)
 		for _, a := range tr.Receiver.All() {
 			if err := verifier.Verify(a.Body, a.Header); err != nil || a.Header.Get("Content-Type") != "application/json" ||
 				!strings.HasPrefix(a.Header.Get("User-Agent"), "dispatcher/") || a.Number != a.Nth {
-				t.Errorf("%s, arrival %d: signature %v, headers %v", a.ID, a.Nth, err, a.Header)
+				tr.Errorf("%s, arrival %d: signature %v, headers %v", a.ID, a.Nth, err, a.Header)
 			}
 		}
 	})
@@ -115,9 +113,9 @@ func TestInternalAddressesAreRefusedWhereverTheyAreGiven(t *testing.T) {
 
 // A dispatcher that is killed under load loses nothing, and sends again only what it had in flight.
 func TestKilledUnderLoad(t *testing.T) {
-	harness.OnEach(t, harness.BothEnds, func(t *testing.T, b harness.Backend) {
+	onEach(t, harness.BothEnds, func(tr *harness.Trial) {
 		// One process runs at a time and commits its results before it claims again: it loses no claim in a stall.
-		struckUnderLoad(trialOn(t, b), func(tr *harness.Trial) {
+		struckUnderLoad(tr, func() {
 			tr.Kill(tr.AnyProcess(), 0)
 			tr.Serve()
 		})
@@ -127,19 +125,21 @@ func TestKilledUnderLoad(t *testing.T) {
 // Redis that is emptied under load is rebuilt without a restart, and nothing is lost or sent twice: what was in flight
 // may be adopted.
 func TestRedisIsEmptiedUnderLoad(t *testing.T) {
-	struckUnderLoad(trialOn(t, harness.NewBackend(t, harness.PostgresRedis)), func(tr *harness.Trial) {
-		tr.Flush()
-		tr.MarkFault()
+	onEach(t, []harness.Combination{harness.PostgresRedis}, func(tr *harness.Trial) {
+		struckUnderLoad(tr, func() {
+			tr.Flush()
+			tr.MarkFault()
+		})
 	})
 }
 
 // struckUnderLoad has a fault strike between two hundred callbacks.
-func struckUnderLoad(tr *harness.Trial, strike func(*harness.Trial)) {
+func struckUnderLoad(tr *harness.Trial, strike func()) {
 	tr.Serve()
 	load := tr.Load(40, tr.Mixed)
 	more := func() { tr.AtLeast(time.Minute, "the load is handed over", tr.Count()+100, tr.Count) }
 	more()
-	strike(tr)
+	strike()
 	more()
 	load.Finish()
 	tr.Conclude(2*time.Minute, 2*time.Minute)
@@ -147,9 +147,8 @@ func struckUnderLoad(tr *harness.Trial, strike func(*harness.Trial)) {
 
 // A thousand callbacks with one lock key never overlap, follow each other closely, and keep no worker waiting.
 func TestOneLockKeyNeverOverlapsAndDivertsUncharged(t *testing.T) {
-	harness.OnEach(t, harness.BothEnds, func(t *testing.T, b harness.Backend) {
+	onEach(t, harness.BothEnds, func(tr *harness.Trial) {
 		const n = 1000
-		tr := trialOn(t, b)
 		tr.Receiver.Answer(harness.Always(harness.Reply{After: time.Millisecond}))
 		p := tr.Serve("--workers", "64")
 		tr.AcceptMany(n, func(i int) harness.Submission {
@@ -174,14 +173,14 @@ func TestOneLockKeyNeverOverlapsAndDivertsUncharged(t *testing.T) {
 		diverts := 0
 		for _, row := range rows {
 			if diverts += row.DivertCount; row.AttemptCount != 1 {
-				t.Errorf("%s has %d charged attempts, want 1: a divert charges nothing", row.Ref, row.AttemptCount)
+				tr.Errorf("%s has %d charged attempts, want 1: a divert charges nothing", row.Ref, row.AttemptCount)
 			}
 		}
 		between := judge.QuantilesOf(gaps)
-		t.Logf("%s: %d under one lock: gaps %s (goal of p50: 5 ms); %d diverts", b.Name, n, between, diverts)
+		tr.Logf("%s: %d under one lock: gaps %s (goal of p50: 5 ms); %d diverts", tr.Backend.Name, n, between, diverts)
 		// A waiter that is not woken waits for a second and more.
 		if diverts == 0 || between.P50 > 500*time.Millisecond {
-			t.Errorf("%d diverts, and the median gap is %s", diverts, between.P50)
+			tr.Errorf("%d diverts, and the median gap is %s", diverts, between.P50)
 		}
 	})
 }
@@ -312,17 +311,17 @@ type drain struct {
 }
 
 // draining starts a process and one attempt, whose first request is not answered until it is released.
-func draining(t *testing.T, b harness.Backend, args ...string) drain {
-	t.Helper()
+func draining(tr *harness.Trial, args ...string) drain {
+	tr.Helper()
 	gate := make(chan struct{})
-	d := drain{Trial: trialOn(t, b), release: sync.OnceFunc(func() { close(gate) })}
+	d := drain{Trial: tr, release: sync.OnceFunc(func() { close(gate) })}
 	d.Receiver.Answer(func(a *harness.Arrival) harness.Reply {
 		if a.Nth == 1 {
 			<-gate
 		}
 		return harness.Reply{}
 	})
-	t.Cleanup(d.release) // before the receiver is closed, which waits for its requests
+	tr.Cleanup(d.release) // before the receiver is closed, which waits for its requests
 	d.p = d.Serve(args...)
 	s := d.Callback("plain", "in-flight")
 	s["policy"] = harness.Tiers("60s", "1s")
@@ -359,8 +358,8 @@ func (d *drain) ends(code int) {
 // The first SIGTERM: not ready at once, what is in flight ends, what is accepted is not sent. The second one
 // ends the process at once: no test waits for the delay.
 func TestShutdownDelayKeepsTheAPIOpen(t *testing.T) {
-	harness.OnEach(t, harness.BothEnds, func(t *testing.T, b harness.Backend) {
-		d := draining(t, b, "--shutdown-delay", "1h")
+	onEach(t, harness.BothEnds, func(tr *harness.Trial) {
+		d := draining(tr, "--shutdown-delay", "1h")
 		d.p.Terminate()
 		d.p.AwaitStatus(time.Minute, "/readyz turns 503", 503)
 		late := d.AskAndNote(d.Callback("plain", "late"))
@@ -368,7 +367,7 @@ func TestShutdownDelayKeepsTheAPIOpen(t *testing.T) {
 		d.release()
 		d.awaitState(client.Succeeded)
 		if n := d.Receiver.Times(late); n != 0 {
-			t.Errorf("what was accepted after SIGTERM arrived %d times before the restart", n)
+			tr.Errorf("what was accepted after SIGTERM arrived %d times before the restart", n)
 		}
 		d.p.Terminate()
 		d.ends(1)
@@ -377,11 +376,11 @@ func TestShutdownDelayKeepsTheAPIOpen(t *testing.T) {
 
 // SIGTERM, after the delay: the API closes, what is in flight ends, exit 0, nothing is sent twice.
 func TestSIGTERMLetsAttemptsInFlightEnd(t *testing.T) {
-	harness.OnEach(t, harness.BothEnds, func(t *testing.T, b harness.Backend) {
-		d := draining(t, b, "--shutdown-delay", "100ms", "--drain-timeout", "1h")
+	onEach(t, harness.BothEnds, func(tr *harness.Trial) {
+		d := draining(tr, "--shutdown-delay", "100ms", "--drain-timeout", "1h")
 		d.p.Terminate()
 		d.Eventually(time.Minute, "the API is closed", func() error {
-			if _, err := d.p.Callback(t.Context(), d.id); err == nil {
+			if _, err := d.p.Callback(tr.Context(), d.id); err == nil {
 				return errors.New("it answers")
 			}
 			return nil
@@ -393,8 +392,8 @@ func TestSIGTERMLetsAttemptsInFlightEnd(t *testing.T) {
 
 // What does not end within the drain's time is handed back uncharged, and sent by the next process.
 func TestDrainHandsBackUncharged(t *testing.T) {
-	harness.OnEach(t, harness.BothEnds, func(t *testing.T, b harness.Backend) {
-		d := draining(t, b, "--drain-timeout", "1s")
+	onEach(t, harness.BothEnds, func(tr *harness.Trial) {
+		d := draining(tr, "--drain-timeout", "1s")
 		d.p.Exit(time.Minute)
 		d.release()
 		d.p = d.Serve()
@@ -403,27 +402,27 @@ func TestDrainHandsBackUncharged(t *testing.T) {
 		d.Check(err)
 		if len(attempts) != 2 || attempts[0].Charged || attempts[0].Outcome != "unknown" ||
 			attempts[0].Class != "interrupted" || !attempts[1].Charged {
-			t.Errorf("want an attempt of unknown outcome that was interrupted and not charged, and one that was: %+v", attempts)
+			tr.Errorf("want an attempt of unknown outcome that was interrupted and not charged, and one that was: %+v", attempts)
 		}
 	})
 }
 
 // With --hold callbacks are accepted and none is sent.
 func TestHoldAcceptsAndSendsNothing(t *testing.T) {
-	b := harness.NewBackend(t, harness.SQLiteEmbedded)
-	t.Cleanup(func() { // after the last process has ended
-		if b.BooksBalanced() == 0 {
-			t.Error("the books were compared by none of the processes")
+	onEach(t, []harness.Combination{harness.SQLiteEmbedded}, func(tr *harness.Trial) {
+		tr.Cleanup(func() { // after the last process has ended
+			if tr.Backend.BooksBalanced() == 0 {
+				tr.Error("the books were compared by none of the processes")
+			}
+		})
+		p := tr.Serve("--hold")
+		tr.AskAndNote(tr.Callback("plain", "held"))
+		time.Sleep(2 * time.Second) // so long nothing may be sent
+		p.Exit(time.Minute)
+		if n := tr.Receiver.Count(); n > 0 {
+			tr.Fatalf("%d requests were sent by a process that holds", n)
 		}
+		tr.Serve()
+		tr.End(30*time.Second, judge.Bounds{})
 	})
-	tr := trialOn(t, b)
-	p := tr.Serve("--hold")
-	tr.AskAndNote(tr.Callback("plain", "held"))
-	time.Sleep(2 * time.Second) // so long nothing may be sent
-	p.Exit(time.Minute)
-	if n := tr.Receiver.Count(); n > 0 {
-		t.Fatalf("%d requests were sent by a process that holds", n)
-	}
-	tr.Serve()
-	tr.End(30*time.Second, judge.Bounds{})
 }
