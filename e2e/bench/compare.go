@@ -40,29 +40,21 @@ func compareCommand(args []string) error {
 			b.profiles = tb.TempDir()
 		}
 		if b.profiles != "" {
-			if err := os.MkdirAll(b.profiles, 0o755); err != nil {
-				tb.Fatal(err)
-			}
+			must(tb, os.MkdirAll(b.profiles, 0o755))
 		}
 		c := comparison{bench: b, rounds: *rounds, systems: some, phases: parts, book: book{}}
 		b.receiver = startReceiver(tb)
 		of := buildDispatcher(tb)
 		began := loadNow(tb)
-		if err := c.measureAll(tb, of); err != nil {
-			tb.Fatal(err)
-		}
+		must(tb, c.measureAll(tb, of))
 		ended := loadNow(tb)
 		r := c.report(fmt.Sprintf("%s %d callbacks of %d bytes, %d requests in flight; %d rounds in %s. "+
 			"Other programs used %.0f %% of the machine's CPU time.",
 			environment(tb), b.n, payloadSize, b.concurrency, *rounds,
 			ended.at.Sub(began.at).Round(time.Second), ended.othersSince(began)))
-		if err := r.publish(*document, "compare"); err != nil {
-			tb.Fatal(err)
-		}
+		must(tb, r.publish(*document, "compare"))
 		if *pgo != "" {
-			if err := joinProfiles(b.profiles, *pgo); err != nil {
-				tb.Fatal(err)
-			}
+			must(tb, joinProfiles(b.profiles, *pgo))
 		}
 	})
 }
@@ -180,17 +172,12 @@ func (g goal) String() string {
 // missed. Too few rounds decide nothing.
 func (g goal) verdict(values []float64) string {
 	s := spreadOf(values)
-	worst, best := s.high, s.low
+	best, worst, limit := s.low, s.high, g.limit
 	if g.least {
-		worst, best = -s.low, -s.high
-	}
-	limit := g.limit
-	if g.least {
-		limit = -limit
+		best, worst, limit = -s.high, -s.low, -g.limit
 	}
 	switch {
 	case len(values) < leastRounds:
-		return "open"
 	case worst <= limit:
 		return "reached"
 	case best > limit:

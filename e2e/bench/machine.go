@@ -65,9 +65,7 @@ type load struct {
 
 func loadNow(tb testing.TB) load {
 	all, ours, err := procfs.CPUUse()
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	return load{time.Now(), all, ours}
 }
 
@@ -80,19 +78,14 @@ func (l load) othersSince(begin load) float64 {
 // syncTime is the median time of writing a page to a new file with fsync.
 func syncTime(tb testing.TB) time.Duration {
 	file, err := os.CreateTemp(tb.TempDir(), "sync-*")
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	defer file.Close()
 	page, took := make([]byte, 4096), make([]time.Duration, 25)
 	for i := range took {
 		begin := time.Now()
-		if _, err := file.Write(page); err != nil {
-			tb.Fatal(err)
-		}
-		if err := file.Sync(); err != nil {
-			tb.Fatal(err)
-		}
+		_, err := file.Write(page)
+		must(tb, err)
+		must(tb, file.Sync())
 		took[i] = time.Since(begin)
 	}
 	slices.Sort(took)
@@ -102,14 +95,10 @@ func syncTime(tb testing.TB) time.Duration {
 // environment says when, where and with what something is measured.
 func environment(tb testing.TB) string {
 	conn, err := pgx.Connect(tb.Context(), testserver.NewPostgres(tb).URL())
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	defer conn.Close(tb.Context())
 	var postgres string
-	if err := conn.QueryRow(tb.Context(), "SELECT split_part(version(), ' ', 2)").Scan(&postgres); err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, conn.QueryRow(tb.Context(), "SELECT split_part(version(), ' ', 2)").Scan(&postgres))
 	return fmt.Sprintf(
 		"%s, commit %s, %s/%s, %d cores, %s, PostgreSQL %s, Redis %s; a page with fsync takes %s.",
 		time.Now().UTC().Format(time.DateOnly), firstMatch(tb, `^\S+`, "git", "describe", "--always", "--dirty"),

@@ -122,6 +122,13 @@ func (b *bench) within(of build, s system, f func(*run)) (figures, error) {
 	return r.figures, nil
 }
 
+// must ends what tb is of if there is an error.
+func must(tb testing.TB, err error) {
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
 // check fails the measurement if there is an error.
 func (r *run) check(what string, err error) {
 	if err != nil {

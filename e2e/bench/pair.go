@@ -41,9 +41,7 @@ func pairCommand(args []string) error {
 		b.receiver = startReceiver(tb)
 		for _, s := range some {
 			for _, p := range parts {
-				if err := b.pair(tb, builds, s, p, *pairs, *percent/100); err != nil {
-					tb.Fatal(err)
-				}
+				must(tb, b.pair(tb, builds, s, p, *pairs, *percent/100))
 			}
 		}
 	})

@@ -29,7 +29,7 @@ func drainQueue(r *run, q queue) {
 	before, start := r.cpu(), time.Now()
 	arriving := r.receiver.expect(r.n)
 	r.check("go", w.say(wordGo))
-	at := w.drained(r, arriving)
+	at := r.drained(arriving, w)
 	r.putCPU(cpuTime, before, r.cpu(), r.n)
 	r.figures[rate] = perSecond(at, start)
 	r.putMemory()
@@ -99,7 +99,7 @@ func queueLatency(r *run, q queue) {
 		return func(n int) error { return q.put(r.Context(), n) }
 	})
 	r.check("open loop", err)
-	sent.put(r.figures, w.drained(r, arriving))
+	sent.put(r.figures, r.drained(arriving, w))
 	r.check("what is left", q.done(r.Context(), latencyCallbacks))
 }
 

@@ -31,28 +31,21 @@ type queue interface {
 	done(ctx context.Context, n int) error
 }
 
-// A worker is a queue's process.
-type worker struct{ conversation }
-
-func (r *run) startWorker(q queue) worker {
+// startWorker starts the queue's process.
+func (r *run) startWorker(q queue) conversation {
 	role, store := q.worker()
-	cfg := processConfig{Receiver: r.receiver.url, Concurrency: r.concurrency, Count: r.n, Store: store}
-	return worker{r.start(role, cfg)}
+	return r.start(role, processConfig{Receiver: r.receiver.url, Concurrency: r.concurrency, Count: r.n, Store: store})
 }
 
-// drained waits until all callbacks have arrived and the worker has committed their results, and returns when
+// drained waits until all callbacks have arrived and the workers have committed their results, and returns when
 // each arrived.
-func (w worker) drained(r *run, arriving *arrivals) []time.Time {
+func (r *run) drained(arriving *arrivals, workers ...conversation) []time.Time {
 	at := arriving.await(r, arrivalLimit)
-	w.stop(r)
+	for _, w := range workers { // each finishes what it has begun
+		r.check("stop", errors.Join(w.say(wordStop), w.await(wordStopped)))
+	}
 	arriving.checkOnce(r)
 	return at
-}
-
-// stop lets the worker finish what it has begun.
-func (w worker) stop(r *run) {
-	r.check("stop", w.say(wordStop))
-	r.check("stop", w.await(wordStopped))
 }
 
 // work is the worker's process, but for the work itself, which start begins.
@@ -77,10 +70,7 @@ func work(words conversation, cfg processConfig, start func(*sender) (stop func(
 	if err := stop(); err != nil {
 		return err
 	}
-	if err := words.say(wordStopped); err != nil {
-		return err
-	}
-	return words.awaitEnd()
+	return errors.Join(words.say(wordStopped), words.awaitEnd())
 }
 
 const (

@@ -49,9 +49,7 @@ func (a *arrivals) note(body []byte) (status int) {
 
 func startReceiver(tb testing.TB) *receiver {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	r := &receiver{url: "http://" + listener.Addr().String() + "/"}
 	r.expect(0)
 	server := &fasthttp.Server{NoDefaultServerHeader: true, Handler: func(ctx *fasthttp.RequestCtx) {

@@ -244,22 +244,18 @@ func drainTogether(r *run, cluster *testserver.Cluster, count int, args []string
 // loopTogether lets so many floors send the callbacks of a backlog, each a part of them.
 func loopTogether(r *run, count int) {
 	each := r.n / count
-	loops := make([]worker, count)
+	loops := make([]conversation, count)
 	for i := range loops {
-		loops[i] = worker{r.start(roleFloor, processConfig{
+		loops[i] = r.start(roleFloor, processConfig{
 			Receiver: r.receiver.url, Concurrency: clusterWorkers, First: i * each, Count: each,
-		})}
+		})
 	}
 	arriving := r.receiver.expect(each * count)
 	before, start := r.cpu(), time.Now()
 	for _, w := range loops {
 		r.check("go", w.say(wordGo))
 	}
-	at := arriving.await(r, arrivalLimit)
-	for _, w := range loops {
-		w.stop(r)
-	}
-	arriving.checkOnce(r)
+	at := r.drained(arriving, loops...)
 	r.putCPU(cpuTime, before, r.cpu(), each*count)
 	r.figures[rate] = perSecond(at, start)
 }

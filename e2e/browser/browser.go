@@ -105,9 +105,7 @@ type fetched struct {
 func newTab(tb testing.TB, base string) *tab {
 	tb.Helper()
 	started, err := chromium()
-	if err != nil {
-		tb.Fatal(err)
-	}
+	harness.Check(tb, err)
 	ctx, cancel := chromedp.NewContext(started, chromedp.WithNewBrowserContext())
 	tb.Cleanup(cancel)
 	t := &tab{TB: tb, base: base}

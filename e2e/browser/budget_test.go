@@ -51,14 +51,10 @@ type viewer struct {
 func newViewer(t *testing.T, base string) viewer {
 	t.Helper()
 	jar, err := cookiejar.New(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, err)
 	v := viewer{&http.Client{Jar: jar, Timeout: time.Minute}, base}
 	resp, err := v.PostForm(base+"/ui/sign-in", url.Values{"key": {harness.AdminKey}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, err)
 	resp.Body.Close()
 	if resp.StatusCode != http.StatusOK || strings.Contains(resp.Request.URL.Path, "sign-in") {
 		t.Fatalf("signing in leads to %s with %d", resp.Request.URL, resp.StatusCode)
@@ -70,9 +66,7 @@ func newViewer(t *testing.T, base string) viewer {
 func (v viewer) page(t *testing.T, path string) string {
 	t.Helper()
 	resp, err := v.Get(v.base + path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, err)
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
 	if err != nil || resp.StatusCode != http.StatusOK {
@@ -110,9 +104,7 @@ func newMeter(t *testing.T, p *harness.Process, databases bool) *meter {
 func (m *meter) used() (u usage) {
 	m.t.Helper()
 	procs, err := procfs.Family()
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	harness.Check(m.t, err)
 	for _, proc := range procs {
 		used := time.Duration(proc.Seconds * float64(time.Second))
 		switch {

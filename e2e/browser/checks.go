@@ -14,6 +14,8 @@ import (
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/dom"
 	"github.com/chromedp/cdproto/page"
+
+	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
 )
 
 // A finding is one thing that a page does wrong.
@@ -228,15 +230,11 @@ func (t *tab) picture(name string) {
 		}
 		dir = t.ArtifactDir()
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, os.MkdirAll(dir, 0o755))
 	fast, beyond := true, true
 	shot := call(t, page.CaptureScreenshot,
 		page.CaptureScreenshotParams{CaptureBeyondViewport: &beyond, OptimizeForSpeed: &fast})
-	if err := os.WriteFile(filepath.Join(dir, name+".png"), shot.Data, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, os.WriteFile(filepath.Join(dir, name+".png"), shot.Data, 0o644))
 }
 
 // links are the addresses of ours that a page leads to, without those that are no pages.

@@ -192,9 +192,7 @@ func TestBrowserRevokedKeyLeavesThePage(t *testing.T) {
 			s := newScene(t, harness.SQLiteEmbedded, sceneAnswers(t))
 			x := harness.StartProxy(t, hostOf(s.Base))
 			key, err := s.CreateKey(t.Context(), client.KeyRequest{Name: "a reader", Scopes: []client.Scope{"read"}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			harness.Check(t, err)
 			b := newTab(t, "http://"+x.Address)
 			b.forgive(`status of 401`)
 			b.signIn(key.Text)
@@ -207,9 +205,8 @@ func TestBrowserRevokedKeyLeavesThePage(t *testing.T) {
 				b.see("#livestate", "interrupted")
 			}
 			began := time.Now()
-			if _, err := s.RevokeKey(t.Context(), key.ID, "it left"); err != nil {
-				t.Fatal(err)
-			}
+			_, err = s.RevokeKey(t.Context(), key.ID, "it left")
+			harness.Check(t, err)
 			x.Pass()
 			b.arrive("/ui/sign-in")
 			t.Logf("a page whose key was revoked was left after %s", time.Since(began).Round(100*time.Millisecond))

@@ -131,9 +131,8 @@ func (tr *trial) judgeCrowd(members []*member, back time.Time) {
 	of := map[string]*member{} // by callback
 	for _, a := range tr.Accepted {
 		var n int
-		if _, err := fmt.Sscanf(a.Ref, "member-%d-", &n); err != nil {
-			tr.Fatal(err)
-		}
+		_, err := fmt.Sscanf(a.Ref, "member-%d-", &n)
+		tr.Check(err)
 		of[a.ID] = members[n]
 	}
 	down := 0

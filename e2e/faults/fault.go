@@ -167,9 +167,7 @@ var places = semaphore.NewWeighted(trialsAtOnce)
 func mostlyWaits(t *testing.T) {
 	t.Helper()
 	t.Parallel()
-	if err := places.Acquire(t.Context(), 1); err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, places.Acquire(t.Context(), 1))
 	t.Cleanup(func() { places.Release(1) })
 }
 

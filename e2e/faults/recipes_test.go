@@ -34,9 +34,7 @@ type recipe struct {
 func readRecipes(t *testing.T) (preamble string, list []recipe) {
 	text, err := os.ReadFile("../../docs/guide/recipes.md")
 	expected, err2 := os.ReadFile("testdata/recipes.txt")
-	if err := errors.Join(err, err2); err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, errors.Join(err, err2))
 	steps := strings.Split(string(expected), "\n== ")
 	sections := strings.Split(string(text), "\n## ")
 	if len(sections) != len(steps) {
@@ -74,9 +72,7 @@ func newDocShell(t *testing.T, p *harness.Process, r *harness.Receiver) *docShel
 	in, err := shell.StdinPipe()
 	out, err2 := shell.StdoutPipe()
 	shell.Stderr = shell.Stdout
-	if err := errors.Join(err, err2, shell.Start()); err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, errors.Join(err, err2, shell.Start()))
 	t.Cleanup(func() {
 		if err := errors.Join(in.Close(), shell.Wait()); err != nil && !t.Failed() {
 			t.Errorf("the shell: %v", err)
@@ -111,9 +107,8 @@ func (c *docShell) text(block, word, another string) string {
 func (c *docShell) run(block string) string {
 	c.Helper()
 	const mark = "-- done"
-	if _, err := fmt.Fprintf(c.stdin, "%s\necho '%s'\n", block, mark); err != nil {
-		c.Fatal(err)
-	}
+	_, err := fmt.Fprintf(c.stdin, "%s\necho '%s'\n", block, mark)
+	harness.Check(c, err)
 	var printed strings.Builder
 	for c.out.Scan() {
 		if c.out.Text() == mark {

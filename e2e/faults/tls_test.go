@@ -53,10 +53,8 @@ var redisForms = map[string]func(*testing.T, certificate) redisForm{
 		server := testserver.NewRedis(t, "--requirepass", password)
 		f := redisForm{"redis://payments:" + redisPassword + "@" + server.Address() + "/3", 3, password,
 			[]*testserver.Redis{server}}
-		if err := f.client(t, server).Do(t.Context(), "acl", "setuser", "payments", "on", ">"+redisPassword, "~*",
-			"&*", "+@all").Err(); err != nil {
-			t.Fatal(err)
-		}
+		harness.Check(t, f.client(t, server).Do(t.Context(), "acl", "setuser", "payments", "on", ">"+redisPassword, "~*",
+			"&*", "+@all").Err())
 		return f
 	},
 	"rediss": func(t *testing.T, files certificate) redisForm {
@@ -208,9 +206,7 @@ func TestAThousandAttemptsKeepTheirConnections(t *testing.T) {
 			server.EnableHTTP2 = true
 			files := makeCertificate(t)
 			pair, err := tls.LoadX509KeyPair(files.public, files.key)
-			if err != nil {
-				t.Fatal(err)
-			}
+			harness.Check(t, err)
 			server.TLS = &tls.Config{
 				Certificates: []tls.Certificate{pair},
 				GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
@@ -265,9 +261,7 @@ func (c certificate) serverArgs() []string {
 func makeCertificate(t *testing.T) certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, err)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), IsCA: true, BasicConstraintsValid: true,
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
@@ -278,14 +272,10 @@ func makeCertificate(t *testing.T) certificate {
 	}
 	public, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	private, err2 := x509.MarshalECPrivateKey(key)
-	if err := errors.Join(err, err2); err != nil {
-		t.Fatal(err)
-	}
+	harness.Check(t, errors.Join(err, err2))
 	write := func(name, kind string, der []byte) string {
 		file := filepath.Join(t.TempDir(), name)
-		if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		harness.Check(t, os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
 		return file
 	}
 	return certificate{write("public.pem", "CERTIFICATE", public), write("key.pem", "EC PRIVATE KEY", private)}

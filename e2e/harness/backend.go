@@ -117,9 +117,7 @@ func (b Backend) Database(tb testing.TB) *sql.DB {
 		driver, name = "sqlite", "file:"+filepath.Join(b.DataDir, "dispatcher.db")+"?_pragma=busy_timeout(10000)"
 	}
 	db, err := sql.Open(driver, name)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	Check(tb, err)
 	db.SetMaxOpenConns(2)
 	tb.Cleanup(func() { db.Close() })
 	return db
@@ -299,9 +297,7 @@ func Build(name string, flags ...string) (string, error) {
 func Binary(tb testing.TB) string {
 	tb.Helper()
 	name, err := build()
-	if err != nil {
-		tb.Fatal(err)
-	}
+	Check(tb, err)
 	return name
 }
 
@@ -353,9 +349,7 @@ func Prepared(tb testing.TB, cmd *exec.Cmd, env ...string) *exec.Cmd {
 func Lines(tb testing.TB, file string) (lines []string) {
 	tb.Helper()
 	text, err := os.ReadFile(file)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	Check(tb, err)
 	for line := range strings.Lines(string(text)) {
 		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
 			lines = append(lines, line)

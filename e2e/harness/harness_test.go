@@ -25,19 +25,14 @@ func TestBooksThatDoNotBalanceAreFoundOut(t *testing.T) {
 	p := Serve(t, Launch{On: b})
 	for i := range 20 {
 		ref := fmt.Sprint("books-", i)
-		if _, err := p.Accept(t.Context(), Submission{"url": r.URL, "ref": ref,
-			"payload": Payload(ref)}); err != nil {
-			t.Fatal(err)
-		}
+		p.Post("/v1/callbacks", Submission{"url": r.URL, "ref": ref, "payload": Payload(ref)}, nil)
 	}
 	// A poll's result is in the books, and no answer named it: it does not stand for one that is missing.
-	if _, err := p.Accept(t.Context(), Submission{
+	p.Post("/v1/polls", Submission{
 		"ref": "books-poll", "request": Submission{"url": r.URL}, "policy": Tiers("1s", "1h"),
 		"until":     Submission{"success": []Submission{{"status": []int{200}}}},
 		"on_result": Submission{"url": r.URL},
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}, nil)
 	Await(t, p.Client, time.Minute)
 	Eventually(t, booksPatience, "the books balance",
 		func() error { return p.compareBooks(t.Context(), p.accounts) })
@@ -79,13 +74,7 @@ func TestProxyBreaksWhatItSays(t *testing.T) {
 			return nil
 		})
 	}
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	must(increase(5 * time.Second))
+	Check(t, increase(5 * time.Second))
 	holds(1)
 
 	p.Swallow(func(request []byte) bool { return bytes.Contains(request, []byte("incr")) }, 0)
@@ -95,7 +84,7 @@ func TestProxyBreaksWhatItSays(t *testing.T) {
 	holds(2) // executed all the same
 	p.Swallow(nil, 0)
 
-	must(increase(5 * time.Second)) // on a connection that stands
+	Check(t, increase(5 * time.Second)) // on a connection that stands
 	holds(3)
 	p.Hang()
 	if err := increase(200 * time.Millisecond); err == nil {
@@ -104,7 +93,7 @@ func TestProxyBreaksWhatItSays(t *testing.T) {
 	holds(3)
 	p.Pass()
 	holds(4) // as after a partition, what was sent arrives
-	must(increase(5 * time.Second))
+	Check(t, increase(5 * time.Second))
 	holds(5)
 
 	p.Refuse()
@@ -112,12 +101,12 @@ func TestProxyBreaksWhatItSays(t *testing.T) {
 		t.Error("a proxy that refuses took a connection")
 	}
 	p.Pass()
-	must(increase(5 * time.Second))
+	Check(t, increase(5 * time.Second))
 	holds(6)
 
 	p.Slow(100 * time.Millisecond)
 	began := time.Now()
-	must(increase(5 * time.Second))
+	Check(t, increase(5 * time.Second))
 	if took := time.Since(began); took < 200*time.Millisecond {
 		t.Errorf("100 ms each way took %s", took)
 	}
@@ -125,19 +114,19 @@ func TestProxyBreaksWhatItSays(t *testing.T) {
 	holds(7)
 	// The client looks at an idle connection before it uses it, and would only make another.
 	conn, err := net.Dial("tcp", p.Address)
-	must(err)
+	Check(t, err)
 	defer conn.Close()
-	must(conn.SetDeadline(time.Now().Add(5 * time.Second)))
+	Check(t, conn.SetDeadline(time.Now().Add(5 * time.Second)))
 	answer := make([]byte, len("+PONG\r\n"))
 	_, err = io.WriteString(conn, "PING\r\n")
-	must(err)
+	Check(t, err)
 	_, err = io.ReadFull(conn, answer)
-	must(err)
+	Check(t, err)
 	p.Cut()
 	if n, err := conn.Read(answer); n > 0 || err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("a connection that was cut gave %d bytes and %v, want its end", n, err)
 	}
-	must(increase(5 * time.Second))
+	Check(t, increase(5 * time.Second))
 	holds(8)
 }
 
@@ -145,9 +134,7 @@ func TestProxyBreaksWhatItSays(t *testing.T) {
 func proxyClient(t *testing.T, url string) *redis.Client {
 	t.Helper()
 	options, err := redis.ParseURL(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	Check(t, err)
 	options.MaxRetries, options.PoolSize, options.ContextTimeoutEnabled, options.Protocol,
 		options.DisableIdentity = -1, 1, true, 2, true
 	c := redis.NewClient(options)

@@ -327,13 +327,9 @@ func (tr *Trial) columns(table string) []string {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	rows, err := tr.Database().QueryContext(ctx, `SELECT * FROM `+table+` WHERE 1 = 0`)
-	if err != nil {
-		tr.Fatal(err)
-	}
+	Check(tr, err)
 	defer rows.Close()
 	names, err := rows.Columns()
-	if err != nil {
-		tr.Fatal(err)
-	}
+	Check(tr, err)
 	return names
 }

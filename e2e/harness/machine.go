@@ -21,9 +21,7 @@ func Stretch(tb testing.TB) func() float64 {
 	tb.Helper()
 	read := func() (all, ours float64) {
 		all, ours, err := procfs.CPUUse()
-		if err != nil {
-			tb.Fatal(err)
-		}
+		Check(tb, err)
 		return all, ours
 	}
 	allBefore, oursBefore := read()
@@ -43,9 +41,7 @@ const stallEvery = 20 * time.Millisecond
 func Stalls(tb testing.TB) func() time.Duration {
 	tb.Helper()
 	file, err := os.Create(filepath.Join(tb.TempDir(), "stalls"))
-	if err != nil {
-		tb.Fatal(err)
-	}
+	Check(tb, err)
 	var longest time.Duration
 	end, ended := make(chan struct{}), make(chan error, 1)
 	go func() {

@@ -93,9 +93,7 @@ func Spawn(tb testing.TB, l Launch) *Process {
 	args := append([]string{"serve", "--listen", listen, "--ops-listen", ops}, l.On.Args()...)
 	args = append(args, l.Args...)
 	logFile, err := os.CreateTemp(tb.TempDir(), "dispatcher-*.log")
-	if err != nil {
-		tb.Fatal(err)
-	}
+	Check(tb, err)
 	program := l.Program
 	if program == "" {
 		program = Binary(tb)
@@ -325,6 +323,14 @@ func fetch(limit time.Duration, url string) (int, string, error) {
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
 	return resp.StatusCode, string(body), err
+}
+
+// Check ends the test if there is an error.
+func Check(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
 }
 
 // Pause is the step of every polling loop: they all have a deadline.

@@ -63,9 +63,7 @@ func StartProxy(tb testing.TB, server string) *Proxy {
 func InFrontOf(tb testing.TB, raw string) (*Proxy, string) {
 	tb.Helper()
 	u, err := url.Parse(raw)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	Check(tb, err)
 	p := StartProxy(tb, u.Host)
 	u.Host = p.Address
 	return p, u.String()

@@ -85,9 +85,7 @@ func NewReceiver(tb testing.TB, script Script) *Receiver {
 func (r *Receiver) Listen(tb testing.TB, address string) string {
 	tb.Helper()
 	l, err := net.Listen("tcp4", address)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	Check(tb, err)
 	go r.Server.Serve(l) // returns when the server is closed
 	return l.Addr().String()
 }

@@ -120,9 +120,7 @@ func (tr *Trial) Fatal(args ...any) {
 // Check ends the trial if there is an error.
 func (tr *Trial) Check(err error) {
 	tr.Helper()
-	if err != nil {
-		tr.Fatal(err)
-	}
+	Check(tr, err)
 }
 
 // Eventually is the function of that name for a condition of the trial, as is AtLeast.

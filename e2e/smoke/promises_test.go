@@ -281,14 +281,10 @@ func (s *shell) run(head, args, name string) error {
 func (s *shell) listen(address string, args []string) {
 	s.printed = filepath.Join(s.TempDir(), "listen.out")
 	out, err := os.Create(s.printed)
-	if err != nil {
-		s.Fatal(err)
-	}
+	harness.Check(s, err)
 	cmd := harness.Prepared(s, exec.Command(harness.Binary(s), append([]string{"listen", "--addr", address}, args...)...))
 	cmd.Stdout, cmd.Stderr = out, out
-	if err := errors.Join(cmd.Start(), out.Close()); err != nil {
-		s.Fatal(err)
-	}
+	harness.Check(s, errors.Join(cmd.Start(), out.Close()))
 	s.Cleanup(func() {
 		cmd.Process.Kill()
 		cmd.Wait()
