@@ -34,7 +34,8 @@ type queue interface {
 // startWorker starts the queue's process.
 func (r *run) startWorker(q queue) conversation {
 	role, store := q.worker()
-	return r.start(role, processConfig{Receiver: r.receiver.url, Concurrency: r.concurrency, Count: r.n, Store: store})
+	cfg := processConfig{Receiver: r.receiver.url, Concurrency: r.concurrency, Count: r.n, Store: store}
+	return r.start(role, cfg)
 }
 
 // drained waits until all callbacks have arrived and the workers have committed their results, and returns when

@@ -190,14 +190,6 @@ func (c *crawl) isLight(address, _ string) {
 // A hostile text is one that a sender, a receiver or an operator may write, and that must never be more than text.
 type hostile struct{ name, text string }
 
-func hostiles(t *testing.T) (all []hostile) {
-	for _, line := range linesOf(t, "texts.txt") {
-		name, text, _ := strings.Cut(line, ": ")
-		all = append(all, hostile{name, transcript.Expand(t, text)})
-	}
-	return all
-}
-
 // answerWith answers with a text in every part of an answer that takes it, the reason phrase among them.
 func answerWith(text string) func(http.ResponseWriter) {
 	return func(w http.ResponseWriter) {
@@ -234,13 +226,17 @@ func (s *scene) plantAll(text string, n int) {
 // Whatever somebody writes is text: no page takes it for markup, an address or a part of its stream, and none is torn by it.
 func TestBrowserHostileTextsAreText(t *testing.T) {
 	t.Parallel()
-	hostile := hostiles(t)
+	var hostiles []hostile
+	for _, line := range linesOf(t, "texts.txt") {
+		name, text, _ := strings.Cut(line, ": ")
+		hostiles = append(hostiles, hostile{name, transcript.Expand(t, text)})
+	}
 	s := newScene(t, harness.SQLiteEmbedded, func(a *harness.Arrival) harness.Reply {
 		var n int
 		if _, err := fmt.Sscanf(a.Path, "/say/%d", &n); err != nil {
 			return harness.Reply{Body: "success"}
 		}
-		return harness.Reply{Stream: answerWith(hostile[n].text)}
+		return harness.Reply{Stream: answerWith(hostiles[n].text)}
 	})
 	b := s.window("", s.Base)
 	var v verdict
@@ -250,7 +246,7 @@ func TestBrowserHostileTextsAreText(t *testing.T) {
 			t.Errorf("%s: %s", where, wrong)
 		}
 	}
-	for n, h := range hostile {
+	for n, h := range hostiles {
 		s.plantAll(h.text, n)
 		t.Logf("%s: refused by %s", h.name, strings.Join(s.refused, ", "))
 		b.forget()
@@ -280,12 +276,12 @@ func TestBrowserHostileTextsAreText(t *testing.T) {
 		}
 	})
 	v.complain(t)
-	t.Logf("%d pages of %d shapes with %d hostile texts", pages, len(shapes), len(hostile))
+	t.Logf("%d pages of %d shapes with %d hostile texts", pages, len(shapes), len(hostiles))
 
 	// What is asked for in an address is text, too.
 	b.put(views[0])
 	b.forgive(`status of 4\d\d`, `does not conform to the required format`) // a field for a time says nothing to what is none
-	for _, h := range hostile {
+	for _, h := range hostiles {
 		asked := map[string]string{"q": url.QueryEscape(h.text), "path": url.PathEscape(h.text)}
 		for _, line := range linesOf(t, "asked.txt") {
 			address := os.Expand(line, func(name string) string { return asked[name] })
@@ -295,27 +291,20 @@ func TestBrowserHostileTextsAreText(t *testing.T) {
 	}
 }
 
-// wrongPages are pages that do one thing wrong each, and the rule that must find it; empty: nothing is wrong.
-func wrongPages(t *testing.T) (pages []struct{ rule, html string }) {
-	for _, line := range linesOf(t, "wrong.txt") {
-		rule, html, _ := strings.Cut(line, "\t")
-		pages = append(pages, struct{ rule, html string }{strings.Trim(rule, "-"), html})
-	}
-	return pages
-}
-
-// What judges the pages finds what is wrong, and finds nothing where nothing is.
+// What judges the pages finds what is wrong, and finds nothing where nothing is. Each line of testdata/wrong.txt is the
+// rule that must find what is wrong with a page, or - where nothing is, a tab, and the page.
 func TestBrowserRulesFindWhatIsWrong(t *testing.T) {
 	t.Parallel()
-	pages := wrongPages(t)
+	pages := linesOf(t, "wrong.txt")
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var i int
 		if _, err := fmt.Sscanf(r.URL.Path, "/%d", &i); err != nil {
 			w.WriteHeader(http.StatusNoContent) // the icon that a browser asks for
 			return
 		}
+		_, html, _ := strings.Cut(pages[i], "\t")
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		fmt.Fprintf(w, `<!doctype html><html lang="en"><title>t</title><main><h1>Page</h1>%s</main>`, pages[i].html)
+		fmt.Fprintf(w, `<!doctype html><html lang="en"><title>t</title><main><h1>Page</h1>%s</main>`, html)
 	}))
 	t.Cleanup(server.Close)
 	b := newTab(t, server.URL)
@@ -326,11 +315,11 @@ func TestBrowserRulesFindWhatIsWrong(t *testing.T) {
 		for _, f := range slices.Concat(b.check(), b.checkNames(), b.checkFocus()) {
 			rules = append(rules, f.Rule)
 		}
-		switch {
-		case page.rule == "" && len(rules) > 0:
-			t.Errorf("%s: found %s", page.html, strings.Join(rules, ", "))
-		case page.rule != "" && !slices.Contains(rules, page.rule):
-			t.Errorf("%s: not found to be wrong by %q, only by %q", page.html, page.rule, rules)
+		switch rule, html, _ := strings.Cut(page, "\t"); {
+		case strings.Trim(rule, "-") == "" && len(rules) > 0:
+			t.Errorf("%s: found %s", html, strings.Join(rules, ", "))
+		case strings.Trim(rule, "-") != "" && !slices.Contains(rules, rule):
+			t.Errorf("%s: not found to be wrong by %q, only by %q", html, rule, rules)
 		}
 	}
 }

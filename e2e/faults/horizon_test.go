@@ -162,9 +162,9 @@ func loaderKilled(tr *trial) {
 	tr.AcceptMany(many, shape)
 	first.AwaitMetric(2*time.Minute, loadedMetric, 1)
 	second := tr.Serve(horizon...)
-	tr.Die(first, time.Minute, 5*time.Second)
+	died := tr.Die(first, time.Minute, 5*time.Second)
 	second.AwaitMetric(time.Minute, loadedMetric, 1)
-	took := time.Since(tr.LastFault())
+	took := time.Since(died)
 	for range 2 {
 		before := second.Count(rebuildsMetric)
 		tr.Flush()

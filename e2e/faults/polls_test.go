@@ -3,6 +3,7 @@ package faults
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -97,12 +98,13 @@ func (tr *trial) judgePoll(c *harness.Client, up *upstream, ref, id string) {
 	}
 }
 
-// pollSteps are the failpoints between the accept of a poll and its end, in order.
-var pollSteps = []string{
-	"before_accept_commit", "after_accept_commit", "after_enqueue",
-	"after_claim", "after_lock", "after_stamp", "before_send", "after_send", "before_result_commit",
-	"after_result_commit", "after_settle",
-}
+// The failpoints between the accept of a poll and its end, in order: those of the accept, and those of a request until
+// it is made, and after.
+var (
+	acceptSteps = []string{"before_accept_commit", "after_accept_commit", "after_enqueue"}
+	askSteps    = []string{"after_claim", "after_lock", "after_stamp", "before_send"}
+	askedSteps  = []string{"after_send", "before_result_commit", "after_result_commit", "after_settle"}
+)
 
 // A pollKill is a poll of an order whose dispatcher is killed at a step of one of its five requests; request
 // 6 is that of its result.
@@ -111,21 +113,15 @@ type pollKill struct {
 	request   int
 }
 
-func (k pollKill) accepting() bool {
-	return strings.HasSuffix(k.failpoint, "_accept_commit") || k.failpoint == "after_enqueue"
-}
-
 func (k pollKill) ref() string { return fmt.Sprintf("%s-%d", k.failpoint, k.request) }
 
 // pollKills are each step of each request, or in the small size of the last one and of the result.
 func pollKills() (kills []pollKill) {
-	requests := sized([]int{5, 6}, []int{1, 2, 3, 4, 5, 6}, []int{1, 2, 3, 4, 5, 6})
-	for _, failpoint := range pollSteps {
-		if accepting := (pollKill{failpoint: failpoint}).accepting(); accepting {
-			kills = append(kills, pollKill{failpoint, 1}) // it is accepted once; its result is accepted with its end
-			continue
-		}
-		for _, request := range requests {
+	for _, failpoint := range acceptSteps {
+		kills = append(kills, pollKill{failpoint, 1}) // it is accepted once; its result is accepted with its end
+	}
+	for _, failpoint := range slices.Concat(askSteps, askedSteps) {
+		for request := sized(5, 1, 1); request <= 6; request++ {
 			kills = append(kills, pollKill{failpoint, request})
 		}
 	}
@@ -177,7 +173,7 @@ func TestAPollKilledAtEveryStep(t *testing.T) {
 			}
 			t.Logf("%s: %d polls killed at %d steps, %d of them found claimed by the kill; %d requests in all, %d "+
 				"more than without a fault; %s",
-				c, len(victims), len(pollSteps), hits, asked, asked-6*len(victims),
+				c, len(victims), len(acceptSteps)+len(askSteps)+len(askedSteps), hits, asked, asked-6*len(victims),
 				time.Since(began).Round(10*time.Millisecond))
 		})
 	}
@@ -232,23 +228,14 @@ func (v *pollVictim) die() {
 		WHERE ref = $1 AND kind <> 'poll'`, v.ref())
 	said := !v.up.saidSuccess(v.ref()).IsZero()
 	if polls > 1 || results != ended || results > 0 && !said ||
-		said != (v.request == 6 || v.request == 5 && v.asked()) {
+		said != (v.request == 6 || v.request == 5 && slices.Contains(askedSteps, v.failpoint)) {
 		v.Errorf("killed at %s: %d polls, %s, with %d results; the upstream has said SUCCESS: %t", failpoint, polls,
 			state, results, said)
 	}
-	if v.accepting() && polls != 1 && v.failpoint != "before_accept_commit" ||
-		v.failpoint == "before_accept_commit" && polls != 0 {
+	if uncommitted := v.failpoint == acceptSteps[0]; slices.Contains(acceptSteps, v.failpoint) &&
+		uncommitted != (polls == 0) {
 		v.Errorf("killed at %s, and SQL has %d polls", failpoint, polls)
 	}
-}
-
-// asked says whether the request that the kill is about was made.
-func (k pollKill) asked() bool {
-	switch k.failpoint {
-	case "after_send", "before_result_commit", "after_result_commit", "after_settle":
-		return true
-	}
-	return false
 }
 
 // goOn starts another process, hands over what was not answered, and judges how it all ended.

@@ -135,7 +135,7 @@ func brokenMigration(tr *trial) {
 	failing := tr.built(buildBroken)
 	shared := tr.Backend.Redis != "" // else one process at a time
 	p := tr.Serve()
-	tr.acceptMore(0, 50)
+	tr.acceptMore(0)
 	if !shared {
 		p.Exit(exitLimit)
 	}
@@ -163,13 +163,13 @@ func brokenMigration(tr *trial) {
 		p = tr.Serve()
 	}
 	tr.ready(p)
-	tr.acceptMore(50, 50)
+	tr.acceptMore(50)
 	if !shared {
 		p.Exit(exitLimit)
 	}
 	p = tr.launchTomorrow()
 	tr.ready(p)
-	tr.acceptMore(100, 50)
+	tr.acceptMore(100)
 	v := tr.End(time.Minute, judge.Bounds{})
 	if v.Uncertain > 0 {
 		tr.Errorf("%d attempts have an unknown outcome", v.Uncertain)
@@ -189,7 +189,7 @@ func lastLine(text string) string {
 func killedInMigration(tr *trial) {
 	tomorrow := tr.built(buildTomorrow)
 	tr.Serve()
-	tr.AcceptEach(50, tr.Mixed)
+	tr.acceptMore(0)
 	tr.Settle(time.Minute)
 	// As a migration or a careless session keeps other sessions from changing the table.
 	held, err := tr.Database().BeginTx(tr.Context(), nil)
@@ -210,14 +210,14 @@ func killedInMigration(tr *trial) {
 	began := time.Now()
 	tr.launchTomorrow()
 	ready := time.Since(began)
-	tr.acceptMore(50, 50)
+	tr.acceptMore(50)
 	tr.End(time.Minute, judge.Bounds{Heal: time.Minute})
 	tr.Remark("killed in the middle of its migration; the next one had migrated and was ready after %s",
 		ready)
 }
 
-// acceptMore hands over n callbacks from a number on; each must be accepted.
-func (tr *trial) acceptMore(from, n int) {
+// acceptMore hands over fifty callbacks from a number on; each must be accepted.
+func (tr *trial) acceptMore(from int) {
 	tr.Helper()
-	tr.AcceptEach(n, func(i int) harness.Submission { return tr.Mixed(from + i) })
+	tr.AcceptEach(50, func(i int) harness.Submission { return tr.Mixed(from + i) })
 }

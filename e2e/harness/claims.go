@@ -85,8 +85,8 @@ func (tr *Trial) KillOne(p *Process, span time.Duration) *Process {
 	return tr.Serve()
 }
 
-// Die waits until a process has killed itself at its failpoint, and takes what it left behind.
-func (tr *Trial) Die(p *Process, limit, span time.Duration) {
+// Die waits until a process has killed itself at its failpoint, and takes what it left behind. It returns when that was.
+func (tr *Trial) Die(p *Process, limit, span time.Duration) (at time.Time) {
 	tr.Helper()
 	select {
 	case <-p.Done:
@@ -96,7 +96,9 @@ func (tr *Trial) Die(p *Process, limit, span time.Duration) {
 	if code := p.Cmd.ProcessState.ExitCode(); code != -1 {
 		tr.Fatalf("at %s it ended with code %d and not by a signal\n%s", p.failpoint, code, p.LogTail(3000))
 	}
-	tr.Take(time.Now(), span)
+	at = time.Now()
+	tr.Take(at, span)
+	return at
 }
 
 // awaitSessionsEnd waits until PostgreSQL is done with what the processes, all of them dead, had sent it: it

@@ -43,10 +43,9 @@ func TestBooksThatDoNotBalanceAreFoundOut(t *testing.T) {
 	}
 	// One that SQL has lost is missed by the counters.
 	db := b.Database(t)
-	if _, err := db.ExecContext(t.Context(), `DELETE FROM callbacks
-		WHERE id IN (SELECT id FROM requests WHERE ref = 'books-7')`); err != nil {
-		t.Fatal(err)
-	}
+	_, err := db.ExecContext(t.Context(), `DELETE FROM callbacks
+		WHERE id IN (SELECT id FROM requests WHERE ref = 'books-7')`)
+	Check(t, err)
 	if err := p.compareBooks(t.Context(), &accounts{}); err == nil {
 		t.Error("a callback that SQL has lost is not missed")
 	}
@@ -74,7 +73,7 @@ func TestProxyBreaksWhatItSays(t *testing.T) {
 			return nil
 		})
 	}
-	Check(t, increase(5 * time.Second))
+	Check(t, increase(5*time.Second))
 	holds(1)
 
 	p.Swallow(func(request []byte) bool { return bytes.Contains(request, []byte("incr")) }, 0)
@@ -84,7 +83,7 @@ func TestProxyBreaksWhatItSays(t *testing.T) {
 	holds(2) // executed all the same
 	p.Swallow(nil, 0)
 
-	Check(t, increase(5 * time.Second)) // on a connection that stands
+	Check(t, increase(5*time.Second)) // on a connection that stands
 	holds(3)
 	p.Hang()
 	if err := increase(200 * time.Millisecond); err == nil {
@@ -93,7 +92,7 @@ func TestProxyBreaksWhatItSays(t *testing.T) {
 	holds(3)
 	p.Pass()
 	holds(4) // as after a partition, what was sent arrives
-	Check(t, increase(5 * time.Second))
+	Check(t, increase(5*time.Second))
 	holds(5)
 
 	p.Refuse()
@@ -101,12 +100,12 @@ func TestProxyBreaksWhatItSays(t *testing.T) {
 		t.Error("a proxy that refuses took a connection")
 	}
 	p.Pass()
-	Check(t, increase(5 * time.Second))
+	Check(t, increase(5*time.Second))
 	holds(6)
 
 	p.Slow(100 * time.Millisecond)
 	began := time.Now()
-	Check(t, increase(5 * time.Second))
+	Check(t, increase(5*time.Second))
 	if took := time.Since(began); took < 200*time.Millisecond {
 		t.Errorf("100 ms each way took %s", took)
 	}
@@ -116,7 +115,7 @@ func TestProxyBreaksWhatItSays(t *testing.T) {
 	conn, err := net.Dial("tcp", p.Address)
 	Check(t, err)
 	defer conn.Close()
-	Check(t, conn.SetDeadline(time.Now().Add(5 * time.Second)))
+	Check(t, conn.SetDeadline(time.Now().Add(5*time.Second)))
 	answer := make([]byte, len("+PONG\r\n"))
 	_, err = io.WriteString(conn, "PING\r\n")
 	Check(t, err)
@@ -126,7 +125,7 @@ func TestProxyBreaksWhatItSays(t *testing.T) {
 	if n, err := conn.Read(answer); n > 0 || err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("a connection that was cut gave %d bytes and %v, want its end", n, err)
 	}
-	Check(t, increase(5 * time.Second))
+	Check(t, increase(5*time.Second))
 	holds(8)
 }
 

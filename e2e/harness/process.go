@@ -271,9 +271,7 @@ func (p *Process) Counter(name string, parts ...string) (float64, error) {
 func (p *Process) Count(name string, parts ...string) int {
 	p.tb.Helper()
 	n, err := p.Counter(name, parts...)
-	if err != nil {
-		p.tb.Fatal(err)
-	}
+	Check(p.tb, err)
 	return int(n)
 }
 

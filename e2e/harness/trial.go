@@ -239,13 +239,6 @@ func (tr *Trial) MarkFault() {
 	tr.lastFault = time.Now()
 }
 
-// LastFault is when MarkFault was called last.
-func (tr *Trial) LastFault() time.Time {
-	tr.Mu.Lock()
-	defer tr.Mu.Unlock()
-	return tr.lastFault
-}
-
 // NoteAccepted writes an accepted callback into the books; its body was payload(ref).
 func (tr *Trial) NoteAccepted(id, ref string) {
 	tr.Note(id, Submission{"ref": ref, "payload": Payload(ref)})

@@ -83,18 +83,12 @@ func CPUUse() (all, ours float64, err error) {
 // What a hypervisor took counts as busy.
 func BusySeconds(text string) (float64, error) {
 	first, _, _ := strings.Cut(text, "\n")
-	var ticks [8]float64
-	if _, err := fmt.Sscanf(first, "cpu %g %g %g %g %g %g %g %g", &ticks[0], &ticks[1], &ticks[2], &ticks[3],
-		&ticks[4], &ticks[5], &ticks[6], &ticks[7]); err != nil {
+	var user, nice, system, idle, iowait, irq, softirq, steal float64
+	if _, err := fmt.Sscanf(first, "cpu %g %g %g %g %g %g %g %g", &user, &nice, &system, &idle, &iowait, &irq,
+		&softirq, &steal); err != nil {
 		return 0, fmt.Errorf("/proc/stat begins with %q: %w", first, err)
 	}
-	sum := 0.0
-	for i, n := range ticks {
-		if i != 3 && i != 4 { // idle, waiting for disks
-			sum += n / TicksPerSecond
-		}
-	}
-	return sum, nil
+	return (user + nice + system + irq + softirq + steal) / TicksPerSecond, nil
 }
 
 // Ended says whether a file of /proc could not be read because its process is gone.
