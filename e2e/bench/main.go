@@ -24,19 +24,12 @@ import (
 
 func main() {
 	err := errors.New("usage: bench compare|pair|scale|scaling [flags]; -h after the command lists its flags")
-	if len(os.Args) > 1 {
-		switch args := os.Args[2:]; os.Args[1] {
-		case "compare":
-			err = compareCommand(args)
-		case "pair":
-			err = pairCommand(args)
-		case "scale":
-			err = scaleCommand(args)
-		case "scaling":
-			err = scalingCommand()
-		case processCommand:
-			err = runProcess(args)
-		}
+	commands := map[string]func(args []string) error{
+		"compare": compareCommand, "pair": pairCommand, "scale": scaleCommand, "scaling": scalingCommand,
+		processCommand: runProcess,
+	}
+	if len(os.Args) > 1 && commands[os.Args[1]] != nil {
+		err = commands[os.Args[1]](os.Args[2:])
 	}
 	if err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "bench:", err)

@@ -26,7 +26,7 @@ var (
 )
 
 // scalingCommand computes the results again.
-func scalingCommand() error { return rewrite("../../docs/reports/scaling.md", workOut) }
+func scalingCommand([]string) error { return rewrite("../../docs/reports/scaling.md", workOut) }
 
 // setInputs writes measured values and their source into the table, and works out the results.
 func setInputs(document string, measured numbers, from string) (string, error) {

@@ -13,6 +13,7 @@ import (
 	"github.com/chromedp/cdproto/accessibility"
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/dom"
+	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/page"
 
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
@@ -137,11 +138,11 @@ func (t *tab) checkFocus() (found []finding) {
 func (t *tab) checkTrap() (found []finding) {
 	n := ask[int](t, `document.querySelectorAll("dialog[open] :is(a[href], button, input:not([type=hidden]), select, textarea, summary)").length`)
 	for i := range n + 4 {
-		if i%2 == 0 || i < n {
-			t.press("Tab")
-		} else {
-			t.backTab()
+		key := "Tab"
+		if i%2 == 1 && i >= n {
+			key = "Shift+Tab"
 		}
+		t.press(key)
 		if out := ask[bool](t, `document.activeElement !== document.body && !document.activeElement.closest("dialog[open]")`); out {
 			return []finding{{"trap", t.focused(), "Tab leads out of the dialog into what lies under it"}}
 		}
@@ -216,7 +217,13 @@ var views = []view{
 func (t *tab) put(l view) {
 	t.Helper()
 	t.size(l.width)
-	t.dark(l.dark)
+	scheme := "light"
+	if l.dark { // the system asks for dark colours
+		scheme = "dark"
+	}
+	call(t, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
+		{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: "reduce"},
+	}})
 	// What depends on the size of its container is drawn again in the next frame.
 	ask[bool](t, `new Promise((done) => requestAnimationFrame(() => done(true)))`)
 }

@@ -117,6 +117,7 @@ func (t *tab) choose(selector, value string) {
 // keyboard are the keys that are pressed here; each has its text, if it writes any.
 var keyboard = map[string]input.DispatchKeyEventParams{
 	"Tab":       {Code: "Tab", WindowsVirtualKeyCode: 9},
+	"Shift+Tab": {Code: "Tab", WindowsVirtualKeyCode: 9, Modifiers: 8},
 	"Enter":     {Code: "Enter", WindowsVirtualKeyCode: 13, Text: "\r"},
 	"Escape":    {Code: "Escape", WindowsVirtualKeyCode: 27},
 	"Backspace": {Code: "Backspace", WindowsVirtualKeyCode: 8},
@@ -127,21 +128,11 @@ var keyboard = map[string]input.DispatchKeyEventParams{
 // letter too, and nothing comes between them.
 func (t *tab) press(key string) {
 	t.Helper()
-	t.pressWith(key, 0)
-}
-
-// backTab is Tab with Shift.
-func (t *tab) backTab() {
-	t.pressWith("Tab", 8)
-}
-
-func (t *tab) pressWith(key string, modifiers int64) {
-	t.Helper()
 	event, known := keyboard[key]
 	if !known {
 		t.Fatalf("there is no key %q", key)
 	}
-	event.Key, event.NativeVirtualKeyCode, event.Modifiers = key, event.WindowsVirtualKeyCode, modifiers
+	event.Key, event.NativeVirtualKeyCode = strings.TrimPrefix(key, "Shift+"), event.WindowsVirtualKeyCode
 	for _, kind := range []input.DispatchKeyEventType{input.DispatchKeyEventTypeKeyDown, input.DispatchKeyEventTypeKeyUp} {
 		event.Type = kind
 		if kind == input.DispatchKeyEventTypeKeyUp {
@@ -260,18 +251,6 @@ func (t *tab) marked(what string) {
 func (t *tab) size(width int64) {
 	t.Helper()
 	call(t, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: width, Height: 900, DeviceScaleFactor: 1})
-}
-
-// dark says whether the system asks for dark colours.
-func (t *tab) dark(on bool) {
-	t.Helper()
-	scheme := "light"
-	if on {
-		scheme = "dark"
-	}
-	call(t, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
-		{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: "reduce"},
-	}})
 }
 
 // scripts switches the page's scripts on or off, from the next page on.

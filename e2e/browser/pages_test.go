@@ -36,18 +36,18 @@ type check func(c *crawl, address, shape string)
 func TestBrowserEveryPageIsWellMade(t *testing.T) {
 	for _, c := range []struct {
 		name, language string
-		fill           func(*scene)
+		files          []string
 		checks         []check
 	}{
-		{"empty", "en", func(*scene) {}, []check{(*crawl).looksWell}},
-		{"one", "en", (*scene).one,
+		{"empty", "en", nil, []check{(*crawl).looksWell}},
+		{"one", "en", []string{"one.txt"},
 			[]check{(*crawl).looksWell, (*crawl).speaks, (*crawl).asksWell, (*crawl).isUsedByKeys}},
-		{"one in Chinese", "zh-CN", (*scene).one, []check{(*crawl).looksWell, (*crawl).speaks}},
-		{"many", "en", (*scene).many, []check{(*crawl).isLight, (*crawl).looksWell}},
+		{"one in Chinese", "zh-CN", []string{"one.txt"}, []check{(*crawl).looksWell, (*crawl).speaks}},
+		{"many", "en", []string{"one.txt", "many.txt"}, []check{(*crawl).isLight, (*crawl).looksWell}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			_, b := lit(t, c.fill)
+			_, b := lit(t, c.files...)
 			b.prefer("zone", "Asia%2FShanghai")
 			b.prefer("language", c.language)
 			l := crawl{tab: b, name: c.name, language: c.language}

@@ -58,27 +58,35 @@ func (s *scene) window(name, base string) *tab {
 	return b
 }
 
-// lit is a scene on SQLite that is filled by a script, and a window that is signed in.
-func lit(t *testing.T, fill func(*scene)) (*scene, *tab) {
+// lit is a scene on SQLite that is filled by scripts, and a window that is signed in.
+func lit(t *testing.T, files ...string) (*scene, *tab) {
 	t.Helper()
 	s := newScene(t, harness.SQLiteEmbedded, sceneAnswers(t))
-	fill(s)
+	s.play(files...)
 	return s, s.window("", s.Base)
 }
 
-// play plays a script.
-func (s *scene) play(file string) {
+// play plays scripts.
+func (s *scene) play(files ...string) {
 	s.Helper()
-	for _, line := range linesOf(s, file) {
-		times := 1
-		if many, repeated, found := strings.Cut(line, " times "); found {
-			if _, err := fmt.Sscan(many, &times); err == nil {
-				line = repeated
-			}
+	for _, file := range files {
+		for _, line := range linesOf(s, file) {
+			s.repeat(line)
 		}
-		for i := range times {
-			s.step(os.Expand(inTurn(line, i), func(name string) string { return s.names[name] }))
+	}
+}
+
+// repeat does a line as often as it says.
+func (s *scene) repeat(line string) {
+	s.Helper()
+	times := 1
+	if many, repeated, found := strings.Cut(line, " times "); found {
+		if _, err := fmt.Sscan(many, &times); err == nil {
+			line = repeated
 		}
+	}
+	for i := range times {
+		s.step(os.Expand(inTurn(line, i), func(name string) string { return s.names[name] }))
 	}
 }
 
@@ -270,13 +278,6 @@ func (s *scene) plant(name, rest string) {
 	s.Fatalf("%s: it takes nothing", rest)
 }
 
-// many makes one of each, and more than one page of most.
-func (s *scene) many() {
-	s.Helper()
-	s.one()
-	s.play("many.txt")
-}
-
 // attempted waits until what is due is attempted.
 func (s *scene) attempted() {
 	harness.Eventually(s, time.Minute, "what is due is attempted", func() error {
@@ -290,9 +291,6 @@ func (s *scene) attempted() {
 		return err
 	})
 }
-
-// one makes one of each.
-func (s *scene) one() { s.play("one.txt") }
 
 // shapeOf names a page by the shape of its address: ids and numbers are left out, and of what is asked for all that does not make it another
 // page.

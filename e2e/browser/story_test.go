@@ -55,7 +55,7 @@ func TestBrowserOperatorsDay(t *testing.T) {
 func TestBrowserListsAreWalkedThrough(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, harness.SQLiteEmbedded, sceneAnswers(t))
-	s.many()
+	s.play("one.txt", "many.txt")
 	for _, plain := range []bool{false, true} {
 		b := newTab(t, s.Base)
 		b.scripts(!plain)
@@ -177,7 +177,7 @@ func TestBrowserPagesAreLive(t *testing.T) {
 	for _, file := range []string{"two.txt", "typed.txt"} {
 		t.Run(file, func(t *testing.T) {
 			t.Parallel()
-			s, _ := lit(t, func(*scene) {})
+			s, _ := lit(t)
 			s.play(file)
 		})
 	}

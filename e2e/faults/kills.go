@@ -123,7 +123,8 @@ type bulk struct {
 func (b *bulk) ask(c *harness.Client, batch int) error {
 	var some []harness.Submission
 	for i := batch * bulkBatch; i < (batch+1)*bulkBatch; i++ {
-		some = append(some, b.bulkCallback(i))
+		// Of many merchants, with orders that two or three of them share.
+		some = append(some, ofMerchants(b.crashLike("2s")(i), i, 20, 10))
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
@@ -140,12 +141,6 @@ func (b *bulk) ask(c *harness.Client, batch int) error {
 		b.ids[i] = cb.ID
 	}
 	return err
-}
-
-// bulkCallback is what the batches are made of: of many merchants, with orders that two or three of them
-// share.
-func (tr *trial) bulkCallback(i int) harness.Submission {
-	return ofMerchants(tr.crashLike("2s")(i), i, 20, 10)
 }
 
 // ofMerchants has a callback be of one of so many merchants, and a lock be that of an order with a few others.
@@ -297,7 +292,7 @@ func killedInDrain(tr *trial) {
 	tr.AcceptEach(120, tr.longKind)
 	tr.AtLeast(time.Minute, "receivers work on many at once", 20, tr.Receiver.InFlight)
 	p.Terminate()
-	p.AwaitStatus(10*time.Second, "it drains", http.StatusServiceUnavailable)
+	p.AwaitUnready(10 * time.Second)
 	tr.KillOne(p, took+2*time.Second)
 	if tr.Claims.Len() == 0 {
 		tr.Errorf("nothing was in flight: this shows nothing")

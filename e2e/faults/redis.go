@@ -70,9 +70,9 @@ func (x away) run(tr *trial) {
 		x.heal(tr)
 	}})
 	g := r.w.during(noticed, until)
-	if x.lasts > 0 && (g.looks() == 0 || g.degraded < g.looks()) {
+	if x.lasts > 0 && (g.looks == 0 || g.degraded < g.looks) {
 		tr.Errorf("/readyz named Redis in %d of %d looks from %s to %s after the fault began", g.degraded,
-			g.looks(), noticed.Sub(r.began), until.Sub(r.began))
+			g.looks, noticed.Sub(r.began), until.Sub(r.began))
 	}
 	tr.Remark("results of what was in flight committed after %s, degraded after %s",
 		committed, noticed.Sub(r.began))

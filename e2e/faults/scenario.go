@@ -297,14 +297,8 @@ type glance struct {
 	// bare are refusals without Retry-After.
 	bare     int
 	last     int // what /readyz said last
-	degraded int // looks at /readyz that found Redis named
-}
-
-func (g glance) looks() (n int) {
-	for _, some := range g.ready {
-		n += some
-	}
-	return n
+	looks    int // at /readyz
+	degraded int // those of them that found Redis named
 }
 
 func (g glance) String() string {
@@ -330,6 +324,7 @@ func (w *watch) during(from, to time.Time) glance {
 	}
 	for _, s := range w.ready {
 		if within(s) {
+			g.looks++
 			g.ready[s.status]++
 			g.last = s.status
 			if s.degraded {

@@ -19,15 +19,15 @@ type Client struct {
 }
 
 // NewClient returns a client of the server at that address.
-func NewClient(base string) *Client { return newClient(base, AdminKey, nil) }
+func NewClient(base string) *Client { return newClient(base, nil) }
 
 // newClient counts what the server says that it has accepted in these accounts; nil: nowhere.
-func newClient(base, key string, a *accounts) *Client {
+func newClient(base string, a *accounts) *Client {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost = 256
 	c := &Client{Base: base, HTTP: &http.Client{Transport: countingTransport{transport, a}, Timeout: time.Minute}}
 	var err error
-	if c.Client, err = client.New(client.Options{URL: base, Key: key, HTTPClient: c.HTTP}); err != nil {
+	if c.Client, err = client.New(client.Options{URL: base, Key: AdminKey, HTTPClient: c.HTTP}); err != nil {
 		panic(err) // the address is a test's own
 	}
 	return c

@@ -109,7 +109,7 @@ func Spawn(tb testing.TB, l Launch) *Process {
 		tb: tb, Cmd: cmd, ops: "http://" + ops, LogFile: logFile.Name(),
 		Done: make(chan struct{}), failpoint: l.failpoint, accounts: l.On.accounts,
 	}
-	p.Client = newClient("http://"+listen, AdminKey, p.accounts)
+	p.Client = newClient("http://"+listen, p.accounts)
 	p.meant.Store(l.mayDie)
 	p.accounts.processes++
 	go func() {
@@ -132,11 +132,11 @@ func (p *Process) Readyz() (int, string, error) {
 	return fetch(5*time.Second, p.ops+"/readyz")
 }
 
-// AwaitStatus waits until /readyz answers with a status.
-func (p *Process) AwaitStatus(limit time.Duration, what string, want int) {
+// AwaitUnready waits until /readyz answers 503.
+func (p *Process) AwaitUnready(limit time.Duration) {
 	p.tb.Helper()
-	Eventually(p.tb, limit, what, func() error {
-		if status, body, err := p.Readyz(); err != nil || status != want {
+	Eventually(p.tb, limit, "/readyz turns 503", func() error {
+		if status, body, err := p.Readyz(); err != nil || status != http.StatusServiceUnavailable {
 			return fmt.Errorf("/readyz says %d %s %w", status, body, err)
 		}
 		return nil

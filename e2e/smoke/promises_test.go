@@ -357,7 +357,7 @@ func TestShutdownDelayKeepsTheAPIOpen(t *testing.T) {
 	onEach(t, harness.BothEnds, func(tr *harness.Trial) {
 		d := draining(tr, "--shutdown-delay", "1h")
 		d.p.Terminate()
-		d.p.AwaitStatus(time.Minute, "/readyz turns 503", 503)
+		d.p.AwaitUnready(time.Minute)
 		late := d.AskAndNote(d.Callback("plain", "late"))
 		d.awaitState(client.Attempting)
 		d.release()
