@@ -27,8 +27,8 @@ func compareCommand(args []string) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	some, err1 := pick(*systemList, systems, systemName)
-	parts, err2 := pick(*phaseList, phases, phaseName)
+	some, err1 := pick(*systemList, systems)
+	parts, err2 := pick(*phaseList, phases)
 	if err := errors.Join(err1, err2); err != nil {
 		return err
 	}

@@ -130,13 +130,13 @@ func (r *run) check(what string, err error) {
 }
 
 // pick returns those that a list of names chooses, in the order of the list; without a list all of them.
-func pick[T any](list string, all []T, name func(T) string) ([]T, error) {
+func pick[T fmt.Stringer](list string, all []T) ([]T, error) {
 	if list == "" {
 		return all, nil
 	}
 	var picked []T
 	for word := range strings.SplitSeq(list, ",") {
-		i := slices.IndexFunc(all, func(item T) bool { return name(item) == word })
+		i := slices.IndexFunc(all, func(item T) bool { return item.String() == word })
 		if i < 0 {
 			return nil, fmt.Errorf("unknown name %q", word)
 		}
@@ -181,7 +181,7 @@ var systems = []system{
 	},
 }
 
-func systemName(s system) string { return s.name }
+func (s system) String() string { return s.name }
 
 // A phase is what is measured of a system. phases.go has them.
 type phase struct {
@@ -202,7 +202,7 @@ var phases = []phase{
 	{name: "lateness", text: "lateness of delayed callbacks", dispatcher: lateness},
 }
 
-func phaseName(p phase) string { return p.name }
+func (p phase) String() string { return p.name }
 
 // of says whether the phase is one of the system. The floor has every phase that is compared with it.
 func (p phase) of(s system) bool {
@@ -217,11 +217,14 @@ func (p phase) of(s system) bool {
 
 // measure measures the phase.
 func (p phase) measure(r *run) {
-	switch s := r.system; {
-	case s.args != nil:
-		p.dispatcher(startSession(r, s.args(r)))
-	case s.queue != nil:
-		p.queue(r, s.queue(r))
+	switch of := r.system; {
+	case of.args != nil:
+		s := &session{run: r, dispatcher: r.launch(of.args(r)), url: r.receiver.url}
+		r.awaitReady(s.dispatcher, startTime)
+		s.warmUp()
+		p.dispatcher(s)
+	case of.queue != nil:
+		p.queue(r, of.queue(r))
 	default:
 		drainQueue(r, bareLoop{})
 	}

@@ -26,8 +26,8 @@ func pairCommand(args []string) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	some, err1 := pick(*systemList, only(systems, func(s system) bool { return s.args != nil }), systemName)
-	parts, err2 := pick(*phaseList, only(phases, func(p phase) bool { return p.rated }), phaseName)
+	some, err1 := pick(*systemList, only(systems, func(s system) bool { return s.args != nil }))
+	parts, err2 := pick(*phaseList, only(phases, func(p phase) bool { return p.rated }))
 	if err := errors.Join(err1, err2); err != nil {
 		return err
 	}

@@ -29,6 +29,8 @@ type scalePart struct {
 	run  func(*scale) error
 }
 
+func (p scalePart) String() string { return p.name }
+
 var scaleParts = []scalePart{
 	{"wire", (*scale).wire}, {"cluster", (*scale).cluster}, {"sql", (*scale).sql},
 }
@@ -47,9 +49,9 @@ func scaleCommand(args []string) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	parts, err1 := pick(*partList, scaleParts, func(p scalePart) string { return p.name })
+	parts, err1 := pick(*partList, scaleParts)
 	var err2 error
-	s.databases, err2 = pick(*databaseList, systems, systemName)
+	s.databases, err2 = pick(*databaseList, systems)
 	if err := errors.Join(err1, err2); err != nil {
 		return err
 	}
@@ -65,7 +67,7 @@ func scaleCommand(args []string) error {
 
 // onServers calls f with a run on PostgreSQL and Redis, whose processes and servers end with it.
 func (s *scale) onServers(f func(*run)) error {
-	some, err := pick("postgres", systems, systemName)
+	some, err := pick("postgres", systems)
 	if err == nil {
 		_, err = s.within(s.build, some[0], f)
 	}

@@ -33,13 +33,6 @@ type session struct {
 	perCallback          time.Duration // that accepting in batches last took
 }
 
-func startSession(r *run, args []string) *session {
-	s := &session{run: r, dispatcher: r.launch(args), url: r.receiver.url}
-	r.awaitReady(s.dispatcher, startTime)
-	s.warmUp()
-	return s
-}
-
 func (s *session) warmUp() {
 	arriving := s.receiver.expect(warmCallbacks)
 	s.perCallback = s.acceptBatches(warmCallbacks, dueAll(time.Time{})) / warmCallbacks

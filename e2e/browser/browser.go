@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -228,16 +229,9 @@ func (t *tab) forgive(patterns ...string) {
 func (t *tab) complaints() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var left []string
-complaints:
-	for _, text := range t.wrong {
-		for _, p := range t.forgiven {
-			if p.MatchString(text) {
-				continue complaints
-			}
-		}
-		left = append(left, text)
-	}
+	left := slices.DeleteFunc(t.wrong, func(text string) bool {
+		return slices.ContainsFunc(t.forgiven, func(p *regexp.Regexp) bool { return p.MatchString(text) })
+	})
 	t.wrong = nil
 	return left
 }

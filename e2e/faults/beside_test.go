@@ -16,7 +16,7 @@ import (
 // A stop is in force within a second, whichever process it is asked of and whichever sends; what was open
 // goes on when it ends.
 func TestAStopTakesEffectWithinASecond(t *testing.T) {
-	runOn(t, "stops", heavy, harness.BothEnds, unlimited(func(tr *trial) {
+	runOn(t, "stops", heavy|unlimited, harness.BothEnds, func(tr *trial) {
 		r := tr.Receiver
 		p := tr.ServeAll()
 		other := tr.Alive()[len(tr.Alive())-1]
@@ -41,7 +41,7 @@ func TestAStopTakesEffectWithinASecond(t *testing.T) {
 			p.Post(of+"/resume", nil, nil)
 		}
 		tr.End(2*time.Minute, judge.Bounds{})
-	}))
+	})
 }
 
 // indexAway is how long the index is away, and missedInIt is more callbacks than a process remembers one by
@@ -186,11 +186,11 @@ const (
 // it: each of them is attempted once more, no more and no less, and what others send meanwhile is as quick as
 // before.
 func TestARedriveIsKilledHalfWay(t *testing.T) {
-	runOn(t, "redrive killed half-way", heavy|quick, harness.BothEnds, unlimited(func(tr *trial) {
+	runOn(t, "redrive killed half-way", heavy|unlimited|quick, harness.BothEnds, func(tr *trial) {
 		r := &redriven{trial: tr, n: sized(3_000, 10_000, 50_000)}
 		r.dead = "http://" + r.Receiver.Listen(t, "127.0.0.2:0")
 		r.run()
-	}))
+	})
 }
 
 // A redriven trial is one of a redrive of n callbacks, beside which others are accepted for a destination
@@ -434,15 +434,10 @@ func prepared(t *testing.T, title string, h how, c harness.Combination) *trial {
 		tr.UseBackend(harness.NewBackend(t, c))
 	}
 	tr.Backend.Name = c.String()
-	return tr
-}
-
-// unlimited is a heavy trial whose processes have as many connections to SQL as usual: it is alone on its server.
-func unlimited(run func(*trial)) func(*trial) {
-	return func(tr *trial) {
+	if h.is(unlimited) {
 		tr.Args = nil
-		run(tr)
 	}
+	return tr
 }
 
 func TestMain(m *testing.M) {

@@ -32,6 +32,8 @@ const (
 	// apart faults break PostgreSQL, or bring their own servers: they get no backend and call UseBackend
 	// themselves.
 	apart
+	// unlimited processes have as many connections to SQL as usual: heavy ones are alone on their server.
+	unlimited
 )
 
 func (h how) is(what how) bool { return h&what != 0 }

@@ -398,14 +398,14 @@ func (c *contest) story() string {
 // inArena runs races on both ends, with receivers that answer so, and a dispatcher, or two where they share an index.
 func inArena(t *testing.T, spacing time.Duration, answers harness.Script, run func(*arena)) {
 	t.Helper()
-	runOn(t, "races", heavy, harness.BothEnds, unlimited(func(tr *trial) {
+	runOn(t, "races", heavy|unlimited, harness.BothEnds, func(tr *trial) {
 		a := &arena{trial: tr, spacing: spacing, counts: map[*contestKind]map[string]int{}}
 		a.near, a.far = harness.NewReceiver(tr, answers), harness.NewReceiver(tr, answers)
 		a.Others = []*harness.Receiver{a.near, a.far}
 		a.ServeAll()
 		a.processes = a.Alive()
 		run(a)
-	}))
+	})
 }
 
 // At the moment of a claim, too, the answer says what happens: what is canceled is not sent any more, of a

@@ -234,17 +234,12 @@ func (p *Process) Metric(name string, parts ...string) (float64, error) {
 		return 0, errors.Join(err, fmt.Errorf("/metrics answered %d", status))
 	}
 	sum, found := 0.0, false
-lines:
 	for line := range strings.Lines(body) {
 		series, value, ok := strings.Cut(strings.TrimSpace(line), " ")
 		bare, _, _ := strings.Cut(series, "{")
-		if !ok || bare != name {
+		other := func(part string) bool { return !strings.Contains(series, part) }
+		if !ok || bare != name || slices.ContainsFunc(parts, other) {
 			continue
-		}
-		for _, part := range parts {
-			if !strings.Contains(series, part) {
-				continue lines
-			}
 		}
 		f, err := strconv.ParseFloat(value, 64)
 		if err != nil {
