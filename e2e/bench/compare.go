@@ -135,35 +135,35 @@ func (b book) ratios(of, to cell, name string) []float64 {
 	return ratios
 }
 
-// A goal bounds a figure of one cell or, if there is another cell to divide by, its ratio to that cell's.
+// A goal bounds a figure of one phase of a system or, if there is another system to divide by, its ratio to that one's.
 type goal struct {
-	of, to cell // to: zero for no ratio
-	figure string
-	limit  float64
-	least  bool // the limit is a lower bound
+	phase, system, to string // to: empty for no ratio
+	figure            string
+	limit             float64
+	least             bool // the limit is a lower bound
 }
 
 var goals = []goal{
-	{cell{"drain", "sqlite"}, cell{"drain", floorName}, rate, 0.65, true},
-	{cell{"drain", "sqlite"}, cell{"drain", floorName}, cpuTime, 1.75, false},
-	{cell{"drain", "postgres"}, cell{"drain", floorName}, rate, 0.45, true},
-	{cell{"drain", "postgres"}, cell{"drain", floorName}, cpuTime, 3.0, false},
-	{cell{"drain", "sqlite"}, cell{"drain", "asynq"}, rate, 2.8, true},
-	{cell{"drain", "postgres"}, cell{"drain", "asynq"}, rate, 1.9, true},
-	{cell{"single", "sqlite"}, cell{"single", floorName}, cpuTime, 2.2, false},
-	{cell{"single", "postgres"}, cell{"single", floorName}, cpuTime, 2.8, false},
-	{cell{"batch", "sqlite"}, cell{"batch", floorName}, cpuTime, 0.7, false},
-	{cell{"batch", "postgres"}, cell{"batch", floorName}, cpuTime, 1.2, false},
-	{cell{"latency", "postgres"}, cell{}, p50, 2, false},
-	{cell{"latency", "postgres"}, cell{}, p99, 8, false},
-	{cell{"lateness", "sqlite"}, cell{}, p99, 2, false},
-	{cell{"lateness", "postgres"}, cell{}, p99, 2, false},
+	{"drain", "sqlite", floorName, rate, 0.65, true},
+	{"drain", "sqlite", floorName, cpuTime, 1.75, false},
+	{"drain", "postgres", floorName, rate, 0.45, true},
+	{"drain", "postgres", floorName, cpuTime, 3.0, false},
+	{"drain", "sqlite", "asynq", rate, 2.8, true},
+	{"drain", "postgres", "asynq", rate, 1.9, true},
+	{"single", "sqlite", floorName, cpuTime, 2.2, false},
+	{"single", "postgres", floorName, cpuTime, 2.8, false},
+	{"batch", "sqlite", floorName, cpuTime, 0.7, false},
+	{"batch", "postgres", floorName, cpuTime, 1.2, false},
+	{"latency", "postgres", "", p50, 2, false},
+	{"latency", "postgres", "", p99, 8, false},
+	{"lateness", "sqlite", "", p99, 2, false},
+	{"lateness", "postgres", "", p99, 2, false},
 }
 
 func (g goal) String() string {
-	text := fmt.Sprintf("%s, %s: %s", g.of.phase, g.of.system, g.figure)
-	if g.to.system != "" {
-		return text + " ÷ " + g.to.system
+	text := fmt.Sprintf("%s, %s: %s", g.phase, g.system, g.figure)
+	if g.to != "" {
+		return text + " ÷ " + g.to
 	}
 	return text + ", ms"
 }
@@ -189,9 +189,10 @@ func (g goal) verdict(values []float64) string {
 func (c *comparison) goals() *table {
 	t := &table{title: "Goals", texts: 1, header: []string{"goal", "limit", "figure", "stands"}}
 	for _, g := range goals {
-		values := c.book.of(g.of, g.figure)
-		if g.to.system != "" {
-			values = c.book.ratios(g.of, g.to, g.figure)
+		at := cell{g.phase, g.system}
+		values := c.book.of(at, g.figure)
+		if g.to != "" {
+			values = c.book.ratios(at, cell{g.phase, g.to}, g.figure)
 		}
 		if len(values) == 0 {
 			continue

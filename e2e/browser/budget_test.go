@@ -177,10 +177,11 @@ func costPages(tr *harness.Trial) {
 		t.Fatalf("the plain list of %d callbacks costs %.2f ms of CPU: nothing was measured", fewRows, ms(base))
 	}
 	limit := min(pageCost*base, pageMost)
-	tr.Seed(few, harness.Seeding{N: rows, Lanes: 100, Shape: func(lane int) harness.Submission {
+	tr.Seed(few, harness.Seeding{N: rows, Lanes: 100, Shape: func(lane int, ref string) harness.Submission {
 		return harness.Submission{
-			"url": r.URL + "/" + harness.SeedRef(lane), "ref": harness.SeedRef(lane), "lane": fmt.Sprint("merchant-", lane), "topic": []string{"payment.succeeded", "refund.succeeded"}[lane%2],
-			"payload": harness.Payload(harness.SeedRef(lane)), "labels": harness.Submission{"channel": "alipay"}, "lock_key": harness.SeedRef(lane),
+			"url": r.URL + "/" + ref, "ref": ref, "lane": fmt.Sprint("merchant-", lane),
+			"topic":   []string{"payment.succeeded", "refund.succeeded"}[lane%2],
+			"payload": harness.Payload(ref), "labels": harness.Submission{"channel": "alipay"}, "lock_key": ref,
 		}
 	}})
 	// Of ten, six have succeeded and one has died, of one of four causes.

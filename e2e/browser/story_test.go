@@ -220,8 +220,8 @@ func TestBrowserLooksOn(t *testing.T) {
 	t.Parallel()
 	tr := harness.NewTrial(t, "looks on")
 	tr.UseBackend(harness.NewBackend(t, harness.SQLiteEmbedded))
-	tr.Seed(tr.Serve(), harness.Seeding{N: 20_000, Lanes: 100, Shape: func(lane int) harness.Submission {
-		return tr.Callback("plain", harness.SeedRef(lane))
+	tr.Seed(tr.Serve(), harness.Seeding{N: 20_000, Lanes: 100, Shape: func(_ int, ref string) harness.Submission {
+		return tr.Callback("plain", ref)
 	}})
 	p := tr.Serve()
 	x := harness.StartProxy(t, hostOf(p.Base))

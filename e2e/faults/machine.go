@@ -266,9 +266,8 @@ func flooded(tr *trial) {
 		return harness.Usual(a)
 	})
 	p := tr.Serve()
-	pid := p.Cmd.Process.Pid
-	tr.Check(harness.ForgetPeak(pid))
-	before, err := harness.ResidentMemory(pid)
+	tr.Check(p.ForgetPeak())
+	before, err := p.ResidentMemory()
 	tr.Check(err)
 	kinds := []string{"huge", "endless", "head", "plain"}
 	n := sized(160, 2000, 2000)
@@ -281,7 +280,7 @@ func flooded(tr *trial) {
 		return s
 	})
 	tr.Settle(2 * time.Minute)
-	peak, err := harness.PeakMemory(pid)
+	peak, err := p.PeakMemory()
 	tr.Check(err)
 	if peak-before > memoryOfFloods {
 		tr.Errorf("the process grew from %s to %s", harness.Megabytes(before), harness.Megabytes(peak))

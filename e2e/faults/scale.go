@@ -27,9 +27,9 @@ var manyOpen = judge.Bounds{MayBeOpen: true, SharedRefs: true}
 func (tr *trial) seeded(open, overdue int) {
 	tr.Helper()
 	tr.Seed(tr.Serve(), harness.Seeding{N: open, Overdue: overdue, Lanes: 100,
-		Shape: func(lane int) harness.Submission {
-			c := tr.Callback("plain", harness.SeedRef(lane))
-			c["lane"] = harness.SeedRef(lane)
+		Shape: func(_ int, ref string) harness.Submission {
+			c := tr.Callback("plain", ref)
+			c["lane"] = ref
 			return c
 		}})
 	tr.Flush() // the seeding's own process has left a few
@@ -57,7 +57,7 @@ func startedCold(tr *trial) {
 	tr.settleDue()
 
 	if tr.Backend.Redis != "" {
-		tr.Check(harness.ForgetPeak(p.Cmd.Process.Pid))
+		tr.Check(p.ForgetPeak())
 		// These fall due when the index has just been lost. Nothing is due before.
 		tr.AcceptMany(1000, func(i int) harness.Submission { return tr.due("due", i, 3*time.Second) })
 		due := time.Now().Add(3 * time.Second)
@@ -92,7 +92,7 @@ func (tr *trial) measure(what string, open int) *measurement {
 // judge holds a rebuild against its goals.
 func (m *measurement) judge(p *harness.Process, r harness.Rebuilt) {
 	m.Helper()
-	peak, err := harness.PeakMemory(p.Cmd.Process.Pid)
+	peak, err := p.PeakMemory()
 	m.Check(err)
 	stretch := m.stretched()
 	first := m.firstSend().Sub(m.lost)
@@ -289,7 +289,7 @@ func blackHoleWithManyDue(tr *trial) {
 	calm, shape := tr.blackHoleOpens()
 	pending := sized(50_000, 100_000, 1_000_000)
 	tr.Seed(tr.AnyProcess(), harness.Seeding{N: pending, Overdue: pending, Lanes: 1,
-		Shape: func(lane int) harness.Submission { return shape(harness.SeedRef(lane)) }})
+		Shape: func(_ int, ref string) harness.Submission { return shape(ref) }})
 	tr.Flush()
 	tr.MarkFault()
 	m := tr.measure("started cold before a black hole", pending)

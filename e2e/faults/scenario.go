@@ -270,7 +270,7 @@ func (w *watch) look(int) {
 	status, degraded, _ := readiness(w.p) // status zero is an error
 	one := seen{asked: asked, answered: time.Now(), status: status, degraded: degraded}
 	goroutines, _ := w.p.Goroutines() // zero is an error
-	memory, _ := harness.ResidentMemory(w.p.Cmd.Process.Pid)
+	memory, _ := w.p.ResidentMemory()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.ready = append(w.ready, one)

@@ -212,9 +212,9 @@ type Seeding struct {
 	// a day on, spread over thirty days in another order than their ids'.
 	N, Overdue int
 	// Lanes that they are spread over, and the callback that is accepted for each of them; its reference is
-	// made by seedRef.
+	// SeedRef's.
 	Lanes int
-	Shape func(lane int) Submission
+	Shape func(lane int, ref string) Submission
 }
 
 // SeedRef is the reference of the callback that is accepted for a lane.
@@ -232,7 +232,7 @@ const (
 func (tr *Trial) Seed(p *Process, s Seeding) {
 	tr.Helper()
 	tr.AcceptMany(s.Lanes, func(i int) Submission {
-		c := s.Shape(i)
+		c := s.Shape(i, SeedRef(i))
 		c["delay"] = "2d"
 		delete(c, "idempotency_key")
 		return c

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -78,15 +77,19 @@ func Stalls(tb testing.TB) func() time.Duration {
 	}
 }
 
-// PeakMemory is the most memory that a process has had resident since it began or since forgetPeak, in bytes.
-func PeakMemory(pid int) (int64, error) { return procfs.Bytes(pid, "status", "VmHWM") }
+// PeakMemory is the most memory that the process has had resident since it began or since ForgetPeak, in bytes.
+func (p *Process) PeakMemory() (int64, error) {
+	return procfs.Bytes(p.Cmd.Process.Pid, "status", "VmHWM")
+}
 
 // ResidentMemory is what it has now.
-func ResidentMemory(pid int) (int64, error) { return procfs.Bytes(pid, "status", "VmRSS") }
+func (p *Process) ResidentMemory() (int64, error) {
+	return procfs.Bytes(p.Cmd.Process.Pid, "status", "VmRSS")
+}
 
-// ForgetPeak makes what a process has now its peak.
-func ForgetPeak(pid int) error {
-	return os.WriteFile(filepath.Join("/proc", strconv.Itoa(pid), "clear_refs"), []byte("5"), 0)
+// ForgetPeak makes what the process has now its peak.
+func (p *Process) ForgetPeak() error {
+	return os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", p.Cmd.Process.Pid), []byte("5"), 0)
 }
 
 // Megabytes prints bytes for people.

@@ -100,12 +100,12 @@ func (r *Receiver) Answer(script Script) {
 // AnswerKind is Answer with a reply of one kind; all others have the usual ones.
 func (r *Receiver) AnswerKind(kind string, reply Reply) { r.answerSome(kind, reply, false) }
 
-// AnswerFirst is AnswerKind for the first arrival of each callback alone; of every kind, if that is empty.
+// AnswerFirst is AnswerKind for the first arrival of each callback alone.
 func (r *Receiver) AnswerFirst(kind string, reply Reply) { r.answerSome(kind, reply, true) }
 
 func (r *Receiver) answerSome(kind string, reply Reply, first bool) {
 	r.Answer(func(a *Arrival) Reply {
-		if (kind == "" || a.Kind() == kind) && (a.Nth == 1 || !first) {
+		if a.Kind() == kind && (a.Nth == 1 || !first) {
 			return reply
 		}
 		return Usual(a)

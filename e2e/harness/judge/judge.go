@@ -20,8 +20,8 @@ type file struct {
 
 // A trial is one judgement under way.
 type trial struct {
-	e     *Evidence
-	b     *Bounds
+	Evidence
+	Bounds
 	files map[string]*file
 	v     Verdict
 }
@@ -31,7 +31,7 @@ func Judge(e Evidence, b Bounds) Verdict {
 	if b.Skew == 0 {
 		b.Skew = clockSkew
 	}
-	t := trial{e: &e, b: &b, files: map[string]*file{}}
+	t := trial{Evidence: e, Bounds: b, files: map[string]*file{}}
 	t.v.Accepted, t.v.Sends = len(e.Accepted), len(e.Arrivals)
 	t.collect()
 	t.noLoss()
@@ -91,22 +91,22 @@ func (t *trial) of(id string) *file {
 }
 
 func (t *trial) collect() {
-	for i := range t.e.Rows {
-		f := t.of(t.e.Rows[i].ID)
+	for i := range t.Rows {
+		f := t.of(t.Rows[i].ID)
 		if f.row != nil {
-			t.breaks("I8", t.e.Rows[i].ID, "SQL has the id twice")
+			t.breaks("I8", t.Rows[i].ID, "SQL has the id twice")
 		}
-		f.row = &t.e.Rows[i]
+		f.row = &t.Rows[i]
 	}
-	for i := range t.e.Accepted {
-		t.of(t.e.Accepted[i].ID).accepted = &t.e.Accepted[i]
+	for i := range t.Accepted {
+		t.of(t.Accepted[i].ID).accepted = &t.Accepted[i]
 	}
-	for i := range t.e.Arrivals {
-		f := t.of(t.e.Arrivals[i].ID)
-		f.arrivals = append(f.arrivals, &t.e.Arrivals[i])
+	for i := range t.Arrivals {
+		f := t.of(t.Arrivals[i].ID)
+		f.arrivals = append(f.arrivals, &t.Arrivals[i])
 	}
-	for i := range t.e.Attempts {
-		a := &t.e.Attempts[i]
+	for i := range t.Attempts {
+		a := &t.Attempts[i]
 		f := t.of(a.ID)
 		f.attempts = append(f.attempts, a)
 		if a.Stale {
@@ -124,10 +124,10 @@ func (t *trial) collect() {
 
 // noLoss is I1.
 func (t *trial) noLoss() {
-	for i := range t.e.Accepted {
-		a := &t.e.Accepted[i]
+	for i := range t.Accepted {
+		a := &t.Accepted[i]
 		f := t.files[a.ID]
-		if t.b.Unknown[a.ID] {
+		if t.Unknown[a.ID] {
 			if f.row != nil {
 				t.breaks("I1", a.ID, "SQL was to have forgotten it, and holds it")
 			}
@@ -149,15 +149,15 @@ func (t *trial) lost(a *Accepted, f *file) string {
 		return fmt.Sprintf("accepted as %q, and SQL holds %q under its id", a.Ref, f.row.Ref)
 	}
 	if !f.row.Terminal() {
-		if t.b.MayBeOpen {
+		if t.MayBeOpen {
 			return "" // conservation looks for it in the index
 		}
 		return fmt.Sprintf("still %s, due %s, %d attempts", f.row.State, f.row.DueAt.Format(time.RFC3339Nano),
 			len(f.attempts))
 	}
 	want := "succeeded"
-	if t.b.Expect != nil {
-		want = t.b.Expect(a.Ref)
+	if t.Expect != nil {
+		want = t.Expect(a.Ref)
 	}
 	if want != "" && f.row.State != want {
 		return fmt.Sprintf("ended %s %s, expected %s", f.row.State, f.row.Reason, want)
@@ -172,19 +172,19 @@ func (t *trial) lost(a *Accepted, f *file) string {
 // noPhantom is I2.
 func (t *trial) noPhantom() {
 	refs := map[string]string{}
-	for i := range t.e.Rows {
-		r := &t.e.Rows[i]
-		if other, twice := refs[r.Ref]; twice && other != r.ID && r.Ref != "" && !t.b.SharedRefs {
+	for i := range t.Rows {
+		r := &t.Rows[i]
+		if other, twice := refs[r.Ref]; twice && other != r.ID && r.Ref != "" && !t.SharedRefs {
 			t.breaks("I2", r.ID, "%s is of the same order: it was taken twice", other)
 		}
 		refs[r.Ref] = r.ID
 	}
 	for id, f := range t.files {
 		if f.row == nil {
-			if len(f.arrivals) > 0 && !t.b.Unknown[id] {
+			if len(f.arrivals) > 0 && !t.Unknown[id] {
 				t.breaks("I2", id, "arrived %d times, and is not in SQL", len(f.arrivals))
 			}
-			if len(f.attempts) > 0 && !t.b.Unknown[id] {
+			if len(f.attempts) > 0 && !t.Unknown[id] {
 				t.breaks("I2", id, "has %d attempts in SQL and no callback", len(f.attempts))
 			}
 			continue
@@ -235,7 +235,7 @@ func (f *file) byNumber() map[int]*count {
 }
 
 // pending says whether one send may have no attempt yet: its callback is open, and may be.
-func (t *trial) pending(f *file) bool { return !f.row.Terminal() && t.b.MayBeOpen }
+func (t *trial) pending(f *file) bool { return !f.row.Terminal() && t.MayBeOpen }
 
 // boundedDuplicates is I3. A send is accounted for by the charged attempt of its number; any other is a
 // duplicate.
@@ -257,17 +257,17 @@ func (t *trial) boundedDuplicates() {
 		}
 		t.v.Duplicates += spare
 		t.v.WorstDuplicates = max(t.v.WorstDuplicates, spare)
-		allowed := t.b.PerCallback
-		if t.b.Hit != nil {
-			allowed = t.b.Hit[id]
+		allowed := t.PerCallback
+		if t.Hit != nil {
+			allowed = t.Hit[id]
 		}
 		if spare > allowed {
 			t.breaks("I3", id, "%d sends, of which no charged attempt accounts for %d; %d are allowed",
 				len(f.arrivals), spare, allowed)
 		}
 	}
-	if t.v.Duplicates > t.b.Duplicates {
-		t.breaks("I3", "", "%d duplicates in all, at most %d are allowed", t.v.Duplicates, t.b.Duplicates)
+	if t.v.Duplicates > t.Duplicates {
+		t.breaks("I3", "", "%d duplicates in all, at most %d are allowed", t.v.Duplicates, t.Duplicates)
 	}
 }
 
@@ -283,7 +283,7 @@ func (t *trial) neverEarly() {
 			if a.Stale || a.Started.IsZero() || a.Due.IsZero() {
 				continue
 			}
-			if a.Trigger != "manual" && a.Started.Before(a.Due.Add(-t.b.Skew)) {
+			if a.Trigger != "manual" && a.Started.Before(a.Due.Add(-t.Skew)) {
 				t.breaks("I4", id, "attempt %d started %s before it was due", a.Number, a.Due.Sub(a.Started))
 			}
 			if a.Outcome != "unknown" {
@@ -312,7 +312,7 @@ func (t *trial) waited(id string, f *file, i int, tier time.Duration) {
 		if next.Stale || next.Started.IsZero() {
 			continue
 		}
-		if next.Trigger != "manual" && next.Started.Before(a.Ended.Add(tier-t.b.Skew)) {
+		if next.Trigger != "manual" && next.Started.Before(a.Ended.Add(tier-t.Skew)) {
 			t.breaks("I4", id, "attempt %d started %s after attempt %d ended, its tier is %s",
 				next.Number, next.Started.Sub(a.Ended), a.Number, tier)
 		}
@@ -325,7 +325,7 @@ func (t *trial) arrivedNotEarly(id string, f *file) {
 	for _, arrival := range f.arrivals {
 		for _, a := range f.attempts {
 			if a.Number == arrival.Number && a.Trigger != "manual" && !a.Due.IsZero() &&
-				arrival.At.Before(a.Due.Add(-t.b.Skew)) {
+				arrival.At.Before(a.Due.Add(-t.Skew)) {
 				t.breaks("I4", id, "attempt %d arrived %s before it was due", a.Number, a.Due.Sub(arrival.At))
 			}
 		}
@@ -335,7 +335,7 @@ func (t *trial) arrivedNotEarly(id string, f *file) {
 // noOverlap is I5.
 func (t *trial) noOverlap() {
 	locks := map[string][]*Arrival{}
-	own, shared := allowance{t, "I5", t.b.Overlaps, 0}, allowance{t, "I5", t.b.LockOverlaps, 0}
+	own, shared := allowance{t, "I5", t.Overlaps, 0}, allowance{t, "I5", t.LockOverlaps, 0}
 	for id, f := range t.files {
 		n := overlaps(f.arrivals)
 		own.breach(n, id, "%d of its %d sends overlap", n, len(f.arrivals))
@@ -374,9 +374,9 @@ func overlaps(arrivals []*Arrival) int {
 
 // everySendRecorded is I6.
 func (t *trial) everySendRecorded() {
-	unrecorded := allowance{t, "I6", t.b.Unrecorded, 0}
+	unrecorded := allowance{t, "I6", t.Unrecorded, 0}
 	for id, f := range t.files {
-		if t.b.Unknown[id] || f.row == nil {
+		if t.Unknown[id] || f.row == nil {
 			continue
 		}
 		missing, pending := 0, t.pending(f)
@@ -406,7 +406,7 @@ func (t *trial) everySendRecorded() {
 // nothingAfterTheEnd is I7. A manual attempt of a terminal callback may: its row is terminal once more
 // afterwards, and its end is then the later one.
 func (t *trial) nothingAfterTheEnd() {
-	after := allowance{t, "I7", t.b.AfterTerminal, 0}
+	after := allowance{t, "I7", t.AfterTerminal, 0}
 	for id, f := range t.files {
 		if f.row != nil && f.row.Terminal() && f.row.FinishedAt.IsZero() {
 			t.breaks("I7", id, "it is %s, and SQL does not say since when", f.row.State)
@@ -415,7 +415,7 @@ func (t *trial) nothingAfterTheEnd() {
 			continue
 		}
 		for _, a := range f.arrivals {
-			if a.At.After(f.row.FinishedAt.Add(t.b.Skew)) && !manual(f, a.Number) {
+			if a.At.After(f.row.FinishedAt.Add(t.Skew)) && !manual(f, a.Number) {
 				after.breach(1, id, "attempt %d arrived %s after it was %s", a.Number, a.At.Sub(f.row.FinishedAt),
 					f.row.State)
 			}
@@ -433,14 +433,14 @@ func manual(f *file, number int) bool {
 
 // conservation is I8.
 func (t *trial) conservation() {
-	if !t.e.IndexRead {
-		if !t.b.IndexUnread {
+	if !t.IndexRead {
+		if !t.IndexUnread {
 			t.breaks("I8", "", "the index was not read")
 		}
 		return
 	}
 	held := map[string]string{}
-	for _, it := range t.e.Index {
+	for _, it := range t.Index {
 		if place, twice := held[it.ID]; twice {
 			t.breaks("I8", it.ID, "the index holds it as %s and as %s", place, it.Place)
 		}
