@@ -107,23 +107,16 @@ func newTab(tb testing.TB, base string) *tab {
 	tb.Helper()
 	started, err := chromium()
 	harness.Check(tb, err)
-	ctx, cancel := chromedp.NewContext(started, chromedp.WithNewBrowserContext())
-	tb.Cleanup(cancel)
 	t := &tab{TB: tb, base: base}
-	return t.listenIn(ctx)
+	return t.pageIn(started, chromedp.WithNewBrowserContext())
 }
 
-// another opens a second page of the same window, with the same session.
-func (t *tab) another() *tab {
+// pageIn opens a page, and listens to it, beside what the tab has forgiven. In the tab's own context it is a second one
+// of the same window, with the same session.
+func (t *tab) pageIn(parent context.Context, options ...chromedp.ContextOption) *tab {
 	t.Helper()
-	ctx, cancel := chromedp.NewContext(t.ctx)
+	ctx, cancel := chromedp.NewContext(parent, options...)
 	t.Cleanup(cancel)
-	return t.listenIn(ctx)
-}
-
-// listenIn begins to listen to a page that is to be opened in the context, beside what the tab has forgiven.
-func (t *tab) listenIn(ctx context.Context) *tab {
-	t.Helper()
 	t = &tab{TB: t.TB, ctx: ctx, base: t.base, forgiven: t.forgiven, loads: map[network.RequestID]*fetched{}}
 	if err := chromedp.Do(ctx); err != nil {
 		t.Fatalf("open a page: %v", err)

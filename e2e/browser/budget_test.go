@@ -18,14 +18,6 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
-// pageRows is how many callbacks are in SQL while the pages' cost is measured.
-func pageRows() int {
-	if testserver.Long() {
-		return 1_000_000
-	}
-	return 200_000
-}
-
 const (
 	// pageCost limits the CPU that one page costs the server and the database together, in multiples of what the
 	// plain list costs with few callbacks. A list with a filter that no index serves reads 2,000 rows more than
@@ -163,7 +155,10 @@ func TestBrowserPagesCostLittle(t *testing.T) {
 }
 
 func costPages(tr *harness.Trial) {
-	t, rows := tr.T, pageRows()
+	t, rows := tr.T, 200_000 // callbacks in SQL
+	if testserver.Long() {
+		rows = 1_000_000
+	}
 	databases := tr.Backend.Postgres != ""
 	r := harness.NewReceiver(t, harness.Always(harness.Reply{Body: "success"}))
 	few := tr.Serve()

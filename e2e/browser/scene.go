@@ -173,7 +173,7 @@ func (s *scene) act(verb, rest string) bool {
 		s.window(rest, s.Base)
 	case "tab": // a second page of the window without a name
 		h := s.windows[""]
-		h.tab = h.another()
+		h.tab = h.pageIn(h.ctx)
 		h.scripts(!h.plain)
 		s.windows[rest] = h
 	case "here":

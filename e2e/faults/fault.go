@@ -319,9 +319,9 @@ func (tr *trial) do(args ...any) {
 }
 
 // info reads one number of INFO.
-func (tr *trial) info(section, name string) int {
+func (tr *trial) info(name string) int {
 	tr.Helper()
-	values, err := tr.redis().InfoMap(tr.Context(), section).Result()
+	values, err := tr.redis().InfoMap(tr.Context()).Result()
 	tr.Check(err)
 	for _, found := range values {
 		if value, ok := found[name]; ok {
@@ -330,7 +330,7 @@ func (tr *trial) info(section, name string) int {
 			return n
 		}
 	}
-	tr.Fatalf("INFO %s has no %s: %v", section, name, values)
+	tr.Fatalf("INFO has no %s: %v", name, values)
 	return 0
 }
 

@@ -100,9 +100,8 @@ const (
 
 // Topics of the feed's callbacks: what becomes of them.
 const (
-	topicFails  = "feed.fails"
-	topicWaits  = "feed.waits"
-	topicArrive = "feed.arrives"
+	topicFails = "feed.fails"
+	topicWaits = "feed.waits"
 )
 
 // feedCallback is of those that arrive, some at a second attempt; of every ten two fail, and one waits until
@@ -119,7 +118,7 @@ func (tr *trial) feedCallback(i int) harness.Submission {
 		return s
 	}
 	s := tr.Numbered(map[bool]string{true: "retry", false: "plain"}[i%10 == 1])(i)
-	s["topic"] = topicArrive
+	s["topic"] = "feed.arrives"
 	return s
 }
 

@@ -40,7 +40,7 @@ func (x away) run(tr *trial) {
 	once := redis.NewClient(&options)
 	defer once.Close()
 	// How many connections the server has ever been asked for.
-	connected := func() int { return tr.info("stats", "total_connections_received") }
+	connected := func() int { return tr.info("total_connections_received") }
 	before := connected()
 	var noticed, until time.Time
 	var committed time.Duration
@@ -228,11 +228,11 @@ func redisEvicts(tr *trial) {
 	r, _ := tr.suffer(scenario{strike: func(*struck) {
 		tr.do("config", "set", "maxmemory-policy", "allkeys-random")
 		tr.again(250*time.Millisecond, 6*outageRate, func() {
-			tr.do("config", "set", "maxmemory", tr.info("memory", "used_memory")-2048)
+			tr.do("config", "set", "maxmemory", tr.info("used_memory")-2048)
 		})
 		tr.do("config", "set", "maxmemory", 0)
 		tr.do("config", "set", "maxmemory-policy", "noeviction")
-		evicted = tr.info("stats", "evicted_keys")
+		evicted = tr.info("evicted_keys")
 	}, bounds: func() judge.Bounds { return judge.Bounds{LockOverlaps: evicted, Heal: 2 * restHealing} }})
 	if evicted < 3 {
 		tr.Errorf("only %d keys were evicted", evicted)

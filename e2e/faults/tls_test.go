@@ -90,7 +90,7 @@ func TestEveryRedisURLFormServes(t *testing.T) {
 			launch := func(t *testing.T, url string) harness.Launch {
 				b := harness.NewBackend(t, harness.SQLiteEmbedded)
 				b.Name, b.Redis = name, url
-				return harness.Launch{On: b, Under: []string{"env", files.env()}}
+				return harness.Launch{On: b, Under: files.under()}
 			}
 			t.Run("serves", func(t *testing.T) { f.serves(t, launch(t, f.url)) })
 			t.Run("wrong_password", func(t *testing.T) {
@@ -222,7 +222,7 @@ func TestAThousandAttemptsKeepTheirConnections(t *testing.T) {
 			tr := newTrial(t, "a thousand attempts")
 			tr.Backend = harness.NewBackend(t, harness.SQLiteEmbedded)
 			p := tr.Launch(harness.Launch{Args: []string{"--lane-concurrency", fmt.Sprint(how.concurrency)},
-				Under: []string{"env", files.env()}})
+				Under: files.under()})
 			batch := make([]harness.Submission, attempts)
 			for i := range batch {
 				batch[i] = harness.Submission{"url": server.URL, "payload": i,
@@ -248,8 +248,8 @@ func TestAThousandAttemptsKeepTheirConnections(t *testing.T) {
 // A certificate is one for 127.0.0.1 that signs itself: its files.
 type certificate struct{ public, key string }
 
-// env is the variable that has a Go program trust the certificate.
-func (c certificate) env() string { return "SSL_CERT_FILE=" + c.public }
+// under has a Go program trust the certificate.
+func (c certificate) under() []string { return []string{"env", "SSL_CERT_FILE=" + c.public} }
 
 // serverArgs are the arguments of a redis-server that presents the certificate and asks its clients for none.
 func (c certificate) serverArgs() []string {

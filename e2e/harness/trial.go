@@ -61,12 +61,12 @@ func NewTrial(t *testing.T, name string) *Trial {
 	return tr
 }
 
-// Result returns what the trial found: its outcome, which is nil without a verdict, the beginning of each
+// Result returns what the trial found, when it is over: its outcome, which is nil without a verdict, the beginning of each
 // failure, and the figures that it reported.
 func (tr *Trial) Result() (outcome *TrialResult, failures, remarks []string) {
 	tr.Mu.Lock()
 	defer tr.Mu.Unlock()
-	return tr.outcome, slices.Clone(tr.failures), slices.Clone(tr.remarks)
+	return tr.outcome, tr.failures, tr.remarks
 }
 
 // maxFailure bounds what is kept of the text of one failure, in bytes.
