@@ -31,18 +31,6 @@ const (
 // maxConnections is the most that a client opens.
 const maxConnections = 512
 
-// embeddedArgs are the arguments for SQLite and the embedded index.
-func embeddedArgs(r *run) []string { return []string{"--data-dir", r.TempDir()} }
-
-// serversArgs are the arguments for PostgreSQL and Redis.
-func serversArgs(r *run) []string {
-	return []string{
-		"--data-dir", r.TempDir(),
-		"--database-url", testserver.NewPostgres(r).Database(r),
-		"--redis-url", testserver.NewRedis(r).URL,
-	}
-}
-
 // A dispatcher is one process of the product.
 type dispatcher struct {
 	pid     int

@@ -164,11 +164,16 @@ const floorName = "floor"
 var systems = []system{
 	{name: floorName, label: "floor: go-retryablehttp + HMAC in a loop", counted: []string{roleFloor}},
 	{
-		name: "sqlite", label: "dispatcher, SQLite + embedded index", args: embeddedArgs,
+		name: "sqlite", label: "dispatcher, SQLite + embedded index",
+		args:    func(r *run) []string { return []string{"--data-dir", r.TempDir()} },
 		counted: []string{roleDispatcher},
 	},
 	{
-		name: "postgres", label: "dispatcher, PostgreSQL + Redis", args: serversArgs,
+		name: "postgres", label: "dispatcher, PostgreSQL + Redis",
+		args: func(r *run) []string {
+			return []string{"--data-dir", r.TempDir(), "--database-url", testserver.NewPostgres(r).Database(r),
+				"--redis-url", testserver.NewRedis(r).URL}
+		},
 		counted: []string{roleDispatcher, roleRedis, rolePostgres},
 	},
 	{

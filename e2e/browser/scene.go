@@ -37,12 +37,12 @@ type scene struct {
 	refused []string // fields that took no hostile text
 }
 
-// sceneAnswers are those of a scene's receiver, by path.
-func sceneAnswers(t *testing.T) harness.Script { return harness.ScriptOf(t, "testdata/answers.txt") }
-
-// newScene serves with nothing in it.
+// newScene serves with nothing in it. Its receiver answers so; nil: by path, as testdata/answers.txt says.
 func newScene(t *testing.T, c harness.Combination, answers harness.Script) *scene {
 	t.Helper()
+	if answers == nil {
+		answers = harness.ScriptOf(t, "testdata/answers.txt")
+	}
 	r, on := harness.NewReceiver(t, answers), harness.NewBackend(t, c)
 	return &scene{T: t, Process: harness.Serve(t, harness.Launch{On: on}), on: on, r: r,
 		names:   map[string]string{"shop": r.URL, "admin": harness.AdminKey},
@@ -61,7 +61,7 @@ func (s *scene) window(name, base string) *tab {
 // lit is a scene on SQLite that is filled by scripts, and a window that is signed in.
 func lit(t *testing.T, files ...string) (*scene, *tab) {
 	t.Helper()
-	s := newScene(t, harness.SQLiteEmbedded, sceneAnswers(t))
+	s := newScene(t, harness.SQLiteEmbedded, nil)
 	s.play(files...)
 	return s, s.window("", s.Base)
 }

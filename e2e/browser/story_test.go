@@ -54,7 +54,7 @@ func TestBrowserOperatorsDay(t *testing.T) {
 
 func TestBrowserListsAreWalkedThrough(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, harness.SQLiteEmbedded, sceneAnswers(t))
+	s := newScene(t, harness.SQLiteEmbedded, nil)
 	s.play("one.txt", "many.txt")
 	for _, plain := range []bool{false, true} {
 		b := newTab(t, s.Base)
@@ -111,7 +111,7 @@ func TestBrowserLiveUpdatesComeBack(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			s := newScene(t, harness.SQLiteEmbedded, sceneAnswers(t))
+			s := newScene(t, harness.SQLiteEmbedded, nil)
 			x := harness.StartProxy(t, hostOf(s.Base))
 			b := newTab(t, "http://"+x.Address)
 			b.forgive(awayComplaints)
@@ -189,7 +189,7 @@ func TestBrowserRevokedKeyLeavesThePage(t *testing.T) {
 	for name, down := range map[string]bool{"by its stream": false, "while the stream is down": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newScene(t, harness.SQLiteEmbedded, sceneAnswers(t))
+			s := newScene(t, harness.SQLiteEmbedded, nil)
 			x := harness.StartProxy(t, hostOf(s.Base))
 			key, err := s.CreateKey(t.Context(), client.KeyRequest{Name: "a reader", Scopes: []client.Scope{"read"}})
 			harness.Check(t, err)

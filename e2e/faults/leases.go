@@ -100,7 +100,7 @@ func lockHolderKilled(tr *trial) {
 	at := time.Now()
 	tr.KillOne(p, 3*time.Second) // what the other has in flight is answered in less
 	tr.Conclude(2*time.Minute, 90*time.Second)
-	first, last := tr.firstAndLast("waiter", at)
+	first, last := tr.firstAndLast(at)
 	// The first is due again by the holder's own lease or by a waiter's timer. Each wakes the next.
 	if limit := lockTTL + 15*time.Second; first == 0 || first > limit || last > limit+30*time.Second {
 		tr.Errorf("the waiters were sent %s to %s after the holder's death, want %s at most", first, last, limit)
@@ -109,12 +109,12 @@ func lockHolderKilled(tr *trial) {
 		first, last)
 }
 
-// firstAndLast are when callbacks of a kind arrived, counted from a moment; what came before it does not
+// firstAndLast are when the waiters arrived, counted from a moment; what came before it does not
 // count.
-func (tr *trial) firstAndLast(kind string, from time.Time) (first, last time.Duration) {
+func (tr *trial) firstAndLast(from time.Time) (first, last time.Duration) {
 	var when []time.Duration
 	for _, a := range tr.Receiver.All() {
-		if a.Kind() == kind && a.At.After(from) {
+		if a.Kind() == "waiter" && a.At.After(from) {
 			when = append(when, a.At.Sub(from))
 		}
 	}

@@ -34,34 +34,30 @@ func (tr *trial) order(ref string, tiers ...string) harness.Submission {
 	}
 }
 
-// An upstream says PROCESSING of an order four times, and then SUCCESS. It is the script of a trial's
-// recorder.
+// An upstream says PROCESSING of its order four times, and then SUCCESS. It is the script of a trial's recorder.
 type upstream struct {
-	mu sync.Mutex
-	// said is when it first said SUCCESS of an order.
-	said map[string]time.Time
+	mu   sync.Mutex
+	said time.Time // when it first said SUCCESS
 }
 
-func newUpstream() *upstream { return &upstream{said: map[string]time.Time{}} }
-
 func (u *upstream) answer(a *harness.Arrival) harness.Reply {
-	ref, asked := strings.CutPrefix(a.Path, "/ask/")
+	asked := strings.HasPrefix(a.Path, "/ask/")
 	if asked && a.Nth < 5 {
 		return harness.Reply{Body: processing}
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if asked && u.said[ref].IsZero() {
-		u.said[ref] = time.Now()
+	if asked && u.said.IsZero() {
+		u.said = time.Now()
 	}
 	return harness.Reply{Body: succeeded}
 }
 
-// saidSuccess is when it first said SUCCESS of an order; zero: it has not yet.
-func (u *upstream) saidSuccess(ref string) time.Time {
+// saidSuccess is when it first said SUCCESS; zero: it has not yet.
+func (u *upstream) saidSuccess() time.Time {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return u.said[ref]
+	return u.said
 }
 
 // fiveTiers lead to five requests and no more.
@@ -84,7 +80,7 @@ func (tr *trial) judgePoll(c *harness.Client, up *upstream, ref, id string) {
 		tr.Fatalf("want the poll and its result %s, which has succeeded: %+v", p.Poll.ResultCallbackID, all)
 	}
 	// Milliseconds are cut off.
-	if said := up.saidSuccess(ref); said.IsZero() || result.CreatedAt.Before(said.Add(-2*time.Millisecond)) {
+	if said := up.saidSuccess(); said.IsZero() || result.CreatedAt.Before(said.Add(-2*time.Millisecond)) {
 		tr.Errorf("the result of %s was made at %s, and its upstream said SUCCESS at %s", ref, result.CreatedAt,
 			said)
 	}
@@ -140,7 +136,7 @@ func TestAPollKilledAtEveryStep(t *testing.T) {
 			kills := pollKills()
 			victims := make([]*pollVictim, len(kills))
 			for i, k := range kills {
-				v := &pollVictim{pollKill: k, up: newUpstream()}
+				v := &pollVictim{pollKill: k, up: &upstream{}}
 				v.trial = newTrial(t, "poll killed at "+k.ref())
 				v.Times = harness.QuickTimes
 				v.Receiver.Answer(v.up.answer)
@@ -226,7 +222,7 @@ func (v *pollVictim) die() {
 		WHERE ref = $1 AND kind = 'poll'`, v.ref()).Scan(&polls, &state, &ended))
 	results := v.sqlCount(`SELECT count(*) FROM callbacks JOIN requests USING (project, id)
 		WHERE ref = $1 AND kind <> 'poll'`, v.ref())
-	said := !v.up.saidSuccess(v.ref()).IsZero()
+	said := !v.up.saidSuccess().IsZero()
 	if polls > 1 || results != ended || results > 0 && !said ||
 		said != (v.request == 6 || v.request == 5 && slices.Contains(askedSteps, v.failpoint)) {
 		v.Errorf("killed at %s: %d polls, %s, with %d results; the upstream has said SUCCESS: %t", failpoint, polls,

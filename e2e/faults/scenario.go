@@ -283,9 +283,7 @@ func readiness(p *harness.Process) (status int, degraded bool, err error) {
 	if err != nil || status != http.StatusOK {
 		return status, false, err
 	}
-	var said struct {
-		Degraded []string `json:"degraded"`
-	}
+	var said struct{ Degraded []string }
 	err = json.Unmarshal([]byte(body), &said)
 	return status, slices.Contains(said.Degraded, "redis"), err
 }

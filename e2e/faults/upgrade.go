@@ -148,7 +148,8 @@ func brokenMigration(tr *trial) {
 	for _, args := range [][]string{storage, serving} {
 		got := harness.RunProgram(tr, failing, time.Minute, harness.Keys, args...)
 		text := got.Stdout + got.Stderr
-		last := lastLine(text)
+		lines := strings.Split(strings.TrimSpace(text), "\n")
+		last := lines[len(lines)-1]
 		if got.Code != 1 || !strings.Contains(last, "9001_tomorrow.sql") ||
 			!strings.Contains(last, "a_table_that_does_not_exist") {
 			tr.Errorf("%s with a broken migration ended with code %d, want 1 and a line that names it:\n%s", args[0],
@@ -176,11 +177,6 @@ func brokenMigration(tr *trial) {
 	}
 	tr.Remark("nothing of it stays, exit 1 with one line; an old process went on, a mended one migrated; %d "+
 		"accepted meanwhile", v.Accepted)
-}
-
-func lastLine(text string) string {
-	lines := strings.Split(strings.TrimSpace(text), "\n")
-	return lines[len(lines)-1]
 }
 
 // killedInMigration kills a process between the first statement of its migration and the second, for which it

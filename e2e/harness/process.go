@@ -393,9 +393,9 @@ func Violations(tb testing.TB) func(format string, args ...any) {
 // A rebuilt is what a process logs of a rebuild.
 type Rebuilt struct {
 	Message string    `json:"msg"`
-	Time    time.Time `json:"time"` // of its end
-	Open    int       `json:"open"`
-	TookAs  string    `json:"took"`
+	Time    time.Time // of its end
+	Open    int
+	TookAs  string `json:"took"`
 
 	Took time.Duration
 }
