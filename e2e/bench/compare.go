@@ -135,7 +135,8 @@ func (b book) ratios(of, to cell, name string) []float64 {
 	return ratios
 }
 
-// A goal bounds a figure of one phase of a system or, if there is another system to divide by, its ratio to that one's.
+// A goal bounds a figure of one phase of a system or, if there is another system to divide by, its ratio to
+// that one's.
 type goal struct {
 	phase, system, to string // to: empty for no ratio
 	figure            string

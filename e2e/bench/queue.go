@@ -38,8 +38,8 @@ func (r *run) startWorker(q queue) conversation {
 	return r.start(role, cfg)
 }
 
-// drained waits until all callbacks have arrived and the workers have committed their results, and returns when
-// each arrived.
+// drained waits until all callbacks have arrived and the workers have committed their results, and returns
+// when each arrived.
 func (r *run) drained(arriving *arrivals, workers ...conversation) []time.Time {
 	at := arriving.await(r, arrivalLimit)
 	for _, w := range workers { // each finishes what it has begun

@@ -111,8 +111,8 @@ func newTab(tb testing.TB, base string) *tab {
 	return t.pageIn(started, chromedp.WithNewBrowserContext())
 }
 
-// pageIn opens a page, and listens to it, beside what the tab has forgiven. In the tab's own context it is a second one
-// of the same window, with the same session.
+// pageIn opens a page, and listens to it, beside what the tab has forgiven. In the tab's own context it is a
+// second one of the same window, with the same session.
 func (t *tab) pageIn(parent context.Context, options ...chromedp.ContextOption) *tab {
 	t.Helper()
 	ctx, cancel := chromedp.NewContext(parent, options...)

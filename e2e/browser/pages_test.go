@@ -291,8 +291,9 @@ func TestBrowserHostileTextsAreText(t *testing.T) {
 	}
 }
 
-// What judges the pages finds what is wrong, and finds nothing where nothing is. Each line of testdata/wrong.txt is the
-// rule that must find what is wrong with a page, or - where nothing is, a tab, and the page.
+// What judges the pages finds what is wrong, and finds nothing where nothing is. Each line of
+// testdata/wrong.txt is the rule that must find what is wrong with a page, or - where nothing is, a tab, and
+// the page.
 func TestBrowserRulesFindWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	pages := linesOf(t, "wrong.txt")

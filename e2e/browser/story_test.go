@@ -220,9 +220,8 @@ func TestBrowserLooksOn(t *testing.T) {
 	t.Parallel()
 	tr := harness.NewTrial(t, "looks on")
 	tr.UseBackend(harness.NewBackend(t, harness.SQLiteEmbedded))
-	tr.Seed(tr.Serve(), harness.Seeding{N: 20_000, Lanes: 100, Shape: func(_ int, ref string) harness.Submission {
-		return tr.Callback("plain", ref)
-	}})
+	shape := func(_ int, ref string) harness.Submission { return tr.Callback("plain", ref) }
+	tr.Seed(tr.Serve(), harness.Seeding{N: 20_000, Lanes: 100, Shape: shape})
 	p := tr.Serve()
 	x := harness.StartProxy(t, hostOf(p.Base))
 	b := newTab(t, "http://"+x.Address)

@@ -88,8 +88,8 @@ func matrix() []fault {
 		// Retention, as short as it can be set, runs beside the load, each five seconds.
 		{"F50", "payloads and callbacks purged under load", both, purged, 0},
 
-		// What can happen to Redis and to the way to it. While any of them lasts, accepting goes on, the program says
-		// ready and degraded, and is not restarted.
+		// What can happen to Redis and to the way to it. While any of them lasts, accepting goes on, the program
+		// says ready and degraded, and is not restarted.
 		{"F19", "redis restarted empty", bothWithRedis, lostTwice(func(tr *trial) {
 			tr.Backend.Server.Kill()
 			tr.awaitMore(outageRate) // while it is away
@@ -121,8 +121,8 @@ func matrix() []fault {
 		// Under what the index takes: nothing new goes in until it is raised.
 		{"F27", "redis out of memory", onlySQLiteRedis, set("OOM", "maxmemory", "100kb", "0").run, 0},
 		{"F27", "redis evicts keys", onlyPostgresRedis, redisEvicts, 0},
-		// The size of the files that the server may write is bounded: its log cannot grow, and it refuses all writes
-		// as one with a full disk does, until there is room again.
+		// The size of the files that the server may write is bounded: its log cannot grow, and it refuses all
+		// writes as one with a full disk does, until there is room again.
 		{"F28", "redis disk full", onlyPostgresRedis, away{
 			prepare: func(tr *trial) {
 				tr.Backend.Server.Limited = true
@@ -150,19 +150,19 @@ func matrix() []fault {
 		{"F30", "redis loading its log", onlySQLiteRedis, loading().run, 0},
 		{"F31", "subscriptions killed", onlyPostgresRedis, subscriptionsKilled, 0},
 
-		// What happens to a Cluster of three masters with a replica each while it carries the index. Slots without an
-		// owner do not stop the others where a master is away for long.
+		// What happens to a Cluster of three masters with a replica each while it carries the index. Slots without
+		// an owner do not stop the others where a master is away for long.
 		{"F23", "cluster master killed", onlyPostgresRedis, onCluster(15*time.Second, masterKilled, partly), 0},
 		{"F23", "cluster master restarted empty", onlyPostgresRedis, onCluster(0, masterEmptied, ""), 0},
 		{"F23", "cluster failover by hand", onlyPostgresRedis, onCluster(0, failedOver, ""), 0},
 		{"F23", "cluster slots moved", onlyPostgresRedis, onCluster(5*time.Second, slotsMoved, ""), 0},
-		// The index goes back in time: a replica that lacks the last seconds becomes the master, or a server comes back
-		// with an older copy of its data. The generation is the right one then, so nothing is rebuilt.
+		// The index goes back in time: a replica that lacks the last seconds becomes the master, or a server comes
+		// back with an older copy of its data. The generation is the right one then, so nothing is rebuilt.
 		{"F22", "sentinel failover that loses writes", onlyPostgresRedis, sentinelFailover, quick},
 		{"F22", "index rolled back to an older copy", bothWithRedis, rolledBack, quick},
 
-		// A database ends, hangs, is locked, cannot write, or has no room. While it cannot commit nothing is accepted
-		// and nothing is sent; what was in flight is recorded once it can; and no one has to help.
+		// A database ends, hangs, is locked, cannot write, or has no room. While it cannot commit nothing is
+		// accepted and nothing is sent; what was in flight is recorded once it can; and no one has to help.
 		{"F34", "PostgreSQL stopped, killed, and a session killed", onlyPostgresRedis, postgresEnds, apart},
 		{"F34", "sessions ended every second", onlyPostgres, sessionsEnded, 0},
 		{"F35", "PostgreSQL hangs", onlyPostgres, postgresHangs, quick},
@@ -174,20 +174,20 @@ func matrix() []fault {
 		{"F39", "SQLite's disk full", onlySQLite, sqliteDiskFull, apart},
 		{"F55", "log of SQLite cut off", onlySQLite, logCutOff, 0},
 
-		// Troubles of the dispatcher's own machine, which no receiver is to blame for: no tier is charged for them. And
-		// receivers that try to take its memory.
+		// Troubles of the dispatcher's own machine, which no receiver is to blame for: no tier is charged for them.
+		// And receivers that try to take its memory.
 		{"F17", "answers without an end", onlySQLite, flooded, 0},
 		{"F18", "no file descriptors left", onlySQLite, noDescriptors, 0},
 		{"F45", "no name server answers", onlySQLite, noNames, 0},
 
-		// Two binaries run side by side: the one of this checkout, and one that has a migration more, which exists in
-		// the tests alone and is overlaid on the build.
+		// Two binaries run side by side: the one of this checkout, and one that has a migration more, which exists
+		// in the tests alone and is overlaid on the build.
 		{"F46", "rolling upgrade and back", bothWithRedis, rollingUpgrade, 0},
 		{"F47", "migration that fails half-way", both, brokenMigration, 0},
 		{"F47", "killed in a migration", onlyPostgresRedis, killedInMigration, 0},
 
-		// The index of many open callbacks is lost, whole or while it is being filled, and destinations break by the
-		// thousand. The open callbacks are seeded in SQL: see harness.Seeding.
+		// The index of many open callbacks is lost, whole or while it is being filled, and destinations break by
+		// the thousand. The open callbacks are seeded in SQL: see harness.Seeding.
 		{"F49", "started cold with many open", both, startedCold, heavy},
 		{"F49", "emptied while it is filled", onlySQLiteRedis, emptiedWhileFilled, heavy},
 		{"F49", "leader of the rebuild killed", onlyPostgresRedis, leaderKilled, heavy | quick},
@@ -195,8 +195,8 @@ func matrix() []fault {
 		{"F44", "a black hole with many due", onlyPostgresRedis, blackHoleWithManyDue, heavy},
 		{"F43", "a crowd of endpoints down and up again", both, crowdFails, heavy},
 
-		// A database is put back to an older backup, while Redis remembers what came after it. The procedure is that of
-		// docs/guide/operations.md.
+		// A database is put back to an older backup, while Redis remembers what came after it. The procedure is
+		// that of docs/guide/operations.md.
 		{"F40", "SQL restored from an older backup", onlyPostgresRedis,
 			func(tr *trial) { restoredFromBackup(tr, false) }, apart | quick},
 		{"F40", "SQL restored from before a rebuild", onlyPostgresRedis,

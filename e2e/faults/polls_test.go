@@ -27,14 +27,16 @@ func (tr *trial) order(ref string, tiers ...string) harness.Submission {
 	return harness.Submission{
 		"ref": ref, "topic": "order.ask", "request": harness.Submission{"url": tr.Receiver.URL + "/ask/" + ref,
 			"payload": harness.Payload(ref)},
-		"policy": harness.Tiers("1s", tiers...), "until": harness.Finals(), "context": harness.Submission{"shop": 7},
-		"lane": "ask-" + ref,
+		"policy": harness.Tiers("1s", tiers...), "until": harness.Finals(),
+		"context": harness.Submission{"shop": 7},
+		"lane":    "ask-" + ref,
 		"on_result": harness.Submission{"url": tr.Receiver.URL + "/told/" + ref, "topic": "order.told",
 			"policy": harness.Tiers("1s", "200ms", "1s", "1s"), "lane": "told-" + ref},
 	}
 }
 
-// An upstream says PROCESSING of its order four times, and then SUCCESS. It is the script of a trial's recorder.
+// An upstream says PROCESSING of its order four times, and then SUCCESS. It is the script of a trial's
+// recorder.
 type upstream struct {
 	mu   sync.Mutex
 	said time.Time // when it first said SUCCESS
@@ -94,8 +96,8 @@ func (tr *trial) judgePoll(c *harness.Client, up *upstream, ref, id string) {
 	}
 }
 
-// The failpoints between the accept of a poll and its end, in order: those of the accept, and those of a request until
-// it is made, and after.
+// The failpoints between the accept of a poll and its end, in order: those of the accept, and those of a
+// request until it is made, and after.
 var (
 	acceptSteps = []string{"before_accept_commit", "after_accept_commit", "after_enqueue"}
 	askSteps    = []string{"after_claim", "after_lock", "after_stamp", "before_send"}
@@ -276,7 +278,8 @@ func heapOfOpen(t *testing.T, n int, shape func(*trial, int) harness.Submission)
 	p := tr.Serve()
 	tr.AcceptEach(n, func(i int) harness.Submission {
 		s := shape(tr, i)
-		s["lane"], s["delay"], s["policy"] = fmt.Sprint("merchant-", i%200), "2d", harness.Tiers("1s", "5s", "15s", "1m")
+		s["lane"], s["delay"] = fmt.Sprint("merchant-", i%200), "2d"
+		s["policy"] = harness.Tiers("1s", "5s", "15s", "1m")
 		return s
 	})
 	p.Exit(time.Minute)

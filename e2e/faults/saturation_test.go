@@ -31,8 +31,8 @@ const (
 	saturationOpen    = 4000
 )
 
-// saturate loads a dispatcher of these arguments until the test ends. It is alone on its server, and has as many
-// connections to SQL as usual. Its books are not compared, for that reason.
+// saturate loads a dispatcher of these arguments until the test ends. It is alone on its server, and has as
+// many connections to SQL as usual. Its books are not compared, for that reason.
 func saturate(tr *harness.Trial, why string, args ...string) *saturation {
 	tr.Backend.KeepApart(why)
 	tr.Args = nil

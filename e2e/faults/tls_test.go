@@ -53,8 +53,8 @@ var redisForms = map[string]func(*testing.T, certificate) redisForm{
 		server := testserver.NewRedis(t, "--requirepass", password)
 		f := redisForm{"redis://payments:" + redisPassword + "@" + server.Address() + "/3", 3, password,
 			[]*testserver.Redis{server}}
-		harness.Check(t, f.client(t, server).Do(t.Context(), "acl", "setuser", "payments", "on", ">"+redisPassword, "~*",
-			"&*", "+@all").Err())
+		harness.Check(t, f.client(t, server).Do(t.Context(), "acl", "setuser", "payments", "on",
+			">"+redisPassword, "~*", "&*", "+@all").Err())
 		return f
 	},
 	"rediss": func(t *testing.T, files certificate) redisForm {

@@ -85,7 +85,8 @@ func (tr *Trial) KillOne(p *Process, span time.Duration) *Process {
 	return tr.Serve()
 }
 
-// Die waits until a process has killed itself at its failpoint, and takes what it left behind. It returns when that was.
+// Die waits until a process has killed itself at its failpoint, and takes what it left behind. It returns
+// when that was.
 func (tr *Trial) Die(p *Process, limit, span time.Duration) (at time.Time) {
 	tr.Helper()
 	select {
@@ -118,7 +119,8 @@ func (tr *Trial) awaitSessionsEnd() {
 	})
 }
 
-// Hit adds to bounds what the faults may cost: of what they hit, as often as they hit it, and of nothing else.
+// Hit adds to bounds what the faults may cost: of what they hit, as often as they hit it, and of nothing
+// else.
 func (tr *Trial) Hit(b judge.Bounds) judge.Bounds {
 	b.Duplicates, b.Hit = tr.Claims.Len(), tr.Claims.Hit()
 	return b
@@ -142,8 +144,8 @@ func (tr *Trial) TakenUp() error {
 	return nil
 }
 
-// Accounted is the verdict with these bounds and those of the claims that the faults left. It fails the trial if SQL
-// records a claim without a result that none of the faults explains: then something else lost it.
+// Accounted is the verdict with these bounds and those of the claims that the faults left. It fails the trial
+// if SQL records a claim without a result that none of the faults explains: then something else lost it.
 func (tr *Trial) Accounted(b judge.Bounds) judge.Verdict {
 	tr.Helper()
 	complain := Violations(tr)

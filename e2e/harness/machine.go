@@ -77,7 +77,8 @@ func Stalls(tb testing.TB) func() time.Duration {
 	}
 }
 
-// PeakMemory is the most memory that the process has had resident since it began or since ForgetPeak, in bytes.
+// PeakMemory is the most memory that the process has had resident since it began or since ForgetPeak, in
+// bytes.
 func (p *Process) PeakMemory() (int64, error) {
 	return procfs.Bytes(p.Cmd.Process.Pid, "status", "VmHWM")
 }

@@ -61,8 +61,8 @@ func NewTrial(t *testing.T, name string) *Trial {
 	return tr
 }
 
-// Result returns what the trial found, when it is over: its outcome, which is nil without a verdict, the beginning of each
-// failure, and the figures that it reported.
+// Result returns what the trial found, when it is over: its outcome, which is nil without a verdict, the
+// beginning of each failure, and the figures that it reported.
 func (tr *Trial) Result() (outcome *TrialResult, failures, remarks []string) {
 	tr.Mu.Lock()
 	defer tr.Mu.Unlock()

@@ -177,7 +177,8 @@ func TestOneLockKeyNeverOverlapsAndDivertsUncharged(t *testing.T) {
 			}
 		}
 		between := judge.QuantilesOf(gaps)
-		tr.Logf("%s: %d under one lock: gaps %s (goal of p50: 5 ms); %d diverts", tr.Backend.Name, n, between, diverts)
+		tr.Logf("%s: %d under one lock: gaps %s (goal of p50: 5 ms); %d diverts", tr.Backend.Name, n, between,
+			diverts)
 		// A waiter that is not woken waits for a second and more.
 		if diverts == 0 || between.P50 > 500*time.Millisecond {
 			tr.Errorf("%d diverts, and the median gap is %s", diverts, between.P50)
@@ -398,7 +399,8 @@ func TestDrainHandsBackUncharged(t *testing.T) {
 		d.Check(err)
 		if len(attempts) != 2 || attempts[0].Charged || attempts[0].Outcome != "unknown" ||
 			attempts[0].Class != "interrupted" || !attempts[1].Charged {
-			tr.Errorf("want an attempt of unknown outcome that was interrupted and not charged, and one that was: %+v", attempts)
+			tr.Errorf("want an attempt of unknown outcome that was interrupted and not charged, and one that was: %+v",
+				attempts)
 		}
 	})
 }
