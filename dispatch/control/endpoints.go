@@ -204,7 +204,9 @@ func (ct *Controller) CreateEndpoint(ctx context.Context, project string, ch End
 	if r.Secret, err = ct.giveSecret(ctx, v, &ep, key, ch.SecretLabel, 0, by); err != nil {
 		return EndpointReceipt{}, err
 	}
-	r.Endpoint, err = ct.o.Store.CreateEndpoint(ctx, ep, by)
+	if r.Endpoint, err = ct.o.Store.CreateEndpoint(ctx, ep, by); err != nil {
+		r = EndpointReceipt{} // nobody is told a secret of no endpoint
+	}
 	return r, ct.changed(ctx, "create endpoint", err)
 }
 

@@ -71,16 +71,21 @@ func (ct *Controller) meant(ctx context.Context, project string, q SecretQuery) 
 	case q.Lane != "" && q.Use != "":
 		return nil, "", accept.Invalid("use", "is not for a lane; give signer")
 	case q.Lane != "":
-		secrets, use, err = ct.meantInLane(ctx, project, q, now)
+		return ct.meantInLane(ctx, project, q, now)
 	case !sign.IsUse(use):
 		return nil, "", accept.Invalid("use", "is required with neither lane nor endpoint: "+secret.UsesText())
 	default:
 		secrets, err = ct.secret.Project(ctx, project, use, now)
 	}
+	return secrets, use, notFound(err)
+}
+
+// notFound is what a project's secret that is lacking is to who asks for it.
+func notFound(err error) error {
 	if errors.Is(err, secret.ErrNoSecret) {
-		return nil, "", fmt.Errorf("%w: %w", store.ErrNotFound, err)
+		return fmt.Errorf("%w: %w", store.ErrNotFound, err)
 	}
-	return secrets, use, err
+	return err
 }
 
 // meantInLane finds the secrets by which a signer signs in a lane: derived for it, or the project's own for
@@ -98,9 +103,9 @@ func (ct *Controller) meantInLane(
 		return nil, "", accept.Invalid("signer", signer+" has no secret")
 	case kind.IsBound():
 		secrets, err = ct.secret.Project(ctx, project, kind.Use, now)
-	default:
-		secrets, err = ct.secret.Derived(ctx, secret.LaneKey{Project: project, Lane: q.Lane, Kind: kind}, now)
+		return secrets, kind.Use, notFound(err)
 	}
+	secrets, err = ct.secret.Derived(ctx, secret.LaneKey{Project: project, Lane: q.Lane, Kind: kind}, now)
 	return secrets, kind.Use, err
 }
 

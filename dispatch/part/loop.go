@@ -75,10 +75,10 @@ func (l *Loop) wait(ctx context.Context, pause time.Duration) bool {
 	return ctx.Err() == nil
 }
 
-// Wake leaves a token in the channel of a Loop, unless there is one already.
-func Wake(loop chan<- struct{}) {
+// Wake leaves a token in a channel that has room for one, such as that of a Loop, unless there is one already.
+func Wake(waits chan<- struct{}) {
 	select {
-	case loop <- struct{}{}:
+	case waits <- struct{}{}:
 	default:
 	}
 }

@@ -225,7 +225,10 @@ func ScriptOf(tb testing.TB, file string) Script {
 				}
 				words = words[1:]
 			}
-			reply.Status, _ = strconv.Atoi(words[1]) // a number, as the form says
+			var err error
+			if reply.Status, err = strconv.Atoi(words[1]); err != nil {
+				tb.Errorf("the line %q gives no status: %v", line, err)
+			}
 			words = words[2:]
 			if name, value, found := strings.Cut(words[0], "="); found {
 				reply.Header = http.Header{name: {value}}

@@ -80,10 +80,15 @@ func (t *tx) claimKeys(entries []*acceptEntry) ([]*acceptEntry, error) {
 	return fresh, nil
 }
 
+var (
+	idempotencyKeyColumns = sqldb.Named[idempotencyKey](`project route key`)
+	foundKeyColumns       = sqldb.Named[heldKey](`h.project h.route h.key h.fingerprint h.callback_id`)
+)
+
 // heldKeys returns those of the keys that are held, but for their callbacks.
 func heldKeys(q sqldb.Querier, keys sqldb.Input) ([]heldKey, error) {
-	return sqldb.Select(q, sqldb.Named[heldKey](`h.project h.route h.key h.fingerprint h.callback_id`),
-		`FROM $i JOIN idempotency AS h ON h.project = i.project AND h.route = i.route AND h.key = i.key`, keys)
+	return sqldb.Select(q, foundKeyColumns, `FROM $i
+		JOIN idempotency AS h ON h.project = i.project AND h.route = i.route AND h.key = i.key`, keys)
 }
 
 // knownKeys inserts the keys, each for the draft that came first with it, and returns those that an earlier callback
@@ -171,7 +176,7 @@ func (db *DB) findKeys(
 		return nil
 	}
 	held, err := heldKeys(db.read(ctx, "find idempotency keys"),
-		sqldb.Rows(slices.Collect(maps.Keys(given)), sqldb.Named[idempotencyKey](`project route key`)))
+		sqldb.Rows(slices.Collect(maps.Keys(given)), idempotencyKeyColumns))
 	for _, h := range held {
 		for _, i := range given[h.idempotencyKey] {
 			if h.Fingerprint != fingerprintOf(&drafts[i]) {

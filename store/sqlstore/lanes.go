@@ -73,8 +73,8 @@ func (t *tx) laneID(project, key string) (int64, error) {
 	return id, nil
 }
 
-// A foundLane is a lane with its number, and the end of its project's pause. Where the number is zero it is not there,
-// and bound is its project's quota of lanes.
+// A foundLane is a lane with its number, and what was asked of those that are there. Where the number is zero it is not
+// there, and bound is its project's quota of lanes.
 type foundLane struct {
 	laneKey
 	id, bound int64
@@ -82,15 +82,14 @@ type foundLane struct {
 
 var inputLane = sqldb.Named[laneKey](`i.project i.key`)
 
-func foundLaneColumns(l *foundLane) sqldb.Columns {
-	return append(inputLane(&l.laneKey), col("COALESCE(lanes.id, 0)", &l.id), col(`COALESCE((
-		SELECT CASE WHEN lanes.id IS NULL THEN projects.lane_quota ELSE projects.paused_until END
-		FROM projects WHERE projects.id = i.project), 0)`, &l.bound))
-}
-
-// lookUp looks for lanes, and adds the numbers of those that exist to ids.
-func (t *tx) lookUp(wanted []laneKey, ids map[laneKey]int64) ([]foundLane, error) {
-	found, err := sqldb.Select(t, foundLaneColumns, `FROM $i
+// lookUp looks for lanes, and adds the numbers of those that exist to ids. Their bound is what there is, an expression.
+func (t *tx) lookUp(wanted []laneKey, ids map[laneKey]int64, there string) ([]foundLane, error) {
+	columns := func(l *foundLane) sqldb.Columns {
+		return append(inputLane(&l.laneKey), col("COALESCE(lanes.id, 0)", &l.id), col(`CASE WHEN lanes.id IS NULL
+			THEN COALESCE((SELECT projects.lane_quota FROM projects WHERE projects.id = i.project), 0)
+			ELSE `+there+` END`, &l.bound))
+	}
+	found, err := sqldb.Select(t, columns, `FROM $i
 		LEFT JOIN lanes ON lanes.project = i.project AND lanes.key = i.key`, sqldb.Rows(wanted, laneKeyColumns))
 	for _, l := range found {
 		if l.id != 0 {
@@ -104,7 +103,7 @@ func (t *tx) lookUp(wanted []laneKey, ids map[laneKey]int64) ([]foundLane, error
 // findLanes adds the numbers of those of the lanes that exist to ids. It returns the others, in their order,
 // and which of their projects have a quota of lanes.
 func (t *tx) findLanes(wanted []laneKey, ids map[laneKey]int64) ([]laneKey, map[string]bool, error) {
-	found, err := t.lookUp(wanted, ids)
+	found, err := t.lookUp(wanted, ids, `0`)
 	bounded := make(map[string]bool)
 	for _, l := range found {
 		if l.id == 0 && l.bound > 0 {
@@ -158,7 +157,8 @@ func (t *tx) findNew(made []laneKey, ids map[laneKey]int64) error {
 			return named("lock projects", err)
 		}
 	}
-	found, err := t.lookUp(made, ids)
+	found, err := t.lookUp(made, ids,
+		`COALESCE((SELECT projects.paused_until FROM projects WHERE projects.id = i.project), 0)`)
 	if err != nil {
 		return err
 	}

@@ -246,10 +246,12 @@ func (p *tellingPoll) result() store.PollResult {
 	return r
 }
 
+var tellingPollColumns = sqldb.Named[tellingPoll](`id outcome=Told result_id`)
+
 // writeTold says of polls what was told last, and that they are not the open ones any more.
 func (t *tx) writeTold(polls []tellingPoll) error {
 	_, err := sqldb.ExecRows(t.Tx, `UPDATE polls SET live = '', outcome = i.outcome, result_id = i.result_id
-		FROM $i WHERE polls.id = i.id`, polls, sqldb.Named[tellingPoll](`id outcome=Told result_id`))
+		FROM $i WHERE polls.id = i.id`, polls, tellingPollColumns)
 	return named("write what polls have told", err)
 }
 

@@ -194,6 +194,8 @@ func claimColumns(e *stampEntry) sqldb.Columns {
 	}
 }
 
+var movedColumns = sqldb.Named[row](`project id url`)
+
 // moveToEndpoints writes the present address of claimed rows whose endpoint has moved. They keep it when they
 // end.
 func (t *tx) moveToEndpoints(moved []row) error {
@@ -202,7 +204,7 @@ func (t *tx) moveToEndpoints(moved []row) error {
 	}
 	slices.SortFunc(moved, func(a, b row) int { return cmp.Compare(a.ID, b.ID) })
 	return t.Later(`UPDATE requests SET url = i.url FROM $i
-		WHERE requests.project = i.project AND requests.id = i.id`, sqldb.Rows(moved, sqldb.Named[row](`project id url`)))
+		WHERE requests.project = i.project AND requests.id = i.id`, sqldb.Rows(moved, movedColumns))
 }
 
 // refuseRest answers the entries that the stamp did not take: with the row again where the same token took it before,

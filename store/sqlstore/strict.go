@@ -35,6 +35,8 @@ func (e *resultEntry) endedStrict(c *store.Callback) {
 	}
 }
 
+var strictColumns = sqldb.Named[laneKey](`project lock_key=Key`)
+
 // nextStrict tells the results that ended strict rows which is next.
 func (t *tx) nextStrict(entries []*resultEntry) error {
 	ended := make(map[laneKey][]*resultEntry)
@@ -49,7 +51,7 @@ func (t *tx) nextStrict(entries []*resultEntry) error {
 	}
 	rows, err := sqldb.Select(t, openColumns, `FROM callbacks WHERE id IN (
 		SELECT (SELECT MIN(first.id) FROM callbacks AS first WHERE `+isNext("first", "i")+`) FROM $i)`,
-		sqldb.Rows(slices.Collect(maps.Keys(ended)), sqldb.Named[laneKey](`project lock_key=Key`)))
+		sqldb.Rows(slices.Collect(maps.Keys(ended)), strictColumns))
 	for i := range rows {
 		for _, e := range ended[laneKey{rows[i].Project, rows[i].LockKey}] {
 			e.out.Next = &rows[i]

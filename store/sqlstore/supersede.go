@@ -13,6 +13,8 @@ import (
 // A refKey is what callbacks have in common of which a newer version supersedes the older ones.
 type refKey struct{ Project, Topic, Ref string }
 
+var refKeyColumns = sqldb.Named[refKey](`project topic ref`)
+
 func refKeyOf(c *store.Callback) refKey { return refKey{c.Project, c.Topic, c.Ref} }
 
 // A refVersion is a version of a reference, and when it was accepted.
@@ -136,7 +138,7 @@ func (t *tx) superseded(ids []string, rows map[string]row) (map[string]bool, err
 	noted, err := sqldb.Select(t, refVersionColumns, `FROM refs_latest
 		WHERE (project, topic, ref) IN (SELECT i.project, i.topic, i.ref FROM $i)
 		ORDER BY project, topic, ref FOR SHARE`,
-		sqldb.Rows(slices.Collect(maps.Keys(keys)), sqldb.Named[refKey](`project topic ref`)))
+		sqldb.Rows(slices.Collect(maps.Keys(keys)), refKeyColumns))
 	if err != nil {
 		return nil, named("read the latest versions", err)
 	}

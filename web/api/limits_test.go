@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/iotest"
 	"testing/synctest"
@@ -211,6 +212,29 @@ func TestWrongKeysAreSlowedDown(t *testing.T) {
 			}
 			wantProblem(t, f.from("192.0.2.99:1", "another-wrong-key"), 401, "unauthorized")
 		})
+	}
+}
+
+// Guesses are counted before the key is looked up, so that parallel ones are not all told.
+func TestParallelWrongKeysAreSlowedDown(t *testing.T) {
+	t.Parallel()
+	f := newFace(t, fullEngine())
+	codes := make([]int, 200)
+	var wg sync.WaitGroup
+	for i := range codes {
+		wg.Go(func() { codes[i] = f.from("198.51.100.7:1234", fmt.Sprintf("dk_%d_guess", i)).Code })
+	}
+	wg.Wait()
+	told := 0
+	for _, code := range codes {
+		if code == 401 {
+			told++
+		} else if code != 429 {
+			t.Errorf("status %d", code)
+		}
+	}
+	if told > 100 {
+		t.Errorf("%d of %d parallel guesses were told", told, len(codes))
 	}
 }
 

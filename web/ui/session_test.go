@@ -1,8 +1,17 @@
 package ui
 
 import (
+	"context"
+	"crypto/sha256"
+	"net/http"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
 func TestASessionIsStoredWithoutItsSecrets(t *testing.T) {
@@ -52,6 +61,38 @@ func TestPageViewsAreNotWritten(t *testing.T) {
 	if puts := w.count("PutSession"); puts != before {
 		t.Errorf("5 page views wrote the session %d times", puts-before)
 	}
+}
+
+// Guesses are counted before the key is looked up, so that parallel ones do not all pass.
+func TestParallelGuessesAreSlow(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.Engine = slowKeys{engineFace{w}}
+		b := open(t, w)
+		statuses := make([]int, 50)
+		var wg sync.WaitGroup
+		for i := range statuses {
+			wg.Go(func() { statuses[i] = b.post("/ui/sign-in", "key", "guess "+strconv.Itoa(i)).status })
+		}
+		wg.Wait()
+		counted := make(map[int]int)
+		for _, status := range statuses {
+			counted[status]++
+		}
+		told, slow := counted[http.StatusUnauthorized], counted[http.StatusTooManyRequests]
+		if told > 10 || told+slow != len(statuses) {
+			t.Errorf("answers by status: %v", counted)
+		}
+	})
+}
+
+// slowKeys knows no key, and takes its time to say so.
+type slowKeys struct{ Engine }
+
+func (slowKeys) AuthenticateHash(context.Context, [sha256.Size]byte) (store.Key, error) {
+	time.Sleep(20 * time.Millisecond)
+	return store.Key{}, store.ErrNotFound
 }
 
 func TestStaticFiles(t *testing.T) {
