@@ -205,7 +205,7 @@ func (ct *Controller) CreateEndpoint(ctx context.Context, project string, ch End
 		return EndpointReceipt{}, err
 	}
 	if r.Endpoint, err = ct.o.Store.CreateEndpoint(ctx, ep, by); err != nil {
-		r = EndpointReceipt{} // nobody is told a secret of no endpoint
+		r = EndpointReceipt{} // its secret is of no use: there is no endpoint
 	}
 	return r, ct.changed(ctx, "create endpoint", err)
 }

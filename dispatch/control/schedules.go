@@ -111,8 +111,8 @@ func (ct *Controller) RunSchedule(ctx context.Context, project, id string, by st
 	return accepted.Callback, nil
 }
 
-// scheduled returns what a schedule has accepted now: *store.InvalidError where its template cannot be meant
-// any more, store.ErrOpenQuota where its project has no room.
+// scheduled returns the draft of the callback that a schedule makes now: *store.InvalidError where its template
+// is not valid any more, store.ErrOpenQuota where its project has no room.
 func (ct *Controller) scheduled(ctx context.Context, s *store.Schedule, now int64) (store.Draft, error) {
 	if err := ct.openTemplate(s); err != nil {
 		return store.Draft{}, err

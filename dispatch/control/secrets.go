@@ -80,7 +80,7 @@ func (ct *Controller) meant(ctx context.Context, project string, q SecretQuery) 
 	return secrets, use, notFound(err)
 }
 
-// notFound is what a project's secret that is lacking is to who asks for it.
+// notFound turns the error of a secret that does not exist into store.ErrNotFound, for who asked for that secret.
 func notFound(err error) error {
 	if errors.Is(err, secret.ErrNoSecret) {
 		return fmt.Errorf("%w: %w", store.ErrNotFound, err)
@@ -202,7 +202,7 @@ func (ct *Controller) addSecret(
 	}
 	ct.secret.Forget(row.Project)
 	if row.Use == secret.UseRoot {
-		return secret.ShownSecret{ID: id}, nil // nobody is given the root
+		return secret.ShownSecret{ID: id}, nil // the root secret is never shown
 	}
 	return secret.Shown(row.Use, &sign.Secret{ID: id, Label: row.Label, Hosts: row.Hosts, Key: key})
 }

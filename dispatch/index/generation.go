@@ -186,7 +186,7 @@ func (k *generation) keep(ctx context.Context) error {
 			k.set(meta)
 			k.e.health.missedAll()
 		}
-		// Nobody is hinted: a claimer that meets an odd index has it looked after, and would be hinted by that without end.
+		// No claimer is woken: one whose claim fails asks for this look, and the two would take turns without a pause.
 		k.happens("matches")
 		return nil
 	}

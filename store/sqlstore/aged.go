@@ -156,8 +156,9 @@ func (db *DB) savePlace(ctx context.Context, name string, p *place, now int64) e
 	return nil
 }
 
-// removeBatch runs step in one transaction. What that took is without the wait for others, and without the commit: on a busy
-// disk that takes as long for few rows as for many, so fewer would be removed and nobody waited less.
+// removeBatch runs step in one transaction. The time it returns is that of the step: not of the wait for other
+// transactions, and not of the commit. On a busy disk a commit takes as long for few rows as for many, so that
+// smaller transactions would remove less and let nobody go on earlier.
 func (db *DB) removeBatch(
 	ctx context.Context, b *batch, step func(t *tx, b *batch) (seen, removed int, err error),
 ) (seen, removed int, took time.Duration, err error) {

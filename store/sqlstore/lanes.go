@@ -73,8 +73,8 @@ func (t *tx) laneID(project, key string) (int64, error) {
 	return id, nil
 }
 
-// A foundLane is a lane with its number, and what was asked of those that are there. Where the number is zero it is not
-// there, and bound is its project's quota of lanes.
+// A foundLane is a lane with its number. Where that is zero there is no such lane, and bound is its project's
+// quota of lanes; else bound is what lookUp was asked for.
 type foundLane struct {
 	laneKey
 	id, bound int64
@@ -82,7 +82,8 @@ type foundLane struct {
 
 var inputLane = sqldb.Named[laneKey](`i.project i.key`)
 
-// lookUp looks for lanes, and adds the numbers of those that exist to ids. Their bound is what there is, an expression.
+// lookUp looks for lanes, and adds the numbers of those that exist to ids. The bound of one that exists is the
+// value of the SQL expression there.
 func (t *tx) lookUp(wanted []laneKey, ids map[laneKey]int64, there string) ([]foundLane, error) {
 	columns := func(l *foundLane) sqldb.Columns {
 		return append(inputLane(&l.laneKey), col("COALESCE(lanes.id, 0)", &l.id), col(`CASE WHEN lanes.id IS NULL

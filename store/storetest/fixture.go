@@ -145,7 +145,8 @@ func each[T, R any](rows []T, of func(T) R) []R {
 	return all
 }
 
-// crowd makes n calls at once and returns what each returned. Only tests that are named for it run under the race detector.
+// crowd makes n calls at once and returns what each returned. The name of its test must end in Crowd: by that
+// the race detector's run picks its tests.
 func crowd[R any](f *fixture, n int, call func(i int) R) []R {
 	if !strings.HasSuffix(f.Name(), "Crowd") {
 		f.Errorf("%s makes calls at once: its name must end in Crowd", f.Name())
