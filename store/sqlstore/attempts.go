@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
@@ -171,5 +172,56 @@ func (d *attemptDetail) into(a *store.Attempt) {
 func detailOf(a *store.Attempt) (string, error) {
 	d := attemptDetail{Timings: a.Timings, ResponseHeaders: a.ResponseHeaders, Rule: a.Rule, URL: a.URL}
 	d.Own, d.RequestHeaders = splitOwn(a)
-	return encode(&d)
+	return d.text()
+}
+
+// text is the detail as JSON. Every attempt has one, so it is written without reflection.
+func (d *attemptDetail) text() (string, error) {
+	b := make([]byte, 0, 1024)
+	for i, name := range []string{`{"timings":{"dns":`, `,"connect":`, `,"tls":`, `,"first_byte":`, `,"total":`} {
+		ms := [...]float64{d.Timings.DNS, d.Timings.Connect, d.Timings.TLS, d.Timings.FirstByte, d.Timings.Total}[i]
+		b = strconv.AppendFloat(append(b, name...), ms, 'f', -1, 64)
+	}
+	b = append(b, '}')
+	if d.Own != 0 {
+		b = strconv.AppendInt(append(b, `,"own":`...), int64(d.Own), 10)
+	}
+	b = appendHeaders(b, `,"request_headers":[`, d.RequestHeaders)
+	b = appendHeaders(b, `,"response_headers":[`, d.ResponseHeaders)
+	if d.Rule != nil {
+		rule, err := json.Marshal(d.Rule)
+		if err != nil {
+			return "", err
+		}
+		b = append(append(b, `,"rule":`...), rule...)
+	}
+	if d.URL != "" {
+		b = appendText(append(b, `,"url":`...), d.URL)
+	}
+	return string(append(b, '}')), nil
+}
+
+func appendHeaders(b []byte, start string, headers []store.Header) []byte {
+	for i, h := range headers {
+		if i > 0 {
+			start = `,`
+		}
+		b = appendText(append(append(b, start...), `{"name":`...), h.Name)
+		b = append(appendText(append(b, `,"value":`...), h.Value), '}')
+	}
+	if len(headers) > 0 {
+		b = append(b, ']')
+	}
+	return b
+}
+
+// appendText appends a text as JSON.
+func appendText(b []byte, text string) []byte {
+	for i := range len(text) {
+		if c := text[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+			quoted, _ := json.Marshal(text) // a string always can be written
+			return append(b, quoted...)
+		}
+	}
+	return append(append(append(b, '"'), text...), '"')
 }

@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"encoding/json"
+	"errors"
 	"reflect"
 	"testing"
 	"time"
@@ -44,6 +45,13 @@ func FuzzColumns(f *testing.F) {
 			if err != nil {
 				t.Errorf("%s %q is %+v, which cannot be written: %v", column, text, first, err)
 				continue
+			}
+			if d, ok := first.(*attemptDetail); ok {
+				var same attemptDetail
+				text, err := d.text()
+				if err = errors.Join(err, json.Unmarshal([]byte(text), &same)); err != nil || must(encode(same)) != written {
+					t.Errorf("detail %s is written %s: %v", written, text, err)
+				}
 			}
 			second := make()
 			if err := decode(column, written, second); err != nil {

@@ -364,26 +364,8 @@ func (r liteRow) Scan(dest ...any) error {
 }
 
 func (r liteRow) column(i int, dest any) error {
-	null := r.stmt.ColumnType(i) == sqlite.TypeNull
-	switch d := dest.(type) {
-	case **int64:
-		*d = nil
-		if !null {
-			n := r.stmt.ColumnInt64(i)
-			*d = &n
-		}
-		return nil
-	case *[]byte:
-		*d = nil
-		if !null {
-			*d = make([]byte, r.stmt.ColumnLen(i))
-			r.stmt.ColumnBytes(i, *d)
-		}
-		return nil
-	}
-	if null {
-		return errors.New("is NULL")
-	}
+	kind := r.stmt.ColumnType(i)
+	null := kind == sqlite.TypeNull
 	switch d := dest.(type) {
 	case *string:
 		*d = r.stmt.ColumnText(i)
@@ -393,17 +375,35 @@ func (r liteRow) column(i int, dest any) error {
 		*d = int(r.stmt.ColumnInt64(i))
 	case *float64:
 		*d = r.stmt.ColumnFloat(i)
+	case **int64:
+		*d = nil
+		if !null {
+			*d = new(r.stmt.ColumnInt64(i))
+		}
+		return nil
+	case *[]byte:
+		*d = nil
+		if !null {
+			*d = make([]byte, r.stmt.ColumnLen(i))
+			r.stmt.ColumnBytes(i, *d)
+		}
+		return nil
 	case sql.Scanner:
-		if r.stmt.ColumnType(i) == sqlite.TypeInteger {
+		if kind == sqlite.TypeInteger {
 			return d.Scan(r.stmt.ColumnInt64(i))
 		}
-		return d.Scan(r.stmt.ColumnText(i))
+		if !null {
+			return d.Scan(r.stmt.ColumnText(i))
+		}
 	default:
 		v := reflect.ValueOf(dest)
 		if v.Kind() != reflect.Pointer || v.Elem().Kind() != reflect.String {
 			return fmt.Errorf("cannot be scanned into %T", dest)
 		}
 		v.Elem().SetString(r.stmt.ColumnText(i))
+	}
+	if null {
+		return errors.New("is NULL")
 	}
 	return nil
 }
