@@ -370,7 +370,7 @@ func (w *laneLimits) addSuccessors(settlements []schedule.Settlement) {
 		if n == nil || len(n.ended) == 0 {
 			continue
 		}
-		is := func(l *schedule.Lease) bool { return l.LeaseRef() == settled }
+		is := func(l *schedule.Lease) bool { return l.ID == t.ID && l.LeaseRef() == settled }
 		n.uncounted = slices.DeleteFunc(n.uncounted, is) // its attempt got no answer
 		if at := slices.IndexFunc(n.ended, is); at >= 0 {
 			n.ended = slices.Delete(n.ended, at, at+1)

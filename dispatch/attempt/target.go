@@ -96,7 +96,7 @@ func (rn *Runner) target(ctx context.Context, w *store.Stamped, now int64) (targ
 	case kind.Use == "":
 		return t, nil
 	}
-	to.Signer, to.URL = t.signer, t.url
+	to.Kind, to.URL = kind, t.url
 	t.secrets, err = rn.secret.Signing(ctx, to, now)
 	if errors.Is(err, secret.ErrNotForHost) && ep != nil && kind.SendsSecret() {
 		// The callback was moved away from its endpoint's host, where the endpoint's credential stays.

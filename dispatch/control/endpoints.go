@@ -370,14 +370,13 @@ func (ct *Controller) judgeSecret(ctx context.Context, v *accept.ProjectView, ep
 	if err != nil || key != nil {
 		return key, err
 	}
-	signer := v.SignerOf(ep)
-	use, err := sign.UseOf(signer)
-	if err != nil || use == "" || sign.CanMake(use) {
+	kind, err := sign.KindOf(v.SignerOf(ep))
+	if err != nil || kind.Use == "" || sign.CanMake(kind.Use) {
 		return nil, err
 	}
-	to := secret.Signing{Project: ep.Project, Endpoint: ep.ID, Signer: signer, Home: true}
+	to := secret.Signing{Project: ep.Project, Endpoint: ep.ID, Kind: kind, Home: true}
 	if _, err = ct.secret.Signing(ctx, to, ct.clock.Now()); errors.Is(err, secret.ErrNoSecret) {
-		return nil, secretNeeded(use)
+		return nil, secretNeeded(kind.Use)
 	}
 	return nil, err
 }

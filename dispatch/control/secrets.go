@@ -59,15 +59,16 @@ func (ct *Controller) meant(ctx context.Context, project string, q SecretQuery) 
 	case q.Endpoint != "" && q.Lane != "":
 		return nil, "", accept.Invalid("lane", "give a lane or an endpoint")
 	case q.Endpoint != "":
-		var signer string
-		if signer, use, err = ct.signerUse(ctx, project, q.Endpoint); err != nil {
+		kind, err := ct.signerKind(ctx, project, q.Endpoint)
+		if err != nil {
 			return nil, "", err
 		}
-		if q.Use != "" && q.Use != use {
-			return nil, "", accept.Invalid("use", fmt.Sprintf("the endpoint's signer uses %q", use))
+		if q.Use != "" && q.Use != kind.Use {
+			return nil, "", accept.Invalid("use", fmt.Sprintf("the endpoint's signer uses %q", kind.Use))
 		}
-		to := secret.Signing{Project: project, Endpoint: q.Endpoint, Signer: signer, Home: true}
+		to := secret.Signing{Project: project, Endpoint: q.Endpoint, Kind: kind, Home: true}
 		secrets, err = ct.secret.Signing(ctx, to, now)
+		return secrets, kind.Use, notFound(err)
 	case q.Lane != "" && q.Use != "":
 		return nil, "", accept.Invalid("use", "is not for a lane; give signer")
 	case q.Lane != "":
@@ -109,27 +110,27 @@ func (ct *Controller) meantInLane(
 	return secrets, kind.Use, err
 }
 
-// signerUse returns an endpoint's signer and the use of its secrets.
-func (ct *Controller) signerUse(ctx context.Context, project, endpoint string) (signer, use string, err error) {
+// signerKind returns the kind of an endpoint's signer, which has secrets.
+func (ct *Controller) signerKind(ctx context.Context, project, endpoint string) (sign.Kind, error) {
 	ep, err := ct.accept.Catalog.Endpoint(ctx, endpoint)
 	if err != nil {
-		return "", "", err
+		return sign.Kind{}, err
 	}
 	if ep.Project != project || ep.DeletedAt != 0 {
-		return "", "", store.ErrNotFound
+		return sign.Kind{}, store.ErrNotFound
 	}
 	v, err := ct.accept.Catalog.Project(ctx, project)
 	if err != nil {
-		return "", "", err
+		return sign.Kind{}, err
 	}
-	signer = v.SignerOf(ep)
-	if use, err = sign.UseOf(signer); err != nil {
-		return "", "", fmt.Errorf("signer of endpoint %s: %w", endpoint, err)
+	kind, err := sign.KindOf(v.SignerOf(ep))
+	if err != nil {
+		return sign.Kind{}, fmt.Errorf("signer of endpoint %s: %w", endpoint, err)
 	}
-	if use == "" {
-		return "", "", accept.Invalid("signer", fmt.Sprintf("the endpoint's signer, %s, has no secret", signer))
+	if kind.Use == "" {
+		return sign.Kind{}, accept.Invalid("signer", fmt.Sprintf("the endpoint's signer, %s, has no secret", kind.Name))
 	}
-	return signer, use, nil
+	return kind, nil
 }
 
 // A Rotation asks for a new signing secret.
@@ -167,10 +168,11 @@ func (ct *Controller) RotateSecret(ctx context.Context, project string, q Secret
 	}
 	use := q.Use
 	if q.Endpoint != "" {
-		var err error
-		if _, use, err = ct.signerUse(ctx, project, q.Endpoint); err != nil {
+		kind, err := ct.signerKind(ctx, project, q.Endpoint)
+		if err != nil {
 			return secret.ShownSecret{}, 0, err
 		}
+		use = kind.Use
 	} else if use != secret.UseRoot && !sign.IsUse(use) {
 		f.Add("use", "is one of %s", secret.UsesText())
 	}

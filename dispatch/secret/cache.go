@@ -128,9 +128,11 @@ var (
 
 // A Signing says what is to be signed, and where it goes.
 type Signing struct {
-	Project, Lane, Signer, URL string
-	// Endpoint is a bare id; empty: a plain address. home says that the address is at the endpoint's own
-	// host, and changed is when the endpoint was last changed.
+	Project, Lane, URL string
+	// Kind is that of the signer.
+	Kind sign.Kind
+	// Endpoint is a bare id; empty: a plain address. Home says that the address is at the endpoint's own
+	// host, and Changed is when the endpoint was last changed.
 	Endpoint string
 	Home     bool
 	Changed  int64
@@ -140,11 +142,12 @@ type Signing struct {
 // a plain address what is derived for its lane and its signer, or the project's own where the signer sends
 // its secret or has a private key. Those go only to hosts that they were given for: errNotForHost.
 func (s *Secrets) Signing(ctx context.Context, to Signing, now int64) ([]sign.Secret, error) {
-	kind, err := sign.KindOf(to.Signer)
-	if err != nil || kind.Use == "" {
-		return nil, err
+	kind := to.Kind
+	if kind.Use == "" {
+		return nil, nil
 	}
 	var secrets []sign.Secret
+	var err error
 	switch {
 	case to.Endpoint != "":
 		owner := Owner{to.Project, to.Endpoint}

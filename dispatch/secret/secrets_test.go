@@ -51,7 +51,11 @@ func TestTheFirstSecretIsMadeOnceAndSignsEverything(t *testing.T) {
 		cache := New(shelf, keys, new(clock.Clock), part.Metrics{})
 		now := time.Now().UnixMilli()
 		var wg sync.WaitGroup
-		to := Signing{Project: "default", Endpoint: "endpoint", Signer: sign.Standard, Home: true}
+		kind, err := sign.KindOf(sign.Standard)
+		if err != nil {
+			t.Fatal(err)
+		}
+		to := Signing{Project: "default", Endpoint: "endpoint", Kind: kind, Home: true}
 		signed := make([][]sign.Secret, 300)
 		for i := range signed {
 			wg.Go(func() {
