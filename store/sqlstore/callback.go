@@ -26,7 +26,7 @@ var callbackFields = sqldb.Named[row](`callbacks.id callbacks.project callbacks.
 func callbackColumns(r *row) sqldb.Columns {
 	return append(callbackFields(r),
 		col(presentURL, &r.URL),
-		col("COALESCE((SELECT lanes.key FROM lanes WHERE lanes.id = callbacks.lane), '')", &r.Lane),
+		col(laneName, &r.Lane),
 		col(`CASE
 		WHEN callbacks.payload <> 1 THEN ''
 		WHEN requests.shared <> '' THEN requests.shared
@@ -57,6 +57,8 @@ const bodyColumn = `CASE
 		WHEN requests.shared = '' THEN requests.body
 		ELSE (SELECT payloads.body FROM payloads WHERE payloads.id = requests.shared)
 	END`
+
+const laneName = `COALESCE((SELECT lanes.key FROM lanes WHERE lanes.id = callbacks.lane), '')`
 
 // presentURL is where the next attempt goes: for an open row that follows its endpoint, where that is now. What has ended keeps the
 // address that its last stamp wrote.

@@ -152,6 +152,5 @@ func (e *stampEntry) takeFirst() {
 	s := *e.known
 	s.Policy.Tiers, s.Policy.StopOn = slices.Clone(s.Policy.Tiers), slices.Clone(s.Policy.StopOn)
 	s.Fence, s.ClaimToken, s.ClaimUntil, s.CrashCount, s.DivertCount = 1, e.stamp.Token, e.until(&s), 1, e.Diverts
-	s.UpdatedAt = e.stamp.Now
 	e.stamped = &s
 }

@@ -59,7 +59,7 @@ func (db *DB) Stamp(ctx context.Context, s store.Stamp) ([]*store.Stamped, []sto
 	for i := range own {
 		switch e := &own[i]; {
 		case e.stamped != nil:
-			stamped = append(stamped, e.stamped)
+			stamped = append(stamped, forAttempt(e.stamped))
 		case e.refused != nil:
 			refusals = append(refusals, *e.refused)
 		default:
@@ -70,6 +70,18 @@ func (db *DB) Stamp(ctx context.Context, s store.Stamp) ([]*store.Stamped, []sto
 		return nil, nil, err
 	}
 	return stamped, refusals, nil
+}
+
+// forAttempt takes out of a stamped row, wherever it is from, what no attempt needs.
+func forAttempt(s *store.Stamped) *store.Stamped {
+	c := &s.Callback
+	c.Topic, c.Ref, c.Labels, c.Version, c.PayloadID, c.PayloadPurged = "", "", nil, nil, "", false
+	c.Reason, c.ResumeState, c.ResumeReason, c.LastStatus = "", "", "", 0
+	c.CreatedAt, c.UpdatedAt, c.FinishedAt = 0, 0, 0
+	if !c.Strict {
+		c.LockKey = ""
+	}
+	return s
 }
 
 // applyStamps stamps the claims of one group, in rounds in which no row comes twice.
@@ -115,6 +127,7 @@ func (t *tx) stampRound(entries []*stampEntry) error {
 	var moved []row
 	if err := stampUpdate.Run(t.Tx, unknown, func(e *stampEntry, r *row) error {
 		t.db.complete(r)
+		r.ClaimToken = e.stamp.Token
 		if r.LostAt > 0 {
 			lost = append(lost, lostAttempt(r, r.Fence-1, r.LostAt, e.stamp.Now))
 		}
@@ -180,8 +193,25 @@ var stampUpdate = sqldb.BulkUpdate[stampEntry, row]{Table: "callbacks", From: fr
 		AND callbacks.crash_count < i.suspect
 		AND (callbacks.strict = 0 OR NOT EXISTS (SELECT 1 FROM callbacks AS older WHERE ` + isNext("older", "callbacks") + `
 			AND older.id < callbacks.id))`,
-	Returning: wholeCallback,
+	Returning: stampedColumns,
 }.Prepare()
+
+var stampedFields = sqldb.Named[row](`callbacks.id callbacks.project callbacks.kind requests.endpoint_id requests.follows
+	requests.method callbacks.strict callbacks.lane=LaneID requests.signer callbacks.state callbacks.reason callbacks.due_at
+	requests.first_due_at callbacks.expires_at callbacks.attempt_count callbacks.divert_count callbacks.attempt_seq
+	callbacks.ladder_base callbacks.trigger callbacks.cancel_requested callbacks.free_retry callbacks.last_class
+	callbacks.poll_errors callbacks.fence callbacks.claim_until callbacks.crash_count requests.content_type
+	requests.headers=HeadersText requests.policy=PolicyText requests.success=SuccessText callbacks.lost_at`)
+
+// stampedColumns are what an attempt and its result need of a row, no more; the claim's token is known.
+func stampedColumns(r *row) sqldb.Columns {
+	return append(stampedFields(r),
+		col(presentURL, &r.URL),
+		col(laneName, &r.Lane),
+		col("CASE WHEN callbacks.strict = 1 THEN callbacks.lock_key ELSE '' END", &r.LockKey),
+		col("requests.url", &r.storedURL),
+		col(bodyColumn, &r.body))
+}
 
 // claimColumns are the input of every stamp.
 func claimColumns(e *stampEntry) sqldb.Columns {
