@@ -166,7 +166,10 @@ func (db *DB) removeBatch(
 	err = db.maintain(ctx, "", func(t *tx) error {
 		b.from = from
 		began := time.Now()
-		var err error
+		err := t.ByIndex()
+		if err != nil {
+			return err
+		}
 		seen, removed, err = step(t, b)
 		took = time.Since(began)
 		return err

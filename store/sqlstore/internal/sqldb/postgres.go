@@ -88,6 +88,18 @@ func byID(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
+// ByIndex has the rest of a transaction that removes old rows find them by indexes, in the order of these. The statistics
+// are of the tables as they were a while ago: after them it would read and sort a whole table for each batch. On SQLite it
+// does nothing: its plans follow from the schema.
+func (t *Tx) ByIndex() error {
+	if t.lite != nil {
+		return nil
+	}
+	_, err := t.Exec(`SELECT set_config(name, 'off', true) FROM pg_settings
+		WHERE name IN ('enable_seqscan', 'enable_bitmapscan', 'enable_hashjoin', 'enable_mergejoin')`)
+	return err
+}
+
 // An era is the time in which connections to PostgreSQL may be used again. It ends when one of them turns out to be
 // read-only: its server has become a standby, or the setting was given for new sessions. A session keeps that for
 // as long as it lives; one that is opened anew may meet a server, or a setting, that lets it write.
