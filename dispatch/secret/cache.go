@@ -119,7 +119,7 @@ func New(s Store, k *Keyring, c *clock.Clock, m part.Metrics) *Secrets {
 	}
 }
 
-// errNoSecret: there is none of the use that a signer needs, and none can be made. errNotForHost: there is
+// ErrNoSecret: there is none of the use that a signer needs, and none can be made. ErrNotForHost: there is
 // one that may not be used at the host.
 var (
 	ErrNoSecret   = errors.New("there is no secret for the signer")
@@ -140,7 +140,7 @@ type Signing struct {
 
 // Signing returns the secrets that sign a callback at now, the present one first: its endpoint's own; or for
 // a plain address what is derived for its lane and its signer, or the project's own where the signer sends
-// its secret or has a private key. Those go only to hosts that they were given for: errNotForHost.
+// its secret or has a private key. Those go only to hosts that they were given for: ErrNotForHost.
 func (s *Secrets) Signing(ctx context.Context, to Signing, now int64) ([]sign.Secret, error) {
 	kind := to.Kind
 	if kind.Use == "" {
@@ -170,7 +170,7 @@ func (s *Secrets) Signing(ctx context.Context, to Signing, now int64) ([]sign.Se
 	return ForHost(secrets, to.URL)
 }
 
-// ForHost returns those of the secrets that may be used at the host of an address, or errNotForHost.
+// ForHost returns those of the secrets that may be used at the host of an address, or ErrNotForHost.
 func ForHost(secrets []sign.Secret, url string) ([]sign.Secret, error) {
 	allowed := make([]sign.Secret, 0, len(secrets))
 	for _, secret := range secrets {
@@ -198,7 +198,7 @@ func (s *Secrets) Project(ctx context.Context, project, use string, now int64) (
 	return s.first(ctx, owner, use, now)
 }
 
-// first makes an owner's first secret of a use; errNoSecret where that cannot be done. Several processes may
+// first makes an owner's first secret of a use; ErrNoSecret where that cannot be done. Several processes may
 // do it at once: one of them does. In this one it is done in turn with whoever reads, so that nobody keeps
 // what he read before; and once, however many want it.
 func (s *Secrets) first(ctx context.Context, owner Owner, use string, now int64) ([]sign.Secret, error) {

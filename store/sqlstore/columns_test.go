@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -21,6 +22,10 @@ func FuzzColumns(f *testing.F) {
 		`{"from":"mon","rule":{"json":[]}}`, `{"Name":1}`, "{\"a\":\"\xff\"}",
 		`{"url":"https://shop.example","policy":{"tiers":[]},"success":{},` +
 			`"lane":"l","content_type":"a","delay_ms":5}`,
+		`{"timings":{"dns":0.5,"connect":1e-7,"tls":0,"first_byte":12.25,"total":1e21},"own":2,` +
+			`"request_headers":[{"name":"a","value":"\"<é\u0001"},{"name":"b","value":""}],` +
+			`"response_headers":[{"name":"c","value":"d"}],"rule":{"name":"r","expected":"e","saw":"s"},` +
+			`"url":"https://shop.example/?a=1&b=2"}`,
 	} {
 		f.Add(s)
 	}
@@ -101,6 +106,10 @@ func FuzzStoredResult(f *testing.F) {
 
 // The headers of an attempt are read as they were, whether they are those that every request of ours has or not.
 func TestHeadersAreReadAsTheyWere(t *testing.T) {
+	if n := []int{reflect.TypeFor[attemptDetail]().NumField(), reflect.TypeFor[store.Timings]().NumField(),
+		reflect.TypeFor[store.Header]().NumField()}; !slices.Equal(n, []int{6, 5, 2}) {
+		t.Errorf("details have %d fields: is each of them written by text?", n)
+	}
 	a := store.Attempt{CallbackID: "01M8027H0TQ1NDWB76AGE2WGZF", Number: 3, StartedAt: 1_790_000_000_999}
 	other := []store.Header{{Name: "x", Value: "\"<\n号"}}
 	late := a

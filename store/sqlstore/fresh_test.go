@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -36,4 +39,30 @@ func TestFreshIsBounded(t *testing.T) {
 	if len(f.rows) != 0 {
 		t.Error("one that is not due soon, or has ended, was remembered")
 	}
+}
+
+// A row says the same at its stamp whether it is remembered or read: what an attempt needs of what was accepted.
+func TestARememberedRowIsStampedAsOneThatIsRead(t *testing.T) {
+	onBoth(t, func(t *testing.T, db *DB) {
+		drafts := newDrafts(2, testNow)
+		for i := range drafts {
+			c := &drafts[i].Callback
+			c.Lane, c.Ref, c.LockKey, c.ExpiresAt = "lane", "order", "lock", testNow+1000
+			c.Headers = []store.Header{{Name: "X-Shop", Value: "1"}}
+		}
+		remembered, read := drafts[0].Callback.ID, drafts[1].Callback.ID
+		accepted := must(db.Accept(t.Context(), drafts))
+		db.fresh.remove([]store.StampClaim{{ID: read}})
+		stamped := stampAll(t, db, remembered, read)
+		if len(stamped) != 2 {
+			t.Fatalf("%d callbacks are stamped, not 2", len(stamped))
+		}
+		for i, a := range accepted {
+			want := forAttempt(&store.Stamped{Callback: a.Callback, Body: drafts[i].Body})
+			want.Fence, want.CrashCount, want.ClaimToken, want.ClaimUntil = 1, 1, "token", testNow+30_000
+			if diff := cmp.Diff(want, stamped[i], cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("stamp %d (-want +got):\n%s", i, diff)
+			}
+		}
+	})
 }

@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"testing"
 
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
@@ -11,7 +12,7 @@ import (
 // indexes all the same: here one callback would seem to have all attempts, so that reading the whole table looked cheaper.
 func TestAPurgeGoesByIndexes(t *testing.T) {
 	needsPostgres(t)
-	db := openPostgres(t)
+	db := openSlow(t, testserver.SharedPostgres(t).Copy(t, "schema", fillTemplate)) // no other test gets its statistics
 	const n = 100
 	drafts := newDrafts(n, testNow)
 	ids := make([]string, n)

@@ -199,11 +199,12 @@ var stampUpdate = sqldb.BulkUpdate[stampEntry, row]{Table: "callbacks", From: fr
 var stampedFields = sqldb.Named[row](`callbacks.id callbacks.project callbacks.kind requests.endpoint_id requests.follows
 	requests.method callbacks.strict callbacks.lane=LaneID requests.signer callbacks.state callbacks.reason callbacks.due_at
 	requests.first_due_at callbacks.expires_at callbacks.attempt_count callbacks.divert_count callbacks.attempt_seq
-	callbacks.ladder_base callbacks.trigger callbacks.cancel_requested callbacks.free_retry callbacks.last_class
-	callbacks.poll_errors callbacks.fence callbacks.claim_until callbacks.crash_count requests.content_type
+	callbacks.ladder_base callbacks.trigger callbacks.cancel_requested callbacks.free_retry callbacks.last_status
+	callbacks.last_class callbacks.poll_errors callbacks.fence callbacks.claim_until callbacks.crash_count requests.content_type
 	requests.headers=HeadersText requests.policy=PolicyText requests.success=SuccessText callbacks.lost_at`)
 
-// stampedColumns are what an attempt and its result need of a row, no more; the claim's token is known.
+// stampedColumns are what an attempt and its result need of a row, and the end of one that was canceled, no more; the
+// claim's token is known.
 func stampedColumns(r *row) sqldb.Columns {
 	return append(stampedFields(r),
 		col(presentURL, &r.URL),

@@ -95,9 +95,8 @@ func (t *Tx) ByIndex() error {
 	if t.lite != nil {
 		return nil
 	}
-	_, err := t.Exec(`SELECT set_config(name, 'off', true) FROM pg_settings
+	return t.Later(`SELECT set_config(name, 'off', true) FROM pg_settings
 		WHERE name IN ('enable_seqscan', 'enable_bitmapscan', 'enable_hashjoin', 'enable_mergejoin')`)
-	return err
 }
 
 // An era is the time in which connections to PostgreSQL may be used again. It ends when one of them turns out to be
