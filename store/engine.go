@@ -88,9 +88,9 @@ type StampClaim struct {
 
 // A Stamped is a row that was claimed.
 type Stamped struct {
-	// Callback has what an attempt and its result need, and nothing else: of who sent it and why (Topic, Ref, LockKey unless it is
-	// Strict, Labels, Version), of its past (Reason, LastStatus, the times of its making and change) and of how a cancel or a retry by
-	// hand is to end, nothing is read. URL is where a callback that Follows its endpoint goes now.
+	// Callback has what an attempt and its result need. These fields are zero: Topic, Ref, Labels, Version,
+	// LockKey unless it is Strict, PayloadID, PayloadPurged, Reason, LastStatus, CreatedAt, UpdatedAt,
+	// FinishedAt, ResumeState and ResumeReason. URL is where a callback that Follows its endpoint goes now.
 	Callback
 	Body []byte
 	// Lost: the claim before ended without a result; its attempt was recorded as crashed with this stamp.

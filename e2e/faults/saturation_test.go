@@ -86,8 +86,8 @@ func (s *saturation) during(span time.Duration) (delivered, removed float64) {
 	return float64(s.p.Count(endedMetric)-d) / took, float64(s.removed()-r) / took
 }
 
-// fellDue measures over span how many callbacks are delivered a second, and how many are removed a second. It
-// counts what is removed later by the retention, for that is when what was delivered is to go.
+// fellDue measures over span how many callbacks are delivered a second and how many are removed. What is
+// removed is counted one retention later, when those that were delivered fall due.
 func (s *saturation) fellDue(span, retention time.Duration) (delivered, removed float64) {
 	d := s.p.Count(endedMetric)
 	time.Sleep(retention)

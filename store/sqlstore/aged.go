@@ -157,8 +157,8 @@ func (db *DB) savePlace(ctx context.Context, name string, p *place, now int64) e
 }
 
 // removeBatch runs step in one transaction. The time it returns is that of the step: not of the wait for other
-// transactions, and not of the commit. On a busy disk a commit takes as long for few rows as for many, so that
-// smaller transactions would remove less and let nobody go on earlier.
+// transactions, and not of the commit. On a busy disk a commit takes as long for few rows as for many: with
+// smaller transactions less would be removed, and others would wait as long.
 func (db *DB) removeBatch(
 	ctx context.Context, b *batch, step func(t *tx, b *batch) (seen, removed int, err error),
 ) (seen, removed int, took time.Duration, err error) {

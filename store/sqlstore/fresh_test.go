@@ -41,7 +41,8 @@ func TestFreshIsBounded(t *testing.T) {
 	}
 }
 
-// A row says the same at its stamp whether it is remembered or read: what an attempt needs of what was accepted.
+// A stamp returns the same for a row that is remembered and for one that is read: what was accepted, as far as
+// an attempt needs it.
 func TestARememberedRowIsStampedAsOneThatIsRead(t *testing.T) {
 	onBoth(t, func(t *testing.T, db *DB) {
 		drafts := newDrafts(2, testNow)

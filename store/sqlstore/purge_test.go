@@ -8,11 +8,12 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
-// What PostgreSQL knows of the tables is old where rows come and go by the thousand a second. A purge finds its rows by
-// indexes all the same: here one callback would seem to have all attempts, so that reading the whole table looked cheaper.
+// A purge finds its rows by indexes though the statistics mislead PostgreSQL: they say that each callback has
+// 20,000 attempts, so that it would be cheaper to read the whole table.
 func TestAPurgeGoesByIndexes(t *testing.T) {
 	needsPostgres(t)
-	db := openSlow(t, testserver.SharedPostgres(t).Copy(t, "schema", fillTemplate)) // no other test gets its statistics
+	// The database is not used again: its statistics would change the plans of other tests.
+	db := openSlow(t, testserver.SharedPostgres(t).Copy(t, "schema", fillTemplate))
 	const n = 100
 	drafts := newDrafts(n, testNow)
 	ids := make([]string, n)

@@ -203,8 +203,8 @@ var stampedFields = sqldb.Named[row](`callbacks.id callbacks.project callbacks.k
 	callbacks.last_class callbacks.poll_errors callbacks.fence callbacks.claim_until callbacks.crash_count requests.content_type
 	requests.headers=HeadersText requests.policy=PolicyText requests.success=SuccessText callbacks.lost_at`)
 
-// stampedColumns are what an attempt and its result need of a row, and the end of one that was canceled, no more; the
-// claim's token is known.
+// stampedColumns are what an attempt and its result need of a row, and what the feed says of a callback that was
+// canceled. The claim's token is known.
 func stampedColumns(r *row) sqldb.Columns {
 	return append(stampedFields(r),
 		col(presentURL, &r.URL),

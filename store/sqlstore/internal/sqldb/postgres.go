@@ -88,9 +88,9 @@ func byID(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// ByIndex has the rest of a transaction that removes old rows find them by indexes, in the order of these. The statistics
-// are of the tables as they were a while ago: after them it would read and sort a whole table for each batch. On SQLite it
-// does nothing: its plans follow from the schema.
+// ByIndex makes the statements after it in this transaction find their rows by indexes. It is for purges: where rows
+// come and go by the thousand a second, PostgreSQL's statistics are out of date, and a plan that is made from them may
+// read and sort a whole table for each batch. On SQLite, whose plans do not depend on statistics, it does nothing.
 func (t *Tx) ByIndex() error {
 	if t.lite != nil {
 		return nil
