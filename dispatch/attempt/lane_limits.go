@@ -370,6 +370,7 @@ func (w *laneLimits) addSuccessors(settlements []schedule.Settlement) {
 		if n == nil || len(n.ended) == 0 {
 			continue
 		}
+		// A full lane has hundreds of leases. Nearly all differ in their ids, which cost less to compare.
 		is := func(l *schedule.Lease) bool { return l.ID == t.ID && l.LeaseRef() == settled }
 		n.uncounted = slices.DeleteFunc(n.uncounted, is) // its attempt got no answer
 		if at := slices.IndexFunc(n.ended, is); at >= 0 {
