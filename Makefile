@@ -110,7 +110,7 @@ bench-pair: setup ## Compare two revisions in turns: A=HEAD B=. (this checkout) 
 bench-scale: setup ## Ten million callbacks (ROWS=, PENDING=), several dispatchers: two hours, 45 GB; writes docs/reports/performance.md and scaling.md
 	$(RUNBENCH) scale -rows $(ROWS) -pending $(PENDING) -reports $(CURDIR)/docs/reports
 
-profile: setup ## Measure anew what builds are optimized by, some quiet minutes; writes cmd/dispatcher/default.pgo
+profile: setup ## Measure anew what builds are optimized by, five quiet minutes; writes cmd/dispatcher/default.pgo
 	$(RUNBENCH) compare -rounds 3 -n 100000 -systems sqlite,postgres -phases drain,single \
 	  -pgo $(CURDIR)/cmd/dispatcher/default.pgo
 
