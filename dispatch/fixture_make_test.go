@@ -53,7 +53,7 @@ func completed(subs []accept.Submission) []accept.Submission {
 }
 
 // offer hands submissions over, and returns what became of each.
-func (b *fixture) offer(project string, subs ...accept.Submission) []accept.Receipt {
+func (b *fixture) offer(project string, subs ...accept.Submission) []store.Accepted {
 	b.Helper()
 	return must(b.engine.Accept(b.Context(), project, completed(subs)))
 }

@@ -72,7 +72,7 @@ func TestAnswers(t *testing.T) {
 // Case 79.
 func TestPanicEndsOneRequestAndLeaksNothing(t *testing.T) {
 	t.Parallel()
-	b := &backend{accept: func(context.Context, []accept.Submission) ([]accept.Receipt, error) { panic("out of cheese") }}
+	b := &backend{accept: func(context.Context, []accept.Submission) ([]store.Accepted, error) { panic("out of cheese") }}
 	s, log := newServer(t, b, web.Options{})
 	r := httptest.NewRequest("POST", "/v1/callbacks?token=query-value", strings.NewReader(`{"url":"https://shop.example/?token=body-value"}`))
 	for _, name := range []string{"Cookie", "X-Api-Key", "X-Secret"} {
@@ -129,7 +129,7 @@ func TestAccessLines(t *testing.T) {
 func TestRefusalsDoNotFillTheLog(t *testing.T) {
 	t.Parallel()
 	const asked = 500
-	s, log := newServer(t, &backend{accept: func(context.Context, []accept.Submission) ([]accept.Receipt, error) {
+	s, log := newServer(t, &backend{accept: func(context.Context, []accept.Submission) ([]store.Accepted, error) {
 		return nil, store.ErrUnavailable
 	}}, web.Options{})
 	began := time.Now()

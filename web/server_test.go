@@ -16,6 +16,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
+	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/web"
 )
 
@@ -52,10 +53,10 @@ func run(t *testing.T, s *web.Server) (end func() error) {
 func TestRunEndsGracefully(t *testing.T) {
 	t.Parallel()
 	began, release := make(chan struct{}), make(chan struct{})
-	b := &backend{health: dispatch.Health{Ready: true}, accept: func(_ context.Context, subs []accept.Submission) ([]accept.Receipt, error) {
+	b := &backend{health: dispatch.Health{Ready: true}, accept: func(_ context.Context, subs []accept.Submission) ([]store.Accepted, error) {
 		close(began)
 		<-release
-		return make([]accept.Receipt, len(subs)), nil
+		return make([]store.Accepted, len(subs)), nil
 	}}
 	s, _ := newServer(t, b, web.Options{})
 	end := run(t, s)
@@ -93,7 +94,7 @@ func TestRunEndsGracefully(t *testing.T) {
 func TestRunEndsThoughARequestHangs(t *testing.T) {
 	t.Parallel()
 	began := make(chan struct{})
-	b := &backend{accept: func(ctx context.Context, _ []accept.Submission) ([]accept.Receipt, error) {
+	b := &backend{accept: func(ctx context.Context, _ []accept.Submission) ([]store.Accepted, error) {
 		close(began)
 		<-ctx.Done()
 		return nil, ctx.Err()

@@ -26,11 +26,11 @@ const adminKey = "dk_0123456789abcdef"
 type backend struct {
 	api.Engine
 
-	accept func(ctx context.Context, subs []accept.Submission) ([]accept.Receipt, error)
+	accept func(ctx context.Context, subs []accept.Submission) ([]store.Accepted, error)
 	health dispatch.Health
 }
 
-func (b *backend) Accept(ctx context.Context, _ string, subs []accept.Submission) ([]accept.Receipt, error) {
+func (b *backend) Accept(ctx context.Context, _ string, subs []accept.Submission) ([]store.Accepted, error) {
 	return b.accept(ctx, subs)
 }
 
@@ -49,8 +49,8 @@ func (b *backend) Health(context.Context) dispatch.Health { return b.health }
 func newServer(t *testing.T, b *backend, o web.Options) (*web.Server, *testserver.Log) {
 	t.Helper()
 	if b.accept == nil {
-		b.accept = func(_ context.Context, subs []accept.Submission) ([]accept.Receipt, error) {
-			return make([]accept.Receipt, len(subs)), nil
+		b.accept = func(_ context.Context, subs []accept.Submission) ([]store.Accepted, error) {
+			return make([]store.Accepted, len(subs)), nil
 		}
 	}
 	log := new(testserver.Log)

@@ -17,9 +17,10 @@ import (
 const MaxAccept = 1000
 
 // Accept judges the submissions, commits the good ones in one transaction and answers each in its place. When it returns
-// without an error, every receipt without one is durable; the index is told afterwards, and if it cannot be told, the
-// sweep finds the row. Its error is store.ErrUnavailable or the context's: nothing was accepted then.
-func (ac *Accepter) Accept(ctx context.Context, project string, subs []Submission) ([]Receipt, error) {
+// without an error, every answer without one is durable; the index is told afterwards, and if it cannot be told, the
+// sweep finds the row. The error of an answer is a *store.InvalidError, store.ErrIdempotencyMismatch, or
+// store.ErrIdempotencyInProgress. That of Accept is store.ErrUnavailable or the context's: nothing was accepted then.
+func (ac *Accepter) Accept(ctx context.Context, project string, subs []Submission) ([]store.Accepted, error) {
 	if len(subs) > MaxAccept {
 		return nil, fmt.Errorf("accept: %d submissions; at most %d in one call", len(subs), MaxAccept)
 	}
@@ -28,9 +29,8 @@ func (ac *Accepter) Accept(ctx context.Context, project string, subs []Submissio
 		return nil, fmt.Errorf("accept: %w", err)
 	}
 	now := time.UnixMilli(ac.clock.Now())
-	receipts := make([]Receipt, len(subs))
 	drafts := make([]store.Draft, 0, len(subs))
-	places := make([]int, 0, len(subs))
+	refused := make(map[int]error)
 	for i := range subs {
 		draft, err := ac.draft(v, project, &subs[i], now)
 		if err == nil {
@@ -45,30 +45,41 @@ func (ac *Accepter) Accept(ctx context.Context, project string, subs []Submissio
 			defer ac.keys.end(project, draft.Idempotency)
 		}
 		if err != nil {
-			receipts[i].Err = err
+			refused[i] = err
 			continue
 		}
-		drafts, places = append(drafts, draft), append(places, i)
+		drafts = append(drafts, draft)
 	}
-	if len(drafts) == 0 {
-		return receipts, nil
-	}
-	at := func(i int) *Receipt { return &receipts[places[i]] }
-	if err := ac.commit(ctx, drafts, &v.Project, v.Quotas.OpenCallbacks, at); err != nil {
+	accepted, err := ac.commit(ctx, drafts, &v.Project, v.Quotas.OpenCallbacks)
+	if err != nil {
 		return nil, fmt.Errorf("accept: %w", err)
 	}
-	return receipts, nil
+	if len(refused) == 0 {
+		return accepted, nil
+	}
+	all := make([]store.Accepted, len(subs))
+	for i := range all {
+		if err, bad := refused[i]; bad {
+			all[i].Err = err
+		} else {
+			all[i], accepted = accepted[0], accepted[1:]
+		}
+	}
+	return all, nil
 }
 
 // commit makes drafts of a project durable, as far as a quota of open callbacks has room for them (zero:
-// there is none), fills in the receipt of each, and has the index told.
+// there is none), answers each in its place, and has the index told.
 func (ac *Accepter) commit(
-	ctx context.Context, drafts []store.Draft, p *store.Project, quota int64, receipt func(i int) *Receipt,
-) error {
+	ctx context.Context, drafts []store.Draft, p *store.Project, quota int64,
+) ([]store.Accepted, error) {
+	if len(drafts) == 0 {
+		return nil, nil
+	}
 	part.Failpoint("before_accept_commit")
 	accepted, err := ac.acceptWithin(ctx, quota, drafts)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	part.Failpoint("after_accept_commit")
 	now := ac.clock.Now()
@@ -80,7 +91,6 @@ func (ac *Accepter) commit(
 	}
 	for i := range accepted {
 		a := &accepted[i]
-		*receipt(i) = Receipt{Callback: a.Callback, Replayed: a.Replayed, Err: a.Err}
 		if a.Err != nil {
 			continue
 		}
@@ -95,7 +105,7 @@ func (ac *Accepter) commit(
 		ac.index.Add(index.Item(&a.Callback))
 	}
 	part.Failpoint("after_enqueue")
-	return nil
+	return accepted, nil
 }
 
 // acceptDrafts commits drafts. That SQL cannot commit stops the claims, too.
@@ -188,13 +198,4 @@ type Submission struct {
 
 	// Invalid are fields that could not even be decoded; Accept adds its own findings to them.
 	Invalid []store.FieldError
-}
-
-// A Receipt is what became of one submission: a callback, or why there is none.
-type Receipt struct {
-	Callback store.Callback
-	// Replayed: the idempotency key was known with the same request, and Callback is the first one.
-	Replayed bool
-	// Err is nil, a *store.InvalidError, ErrIdempotencyMismatch or ErrIdempotencyInProgress of package store.
-	Err error
 }

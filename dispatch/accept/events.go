@@ -159,13 +159,13 @@ func (ac *Accepter) carryOut(
 	ctx context.Context, p *store.Project, quota int64, plan *store.EventPlan, known bool,
 	drafts []store.Draft,
 ) (EventReceipt, error) {
-	receipts := make([]Receipt, len(drafts))
+	var accepted []store.Accepted
 	if len(drafts) > 0 {
 		settle, err := ac.reserve(ctx, p.ID, quota, len(drafts))
 		if err != nil {
 			return EventReceipt{}, err
 		}
-		err = ac.commit(ctx, drafts, p, 0, func(i int) *Receipt { return &receipts[i] })
+		accepted, err = ac.commit(ctx, drafts, p, 0)
 		if settle(0); err != nil {
 			return EventReceipt{}, err
 		}
@@ -175,12 +175,12 @@ func (ac *Accepter) carryOut(
 		there[target.CallbackID] = target.Accepted
 	}
 	r := EventReceipt{ID: plan.ID, Callbacks: []string{}, Replayed: known}
-	for i := range receipts {
-		if receipts[i].Err != nil {
-			return EventReceipt{}, receipts[i].Err
+	for i := range accepted {
+		if accepted[i].Err != nil {
+			return EventReceipt{}, accepted[i].Err
 		}
-		r.Replayed = r.Replayed && receipts[i].Replayed
-		there[receipts[i].Callback.ID] = true
+		r.Replayed = r.Replayed && accepted[i].Replayed
+		there[accepted[i].Callback.ID] = true
 	}
 	for _, target := range plan.Targets {
 		if there[target.CallbackID] {

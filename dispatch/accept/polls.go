@@ -35,15 +35,15 @@ type PollSubmission struct {
 }
 
 // AcceptPoll commits a poll, or answers with the open one of the same reference and address as a replay. Its error is a
-// *store.InvalidError, or one of Accept's; the receipt has none.
-func (ac *Accepter) AcceptPoll(ctx context.Context, project string, s PollSubmission) (Receipt, error) {
+// *store.InvalidError, or one of Accept's; the answer has none.
+func (ac *Accepter) AcceptPoll(ctx context.Context, project string, s PollSubmission) (store.Accepted, error) {
 	named := []Submission{s.Submission}
 	if s.OnResult != nil {
 		named = append(named, *s.OnResult)
 	}
 	v, err := ac.view(ctx, project, named)
 	if err != nil {
-		return Receipt{}, fmt.Errorf("accept poll: %w", err)
+		return store.Accepted{}, fmt.Errorf("accept poll: %w", err)
 	}
 	d, err := ac.pollDraft(v, project, &s, clock.TimeOf(ac.clock.Now()))
 	if err == nil {
@@ -55,21 +55,19 @@ func (ac *Accepter) AcceptPoll(ctx context.Context, project string, s PollSubmis
 		}
 	}
 	if err != nil {
-		return Receipt{}, err
+		return store.Accepted{}, err
 	}
 	if d.Idempotency != nil {
 		if !ac.keys.begin(project, d.Idempotency) {
-			return Receipt{}, store.ErrIdempotencyInProgress
+			return store.Accepted{}, store.ErrIdempotencyInProgress
 		}
 		defer ac.keys.end(project, d.Idempotency)
 	}
-	var r Receipt
-	quota := v.Quotas.OpenCallbacks
-	drafts, receipt := []store.Draft{d}, func(int) *Receipt { return &r }
-	if err := ac.commit(ctx, drafts, &v.Project, quota, receipt); err != nil {
-		return Receipt{}, fmt.Errorf("accept poll: %w", err)
+	accepted, err := ac.commit(ctx, []store.Draft{d}, &v.Project, v.Quotas.OpenCallbacks)
+	if err != nil {
+		return store.Accepted{}, fmt.Errorf("accept poll: %w", err)
 	}
-	return r, r.Err
+	return accepted[0], accepted[0].Err
 }
 
 // pollDraft judges a poll. Its error is a *store.InvalidError with every field that is wrong.

@@ -29,11 +29,11 @@ func (a *API) accept(ctx context.Context, c *gin.Context, who caller) error {
 	if err != nil {
 		return err
 	}
-	receipts, err := a.submit(ctx, who, []accept.Submission{sub})
+	accepted, err := a.submit(ctx, who, []accept.Submission{sub})
 	if err != nil {
 		return err
 	}
-	return a.accepted(c, &receipts[0])
+	return a.accepted(c, &accepted[0])
 }
 
 // readSubmission reads what a request of that route submits.
@@ -52,7 +52,7 @@ func readSubmission(c *gin.Context, route string) (accept.Submission, error) {
 }
 
 // accepted answers with what became of one submission.
-func (a *API) accepted(c *gin.Context, r *accept.Receipt) error {
+func (a *API) accepted(c *gin.Context, r *store.Accepted) error {
 	if r.Err != nil {
 		return r.Err
 	}
@@ -70,19 +70,19 @@ func acceptedStatus(replayed bool) int {
 	return http.StatusAccepted
 }
 
-// submit asks the engine, and holds it to one receipt for each submission.
-func (a *API) submit(ctx context.Context, who caller, subs []accept.Submission) ([]accept.Receipt, error) {
+// submit asks the engine, and holds it to one answer for each submission.
+func (a *API) submit(ctx context.Context, who caller, subs []accept.Submission) ([]store.Accepted, error) {
 	if len(subs) == 0 {
 		return nil, nil
 	}
-	receipts, err := a.Engine.Accept(ctx, who.Project, subs)
+	accepted, err := a.Engine.Accept(ctx, who.Project, subs)
 	if err != nil {
 		return nil, err
 	}
-	if len(receipts) != len(subs) {
-		return nil, fmt.Errorf("accept: %d receipts for %d submissions", len(receipts), len(subs))
+	if len(accepted) != len(subs) {
+		return nil, fmt.Errorf("accept: %d answers for %d submissions", len(accepted), len(subs))
 	}
-	return receipts, nil
+	return accepted, nil
 }
 
 // acceptBatch is POST /v1/callbacks/batch: 207, and for each callback what a request of its own would have got. The
@@ -105,7 +105,7 @@ func (a *API) acceptBatch(ctx context.Context, c *gin.Context, who caller) error
 		bindIdempotency(&sub, acceptRoute, raw)
 		subs = append(subs, sub)
 	}
-	receipts, err := a.submit(ctx, who, subs)
+	accepted, err := a.submit(ctx, who, subs)
 	if err != nil {
 		return err
 	}
@@ -117,11 +117,11 @@ func (a *API) acceptBatch(ctx context.Context, c *gin.Context, who caller) error
 		if i > 0 {
 			b = append(b, ',')
 		}
-		var r accept.Receipt
+		var r store.Accepted
 		if err, bad := refused[i]; bad {
 			r.Err = err
 		} else {
-			r, receipts = receipts[0], receipts[1:]
+			r, accepted = accepted[0], accepted[1:]
 		}
 		if b, err = a.appendResult(c, b, &r, now); err != nil {
 			return err
@@ -133,7 +133,7 @@ func (a *API) acceptBatch(ctx context.Context, c *gin.Context, who caller) error
 }
 
 // appendResult writes what became of one callback of a batch.
-func (a *API) appendResult(c *gin.Context, b []byte, r *accept.Receipt, now int64) ([]byte, error) {
+func (a *API) appendResult(c *gin.Context, b []byte, r *store.Accepted, now int64) ([]byte, error) {
 	if r.Err == nil {
 		b = append(b, `{"status":`...)
 		b = strconv.AppendInt(b, int64(acceptedStatus(r.Replayed)), 10)

@@ -22,10 +22,10 @@ type Engine interface {
 
 	// Accept judges and commits; it answers each submission in its place. Its error means that nothing was
 	// accepted.
-	Accept(ctx context.Context, project string, subs []accept.Submission) ([]accept.Receipt, error)
+	Accept(ctx context.Context, project string, subs []accept.Submission) ([]store.Accepted, error)
 	// AcceptEvent commits a callback for every endpoint that subscribes to the submission's topic.
 	AcceptEvent(ctx context.Context, project string, s accept.Submission) (accept.EventReceipt, error)
-	AcceptPoll(ctx context.Context, project string, s accept.PollSubmission) (accept.Receipt, error)
+	AcceptPoll(ctx context.Context, project string, s accept.PollSubmission) (store.Accepted, error)
 	CancelRef(
 		ctx context.Context, project string, which control.CancelRefRequest, by store.Actor,
 	) ([]store.CanceledCallback, error)

@@ -13,16 +13,16 @@ import (
 	"time"
 )
 
-func (s calledEngine) Accept(ctx context.Context, a1 string, a2 []accept.Submission) ([]accept.Receipt, error) {
-	return ask1[[]accept.Receipt](ctx, s.recorder, "Accept", a1, a2)
+func (s calledEngine) Accept(ctx context.Context, a1 string, a2 []accept.Submission) ([]store.Accepted, error) {
+	return ask1[[]store.Accepted](ctx, s.recorder, "Accept", a1, a2)
 }
 
 func (s calledEngine) AcceptEvent(ctx context.Context, a1 string, a2 accept.Submission) (accept.EventReceipt, error) {
 	return ask1[accept.EventReceipt](ctx, s.recorder, "AcceptEvent", a1, a2)
 }
 
-func (s calledEngine) AcceptPoll(ctx context.Context, a1 string, a2 accept.PollSubmission) (accept.Receipt, error) {
-	return ask1[accept.Receipt](ctx, s.recorder, "AcceptPoll", a1, a2)
+func (s calledEngine) AcceptPoll(ctx context.Context, a1 string, a2 accept.PollSubmission) (store.Accepted, error) {
+	return ask1[store.Accepted](ctx, s.recorder, "AcceptPoll", a1, a2)
 }
 
 func (s calledEngine) Authenticate(ctx context.Context, a1 string) (store.Key, error) {

@@ -64,7 +64,7 @@ var only = map[string]string{
 
 // echoes complete what answers a call: with what the world has, and with what was asked for.
 var echoes = map[string]any{
-	"AcceptPoll": func(r *accept.Receipt, w world, _ []any) { r.Callback, r.Replayed = w.Callback, w.Replayed },
+	"AcceptPoll": func(r *store.Accepted, w world, _ []any) { r.Callback, r.Replayed = w.Callback, w.Replayed },
 	"Cancel": func(x *store.CanceledCallback, w world, _ []any) {
 		x.Result, x.Callback = store.CancelDone, w.ended(store.Canceled, store.Requested)
 	},
@@ -248,16 +248,16 @@ func (e *engine) Authenticate(_ context.Context, text string) (store.Key, error)
 	return store.Key{ID: bareKey, Name: "till", Project: parts[1], Scopes: []store.Scope{store.Scope(parts[2])}}, nil
 }
 
-func (e *engine) Accept(_ context.Context, project string, subs []accept.Submission) ([]accept.Receipt, error) {
-	receipts := make([]accept.Receipt, len(subs))
+func (e *engine) Accept(_ context.Context, project string, subs []accept.Submission) ([]store.Accepted, error) {
+	accepted := make([]store.Accepted, len(subs))
 	for i, s := range subs {
-		if receipts[i].Err = e.note("Accept", project, s); receipts[i].Err != nil && receipts[i].Err == e.err {
+		if accepted[i].Err = e.note("Accept", project, s); accepted[i].Err != nil && accepted[i].Err == e.err {
 			return nil, e.err
 		}
-		receipts[i].Callback, receipts[i].Replayed = e.has.Callback, e.has.Replayed
-		receipts[i].Callback.Project, receipts[i].Callback.URL, receipts[i].Callback.Ref = project, s.URL, s.Ref
+		accepted[i].Callback, accepted[i].Replayed = e.has.Callback, e.has.Replayed
+		accepted[i].Callback.Project, accepted[i].Callback.URL, accepted[i].Callback.Ref = project, s.URL, s.Ref
 	}
-	return receipts, nil
+	return accepted, nil
 }
 
 // Outcomes returns those after the cursor.

@@ -9,6 +9,7 @@
 package sign
 
 import (
+	"cmp"
 	"crypto/rsa"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -101,30 +102,27 @@ const (
 // A Cache signs requests. It keeps signers that were compiled and RSA keys that were parsed. It is safe for concurrent
 // use.
 type Cache struct {
-	// signers are by their text, keys by the hash of what they were parsed from. The two that most callbacks have need no look-up.
-	signers            *parse.Keep[string, *signer]
-	standard, unsigned *signer
-	keys               *parse.Keep[[sha256.Size]byte, *rsa.PrivateKey]
+	// signers are those with options, by their text; keys are by the hash of what they were parsed from.
+	signers *parse.Keep[string, *signer]
+	keys    *parse.Keep[[sha256.Size]byte, *rsa.PrivateKey]
 }
 
 // NewCache returns an empty cache.
 func NewCache() *Cache {
 	return &Cache{
-		signers: parse.NewKeep[string, *signer](maxSigners), standard: newSigner(Standard), unsigned: newSigner(None),
-		keys: parse.NewKeep[[sha256.Size]byte, *rsa.PrivateKey](maxRSAKeys),
+		signers: parse.NewKeep[string, *signer](maxSigners),
+		keys:    parse.NewKeep[[sha256.Size]byte, *rsa.PrivateKey](maxRSAKeys),
 	}
 }
 
 // Sign signs a request. The signer is a name, or its JSON text, as Parse returns it; empty: the default one if there are
 // secrets, else none. A *KeyError says that a secret cannot be used; any other error is the request's fault.
 func (c *Cache) Sign(text string, r *Request) (Signature, error) {
-	var s *signer
-	switch {
-	case text == None || text == "" && len(r.Secrets) == 0:
-		s = c.unsigned
-	case text == Standard || text == "":
-		s = c.standard
-	default:
+	if text == "" && len(r.Secrets) == 0 {
+		text = None
+	}
+	s, plain := named[cmp.Or(text, Standard)]
+	if !plain {
 		var err error
 		if s, err = c.signers.Of(text, func() (*signer, error) { return readSigner(text) }); err != nil {
 			return Signature{}, err

@@ -145,6 +145,15 @@ func newSigner(name string) *signer {
 	return nil
 }
 
+// named are the signers with nothing but defaults, by their names.
+var named = func() map[string]*signer {
+	all := make(map[string]*signer, len(kinds))
+	for i := range kinds {
+		all[kinds[i].name] = newSigner(kinds[i].name)
+	}
+	return all
+}()
+
 // plain is a signer without options: what its secrets are for, how it signs and what it verifies.
 type plain struct {
 	Type string `json:"type" most:"64"`
@@ -229,10 +238,7 @@ func Parse(raw []byte) (string, []store.FieldError) {
 
 // readSigner compiles a signer from its text.
 func readSigner(text string) (*signer, error) {
-	if text == "" {
-		text = Standard
-	}
-	if s := newSigner(text); s != nil {
+	if s := named[cmp.Or(text, Standard)]; s != nil {
 		return s, nil
 	}
 	raw := []byte(text)
