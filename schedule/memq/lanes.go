@@ -49,6 +49,14 @@ type lane struct {
 	class    schedule.Health // the runnable heap that it is in
 	virtual  int64
 	pos      int
+	left     leaving
+}
+
+// A leaving is how a lane stood when it left the runnable ones, the first time in a call.
+type leaving struct {
+	call    int64
+	class   schedule.Health
+	virtual int64
 }
 
 // lane returns the lane of that number, made if it is new.
@@ -175,11 +183,15 @@ func (ix *Index) refresh(l *lane) {
 			return
 		}
 		ix.unrank(l)
-		// A lane that comes back does not bring along what it did not use while it was away.
-		l.virtual = max(l.virtual, ix.virtual)
+		if l.left.call == ix.call && l.left.class == l.health {
+			l.virtual = l.left.virtual // it was not away: what a call does to a lane is done at once
+		} else {
+			// A lane that comes back does not bring along what it did not use while it was away.
+			l.virtual = max(l.virtual, ix.virtual)
+			ix.woken = true
+		}
 		l.standing, l.class = runnable, l.health
 		ix.runnable[l.class].push(ranked{l.virtual, l})
-		ix.woken = true
 		return
 	}
 	if ends := ix.waits(want); want == l.standing {
@@ -212,6 +224,9 @@ func (ix *Index) unrank(l *lane) {
 	switch l.standing {
 	case runnable:
 		ix.runnable[l.class].remove(l.pos)
+		if l.left.call != ix.call {
+			l.left = leaving{ix.call, l.class, l.virtual}
+		}
 	case blocked, holding:
 		ix.waits(l.standing).remove(l.pos)
 	case idle:

@@ -35,6 +35,7 @@ type Index struct {
 	mu         sync.Mutex
 	clock      int64 // when the present operation began, or the last one, in Unix milliseconds
 	skew       int64 // the steady clock less the wall clock: see tick
+	call       int64 // the number of the present operation, or of the last one
 	generation int64 // what the index has
 	wanted     int64 // what SQL says it should have
 	closed     bool  // between Reset and Open
@@ -124,6 +125,7 @@ func (ix *Index) do(ctx context.Context, operation string, shard int, f func() e
 			return schedule.ErrLost
 		}
 		ix.tick()
+		ix.call++
 		if err := f(); err != nil {
 			return err
 		}
