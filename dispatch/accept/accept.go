@@ -16,10 +16,11 @@ import (
 // MaxAccept is the most submissions that one call of Accept takes.
 const MaxAccept = 1000
 
-// Accept judges the submissions, commits the good ones in one transaction and answers each in its place. When it returns
-// without an error, every answer without one is durable; the index is told afterwards, and if it cannot be told, the
-// sweep finds the row. The error of an answer is a *store.InvalidError, store.ErrIdempotencyMismatch, or
-// store.ErrIdempotencyInProgress. That of Accept is store.ErrUnavailable or the context's: nothing was accepted then.
+// Accept judges the submissions, commits the good ones in one transaction and answers each in its place. A callback
+// whose answer has no error is committed. The index is told afterwards; if that fails, the sweep finds the row.
+//
+// The error of an answer is a *store.InvalidError, store.ErrIdempotencyMismatch or store.ErrIdempotencyInProgress.
+// The error of Accept itself is store.ErrUnavailable or the context's, and then nothing was accepted.
 func (ac *Accepter) Accept(ctx context.Context, project string, subs []Submission) ([]store.Accepted, error) {
 	if len(subs) > MaxAccept {
 		return nil, fmt.Errorf("accept: %d submissions; at most %d in one call", len(subs), MaxAccept)

@@ -1,7 +1,7 @@
 // Package accept makes callbacks durable: it judges what a caller asks for by its project and endpoint, drafts it,
 // commits it, and has the index told.
 //
-// When a call returns without an error, every answer without one is in SQL. An index that hangs delays no accept.
+// A callback whose answer has no error is in SQL. An index that hangs delays no accept.
 // A repetition with the same idempotency key answers what the first call did.
 //
 // The package also keeps the catalog of what people have set (catalog.go), and learns what others have changed
