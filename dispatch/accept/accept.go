@@ -16,11 +16,13 @@ import (
 // MaxAccept is the most submissions that one call of Accept takes.
 const MaxAccept = 1000
 
-// Accept judges the submissions, commits the good ones in one transaction and answers each in its place. A callback
-// whose answer has no error is committed. The index is told afterwards; if that fails, the sweep finds the row.
+// Accept checks the submissions, commits the valid ones in one transaction, and returns an answer for each,
+// in their order. A callback whose answer has no error is in SQL. The index is told afterwards; if it cannot
+// be told, the next sweep finds the row.
 //
-// The error of an answer is a *store.InvalidError, store.ErrIdempotencyMismatch or store.ErrIdempotencyInProgress.
-// The error of Accept itself is store.ErrUnavailable or the context's, and then nothing was accepted.
+// The error of an answer is a *store.InvalidError, store.ErrIdempotencyMismatch or
+// store.ErrIdempotencyInProgress. The error of Accept itself is store.ErrUnavailable or the context's:
+// nothing was accepted then.
 func (ac *Accepter) Accept(ctx context.Context, project string, subs []Submission) ([]store.Accepted, error) {
 	if len(subs) > MaxAccept {
 		return nil, fmt.Errorf("accept: %d submissions; at most %d in one call", len(subs), MaxAccept)
