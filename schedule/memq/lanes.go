@@ -52,7 +52,7 @@ type lane struct {
 	left     leaving
 }
 
-// A leaving is how a lane stood when it left the runnable ones, the first time in a call.
+// A leaving is where a lane stood among the runnable ones when a call first took it out of them.
 type leaving struct {
 	call    int64
 	class   schedule.Health
@@ -184,7 +184,7 @@ func (ix *Index) refresh(l *lane) {
 		}
 		ix.unrank(l)
 		if l.left.call == ix.call && l.left.class == l.health {
-			l.virtual = l.left.virtual // it was not away: what a call does to a lane is done at once
+			l.virtual = l.left.virtual // it left in this same call, which counts as one step: it keeps its turn
 		} else {
 			// A lane that comes back does not bring along what it did not use while it was away.
 			l.virtual = max(l.virtual, ix.virtual)
