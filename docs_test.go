@@ -19,8 +19,10 @@ var (
 	namedPage  = regexp.MustCompile(`\bdocs/[\w./-]*\.md\b`)
 )
 
-// namers are the files that may name a page of docs by its path from the root. Scratch files are none of them.
-var namers = []string{".md", ".go", ".sql", ".sh", ".golden", ".yaml", ".html", ".lua", "Makefile", "Dockerfile"}
+// namers are the files that may name a page of docs by its path from the root. Scratch files are none of
+// them.
+var namers = []string{".md", ".go", ".sql", ".sh", ".golden", ".yaml", ".html", ".lua", "Makefile",
+	"Dockerfile"}
 
 // TestLinksOfDocsLeadSomewhere follows each relative link of each page, to its heading too, and each path
 // docs/….md that a file of another kind names.
@@ -32,7 +34,8 @@ func TestLinksOfDocsLeadSomewhere(t *testing.T) {
 	for _, w := range wrong {
 		t.Error(w)
 	}
-	const page = "# One `code` heading, Größe\n[a](b.md#two) [b](#one-code-heading-größe) [c](https://x.y/z.md)\n"
+	const page = "# One `code` heading, Größe\n[a](b.md#two) [b](#one-code-heading-größe) " +
+		"[c](https://x.y/z.md)\n"
 	for _, c := range []struct{ page, want string }{
 		{page, ""},
 		{"[a](../docs/b.md) [b](../go/x.go)\n", ""},
@@ -51,19 +54,22 @@ func TestLinksOfDocsLeadSomewhere(t *testing.T) {
 	}
 }
 
-// brokenLinks counts the pages below root and says which links of theirs, and which paths of pages, are wrong.
+// brokenLinks counts the pages below root and says which links of theirs, and which paths of pages, are
+// wrong.
 func brokenLinks(root fs.FS) (pages int, wrong []string) {
 	err := fs.WalkDir(root, ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
 		if d.IsDir() {
-			if name != "." && (strings.HasPrefix(d.Name(), ".") || d.Name() == "bin" || d.Name() == "dispatcher-data") {
+			if name != "." && (strings.HasPrefix(d.Name(), ".") || d.Name() == "bin" ||
+				d.Name() == "dispatcher-data") {
 				return fs.SkipDir
 			}
 			return nil
 		}
-		if !slices.Contains(namers, path.Ext(name)) && !slices.Contains(namers, name) || name == "docs_test.go" {
+		if !slices.Contains(namers, path.Ext(name)) && !slices.Contains(namers, name) ||
+			name == "docs_test.go" {
 			return nil
 		}
 		text, err := fs.ReadFile(root, name)
@@ -92,7 +98,8 @@ func brokenLinks(root fs.FS) (pages int, wrong []string) {
 	return pages, wrong
 }
 
-// leads says whether a relative link of a page leads to a file or directory and, after a #, to a heading in it.
+// leads says whether a relative link of a page leads to a file or directory and, after a #, to a heading in
+// it.
 func leads(root fs.FS, from, link string) bool {
 	to, anchor, _ := strings.Cut(link, "#")
 	if to == "" {
@@ -106,7 +113,8 @@ func leads(root fs.FS, from, link string) bool {
 	if err != nil {
 		return false
 	}
-	for _, heading := range mdHeading.FindAllStringSubmatch(fencedCode.ReplaceAllString(string(text), ""), -1) {
+	for _, heading := range mdHeading.FindAllStringSubmatch(fencedCode.ReplaceAllString(string(text), ""),
+		-1) {
 		if slug(heading[1]) == anchor {
 			return true
 		}

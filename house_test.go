@@ -1,5 +1,5 @@
-// Package dispatcher holds no code: the tests here keep the house in order. They parse the files and ask no build
-// tool, so that a cached result is never a stale one.
+// Package dispatcher holds no code: the tests here keep the house in order. They parse the files and ask no
+// build tool, so that a cached result is never a stale one.
 package dispatcher
 
 import (
@@ -51,7 +51,8 @@ var own = map[string][]string{
 	"dispatch/report":  parts("dispatch/index", "dispatch/secret", "dispatch/accept"),
 	"dispatch/attempt": parts("dispatch/index", "dispatch/secret", "dispatch/accept"),
 	"dispatch/control": parts("dispatch/index", "dispatch/secret", "dispatch/accept"),
-	"dispatch": parts("dispatch/index", "dispatch/secret", "dispatch/accept", "dispatch/report", "dispatch/attempt",
+	"dispatch": parts("dispatch/index", "dispatch/secret", "dispatch/accept", "dispatch/report",
+		"dispatch/attempt",
 		"dispatch/control"),
 
 	"dispatch/outbound": {
@@ -76,7 +77,8 @@ var own = map[string][]string{
 	commands + "machine": {},
 	commands + "console": {"client", "schedule"},
 	commands + "config": {
-		"store", "schedule", "schedule/redisq", "dispatch/outbound", "dispatch", "migrations", commands + "console",
+		"store", "schedule", "schedule/redisq", "dispatch/outbound", "dispatch", "migrations",
+		commands + "console",
 	},
 	commands + "remote": {"client", commands + "console", commands + "config"},
 	commands + "cli": {
@@ -93,18 +95,22 @@ var own = map[string][]string{
 	commands + "demo":     {"*"}, // a whole server and its receiver
 	commands + "loadtest": {"*"},
 	commands + "doctor":   {"*"},
-	commands + "cmdtest":  {"dispatch/outbound/sign", "internal/testserver", commands + "console", "internal/transcript"},
+	commands + "cmdtest": {"dispatch/outbound/sign", "internal/testserver", commands + "console",
+		"internal/transcript"},
 	commands + "apptest": {
-		"client", "internal/testserver", commands + "app", commands + "cmdtest", commands + "config", commands + "console",
+		"client", "internal/testserver", commands + "app", commands + "cmdtest", commands + "config",
+		commands + "console",
 		commands + "remote",
 	},
 	"e2e/harness":        {"client", "internal/testserver", "e2e/harness/judge", "e2e/harness/procfs"},
 	"e2e/harness/judge":  {},
 	"e2e/harness/procfs": {},
 	"e2e/smoke":          {"client", "internal/testserver", "e2e/harness", "e2e/harness/judge"},
-	"e2e/faults":         {"client", "internal/testserver", "e2e/harness", "e2e/harness/judge", "e2e/harness/procfs"},
-	"e2e/browser":        {"client", "internal/testserver", "e2e/harness", "e2e/harness/procfs"},
-	"e2e/bench":          {"client", "e2e/harness/procfs", "internal/testserver"}, // a module of its own, with the same rules
+	"e2e/faults": {"client", "internal/testserver", "e2e/harness", "e2e/harness/judge",
+		"e2e/harness/procfs"},
+	"e2e/browser": {"client", "internal/testserver", "e2e/harness", "e2e/harness/procfs"},
+	// a module of its own, with the same rules
+	"e2e/bench": {"client", "e2e/harness/procfs", "internal/testserver"},
 }
 
 // parts are what a part of the engine may import: what stands below all parts, and others.
@@ -115,39 +121,50 @@ func parts(others ...string) []string {
 
 // face are what a face of the server may import: the engine and its parts, and others.
 func face(others ...string) []string {
-	return parts(append(others, "client", "dispatch", "dispatch/accept", "dispatch/attempt", "dispatch/control",
+	return parts(append(others, "client", "dispatch", "dispatch/accept", "dispatch/attempt",
+		"dispatch/control",
 		"dispatch/index", "dispatch/report", "dispatch/secret")...)
 }
 
 // forTests may be imported by the test files of any package beside what the package itself may import.
 // The last one is there because a test that wants a whole engine must give it a client that sends.
-var forTests = []string{"schedule/queuetest", "store/storetest", "schedule/memq", "store/sqlstore", "dispatch/outbound", "dispatch/outbound/sign", "dispatch/outbound/sign/signtest", "dispatch/outbound/rule", "internal/transcript", "e2e/harness/judge", "e2e/harness/procfs", "internal/testserver",
+var forTests = []string{"schedule/queuetest", "store/storetest", "schedule/memq", "store/sqlstore",
+	"dispatch/outbound", "dispatch/outbound/sign", "dispatch/outbound/sign/signtest",
+	"dispatch/outbound/rule", "internal/transcript", "e2e/harness/judge", "e2e/harness/procfs",
+	"internal/testserver",
 	commands + "cmdtest", commands + "apptest"}
 
-// behind names the packages that alone may import a module from outside, so that each can be replaced in one place.
+// behind names the packages that alone may import a module from outside, so that each can be replaced in one
+// place.
 var behind = map[string][]string{
-	"github.com/redis/go-redis/v9":             {"schedule/redisq", "internal/testserver", commands + "app", commands + "loadtest"},
-	"github.com/hashicorp/go-retryablehttp":    {"dispatch/outbound"},
-	"code.dny.dev/ssrf":                        {"dispatch/outbound"},
-	"github.com/gin-gonic/gin":                 {"web", "web/api", "web/ui", "web/httperr"},
-	"github.com/robfig/cron/v3":                {"schedule"},
-	"github.com/swaggest/swgui":                {"web/api"},
-	"modernc.org/sqlite":                       {plumbing},
-	"zombiezen.com/go/sqlite":                  {plumbing},
-	"github.com/jackc/pgx/v5":                  {plumbing, "internal/testserver", commands + "app", commands + "doctor", commands + "loadtest"}, // app: the lock of an embedded index
-	"github.com/pressly/goose/v3":              {plumbing},
-	"github.com/alecthomas/kong":               {commands + "console", commands + "config", commands + "cli"},
-	"github.com/goccy/go-yaml":                 {commands + "config"},
-	"github.com/lmittmann/tint":                {commands + "app"},
-	"github.com/jedib0t/go-pretty/v6":          {commands + "console"},
-	"golang.org/x/term":                        {commands + "console"},
-	"github.com/alexedwards/scs/v2":            {"web/ui"},
-	"github.com/standard-webhooks/":            {},
-	"github.com/getkin/kin-openapi":            {},
-	"github.com/google/go-cmp":                 {"internal/transcript", "schedule/queuetest", "store/storetest"},
-	"pgregory.net/rapid":                       {"schedule/queuetest", "store/storetest"},
-	"go.uber.org/goleak":                       {},
-	"github.com/prometheus/client_golang/prom": {"dispatch", "dispatch/part", "dispatch/secret", "dispatch/index", "dispatch/attempt", "dispatch/control", "dispatch/report", "dispatch/outbound", "schedule/redisq", "schedule/memq", "store/sqlstore", plumbing, "web", "web/api", commands + "app"},
+	"github.com/redis/go-redis/v9": {"schedule/redisq", "internal/testserver", commands + "app",
+		commands + "loadtest"},
+	"github.com/hashicorp/go-retryablehttp": {"dispatch/outbound"},
+	"code.dny.dev/ssrf":                     {"dispatch/outbound"},
+	"github.com/gin-gonic/gin":              {"web", "web/api", "web/ui", "web/httperr"},
+	"github.com/robfig/cron/v3":             {"schedule"},
+	"github.com/swaggest/swgui":             {"web/api"},
+	"modernc.org/sqlite":                    {plumbing},
+	"zombiezen.com/go/sqlite":               {plumbing},
+	// app: the lock of an embedded index
+	"github.com/jackc/pgx/v5": {plumbing, "internal/testserver", commands + "app",
+		commands + "doctor", commands + "loadtest"},
+	"github.com/pressly/goose/v3":     {plumbing},
+	"github.com/alecthomas/kong":      {commands + "console", commands + "config", commands + "cli"},
+	"github.com/goccy/go-yaml":        {commands + "config"},
+	"github.com/lmittmann/tint":       {commands + "app"},
+	"github.com/jedib0t/go-pretty/v6": {commands + "console"},
+	"golang.org/x/term":               {commands + "console"},
+	"github.com/alexedwards/scs/v2":   {"web/ui"},
+	"github.com/standard-webhooks/":   {},
+	"github.com/getkin/kin-openapi":   {},
+	"github.com/google/go-cmp": {"internal/transcript", "schedule/queuetest",
+		"store/storetest"},
+	"pgregory.net/rapid": {"schedule/queuetest", "store/storetest"},
+	"go.uber.org/goleak": {},
+	"github.com/prometheus/client_golang/prom": {"dispatch", "dispatch/part", "dispatch/secret",
+		"dispatch/index", "dispatch/attempt", "dispatch/control", "dispatch/report", "dispatch/outbound",
+		"schedule/redisq", "schedule/memq", "store/sqlstore", plumbing, "web", "web/api", commands + "app"},
 }
 
 // maxLines is the hard limit of a Go file; most have fewer than 400.
@@ -177,7 +194,8 @@ func files(t *testing.T) []file {
 		}
 		if d.IsDir() {
 			name := d.Name()
-			if p != "." && (strings.HasPrefix(name, ".") || name == "testdata" || name == "tools" || name == "bin") {
+			if p != "." && (strings.HasPrefix(name, ".") || name == "testdata" || name == "tools" ||
+				name == "bin") {
 				return fs.SkipDir
 			}
 			return nil
@@ -196,7 +214,8 @@ func files(t *testing.T) []file {
 		}
 		p = filepath.ToSlash(p)
 		all = append(all, file{
-			path: p, dir: path.Dir(p), test: strings.HasSuffix(p, "_test.go"), src: src, fset: fset, ast: parsed,
+			path: p, dir: path.Dir(p), test: strings.HasSuffix(p, "_test.go"), src: src, fset: fset,
+			ast: parsed,
 		})
 		return nil
 	})
@@ -227,7 +246,8 @@ func TestImportsPointDownOnly(t *testing.T) {
 	for _, f := range files(t) {
 		allowed, known := own[f.dir]
 		if !known {
-			t.Errorf("%s: package %s is not in the table of the house; add it with what it may import", f.path, f.dir)
+			t.Errorf("%s: package %s is not in the table of the house; add it with what it may import",
+				f.path, f.dir)
 			continue
 		}
 		for _, imported := range f.imports(t) {
@@ -247,7 +267,8 @@ func TestImportsPointDownOnly(t *testing.T) {
 
 func TestOutsideModulesStandBehindOnePackage(t *testing.T) {
 	for _, f := range files(t) {
-		if f.test || f.dir == "." || strings.HasPrefix(f.dir, "e2e/") { // tests may look from outside; the root has no code
+		// tests may look from outside; the root has no code
+		if f.test || f.dir == "." || strings.HasPrefix(f.dir, "e2e/") {
 			continue
 		}
 		for _, imported := range f.imports(t) {
@@ -256,10 +277,12 @@ func TestOutsideModulesStandBehindOnePackage(t *testing.T) {
 					t.Errorf("%s imports %s, which only %q may", f.path, imported, dirs)
 				}
 			}
-			if (f.dir == "store" || f.dir == "migrations" || f.dir == "client") && strings.Contains(strings.Split(imported, "/")[0], ".") {
+			if (f.dir == "store" || f.dir == "migrations" || f.dir == "client") &&
+				strings.Contains(strings.Split(imported, "/")[0], ".") {
 				t.Errorf("%s imports %s; %s uses the standard library alone", f.path, imported, f.dir)
 			}
-			redirects := imported == "log" && f.dir == commands+"app" // it sends what others log through package log to slog
+			// it sends what others log through package log to slog
+			redirects := imported == "log" && f.dir == commands+"app"
 			if imported == "math/rand" || imported == "io/ioutil" || imported == "log" && !redirects {
 				t.Errorf("%s imports %s; use math/rand/v2, io and os, log/slog", f.path, imported)
 			}
@@ -289,7 +312,8 @@ func TestEveryPackageSaysWhatItIs(t *testing.T) {
 			want = []string{"Command " + base + " ", strings.ToUpper(base[:1]) + base[1:] + " "}
 		}
 		if !slices.ContainsFunc(want, func(w string) bool { return strings.HasPrefix(comments[dir], w) }) {
-			t.Errorf("package %s needs one comment that begins with %q and says what it is, guarantees and does not do", dir, want[0])
+			t.Errorf("package %s needs one comment that begins with %q and says what it is, guarantees and "+
+				"does not do", dir, want[0])
 		}
 	}
 }
@@ -298,7 +322,8 @@ func TestEveryPackageSaysWhatItIs(t *testing.T) {
 var vague = regexp.MustCompile(`^(utils?|common|helpers?|managers?|misc)$`)
 
 func TestFilesAreShortAndFinished(t *testing.T) {
-	unfinished := regexp.MustCompile(`\b(` + "TO" + `DO|FIX` + `ME|XX` + `X)\b`) // split, so that this line is not a finding
+	// split, so that this line is not a finding
+	unfinished := regexp.MustCompile(`\b(` + "TO" + `DO|FIX` + `ME|XX` + `X)\b`)
 	for _, f := range files(t) {
 		if lines := bytes.Count(f.src, []byte("\n")); lines > maxLines {
 			t.Errorf("%s has %d lines; at most %d: one file, one role", f.path, lines, maxLines)
@@ -331,8 +356,8 @@ func TestNoInitAndNoHiddenSkips(t *testing.T) {
 
 var skips = regexp.MustCompile(`^Skip(f|Now)?$`)
 
-// checkSkips reports calls of Skip, of any receiver, that are not the body of "if testing.Short()": a test that needs
-// something and does not find it must fail. A package of tests has them in files of any name.
+// checkSkips reports calls of Skip, of any receiver, that are not the body of "if testing.Short()": a test
+// that needs something and does not find it must fail. A package of tests has them in files of any name.
 func checkSkips(t *testing.T, f file) {
 	t.Helper()
 	allowed := map[*ast.CallExpr]bool{}
@@ -403,8 +428,8 @@ func isCall(e ast.Expr, x, name string) bool {
 	return ok && ident.Name == x && sel.Sel.Name == name
 }
 
-// modernc.org/sqlite is machine-made for one exact version of modernc.org/libc; with another one it fails at run time
-// in ways that look like a broken database.
+// modernc.org/sqlite is machine-made for one exact version of modernc.org/libc; with another one it fails at
+// run time in ways that look like a broken database.
 func TestLibcIsTheOneThatSQLiteNames(t *testing.T) {
 	ours, err := os.ReadFile("go.mod")
 	if err != nil {
@@ -415,18 +440,23 @@ func TestLibcIsTheOneThatSQLiteNames(t *testing.T) {
 	if err != nil {
 		t.Fatalf("go env GOMODCACHE: %v", err)
 	}
-	name := filepath.Join(strings.TrimSpace(string(out)), "cache", "download", "modernc.org", "sqlite", "@v", sqlite+".mod")
+	name := filepath.Join(strings.TrimSpace(string(out)), "cache", "download", "modernc.org", "sqlite", "@v",
+		sqlite+".mod")
 	theirs, err := os.ReadFile(name)
 	if err != nil {
-		t.Fatalf("the go.mod of modernc.org/sqlite %s is not in the module cache; run go mod download: %v", sqlite, err)
+		t.Fatalf("the go.mod of modernc.org/sqlite %s is not in the module cache; run go mod download: %v",
+			sqlite, err)
 	}
-	got, want := required(t, "go.mod", ours, "modernc.org/libc"), required(t, name, theirs, "modernc.org/libc")
+	got, want := required(t, "go.mod", ours, "modernc.org/libc"),
+		required(t, name, theirs, "modernc.org/libc")
 	// Another module may ask for a newer libc; then a replace directive is what keeps ours.
-	if m := regexp.MustCompile(`modernc\.org/libc(?: v\S+)? => modernc\.org/libc (v\S+)`).FindSubmatch(ours); m != nil {
+	if m := regexp.MustCompile(`modernc\.org/libc(?: v\S+)? => modernc\.org/libc (v\S+)`).FindSubmatch(
+		ours); m != nil {
 		got = string(m[1])
 	}
 	if got != want {
-		t.Errorf("the build uses modernc.org/libc %s, but modernc.org/sqlite %s was made for %s; pin it in go.mod: "+
+		t.Errorf("the build uses modernc.org/libc %s, but modernc.org/sqlite %s was made for %s; pin it in "+
+			"go.mod: "+
 			"replace modernc.org/libc => modernc.org/libc %s", got, sqlite, want, want)
 	}
 }

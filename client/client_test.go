@@ -20,7 +20,8 @@ func serve(t *testing.T, h http.HandlerFunc) *client.Client {
 	t.Helper()
 	server := httptest.NewServer(h)
 	t.Cleanup(server.Close)
-	c, err := client.New(client.Options{URL: server.URL + "/", Key: "secret", Project: "shop", MaxAnswer: 1000})
+	c, err := client.New(client.Options{URL: server.URL + "/", Key: "secret", Project: "shop",
+		MaxAnswer: 1000})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,20 +34,24 @@ func TestRequestsAreWrittenAsTheAPIReadsThem(t *testing.T) {
 		h := r.Header
 		want := "POST /v1/callbacks Bearer secret shop application/json " +
 			`{"url":"https://a.example/<&>","headers":{"X-B":"2","X-A":"1"},"payload":{ "paid": 1.0 },"policy":"payment","signer":{ "type": "none" },"due_at":"2026-11-21T08:00:00.120Z","delay":"1m0s"}`
-		if got := strings.Join([]string{r.Method, r.URL.Path, h.Get("Authorization"), h.Get(client.ProjectHeader), h.Get("Content-Type"), string(body)}, " "); got != want {
+		if got := strings.Join([]string{r.Method, r.URL.Path, h.Get("Authorization"),
+			h.Get(client.ProjectHeader), h.Get("Content-Type"), string(body)}, " "); got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}
 		w.WriteHeader(http.StatusAccepted)
-		io.WriteString(w, `{"id":"cb_1","topic":null,"due_at":null,"max_attempts":null,"policy":{"tiers":["1s"]},"version":7,"new_field":1}`)
+		io.WriteString(w,
+			`{"id":"cb_1","topic":null,"due_at":null,"max_attempts":null,"policy":{"tiers":["1s"]},"version":7,"new_field":1}`)
 	})
 	cb, err := c.AcceptCallback(t.Context(), client.CallbackRequest{
-		URL: "https://a.example/<&>", Headers: client.Headers{{Name: "X-B", Value: "2"}, {Name: "X-A", Value: "1"}},
+		URL: "https://a.example/<&>", Headers: client.Headers{{Name: "X-B", Value: "2"},
+			{Name: "X-A", Value: "1"}},
 		Payload: json.RawMessage(`{ "paid": 1.0 }`), Policy: client.Named("payment"),
 		Signer: client.Choice{Object: json.RawMessage(`{ "type": "none" }`)},
 		DueAt:  time.Date(2026, 11, 21, 16, 0, 0, 120e6, time.FixedZone("", 8*3600)),
 		Delay:  client.DurationOf(time.Minute),
 	})
-	if err != nil || cb.ID != "cb_1" || cb.Topic != "" || !cb.DueAt.IsZero() || *cb.Version != 7 || string(cb.Policy.Object) != `{"tiers":["1s"]}` {
+	if err != nil || cb.ID != "cb_1" || cb.Topic != "" || !cb.DueAt.IsZero() || *cb.Version != 7 ||
+		string(cb.Policy.Object) != `{"tiers":["1s"]}` {
 		t.Errorf("got %+v, %v", cb, err)
 	}
 }
@@ -56,7 +61,8 @@ func TestRefusalsAndMissingAnswersAreErrorsOfTheirOwn(t *testing.T) {
 		func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Retry-After", "7")
 			w.WriteHeader(http.StatusTooManyRequests)
-			io.WriteString(w, `{"type":"about:blank","title":"T","status":429,"detail":"slow: see errors (url)","code":"rate_limited","errors":[{"field":"url","message":"is bad"},{"field":"ref","message":"too"}]}`)
+			io.WriteString(w,
+				`{"type":"about:blank","title":"T","status":429,"detail":"slow: see errors (url)","code":"rate_limited","errors":[{"field":"url","message":"is bad"},{"field":"ref","message":"too"}]}`)
 		},
 		func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "<html>", http.StatusBadGateway) },
 		func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, strings.Repeat(" ", 1001)) },
@@ -85,7 +91,8 @@ func TestRefusalsAndMissingAnswersAreErrorsOfTheirOwn(t *testing.T) {
 		if isRefusal != (i == 0 || i == 1 || i == 3) || noAnswer != (i == 2 || i == 5) {
 			t.Errorf("answer %d is a %T", i, err)
 		}
-		if i == 0 && (refused.RetryAfter != 7*time.Second || refused.Code != "rate_limited" || len(refused.Errors) != 2) {
+		if i == 0 && (refused.RetryAfter != 7*time.Second || refused.Code != "rate_limited" ||
+			len(refused.Errors) != 2) {
 			t.Errorf("%+v", refused)
 		}
 	}
@@ -98,7 +105,8 @@ func TestRefusalsAndMissingAnswersAreErrorsOfTheirOwn(t *testing.T) {
 
 func TestBadOptionsAreRefused(t *testing.T) {
 	for _, o := range []client.Options{
-		{Key: "k"}, {URL: "127.0.0.1:8080", Key: "k"}, {URL: "ftp://a", Key: "k"}, {URL: "http://u@a", Key: "k"},
+		{Key: "k"}, {URL: "127.0.0.1:8080", Key: "k"}, {URL: "ftp://a", Key: "k"},
+		{URL: "http://u@a", Key: "k"},
 		{URL: "http://a?b=1", Key: "k"}, {URL: "http://a"},
 	} {
 		if _, err := client.New(o); err == nil {
@@ -121,13 +129,15 @@ func TestAListIsReadPageByPage(t *testing.T) {
 		}
 	})
 	var got string
-	for cb, err := range c.AllCallbacks(t.Context(), client.Filter{State: []client.State{"dead", "canceled"}, Label: map[string]string{"a b": "1"}}) {
+	for cb, err := range c.AllCallbacks(t.Context(),
+		client.Filter{State: []client.State{"dead", "canceled"}, Label: map[string]string{"a b": "1"}}) {
 		if err != nil {
 			t.Fatal(err)
 		}
 		got += cb.ID
 	}
-	want := "/v1/callbacks?label.a+b=1&limit=500&state=dead&state=canceled /v1/callbacks?cursor=a%26b&label.a+b=1&limit=500&state=dead&state=canceled " +
+	want := "/v1/callbacks?label.a+b=1&limit=500&state=dead&state=canceled " +
+		"/v1/callbacks?cursor=a%26b&label.a+b=1&limit=500&state=dead&state=canceled " +
 		"/v1/callbacks?cursor=c&label.a+b=1&limit=500&state=dead&state=canceled"
 	if got != "123" || strings.Join(asked, " ") != want {
 		t.Errorf("got %s by\n%s", got, strings.Join(asked, " "))
@@ -138,10 +148,13 @@ func TestAListIsReadPageByPage(t *testing.T) {
 	if len(asked) != 4 {
 		t.Errorf("a loop that ended went on: %d requests", len(asked))
 	}
-	failing := serve(t, func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "", http.StatusInternalServerError) })
+	failing := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "", http.StatusInternalServerError)
+	})
 	rows := 0
 	for _, err := range failing.Audit().All(t.Context()) {
-		if rows++; err == nil {
+		rows++
+		if err == nil {
 			t.Error("a row without an error")
 		}
 	}
@@ -161,7 +174,8 @@ func TestEveryMethodAsksForItsRoute(t *testing.T) {
 	for i := range value.NumMethod() {
 		m := value.Type().Method(i)
 		call := value.Method(i)
-		if m.Name == "Call" || call.Type().NumIn() == 0 || call.Type().In(0) != reflect.TypeFor[context.Context]() {
+		if m.Name == "Call" || call.Type().NumIn() == 0 ||
+			call.Type().In(0) != reflect.TypeFor[context.Context]() {
 			continue
 		}
 		args := []reflect.Value{reflect.ValueOf(t.Context())}
@@ -221,13 +235,15 @@ func TestValues(t *testing.T) {
 	if _, err := client.AppendJSON(nil, make(chan int)); err == nil {
 		t.Error("a channel is written")
 	}
-	if given, err := client.Given(client.Policy{Tiers: []client.Duration{"15s"}}); err != nil || string(given.Object) != `{"tiers":["15s"]}` {
+	if given, err := client.Given(client.Policy{Tiers: []client.Duration{"15s"}}); err != nil ||
+		string(given.Object) != `{"tiers":["15s"]}` {
 		t.Errorf("%s %v", given.Object, err)
 	}
 	if _, err := client.Given("payment"); err == nil {
 		t.Error("a text is an object")
 	}
-	for text, want := range map[client.Duration]time.Duration{"": 0, "15s": 15 * time.Second, "2d": 48 * time.Hour, "1d1h13m15s": 25*time.Hour + 13*time.Minute + 15*time.Second} {
+	for text, want := range map[client.Duration]time.Duration{"": 0, "15s": 15 * time.Second,
+		"2d": 48 * time.Hour, "1d1h13m15s": 25*time.Hour + 13*time.Minute + 15*time.Second} {
 		if got, err := text.Parse(); err != nil || got != want {
 			t.Errorf("%s is %s, %v", text, got, err)
 		}

@@ -107,7 +107,8 @@ func (c *Client) CreateEndpoint(ctx context.Context, r EndpointChange) (Endpoint
 }
 
 // PutEndpoint makes the endpoint of an external id, or replaces it whole.
-func (c *Client) PutEndpoint(ctx context.Context, externalID string, r EndpointChange) (EndpointWithSecret, error) {
+func (c *Client) PutEndpoint(ctx context.Context, externalID string,
+	r EndpointChange) (EndpointWithSecret, error) {
 	return call[EndpointWithSecret](ctx, c, "PUT", r, "endpoints", "by-external-id", externalID)
 }
 

@@ -83,7 +83,8 @@ func appendSlice(b []byte, v reflect.Value) (_ []byte, err error) {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		if b, err = appendValue(b, v.Index(i)); err != nil {
+		b, err = appendValue(b, v.Index(i))
+		if err != nil {
 			return b, err
 		}
 	}
@@ -101,7 +102,8 @@ func appendMap(b []byte, v reflect.Value) (_ []byte, err error) {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		if b, err = appendValue(append(AppendString(b, name), ':'), members[name]); err != nil {
+		b, err = appendValue(append(AppendString(b, name), ':'), members[name])
+		if err != nil {
 			return b, err
 		}
 	}
@@ -126,7 +128,8 @@ func appendStruct(b []byte, v reflect.Value) (_ []byte, err error) {
 			b = append(b, "null"...)
 			continue
 		}
-		if b, err = appendValue(b, value); err != nil {
+		b, err = appendValue(b, value)
+		if err != nil {
 			return b, err
 		}
 	}

@@ -47,7 +47,8 @@ func (l List[T]) All(ctx context.Context) iter.Seq2[T, error] {
 					return
 				}
 			}
-			if cursor = page.NextCursor; cursor == "" {
+			cursor = page.NextCursor
+			if cursor == "" {
 				return
 			}
 		}

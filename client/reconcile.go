@@ -29,7 +29,8 @@ type Outcome struct {
 // go on, also when there is nothing new; empty begins with the oldest that is kept. Limit is at most 500;
 // zero: 50.
 // Where there is nothing new the server waits for it, at most wait and 30 seconds.
-func (c *Client) Outcomes(ctx context.Context, cursor string, limit int, wait time.Duration) (Page[Outcome], error) {
+func (c *Client) Outcomes(ctx context.Context, cursor string, limit int,
+	wait time.Duration) (Page[Outcome], error) {
 	q := params{"cursor": cursor, "limit": number(limit)}.query()
 	if wait > 0 {
 		q.Set("wait", wait.String())
@@ -77,7 +78,8 @@ type BooksQuery struct {
 
 // Reconcile returns books.
 func (c *Client) Reconcile(ctx context.Context, which BooksQuery) (Books, error) {
-	q := params{"from": which.From, "to": which.To, "timezone": which.Timezone, "group_by": which.GroupBy}.query()
+	q := params{"from": which.From, "to": which.To, "timezone": which.Timezone,
+		"group_by": which.GroupBy}.query()
 	return read[Books](ctx, c, q, "reconcile")
 }
 

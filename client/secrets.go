@@ -66,7 +66,8 @@ type SecretQuery struct{ Lane, Signer, Endpoint, Use string }
 
 // Secret returns a secret. Reading it is audited.
 func (c *Client) Secret(ctx context.Context, which SecretQuery) (Secret, error) {
-	q := params{"lane": which.Lane, "signer": which.Signer, "endpoint": which.Endpoint, "use": which.Use}.query()
+	q := params{"lane": which.Lane, "signer": which.Signer, "endpoint": which.Endpoint,
+		"use": which.Use}.query()
 	return read[Secret](ctx, c, q, "secret")
 }
 

@@ -74,8 +74,8 @@ func (o Optional[T]) Pointer() *T {
 	return &o.value
 }
 
-// Give makes it an Optional that has a value, and returns a pointer to that. Give and SetNull are for a server, which
-// decodes requests by itself.
+// Give makes it an Optional that has a value, and returns a pointer to that. Give and SetNull are for a
+// server, which decodes requests by itself.
 func (o *Optional[T]) Give() any {
 	o.state = optionalValue
 	return &o.value

@@ -142,8 +142,10 @@ func (a arguments) submission(i int) accept.Submission {
 		return strings.ReplaceAll(a.named[name], "{i}", strconv.Itoa(i+1))
 	}
 	s := accept.Submission{
-		URL: numbered("url"), Endpoint: numbered("endpoint"), Lane: numbered("lane"), LockKey: numbered("lock"),
-		Order: a.named["order"], Choice: a.policy(), Delay: a.maybeDuration("delay"), Topic: a.named["topic"],
+		URL: numbered("url"), Endpoint: numbered("endpoint"), Lane: numbered("lane"),
+		LockKey: numbered("lock"),
+		Order:   a.named["order"], Choice: a.policy(), Delay: a.maybeDuration("delay"),
+		Topic:     a.named["topic"],
 		ExpiresIn: a.maybeDuration("expires"), IdempotencyKey: a.named["key"], Ref: a.named["ref"],
 	}
 	if headers := a.headers(); headers != nil {
@@ -218,7 +220,8 @@ func (a arguments) polls() string {
 	if a.has("endpoint") {
 		p.URL, p.Endpoint = "", store.EndpointPrefix+a.id(a.named["endpoint"])
 	}
-	for name, text := range map[string]*string{"ref": &p.Ref, "url": &p.URL, "at": &p.Endpoint, "method": &p.Method,
+	for name, text := range map[string]*string{"ref": &p.Ref, "url": &p.URL, "at": &p.Endpoint,
+		"method": &p.Method,
 		"signer": &p.Signer, "result": &p.OnResult.URL} {
 		if value := a.text(name); value != nil {
 			*text = *value
@@ -248,13 +251,16 @@ func (a arguments) polls() string {
 		return a.refused(err)
 	}
 	a.callback(a.words[0], r.Callback.ID)
-	a.things["poll:"+a.words[0]] = func() any { return must(a.engine.Poll(a.Context(), project, r.Callback.ID)) }
+	a.things["poll:"+a.words[0]] = func() any {
+		return must(a.engine.Poll(a.Context(), project, r.Callback.ID))
+	}
 	return map[bool]string{true: "replayed"}[r.Replayed]
 }
 
 func (a arguments) endpointChange() control.EndpointChange {
 	ch := control.EndpointChange{
-		URL: a.text("url"), ExternalID: a.text("external"), URLOverride: a.text("override"), Topics: a.list("topics"),
+		URL: a.text("url"), ExternalID: a.text("external"), URLOverride: a.text("override"),
+		Topics:  a.list("topics"),
 		Headers: a.headers(), Rate: a.text("rate"), Choice: a.policy(),
 	}
 	if a.has("concurrency") {
@@ -292,7 +298,8 @@ func (a arguments) events() string {
 }
 
 func (a arguments) pauses() {
-	until, by := moment(a.words[0]), store.Actor{Name: "operator", Reason: cmp.Or(a.named["reason"], "a test")}
+	until, by := moment(a.words[0]), store.Actor{Name: "operator",
+		Reason: cmp.Or(a.named["reason"], "a test")}
 	switch {
 	case a.has("lane"):
 		lane := a.named["lane"]
@@ -310,7 +317,8 @@ func (a arguments) pauses() {
 // redrives begins one redrive of a topic, or with a number as many that are alike.
 func (a arguments) redrives() string {
 	r := control.RedriveRequest{
-		Action: a.named["action"], Filter: store.Filter{Topic: a.named["topic"]}, Shown: "{}", Rate: a.named["rate"],
+		Action: a.named["action"], Filter: store.Filter{Topic: a.named["topic"]}, Shown: "{}",
+		Rate:   a.named["rate"],
 		Ladder: a.named["ladder"], URL: a.named["url"], Delay: a.maybeDuration("delay"),
 	}
 	if a.has("topic") {

@@ -18,14 +18,15 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// TestCourses plays the courses of events in testdata/courses: what people, receivers, SQL and the index do to
-// an engine, line by line, and what comes of it. Its README.md says what the lines mean.
+// TestCourses plays the courses of events in testdata/courses: what people, receivers, SQL and the index do
+// to an engine, line by line, and what comes of it. Its README.md says what the lines mean.
 func TestCourses(t *testing.T) {
 	transcript.Files(t, "testdata/courses/*.txt", func(t *testing.T, text string) string {
 		return transcript.Cases(t, text, func(t *testing.T, _, body string) (played string) {
 			bubble(t, func(t *testing.T) {
 				c := &course{
-					T: t, began: time.Now(), next: with(nil), besides: map[string]*fixture{}, ids: map[string]string{},
+					T: t, began: time.Now(), next: with(nil), besides: map[string]*fixture{},
+					ids:    map[string]string{},
 					things: map[string]func() any{}, called: map[string]int{},
 				}
 				played = transcript.Lines(body, c.answer)
@@ -39,7 +40,8 @@ func TestCourses(t *testing.T) {
 type course struct {
 	*testing.T
 	began time.Time
-	// next makes the engine that is started next; fixture is the one that lines are for, besides are the others.
+	// next makes the engine that is started next; fixture is the one that lines are for, besides are the
+	// others.
 	next setup
 	*fixture
 	besides map[string]*fixture
@@ -322,8 +324,8 @@ func (c *course) processes(list func() []store.Dispatcher) string {
 	return text.String()
 }
 
-// verifyAudit checks the chain: that it has the link that was kept, or that it is sound after it, or after where the last
-// check ended.
+// verifyAudit checks the chain: that it has the link that was kept, or that it is sound after it, or after
+// where the last check ended.
 func (a arguments) verifyAudit() string {
 	var after, expect store.AuditLink
 	switch {

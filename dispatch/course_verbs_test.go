@@ -27,9 +27,13 @@ var verbs = map[string]func(arguments) string{
 		a.next.tweaks = append(a.next.tweaks, a.options()...)
 		a.fixture = a.next.start(a.T)
 	}),
-	"restart": quietly(func(a arguments) { a.fixture = a.fixture.restart(a.fixture.receiver.answer, a.options()...) }),
-	"beside":  quietly(func(a arguments) { a.besides[a.words[0]] = a.fixture.beside(a.words[0], a.options()...) }),
-	"end":     quietly(func(a arguments) { a.stopRun() }),
+	"restart": quietly(func(a arguments) {
+		a.fixture = a.fixture.restart(a.fixture.receiver.answer, a.options()...)
+	}),
+	"beside": quietly(func(a arguments) {
+		a.besides[a.words[0]] = a.fixture.beside(a.words[0], a.options()...)
+	}),
+	"end": quietly(func(a arguments) { a.stopRun() }),
 	"stop": quietly(func(a arguments) {
 		began := time.Now()
 		a.stop()
@@ -63,10 +67,14 @@ var verbs = map[string]func(arguments) string{
 			a.befall(fail(err), op)
 		}
 	}),
-	"slow":   quietly(func(a arguments) { a.befall(slow(must(time.ParseDuration(a.words[0]))), a.words[1:]...) }),
-	"hang":   quietly(func(a arguments) { a.befall(hang, a.words...) }),
-	"lose":   quietly(func(a arguments) { a.befall(loseReply, a.words...) }),
-	"rolled": quietly(func(a arguments) { a.befall(rolled(must(strconv.ParseInt(a.words[0], 10, 64))), "Claim") }),
+	"slow": quietly(func(a arguments) {
+		a.befall(slow(must(time.ParseDuration(a.words[0]))), a.words[1:]...)
+	}),
+	"hang": quietly(func(a arguments) { a.befall(hang, a.words...) }),
+	"lose": quietly(func(a arguments) { a.befall(loseReply, a.words...) }),
+	"rolled": quietly(func(a arguments) {
+		a.befall(rolled(must(strconv.ParseInt(a.words[0], 10, 64))), "Claim")
+	}),
 	"damage": quietly(func(a arguments) { a.damage(a.rest) }),
 	"wipe": quietly(func(a arguments) {
 		a.ok(a.index.Reset(a.Context(), 0, must(strconv.ParseInt(cmp.Or(a.rest, "0"), 10, 64))))
@@ -87,7 +95,9 @@ var verbs = map[string]func(arguments) string{
 			store.Dispatcher{Name: a.words[0], Workers: 8, StartedAt: soon(0), SeenAt: soon(0)}))
 	}),
 	// purged removes rows of processes as the purge does days later.
-	"purged": quietly(func(a arguments) { must(a.db.PurgeDispatchers(a.Context(), soon(72*time.Hour), 100)) }),
+	"purged": quietly(func(a arguments) {
+		must(a.db.PurgeDispatchers(a.Context(), soon(72*time.Hour), 100))
+	}),
 	// stamped claims callbacks as a process does that dies then.
 	"stamped": quietly(func(a arguments) {
 		st := store.Stamp{Token: a.words[0], Now: a.engine.Now(), Margin: 15_000}
@@ -143,12 +153,15 @@ var verbs = map[string]func(arguments) string{
 	"quota": func(a arguments) string {
 		return a.refused(a.patchProject(openQuota("", must(strconv.ParseInt(a.words[0], 10, 64)))))
 	},
-	"project": quietly(func(a arguments) { a.createProject(openQuota(a.words[0], int64(a.number("quota")))) }),
+	"project": quietly(func(a arguments) {
+		a.createProject(openQuota(a.words[0], int64(a.number("quota"))))
+	}),
 	"endpoints": quietly(func(a arguments) {
 		name, n, _ := strings.Cut(a.words[0], "*")
 		changes := make([]control.EndpointChange, must(strconv.Atoi(n)))
 		for i := range changes {
-			changes[i] = control.EndpointChange{ExternalID: new(fmt.Sprint(name, i+1)), URL: new("https://shop.example/h")}
+			changes[i] = control.EndpointChange{ExternalID: new(fmt.Sprint(name, i+1)),
+				URL: new("https://shop.example/h")}
 		}
 		must(a.engine.PutEndpoints(a.Context(), project, changes, operator))
 	}),
@@ -159,7 +172,9 @@ var verbs = map[string]func(arguments) string{
 		}
 		r, err := a.engine.CreateEndpoint(a.Context(), project, ch, operator)
 		if err == nil {
-			a.call(a.words[0], r.Endpoint.ID, func(id string) any { return must(a.db.Endpoint(a.Context(), project, id)) })
+			a.call(a.words[0], r.Endpoint.ID, func(id string) any {
+				return must(a.db.Endpoint(a.Context(), project, id))
+			})
 		}
 		return a.refused(err)
 	},
@@ -167,7 +182,9 @@ var verbs = map[string]func(arguments) string{
 		_, err := a.engine.PatchEndpoint(a.Context(), project, a.id(a.words[0]), a.endpointChange(), operator)
 		return a.refused(err)
 	},
-	"delete": quietly(func(a arguments) { a.ok(a.engine.DeleteEndpoint(a.Context(), project, a.id(a.words[0]), operator)) }),
+	"delete": quietly(func(a arguments) {
+		a.ok(a.engine.DeleteEndpoint(a.Context(), project, a.id(a.words[0]), operator))
+	}),
 	"failed": quietly(func(a arguments) {
 		since := a.engine.Now() - must(time.ParseDuration(a.words[1])).Milliseconds()
 		failed := store.EndpointHealth{ID: a.id(a.words[0]), FailedAt: since, FailedFirst: since}
@@ -176,7 +193,9 @@ var verbs = map[string]func(arguments) string{
 	"schedule": func(a arguments) string {
 		s, err := a.engine.CreateSchedule(a.Context(), project, a.scheduleChange(), operator)
 		if err == nil {
-			a.call(a.words[0], s.ID, func(id string) any { return must(a.db.Schedule(a.Context(), project, id)) })
+			a.call(a.words[0], s.ID, func(id string) any {
+				return must(a.db.Schedule(a.Context(), project, id))
+			})
 		}
 		return a.refused(err)
 	},
@@ -342,7 +361,8 @@ var verbs = map[string]func(arguments) string{
 		return a.block(a.fixture.first(a.id(a.words[0])), "Code", "Since")
 	},
 	"since": quietly(func(a arguments) {
-		a.within(a.rest, time.UnixMilli(a.fixture.first(a.id(a.words[0])).Since).Sub(a.began).Seconds(), a.words[1])
+		a.within(a.rest, time.UnixMilli(a.fixture.first(a.id(a.words[0])).Since).Sub(a.began).Seconds(),
+			a.words[1])
 	}),
 	"took": quietly(func(a arguments) {
 		first, last := store.Forever, int64(0)

@@ -1,4 +1,5 @@
-// Package dispatch is the engine: it accepts callbacks, claims those that are due, attempts them and settles them.
+// Package dispatch is the engine: it accepts callbacks, claims those that are due, attempts them and settles
+// them.
 //
 // It wires its parts and holds no logic of theirs:
 //
@@ -10,10 +11,10 @@
 //	secret   key ring, signing secrets, sealed headers; clock, the index's clock and ids
 //	outbound everything that leaves: the guarded client, signers, success rules
 //
-// What holds at every line: a callback is known to its caller only after it is in SQL, and what the index holds
-// follows from SQL alone. Nothing is sent without a stamp. A result takes effect only if its fence is still the
-// stamp's. What is lost in between (this process, the index, a reply) is found again by a lease that runs out, by the
-// sweep or by a rebuild, and none of them can send what SQL says is not due.
+// What holds at every line: a callback is known to its caller only after it is in SQL, and what the index
+// holds follows from SQL alone. Nothing is sent without a stamp. A result takes effect only if its fence is
+// still the stamp's. What is lost in between (this process, the index, a reply) is found again by a lease
+// that runs out, by the sweep or by a rebuild, and none of them can send what SQL says is not due.
 //
 // The package knows no SQL, no Redis and no HTTP server.
 package dispatch
@@ -58,8 +59,8 @@ type Schedule interface {
 	index.Schedule
 }
 
-// Options are what an engine is made of. Store, Schedule, Sender and Keyring are required; the zero value of everything
-// else means the default that is named.
+// Options are what an engine is made of. Store, Schedule, Sender and Keyring are required; the zero value of
+// everything else means the default that is named.
 type Options struct {
 	Store    Store
 	Schedule Schedule
@@ -73,30 +74,32 @@ type Options struct {
 	PanGuard store.PanGuard
 	// CheckURL is the early check of an address at accept; nil accepts any. The dial is guarded in any case.
 	CheckURL func(rawURL string) error
-	// Name of this start of this process, unlike any other; empty: one is made. Version and Roles are what it says of
-	// itself to others.
+	// Name of this start of this process, unlike any other; empty: one is made. Version and Roles are what it
+	// says of itself to others.
 	Name    string
 	Version string
 	Roles   []string
 	// Prefix and Shards are what the index was opened with; they must be what SQL says.
 	Prefix string
-	// Alone says that the index is this process's own (embedded): every claim found in SQL at the start is a crash, and
-	// maintenance needs no lease.
+	// Alone says that the index is this process's own (embedded): every claim found in SQL at the start is a
+	// crash, and maintenance needs no lease.
 	Alone bool
-	// Horizon is how far ahead the index holds callbacks; zero: all of them. An index of this process's own has none.
-	// All processes of one index should have the same: where they differ, the process that loads decides.
+	// Horizon is how far ahead the index holds callbacks; zero: all of them. An index of this process's own
+	// has none. All processes of one index should have the same: where they differ, the process that loads
+	// decides.
 	Horizon time.Duration
 	// Hold starts with sending stopped: callbacks are accepted, none is claimed.
 	Hold bool
 	// NoWorker runs no claims at all: another process sends.
 	NoWorker bool
-	// Workers is the most attempts in flight; default 512. LaneConcurrency is the most of one lane; default 32.
+	// Workers is the most attempts in flight; default 512. LaneConcurrency is the most of one lane; default
+	// 32.
 	Workers         int
 	LaneConcurrency int
 	// DrainTimeout is how long attempts in flight may go on after the end was asked for; default 25 s.
 	DrainTimeout time.Duration
-	// RetentionPayload and RetentionMetadata are how long terminal callbacks keep their bytes, and their rows; default
-	// 30 and 400 days.
+	// RetentionPayload and RetentionMetadata are how long terminal callbacks keep their bytes, and their
+	// rows; default 30 and 400 days.
 	RetentionPayload  time.Duration
 	RetentionMetadata time.Duration
 
@@ -110,7 +113,8 @@ func (o Options) withDefaults() (Options, error) {
 		return o, errors.New("dispatch: Store, Schedule, Sender and Keyring are required")
 	}
 	if o.Horizon != 0 && (o.Alone || o.Horizon < time.Millisecond) {
-		return o, fmt.Errorf("dispatch: a horizon of %s; it is at least 1ms, and an index of this process's own has none", o.Horizon)
+		return o, fmt.Errorf("dispatch: a horizon of %s; it is at least 1ms, and an index of this "+
+			"process's own has none", o.Horizon)
 	}
 	if o.Name == "" {
 		o.Name = clock.NewToken()
@@ -149,8 +153,8 @@ type (
 	secrets    = secret.Secrets
 )
 
-// An Engine accepts, claims, attempts and settles. Its methods may be called from many goroutines, also before Run,
-// and after it: then nothing is sent, but what is accepted is durable.
+// An Engine accepts, claims, attempts and settles. Its methods may be called from many goroutines, also
+// before Run, and after it: then nothing is sent, but what is accepted is durable.
 type Engine struct {
 	o     Options
 	times part.Times
@@ -178,38 +182,46 @@ func New(o Options) (*Engine, error) {
 	m := part.Metrics{Registerer: o.Registerer}
 	counts := report.NewCounts(m)
 	e.keeper = index.New(index.Options{
-		Store: o.Store, Schedule: o.Schedule, Clock: e.clock, Observer: counts, Logger: o.Logger, Metrics: m, Times: times,
-		Name: o.Name, Prefix: o.Prefix, Alone: o.Alone, Horizon: o.Horizon, Hold: o.Hold, NoWorker: o.NoWorker,
+		Store: o.Store, Schedule: o.Schedule, Clock: e.clock, Observer: counts, Logger: o.Logger, Metrics: m,
+		Times: times,
+		Name:  o.Name, Prefix: o.Prefix, Alone: o.Alone, Horizon: o.Horizon, Hold: o.Hold,
+		NoWorker:        o.NoWorker,
 		LaneConcurrency: o.LaneConcurrency,
 	})
 	e.secrets = secret.New(o.Store, o.Keyring, e.clock, m)
 	e.accepter = accept.New(accept.Options{
-		Store: o.Store, Index: e.keeper, Secrets: e.secrets, Keyring: o.Keyring, Clock: e.clock, Observer: counts,
-		Logger: o.Logger, Alone: o.Alone, PanGuard: o.PanGuard, CheckURL: o.CheckURL, ReadTemplate: o.ReadTemplate,
+		Store: o.Store, Index: e.keeper, Secrets: e.secrets, Keyring: o.Keyring, Clock: e.clock,
+		Observer: counts,
+		Logger:   o.Logger, Alone: o.Alone, PanGuard: o.PanGuard, CheckURL: o.CheckURL,
+		ReadTemplate: o.ReadTemplate,
 	})
 	e.runner = attempt.New(attempt.Options{
-		Store: o.Store, Schedule: o.Schedule, Sender: o.Sender, Index: e.keeper, Accept: e.accepter, Secrets: e.secrets,
-		Keyring: o.Keyring, Clock: e.clock, Observer: counts, Logger: o.Logger, Metrics: m, Times: times, Name: o.Name,
+		Store: o.Store, Schedule: o.Schedule, Sender: o.Sender, Index: e.keeper, Accept: e.accepter,
+		Secrets: e.secrets,
+		Keyring: o.Keyring, Clock: e.clock, Observer: counts, Logger: o.Logger, Metrics: m, Times: times,
+		Name: o.Name,
 		Hold: o.Hold, NoWorker: o.NoWorker, Workers: o.Workers, LaneConcurrency: o.LaneConcurrency,
 		DrainTimeout: o.DrainTimeout,
 	})
 	e.reporter = report.New(report.Options{
 		Store: o.Store, Accept: e.accepter, Counts: counts, Clock: e.clock, Logger: o.Logger, Name: o.Name,
-		Version: o.Version, Roles: o.Roles, Alone: o.Alone, Hold: o.Hold, NoWorker: o.NoWorker, Workers: o.Workers,
+		Version: o.Version, Roles: o.Roles, Alone: o.Alone, Hold: o.Hold, NoWorker: o.NoWorker,
+		Workers:  o.Workers,
 		InFlight: e.runner.InFlight, Draining: e.runner.Draining, Drain: e.runner.Drain(),
 	})
 	e.controller = control.New(control.Options{
-		Store: o.Store, Schedule: o.Schedule, Index: e.keeper, Accept: e.accepter, Secrets: e.secrets, Keyring: o.Keyring,
-		Clock: e.clock, Observer: counts, Logger: o.Logger, Metrics: m, Times: times, Name: o.Name,
+		Store: o.Store, Schedule: o.Schedule, Index: e.keeper, Accept: e.accepter, Secrets: e.secrets,
+		Keyring: o.Keyring,
+		Clock:   e.clock, Observer: counts, Logger: o.Logger, Metrics: m, Times: times, Name: o.Name,
 		Processes: e.reporter.Dispatchers, Crowded: e.runner.Crowded, Alone: o.Alone, PanGuard: o.PanGuard,
 		CheckURL: o.CheckURL, RetentionPayload: o.RetentionPayload, RetentionMetadata: o.RetentionMetadata,
 	})
 	return e, nil
 }
 
-// Run works until ctx ends, then drains: claiming stops at once (or has stopped before, by BeginDrain), attempts in
-// flight go on for at most DrainTimeout, the rest is handed back uncharged. It returns when all its goroutines have
-// ended; its error is why it could not start.
+// Run works until ctx ends, then drains: claiming stops at once (or has stopped before, by BeginDrain),
+// attempts in flight go on for at most DrainTimeout, the rest is handed back uncharged. It returns when all
+// its goroutines have ended; its error is why it could not start.
 func (e *Engine) Run(ctx context.Context) error {
 	if err := e.keeper.Start(ctx); err != nil {
 		if ctx.Err() != nil {
@@ -218,8 +230,8 @@ func (e *Engine) Run(ctx context.Context) error {
 		return fmt.Errorf("start the index: %w", err)
 	}
 	e.reporter.Begin()
-	// Three lives, each ending after the one before: attempts end with the drain, upkeep with ctx, and what settles and
-	// writes when nothing is left to settle.
+	// Three lives, each ending after the one before: attempts end with the drain, upkeep with ctx, and what
+	// settles and writes when nothing is left to settle.
 	settling, stopSettling := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopSettling()
 	var upkeep, back sync.WaitGroup
@@ -229,7 +241,8 @@ func (e *Engine) Run(ctx context.Context) error {
 		back.Go(func() { run(settling) })
 	}
 	for _, run := range []func(context.Context){
-		e.keeper.RunUpkeep, e.runMaintenance, e.reporter.RunHealth, e.accepter.RunSettings, e.controller.RunRedrives,
+		e.keeper.RunUpkeep, e.runMaintenance, e.reporter.RunHealth, e.accepter.RunSettings,
+		e.controller.RunRedrives,
 		e.controller.RunSchedules,
 	} {
 		upkeep.Go(func() { run(ctx) })

@@ -5,8 +5,8 @@ import "context"
 // A warner is an index on a server that may lose parts of it, as one that evicts does, and says why.
 type warner interface{ Warnings() []string }
 
-// Health says whether this process can do its work. SQL that cannot commit and a drain make it unready; an index that does not
-// answer or is being rebuilt only degrades it, for accepting goes on.
+// Health says whether this process can do its work. SQL that cannot commit and a drain make it unready; an
+// index that does not answer or is being rebuilt only degrades it, for accepting goes on.
 func (e *Engine) Health(ctx context.Context) Health {
 	h := Health{Ready: true}
 	if e.keeper.Degraded() {

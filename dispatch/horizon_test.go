@@ -140,7 +140,8 @@ func TestHorizon(t *testing.T) {
 // Whatever is written between the steps of a load is in the index afterwards, on whichever side of the old
 // watermark and of the new one it is due: the index took it in, or the loader has read it.
 func TestWritesBetweenTheStepsOfALoad(t *testing.T) {
-	const horizon = 2 * schedule.AlwaysAhead // so that what is due soon anyway does not hide what falls between
+	// so that what is due soon anyway does not hide what falls between
+	const horizon = 2 * schedule.AlwaysAhead
 	// Before the watermark moves, before SQL is read, before it is noted.
 	for _, step := range []string{"MoveWatermark", "OpenUntil", "Loaded"} {
 		t.Run(step, func(t *testing.T) {
@@ -184,7 +185,9 @@ func TestTheClockIsSetAcrossTheHorizon(t *testing.T) {
 	const horizon = 2 * time.Minute
 	var skew atomic.Int64
 	withHorizon(horizon, func(o *options) {
-		o.index = memq.New(memq.Options{Now: func() time.Time { return time.Now().Add(time.Duration(skew.Load())) }})
+		o.index = memq.New(memq.Options{Now: func() time.Time {
+			return time.Now().Add(time.Duration(skew.Load()))
+		}})
 	}).run(t, func(b *fixture) {
 		b.awaitMark(horizon)
 		early, late := b.later(8*time.Minute), b.later(14*time.Minute)

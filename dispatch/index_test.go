@@ -153,7 +153,8 @@ func TestARebuildGoesOnAfterAFailure(t *testing.T) {
 				time.Sleep(time.Second)
 				resets, pages, made := b.count("Reset"), b.count("Ensure"), 0
 				b.set(func(_ context.Context, c *call) error {
-					if made++; made == 4 || made == 5 {
+					made++
+					if made == 4 || made == 5 {
 						return failure
 					}
 					return c.do()
@@ -162,7 +163,8 @@ func TestARebuildGoesOnAfterAFailure(t *testing.T) {
 				b.is("times that the index was emptied", b.count("Reset")-resets, 1)
 				between(b, "calls to fill five pages", b.count("Ensure")-pages, 5, 7)
 				d := b.drift()
-				b.check(d.Clean() && d.Rows == 5000 && d.Items == 5000, "verify: %+v, want it clean with 5000", d)
+				b.check(d.Clean() && d.Rows == 5000 && d.Items == 5000,
+					"verify: %+v, want it clean with 5000", d)
 			})
 		})
 	}

@@ -64,7 +64,8 @@ func TestRetryElsewhereLeavesTheLane(t *testing.T) {
 					waiting[b.accept(to("https://hang.example/")).ID] = true
 				}
 				time.Sleep(1500 * time.Millisecond)
-				for _, h := range b.hits("") { // All were due at the same moment: any of them may be under way.
+				// All were due at the same moment: any of them may be under way.
+				for _, h := range b.hits("") {
 					delete(waiting, h.id)
 				}
 				for id := range waiting {

@@ -34,7 +34,9 @@ func (e *Engine) runMaintenance(ctx context.Context) {
 		run        func(context.Context) error
 	}{
 		{"sweep", "@every " + e.times.Sweep.String(), 2 * e.times.Sweep, e.keeper.Sweep},
-		{"fold", foldSpec, 10 * time.Second, func(ctx context.Context) error { return e.o.Store.Fold(ctx, e.clock.Now()) }},
+		{"fold", foldSpec, 10 * time.Second, func(ctx context.Context) error {
+			return e.o.Store.Fold(ctx, e.clock.Now())
+		}},
 		{"chain", control.ChainSpec, 10 * time.Second, e.controller.ChainAudit},
 		{"purge", purgeSpec, control.PurgeLease, e.controller.Purge},
 		{"audit", auditSpec, time.Minute, e.keeper.Audit},

@@ -18,7 +18,8 @@ import (
 func TestOverstaysAreMeasured(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	with(nil, func(o *options) { o.Registerer = registry }, struck(func(_ context.Context, c *call) error {
-		c.got = map[string]int64{"callback": c.args[0].(store.Retention).Callbacks - (90 * time.Minute).Milliseconds()}
+		c.got = map[string]int64{"callback": c.args[0].(store.Retention).Callbacks -
+			(90 * time.Minute).Milliseconds()}
 		return nil
 	}, "Overstays")).run(t, func(b *fixture) {
 		time.Sleep(61 * time.Second)

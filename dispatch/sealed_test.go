@@ -162,7 +162,8 @@ func TestMovedCiphertextsOpenNothing(t *testing.T) {
 				Delay: new(time.Hour)}).ID
 			evil = append(evil, id)
 			moves = append(moves,
-				fmt.Sprintf(`UPDATE requests SET headers = (SELECT headers FROM requests WHERE id = '%s') WHERE id = '%s'`, from, id))
+				fmt.Sprintf(
+					`UPDATE requests SET headers = (SELECT headers FROM requests WHERE id = '%s') WHERE id = '%s'`, from, id))
 		}
 		b.damage(append(moves, `UPDATE secrets SET hosts = '["evil.example"]' WHERE use = 'text'`)...)
 		b = b.restart(nil, withKeys("a"))

@@ -22,8 +22,8 @@ var (
 		TryLease SweepCursor Ping OwnedSecrets Lanes EndpointsChanged ProjectsChanged Project AllPresets CancelDeleted AddActivity
 		ReportDispatcher WithdrawDispatcher IndexCancel Reset Reset Adopt Adopt IndexOpen IndexOpen SetLanes Audit Stats Generation Clock`)
 	// often are the faults of a call by which it shows what few other ones show: an attempt that a drain
-	// interrupts; a lease that an index forgets before its stamp, so that its settlement is stale; a lock that
-	// is lost before its attempt begins. Reacquire is the second Acquire of a lease, once it is stamped.
+	// interrupts; a lease that an index forgets before its stamp, so that its settlement is stale; a lock
+	// that is lost before its attempt begins. Reacquire is the second Acquire of a lease, once it is stamped.
 	often = map[string][]kind{
 		"Send":      {drain, drain, drain, drain, drain, stopBefore, stopAfter},
 		"Reacquire": {wipedBefore, failed, replyLost},
@@ -52,7 +52,8 @@ func (p *plan) drawFaults(r *rand.Rand, n int, ops ...[]string) {
 			kinds = append(kinds, failed, failed, replyLost, replyLost, doubled, doubledLate, callLate,
 				replyLate)
 		}
-		switch f.kind = oneOf(r, append(kinds, often[f.op]...)...); f.kind {
+		f.kind = oneOf(r, append(kinds, often[f.op]...)...)
+		switch f.kind {
 		case stopBefore, stopAfter:
 			f.lasts = upTo(r, time.Second, time.Minute)
 			stops--

@@ -34,10 +34,12 @@ func (s *simulation) evidence(ctx context.Context, found []schedule.Found) (e ju
 		return e, err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	if e.Rows, err = judge.ReadRows(ctx, db); err != nil {
+	e.Rows, err = judge.ReadRows(ctx, db)
+	if err != nil {
 		return e, err
 	}
-	if e.Attempts, err = judge.ReadAttempts(ctx, db); err != nil {
+	e.Attempts, err = judge.ReadAttempts(ctx, db)
+	if err != nil {
 		return e, err
 	}
 	for i := range e.Rows {
@@ -140,7 +142,8 @@ func (s *simulation) bounds(e *judge.Evidence) judge.Bounds {
 // overlaps says whether an arrival overlaps one that came before it, of the same callback or of one with the
 // same lock key, and may: a process that is stopped knows nothing of time, and an index that is set back
 // nothing of locks.
-func (s *simulation) overlaps(rows map[string]*judge.Row, a *simArrival, claim stampSeen, before []*simArrival) (itself, lock bool) {
+func (s *simulation) overlaps(rows map[string]*judge.Row, a *simArrival, claim stampSeen,
+	before []*simArrival) (itself, lock bool) {
 	for _, other := range before {
 		earlier, ok := s.claimOf(other)
 		if !ok || !other.end.After(a.at) {
@@ -176,7 +179,8 @@ func (s *simulation) allowed(e *judge.Evidence, arrivals []*simArrival) map[stri
 			s.problem("attempt %d of %s was sent without a claim", a.number, a.id)
 			continue
 		}
-		if claims[stampKey{a.id, claim.fence}]++; claims[stampKey{a.id, claim.fence}] > 1 {
+		claims[stampKey{a.id, claim.fence}]++
+		if claims[stampKey{a.id, claim.fence}] > 1 {
 			s.problem("attempt %d of %s was sent twice under one claim", a.number, a.id)
 		}
 		if s.excused(a, claim) {
@@ -319,7 +323,8 @@ func (s *simulation) onTime(e *judge.Evidence, refs map[string]*planned) {
 func (s *simulation) story(e *judge.Evidence) string {
 	var b strings.Builder
 	p := s.plan
-	fmt.Fprintf(&b, "%d processes, alone %t, faults until %s, drain timeout %s, workers %d, horizons %s, folds %t\n",
+	fmt.Fprintf(&b, "%d processes, alone %t, faults until %s, drain timeout %s, workers %d, horizons %s, "+
+		"folds %t\n",
 		p.processes, p.alone, p.quiet, p.drainTimeout, p.workers, p.horizons, p.folds)
 	for _, list := range [][]fault{p.faults, p.events} {
 		for _, f := range list {

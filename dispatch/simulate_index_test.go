@@ -65,7 +65,8 @@ func (s *simIndex) contents(ctx context.Context) (found []schedule.Found, genera
 }
 
 func (s *simIndex) scan(ctx context.Context) (found []schedule.Found, generation int64, err error) {
-	if generation, err = s.ix.Generation(ctx, 0); err != nil {
+	generation, err = s.ix.Generation(ctx, 0)
+	if err != nil {
 		return nil, 0, err
 	}
 	s.ix.SetGeneration(generation)
@@ -75,7 +76,8 @@ func (s *simIndex) scan(ctx context.Context) (found []schedule.Found, generation
 			return nil, 0, err
 		}
 		found = append(found, page.Found...)
-		if cursor = page.Next; cursor == "" {
+		cursor = page.Next
+		if cursor == "" {
 			return found, generation, nil
 		}
 	}
@@ -94,7 +96,8 @@ func (s *simIndex) save(ctx context.Context) error {
 		return nil
 	}
 	saved := &savedIndex{generation: generation}
-	if saved.mark, err = s.ix.Watermark(ctx, 0); err != nil {
+	saved.mark, err = s.ix.Watermark(ctx, 0)
+	if err != nil {
 		return err
 	}
 	for _, f := range found {

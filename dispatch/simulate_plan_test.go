@@ -246,7 +246,8 @@ func (c *planned) drawLadder(r *rand.Rand) {
 	if r.IntN(7) == 0 { // It never succeeds.
 		c.script, c.ends, c.spare = []step{c.drawFailure(r)}, "dead", 1000
 		if c.script[0].status == 423 {
-			c.script[0].status = 422 // A receiver that is busy for ever is asked a hundred times before it is charged.
+			// A receiver that is busy for ever is asked a hundred times before it is charged.
+			c.script[0].status = 422
 		}
 		if r.IntN(3) == 0 {
 			c.script, c.stopOn = []step{{status: 410}}, []int{410}

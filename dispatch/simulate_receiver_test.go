@@ -76,7 +76,8 @@ func (w wire) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 // take lets the callback's script answer a request.
-func (r *simReceiver) take(ctx context.Context, p *process, header http.Header, body []byte) (*http.Response, error) {
+func (r *simReceiver) take(ctx context.Context, p *process, header http.Header,
+	body []byte) (*http.Response, error) {
 	id := bare(header.Get("webhook-id"))
 	number, err := strconv.Atoi(header.Get("webhook-attempt"))
 	if err != nil {

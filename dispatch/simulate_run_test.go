@@ -220,7 +220,8 @@ func (s *simulation) happen(ctx context.Context, e fault) {
 	var err error
 	switch e.kind {
 	case crash, pause, drain:
-		if hit = p != nil && p.open.Load(); hit {
+		hit = p != nil && p.open.Load()
+		if hit {
 			s.strike(p, e)
 		}
 	case wipe:

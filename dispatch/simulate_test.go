@@ -116,7 +116,8 @@ func simulate(t *testing.T, p *plan, all *batch) {
 		return
 	}
 	all.failed.Add(1)
-	t.Errorf("seed %d broke its guarantees: %s\n%s\nwhat happened:\n  %s\n%s\nreplay: go test -tags nomsgpack ./dispatch -run 'TestSimulation$' -args -seed %d -seeds 1",
+	t.Errorf("seed %d broke its guarantees: %s\n%s\nwhat happened:\n  %s\n%s\nreplay: go test -tags "+
+		"nomsgpack ./dispatch -run 'TestSimulation$' -args -seed %d -seeds 1",
 		p.seed, verdict.String(), strings.Join(s.problems, "\n"), strings.Join(s.notes, "\n  "),
 		s.story(&evidence), p.seed)
 }
@@ -204,7 +205,8 @@ var mustMeet = []string{
 }
 
 func (b *batch) report(t *testing.T, seeds int) {
-	t.Logf("%d seeds, %s of their time: accepted %d, lost %d, sends %d, duplicates %d, overlaps %d, on one lock %d; failed %d",
+	t.Logf("%d seeds, %s of their time: accepted %d, lost %d, sends %d, duplicates %d, overlaps %d, on one "+
+		"lock %d; failed %d",
 		b.seeds, b.time.Round(time.Second), b.verdict.Accepted, b.verdict.Lost, b.verdict.Sends,
 		b.verdict.Duplicates, b.verdict.Overlaps,
 		b.verdict.LockOverlaps, b.failed.Load())

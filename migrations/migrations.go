@@ -1,10 +1,10 @@
 // Package migrations holds the SQL schema as forward-only migrations, embedded in the binary.
 //
-// A file is named NNNN_name.sql and runs on both databases; where the two need their own text there is a pair,
-// NNNN_name.sqlite.sql and NNNN_name.postgres.sql, and a test of package sqlstore holds the two to the same tables and
-// columns. Until release 0.1.0 there is one pair, and a change of the schema edits it. From then on a released file
-// does not change, and every migration expands: what an older process needs is taken away only when none can run any
-// more, so an old and a new process work side by side.
+// A file is named NNNN_name.sql and runs on both databases; where the two need their own text there is a
+// pair, NNNN_name.sqlite.sql and NNNN_name.postgres.sql, and a test of package sqlstore holds the two to the
+// same tables and columns. Until release 0.1.0 there is one pair, and a change of the schema edits it. From
+// then on a released file does not change, and every migration expands: what an older process needs is taken
+// away only when none can run any more, so an old and a new process work side by side.
 //
 // The package knows no driver and applies nothing itself.
 package migrations
@@ -39,8 +39,8 @@ type File struct {
 	Hash string
 }
 
-// For returns the migrations for a database, the first one first, and the names of the files that are not for it. It
-// returns an error for a database that is neither [SQLite] nor [Postgres].
+// For returns the migrations for a database, the first one first, and the names of the files that are not for
+// it. It returns an error for a database that is neither [SQLite] nor [Postgres].
 func For(database string) (own []File, foreign []string, err error) {
 	other := SQLite
 	switch database {

@@ -42,7 +42,8 @@ func stems(files []File) []string {
 func TestHash(t *testing.T) {
 	t.Parallel()
 	want := hash("CREATE TABLE a (\n\tid TEXT\n);\n")
-	if got := hash("-- +goose Up\r\n-- A table.\r\nCREATE TABLE a ( -- of ids\r\n    id TEXT\r\n);"); got != want {
+	if got := hash("-- +goose Up\r\n-- A table.\r\nCREATE TABLE a ( -- of ids\r\n    id TEXT\r\n);"); got !=
+		want {
 		t.Error("comments and white space change the hash")
 	}
 	if hash("CREATE TABLE a (id TEXT);") == want || hash("CREATE TABLE a ( id TEX );") == want {

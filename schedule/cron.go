@@ -14,15 +14,15 @@ import (
 
 // A Leaser lets one of several processes run a maintenance function at a time.
 type Leaser interface {
-	// TryLease takes or renews the named lease for holder until now+ttl, and says whether it is held. Now is in Unix
-	// milliseconds.
+	// TryLease takes or renews the named lease for holder until now+ttl, and says whether it is held. Now is
+	// in Unix milliseconds.
 	TryLease(ctx context.Context, name, holder string, now int64, ttl time.Duration) (bool, error)
 }
 
 // CronOptions of a Cron. The zero value is for a process that is alone.
 type CronOptions struct {
-	// Holder is this process: a name that no other process and no earlier start of this one has used. It is required
-	// where there is a Lease.
+	// Holder is this process: a name that no other process and no earlier start of this one has used. It is
+	// required where there is a Lease.
 	Holder string
 	// Lease keeps other processes from running the same function; nil: there are no others.
 	Lease Leaser
@@ -34,10 +34,11 @@ type CronOptions struct {
 
 // A Cron runs named maintenance functions at the times that their specs say, in UTC.
 //
-// A function never overlaps itself: in this process a time that comes while it still runs is left out, and in other
-// processes the lease keeps it out. The lease is not given back: who has it keeps it as long as the function's next time
-// comes before its end. A function that fails or panics runs again at its next time, and is logged: at once, and then
-// once a minute for as long as each of its runs fails. What was due while no process ran is not made up for.
+// A function never overlaps itself: in this process a time that comes while it still runs is left out, and in
+// other processes the lease keeps it out. The lease is not given back: who has it keeps it as long as the
+// function's next time comes before its end. A function that fails or panics runs again at its next time, and
+// is logged: at once, and then once a minute for as long as each of its runs fails. What was due while no
+// process ran is not made up for.
 type Cron struct {
 	o     CronOptions
 	times *cron.Cron
@@ -49,7 +50,8 @@ type Cron struct {
 	failing map[string]time.Time
 }
 
-// complainEvery is the least time between two lines about a function that fails whenever it runs, as while a database is away.
+// complainEvery is the least time between two lines about a function that fails whenever it runs, as while a
+// database is away.
 const complainEvery = time.Minute
 
 // NewCron returns a Cron without functions.
@@ -60,11 +62,12 @@ func NewCron(o CronOptions) *Cron {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Cron{o: o, times: cron.New(cron.WithLocation(time.UTC)), names: make(map[string]bool), failing: make(map[string]time.Time)}
+	return &Cron{o: o, times: cron.New(cron.WithLocation(time.UTC)), names: make(map[string]bool),
+		failing: make(map[string]time.Time)}
 }
 
-// Add lets fn run at the times of spec, which is as for [ParseSpec], in UTC. The ttl bounds each run: the lease is taken for so
-// long, and fn's context ends with it. Functions are added before Run.
+// Add lets fn run at the times of spec, which is as for [ParseSpec], in UTC. The ttl bounds each run: the
+// lease is taken for so long, and fn's context ends with it. Functions are added before Run.
 func (c *Cron) Add(name, spec string, ttl time.Duration, fn func(context.Context) error) error {
 	switch {
 	case name == "":
@@ -93,8 +96,8 @@ func (c *Cron) Add(name, spec string, ttl time.Duration, fn func(context.Context
 	return nil
 }
 
-// Run runs the functions at their times until the context ends. It returns nil when all of them have ended; their contexts
-// end with ctx. It is called once.
+// Run runs the functions at their times until the context ends. It returns nil when all of them have ended;
+// their contexts end with ctx. It is called once.
 func (c *Cron) Run(ctx context.Context) error {
 	c.mu.Lock()
 	c.ctx = ctx

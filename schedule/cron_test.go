@@ -81,7 +81,8 @@ func (s *stage) do(t *testing.T, line string) string {
 		p = &process{stop: func() {}}
 		s.processes[name] = p
 		plain := slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-			if a.Value = a.Value.Resolve(); a.Key == slog.TimeKey {
+			a.Value = a.Value.Resolve()
+			if a.Key == slog.TimeKey {
 				return slog.Attr{}
 			}
 			text, _, _ := strings.Cut(a.Value.String(), "\n") // without the stack
@@ -105,7 +106,8 @@ func (s *stage) do(t *testing.T, line string) string {
 	case "add":
 		ttl, err := time.ParseDuration(words[3])
 		does := s.function(name, words[1], words[4:])
-		if err = errors.Join(err, p.Add(words[1], words[2], ttl, does)); err != nil {
+		err = errors.Join(err, p.Add(words[1], words[2], ttl, does))
+		if err != nil {
 			return err.Error()
 		}
 	case "start":
@@ -123,7 +125,8 @@ func (s *stage) do(t *testing.T, line string) string {
 	case "leases":
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if s.fault = nil; name != "" {
+		s.fault = nil
+		if name != "" {
 			s.fault = errors.New(name)
 		}
 		return fmt.Sprintf("asked for %d times, held until %v", s.asked, s.until)

@@ -11,15 +11,17 @@ type Item struct {
 	ID string
 	// Lane is the number that SQL gave the callback's lane; it is above zero. The lane decides the shard.
 	Lane int64
-	// Due is when it may be attempted, in Unix milliseconds; a claim may have it a lead before that. Zero and the past mean now.
+	// Due is when it may be attempted, in Unix milliseconds; a claim may have it a lead before that. Zero and
+	// the past mean now.
 	Due int64
-	// Lock names the lock it needs while it is attempted: at most 22 characters of [A-Za-z0-9_-], or empty for none.
-	// It is carried, not interpreted: locks are taken after the claim (see [Lease]).
+	// Lock names the lock it needs while it is attempted: at most 22 characters of [A-Za-z0-9_-], or empty
+	// for none. It is carried, not interpreted: locks are taken after the claim (see [Lease]).
 	Lock string
 	// Retry says that at least one attempt was charged before. Fresh items and retries share a lane 3 to 1.
 	Retry bool
-	// Forced says that a person wants it attempted now: it goes before what else is ready in its lane, and neither its lane's rate, nor
-	// its breaker, nor a hold keeps it; a pause, the lane's concurrency and a lock do.
+	// Forced says that a person wants it attempted now: it goes before what else is ready in its lane, and
+	// neither its lane's rate, nor its breaker, nor a hold keeps it; a pause, the lane's concurrency and a
+	// lock do.
 	Forced bool
 }
 
@@ -64,21 +66,21 @@ type Position struct {
 type ClaimRequest struct {
 	// Owner is the claiming process: a name that no other process and no earlier start of this one has used.
 	Owner string
-	// Token becomes the token of every lease of the batch. It is made by the caller, unique, at most 32 characters
-	// of [A-Za-z0-9_-]. A claim whose reply was lost is repeated with the same token and gets the same batch; a
-	// claim with another token ends that possibility.
+	// Token becomes the token of every lease of the batch. It is made by the caller, unique, at most 32
+	// characters of [A-Za-z0-9_-]. A claim whose reply was lost is repeated with the same token and gets the
+	// same batch; a claim with another token ends that possibility.
 	Token string
 	// Max is the most items to lease, 0 to 256. With 0 the claim only promotes and reaps.
 	Max int
-	// MaxUncertain is how many of Max may go to lanes that are not Answering; MaxTimingOut, how many to lanes that
-	// are TimingOut. They keep slots free for lanes that are known to answer.
+	// MaxUncertain is how many of Max may go to lanes that are not Answering; MaxTimingOut, how many to lanes
+	// that are TimingOut. They keep slots free for lanes that are known to answer.
 	MaxUncertain int
 	MaxTimingOut int
 	// Lease is how long the batch is held, counted from the reply's Now. It is at least 1 ms.
 	Lease time.Duration
-	// Lead is how long before its due time an item may be leased, in whole milliseconds, 0 to [MaxLead]. Its attempt may begin only
-	// when it is due: what comes before an attempt is done by then. The reply's Next lies half of it before the due time of the
-	// next item, so that a claim finds several.
+	// Lead is how long before its due time an item may be leased, in whole milliseconds, 0 to [MaxLead]. Its
+	// attempt may begin only when it is due: what comes before an attempt is done by then. The reply's Next
+	// lies half of it before the due time of the next item, so that a claim finds several.
 	Lead time.Duration
 	// LaneLimit is the concurrency of lanes that have no limit of their own (see [LaneSetting]); at least 1.
 	LaneLimit int
@@ -124,12 +126,13 @@ type LanePrefetch struct {
 // MaxLead is the longest lead of a claim.
 const MaxLead = 10 * time.Second
 
-// A Lease is one claimed item. With its new end in Until it is also what lengthens it, and an earlier end than it has changes
-// nothing; with its Lock it asks for that, or renews it; and a rebuilt index adopts it.
+// A Lease is one claimed item. With its new end in Until it is also what lengthens it, and an earlier end
+// than it has changes nothing; with its Lock it asks for that, or renews it; and a rebuilt index adopts it.
 //
-// Between Reset and Open a lock is only renewed: one that looks free may be that of a running attempt which has yet to be adopted.
-// Adoption puts a running attempt in as leased, and its lock as held: a lock that several adopted leases name is held until the last
-// of them has released it or has run out, for all but one of them have ended, and nobody can tell which.
+// Between Reset and Open a lock is only renewed: one that looks free may be that of a running attempt which
+// has yet to be adopted. Adoption puts a running attempt in as leased, and its lock as held: a lock that
+// several adopted leases name is held until the last of them has released it or has run out, for all but one
+// of them have ended, and nobody can tell which.
 type Lease struct {
 	Item
 	// Token is the claim's.
@@ -150,14 +153,15 @@ type Lease struct {
 
 // A Tick is what every reply of a shard carries.
 type Tick struct {
-	// Now is the index's clock in Unix milliseconds. Where its server's goes back by at most 5 s it stands still; a larger step
-	// is followed.
+	// Now is the index's clock in Unix milliseconds. Where its server's goes back by at most 5 s it stands
+	// still; a larger step is followed.
 	Now int64
-	// Next is when the shard next has something to do, at the latest: the head of its delay set, the end of a lease, or of what
-	// keeps a lane back: its pause, its hold, its breaker, or that it has no token. Zero: nothing is in sight.
+	// Next is when the shard next has something to do, at the latest: the head of its delay set, the end of a
+	// lease, or of what keeps a lane back: its pause, its hold, its breaker, or that it has no token. Zero:
+	// nothing is in sight.
 	Next int64
-	// Seq grows with every write to the shard. A smaller one than was seen before the call was sent means that the
-	// shard was rolled back. An index that cannot be rolled back leaves it zero.
+	// Seq grows with every write to the shard. A smaller one than was seen before the call was sent means
+	// that the shard was rolled back. An index that cannot be rolled back leaves it zero.
 	Seq int64
 }
 
@@ -168,7 +172,8 @@ func (l *Lease) LeaseRef() LeaseRef { return LeaseRef{Ref: l.Ref(), Token: l.Tok
 type Claimed struct {
 	Tick
 	Leases []Lease
-	// More says that items are left, due or within the claim's lead, which the next claim could promote or lease if it had room.
+	// More says that items are left, due or within the claim's lead, which the next claim could promote or
+	// lease if it had room.
 	More bool
 	// Waiting says that items are ready which their lanes have no room for, or keep back.
 	Waiting bool
@@ -188,8 +193,8 @@ const (
 	Ack
 	// Reschedule puts it into the delay set at Due and clears its diverts.
 	Reschedule
-	// Divert puts it into the delay set at Due and counts one divert. It charges nothing: with NoSignal, which says that no attempt
-	// began, its lane gets the token of its rate back.
+	// Divert puts it into the delay set at Due and counts one divert. It charges nothing: with NoSignal,
+	// which says that no attempt began, its lane gets the token of its rate back.
 	Divert
 	// Bury removes an item that is dead.
 	Bury
@@ -208,12 +213,12 @@ type Settlement struct {
 	Token   string
 	Outcome Outcome
 	Signal  Signal
-	// Won says that the caller's result won SQL's fence, so that the settlement is true whatever the index thinks:
-	// an item that is absent, delayed or ready is put where the settlement says. An item that is leased under another
-	// token is left alone: its holder will be refused by SQL and park it.
+	// Won says that the caller's result won SQL's fence, so that the settlement is true whatever the index
+	// thinks: an item that is absent, delayed or ready is put where the settlement says. An item that is
+	// leased under another token is left alone: its holder will be refused by SQL and park it.
 	Won bool
-	// HoldUntil keeps the item's lane from being claimed until then, in Unix milliseconds. It only ever lengthens a
-	// hold. Zero: no hold.
+	// HoldUntil keeps the item's lane from being claimed until then, in Unix milliseconds. It only ever
+	// lengthens a hold. Zero: no hold.
 	HoldUntil int64
 	// Next is as in [EndedLease]. It counts whatever becomes of the settlement.
 	Next LeaseRef
@@ -251,44 +256,46 @@ const (
 	MovedIt
 	// MovedGone: the item is not in the index.
 	MovedGone
-	// MovedHeld: the item is leased, or its lane keeps it back: it is paused, or, unless the item is forced, it is held, its breaker is
-	// open, or its next token is further away than [KeepForWaiter]. A leased item remembers the movement: when its lease is settled or
-	// reaped it is due at the earlier of the two times, and forced if the movement said so, even after an Ack or a Bury (SQL's stamp
-	// then decides). In a lane that keeps it back the item is moved all the same.
+	// MovedHeld: the item is leased, or its lane keeps it back: it is paused, or, unless the item is forced,
+	// it is held, its breaker is open, or its next token is further away than [KeepForWaiter]. A leased item
+	// remembers the movement: when its lease is settled or reaped it is due at the earlier of the two times,
+	// and forced if the movement said so, even after an Ack or a Bury (SQL's stamp then decides). In a lane
+	// that keeps it back the item is moved all the same.
 	MovedHeld
 )
 
-// A LockReply says whether the lock was taken. Where it was not, the item has joined, or kept its place in, the
-// lock's queue of waiters, and HeldUntil is when the present holder's lock would end by itself.
+// A LockReply says whether the lock was taken. Where it was not, the item has joined, or kept its place in,
+// the lock's queue of waiters, and HeldUntil is when the present holder's lock would end by itself.
 type LockReply struct {
 	Acquired  bool
 	HeldUntil int64
 }
 
-// An Unlock releases a lock and asks for the next waiter. Releasing a lock that is not held under ID and Token
-// releases nothing but still answers with a waiter if the lock is free.
+// An Unlock releases a lock and asks for the next waiter. Releasing a lock that is not held under ID and
+// Token releases nothing but still answers with a waiter if the lock is free.
 type Unlock struct {
 	Lock  string
 	ID    string
 	Token string
-	// Gone are waiters that no longer exist: they leave the queue. Skip are waiters that exist but cannot run now:
-	// they keep their place, and are not answered.
+	// Gone are waiters that no longer exist: they leave the queue. Skip are waiters that exist but cannot run
+	// now: they keep their place, and are not answered.
 	Gone []string
 	Skip []string
 }
 
-// A Waiter is the first in a lock's queue. For 200 ms from the reply the lock is kept for it; an empty ID means that
-// nobody waits.
+// A Waiter is the first in a lock's queue. For 200 ms from the reply the lock is kept for it; an empty ID
+// means that nobody waits.
 type Waiter struct {
 	ID   string
 	Lane int64
 }
 
-// KeepForWaiter is how long a released lock is kept for the waiter that was named: newcomers are refused meanwhile.
+// KeepForWaiter is how long a released lock is kept for the waiter that was named: newcomers are refused
+// meanwhile.
 const KeepForWaiter = 200 * time.Millisecond
 
-// MaxHeirs is how many adopted attempts an index tells apart behind the one that has their lock. Beyond that a lock is held until
-// the last of all of them would have ended, whoever releases it.
+// MaxHeirs is how many adopted attempts an index tells apart behind the one that has their lock. Beyond that
+// a lock is held until the last of all of them would have ended, whoever releases it.
 const MaxHeirs = 16
 
 // A Found is one item met by a scan or an audit.
@@ -297,16 +304,16 @@ type Found struct {
 	Place Place
 }
 
-// A ScanPage is a part of an index, for comparing it with SQL. An item that moves while it is scanned may be met
-// twice, and one that is there from the first page to the last is met at least once.
+// A ScanPage is a part of an index, for comparing it with SQL. An item that moves while it is scanned may be
+// met twice, and one that is there from the first page to the last is met at least once.
 type ScanPage struct {
 	Found []Found
 	// Next continues the scan; empty: that was the last page.
 	Next string
 }
 
-// An AuditPage is the result of checking, and mending, a part of a shard: each record against the three places, and
-// each lane's in-flight count against its leases.
+// An AuditPage is the result of checking, and mending, a part of a shard: each record against the three
+// places, and each lane's in-flight count against its leases.
 type AuditPage struct {
 	Checked, Repaired int
 	Next              string
@@ -316,8 +323,9 @@ type AuditPage struct {
 type Stats struct {
 	Tick
 	Delayed, Ready, Leased int64
-	// RunnableLanes have something ready and room for it; BlockedLanes have something ready, and wait for a time to come: that a pause or
-	// a hold ends, a token is there, or a breaker lets a probe pass. OpenBreakers are lanes whose breaker is open.
+	// RunnableLanes have something ready and room for it; BlockedLanes have something ready, and wait for a
+	// time to come: that a pause or a hold ends, a token is there, or a breaker lets a probe pass.
+	// OpenBreakers are lanes whose breaker is open.
 	RunnableLanes, BlockedLanes, OpenBreakers int64
 	Locks, Waiters                            int64
 	Quarantined                               int64

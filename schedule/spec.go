@@ -26,17 +26,23 @@ const (
 	MaxEvery = MaxTier
 )
 
-// A Spec says at which times something is due: at those that five fields as in crontab name on the clocks of a time zone, or
-// again and again after a duration. [ParseSpec] makes one; the zero value is never due.
+// A Spec says at which times something is due: at those that five fields as in crontab name on the clocks of
+// a time zone, or again and again after a duration. [ParseSpec] makes one; the zero value is never due.
 //
 // Where clocks are changed, what the hour field says decides:
 //
-//   - A spec that names every hour ("*", "*/1", "0-23", and so "@hourly" and "*/15 * * * *") goes by real time: it is due in each
-//     matching minute of each hour that passes, twice in an hour that comes twice, and not at all in one that is skipped. Whoever
-//     writes it wants a steady beat, and it would be wrong to be silent for an hour or to be due twice in one minute.
-//   - A spec that names some hours ("30 2 * * *", "0 */6 * * *") goes by the wall clock: each time that it names is due exactly
-//     once. One that is skipped is due when the gap ends, at the first instant after the change; several in one gap are due
-//     together, once. One that comes twice is due the first time. Whoever writes it wants one run a day: neither a day without
+//   - A spec that names every hour ("*", "*/1", "0-23", and so "@hourly" and "*/15 * * * *") goes by real
+//     time: it is due in each
+//     matching minute of each hour that passes, twice in an hour that comes twice, and not at all in one that
+//     is skipped. Whoever
+//     writes it wants a steady beat, and it would be wrong to be silent for an hour or to be due twice in one
+//     minute.
+//   - A spec that names some hours ("30 2 * * *", "0 */6 * * *") goes by the wall clock: each time that it
+//     names is due exactly
+//     once. One that is skipped is due when the gap ends, at the first instant after the change; several in
+//     one gap are due
+//     together, once. One that comes twice is due the first time. Whoever writes it wants one run a day:
+//     neither a day without
 //     a settlement nor one with two of them.
 //   - "@every" knows no clocks and no time zone.
 //
@@ -49,18 +55,20 @@ type Spec struct {
 	steady bool
 }
 
-// ParseSpec reads five fields as in crontab ("30 2 * * 1-5"), "@hourly", "@daily", "@midnight", "@weekly", "@monthly",
-// "@yearly", "@annually", or "@every" with a duration as [ParseDuration] reads it, in whole seconds and from one second to
-// [MaxEvery]. The fields are those of clocks in the time zone, which is as for [ParseZone]. A spec that would never be due is
-// refused.
+// ParseSpec reads five fields as in crontab ("30 2 * * 1-5"), "@hourly", "@daily", "@midnight", "@weekly",
+// "@monthly", "@yearly", "@annually", or "@every" with a duration as [ParseDuration] reads it, in whole
+// seconds and from one second to [MaxEvery]. The fields are those of clocks in the time zone, which is as for
+// [ParseZone]. A spec that would never be due is refused.
 //
-// An error is one sentence for people that says what to write instead. It is ErrSpec or ErrZone; where both are wrong, ErrSpec.
+// An error is one sentence for people that says what to write instead. It is ErrSpec or ErrZone; where both
+// are wrong, ErrSpec.
 func ParseSpec(text, timezone string) (Spec, error) {
 	s, err := parseText(text)
 	if err != nil {
 		return Spec{}, err
 	}
-	if s.zone, err = ParseZone(timezone); err != nil {
+	s.zone, err = ParseZone(timezone)
+	if err != nil {
 		return Spec{}, err
 	}
 	return s, nil
@@ -74,8 +82,8 @@ func (s Spec) Zone() *time.Location {
 	return s.zone
 }
 
-// Next returns the first due time after t, in UTC and whole seconds; the zero time: there is none, as after the year 9999. It
-// takes no longer for a t that is long past.
+// Next returns the first due time after t, in UTC and whole seconds; the zero time: there is none, as after
+// the year 9999. It takes no longer for a t that is long past.
 func (s Spec) Next(t time.Time) time.Time {
 	after := max(t.Unix(), firstSecond)
 	switch {
@@ -92,9 +100,9 @@ func (s Spec) Next(t time.Time) time.Time {
 	}
 }
 
-// Resume returns the first due time after both now and due, where due is the due time before, whether it was met or missed; the
-// zero time: there is none. "@every" keeps its phase: it is due whole durations after due, however many were missed. With a zero
-// due it is Next(now). It takes no longer for much that was missed.
+// Resume returns the first due time after both now and due, where due is the due time before, whether it was
+// met or missed; the zero time: there is none. "@every" keeps its phase: it is due whole durations after due,
+// however many were missed. With a zero due it is Next(now). It takes no longer for much that was missed.
 func (s Spec) Resume(due, now time.Time) time.Time {
 	if s.every == 0 {
 		if due.After(now) {
@@ -129,7 +137,8 @@ func refuseSpec(format string, args ...any) error {
 
 const (
 	fiveFields = "write five fields: minute, hour, day of month, month and day of week, such as 30 2 * * 1-5"
-	shorthands = "@hourly, @daily, @midnight, @weekly, @monthly, @yearly, @annually, or @every with a duration, such as @every 15m"
+	shorthands = "@hourly, @daily, @midnight, @weekly, @monthly, @yearly, @annually, or @every with a " +
+		"duration, such as @every 15m"
 )
 
 // descriptors are the ones that the parser knows, but for "@every".
@@ -146,9 +155,11 @@ func parseText(text string) (Spec, error) {
 	case text == "":
 		return Spec{}, refuseSpec("the spec is empty: %s", fiveFields)
 	case foreign:
-		return Spec{}, refuseSpec("%q has characters other than ASCII letters, digits, signs and spaces: %s", text, fiveFields)
+		return Spec{}, refuseSpec("%q has characters other than ASCII letters, digits, signs and spaces: %s",
+			text, fiveFields)
 	case strings.Contains(text, "TZ="):
-		return Spec{}, refuseSpec("%q names a time zone: leave it out of the spec, and give it as the time zone beside it", text)
+		return Spec{}, refuseSpec("%q names a time zone: leave it out of the spec, and give it as the time "+
+			"zone beside it", text)
 	case name == "@every":
 		return parseEvery(text, strings.Trim(rest, " "))
 	case name[0] == '@' && (rest != "" || !slices.Contains(descriptors, name)):
@@ -157,17 +168,20 @@ func parseText(text string) (Spec, error) {
 	return parseFields(text)
 }
 
-// parseEvery reads the duration of an "@every". The parser is not asked: it takes 1ms for a second, and 1500ms too.
+// parseEvery reads the duration of an "@every". The parser is not asked: it takes 1ms for a second, and
+// 1500ms too.
 func parseEvery(text, duration string) (Spec, error) {
 	d, err := ParseDuration(duration)
 	if err != nil || d < time.Second || d > MaxEvery || d%time.Second != 0 {
-		return Spec{}, refuseSpec("%q needs a duration in whole seconds, from 1s to %s: write it such as @every 90s, @every 15m or @every 2d",
+		return Spec{}, refuseSpec("%q needs a duration in whole seconds, from 1s to %s: write it such as "+
+			"@every 90s, @every 15m or @every 2d",
 			text, FormatDuration(MaxEvery))
 	}
 	return Spec{every: int64(d / time.Second)}, nil
 }
 
-// A fieldKind is one of the five fields: what people call it, what may stand in it, and the parser that reads it alone.
+// A fieldKind is one of the five fields: what people call it, what may stand in it, and the parser that reads
+// it alone.
 type fieldKind struct {
 	name, what string
 	alone      cron.ParseOption
@@ -184,7 +198,8 @@ var fieldKinds = []fieldKind{
 // allHours are the bits of an hour field that names each of them.
 const allHours = 1<<24 - 1
 
-// anyTime is where it is tried whether a spec is ever due. Any would do: the calendar that the fields name repeats.
+// anyTime is where it is tried whether a spec is ever due. Any would do: the calendar that the fields name
+// repeats.
 const anyTime = 0
 
 // parseFields reads five fields or a descriptor that stands for five.
@@ -200,7 +215,8 @@ func parseFields(text string) (Spec, error) {
 		for i, field := range fields {
 			k := fieldKinds[i]
 			if !wellFormed(field) || read(k.alone, field) == nil {
-				return Spec{}, refuseSpec("%q cannot be the %s: write %s, a list of them (1,3), a rising range (1-5), a step (*/2), or *",
+				return Spec{}, refuseSpec("%q cannot be the %s: write %s, a list of them (1,3), a rising "+
+					"range (1-5), a step (*/2), or *",
 					field, k.name, k.what)
 			}
 		}
@@ -217,8 +233,8 @@ func parseFields(text string) (Spec, error) {
 	return s, nil
 }
 
-// wellFormed refuses what the parser takes for more than was written: an empty part of a list is left out by it, even where that
-// leaves nothing, and "*-5" is "*".
+// wellFormed refuses what the parser takes for more than was written: an empty part of a list is left out by
+// it, even where that leaves nothing, and "*-5" is "*".
 func wellFormed(field string) bool {
 	if strings.Trim(field, "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ*?,/-") != "" {
 		return false
@@ -231,7 +247,8 @@ func wellFormed(field string) bool {
 	return true
 }
 
-// read asks the parser; nil: it does not take the text. That it panics on some texts must not become the caller's end.
+// read asks the parser; nil: it does not take the text. That it panics on some texts must not become the
+// caller's end.
 func read(options cron.ParseOption, text string) (s *cron.SpecSchedule) {
 	defer func() {
 		if recover() != nil {

@@ -72,10 +72,12 @@ func answers(t *testing.T, words []string) (all []string) {
 		if at.IsZero() {
 			return "never"
 		}
-		return at.UTC().Format(time.RFC3339Nano) + at.In(spec(t, "@daily", zone).Zone()).Format("  Mon 15:04:05 MST")
+		return at.UTC().Format(time.RFC3339Nano) +
+			at.In(spec(t, "@daily", zone).Zone()).Format("  Mon 15:04:05 MST")
 	}
 	refused := func(err error) []string {
-		for what, kind := range map[string]error{"ErrSpec: ": schedule.ErrSpec, "ErrZone: ": schedule.ErrZone} {
+		for what, kind := range map[string]error{"ErrSpec: ": schedule.ErrSpec,
+			"ErrZone: ": schedule.ErrZone} {
 			if errors.Is(err, kind) {
 				return []string{what + err.Error()}
 			}
@@ -97,14 +99,16 @@ func answers(t *testing.T, words []string) (all []string) {
 			all = append(all, show(at, words[2]))
 		}
 	case "resume":
-		all = append(all, show(spec(t, words[1], words[2]).Resume(moment(t, words[3]), moment(t, words[4])), words[2]))
+		all = append(all, show(spec(t, words[1], words[2]).Resume(moment(t, words[3]), moment(t, words[4])),
+			words[2]))
 	case "spec":
 		_, err := schedule.ParseSpec(words[1], "Nowhere")
 		all = refused(err)
 	case "zone":
 		zone, err := schedule.ParseZone(words[1])
 		if err != nil {
-			if _, again := schedule.ParseSpec("@daily", words[1]); again == nil || again.Error() != err.Error() {
+			if _, again := schedule.ParseSpec("@daily", words[1]); again == nil ||
+				again.Error() != err.Error() {
 				t.Errorf("ParseSpec says %v, ParseZone %v", again, err)
 			}
 			return refused(err)
@@ -121,11 +125,13 @@ func answers(t *testing.T, words []string) (all []string) {
 		if err != nil {
 			return refused(err)
 		}
-		all = append(all, fmt.Sprintf("%s; payment: %t; %s", tiers, slices.Equal(tiers, schedule.Payment()), tiers.Sum()))
+		all = append(all, fmt.Sprintf("%s; payment: %t; %s", tiers, slices.Equal(tiers, schedule.Payment()),
+			tiers.Sum()))
 		for made := range number(words[2]) + 1 {
 			once, more := tiers.Wait(made, false)
 			repeated, ever := tiers.Wait(made, true)
-			all = append(all, fmt.Sprintf("after %d: %s %t, repeated %s %t", made, once, more, repeated, ever))
+			all = append(all, fmt.Sprintf("after %d: %s %t, repeated %s %t", made, once, more, repeated,
+				ever))
 		}
 	case "wait":
 		wait, ok := schedule.Tiers{time.Second}.Wait(number(words[1]), true)
@@ -148,7 +154,8 @@ func TestSpecNextEndsEverywhere(t *testing.T) {
 	for _, text := range []string{"0 0 29 2 *", "0 * 29 2 *", "59 23 31 12 *", "@every 400d"} {
 		for _, zone := range []string{"", "America/New_York", "Africa/Casablanca", "Europe/Dublin"} {
 			s := spec(t, text, zone)
-			for _, at := range []time.Time{{}, time.Unix(-1<<62, 0), time.Unix(1<<62, 0), moment(t, "9999-12-31T23:59:59Z")} {
+			for _, at := range []time.Time{{}, time.Unix(-1<<62, 0), time.Unix(1<<62, 0),
+				moment(t, "9999-12-31T23:59:59Z")} {
 				next := s.Next(at)
 				if at.Year() < 9999 && at.Unix() < 1<<40 && !next.After(at) || next.Year() > 9999 {
 					t.Errorf("%q in %q after %v: %v", text, zone, at, next)
@@ -157,7 +164,8 @@ func TestSpecNextEndsEverywhere(t *testing.T) {
 		}
 	}
 	var none schedule.Spec
-	if next, resumed := none.Next(time.Now()), none.Resume(time.Now(), time.Now()); !next.IsZero() || !resumed.IsZero() {
+	if next, resumed := none.Next(time.Now()),
+		none.Resume(time.Now(), time.Now()); !next.IsZero() || !resumed.IsZero() {
 		t.Errorf("the zero spec is due at %v and %v", next, resumed)
 	}
 	if zone := none.Zone(); zone != time.UTC {
@@ -179,13 +187,16 @@ func FuzzParseSpec(f *testing.F) {
 			f.Add("@daily", words[1], int64(0))
 		}
 	}
-	for _, text := range []string{"TZ=UTC", "TZ=0", "@every 1ms", "0 0 31 2 *", "*/9223372036854775807 * * * *", ",", "? ? ? ? ?", "@", "* * * * *,", strings.Repeat(" ", 300), "0" + strings.Repeat(",0", 200) + " * * * *"} {
+	for _, text := range []string{"TZ=UTC", "TZ=0", "@every 1ms", "0 0 31 2 *",
+		"*/9223372036854775807 * * * *", ",", "? ? ? ? ?", "@", "* * * * *,", strings.Repeat(" ", 300),
+		"0" + strings.Repeat(",0", 200) + " * * * *"} {
 		f.Add(text, "Local", int64(0))
 	}
 	f.Fuzz(func(t *testing.T, text, zone string, unix int64) {
 		s, err := schedule.ParseSpec(text, zone)
 		if err != nil {
-			if errors.Is(err, schedule.ErrSpec) == errors.Is(err, schedule.ErrZone) || err.Error() == "" || strings.ContainsFunc(err.Error(), unprintable) {
+			if errors.Is(err, schedule.ErrSpec) == errors.Is(err, schedule.ErrZone) || err.Error() == "" ||
+				strings.ContainsFunc(err.Error(), unprintable) {
 				t.Fatalf("%q in %q: %v", text, zone, err)
 			}
 			return
@@ -197,7 +208,8 @@ func FuzzParseSpec(f *testing.F) {
 			if !next.After(at) || next.Nanosecond() != 0 {
 				t.Fatalf("%q in %q: %v after %v", text, zone, next, at)
 			}
-			if before := s.Next(next.Add(-time.Nanosecond)); !before.Equal(next) && !strings.Contains(text, "@every") {
+			if before := s.Next(next.Add(-time.Nanosecond)); !before.Equal(next) &&
+				!strings.Contains(text, "@every") {
 				t.Fatalf("%q in %q: just before %v it is %v", text, zone, next, before)
 			}
 			at = next

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// Bounds of tiers. They keep every due time within what a float64 score and an int64 of milliseconds hold exactly.
+// Bounds of tiers. They keep every due time within what a float64 score and an int64 of milliseconds hold
+// exactly.
 const (
 	// MaxTiers is the most tiers a ladder may have.
 	MaxTiers = 100
@@ -16,8 +17,8 @@ const (
 	MaxTier = 400 * 24 * time.Hour
 )
 
-// Tiers is a retry ladder: tier i, counted from 1, is the wait after failed attempt i. Nine tiers make ten attempts.
-// An empty ladder is a single attempt.
+// Tiers is a retry ladder: tier i, counted from 1, is the wait after failed attempt i. Nine tiers make ten
+// attempts. An empty ladder is a single attempt.
 type Tiers []time.Duration
 
 // Payment is the default ladder: ten attempts in 25 h 13 m 15 s.
@@ -28,9 +29,9 @@ func Payment() Tiers {
 	}
 }
 
-// Wait returns the wait after failed attempt number made, counted from 1, and false when the ladder is used up. With
-// repeatLast it goes on with the last tier for ever (and an empty ladder is still used up at once). Numbers below 1
-// are a caller's mistake and count as 1.
+// Wait returns the wait after failed attempt number made, counted from 1, and false when the ladder is used
+// up. With repeatLast it goes on with the last tier for ever (and an empty ladder is still used up at once).
+// Numbers below 1 are a caller's mistake and count as 1.
 func (t Tiers) Wait(made int, repeatLast bool) (time.Duration, bool) {
 	made = max(made, 1)
 	if made <= len(t) {
@@ -58,7 +59,8 @@ func (t Tiers) Validate() error {
 	}
 	for i, d := range t {
 		if d < 0 || d > MaxTier {
-			return fmt.Errorf("tier %d is %s; a tier is 0s to %s", i+1, FormatDuration(d), FormatDuration(MaxTier))
+			return fmt.Errorf("tier %d is %s; a tier is 0s to %s", i+1, FormatDuration(d),
+				FormatDuration(MaxTier))
 		}
 	}
 	return nil
@@ -73,7 +75,8 @@ func (t Tiers) String() string {
 	return strings.Join(parts, " ")
 }
 
-// ParseTiers reads a ladder written with spaces or commas between the tiers. The empty string is the empty ladder.
+// ParseTiers reads a ladder written with spaces or commas between the tiers. The empty string is the empty
+// ladder.
 func ParseTiers(s string) (Tiers, error) {
 	fields := strings.FieldsFunc(s, func(r rune) bool { return r == ',' || r == ' ' || r == '\t' })
 	t := make(Tiers, 0, len(fields))
@@ -90,8 +93,8 @@ func ParseTiers(s string) (Tiers, error) {
 	return t, nil
 }
 
-// DueAfter returns the time, in whole Unix milliseconds rounded up, that lies wait after end. Rounding up is what
-// keeps an attempt from ever being early.
+// DueAfter returns the time, in whole Unix milliseconds rounded up, that lies wait after end. Rounding up is
+// what keeps an attempt from ever being early.
 func DueAfter(end time.Time, wait time.Duration) int64 {
 	return CeilMillis(end.Add(wait))
 }
@@ -107,8 +110,8 @@ func CeilMillis(t time.Time) int64 {
 
 const day = 24 * time.Hour
 
-// ParseDuration reads a Go duration string that may also have days, whole or fractional, as its first unit: "15s", "2d", "1d12h",
-// "-1.5h". A bare number is refused, except 0.
+// ParseDuration reads a Go duration string that may also have days, whole or fractional, as its first unit:
+// "15s", "2d", "1d12h", "-1.5h". A bare number is refused, except 0.
 func ParseDuration(s string) (time.Duration, error) {
 	refuse := func() (time.Duration, error) {
 		return 0, fmt.Errorf("%q is not a duration such as 15s, 3m, 1h30m or 2d", s)
@@ -134,7 +137,8 @@ func ParseDuration(s string) (time.Duration, error) {
 			return refuse()
 		}
 		total = time.Duration(math.Round(days * float64(day)))
-		if rest = rest[i+1:]; rest == "" {
+		rest = rest[i+1:]
+		if rest == "" {
 			return sign * total, nil
 		}
 		if strings.Trim(rest[:1], "0123456789.") != "" {

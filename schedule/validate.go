@@ -9,8 +9,8 @@ import (
 
 // What an index can hold. Everything is checked before an index is changed, so that no call is done in part.
 const (
-	// MaxTime is the latest time but a due time, in Unix milliseconds, and the longest interval in nanoseconds: what a
-	// sorted set's score and Lua's numbers hold exactly. Later ones are taken for it.
+	// MaxTime is the latest time but a due time, in Unix milliseconds, and the longest interval in
+	// nanoseconds: what a sorted set's score and Lua's numbers hold exactly. Later ones are taken for it.
 	MaxTime = 1<<53 - 1
 	// MaxClaim is the most items that one claim leases.
 	MaxClaim = 256
@@ -90,7 +90,8 @@ func ValidateLane(lane int64) error {
 	return nil
 }
 
-// ValidateToken returns ErrInvalid for what no lease has. The empty token passes: it is looked for and found nowhere.
+// ValidateToken returns ErrInvalid for what no lease has. The empty token passes: it is looked for and found
+// nowhere.
 func ValidateToken(token string) error {
 	if token != "" {
 		return checkWord("token", token, maxToken)
@@ -170,7 +171,8 @@ func (s LaneSetting) Validate() error {
 	return ValidateLane(s.Lane)
 }
 
-// Validate returns ErrInvalid for an unlock without a lock or with malformed waiters, and ErrTooMany for too many.
+// Validate returns ErrInvalid for an unlock without a lock or with malformed waiters, and ErrTooMany for too
+// many.
 func (u Unlock) Validate() error {
 	if n := len(u.Gone) + len(u.Skip); n > MaxBatch {
 		return fmt.Errorf("%d waiters: %w", n, ErrTooMany)

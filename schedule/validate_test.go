@@ -14,11 +14,13 @@ import (
 
 const anID = "01K00000000000000000000001"
 
-// Each value is good but for what is changed of it, which makes it invalid. A change is a field and what it becomes.
+// Each value is good but for what is changed of it, which makes it invalid. A change is a field and what it
+// becomes.
 func TestInvalid(t *testing.T) {
 	t.Parallel()
 	type changes map[string][]any
-	ids := []any{"", anID[1:], anID + "0", "cb_" + anID, anID[:25] + "U", anID[:25] + ":", "\t" + anID[1:], "8" + anID[1:]}
+	ids := []any{"", anID[1:], anID + "0", "cb_" + anID, anID[:25] + "U", anID[:25] + ":", "\t" + anID[1:],
+		"8" + anID[1:]}
 	lanes := []any{int64(0), int64(-1)}
 	locks := []any{strings.Repeat("k", 23), "a:b", "{a}", "\t", "\x00"}
 	tokens := []any{strings.Repeat("t", 33), "a b", "\t", ","}
@@ -34,11 +36,14 @@ func TestInvalid(t *testing.T) {
 		{ref, changes{"ID": ids, "Lane": lanes}, ""},
 		{item, changes{"ID": ids, "Lane": lanes, "Lock": locks}, ""},
 		{schedule.Movement{Ref: ref}, changes{"ID": ids, "Lane": lanes}, ""},
-		{schedule.Lease{Item: item, Token: "t"}, changes{"ID": ids, "Lane": lanes, "Lock": locks, "Token": tokens}, ""},
-		{schedule.Lease{Item: item, Token: "t"}, changes{"ID": ids, "Lane": lanes, "Lock": locks, "Token": append(tokens, "")}, "ValidateRunning"},
+		{schedule.Lease{Item: item, Token: "t"},
+			changes{"ID": ids, "Lane": lanes, "Lock": locks, "Token": tokens}, ""},
+		{schedule.Lease{Item: item, Token: "t"},
+			changes{"ID": ids, "Lane": lanes, "Lock": locks, "Token": append(tokens, "")}, "ValidateRunning"},
 		{schedule.Settlement{Item: item, Token: "t", Outcome: schedule.Ack}, changes{
-			"ID": ids, "Lane": lanes, "Lock": locks, "Token": tokens, "Outcome": {schedule.Outcome(0), schedule.Bury + 1},
-			"Signal": {schedule.Signal(-1), schedule.Unanswered + 1}, "Next": {elsewhere},
+			"ID": ids, "Lane": lanes, "Lock": locks, "Token": tokens,
+			"Outcome": {schedule.Outcome(0), schedule.Bury + 1},
+			"Signal":  {schedule.Signal(-1), schedule.Unanswered + 1}, "Next": {elsewhere},
 		}, ""},
 		{schedule.Lease{Item: schedule.Item{ID: anID, Lane: 1, Lock: "k"}, Token: "t"}, changes{
 			"Lock": append(locks, ""), "ID": ids, "Lane": lanes, "Token": append(tokens, ""),
@@ -54,10 +59,12 @@ func TestInvalid(t *testing.T) {
 		}, ""},
 		{schedule.ClaimRequest{
 			Owner: "o", Token: "t", Max: 256, Lease: time.Millisecond, Lead: schedule.MaxLead, LaneLimit: 1,
-			Ended: []schedule.EndedLease{{LeaseRef: lease, Next: lease}}, Prefetch: []schedule.LanePrefetch{{Lane: 1, Max: 256}},
+			Ended:    []schedule.EndedLease{{LeaseRef: lease, Next: lease}},
+			Prefetch: []schedule.LanePrefetch{{Lane: 1, Max: 256}},
 		}, changes{
-			"Owner": {"", strings.Repeat("o", 129)}, "Token": append(tokens, ""), "Max": {-1, 257}, "Lease": {time.Duration(0)},
-			"Lead": {-time.Millisecond, schedule.MaxLead + time.Millisecond}, "LaneLimit": {0},
+			"Owner": {"", strings.Repeat("o", 129)}, "Token": append(tokens, ""), "Max": {-1, 257},
+			"Lease": {time.Duration(0)},
+			"Lead":  {-time.Millisecond, schedule.MaxLead + time.Millisecond}, "LaneLimit": {0},
 			"Ended": {
 				slices.Repeat([]schedule.EndedLease{{LeaseRef: lease}}, schedule.MaxEnded+1),
 				[]schedule.EndedLease{{LeaseRef: schedule.LeaseRef{Ref: schedule.Ref{Lane: 1}, Token: "t"}}},
@@ -65,7 +72,8 @@ func TestInvalid(t *testing.T) {
 				[]schedule.EndedLease{{LeaseRef: lease, Next: elsewhere}},
 			},
 			"Prefetch": {
-				manyLanes(schedule.MaxPrefetch + 1), []schedule.LanePrefetch{{Lane: 1}, {Lane: 1}}, []schedule.LanePrefetch{{Lane: 0}},
+				manyLanes(schedule.MaxPrefetch + 1), []schedule.LanePrefetch{{Lane: 1}, {Lane: 1}},
+				[]schedule.LanePrefetch{{Lane: 0}},
 				[]schedule.LanePrefetch{{Lane: 1, Max: -1}}, []schedule.LanePrefetch{{Lane: 1, Max: 257}},
 			},
 		}, ""},

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// MaxIdle is the longest that a claimer sleeps without asking its shard, so that losing every hint costs at most that.
+// MaxIdle is the longest that a claimer sleeps without asking its shard, so that losing every hint costs at
+// most that.
 const MaxIdle = time.Second
 
 // A Cause says what ended a wait.
@@ -26,8 +27,9 @@ const (
 // String returns the cause as metrics spell it.
 func (c Cause) String() string { return named(c, "timer", "hint", "poll", "end") }
 
-// A Waker is where one claimer sleeps: until the next event that its shard announced, until a hint, or until it is
-// time to ask again anyway, whichever is first. Hints given while nobody waits end the next wait at once.
+// A Waker is where one claimer sleeps: until the next event that its shard announced, until a hint, or until
+// it is time to ask again anyway, whichever is first. Hints given while nobody waits end the next wait at
+// once.
 type Waker struct {
 	hint chan struct{}
 }
@@ -43,9 +45,9 @@ func (w *Waker) Hint() {
 	}
 }
 
-// Wait sleeps until the index's clock reaches next, at most idle, and says what ended the sleep. Now is the index's
-// clock at this moment; next zero means that no event is known. Nothing is early: the timer is for the first whole
-// millisecond at or after next, and the index decides again what is due.
+// Wait sleeps until the index's clock reaches next, at most idle, and says what ended the sleep. Now is the
+// index's clock at this moment; next zero means that no event is known. Nothing is early: the timer is for
+// the first whole millisecond at or after next, and the index decides again what is due.
 func (w *Waker) Wait(ctx context.Context, now, next int64, idle time.Duration) Cause {
 	sleep, cause := idle, ByPoll
 	if next != 0 {

@@ -43,7 +43,8 @@ func TestWakerHints(t *testing.T) {
 		w.Hint()
 		w.Hint() // Hints before a wait are one.
 		start := time.Now()
-		if cause := w.Wait(t.Context(), 0, 0, time.Second); cause != schedule.ByHint || time.Since(start) != 0 {
+		if cause := w.Wait(t.Context(), 0, 0, time.Second); cause != schedule.ByHint ||
+			time.Since(start) != 0 {
 			t.Errorf("a hint before the wait: %v after %v", cause, time.Since(start))
 		}
 		if cause := w.Wait(t.Context(), 0, 0, time.Second); cause != schedule.ByPoll {
@@ -51,7 +52,8 @@ func TestWakerHints(t *testing.T) {
 		}
 		time.AfterFunc(100*time.Millisecond, w.Hint)
 		start = time.Now()
-		if cause := w.Wait(t.Context(), 0, 0, time.Second); cause != schedule.ByHint || time.Since(start) != 100*time.Millisecond {
+		if cause := w.Wait(t.Context(), 0, 0, time.Second); cause != schedule.ByHint ||
+			time.Since(start) != 100*time.Millisecond {
 			t.Errorf("a hint during the wait: %v after %v", cause, time.Since(start))
 		}
 	})

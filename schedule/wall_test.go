@@ -156,7 +156,8 @@ func TestSpecAgainstModel(t *testing.T) {
 			got = append(got, at)
 		}
 		if !slices.EqualFunc(want, got, time.Time.Equal) {
-			t.Fatalf("%q in %s after %v:\nwant %v\n got %v", m.text(), zone, begin, show(want, local), show(got, local))
+			t.Fatalf("%q in %s after %v:\nwant %v\n got %v", m.text(), zone, begin, show(want, local),
+				show(got, local))
 		}
 		// Asked at any moment it gives the first of them that is later.
 		at := begin.Add(time.Duration(rapid.Int64Range(0, int64(40*time.Hour)).Draw(t, "at")))

@@ -9,8 +9,8 @@ import (
 // A Span is the length of time that one Activity is about.
 type Span time.Duration
 
-// The spans: of a project, minutes are kept for three hours, quarters for three days and hours for 31 days; of its lanes, hours for two
-// days.
+// The spans: of a project, minutes are kept for three hours, quarters for three days and hours for 31 days;
+// of its lanes, hours for two days.
 const (
 	Minute  = Span(time.Minute)
 	Quarter = Span(15 * time.Minute)
@@ -26,8 +26,8 @@ func (s Span) Milliseconds() int64 { return time.Duration(s).Milliseconds() }
 // Begin returns when the span that at is in has begun: a multiple of the span's length.
 func (s Span) Begin(at int64) int64 { return at - at%s.Milliseconds() }
 
-// An Activity is what happened within one span, in a project or in one lane of it. It is for pictures and percentiles, not for books: what
-// a dispatcher had counted and not yet written when it died is missing.
+// An Activity is what happened within one span, in a project or in one lane of it. It is for pictures and
+// percentiles, not for books: what a dispatcher had counted and not yet written when it died is missing.
 type Activity struct {
 	Project string
 	// LaneID is the lane's; zero: of all lanes of the project together.
@@ -35,7 +35,8 @@ type Activity struct {
 	Span   Span
 	// At is when the span began.
 	At int64
-	// Accepted counts callbacks. Succeeded, Failed and Unknown count attempts that ended so, Dead the callbacks that became it.
+	// Accepted counts callbacks. Succeeded, Failed and Unknown count attempts that ended so, Dead the
+	// callbacks that became it.
 	Accepted, Succeeded, Failed, Unknown, Dead int64
 	// Lateness is of attempts that were made by schedule, Took of all that were made.
 	Lateness LatenessHistogram
@@ -57,7 +58,8 @@ func (a *Activity) Add(b *Activity) {
 	}
 }
 
-// HistogramBuckets is how many buckets a histogram has. Bucket i counts what is at most bound i; the last one, what is above all bounds.
+// HistogramBuckets is how many buckets a histogram has. Bucket i counts what is at most bound i; the last
+// one, what is above all bounds.
 const HistogramBuckets = 12
 
 // A LatenessHistogram counts how late attempts began, a TookHistogram how long they took.
@@ -68,8 +70,9 @@ type (
 
 // The upper bounds of the buckets, in milliseconds, the last one's left out.
 var (
-	LatenessBounds = [HistogramBuckets - 1]float64{1, 5, 10, 50, 100, 250, 1_000, 5_000, 30_000, 300_000, 3_600_000}
-	TookBounds     = [HistogramBuckets - 1]float64{5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 15_000}
+	LatenessBounds = [HistogramBuckets - 1]float64{1, 5, 10, 50, 100, 250, 1_000, 5_000, 30_000, 300_000,
+		3_600_000}
+	TookBounds = [HistogramBuckets - 1]float64{5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 15_000}
 )
 
 // Observe counts one.
@@ -78,8 +81,8 @@ func (h *LatenessHistogram) Observe(ms float64) { h[sort.SearchFloat64s(Lateness
 // Observe counts one.
 func (h *TookHistogram) Observe(ms float64) { h[sort.SearchFloat64s(TookBounds[:], ms)]++ }
 
-// Quantile estimates, in milliseconds, what the part q of all is at most, from 0 to 1; NaN where nothing was counted. Within a bucket it
-// goes straight from bound to bound; above the last bound it is that bound.
+// Quantile estimates, in milliseconds, what the part q of all is at most, from 0 to 1; NaN where nothing was
+// counted. Within a bucket it goes straight from bound to bound; above the last bound it is that bound.
 func (h *LatenessHistogram) Quantile(q float64) float64 {
 	return quantile((*[HistogramBuckets]int64)(h), &LatenessBounds, q)
 }

@@ -13,7 +13,8 @@ func TestSpans(t *testing.T) {
 	const at = int64(1_790_000_123_456)
 	for _, span := range store.Spans {
 		begin := span.Begin(at)
-		if length := span.Milliseconds(); length != time.Duration(span).Milliseconds() || begin%length != 0 || begin > at || at >= begin+length ||
+		if length := span.Milliseconds(); length != time.Duration(span).Milliseconds() || begin%length != 0 ||
+			begin > at || at >= begin+length ||
 			span.Begin(begin) != begin || span.Begin(begin+length-1) != begin {
 			t.Errorf("span %s of %d begins at %d", time.Duration(span), at, begin)
 		}
@@ -22,7 +23,8 @@ func TestSpans(t *testing.T) {
 
 func TestBounds(t *testing.T) {
 	t.Parallel()
-	for name, bounds := range map[string][]float64{"lateness": store.LatenessBounds[:], "took": store.TookBounds[:]} {
+	for name, bounds := range map[string][]float64{"lateness": store.LatenessBounds[:],
+		"took": store.TookBounds[:]} {
 		for i := range bounds {
 			if bounds[i] <= 0 || i > 0 && bounds[i] <= bounds[i-1] {
 				t.Errorf("%s: bound %d is %g", name, i, bounds[i])
@@ -37,9 +39,11 @@ func TestQuantile(t *testing.T) {
 		counts store.TookHistogram
 		want   map[float64]float64
 	}{
-		"one bucket":    {store.TookHistogram{0: 10}, map[float64]float64{0: 0, 0.5: 2.5, 1: 5, -1: 0, 2: 5}},
-		"a later one":   {store.TookHistogram{3: 4}, map[float64]float64{0: 25, 0.25: 31.25, 0.5: 37.5, 1: 50}},
-		"two":           {store.TookHistogram{0: 5, 4: 5}, map[float64]float64{0.25: 2.5, 0.5: 5, 0.75: 75, 1: 100}},
+		"one bucket": {store.TookHistogram{0: 10}, map[float64]float64{0: 0, 0.5: 2.5, 1: 5, -1: 0, 2: 5}},
+		"a later one": {store.TookHistogram{3: 4},
+			map[float64]float64{0: 25, 0.25: 31.25, 0.5: 37.5, 1: 50}},
+		"two": {store.TookHistogram{0: 5, 4: 5},
+			map[float64]float64{0.25: 2.5, 0.5: 5, 0.75: 75, 1: 100}},
 		"above all":     {store.TookHistogram{11: 1}, map[float64]float64{0: 15_000, 0.5: 15_000, 1: 15_000}},
 		"some above":    {store.TookHistogram{0: 1, 11: 3}, map[float64]float64{0.25: 5, 0.26: 15_000}},
 		"the last less": {store.TookHistogram{10: 2}, map[float64]float64{0.5: 10_000}},
@@ -61,7 +65,8 @@ func TestQuantile(t *testing.T) {
 	}
 }
 
-// Whatever was counted, a greater part is at most as much or more, and what was observed lies in the bucket that is named for it.
+// Whatever was counted, a greater part is at most as much or more, and what was observed lies in the bucket
+// that is named for it.
 func FuzzQuantile(f *testing.F) {
 	f.Add([]byte{1, 2, 3}, 0.1, 0.9)
 	f.Add([]byte{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255}, 0.5, 0.99)

@@ -44,23 +44,26 @@ type AuditEntry struct {
 
 // An AuditFilter picks audit entries of one project. Zero fields pick all.
 type AuditFilter struct {
-	// Object is what was changed, word for word as entries name it: a callback, an endpoint, a schedule, a redrive, a key or a secret by its
-	// id without a prefix; a lane by its key, so that of an endpoint by the id with the prefix; a project by its id; a preset by kind and
-	// name ("policy/payment"); the index by its generation ("generation 3"). A secret that was read is named by the lane that it is of.
+	// Object is what was changed, word for word as entries name it: a callback, an endpoint, a schedule, a
+	// redrive, a key or a secret by its id without a prefix; a lane by its key, so that of an endpoint by the
+	// id with the prefix; a project by its id; a preset by kind and name ("policy/payment"); the index by its
+	// generation ("generation 3"). A secret that was read is named by the lane that it is of.
 	Object string
-	// Action is an action, or the beginning of some up to a dot: "callback." picks all that was done to callbacks.
+	// Action is an action, or the beginning of some up to a dot: "callback." picks all that was done to
+	// callbacks.
 	Action string
 	// Actor is a part of the actor's name, in small or capital letters.
 	Actor string
-	// From and To bound At: From <= At < To. Lists are in the order of ids, which is that of the clocks of the machines that wrote them.
+	// From and To bound At: From <= At < To. Lists are in the order of ids, which is that of the clocks of
+	// the machines that wrote them.
 	From, To int64
 	// After continues a list: the id of the last one of the page before. Lists are newest first.
 	After string
 	Limit int
 }
 
-// An AuditPage is a part of the audit. Next is empty when it was the last; a page may have fewer entries than were asked for, even none,
-// and still have a Next.
+// An AuditPage is a part of the audit. Next is empty when it was the last; a page may have fewer entries than
+// were asked for, even none, and still have a Next.
 type AuditPage struct {
 	Entries []AuditEntry
 	Next    string

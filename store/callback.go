@@ -13,18 +13,19 @@ type Callback struct {
 	Kind    Kind
 	// EndpointID is empty for plain URLs.
 	EndpointID string
-	// URL is where the next attempt goes, or the last one went. Follows: that is the endpoint's address, whatever it is at the attempt.
+	// URL is where the next attempt goes, or the last one went. Follows: that is the endpoint's address,
+	// whatever it is at the attempt.
 	URL     string
 	Follows bool
 	Method  string
 	Headers []Header
 	Topic   string
-	// Ref is the business reference, searchable and not unique. LockKey keeps two callbacks from being attempted at
-	// the same time; both may be empty.
+	// Ref is the business reference, searchable and not unique. LockKey keeps two callbacks from being
+	// attempted at the same time; both may be empty.
 	Ref     string
 	LockKey string
-	// Strict: among the callbacks with its LockKey that are strict too it is attempted only when all that were accepted before it are
-	// terminal.
+	// Strict: among the callbacks with its LockKey that are strict too it is attempted only when all that
+	// were accepted before it are terminal.
 	Strict bool
 	// Lane is the isolation key as a caller knows it, LaneID the number that SQL gave it.
 	Lane   string
@@ -33,34 +34,39 @@ type Callback struct {
 
 	Policy  Policy
 	Success Success
-	// Signer is a signer's name, or a JSON object with its options. Callbacks to an endpoint are signed as it says: theirs is empty.
+	// Signer is a signer's name, or a JSON object with its options. Callbacks to an endpoint are signed as it
+	// says: theirs is empty.
 	Signer string
 
 	// State is Scheduled or terminal: see StateAt. Reason is empty while it is open.
 	State  State
 	Reason Reason
-	// DueAt is when the next attempt may start; zero when terminal. FirstDueAt is what deadline and expiry run from.
+	// DueAt is when the next attempt may start; zero when terminal. FirstDueAt is what deadline and expiry
+	// run from.
 	DueAt      int64
 	FirstDueAt int64
 	// ExpiresAt ends an open callback as Dead, Expired; zero: never.
 	ExpiresAt int64
-	// AttemptCount is the charged attempts, DivertCount the diverts, AttemptSeq the attempt rows (the last number).
+	// AttemptCount is the charged attempts, DivertCount the diverts, AttemptSeq the attempt rows (the last
+	// number).
 	AttemptCount int
 	DivertCount  int
 	AttemptSeq   int
-	// LadderBase is the AttemptCount at which the present ladder began: 0; 1 - start_attempt where others made the first
-	// attempts (so it may be negative); what AttemptCount was when the ladder was restarted. The position in the ladder is
-	// AttemptCount - LadderBase.
+	// LadderBase is the AttemptCount at which the present ladder began: 0; 1 - start_attempt where others
+	// made the first attempts (so it may be negative); what AttemptCount was when the ladder was restarted.
+	// The position in the ladder is AttemptCount - LadderBase.
 	LadderBase int
 	// Trigger of the next attempt.
 	Trigger Trigger
-	// ResumeState and ResumeReason are what a manual single retry of a terminal callback falls back to if it fails.
+	// ResumeState and ResumeReason are what a manual single retry of a terminal callback falls back to if it
+	// fails.
 	ResumeState  State
 	ResumeReason Reason
-	// CancelRequested: an attempt was in flight when the callback was canceled; unless it succeeds, it ends Canceled.
+	// CancelRequested: an attempt was in flight when the callback was canceled; unless it succeeds, it ends
+	// Canceled.
 	CancelRequested bool
-	// FreeRetry: the last attempt died on a kept-alive connection and was not charged; the next one is, however it ends,
-	// and uses a fresh connection.
+	// FreeRetry: the last attempt died on a kept-alive connection and was not charged; the next one is,
+	// however it ends, and uses a fresh connection.
 	FreeRetry bool
 
 	LastStatus int
@@ -75,15 +81,16 @@ type Callback struct {
 	UpdatedAt  int64
 	FinishedAt int64
 
-	// Fence grows by one with every claim stamp; a result commits only with the fence of its claim. ClaimUntil is when the
-	// present claim ends by itself; zero: not claimed. CrashCount is the claims in a row that ended without a result, the
-	// present one included.
+	// Fence grows by one with every claim stamp; a result commits only with the fence of its claim.
+	// ClaimUntil is when the present claim ends by itself; zero: not claimed. CrashCount is the claims in a
+	// row that ended without a result, the present one included.
 	Fence      int64
 	ClaimToken string
 	ClaimUntil int64
 	CrashCount int
 
-	// PayloadID finds the body; empty when there is none. PayloadPurged: there was one, and retention has ended.
+	// PayloadID finds the body; empty when there is none. PayloadPurged: there was one, and retention has
+	// ended.
 	PayloadID     string
 	ContentType   string
 	PayloadPurged bool
@@ -124,8 +131,8 @@ type Policy struct {
 	StopOn []int `json:"stop_on,omitempty"`
 }
 
-// A Success is the rule that decides whether an answer counts: a preset by its name, or one given whole, which a project may have
-// given a name too.
+// A Success is the rule that decides whether an answer counts: a preset by its name, or one given whole,
+// which a project may have given a name too.
 type Success struct {
 	Name string `json:"name"`
 	// Rule is JSON, as package outbound reads it; empty: the preset of that name.

@@ -37,7 +37,8 @@ func IsCredentialHeader(name string) bool {
 			return true
 		}
 	}
-	for _, word := range [...]string{"token", "secret", "password", "credential", "api-key", "apikey", "api_key"} {
+	for _, word := range [...]string{"token", "secret", "password", "credential", "api-key", "apikey",
+		"api_key"} {
 		for i := 0; i+len(word) <= len(name); i++ { // without a copy in lower case: every accept asks this
 			if strings.EqualFold(name[i:i+len(word)], word) {
 				return true
@@ -140,8 +141,8 @@ type Secret struct {
 	Project string
 	// Owner is the endpoint's bare id; empty: the project itself.
 	Owner string
-	// Use says what kind of signer it is for ("hmac" and so on: package outbound names them); empty: the project's root secret, from
-	// which those of lanes are derived.
+	// Use says what kind of signer it is for ("hmac" and so on: package outbound names them); empty: the
+	// project's root secret, from which those of lanes are derived.
 	Use string
 	// Label is what receivers know it by, such as a certificate's serial number; empty: its id.
 	Label string

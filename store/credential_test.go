@@ -10,7 +10,8 @@ import (
 func TestMoveTo(t *testing.T) {
 	plain, credential := Header{Name: "X-Shop", Value: "7"}, SealedHeader("X-Token", "k:c")
 	of := func(lane, endpoint string) Callback {
-		return Callback{URL: "https://a.example/x", Lane: lane, EndpointID: endpoint, Headers: []Header{credential, plain, credential}}
+		return Callback{URL: "https://a.example/x", Lane: lane, EndpointID: endpoint,
+			Headers: []Header{credential, plain, credential}}
 	}
 	const a, b = "https://a.example:443", "https://b.example:443"
 	for _, c := range []struct {

@@ -12,8 +12,9 @@ const (
 	OverrideAny      URLOverride = "any"
 )
 
-// An Endpoint is a receiver that a project has named: callbacks to it take its address, signer, secrets, headers and limits, as they
-// are when an attempt is made, and the policy and success rule that it had when they were accepted. It is a lane of its own.
+// An Endpoint is a receiver that a project has named: callbacks to it take its address, signer, secrets,
+// headers and limits, as they are when an attempt is made, and the policy and success rule that it had when
+// they were accepted. It is a lane of its own.
 type Endpoint struct {
 	// ID is a bare ULID.
 	ID      string
@@ -23,7 +24,8 @@ type Endpoint struct {
 	Name        string
 	URL         string
 	URLOverride URLOverride
-	// Topics are patterns of the events that it subscribes to: "payment.succeeded", "payment.*", "*". Empty: none.
+	// Topics are patterns of the events that it subscribes to: "payment.succeeded", "payment.*", "*". Empty:
+	// none.
 	Topics []string
 	// Policy and Success are what callbacks are given that bring none; zero: the project's.
 	Policy  PolicyChoice
@@ -32,11 +34,12 @@ type Endpoint struct {
 	Signer string
 	// Headers are sent with every attempt; those of a callback replace those of the same name.
 	Headers []Header
-	// Rate bounds how many attempts begin; zero: no bound. Concurrency bounds those in flight; zero: the process's setting.
+	// Rate bounds how many attempts begin; zero: no bound. Concurrency bounds those in flight; zero: the
+	// process's setting.
 	Rate        Rate
 	Concurrency int
-	// Enabled is false while nothing is sent: callbacks are accepted and held. DisabledReason says who did that: "gone" (a 410) or
-	// "requested".
+	// Enabled is false while nothing is sent: callbacks are accepted and held. DisabledReason says who did
+	// that: "gone" (a 410) or "requested".
 	Enabled        bool
 	DisabledReason string
 	// DisabledAt is when it was disabled; zero: it is enabled. The store sets it.
@@ -48,13 +51,15 @@ type Endpoint struct {
 	// sets it.
 	PausedAt int64
 
-	// FailingSince is when the first attempt failed since the last one that succeeded; zero: the last one succeeded, or there was none.
-	// AlertedAt is when that was last told; LastSuccessAt, LastFailureAt when an attempt last ended so, to within some seconds.
+	// FailingSince is when the first attempt failed since the last one that succeeded; zero: the last one
+	// succeeded, or there was none. AlertedAt is when that was last told; LastSuccessAt, LastFailureAt when
+	// an attempt last ended so, to within some seconds.
 	FailingSince, AlertedAt, LastSuccessAt, LastFailureAt int64
 
 	// LaneID is its lane, whose key is the endpoint's id with its prefix.
 	LaneID int64
-	// Version grows with every change of what is sent or how; changes of all endpoints and projects are numbered together.
+	// Version grows with every change of what is sent or how; changes of all endpoints and projects are
+	// numbered together.
 	Version   int64
 	CreatedAt int64
 	UpdatedAt int64
@@ -73,12 +78,13 @@ func (e *Endpoint) Sends(now int64) bool {
 // LaneKey is the key of the endpoint's lane.
 func (e *Endpoint) LaneKey() string { return EndpointPrefix + e.ID }
 
-// Subscribes says whether an event of the topic is for the endpoint: one of its patterns is the topic itself, "*", or a part of the
-// topic up to a dot with "*" after it.
+// Subscribes says whether an event of the topic is for the endpoint: one of its patterns is the topic itself,
+// "*", or a part of the topic up to a dot with "*" after it.
 func (e *Endpoint) Subscribes(topic string) bool {
 	for _, pattern := range e.Topics {
 		prefix, open := strings.CutSuffix(pattern, "*")
-		if pattern == topic || pattern == "*" || open && strings.HasSuffix(prefix, ".") && strings.HasPrefix(topic, prefix) {
+		if pattern == topic || pattern == "*" ||
+			open && strings.HasSuffix(prefix, ".") && strings.HasPrefix(topic, prefix) {
 			return true
 		}
 	}
@@ -99,8 +105,9 @@ func TopicPatterns(topic string) []string {
 // An EndpointUpsert makes the endpoint with that external id, or changes the one that there is.
 type EndpointUpsert struct {
 	ExternalID string
-	// Change sets what is to be so. It is given the endpoint as it is, or an enabled one that has nothing yet but its ids and CreatedAt.
-	// Its error becomes the answer, and that endpoint stays as it was. It may be called more than once.
+	// Change sets what is to be so. It is given the endpoint as it is, or an enabled one that has nothing yet
+	// but its ids and CreatedAt. Its error becomes the answer, and that endpoint stays as it was. It may be
+	// called more than once.
 	Change func(e *Endpoint) error
 }
 
@@ -128,8 +135,8 @@ type EndpointFilter struct {
 // An EndpointHealth is what attempts said of an endpoint since the last report.
 type EndpointHealth struct {
 	ID string
-	// SucceededAt and FailedAt are when an attempt last ended so; zero: none did. FailedFirst is when the first attempt failed after
-	// the last one that succeeded.
+	// SucceededAt and FailedAt are when an attempt last ended so; zero: none did. FailedFirst is when the
+	// first attempt failed after the last one that succeeded.
 	SucceededAt, FailedAt, FailedFirst int64
 }
 

@@ -2,24 +2,24 @@ package store
 
 import "time"
 
-// This file holds what the engine asks of a store: accept, stamp, commit, and the walks of sweep and rebuild. These
-// work over all projects, because the index knows ids only; everything a caller can reach is scoped by project and
-// stands with its noun.
+// This file holds what the engine asks of a store: accept, stamp, commit, and the walks of sweep and rebuild.
+// These work over all projects, because the index knows ids only; everything a caller can reach is scoped by
+// project and stands with its noun.
 
 // A Draft is a callback that is to be accepted.
 type Draft struct {
 	// Callback is complete but for LaneID, which the store finds or makes from Project and Lane.
 	Callback Callback
-	// Body is the payload's bytes; nil: none. PayloadID is given by the store, unless several drafts share one: then the first has the
-	// body, and all have the id.
+	// Body is the payload's bytes; nil: none. PayloadID is given by the store, unless several drafts share
+	// one: then the first has the body, and all have the id.
 	Body []byte
-	// Supersede: open callbacks of the same project, topic and ref with a lower Version are canceled, and so is this one if there was
-	// a higher one before.
+	// Supersede: open callbacks of the same project, topic and ref with a lower Version are canceled, and so
+	// is this one if there was a higher one before.
 	Supersede bool
 	// Idempotency is nil when the caller gave no key.
 	Idempotency *Idempotency
-	// Poll is what a callback of kind poll has beside its row; nil for all others. If its project has an open poll of the same reference
-	// and address, the draft becomes that one: it is Replayed.
+	// Poll is what a callback of kind poll has beside its row; nil for all others. If its project has an open
+	// poll of the same reference and address, the draft becomes that one: it is Replayed.
 	Poll *PollDetail
 }
 
@@ -53,12 +53,12 @@ type Idempotency struct {
 
 // An Accepted is what became of a draft.
 type Accepted struct {
-	// Callback is the draft's, with LaneID, or the first one's when Replayed. If a higher version was there before, it is Canceled,
-	// Superseded.
+	// Callback is the draft's, with LaneID, or the first one's when Replayed. If a higher version was there
+	// before, it is Canceled, Superseded.
 	Callback Callback
 	Replayed bool
-	// Superseded are open callbacks that have ended by it, as they were: they are in the index still. One that was being attempted is
-	// not among them.
+	// Superseded are open callbacks that have ended by it, as they were: they are in the index still. One
+	// that was being attempted is not among them.
 	Superseded []OpenRow
 	// Err is nil, ErrIdempotencyMismatch, or what was wrong with this row alone; the others were committed.
 	Err error
@@ -70,11 +70,14 @@ type Stamp struct {
 	Token string
 	// Now is the index's clock at the claim; rows due later than Now + Lead are refused.
 	Now int64
-	// Lead is how many milliseconds before its due time a row may be claimed. Its attempt must not begin before that.
+	// Lead is how many milliseconds before its due time a row may be claimed. Its attempt must not begin
+	// before that.
 	Lead int64
-	// Margin is added to each row's attempt timeout to give ClaimUntil = Now + timeout + Margin, in milliseconds.
+	// Margin is added to each row's attempt timeout to give ClaimUntil = Now + timeout + Margin, in
+	// milliseconds.
 	Margin int64
-	// Suspect is with how many claims in a row without a result a row is refused, to be claimed alone; zero: none is.
+	// Suspect is with how many claims in a row without a result a row is refused, to be claimed alone; zero:
+	// none is.
 	Suspect int
 	Claims  []StampClaim
 }
@@ -102,17 +105,20 @@ type Refusal struct {
 	ID string
 	// Terminal: the row is terminal, or does not exist. Drop it.
 	Terminal bool
-	// Due is what the index should have as its due time: the row's, or, if that is later, the stamp's Lead after the end of the claim
-	// that is alive.
+	// Due is what the index should have as its due time: the row's, or, if that is later, the stamp's Lead
+	// after the end of the claim that is alive.
 	Due int64
 	// AttemptCount tells fresh from retry.
 	Retry bool
-	// Suspect: it is due and nobody has it, but too many claims in a row ended without a result. Claim it alone.
+	// Suspect: it is due and nobody has it, but too many claims in a row ended without a result. Claim it
+	// alone.
 	Suspect bool
-	// Behind: it is due and nobody has it, but an older open callback of its lock key comes first, for it is strict. Due is its own due
-	// time; when to look again is the caller's to say, who hears of the older one's end (Committed.Next, NextStrict).
+	// Behind: it is due and nobody has it, but an older open callback of its lock key comes first, for it is
+	// strict. Due is its own due time; when to look again is the caller's to say, who hears of the older
+	// one's end (Committed.Next, NextStrict).
 	Behind bool
-	// Corrupt: the row was claimed and cannot be decoded. It has been set aside: it is Dead, Invalid, its bytes untouched.
+	// Corrupt: the row was claimed and cannot be decoded. It has been set aside: it is Dead, Invalid, its
+	// bytes untouched.
 	Corrupt bool
 }
 
@@ -122,8 +128,8 @@ type Result struct {
 	Fence int64
 	// Attempt is the row to record; nil where no attempt was made (a hand-back, an expiry).
 	Attempt *Attempt
-	// State is Scheduled with DueAt, or terminal with Reason. A callback whose cancel was requested, or that was retried
-	// once from a terminal state, may end otherwise than asked: see Committed.
+	// State is Scheduled with DueAt, or terminal with Reason. A callback whose cancel was requested, or that
+	// was retried once from a terminal state, may end otherwise than asked: see Committed.
 	State  State
 	Reason Reason
 	DueAt  int64
@@ -132,10 +138,11 @@ type Result struct {
 	Diverts int
 	// FreeRetry is stored for the next attempt.
 	FreeRetry bool
-	// KeepCrashCount leaves the count of claims without result as it is (a panic); any other result resets it.
+	// KeepCrashCount leaves the count of claims without result as it is (a panic); any other result resets
+	// it.
 	KeepCrashCount bool
-	// Stays: the attempt is charged and does not move the callback on in its ladder. PollErrors is how many polls in a row have ended in
-	// an error, this one included.
+	// Stays: the attempt is charged and does not move the callback on in its ladder. PollErrors is how many
+	// polls in a row have ended in an error, this one included.
 	Stays      bool
 	PollErrors int
 	// Stamped is the row as it was claimed, so that it need not be read again; nil where that is not known.
@@ -152,7 +159,8 @@ type Committed struct {
 	DueAt  int64
 	// Number of the attempt row.
 	Number int
-	// Next is which callback of its lock key is next, if the row was strict and has ended, and there is one: it may be due already.
+	// Next is which callback of its lock key is next, if the row was strict and has ended, and there is one:
+	// it may be due already.
 	Next *OpenRow
 	// Err is nil, or why this result alone cannot be committed; the others were.
 	Err error
@@ -183,7 +191,8 @@ type Cursor struct {
 // IndexMeta is the one row that says what the index must be.
 type IndexMeta struct {
 	Generation int64
-	// Built is the last generation that was filled to the end; less than Generation while a rebuild is under way, or died.
+	// Built is the last generation that was filled to the end; less than Generation while a rebuild is under
+	// way, or died.
 	Built int64
 	// BuiltAt is when that was, in Unix milliseconds; zero: never, or before this was kept.
 	BuiltAt int64
@@ -194,8 +203,9 @@ type IndexMeta struct {
 	Prefix string
 }
 
-// An EventPlan is what an event with an idempotency key becomes: it is written down before the event's callbacks are accepted, so that a
-// repetition of the request, also after a crash in between, becomes the same.
+// An EventPlan is what an event with an idempotency key becomes: it is written down before the event's
+// callbacks are accepted, so that a repetition of the request, also after a crash in between, becomes the
+// same.
 type EventPlan struct {
 	// ID is a bare ULID; the payload of its callbacks has it too.
 	ID          string

@@ -8,8 +8,8 @@ const (
 	timeLength = 10
 )
 
-// The prefixes that stand before ULIDs wherever a caller or a receiver sees them. The text of an API key begins
-// with KeyPrefix too.
+// The prefixes that stand before ULIDs wherever a caller or a receiver sees them. The text of an API key
+// begins with KeyPrefix too.
 const (
 	CallbackPrefix = "cb_"
 	EventPrefix    = "ev_"
@@ -19,8 +19,8 @@ const (
 	SchedulePrefix = "sc_"
 )
 
-// BareID takes the prefix from an id as callers write it, and says whether the rest is a ULID as this program writes them: 26 characters of
-// Crockford's base 32, in upper case.
+// BareID takes the prefix from an id as callers write it, and says whether the rest is a ULID as this program
+// writes them: 26 characters of Crockford's base 32, in upper case.
 func BareID(prefix, s string) (string, bool) {
 	id, ok := strings.CutPrefix(s, prefix)
 	if !ok || len(id) != 26 || id[0] > '7' {
@@ -34,8 +34,8 @@ func BareID(prefix, s string) (string, bool) {
 	return id, true
 }
 
-// IDTime is when an id without its prefix was made, in Unix milliseconds: of a callback, when it was accepted (docs/adr/0002-partitions-by-day.md).
-// It is zero if the id is none.
+// IDTime is when an id without its prefix was made, in Unix milliseconds: of a callback, when it was accepted
+// (docs/adr/0002-partitions-by-day.md). It is zero if the id is none.
 func IDTime(id string) int64 {
 	if _, ok := BareID("", id); !ok {
 		return 0

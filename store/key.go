@@ -20,7 +20,8 @@ const (
 // Scopes lists every scope.
 var Scopes = [...]Scope{ScopeSend, ScopeRead, ScopeOperate, ScopeAdmin}
 
-// A Key lets a program or a person use the API for one project. The key itself is not stored: only its hash is.
+// A Key lets a program or a person use the API for one project. The key itself is not stored: only its hash
+// is.
 type Key struct {
 	// ID is a bare ULID, Name what people call it.
 	ID      string

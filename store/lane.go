@@ -17,8 +17,8 @@ type Lane struct {
 	Rate  Rate
 	// PausedUntil is when the last of its own pause, its endpoint's and its project's ends; zero: none.
 	PausedUntil int64
-	// OwnPause is its own; EndpointPause, that of the endpoint that it is the lane of, which is Forever while that is disabled or being
-	// deleted; ProjectPause, its project's.
+	// OwnPause is its own; EndpointPause, that of the endpoint that it is the lane of, which is Forever while
+	// that is disabled or being deleted; ProjectPause, its project's.
 	OwnPause, EndpointPause, ProjectPause int64
 	// OwnPausedAt, EndpointPausedAt and ProjectPausedAt are since when each of them lasts; zero: there is
 	// none. That of an endpoint that is disabled or being deleted is when that was done.
@@ -40,7 +40,8 @@ type LaneFilter struct {
 	// Held picks those that are paused at Now, by whatever.
 	Held bool
 	Now  int64
-	// DueBy bounds how late OldestDue is looked for; zero: however late. With it that costs little, also where much is open.
+	// DueBy bounds how late OldestDue is looked for; zero: however late. With it that costs little, also
+	// where much is open.
 	DueBy int64
 	// After continues a list: the key of the last one of the page before. Lists are in the order of keys.
 	After string
@@ -52,8 +53,8 @@ type LaneBacklog struct {
 	Lane
 	// Open is how many open callbacks it has.
 	Open int64
-	// OldestDue is the earliest due time of its open callbacks; zero: it has none (up to the filter's DueBy), or so much else is due earlier that
-	// it was not looked for any further.
+	// OldestDue is the earliest due time of its open callbacks; zero: it has none (up to the filter's DueBy),
+	// or so much else is due earlier that it was not looked for any further.
 	OldestDue int64
 }
 
@@ -83,18 +84,22 @@ func ParseRate(text string) (Rate, error) {
 	count, unit, ok := strings.Cut(text, "/")
 	n, err := strconv.ParseInt(count, 10, 64)
 	if !ok || err != nil || n <= 0 {
-		return Rate{}, fmt.Errorf(`%q is not a rate: a number from 1 on, and /s, /m, /h or /d, such as "50/s"`, clip(text))
+		return Rate{},
+			fmt.Errorf(`%q is not a rate: a number from 1 on, and /s, /m, /h or /d, such as "50/s"`,
+				clip(text))
 	}
 	for _, u := range rateUnits {
 		if u.name != unit {
 			continue
 		}
-		if r := (Rate{Count: n, Per: u.per}); n <= MaxRate*int64(u.per/time.Second) {
+		r := (Rate{Count: n, Per: u.per})
+		if n <= MaxRate*int64(u.per/time.Second) {
 			return r, nil
 		}
 		return Rate{}, fmt.Errorf("%q is more than %d/s", clip(text), MaxRate)
 	}
-	return Rate{}, fmt.Errorf(`%q is not a rate: its unit is one of s, m, h and d, such as "50/s"`, clip(text))
+	return Rate{}, fmt.Errorf(`%q is not a rate: its unit is one of s, m, h and d, such as "50/s"`,
+		clip(text))
 }
 
 // clip keeps a text that is shown in an error short.

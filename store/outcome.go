@@ -23,10 +23,12 @@ type TerminalEvent struct {
 	LastClass    Class
 }
 
-// An OutcomeCursor is a place in the feed of outcomes. The zero value is before the first. Cursors are in order of Tx, Group and Item.
+// An OutcomeCursor is a place in the feed of outcomes. The zero value is before the first. Cursors are in
+// order of Tx, Group and Item.
 type OutcomeCursor struct {
-	// Tx is when outcomes were put into the feed, in Unix milliseconds: also where a database is restored as it was, what comes then is
-	// after all that was read of it before. Group numbers those that were put there together, Item the outcomes of a group, from 1.
+	// Tx is when outcomes were put into the feed, in Unix milliseconds: also where a database is restored as
+	// it was, what comes then is after all that was read of it before. Group numbers those that were put
+	// there together, Item the outcomes of a group, from 1.
 	Tx, Group int64
 	Item      int
 }
@@ -58,17 +60,19 @@ type BooksQuery struct {
 	GroupBy string
 	// Zone is where days begin; nil: UTC.
 	Zone *time.Location
-	// MaxGroups is the most groups that are counted; with more the answer is an InvalidError. Zero: any number.
+	// MaxGroups is the most groups that are counted; with more the answer is an InvalidError. Zero: any
+	// number.
 	MaxGroups int
 }
 
 // A Comparison is what a project has against its caller's own list of references.
 type Comparison struct {
-	// Matched is how many of the list's references have a callback that was accepted in the span; Missing are the others, in the order of the
-	// list.
+	// Matched is how many of the list's references have a callback that was accepted in the span; Missing are
+	// the others, in the order of the list.
 	Matched int
 	Missing []string
-	// Extra are references of callbacks that were accepted in the span and are not in the list, in order; More: there are more of them.
+	// Extra are references of callbacks that were accepted in the span and are not in the list, in order;
+	// More: there are more of them.
 	Extra []string
 	More  bool
 }

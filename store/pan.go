@@ -240,7 +240,8 @@ func isPAN(digits []panDigit) bool {
 	for i := range digits {
 		d := int(digits[len(digits)-1-i].value)
 		if i%2 == 1 {
-			if d *= 2; d > 9 {
+			d *= 2
+			if d > 9 {
 				d -= 9
 			}
 		}

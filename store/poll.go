@@ -34,7 +34,8 @@ func (c *Callback) PollOutcome() PollOutcome {
 	return PollSuccess
 }
 
-// A PollDetail is what a callback of kind poll has beside its row. Its rule is the callback's Success, which package outbound reads.
+// A PollDetail is what a callback of kind poll has beside its row. Its rule is the callback's Success, which
+// package outbound reads.
 type PollDetail struct {
 	// Context is JSON that goes into the result as the caller gave it; empty: none.
 	Context JSONText
@@ -42,15 +43,17 @@ type PollDetail struct {
 	OnResult *ResultDraft
 	// Errors is how many polls in a row have ended in an error.
 	Errors int
-	// Outcome is what was told last, and ResultID the callback that tells it, a bare ULID; empty: none yet, or none at all. How the poll has
-	// ended since may be other and not told: after something was told only success and failure are, if they differ from it, and each resolve.
+	// Outcome is what was told last, and ResultID the callback that tells it, a bare ULID; empty: none yet,
+	// or none at all. How the poll has ended since may be other and not told: after something was told only
+	// success and failure are, if they differ from it, and each resolve.
 	Outcome  PollOutcome
 	ResultID string
 	// Data is JSON that came with the resolve; empty: none.
 	Data JSONText
 }
 
-// A ResultDraft is a poll's result callback as it was judged when the poll was accepted. Its id, times and body are given when it is made.
+// A ResultDraft is a poll's result callback as it was judged when the poll was accepted. Its id, times and
+// body are given when it is made.
 type ResultDraft struct {
 	Callback Callback
 	// Delay and ExpiresIn are in milliseconds; ExpiresIn zero: it does not expire.
@@ -77,7 +80,8 @@ type PollResult struct {
 	Data json.RawMessage `json:"data,omitempty"`
 }
 
-// A PollAnswer is an answer of the upstream, its body as text of at most 4 KiB, cleaned and without echoed credentials.
+// A PollAnswer is an answer of the upstream, its body as text of at most 4 KiB, cleaned and without echoed
+// credentials.
 type PollAnswer struct {
 	StatusCode int    `json:"status_code"`
 	Body       string `json:"body"`
@@ -94,8 +98,8 @@ const (
 	ResolveAlreadyTerminal ResolveResult = "already_terminal"
 )
 
-// A ResolvedPoll is what became of a resolve. Was is the poll as it was before, for the index to be told; nil: it was
-// not open.
+// A ResolvedPoll is what became of a resolve. Was is the poll as it was before, for the index to be told;
+// nil: it was not open.
 type ResolvedPoll struct {
 	Result   ResolveResult
 	Callback Callback

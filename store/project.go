@@ -1,6 +1,7 @@
 package store
 
-// A Project keeps what belongs together apart from everything else: a key belongs to one, and ids of another do not exist for it.
+// A Project keeps what belongs together apart from everything else: a key belongs to one, and ids of another
+// do not exist for it.
 type Project struct {
 	// ID is chosen by whoever makes it: 1 to 64 of [a-z0-9_-], the first a letter or digit.
 	ID   string
@@ -13,8 +14,8 @@ type Project struct {
 	PausedAt    int64
 	PauseReason string
 	Quotas      Quotas
-	// Version grows with every change of the project, its presets or its pause; changes of all projects and endpoints are numbered
-	// together.
+	// Version grows with every change of the project, its presets or its pause; changes of all projects and
+	// endpoints are numbered together.
 	Version   int64
 	CreatedAt int64
 	UpdatedAt int64

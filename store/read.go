@@ -37,8 +37,8 @@ type Filter struct {
 	Limit int
 }
 
-// A Page is a part of a list. Next is nil when it was the last. A page may have fewer callbacks than were asked for, even none, and
-// still have a Next.
+// A Page is a part of a list. Next is nil when it was the last. A page may have fewer callbacks than were
+// asked for, even none, and still have a Next.
 type Page struct {
 	Callbacks []Callback
 	Next      *Cursor
@@ -69,8 +69,8 @@ type DeadGroup struct {
 
 // DueNow is what is due and waits.
 type DueNow struct {
-	// Count is how many callbacks are scheduled, were due and are not being attempted. More: there are more than that, or so many of other
-	// projects are due, too, that not all were looked at.
+	// Count is how many callbacks are scheduled, were due and are not being attempted. More: there are more
+	// than that, or so many of other projects are due, too, that not all were looked at.
 	Count int
 	More  bool
 	// OldestAt is the earliest due time of them; zero: none was found.

@@ -6,10 +6,11 @@ const MaxOpenRedrives = 20
 // A RedriveAction is what a redrive does to each callback.
 type RedriveAction string
 
-// The actions of redrives. A callback that is being attempted, or whose state forbids it, is counted as failed and left as it is; but
-// that a cancel of one that is being attempted is a request, as any.
+// The actions of redrives. A callback that is being attempted, or whose state forbids it, is counted as
+// failed and left as it is; but that a cancel of one that is being attempted is a request, as any.
 const (
-	// RedriveRetry has it attempted now: what is scheduled makes its next step, what is terminal begins a new ladder or makes one attempt.
+	// RedriveRetry has it attempted now: what is scheduled makes its next step, what is terminal begins a new
+	// ladder or makes one attempt.
 	RedriveRetry RedriveAction = "retry"
 	// RedriveCancel cancels it.
 	RedriveCancel RedriveAction = "cancel"
@@ -32,8 +33,8 @@ const (
 	RedriveCanceled  RedriveState = "canceled"
 )
 
-// A Redrive is one action over all callbacks that a filter picked when it began: each of them once, whatever happens to the processes
-// that do it.
+// A Redrive is one action over all callbacks that a filter picked when it began: each of them once, whatever
+// happens to the processes that do it.
 type Redrive struct {
 	// ID is a bare ULID.
 	ID      string
@@ -73,7 +74,8 @@ func (r *Redrive) Open() bool { return r.State != RedriveDone && r.State != Redr
 type RedriveStep struct {
 	// Redrive is as it stands now.
 	Redrive Redrive
-	// Placed are callbacks that are due anew; Left, where those of them were before that have changed their lane.
+	// Placed are callbacks that are due anew; Left, where those of them were before that have changed their
+	// lane.
 	Placed []Callback
 	Left   []OpenRow
 	// Canceled have ended by it.

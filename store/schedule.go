@@ -18,7 +18,8 @@ type Schedule struct {
 	Project string
 	// Name is unique within the project.
 	Name string
-	// Cron has five fields, or is "@every" with a duration, or "@daily" and the like. Timezone is an IANA name; empty: UTC.
+	// Cron has five fields, or is "@every" with a duration, or "@daily" and the like. Timezone is an IANA
+	// name; empty: UTC.
 	Cron     string
 	Timezone string
 	// Template is the callback as its caller wrote it, the body of a POST /v1/callbacks; or, in SQL, if it
@@ -26,8 +27,8 @@ type Schedule struct {
 	Template JSONText
 	Missed   MissedPolicy
 	Enabled  bool
-	// NextAt is its next due time; zero while it is not enabled. LastAt is when it fired last: the due time, or when it was run by hand;
-	// zero: never. LastID is the callback of that, a bare ULID.
+	// NextAt is its next due time; zero while it is not enabled. LastAt is when it fired last: the due time,
+	// or when it was run by hand; zero: never. LastID is the callback of that, a bare ULID.
 	NextAt, LastAt int64
 	LastID         string
 	// LastError is why the last due time made no callback; empty: it did.
@@ -44,7 +45,8 @@ type Firing struct {
 	Schedule Schedule
 	// Next is its due time after this one; zero: there is none.
 	Next int64
-	// Draft is what is accepted in the same transaction; nil: nothing is, because of Why, or because what was missed is skipped.
+	// Draft is what is accepted in the same transaction; nil: nothing is, because of Why, or because what was
+	// missed is skipped.
 	Draft *Draft
 	// Why there is no callback, for people; empty: nothing is wrong.
 	Why string

@@ -4,8 +4,8 @@ package store
 //
 //	scheduled → attempting → succeeded | dead | canceled, or back to scheduled
 //
-// Attempting is not stored: it is a scheduled callback whose claim is alive (see [Callback.StateAt]), so that a
-// process that dies leaves nothing behind that must be undone.
+// Attempting is not stored: it is a scheduled callback whose claim is alive (see [Callback.StateAt]), so that
+// a process that dies leaves nothing behind that must be undone.
 type State string
 
 // The states of a callback.
@@ -23,8 +23,8 @@ var States = [...]State{Scheduled, Attempting, Succeeded, Dead, Canceled}
 // Terminal says whether no attempt follows unless somebody asks for one.
 func (s State) Terminal() bool { return s == Succeeded || s == Dead || s == Canceled }
 
-// A Reason says why a callback is in its terminal state. It is empty while the callback is open, and for a notify
-// callback that succeeded.
+// A Reason says why a callback is in its terminal state. It is empty while the callback is open, and for a
+// notify callback that succeeded.
 type Reason string
 
 // The reasons of dead and of canceled callbacks.
@@ -42,7 +42,8 @@ const (
 	Superseded      Reason = "superseded"
 	EndpointDeleted Reason = "endpoint_deleted"
 
-	// Those of polls that succeeded: the upstream's final answer is a success, or a failure, or it was ended from outside.
+	// Those of polls that succeeded: the upstream's final answer is a success, or a failure, or it was ended
+	// from outside.
 	PollSucceeded   Reason = "success"
 	PollFailed      Reason = "failure"
 	ResolvedOutside Reason = "resolved"
@@ -50,7 +51,8 @@ const (
 
 // Reasons lists every reason.
 var Reasons = [...]Reason{
-	Exhausted, Rejected, Gone, Expired, Blocked, Invalid, Poison, Unresolved, Requested, Superseded, EndpointDeleted,
+	Exhausted, Rejected, Gone, Expired, Blocked, Invalid, Poison, Unresolved, Requested, Superseded,
+	EndpointDeleted,
 	PollSucceeded, PollFailed, ResolvedOutside,
 }
 
@@ -104,9 +106,11 @@ const (
 
 // Classes lists every class, for metrics that must exist before their first count and for filters.
 var Classes = [...]Class{
-	ClassOK, ClassRuleMismatch, ClassRejected, ClassReceiverBusy, ClassRedirect, ClassHTTP4xx, ClassHTTP413, ClassGone,
+	ClassOK, ClassRuleMismatch, ClassRejected, ClassReceiverBusy, ClassRedirect, ClassHTTP4xx, ClassHTTP413,
+	ClassGone,
 	ClassThrottled, ClassHTTP5xx, ClassProtocol, ClassDNSNotFound, ClassDNSError, ClassConnectRefused,
 	ClassConnectTimeout, ClassUnreachable, ClassTLSCert, ClassTLSProto, ClassTLSClientCert, ClassConnReset,
-	ClassTimeoutHeaders, ClassTimeoutBody, ClassHeadersTooLarge, ClassDecode, ClassBlocked, ClassInvalidRequest,
+	ClassTimeoutHeaders, ClassTimeoutBody, ClassHeadersTooLarge, ClassDecode, ClassBlocked,
+	ClassInvalidRequest,
 	ClassCorrupt, ClassSignError, ClassPanic, ClassInterrupted, ClassCrashed, ClassLocalInfra,
 }

@@ -60,8 +60,8 @@ func newMiddleware(log *slog.Logger, reg prometheus.Registerer) (*middleware, er
 	return m, nil
 }
 
-// requestID makes an id for one request. An id that the client sent is not taken over: it would let a stranger write
-// into the log.
+// requestID makes an id for one request. An id that the client sent is not taken over: it would let a
+// stranger write into the log.
 func (m *middleware) requestID() string {
 	return m.idPrefix + strconv.FormatUint(m.ids.Add(1), 36)
 }
@@ -83,7 +83,8 @@ func (m *middleware) observe(c *gin.Context) {
 	}
 	attrs := []slog.Attr{
 		slog.String("request_id", id), slog.String("method", c.Request.Method), slog.String("route", route),
-		slog.String("path", shortPath(c.Request.URL.Path)), slog.Int("status", status), slog.Int("bytes", max(c.Writer.Size(), 0)),
+		slog.String("path", shortPath(c.Request.URL.Path)), slog.Int("status", status),
+		slog.Int("bytes", max(c.Writer.Size(), 0)),
 		slog.Duration("took", took), slog.String("remote", c.ClientIP()),
 	}
 	if status == http.StatusServiceUnavailable || status == http.StatusTooManyRequests {
@@ -111,7 +112,8 @@ func levelOf(c *gin.Context, status int) slog.Level {
 	case status >= http.StatusInternalServerError:
 		return slog.LevelWarn
 	case status < http.StatusMultipleChoices && c.Request.Method == http.MethodPost &&
-		(c.FullPath() == "/v1/callbacks" || c.FullPath() == "/v1/callbacks/batch" || c.FullPath() == "/v1/events"):
+		(c.FullPath() == "/v1/callbacks" || c.FullPath() == "/v1/callbacks/batch" ||
+			c.FullPath() == "/v1/events"):
 		return slog.LevelDebug
 	}
 	return slog.LevelInfo
@@ -125,8 +127,8 @@ func shortPath(path string) string {
 	return path
 }
 
-// recover turns a panic into a 500. The log gets what was thrown and where, and nothing of the request but its route:
-// headers carry keys.
+// recover turns a panic into a 500. The log gets what was thrown and where, and nothing of the request but
+// its route: headers carry keys.
 func (m *middleware) recover(c *gin.Context) {
 	defer func() {
 		thrown := recover()
@@ -137,7 +139,8 @@ func (m *middleware) recover(c *gin.Context) {
 			panic(thrown) // net/http's own way to drop a connection, not a mistake.
 		}
 		id := c.Writer.Header().Get(api.RequestIDHeader)
-		m.log.Error("a handler panicked", "request_id", id, "route", routeOf(c), "panic", fmt.Sprint(thrown), "stack", string(debug.Stack()))
+		m.log.Error("a handler panicked", "request_id", id, "route", routeOf(c), "panic", fmt.Sprint(thrown),
+			"stack", string(debug.Stack()))
 		c.Abort()
 		if c.Writer.Written() {
 			return
@@ -152,12 +155,13 @@ func (m *middleware) refuse(c *gin.Context, err error) { m.write(c, httperr.From
 
 func (m *middleware) write(c *gin.Context, p httperr.Problem) {
 	if err := httperr.Write(c.Writer, p); err != nil {
-		m.log.Debug("answer not written", "request_id", c.Writer.Header().Get(api.RequestIDHeader), "error", err)
+		m.log.Debug("answer not written", "request_id", c.Writer.Header().Get(api.RequestIDHeader), "error",
+			err)
 	}
 }
 
-// secure sets what keeps an answer from being taken for a page, kept by a cache, or framed. The slices are shared and
-// only ever replaced, never written to.
+// secure sets what keeps an answer from being taken for a page, kept by a cache, or framed. The slices are
+// shared and only ever replaced, never written to.
 func secure(c *gin.Context) {
 	h := c.Writer.Header()
 	h["X-Content-Type-Options"] = nosniff

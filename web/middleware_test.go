@@ -20,8 +20,9 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/web"
 )
 
-// TestAnswers: what is there on the two listeners and what is not, with the headers of every answer. "public URL" begins
-// with another public_url, "health JSON" and "drain" change how the server is, and "ops" asks the ops listener.
+// TestAnswers: what is there on the two listeners and what is not, with the headers of every answer. "public
+// URL" begins with another public_url, "health JSON" and "drain" change how the server is, and "ops" asks the
+// ops listener.
 func TestAnswers(t *testing.T) {
 	t.Parallel()
 	b, ids := &backend{}, make(map[string]bool)
@@ -55,7 +56,8 @@ func TestAnswers(t *testing.T) {
 		}
 		answer := fmt.Sprintln(rec.Code, h.Get("Content-Type"))
 		for _, name := range []string{
-			"Allow", "Strict-Transport-Security", "X-Content-Type-Options", "Content-Security-Policy", "Referrer-Policy",
+			"Allow", "Strict-Transport-Security", "X-Content-Type-Options", "Content-Security-Policy",
+			"Referrer-Policy",
 			"Cache-Control",
 		} {
 			if value := h.Get(name); value != "" {
@@ -72,18 +74,23 @@ func TestAnswers(t *testing.T) {
 // Case 79.
 func TestPanicEndsOneRequestAndLeaksNothing(t *testing.T) {
 	t.Parallel()
-	b := &backend{accept: func(context.Context, []accept.Submission) ([]store.Accepted, error) { panic("out of cheese") }}
+	b := &backend{accept: func(context.Context, []accept.Submission) ([]store.Accepted, error) {
+		panic("out of cheese")
+	}}
 	s, log := newServer(t, b, web.Options{})
-	r := httptest.NewRequest("POST", "/v1/callbacks?token=query-value", strings.NewReader(`{"url":"https://shop.example/?token=body-value"}`))
+	r := httptest.NewRequest("POST", "/v1/callbacks?token=query-value",
+		strings.NewReader(`{"url":"https://shop.example/?token=body-value"}`))
 	for _, name := range []string{"Cookie", "X-Api-Key", "X-Secret"} {
 		r.Header.Set(name, "header-value")
 	}
 	rec := ask(s.Handler(), r)
-	if rec.Code != 500 || rec.Header().Get("Content-Type") != client.ProblemType || strings.Contains(rec.Body.String(), "cheese") {
+	if rec.Code != 500 || rec.Header().Get("Content-Type") != client.ProblemType ||
+		strings.Contains(rec.Body.String(), "cheese") {
 		t.Errorf("%d %s", rec.Code, rec.Body)
 	}
 	text := log.String()
-	for _, want := range []string{"out of cheese", rec.Header().Get("X-Request-Id"), "middleware_test.go", `"route":"POST /v1/callbacks"`} {
+	for _, want := range []string{"out of cheese", rec.Header().Get("X-Request-Id"), "middleware_test.go",
+		`"route":"POST /v1/callbacks"`} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the log lacks %q: %s", want, text)
 		}
@@ -129,7 +136,8 @@ func TestAccessLines(t *testing.T) {
 func TestRefusalsDoNotFillTheLog(t *testing.T) {
 	t.Parallel()
 	const asked = 500
-	s, log := newServer(t, &backend{accept: func(context.Context, []accept.Submission) ([]store.Accepted, error) {
+	s, log := newServer(t, &backend{accept: func(context.Context, []accept.Submission) ([]store.Accepted,
+		error) {
 		return nil, store.ErrUnavailable
 	}}, web.Options{})
 	began := time.Now()
@@ -161,7 +169,8 @@ func TestTrustedProxies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := web.New(web.Options{API: a, Health: &backend{}, TrustedProxies: []string{"nonsense"}}); err == nil {
+	if _, err := web.New(web.Options{API: a, Health: &backend{},
+		TrustedProxies: []string{"nonsense"}}); err == nil {
 		t.Error("nonsense is taken for a proxy")
 	}
 }
@@ -230,12 +239,14 @@ func promise(t *testing.T, s *web.Server, path string, bytes int64) (net.Conn, *
 	if err := conn.SetDeadline(time.Now().Add(60 * time.Second)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n"+
+	if _, err := fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer "+
+		"%s\r\nContent-Length: %d\r\n"+
 		"Expect: 100-continue\r\n\r\n", path, adminKey, bytes); err != nil {
 		t.Fatal(err)
 	}
 	r := bufio.NewReader(conn)
-	for _, want := range []string{"HTTP/1.1 100 Continue\r\n", "\r\n"} { // net/http says so when the body is first read
+	// net/http says so when the body is first read
+	for _, want := range []string{"HTTP/1.1 100 Continue\r\n", "\r\n"} {
 		if line, err := r.ReadString('\n'); err != nil || line != want {
 			t.Fatalf("%s: %q, %v, want %q", path, line, err, want)
 		}

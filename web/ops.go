@@ -70,7 +70,8 @@ func (s *Server) healthz(w http.ResponseWriter, _ *http.Request) {
 	s.healthAnswer(w, http.StatusOK, healthAnswer{Status: "ok"})
 }
 
-// readyz is 503 while draining and while SQL cannot commit; without the index it is 200 and says what is degraded.
+// readyz is 503 while draining and while SQL cannot commit; without the index it is 200 and says what is
+// degraded.
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	if s.draining.Load() {
 		s.healthAnswer(w, http.StatusServiceUnavailable, healthAnswer{Status: "unready", Why: "draining"})
@@ -79,7 +80,8 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	h := s.o.Health.Health(r.Context())
 	switch {
 	case !h.Ready:
-		s.healthAnswer(w, http.StatusServiceUnavailable, healthAnswer{Status: "unready", Degraded: h.Degraded, Why: h.Why})
+		s.healthAnswer(w, http.StatusServiceUnavailable,
+			healthAnswer{Status: "unready", Degraded: h.Degraded, Why: h.Why})
 	case len(h.Degraded) > 0:
 		s.healthAnswer(w, http.StatusOK, healthAnswer{Status: "degraded", Degraded: h.Degraded})
 	default:

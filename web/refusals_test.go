@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// Requests come here at about the same time, and not in the order of their ends: at the border of two seconds, from both by turns.
+// Requests come here at about the same time, and not in the order of their ends: at the border of two
+// seconds, from both by turns.
 func TestRefusalsOfTwoSecondsByTurns(t *testing.T) {
 	t.Parallel()
 	var r refusals
@@ -21,6 +22,7 @@ func TestRefusalsOfTwoSecondsByTurns(t *testing.T) {
 	}
 	ok, left := r.line(now.Add(time.Second))
 	if !ok || told+left != 1000-lines {
-		t.Errorf("the next second's first refusal has a line: %t; it tells of %d that had none, want %d", ok, told+left, 1000-lines)
+		t.Errorf("the next second's first refusal has a line: %t; it tells of %d that had none, want %d", ok,
+			told+left, 1000-lines)
 	}
 }

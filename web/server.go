@@ -1,10 +1,11 @@
-// Package web is the one HTTP server of a dispatcher: two listeners, the middleware around every request, and the
-// faces behind it.
+// Package web is the one HTTP server of a dispatcher: two listeners, the middleware around every request, and
+// the faces behind it.
 //
-// The public listener carries the API and the admin pages; the ops listener carries metrics, health and profiles, which the public one
-// answers with 404. The package guarantees time-outs on everything that is read or written, that a panic of a handler
-// ends that request only, that no log line carries a header, a body or a query value, and that a drain is announced
-// on /readyz before anything closes. It decides nothing about callbacks, and serves no TLS.
+// The public listener carries the API and the admin pages; the ops listener carries metrics, health and
+// profiles, which the public one answers with 404. The package guarantees time-outs on everything that is
+// read or written, that a panic of a handler ends that request only, that no log line carries a header, a
+// body or a query value, and that a drain is announced on /readyz before anything closes. It decides nothing
+// about callbacks, and serves no TLS.
 package web
 
 import (
@@ -30,8 +31,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/web/ui"
 )
 
-// Time-outs and limits of the public listener. A batch of 16 MiB must get through on a slow line; a header must not
-// take its time.
+// Time-outs and limits of the public listener. A batch of 16 MiB must get through on a slow line; a header
+// must not take its time.
 const (
 	readHeaderTimeout = 5 * time.Second
 	readTimeout       = 60 * time.Second
@@ -47,8 +48,8 @@ type Health interface {
 
 // Options are what a server is made of. Health is required.
 type Options struct {
-	// Listen is the public address; empty: 127.0.0.1:8080. OpsListen is the ops one; empty: 127.0.0.1:8081. Port 0 takes
-	// a free one.
+	// Listen is the public address; empty: 127.0.0.1:8080. OpsListen is the ops one; empty: 127.0.0.1:8081.
+	// Port 0 takes a free one.
 	Listen, OpsListen string
 	// API and UI are served on the public listener; where both are nil there is none.
 	API    *api.API
@@ -163,7 +164,8 @@ func (s *Server) publicHandler() (http.Handler, error) {
 	return engine, nil
 }
 
-// Handler returns what answers on the public listener, nil without an API and a UI; OpsHandler what answers on the ops one.
+// Handler returns what answers on the public listener, nil without an API and a UI; OpsHandler what answers
+// on the ops one.
 func (s *Server) Handler() http.Handler {
 	if s.public == nil {
 		return nil
@@ -196,7 +198,8 @@ func (s *Server) Listen() error {
 	return nil
 }
 
-// Addr returns the public address, nil before Listen and without an API and a UI. OpsAddr returns the ops address.
+// Addr returns the public address, nil before Listen and without an API and a UI. OpsAddr returns the ops
+// address.
 func (s *Server) Addr() net.Addr { return s.addrOf(&s.publicLn) }
 
 // OpsAddr returns the ops listener's address, nil before Listen.
@@ -214,8 +217,8 @@ func (s *Server) addrOf(ln *net.Listener) net.Addr {
 // BeginDrain makes /readyz answer 503 from now on. Nothing closes.
 func (s *Server) BeginDrain() { s.draining.Store(true) }
 
-// ClosePublic closes the public listener and waits until its open requests have ended, at most the shutdown time-out;
-// then they are cut off. The ops listener goes on until Run ends, so that a drain can be watched.
+// ClosePublic closes the public listener and waits until its open requests have ended, at most the shutdown
+// time-out; then they are cut off. The ops listener goes on until Run ends, so that a drain can be watched.
 func (s *Server) ClosePublic() error {
 	s.closePublicOnce.Do(func() {
 		if s.o.UI != nil {
@@ -252,8 +255,8 @@ func (s *Server) shutdown(server *http.Server) error {
 	return nil
 }
 
-// Run serves until ctx ends, then closes both listeners, gracefully and in bounded time, and returns when all its
-// goroutines have ended. It returns nil after an orderly end, and the error of a listener that failed.
+// Run serves until ctx ends, then closes both listeners, gracefully and in bounded time, and returns when all
+// its goroutines have ended. It returns nil after an orderly end, and the error of a listener that failed.
 func (s *Server) Run(ctx context.Context) error {
 	if err := s.Listen(); err != nil {
 		return err
@@ -276,7 +279,8 @@ func (s *Server) Run(ctx context.Context) error {
 	s.BeginDrain()
 	err := errors.Join(s.ClosePublic(), s.shutdown(s.ops))
 	wg.Wait()
-	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) && !errors.Is(cause, context.DeadlineExceeded) {
+	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) &&
+		!errors.Is(cause, context.DeadlineExceeded) {
 		err = errors.Join(cause, err)
 	}
 	return err

@@ -53,11 +53,12 @@ func run(t *testing.T, s *web.Server) (end func() error) {
 func TestRunEndsGracefully(t *testing.T) {
 	t.Parallel()
 	began, release := make(chan struct{}), make(chan struct{})
-	b := &backend{health: dispatch.Health{Ready: true}, accept: func(_ context.Context, subs []accept.Submission) ([]store.Accepted, error) {
-		close(began)
-		<-release
-		return make([]store.Accepted, len(subs)), nil
-	}}
+	b := &backend{health: dispatch.Health{Ready: true},
+		accept: func(_ context.Context, subs []accept.Submission) ([]store.Accepted, error) {
+			close(began)
+			<-release
+			return make([]store.Accepted, len(subs)), nil
+		}}
 	s, _ := newServer(t, b, web.Options{})
 	end := run(t, s)
 	status := make(chan int, 1)
@@ -182,7 +183,8 @@ func TestOverTheLimitOnTheWire(t *testing.T) {
 	t.Parallel()
 	s, _ := newServer(t, &backend{}, web.Options{})
 	run(t, s)
-	for _, head := range []string{"Transfer-Encoding: chunked\r\n", "Content-Length: 524289\r\n", "Content-Length: 99999999999\r\nExpect: 100-continue\r\n"} {
+	for _, head := range []string{"Transfer-Encoding: chunked\r\n", "Content-Length: 524289\r\n",
+		"Content-Length: 99999999999\r\nExpect: 100-continue\r\n"} {
 		conn, err := net.Dial("tcp", s.Addr().String())
 		if err != nil {
 			t.Fatal(err)
@@ -192,7 +194,8 @@ func TestOverTheLimitOnTheWire(t *testing.T) {
 		}
 		go func() {
 			chunked := strings.HasPrefix(head, "Transfer")
-			_, err := fmt.Fprintf(conn, "POST /v1/callbacks HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer %s\r\n%s\r\n", adminKey, head)
+			_, err := fmt.Fprintf(conn, "POST /v1/callbacks HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer "+
+				"%s\r\n%s\r\n", adminKey, head)
 			for sent := 0; err == nil && chunked && sent < 64<<20; sent += 64 << 10 {
 				_, err = fmt.Fprintf(conn, "10000\r\n%s\r\n", strings.Repeat("x", 64<<10))
 			}

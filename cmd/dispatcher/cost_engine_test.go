@@ -22,8 +22,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// The parts of an engine in virtual time take as long as this for each call, so that as much gathers meanwhile on
-// whatever machine.
+// The parts of an engine in virtual time take as long as this for each call, so that as much gathers
+// meanwhile on whatever machine.
 const (
 	indexTakes    = 170 * time.Microsecond
 	storeTakes    = 1300 * time.Microsecond
@@ -45,7 +45,8 @@ var (
 	callNames = [callKinds]string{
 		"claims", "stamps", "commits of results", "settles", "acquires of locks", "releases of locks",
 	}
-	callTolerances = [callKinds]float64{ofGathering, ofGathering, ofOperations, ofOperations, ofOperations, ofOperations}
+	callTolerances = [callKinds]float64{ofGathering, ofGathering, ofOperations, ofOperations, ofOperations,
+		ofOperations}
 )
 
 // calls counts them.
@@ -68,7 +69,8 @@ func (c *calls) sofar() (now [callKinds]float64) {
 	return now
 }
 
-// start runs an engine on the embedded stores, whose requests are answered without a wire. It ends with the test.
+// start runs an engine on the embedded stores, whose requests are answered without a wire. It ends with the
+// test.
 func (c *calls) start(t *testing.T) *dispatch.Engine {
 	t.Helper()
 	s := apptest.Settings(t)
@@ -83,7 +85,8 @@ func (c *calls) start(t *testing.T) *dispatch.Engine {
 		t.Fatal(err)
 	}
 	engine, err := dispatch.New(dispatch.Options{
-		Store: countedRows{db, c}, Schedule: countedIndex{index, c}, Sender: sender, Keyring: keyring, Alone: true,
+		Store: countedRows{db, c}, Schedule: countedIndex{index, c}, Sender: sender, Keyring: keyring,
+		Alone:           true,
 		LaneConcurrency: costLane, Logger: log,
 	})
 	if err != nil {
@@ -109,7 +112,8 @@ type countedIndex struct {
 	*calls
 }
 
-func (c countedIndex) Claim(ctx context.Context, shard int, r schedule.ClaimRequest) (schedule.Claimed, error) {
+func (c countedIndex) Claim(ctx context.Context, shard int,
+	r schedule.ClaimRequest) (schedule.Claimed, error) {
 	c.call(claims, indexTakes)
 	return c.Schedule.Claim(ctx, shard, r)
 }
@@ -155,6 +159,7 @@ func (pretender) RoundTrip(req *http.Request) (*http.Response, error) {
 	time.Sleep(receiverTakes) // virtual
 	return &http.Response{
 		StatusCode: 200, Status: "200 OK", Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: http.Header{"Content-Type": {"text/plain"}}, Body: io.NopCloser(strings.NewReader("success")), ContentLength: 7,
+		Header: http.Header{"Content-Type": {"text/plain"}}, Body: io.NopCloser(strings.NewReader("success")),
+		ContentLength: 7,
 	}, nil
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/internal/transcript"
 )
 
-// A figure is one thing that was counted. Its name is what was measured, a colon, and what of it. It may grow by its
-// tolerance, a part of the golden figure.
+// A figure is one thing that was counted. Its name is what was measured, a colon, and what of it. It may grow
+// by its tolerance, a part of the golden figure.
 type figure struct {
 	name             string
 	value, tolerance float64
@@ -44,7 +44,8 @@ func readGolden(t *testing.T, path string) *goldenFile {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(string(text)) {
-		if line = strings.TrimSpace(line); line == "" || strings.HasPrefix(line, "#") {
+		line = strings.TrimSpace(line)
+		if line == "" || strings.HasPrefix(line, "#") {
 			continue
 		}
 		at := strings.LastIndex(line, " ")
@@ -60,8 +61,8 @@ func readGolden(t *testing.T, path string) *goldenFile {
 // tries is how often something is measured before it counts as grown.
 const tries = 3
 
-// hold measures, and fails where a figure has grown. Of several tries the least counts, because noise only adds. The
-// golden file gets the median.
+// hold measures, and fails where a figure has grown. Of several tries the least counts, because noise only
+// adds. The golden file gets the median.
 func (g *goldenFile) hold(t *testing.T, measure func() []figure) {
 	t.Helper()
 	values := map[string][]float64{}
@@ -80,7 +81,8 @@ func (g *goldenFile) hold(t *testing.T, measure func() []figure) {
 	for _, f := range list {
 		all := values[f.name]
 		slices.Sort(all)
-		if f.value = all[0]; *transcript.Update {
+		f.value = all[0]
+		if *transcript.Update {
 			f.value = all[len(all)/2]
 		} else {
 			g.judge(t, f)
@@ -89,8 +91,8 @@ func (g *goldenFile) hold(t *testing.T, measure func() []figure) {
 	}
 }
 
-// hasGrown says whether a figure is more than its tolerance above the golden one. Less than one is taken for one: what is
-// there once in a batch may be there twice.
+// hasGrown says whether a figure is more than its tolerance above the golden one. Less than one is taken for
+// one: what is there once in a batch may be there twice.
 func (g *goldenFile) hasGrown(f figure) bool {
 	want, known := g.values[f.name]
 	return !known || f.value-want > f.tolerance*max(want, 1)
@@ -102,7 +104,8 @@ func (g *goldenFile) judge(t *testing.T, f figure) {
 	said := fmt.Sprintf("%-70s measured %.5g, golden %.5g +%g %%", f.name, f.value, want, 100*f.tolerance)
 	switch {
 	case g.hasGrown(f):
-		t.Errorf("%s: it is new, or costs more than it did. Find out what was added, or is no longer done in batches; if it is "+
+		t.Errorf("%s: it is new, or costs more than it did. Find out what was added, or is no longer done "+
+			"in batches; if it is "+
 			"worth it, say so in the commit and rewrite %s with -update", said, g.path)
 	case f.value < want*(1-f.tolerance):
 		t.Logf("%s: it costs less than it did; -update lowers the golden figure, so that it stays so", said)

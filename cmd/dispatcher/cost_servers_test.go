@@ -24,8 +24,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
-// costServers are the shared PostgreSQL and Redis, with what counts in front of PostgreSQL; Redis counts by itself. Nil:
-// nothing is counted there.
+// costServers are the shared PostgreSQL and Redis, with what counts in front of PostgreSQL; Redis counts by
+// itself. Nil: nothing is counted there.
 type costServers struct {
 	admin *pgx.Conn
 	redis *redis.Client
@@ -57,11 +57,12 @@ func (s *costServers) settings(t *testing.T, args ...string) *config.Settings {
 	t.Helper()
 	database := apptest.MustURL(t, apptest.Migrated(t))
 	database.Host = s.sql.Address
-	return apptest.Settings(t, slices.Concat(cmdtest.BothKeys(), apptest.OwnIndex(t), args, []string{"--database-url=" + database.String()})...)
+	return apptest.Settings(t, slices.Concat(cmdtest.BothKeys(), apptest.OwnIndex(t), args,
+		[]string{"--database-url=" + database.String()})...)
 }
 
-// What is counted. Statements are those that PostgreSQL executes or parses, BEGIN and COMMIT among them; commands are
-// those of scripts, too.
+// What is counted. Statements are those that PostgreSQL executes or parses, BEGIN and COMMIT among them;
+// commands are those of scripts, too.
 const (
 	allocations = iota
 	bytesAllocated
@@ -87,7 +88,8 @@ func (s *costServers) spent(t *testing.T) (now [kinds]float64) {
 	if s == nil {
 		return now
 	}
-	err := s.admin.QueryRow(t.Context(), `SELECT (pg_current_wal_insert_lsn() - '0/0')::float8`).Scan(&now[walBytes])
+	err := s.admin.QueryRow(t.Context(), `SELECT (pg_current_wal_insert_lsn() - '0/0')::float8`).Scan(
+		&now[walBytes])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +98,8 @@ func (s *costServers) spent(t *testing.T) (now [kinds]float64) {
 		t.Fatal(err)
 	}
 	for name, kind := range map[string]int{
-		"total_commands_processed": redisCommands, "total_net_input_bytes": redisBytes, "total_net_output_bytes": redisBytes,
+		"total_commands_processed": redisCommands, "total_net_input_bytes": redisBytes,
+		"total_net_output_bytes": redisBytes,
 	} {
 		value, err := strconv.ParseFloat(info["Stats"][name], 64)
 		if err != nil {
@@ -104,7 +107,8 @@ func (s *costServers) spent(t *testing.T) (now [kinds]float64) {
 		}
 		now[kind] += value
 	}
-	now[statements], now[sqlBytes] = 1000*float64(s.statements.Load()), float64(s.sql.Sent.Load()+s.sql.Received.Load())
+	now[statements], now[sqlBytes] = 1000*float64(s.statements.Load()),
+		float64(s.sql.Sent.Load()+s.sql.Received.Load())
 	return now
 }
 
@@ -117,10 +121,12 @@ func (s *costServers) measure(t *testing.T, name string, n int, may tolerances, 
 	run()
 	runtime.ReadMemStats(&memoryNow)
 	now := s.spent(t)
-	now[allocations], now[bytesAllocated] = float64(memoryNow.Mallocs-memory.Mallocs), float64(memoryNow.TotalAlloc-memory.TotalAlloc)
+	now[allocations], now[bytesAllocated] = float64(memoryNow.Mallocs-memory.Mallocs),
+		float64(memoryNow.TotalAlloc-memory.TotalAlloc)
 	for kind, tolerance := range may {
 		if tolerance > 0 {
-			list = append(list, figure{name + ": " + kindNames[kind], (now[kind] - before[kind]) / float64(n), tolerance})
+			list = append(list, figure{name + ": " + kindNames[kind], (now[kind] - before[kind]) / float64(n),
+				tolerance})
 		}
 	}
 	return list

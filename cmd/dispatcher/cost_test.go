@@ -32,8 +32,9 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// TestCosts guards what a callback costs: operations, bytes and allocations, on whatever machine; what a change is worth
-// in time is for make bench to say. It does not run beside other tests of this package: they allocate, too.
+// TestCosts guards what a callback costs: operations, bytes and allocations, on whatever machine; what a
+// change is worth in time is for make bench to say. It does not run beside other tests of this package: they
+// allocate, too.
 func TestCosts(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a real PostgreSQL and a real Redis")
@@ -57,10 +58,10 @@ const (
 	costLane = 64
 )
 
-// The tolerances. Batches have one size or gather in virtual time, so that only the code decides; but the runtime and the
-// drivers keep something for themselves now and then: between idle machines and busy ones allocations differ by up to
-// 3 %. WAL has the first change of each page after a checkpoint, too. Which of two goroutines comes first decides how
-// much a call takes: of results a few, of claims many.
+// The tolerances. Batches have one size or gather in virtual time, so that only the code decides; but the
+// runtime and the drivers keep something for themselves now and then: between idle machines and busy ones
+// allocations differ by up to 3 %. WAL has the first change of each page after a checkpoint, too. Which of
+// two goroutines comes first decides how much a call takes: of results a few, of claims many.
 const (
 	ofOperations = 0.10
 	ofGathering  = 0.25
@@ -68,8 +69,9 @@ const (
 
 var (
 	ofMemory   = tolerances{allocations: 0.05, bytesAllocated: 0.05}
-	ofPostgres = tolerances{allocations: 0.05, bytesAllocated: 0.05, statements: 0.02, sqlBytes: 0.05, walBytes: 0.25}
-	ofRedis    = tolerances{allocations: 0.05, bytesAllocated: 0.05, redisCommands: 0.05, redisBytes: 0.05}
+	ofPostgres = tolerances{allocations: 0.05, bytesAllocated: 0.05, statements: 0.02, sqlBytes: 0.05,
+		walBytes: 0.25}
+	ofRedis = tolerances{allocations: 0.05, bytesAllocated: 0.05, redisCommands: 0.05, redisBytes: 0.05}
 )
 
 // costsOfParts measures the store, the API and the index by themselves.
@@ -122,7 +124,9 @@ func (s *steps) count(step string, size int, run func(batch int) error) {
 	half(0)
 	runtime.GC() // so that none comes meanwhile
 	name := s.part + ", " + step
-	s.figures = append(s.figures, s.servers.measure(s.t, name, costRounds*size, s.tolerances, func() { half(costRounds) })...)
+	s.figures = append(s.figures, s.servers.measure(s.t, name, costRounds*size, s.tolerances, func() {
+		half(costRounds)
+	})...)
 }
 
 func closeAfter(t *testing.T, srv *app.App) {
@@ -146,8 +150,8 @@ func part[T any](
 	return opened
 }
 
-// storeCosts takes batches through one step of their life after the other; and stamps some that another process
-// accepted, whose payload has to be read.
+// storeCosts takes batches through one step of their life after the other; and stamps some that another
+// process accepted, whose payload has to be read.
 func storeCosts(t *testing.T, settings *config.Settings) func(*steps) {
 	one, other := part(t, settings, (*app.App).OpenDatabase), part(t, settings, (*app.App).OpenDatabase)
 	return func(s *steps) {
@@ -163,7 +167,8 @@ func storeCosts(t *testing.T, settings *config.Settings) func(*steps) {
 				for _, draft := range batches[i] {
 					r.Claims = append(r.Claims, store.StampClaim{ID: draft.Callback.ID})
 				}
-				if stamped[i], _, err = one.Stamp(ctx, r); err == nil && len(stamped[i]) != costRows {
+				stamped[i], _, err = one.Stamp(ctx, r)
+				if err == nil && len(stamped[i]) != costRows {
 					err = fmt.Errorf("%d rows", len(stamped[i]))
 				}
 				return err
@@ -202,10 +207,12 @@ func costDrafts(now int64, batch int) []store.Draft {
 	drafts := make([]store.Draft, costRows)
 	for n := range drafts {
 		drafts[n] = store.Draft{Body: loadtest.BenchBody(costBody), Callback: store.Callback{
-			ID: costID(now, batch, n), Project: store.DefaultProject, Kind: store.Notify, URL: "https://shop.example/notify",
+			ID: costID(now, batch, n), Project: store.DefaultProject, Kind: store.Notify,
+			URL:    "https://shop.example/notify",
 			Method: "POST", Ref: fmt.Sprint("order-", n), Lane: fmt.Sprint("merchant-", n%8), Policy: policy,
-			Success: store.Success{Name: "http-2xx"}, Signer: "standard-v1", State: store.Scheduled, Trigger: store.BySchedule,
-			DueAt: now, FirstDueAt: now, CreatedAt: now, UpdatedAt: now, ContentType: "application/json",
+			Success: store.Success{Name: "http-2xx"}, Signer: "standard-v1", State: store.Scheduled,
+			Trigger: store.BySchedule,
+			DueAt:   now, FirstDueAt: now, CreatedAt: now, UpdatedAt: now, ContentType: "application/json",
 		}}
 	}
 	return drafts
@@ -214,18 +221,21 @@ func costDrafts(now int64, batch int) []store.Draft {
 func costResults(stamped []*store.Stamped, now int64) []store.Result {
 	results := make([]store.Result, len(stamped))
 	for i, s := range stamped {
-		results[i] = store.Result{ID: s.ID, Fence: s.Fence, Stamped: s, State: store.Succeeded, Charge: true, Attempt: &store.Attempt{
-			Trigger: store.BySchedule, Outcome: store.AttemptSucceeded, Charged: true, Class: store.ClassOK, Status: 200,
-			StartedAt: now, EndedAt: now, DueAt: now, Lateness: 1.5, ResponseBody: "success",
-			RequestHeaders:  []store.Header{{Name: "webhook-id", Value: s.ID}, {Name: "content-type", Value: "application/json"}},
-			ResponseHeaders: []store.Header{{Name: "content-type", Value: "text/plain"}},
-		}}
+		results[i] = store.Result{ID: s.ID, Fence: s.Fence, Stamped: s, State: store.Succeeded, Charge: true,
+			Attempt: &store.Attempt{
+				Trigger: store.BySchedule, Outcome: store.AttemptSucceeded, Charged: true,
+				Class: store.ClassOK, Status: 200,
+				StartedAt: now, EndedAt: now, DueAt: now, Lateness: 1.5, ResponseBody: "success",
+				RequestHeaders: []store.Header{{Name: "webhook-id", Value: s.ID},
+					{Name: "content-type", Value: "application/json"}},
+				ResponseHeaders: []store.Header{{Name: "content-type", Value: "text/plain"}},
+			}}
 	}
 	return results
 }
 
-// acceptCosts has callbacks accepted, from the router to the commit: without a connection, and while no engine runs. The
-// request and the recorder that every one of them takes are counted, too.
+// acceptCosts has callbacks accepted, from the router to the commit: without a connection, and while no
+// engine runs. The request and the recorder that every one of them takes are counted, too.
 func acceptCosts(t *testing.T, settings *config.Settings) func(*steps) {
 	term := program.Terminal()
 	srv, err := app.New(t.Context(), &term.Console, settings, app.NewLogger(&term.Console, settings))
@@ -235,20 +245,23 @@ func acceptCosts(t *testing.T, settings *config.Settings) func(*steps) {
 	closeAfter(t, srv)
 	ask := func(path, body string, want int) func(int) error {
 		return func(int) error {
-			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, path, strings.NewReader(body))
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, path,
+				strings.NewReader(body))
 			if err != nil {
 				return err
 			}
 			req.RemoteAddr = "127.0.0.1:1234" // as a connection has it
 			req.Header.Set("Authorization", "Bearer "+settings.AdminKey)
 			answer := httptest.NewRecorder()
-			if srv.Web.Handler().ServeHTTP(answer, req); answer.Code != want {
+			srv.Web.Handler().ServeHTTP(answer, req)
+			if answer.Code != want {
 				return fmt.Errorf("%d: %s", answer.Code, answer.Body)
 			}
 			return nil
 		}
 	}
-	one := fmt.Sprintf(`{"url":"http://127.0.0.1:9/notify","ref":"order-1","payload":%s}`, loadtest.BenchBody(costBody))
+	one := fmt.Sprintf(`{"url":"http://127.0.0.1:9/notify","ref":"order-1","payload":%s}`,
+		loadtest.BenchBody(costBody))
 	many := `{"callbacks":[` + strings.Repeat(one+",", costRows-1) + one + `]}`
 	return func(s *steps) {
 		s.count("one by one", 1, ask("/v1/callbacks", one, http.StatusAccepted))
@@ -282,10 +295,12 @@ func indexCosts(t *testing.T, settings *config.Settings) func(*steps) {
 		})
 		s.count("claim", costRows, func(i int) error {
 			claimed, err := index.Claim(ctx, 0, schedule.ClaimRequest{
-				Owner: "costs", Token: costID(now, i, 0), Max: costRows, MaxUncertain: costRows, MaxTimingOut: costRows,
-				Lease: time.Minute, LaneLimit: costLane,
+				Owner: "costs", Token: costID(now, i, 0), Max: costRows, MaxUncertain: costRows,
+				MaxTimingOut: costRows,
+				Lease:        time.Minute, LaneLimit: costLane,
 			})
-			if leases[i] = claimed.Leases; err == nil && len(leases[i]) != costRows {
+			leases[i] = claimed.Leases
+			if err == nil && len(leases[i]) != costRows {
 				err = fmt.Errorf("%d leases", len(leases[i]))
 			}
 			return err
@@ -312,7 +327,8 @@ func indexCosts(t *testing.T, settings *config.Settings) func(*steps) {
 		s.count("settle", costRows, func(i int) error {
 			done := make([]schedule.Settlement, costRows)
 			for n, l := range leases[i] {
-				done[n] = schedule.Settlement{Item: l.Item, Token: l.Token, Outcome: schedule.Ack, Signal: schedule.Answered, Won: true}
+				done[n] = schedule.Settlement{Item: l.Item, Token: l.Token, Outcome: schedule.Ack,
+					Signal: schedule.Answered, Won: true}
 			}
 			_, err := index.Settle(ctx, done)
 			return err
@@ -336,7 +352,8 @@ func (b backlog) accept(t *testing.T, engine *dispatch.Engine, due int64) {
 		subs := make([]accept.Submission, batch)
 		for i := range subs {
 			subs[i] = accept.Submission{
-				URL: "http://127.0.0.1:9", Ref: fmt.Sprint("order-", first+i), Body: loadtest.BenchBody(costBody), BodyField: "payload",
+				URL: "http://127.0.0.1:9", Ref: fmt.Sprint("order-", first+i),
+				Body: loadtest.BenchBody(costBody), BodyField: "payload",
 				Lane: fmt.Sprint("merchant-", i%b.lanes), DueAt: &due,
 			}
 			if b.locks {
@@ -353,10 +370,11 @@ func (b backlog) accept(t *testing.T, engine *dispatch.Engine, due int64) {
 	}
 }
 
-// costsOfCalls counts the calls between the engine and its parts, in virtual time and without a wire: what gathers in a
-// batch does not depend on what else the machine does.
+// costsOfCalls counts the calls between the engine and its parts, in virtual time and without a wire: what
+// gathers in a batch does not depend on what else the machine does.
 func costsOfCalls(t *testing.T, golden *goldenFile) {
-	for _, b := range []backlog{{"one lane", 2000, 1, false}, {"64 lanes", 2000, 64, false}, {"locks", 500, 1, true}} {
+	for _, b := range []backlog{{"one lane", 2000, 1, false}, {"64 lanes", 2000, 64, false},
+		{"locks", 500, 1, true}} {
 		name := "calls, " + b.name
 		t.Run(name, func(t *testing.T) {
 			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2)) // as everywhere
@@ -371,12 +389,16 @@ func costsOfCalls(t *testing.T, golden *goldenFile) {
 					before := c.sofar()
 					var none *costServers
 					list = none.measure(t, name, b.n, ofMemory, func() {
-						testserver.Until(t, "the backlog is settled", func() bool { return c.settled.Load() >= int64(b.n) })
+						testserver.Until(t, "the backlog is settled", func() bool {
+							return c.settled.Load() >= int64(b.n)
+						})
 					})
 					for kind, n := range c.sofar() {
-						if of := callNames[kind]; b.locks || kind < acquires {
+						of := callNames[kind]
+						if b.locks || kind < acquires {
 							per1000 := 1000 * (n - before[kind]) / float64(b.n)
-							list = append(list, figure{name + ": " + of + " for 1,000", per1000, callTolerances[kind]})
+							list = append(list,
+								figure{name + ": " + of + " for 1,000", per1000, callTolerances[kind]})
 						}
 					}
 				})

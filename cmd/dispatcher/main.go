@@ -1,7 +1,8 @@
 // Command dispatcher is the whole program: the server, a demo, and the tools around them.
 //
 // This file is the grammar of the command line. Settings are in internal/config, the wiring of the server in
-// internal/app, and the commands that talk to a server in internal/cli; each further tool has a package of its own.
+// internal/app, and the commands that talk to a server in internal/cli; each further tool has a package of
+// its own.
 package main
 
 import (

@@ -62,7 +62,8 @@ func TestCompletion(t *testing.T) {
 	for _, shell := range []string{"bash", "zsh", "fish"} {
 		term := program.Terminal()
 		term.Ends(t, console.ExitOK, "completion", shell)
-		for _, word := range []string{"doctor", "import", "callback", "send", "hold", "unknown", "bench", "phases", "rotate-secret", "operate", "on-result-url", "runs"} {
+		for _, word := range []string{"doctor", "import", "callback", "send", "hold", "unknown", "bench",
+			"phases", "rotate-secret", "operate", "on-result-url", "runs"} {
 			if !strings.Contains(term.Stdout.String(), word) {
 				t.Errorf("%s: no %q in\n%s", shell, word, term.Stdout.String())
 			}
@@ -75,7 +76,8 @@ func TestCompletion(t *testing.T) {
 		}
 		transcript.Run(t, "testdata/lines/completion.txt", func(line string) string {
 			last := strconv.Itoa(len(strings.Fields(line)) - 1)
-			script := term.Stdout.String() + "\nCOMP_WORDS=(" + line + ")\nCOMP_CWORD=" + last + "\n_dispatcher\necho \"${COMPREPLY[@]}\""
+			script := term.Stdout.String() + "\nCOMP_WORDS=(" + line + ")\nCOMP_CWORD=" + last +
+				"\n_dispatcher\necho \"${COMPREPLY[@]}\""
 			out, err := exec.Command("bash", "-c", script).CombinedOutput()
 			if err != nil {
 				t.Errorf("%q: %v", line, err)

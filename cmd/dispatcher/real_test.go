@@ -15,8 +15,8 @@ import (
 
 // The tests of this file need real servers.
 
-// After SQL was restored from a backup, a held process leaves the index on Redis as it found it and names what only the
-// index knows; a rebuild makes it SQL's again.
+// After SQL was restored from a backup, a held process leaves the index on Redis as it found it and names
+// what only the index knows; a rebuild makes it SQL's again.
 func TestHeldOnRedisNamesWhatSQLForgot(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

@@ -23,11 +23,13 @@ func TestCase40ServeRefusesAWrongMasterKey(t *testing.T) {
 	r.End(t)
 	serve := func(keys string) (int, []string) {
 		term := program.Terminal()
-		code := term.Invoke("serve", "--listen=127.0.0.1:0", "--ops-listen=127.0.0.1:0", "--data-dir", s.DataDir, "--log-level=error", "--master-key="+keys)
+		code := term.Invoke("serve", "--listen=127.0.0.1:0", "--ops-listen=127.0.0.1:0", "--data-dir",
+			s.DataDir, "--log-level=error", "--master-key="+keys)
 		return code, term.Lines()
 	}
 	code, lines := serve(cmdtest.SomeKey('w'))
-	if code != console.ExitUsage || len(lines) != 2 || !strings.Contains(lines[0], "which is not given") || strings.Contains(lines[0], cmdtest.SomeKey('w')) {
+	if code != console.ExitUsage || len(lines) != 2 || !strings.Contains(lines[0], "which is not given") ||
+		strings.Contains(lines[0], cmdtest.SomeKey('w')) {
 		t.Errorf("exit code %d, said %q", code, lines)
 	}
 	made, err := config.ReadSecretFile(filepath.Join(s.DataDir, config.MasterKeyFile))
@@ -51,7 +53,8 @@ func TestADatabaseOfAnotherSchemaIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = db.ExecContext(t.Context(), `UPDATE schema_migrations SET hash = 'of another text' WHERE version_id = 1`)
+	_, err = db.ExecContext(t.Context(),
+		`UPDATE schema_migrations SET hash = 'of another text' WHERE version_id = 1`)
 	if err := errors.Join(err, db.Close()); err != nil {
 		t.Fatal(err)
 	}

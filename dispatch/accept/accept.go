@@ -90,7 +90,8 @@ func (ac *Accepter) commit(
 	if p.PausedUntil > now && slices.ContainsFunc(accepted, func(a store.Accepted) bool {
 		return a.Err == nil && !ac.index.Paused(a.Callback.LaneID)
 	}) {
-		ac.SettingsChanged(ctx) // a lane that was just made is paused, too, and the index is to know it before the callback
+		// a lane that was just made is paused, too, and the index is to know it before the callback
+		ac.SettingsChanged(ctx)
 	}
 	for i := range accepted {
 		a := &accepted[i]
@@ -104,7 +105,8 @@ func (ac *Accepter) commit(
 		if a.Callback.State != store.Scheduled {
 			continue
 		}
-		// A replay is told to the index too: where the first reply was lost, nobody has told it yet. What it holds stays.
+		// A replay is told to the index too: where the first reply was lost, nobody has told it yet. What it
+		// holds stays.
 		ac.index.Add(index.Item(&a.Callback))
 	}
 	part.Failpoint("after_enqueue")
@@ -158,8 +160,8 @@ func (p *progress) end(project string, id *store.Idempotency) {
 	delete(p.keys, progressKey{project, id.Route, id.Key})
 }
 
-// A Submission is a callback as a caller asks for it, decoded but not yet judged: Accept validates every field
-// and answers with a *store.InvalidError that names each wrong one as the API spells it.
+// A Submission is a callback as a caller asks for it, decoded but not yet judged: Accept validates every
+// field and answers with a *store.InvalidError that names each wrong one as the API spells it.
 type Submission struct {
 	// URL, or Endpoint: an endpoint's id or external id; or both, if the endpoint allows it.
 	URL      string
@@ -170,8 +172,8 @@ type Submission struct {
 	Topic   string
 	Ref     string
 
-	// Body is nil when the caller gave none. ContentType is the caller's; BodyField names where the body stood ("payload",
-	// "body" or "body_base64"), which decides the default content type.
+	// Body is nil when the caller gave none. ContentType is the caller's; BodyField names where the body
+	// stood ("payload", "body" or "body_base64"), which decides the default content type.
 	Body        []byte
 	BodyField   string
 	ContentType string
@@ -194,7 +196,8 @@ type Submission struct {
 	StartAttempt int
 	Labels       map[string]string
 
-	// IdempotencyKey is empty for none; Route and Fingerprint come with it. Fingerprint is a hash of the request's bytes.
+	// IdempotencyKey is empty for none; Route and Fingerprint come with it. Fingerprint is a hash of the
+	// request's bytes.
 	IdempotencyKey string
 	Route          string
 	Fingerprint    []byte

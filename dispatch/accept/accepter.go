@@ -1,11 +1,11 @@
-// Package accept makes callbacks durable: it judges what a caller asks for by its project and endpoint, drafts it,
-// commits it, and has the index told.
+// Package accept makes callbacks durable: it judges what a caller asks for by its project and endpoint,
+// drafts it, commits it, and has the index told.
 //
 // A callback whose answer has no error is in SQL. An index that hangs delays no accept.
 // A repetition with the same idempotency key answers what the first call did.
 //
-// The package also keeps the catalog of what people have set (catalog.go), and learns what others have changed
-// (below). It sends nothing, and does not decide when a callback is due after its first time.
+// The package also keeps the catalog of what people have set (catalog.go), and learns what others have
+// changed (below). It sends nothing, and does not decide when a callback is due after its first time.
 package accept
 
 import (
@@ -54,8 +54,8 @@ type Accepter struct {
 	open    *openBook
 	keys    progress
 
-	// settingsTurn has a token of the call that reads what has changed; lanesSeen is the version up to which that of
-	// lanes was read.
+	// settingsTurn has a token of the call that reads what has changed; lanesSeen is the version up to which
+	// that of lanes was read.
 	settingsTurn chan struct{}
 	lanesSeen    int64
 	// settingsLeft has a token while something that has changed may not have been read.
@@ -81,8 +81,8 @@ type Observer interface {
 	Ended(n int, state store.State, reason store.Reason)
 }
 
-// RunSettings learns, until ctx ends, what other processes have changed: lanes, endpoints, projects. Whoever is alone changes
-// everything itself.
+// RunSettings learns, until ctx ends, what other processes have changed: lanes, endpoints, projects. Whoever
+// is alone changes everything itself.
 func (ac *Accepter) RunSettings(ctx context.Context) {
 	l := part.Loop{
 		Every: catalogEvery, AtOnce: true, Wake: ac.settingsLeft, Log: ac.log,
@@ -116,8 +116,8 @@ func (ac *Accepter) refreshSettings(ctx context.Context) error {
 	return errors.Join(err, lanesErr)
 }
 
-// SettingsChanged has what this process has just changed take effect at once, and waits for it. What cannot be told now is told
-// within catalogEvery, or by the next rebuild.
+// SettingsChanged has what this process has just changed take effect at once, and waits for it. What cannot
+// be told now is told within catalogEvery, or by the next rebuild.
 func (ac *Accepter) SettingsChanged(ctx context.Context) {
 	if err := ac.refreshSettings(context.WithoutCancel(ctx)); err != nil {
 		ac.log.Warn("a changed setting could not be told to the index yet", "error", err)

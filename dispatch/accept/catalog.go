@@ -12,7 +12,8 @@ import (
 )
 
 const (
-	// catalogEvery is how often a process asks what others have changed: a stop has to take effect in less than a second.
+	// catalogEvery is how often a process asks what others have changed: a stop has to take effect in less
+	// than a second.
 	catalogEvery = 400 * time.Millisecond
 	// maxEndpoints bounds the endpoints that are remembered.
 	maxEndpoints = 50_000
@@ -20,8 +21,8 @@ const (
 	maxProjects = 1_000
 )
 
-// A Catalog remembers what was set, and forgets what has changed: at once what this process changed, within catalogEvery what others
-// did.
+// A Catalog remembers what was set, and forgets what has changed: at once what this process changed, within
+// catalogEvery what others did.
 type Catalog struct {
 	source Store
 
@@ -78,7 +79,8 @@ func (c *Catalog) Project(ctx context.Context, id string) (*ProjectView, error) 
 	if err != nil {
 		return nil, fmt.Errorf("read the presets of project %s: %w", id, err)
 	}
-	if v, err = viewOf(p, presets); err != nil {
+	v, err = viewOf(p, presets)
+	if err != nil {
 		return nil, err
 	}
 	c.mu.Lock()
@@ -94,7 +96,8 @@ func (c *Catalog) Project(ctx context.Context, id string) (*ProjectView, error) 
 
 func viewOf(p store.Project, presets []store.Preset) (*ProjectView, error) {
 	v := &ProjectView{
-		Project: p, Policies: make(map[string]store.Policy), Rules: make(map[string]store.Success), Profiles: make(map[string]Profile),
+		Project: p, Policies: make(map[string]store.Policy), Rules: make(map[string]store.Success),
+		Profiles: make(map[string]Profile),
 	}
 	for _, preset := range presets {
 		var err error
@@ -120,7 +123,8 @@ func viewOf(p store.Project, presets []store.Preset) (*ProjectView, error) {
 }
 
 // Named returns the endpoints of those names, as far as they exist and are not being deleted.
-func (c *Catalog) Named(ctx context.Context, project string, names []string) (map[string]*store.Endpoint, error) {
+func (c *Catalog) Named(ctx context.Context, project string,
+	names []string) (map[string]*store.Endpoint, error) {
 	found := make(map[string]*store.Endpoint, len(names))
 	var missing []string
 	c.mu.RLock()
@@ -261,7 +265,8 @@ func (c *Catalog) refresh(ctx context.Context) error {
 			return fmt.Errorf("read changed endpoints: %w", err)
 		}
 		c.forgetEndpoints(read)
-		if more = len(read) == index.PageRows; len(read) > 0 {
+		more = len(read) == index.PageRows
+		if len(read) > 0 {
 			c.seenEndpoints = read[len(read)-1].Version
 		}
 	}
@@ -273,7 +278,8 @@ func (c *Catalog) refresh(ctx context.Context) error {
 		for i := range read {
 			c.forgetProject(read[i].ID)
 		}
-		if more = len(read) == index.PageRows; len(read) > 0 {
+		more = len(read) == index.PageRows
+		if len(read) > 0 {
 			c.seenProjects = read[len(read)-1].Version
 		}
 	}

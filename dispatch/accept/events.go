@@ -25,9 +25,10 @@ type EventReceipt struct {
 	Replayed bool
 }
 
-// AcceptEvent commits a callback for every endpoint of the project that subscribes to the submission's topic; its body is stored once. That
-// there is none is no error. A repetition with the same idempotency key answers what the first did, and reaches nobody twice and nobody
-// else: what the first was to become is written down before it does, and a repetition makes up for what a crash left out.
+// AcceptEvent commits a callback for every endpoint of the project that subscribes to the submission's topic;
+// its body is stored once. That there is none is no error. A repetition with the same idempotency key answers
+// what the first did, and reaches nobody twice and nobody else: what the first was to become is written down
+// before it does, and a repetition makes up for what a crash left out.
 func (ac *Accepter) AcceptEvent(ctx context.Context, project string, s Submission) (EventReceipt, error) {
 	r, err := ac.acceptEvent(ctx, project, &s)
 	if err != nil {
@@ -36,7 +37,8 @@ func (ac *Accepter) AcceptEvent(ctx context.Context, project string, s Submissio
 	return r, nil
 }
 
-func (ac *Accepter) acceptEvent(ctx context.Context, project string, s *Submission) (r EventReceipt, err error) {
+func (ac *Accepter) acceptEvent(ctx context.Context, project string,
+	s *Submission) (r EventReceipt, err error) {
 	v, err := ac.Catalog.Project(ctx, project)
 	if err != nil {
 		return r, err
@@ -51,7 +53,8 @@ func (ac *Accepter) acceptEvent(ctx context.Context, project string, s *Submissi
 	for _, ep := range all {
 		if ep.Subscribes(s.Topic) {
 			to[ep.ID] = ep
-			plan.Targets = append(plan.Targets, store.EventTarget{EndpointID: ep.ID, CallbackID: ac.ids.New(now)})
+			plan.Targets = append(plan.Targets,
+				store.EventTarget{EndpointID: ep.ID, CallbackID: ac.ids.New(now)})
 		}
 	}
 	if err := ac.judgeEvent(v, s, len(to)); err != nil {
@@ -72,14 +75,16 @@ func (ac *Accepter) acceptEvent(ctx context.Context, project string, s *Submissi
 		}
 		defer ac.keys.end(project, &key)
 		plan.Idempotency = key
-		if plan, known, err = ac.o.Store.PlanEvent(ctx, plan); err != nil {
+		plan, known, err = ac.o.Store.PlanEvent(ctx, plan)
+		if err != nil {
 			if errors.Is(err, store.ErrUnavailable) {
 				ac.index.SQLFailed(err)
 			}
 			return r, err
 		}
 		if known {
-			if drafts, err = ac.eventDrafts(ctx, v, s, &plan, to, now); err != nil {
+			drafts, err = ac.eventDrafts(ctx, v, s, &plan, to, now)
+			if err != nil {
 				return r, err
 			}
 		}
@@ -113,8 +118,10 @@ func (ac *Accepter) roomForEvent(ctx context.Context, v *ProjectView, s *Submiss
 	return err
 }
 
-// eventDrafts returns drafts of what a plan has that is not accepted yet. An endpoint that has been deleted since is left out.
-func (ac *Accepter) eventDrafts(ctx context.Context, v *ProjectView, s *Submission, plan *store.EventPlan, to map[string]*store.Endpoint, now time.Time) ([]store.Draft, error) {
+// eventDrafts returns drafts of what a plan has that is not accepted yet. An endpoint that has been deleted
+// since is left out.
+func (ac *Accepter) eventDrafts(ctx context.Context, v *ProjectView, s *Submission, plan *store.EventPlan,
+	to map[string]*store.Endpoint, now time.Time) ([]store.Draft, error) {
 	drafts := make([]store.Draft, 0, len(plan.Targets))
 	for _, target := range plan.Targets {
 		if target.Accepted {
@@ -123,7 +130,9 @@ func (ac *Accepter) eventDrafts(ctx context.Context, v *ProjectView, s *Submissi
 		ep := to[target.EndpointID]
 		if ep == nil { // it has unsubscribed since
 			var err error
-			if ep, err = ac.Catalog.Endpoint(ctx, target.EndpointID); errors.Is(err, store.ErrNotFound) || err == nil && ep.DeletedAt != 0 {
+			ep, err = ac.Catalog.Endpoint(ctx, target.EndpointID)
+			if errors.Is(err, store.ErrNotFound) ||
+				err == nil && ep.DeletedAt != 0 {
 				continue
 			} else if err != nil {
 				return nil, err
@@ -133,7 +142,8 @@ func (ac *Accepter) eventDrafts(ctx context.Context, v *ProjectView, s *Submissi
 		one.Endpoint = store.EndpointPrefix + ep.ID
 		// judgeEvent has looked for card numbers, once and not for each endpoint.
 		to := map[string]*store.Endpoint{one.Endpoint: ep}
-		d, err := ac.draft(&acceptView{ProjectView: v, endpoints: to, cardless: true}, plan.Project, &one, now)
+		d, err := ac.draft(&acceptView{ProjectView: v, endpoints: to, cardless: true}, plan.Project, &one,
+			now)
 		if err != nil {
 			return nil, err
 		}
@@ -145,7 +155,8 @@ func (ac *Accepter) eventDrafts(ctx context.Context, v *ProjectView, s *Submissi
 			d.Callback.PayloadID = plan.ID
 		}
 		if d.Idempotency != nil {
-			// Each endpoint's has a key of its own: of two processes that carry out one plan, the second finds what the first did.
+			// Each endpoint's has a key of its own: of two processes that carry out one plan, the second
+			// finds what the first did.
 			d.Idempotency.Key = clock.ShortHash(d.Idempotency.Key, ep.ID)
 		}
 		drafts = append(drafts, d)
@@ -166,7 +177,8 @@ func (ac *Accepter) carryOut(
 			return EventReceipt{}, err
 		}
 		accepted, err = ac.commit(ctx, drafts, p, 0)
-		if settle(0); err != nil {
+		settle(0)
+		if err != nil {
 			return EventReceipt{}, err
 		}
 	}
@@ -200,7 +212,8 @@ func (ac *Accepter) judgeEvent(v *ProjectView, s *Submission, to int) error {
 		field string
 		is    bool
 	}{
-		{"url", s.URL != ""}, {"endpoint", s.Endpoint != ""}, {"lane", s.Lane != ""}, {"signer", s.Signer != ""}, {"profile", s.Profile != ""},
+		{"url", s.URL != ""}, {"endpoint", s.Endpoint != ""}, {"lane", s.Lane != ""},
+		{"signer", s.Signer != ""}, {"profile", s.Profile != ""},
 	} {
 		if given.is {
 			f.Add(given.field, "is each endpoint's own; an event has none")
@@ -209,9 +222,11 @@ func (ac *Accepter) judgeEvent(v *ProjectView, s *Submission, to int) error {
 	if to > MaxFanOut {
 		f.Add("topic", "%d endpoints subscribe to it; at most %d are told at once", to, MaxFanOut)
 	}
-	// The rest is judged as of a callback to somewhere, so that what is wrong is said though nobody subscribes.
+	// The rest is judged as of a callback to somewhere, so that what is wrong is said though nobody
+	// subscribes.
 	probe := *s
-	probe.URL, probe.Endpoint, probe.Lane, probe.Signer, probe.Profile = "https://example.com/", "", "", "", ""
+	probe.URL, probe.Endpoint, probe.Lane, probe.Signer, probe.Profile = "https://example.com/", "", "", "",
+		""
 	only := &Accepter{o: Options{PanGuard: ac.o.PanGuard}}
 	_, err := only.draft(&acceptView{ProjectView: v}, v.ID, &probe, clock.TimeOf(ac.clock.Now()))
 	if wrong, ok := errors.AsType[*store.InvalidError](err); ok {

@@ -11,8 +11,8 @@ type Store interface {
 	// Project returns store.ErrNotFound for one that does not exist.
 	Project(ctx context.Context, id string) (store.Project, error)
 	AllPresets(ctx context.Context, project string) ([]store.Preset, error)
-	// FindEndpoints returns, by the name that was asked for, the endpoints that have it as their id (with its prefix) or as their
-	// external id.
+	// FindEndpoints returns, by the name that was asked for, the endpoints that have it as their id (with its
+	// prefix) or as their external id.
 	FindEndpoints(ctx context.Context, project string, names []string) (map[string]store.Endpoint, error)
 	// EndpointsByID returns those that exist, deleted ones included, of whatever project.
 	EndpointsByID(ctx context.Context, ids []string) ([]store.Endpoint, error)
@@ -21,13 +21,14 @@ type Store interface {
 	ProjectsChanged(ctx context.Context, since int64, limit int) ([]store.Project, error)
 	// Subscribers returns the project's endpoints that have topics and ids above after, by id, at most limit.
 	Subscribers(ctx context.Context, project, after string, limit int) ([]store.Endpoint, error)
-	// Accept commits the drafts in one transaction and answers each in its place. Its error is ErrUnavailable or the
-	// context's: then none was accepted. The drafts must not be changed afterwards.
+	// Accept commits the drafts in one transaction and answers each in its place. Its error is ErrUnavailable
+	// or the context's: then none was accepted. The drafts must not be changed afterwards.
 	Accept(ctx context.Context, drafts []store.Draft) ([]store.Accepted, error)
-	// PlanEvent writes down what an event with an idempotency key becomes, and returns what stands then, and whether it did before:
-	// ErrIdempotencyMismatch.
+	// PlanEvent writes down what an event with an idempotency key becomes, and returns what stands then, and
+	// whether it did before: ErrIdempotencyMismatch.
 	PlanEvent(ctx context.Context, p store.EventPlan) (plan store.EventPlan, known bool, err error)
-	// Born carries callbacks that the store has made by itself, the results of polls. One may be left out: the sweep finds it.
+	// Born carries callbacks that the store has made by itself, the results of polls. One may be left out:
+	// the sweep finds it.
 	Born() <-chan store.OpenRow
 	// OpenCallbacks returns how many open callbacks each of the projects has.
 	OpenCallbacks(ctx context.Context, projects []string) (map[string]int64, error)

@@ -26,26 +26,36 @@ const (
 	DefaultPolicyName = "payment"
 )
 
-// policyTexts are the presets as they are published, with the tiers of the platforms' own documents; the sums are checked by a test.
-// Those of payments never stop on 410: a merchant's server that is gone today is back tomorrow, and the money is the same.
+// policyTexts are the presets as they are published, with the tiers of the platforms' own documents; the sums
+// are checked by a test. Those of payments never stop on 410: a merchant's server that is gone today is back
+// tomorrow, and the money is the same.
 var policyTexts = [...]struct {
 	name, tiers string
 	change      func(*store.Policy)
 	about       string
 }{
-	{DefaultPolicyName, "15s 3m 10m 30m 30m 1h 2h 6h 15h", payments, "Ten attempts within 25 h 13 m 15 s, for payment notifications."},
-	{"wechat-v3", "15s 15s 30s 3m 10m 20m 30m 30m 30m 60m 3h 3h 3h 6h 6h", payments, "As WeChat Pay, API version 3, notifies merchants."},
-	{"wechat-v2", "15s 15s 30s 3m 30m 30m 30m 30m 60m", payments, "As WeChat Pay, API version 2, notifies merchants."},
+	{DefaultPolicyName, "15s 3m 10m 30m 30m 1h 2h 6h 15h", payments,
+		"Ten attempts within 25 h 13 m 15 s, for payment notifications."},
+	{"wechat-v3", "15s 15s 30s 3m 10m 20m 30m 30m 30m 60m 3h 3h 3h 6h 6h", payments,
+		"As WeChat Pay, API version 3, notifies merchants."},
+	{"wechat-v2", "15s 15s 30s 3m 30m 30m 30m 30m 60m", payments,
+		"As WeChat Pay, API version 2, notifies merchants."},
 	{"alipay", "4m 10m 10m 1h 2h 6h 15h", payments, "As Alipay in China notifies merchants."},
 	{"antom", "2m 10m 10m 1h 2h 6h 15h", payments, "As Antom, Alipay outside of China, notifies merchants."},
 	{"cmb", "10s 30s 1m 3m 10m 30m 1h 6h 20h", nil, "As China Merchants Bank notifies merchants."},
 	{"allpay", "15s 15s 30s 3m 30m 1h 2h 4h 4h", nil, "As AllPay notifies merchants."},
-	{"standard-webhooks", "5s 5m 30m 2h 5h 10h 14h 20h 24h", jittered(0.1), "The schedule that the Standard Webhooks specification recommends."},
-	{"svix", "5s 5m 30m 2h 5h 10h 10h", func(p *store.Policy) { p.Jitter, p.OverloadFloor = 0.2, time.Minute },
+	{"standard-webhooks", "5s 5m 30m 2h 5h 10h 14h 20h 24h", jittered(0.1),
+		"The schedule that the Standard Webhooks specification recommends."},
+	{"svix", "5s 5m 30m 2h 5h 10h 10h", func(p *store.Policy) {
+		p.Jitter, p.OverloadFloor = 0.2, time.Minute
+	},
 		"As Svix retries, with a wait of a minute at least after a 429 or a time-out."},
-	{"adyen", "9s 18s 27s 2m 5m 10m 15m 30m 1h 2h 4h 8h", repeated(30 * 24 * time.Hour), "As Adyen retries: for ever slower, then each 8 h, for 30 days."},
-	{"square-72h", "1m 2m 4m 8m 16m 32m 60m", repeated(72 * time.Hour), "As Square retries: doubling up to an hour, for 72 hours."},
-	{"juspay-24h", "60s 5m 5m 10m 10m 10m 10m 10m 1h 1h 1h 1h 1h 6h 6h 6h", nil, "As Juspay retries: 17 attempts within 24 h 1 m."},
+	{"adyen", "9s 18s 27s 2m 5m 10m 15m 30m 1h 2h 4h 8h", repeated(30 * 24 * time.Hour),
+		"As Adyen retries: for ever slower, then each 8 h, for 30 days."},
+	{"square-72h", "1m 2m 4m 8m 16m 32m 60m", repeated(72 * time.Hour),
+		"As Square retries: doubling up to an hour, for 72 hours."},
+	{"juspay-24h", "60s 5m 5m 10m 10m 10m 10m 10m 1h 1h 1h 1h 1h 6h 6h 6h", nil,
+		"As Juspay retries: 17 attempts within 24 h 1 m."},
 	{"short", "30s 60s 90s 120s 150s", nil, "Six attempts within 7 m 30 s, as Jeepay notifies."},
 	{"slack", "0s 1m 5m", nil, "As Slack's Events API retries: at once, then after 1 m and 5 m."},
 	{"none", "", nil, "A single attempt."},
@@ -60,13 +70,15 @@ func repeated(until time.Duration) func(*store.Policy) {
 	return func(p *store.Policy) { p.RepeatLast, p.Deadline = true, until }
 }
 
-// PolicyPresets returns the policies that every project knows, the default one first. They are the caller's own.
+// PolicyPresets returns the policies that every project knows, the default one first. They are the caller's
+// own.
 func PolicyPresets() []PolicyPreset {
 	presets := make([]PolicyPreset, len(policyTexts))
 	for i, t := range policyTexts {
 		tiers, err := schedule.ParseTiers(t.tiers)
 		if err != nil {
-			panic(fmt.Sprintf("preset policy %s: %v", t.name, err)) // a typing error in this file; a test makes them all
+			// a typing error in this file; a test makes them all
+			panic(fmt.Sprintf("preset policy %s: %v", t.name, err))
 		}
 		p := DefaultPolicy()
 		p.Name, p.Tiers = t.name, tiers
@@ -85,8 +97,8 @@ func PaymentPolicy() store.Policy {
 	}
 }
 
-// DefaultPolicy is what an object in place of a policy's name starts from: no name, one attempt, and the defaults of every
-// field that is not given.
+// DefaultPolicy is what an object in place of a policy's name starts from: no name, one attempt, and the
+// defaults of every field that is not given.
 func DefaultPolicy() store.Policy {
 	return store.Policy{Timeout: policyTimeout, RetryAfterCap: policyCap, StopOn: []int{410}}
 }
@@ -109,15 +121,17 @@ func PresetPolicy(name string) (store.Policy, error) {
 	for i := range presets {
 		names[i] = presets[i].Name
 	}
-	return store.Policy{}, fmt.Errorf("%q is not a policy; known are %s, this project's own, exp(base,factor,max,count), or give an object with tiers",
+	return store.Policy{}, fmt.Errorf("%q is not a policy; known are %s, this project's own, "+
+		"exp(base,factor,max,count), or give an object with tiers",
 		name, strings.Join(names, ", "))
 }
 
-// exponential makes the policy of "exp(base,factor,max,count)" or "exp(base,factor,max,count,deadline)": count waits, the first of them
-// base, each factor times the one before, none longer than max.
+// exponential makes the policy of "exp(base,factor,max,count)" or "exp(base,factor,max,count,deadline)":
+// count waits, the first of them base, each factor times the one before, none longer than max.
 func exponential(name string) (store.Policy, error) {
 	refuse := func(why string) (store.Policy, error) {
-		return store.Policy{}, fmt.Errorf("%q: %s; write exp(base,factor,max,count) or exp(base,factor,max,count,deadline), such as exp(5s,2,1h,12)", name, why)
+		return store.Policy{}, fmt.Errorf("%q: %s; write exp(base,factor,max,count) or "+
+			"exp(base,factor,max,count,deadline), such as exp(5s,2,1h,12)", name, why)
 	}
 	inner, ok := strings.CutSuffix(strings.TrimPrefix(name, "exp("), ")")
 	parts := strings.Split(inner, ",")
@@ -146,7 +160,9 @@ func exponential(name string) (store.Policy, error) {
 	p := DefaultPolicy()
 	p.Name = name
 	if len(parts) == 5 {
-		if p.Deadline, err = schedule.ParseDuration(parts[4]); err != nil || p.Deadline <= 0 || p.Deadline > MaxDelay {
+		p.Deadline, err = schedule.ParseDuration(parts[4])
+		if err != nil || p.Deadline <= 0 ||
+			p.Deadline > MaxDelay {
 			return refuse("its deadline is no duration up to 400d")
 		}
 	}
@@ -174,7 +190,8 @@ func CheckPolicy(p *store.Policy, prefix string, f *Findings) {
 		add("repeat_last", "needs at least one tier")
 	}
 	if p.RepeatLast && len(p.Tiers) > 0 && p.Tiers[len(p.Tiers)-1] < minRepeat {
-		add("repeat_last", "needs a last tier of at least %s, for it is repeated without a count", schedule.FormatDuration(minRepeat))
+		add("repeat_last", "needs a last tier of at least %s, for it is repeated without a count",
+			schedule.FormatDuration(minRepeat))
 	}
 	if p.Deadline < 0 || p.Deadline > MaxDelay {
 		add("deadline", "is 0s to 400d")
@@ -201,8 +218,9 @@ func CheckPolicy(p *store.Policy, prefix string, f *Findings) {
 // minRepeat is the shortest tier that may be repeated without a count.
 const minRepeat = time.Second
 
-// LadderTimes returns when the attempts of a policy are made if each fails at once, as Unix milliseconds: the first at from. Without
-// jitter, floors and Retry-After; where the last tier repeats until a deadline, the first 100.
+// LadderTimes returns when the attempts of a policy are made if each fails at once, as Unix milliseconds: the
+// first at from. Without jitter, floors and Retry-After; where the last tier repeats until a deadline, the
+// first 100.
 func LadderTimes(p *store.Policy, from int64) []int64 {
 	times := []int64{from}
 	at := time.UnixMilli(from)
@@ -220,7 +238,8 @@ func LadderTimes(p *store.Policy, from int64) []int64 {
 	return slices.Clip(times)
 }
 
-// A Profile is a policy, a success rule, a signer and a time-out in one word. What is zero is not chosen by it.
+// A Profile is a policy, a success rule, a signer and a time-out in one word. What is zero is not chosen by
+// it.
 type Profile struct {
 	Name    string             `json:"-"`
 	About   string             `json:"-"`
@@ -238,24 +257,28 @@ const platformTimeout = 5 * time.Second
 func ProfilePresets() []Profile {
 	return []Profile{
 		{
-			Name: "alipay", About: "Alipay's notifications: the body success, RSA2 over sorted parameters, eight attempts in 24 h 24 m.",
+			Name: "alipay", About: "Alipay's notifications: the body success, RSA2 over sorted parameters, " +
+				"eight attempts in 24 h 24 m.",
 			Policy: store.PolicyChoice{Name: "alipay"}, Success: store.Success{Name: "alipay"},
 			Signer:  `{"type":"sorted-kv","alg":"rsa2"}`,
 			Timeout: platformTimeout,
 		},
 		{
-			Name: "wechat-v2", About: "WeChat Pay's notifications, API version 2: XML with return_code SUCCESS, MD5 over sorted elements, ten attempts in 3 h 4 m.",
+			Name: "wechat-v2", About: "WeChat Pay's notifications, API version 2: XML with return_code " +
+				"SUCCESS, MD5 over sorted elements, ten attempts in 3 h 4 m.",
 			Policy: store.PolicyChoice{Name: "wechat-v2"}, Success: store.Success{Name: "wechat-v2-xml"},
 			Signer:  `{"type":"sorted-kv","alg":"md5"}`,
 			Timeout: platformTimeout,
 		},
 		{
-			Name: "wechat-v3", About: "WeChat Pay's notifications, API version 3: 200 or 204, RSA-SHA256 in Wechatpay headers, 16 attempts in 24 h 4 m.",
+			Name: "wechat-v3", About: "WeChat Pay's notifications, API version 3: 200 or 204, RSA-SHA256 " +
+				"in Wechatpay headers, 16 attempts in 24 h 4 m.",
 			Policy: store.PolicyChoice{Name: "wechat-v3"}, Success: store.Success{Name: "wechat-v3"},
 			Signer: "wechat-v3-rsa", Timeout: platformTimeout,
 		},
 		{
-			Name: "standard", About: "Standard Webhooks: any 2xx, HMAC-SHA256, ten attempts in 75 h 35 m 5 s.",
+			Name:   "standard",
+			About:  "Standard Webhooks: any 2xx, HMAC-SHA256, ten attempts in 75 h 35 m 5 s.",
 			Policy: store.PolicyChoice{Name: "standard-webhooks"}, Success: store.Success{Name: "http-2xx"},
 			Signer: "standard-v1", Timeout: policyTimeout,
 		},
@@ -275,5 +298,6 @@ func (v *ProjectView) profile(name string) (Profile, error) {
 		}
 		names[i] = presets[i].Name
 	}
-	return Profile{}, fmt.Errorf("%q is not a profile; known are %s, and this project's own", name, strings.Join(names, ", "))
+	return Profile{}, fmt.Errorf("%q is not a profile; known are %s, and this project's own", name,
+		strings.Join(names, ", "))
 }

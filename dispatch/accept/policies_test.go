@@ -9,7 +9,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// The sums and numbers of attempts are the published ones; whoever changes a tier by mistake changes one of them.
+// The sums and numbers of attempts are the published ones; whoever changes a tier by mistake changes one of
+// them.
 func TestPolicyPresets(t *testing.T) {
 	day := 24 * time.Hour
 	want := map[string]struct {
@@ -44,18 +45,22 @@ func TestPolicyPresets(t *testing.T) {
 			continue
 		}
 		delete(want, p.Name)
-		if sum := schedule.Tiers(p.Tiers).Sum(); sum != w.sum || len(p.Tiers)+1 != w.attempts || p.Deadline != w.deadline {
-			t.Errorf("%s: %s in %d attempts, deadline %s; want %s, %d, %s", p.Name, sum, len(p.Tiers)+1, p.Deadline, w.sum, w.attempts, w.deadline)
+		if sum := schedule.Tiers(p.Tiers).Sum(); sum != w.sum || len(p.Tiers)+1 != w.attempts ||
+			p.Deadline != w.deadline {
+			t.Errorf("%s: %s in %d attempts, deadline %s; want %s, %d, %s", p.Name, sum, len(p.Tiers)+1,
+				p.Deadline, w.sum, w.attempts, w.deadline)
 		}
 		if p.RepeatLast != (w.deadline > 0) {
 			t.Errorf("%s: repeat_last %v", p.Name, p.RepeatLast)
 		}
-		pays := p.Name == "payment" || strings.HasPrefix(p.Name, "wechat") || p.Name == "alipay" || p.Name == "antom"
+		pays := p.Name == "payment" || strings.HasPrefix(p.Name, "wechat") || p.Name == "alipay" ||
+			p.Name == "antom"
 		if pays != (len(p.StopOn) == 0) {
 			t.Errorf("%s: stop_on %v", p.Name, p.StopOn)
 		}
 		var f Findings
-		if CheckPolicy(&p.Policy, "policy", &f); len(f) > 0 {
+		CheckPolicy(&p.Policy, "policy", &f)
+		if len(f) > 0 {
 			t.Errorf("%s is refused: %v", p.Name, f)
 		}
 		if p.About == "" {
@@ -75,11 +80,13 @@ func TestPresetPolicyByName(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := schedule.Tiers(p.Tiers).String(); got != "1s 2s 4s 8s 16s 32s 1m 1m" || p.Deadline != time.Hour {
+	if got := schedule.Tiers(p.Tiers).String(); got != "1s 2s 4s 8s 16s 32s 1m 1m" ||
+		p.Deadline != time.Hour {
 		t.Errorf("tiers %s, deadline %s", got, p.Deadline)
 	}
 	for _, bad := range []string{
-		"exp(", "exp()", "exp(1s,2,1m)", "exp(0s,2,1m,3)", "exp(1s,0.5,1m,3)", "exp(1s,NaN,1m,3)", "exp(1m,2,1s,3)", "exp(1s,2,1m,0)",
+		"exp(", "exp()", "exp(1s,2,1m)", "exp(0s,2,1m,3)", "exp(1s,0.5,1m,3)", "exp(1s,NaN,1m,3)",
+		"exp(1m,2,1s,3)", "exp(1s,2,1m,0)",
 		"exp(1s,2,1m,101)", "exp(1s,2,1m,3,0s)", "exp(1s,2,1m,3,1h,1)", "exp(1s,2,1m,3", "exp(1s,2,401d,3)",
 	} {
 		if p, err := PresetPolicy(bad); err == nil {
@@ -91,7 +98,8 @@ func TestPresetPolicyByName(t *testing.T) {
 func TestLadderTimes(t *testing.T) {
 	p := PaymentPolicy()
 	times := LadderTimes(&p, 1000)
-	if len(times) != 10 || times[0] != 1000 || times[1] != 16_000 || times[9] != 1000+(25*time.Hour+13*time.Minute+15*time.Second).Milliseconds() {
+	if len(times) != 10 || times[0] != 1000 || times[1] != 16_000 ||
+		times[9] != 1000+(25*time.Hour+13*time.Minute+15*time.Second).Milliseconds() {
 		t.Errorf("payment: %v", times)
 	}
 	square, err := PresetPolicy("square-72h")
@@ -99,8 +107,10 @@ func TestLadderTimes(t *testing.T) {
 		t.Fatal(err)
 	}
 	times = LadderTimes(&square, 0)
-	if last := times[len(times)-1]; last > (72*time.Hour).Milliseconds() || last < (71*time.Hour).Milliseconds() {
-		t.Errorf("square: the last of %d is %s after the first", len(times), time.Duration(last)*time.Millisecond)
+	if last := times[len(times)-1]; last > (72*time.Hour).Milliseconds() ||
+		last < (71*time.Hour).Milliseconds() {
+		t.Errorf("square: the last of %d is %s after the first", len(times),
+			time.Duration(last)*time.Millisecond)
 	}
 	adyen, err := PresetPolicy("adyen")
 	if err != nil {
@@ -122,17 +132,20 @@ func TestProfilePresets(t *testing.T) {
 		}
 		policy, err := v.PolicyOf(s.Policy)
 		if err != nil || policy.Timeout != p.Timeout || policy.Name != p.Policy.Name {
-			t.Errorf("%s: policy %s with time-out %s, %v; want %s, %s", p.Name, policy.Name, policy.Timeout, err, p.Policy.Name, p.Timeout)
+			t.Errorf("%s: policy %s with time-out %s, %v; want %s, %s", p.Name, policy.Name, policy.Timeout,
+				err, p.Policy.Name, p.Timeout)
 		}
 		if _, err := v.successOf(s.Success); err != nil {
 			t.Errorf("%s: %v", p.Name, err)
 		}
 		if got := judgeSigner(p.Signer, &f); got != p.Signer || len(f) > 0 {
-			t.Errorf("%s: signer %s is stored as %s, %v: the preset should be written as it is stored", p.Name, p.Signer, got, f)
+			t.Errorf("%s: signer %s is stored as %s, %v: the preset should be written as it is stored",
+				p.Name, p.Signer, got, f)
 		}
 	}
 	var f Findings
-	if v.Judge(&Choice{Profile: "visa"}, &f); len(f) != 1 || f[0].Field != "profile" {
+	v.Judge(&Choice{Profile: "visa"}, &f)
+	if len(f) != 1 || f[0].Field != "profile" {
 		t.Errorf("an unknown profile: %v", f)
 	}
 }
@@ -141,7 +154,8 @@ func TestProfilePresets(t *testing.T) {
 func TestResolve(t *testing.T) {
 	own := store.Policy{Name: "mine", Tiers: []time.Duration{time.Second}, Timeout: time.Second}
 	v := &acceptView{ProjectView: &ProjectView{
-		Project:  store.Project{Defaults: store.Defaults{Policy: store.PolicyChoice{Name: "short"}, Success: store.Success{Name: "body-ok"}, Signer: "none"}},
+		Project: store.Project{Defaults: store.Defaults{Policy: store.PolicyChoice{Name: "short"},
+			Success: store.Success{Name: "body-ok"}, Signer: "none"}},
 		Policies: map[string]store.Policy{"mine": own},
 		Rules:    map[string]store.Success{"ours": {Name: "ours", Rule: `{"status":["200"]}`}},
 	}}
@@ -154,15 +168,21 @@ func TestResolve(t *testing.T) {
 		wrong                   string
 	}{
 		{name: "project", policy: "short", success: "body-ok", signer: "none"},
-		{name: "own", sub: Submission{Choice: Choice{PolicyName: "payment", Success: "ours", Signer: "standard-v1"}}, policy: "payment", success: "ours", signer: "standard-v1"},
-		{name: "profile", sub: Submission{Choice: Choice{Profile: "standard"}}, policy: "standard-webhooks", success: "http-2xx", signer: "standard-v1"},
-		{name: "beside a profile", sub: Submission{Choice: Choice{Profile: "standard", Success: "http-200"}}, policy: "standard-webhooks", success: "http-200", signer: "standard-v1"},
+		{name: "own", sub: Submission{Choice: Choice{PolicyName: "payment", Success: "ours",
+			Signer: "standard-v1"}}, policy: "payment", success: "ours", signer: "standard-v1"},
+		{name: "profile", sub: Submission{Choice: Choice{Profile: "standard"}}, policy: "standard-webhooks",
+			success: "http-2xx", signer: "standard-v1"},
+		{name: "beside a profile", sub: Submission{Choice: Choice{Profile: "standard", Success: "http-200"}},
+			policy: "standard-webhooks", success: "http-200", signer: "standard-v1"},
 		{name: "endpoint", ep: ep, policy: "mine", success: "body-ok"},
-		{name: "own before the endpoint's", ep: ep, sub: Submission{Choice: Choice{PolicyName: "alipay"}}, policy: "alipay", success: "body-ok"},
-		{name: "signer beside an endpoint", ep: ep, sub: Submission{Choice: Choice{Signer: "none"}}, wrong: "signer"},
+		{name: "own before the endpoint's", ep: ep, sub: Submission{Choice: Choice{PolicyName: "alipay"}},
+			policy: "alipay", success: "body-ok"},
+		{name: "signer beside an endpoint", ep: ep, sub: Submission{Choice: Choice{Signer: "none"}},
+			wrong: "signer"},
 		{name: "unknown policy", sub: Submission{Choice: Choice{PolicyName: "yours"}}, wrong: "policy"},
 		{name: "unknown rule", sub: Submission{Choice: Choice{Success: "yours"}}, wrong: "success"},
-		{name: "the endpoint's is gone", ep: &store.Endpoint{Policy: store.PolicyChoice{Name: "gone"}}, wrong: "policy"},
+		{name: "the endpoint's is gone", ep: &store.Endpoint{Policy: store.PolicyChoice{Name: "gone"}},
+			wrong: "policy"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var f Findings
@@ -174,8 +194,10 @@ func TestResolve(t *testing.T) {
 				}
 				return
 			}
-			if len(f) > 0 || got.Policy.Name != c.policy || got.Success.Name != c.success || got.Signer != c.signer {
-				t.Errorf("policy %q, success %q, signer %q, wrong %v; want %q, %q, %q", got.Policy.Name, got.Success.Name, got.Signer, f, c.policy, c.success, c.signer)
+			if len(f) > 0 || got.Policy.Name != c.policy || got.Success.Name != c.success ||
+				got.Signer != c.signer {
+				t.Errorf("policy %q, success %q, signer %q, wrong %v; want %q, %q, %q", got.Policy.Name,
+					got.Success.Name, got.Signer, f, c.policy, c.success, c.signer)
 			}
 		})
 	}

@@ -19,24 +19,27 @@ import (
 // MaxPollContext is the most bytes of a poll's context, and of what comes with a resolve.
 const MaxPollContext = 4 << 10
 
-// A PollSubmission is a poll as a caller asks for it, decoded but not yet judged. Of the Submission it has the request that is made again
-// and again (URL or Endpoint, Method, Headers, the body, Signer), the policy, and Ref, Topic, Labels, LockKey, Lane, DueAt or Delay,
-// ExpiresIn and the idempotency key; Invalid names fields as they stand in the poll ("request.url"). Method is GET without a body, else
-// POST, if it is empty.
+// A PollSubmission is a poll as a caller asks for it, decoded but not yet judged. Of the Submission it has
+// the request that is made again and again (URL or Endpoint, Method, Headers, the body, Signer), the policy,
+// and Ref, Topic, Labels, LockKey, Lane, DueAt or Delay, ExpiresIn and the idempotency key; Invalid names
+// fields as they stand in the poll ("request.url"). Method is GET without a body, else POST, if it is empty.
 type PollSubmission struct {
 	Submission
-	// Until, HoldIf and Evaluate are the JSON of the fields of those names; empty: not given. ErrorBudget is nil if it was not given.
+	// Until, HoldIf and Evaluate are the JSON of the fields of those names; empty: not given. ErrorBudget is
+	// nil if it was not given.
 	Until, HoldIf, Evaluate []byte
 	ErrorBudget             *int
 	// Context is JSON; empty: none.
 	Context []byte
-	// OnResult is the callback that tells the result, without a body; nil: none. Its Invalid names fields relative to it.
+	// OnResult is the callback that tells the result, without a body; nil: none. Its Invalid names fields
+	// relative to it.
 	OnResult *Submission
 }
 
-// AcceptPoll commits a poll, or answers with the open one of the same reference and address as a replay. Its error is a
-// *store.InvalidError, or one of Accept's; the answer has none.
-func (ac *Accepter) AcceptPoll(ctx context.Context, project string, s PollSubmission) (store.Accepted, error) {
+// AcceptPoll commits a poll, or answers with the open one of the same reference and address as a replay. Its
+// error is a *store.InvalidError, or one of Accept's; the answer has none.
+func (ac *Accepter) AcceptPoll(ctx context.Context, project string,
+	s PollSubmission) (store.Accepted, error) {
 	named := []Submission{s.Submission}
 	if s.OnResult != nil {
 		named = append(named, *s.OnResult)
@@ -71,7 +74,8 @@ func (ac *Accepter) AcceptPoll(ctx context.Context, project string, s PollSubmis
 }
 
 // pollDraft judges a poll. Its error is a *store.InvalidError with every field that is wrong.
-func (ac *Accepter) pollDraft(v *acceptView, project string, s *PollSubmission, now time.Time) (store.Draft, error) {
+func (ac *Accepter) pollDraft(v *acceptView, project string, s *PollSubmission,
+	now time.Time) (store.Draft, error) {
 	asked := s.Submission
 	asked.Invalid = nil
 	if asked.Method == "" && asked.Body == nil {
@@ -108,7 +112,8 @@ func (ac *Accepter) pollDraft(v *acceptView, project string, s *PollSubmission, 
 }
 
 // requestFields are those of a submission that stand in a poll's request.
-var requestFields = [...]string{"url", "endpoint", "method", "headers", "payload", "body", "body_base64", "content_type", "signer"}
+var requestFields = [...]string{"url", "endpoint", "method", "headers", "payload", "body", "body_base64",
+	"content_type", "signer"}
 
 // ofRequest names a field of a submission as it stands in a poll.
 func ofRequest(field string) string {
@@ -150,8 +155,10 @@ func (s *PollSubmission) rule(f *Findings) store.JSONText {
 	return rule
 }
 
-// resultDraft judges a poll's result callback. What it does not say of reference, topic and labels is the poll's.
-func (ac *Accepter) resultDraft(v *acceptView, project string, s *PollSubmission, now time.Time, f *Findings) *store.ResultDraft {
+// resultDraft judges a poll's result callback. What it does not say of reference, topic and labels is the
+// poll's.
+func (ac *Accepter) resultDraft(v *acceptView, project string, s *PollSubmission, now time.Time,
+	f *Findings) *store.ResultDraft {
 	r := *s.OnResult
 	r.Body, r.BodyField = []byte("{}"), "payload"
 	if r.Ref == "" {
@@ -192,8 +199,8 @@ func (ac *Accepter) RunSpawned(ctx context.Context) {
 	}
 }
 
-// tellPause has the index know that a lane is paused, which may have been made just now in a project that is, before it hears of what
-// is in it.
+// tellPause has the index know that a lane is paused, which may have been made just now in a project that is,
+// before it hears of what is in it.
 func (ac *Accepter) tellPause(ctx context.Context, project string, lane int64) {
 	v, err := ac.Catalog.Project(ctx, project)
 	if err == nil && v.PausedUntil > ac.clock.Now() && !ac.index.Paused(lane) {

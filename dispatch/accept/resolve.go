@@ -64,7 +64,8 @@ type acceptView struct {
 // PlainView is that of a project that has set nothing.
 func PlainView() *acceptView { return &acceptView{ProjectView: &ProjectView{}} }
 
-// blindView is that of whoever does not know what the project has set: names that no preset has may be its own.
+// blindView is that of whoever does not know what the project has set: names that no preset has may be its
+// own.
 func blindView() *acceptView { return &acceptView{ProjectView: &ProjectView{blind: true}} }
 
 // view reads what the submissions are judged by.
@@ -81,7 +82,8 @@ func (ac *Accepter) view(ctx context.Context, project string, subs []Submission)
 		}
 	}
 	if len(names) > 0 {
-		if v.endpoints, err = ac.Catalog.Named(ctx, project, names); err != nil {
+		v.endpoints, err = ac.Catalog.Named(ctx, project, names)
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -108,7 +110,8 @@ func (v *ProjectView) successOf(s store.Success) (store.Success, error) {
 		return r, nil
 	}
 	if presets := rule.Names(); !slices.Contains(presets, s.Name) {
-		return store.Success{}, fmt.Errorf("%q is not a success rule; known are %s, this project's own, or give an object",
+		return store.Success{}, fmt.Errorf("%q is not a success rule; known are %s, this project's own, or "+
+			"give an object",
 			s.Name, strings.Join(presets, ", "))
 	}
 	return s, nil
@@ -197,12 +200,14 @@ func ProjectSending(d *store.Defaults) sending {
 // programSending is what is chosen where nobody has chosen anything.
 func programSending() sending {
 	return sending{
-		Policy: store.PolicyChoice{Name: DefaultPolicyName}, Success: store.Success{Name: rule.Default}, Signer: sign.Standard,
+		Policy: store.PolicyChoice{Name: DefaultPolicyName}, Success: store.Success{Name: rule.Default},
+		Signer: sign.Standard,
 	}
 }
 
-// resolve finds how a callback is sent: as the submission says; else its endpoint; else its project; else the program. A callback keeps
-// its policy and its success rule as they are now; how it is signed is its endpoint's to say whenever it is sent.
+// resolve finds how a callback is sent: as the submission says; else its endpoint; else its project; else the
+// program. A callback keeps its policy and its success rule as they are now; how it is signed is its
+// endpoint's to say whenever it is sent.
 func (v *acceptView) resolve(s *Submission, ep *store.Endpoint, c *store.Callback, f *Findings) {
 	wrong := len(*f)
 	chosen := v.Judge(&s.Choice, f)
@@ -220,16 +225,18 @@ func (v *acceptView) resolve(s *Submission, ep *store.Endpoint, c *store.Callbac
 		return
 	}
 	var err error
-	if c.Policy, err = v.PolicyOf(chosen.Policy); err != nil && !v.blind {
+	c.Policy, err = v.PolicyOf(chosen.Policy)
+	if err != nil && !v.blind {
 		f.Add("policy", "the endpoint's, or the project's: %s", err)
 	}
-	if c.Success, err = v.successOf(chosen.Success); err != nil && !v.blind {
+	c.Success, err = v.successOf(chosen.Success)
+	if err != nil && !v.blind {
 		f.Add("success", "the endpoint's, or the project's: %s", err)
 	}
 }
 
-// Policy returns the policy of a name in the project: its own, a preset, or one made by a formula such as "exp(1s,2,1h,10)". It is
-// store.ErrNotFound for any other.
+// Policy returns the policy of a name in the project: its own, a preset, or one made by a formula such as
+// "exp(1s,2,1h,10)". It is store.ErrNotFound for any other.
 func (ac *Accepter) Policy(ctx context.Context, project, name string) (store.Policy, error) {
 	v, err := ac.Catalog.Project(ctx, project)
 	if err != nil {

@@ -13,7 +13,8 @@ import (
 var errNoTemplates = errors.New("schedules need a reader of templates")
 
 // TemplateDraft makes a callback out of a template. Its error is a *store.InvalidError, or the store's.
-func (ac *Accepter) TemplateDraft(ctx context.Context, project string, template []byte, now int64) (store.Draft, error) {
+func (ac *Accepter) TemplateDraft(ctx context.Context, project string, template []byte,
+	now int64) (store.Draft, error) {
 	if ac.o.ReadTemplate == nil {
 		return store.Draft{}, errNoTemplates
 	}

@@ -57,9 +57,9 @@ func CheckHeaderCards(headers []store.Header, f *Findings) {
 	}
 }
 
-// Check judges a submission as Accept would at now, as far as that can be done without a server, and accepts nothing: not whether its
-// address may be sent to, nor whether there is an endpoint, a policy, a rule or a profile of a name that no preset has. Its error is a
-// *store.InvalidError.
+// Check judges a submission as Accept would at now, as far as that can be done without a server, and accepts
+// nothing: not whether its address may be sent to, nor whether there is an endpoint, a policy, a rule or a
+// profile of a name that no preset has. Its error is a *store.InvalidError.
 func Check(s *Submission, now time.Time) error {
 	_, err := new(Accepter).draft(blindView(), store.DefaultProject, s, now)
 	return err
@@ -115,7 +115,8 @@ func (ac *Accepter) draft(v *acceptView, project string, s *Submission, now time
 	checkOrder(s, &f)
 	v.resolve(s, ep, &c, &f)
 	if s.Body == nil && sign.SignsBody(c.Signer) {
-		f.Add("signer", "puts its signature into the body, and there is none: have it put into the query or a header")
+		f.Add("signer", "puts its signature into the body, and there is none: have it put into the query "+
+			"or a header")
 	}
 	checkTimes(s, &c, now, &f)
 	if s.StartAttempt < 0 || s.StartAttempt > len(c.Policy.Tiers)+1 && !v.blind {
@@ -134,10 +135,12 @@ func (ac *Accepter) draft(v *acceptView, project string, s *Submission, now time
 }
 
 // checkTarget judges where the callback goes, and finds its lane. It returns its endpoint, if it has one.
-func (ac *Accepter) checkTarget(v *acceptView, s *Submission, c *store.Callback, f *Findings) *store.Endpoint {
+func (ac *Accepter) checkTarget(v *acceptView, s *Submission, c *store.Callback,
+	f *Findings) *store.Endpoint {
 	var ep *store.Endpoint
 	if s.Endpoint != "" {
-		if ep = v.endpoints[s.Endpoint]; ep == nil && !v.blind {
+		ep = v.endpoints[s.Endpoint]
+		if ep == nil && !v.blind {
 			f.Add("endpoint", "there is no endpoint with that id or external_id")
 		}
 	}
@@ -156,7 +159,8 @@ func (ac *Accepter) checkTarget(v *acceptView, s *Submission, c *store.Callback,
 	}
 	if s.Lane != "" {
 		if store.IsAddressLane(s.Lane) && s.Lane != c.Lane && ep == nil {
-			f.Add("lane", "has the form of an address and is not that of url; leave it out, or give a name of your own")
+			f.Add("lane", "has the form of an address and is not that of url; leave it out, or give a name "+
+				"of your own")
 		}
 		c.Lane = s.Lane
 	}
@@ -189,7 +193,8 @@ func checkEndpoint(ep *store.Endpoint, s *Submission, c *store.Callback, f *Find
 	case store.OverrideAny:
 	case store.OverrideSameHost:
 		if !store.SameHost(s.URL, ep.URL) {
-			f.Add("url", "has another scheme, host or port than the endpoint, which allows only its own (url_override: same_host)")
+			f.Add("url", "has another scheme, host or port than the endpoint, which allows only its own "+
+				"(url_override: same_host)")
 		}
 	default:
 		f.Add("url", "the endpoint allows no other address than its own (url_override: deny)")

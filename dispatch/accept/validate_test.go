@@ -75,9 +75,13 @@ func TestDraftRefusesByField(t *testing.T) {
 		{"policy.tiers", policy(func(p *store.Policy) { p.Tiers = make([]time.Duration, 101) })},
 		{"policy.timeout", policy(func(p *store.Policy) { p.Timeout = 99 * time.Millisecond })},
 		{"policy.timeout", policy(func(p *store.Policy) { p.Timeout = 61 * time.Second })},
-		{"policy.repeat_last", policy(func(p *store.Policy) { p.RepeatLast, p.Tiers = true, []time.Duration{time.Minute} })},
+		{"policy.repeat_last", policy(func(p *store.Policy) {
+			p.RepeatLast, p.Tiers = true, []time.Duration{time.Minute}
+		})},
 		{"policy.repeat_last", policy(func(p *store.Policy) { p.RepeatLast, p.Deadline = true, time.Hour })},
-		{"policy.repeat_last", policy(func(p *store.Policy) { p.RepeatLast, p.Deadline, p.Tiers = true, time.Hour, []time.Duration{1} })},
+		{"policy.repeat_last", policy(func(p *store.Policy) {
+			p.RepeatLast, p.Deadline, p.Tiers = true, time.Hour, []time.Duration{1}
+		})},
 		{"policy.deadline", policy(func(p *store.Policy) { p.Deadline = -1 })},
 		{"policy.jitter", policy(func(p *store.Policy) { p.Jitter = math.NaN() })},
 		{"policy.jitter", policy(func(p *store.Policy) { p.Jitter = 1.01 })},
@@ -103,7 +107,8 @@ func TestDraftRefusesByField(t *testing.T) {
 			continue
 		}
 		found := slices.ContainsFunc(invalid.Fields, func(f store.FieldError) bool {
-			return (f.Field == c.field || c.field == "headers" && strings.HasPrefix(f.Field, "headers")) && f.Message != ""
+			return (f.Field == c.field || c.field == "headers" && strings.HasPrefix(f.Field, "headers")) &&
+				f.Message != ""
 		})
 		if !found || len(invalid.Fields) != 1 {
 			t.Errorf("%s: the findings are %v", c.field, invalid)
@@ -124,15 +129,19 @@ func TestDraftFillsInDefaults(t *testing.T) {
 	}
 	c := d.Callback
 	switch {
-	case c.Method != "PUT", c.Lane != "https://shop.example:443", c.ContentType != "text/plain; charset=utf-8":
+	case c.Method != "PUT", c.Lane != "https://shop.example:443",
+		c.ContentType != "text/plain; charset=utf-8":
 		t.Errorf("method %s, lane %s, content type %s", c.Method, c.Lane, c.ContentType)
 	case c.DueAt != now.UnixMilli(), c.FirstDueAt != c.DueAt, c.ExpiresAt != c.DueAt+60_000:
 		t.Errorf("a due time in the past is now: %d, %d, %d", c.DueAt, c.FirstDueAt, c.ExpiresAt)
-	case c.LadderBase != -3, c.MaxAttempts() != 7, c.Policy.Name != "payment", c.Success.Name != "http-2xx", c.Signer != "standard-v1":
-		t.Errorf("ladder base %d, max attempts %d, policy %s, success %s, signer %s", c.LadderBase, c.MaxAttempts(), c.Policy.Name, c.Success.Name, c.Signer)
+	case c.LadderBase != -3, c.MaxAttempts() != 7, c.Policy.Name != "payment", c.Success.Name != "http-2xx",
+		c.Signer != "standard-v1":
+		t.Errorf("ladder base %d, max attempts %d, policy %s, success %s, signer %s", c.LadderBase,
+			c.MaxAttempts(), c.Policy.Name, c.Success.Name, c.Signer)
 	}
 	// A GET may come without a body; a fraction of a millisecond is never early.
-	d, err = e.draft(PlainView(), "p", &Submission{URL: "https://shop.example/", Method: "GET", Delay: pointer(1500 * time.Microsecond)}, now)
+	d, err = e.draft(PlainView(), "p", &Submission{URL: "https://shop.example/", Method: "GET",
+		Delay: pointer(1500 * time.Microsecond)}, now)
 	if err != nil || d.Body != nil || d.Callback.DueAt != now.UnixMilli()+2 {
 		t.Errorf("GET: %v, body %v, due %d", err, d.Body, d.Callback.DueAt-now.UnixMilli())
 	}

@@ -79,8 +79,9 @@ func idle(t *testing.T, s Store, q interface {
 	ix := index.New(index.Options{Schedule: q, Clock: c, Logger: log, Times: times})
 	ac := accept.New(accept.Options{Index: ix, Clock: c, Logger: log})
 	return New(Options{
-		Store: s, Schedule: q, Index: ix, Accept: ac, Clock: c, Logger: log, Times: times, Observer: noObserver{},
-		Workers: 512, LaneConcurrency: 32,
+		Store: s, Schedule: q, Index: ix, Accept: ac, Clock: c, Logger: log, Times: times,
+		Observer: noObserver{},
+		Workers:  512, LaneConcurrency: 32,
 	})
 }
 

@@ -63,7 +63,8 @@ func (rn *Runner) skipStopped(ctx context.Context, r ready) (first ready, more b
 // attemptOne makes one attempt of a stamped callback, releases its lock, and passes the result on to be
 // settled. It returns the one that begins in its place. Committed is closed, if it is not nil, when the
 // result is in SQL or was given up.
-func (rn *Runner) attemptOne(ctx context.Context, r ready, committed chan<- struct{}) (next ready, more bool) {
+func (rn *Runner) attemptOne(ctx context.Context, r ready,
+	committed chan<- struct{}) (next ready, more bool) {
 	rn.awaitDue(&r)
 	if r.w.Lost {
 		rn.metrics.crashed.Inc()
@@ -150,17 +151,20 @@ type ended struct {
 	next *store.OpenRow
 	// putBack is why it was put back without an attempt.
 	putBack string
-	// generation of the index when the lock was released: a rebuild since then may have taken it again for this attempt.
+	// generation of the index when the lock was released: a rebuild since then may have taken it again for
+	// this attempt.
 	generation int64
 	// committed is closed when the result was committed, or given up; nil: nobody waits for it.
 	committed chan<- struct{}
 }
 
-// urgent says whether somebody waits for the lease's result: for its lock, or for what the lane learns of its receiver.
+// urgent says whether somebody waits for the lease's result: for its lock, or for what the lane learns of its
+// receiver.
 func urgent(l *schedule.Lease) bool { return l.Lock != "" || l.Health != schedule.Answering }
 
 // try decides how the claimed callback goes on; mostly by sending it.
-func (rn *Runner) try(ctx context.Context, w *store.Stamped, l *schedule.Lease, claimed time.Time) (out ended) {
+func (rn *Runner) try(ctx context.Context, w *store.Stamped, l *schedule.Lease,
+	claimed time.Time) (out ended) {
 	out = ended{lease: l, urgent: urgent(l), result: store.Result{ID: w.ID, Fence: w.Fence, Stamped: w}}
 	now := rn.clock.Now()
 	switch {
@@ -175,9 +179,11 @@ func (rn *Runner) try(ctx context.Context, w *store.Stamped, l *schedule.Lease, 
 	started := time.Now()
 	defer func() {
 		if p := recover(); p != nil {
-			rn.log.Error("attempt panicked", "callback_id", store.CallbackPrefix+w.ID, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			rn.log.Error("attempt panicked", "callback_id", store.CallbackPrefix+w.ID, "panic", fmt.Sprint(p),
+				"stack", string(debug.Stack()))
 			resp := outbound.Response{
-				Class: store.ClassPanic, Outcome: store.AttemptUnknown, Error: "the attempt panicked in the dispatcher",
+				Class: store.ClassPanic, Outcome: store.AttemptUnknown,
+				Error:     "the attempt panicked in the dispatcher",
 				StartedAt: started, EndedAt: time.Now(),
 			}
 			out = rn.decide(ctx, w, l, resp)
@@ -214,17 +220,20 @@ func (rn *Runner) try(ctx context.Context, w *store.Stamped, l *schedule.Lease, 
 	return out
 }
 
-// tooOld puts an attempt off: so much was lost on the way to it that its claim, and its lock, would end before it does.
+// tooOld puts an attempt off: so much was lost on the way to it that its claim, and its lock, would end
+// before it does.
 func (rn *Runner) tooOld(w *store.Stamped, age time.Duration, out ended) ended {
-	rn.log.Warn("an attempt was put off: its claim had grown too old", "callback_id", store.CallbackPrefix+w.ID, "age", age)
+	rn.log.Warn("an attempt was put off: its claim had grown too old", "callback_id",
+		store.CallbackPrefix+w.ID, "age", age)
 	out.putBack = "claim_old"
 	out.result.State, out.result.DueAt, out.result.Diverts = store.Scheduled, w.DueAt, 1
 	return out
 }
 
-// extend lengthens the lease, once, where the claim in SQL lives longer, and the lock with it. It says whether a lock that
-// the callback needs is still held: always, because a rebuild knows of a lock only from the stamp on, so that one taken
-// before may have been forgotten, and taken by somebody else, when the stamp commits.
+// extend lengthens the lease, once, where the claim in SQL lives longer, and the lock with it. It says
+// whether a lock that the callback needs is still held: always, because a rebuild knows of a lock only from
+// the stamp on, so that one taken before may have been forgotten, and taken by somebody else, when the stamp
+// commits.
 func (rn *Runner) extend(ctx context.Context, w *store.Stamped, l *schedule.Lease) bool {
 	longer := w.ClaimUntil > l.Until
 	if !longer && l.Lock == "" {
@@ -255,15 +264,17 @@ func (rn *Runner) unsigned(w *store.Stamped, why error) outbound.Response {
 	now := time.Now()
 	rn.log.Error("an attempt cannot be signed", "callback_id", store.CallbackPrefix+w.ID, "error", why)
 	r := outbound.Response{
-		Class: store.ClassSignError, Outcome: store.AttemptFailed, LocalTrouble: true, StartedAt: now, EndedAt: now,
-		Error: "a secret cannot be read",
+		Class: store.ClassSignError, Outcome: store.AttemptFailed, LocalTrouble: true, StartedAt: now,
+		EndedAt: now,
+		Error:   "a secret cannot be read",
 	}
 	switch {
 	case errors.Is(why, secret.ErrNoSecret):
 		r.Error = "there is no secret for the signer: give the endpoint or the project one"
 	case errors.Is(why, secret.ErrNotForHost):
 		// Only a person can cure that: the attempt is charged, and the callback ends as dead.
-		r.Error = "the signer's secret was not given for this host: give a new one with the host among its hosts"
+		r.Error = "the signer's secret was not given for this host: give a new one with the host among its " +
+			"hosts"
 		r.LocalTrouble, r.Charged = false, true
 	case errors.Is(why, store.ErrNotFound):
 		r.Error = "a header was sealed for a poll that was purged: give the callback a new one"
@@ -295,11 +306,13 @@ func (rn *Runner) send(ctx context.Context, w *store.Stamped, t *target) outboun
 	return rn.o.Sender.Send(ctx, r)
 }
 
-// workerIdle is how long a worker without an attempt stays. A new goroutine begins with a small stack, which an attempt makes
-// grow several times: with each attempt on a goroutine of its own that was an eighth of all CPU time.
+// workerIdle is how long a worker without an attempt stays. A new goroutine begins with a small stack, which
+// an attempt makes grow several times: with each attempt on a goroutine of its own that was an eighth of all
+// CPU time.
 const workerIdle = time.Second
 
-// start makes the attempt on a worker that is idle, or on a new one. Workers are bounded as attempts are, by the slots.
+// start makes the attempt on a worker that is idle, or on a new one. Workers are bounded as attempts are, by
+// the slots.
 func (rn *Runner) start(ctx context.Context, r ready) {
 	select {
 	case rn.idle <- r:

@@ -11,19 +11,19 @@ import (
 )
 
 const (
-	// claimBatch is the most that one claim takes; with many shards less, so that one shard's claim does not reserve the
-	// slots of all.
+	// claimBatch is the most that one claim takes; with many shards less, so that one shard's claim does not
+	// reserve the slots of all.
 	claimBatch    = 64
 	claimBatchMin = 8
-	// claimLead is how long before its due time a callback is claimed: its lock, its stamp and what these wait for are then behind it
-	// when it is due. It is held until then (ADR 0015).
+	// claimLead is how long before its due time a callback is claimed: its lock, its stamp and what these
+	// wait for are then behind it when it is due. It is held until then (ADR 0015).
 	claimLead = 30 * time.Millisecond
 	// backlogWait is how long a claimer that sees work it has no slots for waits before it looks again.
 	backlogWait = 20 * time.Millisecond
 	// slotsWait is how long a claimer that had no slot waits for more than one.
 	slotsWait = 2 * time.Millisecond
-	// emptyRounds is how many claims in a row may come back empty-handed though more is there (they promote) before the
-	// claimer pauses.
+	// emptyRounds is how many claims in a row may come back empty-handed though more is there (they promote)
+	// before the claimer pauses.
 	emptyRounds = 256
 )
 
@@ -45,7 +45,8 @@ func (rn *Runner) runClaims(ctx, sending context.Context, shard int) {
 			continue
 		}
 		sent, generation := time.Now(), rn.generation.Load()
-		asked = sent // without slots, too, now and then: a claim also reaps, and notices an index that is another one
+		// without slots, too, now and then: a claim also reaps, and notices an index that is another one
+		asked = sent
 		claimed, err := rn.claim(ctx, shard, token, g)
 		if err != nil {
 			rn.slots.settle(g, nil)
@@ -59,7 +60,8 @@ func (rn *Runner) runClaims(ctx, sending context.Context, shard int) {
 		again, back := rn.limits.endClaim(shard, claimed.Leases, len(claimed.Leases) < g.n)
 		rn.putBackAside(sending, back)
 		rn.metrics.claimed(&claimed)
-		if before := seen.Seq; seen.Fell(generation, claimed.Seq) {
+		before := seen.Seq
+		if seen.Fell(generation, claimed.Seq) {
 			rn.limits.rolledBack(shard)
 			rn.attempts.Add(1)
 			go func() {
@@ -81,8 +83,10 @@ func (rn *Runner) runClaims(ctx, sending context.Context, shard int) {
 		} else if again || g.n == 0 {
 			continue
 		} else if claimed.Next != 0 && claimed.Next <= claimed.Now {
-			// There is more to promote. What is only ready, in lanes that have no slot left, is no reason to ask at once.
-			if empty++; empty < emptyRounds {
+			// There is more to promote. What is only ready, in lanes that have no slot left, is no reason to
+			// ask at once.
+			empty++
+			if empty < emptyRounds {
 				continue
 			}
 		}
@@ -131,8 +135,8 @@ func (rn *Runner) mayClaim(ctx context.Context, waker *schedule.Waker) bool {
 	return true
 }
 
-// claim asks the shard. A claim whose reply is lost is asked for again with the same token, so the batch is not lost with
-// it. It outlives ctx's end, for a batch that nobody hears of waits for its leases to run out.
+// claim asks the shard. A claim whose reply is lost is asked for again with the same token, so the batch is
+// not lost with it. It outlives ctx's end, for a batch that nobody hears of waits for its leases to run out.
 func (rn *Runner) claim(ctx context.Context, shard int, token string, g grant) (schedule.Claimed, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), index.Timeout)
 	defer cancel()

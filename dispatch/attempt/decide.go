@@ -16,34 +16,37 @@ import (
 const (
 	// maxHold is how long a receiver's Retry-After may hold its whole lane.
 	maxHold = time.Minute
-	// busyDelay is the least wait of a callback whose receiver is busy with the same business key; after maxBusy diverts it is
-	// charged, so that it cannot go on for ever.
+	// busyDelay is the least wait of a callback whose receiver is busy with the same business key; after
+	// maxBusy diverts it is charged, so that it cannot go on for ever.
 	busyDelay = 3 * time.Second
 	maxBusy   = 100
-	// blockedTries is how many attempts in a row may be refused by the egress guard before the callback is dead.
+	// blockedTries is how many attempts in a row may be refused by the egress guard before the callback is
+	// dead.
 	blockedTries = 3
 	// blockedPage is how many attempts are read at a time to count them: those that are not charged lie
 	// between.
 	blockedPage = 20
 )
 
-// decide turns how an attempt ended into what follows: state and reason, the next due time, what is charged, and what the
-// lane learns. It is the retry policy, whole; the store only applies it.
-func (rn *Runner) decide(ctx context.Context, w *store.Stamped, l *schedule.Lease, resp outbound.Response) ended {
+// decide turns how an attempt ended into what follows: state and reason, the next due time, what is charged,
+// and what the lane learns. It is the retry policy, whole; the store only applies it.
+func (rn *Runner) decide(ctx context.Context, w *store.Stamped, l *schedule.Lease,
+	resp outbound.Response) ended {
 	endedAt := rn.clock.At(resp.EndedAt)
 	a := &store.Attempt{
-		CallbackID:        w.ID,
-		Project:           w.Project,
-		Trigger:           w.Trigger,
-		Outcome:           resp.Outcome,
-		Charged:           resp.Charged,
-		Class:             resp.Class,
-		Status:            resp.Status,
-		Error:             resp.Error,
-		StartedAt:         rn.clock.At(resp.StartedAt).UnixMilli(),
-		EndedAt:           endedAt.UnixMilli(),
-		DueAt:             w.DueAt,
-		Lateness:          float64(rn.clock.At(resp.StartedAt).Sub(time.UnixMilli(w.DueAt)).Microseconds()) / 1000,
+		CallbackID: w.ID,
+		Project:    w.Project,
+		Trigger:    w.Trigger,
+		Outcome:    resp.Outcome,
+		Charged:    resp.Charged,
+		Class:      resp.Class,
+		Status:     resp.Status,
+		Error:      resp.Error,
+		StartedAt:  rn.clock.At(resp.StartedAt).UnixMilli(),
+		EndedAt:    endedAt.UnixMilli(),
+		DueAt:      w.DueAt,
+		Lateness: float64(rn.clock.At(resp.StartedAt).Sub(time.UnixMilli(w.DueAt)).Microseconds()) /
+			1000,
 		Timings:           resp.Timings,
 		RequestHeaders:    resp.RequestHeaders,
 		ResponseHeaders:   resp.ResponseHeaders,
@@ -54,7 +57,8 @@ func (rn *Runner) decide(ctx context.Context, w *store.Stamped, l *schedule.Leas
 		Fence:             w.Fence,
 	}
 	out := ended{
-		result: store.Result{ID: w.ID, Fence: w.Fence, Attempt: a, State: store.Scheduled, Charge: resp.Charged, Stamped: w},
+		result: store.Result{ID: w.ID, Fence: w.Fence, Attempt: a, State: store.Scheduled,
+			Charge: resp.Charged, Stamped: w},
 		lease:  l,
 		urgent: urgent(l),
 		class:  resp.Class,
@@ -92,7 +96,8 @@ func signalOf(resp *outbound.Response) schedule.Signal {
 		return schedule.Answered
 	}
 	switch resp.Class {
-	case store.ClassBlocked, store.ClassInvalidRequest, store.ClassCorrupt, store.ClassSignError, store.ClassPanic, store.ClassInterrupted,
+	case store.ClassBlocked, store.ClassInvalidRequest, store.ClassCorrupt, store.ClassSignError,
+		store.ClassPanic, store.ClassInterrupted,
 		store.ClassLocalInfra:
 		return schedule.NoSignal
 	}
@@ -103,7 +108,8 @@ func signalOf(resp *outbound.Response) schedule.Signal {
 const urgentWithin = 20 * time.Millisecond
 
 // next fills in state, reason and due time of the result.
-func (rn *Runner) next(ctx context.Context, w *store.Stamped, resp *outbound.Response, endedAt time.Time, out *ended) {
+func (rn *Runner) next(ctx context.Context, w *store.Stamped, resp *outbound.Response, endedAt time.Time,
+	out *ended) {
 	r := &out.result
 	later := func(wait time.Duration) { r.DueAt = schedule.DueAfter(endedAt, wait) }
 	switch {
@@ -136,7 +142,8 @@ func (rn *Runner) next(ctx context.Context, w *store.Stamped, resp *outbound.Res
 			r.Attempt = nil
 		}
 		later(0)
-	case resp.Class == store.ClassReceiverBusy && w.AttemptSeq-w.AttemptCount < cmp.Or(resp.MaxDefers, maxBusy):
+	case resp.Class == store.ClassReceiverBusy &&
+		w.AttemptSeq-w.AttemptCount < cmp.Or(resp.MaxDefers, maxBusy):
 		// Counted by rows that were not charged: diverts also count what the callback waited for its lock.
 		r.Diverts, r.Charge, r.Attempt.Charged = 1, false, false
 		if resp.Verdict == rule.VerdictHold {
@@ -158,8 +165,8 @@ func (rn *Runner) next(ctx context.Context, w *store.Stamped, resp *outbound.Res
 	}
 }
 
-// blockedBefore counts the charged attempts in a row that the egress guard has refused. If they cannot be read it says none: the
-// callback goes on, and the next attempt asks again.
+// blockedBefore counts the charged attempts in a row that the egress guard has refused. If they cannot be
+// read it says none: the callback goes on, and the next attempt asks again.
 func (rn *Runner) blockedBefore(ctx context.Context, w *store.Stamped) int {
 	n := 0
 	for before := 0; ; {
@@ -185,8 +192,10 @@ func (rn *Runner) blockedBefore(ctx context.Context, w *store.Stamped) int {
 	}
 }
 
-// failed walks the ladder after a charged failure. Of a poll every status may say that its order is not final yet: none stops it.
-func (rn *Runner) failed(ctx context.Context, w *store.Stamped, resp *outbound.Response, endedAt time.Time, r *store.Result) {
+// failed walks the ladder after a charged failure. Of a poll every status may say that its order is not final
+// yet: none stops it.
+func (rn *Runner) failed(ctx context.Context, w *store.Stamped, resp *outbound.Response, endedAt time.Time,
+	r *store.Result) {
 	poll := w.Kind == store.Poll
 	if !poll && resp.Status != 0 && slices.Contains(w.Policy.StopOn, resp.Status) {
 		r.State, r.Reason = store.Dead, store.Rejected
@@ -195,7 +204,8 @@ func (rn *Runner) failed(ctx context.Context, w *store.Stamped, resp *outbound.R
 		}
 		return
 	}
-	if resp.Class == store.ClassBlocked && w.LastClass == store.ClassBlocked && rn.blockedBefore(ctx, w)+1 >= blockedTries {
+	if resp.Class == store.ClassBlocked && w.LastClass == store.ClassBlocked &&
+		rn.blockedBefore(ctx, w)+1 >= blockedTries {
 		r.State, r.Reason = store.Dead, store.Blocked
 		return
 	}
@@ -231,7 +241,8 @@ func pastDeadline(w *store.Stamped, due int64) bool {
 	return w.Policy.Deadline > 0 && due > w.FirstDueAt+w.Policy.Deadline.Milliseconds()
 }
 
-// finalReason is the reason of a callback that has succeeded: of a poll, which final answer the upstream gave.
+// finalReason is the reason of a callback that has succeeded: of a poll, which final answer the upstream
+// gave.
 func finalReason(resp *outbound.Response) store.Reason {
 	switch resp.Verdict {
 	case rule.VerdictSuccess:
@@ -242,8 +253,9 @@ func finalReason(resp *outbound.Response) store.Reason {
 	return ""
 }
 
-// pollWait is how long a poll waits that is not final, and whether it goes on. An answer that says so moves it on to the next tier. An
-// error does not: the tier that came before is waited for again, the first if there was none, as often in a row as the error budget says.
+// pollWait is how long a poll waits that is not final, and whether it goes on. An answer that says so moves
+// it on to the next tier. An error does not: the tier that came before is waited for again, the first if
+// there was none, as often in a row as the error budget says.
 func pollWait(w *store.Stamped, resp *outbound.Response, r *store.Result) (wait time.Duration, more bool) {
 	tiers, moved := schedule.Tiers(w.Policy.Tiers), w.AttemptCount-w.LadderBase
 	if resp.Verdict == rule.VerdictOpen {
@@ -256,8 +268,8 @@ func pollWait(w *store.Stamped, resp *outbound.Response, r *store.Result) (wait 
 	return tiers.Wait(max(moved, 1), w.Policy.RepeatLast)
 }
 
-// pollHold is how long a poll, and its lane, wait whose upstream has asked for it: at least as long as lanes are held for anybody, and at
-// most as its policy hears of Retry-After.
+// pollHold is how long a poll, and its lane, wait whose upstream has asked for it: at least as long as lanes
+// are held for anybody, and at most as its policy hears of Retry-After.
 func pollHold(w *store.Stamped, asked time.Duration) time.Duration {
 	return min(asked, max(w.Policy.RetryAfterCap, maxHold))
 }

@@ -32,7 +32,8 @@ func TestDecide(t *testing.T) {
 func TestDecideKeepsTheAttempt(t *testing.T) {
 	t.Parallel()
 	d := newDecision()
-	d.w.Trigger, d.resp.Error, d.resp.KeyID, d.resp.ResponseBody, d.resp.ResponseTruncated = store.Manual, "why", "key", "body", true
+	d.w.Trigger, d.resp.Error, d.resp.KeyID, d.resp.ResponseBody, d.resp.ResponseTruncated = store.Manual,
+		"why", "key", "body", true
 	a := d.decide(t).result.Attempt
 	end := decisionEnd.UnixMilli()
 	if a.CallbackID != "x" || a.Project != "p" || a.Fence != 7 || a.StartedAt != end-40 ||
@@ -54,7 +55,9 @@ func TestDecideDraws(t *testing.T) {
 		least, most time.Duration
 		want        string
 	}{
-		{"never sent", func(d *decision) { d.resp.LocalTrouble, d.resp.Charged = true, false }, 5 * time.Second,
+		{"never sent", func(d *decision) {
+			d.resp.LocalTrouble, d.resp.Charged = true, false
+		}, 5 * time.Second,
 			30 * time.Second, "no row, 1 divert"},
 		{"perhaps sent", func(d *decision) {
 			d.resp.LocalTrouble, d.resp.Charged, d.resp.Outcome = true, false, store.AttemptUnknown
@@ -100,7 +103,8 @@ func TestDecideBlocked(t *testing.T) {
 		dead bool
 	}{
 		{"the third", pastAttempts{List: []store.Attempt{blocked, blocked}}, true},
-		{"after others", pastAttempts{List: []store.Attempt{failed, blocked, uncharged, stale, blocked}}, true},
+		{"after others", pastAttempts{List: []store.Attempt{failed, blocked, uncharged, stale, blocked}},
+			true},
 		{
 			"before very many others",
 			pastAttempts{List: append([]store.Attempt{blocked, blocked},

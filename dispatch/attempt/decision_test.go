@@ -54,7 +54,8 @@ var decisionEnd = time.UnixMilli(1_800_000_000_000)
 func newDecision() *decision {
 	d := &decision{
 		w: store.Stamped{Callback: store.Callback{
-			ID: "x", Project: "p", DueAt: decisionEnd.UnixMilli() - 50, FirstDueAt: decisionEnd.UnixMilli(), Fence: 7,
+			ID: "x", Project: "p", DueAt: decisionEnd.UnixMilli() - 50, FirstDueAt: decisionEnd.UnixMilli(),
+			Fence: 7,
 			Policy: store.Policy{Tiers: []time.Duration{10 * time.Second, 20 * time.Second},
 				RetryAfterCap: time.Minute, OverloadFloor: 30 * time.Second},
 		}},
@@ -68,7 +69,8 @@ func newDecision() *decision {
 // failed has the attempt end in that class, without an answer.
 func (d *decision) failed(class store.Class) {
 	d.resp = outbound.Response{
-		Class: class, Outcome: store.AttemptFailed, Charged: true, StartedAt: decisionEnd.Add(-40 * time.Millisecond), EndedAt: decisionEnd,
+		Class: class, Outcome: store.AttemptFailed, Charged: true,
+		StartedAt: decisionEnd.Add(-40 * time.Millisecond), EndedAt: decisionEnd,
 	}
 }
 
@@ -83,7 +85,9 @@ func (d *decision) decide(t *testing.T) ended {
 func describe(out *ended) string {
 	r := &out.result
 	parts := []string{strings.TrimSpace(string(r.State) + " " + string(r.Reason))}
-	since := func(ms int64) time.Duration { return time.Duration(ms-decisionEnd.UnixMilli()) * time.Millisecond }
+	since := func(ms int64) time.Duration {
+		return time.Duration(ms-decisionEnd.UnixMilli()) * time.Millisecond
+	}
 	add := func(yes bool, format string, args ...any) {
 		if yes {
 			parts = append(parts, fmt.Sprintf(format, args...))
@@ -114,7 +118,8 @@ func (d *decision) change(word, value string, _ bool) error {
 		"errors": &d.w.PollErrors, "max_defers": &d.resp.MaxDefers,
 	}
 	waits := map[string]*time.Duration{
-		"retry_after": &d.resp.RetryAfter, "retry_cap": &d.w.Policy.RetryAfterCap, "deadline": &d.w.Policy.Deadline,
+		"retry_after": &d.resp.RetryAfter, "retry_cap": &d.w.Policy.RetryAfterCap,
+		"deadline":    &d.w.Policy.Deadline,
 		"defer_after": &d.resp.DeferAfter, "first_tier": &d.w.Policy.Tiers[0],
 	}
 	switch {

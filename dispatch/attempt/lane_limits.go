@@ -24,8 +24,10 @@ const (
 // and its result waits to be committed afterwards. So that neither takes a place of its lane:
 //
 //   - A claim names the leases whose attempts have ended with an answer. They count no longer.
-//   - A claim prefetches from a lane that is full: it brings leases beyond the lane's room, which do not count. The
-//     attempt of one begins in the place of another that has ended. The message that stops counting that one, a claim
+//   - A claim prefetches from a lane that is full: it brings leases beyond the lane's room, which do not
+//     count. The
+//     attempt of one begins in the place of another that has ended. The message that stops counting that one,
+//     a claim
 //     or a settlement, counts its successor in the same script.
 //
 // A lease of this process is in one of these states:
@@ -132,7 +134,8 @@ func (w *laneLimits) beginClaim(shard int) (named []schedule.EndedLease, prefetc
 	s := &w.shards[shard]
 	s.claiming, s.named = true, s.named[:0]
 	for lane, n := range s.lanes {
-		if n.asked = false; n.stopped > 0 {
+		n.asked = false
+		if n.stopped > 0 {
 			continue // what a claim brought would go back
 		}
 		if count := min(len(n.ended), schedule.MaxEnded-len(s.named)); count > 0 {
@@ -266,7 +269,9 @@ func (w *laneLimits) drop(l *schedule.Lease) (back []ready) {
 	_, s, n := w.of(l.Lane)
 	dropped := l.LeaseRef()
 	delete(n.stamping, dropped)
-	n.uncounted = slices.DeleteFunc(n.uncounted, func(u *schedule.Lease) bool { return u.LeaseRef() == dropped })
+	n.uncounted = slices.DeleteFunc(n.uncounted, func(u *schedule.Lease) bool {
+		return u.LeaseRef() == dropped
+	})
 	n.open--
 	return s.releaseWaiting(l.Lane, n)
 }

@@ -142,8 +142,8 @@ func (s *limitSide) step(kind string, some func(n int) int, drop bool) (bool, er
 	return true, nil
 }
 
-// idle says whether there is no lease that could have the place of another: a lease lasts longer than those that follow it in
-// its place.
+// idle says whether there is no lease that could have the place of another: a lease lasts longer than those
+// that follow it in its place.
 func (s *limitSide) idle() bool {
 	for _, n := range s.w.shards[0].lanes {
 		if n.open > 0 || len(n.ended) > 0 {
@@ -313,7 +313,8 @@ func (c *limitCourse) take(s *limitSide, kind string, some func(int) int, drop b
 	c.story = append(c.story, fmt.Sprintf("%s: %s, drop %t; on the wire %v", s.name, kind, drop, s.onWire()))
 	switch kind {
 	case "ask":
-		c.story = append(c.story, fmt.Sprintf("  %s ended %+v, prefetch %+v", s.req.Token, s.req.Ended, s.req.Prefetch))
+		c.story = append(c.story, fmt.Sprintf("  %s ended %+v, prefetch %+v", s.req.Token, s.req.Ended,
+			s.req.Prefetch))
 		for _, e := range s.req.Ended {
 			if e.Next.ID != "" {
 				c.replaced++
@@ -321,7 +322,8 @@ func (c *limitCourse) take(s *limitSide, kind string, some func(int) int, drop b
 		}
 	case "claim":
 		for _, l := range s.reply.Leases {
-			c.story = append(c.story, fmt.Sprintf("  lease %s of lane %d, ahead %t, full %t", l.ID, l.Lane, l.Ahead, l.Full))
+			c.story = append(c.story, fmt.Sprintf("  lease %s of lane %d, ahead %t, full %t", l.ID, l.Lane,
+				l.Ahead, l.Full))
 			if l.Ahead {
 				c.prefetched++
 			}
@@ -344,14 +346,17 @@ func (c *limitCourse) check(after string) {
 	one, two := c.sides[0].onWire(), c.sides[1].onWire()
 	for _, state := range states {
 		if n := one[state.Lane] + two[state.Lane]; n > state.InFlight || n > sideLimit {
-			c.fatalf("after %s %d of lane %d are on the wire, %d and %d, and %d count; its limit is %d\n%s", after, n,
-				state.Lane, one[state.Lane], two[state.Lane], state.InFlight, sideLimit, strings.Join(c.story, "\n"))
+			c.fatalf("after %s %d of lane %d are on the wire, %d and %d, and %d count; its limit is %d\n%s",
+				after, n,
+				state.Lane, one[state.Lane], two[state.Lane], state.InFlight, sideLimit,
+				strings.Join(c.story, "\n"))
 		}
 	}
 	for _, s := range c.sides {
 		for lane, n := range s.w.shards[0].lanes {
 			if err := n.sound(); err != nil {
-				c.fatalf("after %s, %s, lane %d: %v\n%s", after, s.name, lane, err, strings.Join(c.story, "\n"))
+				c.fatalf("after %s, %s, lane %d: %v\n%s", after, s.name, lane, err,
+					strings.Join(c.story, "\n"))
 			}
 		}
 	}
@@ -414,7 +419,8 @@ func (c *limitCourse) drain() {
 // all steps are taken, everything has been attempted; and in a drain nothing waits for ever.
 func TestLaneLimitsKeepConcurrency(t *testing.T) {
 	t.Parallel()
-	for name, end := range map[string]func(*limitCourse){"finished": (*limitCourse).finish, "drained": (*limitCourse).drain} {
+	for name, end := range map[string]func(*limitCourse){"finished": (*limitCourse).finish,
+		"drained": (*limitCourse).drain} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			prefetched, replaced := 0, 0
@@ -430,13 +436,15 @@ func TestLaneLimitsKeepConcurrency(t *testing.T) {
 					if rnd.IntN(rare) == 0 {
 						kinds = limitFaults
 					}
-					c.take(c.sides[rnd.IntN(2)], kinds[rnd.IntN(len(kinds))], rnd.IntN, rnd.IntN(min(rare+4, 20)) == 0)
+					c.take(c.sides[rnd.IntN(2)], kinds[rnd.IntN(len(kinds))], rnd.IntN,
+						rnd.IntN(min(rare+4, 20)) == 0)
 				}
 				end(c)
 				prefetched, replaced = prefetched+c.prefetched, replaced+c.replaced
 			})
 			if prefetched == 0 || replaced == 0 {
-				t.Errorf("%d leases were prefetched, and %d counted in place of others: the runs show nothing",
+				t.Errorf("%d leases were prefetched, and %d counted in place of others: the runs show "+
+					"nothing",
 					prefetched, replaced)
 			}
 			t.Logf("%d leases were prefetched, %d counted in place of others", prefetched, replaced)
@@ -456,7 +464,8 @@ func (c *limitCourse) run(steps string) {
 	}
 }
 
-// toFull are steps to a full lane, with some that were prefetched and wait, one of which has begun in the place of another.
+// toFull are steps to a full lane, with some that were prefetched and wait, one of which has begun in the
+// place of another.
 const toFull = "ask claim reply stamp* end send settle ask claim reply stamp* ask claim reply stamp* end "
 
 // Courses that went wrong once.
@@ -464,7 +473,8 @@ func TestLaneLimitsOnCourses(t *testing.T) {
 	t.Parallel()
 	for name, steps := range map[string]string{
 		// The index gives the batch again, and counts by what the repetition names, which has ended since.
-		"a repeated claim names what has ended since": "ask claim repeat end ask claim reply stamp* send settle",
+		"a repeated claim names what has ended since": "ask claim repeat end ask claim reply stamp* send " +
+			"settle",
 		// After one commit that failed the leases mostly live: the settlements say who has the places.
 		"a reset while leases live": "end end reset send settle",
 	} {

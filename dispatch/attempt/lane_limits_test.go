@@ -13,8 +13,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
-// TestLaneLimits takes the limits of lane 1 through the courses in testdata/lanes.txt, which says what the lines
-// mean.
+// TestLaneLimits takes the limits of lane 1 through the courses in testdata/lanes.txt, which says what the
+// lines mean.
 func TestLaneLimits(t *testing.T) {
 	t.Parallel()
 	transcript.File(t, "testdata/lanes.txt", func(t *testing.T, text string) string {
@@ -134,7 +134,8 @@ func (c *laneCourse) get(names []string, how string) string {
 	leases := make([]schedule.Lease, len(names))
 	for i, name := range names {
 		id, later := strings.CutSuffix(name, "'")
-		leases[i] = schedule.Lease{Item: schedule.Item{ID: id, Lane: 1}, Ahead: how == "ahead", Full: how != "short"}
+		leases[i] = schedule.Lease{Item: schedule.Item{ID: id, Lane: 1}, Ahead: how == "ahead",
+			Full: how != "short"}
 		if later {
 			leases[i].Token = "later"
 		}
@@ -149,7 +150,8 @@ func (c *laneCourse) start(names []string, mayWait bool) string {
 	var said []string
 	for _, name := range names {
 		r := c.leases[name]
-		said = append(said, map[turn]string{begins: "begins", waits: "waits", goesBack: "goes back"}[c.w.start(&r, mayWait)])
+		said = append(said, map[turn]string{begins: "begins", waits: "waits",
+			goesBack: "goes back"}[c.w.start(&r, mayWait)])
 	}
 	return strings.Join(slices.Compact(said), ", ")
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
-// lock takes the locks of those leases that need one and returns the leases that may go on. Conflicts are diverted: they
-// cost no attempt, and touch the index only.
+// lock takes the locks of those leases that need one and returns the leases that may go on. Conflicts are
+// diverted: they cost no attempt, and touch the index only.
 func (rn *Runner) lock(ctx context.Context, leases []schedule.Lease, now int64) []schedule.Lease {
 	var requests []schedule.Lease
 	var places []int
@@ -66,12 +66,12 @@ func conflictDelay(diverts int) time.Duration {
 	return min(base<<min(diverts, 5), 30*time.Second)
 }
 
-// unlockPatience is how long the result of an attempt waits for its lock to be released: an index that hangs must not use up what
-// is left of the claim.
+// unlockPatience is how long the result of an attempt waits for its lock to be released: an index that hangs
+// must not use up what is left of the claim.
 const unlockPatience = 100 * time.Millisecond
 
-// unlockSoon releases the lease's lock, if it has one, and returns when that is done or takes too long; the channel, nil without
-// a lock, is closed when it is done.
+// unlockSoon releases the lease's lock, if it has one, and returns when that is done or takes too long; the
+// channel, nil without a lock, is closed when it is done.
 func (rn *Runner) unlockSoon(ctx context.Context, l *schedule.Lease) <-chan struct{} {
 	if l.Lock == "" {
 		return nil

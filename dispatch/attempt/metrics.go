@@ -31,16 +31,21 @@ func newMetrics(p part.Metrics) *metrics {
 	m.claims = p.Counter("claims_total", "Claims that returned at least one lease.")
 	m.leases = p.Counter("leases_total", "Leases that claims returned.")
 	m.reaped = p.Counter("leases_reaped_total", "Leases that ran out.")
-	m.quarantined = p.Counter("index_records_quarantined_total", "Index records that could not be decoded and were set aside.")
+	m.quarantined = p.Counter("index_records_quarantined_total",
+		"Index records that could not be decoded and were set aside.")
 	m.wakes = p.CounterVec("wakes_total", "What ended a claimer's sleep.", "cause")
-	m.refused = p.CounterVec("stamps_refused_total", "Claims that SQL refused, by what became of them.", "result")
+	m.refused = p.CounterVec("stamps_refused_total", "Claims that SQL refused, by what became of them.",
+		"result")
 	m.diverted = p.CounterVec("diverts_total", "Callbacks put back uncharged.", "reason")
 	m.attempts = p.CounterVec("attempts_total", "Ended attempts.", "class", "outcome")
 	m.attemptTime = p.Histogram("attempt_seconds", "Time of an attempt, from its start to its end.")
 	m.lateness = p.Histogram("attempt_lateness_seconds", "Start of an attempt after its due time.")
-	m.stale = p.Counter("results_stale_total", "Results that came after their claim was lost, and had no effect.")
-	m.takenBack = p.Counter("stamps_taken_back_total", "Claims that were taken back because nobody knew whether their stamp was written.")
-	m.crashed = p.Counter("attempts_crashed_total", "Attempts recorded as crashed at the next claim: theirs had ended without a result.")
+	m.stale = p.Counter("results_stale_total",
+		"Results that came after their claim was lost, and had no effect.")
+	m.takenBack = p.Counter("stamps_taken_back_total",
+		"Claims that were taken back because nobody knew whether their stamp was written.")
+	m.crashed = p.Counter("attempts_crashed_total",
+		"Attempts recorded as crashed at the next claim: theirs had ended without a result.")
 	for _, c := range store.Classes {
 		outcome := store.AttemptFailed
 		if c == store.ClassOK {
@@ -78,7 +83,13 @@ func (m *metrics) ended(b *ended, c *store.Committed) {
 
 // watch adds gauges that are read when they are scraped.
 func (rn *Runner) watch(p part.Metrics) {
-	p.Gauge("attempts_in_flight", "Attempts being made by this process.", func() float64 { return float64(rn.slots.onWire()) })
-	p.Gauge("slots_in_use", "Callbacks that this process has claimed or is attempting.", func() float64 { return float64(rn.slots.inUse()) })
-	p.Gauge("results_waiting", "Results that are not committed yet.", func() float64 { return float64(len(rn.settler.results)) })
+	p.Gauge("attempts_in_flight", "Attempts being made by this process.", func() float64 {
+		return float64(rn.slots.onWire())
+	})
+	p.Gauge("slots_in_use", "Callbacks that this process has claimed or is attempting.", func() float64 {
+		return float64(rn.slots.inUse())
+	})
+	p.Gauge("results_waiting", "Results that are not committed yet.", func() float64 {
+		return float64(len(rn.settler.results))
+	})
 }

@@ -22,7 +22,8 @@ type Store interface {
 
 // Schedule is what this package needs of the index. redisq.Index and memq.Index satisfy it.
 type Schedule interface {
-	// Shards is how many there are; it never changes. Claim takes one of 0..Shards-1; the rest find theirs by lane.
+	// Shards is how many there are; it never changes. Claim takes one of 0..Shards-1; the rest find theirs by
+	// lane.
 	Shards() int
 	// ShardOf returns the shard that has the lane.
 	ShardOf(lane int64) int

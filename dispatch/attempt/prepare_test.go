@@ -36,7 +36,8 @@ func TestRefuse(t *testing.T) {
 			s.Outcome == schedule.Ack, " ", s.Outcome == schedule.Divert, " ", due, " ", s.Retry))
 	}
 	want := []string{
-		"parked token true false false 77 true", "dropped token false true false 0 false", "behind token false false true soon true false",
+		"parked token true false false 77 true", "dropped token false true false 0 false",
+		"behind token false false true soon true false",
 		"corrupt token false true false 0 false",
 	}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
@@ -146,7 +147,8 @@ func TestConflictDelay(t *testing.T) {
 			shortest, longest = min(shortest, d), max(longest, d)
 		}
 		if shortest < least || longest > most || diverts < 5 && longest-shortest < most/3 {
-			t.Errorf("after %d diverts: %s to %s, want them within %s and %s", diverts, shortest, longest, least,
+			t.Errorf("after %d diverts: %s to %s, want them within %s and %s", diverts, shortest, longest,
+				least,
 				most)
 		}
 	}

@@ -1,11 +1,12 @@
 // Package attempt claims what is due, locks and stamps it, sends it, decides what follows, and settles it.
 //
-// Nothing is sent without a stamp: SQL's fence makes a claim this process's own, the index only says whom to ask for.
-// A result takes effect only if the fence is still the stamp's; then, and only then, the index is told. A lock guards
-// the wire: it is taken after the claim and released when the attempt ends, before its result commits.
+// Nothing is sent without a stamp: SQL's fence makes a claim this process's own, the index only says whom to
+// ask for. A result takes effect only if the fence is still the stamp's; then, and only then, the index is
+// told. A lock guards the wire: it is taken after the claim and released when the attempt ends, before its
+// result commits.
 //
-// Exactly-once is not on offer: after a crash an attempt is made again, and the receiver drops what it has seen, by
-// webhook-id.
+// Exactly-once is not on offer: after a crash an attempt is made again, and the receiver drops what it has
+// seen, by webhook-id.
 package attempt
 
 import (
@@ -96,9 +97,11 @@ type Runner struct {
 // New returns a Runner that does not run yet. It listens to the index.
 func New(o Options) *Runner {
 	rn := &Runner{
-		o: o, times: o.Times, log: o.Logger, clock: o.Clock, metrics: newMetrics(o.Metrics), observer: o.Observer,
-		index: o.Index, accept: o.Accept, secret: o.Secrets,
-		slots: newSlots(o.Workers), idle: make(chan ready), suspects: make(chan struct{}, 1), drain: make(chan struct{}),
+		o: o, times: o.Times, log: o.Logger, clock: o.Clock, metrics: newMetrics(o.Metrics),
+		observer: o.Observer,
+		index:    o.Index, accept: o.Accept, secret: o.Secrets,
+		slots: newSlots(o.Workers), idle: make(chan ready), suspects: make(chan struct{}, 1),
+		drain: make(chan struct{}),
 	}
 	rn.wakers = make([]*schedule.Waker, o.Schedule.Shards())
 	for i := range rn.wakers {
@@ -120,9 +123,9 @@ type Observer interface {
 	Crashed(w *store.Stamped, now int64)
 }
 
-// Run claims and attempts until ctx ends or BeginDrain is called, whichever is first. Claiming stops at once then,
-// attempts in flight go on for at most DrainTimeout, and the rest is handed back uncharged. It returns when all its
-// goroutines have ended. RunSettle must run for longer.
+// Run claims and attempts until ctx ends or BeginDrain is called, whichever is first. Claiming stops at once
+// then, attempts in flight go on for at most DrainTimeout, and the rest is handed back uncharged. It returns
+// when all its goroutines have ended. RunSettle must run for longer.
 func (rn *Runner) Run(ctx context.Context) {
 	claims, stopClaims := context.WithCancel(ctx)
 	defer stopClaims()
@@ -159,8 +162,8 @@ func (rn *Runner) Drain() <-chan struct{} { return rn.drain }
 // InFlight is how many attempts are under way.
 func (rn *Runner) InFlight() int { return rn.slots.onWire() }
 
-// BeginDrain stops claiming at once and for good; readiness ends with it. What is accepted from now on is another process's to
-// send; the index is still told of it, until Run's context ends.
+// BeginDrain stops claiming at once and for good; readiness ends with it. What is accepted from now on is
+// another process's to send; the index is still told of it, until Run's context ends.
 func (rn *Runner) BeginDrain() {
 	rn.drainOnce.Do(func() {
 		rn.draining.Store(true)
@@ -183,7 +186,8 @@ func (rn *Runner) awaitAttempts(sending context.Context, stop context.CancelCaus
 	select {
 	case <-done:
 	case <-timer.C:
-		rn.log.Warn("drain timeout: attempts in flight are ended and handed back", "in_flight", rn.slots.onWire())
+		rn.log.Warn("drain timeout: attempts in flight are ended and handed back", "in_flight",
+			rn.slots.onWire())
 		stop(errDrained)
 		for _, r := range rn.slots.giveUp() {
 			rn.start(sending, r)

@@ -13,12 +13,13 @@ import (
 )
 
 const (
-	// settleBatch and settleWait bound how long results gather before they are committed. Recording is not on the way of an
-	// attempt, so waiting is nearly free and makes a commit ten times cheaper.
+	// settleBatch and settleWait bound how long results gather before they are committed. Recording is not on
+	// the way of an attempt, so waiting is nearly free and makes a commit ten times cheaper.
 	settleBatch = 128
 	settleWait  = 10 * time.Millisecond
-	// settleMost is how many are committed together when more have gathered while the last batch was committed: so many as a group of
-	// the store has rows. With no more than settleBatch a busy store would let results fall behind the stamps it is asked for meanwhile.
+	// settleMost is how many are committed together when more have gathered while the last batch was
+	// committed: so many as a group of the store has rows. With no more than settleBatch a busy store would
+	// let results fall behind the stamps it is asked for meanwhile.
 	settleMost = 256
 	// commitRetry is how long to wait before results that SQL did not take are committed again.
 	commitRetry = 250 * time.Millisecond
@@ -28,10 +29,11 @@ const (
 type settler struct {
 	e       *Runner
 	results chan ended
-	// stuck says that results wait for a commit that failed. What is sent meanwhile could not be recorded either, and would
-	// be sent again when its claim runs out.
+	// stuck says that results wait for a commit that failed. What is sent meanwhile could not be recorded
+	// either, and would be sent again when its claim runs out.
 	stuck atomic.Bool
-	// given says that results were given up at the end of a drain: those that are left are not waited for any more.
+	// given says that results were given up at the end of a drain: those that are left are not waited for any
+	// more.
 	given bool
 }
 
@@ -39,8 +41,8 @@ func newSettler(e *Runner) *settler {
 	return &settler{e: e, results: make(chan ended, e.slots.most())}
 }
 
-// tellQueue is how many batches may wait for the index. What is more while it is down is told when it catches up: commits must not
-// wait for it, or claims run out.
+// tellQueue is how many batches may wait for the index. What is more while it is down is told when it catches
+// up: commits must not wait for it, or claims run out.
 const tellQueue = 128
 
 // add passes a result on. There is room for as many as the slots let be claimed, so it hardly ever waits.
@@ -89,7 +91,8 @@ func (s *settler) run(ctx context.Context) {
 			e.putBackAside(ctx, e.limits.resultsKnown(batch))
 			continue
 		}
-		if t := (told{settlements, batch}); len(tell) < tellQueue || !s.e.index.Failing() {
+		t := (told{settlements, batch})
+		if len(tell) < tellQueue || !s.e.index.Failing() {
 			tell <- t // which waits, if at all, for an index that answers
 		} else {
 			e.limits.addSuccessors(settlements)
@@ -115,12 +118,14 @@ func nextInOrder(batch []ended) (next []store.OpenRow) {
 // dueSoon says whether some of the settled are due now, or so soon that who sleeps may oversleep.
 func dueSoon(settlements []schedule.Settlement, now int64) bool {
 	return slices.ContainsFunc(settlements, func(s schedule.Settlement) bool {
-		return (s.Outcome == schedule.Reschedule || s.Outcome == schedule.Divert) && s.Due <= now+urgentWithin.Milliseconds()
+		return (s.Outcome == schedule.Reschedule || s.Outcome == schedule.Divert) &&
+			s.Due <= now+urgentWithin.Milliseconds()
 	})
 }
 
-// unlockAgain releases locks once more that a rebuild may have taken again: it found the claims of attempts that had ended, and
-// whose results were not committed yet. Otherwise they would be held until those claims run out.
+// unlockAgain releases locks once more that a rebuild may have taken again: it found the claims of attempts
+// that had ended, and whose results were not committed yet. Otherwise they would be held until those claims
+// run out.
 func (s *settler) unlockAgain(ctx context.Context, batch []ended, heard bool) {
 	now := s.e.generation.Load()
 	var again []*schedule.Lease
@@ -136,8 +141,8 @@ func (s *settler) unlockAgain(ctx context.Context, batch []ended, heard bool) {
 	s.e.index.Unlock(ctx, again...)
 }
 
-// gather returns the next batch: as soon as settleBatch results have gathered, or an urgent one, or settleWait after its first. Empty:
-// ctx has ended and nothing is left.
+// gather returns the next batch: as soon as settleBatch results have gathered, or an urgent one, or
+// settleWait after its first. Empty: ctx has ended and nothing is left.
 func (s *settler) gather(ctx context.Context) []ended {
 	var batch []ended
 	var timeout <-chan time.Time
@@ -221,8 +226,8 @@ func (s *settler) commit(ctx context.Context, batch []ended) []schedule.Settleme
 	}
 }
 
-// record goes through what SQL said of a batch. It returns the settlements with those of this batch, and what is left because SQL
-// went away after a part of the group, with the error of that.
+// record goes through what SQL said of a batch. It returns the settlements with those of this batch, and what
+// is left because SQL went away after a part of the group, with the error of that.
 func (s *settler) record(
 	settlements []schedule.Settlement, batch []*ended, committed []store.Committed,
 ) ([]schedule.Settlement, []*ended, error) {
@@ -234,16 +239,20 @@ func (s *settler) record(
 		case errors.Is(c.Err, store.ErrUnavailable):
 			left, away = append(left, b), c.Err
 		case c.Err != nil:
-			// This row alone cannot be recorded. Its claim runs out, and the count of claims without a result grows: at the latest
-			// that ends it, with a result that has no attempt to record.
-			s.e.log.Error("a result cannot be recorded", "callback_id", store.CallbackPrefix+b.result.ID, "error", c.Err)
+			// This row alone cannot be recorded. Its claim runs out, and the count of claims without a result
+			// grows: at the latest that ends it, with a result that has no attempt to record.
+			s.e.log.Error("a result cannot be recorded", "callback_id", store.CallbackPrefix+b.result.ID,
+				"error", c.Err)
 		default:
 			s.e.metrics.ended(b, c)
 			b.next = c.Next
-			if c.Won { // Otherwise another claim has the row by now. Our lease, if there still is one, runs out; its stamp then decides.
+			// Otherwise another claim has the row by now. Our lease, if there still is one, runs out; its
+			// stamp then decides.
+			if c.Won {
 				settlements = append(settlements, settlement(b, c))
 			} else if c.State.Terminal() {
-				// It was ended from outside while it was attempted: its lease must not keep a place in its lane until it runs out.
+				// It was ended from outside while it was attempted: its lease must not keep a place in its
+				// lane until it runs out.
 				settlements = append(settlements, settlement(b, c))
 			}
 		}
@@ -251,13 +260,14 @@ func (s *settler) record(
 	return settlements, left, away
 }
 
-// settleOnceMore says, while draining without SQL, whether to go on trying. Results that cannot be committed are lost with
-// the process: their claims run out, and they are attempted again, as after any crash.
+// settleOnceMore says, while draining without SQL, whether to go on trying. Results that cannot be committed
+// are lost with the process: their claims run out, and they are attempted again, as after any crash.
 func (rn *Runner) settleOnceMore(err error, results int) bool {
 	if time.Since(rn.index.SQLDownSince()) < rn.o.DrainTimeout {
 		return true
 	}
-	rn.log.Error("results could not be committed before the end; their callbacks will be attempted again", "error", err, "results", results)
+	rn.log.Error("results could not be committed before the end; their callbacks will be attempted again",
+		"error", err, "results", results)
 	return false
 }
 

@@ -45,7 +45,8 @@ func TestSettlement(t *testing.T) {
 			b.result.Attempt = new(store.Attempt)
 		}
 		want := c.want
-		want.ID, want.Lane, want.Due, want.Token, want.Signal, want.Won, want.HoldUntil = "x", 3, 1, "t", schedule.Unanswered, true, 9
+		want.ID, want.Lane, want.Due, want.Token, want.Signal, want.Won, want.HoldUntil = "x", 3, 1, "t",
+			schedule.Unanswered, true, 9
 		if c.state == store.Scheduled {
 			want.Due = 5
 		}
@@ -136,7 +137,8 @@ func TestGather(t *testing.T) {
 			}
 			began := time.Now()
 			if batch := s.gather(t.Context()); len(batch) != c.want || time.Since(began) != c.took {
-				t.Errorf("%s: %d after %s, want %d after %s", c.name, len(batch), time.Since(began), c.want, c.took)
+				t.Errorf("%s: %d after %s, want %d after %s", c.name, len(batch), time.Since(began), c.want,
+					c.took)
 			}
 		}
 		s := newSettler(&Runner{slots: newSlots(1)})
@@ -158,8 +160,8 @@ func TestGather(t *testing.T) {
 	})
 }
 
-// A callback whose last wait was cut short by its expiry is due at the expiry: claimed then, it ends and is not sent, though
-// this process's clock be a little behind the index's.
+// A callback whose last wait was cut short by its expiry is due at the expiry: claimed then, it ends and is
+// not sent, though this process's clock be a little behind the index's.
 func TestDueAtItsExpiryIsExpired(t *testing.T) {
 	e := Runner{clock: new(clock.Clock)}
 	at := time.Now().Add(5 * time.Millisecond).UnixMilli()

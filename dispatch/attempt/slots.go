@@ -9,13 +9,15 @@ import (
 )
 
 const (
-	// maxUnsettled: at this many uncommitted results no attempt begins, because a crash would send them again.
+	// maxUnsettled: at this many uncommitted results no attempt begins, because a crash would send them
+	// again.
 	maxUnsettled = 1024
 )
 
 // slots bound what a process has in each of three stages:
 //
-//   - claimed and not begun: as many as could begin at once, and the prefetch, which is what begins in prefetchTime;
+//   - claimed and not begun: as many as could begin at once, and the prefetch, which is what begins in
+//     prefetchTime;
 //   - on the wire: at most total, and a suspect (see suspect.go);
 //   - ended and not committed: at maxUnsettled nothing begins but a suspect; what is on the wire ends.
 //

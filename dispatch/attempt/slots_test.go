@@ -16,8 +16,8 @@ func leasesOf(healths ...schedule.Health) []schedule.Lease {
 	return l
 }
 
-// Lanes that hang hold at most half of the slots, with those that have not answered yet at most three quarters.
-// A quarter must be free for a claim to take what is not due yet.
+// Lanes that hang hold at most half of the slots, with those that have not answered yet at most three
+// quarters. A quarter must be free for a claim to take what is not due yet.
 func TestSlotsKeepRoomForLanesThatAnswer(t *testing.T) {
 	t.Parallel()
 	s := newSlots(8)
@@ -26,15 +26,18 @@ func TestSlotsKeepRoomForLanesThatAnswer(t *testing.T) {
 		t.Fatalf("first grant: %+v", g)
 	}
 	s.settle(g, leasesOf(schedule.TimingOut, schedule.TimingOut, schedule.TimingOut, schedule.TimingOut))
-	if g = s.reserve(64); g != (grant{n: 4, uncertain: 2, timingOut: 0, early: true}) {
+	g = s.reserve(64)
+	if g != (grant{n: 4, uncertain: 2, timingOut: 0, early: true}) {
 		t.Fatalf("with four that time out: %+v", g)
 	}
 	s.settle(g, leasesOf(schedule.Unproven, schedule.Unproven))
-	if g = s.reserve(64); g != (grant{n: 2, early: true}) {
+	g = s.reserve(64)
+	if g != (grant{n: 2, early: true}) {
 		t.Fatalf("with two unproven more: %+v", g)
 	}
 	s.settle(g, leasesOf(schedule.Answering, schedule.Answering))
-	if g = s.reserve(1); g != (grant{}) {
+	g = s.reserve(1)
+	if g != (grant{}) {
 		t.Fatalf("with none free: %+v", g)
 	}
 	select {
@@ -49,11 +52,13 @@ func TestSlotsKeepRoomForLanesThatAnswer(t *testing.T) {
 	default:
 		t.Fatal("no word that a slot is free")
 	}
-	if g = s.reserve(64); g != (grant{n: 1, uncertain: 1, timingOut: 1}) {
+	g = s.reserve(64)
+	if g != (grant{n: 1, uncertain: 1, timingOut: 1}) {
 		t.Fatalf("after one that timed out: %+v", g)
 	}
 	s.settle(g, nil)
-	for _, h := range []schedule.Health{schedule.TimingOut, schedule.TimingOut, schedule.TimingOut, schedule.Unproven, schedule.Unproven, schedule.Answering, schedule.Answering} {
+	for _, h := range []schedule.Health{schedule.TimingOut, schedule.TimingOut, schedule.TimingOut,
+		schedule.Unproven, schedule.Unproven, schedule.Answering, schedule.Answering} {
 		s.drop(h)
 	}
 	s.check(t, 0, 0, 0, 0)
@@ -63,7 +68,8 @@ func TestSlotsKeepRoomForLanesThatAnswer(t *testing.T) {
 func (s *slots) check(t *testing.T, claimed, wire, unsettled, waiting int) {
 	t.Helper()
 	if s.claimed != claimed || s.wire != wire || s.unsettled != unsettled || len(s.waiting) != waiting {
-		t.Errorf("%d are claimed, %d of them wait, %d are on the wire, %d are not settled; want %d, %d, %d, %d",
+		t.Errorf("%d are claimed, %d of them wait, %d are on the wire, %d are not settled; want %d, %d, "+
+			"%d, %d",
 			s.claimed, len(s.waiting), s.wire, s.unsettled, claimed, waiting, wire, unsettled)
 	}
 	if claimed+wire == 0 && (s.uncertain != 0 || s.timingOut != 0) {
@@ -114,7 +120,8 @@ func TestThePrefetchFollowsTheRate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlots(4)
-		for _, c := range []struct{ began, want int }{{0, 4}, {10, 4 + 5}, {10_000, 4 + maxPrefetch}, {0, 4}} {
+		for _, c := range []struct{ began, want int }{{0, 4}, {10, 4 + 5}, {10_000, 4 + maxPrefetch},
+			{0, 4}} {
 			s.reserve(0) // the time begins
 			s.mu.Lock()
 			s.began = c.began
@@ -122,7 +129,8 @@ func TestThePrefetchFollowsTheRate(t *testing.T) {
 			time.Sleep(2 * prefetchTime)
 			g := s.reserve(1000)
 			if g.n != c.want {
-				t.Errorf("after %d that began in %s %d may be claimed, want %d", c.began, 2*prefetchTime, g.n, c.want)
+				t.Errorf("after %d that began in %s %d may be claimed, want %d", c.began, 2*prefetchTime, g.n,
+					c.want)
 			}
 			s.settle(g, nil)
 		}

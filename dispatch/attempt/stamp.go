@@ -15,9 +15,10 @@ import (
 // poisonClaims is how many claims in a row may end without a result before the callback is dead.
 const poisonClaims = 5
 
-// prepare takes a claimed batch to its attempts: locks for those that need one, one stamp for all that remain, and a
-// goroutine for each that SQL says is ours. Whatever falls out on the way is put back and frees its slot. The claim was asked for
-// at sent: from then on its leases may run, however late its reply was read.
+// prepare takes a claimed batch to its attempts: locks for those that need one, one stamp for all that
+// remain, and a goroutine for each that SQL says is ours. Whatever falls out on the way is put back and frees
+// its slot. The claim was asked for at sent: from then on its leases may run, however late its reply was
+// read.
 func (rn *Runner) prepare(ctx context.Context, claimed schedule.Claimed, sent time.Time) {
 	leases := rn.lock(ctx, claimed.Leases, claimed.Now)
 	if len(leases) == 0 {
@@ -57,7 +58,8 @@ func (rn *Runner) prepare(ctx context.Context, claimed schedule.Claimed, sent ti
 		}
 		// What waits to begin counts as an attempt under way: a drain waits for it.
 		rn.attempts.Add(1)
-		r := ready{w: stamped[i], l: lease, claimed: sent, notBefore: dueFrom(sent, claimed.Now, stamped[i].DueAt)}
+		r := ready{w: stamped[i], l: lease, claimed: sent,
+			notBefore: dueFrom(sent, claimed.Now, stamped[i].DueAt)}
 		if rn.untilDue(&r) > 0 {
 			early = append(early, r)
 			continue
@@ -101,8 +103,8 @@ func (rn *Runner) launchInTime(ctx context.Context, early []ready) {
 	}
 }
 
-// dueFrom returns when a due time has come at the earliest, by an index's clock that read now after sent; zero if it had then. Of that
-// reading a part of a millisecond is cut off.
+// dueFrom returns when a due time has come at the earliest, by an index's clock that read now after sent;
+// zero if it had then. Of that reading a part of a millisecond is cut off.
 func dueFrom(sent time.Time, now, due int64) time.Time {
 	if due <= now {
 		return time.Time{}
@@ -110,8 +112,9 @@ func dueFrom(sent time.Time, now, due int64) time.Time {
 	return sent.Add(time.Duration(min(due-now, claimLead.Milliseconds())-1) * time.Millisecond)
 }
 
-// untilDue returns how long it is until a stamped callback is surely due by the index's clock. It is no more than the lead: by a
-// clock that was put back meanwhile it would be more, and what has been claimed was nearly due.
+// untilDue returns how long it is until a stamped callback is surely due by the index's clock. It is no more
+// than the lead: by a clock that was put back meanwhile it would be more, and what has been claimed was
+// nearly due.
 func (rn *Runner) untilDue(r *ready) time.Duration {
 	if r.notBefore.IsZero() {
 		return 0
@@ -172,7 +175,8 @@ func (rn *Runner) refuse(ctx context.Context, byID map[string]*schedule.Lease, r
 		}
 		if r.Corrupt {
 			why = "corrupt"
-			rn.log.Error("a callback's row cannot be decoded; it was set aside as dead, invalid", "callback_id", store.CallbackPrefix+r.ID)
+			rn.log.Error("a callback's row cannot be decoded; it was set aside as dead, invalid",
+				"callback_id", store.CallbackPrefix+r.ID)
 		}
 		rn.metrics.refused.WithLabelValues(why).Inc()
 		settlements, held = append(settlements, s), append(held, l)

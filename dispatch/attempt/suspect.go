@@ -11,14 +11,14 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// A callback whose attempt takes the process down with it must not take down the others with which it was claimed: each crash
-// counts against all that were in flight. So who has been in flight at suspectClaims crashes in a row is a suspect: it is
-// stamped alone, and the next one only after its result is committed. A crash then counts against one suspect only, and the
-// innocent ones clear themselves.
+// A callback whose attempt takes the process down with it must not take down the others with which it was
+// claimed: each crash counts against all that were in flight. So who has been in flight at suspectClaims
+// crashes in a row is a suspect: it is stamped alone, and the next one only after its result is committed. A
+// crash then counts against one suspect only, and the innocent ones clear themselves.
 const (
 	suspectClaims = 2
-	// suspectTime is how long the suspects of one claim go on one after the other; the rest is handed back then, before its leases
-	// run out.
+	// suspectTime is how long the suspects of one claim go on one after the other; the rest is handed back
+	// then, before its leases run out.
 	suspectTime = 10 * time.Second
 	// suspectDelay is when suspects are due again that found others at their turn.
 	suspectDelay = time.Second
@@ -56,7 +56,8 @@ func (rn *Runner) clearSuspect(ctx context.Context, l *schedule.Lease, sent time
 	sctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), index.SQLTimeout)
 	defer cancel()
 	s := store.Stamp{
-		Token: l.Token, Now: rn.clock.Now(), Lead: claimLead.Milliseconds(), Margin: rn.times.Margin.Milliseconds(),
+		Token: l.Token, Now: rn.clock.Now(), Lead: claimLead.Milliseconds(),
+		Margin: rn.times.Margin.Milliseconds(),
 		Claims: []store.StampClaim{{ID: l.ID, Diverts: l.Diverts}},
 	}
 	stamped, refused, err := rn.o.Store.Stamp(sctx, s)
@@ -80,8 +81,8 @@ func (rn *Runner) clearSuspect(ctx context.Context, l *schedule.Lease, sent time
 	}
 }
 
-// stampFailed hands a batch back that SQL could not stamp. The stamp may have been written all the same: it is taken back as
-// soon as SQL answers.
+// stampFailed hands a batch back that SQL could not stamp. The stamp may have been written all the same: it
+// is taken back as soon as SQL answers.
 func (rn *Runner) stampFailed(ctx context.Context, err error, s store.Stamp, leases []schedule.Lease) {
 	if errors.Is(err, store.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
 		rn.index.SQLFailed(err)
@@ -93,7 +94,8 @@ func (rn *Runner) stampFailed(ctx context.Context, err error, s store.Stamp, lea
 }
 
 // setApart takes the suspects from what SQL refused.
-func setApart(byID map[string]*schedule.Lease, refused []store.Refusal) (suspects []schedule.Lease, rest []store.Refusal) {
+func setApart(byID map[string]*schedule.Lease,
+	refused []store.Refusal) (suspects []schedule.Lease, rest []store.Refusal) {
 	for i := range refused {
 		l, ok := byID[refused[i].ID]
 		if refused[i].Suspect && ok {

@@ -30,7 +30,8 @@ func (rn *Runner) openOwn(ctx context.Context, w *store.Stamped, url string) ([]
 			return nil, fmt.Errorf("read the poll of a result: %w", err)
 		}
 		if poll.ResultID != w.ID {
-			return nil, fmt.Errorf("header %s was sealed for %s, whose result this is not: %w", h.Name, of, secret.ErrTampered)
+			return nil, fmt.Errorf("header %s was sealed for %s, whose result this is not: %w", h.Name, of,
+				secret.ErrTampered)
 		}
 		break
 	}
@@ -56,7 +57,8 @@ var (
 	errHeld    = errors.New("the endpoint is held")
 )
 
-// heldDelay is when a callback is due again whose endpoint turned out to be held: the index, which holds its lane, is being told.
+// heldDelay is when a callback is due again whose endpoint turned out to be held: the index, which holds its
+// lane, is being told.
 const heldDelay = time.Second
 
 // A target is where an attempt goes, and how it is signed.
@@ -67,7 +69,8 @@ type target struct {
 	secrets []sign.Secret
 }
 
-// target finds where a claimed callback goes. Its errors are errDeleted, errHeld, or say why an endpoint or a secret cannot be had.
+// target finds where a claimed callback goes. Its errors are errDeleted, errHeld, or say why an endpoint or a
+// secret cannot be had.
 func (rn *Runner) target(ctx context.Context, w *store.Stamped, now int64) (target, error) {
 	t := target{url: w.URL, signer: w.Signer}
 	project, err := rn.accept.Catalog.Project(ctx, w.Project)
@@ -77,7 +80,8 @@ func (rn *Runner) target(ctx context.Context, w *store.Stamped, now int64) (targ
 	to := secret.Signing{Project: w.Project, Lane: w.Lane, Endpoint: w.EndpointID}
 	var ep *store.Endpoint
 	if w.EndpointID != "" {
-		if ep, err = rn.sendingEndpoint(ctx, w.EndpointID, now); err != nil {
+		ep, err = rn.sendingEndpoint(ctx, w.EndpointID, now)
+		if err != nil {
 			return t, err
 		}
 		if w.Follows {
@@ -86,7 +90,8 @@ func (rn *Runner) target(ctx context.Context, w *store.Stamped, now int64) (targ
 		t.signer = project.SignerOf(ep)
 		to.Home, to.Changed = store.SameHost(t.url, ep.URL), ep.UpdatedAt
 	}
-	if t.headers, err = rn.headersFor(ctx, w, ep, project, t.url, to.Home); err != nil {
+	t.headers, err = rn.headersFor(ctx, w, ep, project, t.url, to.Home)
+	if err != nil {
 		return t, fmt.Errorf("%w: %w", errUnsigned, err)
 	}
 	kind, err := sign.KindOf(t.signer)
@@ -153,7 +158,8 @@ func (rn *Runner) headersFor(
 
 // withProjectHeaders adds a project's default headers to those of a callback. Credentials go only to the
 // hosts that they were given for.
-func (rn *Runner) withProjectHeaders(p *accept.ProjectView, url string, headers []store.Header) ([]store.Header, error) {
+func (rn *Runner) withProjectHeaders(p *accept.ProjectView, url string,
+	headers []store.Header) ([]store.Header, error) {
 	defaults := p.Defaults.Headers
 	if len(defaults) == 0 {
 		return headers, nil
@@ -168,7 +174,8 @@ func (rn *Runner) withProjectHeaders(p *accept.ProjectView, url string, headers 
 	return withDefaults(headers, opened), nil
 }
 
-// unaimed is what becomes of a claimed callback that has no target: it is canceled with its endpoint, held with it, or put off.
+// unaimed is what becomes of a claimed callback that has no target: it is canceled with its endpoint, held
+// with it, or put off.
 func (rn *Runner) unaimed(w *store.Stamped, now int64, why error, out *ended) {
 	r := &out.result
 	switch {
@@ -178,7 +185,8 @@ func (rn *Runner) unaimed(w *store.Stamped, now int64, why error, out *ended) {
 		out.putBack = "lane_stopped"
 		r.State, r.DueAt, r.Diverts = store.Scheduled, now+heldDelay.Milliseconds(), 1
 	default:
-		rn.log.Warn("an attempt is put off: its endpoint cannot be read", "callback_id", store.CallbackPrefix+w.ID, "error", why)
+		rn.log.Warn("an attempt is put off: its endpoint cannot be read", "callback_id",
+			store.CallbackPrefix+w.ID, "error", why)
 		out.putBack = "endpoint_unread"
 		r.State, r.DueAt, r.Diverts = store.Scheduled, now+5*time.Second.Milliseconds(), 1
 	}

@@ -12,10 +12,11 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// A stamp that failed may have been written all the same: only its reply is lost. Nothing was sent for it, and yet its rows would
-// be claimed until the claim runs out, and each would count as a crash: with five in a row a callback would be dead as poison that was
-// never sent at all. So the stamp is remembered, and taken back as soon as SQL answers: made once more under the same token, which
-// tells its fences, and ended with results that say that nothing came of it.
+// A stamp that failed may have been written all the same: only its reply is lost. Nothing was sent for it,
+// and yet its rows would be claimed until the claim runs out, and each would count as a crash: with five in a
+// row a callback would be dead as poison that was never sent at all. So the stamp is remembered, and taken
+// back as soon as SQL answers: made once more under the same token, which tells its fences, and ended with
+// results that say that nothing came of it.
 
 // maxDoubts is how many such stamps are remembered; SQL that fails stops claims, so that there are few.
 const maxDoubts = 1024
@@ -76,21 +77,24 @@ func (t *uncertainStamps) Undo(ctx context.Context) bool {
 		err := t.end(ctx, &doubts[i])
 		switch {
 		case err == nil:
-		case errors.Is(err, store.ErrUnavailable) || ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded):
+		case errors.Is(err, store.ErrUnavailable) || ctx.Err() != nil ||
+			errors.Is(err, context.DeadlineExceeded):
 			t.warn("claims whose stamp was not answered cannot be taken back yet", err)
 			t.mu.Lock()
 			t.doubts = append(t.doubts, doubts[i:]...)
 			t.mu.Unlock()
 			return false
 		default:
-			// SQL works, and refuses this one for good, because of one of its rows: the others must not wait for it. Its claims run out.
+			// SQL works, and refuses this one for good, because of one of its rows: the others must not wait
+			// for it. Its claims run out.
 			t.warn("claims whose stamp was not answered cannot be taken back; they run out", err)
 		}
 	}
 	return true
 }
 
-// end makes the stamp once more and ends what it claimed. Rows that somebody else has by now are refused, and left alone.
+// end makes the stamp once more and ends what it claimed. Rows that somebody else has by now are refused, and
+// left alone.
 func (t *uncertainStamps) end(ctx context.Context, d *doubt) error {
 	ctx, cancel := context.WithTimeout(ctx, index.SQLTimeout)
 	defer cancel()
@@ -101,7 +105,8 @@ func (t *uncertainStamps) end(ctx context.Context, d *doubt) error {
 	results := make([]store.Result, len(stamped))
 	for i := range stamped {
 		w := stamped[i]
-		results[i] = store.Result{ID: w.ID, Fence: w.Fence, State: store.Scheduled, DueAt: w.DueAt, FreeRetry: w.FreeRetry, Stamped: w}
+		results[i] = store.Result{ID: w.ID, Fence: w.Fence, State: store.Scheduled, DueAt: w.DueAt,
+			FreeRetry: w.FreeRetry, Stamped: w}
 	}
 	committed, err := t.e.o.Store.Commit(ctx, results, t.e.clock.Now())
 	if err != nil {

@@ -1,6 +1,8 @@
-// Package clock is the one clock that decides, the index's, as far as this process knows it, and makes ids and tokens.
+// Package clock is the one clock that decides, the index's, as far as this process knows it, and makes ids
+// and tokens.
 //
-// Before the first reply of the index it is the clock of this machine. It asks nobody: its owner passes replies on.
+// Before the first reply of the index it is the clock of this machine. It asks nobody: its owner passes
+// replies on.
 package clock
 
 import (
@@ -9,12 +11,13 @@ import (
 	"time"
 )
 
-// A Clock is the index's clock as far as this process knows it: what the best reply of late said, and the time that has
-// passed since by this process's monotonic clock. What this machine's wall clock says does not matter after the first reply.
-// Before it, and in the zero value, the clock is this machine's.
+// A Clock is the index's clock as far as this process knows it: what the best reply of late said, and the
+// time that has passed since by this process's monotonic clock. What this machine's wall clock says does not
+// matter after the first reply. Before it, and in the zero value, the clock is this machine's.
 type Clock struct {
 	Sample atomic.Pointer[sample]
-	// Jumped is told of each jump of the index's clock, by how much; nil: nobody is. It is set before the first reply.
+	// Jumped is told of each jump of the index's clock, by how much; nil: nobody is. It is set before the
+	// first reply.
 	Jumped func(by time.Duration)
 
 	mu    sync.Mutex
@@ -31,10 +34,11 @@ type sample struct {
 }
 
 const (
-	// sampleAge is how long a sample with a short round trip is preferred to a newer one with a longer round trip.
+	// sampleAge is how long a sample with a short round trip is preferred to a newer one with a longer round
+	// trip.
 	sampleAge = 10 * time.Second
-	// jumpSize is by how much a reply must differ from what was expected before the index's clock has jumped. What is less is
-	// drift, or the error of a sample.
+	// jumpSize is by how much a reply must differ from what was expected before the index's clock has jumped.
+	// What is less is drift, or the error of a sample.
 	jumpSize = 5 * time.Second
 )
 
@@ -48,7 +52,8 @@ func (c *Clock) Observe(index int64, sent time.Time) {
 	}
 }
 
-// take takes a reply's time over if it is better than what is known, and returns by how much the index's clock has jumped.
+// take takes a reply's time over if it is better than what is known, and returns by how much the index's
+// clock has jumped.
 func (c *Clock) take(index int64, sent, now time.Time) (jump time.Duration) {
 	rtt := now.Sub(sent)
 	// The reply's time is a whole millisecond cut down; the clock read it somewhere within the round trip.

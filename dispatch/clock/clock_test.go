@@ -23,19 +23,22 @@ func TestClockTakesTheBestSample(t *testing.T) {
 		t.Errorf("offset %v: a worse sample replaced a better one", got)
 	}
 	// An index on the same clock shows no offset, so that nothing is a millisecond early or late by it.
-	for _, rtt := range []time.Duration{0, 80 * time.Microsecond, 3 * time.Millisecond, 700 * time.Millisecond} {
+	for _, rtt := range []time.Duration{0, 80 * time.Microsecond, 3 * time.Millisecond,
+		700 * time.Millisecond} {
 		for read := range 5 {
 			var same Clock
 			index := now.Add(rtt * time.Duration(read) / 4)
 			same.take(index.UnixMilli(), now, now.Add(rtt))
 			if got, want := same.At(now.Add(time.Second)), now.Add(time.Second); !got.Equal(want) {
-				t.Errorf("one clock, read %s into a round trip of %s: it says %s at %s", index.Sub(now), rtt, got, want)
+				t.Errorf("one clock, read %s into a round trip of %s: it says %s at %s", index.Sub(now), rtt,
+					got, want)
 			}
 		}
 	}
 }
 
-// A jump is followed at once, however good the sample before it was, and told of; drift and the first reply are none.
+// A jump is followed at once, however good the sample before it was, and told of; drift and the first reply
+// are none.
 func TestClockFollowsJumpsAtOnce(t *testing.T) {
 	t.Parallel()
 	for _, by := range []time.Duration{time.Hour, -time.Hour, 6 * time.Second, -6 * time.Second} {

@@ -81,7 +81,8 @@ func (ct *Controller) VerifyAudit(ctx context.Context, from, expect store.AuditL
 		}
 		sound := 0
 		from, sound, c.Broken = checkAudit(key, from, expect, entries)
-		if c.Checked += sound; c.Broken != nil {
+		c.Checked += sound
+		if c.Broken != nil {
 			return c, nil
 		}
 	}

@@ -220,7 +220,8 @@ func endpointStopped(ep *store.Endpoint, now int64) []Block {
 			detail = "The endpoint is disabled (" + ep.DisabledReason + ")."
 		}
 		blocks = append(blocks, Block{
-			Code: BlockEndpointOff, Since: ep.DisabledAt, Detail: detail, Cure: "PATCH " + path + ` {"enabled": true}`,
+			Code: BlockEndpointOff, Since: ep.DisabledAt, Detail: detail,
+			Cure: "PATCH " + path + ` {"enabled": true}`,
 		})
 	}
 	if ep.PausedUntil > now {
@@ -263,8 +264,8 @@ func refused(n *schedule.LaneState, now int64, byHand string) []Block {
 }
 
 // limited are the limits of a lane that let nothing begin now: its rate, which what is forced ignores, and as
-// much in flight as it may have. Since is when what waits for it was due: the index does not keep when the last
-// token was taken, and a busy lane is full, and not, many times a second.
+// much in flight as it may have. Since is when what waits for it was due: the index does not keep when the
+// last token was taken, and a busy lane is full, and not, many times a second.
 func limited(n *schedule.LaneState, key string, now, due int64, forced bool) []Block {
 	var blocks []Block
 	if n.NextToken > now && !forced {
@@ -278,7 +279,8 @@ func limited(n *schedule.LaneState, key string, now, due int64, forced bool) []B
 	if n.Concurrency > 0 && n.InFlight >= n.Concurrency {
 		blocks = append(blocks, Block{
 			Code: BlockConcurrency, Since: due,
-			Detail: fmt.Sprintf("%d attempts of its lane are in flight, as many as it may have now (at most %d).",
+			Detail: fmt.Sprintf("%d attempts of its lane are in flight, as many as it may have now (at "+
+				"most %d).",
 				n.InFlight, n.Limit),
 			Cure: "If the receiver answers in time, raise the concurrency: PUT /v1/lanes/" + key +
 				`/limits {"concurrency": N}`,

@@ -19,9 +19,10 @@ import (
 // MaxCancelRef is the most callbacks of one reference that one call cancels.
 const MaxCancelRef = 1000
 
-// Cancel keeps a callback from being attempted again. SQL decides; the index is told afterwards, and a claim that it still
-// gives out is refused by the stamp.
-func (ct *Controller) Cancel(ctx context.Context, project, id string, by store.Actor) (store.CanceledCallback, error) {
+// Cancel keeps a callback from being attempted again. SQL decides; the index is told afterwards, and a claim
+// that it still gives out is refused by the stamp.
+func (ct *Controller) Cancel(ctx context.Context, project, id string,
+	by store.Actor) (store.CanceledCallback, error) {
 	c, err := ct.o.Store.Cancel(ctx, project, id, ct.clock.Now(), by)
 	if err != nil {
 		return c, err
@@ -30,15 +31,17 @@ func (ct *Controller) Cancel(ctx context.Context, project, id string, by store.A
 	return c, nil
 }
 
-// A CancelRefRequest says which callbacks of a reference are to be canceled: those of one topic, if it is not empty. With Terminal those
-// that had ended already are answered too, so that whoever cancels a timer learns in any case what became of it.
+// A CancelRefRequest says which callbacks of a reference are to be canceled: those of one topic, if it is not
+// empty. With Terminal those that had ended already are answered too, so that whoever cancels a timer learns
+// in any case what became of it.
 type CancelRefRequest struct {
 	Ref, Topic string
 	Terminal   bool
 }
 
 // CancelRef cancels the open callbacks of a reference: at most MaxCancelRef, and no more are answered.
-func (ct *Controller) CancelRef(ctx context.Context, project string, which CancelRefRequest, by store.Actor) ([]store.CanceledCallback, error) {
+func (ct *Controller) CancelRef(ctx context.Context, project string, which CancelRefRequest,
+	by store.Actor) ([]store.CanceledCallback, error) {
 	list, err := ct.o.Store.CancelRef(ctx, project, which.Ref, which.Topic, MaxCancelRef, ct.clock.Now(), by)
 	if err != nil {
 		return nil, err
@@ -51,13 +54,15 @@ func (ct *Controller) CancelRef(ctx context.Context, project string, which Cance
 }
 
 // withTerminal adds the callbacks of a reference that had ended before it was canceled.
-func (ct *Controller) withTerminal(ctx context.Context, project string, which CancelRefRequest, list []store.CanceledCallback) ([]store.CanceledCallback, error) {
+func (ct *Controller) withTerminal(ctx context.Context, project string, which CancelRefRequest,
+	list []store.CanceledCallback) ([]store.CanceledCallback, error) {
 	known := make(map[string]bool, len(list))
 	for i := range list {
 		known[list[i].Callback.ID] = true
 	}
 	f := store.Filter{
-		Ref: which.Ref, Topic: which.Topic, States: []store.State{store.Succeeded, store.Dead, store.Canceled}, Now: ct.clock.Now(), Limit: pageOfTerminal,
+		Ref: which.Ref, Topic: which.Topic, States: []store.State{store.Succeeded, store.Dead,
+			store.Canceled}, Now: ct.clock.Now(), Limit: pageOfTerminal,
 	}
 	for len(list) < MaxCancelRef {
 		page, err := ct.o.Store.List(ctx, project, f)
@@ -84,8 +89,10 @@ const pageOfTerminal = 500
 func (ct *Controller) dropCanceled(ctx context.Context, list ...store.CanceledCallback) {
 	var rows []store.OpenRow
 	for i := range list {
-		if c := &list[i].Callback; list[i].Result == store.CancelDone {
-			rows = append(rows, store.OpenRow{ID: c.ID, LaneID: c.LaneID, Project: c.Project, LockKey: c.LockKey, Strict: c.Strict})
+		c := &list[i].Callback
+		if list[i].Result == store.CancelDone {
+			rows = append(rows, store.OpenRow{ID: c.ID, LaneID: c.LaneID, Project: c.Project,
+				LockKey: c.LockKey, Strict: c.Strict})
 			ct.observer.Ended(1, store.Canceled, c.Reason)
 		}
 	}
@@ -93,7 +100,8 @@ func (ct *Controller) dropCanceled(ctx context.Context, list ...store.CanceledCa
 }
 
 // Retry makes a callback due now.
-func (ct *Controller) Retry(ctx context.Context, project, id string, r RetryRequest, by store.Actor) (store.Callback, error) {
+func (ct *Controller) Retry(ctx context.Context, project, id string, r RetryRequest,
+	by store.Actor) (store.Callback, error) {
 	ladder := cmp.Or(r.Ladder, store.Once)
 	if ladder != store.Once && ladder != store.Restart {
 		return store.Callback{}, accept.Invalid("ladder", `is "once" or "restart"`)
@@ -104,7 +112,8 @@ func (ct *Controller) Retry(ctx context.Context, project, id string, r RetryRequ
 		if err != nil {
 			return store.Callback{}, accept.Invalid("url", err.Error())
 		}
-		if before, err = ct.o.Store.ByID(ctx, []string{id}); err != nil {
+		before, err = ct.o.Store.ByID(ctx, []string{id})
+		if err != nil {
 			return store.Callback{}, fmt.Errorf("retry %s: %w", id, err)
 		}
 	}
@@ -124,9 +133,10 @@ func (ct *Controller) Retry(ctx context.Context, project, id string, r RetryRequ
 	return c, nil
 }
 
-// Reschedule moves a callback to another due time, given as Unix milliseconds or as a delay: exactly one of the two. One that
-// is dead gets one more attempt then.
-func (ct *Controller) Reschedule(ctx context.Context, project, id string, due *int64, delay *time.Duration, by store.Actor) (store.Callback, error) {
+// Reschedule moves a callback to another due time, given as Unix milliseconds or as a delay: exactly one of
+// the two. One that is dead gets one more attempt then.
+func (ct *Controller) Reschedule(ctx context.Context, project, id string, due *int64, delay *time.Duration,
+	by store.Actor) (store.Callback, error) {
 	now := ct.clock.Now()
 	var f accept.Findings
 	at := judgeMove(due, delay, now, &f)
@@ -144,8 +154,8 @@ func (ct *Controller) Reschedule(ctx context.Context, project, id string, due *i
 	return c, nil
 }
 
-// A MendRequest says what is to be changed of a callback. Nil fields, and a policy that is not given, stay as they are; its payload
-// never changes.
+// A MendRequest says what is to be changed of a callback. Nil fields, and a policy that is not given, stay as
+// they are; its payload never changes.
 type MendRequest struct {
 	URL     *string
 	Headers *[]store.Header
@@ -157,9 +167,11 @@ type MendRequest struct {
 	Invalid   []store.FieldError
 }
 
-// Mend changes a callback that is scheduled or dead: store.ErrNotFound, store.ErrAttempting, store.ErrTerminal (succeeded or canceled),
-// store.ErrPayloadPurged. A dead one stays dead until it is retried.
-func (ct *Controller) Mend(ctx context.Context, project, id string, r MendRequest, by store.Actor) (store.Callback, error) {
+// Mend changes a callback that is scheduled or dead: store.ErrNotFound, store.ErrAttempting,
+// store.ErrTerminal (succeeded or canceled), store.ErrPayloadPurged. A dead one stays dead until it is
+// retried.
+func (ct *Controller) Mend(ctx context.Context, project, id string, r MendRequest,
+	by store.Actor) (store.Callback, error) {
 	v, err := ct.accept.Catalog.Project(ctx, project)
 	if err != nil {
 		return store.Callback{}, err
@@ -189,8 +201,10 @@ func (ct *Controller) Mend(ctx context.Context, project, id string, r MendReques
 	return c, nil
 }
 
-// judgeMend judges what does not depend on the callback, and returns its new policy; nil: it keeps the one that it has.
-func (ct *Controller) judgeMend(v *accept.ProjectView, r *MendRequest, f *accept.Findings) (*store.Policy, error) {
+// judgeMend judges what does not depend on the callback, and returns its new policy; nil: it keeps the one
+// that it has.
+func (ct *Controller) judgeMend(v *accept.ProjectView, r *MendRequest,
+	f *accept.Findings) (*store.Policy, error) {
 	if r.URL != nil {
 		if err := ct.accept.JudgeURL(*r.URL); err != nil {
 			f.Add("url", "%s", err)
@@ -240,9 +254,10 @@ func (r *MendRequest) apply(c *store.Callback, policy *store.Policy, now int64) 
 // TestTopic is the topic of test sends.
 const TestTopic = "dispatcher.test"
 
-// TestEndpoint accepts a callback to the endpoint that says of itself that it is a test. It takes the way of every other: through the
-// index, signed, judged by the endpoint's rule; but it is attempted once only.
-func (ct *Controller) TestEndpoint(ctx context.Context, project, id string, by store.Actor) (store.Callback, error) {
+// TestEndpoint accepts a callback to the endpoint that says of itself that it is a test. It takes the way of
+// every other: through the index, signed, judged by the endpoint's rule; but it is attempted once only.
+func (ct *Controller) TestEndpoint(ctx context.Context, project, id string,
+	by store.Actor) (store.Callback, error) {
 	now := ct.clock.Now()
 	body, err := json.Marshal(map[string]any{
 		"type": TestTopic, "endpoint": store.EndpointPrefix + id, "timestamp": clock.Instant(now),

@@ -1,8 +1,9 @@
-// Package control is what people and their programs do to what was accepted: cancel, retry, edit, endpoints, lanes,
-// projects, keys, redrives, schedules, and asking why a callback is not sent.
+// Package control is what people and their programs do to what was accepted: cancel, retry, edit, endpoints,
+// lanes, projects, keys, redrives, schedules, and asking why a callback is not sent.
 //
-// SQL decides each change, in one audited transaction, and the index is told afterwards: a claim that the index still
-// gives out is refused by the stamp. Every call is scoped by project. Who may call is for the faces to decide.
+// SQL decides each change, in one audited transaction, and the index is told afterwards: a claim that the
+// index still gives out is refused by the stamp. Every call is scoped by project. Who may call is for the
+// faces to decide.
 package control
 
 import (
@@ -35,7 +36,8 @@ type Options struct {
 	Times    part.Times
 	// Name of this process, for leases.
 	Name string
-	// Processes returns the dispatchers that run. Crowded says that this one has so much to do that redrives wait.
+	// Processes returns the dispatchers that run. Crowded says that this one has so much to do that redrives
+	// wait.
 	Processes func(ctx context.Context) ([]store.Dispatcher, error)
 	Crowded   func() bool
 	// Alone says that no other process makes redrives or schedules.
@@ -43,7 +45,8 @@ type Options struct {
 	PanGuard store.PanGuard
 	// CheckURL is the early check of an address; nil accepts any.
 	CheckURL func(rawURL string) error
-	// RetentionPayload and RetentionMetadata are how long terminal callbacks keep their bytes, and their rows.
+	// RetentionPayload and RetentionMetadata are how long terminal callbacks keep their bytes, and their
+	// rows.
 	RetentionPayload  time.Duration
 	RetentionMetadata time.Duration
 }

@@ -24,8 +24,8 @@ const (
 	MaxEndpointsBatch = 1000
 )
 
-// An EndpointChange is an endpoint as a caller asks for it. Nil fields and an empty Choice are not given: a new endpoint gets their
-// defaults, one that is changed keeps what it has.
+// An EndpointChange is an endpoint as a caller asks for it. Nil fields and an empty Choice are not given: a
+// new endpoint gets their defaults, one that is changed keeps what it has.
 type EndpointChange struct {
 	ExternalID  *string
 	Name        *string
@@ -37,10 +37,11 @@ type EndpointChange struct {
 	Rate        *string
 	Concurrency *int
 	Enabled     *bool
-	// Clear names fields that are to be as if never given: "policy", "success", "signer", "external_id", "rate", "concurrency".
+	// Clear names fields that are to be as if never given: "policy", "success", "signer", "external_id",
+	// "rate", "concurrency".
 	Clear []string
-	// Secret is a signing secret as its signer's use writes it, and SecretLabel what receivers know it by. Empty: one is made where
-	// that can be done.
+	// Secret is a signing secret as its signer's use writes it, and SecretLabel what receivers know it by.
+	// Empty: one is made where that can be done.
 	Secret      string
 	SecretLabel string
 	// Admin: the caller holds the scope admin, and may send credentials that the endpoint has to another
@@ -57,7 +58,8 @@ type EndpointReceipt struct {
 	Endpoint store.Endpoint
 	// Created: it did not exist before.
 	Created bool
-	// Secret is the one that was made or given with the call, as its receiver is given it; zero: there is none, or it was there before.
+	// Secret is the one that was made or given with the call, as its receiver is given it; zero: there is
+	// none, or it was there before.
 	Secret secret.ShownSecret
 	Err    error
 }
@@ -177,16 +179,19 @@ func checkTopics(topics []string, f *accept.Findings) {
 }
 
 // draftEndpoint returns a new endpoint, judged.
-func (ct *Controller) draftEndpoint(v *accept.ProjectView, project string, ch *EndpointChange) (store.Endpoint, error) {
+func (ct *Controller) draftEndpoint(v *accept.ProjectView, project string,
+	ch *EndpointChange) (store.Endpoint, error) {
 	now := ct.clock.Now()
 	ep := store.Endpoint{
-		ID: ct.ids.New(clock.TimeOf(now)), Project: project, URLOverride: store.OverrideDeny, Enabled: true, CreatedAt: now, UpdatedAt: now,
+		ID: ct.ids.New(clock.TimeOf(now)), Project: project, URLOverride: store.OverrideDeny, Enabled: true,
+		CreatedAt: now, UpdatedAt: now,
 	}
 	return ep, ct.apply(v, ch, &ep)
 }
 
 // CreateEndpoint makes an endpoint, and its signing secret.
-func (ct *Controller) CreateEndpoint(ctx context.Context, project string, ch EndpointChange, by store.Actor) (EndpointReceipt, error) {
+func (ct *Controller) CreateEndpoint(ctx context.Context, project string, ch EndpointChange,
+	by store.Actor) (EndpointReceipt, error) {
 	v, err := ct.accept.Catalog.Project(ctx, project)
 	if err != nil {
 		return EndpointReceipt{}, err
@@ -201,19 +206,22 @@ func (ct *Controller) CreateEndpoint(ctx context.Context, project string, ch End
 	}
 	r := EndpointReceipt{Created: true}
 	// The secret first: without its endpoint it is nobody's, and whoever is refused may ask again.
-	if r.Secret, err = ct.giveSecret(ctx, v, &ep, key, ch.SecretLabel, 0, by); err != nil {
+	r.Secret, err = ct.giveSecret(ctx, v, &ep, key, ch.SecretLabel, 0, by)
+	if err != nil {
 		return EndpointReceipt{}, err
 	}
-	if r.Endpoint, err = ct.o.Store.CreateEndpoint(ctx, ep, by); err != nil {
+	r.Endpoint, err = ct.o.Store.CreateEndpoint(ctx, ep, by)
+	if err != nil {
 		r = EndpointReceipt{} // its secret is of no use: there is no endpoint
 	}
 	return r, ct.changed(ctx, "create endpoint", err)
 }
 
-// PutEndpoints makes endpoints, or changes those of the same external id so that they are as asked for: what is not given gets its
-// default, but that a pause and Enabled stay as they are. Each is answered in its place. Of several, secrets that are not given are
-// made when they are first needed.
-func (ct *Controller) PutEndpoints(ctx context.Context, project string, changes []EndpointChange, by store.Actor) ([]EndpointReceipt, error) {
+// PutEndpoints makes endpoints, or changes those of the same external id so that they are as asked for: what
+// is not given gets its default, but that a pause and Enabled stay as they are. Each is answered in its
+// place. Of several, secrets that are not given are made when they are first needed.
+func (ct *Controller) PutEndpoints(ctx context.Context, project string, changes []EndpointChange,
+	by store.Actor) ([]EndpointReceipt, error) {
 	if len(changes) > MaxEndpointsBatch {
 		return nil, fmt.Errorf("put endpoints: %d; at most %d in one call", len(changes), MaxEndpointsBatch)
 	}
@@ -268,14 +276,16 @@ func (ct *Controller) PutEndpoints(ctx context.Context, project string, changes 
 		if done[i].Err != nil || keys[i] == nil && !(done[i].Created && len(changes) == 1) {
 			continue
 		}
-		receipts[i].Secret, receipts[i].Err = ct.giveSecret(ctx, v, &done[i].Endpoint, keys[i], changes[i].SecretLabel, 0, by)
+		receipts[i].Secret, receipts[i].Err = ct.giveSecret(ctx, v, &done[i].Endpoint, keys[i],
+			changes[i].SecretLabel, 0, by)
 	}
 	ct.accept.SettingsChanged(ctx)
 	return receipts, nil
 }
 
 // PatchEndpoint changes what is given, and nothing else.
-func (ct *Controller) PatchEndpoint(ctx context.Context, project, id string, ch EndpointChange, by store.Actor) (store.Endpoint, error) {
+func (ct *Controller) PatchEndpoint(ctx context.Context, project, id string, ch EndpointChange,
+	by store.Actor) (store.Endpoint, error) {
 	v, err := ct.accept.Catalog.Project(ctx, project)
 	if err != nil {
 		return store.Endpoint{}, err
@@ -308,7 +318,8 @@ func (ct *Controller) PatchEndpoint(ctx context.Context, project, id string, ch 
 	return ep, err
 }
 
-// DeleteEndpoint removes an endpoint. Its open callbacks are canceled, those that are being attempted when that fails.
+// DeleteEndpoint removes an endpoint. Its open callbacks are canceled, those that are being attempted when
+// that fails.
 func (ct *Controller) DeleteEndpoint(ctx context.Context, project, id string, by store.Actor) error {
 	_, err := ct.o.Store.DeleteEndpoint(ctx, project, id, ct.clock.Now(), by)
 	if err := ct.changed(ctx, "delete endpoint "+id, err); err != nil {
@@ -322,9 +333,11 @@ func (ct *Controller) DeleteEndpoint(ctx context.Context, project, id string, by
 }
 
 // PauseEndpoint holds an endpoint until a time; resuming it is a pause until 0. Accepts go on.
-func (ct *Controller) PauseEndpoint(ctx context.Context, project, id string, until int64, by store.Actor) (store.Endpoint, error) {
+func (ct *Controller) PauseEndpoint(ctx context.Context, project, id string, until int64,
+	by store.Actor) (store.Endpoint, error) {
 	var f accept.Findings
-	if checkReason(by, &f); len(f) > 0 {
+	checkReason(by, &f)
+	if len(f) > 0 {
 		return store.Endpoint{}, f.Err()
 	}
 	ep, err := ct.o.Store.PatchEndpoint(ctx, project, id, func(ep *store.Endpoint) error {
@@ -343,7 +356,8 @@ func secretNeeded(use string) error {
 }
 
 // parseSecret reads the secret of a change; nil: none was given.
-func (ct *Controller) parseSecret(v *accept.ProjectView, ep *store.Endpoint, ch *EndpointChange) ([]byte, error) {
+func (ct *Controller) parseSecret(v *accept.ProjectView, ep *store.Endpoint,
+	ch *EndpointChange) ([]byte, error) {
 	use, err := sign.UseOf(v.SignerOf(ep))
 	if err != nil {
 		return nil, accept.Invalid("signer", err.Error())
@@ -365,7 +379,8 @@ func (ct *Controller) parseSecret(v *accept.ProjectView, ep *store.Endpoint, ch 
 }
 
 // judgeSecret is parseSecret for one endpoint, which must have a secret if none can be made.
-func (ct *Controller) judgeSecret(ctx context.Context, v *accept.ProjectView, ep *store.Endpoint, ch *EndpointChange) ([]byte, error) {
+func (ct *Controller) judgeSecret(ctx context.Context, v *accept.ProjectView, ep *store.Endpoint,
+	ch *EndpointChange) ([]byte, error) {
 	key, err := ct.parseSecret(v, ep, ch)
 	if err != nil || key != nil {
 		return key, err
@@ -375,26 +390,30 @@ func (ct *Controller) judgeSecret(ctx context.Context, v *accept.ProjectView, ep
 		return nil, err
 	}
 	to := secret.Signing{Project: ep.Project, Endpoint: ep.ID, Kind: kind, Home: true}
-	if _, err = ct.secret.Signing(ctx, to, ct.clock.Now()); errors.Is(err, secret.ErrNoSecret) {
+	_, err = ct.secret.Signing(ctx, to, ct.clock.Now())
+	if errors.Is(err, secret.ErrNoSecret) {
 		return nil, secretNeeded(kind.Use)
 	}
 	return nil, err
 }
 
 // giveSecret stores a secret of an endpoint, made if key is nil, and returns it as its receiver is given it.
-func (ct *Controller) giveSecret(ctx context.Context, v *accept.ProjectView, ep *store.Endpoint, key []byte, label string, retireAt int64, by store.Actor) (secret.ShownSecret, error) {
+func (ct *Controller) giveSecret(ctx context.Context, v *accept.ProjectView, ep *store.Endpoint, key []byte,
+	label string, retireAt int64, by store.Actor) (secret.ShownSecret, error) {
 	use, err := sign.UseOf(v.SignerOf(ep))
 	if err != nil || use == "" {
 		return secret.ShownSecret{}, err
 	}
 	var hosts []string
 	if key == nil {
-		if key, err = sign.NewSecret(use); err != nil {
+		key, err = sign.NewSecret(use)
+		if err != nil {
 			return secret.ShownSecret{}, secretNeeded(use)
 		}
 		hosts = secret.MadeHosts(use)
 	}
 	now := ct.clock.Now()
-	row := store.Secret{Project: ep.Project, Owner: ep.ID, Use: use, Label: label, Hosts: hosts, CreatedAt: now}
+	row := store.Secret{Project: ep.Project, Owner: ep.ID, Use: use, Label: label, Hosts: hosts,
+		CreatedAt: now}
 	return ct.addSecret(ctx, row, key, max(retireAt, now), by)
 }

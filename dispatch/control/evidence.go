@@ -73,7 +73,8 @@ func (ct *Controller) Evidence(ctx context.Context, project, id string) (string,
 	if c.FinishedAt != 0 {
 		line("ended", clock.Instant(c.FinishedAt))
 	}
-	fmt.Fprintf(&b, "attempts:      %d, of which %d charged\n", max(len(attempts), c.AttemptSeq), c.AttemptCount)
+	fmt.Fprintf(&b, "attempts:      %d, of which %d charged\n", max(len(attempts), c.AttemptSeq),
+		c.AttemptCount)
 	if n := len(attempts); n > 0 && attempts[0].Number > 1 {
 		fmt.Fprintf(&b, "               the last %d of them follow; the %d older ones are not shown\n",
 			n, attempts[0].Number-1)
@@ -84,7 +85,8 @@ func (ct *Controller) Evidence(ctx context.Context, project, id string) (string,
 	if c.DueAt != 0 && c.State == store.Scheduled {
 		fmt.Fprintf(&b, "\nnext attempt due %s\n", at(c.DueAt))
 	}
-	b.WriteString("\nTimes are UTC by the sender's clock. Credentials and the values of the address's query are masked.\n")
+	b.WriteString("\nTimes are UTC by the sender's clock. Credentials and the values of the address's " +
+		"query are masked.\n")
 	if ct.o.PanGuard.Masks() {
 		return store.MaskPANText(b.String()), nil
 	}
@@ -99,7 +101,8 @@ func (ct *Controller) lastAttempts(ctx context.Context, project, id string) ([]s
 		if err != nil {
 			return nil, err
 		}
-		if all = append(all, page...); len(page) < evidencePage {
+		all = append(all, page...)
+		if len(page) < evidencePage {
 			break
 		}
 	}
@@ -109,7 +112,8 @@ func (ct *Controller) lastAttempts(ctx context.Context, project, id string) ([]s
 
 // testify writes what is known of an attempt.
 func testify(b *strings.Builder, a *store.Attempt) {
-	fmt.Fprintf(b, "\nattempt %d (%s), started %s, ended %s\n", a.Number, a.Trigger, clock.Instant(a.StartedAt), clock.Instant(a.EndedAt))
+	fmt.Fprintf(b, "\nattempt %d (%s), started %s, ended %s\n", a.Number, a.Trigger,
+		clock.Instant(a.StartedAt), clock.Instant(a.EndedAt))
 	if a.URL != "" {
 		fmt.Fprintf(b, "  sent to %s\n", store.MaskURL(a.URL))
 	}
@@ -139,7 +143,8 @@ func testify(b *strings.Builder, a *store.Attempt) {
 		fmt.Fprintf(b, "  answer header %s: %s\n", h.Name, h.Value)
 	}
 	if a.ResponseBody != "" {
-		fmt.Fprintf(b, "  answer body: %s\n", strings.ReplaceAll(strings.TrimSpace(a.ResponseBody), "\n", "\n    "))
+		fmt.Fprintf(b, "  answer body: %s\n",
+			strings.ReplaceAll(strings.TrimSpace(a.ResponseBody), "\n", "\n    "))
 	}
 	if a.NextDueAt != 0 {
 		fmt.Fprintf(b, "  next attempt was due %s\n", clock.Instant(a.NextDueAt))

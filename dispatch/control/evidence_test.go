@@ -16,7 +16,8 @@ type oftenAttempted struct {
 	list []store.Attempt
 }
 
-func (s *oftenAttempted) Attempts(_ context.Context, _, _ string, before, limit int) (page []store.Attempt, err error) {
+func (s *oftenAttempted) Attempts(_ context.Context, _, _ string, before,
+	limit int) (page []store.Attempt, err error) {
 	for i := len(s.list); i > 0 && len(page) < limit; i-- {
 		if before == 0 || i < before {
 			a := s.list[i-1]

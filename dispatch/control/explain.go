@@ -125,11 +125,15 @@ func (ct *Controller) Explain(ctx context.Context, project, id string) (Explanat
 // readSettings reads what people have set for it.
 func (ct *Controller) readSettings(ctx context.Context, s *standing) (err error) {
 	if s.c.EndpointID != "" {
-		if s.endpoint, err = ct.accept.Catalog.Endpoint(ctx, s.c.EndpointID); err != nil && !errors.Is(err, store.ErrNotFound) {
+		s.endpoint, err = ct.accept.Catalog.Endpoint(ctx, s.c.EndpointID)
+		if err != nil &&
+			!errors.Is(err, store.ErrNotFound) {
 			return err
 		}
 	}
-	if s.lane, err = ct.o.Store.LaneByKey(ctx, s.c.Project, s.c.Lane); err != nil && !errors.Is(err, store.ErrNotFound) {
+	s.lane, err = ct.o.Store.LaneByKey(ctx, s.c.Project, s.c.Lane)
+	if err != nil &&
+		!errors.Is(err, store.ErrNotFound) {
 		return err
 	}
 	return nil
@@ -138,7 +142,8 @@ func (ct *Controller) readSettings(ctx context.Context, s *standing) (err error)
 // readNeighbours reads what came before it: its last attempt, those of its lock key.
 func (ct *Controller) readNeighbours(ctx context.Context, s *standing) (err error) {
 	c := &s.c
-	if s.claimedAt, s.endedAt, err = ct.o.Store.Attempted(ctx, c.Project, c.ID); err != nil {
+	s.claimedAt, s.endedAt, err = ct.o.Store.Attempted(ctx, c.Project, c.ID)
+	if err != nil {
 		return err
 	}
 	if c.Strict {

@@ -11,8 +11,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// DispatcherSilence is for how long a process that runs may not be heard of. One that has not reported itself for longer has died, or
-// cannot reach SQL.
+// DispatcherSilence is for how long a process that runs may not be heard of. One that has not reported itself
+// for longer has died, or cannot reach SQL.
 const DispatcherSilence = 30 * time.Second
 
 // This file says what keeps callbacks whatever their lane is: SQL, the processes, the index.
@@ -100,7 +100,8 @@ func (ct *Controller) halts(ctx context.Context, accepted int64, asked error, ab
 	halts := ct.sqlHalt(ctx)
 	if halts == nil {
 		var err error
-		if halts, err = ct.workerHalt(ctx, accepted); err != nil {
+		halts, err = ct.workerHalt(ctx, accepted)
+		if err != nil {
 			return nil, err
 		}
 	}

@@ -19,7 +19,8 @@ import (
 )
 
 const (
-	// keyAge is how long a key that was found valid is taken for valid: a key that another process revoked is refused by then.
+	// keyAge is how long a key that was found valid is taken for valid: a key that another process revoked is
+	// refused by then.
 	keyAge = 5 * time.Second
 	// maxKnownKeys bounds the keys that are remembered, and apart from them the texts that are none.
 	maxKnownKeys = 10_000
@@ -56,8 +57,8 @@ func (ct *Controller) Authenticate(ctx context.Context, text string) (store.Key,
 // HashKey is what stands for a key's text where the text itself must not be kept.
 func HashKey(text string) [sha256.Size]byte { return sha256.Sum256([]byte(text)) }
 
-// AuthenticateHash is Authenticate for whoever has kept the hash of a key's text, and not the text. A key that was revoked since then, or
-// has expired, is refused as it would be there.
+// AuthenticateHash is Authenticate for whoever has kept the hash of a key's text, and not the text. A key
+// that was revoked since then, or has expired, is refused as it would be there.
 func (ct *Controller) AuthenticateHash(ctx context.Context, hash [sha256.Size]byte) (store.Key, error) {
 	c := &ct.apiKeys
 	c.mu.Lock()
@@ -132,7 +133,8 @@ type KeyRequest struct {
 }
 
 // CreateKey makes a key of the project and returns its text, which nothing can show again.
-func (ct *Controller) CreateKey(ctx context.Context, project string, r KeyRequest, by store.Actor) (store.Key, string, error) {
+func (ct *Controller) CreateKey(ctx context.Context, project string, r KeyRequest,
+	by store.Actor) (store.Key, string, error) {
 	now := ct.clock.Now()
 	f := accept.Findings(slices.Clone(r.Invalid))
 	k := store.Key{ID: ct.ids.New(clock.TimeOf(now)), Project: project, Name: r.Name, CreatedAt: now}

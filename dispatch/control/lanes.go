@@ -159,5 +159,6 @@ func checkLane(key string, f *accept.Findings) {
 	if key == "" {
 		f.Add("lane", "is required")
 	}
-	accept.CheckText("lane", key, 2*accept.MaxLane+64, f) // a plain address's lane is longer than a caller's own
+	// a plain address's lane is longer than a caller's own
+	accept.CheckText("lane", key, 2*accept.MaxLane+64, f)
 }

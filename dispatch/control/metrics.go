@@ -17,9 +17,11 @@ func newMetrics(p part.Metrics) *metrics {
 	return &metrics{
 		purged: p.CounterVec("purged_total", "What retention removed.", "what"),
 		overdue: p.GaugeVec("retention_overdue_seconds",
-			"For how long the oldest row that retention should have removed has outstayed it. 0: none has.", "what"),
+			"For how long the oldest row that retention should have removed has outstayed it. 0: none has.",
+			"what"),
 		firings: p.CounterVec("schedule_firings_total",
 			"Due times of schedules that this process was first with, by what became of them.", "result"),
-		firingLateness: p.Histogram("schedule_lateness_seconds", "When a schedule's callback was made, after its due time."),
+		firingLateness: p.Histogram("schedule_lateness_seconds",
+			"When a schedule's callback was made, after its due time."),
 	}
 }

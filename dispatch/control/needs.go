@@ -20,10 +20,14 @@ type Store interface {
 	// EndpointsByID returns those that exist, deleted ones included, of whatever project.
 	EndpointsByID(ctx context.Context, ids []string) ([]store.Endpoint, error)
 	CreateEndpoint(ctx context.Context, ep store.Endpoint, by store.Actor) (store.Endpoint, error)
-	// UpsertEndpoints makes endpoints, or changes those of the same external id, and answers each in its place.
-	UpsertEndpoints(ctx context.Context, project string, wants []store.EndpointUpsert, now int64, by store.Actor) ([]store.UpsertedEndpoint, error)
-	// PatchEndpoint changes one under its lock; an error of change is returned, and nothing is changed. Change may be called more than once.
-	PatchEndpoint(ctx context.Context, project, id string, change func(*store.Endpoint) error, now int64, by store.Actor) (store.Endpoint, error)
+	// UpsertEndpoints makes endpoints, or changes those of the same external id, and answers each in its
+	// place.
+	UpsertEndpoints(ctx context.Context, project string, wants []store.EndpointUpsert, now int64,
+		by store.Actor) ([]store.UpsertedEndpoint, error)
+	// PatchEndpoint changes one under its lock; an error of change is returned, and nothing is changed.
+	// Change may be called more than once.
+	PatchEndpoint(ctx context.Context, project, id string, change func(*store.Endpoint) error, now int64,
+		by store.Actor) (store.Endpoint, error)
 	DeleteEndpoint(ctx context.Context, project, id string, now int64, by store.Actor) (store.Endpoint, error)
 	Keys(ctx context.Context, project string) ([]store.Key, error)
 	AddKey(ctx context.Context, k store.Key, by store.Actor) error
@@ -46,15 +50,18 @@ type Store interface {
 	// Cancel cancels by id; an unknown id is ErrNotFound.
 	Cancel(ctx context.Context, project, id string, now int64, by store.Actor) (store.CanceledCallback, error)
 	// CancelRef cancels the open ones of a reference, at most limit, optionally of one topic.
-	CancelRef(ctx context.Context, project, ref, topic string, limit int, now int64, by store.Actor) ([]store.CanceledCallback, error)
+	CancelRef(ctx context.Context, project, ref, topic string, limit int, now int64,
+		by store.Actor) ([]store.CanceledCallback, error)
 	// Retry makes a callback due now: ErrNotFound, ErrAttempting, ErrPayloadPurged.
 	Retry(ctx context.Context, project, id string, r store.Retry, by store.Actor) (store.Callback, error)
-	// Reschedule moves one that is scheduled, or revives one that is dead with one more attempt at due (as Retry, Once):
-	// ErrNotFound, ErrAttempting, ErrTerminal (succeeded or canceled), ErrPayloadPurged.
-	Reschedule(ctx context.Context, project, id string, due, now int64, by store.Actor) (store.Callback, error)
-	// Mend changes one that is scheduled or dead, under its lock; an error of change is returned, and nothing is changed. ErrNotFound,
-	// ErrAttempting, ErrTerminal (succeeded or canceled), ErrPayloadPurged.
-	Mend(ctx context.Context, project, id string, change func(*store.Callback) error, now int64, by store.Actor) (store.Callback, error)
+	// Reschedule moves one that is scheduled, or revives one that is dead with one more attempt at due (as
+	// Retry, Once): ErrNotFound, ErrAttempting, ErrTerminal (succeeded or canceled), ErrPayloadPurged.
+	Reschedule(ctx context.Context, project, id string, due, now int64, by store.Actor) (store.Callback,
+		error)
+	// Mend changes one that is scheduled or dead, under its lock; an error of change is returned, and nothing
+	// is changed. ErrNotFound, ErrAttempting, ErrTerminal (succeeded or canceled), ErrPayloadPurged.
+	Mend(ctx context.Context, project, id string, change func(*store.Callback) error, now int64,
+		by store.Actor) (store.Callback, error)
 	// AppendAudit records a mutation that has no row of its own.
 	AppendAudit(ctx context.Context, e store.AuditEntry) error
 	// Get returns a callback of the project; store.ErrNotFound.
@@ -92,11 +99,13 @@ type Store interface {
 	// PollDetail is store.ErrNotFound for what is no poll of the project.
 	PollDetail(ctx context.Context, project, id string) (store.PollDetail, error)
 	// ResolvePoll ends an open poll from outside, whether it is being asked or not: store.ErrNotFound.
-	ResolvePoll(ctx context.Context, project, id string, data store.JSONText, now int64, by store.Actor) (store.ResolvedPoll, error)
+	ResolvePoll(ctx context.Context, project, id string, data store.JSONText, now int64,
+		by store.Actor) (store.ResolvedPoll, error)
 	// LastWorker is when a process with workers was last seen, also one that has ended; zero: there never was
 	// one.
 	LastWorker(ctx context.Context) (int64, error)
-	// PurgeDispatchers removes up to limit processes that have not reported themselves for long, and returns how many.
+	// PurgeDispatchers removes up to limit processes that have not reported themselves for long, and returns
+	// how many.
 	PurgeDispatchers(ctx context.Context, now int64, limit int) (int, error)
 	CreateProject(ctx context.Context, p store.Project, by store.Actor) (store.Project, error)
 	// PatchProject has change set the name, the defaults and the quotas of the project as it is; change may
@@ -104,9 +113,11 @@ type Store interface {
 	PatchProject(
 		ctx context.Context, id string, change func(*store.Project) error, now int64, by store.Actor,
 	) (store.Project, error)
-	SetProjectPause(ctx context.Context, project string, until int64, reason string, now int64, by store.Actor) (store.Project, error)
+	SetProjectPause(ctx context.Context, project string, until int64, reason string, now int64,
+		by store.Actor) (store.Project, error)
 	PutPreset(ctx context.Context, p store.Preset, by store.Actor) (store.Preset, error)
-	DeletePreset(ctx context.Context, project string, kind store.PresetKind, name string, now int64, by store.Actor) error
+	DeletePreset(ctx context.Context, project string, kind store.PresetKind, name string, now int64,
+		by store.Actor) error
 	// PurgeSessions removes up to limit sessions that have ended, and returns how many.
 	PurgeSessions(ctx context.Context, now int64, limit int) (int, error)
 	// CreateRedrive returns store.ErrTooManyRedrives if the project has store.MaxOpenRedrives already.
@@ -116,26 +127,32 @@ type Store interface {
 	// StepRedrive does it to up to limit callbacks, in one transaction that forgets them.
 	StepRedrive(ctx context.Context, id string, limit int, now int64) (store.RedriveStep, error)
 	// SetRedrive pauses, resumes or cancels one: store.ErrNotFound, store.ErrTerminal.
-	SetRedrive(ctx context.Context, project, id string, to store.RedriveState, now int64, by store.Actor) (store.Redrive, error)
+	SetRedrive(ctx context.Context, project, id string, to store.RedriveState, now int64,
+		by store.Actor) (store.Redrive, error)
 	// RedrivesToDo returns, by project and id, the redrives that are neither paused nor ended, of the first
 	// limit projects above after that have any.
 	RedrivesToDo(ctx context.Context, after string, limit int) ([]store.Redrive, error)
 	// List is for a redrive that is only tried.
 	List(ctx context.Context, project string, f store.Filter) (store.Page, error)
-	// CreateSchedule is store.ErrExists for a name that is taken, a *store.InvalidError for one schedule too many.
+	// CreateSchedule is store.ErrExists for a name that is taken, a *store.InvalidError for one schedule too
+	// many.
 	CreateSchedule(ctx context.Context, s store.Schedule, by store.Actor) (store.Schedule, error)
-	// ChangeSchedule changes it under its lock; an error of change is returned, and nothing is changed. change may be called again.
-	ChangeSchedule(ctx context.Context, project, id string, change func(*store.Schedule) error, now int64, by store.Actor) (store.Schedule, error)
+	// ChangeSchedule changes it under its lock; an error of change is returned, and nothing is changed.
+	// change may be called again.
+	ChangeSchedule(ctx context.Context, project, id string, change func(*store.Schedule) error, now int64,
+		by store.Actor) (store.Schedule, error)
 	DeleteSchedule(ctx context.Context, project, id string, now int64, by store.Actor) error
 	Schedule(ctx context.Context, project, id string) (store.Schedule, error)
 	Schedules(ctx context.Context, project string, f store.ScheduleFilter) ([]store.Schedule, error)
 	ScheduleRuns(ctx context.Context, project, id string) ([]store.ScheduleRun, error)
-	// NextSchedules returns those of all projects that are due next, the earliest first: with their templates only if they are due at now.
+	// NextSchedules returns those of all projects that are due next, the earliest first: with their templates
+	// only if they are due at now.
 	NextSchedules(ctx context.Context, now int64, limit int) ([]store.Schedule, error)
 	// Fire makes each firing that nobody has made yet, with its callback, and answers each in its place.
 	Fire(ctx context.Context, firings []store.Firing) ([]store.Fired, error)
 	// RanSchedule accepts a schedule's callback by hand.
-	RanSchedule(ctx context.Context, project, id string, draft store.Draft, now int64, by store.Actor) (store.Accepted, error)
+	RanSchedule(ctx context.Context, project, id string, draft store.Draft, now int64,
+		by store.Actor) (store.Accepted, error)
 	// SealedKeys returns, of every table, one row for each master key that is used in it at now; with zero
 	// also of what is not used any more.
 	SealedKeys(ctx context.Context, now int64) ([]store.SealedRow, error)
@@ -150,8 +167,8 @@ type Store interface {
 
 // Schedule is what this package needs of the index. redisq.Index and memq.Index satisfy it.
 type Schedule interface {
-	// Ensure adds what is absent to the delay set, and changes nothing that is present. It answers each item in its place
-	// with where it was before the call (Absent: it was added now).
+	// Ensure adds what is absent to the delay set, and changes nothing that is present. It answers each item
+	// in its place with where it was before the call (Absent: it was added now).
 	Ensure(ctx context.Context, items []schedule.Item) ([]schedule.Position, error)
 	Move(ctx context.Context, movements []schedule.Movement) ([]schedule.Moved, error)
 }

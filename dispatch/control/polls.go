@@ -25,9 +25,11 @@ type PollView struct {
 	Rule store.JSONText
 }
 
-// ResolvePoll ends an open poll from outside, also one that is being asked at this moment: what that brings has no effect any more; and one
-// that is dead, for then a person has found out. store.ErrNotFound is for what is no poll, too.
-func (ct *Controller) ResolvePoll(ctx context.Context, project, id string, r ResolveRequest, by store.Actor) (store.ResolvedPoll, error) {
+// ResolvePoll ends an open poll from outside, also one that is being asked at this moment: what that brings
+// has no effect any more; and one that is dead, for then a person has found out. store.ErrNotFound is for
+// what is no poll, too.
+func (ct *Controller) ResolvePoll(ctx context.Context, project, id string, r ResolveRequest,
+	by store.Actor) (store.ResolvedPoll, error) {
 	f := accept.Findings(slices.Clone(r.Invalid))
 	if len(r.Data) > accept.MaxPollContext {
 		f.Add("data", "is %d bytes; at most %d are allowed", len(r.Data), accept.MaxPollContext)

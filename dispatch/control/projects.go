@@ -47,7 +47,8 @@ func checkSlug(field, name string, f *accept.Findings) {
 }
 
 // CreateProject makes a project.
-func (ct *Controller) CreateProject(ctx context.Context, ch ProjectChange, by store.Actor) (store.Project, error) {
+func (ct *Controller) CreateProject(ctx context.Context, ch ProjectChange,
+	by store.Actor) (store.Project, error) {
 	now := ct.clock.Now()
 	p := store.Project{ID: ch.ID, CreatedAt: now, UpdatedAt: now}
 	f := accept.Findings(nil)
@@ -60,8 +61,10 @@ func (ct *Controller) CreateProject(ctx context.Context, ch ProjectChange, by st
 	return p, ct.changed(ctx, "create project "+ch.ID, err)
 }
 
-// PatchProject changes what is given of a project, and nothing else. What was accepted before keeps what it has.
-func (ct *Controller) PatchProject(ctx context.Context, id string, ch ProjectChange, by store.Actor) (store.Project, error) {
+// PatchProject changes what is given of a project, and nothing else. What was accepted before keeps what it
+// has.
+func (ct *Controller) PatchProject(ctx context.Context, id string, ch ProjectChange,
+	by store.Actor) (store.Project, error) {
 	v, err := ct.accept.Catalog.Project(ctx, id)
 	if err != nil {
 		return store.Project{}, err
@@ -75,7 +78,8 @@ func (ct *Controller) PatchProject(ctx context.Context, id string, ch ProjectCha
 	return p, ct.changed(ctx, "change project "+id, err)
 }
 
-func (ct *Controller) applyProject(v *accept.ProjectView, ch *ProjectChange, p *store.Project, f accept.Findings) error {
+func (ct *Controller) applyProject(v *accept.ProjectView, ch *ProjectChange, p *store.Project,
+	f accept.Findings) error {
 	f = append(f, ch.Invalid...)
 	for _, field := range ch.Clear {
 		switch field {
@@ -116,9 +120,11 @@ func checkQuota(field string, given *int64, f *accept.Findings) {
 }
 
 // PauseProject holds all that a project sends until a time; with 0 it is resumed. Accepts go on.
-func (ct *Controller) PauseProject(ctx context.Context, project string, until int64, by store.Actor) (store.Project, error) {
+func (ct *Controller) PauseProject(ctx context.Context, project string, until int64,
+	by store.Actor) (store.Project, error) {
 	var f accept.Findings
-	if checkReason(by, &f); len(f) > 0 {
+	checkReason(by, &f)
+	if len(f) > 0 {
 		return store.Project{}, f.Err()
 	}
 	p, err := ct.o.Store.SetProjectPause(ctx, project, until, by.Reason, ct.clock.Now(), by)
@@ -126,16 +132,21 @@ func (ct *Controller) PauseProject(ctx context.Context, project string, until in
 }
 
 // PutPolicy gives a policy a name in the project. What was accepted before keeps the policy that it has.
-func (ct *Controller) PutPolicy(ctx context.Context, project, name string, p store.Policy, by store.Actor) error {
+func (ct *Controller) PutPolicy(ctx context.Context, project, name string, p store.Policy,
+	by store.Actor) error {
 	f := accept.Findings(nil)
-	checkPresetName(name, func(name string) bool { _, err := accept.PresetPolicy(name); return err == nil }, &f)
+	checkPresetName(name, func(name string) bool {
+		_, err := accept.PresetPolicy(name)
+		return err == nil
+	}, &f)
 	accept.CheckPolicy(&p, "policy", &f)
 	p.Name = name
 	return ct.putPreset(ctx, project, store.PresetPolicy, name, p, f, by)
 }
 
 // PutSuccessRule gives a success rule, a JSON object, a name in the project.
-func (ct *Controller) PutSuccessRule(ctx context.Context, project, name string, text []byte, by store.Actor) error {
+func (ct *Controller) PutSuccessRule(ctx context.Context, project, name string, text []byte,
+	by store.Actor) error {
 	f := accept.Findings(nil)
 	checkPresetName(name, func(name string) bool { return slices.Contains(rule.Names(), name) }, &f)
 	stored, wrong := rule.Parse(text)
@@ -144,14 +155,17 @@ func (ct *Controller) PutSuccessRule(ctx context.Context, project, name string, 
 }
 
 // PutProfile gives a choice a name in the project. Timeout replaces its policy's; zero: it does not.
-func (ct *Controller) PutProfile(ctx context.Context, project, name string, c accept.Choice, timeout time.Duration, by store.Actor) error {
+func (ct *Controller) PutProfile(ctx context.Context, project, name string, c accept.Choice,
+	timeout time.Duration, by store.Actor) error {
 	v, err := ct.accept.Catalog.Project(ctx, project)
 	if err != nil {
 		return err
 	}
 	f := accept.Findings(nil)
 	checkPresetName(name, func(name string) bool {
-		return slices.ContainsFunc(accept.ProfilePresets(), func(p accept.Profile) bool { return p.Name == name })
+		return slices.ContainsFunc(accept.ProfilePresets(), func(p accept.Profile) bool {
+			return p.Name == name
+		})
 	}, &f)
 	if c.Profile != "" {
 		f.Add("profile", "a profile is not made of another one")
@@ -164,7 +178,8 @@ func (ct *Controller) PutProfile(ctx context.Context, project, name string, c ac
 		f.Add("timeout", "needs a policy beside it, whose time-out it replaces")
 	}
 	return ct.putPreset(ctx, project, store.PresetProfile, name,
-		accept.Profile{Policy: chosen.Policy, Success: chosen.Success, Signer: chosen.Signer, Timeout: timeout}, f, by)
+		accept.Profile{Policy: chosen.Policy, Success: chosen.Success, Signer: chosen.Signer,
+			Timeout: timeout}, f, by)
 }
 
 func checkPresetName(name string, preset func(string) bool, f *accept.Findings) {
@@ -174,7 +189,8 @@ func checkPresetName(name string, preset func(string) bool, f *accept.Findings) 
 	}
 }
 
-func (ct *Controller) putPreset(ctx context.Context, project string, kind store.PresetKind, name string, value any, f accept.Findings, by store.Actor) error {
+func (ct *Controller) putPreset(ctx context.Context, project string, kind store.PresetKind, name string,
+	value any, f accept.Findings, by store.Actor) error {
 	if len(f) > 0 {
 		return f.Err()
 	}
@@ -183,14 +199,16 @@ func (ct *Controller) putPreset(ctx context.Context, project string, kind store.
 		return fmt.Errorf("encode %s %s: %w", kind, name, err)
 	}
 	now := ct.clock.Now()
-	p := store.Preset{Project: project, Kind: kind, Name: name, Value: store.JSONText(text), CreatedAt: now, UpdatedAt: now}
+	p := store.Preset{Project: project, Kind: kind, Name: name, Value: store.JSONText(text), CreatedAt: now,
+		UpdatedAt: now}
 	_, err = ct.o.Store.PutPreset(ctx, p, by)
 	return ct.changed(ctx, fmt.Sprintf("put %s %s", kind, name), err)
 }
 
-// DeletePreset takes a name away. Endpoints, profiles and defaults that still name it make what is accepted for them be refused, with
-// the name that is gone.
-func (ct *Controller) DeletePreset(ctx context.Context, project string, kind store.PresetKind, name string, by store.Actor) error {
+// DeletePreset takes a name away. Endpoints, profiles and defaults that still name it make what is accepted
+// for them be refused, with the name that is gone.
+func (ct *Controller) DeletePreset(ctx context.Context, project string, kind store.PresetKind, name string,
+	by store.Actor) error {
 	err := ct.o.Store.DeletePreset(ctx, project, kind, name, ct.clock.Now(), by)
 	return ct.changed(ctx, fmt.Sprintf("delete %s %s", kind, name), err)
 }

@@ -37,8 +37,8 @@ func newRedriver(e *Controller) *redriver {
 	}
 }
 
-// run does redrives until ctx ends. Between two looks it sleeps longer while there is none, and a process that is alone
-// until wake: it makes every redrive itself.
+// run does redrives until ctx ends. Between two looks it sleeps longer while there is none, and a process
+// that is alone until wake: it makes every redrive itself.
 func (d *redriver) run(ctx context.Context) {
 	l := part.Loop{
 		Every: redriveIdle, AtOnce: true, Wake: d.woken, Log: d.e.log,

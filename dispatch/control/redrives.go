@@ -15,11 +15,14 @@ import (
 )
 
 // errUncounted: there are more than can be counted in the time of one request.
-var errUncounted = errors.New("more callbacks match than can be counted at once; narrow the filter, or begin without dry_run")
+var errUncounted = errors.New("more callbacks match than can be counted at once; narrow the filter, or " +
+	"begin without dry_run")
 
-// CountRedrive judges a redrive and counts the callbacks that it would be done to now: at most q.Most, if that is not zero; more says that
-// there are others. It reads no more rows than it takes to know that. Its error is a *store.InvalidError, or the store's.
-func (ct *Controller) CountRedrive(ctx context.Context, project string, q RedriveRequest) (matched int64, more bool, err error) {
+// CountRedrive judges a redrive and counts the callbacks that it would be done to now: at most q.Most, if
+// that is not zero; more says that there are others. It reads no more rows than it takes to know that. Its
+// error is a *store.InvalidError, or the store's.
+func (ct *Controller) CountRedrive(ctx context.Context, project string,
+	q RedriveRequest) (matched int64, more bool, err error) {
 	r, err := ct.judgeRedrive(project, &q, store.Actor{}, ct.clock.Now())
 	if err != nil {
 		return 0, false, err
@@ -28,13 +31,15 @@ func (ct *Controller) CountRedrive(ctx context.Context, project string, q Redriv
 }
 
 const (
-	// dryRunTime bounds how long a redrive that is only tried counts, countPage how many callbacks are read at once for it.
+	// dryRunTime bounds how long a redrive that is only tried counts, countPage how many callbacks are read
+	// at once for it.
 	dryRunTime = 20 * time.Second
 	countPage  = 500
 )
 
 // countRedrive counts what a redrive would be done to, up to most; zero: all of it.
-func (ct *Controller) countRedrive(ctx context.Context, r *store.Redrive, most int64) (matched int64, more bool, err error) {
+func (ct *Controller) countRedrive(ctx context.Context, r *store.Redrive,
+	most int64) (matched int64, more bool, err error) {
 	if most <= 0 {
 		most = math.MaxInt64 - 1
 	}
@@ -43,7 +48,8 @@ func (ct *Controller) countRedrive(ctx context.Context, r *store.Redrive, most i
 	f.Now = r.CreatedAt
 	for {
 		f.Limit = countPage
-		if len(f.Labels) == 0 { // labels are compared after rows are read: the last ones that are wanted may be far apart
+		// labels are compared after rows are read: the last ones that are wanted may be far apart
+		if len(f.Labels) == 0 {
 			f.Limit = int(min(countPage, most+1-matched))
 		}
 		page, err := ct.o.Store.List(ctx, r.Project, f)
@@ -82,8 +88,8 @@ const (
 // A RedriveRequest asks for one action over all that a filter picks.
 type RedriveRequest struct {
 	Action string
-	// Filter picks; Shown is it as its caller wrote it. Without states it picks the dead for a retry, the scheduled for a cancel and a
-	// reschedule, both for an address.
+	// Filter picks; Shown is it as its caller wrote it. Without states it picks the dead for a retry, the
+	// scheduled for a cancel and a reschedule, both for an address.
 	Filter store.Filter
 	Shown  store.JSONText
 	// Rate is a rate as store.ParseRate reads it; empty: 1,000/s.
@@ -99,9 +105,10 @@ type RedriveRequest struct {
 	Invalid []store.FieldError
 }
 
-// Redrive begins one action over all callbacks that the filter picks now, or with DryRun counts them. Whatever is accepted, or comes to
-// match, after that is not of it.
-func (ct *Controller) Redrive(ctx context.Context, project string, q RedriveRequest, by store.Actor) (store.Redrive, error) {
+// Redrive begins one action over all callbacks that the filter picks now, or with DryRun counts them.
+// Whatever is accepted, or comes to match, after that is not of it.
+func (ct *Controller) Redrive(ctx context.Context, project string, q RedriveRequest,
+	by store.Actor) (store.Redrive, error) {
 	now := ct.clock.Now()
 	r, err := ct.judgeRedrive(project, &q, by, now)
 	if err != nil {
@@ -112,17 +119,20 @@ func (ct *Controller) Redrive(ctx context.Context, project string, q RedriveRequ
 		r.Matched, _, err = ct.countRedrive(ctx, &r, q.Most)
 		return r, err
 	}
-	if r, err = ct.o.Store.CreateRedrive(ctx, r, by); err != nil {
+	r, err = ct.o.Store.CreateRedrive(ctx, r, by)
+	if err != nil {
 		return r, fmt.Errorf("redrive: %w", err)
 	}
 	part.Wake(ct.redrives.woken)
 	return r, nil
 }
 
-func (ct *Controller) judgeRedrive(project string, q *RedriveRequest, by store.Actor, now int64) (store.Redrive, error) {
+func (ct *Controller) judgeRedrive(project string, q *RedriveRequest, by store.Actor,
+	now int64) (store.Redrive, error) {
 	f := accept.Findings(slices.Clone(q.Invalid))
 	r := store.Redrive{
-		ID: ct.ids.New(clock.TimeOf(now)), Project: project, Action: store.RedriveAction(q.Action), Filter: q.Filter, Shown: q.Shown,
+		ID: ct.ids.New(clock.TimeOf(now)), Project: project, Action: store.RedriveAction(q.Action),
+		Filter: q.Filter, Shown: q.Shown,
 		CreatedAt: now, Actor: by.Name, Reason: by.Reason,
 	}
 	checkReason(by, &f)
@@ -133,7 +143,8 @@ func (ct *Controller) judgeRedrive(project string, q *RedriveRequest, by store.A
 	switch r.Action {
 	case store.RedriveRetry:
 		states = []store.State{store.Dead}
-		switch r.Ladder = store.Ladder(q.Ladder); r.Ladder {
+		r.Ladder = store.Ladder(q.Ladder)
+		switch r.Ladder {
 		case "":
 			r.Ladder = store.Restart
 		case store.Once, store.Restart:
@@ -144,7 +155,8 @@ func (ct *Controller) judgeRedrive(project string, q *RedriveRequest, by store.A
 		states = []store.State{store.Scheduled}
 	case store.RedriveReschedule:
 		states = []store.State{store.Scheduled}
-		if r.DueAt = judgeMove(q.DueAt, q.Delay, now, &f); q.Delay != nil {
+		r.DueAt = judgeMove(q.DueAt, q.Delay, now, &f)
+		if q.Delay != nil {
 			r.Delay = q.Delay.Milliseconds()
 		}
 	case store.RedriveSetURL:
@@ -161,7 +173,8 @@ func (ct *Controller) judgeRedrive(project string, q *RedriveRequest, by store.A
 	}
 	if q.Rate != "" {
 		var err error
-		if r.Rate, err = store.ParseRate(q.Rate); err != nil {
+		r.Rate, err = store.ParseRate(q.Rate)
+		if err != nil {
 			f.Add("rate", "%s", err)
 		}
 	}
@@ -171,14 +184,15 @@ func (ct *Controller) judgeRedrive(project string, q *RedriveRequest, by store.A
 	return r, f.Err()
 }
 
-// judgeMove judges where to a reschedule moves: to a due time, of which it returns the one that is meant, or by
-// a delay.
+// judgeMove judges where to a reschedule moves: to a due time, of which it returns the one that is meant, or
+// by a delay.
 func judgeMove(due *int64, delay *time.Duration, now int64, f *accept.Findings) (at int64) {
 	switch {
 	case (due == nil) == (delay == nil):
 		f.Add("due_at", "give exactly one of due_at and delay")
 	case due != nil:
-		if at = max(*due, now); at > now+accept.MaxDelay.Milliseconds() {
+		at = max(*due, now)
+		if at > now+accept.MaxDelay.Milliseconds() {
 			f.Add("due_at", "is more than 400 days away")
 		}
 	case *delay < 0 || *delay > accept.MaxDelay:
@@ -187,8 +201,10 @@ func judgeMove(due *int64, delay *time.Duration, now int64, f *accept.Findings) 
 	return at
 }
 
-// SetRedrive pauses a redrive, resumes it or cancels what it has not done yet: store.ErrNotFound, store.ErrTerminal.
-func (ct *Controller) SetRedrive(ctx context.Context, project, id string, to store.RedriveState, by store.Actor) (store.Redrive, error) {
+// SetRedrive pauses a redrive, resumes it or cancels what it has not done yet: store.ErrNotFound,
+// store.ErrTerminal.
+func (ct *Controller) SetRedrive(ctx context.Context, project, id string, to store.RedriveState,
+	by store.Actor) (store.Redrive, error) {
 	r, err := ct.o.Store.SetRedrive(ctx, project, id, to, ct.clock.Now(), by)
 	if err != nil {
 		return r, fmt.Errorf("redrive %s: %w", id, err)

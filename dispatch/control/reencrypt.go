@@ -54,7 +54,8 @@ func (ct *Controller) Reencrypt(ctx context.Context, from string, by store.Actor
 		case 0:
 			at.after = place.after
 		}
-		if pages, err = ct.reencryptRows(ctx, &r, at, pages, by); err != nil {
+		pages, err = ct.reencryptRows(ctx, &r, at, pages, by)
+		if err != nil {
 			return r, err
 		}
 		if r.Next != "" {

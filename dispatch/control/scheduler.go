@@ -16,17 +16,20 @@ import (
 const (
 	// fireBatch is how many schedules one look takes in, and one transaction fires.
 	fireBatch = 100
-	// fireLook is how often a process looks for schedules that others have made or changed; one that is alone hears of its own.
+	// fireLook is how often a process looks for schedules that others have made or changed; one that is alone
+	// hears of its own.
 	fireLook      = time.Second
 	fireLookAlone = time.Minute
-	// lateFiring is how late a due time may be and still be fired by itself; what is later was missed. lateStart is the same for due times
-	// from before this process began: another one may be about to fire them.
+	// lateFiring is how late a due time may be and still be fired by itself; what is later was missed.
+	// lateStart is the same for due times from before this process began: another one may be about to fire
+	// them.
 	lateFiring = time.Minute
 	lateStart  = time.Second
 )
 
-// A scheduler makes the callbacks of schedules at their due times. Every process has one and all of them try: who raises a schedule's next
-// due time in SQL, which only one can, makes the callback in the same transaction. So there is no process whose end delays anything.
+// A scheduler makes the callbacks of schedules at their due times. Every process has one and all of them try:
+// who raises a schedule's next due time in SQL, which only one can, makes the callback in the same
+// transaction. So there is no process whose end delays anything.
 type scheduler struct {
 	e *Controller
 	// changed has a token when a schedule of this process has changed.
@@ -85,7 +88,8 @@ func (s *scheduler) fire(ctx context.Context, due []store.Schedule, now int64) e
 			return err
 		case err != nil: // one project's trouble is none of the others'
 			f.Draft, f.Why = nil, "what it is judged by cannot be read"
-			s.e.log.Error("a schedule cannot be judged", "schedule_id", store.SchedulePrefix+due[i].ID, "project", due[i].Project, "error", err)
+			s.e.log.Error("a schedule cannot be judged", "schedule_id", store.SchedulePrefix+due[i].ID,
+				"project", due[i].Project, "error", err)
 		}
 		firings[i] = f
 	}
@@ -97,7 +101,8 @@ func (s *scheduler) fire(ctx context.Context, due []store.Schedule, now int64) e
 	for i := range fired {
 		f := &firings[i]
 		if fired[i].Err != nil {
-			// What keeps this one from being made will do so again: it goes on to its next due time, and says why.
+			// What keeps this one from being made will do so again: it goes on to its next due time, and says
+			// why.
 			f.Draft, f.Why = nil, "its callback cannot be written: "+fired[i].Err.Error()
 			again = append(again, *f)
 			continue
@@ -107,11 +112,13 @@ func (s *scheduler) fire(ctx context.Context, due []store.Schedule, now int64) e
 	if len(again) == 0 {
 		return nil
 	}
-	if fired, err = s.e.o.Store.Fire(ctx, again); err != nil {
+	fired, err = s.e.o.Store.Fire(ctx, again)
+	if err != nil {
 		return err
 	}
 	for i := range fired {
-		if err = cmp.Or(err, fired[i].Err); fired[i].Err == nil {
+		err = cmp.Or(err, fired[i].Err)
+		if fired[i].Err == nil {
 			s.fired(ctx, &again[i], &fired[i])
 		}
 	}
@@ -126,10 +133,12 @@ func (s *scheduler) fired(ctx context.Context, f *store.Firing, out *store.Fired
 	switch id := store.SchedulePrefix + f.Schedule.ID; {
 	case f.Why != "":
 		s.e.metrics.firings.WithLabelValues("failed").Inc()
-		s.e.log.Error("a schedule came due and made no callback", "schedule_id", id, "project", f.Schedule.Project, "due_at", clock.Instant(f.Due), "error", f.Why)
+		s.e.log.Error("a schedule came due and made no callback", "schedule_id", id, "project",
+			f.Schedule.Project, "due_at", clock.Instant(f.Due), "error", f.Why)
 	case f.Draft == nil:
 		s.e.metrics.firings.WithLabelValues("skipped").Inc()
-		s.e.log.Info("a schedule skips what it has missed", "schedule_id", id, "project", f.Schedule.Project, "due_at", clock.Instant(f.Due))
+		s.e.log.Info("a schedule skips what it has missed", "schedule_id", id, "project", f.Schedule.Project,
+			"due_at", clock.Instant(f.Due))
 	default:
 		s.e.metrics.firings.WithLabelValues("fired").Inc()
 		s.e.metrics.firingLateness.Observe(float64(f.Now-f.Due) / 1000)
@@ -137,12 +146,14 @@ func (s *scheduler) fired(ctx context.Context, f *store.Firing, out *store.Fired
 	}
 }
 
-// firing is what is to become of a schedule that is due. Its error is the store's; the rest is complete but for the draft then.
+// firing is what is to become of a schedule that is due. Its error is the store's; the rest is complete but
+// for the draft then.
 func (s *scheduler) firing(ctx context.Context, sched *store.Schedule, now int64) (store.Firing, error) {
 	f := store.Firing{Schedule: *sched, Due: sched.NextAt, Now: now}
 	spec, err := schedule.ParseSpec(sched.Cron, sched.Timezone)
 	if err != nil {
-		f.Why = "its spec cannot be read any more: " + err.Error() // it stands still until somebody changes it
+		// it stands still until somebody changes it
+		f.Why = "its spec cannot be read any more: " + err.Error()
 		return f, nil
 	}
 	late := time.Duration(now-f.Due) * time.Millisecond

@@ -23,11 +23,14 @@ type ScheduleChange struct {
 	Invalid  []store.FieldError
 }
 
-// CreateSchedule makes a schedule: store.ErrExists if there is one of that name. It is enabled unless it says otherwise.
-func (ct *Controller) CreateSchedule(ctx context.Context, project string, ch ScheduleChange, by store.Actor) (store.Schedule, error) {
+// CreateSchedule makes a schedule: store.ErrExists if there is one of that name. It is enabled unless it says
+// otherwise.
+func (ct *Controller) CreateSchedule(ctx context.Context, project string, ch ScheduleChange,
+	by store.Actor) (store.Schedule, error) {
 	now := ct.clock.Now()
 	s := store.Schedule{
-		ID: ct.ids.New(clock.TimeOf(now)), Project: project, Missed: store.MissedOnce, Enabled: true, CreatedAt: now, UpdatedAt: now,
+		ID: ct.ids.New(clock.TimeOf(now)), Project: project, Missed: store.MissedOnce, Enabled: true,
+		CreatedAt: now, UpdatedAt: now,
 	}
 	f := accept.Findings(slices.Clone(ch.Invalid))
 	for _, required := range []struct {
@@ -46,7 +49,8 @@ func (ct *Controller) CreateSchedule(ctx context.Context, project string, ch Sch
 		return s, err
 	}
 	ct.sealTemplate(&s, credentials)
-	if s, err = ct.o.Store.CreateSchedule(ctx, s, by); err != nil {
+	s, err = ct.o.Store.CreateSchedule(ctx, s, by)
+	if err != nil {
 		return s, fmt.Errorf("create schedule: %w", err)
 	}
 	part.Wake(ct.scheduler.changed)
@@ -54,9 +58,10 @@ func (ct *Controller) CreateSchedule(ctx context.Context, project string, ch Sch
 	return s, nil
 }
 
-// PatchSchedule changes what is given of a schedule, and nothing else. A new spec or time zone, and enabling it, count its next due time
-// from now.
-func (ct *Controller) PatchSchedule(ctx context.Context, project, id string, ch ScheduleChange, by store.Actor) (store.Schedule, error) {
+// PatchSchedule changes what is given of a schedule, and nothing else. A new spec or time zone, and enabling
+// it, count its next due time from now.
+func (ct *Controller) PatchSchedule(ctx context.Context, project, id string, ch ScheduleChange,
+	by store.Actor) (store.Schedule, error) {
 	now := ct.clock.Now()
 	f := accept.Findings(slices.Clone(ch.Invalid))
 	credentials, err := ct.judgeTemplate(ctx, project, ch.Template, &f)
@@ -83,10 +88,13 @@ func (ct *Controller) DeleteSchedule(ctx context.Context, project, id string, by
 	return ct.o.Store.DeleteSchedule(ctx, project, id, ct.clock.Now(), by)
 }
 
-// RunSchedule accepts a schedule's callback now, whether it is enabled or not. Its next due time stays. Where its template cannot be meant
-// any more the error is a *store.InvalidError.
-func (ct *Controller) RunSchedule(ctx context.Context, project, id string, by store.Actor) (store.Callback, error) {
-	fail := func(err error) (store.Callback, error) { return store.Callback{}, fmt.Errorf("run schedule: %w", err) }
+// RunSchedule accepts a schedule's callback now, whether it is enabled or not. Its next due time stays. Where
+// its template cannot be meant any more the error is a *store.InvalidError.
+func (ct *Controller) RunSchedule(ctx context.Context, project, id string,
+	by store.Actor) (store.Callback, error) {
+	fail := func(err error) (store.Callback, error) {
+		return store.Callback{}, fmt.Errorf("run schedule: %w", err)
+	}
 	s, err := ct.o.Store.Schedule(ctx, project, id)
 	if err != nil {
 		return fail(err)
@@ -111,8 +119,8 @@ func (ct *Controller) RunSchedule(ctx context.Context, project, id string, by st
 	return accepted.Callback, nil
 }
 
-// scheduled returns the draft of the callback that a schedule makes now: *store.InvalidError where its template
-// is not valid any more, store.ErrOpenQuota where its project has no room.
+// scheduled returns the draft of the callback that a schedule makes now: *store.InvalidError where its
+// template is not valid any more, store.ErrOpenQuota where its project has no room.
 func (ct *Controller) scheduled(ctx context.Context, s *store.Schedule, now int64) (store.Draft, error) {
 	if err := ct.openTemplate(s); err != nil {
 		return store.Draft{}, err
@@ -128,12 +136,14 @@ func (ct *Controller) scheduled(ctx context.Context, s *store.Schedule, now int6
 	return d, ct.accept.RoomFor(ctx, &p.Project, 1)
 }
 
-// apply changes a schedule, or says everything that is wrong with the change; f is what is known of that already.
+// apply changes a schedule, or says everything that is wrong with the change; f is what is known of that
+// already.
 func (ch *ScheduleChange) apply(s *store.Schedule, now int64, f accept.Findings) error {
 	f = slices.Clone(f)
 	spec, zone, enabled := s.Cron, s.Timezone, s.Enabled
 	if ch.Name != nil {
-		if s.Name = *ch.Name; s.Name == "" {
+		s.Name = *ch.Name
+		if s.Name == "" {
 			f.Add("name", "is empty")
 		}
 		accept.CheckText("name", s.Name, MaxName, &f)
@@ -145,7 +155,8 @@ func (ch *ScheduleChange) apply(s *store.Schedule, now int64, f accept.Findings)
 		s.Timezone = *ch.Timezone
 	}
 	if ch.Missed != nil {
-		switch s.Missed = store.MissedPolicy(*ch.Missed); s.Missed {
+		s.Missed = store.MissedPolicy(*ch.Missed)
+		switch s.Missed {
 		case store.MissedOnce, store.MissedSkip:
 		default:
 			f.Add("missed", `is "once" or "skip"`)
@@ -185,8 +196,9 @@ func parseTimes(cron, timezone string, f *accept.Findings) (times schedule.Spec,
 // MaxNextTimes is the most due times that NextTimes tells.
 const MaxNextTimes = 100
 
-// NextTimes returns the first n due times after from, at most MaxNextTimes, that a schedule with the spec in the time zone would have, all in
-// Unix milliseconds; fewer, if there are no more. Its error is a *store.InvalidError that names cron, timezone or both.
+// NextTimes returns the first n due times after from, at most MaxNextTimes, that a schedule with the spec in
+// the time zone would have, all in Unix milliseconds; fewer, if there are no more. Its error is a
+// *store.InvalidError that names cron, timezone or both.
 func NextTimes(cron, timezone string, from int64, n int) ([]int64, error) {
 	var f accept.Findings
 	times, ok := parseTimes(cron, timezone, &f)
@@ -195,7 +207,8 @@ func NextTimes(cron, timezone string, from int64, n int) ([]int64, error) {
 	}
 	var next []int64
 	for at := clock.TimeOf(from); len(next) < min(n, MaxNextTimes); {
-		if at = times.Next(at); at.IsZero() {
+		at = times.Next(at)
+		if at.IsZero() {
 			break
 		}
 		next = append(next, at.UnixMilli())
@@ -222,7 +235,8 @@ func (ct *Controller) judgeTemplate(
 // sealTemplate returns a template as it is stored: sealed, if its draft has credentials.
 func (ct *Controller) sealTemplate(s *store.Schedule, credentials bool) {
 	if credentials {
-		s.Template = store.JSONText(ct.o.Keyring.SealText(secret.BindTemplate(s.Project, s.ID), string(s.Template)))
+		s.Template = store.JSONText(ct.o.Keyring.SealText(secret.BindTemplate(s.Project, s.ID),
+			string(s.Template)))
 	}
 }
 
@@ -259,7 +273,8 @@ func (ct *Controller) showTemplate(s *store.Schedule) {
 }
 
 // Schedules returns a part of the project's list of schedules, newest first.
-func (ct *Controller) Schedules(ctx context.Context, project string, f store.ScheduleFilter) ([]store.Schedule, error) {
+func (ct *Controller) Schedules(ctx context.Context, project string,
+	f store.ScheduleFilter) ([]store.Schedule, error) {
 	list, err := ct.o.Store.Schedules(ctx, project, f)
 	if err != nil {
 		return nil, err

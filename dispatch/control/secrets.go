@@ -19,7 +19,9 @@ import (
 const labelText = "is at most 128 printable ASCII characters"
 
 func validLabel(label string) bool {
-	return len(label) <= MaxName && strings.IndexFunc(label, func(r rune) bool { return r < ' ' || r > '~' }) < 0
+	return len(label) <= MaxName && strings.IndexFunc(label, func(r rune) bool {
+		return r < ' ' || r > '~'
+	}) < 0
 }
 
 // A SecretQuery says which signing secret is meant: by what a signer signs in a lane, an endpoint's, or, with
@@ -36,7 +38,8 @@ type SecretQuery struct {
 }
 
 // RevealSecret returns the present signing secret that is meant. That it was shown is audited.
-func (ct *Controller) RevealSecret(ctx context.Context, project string, q SecretQuery, by store.Actor) (secret.ShownSecret, error) {
+func (ct *Controller) RevealSecret(ctx context.Context, project string, q SecretQuery,
+	by store.Actor) (secret.ShownSecret, error) {
 	secrets, use, err := ct.meant(ctx, project, q)
 	if err != nil {
 		return secret.ShownSecret{}, err
@@ -52,7 +55,8 @@ func (ct *Controller) RevealSecret(ctx context.Context, project string, q Secret
 }
 
 // meant finds secrets, the present one first.
-func (ct *Controller) meant(ctx context.Context, project string, q SecretQuery) (secrets []sign.Secret, use string, err error) {
+func (ct *Controller) meant(ctx context.Context, project string,
+	q SecretQuery) (secrets []sign.Secret, use string, err error) {
 	now := ct.clock.Now()
 	use = q.Use
 	switch {
@@ -74,14 +78,16 @@ func (ct *Controller) meant(ctx context.Context, project string, q SecretQuery) 
 	case q.Lane != "":
 		return ct.meantInLane(ctx, project, q, now)
 	case !sign.IsUse(use):
-		return nil, "", accept.Invalid("use", "is required with neither lane nor endpoint: "+secret.UsesText())
+		return nil, "", accept.Invalid("use",
+			"is required with neither lane nor endpoint: "+secret.UsesText())
 	default:
 		secrets, err = ct.secret.Project(ctx, project, use, now)
 	}
 	return secrets, use, notFound(err)
 }
 
-// notFound turns the error of a secret that does not exist into store.ErrNotFound, for who asked for that secret.
+// notFound turns the error of a secret that does not exist into store.ErrNotFound, for who asked for that
+// secret.
 func notFound(err error) error {
 	if errors.Is(err, secret.ErrNoSecret) {
 		return fmt.Errorf("%w: %w", store.ErrNotFound, err)
@@ -128,7 +134,8 @@ func (ct *Controller) signerKind(ctx context.Context, project, endpoint string) 
 		return sign.Kind{}, fmt.Errorf("signer of endpoint %s: %w", endpoint, err)
 	}
 	if kind.Use == "" {
-		return sign.Kind{}, accept.Invalid("signer", fmt.Sprintf("the endpoint's signer, %s, has no secret", kind.Name))
+		return sign.Kind{}, accept.Invalid("signer",
+			fmt.Sprintf("the endpoint's signer, %s, has no secret", kind.Name))
 	}
 	return kind, nil
 }
@@ -154,12 +161,14 @@ const maxOverlap = 30 * 24 * time.Hour
 // RotateSecret gives an endpoint, or a project, a new signing secret, and returns it and until when the old
 // one signs beside it. The secret of a lane cannot be rotated by itself: it is derived from the project's
 // root secret, which is what an empty query means.
-func (ct *Controller) RotateSecret(ctx context.Context, project string, q SecretQuery, r Rotation, by store.Actor) (secret.ShownSecret, int64, error) {
+func (ct *Controller) RotateSecret(ctx context.Context, project string, q SecretQuery, r Rotation,
+	by store.Actor) (secret.ShownSecret, int64, error) {
 	now := ct.clock.Now()
 	f := accept.Findings(nil)
 	overlap := secret.Overlap
 	if r.Overlap != nil {
-		if overlap = *r.Overlap; overlap < 0 || overlap > maxOverlap {
+		overlap = *r.Overlap
+		if overlap < 0 || overlap > maxOverlap {
 			f.Add("overlap", "is 0s to 30d")
 		}
 	}
@@ -187,14 +196,15 @@ func (ct *Controller) RotateSecret(ctx context.Context, project string, q Secret
 	if err != nil {
 		return secret.ShownSecret{}, 0, accept.Invalid("secret", err.Error())
 	}
-	row := store.Secret{Project: project, Owner: q.Endpoint, Use: use, Label: r.Label, Hosts: hosts, CreatedAt: now}
+	row := store.Secret{Project: project, Owner: q.Endpoint, Use: use, Label: r.Label, Hosts: hosts,
+		CreatedAt: now}
 	until := now + overlap.Milliseconds()
 	s, err := ct.addSecret(ctx, row, key, until, by)
 	return s, until, err
 }
 
-// addSecret stores a secret, beside which the one before signs until a time, and returns it as its receiver is
-// given it.
+// addSecret stores a secret, beside which the one before signs until a time, and returns it as its receiver
+// is given it.
 func (ct *Controller) addSecret(
 	ctx context.Context, row store.Secret, key []byte, until int64, by store.Actor,
 ) (secret.ShownSecret, error) {

@@ -29,13 +29,15 @@ func (s *slowAudit) Audit(_ context.Context, shard int, cursor string) (schedule
 			return schedule.AuditPage{}, err
 		}
 	}
-	if page++; page == s.pages {
+	page++
+	if page == s.pages {
 		return schedule.AuditPage{}, nil
 	}
 	return schedule.AuditPage{Next: fmt.Sprint(page)}, nil
 }
 
-// An index that takes longer than one audit may is audited to its end all the same, and then again from its beginning.
+// An index that takes longer than one audit may is audited to its end all the same, and then again from its
+// beginning.
 func TestALongAuditGoesOnWhereTheLastOneEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		index := &slowAudit{pages: 30}

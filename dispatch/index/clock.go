@@ -12,8 +12,8 @@ type clockReader interface {
 	Clock(ctx context.Context) (int64, error)
 }
 
-// learnTime asks the index what time it is if no reply has told yet. Until then the clock is this machine's, which may be wrong
-// by any amount: nothing that other processes rely on may be counted by it.
+// learnTime asks the index what time it is if no reply has told yet. Until then the clock is this machine's,
+// which may be wrong by any amount: nothing that other processes rely on may be counted by it.
 func (ix *Index) learnTime(ctx context.Context) error {
 	reader, ok := ix.o.Schedule.(clockReader)
 	if !ok || ix.clock.Sample.Load() != nil {
@@ -41,6 +41,7 @@ func (ix *Index) clockJumped(by time.Duration) {
 	if by < 0 {
 		way = "back"
 	}
-	ix.log.Warn("the index's clock was put "+way+"; attempts in flight keep their time, due times stay as they were: "+
+	ix.log.Warn("the index's clock was put "+way+
+		"; attempts in flight keep their time, due times stay as they were: "+
 		"let NTP keep the time of the machines that the index runs on", "by", by.Round(time.Millisecond))
 }

@@ -22,7 +22,8 @@ func TestClockJumpsAreTold(t *testing.T) {
 			e.clockJumped(by)
 		}
 		way := map[bool]string{true: "put forward", false: "put back"}[by > 0]
-		if text := log.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, way) || !strings.Contains(text, by.String()) {
+		if text := log.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, way) ||
+			!strings.Contains(text, by.String()) {
 			t.Errorf("a jump by %s is logged as %q", by, text)
 		}
 		if n := testutil.ToFloat64(e.metrics.clockJumps); n != 3 {

@@ -9,13 +9,14 @@ import (
 )
 
 const (
-	// enqueueQueue is how many accepted items may wait for the index; beyond it they are left to the catch-up sweep, so that an
-	// index that hangs delays no accept.
+	// enqueueQueue is how many accepted items may wait for the index; beyond it they are left to the catch-up
+	// sweep, so that an index that hangs delays no accept.
 	enqueueQueue = 16384
 	enqueueBatch = 500
 )
 
-// Add has the index hold an item from now on. It never blocks: when the queue is full the item is remembered as missed.
+// Add has the index hold an item from now on. It never blocks: when the queue is full the item is remembered
+// as missed.
 func (ix *Index) Add(i schedule.Item) {
 	select {
 	case ix.added <- i:
@@ -25,7 +26,8 @@ func (ix *Index) Add(i schedule.Item) {
 	}
 }
 
-// runAdded tells the index of added items, in batches of what has gathered, until ctx ends and the queue is empty.
+// runAdded tells the index of added items, in batches of what has gathered, until ctx ends and the queue is
+// empty.
 func (ix *Index) runAdded(ctx context.Context) {
 	batch := make([]schedule.Item, 0, enqueueBatch)
 	for {
@@ -57,7 +59,8 @@ func (ix *Index) enqueue(ctx context.Context, batch []schedule.Item) {
 	}
 }
 
-// lockID names a callback's lock in the index: short, without the characters that keys forbid, and its project's own.
+// lockID names a callback's lock in the index: short, without the characters that keys forbid, and its
+// project's own.
 func lockID(project, key string) string {
 	if key == "" {
 		return ""
@@ -80,7 +83,8 @@ func Item(c *store.Callback) schedule.Item {
 
 // OpenItem is what the index knows of an open row.
 func OpenItem(r *store.OpenRow) schedule.Item {
-	return schedule.Item{ID: r.ID, Lane: r.LaneID, Due: r.DueAt, Lock: lockID(r.Project, r.LockKey), Retry: r.Retry, Forced: r.Manual}
+	return schedule.Item{ID: r.ID, Lane: r.LaneID, Due: r.DueAt, Lock: lockID(r.Project, r.LockKey),
+		Retry: r.Retry, Forced: r.Manual}
 }
 
 // openItems are what the index knows of open rows.

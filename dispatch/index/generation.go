@@ -27,8 +27,9 @@ const WarnEvery = time.Minute
 // PageRows is how many rows are read at once.
 const PageRows = 1000
 
-// A generation sees to it that the index has the generation that SQL says, and that it was filled: it adopts a generation that
-// another process made, and rebuilds an index that is empty, foreign, or was left half-filled.
+// A generation sees to it that the index has the generation that SQL says, and that it was filled: it adopts
+// a generation that another process made, and rebuilds an index that is empty, foreign, or was left
+// half-filled.
 type generation struct {
 	e       *Index
 	wake    chan struct{}
@@ -36,8 +37,8 @@ type generation struct {
 	content *state[content]
 	// unsoundAt is since when the index is not sound, or was not last, in Unix milliseconds.
 	unsoundAt atomic.Int64
-	// unclaimed says that no claim is alive in SQL: this process has the index alone, has ended those of the last one, and claims
-	// nothing before it has filled the index.
+	// unclaimed says that no claim is alive in SQL: this process has the index alone, has ended those of the
+	// last one, and claims nothing before it has filled the index.
 	unclaimed atomic.Bool
 	// left is the generation of an index that a held process leaves as it found it; zero: there is none.
 	left atomic.Int64
@@ -64,8 +65,8 @@ func (k *generation) begin(ctx context.Context) (end func(), err error) {
 	}
 }
 
-// look has the index looked after: an operation found its generation missing or foreign, or a claim found it closed for
-// a rebuild that may have died.
+// look has the index looked after: an operation found its generation missing or foreign, or a claim found it
+// closed for a rebuild that may have died.
 func (k *generation) look() {
 	k.happens("odd")
 	part.Wake(k.wake)
@@ -91,8 +92,8 @@ func (k *generation) await(ctx context.Context, patience time.Duration) {
 	}
 }
 
-// start reads what SQL says of the index and refuses a process that is configured otherwise. Filling the index is left to
-// run, so that whatever is due first is sent while the rest still streams in.
+// start reads what SQL says of the index and refuses a process that is configured otherwise. Filling the
+// index is left to run, so that whatever is due first is sent while the rest still streams in.
 func (k *generation) start(ctx context.Context) error {
 	if k.e.o.Alone {
 		n, err := k.e.o.Store.DropClaims(ctx, k.e.clock.Now())
@@ -110,7 +111,8 @@ func (k *generation) start(ctx context.Context) error {
 		return fmt.Errorf("read the index's row: %w", err)
 	}
 	if !k.e.o.Alone && (meta.Shards != want.Shards || meta.Prefix != want.Prefix) {
-		return fmt.Errorf("the index of this database has %d shards under prefix %q, and this process is set to %d under %q: start it alike",
+		return fmt.Errorf("the index of this database has %d shards under prefix %q, and this process is "+
+			"set to %d under %q: start it alike",
 			meta.Shards, meta.Prefix, want.Shards, want.Prefix)
 	}
 	k.set(meta)
@@ -118,8 +120,8 @@ func (k *generation) start(ctx context.Context) error {
 	return nil
 }
 
-// want is the row of a database that never had an index. An embedded one leaves shards and prefix open: they are the
-// first shared index's to choose.
+// want is the row of a database that never had an index. An embedded one leaves shards and prefix open: they
+// are the first shared index's to choose.
 func (k *generation) want() store.IndexMeta {
 	if k.e.o.Alone {
 		return store.IndexMeta{Generation: 1}
@@ -132,7 +134,8 @@ func (k *generation) set(m store.IndexMeta) {
 	k.meta = m
 	k.mu.Unlock()
 	k.left.Store(0)
-	k.e.listener.NewGeneration(m.Generation) // first: a claim of the new one is not to be taken for one of the last
+	// first: a claim of the new one is not to be taken for one of the last
+	k.e.listener.NewGeneration(m.Generation)
 	k.e.o.Schedule.SetGeneration(m.Generation)
 }
 
@@ -145,7 +148,8 @@ func (k *generation) get() store.IndexMeta {
 // run looks after the index until ctx ends.
 func (k *generation) run(ctx context.Context) {
 	part.Loop{
-		Every: keepEvery, Wake: k.wake, Failing: "looking after the index is put off", Repeat: WarnEvery, Log: k.e.log,
+		Every: keepEvery, Wake: k.wake, Failing: "looking after the index is put off", Repeat: WarnEvery,
+		Log: k.e.log,
 	}.Run(ctx, func(ctx context.Context) (time.Duration, error) {
 		err := k.keep(ctx)
 		if err == nil {
@@ -186,7 +190,8 @@ func (k *generation) keep(ctx context.Context) error {
 			k.set(meta)
 			k.e.health.missedAll()
 		}
-		// No claimer is woken: one whose claim fails asks for this look, and the two would take turns without a pause.
+		// No claimer is woken: one whose claim fails asks for this look, and the two would take turns without
+		// a pause.
 		k.happens("matches")
 		return nil
 	}
@@ -220,8 +225,8 @@ func (k *generation) keep(ctx context.Context) error {
 // generations are what the shards have, in their order; zero: none.
 type generations []int64
 
-// present reads the generations of all shards. Its error is schedule.ErrOlder only if no shard is of a newer build, and all others
-// could be read; those of an older build then count as none.
+// present reads the generations of all shards. Its error is schedule.ErrOlder only if no shard is of a newer
+// build, and all others could be read; those of an older build then count as none.
 func (ix *Index) present(ctx context.Context) (generations, error) {
 	got := make(generations, ix.o.Schedule.Shards())
 	var older error
@@ -253,7 +258,8 @@ func (k *generation) isClosed(ctx context.Context) bool {
 		cctx, cancel := context.WithTimeout(ctx, Timeout)
 		sent := time.Now()
 		claimed, err := k.e.o.Schedule.Claim(cctx, shard, schedule.ClaimRequest{
-			Owner: k.e.o.Name + "-keeper", Token: clock.NewToken(), Lease: time.Second, LaneLimit: k.e.o.LaneConcurrency,
+			Owner: k.e.o.Name + "-keeper", Token: clock.NewToken(), Lease: time.Second,
+			LaneLimit: k.e.o.LaneConcurrency,
 		})
 		cancel()
 		if err == nil && (k.e.o.Hold || k.e.o.NoWorker) {
@@ -269,32 +275,35 @@ func (k *generation) isClosed(ctx context.Context) bool {
 
 const (
 	rollbackLease = "rollback"
-	// rollbackTTL is how long the process that looks after an index that went back in time keeps the others from it: they have
-	// noticed the same.
+	// rollbackTTL is how long the process that looks after an index that went back in time keeps the others
+	// from it: they have noticed the same.
 	rollbackTTL = 15 * time.Second
 )
 
-// A ShardVersion is how far one shard had come when a claim was answered: its generation, and the sequence that grows with every
-// write to the shard.
+// A ShardVersion is how far one shard had come when a claim was answered: its generation, and the sequence
+// that grows with every write to the shard.
 type ShardVersion struct{ generation, Seq int64 }
 
-// Fell takes the shard's present state, and says whether it is an older one of the same generation than was seen before the
-// claim was sent. Then a replica without the last writes became the master, or a server came back with an older copy. An
-// index that cannot be rolled back always says zero.
+// Fell takes the shard's present state, and says whether it is an older one of the same generation than was
+// seen before the claim was sent. Then a replica without the last writes became the master, or a server came
+// back with an older copy. An index that cannot be rolled back always says zero.
 func (t *ShardVersion) Fell(generation, seq int64) bool {
 	before := *t
 	*t = ShardVersion{generation, seq}
 	return before.generation == generation && seq < before.Seq
 }
 
-// RolledBack has every open row looked for in the index: what the older state lacks would otherwise be found by the sweep, and
-// only after it was overdue. What the older state has too much is refused by the stamp. One process does it for all.
+// RolledBack has every open row looked for in the index: what the older state lacks would otherwise be found
+// by the sweep, and only after it was overdue. What the older state has too much is refused by the stamp. One
+// process does it for all.
 func (ix *Index) RolledBack(ctx context.Context, shard int, from, to int64) {
 	ix.metrics.rollbacks.Inc()
-	ix.log.Warn("the index went back in time; what it lacks is given to it again", "shard", shard, "sequence_before", from, "sequence", to)
+	ix.log.Warn("the index went back in time; what it lacks is given to it again", "shard", shard,
+		"sequence_before", from, "sequence", to)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), SQLTimeout)
 	defer cancel()
-	first, err := ix.o.Store.TryLease(ctx, fmt.Sprintf("%s-%d", rollbackLease, shard), ix.o.Name, ix.clock.Now(), rollbackTTL)
+	first, err := ix.o.Store.TryLease(ctx, fmt.Sprintf("%s-%d", rollbackLease, shard), ix.o.Name,
+		ix.clock.Now(), rollbackTTL)
 	if err != nil {
 		ix.log.Warn("who looks after the index cannot be agreed on; this process does", "error", err)
 	}

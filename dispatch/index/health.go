@@ -72,17 +72,18 @@ const (
 	// probeEvery is how often a store that failed is asked whether it works again, indexProbeEvery an index:
 	// what is due waits for it alone.
 	probeEvery, indexProbeEvery = time.Second, 250 * time.Millisecond
-	// What fails so soon after it worked again is half down: on a full disk, what needs no room works. It is asked no sooner than
-	// some time later then. An index may lose every tenth reply and be worth asking each time; what fails at once must not spin.
+	// What fails so soon after it worked again is half down: on a full disk, what needs no room works. It is
+	// asked no sooner than some time later then. An index may lose every tenth reply and be worth asking each
+	// time; what fails at once must not spin.
 	sqlRelapseWithin, sqlRelapseWait     = 10 * time.Second, 250 * time.Millisecond
 	indexRelapseWithin, indexRelapseWait = 100 * time.Millisecond, 100 * time.Millisecond
-	// partlyTimeout bounds calls to an index of which some shards answer: those that do need no more, and nothing may wait for the
-	// others call after call.
+	// partlyTimeout bounds calls to an index of which some shards answer: those that do need no more, and
+	// nothing may wait for the others call after call.
 	partlyTimeout = 500 * time.Millisecond
 	// catchUpTime bounds one round of catching up, for what fails is probed in turn with it.
 	catchUpTime = 3 * time.Second
-	// maxMissed is how many items that the index did not hear of are remembered by themselves; beyond it every open row is
-	// walked instead.
+	// maxMissed is how many items that the index did not hear of are remembered by themselves; beyond it
+	// every open row is walked instead.
 	maxMissed = 100_000
 )
 
@@ -93,8 +94,8 @@ type Undoer interface {
 	Undo(ctx context.Context) bool
 }
 
-// health knows what does not work at the moment: SQL, the index. While SQL fails, nothing is claimed; what the index did
-// not hear of is ensured as soon as it answers again.
+// health knows what does not work at the moment: SQL, the index. While SQL fails, nothing is claimed; what
+// the index did not hear of is ensured as soon as it answers again.
 type health struct {
 	e *Index
 
@@ -107,25 +108,28 @@ type health struct {
 	sql, index patience
 	// What the log knows of: SQL, the index, that catching up is put off.
 	sqlSaid, indexSaid, catchUpSaid part.Limiter
-	// Items were accepted or settled while the index did not answer; all says that there were too many to remember.
+	// Items were accepted or settled while the index did not answer; all says that there were too many to
+	// remember.
 	items []schedule.Item
 	all   bool
 	// walk is the part of the open rows that a catch-up of all has yet to give to the index; nil: none runs.
 	// What is missed meanwhile may lie before it, so it is remembered as always.
 	walk *openWalk
-	// Settlements and locks are of attempts that ended while the index did not answer: as long as it is not told, their leases
-	// fill their lanes and their locks are held, until both run out.
+	// Settlements and locks are of attempts that ended while the index did not answer: as long as it is not
+	// told, their leases fill their lanes and their locks are held, until both run out.
 	settlements []schedule.Settlement
 	locks       []*schedule.Lease
 	// beforeClaims is what has to be done when SQL works again, before anything is claimed.
 	beforeClaims Undoer
 	wake         chan struct{}
-	// fell carries a word when the index has just failed: it is asked at once, for most often a connection broke, and it is well.
+	// fell carries a word when the index has just failed: it is asked at once, for most often a connection
+	// broke, and it is well.
 	fell chan struct{}
 }
 
 func newHealth(e *Index) *health {
-	return &health{e: e, reach: newState(answering, reachChanges), wake: make(chan struct{}, 1), fell: make(chan struct{}, 1)}
+	return &health{e: e, reach: newState(answering, reachChanges), wake: make(chan struct{}, 1),
+		fell: make(chan struct{}, 1)}
 }
 
 // Failing says that an operation of the index has failed, and no probe has succeeded since.
@@ -135,7 +139,8 @@ func (t *health) Failing() bool { return !t.reach.is(answering) }
 func (t *health) SQLFailed(err error) {
 	now := time.Now()
 	t.mu.Lock()
-	if t.sqlDown.CompareAndSwap(false, true) && (!t.sql.failed(now, sqlRelapseWithin, sqlRelapseWait) || t.sqlSince.IsZero()) {
+	if t.sqlDown.CompareAndSwap(false, true) &&
+		(!t.sql.failed(now, sqlRelapseWithin, sqlRelapseWait) || t.sqlSince.IsZero()) {
 		t.sqlSince = now
 	}
 	t.mu.Unlock()
@@ -159,7 +164,8 @@ func (t *health) complainSQL(err error) {
 }
 
 func (t *health) complainIndex(op string, err error) {
-	t.complain(&t.indexSaid, "the index does not answer; accepting goes on, sending waits for it", "operation", op, "error", err)
+	t.complain(&t.indexSaid, "the index does not answer; accepting goes on, sending waits for it",
+		"operation", op, "error", err)
 }
 
 // SQLCommitted is sqlWorked for results: what comes after it is no relapse of what was before.
@@ -250,8 +256,8 @@ func (t *health) Failed(op string, err error) {
 	t.Poke()
 }
 
-// indexWorked is for the probe alone: that one call succeeded does not say that all do. A full index settles, and takes
-// nothing in.
+// indexWorked is for the probe alone: that one call succeeded does not say that all do. A full index settles,
+// and takes nothing in.
 func (t *health) indexWorked() {
 	if was, _ := t.reach.happens("all"); was == answering {
 		return
@@ -282,7 +288,8 @@ func (t *health) Missed(items []schedule.Item) {
 	t.Poke()
 }
 
-// unsettled remembers settlements that the index may not have heard of. The leases of what is too much run out.
+// unsettled remembers settlements that the index may not have heard of. The leases of what is too much run
+// out.
 func (t *health) unsettled(settlements []schedule.Settlement) {
 	t.mu.Lock()
 	for _, s := range settlements[:min(len(settlements), maxMissed-len(t.settlements))] {
@@ -361,8 +368,9 @@ func (t *health) behind() bool {
 	return t.all || t.walk != nil || len(t.items)+len(t.settlements)+len(t.locks) > 0
 }
 
-// indexSilent says that only the probe asks the index: as far as is known, none of its shards answers. Where some do, as when
-// one master of a Cluster is away, all are asked: what is due elsewhere must not wait for it.
+// indexSilent says that only the probe asks the index: as far as is known, none of its shards answers. Where
+// some do, as when one master of a Cluster is away, all are asked: what is due elsewhere must not wait for
+// it.
 func (t *health) indexSilent() bool { return t.reach.is(silent) }
 
 // probe asks what is down whether it works again, and gives the index a part of what it missed. It says
@@ -408,7 +416,8 @@ func (t *health) answered(shards int) {
 	}
 }
 
-// askShards asks every shard, and says how many answered, whether any is lost, and what one of the others said.
+// askShards asks every shard, and says how many answered, whether any is lost, and what one of the others
+// said.
 func (t *health) askShards(ctx context.Context) (answered int, lost bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()

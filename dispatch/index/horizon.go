@@ -17,10 +17,11 @@ import (
 
 const (
 	loadLease = "horizon"
-	// loadEvery is how often the watermark is looked at; without a horizon, whether an earlier setting has left one.
+	// loadEvery is how often the watermark is looked at; without a horizon, whether an earlier setting has
+	// left one.
 	loadEvery, loadIdle = time.Second, 15 * time.Second
-	// loadChunk is how many items the loader gives to the index at once, about a millisecond of a shard's time, and loadPause what
-	// it leaves to claims between two such calls, unless what it loads is due soon.
+	// loadChunk is how many items the loader gives to the index at once, about a millisecond of a shard's
+	// time, and loadPause what it leaves to claims between two such calls, unless what it loads is due soon.
 	loadChunk = 200
 	loadPause = 2 * time.Millisecond
 	// loadNote is how often it notes in the index how far it has come: so much is done again if it dies.
@@ -53,7 +54,8 @@ func (l *loader) run(ctx context.Context) {
 		every = loadIdle
 	}
 	part.Loop{
-		Every: every, Failing: "loading what comes within the horizon is put off", Repeat: WarnEvery, Log: l.e.log,
+		Every: every, Failing: "loading what comes within the horizon is put off", Repeat: WarnEvery,
+		Log: l.e.log,
 	}.Run(ctx, func(ctx context.Context) (time.Duration, error) { return 0, l.look(ctx) })
 	l.leader.Resign(ctx)
 }
@@ -85,8 +87,8 @@ func (l *loader) look(ctx context.Context) error {
 	return l.load(ctx, shards)
 }
 
-// wants says whether the watermark must move, or what is below it must be loaded: a quarter of the horizon has passed, the clock
-// was set, the horizon is another one than before, or the last loader has died.
+// wants says whether the watermark must move, or what is below it must be loaded: a quarter of the horizon
+// has passed, the clock was set, the horizon is another one than before, or the last loader has died.
 func (l *loader) wants(w *schedule.Watermark) bool {
 	h := l.e.o.Horizon.Milliseconds()
 	if h == 0 {
@@ -118,16 +120,18 @@ func (l *loader) lag() float64 {
 	return max(0, float64(l.e.clock.Now()+l.e.o.Horizon.Milliseconds()-loaded)/1000)
 }
 
-// ask calls an operation on every shard that is not left out, side by side, and keeps what each answers. Who does not answer is
-// left out from then on.
-func (ix *Index) ask(ctx context.Context, operation string, shards []shardLoad, call func(context.Context, int) (schedule.Watermark, error)) {
+// ask calls an operation on every shard that is not left out, side by side, and keeps what each answers. Who
+// does not answer is left out from then on.
+func (ix *Index) ask(ctx context.Context, operation string, shards []shardLoad,
+	call func(context.Context, int) (schedule.Watermark, error)) {
 	ctx, cancel := context.WithTimeout(ctx, ix.health.CallTime())
 	defer cancel()
 	var asking sync.WaitGroup
 	for shard := range shards {
 		if s := &shards[shard]; s.err == nil {
 			asking.Go(func() {
-				if s.mark, s.err = call(ctx, shard); s.err != nil {
+				s.mark, s.err = call(ctx, shard)
+				if s.err != nil {
 					ix.health.Failed(operation, s.err)
 					s.err = fmt.Errorf("horizon: %w", s.err)
 				}
@@ -167,7 +171,8 @@ func (ix *Index) watermarks(ctx context.Context) ([]schedule.Watermark, error) {
 	return marks, nil
 }
 
-// takenUntil is the latest due time that any shard takes in now. Whatever is due later, and missed, is loaded when its time comes.
+// takenUntil is the latest due time that any shard takes in now. Whatever is due later, and missed, is loaded
+// when its time comes.
 func (ix *Index) takenUntil(ctx context.Context) (int64, error) {
 	marks, err := ix.watermarks(ctx)
 	until := int64(0)
@@ -177,8 +182,8 @@ func (ix *Index) takenUntil(ctx context.Context) (int64, error) {
 	return until, err
 }
 
-// bound moves the watermarks of shards that have just been reset to the horizon, and says up to when a rebuild must fill them.
-// Where another process came first, its watermark is as good.
+// bound moves the watermarks of shards that have just been reset to the horizon, and says up to when a
+// rebuild must fill them. Where another process came first, its watermark is as good.
 func (ix *Index) bound(ctx context.Context) (int64, error) {
 	if ix.o.Horizon == 0 {
 		return schedule.Forever, nil
@@ -189,7 +194,8 @@ func (ix *Index) bound(ctx context.Context) (int64, error) {
 	}
 	until, token := int64(0), clock.NewToken()
 	for shard := range marks {
-		mark, err := ix.o.Schedule.MoveWatermark(ctx, shard, schedule.Advance{Horizon: ix.o.Horizon, After: marks[shard].Loader, Token: token})
+		mark, err := ix.o.Schedule.MoveWatermark(ctx, shard,
+			schedule.Advance{Horizon: ix.o.Horizon, After: marks[shard].Loader, Token: token})
 		if err != nil {
 			return 0, fmt.Errorf("horizon: %w", err)
 		}
@@ -198,13 +204,15 @@ func (ix *Index) bound(ctx context.Context) (int64, error) {
 	return until, nil
 }
 
-// load moves the watermarks, then gives the index what SQL has up to them, and notes in each shard that it has it. The order is
-// what makes it whole: see docs/adr/0009. A shard that fails is left out, and loaded by the next run from where it stands.
+// load moves the watermarks, then gives the index what SQL has up to them, and notes in each shard that it
+// has it. The order is what makes it whole: see docs/adr/0009. A shard that fails is left out, and loaded by
+// the next run from where it stands.
 func (l *loader) load(ctx context.Context, shards []shardLoad) error {
 	e := l.e
 	token, before := clock.NewToken(), slices.Clone(shards)
 	e.ask(ctx, "move_watermark", shards, func(ctx context.Context, shard int) (schedule.Watermark, error) {
-		return e.o.Schedule.MoveWatermark(ctx, shard, schedule.Advance{Horizon: e.o.Horizon, After: before[shard].mark.Loader, Token: token})
+		return e.o.Schedule.MoveWatermark(ctx, shard,
+			schedule.Advance{Horizon: e.o.Horizon, After: before[shard].mark.Loader, Token: token})
 	})
 	leaveOut(shards, token)
 	part.Failpoint("after_watermark")
@@ -270,7 +278,8 @@ func spanOf(shards []shardLoad) span {
 	return s
 }
 
-// give gives rows to those shards that lack them, in small parts, with a pause between them while there is time for it.
+// give gives rows to those shards that lack them, in small parts, with a pause between them while there is
+// time for it.
 func (l *loader) give(ctx context.Context, shards []shardLoad, rows []store.OpenRow) error {
 	e := l.e
 	for chunk := range slices.Chunk(rows, loadChunk) {
@@ -287,14 +296,16 @@ func (l *loader) give(ctx context.Context, shards []shardLoad, rows []store.Open
 		if chunk[0].DueAt <= e.clock.Now()+schedule.AlwaysAhead.Milliseconds() {
 			continue
 		}
-		if part.Sleep(ctx, loadPause); ctx.Err() != nil {
+		part.Sleep(ctx, loadPause)
+		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 	}
 	return nil
 }
 
-// ensure gives items to the index. Of several shards, one that is away keeps none of the others from its part: it is left out.
+// ensure gives items to the index. Of several shards, one that is away keeps none of the others from its
+// part: it is left out.
 func (l *loader) ensure(ctx context.Context, shards []shardLoad, items []schedule.Item) error {
 	err := l.ensureAll(ctx, items)
 	if err == nil || len(shards) == 1 || errors.Is(err, schedule.ErrLost) || ctx.Err() != nil {
@@ -343,11 +354,13 @@ func (l *loader) tell(before, shards []shardLoad) {
 		}
 		switch was, is := before[i].mark.At, shards[i].mark.At; {
 		case was == schedule.Forever && is != schedule.Forever:
-			l.e.log.Info("from now on the index holds what is due within the horizon, and SQL alone the rest", "horizon", l.e.o.Horizon)
+			l.e.log.Info("from now on the index holds what is due within the horizon, and SQL alone the rest",
+				"horizon", l.e.o.Horizon)
 		case was != schedule.Forever && is == schedule.Forever:
 			l.e.log.Info("the index holds the whole backlog again")
 		case is < was:
-			l.e.log.Info("the horizon is nearer than before; what is beyond it falls due by and by", "horizon", l.e.o.Horizon)
+			l.e.log.Info("the horizon is nearer than before; what is beyond it falls due by and by",
+				"horizon", l.e.o.Horizon)
 		default:
 			continue
 		}

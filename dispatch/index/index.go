@@ -1,9 +1,10 @@
-// Package index keeps the index true to SQL: what the index holds follows from SQL alone, so it may be lost at any
-// time.
+// Package index keeps the index true to SQL: what the index holds follows from SQL alone, so it may be lost
+// at any time.
 //
-// A write to the index never fails its caller: what the index did not hear of is remembered and given to it as soon
-// as it answers again (outage.go), found by the sweep when it is overdue (sweep.go), or streamed in by a rebuild
-// (generation.go, rebuild.go). With a horizon the index holds only what is due within it (horizon.go).
+// A write to the index never fails its caller: what the index did not hear of is remembered and given to it
+// as soon as it answers again (outage.go), found by the sweep when it is overdue (sweep.go), or streamed in
+// by a rebuild (generation.go, rebuild.go). With a horizon the index holds only what is due within it
+// (horizon.go).
 //
 // It claims and sends nothing, and no write of its can make SQL's answer another one.
 package index
@@ -76,7 +77,8 @@ type Index struct {
 // New returns an index whose upkeep does not run yet. Listen comes before anything else.
 func New(o Options) *Index {
 	ix := &Index{
-		o: o, times: o.Times, log: o.Logger, clock: o.Clock, metrics: newMetrics(o.Metrics), observer: o.Observer,
+		o: o, times: o.Times, log: o.Logger, clock: o.Clock, metrics: newMetrics(o.Metrics),
+		observer: o.Observer,
 	}
 	ix.clock.Jumped = ix.clockJumped
 	ix.pauses = newPauses(ix.clock.Now)
@@ -117,8 +119,8 @@ func (ix *Index) Degraded() bool {
 	return ix.Failing() || !ix.generation.content.is(sound)
 }
 
-// Paused says whether the lane is paused now, as far as this process has read. The index decides what is claimed;
-// this is for what was claimed before the pause and has not begun.
+// Paused says whether the lane is paused now, as far as this process has read. The index decides what is
+// claimed; this is for what was claimed before the pause and has not begun.
 func (ix *Index) Paused(lane int64) bool { return ix.pauses.has(lane) }
 
 // IsClosed says whether a shard lets no claims in, for a rebuild.
@@ -164,8 +166,8 @@ func (ix *Index) RunHints(ctx context.Context) {
 	}
 }
 
-// hintDue wakes the claimer if one of the items is due now, so that it need not wait for the index's own hint to come
-// round. With several shards only the index knows whose item it is.
+// hintDue wakes the claimer if one of the items is due now, so that it need not wait for the index's own hint
+// to come round. With several shards only the index knows whose item it is.
 func (ix *Index) hintDue(items []schedule.Item) {
 	now := ix.clock.Now()
 	if slices.ContainsFunc(items, func(i schedule.Item) bool { return i.Due <= now }) {

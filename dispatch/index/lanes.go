@@ -46,7 +46,8 @@ func (p *pauses) has(lane int64) bool {
 
 // laneSetting is what the index is told of a lane.
 func laneSetting(l *store.Lane) schedule.LaneSetting {
-	return schedule.LaneSetting{Lane: l.ID, Limit: l.Limit, Every: l.Rate.Every(), PausedUntil: l.PausedUntil, Version: l.Version}
+	return schedule.LaneSetting{Lane: l.ID, Limit: l.Limit, Every: l.Rate.Every(), PausedUntil: l.PausedUntil,
+		Version: l.Version}
 }
 
 // SetLanes gives the index the settings of lanes that changed since the version, and returns the version that

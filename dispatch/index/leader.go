@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// A Leader does something that one of all processes does at a time. The lease row in SQL is counted by the index's
-// clock. With an index of its own a process always leads.
+// A Leader does something that one of all processes does at a time. The lease row in SQL is counted by the
+// index's clock. With an index of its own a process always leads.
 type Leader struct {
 	ix   *Index
 	name string
@@ -56,8 +56,8 @@ func (l *Leader) Leads() bool {
 	return l.leads
 }
 
-// Resign gives the lease back, so that the next leader need not wait for it to run out. Where it cannot be given back it
-// does run out.
+// Resign gives the lease back, so that the next leader need not wait for it to run out. Where it cannot be
+// given back it does run out.
 func (l *Leader) Resign(ctx context.Context) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -72,8 +72,8 @@ func (l *Leader) Resign(ctx context.Context) {
 	}
 }
 
-// Hold renews the lease until end is called, however long a step takes. The context that it returns ends when the lease
-// is lost, with lost as its cause.
+// Hold renews the lease until end is called, however long a step takes. The context that it returns ends when
+// the lease is lost, with lost as its cause.
 func (l *Leader) Hold(ctx context.Context, lost error) (held context.Context, end func()) {
 	held, cancel := context.WithCancelCause(ctx)
 	if l.ix.o.Alone {

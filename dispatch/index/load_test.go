@@ -23,7 +23,8 @@ type loading struct {
 	now int64
 }
 
-// loads tests a loader of shards that are loaded so far ahead, of n rows that begin at a time and are so far apart, in ms.
+// loads tests a loader of shards that are loaded so far ahead, of n rows that begin at a time and are so far
+// apart, in ms.
 func loads(t *testing.T, ahead []int64, n int, from, apart int64, test func(l loading)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -87,7 +88,8 @@ func TestAShardThatIsAwayIsLoadedLater(t *testing.T) {
 				if got := l.s.counts(); got[0] != 1000 || got[2] != 1000 || got[1] == 1000 {
 					t.Errorf("given: %v", got)
 				}
-				if m := l.s.marks; m[0].Loaded != m[0].At || m[2].Loaded != m[2].At || m[1].Loaded != l.now+1000 {
+				if m := l.s.marks; m[0].Loaded != m[0].At || m[2].Loaded != m[2].At ||
+					m[1].Loaded != l.now+1000 {
 					t.Errorf("marks: %+v", m)
 				}
 				l.sql.before = nil
@@ -95,7 +97,8 @@ func TestAShardThatIsAwayIsLoadedLater(t *testing.T) {
 				l.e.reach.happens("all")
 				time.Sleep(time.Second)
 				l.looks(nil)
-				if got := l.s.counts(); !slices.Equal(got, []int{1000, 1000, 1000}) || l.s.marks[1].Loaded != l.s.marks[1].At {
+				if got := l.s.counts(); !slices.Equal(got, []int{1000, 1000, 1000}) ||
+					l.s.marks[1].Loaded != l.s.marks[1].At {
 					t.Errorf("given in the end: %v; %+v", got, l.s.marks[1])
 				}
 			})
@@ -123,7 +126,8 @@ func TestProgressIsNoted(t *testing.T) {
 	})
 }
 
-// A loader that has lost the lease, or whose watermark was moved by another, stops, and notes nothing that it has not loaded.
+// A loader that has lost the lease, or whose watermark was moved by another, stops, and notes nothing that it
+// has not loaded.
 func TestALoaderThatIsReplacedStops(t *testing.T) {
 	for what, replace := range map[string]func(l loading){
 		"the lease is another's":  func(l loading) { l.sql.refuse.Store(true) },
@@ -194,8 +198,8 @@ func TestAWalkThatSomeShardsDoNotTake(t *testing.T) {
 	}
 }
 
-// A sequence that falls within one generation is an index that went back in time. A rebuild begins it anew, and an index that
-// cannot go back has none.
+// A sequence that falls within one generation is an index that went back in time. A rebuild begins it anew,
+// and an index that cannot go back has none.
 func TestTideFallsOnlyWithinAGeneration(t *testing.T) {
 	var seen ShardVersion
 	for i, step := range []struct {
@@ -230,8 +234,8 @@ func (s someShards) Stats(_ context.Context, shard int) (schedule.Stats, error) 
 	return schedule.Stats{}, s.answers[shard]
 }
 
-// An index is silent for the others only where no shard answers: one master of a Cluster that is away must not stop what is due
-// in the shards of the others.
+// An index is silent for the others only where no shard answers: one master of a Cluster that is away must
+// not stop what is due in the shards of the others.
 func TestOneShardAwayDoesNotSilenceTheIndex(t *testing.T) {
 	away, lost := errors.New("refused"), fmt.Errorf("stats: %w", schedule.ErrLost)
 	for _, c := range []struct {

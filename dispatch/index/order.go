@@ -7,8 +7,9 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// This file is strict order. SQL decides: the stamp refuses a callback while one that was accepted before it is open, and the index
-// diverts it for as long as a lock's waiter. What is here only spares it that wait: whoever ends one has the next claimed at once.
+// This file is strict order. SQL decides: the stamp refuses a callback while one that was accepted before it
+// is open, and the index diverts it for as long as a lock's waiter. What is here only spares it that wait:
+// whoever ends one has the next claimed at once.
 
 // maxFollow is how many lock keys are looked at for those that ended at once.
 const maxFollow = 100
@@ -38,8 +39,8 @@ func (ix *Index) BringForward(ctx context.Context, rows []store.OpenRow) {
 	ix.hintAll()
 }
 
-// followEnded has those claimed whose turn it is after rows that ended otherwise than by a result. Of many at once the first ones' next are
-// looked for; the others' wait for their timers.
+// followEnded has those claimed whose turn it is after rows that ended otherwise than by a result. Of many at
+// once the first ones' next are looked for; the others' wait for their timers.
 func (ix *Index) followEnded(ctx context.Context, rows []store.OpenRow) {
 	type strictKey struct{ project, lock string }
 	asked := make(map[strictKey]bool)
@@ -52,7 +53,8 @@ func (ix *Index) followEnded(ctx context.Context, rows []store.OpenRow) {
 		asked[k] = true
 		row, err := ix.o.Store.NextStrict(ctx, k.project, k.lock)
 		if err != nil {
-			ix.log.Warn("whose turn it is in strict order cannot be read; it waits for its timer", "error", err)
+			ix.log.Warn("whose turn it is in strict order cannot be read; it waits for its timer", "error",
+				err)
 			break
 		}
 		if row != nil {

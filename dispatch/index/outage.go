@@ -28,7 +28,8 @@ func (t *health) catchUp(ctx context.Context, until time.Time) (took, more bool)
 	})
 	t.Locked(locks...)
 	items, ensured := giveInChunks(t, until, "ensure", items, func(chunk []schedule.Item) error {
-		// What it holds for later than was wanted is moved. Where that is out of date by now the stamp parks it again.
+		// What it holds for later than was wanted is moved. Where that is out of date by now the stamp parks
+		// it again.
 		_, err := t.e.put(ctx, chunk, false, func(i int, p schedule.Position) bool {
 			return p.Place == schedule.Delayed && p.Due > chunk[i].Due
 		})

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// spreadRate and spreadMost spread what is overdue in a rebuilt index, so that a long backlog does not become due in one
-	// millisecond: ten a millisecond, over a minute at most.
+	// spreadRate and spreadMost spread what is overdue in a rebuilt index, so that a long backlog does not
+	// become due in one millisecond: ten a millisecond, over a minute at most.
 	spreadRate = 10
 	spreadMost = time.Minute
 	// fillPatience is how long a rebuild waits for an index, or for SQL, that fails while the index is
@@ -22,8 +22,8 @@ const (
 	fillPatience = 30 * time.Second
 )
 
-// Rebuild empties the index and fills it from SQL, online: claims wait only until the attempts that are in flight are back in
-// it. With dryRun it counts what it would do. One process rebuilds at a time.
+// Rebuild empties the index and fills it from SQL, online: claims wait only until the attempts that are in
+// flight are back in it. With dryRun it counts what it would do. One process rebuilds at a time.
 func (ix *Index) Rebuild(ctx context.Context, dryRun bool, by store.Actor) (RebuildReport, error) {
 	started := time.Now()
 	if dryRun {
@@ -62,8 +62,8 @@ func (ix *Index) Rebuild(ctx context.Context, dryRun bool, by store.Actor) (Rebu
 	if err != nil {
 		return RebuildReport{}, fmt.Errorf("read the index's row: %w", err)
 	}
-	// What newer builds work on is not emptied by an older one, whoever asks. A generation that cannot be read is no reason not to
-	// rebuild: it may be what is to be mended.
+	// What newer builds work on is not emptied by an older one, whoever asks. A generation that cannot be
+	// read is no reason not to rebuild: it may be what is to be mended.
 	if _, err := ix.generation.newest(ctx); errors.Is(err, schedule.ErrNewer) {
 		return RebuildReport{}, err
 	}
@@ -73,7 +73,8 @@ func (ix *Index) Rebuild(ctx context.Context, dryRun bool, by store.Actor) (Rebu
 // rebuild makes a new generation and fills it. The caller holds the lease, which is renewed meanwhile. A
 // rebuild that dies is begun again by the next leader, because SQL then has no generation that was built to
 // the end. by is for the audit. It is nil where the index was lost.
-func (k *generation) rebuild(ctx context.Context, meta store.IndexMeta, by *store.Actor) (RebuildReport, error) {
+func (k *generation) rebuild(ctx context.Context, meta store.IndexMeta,
+	by *store.Actor) (RebuildReport, error) {
 	k.happens("begun")
 	held, end := k.leader.Hold(ctx, errNotLeader)
 	defer end()
@@ -88,7 +89,8 @@ func (k *generation) rebuild(ctx context.Context, meta store.IndexMeta, by *stor
 	return report, err
 }
 
-func (k *generation) refill(ctx context.Context, meta store.IndexMeta, by *store.Actor) (RebuildReport, error) {
+func (k *generation) refill(ctx context.Context, meta store.IndexMeta,
+	by *store.Actor) (RebuildReport, error) {
 	started := time.Now()
 	e := k.e
 	generation, err := e.o.Store.NextGeneration(ctx, meta.Generation, e.clock.Now(), by)
@@ -110,7 +112,8 @@ func (k *generation) refill(ctx context.Context, meta store.IndexMeta, by *store
 	if _, err := e.SetLanes(ctx, 0); err != nil {
 		return report, err
 	}
-	if report.Claimed, err = k.adopt(ctx); err != nil {
+	report.Claimed, err = k.adopt(ctx)
+	if err != nil {
 		return report, err
 	}
 	e.metrics.adopted.Add(float64(report.Claimed))
@@ -133,12 +136,13 @@ func (k *generation) refill(ctx context.Context, meta store.IndexMeta, by *store
 	e.hintAll()
 	report.Took = time.Since(started)
 	e.metrics.rebuilds.Inc()
-	e.log.Info("index rebuilt", "generation", generation, "open", report.Open, "claimed", report.Claimed, "took", report.Took.Round(time.Millisecond))
+	e.log.Info("index rebuilt", "generation", generation, "open", report.Open, "claimed", report.Claimed,
+		"took", report.Took.Round(time.Millisecond))
 	return report, nil
 }
 
-// adopt puts the attempts that are in flight anywhere back as leased, with their locks, before anybody may claim: the
-// fence alone would keep them from being sent twice, but not their locks from being taken.
+// adopt puts the attempts that are in flight anywhere back as leased, with their locks, before anybody may
+// claim: the fence alone would keep them from being sent twice, but not their locks from being taken.
 func (k *generation) adopt(ctx context.Context) (int, error) {
 	if k.unclaimed.Swap(false) {
 		return 0, nil
@@ -152,7 +156,8 @@ func (k *generation) adopt(ctx context.Context) (int, error) {
 		}
 		leases := make([]schedule.Lease, len(rows))
 		for i := range rows {
-			leases[i] = schedule.Lease{Item: OpenItem(&rows[i]), Token: rows[i].ClaimToken, Until: rows[i].ClaimUntil}
+			leases[i] = schedule.Lease{Item: OpenItem(&rows[i]), Token: rows[i].ClaimToken,
+				Until: rows[i].ClaimUntil}
 		}
 		if err := k.e.o.Schedule.Adopt(ctx, leases); err != nil {
 			return n, fmt.Errorf("adopt claimed rows: %w", err)
@@ -192,7 +197,8 @@ func (k *generation) fill(ctx context.Context, until int64) (n int, err error) {
 		if err == nil || errors.Is(err, schedule.ErrLost) || time.Since(worked) >= fillPatience {
 			return n, err
 		}
-		if part.Sleep(ctx, probeEvery/4); ctx.Err() != nil {
+		part.Sleep(ctx, probeEvery/4)
+		if ctx.Err() != nil {
 			return n, err
 		}
 	}
@@ -210,8 +216,8 @@ func after(rows []store.OpenRow) store.Cursor {
 	return store.Cursor{DueAt: last.DueAt, ID: last.ID}
 }
 
-// walkOpen reads every open row of a span, a page at a time, in order of (due_at, id). The next page is read while the last one is
-// worked on: SQL and the index then share the time that a long backlog takes.
+// walkOpen reads every open row of a span, a page at a time, in order of (due_at, id). The next page is read
+// while the last one is worked on: SQL and the index then share the time that a long backlog takes.
 func (ix *Index) walkOpen(ctx context.Context, s span, page func([]store.OpenRow) error) error {
 	reading, stop := context.WithCancel(ctx)
 	var reader sync.WaitGroup

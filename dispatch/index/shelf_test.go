@@ -11,7 +11,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// A shelf is an index of several shards, a lane each and then over again, of which only the loader's part is there.
+// A shelf is an index of several shards, a lane each and then over again, of which only the loader's part is
+// there.
 type shelf struct {
 	Schedule
 	mu    sync.Mutex
@@ -98,14 +99,16 @@ func (l *ledger) TryLease(context.Context, string, string, int64, time.Duration)
 	return !l.refuse.Load(), nil
 }
 
-func (l *ledger) OpenUntil(_ context.Context, after store.Cursor, until int64, limit int) ([]store.OpenRow, error) {
+func (l *ledger) OpenUntil(_ context.Context, after store.Cursor, until int64,
+	limit int) ([]store.OpenRow, error) {
 	l.pages++
 	if l.before != nil {
 		l.before(l.pages)
 	}
 	var page []store.OpenRow
 	for _, r := range l.rows {
-		if (r.DueAt > after.DueAt || r.DueAt == after.DueAt && r.ID > after.ID) && r.DueAt <= until && len(page) < limit {
+		if (r.DueAt > after.DueAt || r.DueAt == after.DueAt && r.ID > after.ID) && r.DueAt <= until &&
+			len(page) < limit {
 			page = append(page, r)
 		}
 	}
@@ -115,7 +118,8 @@ func (l *ledger) OpenUntil(_ context.Context, after store.Cursor, until int64, l
 // fill makes n rows, each so long after the one before, in lanes of all shards in turn.
 func (l *ledger) fill(n int, from int64, apart int64) {
 	for i := range n {
-		l.rows = append(l.rows, store.OpenRow{ID: fmt.Sprintf("01K%023d", len(l.rows)), LaneID: int64(i + 1), DueAt: from + int64(i)*apart})
+		l.rows = append(l.rows, store.OpenRow{ID: fmt.Sprintf("01K%023d", len(l.rows)), LaneID: int64(i + 1),
+			DueAt: from + int64(i)*apart})
 	}
 }
 

@@ -2,18 +2,20 @@ package index
 
 import "sync"
 
-// This file is what is known of the index: whether it answers, and whether it holds what SQL says. Each is one state
-// that changes as its table says, and all else asks for it.
+// This file is what is known of the index: whether it answers, and whether it holds what SQL says. Each is
+// one state that changes as its table says, and all else asks for it.
 //
-// They are states of the index and not of each shard: one call goes to many shards and its error does not say which of them
-// failed, claims are opened when every shard is filled, and what waits for the index waits for all of it.
+// They are states of the index and not of each shard: one call goes to many shards and its error does not say
+// which of them failed, claims are opened when every shard is filled, and what waits for the index waits for
+// all of it.
 
 // A reach says whether the index answers.
 type reach string
 
 const (
-	// answering: every shard, as far as is known. partly: some shards answered the last probe; all are asked, because what is
-	// due in those must not wait for the others. silent: none is known to answer, and only the probe asks.
+	// answering: every shard, as far as is known. partly: some shards answered the last probe; all are asked,
+	// because what is due in those must not wait for the others. silent: none is known to answer, and only
+	// the probe asks.
 	answering reach = "answering"
 	partly    reach = "partly"
 	silent    reach = "silent"
@@ -31,17 +33,17 @@ var reachChanges = changes[reach]{
 type content string
 
 const (
-	// sound: it does, as far as this process knows. doubtful: an operation met a lost or a closed index since it was last
-	// looked at, or it was not looked at yet. rebuilding: this process fills it. foreign: it does not, and this process,
-	// which is held, leaves it as it was found.
+	// sound: it does, as far as this process knows. doubtful: an operation met a lost or a closed index since
+	// it was last looked at, or it was not looked at yet. rebuilding: this process fills it. foreign: it does
+	// not, and this process, which is held, leaves it as it was found.
 	sound      content = "sound"
 	doubtful   content = "doubtful"
 	rebuilding content = "rebuilding"
 	foreign    content = "foreign"
 )
 
-// contentChanges are by what happens: that an operation met something odd, what a look at the index's generation found, and
-// what becomes of a rebuild.
+// contentChanges are by what happens: that an operation met something odd, what a look at the index's
+// generation found, and what becomes of a rebuild.
 var contentChanges = changes[content]{
 	"odd":     {sound: doubtful, foreign: doubtful},
 	"matches": {doubtful: sound, foreign: sound},

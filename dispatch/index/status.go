@@ -44,7 +44,8 @@ func (ix *Index) AskIndex(
 	}
 	ctx, cancel := context.WithTimeout(ctx, ix.health.CallTime())
 	defer cancel()
-	if positions, err = ix.o.Schedule.Lookup(ctx, refs); err == nil {
+	positions, err = ix.o.Schedule.Lookup(ctx, refs)
+	if err == nil {
 		states, err = ix.o.Schedule.LaneStates(ctx, lanes)
 	}
 	if err != nil {
@@ -90,33 +91,38 @@ func (ix *Index) Stats(ctx context.Context) (schedule.Stats, error) {
 
 // A Status says what the index is, and what it should be.
 type Status struct {
-	// Prefix and Shards are what this process has opened it with. Embedded: it is this process's own, and has no use of a prefix.
+	// Prefix and Shards are what this process has opened it with. Embedded: it is this process's own, and has
+	// no use of a prefix.
 	Prefix   string
 	Shards   int
 	Embedded bool
 	// Horizon is how far ahead this process has it hold callbacks; zero: all of them.
 	Horizon time.Duration
-	// Generation is what SQL says that it must have, Present what it has: another one than Generation, if any shard has; zero: it is empty,
-	// another build's, or Down.
+	// Generation is what SQL says that it must have, Present what it has: another one than Generation, if any
+	// shard has; zero: it is empty, another build's, or Down.
 	Generation, Present int64
 	// Down: it does not answer.
 	Down bool
 	// Rebuilding: a process fills it, or has begun to and died.
 	Rebuilding bool
-	// BuiltAt is when it was last filled to the end, in Unix milliseconds; zero: never, or before that was kept.
+	// BuiltAt is when it was last filled to the end, in Unix milliseconds; zero: never, or before that was
+	// kept.
 	BuiltAt int64
 }
 
-// IndexStatus reads what SQL and the index say of the index. Its error is SQL's: an index that does not answer is Down.
+// IndexStatus reads what SQL and the index say of the index. Its error is SQL's: an index that does not
+// answer is Down.
 func (ix *Index) IndexStatus(ctx context.Context) (Status, error) {
-	s := Status{Prefix: ix.o.Prefix, Shards: ix.o.Schedule.Shards(), Embedded: ix.o.Alone, Horizon: ix.o.Horizon}
+	s := Status{Prefix: ix.o.Prefix, Shards: ix.o.Schedule.Shards(), Embedded: ix.o.Alone,
+		Horizon: ix.o.Horizon}
 	meta, err := ix.o.Store.IndexMeta(ctx, ix.generation.want())
 	if err != nil {
 		return s, fmt.Errorf("read the index's row: %w", err)
 	}
 	s.Generation, s.BuiltAt = meta.Generation, meta.BuiltAt
 	s.Rebuilding = meta.Built != meta.Generation || ix.generation.content.is(rebuilding)
-	if s.Down = ix.health.indexSilent(); s.Down {
+	s.Down = ix.health.indexSilent()
+	if s.Down {
 		return s, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
@@ -143,14 +149,16 @@ type Drift struct {
 	Rows, Items int
 	// Beyond is how many of the rows are beyond the horizon, so that the index need not hold them.
 	Beyond int
-	// Missing are open rows that the index does not hold; Late, those that it holds for a later time than SQL says.
+	// Missing are open rows that the index does not hold; Late, those that it holds for a later time than SQL
+	// says.
 	Missing, Late int
-	// Extra are items of the index whose row is not open: Unknown, which SQL has no row of, and Ended, whose row is terminal.
+	// Extra are items of the index whose row is not open: Unknown, which SQL has no row of, and Ended, whose
+	// row is terminal.
 	Extra, Unknown, Ended int
 	// Of each, at most 100 ids are listed unless all were asked for; all are counted.
 	MissingIDs, LateIDs, ExtraIDs, UnknownIDs, EndedIDs []string
-	// Generation is what SQL says that the index must have. IndexGeneration is what it has; they differ only while a held
-	// process leaves an index alone.
+	// Generation is what SQL says that the index must have. IndexGeneration is what it has; they differ only
+	// while a held process leaves an index alone.
 	Generation, IndexGeneration int64
 }
 

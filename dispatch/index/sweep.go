@@ -34,12 +34,14 @@ func (ix *Index) CancelDeleted(ctx context.Context) error {
 const (
 	// sweepTime bounds one sweep; the next one goes on where it ended.
 	sweepTime = 2 * time.Second
-	// lateSlack is by how much the index may hold an item for later than SQL says: diverts and the spread of a rebuild do.
+	// lateSlack is by how much the index may hold an item for later than SQL says: diverts and the spread of
+	// a rebuild do.
 	lateSlack = 2 * time.Minute
 )
 
-// Sweep walks the rows that are overdue and gives the index what it lacks of them. It is what makes everything between SQL
-// and the index expendable: a lost enqueue, a lost settlement, a rolled-back index are all healed here.
+// Sweep walks the rows that are overdue and gives the index what it lacks of them. It is what makes
+// everything between SQL and the index expendable: a lost enqueue, a lost settlement, a rolled-back index are
+// all healed here.
 func (ix *Index) Sweep(ctx context.Context) error {
 	marks := ix.advanceMarks(ctx)
 	cursor, err := ix.o.Store.SweepCursor(ctx)
@@ -61,7 +63,8 @@ func (ix *Index) Sweep(ctx context.Context) error {
 				break
 			}
 		}
-		// Where some shards answer, those rows that are theirs have been healed: the others must not keep the sweep from the rest.
+		// Where some shards answer, those rows that are theirs have been healed: the others must not keep the
+		// sweep from the rest.
 		part.Failpoint("during_sweep")
 		if len(rows) < PageRows {
 			cursor = store.Cursor{}

@@ -15,9 +15,11 @@ import (
 )
 
 const (
-	// verifyPause is what lies between the two looks: what is on its way differs once, what is lost differs twice.
+	// verifyPause is what lies between the two looks: what is on its way differs once, what is lost differs
+	// twice.
 	verifyPause = 2 * time.Second
-	// verifyPatience is how long it waits for an index that is just being filled; one that is still lost then is an error.
+	// verifyPatience is how long it waits for an index that is just being filled; one that is still lost then
+	// is an error.
 	verifyPatience = 10 * time.Second
 	// maxDriftIDs is how many ids of each difference are named unless all are asked for.
 	maxDriftIDs = 100
@@ -29,8 +31,8 @@ type drift struct {
 	missing, late, extra map[string]bool
 }
 
-// Verify compares SQL with the index, both ways, and reports what differs in two looks two seconds apart. It changes nothing,
-// and works in pages: it may run at any time.
+// Verify compares SQL with the index, both ways, and reports what differs in two looks two seconds apart. It
+// changes nothing, and works in pages: it may run at any time.
 func (ix *Index) Verify(ctx context.Context) (Drift, error) { return ix.verify(ctx, maxDriftIDs) }
 
 // VerifyAll is Verify that names every id, however many there are.
@@ -42,12 +44,14 @@ func (ix *Index) verify(ctx context.Context, named int) (Drift, error) {
 	if err != nil {
 		return Drift{}, err
 	}
-	report := Drift{Rows: first.rows, Items: first.items, Beyond: first.beyond, Generation: ix.generation.get().Generation}
+	report := Drift{Rows: first.rows, Items: first.items, Beyond: first.beyond,
+		Generation: ix.generation.get().Generation}
 	report.IndexGeneration = cmp.Or(ix.generation.left.Load(), report.Generation)
 	if len(first.missing)+len(first.late)+len(first.extra) == 0 {
 		return report, nil
 	}
-	if part.Sleep(ctx, verifyPause); ctx.Err() != nil {
+	part.Sleep(ctx, verifyPause)
+	if ctx.Err() != nil {
 		return Drift{}, ctx.Err()
 	}
 	second, err := ix.look(ctx)
@@ -83,7 +87,8 @@ func publicIDs(ids []string, named int) []string {
 	return out
 }
 
-// tellApart splits items whose row is not open into those that SQL has no row of, and those whose row is terminal.
+// tellApart splits items whose row is not open into those that SQL has no row of, and those whose row is
+// terminal.
 func (ix *Index) tellApart(ctx context.Context, extra []string) (unknown, ended []string, err error) {
 	for page := range slices.Chunk(extra, PageRows) {
 		known, err := ix.o.Store.Known(ctx, page)
@@ -130,7 +135,8 @@ func (ix *Index) look(ctx context.Context) (drift, error) {
 			switch {
 			case p.Place == schedule.Absent:
 				d.missing[rows[i].ID] = true
-			case p.Place == schedule.Delayed && p.Due > max(rows[i].DueAt, rows[i].ClaimUntil, ix.clock.Now())+late:
+			case p.Place == schedule.Delayed &&
+				p.Due > max(rows[i].DueAt, rows[i].ClaimUntil, ix.clock.Now())+late:
 				d.late[rows[i].ID] = true
 			}
 		}
@@ -147,8 +153,8 @@ func (ix *Index) look(ctx context.Context) (drift, error) {
 	return d, nil
 }
 
-// within returns those of the rows that the index must hold: what is due later than was loaded into its shard so far may be there
-// or not, unless it is due by now.
+// within returns those of the rows that the index must hold: what is due later than was loaded into its shard
+// so far may be there or not, unless it is due by now.
 func (ix *Index) within(rows []store.OpenRow, marks []schedule.Watermark) []store.OpenRow {
 	now := ix.clock.Now()
 	return slices.DeleteFunc(rows, func(r store.OpenRow) bool {
@@ -182,7 +188,8 @@ func (ix *Index) lookForExtra(ctx context.Context, shard int, d *drift) error {
 				d.extra[id] = true
 			}
 		}
-		if cursor = page.Next; cursor == "" {
+		cursor = page.Next
+		if cursor == "" {
 			return nil
 		}
 	}
@@ -197,7 +204,8 @@ type auditPlace struct {
 	cursor string
 }
 
-// Audit checks each shard's records against each other, and mends what differs, until it has seen them all or its time is over.
+// Audit checks each shard's records against each other, and mends what differs, until it has seen them all or
+// its time is over.
 func (ix *Index) Audit(ctx context.Context) error {
 	for started := time.Now(); time.Since(started) < auditTime; {
 		at := &ix.audited
@@ -211,13 +219,16 @@ func (ix *Index) Audit(ctx context.Context) error {
 			ix.metrics.repaired.Add(float64(page.Repaired))
 			ix.log.Warn("audit mended the index", "shard", at.shard, "repaired", page.Repaired)
 		}
-		if at.cursor = page.Next; at.cursor == "" {
-			if at.shard = (at.shard + 1) % ix.o.Schedule.Shards(); at.shard == 0 {
+		at.cursor = page.Next
+		if at.cursor == "" {
+			at.shard = (at.shard + 1) % ix.o.Schedule.Shards()
+			if at.shard == 0 {
 				return nil
 			}
 		}
 		// Off-peak by construction: the index has its pauses between pages.
-		if part.Sleep(ctx, 5*time.Millisecond); ctx.Err() != nil {
+		part.Sleep(ctx, 5*time.Millisecond)
+		if ctx.Err() != nil {
 			return nil
 		}
 	}

@@ -13,8 +13,8 @@ import (
 // Timeout bounds every call to the index.
 const Timeout = 5 * time.Second
 
-// Ended takes rows from the index that SQL has ended. Those that it cannot be told of stay until they are claimed: the
-// stamp refuses and drops them. Those that were in strict order give up their turns.
+// Ended takes rows from the index that SQL has ended. Those that it cannot be told of stay until they are
+// claimed: the stamp refuses and drops them. Those that were in strict order give up their turns.
 func (ix *Index) Ended(ctx context.Context, rows []store.OpenRow) {
 	ix.Remove(ctx, rows)
 	ix.followEnded(ctx, rows)
@@ -36,8 +36,8 @@ func (ix *Index) Remove(ctx context.Context, rows []store.OpenRow) {
 	}
 }
 
-// Place tells the index of due times that a caller changed: present or absent, an item is due then, in its callback's
-// lane.
+// Place tells the index of due times that a caller changed: present or absent, an item is due then, in its
+// callback's lane.
 func (ix *Index) Place(ctx context.Context, callbacks ...store.Callback) {
 	items := make([]schedule.Item, len(callbacks))
 	for i := range callbacks {
@@ -65,8 +65,9 @@ func (ix *Index) placed(items []schedule.Item, err error) {
 	ix.hintAll()
 }
 
-// relocate puts an item into its lane. It takes it out of another lane first, at most twice: a catch-up that read the
-// row before its lane changed may have put it back there. The stamp decides in any case what is sent, and where to.
+// relocate puts an item into its lane. It takes it out of another lane first, at most twice: a catch-up that
+// read the row before its lane changed may have put it back there. The stamp decides in any case what is
+// sent, and where to.
 func (ix *Index) relocate(ctx context.Context, i schedule.Item, from int64) error {
 	for range 2 {
 		if from != i.Lane {
@@ -85,8 +86,9 @@ func (ix *Index) relocate(ctx context.Context, i schedule.Item, from int64) erro
 // anywhere names every item that the index holds as misplaced.
 func anywhere(int, schedule.Position) bool { return true }
 
-// put gives the index what it lacks of the items, and moves those that it holds and that misplaced names to their due
-// times. Only with forced those that are moved become forced. It answers each item with where it was.
+// put gives the index what it lacks of the items, and moves those that it holds and that misplaced names to
+// their due times. Only with forced those that are moved become forced. It answers each item with where it
+// was.
 func (ix *Index) put(
 	ctx context.Context, items []schedule.Item, forced bool, misplaced func(i int, p schedule.Position) bool,
 ) ([]schedule.Position, error) {
@@ -102,7 +104,8 @@ func (ix *Index) put(
 	var movements []schedule.Movement
 	for i, p := range positions {
 		if p.Place != schedule.Absent && misplaced != nil && misplaced(i, p) {
-			movements = append(movements, schedule.Movement{Ref: items[i].Ref(), Due: items[i].Due, Forced: forced && items[i].Forced})
+			movements = append(movements, schedule.Movement{Ref: items[i].Ref(), Due: items[i].Due,
+				Forced: forced && items[i].Forced})
 		}
 	}
 	if len(movements) > 0 {
@@ -189,8 +192,8 @@ func (ix *Index) release(ctx context.Context, leases []*schedule.Lease) error {
 	return nil
 }
 
-// Settle tells the index how leases ended. A settlement that the index does not hear of is remembered, and told
-// again once the index answers; what is still open is ensured then, too.
+// Settle tells the index how leases ended. A settlement that the index does not hear of is remembered, and
+// told again once the index answers; what is still open is ensured then, too.
 //
 // It says whether the index has heard of all of them.
 func (ix *Index) Settle(ctx context.Context, settlements []schedule.Settlement) bool {
@@ -205,7 +208,8 @@ func (ix *Index) Settle(ctx context.Context, settlements []schedule.Settlement) 
 
 func (ix *Index) settleChunk(ctx context.Context, settlements []schedule.Settlement) bool {
 	if ix.health.indexSilent() {
-		// Results must not wait, batch after batch, for an index that hangs: their claims would run out before they are committed.
+		// Results must not wait, batch after batch, for an index that hangs: their claims would run out
+		// before they are committed.
 		ix.Unheard(settlements)
 		return false
 	}
@@ -223,8 +227,8 @@ func (ix *Index) settleChunk(ctx context.Context, settlements []schedule.Settlem
 	return true
 }
 
-// HintAlone wakes the claimer, if there is one only, after something that gives a lane room or may be due at once. With several
-// shards only the index knows whose it is.
+// HintAlone wakes the claimer, if there is one only, after something that gives a lane room or may be due at
+// once. With several shards only the index knows whose it is.
 func (ix *Index) HintAlone() {
 	if ix.o.Schedule.Shards() == 1 {
 		ix.listener.Wake(0)

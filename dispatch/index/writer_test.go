@@ -51,7 +51,8 @@ func (a *askedIndex) Move(_ context.Context, list []schedule.Movement) ([]schedu
 // idle is an Index that does not run, on a store and an index.
 func idle(s Store, q Schedule, change ...func(*Options)) *Index {
 	o := Options{
-		Store: s, Schedule: q, Clock: new(clock.Clock), Logger: slog.New(slog.DiscardHandler), Times: part.UsualTimes(),
+		Store: s, Schedule: q, Clock: new(clock.Clock), Logger: slog.New(slog.DiscardHandler),
+		Times: part.UsualTimes(),
 	}
 	for _, c := range change {
 		c(&o)
@@ -83,7 +84,8 @@ func within(at int64, least, most time.Duration) bool {
 func locked(ids ...string) (leases []schedule.Lease) {
 	for i, id := range ids {
 		leases = append(leases, schedule.Lease{
-			Item: schedule.Item{ID: id, Lane: int64(i + 1), Due: int64(i + 1), Lock: "lock-" + id}, Token: "token",
+			Item:  schedule.Item{ID: id, Lane: int64(i + 1), Due: int64(i + 1), Lock: "lock-" + id},
+			Token: "token",
 		})
 	}
 	return leases

@@ -36,7 +36,8 @@ type answer struct {
 	header http.Header
 	// body is the decoded body, at most MaxResponseBytes. It is valid until release.
 	body []byte
-	// plain is the body as UTF-8, without byte order mark; garbled: it is not what it is declared to be. Valid as long as body.
+	// plain is the body as UTF-8, without byte order mark; garbled: it is not what it is declared to be.
+	// Valid as long as body.
 	plain   []byte
 	garbled bool
 	// text is the sanitised start of the body, without echoed credentials.
@@ -60,8 +61,8 @@ var (
 	errGzipMembers = errors.New("the body is more than one gzip member")
 )
 
-// read takes the body in, and closes it. Reading to the end makes the connection reusable; a body over the limit costs
-// the connection.
+// read takes the body in, and closes it. Reading to the end makes the connection reusable; a body over the
+// limit costs the connection.
 func (a *answer) read(resp *http.Response, hidden []string) {
 	defer resp.Body.Close()
 	if resp.StatusCode == http.StatusSwitchingProtocols {
@@ -87,7 +88,8 @@ func (a *answer) read(resp *http.Response, hidden []string) {
 		a.tooLarge = true
 		a.body = a.body[:MaxResponseBytes]
 	}
-	if a.plain = a.body; !parse.IsASCII(a.body) {
+	a.plain = a.body
+	if !parse.IsASCII(a.body) {
 		text, ok := parse.UTF8(resp.Header.Get("Content-Type"), a.body)
 		a.plain, a.garbled = text, !ok
 	}
@@ -103,7 +105,8 @@ func (a *answer) release() {
 	}
 }
 
-// fault says, in words, why no test of the body can hold; "": it was read whole, and is what it is declared to be.
+// fault says, in words, why no test of the body can hold; "": it was read whole, and is what it is declared
+// to be.
 func (a *answer) fault() string {
 	switch {
 	case a.decodeErr != nil:
@@ -127,8 +130,8 @@ func (a *answer) document(readsBody bool) rule.Document {
 	return d
 }
 
-// bodySeen describes a body for people: quoted, cut, or why it could not be judged. It shows the sanitised text, in which
-// echoed credentials are masked.
+// bodySeen describes a body for people: quoted, cut, or why it could not be judged. It shows the sanitised
+// text, in which echoed credentials are masked.
 func bodySeen(a *answer) string {
 	switch why := a.fault(); {
 	case why != "":
@@ -179,7 +182,8 @@ func (a *answer) unpack(packed *bufio.Reader) error {
 	if err != nil || a.buffer.Len() > MaxResponseBytes {
 		return err
 	}
-	if _, err = packed.ReadByte(); err == nil {
+	_, err = packed.ReadByte()
+	if err == nil {
 		return errGzipMembers
 	}
 	if err == io.EOF {
@@ -221,7 +225,8 @@ func kept(raw []byte, most int, hidden []string) (string, bool) {
 func keptHeaders(h http.Header, hidden []string) []store.Header {
 	out := make([]store.Header, 0, 4)
 	for _, k := range [...]struct{ key, name string }{
-		{"Content-Type", "content-type"}, {"Date", "date"}, {"Retry-After", "retry-after"}, {"Server", "server"},
+		{"Content-Type", "content-type"}, {"Date", "date"}, {"Retry-After", "retry-after"},
+		{"Server", "server"},
 		{"X-Request-Id", "x-request-id"},
 	} {
 		if values := h[k.key]; len(values) > 0 {

@@ -53,7 +53,8 @@ func TestAnswers(t *testing.T) {
 		resp := client.Send(t.Context(), r)
 		client.CloseIdle()
 		sent := srv.conns.Load() - before
-		if want := resp.Class != store.ClassInvalidRequest; want != (sent == 1) || elsewhere.conns.Load() != 0 {
+		if want := resp.Class != store.ClassInvalidRequest; want != (sent == 1) ||
+			elsewhere.conns.Load() != 0 {
 			t.Errorf("%s: %d connections, and %d to elsewhere", line, sent, elsewhere.conns.Load())
 		}
 		return strings.ReplaceAll(described(t, resp), elsewhere.URL, "http://elsewhere/")
@@ -81,7 +82,8 @@ func rawAnswer(t *testing.T, line string) string {
 		short = 100
 	case "gzip", "half":
 		head += "Content-Encoding: gzip\r\n"
-		if body = string(gzipped(t, []byte(body))); how == "half" {
+		body = string(gzipped(t, []byte(body)))
+		if how == "half" {
 			body = body[:len(body)-6]
 		}
 	}
@@ -97,7 +99,8 @@ func described(t *testing.T, r Response) string {
 		is   bool
 		name string
 	}{
-		{!r.Charged, "uncharged"}, {r.TimedOut, "timed out"}, {r.Stale, "stale"}, {r.LocalTrouble, "local trouble"},
+		{!r.Charged, "uncharged"}, {r.TimedOut, "timed out"}, {r.Stale, "stale"},
+		{r.LocalTrouble, "local trouble"},
 		{r.Permanent, "permanent"}, {r.ResponseTruncated, "truncated"},
 	} {
 		if flag.is {
@@ -108,7 +111,8 @@ func described(t *testing.T, r Response) string {
 		name  string
 		value any
 	}{
-		{"status", r.Status}, {"retry after", r.RetryAfter}, {"defer after", r.DeferAfter}, {"max defers", r.MaxDefers},
+		{"status", r.Status}, {"retry after", r.RetryAfter}, {"defer after", r.DeferAfter},
+		{"max defers", r.MaxDefers},
 		{"verdict", r.Verdict}, {"max errors", r.MaxErrors}, {"location", r.Location}, {"error", r.Error},
 	} {
 		if text := fmt.Sprint(value.value); text != "" && text != "0" && text != "0s" {

@@ -18,8 +18,8 @@ const (
 	phaseTLS
 )
 
-// An attempt is the context of one request and all that is measured of it, in one allocation. All of it happens in the goroutine
-// that sends.
+// An attempt is the context of one request and all that is measured of it, in one allocation. All of it
+// happens in the goroutine that sends.
 type attempt struct {
 	context.Context
 	start   time.Time
@@ -56,8 +56,8 @@ func (a *attempt) onFirstByte() {
 	}
 }
 
-// noCertificate answers a server that asks for a client certificate: there is none, and the attempt takes note, because
-// what servers say when they refuse is not clear.
+// noCertificate answers a server that asks for a client certificate: there is none, and the attempt takes
+// note, because what servers say when they refuse is not clear.
 func noCertificate(info *tls.CertificateRequestInfo) (*tls.Certificate, error) {
 	if a := attemptOf(info.Context()); a != nil {
 		a.certWanted = true
@@ -65,7 +65,8 @@ func noCertificate(info *tls.CertificateRequestInfo) (*tls.Certificate, error) {
 	return new(tls.Certificate), nil
 }
 
-// timings returns the parts of the attempt. On a connection that was used before nothing was looked up or opened.
+// timings returns the parts of the attempt. On a connection that was used before nothing was looked up or
+// opened.
 func (a *attempt) timings(end time.Time) store.Timings {
 	return store.Timings{
 		DNS: milliseconds(a.dns), Connect: milliseconds(a.connect), TLS: milliseconds(a.tls),

@@ -32,8 +32,8 @@ type prepared struct {
 	keyID string
 }
 
-// prepare signs the request and sets its headers. now is the timestamp that is signed. A signer that puts its signature elsewhere changes
-// the body of r or the query of u.
+// prepare signs the request and sets its headers. now is the timestamp that is signed. A signer that puts its
+// signature elsewhere changes the body of r or the query of u.
 func (c *Client) prepare(r *Request, u *url.URL, now time.Time) (prepared, error) {
 	for _, h := range r.Headers {
 		if why := sign.CheckHeader(h); why != "" {
@@ -42,7 +42,8 @@ func (c *Client) prepare(r *Request, u *url.URL, now time.Time) (prepared, error
 	}
 	seconds := strconv.FormatInt(now.Unix(), 10)
 	signed, err := c.signers.Sign(r.Signer, &sign.Request{
-		ID: r.ID, Method: r.Method, URL: u, ContentType: contentTypeOf(r), Body: r.Body, Secrets: r.Secrets, At: now, Seconds: seconds,
+		ID: r.ID, Method: r.Method, URL: u, ContentType: contentTypeOf(r), Body: r.Body, Secrets: r.Secrets,
+		At: now, Seconds: seconds,
 	})
 	if err != nil {
 		return prepared{}, err
@@ -135,8 +136,8 @@ func (b *headerBuilder) add(h store.Header) {
 // mask hides the value that was added last.
 func (b *headerBuilder) mask() { b.shown[len(b.shown)-1].Value = store.Masked }
 
-// traceparent returns a new trace of W3C Trace Context: one for each attempt, marked as sampled so that a receiver that
-// follows its parent's decision keeps it.
+// traceparent returns a new trace of W3C Trace Context: one for each attempt, marked as sampled so that a
+// receiver that follows its parent's decision keeps it.
 func traceparent() string {
 	var raw [24]byte
 	for {
@@ -189,7 +190,8 @@ func (e *requestError) Error() string { return e.err.Error() }
 // Unwrap returns the cause.
 func (e *requestError) Unwrap() error { return e.err }
 
-// CheckMethod says whether a method can be sent: nil, or one sentence. The method is as it would be sent, in upper case.
+// CheckMethod says whether a method can be sent: nil, or one sentence. The method is as it would be sent, in
+// upper case.
 func CheckMethod(method string) error {
 	switch {
 	case method == "":

@@ -24,9 +24,9 @@ func (r refusal) Error() string { return string(r) }
 // Is makes a refusal ErrBlocked.
 func (r refusal) Is(err error) bool { return err == ErrBlocked }
 
-// CheckURL judges a URL before anything is sent to it: nil, or one sentence for people. Errors that are ErrBlocked say
-// that the guard refuses the place; the others, that the URL cannot be meant. A URL that passes may still be blocked
-// when its name is resolved.
+// CheckURL judges a URL before anything is sent to it: nil, or one sentence for people. Errors that are
+// ErrBlocked say that the guard refuses the place; the others, that the URL cannot be meant. A URL that
+// passes may still be blocked when its name is resolved.
 func (g *Guard) CheckURL(raw string) error {
 	u, err := parseURL(raw)
 	if err != nil {
@@ -87,8 +87,9 @@ func portOf(u *url.URL) (uint16, error) {
 	return uint16(port), nil
 }
 
-// normalHost returns a host as it is looked up: in ASCII, lower case, without the dot at the end. It folds what Unicode
-// calls the same, so that digits in circles and full-width dots show the address that they would be dialled as.
+// normalHost returns a host as it is looked up: in ASCII, lower case, without the dot at the end. It folds
+// what Unicode calls the same, so that digits in circles and full-width dots show the address that they would
+// be dialled as.
 func normalHost(host string) (string, error) {
 	if strings.Contains(host, ":") { // IPv6: only brackets can have brought a colon here
 		return strings.ToLower(host), nil
@@ -168,15 +169,17 @@ func deniedPort(port uint16) error {
 	return refusal(fmt.Sprintf("port %d is not used for HTTP"+allowHint, port))
 }
 
-// endsInNumber says whether the last label of a host is a number in any of the bases that some resolvers take for part
-// of an IPv4 address: 127.1, 0x7f000001, 2130706433, 0177.0.0.1.
+// endsInNumber says whether the last label of a host is a number in any of the bases that some resolvers take
+// for part of an IPv4 address: 127.1, 0x7f000001, 2130706433, 0177.0.0.1.
 func endsInNumber(host string) bool {
 	last := host[strings.LastIndexByte(host, '.')+1:]
 	if parse.IsDigits(last) {
 		return true
 	}
 	hex, ok := strings.CutPrefix(last, "0x")
-	return ok && !strings.ContainsFunc(hex, func(c rune) bool { return (c < '0' || c > '9') && (c < 'a' || c > 'f') })
+	return ok && !strings.ContainsFunc(hex, func(c rune) bool {
+		return (c < '0' || c > '9') && (c < 'a' || c > 'f')
+	})
 }
 
 // checkLocalName refuses the names that stand for this machine or for its platform's metadata wherever it
@@ -203,8 +206,8 @@ func (g *Guard) checkLoopback() error {
 	return refusal("host is a name of this machine" + addressHint + "127.0.0.1 or ::1")
 }
 
-// checkName says whether a host in its normal form can be a name of the DNS. Underscores are let through: they are no
-// host names, but container networks are full of them.
+// checkName says whether a host in its normal form can be a name of the DNS. Underscores are let through:
+// they are no host names, but container networks are full of them.
 func checkName(host string) error {
 	if host == "" {
 		return errors.New("host is empty")

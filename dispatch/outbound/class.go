@@ -14,8 +14,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// This file is the table from an answer or an error to a class. The texts are ours throughout: what the libraries say
-// contains URLs, addresses, and whatever a receiver chose to send.
+// This file is the table from an answer or an error to a class. The texts are ours throughout: what the
+// libraries say contains URLs, addresses, and whatever a receiver chose to send.
 
 // A finding is what is known of an attempt without an answer.
 type finding struct {
@@ -26,7 +26,8 @@ type finding struct {
 	timedOut, stale, local bool
 }
 
-// fail fills in an attempt that got no answer. Its outcome is unknown where the receiver may have acted on it.
+// fail fills in an attempt that got no answer. Its outcome is unknown where the receiver may have acted on
+// it.
 func (resp *Response) fail(f finding) {
 	resp.Class, resp.Error = f.class, f.text
 	resp.Charged = !f.uncharged
@@ -37,7 +38,8 @@ func (resp *Response) fail(f finding) {
 	}
 }
 
-// diagnose classifies an attempt that ended with an error. The order of the cases matters where errors wrap each other.
+// diagnose classifies an attempt that ended with an error. The order of the cases matters where errors wrap
+// each other.
 func diagnose(ctx context.Context, a *attempt, err error, fresh bool) finding {
 	var (
 		bad    *requestError
@@ -48,7 +50,8 @@ func diagnose(ctx context.Context, a *attempt, err error, fresh bool) finding {
 	certificate := certificateText(err)
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled):
-		return finding{class: store.ClassInterrupted, text: "interrupted by shutdown", uncharged: true, reached: a.gotConn}
+		return finding{class: store.ClassInterrupted, text: "interrupted by shutdown", uncharged: true,
+			reached: a.gotConn}
 	case errors.Is(err, ErrBlocked):
 		return finding{class: store.ClassBlocked, text: ErrBlocked.Error()}
 	case errors.As(err, &bad):
@@ -72,7 +75,8 @@ func diagnose(ctx context.Context, a *attempt, err error, fresh bool) finding {
 		}
 		return finding{class: store.ClassTLSProto, text: "the server refused the TLS handshake"}
 	case errors.As(err, &record) || !a.gotConn && strings.Contains(err.Error(), "tls: "):
-		return finding{class: store.ClassTLSProto, text: "the TLS handshake found no common ground; TLS 1.2 is the least"}
+		return finding{class: store.ClassTLSProto,
+			text: "the TLS handshake found no common ground; TLS 1.2 is the least"}
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return finding{class: store.ClassConnectRefused, text: "connection refused"}
 	case a.gotConn:
@@ -88,13 +92,14 @@ func localTrouble(text string) finding {
 	return finding{class: store.ClassLocalInfra, text: text, uncharged: true, local: true}
 }
 
-// isLocalResource says whether this machine has run out of what a connection needs. The resolver turns errors into
-// text, so they are also looked for there.
+// isLocalResource says whether this machine has run out of what a connection needs. The resolver turns errors
+// into text, so they are also looked for there.
 func isLocalResource(err error) bool {
 	if err == nil {
 		return false
 	}
-	for _, errno := range [...]syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM} {
+	for _, errno := range [...]syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS,
+		syscall.ENOMEM} {
 		if errors.Is(err, errno) || inDNSText(err, errno.Error()) {
 			return true
 		}
@@ -102,7 +107,8 @@ func isLocalResource(err error) bool {
 	if !errors.Is(err, syscall.EADDRNOTAVAIL) {
 		return false
 	}
-	// IPv4: no local port is left. IPv6: this machine has no address of that kind, and never will for this destination.
+	// IPv4: no local port is left. IPv6: this machine has no address of that kind, and never will for this
+	// destination.
 	var op *net.OpError
 	if errors.As(err, &op) {
 		if to, ok := op.Addr.(*net.TCPAddr); ok {
@@ -120,7 +126,8 @@ func inDNSText(err error, text string) bool {
 // cannotAskResolver says whether a lookup failed before any name server could be asked.
 func cannotAskResolver(err error) bool {
 	for _, errno := range [...]syscall.Errno{
-		syscall.ECONNREFUSED, syscall.ENETUNREACH, syscall.EHOSTUNREACH, syscall.ENETDOWN, syscall.EPERM, syscall.EACCES,
+		syscall.ECONNREFUSED, syscall.ENETUNREACH, syscall.EHOSTUNREACH, syscall.ENETDOWN, syscall.EPERM,
+		syscall.EACCES,
 	} {
 		if inDNSText(err, errno.Error()) {
 			return true
@@ -145,7 +152,8 @@ func dnsFinding(dns *net.DNSError) finding {
 	return finding{class: store.ClassDNSError, text: "the host could not be looked up"}
 }
 
-var lookupTimedOut = finding{class: store.ClassDNSError, text: "looking up the host timed out", timedOut: true}
+var lookupTimedOut = finding{class: store.ClassDNSError, text: "looking up the host timed out",
+	timedOut: true}
 
 // isTimeout says whether time ran out: the attempt's, or that of one of its parts.
 func isTimeout(a *attempt, err error) bool {
@@ -158,7 +166,8 @@ func isTimeout(a *attempt, err error) bool {
 
 func timeoutFinding(a *attempt) finding {
 	if a.gotConn {
-		return finding{class: store.ClassTimeoutHeaders, text: "no answer in time", timedOut: true, reached: true}
+		return finding{class: store.ClassTimeoutHeaders, text: "no answer in time", timedOut: true,
+			reached: true}
 	}
 	switch a.phase {
 	case phaseDNS:
@@ -190,8 +199,8 @@ func certificateText(err error) string {
 	return ""
 }
 
-// exchangeFinding knows what goes wrong once there is a connection. Whether the receiver acted on the request is unknown
-// unless it began to answer.
+// exchangeFinding knows what goes wrong once there is a connection. Whether the receiver acted on the request
+// is unknown unless it began to answer.
 func exchangeFinding(a *attempt, err error, fresh bool) finding {
 	switch {
 	case errors.Is(err, errHeadersTooLarge):
@@ -199,7 +208,8 @@ func exchangeFinding(a *attempt, err error, fresh bool) finding {
 	case !isReset(err):
 		return finding{class: store.ClassProtocol, text: "the answer is not valid HTTP"}
 	case a.firstByte != 0:
-		return finding{class: store.ClassConnReset, text: "the connection was closed within the answer's headers", reached: true}
+		return finding{class: store.ClassConnReset,
+			text: "the connection was closed within the answer's headers", reached: true}
 	case a.reused && !fresh:
 		// The receiver may have closed it before it saw the request, as it may with any idle connection.
 		return finding{
@@ -207,13 +217,15 @@ func exchangeFinding(a *attempt, err error, fresh bool) finding {
 			reached: true, stale: true, uncharged: true,
 		}
 	}
-	return finding{class: store.ClassConnReset, text: "the connection was closed before the answer", reached: true}
+	return finding{class: store.ClassConnReset, text: "the connection was closed before the answer",
+		reached: true}
 }
 
 // isReset says whether the peer, or the network, ended the connection.
 func isReset(err error) bool {
 	for _, cause := range [...]error{
-		syscall.ECONNRESET, syscall.EPIPE, syscall.ECONNABORTED, io.EOF, io.ErrUnexpectedEOF, io.ErrClosedPipe, net.ErrClosed,
+		syscall.ECONNRESET, syscall.EPIPE, syscall.ECONNABORTED, io.EOF, io.ErrUnexpectedEOF,
+		io.ErrClosedPipe, net.ErrClosed,
 	} {
 		if errors.Is(err, cause) {
 			return true

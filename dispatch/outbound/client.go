@@ -23,16 +23,17 @@ import (
 // DefaultTimeout is the timeout of a request that names none.
 const DefaultTimeout = 15 * time.Second
 
-// DefaultMaxIdlePerHost is how many connections are kept for one host unless the options say otherwise. It should be no
-// less than the attempts that may be in flight to it, over all its lanes: what is beyond it costs a handshake each time.
+// DefaultMaxIdlePerHost is how many connections are kept for one host unless the options say otherwise. It
+// should be no less than the attempts that may be in flight to it, over all its lanes: what is beyond it
+// costs a handshake each time.
 const DefaultMaxIdlePerHost = 64
 
 // Options of a client. The zero value is usable.
 type Options struct {
 	// Guard decides where connections may go. Nil: one without exceptions.
 	Guard *Guard
-	// Transport replaces the client's own transport, and with it the guard. It is for tests, and must honour the
-	// request's context. Nil: the guarded one.
+	// Transport replaces the client's own transport, and with it the guard. It is for tests, and must honour
+	// the request's context. Nil: the guarded one.
 	Transport http.RoundTripper
 	// Version stands in the User-Agent. Empty: "dev".
 	Version string
@@ -47,7 +48,8 @@ type Options struct {
 // A Client sends everything that leaves. It is safe for concurrent use.
 type Client struct {
 	engine *retryablehttp.Client
-	// transport is nil where another one stands in its place, which does not report the connections that it uses.
+	// transport is nil where another one stands in its place, which does not report the connections that it
+	// uses.
 	transport *transport
 	userAgent string
 	logger    *slog.Logger
@@ -85,14 +87,16 @@ func New(o Options) (*Client, error) {
 		return c, nil
 	}
 	if o.Guard == nil {
-		if o.Guard, err = NewGuard(nil); err != nil {
+		o.Guard, err = NewGuard(nil)
+		if err != nil {
 			return nil, fmt.Errorf("outbound: %w", err)
 		}
 	}
 	if o.Resolver == nil {
 		o.Resolver = &net.Resolver{PreferGo: true}
 	}
-	c.transport = newTransport(newDialer(o.Guard, o.Resolver), cmp.Or(o.MaxIdlePerHost, DefaultMaxIdlePerHost))
+	c.transport = newTransport(newDialer(o.Guard, o.Resolver),
+		cmp.Or(o.MaxIdlePerHost, DefaultMaxIdlePerHost))
 	c.engine = newEngine(c.transport)
 	return c, nil
 }
@@ -104,9 +108,9 @@ func (c *Client) CloseIdle() {
 	}
 }
 
-// Send makes one attempt and says how it ended. It sends at most one request on the wire. It returns when the answer has
-// been read up to the limits, when the request's timeout has passed, or when the context ends, which interrupts the
-// attempt; the context should carry no deadline of its own. It does not panic.
+// Send makes one attempt and says how it ended. It sends at most one request on the wire. It returns when the
+// answer has been read up to the limits, when the request's timeout has passed, or when the context ends,
+// which interrupts the attempt; the context should carry no deadline of its own. It does not panic.
 func (c *Client) Send(ctx context.Context, r Request) (resp Response) {
 	if r.Timeout <= 0 {
 		r.Timeout = DefaultTimeout
@@ -117,9 +121,12 @@ func (c *Client) Send(ctx context.Context, r Request) (resp Response) {
 	a := &attempt{Context: timed, start: start, timeout: r.Timeout, gotConn: c.transport == nil}
 	defer func() {
 		if v := recover(); v != nil {
-			c.logger.Error("attempt panicked", "callback_id", r.ID, "panic", fmt.Sprint(v), "stack", string(debug.Stack()))
-			resp = Response{RequestHeaders: resp.RequestHeaders, KeyID: resp.KeyID, Status: resp.Status, MaxErrors: resp.MaxErrors}
-			resp.fail(finding{class: store.ClassPanic, text: "sending panicked; the log has the stack", uncharged: true, reached: a.gotConn})
+			c.logger.Error("attempt panicked", "callback_id", r.ID, "panic", fmt.Sprint(v), "stack",
+				string(debug.Stack()))
+			resp = Response{RequestHeaders: resp.RequestHeaders, KeyID: resp.KeyID, Status: resp.Status,
+				MaxErrors: resp.MaxErrors}
+			resp.fail(finding{class: store.ClassPanic, text: "sending panicked; the log has the stack",
+				uncharged: true, reached: a.gotConn})
 		}
 		resp.StartedAt, resp.EndedAt = a.start, time.Now()
 		resp.Timings = a.timings(resp.EndedAt)
@@ -212,7 +219,8 @@ func (resp *Response) take(a *answer, hidden []string) {
 	//lint:ignore SA1008 the transport files it under a name that http.Client does not look for
 	if location := a.header[locationKey]; len(location) > 0 {
 		resp.Location = keptHeader(store.MaskURL(parse.Cut(location[0], MaxURLBytes)), hidden)
-		resp.ResponseHeaders = append(resp.ResponseHeaders, store.Header{Name: "location", Value: resp.Location})
+		resp.ResponseHeaders = append(resp.ResponseHeaders,
+			store.Header{Name: "location", Value: resp.Location})
 	}
 }
 

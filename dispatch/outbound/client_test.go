@@ -23,7 +23,8 @@ func TestPanicIsAnAttempt(t *testing.T) {
 		r := newRequest("https://shop.example/")
 		r.Poll, r.Success.Rule = text != "", text
 		got := c.Send(t.Context(), r)
-		if expect(t, got, want); got.Rule != nil {
+		expect(t, got, want)
+		if got.Rule != nil {
 			t.Errorf("what was not answered is judged: %+v", got.Rule)
 		}
 	}
@@ -50,7 +51,8 @@ func TestWhatIsCompiledIsKept(t *testing.T) {
 	} {
 		first, _ := c.judgementOf(&Request{Poll: isPoll, Success: store.Success{Rule: text}})
 		again, _ := c.judgementOf(&Request{Poll: isPoll, Success: store.Success{Name: "mine", Rule: text}})
-		if first.rule != again.rule || first.poll != again.poll || first.name == "mine" || again.name != "mine" ||
+		if first.rule != again.rule || first.poll != again.poll || first.name == "mine" ||
+			again.name != "mine" ||
 			(first.poll != nil) != isPoll || (first.rule != nil) == isPoll {
 			t.Errorf("%s is judged by %+v and %+v", text, first, again)
 		}

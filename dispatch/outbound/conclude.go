@@ -24,8 +24,9 @@ type judgement struct {
 	hidden []string
 }
 
-// conclude decides what an answer is: its class, whether it succeeded and whether it is charged. What puts the callback off comes before
-// what ends it, and both before what is a success: they are exceptions that a rule makes for the answers that they name.
+// conclude decides what an answer is: its class, whether it succeeded and whether it is charged. What puts
+// the callback off comes before what ends it, and both before what is a success: they are exceptions that a
+// rule makes for the answers that they name.
 func (resp *Response) conclude(ctx context.Context, a *attempt, ans *answer, by judgement) {
 	resp.Charged = true
 	resp.Outcome = store.AttemptFailed
@@ -75,7 +76,8 @@ func (resp *Response) busy(deferAfter time.Duration, maxDefers int) {
 	resp.DeferAfter, resp.MaxDefers = deferAfter, maxDefers
 }
 
-// askedWait returns what the Retry-After of an answer asks for, and whether it means anything, for the statuses where it is heeded.
+// askedWait returns what the Retry-After of an answer asks for, and whether it means anything, for the
+// statuses where it is heeded.
 func askedWait(ans *answer) (wait time.Duration, asked bool) {
 	switch ans.status {
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusLocked:
@@ -84,7 +86,8 @@ func askedWait(ans *answer) (wait time.Duration, asked bool) {
 	return 0, false
 }
 
-// byStatus classifies an answer that does not satisfy the rule. deferAfter and maxDefers are for a receiver that is busy.
+// byStatus classifies an answer that does not satisfy the rule. deferAfter and maxDefers are for a receiver
+// that is busy.
 func (resp *Response) byStatus(ans *answer, deferAfter time.Duration, maxDefers int) {
 	wait, asked := askedWait(ans)
 	resp.RetryAfter = wait
@@ -111,9 +114,9 @@ func (resp *Response) byStatus(ans *answer, deferAfter time.Duration, maxDefers 
 	}
 }
 
-// concludePoll is conclude for a poll: it decides what an answer is and what it says. What asks to wait comes first, whatever the status;
-// then statuses that are not evaluated, which say nothing. An answer that broke off is never final, not even where its status would decide:
-// nobody knows what else it was to say.
+// concludePoll is conclude for a poll: it decides what an answer is and what it says. What asks to wait comes
+// first, whatever the status; then statuses that are not evaluated, which say nothing. An answer that broke
+// off is never final, not even where its status would decide: nobody knows what else it was to say.
 func (resp *Response) concludePoll(ctx context.Context, ans *answer, by judgement) {
 	d := ans.document(true)
 	d.Partial = ans.readErr != nil || ans.decodeErr != nil
@@ -144,7 +147,8 @@ func (resp *Response) concludePoll(ctx context.Context, ans *answer, by judgemen
 	}
 }
 
-// hold puts the poll off: the upstream asks to wait. A Retry-After that asks for no time at all is not heeded, for that is no wait.
+// hold puts the poll off: the upstream asks to wait. A Retry-After that asks for no time at all is not
+// heeded, for that is no wait.
 func (resp *Response) hold(ans *answer) {
 	wait, _ := retryAfter(ans.header, time.Now())
 	resp.RetryAfter = wait
@@ -158,9 +162,9 @@ func (resp *Response) hold(ans *answer) {
 // maxRetryAfter is where a Retry-After saturates: no policy waits longer, and sums with it cannot overflow.
 const maxRetryAfter = 10_000 * 24 * time.Hour
 
-// retryAfter returns the wait that an answer asks for, and whether its Retry-After means anything. A number must be whole
-// and not negative. A date is taken relative to the answer's own Date, so that a receiver's wrong clock does not matter,
-// and to now when there is none; a date that has passed is zero.
+// retryAfter returns the wait that an answer asks for, and whether its Retry-After means anything. A number
+// must be whole and not negative. A date is taken relative to the answer's own Date, so that a receiver's
+// wrong clock does not matter, and to now when there is none; a date that has passed is zero.
 func retryAfter(h http.Header, now time.Time) (time.Duration, bool) {
 	value := strings.TrimSpace(h.Get("Retry-After"))
 	if value == "" {

@@ -17,10 +17,11 @@ type Resolver interface {
 }
 
 const (
-	// dialTimeout ends name lookup and connecting, and then a handshake, also where the attempt's own timeout is longer.
+	// dialTimeout ends name lookup and connecting, and then a handshake, also where the attempt's own timeout
+	// is longer.
 	dialTimeout = 10 * time.Second
-	// fallbackDelay is how long the first address family has a lead over the second (RFC 8305 calls it connection attempt
-	// delay).
+	// fallbackDelay is how long the first address family has a lead over the second (RFC 8305 calls it
+	// connection attempt delay).
 	fallbackDelay = 300 * time.Millisecond
 	// minDialTimeout is the least that one address of several gets.
 	minDialTimeout = 2 * time.Second
@@ -64,7 +65,8 @@ func (d *dialer) dial(a *attempt, host string, port uint16) (net.Conn, error) {
 // resolve returns the addresses that may be dialled for a host, and the dialer to use. A name with one
 // address that is refused is refused altogether, but for addresses that the operator allowed: such a name
 // has no business pointing there, and the one answer that does not is no better than the one that does.
-func (d *dialer) resolve(ctx context.Context, host string, port uint16) ([]netip.AddrPort, *net.Dialer, error) {
+func (d *dialer) resolve(ctx context.Context, host string,
+	port uint16) ([]netip.AddrPort, *net.Dialer, error) {
 	normal := strings.TrimSuffix(strings.ToLower(host), ".")
 	if addr, err := netip.ParseAddr(normal); err == nil {
 		if d.guard.judge(addr, port) == refused {
@@ -102,8 +104,8 @@ func (d *dialer) resolve(ctx context.Context, host string, port uint16) ([]netip
 	return withPort(allowed, port), dialer, nil
 }
 
-// lookup asks the resolver, within three fifths of the attempt's timeout, so that one fifth is left to find out why no
-// answer came.
+// lookup asks the resolver, within three fifths of the attempt's timeout, so that one fifth is left to find
+// out why no answer came.
 func (d *dialer) lookup(ctx context.Context, host string) ([]netip.Addr, error) {
 	patience := dialTimeout
 	if a := attemptOf(ctx); a != nil {
@@ -130,8 +132,9 @@ func withPort(addrs []netip.Addr, port uint16) []netip.AddrPort {
 	return out
 }
 
-// race dials the addresses of the first one's family in turn, and from fallbackDelay on, or when they have failed, those
-// of the other family beside them. The first connection wins, others are closed. The error is the first family's.
+// race dials the addresses of the first one's family in turn, and from fallbackDelay on, or when they have
+// failed, those of the other family beside them. The first connection wins, others are closed. The error is
+// the first family's.
 func race(ctx context.Context, d *net.Dialer, addrs []netip.AddrPort) (net.Conn, error) {
 	var first, second []netip.AddrPort
 	for _, a := range addrs {
@@ -219,7 +222,8 @@ func dialOne(ctx context.Context, d *net.Dialer, addr netip.AddrPort, left int) 
 	return d.DialContext(ctx, "tcp", addr.String())
 }
 
-// errNoNameServer is a lookup that failed because no name server answers anybody: our own trouble, not the receiver's.
+// errNoNameServer is a lookup that failed because no name server answers anybody: our own trouble, not the
+// receiver's.
 var errNoNameServer = errors.New("no name server answers")
 
 const (
@@ -231,13 +235,13 @@ const (
 	probeName = "probe.invalid."
 )
 
-// resolverHealth tells a name whose own servers are silent from a resolver that answers nobody. Only the second is our
-// trouble; taking the first for it would divert a callback for ever.
+// resolverHealth tells a name whose own servers are silent from a resolver that answers nobody. Only the
+// second is our trouble; taking the first for it would divert a callback for ever.
 type resolverHealth struct {
 	resolver Resolver
 
-	// answered is when a name server last answered anything; back, when one did for the first time after a probe had got no answer.
-	// Both are in Unix nanoseconds. down: none has since that probe.
+	// answered is when a name server last answered anything; back, when one did for the first time after a
+	// probe had got no answer. Both are in Unix nanoseconds. down: none has since that probe.
 	answered, back atomic.Int64
 	down           atomic.Bool
 
@@ -255,8 +259,9 @@ func (h *resolverHealth) answer() {
 	}
 }
 
-// note records how a lookup that began then has ended, and returns its error, or errNoNameServer in its place. To know which, it may
-// have to probe, for at most patience; a caller whose context ends does not wait for it.
+// note records how a lookup that began then has ended, and returns its error, or errNoNameServer in its
+// place. To know which, it may have to probe, for at most patience; a caller whose context ends does not wait
+// for it.
 func (h *resolverHealth) note(ctx context.Context, err error, began time.Time, patience time.Duration) error {
 	switch {
 	case err == nil || isAnswer(err):
@@ -282,13 +287,15 @@ func (h *resolverHealth) doubt(err error, began time.Time, patience time.Duratio
 	half := began.Add(time.Since(began) / 2)
 	h.probing.Lock()
 	defer h.probing.Unlock()
-	// Name servers that answer by now say nothing of the time in which this lookup waited: it may have asked before.
+	// Name servers that answer by now say nothing of the time in which this lookup waited: it may have asked
+	// before.
 	before := func() bool { return began.UnixNano() < h.back.Load() }
 	switch {
 	case before(), h.down.Load() && time.Since(h.silent) < resolverDoubt:
 		return errNoNameServer
 	case h.answered.Load() > half.UnixNano():
-		// Only an answer from the second half of that time counts: an older one may be the last before they fell silent.
+		// Only an answer from the second half of that time counts: an older one may be the last before they
+		// fell silent.
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)

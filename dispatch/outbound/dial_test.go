@@ -84,7 +84,8 @@ func TestFailures(t *testing.T) {
 		if words[0] == "send" {
 			r := newRequest(strings.Replace(words[1], ":SILENT", silent.Port, 1))
 			r.Timeout = time.Second
-			return described(t, newTestClient(t, Options{Resolver: answers(words[2:]...)}).Send(t.Context(), r))
+			return described(t, newTestClient(t, Options{Resolver: answers(words[2:]...)}).Send(t.Context(),
+				r))
 		}
 		failed := errors.New(line)
 		if host := hosts[words[1]]; host != nil {
@@ -92,7 +93,8 @@ func TestFailures(t *testing.T) {
 			for text := strings.Join(words[2:], " "); errno.Error() != text; errno++ {
 			}
 			failed = &net.OpError{
-				Op: "dial", Net: "tcp", Addr: &net.TCPAddr{IP: host, Port: 443}, Err: os.NewSyscallError(words[0], errno),
+				Op: "dial", Net: "tcp", Addr: &net.TCPAddr{IP: host, Port: 443},
+				Err: os.NewSyscallError(words[0], errno),
 			}
 		} else if line == context.DeadlineExceeded.Error() {
 			failed = context.DeadlineExceeded
@@ -104,21 +106,24 @@ func TestFailures(t *testing.T) {
 	})
 }
 
-// TestNameServersFallSilent: what is looked up just after the last answer is as little to blame as what is looked up later. A name
-// that alone is silent is told apart even so, by what others are answered while it waits.
+// TestNameServersFallSilent: what is looked up just after the last answer is as little to blame as what is
+// looked up later. A name that alone is silent is told apart even so, by what others are answered while it
+// waits.
 func TestNameServersFallSilent(t *testing.T) {
 	t.Parallel()
 	var dead atomic.Bool
 	asked := make(chan string, 10)
-	c := newTestClient(t, Options{Guard: mustGuard(t), Resolver: lookup(func(ctx context.Context, host string) ([]netip.Addr, error) {
-		silent := dead.Load() || host == "silent.example" // read before asked says that this lookup has begun
-		asked <- host
-		if silent {
-			<-ctx.Done()
-			return nil, &net.DNSError{Err: "i/o timeout", IsTimeout: true, UnwrapErr: ctx.Err()}
-		}
-		return nil, &net.DNSError{Err: "no such host", IsNotFound: true}
-	})})
+	c := newTestClient(t, Options{Guard: mustGuard(t),
+		Resolver: lookup(func(ctx context.Context, host string) ([]netip.Addr, error) {
+			// read before asked says that this lookup has begun
+			silent := dead.Load() || host == "silent.example"
+			asked <- host
+			if silent {
+				<-ctx.Done()
+				return nil, &net.DNSError{Err: "i/o timeout", IsTimeout: true, UnwrapErr: ctx.Err()}
+			}
+			return nil, &net.DNSError{Err: "no such host", IsNotFound: true}
+		})})
 	send := func(host string) Response {
 		r := newRequest("http://" + host + "/")
 		r.Timeout = time.Second
@@ -135,7 +140,8 @@ func TestNameServersFallSilent(t *testing.T) {
 	const local = "local_infra failed, uncharged, local trouble"
 	expect(t, send("shop.example"), local)
 	expect(t, send("other.example"), local)
-	// A lookup that began before they came back, though others are answered while it still waits; and one that began after.
+	// A lookup that began before they came back, though others are answered while it still waits; and one
+	// that began after.
 	for len(asked) > 0 {
 		<-asked
 	}
@@ -148,13 +154,15 @@ func TestNameServersFallSilent(t *testing.T) {
 	expect(t, send("silent.example"), "dns_error failed, timed out")
 }
 
-// TestNobodyWaitsForAProbe: to find out whether name servers answer at all is no reason to outlive one's context.
+// TestNobodyWaitsForAProbe: to find out whether name servers answer at all is no reason to outlive one's
+// context.
 func TestNobodyWaitsForAProbe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newTestClient(t, Options{Guard: mustGuard(t), Resolver: lookup(func(ctx context.Context, _ string) ([]netip.Addr, error) {
-			<-ctx.Done()
-			return nil, &net.DNSError{Err: "i/o timeout", IsTimeout: true, UnwrapErr: ctx.Err()}
-		})})
+		c := newTestClient(t, Options{Guard: mustGuard(t),
+			Resolver: lookup(func(ctx context.Context, _ string) ([]netip.Addr, error) {
+				<-ctx.Done()
+				return nil, &net.DNSError{Err: "i/o timeout", IsTimeout: true, UnwrapErr: ctx.Err()}
+			})})
 		r := newRequest("http://shop.example/")
 		r.Timeout = 10 * time.Second
 		ctx, cancel := context.WithCancel(t.Context())

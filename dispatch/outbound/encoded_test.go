@@ -111,15 +111,18 @@ func TestLimits(t *testing.T) {
 			}
 		}).URL
 	}
-	endless := forever("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", "1000\r\n"+strings.Repeat("a", 4096)+"\r\n")
-	hollow := forever("HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n", strings.Repeat(string(gzipped(t, nil)), 200))
+	endless := forever("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+		"1000\r\n"+strings.Repeat("a", 4096)+"\r\n")
+	hollow := forever("HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n",
+		strings.Repeat(string(gzipped(t, nil)), 200))
 	c := newTestClient(t, Options{})
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	for _, url := range []string{gzipBomb.URL, endless} {
 		r := newRequest(url)
 		got := c.Send(t.Context(), r)
-		if expect(t, got, "ok succeeded, truncated, status 200"); len(got.ResponseBody) > MaxKeptBytes {
+		expect(t, got, "ok succeeded, truncated, status 200")
+		if len(got.ResponseBody) > MaxKeptBytes {
 			t.Errorf("%d bytes kept", len(got.ResponseBody))
 		}
 		r.Success.Name = rule.BodySuccess
@@ -143,7 +146,8 @@ func TestLimits(t *testing.T) {
 func FuzzGzip(f *testing.F) {
 	packed := func(text string) []byte { return gzipped(f, []byte(text)) }
 	for _, body := range [][]byte{
-		packed("ok"), packed(""), append(packed("a"), packed("b")...), packed("ok")[:12], packed(strings.Repeat("a",
+		packed("ok"), packed(""), append(packed("a"), packed("b")...), packed("ok")[:12],
+		packed(strings.Repeat("a",
 			MaxResponseBytes)),
 		packed(strings.Repeat("a", MaxResponseBytes+1)), packed(strings.Repeat("a", 1<<20)), []byte("ok"),
 		append(packed("ok"), "x"...),
@@ -180,7 +184,8 @@ func oneMember(body []byte) (plain []byte, whole bool) {
 		return nil, false
 	}
 	z.Multistream(false)
-	if plain, err = io.ReadAll(z); err != nil {
+	plain, err = io.ReadAll(z)
+	if err != nil {
 		return plain, false
 	}
 	_, err = packed.ReadByte()

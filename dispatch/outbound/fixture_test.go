@@ -51,8 +51,10 @@ func mustGuard(t testing.TB, allow ...string) *Guard {
 // newRequest returns a signed POST of a small body.
 func newRequest(url string) Request {
 	return Request{
-		ID: "cb_01JD0000000000000000000001", Number: 1, URL: url, Method: "POST", ContentType: "application/json",
-		Body: []byte(`{"paid":10000}`), Timeout: 5 * time.Second, Secrets: signtest.Secrets(signtest.Shortest()),
+		ID: "cb_01JD0000000000000000000001", Number: 1, URL: url, Method: "POST",
+		ContentType: "application/json",
+		Body:        []byte(`{"paid":10000}`), Timeout: 5 * time.Second,
+		Secrets: signtest.Secrets(signtest.Shortest()),
 	}
 }
 
@@ -140,7 +142,8 @@ const okay = "ok succeeded, status 200"
 func checkSound(t *testing.T, r Response) {
 	t.Helper()
 	if r.Answered == (r.Error != "") {
-		t.Errorf("answered %v with error %q: an error text is for attempts without an answer", r.Answered, r.Error)
+		t.Errorf("answered %v with error %q: an error text is for attempts without an answer", r.Answered,
+			r.Error)
 	}
 	if r.EndedAt.Before(r.StartedAt) || r.StartedAt.IsZero() {
 		t.Errorf("times: started %v, ended %v", r.StartedAt, r.EndedAt)
@@ -154,7 +157,8 @@ func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f
 
 const answerOK = "HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\nsuccess"
 
-// serveRequests answers every request of every connection by answer, with the number of the connection and of the request in it.
+// serveRequests answers every request of every connection by answer, with the number of the connection and of
+// the request in it.
 func serveRequests(t *testing.T, answer func(c *net.TCPConn, conn, n int)) *rawServer {
 	return serveRaw(t, func(c *net.TCPConn, conn int) {
 		in := bufio.NewReader(c)

@@ -13,8 +13,8 @@ import (
 	"code.dny.dev/ssrf"
 )
 
-// ErrBlocked is in the chain of every refusal of the guard. Its text says nothing of the address, so that a caller
-// cannot use the dispatcher to map a network.
+// ErrBlocked is in the chain of every refusal of the guard. Its text says nothing of the address, so that a
+// caller cannot use the dispatcher to map a network.
 var ErrBlocked = errors.New("the address is not allowed")
 
 // A Guard decides where connections may go. By default that is global unicast only: no loopback, private,
@@ -24,8 +24,8 @@ var ErrBlocked = errors.New("the address is not allowed")
 // excepted from all of this, ports included. So is a host name, but for what a name never leads to by
 // itself (see neverByName). Nothing is excepted from RefuseOwn.
 //
-// It decides twice: CheckURL on the text, for early feedback; and when a connection is opened, on the real address,
-// which is the decision that counts. It is safe for concurrent use; RefuseOwn comes before that.
+// It decides twice: CheckURL on the text, for early feedback; and when a connection is opened, on the real
+// address, which is the decision that counts. It is safe for concurrent use; RefuseOwn comes before that.
 type Guard struct {
 	// names are allowed host names in lower case, without the dot at the end.
 	names map[string]struct{}
@@ -62,7 +62,8 @@ func NewGuard(allow []string) (*Guard, error) {
 		names: make(map[string]struct{}),
 		public: ssrf.New(
 			ssrf.WithAnyPort(),
-			// Azure's platform address lies in a public range, yet every machine there reaches its own host by it.
+			// Azure's platform address lies in a public range, yet every machine there reaches its own host
+			// by it.
 			ssrf.WithDeniedV4Prefixes(netip.MustParsePrefix("168.63.129.16/32")),
 		),
 	}
@@ -216,8 +217,8 @@ func (j judge) control(_ context.Context, network, address string, _ syscall.Raw
 	return nil
 }
 
-// isDeniedPort says whether a port is known for a protocol that is not HTTP: what is sent there is a forged message in
-// that protocol at best. Ports of services that speak HTTP are not among them.
+// isDeniedPort says whether a port is known for a protocol that is not HTTP: what is sent there is a forged
+// message in that protocol at best. Ports of services that speak HTTP are not among them.
 func isDeniedPort(port uint16) bool {
 	_, found := slices.BinarySearch(deniedPorts[:], port)
 	return found
@@ -225,9 +226,13 @@ func isDeniedPort(port uint16) bool {
 
 // deniedPorts is sorted.
 var deniedPorts = [...]uint16{
-	0, 1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 77, 79, 87, 95, 101, 102, 103, 104, 109, 110,
-	111, 113, 115, 117, 119, 123, 135, 137, 138, 139, 143, 161, 162, 179, 389, 427, 445, 465, 512, 513, 514, 515, 526,
-	530, 531, 532, 540, 548, 554, 556, 563, 587, 601, 636, 873, 989, 990, 993, 995, 1433, 1434, 1521, 1719, 1720, 1723,
-	1883, 2049, 3306, 3389, 3659, 4045, 4190, 5060, 5061, 5432, 5672, 5900, 6000, 6379, 6566, 6665, 6666, 6667, 6668, 6669,
+	0, 1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 77, 79, 87, 95, 101, 102, 103,
+	104, 109, 110,
+	111, 113, 115, 117, 119, 123, 135, 137, 138, 139, 143, 161, 162, 179, 389, 427, 445, 465, 512, 513, 514,
+	515, 526,
+	530, 531, 532, 540, 548, 554, 556, 563, 587, 601, 636, 873, 989, 990, 993, 995, 1433, 1434, 1521, 1719,
+	1720, 1723,
+	1883, 2049, 3306, 3389, 3659, 4045, 4190, 5060, 5061, 5432, 5672, 5900, 6000, 6379, 6566, 6665, 6666,
+	6667, 6668, 6669,
 	6679, 6697, 8883, 9042, 9092, 11211, 26379, 27017, 27018, 27019, 33060,
 }

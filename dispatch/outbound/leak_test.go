@@ -25,8 +25,8 @@ import (
 // slashed writes a text as PHP puts it into JSON.
 func slashed(s string) string { return strings.ReplaceAll(s, "/", `\/`) }
 
-// serveEcho answers with all that it got, as text and in the ways in which receivers put it into JSON. It keeps the
-// signatures of the last request.
+// serveEcho answers with all that it got, as text and in the ways in which receivers put it into JSON. It
+// keeps the signatures of the last request.
 func serveEcho(t *testing.T, signatures *atomic.Value) *httptest.Server {
 	t.Helper()
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -40,7 +40,8 @@ func serveEcho(t *testing.T, signatures *atomic.Value) *httptest.Server {
 		_, credential, _ := strings.Cut(authorization, " ")
 		quoted, _ := json.Marshal(authorization + " & " + password)
 		w.Header().Set("Server", authorization+" "+r.URL.RawQuery)
-		w.Header().Set("X-Request-Id", user+":"+password+strings.Repeat("x", maxKeptHeader-10)+r.Header.Get("X-Api-Key"))
+		w.Header().Set("X-Request-Id", user+":"+password+strings.Repeat("x", maxKeptHeader-10)+
+			r.Header.Get("X-Api-Key"))
 		w.Header().Set("Content-Type", r.Header.Get("Cookie"))
 		w.Header().Set("Location", r.URL.String())
 		switch r.URL.Path {
@@ -50,11 +51,13 @@ func serveEcho(t *testing.T, signatures *atomic.Value) *httptest.Server {
 			io.WriteString(w, strings.Repeat("-", MaxKeptBytes-1000)+string(dump)+string(dump)+string(dump))
 			return
 		case "/json":
-			body, _ := json.Marshal(map[string]string{"a": authorization, "c": credential, "d": string(dump), "p": password})
+			body, _ := json.Marshal(map[string]string{"a": authorization, "c": credential, "d": string(dump),
+				"p": password})
 			w.Write(body)
 			return
 		}
-		fmt.Fprintf(w, "%s\n%s\n%s\n%s %s\n%s", dump, quoted, slashed(string(dump)), user, password, slashed(authorization))
+		fmt.Fprintf(w, "%s\n%s\n%s\n%s %s\n%s", dump, quoted, slashed(string(dump)), user, password,
+			slashed(authorization))
 	}))
 	t.Cleanup(srv.Close)
 	return srv
@@ -73,13 +76,15 @@ func signaturesOf(r *http.Request) []string {
 	return found
 }
 
-// leakyPlaces are addresses at which attempts end in every way; at the last one by a timeout. The first ones echo.
+// leakyPlaces are addresses at which attempts end in every way; at the last one by a timeout. The first ones
+// echo.
 func leakyPlaces(t *testing.T, signatures *atomic.Value) []string {
 	echo := serveEcho(t, signatures)
 	garbage := serveAnswer(t, "Bearer hunter2-token\r\n\r\n")
 	hang := serveRaw(t, silence)
 	return []string{
-		echo.URL + "/", echo.URL + "/302", echo.URL + "/json", echo.URL + "/long", garbage.URL, "http://127.0.0.1:1/",
+		echo.URL + "/", echo.URL + "/302", echo.URL + "/json", echo.URL + "/long", garbage.URL,
+		"http://127.0.0.1:1/",
 		"http://10.0.0.1/", strings.Replace(echo.URL, "http:", "https:", 1), hang.URL,
 	}
 }
@@ -95,30 +100,35 @@ func leaks(t *testing.T, what, address string, resp Response, secrets []string) 
 	for _, secret := range secrets {
 		for _, form := range []string{secret, slashed(secret), slashed(slashed(secret))} {
 			if strings.Contains(all, form) {
-				t.Errorf("%s to %s (%s): %q is in the response: %s", what, store.MaskURL(address), resp.Class, parse.Cut(form, 40), all)
+				t.Errorf("%s to %s (%s): %q is in the response: %s", what, store.MaskURL(address), resp.Class,
+					parse.Cut(form, 40), all)
 			}
 		}
 	}
 }
 
-// TestNothingSecretLeaves: signing secrets, credentials in headers and values of the query are in no part of a
-// response, however the attempt ends, not even when the receiver echoes the whole request.
+// TestNothingSecretLeaves: signing secrets, credentials in headers and values of the query are in no part of
+// a response, however the attempt ends, not even when the receiver echoes the whole request.
 func TestNothingSecretLeaves(t *testing.T) {
 	t.Parallel()
 	c := newTestClient(t, Options{})
 	const query = "?token=query-value-1&plain=query%20value%202&query-value-3"
 	secrets := []string{
 		"hunter2", "query-value-1", "query value 2", "query%20value%202", "query-value-3",
-		string(signtest.Shortest()), sign.FormatSecret(signtest.Shortest()), strings.TrimPrefix(sign.FormatSecret(signtest.Shortest()), sign.SecretPrefix),
+		string(signtest.Shortest()), sign.FormatSecret(signtest.Shortest()),
+		strings.TrimPrefix(sign.FormatSecret(signtest.Shortest()), sign.SecretPrefix),
 	}
-	for _, url := range append(leakyPlaces(t, new(atomic.Value)), "http://unknown.invalid/", "http://user:query-value-1@shop.example/") {
+	for _, url := range append(leakyPlaces(t, new(atomic.Value)), "http://unknown.invalid/",
+		"http://user:query-value-1@shop.example/") {
 		r := newRequest(url + query)
 		r.Timeout = 300 * time.Millisecond
 		r.Success.Name = rule.BodySuccess
 		r.Headers = []store.Header{
-			{Name: "Authorization", Value: "Bearer hunter2-token"}, {Name: "Cookie", Value: "session=hunter2-cookie"},
+			{Name: "Authorization", Value: "Bearer hunter2-token"},
+			{Name: "Cookie", Value: "session=hunter2-cookie"},
 			{Name: "X-Api-Key", Value: "hunter2-api-key"}, {Name: "X-Access-Token", Value: "hunter2-access"},
-			{Name: "X-Client-Secret", Value: "hunter2-client"}, {Name: "X-Signature", Value: "hunter2-signature"},
+			{Name: "X-Client-Secret", Value: "hunter2-client"},
+			{Name: "X-Signature", Value: "hunter2-signature"},
 			{Name: "X-Shop", Value: "shown-7"},
 		}
 		resp := c.Send(t.Context(), r)
@@ -127,7 +137,8 @@ func TestNothingSecretLeaves(t *testing.T) {
 			continue // refused before there were any
 		}
 		shown := fmt.Sprint(resp.RequestHeaders)
-		for _, visible := range []string{"shown-7", "cb_01JD0000000000000000000001", "webhook-timestamp", "{webhook-attempt 1}", "traceparent"} {
+		for _, visible := range []string{"shown-7", "cb_01JD0000000000000000000001", "webhook-timestamp",
+			"{webhook-attempt 1}", "traceparent"} {
 			if !strings.Contains(shown, visible) {
 				t.Errorf("%s: %q should be shown: %s", store.MaskURL(url), visible, shown)
 			}
@@ -135,14 +146,15 @@ func TestNothingSecretLeaves(t *testing.T) {
 	}
 }
 
-// TestSignersLeakNothing: however an attempt ends, neither the secret nor what it made (but for webhook-signature in a
-// receiver's own words) is in what is kept of it, wherever the receiver echoes it.
+// TestSignersLeakNothing: however an attempt ends, neither the secret nor what it made (but for
+// webhook-signature in a receiver's own words) is in what is kept of it, wherever the receiver echoes it.
 func TestSignersLeakNothing(t *testing.T) {
 	t.Parallel()
 	rules := []store.Success{
 		{Name: rule.BodySuccess}, {Name: rule.JSONCode}, {Name: rule.WeChatV3},
 		{Rule: `{"body":{"json":[{"pointer":"/a","eq":"x"},{"pointer":"/c","eq":"x"},{"pointer":"/d","eq":"x"},{"pointer":"/p","eq":"x"}]}}`},
-		{Rule: `{"permanent_if":{"body":{"json":[{"pointer":"/c","ne":"x"}]}}}`}, {Rule: `{"defer_if":{"body":{"regex":"."}}}`},
+		{Rule: `{"permanent_if":{"body":{"json":[{"pointer":"/c","ne":"x"}]}}}`},
+		{Rule: `{"defer_if":{"body":{"regex":"."}}}`},
 	}
 	c := newTestClient(t, Options{})
 	var signatures atomic.Value
@@ -180,20 +192,23 @@ func TestSignersLeakNothing(t *testing.T) {
 	}
 }
 
-// checkLeaks looks for the keys in all forms in which they could be in a response, and for what masked headers were sent.
+// checkLeaks looks for the keys in all forms in which they could be in a response, and for what masked
+// headers were sent.
 func checkLeaks(t *testing.T, resp Response, signer, use, address string, keys [][]byte) {
 	t.Helper()
 	var secrets []string
 	for _, key := range keys {
 		written := sign.FormatSecretFor(use, key)
-		secrets = append(secrets, string(key), written, hex.EncodeToString(key), base64.StdEncoding.EncodeToString(key), url.QueryEscape(string(key)))
+		secrets = append(secrets, string(key), written, hex.EncodeToString(key),
+			base64.StdEncoding.EncodeToString(key), url.QueryEscape(string(key)))
 		if _, password, ok := strings.Cut(string(key), ":"); ok && use == sign.UseBasic {
 			secrets = append(secrets, password)
 		}
 	}
 	leaks(t, signer, address, resp, secrets)
 	for _, h := range resp.RequestHeaders {
-		if store.IsSensitiveHeader(h.Name) && h.Value != store.Masked && h.Name != "Wechatpay-Signature-Type" {
+		if store.IsSensitiveHeader(h.Name) && h.Value != store.Masked &&
+			h.Name != "Wechatpay-Signature-Type" {
 			t.Errorf("%s: %s: %s is shown", signer, h.Name, h.Value)
 		}
 	}

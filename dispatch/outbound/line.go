@@ -17,13 +17,14 @@ import (
 const (
 	// maxResponseHeaderBytes bounds a receiver's headers, informational responses included.
 	maxResponseHeaderBytes = 64 << 10
-	// inOneGo is up to how long a body is sent before the answer is read. With its headers it fits into what a connection takes
-	// without its peer reading; sending more may wait for a peer that has answered already and reads no more.
+	// inOneGo is up to how long a body is sent before the answer is read. With its headers it fits into what
+	// a connection takes without its peer reading; sending more may wait for a peer that has answered already
+	// and reads no more.
 	inOneGo = 32 << 10
 	// pieceSize is in what pieces long bodies are written.
 	pieceSize = 32 << 10
-	// sentWait is how long the end of sending is waited for once the answer has been read. Receivers that read everything
-	// before they answer leave nothing to wait for.
+	// sentWait is how long the end of sending is waited for once the answer has been read. Receivers that
+	// read everything before they answer leave nothing to wait for.
 	sentWait = 50 * time.Millisecond
 )
 
@@ -37,9 +38,9 @@ var (
 	pieces = sync.Pool{New: func() any { return new([pieceSize]byte) }}
 )
 
-// A line is one connection and what HTTP/1.1 needs of it. One attempt has it at a time, and all that it takes happens in that
-// attempt's goroutine, but for the sending of large bodies: no goroutine waits on a connection that is idle. Requests are written
-// and answers are parsed by net/http.
+// A line is one connection and what HTTP/1.1 needs of it. One attempt has it at a time, and all that it takes
+// happens in that attempt's goroutine, but for the sending of large bodies: no goroutine waits on a
+// connection that is idle. Requests are written and answers are parsed by net/http.
 type line struct {
 	// wire carries the bytes: below itself, or TLS on it.
 	wire, below net.Conn
@@ -93,7 +94,8 @@ func (l *line) ReadFrom(r io.Reader) (int64, error) {
 	return io.CopyBuffer(struct{ io.Writer }{l}, r, p[:])
 }
 
-// hangUp closes the connection as it is. TLS is not taken leave of, which could wait for a peer that does not read.
+// hangUp closes the connection as it is. TLS is not taken leave of, which could wait for a peer that does not
+// read.
 func (l *line) hangUp() {
 	_ = l.below.Close() // there is nothing left that could be lost by it
 }
@@ -103,8 +105,9 @@ func (l *line) close() {
 	_ = l.wire.Close() // nobody waits for its peer's consent
 }
 
-// exchange sends the request and returns the answer as far as its headers. Its body ends the exchange, by its end or by being
-// closed: done is then called with the line if it can be used again. If there is no answer the line is closed.
+// exchange sends the request and returns the answer as far as its headers. Its body ends the exchange, by its
+// end or by being closed: done is then called with the line if it can be used again. If there is no answer
+// the line is closed.
 func (l *line) exchange(req *http.Request, a *attempt, done func(*line)) (resp *http.Response, err error) {
 	x := &exchange{line: l, ctx: req.Context(), done: done}
 	x.stop = context.AfterFunc(x.ctx, l.expire)
@@ -124,8 +127,11 @@ func (l *line) exchange(req *http.Request, a *attempt, done func(*line)) (resp *
 	if req.ContentLength > inOneGo {
 		x.sent = make(chan error, 1)
 		go l.sendBeside(req, x.sent)
-	} else if x.fault = l.send(req); x.fault != nil && l.broken == nil {
-		return nil, x.fault
+	} else {
+		x.fault = l.send(req)
+		if x.fault != nil && l.broken == nil {
+			return nil, x.fault
+		}
 	}
 	// Where sending has failed, its peer may have answered before, and at least has said how it ended.
 	got, err := l.answer(req, a)
@@ -142,8 +148,8 @@ func (l *line) exchange(req *http.Request, a *attempt, done func(*line)) (resp *
 	return got, nil
 }
 
-// sendBeside is send for another goroutine than the one that reads the answer. Should the request be at fault, there is no answer to
-// wait for.
+// sendBeside is send for another goroutine than the one that reads the answer. Should the request be at
+// fault, there is no answer to wait for.
 func (l *line) sendBeside(req *http.Request, sent chan<- error) {
 	err := errors.New("sending the request panicked")
 	defer func() {
@@ -241,7 +247,8 @@ func (x *exchange) Close() error {
 // end ends the exchange. Whole says that the answer has been read to its end.
 func (x *exchange) end(whole bool) {
 	l := x.line
-	if x.line = nil; l == nil {
+	x.line = nil
+	if l == nil {
 		return
 	}
 	again := whole && !x.last && x.allSent()
@@ -272,8 +279,8 @@ func (x *exchange) allSent() bool {
 	}
 }
 
-// drained says whether nothing is left of what has come in: that would be taken for the next answer. TLS may have more than it has
-// given out, the peer's leave included, which only reading tells.
+// drained says whether nothing is left of what has come in: that would be taken for the next answer. TLS may
+// have more than it has given out, the peer's leave included, which only reading tells.
 func (l *line) drained() bool {
 	if l.in.Buffered() > 0 {
 		return false
@@ -313,8 +320,8 @@ func (p *probe) on(c net.Conn) {
 	}
 }
 
-// silent says whether the connection is open and nothing has come in. What has come in on an idle connection is its end, or the
-// answer to nothing.
+// silent says whether the connection is open and nothing has come in. What has come in on an idle connection
+// is its end, or the answer to nothing.
 func (p *probe) silent() bool {
 	if p.raw == nil {
 		return true

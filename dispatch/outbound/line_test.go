@@ -115,7 +115,8 @@ func (s *switchboard) send(words []string) string {
 		case "empty":
 			r.Body = nil
 		case "repeatable": // to some clients
-			r.Headers = []store.Header{{Name: "Idempotency-Key", Value: "k"}, {Name: "X-Idempotency-Key", Value: "k"}}
+			r.Headers = []store.Header{{Name: "Idempotency-Key", Value: "k"},
+				{Name: "X-Idempotency-Key", Value: "k"}}
 		default:
 			r.Method = how
 		}
@@ -138,9 +139,10 @@ func TestAnAnswerTooManyOverTLSEndsTheConnection(t *testing.T) {
 			records []string
 			leaves  bool
 		}{
-			"in another record":       {records: []string{answerOK, answerOops}},
-			"more than was announced": {records: []string{"HTTP/1.1 200 OK\r\nContent-Length: 10000\r\n\r\n" + strings.Repeat("a", 10001)}},
-			"takes its leave":         {records: []string{answerOK}, leaves: true},
+			"in another record": {records: []string{answerOK, answerOops}},
+			"more than was announced": {records: []string{"HTTP/1.1 200 OK\r\nContent-Length: 10000\r\n\r\n" +
+				strings.Repeat("a", 10001)}},
+			"takes its leave": {records: []string{answerOK}, leaves: true},
 		} {
 			config := &tls.Config{Certificates: []tls.Certificate{certificate}, MaxVersion: version}
 			srv := serveRaw(t, func(c *net.TCPConn, _ int) {

@@ -7,7 +7,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// minHidden is how long what a caller gave must be to be looked for in what a receiver echoes. What is shorter is met by chance.
+// minHidden is how long what a caller gave must be to be looked for in what a receiver echoes. What is
+// shorter is met by chance.
 const minHidden = 8
 
 // hide adds a value that must not be shown.

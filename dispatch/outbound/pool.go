@@ -8,21 +8,23 @@ import (
 )
 
 const (
-	// idleTimeout is how long a connection is kept after its last use. Receivers that close idle connections unannounced
-	// do so after longer than this, mostly; each one that is still in the pool then costs an attempt whose fate is unknown.
+	// idleTimeout is how long a connection is kept after its last use. Receivers that close idle connections
+	// unannounced do so after longer than this, mostly; each one that is still in the pool then costs an
+	// attempt whose fate is unknown.
 	idleTimeout = 5 * time.Second
 	// maxIdle bounds the connections kept over all destinations.
 	maxIdle = 4096
-	// sweepEvery is how often at most all of them are looked through. What is older meanwhile is not given out.
+	// sweepEvery is how often at most all of them are looked through. What is older meanwhile is not given
+	// out.
 	sweepEvery = 250 * time.Millisecond
 )
 
-// A place is what attempts have in common that can use the same connections, as far as it can be told from their URLs: the
-// scheme, and host and port as they are spelled.
+// A place is what attempts have in common that can use the same connections, as far as it can be told from
+// their URLs: the scheme, and host and port as they are spelled.
 type place struct{ scheme, host string }
 
-// A pool keeps idle connections. An attempt that finds none opens its own, and gives it back: so to a place there are never more
-// connections than there were attempts at once.
+// A pool keeps idle connections. An attempt that finds none opens its own, and gives it back: so to a place
+// there are never more connections than there were attempts at once.
 type pool struct {
 	// perPlace and total bound what is kept.
 	perPlace, total int
@@ -74,12 +76,14 @@ func (p *pool) pop(to place) (l *line, old []*line) {
 	return l, nil
 }
 
-// leave takes the n oldest of a place out. A place that pop has emptied is not forgotten before this: it mostly fills again.
+// leave takes the n oldest of a place out. A place that pop has emptied is not forgotten before this: it
+// mostly fills again.
 func (p *pool) leave(to place, n int) []*line {
 	lines := p.idle[to]
 	old := slices.Clone(lines[:n])
 	p.kept -= n
-	if p.idle[to] = slices.Delete(lines, 0, n); n == len(lines) {
+	p.idle[to] = slices.Delete(lines, 0, n)
+	if n == len(lines) {
 		delete(p.idle, to)
 	}
 	return old

@@ -43,7 +43,9 @@ func TestPool(t *testing.T) {
 		return transcript.Cases(t, text, func(t *testing.T, _, body string) (said string) {
 			synctest.Test(t, func(t *testing.T) {
 				p, all := newPool(2), make(map[string]*pooled)
-				said = transcript.Lines(body, func(line string) string { return playPool(p, all, strings.Fields(line)) })
+				said = transcript.Lines(body, func(line string) string {
+					return playPool(p, all, strings.Fields(line))
+				})
 				for _, l := range all {
 					l.close()
 				}
@@ -101,7 +103,8 @@ func TestThePoolMakesRoomForOtherPlaces(t *testing.T) {
 		}
 		synctest.Wait()
 		if all[0].closed.Load() == all[1].closed.Load() || all[2].closed.Load() || p.kept != 2 {
-			t.Errorf("closed %v, %v and %v, %d kept; want one of the older two closed", all[0].closed.Load(), all[1].closed.Load(), all[2].closed.Load(), p.kept)
+			t.Errorf("closed %v, %v and %v, %d kept; want one of the older two closed", all[0].closed.Load(),
+				all[1].closed.Load(), all[2].closed.Load(), p.kept)
 		}
 		p.close()
 		if p.kept != 0 {

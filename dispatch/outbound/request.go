@@ -23,11 +23,14 @@ type Request struct {
 	// Timeout of the whole attempt, from the call of Send to the last byte read.
 	Timeout time.Duration
 	Success store.Success
-	// Poll: Success.Rule is the rule of a poll, as ParsePollRule returns it, and Success.Name what people call it ("until" if it is empty).
+	// Poll: Success.Rule is the rule of a poll, as ParsePollRule returns it, and Success.Name what people
+	// call it ("until" if it is empty).
 	Poll bool
-	// Signer is a signer's name, or its JSON text, as ParseSigner returns it; empty: the default one if there are secrets, else none.
+	// Signer is a signer's name, or its JSON text, as ParseSigner returns it; empty: the default one if there
+	// are secrets, else none.
 	Signer string
-	// Secrets sign the request, the present one first, during a rotation followed by the one before it. What signs needs at least one.
+	// Secrets sign the request, the present one first, during a rotation followed by the one before it. What
+	// signs needs at least one.
 	Secrets []sign.Secret
 	// Fresh keeps the attempt off kept-alive connections.
 	Fresh bool
@@ -37,26 +40,29 @@ type Request struct {
 type Response struct {
 	Class   store.Class
 	Outcome store.AttemptOutcome
-	// Charged says whether the attempt counts (SPEC: it ended with an answer, or with an error while the target could be
-	// reached by our means). An uncharged one that may have reached the wire has outcome unknown.
+	// Charged says whether the attempt counts (SPEC: it ended with an answer, or with an error while the
+	// target could be reached by our means). An uncharged one that may have reached the wire has outcome
+	// unknown.
 	Charged bool
-	// Stale: a kept-alive connection died before the first byte of the answer; uncharged, once per attempt, unless the
-	// request was Fresh.
+	// Stale: a kept-alive connection died before the first byte of the answer; uncharged, once per attempt,
+	// unless the request was Fresh.
 	Stale bool
 	// Signal for the lane: Answered says an HTTP status came; TimedOut says the timeout ended it.
 	Answered, TimedOut bool
-	// LocalTrouble: our own means failed (no name server answers, no file descriptors): divert, do not charge.
+	// LocalTrouble: our own means failed (no name server answers, no file descriptors): divert, do not
+	// charge.
 	LocalTrouble bool
 	// Permanent: the rule's permanent_if is true of the answer, class rejected: no further attempt can help.
 	Permanent bool
-	// DeferAfter is the least wait of a callback whose receiver is busy (class receiver_busy, uncharged), and MaxDefers how often it may
-	// be put off so before such an attempt is charged; zero for every other class. With VerdictHold, DeferAfter is how long the upstream
-	// is not to be asked: its Retry-After, uncapped, or 60 s without a usable one.
+	// DeferAfter is the least wait of a callback whose receiver is busy (class receiver_busy, uncharged), and
+	// MaxDefers how often it may be put off so before such an attempt is charged; zero for every other class.
+	// With VerdictHold, DeferAfter is how long the upstream is not to be asked: its Retry-After, uncapped, or
+	// 60 s without a usable one.
 	DeferAfter time.Duration
 	MaxDefers  int
-	// Verdict is what a poll has learned from the answer; empty for what is no poll, and where there was nothing to judge. MaxErrors is its
-	// rule's error budget: how many errors in a row it survives. It is set whenever the rule of a poll could be read, whatever happened
-	// then, and zero for all else.
+	// Verdict is what a poll has learned from the answer; empty for what is no poll, and where there was
+	// nothing to judge. MaxErrors is its rule's error budget: how many errors in a row it survives. It is set
+	// whenever the rule of a poll could be read, whatever happened then, and zero for all else.
 	Verdict   rule.Verdict
 	MaxErrors int
 
@@ -71,12 +77,14 @@ type Response struct {
 	ResponseHeaders   []store.Header
 	ResponseBody      string
 	ResponseTruncated bool
-	// Rule says what was expected and what was seen; nil for a success that only the status decided, and without an answer. An answer of a
-	// poll always has it.
+	// Rule says what was expected and what was seen; nil for a success that only the status decided, and
+	// without an answer. An answer of a poll always has it.
 	Rule *store.Rule
-	// KeyID names the secrets that signed, by their IDs, separated by a comma if there were two; empty: unsigned, or they have none.
+	// KeyID names the secrets that signed, by their IDs, separated by a comma if there were two; empty:
+	// unsigned, or they have none.
 	KeyID string
-	// RetryAfter is what a 429, 503 or 423 asked for, or with VerdictHold any answer, uncapped and not negative; zero: nothing usable.
+	// RetryAfter is what a 429, 503 or 423 asked for, or with VerdictHold any answer, uncapped and not
+	// negative; zero: nothing usable.
 	RetryAfter time.Duration
 	// Location of a redirect, for the error text.
 	Location string

@@ -21,13 +21,15 @@ import (
 
 var (
 	requestHeader  = regexp.MustCompile(`(?s)^ \[([^:\]]*): (.*?)\]`)
-	merchantHeader = regexp.MustCompile(`nonce_str="([0-9A-Z]{26})",signature="([0-9A-Za-z+/]+=*)",timestamp="(\d{10})"`)
+	merchantHeader = regexp.MustCompile(
+		`nonce_str="([0-9A-Z]{26})",signature="([0-9A-Za-z+/]+=*)",timestamp="(\d{10})"`)
 	// fresh is what is another at each attempt.
 	fresh = []struct {
 		pattern *regexp.Regexp
 		name    string
 	}{
-		{regexp.MustCompile(`v1,\S{44}`), "v1,SIGNATURE"}, {regexp.MustCompile(`00-[0-9a-f]{32}-[0-9a-f]{16}-01`), "TRACE"},
+		{regexp.MustCompile(`v1,\S{44}`), "v1,SIGNATURE"},
+		{regexp.MustCompile(`00-[0-9a-f]{32}-[0-9a-f]{16}-01`), "TRACE"},
 		{regexp.MustCompile(`(webhook-timestamp|Webhook-Timestamp): \d{10}`), "$1: TIME"},
 		{merchantHeader, `nonce_str="NONCE",signature="SIGNATURE",timestamp="TIME"`},
 	}
@@ -67,7 +69,8 @@ func TestRequests(t *testing.T) {
 		r := by
 		end := strings.Index(rest+" [", " [")
 		r.Method, r.URL, rest = method, strings.Replace(rest[:end], "here", host, 1), rest[end:]
-		for m := requestHeader.FindStringSubmatch(rest); m != nil; m = requestHeader.FindStringSubmatch(rest) {
+		for m := requestHeader.FindStringSubmatch(rest); m !=
+			nil; m = requestHeader.FindStringSubmatch(rest) {
 			rest = rest[len(m[0]):]
 			if m[1] == "type" {
 				r.ContentType = m[2]
@@ -85,7 +88,8 @@ func TestRequests(t *testing.T) {
 		}
 		expect(t, resp, okay)
 		for _, secret := range r.Secrets {
-			if err := sign.Verify(r.Signer, []sign.Secret{secret}, got.Header, got.URL, got.body, 0); err != nil {
+			if err := sign.Verify(r.Signer, []sign.Secret{secret}, got.Header, got.URL, got.body, 0); err !=
+				nil {
 				t.Errorf("%s: %v", line, err)
 			}
 		}
@@ -97,7 +101,8 @@ func TestRequests(t *testing.T) {
 			lines = append(lines, name+": "+strings.Join(values, " and "))
 		}
 		slices.Sort(lines)
-		said := fmt.Sprintf("%s %s\n%s\n%q, %d bytes %v\nsigned by: %s\nshown:", got.Method, got.RequestURI, strings.Join(lines, "\n"), got.body,
+		said := fmt.Sprintf("%s %s\n%s\n%q, %d bytes %v\nsigned by: %s\nshown:", got.Method, got.RequestURI,
+			strings.Join(lines, "\n"), got.body,
 			got.ContentLength, got.TransferEncoding, cmp.Or(resp.KeyID, "no key"))
 		for _, h := range resp.RequestHeaders {
 			said += "\n" + h.Name + ": " + h.Value
@@ -115,7 +120,8 @@ func checkMerchant(t *testing.T, got arrival, key *rsa.PublicKey, nonce, signatu
 	text := strings.Join([]string{got.Method, got.RequestURI, seconds, nonce, string(got.body), ""}, "\n")
 	raw, err := base64.StdEncoding.DecodeString(signature)
 	sum := sha256.Sum256([]byte(text))
-	if err != nil || rsa.VerifyPKCS1v15(key, crypto.SHA256, sum[:], raw) != nil || seconds != got.Header.Get("webhook-timestamp") {
+	if err != nil || rsa.VerifyPKCS1v15(key, crypto.SHA256, sum[:], raw) != nil ||
+		seconds != got.Header.Get("webhook-timestamp") {
 		t.Errorf("%s %s: the signature of %s is not over %q", got.Method, got.RequestURI, seconds, text)
 	}
 }

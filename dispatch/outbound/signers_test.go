@@ -10,8 +10,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// TestWhatSignersAddArrives: beside the headers that every request has, and in the place of a caller's header of the same
-// name. What arrives is verified.
+// TestWhatSignersAddArrives: beside the headers that every request has, and in the place of a caller's header
+// of the same name. What arrives is verified.
 func TestWhatSignersAddArrives(t *testing.T) {
 	t.Parallel()
 	const callersOwn = "the caller's own" // no signature has its blanks by chance
@@ -60,8 +60,10 @@ func TestWhatSignersAddArrives(t *testing.T) {
 	}
 }
 
-// signatureHeaders are those that the signers of signtest.Every put signatures into, beside webhook-signature.
+// signatureHeaders are those that the signers of signtest.Every put signatures into, beside
+// webhook-signature.
 var signatureHeaders = []string{
-	"X-Signature-256", "X-Shopify-Hmac-Sha256", "X-Signature", "Stripe-Signature", "X-Sign", "Wechatpay-Signature",
+	"X-Signature-256", "X-Shopify-Hmac-Sha256", "X-Signature", "Stripe-Signature", "X-Sign",
+	"Wechatpay-Signature",
 	"Authorization",
 }

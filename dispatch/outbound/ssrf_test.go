@@ -19,8 +19,8 @@ import (
 
 var errWatched = errors.New("the test keeps this connection from being made")
 
-// watchDials lists every address that the dialers of a client are about to connect to, and lets none be connected to.
-// What the guard refuses does not get there.
+// watchDials lists every address that the dialers of a client are about to connect to, and lets none be
+// connected to. What the guard refuses does not get there.
 func watchDials(c *Client, dialled *[]string) {
 	for _, d := range []*net.Dialer{&c.transport.dialer.guarded, &c.transport.dialer.named} {
 		control := d.ControlContext
@@ -131,7 +131,8 @@ func TestOwnListenersAreNeverSentTo(t *testing.T) {
 	for _, listen := range []string{"0.0.0.0", "::"} {
 		guard := mustGuard(t, "0.0.0.0/0", "::/0")
 		own := netip.MustParseAddrPort(srv.Addr)
-		guard.RefuseOwn(nil, net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(listen), own.Port())))
+		guard.RefuseOwn(nil, net.TCPAddrFromAddrPort(
+			netip.AddrPortFrom(netip.MustParseAddr(listen), own.Port())))
 		c := newTestClient(t, Options{Guard: guard})
 		for _, n := range networks {
 			host, err := netip.ParsePrefix(n.String())

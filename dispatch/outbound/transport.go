@@ -15,9 +15,10 @@ import (
 // tlsSessions is how many TLS sessions are remembered for resumption.
 const tlsSessions = 4096
 
-// A transport makes requests on connections that the guard allows. It speaks HTTP/1.1 only: an attempt then has its connection for
-// itself, so that a connection that stalls or dies takes one attempt with it and not all that share it. It sends what it is given,
-// once, and uses no proxy, which would hide the address from the guard (ADR 0016, 0031).
+// A transport makes requests on connections that the guard allows. It speaks HTTP/1.1 only: an attempt then
+// has its connection for itself, so that a connection that stalls or dies takes one attempt with it and not
+// all that share it. It sends what it is given, once, and uses no proxy, which would hide the address from
+// the guard (ADR 0016, 0031).
 type transport struct {
 	dialer *dialer
 	tls    *tls.Config
@@ -36,7 +37,8 @@ func newTransport(d *dialer, maxIdlePerHost int) *transport {
 	}
 }
 
-// RoundTrip makes a request of an attempt, whose context it has. One that is to be the last on its connection gets one of its own.
+// RoundTrip makes a request of an attempt, whose context it has. One that is to be the last on its connection
+// gets one of its own.
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	a := attemptOf(req.Context())
 	if err := a.Err(); err != nil {
@@ -50,7 +52,8 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	reused := l != nil
 	if !reused {
 		var err error
-		if l, err = t.open(a, req.URL, to); err != nil {
+		l, err = t.open(a, req.URL, to)
+		if err != nil {
 			return nil, err
 		}
 		if err := a.Err(); err != nil {
@@ -98,14 +101,15 @@ func (t *transport) secure(a *attempt, below net.Conn, host string) (net.Conn, e
 	start := time.Now()
 	err := wire.HandshakeContext(ctx)
 	a.tls = time.Since(start)
-	if record, ok := errors.AsType[tls.RecordHeaderError](err); ok && string(record.RecordHeader[:]) == "HTTP/" {
+	if record, ok := errors.AsType[tls.RecordHeaderError](err); ok &&
+		string(record.RecordHeader[:]) == "HTTP/" {
 		err = http.ErrSchemeMismatch
 	}
 	return wire, err
 }
 
-// newEngine wraps a transport in the engine that makes a single attempt: it never tries again, waits for nothing and
-// hands every answer and every error through as it is.
+// newEngine wraps a transport in the engine that makes a single attempt: it never tries again, waits for
+// nothing and hands every answer and every error through as it is.
 func newEngine(rt http.RoundTripper) *retryablehttp.Client {
 	return &retryablehttp.Client{
 		HTTPClient: &http.Client{
@@ -120,14 +124,17 @@ func newEngine(rt http.RoundTripper) *retryablehttp.Client {
 	}
 }
 
-// locationKey is where a redirect's Location is kept. Keys from the wire are in canonical form, so none is equal to it.
+// locationKey is where a redirect's Location is kept. Keys from the wire are in canonical form, so none is
+// equal to it.
 const locationKey = "location"
 
 // single stands between the engine and the transport, and keeps two things from happening:
 //
-//   - After any error the engine closes the idle connections of its client. One destination that fails would cost all
+//   - After any error the engine closes the idle connections of its client. One destination that fails would
+//     cost all
 //     others their connections; so CloseIdleConnections is not passed on.
-//   - http.Client parses the Location of a redirect that it does not follow, and a malformed one would hide the answer
+//   - http.Client parses the Location of a redirect that it does not follow, and a malformed one would hide
+//     the answer
 //     behind an error; so Location is moved out of its sight.
 type single struct{ rt http.RoundTripper }
 

@@ -47,10 +47,12 @@ func TestSlowAnswers(t *testing.T) {
 				transport = roundTrip(func(r *http.Request) (*http.Response, error) {
 					status, err := strconv.Atoi(words[1])
 					body := dyingBody{r.Context(), cancel}
-					return &http.Response{StatusCode: status, Header: http.Header{}, Body: body, ContentLength: 7}, err
+					return &http.Response{StatusCode: status, Header: http.Header{}, Body: body,
+						ContentLength: 7}, err
 				})
 			}
-			if r.Success.Name = rule; strings.HasPrefix(rule, "{") {
+			r.Success.Name = rule
+			if strings.HasPrefix(rule, "{") {
 				r.Poll, r.Success = true, store.Success{Rule: store.JSONText(rule)}
 			}
 			c := newTestClient(t, Options{Transport: transport})

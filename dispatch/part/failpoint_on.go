@@ -15,8 +15,8 @@ import (
 // passes counts how often the chosen failpoint was passed.
 var passes atomic.Int64
 
-// Failpoint kills this process, as kill -9 would, at the pass that DISPATCHER_FAILPOINT=name[:pass] names; the first
-// pass is 1. The file is part of test builds only.
+// Failpoint kills this process, as kill -9 would, at the pass that DISPATCHER_FAILPOINT=name[:pass] names;
+// the first pass is 1. The file is part of test builds only.
 func Failpoint(name string) {
 	chosen, pass, _ := strings.Cut(os.Getenv("DISPATCHER_FAILPOINT"), ":")
 	if chosen != name {
@@ -32,8 +32,8 @@ func Failpoint(name string) {
 	killSelf(name)
 }
 
-// FailpointOf is Failpoint, and kills this process at every pass of DISPATCHER_FAILPOINT=name@text that is about something
-// with that text in it.
+// FailpointOf is Failpoint, and kills this process at every pass of DISPATCHER_FAILPOINT=name@text that is
+// about something with that text in it.
 func FailpointOf(name, about string) {
 	chosen, text, every := strings.Cut(os.Getenv("DISPATCHER_FAILPOINT"), "@")
 	if !every {
@@ -53,8 +53,8 @@ func killSelf(name string) {
 	select {}
 }
 
-// ReadTimes are the usual times, except for those that DISPATCHER_FAILPOINT_TIMES names, as lease=3s,sweep=1s: from
-// a second to the usual time each, in whole seconds.
+// ReadTimes are the usual times, except for those that DISPATCHER_FAILPOINT_TIMES names, as
+// lease=3s,sweep=1s: from a second to the usual time each, in whole seconds.
 func ReadTimes() (Times, error) {
 	times := UsualTimes()
 	text := os.Getenv("DISPATCHER_FAILPOINT_TIMES")
@@ -62,17 +62,20 @@ func ReadTimes() (Times, error) {
 		return times, nil
 	}
 	fields := map[string]*time.Duration{
-		"lease": &times.Lease, "margin": &times.Margin, "sweep": &times.Sweep, "slack": &times.Slack, "leader": &times.Leader,
+		"lease": &times.Lease, "margin": &times.Margin, "sweep": &times.Sweep, "slack": &times.Slack,
+		"leader": &times.Leader,
 	}
 	for part := range strings.SplitSeq(text, ",") {
 		name, value, _ := strings.Cut(part, "=")
 		field := fields[name]
 		if field == nil {
-			return times, fmt.Errorf("DISPATCHER_FAILPOINT_TIMES: %q names none of lease, margin, sweep, slack, leader", part)
+			return times, fmt.Errorf("DISPATCHER_FAILPOINT_TIMES: %q names none of lease, margin, sweep, "+
+				"slack, leader", part)
 		}
 		d, err := time.ParseDuration(value)
 		if err != nil || d < time.Second || d > *field || d%time.Second != 0 {
-			return times, fmt.Errorf("DISPATCHER_FAILPOINT_TIMES: %q is not from 1s to %s in whole seconds", part, *field)
+			return times, fmt.Errorf("DISPATCHER_FAILPOINT_TIMES: %q is not from 1s to %s in whole seconds",
+				part, *field)
 		}
 		*field = d
 	}

@@ -1,5 +1,5 @@
-// Package part is what each part of the engine is made with: metrics, log lines that are not repeated without end, the
-// times of recovery, and the failpoints of test builds.
+// Package part is what each part of the engine is made with: metrics, log lines that are not repeated without
+// end, the times of recovery, and the failpoints of test builds.
 //
 // It knows none of the parts.
 package part
@@ -18,22 +18,24 @@ type Loop struct {
 	AtOnce bool
 	// Wake has a turn come before its time. Once it is closed it wakes no more.
 	Wake <-chan struct{}
-	// Failing is logged, as a warning, when turns begin to fail, and Recovered when one has succeeded again. Empty:
-	// nothing is.
+	// Failing is logged, as a warning, when turns begin to fail, and Recovered when one has succeeded again.
+	// Empty: nothing is.
 	Failing, Recovered string
 	// Repeat is how often Failing is logged while turns fail; zero: once.
 	Repeat time.Duration
 	Log    *slog.Logger
 }
 
-// Run takes turns until ctx ends. A turn may return another pause than Every before the next one; zero: Every.
+// Run takes turns until ctx ends. A turn may return another pause than Every before the next one; zero:
+// Every.
 func (l Loop) Run(ctx context.Context, turn func(ctx context.Context) (pause time.Duration, err error)) {
 	var failing Limiter
 	var logged time.Time
 	pause := l.Every
 	for first := l.AtOnce; first && ctx.Err() == nil || l.wait(ctx, pause); first = false {
 		next, err := turn(ctx)
-		if pause = next; pause == 0 {
+		pause = next
+		if pause == 0 {
 			pause = l.Every
 		}
 		now := time.Now()
@@ -75,7 +77,8 @@ func (l *Loop) wait(ctx context.Context, pause time.Duration) bool {
 	return ctx.Err() == nil
 }
 
-// Wake leaves a token in a channel that has room for one, such as that of a Loop, unless there is one already.
+// Wake leaves a token in a channel that has room for one, such as that of a Loop, unless there is one
+// already.
 func Wake(waits chan<- struct{}) {
 	select {
 	case waits <- struct{}{}:
@@ -99,17 +102,19 @@ const ClaimMargin = 15 * time.Second
 // Times are how long it takes until the work of a process that died is taken up. They are constants of the
 // released program; a test build (tag failpoints) can set them shorter.
 type Times struct {
-	// Lease is how long the index holds a claim. With the default timeout of 15 s it ends together with the claim in
-	// SQL, so that nothing has to be extended.
+	// Lease is how long the index holds a claim. With the default timeout of 15 s it ends together with the
+	// claim in SQL, so that nothing has to be extended.
 	Lease time.Duration
-	// Margin is what a claim in SQL lives beyond its attempt's timeout. An attempt begins within it, or not at all.
+	// Margin is what a claim in SQL lives beyond its attempt's timeout. An attempt begins within it, or not
+	// at all.
 	Margin time.Duration
 	// Sweep is the period of the sweep, in whole seconds.
 	Sweep time.Duration
-	// Slack is how long a row may be overdue, or its claim run out, before the sweep looks whether the index has it.
+	// Slack is how long a row may be overdue, or its claim run out, before the sweep looks whether the index
+	// has it.
 	Slack time.Duration
-	// Leader is how long the process that rebuilds, redrives or loads up to the horizon may be silent before another
-	// one takes over. Three quarters of the least horizon are nine times that.
+	// Leader is how long the process that rebuilds, redrives or loads up to the horizon may be silent before
+	// another one takes over. Three quarters of the least horizon are nine times that.
 	Leader time.Duration
 }
 
@@ -124,8 +129,8 @@ func UsualTimes() Times {
 	}
 }
 
-// complainEvery is the least time between two complaints of the same thing: SQL or an index that comes and goes must not
-// fill the log.
+// complainEvery is the least time between two complaints of the same thing: SQL or an index that comes and
+// goes must not fill the log.
 const complainEvery = 10 * time.Second
 
 // A Limiter is a line of the log that something fails, which is taken back when it works again.

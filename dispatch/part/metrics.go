@@ -2,8 +2,8 @@ package part
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// Metrics makes a part's metrics. Names are dispatcher_<noun>_<unit>; labels are closed sets. The zero value registers
-// them nowhere.
+// Metrics makes a part's metrics. Names are dispatcher_<noun>_<unit>; labels are closed sets. The zero value
+// registers them nowhere.
 type Metrics struct{ Registerer prometheus.Registerer }
 
 // Counter returns a new counter.
@@ -13,12 +13,14 @@ func (m Metrics) Counter(name, help string) prometheus.Counter {
 
 // CounterVec returns a new counter with labels.
 func (m Metrics) CounterVec(name, help string, labels ...string) *prometheus.CounterVec {
-	return register(m, prometheus.NewCounterVec(prometheus.CounterOpts{Name: "dispatcher_" + name, Help: help}, labels))
+	return register(m, prometheus.NewCounterVec(
+		prometheus.CounterOpts{Name: "dispatcher_" + name, Help: help}, labels))
 }
 
 // GaugeVec returns a new gauge with labels.
 func (m Metrics) GaugeVec(name, help string, labels ...string) *prometheus.GaugeVec {
-	return register(m, prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "dispatcher_" + name, Help: help}, labels))
+	return register(m, prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "dispatcher_" + name, Help: help},
+		labels))
 }
 
 // Histogram returns a new histogram of seconds, from half a millisecond on.
@@ -41,7 +43,8 @@ func Truth(b bool) float64 {
 	return 0
 }
 
-// register registers c if there is a registerer. A name that is taken is a mistake of the wiring: two engines on one registry.
+// register registers c if there is a registerer. A name that is taken is a mistake of the wiring: two engines
+// on one registry.
 func register[C prometheus.Collector](m Metrics, c C) C {
 	if m.Registerer != nil {
 		m.Registerer.MustRegister(c)

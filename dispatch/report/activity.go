@@ -14,18 +14,21 @@ const (
 	// ActivitySpec is how often what this process has counted is written, activityPage how many rows at once.
 	ActivitySpec = "@every 5s"
 	activityPage = 200
-	// maxActivity bounds the rows that wait to be written. Beyond it what happens in further lanes is not counted by lane.
+	// maxActivity bounds the rows that wait to be written. Beyond it what happens in further lanes is not
+	// counted by lane.
 	maxActivity = 20_000
 )
 
-// An activityBook counts what has happened by this process's hand since it was last written, for pictures and percentiles. What takes
-// effect in SQL is counted, once: an accept that is no replay, at its commit; an attempt whose result was taken, at its end; an end as dead,
-// each time that a callback comes to it. A result that was stale by then is no attempt here: where its claim had run out, whoever claimed
-// next has found an attempt without a result, which counts as unknown; where the callback was ended from outside, nothing came of it. The
-// row that a claim sets aside because it cannot be decoded is not counted: nobody knows its project.
+// An activityBook counts what has happened by this process's hand since it was last written, for pictures and
+// percentiles. What takes effect in SQL is counted, once: an accept that is no replay, at its commit; an
+// attempt whose result was taken, at its end; an end as dead, each time that a callback comes to it. A result
+// that was stale by then is no attempt here: where its claim had run out, whoever claimed next has found an
+// attempt without a result, which counts as unknown; where the callback was ended from outside, nothing came
+// of it. The row that a claim sets aside because it cannot be decoded is not counted: nobody knows its
+// project.
 //
-// It is locked once for a batch. A project's minute and a lane's hour are all that is counted then: longer spans are added up from minutes
-// when they are written.
+// It is locked once for a batch. A project's minute and a lane's hour are all that is counted then: longer
+// spans are added up from minutes when they are written.
 type activityBook struct {
 	mu      sync.Mutex
 	minutes map[projectMinute]*store.Activity
@@ -51,11 +54,13 @@ type (
 
 func newActivityBook() *activityBook {
 	return &activityBook{
-		minutes: make(map[projectMinute]*store.Activity), lanes: make(map[laneHour]*store.Activity), unwritten: make(map[projectSpan]*store.Activity),
+		minutes: make(map[projectMinute]*store.Activity), lanes: make(map[laneHour]*store.Activity),
+		unwritten: make(map[projectSpan]*store.Activity),
 	}
 }
 
-// An activityPen writes into a book that is locked. It remembers the last project's row: most of a batch belongs there.
+// An activityPen writes into a book that is locked. It remembers the last project's row: most of a batch
+// belongs there.
 type activityPen struct {
 	b    *activityBook
 	last *store.Activity
@@ -130,7 +135,8 @@ func (b *activityBook) accepted(list []store.Accepted, now int64) {
 	})
 }
 
-// settled counts the attempts whose results SQL has taken, at the times at which they ended, and what they have made dead.
+// settled counts the attempts whose results SQL has taken, at the times at which they ended, and what they
+// have made dead.
 func (b *activityBook) settled(results []store.Result, committed []store.Committed, now int64) {
 	b.write(func(pen *activityPen) {
 		for i := range results {
@@ -139,7 +145,9 @@ func (b *activityBook) settled(results []store.Result, committed []store.Committ
 				continue
 			}
 			if a := r.Attempt; a != nil {
-				pen.write(r.Stamped.Project, r.Stamped.LaneID, a.EndedAt, func(row *store.Activity) { countAttempt(row, a) })
+				pen.write(r.Stamped.Project, r.Stamped.LaneID, a.EndedAt, func(row *store.Activity) {
+					countAttempt(row, a)
+				})
 			}
 			if c.State == store.Dead {
 				pen.write(r.Stamped.Project, r.Stamped.LaneID, now, countDead)
@@ -169,7 +177,8 @@ func countAttempt(row *store.Activity, a *store.Attempt) {
 	row.Took.Observe(a.Timings.Total)
 }
 
-// take empties the book: projects before lanes, and else in one order for all processes. It returns how much found no room, too.
+// take empties the book: projects before lanes, and else in one order for all processes. It returns how much
+// found no room, too.
 func (b *activityBook) take() (rows []store.Activity, dropped int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -187,7 +196,8 @@ func (b *activityBook) take() (rows []store.Activity, dropped int64) {
 		rows = append(rows, *row)
 	}
 	slices.SortFunc(rows, func(x, y store.Activity) int {
-		return cmp.Or(cmp.Compare(x.LaneID, y.LaneID), cmp.Compare(x.Project, y.Project), cmp.Compare(x.Span, y.Span), cmp.Compare(x.At, y.At))
+		return cmp.Or(cmp.Compare(x.LaneID, y.LaneID), cmp.Compare(x.Project, y.Project),
+			cmp.Compare(x.Span, y.Span), cmp.Compare(x.At, y.At))
 	})
 	dropped, b.dropped = b.dropped, 0
 	clear(b.minutes)
@@ -229,8 +239,9 @@ func (b *activityBook) restore(rows []store.Activity) {
 	}
 }
 
-// WriteActivity writes what this process has counted since the last time. What SQL does not take is written the next time, with what
-// comes to it until then; where it took it and its answer was lost, that is counted twice.
+// WriteActivity writes what this process has counted since the last time. What SQL does not take is written
+// the next time, with what comes to it until then; where it took it and its answer was lost, that is counted
+// twice.
 func (rp *Reporter) WriteActivity(ctx context.Context) error {
 	rows, dropped := rp.counts.activity.take()
 	rp.counts.metrics.uncounted.Add(float64(dropped))

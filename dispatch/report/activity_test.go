@@ -31,7 +31,8 @@ func accepts(project string, n int, first int64) []store.Accepted {
 	return list
 }
 
-// However many lanes there are and however long SQL is away, what waits is bounded, and projects come before lanes.
+// However many lanes there are and however long SQL is away, what waits is bounded, and projects come before
+// lanes.
 func TestActivityIsBounded(t *testing.T) {
 	t.Parallel()
 	b, hour := newActivityBook(), time.Hour.Milliseconds()
@@ -77,7 +78,8 @@ func TestActivityIsBounded(t *testing.T) {
 	}
 }
 
-// What failed half-way is not lost, and nothing of what was written is written again; spans that began before the failure go on.
+// What failed half-way is not lost, and nothing of what was written is written again; spans that began before
+// the failure go on.
 func TestActivityThatWasWrittenInPart(t *testing.T) {
 	t.Parallel()
 	b := newActivityBook()
@@ -90,33 +92,41 @@ func TestActivityThatWasWrittenInPart(t *testing.T) {
 	later, _ := b.take()
 	sum := make(map[string]int64)
 	for _, r := range append(rows[:2], later...) {
-		sum[fmt.Sprint(r.LaneID, " ", time.Duration(r.Span), " ", time.UnixMilli(r.At).UTC().Format("15:04"))] += r.Accepted
+		sum[fmt.Sprint(r.LaneID, " ", time.Duration(r.Span), " ",
+			time.UnixMilli(r.At).UTC().Format("15:04"))] += r.Accepted
 	}
 	want := map[string]int64{
-		"0 1m0s 10:59": 3, "0 1m0s 11:00": 3, "0 15m0s 10:45": 3, "0 15m0s 11:00": 3, "0 1h0m0s 10:00": 3, "0 1h0m0s 11:00": 3,
-		"1 1h0m0s 10:00": 1, "2 1h0m0s 10:00": 1, "3 1h0m0s 10:00": 1, "1 1h0m0s 11:00": 2, "2 1h0m0s 11:00": 1,
+		"0 1m0s 10:59": 3, "0 1m0s 11:00": 3, "0 15m0s 10:45": 3, "0 15m0s 11:00": 3, "0 1h0m0s 10:00": 3,
+		"0 1h0m0s 11:00": 3,
+		"1 1h0m0s 10:00": 1, "2 1h0m0s 10:00": 1, "3 1h0m0s 10:00": 1, "1 1h0m0s 11:00": 2,
+		"2 1h0m0s 11:00": 1,
 	}
 	if fmt.Sprint(sum) != fmt.Sprint(want) {
 		t.Errorf("got  %v\nwant %v", sum, want)
 	}
 }
 
-// What had no effect does not count: a result that was stale, one that could not be recorded, one without an attempt.
+// What had no effect does not count: a result that was stale, one that could not be recorded, one without an
+// attempt.
 func TestActivityOfWhatHadNoEffect(t *testing.T) {
 	t.Parallel()
 	b := newActivityBook()
 	result := func(a *store.Attempt) store.Result {
-		return store.Result{Attempt: a, Stamped: &store.Stamped{Callback: store.Callback{Project: "default", LaneID: 7}}}
+		return store.Result{Attempt: a, Stamped: &store.Stamped{
+			Callback: store.Callback{Project: "default", LaneID: 7}}}
 	}
 	made := &store.Attempt{Outcome: store.AttemptFailed, Trigger: store.BySchedule, EndedAt: 1}
-	b.settled([]store.Result{result(made), result(made), result(made), result(nil), result(nil)}, []store.Committed{
-		{Won: false, State: store.Dead}, {Err: errors.New("no")}, {Won: true, State: store.Scheduled}, {Won: true, State: store.Scheduled},
-		{Won: true, State: store.Dead, Reason: store.Expired},
-	}, 2)
+	b.settled([]store.Result{result(made), result(made), result(made), result(nil), result(nil)},
+		[]store.Committed{
+			{Won: false, State: store.Dead}, {Err: errors.New("no")}, {Won: true, State: store.Scheduled},
+			{Won: true, State: store.Scheduled},
+			{Won: true, State: store.Dead, Reason: store.Expired},
+		}, 2)
 	b.accepted([]store.Accepted{{Replayed: true}, {Err: errors.New("no")}}, 2)
 	rows, _ := b.take()
 	for i := range rows {
-		if r := &rows[i]; r.Project != "default" || r.Accepted != 0 || r.Failed != 1 || r.Dead != 1 || r.Succeeded != 0 || r.Unknown != 0 {
+		if r := &rows[i]; r.Project != "default" || r.Accepted != 0 || r.Failed != 1 || r.Dead != 1 ||
+			r.Succeeded != 0 || r.Unknown != 0 {
 			t.Errorf("%+v", r)
 		}
 	}

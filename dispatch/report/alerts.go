@@ -14,8 +14,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// The topics of operational events. They are events as any: endpoints of the project subscribe to them, and what is sent is a callback.
-// Callbacks of such events that die make none.
+// The topics of operational events. They are events as any: endpoints of the project subscribe to them, and
+// what is sent is a callback. Callbacks of such events that die make none.
 const (
 	operational     = "dispatcher."
 	TopicDead       = operational + "callback.dead"
@@ -32,7 +32,8 @@ const (
 	FailingSpec = "@every 10m"
 	alertsTime  = 1500 * time.Millisecond
 	alertsPage  = 200
-	// failingFor is how long an endpoint has failed before that is told, and failingAgain after how long it is told again.
+	// failingFor is how long an endpoint has failed before that is told, and failingAgain after how long it
+	// is told again.
 	failingFor        = 24 * time.Hour
 	failingAgain      = 24 * time.Hour
 	alertCursorPrefix = "alerts."
@@ -117,25 +118,30 @@ func (rp *Reporter) tellOne(ctx context.Context, project string, o *store.Termin
 		topic = TopicUnresolved
 	}
 	data := map[string]any{
-		"id": store.CallbackPrefix + o.ID, "kind": o.Kind, "topic": o.Topic, "ref": o.Ref, "labels": o.Labels, "reason": o.Reason,
-		"attempt_count": o.AttemptCount, "last_status": o.LastStatus, "last_class": o.LastClass, "finished_at": clock.Instant(o.At),
+		"id": store.CallbackPrefix + o.ID, "kind": o.Kind, "topic": o.Topic, "ref": o.Ref, "labels": o.Labels,
+		"reason":        o.Reason,
+		"attempt_count": o.AttemptCount, "last_status": o.LastStatus, "last_class": o.LastClass,
+		"finished_at": clock.Instant(o.At),
 	}
 	if o.EndpointID != "" {
 		data["endpoint_id"] = store.EndpointPrefix + o.EndpointID
 	}
-	return rp.tell(ctx, project, topic, o.Ref, fmt.Sprintf("%d.%d.%d", o.Cursor.Tx, o.Cursor.Group, o.Cursor.Item), o.At, data)
+	return rp.tell(ctx, project, topic, o.Ref,
+		fmt.Sprintf("%d.%d.%d", o.Cursor.Tx, o.Cursor.Group, o.Cursor.Item), o.At, data)
 }
 
 // TellFailing tells of endpoints that have failed for long.
 func (rp *Reporter) TellFailing(ctx context.Context) error {
 	now := rp.clock.Now()
-	failing, err := rp.o.Store.TakeAlerts(ctx, now-failingFor.Milliseconds(), now-failingAgain.Milliseconds(), now, alertsPage)
+	failing, err := rp.o.Store.TakeAlerts(ctx, now-failingFor.Milliseconds(), now-failingAgain.Milliseconds(),
+		now, alertsPage)
 	if err != nil {
 		return err
 	}
 	for i := range failing {
 		ep := &failing[i]
-		rp.log.Warn("an endpoint fails for long", "endpoint", store.EndpointPrefix+ep.ID, "project", ep.Project, "since", clock.Instant(ep.FailingSince))
+		rp.log.Warn("an endpoint fails for long", "endpoint", store.EndpointPrefix+ep.ID, "project",
+			ep.Project, "since", clock.Instant(ep.FailingSince))
 	}
 	return nil
 }
@@ -188,7 +194,8 @@ func (rp *Reporter) publishEndpointEvent(ctx context.Context, event *store.Endpo
 		return fmt.Errorf("endpoint event %s: %w", event.ID, err)
 	}
 	data := map[string]any{
-		"endpoint_id": store.EndpointPrefix + ep.ID, "external_id": ep.ExternalID, "name": ep.Name, "url": store.MaskURL(ep.URL),
+		"endpoint_id": store.EndpointPrefix + ep.ID, "external_id": ep.ExternalID, "name": ep.Name,
+		"url": store.MaskURL(ep.URL),
 	}
 	var topic string
 	switch event.Kind {
@@ -203,13 +210,15 @@ func (rp *Reporter) publishEndpointEvent(ctx context.Context, event *store.Endpo
 }
 
 // tell accepts one operational event, unless it was told before: key says what it tells.
-func (rp *Reporter) tell(ctx context.Context, project, topic, ref, key string, at int64, data map[string]any) error {
+func (rp *Reporter) tell(ctx context.Context, project, topic, ref, key string, at int64,
+	data map[string]any) error {
 	body, err := json.Marshal(map[string]any{"type": topic, "timestamp": clock.Instant(at), "data": data})
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", topic, err)
 	}
 	_, err = rp.accept.AcceptEvent(ctx, project, accept.Submission{
-		Topic: topic, Ref: ref, Body: body, BodyField: "payload", IdempotencyKey: key, Route: accept.AlertsRoute, Fingerprint: []byte(key),
+		Topic: topic, Ref: ref, Body: body, BodyField: "payload", IdempotencyKey: key,
+		Route: accept.AlertsRoute, Fingerprint: []byte(key),
 	})
 	if _, refused := errors.AsType[*store.InvalidError](err); refused {
 		// Retrying cannot help, and the next event must not wait.

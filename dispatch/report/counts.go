@@ -16,7 +16,8 @@ type metrics struct {
 func newMetrics(p part.Metrics) *metrics {
 	return &metrics{
 		accepted: p.Counter("callbacks_accepted_total", "Callbacks committed to SQL."),
-		terminal: p.CounterVec("callbacks_terminal_total", "Callbacks that became terminal.", "state", "reason"),
+		terminal: p.CounterVec("callbacks_terminal_total", "Callbacks that became terminal.", "state",
+			"reason"),
 		uncounted: p.Counter("activity_uncounted_total",
 			"Counts that had no room in the activity by lane: too many lanes in a few seconds, or SQL away for long."),
 	}

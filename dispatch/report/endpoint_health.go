@@ -12,10 +12,12 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// healthEvery is how often what attempts said of endpoints is written: it is for people and alerts, not for the claim.
+// healthEvery is how often what attempts said of endpoints is written: it is for people and alerts, not for
+// the claim.
 const healthEvery = 5 * time.Second
 
-// maxUnreported bounds the endpoints that wait to be reported. Beyond it the news of further ones is lost until their next attempt.
+// maxUnreported bounds the endpoints that wait to be reported. Beyond it the news of further ones is lost
+// until their next attempt.
 const maxUnreported = 50_000
 
 // A healthBook is what attempts of this process said of endpoints since it was last written.
@@ -29,7 +31,8 @@ type healthBook struct {
 }
 
 func newHealthBook() *healthBook {
-	return &healthBook{news: map[string]store.EndpointHealth{}, gone: map[string]string{}, wake: make(chan struct{}, 1)}
+	return &healthBook{news: map[string]store.EndpointHealth{}, gone: map[string]string{},
+		wake: make(chan struct{}, 1)}
 }
 
 // note takes over what a committed result says of its endpoint.
@@ -50,7 +53,8 @@ func (h *healthBook) note(r *store.Result) {
 	}
 	n.ID = w.EndpointID
 	switch {
-	case a.Outcome == store.AttemptSucceeded, w.Kind == store.Poll && a.Class == store.ClassRuleMismatch && !r.Stays:
+	case a.Outcome == store.AttemptSucceeded,
+		w.Kind == store.Poll && a.Class == store.ClassRuleMismatch && !r.Stays:
 		// Of a poll "not final yet" is an answer as good as any.
 		n.SucceededAt, n.FailedFirst = max(n.SucceededAt, a.EndedAt), 0
 	default:
@@ -95,8 +99,8 @@ func (rp *Reporter) RunHealth(ctx context.Context) {
 	}.Run(ctx, func(ctx context.Context) (time.Duration, error) { return 0, rp.reportHealth(ctx) })
 }
 
-// reportHealth writes what attempts said of endpoints, and disables those that are gone. What could not be written is said again by
-// their next attempts.
+// reportHealth writes what attempts said of endpoints, and disables those that are gone. What could not be
+// written is said again by their next attempts.
 func (rp *Reporter) reportHealth(ctx context.Context) error {
 	news, gone := rp.counts.endpoints.take()
 	if len(gone) > 0 {

@@ -8,7 +8,8 @@ import (
 
 // Store is what this package needs of SQL. sqlstore.DB satisfies it.
 type Store interface {
-	// AddActivity adds what the rows count to what is there. After an error nobody knows of how many; of activityPage it was all or none.
+	// AddActivity adds what the rows count to what is there. After an error nobody knows of how many; of
+	// activityPage it was all or none.
 	AddActivity(ctx context.Context, rows []store.Activity) error
 	// FeedReaders returns, by id, the first limit projects above after that have an endpoint which subscribes
 	// to one of the operational topics, or a cursor of the name prefix and the project's id.
@@ -19,7 +20,8 @@ type Store interface {
 	SetFeedCursor(ctx context.Context, name string, c *store.OutcomeCursor) error
 	// TakeAlerts gives an event to endpoints that have failed since before failingBefore and had none after
 	// alertedBefore, and returns them.
-	TakeAlerts(ctx context.Context, failingBefore, alertedBefore, now int64, limit int) ([]store.Endpoint, error)
+	TakeAlerts(ctx context.Context, failingBefore, alertedBefore, now int64, limit int) ([]store.Endpoint,
+		error)
 	// EndpointEvents returns what happened to endpoints and has yet to become an operational event, with ids
 	// above after.
 	EndpointEvents(ctx context.Context, after string, limit int) ([]store.EndpointEvent, error)
@@ -30,7 +32,8 @@ type Store interface {
 	// ReportHealth keeps what attempts said of endpoints.
 	ReportHealth(ctx context.Context, reports []store.EndpointHealth, now int64) error
 	// Outcomes returns up to limit outcomes of the project after the cursor, in order, and where to go on.
-	Outcomes(ctx context.Context, project string, after store.OutcomeCursor, limit int) ([]store.TerminalEvent, store.OutcomeCursor, error)
+	Outcomes(ctx context.Context, project string, after store.OutcomeCursor,
+		limit int) ([]store.TerminalEvent, store.OutcomeCursor, error)
 	// ReportDispatcher writes down how a process is now, in place of what it said before.
 	ReportDispatcher(ctx context.Context, d store.Dispatcher) error
 	// WithdrawDispatcher takes a process that ends off the list at now; one that is not known is as good.

@@ -16,9 +16,11 @@ const (
 	feedEvery = 250 * time.Millisecond
 )
 
-// Outcomes returns what became terminal in the project after the cursor, in the order in which it was committed, none left out, and
-// where to go on. Where there is nothing it waits for as long as wait, at most MaxOutcomeWait.
-func (rp *Reporter) Outcomes(ctx context.Context, project string, after store.OutcomeCursor, limit int, wait time.Duration) ([]store.TerminalEvent, store.OutcomeCursor, error) {
+// Outcomes returns what became terminal in the project after the cursor, in the order in which it was
+// committed, none left out, and where to go on. Where there is nothing it waits for as long as wait, at most
+// MaxOutcomeWait.
+func (rp *Reporter) Outcomes(ctx context.Context, project string, after store.OutcomeCursor, limit int,
+	wait time.Duration) ([]store.TerminalEvent, store.OutcomeCursor, error) {
 	deadline := time.Now().Add(min(wait, MaxOutcomeWait))
 	for {
 		events, next, err := rp.o.Store.Outcomes(ctx, project, after, limit)
@@ -29,7 +31,8 @@ func (rp *Reporter) Outcomes(ctx context.Context, project string, after store.Ou
 		if len(events) > 0 || left <= 0 || rp.o.Draining() {
 			return events, next, nil
 		}
-		if part.Sleep(ctx, min(left, feedEvery)); ctx.Err() != nil {
+		part.Sleep(ctx, min(left, feedEvery))
+		if ctx.Err() != nil {
 			return nil, after, ctx.Err()
 		}
 	}

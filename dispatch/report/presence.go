@@ -18,8 +18,8 @@ const (
 	// DispatcherMemory is for how long one that has not ended in order is told of.
 	DispatcherMemory = 10 * time.Minute
 
-	// presenceEvery is how often a process reports itself, quietEvery how often one does that has the index alone and of which nothing has
-	// changed: it is to leave the disk in peace, and nobody else asks.
+	// presenceEvery is how often a process reports itself, quietEvery how often one does that has the index
+	// alone and of which nothing has changed: it is to leave the disk in peace, and nobody else asks.
 	presenceEvery = 5 * time.Second
 	quietEvery    = time.Minute
 	// farewellTime bounds what is written at the end.
@@ -56,7 +56,8 @@ func (rp *Reporter) self() (store.Dispatcher, bool) {
 	d := store.Dispatcher{
 		Name: rp.o.Name, Host: rp.presence.host, Version: rp.o.Version, Roles: strings.Join(rp.o.Roles, ","),
 		Workers: rp.o.Workers, InFlight: rp.o.InFlight(), Held: rp.o.Hold, Draining: rp.o.Draining(),
-		ClockOffset: rp.clock.Offset().Milliseconds(), StartedAt: rp.clock.At(*since).UnixMilli(), SeenAt: rp.clock.Now(),
+		ClockOffset: rp.clock.Offset().Milliseconds(), StartedAt: rp.clock.At(*since).UnixMilli(),
+		SeenAt: rp.clock.Now(),
 	}
 	if rp.o.NoWorker {
 		d.Workers = 0
@@ -97,8 +98,8 @@ func (rp *Reporter) report(ctx context.Context, d store.Dispatcher) error {
 	return rp.o.Store.ReportDispatcher(ctx, d)
 }
 
-// Farewell writes what happened since the last time, and takes this process off the list of those that run. Both are only for people: the
-// end does not wait for SQL.
+// Farewell writes what happened since the last time, and takes this process off the list of those that run.
+// Both are only for people: the end does not wait for SQL.
 func (rp *Reporter) Farewell(ctx context.Context) {
 	rp.presence.since.Store(nil)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewellTime)
@@ -111,9 +112,9 @@ func (rp *Reporter) Farewell(ctx context.Context) {
 	}
 }
 
-// Dispatchers returns the processes that run, the oldest first, this one as it is now. One that has died is among them for
-// DispatcherMemory, and known by a SeenAt that is older than DispatcherSilence: that is since when it is gone. One that has ended in order
-// is not.
+// Dispatchers returns the processes that run, the oldest first, this one as it is now. One that has died is
+// among them for DispatcherMemory, and known by a SeenAt that is older than DispatcherSilence: that is since
+// when it is gone. One that has ended in order is not.
 func (rp *Reporter) Dispatchers(ctx context.Context) ([]store.Dispatcher, error) {
 	list, err := rp.o.Store.Dispatchers(ctx, rp.clock.Now()-DispatcherMemory.Milliseconds())
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package report counts what happens and says it: the activity by minute and lane, the health of endpoints, the
-// processes that run, the feed of what has ended, and operational events.
+// Package report counts what happens and says it: the activity by minute and lane, the health of endpoints,
+// the processes that run, the feed of what has ended, and operational events.
 //
 // It is for people and alerts. What it loses, in a crash or while SQL is away for long, changes no callback.
 package report
@@ -27,8 +27,8 @@ type Options struct {
 	Hold     bool
 	NoWorker bool
 	Workers  int
-	// InFlight is how many attempts are under way, Draining whether claiming has stopped for good; Drain is closed
-	// when it does.
+	// InFlight is how many attempts are under way, Draining whether claiming has stopped for good; Drain is
+	// closed when it does.
 	InFlight func() int
 	Draining func() bool
 	Drain    <-chan struct{}
@@ -42,12 +42,13 @@ type Reporter struct {
 	accept   *accept.Accepter
 	counts   *Counts
 	presence *presence
-	// publishedTo is the endpoint event, and toldTo the project, after which the alerts go on. Only the alerts touch
-	// them.
+	// publishedTo is the endpoint event, and toldTo the project, after which the alerts go on. Only the
+	// alerts touch them.
 	publishedTo, toldTo string
 }
 
 // New returns a Reporter.
 func New(o Options) *Reporter {
-	return &Reporter{o: o, log: o.Logger, clock: o.Clock, accept: o.Accept, counts: o.Counts, presence: newPresence()}
+	return &Reporter{o: o, log: o.Logger, clock: o.Clock, accept: o.Accept, counts: o.Counts,
+		presence: newPresence()}
 }

@@ -20,14 +20,15 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// useCursor is the use of the key that signs the cursors of lists, useAudit of the one that the chain of the audit is made
-// with. They are none of sign.Uses: no caller can read or rotate them.
+// useCursor is the use of the key that signs the cursors of lists, useAudit of the one that the chain of the
+// audit is made with. They are none of sign.Uses: no caller can read or rotate them.
 const (
 	useCursor = "cursor"
 	useAudit  = "audit"
 )
 
-// CursorKey returns the 32 bytes that sign the cursors of lists. Its error is SQL's, or that the key ring cannot open them.
+// CursorKey returns the 32 bytes that sign the cursors of lists. Its error is SQL's, or that the key ring
+// cannot open them.
 func (s *Secrets) CursorKey(ctx context.Context) ([]byte, error) {
 	key, err := s.installationKey(ctx, useCursor)
 	if err != nil {
@@ -41,8 +42,8 @@ func (s *Secrets) AuditKey(ctx context.Context) ([]byte, error) {
 	return s.installationKey(ctx, useAudit)
 }
 
-// installationKey returns a key that is the same in all processes, and never rotated. The first call makes it, and it is kept
-// in SQL as other secrets are, of no project. The caller must not change it.
+// installationKey returns a key that is the same in all processes, and never rotated. The first call makes
+// it, and it is kept in SQL as other secrets are, of no project. The caller must not change it.
 func (s *Secrets) installationKey(ctx context.Context, use string) ([]byte, error) {
 	secrets, err := s.Project(ctx, "", use, s.clock.Now())
 	if err != nil {
@@ -156,7 +157,8 @@ func (s *Secrets) Signing(ctx context.Context, to Signing, now int64) ([]sign.Se
 			since = to.Changed + changeMargin.Milliseconds() // another host may have come with another secret
 		}
 		own, ownErr := s.ownSince(ctx, owner, since, now)
-		if secrets, err = own.ByUse[kind.Use], ownErr; err == nil && len(secrets) == 0 {
+		secrets, err = own.ByUse[kind.Use], ownErr
+		if err == nil && len(secrets) == 0 {
 			secrets, err = s.first(ctx, owner, kind.Use, now)
 		}
 	case !kind.IsBound():
@@ -216,7 +218,8 @@ func (s *Secrets) first(ctx context.Context, owner Owner, use string, now int64)
 	if err != nil {
 		return nil, fmt.Errorf("%w: project %s, use %s: %w", ErrNoSecret, owner.Project, use, err)
 	}
-	row := store.Secret{Project: owner.Project, Owner: owner.Endpoint, Use: use, Hosts: MadeHosts(use), CreatedAt: now}
+	row := store.Secret{Project: owner.Project, Owner: owner.Endpoint, Use: use, Hosts: MadeHosts(use),
+		CreatedAt: now}
 	by := store.Actor{Name: "dispatcher", Reason: "the first secret of its owner"}
 	if _, err := s.Add(ctx, row, key, 0, true, by); err != nil {
 		return nil, err
@@ -225,7 +228,8 @@ func (s *Secrets) first(ctx context.Context, owner Owner, use string, now int64)
 	if err != nil {
 		return nil, err
 	}
-	if s.keep(owner, Own{byUse, now, now}); len(byUse[use]) == 0 {
+	s.keep(owner, Own{byUse, now, now})
+	if len(byUse[use]) == 0 {
 		return nil, fmt.Errorf("%w: project %s, use %s", ErrNoSecret, owner.Project, use)
 	}
 	return byUse[use], nil
@@ -249,7 +253,9 @@ func (s *Secrets) Derived(ctx context.Context, key LaneKey, now int64) ([]sign.S
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	// What was derived from other secrets than these may have been put there by whoever still had those.
-	if derived, ok := s.lanes[key]; ok && slices.EqualFunc(derived, root, func(a, b sign.Secret) bool { return a.ID == b.ID }) {
+	if derived, ok := s.lanes[key]; ok && slices.EqualFunc(derived, root, func(a, b sign.Secret) bool {
+		return a.ID == b.ID
+	}) {
 		return derived, nil
 	}
 	derived := make([]sign.Secret, len(root))
@@ -288,7 +294,8 @@ func (s *Secrets) ownSince(ctx context.Context, owner Owner, since, now int64) (
 		return known, nil // What was read before is good enough while another reads.
 	}
 	defer end()
-	if known, ok, fresh = s.known(owner, since, now); fresh {
+	known, ok, fresh = s.known(owner, since, now)
+	if fresh {
 		return known, nil
 	}
 	byUse, err := s.read(ctx, owner, now)
@@ -335,7 +342,8 @@ func (s *Secrets) turn(ctx context.Context, owner Owner, wait bool) (end func(),
 	leave := func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if t.users--; t.users == 0 {
+		t.users--
+		if t.users == 0 {
 			delete(s.turns, owner)
 		}
 	}
@@ -378,7 +386,8 @@ func (s *Secrets) read(ctx context.Context, owner Owner, now int64) (map[string]
 }
 
 // Add stores a new secret, whose project, owner, use and label are given, and returns its id.
-func (s *Secrets) Add(ctx context.Context, row store.Secret, key []byte, retireAt int64, onlyIfNone bool, by store.Actor) (string, error) {
+func (s *Secrets) Add(ctx context.Context, row store.Secret, key []byte, retireAt int64, onlyIfNone bool,
+	by store.Actor) (string, error) {
 	row.ID = s.ids.New(time.UnixMilli(row.CreatedAt))
 	row.KeyID, row.Ciphertext = s.keys.Seal(bindSecret(&row), key)
 	if err := s.store.AddSecret(ctx, row, retireAt, onlyIfNone, by); err != nil {
@@ -419,7 +428,8 @@ func Shown(use string, s *sign.Secret) (ShownSecret, error) {
 		return ShownSecret{}, fmt.Errorf("show a secret: %w", err)
 	}
 	return ShownSecret{
-		ID: s.ID, Label: s.Label, Use: use, Secret: sign.FormatSecretFor(use, s.Key), Public: public, Hosts: s.Hosts,
+		ID: s.ID, Label: s.Label, Use: use, Secret: sign.FormatSecretFor(use, s.Key), Public: public,
+		Hosts: s.Hosts,
 	}, nil
 }
 

@@ -1,9 +1,9 @@
-// Package secret keeps what signs and what must not stand in SQL in clear: the key ring with the master keys, the
-// signing secrets of projects and endpoints, and sealed headers and templates.
+// Package secret keeps what signs and what must not stand in SQL in clear: the key ring with the master keys,
+// the signing secrets of projects and endpoints, and sealed headers and templates.
 //
-// A ciphertext is bound to its project, owner, use and row: moved elsewhere it cannot be opened. A rotated secret
-// signs beside its successor until its overlap ends. A secret that another process has rotated is in force here
-// within 5 s.
+// A ciphertext is bound to its project, owner, use and row: moved elsewhere it cannot be opened. A rotated
+// secret signs beside its successor until its overlap ends. A secret that another process has rotated is in
+// force here within 5 s.
 //
 // It does not decide who may see a secret, and it does not sign: package outbound does.
 package secret
@@ -29,13 +29,14 @@ const MasterKeyBytes = 32
 var (
 	// ErrUnknownKey: the ciphertext was made with a master key that is not in the keyring.
 	ErrUnknownKey = errors.New("master key is not known")
-	// ErrTampered: the ciphertext was changed, belongs to another row, or was not made with the key that it names.
+	// ErrTampered: the ciphertext was changed, belongs to another row, or was not made with the key that it
+	// names.
 	ErrTampered = errors.New("ciphertext is not authentic")
 )
 
-// A Keyring encrypts what must not stand in SQL in clear, with AES-256-GCM. Several master keys may be held: the first one
-// encrypts, all decrypt, so that a key can be replaced while rows of the old one are still there. It is immutable, safe
-// for concurrent use, and shows nothing of its keys when it is printed.
+// A Keyring encrypts what must not stand in SQL in clear, with AES-256-GCM. Several master keys may be held:
+// the first one encrypts, all decrypt, so that a key can be replaced while rows of the old one are still
+// there. It is immutable, safe for concurrent use, and shows nothing of its keys when it is printed.
 type Keyring struct {
 	first string
 	keys  map[string]cipher.AEAD
@@ -54,11 +55,13 @@ func NewKeyring(keys []string) (*Keyring, error) {
 			return nil, fmt.Errorf("master key %d of %d: not base64", i+1, len(keys))
 		}
 		if len(key) != MasterKeyBytes {
-			return nil, fmt.Errorf("master key %d of %d: has %d bytes, not %d", i+1, len(keys), len(key), MasterKeyBytes)
+			return nil, fmt.Errorf("master key %d of %d: has %d bytes, not %d", i+1, len(keys), len(key),
+				MasterKeyBytes)
 		}
 		id := keyID(key)
 		if other, ok := seen[id]; ok && !hmac.Equal(other, key) {
-			return nil, fmt.Errorf("master key %d of %d: has the same id %s as another one; make a new one", i+1, len(keys), id)
+			return nil, fmt.Errorf("master key %d of %d: has the same id %s as another one; make a new one",
+				i+1, len(keys), id)
 		}
 		seen[id] = key
 		aead, err := newAEAD(key)

@@ -94,7 +94,8 @@ func TestNewKeyringRefuses(t *testing.T) {
 	short := base64.StdEncoding.EncodeToString(make([]byte, 31))
 	long := base64.StdEncoding.EncodeToString(make([]byte, 33))
 	for name, keys := range map[string][]string{
-		"none": nil, "empty": {""}, "not base64": {"*not base64*"}, "short": {short}, "long": {long}, "second": {masterKey(1), short},
+		"none": nil, "empty": {""}, "not base64": {"*not base64*"}, "short": {short}, "long": {long},
+		"second": {masterKey(1), short},
 	} {
 		_, err := NewKeyring(keys)
 		if err == nil {
@@ -114,7 +115,8 @@ func TestKeyringPrintsNoKey(t *testing.T) {
 	k := mustKeyring(t, base64.StdEncoding.EncodeToString(key))
 	for _, format := range []string{"%v", "%+v", "%#v", "%s"} {
 		text := fmt.Sprintf(format, k)
-		if strings.Contains(text, "kkkk") || strings.Contains(text, "107") || strings.Contains(text, base64.StdEncoding.EncodeToString(key)) {
+		if strings.Contains(text, "kkkk") || strings.Contains(text, "107") ||
+			strings.Contains(text, base64.StdEncoding.EncodeToString(key)) {
 			t.Errorf("%s: %s", format, text)
 		}
 	}
@@ -129,7 +131,8 @@ func TestLaneSecret(t *testing.T) {
 	t.Parallel()
 	root, lane := []byte("the project's secret"), "https://shop.example:443"
 	for signer, text := range map[string]string{
-		"standard-v1": lane, "hmac-sha256-body": "hmac-sha256-body\n" + lane, "sorted-kv": "sorted-kv\n" + lane,
+		"standard-v1": lane, "hmac-sha256-body": "hmac-sha256-body\n" + lane,
+		"sorted-kv": "sorted-kv\n" + lane,
 	} {
 		mac := hmac.New(sha256.New, root)
 		mac.Write([]byte(text))

@@ -23,10 +23,12 @@ type KeyProblem struct {
 // String says what is wrong in one sentence.
 func (p KeyProblem) String() string {
 	if errors.Is(p.Err, ErrUnknownKey) {
-		return fmt.Sprintf("the database has rows encrypted with master key %s (such as %s %s), which is not given",
+		return fmt.Sprintf("the database has rows encrypted with master key %s (such as %s %s), which is "+
+			"not given",
 			p.KeyID, p.Table, p.ID)
 	}
-	return fmt.Sprintf("%s %s cannot be decrypted with master key %s, which it names: the row was changed or damaged",
+	return fmt.Sprintf("%s %s cannot be decrypted with master key %s, which it names: the row was changed "+
+		"or damaged",
 		p.Table, p.ID, p.KeyID)
 }
 
@@ -97,7 +99,8 @@ func (k *Keyring) eachSealed(r *store.SealedRow, change func(bound, sealed strin
 		if err != nil {
 			return err
 		}
-		*h = store.SealedHeader(h.Name, changed+text[len(sealed):]) // the name of another owner stays behind it
+		// the name of another owner stays behind it
+		*h = store.SealedHeader(h.Name, changed+text[len(sealed):])
 	}
 	return nil
 }

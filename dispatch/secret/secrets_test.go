@@ -23,27 +23,32 @@ type secretShelf struct {
 	reads, adds int
 }
 
-func (s *secretShelf) OwnedSecrets(_ context.Context, project, owner string, _ int64) ([]store.Secret, error) {
+func (s *secretShelf) OwnedSecrets(_ context.Context, project, owner string,
+	_ int64) ([]store.Secret, error) {
 	s.mu.Lock()
-	found := slices.DeleteFunc(slices.Clone(s.rows), func(r store.Secret) bool { return r.Project != project || r.Owner != owner })
+	found := slices.DeleteFunc(slices.Clone(s.rows), func(r store.Secret) bool {
+		return r.Project != project || r.Owner != owner
+	})
 	s.reads++
 	s.mu.Unlock()
 	time.Sleep(time.Second) // what is stored meanwhile was not found
 	return found, nil
 }
 
-func (s *secretShelf) AddSecret(_ context.Context, secret store.Secret, _ int64, onlyIfNone bool, _ store.Actor) error {
+func (s *secretShelf) AddSecret(_ context.Context, secret store.Secret, _ int64, onlyIfNone bool,
+	_ store.Actor) error {
 	time.Sleep(10 * time.Millisecond)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.adds++; !onlyIfNone || len(s.rows) == 0 {
+	s.adds++
+	if !onlyIfNone || len(s.rows) == 0 {
 		s.rows = append(s.rows, secret)
 	}
 	return nil
 }
 
-// Many attempts of an endpoint that has no secret yet all sign, with the same one, though some begin to read while it is being stored; it
-// is made once.
+// Many attempts of an endpoint that has no secret yet all sign, with the same one, though some begin to read
+// while it is being stored; it is made once.
 func TestTheFirstSecretIsMadeOnceAndSignsEverything(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keys := mustKeyring(t, masterKey(1))
@@ -59,11 +64,13 @@ func TestTheFirstSecretIsMadeOnceAndSignsEverything(t *testing.T) {
 		signed := make([][]sign.Secret, 300)
 		for i := range signed {
 			wg.Go(func() {
-				time.Sleep(time.Duration(i) * 10 * time.Millisecond) // the first read takes 1 s, the store 10 ms, the second read 1 s
+				// the first read takes 1 s, the store 10 ms, the second read 1 s
+				time.Sleep(time.Duration(i) * 10 * time.Millisecond)
 				// Some read the clock earlier than those who keep what was read: that is not fresh to them.
 				at := now - int64(i%2)
 				var err error
-				if signed[i], err = cache.Signing(t.Context(), to, at); err != nil {
+				signed[i], err = cache.Signing(t.Context(), to, at)
+				if err != nil {
 					t.Errorf("attempt %d: %v", i, err)
 				}
 			})

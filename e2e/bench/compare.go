@@ -19,7 +19,8 @@ func compareCommand(args []string) error {
 	flags, b := newFlags("compare")
 	rounds := flags.Int("rounds", leastRounds, "how often everything is measured")
 	systemList := flags.String("systems", "", "`list` of systems: floor, sqlite, postgres, asynq, river")
-	phaseList := flags.String("phases", "", "`list` of phases: drain, single, batch, mixed, latency, lateness")
+	phaseList := flags.String("phases", "", "`list` of phases: drain, single, batch, mixed, latency, "+
+		"lateness")
 	document := flags.String("report", "", "`file` whose block \"compare\" is replaced")
 	flags.StringVar(&b.profiles, "profiles", "",
 		"`directory` for profiles of the dispatcher; they cost time: compare no figures of that run")

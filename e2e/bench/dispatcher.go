@@ -82,7 +82,8 @@ func (r *run) launch(args []string) *dispatcher {
 			lines := slices.DeleteFunc(strings.Split(string(text), "\n"), func(line string) bool {
 				return strings.Contains(line, `"level":"INFO","msg":"request"`)
 			})
-			logf("end of the dispatcher's log (%v):\n%s", err, strings.Join(lines[max(0, len(lines)-20):], "\n"))
+			logf("end of the dispatcher's log (%v):\n%s", err,
+				strings.Join(lines[max(0, len(lines)-20):], "\n"))
 		}
 	})
 	return d
@@ -153,9 +154,9 @@ func (r *run) poll(what string, limit time.Duration, ask func() error) {
 	}
 }
 
-// profile begins profiles of the dispatcher's CPU time and allocations, if they are wanted, and returns a function
-// that waits for their end. They may last longer than the phase: an idle process adds nothing to them. Of several
-// rounds the last one's profiles remain.
+// profile begins profiles of the dispatcher's CPU time and allocations, if they are wanted, and returns a
+// function that waits for their end. They may last longer than the phase: an idle process adds nothing to
+// them. Of several rounds the last one's profiles remain.
 func (s *session) profile(phase string) (wait func()) {
 	if s.profiles == "" {
 		return func() {}
@@ -195,7 +196,8 @@ func joinProfiles(dir, file string) error {
 		if err != nil {
 			return err
 		}
-		if all[i], err = profile.ParseData(data); err != nil {
+		all[i], err = profile.ParseData(data)
+		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}

@@ -101,7 +101,8 @@ func environment(tb testing.TB) string {
 	must(tb, conn.QueryRow(tb.Context(), "SELECT split_part(version(), ' ', 2)").Scan(&postgres))
 	return fmt.Sprintf(
 		"%s, commit %s, %s/%s, %d cores, %s, PostgreSQL %s, Redis %s; a page with fsync takes %s.",
-		time.Now().UTC().Format(time.DateOnly), firstMatch(tb, `^\S+`, "git", "describe", "--always", "--dirty"),
+		time.Now().UTC().Format(time.DateOnly),
+		firstMatch(tb, `^\S+`, "git", "describe", "--always", "--dirty"),
 		runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version(), postgres,
 		firstMatch(tb, `\d+\.\d+\.\d+`, "redis-server", "--version"), syncTime(tb).Round(time.Microsecond))
 }

@@ -171,7 +171,8 @@ var systems = []system{
 	{
 		name: "postgres", label: "dispatcher, PostgreSQL + Redis",
 		args: func(r *run) []string {
-			return []string{"--data-dir", r.TempDir(), "--database-url", testserver.NewPostgres(r).Database(r),
+			return []string{"--data-dir", r.TempDir(), "--database-url",
+				testserver.NewPostgres(r).Database(r),
 				"--redis-url", testserver.NewRedis(r).URL}
 		},
 		counted: []string{roleDispatcher, roleRedis, rolePostgres},

@@ -17,7 +17,8 @@ func pairCommand(args []string) error {
 	var further [2]string
 	for i, name := range []string{"a", "b"} {
 		flags.StringVar(&builds[i].program, name, "", "built dispatcher `file` "+strings.ToUpper(name))
-		flags.StringVar(&further[i], name+"-args", "", "further `arguments` of its serve, such as \"--workers 64\"")
+		flags.StringVar(&further[i], name+"-args", "",
+			"further `arguments` of its serve, such as \"--workers 64\"")
 	}
 	pairs := flags.Int("pairs", 15, "how often each is measured; more pairs narrow the intervals")
 	percent := flags.Float64("limit", 3, "the loss that is to be excluded, in `percent`")

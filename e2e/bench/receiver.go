@@ -105,7 +105,8 @@ const (
 
 // newPayload makes the body of callback 0.
 func newPayload() []byte {
-	b := []byte(payloadStart + "00000000" + `","order":"20261121-0001","paid":10000,"currency":"CNY","filler":"`)
+	b := []byte(payloadStart + "00000000" +
+		`","order":"20261121-0001","paid":10000,"currency":"CNY","filler":"`)
 	const end = `"}`
 	b = append(b, bytes.Repeat([]byte("x"), payloadSize-len(b)-len(end))...)
 	return append(b, end...)

@@ -122,7 +122,8 @@ func (c *comparison) report(intro string) report {
 	r := report{heading: "###", tables: []*table{c.rates(), c.times(), c.goals()}}
 	if n := strings.Count(r.tables[0].markdown()+r.tables[1].markdown(), doubt); n > 0 {
 		intro += fmt.Sprintf(" **%d figures are marked with \"%s\": their middle half is wider than %.0f %% "+
-			"of the median. Do not build on them; measure again on a quieter machine.**", n, doubt[1:], 100*tooWide)
+			"of the median. Do not build on them; measure again on a quieter machine.**", n, doubt[1:],
+			100*tooWide)
 	}
 	r.intro = intro + "\n\nEach figure is the median over the rounds, with the middle half in brackets. " +
 		"A ratio is formed within a round."

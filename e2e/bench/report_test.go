@@ -73,7 +73,8 @@ func TestDocumentsAreUpToDate(t *testing.T) {
 			for _, table := range fiveRounds().report("").tables {
 				header := "| " + strings.Join(table.header, " | ") + " |"
 				if !strings.Contains(strings.Join(strings.Fields(content), " "), table.title+" "+header) {
-					t.Errorf("%s: no table %q with the columns %s; make bench writes it", name, table.title, header)
+					t.Errorf("%s: no table %q with the columns %s; make bench writes it", name, table.title,
+						header)
 				}
 			}
 		}
@@ -82,7 +83,8 @@ func TestDocumentsAreUpToDate(t *testing.T) {
 		}
 		want, err := workOut(string(text))
 		if err != nil || want != string(text) {
-			t.Errorf("%s: the results are not those of the inputs; go run . scaling writes them (%v)", name, err)
+			t.Errorf("%s: the results are not those of the inputs; go run . scaling writes them (%v)", name,
+				err)
 		}
 	}
 }
@@ -91,13 +93,15 @@ func TestResultsFollowFromInputs(t *testing.T) {
 	var document string
 	transcript.File(t, "testdata/scaling.md", func(t *testing.T, text string) string {
 		var err error
-		if document, err = workOut(text); err != nil {
+		document, err = workOut(text)
+		if err != nil {
 			t.Error(err)
 		}
 		return document
 	})
 	got, err := setInputs(document, numbers{"b": 0.5}, "here")
-	if err != nil || !strings.Contains(got, "| `b` | y | 0.5 | here |") || !strings.Contains(got, "| `b + d` | 2.5 |") {
+	if err != nil || !strings.Contains(got, "| `b` | y | 0.5 | here |") ||
+		!strings.Contains(got, "| `b + d` | 2.5 |") {
 		t.Errorf("a measured input: %v\n%s", err, got)
 	}
 	if _, err := setInputs(document, numbers{"unknown": 1}, "here"); err == nil {

@@ -45,7 +45,8 @@ func TestSubmissionsCarryTheirNumber(t *testing.T) {
 		n, ok := numberOf(cb.Payload)
 		whole := ok && n == 41+i && len(cb.Payload) == payloadSize
 		if !whole || cb.URL != s.url || !strings.HasPrefix(cb.Lane, "merchant-") {
-			t.Errorf("callback %d: number %d %t, %d bytes, %s, %s", i, n, ok, len(cb.Payload), cb.URL, cb.Lane)
+			t.Errorf("callback %d: number %d %t, %d bytes, %s, %s", i, n, ok, len(cb.Payload), cb.URL,
+				cb.Lane)
 		}
 	}
 	if batch.Callbacks[0].DueAt != nil || !batch.Callbacks[1].DueAt.Equal(due) {
@@ -74,7 +75,8 @@ func TestSeedingIsMixed(t *testing.T) {
 		{200, 0}: 25_000 * 30 / 31, {200, 1}: 75_000 * 30 / 31, {503, 1}: 25_000 / 31, {503, 3}: 75_000 / 31,
 	} {
 		if got := kinds[kind]; got < want-20 || got > want+20 {
-			t.Errorf("%d callbacks are answered %d and have %d attempts, want %d", got, kind[0], kind[1], want)
+			t.Errorf("%d callbacks are answered %d and have %d attempts, want %d", got, kind[0], kind[1],
+				want)
 		}
 	}
 }

@@ -45,7 +45,8 @@ func scaleCommand(args []string) error {
 	flags.IntVar(&s.pending, "pending", 50_000, "how many of them are open")
 	databaseList := flags.String("databases", "postgres,sqlite", "`list` of databases")
 	flags.IntVar(&s.rounds, "rounds", 3, "how often each number of dispatchers is measured")
-	flags.StringVar(&s.reports, "reports", "", "`directory` with performance.md and scaling.md, which are updated")
+	flags.StringVar(&s.reports, "reports", "",
+		"`directory` with performance.md and scaling.md, which are updated")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -74,7 +75,8 @@ func (s *scale) onServers(f func(*run)) error {
 	return err
 }
 
-// publish prints a part and writes it into its block, and its figures into the inputs of docs/reports/scaling.md.
+// publish prints a part and writes it into its block, and its figures into the inputs of
+// docs/reports/scaling.md.
 func (s *scale) publish(block, intro string, began load, measured numbers, from string, t *table) error {
 	ended := loadNow(s.tb)
 	intro = fmt.Sprintf("%s %s It took %s; other programs used %.0f %% of the CPU time.",
@@ -160,9 +162,9 @@ const (
 // dispatcherCounts are how many dispatchers share the stores.
 var dispatcherCounts = []int{1, 2, 4}
 
-// cluster lets several dispatchers drain backlogs on one Redis Cluster of three masters and one PostgreSQL. Beside
-// them as many floors send the same callbacks: they share nothing, so what several of them cost more than one is the
-// machine's part.
+// cluster lets several dispatchers drain backlogs on one Redis Cluster of three masters and one PostgreSQL.
+// Beside them as many floors send the same callbacks: they share nothing, so what several of them cost more
+// than one is the machine's part.
 func (s *scale) cluster() error {
 	began := loadNow(s.tb)
 	measured := book{}

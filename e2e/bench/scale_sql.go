@@ -48,9 +48,11 @@ func (s *scale) sql() error {
 			measured = x.inputs()
 		}
 	}
-	intro := fmt.Sprintf("%d callbacks in %d lanes, accepted and attempted through the API (%s); %d stay open.",
+	intro := fmt.Sprintf("%d callbacks in %d lanes, accepted and attempted through the API (%s); %d stay "+
+		"open.",
 		s.rows, seedLanes, strings.Join(texts, ", "), all[0].open)
-	return s.publish("scale-sql", intro, began, measured, fmt.Sprintf("%d callbacks", s.rows), figuresTable(all))
+	return s.publish("scale-sql", intro, began, measured, fmt.Sprintf("%d callbacks", s.rows),
+		figuresTable(all))
 }
 
 func (s *scale) measureSQL(r *run) *scaled {
@@ -357,7 +359,8 @@ func (p place) weighSQL(r *run, rows int) {
 // logged is how much PostgreSQL has logged, in bytes, and how often it has synced that.
 func (p place) logged(r *run) (bytes, syncs float64) {
 	if p.conn != nil {
-		r.check("PostgreSQL", p.conn.QueryRow(r.Context(), `SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0'),
+		r.check("PostgreSQL", p.conn.QueryRow(r.Context(),
+			`SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0'),
 			(SELECT wal_sync FROM pg_stat_wal)`).Scan(&bytes, &syncs))
 	}
 	return bytes, syncs

@@ -11,8 +11,9 @@ import (
 	"strings"
 )
 
-// docs/reports/scaling.md has a table of inputs, chosen or measured, and one of results. Each result has a formula of
-// inputs and of results above it, and a value, which is worked out here. The value of least(a, b) is a name.
+// docs/reports/scaling.md has a table of inputs, chosen or measured, and one of results. Each result has a
+// formula of inputs and of results above it, and a value, which is worked out here. The value of least(a, b)
+// is a name.
 
 // numbers are the inputs and results.
 type numbers map[string]float64
@@ -99,7 +100,8 @@ func editLines(
 		if m == nil {
 			return "", fmt.Errorf("unreadable line %q", line)
 		}
-		if lines[i], err = edit(m); err != nil {
+		lines[i], err = edit(m)
+		if err != nil {
 			return "", fmt.Errorf("%q: %w", line, err)
 		}
 	}

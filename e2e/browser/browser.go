@@ -1,5 +1,5 @@
-// Package browser tests the admin pages in a real Chromium against the built binary: what an operator does, how pages
-// stay up to date, and the rules of layout, contrast and keyboard that every page keeps.
+// Package browser tests the admin pages in a real Chromium against the built binary: what an operator does,
+// how pages stay up to date, and the rules of layout, contrast and keyboard that every page keeps.
 package browser
 
 import (
@@ -27,11 +27,13 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
 )
 
-// The admin pages are tested in a real Chromium, against the real binary: what is asserted is what somebody sees and can do. Each test has a
-// browser context of its own, as a private window is: nobody has signed in, and nothing is kept. Whatever the browser complains of, an
-// exception, an error in the console, something that the content policy forbids, a dialog, fails the test, wherever it happens.
+// The admin pages are tested in a real Chromium, against the real binary: what is asserted is what somebody
+// sees and can do. Each test has a browser context of its own, as a private window is: nobody has signed in,
+// and nothing is kept. Whatever the browser complains of, an exception, an error in the console, something
+// that the content policy forbids, a dialog, fails the test, wherever it happens.
 
-// pageTime bounds every wait for a page. It is long because many tests share few cores; none of them is a goal.
+// pageTime bounds every wait for a page. It is long because many tests share few cores; none of them is a
+// goal.
 const pageTime = 30 * time.Second
 
 // chromiumNames are the programs that will do; tools/setup.sh looks for the same.
@@ -47,13 +49,16 @@ var chromium = sync.OnceValues(func() (context.Context, error) {
 		}
 	}
 	if program == "" {
-		return nil, fmt.Errorf("none of %s is installed; tools/setup.sh installs it", strings.Join(chromiumNames, ", "))
+		return nil, fmt.Errorf("none of %s is installed; tools/setup.sh installs it",
+			strings.Join(chromiumNames, ", "))
 	}
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
-		chromedp.ExecPath(program), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.WindowSize(1280, 900), chromedp.WSURLReadTimeout(harness.StartTime),
+		chromedp.ExecPath(program), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.WindowSize(1280, 900),
+		chromedp.WSURLReadTimeout(harness.StartTime),
 		// Its profile and its files lie beside the binary: what a killed browser leaves goes with that.
 		chromedp.UserDataDir(filepath.Join(harness.WorkDir, "chromium")),
-		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true), chromedp.Flag("lang", "en-US"),
+		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true),
+		chromedp.Flag("lang", "en-US"),
 		// Nothing may be fetched from elsewhere, by the pages or by the browser itself.
 		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"),
 		// A proxy of the machine is not for the loopback.
@@ -130,7 +135,8 @@ func (t *tab) pageIn(parent context.Context, options ...chromedp.ContextOption) 
 	return t
 }
 
-// hear notes what a page does. It is called between the messages of the browser, and must not ask it for anything.
+// hear notes what a page does. It is called between the messages of the browser, and must not ask it for
+// anything.
 func (t *tab) hear(event any) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -142,7 +148,8 @@ func (t *tab) hear(event any) {
 		}
 		t.wrong = append(t.wrong, "exception: "+text)
 	case *runtime.EventConsoleAPICalled:
-		if e.Type == runtime.ConsoleAPICalledTypeError || e.Type == runtime.ConsoleAPICalledTypeAssert || e.Type == runtime.ConsoleAPICalledTypeWarning {
+		if e.Type == runtime.ConsoleAPICalledTypeError || e.Type == runtime.ConsoleAPICalledTypeAssert ||
+			e.Type == runtime.ConsoleAPICalledTypeWarning {
 			var words []string
 			for _, arg := range e.Args {
 				words = append(words, string(arg.Value)+arg.Description)
@@ -157,7 +164,8 @@ func (t *tab) hear(event any) {
 		t.wrong = append(t.wrong, fmt.Sprintf("issue: %s %s", e.Issue.Code, issueText(e.Issue)))
 	case *page.EventJavascriptDialogOpening:
 		t.wrong = append(t.wrong, fmt.Sprintf("dialog: %s %q", e.Type, e.Message))
-		go chromedp.Call(t.ctx, page.HandleJavaScriptDialog, page.HandleJavaScriptDialogParams{}) // or the page stands still
+		// or the page stands still
+		go chromedp.Call(t.ctx, page.HandleJavaScriptDialog, page.HandleJavaScriptDialogParams{})
 	default:
 		t.hearNetwork(event)
 	}
@@ -202,9 +210,11 @@ func issueText(issue *audits.InspectorIssue) string {
 	case d == nil:
 	case d.ContentSecurityPolicyIssueDetails != nil:
 		c := d.ContentSecurityPolicyIssueDetails
-		return fmt.Sprintf("%s %s %s", c.ContentSecurityPolicyViolationType, c.ViolatedDirective, c.BlockedURL)
+		return fmt.Sprintf("%s %s %s", c.ContentSecurityPolicyViolationType, c.ViolatedDirective,
+			c.BlockedURL)
 	case d.GenericIssueDetails != nil:
-		return fmt.Sprintf("%s %s", d.GenericIssueDetails.ErrorType, d.GenericIssueDetails.ViolatingNodeAttribute)
+		return fmt.Sprintf("%s %s", d.GenericIssueDetails.ErrorType,
+			d.GenericIssueDetails.ViolatingNodeAttribute)
 	}
 	return ""
 }
@@ -280,7 +290,8 @@ func call[P, R any](t *tab, command cdp.Command[P, R], params P) R {
 	return result
 }
 
-// evaluate runs an expression in the page. It fails while a page is being exchanged for another, as any look at it may.
+// evaluate runs an expression in the page. It fails while a page is being exchanged for another, as any look
+// at it may.
 func evaluate[T any](t *tab, expression string) (T, error) {
 	ctx, cancel := t.bounded()
 	defer cancel()

@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	// pageCost limits the CPU that one page costs the server and the database together, in multiples of what the
-	// plain list costs with few callbacks. A list with a filter that no index serves reads 2,000 rows more than
-	// it shows.
+	// pageCost limits the CPU that one page costs the server and the database together, in multiples of what
+	// the plain list costs with few callbacks. A list with a filter that no index serves reads 2,000 rows
+	// more than it shows.
 	pageCost = 6
 	// pageMost bounds that cost in CPU time.
 	pageMost = 100 * time.Millisecond
@@ -169,14 +169,16 @@ func costPages(tr *harness.Trial) {
 	awaitIndexed(t, newViewer(t, few.Base))
 	base := newMeter(t, few, databases).cost("/ui/callbacks", 0).sum()
 	if base < baseLeast {
-		t.Fatalf("the plain list of %d callbacks costs %.2f ms of CPU: nothing was measured", fewRows, ms(base))
+		t.Fatalf("the plain list of %d callbacks costs %.2f ms of CPU: nothing was measured", fewRows,
+			ms(base))
 	}
 	limit := min(pageCost*base, pageMost)
 	tr.Seed(few, harness.Seeding{N: rows, Lanes: 100, Shape: func(lane int, ref string) harness.Submission {
 		return harness.Submission{
 			"url": r.URL + "/" + ref, "ref": ref, "lane": fmt.Sprint("merchant-", lane),
 			"topic":   []string{"payment.succeeded", "refund.succeeded"}[lane%2],
-			"payload": harness.Payload(ref), "labels": harness.Submission{"channel": "alipay"}, "lock_key": ref,
+			"payload": harness.Payload(ref), "labels": harness.Submission{"channel": "alipay"},
+			"lock_key": ref,
 		}
 	}})
 	// Of ten, six have succeeded and one has died, of one of four causes.
@@ -186,7 +188,8 @@ func costPages(tr *harness.Trial) {
 	ended := time.Now().UnixMilli()
 	tr.Execute(fmt.Sprintf(`UPDATE callbacks SET state = 'succeeded', finished_at = %d, attempt_count = 1,
 		last_class = 'ok', last_status = 200 %s AND %s %% 10 < 6`, ended, seeded, number))
-	tr.Execute(fmt.Sprintf(`UPDATE callbacks SET state = 'dead', reason = 'exhausted', finished_at = %d, attempt_count = 10, last_class = CASE %s %% 40 WHEN 6 THEN 'http_5xx'
+	tr.Execute(
+		fmt.Sprintf(`UPDATE callbacks SET state = 'dead', reason = 'exhausted', finished_at = %d, attempt_count = 10, last_class = CASE %s %% 40 WHEN 6 THEN 'http_5xx'
 		WHEN 16 THEN 'http_4xx' WHEN 26 THEN 'timeout_headers' ELSE 'connect_refused' END, last_status = CASE WHEN %s %% 40 = 6 THEN 503 ELSE 0 END
 		%s AND %s %% 10 = 6`, ended, number, number, seeded, number))
 	tr.Execute(`ANALYZE`)
@@ -194,7 +197,8 @@ func costPages(tr *harness.Trial) {
 	v := newViewer(t, p.Base)
 	awaitIndexed(t, v)
 	paths := slices.Concat(linesOf(t, "menu.txt"), linesOf(t, "costs.txt"))
-	ids := regexp.MustCompile(`/ui/callbacks/(cb_\w+)"`).FindStringSubmatch(v.page(t, "/ui/callbacks?state=dead"))
+	ids := regexp.MustCompile(`/ui/callbacks/(cb_\w+)"`).FindStringSubmatch(
+		v.page(t, "/ui/callbacks?state=dead"))
 	if ids == nil {
 		t.Fatal("nothing dead is listed")
 	}
@@ -215,10 +219,13 @@ func costPages(tr *harness.Trial) {
 	for _, path := range paths {
 		cost := m.cost(path, limit)
 		all, worst = all+cost.sum(), max(worst, cost.sum())
-		lines = append(lines, fmt.Sprintf("%7.2f ms, database %7.2f ms: %.80s", ms(cost.server), ms(cost.database), path))
+		lines = append(lines, fmt.Sprintf("%7.2f ms, database %7.2f ms: %.80s", ms(cost.server),
+			ms(cost.database), path))
 		if cost.sum() > limit {
-			t.Errorf("%s costs %.2f ms of CPU and the database %.2f; at most %.2f together: %d times the plain "+
-				"list of %d callbacks, and never more than %s", path, ms(cost.server), ms(cost.database), ms(limit),
+			t.Errorf("%s costs %.2f ms of CPU and the database %.2f; at most %.2f together: %d times the "+
+				"plain "+
+				"list of %d callbacks, and never more than %s", path, ms(cost.server), ms(cost.database),
+				ms(limit),
 				pageCost, fewRows, pageMost)
 		}
 	}

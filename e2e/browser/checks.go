@@ -30,10 +30,13 @@ func (t *tab) check() []finding {
 	return ask[[]finding](t, inPage("rules()"))
 }
 
-// named are the roles that must have a name. What the browser itself tells a screen reader is asked for, by its own rules.
+// named are the roles that must have a name. What the browser itself tells a screen reader is asked for, by
+// its own rules.
 var named = []string{
-	"button", "link", "textbox", "searchbox", "combobox", "listbox", "checkbox", "radio", "switch", "slider", "spinbutton", "DisclosureTriangle",
-	"Date", "DateTime", "InputTime", "image", "img", "dialog", "navigation", "table", "columnheader", "heading", "PopUpButton",
+	"button", "link", "textbox", "searchbox", "combobox", "listbox", "checkbox", "radio", "switch", "slider",
+	"spinbutton", "DisclosureTriangle",
+	"Date", "DateTime", "InputTime", "image", "img", "dialog", "navigation", "table", "columnheader",
+	"heading", "PopUpButton",
 }
 
 // checkNames says what a screen reader would find nameless.
@@ -61,11 +64,13 @@ func (t *tab) checkNames() (found []finding) {
 		if !slices.Contains(named, role) || strings.TrimSpace(text(node.Name)) != "" {
 			continue
 		}
-		found = append(found, finding{"name", t.describe(node.BackendDOMNodeID), "a " + role + " without a name"})
+		found = append(found, finding{"name", t.describe(node.BackendDOMNodeID),
+			"a " + role + " without a name"})
 	}
 	// A table that is laid out as blocks must stay one for those who listen.
 	if tables < want {
-		found = append(found, finding{"table", "page", fmt.Sprintf("%d of %d tables are none to a screen reader", want-tables, want)})
+		found = append(found, finding{"table", "page",
+			fmt.Sprintf("%d of %d tables are none to a screen reader", want-tables, want)})
 	}
 	return found
 }
@@ -101,12 +106,13 @@ type walk struct {
 	Hidden     []string
 }
 
-// checkFocus goes through the page with Tab: everything that can be used is reached once, in the order in which it stands, and is seen to have
-// the focus; from the last one the way leads out again.
+// checkFocus goes through the page with Tab: everything that can be used is reached once, in the order in
+// which it stands, and is seen to have the focus; from the last one the way leads out again.
 func (t *tab) checkFocus() (found []finding) {
 	t.Helper()
 	n := ask[int](t, inPage("watchFocus()"))
-	parts := ask[int](t, `document.querySelectorAll("input[type^=date], input[type=time]").length * 8`) // which Tab goes through too
+	// which Tab goes through too
+	parts := ask[int](t, `document.querySelectorAll("input[type^=date], input[type=time]").length * 8`)
 	for range n + parts + 2 {
 		t.press("Tab")
 		if went := ask[int](t, `window.__walk.went.length`); went > n {
@@ -136,14 +142,16 @@ func (t *tab) checkFocus() (found []finding) {
 
 // checkTrap goes through an open dialog: Tab does not lead out of it into the page.
 func (t *tab) checkTrap() (found []finding) {
-	n := ask[int](t, `document.querySelectorAll("dialog[open] :is(a[href], button, input:not([type=hidden]), select, textarea, summary)").length`)
+	n := ask[int](t,
+		`document.querySelectorAll("dialog[open] :is(a[href], button, input:not([type=hidden]), select, textarea, summary)").length`)
 	for i := range n + 4 {
 		key := "Tab"
 		if i%2 == 1 && i >= n {
 			key = "Shift+Tab"
 		}
 		t.press(key)
-		if out := ask[bool](t, `document.activeElement !== document.body && !document.activeElement.closest("dialog[open]")`); out {
+		if out := ask[bool](t,
+			`document.activeElement !== document.body && !document.activeElement.closest("dialog[open]")`); out {
 			return []finding{{"trap", t.focused(), "Tab leads out of the dialog into what lies under it"}}
 		}
 	}
@@ -198,8 +206,9 @@ func inPage(expression string) string {
 	return "(() => {" + rulesScript + "\nreturn " + expression + ";\n})()"
 }
 
-var screens = flag.String("screens", "", "where pictures of every page are put; empty: with the artifacts of "+
-	"the test, where -artifacts keeps them, or nowhere")
+var screens = flag.String("screens", "",
+	"where pictures of every page are put; empty: with the artifacts of "+
+		"the test, where -artifacts keeps them, or nowhere")
 
 // A view is in which form a page is looked at.
 type view struct {
@@ -251,8 +260,8 @@ func (t *tab) links() []string {
 		!a.pathname.endsWith("/payload") && a.search !== "?as=text").map((a) => a.pathname + a.search))]`)
 }
 
-// crawl goes wherever pages lead, and visits up to so many pages of each shape, so that none is forgotten. It starts
-// with what the menu leads to, and returns the shapes.
+// crawl goes wherever pages lead, and visits up to so many pages of each shape, so that none is forgotten. It
+// starts with what the menu leads to, and returns the shapes.
 func (t *tab) crawl(most int, visit func(address, shape string)) (shapes []string) {
 	t.Helper()
 	if status := t.open("/ui/"); status != 200 {
@@ -266,7 +275,8 @@ func (t *tab) crawl(most int, visit func(address, shape string)) (shapes []strin
 		if seen[address] || visited[shape] == most {
 			continue
 		}
-		if seen[address] = true; visited[shape] == 0 {
+		seen[address] = true
+		if visited[shape] == 0 {
 			shapes = append(shapes, shape)
 		}
 		visited[shape]++

@@ -11,11 +11,12 @@ import (
 	"github.com/chromedp/cdproto/network"
 )
 
-// What a person does with a page, and sees of it. Clicks are made with the mouse at the place where the thing is, and only where nothing
-// else lies above it; keys are pressed, not events made up. All of it works where scripts are switched off too: what runs here is not the
-// page's.
+// What a person does with a page, and sees of it. Clicks are made with the mouse at the place where the thing
+// is, and only where nothing else lies above it; keys are pressed, not events made up. All of it works where
+// scripts are switched off too: what runs here is not the page's.
 
-// seeking finds what is visible by a selector and a part of its text, the best match first: all of the text, then the shortest.
+// seeking finds what is visible by a selector and a part of its text, the best match first: all of the text,
+// then the shortest.
 const seeking = `
 const words = (e) => (e.matches("input, textarea, select") ? (e.labels && e.labels[0] ? e.labels[0].innerText : e.getAttribute("aria-label") || "") :
   e.innerText || e.textContent || "").replace(/\s+/g, " ").trim();
@@ -64,13 +65,16 @@ func (t *tab) click(selector, text string) {
 		return err
 	})
 	for _, kind := range []input.DispatchMouseEventType{
-		input.DispatchMouseEventTypeMouseMoved, input.DispatchMouseEventTypeMousePressed, input.DispatchMouseEventTypeMouseReleased,
+		input.DispatchMouseEventTypeMouseMoved, input.DispatchMouseEventTypeMousePressed,
+		input.DispatchMouseEventTypeMouseReleased,
 	} {
-		call(t, input.DispatchMouseEvent, input.DispatchMouseEventParams{Type: kind, X: at.X, Y: at.Y, Button: input.MouseButtonLeft, ClickCount: 1})
+		call(t, input.DispatchMouseEvent, input.DispatchMouseEventParams{Type: kind, X: at.X, Y: at.Y,
+			Button: input.MouseButtonLeft, ClickCount: 1})
 	}
 }
 
-// unfold opens what is folded under a text. A click that the page has moved away from is made again, as a person would.
+// unfold opens what is folded under a text. A click that the page has moved away from is made again, as a
+// person would.
 func (t *tab) unfold(text string) {
 	t.eventually(fmt.Sprintf("what is under %q is unfolded", text), func() error {
 		open := js(`const [e] = find("summary", args[0]); return Boolean(e && e.parentElement.open);`, text)
@@ -124,8 +128,8 @@ var keyboard = map[string]input.DispatchKeyEventParams{
 	"/":         {Code: "Slash", WindowsVirtualKeyCode: 191, Text: "/"},
 }
 
-// press presses a key wherever the focus is. The key and what it writes are one event, as they are at a keyboard: who takes the key takes the
-// letter too, and nothing comes between them.
+// press presses a key wherever the focus is. The key and what it writes are one event, as they are at a
+// keyboard: who takes the key takes the letter too, and nothing comes between them.
 func (t *tab) press(key string) {
 	t.Helper()
 	event, known := keyboard[key]
@@ -133,7 +137,8 @@ func (t *tab) press(key string) {
 		t.Fatalf("there is no key %q", key)
 	}
 	event.Key, event.NativeVirtualKeyCode = strings.TrimPrefix(key, "Shift+"), event.WindowsVirtualKeyCode
-	for _, kind := range []input.DispatchKeyEventType{input.DispatchKeyEventTypeKeyDown, input.DispatchKeyEventTypeKeyUp} {
+	for _, kind := range []input.DispatchKeyEventType{input.DispatchKeyEventTypeKeyDown,
+		input.DispatchKeyEventTypeKeyUp} {
 		event.Type = kind
 		if kind == input.DispatchKeyEventTypeKeyUp {
 			event.Text = ""
@@ -208,7 +213,8 @@ func (t *tab) arrive(path string) {
 		if at := t.where(); !strings.HasPrefix(at, path) {
 			return errors.New("it is " + at)
 		}
-		_, err := evaluate[bool](t, `document.readyState === "complete" || Promise.reject(new Error(document.readyState))`)
+		_, err := evaluate[bool](t,
+			`document.readyState === "complete" || Promise.reject(new Error(document.readyState))`)
 		return err
 	})
 }
@@ -250,7 +256,8 @@ func (t *tab) marked(what string) {
 // size sets the width of the window, in CSS pixels.
 func (t *tab) size(width int64) {
 	t.Helper()
-	call(t, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: width, Height: 900, DeviceScaleFactor: 1})
+	call(t, emulation.SetDeviceMetricsOverride,
+		emulation.SetDeviceMetricsOverrideParams{Width: width, Height: 900, DeviceScaleFactor: 1})
 }
 
 // scripts switches the page's scripts on or off, from the next page on.
@@ -262,7 +269,8 @@ func (t *tab) scripts(on bool) {
 // prefer sets a preference, which the pages keep in a cookie: language (en, zh-CN), zone, theme.
 func (t *tab) prefer(name, value string) {
 	t.Helper()
-	call(t, network.SetCookie, network.SetCookieParams{Name: "dispatcher_" + name, Value: value, URL: t.base + "/ui/", Path: "/ui"})
+	call(t, network.SetCookie, network.SetCookieParams{Name: "dispatcher_" + name, Value: value,
+		URL: t.base + "/ui/", Path: "/ui"})
 }
 
 // hands are how somebody uses a page: with a mouse, by keys alone, or with a mouse where no scripts run.
@@ -300,7 +308,8 @@ func (h hands) reach(selector, text string) {
 	h.see(selector, text)
 	const most = 250
 	for range most {
-		if ask[bool](h.tab, js(`return document.activeElement === find(args[0], args[1])[0]`, selector, text)) {
+		if ask[bool](h.tab, js(`return document.activeElement === find(args[0], args[1])[0]`, selector,
+			text)) {
 			return
 		}
 		h.press("Tab")

@@ -31,8 +31,8 @@ type crawl struct {
 // A check judges the page that is open, whose address has that shape.
 type check func(c *crawl, address, shape string)
 
-// Every page, with nothing, with one and with many of each to show, is well made in every view and in each language;
-// pictures of all are taken by the way.
+// Every page, with nothing, with one and with many of each to show, is well made in every view and in each
+// language; pictures of all are taken by the way.
 func TestBrowserEveryPageIsWellMade(t *testing.T) {
 	for _, c := range []struct {
 		name, language string
@@ -57,7 +57,8 @@ func TestBrowserEveryPageIsWellMade(t *testing.T) {
 				}
 			})
 			l.verdict.complain(t)
-			t.Logf("%d pages of at most %d bytes: %s; %d dialogs: %v", len(shapes), l.heaviest, strings.Join(shapes, " "),
+			t.Logf("%d pages of at most %d bytes: %s; %d dialogs: %v", len(shapes), l.heaviest,
+				strings.Join(shapes, " "),
 				len(l.asked), l.asked)
 			for _, path := range linesOf(t, "menu.txt") {
 				if !slices.Contains(shapes, path) {
@@ -96,8 +97,8 @@ func (c *crawl) looksWell(_, shape string) {
 	c.put(views[0])
 }
 
-// isUsedByKeys goes through the page with Tab, from a page that was not used yet: Tab goes on where the last dialog was
-// asked for.
+// isUsedByKeys goes through the page with Tab, from a page that was not used yet: Tab goes on where the last
+// dialog was asked for.
 func (c *crawl) isUsedByKeys(address, shape string) {
 	c.open(address)
 	c.verdict.add(shape+" by keys", c.checkFocus())
@@ -114,10 +115,11 @@ func (c *crawl) speaks(address, shape string) {
 	}
 }
 
-// asksWell opens each dialog of the page that was not opened before: it says what it is of, the focus goes into it and stays there, it can be left
-// with Escape, and then the focus is where it came from.
+// asksWell opens each dialog of the page that was not opened before: it says what it is of, the focus goes
+// into it and stays there, it can be left with Escape, and then the focus is where it came from.
 func (c *crawl) asksWell(address, _ string) {
-	for _, href := range ask[[]string](c.tab, `[...document.querySelectorAll("main a[data-ask]")].filter((a) => a.checkVisibility()).map((a) => a.getAttribute("href"))`) {
+	for _, href := range ask[[]string](c.tab,
+		`[...document.querySelectorAll("main a[data-ask]")].filter((a) => a.checkVisibility()).map((a) => a.getAttribute("href"))`) {
 		shape := shapeOf(href)
 		if slices.Contains(c.asked, shape) {
 			continue
@@ -139,7 +141,8 @@ func (c *crawl) asksWell(address, _ string) {
 		c.put(views[0])
 		c.press("Escape")
 		c.seeNot("dialog", "")
-		if back := ask[bool](c.tab, js(`return document.activeElement === document.querySelector(args[0])`, link)); !back {
+		if back := ask[bool](c.tab, js(`return document.activeElement === document.querySelector(args[0])`,
+			link)); !back {
 			c.Errorf("%s on %s: the dialog was left, and the focus is at %q", shape, address, c.focused())
 		}
 		c.marked(shape)
@@ -147,8 +150,8 @@ func (c *crawl) asksWell(address, _ string) {
 }
 
 const (
-	// pageBytes and pageRequests are what a page may take at its first visit: what is unpacked of document, style, script and icon; and with
-	// them the stream.
+	// pageBytes and pageRequests are what a page may take at its first visit: what is unpacked of document,
+	// style, script and icon; and with them the stream.
 	pageBytes    = 100 << 10
 	pageRequests = 6
 )
@@ -162,7 +165,9 @@ func (c *crawl) isLight(address, _ string) {
 		c.streams()
 	}
 	// The icon is asked for once, when a browser likes to, and may be answered to another page.
-	n, bytes := 1, ask[int](c.tab, `fetch(document.querySelector("link[rel=icon]").href).then((r) => r.text()).then((t) => t.length)`)
+	n, bytes := 1,
+		ask[int](c.tab,
+			`fetch(document.querySelector("link[rel=icon]").href).then((r) => r.text()).then((t) => t.length)`)
 	ours := func() []fetched {
 		return slices.DeleteFunc(c.loaded(), func(l fetched) bool { return strings.HasSuffix(l.url, ".svg") })
 	}
@@ -182,12 +187,14 @@ func (c *crawl) isLight(address, _ string) {
 	}
 	c.heaviest = max(c.heaviest, bytes)
 	if bytes > pageBytes || n > pageRequests {
-		c.Errorf("%s takes %d bytes, at most %d, and asks %d times, at most %d: %+v", address, bytes, pageBytes, n,
+		c.Errorf("%s takes %d bytes, at most %d, and asks %d times, at most %d: %+v", address, bytes,
+			pageBytes, n,
 			pageRequests, c.loaded())
 	}
 }
 
-// A hostile text is one that a sender, a receiver or an operator may write, and that must never be more than text.
+// A hostile text is one that a sender, a receiver or an operator may write, and that must never be more than
+// text.
 type hostile struct{ name, text string }
 
 // answerWith answers with a text in every part of an answer that takes it, the reason phrase among them.
@@ -204,7 +211,9 @@ func answerWith(text string) func(http.ResponseWriter) {
 			}
 			return r
 		}, text)
-		fmt.Fprintf(buffer, "HTTP/1.1 500 %s\r\nX-Said: %s\r\nServer: %s\r\nContent-Type: text/html; x=%s\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s", line, line, line, line, len(text), text)
+		fmt.Fprintf(buffer, "HTTP/1.1 500 %s\r\nX-Said: %s\r\nServer: %s\r\nContent-Type: text/html; "+
+			"x=%s\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s", line, line, line, line, len(text),
+			text)
 		buffer.Flush()
 	}
 }
@@ -214,7 +223,8 @@ func (s *scene) plantAll(text string, n int) {
 	escaped := func(text string) string { return quoted(text)[1 : len(quoted(text))-1] }
 	plain := fmt.Sprintf("%s/say/%d/", s.r.URL, n)
 	maps.Copy(s.names, map[string]string{
-		"n": fmt.Sprint(n), "plain": plain, "address": plain + url.PathEscape(text) + "?token=" + url.QueryEscape(text),
+		"n": fmt.Sprint(n), "plain": plain, "address": plain + url.PathEscape(text) + "?token=" +
+			url.QueryEscape(text),
 		"TEXT": escaped(text), "START": escaped(strings.ToValidUTF8(text[:min(len(text), 60)], "")),
 	})
 	s.refused = nil
@@ -223,7 +233,8 @@ func (s *scene) plantAll(text string, n int) {
 	s.refused = slices.Compact(s.refused)
 }
 
-// Whatever somebody writes is text: no page takes it for markup, an address or a part of its stream, and none is torn by it.
+// Whatever somebody writes is text: no page takes it for markup, an address or a part of its stream, and none
+// is torn by it.
 func TestBrowserHostileTextsAreText(t *testing.T) {
 	t.Parallel()
 	var hostiles []hostile
@@ -254,11 +265,13 @@ func TestBrowserHostileTextsAreText(t *testing.T) {
 		b.streams()
 		harmless(h.name + ": a callback")
 		for _, place := range []string{"h1", ".timeline pre", "[data-region=banner]", ".facts"} {
-			if ask[string](b, `[...document.querySelectorAll(`+"`"+place+"`"+`)].map((e) => e.textContent).join(" ")`) == "" {
+			if ask[string](b, `[...document.querySelectorAll(`+"`"+place+"`"+
+				`)].map((e) => e.textContent).join(" ")`) == "" {
 				t.Errorf("%s: there is no %s", h.name, place)
 			}
 		}
-		if is := ask[string](b, `document.querySelector("h1").textContent`); is != h.text && !slices.Contains(s.refused, "callback.ref") {
+		if is := ask[string](b, `document.querySelector("h1").textContent`); is != h.text &&
+			!slices.Contains(s.refused, "callback.ref") {
 			t.Errorf("%s: the reference is shown as %q", h.name, is)
 		}
 	}
@@ -271,7 +284,8 @@ func TestBrowserHostileTextsAreText(t *testing.T) {
 			narrow[shape] = true
 			b.put(views[2])
 			v.add(shape+" narrow", slices.DeleteFunc(b.check(), func(f finding) bool {
-				return !slices.Contains([]string{"wide", "cut", "spill", "overlap", "scheme", "inline"}, f.Rule)
+				return !slices.Contains([]string{"wide", "cut", "spill", "overlap", "scheme", "inline"},
+					f.Rule)
 			}))
 		}
 	})
@@ -280,7 +294,8 @@ func TestBrowserHostileTextsAreText(t *testing.T) {
 
 	// What is asked for in an address is text, too.
 	b.put(views[0])
-	b.forgive(`status of 4\d\d`, `does not conform to the required format`) // a field for a time says nothing to what is none
+	// a field for a time says nothing to what is none
+	b.forgive(`status of 4\d\d`, `does not conform to the required format`)
 	for _, h := range hostiles {
 		asked := map[string]string{"q": url.QueryEscape(h.text), "path": url.PathEscape(h.text)}
 		for _, line := range linesOf(t, "asked.txt") {
@@ -341,7 +356,8 @@ func TestBrowserComplaintsAreHeard(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	for path, want := range map[string]string{
-		"/exception": "nothing is not defined", "/console": "so it says", "/policy": "Content Security Policy", "/dialog": "a dialog", "/missing": "nothing.js",
+		"/exception": "nothing is not defined", "/console": "so it says",
+		"/policy": "Content Security Policy", "/dialog": "a dialog", "/missing": "nothing.js",
 	} {
 		b := newTab(t, server.URL)
 		b.open(path)

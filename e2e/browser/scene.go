@@ -16,16 +16,17 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
 )
 
-// A scene is a dispatcher with something to look at, and who looks. It plays the scripts of testdata: each line of one
-// is a step, which fails the test if it cannot be done.
+// A scene is a dispatcher with something to look at, and who looks. It plays the scripts of testdata: each
+// line of one is a step, which fails the test if it cannot be done.
 //
 //	[WHO: ]VERB ARGUMENT [| TEXT]
 //
-// A line that begins with "N times" is done so often: $i is its number, from 0, $iii that in three digits, and ${a~b~c}
-// one of several in turn.
+// A line that begins with "N times" is done so often: $i is its number, from 0, $iii that in three digits,
+// and ${a~b~c} one of several in turn.
 //
-// WHO is a window of the scene, or "both" or "all" for several; "keys", "plain" and "scripts" are for those who use the
-// page so, and are left out otherwise. The verbs are those of act and looks. $NAME stands for what is in names.
+// WHO is a window of the scene, or "both" or "all" for several; "keys", "plain" and "scripts" are for those
+// who use the page so, and are left out otherwise. The verbs are those of act and looks. $NAME stands for
+// what is in names.
 type scene struct {
 	*testing.T
 	*harness.Process
@@ -208,7 +209,8 @@ var looks = map[string]func(h hands, argument, text string){
 		}
 	},
 	"value": func(h hands, selector, want string) {
-		if is := ask[string](h.tab, js(`return document.querySelector(args[0]).value`, selector)); is != want {
+		if is := ask[string](h.tab, js(`return document.querySelector(args[0]).value`, selector)); is !=
+			want {
 			h.Errorf("%s has %q, want %q", selector, is, want)
 		}
 	},
@@ -243,12 +245,13 @@ func (s *scene) await(rest string) {
 	})
 }
 
-// plant posts something with hostile texts in its fields: PATH | BODY | PLAIN. The fields that the program refuses are
-// set to what they are in plain, or left out. Its id is $NAME.
+// plant posts something with hostile texts in its fields: PATH | BODY | PLAIN. The fields that the program
+// refuses are set to what they are in plain, or left out. Its id is $NAME.
 func (s *scene) plant(name, rest string) {
 	parts := strings.Split(rest, " | ")
 	var body, plain map[string]any
-	if err := errors.Join(json.Unmarshal([]byte(parts[1]), &body), json.Unmarshal([]byte(parts[2]), &plain)); err != nil {
+	if err := errors.Join(json.Unmarshal([]byte(parts[1]), &body),
+		json.Unmarshal([]byte(parts[2]), &plain)); err != nil {
 		s.Fatalf("%s: %v", rest, err)
 	}
 	for range 20 {
@@ -292,8 +295,8 @@ func (s *scene) attempted() {
 	})
 }
 
-// shapeOf names a page by the shape of its address: ids and numbers are left out, and of what is asked for all that does not make it another
-// page.
+// shapeOf names a page by the shape of its address: ids and numbers are left out, and of what is asked for
+// all that does not make it another page.
 func shapeOf(address string) string {
 	path, query, _ := strings.Cut(address, "?")
 	segments := strings.Split(path, "/")

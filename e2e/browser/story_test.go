@@ -62,7 +62,8 @@ func TestBrowserListsAreWalkedThrough(t *testing.T) {
 		b.signIn(harness.AdminKey)
 		s.windows[""] = hands{b, false, plain}
 		rows := func() []string {
-			return ask[[]string](b, `[...document.querySelectorAll("tbody tr[data-id]")].map((e) => e.dataset.id)`)
+			return ask[[]string](b,
+				`[...document.querySelectorAll("tbody tr[data-id]")].map((e) => e.dataset.id)`)
 		}
 		var first []string
 		s.does["remember the rows"] = func() { first = rows() }
@@ -97,12 +98,18 @@ func TestBrowserLiveUpdatesComeBack(t *testing.T) {
 		name       string
 		away, back func(*scene, *harness.Proxy)
 	}{
-		{"the connection is cut", func(_ *scene, x *harness.Proxy) { x.Refuse() }, func(_ *scene, x *harness.Proxy) { x.Pass() }},
-		{"nothing comes any more", func(_ *scene, x *harness.Proxy) { x.Hang() }, func(_ *scene, x *harness.Proxy) {
+		{"the connection is cut", func(_ *scene, x *harness.Proxy) {
+			x.Refuse()
+		}, func(_ *scene, x *harness.Proxy) { x.Pass() }},
+		{"nothing comes any more", func(_ *scene, x *harness.Proxy) {
+			x.Hang()
+		}, func(_ *scene, x *harness.Proxy) {
 			x.Cut() // what was sent into it is late by more than anybody waits
 			x.Pass()
 		}},
-		{"the server is killed", func(s *scene, _ *harness.Proxy) { s.Kill() }, func(s *scene, x *harness.Proxy) {
+		{"the server is killed", func(s *scene, _ *harness.Proxy) {
+			s.Kill()
+		}, func(s *scene, x *harness.Proxy) {
 			s.Process = harness.Serve(s, harness.Launch{On: s.on})
 			x.Mu.Lock()
 			x.Server = hostOf(s.Base)
@@ -129,8 +136,8 @@ func TestBrowserLiveUpdatesComeBack(t *testing.T) {
 // hostOf is the host and port of a server's address.
 func hostOf(base string) string { return strings.TrimPrefix(base, "http://") }
 
-// hurry has timers of a minute and more run fifteen times as fast, in every page from now on: a page waits that long before it believes that
-// a silent server is gone.
+// hurry has timers of a minute and more run fifteen times as fast, in every page from now on: a page waits
+// that long before it believes that a silent server is gone.
 func (t *tab) hurry() {
 	t.Helper()
 	call(t, cdppage.AddScriptToEvaluateOnNewDocument, cdppage.AddScriptToEvaluateOnNewDocumentParams{Source: `
@@ -183,15 +190,16 @@ func TestBrowserPagesAreLive(t *testing.T) {
 	}
 }
 
-// A page leaves by itself when its session has ended: who holds a key that is revoked sees nothing more, whether the page is told so by its stream
-// or finds out when that comes back.
+// A page leaves by itself when its session has ended: who holds a key that is revoked sees nothing more,
+// whether the page is told so by its stream or finds out when that comes back.
 func TestBrowserRevokedKeyLeavesThePage(t *testing.T) {
 	for name, down := range map[string]bool{"by its stream": false, "while the stream is down": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newScene(t, harness.SQLiteEmbedded, nil)
 			x := harness.StartProxy(t, hostOf(s.Base))
-			key, err := s.CreateKey(t.Context(), client.KeyRequest{Name: "a reader", Scopes: []client.Scope{"read"}})
+			key, err := s.CreateKey(t.Context(),
+				client.KeyRequest{Name: "a reader", Scopes: []client.Scope{"read"}})
 			harness.Check(t, err)
 			b := newTab(t, "http://"+x.Address)
 			b.forgive(`status of 401`)
@@ -209,7 +217,8 @@ func TestBrowserRevokedKeyLeavesThePage(t *testing.T) {
 			harness.Check(t, err)
 			x.Pass()
 			b.arrive("/ui/sign-in")
-			t.Logf("a page whose key was revoked was left after %s", time.Since(began).Round(100*time.Millisecond))
+			t.Logf("a page whose key was revoked was left after %s",
+				time.Since(began).Round(100*time.Millisecond))
 		})
 	}
 }
@@ -239,7 +248,9 @@ func TestBrowserLooksOn(t *testing.T) {
 	x.Slow(0)
 	stopped := b.where()
 	harness.Eventually(t, 5*time.Minute, "all is looked through", func() error {
-		if at := b.where(); b.count("main:not([aria-busy]) .empty a", "Look on") > 0 { // again after half a minute
+		// again after half a minute
+		at := b.where()
+		if b.count("main:not([aria-busy]) .empty a", "Look on") > 0 {
 			b.click(".empty a", "Look on")
 			b.eventually("it looks on", func() error {
 				if b.where() == at {

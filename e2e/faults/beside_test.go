@@ -109,7 +109,8 @@ func fireASchedule(tr *trial) {
 	const ref = "tick"
 	var s client.Schedule
 	maker.Post("/v1/schedules", harness.Submission{"name": "books", "cron": "@every 1s",
-		"callback": harness.Submission{"url": tr.Receiver.URL + "/plain/tick", "ref": ref, "topic": "tick.books",
+		"callback": harness.Submission{"url": tr.Receiver.URL + "/plain/tick", "ref": ref,
+			"topic":   "tick.books",
 			"payload": harness.Payload(ref), "policy": harness.Tiers("1s", "200ms", "1s", "1s")}}, &s)
 	want := sized(20, 30, 90) // seconds; the last hundred runs are kept
 	var runs []client.ScheduleRun
@@ -133,7 +134,8 @@ func fireASchedule(tr *trial) {
 	fired(want)
 	// The last due time is the one before the stop, which was at some moment of the call.
 	if most := int(stopped.Sub(s.NextAt)/time.Second) + 1; len(runs) > most || runs[0].DueAt.After(stopped) {
-		tr.Errorf("%d runs, at most %d are allowed; the last is due at %s, stopped at %s", len(runs), most, runs[0].DueAt,
+		tr.Errorf("%d runs, at most %d are allowed; the last is due at %s, stopped at %s", len(runs), most,
+			runs[0].DueAt,
 			stopped)
 	}
 	made, err := p.ListAll(client.Filter{Topic: "tick.books"})
@@ -147,7 +149,8 @@ func fireASchedule(tr *trial) {
 		due := s.NextAt.Add(time.Duration(len(runs)-1-i) * time.Second)
 		late := created[run.CallbackID].Sub(due)
 		if !run.DueAt.Equal(due) || run.Trigger != "schedule" || late < 0 {
-			tr.Fatalf("a run was due at %s by %s, its callback made %s later; want %s, each second once", run.DueAt,
+			tr.Fatalf("a run was due at %s by %s, its callback made %s later; want %s, each second once",
+				run.DueAt,
 				run.Trigger, late, due)
 		}
 		making = append(making, late)
@@ -158,7 +161,8 @@ func fireASchedule(tr *trial) {
 	}
 	tr.Accounted(judge.Bounds{SharedRefs: true})
 	starting := tr.lateness(ref)
-	tr.Remark("%d due times, one dispatcher killed: made after %s (the goal is 100 ms); attempted after %s; %s",
+	tr.Remark("%d due times, one dispatcher killed: made after %s (the goal is 100 ms); attempted after "+
+		"%s; %s",
 		len(runs), judge.QuantilesOf(making), judge.QuantilesOf(starting), &tr.Claims)
 	limit := time.Second + commits*stall
 	if p99 := judge.Quantile(making, 0.99); p99 > limit {
@@ -166,7 +170,8 @@ func fireASchedule(tr *trial) {
 	}
 	// Only what the dead one had claimed waits until its lease has run out.
 	if p75 := judge.Quantile(starting, 0.75); p75 > limit {
-		tr.Errorf("callbacks are attempted %s after their due times at p75, at most %s is allowed", p75, limit)
+		tr.Errorf("callbacks are attempted %s after their due times at p75, at most %s is allowed", p75,
+			limit)
 	}
 }
 
@@ -226,7 +231,8 @@ func (l *redriven) run() {
 	}
 	l.Eventually(redrivePatience, "the redrive goes on", func() error {
 		before := l.job.Done
-		if l.look(other); l.job.Done == before && l.job.State == "running" {
+		l.look(other)
+		if l.job.Done == before && l.job.State == "running" {
 			return fmt.Errorf("%d are done, as they were", l.job.Done)
 		}
 		return nil
@@ -236,7 +242,8 @@ func (l *redriven) run() {
 	during = append(during, l.beside("second", other, func() bool { return l.job.State != "running" })...)
 	stall := stalled()
 
-	if l.job.State != "done" || l.job.Matched != int64(l.n) || l.job.Done != int64(l.n) || l.job.Failed != 0 ||
+	if l.job.State != "done" || l.job.Matched != int64(l.n) || l.job.Done != int64(l.n) ||
+		l.job.Failed != 0 ||
 		l.job.FinishedAt.IsZero() {
 		l.Errorf("the redrive ended as %+v; want all %d done", l.job, l.n)
 	}
@@ -253,13 +260,16 @@ func (l *redriven) run() {
 	late := judge.QuantilesOf(during)
 	l.Remark("others were late: before: %s; during the redrive: %s (of %d); the disk stalled for %s at most",
 		before, late, len(during), stall)
-	limit := func(calm judge.Quantiles) time.Duration { return liveNoise*calm.P99 + liveSlack + commits*stall }
+	limit := func(calm judge.Quantiles) time.Duration {
+		return liveNoise*calm.P99 + liveSlack + commits*stall
+	}
 	if late.P99 > limit(before) {
 		// The machine may have become another one meanwhile: then it still is, with nothing redriven.
 		after := l.calm("after")
 		l.Remark("after the redrive: %s", after)
 		if late.P99 > limit(after) {
-			l.Errorf("p99 of the others is %s during the redrive, over %s", late.P99, max(limit(before), limit(after)))
+			l.Errorf("p99 of the others is %s during the redrive, over %s", late.P99,
+				max(limit(before), limit(after)))
 		}
 	}
 }
@@ -333,8 +343,8 @@ func (l *redriven) beside(name string, c *harness.Client, far func() bool) (late
 	return late
 }
 
-// onceMore judges what the redrive did to each callback: it was revived once, and attempted once more. What the kill
-// found in flight may have been sent twice, and nothing else.
+// onceMore judges what the redrive did to each callback: it was revived once, and attempted once more. What
+// the kill found in flight may have been sent twice, and nothing else.
 func (l *redriven) onceMore() judge.Verdict {
 	v := l.Accounted(judge.Bounds{})
 	const dead = `SELECT count(*) FROM callbacks JOIN requests USING (project, id) WHERE ref LIKE 'dead-%'`
@@ -349,9 +359,11 @@ func (l *redriven) onceMore() judge.Verdict {
 			continue
 		}
 		var detail struct{ Redrive string }
-		if err := json.Unmarshal(e.Detail, &detail); err != nil || detail.Redrive != l.job.ID || e.Reason == "" ||
+		if err := json.Unmarshal(e.Detail, &detail); err != nil || detail.Redrive != l.job.ID ||
+			e.Reason == "" ||
 			revived[e.Object] {
-			l.Fatalf("%s is in the audit with %s, %q, %v; twice: %t", e.Object, e.Detail, e.Reason, err, revived[e.Object])
+			l.Fatalf("%s is in the audit with %s, %q, %v; twice: %t", e.Object, e.Detail, e.Reason, err,
+				revived[e.Object])
 		}
 		revived[e.Object] = true
 	}
@@ -397,8 +409,9 @@ func runFault(t *testing.T, f *fault) {
 					t.Errorf("%s came to no verdict", f.id)
 					outcome = &harness.TrialResult{Accepted: tr.Count()}
 				}
-				found := line{id: f.id, title: f.title, on: []string{c.String()}, runs: 1, TrialResult: *outcome,
-					took: time.Since(began)}
+				found := line{id: f.id, title: f.title, on: []string{c.String()}, runs: 1,
+					TrialResult: *outcome,
+					took:        time.Since(began)}
 				if t.Failed() {
 					found.failed = 1
 				}

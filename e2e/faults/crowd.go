@@ -107,7 +107,8 @@ func (tr *trial) rested(p *harness.Process, byLane map[string]*member) error {
 		return err
 	}
 	for _, l := range lanes {
-		if m := byLane[l.Lane.Lane]; m != nil && m.rests.IsZero() && l.Breaker != nil && l.Breaker.State == "open" &&
+		if m := byLane[l.Lane.Lane]; m != nil && m.rests.IsZero() && l.Breaker != nil &&
+			l.Breaker.State == "open" &&
 			l.InFlight != nil && *l.InFlight == 0 {
 			m.rests = time.Now()
 		}
@@ -147,7 +148,8 @@ func (tr *trial) judgeCrowd(members []*member, back time.Time) {
 	// Lanes that have never answered share three quarters of the slots.
 	slots := (crowdWorkers - crowdWorkers/4) * processes
 	if n := atOnce(arrivals[:down]); n > slots {
-		complain("%d attempts at once of endpoints that never answered; there are %d slots for them", n, slots)
+		complain("%d attempts at once of endpoints that never answered; there are %d slots for them", n,
+			slots)
 	}
 	if n := atOnce(arrivals); n > crowdWorkers*processes {
 		complain("%d attempts at once, with %d slots", n, crowdWorkers*processes)
@@ -195,7 +197,8 @@ func (m *member) judge(back time.Time) (first time.Time, err error) {
 		}
 		// One probe; after its answer one at a time, and twice as many after each answer more.
 		if most := 1 << max(0, min(answers, 6)-1); i >= down && present > most {
-			return first, fmt.Errorf("%d attempts at once after %d answers, %d are allowed", present, answers, most)
+			return first, fmt.Errorf("%d attempts at once after %d answers, %d are allowed", present, answers,
+				most)
 		}
 	}
 	return m.arrivals[down].At, nil

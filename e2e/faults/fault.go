@@ -123,7 +123,8 @@ func (t *table) print() error {
 
 const reportHead = `# The fault matrix, as measured
 
-Written by ` + "`make test-full`" + `. What each guarantee means is in [guarantees.md](../guide/guarantees.md).
+Written by ` + "`make test-full`" +
+	`. What each guarantee means is in [guarantees.md](../guide/guarantees.md).
 
 - Lost is zero everywhere, or the run fails.
 - A duplicate is a send that no charged attempt accounts for. Its bound is what the fault may cost.

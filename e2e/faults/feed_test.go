@@ -64,7 +64,8 @@ func (f *feedReader) step() {
 	for i := range min(len(page), len(f.held)) {
 		f.again++
 		if !same(page[i], f.held[i]) {
-			f.Errorf("after the cursor %s the reader saw first %+v and then %+v", f.cursor, f.held[i], page[i])
+			f.Errorf("after the cursor %s the reader saw first %+v and then %+v", f.cursor, f.held[i],
+				page[i])
 		}
 	}
 	if len(page) == 0 && next != f.cursor && f.cursor != "" {
@@ -164,7 +165,8 @@ func readWhileKilled(tr *trial) {
 		tr.Backend.Name, len(all), want, feedKills, f.killed, f.again, f.refused)
 	f.compare(p, all, ends)
 	if f.killed < 20 || f.again < 20 || want < feedRate*int(feedSpan.Seconds())/2 {
-		tr.Errorf("%d outcomes, a reader killed %d times and %d outcomes that came again are too few to show "+
+		tr.Errorf("%d outcomes, a reader killed %d times and %d outcomes that came again are too few to "+
+			"show "+
 			"anything", want, f.killed, f.again)
 	}
 }
@@ -173,9 +175,11 @@ func readWhileKilled(tr *trial) {
 func (tr *trial) redriveAll(p *harness.Process, action, topic string) {
 	tr.Helper()
 	var r client.Redrive
-	p.Post("/v1/redrives", harness.Submission{"action": action, "filter": harness.Submission{"topic": topic}}, &r)
+	p.Post("/v1/redrives", harness.Submission{"action": action, "filter": harness.Submission{"topic": topic}},
+		&r)
 	tr.Eventually(time.Minute, "the redrive is done", func() (err error) {
-		if r, err = p.Redrive(tr.Context(), r.ID); err == nil && r.State != "done" {
+		r, err = p.Redrive(tr.Context(), r.ID)
+		if err == nil && r.State != "done" {
 			err = fmt.Errorf("it is %s, %d of %d", r.State, r.Done, r.Matched)
 		}
 		return err
@@ -190,9 +194,12 @@ func (tr *trial) redriveAll(p *harness.Process, action, topic string) {
 func (f *feedReader) readAll(c *harness.Client) {
 	deadline := time.Now().Add(time.Minute)
 	for silent := time.Now(); time.Since(silent) < feedQuiet; {
-		if before := f.cursor; time.Now().After(deadline) {
+		before := f.cursor
+		if time.Now().After(deadline) {
 			f.Fatalf("the feed has not ended after %d outcomes", len(f.kept))
-		} else if f.step(); f.cursor != before || len(f.held) > 0 {
+		}
+		f.step()
+		if f.cursor != before || len(f.held) > 0 {
 			silent = time.Now()
 		}
 	}
@@ -221,14 +228,16 @@ func (f *feedReader) compare(c *harness.Process, all []client.Callback, ends map
 	for _, cb := range all {
 		o := last[cb.ID]
 		if times[cb.ID] != ends[cb.ID] {
-			complain("%s (%s), which is %s, has ended %d times, and the reader saw that %d times", cb.ID, cb.Ref,
+			complain("%s (%s), which is %s, has ended %d times, and the reader saw that %d times", cb.ID,
+				cb.Ref,
 				cb.State, ends[cb.ID], times[cb.ID])
 			continue
 		}
 		if o.State != cb.State || o.Reason != cb.Reason || o.Ref != cb.Ref || o.Topic != cb.Topic ||
 			o.AttemptCount != cb.AttemptCount ||
 			cb.FinishedAt.IsZero() || !o.At.Equal(cb.FinishedAt) {
-			complain("the reader saw %v last of %s (%s), which is %s %s at %v after %d", o, cb.ID, cb.Ref, cb.State,
+			complain("the reader saw %v last of %s (%s), which is %s %s at %v after %d", o, cb.ID, cb.Ref,
+				cb.State,
 				cb.Reason, cb.FinishedAt, cb.AttemptCount)
 		}
 	}
@@ -242,13 +251,16 @@ func (f *feedReader) compare(c *harness.Process, all []client.Callback, ends map
 		again, cursor = append(again, page.Data...), page.NextCursor
 	}
 	if !slices.EqualFunc(again, f.kept, same) {
-		f.Errorf("the feed of %d outcomes is another one, or in another order, than the %d that were read as "+
-			"they came", len(again), len(f.kept))
+		f.Errorf(
+			"the feed of %d outcomes is another one, or in another order, than the %d that were read as "+
+				"they came", len(again), len(f.kept))
 	}
-	compared, err := c.Compare(f.Context(), client.ReferenceList{From: time.Now().Add(-24 * time.Hour), Refs: refs})
+	compared, err := c.Compare(f.Context(), client.ReferenceList{From: time.Now().Add(-24 * time.Hour),
+		Refs: refs})
 	f.Check(err)
 	if compared.Matched != len(all) || len(compared.Missing) > 0 || len(compared.Extra) > 0 {
-		f.Errorf("of %d callbacks the books match %d, miss %d and have %d besides", len(all), compared.Matched,
+		f.Errorf("of %d callbacks the books match %d, miss %d and have %d besides", len(all),
+			compared.Matched,
 			len(compared.Missing), len(compared.Extra))
 	}
 }

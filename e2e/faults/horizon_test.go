@@ -78,7 +78,8 @@ func greatBacklog(tr *trial) {
 	})
 	// Counters, lanes and watermarks may change; nothing is there for a callback.
 	if after := tr.members(); after > before+16 {
-		tr.Errorf("%d callbacks beyond the horizon let the index grow from %d members to %d", many, before, after)
+		tr.Errorf("%d callbacks beyond the horizon let the index grow from %d members to %d", many, before,
+			after)
 	}
 	if held, err := tr.filled(); err != nil || held != 0 {
 		tr.Errorf("the index holds %d, %v", held, err)
@@ -181,7 +182,8 @@ func loaderKilled(tr *trial) {
 		tr.agree(second, -1)
 	}
 	v := tr.Conclude(6*time.Minute, 0)
-	tr.Remark("%d callbacks; the next loader had loaded %s after the first one's death; late by %s", v.Accepted,
+	tr.Remark("%d callbacks; the next loader had loaded %s after the first one's death; late by %s",
+		v.Accepted,
 		took, v.Lateness)
 }
 
@@ -210,5 +212,6 @@ func horizonOnACluster(tr *trial) {
 		tr.agree(p, -1)
 	}
 	v := tr.End(6*time.Minute, judge.Bounds{})
-	tr.Remark("%d callbacks in %d shards, two masters killed: late by %s", v.Accepted, clusterShards, v.Lateness)
+	tr.Remark("%d callbacks in %d shards, two masters killed: late by %s", v.Accepted, clusterShards,
+		v.Lateness)
 }

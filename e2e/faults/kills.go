@@ -143,7 +143,8 @@ func (b *bulk) ask(c *harness.Client, batch int) error {
 	return err
 }
 
-// ofMerchants has a callback be of one of so many merchants, and a lock be that of an order with a few others.
+// ofMerchants has a callback be of one of so many merchants, and a lock be that of an order with a few
+// others.
 func ofMerchants(s harness.Submission, i, merchants, each int) harness.Submission {
 	s["lane"] = fmt.Sprint("merchant-", i%merchants)
 	if s["lock_key"] != nil {
@@ -199,8 +200,8 @@ func randomKills(tr *trial) {
 	}
 	tr.idle()
 	rate := sized(150, 300, 500)
-	// As of many merchants: what a dead process has in flight counts against its lanes until its leases run out. Five
-	// callbacks have one order.
+	// As of many merchants: what a dead process has in flight counts against its lanes until its leases run
+	// out. Five callbacks have one order.
 	ld := tr.Load(rate, func(i int) harness.Submission { return ofMerchants(tr.Mixed(i), i, 60, 40) })
 	ctx, cancel := context.WithTimeout(context.Background(), span)
 	defer cancel()
@@ -345,7 +346,8 @@ func poisoned(tr *trial) {
 			break
 		}
 		if time.Now().After(deadline) {
-			tr.Errorf("after %d crashes %d callbacks are open, %d not accepted: %v", crashes, open, len(left), err)
+			tr.Errorf("after %d crashes %d callbacks are open, %d not accepted: %v", crashes, open, len(left),
+				err)
 			break
 		}
 		harness.Pause()
@@ -356,7 +358,8 @@ func poisoned(tr *trial) {
 		crashes != poisonCrashes {
 		tr.Errorf("it is not dead of poison, or not after %d crashes but after %d", poisonCrashes, crashes)
 	}
-	tr.Remark("dead after %d crashes; the %d others succeeded with %d duplicates", crashes, v.Accepted-1, v.Duplicates)
+	tr.Remark("dead after %d crashes; the %d others succeeded with %d duplicates", crashes, v.Accepted-1,
+		v.Duplicates)
 }
 
 // deadAre expects callbacks of one kind to die, and all others to succeed.

@@ -103,7 +103,8 @@ func lockHolderKilled(tr *trial) {
 	first, last := tr.firstAndLast(at)
 	// The first is due again by the holder's own lease or by a waiter's timer. Each wakes the next.
 	if limit := lockTTL + 15*time.Second; first == 0 || first > limit || last > limit+30*time.Second {
-		tr.Errorf("the waiters were sent %s to %s after the holder's death, want %s at most", first, last, limit)
+		tr.Errorf("the waiters were sent %s to %s after the holder's death, want %s at most", first, last,
+			limit)
 	}
 	tr.Remark("%d waiters were sent %s to %s after the death of the holder", waiters,
 		first, last)

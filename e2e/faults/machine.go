@@ -49,10 +49,12 @@ func (tr *trial) uncharged(prefix string) {
 	tr.Helper()
 	c := tr.chargesOf(prefix)
 	if c.callbacks == 0 || c.diverted == 0 {
-		tr.Errorf("%d callbacks %s…, %d of them diverted: the fault hit none", c.callbacks, prefix, c.diverted)
+		tr.Errorf("%d callbacks %s…, %d of them diverted: the fault hit none", c.callbacks, prefix,
+			c.diverted)
 	}
 	if c.charged != c.callbacks || c.failed > 0 {
-		tr.Errorf("%d callbacks %s… were charged %d attempts, want one for each; %d failed", c.callbacks, prefix,
+		tr.Errorf("%d callbacks %s… were charged %d attempts, want one for each; %d failed", c.callbacks,
+			prefix,
 			c.charged, c.failed)
 	}
 	tr.Remark("callbacks %s…: %+v", prefix, c)
@@ -185,7 +187,8 @@ func startNameServer(tr *trial) *nameServer {
 		// No address is used twice: one that is closed at the moment may be a trial's all the same.
 		s.address = net.IPv4(127, 53, 53, byte(1+nameServers.Add(1)%250)).String()
 		var err error
-		if conn, err = net.ListenPacket("udp4", net.JoinHostPort(s.address, "53")); err != nil &&
+		conn, err = net.ListenPacket("udp4", net.JoinHostPort(s.address, "53"))
+		if err != nil &&
 			os.IsPermission(err) {
 			tr.Fatalf("this test answers names on port 53 and mounts a resolv.conf: run it as root: %v", err)
 		}

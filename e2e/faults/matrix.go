@@ -55,8 +55,9 @@ func matrix() []fault {
 		return fault{id, title, on, killed(slowly20, death{failpoint: failpoint}), quick}
 	}
 	return []fault{
-		// Kill -9 between any two steps of the life of a callback: at the named failpoint of a test build, at the
-		// pass that lets some work come to its end first, so that the crash finds callbacks in every state.
+		// Kill -9 between any two steps of the life of a callback: at the named failpoint of a test build, at
+		// the pass that lets some work come to its end first, so that the crash finds callbacks in every
+		// state.
 		at("F1", "killed before an accept commits", "before_accept_commit:4", both),
 		at("F2", "killed between commit and index", "after_accept_commit:4", harness.AllFour),
 		at("F3", "killed between index and answer", "after_enqueue:4", both),
@@ -64,7 +65,8 @@ func matrix() []fault {
 		at("F4", "killed after a lock", "after_lock:3", both),
 		at("F4", "killed after a stamp", "after_stamp:3", both),
 		at("F4", "killed before the send", "before_send:6", both),
-		{"F5", "killed while the receiver works", both, killed(longAtFirst, death{waits: busyWithTen}), quick},
+		{"F5", "killed while the receiver works", both, killed(longAtFirst, death{waits: busyWithTen}),
+			quick},
 		at("F6", "killed after the answer", "after_send:6", both),
 		at("F6", "killed before a result commits", "before_result_commit:3", both),
 		at("F7", "killed between result and index", "after_result_commit:3", harness.AllFour),
@@ -79,8 +81,8 @@ func matrix() []fault {
 		{"F14", "killed before its drain has ended", both, killedInDrain, quick},
 		{"F16", "attempt that kills its process", both, poisoned, quick},
 
-		// A process is stopped for longer than its leases, the holder of a lock key is taken away, and attempts are
-		// longer than a lease. The first one has the usual times, and shows them.
+		// A process is stopped for longer than its leases, the holder of a lock key is taken away, and
+		// attempts are longer than a lease. The first one has the usual times, and shows them.
 		{"F12", "stopped in a transaction for longer than its lease", onlyPostgresRedis, stoppedPastLease, 0},
 		{"F32", "holder of a lock killed", both, lockHolderKilled, quick},
 		{"F33", "attempts longer than a lease", both, longerThanALease, quick},
@@ -88,8 +90,8 @@ func matrix() []fault {
 		// Retention, as short as it can be set, runs beside the load, each five seconds.
 		{"F50", "payloads and callbacks purged under load", both, purged, 0},
 
-		// What can happen to Redis and to the way to it. While any of them lasts, accepting goes on, the program
-		// says ready and degraded, and is not restarted.
+		// What can happen to Redis and to the way to it. While any of them lasts, accepting goes on, the
+		// program says ready and degraded, and is not restarted.
 		{"F19", "redis restarted empty", bothWithRedis, lostTwice(func(tr *trial) {
 			tr.Backend.Server.Kill()
 			tr.awaitMore(outageRate) // while it is away
@@ -150,14 +152,16 @@ func matrix() []fault {
 		{"F30", "redis loading its log", onlySQLiteRedis, loading().run, 0},
 		{"F31", "subscriptions killed", onlyPostgresRedis, subscriptionsKilled, 0},
 
-		// What happens to a Cluster of three masters with a replica each while it carries the index. Slots without
-		// an owner do not stop the others where a master is away for long.
-		{"F23", "cluster master killed", onlyPostgresRedis, onCluster(15*time.Second, masterKilled, partly), 0},
+		// What happens to a Cluster of three masters with a replica each while it carries the index. Slots
+		// without an owner do not stop the others where a master is away for long.
+		{"F23", "cluster master killed", onlyPostgresRedis, onCluster(15*time.Second, masterKilled, partly),
+			0},
 		{"F23", "cluster master restarted empty", onlyPostgresRedis, onCluster(0, masterEmptied, ""), 0},
 		{"F23", "cluster failover by hand", onlyPostgresRedis, onCluster(0, failedOver, ""), 0},
 		{"F23", "cluster slots moved", onlyPostgresRedis, onCluster(5*time.Second, slotsMoved, ""), 0},
-		// The index goes back in time: a replica that lacks the last seconds becomes the master, or a server comes
-		// back with an older copy of its data. The generation is the right one then, so nothing is rebuilt.
+		// The index goes back in time: a replica that lacks the last seconds becomes the master, or a server
+		// comes back with an older copy of its data. The generation is the right one then, so nothing is
+		// rebuilt.
 		{"F22", "sentinel failover that loses writes", onlyPostgresRedis, sentinelFailover, quick},
 		{"F22", "index rolled back to an older copy", bothWithRedis, rolledBack, quick},
 
@@ -174,20 +178,20 @@ func matrix() []fault {
 		{"F39", "SQLite's disk full", onlySQLite, sqliteDiskFull, apart},
 		{"F55", "log of SQLite cut off", onlySQLite, logCutOff, 0},
 
-		// Troubles of the dispatcher's own machine, which no receiver is to blame for: no tier is charged for them.
-		// And receivers that try to take its memory.
+		// Troubles of the dispatcher's own machine, which no receiver is to blame for: no tier is charged for
+		// them. And receivers that try to take its memory.
 		{"F17", "answers without an end", onlySQLite, flooded, 0},
 		{"F18", "no file descriptors left", onlySQLite, noDescriptors, 0},
 		{"F45", "no name server answers", onlySQLite, noNames, 0},
 
-		// Two binaries run side by side: the one of this checkout, and one that has a migration more, which exists
-		// in the tests alone and is overlaid on the build.
+		// Two binaries run side by side: the one of this checkout, and one that has a migration more, which
+		// exists in the tests alone and is overlaid on the build.
 		{"F46", "rolling upgrade and back", bothWithRedis, rollingUpgrade, 0},
 		{"F47", "migration that fails half-way", both, brokenMigration, 0},
 		{"F47", "killed in a migration", onlyPostgresRedis, killedInMigration, 0},
 
-		// The index of many open callbacks is lost, whole or while it is being filled, and destinations break by
-		// the thousand. The open callbacks are seeded in SQL: see harness.Seeding.
+		// The index of many open callbacks is lost, whole or while it is being filled, and destinations break
+		// by the thousand. The open callbacks are seeded in SQL: see harness.Seeding.
 		{"F49", "started cold with many open", both, startedCold, heavy},
 		{"F49", "emptied while it is filled", onlySQLiteRedis, emptiedWhileFilled, heavy},
 		{"F49", "leader of the rebuild killed", onlyPostgresRedis, leaderKilled, heavy | quick},
@@ -195,8 +199,8 @@ func matrix() []fault {
 		{"F44", "a black hole with many due", onlyPostgresRedis, blackHoleWithManyDue, heavy},
 		{"F43", "a crowd of endpoints down and up again", both, crowdFails, heavy},
 
-		// A database is put back to an older backup, while Redis remembers what came after it. The procedure is
-		// that of docs/guide/operations.md.
+		// A database is put back to an older backup, while Redis remembers what came after it. The procedure
+		// is that of docs/guide/operations.md.
 		{"F40", "SQL restored from an older backup", onlyPostgresRedis,
 			func(tr *trial) { restoredFromBackup(tr, false) }, apart | quick},
 		{"F40", "SQL restored from before a rebuild", onlyPostgresRedis,

@@ -25,7 +25,8 @@ const (
 // at /ask/REF and at /told/REF.
 func (tr *trial) order(ref string, tiers ...string) harness.Submission {
 	return harness.Submission{
-		"ref": ref, "topic": "order.ask", "request": harness.Submission{"url": tr.Receiver.URL + "/ask/" + ref,
+		"ref": ref, "topic": "order.ask", "request": harness.Submission{"url": tr.Receiver.URL + "/ask/" +
+			ref,
 			"payload": harness.Payload(ref)},
 		"policy": harness.Tiers("1s", tiers...), "until": harness.Finals(),
 		"context": harness.Submission{"shop": 7},
@@ -65,14 +66,15 @@ func (u *upstream) saidSuccess() time.Time {
 // fiveTiers lead to five requests and no more.
 var fiveTiers = []string{"100ms", "150ms", "200ms", "100ms"}
 
-// judgePoll holds the poll of an order against what its one result says. What was asked and told how often is the
-// verdict's.
+// judgePoll holds the poll of an order against what its one result says. What was asked and told how often is
+// the verdict's.
 func (tr *trial) judgePoll(c *harness.Client, up *upstream, ref, id string) {
 	p, err := c.Poll(tr.Context(), id)
 	tr.Check(err)
 	if p.State != client.Succeeded || p.Reason != client.ReasonSuccess || p.Poll.Outcome != "success" ||
 		p.AttemptCount > 5 || tr.Receiver.Times(id) < 5 {
-		tr.Errorf("%s is %s, %s, with the outcome %q after %d attempts; it was asked about %d times", ref, p.State,
+		tr.Errorf("%s is %s, %s, with the outcome %q after %d attempts; it was asked about %d times", ref,
+			p.State,
 			p.Reason, p.Poll.Outcome, p.AttemptCount, tr.Receiver.Times(id))
 	}
 	all, err := c.ListAll(client.Filter{})
@@ -83,14 +85,16 @@ func (tr *trial) judgePoll(c *harness.Client, up *upstream, ref, id string) {
 	}
 	// Milliseconds are cut off.
 	if said := up.saidSuccess(); said.IsZero() || result.CreatedAt.Before(said.Add(-2*time.Millisecond)) {
-		tr.Errorf("the result of %s was made at %s, and its upstream said SUCCESS at %s", ref, result.CreatedAt,
+		tr.Errorf("the result of %s was made at %s, and its upstream said SUCCESS at %s", ref,
+			result.CreatedAt,
 			said)
 	}
 	payload, err := c.Payload(tr.Context(), result.ID)
 	tr.Check(err)
 	var told client.PollResult
 	if err := json.Unmarshal(payload.Body, &told); err != nil || told.PollID != id || told.Ref != ref ||
-		told.Outcome != "success" || told.Reason != "success" || told.Polls != p.AttemptCount || told.Last == nil ||
+		told.Outcome != "success" || told.Reason != "success" || told.Polls != p.AttemptCount ||
+		told.Last == nil ||
 		told.Last.StatusCode != 200 || told.Last.Body != succeeded || string(told.Context) != `{"shop":7}` {
 		tr.Errorf("the result of %s says %s, %v", ref, payload.Body, err)
 	}
@@ -116,7 +120,8 @@ func (k pollKill) ref() string { return fmt.Sprintf("%s-%d", k.failpoint, k.requ
 // pollKills are each step of each request, or in the small size of the last one and of the result.
 func pollKills() (kills []pollKill) {
 	for _, failpoint := range acceptSteps {
-		kills = append(kills, pollKill{failpoint, 1}) // it is accepted once; its result is accepted with its end
+		// it is accepted once; its result is accepted with its end
+		kills = append(kills, pollKill{failpoint, 1})
 	}
 	for _, failpoint := range slices.Concat(askSteps, askedSteps) {
 		for request := sized(5, 1, 1); request <= 6; request++ {
@@ -142,7 +147,8 @@ func TestAPollKilledAtEveryStep(t *testing.T) {
 				v.trial = newTrial(t, "poll killed at "+k.ref())
 				v.Times = harness.QuickTimes
 				v.Receiver.Answer(v.up.answer)
-				b := harness.Backend{Name: c.String(), DataDir: t.TempDir(), Redis: shared.Redis, Server: shared.Server,
+				b := harness.Backend{Name: c.String(), DataDir: t.TempDir(), Redis: shared.Redis,
+					Server: shared.Server,
 					Prefix: fmt.Sprint("e2e", i)}
 				if c.Postgres {
 					b.Postgres = testserver.SharedPostgres(t).Database(t)
@@ -169,9 +175,11 @@ func TestAPollKilledAtEveryStep(t *testing.T) {
 			for _, v := range victims {
 				hits, asked = hits+v.Claims.Len(), asked+v.Receiver.Count()
 			}
-			t.Logf("%s: %d polls killed at %d steps, %d of them found claimed by the kill; %d requests in all, %d "+
+			t.Logf("%s: %d polls killed at %d steps, %d of them found claimed by the kill; %d requests in "+
+				"all, %d "+
 				"more than without a fault; %s",
-				c, len(victims), len(acceptSteps)+len(askSteps)+len(askedSteps), hits, asked, asked-6*len(victims),
+				c, len(victims), len(acceptSteps)+len(askSteps)+len(askedSteps), hits, asked,
+				asked-6*len(victims),
 				time.Since(began).Round(10*time.Millisecond))
 		})
 	}
@@ -188,7 +196,8 @@ type pollVictim struct {
 // as has the trial go on under another test. What it had open beside the program is closed with the test
 // before.
 func (v *pollVictim) as(t *testing.T) *pollVictim {
-	v.trial = &trial{Trial: &harness.Trial{T: t, Title: v.Title, Backend: v.Backend, Receiver: v.Receiver, Args: v.Args,
+	v.trial = &trial{Trial: &harness.Trial{T: t, Title: v.Title, Backend: v.Backend, Receiver: v.Receiver,
+		Args:  v.Args,
 		Times: v.Times, Accepted: v.Accepted, Claims: v.Claims}}
 	return v
 }
@@ -211,7 +220,8 @@ func (v *pollVictim) die() {
 	v.Backend.KeepApart("another test goes on with it")
 	p := v.ServeUntil(failpoint)
 	if err := v.ask(p); err != nil {
-		v.Logf("it was handed over and not answered: %v", err) // its first request may be as quick as the answer
+		// its first request may be as quick as the answer
+		v.Logf("it was handed over and not answered: %v", err)
 	}
 	v.Die(p, time.Minute, 0)
 
@@ -227,7 +237,8 @@ func (v *pollVictim) die() {
 	said := !v.up.saidSuccess().IsZero()
 	if polls > 1 || results != ended || results > 0 && !said ||
 		said != (v.request == 6 || v.request == 5 && slices.Contains(askedSteps, v.failpoint)) {
-		v.Errorf("killed at %s: %d polls, %s, with %d results; the upstream has said SUCCESS: %t", failpoint, polls,
+		v.Errorf("killed at %s: %d polls, %s, with %d results; the upstream has said SUCCESS: %t", failpoint,
+			polls,
 			state, results, said)
 	}
 	if uncommitted := v.failpoint == acceptSteps[0]; slices.Contains(acceptSteps, v.failpoint) &&
@@ -263,14 +274,17 @@ func TestOpenPollsCostNoMoreThanScheduledCallbacks(t *testing.T) {
 		return float64(heapOfOpen(t, n, shape)-empty) / float64(n)
 	}
 	callback := each(func(tr *trial, i int) harness.Submission { return tr.Numbered("order-20261122")(i) })
-	poll := each(func(tr *trial, i int) harness.Submission { return tr.order(fmt.Sprint("order-20261122-", i)) })
+	poll := each(func(tr *trial, i int) harness.Submission {
+		return tr.order(fmt.Sprint("order-20261122-", i))
+	})
 	t.Logf("%d open: %.0f bytes of the heap for each callback, %.0f for each poll", n, callback, poll)
 	if poll > callback*costLimit {
 		t.Errorf("an open poll takes %.2f times the heap of a callback, over %.2f", poll/callback, costLimit)
 	}
 }
 
-// heapOfOpen is how many bytes of its heap a dispatcher uses after a restart with n of a shape open in its index.
+// heapOfOpen is how many bytes of its heap a dispatcher uses after a restart with n of a shape open in its
+// index.
 func heapOfOpen(t *testing.T, n int, shape func(*trial, int) harness.Submission) int {
 	t.Helper()
 	tr := newTrial(t, "open polls")

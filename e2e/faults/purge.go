@@ -22,7 +22,8 @@ func purged(tr *trial) {
 		s["policy"] = harness.Tiers("2s", "65s", "1s")
 		return s
 	})
-	// The tier of every tenth ends after many purges. Ends are looked for more often than retention lets one go.
+	// The tier of every tenth ends after many purges. Ends are looked for more often than retention lets one
+	// go.
 	loaded, deadline := time.Now().Add(25*time.Second), time.Now().Add(4*time.Minute)
 	succeeded := map[string]bool{}
 	for finished := false; ; {
@@ -34,7 +35,8 @@ func purged(tr *trial) {
 		if err != nil || time.Now().After(deadline) {
 			tr.Fatalf("%d callbacks are open: %v", open, err)
 		}
-		for _, id := range tr.texts(`SELECT id FROM callbacks WHERE finished_at > 0 AND state = 'succeeded'`) {
+		for _, id := range tr.texts(
+			`SELECT id FROM callbacks WHERE finished_at > 0 AND state = 'succeeded'`) {
 			succeeded["cb_"+id] = true
 		}
 		if finished && open == 0 {

@@ -58,7 +58,8 @@ func (s *fate) canceled(given client.CancelResult, said spoken) (outcome, wrong 
 	}
 	switch given.Result {
 	case "canceled":
-		if outcome = canceledUnsent; made > 0 {
+		outcome = canceledUnsent
+		if made > 0 {
 			outcome = canceledBetween
 		}
 		switch {
@@ -71,7 +72,8 @@ func (s *fate) canceled(given client.CancelResult, said spoken) (outcome, wrong 
 			wrong = "it arrived after it was canceled"
 		}
 	case "too_late":
-		if outcome = tooLateFailed; s.State == "succeeded" {
+		outcome = tooLateFailed
+		if s.State == "succeeded" {
 			outcome = tooLateSucceeded
 		}
 		switch {
@@ -178,7 +180,8 @@ func (s *fate) superseded(newer spoken) (outcome, wrong string) {
 	}
 	for _, at := range s.attempts {
 		if at.DueAt.After(newer.ended.Add(raceLead)) {
-			return "", fmt.Sprintf("attempt %d of an older one was due %s after the newer was accepted", at.Number,
+			return "", fmt.Sprintf("attempt %d of an older one was due %s after the newer was accepted",
+				at.Number,
 				at.DueAt.Sub(newer.ended))
 		}
 	}
@@ -233,7 +236,8 @@ func (a *arena) mended(c *contest) string {
 	if c.n/8%2 == 1 {
 		to = a.far.URL
 	}
-	return to + strings.Replace(strings.TrimPrefix(a.base(c)["url"].(string), a.near.URL), "/old/", "/new/", 1)
+	return to + strings.Replace(strings.TrimPrefix(a.base(c)["url"].(string), a.near.URL), "/old/", "/new/",
+		1)
 }
 
 // changed names the outcome of a change, of which it holds against what happened all that does not depend on
@@ -255,7 +259,8 @@ func (a *arena) changed(c *contest) (k int, outcome, wrong string) {
 	k = given.AttemptCount
 	switch {
 	case given.State == "dead" && (s.State != "dead" || len(s.arrivals) != k):
-		return k, changedDead, fmt.Sprintf("dead after %d attempts, it is %s and arrived %d times", k, s.State,
+		return k, changedDead, fmt.Sprintf("dead after %d attempts, it is %s and arrived %d times", k,
+			s.State,
 			len(s.arrivals))
 	case given.State == "dead":
 		return k, changedDead, ""
@@ -284,7 +289,8 @@ func judgeMend(a *arena, c *contest) (string, string) {
 			header, url = "new", a.mended(c)
 		}
 		if got := r.Header.Get("X-Mend"); got != header || r.url != url {
-			return outcome, fmt.Sprintf("attempt %d went to %s with %q; want %s with %q", i+1, r.url, got, url, header)
+			return outcome, fmt.Sprintf("attempt %d went to %s with %q; want %s with %q", i+1, r.url, got,
+				url, header)
 		}
 		if isNew && r.At.Before(c.said[0].began) {
 			return outcome, "it went to the new address before that was asked for"
@@ -333,7 +339,9 @@ func judgeMove(a *arena, c *contest) (string, string) {
 	due := c.due
 	for i, at := range s.attempts {
 		if i == k {
-			if due = reading[client.Callback](a, c.said[0].Body).DueAt; due.Before(c.said[0].began.Add(raceDelay-time.Millisecond)) ||
+			due = reading[client.Callback](a,
+				c.said[0].Body).DueAt
+			if due.Before(c.said[0].began.Add(raceDelay-time.Millisecond)) ||
 				due.After(c.said[0].ended.Add(raceDelay+time.Millisecond)) {
 				return outcome, fmt.Sprintf("put off by %s until %s", raceDelay, due)
 			}

@@ -29,14 +29,16 @@ var resolveKind = contestKind{
 		}
 		return harness.Submission{
 			"ref": c.ref, "request": harness.Submission{"url": a.near.URL + where}, "until": harness.Finals(),
-			"policy":    harness.Tiers("10s", raceTier.String(), "1s"),
-			"on_result": harness.Submission{"url": a.far.URL + "/told", "policy": harness.Tiers("1s", "200ms", "1s")},
+			"policy": harness.Tiers("10s", raceTier.String(), "1s"),
+			"on_result": harness.Submission{"url": a.far.URL + "/told",
+				"policy": harness.Tiers("1s", "200ms", "1s")},
 		}
 	},
 	calls: func(_ *arena, c *contest) (calls []call) {
 		for i := range 1 + (c.n%8)/6 { // every fourth twice; its data says which call it is
-			calls = append(calls, call{http.MethodPost, "/v1/polls/" + c.ids[0] + "/resolve", harness.Submission{
-				"data": harness.Submission{"call": i}, "reason": "the notification came"}})
+			calls = append(calls, call{http.MethodPost, "/v1/polls/" + c.ids[0] + "/resolve",
+				harness.Submission{
+					"data": harness.Submission{"call": i}, "reason": "the notification came"}})
 		}
 		return calls
 	},
@@ -56,7 +58,8 @@ func judgeResolve(a *arena, c *contest) (outcome, wrong string) {
 		given := reading[client.ResolveResult](a, s.Body)
 		switch is := &given.Callback; {
 		case is.ID != p.ID || is.State != p.State || is.Reason != p.Reason:
-			return outcome, fmt.Sprintf("said to be %s %s; %s is %s %s", is.State, is.Reason, p.ID, p.State, p.Reason)
+			return outcome, fmt.Sprintf("said to be %s %s; %s is %s %s", is.State, is.Reason, p.ID, p.State,
+				p.Reason)
 		case given.Result == "resolved" && winner != nil:
 			return outcome, "two calls have resolved it"
 		case given.Result == "resolved":
@@ -108,7 +111,8 @@ func (s *fate) unasked(by *spoken) string {
 	}
 	for _, at := range s.attempts {
 		if at.DueAt.After(by.ended.Add(raceLead)) {
-			return fmt.Sprintf("request %d was due %s after it had been resolved", at.Number, at.DueAt.Sub(by.ended))
+			return fmt.Sprintf("request %d was due %s after it had been resolved", at.Number,
+				at.DueAt.Sub(by.ended))
 		}
 	}
 	return ""
@@ -117,19 +121,22 @@ func (s *fate) unasked(by *spoken) string {
 // told says what is wrong with the result: there is one, it arrived once, and it says how the poll ended.
 func (a *arena) told(p *client.PollCallback, results []client.Callback, want string, winner *spoken) string {
 	if p.State != "succeeded" || string(p.Reason) != want || string(p.Poll.Outcome) != want {
-		return fmt.Sprintf("it is %s %s with the outcome %s; the answers say %s", p.State, p.Reason, p.Poll.Outcome,
+		return fmt.Sprintf("it is %s %s with the outcome %s; the answers say %s", p.State, p.Reason,
+			p.Poll.Outcome,
 			want)
 	}
 	heard := a.far.Of(p.Poll.ResultCallbackID)
 	if len(results) != 1 || results[0].ID != p.Poll.ResultCallbackID || len(heard) != 1 {
-		return fmt.Sprintf("it has %d results, and the merchant heard of it %d times", len(results), len(heard))
+		return fmt.Sprintf("it has %d results, and the merchant heard of it %d times", len(results),
+			len(heard))
 	}
 	told, data := reading[client.PollResult](a, heard[0].Body), struct{ Call *int }{}
 	if len(told.Data) > 0 {
 		a.Check(json.Unmarshal(told.Data, &data))
 	}
 	switch {
-	case told.PollID != p.ID || string(told.Outcome) != want || told.Reason != want || told.Polls != p.AttemptCount:
+	case told.PollID != p.ID || string(told.Outcome) != want || told.Reason != want ||
+		told.Polls != p.AttemptCount:
 		return fmt.Sprintf("the merchant heard %+v", told)
 	case winner == nil && (data.Call != nil || told.Last == nil || told.Last.Body != succeeded):
 		return fmt.Sprintf("ended by an answer, and the merchant heard %s", heard[0].Body)

@@ -139,10 +139,12 @@ func (a *arena) run(kinds []*contestKind, n int) {
 		a.race(contests)
 		harness.Await(a.T, a.processes[0].Client, time.Minute)
 		a.look(contests)
-		if missing = a.decide(kinds, contests); len(missing) == 0 || a.Failed() {
+		missing = a.decide(kinds, contests)
+		if len(missing) == 0 || a.Failed() {
 			break
 		}
-		a.Logf("round %d was not close, attempts being over %s after they are due: %v", round+1, a.lag, missing)
+		a.Logf("round %d was not close, attempts being over %s after they are due: %v", round+1, a.lag,
+			missing)
 	}
 	if len(missing) > 0 {
 		a.Errorf("outcomes that hardly occurred: %v", missing)
@@ -322,7 +324,8 @@ func (a *arena) decide(kinds []*contestKind, contests []*contest) (missing []str
 		a.Logf("%d races of %s: %v", all, k.name, counts[k])
 		for _, outcome := range k.outcomes {
 			if counts[k][outcome] <= all/400 {
-				missing = append(missing, fmt.Sprintf("%s: %s (%d of %d)", k.name, outcome, counts[k][outcome], all))
+				missing = append(missing, fmt.Sprintf("%s: %s (%d of %d)", k.name, outcome,
+					counts[k][outcome], all))
 			}
 		}
 		for outcome := range counts[k] {
@@ -337,17 +340,20 @@ func (a *arena) decide(kinds []*contestKind, contests []*contest) (missing []str
 // unsound says what cannot be, whatever was asked.
 func (s *fate) unsound() string {
 	if len(s.attempts) != len(s.arrivals) || s.AttemptCount != len(s.attempts) {
-		return fmt.Sprintf("%s: %d arrivals, %d attempts, attempt_count %d", s.ID, len(s.arrivals), len(s.attempts),
+		return fmt.Sprintf("%s: %d arrivals, %d attempts, attempt_count %d", s.ID, len(s.arrivals),
+			len(s.attempts),
 			s.AttemptCount)
 	}
 	for i := range s.attempts {
 		at, ar := &s.attempts[i], &s.arrivals[i]
 		if at.Number != i+1 || ar.Number != i+1 || !at.Charged || at.StatusCode == 0 {
-			return fmt.Sprintf("%s: attempt %d is charged %t with status %d and number %d, and arrived as number %d",
+			return fmt.Sprintf("%s: attempt %d is charged %t with status %d and number %d, and arrived as "+
+				"number %d",
 				s.ID, i+1, at.Charged, at.StatusCode, at.Number, ar.Number)
 		}
 		if (at.Outcome == "succeeded") != (s.State == "succeeded" && i == len(s.attempts)-1) {
-			return fmt.Sprintf("%s: attempt %d of %d %s, and it is %s", s.ID, i+1, len(s.attempts), at.Outcome,
+			return fmt.Sprintf("%s: attempt %d of %d %s, and it is %s", s.ID, i+1, len(s.attempts),
+				at.Outcome,
 				s.State)
 		}
 	}
@@ -395,7 +401,8 @@ func (c *contest) story() string {
 	return strings.Join(lines, "\n")
 }
 
-// inArena runs races on both ends, with receivers that answer so, and a dispatcher, or two where they share an index.
+// inArena runs races on both ends, with receivers that answer so, and a dispatcher, or two where they share
+// an index.
 func inArena(t *testing.T, spacing time.Duration, answers harness.Script, run func(*arena)) {
 	t.Helper()
 	runOn(t, "races", heavy|unlimited, harness.BothEnds, func(tr *trial) {

@@ -20,8 +20,8 @@ import (
 )
 
 // The recipes of the documents are run from the document itself: every block as it stands, in one shell, but
-// that the .example addresses are those of receivers here, and that durations are shorter. What they bring about stands
-// in testdata/recipes.txt.
+// that the .example addresses are those of receivers here, and that durations are shorter. What they bring
+// about stands in testdata/recipes.txt.
 
 // A recipe is one section of the document, its blocks, and the steps that show what they do.
 type recipe struct {
@@ -262,7 +262,8 @@ func TestRecipes(t *testing.T) {
 	// The bank asked for a second, and was given its own token and no signature.
 	asked := (&docShell{shop: r}).heard("/bank/refunds/refund-9001")
 	if wait := asked[2].At.Sub(asked[1].End); wait < time.Second ||
-		asked[0].Header.Get("Authorization") != "Bearer the-banks-token" || asked[0].Header.Get("Webhook-Signature") != "" {
+		asked[0].Header.Get("Authorization") != "Bearer the-banks-token" ||
+		asked[0].Header.Get("Webhook-Signature") != "" {
 		t.Errorf("the bank asked for a second and got %s; it was first asked with %v", wait, asked[0].Header)
 	}
 }

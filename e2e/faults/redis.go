@@ -88,7 +88,8 @@ func (tr *trial) allRecorded() error {
 	arrived := tr.Receiver.Count()
 	attempts, busy := tr.sqlCount(`SELECT count(*) FROM attempts`), tr.Receiver.InFlight()
 	if attempts < arrived || busy > 0 {
-		return fmt.Errorf("%d requests arrived, %d attempts are in SQL, %d are being answered", arrived, attempts,
+		return fmt.Errorf("%d requests arrived, %d attempts are in SQL, %d are being answered", arrived,
+			attempts,
 			busy)
 	}
 	return nil
@@ -216,7 +217,8 @@ func redisLostLastSecond(tr *trial) {
 	if cut <= 0 {
 		tr.Errorf("the log grew by %d bytes in a second of load: nothing was lost", cut)
 	}
-	tr.Remark("%d bytes of the log were lost; %d rebuilds with that of the start", cut, r.p.Count(rebuildsMetric))
+	tr.Remark("%d bytes of the log were lost; %d rebuilds with that of the start", cut,
+		r.p.Count(rebuildsMetric))
 }
 
 // redisEvicts changes the policy of a running server and has it drop keys, again and again: whole parts of
@@ -245,7 +247,8 @@ func redisEvicts(tr *trial) {
 		}
 		return nil
 	})
-	tr.Remark("%d keys of the index evicted, %d rebuilds with that of the start", evicted, r.p.Count(rebuildsMetric))
+	tr.Remark("%d keys of the index evicted, %d rebuilds with that of the start", evicted,
+		r.p.Count(rebuildsMetric))
 }
 
 // repliesDropped has every seventh reply to each script swallowed, after a few bytes of it, and the
@@ -289,7 +292,8 @@ func repliesDropped(tr *trial) {
 		}
 	}
 	if often < scripts {
-		tr.Errorf("replies to %d scripts were dropped three times and more, want %d: %v of %v", often, scripts,
+		tr.Errorf("replies to %d scripts were dropped three times and more, want %d: %v of %v", often,
+			scripts,
 			hidden, seen)
 	}
 	// A batch whose reply was lost is asked for again with the same token. Without that it would wait for its

@@ -42,21 +42,23 @@ type clusterTrial struct {
 	victims map[int]bool
 }
 
-// newCluster starts a Cluster with replicas when there is a place for it, and puts the trial on it. Arguments of
-// its servers are separated by spaces.
+// newCluster starts a Cluster with replicas when there is a place for it, and puts the trial on it. Arguments
+// of its servers are separated by spaces.
 func newCluster(tr *trial, args string) *clusterTrial {
 	tr.Helper()
 	clustersAtOnce <- struct{}{}
-	tr.Cleanup(func() { <-clustersAtOnce }) // runs when the servers have ended, because they are started later
+	// runs when the servers have ended, because they are started later
+	tr.Cleanup(func() { <-clustersAtOnce })
 	x := &clusterTrial{trial: tr, victims: map[int]bool{}, shardOf: map[int]int{}}
-	x.cluster = testserver.NewCluster(tr.T, testserver.ClusterOptions{Replicas: true, Args: strings.Fields(args)})
+	x.cluster = testserver.NewCluster(tr.T, testserver.ClusterOptions{Replicas: true,
+		Args: strings.Fields(args)})
 	tr.Backend.Redis = x.cluster.URL()
 	return x
 }
 
-// onCluster runs dispatchers on a Cluster under load, and strikes. Nothing is lost, and nothing is sent twice,
-// because SQL's fence decides whatever the index says. Shards that no fault has hit were late by at most
-// unhurt; zero: they are not judged.
+// onCluster runs dispatchers on a Cluster under load, and strikes. Nothing is lost, and nothing is sent
+// twice, because SQL's fence decides whatever the index says. Shards that no fault has hit were late by at
+// most unhurt; zero: they are not judged.
 func onCluster(unhurt time.Duration, strike func(*clusterTrial), args string) func(*trial) {
 	return func(tr *trial) {
 		x := newCluster(tr, args)
@@ -70,11 +72,13 @@ func onCluster(unhurt time.Duration, strike func(*clusterTrial), args string) fu
 		over := time.Now()
 		x.awaitMore(2 * clusterLanes)
 		x.finishUnhindered(load)
-		x.End(2*time.Minute, judge.Bounds{Heal: 90 * time.Second}) // a lost lock's lease, and its waiter's own timer
+		// a lost lock's lease, and its waiter's own timer
+		x.End(2*time.Minute, judge.Bounds{Heal: 90 * time.Second})
 		hurt, others := x.lateness(over)
 		x.Remark("lateness of the shards that were hit %s, of the others %s", hurt, others)
 		if unhurt > 0 && others.Most > unhurt {
-			x.Errorf("shards that no fault has hit were late by %s, at most %s are allowed", others.Most, unhurt)
+			x.Errorf("shards that no fault has hit were late by %s, at most %s are allowed", others.Most,
+				unhurt)
 		}
 	}
 }

@@ -30,7 +30,8 @@ const restoreGroup = 30
 func restoredFromBackup(tr *trial, rebuilt bool) {
 	pg := testserver.NewPostgres(tr)
 	tr.ownServer(pg)
-	r := &restoration{trial: tr, old: map[string]string{}, now: map[string]string{}, refs: map[string][]string{}}
+	r := &restoration{trial: tr, old: map[string]string{}, now: map[string]string{},
+		refs: map[string][]string{}}
 	p := tr.Serve()
 	// In the backup: sent; sent only after it; still waiting at the crash.
 	r.accept("sent", "0s")
@@ -209,7 +210,8 @@ func (r *restoration) resend(held *harness.Process) {
 		r.Fatalf("%v: %s", err, got.Stdout)
 	}
 	if sum.Accepted != 2*restoreGroup || sum.Replayed != 3*restoreGroup || sum.Refused != 0 {
-		r.Errorf("the import came to %+v: the gap's %d are new, and the backup's %d known", sum, 2*restoreGroup,
+		r.Errorf("the import came to %+v: the gap's %d are new, and the backup's %d known", sum,
+			2*restoreGroup,
 			3*restoreGroup)
 	}
 	rows, err := judge.ReadRows(r.Context(), r.Database())

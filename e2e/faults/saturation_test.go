@@ -207,7 +207,8 @@ func (s *saturation) buffersOfSweep() int64 {
 	_, err = tx.ExecContext(s.Context(), `SET LOCAL enable_seqscan = off`)
 	s.Check(err)
 	var text string
-	s.Check(tx.QueryRowContext(s.Context(), sweepPage, mark, time.Now().Add(-5*time.Second).UnixMilli()).Scan(&text))
+	s.Check(tx.QueryRowContext(s.Context(), sweepPage, mark,
+		time.Now().Add(-5*time.Second).UnixMilli()).Scan(&text))
 	var plans []struct {
 		Plan struct {
 			Hit  int64 `json:"Shared Hit Blocks"`

@@ -246,9 +246,9 @@ const lateGoal = 250 * time.Millisecond
 // of its stamp.
 const commits = 2
 
-// blackHoleOpens starts a process, whose lateness while nothing is broken it returns, and has requests of the kind
-// hole read and never answered. The other result shapes callbacks for the hole, whose attempts hold their slots for
-// long.
+// blackHoleOpens starts a process, whose lateness while nothing is broken it returns, and has requests of the
+// kind hole read and never answered. The other result shapes callbacks for the hole, whose attempts hold
+// their slots for long.
 func (tr *trial) blackHoleOpens() (calm judge.Quantiles, shape func(ref string) harness.Submission) {
 	tr.Helper()
 	tr.Receiver.AnswerKind("hole", harness.Reply{Cut: true, After: time.Hour}) // until the sender hangs up
@@ -324,7 +324,8 @@ func (tr *trial) heldAgainst(calm judge.Quantiles, pending int) {
 	stretched, stalled := harness.Stretch(tr), harness.Stalls(tr)
 	healthy := judge.QuantilesOf(tr.lateBeside("healthy", sized(10*time.Second, 15*time.Second, time.Minute)))
 	stall, stretch := stalled(), stretched()
-	tr.Remark("beside %d pending in a black hole, another destination was late by %s; before, by %s (others made "+
+	tr.Remark("beside %d pending in a black hole, another destination was late by %s; before, by %s "+
+		"(others made "+
 		"the machine %.1f times as slow, its disk stalled for %s at most)",
 		pending, healthy, calm, stretch, stall)
 	if limit := time.Duration(float64(lateGoal)*stretch) + commits*stall; healthy.P99 > limit {

@@ -18,23 +18,23 @@ import (
 // restHealing is for a sweep, a lease that runs out, the tiers, and a backlog on a machine that others load.
 const restHealing = 2 * time.Minute
 
-// exact are the bounds of a fault that costs no duplicate: SQL knows of every claim, whatever Redis forgets, and
-// results wait in memory until they can be committed.
+// exact are the bounds of a fault that costs no duplicate: SQL knows of every claim, whatever Redis forgets,
+// and results wait in memory until they can be committed.
 func exact() judge.Bounds { return judge.Bounds{Heal: restHealing} }
 
 const (
-	// sharedAccept is how long an accept may take at p99 where other trials load the machine: less than a call to
-	// an index that hangs.
+	// sharedAccept is how long an accept may take at p99 where other trials load the machine: less than a
+	// call to an index that hangs.
 	sharedAccept = 3 * time.Second
 	// outageRate is the load of a scenario, in callbacks a second.
 	outageRate = 50
-	// mostStretch is how much slower than without others a machine may be, so that what takes too long on it is a
-	// failure.
+	// mostStretch is how much slower than without others a machine may be, so that what takes too long on it
+	// is a failure.
 	mostStretch = 2
 )
 
-// A scenario is the run that faults of the servers and of the machine have in common: a load and a watch all the
-// while, a fault in the middle of it, and the verdict.
+// A scenario is the run that faults of the servers and of the machine have in common: a load and a watch all
+// the while, a fault in the middle of it, and the verdict.
 type scenario struct {
 	rate  int                          // callbacks a second; zero: outageRate
 	shape func(int) harness.Submission // nil: mixed
@@ -43,8 +43,8 @@ type scenario struct {
 	around int
 	// strike is the fault, from its beginning to its end.
 	strike func(*struck)
-	// refuses: SQL cannot commit meanwhile, so that accepts are refused. Otherwise each accept is answered at the
-	// first asking and soon, and the process stays ready.
+	// refuses: SQL cannot commit meanwhile, so that accepts are refused. Otherwise each accept is answered at
+	// the first asking and soon, and the process stays ready.
 	refuses bool
 	// acceptLimit is how long an accept may take at p99; zero is sharedAccept.
 	acceptLimit time.Duration
@@ -61,8 +61,8 @@ type struck struct {
 	began, ended time.Time
 }
 
-// suffer runs a scenario on the processes that were started, until everything is terminal, and holds it to what
-// every fault must leave alone: the process, its size, and that of its log.
+// suffer runs a scenario on the processes that were started, until everything is terminal, and holds it to
+// what every fault must leave alone: the process, its size, and that of its log.
 func (tr *trial) suffer(s scenario) (*struck, judge.Verdict) {
 	tr.Helper()
 	if s.shape == nil {
@@ -91,7 +91,8 @@ func (tr *trial) suffer(s scenario) (*struck, judge.Verdict) {
 	stretch := stretched()
 	g := r.w.during(started, time.Now())
 	v := tr.Verdict(s.bounds())
-	tr.Remark("fault of %s; accepts %s, %d requests made again; %s; unknown %d, stale %d; others made the machine "+
+	tr.Remark("fault of %s; accepts %s, %d requests made again; %s; unknown %d, stale %d; others made the "+
+		"machine "+
 		"%.1f times as slow", r.ended.Sub(r.began), report.Took, report.Again,
 		r.w.during(r.began, r.ended), v.Uncertain, v.Stale, stretch)
 	if s.refuses || stretch >= mostStretch {
@@ -154,7 +155,8 @@ type blackout struct {
 	what      string
 	lasts     time.Duration
 	hit, mend func() // each fails the trial by itself
-	// locked: the commit waits for a lock. No accept need come to its end meanwhile, and /readyz is not judged.
+	// locked: the commit waits for a lock. No accept need come to its end meanwhile, and /readyz is not
+	// judged.
 	locked bool
 }
 
@@ -341,7 +343,8 @@ func (tr *trial) moderate(w *watch, lasted time.Duration) {
 		end()
 	}
 	lines, kinds := logLines(tr, w.p)
-	tr.Remark("most goroutines %d, most memory %s, log lines %d", w.goroutines, harness.Megabytes(w.memory), lines)
+	tr.Remark("most goroutines %d, most memory %s, log lines %d", w.goroutines, harness.Megabytes(w.memory),
+		lines)
 	if w.goroutines == 0 || w.memory == 0 {
 		tr.Error("goroutines and memory were never seen")
 	}

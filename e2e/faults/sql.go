@@ -22,14 +22,15 @@ const sqlRate = 40
 func (tr *trial) sqlFails(strike func(*struck)) {
 	tr.Helper()
 	tr.Serve("--workers", "128")
-	tr.suffer(scenario{rate: sqlRate, around: sqlRate, strike: strike, refuses: true, bounds: func() judge.Bounds {
-		b := exact()
-		if len(tr.Alive()) > 1 {
-			// What was claimed and could not be committed may come again: another process may claim it.
-			b = tr.Hit(b)
-		}
-		return b
-	}})
+	tr.suffer(scenario{rate: sqlRate, around: sqlRate, strike: strike, refuses: true,
+		bounds: func() judge.Bounds {
+			b := exact()
+			if len(tr.Alive()) > 1 {
+				// What was claimed and could not be committed may come again: another process may claim it.
+				b = tr.Hit(b)
+			}
+			return b
+		}})
 }
 
 // ownServer starts a PostgreSQL of the trial's own and puts the trial on it.
@@ -206,8 +207,8 @@ func (tr *trial) fill(dir string) (ballast string) {
 	return f.Name()
 }
 
-// diskFull takes the last byte of the disk of that directory. What the database has room for in its files it goes
-// on to use: press has it need more; nil: the load does. With room again, and freed called, all goes on.
+// diskFull takes the last byte of the disk of that directory. What the database has room for in its files it
+// goes on to use: press has it need more; nil: the load does. With room again, and freed called, all goes on.
 func (r *struck) diskFull(dir string, press func(), freed func()) {
 	r.Helper()
 	var ballast string
@@ -240,12 +241,14 @@ func postgresDiskFull(tr *trial) {
 	// Segments of 1 MB: with the usual ones the log has room for minutes of this load.
 	pg := testserver.NewPostgresIn(tr, place, "--wal-segsize=1")
 	for _, statement := range []string{"ALTER SYSTEM SET min_wal_size = '2MB'",
-		"ALTER SYSTEM SET max_wal_size = '8MB'", "ALTER SYSTEM SET wal_recycle = off", "SELECT pg_reload_conf()"} {
+		"ALTER SYSTEM SET max_wal_size = '8MB'", "ALTER SYSTEM SET wal_recycle = off",
+		"SELECT pg_reload_conf()"} {
 		tr.Check(pg.Exec(tr.Context(), statement))
 	}
 	tr.ownServer(pg)
 	tr.sqlFails(func(r *struck) {
-		// The rest of a segment of the log lasts for a minute: ask for a new one. An error is what is awaited.
+		// The rest of a segment of the log lasts for a minute: ask for a new one. An error is what is
+		// awaited.
 		r.diskFull(dir, func() { pg.Exec(tr.Context(), "SELECT pg_switch_wal()") }, func() {
 			ended := pg.HasEnded()
 			tr.Remark("the server had ended: %t", ended)
@@ -299,14 +302,16 @@ func logCutOff(tr *trial) {
 		if !there[id] {
 			lost[id] = true
 		} else if len(lost) > 0 {
-			tr.Errorf("callback %d is there, and an earlier one is not: what stood before the cut must be whole", i)
+			tr.Errorf("callback %d is there, and an earlier one is not: what stood before the cut must be "+
+				"whole", i)
 		}
 	}
 	if len(lost) == 0 || len(lost) == n {
 		tr.Errorf("%d of %d were lost: the cut hit nothing, or everything", len(lost), n)
 	}
 	tr.Backend.LostByDesign(len(lost))
-	tr.Remark("log of %d bytes cut to three quarters: %d of %d callbacks behind the cut are gone", info.Size(),
+	tr.Remark("log of %d bytes cut to three quarters: %d of %d callbacks behind the cut are gone",
+		info.Size(),
 		len(lost), n)
 	tr.intact()
 	tr.AskAndNote(tr.Callback("plain", "after-the-cut"))

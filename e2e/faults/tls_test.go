@@ -46,7 +46,8 @@ type redisForm struct {
 	servers  []*testserver.Redis
 }
 
-// redisForms start the servers of each form; those of the names that begin with "rediss" present the certificate.
+// redisForms start the servers of each form; those of the names that begin with "rediss" present the
+// certificate.
 var redisForms = map[string]func(*testing.T, certificate) redisForm{
 	"redis": func(t *testing.T, _ certificate) redisForm {
 		const password = "password-of-the-default-user"
@@ -74,7 +75,8 @@ var redisForms = map[string]func(*testing.T, certificate) redisForm{
 		return redisForm{c.URL(), 0, redisPassword, c.Nodes}
 	},
 	"rediss+cluster": func(t *testing.T, files certificate) redisForm {
-		c := testserver.NewCluster(t, testserver.ClusterOptions{Password: redisPassword, TLS: files.serverArgs()})
+		c := testserver.NewCluster(t, testserver.ClusterOptions{Password: redisPassword,
+			TLS: files.serverArgs()})
 		return redisForm{c.TLSURL(), 0, redisPassword, c.Nodes}
 	},
 }
@@ -116,8 +118,9 @@ func (f redisForm) client(t *testing.T, server *testserver.Redis) *redis.Client 
 func (f redisForm) serves(t *testing.T, l harness.Launch) {
 	r := harness.NewReceiver(t, harness.Usual)
 	p := harness.Serve(t, l)
-	now := p.Make("/v1/callbacks", harness.Submission{"url": r.URL + "/retry", "payload": harness.Payload("now"),
-		"policy": harness.Submission{"tiers": []string{"500ms", "5s", "5s"}}})
+	now := p.Make("/v1/callbacks", harness.Submission{"url": r.URL + "/retry",
+		"payload": harness.Payload("now"),
+		"policy":  harness.Submission{"tiers": []string{"500ms", "5s", "5s"}}})
 	later := p.Make("/v1/callbacks", harness.Submission{"url": r.URL, "payload": harness.Payload("later"),
 		"delay": "1h"})
 	harness.Eventually(t, 30*time.Second, "the callback is sent at its second attempt", func() error {
@@ -169,7 +172,8 @@ func saysWrongPassword(t *testing.T, l harness.Launch) {
 		func(line string) bool { return strings.Contains(line, `"level":"INFO"`) })
 	if code == 0 || len(complaints) != 1 || !strings.Contains(complaints[0], "redis_url") ||
 		strings.Contains(log, wrongPassword) {
-		t.Errorf("a wrong password ended with code %d and %d lines, want one that says what to do without the "+
+		t.Errorf("a wrong password ended with code %d and %d lines, want one that says what to do without "+
+			"the "+
 			"password:\n%s", code, len(complaints), log)
 		return
 	}
@@ -189,14 +193,15 @@ func TestAThousandAttemptsKeepTheirConnections(t *testing.T) {
 	}{{1, 32, 500, "dead"}, {8, 8, 200, "succeeded"}} {
 		t.Run(string(how.state), func(t *testing.T) {
 			var conns, requests, foreign atomic.Int64
-			server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-				requests.Add(1)
-				if req.Proto != "HTTP/1.1" {
-					foreign.Add(1)
-				}
-				w.WriteHeader(how.status)
-				io.WriteString(w, body) // in chunks
-			}))
+			server := httptest.NewUnstartedServer(
+				http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+					requests.Add(1)
+					if req.Proto != "HTTP/1.1" {
+						foreign.Add(1)
+					}
+					w.WriteHeader(how.status)
+					io.WriteString(w, body) // in chunks
+				}))
 			server.Config.ErrorLog = log.New(io.Discard, "", 0)
 			server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
 				if state == http.StateNew {
@@ -226,7 +231,8 @@ func TestAThousandAttemptsKeepTheirConnections(t *testing.T) {
 			batch := make([]harness.Submission, attempts)
 			for i := range batch {
 				batch[i] = harness.Submission{"url": server.URL, "payload": i,
-					"lane": fmt.Sprint("merchant-", i%how.lanes), "policy": harness.Submission{"tiers": []string{}}}
+					"lane":   fmt.Sprint("merchant-", i%how.lanes),
+					"policy": harness.Submission{"tiers": []string{}}}
 			}
 			accepted, err := p.AcceptBatch(t.Context(), batch)
 			tr.Check(err)
@@ -234,7 +240,8 @@ func TestAThousandAttemptsKeepTheirConnections(t *testing.T) {
 			last, err := p.Callback(t.Context(), accepted[attempts-1].ID)
 			tr.Check(err)
 			if n := requests.Load(); n != attempts || last.State != how.state || foreign.Load() > 0 {
-				t.Errorf("%d requests for %d callbacks, %d of them not by HTTP/1.1, of which the last is %s, want %s", n,
+				t.Errorf("%d requests for %d callbacks, %d of them not by HTTP/1.1, of which the last is "+
+					"%s, want %s", n,
 					attempts, foreign.Load(), last.State, how.state)
 			}
 			if n, most := conns.Load(), int64(2*how.lanes*how.concurrency); n > most {
@@ -278,5 +285,6 @@ func makeCertificate(t *testing.T) certificate {
 		harness.Check(t, os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
 		return file
 	}
-	return certificate{write("public.pem", "CERTIFICATE", public), write("key.pem", "EC PRIVATE KEY", private)}
+	return certificate{write("public.pem", "CERTIFICATE", public),
+		write("key.pem", "EC PRIVATE KEY", private)}
 }

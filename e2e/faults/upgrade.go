@@ -152,7 +152,8 @@ func brokenMigration(tr *trial) {
 		last := lines[len(lines)-1]
 		if got.Code != 1 || !strings.Contains(last, "9001_tomorrow.sql") ||
 			!strings.Contains(last, "a_table_that_does_not_exist") {
-			tr.Errorf("%s with a broken migration ended with code %d, want 1 and a line that names it:\n%s", args[0],
+			tr.Errorf("%s with a broken migration ended with code %d, want 1 and a line that names it:\n%s",
+				args[0],
 				got.Code, text)
 		}
 		tr.Logf("%s: exit %d: %s", args[0], got.Code, last)

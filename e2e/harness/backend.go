@@ -114,7 +114,8 @@ func (b Backend) Database(tb testing.TB) *sql.DB {
 		name = b.Direct
 	}
 	if b.Postgres == "" {
-		driver, name = "sqlite", "file:"+filepath.Join(b.DataDir, "dispatcher.db")+"?_pragma=busy_timeout(10000)"
+		driver, name = "sqlite", "file:"+filepath.Join(b.DataDir, "dispatcher.db")+
+			"?_pragma=busy_timeout(10000)"
 	}
 	db, err := sql.Open(driver, name)
 	Check(tb, err)
@@ -285,7 +286,8 @@ var build = sync.OnceValues(func() (string, error) { return Build(filepath.Join(
 
 // Build makes a binary of this checkout of that name, with failpoints and further flags of go build.
 func Build(name string, flags ...string) (string, error) {
-	cmd := exec.Command("go", slices.Concat([]string{"build", "-pgo=off", "-tags", "nomsgpack failpoints", "-o", name},
+	cmd := exec.Command("go", slices.Concat([]string{"build", "-pgo=off", "-tags", "nomsgpack failpoints",
+		"-o", name},
 		flags, []string{"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher"})...)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%s: %w\n%s", strings.Join(cmd.Args, " "), err, out)
@@ -323,7 +325,8 @@ func RunProgram(tb testing.TB, program string, limit time.Duration, env []string
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err := cmd.Run()
 	if ctx.Err() != nil {
-		tb.Fatalf("%s %s: still running after %s\n%s%s", filepath.Base(cmd.Path), strings.Join(args, " "), limit,
+		tb.Fatalf("%s %s: still running after %s\n%s%s", filepath.Base(cmd.Path), strings.Join(args, " "),
+			limit,
 			stdout.String(), stderr.String())
 	}
 	if err != nil && cmd.ProcessState == nil {
@@ -332,8 +335,8 @@ func RunProgram(tb testing.TB, program string, limit time.Duration, env []string
 	return Finished{Code: cmd.ProcessState.ExitCode(), Stdout: stdout.String(), Stderr: stderr.String()}
 }
 
-// Prepared has a command run in an empty directory, with our environment without any setting of a dispatcher and with
-// these beside it, and die with the test process, even where that is killed before it can clean up.
+// Prepared has a command run in an empty directory, with our environment without any setting of a dispatcher
+// and with these beside it, and die with the test process, even where that is killed before it can clean up.
 func Prepared(tb testing.TB, cmd *exec.Cmd, env ...string) *exec.Cmd {
 	tb.Helper()
 	cmd.Dir, cmd.Env = tb.TempDir(), slices.DeleteFunc(os.Environ(), func(kv string) bool {
@@ -344,14 +347,15 @@ func Prepared(tb testing.TB, cmd *exec.Cmd, env ...string) *exec.Cmd {
 	return cmd
 }
 
-// Lines are those of a file, without the spaces around them, but for those that are empty or comments, which begin
-// with #.
+// Lines are those of a file, without the spaces around them, but for those that are empty or comments, which
+// begin with #.
 func Lines(tb testing.TB, file string) (lines []string) {
 	tb.Helper()
 	text, err := os.ReadFile(file)
 	Check(tb, err)
 	for line := range strings.Lines(string(text)) {
-		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
+		line = strings.TrimSpace(line)
+		if line != "" && !strings.HasPrefix(line, "#") {
 			lines = append(lines, line)
 		}
 	}

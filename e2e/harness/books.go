@@ -149,7 +149,8 @@ func (p *Process) balance(a *accounts) (why string) {
 			err = fmt.Errorf("/readyz answers 503: %s", body)
 		}
 		if err != nil && !stopped && time.Since(began) > booksBusy {
-			_, err := p.Call(ctx, http.MethodPost, "/v1/pause", Submission{"reason": "the books are closed"}, nil)
+			_, err := p.Call(ctx, http.MethodPost, "/v1/pause", Submission{"reason": "the books are closed"},
+				nil)
 			stopped = err == nil
 		}
 		cancel()
@@ -256,7 +257,8 @@ func (p *Process) compareMade(ctx context.Context, all []client.Callback, answer
 		}
 	}
 	if known := int64(len(all) - len(made)); known < answered {
-		return fmt.Errorf("callers were told of %d that were accepted; the list has %d beside %d that polls and "+
+		return fmt.Errorf("callers were told of %d that were accepted; the list has %d beside %d that "+
+			"polls and "+
 			"schedules made", answered, known, len(made))
 	}
 	return nil

@@ -40,7 +40,8 @@ func (c *Claims) Hit() map[string]int {
 
 // String is for the table's remarks.
 func (c *Claims) String() string {
-	return fmt.Sprintf("claimed and not committed at the faults: %d in all, %d at most at one", len(c.open), c.most)
+	return fmt.Sprintf("claimed and not committed at the faults: %d in all, %d at most at one", len(c.open),
+		c.most)
 }
 
 // Take adds what the process left behind that was killed or stopped at that time. Span is how long the others
@@ -74,8 +75,8 @@ func (tr *Trial) Kill(p *Process, span time.Duration) {
 	tr.Take(at, span)
 }
 
-// KillOne is Kill of one of the processes that the trial began with. Where it was the only one it starts another, which
-// it returns.
+// KillOne is Kill of one of the processes that the trial began with. Where it was the only one it starts
+// another, which it returns.
 func (tr *Trial) KillOne(p *Process, span time.Duration) *Process {
 	tr.Helper()
 	tr.Kill(p, span)
@@ -152,7 +153,8 @@ func (tr *Trial) Accounted(b judge.Bounds) judge.Verdict {
 	for _, c := range Rows(tr, (*openClaim).fields,
 		`SELECT callback_id, fence FROM attempts WHERE class = 'crashed'`) {
 		if !tr.Claims.open[c] {
-			complain("claim %d of cb_%s ended without a result, and none of the %d faults had it in flight", c.fence,
+			complain("claim %d of cb_%s ended without a result, and none of the %d faults had it in flight",
+				c.fence,
 				c.id, tr.Claims.Faults)
 		}
 	}

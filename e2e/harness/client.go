@@ -25,9 +25,11 @@ func NewClient(base string) *Client { return newClient(base, nil) }
 func newClient(base string, a *accounts) *Client {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost = 256
-	c := &Client{Base: base, HTTP: &http.Client{Transport: countingTransport{transport, a}, Timeout: time.Minute}}
+	c := &Client{Base: base, HTTP: &http.Client{Transport: countingTransport{transport, a},
+		Timeout: time.Minute}}
 	var err error
-	if c.Client, err = client.New(client.Options{URL: base, Key: AdminKey, HTTPClient: c.HTTP}); err != nil {
+	c.Client, err = client.New(client.Options{URL: base, Key: AdminKey, HTTPClient: c.HTTP})
+	if err != nil {
 		panic(err) // the address is a test's own
 	}
 	return c
@@ -108,7 +110,8 @@ func busy(err error) bool {
 
 // AskBatch posts callbacks, each of which must be answered with one of the statuses. It returns those before
 // the first that was not.
-func (c *Client) AskBatch(ctx context.Context, batch []Submission, statuses ...int) ([]client.Callback, error) {
+func (c *Client) AskBatch(ctx context.Context, batch []Submission,
+	statuses ...int) ([]client.Callback, error) {
 	var reply struct{ Results []client.CallbackResult }
 	if _, err := c.Call(ctx, http.MethodPost, "/v1/callbacks/batch", Submission{"callbacks": batch},
 		&reply); err != nil {

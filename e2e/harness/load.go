@@ -41,8 +41,8 @@ const (
 	AskTimeout = 10 * time.Second
 )
 
-// Load starts handing over rate callbacks a second, made by shape from 0 on, until end or finish. It keeps to the rate
-// by the clock: what it was late for it makes up.
+// Load starts handing over rate callbacks a second, made by shape from 0 on, until end or finish. It keeps to
+// the rate by the clock: what it was late for it makes up.
 func (tr *Trial) Load(rate int, shape func(int) Submission) *Load {
 	ld := &Load{l: tr, shape: shape}
 	ld.group.SetLimit(askers)
@@ -79,7 +79,8 @@ func (ld *Load) Finish() LoadReport {
 	return LoadReport{Took: judge.QuantilesOf(ld.took), Again: ld.failed, First: ld.first}
 }
 
-// A LoadReport says how long accepts took, how many requests had to be made again, and why the first of those.
+// A LoadReport says how long accepts took, how many requests had to be made again, and why the first of
+// those.
 type LoadReport struct {
 	Took  judge.Quantiles
 	Again int
@@ -269,7 +270,8 @@ func (tr *Trial) copyRows(s Seeding) {
 				WHERE ref LIKE 'lane-%%'),
 			born AS (SELECT substr(max(lane_id), 1, 10) AS prefix FROM lanes)`, first, end-1)
 	}
-	const id, ref = `born.prefix || substr(CAST(10000000000000000 + series.i AS TEXT), 2)`, `'seed-' || series.i`
+	const id, ref = `born.prefix || substr(CAST(10000000000000000 + series.i AS TEXT), 2)`,
+		`'seed-' || series.i`
 	now := time.Now().UnixMilli()
 	due := fmt.Sprintf(`CASE WHEN series.i < %d THEN %d - series.i %% 60000
 		ELSE %d + (series.i * 7919) %% 2592000 * 1000 END`,

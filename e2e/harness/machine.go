@@ -14,8 +14,8 @@ import (
 // Goals of time hold on a machine that does nothing else. Where others use it too, what they take is
 // measured, and the goal is stretched by it: it is never lowered to what was seen.
 
-// Stretch returns what says by how much others have lengthened a goal since it was called: by what they took of the
-// machine's CPU; 1 is a machine of our own.
+// Stretch returns what says by how much others have lengthened a goal since it was called: by what they took
+// of the machine's CPU; 1 is a machine of our own.
 func Stretch(tb testing.TB) func() float64 {
 	tb.Helper()
 	read := func() (all, ours float64) {

@@ -99,8 +99,9 @@ func Spawn(tb testing.TB, l Launch) *Process {
 		program = Binary(tb)
 	}
 	whole := slices.Concat(l.Under, []string{program}, args)
-	cmd := Prepared(tb, exec.Command(whole[0], whole[1:]...), append([]string{"DISPATCHER_FAILPOINT=" + l.failpoint,
-		"DISPATCHER_FAILPOINT_TIMES=" + l.Times}, Keys...)...)
+	cmd := Prepared(tb, exec.Command(whole[0], whole[1:]...),
+		append([]string{"DISPATCHER_FAILPOINT=" + l.failpoint,
+			"DISPATCHER_FAILPOINT_TIMES=" + l.Times}, Keys...)...)
 	cmd.Stdout, cmd.Stderr = logFile, logFile
 	if err := cmd.Start(); err != nil {
 		tb.Fatalf("start dispatcher: %v", err)
@@ -121,7 +122,8 @@ func Spawn(tb testing.TB, l Launch) *Process {
 		p.closeBooks(l)
 		p.Kill()
 		if tb.Failed() {
-			tb.Logf("log of %s (pid %d, %s):\n%s", l.On.Name, cmd.Process.Pid, cmd.ProcessState, p.story(6000))
+			tb.Logf("log of %s (pid %d, %s):\n%s", l.On.Name, cmd.Process.Pid, cmd.ProcessState,
+				p.story(6000))
 		}
 	})
 	return p
@@ -362,7 +364,8 @@ func Await(tb testing.TB, c *Client, limit time.Duration) {
 	Eventually(tb, limit, "every callback is terminal", func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 		defer cancel()
-		page, err := c.Callbacks(client.Filter{State: []client.State{client.Scheduled, client.Attempting}}).Page(ctx, "", 1)
+		page, err := c.Callbacks(client.Filter{State: []client.State{client.Scheduled, client.Attempting}}).
+			Page(ctx, "", 1)
 		if err == nil && len(page.Data) > 0 {
 			open := page.Data[0]
 			err = fmt.Errorf("%s (%s) is %s with %d attempts, due %v", open.ID, open.Ref, open.State,
@@ -382,7 +385,8 @@ func Violations(tb testing.TB) func(format string, args ...any) {
 	})
 	return func(format string, args ...any) {
 		tb.Helper()
-		if n++; n > 10 {
+		n++
+		if n > 10 {
 			tb.Fail()
 			return
 		}
@@ -414,7 +418,8 @@ func (p *Process) Rebuilds() ([]Rebuilt, error) {
 		if json.Unmarshal(lines.Bytes(), &r) != nil || r.Message != "index rebuilt" {
 			continue
 		}
-		if r.Took, err = time.ParseDuration(r.TookAs); err != nil {
+		r.Took, err = time.ParseDuration(r.TookAs)
+		if err != nil {
 			return nil, err
 		}
 		all = append(all, r)

@@ -44,7 +44,8 @@ type pair struct {
 func StartProxy(tb testing.TB, server string) *Proxy {
 	tb.Helper()
 	p := &Proxy{
-		tb: tb, Server: server, pairs: map[*pair]struct{}{}, gate: make(chan struct{}), done: make(chan struct{}),
+		tb: tb, Server: server, pairs: map[*pair]struct{}{}, gate: make(chan struct{}),
+		done:    make(chan struct{}),
 		Address: "127.0.0.1:" + testserver.FreePort(tb),
 	}
 	close(p.gate)

@@ -226,7 +226,8 @@ func ScriptOf(tb testing.TB, file string) Script {
 				words = words[1:]
 			}
 			var err error
-			if reply.Status, err = strconv.Atoi(words[1]); err != nil {
+			reply.Status, err = strconv.Atoi(words[1])
+			if err != nil {
 				tb.Errorf("the line %q gives no status: %v", line, err)
 			}
 			words = words[2:]

@@ -45,9 +45,9 @@ type TrialResult struct {
 }
 
 // QuickTimes is for Trial.Times: the work of a dead process is taken up after seconds instead of half a
-// minute. QuickLease is the lease of a claim in the index. QuickMargin is how long a claim in SQL lives beyond
-// its attempt's timeout. The lease is longer than the timeout of Trial.Callback and the margin together, as
-// with the usual times: so no attempt needs an extension.
+// minute. QuickLease is the lease of a claim in the index. QuickMargin is how long a claim in SQL lives
+// beyond its attempt's timeout. The lease is longer than the timeout of Trial.Callback and the margin
+// together, as with the usual times: so no attempt needs an extension.
 const (
 	QuickTimes  = "lease=12s,margin=9s,sweep=2s,slack=2s,leader=4s"
 	QuickLease  = 12 * time.Second
@@ -197,8 +197,8 @@ func (tr *Trial) AnyProcess() *Process {
 	return alive[0]
 }
 
-// Repeat does something beside the trial, at once and then in each period, until stop, which returns when it is over.
-// It may be called twice; the trial's end calls it too.
+// Repeat does something beside the trial, at once and then in each period, until stop, which returns when it
+// is over. It may be called twice; the trial's end calls it too.
 func (tr *Trial) Repeat(period time.Duration, do func(i int)) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var group sync.WaitGroup
@@ -253,7 +253,8 @@ func (tr *Trial) Note(id string, s Submission) {
 	body, _ := payload.(json.RawMessage) // the judge finds out a body of another kind
 	tr.Mu.Lock()
 	defer tr.Mu.Unlock()
-	tr.Accepted = append(tr.Accepted, judge.Accepted{ID: id, Ref: s["ref"].(string), Hash: sha256.Sum256(body)})
+	tr.Accepted = append(tr.Accepted, judge.Accepted{ID: id, Ref: s["ref"].(string),
+		Hash: sha256.Sum256(body)})
 }
 
 // Count is how many were accepted.
@@ -354,7 +355,8 @@ func (tr *Trial) Verdict(b judge.Bounds) judge.Verdict {
 	var e judge.Evidence
 	for {
 		var err error
-		if e, err = tr.Evidence(); err != nil {
+		e, err = tr.Evidence()
+		if err != nil {
 			tr.Fatalf("gather the evidence: %v", err)
 		}
 		v = judge.Judge(e, b)

@@ -23,7 +23,8 @@ import (
 )
 
 // oddPayload has spaces, escapes, key order and numbers that no decode and encode would keep.
-const oddPayload = `{ "z":1.0,   "a" :"\u00e9\/\u003c",` + "\t" + `"big": 12345678901234567890123 , "e":1E+2,"list":[ ],"a2":null }`
+const oddPayload = `{ "z":1.0,   "a" :"\u00e9\/\u003c",` + "\t" +
+	`"big": 12345678901234567890123 , "e":1E+2,"list":[ ],"a2":null }`
 
 // onEach runs a trial on each of the combinations. Its processes take up the work of dead ones after seconds.
 func onEach(t *testing.T, combinations []harness.Combination, run func(*harness.Trial)) {
@@ -33,8 +34,8 @@ func onEach(t *testing.T, combinations []harness.Combination, run func(*harness.
 	})
 }
 
-// The main job: three attempts under tiers of one and two seconds, then success, on every combination. The judge sees
-// that none was early, and that the bytes are those that were accepted.
+// The main job: three attempts under tiers of one and two seconds, then success, on every combination. The
+// judge sees that none was early, and that the bytes are those that were accepted.
 func TestThreeAttemptsUnderTiersWithTheSameIDAndBytes(t *testing.T) {
 	onEach(t, harness.AllFour, func(tr *harness.Trial) {
 		const n = 20
@@ -48,8 +49,10 @@ func TestThreeAttemptsUnderTiersWithTheSameIDAndBytes(t *testing.T) {
 		p := tr.Serve()
 		for i := range n {
 			tr.AskAndNote(harness.Submission{
-				"url": tr.Receiver.URL + "/notify", "topic": "payment.succeeded", "ref": fmt.Sprint("order-", i), "lane": "shop",
-				"payload": json.RawMessage(oddPayload), "policy": harness.Submission{"tiers": []string{"1s", "2s"}},
+				"url": tr.Receiver.URL + "/notify", "topic": "payment.succeeded",
+				"ref": fmt.Sprint("order-", i), "lane": "shop",
+				"payload": json.RawMessage(oddPayload),
+				"policy":  harness.Submission{"tiers": []string{"1s", "2s"}},
 				"success": "body-success",
 			})
 		}
@@ -74,17 +77,19 @@ func TestThreeAttemptsUnderTiersWithTheSameIDAndBytes(t *testing.T) {
 				tr.Errorf("%s: classes %q, want %q", cb.ID, classes, want)
 			}
 		}
-		// How late they are depends on the machine: half of them can wait for one slow fsync. A retry that was lost, and
-		// found by the sweep, is later than five seconds.
+		// How late they are depends on the machine: half of them can wait for one slow fsync. A retry that
+		// was lost, and found by the sweep, is later than five seconds.
 		if judge.Quantile(late, 0.25) > 250*time.Millisecond || v.Lateness.Most > 5*time.Second {
-			tr.Errorf("three quarters are late by more than %s; all: %s", judge.Quantile(late, 0.25), v.Lateness)
+			tr.Errorf("three quarters are late by more than %s; all: %s", judge.Quantile(late, 0.25),
+				v.Lateness)
 		}
 		secret, err := p.Secret(tr.Context(), client.SecretQuery{Lane: "shop"})
 		tr.Check(err)
 		verifier, err := standardwebhooks.NewWebhook(secret.Secret)
 		tr.Check(err)
 		for _, a := range tr.Receiver.All() {
-			if err := verifier.Verify(a.Body, a.Header); err != nil || a.Header.Get("Content-Type") != "application/json" ||
+			if err := verifier.Verify(a.Body, a.Header); err != nil ||
+				a.Header.Get("Content-Type") != "application/json" ||
 				!strings.HasPrefix(a.Header.Get("User-Agent"), "dispatcher/") || a.Number != a.Nth {
 				tr.Errorf("%s, arrival %d: signature %v, headers %v", a.ID, a.Nth, err, a.Header)
 			}
@@ -103,9 +108,11 @@ func TestInternalAddressesAreRefusedWhereverTheyAreGiven(t *testing.T) {
 		method, path, field, body := words[0], words[1], words[2], words[3]
 		_, err := p.Call(t.Context(), method, path, json.RawMessage(body), nil)
 		refusal := harness.Refusal(err)
-		if refusal == nil || refusal.Status != 422 || !slices.ContainsFunc(refusal.Errors, func(e client.FieldError) bool {
-			return strings.HasPrefix(e.Field, field) && strings.Contains(e.Message, "is not a public address")
-		}) {
+		if refusal == nil || refusal.Status != 422 ||
+			!slices.ContainsFunc(refusal.Errors, func(e client.FieldError) bool {
+				return strings.HasPrefix(e.Field, field) &&
+					strings.Contains(e.Message, "is not a public address")
+			}) {
 			t.Errorf("%s %s: %v, want an error of %s", method, path, err, field)
 		}
 	}
@@ -114,7 +121,8 @@ func TestInternalAddressesAreRefusedWhereverTheyAreGiven(t *testing.T) {
 // A dispatcher that is killed under load loses nothing, and sends again only what it had in flight.
 func TestKilledUnderLoad(t *testing.T) {
 	onEach(t, harness.BothEnds, func(tr *harness.Trial) {
-		// One process runs at a time and commits its results before it claims again: it loses no claim in a stall.
+		// One process runs at a time and commits its results before it claims again: it loses no claim in a
+		// stall.
 		struckUnderLoad(tr, func() {
 			tr.Kill(tr.AnyProcess(), 0)
 			tr.Serve()
@@ -122,8 +130,8 @@ func TestKilledUnderLoad(t *testing.T) {
 	})
 }
 
-// Redis that is emptied under load is rebuilt without a restart, and nothing is lost or sent twice: what was in flight
-// may be adopted.
+// Redis that is emptied under load is rebuilt without a restart, and nothing is lost or sent twice: what was
+// in flight may be adopted.
 func TestRedisIsEmptiedUnderLoad(t *testing.T) {
 	onEach(t, []harness.Combination{harness.PostgresRedis}, func(tr *harness.Trial) {
 		struckUnderLoad(tr, func() {
@@ -145,7 +153,8 @@ func struckUnderLoad(tr *harness.Trial, strike func()) {
 	tr.Conclude(2*time.Minute, 2*time.Minute)
 }
 
-// A thousand callbacks with one lock key never overlap, follow each other closely, and keep no worker waiting.
+// A thousand callbacks with one lock key never overlap, follow each other closely, and keep no worker
+// waiting.
 func TestOneLockKeyNeverOverlapsAndDivertsUncharged(t *testing.T) {
 	onEach(t, harness.BothEnds, func(tr *harness.Trial) {
 		const n = 1000
@@ -153,16 +162,21 @@ func TestOneLockKeyNeverOverlapsAndDivertsUncharged(t *testing.T) {
 		p := tr.Serve("--workers", "64")
 		tr.AcceptMany(n, func(i int) harness.Submission {
 			s := tr.Numbered("locked")(i)
-			s["lock_key"], s["lane"] = "order-7", fmt.Sprint("merchant-", i%20) // many lanes: none serialises them
+			// many lanes: none serialises them
+			s["lock_key"], s["lane"] = "order-7", fmt.Sprint("merchant-", i%20)
 			return s
 		})
 		// A worker that waited for the lock would not be there for the others.
 		for i := range 20 {
 			id := tr.AskAndNote(tr.Numbered("free")(i))
-			tr.AtLeast(10*time.Second, "a callback without a lock is sent", 1, func() int { return tr.Receiver.Times(id) })
+			tr.AtLeast(10*time.Second, "a callback without a lock is sent", 1, func() int {
+				return tr.Receiver.Times(id)
+			})
 		}
 		tr.End(3*time.Minute, judge.Bounds{})
-		locked := slices.DeleteFunc(tr.Receiver.All(), func(a harness.Arrival) bool { return a.Kind() == "free" })
+		locked := slices.DeleteFunc(tr.Receiver.All(), func(a harness.Arrival) bool {
+			return a.Kind() == "free"
+		})
 		slices.SortFunc(locked, func(a, b harness.Arrival) int { return a.At.Compare(b.At) })
 		var gaps []time.Duration
 		for i := 1; i < len(locked); i++ {
@@ -172,8 +186,10 @@ func TestOneLockKeyNeverOverlapsAndDivertsUncharged(t *testing.T) {
 		tr.Check(err)
 		diverts := 0
 		for _, row := range rows {
-			if diverts += row.DivertCount; row.AttemptCount != 1 {
-				tr.Errorf("%s has %d charged attempts, want 1: a divert charges nothing", row.Ref, row.AttemptCount)
+			diverts += row.DivertCount
+			if row.AttemptCount != 1 {
+				tr.Errorf("%s has %d charged attempts, want 1: a divert charges nothing", row.Ref,
+					row.AttemptCount)
 			}
 		}
 		between := judge.QuantilesOf(gaps)
@@ -283,7 +299,8 @@ func (s *shell) listen(address string, args []string) {
 	s.printed = filepath.Join(s.TempDir(), "listen.out")
 	out, err := os.Create(s.printed)
 	harness.Check(s, err)
-	cmd := harness.Prepared(s, exec.Command(harness.Binary(s), append([]string{"listen", "--addr", address}, args...)...))
+	cmd := harness.Prepared(s, exec.Command(harness.Binary(s),
+		append([]string{"listen", "--addr", address}, args...)...))
 	cmd.Stdout, cmd.Stderr = out, out
 	harness.Check(s, errors.Join(cmd.Start(), out.Close()))
 	s.Cleanup(func() {
@@ -399,7 +416,8 @@ func TestDrainHandsBackUncharged(t *testing.T) {
 		d.Check(err)
 		if len(attempts) != 2 || attempts[0].Charged || attempts[0].Outcome != "unknown" ||
 			attempts[0].Class != "interrupted" || !attempts[1].Charged {
-			tr.Errorf("want an attempt of unknown outcome that was interrupted and not charged, and one that was: %+v",
+			tr.Errorf("want an attempt of unknown outcome that was interrupted and not charged, and one "+
+				"that was: %+v",
 				attempts)
 		}
 	})

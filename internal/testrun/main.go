@@ -2,8 +2,8 @@
 //
 //	go run ./internal/testrun [-part NAME,...] test|full|long
 //
-// A part that fails does not end the run. Of a failed test it prints the whole output and the command that runs it alone.
-// Of the others it prints a line a package. The exit code is 1 if anything failed.
+// A part that fails does not end the run. Of a failed test it prints the whole output and the command that
+// runs it alone. Of the others it prints a line a package. The exit code is 1 if anything failed.
 package main
 
 import (
@@ -69,7 +69,8 @@ func choose(size, only string) ([]part, error) {
 			for _, p := range all {
 				names = append(names, p.name)
 			}
-			return nil, fmt.Errorf("no part %q; the parts of %s are %s", name, size, strings.Join(names, ", "))
+			return nil, fmt.Errorf("no part %q; the parts of %s are %s", name, size,
+				strings.Join(names, ", "))
 		}
 		chosen = append(chosen, all[i])
 	}
@@ -97,12 +98,14 @@ func (p part) run(size string) outcome {
 	return o
 }
 
-// run runs a command to its end and returns how many tests passed and failed. A command that is no test counts as one.
+// run runs a command to its end and returns how many tests passed and failed. A command that is no test
+// counts as one.
 func (c command) run() (passed, failed int) {
 	cmd := exec.Command(c.argv[0], c.argv[1:]...)
 	cmd.Dir = c.dir
 	// No optimisation profile: with it every package is compiled once more.
-	cmd.Env = append(append(os.Environ(), "GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -pgo=off")), c.env...)
+	cmd.Env = append(append(os.Environ(), "GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -pgo=off")),
+		c.env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
@@ -223,7 +226,8 @@ func (t *testRun) take(e event) {
 	}
 }
 
-// fail prints what a failed test wrote. Its parents and its package failed only because of it, and are not counted.
+// fail prints what a failed test wrote. Its parents and its package failed only because of it, and are not
+// counted.
 func (t *testRun) fail(e event) {
 	key := e.Package + " " + e.Test
 	output := string(t.output[key])
@@ -254,15 +258,16 @@ func (t *testRun) fail(e event) {
 	fmt.Printf("FAILED: %s %s; alone: %s\n", short(e.Package), e.Test, t.command.alone(e.Package, e.Test))
 }
 
-// printUnended prints the output of tests that were still running when their package ended. After a timeout or a
-// panic the stacks are in the output of one of them.
+// printUnended prints the output of tests that were still running when their package ended. After a timeout
+// or a panic the stacks are in the output of one of them.
 func (t *testRun) printUnended(pkg string) {
 	for _, key := range slices.Sorted(maps.Keys(t.output)) {
 		test, ok := strings.CutPrefix(key, pkg+" ")
 		if !ok || test == "" {
 			continue
 		}
-		fmt.Printf("%sNOT ENDED: %s %s; alone: %s\n", t.output[key], short(pkg), test, t.command.alone(pkg, test))
+		fmt.Printf("%sNOT ENDED: %s %s; alone: %s\n", t.output[key], short(pkg), test,
+			t.command.alone(pkg, test))
 		delete(t.output, key)
 	}
 }

@@ -59,7 +59,8 @@ func TestAlone(t *testing.T) {
 	}
 	c = tests(sizeTest, "1m", "./...")
 	c.dir = "e2e/bench"
-	if got := c.alone(module+"/e2e/bench", "TestB"); !strings.HasPrefix(got, "TEST_SIZE= cd e2e/bench && go test") ||
+	if got := c.alone(module+"/e2e/bench", "TestB"); !strings.HasPrefix(got,
+		"TEST_SIZE= cd e2e/bench && go test") ||
 		!strings.HasSuffix(got, " ./") {
 		t.Errorf("the command in another module is %s", got)
 	}
@@ -161,7 +162,8 @@ func TestReportFailsWithoutATest(t *testing.T) {
 	if report(&b, []outcome{{part: "unit"}}, time.Second) {
 		t.Error("a run without a test was called good")
 	}
-	if !report(&b, []outcome{{part: "unit", passed: 1}}, time.Second) || !strings.Contains(b.String(), "1 passed, 0 failed") {
+	if !report(&b, []outcome{{part: "unit", passed: 1}}, time.Second) ||
+		!strings.Contains(b.String(), "1 passed, 0 failed") {
 		t.Errorf("the report is %s", &b)
 	}
 }

@@ -70,8 +70,8 @@ func (c command) alone(pkg, test string) string {
 	return strings.Join(words, " ")
 }
 
-// split separates the program and its flags, each of which is one word, from the packages. It leaves out what is
-// behind -args, which is for the test binary of a whole part.
+// split separates the program and its flags, each of which is one word, from the packages. It leaves out what
+// is behind -args, which is for the test binary of a whole part.
 func (c command) split() (flags, packages []string) {
 	for _, word := range c.argv {
 		switch {
@@ -99,15 +99,16 @@ var onServers = []string{"./schedule/redisq", "./store/sqlstore"}
 var storeSuite = []string{"TestSQLite", "TestPostgres"}
 
 // virtualHours match the names of tests of package dispatch that let hours of virtual time pass. That takes
-// minutes under the race detector. They have no goroutines that the simulation does not have. The unit part and
-// make test-full run them.
+// minutes under the race detector. They have no goroutines that the simulation does not have. The unit part
+// and make test-full run them.
 var virtualHours = []string{
 	`Test\w*Horizon`, "TestWritesBetweenTheStepsOfALoad",
 }
 
 // packages are all but those that start the built binary.
 var packages = []string{
-	".", "./cmd/...", "./dispatch/...", "./internal/...", "./migrations", "./schedule/...", "./store/...", "./web/...",
+	".", "./cmd/...", "./dispatch/...", "./internal/...", "./migrations", "./schedule/...", "./store/...",
+	"./web/...",
 	"./e2e/harness/...",
 }
 
@@ -133,7 +134,8 @@ func plan() []part {
 	verify := []string{"go", "mod", "verify"}
 	return []part{
 		{"vet", always, fixed(program("go", "vet", "-tags", tags, "./..."),
-			program("go", "vet", "-tags", tags+" failpoints", "./..."), inBench("go", "vet", "-tags", tags, "./..."),
+			program("go", "vet", "-tags", tags+" failpoints", "./..."),
+			inBench("go", "vet", "-tags", tags, "./..."),
 			inTools("go", "vet", "./..."))},
 		{"modules", always, fixed(program(verify...), inBench(verify...), inTools(verify...))},
 		{"staticcheck", always, fixed(
@@ -143,8 +145,8 @@ func plan() []part {
 		{"unit", always, each(func(size string) command { return tests(size, "25m", packages...) })},
 		{"race", always, func(size string) []command {
 			if size == sizeFull {
-				// Everything takes ten times as long, so the simulations are as many as in make test. The store's
-				// suite runs in full.
+				// Everything takes ten times as long, so the simulations are as many as in make test. The
+				// store's suite runs in full.
 				return []command{
 					race(sizeTest, slices.Concat([]string{skip(storeSuite...)}, packages)...),
 					race(sizeFull, run(storeSuite...), "./store/sqlstore"),
@@ -153,7 +155,8 @@ func plan() []part {
 			return []command{
 				race(sizeTest, slices.Concat([]string{"-short", skip(virtualHours...)}, concurrent)...),
 				// What is left out has one goroutine a test.
-				race(sizeTest, append([]string{skip("TestSQLiteRemembersNothing$", "TestPostgresC$")}, onServers...)...),
+				race(sizeTest, append([]string{skip("TestSQLiteRemembersNothing$", "TestPostgresC$")},
+					onServers...)...),
 			}
 		}},
 		{"bench", always, fixed(tests(sizeTest, "10m", "-short", "./...").in("e2e/bench"))},
@@ -228,10 +231,11 @@ func tests(size, timeout string, args ...string) command {
 	return command{env: environment(size), argv: append(argv, args...)}
 }
 
-// race runs packages under the race detector. SQLite itself, translated C with locks and tests of its own, is not
-// watched: that would take three times as long. All that calls it is.
+// race runs packages under the race detector. SQLite itself, translated C with locks and tests of its own, is
+// not watched: that would take three times as long. All that calls it is.
 func race(size string, args ...string) command {
-	c := tests(size, "25m", slices.Concat([]string{"-race", "-gcflags=modernc.org/sqlite/lib=-race=false"}, args)...)
+	c := tests(size, "25m", slices.Concat([]string{"-race", "-gcflags=modernc.org/sqlite/lib=-race=false"},
+		args)...)
 	c.env = append(c.env, "CGO_ENABLED=1")
 	return c
 }

@@ -56,7 +56,8 @@ func NewCluster(tb testing.TB, o ClusterOptions) *Cluster {
 		bus := FreePort(tb)
 		buses = append(buses, bus)
 		args := append([]string{
-			"--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf", "--cluster-node-timeout", "2000",
+			"--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf", "--cluster-node-timeout",
+			"2000",
 			"--cluster-port", bus, "--repl-diskless-sync-delay", "0",
 			// A replica that a busy machine kept from its master for a while takes over all the same.
 			"--cluster-replica-validity-factor", "0",
@@ -64,12 +65,14 @@ func NewCluster(tb testing.TB, o ClusterOptions) *Cluster {
 		if o.TLS != nil {
 			port := FreePort(tb)
 			c.tlsPorts = append(c.tlsPorts, port)
-			args = append(append(args, "--tls-port", port, "--tls-cluster", "yes", "--tls-replication", "yes"), o.TLS...)
+			args = append(append(args, "--tls-port", port, "--tls-cluster", "yes", "--tls-replication",
+				"yes"), o.TLS...)
 		}
 		c.Nodes = append(c.Nodes, NewRedis(tb, args...))
 	}
 	for i, master := range c.Nodes[:clusterMasters] {
-		c.Do(master, "cluster", "addslotsrange", i*clusterSlots/clusterMasters, (i+1)*clusterSlots/clusterMasters-1)
+		c.Do(master, "cluster", "addslotsrange", i*clusterSlots/clusterMasters,
+			(i+1)*clusterSlots/clusterMasters-1)
 	}
 	for i, node := range c.Nodes {
 		c.Do(node, "cluster", "set-config-epoch", i+1)
@@ -178,7 +181,8 @@ func (c *Cluster) idOf(node *Redis) string {
 	var own nodeView
 	await(c.tb, startTimeout, node.Address()+" to say its id", func(context.Context) error {
 		var ok bool
-		if own, ok = c.myself(node); !ok {
+		own, ok = c.myself(node)
+		if !ok {
 			return errors.New("it does not")
 		}
 		return nil
@@ -234,12 +238,14 @@ func holds(ranges []string, slot int) bool {
 func (c *Cluster) AwaitOwner(slot int, not *Redis) *Redis {
 	c.tb.Helper()
 	var owner *Redis
-	await(c.tb, failoverTimeout, fmt.Sprintf("slot %d to have a new owner", slot), func(context.Context) error {
-		if owner = c.owner(slot); owner == nil || owner == not {
-			return errors.New("it has none")
-		}
-		return nil
-	})
+	await(c.tb, failoverTimeout, fmt.Sprintf("slot %d to have a new owner", slot),
+		func(context.Context) error {
+			owner = c.owner(slot)
+			if owner == nil || owner == not {
+				return errors.New("it has none")
+			}
+			return nil
+		})
 	return owner
 }
 

@@ -49,12 +49,14 @@ type Postgres struct {
 // [Main].
 func SharedPostgres(tb testing.TB) *Postgres {
 	tb.Helper()
-	return lived(tb).postgres.get(tb, func(tb testing.TB) *Postgres { return NewPostgres(tb, "-c", "fsync=off") })
+	return lived(tb).postgres.get(tb, func(tb testing.TB) *Postgres {
+		return NewPostgres(tb, "-c", "fsync=off")
+	})
 }
 
-// NewPostgres starts a PostgreSQL server that ends with the test and syncs to disk as in production, unless the settings,
-// arguments of postgres, say otherwise. The programs initdb and postgres must be on the PATH or below
-// /usr/lib/postgresql; without them the test fails.
+// NewPostgres starts a PostgreSQL server that ends with the test and syncs to disk as in production, unless
+// the settings, arguments of postgres, say otherwise. The programs initdb and postgres must be on the PATH or
+// below /usr/lib/postgresql; without them the test fails.
 func NewPostgres(tb testing.TB, settings ...string) *Postgres {
 	tb.Helper()
 	// Not tb.TempDir: its parents are closed to the user that the server runs as.
@@ -81,10 +83,12 @@ func startPostgres(tb testing.TB, dir string, initdb, settings []string) *Postgr
 	tb.Helper()
 	p := &Postgres{dir: dir, templates: map[string]error{}}
 	var err error
-	if p.bin, err = postgresBinaries(); err != nil {
+	p.bin, err = postgresBinaries()
+	if err != nil {
 		tb.Fatal(err)
 	}
-	if p.credential, err = postgresUser(); err != nil {
+	p.credential, err = postgresUser()
+	if err != nil {
 		tb.Fatal(err)
 	}
 	if p.credential != nil {
@@ -93,7 +97,8 @@ func startPostgres(tb testing.TB, dir string, initdb, settings []string) *Postgr
 		}
 	}
 	initdb = append([]string{
-		"--pgdata", p.data(), "--username", "dispatcher", "--auth", "trust", "--encoding", "UTF8", "--no-sync",
+		"--pgdata", p.data(), "--username", "dispatcher", "--auth", "trust", "--encoding", "UTF8",
+		"--no-sync",
 		"--locale", "C", "--locale-provider", "icu", "--icu-locale", "en-US",
 	}, initdb...)
 	if out, err := p.command("initdb", initdb...).CombinedOutput(); err != nil {
@@ -103,7 +108,8 @@ func startPostgres(tb testing.TB, dir string, initdb, settings []string) *Postgr
 		Scheme: "postgres", User: url.User("dispatcher"), Path: "/postgres", RawQuery: "sslmode=disable",
 	}
 	p.args = append([]string{
-		"-D", p.data(), "-h", "127.0.0.1", "-k", dir, "-c", "max_connections=400", "-c", "shared_buffers=64MB",
+		"-D", p.data(), "-h", "127.0.0.1", "-k", dir, "-c", "max_connections=400", "-c",
+		"shared_buffers=64MB",
 	}, settings...)
 	tb.Cleanup(func() { p.shutDown(tb) })
 	for try := 1; ; try++ {

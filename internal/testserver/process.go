@@ -61,7 +61,8 @@ func begin(tb testing.TB, program string, wrap []string, port, dir string, args 
 	tb.Helper()
 	binary, err := exec.LookPath(program)
 	if err != nil {
-		tb.Fatalf("this test needs %[1]s in PATH (Debian and Ubuntu: apt-get install %[1]s); -short leaves it out: %[2]v",
+		tb.Fatalf("this test needs %[1]s in PATH (Debian and Ubuntu: apt-get install %[1]s); -short leaves "+
+			"it out: %[2]v",
 			program, err)
 	}
 	words := slices.Concat(wrap, []string{binary}, args)

@@ -57,9 +57,10 @@ func NewSentinel(tb testing.TB, o SentinelOptions) *Sentinel {
 		w.Sentinels = append(w.Sentinels, w.startSentinel(master.port))
 	}
 	for _, addr := range w.Sentinels {
-		await(tb, startTimeout, "the Sentinel at "+addr+" to know all others", func(ctx context.Context) error {
-			return w.knowsAll(ctx, addr)
-		})
+		await(tb, startTimeout, "the Sentinel at "+addr+" to know all others",
+			func(ctx context.Context) error {
+				return w.knowsAll(ctx, addr)
+			})
 	}
 	return w
 }
@@ -68,14 +69,16 @@ func NewSentinel(tb testing.TB, o SentinelOptions) *Sentinel {
 func (w *Sentinel) startSentinel(port string) string {
 	w.tb.Helper()
 	var text strings.Builder
-	fmt.Fprintf(&text, "sentinel monitor %[1]s 127.0.0.1 %[2]s 2\nsentinel down-after-milliseconds %[1]s 2000\n",
+	fmt.Fprintf(&text, "sentinel monitor %[1]s 127.0.0.1 %[2]s 2\nsentinel down-after-milliseconds %[1]s "+
+		"2000\n",
 		sentinelName, port)
 	fmt.Fprintf(&text, "sentinel failover-timeout %s 10000\n", sentinelName)
 	if w.password != "" {
 		fmt.Fprintf(&text, "sentinel auth-pass %s %s\n", sentinelName, w.password)
 	}
 	if w.sentinelPassword != "" {
-		fmt.Fprintf(&text, "requirepass %s\nsentinel sentinel-pass %s\n", w.sentinelPassword, w.sentinelPassword)
+		fmt.Fprintf(&text, "requirepass %s\nsentinel sentinel-pass %s\n", w.sentinelPassword,
+			w.sentinelPassword)
 	}
 	dir := w.tb.TempDir()
 	file := filepath.Join(dir, "sentinel.conf")
@@ -96,7 +99,8 @@ func (w *Sentinel) knowsAll(ctx context.Context, addr string) error {
 	if err != nil {
 		return err
 	}
-	want := fmt.Sprintf("status=ok,address=%s,slaves=%d,sentinels=%d", w.Servers[0].Address(), len(w.Servers)-1, sentinelCount)
+	want := fmt.Sprintf("status=ok,address=%s,slaves=%d,sentinels=%d", w.Servers[0].Address(),
+		len(w.Servers)-1, sentinelCount)
 	if !strings.Contains(info, want) {
 		return fmt.Errorf("it says %q, not %q", strings.TrimSpace(info), want)
 	}
@@ -110,7 +114,8 @@ func (w *Sentinel) URL(db int) string {
 	if w.sentinelPassword != "" {
 		query = "?sentinel_password=" + w.sentinelPassword
 	}
-	return fmt.Sprintf("redis+sentinel://%s%s/%s/%d%s", w.user(), strings.Join(w.Sentinels, ","), sentinelName, db, query)
+	return fmt.Sprintf("redis+sentinel://%s%s/%s/%d%s", w.user(), strings.Join(w.Sentinels, ","),
+		sentinelName, db, query)
 }
 
 // Master is the server that all Sentinels name as the master; nil: they do not agree.
@@ -145,7 +150,8 @@ func (w *Sentinel) AwaitMaster(not *Redis) *Redis {
 	w.tb.Helper()
 	var master *Redis
 	await(w.tb, failoverTimeout, "the Sentinels to name another master", func(context.Context) error {
-		if master = w.Master(); master == nil || master == not {
+		master = w.Master()
+		if master == nil || master == not {
 			return errors.New("they do not")
 		}
 		return w.says(master, "replication", "role:master")

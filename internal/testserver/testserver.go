@@ -47,9 +47,10 @@ func Run(m *testing.M) (code int) {
 	return m.Run()
 }
 
-// Outside calls f with a TB that belongs to no test, for programs such as the benchmark. What f starts with it ends
-// when f returns. The error joins those of f's Fatal, Fatalf and Errorf. Of TB's other methods f may call Helper,
-// Context, Failed, Cleanup and TempDir; Fatal and Fatalf from the goroutine that called Outside alone.
+// Outside calls f with a TB that belongs to no test, for programs such as the benchmark. What f starts with
+// it ends when f returns. The error joins those of f's Fatal, Fatalf and Errorf. Of TB's other methods f may
+// call Helper, Context, Failed, Cleanup and TempDir; Fatal and Fatalf from the goroutine that called Outside
+// alone.
 func Outside(f func(testing.TB)) (err error) {
 	l := &lifetime{}
 	defer func() { err = l.end() }()
@@ -59,8 +60,8 @@ func Outside(f func(testing.TB)) (err error) {
 	return nil
 }
 
-// failure calls f, and returns what the lifetime's Fatal or Fatalf ended it with. In a test they end the goroutine,
-// here they unwind to this function.
+// failure calls f, and returns what the lifetime's Fatal or Fatalf ended it with. In a test they end the
+// goroutine, here they unwind to this function.
 func failure(f func()) (err error) {
 	defer func() {
 		if thrown := recover(); thrown != nil {
@@ -201,8 +202,8 @@ func FreePort(tb testing.TB) string {
 	return ""
 }
 
-// isFree says whether the port has no listener. No program is forked meanwhile: it would hold our own listener
-// until it has replaced itself, after we closed it.
+// isFree says whether the port has no listener. No program is forked meanwhile: it would hold our own
+// listener until it has replaced itself, after we closed it.
 func isFree(port string) (bool, error) {
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
@@ -216,9 +217,9 @@ func isFree(port string) (bool, error) {
 	return true, nil
 }
 
-// SQLiteTemplate returns a function that returns the bytes of a SQLite file. The first call makes the file: fill gets the
-// URL of one that does not exist yet, and must close its connections. A test that needs a migrated database writes the
-// bytes to a file of its own and need not migrate one.
+// SQLiteTemplate returns a function that returns the bytes of a SQLite file. The first call makes the file:
+// fill gets the URL of one that does not exist yet, and must close its connections. A test that needs a
+// migrated database writes the bytes to a file of its own and need not migrate one.
 func SQLiteTemplate(fill func(url string) error) func() ([]byte, error) {
 	return sync.OnceValues(func() (file []byte, err error) {
 		dir, err := os.MkdirTemp("", "sqlite-*")

@@ -108,7 +108,8 @@ func TestPostgresOnATakenPort(t *testing.T) {
 }
 
 func TestSizes(t *testing.T) {
-	for size, want := range map[string][2]bool{"": {false, false}, "full": {true, false}, "long": {true, true}} {
+	for size, want := range map[string][2]bool{"": {false, false}, "full": {true, false},
+		"long": {true, true}} {
 		t.Setenv(sizeVariable, size)
 		if got := [2]bool{Full(), Long()}; got != want {
 			t.Errorf("%q is full and long: %t, want %t", size, got, want)
@@ -116,8 +117,8 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// A program that is being started holds what was open when it was forked, until it has replaced itself: no port that is chosen
-// meanwhile is held by it.
+// A program that is being started holds what was open when it was forked, until it has replaced itself: no
+// port that is chosen meanwhile is held by it.
 func TestFreePortsAreFreeWhileProgramsStart(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	var starting sync.WaitGroup

@@ -13,8 +13,8 @@ type Wire struct {
 	Sent, Received atomic.Int64 // to the server, and from it
 }
 
-// NewWire starts a wire to a server's address. follow reads to its end what one connection says to the server; nil: nothing
-// but the bytes matters. The wire ends with the test.
+// NewWire starts a wire to a server's address. follow reads to its end what one connection says to the
+// server; nil: nothing but the bytes matters. The wire ends with the test.
 func NewWire(tb testing.TB, server string, follow func(said io.Reader)) *Wire {
 	tb.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -47,7 +47,8 @@ func (w *Wire) pass(client net.Conn, server string, follow func(io.Reader)) {
 	}
 	go func() {
 		defer client.Close()
-		_, _ = io.Copy(io.MultiWriter(client, counter{&w.Received}), conn) // its error is that of a closed connection
+		// its error is that of a closed connection
+		_, _ = io.Copy(io.MultiWriter(client, counter{&w.Received}), conn)
 	}()
 	defer conn.Close()
 	follow(io.TeeReader(client, io.MultiWriter(conn, counter{&w.Sent})))

@@ -41,7 +41,8 @@ func TestDifference(t *testing.T) {
 	if diff := difference("a\nb\nc", "a\nb\nc"); diff != "" {
 		t.Errorf("the same text differs: %s", diff)
 	}
-	if diff := difference("a\nb\nc", "a\nx\nc"); !strings.Contains(diff, "b") || !strings.Contains(diff, "x") {
+	if diff := difference("a\nb\nc", "a\nx\nc"); !strings.Contains(diff, "b") ||
+		!strings.Contains(diff, "x") {
 		t.Errorf("another text does not: %s", diff)
 	}
 }
@@ -49,7 +50,8 @@ func TestDifference(t *testing.T) {
 func TestExpand(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"plain": "plain", "a«\\r\\n»b": "a\r\nb", "«ab*3»": "ababab", "«\"»": `"`, "«\\x00*2» «c»": "\x00\x00 c",
+		"plain": "plain", "a«\\r\\n»b": "a\r\nb", "«ab*3»": "ababab", "«\"»": `"`,
+		"«\\x00*2» «c»": "\x00\x00 c",
 	} {
 		if got := Expand(t, text); got != want {
 			t.Errorf("%s: %q, want %q", text, got, want)

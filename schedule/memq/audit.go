@@ -15,12 +15,13 @@ const (
 	auditPage = 200
 	// scanSpan bounds how many slots, taken or free, a page of a scan passes for each item that it may list.
 	scanSpan = 16
-	// laneRest is how long, in milliseconds, a lane without items and without settings of its own is remembered.
+	// laneRest is how long, in milliseconds, a lane without items and without settings of its own is
+	// remembered.
 	laneRest = int64(24 * time.Hour / time.Millisecond)
 )
 
-// Audit checks, and mends, the records of the next slots. The last page also sets every lane's in-flight count to the
-// number of its leases, and forgets lanes that have rested for a day.
+// Audit checks, and mends, the records of the next slots. The last page also sets every lane's in-flight
+// count to the number of its leases, and forgets lanes that have rested for a day.
 func (ix *Index) Audit(ctx context.Context, shard int, cursor string) (page schedule.AuditPage, err error) {
 	err = ix.do(ctx, "audit", shard, func() error {
 		start, err := parseCursor("audit", cursor)
@@ -72,8 +73,8 @@ func (ix *Index) heapOf(it *item) (*heap[timed], int64) {
 	return nil, 0
 }
 
-// mend puts an unsound record into the delay set, from where it is claimed and checked against SQL. It is taken out of
-// wherever it still sits first.
+// mend puts an unsound record into the delay set, from where it is claimed and checked against SQL. It is
+// taken out of wherever it still sits first.
 func (ix *Index) mend(it *item) {
 	ix.purge(&ix.delay, it)
 	ix.purge(&ix.leases, it)
@@ -100,8 +101,8 @@ func (ix *Index) purge(h *heap[timed], it *item) int {
 	return n
 }
 
-// recount compares every lane's in-flight count with its leases, and the count of ready items with the lists, and returns
-// how many were wrong.
+// recount compares every lane's in-flight count with its leases, and the count of ready items with the lists,
+// and returns how many were wrong.
 func (ix *Index) recount() int {
 	leases := make(map[*lane]int, len(ix.leases))
 	for _, e := range ix.leases {
@@ -134,17 +135,21 @@ func (ix *Index) recount() int {
 	return wrong
 }
 
-// Scan lists what the index holds, by slots. An item keeps its slot from the day it is added to the day it is removed.
-func (ix *Index) Scan(ctx context.Context, shard int, cursor string, limit int) (page schedule.ScanPage, err error) {
+// Scan lists what the index holds, by slots. An item keeps its slot from the day it is added to the day it is
+// removed.
+func (ix *Index) Scan(ctx context.Context, shard int, cursor string,
+	limit int) (page schedule.ScanPage, err error) {
 	err = ix.do(ctx, "scan", shard, func() error {
 		slot, err := parseCursor("scan", cursor)
 		if err != nil {
 			return err
 		}
 		limit = min(max(limit, 1), schedule.MaxBatch)
-		for end := min(slot+limit*scanSpan, len(ix.shelf.slots)); slot < end && len(page.Found) < limit; slot++ {
+		for end := min(slot+limit*scanSpan, len(ix.shelf.slots)); slot < end &&
+			len(page.Found) < limit; slot++ {
 			if it := ix.shelf.slots[slot]; it != nil {
-				page.Found = append(page.Found, schedule.Found{Item: it.item(), Place: schedule.Place(it.place)})
+				page.Found = append(page.Found,
+					schedule.Found{Item: it.item(), Place: schedule.Place(it.place)})
 			}
 		}
 		if slot < len(ix.shelf.slots) {

@@ -15,7 +15,8 @@ type batch struct {
 
 // Claim ends the counting of leases, reaps, promotes and leases, in this order. A repetition of the owner's
 // last claim, known by its token, does the first alone: it returns what of that batch is still leased.
-func (ix *Index) Claim(ctx context.Context, shard int, req schedule.ClaimRequest) (reply schedule.Claimed, err error) {
+func (ix *Index) Claim(ctx context.Context, shard int,
+	req schedule.ClaimRequest) (reply schedule.Claimed, err error) {
 	if err := req.Validate(); err != nil {
 		return reply, err
 	}
@@ -72,7 +73,8 @@ func (ix *Index) prefetch(lanes []schedule.LanePrefetch, on bool) {
 		if l == nil {
 			continue
 		}
-		if l.ahead = 0; on {
+		l.ahead = 0
+		if on {
 			l.ahead = p.Max
 		}
 		ix.refresh(l)
@@ -124,8 +126,9 @@ func (ix *Index) unblock() {
 	}
 }
 
-// pick leases up to req.Max items by start-time fair queueing: the lane that has had least is served next, and gives at
-// most a quantum. Every lane in the heaps has something ready and room for it, so that each turn gives at least one.
+// pick leases up to req.Max items by start-time fair queueing: the lane that has had least is served next,
+// and gives at most a quantum. Every lane in the heaps has something ready and room for it, so that each turn
+// gives at least one.
 func (ix *Index) pick(req *schedule.ClaimRequest) []schedule.Lease {
 	if req.Max == 0 {
 		return nil
@@ -181,8 +184,8 @@ func (ix *Index) first(room [classes]int) *lane {
 	return best
 }
 
-// serve gives up to most of the lane's ready items to lease, as its concurrency allows, charges the lane's virtual time
-// and puts the lane back where it then belongs. It returns how many it gave.
+// serve gives up to most of the lane's ready items to lease, as its concurrency allows, charges the lane's
+// virtual time and puts the lane back where it then belongs. It returns how many it gave.
 func (ix *Index) serve(l *lane, most int, lease func(*item)) int {
 	ix.virtual = max(ix.virtual, l.virtual)
 	n := min(most, ix.room(l), ix.gives(l))
@@ -205,8 +208,9 @@ func (ix *Index) serve(l *lane, most int, lease func(*item)) int {
 // leased returns the item's lease as it is told to the claimer.
 func (ix *Index) leased(it *item) schedule.Lease {
 	return schedule.Lease{
-		Item: it.item(), Token: it.token, Until: ix.wall(it.until), Diverts: int(it.diverts), Health: schedule.Health(it.health),
-		Ahead: it.kind.has(isUncounted),
+		Item: it.item(), Token: it.token, Until: ix.wall(it.until), Diverts: int(it.diverts),
+		Health: schedule.Health(it.health),
+		Ahead:  it.kind.has(isUncounted),
 	}
 }
 

@@ -6,8 +6,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
-// Reset empties the index, locks and lane settings included, gives it the generation and closes it for claims. It is the one
-// operation, besides Generation, that works whatever generation the index has.
+// Reset empties the index, locks and lane settings included, gives it the generation and closes it for
+// claims. It is the one operation, besides Generation, that works whatever generation the index has.
 func (ix *Index) Reset(ctx context.Context, shard int, generation int64) error {
 	return ix.locked(ctx, "reset", shard, func() error {
 		ix.clear()
@@ -24,13 +24,14 @@ func (ix *Index) Open(ctx context.Context, shard int) error {
 	})
 }
 
-// Adopt puts running attempts in as leased and their locks as held. What is leased under another token is left as it is. A
-// lock that another attempt holds passes on to the adopted one when that one lets it go.
+// Adopt puts running attempts in as leased and their locks as held. What is leased under another token is
+// left as it is. A lock that another attempt holds passes on to the adopted one when that one lets it go.
 func (ix *Index) Adopt(ctx context.Context, leases []schedule.Lease) error {
-	_, err := each(ctx, ix, "adopt", leases, schedule.Lease.ValidateRunning, func(l *schedule.Lease) struct{} {
-		ix.adopt(l)
-		return struct{}{}
-	})
+	_, err := each(ctx, ix, "adopt", leases, schedule.Lease.ValidateRunning,
+		func(l *schedule.Lease) struct{} {
+			ix.adopt(l)
+			return struct{}{}
+		})
 	return err
 }
 
@@ -56,8 +57,9 @@ func (ix *Index) adopt(a *schedule.Lease) {
 	ix.adoptLock(a)
 }
 
-// adoptLock takes the lock of an attempt that is running, or lets it inherit the lock from the attempt that has it. It does so
-// even where the lease is another's, for the lock guards the wire. Who runs joins no queue.
+// adoptLock takes the lock of an attempt that is running, or lets it inherit the lock from the attempt that
+// has it. It does so even where the lease is another's, for the lock guards the wire. Who runs joins no
+// queue.
 func (ix *Index) adoptLock(a *schedule.Lease) {
 	if a.Lock != "" && a.Until > ix.clock {
 		k := ix.lock(a.Lock)

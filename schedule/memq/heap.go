@@ -2,7 +2,8 @@ package memq
 
 import "github.com/seed-ff5a32d8/dispatcher/schedule"
 
-// arity is how many children a node of a heap has. Four keep the tree flat and the children in one cache line or two.
+// arity is how many children a node of a heap has. Four keep the tree flat and the children in one cache line
+// or two.
 const arity = 4
 
 // An entry of a heap of E says whether it comes before another, and is told where it sits.
@@ -11,8 +12,8 @@ type entry[E any] interface {
 	sit(int)
 }
 
-// A heap keeps the entry that is before all others at index 0. Entries know where they sit, so that any of them can be
-// removed in O(log n).
+// A heap keeps the entry that is before all others at index 0. Entries know where they sit, so that any of
+// them can be removed in O(log n).
 type heap[E entry[E]] []E
 
 var (
@@ -104,8 +105,8 @@ func (h *heap[E]) down(i int, e E) {
 	e.sit(i)
 }
 
-// A timed is an item in the delay set, a ready list or the leases, in the order of a time and then of the id. It
-// carries both, so that most comparisons touch no item.
+// A timed is an item in the delay set, a ready list or the leases, in the order of a time and then of the id.
+// It carries both, so that most comparisons touch no item.
 type timed struct {
 	at int64
 	hi uint64
@@ -124,8 +125,8 @@ func (a timed) before(b timed) bool {
 
 func (a timed) sit(i int) { a.it.pos = int32(i) }
 
-// A ranked is a lane among the runnable ones, in the order of virtual time, or among the blocked ones, in the order of
-// the block's end.
+// A ranked is a lane among the runnable ones, in the order of virtual time, or among the blocked ones, in the
+// order of the block's end.
 type ranked struct {
 	at int64
 	l  *lane

@@ -7,8 +7,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
-// A mark is the watermark. An embedded index is given none: it is here because an index that several processes share has one,
-// and this one is its model.
+// A mark is the watermark. An embedded index is given none: it is here because an index that several
+// processes share has one, and this one is its model.
 type mark struct {
 	at, loaded int64 // schedule.Forever: no limit
 	loader     string
@@ -27,9 +27,10 @@ func (ix *Index) Watermark(ctx context.Context, shard int) (schedule.Watermark, 
 	return ix.marked(ctx, "watermark", shard, func() {})
 }
 
-// MoveWatermark moves the watermark, unless somebody else did so since the caller read it: the answer's Loader is the request's Token
-// if it was moved.
-func (ix *Index) MoveWatermark(ctx context.Context, shard int, a schedule.Advance) (schedule.Watermark, error) {
+// MoveWatermark moves the watermark, unless somebody else did so since the caller read it: the answer's
+// Loader is the request's Token if it was moved.
+func (ix *Index) MoveWatermark(ctx context.Context, shard int,
+	a schedule.Advance) (schedule.Watermark, error) {
 	if err := a.Validate(); err != nil {
 		return schedule.Watermark{}, err
 	}
@@ -45,9 +46,10 @@ func (ix *Index) MoveWatermark(ctx context.Context, shard int, a schedule.Advanc
 	})
 }
 
-// Loaded notes that everything that is due at until or before was given to the index since its watermark was moved under the
-// token. If somebody else has moved it since, nothing changes.
-func (ix *Index) Loaded(ctx context.Context, shard int, token string, until int64) (schedule.Watermark, error) {
+// Loaded notes that everything that is due at until or before was given to the index since its watermark was
+// moved under the token. If somebody else has moved it since, nothing changes.
+func (ix *Index) Loaded(ctx context.Context, shard int, token string,
+	until int64) (schedule.Watermark, error) {
 	if err := schedule.ValidateToken(token); err != nil {
 		return schedule.Watermark{}, fmt.Errorf("loaded: %w", err)
 	}
@@ -59,7 +61,8 @@ func (ix *Index) Loaded(ctx context.Context, shard int, token string, until int6
 }
 
 // marked does something with the watermark and says what it is then.
-func (ix *Index) marked(ctx context.Context, operation string, shard int, do func()) (w schedule.Watermark, err error) {
+func (ix *Index) marked(ctx context.Context, operation string, shard int,
+	do func()) (w schedule.Watermark, err error) {
 	err = ix.do(ctx, operation, shard, func() error {
 		do()
 		w = schedule.Watermark{Now: ix.clock, At: ix.mark.at, Loaded: ix.mark.loaded, Loader: ix.mark.loader}

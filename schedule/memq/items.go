@@ -43,8 +43,8 @@ func parseKey(id string) (k key, ok bool) {
 	return k, seen < 32
 }
 
-// An item is the record of one id. While its place is Delayed it is in Index.delay, while it is Ready in one of its
-// lane's lists, while it is Leased in Index.leases; pos is where in that heap.
+// An item is the record of one id. While its place is Delayed it is in Index.delay, while it is Ready in one
+// of its lane's lists, while it is Leased in Index.leases; pos is where in that heap.
 type item struct {
 	key   key
 	id    string
@@ -111,11 +111,12 @@ func (it *item) position() schedule.Position {
 }
 
 func (it *item) item() schedule.Item {
-	return schedule.Item{ID: it.id, Lane: it.lane.number, Due: it.due, Lock: it.lock, Retry: it.kind.has(isRetry), Forced: it.kind.has(isForced)}
+	return schedule.Item{ID: it.id, Lane: it.lane.number, Due: it.due, Lock: it.lock,
+		Retry: it.kind.has(isRetry), Forced: it.kind.has(isForced)}
 }
 
-// A shelf holds every record in a slot that it keeps for life, which is what scans and audits walk by: an item that
-// stays is met however many others come and go.
+// A shelf holds every record in a slot that it keeps for life, which is what scans and audits walk by: an
+// item that stays is met however many others come and go.
 type shelf struct {
 	slots []*item // nil: the slot is free
 	free  []int32
@@ -155,7 +156,8 @@ func (ix *Index) ensure(s *schedule.Item) schedule.Position {
 	return schedule.Position{}
 }
 
-// Cancel removes what is delayed or ready, leaves alone what is leased, and answers each with where it was before.
+// Cancel removes what is delayed or ready, leaves alone what is leased, and answers each with where it was
+// before.
 func (ix *Index) Cancel(ctx context.Context, refs []schedule.Ref) ([]schedule.Position, error) {
 	return each(ctx, ix, "cancel", refs, schedule.Ref.Validate, func(r *schedule.Ref) schedule.Position {
 		it := ix.find(r.ID)
@@ -171,12 +173,13 @@ func (ix *Index) Cancel(ctx context.Context, refs []schedule.Ref) ([]schedule.Po
 	})
 }
 
-// Move gives items another due time, and answers each in its place. What was ready waits in the delay set again; the
-// next claim promotes it if it is due.
+// Move gives items another due time, and answers each in its place. What was ready waits in the delay set
+// again; the next claim promotes it if it is due.
 func (ix *Index) Move(ctx context.Context, movements []schedule.Movement) ([]schedule.Moved, error) {
-	return each(ctx, ix, "move", movements, schedule.Movement.Validate, func(m *schedule.Movement) schedule.Moved {
-		return ix.move(ix.find(m.ID), ix.moment(m.Due), m.Forced)
-	})
+	return each(ctx, ix, "move", movements, schedule.Movement.Validate,
+		func(m *schedule.Movement) schedule.Moved {
+			return ix.move(ix.find(m.ID), ix.moment(m.Due), m.Forced)
+		})
 }
 
 func (ix *Index) move(it *item, due int64, forced bool) schedule.Moved {
@@ -276,8 +279,9 @@ func (ix *Index) end(it *item, s *schedule.Settlement) {
 	}
 }
 
-// overrule makes the index say what SQL says of an item that is not leased: it is nil, delayed or ready. Its lane learns
-// nothing and its diverts stay, for this may be the repetition of a settlement whose reply was lost.
+// overrule makes the index say what SQL says of an item that is not leased: it is nil, delayed or ready. Its
+// lane learns nothing and its diverts stay, for this may be the repetition of a settlement whose reply was
+// lost.
 func (ix *Index) overrule(k key, it *item, s *schedule.Settlement) {
 	if it != nil {
 		ix.detach(it)

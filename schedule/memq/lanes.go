@@ -14,13 +14,15 @@ const unlimited = 1 << 29
 type standing uint8
 
 const (
-	// idle lanes have nothing ready, or have no room; a promotion, a settlement or a setting brings them back.
+	// idle lanes have nothing ready, or have no room; a promotion, a settlement or a setting brings them
+	// back.
 	idle standing = iota
 	// runnable lanes have something ready and room for it.
 	runnable
 	// blocked lanes have something ready, but are paused until a known time.
 	blocked
-	// holding lanes have something ready, nothing of it forced, but are held until a known time, which is not before a pause's end.
+	// holding lanes have something ready, nothing of it forced, but are held until a known time, which is not
+	// before a pause's end.
 	holding
 )
 
@@ -69,8 +71,8 @@ func (ix *Index) lane(number int64) *lane {
 	return l
 }
 
-// pop takes the lane's next ready item: what is forced first, then the earliest of its kind, and FreshShare fresh ones for each
-// retry while both kinds wait. What is not due yet waits for what is.
+// pop takes the lane's next ready item: what is forced first, then the earliest of its kind, and FreshShare
+// fresh ones for each retry while both kinds wait. What is not due yet waits for what is.
 func (l *lane) pop(now int64) *item {
 	if f := l.flow; f != nil && len(f.forced) > 0 {
 		return f.forced.remove(0).it
@@ -122,8 +124,8 @@ func (ix *Index) room(l *lane) int {
 	return max(within, 0)
 }
 
-// learn adapts the lane to what an ended attempt said of it. While its breaker is open its concurrency is 1, and so it is when that
-// closes. The caller refreshes the lane.
+// learn adapts the lane to what an ended attempt said of it. While its breaker is open its concurrency is 1,
+// and so it is when that closes. The caller refreshes the lane.
 func (ix *Index) learn(l *lane, s schedule.Signal) {
 	if l.pausedUntil > 0 {
 		ix.resume(l)
@@ -158,24 +160,33 @@ func (ix *Index) resume(l *lane) {
 	l.pace = min(l.pace, schedule.StartConcurrency)
 }
 
-// refresh puts the lane where its ready items, its leases, its hold and its health want it to stand. It is called after
-// any of them changed.
+// placeBounded returns where a bounded lane with ready items stands now, and until when: zero for no time.
+func (ix *Index) placeBounded(l *lane) (want standing, at int64) {
+	pause, stop := l.pausedUntil-ix.clock, ix.stop(l)
+	forced := l.pressing() > 0
+	switch {
+	case pause > 0 && (forced || pause >= stop-ix.steady()):
+		return blocked, l.pausedUntil
+	case stop > 0 && !forced:
+		return holding, stop
+	case ix.room(l) > 0:
+		return runnable, 0
+	}
+	return idle, 0
+}
+
+// refresh puts the lane where its ready items, its leases, its hold and its health want it to stand. It is
+// called after any of them changed.
 func (ix *Index) refresh(l *lane) {
 	want, at := idle, int64(0)
 	if !l.bounded() {
 		if l.ordinary() > 0 && ix.room(l) > 0 {
 			want = runnable
 		}
-	} else if ix.resume(l); l.waiting() > 0 {
-		pause, stop := l.pausedUntil-ix.clock, ix.stop(l)
-		forced := l.pressing() > 0
-		switch {
-		case pause > 0 && (forced || pause >= stop-ix.steady()):
-			want, at = blocked, l.pausedUntil
-		case stop > 0 && !forced:
-			want, at = holding, stop
-		case ix.room(l) > 0:
-			want = runnable
+	} else {
+		ix.resume(l)
+		if l.waiting() > 0 {
+			want, at = ix.placeBounded(l)
 		}
 	}
 	if want == runnable {
@@ -184,7 +195,8 @@ func (ix *Index) refresh(l *lane) {
 		}
 		ix.unrank(l)
 		if l.left.call == ix.call && l.left.class == l.health {
-			l.virtual = l.left.virtual // it left in this same call, which counts as one step: it keeps its turn
+			// it left in this same call, which counts as one step: it keeps its turn
+			l.virtual = l.left.virtual
 		} else {
 			// A lane that comes back does not bring along what it did not use while it was away.
 			l.virtual = max(l.virtual, ix.virtual)
@@ -194,7 +206,8 @@ func (ix *Index) refresh(l *lane) {
 		ix.runnable[l.class].push(ranked{l.virtual, l})
 		return
 	}
-	if ends := ix.waits(want); want == l.standing {
+	ends := ix.waits(want)
+	if want == l.standing {
 		if ends != nil && (*ends)[l.pos].at != at {
 			ends.set(l.pos, ranked{at, l})
 		}
@@ -234,8 +247,8 @@ func (ix *Index) unrank(l *lane) {
 	l.standing = idle
 }
 
-// setLimit takes over the limit for lanes that have none of their own. Claims of one process always bring the same, so
-// that looking at every lane is rare.
+// setLimit takes over the limit for lanes that have none of their own. Claims of one process always bring the
+// same, so that looking at every lane is rare.
 func (ix *Index) setLimit(limit int) {
 	if limit == ix.limit {
 		return
@@ -255,29 +268,32 @@ func (ix *Index) pause(l *lane, until int64) {
 		l.pausedUntil = ix.clock
 		ix.resume(l)
 	}
-	if l.pausedUntil = until; until <= ix.clock {
+	l.pausedUntil = until
+	if until <= ix.clock {
 		l.pausedUntil = 0
 	}
 }
 
 // SetLanes takes over settings, each unless it is older than what the lane has.
 func (ix *Index) SetLanes(ctx context.Context, settings []schedule.LaneSetting) error {
-	_, err := each(ctx, ix, "set lanes", settings, schedule.LaneSetting.Validate, func(s *schedule.LaneSetting) struct{} {
-		if l := ix.lane(s.Lane); s.Version >= l.version {
-			l.ownLimit, l.version = s.Limit, s.Version
-			ix.pause(l, min(s.PausedUntil, schedule.MaxTime))
-			ix.setRate(l, min(int64(s.Every), schedule.MaxTime))
-			ix.refresh(l)
-		}
-		return struct{}{}
-	})
+	_, err := each(ctx, ix, "set lanes", settings, schedule.LaneSetting.Validate,
+		func(s *schedule.LaneSetting) struct{} {
+			if l := ix.lane(s.Lane); s.Version >= l.version {
+				l.ownLimit, l.version = s.Limit, s.Version
+				ix.pause(l, min(s.PausedUntil, schedule.MaxTime))
+				ix.setRate(l, min(int64(s.Every), schedule.MaxTime))
+				ix.refresh(l)
+			}
+			return struct{}{}
+		})
 	return err
 }
 
 // maxTold is up to where ready items of a lane are counted.
 const maxTold = 1000
 
-// LaneStates says how lanes stand, and changes nothing. A lane that the index does not know stands as one that never had anything.
+// LaneStates says how lanes stand, and changes nothing. A lane that the index does not know stands as one
+// that never had anything.
 func (ix *Index) LaneStates(ctx context.Context, lanes []int64) ([]schedule.LaneState, error) {
 	return each(ctx, ix, "lane states", lanes, schedule.ValidateLane, func(number *int64) schedule.LaneState {
 		if l := ix.lanes[*number]; l != nil {

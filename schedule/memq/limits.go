@@ -19,13 +19,14 @@ type flow struct {
 	// forced and forcedRetry are ready lists as well; what is in them goes first.
 	forced, forcedRetry heap[timed]
 
-	// every is how many nanoseconds lie between two attempts that begin; zero: no rate. The next token is there at token, in
-	// nanoseconds of the steady clock.
+	// every is how many nanoseconds lie between two attempts that begin; zero: no rate. The next token is
+	// there at token, in nanoseconds of the steady clock.
 	every, token int64
 
-	// fails attempts in a row got no answer, the first at since on the steady clock; it counts no further than BreakerAttempts. probe,
-	// on the steady clock, is when the breaker lets a probe pass; zero: it is closed. Whatever ends without a word of the lane leaves
-	// it as it is, so that another probe may be made at once. It opened at opened, on the steady clock.
+	// fails attempts in a row got no answer, the first at since on the steady clock; it counts no further
+	// than BreakerAttempts. probe, on the steady clock, is when the breaker lets a probe pass; zero: it is
+	// closed. Whatever ends without a word of the lane leaves it as it is, so that another probe may be made
+	// at once. It opened at opened, on the steady clock.
 	fails                int
 	since, probe, opened int64
 }
@@ -113,8 +114,8 @@ func (ix *Index) gives(l *lane) int {
 	return l.pressing() + min(l.ordinary(), ix.spare(l))
 }
 
-// keeps says whether the lane keeps an item back, forced or not, however much room it has. A token that comes sooner than a lock
-// would be kept for a waiter is not worth passing one over.
+// keeps says whether the lane keeps an item back, forced or not, however much room it has. A token that comes
+// sooner than a lock would be kept for a waiter is not worth passing one over.
 func (ix *Index) keeps(l *lane, forced bool) bool {
 	if forced || l.pausedUntil > ix.clock {
 		return l.pausedUntil > ix.clock
@@ -137,15 +138,16 @@ func (ix *Index) answered(l *lane) bool {
 	return true
 }
 
-// unanswered counts an attempt without an answer, and says whether the lane's breaker is open after it. The spread is by the lane's
-// number: lanes that failed together need not be probed together.
+// unanswered counts an attempt without an answer, and says whether the lane's breaker is open after it. The
+// spread is by the lane's number: lanes that failed together need not be probed together.
 func (ix *Index) unanswered(l *lane) bool {
 	f := l.flowing()
 	if f.fails == 0 {
 		f.since = ix.steady()
 	}
 	f.fails = min(f.fails+1, schedule.BreakerAttempts)
-	if f.probe == 0 && (f.fails < schedule.BreakerAttempts || ix.steady()-f.since < schedule.BreakerSpan.Milliseconds()) {
+	if f.probe == 0 && (f.fails < schedule.BreakerAttempts ||
+		ix.steady()-f.since < schedule.BreakerSpan.Milliseconds()) {
 		return false
 	}
 	if f.probe == 0 {

@@ -9,15 +9,16 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
-// waiterRest is how long the queue of a lock that nobody touches is kept, in milliseconds. Waiters come back every few
-// seconds unless their lane is held; those that were canceled meanwhile never do, and must not be kept for ever.
+// waiterRest is how long the queue of a lock that nobody touches is kept, in milliseconds. Waiters come back
+// every few seconds unless their lane is held; those that were canceled meanwhile never do, and must not be
+// kept for ever.
 const waiterRest = int64(24 * time.Hour / time.Millisecond)
 
 // A lock is in Index.endings until it is forgotten. Its times are of the steady clock.
 type lock struct {
 	name string
-	// The first of the holders has the lock. The others are its heirs: they were adopted while another had it, and have
-	// it next.
+	// The first of the holders has the lock. The others are its heirs: they were adopted while another had
+	// it, and have it next.
 	holders []lockHolder
 	// The waiter that a release named, and until when newcomers are refused in its favour.
 	keptFor   string
@@ -106,7 +107,8 @@ func (ix *Index) release(u *schedule.Unlock) (next schedule.Waiter) {
 	return next
 }
 
-// lock returns the lock of that name, made if it is new, without the holders whose time is over. reckon must follow.
+// lock returns the lock of that name, made if it is new, without the holders whose time is over. reckon must
+// follow.
 func (ix *Index) lock(name string) *lock {
 	k := ix.locks[name]
 	if k == nil {
@@ -145,7 +147,8 @@ func (k *lock) leave(id string) {
 	}
 }
 
-// reckon says anew when the lock may be forgotten, and forgets it at once where nothing depends on it any more.
+// reckon says anew when the lock may be forgotten, and forgets it at once where nothing depends on it any
+// more.
 func (ix *Index) reckon(k *lock) {
 	at := k.keptUntil
 	for _, h := range k.holders {

@@ -1,14 +1,15 @@
 // Package memq is the index in this process: heaps and maps under one mutex.
 //
-// It is the default of a dispatcher that runs alone, and the model that the index on Redis is compared with. It keeps
-// every promise of package schedule, with one shard and a clock that is this machine's.
+// It is the default of a dispatcher that runs alone, and the model that the index on Redis is compared with.
+// It keeps every promise of package schedule, with one shard and a clock that is this machine's.
 //
-// Nothing is kept when the process ends: its owner fills it from SQL at each start. It cannot be shared between
-// processes, and it cannot be rolled back, so that Seq is always zero. A lane that was ever seen keeps a small record
-// (its health and its concurrency) until the next Reset or until an audit finds that it has rested for a day.
+// Nothing is kept when the process ends: its owner fills it from SQL at each start. It cannot be shared
+// between processes, and it cannot be rolled back, so that Seq is always zero. A lane that was ever seen
+// keeps a small record (its health and its concurrency) until the next Reset or until an audit finds that it
+// has rested for a day.
 //
-// A claim of n items is O(n log m) in the m items pending, apart from what it promotes and reaps, which is bounded; an
-// index of a million items takes about a quarter of a gigabyte.
+// A claim of n items is O(n log m) in the m items pending, apart from what it promotes and reaps, which is
+// bounded; an index of a million items takes about a quarter of a gigabyte.
 package memq
 
 import (
@@ -21,13 +22,13 @@ import (
 
 // Options of an index. The zero value is ready for use.
 type Options struct {
-	// Now is the clock that decides what is due; nil means time.Now. Where it goes back by at most 5 s the index's clock
-	// stands still; a larger step is followed.
+	// Now is the clock that decides what is due; nil means time.Now. Where it goes back by at most 5 s the
+	// index's clock stands still; a larger step is followed.
 	Now func() time.Time
 }
 
-// An Index is one shard in memory. All methods may be called from any goroutine. A context that has ended makes them
-// return its error and do nothing; otherwise they never wait for anything but each other.
+// An Index is one shard in memory. All methods may be called from any goroutine. A context that has ended
+// makes them return its error and do nothing; otherwise they never wait for anything but each other.
 type Index struct {
 	readNow func() time.Time
 	hints   chan int
@@ -59,7 +60,8 @@ type Index struct {
 	locks   map[string]*lock
 	endings heap[ending]
 
-	armed int64            // what the last claim's reply, or a later hint, announced as the next event; zero: nothing
+	// what the last claim's reply, or a later hint, announced as the next event; zero: nothing
+	armed int64
 	woken bool             // a lane became runnable after the last claim
 	count map[string]int64 // what was done since the index was built, by name
 }
@@ -80,20 +82,22 @@ func (ix *Index) clear() {
 	ix.items = make(map[key]*item)
 	ix.delay, ix.leases, ix.ready = nil, nil, 0
 	ix.lanes = make(map[int64]*lane)
-	ix.runnable, ix.blocked, ix.holding, ix.virtual, ix.breakers, ix.limit = [classes]heap[ranked]{}, nil, nil, 0, 0, 0
+	ix.runnable, ix.blocked, ix.holding, ix.virtual, ix.breakers, ix.limit = [classes]heap[ranked]{}, nil,
+		nil, 0, 0, 0
 	ix.mark = mark{at: schedule.Forever, loaded: schedule.Forever}
 	ix.claims = make(map[string]*batch)
 	ix.locks = make(map[string]*lock)
 	ix.endings = nil
 	ix.armed, ix.woken, ix.skew = 0, false, 0
-	ix.count = map[string]int64{"claimed": 0, "acked": 0, "rescheduled": 0, "diverted": 0, "buried": 0, "reaped": 0, "stale": 0}
+	ix.count = map[string]int64{"claimed": 0, "acked": 0, "rescheduled": 0, "diverted": 0, "buried": 0,
+		"reaped": 0, "stale": 0}
 }
 
 // Shards returns 1.
 func (*Index) Shards() int { return 1 }
 
-// SetGeneration says which generation is the right one. While the index has another every operation but Reset and
-// Generation returns schedule.ErrLost.
+// SetGeneration says which generation is the right one. While the index has another every operation but Reset
+// and Generation returns schedule.ErrLost.
 func (ix *Index) SetGeneration(generation int64) {
 	ix.mu.Lock()
 	defer ix.mu.Unlock()
@@ -118,7 +122,8 @@ func (*Index) Run(ctx context.Context) error {
 	return nil
 }
 
-// do does one operation on the shard, unless its generation is foreign, and hints where it brought an event nearer.
+// do does one operation on the shard, unless its generation is foreign, and hints where it brought an event
+// nearer.
 func (ix *Index) do(ctx context.Context, operation string, shard int, f func() error) error {
 	return ix.locked(ctx, operation, shard, func() error {
 		if ix.generation != ix.wanted {
@@ -148,7 +153,8 @@ func (ix *Index) locked(ctx context.Context, operation string, shard int, f func
 }
 
 // each does one operation on every element, if all of them pass the check, and returns what f answered.
-func each[E, R any](ctx context.Context, ix *Index, operation string, elements []E, check func(E) error, f func(*E) R) ([]R, error) {
+func each[E, R any](ctx context.Context, ix *Index, operation string, elements []E, check func(E) error,
+	f func(*E) R) ([]R, error) {
 	if err := schedule.Validate(operation, elements, check); err != nil {
 		return nil, err
 	}
@@ -165,7 +171,8 @@ func each[E, R any](ctx context.Context, ix *Index, operation string, elements [
 	return replies, nil
 }
 
-// moment returns a time as the index keeps it: zero and less mean now, and nothing is later than schedule.MaxTime.
+// moment returns a time as the index keeps it: zero and less mean now, and nothing is later than
+// schedule.MaxTime.
 func (ix *Index) moment(due int64) int64 {
 	if due <= 0 {
 		return ix.clock
@@ -196,8 +203,8 @@ func (ix *Index) next(lead int64) int64 {
 	return next
 }
 
-// hint tells the claimer, if it cannot know yet, that there is something earlier than what it was last told. Every
-// operation that may bring an event nearer ends with it.
+// hint tells the claimer, if it cannot know yet, that there is something earlier than what it was last told.
+// Every operation that may bring an event nearer ends with it.
 func (ix *Index) hint() {
 	if ix.closed {
 		return
@@ -259,8 +266,8 @@ func (ix *Index) leasedUnder(id, token string) *item {
 	return nil
 }
 
-// setCounted has a lease count towards its lane's concurrency, or not, if it is leased under its token. In a lane whose
-// breaker is open a lease that counts goes on counting.
+// setCounted has a lease count towards its lane's concurrency, or not, if it is leased under its token. In a
+// lane whose breaker is open a lease that counts goes on counting.
 func (ix *Index) setCounted(l *schedule.LeaseRef, counts bool) {
 	it := ix.leasedUnder(l.ID, l.Token)
 	if it == nil || it.kind.has(isUncounted) != counts {
@@ -307,9 +314,10 @@ func (ix *Index) Clock(ctx context.Context) (int64, error) {
 
 // tick reads the clock.
 //
-// There are two clocks. What is due, and until when a lane is paused, is told in wall time. How much is left of a lease, a
-// lock or a hold is counted on the steady clock, which stands still where the wall clock jumps: what is left stays left.
-// Callers hear and say wall time. docs/adr/0006 says why; the index on Redis does the same.
+// There are two clocks. What is due, and until when a lane is paused, is told in wall time. How much is left
+// of a lease, a lock or a hold is counted on the steady clock, which stands still where the wall clock jumps:
+// what is left stays left. Callers hear and say wall time. docs/adr/0006 says why; the index on Redis does
+// the same.
 func (ix *Index) tick() {
 	last := ix.clock
 	now := ix.readNow().UnixMilli()

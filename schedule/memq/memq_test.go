@@ -81,8 +81,10 @@ func kept(s *queuetest.Transcript, _ []string) (any, error) {
 	for _, l := range ix.lanes {
 		counted += l.inflight
 	}
-	return fmt.Sprintf("%d items in %d slots, %d delayed, %d ready, %d leased of which %d count, %d lanes, %d locks with %d endings, %d owners",
-		len(ix.items), len(ix.shelf.slots)-len(ix.shelf.free), len(ix.delay), ix.ready, len(ix.leases), counted, len(ix.lanes),
+	return fmt.Sprintf("%d items in %d slots, %d delayed, %d ready, %d leased of which %d count, %d lanes, "+
+		"%d locks with %d endings, %d owners",
+		len(ix.items), len(ix.shelf.slots)-len(ix.shelf.free), len(ix.delay), ix.ready, len(ix.leases),
+		counted, len(ix.lanes),
 		len(ix.locks), len(ix.endings), len(ix.claims)), nil
 }
 
@@ -91,7 +93,8 @@ func owners(s *queuetest.Transcript, _ []string) (any, error) {
 	ix := s.Index.(*Index)
 	for n := range schedule.MaxOwners + 50 {
 		s.Advance(time.Millisecond)
-		_, err := ix.Claim(s.Context(), 0, schedule.ClaimRequest{Owner: fmt.Sprint(n), Token: "t", Lease: time.Minute, LaneLimit: 1})
+		_, err := ix.Claim(s.Context(), 0, schedule.ClaimRequest{Owner: fmt.Sprint(n), Token: "t",
+			Lease: time.Minute, LaneLimit: 1})
 		if err != nil {
 			return nil, err
 		}

@@ -30,7 +30,8 @@ func lanesHaveShards(f *fixture) {
 	for shard := range f.Index.Shards() {
 		for _, item := range f.scan(shard) {
 			if f.Index.ShardOf(item.Lane) != shard {
-				f.Fatalf("lane %d is in shard %d, but ShardOf says %d", item.Lane, shard, f.Index.ShardOf(item.Lane))
+				f.Fatalf("lane %d is in shard %d, but ShardOf says %d", item.Lane, shard,
+					f.Index.ShardOf(item.Lane))
 			}
 			found++
 		}
@@ -63,7 +64,8 @@ func scanMeets(f *fixture) {
 			}
 			seen[found.ID] = true
 		}
-		if cursor = page.Next; cursor == "" {
+		cursor = page.Next
+		if cursor == "" {
 			break
 		}
 		// Others come and go meanwhile.
@@ -166,9 +168,12 @@ func refusals(f *fixture) {
 	bad, ix := f.wide(), f.Index
 	bad.Max = -1
 	expect(schedule.ErrInvalid, map[string]call{
-		"claim":          func() error { _, err := ix.Claim(f.ctx, 0, bad); return err },
-		"move watermark": func() error { _, err := ix.MoveWatermark(f.ctx, 0, schedule.Advance{Horizon: 1}); return err },
-		"loaded":         func() error { _, err := ix.Loaded(f.ctx, 0, "\t", 1); return err },
+		"claim": func() error { _, err := ix.Claim(f.ctx, 0, bad); return err },
+		"move watermark": func() error {
+			_, err := ix.MoveWatermark(f.ctx, 0, schedule.Advance{Horizon: 1})
+			return err
+		},
+		"loaded": func() error { _, err := ix.Loaded(f.ctx, 0, "\t", 1); return err },
 	})
 	for _, shard := range []int{-1, ix.Shards()} {
 		expect(schedule.ErrInvalid, f.onShard(f.ctx, shard))
@@ -187,7 +192,8 @@ func refusals(f *fixture) {
 		f.Fatalf("the shard's generation is %d, %v; want %d", generation, err, f.generation)
 	}
 	ix.SetGeneration(f.generation)
-	if s := f.stats(); s.Delayed+s.Ready+s.Leased+s.Locks+s.Waiters != 0 || f.watermark().At != schedule.Forever {
+	if s := f.stats(); s.Delayed+s.Ready+s.Leased+s.Locks+s.Waiters != 0 ||
+		f.watermark().At != schedule.Forever {
 		f.Fatalf("refused calls did something: %+v", s)
 	}
 	f.ensure(many...) // in batches that are full

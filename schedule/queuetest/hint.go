@@ -58,7 +58,8 @@ func hintEarlier(f *fixture) {
 	defer f.listen()()
 	hours := time.Duration(1000)
 	f.hinted(func() {
-		f.claim(f.wide()) // a shard that was opened has announced that it can be claimed now: nothing is earlier
+		// a shard that was opened has announced that it can be claimed now: nothing is earlier
+		f.claim(f.wide())
 		hours--
 		f.ensure(f.item(0, hours*time.Hour))
 	})

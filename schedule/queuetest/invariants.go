@@ -32,7 +32,8 @@ func difference[T any](a, b T) string {
 // dump returns the state of a side.
 func (w *world) dump(side *fixture) state {
 	w.Helper()
-	s := state{Items: make(map[string]schedule.Found), Lanes: make(map[int64]schedule.LaneState), Held: make(map[string]bool)}
+	s := state{Items: make(map[string]schedule.Found), Lanes: make(map[int64]schedule.LaneState),
+		Held: make(map[string]bool)}
 	for _, found := range side.scan(0) {
 		s.Items[found.ID] = found
 	}
@@ -45,7 +46,8 @@ func (w *world) dump(side *fixture) state {
 	s.Stats.Locks, s.Stats.Seq = 0, 0             // locks that have ended count until they are forgotten
 	probes := make([]schedule.Lease, len(w.refs)) // to a time that changes nothing
 	for i, ref := range w.refs {
-		probes[i] = schedule.Lease{Item: schedule.Item{ID: ref.ID, Lane: ref.Lane}, Token: w.held[ref.ID].token, Until: 1}
+		probes[i] = schedule.Lease{Item: schedule.Item{ID: ref.ID, Lane: ref.Lane},
+			Token: w.held[ref.ID].token, Until: 1}
 	}
 	held := each(side, Index.Extend, probes)
 	for i, at := range each(side, Index.Lookup, w.refs) {
@@ -59,8 +61,8 @@ func (w *world) dump(side *fixture) state {
 	return s
 }
 
-// observe takes the state after an operation, compares it with the oracle's, checks what must always hold of it, and
-// returns the state before the operation.
+// observe takes the state after an operation, compares it with the oracle's, checks what must always hold of
+// it, and returns the state before the operation.
 func (w *world) observe() (before state) {
 	w.Helper()
 	before, w.state = w.state, w.dump(w.fixture)
@@ -111,10 +113,13 @@ func (w *world) checkHolders() {
 	w.Helper()
 	for _, ref := range w.refs {
 		h, leased := w.held[ref.ID]
-		if at := w.state.Items[ref.ID].Place; (at == schedule.Leased) != leased || w.state.Held[ref.ID] != leased {
-			w.Fatalf("%s is %s, leased under %q: %t; want it leased: %t", ref.ID, at, h.token, w.state.Held[ref.ID], leased)
+		if at := w.state.Items[ref.ID].Place; (at == schedule.Leased) != leased ||
+			w.state.Held[ref.ID] != leased {
+			w.Fatalf("%s is %s, leased under %q: %t; want it leased: %t", ref.ID, at, h.token,
+				w.state.Held[ref.ID], leased)
 		}
-		if s := w.state.Stats; leased && (s.Next == 0 || s.Next > max(h.until, w.state.Stats.Now) && h.until > 0) {
+		if s := w.state.Stats; leased && (s.Next == 0 ||
+			s.Next > max(h.until, w.state.Stats.Now) && h.until > 0) {
 			w.Fatalf("next is %d, after the lease of %s ends, %d", s.Next, ref.ID, h.until)
 		}
 	}
@@ -144,11 +149,13 @@ func (w *world) checkLane(s schedule.LaneState) {
 	sound = sound && later(s.PausedUntil) && later(s.HeldUntil) && later(s.NextToken) &&
 		(s.HeldSince != 0) == (s.HeldUntil != 0) && s.HeldSince <= now && (s.NextToken == 0 || s.Every > 0)
 	open := s.Breaker != schedule.BreakerClosed
-	sound = sound && s.Unanswered <= schedule.BreakerAttempts && s.UnansweredSince <= now && s.OpenedAt <= now &&
+	sound = sound && s.Unanswered <= schedule.BreakerAttempts && s.UnansweredSince <= now &&
+		s.OpenedAt <= now &&
 		open == (s.OpenedAt != 0) && open == (s.ProbeAt != 0) && (!open || s.Concurrency == 1) &&
 		(s.Breaker == schedule.BreakerOpen) == (s.ProbeAt > now)
 	if !sound {
-		w.Fatalf("at %d a lane with %d leases that count, %d fresh items and %d retries ready is %+v", now, inFlight, fresh, retries, s)
+		w.Fatalf("at %d a lane with %d leases that count, %d fresh items and %d retries ready is %+v", now,
+			inFlight, fresh, retries, s)
 	}
 }
 
@@ -165,7 +172,8 @@ func (w *world) expectWaits(id string, due int64) {
 	w.Helper()
 	found := w.state.Items[id]
 	beyond := due > max(w.state.Watermark.At, w.Now()+schedule.AlwaysAhead.Milliseconds())
-	if beyond && found.Place != schedule.Absent || !beyond && (found.Place != schedule.Delayed || found.Due != due) {
+	if beyond && found.Place != schedule.Absent ||
+		!beyond && (found.Place != schedule.Delayed || found.Due != due) {
 		w.Fatalf("%s is %+v, want it to wait for %d; beyond the watermark: %t", id, found, due, beyond)
 	}
 }
@@ -199,7 +207,8 @@ func (w *world) expectSetting(before schedule.LaneState, s schedule.LaneSetting,
 	if pause <= w.Now() {
 		pause = 0
 	}
-	if got.Every != s.Every || got.PausedUntil != pause || before.PausedUntil != 0 && pause == 0 && got.Concurrency > schedule.StartConcurrency {
+	if got.Every != s.Every || got.PausedUntil != pause ||
+		before.PausedUntil != 0 && pause == 0 && got.Concurrency > schedule.StartConcurrency {
 		w.Fatalf("%+v made %+v of %+v", s, got, before)
 	}
 }
@@ -220,13 +229,15 @@ func (w *world) expectLease(req schedule.ClaimRequest, c schedule.Claimed, l sch
 	if !due || was.Item != l.Item || all || unforced && !l.Forced {
 		w.Fatalf("claimed %+v of %+v in %+v at %d with a lead of %s", l, was, lane, c.Now, req.Lead)
 	}
-	if l.Token != req.Token || l.Until != c.Now+req.Lease.Milliseconds() || l.Health != lane.Health || slices.Contains(w.oldTokens, l.Token) {
+	if l.Token != req.Token || l.Until != c.Now+req.Lease.Milliseconds() || l.Health != lane.Health ||
+		slices.Contains(w.oldTokens, l.Token) {
 		w.Fatalf("at %d %+v gave %+v in %+v", c.Now, req, l, lane)
 	}
 }
 
 // expectGiven: a lane gave what it may, in the order of due times, and kept nothing that it could have given.
-func (w *world) expectGiven(req schedule.ClaimRequest, c schedule.Claimed, before schedule.LaneState, of [3]int) {
+func (w *world) expectGiven(req schedule.ClaimRequest, c schedule.Claimed, before schedule.LaneState,
+	of [3]int) {
 	w.Helper()
 	after := w.state.Lanes[before.Lane]
 	var given []schedule.Lease
@@ -248,14 +259,16 @@ func (w *world) expectGiven(req schedule.ClaimRequest, c schedule.Claimed, befor
 	}
 	most := 0
 	for _, p := range req.Prefetch {
-		if p.Lane == before.Lane && before.Health == schedule.Answering && before.Breaker == schedule.BreakerClosed {
+		if p.Lane == before.Lane && before.Health == schedule.Answering &&
+			before.Breaker == schedule.BreakerClosed {
 			most = p.Max
 		}
 	}
 	over := ahead < len(given) && after.InFlight > after.Concurrency || ahead > most ||
 		before.Every > 0 && int64(unforced) > int64(schedule.CatchUp/before.Every)+1
 	if over {
-		w.Fatalf("a lane gave %d, %d of at most %d ahead, %d not forced: %+v", len(given), ahead, most, unforced, after)
+		w.Fatalf("a lane gave %d, %d of at most %d ahead, %d not forced: %+v", len(given), ahead, most,
+			unforced, after)
 	}
 	stops, all := keepsBack(after)
 	waits := false // something that could be given
@@ -277,19 +290,21 @@ func (w *world) expectGiven(req schedule.ClaimRequest, c schedule.Claimed, befor
 			}
 		}
 	}
-	spent := before.Health != schedule.Answering && of[schedule.Unproven]+of[schedule.TimingOut] >= req.MaxUncertain ||
+	spent := before.Health != schedule.Answering &&
+		of[schedule.Unproven]+of[schedule.TimingOut] >= req.MaxUncertain ||
 		before.Health == schedule.TimingOut && of[schedule.TimingOut] >= req.MaxTimingOut
 	if waits && after.InFlight < after.Concurrency && len(c.Leases) < req.Max && !spent {
 		w.Fatalf("%+v has room, and what is ready was not claimed: %d of %d", after, len(c.Leases), req.Max)
 	}
-	if end := max(after.PausedUntil, after.HeldUntil, after.NextToken); after.Fresh+after.Retries > 0 && !waits && end != 0 &&
+	if end := max(after.PausedUntil, after.HeldUntil, after.NextToken); after.Fresh+after.Retries > 0 &&
+		!waits && end != 0 &&
 		(c.Next == 0 || c.Next > max(end, after.ProbeAt)) {
 		w.Fatalf("next is %d, after the end of what keeps back %+v", c.Next, after)
 	}
 }
 
-// goesBefore says whether item a of a lane is given before b whenever both wait: what is forced before the rest, what is
-// due before what is not, and within a kind in the order of due times.
+// goesBefore says whether item a of a lane is given before b whenever both wait: what is forced before the
+// rest, what is due before what is not, and within a kind in the order of due times.
 func goesBefore(a, b schedule.Item, now int64) bool {
 	switch {
 	case a.Forced != b.Forced:
@@ -328,7 +343,8 @@ func (w *world) expectTick(req schedule.ClaimRequest, c schedule.Claimed) {
 	}
 }
 
-// expectJumped: what is due stays due at its time; what is left of a hold, a breaker's rest and a token stays left.
+// expectJumped: what is due stays due at its time; what is left of a hold, a breaker's rest and a token stays
+// left.
 func (w *world) expectJumped(before state, d time.Duration) {
 	w.Helper()
 	if diff := difference(before.Items, w.state.Items); diff != "" {
@@ -337,7 +353,8 @@ func (w *world) expectJumped(before state, d time.Duration) {
 	moved := func(a, b int64) bool { return a == 0 && b == 0 || b == a+d.Milliseconds() }
 	for lane, was := range before.Lanes {
 		is := w.state.Lanes[lane]
-		if !moved(was.HeldUntil, is.HeldUntil) || !moved(was.ProbeAt, is.ProbeAt) || !moved(was.NextToken, is.NextToken) || was.Breaker != is.Breaker {
+		if !moved(was.HeldUntil, is.HeldUntil) || !moved(was.ProbeAt, is.ProbeAt) ||
+			!moved(was.NextToken, is.NextToken) || was.Breaker != is.Breaker {
 			w.Fatalf("a jump of %s made %+v of %+v", d, is, was)
 		}
 	}
@@ -347,12 +364,14 @@ func (w *world) expectWatermark(a schedule.Advance, got schedule.Watermark) {
 	w.Helper()
 	want := w.state.Watermark
 	if want.Loader == a.After {
-		if want.At, want.Loader = schedule.Forever, a.Token; a.Horizon > 0 {
+		want.At, want.Loader = schedule.Forever, a.Token
+		if a.Horizon > 0 {
 			want.At = got.Now + a.Horizon.Milliseconds()
 		}
 		want.Loaded = min(want.Loaded, want.At)
 	}
-	if want.Now = got.Now; got != want {
+	want.Now = got.Now
+	if got != want {
 		w.Fatalf("%+v made %+v of %+v, want %+v", a, got, w.state.Watermark, want)
 	}
 	before := w.observe()

@@ -12,8 +12,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
-// concurrent lets several owners ensure, claim and settle at the same time. Every item must be acknowledged exactly once, after
-// exactly one retry, and never be leased to two at once.
+// concurrent lets several owners ensure, claim and settle at the same time. Every item must be acknowledged
+// exactly once, after exactly one retry, and never be leased to two at once.
 func concurrent(f *fixture) {
 	const owners = 4
 	each := 100
@@ -62,7 +62,8 @@ func (l *leasings) own(ctx context.Context, ix Index, owner string, items []sche
 		var settlements []schedule.Settlement
 		for _, lease := range c.Leases {
 			if other, taken := l.tokens.LoadOrStore(lease.ID, lease.Token); taken {
-				return fmt.Errorf("%s is leased under %s, and was under %q or is done", lease.ID, lease.Token, other)
+				return fmt.Errorf("%s is leased under %s, and was under %q or is done", lease.ID, lease.Token,
+					other)
 			}
 			s := settled(lease, schedule.Ack)
 			s.Signal = schedule.Answered

@@ -1,7 +1,7 @@
-// Package queuetest is the suite that every index passes. [Transcripts] compares what an index answers with files that say
-// it, and [Run] checks the promises of package schedule that need more than a list of operations.
-// [Random] does random operations on few items and lanes, and checks the invariants of the state after each; with an
-// oracle, which is another index, it compares every reply and the whole state of both.
+// Package queuetest is the suite that every index passes. [Transcripts] compares what an index answers with
+// files that say it, and [Run] checks the promises of package schedule that need more than a list of
+// operations. [Random] does random operations on few items and lanes, and checks the invariants of the state
+// after each; with an oracle, which is another index, it compares every reply and the whole state of both.
 //
 // It needs only the methods that the engine uses, and a clock that the test can put forward.
 //
@@ -130,16 +130,18 @@ type fixture struct {
 	ids        int
 	tokens     int
 	generation int64
-	latest     int64 // the latest reading of shard 0's clock with a claim's lead: what was due by it may have been promoted
-	locks      bool  // the test uses locks, which may be in any shard
+	// the latest reading of shard 0's clock with a claim's lead: what was due by it may have been promoted
+	latest int64
+	locks  bool // the test uses locks, which may be in any shard
 }
 
 // wide is a claim that nothing but the lanes themselves bounds.
 func (f *fixture) wide() schedule.ClaimRequest {
 	f.tokens++
 	return schedule.ClaimRequest{
-		Owner: "owner", Token: fmt.Sprintf("token-%d", f.tokens), Max: 256, MaxUncertain: 256, MaxTimingOut: 256,
-		Lease: 30 * time.Second, LaneLimit: 256,
+		Owner: "owner", Token: fmt.Sprintf("token-%d", f.tokens), Max: 256, MaxUncertain: 256,
+		MaxTimingOut: 256,
+		Lease:        30 * time.Second, LaneLimit: 256,
 	}
 }
 
@@ -245,7 +247,8 @@ func (f *fixture) claim(req schedule.ClaimRequest) schedule.Claimed {
 	f.latest = max(f.latest, claimed.Now+req.Lead.Milliseconds())
 	for _, l := range claimed.Leases {
 		if l.Due > f.latest {
-			f.Fatalf("%s is due at %d and was claimed early, at %d with a lead of %s", l.ID, l.Due, claimed.Now, req.Lead)
+			f.Fatalf("%s is due at %d and was claimed early, at %d with a lead of %s", l.ID, l.Due,
+				claimed.Now, req.Lead)
 		}
 		if l.Token != req.Token {
 			f.Fatalf("%s is leased under %q, not under the claim's %q", l.ID, l.Token, req.Token)
@@ -330,7 +333,8 @@ func (f *fixture) scan(shard int) []schedule.Found {
 			seen[found.ID] = len(all)
 			all = append(all, found)
 		}
-		if cursor = page.Next; cursor == "" {
+		cursor = page.Next
+		if cursor == "" {
 			return all
 		}
 	}
@@ -380,7 +384,8 @@ func Audit(ctx context.Context, ix Index) (repaired int, err error) {
 				return repaired, err
 			}
 			repaired += page.Repaired
-			if cursor = page.Next; cursor == "" {
+			cursor = page.Next
+			if cursor == "" {
 				break
 			}
 		}
@@ -438,7 +443,8 @@ func (f *fixture) jump(d time.Duration) int64 {
 	after := f.clocks(f.Index.Shards())
 	for shard := range after {
 		if moved := after[shard] - before[shard] - d.Milliseconds(); moved < 0 || moved > 5000 {
-			f.Fatalf("a jump of %s took the clock of shard %d from %d to %d", d, shard, before[shard], after[shard])
+			f.Fatalf("a jump of %s took the clock of shard %d from %d to %d", d, shard, before[shard],
+				after[shard])
 		}
 	}
 	return after[0] - before[0]

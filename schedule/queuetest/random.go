@@ -21,19 +21,25 @@ const (
 // longestLock is as long as a lock may be, with every kind of character.
 const longestLock = "order_0001-AZaz_zzzzzz"
 
-// Random does random operations on an index, with crashes, lost replies and jumps of the clock, and checks the
-// invariants of its state after each. With an oracle, which is another index, it does each operation there too, and
-// compares every reply and the whole state. The clocks of both stand still between calls of Advance, and say the same.
+// Random does random operations on an index, with crashes, lost replies and jumps of the clock, and checks
+// the invariants of its state after each. With an oracle, which is another index, it does each operation
+// there too, and compares every reply and the whole state. The clocks of both stand still between calls of
+// Advance, and say the same.
 func Random(t *testing.T, h Harness, oracle *Harness) {
 	rapid.Check(t, func(rt *rapid.T) {
 		w := newWorld(rt, h, oracle, rapid.SampledFrom([]int{1, 2, 4, 12, 30}).Draw(rt, "lane limit"))
 		actions := make(map[string]func(*rapid.T))
 		for name, action := range map[string]func(){
-			"ensure": w.randomEnsure, "claim": w.randomClaim, "claim 2": w.randomClaim, "again": w.randomRepeat,
-			"settle": w.randomSettle, "finish": w.randomFinish, "extend": w.randomExtend, "cancel": w.randomCancel,
-			"move": w.randomMove, "adopt": w.randomAdopt, "setting": w.randomSetting, "outage": w.randomOutage,
-			"horizon": w.randomHorizon, "loaded": w.randomLoaded, "acquire": w.randomAcquire, "release": w.randomRelease,
-			"advance": w.randomAdvance, "jump": w.randomJump, "rebuild": w.randomRebuild, "audit": w.randomAudit,
+			"ensure": w.randomEnsure, "claim": w.randomClaim, "claim 2": w.randomClaim,
+			"again":  w.randomRepeat,
+			"settle": w.randomSettle, "finish": w.randomFinish, "extend": w.randomExtend,
+			"cancel": w.randomCancel,
+			"move":   w.randomMove, "adopt": w.randomAdopt, "setting": w.randomSetting,
+			"outage":  w.randomOutage,
+			"horizon": w.randomHorizon, "loaded": w.randomLoaded, "acquire": w.randomAcquire,
+			"release": w.randomRelease,
+			"advance": w.randomAdvance, "jump": w.randomJump, "rebuild": w.randomRebuild,
+			"audit": w.randomAudit,
 		} {
 			actions[name] = func(rt *rapid.T) {
 				w.tb, w.rt = rt, rt
@@ -91,7 +97,8 @@ func both[R any](w *world, what string, do func(Index) (R, error)) R {
 	got, err := do(w.Index)
 	for _, oracle := range w.sides[1:] {
 		want, failed := do(oracle.Index)
-		if diff := cmp.Diff(want, got, sameTicks, cmpopts.EquateEmpty()); diff != "" || (err == nil) != (failed == nil) {
+		if diff := cmp.Diff(want, got, sameTicks, cmpopts.EquateEmpty()); diff != "" ||
+			(err == nil) != (failed == nil) {
 			w.Fatalf("%s: %v, want %v; the replies differ (-oracle +index):\n%s", what, err, failed, diff)
 		}
 	}
@@ -102,7 +109,8 @@ func both[R any](w *world, what string, do func(Index) (R, error)) R {
 // sameTicks compares without the sequence, which an index that cannot be rolled back does not count.
 var sameTicks = cmp.Comparer(func(a, b schedule.Tick) bool { return a.Now == b.Now && a.Next == b.Next })
 
-// retried is both, with a reply that is now and then lost: the repetition of the call must change nothing more.
+// retried is both, with a reply that is now and then lost: the repetition of the call must change nothing
+// more.
 func retried[R any](w *world, what string, do func(Index) (R, error)) R {
 	w.Helper()
 	first := both(w, what, do)
@@ -110,7 +118,8 @@ func retried[R any](w *world, what string, do func(Index) (R, error)) R {
 		before := w.dump(w.fixture)
 		both(w, what+", repeated", do)
 		after := w.dump(w.fixture)
-		before.Stats, after.Stats = schedule.Stats{Waiters: before.Stats.Waiters}, schedule.Stats{Waiters: after.Stats.Waiters}
+		before.Stats, after.Stats = schedule.Stats{Waiters: before.Stats.Waiters},
+			schedule.Stats{Waiters: after.Stats.Waiters}
 		if diff := difference(before, after); diff != "" {
 			w.Fatalf("%s, repeated, changed the state (-before +after):\n%s", what, diff)
 		}
@@ -120,7 +129,8 @@ func retried[R any](w *world, what string, do func(Index) (R, error)) R {
 
 // some draws up to most different ids. An id is always of the same lane.
 func (w *world) some(most int) []schedule.Ref {
-	return rapid.SliceOfNDistinct(rapid.SampledFrom(w.refs), 1, most, rapid.ID[schedule.Ref]).Draw(w.rt, "ids")
+	return rapid.SliceOfNDistinct(rapid.SampledFrom(w.refs), 1, most, rapid.ID[schedule.Ref]).Draw(w.rt,
+		"ids")
 }
 
 // drawn draws up to most elements of different ids, and does an operation on them.
@@ -257,7 +267,8 @@ func (w *world) randomExtend() {
 func (w *world) randomAdopt() {
 	adoptions, _ := drawn(w, 3, "adopt", silent(Index.Adopt), func(ref schedule.Ref) schedule.Lease {
 		a := schedule.Lease{Item: w.drawItem(ref), Token: "adopted", Until: w.Now() + 40_000}
-		if a.Lock = ""; w.oneIn(2, "locked") {
+		a.Lock = ""
+		if w.oneIn(2, "locked") {
 			a.Lock = lockOf(a.ID)
 		}
 		if h, leased := w.held[a.ID]; leased && w.oneIn(2, "again") {
@@ -290,7 +301,8 @@ func (w *world) randomSetting() {
 		Lane:    lane,
 		Limit:   pick(w, "limit", 0, 0, 1, 3, 5, 20),
 		Version: w.versions[lane] + rapid.Int64Range(-1, 2).Draw(w.rt, "version"),
-		Every:   pick[time.Duration](w, "every", 0, 0, time.Microsecond, 33*time.Millisecond, time.Second/3, 10*time.Second, time.Minute/7),
+		Every: pick[time.Duration](w, "every", 0, 0, time.Microsecond, 33*time.Millisecond, time.Second/3,
+			10*time.Second, time.Minute/7),
 	}
 	if w.oneIn(3, "pause") {
 		s.PausedUntil = w.due()
@@ -314,7 +326,8 @@ func (w *world) randomOutage() {
 		var settlements []schedule.Settlement
 		for range 10 {
 			item := schedule.Item{ID: w.id(), Lane: lane, Due: w.Now()}
-			adoptions = append(adoptions, schedule.Lease{Item: item, Token: "outage", Until: w.Now() + 60_000})
+			adoptions = append(adoptions, schedule.Lease{Item: item, Token: "outage",
+				Until: w.Now() + 60_000})
 			settlements = append(settlements, schedule.Settlement{
 				Item: item, Token: "outage", Outcome: schedule.Ack, Signal: signal,
 			})
@@ -340,19 +353,23 @@ func (w *world) randomHorizon() {
 func (w *world) randomLoaded() {
 	until := pick[int64](w, "until", 0, w.Now()+60_000, w.Now()+900_000, schedule.Forever)
 	token := pick(w, "token", w.state.Watermark.Loader, "foreign")
-	got := retried(w, "loaded", func(ix Index) (schedule.Watermark, error) { return ix.Loaded(w.ctx, 0, token, until) })
+	got := retried(w, "loaded", func(ix Index) (schedule.Watermark, error) {
+		return ix.Loaded(w.ctx, 0, token, until)
+	})
 	want := w.state.Watermark
 	if token == want.Loader {
 		want.Loaded = max(want.Loaded, min(until, want.At))
 	}
-	if got.Now = want.Now; got != want {
+	got.Now = want.Now
+	if got != want {
 		w.Fatalf("%s loaded all until %d: %+v, want %+v", token, until, got, want)
 	}
 	w.observe()
 }
 
 func (w *world) randomAdvance() {
-	w.pass(pick[time.Duration](w, "by", time.Millisecond, 150*time.Millisecond, 2*time.Second, 20*time.Second, 31*time.Second, 2*time.Minute))
+	w.pass(pick[time.Duration](w, "by", time.Millisecond, 150*time.Millisecond, 2*time.Second, 20*time.Second,
+		31*time.Second, 2*time.Minute))
 }
 
 // pass lets d pass on all sides.
@@ -364,8 +381,8 @@ func (w *world) pass(d time.Duration) {
 	w.observe()
 }
 
-// randomJump puts the clock forward or back at once. What is due stays due at its time; what is left of leases, holds
-// and locks stays left.
+// randomJump puts the clock forward or back at once. What is due stays due at its time; what is left of
+// leases, holds and locks stays left.
 func (w *world) randomJump() {
 	d := pick[time.Duration](w, "jump", -time.Hour, -7*time.Second, time.Minute, time.Hour)
 	w.endPauses()
@@ -386,13 +403,14 @@ func (w *world) randomJump() {
 	w.expectJumped(before, d)
 }
 
-// endPauses ends by a setting what has ended by itself: whether a pause that the clock goes back into begins again is an
-// index's choice.
+// endPauses ends by a setting what has ended by itself: whether a pause that the clock goes back into begins
+// again is an index's choice.
 func (w *world) endPauses() {
 	for _, lane := range w.lanes[:randomLanes] {
 		if s := w.state.Lanes[lane]; s.PausedUntil == 0 {
 			w.versions[lane]++
-			setting := schedule.LaneSetting{Lane: lane, Limit: w.limits[lane], Every: s.Every, Version: w.versions[lane]}
+			setting := schedule.LaneSetting{Lane: lane, Limit: w.limits[lane], Every: s.Every,
+				Version: w.versions[lane]}
 			retried(w, "set lanes", on(w.ctx, silent(Index.SetLanes), []schedule.LaneSetting{setting}))
 		}
 	}
@@ -408,15 +426,16 @@ func (w *world) randomAudit() {
 	}
 }
 
-// randomRebuild is what follows when an index was lost: an index of another generation, the attempts that run, and then
-// the rest.
+// randomRebuild is what follows when an index was lost: an index of another generation, the attempts that
+// run, and then the rest.
 func (w *world) randomRebuild() {
 	if w.oneIn(4, "rebuild") {
 		w.rebuild()
 	}
 }
 
-// rebuild empties every shard under a new generation, adopts what was leased, opens the shards, and puts the rest back.
+// rebuild empties every shard under a new generation, adopts what was leased, opens the shards, and puts the
+// rest back.
 func (w *world) rebuild() {
 	w.Helper()
 	items, held := w.state.Items, w.held
@@ -443,7 +462,8 @@ func (w *world) rebuild() {
 	var rest []schedule.Item
 	for _, ref := range w.refs {
 		if h, leased := held[ref.ID]; leased && h.until > w.Now() {
-			adoptions = append(adoptions, schedule.Lease{Item: items[ref.ID].Item, Token: h.token, Until: h.until})
+			adoptions = append(adoptions, schedule.Lease{Item: items[ref.ID].Item, Token: h.token,
+				Until: h.until})
 		} else if found, ok := items[ref.ID]; ok {
 			rest = append(rest, found.Item)
 		}
@@ -455,7 +475,8 @@ func (w *world) rebuild() {
 			w.no(side.Index.Open(w.ctx, shard))
 		}
 	}
-	req.Owner, req.Max, req.LaneLimit = "first", 0, w.limit // the limit of lanes without one is learned from claims
+	// the limit of lanes without one is learned from claims
+	req.Owner, req.Max, req.LaneLimit = "first", 0, w.limit
 	both(w, "claim", func(ix Index) (schedule.Claimed, error) { return ix.Claim(w.ctx, 0, req) })
 	both(w, "ensure", on(w.ctx, Index.Ensure, rest))
 	w.observe()

@@ -74,7 +74,9 @@ func (w *world) randomRepeat() {
 	if !ok { // nothing was claimed yet
 		return
 	}
-	c := both(w, "claim, repeated", func(ix Index) (schedule.Claimed, error) { return ix.Claim(w.ctx, 0, req) })
+	c := both(w, "claim, repeated", func(ix Index) (schedule.Claimed, error) {
+		return ix.Claim(w.ctx, 0, req)
+	})
 	w.countEnded(req.Ended)
 	before := w.observe()
 	leased := make(map[string]bool)
@@ -83,7 +85,8 @@ func (w *world) randomRepeat() {
 	}
 	for id, h := range w.held {
 		if (h.token == req.Token) != leased[id] {
-			w.Fatalf("%s is leased under %s; it is among those of the repeated claim %s: %t", id, h.token, req.Token, leased[id])
+			w.Fatalf("%s is leased under %s; it is among those of the repeated claim %s: %t", id, h.token,
+				req.Token, leased[id])
 		}
 	}
 	if diff := difference(before.Items, w.state.Items); diff != "" {
@@ -94,8 +97,10 @@ func (w *world) randomRepeat() {
 func (w *world) drawSettlement(ref schedule.Ref) schedule.Settlement {
 	s := schedule.Settlement{
 		Item: w.drawItem(ref), Token: w.drawToken(ref.ID), Won: w.oneIn(2, "won"),
-		Outcome: schedule.Outcome(rapid.IntRange(int(schedule.Ack), int(schedule.Bury)).Draw(w.rt, "outcome")),
-		Signal:  schedule.Signal(rapid.IntRange(int(schedule.NoSignal), int(schedule.Unanswered)).Draw(w.rt, "signal")),
+		Outcome: schedule.Outcome(rapid.IntRange(int(schedule.Ack), int(schedule.Bury)).Draw(w.rt,
+			"outcome")),
+		Signal: schedule.Signal(rapid.IntRange(int(schedule.NoSignal), int(schedule.Unanswered)).Draw(w.rt,
+			"signal")),
 	}
 	if w.oneIn(6, "hold") {
 		s.HoldUntil = w.due()
@@ -198,7 +203,9 @@ func (w *world) expectLearned(before schedule.LaneState, s schedule.Settlement, 
 	open, now := before.Breaker != schedule.BreakerClosed, w.Now()
 	if mine && s.Signal == schedule.Answered {
 		want.Health, want.Unanswered, open = schedule.Answering, 0, false
-		if want.Concurrency = min(2*before.Concurrency, before.Limit); before.Breaker != schedule.BreakerClosed {
+		want.Concurrency = min(2*before.Concurrency, before.Limit)
+		if before.Breaker !=
+			schedule.BreakerClosed {
 			want.Concurrency = 1
 		}
 	} else if mine && s.Signal != schedule.NoSignal {
@@ -206,15 +213,18 @@ func (w *world) expectLearned(before schedule.LaneState, s schedule.Settlement, 
 			want.Health, want.Concurrency = schedule.TimingOut, max(before.Concurrency/2, 1)
 		}
 		want.Unanswered = min(before.Unanswered+1, schedule.BreakerAttempts)
-		open = open || want.Unanswered == schedule.BreakerAttempts && now-before.UnansweredSince >= schedule.BreakerSpan.Milliseconds()
+		open = open || want.Unanswered == schedule.BreakerAttempts &&
+			now-before.UnansweredSince >= schedule.BreakerSpan.Milliseconds()
 		if open {
 			want.Concurrency = 1
 		}
-		if rest := got.ProbeAt - now - schedule.BreakerRest.Milliseconds(); open && (rest < 0 || rest >= schedule.ProbeSpread) {
+		if rest := got.ProbeAt - now - schedule.BreakerRest.Milliseconds(); open &&
+			(rest < 0 || rest >= schedule.ProbeSpread) {
 			w.Fatalf("at %d the breaker of %+v opened", now, got)
 		}
 	}
-	if got.Health != want.Health || got.Concurrency != want.Concurrency || got.Unanswered != want.Unanswered ||
+	if got.Health != want.Health || got.Concurrency != want.Concurrency ||
+		got.Unanswered != want.Unanswered ||
 		(got.Breaker != schedule.BreakerClosed) != open {
 		w.Fatalf("settling %+v, which held the lease: %t, made %+v of %+v", s, mine, got, before)
 	}
@@ -238,8 +248,10 @@ func (w *world) expectClaimed(req schedule.ClaimRequest, c schedule.Claimed) {
 	}
 	before := w.observe()
 	uncertain := of[schedule.Unproven] + of[schedule.TimingOut]
-	if c.Reaped != reaped || len(c.Leases) > req.Max || uncertain > req.MaxUncertain || of[schedule.TimingOut] > req.MaxTimingOut {
-		w.Fatalf("%+v reaped %d of %d, and leased %d, of them by health %v", req, c.Reaped, reaped, len(c.Leases), of)
+	if c.Reaped != reaped || len(c.Leases) > req.Max || uncertain > req.MaxUncertain ||
+		of[schedule.TimingOut] > req.MaxTimingOut {
+		w.Fatalf("%+v reaped %d of %d, and leased %d, of them by health %v", req, c.Reaped, reaped,
+			len(c.Leases), of)
 	}
 	for _, l := range c.Leases {
 		w.expectLease(req, c, l, before)

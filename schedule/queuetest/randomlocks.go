@@ -106,8 +106,8 @@ func (w *world) expectLock(r schedule.Lease, got schedule.LockReply) {
 	}
 }
 
-// expectReleased: a free lock is answered with the waiter who waits longest of those that may run, one that another has
-// with none.
+// expectReleased: a free lock is answered with the waiter who waits longest of those that may run, one that
+// another has with none.
 func (w *world) expectReleased(u schedule.Unlock, next schedule.Waiter) {
 	w.Helper()
 	k := w.contest(u.Lock)

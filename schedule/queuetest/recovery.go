@@ -40,7 +40,8 @@ func Recovery(t *testing.T, h Harness, endpoints int) {
 	most := schedule.StartConcurrency*(int(schedule.BreakerSpan/attemptTime)+2) + 1
 	for _, e := range r.lanes {
 		if e.attempts < schedule.BreakerAttempts || e.attempts > most {
-			f.Fatalf("an endpoint was attempted %d times before its breaker opened, want %d at most", e.attempts, most)
+			f.Fatalf("an endpoint was attempted %d times before its breaker opened, want %d at most",
+				e.attempts, most)
 		}
 		e.attempts, e.most = 0, 0
 	}
@@ -121,7 +122,8 @@ func (r *recovery) begin(l schedule.Lease, now int64) {
 	e.flying++
 	e.most = max(e.most, e.flying)
 	if allowed := 1 << max(e.answers-1, 0); !r.down && e.flying > allowed {
-		r.Fatalf("an endpoint that is back and gave %d answers has %d in flight, want %d at most", e.answers, e.flying, allowed)
+		r.Fatalf("an endpoint that is back and gave %d answers has %d in flight, want %d at most", e.answers,
+			e.flying, allowed)
 	}
 	r.flight = append(r.flight, flying{now + attemptTime.Milliseconds(), l})
 }
@@ -140,7 +142,8 @@ func (r *recovery) land() {
 			s := settled(l, schedule.Ack)
 			s.Signal = schedule.Answered
 			if r.down {
-				s.Outcome, s.Signal, s.Due, s.Retry = schedule.Reschedule, schedule.Unanswered, r.now+retryAfter.Milliseconds(), true
+				s.Outcome, s.Signal, s.Due, s.Retry = schedule.Reschedule, schedule.Unanswered,
+					r.now+retryAfter.Milliseconds(), true
 			} else {
 				e.answers++
 				r.done++
@@ -163,7 +166,8 @@ func (r *recovery) checkSpread() {
 	}
 	for at, n := range tenths {
 		if n > len(r.lanes)/3 {
-			r.Fatalf("%d of %d probes are due within the tenth of a second from %d on", n, len(r.lanes), at*100)
+			r.Fatalf("%d of %d probes are due within the tenth of a second from %d on", n, len(r.lanes),
+				at*100)
 		}
 	}
 }

@@ -15,14 +15,14 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
-// Transcripts runs the transcripts whose files match the pattern, each on a harness of its own. A file has cases,
-// which begin with "== NAME" on an index that was reset; lines of a case are operations, and what is answered follows
-// them, indented; see package transcript.
+// Transcripts runs the transcripts whose files match the pattern, each on a harness of its own. A file has
+// cases, which begin with "== NAME" on an index that was reset; lines of a case are operations, and what is
+// answered follows them, indented; see package transcript.
 //
-// An operation has elements, "a,lane=2,due=1h,retry": the name of an item, and what differs from what was last said
-// of it. a1..a9 are nine items, and * are those of the last claim. Times count from now; zero and forever are
-// themselves. Answers leave out the first lane, and what is zero. In a1..a9,lane=# each item has the lane of its
-// number.
+// An operation has elements, "a,lane=2,due=1h,retry": the name of an item, and what differs from what was
+// last said of it. a1..a9 are nine items, and * are those of the last claim. Times count from now; zero and
+// forever are themselves. Answers leave out the first lane, and what is zero. In a1..a9,lane=# each item has
+// the lane of its number.
 //
 // More are operations beside those of [Transcript.Do].
 func Transcripts(t *testing.T, pattern string, open func(t *testing.T) Harness, more map[string]Operation) {
@@ -35,8 +35,8 @@ func Transcripts(t *testing.T, pattern string, open func(t *testing.T) Harness, 
 	})
 }
 
-// An Operation does what the words after its name say. It returns what is answered: nil, a text, or a value whose
-// fields are told.
+// An Operation does what the words after its name say. It returns what is answered: nil, a text, or a value
+// whose fields are told.
 type Operation func(s *Transcript, words []string) (any, error)
 
 // A Transcript is one case while it runs. Its Index is the one under test.
@@ -58,7 +58,8 @@ func NewTranscript(t testing.TB, h Harness) *Transcript {
 func newTranscript(f *fixture, more map[string]Operation) *Transcript {
 	f.reset()
 	f.ids, f.locks = 0, true
-	return &Transcript{fixture: f, known: make(map[string]schedule.Lease), names: make(map[string]string), more: more}
+	return &Transcript{fixture: f, known: make(map[string]schedule.Lease), names: make(map[string]string),
+		more: more}
 }
 
 // Play does the operations of a text and returns it with what was answered.
@@ -88,7 +89,8 @@ func (s *Transcript) Play(body string) string {
 
 // sentinel returns the text of the error that the caller of an index looks for.
 func sentinel(err error) string {
-	for _, known := range []error{schedule.ErrLost, schedule.ErrRebuilding, schedule.ErrTooMany, schedule.ErrInvalid, schedule.ErrOlder, schedule.ErrNewer} {
+	for _, known := range []error{schedule.ErrLost, schedule.ErrRebuilding, schedule.ErrTooMany,
+		schedule.ErrInvalid, schedule.ErrOlder, schedule.ErrNewer} {
 		if errors.Is(err, known) {
 			return known.Error()
 		}
@@ -166,7 +168,8 @@ func (s *Transcript) Do(name string, words []string) (any, error) {
 // methods are the operations on elements, by the words for them.
 var methods = map[string]string{
 	"ensure": "Ensure", "settle": "Settle", "extend": "Extend", "cancel": "Cancel", "lookup": "Lookup",
-	"move": "Move", "acquire": "Acquire", "release": "Release", "adopt": "Adopt", "set": "SetLanes", "state": "LaneStates",
+	"move": "Move", "acquire": "Acquire", "release": "Release", "adopt": "Adopt", "set": "SetLanes",
+	"state": "LaneStates",
 }
 
 // batch does an operation on elements, and says of each, by its name, what was answered.
@@ -256,7 +259,8 @@ func (s *Transcript) rounds(words []string) (any, error) {
 	return joined(lines), nil
 }
 
-// drain claims and acknowledges all that a scan meets, at least so many items, each once. A second passes between two claims.
+// drain claims and acknowledges all that a scan meets, at least so many items, each once. A second passes
+// between two claims.
 func (s *Transcript) drain(least string) (any, error) {
 	left := make(map[string]bool)
 	for _, found := range s.scan(0) {
@@ -282,13 +286,15 @@ func (s *Transcript) drain(least string) (any, error) {
 	return fmt.Sprintf("%d items are left", len(left)), nil
 }
 
-// flood claims for so long, and answers all at once, as a claimer does that sleeps until the next event of each reply.
+// flood claims for so long, and answers all at once, as a claimer does that sleeps until the next event of
+// each reply.
 func (s *Transcript) flood(d time.Duration) (any, error) {
 	leases, claims, empty := 0, 0, 0
 	for end := s.Now() + d.Milliseconds(); s.Now() < end; claims++ {
 		c := s.claim(s.wide())
 		s.ack(c.Leases, schedule.Answered)
-		if leases += len(c.Leases); len(c.Leases) == 0 {
+		leases += len(c.Leases)
+		if len(c.Leases) == 0 {
 			empty++
 		}
 		if !c.More {

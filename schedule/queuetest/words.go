@@ -68,7 +68,8 @@ func (s *Transcript) elements(of reflect.Type, words []string) reflect.Value {
 	return all
 }
 
-// item returns what was last said of an item. One that nothing was said of is new, in the first lane and due now.
+// item returns what was last said of an item. One that nothing was said of is new, in the first lane and due
+// now.
 func (s *Transcript) item(name string) schedule.Lease {
 	known, ok := s.known[name]
 	if !ok {
@@ -222,9 +223,11 @@ func (s *Transcript) at(text string) int64 {
 
 // values are the words for values that stand for themselves.
 var values = map[string][]any{
-	"ack": {schedule.Ack}, "reschedule": {schedule.Reschedule}, "divert": {schedule.Divert}, "bury": {schedule.Bury},
-	"nosignal": {schedule.NoSignal}, "answered": {schedule.Answered}, "timedout": {schedule.TimedOut}, "unanswered": {schedule.Unanswered},
-	"applied": {schedule.Applied}, "stale": {schedule.Stale}, "gone": {schedule.Gone, schedule.MovedGone},
+	"ack": {schedule.Ack}, "reschedule": {schedule.Reschedule}, "divert": {schedule.Divert},
+	"bury":     {schedule.Bury},
+	"nosignal": {schedule.NoSignal}, "answered": {schedule.Answered}, "timedout": {schedule.TimedOut},
+	"unanswered": {schedule.Unanswered},
+	"applied":    {schedule.Applied}, "stale": {schedule.Stale}, "gone": {schedule.Gone, schedule.MovedGone},
 	"moved": {schedule.MovedIt}, "held": {schedule.MovedHeld},
 	"absent": {schedule.Position{}}, "none": {schedule.Waiter{}},
 	"unproven": {schedule.Unproven}, "answering": {schedule.Answering}, "timingout": {schedule.TimingOut},
@@ -316,7 +319,8 @@ func (s *Transcript) Tell(answer any) string {
 	return fmt.Sprint(answer)
 }
 
-// fields prints the fields of a struct that are not zero, but for ids and tokens, the sequence and the first lane.
+// fields prints the fields of a struct that are not zero, but for ids and tokens, the sequence and the first
+// lane.
 func (s *Transcript) fields(v reflect.Value) string {
 	var all []string
 	for _, field := range reflect.VisibleFields(v.Type()) {
@@ -345,13 +349,15 @@ func (s *Transcript) fields(v reflect.Value) string {
 }
 
 // counts are the fields that are numbers and no times.
-var counts = []string{"delayed", "ready", "leased", "runnablelanes", "blockedlanes", "openbreakers", "locks", "waiters", "quarantined"}
+var counts = []string{"delayed", "ready", "leased", "runnablelanes", "blockedlanes", "openbreakers", "locks",
+	"waiters", "quarantined"}
 
 // number prints a lane, a count or a time; that the index's clock is that of the harness goes without saying.
 func (s *Transcript) number(name string, n int64) string {
 	switch {
 	case name == "lane":
-		if n = int64(slices.Index(s.lanes, n) + 1); n == 1 {
+		n = int64(slices.Index(s.lanes, n) + 1)
+		if n == 1 {
 			return ""
 		}
 	case name == "now" && n == s.Now():

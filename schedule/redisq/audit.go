@@ -11,12 +11,13 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
-// phases are the structures of a shard in the order in which an audit looks at them. Places come before the counts that
-// follow from them.
-var phases = []string{"records", "delay", "ready", "claims", "leases", "lanes", "breakers", "locks", "waiters"}
+// phases are the structures of a shard in the order in which an audit looks at them. Places come before the
+// counts that follow from them.
+var phases = []string{"records", "delay", "ready", "claims", "leases", "lanes", "breakers", "locks",
+	"waiters"}
 
-// Audit checks, and mends, one page of one of the shard's structures, about 200 entries. A page may have checked
-// nothing; only an empty Next ends the audit.
+// Audit checks, and mends, one page of one of the shard's structures, about 200 entries. A page may have
+// checked nothing; only an empty Next ends the audit.
 func (ix *Index) Audit(ctx context.Context, shard int, cursor string) (page schedule.AuditPage, err error) {
 	phase, at, _ := strings.Cut(cmp.Or(cursor, phases[0]+":0"), ":")
 	number := slices.Index(phases, phase)
@@ -40,14 +41,17 @@ func (ix *Index) Audit(ctx context.Context, shard int, cursor string) (page sche
 	return page, err
 }
 
-// Scan lists what the shard holds, about limit items a page. A page may be empty; only an empty Next ends the scan.
-func (ix *Index) Scan(ctx context.Context, shard int, cursor string, limit int) (page schedule.ScanPage, err error) {
+// Scan lists what the shard holds, about limit items a page. A page may be empty; only an empty Next ends the
+// scan.
+func (ix *Index) Scan(ctx context.Context, shard int, cursor string,
+	limit int) (page schedule.ScanPage, err error) {
 	cursor = cmp.Or(cursor, "0")
 	if err := checkCursor("scan", cursor); err != nil {
 		return page, err
 	}
 	err = ix.ask(ctx, "scan", shard, []any{cursor, min(max(limit, 1), schedule.MaxBatch)}, func(r *reply) {
-		if page.Next = r.text(); page.Next == "0" {
+		page.Next = r.text()
+		if page.Next == "0" {
 			page.Next = ""
 		}
 		for r.more() {

@@ -33,8 +33,8 @@ func repairsDamage(t *testing.T, ix *redisq.Index, name, how string) {
 	s := queuetest.NewTranscript(t, harness(t, ix))
 	s.Play(full)
 	damage(t, ix, name, how)
-	// What SQL knows comes back by the sweep; then the audit may repair, and a second one finds nothing. All can be claimed,
-	// though some leases have to end first.
+	// What SQL knows comes back by the sweep; then the audit may repair, and a second one finds nothing. All
+	// can be claimed, though some leases have to end first.
 	s.Play("audit\n" + swept + "audit\n")
 	const want = "audit\n  0 repaired\npass 2m\ndrain 96\n  all that a scan met, once\naudit\n  0 repaired\n"
 	if got := s.Play(want); got != want {
@@ -47,8 +47,8 @@ const swept = `ensure a1..a12,lane=# b1..b12,lane=# c1..c12,lane=# d1..d12,lane=
 ensure f1..f12,lane=#,due=1m g1..g12,lane=#,due=1m h1..h12,lane=#,due=1m
 `
 
-// full gives every structure of the shard at least two members. Lanes 4 and 5 have an open breaker; each of the others gives four of
-// its five items, and has room for the fifth once these are settled.
+// full gives every structure of the shard at least two members. Lanes 4 and 5 have an open breaker; each of
+// the others gives four of its five items, and has room for the fifth once these are settled.
 var full = `adopt x1..x19,lane=4,token=t,until=1m y1..y19,lane=5,token=t,until=1m
 settle x1..x19,ack,unanswered y1..y19,ack,unanswered
 pass 10s
@@ -57,7 +57,8 @@ settle x20,ack,unanswered y20,ack,unanswered
 claim owner=other token=other max=1 lease=1m
 ` + swept + `claim max=40
 acquire a1,lock=k0 b1,lock=k1 c1,lock=k0 d1,lock=k1 a2,lock=k0 b2,lock=k1
-` + each("settle $3,ack $6,ack $9,ack $12,ack $7,ack,answered $10,ack,answered $8,ack,timedout $11,ack,timedout\n") +
+` + each("settle $3,ack $6,ack $9,ack $12,ack $7,ack,answered $10,ack,answered $8,ack,timedout "+
+	"$11,ack,timedout\n") +
 	`set 3,pauseduntil=1m,version=1 6,pauseduntil=1m,version=1 7,every=20ms,version=1
 `
 

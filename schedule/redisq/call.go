@@ -19,8 +19,8 @@ const maxParallel = 8
 type operation[E, R any] struct {
 	script string
 	check  func(E) error
-	// ref says which item an element is about, and the lane which shard it goes to. Elements without an id are done one
-	// after the other by the script.
+	// ref says which item an element is about, and the lane which shard it goes to. Elements without an id
+	// are done one after the other by the script.
 	ref func(E) schedule.Ref
 	// lock replaces ref where the element goes to the shard of a lock.
 	lock func(E) string
@@ -31,8 +31,8 @@ type operation[E, R any] struct {
 	decode func(*reply) R
 }
 
-// each checks every element before anything is sent, and then asks the shards side by side. It returns the first error;
-// the replies of shards that did not fail are there beside it.
+// each checks every element before anything is sent, and then asks the shards side by side. It returns the
+// first error; the replies of shards that did not fail are there beside it.
 func each[E, R any](ctx context.Context, ix *Index, o operation[E, R], elements []E) ([]R, error) {
 	replies := make([]R, len(elements))
 	if err := schedule.Validate(o.script, elements, o.check); err != nil {
@@ -67,8 +67,9 @@ func each[E, R any](ctx context.Context, ix *Index, o operation[E, R], elements 
 	return replies, nil
 }
 
-// rounds groups the places of elements by shard. An id occurs once in a round, because scripts read everything before
-// they write anything; where a call repeats one, the repetitions follow in later rounds, after the first has been done.
+// rounds groups the places of elements by shard. An id occurs once in a round, because scripts read
+// everything before they write anything; where a call repeats one, the repetitions follow in later rounds,
+// after the first has been done.
 func (o *operation[E, R]) rounds(ix *Index, elements []E) []map[int][]int {
 	var all []map[int][]int
 	seen := make(map[string]int, len(elements))
@@ -92,8 +93,8 @@ func (o *operation[E, R]) rounds(ix *Index, elements []E) []map[int][]int {
 	return all
 }
 
-// ask runs one operation's script on a shard and has its reply read. args are the caller's arguments in the order of the
-// header, and then those of the elements; the others are filled in by name.
+// ask runs one operation's script on a shard and has its reply read. args are the caller's arguments in the
+// order of the header, and then those of the elements; the others are filled in by name.
 func (ix *Index) ask(ctx context.Context, operation string, shard int, args []any, read func(*reply)) error {
 	return ix.send(ctx, operation, shard, ix.arguments(ix.scripts[operation], shard, args), read)
 }
@@ -150,7 +151,8 @@ func (ix *Index) arguments(s *script, shard int, args []any) []any {
 	return append(all, args...)
 }
 
-// A reply is read value by value. The first that is not of the kind asked for is remembered, and ends what follows.
+// A reply is read value by value. The first that is not of the kind asked for is remembered, and ends what
+// follows.
 type reply struct {
 	values []any
 	at     int

@@ -28,12 +28,14 @@ func (ix *Index) Claim(ctx context.Context, shard int, req schedule.ClaimRequest
 	unreadable := []any{req.Token}
 	err := ix.ask(ctx, "claim", shard, args, func(r *reply) {
 		claimed = schedule.Claimed{
-			Tick: r.tick(), More: r.int() == 1, Waiting: r.int() == 1, Reaped: int(r.int()), Quarantined: int(r.int()),
+			Tick: r.tick(), More: r.int() == 1, Waiting: r.int() == 1, Reaped: int(r.int()),
+			Quarantined: int(r.int()),
 		}
 		for r.more() {
 			lease, err := decodeLease(r)
 			if err != nil {
-				ix.log.ErrorContext(ctx, "a record of the index cannot be read and is set aside", "shard", shard, "error", err)
+				ix.log.ErrorContext(ctx, "a record of the index cannot be read and is set aside", "shard",
+					shard, "error", err)
 				unreadable = append(unreadable, lease.ID)
 				continue
 			}
@@ -61,7 +63,8 @@ func decodeLease(r *reply) (schedule.Lease, error) {
 	id, record := r.text(), r.text()
 	health, until := r.int(), r.int()
 	it, diverts, err := decodeRecord(id, record)
-	if err = errors.Join(err, schedule.ValidateID(id)); err != nil {
+	err = errors.Join(err, schedule.ValidateID(id))
+	if err != nil {
 		return schedule.Lease{Item: schedule.Item{ID: id}}, err
 	}
 	return schedule.Lease{

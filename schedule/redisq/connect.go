@@ -32,15 +32,16 @@ const (
 	sentinelPort = "26379"
 )
 
-// forms and escapes are the cures for most mistakes. No message repeats a part of the URL: where it was written wrong, any
-// part may be one of a password.
+// forms and escapes are the cures for most mistakes. No message repeats a part of the URL: where it was
+// written wrong, any part may be one of a password.
 const (
-	forms   = "write redis://, rediss://, redis+sentinel://host1,host2/MASTER/db or redis+cluster://host1,host2"
+	forms = "write redis://, rediss://, redis+sentinel://host1,host2/MASTER/db or " +
+		"redis+cluster://host1,host2"
 	escapes = "in a user or password write %2F for /, %3F for ?, %23 for # and %40 for @"
 )
 
-// parseURL reads redis://, rediss://, redis+sentinel://h1,h2/MASTER/db and redis+cluster://h1,h2, the last two with
-// rediss too. Errors never repeat the URL: it may carry a password.
+// parseURL reads redis://, rediss://, redis+sentinel://h1,h2/MASTER/db and redis+cluster://h1,h2, the last
+// two with rediss too. Errors never repeat the URL: it may carry a password.
 func parseURL(raw string) (address, error) {
 	scheme, rest, ok := strings.Cut(raw, "://")
 	if !ok {
@@ -64,11 +65,14 @@ func parseURL(raw string) (address, error) {
 	case "cluster":
 		a.cluster = true
 		if len(segments) > 0 {
-			return address{}, errors.New("redis URL: a Cluster has no numbered databases, so nothing follows the hosts")
+			return address{}, errors.New("redis URL: a Cluster has no numbered databases, so nothing " +
+				"follows the hosts")
 		}
 	case "sentinel":
-		if port = sentinelPort; len(segments) == 0 {
-			return address{}, errors.New("redis URL: the name of the master is missing: redis+sentinel://host1,host2/MASTER/db")
+		port = sentinelPort
+		if len(segments) == 0 {
+			return address{}, errors.New("redis URL: the name of the master is missing: " +
+				"redis+sentinel://host1,host2/MASTER/db")
 		}
 		a.master, segments = segments[0], segments[1:]
 	default:
@@ -139,7 +143,8 @@ func (a *address) parseRest(segments []string, query string) error {
 	}
 	for name := range values {
 		if a.master == "" || name != "sentinel_username" && name != "sentinel_password" {
-			return errors.New("redis URL: after ? only sentinel_username and sentinel_password may follow, and only with redis+sentinel://; " + escapes)
+			return errors.New("redis URL: after ? only sentinel_username and sentinel_password may follow, " +
+				"and only with redis+sentinel://; " + escapes)
 		}
 	}
 	a.sentinel = values
@@ -193,7 +198,8 @@ func (a address) dial() redis.UniversalClient {
 }
 
 // eachMaster runs f on the server, or on each master of a Cluster.
-func eachMaster(ctx context.Context, c redis.UniversalClient, f func(context.Context, *redis.Client) error) error {
+func eachMaster(ctx context.Context, c redis.UniversalClient,
+	f func(context.Context, *redis.Client) error) error {
 	switch c := c.(type) {
 	case *redis.ClusterClient:
 		return c.ForEachMaster(ctx, f)
@@ -268,9 +274,10 @@ func (failedConn) Close() error                       { return nil }
 func (failedConn) LocalAddr() net.Addr                { return &net.TCPAddr{} }
 func (failedConn) RemoteAddr() net.Addr               { return &net.TCPAddr{} }
 
-// lookAround has the client of a Cluster ask again who has which slots, after a call that failed. A dead master does not say
-// that its replica took over, and the client by itself asks only every ten seconds: so long its shards would be late beyond the
-// failover. The client keeps a pause between two such questions, and does not wait for the answer here.
+// lookAround has the client of a Cluster ask again who has which slots, after a call that failed. A dead
+// master does not say that its replica took over, and the client by itself asks only every ten seconds: so
+// long its shards would be late beyond the failover. The client keeps a pause between two such questions, and
+// does not wait for the answer here.
 func (ix *Index) lookAround(ctx context.Context) {
 	if cluster, ok := ix.client.(*redis.ClusterClient); ok {
 		cluster.ReloadState(ctx)

@@ -41,7 +41,8 @@ func refused(t *testing.T, err error) string {
 	if err == nil {
 		return ""
 	}
-	if strings.Contains(err.Error(), "sec") || strings.Contains(err.Error(), "ret") || strings.Contains(err.Error(), "\n") {
+	if strings.Contains(err.Error(), "sec") || strings.Contains(err.Error(), "ret") ||
+		strings.Contains(err.Error(), "\n") {
 		t.Errorf("the error tells a part of the password, or has several lines: %v", err)
 	}
 	return err.Error()

@@ -23,7 +23,8 @@ func (ix *Index) Lookup(ctx context.Context, refs []schedule.Ref) ([]schedule.Po
 	return ix.byRef(ctx, "lookup", refs)
 }
 
-// Cancel removes what is delayed or ready, leaves alone what is leased, and answers each with where it was before.
+// Cancel removes what is delayed or ready, leaves alone what is leased, and answers each with where it was
+// before.
 func (ix *Index) Cancel(ctx context.Context, refs []schedule.Ref) ([]schedule.Position, error) {
 	return ix.byRef(ctx, "cancel", refs)
 }
@@ -37,8 +38,8 @@ func (ix *Index) byRef(ctx context.Context, script string, refs []schedule.Ref) 
 	}, refs)
 }
 
-// Move gives items another due time, and answers each in its place. What was ready waits in the delay set again; the
-// next claim promotes it if it is due.
+// Move gives items another due time, and answers each in its place. What was ready waits in the delay set
+// again; the next claim promotes it if it is due.
 func (ix *Index) Move(ctx context.Context, movements []schedule.Movement) ([]schedule.Moved, error) {
 	return each(ctx, ix, operation[schedule.Movement, schedule.Moved]{
 		script: "move", check: schedule.Movement.Validate,
@@ -53,7 +54,8 @@ func (ix *Index) Settle(ctx context.Context, settlements []schedule.Settlement) 
 	return each(ctx, ix, operation[schedule.Settlement, schedule.Settled]{
 		script: "settle", check: schedule.Settlement.Validate, ref: schedule.Settlement.Ref,
 		encode: func(s schedule.Settlement) []any {
-			return []any{s.ID, s.Token, s.Outcome.String(), int(s.Signal), s.Won, moment(s.HoldUntil), encodeRecord(s.Item), encodeNext(s.Next)}
+			return []any{s.ID, s.Token, s.Outcome.String(), int(s.Signal), s.Won, moment(s.HoldUntil),
+				encodeRecord(s.Item), encodeNext(s.Next)}
 		},
 		decode: func(r *reply) schedule.Settled { return schedule.Settled(r.int()) },
 	}, settlements)
@@ -86,8 +88,8 @@ func (ix *Index) SetLanes(ctx context.Context, settings []schedule.LaneSetting) 
 	return err
 }
 
-// LaneStates says how lanes stand, and changes nothing. A lane that the index does not know stands as one that never had
-// anything.
+// LaneStates says how lanes stand, and changes nothing. A lane that the index does not know stands as one
+// that never had anything.
 func (ix *Index) LaneStates(ctx context.Context, lanes []int64) ([]schedule.LaneState, error) {
 	states, err := each(ctx, ix, operation[int64, schedule.LaneState]{
 		script: "states", check: schedule.ValidateLane,
@@ -104,21 +106,25 @@ func (ix *Index) LaneStates(ctx context.Context, lanes []int64) ([]schedule.Lane
 func decodeLaneState(r *reply) schedule.LaneState {
 	const most = 1000
 	return schedule.LaneState{
-		InFlight: int(r.int()), Concurrency: int(r.int()), Limit: int(r.int()), Health: schedule.Health(r.int()),
-		Every: time.Duration(r.int()), PausedUntil: r.int(), HeldUntil: r.int(), NextToken: r.int(),
-		Unanswered: int(r.int()), UnansweredSince: r.int(), Breaker: schedule.BreakerState(r.int()), ProbeAt: r.int(),
-		Fresh: int(min(r.int(), most)), Retries: int(min(r.int(), most)), HeldSince: r.int(), OpenedAt: r.int(),
+		InFlight: int(r.int()), Concurrency: int(r.int()), Limit: int(r.int()),
+		Health: schedule.Health(r.int()),
+		Every:  time.Duration(r.int()), PausedUntil: r.int(), HeldUntil: r.int(), NextToken: r.int(),
+		Unanswered: int(r.int()), UnansweredSince: r.int(), Breaker: schedule.BreakerState(r.int()),
+		ProbeAt: r.int(),
+		Fresh:   int(min(r.int(), most)), Retries: int(min(r.int(), most)), HeldSince: r.int(),
+		OpenedAt: r.int(),
 	}
 }
 
-// Acquire takes or renews the locks of leases, in their order, and answers each in its place. A lock is in the shard of
-// its own name, whatever shard its item is in.
+// Acquire takes or renews the locks of leases, in their order, and answers each in its place. A lock is in
+// the shard of its own name, whatever shard its item is in.
 func (ix *Index) Acquire(ctx context.Context, leases []schedule.Lease) ([]schedule.LockReply, error) {
 	return ix.acquire(ctx, "take", leases)
 }
 
 // acquire takes locks, or, in the mode "adopt", those of attempts that run already.
-func (ix *Index) acquire(ctx context.Context, mode string, leases []schedule.Lease) ([]schedule.LockReply, error) {
+func (ix *Index) acquire(ctx context.Context, mode string,
+	leases []schedule.Lease) ([]schedule.LockReply, error) {
 	return each(ctx, ix, operation[schedule.Lease, schedule.LockReply]{
 		script: "acquire", check: schedule.Lease.ValidateLocking, fixed: []any{mode},
 		lock: func(l schedule.Lease) string { return l.Lock },

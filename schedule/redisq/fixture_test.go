@@ -110,7 +110,8 @@ func reset(tb testing.TB, ix *redisq.Index, generation int64) {
 	ix.SetGeneration(generation)
 	for shard := range ix.Shards() {
 		err := ix.Reset(context.Background(), shard, generation)
-		if err = errors.Join(err, ix.Open(context.Background(), shard)); err != nil {
+		err = errors.Join(err, ix.Open(context.Background(), shard))
+		if err != nil {
 			tb.Fatalf("reset shard %d: %v", shard, err)
 		}
 	}
@@ -141,7 +142,8 @@ func ensure(tb testing.TB, ix *redisq.Index, items ...schedule.Item) []schedule.
 // wide is a claim that nothing but the lanes themselves bounds.
 func wide(token string, most int) schedule.ClaimRequest {
 	return schedule.ClaimRequest{
-		Owner: "owner", Token: token, Max: most, MaxUncertain: most, MaxTimingOut: most, Lease: 20 * time.Second, LaneLimit: 100,
+		Owner: "owner", Token: token, Max: most, MaxUncertain: most, MaxTimingOut: most,
+		Lease: 20 * time.Second, LaneLimit: 100,
 	}
 }
 

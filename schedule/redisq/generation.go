@@ -13,8 +13,9 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
-// layout numbers the way in which records and lanes are written. A shard has it behind its generation, so that to a build that
-// writes otherwise all of it is lost, and put back from SQL, instead of misread. It grows with each change of what a key holds.
+// layout numbers the way in which records and lanes are written. A shard has it behind its generation, so
+// that to a build that writes otherwise all of it is lost, and put back from SQL, instead of misread. It
+// grows with each change of what a key holds.
 const layout = 4
 
 // encodeGeneration writes a generation as a shard has it.
@@ -37,7 +38,8 @@ func decodeGeneration(text string) (int64, error) {
 	case err != nil || generation < 0:
 		return 0, fmt.Errorf("%q is not a generation", text)
 	case written > layout:
-		return 0, fmt.Errorf("%w: in layout %d, of which this one knows those up to %d; upgrade this process", schedule.ErrNewer, written, layout)
+		return 0, fmt.Errorf("%w: in layout %d, of which this one knows those up to %d; upgrade this process",
+			schedule.ErrNewer, written, layout)
 	case written < layout:
 		return 0, fmt.Errorf("%w: in layout %d instead of %d", schedule.ErrOlder, written, layout)
 	}
@@ -59,8 +61,8 @@ func readGeneration(ctx context.Context, c redis.UniversalClient, keys shardKeys
 // SetGeneration says which generation is the right one. Shards that have another answer schedule.ErrLost.
 func (ix *Index) SetGeneration(generation int64) { ix.generation.Store(generation) }
 
-// Generation returns the generation that the shard's last Reset gave it, or zero; schedule.ErrOlder or schedule.ErrNewer if that was
-// done by a build that writes otherwise.
+// Generation returns the generation that the shard's last Reset gave it, or zero; schedule.ErrOlder or
+// schedule.ErrNewer if that was done by a build that writes otherwise.
 func (ix *Index) Generation(ctx context.Context, shard int) (int64, error) {
 	if err := schedule.ValidateShard("generation", shard, len(ix.keys)); err != nil {
 		return 0, err
@@ -72,9 +74,9 @@ func (ix *Index) Generation(ctx context.Context, shard int) (int64, error) {
 	return generation, nil
 }
 
-// Reset empties the shard, locks and lane settings included, gives it the generation and closes it for claims. It is
-// the one operation, besides Generation, that works whatever generation the shard has. The memory is freed in the
-// background.
+// Reset empties the shard, locks and lane settings included, gives it the generation and closes it for
+// claims. It is the one operation, besides Generation, that works whatever generation the shard has. The
+// memory is freed in the background.
 func (ix *Index) Reset(ctx context.Context, shard int, generation int64) error {
 	if generation < 0 {
 		return fmt.Errorf("reset: generation %d: %w", generation, schedule.ErrInvalid)
@@ -87,12 +89,14 @@ func (ix *Index) Open(ctx context.Context, shard int) error {
 	return ix.ask(ctx, "open", shard, nil, func(r *reply) { r.tick() })
 }
 
-// Adopt puts running attempts in as leased and their locks as held. What is leased under another token is left as it is. A
-// lock that another attempt holds passes on to the adopted one when that one lets it go.
+// Adopt puts running attempts in as leased and their locks as held. What is leased under another token is
+// left as it is. A lock that another attempt holds passes on to the adopted one when that one lets it go.
 func (ix *Index) Adopt(ctx context.Context, leases []schedule.Lease) error {
 	_, err := each(ctx, ix, operation[schedule.Lease, struct{}]{
 		script: "adopt", check: schedule.Lease.ValidateRunning, ref: schedule.Lease.Ref,
-		encode: func(l schedule.Lease) []any { return []any{l.ID, l.Token, moment(l.Until), encodeRecord(l.Item)} },
+		encode: func(l schedule.Lease) []any {
+			return []any{l.ID, l.Token, moment(l.Until), encodeRecord(l.Item)}
+		},
 	}, leases)
 	if err != nil {
 		return err
@@ -102,9 +106,10 @@ func (ix *Index) Adopt(ctx context.Context, leases []schedule.Lease) error {
 	return err
 }
 
-// Remove removes everything that an index at the URL keeps under the prefix, in so many shards; zero means as many as Open
-// makes of zero. It is for an index that was only lent, and whose processes have all ended: a process that still uses it
-// finds it lost, and rebuilds it. What other prefixes keep is not touched. The memory is freed in the background.
+// Remove removes everything that an index at the URL keeps under the prefix, in so many shards; zero means as
+// many as Open makes of zero. It is for an index that was only lent, and whose processes have all ended: a
+// process that still uses it finds it lost, and rebuilds it. What other prefixes keep is not touched. The
+// memory is freed in the background.
 func Remove(ctx context.Context, rawURL, prefix string, shards int) (err error) {
 	a, err := parseURL(rawURL)
 	if err != nil {
@@ -116,7 +121,8 @@ func Remove(ctx context.Context, rawURL, prefix string, shards int) (err error) 
 	if err := checkPrefix(prefix); err != nil {
 		return err
 	}
-	if shards, err = a.shards(shards); err != nil {
+	shards, err = a.shards(shards)
+	if err != nil {
 		return err
 	}
 	client := a.dial()

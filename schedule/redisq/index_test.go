@@ -99,9 +99,10 @@ func TestFlushedScriptsAreSentAgain(t *testing.T) {
 	ix := open(t, testserver.SharedCluster(t).URL(), 0)
 	s := queuetest.NewTranscript(t, harness(t, ix))
 	for _, name := range []string{"a", "b", "c"} {
-		err := ix.Client().(*redis.ClusterClient).ForEachMaster(t.Context(), func(ctx context.Context, c *redis.Client) error {
-			return c.ScriptFlush(ctx).Err()
-		})
+		err := ix.Client().(*redis.ClusterClient).ForEachMaster(t.Context(),
+			func(ctx context.Context, c *redis.Client) error {
+				return c.ScriptFlush(ctx).Err()
+			})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -123,7 +124,8 @@ func TestMetrics(t *testing.T) {
 	}
 	want := "# HELP dispatcher_index_errors_total Calls to the index on Redis that failed, by operation.\n" +
 		"# TYPE dispatcher_index_errors_total counter\ndispatcher_index_errors_total{op=\"stats\"} 1\n"
-	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "dispatcher_index_errors_total"); err != nil {
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want),
+		"dispatcher_index_errors_total"); err != nil {
 		t.Error(err)
 	}
 	if n, err := testutil.GatherAndCount(registry, "dispatcher_index_call_seconds"); err != nil || n != 3 {

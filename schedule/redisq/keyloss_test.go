@@ -13,11 +13,13 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule/redisq"
 )
 
-// lostKeys are the keys of a shard, and what is said when one of them alone is gone; empty: nothing, for its loss
-// heals by itself or by an audit. META's loss is that of the generation.
+// lostKeys are the keys of a shard, and what is said when one of them alone is gone; empty: nothing, for its
+// loss heals by itself or by an audit. META's loss is that of the generation.
 var lostKeys = map[string]string{
-	"META": "", "DELAY": "items", "READY": "items", "RECORDS": "records", "UNPROVEN": "", "ANSWERING": "", "TIMING_OUT": "",
-	"BLOCKED": "", "HELD": "", "BREAKERS": "", "LANES": "lanes", "LEASES": "items", "CLAIMS": "items", "OWNERS": "", "SEEN": "", "LOCKS": "",
+	"META": "", "DELAY": "items", "READY": "items", "RECORDS": "records", "UNPROVEN": "", "ANSWERING": "",
+	"TIMING_OUT": "",
+	"BLOCKED":    "", "HELD": "", "BREAKERS": "", "LANES": "lanes", "LEASES": "items", "CLAIMS": "items",
+	"OWNERS": "", "SEEN": "", "LOCKS": "",
 	"WAITERS": "", "WAITING": "", "QUARANTINE": "",
 }
 
@@ -67,7 +69,8 @@ func loseUnderLoad(t *testing.T, ix *redisq.Index, name string, watch bool) {
 			s := schedule.Settlement{
 				Item: lease.Item, Token: lease.Token, Outcome: schedule.Ack, Signal: schedule.Answered,
 			}
-			if _, s.Won = unfinished[lease.ID]; s.Won {
+			_, s.Won = unfinished[lease.ID]
+			if s.Won {
 				done++
 				delete(unfinished, lease.ID)
 			}
@@ -94,8 +97,8 @@ func loseUnderLoad(t *testing.T, ix *redisq.Index, name string, watch bool) {
 	}
 	rounds := 0
 	for ; len(unfinished) > 0 && rounds < 2000; rounds++ {
-		// What a dispatcher does some seconds later, beside sweeps, audits and claims. Without a watch nothing but errors
-		// tells that something is gone.
+		// What a dispatcher does some seconds later, beside sweeps, audits and claims. Without a watch
+		// nothing but errors tells that something is gone.
 		ix.Advance(5 * time.Second)
 		if watch {
 			if _, err := ix.Gone(ctx, 0); err != nil {

@@ -13,30 +13,34 @@ import (
 // keyNames has, for each name that scripts use for a key, how the key ends. The steady clock is that of
 // lua/include/begin.lua: wall time until the server's clock jumps for the first time.
 var keyNames = map[string]string{
-	"META":       "meta",               // HASH: generation, seq, clock, skew, armed, virtual, limit, closed, lanes, place, counters
-	"DELAY":      "delay",              // ZSET: the delay set, id → due in Unix milliseconds
-	"READY":      "ready",              // ZSET of score 0: lane, kind, due, id: kind f or r, or d or e if it is forced
-	"RECORDS":    "records",            // HASH: id → due, kind, lane, diverts, lock
-	"UNPROVEN":   "runnable:unproven",  // ZSET: lane → virtual time, of lanes with something ready and room for it
+	// HASH: generation, seq, clock, skew, armed, virtual, limit, closed, lanes, place, counters
+	"META":  "meta",
+	"DELAY": "delay", // ZSET: the delay set, id → due in Unix milliseconds
+	// ZSET of score 0: lane, kind, due, id: kind f or r, or d or e if it is forced
+	"READY":   "ready",
+	"RECORDS": "records", // HASH: id → due, kind, lane, diverts, lock
+	// ZSET: lane → virtual time, of lanes with something ready and room for it
+	"UNPROVEN":   "runnable:unproven",
 	"ANSWERING":  "runnable:answering", // likewise
 	"TIMING_OUT": "runnable:timingout", // likewise
 	"BLOCKED":    "blocked",            // ZSET: lane with something ready → end of its pause
-	"HELD":       "held",               // ZSET: lane with something ready → end of its hold, on the steady clock
-	"BREAKERS":   "breakers",           // ZSET: lane whose breaker is open → since when, on the steady clock
-	"HOLDS":      "holds",              // HASH: lane with a hold → since and until when, on the steady clock
-	"LANES":      "lanes",              // HASH: lane → what is known of it
-	"LEASES":     "leases",             // ZSET: id → end of its lease, on the steady clock
-	"CLAIMS":     "claims",             // HASH: id → health, lane, token, remembered movement; of leased ones only
-	"OWNERS":     "owners",             // HASH: owner → token and ids of its last claim
-	"SEEN":       "seen",               // ZSET: owner → time of its last claim, on the steady clock
-	"LOCKS":      "locks",              // HASH: lock → until (on the steady clock), id, token; of its heirs, too
-	"WAITERS":    "waiters",            // ZSET of score 0: lock, place, id, lane
-	"WAITING":    "waiting",            // HASH: id → its entry in waiters; lock → for whom it is kept
-	"QUARANTINE": "quarantine",         // HASH: id → what could not be read
+	// ZSET: lane with something ready → end of its hold, on the steady clock
+	"HELD":       "held",
+	"BREAKERS":   "breakers",   // ZSET: lane whose breaker is open → since when, on the steady clock
+	"HOLDS":      "holds",      // HASH: lane with a hold → since and until when, on the steady clock
+	"LANES":      "lanes",      // HASH: lane → what is known of it
+	"LEASES":     "leases",     // ZSET: id → end of its lease, on the steady clock
+	"CLAIMS":     "claims",     // HASH: id → health, lane, token, remembered movement; of leased ones only
+	"OWNERS":     "owners",     // HASH: owner → token and ids of its last claim
+	"SEEN":       "seen",       // ZSET: owner → time of its last claim, on the steady clock
+	"LOCKS":      "locks",      // HASH: lock → until (on the steady clock), id, token; of its heirs, too
+	"WAITERS":    "waiters",    // ZSET of score 0: lock, place, id, lane
+	"WAITING":    "waiting",    // HASH: id → its entry in waiters; lock → for whom it is kept
+	"QUARANTINE": "quarantine", // HASH: id → what could not be read
 }
 
-// A shardKeys makes the names of one shard's keys. The hash tag holds the prefix too, so that several indexes on one
-// Cluster do not meet in the same slots.
+// A shardKeys makes the names of one shard's keys. The hash tag holds the prefix too, so that several indexes
+// on one Cluster do not meet in the same slots.
 type shardKeys string
 
 func keysOf(prefix string, shard int) shardKeys {
@@ -49,15 +53,16 @@ func (k shardKeys) named(name string) string { return string(k) + keyNames[name]
 // checkPrefix refuses what would break a key's hash tag or a channel's name.
 func checkPrefix(prefix string) error {
 	if len(prefix) > 64 || strings.ContainsFunc(prefix, func(r rune) bool {
-		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("_-.:", r)
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') &&
+			!strings.ContainsRune("_-.:", r)
 	}) {
 		return fmt.Errorf("prefix %q: at most 64 letters, digits and any of _ - . : are allowed", prefix)
 	}
 	return nil
 }
 
-// shardOfLane and shardOfLock say where things are. They must never change: SQL knows the number of shards, but not
-// which lane is in which.
+// shardOfLane and shardOfLock say where things are. They must never change: SQL knows the number of shards,
+// but not which lane is in which.
 func shardOfLane(lane int64, shards int) int {
 	var b [8]byte
 	binary.BigEndian.PutUint64(b[:], uint64(lane))
@@ -81,8 +86,8 @@ func hashed(b []byte, shards int) int {
 
 const base36 = "0123456789abcdefghijklmnopqrstuvwxyz"
 
-// encodeLane writes a lane so that the bytes sort as the numbers do and the end is known without a separator: how many
-// digits of base 36, 1 to 13, then those.
+// encodeLane writes a lane so that the bytes sort as the numbers do and the end is known without a separator:
+// how many digits of base 36, 1 to 13, then those.
 func encodeLane(lane int64) string {
 	s := strconv.FormatUint(uint64(lane), 36)
 	return base36[len(s):len(s)+1] + s
@@ -105,7 +110,8 @@ func decodeLane(s string) (lane int64, rest string, ok bool) {
 }
 
 const (
-	// dueDigits is how many digits of base 36 a record's due time has, and maxDue the latest that they hold: the year
+	// dueDigits is how many digits of base 36 a record's due time has, and maxDue the latest that they hold:
+	// the year
 	// 5188. Later ones are taken for it.
 	dueDigits = 9
 	maxDue    = 36*36*36*36*36*36*36*36*36 - 1
@@ -133,8 +139,8 @@ func kindOf(it schedule.Item) byte {
 	return kindFresh
 }
 
-// encodeRecord writes an item as the scripts expect it in their arguments. They add the diverts, and put their own
-// clock where the due time is zero.
+// encodeRecord writes an item as the scripts expect it in their arguments. They add the diverts, and put
+// their own clock where the due time is zero.
 func encodeRecord(it schedule.Item) string {
 	b := make([]byte, 0, 48)
 	var digits [dueDigits]byte
@@ -169,10 +175,12 @@ func decodeRecord(id, record string) (it schedule.Item, diverts int, err error) 
 		digits == "" || digits[0] == '0' {
 		return refuse()
 	}
-	if it.Due, err = strconv.ParseInt(due, 36, 64); err != nil {
+	it.Due, err = strconv.ParseInt(due, 36, 64)
+	if err != nil {
 		return refuse()
 	}
-	if it.Lane, err = strconv.ParseInt(digits, 36, 64); err != nil {
+	it.Lane, err = strconv.ParseInt(digits, 36, 64)
+	if err != nil {
 		return refuse()
 	}
 	if count, found := strings.CutPrefix(rest, "!"); found {
@@ -182,7 +190,8 @@ func decodeRecord(id, record string) (it schedule.Item, diverts int, err error) 
 			strings.Trim(count, "0123456789") != "" {
 			return refuse()
 		}
-		if diverts, err = strconv.Atoi(count); err != nil {
+		diverts, err = strconv.Atoi(count)
+		if err != nil {
 			return refuse()
 		}
 	}

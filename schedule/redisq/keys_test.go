@@ -21,7 +21,8 @@ func TestRecords(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := schedule.Item{
 			ID: "01K00000000000000000000001", Lane: rapid.Int64Min(1).Draw(t, "lane"),
-			Lock: rapid.StringMatching(`([A-Za-z0-9_-]{1,22})?`).Draw(t, "lock"), Retry: rapid.Bool().Draw(t, "retry"),
+			Lock:   rapid.StringMatching(`([A-Za-z0-9_-]{1,22})?`).Draw(t, "lock"),
+			Retry:  rapid.Bool().Draw(t, "retry"),
 			Forced: rapid.Bool().Draw(t, "forced"),
 		}
 		drawn := rapid.Int64Range(0, maxDue).Draw(t, "due")
@@ -30,7 +31,8 @@ func TestRecords(t *testing.T) {
 			want.Due = min(max(want.Due, 0), maxDue)
 			got, diverts, err := decodeRecord(want.ID, record)
 			if err != nil || got != want || diverts != 0 {
-				t.Fatalf("%+v is written %q, which reads as %+v, %d diverts, %v", want, record, got, diverts, err)
+				t.Fatalf("%+v is written %q, which reads as %+v, %d diverts, %v", want, record, got, diverts,
+					err)
 			}
 			// The script puts diverts between the lane and the lock.
 			head, lock, locked := strings.Cut(record, ":")
@@ -38,7 +40,8 @@ func TestRecords(t *testing.T) {
 			if locked {
 				record += ":" + lock
 			}
-			if got, diverts, err = decodeRecord(want.ID, record); err != nil || got != want || diverts != 17 {
+			got, diverts, err = decodeRecord(want.ID, record)
+			if err != nil || got != want || diverts != 17 {
 				t.Fatalf("%q reads as %+v, %d diverts, %v", record, got, diverts, err)
 			}
 		}
@@ -116,7 +119,8 @@ func FuzzDecodeRecord(f *testing.F) {
 		}
 		back, _, err := decodeRecord("id", encodeRecord(it))
 		if err != nil || back != it || it.Lane <= 0 || it.Due < 0 || it.Due > maxDue {
-			t.Errorf("%q reads as %+v, written %q, which reads as %+v, %v", record, it, encodeRecord(it), back, err)
+			t.Errorf("%q reads as %+v, written %q, which reads as %+v, %v", record, it, encodeRecord(it),
+				back, err)
 		}
 	})
 }

@@ -123,11 +123,13 @@ func readCommand(r *bufio.Reader) (name string, raw []byte, err error) {
 	n, err := number('*')
 	for i := range n {
 		var size int
-		if size, err = number('$'); err != nil {
+		size, err = number('$')
+		if err != nil {
 			return "", nil, err
 		}
 		word := make([]byte, size+2)
-		if _, err = io.ReadFull(r, word); err != nil {
+		_, err = io.ReadFull(r, word)
+		if err != nil {
 			return "", nil, err
 		}
 		raw = append(raw, word...)

@@ -19,7 +19,8 @@ import (
 //go:embed lua
 var luaFiles embed.FS
 
-// numbers are the names that scripts have for what package schedule decides, in milliseconds where it is a time.
+// numbers are the names that scripts have for what package schedule decides, in milliseconds where it is a
+// time.
 var numbers = map[string]int64{
 	"QUANTUM":           schedule.Quantum,
 	"MAX_PROMOTE":       schedule.MaxPromote,
@@ -42,9 +43,9 @@ var numbers = map[string]int64{
 	"KEEP_FOR_WAITER":   schedule.KeepForWaiter.Milliseconds(),
 }
 
-// A script is one Lua file of an operation. Its header is not only read by people: it begins with the operation's name,
-// and names the keys and arguments. From it come the script's local variables, the keys that a call declares, and the
-// check of a call's arguments.
+// A script is one Lua file of an operation. Its header is not only read by people: it begins with the
+// operation's name, and names the keys and arguments. From it come the script's local variables, the keys
+// that a call declares, and the check of a call's arguments.
 type script struct {
 	name string
 	keys []string // names, as keyNames has them
@@ -74,15 +75,16 @@ func loadScripts() (map[string]*script, error) {
 	return scripts, nil
 }
 
-// loadScript reads a script, and puts before it the local variables of its header, the numbers that occur in it, and the
-// files that it uses.
+// loadScript reads a script, and puts before it the local variables of its header, the numbers that occur in
+// it, and the files that it uses.
 func loadScript(file string) (*script, error) {
 	text, err := luaFiles.ReadFile(path.Join("lua", file))
 	if err != nil {
 		return nil, fmt.Errorf("script %s: %w", file, err)
 	}
 	header := parseHeader(string(text))
-	s := &script{name: header["Operation"][0], keys: header["KEYS"], argv: header["ARGV"], each: header["EACH"]}
+	s := &script{name: header["Operation"][0], keys: header["KEYS"], argv: header["ARGV"],
+		each: header["EACH"]}
 	var parts strings.Builder
 	for _, include := range header["Uses"] {
 		part, err := luaFiles.ReadFile(path.Join("lua/include", include+".lua"))
@@ -127,7 +129,8 @@ func (s *script) locals(text string) string {
 	return b.String()
 }
 
-// parseHeader reads the comment that opens a script: the first word as "Operation", and the lines "-- NAME: word word".
+// parseHeader reads the comment that opens a script: the first word as "Operation", and the lines "-- NAME:
+// word word".
 func parseHeader(text string) map[string][]string {
 	header := make(map[string][]string)
 	for line := range strings.Lines(text) {
@@ -152,15 +155,17 @@ var headerNames = []string{"KEYS", "ARGV", "EACH", "Reply", "Uses"}
 func (s *script) check(args []any) error {
 	rest := len(args) - len(s.argv)
 	if rest < 0 || len(s.each) == 0 && rest > 0 || len(s.each) > 0 && rest%len(s.each) != 0 {
-		return fmt.Errorf("script %s: %d arguments, but its header has %d and %d for each element", s.name, len(args), len(s.argv), len(s.each))
+		return fmt.Errorf("script %s: %d arguments, but its header has %d and %d for each element", s.name,
+			len(args), len(s.argv), len(s.each))
 	}
 	return nil
 }
 
-// run sends the script by its hash, and whole where the server does not know it: after a restart, a failover, SCRIPT
-// FLUSH, and once on each master of a Cluster. The client does not repeat a claim by itself on any error that leaves open
-// whether it was executed.
-func (s *script) run(ctx context.Context, c redis.UniversalClient, keys shardKeys, args []any) ([]any, error) {
+// run sends the script by its hash, and whole where the server does not know it: after a restart, a failover,
+// SCRIPT FLUSH, and once on each master of a Cluster. The client does not repeat a claim by itself on any
+// error that leaves open whether it was executed.
+func (s *script) run(ctx context.Context, c redis.UniversalClient, keys shardKeys,
+	args []any) ([]any, error) {
 	if err := s.check(args); err != nil {
 		return nil, err
 	}
@@ -171,7 +176,8 @@ func (s *script) run(ctx context.Context, c redis.UniversalClient, keys shardKey
 	return reply, err
 }
 
-func (s *script) send(ctx context.Context, c redis.UniversalClient, command, body string, keys shardKeys, args []any) ([]any, error) {
+func (s *script) send(ctx context.Context, c redis.UniversalClient, command, body string, keys shardKeys,
+	args []any) ([]any, error) {
 	words := append(make([]any, 0, 3+len(s.keys)+len(args)), command, body, len(s.keys))
 	for _, name := range s.keys {
 		words = append(words, keys.named(name))
@@ -189,8 +195,8 @@ func (s *script) send(ctx context.Context, c redis.UniversalClient, command, bod
 	return cmd.Val(), nil
 }
 
-// An unrepeated command is sent once: the client follows redirections, which say that it was not executed, but does
-// not repeat it after an error of the network, which does not say so.
+// An unrepeated command is sent once: the client follows redirections, which say that it was not executed,
+// but does not repeat it after an error of the network, which does not say so.
 type unrepeated struct{ *redis.SliceCmd }
 
 // NoRetry tells the client.

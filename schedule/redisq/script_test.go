@@ -42,7 +42,8 @@ func TestScriptHeaders(t *testing.T) {
 			}
 		}
 		if s.keys[0] != "META" || s.argv[0] != "GENERATION" {
-			t.Errorf("%s begins with %s and %s, not with the shard's meta key and the generation", name, s.keys[0], s.argv[0])
+			t.Errorf("%s begins with %s and %s, not with the shard's meta key and the generation", name,
+				s.keys[0], s.argv[0])
 		}
 		if found := number.FindString(string(text)); found != "" {
 			t.Errorf("%s uses %s instead of the header's name", name, found)
@@ -57,7 +58,8 @@ func TestScriptHeaders(t *testing.T) {
 			}
 		}
 		for _, argument := range s.argv {
-			if uses := len(regexp.MustCompile(`\b`+argument+`\b`).FindAllString(body, -1)); uses < 2 && argument != "SHARD" {
+			if uses := len(regexp.MustCompile(`\b`+argument+`\b`).FindAllString(body, -1)); uses < 2 &&
+				argument != "SHARD" {
 				t.Errorf("%s declares the argument %s and does not use it", name, argument)
 			}
 		}
@@ -109,8 +111,10 @@ func TestShardsAreEven(t *testing.T) {
 func TestOpenRefuses(t *testing.T) {
 	t.Parallel()
 	for _, o := range []Options{
-		{}, {URL: "http://localhost"}, {URL: "redis://127.0.0.1:1", Prefix: "a{b"}, {URL: "redis://127.0.0.1:1", Shards: -1},
-		{URL: "redis://127.0.0.1:1", Shards: 5000}, {URL: "redis://127.0.0.1:1", Prefix: strings.Repeat("p", 65)},
+		{}, {URL: "http://localhost"}, {URL: "redis://127.0.0.1:1", Prefix: "a{b"},
+		{URL: "redis://127.0.0.1:1", Shards: -1},
+		{URL: "redis://127.0.0.1:1", Shards: 5000},
+		{URL: "redis://127.0.0.1:1", Prefix: strings.Repeat("p", 65)},
 	} {
 		if _, err := Open(context.Background(), o); err == nil {
 			t.Errorf("%+v was accepted", o)

@@ -41,8 +41,8 @@ type Survey struct {
 	Servers []Server
 	// Cluster says that the URL names a Cluster.
 	Cluster bool
-	// Generations are those of the shards; zero: the shard holds no index. Unread is why they could not be read although the
-	// servers answer.
+	// Generations are those of the shards; zero: the shard holds no index. Unread is why they could not be
+	// read although the servers answer.
 	Generations []int64
 	Unread      error
 }
@@ -56,8 +56,9 @@ func DefaultShards(rawURL string) (int, error) {
 	return a.shards(0)
 }
 
-// Look asks the servers at the URL about themselves, and about the index under the prefix. It changes nothing, and refuses
-// nothing: what Open would refuse is in the survey. Its error is that a server did not answer.
+// Look asks the servers at the URL about themselves, and about the index under the prefix. It changes
+// nothing, and refuses nothing: what Open would refuse is in the survey. Its error is that a server did not
+// answer.
 func Look(ctx context.Context, rawURL, prefix string, shards int) (*Survey, error) {
 	a, err := parseURL(rawURL)
 	if err != nil {
@@ -104,7 +105,9 @@ func lookAt(ctx context.Context, c *redis.Client) (Server, error) {
 		}
 	}
 	var err error
-	if s.Info, s.Untold, err = readInfo(ctx, c, "server", "memory", "persistence", "replication", "cluster"); err != nil {
+	s.Info, s.Untold, err = readInfo(ctx, c, "server", "memory", "persistence", "replication",
+		"cluster")
+	if err != nil {
 		return s, err
 	}
 	if config, err := c.ConfigGet(ctx, "save").Result(); err == nil {
@@ -119,9 +122,10 @@ func lookAt(ctx context.Context, c *redis.Client) (Server, error) {
 	return s, nil
 }
 
-// readInfo asks a server for the sections of its INFO. That it does not tell the user is no error: then there is none of it,
-// and untold says why.
-func readInfo(ctx context.Context, c *redis.Client, sections ...string) (info map[string]string, untold, err error) {
+// readInfo asks a server for the sections of its INFO. That it does not tell the user is no error: then there
+// is none of it, and untold says why.
+func readInfo(ctx context.Context, c *redis.Client,
+	sections ...string) (info map[string]string, untold, err error) {
 	info = make(map[string]string)
 	for _, section := range sections {
 		text, err := c.Info(ctx, section).Result()
@@ -136,14 +140,15 @@ func readInfo(ctx context.Context, c *redis.Client, sections ...string) (info ma
 	return info, nil, nil
 }
 
-// forbidden says that a server answers, but not this command, or not to this user. What a server says that is asked for a
-// master as if it were a Sentinel is no such answer.
+// forbidden says that a server answers, but not this command, or not to this user. What a server says that is
+// asked for a master as if it were a Sentinel is no such answer.
 func forbidden(err error) bool {
-	return redis.HasErrorPrefix(err, "NOPERM") || redis.HasErrorPrefix(err, "unknown command") && !strings.Contains(err.Error(), "sentinels")
+	return redis.HasErrorPrefix(err, "NOPERM") ||
+		redis.HasErrorPrefix(err, "unknown command") && !strings.Contains(err.Error(), "sentinels")
 }
 
-// watchEvery is how often the servers are asked whether they can still be trusted with an index, and each shard whether it
-// is whole.
+// watchEvery is how often the servers are asked whether they can still be trusted with an index, and each
+// shard whether it is whole.
 const watchEvery = 15 * time.Second
 
 // ask reads what decides whether a server can be trusted. A server that does not tell is no error.
@@ -158,7 +163,8 @@ func ask(ctx context.Context, c *redis.Client) (s Server, err error) {
 
 // refusal is why a server cannot be trusted with an index; nil: it can, as far as it tells.
 func (s *Server) refusal(cluster bool) error {
-	version, mode, policy, limit := s.Info["redis_version"], s.Info["redis_mode"], s.Info["maxmemory_policy"], s.Info["maxmemory"]
+	version, mode, policy, limit := s.Info["redis_version"], s.Info["redis_mode"], s.Info["maxmemory_policy"],
+		s.Info["maxmemory"]
 	if version == "" && s.Untold != nil {
 		return nil
 	}
@@ -171,7 +177,8 @@ func (s *Server) refusal(cluster bool) error {
 	case mode == "cluster" && !cluster:
 		return fmt.Errorf("redis at %s is a node of a Cluster: use redis+cluster://", s.Addr)
 	case policy != "" && policy != "noeviction" && limit != "" && limit != "0":
-		return fmt.Errorf("redis at %s has maxmemory-policy %s and would drop parts of the index: set maxmemory-policy noeviction", s.Addr, policy)
+		return fmt.Errorf("redis at %s has maxmemory-policy %s and would drop parts of the index: set "+
+			"maxmemory-policy noeviction", s.Addr, policy)
 	}
 	return nil
 }
@@ -183,15 +190,18 @@ func (s *Server) complaint(cluster bool) string {
 	}
 	switch policy := s.Info["maxmemory_policy"]; {
 	case s.Untold != nil:
-		return fmt.Sprintf("redis at %s does not tell its version and eviction policy: it must be 6.2 or newer with maxmemory-policy noeviction", s.Addr)
+		return fmt.Sprintf("redis at %s does not tell its version and eviction policy: it must be 6.2 or "+
+			"newer with maxmemory-policy noeviction", s.Addr)
 	case policy != "noeviction":
-		return fmt.Sprintf("redis at %s has maxmemory-policy %s, which would drop parts of the index once it has a maxmemory: "+
+		return fmt.Sprintf("redis at %s has maxmemory-policy %s, which would drop parts of the index once "+
+			"it has a maxmemory: "+
 			"set maxmemory-policy noeviction", s.Addr, policy)
 	}
 	return ""
 }
 
-// evictedSince returns how many keys the server has evicted since it was asked before. Counters begin anew with each start.
+// evictedSince returns how many keys the server has evicted since it was asked before. Counters begin anew
+// with each start.
 func (s *Server) evictedSince(before *Server) int64 {
 	now, _ := strconv.ParseInt(s.Info["evicted_keys"], 10, 64)
 	then, _ := strconv.ParseInt(before.Info["evicted_keys"], 10, 64)
@@ -207,8 +217,9 @@ type watch struct {
 	known map[string]*Server
 }
 
-// Warnings says, in one sentence each that names the cure, why the index may be lost although it answers: a server would have
-// been refused at the start, as one is that evicts keys. Nil: nothing is known to be wrong. Run keeps it up to date.
+// Warnings says, in one sentence each that names the cure, why the index may be lost although it answers: a
+// server would have been refused at the start, as one is that evicts keys. Nil: nothing is known to be wrong.
+// Run keeps it up to date.
 func (ix *Index) Warnings() []string {
 	ix.watch.mu.Lock()
 	defer ix.watch.mu.Unlock()
@@ -249,13 +260,14 @@ func (ix *Index) heard(ctx context.Context, s *Server) {
 	}
 	if n := s.evictedSince(before); n > 0 {
 		ix.metrics.evicted.Add(float64(n))
-		ix.log.ErrorContext(ctx, "redis evicted keys, perhaps parts of the index; what is lost of it comes back by audit, sweep or rebuild: "+
+		ix.log.ErrorContext(ctx, "redis evicted keys, perhaps parts of the index; what is lost of it comes "+
+			"back by audit, sweep or rebuild: "+
 			"set maxmemory-policy noeviction and give it enough memory", "addr", s.Addr, "keys", n)
 	}
 }
 
-// survey asks every master. It returns the reasons to refuse one, or why one could not be asked. With starting, what is
-// refused is only returned, for then it is not used.
+// survey asks every master. It returns the reasons to refuse one, or why one could not be asked. With
+// starting, what is refused is only returned, for then it is not used.
 func (ix *Index) survey(ctx context.Context, starting bool) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTime)
 	defer cancel()
@@ -296,7 +308,8 @@ func (ix *Index) keepWatch(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		// What would be refused is in the log and the metric; that a server does not answer is said by who needs it.
+		// What would be refused is in the log and the metric; that a server does not answer is said by who
+		// needs it.
 		if err := ix.survey(ctx, false); err != nil && ctx.Err() == nil {
 			ix.log.DebugContext(ctx, "survey of the index's servers", "error", err)
 		}
@@ -308,8 +321,8 @@ func (ix *Index) keepWatch(ctx context.Context) {
 	}
 }
 
-// keepWhole looks whether a key of the shard is gone. What only SQL knows makes the shard lost, so that it is rebuilt; the rest
-// is mended from what is left.
+// keepWhole looks whether a key of the shard is gone. What only SQL knows makes the shard lost, so that it is
+// rebuilt; the rest is mended from what is left.
 func (ix *Index) keepWhole(ctx context.Context, shard int) error {
 	ctx, cancel := context.WithTimeout(ctx, watchEvery)
 	defer cancel()
@@ -319,7 +332,8 @@ func (ix *Index) keepWhole(ctx context.Context, shard int) error {
 		return err
 	case !slices.Equal(keys, []string{"items"}):
 		ix.metrics.lost.Inc()
-		ix.log.ErrorContext(ctx, "a part of the index is gone; the shard counts as lost and is rebuilt from SQL: "+
+		ix.log.ErrorContext(ctx, "a part of the index is gone; the shard counts as lost and is rebuilt "+
+			"from SQL: "+
 			"if nobody deleted keys, set maxmemory-policy noeviction", "shard", shard, "gone", keys)
 		return nil
 	}
@@ -330,17 +344,20 @@ func (ix *Index) keepWhole(ctx context.Context, shard int) error {
 			return err
 		}
 		repaired += page.Repaired
-		if cursor = page.Next; cursor == "" {
+		cursor = page.Next
+		if cursor == "" {
 			break
 		}
 	}
-	ix.log.WarnContext(ctx, "the sizes of the index did not fit each other; an audit mended it", "shard", shard, "repaired", repaired)
+	ix.log.WarnContext(ctx, "the sizes of the index did not fit each other; an audit mended it", "shard",
+		shard, "repaired", repaired)
 	return nil
 }
 
-// gone says which keys of a shard are gone that must be there, as far as its sizes tell: somebody deleted them, or the server
-// evicted them. "records" and "lanes" can only come from SQL: the shard then counts as lost, and every operation on it returns
-// schedule.ErrLost. "items" is any of those that an item stands in; an audit mends them.
+// gone says which keys of a shard are gone that must be there, as far as its sizes tell: somebody deleted
+// them, or the server evicted them. "records" and "lanes" can only come from SQL: the shard then counts as
+// lost, and every operation on it returns schedule.ErrLost. "items" is any of those that an item stands in;
+// an audit mends them.
 func (ix *Index) gone(ctx context.Context, shard int) ([]string, error) {
 	var keys []string
 	err := ix.ask(ctx, "intact", shard, nil, func(r *reply) {
@@ -355,7 +372,8 @@ func (ix *Index) gone(ctx context.Context, shard int) ([]string, error) {
 	return keys, err
 }
 
-// A refusal says on one line why servers are not used, and what to do about it. What they answered is behind it.
+// A refusal says on one line why servers are not used, and what to do about it. What they answered is behind
+// it.
 type refusal struct {
 	line   string
 	answer error
@@ -369,16 +387,22 @@ func (r refusal) Unwrap() error { return r.answer }
 
 // cures are what to do about an answer that begins so. The first one that fits is told.
 var cures = []struct{ in, answer, cure string }{
-	{"sentinels", "WRONGPASS", "redis_url takes the Sentinels' own user and password as ?sentinel_username=…&sentinel_password=…"},
-	{"sentinels", "NOAUTH", "redis_url takes the Sentinels' own user and password as ?sentinel_username=…&sentinel_password=…"},
+	{"sentinels", "WRONGPASS", "redis_url takes the Sentinels' own user and password as " +
+		"?sentinel_username=…&sentinel_password=…"},
+	{"sentinels", "NOAUTH", "redis_url takes the Sentinels' own user and password as " +
+		"?sentinel_username=…&sentinel_password=…"},
 	{"", "WRONGPASS", "set the right user and password in redis_url"},
 	{"", "NOAUTH", "set user and password in redis_url: redis://user:password@host"},
 	{"sentinels", "unknown command", "these are no Sentinels; redis:// is the form for a server"},
-	{"sentinels", "redis: nil", "the Sentinels know no master of that name: the name of the master follows the hosts in redis_url"},
-	{"", "cluster support disabled", "this is no node of a Cluster; redis:// is the form for a single server"},
-	{"", "unknown authority", "add the authority's certificate to the system's roots, or name its file in the environment variable SSL_CERT_FILE"},
+	{"sentinels", "redis: nil", "the Sentinels know no master of that name: the name of the master follows " +
+		"the hosts in redis_url"},
+	{"", "cluster support disabled", "this is no node of a Cluster; redis:// is the form for a single " +
+		"server"},
+	{"", "unknown authority", "add the authority's certificate to the system's roots, or name its file in " +
+		"the environment variable SSL_CERT_FILE"},
 	{"", "x509: ", "redis_url must name the server as its certificate does"},
-	{"", "DB index is out of range", "the number at the end of redis_url is that of a database, 0 to 15 unless the server is set to more"},
+	{"", "DB index is out of range", "the number at the end of redis_url is that of a database, 0 to 15 " +
+		"unless the server is set to more"},
 	{"", "NOPERM", "the user of redis_url needs the commands and keys of the index, see ACL SETUSER"},
 }
 
@@ -393,7 +417,8 @@ func (a address) mistaken(err error) string {
 	return ""
 }
 
-// refusalOf makes one line of an error of the check at the start. Several servers that answered alike are told of once.
+// refusalOf makes one line of an error of the check at the start. Several servers that answered alike are
+// told of once.
 func refusalOf(err error) error {
 	line, _, _ := strings.Cut(err.Error(), "\n")
 	line = strings.TrimSuffix(line, ".")

@@ -24,9 +24,10 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule/redisq"
 )
 
-// A URL of a server of another kind, or of one that cannot be trusted, is refused with one line that says what to
-// write instead. A server that is away does not keep a process from starting: operations fail until it is there. With
-// TLS and without it a server cannot be told from one that is away; the log says what it may be.
+// A URL of a server of another kind, or of one that cannot be trusted, is refused with one line that says
+// what to write instead. A server that is away does not keep a process from starting: operations fail until
+// it is there. With TLS and without it a server cannot be told from one that is away; the log says what it
+// may be.
 func TestServersThatAreRefused(t *testing.T) {
 	needsServer(t)
 	set := testserver.NewSentinel(t, testserver.SentinelOptions{})
@@ -47,7 +48,8 @@ func TestServersThatAreRefused(t *testing.T) {
 	unknown := regexp.MustCompile(`ERR unknown command .*(: these)`) // servers word it in several ways
 	transcript.Run(t, "testdata/refused/urls.txt", func(line string) string {
 		log := new(journal)
-		ix, err := redisq.Open(t.Context(), redisq.Options{URL: addresses.Replace(line), Logger: log.logger()})
+		ix, err := redisq.Open(t.Context(), redisq.Options{URL: addresses.Replace(line),
+			Logger: log.logger()})
 		text := logged.ReplaceAllString(log.String(), "taken, $1 $2")
 		if err != nil {
 			text = strings.NewReplacer(names...).Replace(err.Error())
@@ -59,12 +61,14 @@ func TestServersThatAreRefused(t *testing.T) {
 				t.Errorf("%s: close: %v", line, err)
 			}
 		}
-		if all := text + log.String(); strings.Contains(all, "s3cret") || strings.Contains(all, "wr0ng") || strings.Contains(text, "\n") {
+		if all := text + log.String(); strings.Contains(all, "s3cret") || strings.Contains(all, "wr0ng") ||
+			strings.Contains(text, "\n") {
 			t.Errorf("%s tells a secret, or is not one line: %s", line, all)
 		}
 		return unknown.ReplaceAllString(text, "ERR unknown command …$1")
 	})
-	if err := openAs(t, redisq.Options{URL: "redis://default:s3cret@" + guarded}).Ping(t.Context()); err != nil {
+	if err := openAs(t, redisq.Options{URL: "redis://default:s3cret@" + guarded}).Ping(t.Context()); err !=
+		nil {
 		t.Error(err)
 	}
 
@@ -122,7 +126,8 @@ func expectMetric(t *testing.T, registry *prometheus.Registry, name string, want
 // Somebody lets the server evict while it runs: it is said once, with the cure, in the log, the metric and
 // the warnings; and once when it is over.
 func TestPolicyIsWatched(t *testing.T) {
-	eachServer(t, watchesPolicy, "--maxmemory-policy", "noeviction") // a server of its own: it is reconfigured
+	// a server of its own: it is reconfigured
+	eachServer(t, watchesPolicy, "--maxmemory-policy", "noeviction")
 }
 
 func watchesPolicy(t *testing.T, url string) {
@@ -135,13 +140,16 @@ func watchesPolicy(t *testing.T, url string) {
 
 	// Without a limit nothing is dropped yet.
 	do(t, ix, "config", "set", "maxmemory-policy", "allkeys-lru")
-	testserver.Until(t, "the policy to be noticed", func() bool { return log.count("WARN", "once it has a maxmemory", "allkeys-lru") == 1 })
+	testserver.Until(t, "the policy to be noticed", func() bool {
+		return log.count("WARN", "once it has a maxmemory", "allkeys-lru") == 1
+	})
 	if got := ix.Warnings(); got != nil {
 		t.Errorf("warnings without a limit: %v", got)
 	}
 	do(t, ix, "config", "set", "maxmemory", "200mb")
 	testserver.Until(t, "the limit to be noticed", func() bool { return len(ix.Warnings()) == 1 })
-	if got := ix.Warnings()[0]; !strings.Contains(got, "set maxmemory-policy noeviction") || !strings.Contains(got, "allkeys-lru") {
+	if got := ix.Warnings()[0]; !strings.Contains(got, "set maxmemory-policy noeviction") ||
+		!strings.Contains(got, "allkeys-lru") {
 		t.Errorf("the warning is %q", got)
 	}
 	expectMetric(t, registry, "dispatcher_index_unsafe", 1)
@@ -254,6 +262,7 @@ func TestAnswersThatMeanNotNow(t *testing.T) {
 			return err == nil
 		})
 		said += s.Play("ensure a\nclaim\naudit\n")
-		return strings.NewReplacer(answer, "THAT", strings.TrimPrefix(p.url, "redis://"), "ADDRESS").Replace(said)
+		return strings.NewReplacer(answer, "THAT", strings.TrimPrefix(p.url, "redis://"),
+			"ADDRESS").Replace(said)
 	})
 }

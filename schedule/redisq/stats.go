@@ -54,11 +54,13 @@ func newMetrics(r prometheus.Registerer) (metrics, error) {
 		}, []string{"op"}),
 		unsafe: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "dispatcher_index_unsafe",
-			Help: "1 while a Redis server of the index is one that the start would refuse, as it does where maxmemory-policy is not noeviction.",
+			Help: "1 while a Redis server of the index is one that the start would refuse, as it does " +
+				"where maxmemory-policy is not noeviction.",
 		}),
 		evicted: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "dispatcher_index_evicted_keys_total",
-			Help: "Keys that the Redis servers of the index evicted while this process watched them, whosever they were.",
+			Help: "Keys that the Redis servers of the index evicted while this process watched them, " +
+				"whosever they were.",
 		}),
 		lost: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "dispatcher_index_parts_gone_total",

@@ -32,7 +32,9 @@ func harness(t testing.TB, ix *redisq.Index) queuetest.Harness {
 func TestIndex(t *testing.T) {
 	eachServer(t, func(t *testing.T, url string) {
 		queuetest.Run(t, func(t *testing.T) queuetest.Harness { return harness(t, open(t, url, 1)) })
-		queuetest.Transcripts(t, "../queuetest/testdata/*.txt", func(t *testing.T) queuetest.Harness { return frozen(open(t, url, 1)) }, nil)
+		queuetest.Transcripts(t, "../queuetest/testdata/*.txt", func(t *testing.T) queuetest.Harness {
+			return frozen(open(t, url, 1))
+		}, nil)
 		transcribed(t, "testdata/*.txt", url, nil)
 	})
 }
@@ -53,14 +55,17 @@ func TestLostReplies(t *testing.T) {
 			p.lose.Store(1)
 			answer, err := s.Do(words[0], words[1:])
 			p.lose.Store(0)
-			return fmt.Sprintf("%d lost, failed: %t\n%v", p.lost.Load()-before, err != nil, s.Tell(answer)), nil
+			return fmt.Sprintf("%d lost, failed: %t\n%v", p.lost.Load()-before, err != nil, s.Tell(answer)),
+				nil
 		},
 	})
 }
 
 // TestFullServer: under maxmemory what drains goes on, and what adds is refused whole.
 func TestFullServer(t *testing.T) {
-	eachServer(t, func(t *testing.T, url string) { transcribed(t, "testdata/full/*.txt", url, nil) }, "--maxmemory-policy", "noeviction")
+	eachServer(t, func(t *testing.T, url string) {
+		transcribed(t, "testdata/full/*.txt", url, nil)
+	}, "--maxmemory-policy", "noeviction")
 }
 
 // The embedded index does the same operations, and is the oracle.
@@ -93,7 +98,9 @@ func TestIndexOnACluster(t *testing.T) {
 		h.Index = firstShard{ix, make(chan int, 1)}
 		return h
 	})
-	queuetest.Transcripts(t, "../queuetest/testdata/*.txt", func(t *testing.T) queuetest.Harness { return frozen(open(t, url, 4)) }, nil)
+	queuetest.Transcripts(t, "../queuetest/testdata/*.txt", func(t *testing.T) queuetest.Harness {
+		return frozen(open(t, url, 4))
+	}, nil)
 }
 
 // A firstShard passes on the hints of shard 0 alone. The suite looks at no other, and waits for a hint that
@@ -133,7 +140,8 @@ func TestEndpointsFailAndComeBack(t *testing.T) {
 	queuetest.Recovery(t, harness(t, open(t, testserver.SharedRedis(t), 1)), endpoints)
 }
 
-// A claim is exactly the same commands to the server, whether a hundred lanes keep something back or none does.
+// A claim is exactly the same commands to the server, whether a hundred lanes keep something back or none
+// does.
 func TestKeptLanesCostAClaimNothing(t *testing.T) {
 	needsServer(t)
 	transcribed(t, "testdata/cost/*.txt", testserver.StartRedis(t), nil) // whose commands are counted

@@ -22,11 +22,13 @@ func transcribed(t *testing.T, pattern, url string, more map[string]queuetest.Op
 		"counting": counting,
 	}
 	maps.Copy(operations, more)
-	queuetest.Transcripts(t, pattern, func(t *testing.T) queuetest.Harness { return frozen(open(t, url, 1)) }, operations)
+	queuetest.Transcripts(t, pattern, func(t *testing.T) queuetest.Harness {
+		return frozen(open(t, url, 1))
+	}, operations)
 }
 
-// command sends a command to the server. A word may be the name of a key, $a for the id of an item, nil for no text; ~ is
-// a space.
+// command sends a command to the server. A word may be the name of a key, $a for the id of an item, nil for
+// no text; ~ is a space.
 func command(s *queuetest.Transcript, words []string) (any, error) {
 	ix := s.Index.(*redisq.Index)
 	args := make([]any, len(words))
@@ -96,7 +98,9 @@ func counting(s *queuetest.Transcript, words []string) (any, error) {
 		return nil, err
 	}
 	calls, err := commands(s.Context(), ix, "calls")
-	maps.DeleteFunc(calls, func(name string, n int) bool { return n == 0 || strings.HasPrefix(name, "config") || name == "info" })
+	maps.DeleteFunc(calls, func(name string, n int) bool {
+		return n == 0 || strings.HasPrefix(name, "config") || name == "info"
+	})
 	return strings.Trim(fmt.Sprint(calls), "map[]"), err
 }
 

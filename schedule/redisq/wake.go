@@ -12,20 +12,20 @@ import (
 )
 
 const (
-	// pingAfter is how long a subscription may be silent before it is asked whether it still stands; where no answer
-	// comes within the same time it is made anew.
+	// pingAfter is how long a subscription may be silent before it is asked whether it still stands; where no
+	// answer comes within the same time it is made anew.
 	pingAfter = 5 * time.Second
 	// resubscribeAfter is the pause after a subscription broke.
 	resubscribeAfter = 100 * time.Millisecond
 )
 
-// Hints carries the number of a shard that has something to do earlier than was announced, and of every shard whenever
-// the subscription was made anew, because what was said meanwhile is lost. Hints that nobody takes are dropped when the
-// channel is full.
+// Hints carries the number of a shard that has something to do earlier than was announced, and of every shard
+// whenever the subscription was made anew, because what was said meanwhile is lost. Hints that nobody takes
+// are dropped when the channel is full.
 func (ix *Index) Hints() <-chan int { return ix.hints }
 
-// Run keeps the subscription, and watches over the servers and the shards (see Warnings), until the context ends, and then
-// returns nil.
+// Run keeps the subscription, and watches over the servers and the shards (see Warnings), until the context
+// ends, and then returns nil.
 func (ix *Index) Run(ctx context.Context) error {
 	var watching sync.WaitGroup
 	watching.Go(func() { ix.keepWatch(ctx) })
@@ -38,7 +38,8 @@ func (ix *Index) Run(ctx context.Context) error {
 		}
 		if !broken {
 			broken = true
-			ix.log.WarnContext(ctx, "hints of the index are interrupted; claims are late by at most the poll interval", "error", err)
+			ix.log.WarnContext(ctx, "hints of the index are interrupted; claims are late by at most the "+
+				"poll interval", "error", err)
 		}
 		select {
 		case <-ctx.Done():

@@ -14,14 +14,15 @@ import (
 // An acceptEntry is one draft of a group.
 type acceptEntry struct {
 	draft *store.Draft
-	// Headers, Labels, Policy and Success are JSON text of the draft's; Body is its payload if no other draft has it, and
-	// Shared else the id of the payload.
+	// Headers, Labels, Policy and Success are JSON text of the draft's; Body is its payload if no other draft
+	// has it, and Shared else the id of the payload.
 	Headers, Labels, Policy, Success string
 	Shared                           string
 	Body                             []byte
 	HasPayload                       bool
 	Timeout                          int64
-	// SealedKey is the id of the master key that the draft's credentials are sealed with, PollKey the same of its poll's.
+	// SealedKey is the id of the master key that the draft's credentials are sealed with, PollKey the same of
+	// its poll's.
 	SealedKey, PollKey string
 	Context            string
 	// OnResult is JSON of a poll's result callback; Live, the key under which the poll is the open one.
@@ -34,10 +35,11 @@ type acceptEntry struct {
 // Fail implements [sqldb.Entry].
 func (e *acceptEntry) Fail(err error) { e.out = store.Accepted{Err: err} }
 
-// Accept commits the drafts in one transaction, with those of other callers, and answers each in its place. Its error is
-// store.ErrUnavailable or the context's: then none is known to be accepted. (They may be where the caller's context ended
-// while the transaction ran, or where the connection broke for good with the commit under way.) A draft that alone is refused has its reason in Err.
-// The drafts must not be changed afterwards: the group may still run when the caller's context has ended.
+// Accept commits the drafts in one transaction, with those of other callers, and answers each in its place.
+// Its error is store.ErrUnavailable or the context's: then none is known to be accepted. (They may be where
+// the caller's context ended while the transaction ran, or where the connection broke for good with the
+// commit under way.) A draft that alone is refused has its reason in Err. The drafts must not be changed
+// afterwards: the group may still run when the caller's context has ended.
 func (db *DB) Accept(ctx context.Context, drafts []store.Draft) ([]store.Accepted, error) {
 	entries := make([]sqldb.Entry, 0, len(drafts))
 	own := make([]acceptEntry, len(drafts))
@@ -62,7 +64,8 @@ func (db *DB) Accept(ctx context.Context, drafts []store.Draft) ([]store.Accepte
 
 // remember keeps what was accepted for its first stamp. A body that it shares with others is not known here.
 func (db *DB) remember(e *acceptEntry) {
-	if c := &e.out.Callback; e.out.Err == nil && !e.out.Replayed && (e.draft.Body != nil || c.PayloadID == "") {
+	if c := &e.out.Callback; e.out.Err == nil && !e.out.Replayed &&
+		(e.draft.Body != nil || c.PayloadID == "") {
 		db.fresh.add(c, e.draft.Body)
 	}
 }
@@ -97,7 +100,8 @@ func (t *tx) acceptAll(entries []*acceptEntry) error {
 	if err != nil {
 		return err
 	}
-	if fresh, err = t.claimLive(fresh); err != nil {
+	fresh, err = t.claimLive(fresh)
+	if err != nil {
 		return err
 	}
 	if err := t.supersede(fresh); err != nil {
@@ -140,7 +144,8 @@ func (t *tx) placeDrafts(entries []*acceptEntry) ([]*acceptEntry, error) {
 	for i, e := range entries {
 		c := &e.out.Callback
 		var ok bool
-		if c.LaneID, ok = lanes[keys[i]]; !ok {
+		c.LaneID, ok = lanes[keys[i]]
+		if !ok {
 			e.Fail(store.ErrLaneQuota)
 			refused = true
 			continue
@@ -160,7 +165,8 @@ func (t *tx) placeDrafts(entries []*acceptEntry) ([]*acceptEntry, error) {
 // encode writes the structured parts of the draft as JSON text.
 func (e *acceptEntry) encode(w *written) error {
 	c := &e.draft.Callback
-	if e.Shared = c.PayloadID; c.PayloadID == "" {
+	e.Shared = c.PayloadID
+	if c.PayloadID == "" {
 		e.Body = e.draft.Body
 	}
 	e.Timeout, e.SealedKey = timeoutMillis(c.Policy), store.SealedKey(c.Headers)
@@ -191,7 +197,8 @@ var draftFields = sqldb.Named[store.Callback](`id project kind lock_key state re
 
 // draftColumns are the first rows of callbacks; the columns that are not named begin at their defaults.
 func draftColumns(e *acceptEntry) sqldb.Columns {
-	return append(draftFields(&e.out.Callback), col("timeout_ms", &e.Timeout), col("payload", sqldb.Bool(&e.HasPayload)))
+	return append(draftFields(&e.out.Callback), col("timeout_ms", &e.Timeout),
+		col("payload", sqldb.Bool(&e.HasPayload)))
 }
 
 var requestFields = sqldb.Named[store.Callback](`id project created_at first_due_at follows endpoint_id topic ref method content_type
@@ -215,7 +222,10 @@ func (t *tx) insertCallbacks(entries []*acceptEntry) ([]*acceptEntry, error) {
 	}
 	// Rows that are there may be those that the first try committed without our hearing of it.
 	added := make(map[string]bool, len(sorted))
-	err := sqldb.InsertEach(t.Tx, "callbacks", draftColumns, sorted, `ON CONFLICT (id) DO NOTHING`, func(id string) { added[id] = true })
+	err := sqldb.InsertEach(t.Tx, "callbacks", draftColumns, sorted, `ON CONFLICT (id) DO NOTHING`,
+		func(id string) {
+			added[id] = true
+		})
 	return slices.DeleteFunc(sorted, func(e *acceptEntry) bool { return !added[e.draft.Callback.ID] }), err
 }
 
@@ -265,7 +275,8 @@ func (t *tx) insertPayloads(entries []*acceptEntry) error {
 			fresh = append(fresh, p)
 			continue
 		}
-		n, err := t.Exec(`UPDATE payloads SET users = users + $1 WHERE id = $2 AND project = $3`, p.Users, p.ID, p.Project)
+		n, err := t.Exec(`UPDATE payloads SET users = users + $1 WHERE id = $2 AND project = $3`, p.Users,
+			p.ID, p.Project)
 		if err != nil {
 			return named("share payload", err)
 		}

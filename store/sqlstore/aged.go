@@ -149,16 +149,18 @@ func (db *DB) savePlace(ctx context.Context, name string, p *place, now int64) e
 	p.mu.Lock()
 	at := p.at
 	p.mu.Unlock()
-	if err := db.maintain(ctx, "write down where a purge goes on", func(t *tx) error { return t.setCursor(name, at) }); err != nil {
+	if err := db.maintain(ctx, "write down where a purge goes on", func(t *tx) error {
+		return t.setCursor(name, at)
+	}); err != nil {
 		return err
 	}
 	p.moved, p.saved = false, now
 	return nil
 }
 
-// removeBatch runs step in one transaction. The time it returns is that of the step: not of the wait for other
-// transactions, and not of the commit. On a busy disk a commit takes as long for few rows as for many: with
-// smaller transactions less would be removed, and others would wait as long.
+// removeBatch runs step in one transaction. The time it returns is that of the step: not of the wait for
+// other transactions, and not of the commit. On a busy disk a commit takes as long for few rows as for many:
+// with smaller transactions less would be removed, and others would wait as long.
 func (db *DB) removeBatch(
 	ctx context.Context, b *batch, step func(t *tx, b *batch) (seen, removed int, err error),
 ) (seen, removed int, took time.Duration, err error) {

@@ -23,14 +23,14 @@ var attemptColumns = sqldb.Named[attemptRow](`callback_id project number trigger
 	started_at ended_at due_at lateness next_due_at fence stale key_id response_body response_truncated
 	detail`)
 
-// clean makes text out of what a receiver sent, so that no answer can keep a result from being committed: PostgreSQL
-// takes neither NUL nor invalid UTF-8.
+// clean makes text out of what a receiver sent, so that no answer can keep a result from being committed:
+// PostgreSQL takes neither NUL nor invalid UTF-8.
 func clean(s string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 }
 
-// insertAttempts appends attempt rows. Their callbacks' rows are locked by this transaction, so no number can be taken
-// by another.
+// insertAttempts appends attempt rows. Their callbacks' rows are locked by this transaction, so no number can
+// be taken by another.
 func (t *tx) insertAttempts(attempts []store.Attempt) error {
 	rows := make([]attemptRow, len(attempts))
 	for i, a := range attempts {
@@ -46,14 +46,15 @@ func (t *tx) insertAttempts(attempts []store.Attempt) error {
 
 // replaceAttempt writes an attempt over the row with its callback and number.
 func (t *tx) replaceAttempt(a store.Attempt) error {
-	if _, err := t.Exec(`DELETE FROM attempts WHERE callback_id = $1 AND number = $2`, a.CallbackID, a.Number); err != nil {
+	if _, err := t.Exec(`DELETE FROM attempts WHERE callback_id = $1 AND number = $2`, a.CallbackID,
+		a.Number); err != nil {
 		return named("replace attempt", err)
 	}
 	return t.insertAttempts([]store.Attempt{a})
 }
 
-// attempts reads the attempts that the statement finds. Details that cannot be decoded are left out: what can be shown
-// is shown.
+// attempts reads the attempts that the statement finds. Details that cannot be decoded are left out: what can
+// be shown is shown.
 func attempts(q sqldb.Querier, rest string, args ...any) ([]store.Attempt, error) {
 	rows, err := sqldb.Select(q, attemptColumns, rest, args...)
 	if err != nil || len(rows) == 0 {
@@ -110,7 +111,9 @@ func (db *DB) Attempt(ctx context.Context, project, id string, number int) (stor
 	var found []store.Attempt
 	if number >= 1 && number <= math.MaxInt32 {
 		var err error
-		if found, err = attempts(db.read(ctx, "read an attempt"), oneAttempt, id, project, number); err != nil {
+		found, err = attempts(db.read(ctx, "read an attempt"), oneAttempt, id, project, number)
+		if err !=
+			nil {
 			return store.Attempt{}, err
 		}
 	}
@@ -123,8 +126,8 @@ func (db *DB) Attempt(ctx context.Context, project, id string, number int) (stor
 // An attemptDetail is what of an attempt is stored as JSON.
 type attemptDetail struct {
 	Timings store.Timings `json:"timings"`
-	// Own says that the request began with our own headers, which follow from the attempt and are not repeated: ownUnsigned or
-	// ownSigned. They are a third of what there would be to store.
+	// Own says that the request began with our own headers, which follow from the attempt and are not
+	// repeated: ownUnsigned or ownSigned. They are a third of what there would be to store.
 	Own             int            `json:"own,omitempty"`
 	RequestHeaders  []store.Header `json:"request_headers,omitempty"`
 	ResponseHeaders []store.Header `json:"response_headers,omitempty"`
@@ -153,7 +156,8 @@ func ownHeaders(a *store.Attempt, own int) []store.Header {
 // splitOwn takes our own headers from those of the request, if they are what ownHeaders would say.
 func splitOwn(a *store.Attempt) (own int, rest []store.Header) {
 	for _, own := range [...]int{ownSigned, ownUnsigned} {
-		if want := ownHeaders(a, own); len(want) <= len(a.RequestHeaders) && slices.Equal(want, a.RequestHeaders[:len(want)]) {
+		if want := ownHeaders(a, own); len(want) <= len(a.RequestHeaders) &&
+			slices.Equal(want, a.RequestHeaders[:len(want)]) {
 			return own, a.RequestHeaders[len(want):]
 		}
 	}
@@ -162,7 +166,8 @@ func splitOwn(a *store.Attempt) (own int, rest []store.Header) {
 
 // into puts the details back into the attempt, of which the rest has been read.
 func (d *attemptDetail) into(a *store.Attempt) {
-	a.Timings, a.RequestHeaders, a.ResponseHeaders, a.Rule, a.URL = d.Timings, d.RequestHeaders, d.ResponseHeaders, d.Rule, d.URL
+	a.Timings, a.RequestHeaders, a.ResponseHeaders, a.Rule, a.URL = d.Timings, d.RequestHeaders,
+		d.ResponseHeaders, d.Rule, d.URL
 	if d.Own != 0 {
 		a.RequestHeaders = append(ownHeaders(a, d.Own), d.RequestHeaders...)
 	}
@@ -178,8 +183,10 @@ func detailOf(a *store.Attempt) (string, error) {
 // text is the detail as JSON. Every attempt has one, so it is written without reflection.
 func (d *attemptDetail) text() (string, error) {
 	b := make([]byte, 0, 1024)
-	for i, name := range []string{`{"timings":{"dns":`, `,"connect":`, `,"tls":`, `,"first_byte":`, `,"total":`} {
-		ms := [...]float64{d.Timings.DNS, d.Timings.Connect, d.Timings.TLS, d.Timings.FirstByte, d.Timings.Total}[i]
+	for i, name := range []string{`{"timings":{"dns":`, `,"connect":`, `,"tls":`, `,"first_byte":`,
+		`,"total":`} {
+		ms := [...]float64{d.Timings.DNS, d.Timings.Connect, d.Timings.TLS, d.Timings.FirstByte,
+			d.Timings.Total}[i]
 		b = strconv.AppendFloat(append(b, name...), ms, 'f', -1, 64)
 	}
 	b = append(b, '}')

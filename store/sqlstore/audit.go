@@ -14,7 +14,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
-// newID returns a ULID of this moment by this machine's clock. They rise within a process, also within one millisecond.
+// newID returns a ULID of this moment by this machine's clock. They rise within a process, also within one
+// millisecond.
 func (db *DB) newID() (string, error) { return db.idAt(time.Now().UnixMilli()) }
 
 // idAt returns one of that time.
@@ -30,7 +31,8 @@ func (t *tx) audit(entries ...store.AuditEntry) error {
 			continue
 		}
 		var err error
-		if entries[i].ID, err = t.db.newID(); err != nil {
+		entries[i].ID, err = t.db.newID()
+		if err != nil {
 			return err
 		}
 	}
@@ -38,7 +40,8 @@ func (t *tx) audit(entries ...store.AuditEntry) error {
 }
 
 // entryColumns describe an entry of the audit but for its place in the chain, which it gets later.
-var entryColumns = sqldb.Named[store.AuditEntry](`id project at actor address action object reason before after detail`)
+var entryColumns = sqldb.Named[store.AuditEntry](
+	`id project at actor address action object reason before after detail`)
 
 func auditColumns(e *store.AuditEntry) sqldb.Columns {
 	return append(entryColumns(e), linkColumns(e)...)
@@ -65,10 +68,12 @@ func auditOf(
 		Project: project, At: at, Actor: by.Name, Address: by.Address,
 		Action: action, Object: object, Reason: by.Reason,
 	}
-	if e.Before, e.After, err = changed.texts(); err != nil || detail == nil {
+	e.Before, e.After, err = changed.texts()
+	if err != nil || detail == nil {
 		return e, err
 	}
-	if e.Detail, err = encode(detail); err != nil {
+	e.Detail, err = encode(detail)
+	if err != nil {
 		return e, named("encode audit detail", err)
 	}
 	return e, nil
@@ -92,7 +97,8 @@ const chainEntries = 10_000
 func (db *DB) ChainAudit(
 	ctx context.Context, key func(context.Context) ([]byte, error),
 ) (head store.AuditLink, chained int, err error) {
-	waits, err := sqldb.Exists(db.read(ctx, "look for entries to chain"), `SELECT 1 FROM audit WHERE seq = 0 LIMIT 1`)
+	waits, err := sqldb.Exists(db.read(ctx, "look for entries to chain"),
+		`SELECT 1 FROM audit WHERE seq = 0 LIMIT 1`)
 	if err != nil || !waits {
 		return head, 0, err
 	}
@@ -111,7 +117,8 @@ func (db *DB) ChainAudit(
 // chainAudit chains so many entries at most. The head is locked before they are read, so that
 // no two transactions give the same place away.
 func (t *tx) chainAudit(key []byte, batch int) (head store.AuditLink, taken int, err error) {
-	head, found, err := sqldb.One(t, sqldb.Named[store.AuditLink](`seq hash`), `FROM audit_head WHERE id = 1 FOR UPDATE`)
+	head, found, err := sqldb.One(t, sqldb.Named[store.AuditLink](`seq hash`),
+		`FROM audit_head WHERE id = 1 FOR UPDATE`)
 	if err == nil && !found {
 		err = errors.New("the row is not there")
 	}
@@ -150,14 +157,16 @@ func (t *tx) writeLinks(entries []store.AuditEntry, head store.AuditLink) error 
 // AuditHead returns where the chain ends, all of it at one moment. Without the row of the head it is zero, as
 // if nothing were chained.
 func (db *DB) AuditHead(ctx context.Context) (store.AuditHead, error) {
-	head, _, err := sqldb.One(db.read(ctx, "read the head of the audit"), func(h *store.AuditHead) sqldb.Columns {
-		return sqldb.Columns{
-			col(`COALESCE((SELECT seq FROM audit_head WHERE id = 1), 0)`, &h.Link.Seq),
-			col(`COALESCE((SELECT hash FROM audit_head WHERE id = 1), '')`, &h.Link.Hash),
-			col(`COALESCE((SELECT MAX(seq) FROM audit WHERE seq <> 0), 0)`, &h.Last),
-			col(`(SELECT COUNT(*) FROM (SELECT 1 AS one FROM audit WHERE seq = 0 LIMIT $1) AS part)`, &h.Unchained),
-		}
-	}, "", store.MaxUnchained)
+	head, _, err := sqldb.One(db.read(ctx, "read the head of the audit"),
+		func(h *store.AuditHead) sqldb.Columns {
+			return sqldb.Columns{
+				col(`COALESCE((SELECT seq FROM audit_head WHERE id = 1), 0)`, &h.Link.Seq),
+				col(`COALESCE((SELECT hash FROM audit_head WHERE id = 1), '')`, &h.Link.Hash),
+				col(`COALESCE((SELECT MAX(seq) FROM audit WHERE seq <> 0), 0)`, &h.Last),
+				col(`(SELECT COUNT(*) FROM (SELECT 1 AS one FROM audit WHERE seq = 0 LIMIT $1) AS part)`,
+					&h.Unchained),
+			}
+		}, "", store.MaxUnchained)
 	return head, err
 }
 
@@ -167,11 +176,13 @@ const chainPage = `FROM audit WHERE seq > $1 AND seq <= $2 AND seq <> 0 ORDER BY
 // ChainedAudit returns the entries of all projects with places above after, up to until, in their order, at
 // most limit.
 func (db *DB) ChainedAudit(ctx context.Context, after, until int64, limit int) ([]store.AuditEntry, error) {
-	return sqldb.Select(db.read(ctx, "read the chain of the audit"), auditColumns, chainPage, after, until, limit)
+	return sqldb.Select(db.read(ctx, "read the chain of the audit"), auditColumns, chainPage, after, until,
+		limit)
 }
 
-// Audit returns a page of the project's audit, newest first. What was done to one object is found by its index; every other filter is looked
-// for in a bounded number of entries, as in a list of callbacks (see listing). A page has at most 501 entries: one more than the API shows.
+// Audit returns a page of the project's audit, newest first. What was done to one object is found by its
+// index; every other filter is looked for in a bounded number of entries, as in a list of callbacks (see
+// listing). A page has at most 501 entries: one more than the API shows.
 func (db *DB) Audit(ctx context.Context, project string, f store.AuditFilter) (store.AuditPage, error) {
 	ctx, cancel := context.WithTimeout(ctx, db.sql.Limits.Read)
 	defer cancel()
@@ -201,7 +212,8 @@ type auditListing struct {
 // run reads the page: at once where the index serves all of the filter, else window by window.
 func (l *auditListing) run() error {
 	var rest query
-	if l.filter(&rest); rest.text == "" {
+	l.filter(&rest)
+	if rest.text == "" {
 		return l.add(0)
 	}
 	return l.most.windows(2*l.left, func(size int) (bool, error) {
@@ -230,7 +242,8 @@ func (l *auditListing) bound(q *query) {
 	q.add("\n\tORDER BY audit.id DESC")
 }
 
-// filter adds what bound leaves out, of a part of the audit. Ids are of another clock than times, so times bound no ids.
+// filter adds what bound leaves out, of a part of the audit. Ids are of another clock than times, so times
+// bound no ids.
 func (l *auditListing) filter(q *query) {
 	switch {
 	case strings.HasSuffix(l.Action, "."):
@@ -282,8 +295,8 @@ func (l *auditListing) findActors(size int) error {
 	return err
 }
 
-// readQuery finds what is in the next window, or with size zero, on the page. A window is a statement within the statement: whatever the filter
-// says, no other index is taken.
+// readQuery finds what is in the next window, or with size zero, on the page. A window is a statement within
+// the statement: whatever the filter says, no other index is taken.
 func (l *auditListing) readQuery(size int) *query {
 	var q query
 	q.add("FROM ")
@@ -301,8 +314,8 @@ func (l *auditListing) readQuery(size int) *query {
 	return &q
 }
 
-// add adds the entries of the next window, or with size zero, of the page, that are as the filter says. Where there are
-// more than there is room for it says in Next where they begin.
+// add adds the entries of the next window, or with size zero, of the page, that are as the filter says. Where
+// there are more than there is room for it says in Next where they begin.
 func (l *auditListing) add(size int) error {
 	l.page.Next = ""
 	if l.Actor != "" {

@@ -20,8 +20,8 @@ type auditDiff struct {
 // fields are values by their names.
 type fields map[string]any
 
-// A part of an object is compared by its value. The audit shows it, which may be several fields: what is masked may look
-// the same before and after.
+// A part of an object is compared by its value. The audit shows it, which may be several fields: what is
+// masked may look the same before and after.
 type part struct {
 	name         string
 	value, shown any
@@ -42,8 +42,8 @@ func diff[T any](parts func(*T) []part, before, after *T) auditDiff {
 	return d
 }
 
-// isSame compares values by what is stored of them. What cannot be encoded, such as a ciphertext in place of JSON, is the
-// same as itself alone.
+// isSame compares values by what is stored of them. What cannot be encoded, such as a ciphertext in place of
+// JSON, is the same as itself alone.
 func isSame(a, b any) bool {
 	if reflect.DeepEqual(a, b) {
 		return true
@@ -83,7 +83,8 @@ func (d *auditDiff) texts() (before, after string, err error) {
 		if len(side.fields) == 0 {
 			continue
 		}
-		if *side.to, err = encode(side.fields); err != nil {
+		*side.to, err = encode(side.fields)
+		if err != nil {
 			return "", "", named("encode a difference for the audit", err)
 		}
 	}
@@ -232,7 +233,8 @@ func endpointParts(e *store.Endpoint) []part {
 		{"headers", e.Headers, shownHeaders(e.Headers)},
 		{"rate", e.Rate, shownRate(e.Rate)},
 		plain("concurrency", e.Concurrency),
-		{"enabled", enabled{e.Enabled, e.DisabledReason}, fields{"enabled": e.Enabled, "disabled_reason": e.DisabledReason}},
+		{"enabled", enabled{e.Enabled, e.DisabledReason},
+			fields{"enabled": e.Enabled, "disabled_reason": e.DisabledReason}},
 		pausePart(e.PausedUntil, e.PauseReason),
 	}
 }
@@ -244,7 +246,8 @@ func pausePart(until int64, reason string) part {
 
 // laneParts are what is a lane's own.
 func laneParts(l *ownLane) []part {
-	return []part{plain("concurrency", l.Limit), {"rate", l.Rate, shownRate(l.Rate)}, pausePart(l.OwnPause, l.reason)}
+	return []part{plain("concurrency", l.Limit), {"rate", l.Rate, shownRate(l.Rate)},
+		pausePart(l.OwnPause, l.reason)}
 }
 
 // projectParts are all of a project but its presets, which are objects of their own.
@@ -257,7 +260,8 @@ func projectParts(p *store.Project) []part {
 		{"signer", d.Signer, shownSigner(d.Signer)},
 		{"headers", d.Headers, shownHeaders(d.Headers)},
 		plain("header_hosts", d.HeaderHosts),
-		{"quotas", p.Quotas, map[string]any{"open_callbacks": p.Quotas.OpenCallbacks, "lanes": p.Quotas.Lanes}},
+		{"quotas", p.Quotas, map[string]any{"open_callbacks": p.Quotas.OpenCallbacks,
+			"lanes": p.Quotas.Lanes}},
 		pausePart(p.PausedUntil, p.PauseReason),
 	}
 }
@@ -292,7 +296,8 @@ func redriveParts(r *store.Redrive) []part {
 
 // secretParts are which secret is the present one; nothing of the secret itself.
 func secretParts(s *store.Secret) []part {
-	return []part{plain("secret", s.ID), plain("label", s.Label), plain("key_id", s.KeyID), plain("hosts", s.Hosts)}
+	return []part{plain("secret", s.ID), plain("label", s.Label), plain("key_id", s.KeyID),
+		plain("hosts", s.Hosts)}
 }
 
 // shownTemplate writes a schedule's callback without its body, and without credentials. One with credential

@@ -60,8 +60,8 @@ const bodyColumn = `CASE
 
 const laneName = `COALESCE((SELECT lanes.key FROM lanes WHERE lanes.id = callbacks.lane), '')`
 
-// presentURL is where the next attempt goes: for an open row that follows its endpoint, where that is now. What has ended keeps the
-// address that its last stamp wrote.
+// presentURL is where the next attempt goes: for an open row that follows its endpoint, where that is now.
+// What has ended keeps the address that its last stamp wrote.
 const presentURL = `CASE
 		WHEN requests.follows = 1 AND callbacks.state = 'scheduled'
 			THEN COALESCE((SELECT endpoints.url FROM endpoints WHERE endpoints.id = requests.endpoint_id),
@@ -69,25 +69,26 @@ const presentURL = `CASE
 		ELSE requests.url
 	END`
 
-// isOpen is the condition for rows that are found by their ids. It is written so that it does not match the condition of
-// the index over all open rows: PostgreSQL, when it knows little of a table, would rather walk that whole index than look
-// up a hundred ids.
+// isOpen is the condition for rows that are found by their ids. It is written so that it does not match the
+// condition of the index over all open rows: PostgreSQL, when it knows little of a table, would rather walk
+// that whole index than look up a hundred ids.
 const isOpen = `callbacks.state || '' = 'scheduled'`
 
 // A row is a callback as it is stored, with what only this package needs.
 type row struct {
 	store.Callback
-	// ClaimedAt is when the present claim was made; LostAt, when the claim before it was, if that ended without a result.
+	// ClaimedAt is when the present claim was made; LostAt, when the claim before it was, if that ended
+	// without a result.
 	ClaimedAt, LostAt int64
-	// cancelAs is the reason for which it ends if its cancel was requested; empty: store.Requested. It is stored as the
-	// reason, which an open row has no other.
+	// cancelAs is the reason for which it ends if its cancel was requested; empty: store.Requested. It is
+	// stored as the reason, which an open row has no other.
 	cancelAs store.Reason
 	// The texts are JSON. broken says which of those that an attempt needs could not be
 	// decoded; the rest is as it should be.
 	HeadersText, LabelsText, PolicyText, SuccessText string
 	broken                                           error
-	// body is its payload, where that was read; storedURL is the address in the row. Where the callback's endpoint has
-	// moved it is not the present one.
+	// body is its payload, where that was read; storedURL is the address in the row. Where the callback's
+	// endpoint has moved it is not the present one.
 	body      []byte
 	storedURL string
 }
@@ -163,18 +164,21 @@ func position(c *store.Callback) int { return c.AttemptCount - c.LadderBase }
 const oneCallback = fromRequests + `
 		AND requests.id = $1 AND requests.project = $2`
 
-// Get returns the callback, or store.ErrNotFound when the project has none of that id. What of a damaged row can be
-// shown is shown.
+// Get returns the callback, or store.ErrNotFound when the project has none of that id. What of a damaged row
+// can be shown is shown.
 func (db *DB) Get(ctx context.Context, project, id string) (store.Callback, error) {
-	r, err := sqldb.Get(db.read(ctx, "get callback"), "get callback "+id, callbackColumns, `FROM `+oneCallback, id, project)
+	r, err := sqldb.Get(db.read(ctx, "get callback"), "get callback "+id, callbackColumns,
+		`FROM `+oneCallback, id, project)
 	db.complete(&r)
 	return r.Callback, err
 }
 
-// Payload returns the callback's body as it was given; store.ErrNotFound when the project has no such callback,
-// store.ErrPayloadPurged when retention has removed the body. A callback that never had one has the zero Payload.
+// Payload returns the callback's body as it was given; store.ErrNotFound when the project has no such
+// callback, store.ErrPayloadPurged when retention has removed the body. A callback that never had one has the
+// zero Payload.
 func (db *DB) Payload(ctx context.Context, project, id string) (store.Payload, error) {
-	r, err := sqldb.Get(db.read(ctx, "read payload"), "get callback "+id, wholeCallback, `FROM `+oneCallback, id, project)
+	r, err := sqldb.Get(db.read(ctx, "read payload"), "get callback "+id, wholeCallback, `FROM `+oneCallback,
+		id, project)
 	switch {
 	case err != nil:
 		return store.Payload{}, err
@@ -201,15 +205,20 @@ const findLockHolder = `SELECT recent.id, recent.claimed_at FROM (
 
 // LockHolder returns the bare id of the callback of a lock key that is being attempted at now, and when it
 // was claimed. Empty: there is none among the newest thousand callbacks of the key.
-func (db *DB) LockHolder(ctx context.Context, project, lockKey string, now int64) (id string, since int64, err error) {
-	err = db.read(ctx, "find the holder of a lock").Each(func(r sqldb.Row) error { return r.Scan(&id, &since) },
+func (db *DB) LockHolder(ctx context.Context, project, lockKey string,
+	now int64) (id string, since int64, err error) {
+	err = db.read(ctx, "find the holder of a lock").Each(func(r sqldb.Row) error {
+		return r.Scan(&id, &since)
+	},
 		findLockHolder, project, lockKey, lockedRows, now)
 	return id, since, err
 }
 
 // Attempted returns when the callback was last claimed, and when its last attempt ended; zero: never.
 func (db *DB) Attempted(ctx context.Context, project, id string) (claimedAt, endedAt int64, err error) {
-	err = db.read(ctx, "read when it was attempted").Each(func(r sqldb.Row) error { return r.Scan(&claimedAt, &endedAt) },
+	err = db.read(ctx, "read when it was attempted").Each(func(r sqldb.Row) error {
+		return r.Scan(&claimedAt, &endedAt)
+	},
 		`SELECT callbacks.claimed_at, COALESCE((
 			SELECT attempts.ended_at FROM attempts WHERE attempts.callback_id = callbacks.id
 			ORDER BY attempts.number DESC

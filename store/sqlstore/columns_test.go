@@ -54,7 +54,9 @@ func FuzzColumns(f *testing.F) {
 			if d, ok := first.(*attemptDetail); ok {
 				var same attemptDetail
 				text, err := d.text()
-				if err = errors.Join(err, json.Unmarshal([]byte(text), &same)); err != nil || must(encode(same)) != written {
+				err = errors.Join(err, json.Unmarshal([]byte(text), &same))
+				if err != nil ||
+					must(encode(same)) != written {
 					t.Errorf("detail %s is written %s: %v", written, text, err)
 				}
 			}
@@ -104,7 +106,8 @@ func FuzzStoredResult(f *testing.F) {
 	})
 }
 
-// The headers of an attempt are read as they were, whether they are those that every request of ours has or not.
+// The headers of an attempt are read as they were, whether they are those that every request of ours has or
+// not.
 func TestHeadersAreReadAsTheyWere(t *testing.T) {
 	if n := []int{reflect.TypeFor[attemptDetail]().NumField(), reflect.TypeFor[store.Timings]().NumField(),
 		reflect.TypeFor[store.Header]().NumField()}; !slices.Equal(n, []int{6, 5, 2}) {
@@ -115,7 +118,8 @@ func TestHeadersAreReadAsTheyWere(t *testing.T) {
 	late := a
 	late.StartedAt += 1000
 	for _, headers := range [][]store.Header{
-		nil, other, ownHeaders(&a, ownUnsigned), append(ownHeaders(&a, ownSigned), other[0]), ownHeaders(&late, ownSigned),
+		nil, other, ownHeaders(&a, ownUnsigned), append(ownHeaders(&a, ownSigned), other[0]),
+		ownHeaders(&late, ownSigned),
 		ownHeaders(&a, ownSigned)[1:],
 	} {
 		a.RequestHeaders = headers

@@ -42,9 +42,9 @@ func newResult(r store.Result, now int64) resultEntry {
 // Fail implements [sqldb.Entry].
 func (e *resultEntry) Fail(err error) { e.out = store.Committed{Err: err} }
 
-// Commit records results, each by compare-and-set on its fence, and answers each in its place. A result that was
-// committed before, its reply lost, is answered as it was then. An error means that nothing is known to be committed:
-// the same results may be given again.
+// Commit records results, each by compare-and-set on its fence, and answers each in its place. A result that
+// was committed before, its reply lost, is answered as it was then. An error means that nothing is known to
+// be committed: the same results may be given again.
 func (db *DB) Commit(ctx context.Context, given []store.Result, now int64) ([]store.Committed, error) {
 	entries := make([]sqldb.Entry, len(given))
 	own := make([]resultEntry, len(given))
@@ -67,9 +67,9 @@ func (t *tx) applyResults(entries []*resultEntry) error {
 	return inRounds(entries, func(e *resultEntry) string { return e.ID }, t.commitRound)
 }
 
-// What becomes of a result in spite of what it asks for. A callback whose cancel was requested ends canceled unless it
-// succeeded. One that was retried once from a terminal state falls back to that state when the retry has failed, which
-// an uncharged result that goes on (a divert, a hand-back) does not decide.
+// What becomes of a result in spite of what it asks for. A callback whose cancel was requested ends canceled
+// unless it succeeded. One that was retried once from a terminal state falls back to that state when the
+// retry has failed, which an uncharged result that goes on (a divert, a hand-back) does not decide.
 const (
 	verdict = `CASE
 			WHEN i.state IN ('scheduled', 'dead') AND callbacks.cancel_requested = 1 THEN 1
@@ -100,7 +100,8 @@ func (t *tx) commitRound(entries []*resultEntry) error {
 			losers = append(losers, e)
 		case e.Attempt != nil:
 			a := *e.Attempt
-			a.CallbackID, a.Project, a.Number, a.Fence, a.NextDueAt = e.ID, e.project, e.out.Number, e.Fence, e.out.DueAt
+			a.CallbackID, a.Project, a.Number, a.Fence, a.NextDueAt = e.ID, e.project, e.out.Number, e.Fence,
+				e.out.DueAt
 			attempts = append(attempts, a)
 		}
 	}
@@ -121,8 +122,10 @@ var resultUpdate = sqldb.BulkUpdate[resultEntry, store.Callback]{
 	Columns: sqldb.Named[resultEntry](`id fence state reason due_at charge diverts free_retry stays poll_errors
 		keep_crash=KeepCrashCount attempted status class committed_at=Now`),
 	Set: `
-		state = CASE ` + verdict + ` WHEN 1 THEN 'canceled' WHEN 2 THEN callbacks.resume_state ELSE i.state END,
-		reason = CASE ` + verdict + ` WHEN 1 THEN ` + cancelAs + ` WHEN 2 THEN callbacks.resume_reason ELSE i.reason END,
+		state = CASE ` + verdict +
+		` WHEN 1 THEN 'canceled' WHEN 2 THEN callbacks.resume_state ELSE i.state END,
+		reason = CASE ` + verdict + ` WHEN 1 THEN ` + cancelAs +
+		` WHEN 2 THEN callbacks.resume_reason ELSE i.reason END,
 		due_at = CASE WHEN ` + goesOn + ` THEN i.due_at ELSE 0 END,
 		finished_at = CASE WHEN ` + goesOn + ` THEN 0 ELSE i.committed_at END,
 		updated_at = i.committed_at,
@@ -147,13 +150,15 @@ var resultUpdate = sqldb.BulkUpdate[resultEntry, store.Callback]{
 		callbacks.last_status callbacks.last_class callbacks.strict callbacks.lock_key`),
 }.Prepare()
 
-// plain says that the result is one of an ordinary attempt: charged, of a row whose stamp is known, and no poll.
+// plain says that the result is one of an ordinary attempt: charged, of a row whose stamp is known, and no
+// poll.
 func (e *resultEntry) plain() bool {
-	return e.Stamped != nil && e.Stamped.Kind != store.Poll && e.Attempt != nil && e.Charge && !e.KeepCrashCount
+	return e.Stamped != nil && e.Stamped.Kind != store.Poll && e.Attempt != nil && e.Charge &&
+		!e.KeepCrashCount
 }
 
-// plainUpdate is resultUpdate for plain results of rows that nobody has asked anything of meanwhile. Then it is known what
-// becomes of the row.
+// plainUpdate is resultUpdate for plain results of rows that nobody has asked anything of meanwhile. Then it
+// is known what becomes of the row.
 var plainUpdate = sqldb.BulkUpdate[resultEntry, struct{}]{
 	Table: "callbacks",
 	Columns: sqldb.Named[resultEntry](`id fence state reason due_at=OpenUntil finished_at diverts free_retry status class
@@ -188,8 +193,10 @@ func (t *tx) fencedUpdate(entries []*resultEntry) error {
 	if err := plainUpdate.Run(t.Tx, plain, func(e *resultEntry, _ *struct{}) error {
 		s := &e.Stamped.Callback
 		t.won(e, &store.Callback{
-			ID: e.ID, Project: s.Project, LaneID: s.LaneID, State: e.State, Reason: e.Reason, DueAt: e.OpenUntil, Strict: s.Strict,
-			AttemptCount: s.AttemptCount + 1, LadderBase: s.LadderBase, AttemptSeq: s.AttemptSeq + 1, LockKey: s.LockKey,
+			ID: e.ID, Project: s.Project, LaneID: s.LaneID, State: e.State, Reason: e.Reason,
+			DueAt: e.OpenUntil, Strict: s.Strict,
+			AttemptCount: s.AttemptCount + 1, LadderBase: s.LadderBase, AttemptSeq: s.AttemptSeq + 1,
+			LockKey:    s.LockKey,
 			LastStatus: e.Status, LastClass: e.Class,
 		})
 		return nil
@@ -206,8 +213,8 @@ func (t *tx) fencedUpdate(entries []*resultEntry) error {
 	}))
 }
 
-// readDue reads the due times of rows whose stamps are not known. None can have changed when the result takes effect: whatever moves a due
-// time takes the claim away.
+// readDue reads the due times of rows whose stamps are not known. None can have changed when the result takes
+// effect: whatever moves a due time takes the claim away.
 func (t *tx) readDue(entries []*resultEntry) error {
 	unknown := make(map[string]*resultEntry)
 	for _, e := range entries {
@@ -218,7 +225,8 @@ func (t *tx) readDue(entries []*resultEntry) error {
 	if len(unknown) == 0 {
 		return nil
 	}
-	due, err := sqldb.Map[string, int64](t, `SELECT id, due_at FROM callbacks WHERE id IN (SELECT i.id FROM $i)`,
+	due, err := sqldb.Map[string, int64](t,
+		`SELECT id, due_at FROM callbacks WHERE id IN (SELECT i.id FROM $i)`,
 		sqldb.Texts("id", sortedKeys(unknown)))
 	for id, at := range due {
 		unknown[id].wasDue = at
@@ -226,8 +234,8 @@ func (t *tx) readDue(entries []*resultEntry) error {
 	return named("read due times", err)
 }
 
-// won answers a result that took effect and counts the change; c has what the counters need of the row as it is now, and the lock key
-// if it is strict.
+// won answers a result that took effect and counts the change; c has what the counters need of the row as it
+// is now, and the lock key if it is strict.
 func (t *tx) won(e *resultEntry, c *store.Callback) {
 	e.project = c.Project
 	e.out = store.Committed{Won: true, State: c.State, Reason: c.Reason, DueAt: c.DueAt}
@@ -256,9 +264,9 @@ func (t *tx) won(e *resultEntry, c *store.Callback) {
 
 var lateColumns = sqldb.Named[store.Callback](`project strict lock_key fence claim_token state reason due_at`)
 
-// lose answers a result whose fence has moved on, or whose claim has a result. Where its claim was recorded as crashed,
-// that record gets the details that have come late, marked as stale and not charged. Where the very same result was committed
-// before, it has won and is told so again.
+// lose answers a result whose fence has moved on, or whose claim has a result. Where its claim was recorded
+// as crashed, that record gets the details that have come late, marked as stale and not charged. Where the
+// very same result was committed before, it has won and is told so again.
 func (t *tx) lose(e *resultEntry) error {
 	r, found, err := sqldb.One(t, lateColumns, `FROM callbacks WHERE id = $1`, e.ID)
 	if err != nil || !found {
@@ -269,7 +277,8 @@ func (t *tx) lose(e *resultEntry) error {
 	if err != nil {
 		return err
 	}
-	lost := record != nil && (record.Class == store.ClassCrashed && record.Outcome == store.AttemptUnknown || record.Stale)
+	lost := record != nil && (record.Class == store.ClassCrashed && record.Outcome == store.AttemptUnknown ||
+		record.Stale)
 	if r.State == store.Scheduled {
 		r.Reason = "" // It is what it will end as if its cancel was requested.
 	}
@@ -285,7 +294,8 @@ func (t *tx) lose(e *resultEntry) error {
 		return t.replaceAttempt(late)
 	case lost:
 		e.out.Number = record.Number
-	case record != nil && e.Attempt != nil && record.StartedAt == e.Attempt.StartedAt && record.Class == e.Attempt.Class:
+	case record != nil && e.Attempt != nil && record.StartedAt == e.Attempt.StartedAt &&
+		record.Class == e.Attempt.Class:
 		again.Number = record.Number
 		e.out = again
 	case record == nil && e.Attempt == nil && r.Fence == e.Fence && r.ClaimToken == "":

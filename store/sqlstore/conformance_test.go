@@ -11,11 +11,12 @@ import (
 
 func TestMain(m *testing.M) { testserver.Main(m) }
 
-// On SQLite the model runs as many histories as -rapid.checks says: there a history takes a tenth of the time.
+// On SQLite the model runs as many histories as -rapid.checks says: there a history takes a tenth of the
+// time.
 const allHistories = math.MaxInt
 
-// onlyCrowds: under the race detector a suite runs the tests that call the store from several goroutines, unless the
-// size is full.
+// onlyCrowds: under the race detector a suite runs the tests that call the store from several goroutines,
+// unless the size is full.
 func onlyCrowds() bool { return underRace && !testserver.Full() }
 
 func TestSQLite(t *testing.T) {
@@ -26,8 +27,8 @@ func TestSQLite(t *testing.T) {
 	})
 }
 
-// A claim may be for callbacks that another process has accepted, and the books and the claims that are alive may be
-// found by more than one statement.
+// A claim may be for callbacks that another process has accepted, and the books and the claims that are alive
+// may be found by more than one statement.
 func TestSQLiteRemembersNothing(t *testing.T) {
 	t.Parallel()
 	groups := []string{"Accept", "Stamp", "Strict", "Endpoint", "Books", "Walk", "Model"}
@@ -51,12 +52,13 @@ func TestPostgres(t *testing.T) {
 	})
 }
 
-// TestPostgresC runs the groups that put text in order, or compare it, on a database that sorts by bytes. The others
-// sort as people do.
+// TestPostgresC runs the groups that put text in order, or compare it, on a database that sorts by bytes. The
+// others sort as people do.
 func TestPostgresC(t *testing.T) {
 	needsPostgres(t)
 	o := storetest.Options{Groups: []string{
-		"Audit/Filters", "Books", "Endpoint/Find", "Lane/List", "Project/Presets", "Read/DeadGroups", "Schedule/List", "Walk/Pages",
+		"Audit/Filters", "Books", "Endpoint/Find", "Lane/List", "Project/Presets", "Read/DeadGroups",
+		"Schedule/List", "Walk/Pages",
 		"Walk/Until",
 	}}
 	storetest.Run(t, o, func(t *testing.T) storetest.Store {

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// foldNotes is how many notes one call of Fold adds up, in transactions of a maintenance batch each, between which
-	// others pass.
+	// foldNotes is how many notes one call of Fold adds up, in transactions of a maintenance batch each,
+	// between which others pass.
 	foldNotes = 10_000
 	// topLanes is how many lanes Counts lists.
 	topLanes = 100
@@ -73,7 +73,8 @@ const oldestNotes = `SELECT id FROM commit_notes WHERE id > $1 ORDER BY id LIMIT
 
 // takeNotes takes the oldest notes away.
 func (t *tx) takeNotes(after int64, batch int) ([]note, error) {
-	notes, err := sqldb.Returning(t, noteColumns, `DELETE FROM commit_notes WHERE id IN (`+oldestNotes+`)`, after, batch)
+	notes, err := sqldb.Returning(t, noteColumns, `DELETE FROM commit_notes WHERE id IN (`+oldestNotes+`)`,
+		after, batch)
 	if err != nil {
 		return nil, named("take notes", err)
 	}
@@ -103,7 +104,8 @@ func (t *tx) addToCounters(sum deltas) error {
 	// "WHERE 1 = 1" keeps SQLite from reading ON as part of a join.
 	if _, err := t.Exec(`INSERT INTO counters (project, kind, key, value)
 		SELECT i.project, i.kind, i.key, i.value FROM $i WHERE 1 = 1
-		ON CONFLICT (project, kind, key) DO UPDATE SET value = counters.value + excluded.value`, input); err != nil {
+		ON CONFLICT (project, kind, key) DO UPDATE SET value = counters.value + excluded.value`,
+		input); err != nil {
 		return named("add to counters", err)
 	}
 	_, err := t.Exec(`DELETE FROM counters
@@ -113,7 +115,8 @@ func (t *tx) addToCounters(sum deltas) error {
 }
 
 // counters has fn read counters and what is not folded into them yet, all of one moment.
-func (db *DB) counters(ctx context.Context, operation string, fn func(read sqldb.Read, pending deltas) error) error {
+func (db *DB) counters(ctx context.Context, operation string,
+	fn func(read sqldb.Read, pending deltas) error) error {
 	return db.sql.Snapshot(ctx, operation, func(read sqldb.Read) error {
 		notes, err := sqldb.Values[string](read, `SELECT deltas FROM commit_notes`)
 		pending := make(deltas)
@@ -145,7 +148,10 @@ func (y *tally) add(kind, key string, n int64) error {
 		}
 		if kind == laneCounter {
 			y.lanes[number] += n
-		} else if y.Tiers[int(number)] += n; y.Tiers[int(number)] == 0 {
+			return nil
+		}
+		y.Tiers[int(number)] += n
+		if y.Tiers[int(number)] == 0 {
 			delete(y.Tiers, int(number))
 		}
 	}
@@ -186,9 +192,9 @@ func (db *DB) Counts(ctx context.Context, project string) (store.Counts, error) 
 	return sum.Counts, nil
 }
 
-// readFolded adds the project's folded counters: all states and tiers, and the lanes that may be among the largest. A
-// lane with a pending delta may have moved into that list or out of it, so it is read whatever it counts, and the
-// largest of the others beside it.
+// readFolded adds the project's folded counters: all states and tiers, and the lanes that may be among the
+// largest. A lane with a pending delta may have moved into that list or out of it, so it is read whatever it
+// counts, and the largest of the others beside it.
 func (y *tally) readFolded(read sqldb.Read, project string, pending map[string]int64) error {
 	var keys []string
 	for name := range pending {
@@ -219,12 +225,15 @@ func (y *tally) nameLanes(read sqldb.Read) error {
 			ids = append(ids, id)
 		}
 	}
-	slices.SortFunc(ids, func(a, b int64) int { return cmp.Or(cmp.Compare(y.lanes[b], y.lanes[a]), cmp.Compare(a, b)) })
+	slices.SortFunc(ids, func(a, b int64) int {
+		return cmp.Or(cmp.Compare(y.lanes[b], y.lanes[a]), cmp.Compare(a, b))
+	})
 	ids = ids[:min(len(ids), topLanes)]
 	if len(ids) == 0 {
 		return nil
 	}
-	keys, err := sqldb.Map[int64, string](read, `SELECT id, key FROM lanes WHERE id IN (SELECT i.id FROM $i)`, sqldb.Ints("id", ids))
+	keys, err := sqldb.Map[int64, string](read, `SELECT id, key FROM lanes WHERE id IN (SELECT i.id FROM $i)`,
+		sqldb.Ints("id", ids))
 	for _, id := range ids {
 		y.Lanes = append(y.Lanes, store.LaneCount{Lane: keys[id], Open: y.lanes[id]})
 	}
@@ -236,7 +245,8 @@ func (db *DB) OpenCallbacks(ctx context.Context, projects []string) (map[string]
 	var open map[string]int64
 	err := db.counters(ctx, "count open callbacks", func(read sqldb.Read, pending deltas) (err error) {
 		open, err = sqldb.Map[string, int64](read, `SELECT project, value FROM counters
-			WHERE kind = 'state' AND key = 'scheduled' AND project IN (SELECT i.project FROM $i)`, sqldb.Texts("project", projects))
+			WHERE kind = 'state' AND key = 'scheduled' AND project IN (SELECT i.project FROM $i)`,
+			sqldb.Texts("project", projects))
 		for _, project := range projects {
 			open[project] += pending[project][stateCounter+":"+string(store.Scheduled)]
 		}

@@ -13,7 +13,8 @@ import (
 const (
 	// maxGroups is the most groups that are listed.
 	maxGroups = 200
-	// maxCount is up to how many callbacks are counted one by one; fewCount, once groups have taken groupsTime.
+	// maxCount is up to how many callbacks are counted one by one; fewCount, once groups have taken
+	// groupsTime.
 	maxCount   = 1000
 	fewCount   = 10
 	groupsTime = 50 * time.Millisecond
@@ -27,8 +28,8 @@ type deadGroup struct {
 
 var deadGroupFields = sqldb.Named[deadGroup](`g.reason g.last_class=Class g.last_status=Status`)
 
-// deadGroupColumns find the first and last callback of a group, each by one step into the index of the dead, and count
-// it.
+// deadGroupColumns find the first and last callback of a group, each by one step into the index of the dead,
+// and count it.
 func deadGroupColumns(g *deadGroup) sqldb.Columns {
 	const of = `FROM callbacks AS c WHERE c.project = $1 AND c.state = 'dead' AND c.reason = g.reason
 		AND c.last_class = g.last_class AND c.last_status = g.last_status`
@@ -38,8 +39,8 @@ func deadGroupColumns(g *deadGroup) sqldb.Columns {
 		col(`(SELECT COUNT(*) FROM (SELECT 1 `+of+` LIMIT $2) AS counted)`, &g.Count))
 }
 
-// nextDeadGroup finds the group after the one named. The id is compared, too, for SQLite takes such a bound as if it
-// were not strict: it would step over each callback of the group named.
+// nextDeadGroup finds the group after the one named. The id is compared, too, for SQLite takes such a bound
+// as if it were not strict: it would step over each callback of the group named.
 const nextDeadGroup = `FROM (
 		SELECT reason, last_class, last_status FROM callbacks
 		WHERE project = $1 AND state = 'dead' AND (reason, last_class, last_status, id) > ($3, $4, $5, '` + aboveAllIDs + `')
@@ -47,7 +48,8 @@ const nextDeadGroup = `FROM (
 		LIMIT 1
 	) AS g`
 
-// DeadGroups returns the project's dead callbacks by what they died of: the largest groups first, then those with the newest callback; at most
+// DeadGroups returns the project's dead callbacks by what they died of: the largest groups first, then those
+// with the newest callback; at most
 // 200. It counts up to a thousand of each, and once that has taken long, up to ten of the others.
 func (db *DB) DeadGroups(ctx context.Context, project string) ([]store.DeadGroup, error) {
 	ctx, cancel := context.WithTimeout(ctx, db.sql.Limits.Read)
@@ -70,7 +72,8 @@ func (db *DB) DeadGroups(ctx context.Context, project string) ([]store.DeadGroup
 			break
 		}
 		g.OldestAt, g.NewestAt = store.IDTime(g.oldestID), store.IDTime(g.NewestID)
-		if g.More = g.Count > most; g.More {
+		g.More = g.Count > most
+		if g.More {
 			g.Count = most
 		}
 		last = g.DeadGroup

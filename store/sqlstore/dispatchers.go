@@ -15,7 +15,8 @@ const (
 	dispatcherAge = 24 * time.Hour
 )
 
-var dispatcherColumns = sqldb.Named[store.Dispatcher](`name host version roles workers in_flight held draining clock_offset started_at seen_at`)
+var dispatcherColumns = sqldb.Named[store.Dispatcher](
+	`name host version roles workers in_flight held draining clock_offset started_at seen_at`)
 
 // ReportDispatcher writes down how a process is, in the place of what it said before.
 func (db *DB) ReportDispatcher(ctx context.Context, d store.Dispatcher) error {
@@ -40,10 +41,11 @@ const lastDispatchers = `FROM (
 		LIMIT $2) AS seen
 	ORDER BY started_at, name`
 
-// Dispatchers returns the processes that have reported themselves at seenSince or later, the first that started first;
-// at most a thousand.
+// Dispatchers returns the processes that have reported themselves at seenSince or later, the first that
+// started first; at most a thousand.
 func (db *DB) Dispatchers(ctx context.Context, seenSince int64) ([]store.Dispatcher, error) {
-	return sqldb.Select(db.read(ctx, "list dispatchers"), dispatcherColumns, lastDispatchers, seenSince, maxDispatchers)
+	return sqldb.Select(db.read(ctx, "list dispatchers"), dispatcherColumns, lastDispatchers, seenSince,
+		maxDispatchers)
 }
 
 // LastWorker returns when a process with workers was last seen, whether it runs, has died or has ended; zero:
@@ -64,7 +66,8 @@ const oldDispatchers = `SELECT name FROM dispatchers
 	ORDER BY seen_at
 	LIMIT $2`
 
-// PurgeDispatchers removes up to limit processes that have not reported themselves for a day. It returns how many.
+// PurgeDispatchers removes up to limit processes that have not reported themselves for a day. It returns how
+// many.
 func (db *DB) PurgeDispatchers(ctx context.Context, now int64, limit int) (int, error) {
 	return db.deleteBatches(ctx, "purge dispatchers", limit,
 		`DELETE FROM dispatchers WHERE name IN (`+oldDispatchers+`)`, now-dispatcherAge.Milliseconds())

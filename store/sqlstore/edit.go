@@ -20,10 +20,12 @@ func (t *tx) lockCallback(project, id string) (row, error) {
 // An editing changes a locked row, and says what the audit calls that.
 type editing func(*tx, *row) (action string, detail fields, err error)
 
-// Retry makes a callback due at r.Now, marked as manual. A scheduled one makes its next step; a terminal one makes a
-// single attempt and falls back to its state if that fails (store.Once), or begins a new ladder (store.Restart). It
-// returns store.ErrNotFound, store.ErrAttempting, store.ErrPayloadPurged or store.ErrEndpointDeleted.
-func (db *DB) Retry(ctx context.Context, project, id string, r store.Retry, by store.Actor) (store.Callback, error) {
+// Retry makes a callback due at r.Now, marked as manual. A scheduled one makes its next step; a terminal one
+// makes a single attempt and falls back to its state if that fails (store.Once), or begins a new ladder
+// (store.Restart). It returns store.ErrNotFound, store.ErrAttempting, store.ErrPayloadPurged or
+// store.ErrEndpointDeleted.
+func (db *DB) Retry(ctx context.Context, project, id string, r store.Retry,
+	by store.Actor) (store.Callback, error) {
 	return db.edit(ctx, "retry", project, id, r.Now, by, func(t *tx, m *row) (string, fields, error) {
 		action, detail, err := retrying(r.Now, r.Ladder, r.Ladder == store.Restart)(t, m)
 		m.Trigger = store.Manual
@@ -48,9 +50,10 @@ func retrying(now int64, ladder store.Ladder, restart bool) editing {
 }
 
 // Reschedule moves a scheduled callback to due, or revives a dead one for one more attempt then. It returns
-// store.ErrNotFound, store.ErrAttempting, store.ErrTerminal (for succeeded and canceled ones), store.ErrPayloadPurged or
-// store.ErrEndpointDeleted.
-func (db *DB) Reschedule(ctx context.Context, project, id string, due, now int64, by store.Actor) (store.Callback, error) {
+// store.ErrNotFound, store.ErrAttempting, store.ErrTerminal (for succeeded and canceled ones),
+// store.ErrPayloadPurged or store.ErrEndpointDeleted.
+func (db *DB) Reschedule(ctx context.Context, project, id string, due, now int64,
+	by store.Actor) (store.Callback, error) {
 	return db.edit(ctx, "reschedule", project, id, now, by, func(t *tx, m *row) (string, fields, error) {
 		revived := m.State == store.Dead
 		action, detail, err := rescheduling(due)(t, m)
@@ -105,7 +108,8 @@ func (r *row) startAt(due int64) {
 	r.FirstDueAt = due
 }
 
-// edit changes a row that is not being attempted and still has its payload, in one transaction with its audit entry.
+// edit changes a row that is not being attempted and still has its payload, in one transaction with its audit
+// entry.
 func (db *DB) edit(
 	ctx context.Context, operation, project, id string, now int64, by store.Actor, change editing,
 ) (store.Callback, error) {
@@ -122,7 +126,8 @@ func (db *DB) edit(
 	})
 }
 
-// edit changes a locked row. Where the row itself forbids it, it is as it was; the audit entry is the caller's to write.
+// edit changes a locked row. Where the row itself forbids it, it is as it was; the audit entry is the
+// caller's to write.
 func (t *tx) edit(r *row, now int64, by store.Actor, change editing) (entry store.AuditEntry, err error) {
 	switch {
 	case r.StateAt(now) == store.Attempting:
@@ -138,20 +143,23 @@ func (t *tx) edit(r *row, now int64, by store.Actor, change editing) (entry stor
 	if err != nil {
 		return entry, err
 	}
-	if entry, err = auditOf(r.Project, action, r.ID, now, by, diff(callbackParts, &before, &r.Callback), detail); err != nil {
+	entry, err = auditOf(r.Project, action, r.ID, now, by, diff(callbackParts, &before, &r.Callback),
+		detail)
+	if err != nil {
 		return entry, err
 	}
 	if err := t.keepLive(&before, &r.Callback); err != nil {
 		return entry, err
 	}
-	// A claim that ended without a result was made for the due time that the row had, and is recorded with it: this takes
-	// away the next stamp, which would have written it.
+	// A claim that ended without a result was made for the due time that the row had, and is recorded with
+	// it: this takes away the next stamp, which would have written it.
 	if r.ClaimToken != "" {
 		lost := *r
 		lost.DueAt, lost.Trigger = before.DueAt, before.Trigger
 		r.AttemptSeq++
 		lost.AttemptSeq = r.AttemptSeq
-		if err := t.insertAttempts([]store.Attempt{lostAttempt(&lost, r.Fence, r.ClaimedAt, now)}); err != nil {
+		if err := t.insertAttempts([]store.Attempt{lostAttempt(&lost, r.Fence, r.ClaimedAt, now)}); err !=
+			nil {
 			return entry, err
 		}
 	}
@@ -162,7 +170,8 @@ func (t *tx) edit(r *row, now int64, by store.Actor, change editing) (entry stor
 	return entry, t.writeEdited(r)
 }
 
-// endpointIsThere returns store.ErrEndpointDeleted for a row whose endpoint was deleted: it would be held for ever.
+// endpointIsThere returns store.ErrEndpointDeleted for a row whose endpoint was deleted: it would be held for
+// ever.
 func (t *tx) endpointIsThere(r *row) error {
 	if r.EndpointID == "" {
 		return nil
@@ -188,9 +197,11 @@ func (t *tx) writeEdited(r *row) error {
 	if r.State == store.Scheduled {
 		reason = r.cancelAs
 	}
-	_, err := append(editedFields(&r.Callback), col("reason", &reason)).Update(t.Tx, "callbacks", `id = $1`, r.ID)
+	_, err := append(editedFields(&r.Callback), col("reason", &reason)).Update(t.Tx, "callbacks", `id = $1`,
+		r.ID)
 	if err == nil {
-		_, err = movedFields(&r.Callback).Update(t.Tx, "requests", `project = $1 AND id = $2`, r.Project, r.ID)
+		_, err = movedFields(&r.Callback).Update(t.Tx, "requests", `project = $1 AND id = $2`, r.Project,
+			r.ID)
 	}
 	if err == nil {
 		var early earlyTimes
@@ -200,11 +211,13 @@ func (t *tx) writeEdited(r *row) error {
 	return named("write callback", err)
 }
 
-// Mend changes where and how a callback is sent that is scheduled or dead: its URL and whether that follows its endpoint, lane, headers,
-// policy, success rule and expiry. change sets them, and may be called more than once; whatever else it sets is left as it was. The
-// callback stays in its state, a dead one too, and its payload never changes. It returns store.ErrNotFound, store.ErrAttempting,
-// store.ErrTerminal, store.ErrPayloadPurged, store.ErrEndpointDeleted or the error of change.
-func (db *DB) Mend(ctx context.Context, project, id string, change func(c *store.Callback) error, now int64, by store.Actor) (store.Callback, error) {
+// Mend changes where and how a callback is sent that is scheduled or dead: its URL and whether that follows
+// its endpoint, lane, headers, policy, success rule and expiry. change sets them, and may be called more than
+// once; whatever else it sets is left as it was. The callback stays in its state, a dead one too, and its
+// payload never changes. It returns store.ErrNotFound, store.ErrAttempting, store.ErrTerminal,
+// store.ErrPayloadPurged, store.ErrEndpointDeleted or the error of change.
+func (db *DB) Mend(ctx context.Context, project, id string, change func(c *store.Callback) error, now int64,
+	by store.Actor) (store.Callback, error) {
 	return db.edit(ctx, "mend", project, id, now, by, mending(change))
 }
 
@@ -232,7 +245,8 @@ func (t *tx) take(m *row, wanted *store.Callback) (changed []string, err error) 
 	}
 	if m.Lane != wanted.Lane {
 		changed = append(changed, "lane")
-		if m.LaneID, err = t.laneID(m.Project, wanted.Lane); err != nil {
+		m.LaneID, err = t.laneID(m.Project, wanted.Lane)
+		if err != nil {
 			return nil, err
 		}
 		m.Lane = wanted.Lane
@@ -257,7 +271,9 @@ func (t *tx) take(m *row, wanted *store.Callback) (changed []string, err error) 
 	m.Headers, m.Policy, m.Success = wanted.Headers, wanted.Policy, wanted.Success
 	// Headers, policy and success rule are written here, all else by edit.
 	sealed, timeout := store.SealedKey(m.Headers), timeoutMillis(m.Policy)
-	if _, err = (sqldb.Columns{col("timeout_ms", &timeout)}).Update(t.Tx, "callbacks", `id = $1`, m.ID); err == nil {
+	_, err = (sqldb.Columns{col("timeout_ms", &timeout)}).Update(t.Tx, "callbacks", `id = $1`,
+		m.ID)
+	if err == nil {
 		_, err = append(mendedFields(&m.Callback), col("sealed_key", &sealed)).Update(t.Tx, "requests",
 			`project = $1 AND id = $2`, m.Project, m.ID)
 	}

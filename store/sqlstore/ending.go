@@ -9,7 +9,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
-// An ending makes an open row terminal without a result, or ends a dead poll otherwise. The row is as the transaction has read it.
+// An ending makes an open row terminal without a result, or ends a dead poll otherwise. The row is as the
+// transaction has read it.
 type ending struct {
 	*row
 	state  store.State
@@ -17,8 +18,8 @@ type ending struct {
 	at     int64
 }
 
-// end makes rows terminal and clears their claims. A claim that ended without a result is recorded: whoever ends the row takes
-// away the next stamp, which would have done it.
+// end makes rows terminal and clears their claims. A claim that ended without a result is recorded: whoever
+// ends the row takes away the next stamp, which would have done it.
 func (t *tx) end(endings ...ending) error {
 	if len(endings) == 0 {
 		return nil
@@ -72,8 +73,8 @@ func (t *tx) end(endings ...ending) error {
 // cancelReason is how a row ends whose cancel was requested.
 func (r *row) cancelReason() store.Reason { return cmp.Or(r.cancelAs, store.Requested) }
 
-// cancelAll cancels locked open rows for a reason, and returns those that have ended by it as they were. One that is being attempted
-// ends so if that fails.
+// cancelAll cancels locked open rows for a reason, and returns those that have ended by it as they were. One
+// that is being attempted ends so if that fails.
 func (t *tx) cancelAll(open []row, reason store.Reason, now int64) ([]store.OpenRow, error) {
 	var ended []store.OpenRow
 	var endings []ending
@@ -97,38 +98,43 @@ func (t *tx) cancelAll(open []row, reason store.Reason, now int64) ([]store.Open
 	return ended, nil
 }
 
-// requestCancel has rows that are being attempted end for a reason, unless they succeed. A reason that they have already stays.
+// requestCancel has rows that are being attempted end for a reason, unless they succeed. A reason that they
+// have already stays.
 func (t *tx) requestCancel(rows []row, reason store.Reason, now int64) error {
 	if len(rows) == 0 {
 		return nil
 	}
-	_, err := t.Exec(`UPDATE callbacks SET cancel_requested = 1, reason = i.reason, updated_at = i.requested_at
+	_, err :=
+		t.Exec(`UPDATE callbacks SET cancel_requested = 1, reason = i.reason, updated_at = i.requested_at
 		FROM $i WHERE callbacks.id = i.id`, sqldb.Rows(rows, func(r *row) sqldb.Columns {
-		return sqldb.Columns{
-			col("id", &r.ID),
-			calc("reason", func() string {
-				if r.CancelRequested {
-					return string(r.cancelReason())
-				}
-				return string(reason)
-			}),
-			calc("requested_at", func() int64 { return max(now, r.UpdatedAt) }),
-		}
-	}))
+			return sqldb.Columns{
+				col("id", &r.ID),
+				calc("reason", func() string {
+					if r.CancelRequested {
+						return string(r.cancelReason())
+					}
+					return string(reason)
+				}),
+				calc("requested_at", func() int64 { return max(now, r.UpdatedAt) }),
+			}
+		}))
 	return named("request cancel", err)
 }
 
 // openRow is the row as walks show it.
 func (r *row) openRow() store.OpenRow {
 	return store.OpenRow{
-		ID: r.ID, Project: r.Project, LaneID: r.LaneID, LockKey: r.LockKey, Strict: r.Strict, DueAt: r.DueAt, Retry: r.AttemptCount > 0,
-		Manual: r.Trigger == store.Manual, ClaimToken: r.ClaimToken, ClaimUntil: r.ClaimUntil, ExpiresAt: r.ExpiresAt,
+		ID: r.ID, Project: r.Project, LaneID: r.LaneID, LockKey: r.LockKey, Strict: r.Strict, DueAt: r.DueAt,
+		Retry:  r.AttemptCount > 0,
+		Manual: r.Trigger == store.Manual, ClaimToken: r.ClaimToken, ClaimUntil: r.ClaimUntil,
+		ExpiresAt: r.ExpiresAt,
 	}
 }
 
-// Cancel ends a callback as canceled. With an attempt in flight it only requests that: the result is too late, and what
-// the attempt brings decides. An id that is not in the project is store.ErrNotFound.
-func (db *DB) Cancel(ctx context.Context, project, id string, now int64, by store.Actor) (store.CanceledCallback, error) {
+// Cancel ends a callback as canceled. With an attempt in flight it only requests that: the result is too
+// late, and what the attempt brings decides. An id that is not in the project is store.ErrNotFound.
+func (db *DB) Cancel(ctx context.Context, project, id string, now int64,
+	by store.Actor) (store.CanceledCallback, error) {
 	return changed(ctx, db.change, "cancel "+id, func(t *tx) (store.CanceledCallback, error) {
 		r, err := t.lockCallback(project, id)
 		if err != nil {
@@ -142,12 +148,15 @@ func (db *DB) Cancel(ctx context.Context, project, id string, now int64, by stor
 	})
 }
 
-// CancelRef cancels the open callbacks of a reference, oldest first, at most limit; with a topic only those of that
-// one. What tells the end of a poll is left out: it has the poll's reference unless it was given another, and a caller
-// that cancels what is open of an order wants to hear how that ended. By its id it can be canceled.
-func (db *DB) CancelRef(ctx context.Context, project, ref, topic string, limit int, now int64, by store.Actor) ([]store.CanceledCallback, error) {
-	return changed(ctx, db.changeLong, "cancel by reference", func(t *tx) (canceled []store.CanceledCallback, err error) {
-		open, err := t.callbacks(fromRequests+`
+// CancelRef cancels the open callbacks of a reference, oldest first, at most limit; with a topic only those
+// of that one. What tells the end of a poll is left out: it has the poll's reference unless it was given
+// another, and a caller that cancels what is open of an order wants to hear how that ended. By its id it can
+// be canceled.
+func (db *DB) CancelRef(ctx context.Context, project, ref, topic string, limit int, now int64,
+	by store.Actor) ([]store.CanceledCallback, error) {
+	return changed(ctx, db.changeLong, "cancel by reference",
+		func(t *tx) (canceled []store.CanceledCallback, err error) {
+			open, err := t.callbacks(fromRequests+`
 				AND requests.project = $1
 				AND requests.ref = $2
 				AND requests.ref <> ''
@@ -156,23 +165,25 @@ func (db *DB) CancelRef(ctx context.Context, project, ref, topic string, limit i
 				AND NOT EXISTS (SELECT 1 FROM polls WHERE polls.result_id = callbacks.id AND polls.result_id <> '')
 			ORDER BY requests.id
 			LIMIT $4 FOR UPDATE`, project, ref, topic, limit)
-		if err != nil {
-			return nil, named("read callbacks", err)
-		}
-		var entries []store.AuditEntry
-		for _, r := range open {
-			c, entry, err := t.cancel(r, now, by)
 			if err != nil {
-				return nil, err
+				return nil, named("read callbacks", err)
 			}
-			canceled, entries = append(canceled, c), append(entries, entry...)
-		}
-		return canceled, t.audit(entries...)
-	})
+			var entries []store.AuditEntry
+			for _, r := range open {
+				c, entry, err := t.cancel(r, now, by)
+				if err != nil {
+					return nil, err
+				}
+				canceled, entries = append(canceled, c), append(entries, entry...)
+			}
+			return canceled, t.audit(entries...)
+		})
 }
 
-// cancel cancels one locked row. What it returns for the audit is the caller's to write: nothing, if nothing is changed.
-func (t *tx) cancel(r row, now int64, by store.Actor) (c store.CanceledCallback, entries []store.AuditEntry, err error) {
+// cancel cancels one locked row. What it returns for the audit is the caller's to write: nothing, if nothing
+// is changed.
+func (t *tx) cancel(r row, now int64, by store.Actor) (c store.CanceledCallback, entries []store.AuditEntry,
+	err error) {
 	// It may have waited for its turn while an attempt was made: the end is not before that.
 	now = max(now, r.UpdatedAt)
 	before := r.Callback
@@ -191,6 +202,7 @@ func (t *tx) cancel(r row, now int64, by store.Actor) (c store.CanceledCallback,
 		return c, nil, err
 	}
 	c.Callback = r.Callback
-	entry, err := auditOf(r.Project, "callback.cancel", r.ID, now, by, diff(callbackParts, &before, &r.Callback), fields{"result": c.Result})
+	entry, err := auditOf(r.Project, "callback.cancel", r.ID, now, by,
+		diff(callbackParts, &before, &r.Callback), fields{"result": c.Result})
 	return c, []store.AuditEntry{entry}, err
 }

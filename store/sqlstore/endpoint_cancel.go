@@ -10,10 +10,12 @@ import (
 )
 
 const (
-	// cancelWindow is how many callbacks of a deleted endpoint one transaction looks at, cancelWindows how many times one call does.
+	// cancelWindow is how many callbacks of a deleted endpoint one transaction looks at, cancelWindows how
+	// many times one call does.
 	cancelWindow  = 1000
 	cancelWindows = 50
-	// lateAccepts is for how long after an endpoint was deleted callbacks to it may still be accepted, by who has not heard of it.
+	// lateAccepts is for how long after an endpoint was deleted callbacks to it may still be accepted, by who
+	// has not heard of it.
 	lateAccepts = 10 * time.Minute
 	// skewedIDs is by how much an id may lie before the time of its commit.
 	skewedIDs = time.Minute
@@ -21,9 +23,10 @@ const (
 	secondLook = aboveAllIDs
 )
 
-// CancelDeleted cancels up to limit open callbacks of deleted endpoints as Canceled, EndpointDeleted, and returns them as they were. One
-// that is being attempted ends so if that fails. All callbacks of the endpoint are looked at, oldest first, once, and those that came
-// late once more; then its secrets are removed. A call looks at a bounded number; fewer than limit does not mean that none is left.
+// CancelDeleted cancels up to limit open callbacks of deleted endpoints as Canceled, EndpointDeleted, and
+// returns them as they were. One that is being attempted ends so if that fails. All callbacks of the endpoint
+// are looked at, oldest first, once, and those that came late once more; then its secrets are removed. A call
+// looks at a bounded number; fewer than limit does not mean that none is left.
 func (db *DB) CancelDeleted(ctx context.Context, now int64, limit int) ([]store.OpenRow, error) {
 	var canceled []store.OpenRow
 	for range cancelWindows {
@@ -71,7 +74,8 @@ func (t *tx) cancelDeleted(now int64, limit int) (canceled []store.OpenRow, foun
 	if err != nil {
 		return nil, true, err
 	}
-	if canceled, err = t.cancelAll(open, store.EndpointDeleted, now); err != nil {
+	canceled, err = t.cancelAll(open, store.EndpointDeleted, now)
+	if err != nil {
 		return nil, true, err
 	}
 	next := last
@@ -80,7 +84,8 @@ func (t *tx) cancelDeleted(now int64, limit int) (canceled []store.OpenRow, foun
 		next = secondLook + last
 	case !more && second:
 		next = ""
-		if _, err := t.Exec(`DELETE FROM secrets WHERE project = $1 AND owner = $2`, d.Project, d.ID); err != nil {
+		if _, err := t.Exec(`DELETE FROM secrets WHERE project = $1 AND owner = $2`, d.Project, d.ID); err !=
+			nil {
 			return nil, true, named("remove secrets", err)
 		}
 	case !more:
@@ -90,11 +95,12 @@ func (t *tx) cancelDeleted(now int64, limit int) (canceled []store.OpenRow, foun
 	return canceled, true, err
 }
 
-// openOf returns the open ones among the next callbacks of an endpoint, at most limit, locked. It says which was the last that was looked
-// at, and whether there may be more.
+// openOf returns the open ones among the next callbacks of an endpoint, at most limit, locked. It says which
+// was the last that was looked at, and whether there may be more.
 func (t *tx) openOf(d deletion, after string, limit int) (open []row, last string, more bool, err error) {
 	var ids []string
-	looked, err := sqldb.Select(t, sqldb.Named[store.Callback](`requests.id callbacks.state`), `FROM `+fromRequests+`
+	looked, err := sqldb.Select(t, sqldb.Named[store.Callback](`requests.id callbacks.state`),
+		`FROM `+fromRequests+`
 			AND requests.project = $1
 			AND requests.endpoint_id = $2
 			AND requests.endpoint_id <> ''

@@ -10,12 +10,13 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
-// CreateEndpoint makes an endpoint, at its CreatedAt; an empty id is made. It returns the endpoint with its lane and version, or
-// store.ErrExists where its id or its external id is taken, or store.ErrLaneQuota.
+// CreateEndpoint makes an endpoint, at its CreatedAt; an empty id is made. It returns the endpoint with its
+// lane and version, or store.ErrExists where its id or its external id is taken, or store.ErrLaneQuota.
 func (db *DB) CreateEndpoint(ctx context.Context, e store.Endpoint, by store.Actor) (store.Endpoint, error) {
 	if e.ID == "" {
 		var err error
-		if e.ID, err = db.newID(); err != nil {
+		e.ID, err = db.newID()
+		if err != nil {
 			return store.Endpoint{}, named("create endpoint", err)
 		}
 	}
@@ -49,7 +50,8 @@ func (db *DB) CreateEndpoint(ctx context.Context, e store.Endpoint, by store.Act
 	})
 }
 
-// lockForLanes locks the settings for a transaction that may make lanes then, which locks their project's row.
+// lockForLanes locks the settings for a transaction that may make lanes then, which locks their project's
+// row.
 func (t *tx) lockForLanes(project string) error {
 	if err := t.lockProjectRow(project); err != nil {
 		return err
@@ -57,7 +59,8 @@ func (t *tx) lockForLanes(project string) error {
 	return t.lockSettings()
 }
 
-// mustBeFree returns store.ErrExists where another endpoint than that of the id has the external id. The settings are locked.
+// mustBeFree returns store.ErrExists where another endpoint than that of the id has the external id. The
+// settings are locked.
 func (t *tx) mustBeFree(project, externalID, id string) error {
 	taken, err := sqldb.Exists(t, `SELECT 1 FROM endpoints
 		WHERE endpoints.project = $1 AND endpoints.external_id = $2 AND endpoints.external_id <> '' AND `+endpointIsThere+`
@@ -68,10 +71,12 @@ func (t *tx) mustBeFree(project, externalID, id string) error {
 	return named("look for the external id", err)
 }
 
-// PatchEndpoint changes an endpoint: change is given it as it is, and may be called more than once. What of it belongs to the store
-// (ids, times, lane, version, health) stays as it is. It returns the endpoint as it is then, store.ErrNotFound, store.ErrExists for an external
-// id that is taken, or the error of change. What changes nothing is neither numbered nor audited.
-func (db *DB) PatchEndpoint(ctx context.Context, project, id string, change func(*store.Endpoint) error, now int64, by store.Actor) (store.Endpoint, error) {
+// PatchEndpoint changes an endpoint: change is given it as it is, and may be called more than once. What of
+// it belongs to the store (ids, times, lane, version, health) stays as it is. It returns the endpoint as it
+// is then, store.ErrNotFound, store.ErrExists for an external id that is taken, or the error of change. What
+// changes nothing is neither numbered nor audited.
+func (db *DB) PatchEndpoint(ctx context.Context, project, id string, change func(*store.Endpoint) error,
+	now int64, by store.Actor) (store.Endpoint, error) {
 	return db.changeEndpoint(ctx, "change", project, id, now, by, func(t *tx, u *upsert) error {
 		if err := u.apply(change, now); err != nil || u.after.ExternalID == u.before.ExternalID {
 			return err
@@ -104,7 +109,8 @@ func (t *tx) lockUpsert(project, id string) (*upsert, error) {
 	if err := t.lockSettings(); err != nil {
 		return nil, err
 	}
-	found, err := t.lockEndpoints(`endpoints.id = $1 AND endpoints.project = $2 AND `+endpointIsThere, id, project)
+	found, err := t.lockEndpoints(`endpoints.id = $1 AND endpoints.project = $2 AND `+endpointIsThere, id,
+		project)
 	if err == nil && len(found) == 0 {
 		err = store.ErrNotFound
 	}
@@ -114,11 +120,13 @@ func (t *tx) lockUpsert(project, id string) (*upsert, error) {
 	return &upsert{before: found[0], after: found[0]}, nil
 }
 
-// DisableEndpoint stops sending to an endpoint for a reason, "gone" or "requested", and says whether that is new: nothing is dropped, it
-// is held. One that is not there any more is none.
-func (db *DB) DisableEndpoint(ctx context.Context, project, id, reason string, now int64, by store.Actor) (bool, error) {
+// DisableEndpoint stops sending to an endpoint for a reason, "gone" or "requested", and says whether that is
+// new: nothing is dropped, it is held. One that is not there any more is none.
+func (db *DB) DisableEndpoint(ctx context.Context, project, id, reason string, now int64,
+	by store.Actor) (bool, error) {
 	return changed(ctx, db.change, "disable endpoint "+id, func(t *tx) (bool, error) {
-		// A receiver that is gone says so to every attempt in flight: one that need not be disabled locks no settings.
+		// A receiver that is gone says so to every attempt in flight: one that need not be disabled locks no
+		// settings.
 		enabled, err := sqldb.Exists(t, `SELECT 1 FROM endpoints
 			WHERE endpoints.id = $1 AND endpoints.project = $2 AND endpoints.enabled = 1 AND `+endpointIsThere, id, project)
 		if err != nil || !enabled {
@@ -138,9 +146,10 @@ func (db *DB) DisableEndpoint(ctx context.Context, project, id, reason string, n
 	})
 }
 
-// DeleteEndpoint removes an endpoint from sight and holds its lane for good; CancelDeleted cancels what is open. Its external id is free
-// at once. It returns the endpoint as it is then, or store.ErrNotFound.
-func (db *DB) DeleteEndpoint(ctx context.Context, project, id string, now int64, by store.Actor) (store.Endpoint, error) {
+// DeleteEndpoint removes an endpoint from sight and holds its lane for good; CancelDeleted cancels what is
+// open. Its external id is free at once. It returns the endpoint as it is then, or store.ErrNotFound.
+func (db *DB) DeleteEndpoint(ctx context.Context, project, id string, now int64,
+	by store.Actor) (store.Endpoint, error) {
 	return db.changeEndpoint(ctx, "delete", project, id, now, by, func(_ *tx, u *upsert) error {
 		u.after.DeletedAt, u.after.UpdatedAt = max(now, 1), now
 		u.after.Enabled, u.after.DisabledReason = false, "deleted"
@@ -167,13 +176,16 @@ func (u *upsert) apply(change func(*store.Endpoint) error, now int64) error {
 		return err
 	}
 	b := &u.before
-	e.ID, e.Project, e.LaneID, e.Version, e.CreatedAt, e.DeletedAt, e.UpdatedAt = b.ID, b.Project, b.LaneID, b.Version, b.CreatedAt, b.DeletedAt, now
-	e.FailingSince, e.AlertedAt, e.LastSuccessAt, e.LastFailureAt = b.FailingSince, b.AlertedAt, b.LastSuccessAt, b.LastFailureAt
+	e.ID, e.Project, e.LaneID, e.Version, e.CreatedAt, e.DeletedAt, e.UpdatedAt = b.ID, b.Project, b.LaneID,
+		b.Version, b.CreatedAt, b.DeletedAt, now
+	e.FailingSince, e.AlertedAt, e.LastSuccessAt, e.LastFailureAt = b.FailingSince, b.AlertedAt,
+		b.LastSuccessAt, b.LastFailureAt
 	u.after = e
 	return nil
 }
 
-// giveLanes makes the lanes of endpoints that are made; zero: its project has as many lanes as it may. See lockForLanes.
+// giveLanes makes the lanes of endpoints that are made; zero: its project has as many lanes as it may. See
+// lockForLanes.
 func (t *tx) giveLanes(upserts []*upsert) error {
 	keys := make([]laneKey, len(upserts))
 	for i, u := range upserts {
@@ -207,7 +219,8 @@ func (t *tx) writeUpserts(upserts []*upsert, now int64, by store.Actor) error {
 		}
 		if setsLane(&u.before, &u.after) {
 			var err error
-			if row.laneVersion, err = t.nextVersion(); err != nil {
+			row.laneVersion, err = t.nextVersion()
+			if err != nil {
 				return err
 			}
 		}
@@ -313,26 +326,30 @@ func setsLane(before, after *store.Endpoint) bool {
 		lanePause(before) != lanePause(after)
 }
 
-// lockEndpoints reads endpoints that this transaction is going to change, those that were deleted too, and keeps others from changing
-// them. The condition's arguments are those of its parameters.
+// lockEndpoints reads endpoints that this transaction is going to change, those that were deleted too, and
+// keeps others from changing them. The condition's arguments are those of its parameters.
 func (t *tx) lockEndpoints(which string, args ...any) ([]store.Endpoint, error) {
-	found, err := sqldb.Select(t, wholeEndpoint, `FROM endpoints WHERE `+which+` ORDER BY endpoints.id FOR UPDATE`, args...)
+	found, err := sqldb.Select(t, wholeEndpoint,
+		`FROM endpoints WHERE `+which+` ORDER BY endpoints.id FOR UPDATE`, args...)
 	return found, named("lock endpoints", err)
 }
 
-// writeEndpoints gives the endpoints versions and writes them, and what their lanes must be told. The settings are locked.
+// writeEndpoints gives the endpoints versions and writes them, and what their lanes must be told. The
+// settings are locked.
 func (t *tx) writeEndpoints(rows []endpointRow) error {
 	slices.SortFunc(rows, func(a, b endpointRow) int { return cmp.Compare(a.ID, b.ID) })
 	for i := range rows {
 		e := &rows[i]
 		e.search, e.sealedKey = searchOf(&e.Endpoint), store.SealedKey(e.Headers)
 		var err error
-		if e.Version, err = t.nextVersion(); err != nil {
+		e.Version, err = t.nextVersion()
+		if err != nil {
 			return err
 		}
 	}
 	overwrite := endpointRowColumns(new(endpointRow)).Overwrite("id", "project", "lane", "created_at")
-	if err := sqldb.InsertRows(t.Tx, "endpoints", endpointRowColumns, rows, `ON CONFLICT (id) DO UPDATE SET `+overwrite); err != nil {
+	if err := sqldb.InsertRows(t.Tx, "endpoints", endpointRowColumns, rows,
+		`ON CONFLICT (id) DO UPDATE SET `+overwrite); err != nil {
 		return named("write endpoints", err)
 	}
 	return t.writeLanes(rows)
@@ -352,14 +369,18 @@ func (t *tx) writeLanes(rows []endpointRow) error {
 			version = CASE WHEN i.version > 0 THEN i.version ELSE lanes.version END
 		FROM $i WHERE lanes.id = i.lane`, rows,
 		func(e *endpointRow) sqldb.Columns {
-			return append(boundFields(&e.Endpoint), calc("pause", func() int64 { return lanePause(&e.Endpoint) }), col("version", &e.laneVersion))
+			return append(boundFields(&e.Endpoint), calc("pause", func() int64 {
+				return lanePause(&e.Endpoint)
+			}), col("version", &e.laneVersion))
 		})
 	return named("write lanes of endpoints", err)
 }
 
-// UpsertEndpoints makes or changes up to 1,000 endpoints in one transaction, and answers each in its place. What is refused, by its
-// Change or because its external id is empty or stands there twice, leaves the others alone. An error means that nothing was done.
-func (db *DB) UpsertEndpoints(ctx context.Context, project string, wants []store.EndpointUpsert, now int64, by store.Actor) ([]store.UpsertedEndpoint, error) {
+// UpsertEndpoints makes or changes up to 1,000 endpoints in one transaction, and answers each in its place.
+// What is refused, by its Change or because its external id is empty or stands there twice, leaves the others
+// alone. An error means that nothing was done.
+func (db *DB) UpsertEndpoints(ctx context.Context, project string, wants []store.EndpointUpsert, now int64,
+	by store.Actor) ([]store.UpsertedEndpoint, error) {
 	if len(wants) == 0 {
 		return []store.UpsertedEndpoint{}, nil
 	}
@@ -386,7 +407,8 @@ func (db *DB) UpsertEndpoints(ctx context.Context, project string, wants []store
 		var written []*upsert
 		for _, u := range upserts {
 			i := places[u.before.ExternalID]
-			if answers[i].Err = u.apply(wants[i].Change, now); answers[i].Err == nil && u.after.LaneID == 0 {
+			answers[i].Err = u.apply(wants[i].Change, now)
+			if answers[i].Err == nil && u.after.LaneID == 0 {
 				answers[i].Err = store.ErrLaneQuota
 			}
 			if answers[i].Err == nil {
@@ -396,20 +418,23 @@ func (db *DB) UpsertEndpoints(ctx context.Context, project string, wants []store
 		}
 		err = t.writeUpserts(written, now, by)
 		for _, u := range written {
-			answers[places[u.after.ExternalID]] = store.UpsertedEndpoint{Endpoint: u.after, Created: u.created}
+			answers[places[u.after.ExternalID]] = store.UpsertedEndpoint{Endpoint: u.after,
+				Created: u.created}
 		}
 		return answers, err
 	})
 }
 
-// findUpserts returns, for each external id, the endpoint that there is, locked, or a new one with a lane, in the order
-// in which they were asked for, which the audit keeps.
+// findUpserts returns, for each external id, the endpoint that there is, locked, or a new one with a lane, in
+// the order in which they were asked for, which the audit keeps.
 func (t *tx) findUpserts(project string, places map[string]int, now int64) ([]*upsert, error) {
 	if err := t.lockForLanes(project); err != nil {
 		return nil, err
 	}
 	names := sortedKeys(places)
-	found, err := t.lockEndpoints(`endpoints.external_id IN (SELECT i.name FROM $i) AND endpoints.external_id <> ''
+	found,
+		err :=
+		t.lockEndpoints(`endpoints.external_id IN (SELECT i.name FROM $i) AND endpoints.external_id <> ''
 		AND endpoints.project = $1 AND `+endpointIsThere, project, sqldb.Texts("name", names))
 	if err != nil {
 		return nil, err
@@ -428,7 +453,8 @@ func (t *tx) findUpserts(project string, places map[string]int, now int64) ([]*u
 		if err != nil {
 			return nil, err
 		}
-		e := store.Endpoint{ID: id, Project: project, ExternalID: name, Enabled: true, CreatedAt: now, UpdatedAt: now}
+		e := store.Endpoint{ID: id, Project: project, ExternalID: name, Enabled: true, CreatedAt: now,
+			UpdatedAt: now}
 		made = append(made, &upsert{after: e, created: true})
 	}
 	if err := t.giveLanes(made); err != nil {
@@ -438,6 +464,8 @@ func (t *tx) findUpserts(project string, places map[string]int, now int64) ([]*u
 		u.before = u.after
 	}
 	upserts = append(upserts, made...)
-	slices.SortFunc(upserts, func(a, b *upsert) int { return cmp.Compare(places[a.before.ExternalID], places[b.before.ExternalID]) })
+	slices.SortFunc(upserts, func(a, b *upsert) int {
+		return cmp.Compare(places[a.before.ExternalID], places[b.before.ExternalID])
+	})
 	return upserts, nil
 }

@@ -13,9 +13,10 @@ import (
 // failing and has recovered gets an event. Reports may come late, twice, and from several processes. An
 // endpoint that is not there is left out.
 func (db *DB) ReportHealth(ctx context.Context, reports []store.EndpointHealth, now int64) error {
-	return inParts(ctx, db, "report health", mergeReports(reports), func(t *tx, part []store.EndpointHealth) error {
-		return t.reportHealth(part, now)
-	})
+	return inParts(ctx, db, "report health", mergeReports(reports),
+		func(t *tx, part []store.EndpointHealth) error {
+			return t.reportHealth(part, now)
+		})
 }
 
 // mergeReports makes one report of those of the same endpoint, and puts them in order.
@@ -43,7 +44,8 @@ func (t *tx) reportHealth(reports []store.EndpointHealth, now int64) error {
 	for i := range reports {
 		byID[reports[i].ID] = &reports[i]
 	}
-	found, err := t.lockEndpoints(`endpoints.id IN (SELECT i.id FROM $i) AND `+endpointIsThere, sqldb.Texts("id", sortedKeys(byID)))
+	found, err := t.lockEndpoints(`endpoints.id IN (SELECT i.id FROM $i) AND `+endpointIsThere,
+		sqldb.Texts("id", sortedKeys(byID)))
 	if err != nil {
 		return err
 	}
@@ -51,7 +53,8 @@ func (t *tx) reportHealth(reports []store.EndpointHealth, now int64) error {
 	for i := range found {
 		e := &found[i]
 		h, since := byID[e.ID], e.FailingSince
-		e.LastSuccessAt, e.LastFailureAt = max(e.LastSuccessAt, h.SucceededAt), max(e.LastFailureAt, h.FailedAt)
+		e.LastSuccessAt, e.LastFailureAt = max(e.LastSuccessAt, h.SucceededAt),
+			max(e.LastFailureAt, h.FailedAt)
 		e.FailingSince = firstAfter(e.LastSuccessAt, e.FailingSince, h.FailedFirst, e.LastFailureAt)
 		if e.FailingSince != 0 {
 			continue
@@ -82,7 +85,8 @@ func (t *tx) writeHealth(endpoints []store.Endpoint) error {
 
 // TakeAlerts finds up to limit endpoints, of all projects, that have failed since before failingBefore and of
 // which that was not reported after alertedBefore. Each gets an event now, and is returned to one caller.
-func (db *DB) TakeAlerts(ctx context.Context, failingBefore, alertedBefore, now int64, limit int) ([]store.Endpoint, error) {
+func (db *DB) TakeAlerts(ctx context.Context, failingBefore, alertedBefore, now int64,
+	limit int) ([]store.Endpoint, error) {
 	return changed(ctx, db.maintain, "take alerts", func(t *tx) ([]store.Endpoint, error) {
 		failing, err := t.lockEndpoints(`endpoints.id IN (SELECT worst.id FROM endpoints AS worst
 			WHERE worst.failing_since > 0 AND worst.failing_since < $1 AND worst.alerted_at <= $2 AND worst.deleted_at = 0
@@ -92,12 +96,15 @@ func (db *DB) TakeAlerts(ctx context.Context, failingBefore, alertedBefore, now 
 			return nil, err
 		}
 		// A transaction that waited for the rows finds them told.
-		failing = slices.DeleteFunc(failing, func(e store.Endpoint) bool { return e.FailingSince == 0 || e.AlertedAt > alertedBefore })
+		failing = slices.DeleteFunc(failing, func(e store.Endpoint) bool {
+			return e.FailingSince == 0 || e.AlertedAt > alertedBefore
+		})
 		events := make([]store.EndpointEvent, len(failing))
 		for i := range failing {
 			e := &failing[i]
 			e.AlertedAt = now
-			events[i] = store.EndpointEvent{Project: e.Project, EndpointID: e.ID, Kind: store.EndpointFailing, At: now, Since: e.FailingSince}
+			events[i] = store.EndpointEvent{Project: e.Project, EndpointID: e.ID, Kind: store.EndpointFailing,
+				At: now, Since: e.FailingSince}
 		}
 		if err := t.writeHealth(failing); err != nil {
 			return nil, err
@@ -112,11 +119,13 @@ var endpointEventColumns = sqldb.Named[store.EndpointEvent](`id project endpoint
 func (t *tx) addEndpointEvents(events []store.EndpointEvent) error {
 	for i := range events {
 		var err error
-		if events[i].ID, err = t.db.newID(); err != nil {
+		events[i].ID, err = t.db.newID()
+		if err != nil {
 			return err
 		}
 	}
-	return named("add endpoint events", sqldb.InsertRows(t.Tx, "endpoint_events", endpointEventColumns, events, ""))
+	return named("add endpoint events", sqldb.InsertRows(t.Tx, "endpoint_events", endpointEventColumns,
+		events, ""))
 }
 
 // EndpointEvents returns up to limit endpoint events of all projects, in the order of their ids, with ids
@@ -130,7 +139,8 @@ func (db *DB) EndpointEvents(ctx context.Context, after string, limit int) ([]st
 // out.
 func (db *DB) RemoveEndpointEvents(ctx context.Context, ids []string) error {
 	return db.maintain(ctx, "remove endpoint events", func(t *tx) error {
-		_, err := sqldb.ExecRows(t.Tx, `DELETE FROM endpoint_events USING $i WHERE endpoint_events.id = i.id`, ids, theID)
+		_, err := sqldb.ExecRows(t.Tx, `DELETE FROM endpoint_events USING $i WHERE endpoint_events.id = i.id`,
+			ids, theID)
 		return err
 	})
 }

@@ -30,7 +30,8 @@ func (db *DB) readEndpoints(ctx context.Context, which string, args ...any) ([]s
 
 // Endpoint returns one endpoint; store.ErrNotFound when the project has none of that id, or it was deleted.
 func (db *DB) Endpoint(ctx context.Context, project, id string) (store.Endpoint, error) {
-	return db.oneEndpoint(ctx, id, `endpoints.id = $1 AND endpoints.project = $2 AND `+endpointIsThere, id, project)
+	return db.oneEndpoint(ctx, id, `endpoints.id = $1 AND endpoints.project = $2 AND `+endpointIsThere, id,
+		project)
 }
 
 // AnyEndpoint returns one endpoint of the project, also one that was deleted: its callbacks are kept longer
@@ -41,32 +42,36 @@ func (db *DB) AnyEndpoint(ctx context.Context, project, id string) (store.Endpoi
 
 // EndpointByExternalID returns the project's endpoint that the caller gave that name, or store.ErrNotFound.
 func (db *DB) EndpointByExternalID(ctx context.Context, project, externalID string) (store.Endpoint, error) {
-	return db.oneEndpoint(ctx, externalID, `endpoints.project = $1 AND endpoints.external_id = $2 AND endpoints.external_id <> ''
+	return db.oneEndpoint(ctx, externalID,
+		`endpoints.project = $1 AND endpoints.external_id = $2 AND endpoints.external_id <> ''
 		AND `+endpointIsThere, project, externalID)
 }
 
 func (db *DB) oneEndpoint(ctx context.Context, name, which string, args ...any) (store.Endpoint, error) {
-	return sqldb.Get(db.read(ctx, "read endpoints"), "endpoint "+name, wholeEndpoint, `FROM endpoints WHERE `+which, args...)
+	return sqldb.Get(db.read(ctx, "read endpoints"), "endpoint "+name, wholeEndpoint,
+		`FROM endpoints WHERE `+which, args...)
 }
 
-// EndpointsByID returns those of the ids that there is an endpoint of, of all projects, deleted ones too, by id. It is
-// for the engine's cache, not for callers.
+// EndpointsByID returns those of the ids that there is an endpoint of, of all projects, deleted ones too, by
+// id. It is for the engine's cache, not for callers.
 func (db *DB) EndpointsByID(ctx context.Context, ids []string) ([]store.Endpoint, error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	return db.readEndpoints(ctx, `endpoints.id IN (SELECT i.id FROM $i) ORDER BY endpoints.id`, sqldb.Texts("id", ids))
+	return db.readEndpoints(ctx, `endpoints.id IN (SELECT i.id FROM $i) ORDER BY endpoints.id`,
+		sqldb.Texts("id", ids))
 }
 
-// EndpointsChanged returns the endpoints of all projects that were changed after version since, deleted ones too, in the order of their
-// versions, at most limit.
+// EndpointsChanged returns the endpoints of all projects that were changed after version since, deleted ones
+// too, in the order of their versions, at most limit.
 func (db *DB) EndpointsChanged(ctx context.Context, since int64, limit int) ([]store.Endpoint, error) {
 	return db.readEndpoints(ctx, `endpoints.version > $1 ORDER BY endpoints.version LIMIT $2`, since, limit)
 }
 
-// FindEndpoints looks up names as callers write them: an endpoint's id with its prefix, or an external id. What is not there is not in
-// the answer.
-func (db *DB) FindEndpoints(ctx context.Context, project string, names []string) (map[string]store.Endpoint, error) {
+// FindEndpoints looks up names as callers write them: an endpoint's id with its prefix, or an external id.
+// What is not there is not in the answer.
+func (db *DB) FindEndpoints(ctx context.Context, project string,
+	names []string) (map[string]store.Endpoint, error) {
 	found := make(map[string]store.Endpoint, len(names))
 	if len(names) == 0 {
 		return found, nil
@@ -83,13 +88,16 @@ func (db *DB) FindEndpoints(ctx context.Context, project string, names []string)
 		name   func(*store.Endpoint) string
 	}{
 		{"external_id", names, func(e *store.Endpoint) string { return e.ExternalID }},
-		{"id", ids, func(e *store.Endpoint) string { return store.EndpointPrefix + e.ID }}, // the last one wins
+		// the last one wins
+		{"id", ids, func(e *store.Endpoint) string { return store.EndpointPrefix + e.ID }},
 	} {
 		if len(which.values) == 0 {
 			continue
 		}
-		endpoints, err := db.readEndpoints(ctx, fmt.Sprintf(`endpoints.%[1]s IN (SELECT i.name FROM $i) AND endpoints.%[1]s <> ''
-			AND endpoints.project = $1 AND %[2]s`, which.column, endpointIsThere), project, sqldb.Texts("name", which.values))
+		endpoints, err := db.readEndpoints(ctx,
+			fmt.Sprintf(`endpoints.%[1]s IN (SELECT i.name FROM $i) AND endpoints.%[1]s <> ''
+			AND endpoints.project = $1 AND %[2]s`, which.column, endpointIsThere), project,
+			sqldb.Texts("name", which.values))
 		if err != nil {
 			return nil, err
 		}
@@ -100,15 +108,18 @@ func (db *DB) FindEndpoints(ctx context.Context, project string, names []string)
 	return found, nil
 }
 
-// Subscribers returns the project's endpoints that have topics and ids above after, in the order of their ids, at most limit.
+// Subscribers returns the project's endpoints that have topics and ids above after, in the order of their
+// ids, at most limit.
 func (db *DB) Subscribers(ctx context.Context, project, after string, limit int) ([]store.Endpoint, error) {
-	return db.readEndpoints(ctx, `endpoints.project = $1 AND endpoints.topics <> '' AND `+endpointIsThere+` AND endpoints.id > $2
+	return db.readEndpoints(ctx, `endpoints.project = $1 AND endpoints.topics <> '' AND `+endpointIsThere+
+		` AND endpoints.id > $2
 		ORDER BY endpoints.id
 		LIMIT $3`, project, after, limit)
 }
 
 // Endpoints returns a part of the project's list of endpoints, newest first.
-func (db *DB) Endpoints(ctx context.Context, project string, f store.EndpointFilter) ([]store.Endpoint, error) {
+func (db *DB) Endpoints(ctx context.Context, project string,
+	f store.EndpointFilter) ([]store.Endpoint, error) {
 	var q query
 	q.add("endpoints.project = ?", project)
 	q.and(endpointIsThere)

@@ -12,18 +12,20 @@ import (
 const (
 	// freshBytes bounds what is remembered of callbacks that wait for their first attempt, in bytes.
 	freshBytes = 32 << 20
-	// freshWithin is how soon after its accept a callback must be due to be remembered, in milliseconds: it would take the place of
-	// one that is.
+	// freshWithin is how soon after its accept a callback must be due to be remembered, in milliseconds: it
+	// would take the place of one that is.
 	freshWithin = 60_000
-	// freshFor is how long, in milliseconds, one is remembered that nobody claims here: another process may have.
+	// freshFor is how long, in milliseconds, one is remembered that nobody claims here: another process may
+	// have.
 	freshFor = 2 * freshWithin
 	// freshRow is about what a remembered callback takes beside its body.
 	freshRow = 1200
 )
 
-// fresh remembers callbacks that this process has accepted, until their first attempt: nearly always it is this process that
-// makes it, at once, and then need not read back what it wrote. Who uses it must have the row say that it is as it was
-// accepted (firstStamp): so whatever changes a row changes its updated_at, its due_at or its fence.
+// fresh remembers callbacks that this process has accepted, until their first attempt: nearly always it is
+// this process that makes it, at once, and then need not read back what it wrote. Who uses it must have the
+// row say that it is as it was accepted (firstStamp): so whatever changes a row changes its updated_at, its
+// due_at or its fence.
 //
 // When it is full nothing is added: of a backlog, what came first is wanted first.
 type fresh struct {
@@ -56,7 +58,8 @@ func (f *fresh) add(c *store.Callback, body []byte) {
 	if f.bytes+freshRow+len(body) > f.max {
 		return
 	}
-	s := &store.Stamped{Body: bytes.Clone(body), Callback: *c} // the caller's may be a part of something larger
+	// the caller's may be a part of something larger
+	s := &store.Stamped{Body: bytes.Clone(body), Callback: *c}
 	if f.rows == nil {
 		f.rows = make(map[string]*store.Stamped)
 	}
@@ -91,16 +94,17 @@ func (f *fresh) drop(id string) {
 	}
 }
 
-// firstStamp stamps rows that this process remembers, if they are as they were accepted: never claimed, never changed,
-// and where their address is their endpoint's, that is still the same. What they say then is known.
-var firstStamp = sqldb.BulkUpdate[stampEntry, struct{}]{Table: "callbacks", Alone: true, Columns: func(e *stampEntry) sqldb.Columns {
-	return append(claimColumns(e),
-		calc("until", func() int64 { return e.until(e.known) }),
-		calc("created_at", func() int64 { return e.known.CreatedAt }),
-		calc("due_at", func() int64 { return e.known.DueAt }),
-		calc("url", func() string { return e.ofEndpoint(e.known.URL) }),
-		calc("endpoint_id", func() string { return e.ofEndpoint(e.known.EndpointID) }))
-}, Set: `
+// firstStamp stamps rows that this process remembers, if they are as they were accepted: never claimed, never
+// changed, and where their address is their endpoint's, that is still the same. What they say then is known.
+var firstStamp = sqldb.BulkUpdate[stampEntry, struct{}]{Table: "callbacks", Alone: true,
+	Columns: func(e *stampEntry) sqldb.Columns {
+		return append(claimColumns(e),
+			calc("until", func() int64 { return e.until(e.known) }),
+			calc("created_at", func() int64 { return e.known.CreatedAt }),
+			calc("due_at", func() int64 { return e.known.DueAt }),
+			calc("url", func() string { return e.ofEndpoint(e.known.URL) }),
+			calc("endpoint_id", func() string { return e.ofEndpoint(e.known.EndpointID) }))
+	}, Set: `
 		fence = 1,
 		claim_token = i.token,
 		claim_until = i.until,
@@ -134,7 +138,8 @@ func (e *stampEntry) until(s *store.Stamped) int64 {
 func (t *tx) claimFirst(entries []*stampEntry) ([]*stampEntry, error) {
 	var known []*stampEntry
 	for _, e := range entries {
-		if e.known = t.db.fresh.get(e.ID); e.known != nil {
+		e.known = t.db.fresh.get(e.ID)
+		if e.known != nil {
 			known = append(known, e)
 		}
 	}
@@ -151,6 +156,7 @@ func (t *tx) claimFirst(entries []*stampEntry) ([]*stampEntry, error) {
 func (e *stampEntry) takeFirst() {
 	s := *e.known
 	s.Policy.Tiers, s.Policy.StopOn = slices.Clone(s.Policy.Tiers), slices.Clone(s.Policy.StopOn)
-	s.Fence, s.ClaimToken, s.ClaimUntil, s.CrashCount, s.DivertCount = 1, e.stamp.Token, e.until(&s), 1, e.Diverts
+	s.Fence, s.ClaimToken, s.ClaimUntil, s.CrashCount, s.DivertCount = 1, e.stamp.Token, e.until(&s), 1,
+		e.Diverts
 	e.stamped = &s
 }

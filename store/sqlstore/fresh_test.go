@@ -27,7 +27,8 @@ func TestFreshIsBounded(t *testing.T) {
 	if f.get(add(20, 1000+freshFor)) != nil {
 		t.Error("a full one took another")
 	}
-	if id := add(21, 1001+freshFor); f.get(id) == nil || f.get("id-0") != nil || len(f.rows) != 1 || f.bytes != freshRow+len(body) {
+	if id := add(21, 1001+freshFor); f.get(id) == nil || f.get("id-0") != nil || len(f.rows) != 1 ||
+		f.bytes != freshRow+len(body) {
 		t.Errorf("what nobody claimed was kept: %d rows, %d bytes", len(f.rows), f.bytes)
 	}
 	f.remove([]store.StampClaim{{ID: "id-21"}, {ID: "unknown"}})
@@ -41,8 +42,8 @@ func TestFreshIsBounded(t *testing.T) {
 	}
 }
 
-// A stamp returns the same for a row that is remembered and for one that is read: what was accepted, as far as
-// an attempt needs it.
+// A stamp returns the same for a row that is remembered and for one that is read: what was accepted, as far
+// as an attempt needs it.
 func TestARememberedRowIsStampedAsOneThatIsRead(t *testing.T) {
 	onBoth(t, func(t *testing.T, db *DB) {
 		drafts := newDrafts(2, testNow)

@@ -32,8 +32,8 @@ type heldKey struct {
 
 var heldKeyColumns = sqldb.Named[heldKey](`project route key fingerprint callback_id created_at`)
 
-// claimKeys takes the idempotency keys of the drafts and answers those whose key is known already. It returns the drafts
-// that are to be inserted.
+// claimKeys takes the idempotency keys of the drafts and answers those whose key is known already. It returns
+// the drafts that are to be inserted.
 func (t *tx) claimKeys(entries []*acceptEntry) ([]*acceptEntry, error) {
 	first := make(map[idempotencyKey]*acceptEntry)
 	var wanted []heldKey
@@ -44,14 +44,16 @@ func (t *tx) claimKeys(entries []*acceptEntry) ([]*acceptEntry, error) {
 		if k := keyOf(e.draft); first[k] == nil {
 			first[k] = e
 			c := &e.draft.Callback
-			wanted = append(wanted, heldKey{idempotencyKey: k, Fingerprint: fingerprintOf(e.draft), CallbackID: c.ID, CreatedAt: c.CreatedAt})
+			wanted = append(wanted, heldKey{idempotencyKey: k, Fingerprint: fingerprintOf(e.draft),
+				CallbackID: c.ID, CreatedAt: c.CreatedAt})
 		}
 	}
 	if len(wanted) == 0 {
 		return entries, nil
 	}
 	slices.SortFunc(wanted, func(a, b heldKey) int {
-		return cmp.Or(cmp.Compare(a.Project, b.Project), cmp.Compare(a.Route, b.Route), cmp.Compare(a.Key, b.Key))
+		return cmp.Or(cmp.Compare(a.Project, b.Project), cmp.Compare(a.Route, b.Route),
+			cmp.Compare(a.Key, b.Key))
 	})
 	known, err := t.knownKeys(wanted)
 	if err != nil {
@@ -91,11 +93,12 @@ func heldKeys(q sqldb.Querier, keys sqldb.Input) ([]heldKey, error) {
 		JOIN idempotency AS h ON h.project = i.project AND h.route = i.route AND h.key = i.key`, keys)
 }
 
-// knownKeys inserts the keys, each for the draft that came first with it, and returns those that an earlier callback
-// holds. A key whose callback has been purged is free again.
+// knownKeys inserts the keys, each for the draft that came first with it, and returns those that an earlier
+// callback holds. A key whose callback has been purged is free again.
 func (t *tx) knownKeys(wanted []heldKey) (map[idempotencyKey]heldKey, error) {
 	input := sqldb.Rows(wanted, heldKeyColumns)
-	inserted, err := t.Exec(`INSERT INTO idempotency (project, route, key, fingerprint, callback_id, created_at)
+	inserted,
+		err := t.Exec(`INSERT INTO idempotency (project, route, key, fingerprint, callback_id, created_at)
 		SELECT i.project, i.route, i.key, i.fingerprint, i.callback_id, i.created_at FROM $i WHERE 1 = 1
 		ON CONFLICT (project, route, key) DO NOTHING`, input)
 	if err != nil {
@@ -149,7 +152,8 @@ func (t *tx) fillKeys(wanted []heldKey, known map[idempotencyKey]heldKey) error 
 		delete(known, taker.idempotencyKey)
 		n, err := t.Exec(`UPDATE idempotency SET fingerprint = $1, callback_id = $2, created_at = $3
 			WHERE project = $4 AND route = $5 AND key = $6 AND callback_id = $7`,
-			taker.Fingerprint, taker.CallbackID, taker.CreatedAt, taker.Project, taker.Route, taker.Key, h.CallbackID)
+			taker.Fingerprint, taker.CallbackID, taker.CreatedAt, taker.Project, taker.Route, taker.Key,
+			h.CallbackID)
 		if err == nil && n == 0 {
 			err = sqldb.ErrOvertaken
 		}
@@ -268,7 +272,8 @@ func (db *DB) findOpenPolls(ctx context.Context, drafts []store.Draft, repeated 
 	if len(polls) == 0 {
 		return nil
 	}
-	open, err := sqldb.Map[string, string](db.read(ctx, "find open polls"), openPolls, sqldb.Texts("live", sortedKeys(polls)))
+	open, err := sqldb.Map[string, string](db.read(ctx, "find open polls"), openPolls,
+		sqldb.Texts("live", sortedKeys(polls)))
 	for live, id := range open {
 		repeated[id] = append(repeated[id], polls[live]...)
 	}

@@ -12,8 +12,8 @@ import (
 
 var metaColumns = sqldb.Named[store.IndexMeta](`generation built built_at made_at shards prefix`)
 
-// IndexMeta returns the index's row. It is made with want's values if it is missing; shards and prefix that were left
-// open (an embedded index has none to name) become want's.
+// IndexMeta returns the index's row. It is made with want's values if it is missing; shards and prefix that
+// were left open (an embedded index has none to name) become want's.
 func (db *DB) IndexMeta(ctx context.Context, want store.IndexMeta) (store.IndexMeta, error) {
 	const row = `FROM index_meta WHERE id = 1`
 	read := db.read(ctx, "index meta")
@@ -21,7 +21,8 @@ func (db *DB) IndexMeta(ctx context.Context, want store.IndexMeta) (store.IndexM
 	if err != nil || found && (meta.Shards != 0 || want.Shards == 0) {
 		return meta, err
 	}
-	if err := db.changeBy(ctx, "index meta", `INSERT INTO index_meta (id, generation, built, shards, prefix) VALUES (1, $1, $2, $3, $4)
+	if err := db.changeBy(ctx, "index meta",
+		`INSERT INTO index_meta (id, generation, built, shards, prefix) VALUES (1, $1, $2, $3, $4)
 		ON CONFLICT (id) DO UPDATE SET shards = excluded.shards, prefix = excluded.prefix
 		WHERE index_meta.shards = 0`, want.Generation, want.Built, want.Shards, want.Prefix); err != nil {
 		return store.IndexMeta{}, err
@@ -30,8 +31,8 @@ func (db *DB) IndexMeta(ctx context.Context, want store.IndexMeta) (store.IndexM
 	return meta, err
 }
 
-// MarkBuilt notes that the generation was filled to the end, and when; an older one than is noted, or the same again,
-// changes nothing.
+// MarkBuilt notes that the generation was filled to the end, and when; an older one than is noted, or the
+// same again, changes nothing.
 func (db *DB) MarkBuilt(ctx context.Context, generation, now int64) error {
 	return db.changeBy(ctx, "mark built",
 		`UPDATE index_meta SET built = $1, built_at = $2 WHERE id = 1 AND built < $1`, generation, now)
@@ -54,7 +55,8 @@ func (db *DB) NextGeneration(ctx context.Context, from, now int64, by *store.Act
 			return generation, err
 		}
 		object := fmt.Sprintf("generation %d", generation)
-		return generation, t.auditChange(store.DefaultProject, "index.rebuild", object, now, *by, changeOf("generation", from, generation), nil)
+		return generation, t.auditChange(store.DefaultProject, "index.rebuild", object, now, *by,
+			changeOf("generation", from, generation), nil)
 	})
 }
 
@@ -95,8 +97,9 @@ func (t *tx) setCursor(name string, c store.Cursor) error {
 	return err
 }
 
-// leaseSlack is by how many milliseconds a lease may end later than one that is taken now, none of which lasts longer.
-// One that ends later still was taken before the clock was set back, and would outlive its holder by as much.
+// leaseSlack is by how many milliseconds a lease may end later than one that is taken now, none of which
+// lasts longer. One that ends later still was taken before the clock was set back, and would outlive its
+// holder by as much.
 const leaseSlack = 60_000
 
 // TryLease takes or renews the named lease for holder until now+ttl, and says whether it is held.
@@ -105,7 +108,8 @@ func (db *DB) TryLease(ctx context.Context, name, holder string, now int64, ttl 
 		n, err := t.Exec(`INSERT INTO leases (name, holder, held_until) VALUES ($1, $2, $3)
 			ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, held_until = excluded.held_until
 			WHERE leases.holder = excluded.holder OR leases.held_until <= $4
-				OR leases.held_until > excluded.held_until + `+strconv.Itoa(leaseSlack), name, holder, now+ttl.Milliseconds(), now)
+				OR leases.held_until > excluded.held_until + `+strconv.Itoa(leaseSlack), name, holder,
+			now+ttl.Milliseconds(), now)
 		return n > 0, err
 	})
 }

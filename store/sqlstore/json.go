@@ -12,8 +12,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// A memo remembers values by their keys: most callbacks share a few. The zero value is empty. When it has max, or
-// maxMemo, it starts anew.
+// A memo remembers values by their keys: most callbacks share a few. The zero value is empty. When it has
+// max, or maxMemo, it starts anew.
 type memo[K comparable, V any] struct {
 	max   int
 	mu    sync.RWMutex
@@ -91,8 +91,10 @@ func (w *written) success(s store.Success) (string, error) {
 }
 
 func samePolicy(a, b *store.Policy) bool {
-	return slices.Equal(a.Tiers, b.Tiers) && slices.Equal(a.StopOn, b.StopOn) && (a.Tiers == nil) == (b.Tiers == nil) &&
-		a.Name == b.Name && a.RepeatLast == b.RepeatLast && a.Deadline == b.Deadline && a.Timeout == b.Timeout && a.Jitter == b.Jitter &&
+	return slices.Equal(a.Tiers, b.Tiers) && slices.Equal(a.StopOn, b.StopOn) &&
+		(a.Tiers == nil) == (b.Tiers == nil) &&
+		a.Name == b.Name && a.RepeatLast == b.RepeatLast && a.Deadline == b.Deadline &&
+		a.Timeout == b.Timeout && a.Jitter == b.Jitter &&
 		a.RetryAfterCap == b.RetryAfterCap && a.OverloadFloor == b.OverloadFloor
 }
 
@@ -113,8 +115,8 @@ func encode(v any) (string, error) {
 	return string(text), err
 }
 
-// members are those of a JSON object and where their values are. Zero values are left out. Members may be added; what a
-// member means never changes.
+// members are those of a JSON object and where their values are. Zero values are left out. Members may be
+// added; what a member means never changes.
 type members map[string]any
 
 // MarshalJSON implements [json.Marshaler].

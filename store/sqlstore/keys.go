@@ -21,18 +21,19 @@ func usedKeyColumns(k *store.Key) sqldb.Columns { return append(keyColumns(k), u
 
 // Keys returns the project's API keys, newest first, those that have ended too.
 func (db *DB) Keys(ctx context.Context, project string) ([]store.Key, error) {
-	return sqldb.Select(db.read(ctx, "read keys"), usedKeyColumns, `FROM api_keys WHERE project = $1 ORDER BY id DESC`, project)
+	return sqldb.Select(db.read(ctx, "read keys"), usedKeyColumns,
+		`FROM api_keys WHERE project = $1 ORDER BY id DESC`, project)
 }
 
-// KeyByHash returns the key whose text has the hash, of whatever project, or store.ErrNotFound. Whether it is still
-// valid its caller must say.
+// KeyByHash returns the key whose text has the hash, of whatever project, or store.ErrNotFound. Whether it is
+// still valid its caller must say.
 func (db *DB) KeyByHash(ctx context.Context, hash []byte) (store.Key, error) {
 	return sqldb.Get(db.read(ctx, "read keys"), "key by its hash", usedKeyColumns,
 		`FROM api_keys WHERE hash = $1`, hex.EncodeToString(hash))
 }
 
-// AddKey stores a new key, at its CreatedAt. Without its project it returns store.ErrNotFound; for an id or a hash that
-// is taken, store.ErrExists.
+// AddKey stores a new key, at its CreatedAt. Without its project it returns store.ErrNotFound; for an id or a
+// hash that is taken, store.ErrExists.
 func (db *DB) AddKey(ctx context.Context, k store.Key, by store.Actor) error {
 	return db.change(ctx, "add key", func(t *tx) error {
 		if err := t.mustExist(`SELECT 1 FROM projects WHERE id = $1`, k.Project); err != nil {
@@ -45,23 +46,28 @@ func (db *DB) AddKey(ctx context.Context, k store.Key, by store.Actor) error {
 		if n == 0 {
 			return store.ErrExists
 		}
-		return t.auditChange(k.Project, "key.create", k.ID, k.CreatedAt, by, auditDiff{after: fields{"name": k.Name, "scopes": k.Scopes, "expires_at": shownTime(k.ExpiresAt)}},
+		return t.auditChange(k.Project, "key.create", k.ID, k.CreatedAt, by,
+			auditDiff{after: fields{"name": k.Name, "scopes": k.Scopes,
+				"expires_at": shownTime(k.ExpiresAt)}},
 			fields{"name": k.Name, "scopes": k.Scopes, "expires_at": k.ExpiresAt})
 	})
 }
 
-// RevokeKey ends a key at once; one that was revoked before stays as it is. An id that is not in the project is
-// store.ErrNotFound.
+// RevokeKey ends a key at once; one that was revoked before stays as it is. An id that is not in the project
+// is store.ErrNotFound.
 func (db *DB) RevokeKey(ctx context.Context, project, id string, now int64, by store.Actor) error {
 	return db.change(ctx, "revoke key "+id, func(t *tx) error {
-		n, err := t.Exec(`UPDATE api_keys SET revoked_at = $1 WHERE id = $2 AND project = $3 AND revoked_at = 0`, now, id, project)
+		n, err := t.Exec(
+			`UPDATE api_keys SET revoked_at = $1 WHERE id = $2 AND project = $3 AND revoked_at = 0`, now, id,
+			project)
 		if err != nil {
 			return err
 		}
 		if n == 0 {
 			return t.mustExist(`SELECT 1 FROM api_keys WHERE id = $1 AND project = $2`, id, project)
 		}
-		return t.auditChange(project, "key.revoke", id, now, by, changeOf("revoked_at", nil, shownTime(now)), nil)
+		return t.auditChange(project, "key.revoke", id, now, by, changeOf("revoked_at", nil, shownTime(now)),
+			nil)
 	})
 }
 

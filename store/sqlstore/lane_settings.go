@@ -22,7 +22,8 @@ func laneColumns(l *store.Lane) sqldb.Columns {
 			END
 			FROM endpoints WHERE endpoints.id = lanes.endpoint_id), 0) END`, &l.EndpointPausedAt),
 		col(`CASE WHEN lanes.project_paused_until = 0 THEN 0 ELSE COALESCE((
-			SELECT projects.paused_at FROM projects WHERE projects.id = lanes.project), 0) END`, &l.ProjectPausedAt),
+			SELECT projects.paused_at FROM projects WHERE projects.id = lanes.project), 0) END`,
+			&l.ProjectPausedAt),
 		col(`CASE
 			WHEN lanes.paused_until = 0 THEN ''
 			WHEN lanes.paused_until = lanes.own_paused_until THEN lanes.pause_reason
@@ -49,7 +50,8 @@ func (t *tx) holdNew(held []laneWrite) error {
 	}
 	for i := range held {
 		var err error
-		if held[i].Version, err = t.nextVersion(); err != nil {
+		held[i].Version, err = t.nextVersion()
+		if err != nil {
 			return err
 		}
 	}
@@ -61,8 +63,8 @@ func (t *tx) holdNew(held []laneWrite) error {
 	return named("hold new lanes", err)
 }
 
-// Lanes returns the settings of lanes that were changed after version since, in the order of their versions, at most
-// limit. A lane that was never set has version 0 and is not among them.
+// Lanes returns the settings of lanes that were changed after version since, in the order of their versions,
+// at most limit. A lane that was never set has version 0 and is not among them.
 func (db *DB) Lanes(ctx context.Context, since int64, limit int) ([]store.Lane, error) {
 	return sqldb.Select(db.read(ctx, "read lanes"), laneColumns, `FROM lanes
 		WHERE lanes.version > 0 AND lanes.version > $1
@@ -86,9 +88,10 @@ func ownLaneColumns(l *ownLane) sqldb.Columns {
 	return append(laneColumns(&l.Lane), col("lanes.pause_reason", &l.reason))
 }
 
-// SetLane bounds what a lane may do: nil leaves a bound as it is, zero takes it away. The lane is made if it is missing. The bounds of an
-// endpoint's lane are the endpoint's.
-func (db *DB) SetLane(ctx context.Context, project, key string, concurrency *int, rate *store.Rate, now int64, by store.Actor) (store.Lane, error) {
+// SetLane bounds what a lane may do: nil leaves a bound as it is, zero takes it away. The lane is made if it
+// is missing. The bounds of an endpoint's lane are the endpoint's.
+func (db *DB) SetLane(ctx context.Context, project, key string, concurrency *int, rate *store.Rate, now int64,
+	by store.Actor) (store.Lane, error) {
 	return db.changeLane(ctx, project, key, now, by, func(t *tx, l *ownLane) (string, fields, error) {
 		before := *l
 		if concurrency != nil {
@@ -102,8 +105,11 @@ func (db *DB) SetLane(ctx context.Context, project, key string, concurrency *int
 			if err != nil {
 				return "", nil, err
 			}
-			if _, err := t.Exec(`UPDATE endpoints SET concurrency = $1, rate_count = $2, rate_per_ms = $3, version = $4, updated_at = $5
-				WHERE id = $6`, l.Limit, l.Rate.Count, l.Rate.Per.Milliseconds(), version, now, l.EndpointID); err != nil {
+			if _,
+				err :=
+				t.Exec(`UPDATE endpoints SET concurrency = $1, rate_count = $2, rate_per_ms = $3, version = $4, updated_at = $5
+				WHERE id = $6`, l.Limit, l.Rate.Count, l.Rate.Per.Milliseconds(), version, now,
+					l.EndpointID); err != nil {
 				return "", nil, named("write bounds of its endpoint", err)
 			}
 		}
@@ -111,9 +117,10 @@ func (db *DB) SetLane(ctx context.Context, project, key string, concurrency *int
 	})
 }
 
-// PauseLane holds a lane until then, or with zero resumes it: its own pause, beside which those of its endpoint and its project stay as
-// they are. The lane is made if it is missing.
-func (db *DB) PauseLane(ctx context.Context, project, key string, until int64, reason string, now int64, by store.Actor) (store.Lane, error) {
+// PauseLane holds a lane until then, or with zero resumes it: its own pause, beside which those of its
+// endpoint and its project stay as they are. The lane is made if it is missing.
+func (db *DB) PauseLane(ctx context.Context, project, key string, until int64, reason string, now int64,
+	by store.Actor) (store.Lane, error) {
 	return db.changeLane(ctx, project, key, now, by, func(_ *tx, l *ownLane) (string, fields, error) {
 		l.OwnPausedAt = pausedSince(l.OwnPause, l.OwnPausedAt, until, now)
 		l.OwnPause, l.reason = until, reason
@@ -161,16 +168,19 @@ func (db *DB) changeLane(ctx context.Context, project, key string, now int64, by
 				own_paused_until = $4,
 				pause_reason = $5,
 				own_paused_at = $8,
-				paused_until = `+lastPause("$4", "lanes.endpoint_paused_until", "lanes.project_paused_until")+`,
+				paused_until = `+lastPause("$4", "lanes.endpoint_paused_until",
+			"lanes.project_paused_until")+`,
 				version = $6
 			WHERE id = $7`, lane.Limit, lane.Rate.Count, lane.Rate.Per.Milliseconds(),
 			lane.OwnPause, lane.reason, version, lane.ID, lane.OwnPausedAt); err != nil {
 			return store.Lane{}, named("write lane", err)
 		}
-		if lane, err = t.readLane(id); err != nil {
+		lane, err = t.readLane(id)
+		if err != nil {
 			return store.Lane{}, err
 		}
-		return lane.Lane, t.auditChange(project, action, key, now, by, diff(laneParts, &before, &lane), detail)
+		return lane.Lane, t.auditChange(project, action, key, now, by, diff(laneParts, &before, &lane),
+			detail)
 	})
 }
 

@@ -82,16 +82,18 @@ type foundLane struct {
 
 var inputLane = sqldb.Named[laneKey](`i.project i.key`)
 
-// lookUp looks for lanes, and adds the numbers of those that exist to ids. The bound of one that exists is the
-// value of the SQL expression there.
+// lookUp looks for lanes, and adds the numbers of those that exist to ids. The bound of one that exists is
+// the value of the SQL expression there.
 func (t *tx) lookUp(wanted []laneKey, ids map[laneKey]int64, there string) ([]foundLane, error) {
 	columns := func(l *foundLane) sqldb.Columns {
-		return append(inputLane(&l.laneKey), col("COALESCE(lanes.id, 0)", &l.id), col(`CASE WHEN lanes.id IS NULL
+		return append(inputLane(&l.laneKey), col("COALESCE(lanes.id, 0)", &l.id),
+			col(`CASE WHEN lanes.id IS NULL
 			THEN COALESCE((SELECT projects.lane_quota FROM projects WHERE projects.id = i.project), 0)
 			ELSE `+there+` END`, &l.bound))
 	}
 	found, err := sqldb.Select(t, columns, `FROM $i
-		LEFT JOIN lanes ON lanes.project = i.project AND lanes.key = i.key`, sqldb.Rows(wanted, laneKeyColumns))
+		LEFT JOIN lanes ON lanes.project = i.project AND lanes.key = i.key`,
+		sqldb.Rows(wanted, laneKeyColumns))
 	for _, l := range found {
 		if l.id != 0 {
 			ids[l.laneKey] = l.id
@@ -127,11 +129,14 @@ func (t *tx) admitLanes(
 		return nil, named("lock projects", err)
 	}
 	// Some may have been made before the lock was had.
-	if missing, _, err = t.findLanes(missing, ids); err != nil {
+	missing, _, err = t.findLanes(missing, ids)
+	if err != nil {
 		return nil, err
 	}
 	for _, project := range sortedKeys(room) {
-		n, _, err := sqldb.Value[int64](t, `SELECT COUNT(*) FROM (SELECT 1 AS one FROM lanes WHERE project = $1 LIMIT $2) AS l`,
+		n, _,
+			err := sqldb.Value[int64](t,
+			`SELECT COUNT(*) FROM (SELECT 1 AS one FROM lanes WHERE project = $1 LIMIT $2) AS l`,
 			project, room[project])
 		if err != nil {
 			return nil, named("count lanes", err)
@@ -149,11 +154,13 @@ func (t *tx) admitLanes(
 	}), nil
 }
 
-// findNew finds the numbers of lanes that were just made. Those of a project that is paused are given its pause, and a version: nobody
-// would hear of them otherwise. Their project is kept from being paused until they are committed, for that would not see them.
+// findNew finds the numbers of lanes that were just made. Those of a project that is paused are given its
+// pause, and a version: nobody would hear of them otherwise. Their project is kept from being paused until
+// they are committed, for that would not see them.
 func (t *tx) findNew(made []laneKey, ids map[laneKey]int64) error {
 	if !t.db.sql.Embedded() {
-		if err := t.Later(`SELECT id FROM projects WHERE id IN (SELECT i.project FROM $i) ORDER BY id FOR SHARE`,
+		if err := t.Later(
+			`SELECT id FROM projects WHERE id IN (SELECT i.project FROM $i) ORDER BY id FOR SHARE`,
 			sqldb.Rows(made, laneKeyColumns)); err != nil {
 			return named("lock projects", err)
 		}
@@ -188,11 +195,13 @@ func (db *DB) LaneList(ctx context.Context, project string, f store.LaneFilter) 
 	return lanes, db.findOldest(ctx, operation, lanes, f.DueBy)
 }
 
-func (db *DB) pageOfLanes(ctx context.Context, operation, project string, f store.LaneFilter) ([]store.LaneBacklog, error) {
+func (db *DB) pageOfLanes(ctx context.Context, operation, project string,
+	f store.LaneFilter) ([]store.LaneBacklog, error) {
 	var q query
 	q.add("FROM lanes WHERE lanes.project = ? AND lanes.key > ?", project, f.After)
 	q.andIf(f.Search != "", "strpos(lanes.search, ?) > 0", store.Fold(f.Search))
-	q.andIf(f.EndpointID != "", "lanes.key = ? AND lanes.endpoint_id = ?", store.EndpointPrefix+f.EndpointID, f.EndpointID)
+	q.andIf(f.EndpointID != "", "lanes.key = ? AND lanes.endpoint_id = ?", store.EndpointPrefix+f.EndpointID,
+		f.EndpointID)
 	q.andIf(f.Held, "lanes.paused_until > ?", f.Now)
 	q.andIf(len(f.Keys) > 0, "lanes.key IN (SELECT i.key FROM $i)")
 	q.add("\n\tORDER BY lanes.key LIMIT ?", min(max(f.Limit, 1), maxList+1))
@@ -215,7 +224,8 @@ func (db *DB) countOpen(ctx context.Context, operation, project string, lanes []
 	}
 	return db.counters(ctx, operation, func(read sqldb.Read, pending deltas) error {
 		folded, err := sqldb.Map[string, int64](read, `SELECT key, value FROM counters
-			WHERE kind = 'lane' AND key IN (SELECT i.key FROM $i) AND project = $1`, project, sqldb.Texts("key", keys))
+			WHERE kind = 'lane' AND key IN (SELECT i.key FROM $i) AND project = $1`, project,
+			sqldb.Texts("key", keys))
 		for i, key := range keys {
 			lanes[i].Open = folded[key] + pending[project][laneCounter+":"+key]
 		}
@@ -223,11 +233,12 @@ func (db *DB) countOpen(ctx context.Context, operation, project string, lanes []
 	})
 }
 
-// findOldest fills in the earliest due time of the lanes that have open callbacks. No index leads to them: open
-// callbacks of all lanes are looked at by due time, window by window, until all are found or so much was looked at that
-// it must be enough (see listing). With dueBy it ends there, and has less to look at: lanes with nothing due yet would
-// have it look at all it may, each time.
-func (db *DB) findOldest(ctx context.Context, operation string, lanes []store.LaneBacklog, dueBy int64) error {
+// findOldest fills in the earliest due time of the lanes that have open callbacks. No index leads to them:
+// open callbacks of all lanes are looked at by due time, window by window, until all are found or so much was
+// looked at that it must be enough (see listing). With dueBy it ends there, and has less to look at: lanes
+// with nothing due yet would have it look at all it may, each time.
+func (db *DB) findOldest(ctx context.Context, operation string, lanes []store.LaneBacklog,
+	dueBy int64) error {
 	missing := make(map[int64]*store.LaneBacklog)
 	for i := range lanes {
 		if lanes[i].Open > 0 {
@@ -245,11 +256,13 @@ func (db *DB) findOldest(ctx context.Context, operation string, lanes []store.La
 	}
 	read := db.read(ctx, operation)
 	_, err := db.dueWindows(ctx, read, most, dueBy, func(after, end store.Cursor) (bool, error) {
-		// The rows of the window are few, and read as they lie in the index over due times: not by their lane.
+		// The rows of the window are few, and read as they lie in the index over due times: not by their
+		// lane.
 		oldest, err := sqldb.Map[int64, int64](read, `SELECT lane, MIN(due_at) FROM callbacks
 			WHERE lane IN (SELECT i.lane FROM $i)
 				AND state = 'scheduled' AND due_at >= $1 AND due_at <= $2 AND (due_at, id) > ($1, $3) AND (due_at, id) <= ($2, $4)
-			GROUP BY lane`, after.DueAt, end.DueAt, after.ID, end.ID, sqldb.Ints("lane", slices.Collect(maps.Keys(missing))))
+			GROUP BY lane`, after.DueAt, end.DueAt, after.ID, end.ID,
+			sqldb.Ints("lane", slices.Collect(maps.Keys(missing))))
 		for lane, due := range oldest {
 			missing[lane].OldestDue = due
 			delete(missing, lane)

@@ -51,14 +51,14 @@ func find[T any](q sqldb.Querier, columns func(*T) sqldb.Columns, rest *query) (
 	return sqldb.Select(q, columns, rest.text, rest.args...)
 }
 
-// List returns a page of the project's callbacks. A page may be shorter than its limit, even empty, and still have a Next: a
-// filter that no index serves is looked for in a bounded number of callbacks (see listing).
+// List returns a page of the project's callbacks. A page may be shorter than its limit, even empty, and still
+// have a Next: a filter that no index serves is looked for in a bounded number of callbacks (see listing).
 func (db *DB) List(ctx context.Context, project string, f store.Filter) (store.Page, error) {
 	ctx, cancel := context.WithTimeout(ctx, db.sql.Limits.Read)
 	defer cancel()
 	l := newListing(db, project, f, min(max(f.Limit, 1), maxList))
-	// Lists of a large project and of a small one want other plans: PostgreSQL would make one for all, and look for the
-	// rows of a small one by id among those of all.
+	// Lists of a large project and of a small one want other plans: PostgreSQL would make one for all, and
+	// look for the rows of a small one by id among those of all.
 	l.read = db.read(ctx, listCallbacks).Planned()
 	if err := l.run(ctx); err != nil {
 		return store.Page{}, err
@@ -141,10 +141,10 @@ func (l *listing) from() string {
 	return "callbacks CROSS JOIN requests WHERE " + ofCallback
 }
 
-// bound adds what the index that the list is read by bounds: where the list begins, where it ends or, if end is not nil, the last row
-// to be read of it, and what all its rows have in common. From and To bound the id, whose first characters are CreatedAt
-// (docs/adr/0002-partitions-by-day.md). What it leaves out, the function filter adds. Each side has one bound, the closest: SQLite goes
-// by the first that it finds.
+// bound adds what the index that the list is read by bounds: where the list begins, where it ends or, if end
+// is not nil, the last row to be read of it, and what all its rows have in common. From and To bound the id,
+// whose first characters are CreatedAt (docs/adr/0002-partitions-by-day.md). What it leaves out, the function
+// filter adds. Each side has one bound, the closest: SQLite goes by the first that it finds.
 func (l *listing) bound(q *query, end *store.Cursor) {
 	table := l.table()
 	if l.by != byDue && l.by != byDeadLane {
@@ -152,17 +152,20 @@ func (l *listing) bound(q *query, end *store.Cursor) {
 	}
 	switch l.by {
 	case byDue:
-		// PostgreSQL knows of due times over all rows, and of pairs nothing: without a bound below that leaves out the zeros of those that
-		// have ended, and with the pair alone, it takes a few hundred rows for the half of the table and reads them in parallel.
+		// PostgreSQL knows of due times over all rows, and of pairs nothing: without a bound below that
+		// leaves out the zeros of those that have ended, and with the pair alone, it takes a few hundred rows
+		// for the half of the table and reads them in parallel.
 		after := store.Cursor{DueAt: 1}
 		if l.After != nil {
 			after = *l.After
 		}
 		q.add("callbacks.state = 'scheduled'")
-		q.and("callbacks.due_at >= ? AND (callbacks.due_at, callbacks.id) > (?, ?)", after.DueAt, after.DueAt, after.ID)
+		q.and("callbacks.due_at >= ? AND (callbacks.due_at, callbacks.id) > (?, ?)", after.DueAt, after.DueAt,
+			after.ID)
 		switch {
 		case end != nil:
-			q.and("callbacks.due_at <= ? AND (callbacks.due_at, callbacks.id) <= (?, ?)", end.DueAt, end.DueAt, end.ID)
+			q.and("callbacks.due_at <= ? AND (callbacks.due_at, callbacks.id) <= (?, ?)", end.DueAt,
+				end.DueAt, end.ID)
 		case l.Overdue:
 			q.and("callbacks.due_at < ?", l.Now)
 		}
@@ -174,14 +177,17 @@ func (l *listing) bound(q *query, end *store.Cursor) {
 	case byEndpoint:
 		q.and("requests.endpoint_id = ? AND requests.endpoint_id <> ''", l.EndpointID)
 	case byPolls:
-		q.and("callbacks.kind = 'poll'") // written out, as below; PostgreSQL, too, would not know of a value that is passed to a plan for all
+		// written out, as below; PostgreSQL, too, would not know of a value that is passed to a plan for all
+		q.and("callbacks.kind = 'poll'")
 	case byDeadLane:
 		q.add("callbacks.lane = "+laneOf+" AND callbacks.state = 'dead'", l.project, l.Lane)
 	case byGroup:
-		q.and("callbacks.state = 'dead' AND callbacks.reason = ? AND callbacks.last_class = ? AND callbacks.last_status = ?",
+		q.and("callbacks.state = 'dead' AND callbacks.reason = ? AND callbacks.last_class = ? AND "+
+			"callbacks.last_status = ?",
 			string(l.Reason), string(l.Class), l.status)
 	case byEnded:
-		// Written out, not passed, and the index's own condition beside it, word for word: only so SQLite takes a partial index.
+		// Written out, not passed, and the index's own condition beside it, word for word: only so SQLite
+		// takes a partial index.
 		q.and("callbacks.state <> 'scheduled' AND callbacks.state <> 'succeeded' AND callbacks.state = '" +
 			string(l.States[0]) + "'")
 	}
@@ -201,7 +207,8 @@ func (l *listing) bound(q *query, end *store.Cursor) {
 	}
 }
 
-// idsFrom is below every id of a callback that was made at the time, in Unix milliseconds, or later, and above all earlier ones.
+// idsFrom is below every id of a callback that was made at the time, in Unix milliseconds, or later, and
+// above all earlier ones.
 func idsFrom(at int64) string {
 	const timeLength = 10
 	var id ulid.ULID
@@ -212,14 +219,16 @@ func idsFrom(at int64) string {
 	return id.String()[:timeLength]
 }
 
-// filter adds the conditions that bound leaves out, each of which begins with AND. Where they are not what the list is read by, what
-// they name is written so that no index that has it is taken in the place of a better one.
+// filter adds the conditions that bound leaves out, each of which begins with AND. Where they are not what
+// the list is read by, what they name is written so that no index that has it is taken in the place of a
+// better one.
 func (l *listing) filter(q *query) {
 	due := l.by == byDue
 	if due && l.Ref != "" {
 		q.and("requests.project = ? AND requests.ref = ? AND requests.ref <> ''", l.project, l.Ref)
 	} else if due {
-		q.and("callbacks.project || '' = ?", l.project) // else SQLite would take an index that begins with the project, and sort
+		// else SQLite would take an index that begins with the project, and sort
+		q.and("callbacks.project || '' = ?", l.project)
 	}
 	if len(l.States) > 0 && l.by != byEnded && l.by != byGroup && l.by != byDeadLane {
 		l.filterStates(q)
@@ -231,11 +240,13 @@ func (l *listing) filter(q *query) {
 	q.andIf(l.Class != "" && l.by != byGroup, "callbacks.last_class || '' = ?", string(l.Class))
 	q.andIf(l.LockKey != "" && l.by != byLock, "callbacks.lock_key || '' = ?", l.LockKey)
 	q.andIf(l.EndpointID != "" && l.by != byEndpoint, "requests.endpoint_id || '' = ?", l.EndpointID)
-	q.andIf(l.Reason != "" && l.by != byGroup, "callbacks.reason || '' = ? AND callbacks.state <> 'scheduled'", string(l.Reason))
+	q.andIf(l.Reason != "" && l.by != byGroup,
+		"callbacks.reason || '' = ? AND callbacks.state <> 'scheduled'", string(l.Reason))
 	q.andIf(l.Lane != "" && l.by != byDeadLane, "callbacks.lane + 0 = "+laneOf, l.project, l.Lane)
 	q.andIf(l.Status != 0 && l.by != byGroup, "callbacks.last_status + 0 = ?", l.Status)
 	q.andIf(l.MinAttempts > 0, "callbacks.attempt_count >= ?", l.MinAttempts)
-	q.andIf(l.Overdue, "callbacks.state = 'scheduled' AND callbacks.due_at < ? AND callbacks.claim_until <= ?", l.Now, l.Now)
+	q.andIf(l.Overdue, "callbacks.state = 'scheduled' AND callbacks.due_at < ? AND callbacks.claim_until "+
+		"<= ?", l.Now, l.Now)
 	filterLabels(q, l.Labels)
 }
 
@@ -263,9 +274,9 @@ func (l *listing) filterStates(q *query) {
 	q.and("("+strings.Join(states, " OR ")+")", values...)
 }
 
-// filterLabels looks for each label in the JSON text, as it was written there. The text is not taken apart in SQL, so
-// that a row whose text is damaged spoils no list; the rare text that only looks as if it had the label is left out of
-// the page by hasLabels.
+// filterLabels looks for each label in the JSON text, as it was written there. The text is not taken apart in
+// SQL, so that a row whose text is damaged spoils no list; the rare text that only looks as if it had the
+// label is left out of the page by hasLabels.
 func filterLabels(q *query, labels map[string]string) {
 	for _, name := range sortedKeys(labels) {
 		text, err := encode(map[string]string{name: labels[name]})

@@ -10,10 +10,11 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
-// A listing is a list that is being read. Where an index serves all of its filter, a page is one statement. Every other filter is looked
-// for in the order of the list, window by window, each larger than the one before, until the page is full, the list has ended, or so
-// much was looked at that it must be enough for one page: the next one goes on where that was. So no page takes long, however
-// rare what it looks for is; an index for each filter would be paid for by every accept and every result.
+// A listing is a list that is being read. Where an index serves all of its filter, a page is one statement.
+// Every other filter is looked for in the order of the list, window by window, each larger than the one
+// before, until the page is full, the list has ended, or so much was looked at that it must be enough for one
+// page: the next one goes on where that was. So no page takes long, however rare what it looks for is; an
+// index for each filter would be paid for by every accept and every result.
 type listing struct {
 	db      *DB
 	read    sqldb.Read
@@ -31,16 +32,19 @@ type listing struct {
 type looking struct {
 	// first is the rows of the first window; it is never less than twice the page.
 	first int
-	// rows and time end the page when they are used up. The last window is not begun if it would not end in time.
+	// rows and time end the page when they are used up. The last window is not begun if it would not end in
+	// time.
 	rows int
 	time time.Duration
-	// few is up to how many open callbacks, or of them such as are due, are taken all at once and put in order.
+	// few is up to how many open callbacks, or of them such as are due, are taken all at once and put in
+	// order.
 	few int
 }
 
-// lookAt is how much a page of a list may look at. It is measured: a row costs 1 to 2 µs where its page is in memory and its neighbours are
-// looked at too, up to 20 µs where each is on a page of its own, and a page that is on a disk ten times that (docs/reports/performance.md). Mostly the
-// rows end a page, and not the time: who reads a list again finds what he found before.
+// lookAt is how much a page of a list may look at. It is measured: a row costs 1 to 2 µs where its page is in
+// memory and its neighbours are looked at too, up to 20 µs where each is on a page of its own, and a page
+// that is on a disk ten times that (docs/reports/performance.md). Mostly the rows end a page, and not the
+// time: who reads a list again finds what he found before.
 func lookAt() looking {
 	return looking{first: 200, rows: 2000, time: 8 * time.Millisecond, few: 2000}
 }
@@ -80,11 +84,13 @@ const groupStatus = `SELECT callbacks.last_status FROM callbacks
 	ORDER BY callbacks.last_status, callbacks.id
 	LIMIT 1`
 
-// findStatus finds out which status all have that died for the filter's reason with its class. Where the filter names none there is mostly
-// one: that of no answer, or of the one kind of answer. Where there are more the list is read by another index.
+// findStatus finds out which status all have that died for the filter's reason with its class. Where the
+// filter names none there is mostly one: that of no answer, or of the one kind of answer. Where there are
+// more the list is read by another index.
 func (l *listing) findStatus() error {
 	for after := -1; ; after = l.status {
-		next, found, err := sqldb.Value[int](l.read, groupStatus, l.project, string(l.Reason), string(l.Class), after)
+		next, found, err := sqldb.Value[int](l.read, groupStatus, l.project, string(l.Reason),
+			string(l.Class), after)
 		if err != nil || !found {
 			return err
 		}
@@ -96,21 +102,24 @@ func (l *listing) findStatus() error {
 	}
 }
 
-// direct says that one statement finds the page without looking at much else: the index serves all of the filter, or leads to the
-// callbacks of one reference, which are few.
+// direct says that one statement finds the page without looking at much else: the index serves all of the
+// filter, or leads to the callbacks of one reference, which are few.
 func (l *listing) direct() bool {
 	var rest query
 	l.filter(&rest)
 	return rest.text == "" || l.ByDue && l.Ref != ""
 }
 
-// isOpen says that the list has open callbacks only, newest first: they may be few, and anywhere among many that have ended.
+// isOpen says that the list has open callbacks only, newest first: they may be few, and anywhere among many
+// that have ended.
 func (l *listing) isOpen() bool {
 	switch l.by {
 	case byDue, byRef, byLock:
 		return false
 	}
-	ended := slices.ContainsFunc(l.States, func(s store.State) bool { return s != store.Scheduled && s != store.Attempting })
+	ended := slices.ContainsFunc(l.States, func(s store.State) bool {
+		return s != store.Scheduled && s != store.Attempting
+	})
 	return !ended && (l.Overdue || len(l.States) > 0)
 }
 
@@ -135,8 +144,9 @@ func (l *listing) look() error {
 	})
 }
 
-// windows calls look for one window after the other, each larger than the one before and the first one at least so large, until it says
-// that there is no more to look at, or so much was looked at that it must be enough.
+// windows calls look for one window after the other, each larger than the one before and the first one at
+// least so large, until it says that there is no more to look at, or so much was looked at that it must be
+// enough.
 func (m looking) windows(first int, look func(size int) (more bool, err error)) error {
 	began, looked := time.Now(), 0
 	for size := max(m.first, first); size > 0; size = nextWindow(size, looked, time.Since(began), m) {
@@ -149,8 +159,8 @@ func (m looking) windows(first int, look func(size int) (more bool, err error)) 
 	return nil
 }
 
-// nextWindow is how large the next window is after the last one of so many rows, when so many were looked at in that time; zero: there
-// is none.
+// nextWindow is how large the next window is after the last one of so many rows, when so many were looked at
+// in that time; zero: there is none.
 func nextWindow(last, looked int, took time.Duration, most looking) int {
 	size := min(2*last, most.rows-looked)
 	if took > 0 {
@@ -180,7 +190,8 @@ func (l *listing) placeColumns(c *store.Cursor) sqldb.Columns {
 	return sqldb.Columns{col(due, &c.DueAt), col(l.table()+".id", &c.ID)}
 }
 
-// endQuery finds the last of the list's next rows, so many, whatever the filter says. It reads an index alone.
+// endQuery finds the last of the list's next rows, so many, whatever the filter says. It reads an index
+// alone.
 func (l *listing) endQuery(rows int) *query {
 	var q query
 	q.add("FROM " + l.table() + " WHERE ")
@@ -199,8 +210,8 @@ func (l *listing) readQuery(end *store.Cursor) *query {
 	return &q
 }
 
-// take adds what the query finds, which may be one more than there is room for. It says whether the page is full, and
-// then where the next one begins.
+// take adds what the query finds, which may be one more than there is room for. It says whether the page is
+// full, and then where the next one begins.
 func (l *listing) take(read sqldb.Read, q *query) (full bool, err error) {
 	l.page.Next = nil
 	rows, err := l.db.callbacks(read, q.text, q.args...)
@@ -219,9 +230,9 @@ func (l *listing) take(read sqldb.Read, q *query) (full bool, err error) {
 	return full, err
 }
 
-// readFew reads the page of a list of open callbacks when all those that it can have are few: the index over due times
-// leads to them, and they are put in order. It says whether that was so. Both statements see the same state, so that
-// none is left out that comes in between.
+// readFew reads the page of a list of open callbacks when all those that it can have are few: the index over
+// due times leads to them, and they are put in order. It says whether that was so. Both statements see the
+// same state, so that none is left out that comes in between.
 func (l *listing) readFew(ctx context.Context) (done bool, err error) {
 	err = l.db.sql.Snapshot(ctx, listCallbacks, func(read sqldb.Read) error {
 		read = read.Planned()

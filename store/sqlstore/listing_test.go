@@ -61,7 +61,8 @@ func listed(t *testing.T, db *DB) []store.Callback {
 	for i, s := range stamped[:len(stamped)-1] { // the last one stays in flight
 		r := succeeded(s)
 		if i%6 == 0 || s.Kind == store.Poll {
-			r.State, r.Reason, r.Attempt.Class, r.Attempt.Status = store.Dead, store.Exhausted, store.ClassHTTP5xx, 500+i%2
+			r.State, r.Reason, r.Attempt.Class, r.Attempt.Status = store.Dead, store.Exhausted,
+				store.ClassHTTP5xx, 500+i%2
 			if i%18 == 0 {
 				r.Reason, r.Attempt.Class, r.Attempt.Status = store.Expired, store.ClassTimeoutHeaders, 0
 			}
@@ -94,10 +95,12 @@ func listsInWindows(t *testing.T, db *DB) {
 				filter.From, filter.To = all[filter.From].CreatedAt, all[filter.To].CreatedAt
 			}
 			for _, filter.ByDue = range []bool{false, true} {
-				if few > 0 && (filter.ByDue || !filter.Overdue && !slices.Contains(filter.States, store.Scheduled)) {
+				if few > 0 && (filter.ByDue ||
+					!filter.Overdue && !slices.Contains(filter.States, store.Scheduled)) {
 					continue
 				}
-				pages := checkList(t, db, filter, all, fmt.Sprintf("%s, by due time %t, few %d", name, filter.ByDue, few))
+				pages := checkList(t, db, filter, all,
+					fmt.Sprintf("%s, by due time %t, few %d", name, filter.ByDue, few))
 				if name == "no topic" && pages < 3 {
 					t.Errorf("%s: %d pages: one looked at more than it may", name, pages)
 				}
@@ -106,14 +109,16 @@ func listsInWindows(t *testing.T, db *DB) {
 	}
 }
 
-// checkList reads all pages of a list and returns how many there are. No page may look at more than it may, so a list of
-// few among many has pages without any.
+// checkList reads all pages of a list and returns how many there are. No page may look at more than it may,
+// so a list of few among many has pages without any.
 func checkList(t *testing.T, db *DB, f store.Filter, all []store.Callback, name string) (pages int) {
 	t.Helper()
 	var want, got []string
 	picked := slices.Clone(all)
 	if f.ByDue {
-		slices.SortStableFunc(picked, func(a, b store.Callback) int { return 2*int(a.DueAt-b.DueAt) + strings.Compare(a.ID, b.ID) })
+		slices.SortStableFunc(picked, func(a, b store.Callback) int {
+			return 2*int(a.DueAt-b.DueAt) + strings.Compare(a.ID, b.ID)
+		})
 	}
 	for i := range picked {
 		if isPicked(&f, &picked[i]) {
@@ -129,12 +134,14 @@ func checkList(t *testing.T, db *DB, f store.Filter, all []store.Callback, name 
 		for _, found := range page.Callbacks {
 			got = append(got, found.ID)
 		}
-		if f.After = page.Next; page.Next == nil {
+		f.After = page.Next
+		if page.Next == nil {
 			break
 		}
 	}
 	if !slices.Equal(got, want) {
-		t.Errorf("%s: %d callbacks in %d pages, want %d:\n%v\n%v", name, len(got), pages, len(want), got, want)
+		t.Errorf("%s: %d callbacks in %d pages, want %d:\n%v\n%v", name, len(got), pages, len(want), got,
+			want)
 	}
 	return pages
 }
@@ -148,7 +155,8 @@ func TestWindowsGrowAsTimeAllows(t *testing.T) {
 		want         int
 	}{
 		{100, 100, 0, 200}, {100, 100, time.Millisecond, 200}, {1600, 3100, 10 * time.Millisecond, 3100},
-		{800, 1500, 18 * time.Millisecond, 166}, {800, 1500, 19500 * time.Microsecond, 0}, {100, 100, 20 * time.Millisecond, 0},
+		{800, 1500, 18 * time.Millisecond, 166}, {800, 1500, 19500 * time.Microsecond, 0},
+		{100, 100, 20 * time.Millisecond, 0},
 		{100, 100, time.Second, 0}, {6400, 9000, time.Millisecond, 1000}, {6400, 10_000, time.Millisecond, 0},
 	} {
 		if got := nextWindow(c.last, c.looked, c.took, bounds); got != c.want {
@@ -172,7 +180,8 @@ func listStatements(db *DB, project string, f store.Filter) []*query {
 	}
 	queries = append(queries, whole(list, l.readQuery(nil)))
 	if !l.direct() {
-		queries = append(queries, whole(place, l.endQuery(100)), whole(list, l.readQuery(&store.Cursor{DueAt: 1, ID: "0"})))
+		queries = append(queries, whole(place, l.endQuery(100)),
+			whole(list, l.readQuery(&store.Cursor{DueAt: 1, ID: "0"})))
 	}
 	if l.isOpen() {
 		queries = append(queries, l.manyQuery(), whole(list, l.fewQuery()))
@@ -180,8 +189,8 @@ func listStatements(db *DB, project string, f store.Filter) []*query {
 	return queries
 }
 
-// No list may sort what it reads, or read a table from its beginning, on SQLite, whose plans do not depend on what is in it: but the few
-// open ones that are put in order, and those of one reference.
+// No list may sort what it reads, or read a table from its beginning, on SQLite, whose plans do not depend on
+// what is in it: but the few open ones that are put in order, and those of one reference.
 func TestListsFollowIndexesOnSQLite(t *testing.T) {
 	t.Parallel()
 	db := openSQLite(t)
@@ -189,7 +198,8 @@ func TestListsFollowIndexesOnSQLite(t *testing.T) {
 		f := l.Filter
 		for _, byDue := range []bool{false, true} {
 			// By its primary key a list of a project is read.
-			index := strings.Replace(l.Index, "requests_pkey", "sqlite_autoindex_requests_1 (project=? AND ", 1)
+			index := strings.Replace(l.Index, "requests_pkey", "sqlite_autoindex_requests_1 (project=? AND ",
+				1)
 			switch {
 			case byDue && f.Ref != "":
 				index = "" // any
@@ -206,7 +216,9 @@ func TestListsFollowIndexesOnSQLite(t *testing.T) {
 					unwanted := regexp.MustCompile(`TEMP B-TREE|SCAN (callbacks|requests)($|;)`)
 					bad := unwanted.MatchString(plan) && !(byDue && f.Ref != "")
 					if few {
-						bad = !regexp.MustCompile(`^CO-ROUTINE callbacks; (SEARCH|SCAN) callbacks USING INDEX callbacks_due`).MatchString(plan)
+						bad = !regexp.MustCompile(
+							`^CO-ROUTINE callbacks; (SEARCH|SCAN) callbacks USING INDEX callbacks_due`).
+							MatchString(plan)
 					}
 					// Two bounds on one side, of which SQLite would go by the first.
 					bad = bad || !few && !byDue &&
@@ -216,7 +228,8 @@ func TestListsFollowIndexesOnSQLite(t *testing.T) {
 					}
 					limited := strings.Contains(text, "LIMIT 1 OFFSET 2000")
 					if !few && !limited && !strings.Contains(plan, index) {
-						t.Errorf("%s, by due time %t, is not read by %s: %s\n%s", name, byDue, index, plan, text)
+						t.Errorf("%s, by due time %t, is not read by %s: %s\n%s", name, byDue, index, plan,
+							text)
 					}
 					if strings.Contains(text, "OFFSET $") && !strings.Contains(plan, "COVERING") {
 						t.Errorf("%s looks for the end of a window in the table: %s\n%s", name, plan, text)
@@ -240,8 +253,8 @@ func TestFeedReadersFollowTheirIndex(t *testing.T) {
 	}
 }
 
-// A listCase is a filter of a list, with the index that it is read by. The From and To of those in testdata/lists.json
-// are places in what is listed.
+// A listCase is a filter of a list, with the index that it is read by. The From and To of those in
+// testdata/lists.json are places in what is listed.
 type listCase struct {
 	Index string
 	store.Filter
@@ -266,7 +279,8 @@ const oddLabel = `"7", \ {x}`
 // isPicked says what a filter means.
 func isPicked(f *store.Filter, c *store.Callback) bool {
 	state := c.StateAt(testNow)
-	if f.ByDue && c.State != store.Scheduled || f.Overdue && (state != store.Scheduled || c.DueAt >= testNow) {
+	if f.ByDue && c.State != store.Scheduled ||
+		f.Overdue && (state != store.Scheduled || c.DueAt >= testNow) {
 		return false
 	}
 	for key, value := range f.Labels {
@@ -276,8 +290,10 @@ func isPicked(f *store.Filter, c *store.Callback) bool {
 	}
 	is := func(want, got string) bool { return want == "" || want == got }
 	return (len(f.States) == 0 || slices.Contains(f.States, state)) &&
-		is(string(f.Kind), string(c.Kind)) && is(f.Topic, c.Topic) && is(f.Ref, c.Ref) && is(f.Lane, c.Lane) &&
-		is(f.EndpointID, c.EndpointID) && is(f.LockKey, c.LockKey) && is(string(f.Reason), string(c.Reason)) &&
+		is(string(f.Kind), string(c.Kind)) && is(f.Topic, c.Topic) && is(f.Ref, c.Ref) &&
+		is(f.Lane, c.Lane) &&
+		is(f.EndpointID, c.EndpointID) && is(f.LockKey, c.LockKey) &&
+		is(string(f.Reason), string(c.Reason)) &&
 		is(string(f.Class), string(c.LastClass)) && (f.Status == 0 || f.Status == c.LastStatus) &&
 		c.AttemptCount >= f.MinAttempts && c.CreatedAt >= f.From && (f.To == 0 || c.CreatedAt < f.To)
 }

@@ -45,13 +45,15 @@ func (db *DB) AdvanceMarks(ctx context.Context, now int64, full bool) error {
 	for _, m := range []struct{ name, first string }{{dueMark, firstDue}, {expiryMark, firstExpiry}} {
 		var err error
 		if full {
-			if err = db.advanceMark(ctx, m.name, m.first, now, true); err == nil {
+			err = db.advanceMark(ctx, m.name, m.first, now, true)
+			if err == nil {
 				continue
 			}
 			db.logger.Info("the full pass of a low-water mark did not end in time",
 				"mark", m.name, "error", err)
 		}
-		if err = db.advanceMark(ctx, m.name, m.first, now, false); err != nil {
+		err = db.advanceMark(ctx, m.name, m.first, now, false)
+		if err != nil {
 			return err
 		}
 	}
@@ -63,7 +65,8 @@ func (db *DB) advanceMark(ctx context.Context, name, first string, now int64, fu
 	defer cancel()
 	return db.maintain(ctx, fmt.Sprintf("advance the mark %q", name), func(t *tx) error {
 		// The lock keeps transactions that lower the mark from doing so between the look and the new mark.
-		mark, known, err := sqldb.Value[int64](t, `SELECT due_at FROM cursors WHERE name = $1 FOR UPDATE`, name)
+		mark, known, err := sqldb.Value[int64](t, `SELECT due_at FROM cursors WHERE name = $1 FOR UPDATE`,
+			name)
 		if err != nil {
 			return err
 		}

@@ -31,7 +31,8 @@ func TestASnapshotCostsTheSweepNothing(t *testing.T) {
 		after := must(db.fromLow(t.Context(), store.Cursor{}))
 		low := must(db.low(t.Context(), expiryMark))
 		reads["sweep"] = append(reads["sweep"],
-			buffersOf(t, db, selecting(openColumns, walkRest(overdue, 5)), after.DueAt, after.ID, now, now, 1000))
+			buffersOf(t, db, selecting(openColumns, walkRest(overdue, 5)), after.DueAt, after.ID, now, now,
+				1000))
 		reads["mark"] = append(reads["mark"], buffersOf(t, db, firstDue, after.DueAt, now))
 		reads["expiry"] = append(reads["expiry"], buffersOf(t, db, firstExpiry, low, now))
 		noError(db.Fold(t.Context(), now))

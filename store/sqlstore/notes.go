@@ -9,11 +9,11 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
-// What a transaction changes of the counters, and what has ended by it, is appended as one note; once a second the
-// notes are taken away by one transaction after the other, which adds them to the counters and to the feed of outcomes.
-// So the hot path appends one row a group and locks no row of a counter, the feed has an order although groups are
-// committed side by side, and nothing comes into it before its end.
-// See docs/adr/0019-the-feed-is-put-in-order-by-one.md.
+// What a transaction changes of the counters, and what has ended by it, is appended as one note; once a
+// second the notes are taken away by one transaction after the other, which adds them to the counters and to
+// the feed of outcomes. So the hot path appends one row a group and locks no row of a counter, the feed has
+// an order although groups are committed side by side, and nothing comes into it before its end. See
+// docs/adr/0019-the-feed-is-put-in-order-by-one.md.
 
 // The kinds of counter.
 const (
@@ -23,7 +23,8 @@ const (
 	dueCounter   = "due"
 )
 
-// A counter is one of a project's: the callbacks in a state, or the open ones of a tier, of a lane, or due in an hour.
+// A counter is one of a project's: the callbacks in a state, or the open ones of a tier, of a lane, or due in
+// an hour.
 type counter struct {
 	kind   string
 	state  store.State
@@ -194,5 +195,6 @@ func (t *tx) writeNote() error {
 	if n == (note{}) {
 		return nil
 	}
-	return named("append note", t.Later(`INSERT INTO commit_notes (deltas, outcomes) VALUES ($1, $2)`, n.Deltas, n.Outcomes))
+	return named("append note", t.Later(`INSERT INTO commit_notes (deltas, outcomes) VALUES ($1, $2)`,
+		n.Deltas, n.Outcomes))
 }

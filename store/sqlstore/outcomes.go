@@ -20,8 +20,8 @@ const (
 	feedTime   = "outcomes_at"
 )
 
-// lockFeed keeps other transactions from adding to the feed: from before the notes are taken, so that of two that end the same callback
-// the first comes first. It returns the last number and time.
+// lockFeed keeps other transactions from adding to the feed: from before the notes are taken, so that of two
+// that end the same callback the first comes first. It returns the last number and time.
 func (t *tx) lockFeed() (number, at int64, err error) {
 	last, err := sqldb.Map[string, int64](t, `SELECT name, value FROM versions
 		WHERE name IN ('`+feedNumber+`', '`+feedTime+`') ORDER BY name FOR UPDATE`)
@@ -59,14 +59,17 @@ func (t *tx) feed(ended endings, number, last, now int64) error {
 	if err := sqldb.InsertRows(t.Tx, "outcomes", feedColumns, rows, ""); err != nil {
 		return named("add to the feed", err)
 	}
-	_, err := t.Exec(`UPDATE versions SET value = CASE WHEN name = '`+feedNumber+`' THEN CAST($1 AS BIGINT) ELSE CAST($2 AS BIGINT) END
+	_, err := t.Exec(`UPDATE versions SET value = CASE WHEN name = '`+feedNumber+
+		`' THEN CAST($1 AS BIGINT) ELSE CAST($2 AS BIGINT) END
 		WHERE name IN ('`+feedNumber+`', '`+feedTime+`')`, number, at)
 	return named("number the feed", err)
 }
 
-// Outcomes returns up to limit outcomes of the project after the cursor, in order, and where to go on; with none, that is after. An outcome
-// is in the feed a second or so after its commit (see Fold), and none ever comes into it before one that was read.
-func (db *DB) Outcomes(ctx context.Context, project string, after store.OutcomeCursor, limit int) ([]store.TerminalEvent, store.OutcomeCursor, error) {
+// Outcomes returns up to limit outcomes of the project after the cursor, in order, and where to go on; with
+// none, that is after. An outcome is in the feed a second or so after its commit (see Fold), and none ever
+// comes into it before one that was read.
+func (db *DB) Outcomes(ctx context.Context, project string, after store.OutcomeCursor,
+	limit int) ([]store.TerminalEvent, store.OutcomeCursor, error) {
 	read := db.read(ctx, "read outcomes")
 	var events []store.TerminalEvent
 	next := after
@@ -90,8 +93,10 @@ func (db *DB) Outcomes(ctx context.Context, project string, after store.OutcomeC
 	return events, next, nil
 }
 
-// take adds the row's outcomes after the cursor, as long as there is room, and returns the place of the last one.
-func (r *feedEntry) take(events []store.TerminalEvent, after store.OutcomeCursor, limit int) ([]store.TerminalEvent, store.OutcomeCursor) {
+// take adds the row's outcomes after the cursor, as long as there is room, and returns the place of the last
+// one.
+func (r *feedEntry) take(events []store.TerminalEvent, after store.OutcomeCursor,
+	limit int) ([]store.TerminalEvent, store.OutcomeCursor) {
 	at := store.OutcomeCursor{Tx: r.At, Group: r.ID}
 	skip := 0
 	if after.Tx == r.At && after.Group == r.ID {
@@ -99,7 +104,8 @@ func (r *feedEntry) take(events []store.TerminalEvent, after store.OutcomeCursor
 	}
 	for _, g := range r.Entries {
 		for _, id := range g.IDs {
-			if at.Item++; at.Item <= skip {
+			at.Item++
+			if at.Item <= skip {
 				continue
 			}
 			if len(events) == limit {
@@ -127,7 +133,8 @@ func (db *DB) describe(read sqldb.Read, project string, events []store.TerminalE
 	for i := range events {
 		byID[events[i].ID] = append(byID[events[i].ID], i)
 	}
-	rows, err := sqldb.Select(read, describedColumns, `FROM `+fromRequests+` AND requests.id IN (SELECT i.id FROM $i) AND requests.project = $1`,
+	rows, err := sqldb.Select(read, describedColumns,
+		`FROM `+fromRequests+` AND requests.id IN (SELECT i.id FROM $i) AND requests.project = $1`,
 		project, sqldb.Texts("id", sortedKeys(byID)))
 	for _, r := range rows {
 		for _, i := range byID[r.ID] {
@@ -175,7 +182,8 @@ func (db *DB) FeedReaders(
 		err := rows.Scan(&r.Project, sqldb.Bool(&r.Wanted), &c.Tx, &place)
 		if err == nil && place != "" {
 			r.Cursor = &c
-			if _, err = fmt.Sscanf(place, "%d.%d", &c.Group, &c.Item); err != nil {
+			_, err = fmt.Sscanf(place, "%d.%d", &c.Group, &c.Item)
+			if err != nil {
 				err = fmt.Errorf("decode the cursor of project %s: %w", r.Project, err)
 			}
 		}

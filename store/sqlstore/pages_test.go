@@ -27,7 +27,8 @@ func fillMany(t *testing.T, db *DB) {
 	}
 }
 
-// A pageRead is a statement that a page runs, the index that must lead it, and whether it may sort: what it has found is few then.
+// A pageRead is a statement that a page runs, the index that must lead it, and whether it may sort: what it
+// has found is few then.
 type pageRead struct {
 	name, text string
 	args       []any
@@ -47,8 +48,10 @@ func pageReads(t *testing.T, db *DB) []pageRead {
 	project := store.DefaultProject
 	for _, after := range []string{"", idOf(manyRows / 2), idOf(100)} {
 		for name, f := range map[string]store.AuditFilter{
-			"of an object": {Object: "object-7"}, "of an object, by action": {Object: "object-7", Action: "callback."},
-			"by actor": {Actor: "ops"}, "by time": {From: 5, To: 9}, "by action": {Action: "lane."}, "": {},
+			"of an object":            {Object: "object-7"},
+			"of an object, by action": {Object: "object-7", Action: "callback."},
+			"by actor":                {Actor: "ops"}, "by time": {From: 5, To: 9},
+			"by action": {Action: "lane."}, "": {},
 		} {
 			f.After = after
 			l := auditListing{project: project, AuditFilter: f, actors: []string{"key_ops"}, left: 50}
@@ -61,32 +64,44 @@ func pageReads(t *testing.T, db *DB) []pageRead {
 			add("the actors of a window of the audit "+name, index, true, actors.text,
 				actors.args...)
 			add("the end of a window of the audit "+name, index, false, end.text, end.args...)
-			add("a window of the audit "+name, index, true, selecting(auditColumns, window.text), window.args...)
+			add("a window of the audit "+name, index, true, selecting(auditColumns, window.text),
+				window.args...)
 			add("a page of the audit "+name, index, false, selecting(auditColumns, page.text), page.args...)
 		}
 	}
 	for i := range reads {
 		reads[i].planned = true
 	}
-	add("a page of the audit's chain", "audit_chained", false, selecting(auditColumns, chainPage), 100, manyRows, 500)
-	add("a dead group", "callbacks_dead", false, selecting(deadGroupColumns, nextDeadGroup), project, maxCount+1, "exhausted", "class-2", 501)
-	add("the first dead group", "callbacks_dead", false, selecting(deadGroupColumns, nextDeadGroup), project, maxCount+1, "", "", -1)
+	add("a page of the audit's chain", "audit_chained", false, selecting(auditColumns, chainPage), 100,
+		manyRows, 500)
+	add("a dead group", "callbacks_dead", false, selecting(deadGroupColumns, nextDeadGroup), project,
+		maxCount+1, "exhausted", "class-2", 501)
+	add("the first dead group", "callbacks_dead", false, selecting(deadGroupColumns, nextDeadGroup), project,
+		maxCount+1, "", "", -1)
 	add("a status", "callbacks_dead", false, groupStatus, project, "exhausted", "class-2", -1)
-	add("end of a window of due ones", "callbacks_due", false, selecting(cursorColumns, windowOfDue), 1, "", testNow, 200)
+	add("end of a window of due ones", "callbacks_due", false, selecting(cursorColumns, windowOfDue), 1, "",
+		testNow, 200)
 	add("due ones", "callbacks_due", false, dueNow, 1, "", testNow, "01", testNow, project)
-	add("due hours", "counters_pkey", false, dueHours, project, hourOf(testNow), hourOf(testNow+store.Hour.Milliseconds()))
+	add("due hours", "counters_pkey", false, dueHours, project, hourOf(testNow),
+		hourOf(testNow+store.Hour.Milliseconds()))
 	add("past hours", "counters_due", false, pastHour+"1", pastBefore(testNow))
-	add("dispatchers", "dispatchers_seen", true, selecting(dispatcherColumns, lastDispatchers), manyRows-10, maxDispatchers)
+	add("dispatchers", "dispatchers_seen", true, selecting(dispatcherColumns, lastDispatchers), manyRows-10,
+		maxDispatchers)
 	add("the next schedules", "schedules_next", true, selecting(dueSchedule, nextSchedules), 0, 100)
 	for _, before := range []int{2*manyRows + 1, manyRows / 2, 3} {
-		add(fmt.Sprint("attempts before ", before), "attempts_pkey", false, selecting(attemptColumns, lastAttempts),
+		add(fmt.Sprint("attempts before ", before), "attempts_pkey", false,
+			selecting(attemptColumns, lastAttempts),
 			"often", project, before, 51)
 	}
 	add("an attempt", "attempts_pkey", false, selecting(attemptColumns, oneAttempt), "often", project, 8)
 	add("a session", "sessions_pkey", false, selecting(sessionColumns, oneSession), "7", 1)
-	add("a span", "activity_pkey", false, selecting(activityColumns, "FROM activity WHERE "+ofSpan+activityOrder), project, 0, store.Minute.Milliseconds(), testNow-10_000_000, testNow)
-	add("lanes", "activity_pkey", true, selecting(activityColumns, "FROM activity WHERE "+ofLanes+activityOrder),
-		project, store.Hour.Milliseconds(), testNow-100_000_000, sqldb.Ints("lane", []int64{3, 4, 5, 6, 7, 8, 9, 10, 11, 12}))
+	add("a span", "activity_pkey", false, selecting(activityColumns,
+		"FROM activity WHERE "+ofSpan+activityOrder), project, 0, store.Minute.Milliseconds(),
+		testNow-10_000_000, testNow)
+	add("lanes", "activity_pkey", true, selecting(activityColumns,
+		"FROM activity WHERE "+ofLanes+activityOrder),
+		project, store.Hour.Milliseconds(), testNow-100_000_000,
+		sqldb.Ints("lane", []int64{3, 4, 5, 6, 7, 8, 9, 10, 11, 12}))
 	for _, old := range agedActivity(testNow) {
 		index := "activity_age"
 		if old.which == "lane > 0" {
@@ -100,10 +115,12 @@ func pageReads(t *testing.T, db *DB) []pageRead {
 	for name, l := range testJSON[map[string]listCase](t, "pages") {
 		f := l.Filter
 		f.Now, f.Limit = testNow, 50
-		// The few polls among many callbacks are found by an index also when a statement is planned once for all values.
+		// The few polls among many callbacks are found by an index also when a statement is planned once for
+		// all values.
 		planned := f.Kind != store.Poll
 		if planned {
-			f.After = &store.Cursor{ID: idOf(1000)} // What is left of a list when it is read to its end is not much.
+			// What is left of a list when it is read to its end is not much.
+			f.After = &store.Cursor{ID: idOf(1000)}
 		}
 		for _, q := range listStatements(db, project, f) {
 			add("list of "+name, l.Index, true, q.text, q.args...)
@@ -124,7 +141,8 @@ func TestPagesFollowIndexes(t *testing.T) {
 			return
 		}
 		fillMany(t, db)
-		// A statement that is run often is planned once for all values; before that, for those that it is given.
+		// A statement that is run often is planned once for all values; before that, for those that it is
+		// given.
 		for _, mode := range []string{"force_generic_plan", "force_custom_plan"} {
 			for _, r := range reads {
 				if mode == "force_custom_plan" || !r.planned {
@@ -143,7 +161,8 @@ func checkLitePlan(t *testing.T, db *DB, r pageRead) {
 		index = "(PRIMARY KEY|sqlite_autoindex_" + table + "_1)"
 	}
 	// What stands in a subquery may be read from its beginning.
-	if !regexp.MustCompile(`USING (COVERING )?(INDEX )?`+index+`\b`).MatchString(plan) || !r.sorts && strings.Contains(plan, "TEMP B-TREE") ||
+	if !regexp.MustCompile(`USING (COVERING )?(INDEX )?`+index+`\b`).MatchString(plan) ||
+		!r.sorts && strings.Contains(plan, "TEMP B-TREE") ||
 		regexp.MustCompile(`SCAN (callbacks|requests|attempts|audit|activity|dispatchers|sessions|`+
 			`counters|lanes|schedules|c)\b`).MatchString(plan) {
 		t.Errorf("%s is not read by %s: %s\n%s", r.name, r.index, plan, r.text)
@@ -167,7 +186,9 @@ func checkPostgresPlan(t *testing.T, db *DB, r pageRead, mode string) {
 	if r.index == "requests_pkey" { // and not as what a row of callbacks leads to
 		r.index += `( on requests)? .*\s+Index Cond: \(\(project = ['$]\w+`
 	}
-	if !regexp.MustCompile(`(using|on) `+r.index+`\b`).MatchString(plan) || regexp.MustCompile(`Seq Scan on [^e]`).MatchString(plan) || !r.sorts && strings.Contains(plan, "Sort Key") {
+	if !regexp.MustCompile(`(using|on) `+r.index+`\b`).MatchString(plan) ||
+		regexp.MustCompile(`Seq Scan on [^e]`).MatchString(plan) ||
+		!r.sorts && strings.Contains(plan, "Sort Key") {
 		t.Errorf("%s, %s, is not read by %s:\n%s\n%s", r.name, mode, r.index, plan, r.text)
 	}
 }
@@ -184,7 +205,8 @@ func TestPagesLookInWindows(t *testing.T) {
 			if i >= 20 && i%2 == 0 {
 				d.Callback.Project = "other"
 			}
-			e := store.AuditEntry{ID: d.Callback.ID, Project: store.DefaultProject, At: int64(i), Actor: "often", Action: "a", Object: "o"}
+			e := store.AuditEntry{ID: d.Callback.ID, Project: store.DefaultProject, At: int64(i),
+				Actor: "often", Action: "a", Object: "o"}
 			if i%20 == 3 {
 				e.Actor = "rare"
 			}
@@ -192,7 +214,8 @@ func TestPagesLookInWindows(t *testing.T) {
 		}
 		must(db.Accept(ctx, drafts))
 		for now, want := range map[int64]store.DueNow{
-			testNow: {}, testNow + 3: {Count: 3, OldestAt: testNow}, testNow + 4: {Count: 4, OldestAt: testNow},
+			testNow: {}, testNow + 3: {Count: 3, OldestAt: testNow},
+			testNow + 4:  {Count: 4, OldestAt: testNow},
 			testNow + 20: {Count: 20, OldestAt: testNow}, testNow + 24: {Count: 22, OldestAt: testNow},
 			testNow + 60: {Count: 25, More: true, OldestAt: testNow}, // of the first thirty
 		} {
@@ -200,7 +223,8 @@ func TestPagesLookInWindows(t *testing.T) {
 				t.Errorf("due by %d: %+v, want %+v", now-testNow, got, want)
 			}
 		}
-		if got := must(db.DueNow(ctx, "other", testNow+60)); got != (store.DueNow{Count: 5, More: true, OldestAt: testNow + 20}) {
+		if got := must(db.DueNow(ctx, "other", testNow+60)); got !=
+			(store.DueNow{Count: 5, More: true, OldestAt: testNow + 20}) {
 			t.Errorf("due of another project: %+v", got)
 		}
 		for _, object := range []string{"", "o"} {
@@ -214,7 +238,8 @@ func TestPagesLookInWindows(t *testing.T) {
 				for _, e := range page.Entries {
 					found = append(found, e.At)
 				}
-				if f.After = page.Next; page.Next == "" {
+				f.After = page.Next
+				if page.Next == "" {
 					break
 				}
 			}
@@ -225,7 +250,8 @@ func TestPagesLookInWindows(t *testing.T) {
 	})
 }
 
-// The largest page of the audit has room for the one more entry by which the API sees that there is a next page.
+// The largest page of the audit has room for the one more entry by which the API sees that there is a next
+// page.
 func TestLargestPageOfTheAudit(t *testing.T) {
 	onBoth(t, func(t *testing.T, db *DB) {
 		entries := slices.Repeat([]store.AuditEntry{{Project: store.DefaultProject}}, maxList+2)
@@ -247,8 +273,9 @@ func TestEveryAttemptIsReached(t *testing.T) {
 		var attempts []store.Attempt
 		for i := range many {
 			attempts = append(attempts, store.Attempt{
-				CallbackID: d.Callback.ID, Project: store.DefaultProject, Number: i + 1, Fence: int64(i + 1), Outcome: store.AttemptFailed,
-				Class: store.ClassHTTP5xx,
+				CallbackID: d.Callback.ID, Project: store.DefaultProject, Number: i + 1, Fence: int64(i + 1),
+				Outcome: store.AttemptFailed,
+				Class:   store.ClassHTTP5xx,
 			})
 		}
 		for part := range slices.Chunk(attempts, 100) {

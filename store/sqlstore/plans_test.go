@@ -28,7 +28,8 @@ func TestEmptyTablesMakePlansByKeys(t *testing.T) {
 	update = statement(update, sqldb.RowsAt(nil, stampUpdate.Columns))
 	const callbacksKey, requestsKey = `using callbacks_pkey on callbacks .*\n\s+Index Cond: \(id = `,
 		`using requests_pkey on requests .*\n\s+Index Cond: \(\(project = .*\) AND \(id = `
-	if plan := genericPlan(db.sql.Groups, update, len(stampUpdate.Columns(new(stampEntry)))); !regexp.MustCompile(callbacksKey).MatchString(plan) {
+	if plan := genericPlan(db.sql.Groups, update,
+		len(stampUpdate.Columns(new(stampEntry)))); !regexp.MustCompile(callbacksKey).MatchString(plan) {
 		t.Errorf("a stamp: no %s in the plan:\n%s", callbacksKey, plan)
 	}
 	for _, c := range []struct {
@@ -37,7 +38,9 @@ func TestEmptyTablesMakePlansByKeys(t *testing.T) {
 		pool       *sql.DB
 	}{
 		{"what a stamp reads", byIDs(read), 1, db.sql.Groups},
-		{"rows that a group locks", byIDs(selecting(callbackColumns, "FROM "+fromCallbacks+" WHERE callbacks.id IN (SELECT i.id FROM $i) ORDER BY callbacks.id FOR UPDATE")), 1, db.sql.Groups},
+		{"rows that a group locks", byIDs(selecting(callbackColumns,
+			"FROM "+fromCallbacks+" WHERE callbacks.id IN (SELECT i.id FROM $i) ORDER BY callbacks.id FOR "+
+				"UPDATE")), 1, db.sql.Groups},
 		{"a callback", selecting(wholeCallback, "FROM "+oneCallback), 2, db.sql.Reads},
 	} {
 		plan := genericPlan(c.pool, c.text, c.args)
@@ -68,16 +71,19 @@ func postgresPlan(t *testing.T, pool *sql.DB, mode, text string, values []string
 	return strings.Join(steps, "\n")
 }
 
-// Whether a strict callback is first, and which is next, its own index says, on SQLite, whose plans do not depend on what is there.
+// Whether a strict callback is first, and which is next, its own index says, on SQLite, whose plans do not
+// depend on what is there.
 func TestStrictOrderIsReadFromItsIndex(t *testing.T) {
 	t.Parallel()
 	db := openSQLite(t)
 	_, _, stamp := stampUpdate.Texts()
 	for name, query := range map[string]string{
 		"stamp": stamp,
-		"next":  `SELECT (SELECT MIN(first.id) FROM callbacks AS first WHERE ` + isNext("first", "i") + `) FROM lanes AS i`,
+		"next": `SELECT (SELECT MIN(first.id) FROM callbacks AS first WHERE ` + isNext("first", "i") +
+			`) FROM lanes AS i`,
 	} {
-		query = strings.ReplaceAll(strings.ReplaceAll(query, "i.lock_key", "i.key"), "$", "?") // numbered, for any number of arguments
+		// numbered, for any number of arguments
+		query = strings.ReplaceAll(strings.ReplaceAll(query, "i.lock_key", "i.key"), "$", "?")
 		got := litePlan(t, db, query, 1, 2, 3, 4, 5, 6, 7)
 		if !strings.Contains(got, "USING COVERING INDEX callbacks_strict (project=? AND lock_key=?") {
 			t.Errorf("%s: %s", name, got)

@@ -14,10 +14,13 @@ import (
 func resultMembers(d *store.ResultDraft) members {
 	c := &d.Callback
 	return members{
-		"endpoint_id": &c.EndpointID, "url": &c.URL, "follows": &c.Follows, "method": &c.Method, "headers": &c.Headers, "topic": &c.Topic,
-		"ref": &c.Ref, "lock_key": &c.LockKey, "strict": &c.Strict, "lane": &c.Lane, "labels": &c.Labels, "policy": &c.Policy,
-		"success": &c.Success, "signer": &c.Signer, "ladder_base": &c.LadderBase, "version": &c.Version, "content_type": &c.ContentType,
-		"delay_ms": &d.Delay, "expires_in_ms": &d.ExpiresIn, "supersede": &d.Supersede,
+		"endpoint_id": &c.EndpointID, "url": &c.URL, "follows": &c.Follows, "method": &c.Method,
+		"headers": &c.Headers, "topic": &c.Topic,
+		"ref": &c.Ref, "lock_key": &c.LockKey, "strict": &c.Strict, "lane": &c.Lane, "labels": &c.Labels,
+		"policy":  &c.Policy,
+		"success": &c.Success, "signer": &c.Signer, "ladder_base": &c.LadderBase, "version": &c.Version,
+		"content_type": &c.ContentType,
+		"delay_ms":     &d.Delay, "expires_in_ms": &d.ExpiresIn, "supersede": &d.Supersede,
 	}
 }
 
@@ -146,9 +149,11 @@ func (t *tx) lastAnswers(polls []tellingPoll) error {
 		EndedAt int64
 	}
 	answers, err := sqldb.Select(t, sqldb.Named[answer](`attempts.callback_id attempts.status=StatusCode
-		attempts.response_body=Body attempts.response_truncated=Truncated attempts.ended_at`), `FROM $i JOIN attempts ON attempts.callback_id = i.id
+		attempts.response_body=Body attempts.response_truncated=Truncated attempts.ended_at`),
+		`FROM $i JOIN attempts ON attempts.callback_id = i.id
 		WHERE attempts.number = (SELECT MAX(answered.number) FROM attempts AS answered
-			WHERE answered.callback_id = i.id AND answered.status > 0 AND answered.stale = 0)`, sqldb.Texts("id", sortedKeys(byID)))
+			WHERE answered.callback_id = i.id AND answered.status > 0 AND answered.stale = 0)`,
+		sqldb.Texts("id", sortedKeys(byID)))
 	for i := range answers {
 		p := byID[answers[i].CallbackID]
 		p.answer, p.answeredAt = &answers[i].PollAnswer, answers[i].EndedAt
@@ -156,9 +161,10 @@ func (t *tx) lastAnswers(polls []tellingPoll) error {
 	return named("read the last answers of polls", err)
 }
 
-// isNews says that the end of a poll is to be told. After something was told only what is new and final is: that nobody knows, or wants to
-// know any more, takes nothing back that was told. So a poll that falls back to the end that it had, after a retry by hand that failed, tells
-// nothing. A resolve is told each time: its data may be other.
+// isNews says that the end of a poll is to be told. After something was told only what is new and final is:
+// that nobody knows, or wants to know any more, takes nothing back that was told. So a poll that falls back
+// to the end that it had, after a retry by hand that failed, tells nothing. A resolve is told each time: its
+// data may be other.
 func (p *tellingPoll) isNews() bool {
 	switch {
 	case p.Told == "" || p.resolved:
@@ -177,7 +183,8 @@ func (t *tx) resultOf(p *tellingPoll) (*acceptEntry, error) {
 	d, err := decodeResult(p.Stored)
 	if err != nil {
 		// Its poll ends all the same: what can be known of it is in the feed.
-		t.db.logger.Error("a poll has ended and its result callback cannot be made", "callback_id", p.ID, "error", err)
+		t.db.logger.Error("a poll has ended and its result callback cannot be made", "callback_id", p.ID,
+			"error", err)
 		return nil, nil
 	}
 	if d == nil {
@@ -187,11 +194,13 @@ func (t *tx) resultOf(p *tellingPoll) (*acceptEntry, error) {
 	text := json.NewEncoder(&body)
 	text.SetEscapeHTML(false)
 	if err := text.Encode(p.result()); err != nil {
-		t.db.logger.Error("a poll has ended and its result cannot be written", "callback_id", p.ID, "error", err)
+		t.db.logger.Error("a poll has ended and its result cannot be written", "callback_id", p.ID, "error",
+			err)
 		return nil, nil
 	}
 	c := d.Callback
-	if c.ID, err = t.db.idAt(p.at); err != nil {
+	c.ID, err = t.db.idAt(p.at)
+	if err != nil {
 		return nil, err
 	}
 	c.Project, c.State = p.Project, store.Scheduled
@@ -200,12 +209,13 @@ func (t *tx) resultOf(p *tellingPoll) (*acceptEntry, error) {
 	if d.ExpiresIn > 0 {
 		c.ExpiresAt = c.DueAt + d.ExpiresIn
 	}
-	e := &acceptEntry{draft: &store.Draft{Callback: c, Body: bytes.TrimSuffix(body.Bytes(), []byte("\n")), Supersede: d.Supersede}}
+	e := &acceptEntry{draft: &store.Draft{Callback: c, Body: bytes.TrimSuffix(body.Bytes(), []byte("\n")),
+		Supersede: d.Supersede}}
 	return e, e.encode(&t.db.written)
 }
 
-// cancelUnheard cancels the result callbacks of which the endpoint was deleted while their polls were open. Their lanes are held for good,
-// and nobody looks for callbacks of theirs so late.
+// cancelUnheard cancels the result callbacks of which the endpoint was deleted while their polls were open.
+// Their lanes are held for good, and nobody looks for callbacks of theirs so late.
 func (t *tx) cancelUnheard(entries []*acceptEntry) error {
 	byEndpoint := make(map[string][]*store.Callback)
 	for _, e := range entries {
@@ -216,7 +226,9 @@ func (t *tx) cancelUnheard(entries []*acceptEntry) error {
 	if len(byEndpoint) == 0 {
 		return nil
 	}
-	deleted, err := sqldb.Values[string](t, `SELECT id FROM endpoints WHERE id IN (SELECT i.id FROM $i) AND deleted_at > 0`,
+	deleted,
+		err := sqldb.Values[string](t,
+		`SELECT id FROM endpoints WHERE id IN (SELECT i.id FROM $i) AND deleted_at > 0`,
 		sqldb.Texts("id", sortedKeys(byEndpoint)))
 	for _, id := range deleted {
 		for _, c := range byEndpoint[id] {
@@ -233,9 +245,11 @@ func (p *tellingPoll) result() store.PollResult {
 		observed = p.answeredAt
 	}
 	r := store.PollResult{
-		PollID: store.CallbackPrefix + p.ID, Ref: p.Ref, Context: json.RawMessage(p.Context), Outcome: p.Outcome, Reason: p.Reason,
-		Last: p.answer, Polls: p.AttemptCount, ObservedAt: time.UnixMilli(observed).UTC().Format("2006-01-02T15:04:05.000Z"),
-		Data: json.RawMessage(p.Data),
+		PollID: store.CallbackPrefix + p.ID, Ref: p.Ref, Context: json.RawMessage(p.Context),
+		Outcome: p.Outcome, Reason: p.Reason,
+		Last: p.answer, Polls: p.AttemptCount,
+		ObservedAt: time.UnixMilli(observed).UTC().Format("2006-01-02T15:04:05.000Z"),
+		Data:       json.RawMessage(p.Data),
 	}
 	if p.Context == "" {
 		r.Context = nil
@@ -255,11 +269,12 @@ func (t *tx) writeTold(polls []tellingPoll) error {
 	return named("write what polls have told", err)
 }
 
-// bornQueue is how many callbacks wait to be told to whoever runs them. What finds no room is found by the sweep.
+// bornQueue is how many callbacks wait to be told to whoever runs them. What finds no room is found by the
+// sweep.
 const bornQueue = 4096
 
-// Born carries callbacks that were committed beside what a caller asked for: results of polls. It is one channel, always the same one,
-// never closed; one that finds no room in it is left out.
+// Born carries callbacks that were committed beside what a caller asked for: results of polls. It is one
+// channel, always the same one, never closed; one that finds no room in it is left out.
 func (db *DB) Born() <-chan store.OpenRow { return db.born }
 
 func (db *DB) announce(rows []store.OpenRow) {

@@ -13,10 +13,10 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
-// What a poll has beside its row stands in a row of its own, which says whether it is the open one of its reference and address, and how
-// it is told when it ends. Whatever ends a poll (a result, a cancel, an expiry, a resolve) ends it by way of tx.ended: before the commit
-// the transaction looks up what has ended in it and accepts the result callbacks. So there is no end without its result, and no result
-// without its end.
+// What a poll has beside its row stands in a row of its own, which says whether it is the open one of its
+// reference and address, and how it is told when it ends. Whatever ends a poll (a result, a cancel, an
+// expiry, a resolve) ends it by way of tx.ended: before the commit the transaction looks up what has ended in
+// it and accepts the result callbacks. So there is no end without its result, and no result without its end.
 
 // liveTries is how often the open poll of a key is looked for that ended while it was.
 const liveTries = 3
@@ -44,8 +44,8 @@ func pollColumns(e *acceptEntry) sqldb.Columns {
 	return append(pollFields(&e.out.Callback), pollTexts(e)...)
 }
 
-// claimLive makes the drafts of polls the open ones of their reference and address, and answers those for which there is one already
-// with that. It returns the drafts that are to be inserted.
+// claimLive makes the drafts of polls the open ones of their reference and address, and answers those for
+// which there is one already with that. It returns the drafts that are to be inserted.
 func (t *tx) claimLive(entries []*acceptEntry) ([]*acceptEntry, error) {
 	first := make(map[string]*acceptEntry)
 	var rest, polls, same []*acceptEntry
@@ -91,29 +91,40 @@ func (t *tx) claimLive(entries []*acceptEntry) ([]*acceptEntry, error) {
 	return rest, nil
 }
 
-// insertLive adds the rows of polls, each of another reference or address, and answers those for which there is an open one with that. It
-// returns the ids of those that are new.
+// insertLive adds the rows of polls, each of another reference or address, and answers those for which there
+// is an open one with that. It returns the ids of those that are new.
 func (t *tx) insertLive(polls []*acceptEntry) (made map[string]bool, err error) {
 	made = make(map[string]bool, len(polls))
-	left := slices.SortedFunc(slices.Values(polls), func(a, b *acceptEntry) int { return cmp.Compare(a.Live, b.Live) })
+	left := slices.SortedFunc(slices.Values(polls), func(a, b *acceptEntry) int {
+		return cmp.Compare(a.Live, b.Live)
+	})
 	for range liveTries {
-		if err := sqldb.InsertEach(t.Tx, "polls", pollColumns, left, `ON CONFLICT DO NOTHING`, func(id string) { made[id] = true }); err != nil {
+		if err := sqldb.InsertEach(t.Tx, "polls", pollColumns, left, `ON CONFLICT DO NOTHING`,
+			func(id string) {
+				made[id] = true
+			}); err != nil {
 			return nil, named("insert polls", err)
 		}
-		if left = slices.DeleteFunc(left, func(e *acceptEntry) bool { return made[e.out.Callback.ID] }); len(left) == 0 {
+		left = slices.DeleteFunc(left, func(e *acceptEntry) bool {
+			return made[e.out.Callback.ID]
+		})
+		if len(left) == 0 {
 			return made, nil
 		}
-		if left, err = t.findLive(left, made); err != nil || len(left) == 0 {
+		left, err = t.findLive(left, made)
+		if err != nil || len(left) == 0 {
 			return made, err
 		}
 	}
 	for _, e := range left {
-		e.Fail(fmt.Errorf("%w: the poll of this reference and address ended again and again", store.ErrUnavailable))
+		e.Fail(fmt.Errorf("%w: the poll of this reference and address ended again and again",
+			store.ErrUnavailable))
 	}
 	return made, nil
 }
 
-// findLive answers drafts with the open poll of their reference and address, and returns those that have none any more.
+// findLive answers drafts with the open poll of their reference and address, and returns those that have none
+// any more.
 func (t *tx) findLive(entries []*acceptEntry, made map[string]bool) (none []*acceptEntry, err error) {
 	ids, err := sqldb.Map[string, string](t, openPolls,
 		sqldb.RowsAt(entries, liveColumn))
@@ -148,15 +159,17 @@ func (t *tx) followLive(e *acceptEntry) error {
 		return nil
 	}
 	k := keyOf(e.draft)
-	if _, err := t.Exec(`UPDATE idempotency SET callback_id = $1 WHERE project = $2 AND route = $3 AND key = $4 AND callback_id = $5`,
+	if _,
+		err := t.Exec(
+		`UPDATE idempotency SET callback_id = $1 WHERE project = $2 AND route = $3 AND key = $4 AND callback_id = $5`,
 		e.out.Callback.ID, k.Project, k.Route, k.Key, e.draft.Callback.ID); err != nil {
 		return named("give the idempotency key to the open poll", err)
 	}
 	return nil
 }
 
-// keepLive makes a poll that was opened again, or whose address changed, the open one of its reference and address; store.ErrPollLive:
-// there is another.
+// keepLive makes a poll that was opened again, or whose address changed, the open one of its reference and
+// address; store.ErrPollLive: there is another.
 func (t *tx) keepLive(before, now *store.Callback) error {
 	if now.Kind != store.Poll || now.State.Terminal() {
 		return nil
@@ -165,7 +178,8 @@ func (t *tx) keepLive(before, now *store.Callback) error {
 	if !before.State.Terminal() && live == liveKey(before) {
 		return nil
 	}
-	other, err := sqldb.Exists(t, `SELECT 1 FROM polls WHERE live = $1 AND live <> '' AND id <> $2`, live, now.ID)
+	other, err := sqldb.Exists(t, `SELECT 1 FROM polls WHERE live = $1 AND live <> '' AND id <> $2`, live,
+		now.ID)
 	if err != nil {
 		return named("look for another open poll", err)
 	}
@@ -176,10 +190,11 @@ func (t *tx) keepLive(before, now *store.Callback) error {
 	return sqldb.Overtaken("make it the open poll", err)
 }
 
-// ResolvePoll ends a poll as Succeeded, ResolvedOutside: an open one, also while it is being attempted, as the result of that is too late; and
-// a dead one, of which somebody has learned the answer in another way. Data is JSON for the result; empty: none. What is no poll of the project
-// is store.ErrNotFound.
-func (db *DB) ResolvePoll(ctx context.Context, project, id string, data store.JSONText, now int64, by store.Actor) (store.ResolvedPoll, error) {
+// ResolvePoll ends a poll as Succeeded, ResolvedOutside: an open one, also while it is being attempted, as
+// the result of that is too late; and a dead one, of which somebody has learned the answer in another way.
+// Data is JSON for the result; empty: none. What is no poll of the project is store.ErrNotFound.
+func (db *DB) ResolvePoll(ctx context.Context, project, id string, data store.JSONText, now int64,
+	by store.Actor) (store.ResolvedPoll, error) {
 	return changed(ctx, db.change, "resolve "+id, func(t *tx) (resolved store.ResolvedPoll, err error) {
 		r, err := t.lockCallback(project, id)
 		if err != nil {
@@ -204,7 +219,8 @@ func (db *DB) ResolvePoll(ctx context.Context, project, id string, data store.JS
 			return resolved, err
 		}
 		resolved.Result, resolved.Callback = store.ResolveDone, r.Callback
-		return resolved, t.auditChange(project, "poll.resolve", id, at, by, diff(callbackParts, &before, &r.Callback),
+		return resolved, t.auditChange(project, "poll.resolve", id, at, by,
+			diff(callbackParts, &before, &r.Callback),
 			fields{"result": resolved.Result})
 	})
 }
@@ -215,12 +231,15 @@ var detailFields = sqldb.Named[store.PollDetail](`polls.context polls.outcome po
 func (db *DB) PollDetail(ctx context.Context, project, id string) (store.PollDetail, error) {
 	var onResult string
 	d, err := sqldb.Get(db.read(ctx, "read poll"), "read poll "+id, func(d *store.PollDetail) sqldb.Columns {
-		return append(detailFields(d), col("polls.on_result", &onResult), col("callbacks.poll_errors", &d.Errors))
-	}, `FROM polls JOIN callbacks ON callbacks.id = polls.id WHERE polls.id = $1 AND polls.project = $2`, id, project)
+		return append(detailFields(d), col("polls.on_result", &onResult),
+			col("callbacks.poll_errors", &d.Errors))
+	}, `FROM polls JOIN callbacks ON callbacks.id = polls.id WHERE polls.id = $1 AND polls.project = $2`, id,
+		project)
 	if err != nil {
 		return d, err
 	}
-	if d.OnResult, err = decodeResult(onResult); err != nil {
+	d.OnResult, err = decodeResult(onResult)
+	if err != nil {
 		db.logger.Error("the result callback of a poll cannot be decoded", "callback_id", id, "error", err)
 	}
 	return d, nil

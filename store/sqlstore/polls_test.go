@@ -13,7 +13,8 @@ func TestAPollEndsAndAnotherBeginsTogether(t *testing.T) {
 		ctx := t.Context()
 		poll := func() store.Draft {
 			d := newDrafts(1, testNow)[0]
-			d.Callback.Kind, d.Poll = store.Poll, &store.PollDetail{OnResult: &store.ResultDraft{Callback: newDrafts(1, testNow)[0].Callback}}
+			d.Callback.Kind, d.Poll = store.Poll,
+				&store.PollDetail{OnResult: &store.ResultDraft{Callback: newDrafts(1, testNow)[0].Callback}}
 			return d
 		}
 		first, second := poll(), acceptEntry{draft: new(poll())}
@@ -23,8 +24,11 @@ func TestAPollEndsAndAnotherBeginsTogether(t *testing.T) {
 		answer.Reason = store.PollSucceeded
 		result := newResult(answer, testNow)
 		noError(second.encode(&db.written))
-		noError(db.sql.Change(ctx, func(s *sqldb.Tx) error { return db.applyGroup(s, []sqldb.Entry{&second, &result}) }))
-		if a := second.out; !result.out.Won || a.Err != nil || a.Replayed || a.Callback.ID != second.draft.Callback.ID {
+		noError(db.sql.Change(ctx, func(s *sqldb.Tx) error {
+			return db.applyGroup(s, []sqldb.Entry{&second, &result})
+		}))
+		if a := second.out; !result.out.Won || a.Err != nil || a.Replayed ||
+			a.Callback.ID != second.draft.Callback.ID {
 			t.Errorf("the second is answered with %+v; the result with %+v", a, result.out)
 		}
 		if n := len(db.born); n != 1 {
@@ -33,7 +37,8 @@ func TestAPollEndsAndAnotherBeginsTogether(t *testing.T) {
 	})
 }
 
-// A transaction that was committed although its reply was lost is tried again: its firing has won, and makes nothing more.
+// A transaction that was committed although its reply was lost is tried again: its firing has won, and makes
+// nothing more.
 func TestAFiringIsMadeOnceThoughItsReplyIsLost(t *testing.T) {
 	onBoth(t, func(t *testing.T, db *DB) {
 		ctx := t.Context()
@@ -45,9 +50,11 @@ func TestAFiringIsMadeOnceThoughItsReplyIsLost(t *testing.T) {
 		var firings []*fireEntry
 		for i, name := range []string{"made", "skipped", "failed", "moved"} {
 			s := must(db.CreateSchedule(ctx, store.Schedule{
-				ID: newDrafts(1, testNow)[0].Callback.ID, Project: store.DefaultProject, Name: name, Enabled: true, NextAt: testNow, CreatedAt: testNow,
+				ID: newDrafts(1, testNow)[0].Callback.ID, Project: store.DefaultProject, Name: name,
+				Enabled: true, NextAt: testNow, CreatedAt: testNow,
 			}, by))
-			f := &fireEntry{Firing: store.Firing{Schedule: s, Next: testNow + 60_000, Due: testNow, Now: testNow}}
+			f := &fireEntry{Firing: store.Firing{Schedule: s, Next: testNow + 60_000, Due: testNow,
+				Now: testNow}}
 			if i == 0 || i == 3 {
 				withDraft(f)
 				noError(f.accept.encode(&db.written))

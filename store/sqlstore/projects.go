@@ -13,9 +13,11 @@ var projectColumns = sqldb.Named[store.Project](`id name defaults open_quota=Quo
 	paused_until pause_reason paused_at version created_at updated_at`)
 
 // settingsOf are the columns that a patch may change.
-var settingsOf = sqldb.Named[store.Project](`name defaults open_quota=QuotasOpenCallbacks lane_quota=QuotasLanes`)
+var settingsOf = sqldb.Named[store.Project](
+	`name defaults open_quota=QuotasOpenCallbacks lane_quota=QuotasLanes`)
 
-// sealedKey is the column with the id of the master key that credentials are sealed with; empty: none is sealed.
+// sealedKey is the column with the id of the master key that credentials are sealed with; empty: none is
+// sealed.
 func sealedKey(headers []store.Header) sqldb.Column {
 	id := store.SealedKey(headers)
 	return col("sealed_key", &id)
@@ -32,11 +34,12 @@ func (db *DB) Projects(ctx context.Context, after string, limit int) ([]store.Pr
 
 // Project returns one project, or store.ErrNotFound.
 func (db *DB) Project(ctx context.Context, id string) (store.Project, error) {
-	return sqldb.Get(db.read(ctx, "read projects"), "project "+id, projectColumns, `FROM projects WHERE id = $1`, id)
+	return sqldb.Get(db.read(ctx, "read projects"), "project "+id, projectColumns,
+		`FROM projects WHERE id = $1`, id)
 }
 
-// ProjectsChanged returns the projects that were changed after version since, they or their presets, in the order of
-// their versions, at most limit.
+// ProjectsChanged returns the projects that were changed after version since, they or their presets, in the
+// order of their versions, at most limit.
 func (db *DB) ProjectsChanged(ctx context.Context, since int64, limit int) ([]store.Project, error) {
 	return db.readProjects(ctx, `version > 0 AND version > $1 ORDER BY version LIMIT $2`, since, limit)
 }
@@ -46,7 +49,8 @@ func (db *DB) CreateProject(ctx context.Context, p store.Project, by store.Actor
 	p.UpdatedAt, p.PausedUntil, p.PausedAt, p.PauseReason = p.CreatedAt, 0, 0, ""
 	return changed(ctx, db.change, "create project "+p.ID, func(t *tx) (store.Project, error) {
 		var err error
-		if p.Version, err = t.nextVersion(); err != nil {
+		p.Version, err = t.nextVersion()
+		if err != nil {
 			return p, err
 		}
 		columns := append(projectColumns(&p), sealedKey(p.Defaults.Headers))
@@ -86,9 +90,10 @@ func (db *DB) PatchProject(
 	})
 }
 
-// SetProjectPause holds everything that a project sends until then, or with zero resumes it. All its lanes get a new
-// version.
-func (db *DB) SetProjectPause(ctx context.Context, project string, until int64, reason string, now int64, by store.Actor) (store.Project, error) {
+// SetProjectPause holds everything that a project sends until then, or with zero resumes it. All its lanes
+// get a new version.
+func (db *DB) SetProjectPause(ctx context.Context, project string, until int64, reason string, now int64,
+	by store.Actor) (store.Project, error) {
 	return db.changeProject(ctx, project, now, func(t *tx, p *store.Project) error {
 		action, detail := "project.pause", pauseDetail(until, reason)
 		if until == 0 {
@@ -108,8 +113,8 @@ func (db *DB) SetProjectPause(ctx context.Context, project string, until int64, 
 	})
 }
 
-// pauseLanes gives all lanes of a project its pause, and versions in their order. A transaction that makes a lane keeps
-// the project's row from being changed until it is committed, so none is missed.
+// pauseLanes gives all lanes of a project its pause, and versions in their order. A transaction that makes a
+// lane keeps the project's row from being changed until it is committed, so none is missed.
 func (t *tx) pauseLanes(project string, until int64) error {
 	if err := t.lockSettings(); err != nil {
 		return err
@@ -127,9 +132,10 @@ func (t *tx) pauseLanes(project string, until int64) error {
 	return nil
 }
 
-// changeProject changes a project whose row is locked, and gives it a version. A project has many lanes, so this may
-// take long.
-func (db *DB) changeProject(ctx context.Context, id string, now int64, change func(*tx, *store.Project) error) (store.Project, error) {
+// changeProject changes a project whose row is locked, and gives it a version. A project has many lanes, so
+// this may take long.
+func (db *DB) changeProject(ctx context.Context, id string, now int64,
+	change func(*tx, *store.Project) error) (store.Project, error) {
 	return changed(ctx, db.changeLong, "change project "+id, func(t *tx) (store.Project, error) {
 		p, err := t.lockProject(id)
 		if err == nil {
@@ -138,7 +144,8 @@ func (db *DB) changeProject(ctx context.Context, id string, now int64, change fu
 		if err != nil {
 			return p, err
 		}
-		if p.Version, err = t.nextVersion(); err != nil {
+		p.Version, err = t.nextVersion()
+		if err != nil {
 			return p, err
 		}
 		p.UpdatedAt = now
@@ -158,12 +165,13 @@ func (t *tx) lockProjectRow(id string) error {
 	return named("lock project", err)
 }
 
-// Changes of settings (of projects and their presets, of endpoints and of lanes) are numbered together, and every
-// process follows them by their numbers. The row of the number is locked from before the first change of a transaction
-// until its commit, so a reader that has seen one change has seen, or sees next, all that have a lower number.
+// Changes of settings (of projects and their presets, of endpoints and of lanes) are numbered together, and
+// every process follows them by their numbers. The row of the number is locked from before the first change
+// of a transaction until its commit, so a reader that has seen one change has seen, or sees next, all that
+// have a lower number.
 //
-// Locks are taken in this order, or two transactions could wait for each other: the project's row, the number,
-// endpoints by id, lanes.
+// Locks are taken in this order, or two transactions could wait for each other: the project's row, the
+// number, endpoints by id, lanes.
 
 // lockSettings keeps other transactions from changing settings until this one ends.
 func (t *tx) lockSettings() error {
@@ -195,7 +203,8 @@ func (t *tx) writeVersion() error {
 	if t.settings == nil || *t.settings == t.settled {
 		return nil
 	}
-	return named("write version", t.Later(`UPDATE versions SET value = $1 WHERE name = 'settings'`, *t.settings))
+	return named("write version", t.Later(`UPDATE versions SET value = $1 WHERE name = 'settings'`,
+		*t.settings))
 }
 
 var presetColumns = sqldb.Named[store.Preset](`project kind name value created_at updated_at`)
@@ -206,8 +215,8 @@ func (db *DB) AllPresets(ctx context.Context, project string) ([]store.Preset, e
 		`FROM presets WHERE project = $1 ORDER BY kind, name`, project)
 }
 
-// PutPreset makes a preset, or gives the one of that kind and name its value, at its UpdatedAt. The project's version
-// grows. Without the project it returns store.ErrNotFound.
+// PutPreset makes a preset, or gives the one of that kind and name its value, at its UpdatedAt. The project's
+// version grows. Without the project it returns store.ErrNotFound.
 func (db *DB) PutPreset(ctx context.Context, p store.Preset, by store.Actor) (store.Preset, error) {
 	p.CreatedAt = p.UpdatedAt
 	_, err := db.changeProject(ctx, p.Project, p.UpdatedAt, func(t *tx, _ *store.Project) error {
@@ -231,9 +240,10 @@ func (db *DB) PutPreset(ctx context.Context, p store.Preset, by store.Actor) (st
 	return p, nil
 }
 
-// DeletePreset removes a preset; store.ErrNotFound where there is none. Callbacks that were accepted with it keep what
-// it was.
-func (db *DB) DeletePreset(ctx context.Context, project string, kind store.PresetKind, name string, now int64, by store.Actor) error {
+// DeletePreset removes a preset; store.ErrNotFound where there is none. Callbacks that were accepted with it
+// keep what it was.
+func (db *DB) DeletePreset(ctx context.Context, project string, kind store.PresetKind, name string, now int64,
+	by store.Actor) error {
 	_, err := db.changeProject(ctx, project, now, func(t *tx, _ *store.Project) error {
 		before, found, err := t.preset(&store.Preset{Project: project, Kind: kind, Name: name})
 		if err != nil {
@@ -242,7 +252,8 @@ func (db *DB) DeletePreset(ctx context.Context, project string, kind store.Prese
 		if !found {
 			return store.ErrNotFound
 		}
-		if _, err := t.Exec(`DELETE FROM presets WHERE project = $1 AND kind = $2 AND name = $3`, project, string(kind), name); err != nil {
+		if _, err := t.Exec(`DELETE FROM presets WHERE project = $1 AND kind = $2 AND name = $3`, project,
+			string(kind), name); err != nil {
 			return err
 		}
 		return t.auditChange(project, "preset.delete", presetObject(kind, name), now, by,
@@ -253,7 +264,8 @@ func (db *DB) DeletePreset(ctx context.Context, project string, kind store.Prese
 
 // preset reads the preset of the same kind and name as it is. The project's row is locked.
 func (t *tx) preset(p *store.Preset) (before store.Preset, found bool, err error) {
-	before, found, err = sqldb.One(t, presetColumns, `FROM presets WHERE project = $1 AND kind = $2 AND name = $3`,
+	before, found, err = sqldb.One(t, presetColumns,
+		`FROM presets WHERE project = $1 AND kind = $2 AND name = $3`,
 		p.Project, string(p.Kind), p.Name)
 	return before, found, named("read what it was", err)
 }

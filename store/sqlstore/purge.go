@@ -22,7 +22,8 @@ func (db *DB) Purge(ctx context.Context, r store.Retention, limit int) (p store.
 	var with, without error
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		whole, moreWhole, with = db.removeAged(ctx, wholePurge, r.Now, r.Callbacks, limit, removing(withPayload))
+		whole, moreWhole, with = db.removeAged(ctx, wholePurge, r.Now, r.Callbacks, limit,
+			removing(withPayload))
 		if with != nil {
 			with = named("purge callbacks with payloads", with)
 			return
@@ -36,14 +37,17 @@ func (db *DB) Purge(ctx context.Context, r store.Retention, limit int) (p store.
 			})
 		with = named("purge payloads", with)
 	})
-	callbacks, moreCallbacks, without = db.removeAged(ctx, callbackPurge, r.Now, r.Callbacks, limit, removing(withoutPayload))
+	callbacks, moreCallbacks, without = db.removeAged(ctx, callbackPurge, r.Now, r.Callbacks, limit,
+		removing(withoutPayload))
 	wg.Wait()
 	return store.Purged{
-		Payloads: whole + payloads, Callbacks: whole + callbacks, More: moreWhole || morePayloads || moreCallbacks,
+		Payloads: whole + payloads, Callbacks: whole + callbacks,
+		More: moreWhole || morePayloads || moreCallbacks,
 	}, errors.Join(with, named("purge callbacks", without))
 }
 
-// The rows that go next, and the time of the first. The conditions are those of the indexes over age, word for word.
+// The rows that go next, and the time of the first. The conditions are those of the indexes over age, word
+// for word.
 const (
 	withPayload = ` FROM callbacks
 		WHERE finished_at > 0 AND payload = 1 AND finished_at >= $1 AND finished_at < $2`
@@ -59,7 +63,8 @@ var endedFields = sqldb.Named[store.Callback](`id project state kind finished_at
 // endedColumns describe what a purge finds. Its PayloadID is that of a payload that is shared.
 func endedColumns(c *store.Callback) sqldb.Columns {
 	return append(endedFields(c), col(`CASE WHEN payload = 1
-		THEN COALESCE((SELECT requests.shared FROM requests WHERE `+ofCallback+`), '') ELSE '' END`, &c.PayloadID))
+		THEN COALESCE((SELECT requests.shared FROM requests WHERE `+ofCallback+`), '') ELSE '' END`,
+		&c.PayloadID))
 }
 
 // aged are callbacks that go, or whose payloads do.
@@ -98,7 +103,8 @@ func (t *tx) purgePayloads(b *batch) (seen, removed int, err error) {
 	return len(a.rows), len(a.rows), t.dropPayloads(a.users)
 }
 
-// removing removes the terminal rows that a query finds with all that is theirs, and their users from payloads.
+// removing removes the terminal rows that a query finds with all that is theirs, and their users from
+// payloads.
 func removing(which string) func(*tx, *batch) (seen, removed int, err error) {
 	return func(t *tx, b *batch) (seen, removed int, err error) {
 		a, err := t.findAged(which, b)
@@ -131,7 +137,8 @@ func (t *tx) dropPayloads(users map[string]int64) error {
 		}
 	}
 	// Nearly all have one user, and need not be written before they are removed.
-	gone, err := sqldb.Values[string](t, `DELETE FROM payloads WHERE id IN (SELECT i.id FROM $i) AND users <= 1
+	gone,
+		err := sqldb.Values[string](t, `DELETE FROM payloads WHERE id IN (SELECT i.id FROM $i) AND users <= 1
 		RETURNING id`, sqldb.Texts("id", single))
 	if err != nil {
 		return err
@@ -165,9 +172,10 @@ func (a *aged) exec(t *tx, texts ...string) error {
 	return nil
 }
 
-// inBatches runs step in maintenance transactions, between which others pass, until one finds fewer rows than it may
-// take or limit rows are done. A step may be tried again.
-func (db *DB) inBatches(ctx context.Context, operation string, limit int, step func(t *tx, batch int) (int, error)) (done int, err error) {
+// inBatches runs step in maintenance transactions, between which others pass, until one finds fewer rows than
+// it may take or limit rows are done. A step may be tried again.
+func (db *DB) inBatches(ctx context.Context, operation string, limit int,
+	step func(t *tx, batch int) (int, error)) (done int, err error) {
 	for done < limit {
 		batch := min(limit-done, db.sql.Dialect.MaintenanceBatch)
 		n := 0
@@ -179,16 +187,18 @@ func (db *DB) inBatches(ctx context.Context, operation string, limit int, step f
 		if err != nil {
 			return done, err
 		}
-		if done += n; n < batch {
+		done += n
+		if n < batch {
 			break
 		}
 	}
 	return done, nil
 }
 
-// deleteBatches runs a statement that removes rows in batches. Its last parameter, which is not among args, is how many
-// it may take.
-func (db *DB) deleteBatches(ctx context.Context, operation string, limit int, text string, args ...any) (int, error) {
+// deleteBatches runs a statement that removes rows in batches. Its last parameter, which is not among args,
+// is how many it may take.
+func (db *DB) deleteBatches(ctx context.Context, operation string, limit int, text string,
+	args ...any) (int, error) {
 	return db.inBatches(ctx, operation, limit, func(t *tx, batch int) (int, error) {
 		n, err := t.Exec(text, append(args[:len(args):len(args)], batch)...)
 		return int(n), err
@@ -218,7 +228,8 @@ func (db *DB) Overstays(ctx context.Context, r store.Retention) (map[string]int6
 		if err != nil {
 			return nil, err
 		}
-		at, found, err := sqldb.Value[int64](db.read(ctx, "look for what should be gone"), k.query, p.start(r.Now).DueAt, k.before)
+		at, found, err := sqldb.Value[int64](db.read(ctx, "look for what should be gone"), k.query,
+			p.start(r.Now).DueAt, k.before)
 		if err != nil {
 			return nil, err
 		}
@@ -229,7 +240,9 @@ func (db *DB) Overstays(ctx context.Context, r store.Retention) (map[string]int6
 	return times, nil
 }
 
-// oldest finds the oldest row of a table from a time on, or after it, and before another, by its index over age.
+// oldest finds the oldest row of a table from a time on, or after it, and before another, by its index over
+// age.
 func oldest(table, column, from string) string {
-	return fmt.Sprintf(`SELECT %[2]s FROM %[1]s WHERE %[2]s %[3]s $1 AND %[2]s < $2 ORDER BY %[2]s LIMIT 1`, table, column, from)
+	return fmt.Sprintf(`SELECT %[2]s FROM %[1]s WHERE %[2]s %[3]s $1 AND %[2]s < $2 ORDER BY %[2]s LIMIT 1`,
+		table, column, from)
 }

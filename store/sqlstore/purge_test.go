@@ -29,7 +29,8 @@ func TestAPurgeGoesByIndexes(t *testing.T) {
 	const rest = `project, trigger, outcome, charged, class, status, error, started_at, ended_at, due_at, lateness, next_due_at,
 		fence, stale, key_id, response_body, response_truncated, detail`
 	must(db.sql.Pool.ExecContext(t.Context(), `INSERT INTO attempts (callback_id, number, `+rest+`)
-		SELECT 'gone', n, `+rest+` FROM (SELECT * FROM attempts LIMIT 1) AS one, generate_series(1, 20000) AS n`))
+		SELECT 'gone', n, `+rest+
+		` FROM (SELECT * FROM attempts LIMIT 1) AS one, generate_series(1, 20000) AS n`))
 	must(db.sql.Pool.ExecContext(t.Context(), `ANALYZE`))
 
 	b := batch{before: testNow + 1, rows: n}
@@ -45,7 +46,8 @@ func TestAPurgeGoesByIndexes(t *testing.T) {
 		scans = count() - before
 		return seen, removed, err
 	})
-	if noError(err); removed != n || scans != 0 {
+	noError(err)
+	if removed != n || scans != 0 {
 		t.Errorf("%d callbacks are removed of %d, and whole tables read %d times", removed, n, scans)
 	}
 }

@@ -19,9 +19,9 @@ const (
 	compareRefs = 1000
 )
 
-// Books count the project's callbacks that were accepted in a span by what has become of them, group by group, in the order of the
-// groups. They are counted from the rows themselves, and balance. What retention has removed is not among them. A grouping that there is
-// not is a store.InvalidError.
+// Books count the project's callbacks that were accepted in a span by what has become of them, group by
+// group, in the order of the groups. They are counted from the rows themselves, and balance. What retention
+// has removed is not among them. A grouping that there is not is a store.InvalidError.
 func (db *DB) Books(ctx context.Context, project string, q store.BooksQuery) ([]store.Books, error) {
 	read := db.read(ctx, "count the books")
 	sums := make(map[string]*store.Books)
@@ -41,7 +41,8 @@ func (db *DB) Books(ctx context.Context, project string, q store.BooksQuery) ([]
 				return err
 			}
 			if q.MaxGroups > 0 && len(sums) > q.MaxGroups {
-				return invalid("group_by", fmt.Sprintf("makes more than %d groups: choose a shorter span", q.MaxGroups))
+				return invalid("group_by", fmt.Sprintf("makes more than %d groups: choose a shorter span",
+					q.MaxGroups))
 			}
 			return nil
 		}); err != nil {
@@ -88,7 +89,8 @@ type span struct {
 	from, to int64
 }
 
-// spans are the days of the query, where it asks for them, the first and the last cut off where it begins and ends; else all of it.
+// spans are the days of the query, where it asks for them, the first and the last cut off where it begins and
+// ends; else all of it.
 func spans(q store.BooksQuery) []span {
 	if q.GroupBy != "day" {
 		return []span{{from: q.From, to: q.To}}
@@ -111,13 +113,15 @@ func spans(q store.BooksQuery) []span {
 	return days
 }
 
-// inWindows calls look for the ids of callbacks that were accepted in a span, window by window: after the one and up to
-// the other.
-func (db *DB) inWindows(read sqldb.Read, project string, from, to int64, look func(after, end string) error) error {
+// inWindows calls look for the ids of callbacks that were accepted in a span, window by window: after the one
+// and up to the other.
+func (db *DB) inWindows(read sqldb.Read, project string, from, to int64,
+	look func(after, end string) error) error {
 	after, last := idsFrom(from), idsFrom(to)
 	for {
 		// The last of the next booksWindow ids below last, or if there are fewer last itself.
-		end, more, err := sqldb.Value[string](read, `SELECT id FROM requests WHERE project = $1 AND id > $2 AND id < $3
+		end, more, err := sqldb.Value[string](read,
+			`SELECT id FROM requests WHERE project = $1 AND id > $2 AND id < $3
 			ORDER BY id LIMIT 1 OFFSET $4`, project, after, last, db.booksWindow-1)
 		if err != nil {
 			return err
@@ -134,7 +138,8 @@ func (db *DB) inWindows(read sqldb.Read, project string, from, to int64, look fu
 
 // count adds the callbacks of one window to the sums.
 func count(
-	read sqldb.Read, sums map[string]*store.Books, column string, name func(string) (string, error), project, after, end string,
+	read sqldb.Read, sums map[string]*store.Books, column string, name func(string) (string, error), project,
+	after, end string,
 ) error {
 	type counted struct {
 		text  string
@@ -142,7 +147,8 @@ func count(
 		n     int64
 	}
 	all, err := sqldb.Select(read, func(c *counted) sqldb.Columns {
-		return sqldb.Columns{col(column+" AS grouped", &c.text), col("state", &c.state), col("COUNT(*)", &c.n)}
+		return sqldb.Columns{col(column+" AS grouped", &c.text), col("state", &c.state),
+			col("COUNT(*)", &c.n)}
 	}, `FROM `+fromRequests+`
 		AND requests.project = $1 AND requests.id > $2 AND requests.id <= $3
 		GROUP BY grouped, state`, project, after, end)
@@ -174,9 +180,10 @@ func count(
 	return nil
 }
 
-// Compare says which references of a list have no callback that was accepted in the span, and which callbacks of the span have a reference
-// that is not in the list: at most that many of them.
-func (db *DB) Compare(ctx context.Context, project string, from, to int64, refs []string, most int) (store.Comparison, error) {
+// Compare says which references of a list have no callback that was accepted in the span, and which callbacks
+// of the span have a reference that is not in the list: at most that many of them.
+func (db *DB) Compare(ctx context.Context, project string, from, to int64, refs []string,
+	most int) (store.Comparison, error) {
 	var c store.Comparison
 	listed := make(map[string]bool, len(refs)) // whether it was found
 	for _, ref := range refs {
@@ -188,7 +195,8 @@ func (db *DB) Compare(ctx context.Context, project string, from, to int64, refs 
 		found, err := sqldb.Values[string](read, `SELECT i.ref FROM $i WHERE EXISTS (
 			SELECT 1 FROM requests
 			WHERE requests.project = $1 AND requests.ref = i.ref AND requests.ref <> ''
-				AND requests.id > $2 AND requests.id < $3)`, project, idsFrom(from), idsFrom(to), sqldb.Texts("ref", batch))
+				AND requests.id > $2 AND requests.id < $3)`, project, idsFrom(from), idsFrom(to),
+			sqldb.Texts("ref", batch))
 		if err != nil {
 			return c, err
 		}

@@ -14,8 +14,9 @@ import (
 // redriveSpec is what a redrive does, as it is stored.
 func redriveSpec(r *store.Redrive) members {
 	return members{
-		"action": &r.Action, "filter": &r.Filter, "shown": &r.Shown, "ladder": &r.Ladder, "url": &r.URL, "due_at": &r.DueAt,
-		"delay": &r.Delay, "rate": &r.Rate,
+		"action": &r.Action, "filter": &r.Filter, "shown": &r.Shown, "ladder": &r.Ladder, "url": &r.URL,
+		"due_at": &r.DueAt,
+		"delay":  &r.Delay, "rate": &r.Rate,
 	}
 }
 
@@ -36,7 +37,8 @@ var progressFields = sqldb.Named[store.Redrive](`state paused matched done faile
 
 // redriveProgress describes what changes of a redrive.
 func redriveProgress(r *redriveRow) sqldb.Columns {
-	return append(progressFields(&r.Redrive), col("gathered_due", &r.after.DueAt), col("gathered_id", &r.after.ID))
+	return append(progressFields(&r.Redrive), col("gathered_due", &r.after.DueAt),
+		col("gathered_id", &r.after.ID))
 }
 
 func readRedrives(q sqldb.Querier, rest string, args ...any) ([]store.Redrive, error) {
@@ -78,7 +80,9 @@ func (db *DB) CreateRedrive(ctx context.Context, r store.Redrive, by store.Actor
 // boundRedrives returns store.ErrTooManyRedrives if the project has too many open redrives. The caller holds
 // the project's lock.
 func (t *tx) boundRedrives(project string) error {
-	open, _, err := sqldb.Value[int](t, `SELECT COUNT(*) FROM redrives WHERE project = $1 AND finished_at = 0`, project)
+	open, _,
+		err := sqldb.Value[int](t, `SELECT COUNT(*) FROM redrives WHERE project = $1 AND finished_at = 0`,
+		project)
 	if err == nil && open > store.MaxOpenRedrives {
 		return store.ErrTooManyRedrives
 	}
@@ -107,7 +111,8 @@ func oneRedrive(q sqldb.Querier, which string, args ...any) (store.Redrive, erro
 
 // Redrives returns the project's, newest first, those before the one named after; "" is the beginning.
 func (db *DB) Redrives(ctx context.Context, project, after string, limit int) ([]store.Redrive, error) {
-	return readRedrives(db.read(ctx, "read redrives"), `WHERE project = $1 AND ($2 = '' OR id < $2) ORDER BY id DESC LIMIT $3`, project, after, limit)
+	return readRedrives(db.read(ctx, "read redrives"),
+		`WHERE project = $1 AND ($2 = '' OR id < $2) ORDER BY id DESC LIMIT $3`, project, after, limit)
 }
 
 // redriveToDo selects redrives that are neither paused nor ended, in the words of the index redrives_to_do. A
@@ -123,9 +128,10 @@ func (db *DB) RedrivesToDo(ctx context.Context, after string, limit int) ([]stor
 		ORDER BY project, id`, after, limit)
 }
 
-// SetRedrive pauses a redrive, resumes it or cancels it: what it has not done yet it will not do. One that has ended is
-// store.ErrTerminal.
-func (db *DB) SetRedrive(ctx context.Context, project, id string, to store.RedriveState, now int64, by store.Actor) (store.Redrive, error) {
+// SetRedrive pauses a redrive, resumes it or cancels it: what it has not done yet it will not do. One that
+// has ended is store.ErrTerminal.
+func (db *DB) SetRedrive(ctx context.Context, project, id string, to store.RedriveState, now int64,
+	by store.Actor) (store.Redrive, error) {
 	return changed(ctx, db.change, "change redrive "+id, func(t *tx) (store.Redrive, error) {
 		r, err := t.lockRedrive(id)
 		if err == nil && r.Project != project {
@@ -179,8 +185,8 @@ func (t *tx) writeRedrive(r *store.Redrive, now int64) error {
 	return named("write redrive", err)
 }
 
-// GatherRedrive writes down one more page of what a redrive's filter picks, and returns the redrive as it is then. It does nothing for
-// one that is not being gathered.
+// GatherRedrive writes down one more page of what a redrive's filter picks, and returns the redrive as it is
+// then. It does nothing for one that is not being gathered.
 func (db *DB) GatherRedrive(ctx context.Context, project, id string, now int64) (store.Redrive, error) {
 	r, err := db.Redrive(ctx, project, id)
 	if err != nil || r.State != store.RedriveGathering {
@@ -202,7 +208,8 @@ func (db *DB) GatherRedrive(ctx context.Context, project, id string, now int64) 
 			return locked, err
 		}
 		locked.Matched += added
-		if locked.After = page.Next; page.Next == nil {
+		locked.After = page.Next
+		if page.Next == nil {
 			gathered(&locked, now)
 		}
 		return locked, t.writeRedrive(&locked, now)
@@ -235,61 +242,65 @@ func (t *tx) addRedriveItems(id string, callbacks []store.Callback) (int64, erro
 	return added, named("write down what is to be done", err)
 }
 
-// StepRedrive does what a redrive is for to up to limit of its callbacks, and forgets those in the same transaction: so each is done
-// once, whoever dies. It does nothing for one that is not running.
+// StepRedrive does what a redrive is for to up to limit of its callbacks, and forgets those in the same
+// transaction: so each is done once, whoever dies. It does nothing for one that is not running.
 func (db *DB) StepRedrive(ctx context.Context, id string, limit int, now int64) (store.RedriveStep, error) {
-	return changed(ctx, db.changeLong, "step of redrive "+id, func(t *tx) (step store.RedriveStep, err error) {
-		r, err := t.lockRedrive(id)
-		step.Redrive = r
-		if err != nil || r.State != store.RedriveRunning {
-			return step, err
-		}
-		ids, err := t.takeRedriveItems(id, limit)
-		if err != nil {
-			return step, err
-		}
-		rows, err := t.callbacksByID(ids, " FOR UPDATE")
-		if err != nil {
-			return step, err
-		}
-		var late map[string]bool
-		if r.Action == store.RedriveRetry || r.Action == store.RedriveReschedule {
-			if late, err = t.superseded(ids, rows); err != nil {
+	return changed(ctx, db.changeLong, "step of redrive "+id,
+		func(t *tx) (step store.RedriveStep, err error) {
+			r, err := t.lockRedrive(id)
+			step.Redrive = r
+			if err != nil || r.State != store.RedriveRunning {
 				return step, err
 			}
-		}
-		var entries []store.AuditEntry
-		for _, callback := range ids {
-			row, ok := rows[callback]
-			if !ok || row.Project != r.Project || late[callback] {
-				step.Redrive.Failed++ // purged meanwhile, or a newer version has been accepted since it ended
-				continue
-			}
-			entry, err := t.redrive(&r, row, now, &step)
-			switch {
-			case err == nil:
-				step.Redrive.Done++
-				entries = append(entries, entry...)
-			case forbids(err):
-				step.Redrive.Failed++
-			default:
+			ids, err := t.takeRedriveItems(id, limit)
+			if err != nil {
 				return step, err
 			}
-		}
-		if len(ids) < limit {
-			step.Redrive.State, step.Redrive.FinishedAt = store.RedriveDone, now
-		}
-		if err := t.writeRedrive(&step.Redrive, now); err != nil {
-			return step, err
-		}
-		return step, t.audit(entries...)
-	})
+			rows, err := t.callbacksByID(ids, " FOR UPDATE")
+			if err != nil {
+				return step, err
+			}
+			var late map[string]bool
+			if r.Action == store.RedriveRetry || r.Action == store.RedriveReschedule {
+				late, err = t.superseded(ids, rows)
+				if err != nil {
+					return step, err
+				}
+			}
+			var entries []store.AuditEntry
+			for _, callback := range ids {
+				row, ok := rows[callback]
+				if !ok || row.Project != r.Project || late[callback] {
+					// purged meanwhile, or a newer version has been accepted since it ended
+					step.Redrive.Failed++
+					continue
+				}
+				entry, err := t.redrive(&r, row, now, &step)
+				switch {
+				case err == nil:
+					step.Redrive.Done++
+					entries = append(entries, entry...)
+				case forbids(err):
+					step.Redrive.Failed++
+				default:
+					return step, err
+				}
+			}
+			if len(ids) < limit {
+				step.Redrive.State, step.Redrive.FinishedAt = store.RedriveDone, now
+			}
+			if err := t.writeRedrive(&step.Redrive, now); err != nil {
+				return step, err
+			}
+			return step, t.audit(entries...)
+		})
 }
 
 // forbids says whether a callback's own state, or a quota, forbids what is to be done to it.
 func forbids(err error) bool {
 	for _, forbidden := range []error{
-		store.ErrAttempting, store.ErrPayloadPurged, store.ErrTerminal, store.ErrEndpointDeleted, store.ErrPollLive, store.ErrLaneQuota,
+		store.ErrAttempting, store.ErrPayloadPurged, store.ErrTerminal, store.ErrEndpointDeleted,
+		store.ErrPollLive, store.ErrLaneQuota,
 	} {
 		if errors.Is(err, forbidden) {
 			return true
@@ -308,7 +319,8 @@ func (t *tx) takeRedriveItems(id string, limit int) ([]string, error) {
 }
 
 // redrive does what is to be done to one locked row.
-func (t *tx) redrive(r *store.Redrive, m row, now int64, step *store.RedriveStep) ([]store.AuditEntry, error) {
+func (t *tx) redrive(r *store.Redrive, m row, now int64,
+	step *store.RedriveStep) ([]store.AuditEntry, error) {
 	by := store.Actor{Name: r.Actor, Address: r.Address, Reason: r.Reason}
 	before := m.openRow()
 	if r.Action == store.RedriveCancel {
@@ -337,7 +349,8 @@ func (t *tx) redrive(r *store.Redrive, m row, now int64, step *store.RedriveStep
 
 // picks says whether the row is still in one of the states that the filter picks.
 func picks(f *store.Filter, m *row) bool {
-	return len(f.States) == 0 || slices.Contains(f.States, m.State) || m.State == store.Scheduled && slices.Contains(f.States, store.Attempting)
+	return len(f.States) == 0 || slices.Contains(f.States, m.State) ||
+		m.State == store.Scheduled && slices.Contains(f.States, store.Attempting)
 }
 
 // redriving changes a row as a redrive says.

@@ -13,16 +13,19 @@ type fireEntry struct {
 	store.Firing
 	accept acceptEntry
 	won    bool
-	// lastID is the callback that its schedule made last before; made, that an earlier try of this transaction was it.
+	// lastID is the callback that its schedule made last before; made, that an earlier try of this
+	// transaction was it.
 	lastID string
 	made   bool
 	err    error
 }
 
-// Fire makes due times of schedules, all in one transaction, and answers each in its place. A firing takes effect if its schedule is still
-// as it was read, enabled, and due next at that time: so of all dispatchers that see a due time one makes it, and its callback is
-// accepted with that or not at all. A firing that alone cannot be made has its reason in Err. The error is store.ErrUnavailable or the
-// context's: then none is known to have been made. Where the database goes away after a part was made, the rest has not won, and is due.
+// Fire makes due times of schedules, all in one transaction, and answers each in its place. A firing takes
+// effect if its schedule is still as it was read, enabled, and due next at that time: so of all dispatchers
+// that see a due time one makes it, and its callback is accepted with that or not at all. A firing that alone
+// cannot be made has its reason in Err. The error is store.ErrUnavailable or the context's: then none is
+// known to have been made. Where the database goes away after a part was made, the rest has not won, and is
+// due.
 func (db *DB) Fire(ctx context.Context, firings []store.Firing) ([]store.Fired, error) {
 	entries := make([]*fireEntry, 0, len(firings))
 	own := make([]fireEntry, len(firings))
@@ -31,7 +34,8 @@ func (db *DB) Fire(ctx context.Context, firings []store.Firing) ([]store.Fired, 
 		e.Firing = firings[i]
 		if e.Draft != nil {
 			e.accept.draft = e.Draft
-			if e.err = e.accept.encode(&db.written); e.err != nil {
+			e.err = e.accept.encode(&db.written)
+			if e.err != nil {
 				continue
 			}
 		}
@@ -75,7 +79,8 @@ func (db *DB) fireAll(ctx context.Context, entries []*fireEntry) error {
 			return err
 		}
 		if err != nil {
-			// What was made before them was made. These are as due as they were, and nothing is wrong with them.
+			// What was made before them was made. These are as due as they were, and nothing is wrong with
+			// them.
 			for _, e := range entries[i:] {
 				e.won, e.err = false, nil
 			}
@@ -143,7 +148,8 @@ func (t *tx) lockFirings(entries []*fireEntry) error {
 	for _, e := range entries {
 		byID[e.Schedule.ID] = e
 	}
-	schedules, err := sqldb.Select(t, scheduleColumns, `FROM schedules WHERE id IN (SELECT i.id FROM $i) ORDER BY id FOR UPDATE`,
+	schedules, err := sqldb.Select(t, scheduleColumns,
+		`FROM schedules WHERE id IN (SELECT i.id FROM $i) ORDER BY id FOR UPDATE`,
 		sqldb.Texts("id", sortedKeys(byID)))
 	for _, s := range schedules {
 		e := byID[s.ID]
@@ -153,7 +159,8 @@ func (t *tx) lockFirings(entries []*fireEntry) error {
 			e.won = true
 		case t.Again && s.NextAt == e.Next:
 			// It may be this one that moved it: in a try that was committed without our hearing of it.
-			e.made = e.Draft != nil && s.LastID == e.Draft.Callback.ID || e.Draft == nil && s.LastError == e.Why
+			e.made = e.Draft != nil && s.LastID == e.Draft.Callback.ID ||
+				e.Draft == nil && s.LastError == e.Why
 			e.won = e.made
 		}
 	}
@@ -162,7 +169,8 @@ func (t *tx) lockFirings(entries []*fireEntry) error {
 
 var firedFields = sqldb.Named[store.Firing](`id=ScheduleID next_at=Next due_at=Due why`)
 
-// writeFired moves locked schedules on to their next due times. What was made last, and when, stays where no callback is.
+// writeFired moves locked schedules on to their next due times. What was made last, and when, stays where no
+// callback is.
 func (t *tx) writeFired(entries []fireEntry) error {
 	_, err := sqldb.ExecRows(t.Tx, `UPDATE schedules SET
 			next_at = i.next_at,
@@ -200,7 +208,9 @@ func (t *tx) writeRuns(runs []scheduleRun) error {
 			AND callback_id <= (SELECT newer.callback_id FROM schedule_runs AS newer
 				WHERE newer.schedule_id = schedule_runs.schedule_id
 				ORDER BY newer.callback_id DESC
-				LIMIT 1 OFFSET $1)`, store.KeptRuns, sqldb.Rows(runs, func(r *scheduleRun) sqldb.Columns { return sqldb.Columns{col("schedule_id", &r.schedule)} }))
+				LIMIT 1 OFFSET $1)`, store.KeptRuns, sqldb.Rows(runs, func(r *scheduleRun) sqldb.Columns {
+		return sqldb.Columns{col("schedule_id", &r.schedule)}
+	}))
 	return named("forget old runs", err)
 }
 
@@ -224,13 +234,17 @@ func (t *tx) readMade(entries []*fireEntry) error {
 	return nil
 }
 
-// RanSchedule accepts the callback of a schedule that a person wants now, enabled or not. Its next due time stays, and a firing that was
-// read before takes effect all the same. It returns store.ErrNotFound, or the draft's own error.
-func (db *DB) RanSchedule(ctx context.Context, project, id string, draft store.Draft, now int64, by store.Actor) (store.Accepted, error) {
+// RanSchedule accepts the callback of a schedule that a person wants now, enabled or not. Its next due time
+// stays, and a firing that was read before takes effect all the same. It returns store.ErrNotFound, or the
+// draft's own error.
+func (db *DB) RanSchedule(ctx context.Context, project, id string, draft store.Draft, now int64,
+	by store.Actor) (store.Accepted, error) {
 	e := acceptEntry{draft: &draft}
 	err := e.encode(&db.written)
 	if err == nil {
-		err = db.change(ctx, "run schedule "+id, func(t *tx) error { return t.runSchedule(project, id, &e, now, by) })
+		err = db.change(ctx, "run schedule "+id, func(t *tx) error {
+			return t.runSchedule(project, id, &e, now, by)
+		})
 	}
 	if err != nil {
 		return store.Accepted{}, err
@@ -245,7 +259,8 @@ func (t *tx) runSchedule(project, id string, e *acceptEntry, now int64, by store
 		return err
 	}
 	if t.Again && s.LastID == e.draft.Callback.ID {
-		found, err := t.callbacksByID([]string{s.LastID}, "") // an earlier try was committed, and its reply lost
+		// an earlier try was committed, and its reply lost
+		found, err := t.callbacksByID([]string{s.LastID}, "")
 		e.out = store.Accepted{Callback: found[s.LastID].Callback}
 		return err
 	}
@@ -256,10 +271,12 @@ func (t *tx) runSchedule(project, id string, e *acceptEntry, now int64, by store
 		return e.out.Err
 	}
 	made := e.out.Callback.ID
-	if _, err := t.Exec(`UPDATE schedules SET last_at = $1, last_id = $2, last_error = '' WHERE id = $3`, now, made, id); err != nil {
+	if _, err := t.Exec(`UPDATE schedules SET last_at = $1, last_id = $2, last_error = '' WHERE id = $3`, now,
+		made, id); err != nil {
 		return named("note when it ran", err)
 	}
-	if err := t.writeRuns([]scheduleRun{{id, store.ScheduleRun{CallbackID: made, DueAt: now, FiredAt: now, Trigger: store.Manual}}}); err != nil {
+	if err := t.writeRuns([]scheduleRun{{id, store.ScheduleRun{CallbackID: made, DueAt: now, FiredAt: now,
+		Trigger: store.Manual}}}); err != nil {
 		return err
 	}
 	ran := auditDiff{

@@ -22,8 +22,8 @@ func wholeSchedule(s *store.Schedule) sqldb.Columns {
 	return append(scheduleColumns(s), col("template", &s.Template))
 }
 
-// dueSchedule describes a schedule with its template only where it is due at $1: every dispatcher asks for the next
-// ones again and again, and templates may be large.
+// dueSchedule describes a schedule with its template only where it is due at $1: every dispatcher asks for
+// the next ones again and again, and templates may be large.
 func dueSchedule(s *store.Schedule) sqldb.Columns {
 	return append(scheduleColumns(s), col("CASE WHEN next_at <= $1 THEN template ELSE '' END", &s.Template))
 }
@@ -38,8 +38,9 @@ const nextSchedules = `FROM schedules
 		ORDER BY next_at, id
 		LIMIT $2`
 
-// CreateSchedule makes a schedule that is complete but for its version, at its CreatedAt. It returns it as it is then, store.ErrExists if the
-// project has one of that name, or a store.InvalidError if it has store.MaxSchedules.
+// CreateSchedule makes a schedule that is complete but for its version, at its CreatedAt. It returns it as it
+// is then, store.ErrExists if the project has one of that name, or a store.InvalidError if it has
+// store.MaxSchedules.
 func (db *DB) CreateSchedule(ctx context.Context, s store.Schedule, by store.Actor) (store.Schedule, error) {
 	s.LastAt, s.LastID, s.LastError = 0, "", ""
 	s.Version, s.UpdatedAt = 1, s.CreatedAt
@@ -73,7 +74,8 @@ func (db *DB) CreateSchedule(ctx context.Context, s store.Schedule, by store.Act
 
 // nameIsFree returns store.ErrExists where another schedule of the project has the name.
 func (t *tx) nameIsFree(s *store.Schedule) error {
-	other, err := sqldb.Exists(t, `SELECT 1 FROM schedules WHERE project = $1 AND name = $2 AND id <> $3`, s.Project, s.Name, s.ID)
+	other, err := sqldb.Exists(t, `SELECT 1 FROM schedules WHERE project = $1 AND name = $2 AND id <> $3`,
+		s.Project, s.Name, s.ID)
 	if err == nil && other {
 		return store.ErrExists
 	}
@@ -82,14 +84,17 @@ func (t *tx) nameIsFree(s *store.Schedule) error {
 
 // lockSchedule reads a schedule that this transaction is going to change; store.ErrNotFound.
 func (t *tx) lockSchedule(project, id string) (store.Schedule, error) {
-	return sqldb.Get(t, "", wholeSchedule, `FROM schedules WHERE id = $1 AND project = $2 FOR UPDATE`, id, project)
+	return sqldb.Get(t, "", wholeSchedule, `FROM schedules WHERE id = $1 AND project = $2 FOR UPDATE`, id,
+		project)
 }
 
-// ChangeSchedule changes a schedule: change is given it as it is, and may be called more than once. What of it belongs to the store (ids,
-// times of its making and change, version, what became of its last due time) stays as it is; its next due time is change's. It returns the
-// schedule as it is then, store.ErrNotFound, store.ErrExists for a name that is taken, or the error of change. What changes nothing is
-// neither numbered nor audited.
-func (db *DB) ChangeSchedule(ctx context.Context, project, id string, change func(*store.Schedule) error, now int64, by store.Actor) (store.Schedule, error) {
+// ChangeSchedule changes a schedule: change is given it as it is, and may be called more than once. What of
+// it belongs to the store (ids, times of its making and change, version, what became of its last due time)
+// stays as it is; its next due time is change's. It returns the schedule as it is then, store.ErrNotFound,
+// store.ErrExists for a name that is taken, or the error of change. What changes nothing is neither numbered
+// nor audited.
+func (db *DB) ChangeSchedule(ctx context.Context, project, id string, change func(*store.Schedule) error,
+	now int64, by store.Actor) (store.Schedule, error) {
 	return changed(ctx, db.change, "change schedule "+id, func(t *tx) (store.Schedule, error) {
 		before, err := t.lockSchedule(project, id)
 		if err != nil {
@@ -99,7 +104,8 @@ func (db *DB) ChangeSchedule(ctx context.Context, project, id string, change fun
 		if err := change(&s); err != nil {
 			return s, err
 		}
-		s.ID, s.Project, s.Version, s.CreatedAt, s.UpdatedAt = before.ID, before.Project, before.Version, before.CreatedAt, before.UpdatedAt
+		s.ID, s.Project, s.Version, s.CreatedAt, s.UpdatedAt = before.ID, before.Project, before.Version,
+			before.CreatedAt, before.UpdatedAt
 		s.LastAt, s.LastID, s.LastError = before.LastAt, before.LastID, before.LastError
 		if s == before {
 			return s, nil
@@ -111,15 +117,18 @@ func (db *DB) ChangeSchedule(ctx context.Context, project, id string, change fun
 		}
 		s.Version++
 		s.UpdatedAt = now
-		if _, err := scheduleRowColumns(&scheduleRow{Schedule: s}).Update(t.Tx, "schedules", `id = $1`, id); err != nil {
+		if _, err := scheduleRowColumns(&scheduleRow{Schedule: s}).Update(t.Tx, "schedules", `id = $1`,
+			id); err != nil {
 			return s, sqldb.Overtaken("write schedule", err)
 		}
 		changes := diff(scheduleParts, &before, &s)
-		return s, t.auditChange(project, "schedule.update", id, now, by, changes, fields{"changed": changes.names})
+		return s, t.auditChange(project, "schedule.update", id, now, by, changes,
+			fields{"changed": changes.names})
 	})
 }
 
-// DeleteSchedule removes a schedule and what is remembered of its runs; the callbacks that it has made stay. It returns store.ErrNotFound.
+// DeleteSchedule removes a schedule and what is remembered of its runs; the callbacks that it has made stay.
+// It returns store.ErrNotFound.
 func (db *DB) DeleteSchedule(ctx context.Context, project, id string, now int64, by store.Actor) error {
 	return db.change(ctx, "delete schedule "+id, func(t *tx) error {
 		s, err := t.lockSchedule(project, id)
@@ -144,7 +153,8 @@ func (db *DB) Schedule(ctx context.Context, project, id string) (store.Schedule,
 }
 
 // Schedules returns a part of the project's list of schedules, newest first.
-func (db *DB) Schedules(ctx context.Context, project string, f store.ScheduleFilter) ([]store.Schedule, error) {
+func (db *DB) Schedules(ctx context.Context, project string,
+	f store.ScheduleFilter) ([]store.Schedule, error) {
 	var q query
 	q.add("FROM schedules WHERE project = ?", project)
 	q.andIf(f.After != "", "id < ?", f.After)
@@ -169,8 +179,8 @@ func (db *DB) ScheduleRuns(ctx context.Context, project, id string) ([]store.Sch
 
 var runColumns = sqldb.Named[store.ScheduleRun](`callback_id due_at fired_at trigger`)
 
-// NextSchedules returns the enabled schedules of all projects that have a next due time, those that come due first
-// before the others, at most limit. Only those that are due at now have their templates.
+// NextSchedules returns the enabled schedules of all projects that have a next due time, those that come due
+// first before the others, at most limit. Only those that are due at now have their templates.
 func (db *DB) NextSchedules(ctx context.Context, now int64, limit int) ([]store.Schedule, error) {
 	return sqldb.Select(db.read(ctx, "read schedules"), dueSchedule, nextSchedules, now, limit)
 }

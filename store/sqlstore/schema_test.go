@@ -164,13 +164,15 @@ func otherSchema(t *testing.T, url, driver, dsn string) {
 		refused      bool
 	}{
 		{"a migration of a newer program",
-			`INSERT INTO schema_migrations (version_id, is_applied, hash) VALUES (999, '1', 'unknown')`, false},
+			`INSERT INTO schema_migrations (version_id, is_applied, hash) VALUES (999, '1', 'unknown')`,
+			false},
 		{"another text", `UPDATE schema_migrations SET hash = 'other' WHERE version_id = 1`, true},
 		{"a program that kept no hash", `ALTER TABLE schema_migrations DROP COLUMN hash`, true},
 	} {
 		must(handle.ExecContext(t.Context(), step.change))
 		_, statusErr := MigrationStatus(t.Context(), db)
-		for call, err := range map[string]error{"Migrate": Migrate(t.Context(), db), "MigrationStatus": statusErr} {
+		for call, err := range map[string]error{"Migrate": Migrate(t.Context(), db),
+			"MigrationStatus": statusErr} {
 			if errors.Is(err, ErrOtherSchema) != step.refused || (err != nil) != step.refused {
 				t.Errorf("%s: %s returned %v", step.name, call, err)
 			}

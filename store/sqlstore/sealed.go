@@ -21,8 +21,8 @@ type sealedRow struct {
 
 // A sealedTable says how the sealed column of a table is read and written.
 type sealedTable struct {
-	// name is the table in SQL, key the column with the id of the master key, which is empty where nothing is sealed,
-	// column the one that is sealed, and project the one that says whose the row is.
+	// name is the table in SQL, key the column with the id of the master key, which is empty where nothing is
+	// sealed, column the one that is sealed, and project the one that says whose the row is.
 	name, key, column, project string
 	// and leaves out rows that are not in use at $2.
 	and string
@@ -52,7 +52,8 @@ func sealedTables() map[store.SealedTable]sealedTable {
 				return encode(r.defaults)
 			},
 		},
-		store.SealedEndpoints: {"endpoints", "sealed_key", "headers", "project", "", openHeaders, sealHeaders},
+		store.SealedEndpoints: {"endpoints", "sealed_key", "headers", "project", "", openHeaders,
+			sealHeaders},
 		store.SealedCallbacks: {"requests", "sealed_key", "headers", "project", "", openHeaders, sealHeaders},
 		store.SealedSchedules: {
 			"schedules", "sealed_key", "template", "project", "",
@@ -62,7 +63,8 @@ func sealedTables() map[store.SealedTable]sealedTable {
 		store.SealedPolls: {
 			"polls", "sealed_key", "on_result", "project", "",
 			func(r *sealedRow) (err error) {
-				if r.result, err = decodeResult(r.text); err != nil {
+				r.result, err = decodeResult(r.text)
+				if err != nil {
 					return err
 				}
 				if r.result == nil {
@@ -80,7 +82,8 @@ func sealedTables() map[store.SealedTable]sealedTable {
 }
 
 // rows reads and opens rows of the table.
-func (s *sealedTable) rows(q sqldb.Querier, table store.SealedTable, which string, args ...any) ([]sealedRow, error) {
+func (s *sealedTable) rows(q sqldb.Querier, table store.SealedTable, which string,
+	args ...any) ([]sealedRow, error) {
 	rows, err := sqldb.Select(q, func(r *sealedRow) sqldb.Columns {
 		columns := sqldb.Columns{col(s.key, &r.KeyID), col("id", &r.ID), col(s.project, &r.Project)}
 		if table == store.SealedSecrets {
@@ -101,7 +104,8 @@ func (s *sealedTable) rows(q sqldb.Querier, table store.SealedTable, which strin
 func (s *sealedTable) write(t *tx, r *sealedRow) error {
 	text, err := s.seal(r)
 	if err == nil {
-		_, err = t.Exec(`UPDATE `+s.name+` SET `+s.key+` = $1, `+s.column+` = $2 WHERE `+s.project+` = $3 AND id = $4`,
+		_, err = t.Exec(`UPDATE `+s.name+` SET `+s.key+` = $1, `+s.column+` = $2 WHERE `+s.project+
+			` = $3 AND id = $4`,
 			r.KeyID, text, r.Project, r.ID)
 	}
 	return named(fmt.Sprintf("write %s %s", r.Table, r.ID), err)
@@ -127,11 +131,13 @@ func ReadSealedKeys(ctx context.Context, source sqldb.Source, now int64) ([]stor
 			if s.and != "" {
 				args = append(args, now)
 			}
-			rows, err := s.rows(read, table, ` > $1 AND `+s.key+` <> ''`+s.and+` ORDER BY `+s.key+`, id LIMIT 1`, args...)
+			rows, err := s.rows(read, table, ` > $1 AND `+s.key+` <> ''`+s.and+` ORDER BY `+s.key+
+				`, id LIMIT 1`, args...)
 			if err != nil {
 				return nil, err
 			}
-			if more = len(rows) > 0; more {
+			more = len(rows) > 0
+			if more {
 				found, after = append(found, rows[0].SealedRow), rows[0].KeyID
 			}
 		}
@@ -156,29 +162,32 @@ func (db *DB) Reseal(
 	change func(*store.SealedRow) error, now int64, by store.Actor,
 ) (store.SealedPage, error) {
 	s := sealedTables()[table]
-	return changed(ctx, db.changeLong, fmt.Sprintf("reseal %s", table), func(t *tx) (page store.SealedPage, err error) {
-		object := ""
-		rows, err := s.rows(t, table, ` = $1 AND `+s.key+` <> '' AND id > $2 ORDER BY id LIMIT $3 FOR UPDATE`, keyID, after, limit)
-		if err != nil {
-			return page, named("read sealed rows", err)
-		}
-		for i := range rows {
-			r := &rows[i]
-			page.Last = r.ID
-			if err := change(&r.SealedRow); err != nil {
-				page.Failed++
-				continue
+	return changed(ctx, db.changeLong, fmt.Sprintf("reseal %s", table),
+		func(t *tx) (page store.SealedPage, err error) {
+			object := ""
+			rows, err := s.rows(t, table, ` = $1 AND `+s.key+
+				` <> '' AND id > $2 ORDER BY id LIMIT $3 FOR UPDATE`, keyID, after, limit)
+			if err != nil {
+				return page, named("read sealed rows", err)
 			}
-			if err := s.write(t, r); err != nil {
-				return page, err
+			for i := range rows {
+				r := &rows[i]
+				page.Last = r.ID
+				if err := change(&r.SealedRow); err != nil {
+					page.Failed++
+					continue
+				}
+				if err := s.write(t, r); err != nil {
+					return page, err
+				}
+				page.Done++
+				object = r.KeyID
 			}
-			page.Done++
-			object = r.KeyID
-		}
-		if page.Done == 0 {
-			return page, nil
-		}
-		return page, t.auditChange(store.DefaultProject, "secret.reencrypt", object, now, by, changeOf("key_id", keyID, object),
-			fields{"table": table, "done": page.Done, "failed": page.Failed})
-	})
+			if page.Done == 0 {
+				return page, nil
+			}
+			return page, t.auditChange(store.DefaultProject, "secret.reencrypt", object, now, by,
+				changeOf("key_id", keyID, object),
+				fields{"table": table, "done": page.Done, "failed": page.Failed})
+		})
 }

@@ -7,7 +7,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
-var secretColumns = sqldb.Named[store.Secret](`id project owner use label hosts key_id ciphertext created_at retired_at`)
+var secretColumns = sqldb.Named[store.Secret](
+	`id project owner use label hosts key_id ciphertext created_at retired_at`)
 
 // OwnedSecrets returns what an endpoint of the project has of each use, newest first: the present ones and
 // those that still sign beside them at now. With no owner it returns the project's own.
@@ -17,13 +18,16 @@ func (db *DB) OwnedSecrets(ctx context.Context, project, owner string, now int64
 		ORDER BY CASE WHEN retired_at = 0 THEN 0 ELSE 1 END, retired_at DESC, id DESC`, project, owner, now)
 }
 
-// AddSecret stores a new present secret of its owner and use, and retires the present one, if any, at retireAt; one that was retired
-// before ends now, at the new one's CreatedAt, so that no more than two are valid. With onlyIfNone it does nothing if there is one already.
-func (db *DB) AddSecret(ctx context.Context, s store.Secret, retireAt int64, onlyIfNone bool, by store.Actor) error {
+// AddSecret stores a new present secret of its owner and use, and retires the present one, if any, at
+// retireAt; one that was retired before ends now, at the new one's CreatedAt, so that no more than two are
+// valid. With onlyIfNone it does nothing if there is one already.
+func (db *DB) AddSecret(ctx context.Context, s store.Secret, retireAt int64, onlyIfNone bool,
+	by store.Actor) error {
 	s.RetiredAt = 0
 	return db.change(ctx, "add secret", func(t *tx) error {
 		if t.Again {
-			if stored, err := sqldb.Exists(t, `SELECT 1 FROM secrets WHERE id = $1`, s.ID); err != nil || stored {
+			if stored, err := sqldb.Exists(t, `SELECT 1 FROM secrets WHERE id = $1`, s.ID); err != nil ||
+				stored {
 				return err // An earlier try was committed, and its reply lost.
 			}
 		}

@@ -11,8 +11,8 @@ var sessionColumns = sqldb.Named[store.Session](`token data expires_at`)
 
 const oneSession = `FROM sessions WHERE token = $1 AND expires_at > $2`
 
-// Session returns the session with that token; store.ErrNotFound where there is none, or it has ended. Sessions belong
-// to no project: their data says whose they are.
+// Session returns the session with that token; store.ErrNotFound where there is none, or it has ended.
+// Sessions belong to no project: their data says whose they are.
 func (db *DB) Session(ctx context.Context, token string, now int64) (store.Session, error) {
 	// The token is no secret, and nothing to show either.
 	return sqldb.Get(db.read(ctx, "read session"), "session", sessionColumns, oneSession, token, now)
@@ -25,7 +25,8 @@ func (db *DB) PutSession(ctx context.Context, s store.Session) error {
 	}
 	columns := sessionColumns(&s)
 	return db.change(ctx, "put session", func(t *tx) error {
-		_, err := columns.Insert(t.Tx, "sessions", `ON CONFLICT (token) DO UPDATE SET `+columns.Overwrite("token"))
+		_, err := columns.Insert(t.Tx, "sessions",
+			`ON CONFLICT (token) DO UPDATE SET `+columns.Overwrite("token"))
 		return err
 	})
 }
@@ -39,5 +40,6 @@ const oldSessions = `SELECT token FROM sessions WHERE expires_at <= $1 ORDER BY 
 
 // PurgeSessions removes up to limit sessions that have ended. It returns how many.
 func (db *DB) PurgeSessions(ctx context.Context, now int64, limit int) (int, error) {
-	return db.deleteBatches(ctx, "purge sessions", limit, `DELETE FROM sessions WHERE token IN (`+oldSessions+`)`, now)
+	return db.deleteBatches(ctx, "purge sessions", limit,
+		`DELETE FROM sessions WHERE token IN (`+oldSessions+`)`, now)
 }

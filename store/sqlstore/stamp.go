@@ -40,8 +40,9 @@ func (e *stampEntry) dueBy() int64 { return e.stamp.Now + e.stamp.Lead }
 
 func (e *stampEntry) refuse(r store.Refusal) { e.stamped, e.refused, e.err = nil, &r, nil }
 
-// Stamp claims rows in SQL for a batch that was claimed in the index. Every claim is among the stamped or among the
-// refusals, unless there is an error; then those that were stamped are stamped again by the same token.
+// Stamp claims rows in SQL for a batch that was claimed in the index. Every claim is among the stamped or
+// among the refusals, unless there is an error; then those that were stamped are stamped again by the same
+// token.
 func (db *DB) Stamp(ctx context.Context, s store.Stamp) ([]*store.Stamped, []store.Refusal, error) {
 	entries := make([]sqldb.Entry, len(s.Claims))
 	own := make([]stampEntry, len(s.Claims))
@@ -89,7 +90,8 @@ func (t *tx) applyStamps(entries []*stampEntry) error {
 	return inRounds(entries, func(e *stampEntry) string { return e.ID }, t.stampRound)
 }
 
-// inRounds applies the first entry of each id, in the order of ids, and then the others in their order likewise.
+// inRounds applies the first entry of each id, in the order of ids, and then the others in their order
+// likewise.
 func inRounds[E any](entries []E, id func(E) string, apply func([]E) error) error {
 	for len(entries) > 0 {
 		seen := make(map[string]bool, len(entries))
@@ -137,12 +139,14 @@ func (t *tx) stampRound(entries []*stampEntry) error {
 		refusal := store.Refusal{ID: r.ID, Terminal: true, Retry: r.AttemptCount > 0}
 		switch {
 		case r.CancelRequested:
-			// The attempt that was in flight at the cancel has died; there is no other, and this claim is none.
+			// The attempt that was in flight at the cancel has died; there is no other, and this claim is
+			// none.
 			r.ClaimToken = ""
 			ended = append(ended, ending{new(*r), store.Canceled, r.cancelReason(), e.stamp.Now})
 			e.refuse(refusal)
 		case r.broken != nil:
-			t.db.logger.Error("a callback cannot be decoded and is set aside", "callback_id", r.ID, "error", r.broken)
+			t.db.logger.Error("a callback cannot be decoded and is set aside", "callback_id", r.ID, "error",
+				r.broken)
 			corrupt = append(corrupt, r.ID)
 			refusal.Corrupt = true
 			e.refuse(refusal)
@@ -170,14 +174,15 @@ func (t *tx) stampRound(entries []*stampEntry) error {
 	return t.refuseRest(entries)
 }
 
-// stampUpdate is the stamp itself. A row qualifies while it is scheduled, due, and not claimed by somebody alive. It
-// remembers in lost_at when the claim was made that this one replaces: a token that is still there says that no result
-// came of it, and what it may have sent gets a number of its own.
-var stampUpdate = sqldb.BulkUpdate[stampEntry, row]{Table: "callbacks", From: fromCallbacks, Columns: func(e *stampEntry) sqldb.Columns {
-	return append(claimColumns(e),
-		calc("margin", func() int64 { return e.stamp.Margin }),
-		calc("suspect", e.suspectFrom))
-}, Set: `
+// stampUpdate is the stamp itself. A row qualifies while it is scheduled, due, and not claimed by somebody
+// alive. It remembers in lost_at when the claim was made that this one replaces: a token that is still there
+// says that no result came of it, and what it may have sent gets a number of its own.
+var stampUpdate = sqldb.BulkUpdate[stampEntry, row]{Table: "callbacks", From: fromCallbacks,
+	Columns: func(e *stampEntry) sqldb.Columns {
+		return append(claimColumns(e),
+			calc("margin", func() int64 { return e.stamp.Margin }),
+			calc("suspect", e.suspectFrom))
+	}, Set: `
 		fence = callbacks.fence + 1,
 		lost_at = CASE WHEN callbacks.claim_token <> '' THEN callbacks.claimed_at ELSE 0 END,
 		attempt_seq = callbacks.attempt_seq + CASE WHEN callbacks.claim_token <> '' THEN 1 ELSE 0 END,
@@ -191,7 +196,8 @@ var stampUpdate = sqldb.BulkUpdate[stampEntry, row]{Table: "callbacks", From: fr
 		AND callbacks.due_at <= i.due_by
 		AND callbacks.claim_until <= i.stamped_at
 		AND callbacks.crash_count < i.suspect
-		AND (callbacks.strict = 0 OR NOT EXISTS (SELECT 1 FROM callbacks AS older WHERE ` + isNext("older", "callbacks") + `
+		AND (callbacks.strict = 0 OR NOT EXISTS (SELECT 1 FROM callbacks AS older WHERE ` + isNext("older",
+		"callbacks") + `
 			AND older.id < callbacks.id))`,
 	Returning: stampedColumns,
 }.Prepare()
@@ -203,8 +209,8 @@ var stampedFields = sqldb.Named[row](`callbacks.id callbacks.project callbacks.k
 	callbacks.last_class callbacks.poll_errors callbacks.fence callbacks.claim_until callbacks.crash_count requests.content_type
 	requests.headers=HeadersText requests.policy=PolicyText requests.success=SuccessText callbacks.lost_at`)
 
-// stampedColumns are what an attempt and its result need of a row, and what the feed says of a callback that was
-// canceled. The claim's token is known.
+// stampedColumns are what an attempt and its result need of a row, and what the feed says of a callback that
+// was canceled. The claim's token is known.
 func stampedColumns(r *row) sqldb.Columns {
 	return append(stampedFields(r),
 		col(presentURL, &r.URL),
@@ -238,8 +244,8 @@ func (t *tx) moveToEndpoints(moved []row) error {
 		WHERE requests.project = i.project AND requests.id = i.id`, sqldb.Rows(moved, movedColumns))
 }
 
-// refuseRest answers the entries that the stamp did not take: with the row again where the same token took it before,
-// because that reply was lost; else with why not.
+// refuseRest answers the entries that the stamp did not take: with the row again where the same token took it
+// before, because that reply was lost; else with why not.
 func (t *tx) refuseRest(entries []*stampEntry) error {
 	rest := make(map[string]*stampEntry)
 	for _, e := range entries {
@@ -250,7 +256,8 @@ func (t *tx) refuseRest(entries []*stampEntry) error {
 	if len(rest) == 0 {
 		return nil
 	}
-	rows, err := sqldb.Select(t, wholeCallback, `FROM `+fromCallbacks+` WHERE callbacks.id IN (SELECT i.id FROM $i)`,
+	rows, err := sqldb.Select(t, wholeCallback,
+		`FROM `+fromCallbacks+` WHERE callbacks.id IN (SELECT i.id FROM $i)`,
 		sqldb.Texts("id", sortedKeys(rest)))
 	if err != nil {
 		return named("read refused rows", err)
@@ -266,12 +273,15 @@ func (t *tx) refuseRest(entries []*stampEntry) error {
 		case r.ClaimToken == e.stamp.Token && r.ClaimUntil > e.stamp.Now:
 			e.stamped = &store.Stamped{Callback: r.Callback, Body: r.body}
 		case r.ClaimUntil > e.stamp.Now:
-			// The lead later, so that it is not claimed and refused again and again until the claim has ended.
-			e.refuse(store.Refusal{ID: r.ID, Due: max(r.DueAt, r.ClaimUntil+e.stamp.Lead), Retry: r.AttemptCount > 0})
+			// The lead later, so that it is not claimed and refused again and again until the claim has
+			// ended.
+			e.refuse(store.Refusal{ID: r.ID, Due: max(r.DueAt, r.ClaimUntil+e.stamp.Lead),
+				Retry: r.AttemptCount > 0})
 		default:
 			due := r.DueAt <= e.dueBy()
 			suspect := due && int64(r.CrashCount) >= e.suspectFrom()
-			e.refuse(store.Refusal{ID: r.ID, Due: r.DueAt, Retry: r.AttemptCount > 0, Suspect: suspect, Behind: due && r.Strict && !suspect})
+			e.refuse(store.Refusal{ID: r.ID, Due: r.DueAt, Retry: r.AttemptCount > 0, Suspect: suspect,
+				Behind: due && r.Strict && !suspect})
 		}
 	}
 	for _, e := range rest {
@@ -280,7 +290,8 @@ func (t *tx) refuseRest(entries []*stampEntry) error {
 	return nil
 }
 
-// lostAttempt is the record of a claim that ended without a result: it may have reached the receiver, once it was due.
+// lostAttempt is the record of a claim that ended without a result: it may have reached the receiver, once it
+// was due.
 func lostAttempt(r *row, fence, claimedAt, now int64) store.Attempt {
 	return store.Attempt{
 		CallbackID: r.ID,
@@ -299,7 +310,8 @@ func lostAttempt(r *row, fence, claimedAt, now int64) store.Attempt {
 	}
 }
 
-// setAside makes rows that cannot be decoded, or cannot be claimed, Dead, Invalid. All that they say stays as it is.
+// setAside makes rows that cannot be decoded, or cannot be claimed, Dead, Invalid. All that they say stays as
+// it is.
 func (t *tx) setAside(ids []string, now int64) error {
 	rows, err := t.callbacksByID(ids, " FOR UPDATE")
 	var endings []ending

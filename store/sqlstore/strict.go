@@ -9,14 +9,15 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
-// isNext is the condition for open strict rows, named by, of the lock key that another row has. It is written so that it matches the index
-// over such rows, which alone is read.
+// isNext is the condition for open strict rows, named by, of the lock key that another row has. It is written
+// so that it matches the index over such rows, which alone is read.
 func isNext(by, of string) string {
-	return by + `.strict = 1 AND ` + by + `.state = 'scheduled' AND ` + by + `.project = ` + of + `.project AND ` + by + `.lock_key = ` + of + `.lock_key`
+	return by + `.strict = 1 AND ` + by + `.state = 'scheduled' AND ` + by + `.project = ` + of +
+		`.project AND ` + by + `.lock_key = ` + of + `.lock_key`
 }
 
-// NextStrict returns the open strict callback of a lock key that comes first; nil: there is none. It is for what has ended otherwise than
-// by a result: by a cancel, an expiry, or because it was superseded.
+// NextStrict returns the open strict callback of a lock key that comes first; nil: there is none. It is for
+// what has ended otherwise than by a result: by a cancel, an expiry, or because it was superseded.
 func (db *DB) NextStrict(ctx context.Context, project, lockKey string) (*store.OpenRow, error) {
 	next, found, err := sqldb.One(db.read(ctx, "find the next strict callback"), openColumns, `FROM callbacks
 		WHERE strict = 1 AND state = 'scheduled' AND project = $1 AND lock_key = $2

@@ -31,9 +31,10 @@ func (e *acceptEntry) supersedes() bool {
 	return e.draft.Supersede && c.Version != nil && c.Ref != "" && c.Topic != ""
 }
 
-// supersede cancels what the drafts supersede, and those of them that have been superseded themselves, by an earlier accept or by
-// another draft of the group. Of each reference the highest version has a row, and whoever accepts one holds that row until it is
-// committed: so the next one sees all that were before it, on whatever connection.
+// supersede cancels what the drafts supersede, and those of them that have been superseded themselves, by an
+// earlier accept or by another draft of the group. Of each reference the highest version has a row, and
+// whoever accepts one holds that row until it is committed: so the next one sees all that were before it, on
+// whatever connection.
 func (t *tx) supersede(entries []*acceptEntry) error {
 	highest := make(map[refKey]*acceptEntry)
 	for _, e := range entries {
@@ -53,7 +54,8 @@ func (t *tx) supersede(entries []*acceptEntry) error {
 		given = append(given, refVersion{k, *e.draft.Callback.Version, e.draft.Callback.CreatedAt})
 	}
 	slices.SortFunc(given, func(a, b refVersion) int {
-		return cmp.Or(cmp.Compare(a.Project, b.Project), cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Ref, b.Ref))
+		return cmp.Or(cmp.Compare(a.Project, b.Project), cmp.Compare(a.Topic, b.Topic),
+			cmp.Compare(a.Ref, b.Ref))
 	})
 	versions, err := t.raiseVersions(given)
 	if err != nil {
@@ -69,9 +71,11 @@ func (t *tx) supersede(entries []*acceptEntry) error {
 	return t.cancelOlder(given, highest)
 }
 
-// raiseVersions notes the versions of drafts, if they are higher than what was noted, and returns what is noted then.
+// raiseVersions notes the versions of drafts, if they are higher than what was noted, and returns what is
+// noted then.
 func (t *tx) raiseVersions(given []refVersion) (map[refKey]int64, error) {
-	noted, err := sqldb.Returning(t, refVersionColumns, `INSERT INTO refs_latest (project, topic, ref, version, updated_at)
+	noted, err := sqldb.Returning(t, refVersionColumns,
+		`INSERT INTO refs_latest (project, topic, ref, version, updated_at)
 		SELECT i.project, i.topic, i.ref, i.version, i.updated_at FROM $i WHERE 1 = 1
 		ON CONFLICT (project, topic, ref) DO UPDATE SET
 			version = CASE WHEN excluded.version > refs_latest.version THEN excluded.version ELSE refs_latest.version END,
@@ -114,15 +118,17 @@ func (t *tx) cancelOlder(given []refVersion, highest map[refKey]*acceptEntry) er
 	}
 	for _, v := range given {
 		e := highest[v.refKey]
-		if e.out.Superseded, err = t.cancelAll(older[v.refKey], store.Superseded, v.UpdatedAt); err != nil {
+		e.out.Superseded, err = t.cancelAll(older[v.refKey], store.Superseded, v.UpdatedAt)
+		if err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// superseded says which of the locked rows are terminal and have a version below the highest of their reference: what revives many at
-// once leaves those as they are. Whoever accepts a higher version meanwhile waits for this transaction, and finds them open then.
+// superseded says which of the locked rows are terminal and have a version below the highest of their
+// reference: what revives many at once leaves those as they are. Whoever accepts a higher version meanwhile
+// waits for this transaction, and finds them open then.
 func (t *tx) superseded(ids []string, rows map[string]row) (map[string]bool, error) {
 	ended := make(map[string]refVersion)
 	keys := make(map[refKey]bool)

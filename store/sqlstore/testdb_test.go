@@ -65,8 +65,8 @@ func postgresURLC(tb testing.TB) string {
 
 var sortedByPeople, sortedByBytes emptied
 
-// emptied are databases that a test has left, and that are as they were before it. A copy costs PostgreSQL as much time
-// as all that most tests do.
+// emptied are databases that a test has left, and that are as they were before it. A copy costs PostgreSQL as
+// much time as all that most tests do.
 type emptied struct {
 	mu   sync.Mutex
 	urls []string
@@ -107,7 +107,8 @@ func fillTemplate(url string) error {
 		CREATE TABLE made.audit_head AS TABLE audit_head`)
 }
 
-// emptyDatabase takes all rows away but those that migrations make. It says whether the database is small still.
+// emptyDatabase takes all rows away but those that migrations make. It says whether the database is small
+// still.
 func emptyDatabase(url string) (small bool, err error) {
 	db, err := sql.Open("pgx", url)
 	if err != nil {
@@ -116,7 +117,8 @@ func emptyDatabase(url string) (small bool, err error) {
 	defer db.Close()
 	const most = 20 << 20 // bytes; one without rows has 9 MB
 	ctx := context.Background()
-	if err := db.QueryRowContext(ctx, `SELECT pg_database_size(current_database()) < $1`, most).Scan(&small); err != nil || !small {
+	if err := db.QueryRowContext(ctx, `SELECT pg_database_size(current_database()) < $1`,
+		most).Scan(&small); err != nil || !small {
 		return false, err
 	}
 	_, err = db.ExecContext(ctx, `DO $$
@@ -249,10 +251,12 @@ func stampAll(t *testing.T, db *DB, ids ...string) []*store.Stamped {
 
 // succeeded is the result of an attempt that has succeeded.
 func succeeded(s *store.Stamped) store.Result {
-	return store.Result{ID: s.ID, Fence: s.Fence, State: store.Succeeded, Charge: true, Attempt: &store.Attempt{
-		Trigger: store.BySchedule, Outcome: store.AttemptSucceeded, Charged: true, Class: store.ClassOK, Status: 200,
-		DueAt: testNow, StartedAt: testNow, EndedAt: testNow,
-	}}
+	return store.Result{ID: s.ID, Fence: s.Fence, State: store.Succeeded, Charge: true,
+		Attempt: &store.Attempt{
+			Trigger: store.BySchedule, Outcome: store.AttemptSucceeded, Charged: true, Class: store.ClassOK,
+			Status: 200,
+			DueAt:  testNow, StartedAt: testNow, EndedAt: testNow,
+		}}
 }
 
 // newDrafts makes drafts of 512 bytes for ten lanes.
@@ -263,15 +267,21 @@ func newDrafts(n int, now int64) []store.Draft {
 	for i := range drafts {
 		drafts[i] = store.Draft{
 			Callback: store.Callback{
-				ID: ulid.MustNew(ulid.Timestamp(time.Now()), entropy).String(), Project: store.DefaultProject, Kind: store.Notify,
-				URL: "https://shop.example/notify", Method: "POST", Topic: "payment.succeeded", Ref: fmt.Sprint("order-", i),
+				ID: ulid.MustNew(ulid.Timestamp(time.Now()), entropy).String(), Project: store.DefaultProject,
+				Kind: store.Notify,
+				URL:  "https://shop.example/notify", Method: "POST", Topic: "payment.succeeded",
+				Ref:  fmt.Sprint("order-", i),
 				Lane: fmt.Sprint("lane-", i%10), Labels: map[string]string{"channel": "alipay"},
-				Policy: store.Policy{Name: "payment", Timeout: 15 * time.Second, RetryAfterCap: time.Hour, Tiers: []time.Duration{
-					15 * time.Second, 3 * time.Minute, 10 * time.Minute, 30 * time.Minute, 30 * time.Minute,
-					time.Hour, 2 * time.Hour, 6 * time.Hour, 15 * time.Hour,
-				}},
-				Success: store.Success{Name: "http-2xx"}, Signer: "standard-v1", State: store.Scheduled, Trigger: store.BySchedule,
-				DueAt: now, FirstDueAt: now, CreatedAt: now, UpdatedAt: now, ContentType: "application/json",
+				Policy: store.Policy{Name: "payment", Timeout: 15 * time.Second, RetryAfterCap: time.Hour,
+					Tiers: []time.Duration{
+						15 * time.Second, 3 * time.Minute, 10 * time.Minute, 30 * time.Minute,
+						30 * time.Minute,
+						time.Hour, 2 * time.Hour, 6 * time.Hour, 15 * time.Hour,
+					}},
+				Success: store.Success{Name: "http-2xx"}, Signer: "standard-v1", State: store.Scheduled,
+				Trigger: store.BySchedule,
+				DueAt:   now, FirstDueAt: now, CreatedAt: now, UpdatedAt: now,
+				ContentType: "application/json",
 			},
 			Body: body,
 		}

@@ -19,7 +19,8 @@ func toMend(t *testing.T) (
 	db, draft = openPostgres(t), newDrafts(1, testNow)[0]
 	must(db.Accept(t.Context(), []store.Draft{draft}))
 	return db, draft, func(change func(*store.Callback) error) (store.Callback, error) {
-		return db.Mend(t.Context(), draft.Callback.Project, draft.Callback.ID, change, testNow, store.Actor{Name: "test"})
+		return db.Mend(t.Context(), draft.Callback.Project, draft.Callback.ID, change, testNow,
+			store.Actor{Name: "test"})
 	}
 }
 
@@ -36,7 +37,8 @@ func TestAStampThatWaitsTakesWhatWasChanged(t *testing.T) {
 	_, err := mend(func(c *store.Callback) error {
 		c.URL = newURL
 		go func() {
-			stamped, _, err := db.Stamp(t.Context(), store.Stamp{Token: "t", Now: testNow, Margin: 1000, Claims: claims})
+			stamped, _, err := db.Stamp(t.Context(),
+				store.Stamp{Token: "t", Now: testNow, Margin: 1000, Claims: claims})
 			answers <- answer{stamped, err}
 		}()
 		awaitLocked(t, db.sql.Pool, 1)
@@ -125,7 +127,9 @@ func TestFullGroupsPass(t *testing.T) {
 	defer other.Close()
 	blocker := must(other.BeginTx(t.Context(), nil))
 	defer blocker.Rollback()
-	must(blocker.ExecContext(t.Context(), `INSERT INTO idempotency (project, route, key, fingerprint, callback_id, created_at)
+	must(
+		blocker.ExecContext(t.Context(),
+			`INSERT INTO idempotency (project, route, key, fingerprint, callback_id, created_at)
 		VALUES ('default', 'r', 'k', '', '', 0)`))
 
 	held := newDrafts(1, testNow)

@@ -8,7 +8,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
-var openFields = sqldb.Named[store.OpenRow](`id project lane=LaneID lock_key strict due_at claim_token claim_until expires_at`)
+var openFields = sqldb.Named[store.OpenRow](
+	`id project lane=LaneID lock_key strict due_at claim_token claim_until expires_at`)
 
 func openColumns(r *store.OpenRow) sqldb.Columns {
 	return append(openFields(r),
@@ -16,14 +17,16 @@ func openColumns(r *store.OpenRow) sqldb.Columns {
 		col("CASE WHEN trigger = 'manual' THEN 1 ELSE 0 END", sqldb.Bool(&r.Manual)))
 }
 
-// walk reads open rows after a place, in order of (due_at, id), which are as the condition says. Its parameters are
-// numbered from 3; the last argument is the most rows.
-func (db *DB) walk(ctx context.Context, operation string, after store.Cursor, which string, args ...any) ([]store.OpenRow, error) {
+// walk reads open rows after a place, in order of (due_at, id), which are as the condition says. Its
+// parameters are numbered from 3; the last argument is the most rows.
+func (db *DB) walk(ctx context.Context, operation string, after store.Cursor, which string,
+	args ...any) ([]store.OpenRow, error) {
 	after, err := db.fromLow(ctx, after)
 	if err != nil {
 		return nil, err
 	}
-	return sqldb.Select(db.read(ctx, operation), openColumns, walkRest(which, len(args)+2), append([]any{after.DueAt, after.ID}, args...)...)
+	return sqldb.Select(db.read(ctx, operation), openColumns, walkRest(which, len(args)+2),
+		append([]any{after.DueAt, after.ID}, args...)...)
 }
 
 // walkRest is the statement of a walk with so many parameters.
@@ -35,9 +38,10 @@ func walkRest(which string, params int) string {
 
 const overdue = ` AND due_at < $3 AND claim_until <= $4`
 
-// Overdue returns scheduled rows after the cursor, in order of (due_at, id), that are due before dueBefore and have no
-// claim that is alive at claimedBefore or later.
-func (db *DB) Overdue(ctx context.Context, after store.Cursor, dueBefore, claimedBefore int64, limit int) ([]store.OpenRow, error) {
+// Overdue returns scheduled rows after the cursor, in order of (due_at, id), that are due before dueBefore
+// and have no claim that is alive at claimedBefore or later.
+func (db *DB) Overdue(ctx context.Context, after store.Cursor, dueBefore, claimedBefore int64,
+	limit int) ([]store.OpenRow, error) {
 	return db.walk(ctx, "walk overdue rows", after, overdue, dueBefore, claimedBefore, limit)
 }
 
@@ -46,23 +50,25 @@ func (db *DB) Open(ctx context.Context, after store.Cursor, limit int) ([]store.
 	return db.walk(ctx, "walk open rows", after, "", limit)
 }
 
-// OpenUntil returns open rows after the cursor that are due at until or before, in order of (due_at, id). It sees every
-// row that was committed before it was called.
-func (db *DB) OpenUntil(ctx context.Context, after store.Cursor, until int64, limit int) ([]store.OpenRow, error) {
+// OpenUntil returns open rows after the cursor that are due at until or before, in order of (due_at, id). It
+// sees every row that was committed before it was called.
+func (db *DB) OpenUntil(ctx context.Context, after store.Cursor, until int64,
+	limit int) ([]store.OpenRow, error) {
 	return db.walk(ctx, "walk open rows", after, ` AND due_at <= $3`, until, limit)
 }
 
-// claimAhead is how far the due time of a claimed row may lie ahead of now: a claim needs a due row, but the clock that
-// said so may have been another one than now's.
+// claimAhead is how far the due time of a claimed row may lie ahead of now: a claim needs a due row, but the
+// clock that said so may have been another one than now's.
 const claimAhead = 3_600_000
 
-// claimWindow is how many rows one statement looks through for claims that are alive, so that none takes long. No index
-// leads to them, for a claim may change nothing that is indexed; and after a long outage a million rows may be overdue,
-// few of them claimed.
+// claimWindow is how many rows one statement looks through for claims that are alive, so that none takes
+// long. No index leads to them, for a claim may change nothing that is indexed; and after a long outage a
+// million rows may be overdue, few of them claimed.
 const claimWindow = 5000
 
 // Claimed returns the rows after the cursor whose claim is alive at now, in order of (due_at, id).
-func (db *DB) Claimed(ctx context.Context, after store.Cursor, now int64, limit int) ([]store.OpenRow, error) {
+func (db *DB) Claimed(ctx context.Context, after store.Cursor, now int64,
+	limit int) ([]store.OpenRow, error) {
 	const operation = "walk claimed rows"
 	after, err := db.fromLow(ctx, after)
 	if err != nil {
@@ -75,7 +81,8 @@ func (db *DB) Claimed(ctx context.Context, after store.Cursor, now int64, limit 
 		if err != nil {
 			return nil, err
 		}
-		part, err := db.walk(ctx, operation, after, ` AND due_at <= $3 AND (due_at, id) <= ($3, $4) AND claim_until > $5`,
+		part, err := db.walk(ctx, operation, after,
+			` AND due_at <= $3 AND (due_at, id) <= ($3, $4) AND claim_until > $5`,
 			end.DueAt, end.ID, now, limit-len(claimed))
 		if err != nil {
 			return nil, err
@@ -107,8 +114,9 @@ func (db *DB) Known(ctx context.Context, ids []string) ([]string, error) {
 		`SELECT id FROM callbacks WHERE id IN (SELECT i.id FROM $i) ORDER BY id`, sqldb.Texts("id", ids))
 }
 
-// Expire ends up to limit open, unclaimed rows whose expiry has passed as Dead, Expired, and returns them as they were.
-// One whose cancel was requested ends Canceled, one that was retried once from a terminal state falls back to that.
+// Expire ends up to limit open, unclaimed rows whose expiry has passed as Dead, Expired, and returns them as
+// they were. One whose cancel was requested ends Canceled, one that was retried once from a terminal state
+// falls back to that.
 func (db *DB) Expire(ctx context.Context, now int64, limit int) ([]store.OpenRow, error) {
 	low, err := db.low(ctx, expiryMark)
 	if err != nil {
@@ -151,8 +159,9 @@ func (t *tx) expire(low, now int64, limit int) ([]store.OpenRow, error) {
 	return expired, t.end(endings...)
 }
 
-// DropClaims makes every claim end at once and returns how many did. Only the sole owner of an embedded index may call
-// it, at start: the attempts that held the claims died with the process before, and each counts as crashed.
+// DropClaims makes every claim end at once and returns how many did. Only the sole owner of an embedded index
+// may call it, at start: the attempts that held the claims died with the process before, and each counts as
+// crashed.
 func (db *DB) DropClaims(ctx context.Context, now int64) (int, error) {
 	dropped, batch := 0, db.sql.Dialect.MaintenanceBatch
 	for after := (store.Cursor{}); ; {

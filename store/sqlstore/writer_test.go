@@ -57,7 +57,8 @@ func holdWriter(db *DB) (release func()) {
 	return func() { close(end) }
 }
 
-// TestQueueBound fills the queue while the writer is held up: what is too much is refused at once, the rest is accepted.
+// TestQueueBound fills the queue while the writer is held up: what is too much is refused at once, the rest
+// is accepted.
 func TestQueueBound(t *testing.T) {
 	t.Parallel()
 	db := openSQLite(t)
@@ -103,7 +104,8 @@ func TestQueueWait(t *testing.T) {
 		if _, err := db.Accept(t.Context(), drafts[1:]); err != nil {
 			t.Errorf("accept after it: %v", err)
 		}
-		if _, err := db.Get(t.Context(), store.DefaultProject, drafts[0].Callback.ID); !errors.Is(err, store.ErrNotFound) {
+		if _, err := db.Get(t.Context(), store.DefaultProject, drafts[0].Callback.ID); !errors.Is(err,
+			store.ErrNotFound) {
 			t.Errorf("what was refused is there: %v", err)
 		}
 	})
@@ -127,7 +129,8 @@ func TestUnreachable(t *testing.T) {
 			var wg sync.WaitGroup
 			for _, call := range []func() error{accept, accept, accept, get, ping} {
 				wg.Go(func() {
-					if err := call(); !errors.Is(err, store.ErrUnavailable) || strings.Contains(err.Error(), "secret") {
+					if err := call(); !errors.Is(err, store.ErrUnavailable) ||
+						strings.Contains(err.Error(), "secret") {
 						t.Errorf("unreachable: %v", err)
 					}
 				})
@@ -143,8 +146,8 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
-// TestConnectionsCut ends the store's sessions over and over while callers accept, claim and commit: whatever was
-// answered without an error is there, once, and the counters agree.
+// TestConnectionsCut ends the store's sessions over and over while callers accept, claim and commit: whatever
+// was answered without an error is there, once, and the counters agree.
 func TestConnectionsCut(t *testing.T) {
 	needsPostgres(t)
 	server, address := testserver.SharedPostgres(t), postgresURL(t)
@@ -170,7 +173,8 @@ func TestConnectionsCut(t *testing.T) {
 			t.Errorf("cut connections: %v", err)
 			break
 		}
-		// The others are cut off in the middle of what they do once one was answered: so a slow machine gets on, too.
+		// The others are cut off in the middle of what they do once one was answered: so a slow machine gets
+		// on, too.
 		for before := answered.Load(); answered.Load() == before && finished.Load() < 4 && ctx.Err() == nil; {
 			time.Sleep(time.Millisecond) // a poll with a deadline
 		}
@@ -180,14 +184,16 @@ func TestConnectionsCut(t *testing.T) {
 	states := make(map[store.State]int64)
 	var after *store.Cursor
 	for {
-		page := must(db.List(t.Context(), store.DefaultProject, store.Filter{Limit: 500, After: after, Now: testNow}))
+		page := must(db.List(t.Context(), store.DefaultProject,
+			store.Filter{Limit: 500, After: after, Now: testNow}))
 		for _, c := range page.Callbacks {
 			states[c.State]++
 			if c.State == store.Succeeded && (c.AttemptCount != 1 || c.AttemptSeq != 1) {
 				t.Errorf("a result was counted twice: %+v", c)
 			}
 		}
-		if after = page.Next; after == nil {
+		after = page.Next
+		if after == nil {
 			break
 		}
 	}
@@ -196,7 +202,8 @@ func TestConnectionsCut(t *testing.T) {
 			t.Errorf("%d %s are counted, %d are there", counts.States[s], s, states[s])
 		}
 	}
-	if n, err := testutil.GatherAndCount(registry, "dispatcher_sql_transaction_retries_total"); err != nil || n != 1 {
+	if n, err := testutil.GatherAndCount(registry, "dispatcher_sql_transaction_retries_total"); err != nil ||
+		n != 1 {
 		t.Errorf("retries are not exported: %d, %v", n, err)
 	}
 }
@@ -240,7 +247,8 @@ func liveOnce(ctx context.Context, t *testing.T, db *DB, answered *atomic.Int32,
 	if !insist(func() error {
 		var err error
 		var refused []store.Refusal
-		stamped, refused, err = db.Stamp(ctx, store.Stamp{Token: token, Now: testNow, Margin: 15_000, Claims: ids})
+		stamped, refused, err = db.Stamp(ctx,
+			store.Stamp{Token: token, Now: testNow, Margin: 15_000, Claims: ids})
 		if len(refused) > 0 {
 			return fmt.Errorf("refused: %+v", refused)
 		}

@@ -18,9 +18,11 @@ func testAcceptAnswersInPlace(f *fixture) {
 	}
 	lanes := make(map[string]int64)
 	for i, a := range f.acceptAll(drafts...) {
-		f.require(a.Err == nil && a.Callback.ID == drafts[i].Callback.ID, "draft %d was answered with %+v", i, a)
+		f.require(a.Err == nil && a.Callback.ID == drafts[i].Callback.ID, "draft %d was answered with %+v", i,
+			a)
 		id, ok := lanes[a.Callback.Lane]
-		f.require(!ok || id == a.Callback.LaneID, "lane %s is %d and %d", a.Callback.Lane, id, a.Callback.LaneID)
+		f.require(!ok || id == a.Callback.LaneID, "lane %s is %d and %d", a.Callback.Lane, id,
+			a.Callback.LaneID)
 		lanes[a.Callback.Lane] = a.Callback.LaneID
 	}
 	same(f, "lanes for 10 keys", 10, len(lanes))
@@ -66,13 +68,16 @@ func testExpiredKey(f *fixture) {
 			key(&calls[i][each-1])
 		}
 		made := map[string]int{}
-		for i, answer := range crowd(f, callers, func(i int) []store.Accepted { return f.acceptAll(calls[i]...) }) {
+		for i, answer := range crowd(f, callers, func(i int) []store.Accepted {
+			return f.acceptAll(calls[i]...)
+		}) {
 			for n, a := range answer {
 				f.ok(a.Err)
 				if n != i && n != each-1 {
 					continue
 				}
-				if made[a.Callback.ID] += 0; !a.Replayed {
+				made[a.Callback.ID] += 0
+				if !a.Replayed {
 					made[a.Callback.ID]++
 				}
 			}
@@ -107,6 +112,7 @@ func testEventCrowd(f *fixture) {
 	})
 	same(f, "made", 1, made.Load())
 	for _, p := range plans {
-		f.check(p.ID == plans[0].ID && slices.Equal(p.Targets, plans[0].Targets), "%+v, want %+v", p, plans[0])
+		f.check(p.ID == plans[0].ID && slices.Equal(p.Targets, plans[0].Targets), "%+v, want %+v", p,
+			plans[0])
 	}
 }

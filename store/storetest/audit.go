@@ -14,7 +14,8 @@ func (f *fixture) audit(filter store.AuditFilter) []store.AuditEntry {
 		page := must(f.Audit(f.ctx(), project, filter))
 		f.require(len(page.Entries) <= max(filter.Limit, 1), "a page has %d entries", len(page.Entries))
 		all = append(all, page.Entries...)
-		if filter.After = page.Next; page.Next == "" {
+		filter.After = page.Next
+		if page.Next == "" {
 			return all
 		}
 	}
@@ -43,7 +44,8 @@ func (f *fixture) checked(page int) (all []store.AuditEntry) {
 	var at store.AuditLink
 	for at.Seq < head.Link.Seq {
 		entries := must(f.ChainedAudit(f.ctx(), at.Seq, head.Link.Seq, page))
-		f.require(len(entries) > 0 && len(entries) <= page, "a page of %d entries after %d", len(entries), at.Seq)
+		f.require(len(entries) > 0 && len(entries) <= page, "a page of %d entries after %d", len(entries),
+			at.Seq)
 		next, broken := store.CheckAudit(key, at, entries)
 		f.require(broken == nil, "broken: %+v", broken)
 		at = next

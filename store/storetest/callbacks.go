@@ -24,8 +24,9 @@ type option func(*store.Draft)
 func (f *fixture) draft(options ...option) store.Draft {
 	d := store.Draft{
 		Callback: store.Callback{
-			ID: f.id(), Project: project, Kind: store.Notify, URL: "https://shop.example/notify", Method: "POST",
-			Topic: "payment.succeeded", Ref: "order-1", Lane: "default+https+shop.example+443",
+			ID: f.id(), Project: project, Kind: store.Notify, URL: "https://shop.example/notify",
+			Method: "POST",
+			Topic:  "payment.succeeded", Ref: "order-1", Lane: "default+https+shop.example+443",
 			Policy:  policy(time.Second, 2*time.Second),
 			Success: store.Success{Name: "http-2xx"}, Signer: "standard-v1",
 			State: store.Scheduled, Trigger: store.BySchedule,
@@ -66,7 +67,8 @@ func dueIn(ms int64) option      { return with(func(c *store.Callback) { c.DueAt
 // keyed gives a draft an idempotency key.
 func keyed(key, fingerprint string) option {
 	return func(d *store.Draft) {
-		d.Idempotency = &store.Idempotency{Route: "POST /v1/callbacks", Key: key, Fingerprint: []byte(fingerprint)}
+		d.Idempotency = &store.Idempotency{Route: "POST /v1/callbacks", Key: key,
+			Fingerprint: []byte(fingerprint)}
 	}
 }
 
@@ -119,14 +121,16 @@ func (f *fixture) stamp(ids ...string) ([]*store.Stamped, []store.Refusal) {
 	return f.stampAs(store.Stamp{}, ids...)
 }
 
-// stampAs stamps rows, those of the stamp's claims too, at the test's time, else as the stamp says. It makes the token, if
-// there is none.
+// stampAs stamps rows, those of the stamp's claims too, at the test's time, else as the stamp says. It makes
+// the token, if there is none.
 func (f *fixture) stampAs(s store.Stamp, ids ...string) ([]*store.Stamped, []store.Refusal) {
 	s.Now, s.Margin = f.now, margin
 	if s.Token == "" {
 		s.Token = f.token()
 	}
-	s.Claims = append(s.Claims, each(ids, func(id string) store.StampClaim { return store.StampClaim{ID: id} })...)
+	s.Claims = append(s.Claims, each(ids, func(id string) store.StampClaim {
+		return store.StampClaim{ID: id}
+	})...)
 	stamped, refused := must2(f.Stamp(f.ctx(), s))
 	f.require(len(stamped)+len(refused) == len(s.Claims),
 		"stamp of %d rows answered %d stamped and %d refused", len(s.Claims), len(stamped), len(refused))
@@ -145,13 +149,15 @@ func (f *fixture) failed(s *store.Stamped) store.Result {
 	r := store.Result{
 		ID: s.ID, Fence: s.Fence, State: store.Scheduled, DueAt: f.now + 1000, Charge: true,
 		Attempt: &store.Attempt{
-			Trigger: s.Trigger, Outcome: store.AttemptFailed, Charged: true, Class: store.ClassHTTP5xx, Status: 500,
+			Trigger: s.Trigger, Outcome: store.AttemptFailed, Charged: true, Class: store.ClassHTTP5xx,
+			Status:    500,
 			StartedAt: f.now, EndedAt: f.now, DueAt: s.DueAt,
 		},
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.known = !f.known; f.known {
+	f.known = !f.known
+	if f.known {
 		r.Stamped = s
 	}
 	return r

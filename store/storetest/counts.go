@@ -56,7 +56,8 @@ func (f *fixture) listed(since int64, show func(c *store.Callback)) tally {
 				all[fmt.Sprint("hour ", c.DueAt-c.DueAt%hour)]++
 			}
 		}
-		if filter.After = page.Next; page.Next == nil {
+		filter.After = page.Next
+		if page.Next == nil {
 			return all
 		}
 	}
@@ -68,7 +69,8 @@ func (f *fixture) compareCounters(before tally, since int64, show func(c *store.
 	counted, listed := f.counted(), f.listed(since, show)
 	lanes := 0
 	for what, n := range counted {
-		if n -= before[what]; n != listed[what] {
+		n -= before[what]
+		if n != listed[what] {
 			return fmt.Errorf("%d of %s are counted, %d are there", n, what, listed[what])
 		}
 		if strings.HasPrefix(what, "lane ") {
@@ -111,7 +113,8 @@ func testCounts(f *fixture) {
 			lanes[87].Open == 1 &&
 			lanes[99].Open == 1, "%s: lanes %+v", when, lanes)
 		maps.DeleteFunc(counts.States, func(_ store.State, n int64) bool { return n == 0 })
-		same(f, when+": states", map[store.State]int64{store.Scheduled: all + 3, store.Succeeded: 1}, counts.States)
+		same(f, when+": states", map[store.State]int64{store.Scheduled: all + 3, store.Succeeded: 1},
+			counts.States)
 		same(f, when+": tiers", map[int]int64{0: all + 1, 1: 1, 3: 1}, counts.Tiers)
 	}
 	f.fold()
@@ -129,7 +132,8 @@ func testCounts(f *fixture) {
 func testDeadGroupsMany(f *fixture) {
 	const large = 1001
 	groups := 230
-	if testing.Short() { // the race detector makes of two hundred looks into the index more than a read may take
+	// the race detector makes of two hundred looks into the index more than a read may take
+	if testing.Short() {
 		groups = 30
 	}
 	all := ids(f.acceptEach(large + groups)...)
@@ -138,8 +142,10 @@ func testDeadGroupsMany(f *fixture) {
 		var results []store.Result
 		for n, s := range stamped {
 			r := f.died(s)
-			if r.Reason = store.Poison; i+n >= large {
-				r.Reason, r.Attempt.Class, r.Attempt.Status = store.Exhausted, store.Class(fmt.Sprint("class-", n%7)), i+n
+			r.Reason = store.Poison
+			if i+n >= large {
+				r.Reason, r.Attempt.Class, r.Attempt.Status = store.Exhausted,
+					store.Class(fmt.Sprint("class-", n%7)), i+n
 			}
 			results = append(results, r)
 		}

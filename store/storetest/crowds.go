@@ -43,7 +43,8 @@ func testStrictCrowd(f *fixture) {
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		if ended++; ended == len(all) {
+		ended++
+		if ended == len(all) {
 			cancel()
 		}
 	}
@@ -100,7 +101,8 @@ func testSupersedeCrowd(f *fixture) {
 		case c.State == store.Scheduled:
 			told = 1 // open when it was accepted: the one that superseded it takes it from the index
 		}
-		same(f, fmt.Sprintf("version %d of %s, of which %d is the highest", *c.Version, c.Ref, highest[c.Ref]),
+		same(f, fmt.Sprintf("version %d of %s, of which %d is the highest", *c.Version, c.Ref,
+			highest[c.Ref]),
 			want,
 			f.get(c.ID).State)
 		same(f, fmt.Sprintf("times that the end of version %d of %s was answered", *c.Version, c.Ref), told,

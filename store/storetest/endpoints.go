@@ -104,8 +104,9 @@ func testChangesInOrder(f *fixture) {
 func (f *fixture) secret(owner, use string) store.Secret {
 	id := f.id()
 	s := store.Secret{
-		ID: id, Project: project, Owner: owner, Use: use, KeyID: "key-" + id, Ciphertext: []byte("\x00\xff" + id),
-		CreatedAt: f.now,
+		ID: id, Project: project, Owner: owner, Use: use, KeyID: "key-" + id,
+		Ciphertext: []byte("\x00\xff" + id),
+		CreatedAt:  f.now,
 	}
 	if use != "" {
 		s.Label, s.Hosts = "label of "+use, []string{"shop.example", "*"}

@@ -25,8 +25,10 @@ func modelled(c store.Callback) store.Callback {
 	return store.Callback{
 		ID: c.ID, Kind: c.Kind, State: c.State, Reason: c.Reason, ResumeState: c.ResumeState,
 		ResumeReason: c.ResumeReason,
-		DueAt:        c.DueAt, FinishedAt: c.FinishedAt, AttemptCount: c.AttemptCount, AttemptSeq: c.AttemptSeq,
-		LadderBase: c.LadderBase, CancelRequested: c.CancelRequested, Fence: c.Fence, ClaimToken: c.ClaimToken,
+		DueAt:        c.DueAt, FinishedAt: c.FinishedAt, AttemptCount: c.AttemptCount,
+		AttemptSeq: c.AttemptSeq,
+		LadderBase: c.LadderBase, CancelRequested: c.CancelRequested, Fence: c.Fence,
+		ClaimToken: c.ClaimToken,
 		ClaimUntil: c.ClaimUntil, CrashCount: c.CrashCount,
 	}
 }
@@ -65,7 +67,8 @@ func testModel(f *fixture) {
 	left, failed := f.histories, false
 	rapid.Check(f.T, func(t *rapid.T) {
 		// A history that failed is repeated, to make it smaller.
-		if left--; left < 0 && !failed {
+		left--
+		if left < 0 && !failed {
 			return
 		}
 		failed = true
@@ -207,7 +210,8 @@ func (m *model) opResult(t *rapid.T) {
 	wins := r.State == store.Scheduled && r.ClaimToken != "" && r.Fence == s.Fence
 	got := m.commit(result)
 	if !wins {
-		m.require(!got.Won || result.Attempt == nil && r.Fence == s.Fence, "%s under fence %d won against %+v",
+		m.require(!got.Won || result.Attempt == nil && r.Fence == s.Fence,
+			"%s under fence %d won against %+v",
 			kind, s.Fence, r)
 		return
 	}

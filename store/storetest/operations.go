@@ -41,8 +41,8 @@ var operations = map[string]func(s *script, words []string) []any{
 		}
 		return nil
 	},
-	// times N METHOD WORD…: calls a method of the store so often, with the number of the call in place of #; told is
-	// only what failed.
+	// times N METHOD WORD…: calls a method of the store so often, with the number of the call in place of #;
+	// told is only what failed.
 	"times": func(s *script, words []string) (failed []any) {
 		for i := range must(strconv.Atoi(words[0])) {
 			for _, answer := range s.call("", words[1], numbered(words[2:], i)) {
@@ -83,7 +83,8 @@ var operations = map[string]func(s *script, words []string) []any{
 	// ends METHOD WORD…: how many rows a method returns, the first and the last of them.
 	"ends": func(s *script, words []string) []any {
 		rows := reflect.ValueOf(s.call("", words[0], words[1:])[0])
-		return []any{fmt.Sprint(rows.Len(), " rows"), rows.Index(0).Interface(), rows.Index(rows.Len() - 1).Interface()}
+		return []any{fmt.Sprint(rows.Len(), " rows"), rows.Index(0).Interface(),
+			rows.Index(rows.Len() - 1).Interface()}
 	},
 	"claim": stamp, // claim NAME… [FIELD…]: a stamp
 	"lose": func(s *script, words []string) []any { // the claims run out
@@ -142,7 +143,8 @@ var operations = map[string]func(s *script, words []string) []any{
 		s.assign(reflect.ValueOf(&f).Elem(), words)
 		for _, f.Limit = range []int{0, 1, 3, 500} {
 			entries := each(s.audit(f), func(e store.AuditEntry) any {
-				return strings.Join([]string{e.Action, s.hide(e.Object), "by", e.Actor, s.number(e.At, false)}, " ")
+				return strings.Join([]string{e.Action, s.hide(e.Object), "by", e.Actor,
+					s.number(e.At, false)}, " ")
 			})
 			s.require(f.Limit == 0 || slices.Equal(answers, entries), "in pages of %d: %v", f.Limit, entries)
 			answers = entries
@@ -158,7 +160,8 @@ var operations = map[string]func(s *script, words []string) []any{
 			for last := limit; last == limit; {
 				page := s.call("", words[0], after)[0].([]store.OpenRow)
 				found = append(found, rowIDs(page)...)
-				if last = len(page); last > 0 {
+				last = len(page)
+				if last > 0 {
 					r := page[last-1]
 					after = append(after, fmt.Sprint("dueat=", r.DueAt), "id="+r.ID)
 				}
@@ -217,8 +220,11 @@ var operations = map[string]func(s *script, words []string) []any{
 			if first, again := before[name]; again {
 				first.Schedule.NextAt = first.Next
 				firing = s.firing(first.Schedule)
-			} else if delete(s.firings, name); !read {
-				firing = s.firing(s.getSchedule(s.ids[name]))
+			} else {
+				delete(s.firings, name)
+				if !read {
+					firing = s.firing(s.getSchedule(s.ids[name]))
+				}
 			}
 			firing.Now = s.now
 			s.assign(reflect.ValueOf(&firing).Elem(), fields)

@@ -88,7 +88,8 @@ func testOutcomesCrowd(f *fixture) {
 				return // killed before it kept anything of the page
 			}
 			keep(events)
-			if kept = next; len(events) == 0 {
+			kept = next
+			if len(events) == 0 {
 				return
 			}
 		}

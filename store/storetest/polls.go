@@ -17,10 +17,12 @@ func polling(ref string) option {
 		d.Poll = &store.PollDetail{
 			Context: `{"order": "<1>", "n": 12345678901234567890}`,
 			OnResult: &store.ResultDraft{Callback: store.Callback{
-				Kind: store.Notify, URL: "https://shop.example/polled", Method: "POST", Topic: "payment.polled",
-				Ref: resultOf(ref), Lane: "results", Headers: []store.Header{{Name: "X-A", Value: "1"}},
+				Kind: store.Notify, URL: "https://shop.example/polled", Method: "POST",
+				Topic: "payment.polled",
+				Ref:   resultOf(ref), Lane: "results", Headers: []store.Header{{Name: "X-A", Value: "1"}},
 				Labels: map[string]string{"a": "b"}, LockKey: "lock " + ref, Policy: policy(time.Second),
-				Success: store.Success{Name: "http-2xx"}, Signer: "standard-v1", ContentType: "application/json",
+				Success: store.Success{Name: "http-2xx"}, Signer: "standard-v1",
+				ContentType: "application/json",
 			}},
 		}
 	}
@@ -89,7 +91,8 @@ func testPollLiveCrowd(f *fixture) {
 	f.check(n == often.Load() && n > 0, "%d results of %d polls", n, often.Load())
 }
 
-// testPollReopenCrowd: of many dead polls of one reference and address that are retried at once one is opened.
+// testPollReopenCrowd: of many dead polls of one reference and address that are retried at once one is
+// opened.
 func testPollReopenCrowd(f *fixture) {
 	const many = 8
 	var twins []string
@@ -100,7 +103,8 @@ func testPollReopenCrowd(f *fixture) {
 	}
 	for range 8 {
 		opened := f.winners(many, store.ErrPollLive, func(i int) error {
-			return errOf(f.Retry(f.ctx(), project, twins[i], store.Retry{Ladder: store.Once, Now: f.now}, actor))
+			return errOf(f.Retry(f.ctx(), project, twins[i], store.Retry{Ladder: store.Once, Now: f.now},
+				actor))
 		})
 		f.require(len(opened) == 1, "%d were opened", len(opened))
 		f.cancel(twins[opened[0]])

@@ -111,7 +111,8 @@ func testFireCrowd(f *fixture) {
 	}
 	for i, s := range all {
 		n, runs := made[s.ID], f.runs(s.ID)
-		f.check(n == rounds && len(runs) == rounds, "schedule %d was fired %d times, with %d runs", i, n, len(runs))
+		f.check(n == rounds && len(runs) == rounds, "schedule %d was fired %d times, with %d runs", i, n,
+			len(runs))
 	}
 	f.wantOpen(rounds * schedules)
 }

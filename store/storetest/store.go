@@ -6,8 +6,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// A Store is what is checked. The methods are those that the code of the suite calls; transcripts call others, too, by
-// their names. They are listed here again because the package may not import its users.
+// A Store is what is checked. The methods are those that the code of the suite calls; transcripts call
+// others, too, by their names. They are listed here again because the package may not import its users.
 type Store interface {
 	// The hot path.
 	Accept(ctx context.Context, drafts []store.Draft) ([]store.Accepted, error)
@@ -17,7 +17,8 @@ type Store interface {
 	// Changes by people.
 	Cancel(ctx context.Context, project, id string, now int64, by store.Actor) (store.CanceledCallback, error)
 	Retry(ctx context.Context, project, id string, r store.Retry, by store.Actor) (store.Callback, error)
-	Reschedule(ctx context.Context, project, id string, due, now int64, by store.Actor) (store.Callback, error)
+	Reschedule(ctx context.Context, project, id string, due, now int64, by store.Actor) (store.Callback,
+		error)
 	AppendAudit(ctx context.Context, e store.AuditEntry) error
 	ChainAudit(ctx context.Context, key func(context.Context) ([]byte, error)) (store.AuditLink, int, error)
 	AuditHead(ctx context.Context) (store.AuditHead, error)
@@ -29,18 +30,22 @@ type Store interface {
 
 	// Lanes.
 	Lanes(ctx context.Context, since int64, limit int) ([]store.Lane, error)
-	PauseLane(ctx context.Context, project, key string, until int64, reason string, now int64, by store.Actor) (store.Lane, error)
+	PauseLane(ctx context.Context, project, key string, until int64, reason string, now int64,
+		by store.Actor) (store.Lane, error)
 
 	// Quotas.
 	Replays(ctx context.Context, drafts []store.Draft) ([]store.Accepted, error)
 
 	// Projects.
-	SetProjectPause(ctx context.Context, project string, until int64, reason string, now int64, by store.Actor) (store.Project, error)
+	SetProjectPause(ctx context.Context, project string, until int64, reason string, now int64,
+		by store.Actor) (store.Project, error)
 
 	// Endpoints.
 	CreateEndpoint(ctx context.Context, e store.Endpoint, by store.Actor) (store.Endpoint, error)
-	UpsertEndpoints(ctx context.Context, project string, wants []store.EndpointUpsert, now int64, by store.Actor) ([]store.UpsertedEndpoint, error)
-	PatchEndpoint(ctx context.Context, project, id string, change func(*store.Endpoint) error, now int64, by store.Actor) (store.Endpoint, error)
+	UpsertEndpoints(ctx context.Context, project string, wants []store.EndpointUpsert, now int64,
+		by store.Actor) ([]store.UpsertedEndpoint, error)
+	PatchEndpoint(ctx context.Context, project, id string, change func(*store.Endpoint) error, now int64,
+		by store.Actor) (store.Endpoint, error)
 	DeleteEndpoint(ctx context.Context, project, id string, now int64, by store.Actor) (store.Endpoint, error)
 	Endpoint(ctx context.Context, project, id string) (store.Endpoint, error)
 	AnyEndpoint(ctx context.Context, project, id string) (store.Endpoint, error)
@@ -49,9 +54,11 @@ type Store interface {
 	ReportHealth(ctx context.Context, reports []store.EndpointHealth, now int64) error
 
 	// The feed and the books.
-	Outcomes(ctx context.Context, project string, after store.OutcomeCursor, limit int) ([]store.TerminalEvent, store.OutcomeCursor, error)
+	Outcomes(ctx context.Context, project string, after store.OutcomeCursor,
+		limit int) ([]store.TerminalEvent, store.OutcomeCursor, error)
 	PurgeOutcomes(ctx context.Context, now, before int64, limit int) (removed int, more bool, err error)
-	Compare(ctx context.Context, project string, from, to int64, refs []string, most int) (store.Comparison, error)
+	Compare(ctx context.Context, project string, from, to int64, refs []string, most int) (store.Comparison,
+		error)
 
 	// What the faces show.
 	Get(ctx context.Context, project, id string) (store.Callback, error)
@@ -71,13 +78,15 @@ type Store interface {
 	PlanEvent(ctx context.Context, p store.EventPlan) (plan store.EventPlan, known bool, err error)
 
 	// Polls.
-	ResolvePoll(ctx context.Context, project, id string, data store.JSONText, now int64, by store.Actor) (store.ResolvedPoll, error)
+	ResolvePoll(ctx context.Context, project, id string, data store.JSONText, now int64,
+		by store.Actor) (store.ResolvedPoll, error)
 	PollDetail(ctx context.Context, project, id string) (store.PollDetail, error)
 	Born() <-chan store.OpenRow
 
 	// Schedules.
 	CreateSchedule(ctx context.Context, s store.Schedule, by store.Actor) (store.Schedule, error)
-	ChangeSchedule(ctx context.Context, project, id string, change func(*store.Schedule) error, now int64, by store.Actor) (store.Schedule, error)
+	ChangeSchedule(ctx context.Context, project, id string, change func(*store.Schedule) error, now int64,
+		by store.Actor) (store.Schedule, error)
 	Schedule(ctx context.Context, project, id string) (store.Schedule, error)
 	ScheduleRuns(ctx context.Context, project, id string) ([]store.ScheduleRun, error)
 

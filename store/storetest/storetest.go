@@ -13,7 +13,8 @@ import (
 type Options struct {
 	// Groups are the names of tests, "Read/Pages", or what they begin with, "Read"; none: all.
 	Groups []string
-	// Crowds leaves out all but the tests that call the store from several goroutines: their names end in Crowd.
+	// Crowds leaves out all but the tests that call the store from several goroutines: their names end in
+	// Crowd.
 	Crowds bool
 	// Histories is how many histories the model runs at most. The flag -rapid.checks, 100, bounds it, too.
 	Histories int

@@ -25,8 +25,8 @@ import (
 //
 // A word is an argument in its place, field=value or field (true), in 'quotes' if it has spaces. What is left
 // out is usual: the project, the time, the actor, a limit of 100, and what the drafts of the fixture have.
-// Between « and » a word is as Go reads it in quotes, such as «\x00». @NAME is the id of a row; the id that a call gives is named by NAME. Times count from now: now, +5s, -1h,
-// forever.
+// Between « and » a word is as Go reads it in quotes, such as «\x00». @NAME is the id of a row; the id that a
+// call gives is named by NAME. Times count from now: now, +5s, -1h, forever.
 //
 // Of callbacks, endpoints, schedules and the like an answer has what differs from what was last said of them,
 // by whatever call: "field=" is no value any more. Of other rows it has what is not zero.
@@ -40,8 +40,9 @@ func transcripts(t *testing.T, o Options, open func(t *testing.T) Store) {
 			f := newFixture(t, open(t))
 			defer f.reportPanic()
 			s := &script{
-				fixture: f, ids: make(map[string]string), names: make(map[string]string), lanes: make(map[int64]int),
-				said: make(map[string]map[string]string), versions: make(map[string]int64),
+				fixture: f, ids: make(map[string]string), names: make(map[string]string),
+				lanes: make(map[int64]int),
+				said:  make(map[string]map[string]string), versions: make(map[string]int64),
 				stamps: make(map[string][]*store.Stamped), waiting: make(map[string]bool),
 				results: make(map[string]store.Result), firings: make(map[string]store.Firing),
 			}
@@ -136,14 +137,17 @@ func sentinel(err error) string {
 	return "of the database"
 }
 
-// parameters are the names of those of the store's exported methods, behind the context: they are read from the sources
-// in the working directory, which is that of the store's tests. The types of stores have names that end in DB.
+// parameters are the names of those of the store's exported methods, behind the context: they are read from
+// the sources in the working directory, which is that of the store's tests. The types of stores have names
+// that end in DB.
 var parameters = sync.OnceValue(func() map[string][]string {
 	all := make(map[string][]string)
 	for _, file := range must(filepath.Glob("*.go")) {
-		for _, decl := range must(parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)).Decls {
+		for _, decl := range must(parser.ParseFile(token.NewFileSet(), file, nil,
+			parser.SkipObjectResolution)).Decls {
 			f, ok := decl.(*ast.FuncDecl)
-			if !ok || f.Recv == nil || !f.Name.IsExported() || !strings.HasSuffix(types.ExprString(f.Recv.List[0].Type), "DB") {
+			if !ok || f.Recv == nil || !f.Name.IsExported() ||
+				!strings.HasSuffix(types.ExprString(f.Recv.List[0].Type), "DB") {
 				continue
 			}
 			var names []string
@@ -275,7 +279,8 @@ func (s *script) usual(name string, of reflect.Type) any {
 		return store.Redrive{ID: s.id(), Project: project, CreatedAt: s.now, Shown: "{}",
 			Filter: store.Filter{To: s.now + 1}}
 	case *store.AuditEntry:
-		return store.AuditEntry{ID: s.id(), Project: project, At: s.now, Actor: "key_1", Action: "x", Object: "o"}
+		return store.AuditEntry{ID: s.id(), Project: project, At: s.now, Actor: "key_1", Action: "x",
+			Object: "o"}
 	case *store.Retention:
 		return store.Retention{Now: s.now}
 	}

@@ -24,7 +24,8 @@ func (s *script) assign(row reflect.Value, words []string) {
 		}
 		v, ok := row, true
 		for part := range strings.SplitSeq(path, ".") {
-			if v, ok = field(v, part); !ok {
+			v, ok = field(v, part)
+			if !ok {
 				s.require(false, "%s has no field %s", row.Type(), path)
 			}
 		}
@@ -69,7 +70,8 @@ func (s *script) set(v reflect.Value, word string) {
 		*to = store.Span(must(time.ParseDuration(word)))
 		return
 	case *store.Rate:
-		if *to = (store.Rate{}); word != "" {
+		*to = (store.Rate{})
+		if word != "" {
 			*to = must(store.ParseRate(word))
 		}
 		return
@@ -77,7 +79,8 @@ func (s *script) set(v reflect.Value, word string) {
 		*to = must(time.LoadLocation(word))
 		return
 	case *[]byte:
-		if *to = nil; word != "nil" {
+		*to = nil
+		if word != "nil" {
 			*to = []byte(word)
 		}
 		return
@@ -105,7 +108,8 @@ func (s *script) set(v reflect.Value, word string) {
 	case reflect.Float64:
 		v.SetFloat(must(strconv.ParseFloat(word, 64)))
 	case reflect.Pointer:
-		if v.SetZero(); word != "nil" {
+		v.SetZero()
+		if word != "nil" {
 			v.Set(reflect.New(v.Type().Elem()))
 			s.set(v.Elem(), word)
 		}
@@ -166,7 +170,8 @@ func (s *script) time(word string) int64 {
 // isTracked: of such a row only what has changed is said.
 func isTracked(row reflect.Value) bool {
 	switch row.Interface().(type) {
-	case store.Callback, store.Stamped, store.Attempt, store.Endpoint, store.Schedule, store.Lane, store.Project,
+	case store.Callback, store.Stamped, store.Attempt, store.Endpoint, store.Schedule, store.Lane,
+		store.Project,
 		store.PollDetail, store.Redrive:
 		return true
 	}
@@ -215,7 +220,8 @@ func (s *script) tell(answer any) (lines []string) {
 
 // rowName is what a row is called.
 func (s *script) rowName(v reflect.Value) string {
-	for _, of := range []string{"ID", "CallbackID", "EndpointID", "Callback", "Endpoint", "Key", "Name", "Redrive"} {
+	for _, of := range []string{"ID", "CallbackID", "EndpointID", "Callback", "Endpoint", "Key", "Name",
+		"Redrive"} {
 		f := v.FieldByName(of)
 		switch {
 		case !f.IsValid():
@@ -334,9 +340,11 @@ func (s *script) flatten(v reflect.Value, prefix string, visit func(path string,
 		}
 		_, rate := f.Interface().(store.Rate)
 		switch {
-		case slices.Contains([]string{"id", "callbackid"}, path) || path == "cursor" && !given || f.IsZero() && !given:
+		case slices.Contains([]string{"id", "callbackid"}, path) || path == "cursor" && !given ||
+			f.IsZero() && !given:
 		case f.Kind() == reflect.Slice && f.Len() == 0 && (f.IsNil() || path != "body"):
-		case !given && f.Type() == reflect.TypeFor[store.OutcomeCursor](), f.Type() == reflect.TypeFor[store.Cursor]():
+		case !given && f.Type() == reflect.TypeFor[store.OutcomeCursor](),
+			f.Type() == reflect.TypeFor[store.Cursor]():
 		case path == "project" && f.String() == project:
 		case isTracked(f) || f.Kind() != reflect.Struct || rate:
 			visit(path, f)

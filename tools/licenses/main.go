@@ -208,7 +208,8 @@ func table(modules map[string]module, compiled map[string]bool) []byte {
 			page.WriteString("| Go standard library | of the compiler | BSD-3-Clause |\n")
 		}
 		for _, path := range slices.Sorted(maps.Keys(modules)) {
-			if m := modules[path]; compiled[path] == in {
+			m := modules[path]
+			if compiled[path] == in {
 				fmt.Fprintf(&page, "| %s | %s | %s |\n", m.path, m.version, strings.Join(m.ids, ", "))
 			}
 		}

@@ -19,8 +19,9 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
-// acceptRoute is the route as idempotency keys know it. A callback of a batch gets what a request of its own would have got, so
-// its key is that route's too: whoever sends again in a batch what was sent one by one makes nothing twice.
+// acceptRoute is the route as idempotency keys know it. A callback of a batch gets what a request of its own
+// would have got, so its key is that route's too: whoever sends again in a batch what was sent one by one
+// makes nothing twice.
 const acceptRoute = "POST /v1/callbacks"
 
 // accept is POST /v1/callbacks: 202 with the callback, or 200 with the first one of the same idempotency key.
@@ -85,8 +86,8 @@ func (a *API) submit(ctx context.Context, who caller, subs []accept.Submission) 
 	return accepted, nil
 }
 
-// acceptBatch is POST /v1/callbacks/batch: 207, and for each callback what a request of its own would have got. The
-// good ones are one commit.
+// acceptBatch is POST /v1/callbacks/batch: 207, and for each callback what a request of its own would have
+// got. The good ones are one commit.
 func (a *API) acceptBatch(ctx context.Context, c *gin.Context, who caller) error {
 	items, err := readBatch(c)
 	if err != nil {
@@ -123,7 +124,8 @@ func (a *API) acceptBatch(ctx context.Context, c *gin.Context, who caller) error
 		} else {
 			r, accepted = accepted[0], accepted[1:]
 		}
-		if b, err = a.appendResult(c, b, &r, now); err != nil {
+		b, err = a.appendResult(c, b, &r, now)
+		if err != nil {
 			return err
 		}
 	}
@@ -156,8 +158,9 @@ func readBatch(c *gin.Context) ([][]byte, error) {
 // eventRoute is the route as idempotency keys know it.
 const eventRoute = "POST /v1/events"
 
-// event is POST /v1/events: 202 with what became of it, or 200 with what became of the first one of the same idempotency key. Its fields
-// are a callback's; those that are each endpoint's own the engine refuses by their names.
+// event is POST /v1/events: 202 with what became of it, or 200 with what became of the first one of the same
+// idempotency key. Its fields are a callback's; those that are each endpoint's own the engine refuses by
+// their names.
 func (a *API) event(ctx context.Context, c *gin.Context, who caller) error {
 	sub, err := readSubmission(c, eventRoute)
 	if err != nil {
@@ -188,8 +191,8 @@ type submissionDecoder struct {
 	tooLarge bool
 }
 
-// decodeSubmission decodes one callback from valid JSON, which stays referenced: the payload is a part of it. The only
-// error is ErrPayloadTooLarge.
+// decodeSubmission decodes one callback from valid JSON, which stays referenced: the payload is a part of it.
+// The only error is ErrPayloadTooLarge.
 func decodeSubmission(raw []byte) (accept.Submission, error) {
 	var d submissionDecoder
 	d.object(request, "", raw, d.member)
@@ -205,7 +208,8 @@ func (d *submissionDecoder) done() (accept.Submission, error) {
 	return d.sub, nil
 }
 
-// without returns member for what has not all the fields of a callback: those that refused has a sentence for may not be given.
+// without returns member for what has not all the fields of a callback: those that refused has a sentence for
+// may not be given.
 func (d *submissionDecoder) without(refused map[string]string) func(key, raw []byte) bool {
 	return func(key, raw []byte) bool {
 		why := refused[string(key)]
@@ -282,7 +286,8 @@ func (d *submissionDecoder) textField(key []byte) *string {
 	return nil
 }
 
-// payload takes the body from one of its three fields. A payload's bytes are kept as they stand in the request.
+// payload takes the body from one of its three fields. A payload's bytes are kept as they stand in the
+// request.
 func (d *submissionDecoder) payload(name string, raw []byte) {
 	if isNull(raw) {
 		return
@@ -302,7 +307,8 @@ func (d *submissionDecoder) payload(name string, raw []byte) {
 		}
 	case "body":
 		var s string
-		if s, wrong = decodeText(raw, true); wrong != "" {
+		s, wrong = decodeText(raw, true)
+		if wrong != "" {
 			wrong += otherwise
 		}
 		body = []byte(s)
@@ -349,8 +355,8 @@ func orEmptyKey(wrong, key string) string {
 	return wrong
 }
 
-// bindIdempotency completes a submission that has an idempotency key with the route and a hash over all that the
-// request said; raw is the callback as it stands in the request.
+// bindIdempotency completes a submission that has an idempotency key with the route and a hash over all that
+// the request said; raw is the callback as it stands in the request.
 func bindIdempotency(sub *accept.Submission, route string, raw []byte) {
 	if sub.IdempotencyKey == "" {
 		return
@@ -362,7 +368,8 @@ func bindIdempotency(sub *accept.Submission, route string, raw []byte) {
 	sub.Route, sub.Fingerprint = route, h.Sum(nil)
 }
 
-// headerIdempotency takes the key from the Idempotency-Key header, which must agree with the body's if both are given.
+// headerIdempotency takes the key from the Idempotency-Key header, which must agree with the body's if both
+// are given.
 func headerIdempotency(sub *accept.Submission, h http.Header) {
 	values := h["Idempotency-Key"]
 	if len(values) == 0 {
@@ -387,8 +394,8 @@ func headerIdempotency(sub *accept.Submission, h http.Header) {
 	sub.Invalid = f.invalid
 }
 
-// Check judges the body of one POST /v1/callbacks without a server: what it finds, a server would refuse. Its error is one that
-// package httperr knows. Whether the address may be sent to is left to a server.
+// Check judges the body of one POST /v1/callbacks without a server: what it finds, a server would refuse. Its
+// error is one that package httperr knows. Whether the address may be sent to is left to a server.
 func Check(body []byte, now time.Time) error {
 	if err := checkJSON(body); err != nil {
 		return err

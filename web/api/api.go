@@ -18,15 +18,16 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
-// RequestIDHeader is the response header that carries the request's id. The API reads it back from the response when it
-// logs an error, so whatever stands in front of it may set it.
+// RequestIDHeader is the response header that carries the request's id. The API reads it back from the
+// response when it logs an error, so whatever stands in front of it may set it.
 const RequestIDHeader = "X-Request-Id"
 
 // Options are what an API is made of. The engine, the store and the key are required.
 type Options struct {
 	Engine Engine
 	Store  query.Store
-	// AdminKey is the settings' key: it may do everything, in the default project or in the one that ProjectHeader names.
+	// AdminKey is the settings' key: it may do everything, in the default project or in the one that
+	// ProjectHeader names.
 	AdminKey string
 	// Guesses slows down who tries keys; nil: one of the API's own. RequestsPerSecond is how many requests
 	// each key may make a second, the settings' one too; zero: no limit.
@@ -70,7 +71,8 @@ func New(o Options) (*API, error) {
 	}, nil
 }
 
-// A handler answers one authenticated request, or returns the error that is to be answered; then it has written nothing.
+// A handler answers one authenticated request, or returns the error that is to be answered; then it has
+// written nothing.
 type handler func(ctx context.Context, c *gin.Context, who caller) error
 
 // longest bounds the calls that walk through everything.
@@ -117,7 +119,8 @@ func (a *API) fail(c *gin.Context, err error) {
 	a.wrote(c, httperr.Write(c.Writer, p))
 }
 
-// problem returns the problem of an error. One that the caller may not see is logged, and the problem points to the log.
+// problem returns the problem of an error. One that the caller may not see is logged, and the problem points
+// to the log.
 func (a *API) problem(c *gin.Context, err error) httperr.Problem {
 	p := httperr.From(err)
 	if p.Status != http.StatusInternalServerError {
@@ -128,10 +131,12 @@ func (a *API) problem(c *gin.Context, err error) httperr.Problem {
 	return httperr.Logged(id)
 }
 
-// wrote records that an answer could not be written: the caller went away, which is worth a line only when looked for.
+// wrote records that an answer could not be written: the caller went away, which is worth a line only when
+// looked for.
 func (a *API) wrote(c *gin.Context, err error) {
 	if err != nil {
-		a.Logger.Debug("answer not written", "request_id", c.Writer.Header().Get(RequestIDHeader), "route", c.FullPath(), "error", err)
+		a.Logger.Debug("answer not written", "request_id", c.Writer.Header().Get(RequestIDHeader), "route",
+			c.FullPath(), "error", err)
 	}
 }
 

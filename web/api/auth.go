@@ -28,7 +28,8 @@ func lacks(s store.Scope) error {
 
 // rootOnly is the error of what the settings' admin key alone may do.
 func rootOnly() error {
-	return fmt.Errorf("%w: it needs the admin key of the settings, which belongs to no project", httperr.ErrForbidden)
+	return fmt.Errorf("%w: it needs the admin key of the settings, which belongs to no project",
+		httperr.ErrForbidden)
 }
 
 // authenticate returns who holds the request's key, which is slowed down where keys are guessed, and counts

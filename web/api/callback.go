@@ -41,7 +41,8 @@ func (a *API) canceledOf(x *store.CanceledCallback) ended {
 	return ended{string(x.Result), a.callbackOf(&x.Callback)}
 }
 
-// cancelRef is POST /v1/callbacks/cancel: all open callbacks of a reference, and if asked for those that had ended already.
+// cancelRef is POST /v1/callbacks/cancel: all open callbacks of a reference, and if asked for those that had
+// ended already.
 func (a *API) cancelRef(ctx context.Context, c *gin.Context, who caller) error {
 	r, err := readAll[client.CancelRequest](c, false)
 	if err != nil {
@@ -89,11 +90,12 @@ func (a *API) reschedule(ctx context.Context, c *gin.Context, who caller, id str
 	if (due == nil) == (delay == nil) {
 		return invalid("due_at", "exactly one of due_at and delay is needed")
 	}
-	return a.changed(c, http.StatusOK)(a.Engine.Reschedule(ctx, who.Project, id, due, delay, who.By(r.Reason)))
+	return a.changed(c, http.StatusOK)(a.Engine.Reschedule(ctx, who.Project, id, due, delay,
+		who.By(r.Reason)))
 }
 
-// mend is PATCH /v1/callbacks/{id}: changes one that is scheduled or dead, never its payload. Of nulls only that of
-// expires_in means something: it does not expire any more.
+// mend is PATCH /v1/callbacks/{id}: changes one that is scheduled or dead, never its payload. Of nulls only
+// that of expires_in means something: it does not expire any more.
 func (a *API) mend(ctx context.Context, c *gin.Context, who caller, id string) error {
 	var (
 		d decoder
@@ -161,12 +163,13 @@ func explanationOf(x *control.Explanation) client.Explanation {
 // holdOf is what keeps a callback or a lane. What has no end, or none that is known, is until null.
 func holdOf(b *control.Block) client.Hold {
 	return client.Hold{
-		Code: client.HoldCode(b.Code), Since: moment(b.Since), Until: until(b.Until), Detail: b.Detail, Cure: b.Cure,
+		Code: client.HoldCode(b.Code), Since: moment(b.Since), Until: until(b.Until), Detail: b.Detail,
+		Cure: b.Cure,
 	}
 }
 
-// evidence is GET /v1/callbacks/{id}/evidence: a text for the dispute "you never told us". It has what receivers answered in it, so no
-// browser may take it for a page.
+// evidence is GET /v1/callbacks/{id}/evidence: a text for the dispute "you never told us". It has what
+// receivers answered in it, so no browser may take it for a page.
 func (a *API) evidence(ctx context.Context, c *gin.Context, who caller, id string) error {
 	text, err := a.Engine.Evidence(ctx, who.Project, id)
 	if err != nil {
@@ -256,7 +259,8 @@ type listRequest struct {
 // readList reads the parameters of GET /v1/callbacks.
 func readList(q *query.Values, now int64) (f listRequest, err error) {
 	f.Filter, f.list = filterOf(q, now), query.ListNewest
-	if f.ByDue = q.OneOf("order", "due") == "due"; f.ByDue {
+	f.ByDue = q.OneOf("order", "due") == "due"
+	if f.ByDue {
 		f.list = query.ListByDue
 	}
 	f.csv = q.OneOf("format", "json", "csv") == "csv"
@@ -305,8 +309,10 @@ func (a *API) page(ctx context.Context, project string, f *query.Filter) (store.
 
 // csvColumns are the columns of a list as CSV. New ones are added at the end.
 var csvColumns = [...]string{
-	"id", "kind", "state", "reason", "topic", "ref", "lock_key", "lane", "method", "url", "attempt_count", "divert_count",
-	"max_attempts", "last_status", "last_class", "due_at", "created_at", "updated_at", "finished_at", "expires_at",
+	"id", "kind", "state", "reason", "topic", "ref", "lock_key", "lane", "method", "url", "attempt_count",
+	"divert_count",
+	"max_attempts", "last_status", "last_class", "due_at", "created_at", "updated_at", "finished_at",
+	"expires_at",
 	"endpoint_id",
 }
 
@@ -328,7 +334,8 @@ func (a *API) listCSV(c *gin.Context, callbacks []store.Callback, next string, n
 	if next != "" {
 		values := c.Request.URL.Query()
 		values.Set("cursor", next)
-		h.Set("Link", "<"+(&url.URL{Path: c.Request.URL.Path, RawQuery: values.Encode()}).String()+`>; rel="next"`)
+		h.Set("Link", "<"+(&url.URL{Path: c.Request.URL.Path, RawQuery: values.Encode()}).String()+
+			`>; rel="next"`)
 	}
 	h.Set("Content-Type", "text/csv; charset=utf-8")
 	h.Set("Content-Disposition", `attachment; filename="callbacks.csv"`)
@@ -353,9 +360,12 @@ func csvCells(c *store.Callback, now int64) []string {
 		most = 0
 	}
 	return []string{
-		store.CallbackPrefix + c.ID, string(c.Kind), string(state), string(c.Reason), c.Topic, c.Ref, c.LockKey, c.Lane,
-		c.Method, c.URL, strconv.Itoa(c.AttemptCount), strconv.Itoa(c.DivertCount), number(most), number(c.LastStatus),
-		string(c.LastClass), formatTime(due), formatTime(c.CreatedAt), formatTime(c.UpdatedAt), formatTime(c.FinishedAt),
+		store.CallbackPrefix + c.ID, string(c.Kind), string(state), string(c.Reason), c.Topic, c.Ref,
+		c.LockKey, c.Lane,
+		c.Method, c.URL, strconv.Itoa(c.AttemptCount), strconv.Itoa(c.DivertCount), number(most),
+		number(c.LastStatus),
+		string(c.LastClass), formatTime(due), formatTime(c.CreatedAt), formatTime(c.UpdatedAt),
+		formatTime(c.FinishedAt),
 		formatTime(c.ExpiresAt), prefixed(store.EndpointPrefix, c.EndpointID),
 	}
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
-// A decoder reads a request into a struct of package client, strictly: the struct's fields are all that the request may
-// have. Null is not given, but for an Optional. Accepts do not pass here: see submissionDecoder.
+// A decoder reads a request into a struct of package client, strictly: the struct's fields are all that the
+// request may have. Null is not given, but for an Optional. Accepts do not pass here: see submissionDecoder.
 type decoder struct {
 	fields
 	// choice is what the policy, success and signer of the request choose.
@@ -45,8 +45,8 @@ func (d *decoder) into(to any) func(key, raw []byte) bool {
 	}
 }
 
-// read decodes a request's body. What is wrong with its fields is in d.invalid. Where optional, no body at all is an
-// empty object.
+// read decodes a request's body. What is wrong with its fields is in d.invalid. Where optional, no body at
+// all is an empty object.
 func (d *decoder) read(c *gin.Context, optional bool, to any) error {
 	return readObject(c, optional, &d.fields, d.into(to))
 }
@@ -57,7 +57,8 @@ func read[T any](c *gin.Context, optional bool) (r T, d decoder, err error) {
 	return r, d, err
 }
 
-// readAll is read for a request that the engine does not check field by field: its error names the wrong fields.
+// readAll is read for a request that the engine does not check field by field: its error names the wrong
+// fields.
 func readAll[T any](c *gin.Context, optional bool) (T, error) {
 	r, d, err := read[T](c, optional)
 	if err == nil {
@@ -80,7 +81,8 @@ func (d *decoder) value(name string, raw []byte, f *client.Field, v reflect.Valu
 			return
 		}
 		before := len(d.invalid)
-		if d.value(name, raw, f, reflect.ValueOf(o.Give()).Elem()); len(d.invalid) > before {
+		d.value(name, raw, f, reflect.ValueOf(o.Give()).Elem())
+		if len(d.invalid) > before {
 			v.SetZero()
 		}
 		return
@@ -137,7 +139,9 @@ func (d *decoder) named(name string, raw []byte, f *client.Field, v reflect.Valu
 		d.reason([]byte(name), raw, &text)
 		v.SetString(text)
 	case v.Kind() == reflect.String:
-		take(&d.fields, name, raw, &text, func(raw []byte) (string, string) { return decodeText(raw, f.Lines) })
+		take(&d.fields, name, raw, &text, func(raw []byte) (string, string) {
+			return decodeText(raw, f.Lines)
+		})
 		v.SetString(text)
 	case v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.String:
 		d.lines(name, raw, f.Most, &texts)
@@ -182,8 +186,8 @@ func length(d client.Duration) *time.Duration {
 	return &parsed
 }
 
-// headersIn returns headers that were decoded, nil where none are given. The mask that headers are shown with may not
-// take a credential's place.
+// headersIn returns headers that were decoded, nil where none are given. The mask that headers are shown with
+// may not take a credential's place.
 func (d *decoder) headersIn(o client.Optional[client.Headers], patch bool) *[]store.Header {
 	headers, given := o.Get()
 	if !given && !(patch && o.IsNull()) {
@@ -248,7 +252,8 @@ func readReason(c *gin.Context) (string, error) {
 	return r.Reason, err
 }
 
-// This file reads how something is to be sent: the same fields stand in callbacks, events, endpoints, profiles and projects.
+// This file reads how something is to be sent: the same fields stand in callbacks, events, endpoints,
+// profiles and projects.
 
 // choose decodes a policy, a success rule, a signer or a profile.
 func (f *fields) choose(name string, raw []byte, to *accept.Choice) {
@@ -264,7 +269,8 @@ func (f *fields) choose(name string, raw []byte, to *accept.Choice) {
 	}
 }
 
-// nameOr takes the name of what may be given whole, too: then object reads it. what says which name, where it is neither.
+// nameOr takes the name of what may be given whole, too: then object reads it. what says which name, where it
+// is neither.
 func (f *fields) nameOr(name, what string, raw []byte, to *string, object func()) {
 	switch raw[0] {
 	case 'n':
@@ -282,7 +288,8 @@ func (f *fields) success(raw []byte, to *accept.Choice) {
 	f.nameOr("success", "success rule", raw, &to.Success, func() { to.SuccessRule = raw })
 }
 
-// signer takes a signer's name, or the text of an object with its options. An object within a text is no name.
+// signer takes a signer's name, or the text of an object with its options. An object within a text is no
+// name.
 func (f *fields) signer(raw []byte, to *accept.Choice) {
 	if s, wrong := decodeLine(raw); wrong == "" && strings.HasPrefix(s, "{") {
 		f.add("signer", "must be a signer's name or an object")
@@ -295,7 +302,9 @@ func (f *fields) signer(raw []byte, to *accept.Choice) {
 func (f *fields) policy(raw []byte, to *accept.Choice) {
 	f.nameOr("policy", "policy", raw, &to.PolicyName, func() {
 		before, p := len(f.invalid), emptyPolicy()
-		f.object("policy", "policy.", raw, func(key, value []byte) bool { return f.policyMember("policy.", key, value, &p) })
+		f.object("policy", "policy.", raw, func(key, value []byte) bool {
+			return f.policyMember("policy.", key, value, &p)
+		})
 		f.policyEnd("policy.", &p)
 		if len(f.invalid) == before {
 			to.Policy, to.PolicyGiven = p, true
@@ -310,7 +319,8 @@ func emptyPolicy() store.Policy {
 	return p
 }
 
-// policyMember decodes one field of a policy that is given whole, and says whether there is such a field. Its name has the prefix.
+// policyMember decodes one field of a policy that is given whole, and says whether there is such a field. Its
+// name has the prefix.
 func (f *fields) policyMember(prefix string, key, value []byte, p *store.Policy) bool {
 	name := prefix + string(key)
 	wait := func(to *time.Duration) { take(f, name, value, to, decodeDuration) }
@@ -350,7 +360,8 @@ func (f *fields) policyEnd(prefix string, p *store.Policy) {
 func (f *fields) refuseMask(headers []store.Header, otherwise string) {
 	for _, h := range headers {
 		if query.Masked(h) {
-			f.add("headers."+h.Name, `is "***", which stands for a value that is not shown: give the value itself, or `+otherwise)
+			f.add("headers."+h.Name,
+				`is "***", which stands for a value that is not shown: give the value itself, or `+otherwise)
 		}
 	}
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/web/httperr"
 )
 
-// docsPath is the page that shows the OpenAPI document. Like the document it needs no key: it says nothing of this
-// installation. What is tried out there goes to this server, with the key that its reader types in.
+// docsPath is the page that shows the OpenAPI document. Like the document it needs no key: it says nothing of
+// this installation. What is tried out there goes to this server, with the key that its reader types in.
 const docsPath = "/docs"
 
 // docsFiles are what the page loads, all of it from the program.
@@ -66,8 +66,8 @@ func (r *render) WriteHeader(int) {}
 // inline are the scripts and styles that stand in a page.
 var inline = regexp.MustCompile(`(?s)<(script|style)>(.*?)</(?:script|style)>`)
 
-// docsPolicy is the page's Content-Security-Policy: files of this server, and of what stands in the page itself exactly
-// that. Swagger UI has its icons as data.
+// docsPolicy is the page's Content-Security-Policy: files of this server, and of what stands in the page
+// itself exactly that. Swagger UI has its icons as data.
 func docsPolicy(page []byte) string {
 	sources := map[string]string{"script": "'self'", "style": "'self'"}
 	for _, part := range inline.FindAllSubmatch(page, -1) {
@@ -76,7 +76,8 @@ func docsPolicy(page []byte) string {
 	}
 	return strings.Join([]string{
 		"default-src 'none'", "script-src " + sources["script"], "style-src " + sources["style"],
-		"img-src 'self' data:", "connect-src 'self'", "base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'",
+		"img-src 'self' data:", "connect-src 'self'", "base-uri 'none'", "form-action 'none'",
+		"frame-ancestors 'none'",
 	}, "; ")
 }
 

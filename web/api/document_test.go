@@ -54,8 +54,8 @@ func (panics) Fatal(args ...any) { panic(fmt.Sprint(args...)) }
 
 func (panics) Errorf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
 
-// closed is the document for checks: its answers have no members but those that it names, and null is a value of no
-// type, too, which the library would refuse.
+// closed is the document for checks: its answers have no members but those that it names, and null is a value
+// of no type, too, which the library would refuse.
 var closed = sync.OnceValue(func() *openapi3.T {
 	doc := document()
 	below := func(content openapi3.Content) map[*openapi3.Schema]bool {
@@ -92,7 +92,8 @@ var closed = sync.OnceValue(func() *openapi3.T {
 		}
 	}
 	for s, whole := range answers {
-		if more := &s.AdditionalProperties; whole && len(s.Properties) > 0 && more.Has == nil && more.Schema == nil {
+		if more := &s.AdditionalProperties; whole && len(s.Properties) > 0 && more.Has == nil &&
+			more.Schema == nil {
 			more.Has = new(len(s.AllOf) > 0)
 		}
 	}
@@ -117,9 +118,10 @@ var moments = openapi3.WithStringFormatValidator("date-time",
 // known are answers that were found to be as the document says: most are given again and again.
 var known sync.Map
 
-// conforms holds an answer against the document, and the request where all of it was accepted, unless it is taken in
-// a way that the document does not promise.
-func conforms(req *http.Request, body string, route *matched, rec *httptest.ResponseRecorder, lenient bool) error {
+// conforms holds an answer against the document, and the request where all of it was accepted, unless it is
+// taken in a way that the document does not promise.
+func conforms(req *http.Request, body string, route *matched, rec *httptest.ResponseRecorder,
+	lenient bool) error {
 	doc := closed()
 	path := documented(route.path)
 	if path == "/v1/lanes/{lane}" { // the router has one path for all that is of one lane
@@ -152,7 +154,8 @@ func conforms(req *http.Request, body string, route *matched, rec *httptest.Resp
 	in := &openapi3filter.RequestValidationInput{
 		Request: sent, PathParams: params,
 		Route: &routers.Route{
-			Spec: doc, Path: path, PathItem: item, Method: req.Method, Operation: item.GetOperation(req.Method),
+			Spec: doc, Path: path, PathItem: item, Method: req.Method,
+			Operation: item.GetOperation(req.Method),
 		},
 		Options: &openapi3filter.Options{
 			AuthenticationFunc: openapi3filter.NoopAuthenticationFunc, SkipSettingDefaults: true,
@@ -181,8 +184,8 @@ func reason(err error) string {
 	return text
 }
 
-// TestDocument: it is valid, has exactly the routes, and says what scope each needs and which are the settings' admin
-// key's alone.
+// TestDocument: it is valid, has exactly the routes, and says what scope each needs and which are the
+// settings' admin key's alone.
 func TestDocument(t *testing.T) {
 	t.Parallel()
 	doc := document()
@@ -217,7 +220,8 @@ func TestDocument(t *testing.T) {
 		t.Errorf("(-routes +document):\n%s", diff)
 	}
 	for name, known := range map[string]any{
-		"Class": store.Classes, "State": store.States, "HoldCode": control.BlockCodes, "TerminalReason": store.Reasons,
+		"Class": store.Classes, "State": store.States, "HoldCode": control.BlockCodes,
+		"TerminalReason": store.Reasons,
 	} {
 		if got := fmt.Sprint(doc.Components.Schemas[name].Value.Enum); got != fmt.Sprint(known) {
 			t.Errorf("%s: the document has %s, want %s", name, got, known)
@@ -225,8 +229,8 @@ func TestDocument(t *testing.T) {
 	}
 }
 
-// TestDocsPage: the page of the document and its files are served to all, and nothing of it is loaded from elsewhere:
-// no address in it leads outside, and its policy would not let it.
+// TestDocsPage: the page of the document and its files are served to all, and nothing of it is loaded from
+// elsewhere: no address in it leads outside, and its policy would not let it.
 func TestDocsPage(t *testing.T) {
 	t.Parallel()
 	f := newFace(t, newEngine(world{}))
@@ -246,7 +250,8 @@ func TestDocsPage(t *testing.T) {
 		t.Errorf("the page loads %q", loaded)
 	}
 	for _, file := range loaded {
-		if rec := get(file[1]); rec.Code != 200 || rec.Body.Len() == 0 || !strings.HasPrefix(file[1], "/docs/") {
+		if rec := get(file[1]); rec.Code != 200 || rec.Body.Len() == 0 ||
+			!strings.HasPrefix(file[1], "/docs/") {
 			t.Errorf("%s: %d, %d bytes", file[1], rec.Code, rec.Body.Len())
 		}
 	}
@@ -258,7 +263,8 @@ func TestDocsPage(t *testing.T) {
 	}
 	for _, part := range regexp.MustCompile(`(?s)<(?:script|style)>(.*?)</`).FindAllStringSubmatch(page, -1) {
 		sum := sha256.Sum256([]byte(part[1]))
-		if hash := "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"; !strings.Contains(policy, hash) {
+		if hash := "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) +
+			"'"; !strings.Contains(policy, hash) {
 			t.Errorf("the policy %s does not allow %s", policy, part[1])
 		}
 	}

@@ -33,8 +33,8 @@ func readEndpoint(c *gin.Context, patch bool) (ch control.EndpointChange, reason
 	return endpointChange(&d, &r.EndpointFields, patch), r.Reason, nil
 }
 
-// endpointChange is what a request has asked for. In a PATCH null takes away what can be taken away; elsewhere it is
-// not given.
+// endpointChange is what a request has asked for. In a PATCH null takes away what can be taken away;
+// elsewhere it is not given.
 func endpointChange(d *decoder, r *client.EndpointFields, patch bool) control.EndpointChange {
 	return control.EndpointChange{
 		ExternalID: r.ExternalID.Pointer(), Name: orEmpty(r.Name, patch, ""), URL: r.URL.Pointer(),
@@ -49,14 +49,16 @@ func endpointChange(d *decoder, r *client.EndpointFields, patch bool) control.En
 	}
 }
 
-// putEndpoint is PUT /v1/endpoints/by-external-id/{external_id}: 201 where it was made, 200 where it was replaced.
+// putEndpoint is PUT /v1/endpoints/by-external-id/{external_id}: 201 where it was made, 200 where it was
+// replaced.
 func (a *API) putEndpoint(ctx context.Context, c *gin.Context, who caller, external string) error {
 	ch, reason, err := readEndpoint(c, false)
 	if err != nil {
 		return err
 	}
 	if ch.ExternalID != nil && *ch.ExternalID != external {
-		ch.Invalid = append(ch.Invalid, store.FieldError{Field: "external_id", Message: "differs from the one in the path"})
+		ch.Invalid = append(ch.Invalid, store.FieldError{Field: "external_id",
+			Message: "differs from the one in the path"})
 	}
 	ch.ExternalID = &external
 	receipts, err := a.upsert(ctx, who, []control.EndpointChange{ch}, reason)
@@ -77,12 +79,14 @@ func upsertStatus(r *control.EndpointReceipt) int {
 	return http.StatusOK
 }
 
-// upsert asks the engine, and holds it to one receipt for each change. A request that gives a secret may change one.
+// upsert asks the engine, and holds it to one receipt for each change. A request that gives a secret may
+// change one.
 func (a *API) upsert(
 	ctx context.Context, who caller, changes []control.EndpointChange, reason string,
 ) ([]control.EndpointReceipt, error) {
 	for i := range changes {
-		if changes[i].Admin = who.Allows(store.ScopeAdmin); changes[i].Secret != "" && !changes[i].Admin {
+		changes[i].Admin = who.Allows(store.ScopeAdmin)
+		if changes[i].Secret != "" && !changes[i].Admin {
 			return nil, lacks(store.ScopeAdmin)
 		}
 	}
@@ -138,9 +142,11 @@ func (a *API) endpointOf(ep *store.Endpoint) client.Endpoint {
 		ID: store.EndpointPrefix + ep.ID, ExternalID: ep.ExternalID, Name: ep.Name, URL: ep.URL,
 		URLOverride: string(cmp.Or(ep.URLOverride, store.OverrideDeny)), Topics: ep.Topics,
 		Policy: policyChoiceOf(&ep.Policy), Success: successOf(&ep.Success), Signer: signerOf(ep.Signer),
-		Headers: headersOf(query.MaskHeaders(ep.Headers)), Rate: ep.Rate.String(), Concurrency: ep.Concurrency,
-		Enabled: ep.Enabled, DisabledReason: ep.DisabledReason,
-		Pause: a.pauseOf(ep.PausedUntil, ep.PauseReason), Lane: ep.LaneKey(), FailingSince: moment(ep.FailingSince),
+		Headers: headersOf(query.MaskHeaders(ep.Headers)), Rate: ep.Rate.String(),
+		Concurrency: ep.Concurrency,
+		Enabled:     ep.Enabled, DisabledReason: ep.DisabledReason,
+		Pause: a.pauseOf(ep.PausedUntil, ep.PauseReason), Lane: ep.LaneKey(),
+		FailingSince:  moment(ep.FailingSince),
 		LastSuccessAt: moment(ep.LastSuccessAt), LastFailureAt: moment(ep.LastFailureAt),
 		CreatedAt: moment(ep.CreatedAt), UpdatedAt: moment(ep.UpdatedAt),
 	}
@@ -170,9 +176,11 @@ func (a *API) endpointNamed(ctx context.Context, project, name string) (store.En
 func (a *API) listEndpoints(ctx context.Context, c *gin.Context, who caller) error {
 	ask := func(q *query.Values) reader[store.Endpoint] {
 		f := store.EndpointFilter{
-			Search: q.One("search"), Topic: q.One("topic"), Held: q.Yes("held"), Failing: q.Yes("failing"), Now: a.Engine.Now(),
+			Search: q.One("search"), Topic: q.One("topic"), Held: q.Yes("held"), Failing: q.Yes("failing"),
+			Now: a.Engine.Now(),
 		}
-		return func(ctx context.Context, who caller, after store.Cursor, limit int) ([]store.Endpoint, error) {
+		return func(ctx context.Context, who caller, after store.Cursor, limit int) ([]store.Endpoint,
+			error) {
 			f.After, f.Limit = after.ID, limit
 			return a.Store.Endpoints(ctx, who.Project, f)
 		}
@@ -191,12 +199,14 @@ func (a *API) patchEndpoint(ctx context.Context, c *gin.Context, who caller, id 
 	if ch.Secret != "" && ch.URL == nil && !ch.Admin {
 		return lacks(store.ScopeAdmin) // with another host it replaces the credential that stays behind
 	}
-	return reply(a, c, http.StatusOK, a.endpointOf)(a.Engine.PatchEndpoint(ctx, who.Project, id, ch, who.By(reason)))
+	return reply(a, c, http.StatusOK, a.endpointOf)(
+		a.Engine.PatchEndpoint(ctx, who.Project, id, ch, who.By(reason)))
 }
 
 // testEndpoint sends the callback that says of itself that it is a test.
 func (a *API) testEndpoint(ctx context.Context, project, id string, by store.Actor) (store.Callback, error) {
-	// To the engine an endpoint that is not there is a wrong field of a callback; here it is what the path names.
+	// To the engine an endpoint that is not there is a wrong field of a callback; here it is what the path
+	// names.
 	if _, err := a.Store.Endpoint(ctx, project, id); err != nil {
 		return store.Callback{}, err
 	}

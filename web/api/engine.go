@@ -29,8 +29,8 @@ type Engine interface {
 	CancelRef(
 		ctx context.Context, project string, which control.CancelRefRequest, by store.Actor,
 	) ([]store.CanceledCallback, error)
-	// Outcomes returns what comes after the cursor, and where to continue. While there is nothing it waits, and
-	// then returns the cursor that it began at.
+	// Outcomes returns what comes after the cursor, and where to continue. While there is nothing it waits,
+	// and then returns the cursor that it began at.
 	Outcomes(
 		ctx context.Context, project string, after store.OutcomeCursor, limit int, wait time.Duration,
 	) ([]store.TerminalEvent, store.OutcomeCursor, error)
@@ -51,10 +51,12 @@ type Engine interface {
 	PutProfile(
 		ctx context.Context, project, name string, c accept.Choice, timeout time.Duration, by store.Actor,
 	) error
-	DeletePreset(ctx context.Context, project string, kind store.PresetKind, name string, by store.Actor) error
+	DeletePreset(ctx context.Context, project string, kind store.PresetKind, name string,
+		by store.Actor) error
 
 	CreateProject(ctx context.Context, ch control.ProjectChange, by store.Actor) (store.Project, error)
-	PatchProject(ctx context.Context, id string, ch control.ProjectChange, by store.Actor) (store.Project, error)
+	PatchProject(ctx context.Context, id string, ch control.ProjectChange, by store.Actor) (store.Project,
+		error)
 
 	// Authenticate returns the valid key with that text, of any project.
 	Authenticate(ctx context.Context, text string) (store.Key, error)

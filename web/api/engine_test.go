@@ -40,11 +40,13 @@ func (rc *receiver) Send(_ context.Context, r outbound.Request) outbound.Respons
 	now := time.Now()
 	if rc.shut.Load() {
 		return outbound.Response{
-			Class: store.ClassHTTP5xx, Outcome: store.AttemptFailed, Charged: true, Answered: true, Status: 500, StartedAt: now, EndedAt: now,
+			Class: store.ClassHTTP5xx, Outcome: store.AttemptFailed, Charged: true, Answered: true,
+			Status: 500, StartedAt: now, EndedAt: now,
 		}
 	}
 	return outbound.Response{
-		Class: store.ClassOK, Outcome: store.AttemptSucceeded, Charged: true, Answered: true, Status: 200, StartedAt: now, EndedAt: now,
+		Class: store.ClassOK, Outcome: store.AttemptSucceeded, Charged: true, Answered: true, Status: 200,
+		StartedAt: now, EndedAt: now,
 		RequestHeaders: []store.Header{{Name: "webhook-id", Value: r.ID}}, ResponseBody: "success",
 		Rule: &store.Rule{Name: r.Success.Name, Expected: "2xx", Saw: "200"},
 	}
@@ -129,7 +131,8 @@ func newEngineFaceWith(t *testing.T, db *sqlstore.DB, sender attempt.Sender, mas
 func (f face) newProject(t *testing.T, id string) []string {
 	t.Helper()
 	f.ask(t, 201, "POST", "/v1/projects", `{"id":"`+id+`"}`)
-	key := f.ask(t, 201, "POST", "/v1/keys", `{"name":"its own","scopes":["admin"]}`, "Dispatcher-Project", id)
+	key := f.ask(t, 201, "POST", "/v1/keys", `{"name":"its own","scopes":["admin"]}`, "Dispatcher-Project",
+		id)
 	return []string{"Authorization", "Bearer " + key["key"].(string)}
 }
 
@@ -205,7 +208,8 @@ func (x *player) arrived(what string) {
 		case strings.HasPrefix(h.Get(name), "WECHATPAY2"):
 			texts = append(texts, name+": WECHATPAY2…")
 		case !slices.Contains([]string{
-			"Accept-Encoding", "Content-Length", "Content-Type", "Traceparent", "User-Agent", "Webhook-Attempt",
+			"Accept-Encoding", "Content-Length", "Content-Type", "Traceparent", "User-Agent",
+			"Webhook-Attempt",
 			"Webhook-Id", "Webhook-Timestamp",
 		}, name):
 			texts = append(texts, name+": "+strings.Join(h[name], ", "))
@@ -236,12 +240,13 @@ func (x *player) sealed(texts []string) {
 	}
 }
 
-// TestEveryMutationIsAudited: every route that changes something is in audit.txt, which has the entries that it appends.
-// No credential stands in any of them.
+// TestEveryMutationIsAudited: every route that changes something is in audit.txt, which has the entries that
+// it appends. No credential stands in any of them.
 func TestEveryMutationIsAudited(t *testing.T) {
 	t.Parallel()
 	unaudited := []string{
-		"POST /v1/callbacks", "POST /v1/callbacks/batch", "POST /v1/events", "POST /v1/polls", // rows of their own
+		// rows of their own
+		"POST /v1/callbacks", "POST /v1/callbacks/batch", "POST /v1/events", "POST /v1/polls",
 		"POST /v1/reconcile/compare", "POST /v1/index/verify", // look only
 		"POST /v1/projects", // in the audit of the new one, which ends the file
 	}
@@ -249,7 +254,8 @@ func TestEveryMutationIsAudited(t *testing.T) {
 	for _, r := range routes(t) {
 		path := strings.ReplaceAll(regexp.QuoteMeta(r.Path), `\*`, ":")
 		path = regexp.MustCompile(`:[a-z_]+`).ReplaceAllString(path, "[^/\n]+")
-		walked := regexp.MustCompile(`(?m)^` + r.Method + " " + path + "\n(>.*\n)?< 2.*\n(~ .* by admin key from 192.0.2.1.*\n)")
+		walked := regexp.MustCompile(`(?m)^` + r.Method + " " + path +
+			"\n(>.*\n)?< 2.*\n(~ .* by admin key from 192.0.2.1.*\n)")
 		if r.Method != "GET" && !slices.Contains(unaudited, name(r)) && !walked.MatchString(text) {
 			t.Errorf("%s has no entry in audit.txt", name(r))
 		}
@@ -265,7 +271,8 @@ func TestEveryMutationIsAudited(t *testing.T) {
 	}
 }
 
-// newAuditedFace returns the API over an engine whose database has something by another master key than its first.
+// newAuditedFace returns the API over an engine whose database has something by another master key than its
+// first.
 func newAuditedFace(t *testing.T) face {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "d.db")
@@ -277,7 +284,8 @@ func newAuditedFace(t *testing.T) face {
 	return newEngineFaceWith(t, openDBAt(t, path), new(receiver), 2, 1)
 }
 
-// audit writes what a request has added to the audit, but for secrets that the engine makes when they are needed.
+// audit writes what a request has added to the audit, but for secrets that the engine makes when they are
+// needed.
 func (x *player) audit() {
 	x.t.Helper()
 	type entry struct {

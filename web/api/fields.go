@@ -13,12 +13,13 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
-// maxFindings is the most wrong fields that one answer names, so that a request cannot make its own answer long.
+// maxFindings is the most wrong fields that one answer names, so that a request cannot make its own answer
+// long.
 const maxFindings = 100
 
-// fields collects what is wrong with the fields of one request while they are decoded. Each method decodes one field
-// into its destination, leaves the destination alone when the value is null or wrong, and names the field as the
-// caller spelled it.
+// fields collects what is wrong with the fields of one request while they are decoded. Each method decodes
+// one field into its destination, leaves the destination alone when the value is null or wrong, and names the
+// field as the caller spelled it.
 type fields struct {
 	invalid []store.FieldError
 	// prefix stands before every name while the members of a nested object are decoded: see within.
@@ -43,9 +44,9 @@ func (f *fields) err() error {
 // request is the name of a request's body as a whole, where no field of it can be named.
 const request = "request"
 
-// object walks the members of what should be an object named name (with "." after it where its members are fields of
-// a nested object), refuses keys that come twice, and gives each member once to member, which says whether it knows
-// the key.
+// object walks the members of what should be an object named name (with "." after it where its members are
+// fields of a nested object), refuses keys that come twice, and gives each member once to member, which says
+// whether it knows the key.
 func (f *fields) object(name, prefix string, raw []byte, member func(key, value []byte) bool) {
 	if raw[skipSpace(raw, 0)] != '{' {
 		f.add(name, notAnObject)
@@ -64,8 +65,9 @@ func (f *fields) object(name, prefix string, raw []byte, member func(key, value 
 	}
 }
 
-// within is object for a nested one whose members are decoded by what knows them at the top of a request too: what is wrong with them is
-// named with the object's name before it. Null is no object, and nothing is wrong with it.
+// within is object for a nested one whose members are decoded by what knows them at the top of a request too:
+// what is wrong with them is named with the object's name before it. Null is no object, and nothing is wrong
+// with it.
 func (f *fields) within(name string, raw []byte, member func(key, value []byte) bool) {
 	if isNull(raw) {
 		return
@@ -86,14 +88,17 @@ func (f *fields) texts(name string, raw []byte, text func(name, value string)) {
 		return
 	}
 	f.object(name, name+".", raw, func(key, value []byte) bool {
-		wrong, s := query.CheckText(string(key), false), ""
+		wrong := query.CheckText(string(key), false)
 		if wrong != "" {
-			wrong = "the name " + wrong
-		} else if s, wrong = decodeLine(value); wrong == "" {
-			text(string(key), s)
+			f.add(name+"."+query.Printable(string(key)), "the name "+wrong)
 			return true
 		}
-		f.add(name+"."+query.Printable(string(key)), wrong)
+		s, wrong := decodeLine(value)
+		if wrong != "" {
+			f.add(name+"."+query.Printable(string(key)), wrong)
+			return true
+		}
+		text(string(key), s)
 		return true
 	})
 }
@@ -172,8 +177,8 @@ func (f *fields) lines(name string, raw []byte, most int, to *[]string) {
 	*to = lines
 }
 
-// decodeText decodes a JSON string and says what is wrong with it, or nothing. Line ends and tabs are allowed where
-// the text may have several lines, other control characters never.
+// decodeText decodes a JSON string and says what is wrong with it, or nothing. Line ends and tabs are allowed
+// where the text may have several lines, other control characters never.
 func decodeText(raw []byte, lines bool) (s, wrong string) {
 	if raw[0] != '"' {
 		return "", "must be text"
@@ -191,12 +196,14 @@ func decodeText(raw []byte, lines bool) (s, wrong string) {
 	}
 	if bytes.IndexByte(inner, '\\') >= 0 {
 		var ok bool
-		if inner, ok = unescape(inner); !ok {
+		inner, ok = unescape(inner)
+		if !ok {
 			return "", "has half of a surrogate pair, which is no character"
 		}
 	}
 	s = string(inner)
-	if wrong = query.CheckText(s, lines); wrong != "" {
+	wrong = query.CheckText(s, lines)
+	if wrong != "" {
 		return "", wrong
 	}
 	return s, ""

@@ -32,7 +32,8 @@ const (
 	dayMS    = 86_400_000
 )
 
-// face is the API behind a bare router, and what it logged. The test fails when an answer is not as the document says.
+// face is the API behind a bare router, and what it logged. The test fails when an answer is not as the
+// document says.
 type face struct {
 	http.Handler
 	log *bytes.Buffer
@@ -70,8 +71,8 @@ func newFaceOf(t testing.TB, o api.Options) face {
 	return face{Handler: router, log: &log, tb: t}
 }
 
-// do makes a request with the admin key, unless the headers have another one. Its answer, and the request where it is
-// accepted, are as the document says.
+// do makes a request with the admin key, unless the headers have another one. Its answer, and the request
+// where it is accepted, are as the document says.
 func (f face) do(method, path, body string, header ...string) *httptest.ResponseRecorder {
 	var r io.Reader
 	if body != "" {
@@ -109,7 +110,8 @@ func (f face) ask(t *testing.T, status int, method, path, body string, header ..
 	return got
 }
 
-// wantProblem checks an answer to be the problem with this status and code, and returns the names of its fields.
+// wantProblem checks an answer to be the problem with this status and code, and returns the names of its
+// fields.
 func wantProblem(t *testing.T, rec *httptest.ResponseRecorder, status int, code string) []string {
 	t.Helper()
 	var p client.Problem
@@ -129,13 +131,14 @@ func (f face) refused(t *testing.T, fields []string, method, path, body string, 
 	t.Helper()
 	got := wantProblem(t, f.do(method, path, body, header...), 422, "invalid")
 	slices.Sort(got)
-	if slices.Sort(fields); !slices.Equal(got, fields) {
+	slices.Sort(fields)
+	if !slices.Equal(got, fields) {
 		t.Errorf("%s %s %.80q: refused for %q, want %q", method, path, body, got, fields)
 	}
 }
 
-// TestMain sets what all tests share before any runs in parallel: the mode that the server sets too, and that answers
-// in text are taken as they stand.
+// TestMain sets what all tests share before any runs in parallel: the mode that the server sets too, and that
+// answers in text are taken as they stand.
 func TestMain(m *testing.M) {
 	gin.SetMode(gin.ReleaseMode)
 	for _, kind := range []string{"text/csv", "application/yaml"} {
@@ -169,7 +172,8 @@ var (
 	idForm     = regexp.MustCompile(`\b(?:(cb|ep|ev|key|rd|sc)_)?([0-7][0-9A-HJKMNP-TV-Z]{25})\b`)
 	tokenForm  = regexp.MustCompile(`\b(dk|whsec|whsk|whpk)_[A-Za-z0-9+/=_-]{24,}`)
 	cursorForm = regexp.MustCompile(`(next_cursor":"|cursor=)([A-Za-z0-9_-]{24,})`)
-	momentForm = regexp.MustCompile(`\b\d{4}-\d\d-\d\dT[\d:.]+Z|"age_ms": ?\d+|"hash": ?"[0-9a-f]{64}"|"hint": ?"[^"]*"`)
+	momentForm = regexp.MustCompile(
+		`\b\d{4}-\d\d-\d\dT[\d:.]+Z|"age_ms": ?\d+|"hash": ?"[0-9a-f]{64}"|"hint": ?"[^"]*"`)
 )
 
 // real is text with the values of its names.
@@ -187,7 +191,8 @@ func (n names) real(text string) string {
 	})
 }
 
-// hide is text with names for the values that are others in every run, and without moments where those are, too.
+// hide is text with names for the values that are others in every run, and without moments where those are,
+// too.
 func (n names) hide(text string, moments bool) string {
 	text = cursorForm.ReplaceAllStringFunc(text, func(s string) string {
 		part := cursorForm.FindStringSubmatch(s)
@@ -221,8 +226,10 @@ func callText(call string, args ...any) string {
 		var b strings.Builder
 		if v := reflect.ValueOf(arg); v.Kind() != reflect.String {
 			write(&b, v)
-		} else if b.WriteString(printable(v.String())); v.Len() == 0 {
+		} else if v.Len() == 0 {
 			b.WriteString(`""`)
+		} else {
+			b.WriteString(printable(v.String()))
 		}
 		words = append(words, b.String())
 	}

@@ -26,7 +26,8 @@ func (a *API) stats(ctx context.Context, c *gin.Context, who caller) error {
 		Lanes:  each(counts.Lanes, func(l *store.LaneCount) client.LaneStats { return client.LaneStats(*l) }),
 	}
 	for _, state := range store.States {
-		// A callback that is being attempted is a scheduled one whose claim is alive: SQL does not count it apart.
+		// A callback that is being attempted is a scheduled one whose claim is alive: SQL does not count it
+		// apart.
 		if state != store.Attempting {
 			out.States[client.State(state)] = counts.States[state]
 		}
@@ -40,7 +41,8 @@ func (a *API) stats(ctx context.Context, c *gin.Context, who caller) error {
 	return a.show(c, http.StatusOK, out)
 }
 
-// indexStats are the sizes of the index, null when it does not answer: it is expendable, SQL's counters are not.
+// indexStats are the sizes of the index, null when it does not answer: it is expendable, SQL's counters are
+// not.
 func (a *API) indexStats(ctx context.Context) client.Optional[client.IndexStats] {
 	s, err := a.Engine.Stats(ctx)
 	if err != nil {
@@ -66,7 +68,8 @@ func (a *API) verify(ctx context.Context, c *gin.Context, _ caller) error {
 	}
 	return reply(a, c, http.StatusOK, func(d *index.Drift) client.Drift {
 		return client.Drift{
-			Clean: d.Clean(), Rows: d.Rows, Items: d.Items, BeyondHorizon: d.Beyond, Missing: d.Missing, Late: d.Late,
+			Clean: d.Clean(), Rows: d.Rows, Items: d.Items, BeyondHorizon: d.Beyond, Missing: d.Missing,
+			Late:  d.Late,
 			Extra: d.Extra, Unknown: d.Unknown, Ended: d.Ended, MissingIDs: d.MissingIDs, LateIDs: d.LateIDs,
 			ExtraIDs: d.ExtraIDs, UnknownIDs: d.UnknownIDs, EndedIDs: d.EndedIDs,
 			Generation: d.Generation, IndexGeneration: d.IndexGeneration,

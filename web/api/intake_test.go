@@ -40,7 +40,8 @@ func TestRoom(t *testing.T) {
 		// One project has half at most, all of them have no more than there is, and none waits for ever.
 		for project, n := range map[string]int64{"a": 1, "b": 11, "c": 11} {
 			began := time.Now()
-			if err := take(project, n); !errors.Is(err, httperr.ErrBusy) || time.Since(began) != roomPatience {
+			if err := take(project, n); !errors.Is(err, httperr.ErrBusy) ||
+				time.Since(began) != roomPatience {
 				t.Errorf("%d more bytes for %s: %v after %v", n, project, err, time.Since(began))
 			}
 		}
@@ -88,7 +89,8 @@ func (d *drip) Read(b []byte) (int, error) {
 func TestBodiesGrowWithWhatComes(t *testing.T) { // not parallel: it counts allocations
 	const limit = 4 << 20
 	for _, n := range []int64{
-		0, 1, freeBody - 1, freeBody, freeBody + 1, wholeBody, wholeBody + 1, maxRequest, maxRequest + 1, maxRequest + 2, limit - 1, limit,
+		0, 1, freeBody - 1, freeBody, freeBody + 1, wholeBody, wholeBody + 1, maxRequest, maxRequest + 1,
+		maxRequest + 2, limit - 1, limit,
 	} {
 		for _, length := range []int64{n, -1} {
 			in := &intake{ctx: t.Context(), project: "a", rooms: newRooms()}
@@ -98,7 +100,8 @@ func TestBodiesGrowWithWhatComes(t *testing.T) { // not parallel: it counts allo
 			}
 			most := max(2*n, freeBody)
 			if int64(cap(body)) > most || cap(body) > freeBody && int64(cap(body)) != in.held {
-				t.Errorf("%d bytes, declared as %d, have a buffer of %d, and hold %d", n, length, cap(body), in.held)
+				t.Errorf("%d bytes, declared as %d, have a buffer of %d, and hold %d", n, length, cap(body),
+					in.held)
 			}
 			if batch := in.room == in.rooms.batches; batch != (cap(body) > maxRequest+1) {
 				t.Errorf("%d bytes have room among batches: %v", n, batch)
@@ -169,7 +172,8 @@ func testRoomIsGivenBack(t *testing.T) {
 			length int64
 		}{
 			{nil, dripping(2<<20, 1<<20), 2 << 20}, {errors.New("failed"), dripping(2<<20, 1<<20), 2 << 20},
-			{nil, cut(), 2 << 20}, {nil, cut(), -1}, {nil, dripping(1<<19, 1<<19), -1}, {nil, strings.NewReader(""), 0},
+			{nil, cut(), 2 << 20}, {nil, cut(), -1}, {nil, dripping(1<<19, 1<<19), -1},
+			{nil, strings.NewReader(""), 0},
 		} {
 			_, _ = post(reads(c.then), c.body, c.length)
 		}

@@ -23,8 +23,10 @@ func TestCase49ListsShowNothingOfAnotherProject(t *testing.T) {
 	f := newEngineFace(t, new(receiver))
 	before := f.newProject(t, "before")
 	routes, paths := routes(t), []string{
-		"/v1/callbacks?format=csv", "/v1/callbacks?order=due", "/v1/callbacks?state=canceled", "/v1/callbacks?ref=order-theirs",
-		"/v1/callbacks?lock_key=lock-theirs", "/v1/callbacks?lane=lane-theirs", "/v1/callbacks?endpoint=merchant-theirs",
+		"/v1/callbacks?format=csv", "/v1/callbacks?order=due", "/v1/callbacks?state=canceled",
+		"/v1/callbacks?ref=order-theirs",
+		"/v1/callbacks?lock_key=lock-theirs", "/v1/callbacks?lane=lane-theirs",
+		"/v1/callbacks?endpoint=merchant-theirs",
 		"/v1/callbacks?topic=topic-theirs", "/v1/callbacks?label.shop=theirs", "/v1/endpoints?search=theirs",
 		"/v1/lanes?search=theirs", "/v1/schedules?search=theirs", "/v1/outcomes?limit=500",
 		"/v1/reconcile?from=2020-01-01&to=2100-01-01&group_by=topic",
@@ -51,11 +53,14 @@ func TestCase49ListsShowNothingOfAnotherProject(t *testing.T) {
 	after := f.newProject(t, "after")
 	for _, path := range paths {
 		if got := f.do("GET", path, "", before...); got.Code != 200 || got.Body.String() != empty[path] {
-			t.Errorf("%s: %d %s, and before the other project had anything %s", path, got.Code, got.Body, empty[path])
+			t.Errorf("%s: %d %s, and before the other project had anything %s", path, got.Code, got.Body,
+				empty[path])
 		}
 		// Cursors of another project are signed otherwise.
-		if got := f.do("GET", path, "", after...).Body.String(); len(got) != len(empty[path]) || strings.Contains(got, "theirs") {
-			t.Errorf("%s of a new project: %s, and before the other one had anything %s", path, got, empty[path])
+		if got := f.do("GET", path, "", after...).Body.String(); len(got) != len(empty[path]) ||
+			strings.Contains(got, "theirs") {
+			t.Errorf("%s of a new project: %s, and before the other one had anything %s", path, got,
+				empty[path])
 		}
 	}
 	for _, path := range []string{"/v1/keys", "/v1/audit?limit=500", "/v1/projects"} {
@@ -63,7 +68,8 @@ func TestCase49ListsShowNothingOfAnotherProject(t *testing.T) {
 			t.Errorf("%s: %s", path, got)
 		}
 	}
-	got := f.ask(t, 200, "POST", "/v1/reconcile/compare", `{"from":"2020-01-01T00:00:00Z","refs":["order-theirs"]}`, after...)
+	got := f.ask(t, 200, "POST", "/v1/reconcile/compare",
+		`{"from":"2020-01-01T00:00:00Z","refs":["order-theirs"]}`, after...)
 	if got["matched"] != 0.0 || len(got["missing"].([]any)) != 1 || len(got["extra"].([]any)) != 0 {
 		t.Errorf("compared: %v", got)
 	}
@@ -122,7 +128,8 @@ func TestEveryRouteByIDsOfAnotherProject(t *testing.T) {
 	seen := 0
 	for _, r := range routes(t) {
 		named := strings.Contains(r.Path, ":name") && r.Method != "PUT"
-		if !strings.Contains(r.Path, ":id") && !strings.Contains(r.Path, "*external_id") && !named || r.Method == "PUT" {
+		if !strings.Contains(r.Path, ":id") && !strings.Contains(r.Path, "*external_id") && !named ||
+			r.Method == "PUT" {
 			continue // a PUT makes what is not there
 		}
 		seen++
@@ -158,7 +165,8 @@ func TestEveryRouteByIDsOfAnotherProject(t *testing.T) {
 		t.Errorf("%d routes have an id in their path", seen)
 	}
 	// Nothing was changed by any of it.
-	if got := f.ask(t, 200, "GET", "/v1/callbacks/"+ids["/v1/callbacks"], ""); got["state"] != "scheduled" || got["expires_at"] != nil {
+	if got := f.ask(t, 200, "GET", "/v1/callbacks/"+ids["/v1/callbacks"], ""); got["state"] != "scheduled" ||
+		got["expires_at"] != nil {
 		t.Errorf("the callback: %v", got)
 	}
 	got := f.ask(t, 200, "GET", "/v1/endpoints/"+ids["/v1/endpoints"], "")
@@ -181,7 +189,8 @@ func TestNoSignerSignsForAnother(t *testing.T) {
 	const lane = "merchant-7"
 	body := "msg_1.1700000000.{}"
 	id := h.ask(t, 202, "POST", "/v1/callbacks", fmt.Sprintf(`{"url":%q,"lane":%q,"body":%q,
-		"signer":{"type":"hmac-sha256-body","encoding":"base64","prefix":"v1,"}}`, h.mine.URL, lane, body), h.sender(t)...)["id"].(string)
+		"signer":{"type":"hmac-sha256-body","encoding":"base64","prefix":"v1,"}}`, h.mine.URL, lane, body),
+		h.sender(t)...)["id"].(string)
 	header := h.arrived(t, h.mine, id)
 	secret := func(signer string) []byte {
 		t.Helper()
@@ -206,7 +215,8 @@ func TestNoSignerSignsForAnother(t *testing.T) {
 	if err := sign.Verify("", []sign.Secret{{Key: secret("")}}, forged, nil, []byte("{}"), -1); err == nil {
 		t.Error("the signature of a body is a valid one of Standard Webhooks")
 	}
-	if err := sign.Verify("", []sign.Secret{{Key: secret("&signer=hmac-sha256-body")}}, forged, nil, []byte("{}"), -1); err != nil {
+	if err := sign.Verify("", []sign.Secret{{Key: secret("&signer=hmac-sha256-body")}}, forged, nil,
+		[]byte("{}"), -1); err != nil {
 		t.Errorf("what signs bodies is not what the API shows: %v", err)
 	}
 }
@@ -219,6 +229,7 @@ func TestAKeysHashIsNoKey(t *testing.T) {
 	for _, stolen := range []string{
 		hex.EncodeToString(hash[:]), base64.StdEncoding.EncodeToString(hash[:]), string(hash[:]),
 	} {
-		wantProblem(t, f.do("GET", "/v1/callbacks", "", "Authorization", "Bearer "+stolen), 401, "unauthorized")
+		wantProblem(t, f.do("GET", "/v1/callbacks", "", "Authorization", "Bearer "+stolen), 401,
+			"unauthorized")
 	}
 }

@@ -13,9 +13,10 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/web/httperr"
 )
 
-// This file splits JSON without copying it: a request is found valid once, as a whole, and everything after that works
-// on sub-slices of the request's bytes. That is what lets a payload be sent as it stood, and what keeps an accept from
-// building maps. The functions below may only be given JSON that checkJSON has found valid.
+// This file splits JSON without copying it: a request is found valid once, as a whole, and everything after
+// that works on sub-slices of the request's bytes. That is what lets a payload be sent as it stood, and what
+// keeps an accept from building maps. The functions below may only be given JSON that checkJSON has found
+// valid.
 
 // checkJSON returns nil when body is one valid JSON value, else ErrBadJSON with the place.
 func checkJSON(body []byte) error {
@@ -31,8 +32,9 @@ func checkJSON(body []byte) error {
 	return httperr.ErrBadJSON
 }
 
-// members yields the members of a valid JSON object in their order: the key, unescaped, and the value's bytes without
-// the space around them. A key that has no meaning as text (half of a surrogate pair) is yielded as it is written.
+// members yields the members of a valid JSON object in their order: the key, unescaped, and the value's bytes
+// without the space around them. A key that has no meaning as text (half of a surrogate pair) is yielded as
+// it is written.
 func members(object []byte) iter.Seq2[[]byte, []byte] {
 	return func(yield func(key, value []byte) bool) {
 		i := skipSpace(object, skipSpace(object, 0)+1)
@@ -107,7 +109,8 @@ func skipValue(b []byte, i int) int {
 			case '{', '[':
 				depth++
 			case '}', ']':
-				if depth--; depth == 0 {
+				depth--
+				if depth == 0 {
 					return i + 1
 				}
 			}
@@ -124,8 +127,8 @@ func skipValue(b []byte, i int) int {
 	return i
 }
 
-// unescape undoes the escapes of a JSON string's inside. It reports false for half of a surrogate pair, which is no
-// character at all.
+// unescape undoes the escapes of a JSON string's inside. It reports false for half of a surrogate pair, which
+// is no character at all.
 func unescape(inner []byte) ([]byte, bool) {
 	out := make([]byte, 0, len(inner))
 	for i := 0; i < len(inner); {
@@ -145,7 +148,8 @@ func unescape(inner []byte) ([]byte, bool) {
 			if len(inner) < i+6 || inner[i] != '\\' || inner[i+1] != 'u' {
 				return nil, false
 			}
-			if r = utf16.DecodeRune(r, hex4(inner[i+2:])); r == unicode.ReplacementChar {
+			r = utf16.DecodeRune(r, hex4(inner[i+2:]))
+			if r == unicode.ReplacementChar {
 				return nil, false
 			}
 			i += 6

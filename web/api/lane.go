@@ -18,7 +18,8 @@ import (
 func (a *API) listLanes(ctx context.Context, c *gin.Context, who caller) error {
 	ask := func(q *query.Values) reader[control.LaneView] {
 		f := store.LaneFilter{Search: q.One("search"), Held: q.Yes("held"), Now: a.Engine.Now()}
-		return func(ctx context.Context, who caller, after store.Cursor, limit int) ([]control.LaneView, error) {
+		return func(ctx context.Context, who caller, after store.Cursor, limit int) ([]control.LaneView,
+			error) {
 			f.After, f.Limit = after.ID, limit
 			return a.Engine.Lanes(ctx, who.Project, f)
 		}
@@ -82,7 +83,8 @@ func (a *API) limitLane(ctx context.Context, c *gin.Context, who caller, key str
 	var rate *store.Rate
 	if text, given := r.Rate.Get(); given {
 		parsed, err := store.ParseRate(text)
-		if rate = &parsed; err != nil {
+		rate = &parsed
+		if err != nil {
 			d.add("rate", err.Error())
 		}
 	} else if r.Rate.IsNull() {
@@ -95,10 +97,12 @@ func (a *API) limitLane(ctx context.Context, c *gin.Context, who caller, key str
 	if limit == nil && rate == nil {
 		return invalid("rate", "is needed, or concurrency; null is no bound of its own")
 	}
-	return reply(a, c, http.StatusOK, a.laneOf)(a.Engine.SetLane(ctx, who.Project, key, limit, rate, who.By(r.Reason)))
+	return reply(a, c, http.StatusOK, a.laneOf)(
+		a.Engine.SetLane(ctx, who.Project, key, limit, rate, who.By(r.Reason)))
 }
 
-// readPause reads how long something is to be held, and why: until a time, for a while, or with neither until it is resumed.
+// readPause reads how long something is to be held, and why: until a time, for a while, or with neither until
+// it is resumed.
 func (a *API) readPause(c *gin.Context) (end int64, reason string, err error) {
 	r, err := readAll[client.PauseRequest](c, true)
 	if err != nil {

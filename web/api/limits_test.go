@@ -38,8 +38,10 @@ func TestTooLarge(t *testing.T) {
 		limit int
 	}{
 		{"/v1/callbacks", request}, {"/v1/callbacks/batch", batch}, {"/v1/callbacks/cancel", request},
-		{"/v1/callbacks/" + oneID + "/cancel", request}, {"/v1/callbacks/" + oneID + "/retry", request}, {"/v1/index/rebuild", request},
-		{"/v1/polls", request}, {"/v1/polls/" + oneID + "/resolve", request}, {"/v1/schedules", request}, {"/v1/schedules/" + "sc_" + bareSchedule + "/run", request},
+		{"/v1/callbacks/" + oneID + "/cancel", request}, {"/v1/callbacks/" + oneID + "/retry", request},
+		{"/v1/index/rebuild", request},
+		{"/v1/polls", request}, {"/v1/polls/" + oneID + "/resolve", request}, {"/v1/schedules", request},
+		{"/v1/schedules/" + "sc_" + bareSchedule + "/run", request},
 	} {
 		f := newFace(t, fullEngine())
 		send := func(size int, chunked bool) (*httptest.ResponseRecorder, int) {
@@ -65,7 +67,8 @@ func TestTooLarge(t *testing.T) {
 		rec, _ = send(c.limit+1, true)
 		wantProblem(t, rec, 413, "too_large")
 		for _, chunked := range []bool{false, true} {
-			if rec, _ = send(c.limit, chunked); rec.Code == 413 {
+			rec, _ = send(c.limit, chunked)
+			if rec.Code == 413 {
 				t.Errorf("%s: a request at the limit is refused (chunked %v)", c.path, chunked)
 			}
 		}
@@ -76,7 +79,8 @@ func TestCutBodies(t *testing.T) {
 	t.Parallel()
 	f := newFace(t, fullEngine())
 	for _, length := range []int64{100, -1} {
-		cut := io.MultiReader(strings.NewReader(`{"url":"u"}`), iotest.ErrReader(errors.New("connection reset")))
+		cut := io.MultiReader(strings.NewReader(`{"url":"u"}`),
+			iotest.ErrReader(errors.New("connection reset")))
 		wantProblem(t, f.post("/v1/callbacks", cut, length), 400, "incomplete_body")
 	}
 }
@@ -103,7 +107,8 @@ func TestTimeoutsAreLiftedAfterTheBody(t *testing.T) {
 	for _, length := range []int64{int64(len(body)), -1} {
 		t.Run(fmt.Sprint("body of ", length), func(t *testing.T) {
 			t.Parallel()
-			req := httptest.NewRequest("POST", server.URL+"/v1/reconcile/compare", io.NopCloser(strings.NewReader(body)))
+			req := httptest.NewRequest("POST", server.URL+"/v1/reconcile/compare",
+				io.NopCloser(strings.NewReader(body)))
 			req.RequestURI, req.ContentLength = "", length
 			req.Header.Set("Authorization", "Bearer "+adminKey)
 			resp, err := server.Client().Do(req)
@@ -146,7 +151,8 @@ func TestAReaderThatGoesAwayIsNoFailure(t *testing.T) {
 	wantProblem(t, f.do("GET", "/v1/outcomes?wait=1s", ""), 503, "unavailable") // this one was there
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if rec := f.serve(httptest.NewRequest("GET", "/v1/outcomes?wait=1s", nil).WithContext(ctx), ""); rec.Code != 200 {
+	if rec := f.serve(httptest.NewRequest("GET", "/v1/outcomes?wait=1s", nil).WithContext(ctx),
+		""); rec.Code != 200 {
 		t.Errorf("%d %s", rec.Code, rec.Body)
 	}
 }
@@ -163,7 +169,8 @@ func (f face) from(address, key string) *httptest.ResponseRecorder {
 func wantSlow(t *testing.T, rec *httptest.ResponseRecorder) {
 	t.Helper()
 	wantProblem(t, rec, 429, "too_many_guesses")
-	if seconds, err := strconv.Atoi(rec.Header().Get("Retry-After")); err != nil || seconds < 1 || seconds > 60 {
+	if seconds, err := strconv.Atoi(rec.Header().Get("Retry-After")); err != nil || seconds < 1 ||
+		seconds > 60 {
 		t.Errorf("Retry-After is %q", rec.Header().Get("Retry-After"))
 	}
 }

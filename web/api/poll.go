@@ -17,8 +17,8 @@ import (
 // pollRoute is the route as idempotency keys know it.
 const pollRoute = "POST /v1/polls"
 
-// acceptPoll is POST /v1/polls: 202 with the callback, or 200 with the first one of the same idempotency key, or with the open one of the
-// same reference and address.
+// acceptPoll is POST /v1/polls: 202 with the callback, or 200 with the first one of the same idempotency key,
+// or with the open one of the same reference and address.
 func (a *API) acceptPoll(ctx context.Context, c *gin.Context, who caller) error {
 	body, err := readJSON(c, maxRequest)
 	if err != nil {
@@ -46,7 +46,8 @@ func (a *API) getPoll(ctx context.Context, c *gin.Context, who caller, id string
 	o := jsonObject{append(make([]byte, 0, 2048), '{')}
 	o.callback(&v.Callback, a.Engine.Now())
 	o.key("poll")
-	if o.b, err = client.AppendJSON(o.b, pollOf(&v)); err != nil {
+	o.b, err = client.AppendJSON(o.b, pollOf(&v))
+	if err != nil {
 		return err
 	}
 	o.close()
@@ -77,10 +78,11 @@ func (a *API) resolvePoll(ctx context.Context, c *gin.Context, who caller, id st
 func pollOf(v *control.PollView) client.PollDetail {
 	rule := func(name string) json.RawMessage { return memberOf([]byte(v.Rule), name) }
 	out := client.PollDetail{
-		Until: rule("until"), HoldIf: rule("hold_if"), Evaluate: rule("evaluate"), ErrorBudget: rule("error_budget"),
-		Errors: v.Detail.Errors, Context: kept(v.Detail.Context), Data: kept(v.Detail.Data),
-		// The outcome is the callback's own: the last result may be that of an earlier end, and without on_result there
-		// is none.
+		Until: rule("until"), HoldIf: rule("hold_if"), Evaluate: rule("evaluate"),
+		ErrorBudget: rule("error_budget"),
+		Errors:      v.Detail.Errors, Context: kept(v.Detail.Context), Data: kept(v.Detail.Data),
+		// The outcome is the callback's own: the last result may be that of an earlier end, and without
+		// on_result there is none.
 		Outcome:          client.PollOutcome(v.Callback.PollOutcome()),
 		ResultCallbackID: prefixed(store.CallbackPrefix, v.Detail.ResultID),
 	}
@@ -93,8 +95,8 @@ func pollOf(v *control.PollView) client.PollDetail {
 	return out
 }
 
-// memberOf returns a member of JSON that is kept, nil where it is not there or is null. Of what is no object, which only a damaged row can
-// have, there is none.
+// memberOf returns a member of JSON that is kept, nil where it is not there or is null. Of what is no object,
+// which only a damaged row can have, there is none.
 func memberOf(kept []byte, name string) []byte {
 	if !isObject(kept) {
 		return nil
@@ -113,9 +115,9 @@ func isObject(b []byte) bool {
 	return i < len(b) && b[i] == '{' && json.Valid(b)
 }
 
-// A pollDecoder decodes a poll as a caller asks for it: the fields that it has in common with a callback as a callback's, at the top and
-// in its request. What it cannot decode is named in the submission's Invalid; what the values mean, and what the rule says, is the engine's
-// to judge.
+// A pollDecoder decodes a poll as a caller asks for it: the fields that it has in common with a callback as a
+// callback's, at the top and in its request. What it cannot decode is named in the submission's Invalid; what
+// the values mean, and what the rule says, is the engine's to judge.
 type pollDecoder struct {
 	submissionDecoder
 	poll accept.PollSubmission
@@ -134,7 +136,8 @@ func decodePoll(raw []byte) (accept.PollSubmission, error) {
 func (d *pollDecoder) member(key, raw []byte) bool {
 	p, name := &d.poll, string(key)
 	switch name {
-	case "ref", "topic", "labels", "lock_key", "lane", "policy", "due_at", "delay", "expires_in", "idempotency_key":
+	case "ref", "topic", "labels", "lock_key", "lane", "policy", "due_at", "delay", "expires_in",
+		"idempotency_key":
 		return d.submissionDecoder.member(key, raw)
 	case "request":
 		d.within(name, raw, d.requestMember)
@@ -156,7 +159,8 @@ func (d *pollDecoder) member(key, raw []byte) bool {
 	return true
 }
 
-// requestMember decodes one field of the request that is made again and again. What its answer means is the poll's own rule.
+// requestMember decodes one field of the request that is made again and again. What its answer means is the
+// poll's own rule.
 func (d *pollDecoder) requestMember(key, raw []byte) bool {
 	switch string(key) {
 	case "url", "endpoint", "method", "headers", "payload", "body", "body_base64", "content_type", "signer":

@@ -18,7 +18,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
-// unprefixed names the fields of an error as they stand in a request whose body is a field of that name elsewhere.
+// unprefixed names the fields of an error as they stand in a request whose body is a field of that name
+// elsewhere.
 func unprefixed(err error, prefix string) error {
 	var invalid *store.InvalidError
 	if !errors.As(err, &invalid) {
@@ -26,7 +27,8 @@ func unprefixed(err error, prefix string) error {
 	}
 	named := &store.InvalidError{Fields: make([]store.FieldError, len(invalid.Fields))}
 	for i, f := range invalid.Fields {
-		if f.Field = strings.TrimPrefix(f.Field, prefix); f.Field == "" {
+		f.Field = strings.TrimPrefix(f.Field, prefix)
+		if f.Field == "" {
 			f.Field = request
 		}
 		named.Fields[i] = f
@@ -57,8 +59,8 @@ type presetKind struct {
 	path string
 	kind store.PresetKind
 	list byte
-	// rows are what the project may name: its own, then what every project knows. The times of policies run from from;
-	// zero: they have none.
+	// rows are what the project may name: its own, then what every project knows. The times of policies run
+	// from from; zero: they have none.
 	rows func(p *control.Presets, from int64) []preset
 	// other finds what is in no list; nil: there is no such thing.
 	other func(ctx context.Context, e Engine, project, name string, from int64) (any, error)
@@ -129,7 +131,8 @@ func (a *API) deletePreset(
 	}
 }
 
-func (a *API) showPreset(ctx context.Context, c *gin.Context, who caller, k presetKind, name string, from int64) error {
+func (a *API) showPreset(ctx context.Context, c *gin.Context, who caller, k presetKind, name string,
+	from int64) error {
 	presets, err := a.Engine.Presets(ctx, who.Project)
 	if err != nil {
 		return err
@@ -160,7 +163,8 @@ func policyKind() presetKind {
 		}
 		for i := range p.Policies {
 			known := &p.Policies[i]
-			rows = append(rows, preset{known.Name, int64(1 + i), namedPolicy(&known.Policy, known.About, false, from)})
+			rows = append(rows, preset{known.Name, int64(1 + i),
+				namedPolicy(&known.Policy, known.About, false, from)})
 		}
 		return rows
 	}
@@ -268,8 +272,9 @@ func profileKind() presetKind {
 // profileOf is a profile. What it does not choose is null.
 func profileOf(p *accept.Profile, own bool) client.NamedProfile {
 	return client.NamedProfile{
-		Name: p.Name, About: p.About, Own: own, Policy: policyChoiceOf(&p.Policy), Success: successOf(&p.Success),
-		Signer: signerOf(p.Signer), Timeout: orNone(p.Timeout),
+		Name: p.Name, About: p.About, Own: own, Policy: policyChoiceOf(&p.Policy),
+		Success: successOf(&p.Success),
+		Signer:  signerOf(p.Signer), Timeout: orNone(p.Timeout),
 	}
 }
 

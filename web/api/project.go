@@ -15,7 +15,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
-// projectParam returns a project's id from the path. A key's own project is the only one that there is for it.
+// projectParam returns a project's id from the path. A key's own project is the only one that there is for
+// it.
 func projectParam(c *gin.Context, who caller) (string, error) {
 	id, err := byName("id")(c)
 	if err != nil || !who.Root() && id != who.Project {
@@ -26,7 +27,8 @@ func projectParam(c *gin.Context, who caller) (string, error) {
 
 // listProjects is GET /v1/projects.
 func (a *API) listProjects(ctx context.Context, c *gin.Context, who caller) error {
-	ask := plain(func(ctx context.Context, who caller, after store.Cursor, limit int) ([]store.Project, error) {
+	ask := plain(func(ctx context.Context, who caller, after store.Cursor, limit int) ([]store.Project,
+		error) {
 		return a.seenProjects(ctx, who, after.ID, limit)
 	})
 	at := func(p *store.Project) store.Cursor { return store.Cursor{ID: p.ID} }
@@ -34,7 +36,8 @@ func (a *API) listProjects(ctx context.Context, c *gin.Context, who caller) erro
 }
 
 // seenProjects returns the projects that the caller may know of.
-func (a *API) seenProjects(ctx context.Context, who caller, after string, limit int) ([]store.Project, error) {
+func (a *API) seenProjects(ctx context.Context, who caller, after string,
+	limit int) ([]store.Project, error) {
 	if who.Root() {
 		return a.Store.Projects(ctx, after, limit)
 	}
@@ -48,8 +51,9 @@ func (a *API) seenProjects(ctx context.Context, who caller, after string, limit 
 // projectOf is a project as it is now. Defaults that are null are the program's.
 func (a *API) projectOf(p *store.Project) client.Project {
 	return client.Project{
-		ID: p.ID, Name: p.Name, Policy: policyChoiceOf(&p.Defaults.Policy), Success: successOf(&p.Defaults.Success),
-		Signer: signerOf(p.Defaults.Signer), Headers: headersOf(query.MaskHeaders(p.Defaults.Headers)),
+		ID: p.ID, Name: p.Name, Policy: policyChoiceOf(&p.Defaults.Policy),
+		Success: successOf(&p.Defaults.Success),
+		Signer:  signerOf(p.Defaults.Signer), Headers: headersOf(query.MaskHeaders(p.Defaults.Headers)),
 		HeaderHosts: p.Defaults.HeaderHosts,
 		Quotas:      client.Quotas(p.Quotas), Pause: a.pauseOf(p.PausedUntil, p.PauseReason),
 		CreatedAt: moment(p.CreatedAt), UpdatedAt: moment(p.UpdatedAt),
@@ -100,7 +104,8 @@ func (a *API) patchProject(ctx context.Context, c *gin.Context, who caller) erro
 	return reply(a, c, http.StatusOK, a.projectOf)(a.Engine.PatchProject(ctx, id, ch, who.By(ch.Reason)))
 }
 
-// projectChange is what a request has asked for. In a PATCH null takes a default away; elsewhere it is not given.
+// projectChange is what a request has asked for. In a PATCH null takes a default away; elsewhere it is not
+// given.
 func projectChange(d *decoder, r *client.ProjectFields, patch bool) control.ProjectChange {
 	ch := control.ProjectChange{
 		Name: orEmpty(r.Name, patch, ""), Headers: d.headersIn(r.Headers, patch),
@@ -112,7 +117,8 @@ func projectChange(d *decoder, r *client.ProjectFields, patch bool) control.Proj
 	if patch && r.Quotas.IsNull() {
 		ch.Quotas = store.QuotaChange{OpenCallbacks: new(int64), Lanes: new(int64)}
 	} else if q, given := r.Quotas.Get(); given {
-		ch.Quotas = store.QuotaChange{OpenCallbacks: orEmpty(q.OpenCallbacks, true, 0), Lanes: orEmpty(q.Lanes, true, 0)}
+		ch.Quotas = store.QuotaChange{OpenCallbacks: orEmpty(q.OpenCallbacks, true, 0),
+			Lanes: orEmpty(q.Lanes, true, 0)}
 	}
 	return ch
 }
@@ -203,13 +209,15 @@ func (a *API) reveal(ctx context.Context, c *gin.Context, who caller, meant cont
 			meant.Lane = store.EndpointPrefix + meant.Endpoint
 		}
 		return client.Secret{
-			Lane: meant.Lane, EndpointID: prefixed(store.EndpointPrefix, meant.Endpoint), ShownSecret: *shownOf(s),
+			Lane: meant.Lane, EndpointID: prefixed(store.EndpointPrefix, meant.Endpoint),
+			ShownSecret: *shownOf(s),
 		}
 	})(a.Engine.RevealSecret(ctx, who.Project, meant, who.By("")))
 }
 
 func shownOf(s *secret.ShownSecret) *client.ShownSecret {
-	return &client.ShownSecret{Use: s.Use, ID: s.ID, Label: s.Label, Secret: s.Secret, Public: s.Public, Hosts: s.Hosts}
+	return &client.ShownSecret{Use: s.Use, ID: s.ID, Label: s.Label, Secret: s.Secret, Public: s.Public,
+		Hosts: s.Hosts}
 }
 
 // rotateSecret is POST /v1/secret/rotate: of the project's root secret, or of its own one of a use.
@@ -262,14 +270,16 @@ func (a *API) reencrypt(ctx context.Context, c *gin.Context, who caller) error {
 
 // audit is GET /v1/audit: every mutation but accepts, newest first.
 func (a *API) audit() handler {
-	ask := plain(func(ctx context.Context, who caller, after store.Cursor, limit int) ([]store.AuditEntry, error) {
+	ask := plain(func(ctx context.Context, who caller, after store.Cursor, limit int) ([]store.AuditEntry,
+		error) {
 		page, err := a.Store.Audit(ctx, who.Project, store.AuditFilter{After: after.ID, Limit: limit})
 		return page.Entries, err
 	})
 	at := func(e *store.AuditEntry) store.Cursor { return store.Cursor{ID: e.ID} }
 	return listOf(a, query.ListAudit, ask, at, func(e *store.AuditEntry) client.AuditEntry {
 		return client.AuditEntry{
-			ID: e.ID, At: moment(e.At), Actor: e.Actor, Action: e.Action, Address: e.Address, Object: e.Object,
+			ID: e.ID, At: moment(e.At), Actor: e.Actor, Action: e.Action, Address: e.Address,
+			Object: e.Object,
 			Reason: e.Reason, Before: kept(e.Before), After: kept(e.After), Detail: kept(e.Detail),
 			Sequence: e.Link.Seq, Hash: e.Link.Hash,
 		}

@@ -15,8 +15,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
-// outcomes is GET /v1/outcomes: oldest first. Its cursor is a place that a reader keeps, not the end of a page: it is there even when
-// there is nothing new.
+// outcomes is GET /v1/outcomes: oldest first. Its cursor is a place that a reader keeps, not the end of a
+// page: it is there even when there is nothing new.
 func (a *API) outcomes(ctx context.Context, c *gin.Context, who caller) error {
 	q, err := a.listQuery(ctx, c, who)
 	if err != nil {
@@ -24,7 +24,8 @@ func (a *API) outcomes(ctx context.Context, c *gin.Context, who caller) error {
 	}
 	var after store.OutcomeCursor
 	if s := q.One("cursor"); s != "" {
-		if after, err = q.Cursors.DecodeOutcome(s); err != nil {
+		after, err = q.Cursors.DecodeOutcome(s)
+		if err != nil {
 			q.Add("cursor", err.Error())
 		}
 	}
@@ -51,8 +52,9 @@ func (a *API) outcomes(ctx context.Context, c *gin.Context, who caller) error {
 func outcomeOf(e *store.TerminalEvent) client.Outcome {
 	return client.Outcome{
 		ID: store.CallbackPrefix + e.ID, Kind: client.Kind(e.Kind),
-		EndpointID: prefixed(store.EndpointPrefix, e.EndpointID), Topic: e.Topic, Ref: e.Ref, Labels: e.Labels,
-		State: client.State(e.State), Reason: client.TerminalReason(e.Reason), At: moment(e.At),
+		EndpointID: prefixed(store.EndpointPrefix, e.EndpointID), Topic: e.Topic, Ref: e.Ref,
+		Labels: e.Labels,
+		State:  client.State(e.State), Reason: client.TerminalReason(e.Reason), At: moment(e.At),
 		AttemptCount: e.AttemptCount, LastStatus: e.LastStatus, LastClass: client.Class(e.LastClass),
 	}
 }
@@ -87,11 +89,13 @@ func (a *API) reconcile(ctx context.Context, c *gin.Context, who caller) error {
 	if err := q.Err(); err != nil {
 		return err
 	}
-	books, err := a.Store.Books(ctx, who.Project, store.BooksQuery{From: s.From, To: s.To, GroupBy: by, Zone: zone, MaxGroups: query.MaxGroups})
+	books, err := a.Store.Books(ctx, who.Project,
+		store.BooksQuery{From: s.From, To: s.To, GroupBy: by, Zone: zone, MaxGroups: query.MaxGroups})
 	if err != nil {
 		return err
 	}
-	out := client.Books{From: time.UnixMilli(s.From), To: time.UnixMilli(s.To), Timezone: zone.String(), GroupBy: by}
+	out := client.Books{From: time.UnixMilli(s.From), To: time.UnixMilli(s.To), Timezone: zone.String(),
+		GroupBy: by}
 	total := query.Total(books)
 	out.Total = countsOf(&total)
 	if by != "" {
@@ -113,7 +117,8 @@ func countsOf(b *store.Books) client.BookCounts {
 	}
 }
 
-// compare is POST /v1/reconcile/compare: what a caller's own list of references has and the project has not, and the other way round.
+// compare is POST /v1/reconcile/compare: what a caller's own list of references has and the project has not,
+// and the other way round.
 func (a *API) compare(ctx context.Context, c *gin.Context, who caller) error {
 	body, err := readJSON(c, maxBatch)
 	if err != nil {

@@ -37,9 +37,10 @@ func (a *API) createRedrive(ctx context.Context, c *gin.Context, who caller) err
 	return a.show(c, http.StatusAccepted, redriveOf(&r))
 }
 
-// readRedrive reads what a redrive is asked to do. Its error is one of the store; what is wrong with the request is in
-// what it returns.
-func (a *API) readRedrive(ctx context.Context, c *gin.Context, project string) (control.RedriveRequest, string, error) {
+// readRedrive reads what a redrive is asked to do. Its error is one of the store; what is wrong with the
+// request is in what it returns.
+func (a *API) readRedrive(ctx context.Context, c *gin.Context,
+	project string) (control.RedriveRequest, string, error) {
 	var (
 		d      decoder
 		r      client.RedriveRequest
@@ -63,7 +64,8 @@ func (a *API) readRedrive(ctx context.Context, c *gin.Context, project string) (
 		action store.RedriveAction
 	}{
 		{"ladder", q.Ladder != "", store.RedriveRetry}, {"url", q.URL != "", store.RedriveSetURL},
-		{"due_at", q.DueAt != nil, store.RedriveReschedule}, {"delay", q.Delay != nil, store.RedriveReschedule},
+		{"due_at", q.DueAt != nil, store.RedriveReschedule},
+		{"delay", q.Delay != nil, store.RedriveReschedule},
 	} {
 		if f.given && q.Action != string(f.action) {
 			d.add(f.name, "is only for the action "+string(f.action))
@@ -79,14 +81,15 @@ func (a *API) readRedrive(ctx context.Context, c *gin.Context, project string) (
 	return q, r.Reason, nil
 }
 
-// filter decodes which callbacks are meant, and returns the filter as it is shown. A filter without a condition is none:
-// a caller that means all of them says so by a state.
+// filter decodes which callbacks are meant, and returns the filter as it is shown. A filter without a
+// condition is none: a caller that means all of them says so by a state.
 func (f *fields) filter(raw []byte) (picked query.Filter, shown store.JSONText) {
 	if isNull(raw) {
 		return picked, ""
 	}
 	before := len(f.invalid)
-	if picked = f.picks(raw); picked.Empty() && len(f.invalid) == before {
+	picked = f.picks(raw)
+	if picked.Empty() && len(f.invalid) == before {
 		return picked, ""
 	}
 	var compact bytes.Buffer
@@ -99,8 +102,8 @@ func (f *fields) filter(raw []byte) (picked query.Filter, shown store.JSONText) 
 // maxFilter is the most bytes of a redrive's filter, which is kept and shown as it was given.
 const maxFilter = 16 << 10
 
-// picks reads the filter of a redrive: the filters of GET /v1/callbacks as the members of an object. They are made the parameters of a
-// query and read as one, so that both have the same names, meanings and bounds.
+// picks reads the filter of a redrive: the filters of GET /v1/callbacks as the members of an object. They are
+// made the parameters of a query and read as one, so that both have the same names, meanings and bounds.
 func (f *fields) picks(raw []byte) (p query.Filter) {
 	const name = "filter"
 	if len(raw) > maxFilter {
@@ -125,8 +128,8 @@ func (f *fields) picks(raw []byte) (p query.Filter) {
 	return p
 }
 
-// parameter makes a member of a filter parameters of a query. One without a value is none; of one that no filter has, the name alone is
-// taken, which the query refuses.
+// parameter makes a member of a filter parameters of a query. One without a value is none; of one that no
+// filter has, the name alone is taken, which the query refuses.
 func (f *fields) parameter(prefix, key string, raw []byte, to url.Values) {
 	shown := prefix + query.Printable(key)
 	put := func(key string, values ...string) { to[key] = append(to[key], values...) }
@@ -147,7 +150,8 @@ func (f *fields) parameter(prefix, key string, raw []byte, to url.Values) {
 		}
 	case "overdue":
 		var yes bool
-		if f.boolean(shown, raw, &yes); yes {
+		f.boolean(shown, raw, &yes)
+		if yes {
 			put(key, "true")
 		}
 	case "label":
@@ -165,9 +169,11 @@ func (f *fields) parameter(prefix, key string, raw []byte, to url.Values) {
 func (f *fields) labelParameters(shown string, raw []byte, put func(key string, values ...string)) {
 	n := 0
 	f.object(shown, shown+".", raw, func(key, value []byte) bool {
-		if n++; n > accept.MaxLabels {
+		n++
+		if n > accept.MaxLabels {
 			if n == accept.MaxLabels+1 {
-				f.add(shown, fmt.Sprintf("has more labels than the %d that a callback can have", accept.MaxLabels))
+				f.add(shown, fmt.Sprintf("has more labels than the %d that a callback can have",
+					accept.MaxLabels))
 			}
 			return true
 		}
@@ -180,13 +186,15 @@ func (f *fields) labelParameters(shown string, raw []byte, put func(key string, 
 func (f *fields) textOrTexts(name string, raw []byte, most int) (texts []string) {
 	if most > 0 && raw[0] == '[' {
 		before := len(f.invalid)
-		if f.lines(name, raw, most, &texts); len(texts) == 0 && len(f.invalid) == before {
+		f.lines(name, raw, most, &texts)
+		if len(texts) == 0 && len(f.invalid) == before {
 			f.add(name, "must not be empty")
 		}
 		return texts
 	}
 	var text *string
-	if f.line(name, raw, &text); text == nil {
+	f.line(name, raw, &text)
+	if text == nil {
 		return nil
 	}
 	return []string{*text}
@@ -194,7 +202,8 @@ func (f *fields) textOrTexts(name string, raw []byte, most int) (texts []string)
 
 // listRedrives is GET /v1/redrives, newest first.
 func (a *API) listRedrives() handler {
-	ask := plain(func(ctx context.Context, who caller, after store.Cursor, limit int) ([]store.Redrive, error) {
+	ask := plain(func(ctx context.Context, who caller, after store.Cursor, limit int) ([]store.Redrive,
+		error) {
 		return a.Store.Redrives(ctx, who.Project, after.ID, limit)
 	})
 	at := func(r *store.Redrive) store.Cursor { return store.Cursor{ID: r.ID} }

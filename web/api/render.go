@@ -12,8 +12,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// This file writes a client.Callback by appending: a callback is rendered once for every accept. Everything else is
-// written by client.AppendJSON. Every function appends one JSON value or one member.
+// This file writes a client.Callback by appending: a callback is rendered once for every accept. Everything
+// else is written by client.AppendJSON. Every function appends one JSON value or one member.
 
 // A jsonObject appends the members of one JSON object.
 type jsonObject struct{ b []byte }
@@ -79,8 +79,8 @@ func (o *jsonObject) instant(name string, ms int64) {
 	o.b = append(o.b, '"')
 }
 
-// appendDuration writes what schedule.FormatDuration prints. Whole seconds, which almost every tier is, go without
-// its allocations: nine tiers are written for every accept.
+// appendDuration writes what schedule.FormatDuration prints. Whole seconds, which almost every tier is, go
+// without its allocations: nine tiers are written for every accept.
 func appendDuration(b []byte, d time.Duration) []byte {
 	b = append(b, '"')
 	if d <= 0 || d%time.Second != 0 {
@@ -105,8 +105,8 @@ func (o *jsonObject) open(name string) {
 
 func (o *jsonObject) close() { o.b = append(o.b, '}') }
 
-// appendTime writes RFC 3339 in UTC with milliseconds. It goes digit by digit: three times are written for every accept, and reading
-// a layout takes longer than all else that is done for them.
+// appendTime writes RFC 3339 in UTC with milliseconds. It goes digit by digit: three times are written for
+// every accept, and reading a layout takes longer than all else that is done for them.
 func appendTime(b []byte, ms int64) []byte {
 	t := time.UnixMilli(ms).UTC()
 	year, month, day := t.Date()

@@ -20,9 +20,9 @@ const (
 	maxBatch   = 16 << 20
 )
 
-// readBody reads the whole body, which is at most limit bytes; a longer one is refused before it is read, or, where it
-// does not say its length, as soon as it goes over. It is for handlers, whose requests have an intake as
-// their body.
+// readBody reads the whole body, which is at most limit bytes; a longer one is refused before it is read, or,
+// where it does not say its length, as soon as it goes over. It is for handlers, whose requests have an
+// intake as their body.
 func readBody(c *gin.Context, limit int64) ([]byte, error) {
 	r := c.Request
 	if len(r.Header["Content-Encoding"]) > 0 {
@@ -79,8 +79,9 @@ func readJSON(c *gin.Context, limit int64) ([]byte, error) {
 	return body, checkJSON(body)
 }
 
-// readObject reads a small object whose fields member decodes. Where optional, no body at all is an empty object. What is
-// wrong with the fields is in f: for the caller to say, or for the engine, which names all of it at once.
+// readObject reads a small object whose fields member decodes. Where optional, no body at all is an empty
+// object. What is wrong with the fields is in f: for the caller to say, or for the engine, which names all of
+// it at once.
 func readObject(c *gin.Context, optional bool, f *fields, member func(key, value []byte) bool) error {
 	body, err := readBody(c, maxRequest)
 	if err != nil {
@@ -96,9 +97,10 @@ func readObject(c *gin.Context, optional bool, f *fields, member func(key, value
 	return nil
 }
 
-// readItems reads a batch: an object whose one member of that name is an array of 1 to most items, which are returned as they stand in
-// the request. Other members are for the rest to decode.
-func readItems(c *gin.Context, f *fields, name string, most int, rest func(key, value []byte) bool) ([][]byte, error) {
+// readItems reads a batch: an object whose one member of that name is an array of 1 to most items, which are
+// returned as they stand in the request. Other members are for the rest to decode.
+func readItems(c *gin.Context, f *fields, name string, most int,
+	rest func(key, value []byte) bool) ([][]byte, error) {
 	body, err := readJSON(c, maxBatch)
 	if err != nil {
 		return nil, err
@@ -114,7 +116,8 @@ func readItems(c *gin.Context, f *fields, name string, most int, rest func(key, 
 		}
 		given = true
 		f.array(name, value, func(i int, item []byte) {
-			if n = i + 1; n <= most {
+			n = i + 1
+			if n <= most {
 				items = append(items, item)
 			}
 		})
@@ -204,7 +207,8 @@ func (r *room) give(project string, n int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.used -= n
-	if r.of[project] -= n; r.of[project] == 0 {
+	r.of[project] -= n
+	if r.of[project] == 0 {
 		delete(r.of, project)
 	}
 	close(r.freed)

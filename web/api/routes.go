@@ -13,8 +13,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/web/httperr"
 )
 
-// A Route is one method and path that the API answers. A parameter of the path is written ":id"; one that may have slashes in it and
-// stands at the end, "*external_id".
+// A Route is one method and path that the API answers. A parameter of the path is written ":id"; one that may
+// have slashes in it and stands at the end, "*external_id".
 type Route struct {
 	Method, Path string
 	// Scope is what a key must have; empty: no key is needed.
@@ -36,7 +36,8 @@ type row struct {
 func (a *API) Routes() []Route {
 	docs := a.docs()
 	all := []Route{
-		{"GET", "/openapi.yaml", "", a.openapi}, {"GET", docsPath, "", docs}, {"GET", docsPath + "/*file", "", docs},
+		{"GET", "/openapi.yaml", "", a.openapi}, {"GET", docsPath, "", docs},
+		{"GET", docsPath + "/*file", "", docs},
 	}
 	for _, r := range a.rows() {
 		method, path, _ := strings.Cut(r.name, " ")
@@ -165,16 +166,18 @@ func (a *API) Register(r gin.IRouter) {
 			r.Handle(route.Method, route.Path, route.handler)
 			continue
 		}
-		if lanes[action] = route; !methods[route.Method] {
+		lanes[action] = route
+		if !methods[route.Method] {
 			methods[route.Method] = true
 			r.Handle(route.Method, "/v1/lanes/*lane", func(c *gin.Context) { a.laneAction(c, lanes) })
 		}
 	}
 }
 
-// lanePath begins the routes of one lane, and ends with a slash. Keys of lanes have slashes in them ("https://shop.example:443"): a
-// client should escape them, but not every one does, and not every proxy leaves escaped ones alone. So the router is given one path for
-// all of them, and what a request means is its last segment.
+// lanePath begins the routes of one lane, and ends with a slash. Keys of lanes have slashes in them
+// ("https://shop.example:443"): a client should escape them, but not every one does, and not every proxy
+// leaves escaped ones alone. So the router is given one path for all of them, and what a request means is its
+// last segment.
 const lanePath = "/v1/lanes/:lane/"
 
 // laneAction answers a request for one lane. The routes are by their last segment.

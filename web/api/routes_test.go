@@ -18,9 +18,9 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/web/api"
 )
 
-// TestEveryFieldOfEveryRequest gives every field that the document has to the route that it is for: null is as if it
-// were not given, but in a PATCH; a value of another type, the field a second time, and one that the document does not
-// have are refused by name, and the engine is not asked.
+// TestEveryFieldOfEveryRequest gives every field that the document has to the route that it is for: null is
+// as if it were not given, but in a PATCH; a value of another type, the field a second time, and one that the
+// document does not have are refused by name, and the engine is not asked.
 func TestEveryFieldOfEveryRequest(t *testing.T) {
 	t.Parallel()
 	for _, r := range routes(t) {
@@ -33,7 +33,8 @@ func TestEveryFieldOfEveryRequest(t *testing.T) {
 		everyField(t, r, "", schema)
 		for name, property := range schema.Properties {
 			s := nested(property.Value)
-			if s != nil && !slices.Contains([]string{"callback", "until", "success", "signer"}, name) { // as a rule's are
+			// as a rule's are
+			if s != nil && !slices.Contains([]string{"callback", "until", "success", "signer"}, name) {
 				everyField(t, r, name, s)
 			}
 		}
@@ -76,18 +77,21 @@ func everyField(t *testing.T, r api.Route, within string, schema *openapi3.Schem
 		}
 		got := wantProblem(t, rec, 422, "invalid")
 		if !strings.Contains(strings.Join(got, " ")+" ", prefix+field+" ") || len(e.calls) > 0 {
-			t.Errorf("%s %.100s: refused for %q, want %q; asked for %q", name(r), body, got, prefix+field, e.calls)
+			t.Errorf("%s %.100s: refused for %q, want %q; asked for %q", name(r), body, got, prefix+field,
+				e.calls)
 		}
 	}
 	const reschedule = "/v1/callbacks/:id/reschedule"
-	needed := map[string]string{"ref": `"a"`, "tiers": `[]`, "from": `"2026-11-20T00:00:00Z"`, "refs": `[]`, "delay": `"1s"`}
+	needed := map[string]string{"ref": `"a"`, "tiers": `[]`, "from": `"2026-11-20T00:00:00Z"`, "refs": `[]`,
+		"delay": `"1s"`}
 	if r.Path == "/v1/lanes/:lane/limits" {
 		needed["rate"] = "null"
 	}
 	var all, none []string
 	for field, property := range schema.Properties {
 		value, given := needed[field]
-		if given && (len(schema.Required) > 0 || field == "delay") && (field != "delay" || r.Path == reschedule) {
+		if given && (len(schema.Required) > 0 || field == "delay") &&
+			(field != "delay" || r.Path == reschedule) {
 			none = append(none, fmt.Sprintf("%q:%s", field, value))
 		} else {
 			all = append(all, fmt.Sprintf("%q:null", field))
@@ -117,7 +121,8 @@ func everyField(t *testing.T, r api.Route, within string, schema *openapi3.Schem
 		if within != "" {
 			field, body = within, fmt.Sprintf("{%q:%s}", within, body)
 		}
-		if got := wantProblem(t, f.do(r.Method, pathOf(r), body), 422, "invalid"); !slices.Contains(got, field) {
+		if got := wantProblem(t, f.do(r.Method, pathOf(r), body), 422, "invalid"); !slices.Contains(got,
+			field) {
 			t.Errorf("%s %s: refused for %q, want %q", name(r), body, got, field)
 		}
 	}
@@ -130,7 +135,8 @@ func TestEveryListHasPages(t *testing.T) {
 	f := newFace(t, fullEngine())
 	cursors := make(map[string]string)
 	for path, key := range map[string]string{
-		"/v1/endpoints": "id", "/v1/lanes": "lane", "/v1/redrives": "id", "/v1/schedules": "id", "/v1/projects": "id", "/v1/keys": "id",
+		"/v1/endpoints": "id", "/v1/lanes": "lane", "/v1/redrives": "id", "/v1/schedules": "id",
+		"/v1/projects": "id", "/v1/keys": "id",
 		"/v1/audit": "id", "/v1/policies": "name", "/v1/success_rules": "name", "/v1/profiles": "name",
 	} {
 		// read follows the pages of so many.
@@ -162,7 +168,8 @@ func TestEveryListHasPages(t *testing.T) {
 	}
 	for path := range cursors {
 		queries := map[string]string{
-			"limit=0": "limit", "limit=501": "limit", "limit=x": "limit", "limit=5&limit=6": "limit", "cursor=x": "cursor", "cursor=": "cursor",
+			"limit=0": "limit", "limit=501": "limit", "limit=x": "limit", "limit=5&limit=6": "limit",
+			"cursor=x": "cursor", "cursor=": "cursor",
 			"cursor=" + cursors[path] + "A": "cursor", "unheard_of=1": "unheard_of",
 		}
 		for other, cursor := range cursors {
@@ -193,7 +200,8 @@ func TestForgedCursors(t *testing.T) {
 		"/v1/success_rules?": 's', "/v1/redrives?": 'r', "/v1/outcomes?": 'o', "/v1/schedules?": 'c',
 		"/v1/callbacks/" + oneID + "/attempts?": 'm',
 	} {
-		for _, id := range []string{"\x00", "\xff\xfe", bareID[:25] + "\x00", bareID, strings.Repeat("\x00", 16)} {
+		for _, id := range []string{"\x00", "\xff\xfe", bareID[:25] + "\x00", bareID,
+			strings.Repeat("\x00", 16)} {
 			for _, sum := range []int{0, 6, 16, 32} {
 				e := fullEngine()
 				newFace(t, e).refused(t, []string{"cursor"}, "GET", path+"cursor="+forged(list, id, sum), "")

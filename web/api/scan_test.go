@@ -18,8 +18,10 @@ import (
 // FuzzScanner compares the splitting of objects and arrays, and the reading of texts, with encoding/json.
 func FuzzScanner(f *testing.F) {
 	for _, s := range []string{
-		`{}`, `[]`, ` { "a" : 1 , "b" : [ 1 , {"c":"}\""} ] } `, `{"a":"\\","b":"\\\"","\u0061":null}`, `[true,false,null,-1.5e3,"x"]`,
-		`{"a":"\ud83d\ude00","b":"\ud800","c":"\ud800A"}`, `[[[[]]],{"":{"":[]}}]`, `"text"`, `12`, `{"a":1,}`, "[\"\x80\"]", "{\"\u007f\":\t\r\n0}",
+		`{}`, `[]`, ` { "a" : 1 , "b" : [ 1 , {"c":"}\""} ] } `, `{"a":"\\","b":"\\\"","\u0061":null}`,
+		`[true,false,null,-1.5e3,"x"]`,
+		`{"a":"\ud83d\ude00","b":"\ud800","c":"\ud800A"}`, `[[[[]]],{"":{"":[]}}]`, `"text"`, `12`,
+		`{"a":1,}`, "[\"\x80\"]", "{\"\u007f\":\t\r\n0}",
 	} {
 		f.Add([]byte(s))
 	}
@@ -119,7 +121,8 @@ func compareText(t *testing.T, raw []byte) {
 	}
 }
 
-// FuzzDecode looks for a panic, for a field that slips through unnamed, and for JSON that is not handed on as it stands.
+// FuzzDecode looks for a panic, for a field that slips through unnamed, and for JSON that is not handed on as
+// it stands.
 func FuzzDecode(f *testing.F) {
 	for _, s := range []string{
 		`{"url":"u","payload":{"a":1},"policy":{"tiers":["1s"],"stop_on":[410]},"labels":{"a":"b"},"headers":{"A":"b"}}`,
@@ -149,7 +152,8 @@ func FuzzDecode(f *testing.F) {
 		}{
 			{subErr, sub.Invalid, (&submissionDecoder{}).member, map[string][]byte{"payload": sub.Body}},
 			{pollErr, poll.Invalid, (&pollDecoder{}).member, map[string][]byte{
-				"until": poll.Until, "hold_if": poll.HoldIf, "evaluate": poll.Evaluate, "context": poll.Context,
+				"until": poll.Until, "hold_if": poll.HoldIf, "evaluate": poll.Evaluate,
+				"context": poll.Context,
 			}},
 		} {
 			if d.err != nil || len(d.invalid) > 0 {
@@ -162,7 +166,8 @@ func FuzzDecode(f *testing.F) {
 				if !d.known([]byte(key), []byte("null")) {
 					t.Fatalf("%q: field %q slips through", body, key)
 				}
-				if got, handedOn := d.raw[key]; handedOn && string(value) != "null" && !bytes.Equal(got, value) {
+				if got, handedOn := d.raw[key]; handedOn && string(value) != "null" &&
+					!bytes.Equal(got, value) {
 					t.Fatalf("%q: %s is %q", body, key, got)
 				}
 			}
@@ -170,10 +175,12 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// FuzzTemplate looks for a panic, and for a template that is shown as something else than JSON or with a credential.
+// FuzzTemplate looks for a panic, and for a template that is shown as something else than JSON or with a
+// credential.
 func FuzzTemplate(f *testing.F) {
 	for _, s := range []string{
-		`{"url":"u","headers":{"Authorization":"Basic x","A":"b"},"payload":{ "a" : 1 }}`, `{"headers":{"\u0041uthorization":"***"}}`, `{"due_at":"x","headers":[]}`, `[]`, `{`, ``,
+		`{"url":"u","headers":{"Authorization":"Basic x","A":"b"},"payload":{ "a" : 1 }}`,
+		`{"headers":{"\u0041uthorization":"***"}}`, `{"due_at":"x","headers":[]}`, `[]`, `{`, ``,
 	} {
 		f.Add([]byte(s))
 	}
@@ -194,7 +201,8 @@ func FuzzTemplate(f *testing.F) {
 			t.Fatalf("%q is shown as %q: %v", raw, shown.Callback, err)
 		}
 		if len(again.Invalid) > 0 && !bytes.Contains(shown.Callback, []byte(query.Mask)) {
-			t.Fatalf("%q is shown as %q, which has no mask and is not read again: %v", raw, shown.Callback, again.Invalid)
+			t.Fatalf("%q is shown as %q, which has no mask and is not read again: %v", raw, shown.Callback,
+				again.Invalid)
 		}
 	})
 }
@@ -253,11 +261,14 @@ func TestManyKeysAreCheap(t *testing.T) {
 
 func TestDurationsAreWrittenAsScheduleDoes(t *testing.T) {
 	t.Parallel()
-	for _, base := range []time.Duration{0, time.Millisecond, time.Second, time.Minute, time.Hour, 24 * time.Hour} {
+	for _, base := range []time.Duration{0, time.Millisecond, time.Second, time.Minute, time.Hour,
+		24 * time.Hour} {
 		for n := range time.Duration(130) {
-			for _, extra := range []time.Duration{0, time.Nanosecond, 500 * time.Millisecond, time.Second, time.Minute, time.Hour} {
+			for _, extra := range []time.Duration{0, time.Nanosecond, 500 * time.Millisecond, time.Second,
+				time.Minute, time.Hour} {
 				d := n*base + extra
-				if got, want := string(appendDuration(nil, d)), `"`+schedule.FormatDuration(d)+`"`; got != want {
+				if got, want := string(appendDuration(nil, d)),
+					`"`+schedule.FormatDuration(d)+`"`; got != want {
 					t.Fatalf("%d ns: got %s, want %s", d, got, want)
 				}
 			}
@@ -268,9 +279,11 @@ func TestDurationsAreWrittenAsScheduleDoes(t *testing.T) {
 func TestTimesAreWrittenAsTheirLayoutSays(t *testing.T) {
 	t.Parallel()
 	const day, layout = 86_400_000, "2006-01-02T15:04:05.000Z"
-	for _, ms := range []int64{0, 1, 999, -1, -62_167_219_200_000, -62_167_219_200_001, 253_402_300_799_999, 253_402_300_800_000, 951_782_400_000, 1_795_248_000_000} {
+	for _, ms := range []int64{0, 1, 999, -1, -62_167_219_200_000, -62_167_219_200_001, 253_402_300_799_999,
+		253_402_300_800_000, 951_782_400_000, 1_795_248_000_000} {
 		for _, extra := range []int64{0, 1, 10, 100, 1010, 59_999, 3_600_000, day - 1, 31 * day, 366 * day} {
-			if got, want := string(appendTime(nil, ms+extra)), time.UnixMilli(ms+extra).UTC().Format(layout); got != want {
+			if got, want := string(appendTime(nil, ms+extra)),
+				time.UnixMilli(ms+extra).UTC().Format(layout); got != want {
 				t.Errorf("%d: got %s, want %s", ms+extra, got, want)
 			}
 		}

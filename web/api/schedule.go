@@ -22,7 +22,8 @@ func (a *API) createSchedule(ctx context.Context, c *gin.Context, who caller) er
 	if err != nil {
 		return err
 	}
-	return reply(a, c, http.StatusCreated, scheduleOf)(a.Engine.CreateSchedule(ctx, who.Project, ch, who.By(reason)))
+	return reply(a, c, http.StatusCreated, scheduleOf)(
+		a.Engine.CreateSchedule(ctx, who.Project, ch, who.By(reason)))
 }
 
 // patchSchedule is PATCH /v1/schedules/{id}.
@@ -31,11 +32,12 @@ func (a *API) patchSchedule(ctx context.Context, c *gin.Context, who caller, id 
 	if err != nil {
 		return err
 	}
-	return reply(a, c, http.StatusOK, scheduleOf)(a.Engine.PatchSchedule(ctx, who.Project, id, ch, who.By(reason)))
+	return reply(a, c, http.StatusOK, scheduleOf)(
+		a.Engine.PatchSchedule(ctx, who.Project, id, ch, who.By(reason)))
 }
 
-// readSchedule reads a schedule and a reason. What is wrong with its fields is in the change's Invalid; what the values
-// mean, and what the template says, is the engine's to judge.
+// readSchedule reads a schedule and a reason. What is wrong with its fields is in the change's Invalid; what
+// the values mean, and what the template says, is the engine's to judge.
 func readSchedule(c *gin.Context, patch bool) (ch control.ScheduleChange, reason string, err error) {
 	var (
 		d decoder
@@ -59,7 +61,8 @@ func (a *API) listSchedules() handler {
 		if s := q.OneOf("enabled", "true", "false"); s != "" {
 			f.Enabled = new(s == "true")
 		}
-		return func(ctx context.Context, who caller, after store.Cursor, limit int) ([]store.Schedule, error) {
+		return func(ctx context.Context, who caller, after store.Cursor, limit int) ([]store.Schedule,
+			error) {
 			f.After, f.Limit = after.ID, limit
 			return a.Engine.Schedules(ctx, who.Project, f)
 		}
@@ -72,8 +75,9 @@ func (a *API) listSchedules() handler {
 func scheduleOf(s *store.Schedule) client.Schedule {
 	return client.Schedule{
 		ID: store.SchedulePrefix + s.ID, Name: s.Name, Cron: s.Cron, Timezone: cmp.Or(s.Timezone, "UTC"),
-		Callback: templateOf([]byte(s.Template)), Missed: string(cmp.Or(s.Missed, store.MissedOnce)), Enabled: s.Enabled,
-		NextAt: moment(s.NextAt), LastAt: moment(s.LastAt),
+		Callback: templateOf([]byte(s.Template)), Missed: string(cmp.Or(s.Missed, store.MissedOnce)),
+		Enabled: s.Enabled,
+		NextAt:  moment(s.NextAt), LastAt: moment(s.LastAt),
 		LastCallbackID: prefixed(store.CallbackPrefix, s.LastID), LastError: s.LastError,
 		CreatedAt: moment(s.CreatedAt), UpdatedAt: moment(s.UpdatedAt),
 	}
@@ -84,17 +88,19 @@ func runsOf(runs *[]store.ScheduleRun) map[string][]client.ScheduleRun {
 	return map[string][]client.ScheduleRun{
 		"data": each(*runs, func(r *store.ScheduleRun) client.ScheduleRun {
 			return client.ScheduleRun{
-				CallbackID: store.CallbackPrefix + r.CallbackID, DueAt: moment(r.DueAt), FiredAt: moment(r.FiredAt),
+				CallbackID: store.CallbackPrefix + r.CallbackID, DueAt: moment(r.DueAt),
+				FiredAt: moment(r.FiredAt),
 				Trigger: string(r.Trigger),
 			}
 		}),
 	}
 }
 
-// ReadTemplate decodes a schedule's template, the body of a POST /v1/callbacks as its caller wrote it, which stays referenced: the payload
-// is a part of it. Wrong fields are named in the submission's Invalid as they stand in the template ("headers.X-Shop"), among them those
-// that a callback has and a template has not. Its error is a *store.InvalidError: the template is no JSON object, where the field is "",
-// which is the template itself, or its payload is too large, which is named by the field that it stands in ("payload").
+// ReadTemplate decodes a schedule's template, the body of a POST /v1/callbacks as its caller wrote it, which
+// stays referenced: the payload is a part of it. Wrong fields are named in the submission's Invalid as they
+// stand in the template ("headers.X-Shop"), among them those that a callback has and a template has not. Its
+// error is a *store.InvalidError: the template is no JSON object, where the field is "", which is the
+// template itself, or its payload is too large, which is named by the field that it stands in ("payload").
 func ReadTemplate(raw []byte) (accept.Submission, error) {
 	if !isObject(raw) {
 		return accept.Submission{}, invalid("", notAnObject)
@@ -116,8 +122,8 @@ var notOfATemplate = map[string]string{
 	"idempotency_key": "may not be given: a schedule makes a new callback each time",
 }
 
-// templateOf is a template as it was given, without the credentials in its headers. One that is no object, which only a
-// damaged row can have, is null: what in it is a credential cannot be told.
+// templateOf is a template as it was given, without the credentials in its headers. One that is no object,
+// which only a damaged row can have, is null: what in it is a credential cannot be told.
 func templateOf(raw []byte) json.RawMessage {
 	if !isObject(raw) {
 		return nil

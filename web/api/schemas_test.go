@@ -26,13 +26,13 @@ type schema struct {
 	of   any
 	// request: its fields may be null, and it has no others.
 	request bool
-	// without, or only, are the fields of the type that the schema has not, or has. required are needed beside those that
-	// are tagged so.
+	// without, or only, are the fields of the type that the schema has not, or has. required are needed
+	// beside those that are tagged so.
 	without, only, required string
 }
 
-// schemas are those of the document, in its order. A schema that another one refers to by its type is the first of that
-// type.
+// schemas are those of the document, in its order. A schema that another one refers to by its type is the
+// first of that type.
 var schemas = []schema{
 	{of: client.Problem{}},
 	{of: client.Policy{}, request: true},
@@ -124,10 +124,12 @@ func (s *schema) title() string { return cmp.Or(s.name, reflect.TypeOf(s.of).Nam
 var enums = []string{"State", "TerminalReason", "Class", "Scope", "HoldCode", "RedriveAction", "PollOutcome"}
 
 // selfNullable are the hand-written schemas that allow null already.
-var selfNullable = []string{"PolicyChoice", "SuccessChoice", "SignerChoice", "RateOrNull", "Reason", "LaneHold", "ShownSuccess"}
+var selfNullable = []string{"PolicyChoice", "SuccessChoice", "SignerChoice", "RateOrNull", "Reason",
+	"LaneHold", "ShownSuccess"}
 
 // generatedMark is the line of the document behind which all is generated.
-const generatedMark = "    # What follows is generated from package client: go test ./web/api -run TestSchemas -update\n"
+const generatedMark = "    # What follows is generated from package client: go test ./web/api -run " +
+	"TestSchemas -update\n"
 
 func TestSchemasAreThoseOfPackageClient(t *testing.T) {
 	document, err := os.ReadFile("openapi.yaml")
@@ -141,18 +143,22 @@ func TestSchemasAreThoseOfPackageClient(t *testing.T) {
 	g := readClient(t)
 	for _, name := range enums {
 		values := strings.Join(g.constants[name], ", ")
-		fmt.Fprintf(&g.b, "    %s: {type: string, enum: [%s], description: %s}\n", name, values, quoted(g.docs[name]))
+		fmt.Fprintf(&g.b, "    %s: {type: string, enum: [%s], description: %s}\n", name, values,
+			quoted(g.docs[name]))
 	}
 	for _, s := range schemas {
 		g.schema(&s)
 	}
-	transcript.File(t, "openapi.yaml", func(*testing.T, string) string { return hand + generatedMark + g.b.String() })
+	transcript.File(t, "openapi.yaml", func(*testing.T, string) string {
+		return hand + generatedMark + g.b.String()
+	})
 }
 
 // A generator writes schemas.
 type generator struct {
 	b strings.Builder
-	// docs are the comments of types and, as Type.Field, of their fields; constants the values of a type's constants.
+	// docs are the comments of types and, as Type.Field, of their fields; constants the values of a type's
+	// constants.
 	docs      map[string]string
 	constants map[string][]string
 }
@@ -208,7 +214,8 @@ func (g *generator) schema(s *schema) {
 		without, only := strings.Fields(s.without), strings.Fields(s.only)
 		if !slices.Contains(without, f.Name) && (len(only) == 0 || slices.Contains(only, f.Name)) {
 			f.Required = f.Required || slices.Contains(strings.Fields(s.required), f.Name)
-			f.Omit = f.Omit || len(f.Index) > 1 && reflect.TypeOf(s.of).Field(f.Index[0]).Type.Kind() == reflect.Pointer
+			f.Omit = f.Omit || len(f.Index) > 1 &&
+				reflect.TypeOf(s.of).Field(f.Index[0]).Type.Kind() == reflect.Pointer
 			fields = append(fields, f)
 		}
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/web/api"
 )
 
-// included says what scopes each one includes, itself among them. It is written out here, and not asked of the code
-// under test.
+// included says what scopes each one includes, itself among them. It is written out here, and not asked of
+// the code under test.
 var included = map[store.Scope][]store.Scope{
 	store.ScopeSend:    {store.ScopeSend},
 	store.ScopeRead:    {store.ScopeRead},
@@ -84,7 +84,8 @@ func bearer(project string, scope store.Scope) []string {
 }
 
 // TestEveryRouteAndEveryScope, case 48: with a scope that includes what a route needs it answers; without it,
-// 403 that names the scope. Without a key it is 401 whatever the route. Nothing that is asked for is another project's.
+// 403 that names the scope. Without a key it is 401 whatever the route. Nothing that is asked for is another
+// project's.
 func TestEveryRouteAndEveryScope(t *testing.T) {
 	t.Parallel()
 	for _, r := range routes(t) {
@@ -92,7 +93,8 @@ func TestEveryRouteAndEveryScope(t *testing.T) {
 		if r.Scope != needs {
 			t.Errorf("%s needs %s, want %s", name(r), r.Scope, needs)
 		}
-		wrong := newFace(t, fullEngine()).do(r.Method, pathOf(r), "{", "Authorization", "Bearer dk_nobody_knows_this")
+		wrong := newFace(t, fullEngine()).do(r.Method, pathOf(r), "{", "Authorization",
+			"Bearer dk_nobody_knows_this")
 		wantProblem(t, wrong, 401, "unauthorized")
 		for _, scope := range store.Scopes {
 			e := fullEngine()
@@ -101,7 +103,8 @@ func TestEveryRouteAndEveryScope(t *testing.T) {
 			switch allowed := slices.Contains(included[scope], needs); {
 			case !allowed, root:
 				wantProblem(t, rec, 403, "forbidden")
-				says := map[bool]string{false: "the scope " + string(needs), true: "the admin key of the settings"}[allowed]
+				says := map[bool]string{false: "the scope " + string(needs),
+					true: "the admin key of the settings"}[allowed]
 				if !strings.Contains(rec.Body.String(), says) || len(e.calls) > 0 {
 					t.Errorf("%s with %s: %s; the engine was asked for %q", name(r), scope, rec.Body, e.calls)
 				}
@@ -122,7 +125,8 @@ func TestEveryRouteTellsWhatTheEngineCannot(t *testing.T) {
 		e := fullEngine()
 		e.err = fmt.Errorf("ask: %w", store.ErrUnavailable)
 		rec := newFace(t, e).do(r.Method, pathOf(r), bodyOf(r))
-		if wantProblem(t, rec, 503, "unavailable"); rec.Header().Get("Retry-After") == "" {
+		wantProblem(t, rec, 503, "unavailable")
+		if rec.Header().Get("Retry-After") == "" {
 			t.Errorf("%s: no Retry-After", name(r))
 		}
 	}
@@ -139,22 +143,25 @@ func TestEveryRouteByAnID(t *testing.T) {
 		right := pathOf(r)
 		prefix, bare, _ := strings.Cut(strings.Split(right, "/")[3], "_")
 		for _, id := range []string{
-			"x", bare, prefix + "_", prefix + "_" + bare[1:], prefix + "_" + bare + "0", prefix + "_8" + bare[1:], "other_" + bare,
+			"x", bare, prefix + "_", prefix + "_" + bare[1:], prefix + "_" + bare + "0",
+			prefix + "_8" + bare[1:], "other_" + bare,
 			strings.ToUpper(prefix) + "_" + bare, prefix + "_" + strings.ToLower(bare[:3]) + "o" + bare[4:],
-			prefix + "_" + strings.Replace(bare, "J", "I", 1), "%00", "'%20or%201=1--", prefix + "_..%2f..%2fetc",
+			prefix + "_" + strings.Replace(bare, "J", "I", 1), "%00", "'%20or%201=1--",
+			prefix + "_..%2f..%2fetc",
 			strings.Repeat("A", 10_000), prefix + "_" + bare[:25] + "%00",
 		} {
 			e := fullEngine()
 			path := strings.Replace(right, prefix+"_"+bare, id, 1)
 			if rec := newFace(t, e).do(r.Method, path, bodyOf(r)); rec.Code != 404 || len(e.calls) > 0 {
-				t.Errorf("%s %.60s: %d %s; the engine was asked for %q", r.Method, path, rec.Code, rec.Body, e.calls)
+				t.Errorf("%s %.60s: %d %s; the engine was asked for %q", r.Method, path, rec.Code, rec.Body,
+					e.calls)
 			}
 		}
 	}
 }
 
-// TestGETChangesNothing, case 56: a link or a picture on another page makes a browser ask with GET. What names
-// its actor does something, apart from reading a secret, which the audit keeps.
+// TestGETChangesNothing, case 56: a link or a picture on another page makes a browser ask with GET. What
+// names its actor does something, apart from reading a secret, which the audit keeps.
 func TestGETChangesNothing(t *testing.T) {
 	t.Parallel()
 	for _, r := range routes(t) {
@@ -168,8 +175,8 @@ func TestGETChangesNothing(t *testing.T) {
 	}
 }
 
-// TestGuessesTakeOneWay, case 46: however much of a right key a guess has, the code goes one way: one look-up of the
-// whole text, by its hash, and one answer. That no comparison on the way is by bytes,
+// TestGuessesTakeOneWay, case 46: however much of a right key a guess has, the code goes one way: one look-up
+// of the whole text, by its hash, and one answer. That no comparison on the way is by bytes,
 // TestSecretsAreComparedInConstantTime of the house shows.
 func TestGuessesTakeOneWay(t *testing.T) {
 	t.Parallel()

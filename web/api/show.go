@@ -17,8 +17,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
-// This file turns what the store and the engine have into the types of package client, as far as all nouns need that,
-// and answers with them.
+// This file turns what the store and the engine have into the types of package client, as far as all nouns
+// need that, and answers with them.
 
 // show answers with a value of package client.
 func (a *API) show(c *gin.Context, status int, v any) error {
@@ -49,12 +49,12 @@ func each[T, R any](rows []T, of func(*T) R) []R {
 	return out
 }
 
-// A reader reads the rows of a list after a place; the zero one is the beginning. It may read more than the limit: then
-// there is another page.
+// A reader reads the rows of a list after a place; the zero one is the beginning. It may read more than the
+// limit: then there is another page.
 type reader[T any] func(ctx context.Context, who caller, after store.Cursor, limit int) ([]T, error)
 
-// listOf makes the handler of a list. ask reads the parameters that the list has beside limit and cursor. at is the
-// place of a row, and of turns a row.
+// listOf makes the handler of a list. ask reads the parameters that the list has beside limit and cursor. at
+// is the place of a row, and of turns a row.
 func listOf[T, R any](
 	a *API, list byte, ask func(*query.Values) reader[T], at func(*T) store.Cursor, of func(*T) R,
 ) handler {
@@ -91,7 +91,8 @@ func plain[T any](read reader[T]) func(*query.Values) reader[T] {
 }
 
 // behind returns the rows of a whole list that come after a place. order is how the list is sorted.
-func behind[T any](rows []T, after store.Cursor, at func(*T) store.Cursor, order func(a, b store.Cursor) int) []T {
+func behind[T any](rows []T, after store.Cursor, at func(*T) store.Cursor,
+	order func(a, b store.Cursor) int) []T {
 	if after == (store.Cursor{}) {
 		return rows
 	}
@@ -145,7 +146,8 @@ func one(find finder, h handlerOf) handler {
 }
 
 // act is one for what is done with no more than a reason, which names the caller in the audit.
-func act(find finder, h func(ctx context.Context, c *gin.Context, project, id string, by store.Actor) error) handler {
+func act(find finder, h func(ctx context.Context, c *gin.Context, project, id string,
+	by store.Actor) error) handler {
 	return one(find, func(ctx context.Context, c *gin.Context, who caller, id string) error {
 		reason, err := readReason(c)
 		if err != nil {
@@ -223,8 +225,8 @@ func prefixed(prefix, bare string) string {
 // fraction is a number with at most three decimals.
 func fraction(f float64) float64 { return math.Round(f*1000) / 1000 }
 
-// kept is JSON as it is kept, nil for none. What is no JSON, which only a damaged row can have, is a text: an answer is
-// always valid JSON.
+// kept is JSON as it is kept, nil for none. What is no JSON, which only a damaged row can have, is a text: an
+// answer is always valid JSON.
 func kept[T ~string | ~[]byte](text T) json.RawMessage {
 	raw := []byte(text)
 	if len(raw) > 0 && !json.Valid(raw) {
@@ -233,7 +235,8 @@ func kept[T ~string | ~[]byte](text T) json.RawMessage {
 	return raw
 }
 
-// headersOf are headers as an object has them: one that came several times is one member, its values joined by ", ".
+// headersOf are headers as an object has them: one that came several times is one member, its values joined
+// by ", ".
 func headersOf(headers []store.Header) (out client.Headers) {
 	for i, h := range headers {
 		same := func(other store.Header) bool { return strings.EqualFold(other.Name, h.Name) }
@@ -261,8 +264,9 @@ func (a *API) pauseOf(end int64, reason string) client.Pause {
 // policyOf is what a policy given whole is made of.
 func policyOf(p *store.Policy) client.PolicyMembers {
 	return client.PolicyMembers{
-		Tiers: tiersOf(p.Tiers), RepeatLast: p.RepeatLast, Deadline: orNone(p.Deadline), Timeout: duration(p.Timeout),
-		Jitter: p.Jitter, RetryAfterCap: duration(p.RetryAfterCap), OverloadFloor: duration(p.OverloadFloor),
+		Tiers: tiersOf(p.Tiers), RepeatLast: p.RepeatLast, Deadline: orNone(p.Deadline),
+		Timeout: duration(p.Timeout),
+		Jitter:  p.Jitter, RetryAfterCap: duration(p.RetryAfterCap), OverloadFloor: duration(p.OverloadFloor),
 		StopOn: p.StopOn,
 	}
 }

@@ -64,13 +64,16 @@ var only = map[string]string{
 
 // echoes complete what answers a call: with what the world has, and with what was asked for.
 var echoes = map[string]any{
-	"AcceptPoll": func(r *store.Accepted, w world, _ []any) { r.Callback, r.Replayed = w.Callback, w.Replayed },
+	"AcceptPoll": func(r *store.Accepted, w world, _ []any) {
+		r.Callback, r.Replayed = w.Callback, w.Replayed
+	},
 	"Cancel": func(x *store.CanceledCallback, w world, _ []any) {
 		x.Result, x.Callback = store.CancelDone, w.ended(store.Canceled, store.Requested)
 	},
 	"CancelRef": func(all *[]store.CanceledCallback, w world, _ []any) {
 		*all = []store.CanceledCallback{
-			{Result: store.CancelTooLate, Callback: w.Callback}, {Result: store.CancelDone, Callback: w.Callback},
+			{Result: store.CancelTooLate, Callback: w.Callback},
+			{Result: store.CancelDone, Callback: w.Callback},
 		}
 	},
 	"ResolvePoll": func(x *store.ResolvedPoll, w world, _ []any) {
@@ -95,7 +98,8 @@ var echoes = map[string]any{
 	},
 	"SetLane": func(l *store.Lane, _ world, asked []any) { l.Key = asked[1].(string) },
 	"PauseLane": func(l *store.Lane, _ world, asked []any) {
-		l.Key, l.PausedUntil, l.PauseReason = asked[1].(string), asked[2].(int64), asked[3].(store.Actor).Reason
+		l.Key, l.PausedUntil, l.PauseReason = asked[1].(string), asked[2].(int64),
+			asked[3].(store.Actor).Reason
 		l.OwnPause = l.PausedUntil
 	},
 	"Policy": func(p *store.Policy, _ world, asked []any) {
@@ -108,10 +112,13 @@ var echoes = map[string]any{
 			(*keys)[i].Project = asked[0].(string)
 		}
 	},
-	"CreateProject": func(p *store.Project, _ world, asked []any) { p.ID = asked[0].(control.ProjectChange).ID },
-	"PatchProject":  func(p *store.Project, _ world, asked []any) { p.ID = asked[0].(string) },
+	"CreateProject": func(p *store.Project, _ world, asked []any) {
+		p.ID = asked[0].(control.ProjectChange).ID
+	},
+	"PatchProject": func(p *store.Project, _ world, asked []any) { p.ID = asked[0].(string) },
 	"PauseProject": func(p *store.Project, _ world, asked []any) {
-		p.ID, p.PausedUntil, p.PauseReason = asked[0].(string), asked[1].(int64), asked[2].(store.Actor).Reason
+		p.ID, p.PausedUntil, p.PauseReason = asked[0].(string), asked[1].(int64),
+			asked[2].(store.Actor).Reason
 	},
 	"Projects": func(all *[]store.Project, _ world, asked []any) {
 		two := []store.Project{newProject("b"), newProject(store.DefaultProject)}
@@ -134,7 +141,8 @@ var echoes = map[string]any{
 	},
 	// Books has two groups, or one of everything.
 	"Books": func(all *[]store.Books, w world, asked []any) {
-		if *all = []store.Books{w.Books}; asked[1].(store.BooksQuery).GroupBy != "" {
+		*all = []store.Books{w.Books}
+		if asked[1].(store.BooksQuery).GroupBy != "" {
 			*all = append(*all, w.Books)
 			(*all)[1].Group, (*all)[1].Open = bareEndpoint, 3 // it does not balance
 		}
@@ -245,17 +253,22 @@ func (e *engine) Authenticate(_ context.Context, text string) (store.Key, error)
 	if len(parts) != 3 || !slices.Contains(store.Scopes[:], store.Scope(parts[2])) {
 		return store.Key{}, store.ErrNotFound
 	}
-	return store.Key{ID: bareKey, Name: "till", Project: parts[1], Scopes: []store.Scope{store.Scope(parts[2])}}, nil
+	return store.Key{ID: bareKey, Name: "till", Project: parts[1],
+		Scopes: []store.Scope{store.Scope(parts[2])}}, nil
 }
 
-func (e *engine) Accept(_ context.Context, project string, subs []accept.Submission) ([]store.Accepted, error) {
+func (e *engine) Accept(_ context.Context, project string,
+	subs []accept.Submission) ([]store.Accepted, error) {
 	accepted := make([]store.Accepted, len(subs))
 	for i, s := range subs {
-		if accepted[i].Err = e.note("Accept", project, s); accepted[i].Err != nil && accepted[i].Err == e.err {
+		accepted[i].Err = e.note("Accept", project, s)
+		if accepted[i].Err != nil &&
+			accepted[i].Err == e.err {
 			return nil, e.err
 		}
 		accepted[i].Callback, accepted[i].Replayed = e.has.Callback, e.has.Replayed
-		accepted[i].Callback.Project, accepted[i].Callback.URL, accepted[i].Callback.Ref = project, s.URL, s.Ref
+		accepted[i].Callback.Project, accepted[i].Callback.URL, accepted[i].Callback.Ref = project, s.URL,
+			s.Ref
 	}
 	return accepted, nil
 }
@@ -280,7 +293,9 @@ func (e *engine) PutEndpoints(
 	receipts := make([]control.EndpointReceipt, len(changes))
 	for i, ch := range changes {
 		receipts[i] = control.EndpointReceipt{Endpoint: e.has.Endpoint, Created: e.has.Created}
-		if receipts[i].Err = e.note("PutEndpoints", project, ch, by); receipts[i].Err != nil && receipts[i].Err == e.err {
+		receipts[i].Err = e.note("PutEndpoints", project, ch, by)
+		if receipts[i].Err != nil &&
+			receipts[i].Err == e.err {
 			return nil, e.err
 		}
 	}
@@ -290,7 +305,8 @@ func (e *engine) PutEndpoints(
 func (e *engine) CreateKey(
 	_ context.Context, project string, r control.KeyRequest, by store.Actor,
 ) (store.Key, string, error) {
-	k := store.Key{ID: bareKey, Project: project, Name: r.Name, Hint: "wxyz", CreatedAt: nowMS, ExpiresAt: nowMS + dayMS}
+	k := store.Key{ID: bareKey, Project: project, Name: r.Name, Hint: "wxyz", CreatedAt: nowMS,
+		ExpiresAt: nowMS + dayMS}
 	for _, s := range r.Scopes {
 		k.Scopes = append(k.Scopes, store.Scope(s))
 	}
@@ -328,5 +344,6 @@ func (e *engine) Stats(context.Context) (schedule.Stats, error) {
 // TestStubIsMade: stub_made_test.go has every method of the engine and of the store whose answer is at most
 // one value and an error.
 func TestStubIsMade(t *testing.T) {
-	transcript.Stubs(t, "stub_made_test.go", "api_test", reflect.TypeFor[api.Engine](), reflect.TypeFor[query.Store]())
+	transcript.Stubs(t, "stub_made_test.go", "api_test", reflect.TypeFor[api.Engine](),
+		reflect.TypeFor[query.Store]())
 }

@@ -20,8 +20,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/internal/transcript"
 )
 
-// TestTranscripts makes the requests of testdata/*.txt and compares what becomes of them with what stands there.
-// A line begins with
+// TestTranscripts makes the requests of testdata/*.txt and compares what becomes of them with what stands
+// there. A line begins with
 //
 //	@      a new server: over the stub in one of its worlds, or over the engine itself
 //	as     the key of the requests that follow: root, none, one of the stub's (SCOPE of PROJECT) or of an answer
@@ -38,8 +38,9 @@ import (
 //	|      what the answer has, as indented JSON or as it stands
 //	~      what else came of the request: what arrived at a receiver, what the audit has
 //
-// Lines of the last four kinds are written by go test ./web/api -run TestTranscripts -update. In a request <x*3> is xxx,
-// <%ff> the byte. Ids, keys, secrets and cursors are named by their kind and a number; ep:1 is ep_1 without its prefix.
+// Lines of the last four kinds are written by go test ./web/api -run TestTranscripts -update. In a request
+// <x*3> is xxx, <%ff> the byte. Ids, keys, secrets and cursors are named by their kind and a number; ep:1 is
+// ep_1 without its prefix.
 func TestTranscripts(t *testing.T) {
 	t.Parallel()
 	paths, err := filepath.Glob("testdata/*.txt")
@@ -70,7 +71,8 @@ type player struct {
 	in        []string
 	show      []string
 	out       strings.Builder
-	// answers numbers those that were written, audited is how many entries the audit has: -1: it is not written.
+	// answers numbers those that were written, audited is how many entries the audit has: -1: it is not
+	// written.
 	answers map[string]int
 	audited int
 }
@@ -91,7 +93,8 @@ func (x *player) play(text string) {
 	x.serve("full")
 	var lines []string
 	for line := range strings.Lines(text) {
-		if line = strings.TrimSuffix(line, "\n"); line == "" || !strings.ContainsRune("=<|~", rune(line[0])) {
+		line = strings.TrimSuffix(line, "\n")
+		if line == "" || !strings.ContainsRune("=<|~", rune(line[0])) {
 			lines = append(lines, line)
 		}
 	}
@@ -106,7 +109,8 @@ func (x *player) play(text string) {
 		case "as":
 			x.key = x.keyed(rest)
 		case "in":
-			if x.in = nil; rest != "" {
+			x.in = nil
+			if rest != "" {
 				x.in = []string{client.ProjectHeader, x.expand(rest)}
 			}
 		case "show":
@@ -118,7 +122,8 @@ func (x *player) play(text string) {
 		case ">":
 			x.request(route, rest)
 		default:
-			if route = line; i+1 == len(lines) || !strings.HasPrefix(lines[i+1], ">") {
+			route = line
+			if i+1 == len(lines) || !strings.HasPrefix(lines[i+1], ">") {
 				x.request(route, "")
 			}
 		}
@@ -152,7 +157,8 @@ func (x *player) serve(kind string) {
 		x.stub = newWorld(x.t, kind)
 		x.face = newFace(x.t, x.stub)
 		for name, bare := range map[string]string{
-			"cb": bareID, "ep": bareEndpoint, "key": bareKey, "rd": bareRedrive, "sc": bareSchedule, "au": bareEntry,
+			"cb": bareID, "ep": bareEndpoint, "key": bareKey, "rd": bareRedrive, "sc": bareSchedule,
+			"au": bareEntry,
 		} {
 			x.put(name, bare, 1)
 		}
@@ -311,7 +317,9 @@ func problemText(p *client.Problem) string {
 	if len(p.Errors) == 0 {
 		return p.Code + ": " + p.Detail
 	}
-	slices.SortStableFunc(p.Errors, func(a, b client.FieldError) int { return strings.Compare(a.Field, b.Field) })
+	slices.SortStableFunc(p.Errors, func(a, b client.FieldError) int {
+		return strings.Compare(a.Field, b.Field)
+	})
 	wrong := make([]string, 0, len(p.Errors))
 	for _, e := range p.Errors {
 		if len(wrong) == 12 {

@@ -214,7 +214,8 @@ func somePresets() control.Presets {
 		OwnProfiles: []accept.Profile{
 			{Name: "bare", About: "chooses nothing"},
 			{
-				Name: "own", Policy: store.PolicyChoice{Given: &store.Policy{Tiers: own.Tiers, Timeout: time.Second}},
+				Name: "own", Policy: store.PolicyChoice{
+					Given: &store.Policy{Tiers: own.Tiers, Timeout: time.Second}},
 				Success: store.Success{Name: "own"}, Signer: `{"type":"sorted-kv","alg":"md5"}`,
 				Timeout: 5 * time.Second,
 			},

@@ -1,8 +1,8 @@
-// Package httperr says how an error looks over HTTP: it is the only table from error to status, code and sentence, and
-// both faces of the server answer from it.
+// Package httperr says how an error looks over HTTP: it is the only table from error to status, code and
+// sentence, and both faces of the server answer from it.
 //
-// It guarantees that nothing of an error that is not in the table leaves the process: such an error is a 500 whose
-// detail names the request id and nothing else. It does not log; whoever answers with a 500 does.
+// It guarantees that nothing of an error that is not in the table leaves the process: such an error is a 500
+// whose detail names the request id and nothing else. It does not log; whoever answers with a 500 does.
 package httperr
 
 import (
@@ -31,7 +31,8 @@ var (
 	ErrGuesses = errors.New("too many wrong keys from this address, or around this key; try again later")
 	// ErrRate: the key makes more requests a second than it may. Wrap it in Later.
 	ErrRate = errors.New("the key makes more requests a second than the settings allow; try again later")
-	// ErrForbidden: the key is valid and may not do this. Wrap it with what it would need; the sentence is shown.
+	// ErrForbidden: the key is valid and may not do this. Wrap it with what it would need; the sentence is
+	// shown.
 	ErrForbidden = errors.New("the key may not do this")
 	// ErrBadJSON: the body is not JSON at all. Wrap it with what is wrong; the sentence is shown.
 	ErrBadJSON = errors.New("the body is not JSON")
@@ -148,12 +149,12 @@ func rows() []row {
 	}
 }
 
-// shown are errors whose own text is shown with all that they were wrapped with: they are made in this process only,
-// and their whole chain is known to be harmless.
+// shown are errors whose own text is shown with all that they were wrapped with: they are made in this
+// process only, and their whole chain is known to be harmless.
 var shown = []error{ErrForbidden, ErrBadJSON, ErrTooLarge}
 
-// From returns the problem of err, which must not be nil. An error that is not in the table is a 500 that says nothing
-// of it.
+// From returns the problem of err, which must not be nil. An error that is not in the table is a 500 that
+// says nothing of it.
 func From(err error) Problem {
 	var invalid *store.InvalidError
 	if errors.As(err, &invalid) {
@@ -221,8 +222,8 @@ func fromInvalid(e *store.InvalidError) Problem {
 	return p
 }
 
-// Write answers with the problem. The answer to a body that was not read to its end closes the connection, because
-// what is still coming must not be taken for the next request.
+// Write answers with the problem. The answer to a body that was not read to its end closes the connection,
+// because what is still coming must not be taken for the next request.
 func Write(w http.ResponseWriter, p Problem) error {
 	body, err := json.Marshal(p.Problem)
 	if err != nil {

@@ -52,8 +52,8 @@ func HTTPS(publicURL string) bool {
 	return err == nil && u.Scheme == "https"
 }
 
-// Lift puts the server's time-outs of one request off. The read deadline is one of them: when it passes net/http ends
-// the request's context, even if the body was read long ago.
+// Lift puts the server's time-outs of one request off. The read deadline is one of them: when it passes
+// net/http ends the request's context, even if the body was read long ago.
 func Lift(w http.ResponseWriter, until time.Time) error {
 	rc := http.NewResponseController(w)
 	for _, set := range []func(time.Time) error{rc.SetReadDeadline, rc.SetWriteDeadline} {

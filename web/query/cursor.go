@@ -129,8 +129,8 @@ func (s Cursors) unsealed(list byte, text string) ([]byte, error) {
 	return body[1:], nil
 }
 
-// Cut returns the page of rows that were read with one more than the page has, and the last row of a page that
-// another one follows.
+// Cut returns the page of rows that were read with one more than the page has, and the last row of a page
+// that another one follows.
 func Cut[T any](rows []T, limit int) (page []T, last *T) {
 	if len(rows) <= limit {
 		return rows, nil

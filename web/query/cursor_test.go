@@ -49,8 +49,9 @@ func TestCursorComesBackAndTamperingIsSeen(t *testing.T) {
 			t.Errorf("due %d: the cursor of one list is taken by another", due)
 		}
 		for name, other := range map[string]Cursors{
-			"another project": signed(1, "bank"), "no project": signed(1, ""), "another key": signed(2, "shop"),
-			"no key": {Project: "shop"},
+			"another project": signed(1, "bank"), "no project": signed(1, ""),
+			"another key": signed(2, "shop"),
+			"no key":      {Project: "shop"},
 		} {
 			if _, err := other.Decode(ListByDue, s); err == nil {
 				t.Errorf("due %d: the cursor is taken with %s", due, name)
@@ -99,7 +100,8 @@ func TestSignedCursorsOfWhatNoRowHas(t *testing.T) {
 func TestOutcomeCursorComesBack(t *testing.T) {
 	t.Parallel()
 	ours := signed(1, "shop")
-	for _, c := range []store.OutcomeCursor{{}, {Tx: 1795248000000, Group: 7, Item: 300}, {Tx: -1, Group: -1, Item: -1}} {
+	for _, c := range []store.OutcomeCursor{{}, {Tx: 1795248000000, Group: 7, Item: 300},
+		{Tx: -1, Group: -1, Item: -1}} {
 		s := ours.EncodeOutcome(c)
 		if got, err := ours.DecodeOutcome(s); err != nil || got != c {
 			t.Errorf("%+v: got %+v, %v", c, got, err)

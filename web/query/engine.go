@@ -19,11 +19,13 @@ type Engine interface {
 	Now() int64
 
 	Cancel(ctx context.Context, project, id string, by store.Actor) (store.CanceledCallback, error)
-	Retry(ctx context.Context, project, id string, r control.RetryRequest, by store.Actor) (store.Callback, error)
+	Retry(ctx context.Context, project, id string, r control.RetryRequest, by store.Actor) (store.Callback,
+		error)
 	Reschedule(
 		ctx context.Context, project, id string, due *int64, delay *time.Duration, by store.Actor,
 	) (store.Callback, error)
-	Mend(ctx context.Context, project, id string, r control.MendRequest, by store.Actor) (store.Callback, error)
+	Mend(ctx context.Context, project, id string, r control.MendRequest, by store.Actor) (store.Callback,
+		error)
 	// Explain says why a callback has not been sent yet, Evidence what the records say of it.
 	Explain(ctx context.Context, project, id string) (control.Explanation, error)
 	Evidence(ctx context.Context, project, id string) (string, error)
@@ -42,10 +44,12 @@ type Engine interface {
 	) (store.Endpoint, error)
 	DeleteEndpoint(ctx context.Context, project, id string, by store.Actor) error
 	// PauseEndpoint, PauseLane and PauseProject pause until a moment in Unix milliseconds; 0 resumes.
-	PauseEndpoint(ctx context.Context, project, id string, until int64, by store.Actor) (store.Endpoint, error)
+	PauseEndpoint(ctx context.Context, project, id string, until int64, by store.Actor) (store.Endpoint,
+		error)
 	TestEndpoint(ctx context.Context, project, id string, by store.Actor) (store.Callback, error)
 
-	// Lanes returns lanes in the order of their keys, each with what waits in it and how it stands in the index.
+	// Lanes returns lanes in the order of their keys, each with what waits in it and how it stands in the
+	// index.
 	Lanes(ctx context.Context, project string, f store.LaneFilter) ([]control.LaneView, error)
 	// SetLane bounds a lane: nil leaves a bound as it is, zero takes it away.
 	SetLane(

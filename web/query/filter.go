@@ -51,7 +51,8 @@ func (v *Values) Filter(now int64) (f Filter) {
 	f.Endpoint, f.Values = v.One("endpoint"), v.Values
 	for _, text := range v.All("state") {
 		state := store.State(text)
-		if f.States = append(f.States, state); !slices.Contains(store.States[:], state) {
+		f.States = append(f.States, state)
+		if !slices.Contains(store.States[:], state) {
 			v.Add("state", "must be one of scheduled, attempting, succeeded, dead, canceled")
 		}
 	}
@@ -102,7 +103,8 @@ func Clean(from url.Values) url.Values {
 			continue
 		}
 		for _, text := range texts {
-			if text = strings.TrimSpace(text); text != "" && len(values[name]) < len(store.States) {
+			text = strings.TrimSpace(text)
+			if text != "" && len(values[name]) < len(store.States) {
 				values.Add(name, text)
 			}
 		}

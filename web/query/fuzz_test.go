@@ -78,11 +78,13 @@ func FuzzOutcomeCursor(f *testing.F) {
 // placeID is an id that a place can have.
 const placeID = "01JD6QZ0000000000000000001"
 
-// FuzzPlace: a place in a list is an id of ours, and is written as it was read. What is no id reaches no statement.
+// FuzzPlace: a place in a list is an id of ours, and is written as it was read. What is no id reaches no
+// statement.
 func FuzzPlace(f *testing.F) {
 	for _, s := range []string{
 		"0." + placeID, "-zz." + placeID, "", ".", "1y2p0ij32e8e8." + placeID, "0." + placeID + "'",
-		"+1." + placeID, "A." + placeID, "0.x", "0." + strings.ToLower(placeID), "0." + placeID[1:], "0.8" + placeID[1:],
+		"+1." + placeID, "A." + placeID, "0.x", "0." + strings.ToLower(placeID), "0." + placeID[1:],
+		"0.8" + placeID[1:],
 		"0.' OR 1=1 -- aaaaaaaaaaaaaaaa", Place(store.Cursor{DueAt: 1_795_248_000_000, ID: placeID}),
 	} {
 		f.Add(s)

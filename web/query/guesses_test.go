@@ -73,8 +73,8 @@ func TestGuessesAreToldSlowly(t *testing.T) {
 	})
 }
 
-// TestParallelGuessesAreCountedFirst: a guess is counted before its key is looked up, so that of many at the same time
-// no more are told than one after the other.
+// TestParallelGuessesAreCountedFirst: a guess is counted before its key is looked up, so that of many at the
+// same time no more are told than one after the other.
 func TestParallelGuessesAreCountedFirst(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -99,7 +99,8 @@ func TestParallelGuessesAreCountedFirst(t *testing.T) {
 	})
 }
 
-// TestGuessesShareAnAccount: how many of eleven guesses are told, of which the n-th has the n-th address and key.
+// TestGuessesShareAnAccount: how many of eleven guesses are told, of which the n-th has the n-th address and
+// key.
 func TestGuessesShareAnAccount(t *testing.T) {
 	t.Parallel()
 	transcript.Run(t, "testdata/guesses.txt", func(line string) (answer string) {
@@ -165,10 +166,13 @@ func TestWhatIsNoGuessIsNotCounted(t *testing.T) {
 		var g Guesses
 		down := errors.New("down")
 		for i := range 3 * seen.burst {
-			if ok, wait, err := g.Try(from("192.0.2.1"), fmt.Sprint(i), right); !ok || wait != 0 || err != nil {
+			if ok, wait, err := g.Try(from("192.0.2.1"), fmt.Sprint(i), right); !ok || wait != 0 ||
+				err != nil {
 				t.Fatalf("a right key: %v, %s, %v", ok, wait, err)
 			}
-			_, _, err := g.Try(from("192.0.2.1"), "x", func([sha256.Size]byte) (bool, error) { return false, down })
+			_, _, err := g.Try(from("192.0.2.1"), "x", func([sha256.Size]byte) (bool, error) {
+				return false, down
+			})
 			if !errors.Is(err, down) {
 				t.Fatal(err)
 			}

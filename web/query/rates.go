@@ -30,7 +30,8 @@ func (r *Rates) Take(id string) (wait time.Duration) {
 	defer r.mu.Unlock()
 	now := time.Now()
 	b, _ := r.keys.get(id)
-	if wait = b.wait(r.terms, now); wait == 0 {
+	wait = b.wait(r.terms, now)
+	if wait == 0 {
 		r.keys.put(id, b.less(1, r.terms, now))
 	}
 	return wait
@@ -73,7 +74,8 @@ func (r *recent[K, V]) get(key K) (V, bool) {
 	if ok {
 		return value, true
 	}
-	if value, ok = r.old[key]; ok {
+	value, ok = r.old[key]
+	if ok {
 		r.put(key, value)
 	}
 	return value, ok

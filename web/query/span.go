@@ -42,8 +42,8 @@ func (v *Values) Moment(name string, zone *time.Location) *int64 {
 	return &ms
 }
 
-// SpanOf returns the span between two moments, and what is wrong with its beginning, or nothing. It ends at end
-// where no end is given.
+// SpanOf returns the span between two moments, and what is wrong with its beginning, or nothing. It ends at
+// end where no end is given.
 func SpanOf(from, to *int64, end int64) (s Span, wrong string) {
 	if to != nil {
 		end = *to

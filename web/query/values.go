@@ -18,11 +18,12 @@ const (
 	// DefaultLimit and MaxLimit bound the page of a list.
 	DefaultLimit = 50
 	MaxLimit     = 500
-	// maxRepeats is how often a parameter may be given, and MaxLabels how many labels may be filters together:
-	// each is a part of an SQL statement, whose size is bounded.
+	// maxRepeats is how often a parameter may be given, and MaxLabels how many labels may be filters
+	// together: each is a part of an SQL statement, whose size is bounded.
 	maxRepeats = 20
 	MaxLabels  = 20
-	// maxFindings is the most errors that one request names, so that a request cannot make its own answer long.
+	// maxFindings is the most errors that one request names, so that a request cannot make its own answer
+	// long.
 	maxFindings = 100
 )
 
@@ -131,7 +132,8 @@ func (v *Values) Number(name string, least, most, otherwise int) int {
 func (v *Values) Instant(name string) (ms int64) {
 	if text := v.One(name); text != "" {
 		var ok bool
-		if ms, ok = v.Time(text); !ok {
+		ms, ok = v.Time(text)
+		if !ok {
 			v.Add(name, BadTime)
 		}
 	}
@@ -241,8 +243,8 @@ func ParseTime(s string) (ms int64, ok bool) {
 	return ms, year >= 0 && year <= 9999
 }
 
-// timeInQuery is ParseTime for a query. A plus sign that was not escaped arrives as a space; where only a zone
-// can stand, it is read as a plus sign.
+// timeInQuery is ParseTime for a query. A plus sign that was not escaped arrives as a space; where only a
+// zone can stand, it is read as a plus sign.
 func timeInQuery(s string) (ms int64, ok bool) {
 	if i := len(s) - len(" 08:00"); i > len("2006-01-02") && s[i] == ' ' {
 		s = s[:i] + "+" + s[i+1:]

@@ -27,9 +27,11 @@ type attemptPart struct {
 	Late    string
 }
 
-// newAttempt prepares an attempt of a callback of that kind, which is named with its prefix, with at most that much of the answer's body.
+// newAttempt prepares an attempt of a callback of that kind, which is named with its prefix, with at most
+// that much of the answer's body.
 func newAttempt(a *store.Attempt, kind store.Kind, most int, callback string) attemptPart {
-	part := attemptPart{Attempt: *a, Shown: shownOutcome(a, kind), Link: Root + "/callbacks/" + callback + "/attempts/" + strconv.Itoa(a.Number)}
+	part := attemptPart{Attempt: *a, Shown: shownOutcome(a, kind),
+		Link: Root + "/callbacks/" + callback + "/attempts/" + strconv.Itoa(a.Number)}
 	part.Body, part.Cut = cut(a.ResponseBody, most)
 	if a.URL != "" {
 		part.Address = store.MaskURL(a.URL)
@@ -37,7 +39,8 @@ func newAttempt(a *store.Attempt, kind store.Kind, most int, callback string) at
 	for _, t := range []struct {
 		name string
 		ms   float64
-	}{{"dns", a.Timings.DNS}, {"connect", a.Timings.Connect}, {"tls", a.Timings.TLS}, {"first_byte", a.Timings.FirstByte}, {"total", a.Timings.Total}} {
+	}{{"dns", a.Timings.DNS}, {"connect", a.Timings.Connect}, {"tls", a.Timings.TLS},
+		{"first_byte", a.Timings.FirstByte}, {"total", a.Timings.Total}} {
 		if t.ms > 0 {
 			part.Timing = append(part.Timing, named{t.name, milliseconds(t.ms)})
 		}
@@ -70,7 +73,8 @@ func shownOutcome(a *store.Attempt, kind store.Kind) string {
 
 // Kind is the colour of an attempt.
 func (a *attemptPart) Kind() string {
-	kinds := map[string]string{string(store.AttemptSucceeded): "good", string(store.AttemptFailed): "bad", notFinal: "busy"}
+	kinds := map[string]string{string(store.AttemptSucceeded): "good", string(store.AttemptFailed): "bad",
+		notFinal: "busy"}
 	return cmp.Or(kinds[a.Shown], "warn")
 }
 
@@ -89,7 +93,9 @@ func (p *callbackPage) ladder(newest []store.Attempt) template.HTML {
 		}
 	}
 	slices.Reverse(charged)
-	l := picture.Ladder{Label: p.T("ladder.label"), More: func(n int) string { return p.T("ladder.more", "n", n) }}
+	l := picture.Ladder{Label: p.T("ladder.label"), More: func(n int) string {
+		return p.T("ladder.more", "n", n)
+	}}
 	tiers := c.Policy.Tiers
 	wait := func(i int) string {
 		if d, ok := tierAt(c, i); ok {
@@ -105,7 +111,8 @@ func (p *callbackPage) ladder(newest []store.Attempt) template.HTML {
 		switch {
 		case i >= unknown:
 			a := charged[i-unknown]
-			step.Label, step.Detail, step.Manual = p.Or("outcome.", shownOutcome(a, c.Kind)), p.Absolute(a.StartedAt), a.Trigger == store.Manual
+			step.Label, step.Detail, step.Manual = p.Or("outcome.", shownOutcome(a, c.Kind)),
+				p.Absolute(a.StartedAt), a.Trigger == store.Manual
 			step.Href = "#attempt-" + strconv.Itoa(a.Number)
 			if p.NewestLink != "" { // the timeline shows others
 				step.Href = Root + "/callbacks/" + p.FullID + "/attempts/" + strconv.Itoa(a.Number)
@@ -127,7 +134,8 @@ func (p *callbackPage) ladder(newest []store.Attempt) template.HTML {
 	}
 	due, ends := c.DueAt, endOf(c)
 	for i := position; i <= last; i++ {
-		step := picture.Step{Number: strconv.Itoa(i + 1), State: picture.ToCome, Label: p.T("ladder.tocome"), Wait: wait(i)}
+		step := picture.Step{Number: strconv.Itoa(i + 1), State: picture.ToCome, Label: p.T("ladder.tocome"),
+			Wait: wait(i)}
 		switch {
 		case c.State.Terminal():
 			step.State, step.Label = picture.Never, p.T("ladder.never")
@@ -151,8 +159,8 @@ func (p *callbackPage) ladder(newest []store.Attempt) template.HTML {
 	return l.HTML()
 }
 
-// endOf is when an open callback ends, whatever its ladder has left: at its expiry or its policy's deadline, whichever is earlier; zero: at
-// neither.
+// endOf is when an open callback ends, whatever its ladder has left: at its expiry or its policy's deadline,
+// whichever is earlier; zero: at neither.
 func endOf(c *store.Callback) int64 {
 	ends := c.ExpiresAt
 	if c.Policy.Deadline > 0 {

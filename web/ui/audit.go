@@ -32,10 +32,12 @@ type auditPage struct {
 // An auditRow is one entry.
 type auditRow struct {
 	store.AuditEntry
-	// What is the action in words. Who is the actor's name, and Key the id of their key beside it; empty: it has none.
+	// What is the action in words. Who is the actor's name, and Key the id of their key beside it; empty: it
+	// has none.
 	What, Who, Key string
-	// Of is what was changed, with the prefix of its id; Link is its page, empty where it has none. History is all that was done to it,
-	// empty where the list is that already. Made is a callback that the change made.
+	// Of is what was changed, with the prefix of its id; Link is its page, empty where it has none. History
+	// is all that was done to it, empty where the list is that already. Made is a callback that the change
+	// made.
 	Of, Link, History, Made string
 	// Moments are the times of the detail, which has them in Unix milliseconds.
 	Moments []moment
@@ -52,15 +54,18 @@ type moment struct {
 
 // A family is the actions on one kind of thing.
 type family struct {
-	// name begins the actions. prefix is that of the ids of the things, path where they have pages; both may be empty.
+	// name begins the actions. prefix is that of the ids of the things, path where they have pages; both may
+	// be empty.
 	name, prefix, path string
 }
 
 // families are all that there are; the objects of the last ones are words, and no ids.
 func families() []family {
 	return []family{
-		{"callback.", store.CallbackPrefix, "/callbacks/"}, {"poll.", store.CallbackPrefix, "/callbacks/"}, {"endpoint.", store.EndpointPrefix, "/endpoints/"},
-		{"schedule.", store.SchedulePrefix, "/schedules/"}, {"redrive.", store.RedrivePrefix, "/redrives/"}, {"key.", store.KeyPrefix, ""},
+		{"callback.", store.CallbackPrefix, "/callbacks/"}, {"poll.", store.CallbackPrefix, "/callbacks/"},
+		{"endpoint.", store.EndpointPrefix, "/endpoints/"},
+		{"schedule.", store.SchedulePrefix, "/schedules/"}, {"redrive.", store.RedrivePrefix, "/redrives/"},
+		{"key.", store.KeyPrefix, ""},
 		{"lane.", "", ""}, {"project.", "", ""}, {"secret.", "", ""}, {"preset.", "", ""}, {"index.", "", ""},
 	}
 }
@@ -77,14 +82,16 @@ func familyOf(action string) family {
 
 // audit is GET /ui/audit.
 func (u *UI) audit(r *request) (*answer, error) {
-	p := &auditPage{base: u.base(r, "audit", "audit.title"), Object: r.query("object"), Actor: r.query("actor"), From: r.query("from"), To: r.query("to")}
+	p := &auditPage{base: u.base(r, "audit", "audit.title"), Object: r.query("object"),
+		Actor: r.query("actor"), From: r.query("from"), To: r.query("to")}
 	action := r.query("action")
 	p.Narrow = p.Object != "" || p.Actor != "" || p.From != "" || p.To != "" || action != ""
 	f := store.AuditFilter{Object: objectOf(p.Object, action), Action: action, Actor: p.Actor}
 	values := r.parameters(query.Clean(r.url.Query()))
 	f.From, f.To = values.Between()
 	for _, wrong := range values.Invalid {
-		p.FieldErrors = append(p.FieldErrors, store.FieldError{Field: wrong.Field, Message: values.Get(wrong.Field)})
+		p.FieldErrors = append(p.FieldErrors,
+			store.FieldError{Field: wrong.Field, Message: values.Get(wrong.Field)})
 	}
 	if after := r.query("cursor"); after != "" {
 		if id, ok := store.BareID("", after); ok {
@@ -112,7 +119,8 @@ func (u *UI) audit(r *request) (*answer, error) {
 	return show("audit", p)
 }
 
-// objectOf writes an object as entries name it: ids without their prefix. Only lanes and secrets are named by the whole id of an endpoint.
+// objectOf writes an object as entries name it: ids without their prefix. Only lanes and secrets are named by
+// the whole id of an endpoint.
 func objectOf(text, action string) string {
 	if strings.HasPrefix(action, "lane.") || strings.HasPrefix(action, "secret.") {
 		return text
@@ -132,10 +140,12 @@ func (p *auditPage) offer(action string) {
 	for _, f := range families() {
 		chosen := f.name == action
 		known = known || chosen
-		p.Actions = append(p.Actions, option{Value: f.name, Text: p.T("audit.family." + strings.TrimSuffix(f.name, ".")), Chosen: chosen})
+		p.Actions = append(p.Actions, option{Value: f.name,
+			Text: p.T("audit.family." + strings.TrimSuffix(f.name, ".")), Chosen: chosen})
 	}
 	if !known {
-		p.Actions = append(p.Actions, option{Value: action, Text: p.Or("action.", action), Data: !p.Has("action." + action), Chosen: true})
+		p.Actions = append(p.Actions, option{Value: action, Text: p.Or("action.", action),
+			Data: !p.Has("action." + action), Chosen: true})
 	}
 }
 
@@ -217,14 +227,15 @@ func (row *auditRow) read(detail string) {
 		}
 	}
 	for _, name := range []string{"until", "due_at", "expires_at"} {
-		if ms, err := strconv.ParseInt(string(members[name]), 10, 64); err == nil && ms > 0 && ms < store.Forever {
+		if ms, err := strconv.ParseInt(string(members[name]), 10, 64); err == nil && ms > 0 &&
+			ms < store.Forever {
 			row.Moments = append(row.Moments, moment{name, ms})
 		}
 	}
 }
 
-// history is the list of all that was done to a row's object. A lane and a secret that are named by an endpoint's id are looked for among
-// their own kind only: otherwise the id is the endpoint.
+// history is the list of all that was done to a row's object. A lane and a secret that are named by an
+// endpoint's id are looked for among their own kind only: otherwise the id is the endpoint.
 func (p *auditPage) history(row *auditRow, f family) string {
 	if objectOf(row.Of, "") != row.Object {
 		return link("/audit", "object", row.Of, "action", f.name)

@@ -31,7 +31,9 @@ func TestEveryActionHasItsWords(t *testing.T) {
 		if err != nil || len(files) == 0 {
 			t.Fatalf("%s: no files: %v", pattern, err)
 		}
-		files = slices.DeleteFunc(files, func(name string) bool { return strings.HasSuffix(name, "_test.go") })
+		files = slices.DeleteFunc(files, func(name string) bool {
+			return strings.HasSuffix(name, "_test.go")
+		})
 		for _, name := range files {
 			source, err := os.ReadFile(name)
 			if err != nil {

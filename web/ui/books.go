@@ -22,7 +22,8 @@ import (
 )
 
 const (
-	// booksTime bounds one counting, which reads every callback of its span: people choose a shorter span rather than wait longer.
+	// booksTime bounds one counting, which reads every callback of its span: people choose a shorter span
+	// rather than wait longer.
 	booksTime = time.Minute
 	// shownGroups is how many groups the page shows; the file has all.
 	shownGroups = 30
@@ -40,7 +41,8 @@ type booksPage struct {
 	// From, To and Label are what the form says.
 	From, To, Label string
 	Groupings       []option
-	// Grouped: there are rows beside the total; Chosen names the grouping, and ByLabel says that it is by the label of that name.
+	// Grouped: there are rows beside the total; Chosen names the grouping, and ByLabel says that it is by the
+	// label of that name.
 	Grouped, ByDay, ByLabel bool
 	Chosen                  string
 	// Quick are spans that are often asked for.
@@ -57,10 +59,12 @@ type booksPage struct {
 	span query.Span
 }
 
-// A bookRow is the books of one group, with the ways to its callbacks. A way that is empty leads nowhere: no filter picks them.
+// A bookRow is the books of one group, with the ways to its callbacks. A way that is empty leads nowhere: no
+// filter picks them.
 type bookRow struct {
 	store.Books
-	// Name is the group's; empty: what has no topic, endpoint or label of that name. Plain is another name of it.
+	// Name is the group's; empty: what has no topic, endpoint or label of that name. Plain is another name of
+	// it.
 	Name, Plain                           string
 	All, DeadLink, CanceledLink, OpenLink string
 	// Share is what succeeded in percent, never rounded up to all; negative: nothing was accepted.
@@ -82,7 +86,8 @@ func (u *UI) books(r *request) (*answer, error) {
 	}
 	p.offer(by)
 	if by == byLabel {
-		if by += ":" + p.Label; p.Label == "" && asked {
+		by += ":" + p.Label
+		if p.Label == "" && asked {
 			p.refuse("label", p.T("books.needed"))
 		}
 	}
@@ -94,7 +99,9 @@ func (u *UI) books(r *request) (*answer, error) {
 	}
 	ctx, cancel := context.WithTimeout(r.ctx, booksTime)
 	defer cancel()
-	found, err := u.Store.Books(ctx, r.who.Project, store.BooksQuery{From: p.span.From, To: p.span.To, GroupBy: by, Zone: r.zone.Location, MaxGroups: query.MaxGroups})
+	found, err := u.Store.Books(ctx, r.who.Project,
+		store.BooksQuery{From: p.span.From, To: p.span.To, GroupBy: by, Zone: r.zone.Location,
+			MaxGroups: query.MaxGroups})
 	var wrong *store.InvalidError
 	switch {
 	case errors.As(err, &wrong):
@@ -125,7 +132,8 @@ func dayBegin(r *request, days int) int64 {
 	return time.Date(at.Year(), at.Month(), at.Day()+days, 0, 0, 0, 0, r.zone.Location).UnixMilli()
 }
 
-// readSpan reads a span out of two fields. Without an end it goes up to now: to the end of this second, so that an address can say it too.
+// readSpan reads a span out of two fields. Without an end it goes up to now: to the end of this second, so
+// that an address can say it too.
 func readSpan(r *request, from, to string) (s query.Span, wrong []store.FieldError) {
 	refuse := func(name, key string) {
 		wrong = append(wrong, store.FieldError{Field: name, Message: r.lang.text(key)})
@@ -162,7 +170,8 @@ func (p *booksPage) offer(by string) {
 			key = "books.by." + name
 		}
 		o := option{Value: name, Text: p.T(key), Chosen: name == by}
-		if p.Groupings = append(p.Groupings, o); o.Chosen {
+		p.Groupings = append(p.Groupings, o)
+		if o.Chosen {
 			p.Chosen = o.Text
 		}
 	}
@@ -209,12 +218,14 @@ func worseFirst(a, b store.Books) int {
 		}
 		return 1
 	}
-	return cmp.Or(cmp.Compare(b.Dead, a.Dead), cmp.Compare(b.Open, a.Open), cmp.Compare(b.Accepted, a.Accepted))
+	return cmp.Or(cmp.Compare(b.Dead, a.Dead), cmp.Compare(b.Open, a.Open),
+		cmp.Compare(b.Accepted, a.Accepted))
 }
 
 // row makes a row of books that are grouped so; empty: they are of all.
 func (p *booksPage) row(b *store.Books, by string) *bookRow {
-	row := &bookRow{Books: *b, Name: b.Group, Share: -1, Off: b.Accepted - b.Succeeded - b.Dead - b.Canceled - b.Open}
+	row := &bookRow{Books: *b, Name: b.Group, Share: -1,
+		Off: b.Accepted - b.Succeeded - b.Dead - b.Canceled - b.Open}
 	if b.Accepted > 0 {
 		row.Share = math.Floor(float64(b.Succeeded)/float64(b.Accepted)*1000) / 10
 	}
@@ -222,8 +233,10 @@ func (p *booksPage) row(b *store.Books, by string) *bookRow {
 		row.Name = store.EndpointPrefix + row.Name
 	}
 	row.Bar = picture.Progress{Total: float64(b.Accepted), Legend: by == "", Parts: []picture.Part{
-		{Name: p.T("books.succeeded"), Value: float64(b.Succeeded), Tone: picture.Good}, {Name: p.T("books.dead"), Value: float64(b.Dead), Tone: picture.Bad},
-		{Name: p.T("books.canceled"), Value: float64(b.Canceled), Tone: picture.Muted}, {Name: p.T("books.open"), Value: float64(b.Open), Tone: picture.Second},
+		{Name: p.T("books.succeeded"), Value: float64(b.Succeeded), Tone: picture.Good},
+		{Name: p.T("books.dead"), Value: float64(b.Dead), Tone: picture.Bad},
+		{Name: p.T("books.canceled"), Value: float64(b.Canceled), Tone: picture.Muted},
+		{Name: p.T("books.open"), Value: float64(b.Open), Tone: picture.Second},
 	}}.HTML()
 	pairs, ok := p.picks(row.Name, by)
 	if !ok {
@@ -237,11 +250,13 @@ func (p *booksPage) row(b *store.Books, by string) *bookRow {
 		return link("/callbacks", all...)
 	}
 	row.All = way()
-	row.DeadLink, row.CanceledLink, row.OpenLink = way(store.Dead), way(store.Canceled), way(store.Scheduled, store.Attempting)
+	row.DeadLink, row.CanceledLink, row.OpenLink = way(store.Dead), way(store.Canceled),
+		way(store.Scheduled, store.Attempting)
 	return row
 }
 
-// picks are the conditions of the list of callbacks that pick a group; what has none of a thing can be picked by no filter.
+// picks are the conditions of the list of callbacks that pick a group; what has none of a thing can be picked
+// by no filter.
 func (p *booksPage) picks(name, by string) (pairs []string, ok bool) {
 	s := p.span
 	if by == byDay {
@@ -250,7 +265,8 @@ func (p *booksPage) picks(name, by string) (pairs []string, ok bool) {
 			return nil, false
 		}
 		s.From = max(s.From, day.UnixMilli())
-		s.To = min(s.To, time.Date(day.Year(), day.Month(), day.Day()+1, 0, 0, 0, 0, p.zone.Location).UnixMilli())
+		s.To = min(s.To, time.Date(day.Year(), day.Month(), day.Day()+1, 0, 0, 0, 0,
+			p.zone.Location).UnixMilli())
 	}
 	pairs = []string{"from", inputOf(p.r, s.From), "to", inputOf(p.r, s.To)}
 	label, isLabel := strings.CutPrefix(by, byLabel+":")
@@ -287,7 +303,8 @@ func booksFile(found []store.Books) (*answer, error) {
 	rows := [][]string{{"group", "accepted", "succeeded", "dead", "canceled", "open"}}
 	for i := range found {
 		row := []string{query.SafeCell(found[i].Group)}
-		for _, n := range []int64{found[i].Accepted, found[i].Succeeded, found[i].Dead, found[i].Canceled, found[i].Open} {
+		for _, n := range []int64{found[i].Accepted, found[i].Succeeded, found[i].Dead, found[i].Canceled,
+			found[i].Open} {
 			row = append(row, strconv.FormatInt(n, 10))
 		}
 		rows = append(rows, row)
@@ -329,9 +346,11 @@ func (p *comparisonPage) MissingLines() string { return strings.Join(p.Missing, 
 func (p *comparisonPage) Agrees() bool { return p.MissingCount == 0 && len(p.Extra) == 0 }
 
 func (u *UI) askCompare(r *request) (*form, error) {
-	f := &form{base: u.base(r, "books", "compare.title"), Back: r.back(Root + "/books"), Says: []string{r.lang.text("compare.says"), r.lang.text("compare.time")}}
+	f := &form{base: u.base(r, "books", "compare.title"), Back: r.back(Root + "/books"),
+		Says: []string{r.lang.text("compare.says"), r.lang.text("compare.time")}}
 	from := cmp.Or(r.query("from"), inputOf(r, dayBegin(r, 0)))
-	begin, end, refs := f.askMoment("from", "books.from"), f.ask("to", momentField, "books.to"), f.ask("refs", textField, "compare.refs")
+	begin, end, refs := f.askMoment("from", "books.from"), f.ask("to", momentField, "books.to"),
+		f.ask("refs", textField, "compare.refs")
 	begin.Value, begin.Required, end.Value = from, true, r.query("to")
 	refs.Help, refs.Mono, refs.Rows, refs.Required = f.T("compare.refs.help", "n", maxListed), true, 12, true
 	f.Fields = []field{begin, end, refs}
@@ -362,14 +381,17 @@ func (u *UI) compare(r *request) (*answer, error) {
 		return download("missing.txt", []byte(strings.Join(append(c.Missing, ""), "\n")))
 	}
 	p := &comparisonPage{
-		base: u.base(r, "books", "compare.title"), From: s.From, To: s.To, Listed: c.Matched + len(c.Missing), Matched: c.Matched,
-		Missing: c.Missing[:min(len(c.Missing), shownRefs)], MissingCount: len(c.Missing), Extra: c.Extra, MoreExtra: c.More,
-		Again: link("/books/compare", "from", r.value("from"), "to", r.value("to")),
+		base: u.base(r, "books", "compare.title"), From: s.From, To: s.To, Listed: c.Matched + len(c.Missing),
+		Matched: c.Matched,
+		Missing: c.Missing[:min(len(c.Missing), shownRefs)], MissingCount: len(c.Missing), Extra: c.Extra,
+		MoreExtra: c.More,
+		Again:     link("/books/compare", "from", r.value("from"), "to", r.value("to")),
 	}
 	return show("compare", p)
 }
 
-// readRefs reads the list, one reference a line; empty lines are none. The message says what is wrong with it.
+// readRefs reads the list, one reference a line; empty lines are none. The message says what is wrong with
+// it.
 func readRefs(r *request) (refs []string, message string) {
 	line := 0
 	for text := range strings.Lines(r.text("refs")) {

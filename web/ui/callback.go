@@ -56,7 +56,8 @@ type whyPart struct {
 	Blocks        []whyBlock
 }
 
-// A whyBlock is one thing that keeps a callback, in our words. Its detail is the engine's own words, which are English.
+// A whyBlock is one thing that keeps a callback, in our words. Its detail is the engine's own words, which
+// are English.
 type whyBlock struct {
 	control.Block
 	Title, Cure string
@@ -105,11 +106,13 @@ func (u *UI) callback(r *request) (*answer, error) {
 	if err := u.timelineInto(r, p, newest); err != nil {
 		return nil, err
 	}
-	if p.Payload, err = u.payloadOf(r, &c, shownPayload); err != nil {
+	p.Payload, err = u.payloadOf(r, &c, shownPayload)
+	if err != nil {
 		return nil, err
 	}
 	if c.Kind == store.Poll {
-		if p.Poll, err = u.pollOf(r, p); err != nil {
+		p.Poll, err = u.pollOf(r, p)
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -161,7 +164,8 @@ func (u *UI) explainInto(r *request, p *callbackPage) error {
 
 // payloadOf reads the beginning of a payload.
 func (u *UI) payloadOf(r *request, c *store.Callback, most int) (part payloadPart, err error) {
-	if part.ContentType = c.ContentType; c.PayloadPurged {
+	part.ContentType = c.ContentType
+	if c.PayloadPurged {
 		part.Gone = true
 		return part, nil
 	}
@@ -178,7 +182,8 @@ func (u *UI) payloadOf(r *request, c *store.Callback, most int) (part payloadPar
 		return part, err
 	}
 	part.Size, part.Masked = len(payload.Body), payload.Masked
-	if part.Binary = !utf8.Valid(payload.Body); !part.Binary {
+	part.Binary = !utf8.Valid(payload.Body)
+	if !part.Binary {
 		part.Text, part.Cut = cut(string(payload.Body), most)
 	}
 	return part, nil
@@ -216,7 +221,8 @@ func (p *callbackPage) curl() string {
 	case p.Payload.Binary || p.Payload.Cut:
 		out.WriteString(" \\\n  --data-binary @payload")
 	default:
-		out.WriteString(" \\\n  --data-raw " + quote(p.Payload.Text)) // which takes a payload that begins with @ for no name of a file
+		// which takes a payload that begins with @ for no name of a file
+		out.WriteString(" \\\n  --data-raw " + quote(p.Payload.Text))
 	}
 	return out.String()
 }
@@ -292,7 +298,8 @@ func (p *callbackPage) timeline(attempts []store.Attempt, audit []store.AuditEnt
 	for i := range attempts {
 		part := newAttempt(&attempts[i], p.Kind, shownBody, p.FullID)
 		p.Timeline = append(p.Timeline, timelineItem{
-			At: part.StartedAt, Kind: part.Kind(), What: p.T("timeline.attempt", "number", part.Number), Attempt: &part,
+			At: part.StartedAt, Kind: part.Kind(), What: p.T("timeline.attempt", "number", part.Number),
+			Attempt: &part,
 		})
 	}
 	for i := range audit {

@@ -117,7 +117,8 @@ func (u *UI) reschedule(r *request, id string) (*answer, error) {
 
 // moveTo reads the fields due_at and delay, of which exactly one says something.
 func (r *request) moveTo() (due *int64, delay *time.Duration, err error) {
-	if delay, due, err = r.lengthOrMoment("delay", "due_at"); err == nil && delay == nil && due == nil {
+	delay, due, err = r.lengthOrMoment("delay", "due_at")
+	if err == nil && delay == nil && due == nil {
 		err = invalid("delay", r.lang.text("act.reschedule.neither"))
 	}
 	return due, delay, err
@@ -147,8 +148,10 @@ func (u *UI) mend(r *request, id string) (err error) {
 		}
 		q.Headers = &headers
 	}
-	if q.NoExpiry = r.value("expires_in") == "never"; !q.NoExpiry {
-		if q.ExpiresIn, err = r.duration("expires_in"); err != nil {
+	q.NoExpiry = r.value("expires_in") == "never"
+	if !q.NoExpiry {
+		q.ExpiresIn, err = r.duration("expires_in")
+		if err != nil {
 			return err
 		}
 	}
@@ -163,14 +166,17 @@ func (u *UI) mend(r *request, id string) (err error) {
 func headerLines(s string, lang *language) ([]store.Header, error) {
 	headers := []store.Header{}
 	for line := range strings.Lines(s) {
-		if line = strings.TrimSpace(line); line == "" || line == "-" {
+		line = strings.TrimSpace(line)
+		if line == "" || line == "-" {
 			continue
 		}
-		name, value, ok := strings.Cut(strings.Replace(line, "：", ":", 1), ":") // as Chinese keyboards write it
+		// as Chinese keyboards write it
+		name, value, ok := strings.Cut(strings.Replace(line, "：", ":", 1), ":")
 		if !ok {
 			return nil, invalid("headers", lang.text("form.headerline", "line", line))
 		}
-		headers = append(headers, store.Header{Name: strings.TrimSpace(name), Value: strings.TrimSpace(value)})
+		headers = append(headers, store.Header{Name: strings.TrimSpace(name),
+			Value: strings.TrimSpace(value)})
 	}
 	return headers, nil
 }

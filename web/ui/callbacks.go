@@ -57,7 +57,8 @@ type callbackRow struct {
 }
 
 func newRow(c *store.Callback, now int64) *callbackRow {
-	row := &callbackRow{Callback: *c, State: c.StateAt(now), FullID: store.CallbackPrefix + c.ID, Address: store.MaskURL(c.URL), When: c.DueAt}
+	row := &callbackRow{Callback: *c, State: c.StateAt(now), FullID: store.CallbackPrefix + c.ID,
+		Address: store.MaskURL(c.URL), When: c.DueAt}
 	if c.EndpointID != "" {
 		row.EndpointFullID = store.EndpointPrefix + c.EndpointID
 	}
@@ -96,7 +97,8 @@ func (u *UI) listCallbacks(r *request, name string, only store.Kind) (*answer, e
 	if err := u.findEndpoint(r, f); err != nil {
 		return nil, err
 	}
-	p := &callbacksPage{base: u.base(r, name, name+".title"), Filter: f, ByDue: params.Get("order") == "due", FieldErrors: f.wrong}
+	p := &callbacksPage{base: u.base(r, name, name+".title"), Filter: f, ByDue: params.Get("order") == "due",
+		FieldErrors: f.wrong}
 	f.ByDue = p.ByDue
 	f.After = query.ReadPlace(params.Get("cursor"))
 	if f.After != nil {
@@ -115,7 +117,9 @@ func (u *UI) listCallbacks(r *request, name string, only store.Kind) (*answer, e
 	p.fields(only == "")
 	if only == store.Poll {
 		unresolved := params.Get("reason") == string(store.Unresolved)
-		p.Chips = append(p.Chips, chip{Text: p.T("polls.unresolved"), Link: p.With("state", string(store.Dead), "reason", string(store.Unresolved)), Current: unresolved})
+		p.Chips = append(p.Chips, chip{Text: p.T("polls.unresolved"),
+			Link:    p.With("state", string(store.Dead), "reason", string(store.Unresolved)),
+			Current: unresolved})
 	}
 	p.ResetTo = Root + "/" + name
 	p.Narrow = len(f.Values) > 1 || len(f.Values) == 1 && only == ""
@@ -127,8 +131,8 @@ func (u *UI) listCallbacks(r *request, name string, only store.Kind) (*answer, e
 	return show("callbacks", p)
 }
 
-// fillRows reads one page of rows. A filter that no index serves is looked for in a bounded part of the table: the page may be short, even
-// empty, and still have a next one.
+// fillRows reads one page of rows. A filter that no index serves is looked for in a bounded part of the
+// table: the page may be short, even empty, and still have a next one.
 func (u *UI) fillRows(r *request, p *callbacksPage) error {
 	f := p.Filter.Filter.Filter
 	f.Limit = pageSize
@@ -150,9 +154,11 @@ func (u *UI) fillRows(r *request, p *callbacksPage) error {
 // chips are the states, and how many are in each where nothing else is asked for.
 func (p *callbacksPage) chips(counts *store.Counts, counted bool) {
 	states := p.Filter.Values["state"]
-	p.Chips = append(p.Chips, chip{Text: p.T("state.all"), Link: p.With("state", ""), Current: len(states) == 0})
+	p.Chips = append(p.Chips, chip{Text: p.T("state.all"), Link: p.With("state", ""),
+		Current: len(states) == 0})
 	for _, s := range store.States {
-		c := chip{Text: p.T("state." + string(s)), Link: p.With("state", string(s)), Current: len(states) == 1 && states[0] == string(s)}
+		c := chip{Text: p.T("state." + string(s)), Link: p.With("state", string(s)),
+			Current: len(states) == 1 && states[0] == string(s)}
 		if s != store.Attempting && counted { // which is counted within scheduled
 			c.Count, c.Counted = counts.States[s], true
 		}
@@ -166,14 +172,16 @@ func (p *callbacksPage) fields(kinds bool) {
 	class, reason, kind := v.Get("class"), v.Get("reason"), v.Get("kind")
 	p.Classes = p.orAny(class, choose(&p.base, "", store.Class(class), store.Classes[:]...))
 	p.Reasons = p.orAny(reason, choose(&p.base, "reason.", reason,
-		"exhausted", "rejected", "gone", "expired", "blocked", "invalid", "poison", "unresolved", "requested", "superseded", "endpoint_deleted"))
+		"exhausted", "rejected", "gone", "expired", "blocked", "invalid", "poison", "unresolved", "requested",
+		"superseded", "endpoint_deleted"))
 	if kinds {
 		p.Kinds = p.orAny(kind, choose(&p.base, "kind.", store.Kind(kind), store.Notify, store.Poll))
 	}
 	for name, value := range p.Filter.Labels {
 		p.LabelName, p.Label = name, value
 	}
-	for _, name := range []string{"lock_key", "lane", "reason", "status_code", "min_attempts", "from", "to", "kind"} {
+	for _, name := range []string{"lock_key", "lane", "reason", "status_code", "min_attempts", "from", "to",
+		"kind"} {
 		p.Advanced = p.Advanced || v.Get(name) != "" && (name != "kind" || kinds)
 	}
 	p.Advanced = p.Advanced || len(p.Filter.Labels) > 0
@@ -197,8 +205,8 @@ func (p *callbacksPage) Hidden() []named {
 	return all
 }
 
-// A search is what a list says while nothing of it was found: a filter that no index serves is looked for in a bounded part of the table for each
-// page, so that none takes long.
+// A search is what a list says while nothing of it was found: a filter that no index serves is looked for in
+// a bounded part of the table for each page, so that none takes long.
 type search struct {
 	// More: nothing was found so far, and there is more to look through.
 	More bool

@@ -18,7 +18,8 @@ var utc = zoneChoice{"UTC", time.UTC}
 
 // zoneOf returns the zone of an IANA name that came from a browser.
 func zoneOf(name string) (zoneChoice, bool) {
-	if name == "" || name == "Local" || len(name) > 64 { // Local is the server's own, and means something else on the next one
+	// Local is the server's own, and means something else on the next one
+	if name == "" || name == "Local" || len(name) > 64 {
 		return utc, false
 	}
 	location, err := time.LoadLocation(name)
@@ -28,7 +29,8 @@ func zoneOf(name string) (zoneChoice, bool) {
 	return zoneChoice{name, location}, true
 }
 
-// absolute is how a moment is written: in the viewer's zone, with the offset, to the millisecond where that is of use.
+// absolute is how a moment is written: in the viewer's zone, with the offset, to the millisecond where that
+// is of use.
 const (
 	absolute      = "2006-01-02 15:04:05" + noBreak + "-07:00"
 	absoluteExact = "2006-01-02 15:04:05.000" + noBreak + "-07:00"
@@ -55,12 +57,13 @@ func (b *base) time(ms int64, layout string) template.HTML {
 	}
 	t := time.UnixMilli(ms).In(b.zone.Location)
 	// Both are digits and a few signs, or a text of the catalogue: nothing of it comes from outside.
-	return template.HTML(`<time datetime="` + t.UTC().Format(wireTime) + `"><span class="abs" translate="no">` + t.Format(layout) + `</span> ` + relativeBegin +
+	return template.HTML(`<time datetime="` + t.UTC().Format(wireTime) +
+		`"><span class="abs" translate="no">` + t.Format(layout) + `</span> ` + relativeBegin +
 		template.HTMLEscapeString(b.relative(ms)) + `</span></time>`)
 }
 
-// Moment is what a field of a form holds of a moment that was typed or stands in an address: the moment as such fields have it, or nothing where
-// it is none.
+// Moment is what a field of a form holds of a moment that was typed or stands in an address: the moment as
+// such fields have it, or nothing where it is none.
 func (b *base) Moment(typed string) string {
 	ms, ok := b.r.parseInput(typed)
 	if !ok {
@@ -105,7 +108,8 @@ func shortDuration(d time.Duration) string {
 	}
 	const day = 24 * time.Hour
 	for _, unit := range []struct{ least, to time.Duration }{
-		{10 * day, day}, {day, time.Hour}, {time.Hour, time.Minute}, {10 * time.Second, time.Second}, {time.Second, 100 * time.Millisecond},
+		{10 * day, day}, {day, time.Hour}, {time.Hour, time.Minute}, {10 * time.Second, time.Second},
+		{time.Second, 100 * time.Millisecond},
 	} {
 		if d >= unit.least {
 			return schedule.FormatDuration(d.Round(unit.to))

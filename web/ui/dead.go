@@ -12,7 +12,8 @@ type deadPage struct {
 	base
 	// Total is how many there are by the counters.
 	Total int64
-	// Groups are those whose receiver was not told. Unresolved are polls that ran out of tiers: alerts, and no failures.
+	// Groups are those whose receiver was not told. Unresolved are polls that ran out of tiers: alerts, and
+	// no failures.
 	Groups, Unresolved []*deadGroup
 }
 
@@ -21,7 +22,8 @@ type deadGroup struct {
 	store.DeadGroup
 	// Means says what happened, Cure what helps against it; empty: the cause says it all.
 	Means, Cure string
-	// All lists them. Redrive and Address lead to the forms that act on all of them; empty: that is not offered.
+	// All lists them. Redrive and Address lead to the forms that act on all of them; empty: that is not
+	// offered.
 	All, Redrive, Address string
 	// Newest is the page of the last one of them.
 	Newest string
@@ -29,7 +31,8 @@ type deadGroup struct {
 
 // wrongAddress are the classes that a wrong address leads to.
 var wrongAddress = [...]store.Class{
-	store.ClassRedirect, store.ClassHTTP4xx, store.ClassGone, store.ClassProtocol, store.ClassDNSNotFound, store.ClassConnectRefused,
+	store.ClassRedirect, store.ClassHTTP4xx, store.ClassGone, store.ClassProtocol, store.ClassDNSNotFound,
+	store.ClassConnectRefused,
 	store.ClassUnreachable, store.ClassTLSCert, store.ClassBlocked,
 }
 
@@ -65,7 +68,8 @@ func (p *deadPage) group(of *store.DeadGroup) *deadGroup {
 		return link("/redrives/new", slices.Concat([]string{"action", string(action)}, filter)...)
 	}
 	g.All = link("/callbacks", filter...)
-	if key := "class." + string(g.Class); p.Has(key) && g.Reason != store.Unresolved { // of a poll, what it was asked last says little
+	// of a poll, what it was asked last says little
+	if key := "class." + string(g.Class); p.Has(key) && g.Reason != store.Unresolved {
 		g.Means = p.T(key)
 	}
 	// Where the reason alone says what helps, what the last answer was does not matter.

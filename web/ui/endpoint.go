@@ -59,13 +59,16 @@ func (u *UI) endpoint(r *request) (*answer, error) {
 	p.Attempts, p.Took = row.Figures.attemptsChart(&p.base), row.Figures.tookChart(&p.base)
 	p.Policy, p.Rule = policyText(ep.Policy), successText(ep.Success)
 	p.SentHeaders = query.MaskHeaders(ep.Headers)
-	newest, err := u.Store.List(r.ctx, r.who.Project, store.Filter{EndpointID: ep.ID, Now: r.now, Limit: endpointCallbacks})
+	newest, err := u.Store.List(r.ctx, r.who.Project,
+		store.Filter{EndpointID: ep.ID, Now: r.now, Limit: endpointCallbacks})
 	if err != nil {
 		return nil, err
 	}
 	p.Callbacks = newRows(newest.Callbacks, r.now)
-	// What was done to its lane, and that its secret was read, is said of the lane, whose key is the id with the prefix.
-	if p.History, err = u.historyOf(r, ep.ID, row.FullID); err != nil {
+	// What was done to its lane, and that its secret was read, is said of the lane, whose key is the id with
+	// the prefix.
+	p.History, err = u.historyOf(r, ep.ID, row.FullID)
+	if err != nil {
 		return nil, err
 	}
 	return show("endpoint", p)
@@ -75,7 +78,8 @@ func (u *UI) endpoint(r *request) (*answer, error) {
 func (u *UI) historyOf(r *request, objects ...string) ([]change, error) {
 	var entries []store.AuditEntry
 	for _, object := range objects {
-		found, err := u.Store.Audit(r.ctx, r.who.Project, store.AuditFilter{Object: object, Limit: endpointAudit})
+		found, err := u.Store.Audit(r.ctx, r.who.Project,
+			store.AuditFilter{Object: object, Limit: endpointAudit})
 		if err != nil {
 			return nil, err
 		}
@@ -95,12 +99,15 @@ func changedParts(detail string) []string {
 		Changed []string `json:"changed"`
 	}
 	if json.Unmarshal([]byte(detail), &d) != nil {
-		return nil // the details of other actions are other objects, and a page without them says what was done all the same
+		// the details of other actions are other objects, and a page without them says what was done all the
+		// same
+		return nil
 	}
 	return d.Changed[:min(len(d.Changed), 20)]
 }
 
-// A standing is one thing that is so of an endpoint or a lane: what holds it, that it fails, that all is well.
+// A standing is one thing that is so of an endpoint or a lane: what holds it, that it fails, that all is
+// well.
 type standing struct {
 	// Code is dispatch's word where that has one. Kind is the colour of the badge that says Text.
 	Code, Kind, Text string
@@ -108,12 +115,13 @@ type standing struct {
 	Since, Until int64
 	// Word is more of it in our words, Note what somebody wrote of it.
 	Word, Note string
-	// Cure says what can be done about it, and Act is the address of the form that does it, which ActText names. Empty: there is none.
+	// Cure says what can be done about it, and Act is the address of the form that does it, which ActText
+	// names. Empty: there is none.
 	Cure, Act, ActText string
 }
 
-// slowFrom is how long the slowest twentieth of the attempts may take before an endpoint is called slow: a third of the time that an
-// attempt mostly has.
+// slowFrom is how long the slowest twentieth of the attempts may take before an endpoint is called slow: a
+// third of the time that an attempt mostly has.
 const slowFrom = 5 * time.Second
 
 // standings says how an endpoint stands, the most important first. There is always at least one.
@@ -140,7 +148,8 @@ func (b *base) standings(row *endpointRow) []standing {
 	}
 	if lane != nil {
 		for _, s := range b.laneRow(lane).Standings {
-			if s.Code != control.BlockEndpointOff && s.Code != control.BlockEndpointPaused { // which are the endpoint's own
+			// which are the endpoint's own
+			if s.Code != control.BlockEndpointOff && s.Code != control.BlockEndpointPaused {
 				all = append(all, s)
 			}
 		}
@@ -148,7 +157,8 @@ func (b *base) standings(row *endpointRow) []standing {
 	if row.FailingSince != 0 {
 		all = append(all, standing{Code: "failing", Kind: "bad", Since: row.FailingSince})
 	}
-	if lane != nil && lane.State != nil && lane.State.Health == schedule.TimingOut || row.Figures.p95 >= float64(slowFrom.Milliseconds()) {
+	if lane != nil && lane.State != nil && lane.State.Health == schedule.TimingOut ||
+		row.Figures.p95 >= float64(slowFrom.Milliseconds()) {
 		all = append(all, standing{Code: "slow", Kind: "warn"})
 	}
 	switch {
@@ -213,7 +223,8 @@ func (row *endpointRow) Limit() int { return flightLimit(row.Lane) }
 // Paused says whether somebody has paused it.
 func (row *endpointRow) Paused(now int64) bool { return row.PausedUntil > now }
 
-// policyText writes a policy as the form of an endpoint takes it: by its name, or the waits of one given whole.
+// policyText writes a policy as the form of an endpoint takes it: by its name, or the waits of one given
+// whole.
 func policyText(p store.PolicyChoice) string {
 	if p.Given == nil {
 		return p.Name
@@ -242,7 +253,8 @@ type figures struct {
 	Attempts, Succeeded, Failed int64
 	// Share is the part of the attempts that succeeded, in percent; -1: there were none.
 	Share float64
-	// P50 and P95 are what half, and all but a twentieth, of the attempts took at most; empty: there were none.
+	// P50 and P95 are what half, and all but a twentieth, of the attempts took at most; empty: there were
+	// none.
 	P50, P95 string
 	p95      float64
 	// hours are what happened in each hour, those without anything too; the last one is that which it is now.
@@ -274,7 +286,8 @@ func figuresOf(rows []store.Activity, from int64, hours int) figures {
 	return f
 }
 
-// tookText writes what the part q of attempts took at most. What took longer than the histogram knows is said to be so.
+// tookText writes what the part q of attempts took at most. What took longer than the histogram knows is said
+// to be so.
 func tookText(h *store.TookHistogram, q float64) (string, float64) {
 	ms := h.Quantile(q)
 	if math.IsNaN(ms) {
@@ -303,7 +316,9 @@ func (f *figures) Spark() template.HTML {
 			{Values: valuesOf(f.hours, func(a *store.Activity) float64 {
 				return float64(a.Succeeded + a.Failed + a.Unknown)
 			})},
-			{Values: valuesOf(f.hours, func(a *store.Activity) float64 { return float64(a.Failed + a.Unknown) })},
+			{Values: valuesOf(f.hours, func(a *store.Activity) float64 {
+				return float64(a.Failed + a.Unknown)
+			})},
 		}
 	}
 	return s.HTML()
@@ -316,7 +331,8 @@ func (f *figures) chart(
 	end := f.hours[len(f.hours)-1].At + store.Hour.Milliseconds()
 	key := "endpoint.chart." + name
 	chart := picture.Chart{
-		Frame: picture.Frame{ID: name, Title: b.T(key), Desc: b.T(key + ".help"), NoData: b.T("endpoint.chart.none")},
+		Frame: picture.Frame{ID: name, Title: b.T(key), Desc: b.T(key + ".help"),
+			NoData: b.T("endpoint.chart.none")},
 		TimeAxis: picture.TimeAxis{
 			From: time.UnixMilli(f.hours[0].At), To: time.UnixMilli(end), Location: b.zone.Location,
 			Header: b.T("endpoint.chart.hour"),

@@ -109,7 +109,8 @@ func (u *UI) saysBacklog(key string) func(f *form, row *endpointRow) error {
 
 // testEndpoint sends a test, and goes to its callback, where one can watch what becomes of it.
 func (u *UI) testEndpoint(r *request) (*answer, error) {
-	// To the engine an endpoint that is not there is a wrong field of a callback; here it is what the path names.
+	// To the engine an endpoint that is not there is a wrong field of a callback; here it is what the path
+	// names.
 	ep, err := load(r, store.EndpointPrefix, u.Store.Endpoint)
 	if err != nil {
 		return nil, err

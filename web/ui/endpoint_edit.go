@@ -13,15 +13,17 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
-// wasPrefix begins the names of hidden fields that say what the form has shown: only what differs from it is changed, so that two people
-// who change different things do not undo each other's.
+// wasPrefix begins the names of hidden fields that say what the form has shown: only what differs from it is
+// changed, so that two people who change different things do not undo each other's.
 const wasPrefix = "was."
 
 // endpointTexts are the fields of an endpoint as its form writes them.
 func endpointTexts(ep *store.Endpoint) map[string]string {
 	texts := map[string]string{
-		"url": store.MaskURL(ep.URL), "name": ep.Name, "external_id": ep.ExternalID, "url_override": string(cmp.Or(ep.URLOverride, store.OverrideDeny)),
-		"topics": strings.Join(ep.Topics, "\n"), "profile": "", "policy": policyText(ep.Policy), "success": successText(ep.Success), "signer": ep.Signer,
+		"url": store.MaskURL(ep.URL), "name": ep.Name, "external_id": ep.ExternalID,
+		"url_override": string(cmp.Or(ep.URLOverride, store.OverrideDeny)),
+		"topics":       strings.Join(ep.Topics, "\n"), "profile": "", "policy": policyText(ep.Policy),
+		"success": successText(ep.Success), "signer": ep.Signer,
 		"rate": ep.Rate.String(), "concurrency": "", "headers": "",
 	}
 	if ep.Concurrency > 0 {
@@ -59,7 +61,8 @@ func (f *form) endpointFields(ep *store.Endpoint, secret bool) {
 	}
 	f.Fields = []field{
 		address, line("name", "", false), line("external_id", "", true), text("topics", "payment.*"),
-		line("profile", "", true), line("policy", "", true), line("success", "", true), line("signer", "", true),
+		line("profile", "", true), line("policy", "", true), line("success", "", true),
+		line("signer", "", true),
 		text("headers", "X-Shop: 7"), line("rate", "50/s", true), line("concurrency", "32", true), override,
 	}
 	if secret {
@@ -97,7 +100,8 @@ func (u *UI) askCreateEndpoint(r *request) (*form, error) {
 	return f, nil
 }
 
-// createEndpoint answers with the endpoint's secret, which is shown in this one answer and kept nowhere on its way.
+// createEndpoint answers with the endpoint's secret, which is shown in this one answer and kept nowhere on
+// its way.
 func (u *UI) createEndpoint(r *request) (*answer, error) {
 	ch := r.endpointChange(&store.Endpoint{})
 	made, err := u.Engine.CreateEndpoint(r.ctx, r.who.Project, ch, r.by())
@@ -125,7 +129,8 @@ func (u *UI) editEndpoint(r *request, id string) error {
 		return err
 	}
 	ch := r.endpointChange(&ep)
-	if ch.Admin = r.who.Allows(store.ScopeAdmin); ch.Secret != "" && !ch.Admin {
+	ch.Admin = r.who.Allows(store.ScopeAdmin)
+	if ch.Secret != "" && !ch.Admin {
 		return lacks(store.ScopeAdmin) // a secret for what exists changes one
 	}
 	_, err = u.Engine.PatchEndpoint(r.ctx, r.who.Project, id, ch, r.by())
@@ -134,7 +139,8 @@ func (u *UI) editEndpoint(r *request, id string) error {
 
 // endpointChange reads what the form changes of the endpoint as it is: what differs from what was shown.
 func (r *request) endpointChange(ep *store.Endpoint) control.EndpointChange {
-	ch := control.EndpointChange{Secret: strings.TrimSpace(r.text("secret")), SecretLabel: r.value("secret_label")}
+	ch := control.EndpointChange{Secret: strings.TrimSpace(r.text("secret")),
+		SecretLabel: r.value("secret_label")}
 	wrong := func(name, key string) {
 		ch.Invalid = append(ch.Invalid, store.FieldError{Field: name, Message: r.lang.text(key)})
 	}
@@ -150,7 +156,8 @@ func (r *request) endpointChange(ep *store.Endpoint) control.EndpointChange {
 		return *typed
 	}
 	ch.Name, ch.URLOverride = r.changed("name"), r.changed("url_override")
-	if ch.URL = r.changed("url"); ch.URL != nil && strings.Contains(*ch.URL, query.Mask) {
+	ch.URL = r.changed("url")
+	if ch.URL != nil && strings.Contains(*ch.URL, query.Mask) {
 		wrong("url", "endpoint.field.url.masked")
 	}
 	if external := clearable("external_id"); external != "" {
@@ -175,7 +182,9 @@ func (r *request) endpointChange(ep *store.Endpoint) control.EndpointChange {
 	}
 	ch.Signer = clearable("signer")
 	if topics := r.changed("topics"); topics != nil {
-		ch.Topics = new(strings.FieldsFunc(*topics, func(char rune) bool { return char == '\n' || char == ',' || char == ' ' }))
+		ch.Topics = new(strings.FieldsFunc(*topics, func(char rune) bool {
+			return char == '\n' || char == ',' || char == ' '
+		}))
 	}
 	if text := r.changed("headers"); text != nil {
 		r.chooseHeaders(&ch, *text, ep)
@@ -183,7 +192,8 @@ func (r *request) endpointChange(ep *store.Endpoint) control.EndpointChange {
 	return ch
 }
 
-// choosePolicy takes a name, or several waits: a policy given whole, which keeps what else the endpoint's own says.
+// choosePolicy takes a name, or several waits: a policy given whole, which keeps what else the endpoint's own
+// says.
 func (r *request) choosePolicy(ch *control.EndpointChange, text string, ep *store.Endpoint) {
 	if strings.HasPrefix(text, "exp(") || len(strings.Fields(text)) < 2 {
 		ch.PolicyName = text
@@ -205,7 +215,8 @@ func (r *request) choosePolicy(ch *control.EndpointChange, text string, ep *stor
 func (r *request) chooseHeaders(ch *control.EndpointChange, text string, ep *store.Endpoint) {
 	headers, err := headerLines(text, r.lang)
 	if err != nil {
-		ch.Invalid = append(ch.Invalid, store.FieldError{Field: "headers", Message: r.lang.text("endpoint.field.headers.wrong")})
+		ch.Invalid = append(ch.Invalid, store.FieldError{Field: "headers",
+			Message: r.lang.text("endpoint.field.headers.wrong")})
 		return
 	}
 	for i := range headers {
@@ -213,9 +224,12 @@ func (r *request) chooseHeaders(ch *control.EndpointChange, text string, ep *sto
 		if !query.Masked(*h) {
 			continue
 		}
-		kept := slices.IndexFunc(ep.Headers, func(own store.Header) bool { return strings.EqualFold(own.Name, h.Name) })
+		kept := slices.IndexFunc(ep.Headers, func(own store.Header) bool {
+			return strings.EqualFold(own.Name, h.Name)
+		})
 		if kept < 0 {
-			ch.Invalid = append(ch.Invalid, store.FieldError{Field: "headers", Message: r.lang.text("endpoint.field.headers.masked", "name", h.Name)})
+			ch.Invalid = append(ch.Invalid, store.FieldError{Field: "headers",
+				Message: r.lang.text("endpoint.field.headers.masked", "name", h.Name)})
 			continue
 		}
 		h.Value = ep.Headers[kept].Value

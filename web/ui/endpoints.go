@@ -44,10 +44,11 @@ func newEndpointRow(ep store.Endpoint) *endpointRow {
 	return row
 }
 
-// endpointLabels is what people call endpoints, by their ids with the prefix. One that has no name, or is gone, is not among them; empty ids are
-// passed over.
+// endpointLabels is what people call endpoints, by their ids with the prefix. One that has no name, or is
+// gone, is not among them; empty ids are passed over.
 func (u *UI) endpointLabels(r *request, ids []string) (map[string]string, error) {
-	if ids = slices.DeleteFunc(ids, func(id string) bool { return id == "" }); len(ids) == 0 {
+	ids = slices.DeleteFunc(ids, func(id string) bool { return id == "" })
+	if len(ids) == 0 {
 		return nil, nil
 	}
 	found, err := u.Store.FindEndpoints(r.ctx, r.who.Project, ids)
@@ -69,11 +70,13 @@ const endpointsShown = 25
 // endpoints is GET /ui/endpoints.
 func (u *UI) endpoints(r *request) (*answer, error) {
 	p := &endpointsPage{
-		base: u.base(r, "endpoints", "endpoints.title"), Search: r.searchText("q"), Topic: r.searchText("topic"),
-		Held: r.query("held") == "true", Failing: r.query("failing") == "true",
+		base: u.base(r, "endpoints", "endpoints.title"), Search: r.searchText("q"),
+		Topic: r.searchText("topic"),
+		Held:  r.query("held") == "true", Failing: r.query("failing") == "true",
 	}
 	p.Narrow = p.Search != "" || p.Topic != "" || p.Held || p.Failing
-	f := store.EndpointFilter{Search: p.Search, Topic: p.Topic, Held: p.Held, Failing: p.Failing, Now: r.now, Limit: endpointsShown + 1}
+	f := store.EndpointFilter{Search: p.Search, Topic: p.Topic, Held: p.Held, Failing: p.Failing, Now: r.now,
+		Limit: endpointsShown + 1}
 	f.After, _ = store.BareID("", r.query("cursor"))
 	found, err := u.Store.Endpoints(r.ctx, r.who.Project, f)
 	if err != nil {
@@ -92,7 +95,8 @@ func (u *UI) endpoints(r *request) (*answer, error) {
 	return show("endpoints", p)
 }
 
-// standInto fills in how endpoints stand: their lanes and what happened in them within the last hours, all of them at once.
+// standInto fills in how endpoints stand: their lanes and what happened in them within the last hours, all of
+// them at once.
 func (u *UI) standInto(r *request, b *base, rows []*endpointRow, hours int) error {
 	var numbers []int64
 	var keys []string
@@ -130,7 +134,8 @@ func (u *UI) lanesByKey(r *request, keys []string) (map[string]*control.LaneView
 	if len(keys) == 0 {
 		return found, nil
 	}
-	views, err := u.Engine.Lanes(r.ctx, r.who.Project, store.LaneFilter{Keys: keys, Limit: len(keys), DueBy: r.now})
+	views, err := u.Engine.Lanes(r.ctx, r.who.Project,
+		store.LaneFilter{Keys: keys, Limit: len(keys), DueBy: r.now})
 	if err != nil {
 		return nil, err
 	}
@@ -140,7 +145,8 @@ func (u *UI) lanesByKey(r *request, keys []string) (map[string]*control.LaneView
 	return found, nil
 }
 
-// searchText returns a parameter of the page's address as a text that can be looked for: without what no stored text has.
+// searchText returns a parameter of the page's address as a text that can be looked for: without what no
+// stored text has.
 func (r *request) searchText(name string) string {
 	text, _ := cut(strings.ToValidUTF8(r.query(name), "?"), 512)
 	return strings.Map(func(char rune) rune {

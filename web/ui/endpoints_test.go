@@ -6,7 +6,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 )
 
-// TestEveryCodeHasWords: whatever keeps a callback or a lane is named, with what can be done about it, in every language.
+// TestEveryCodeHasWords: whatever keeps a callback or a lane is named, with what can be done about it, in
+// every language.
 func TestEveryCodeHasWords(t *testing.T) {
 	t.Parallel()
 	u, err := newPages()
@@ -23,9 +24,11 @@ func TestEveryCodeHasWords(t *testing.T) {
 			}
 		}
 		for _, code := range []string{
-			control.BlockProjectPaused, control.BlockEndpointOff, control.BlockEndpointPaused, control.BlockLanePaused,
+			control.BlockProjectPaused, control.BlockEndpointOff, control.BlockEndpointPaused,
+			control.BlockLanePaused,
 			control.BlockBreakerOpen, control.BlockRetryAfter, control.BlockRate, control.BlockConcurrency,
-			control.BlockSQLDown, control.BlockNoWorker, control.BlockSendingHeld, control.BlockIndexUnanswered,
+			control.BlockSQLDown, control.BlockNoWorker, control.BlockSendingHeld,
+			control.BlockIndexUnanswered,
 			control.BlockIndexRebuilding,
 		} {
 			s := b.laneStanding(&lane, control.Block{Code: code, Since: testNow - 1})

@@ -29,8 +29,8 @@ type Engine interface {
 	Dispatchers(ctx context.Context) ([]store.Dispatcher, error)
 }
 
-// Store is what the pages read from the database, and where sessions are kept. Ids are bare. An object that the
-// project does not have is store.ErrNotFound.
+// Store is what the pages read from the database, and where sessions are kept. Ids are bare. An object that
+// the project does not have is store.ErrNotFound.
 type Store interface {
 	query.Store
 
@@ -39,7 +39,8 @@ type Store interface {
 	PutSession(ctx context.Context, s store.Session) error
 	DeleteSession(ctx context.Context, token string) error
 
-	// Activity returns what happened in a lane, or with 0 in all, in spans that begin from then on and before to.
+	// Activity returns what happened in a lane, or with 0 in all, in spans that begin from then on and before
+	// to.
 	Activity(
 		ctx context.Context, project string, lane int64, span store.Span, from, to int64,
 	) ([]store.Activity, error)

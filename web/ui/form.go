@@ -70,7 +70,8 @@ type form struct {
 	base
 	// Action is where it is sent; empty: the page's own path. Back is where giving up leads.
 	Action, Back string
-	// Says are sentences, each of what will happen; Warnings, of what of it one might not expect. Facts are what it is about.
+	// Says are sentences, each of what will happen; Warnings, of what of it one might not expect. Facts are
+	// what it is about.
 	Says     []string
 	Warnings []string
 	Facts    []fact
@@ -89,7 +90,8 @@ type form struct {
 	PreviewSubmit string
 }
 
-// A fact is a value with its name. Data: the value is not a text of ours. Link is where it leads; empty: nowhere.
+// A fact is a value with its name. Data: the value is not a text of ours. Link is where it leads; empty:
+// nowhere.
 type fact struct {
 	Name, Value, Link string
 	Data              bool
@@ -122,7 +124,8 @@ func (b *base) askMoment(name, key string) field {
 // askReason asks for a reason, which the audit keeps.
 func (b *base) askReason() field {
 	return field{
-		Name: "reason", Kind: lineField, Label: b.T("form.reason"), Help: b.T("form.reason.help"), Value: b.r.form.Get("reason"),
+		Name: "reason", Kind: lineField, Label: b.T("form.reason"), Help: b.T("form.reason.help"),
+		Value: b.r.form.Get("reason"),
 	}
 }
 
@@ -183,12 +186,14 @@ func (f *form) fill() {
 type act struct {
 	path  string
 	scope store.Scope
-	// ask builds the form; do does what was asked for, and says where to go. Either may return the errors of the engine.
+	// ask builds the form; do does what was asked for, and says where to go. Either may return the errors of
+	// the engine.
 	ask func(r *request) (*form, error)
 	do  func(r *request) (*answer, error)
 }
 
-// acts makes the routes of acts: GET shows the form, POST does it, or shows the form again with what is wrong.
+// acts makes the routes of acts: GET shows the form, POST does it, or shows the form again with what is
+// wrong.
 func (u *UI) acts(all ...act) []Route {
 	var routes []Route
 	for _, a := range all {
@@ -209,7 +214,8 @@ func (u *UI) acts(all ...act) []Route {
 type kind[T any] struct {
 	// path begins the addresses of the forms, and texts the keys of their texts; section is that of the menu.
 	path, texts, section string
-	// prefix is that of the id in the path; id is how a request names an object that has none there, else nil.
+	// prefix is that of the id in the path; id is how a request names an object that has none there, else
+	// nil.
 	prefix string
 	id     func(r *request) (string, error)
 	find   func(r *request, id string) (T, error)
@@ -249,8 +255,8 @@ type actOn[T any] struct {
 	scope store.Scope
 	// ask completes the form, which asks for a reason at its end, if not before; nil: for nothing else.
 	ask func(f *form, of T) error
-	// do does what was asked for, and the object's page says that it was done. An act that answers otherwise has
-	// answer instead.
+	// do does what was asked for, and the object's page says that it was done. An act that answers otherwise
+	// has answer instead.
 	do     func(r *request, id string) error
 	answer func(r *request, id string) (*answer, error)
 	// to is where an act leads that leaves no page of the object; empty: it leaves one.
@@ -301,15 +307,17 @@ func actsOn[T any](u *UI, k kind[T], all []actOn[T]) []Route {
 			}
 			return u.did(r, k.back(r), r.lang.text(key+".done"))
 		}
-		made = append(made, act{k.path + cmp.Or(a.path, a.name), cmp.Or(a.scope, store.ScopeOperate), ask, do})
+		made = append(made, act{k.path + cmp.Or(a.path, a.name), cmp.Or(a.scope, store.ScopeOperate), ask,
+			do})
 	}
 	return u.acts(made...)
 }
 
-// form begins a form. Its texts are KEY.title, KEY.says, KEY.submit, and more that it says: KEY and each of says. back
-// is where giving up leads, where the request does not say.
+// form begins a form. Its texts are KEY.title, KEY.says, KEY.submit, and more that it says: KEY and each of
+// says. back is where giving up leads, where the request does not say.
 func (u *UI) form(r *request, section, key, back string, says ...string) *form {
-	f := &form{base: u.base(r, section, key+".title"), Back: r.back(back), Submit: r.lang.text(key + ".submit")}
+	f := &form{base: u.base(r, section, key+".title"), Back: r.back(back),
+		Submit: r.lang.text(key + ".submit")}
 	for _, name := range append([]string{".says"}, says...) {
 		f.Says = append(f.Says, f.T(key+name))
 	}
@@ -334,8 +342,11 @@ func (u *UI) act(r *request, a act) (*answer, error) {
 	var err error
 	if len(r.value("reason")) > maxReason {
 		err = invalid("reason", r.lang.text("form.reason.long", "n", maxReason))
-	} else if done, err = a.do(r); err == nil {
-		return done, nil
+	} else {
+		done, err = a.do(r)
+		if err == nil {
+			return done, nil
+		}
 	}
 	problem := httperr.From(err)
 	if problem.Status != http.StatusUnprocessableEntity && problem.Status != http.StatusConflict {

@@ -20,7 +20,8 @@ type base struct {
 	zone zoneChoice
 	now  int64
 
-	// Title is the page's, Section the entry of the menu that it belongs to. TitleData: the title is not a text of ours.
+	// Title is the page's, Section the entry of the menu that it belongs to. TitleData: the title is not a
+	// text of ours.
 	Title, Section string
 	TitleData      bool
 	// Project is nil without a session.
@@ -49,7 +50,8 @@ func (u *UI) base(r *request, section, title string, params ...any) base {
 
 // baseTitled is base for a title that is not a text of the catalogue alone.
 func (u *UI) baseTitled(r *request, section, title string) base {
-	return base{TitleData: true, ui: u, r: r, lang: r.lang, zone: r.zone, now: r.now, Title: title, Section: section, Ready: true, signedIn: r.who.Project != ""}
+	return base{TitleData: true, ui: u, r: r, lang: r.lang, zone: r.zone, now: r.now, Title: title,
+		Section: section, Ready: true, signedIn: r.who.Project != ""}
 }
 
 // complete fills in what the frame shows, which a page that is rendered again for a stream does not need.
@@ -69,7 +71,8 @@ func (u *UI) complete(r *request, b *base, live bool) error {
 		b.Live = Root + "/live?page=" + url.QueryEscape(r.url.RequestURI())
 	}
 	if r.who.Root() && !r.live {
-		if b.Others, err = u.Store.Projects(r.ctx, "", maxProjects); err != nil {
+		b.Others, err = u.Store.Projects(r.ctx, "", maxProjects)
+		if err != nil {
 			return err
 		}
 	}
@@ -145,8 +148,8 @@ func (b *base) Now() int64 { return b.now }
 // Can says whether the viewer's key has a scope: what it may not do is not offered.
 func (b *base) Can(scope string) bool { return b.signedIn && b.r.who.Allows(store.Scope(scope)) }
 
-// ProjectID is the project that the page is about. Forms send it along, so that what is asked for in one project is not done in another
-// which the viewer has switched to meanwhile.
+// ProjectID is the project that the page is about. Forms send it along, so that what is asked for in one
+// project is not done in another which the viewer has switched to meanwhile.
 func (b *base) ProjectID() string { return b.r.who.Project }
 
 // Root says whether the viewer holds the settings' admin key.
@@ -167,7 +170,8 @@ type menuEntry struct {
 // Menu is the pages that there are.
 func (b *base) Menu() []menuEntry {
 	var menu []menuEntry
-	for _, name := range []string{"overview", "callbacks", "dead", "endpoints", "lanes", "polls", "schedules", "redrives", "books", "audit", "system"} {
+	for _, name := range []string{"overview", "callbacks", "dead", "endpoints", "lanes", "polls", "schedules",
+		"redrives", "books", "audit", "system"} {
 		if name == "audit" && !b.Can(string(store.ScopeAdmin)) {
 			continue
 		}
@@ -180,7 +184,8 @@ func (b *base) Menu() []menuEntry {
 	return menu
 }
 
-// Region begins a part of a page that is kept up to date while the page is open, and EndRegion ends it. Regions do not stand in each other.
+// Region begins a part of a page that is kept up to date while the page is open, and EndRegion ends it.
+// Regions do not stand in each other.
 func (b *base) Region(name string) template.HTML {
 	return template.HTML(regionBegin + name + `">`)
 }
@@ -213,7 +218,8 @@ func regions(page string) map[string]string {
 	}
 }
 
-// Link makes an address of ours with parameters: pairs of a name and a value. Those whose value is empty are left out.
+// Link makes an address of ours with parameters: pairs of a name and a value. Those whose value is empty are
+// left out.
 func (b *base) Link(path string, pairs ...string) string { return link(path, pairs...) }
 
 func link(path string, pairs ...string) string {
@@ -229,13 +235,14 @@ func link(path string, pairs ...string) string {
 	return Root + path + "?" + q.Encode()
 }
 
-// With returns the page's own address with parameters changed: pairs of a name and a value; an empty value takes one away. The place in
-// the list is forgotten.
+// With returns the page's own address with parameters changed: pairs of a name and a value; an empty value
+// takes one away. The place in the list is forgotten.
 func (b *base) With(pairs ...string) string {
 	q := b.r.url.Query()
 	q.Del("cursor")
 	for i := 0; i+1 < len(pairs); i += 2 {
-		if q.Del(pairs[i]); pairs[i+1] != "" {
+		q.Del(pairs[i])
+		if pairs[i+1] != "" {
 			q.Set(pairs[i], pairs[i+1])
 		}
 	}

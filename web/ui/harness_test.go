@@ -69,7 +69,8 @@ func open(t *testing.T, w *world) *browser {
 	}
 	engine.NoRoute(u.NotFound)
 	u.Register(engine)
-	return &browser{t: t, ui: u, handler: engine, cookies: make(map[string]string), headers: make(http.Header)}
+	return &browser{t: t, ui: u, handler: engine, cookies: make(map[string]string),
+		headers: make(http.Header)}
 }
 
 // signedIn is open for who has signed in with the admin key, in UTC.

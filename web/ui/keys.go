@@ -62,8 +62,10 @@ func (u *UI) keys(r *request) (*answer, error) {
 		}
 	}
 	p.Chips = []chip{
-		{Text: p.T("system.keys.valid"), Link: p.With("ended", ""), Count: counts[0], Counted: true, Current: !p.Ended},
-		{Text: p.T("system.keys.ended"), Link: p.With("ended", "true"), Count: counts[1], Counted: true, Current: p.Ended},
+		{Text: p.T("system.keys.valid"), Link: p.With("ended", ""), Count: counts[0], Counted: true,
+			Current: !p.Ended},
+		{Text: p.T("system.keys.ended"), Link: p.With("ended", "true"), Count: counts[1], Counted: true,
+			Current: p.Ended},
 	}
 	return show("keys", p)
 }
@@ -90,14 +92,16 @@ func (u *UI) createKey(r *request) (*answer, error) {
 	q := control.KeyRequest{Name: r.value("name"), Scopes: r.form["scopes"]}
 	expires, err := r.duration("expires_in")
 	var wrong *store.InvalidError
-	if q.ExpiresIn = expires; errors.As(err, &wrong) {
+	q.ExpiresIn = expires
+	if errors.As(err, &wrong) {
 		q.Invalid = wrong.Fields
 	}
 	key, text, err := u.Engine.CreateKey(r.ctx, r.who.Project, q, r.by())
 	if err != nil {
 		return nil, err
 	}
-	return show("key", &keyPage{base: u.base(r, "system", "system.key.title"), Key: newKeyRow(r, &key), Text: text})
+	return show("key", &keyPage{base: u.base(r, "system", "system.key.title"), Key: newKeyRow(r, &key),
+		Text: text})
 }
 
 func (u *UI) keyActs() []Route {
@@ -105,7 +109,8 @@ func (u *UI) keyActs() []Route {
 		path: "/system/keys/:id/", texts: "system.keys.", section: "system", prefix: store.KeyPrefix,
 		find: u.findKey, begin: (*form).beginKey, page: func(*request) string { return keysPath },
 	}, []actOn[*keyRow]{
-		{name: "revoke", scope: store.ScopeAdmin, ask: (*form).askRevokeKey, answer: u.revokeKey, danger: true},
+		{name: "revoke", scope: store.ScopeAdmin, ask: (*form).askRevokeKey, answer: u.revokeKey,
+			danger: true},
 	})
 }
 
@@ -132,7 +137,8 @@ func (f *form) askRevokeKey(key *keyRow) error {
 	if key.LastUsedAt == 0 {
 		used = "system.keys.revoke.unused"
 	}
-	if f.Says = append(f.Says, f.T(used)); key.Own {
+	f.Says = append(f.Says, f.T(used))
+	if key.Own {
 		f.Says = append(f.Says, f.T("system.keys.revoke.own"))
 	}
 	return nil

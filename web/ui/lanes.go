@@ -33,7 +33,8 @@ type laneRow struct {
 	control.LaneView
 	// Standings are what holds it, if anything does.
 	Standings []standing
-	// EndpointFullID is the endpoint's whose lane it is, with its prefix; empty: none. EndpointLabel is what people call that one, if anything.
+	// EndpointFullID is the endpoint's whose lane it is, with its prefix; empty: none. EndpointLabel is what
+	// people call that one, if anything.
 	EndpointFullID, EndpointLabel string
 	// Paused: its own pause is on.
 	Paused bool
@@ -50,8 +51,8 @@ func (b *base) laneRow(v *control.LaneView) *laneRow {
 	return row
 }
 
-// flightText writes how many attempts a lane has in flight and how many it may have at present; empty: the index does not say. Before the
-// lane's first claim only the former is known.
+// flightText writes how many attempts a lane has in flight and how many it may have at present; empty: the
+// index does not say. Before the lane's first claim only the former is known.
 func flightText(v *control.LaneView) string {
 	switch {
 	case v == nil || v.State == nil:
@@ -78,7 +79,8 @@ func (l *laneRow) Most() int { return flightLimit(&l.LaneView) }
 
 // lanes is GET /ui/lanes.
 func (u *UI) lanes(r *request) (*answer, error) {
-	p := &lanesPage{base: u.base(r, "lanes", "lanes.title"), Search: r.searchText("q"), Held: r.query("held") == "true", ByBacklog: r.query("sort") == "backlog"}
+	p := &lanesPage{base: u.base(r, "lanes", "lanes.title"), Search: r.searchText("q"),
+		Held: r.query("held") == "true", ByBacklog: r.query("sort") == "backlog"}
 	p.Narrow = p.Search != "" || p.Held
 	f := store.LaneFilter{Search: p.Search, Held: p.Held, Now: r.now, DueBy: r.now, Limit: pageSize + 1}
 	if after := r.url.Query().Get("cursor"); isLaneKey(after) {
@@ -131,28 +133,33 @@ func (u *UI) someLanes(r *request, p *lanesPage, f store.LaneFilter) ([]control.
 	f.After = ""
 	views, err := u.largestLanes(r, &counts, f)
 	slices.SortStableFunc(views, func(a, b control.LaneView) int { return cmp.Compare(b.Open, a.Open) })
-	// Where the lane that the page before ended with is none of the largest any more, they are shown from the beginning.
+	// Where the lane that the page before ended with is none of the largest any more, they are shown from the
+	// beginning.
 	last := slices.IndexFunc(views, func(v control.LaneView) bool { return v.Key == after })
 	return views[last+1:], err
 }
 
-// largestLanes are the lanes that have the most open callbacks, as far as they are among those that are asked for.
+// largestLanes are the lanes that have the most open callbacks, as far as they are among those that are asked
+// for.
 func (u *UI) largestLanes(r *request, counts *store.Counts, f store.LaneFilter) ([]control.LaneView, error) {
 	for _, lane := range counts.Lanes {
 		f.Keys = append(f.Keys, lane.Lane)
 	}
-	if f.Limit = len(f.Keys); f.Limit == 0 {
+	f.Limit = len(f.Keys)
+	if f.Limit == 0 {
 		return nil, nil
 	}
 	return u.Engine.Lanes(r.ctx, r.who.Project, f)
 }
 
-// laneActs are acts on one lane. A lane's key may have any characters, so forms have it as a parameter of their address.
+// laneActs are acts on one lane. A lane's key may have any characters, so forms have it as a parameter of
+// their address.
 func (u *UI) laneActs() []Route {
 	pause, resume := pausing(u.Engine.PauseLane)
 	return actsOn(u, kind[*laneRow]{
-		path: "/lanes/", texts: "lanes.", section: "lanes", id: (*request).laneKey, find: u.findLane, begin: (*form).beginLane,
-		page: func(r *request) string { return link("/lanes", "q", r.url.Query().Get("key")) },
+		path: "/lanes/", texts: "lanes.", section: "lanes", id: (*request).laneKey, find: u.findLane,
+		begin: (*form).beginLane,
+		page:  func(r *request) string { return link("/lanes", "q", r.url.Query().Get("key")) },
 	}, []actOn[*laneRow]{
 		{name: "pause", ask: askPause[*laneRow], do: pause},
 		{name: "resume", ask: (*form).askResumeLane, do: resume},
@@ -186,7 +193,8 @@ func (f *form) beginLane(row *laneRow) {
 	f.Action, f.Back = f.r.url.Path+"?"+url.Values{"key": {row.Key}}.Encode(), f.r.back(Root+"/lanes")
 	f.tell("column.lane", row.Key, "lanes.open", f.N(row.Open))
 	if id := row.EndpointFullID; id != "" {
-		f.Facts = append(f.Facts, fact{Name: f.T("column.endpoint"), Value: id, Link: Root + "/endpoints/" + id, Data: true})
+		f.Facts = append(f.Facts, fact{Name: f.T("column.endpoint"), Value: id,
+			Link: Root + "/endpoints/" + id, Data: true})
 	}
 }
 
@@ -207,14 +215,16 @@ func (f *form) askLimitLane(row *laneRow) error {
 	if row.Limit > 0 {
 		texts["concurrency"] = strconv.Itoa(row.Limit)
 	}
-	limit, rate := f.askMono("concurrency", "endpoint.field.concurrency", "32"), f.askMono("rate", "endpoint.field.rate", "50/s")
+	limit, rate := f.askMono("concurrency", "endpoint.field.concurrency", "32"),
+		f.askMono("rate", "endpoint.field.rate", "50/s")
 	limit.Value, rate.Value = texts["concurrency"], texts["rate"]
 	f.Fields = []field{limit, rate}
 	f.remember(texts)
 	return nil
 }
 
-// limitLane sets the bounds that differ from what the form has shown: a field that was emptied takes a bound away.
+// limitLane sets the bounds that differ from what the form has shown: a field that was emptied takes a bound
+// away.
 func (u *UI) limitLane(r *request, key string) error {
 	var (
 		wrong store.InvalidError
@@ -228,7 +238,8 @@ func (u *UI) limitLane(r *request, key string) error {
 	if text := r.changed("concurrency"); text != nil {
 		limit = new(int)
 		if *text != "" {
-			if *limit, err = strconv.Atoi(*text); err != nil || *limit < 1 {
+			*limit, err = strconv.Atoi(*text)
+			if err != nil || *limit < 1 {
 				refuse("concurrency", r.lang.text("endpoint.field.concurrency.wrong"))
 			}
 		}
@@ -236,7 +247,8 @@ func (u *UI) limitLane(r *request, key string) error {
 	if text := r.changed("rate"); text != nil {
 		rate = new(store.Rate)
 		if *text != "" {
-			if *rate, err = store.ParseRate(*text); err != nil {
+			*rate, err = store.ParseRate(*text)
+			if err != nil {
 				refuse("rate", err.Error())
 			}
 		}

@@ -19,9 +19,13 @@ func TestEveryListIsWalkedThrough(t *testing.T) {
 		first, last string
 		n           int
 	}{
-		"/ui/callbacks?topic=a.b&order=due": {"order-0120", "order-0001", n}, "/ui/endpoints?topic=a.b&q=Mer": {"Merchant 0120", "Merchant 0001", n},
-		"/ui/lanes?q=shop": {"shop-0001", "shop-0120", n}, "/ui/lanes?sort=backlog": {"shop-0120", "shop-0020", 100},
-		"/ui/redrives?": {"", "", n}, "/ui/schedules?search=settle": {"settlement-120", "settlement-001", n}, "/ui/system/keys?": {"checkout 120", "checkout 1", n},
+		"/ui/callbacks?topic=a.b&order=due": {"order-0120", "order-0001", n},
+		"/ui/endpoints?topic=a.b&q=Mer":     {"Merchant 0120", "Merchant 0001", n},
+		"/ui/lanes?q=shop":                  {"shop-0001", "shop-0120", n},
+		"/ui/lanes?sort=backlog":            {"shop-0120", "shop-0020", 100},
+		"/ui/redrives?":                     {"", "", n},
+		"/ui/schedules?search=settle":       {"settlement-120", "settlement-001", n},
+		"/ui/system/keys?":                  {"checkout 120", "checkout 1", n},
 	} {
 		var seen []string
 		next := path
@@ -48,8 +52,10 @@ func TestEveryListIsWalkedThrough(t *testing.T) {
 		if all == 0 || !strings.Contains(seen[0], want.first) || !strings.Contains(seen[all-1], want.last) {
 			t.Errorf("%s: the rows are from %q to %q", path, seen[0], seen[all-1])
 		}
-		if slices.Sort(seen); all != want.n || len(slices.Compact(seen)) != want.n {
-			t.Errorf("%s: %d rows are shown, %d different ones, want %d", path, all, len(slices.Compact(seen)), want.n)
+		slices.Sort(seen)
+		if all != want.n || len(slices.Compact(seen)) != want.n {
+			t.Errorf("%s: %d rows are shown, %d different ones, want %d", path, all,
+				len(slices.Compact(seen)), want.n)
 		}
 	}
 	if rows := b.get("/ui/lanes?sort=backlog&cursor=gone").ok().count("tbody tr"); rows != pageSize {

@@ -23,16 +23,18 @@ import (
 )
 
 const (
-	// maxViews is how many different pages are rendered again at a time, maxWatchers how many browsers look at them.
+	// maxViews is how many different pages are rendered again at a time, maxWatchers how many browsers look
+	// at them.
 	maxViews    = 64
 	maxWatchers = 512
 	// maxOwnWatchers is how many of the browsers look with one key, so that it leaves some for the others.
 	maxOwnWatchers = 20
-	// renderEvery is how often a page is rendered again at most; it is done less often where it takes long: no more than renderShare of
-	// the time is spent on one page.
+	// renderEvery is how often a page is rendered again at most; it is done less often where it takes long:
+	// no more than renderShare of the time is spent on one page.
 	renderEvery = time.Second
 	renderShare = 0.05
-	// watcherBuffer is how many events wait for a slow browser. One that lags behind is cut off: it comes back, and is told all.
+	// watcherBuffer is how many events wait for a slow browser. One that lags behind is cut off: it comes
+	// back, and is told all.
 	watcherBuffer = 8
 	// renderTime bounds one rendering.
 	renderTime = 8 * time.Second
@@ -55,8 +57,9 @@ type region struct {
 	HTML   string `json:"html"`
 }
 
-// A hub keeps the pages up to date that somebody has open. Each page is rendered once for all who look at the same, in the same language
-// and zone and with the same key, and what has changed of it goes to them as one event.
+// A hub keeps the pages up to date that somebody has open. Each page is rendered once for all who look at the
+// same, in the same language and zone and with the same key, and what has changed of it goes to them as one
+// event.
 type hub struct {
 	log *slog.Logger
 
@@ -78,13 +81,14 @@ type view struct {
 	owner, page string
 	render      func(ctx context.Context) (map[string]string, error)
 	stop        context.CancelFunc
-	// watchers and last are guarded by the hub's mutex. last is what the regions are, once they were rendered.
+	// watchers and last are guarded by the hub's mutex. last is what the regions are, once they were
+	// rendered.
 	watchers map[*watcher]bool
 	last     map[string]string
 }
 
-// A watcher is one browser. events carries what is to be written, and is closed when there is no more; then over says whether the page
-// should be loaded anew.
+// A watcher is one browser. events carries what is to be written, and is closed when there is no more; then
+// over says whether the page should be loaded anew.
 type watcher struct {
 	events chan []byte
 	over   bool
@@ -107,7 +111,8 @@ func (h *hub) watch(
 	if v == nil {
 		ctx, stop := context.WithCancel(context.Background())
 		v = &view{
-			hub: h, key: key, owner: owner, page: page, render: render, stop: stop, watchers: make(map[*watcher]bool),
+			hub: h, key: key, owner: owner, page: page, render: render, stop: stop,
+			watchers: make(map[*watcher]bool),
 		}
 		h.views[key] = v
 		h.running.Go(func() { v.run(ctx) })
@@ -227,13 +232,15 @@ func timeless(html string) string {
 		if !found {
 			return out.String()
 		}
-		if _, html, found = strings.Cut(rest, "</span>"); !found {
+		_, html, found = strings.Cut(rest, "</span>")
+		if !found {
 			return out.String()
 		}
 	}
 }
 
-// tell sends what has changed, rendered once, to all who look; where nothing has, a beat by which they know that the stream is alive.
+// tell sends what has changed, rendered once, to all who look; where nothing has, a beat by which they know
+// that the stream is alive.
 func (v *view) tell(now, changed map[string]string, instead []byte) {
 	message := instead
 	if message == nil {
@@ -324,7 +331,8 @@ func (u *UI) stream(c *gin.Context) {
 		return
 	}
 	again := request{
-		http: nil, url: page, params: params, lang: r.lang, zone: r.zone, theme: r.theme, live: true, id: "live",
+		http: nil, url: page, params: params, lang: r.lang, zone: r.zone, theme: r.theme, live: true,
+		id: "live",
 	}
 	hash, project := u.sessions.GetString(ctx, sessionKey), r.who.Project
 	key := strings.Join([]string{hash, project, r.lang.code, r.zone.name, page.RequestURI()}, " ")
@@ -345,7 +353,8 @@ func (u *UI) stream(c *gin.Context) {
 }
 
 // renderAgain renders a page and returns its regions.
-func (u *UI) renderAgain(ctx context.Context, r request, route Route, hash, project string) (map[string]string, error) {
+func (u *UI) renderAgain(ctx context.Context, r request, route Route, hash,
+	project string) (map[string]string, error) {
 	who, err := u.holder(ctx, hash, project)
 	if err != nil {
 		return nil, err
@@ -373,7 +382,8 @@ func (u *UI) renderAgain(ctx context.Context, r request, route Route, hash, proj
 	return regions(string(body)), nil
 }
 
-// reload answers a page that may not be looked at any more. A refusal would say nothing to it, and it would try again for ever.
+// reload answers a page that may not be looked at any more. A refusal would say nothing to it, and it would
+// try again for ever.
 func (u *UI) reload(c *gin.Context, r *request) {
 	beginStream(c.Writer.Header())
 	if _, err := c.Writer.WriteString(reloadEvent); err != nil {
@@ -396,12 +406,14 @@ func (u *UI) follow(c *gin.Context, r *request, w *watcher) {
 	beginStream(c.Writer.Header())
 	c.Writer.WriteHeader(http.StatusOK)
 	rc := http.NewResponseController(c.Writer)
-	// When the read deadline passes net/http ends the request's context, even if there is nothing more to read.
+	// When the read deadline passes net/http ends the request's context, even if there is nothing more to
+	// read.
 	if err := rc.SetReadDeadline(time.Time{}); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return
 	}
 	write := func(event []byte) bool {
-		if err := rc.SetWriteDeadline(time.Now().Add(writeTime)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		if err := rc.SetWriteDeadline(time.Now().Add(writeTime)); err != nil &&
+			!errors.Is(err, http.ErrNotSupported) {
 			return false
 		}
 		_, err := c.Writer.Write(event)

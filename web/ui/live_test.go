@@ -48,7 +48,8 @@ func (b *browser) listen(server *httptest.Server, page string) *listener {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	l := &listener{t: b.t, status: res.StatusCode, header: res.Header, events: make(chan seen, 1000), end: end}
+	l := &listener{t: b.t, status: res.StatusCode, header: res.Header, events: make(chan seen, 1000),
+		end: end}
 	go func() {
 		defer close(l.events)
 		defer func() { _ = res.Body.Close() }() // the stream has ended
@@ -162,7 +163,9 @@ func TestStreamsEnd(t *testing.T) {
 	b, server := looking(t, w)
 	b.signIn("reader")
 	first := b.listen(server, "/ui/callbacks")
-	first.until("the state at the beginning", func(e seen) bool { return strings.Contains(e.regions, "No callbacks yet") })
+	first.until("the state at the beginning", func(e seen) bool {
+		return strings.Contains(e.regions, "No callbacks yet")
+	})
 	w.revoke("reader")
 	first.until("the page is told to load anew", func(e seen) bool { return e.name == "reload" })
 	first.over()

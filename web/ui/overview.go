@@ -55,7 +55,8 @@ func (u *UI) overview(r *request) (*answer, error) {
 	}
 	if r.who.Root() { // the processes and the index are those of all projects
 		var err error
-		if p.installation, err = u.installation(r); err != nil {
+		p.installation, err = u.installation(r)
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -78,7 +79,8 @@ func (u *UI) fillRates(r *request, p *overviewPage) error {
 		}
 	}
 	seconds := float64(r.now-begin) / 1000
-	p.AcceptedRate, p.DeliveredRate = rate(float64(last.Accepted)/seconds), rate(float64(last.Succeeded)/seconds)
+	p.AcceptedRate, p.DeliveredRate = rate(float64(last.Accepted)/seconds),
+		rate(float64(last.Succeeded)/seconds)
 	p.Share = share(hour.Succeeded, hour.Succeeded+hour.Failed+hour.Unknown)
 	return nil
 }
@@ -94,7 +96,8 @@ func share(part, whole int64) float64 {
 // fillBacklog says what waits, since when, and what holds it.
 func (u *UI) fillBacklog(r *request, p *overviewPage) error {
 	var err error
-	if p.Due, err = u.Store.DueNow(r.ctx, r.who.Project, r.now); err != nil {
+	p.Due, err = u.Store.DueNow(r.ctx, r.who.Project, r.now)
+	if err != nil {
 		return err
 	}
 	p.Late = p.Due.OldestAt != 0 && r.now-p.Due.OldestAt > dueTooLong.Milliseconds()
@@ -104,7 +107,8 @@ func (u *UI) fillBacklog(r *request, p *overviewPage) error {
 	}
 	p.Dead, p.Open = counts.States[store.Dead], counts.States[store.Scheduled]
 	p.Tiers = p.tiersChart(counts.Tiers)
-	hours, err := u.Store.DueHours(r.ctx, r.who.Project, store.Hour.Begin(r.now), r.now+dueHours*store.Hour.Milliseconds())
+	hours, err := u.Store.DueHours(r.ctx, r.who.Project, store.Hour.Begin(r.now),
+		r.now+dueHours*store.Hour.Milliseconds())
 	if err != nil {
 		return err
 	}
@@ -118,7 +122,8 @@ func (u *UI) fillBacklog(r *request, p *overviewPage) error {
 	}
 	// The oldest first; then those of which nothing is due, by how much waits in them.
 	slices.SortStableFunc(p.Lanes, func(a, b *laneRow) int {
-		return cmp.Or(cmp.Compare(dueOr(a.OldestDue, r.now), dueOr(b.OldestDue, r.now)), cmp.Compare(b.Open, a.Open))
+		return cmp.Or(cmp.Compare(dueOr(a.OldestDue, r.now), dueOr(b.OldestDue, r.now)),
+			cmp.Compare(b.Open, a.Open))
 	})
 	p.Lanes = p.Lanes[:min(len(p.Lanes), topLanes)]
 	return u.labelLanes(r, p.Lanes)
@@ -149,7 +154,9 @@ type timeRange struct {
 var timeRanges = [...]timeRange{{"1h", store.Minute, 60}, {"24h", store.Quarter, 96}, {"7d", store.Hour, 168}}
 
 func rangeOf(name string) timeRange {
-	return timeRanges[max(slices.IndexFunc(timeRanges[:], func(r timeRange) bool { return r.name == name }), 0)]
+	return timeRanges[max(slices.IndexFunc(timeRanges[:], func(r timeRange) bool {
+		return r.name == name
+	}), 0)]
 }
 
 // dueHours is how far ahead the chart of what is due goes.
@@ -159,7 +166,8 @@ const dueHours = 24
 func (u *UI) fillCharts(r *request, p *overviewPage) error {
 	chosen := rangeOf(r.query("range"))
 	for _, each := range timeRanges {
-		p.Ranges = append(p.Ranges, chip{Text: p.T("range." + each.name), Link: p.With("range", each.name), Current: each == chosen})
+		p.Ranges = append(p.Ranges, chip{Text: p.T("range." + each.name), Link: p.With("range", each.name),
+			Current: each == chosen})
 	}
 	length := chosen.span.Milliseconds()
 	from := chosen.span.Begin(r.now) - (chosen.n-1)*length
@@ -179,22 +187,28 @@ func (u *UI) fillCharts(r *request, p *overviewPage) error {
 			return float64(count(a)) / (max(float64(min(length, r.now-a.At)), 1000) / 1000)
 		})
 	}
-	chart := func(name string, form picture.Form, value func(float64) string, all ...picture.Series) picture.Chart {
+	chart := func(name string, form picture.Form, value func(float64) string,
+		all ...picture.Series) picture.Chart {
 		return picture.Chart{
 			Frame: p.quiet(name), TimeAxis: axis, Form: form, Times: times, Step: time.Duration(chosen.span),
 			Series: all, Value: value,
 		}
 	}
 	p.Throughput = chart("throughput", picture.Lines, rate,
-		picture.Series{Name: p.T("overview.accepted"), Values: perSecond(func(a *store.Activity) int64 { return a.Accepted }), Fill: true},
-		picture.Series{Name: p.T("overview.delivered"), Values: perSecond(func(a *store.Activity) int64 { return a.Succeeded })},
+		picture.Series{Name: p.T("overview.accepted"), Values: perSecond(func(a *store.Activity) int64 {
+			return a.Accepted
+		}), Fill: true},
+		picture.Series{Name: p.T("overview.delivered"), Values: perSecond(func(a *store.Activity) int64 {
+			return a.Succeeded
+		})},
 	).HTML()
 	p.Attempts = chart("attempts", picture.Bars, whole, p.outcomes(spans)...).HTML()
 	late := func(percent string, q float64) picture.Series {
 		values := valuesOf(spans, func(a *store.Activity) float64 { return a.Lateness.Quantile(q) })
 		return picture.Series{Name: p.T("chart.percentile", "q", percent), Values: values}
 	}
-	lateness := chart("lateness", picture.Lines, milliseconds, late("50", .5), late("95", .95), late("99", .99))
+	lateness := chart("lateness", picture.Lines, milliseconds, late("50", .5), late("95", .95),
+		late("99", .99))
 	lateness.Scale, lateness.Min = picture.Log, 1
 	p.Lateness = lateness.HTML()
 	return nil
@@ -247,7 +261,8 @@ func (b *base) outcomes(spans []store.Activity) []picture.Series {
 
 // picture is the frame of a chart; its texts are those of "chart.NAME" and "chart.NAME.says".
 func (b *base) picture(name string) picture.Frame {
-	return picture.Frame{ID: "chart-" + name, Title: b.T("chart." + name), Desc: b.T("chart." + name + ".says"), NoData: b.T("chart.nodata")}
+	return picture.Frame{ID: "chart-" + name, Title: b.T("chart." + name),
+		Desc: b.T("chart." + name + ".says"), NoData: b.T("chart.nodata")}
 }
 
 // quiet is the frame of one of several charts.
@@ -262,7 +277,8 @@ func (b *base) axis(from, to time.Time) picture.TimeAxis {
 	return picture.TimeAxis{From: from, To: to, Location: b.zone.Location, Header: b.T("chart.time")}
 }
 
-// tiersChart draws how many callbacks wait at each place of their ladder. The waits are those of the default policy, which most have.
+// tiersChart draws how many callbacks wait at each place of their ladder. The waits are those of the default
+// policy, which most have.
 func (p *overviewPage) tiersChart(tiers map[int]int64) template.HTML {
 	policy := accept.PaymentPolicy()
 	c := picture.Categories{Label: p.T("chart.tiers"), NoData: p.T("chart.nodata"), Value: whole}
@@ -273,12 +289,14 @@ func (p *overviewPage) tiersChart(tiers map[int]int64) template.HTML {
 		name := p.T("overview.tier.first")
 		switch {
 		case tier > 0 && tier <= len(policy.Tiers):
-			name = p.T("overview.tier", "number", strconv.Itoa(tier+1), "wait", shortDuration(policy.Tiers[tier-1]))
+			name = p.T("overview.tier", "number", strconv.Itoa(tier+1), "wait",
+				shortDuration(policy.Tiers[tier-1]))
 		case tier > 0:
 			name = p.T("overview.tier.beyond", "number", strconv.Itoa(tier+1))
 		}
 		c.Items = append(c.Items, picture.Category{
-			Name: name, Value: float64(tiers[tier]), Href: link("/callbacks", "state", "scheduled", "min_attempts", positive(tier)),
+			Name: name, Value: float64(tiers[tier]),
+			Href: link("/callbacks", "state", "scheduled", "min_attempts", positive(tier)),
 		})
 	}
 	return c.HTML()
@@ -305,7 +323,8 @@ func (p *overviewPage) dueChart(hours []store.DueHour) template.HTML {
 		}
 	}
 	return picture.Chart{
-		Frame: p.picture("due"), TimeAxis: p.axis(time.UnixMilli(from), time.Time{}), Form: picture.Bars, Step: time.Hour,
+		Frame: p.picture("due"), TimeAxis: p.axis(time.UnixMilli(from), time.Time{}), Form: picture.Bars,
+		Step:   time.Hour,
 		Times:  timesOf(spansOf(nil, store.Hour, from, dueHours)),
 		First:  &picture.Bar{Name: p.T("chart.due.now"), Value: float64(p.Due.Count)},
 		Series: []picture.Series{{Name: p.T("chart.due.count"), Values: counts}}, Value: whole,

@@ -27,7 +27,8 @@ func checkSize(t *testing.T, res result) {
 		t.Fatal(err)
 	}
 	if n := len(res.body) + static; n > 100<<10 {
-		t.Errorf("the page has %d bytes with its style, script and icon, more than the 100 KiB that it may", n)
+		t.Errorf("the page has %d bytes with its style, script and icon, more than the 100 KiB that it may",
+			n)
 	}
 }
 

@@ -17,8 +17,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// TestPages: each page in each of its states, in every language, for every key, with hostile rows and addresses,
-// and with each call failing that the page makes.
+// TestPages: each page in each of its states, in every language, for every key, with hostile rows and
+// addresses, and with each call failing that the page makes.
 func TestPages(t *testing.T) {
 	t.Parallel()
 	for _, s := range scripts(t, "pages/*.txt") {
@@ -39,7 +39,8 @@ func TestPages(t *testing.T) {
 					checkPage(t, res)
 					checkSize(t, res)
 				}
-				if strings.HasPrefix(s.name, "form-") { // it must not be loaded anew while somebody types in it
+				// it must not be loaded anew while somebody types in it
+				if strings.HasPrefix(s.name, "form-") {
 					res.lacks("body[data-live]")
 				}
 			}
@@ -76,7 +77,8 @@ func TestEveryPageHasItsStates(t *testing.T) {
 	}
 }
 
-// checkHostile renders the page with hostile texts in all rows, and with each parameter of its address in turn.
+// checkHostile renders the page with hostile texts in all rows, and with each parameter of its address in
+// turn.
 func checkHostile(t *testing.T, s script) {
 	t.Helper()
 	w := s.world(t)
@@ -122,8 +124,8 @@ func checkFaults(t *testing.T, s script, calls []string) {
 	}
 }
 
-// checkOwnTexts renders the page in a language in which every text of the catalogue stands in brackets: letters
-// outside of them, and outside of what is marked as data, are a text that no catalogue has.
+// checkOwnTexts renders the page in a language in which every text of the catalogue stands in brackets:
+// letters outside of them, and outside of what is marked as data, are a text that no catalogue has.
 func checkOwnTexts(t *testing.T, w *world, path string) {
 	t.Helper()
 	b := open(t, w)
@@ -212,14 +214,15 @@ func namedTexts() (keys []string) {
 			keys = append(keys, "dead.cure."+string(c))
 		}
 	}
-	for _, b := range []schedule.BreakerState{schedule.BreakerClosed, schedule.BreakerOpen, schedule.BreakerProbing} {
+	for _, b := range []schedule.BreakerState{schedule.BreakerClosed, schedule.BreakerOpen,
+		schedule.BreakerProbing} {
 		keys = append(keys, "lanes.breaker."+b.String())
 	}
 	return keys
 }
 
-// TestEveryTextIsUsed: a key is used where it stands in the code or in a template, or where one begins with what stands there with a dot at
-// its end.
+// TestEveryTextIsUsed: a key is used where it stands in the code or in a template, or where one begins with
+// what stands there with a dot at its end.
 func TestEveryTextIsUsed(t *testing.T) {
 	t.Parallel()
 	all, err := readLanguages(textFiles)

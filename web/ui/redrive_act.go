@@ -33,7 +33,8 @@ func (u *UI) redriveActs() []Route {
 func (f *form) beginRedrive(of store.Redrive) {
 	row := newRedriveRow(&f.base, &of)
 	f.tell("column.id", row.FullID)
-	f.Facts = append(f.Facts, fact{Name: f.T("redrives.action"), Value: f.T(row.Verb())}, fact{Name: f.T("column.state"), Value: f.T(row.Label())})
+	f.Facts = append(f.Facts, fact{Name: f.T("redrives.action"), Value: f.T(row.Verb())},
+		fact{Name: f.T("column.state"), Value: f.T(row.Label())})
 	f.tell("redrives.left", f.N(of.Matched-of.Done-of.Failed))
 }
 
@@ -64,14 +65,16 @@ func statesOf(action store.RedriveAction) []store.State {
 	return nil
 }
 
-// bulkOf reads the action and the filter. A page's address has the filter as parameters of its own; the form that was sent has it whole in
-// one field, because the filter has a parameter "reason" and the form a field of that name, which is for the audit. What a filter does not
-// say of states is written into it, so that it says what will be done.
+// bulkOf reads the action and the filter. A page's address has the filter as parameters of its own; the form
+// that was sent has it whole in one field, because the filter has a parameter "reason" and the form a field
+// of that name, which is for the audit. What a filter does not say of states is written into it, so that it
+// says what will be done.
 func (u *UI) bulkOf(r *request) (*bulk, error) {
 	from, action := r.url.Query(), r.query("action")
 	if r.form != nil {
 		var err error
-		if from, err = url.ParseQuery(r.form.Get("filter")); err != nil {
+		from, err = url.ParseQuery(r.form.Get("filter"))
+		if err != nil {
 			return nil, invalid("filter", r.lang.text("redrives.unreadable"))
 		}
 		action = r.value("action")
@@ -105,7 +108,8 @@ func (u *UI) bulkOf(r *request) (*bulk, error) {
 
 // request is the redrive that the form asks for.
 func (b *bulk) request(r *request) (q control.RedriveRequest, err error) {
-	q = control.RedriveRequest{Action: string(b.action), Filter: b.filter.Filter.Filter, Shown: b.filter.JSON(), Rate: r.value("rate"), Most: countMost}
+	q = control.RedriveRequest{Action: string(b.action), Filter: b.filter.Filter.Filter,
+		Shown: b.filter.JSON(), Rate: r.value("rate"), Most: countMost}
 	switch b.action {
 	case store.RedriveRetry:
 		q.Ladder = r.value("ladder")
@@ -120,7 +124,9 @@ func (b *bulk) request(r *request) (q control.RedriveRequest, err error) {
 
 // has says whether the filter picks callbacks of one of the states.
 func (b *bulk) has(states ...store.State) bool {
-	return slices.ContainsFunc(states, func(s store.State) bool { return slices.Contains(b.filter.States, s) })
+	return slices.ContainsFunc(states, func(s store.State) bool {
+		return slices.Contains(b.filter.States, s)
+	})
 }
 
 // A tally is how many callbacks a filter picks.
@@ -130,14 +136,16 @@ type tally struct {
 	more, unknown bool
 }
 
-// countBulk counts what the filter picks, whatever is still missing of the form: what a redrive would be done to does not depend on it.
+// countBulk counts what the filter picks, whatever is still missing of the form: what a redrive would be done
+// to does not depend on it.
 func (u *UI) countBulk(r *request, b *bulk) (tally, error) {
-	q := control.RedriveRequest{Action: string(store.RedriveCancel), Filter: b.filter.Filter.Filter, Shown: b.filter.JSON(), Most: countMost}
+	q := control.RedriveRequest{Action: string(store.RedriveCancel), Filter: b.filter.Filter.Filter,
+		Shown: b.filter.JSON(), Most: countMost}
 	return u.count(r, q)
 }
 
-// count counts what a redrive would change. Where that takes too long as a whole, or a page of it, what it would do is asked for without a
-// number.
+// count counts what a redrive would change. Where that takes too long as a whole, or a page of it, what it
+// would do is asked for without a number.
 func (u *UI) count(r *request, q control.RedriveRequest) (t tally, err error) {
 	ctx, cancel := context.WithTimeout(r.ctx, countTime)
 	defer cancel()
@@ -169,12 +177,14 @@ func (u *UI) askRedrive(r *request) (*form, error) {
 		return nil, err
 	}
 	name := string(b.action)
-	f := &form{base: u.base(r, "redrives", "redrives.one."+name), Action: Root + "/redrives/new", Danger: b.action == store.RedriveCancel || b.action == store.RedriveSetURL}
+	f := &form{base: u.base(r, "redrives", "redrives.one."+name), Action: Root + "/redrives/new",
+		Danger: b.action == store.RedriveCancel || b.action == store.RedriveSetURL}
 	list := Root + "/callbacks?" + b.filter.query()
 	f.Back = r.back(list)
 	f.Hidden = []named{{"action", name}, {"filter", b.filter.query()}}
 	f.Submit, f.PreviewSubmit = f.T("redrives.submit."+name), f.T("redrives.recount")
-	f.Facts = append(b.filter.says(&f.base), fact{Name: f.T("redrives.matching"), Value: f.T("redrives.see"), Link: list})
+	f.Facts = append(b.filter.says(&f.base), fact{Name: f.T("redrives.matching"), Value: f.T("redrives.see"),
+		Link: list})
 	rate, ladder := r.value("rate"), store.Ladder(r.value("ladder"))
 	if r.form == nil {
 		rate = carefulRate
@@ -183,7 +193,8 @@ func (u *UI) askRedrive(r *request) (*form, error) {
 	switch b.action {
 	case store.RedriveRetry:
 		x := f.ask("ladder", choiceField, "redrives.ladder")
-		x.Label, x.Options = f.T("ladder.title"), choose(&f.base, "ladder.", cmp.Or(ladder, store.Restart), store.Restart, store.Once)
+		x.Label, x.Options = f.T("ladder.title"),
+			choose(&f.base, "ladder.", cmp.Or(ladder, store.Restart), store.Restart, store.Once)
 		f.Fields = []field{x}
 	case store.RedriveSetURL:
 		x := f.askMono("url", "act.mend.url", "https://")
@@ -210,7 +221,8 @@ func (f *form) sayBulk(b *bulk, t tally, rate string, ladder store.Ladder) {
 		name = "once"
 	}
 	pace, per := store.Rate{}, rate
-	if asked, err := store.ParseRate(rate); err == nil || rate == "" { // what is wrong with it is said at the field
+	// what is wrong with it is said at the field
+	if asked, err := store.ParseRate(rate); err == nil || rate == "" {
 		pace, per = asked, f.rate(asked)
 	}
 	f.Says = []string{f.T("redrives.says."+name, "what", t.what(&f.base), "rate", per)}
@@ -225,11 +237,14 @@ func (f *form) sayBulk(b *bulk, t tally, rate string, ladder store.Ladder) {
 		hold bool
 	}{
 		{"redrives.uncounted", t.unknown},
-		{"redrives.warn.oneaddress", b.action == store.RedriveSetURL && b.filter.EndpointID == "" && b.filter.Lane == "" && b.filter.Ref == ""},
+		{"redrives.warn.oneaddress", b.action == store.RedriveSetURL && b.filter.EndpointID == "" &&
+			b.filter.Lane == "" && b.filter.Ref == ""},
 		{"redrives.warn.succeeded", b.action == store.RedriveRetry && b.has(store.Succeeded)},
 		{"redrives.warn.canceled", b.action == store.RedriveRetry && b.has(store.Canceled)},
-		{"redrives.warn.ended", b.action == store.RedriveCancel && b.has(store.Succeeded, store.Dead, store.Canceled)},
-		{"redrives.warn.final", (b.action == store.RedriveReschedule || b.action == store.RedriveSetURL) && b.has(store.Succeeded, store.Canceled)},
+		{"redrives.warn.ended", b.action == store.RedriveCancel &&
+			b.has(store.Succeeded, store.Dead, store.Canceled)},
+		{"redrives.warn.final", (b.action == store.RedriveReschedule || b.action == store.RedriveSetURL) &&
+			b.has(store.Succeeded, store.Canceled)},
 	} {
 		if warning.hold {
 			f.Warnings = append(f.Warnings, f.T(warning.key))
@@ -256,7 +271,8 @@ func (u *UI) newRedrive(r *request) (*answer, error) {
 	return u.went(r, Root+"/redrives/"+store.RedrivePrefix+of.ID, "redrives.begun")
 }
 
-// recount shows the form with what would happen now, as it is filled in; what is wrong with that is said at its fields.
+// recount shows the form with what would happen now, as it is filled in; what is wrong with that is said at
+// its fields.
 func (u *UI) recount(r *request, q control.RedriveRequest) (*answer, error) {
 	q.Most = 1 // it is judged here, and counted for the form
 	if _, err := u.count(r, q); err != nil {

@@ -73,11 +73,13 @@ func (u *UI) redrives(r *request) (*answer, error) {
 
 // redriveTones are the kinds of badge that states have; none: a plain one.
 var redriveTones = map[store.RedriveState]string{
-	store.RedriveGathering: "busy", store.RedriveRunning: "busy", store.RedrivePaused: "warn", store.RedriveDone: "good",
+	store.RedriveGathering: "busy", store.RedriveRunning: "busy", store.RedrivePaused: "warn",
+	store.RedriveDone: "good",
 }
 
 func newRedriveRow(b *base, of *store.Redrive) *redriveRow {
-	return &redriveRow{Redrive: *of, FullID: store.RedrivePrefix + of.ID, Tone: redriveTones[of.State], PerSecond: b.rate(of.Rate)}
+	return &redriveRow{Redrive: *of, FullID: store.RedrivePrefix + of.ID, Tone: redriveTones[of.State],
+		PerSecond: b.rate(of.Rate)}
 }
 
 // Verb is its action as the catalogue names it.
@@ -120,7 +122,8 @@ func paceOf(asked store.Rate) store.Rate {
 // rate says how often a redrive does something.
 func (b *base) rate(asked store.Rate) string {
 	of := paceOf(asked)
-	unit := map[time.Duration]string{time.Second: "s", time.Minute: "m", time.Hour: "h", 24 * time.Hour: "d"}[of.Per]
+	unit := map[time.Duration]string{time.Second: "s", time.Minute: "m", time.Hour: "h",
+		24 * time.Hour: "d"}[of.Per]
 	if unit == "" {
 		return of.String()
 	}
@@ -132,7 +135,8 @@ type redrivePage struct {
 	base
 	*redriveRow
 	Bar template.HTML
-	// Left is how many are still to be done, Takes about how long that takes at its rate; empty: that is not known.
+	// Left is how many are still to be done, Takes about how long that takes at its rate; empty: that is not
+	// known.
 	Left  int64
 	Takes string
 	// Asked is what it was told, Conditions its filter. Shown is the filter where it cannot be read.
@@ -161,7 +165,8 @@ func (u *UI) redrive(r *request) (*answer, error) {
 	p := &redrivePage{base: u.base(r, "redrives", "redrives.one."+string(of.Action)), Audit: audit.Entries}
 	p.redriveRow = newRedriveRow(&p.base, &of)
 	p.Bar = p.bar(&of)
-	if p.Left = of.Matched - of.Done - of.Failed; of.State == store.RedriveRunning {
+	p.Left = of.Matched - of.Done - of.Failed
+	if of.State == store.RedriveRunning {
 		p.Takes = p.takes(p.Left, of.Rate)
 	}
 	p.Asked = p.asked(&of)
@@ -194,14 +199,16 @@ func (b *base) takes(n int64, asked store.Rate) string {
 
 // asked is what a redrive was told beside its filter.
 func (b *base) asked(of *store.Redrive) []fact {
-	facts := []fact{{Name: b.T("redrives.action"), Value: b.T("redrives.action." + string(of.Action))}, {Name: b.T("redrives.rate"), Value: b.rate(of.Rate)}}
+	facts := []fact{{Name: b.T("redrives.action"), Value: b.T("redrives.action." + string(of.Action))},
+		{Name: b.T("redrives.rate"), Value: b.rate(of.Rate)}}
 	switch of.Action {
 	case store.RedriveRetry:
 		facts = append(facts, fact{Name: b.T("ladder.title"), Value: b.Or("ladder.", string(of.Ladder))})
 	case store.RedriveSetURL:
 		facts = append(facts, fact{Name: b.T("act.mend.url"), Value: store.MaskURL(of.URL), Data: true})
 	case store.RedriveReschedule:
-		to := fact{Name: b.T("redrives.moveby"), Value: shortDuration(time.Duration(of.Delay) * time.Millisecond), Data: true}
+		to := fact{Name: b.T("redrives.moveby"),
+			Value: shortDuration(time.Duration(of.Delay) * time.Millisecond), Data: true}
 		if of.DueAt != 0 {
 			to = fact{Name: b.T("redrives.moveto"), Value: b.Absolute(of.DueAt), Data: true}
 		}

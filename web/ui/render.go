@@ -87,7 +87,8 @@ func (u *UI) reply(c *gin.Context, r *request, a *answer) {
 	body, err := u.body(r, a)
 	if err != nil {
 		a = u.trouble(r, err)
-		if body, err = u.body(r, a); err != nil {
+		body, err = u.body(r, a)
+		if err != nil {
 			u.Logger.Error("page failed", "request_id", r.id, "error", err)
 			a, body = &answer{status: http.StatusInternalServerError}, []byte(r.lang.text("error.plain"))
 		}
@@ -132,7 +133,8 @@ func (u *UI) body(r *request, a *answer) ([]byte, error) {
 	if _, asks := a.page.(*form); !asks {
 		a.page.frame().Flash = u.flashOf(r) // a form is often shown beside the page, which is to say it
 	}
-	if err := u.complete(r, a.page.frame(), r.route.live && a.status == http.StatusOK); err != nil && a.status < http.StatusInternalServerError {
+	if err := u.complete(r, a.page.frame(), r.route.live && a.status == http.StatusOK); err != nil &&
+		a.status < http.StatusInternalServerError {
 		return nil, err
 	}
 	return u.render(a.template, a.page)

@@ -43,10 +43,12 @@ type request struct {
 
 func (u *UI) newRequest(ctx context.Context, c *gin.Context, route Route) *request {
 	r := &request{
-		ctx: ctx, http: c.Request, route: route, url: c.Request.URL, params: make(map[string]string, len(c.Params)), now: u.now(),
+		ctx: ctx, http: c.Request, route: route, url: c.Request.URL,
+		params: make(map[string]string, len(c.Params)), now: u.now(),
 		id: c.Writer.Header().Get(RequestIDHeader),
 	}
-	r.who.Address, _ = netip.ParseAddr(c.ClientIP()) // the zero address is one, too, which all without one share
+	// the zero address is one, too, which all without one share
+	r.who.Address, _ = netip.ParseAddr(c.ClientIP())
 	for _, p := range c.Params {
 		r.params[p.Key] = p.Value
 	}
@@ -133,9 +135,11 @@ func (r *request) back(otherwise string) string {
 // parseInput reads a moment that a field of a form has in the viewer's zone, or with an offset of its own.
 // In UTC, as it is shown elsewhere, it is in the years that RFC 3339 can write.
 func (r *request) parseInput(s string) (ms int64, ok bool) {
-	for _, layout := range []string{inputTime, "2006-01-02T15:04", "2006-01-02 15:04:05", "2006-01-02 15:04", "2006-01-02"} {
+	for _, layout := range []string{inputTime, "2006-01-02T15:04", "2006-01-02 15:04:05", "2006-01-02 15:04",
+		"2006-01-02"} {
 		if t, err := time.ParseInLocation(layout, s, r.zone.Location); err == nil {
-			// Where clocks are put forward there is no such time, and another one would be taken without a word.
+			// Where clocks are put forward there is no such time, and another one would be taken without a
+			// word.
 			return t.UnixMilli(), t.Format(layout) == s && writable(t)
 		}
 	}
@@ -184,7 +188,8 @@ func (r *request) lengthOrMoment(length, moment string) (d *time.Duration, ms *i
 	if r.value(length) != "" && r.value(moment) != "" {
 		return nil, nil, invalid(length, r.lang.text("act.reschedule.both"))
 	}
-	if d, err = r.duration(length); err == nil {
+	d, err = r.duration(length)
+	if err == nil {
 		ms, err = r.moment(moment)
 	}
 	return d, ms, err

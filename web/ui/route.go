@@ -73,7 +73,8 @@ func lasting(most time.Duration, routes ...Route) []Route {
 // Routes returns every route of the pages.
 func (u *UI) Routes() []Route { return u.routes }
 
-// table is every route, first those of sessions, then in the order of the menu. Acts on objects stand with their kind.
+// table is every route, first those of sessions, then in the order of the menu. Acts on objects stand with
+// their kind.
 func (u *UI) table() []Route {
 	return slices.Concat(
 		[]Route{
@@ -87,7 +88,8 @@ func (u *UI) table() []Route {
 			page("/orders", u.order),
 			page("/callbacks", u.callbacks),
 			page("/callbacks/:id", u.callback),
-			still("/callbacks/:id/attempts/:number", store.ScopeRead, u.attempt), // what has ended stays as it is
+			// what has ended stays as it is
+			still("/callbacks/:id/attempts/:number", store.ScopeRead, u.attempt),
 			still("/callbacks/:id/payload", store.ScopeRead, u.payload),
 			still("/callbacks/:id/evidence", store.ScopeRead, u.evidence),
 			page("/dead", u.dead),
@@ -100,7 +102,8 @@ func (u *UI) table() []Route {
 			page("/schedules/:id", u.schedule),
 			page("/redrives", u.redrives),
 			page("/redrives/:id", u.redrive),
-			{Method: http.MethodGet, Path: Root + "/audit", Scope: store.ScopeAdmin, live: true, handler: u.audit},
+			{Method: http.MethodGet, Path: Root + "/audit", Scope: store.ScopeAdmin, live: true,
+				handler: u.audit},
 			page("/system", u.system),
 			still("/system/keys", store.ScopeAdmin, u.keys),
 		},
@@ -116,8 +119,10 @@ func (u *UI) table() []Route {
 		lasting(booksTime, still("/books", store.ScopeRead, u.books)),
 		lasting(booksTime, u.acts(act{"/books/compare", store.ScopeRead, u.askCompare, u.compare})...),
 		forRoot(still("/system/migrations", store.ScopeRead, u.migrations)),
-		forRoot(lasting(verifyTime, u.acts(act{"/system/verify", store.ScopeAdmin, u.askVerify, u.verify})...)...),
-		forRoot(lasting(rebuildTime, u.acts(act{"/system/rebuild", store.ScopeAdmin, u.askRebuild, u.rebuild})...)...),
+		forRoot(lasting(verifyTime, u.acts(act{"/system/verify", store.ScopeAdmin, u.askVerify,
+			u.verify})...)...),
+		forRoot(lasting(rebuildTime, u.acts(act{"/system/rebuild", store.ScopeAdmin, u.askRebuild,
+			u.rebuild})...)...),
 	)
 }
 
@@ -132,7 +137,9 @@ func (u *UI) Register(engine *gin.Engine) {
 		engine.Handle(route.Method, route.Path, func(c *gin.Context) { u.serve(c, route) })
 		if route.Method == http.MethodGet {
 			engine.HEAD(route.Path, func(c *gin.Context) { u.serve(c, route) })
-		} else if !slices.ContainsFunc(u.routes, func(r Route) bool { return r.Method == http.MethodGet && r.Path == route.Path }) {
+		} else if !slices.ContainsFunc(u.routes, func(r Route) bool {
+			return r.Method == http.MethodGet && r.Path == route.Path
+		}) {
 			engine.GET(route.Path, home) // where a browser comes to that goes back, or signs in again
 		}
 	}
@@ -140,11 +147,15 @@ func (u *UI) Register(engine *gin.Engine) {
 
 // NotFound answers what no route answers, with a page that says so.
 func (u *UI) NotFound(c *gin.Context) {
-	u.serve(c, Route{Method: http.MethodGet, Path: c.Request.URL.Path, handler: func(*request) (*answer, error) { return nil, httperr.ErrNoRoute }})
+	u.serve(c, Route{Method: http.MethodGet, Path: c.Request.URL.Path,
+		handler: func(*request) (*answer, error) {
+			return nil, httperr.ErrNoRoute
+		}})
 }
 
-// match finds the route of a path, for a stream that renders its page again. A path that a route names as it is, such
-// as that of a form, is none with a parameter, as in the router. ok is false where no route has the path.
+// match finds the route of a path, for a stream that renders its page again. A path that a route names as it
+// is, such as that of a form, is none with a parameter, as in the router. ok is false where no route has the
+// path.
 func (u *UI) match(method, path string) (found Route, params map[string]string, ok bool) {
 	for _, route := range u.routes {
 		given, fits := route.params(path)
@@ -181,7 +192,8 @@ func (u *UI) serve(c *gin.Context, route Route) {
 	if err == nil {
 		err = u.admit(r, route)
 	}
-	if err == nil && route.most > 0 { // not before the form was read: until then its sender is what takes long
+	// not before the form was read: until then its sender is what takes long
+	if err == nil && route.most > 0 {
 		err = query.Lift(c.Writer, time.Now().Add(u.Timeout+route.most))
 	}
 	var a *answer
@@ -197,7 +209,8 @@ func (u *UI) serve(c *gin.Context, route Route) {
 // errSignIn: there is no session, or it has ended.
 var errSignIn = errors.New("sign in first")
 
-// admit says whether the request may come in: who sends it, what their key may do, and for a change, that it comes from our own pages.
+// admit says whether the request may come in: who sends it, what their key may do, and for a change, that it
+// comes from our own pages.
 func (u *UI) admit(r *request, route Route) error {
 	if !isText(r.url.RawQuery) {
 		return invalid("query", "is not text")
@@ -263,14 +276,17 @@ func (u *UI) protect(h http.Header) {
 	h.Set("Referrer-Policy", "same-origin")
 }
 
-const contentPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; " +
+const contentPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; " +
+	"connect-src 'self'; form-action 'self'; " +
 	"base-uri 'none'; frame-ancestors 'none'"
 
 // local returns an address of ours that a form or a link asks to go back to, or otherwise.
 func local(address, otherwise string) string {
 	u, err := url.Parse(address)
-	if err != nil || u.Scheme != "" || u.Host != "" || u.User != nil || u.Opaque != "" || strings.ContainsAny(address, "\\\r\n\t") ||
-		!strings.HasPrefix(u.Path, Root+"/") || !strings.HasPrefix(path.Clean(u.Path)+"/", Root+"/") { // which also refuses what leads out again
+	if err != nil || u.Scheme != "" || u.Host != "" || u.User != nil || u.Opaque != "" ||
+		strings.ContainsAny(address, "\\\r\n\t") ||
+		// which also refuses what leads out again
+		!strings.HasPrefix(u.Path, Root+"/") || !strings.HasPrefix(path.Clean(u.Path)+"/", Root+"/") {
 		return otherwise
 	}
 	return address

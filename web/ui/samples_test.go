@@ -42,7 +42,8 @@ func sampleSpan(n int) store.Activity {
 func sampleLaneHour(n int) store.Activity {
 	hour := int64(n-1) % 48
 	a := store.Activity{
-		LaneID: int64(n-1)/48 + 1, Span: store.Hour, At: hoursAgo(testNow, 48) + hour*store.Hour.Milliseconds(),
+		LaneID: int64(n-1)/48 + 1, Span: store.Hour,
+		At:        hoursAgo(testNow, 48) + hour*store.Hour.Milliseconds(),
 		Succeeded: 40 + hour*7%23, Unknown: hour % 17 / 16, Failed: 3 * max(hour-40, 0),
 	}
 	for i := range a.Succeeded {
@@ -61,7 +62,8 @@ func sampleDead(n int) store.DeadGroup {
 func sampleBooks(n int) store.Books {
 	dead, open := int64(n%7), int64(n%3)
 	return store.Books{
-		Group: fmt.Sprintf("payment.succeeded.%03d", n), Accepted: 1000 + int64(n), Dead: dead, Open: open, Canceled: 1,
+		Group: fmt.Sprintf("payment.succeeded.%03d", n), Accepted: 1000 + int64(n), Dead: dead, Open: open,
+		Canceled:  1,
 		Succeeded: 999 + int64(n) - dead - open,
 	}
 }
@@ -73,7 +75,8 @@ func sampleHour(n int) store.DueHour {
 
 // made are the samples that are calculated.
 var made = map[string]any{
-	"activity": sampleSpan, "lanehours": sampleLaneHour, "dead": sampleDead, "books": sampleBooks, "hours": sampleHour,
+	"activity": sampleSpan, "lanehours": sampleLaneHour, "dead": sampleDead, "books": sampleBooks,
+	"hours": sampleHour,
 }
 
 // written are the samples of testdata/samples.txt, by the names of their lists.
@@ -98,10 +101,10 @@ func numbered(row string, n int) string {
 	return filled(row, inJSON)
 }
 
-// set reads a line of a script that says what there is: "fail METHOD WHAT", "options JSON", or the name of a field of
-// the data with its JSON. A list is "NAME ROW ROW…", whose first row is laid over the first sample, and so on, or "NAME N ROW
-// ROW…" for N samples, over which the rows are laid one after the other, again and again. In a row {n} is the id of
-// its number.
+// set reads a line of a script that says what there is: "fail METHOD WHAT", "options JSON", or the name of a
+// field of the data with its JSON. A list is "NAME ROW ROW…", whose first row is laid over the first sample,
+// and so on, or "NAME N ROW ROW…" for N samples, over which the rows are laid one after the other, again and
+// again. In a row {n} is the id of its number.
 func (w *world) set(line string) error {
 	name, rest, _ := strings.Cut(line, " ")
 	if name == "fail" {
@@ -112,7 +115,9 @@ func (w *world) set(line string) error {
 	if name == "options" {
 		return json.Unmarshal([]byte(rest), &w.Options)
 	}
-	field := reflect.ValueOf(&w.has).Elem().FieldByNameFunc(func(s string) bool { return strings.EqualFold(s, name) })
+	field := reflect.ValueOf(&w.has).Elem().FieldByNameFunc(func(s string) bool {
+		return strings.EqualFold(s, name)
+	})
 	if !field.IsValid() {
 		return fmt.Errorf("%q is nothing that there can be", name)
 	}
@@ -132,7 +137,8 @@ func (w *world) set(line string) error {
 	field.SetZero()
 	count, rows := 0, rest
 	if digits, after, _ := strings.Cut(rest, " "); digits != "" && digits[0] != '{' {
-		if count, err = strconv.Atoi(digits); err != nil {
+		count, err = strconv.Atoi(digits)
+		if err != nil {
 			return err
 		}
 		rows = after
@@ -178,8 +184,9 @@ func reverse(list reflect.Value) {
 // errorOf is an error by its name, or "invalid FIELD MESSAGE; FIELD MESSAGE".
 func errorOf(what string) error {
 	known := map[string]error{
-		"broken": errBroken, "late": errLate, "panic": errPanics, "nothing": nil, "attempting": store.ErrAttempting,
-		"terminal": store.ErrTerminal, "exists": store.ErrExists, "unavailable": store.ErrUnavailable,
+		"broken": errBroken, "late": errLate, "panic": errPanics, "nothing": nil,
+		"attempting": store.ErrAttempting,
+		"terminal":   store.ErrTerminal, "exists": store.ErrExists, "unavailable": store.ErrUnavailable,
 		"deadline":   fmt.Errorf("list: %w", context.DeadlineExceeded),
 		"rebuilding": errors.Join(errors.New("another process rebuilds it"), schedule.ErrRebuilding),
 	}
@@ -195,7 +202,8 @@ func errorOf(what string) error {
 }
 
 // fixed are the texts of the data that are no text of people, but lead from one row to another.
-var fixed = strings.Fields("ID Project EndpointID CallbackID LastID NewestID PayloadID Lane.Key LaneCount.Lane")
+var fixed = strings.Fields("ID Project EndpointID CallbackID LastID NewestID PayloadID Lane.Key " +
+	"LaneCount.Lane")
 
 // spoil puts what is hostile wherever a sender, a receiver or an operator can write.
 func spoil(v reflect.Value) {

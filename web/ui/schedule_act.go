@@ -14,7 +14,8 @@ import (
 func (u *UI) scheduleActs() []Route {
 	enable := func(on bool) func(*request, string) error {
 		return func(r *request, id string) error {
-			_, err := u.Engine.PatchSchedule(r.ctx, r.who.Project, id, control.ScheduleChange{Enabled: &on}, r.by())
+			_, err := u.Engine.PatchSchedule(r.ctx, r.who.Project, id, control.ScheduleChange{Enabled: &on},
+				r.by())
 			return err
 		}
 	}
@@ -55,21 +56,29 @@ const (
 func (u *UI) scheduleForm(r *request, name, back string, s *store.Schedule) *form {
 	f := u.form(r, "schedules", "schedules."+name, back)
 	f.PreviewSubmit = f.T("schedules.preview")
-	title, cron := f.ask("name", lineField, "schedules.name"), f.askMono("cron", "schedules.cron", exampleCron)
-	title.Label, title.Value, title.Required, cron.Value, cron.Required = f.T("column.name"), s.Name, true, s.Cron, true
-	zone, missed := f.askMono("timezone", "schedules.timezone", "Asia/Shanghai"), f.ask("missed", choiceField, "schedules.missed")
+	title, cron := f.ask("name", lineField, "schedules.name"),
+		f.askMono("cron", "schedules.cron", exampleCron)
+	title.Label, title.Value, title.Required, cron.Value, cron.Required = f.T("column.name"), s.Name, true,
+		s.Cron, true
+	zone, missed := f.askMono("timezone", "schedules.timezone", "Asia/Shanghai"),
+		f.ask("missed", choiceField, "schedules.missed")
 	zone.Label, zone.Value = f.T("frame.zone"), s.Timezone
-	missed.Options = choose(&f.base, "schedules.missed.", cmp.Or(s.Missed, store.MissedOnce), store.MissedOnce, store.MissedSkip)
-	enabled, template := f.ask("enabled", checkField, "schedules.enabled"), f.ask("callback", textField, "schedules.template")
-	enabled.Checked, template.Value, template.Required, template.Mono, template.Rows = s.Enabled, string(s.Template), true, true, templateRows
+	missed.Options = choose(&f.base, "schedules.missed.", cmp.Or(s.Missed, store.MissedOnce),
+		store.MissedOnce, store.MissedSkip)
+	enabled, template := f.ask("enabled", checkField, "schedules.enabled"),
+		f.ask("callback", textField, "schedules.template")
+	enabled.Checked, template.Value, template.Required, template.Mono, template.Rows = s.Enabled,
+		string(s.Template), true, true, templateRows
 	f.Fields = []field{title, cron, zone, missed, enabled, template, f.askReason()}
 	return f
 }
 
 // scheduleChange is the schedule as the form has it.
 func (u *UI) scheduleChange(r *request) (ch control.ScheduleChange, err error) {
-	name, cron, timezone, missed, enabled := r.value("name"), r.value("cron"), r.value("timezone"), r.value("missed"), r.form.Has("enabled")
-	ch = control.ScheduleChange{Name: &name, Cron: &cron, Timezone: &timezone, Missed: &missed, Enabled: &enabled, Template: []byte(strings.TrimSpace(r.text("callback")))}
+	name, cron, timezone, missed, enabled := r.value("name"), r.value("cron"), r.value("timezone"),
+		r.value("missed"), r.form.Has("enabled")
+	ch = control.ScheduleChange{Name: &name, Cron: &cron, Timezone: &timezone, Missed: &missed,
+		Enabled: &enabled, Template: []byte(strings.TrimSpace(r.text("callback")))}
 	if !json.Valid(ch.Template) {
 		return ch, invalid("callback", r.lang.text("form.json"))
 	}
@@ -101,7 +110,8 @@ func (u *UI) previewSchedule(r *request, ask func(*request) (*form, error)) (*an
 
 func (u *UI) askNewSchedule(r *request) (*form, error) {
 	return u.scheduleForm(r, "new", Root+"/schedules", &store.Schedule{
-		Cron: exampleCron, Timezone: r.zone.name, Missed: store.MissedOnce, Enabled: true, Template: exampleTemplate,
+		Cron: exampleCron, Timezone: r.zone.name, Missed: store.MissedOnce, Enabled: true,
+		Template: exampleTemplate,
 	}), nil
 }
 
@@ -150,7 +160,8 @@ func (u *UI) editSchedule(r *request) (*answer, error) {
 		name := strings.TrimPrefix(masked, "headers.")
 		return nil, invalid("callback", r.lang.text("schedules.masked.header", "name", name))
 	}
-	if ch.Template = []byte(typed); sameJSON(typed, string(s.Template)) {
+	ch.Template = []byte(typed)
+	if sameJSON(typed, string(s.Template)) {
 		ch.Template = nil // the bytes of its payload stay as they are
 	}
 	if r.value("preview") != "" {
@@ -170,8 +181,8 @@ func (u *UI) runSchedule(r *request, id string) (*answer, error) {
 	return u.went(r, Root+"/callbacks/"+store.CallbackPrefix+made.ID, "schedules.run.done")
 }
 
-// A templatePart is a text in a template of a schedule that may carry a credential: its address, or a header. From and to are where it
-// stands; shown is what of it may be seen.
+// A templatePart is a text in a template of a schedule that may carry a credential: its address, or a header.
+// From and to are where it stands; shown is what of it may be seen.
 type templatePart struct {
 	name, shown string
 	from, to    int
@@ -189,7 +200,8 @@ func templateParts(text string) (parts []templatePart) {
 		case "headers":
 			eachMember(string(value), from, func(header string, value json.RawMessage, from int) {
 				if store.IsSensitiveHeader(header) {
-					parts = append(parts, templatePart{"headers." + header, query.Mask, from, from + len(value)})
+					parts = append(parts, templatePart{"headers." + header, query.Mask, from,
+						from + len(value)})
 				}
 			})
 		}
@@ -197,7 +209,8 @@ func templateParts(text string) (parts []templatePart) {
 	return parts
 }
 
-// eachMember reads the members of a JSON object that stands at the offset at; it ends where the text can no longer be read.
+// eachMember reads the members of a JSON object that stands at the offset at; it ends where the text can no
+// longer be read.
 func eachMember(text string, at int, each func(name string, value json.RawMessage, from int)) {
 	d := json.NewDecoder(strings.NewReader(text))
 	if open, err := d.Token(); err != nil || open != json.Delim('{') {
@@ -217,8 +230,8 @@ func eachMember(text string, at int, each func(name string, value json.RawMessag
 	}
 }
 
-// maskedTemplate is a template without the credentials in its headers and its address. What is no JSON object, which only a damaged row can
-// have, is not shown at all: what in it is a credential is unknown.
+// maskedTemplate is a template without the credentials in its headers and its address. What is no JSON
+// object, which only a damaged row can have, is not shown at all: what in it is a credential is unknown.
 func maskedTemplate(text string) string {
 	if !strings.HasPrefix(strings.TrimSpace(text), "{") || !json.Valid([]byte(text)) {
 		return query.Mask
@@ -310,5 +323,6 @@ func jsonText(s string) string {
 // sameJSON says whether two texts are the same but for the space in them.
 func sameJSON(a, b string) bool {
 	var one, other bytes.Buffer
-	return json.Compact(&one, []byte(a)) == nil && json.Compact(&other, []byte(b)) == nil && bytes.Equal(one.Bytes(), other.Bytes())
+	return json.Compact(&one, []byte(a)) == nil && json.Compact(&other, []byte(b)) == nil &&
+		bytes.Equal(one.Bytes(), other.Bytes())
 }

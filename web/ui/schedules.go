@@ -34,7 +34,8 @@ type scheduleRow struct {
 	Late bool
 }
 
-// lateAfter is how long after its due time a schedule is late, in milliseconds: a dispatcher looks every few seconds.
+// lateAfter is how long after its due time a schedule is late, in milliseconds: a dispatcher looks every few
+// seconds.
 const lateAfter = 15_000
 
 func newScheduleRow(s *store.Schedule, now int64) *scheduleRow {
@@ -124,7 +125,8 @@ func (u *UI) schedule(r *request) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &schedulePage{base: u.baseTitled(r, "schedules", s.Name), scheduleRow: newScheduleRow(&s, r.now), Audit: audit.Entries}
+	p := &schedulePage{base: u.baseTitled(r, "schedules", s.Name), scheduleRow: newScheduleRow(&s, r.now),
+		Audit: audit.Entries}
 	p.Template, p.Cut = cut(indented(maskedTemplate(string(s.Template))), shownTemplate)
 	p.OtherZone = p.scheduleRow.Zone != r.zone.name
 	if s.Enabled && s.NextAt != 0 {
@@ -138,7 +140,8 @@ func (u *UI) schedule(r *request) (*answer, error) {
 	return show("schedule", p)
 }
 
-// dueTimes are the next due times of an enabled schedule, the first of which the store knows. What the store keeps can be read.
+// dueTimes are the next due times of an enabled schedule, the first of which the store knows. What the store
+// keeps can be read.
 func dueTimes(s *store.Schedule, n int) []dueTime {
 	times := []dueTime{{At: s.NextAt}}
 	if next, err := control.NextTimes(s.Cron, s.Timezone, s.NextAt, n-1); err == nil {

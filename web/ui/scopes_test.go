@@ -35,7 +35,8 @@ func TestRoutes(t *testing.T) {
 // keyHolders has the scopes that each key of holders includes.
 var keyHolders = map[string][]store.Scope{
 	"admin":  {store.ScopeAdmin, store.ScopeOperate, store.ScopeRead, store.ScopeSend, ""},
-	"reader": {store.ScopeRead, ""}, "operator": {store.ScopeOperate, store.ScopeRead, ""}, "sender": {store.ScopeSend, store.ScopeRead, ""},
+	"reader": {store.ScopeRead, ""}, "operator": {store.ScopeOperate, store.ScopeRead, ""},
+	"sender": {store.ScopeSend, store.ScopeRead, ""},
 }
 
 // holders are keys by their texts, one for each set of scopes that the tests need.
@@ -44,8 +45,9 @@ func holders() map[string]store.Key {
 		return store.Key{ID: testID(n), Name: "support", Project: store.DefaultProject, Scopes: scopes}
 	}
 	return map[string]store.Key{
-		"admin": key(7, store.ScopeAdmin), "reader": key(5, store.ScopeRead), "operator": key(6, store.ScopeOperate),
-		"sender": key(4, store.ScopeSend, store.ScopeRead), "only": key(3, store.ScopeSend),
+		"admin": key(7, store.ScopeAdmin), "reader": key(5, store.ScopeRead),
+		"operator": key(6, store.ScopeOperate),
+		"sender":   key(4, store.ScopeSend, store.ScopeRead), "only": key(3, store.ScopeSend),
 	}
 }
 
@@ -62,7 +64,8 @@ func TestEveryRouteAndEveryScope(t *testing.T) {
 				continue // what it does then, the tests of its page show
 			}
 			res := result{}
-			if path := strings.ReplaceAll(r.Path, ":id", "x_"+testID(1)); r.Method == http.MethodPost {
+			path := strings.ReplaceAll(r.Path, ":id", "x_"+testID(1))
+			if r.Method == http.MethodPost {
 				res = b.post(path)
 			} else {
 				res = b.get(path)
@@ -84,8 +87,8 @@ var allRoutes = sync.OnceValue(func() []Route {
 	return u.Routes()
 })
 
-// mayUse says whether somebody's key is enough for an address, and which scope that needs. Where no route has the
-// address, it is.
+// mayUse says whether somebody's key is enough for an address, and which scope that needs. Where no route has
+// the address, it is.
 func (u *UI) mayUse(who, method, address string) (bool, store.Scope) {
 	path, _, _ := strings.Cut(address, "?")
 	found, _, _ := u.match(method, path)
@@ -105,7 +108,8 @@ func checkOffers(t *testing.T, w *world, path string) {
 		if res.status != http.StatusOK {
 			continue
 		}
-		for _, n := range slices.Concat(find(res.doc, "a[href]"), find(res.doc, "form"), find(res.doc, "button[formaction]")) {
+		for _, n := range slices.Concat(find(res.doc, "a[href]"), find(res.doc, "form"),
+			find(res.doc, "button[formaction]")) {
 			method, address := http.MethodGet, attr(n, "href")+attr(n, "action")+attr(n, "formaction")
 			if n.Data == "button" || strings.EqualFold(attr(n, "method"), "post") {
 				method = http.MethodPost

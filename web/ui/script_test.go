@@ -42,9 +42,9 @@ import (
 //	did METHOD…                    the change that was asked for; a script has them all, in their order
 //	asked METHOD PART PART…        the last call of a method had these parts
 //
-// A name in braces stands for a value: {7} for the seventh id, {now-5m} for a moment, {24h} for a length of time in
-// nanoseconds, {hostile} for a text that wants to be markup, and {x*300} for a long one. What the world has, what is sent
-// and what is compared whole is expanded as transcript.Expand says.
+// A name in braces stands for a value: {7} for the seventh id, {now-5m} for a moment, {24h} for a length of
+// time in nanoseconds, {hostile} for a text that wants to be markup, and {x*300} for a long one. What the
+// world has, what is sent and what is compared whole is expanded as transcript.Expand says.
 type script struct {
 	name  string
 	lines []string
@@ -88,7 +88,8 @@ func (s script) path() string {
 // refused says whether the first page is one that says no.
 func (s script) refused() bool {
 	i := slices.IndexFunc(s.lines, func(line string) bool { return strings.HasPrefix(line, "get ") })
-	return i+1 < len(s.lines) && (strings.HasPrefix(s.lines[i+1], "is ") || strings.HasPrefix(s.lines[i+1], "goes "))
+	return i+1 < len(s.lines) && (strings.HasPrefix(s.lines[i+1], "is ") ||
+		strings.HasPrefix(s.lines[i+1], "goes "))
 }
 
 // world is what the script begins with.
@@ -153,10 +154,12 @@ func (s script) run(t *testing.T) {
 		step := fmt.Sprintf("%s: %s", s.name, line)
 		expects := func() {
 			t.Helper()
-			if next := s.lines[min(i+1, len(s.lines)-1)]; i+1 == len(s.lines) || !strings.HasPrefix(next, "is ") && !strings.HasPrefix(next, "goes ") {
+			if next := s.lines[min(i+1, len(s.lines)-1)]; i+1 == len(s.lines) ||
+				!strings.HasPrefix(next, "is ") && !strings.HasPrefix(next, "goes ") {
 				res.ok()
 			}
-			if res.status != http.StatusSeeOther && strings.HasPrefix(res.header.Get("Content-Type"), "text/html") {
+			if res.status != http.StatusSeeOther &&
+				strings.HasPrefix(res.header.Get("Content-Type"), "text/html") {
 				checkPage(t, res)
 				checkSize(t, res)
 			}

@@ -38,8 +38,8 @@ type look struct {
 
 func notFound(err error) bool { return errors.Is(err, store.ErrNotFound) }
 
-// search is GET /ui/search?q=: an id, a reference, a lock key, a label as NAME=VALUE, or an endpoint. What is found as one thing alone is
-// gone to at once.
+// search is GET /ui/search?q=: an id, a reference, a lock key, a label as NAME=VALUE, or an endpoint. What is
+// found as one thing alone is gone to at once.
 func (u *UI) search(r *request) (*answer, error) {
 	q := r.query("q")
 	if len(q) > 256 {
@@ -58,7 +58,8 @@ func (u *UI) search(r *request) (*answer, error) {
 	}
 	if name, value, ok := strings.Cut(q, "="); ok && name != "" && value != "" {
 		to := link("/callbacks", query.LabelPrefix+name, value)
-		looks = append(looks, look{"search.bylabel", to, store.Filter{Labels: map[string]string{name: value}}})
+		looks = append(looks, look{"search.bylabel", to,
+			store.Filter{Labels: map[string]string{name: value}}})
 	}
 	for _, by := range looks {
 		by.filter.Now, by.filter.Limit = r.now, searchShown
@@ -67,15 +68,18 @@ func (u *UI) search(r *request) (*answer, error) {
 			return nil, err
 		}
 		if len(found.Callbacks) > 0 || found.Next != nil {
-			p.Parts = append(p.Parts, searchPart{Name: p.T(by.name), Link: by.link, Rows: newRows(found.Callbacks, r.now)})
+			p.Parts = append(p.Parts, searchPart{Name: p.T(by.name), Link: by.link,
+				Rows: newRows(found.Callbacks, r.now)})
 		}
 	}
-	endpoints, err := u.Store.Endpoints(r.ctx, r.who.Project, store.EndpointFilter{Search: q, Now: r.now, Limit: searchShown})
+	endpoints, err := u.Store.Endpoints(r.ctx, r.who.Project,
+		store.EndpointFilter{Search: q, Now: r.now, Limit: searchShown})
 	if err != nil {
 		return nil, err
 	}
 	if len(endpoints) > 0 {
-		p.Parts = append(p.Parts, searchPart{Name: p.T("search.endpoints"), Endpoints: endpoints, Link: link("/endpoints", "q", q)})
+		p.Parts = append(p.Parts, searchPart{Name: p.T("search.endpoints"), Endpoints: endpoints,
+			Link: link("/endpoints", "q", q)})
 	}
 	if len(p.Parts) == 1 {
 		if only := &p.Parts[0]; len(only.Endpoints) == 1 {
@@ -94,7 +98,8 @@ func (u *UI) searchID(r *request, q string) (*answer, error) {
 			return redirect(Root + f.path + q)
 		}
 	}
-	if id := strings.ToUpper(q); len(q) == 26 {
+	id := strings.ToUpper(q)
+	if len(q) == 26 {
 		if _, ok := store.BareID("", id); ok {
 			switch _, err := u.Store.Get(r.ctx, r.who.Project, id); {
 			case err == nil:
@@ -162,7 +167,8 @@ func (u *UI) order(r *request) (*answer, error) {
 	slices.SortStableFunc(p.Groups, func(a, b orderGroup) int { return strings.Compare(a.Name, b.Name) })
 	for _, s := range store.States {
 		if n := states[s]; n > 0 {
-			p.Counts = append(p.Counts, chip{Text: p.T("state." + string(s)), Count: n, Link: link("/callbacks", "ref", ref, "state", string(s))})
+			p.Counts = append(p.Counts, chip{Text: p.T("state." + string(s)), Count: n,
+				Link: link("/callbacks", "ref", ref, "state", string(s))})
 		}
 	}
 	return show("order", p)

@@ -28,7 +28,8 @@ const (
 	sessionFlash   = "flash"
 )
 
-// seenEvery is how exactly it is known when somebody was last seen: a page view shall not be a write each time.
+// seenEvery is how exactly it is known when somebody was last seen: a page view shall not be a write each
+// time.
 const seenEvery = time.Minute
 
 // The cookies. Those beside the session's are no secrets.
@@ -59,7 +60,8 @@ func (u *UI) cookiePath() string {
 	return Root
 }
 
-// newSessions is not the library's own constructor: that one starts a goroutine, for a store that is not used, which nothing ends.
+// newSessions is not the library's own constructor: that one starts a goroutine, for a store that is not
+// used, which nothing ends.
 func (u *UI) newSessions() *scs.SessionManager {
 	return &scs.SessionManager{
 		Store:            sessionRows{rows: u.Store},
@@ -78,8 +80,8 @@ func (u *UI) newSessions() *scs.SessionManager {
 	}
 }
 
-// sessionRows makes of the rows what the session library wants. It asks with a context wherever the rows can take one,
-// and never without: there is nothing behind the methods of scs.Store.
+// sessionRows makes of the rows what the session library wants. It asks with a context wherever the rows can
+// take one, and never without: there is nothing behind the methods of scs.Store.
 type sessionRows struct {
 	scs.Store
 	rows Store
@@ -159,7 +161,8 @@ func (u *UI) authenticate(r *request) error {
 	return err
 }
 
-// holder returns the viewer whose key has the hash, which is written in hexadecimal; errSignIn where it is not, or no longer, valid.
+// holder returns the viewer whose key has the hash, which is written in hexadecimal; errSignIn where it is
+// not, or no longer, valid.
 func (u *UI) holder(ctx context.Context, text, project string) (query.Caller, error) {
 	var hash [sha256.Size]byte
 	if n, err := hex.Decode(hash[:], []byte(text)); err != nil || n != len(hash) {
@@ -224,20 +227,22 @@ func (u *UI) signInSaying(r *request, status int, next, wrong string) (*answer, 
 	return &answer{status: status, template: "signin", page: p}, nil
 }
 
-// signInWith is POST /ui/sign-in. A wrong key says nothing about why it is wrong, and is slow to be tried again.
+// signInWith is POST /ui/sign-in. A wrong key says nothing about why it is wrong, and is slow to be tried
+// again.
 func (u *UI) signInWith(r *request) (*answer, error) {
 	next := local(r.form.Get("next"), Root+"/")
 	var who query.Caller
 	var text string
-	right, wait, err := u.Guesses.Try(r.who.Address, r.value("key"), func(hash [sha256.Size]byte) (bool, error) {
-		var err error
-		text = hex.EncodeToString(hash[:])
-		who, err = u.holder(r.ctx, text, "")
-		if errors.Is(err, errSignIn) {
-			return false, nil
-		}
-		return err == nil, err
-	})
+	right, wait, err := u.Guesses.Try(r.who.Address, r.value("key"),
+		func(hash [sha256.Size]byte) (bool, error) {
+			var err error
+			text = hex.EncodeToString(hash[:])
+			who, err = u.holder(r.ctx, text, "")
+			if errors.Is(err, errSignIn) {
+				return false, nil
+			}
+			return err == nil, err
+		})
 	switch {
 	case err != nil:
 		return nil, err

@@ -20,7 +20,8 @@ import (
 //go:embed static
 var staticFiles embed.FS
 
-// An asset is a file that pages name. Its name has a hash of what is in it, so that browsers may keep it for good.
+// An asset is a file that pages name. Its name has a hash of what is in it, so that browsers may keep it for
+// good.
 type asset struct {
 	name, mediaType string
 	plain, packed   []byte
@@ -54,7 +55,8 @@ func readAssets() (assets, error) {
 		extension := path.Ext(entry.Name())
 		sum := sha256.Sum256(plain)
 		a := asset{
-			name:      strings.TrimSuffix(entry.Name(), extension) + "." + base64.RawURLEncoding.EncodeToString(sum[:9]) + extension,
+			name: strings.TrimSuffix(entry.Name(), extension) + "." +
+				base64.RawURLEncoding.EncodeToString(sum[:9]) + extension,
 			mediaType: mediaTypes[extension], plain: plain,
 		}
 		if a.mediaType == "" {

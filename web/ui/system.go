@@ -16,9 +16,11 @@ import (
 const (
 	// maxOffset is how far a process's clock may be from the index's before the page points at it.
 	maxOffset = time.Second
-	// maxHeadDelay is how long the first of the delay set may be overdue: what is due is moved within a second.
+	// maxHeadDelay is how long the first of the delay set may be overdue: what is due is moved within a
+	// second.
 	maxHeadDelay = 5 * time.Second
-	// indexTime bounds what the page asks of the index, which may be away: the rest of the page must be there then, too.
+	// indexTime bounds what the page asks of the index, which may be away: the rest of the page must be there
+	// then, too.
 	indexTime = 3 * time.Second
 )
 
@@ -54,7 +56,8 @@ type processRow struct {
 func newProcessRow(d *store.Dispatcher, now int64) *processRow {
 	off := time.Duration(d.ClockOffset) * time.Millisecond
 	return &processRow{
-		Dispatcher: *d, Gone: now-d.SeenAt > control.DispatcherSilence.Milliseconds(), Offset: shortDuration(off), Off: off.Abs() > maxOffset,
+		Dispatcher: *d, Gone: now-d.SeenAt > control.DispatcherSilence.Milliseconds(),
+		Offset: shortDuration(off), Off: off.Abs() > maxOffset,
 	}
 }
 
@@ -76,7 +79,8 @@ func (u *UI) system(r *request) (*answer, error) {
 		p.Why = health.Why
 	}
 	var err error
-	if p.installation, err = u.installation(r); err != nil {
+	p.installation, err = u.installation(r)
+	if err != nil {
 		return nil, err
 	}
 	p.HeadLate = p.Stats != nil && p.Stats.HeadDue != 0 && p.Stats.HeadDue < r.now-maxHeadDelay.Milliseconds()
@@ -98,7 +102,8 @@ func (u *UI) installation(r *request) (all installation, err error) {
 		}
 		all.Processes = append(all.Processes, row)
 	}
-	if all.Index, err = u.Engine.IndexStatus(r.ctx); err != nil || all.Index.Down {
+	all.Index, err = u.Engine.IndexStatus(r.ctx)
+	if err != nil || all.Index.Down {
 		return all, err
 	}
 	ctx, cancel := context.WithTimeout(r.ctx, indexTime)
@@ -129,7 +134,8 @@ func (p *systemPage) Horizon() string {
 const (
 	// verifyTime bounds a comparison, which reads every open callback twice.
 	verifyTime = time.Minute
-	// rebuildTime is how long a rebuild is waited for. One that is given up is completed by the process that keeps the index.
+	// rebuildTime is how long a rebuild is waited for. One that is given up is completed by the process that
+	// keeps the index.
 	rebuildTime = 5 * time.Minute
 )
 
@@ -167,7 +173,8 @@ func (f *form) beginProject(project store.Project) {
 	if project.PausedUntil < store.Forever {
 		until.Value, until.Data = f.Absolute(project.PausedUntil), true
 	}
-	if f.Facts = append(f.Facts, until); project.PauseReason != "" {
+	f.Facts = append(f.Facts, until)
+	if project.PauseReason != "" {
 		f.tell("form.reason", project.PauseReason)
 	}
 }
@@ -186,7 +193,8 @@ func (f *form) askPauseAll(project store.Project) error {
 }
 
 func (f *form) askResumeAll(project store.Project) error {
-	if f.Says = append(f.Says, f.T("system.resume.own")); project.PausedUntil <= f.now {
+	f.Says = append(f.Says, f.T("system.resume.own"))
+	if project.PausedUntil <= f.now {
 		f.Says = []string{f.T("system.resume.not")}
 	}
 	return nil
@@ -235,8 +243,10 @@ func (u *UI) verify(r *request) (*answer, error) {
 		return nil, u.indexTrouble(r, err)
 	default:
 		for _, kind := range []difference{
-			{Name: "unknown", Count: d.Unknown, IDs: d.UnknownIDs}, {Name: "missing", Count: d.Missing, IDs: d.MissingIDs, Known: true},
-			{Name: "late", Count: d.Late, IDs: d.LateIDs, Known: true}, {Name: "ended", Count: d.Ended, IDs: d.EndedIDs, Known: true},
+			{Name: "unknown", Count: d.Unknown, IDs: d.UnknownIDs},
+			{Name: "missing", Count: d.Missing, IDs: d.MissingIDs, Known: true},
+			{Name: "late", Count: d.Late, IDs: d.LateIDs, Known: true},
+			{Name: "ended", Count: d.Ended, IDs: d.EndedIDs, Known: true},
 		} {
 			if kind.Count > 0 {
 				kind.More = max(kind.Count-len(kind.IDs), 0)
@@ -279,7 +289,8 @@ func (u *UI) rebuild(r *request) (*answer, error) {
 		return nil, u.indexTrouble(r, err)
 	}
 	says := func(key string) string {
-		return r.lang.text(key, "n", report.Open, "claimed", report.Claimed, "generation", report.Generation, "d", shortDuration(report.Took))
+		return r.lang.text(key, "n", report.Open, "claimed", report.Claimed, "generation", report.Generation,
+			"d", shortDuration(report.Took))
 	}
 	if dry {
 		f, err := u.askRebuild(r)
@@ -299,7 +310,8 @@ type Migration struct {
 	AppliedAt time.Time
 }
 
-// migrationsPage is the steps of the schema. It is not kept up to date: each look opens a connection of its own.
+// migrationsPage is the steps of the schema. It is not kept up to date: each look opens a connection of its
+// own.
 type migrationsPage struct {
 	base
 	Rows []Migration

@@ -23,8 +23,8 @@ type language struct {
 // languages are those that there are, the first for a browser that asks for none of them.
 type languages []*language
 
-// readLanguages reads the catalogues: texts/CODE/*.json, each an object of texts by key. Every catalogue must have the same keys, or a
-// plural form of them more.
+// readLanguages reads the catalogues: texts/CODE/*.json, each an object of texts by key. Every catalogue must
+// have the same keys, or a plural form of them more.
 func readLanguages(from fs.FS) (languages, error) {
 	all := languages{
 		{code: "en", name: "English", texts: make(map[string]string)},
@@ -56,7 +56,8 @@ func (l *language) read(from fs.FS, name string) error {
 	}
 	for key, text := range texts {
 		if _, twice := l.texts[key]; twice {
-			return fmt.Errorf("the catalogue %s has %q, which another file of the language has too", name, key)
+			return fmt.Errorf("the catalogue %s has %q, which another file of the language has too", name,
+				key)
 		}
 		l.texts[key] = text
 	}
@@ -66,8 +67,9 @@ func (l *language) read(from fs.FS, name string) error {
 // oneForm ends the key of the form that a text has where its n is 1.
 const oneForm = ".one"
 
-// text returns the text of a key with its parameters put in: pairs of a name, which stands in the text in braces, and a value. Where n is
-// 1 the form for one is taken, if the language has one. A key that is not there is shown as it is: a test finds each.
+// text returns the text of a key with its parameters put in: pairs of a name, which stands in the text in
+// braces, and a value. Where n is 1 the form for one is taken, if the language has one. A key that is not
+// there is shown as it is: a test finds each.
 func (l *language) text(key string, params ...any) string {
 	text, ok := l.texts[key]
 	if len(params) == 0 {
@@ -122,8 +124,8 @@ func grouped(n int64) string {
 	return sign + s
 }
 
-// choose returns the language that was picked, or the first of those that a browser asks for (RFC 9110 §12.5.4) which there is. Both come
-// from outside: what cannot be read is passed over.
+// choose returns the language that was picked, or the first of those that a browser asks for (RFC 9110
+// §12.5.4) which there is. Both come from outside: what cannot be read is passed over.
 func (all languages) choose(picked, accept string) *language {
 	for _, l := range all {
 		if l.code == picked {
@@ -139,7 +141,8 @@ func (all languages) choose(picked, accept string) *language {
 		q := 1.0
 		if text, ok := strings.CutPrefix(strings.TrimSpace(params), "q="); ok {
 			var err error
-			if q, err = strconv.ParseFloat(text, 64); err != nil {
+			q, err = strconv.ParseFloat(text, 64)
+			if err != nil {
 				continue
 			}
 		}

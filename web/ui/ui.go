@@ -1,14 +1,16 @@
-// Package ui is the HTML face of the dispatcher: the pages by which people see what is stuck, why, since when, and act on it.
+// Package ui is the HTML face of the dispatcher: the pages by which people see what is stuck, why, since
+// when, and act on it.
 //
-// A page is a handler that fills a typed struct, and a template of the same name; a page is rendered into a buffer before its first byte is
-// written, so that an error never leaves half a page. Every text stands in a catalogue (texts/), in English and Chinese. An act is a form
-// with a page of its own that says what will happen; scripts only show it in a dialog, and nothing needs scripts. A page that is open is
-// kept up to date by rendering it again on the server, once for all who look at the same (live.go).
+// A page is a handler that fills a typed struct, and a template of the same name; a page is rendered into a
+// buffer before its first byte is written, so that an error never leaves half a page. Every text stands in a
+// catalogue (texts/), in English and Chinese. An act is a form with a page of its own that says what will
+// happen; scripts only show it in a dialog, and nothing needs scripts. A page that is open is kept up to date
+// by rendering it again on the server, once for all who look at the same (live.go).
 //
-// It guarantees that nothing of what senders, receivers and operators write is taken for markup; that every page and act asks for a
-// session whose key is valid at that moment and has the scope that the table of routes names; that a request from another site changes
-// nothing; and that what leaves allows no inline script or style. It decides nothing about callbacks, knows no SQL and no index, and
-// answers no JSON.
+// It guarantees that nothing of what senders, receivers and operators write is taken for markup; that every
+// page and act asks for a session whose key is valid at that moment and has the scope that the table of
+// routes names; that a request from another site changes nothing; and that what leaves allows no inline
+// script or style. It decides nothing about callbacks, knows no SQL and no index, and answers no JSON.
 package ui
 
 import (
@@ -37,14 +39,15 @@ type Options struct {
 	AdminKey string
 	// Guesses slows the guessing of keys down; nil: one of the pages' own.
 	Guesses *query.Guesses
-	// PublicURL is the address by which browsers come, for the cookie to be kept to https; empty: what each request says.
+	// PublicURL is the address by which browsers come, for the cookie to be kept to https; empty: what each
+	// request says.
 	PublicURL string
 	// Version is the program's.
 	Version string
 	// Logger gets the errors that pages may not show; nil: they are not logged.
 	Logger *slog.Logger
-	// Timeout bounds one request; zero: 15 s. IdleTimeout signs out who does nothing; zero: 30 minutes. Lifetime signs out in any
-	// case; zero: 12 hours.
+	// Timeout bounds one request; zero: 15 s. IdleTimeout signs out who does nothing; zero: 30 minutes.
+	// Lifetime signs out in any case; zero: 12 hours.
 	Timeout, IdleTimeout, Lifetime time.Duration
 }
 
@@ -61,7 +64,8 @@ type UI struct {
 	hub      *hub
 }
 
-// New returns the pages, or what the options lack. It reads every template and catalogue, so that a missing one is found at the start.
+// New returns the pages, or what the options lack. It reads every template and catalogue, so that a missing
+// one is found at the start.
 func New(o Options) (*UI, error) {
 	k, err := readKit()
 	if err != nil {
@@ -93,7 +97,8 @@ func (o *Options) complete() error {
 	return nil
 }
 
-// A kit is what all pages are made from: catalogues, templates and static files, which do not depend on who makes them.
+// A kit is what all pages are made from: catalogues, templates and static files, which do not depend on who
+// makes them.
 type kit struct {
 	languages languages
 	templates templates
@@ -102,10 +107,12 @@ type kit struct {
 
 // readKit reads what is embedded in the program.
 func readKit() (k kit, err error) {
-	if k.languages, err = readLanguages(textFiles); err != nil {
+	k.languages, err = readLanguages(textFiles)
+	if err != nil {
 		return k, err
 	}
-	if k.assets, err = readAssets(); err != nil {
+	k.assets, err = readAssets()
+	if err != nil {
 		return k, err
 	}
 	k.templates, err = readTemplates(templateFiles)
@@ -132,7 +139,8 @@ func newUI(o Options, k kit) (*UI, error) {
 	return u, nil
 }
 
-// Close ends the streams of all open pages; each page comes back by itself, to another process where this one is about to end.
+// Close ends the streams of all open pages; each page comes back by itself, to another process where this one
+// is about to end.
 func (u *UI) Close() { u.hub.close() }
 
 // now is the clock's time.

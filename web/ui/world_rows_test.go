@@ -15,8 +15,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// A calledEngine and a calledStore have the methods of world_made_test.go, which ask the world. The world's own methods
-// come before them. A method that has no stub yet compiles, for the stubs to be made.
+// A calledEngine and a calledStore have the methods of world_made_test.go, which ask the world. The world's
+// own methods come before them. A method that has no stub yet compiles, for the stubs to be made.
 type (
 	AnyEngine    = Engine
 	AnyStore     = Store
@@ -55,8 +55,8 @@ func actorOf(args []any) (by store.Actor, ok bool) {
 	return by, ok
 }
 
-// answers are what calls are answered with, where that is neither what the world has nor empty: a value, or what makes
-// it of the world and of what was asked for.
+// answers are what calls are answered with, where that is neither what the world has nor empty: a value, or
+// what makes it of the world and of what was asked for.
 var answers = map[string]any{
 	"Cancel":     store.CanceledCallback{Result: store.CancelDone},
 	"Reschedule": store.Callback{DueAt: testNow + 1000}, "TestEndpoint": store.Callback{ID: testID(8)},
@@ -65,7 +65,9 @@ var answers = map[string]any{
 	"Attempts": func(w *world, asked []any) []store.Attempt {
 		all, before := slices.Clone(w.has.Attempts), asked[2].(int)
 		slices.Reverse(all)
-		return below(all, asked[3].(int), func(a store.Attempt) bool { return before == 0 || a.Number < before })
+		return below(all, asked[3].(int), func(a store.Attempt) bool {
+			return before == 0 || a.Number < before
+		})
 	},
 	// Counts counts the largest lanes, as the store does.
 	"Counts": func(w *world, _ []any) store.Counts {
@@ -73,7 +75,9 @@ var answers = map[string]any{
 		for _, v := range w.has.Lanes {
 			counts.Lanes = append(counts.Lanes, store.LaneCount{Lane: v.Key, Open: v.Open})
 		}
-		slices.SortStableFunc(counts.Lanes, func(a, b store.LaneCount) int { return cmp.Compare(b.Open, a.Open) })
+		slices.SortStableFunc(counts.Lanes, func(a, b store.LaneCount) int {
+			return cmp.Compare(b.Open, a.Open)
+		})
 		counts.Lanes = counts.Lanes[:min(len(counts.Lanes), 100)]
 		return counts
 	},
@@ -124,7 +128,8 @@ var answers = map[string]any{
 	},
 }
 
-// ask1 notes a call, and answers with what of its type the world has: in a list, with the row of the id that is asked for.
+// ask1 notes a call, and answers with what of its type the world has: in a list, with the row of the id that
+// is asked for.
 func ask1[T any](ctx context.Context, w *world, method string, args ...any) (answer T, _ error) {
 	if err := ask0(ctx, w, method, args...); err != nil {
 		return answer, err
@@ -142,7 +147,9 @@ func ask1[T any](ctx context.Context, w *world, method string, args ...any) (ans
 		return answer, nil
 	}
 	if rows, ok := of[[]T](w); ok {
-		return one(rows, nil, func(row T) bool { return reflect.ValueOf(row).FieldByName("ID").String() == args[1] })
+		return one(rows, nil, func(row T) bool {
+			return reflect.ValueOf(row).FieldByName("ID").String() == args[1]
+		})
 	}
 	panic("no world has what answers " + method)
 }
@@ -197,7 +204,8 @@ func (w *world) EndpointByExternalID(ctx context.Context, _, name string) (store
 func (w *world) CreateEndpoint(
 	ctx context.Context, _ string, ch control.EndpointChange, by store.Actor,
 ) (control.EndpointReceipt, error) {
-	made := control.EndpointReceipt{Endpoint: store.Endpoint{ID: testID(9)}, Created: true, Secret: w.has.Secret}
+	made := control.EndpointReceipt{Endpoint: store.Endpoint{ID: testID(9)}, Created: true,
+		Secret: w.has.Secret}
 	return made, refused(ch.Invalid, w.did(ctx, "CreateEndpoint", by, ch))
 }
 

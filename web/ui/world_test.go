@@ -18,8 +18,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// A world is the store and the engine of the tests. It answers with what it has, keeps a line of each change that
-// it is asked for, and fails where a test says so.
+// A world is the store and the engine of the tests. It answers with what it has, keeps a line of each change
+// that it is asked for, and fails where a test says so.
 type world struct {
 	Options
 	calledEngine
@@ -74,7 +74,8 @@ type data struct {
 		Until int64
 		Why   string
 	}
-	// Left is where a list that no index serves was left, when there is nothing in it; Older the same of the audit.
+	// Left is where a list that no index serves was left, when there is nothing in it; Older the same of the
+	// audit.
 	Left  *store.Cursor
 	Older string
 	// Picked is what a redrive's filter picks.
@@ -277,7 +278,8 @@ func (w *world) Project(ctx context.Context, id string) (store.Project, error) {
 
 func (w *world) Projects(ctx context.Context, _ string, _ int) (all []store.Project, _ error) {
 	for _, id := range append([]string{store.DefaultProject}, w.has.Projects...) {
-		all = append(all, store.Project{ID: id, PausedUntil: w.has.Paused.Until, PauseReason: w.has.Paused.Why})
+		all = append(all, store.Project{ID: id, PausedUntil: w.has.Paused.Until,
+			PauseReason: w.has.Paused.Why})
 	}
 	return all, w.call(ctx, "Projects")
 }

@@ -8,8 +8,9 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/internal/parse"
 )
 
-// A bodyTest is what a rule or a condition wants of a body: one test. An empty body, one that was not read whole, and one
-// that is not in its declared encoding satisfy no test. The nil one is for rules that want nothing.
+// A bodyTest is what a rule or a condition wants of a body: one test. An empty body, one that was not read
+// whole, and one that is not in its declared encoding satisfy no test. The nil one is for rules that want
+// nothing.
 type bodyTest struct {
 	Equals   string     `json:"equals,omitempty" one:"test" most:"512"`
 	IEquals  string     `json:"iequals,omitempty" one:"test" most:"512"`
@@ -19,8 +20,8 @@ type bodyTest struct {
 	JSON     Predicates `json:"json,omitempty" one:"test"`
 	// Trim: white space around the body does not count.
 	Trim bool `json:"trim,omitempty"`
-	// weChatV3 is no part of the language: the preset's body may be anything but a JSON object with a code that is no
-	// success. Its predicates are only told of.
+	// weChatV3 is no part of the language: the preset's body may be anything but a JSON object with a code
+	// that is no success. Its predicates are only told of.
 	weChatV3 bool
 }
 
@@ -63,8 +64,8 @@ func (t *bodyTest) match(d *Document) bool {
 	return t.JSON.Match(d)
 }
 
-// equalInAnyCase compares without regard to the case of ASCII letters only: Unicode takes more for the same letter (ſ for s) than a
-// receiver that says success does.
+// equalInAnyCase compares without regard to the case of ASCII letters only: Unicode takes more for the same
+// letter (ſ for s) than a receiver that says success does.
 func equalInAnyCase(b []byte, s string) bool {
 	if len(b) != len(s) {
 		return false
@@ -77,7 +78,8 @@ func equalInAnyCase(b []byte, s string) bool {
 	return true
 }
 
-// saysNo says whether the body is a JSON object with a code other than "SUCCESS". Of a code that comes twice each must be that.
+// saysNo says whether the body is a JSON object with a code other than "SUCCESS". Of a code that comes twice
+// each must be that.
 func (d *Document) saysNo() bool {
 	t := d.anyJSON()
 	if t == nil || t.Kind(0) != parse.Object {

@@ -19,9 +19,9 @@ import (
 
 // This file holds what a rule may cost. What bounds it is checked by the steps.
 
-// wantQuick fails unless work is done in ten times what maxSteps steps of a plain pattern take, in the best of
-// many tries: the machine may be busy with something else. Both are measured in this build: the race detector
-// makes it ten times as slow.
+// wantQuick fails unless work is done in ten times what maxSteps steps of a plain pattern take, in the best
+// of many tries: the machine may be busy with something else. Both are measured in this build: the race
+// detector makes it ten times as slow.
 func wantQuick(t *testing.T, work func()) {
 	t.Helper()
 	const most, tries = 10, 50
@@ -33,7 +33,8 @@ func wantQuick(t *testing.T, work func()) {
 		}
 		began := time.Now()
 		work()
-		if least = min(least, float64(time.Since(began))/float64(budget)); least < most {
+		least = min(least, float64(time.Since(began))/float64(budget))
+		if least < most {
 			return
 		}
 	}

@@ -16,10 +16,12 @@ type decimal struct {
 	point  int64
 }
 
-// maxExponent bounds exponents; what is beyond it is no number here. Nothing is ever written out at that length.
+// maxExponent bounds exponents; what is beyond it is no number here. Nothing is ever written out at that
+// length.
 const maxExponent = 1_000_000_000
 
-// parseDecimal reads a number as JSON writes them, and also with leading zeros or a plus, as texts do: "007.50", "+1e3".
+// parseDecimal reads a number as JSON writes them, and also with leading zeros or a plus, as texts do:
+// "007.50", "+1e3".
 func parseDecimal(s string) (d decimal, ok bool) {
 	if s != "" && (s[0] == '-' || s[0] == '+') {
 		d.negative = s[0] == '-'

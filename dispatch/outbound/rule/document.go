@@ -8,12 +8,13 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/internal/parse"
 )
 
-// A Document is what predicates and body tests look at: an answer's status and its body as text. It is read as JSON or XML when the
-// first of them asks for that, and then once. It is not for concurrent use.
+// A Document is what predicates and body tests look at: an answer's status and its body as text. It is read
+// as JSON or XML when the first of them asks for that, and then once. It is not for concurrent use.
 type Document struct {
 	Status int
 	Text   []byte
-	// broken says, in words, why nothing can be said of the body: it is not whole, or its bytes are not what it is declared to be.
+	// broken says, in words, why nothing can be said of the body: it is not whole, or its bytes are not what
+	// it is declared to be.
 	Broken string
 	// partial: the body broke off or could not be decoded, so that not even the status decides a poll.
 	Partial bool
@@ -39,8 +40,8 @@ func (d *Document) spend(steps int) bool {
 // spent says whether the steps are used up.
 func (d *Document) spent() bool { return d.steps > maxSteps }
 
-// NewDocument returns the document of a whole body. The content type decides which encoding the body is in: UTF-8, or GBK, GB2312 or
-// GB18030 if it, or else an XML declaration, says so. Body is used, not copied.
+// NewDocument returns the document of a whole body. The content type decides which encoding the body is in:
+// UTF-8, or GBK, GB2312 or GB18030 if it, or else an XML declaration, says so. Body is used, not copied.
 func NewDocument(status int, contentType string, body []byte) *Document {
 	text, ok := parse.UTF8(contentType, body)
 	d := &Document{Status: status, Text: text}
@@ -61,7 +62,8 @@ func (d *Document) asJSON() (t *parse.JSON, why string) {
 	if !d.jsonRead && !d.spend(jsonSteps*len(d.Text)) {
 		return nil, parse.TooCostly
 	}
-	switch t = d.anyJSON(); {
+	t = d.anyJSON()
+	switch {
 	case t == nil:
 		return nil, notJSON
 	case t.Doubled:
@@ -87,7 +89,8 @@ const (
 	keyTwice = "the body has a key twice"
 )
 
-// doubledKey says for people which key it is that the body has twice. A receiver may echo a credential as a key, too.
+// doubledKey says for people which key it is that the body has twice. A receiver may echo a credential as a
+// key, too.
 func (d *Document) doubledKey(hidden []string) string {
 	// Masked before it is cut: half a credential is one, too.
 	key := parse.Scrub(parse.Clean([]byte(d.json.Twice)), hidden)
@@ -106,7 +109,8 @@ func (d *Document) asXML() (t *parse.XML, why string) {
 	return d.xml, d.xmlFault
 }
 
-// A value is what a predicate found. Of objects, lists and elements with elements within only their kind is known.
+// A value is what a predicate found. Of objects, lists and elements with elements within only their kind is
+// known.
 type value struct {
 	found bool
 	kind  parse.Kind
@@ -149,7 +153,8 @@ func (d *Document) pointed(p *pointer) (v value, why string) {
 	return v, ""
 }
 
-// element returns the text of an XML element, without white space around it; why says why nothing can be found.
+// element returns the text of an XML element, without white space around it; why says why nothing can be
+// found.
 func (d *Document) element(p *xmlPath) (v value, why string) {
 	t, why := d.asXML()
 	if t == nil {

@@ -12,7 +12,8 @@ import (
 // maxSentence is how long what a rule expected, or saw, may be for people, in bytes.
 const maxSentence = 512
 
-// Expected returns what they want, for people: `/trade_state to be one of "SUCCESS", "CLOSED"`, at most 512 bytes.
+// Expected returns what they want, for people: `/trade_state to be one of "SUCCESS", "CLOSED"`, at most 512
+// bytes.
 func (ps Predicates) Expected() string {
 	return shorten(joined(ps, " or "), maxSentence)
 }
@@ -100,8 +101,8 @@ func (s scalar) String() string {
 // maxSeen is how many values are told of what predicates saw.
 const maxSeen = 4
 
-// saw returns what they found, for people: `/trade_state is "USERPAYING"`. Credentials that the receiver echoes are masked. body describes the
-// body, for where it could not be read.
+// saw returns what they found, for people: `/trade_state is "USERPAYING"`. Credentials that the receiver
+// echoes are masked. body describes the body, for where it could not be read.
 func (ps Predicates) saw(d *Document, body string, hidden []string) string {
 	var told []string
 	spent := d.spent()

@@ -22,7 +22,8 @@ func (p path) MarshalText() ([]byte, error) { return []byte(p.text), nil }
 func readPath(s parse.Setting, parse func(text string) (path, string)) (p path) {
 	if text, ok := s.Text(maxPath); ok {
 		var why string
-		if p, why = parse(text); why != "" {
+		p, why = parse(text)
+		if why != "" {
 			s.Fail("%s", why)
 		}
 	}
@@ -56,8 +57,8 @@ func parsePointer(text string) (p path, why string) {
 	return p, ""
 }
 
-// find returns the value that the pointer names, and what finding it has cost. "-", which stands for the element after
-// the last, names none.
+// find returns the value that the pointer names, and what finding it has cost. "-", which stands for the
+// element after the last, names none.
 func (p *pointer) find(t *parse.JSON) (node int32, steps int, ok bool) {
 	for _, step := range p.steps {
 		cost := 0
@@ -69,7 +70,8 @@ func (p *pointer) find(t *parse.JSON) (node int32, steps int, ok bool) {
 		default:
 			return 0, steps, false
 		}
-		if steps += cost; node == 0 {
+		steps += cost
+		if node == 0 {
 			return 0, steps, false
 		}
 	}
@@ -80,7 +82,8 @@ func (p *pointer) find(t *parse.JSON) (node int32, steps int, ok bool) {
 func member(t *parse.JSON, object int32, key string) (node int32, steps int) {
 	for c := t.First(object); c != 0; c = t.Next(c) {
 		yes, cost := t.HasKey(c, key)
-		if steps += cost; yes {
+		steps += cost
+		if yes {
 			return c, steps
 		}
 	}
@@ -128,8 +131,8 @@ func parseXMLPath(text string) (p path, why string) {
 	return p, ""
 }
 
-// find returns the element at the path, and how many there are of it: which of several is meant is not known. It looks
-// at each element once.
+// find returns the element at the path, and how many there are of it: which of several is meant is not known.
+// It looks at each element once.
 func (p *xmlPath) find(t *parse.XML) (element *parse.Element, count int) {
 	on := 0 // how many steps of the path the elements lead along in which the present one is
 	for i := range t.Elements {
@@ -138,10 +141,12 @@ func (p *xmlPath) find(t *parse.XML) (element *parse.Element, count int) {
 		if on < e.Depth || on == len(p.steps) || e.Name != p.steps[on] {
 			continue
 		}
-		if on++; on < len(p.steps) {
+		on++
+		if on < len(p.steps) {
 			continue
 		}
-		if count++; count == 1 {
+		count++
+		if count == 1 {
 			element = e
 		}
 	}

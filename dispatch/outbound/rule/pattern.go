@@ -14,10 +14,10 @@ const (
 	MaxBodyBytes = 64 << 10
 	// maxPattern is how long a regular expression may be, in characters.
 	maxPattern = 512
-	// maxSteps is what a rule may cost on one answer: 10 ms of CPU time. A step is what one instruction of
-	// a compiled regular expression takes on one character: 4 to 7 ns over the table of worst patterns
-	// (BenchmarkWorstPatterns, on the machine of docs/reports/performance.md), so that 24 instructions may look at
-	// a whole body. Other work is counted in steps that take as long.
+	// maxSteps is what a rule may cost on one answer: 10 ms of CPU time. A step is what one instruction of a
+	// compiled regular expression takes on one character: 4 to 7 ns over the table of worst patterns
+	// (BenchmarkWorstPatterns, on the machine of docs/reports/performance.md), so that 24 instructions may
+	// look at a whole body. Other work is counted in steps that take as long.
 	maxSteps = 24 * MaxBodyBytes
 )
 
@@ -52,14 +52,16 @@ func (p *pattern) ReadSetting(s parse.Setting) {
 	}
 	p.size, p.reach = sizeOf(parsed)+2, reachOf(parsed)
 	spent := s.Shared.(*limits)
-	if spent.steps += p.size * p.reach; spent.steps > maxSteps {
+	spent.steps += p.size * p.reach
+	if spent.steps > maxSteps {
 		s.Fail("could take more than 10 ms: all regular expressions of a rule have at most %d "+
 			"instructions together, this one %d; begin it with ^ and bound what it repeats, "+
 			"or use equals, contains or in",
 			maxSteps/MaxBodyBytes, p.size)
 		return
 	}
-	if p.re, err = regexp.Compile(text); err != nil {
+	p.re, err = regexp.Compile(text)
+	if err != nil {
 		s.Fail("%s", patternError(err))
 	}
 }

@@ -9,18 +9,21 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// A Verdict is what a poll has learned from an answer. It is empty for what is no poll, and where there is nothing to judge: no answer
-// came, we were interrupted within it, or the upstream is locked and says for how long (a 423 with Retry-After that is not evaluated).
+// A Verdict is what a poll has learned from an answer. It is empty for what is no poll, and where there is
+// nothing to judge: no answer came, we were interrupted within it, or the upstream is locked and says for how
+// long (a 423 with Retry-After that is not evaluated).
 type Verdict string
 
 // The verdicts on answers of polls.
 const (
-	// VerdictSuccess and VerdictFailure are final: the attempt succeeded, whatever became of what was asked for.
+	// VerdictSuccess and VerdictFailure are final: the attempt succeeded, whatever became of what was asked
+	// for.
 	VerdictSuccess Verdict = "success"
 	VerdictFailure Verdict = "failure"
 	// VerdictOpen: the answer is neither, or both; it is asked again at the next tier.
 	VerdictOpen Verdict = "open"
-	// VerdictError: the answer says nothing of what was asked. It has a status that is not evaluated, or cannot be read.
+	// VerdictError: the answer says nothing of what was asked. It has a status that is not evaluated, or
+	// cannot be read.
 	VerdictError Verdict = "error"
 	// VerdictHold: the answer asks to wait (hold_if), and says nothing else. It is not charged.
 	VerdictHold Verdict = "hold"
@@ -35,7 +38,8 @@ const PollHold = time.Minute
 // PollName is what attempts call the rule of a poll that has no name of its own.
 const PollName = "until"
 
-// A Poll is the rule of a poll: what a caller wrote, or, once compiled, with what was left out. It is read-only then.
+// A Poll is the rule of a poll: what a caller wrote, or, once compiled, with what was left out. It is
+// read-only then.
 type Poll struct {
 	Until    until      `json:"until"`
 	HoldIf   Predicates `json:"hold_if,omitempty"`
@@ -55,11 +59,13 @@ type until struct {
 	Failure Predicates `json:"failure,omitempty"`
 }
 
-// ParsePoll reads the rule of a poll (SPEC §6) and returns it as compact JSON with its members in a fixed order, which ParsePoll
-// returns unchanged; what was left out stays so. What is wrong is named relative to the rule, as "until.success[0].pointer"; the field ""
-// is the rule itself. "until" has predicates for success, for failure, or for both. Without "evaluate" the statuses that are looked into
-// are 200 to 299; none of 1xx or 3xx can be among them: the one is no answer yet, the other never followed. "error_budget" is 0 to 1,000
-// (DefaultErrorBudget). For the limits of predicates and regular expressions, see Predicates: they are for the rule as a whole.
+// ParsePoll reads the rule of a poll (SPEC §6) and returns it as compact JSON with its members in a fixed
+// order, which ParsePoll returns unchanged; what was left out stays so. What is wrong is named relative to
+// the rule, as "until.success[0].pointer"; the field "" is the rule itself. "until" has predicates for
+// success, for failure, or for both. Without "evaluate" the statuses that are looked into are 200 to 299;
+// none of 1xx or 3xx can be among them: the one is no answer yet, the other never followed. "error_budget" is
+// 0 to 1,000 (DefaultErrorBudget). For the limits of predicates and regular expressions, see Predicates: they
+// are for the rule as a whole.
 func ParsePoll(raw []byte) (store.JSONText, []store.FieldError) { return written(raw, new(Poll)) }
 
 // CheckSetting asks for what ends the poll.
@@ -114,14 +120,15 @@ func (u *until) expected() string {
 // Evaluates says whether answers of a status are looked into.
 func (r *Poll) Evaluates(status int) bool { return r.Evaluate.has(status) }
 
-// Conclude says what the rule makes of an answer. What asks to wait comes first, whatever the status; then statuses that
-// are not evaluated, which say nothing. An answer that broke off is never final, not even where its status would decide:
-// nothing says what else it was to contain.
+// Conclude says what the rule makes of an answer. What asks to wait comes first, whatever the status; then
+// statuses that are not evaluated, which say nothing. An answer that broke off is never final, not even where
+// its status would decide: nothing says what else it was to contain.
 func (r *Poll) Conclude(name string, d *Document, hidden []string) (Verdict, *store.Rule) {
 	hold := r.HoldIf.judge(d)
 	switch {
 	case hold == isTrue:
-		return VerdictHold, &store.Rule{Name: name, Expected: r.expectedHold, Saw: r.HoldIf.saw(d, d.Seen, hidden)}
+		return VerdictHold, &store.Rule{Name: name, Expected: r.expectedHold,
+			Saw: r.HoldIf.saw(d, d.Seen, hidden)}
 	case !r.Evaluate.has(d.Status):
 		return VerdictError, &store.Rule{Name: name, Expected: r.expectedStatus, Saw: statusSeen(d.Status)}
 	case d.Partial:
@@ -139,8 +146,9 @@ func (r *Poll) Conclude(name string, d *Document, hidden []string) (Verdict, *st
 	return v, &store.Rule{Name: name, Expected: r.expected, Saw: shorten(saw, maxSentence)}
 }
 
-// judge says what a document whose status is evaluated means, and what it is that people should know about it beside what was seen. An
-// answer is final only if each list is known to be true or not: what might be a failure is no success, and what might ask to wait is neither.
+// judge says what a document whose status is evaluated means, and what it is that people should know about it
+// beside what was seen. An answer is final only if each list is known to be true or not: what might be a
+// failure is no success, and what might ask to wait is neither.
 func (r *Poll) judge(d *Document, hold truth) (v Verdict, remark string) {
 	success, failure := r.Until.Success.judge(d), r.Until.Failure.judge(d)
 	unsure := success == isUnsure || failure == isUnsure || hold == isUnsure

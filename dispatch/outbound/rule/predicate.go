@@ -4,24 +4,29 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/internal/parse"
 )
 
-// Predicates are a list of which any one suffices (SPEC §6). They are read-only and safe for concurrent use. The nil one matches nothing.
+// Predicates are a list of which any one suffices (SPEC §6). They are read-only and safe for concurrent use.
+// The nil one matches nothing.
 //
-// A predicate looks at one value of an answer: {"pointer": "/trade_state", "in": ["SUCCESS"]} at one of a JSON body, by JSON pointer (RFC
-// 6901); {"xml": "/xml/trade_state", …} at the text of an XML element; {"status": [404, "500-599"]} at the status. {"all": […]} is true if
-// all of its own are. What holds for each of them:
+// A predicate looks at one value of an answer: {"pointer": "/trade_state", "in": ["SUCCESS"]} at one of a
+// JSON body, by JSON pointer (RFC 6901); {"xml": "/xml/trade_state", …} at the text of an XML element;
+// {"status": [404, "500-599"]} at the status. {"all": […]} is true if all of its own are. What holds for each
+// of them:
 //
 //   - A value that is not there satisfies nothing but "exists": false. null is there.
-//   - A body that is not whole, not JSON (nested at most 10,000 deep), not well-formed XML, or that has a key twice in any object,
+//   - A body that is not whole, not JSON (nested at most 10,000 deep), not well-formed XML, or that has a key
+//     twice in any object,
 //     satisfies nothing, not even "exists": false. Nor does a path that several XML elements have.
-//   - eq, ne, in and not_in compare numbers as decimals with all their digits (1.50 is 1.5), everything else by type and letter: the text
+//   - eq, ne, in and not_in compare numbers as decimals with all their digits (1.50 is 1.5), everything else
+//     by type and letter: the text
 //     "1" is not the number 1. A value from XML has no type: a number there is compared as one.
 //   - gt, ge, lt and le compare decimals; a text that is one, such as "1.50", counts as well.
 //   - matches looks for a regular expression (RE2) anywhere in a text, a number or a word such as true.
 //   - What a rule costs on one body is bounded (10 ms). Once that is used up, nothing is looked at any more.
 //
-// A list has 1 or more predicates. There are at most 64 in a rule, those within "all" counted, nested at most 8 deep; a
-// regular expression has at most 512 characters and repeats nothing more than 1,000 times, and all of them together take
-// less than 10 ms on 64 KiB: they have 24 instructions (a literal character is one) but for those that begin with ^ and end.
+// A list has 1 or more predicates. There are at most 64 in a rule, those within "all" counted, nested at most
+// 8 deep; a regular expression has at most 512 characters and repeats nothing more than 1,000 times, and all
+// of them together take less than 10 ms on 64 KiB: they have 24 instructions (a literal character is one) but
+// for those that begin with ^ and end.
 type Predicates []Predicate
 
 // A Predicate is one of Predicates.
@@ -51,8 +56,8 @@ const (
 	maxOperand = 512
 )
 
-// limits count over a rule how many predicates it has, how deep they are nested, and what all regular expressions cost
-// together on the longest body.
+// limits count over a rule how many predicates it has, how deep they are nested, and what all regular
+// expressions cost together on the longest body.
 type limits struct{ predicates, depth, steps int }
 
 // ReadSetting reads a list of predicates.
@@ -65,7 +70,8 @@ func (ps *Predicates) ReadSetting(s parse.Setting) {
 	l.depth++
 	defer func() { l.depth-- }()
 	elements := s.List(maxPredicates)
-	if l.predicates += len(elements); l.predicates > maxPredicates {
+	l.predicates += len(elements)
+	if l.predicates > maxPredicates {
 		s.Fail("makes it more than %d predicates", maxPredicates)
 		return
 	}
@@ -145,8 +151,9 @@ func (o *amount) ReadSetting(s parse.Setting) {
 	}
 }
 
-// A truth is what can be said of predicates where "not true" is not enough: that a failure was not seen does not mean that there is none.
-// The order counts: a list is as true as the truest of its own, and "all" as the least true.
+// A truth is what can be said of predicates where "not true" is not enough: that a failure was not seen does
+// not mean that there is none. The order counts: a list is as true as the truest of its own, and "all" as the
+// least true.
 type truth int
 
 const (
@@ -160,15 +167,16 @@ const (
 // Match says whether any of them is true of the document.
 func (ps Predicates) Match(d *Document) bool { return ps.weigh(d, isUnsure) == isTrue }
 
-// judge is Match, but tells what is not true from what cannot be known. It looks at more, so that it may be unsure where
-// Match says true, not the other way round.
+// judge is Match, but tells what is not true from what cannot be known. It looks at more, so that it may be
+// unsure where Match says true, not the other way round.
 func (ps Predicates) judge(d *Document) truth { return ps.weigh(d, isFalse) }
 
 // weigh says how true the list is. What "all" has within is looked at until it is no truer than enough.
 func (ps Predicates) weigh(d *Document, enough truth) truth {
 	most := isFalse
 	for i := range ps {
-		if most = max(most, ps[i].weigh(d, enough)); most == isTrue {
+		most = max(most, ps[i].weigh(d, enough))
+		if most == isTrue {
 			break
 		}
 	}
@@ -182,7 +190,8 @@ func (p *Predicate) weigh(d *Document, enough truth) truth {
 	case p.All != nil:
 		least := isTrue
 		for i := range p.All {
-			if least = min(least, p.All[i].weigh(d, enough)); least <= enough {
+			least = min(least, p.All[i].weigh(d, enough))
+			if least <= enough {
 				break
 			}
 		}
@@ -235,7 +244,8 @@ func (p *Predicate) holds(d *Document, v value) bool {
 	case p.NotIn != nil:
 		return !v.isOneOf(p.NotIn...)
 	case p.Matches != nil:
-		return v.kind != parse.Object && v.kind != parse.Array && v.kind != parse.Null && p.Matches.match(d, []byte(v.text))
+		return v.kind != parse.Object && v.kind != parse.Array && v.kind != parse.Null &&
+			p.Matches.match(d, []byte(v.text))
 	case v.kind != parse.Number && v.kind != parse.String:
 		return false
 	}

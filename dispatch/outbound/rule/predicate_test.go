@@ -74,7 +74,8 @@ func checkTree(t *testing.T, tree *parse.JSON) {
 	if err := decoder.Decode(&want); err != nil {
 		t.Fatal(err)
 	}
-	if got := plain(tree, 0); fmt.Sprintf("%#v", got) != fmt.Sprintf("%#v", want) && !strings.Contains(fmt.Sprint(want), "\uFFFD") {
+	if got := plain(tree, 0); fmt.Sprintf("%#v", got) != fmt.Sprintf("%#v", want) &&
+		!strings.Contains(fmt.Sprint(want), "\uFFFD") {
 		t.Fatalf("%s is read as %#v, want %#v", tree.Text, got, want)
 	}
 }

@@ -1,11 +1,13 @@
-// Package rule judges answers: success rules (a preset or one that was given whole), the rules of polls, and the small
-// language of predicates that both are written in.
+// Package rule judges answers: success rules (a preset or one that was given whole), the rules of polls, and
+// the small language of predicates that both are written in.
 //
-//   - Parse and ParsePoll read a rule, name everything that is wrong with it, and return its one spelling, which is kept.
+//   - Parse and ParsePoll read a rule, name everything that is wrong with it, and return its one spelling,
+//     which is kept.
 //   - Compile and CompilePoll make of that text what concludes. What is compiled is read-only.
 //   - A conclusion costs at most 10 ms of CPU time, whatever the rule and the body.
 //
-// The package sees a status and a body as text. It knows no HTTP, keeps nothing, and does not decide what follows.
+// The package sees a status and a body as text. It knows no HTTP, keeps nothing, and does not decide what
+// follows.
 package rule
 
 import (
@@ -19,7 +21,8 @@ import (
 )
 
 const (
-	// DefaultDeferAfter is the least wait for a receiver that is busy with the same business key, unless its rule says otherwise.
+	// DefaultDeferAfter is the least wait for a receiver that is busy with the same business key, unless its
+	// rule says otherwise.
 	DefaultDeferAfter = 3 * time.Second
 	// DefaultMaxDefers is how often a callback is put off for it, uncharged, unless its rule says otherwise.
 	DefaultMaxDefers = 100
@@ -31,7 +34,8 @@ const (
 	maxDeferAfter = time.Hour
 )
 
-// A Rule is a success rule: what a caller wrote, or, once compiled, with what was left out. It is read-only then.
+// A Rule is a success rule: what a caller wrote, or, once compiled, with what was left out. It is read-only
+// then.
 type Rule struct {
 	Status statusSet `json:"status,omitempty" final:"a success"`
 	Body   *bodyTest `json:"body,omitempty"`
@@ -46,15 +50,16 @@ type Rule struct {
 	expectedStatus, expectedBody string
 }
 
-// Parse reads a success rule that is given whole (SPEC §5) and returns it as compact JSON with its members in a fixed order, which
-// Parse returns unchanged. What is wrong is named relative to the rule, as "status[0]" or "permanent_if.body.json[1].pointer"; the
-// field "" is the rule itself. Without "status" it wants 200 to 299; "defer_after" is 1s to 1h (DefaultDeferAfter), "max_defers" 1 to
-// 10,000 (DefaultMaxDefers). No status of 1xx or 3xx can be a success: the one is no answer yet, the other never followed. For the limits
-// of predicates and regular expressions, see Predicates: they are for the rule as a whole.
+// Parse reads a success rule that is given whole (SPEC §5) and returns it as compact JSON with its members in
+// a fixed order, which Parse returns unchanged. What is wrong is named relative to the rule, as "status[0]"
+// or "permanent_if.body.json[1].pointer"; the field "" is the rule itself. Without "status" it wants 200 to
+// 299; "defer_after" is 1s to 1h (DefaultDeferAfter), "max_defers" 1 to 10,000 (DefaultMaxDefers). No status
+// of 1xx or 3xx can be a success: the one is no answer yet, the other never followed. For the limits of
+// predicates and regular expressions, see Predicates: they are for the rule as a whole.
 func Parse(raw []byte) (store.JSONText, []store.FieldError) { return written(raw, new(Rule)) }
 
-// written reads a rule and returns its one spelling. It refuses a text that cannot be read again: a few characters are
-// longer in it than a caller may write them.
+// written reads a rule and returns its one spelling. It refuses a text that cannot be read again: a few
+// characters are longer in it than a caller may write them.
 func written(raw []byte, rule any) (store.JSONText, []store.FieldError) {
 	if wrong := parse.Decode(raw, rule, new(limits)); len(wrong) > 0 {
 		return "", wrong
@@ -100,8 +105,8 @@ func (r *Rule) ReadsBody() bool {
 // A Conclusion is what a success rule makes of an answer.
 type Conclusion int
 
-// The conclusions. What puts the callback off comes before what ends it, and both before what is a success: they are
-// exceptions that a rule makes for the answers that they name.
+// The conclusions. What puts the callback off comes before what ends it, and both before what is a success:
+// they are exceptions that a rule makes for the answers that they name.
 const (
 	Deferred Conclusion = iota
 	Permanent
@@ -110,8 +115,8 @@ const (
 	Successful
 )
 
-// Conclude says what the rule makes of an answer. The store.Rule is nil for a success that only the status decided:
-// there is nothing to explain.
+// Conclude says what the rule makes of an answer. The store.Rule is nil for a success that only the status
+// decided: there is nothing to explain.
 func (r *Rule) Conclude(name string, d *Document, hidden []string) (Conclusion, *store.Rule) {
 	switch {
 	case r.DeferIf.match(d):
@@ -130,8 +135,8 @@ func (r *Rule) Conclude(name string, d *Document, hidden []string) (Conclusion, 
 	return conclusion, &store.Rule{Name: name, Expected: r.expectedBody, Saw: r.Body.saw(d, hidden)}
 }
 
-// A condition is true of an answer whose status is in the set, if it has one, and whose body passes the test, if it has
-// one. The nil one is true of nothing.
+// A condition is true of an answer whose status is in the set, if it has one, and whose body passes the test,
+// if it has one. The nil one is true of nothing.
 type condition struct {
 	Status statusSet `json:"status,omitempty"`
 	Body   *bodyTest `json:"body,omitempty"`
@@ -196,10 +201,13 @@ func parseWait(s string) (time.Duration, bool) {
 	var days float64
 	if n, rest, ok := strings.Cut(s, "d"); ok {
 		var err error
-		if days, err = strconv.ParseFloat(n, 64); err != nil || strings.Trim(n, "0123456789.") != "" || days > 1000 {
+		days, err = strconv.ParseFloat(n, 64)
+		if err != nil || strings.Trim(n, "0123456789.") != "" ||
+			days > 1000 {
 			return 0, false
 		}
-		if s = rest; s == "" {
+		s = rest
+		if s == "" {
 			s = "0"
 		}
 	}

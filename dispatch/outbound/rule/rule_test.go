@@ -98,7 +98,8 @@ var judges = map[string]func(t *testing.T, text string) judge{
 			if ps.Match(d) != (truth == isTrue) {
 				t.Errorf("%s on %s is %s, and Match says otherwise", text, d.Seen, truths[truth])
 			}
-			return truths[truth], &store.Rule{Name: "mine", Expected: ps.Expected(), Saw: ps.saw(d, d.Seen, hidden)}
+			return truths[truth], &store.Rule{Name: "mine", Expected: ps.Expected(),
+				Saw: ps.saw(d, d.Seen, hidden)}
 		}
 	},
 }
@@ -133,7 +134,8 @@ func compiledPresets(t *testing.T) map[string]*Rule {
 func answered(text string) *Document {
 	status, body, _ := strings.Cut(text, " ")
 	contentType := ""
-	if rest, ok := strings.CutPrefix(body, "["); ok && strings.Contains(rest, "] ") && strings.Contains(rest, "/") {
+	if rest, ok := strings.CutPrefix(body, "["); ok && strings.Contains(rest, "] ") &&
+		strings.Contains(rest, "/") {
 		contentType, body, _ = strings.Cut(rest, "] ")
 	}
 	number, _ := strconv.Atoi(status)
@@ -147,7 +149,8 @@ func again(d *Document) *Document {
 	return &Document{Status: d.Status, Text: d.Text, Broken: d.Broken, Partial: d.Partial, Seen: d.Seen}
 }
 
-// TestRulesJudge has what rules make of answers, what they say of it, and cases 70, 73, 74 and 75 of the security list.
+// TestRulesJudge has what rules make of answers, what they say of it, and cases 70, 73, 74 and 75 of the
+// security list.
 func TestRulesJudge(t *testing.T) {
 	t.Parallel()
 	var by judge
@@ -185,7 +188,8 @@ func TestPresets(t *testing.T) {
 	all := compiledPresets(t)
 	for i, p := range Presets() {
 		text, wrong := Parse([]byte(p.Rule))
-		if wrong != nil || text != p.Rule || p.Description == "" || p.Name != Names()[i] || all[p.Name] == nil {
+		if wrong != nil || text != p.Rule || p.Description == "" || p.Name != Names()[i] ||
+			all[p.Name] == nil {
 			t.Errorf("preset %d: %+v, read as %s, %v", i, p, text, wrong)
 		}
 	}
@@ -266,8 +270,10 @@ func checkVerdict(t *testing.T, r *Poll, verdict Verdict, why *store.Rule, d *Do
 	switch {
 	case verdict == "" || why == nil || why.Expected == "" || why.Saw == "",
 		max(len(why.Expected), len(why.Saw)) > maxSentence,
-		final && (hold || success == failure || success != (verdict == VerdictSuccess) || !r.Evaluate.has(d.Status)),
+		final && (hold || success == failure || success != (verdict == VerdictSuccess) ||
+			!r.Evaluate.has(d.Status)),
 		verdict == VerdictHold && !hold:
-		t.Fatalf("on %d: success %v, failure %v, hold %v ends as %s %+v", d.Status, success, failure, hold, verdict, why)
+		t.Fatalf("on %d: success %v, failure %v, hold %v ends as %s %+v", d.Status, success, failure, hold,
+			verdict, why)
 	}
 }

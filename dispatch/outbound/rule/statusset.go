@@ -49,8 +49,8 @@ func (r statusRange) MarshalJSON() ([]byte, error) {
 	return parse.Quote(r.String()), nil
 }
 
-// ReadSetting reads a set: 204, "204" and "200-299", from 100 to 599. Of a field with a tag final they are those of
-// answers that count; the tag says as what.
+// ReadSetting reads a set: 204, "204" and "200-299", from 100 to 599. Of a field with a tag final they are
+// those of answers that count; the tag says as what.
 func (s *statusSet) ReadSetting(v parse.Setting) {
 	for _, e := range v.List(maxStatuses) {
 		low, high, isRange := strings.Cut(e.Plain(), "-")

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// sends is a signer that sends its secret itself, in Authorization: a user and a password in base64, or a token.
+// sends is a signer that sends its secret itself, in Authorization: a user and a password in base64, or a
+// token.
 func sends(scheme, use string) func() options {
 	value := func(key []byte) string { return scheme + " " + string(key) }
 	fault := "the token is no text of 8 to 4096 printable characters"

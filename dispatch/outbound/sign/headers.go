@@ -15,7 +15,8 @@ import (
 // MaxHeaderBytes is the most that a callback's own headers may take, names, values and separators counted.
 const MaxHeaderBytes = 16 << 10
 
-// CheckHeaders judges a callback's own headers and names each one that cannot be sent, as "headers.NAME". Nil: all can.
+// CheckHeaders judges a callback's own headers and names each one that cannot be sent, as "headers.NAME".
+// Nil: all can.
 func CheckHeaders(headers []store.Header) []store.FieldError {
 	var wrong []store.FieldError
 	total := 0
@@ -27,8 +28,9 @@ func CheckHeaders(headers []store.Header) []store.FieldError {
 	}
 	if total > MaxHeaderBytes {
 		wrong = append(wrong, store.FieldError{
-			Field:   "headers",
-			Message: fmt.Sprintf("headers take %d bytes together; at most %d are allowed", total, MaxHeaderBytes),
+			Field: "headers",
+			Message: fmt.Sprintf("headers take %d bytes together; at most %d are allowed", total,
+				MaxHeaderBytes),
 		})
 	}
 	return wrong
@@ -47,7 +49,8 @@ func CheckHeader(h store.Header) string {
 		return "a header name is empty"
 	}
 	if !IsToken(h.Name) {
-		return fmt.Sprintf("%q is not a header name: letters, digits and !#$%%&'*+-.^_`|~ only", parse.Cut(h.Name, 64))
+		return fmt.Sprintf("%q is not a header name: letters, digits and !#$%%&'*+-.^_`|~ only",
+			parse.Cut(h.Name, 64))
 	}
 	if why := forbidden(h.Name); why != "" {
 		return why
@@ -91,7 +94,8 @@ func forbidden(name string) string {
 // IsToken says whether s is a token of RFC 9110: what names of headers and methods are made of.
 func IsToken(s string) bool { return httpguts.ValidHeaderFieldName(s) }
 
-// CheckContentType says whether a content type can be sent: nil, or one sentence. What it means is the receiver's.
+// CheckContentType says whether a content type can be sent: nil, or one sentence. What it means is the
+// receiver's.
 func CheckContentType(value string) error {
 	if why := CheckHeader(store.Header{Name: "Content-Type", Value: value}); why != "" {
 		return fmt.Errorf("content type: %s", why)

@@ -15,7 +15,8 @@ func TestCheckHeaders(t *testing.T) {
 	t.Parallel()
 	transcript.Run(t, "testdata/headers.txt", func(line string) string {
 		name, value, _ := strings.Cut(line, " | ")
-		return findings(t, CheckHeaders([]store.Header{{Name: "X-First", Value: "1"}, {Name: name, Value: value}}))
+		return findings(t, CheckHeaders([]store.Header{{Name: "X-First", Value: "1"},
+			{Name: name, Value: value}}))
 	})
 }
 

@@ -34,7 +34,8 @@ type kvFields struct {
 }
 
 var (
-	errKVForm  = errors.New("the body has no fields that could be signed: it is a form, a JSON object or an XML element")
+	errKVForm = errors.New("the body has no fields that could be signed: it is a form, a JSON object or " +
+		"an XML element")
 	errKVTwice = errors.New("the body has a field twice, which cannot be signed")
 )
 
@@ -107,8 +108,8 @@ func formFields(text string) (*kvFields, error) {
 	return f, nil
 }
 
-// jsonFields reads a flat object. A text stands for what it says, anything else for how it is written, without white space; null is
-// empty.
+// jsonFields reads a flat object. A text stands for what it says, anything else for how it is written,
+// without white space; null is empty.
 func jsonFields(body []byte) (*kvFields, error) {
 	t := parse.ReadJSON(body)
 	if t == nil || t.Kind(0) != parse.Object {
@@ -138,7 +139,8 @@ func jsonFields(body []byte) (*kvFields, error) {
 
 // xmlFields reads an element whose children have nothing but text.
 func xmlFields(body []byte) (*kvFields, error) {
-	t, _ := parse.ReadXML(body, func(int) bool { return true }) // the caller's own, which accepting has bounded
+	// the caller's own, which accepting has bounded
+	t, _ := parse.ReadXML(body, func(int) bool { return true })
 	if t == nil || declaredElsewise(body) {
 		return nil, errKVForm
 	}
@@ -170,8 +172,8 @@ func (f *kvFields) has(name string) bool {
 	return slices.ContainsFunc(f.fields, func(field kvField) bool { return field.name == name })
 }
 
-// with returns the body with fields added behind its own, and every other byte as it was. Their names and values need no escapes but
-// those of a form.
+// with returns the body with fields added behind its own, and every other byte as it was. Their names and
+// values need no escapes but those of a form.
 func (f *kvFields) with(body []byte, added []kvField) []byte {
 	var b bytes.Buffer
 	b.Grow(len(body) + 512)

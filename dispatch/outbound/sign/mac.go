@@ -82,8 +82,8 @@ func (s *bodyMAC) value(key, body []byte) string {
 	return string(s.Prefix) + hex.EncodeToString(sum)
 }
 
-// sign has room for one signature in its header: that of the present secret. During a rotation that of the one before is
-// in a header of its own, so that a receiver can verify with either.
+// sign has room for one signature in its header: that of the present secret. During a rotation that of the
+// one before is in a header of its own, so that a receiver can verify with either.
 func (s *bodyMAC) sign(_ *Cache, r *Request) (Signature, error) {
 	var out Signature
 	for i, header := range []headerName{s.Header, s.Rotation} {
@@ -106,7 +106,8 @@ func (s *bodyMAC) verify(a *arrival) error {
 	}
 	return a.with(func(key []byte) (bool, error) {
 		want := s.value(key, a.body)
-		return matches(present[0], want) || s.Rotation != "" && matches(a.header.Get(string(s.Rotation)), want), nil
+		return matches(present[0], want) || s.Rotation != "" &&
+			matches(a.header.Get(string(s.Rotation)), want), nil
 	})
 }
 
@@ -135,7 +136,8 @@ func (s *timestampedMAC) sign(_ *Cache, r *Request) (Signature, error) {
 		value += ",v1=" + s.value(r.Secrets[i].Key, r.Seconds, r.Body)
 	}
 	return Signature{
-		Headers: []AddedHeader{{string(s.Header), value, true}}, KeyID: keyIDs(r.Secrets), Hidden: []string{value},
+		Headers: []AddedHeader{{string(s.Header), value, true}}, KeyID: keyIDs(r.Secrets),
+		Hidden: []string{value},
 	}, nil
 }
 
@@ -151,7 +153,8 @@ func (s *timestampedMAC) verify(a *arrival) error {
 		}
 	}
 	if seconds == "" || len(macs) == 0 {
-		return fmt.Errorf("%w: %s is missing or has no t or v1", ErrHeaders, strings.ToLower(string(s.Header)))
+		return fmt.Errorf("%w: %s is missing or has no t or v1", ErrHeaders,
+			strings.ToLower(string(s.Header)))
 	}
 	if err := a.checkSeconds(seconds, string(s.Header)); err != nil {
 		return err

@@ -22,15 +22,17 @@ import (
 const (
 	// UseHMAC: 24 to 64 bytes, written "whsec_" and base64 (Standard Webhooks).
 	UseHMAC = "hmac"
-	// UseEd25519: a private key, written "whsk_" and the base64 of its 64 bytes, or of the 32 of its seed; the public one is "whpk_" and
-	// base64 (Standard Webhooks).
+	// UseEd25519: a private key, written "whsk_" and the base64 of its 64 bytes, or of the 32 of its seed;
+	// the public one is "whpk_" and base64 (Standard Webhooks).
 	UseEd25519 = "ed25519"
-	// UseRSA: a private key of 2,048 to 8,192 bits, written as PEM (PKCS #8 or PKCS #1); the public one is PEM, too.
+	// UseRSA: a private key of 2,048 to 8,192 bits, written as PEM (PKCS #8 or PKCS #1); the public one is
+	// PEM, too.
 	UseRSA = "rsa"
 	// UseText: 8 to 4,096 printable ASCII characters without spaces: a merchant key, a token.
 	UseText = "text"
-	// UseBasic: "user:password", at most 4,096 bytes of UTF-8 without control characters. The user is not empty and has no colon. What
-	// is secret of it, the password or else the user, has at least 4 characters, or it could not be kept out of what is shown.
+	// UseBasic: "user:password", at most 4,096 bytes of UTF-8 without control characters. The user is not
+	// empty and has no colon. What is secret of it, the password or else the user, has at least 4 characters,
+	// or it could not be kept out of what is shown.
 	UseBasic = "basic"
 )
 
@@ -53,7 +55,8 @@ const (
 	madeTextLength = 40
 )
 
-// ParseSecretFor reads a secret as it is written for its use, and returns the bytes for Secret.Key. Its errors never show the secret.
+// ParseSecretFor reads a secret as it is written for its use, and returns the bytes for Secret.Key. Its
+// errors never show the secret.
 func ParseSecretFor(use, text string) ([]byte, error) {
 	switch use {
 	case UseHMAC:
@@ -80,8 +83,8 @@ func ParseSecretFor(use, text string) ([]byte, error) {
 	return nil, unknownUse(use)
 }
 
-// ParseVerifierFor reads what verifies signatures: a public key as PublicOf returns it (of UseRSA, a certificate, too), or else a secret as
-// ParseSecretFor reads it.
+// ParseVerifierFor reads what verifies signatures: a public key as PublicOf returns it (of UseRSA, a
+// certificate, too), or else a secret as ParseSecretFor reads it.
 func ParseVerifierFor(use, text string) ([]byte, error) {
 	switch {
 	case use == UseEd25519 && strings.HasPrefix(text, publicKeyPrefix):
@@ -114,8 +117,8 @@ func CanMake(use string) bool {
 	return IsUse(use) && use != UseBasic
 }
 
-// NewSecret makes a secret for a use: 32 bytes for UseHMAC, a key pair for UseEd25519 and UseRSA (2,048 bits, which takes some tenths of a
-// second), 40 letters and digits for UseText. Anything else is an error.
+// NewSecret makes a secret for a use: 32 bytes for UseHMAC, a key pair for UseEd25519 and UseRSA (2,048 bits,
+// which takes some tenths of a second), 40 letters and digits for UseText. Anything else is an error.
 func NewSecret(use string) ([]byte, error) {
 	switch use {
 	case UseHMAC:
@@ -140,8 +143,8 @@ func NewSecret(use string) ([]byte, error) {
 	return nil, unknownUse(use)
 }
 
-// PublicOf returns what a receiver verifies signatures of a key with: "whpk_…" for UseEd25519, PEM for UseRSA, and "" for secrets that
-// both sides have.
+// PublicOf returns what a receiver verifies signatures of a key with: "whpk_…" for UseEd25519, PEM for
+// UseRSA, and "" for secrets that both sides have.
 func PublicOf(use string, key []byte) (string, error) {
 	switch use {
 	case UseHMAC, UseText, UseBasic:
@@ -194,7 +197,8 @@ func privateEd25519(key []byte) ([]byte, error) {
 		}
 		return key, nil
 	}
-	return nil, fmt.Errorf("key has %d bytes, not %d or %d", len(key), ed25519.SeedSize, ed25519.PrivateKeySize)
+	return nil, fmt.Errorf("key has %d bytes, not %d or %d", len(key), ed25519.SeedSize,
+		ed25519.PrivateKeySize)
 }
 
 // publicEd25519 returns the public key of a private one, or itself.
@@ -235,7 +239,8 @@ func parseRSAPEM(text string) (*rsa.PrivateKey, error) {
 	case "RSA PRIVATE KEY":
 		parsed, err = x509.ParsePKCS1PrivateKey(block.Bytes)
 	default:
-		return nil, errors.New("key is no unencrypted private key: its PEM begins with PRIVATE KEY or RSA PRIVATE KEY")
+		return nil, errors.New("key is no unencrypted private key: its PEM begins with PRIVATE KEY or RSA " +
+			"PRIVATE KEY")
 	}
 	key, ok := parsed.(*rsa.PrivateKey)
 	if err != nil || !ok {
@@ -265,7 +270,8 @@ func parsePublicPEM(text string) ([]byte, error) {
 		parsed, err = x509.ParsePKCS1PublicKey(block.Bytes)
 	case "CERTIFICATE":
 		var certificate *x509.Certificate
-		if certificate, err = x509.ParseCertificate(block.Bytes); err == nil {
+		certificate, err = x509.ParseCertificate(block.Bytes)
+		if err == nil {
 			parsed = certificate.PublicKey
 		}
 	}
@@ -338,7 +344,8 @@ const (
 func ParseSecret(text string) ([]byte, error) {
 	secret, err := decode("secret", SecretPrefix, text)
 	if err == nil && (len(secret) < MinSecretBytes || len(secret) > MaxSecretBytes) {
-		return nil, fmt.Errorf("secret has %d bytes, not %d to %d", len(secret), MinSecretBytes, MaxSecretBytes)
+		return nil, fmt.Errorf("secret has %d bytes, not %d to %d", len(secret), MinSecretBytes,
+			MaxSecretBytes)
 	}
 	return secret, err
 }

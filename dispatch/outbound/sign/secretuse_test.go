@@ -63,7 +63,8 @@ func TestParseSecretFor(t *testing.T) {
 		if err == nil {
 			return fmt.Sprintf("%d bytes", len(key))
 		}
-		if strings.Contains(err.Error(), "hunter2") || len(text) > 20 && strings.Contains(err.Error(), text[10:]) {
+		if strings.Contains(err.Error(), "hunter2") ||
+			len(text) > 20 && strings.Contains(err.Error(), text[10:]) {
 			t.Errorf("%s: the error shows the secret: %v", use, err)
 		}
 		return err.Error()
@@ -84,8 +85,9 @@ func TestRSAKeysAreReadFromPEM(t *testing.T) {
 	pkcs1 := block("RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(key))
 	for text, ok := range map[string]bool{
 		block("PRIVATE KEY", der): true, pkcs1: true, "\n" + pkcs1 + "\n": true,
-		pkcs1 + pkcs1: false, block("PRIVATE KEY", der[:100]): false, block("EC PRIVATE KEY", der): false, block("ENCRYPTED PRIVATE KEY", der): false,
-		block("RSA PRIVATE KEY", der): false,
+		pkcs1 + pkcs1: false, block("PRIVATE KEY", der[:100]): false, block("EC PRIVATE KEY", der): false,
+		block("ENCRYPTED PRIVATE KEY", der): false,
+		block("RSA PRIVATE KEY", der):       false,
 	} {
 		got, err := sign.ParseSecretFor(sign.UseRSA, text)
 		if (err == nil) != ok || ok && !bytes.Equal(got, der) {
@@ -94,10 +96,13 @@ func TestRSAKeysAreReadFromPEM(t *testing.T) {
 	}
 	if small, err := rsa.GenerateKey(rand.Reader, 1024); err != nil {
 		t.Error(err)
-	} else if _, err := sign.ParseSecretFor(sign.UseRSA, block("RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(small))); err == nil || !strings.Contains(err.Error(), "1024 bits") {
+	} else if _, err := sign.ParseSecretFor(sign.UseRSA,
+		block("RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(small))); err == nil ||
+		!strings.Contains(err.Error(), "1024 bits") {
 		t.Errorf("1024 bits: %v", err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "x"}, NotAfter: time.Now().Add(time.Hour)}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "x"},
+		NotAfter: time.Now().Add(time.Hour)}
 	certificate, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
 		t.Fatal(err)
@@ -111,8 +116,11 @@ func TestRSAKeysAreReadFromPEM(t *testing.T) {
 		t.Fatal(err)
 	}
 	for text, ok := range map[string]bool{
-		block("CERTIFICATE", certificate): true, block("RSA PUBLIC KEY", x509.MarshalPKCS1PublicKey(&key.PublicKey)): true,
-		block("CERTIFICATE", der): false, block("PUBLIC KEY", der): false, "x": false, public + public: false, block("X", der): false,
+		block("CERTIFICATE", certificate):                                   true,
+		block("RSA PUBLIC KEY", x509.MarshalPKCS1PublicKey(&key.PublicKey)): true,
+		block("CERTIFICATE", der):                                           false,
+		block("PUBLIC KEY", der):                                            false, "x": false,
+		public + public: false, block("X", der): false,
 	} {
 		got, err := sign.ParseVerifierFor(sign.UseRSA, text)
 		if (err == nil) != ok || ok && !bytes.Equal(got, want) {
@@ -120,7 +128,8 @@ func TestRSAKeysAreReadFromPEM(t *testing.T) {
 		}
 	}
 	for _, use := range []string{sign.UseEd25519, sign.UseRSA} {
-		if public, err := sign.PublicOf(use, []byte("hunter2")); err == nil || strings.Contains(err.Error(), "hunter2") {
+		if public, err := sign.PublicOf(use, []byte("hunter2")); err == nil ||
+			strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("PublicOf %s: %q, %v", use, public, err)
 		}
 	}

@@ -1,8 +1,9 @@
-// Package sign signs requests and verifies them: the signers and their options, secrets and keys as they are written, and
-// the headers that a caller or a signer may set.
+// Package sign signs requests and verifies them: the signers and their options, secrets and keys as they are
+// written, and the headers that a caller or a signer may set.
 //
 //   - Nothing is signed with a key that is missing or unfit, and no error shows a key.
-//   - What a signer adds replaces nothing of the caller's; every other byte of body and query stays as it was.
+//   - What a signer adds replaces nothing of the caller's; every other byte of body and query stays as it
+//     was.
 //   - Verification compares in constant time.
 //
 // The package sends nothing and looks up no secrets: it uses those that it is given.
@@ -24,11 +25,13 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/internal/parse"
 )
 
-// A Secret is what signs. Request.Secrets has the present one first, during a rotation followed by the one before it.
+// A Secret is what signs. Request.Secrets has the present one first, during a rotation followed by the one
+// before it.
 type Secret struct {
 	// ID is for people: it is kept with the attempt. Empty: the secret has none.
 	ID string
-	// Label is what receivers know it by, such as a certificate's serial number: wechat-v3-rsa sends it. Empty: its ID.
+	// Label is what receivers know it by, such as a certificate's serial number: wechat-v3-rsa sends it.
+	// Empty: its ID.
 	Label string
 	// Hosts are where it may be used beside its endpoint's own host, as store.NamesHost reads them. The
 	// client does not look at them: what it is given, it uses.
@@ -88,8 +91,8 @@ type KeyError struct{ text string }
 // Error returns the sentence.
 func (e *KeyError) Error() string { return e.text }
 
-// ErrNoSecret is what signing with an empty secret ends with: a request is never sent with a signature that anybody
-// could have made.
+// ErrNoSecret is what signing with an empty secret ends with: a request is never sent with a signature that
+// anybody could have made.
 var ErrNoSecret = &KeyError{"signing secret is empty"}
 
 const (
@@ -99,8 +102,8 @@ const (
 	maxRSAKeys = 1000
 )
 
-// A Cache signs requests. It keeps signers that were compiled and RSA keys that were parsed. It is safe for concurrent
-// use.
+// A Cache signs requests. It keeps signers that were compiled and RSA keys that were parsed. It is safe for
+// concurrent use.
 type Cache struct {
 	// signers are those with options, by their text; keys are by the hash of what they were parsed from.
 	signers *parse.Keep[string, *signer]
@@ -115,8 +118,9 @@ func NewCache() *Cache {
 	}
 }
 
-// Sign signs a request. The signer is a name, or its JSON text, as Parse returns it; empty: the default one if there are
-// secrets, else none. A *KeyError says that a secret cannot be used; any other error is the request's fault.
+// Sign signs a request. The signer is a name, or its JSON text, as Parse returns it; empty: the default one
+// if there are secrets, else none. A *KeyError says that a secret cannot be used; any other error is the
+// request's fault.
 func (c *Cache) Sign(text string, r *Request) (Signature, error) {
 	if text == "" && len(r.Secrets) == 0 {
 		text = None
@@ -124,7 +128,8 @@ func (c *Cache) Sign(text string, r *Request) (Signature, error) {
 	s, plain := named[cmp.Or(text, Standard)]
 	if !plain {
 		var err error
-		if s, err = c.signers.Of(text, func() (*signer, error) { return readSigner(text) }); err != nil {
+		s, err = c.signers.Of(text, func() (*signer, error) { return readSigner(text) })
+		if err != nil {
 			return Signature{}, err
 		}
 	}
@@ -165,7 +170,8 @@ func keyIDs(secrets []Secret) string {
 	return id
 }
 
-// DefaultTolerance is how far a timestamp may be from now for Verify, both ways, unless the caller says otherwise.
+// DefaultTolerance is how far a timestamp may be from now for Verify, both ways, unless the caller says
+// otherwise.
 const DefaultTolerance = 5 * time.Minute
 
 // Errors of Verify, to be told apart with errors.Is.
@@ -187,14 +193,17 @@ type arrival struct {
 	tolerance time.Duration
 }
 
-// Verify says whether a request was signed with one of the secrets by a signer, which is a name or what Parse returned; empty: the default
-// one. It returns nil, or an error that is ErrHeaders, ErrTimestamp or ErrSignature, or that says that the signer or a secret cannot be
-// used. The secrets are what the signer takes; where it has a key pair, the public key (ParseVerifierFor) is enough. Body is what arrived,
-// and u where it arrived: sorted-kv may look at its query, wechat-v3-rsa with mchid signs it whole; nil: there is none. A zero tolerance
-// means DefaultTolerance, a negative one does not look at the age; hmac-sha256-body, sorted-kv, basic and bearer sign no time that is
-// looked at. Nothing is verified of none. The method, which wechat-v3-rsa with mchid signs too, is not given: GET, POST, PUT, PATCH and
-// DELETE are all tried, so that a receiver that must tell them apart has to do that by other means.
-func Verify(text string, secrets []Secret, h http.Header, u *url.URL, body []byte, tolerance time.Duration) error {
+// Verify says whether a request was signed with one of the secrets by a signer, which is a name or what Parse
+// returned; empty: the default one. It returns nil, or an error that is ErrHeaders, ErrTimestamp or
+// ErrSignature, or that says that the signer or a secret cannot be used. The secrets are what the signer
+// takes; where it has a key pair, the public key (ParseVerifierFor) is enough. Body is what arrived, and u
+// where it arrived: sorted-kv may look at its query, wechat-v3-rsa with mchid signs it whole; nil: there is
+// none. A zero tolerance means DefaultTolerance, a negative one does not look at the age; hmac-sha256-body,
+// sorted-kv, basic and bearer sign no time that is looked at. Nothing is verified of none. The method, which
+// wechat-v3-rsa with mchid signs too, is not given: GET, POST, PUT, PATCH and DELETE are all tried, so that a
+// receiver that must tell them apart has to do that by other means.
+func Verify(text string, secrets []Secret, h http.Header, u *url.URL, body []byte,
+	tolerance time.Duration) error {
 	s, err := readSigner(text)
 	if err != nil {
 		return err
@@ -237,7 +246,8 @@ func (a *arrival) need(names ...string) (values []string, err error) {
 func (a *arrival) checkSeconds(seconds, header string) error {
 	n, err := strconv.ParseInt(seconds, 10, 64)
 	if err != nil {
-		return fmt.Errorf("%w: the timestamp of %s is not a number of seconds", ErrHeaders, strings.ToLower(header))
+		return fmt.Errorf("%w: the timestamp of %s is not a number of seconds", ErrHeaders,
+			strings.ToLower(header))
 	}
 	tolerance := a.tolerance
 	if tolerance == 0 {

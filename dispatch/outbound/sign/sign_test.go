@@ -35,7 +35,8 @@ func TestSignAgreesWithTheReferenceLibrary(t *testing.T) {
 					t.Fatal(err)
 				}
 				h := http.Header{
-					sign.HeaderID: {id}, sign.HeaderTimestamp: {r.Seconds}, sign.HeaderSignature: {ours.Standard},
+					sign.HeaderID: {id}, sign.HeaderTimestamp: {r.Seconds},
+					sign.HeaderSignature: {ours.Standard},
 				}
 				if err := reference.Verify(r.Body, h); err != nil {
 					t.Errorf("reference library: %v", err)
@@ -60,7 +61,8 @@ func FuzzVerify(f *testing.F) {
 	f.Fuzz(func(t *testing.T, seconds, signature, body, query, contentType string) {
 		h := make(http.Header)
 		for _, name := range []string{
-			sign.HeaderID, sign.HeaderSignature, "X-Signature-256", "X-Signature", "X-Sign", "Wechatpay-Signature",
+			sign.HeaderID, sign.HeaderSignature, "X-Signature-256", "X-Signature", "X-Sign",
+			"Wechatpay-Signature",
 			"Wechatpay-Nonce", "Authorization",
 		} {
 			h.Set(name, signature)

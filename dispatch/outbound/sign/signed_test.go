@@ -23,7 +23,8 @@ import (
 var rsaSecrets = sync.OnceValue(func() (secrets [2]Secret) {
 	for i := range secrets {
 		var err error
-		if secrets[i].Key, err = NewSecret(UseRSA); err != nil {
+		secrets[i].Key, err = NewSecret(UseRSA)
+		if err != nil {
 			panic(err)
 		}
 	}
@@ -263,8 +264,8 @@ func (d *desk) masked(text string) string {
 	return text
 }
 
-// verify: what is sent is what Verify takes, with either secret of a rotation where the signer has room for two signatures,
-// and with nothing but the public key; and nothing else is.
+// verify: what is sent is what Verify takes, with either secret of a rotation where the signer has room for
+// two signatures, and with nothing but the public key; and nothing else is.
 func (d *desk) verify(t *testing.T, r *Request, s *Signature, a *arrival) {
 	t.Helper()
 	kind, err := KindOf(d.signer)
@@ -288,7 +289,8 @@ func (d *desk) verify(t *testing.T, r *Request, s *Signature, a *arrival) {
 	}
 	if len(r.Secrets) == 2 {
 		old := verify(a.body, r.Secrets[1])
-		if both := s.KeyID == "new,old"; both != (old == nil) || !both && (s.KeyID != "new" || !errors.Is(old, ErrSignature)) {
+		if both := s.KeyID == "new,old"; both != (old == nil) ||
+			!both && (s.KeyID != "new" || !errors.Is(old, ErrSignature)) {
 			t.Errorf("%s: signed by %q, but with the old secret: %v", d.signer, s.KeyID, old)
 		}
 	}
@@ -340,7 +342,8 @@ func TestSignersAreReadAsWritten(t *testing.T) {
 		if err != nil || kind.Use != "" && !IsUse(kind.Use) {
 			t.Errorf("%s: use %q, %v", text, kind.Use, err)
 		}
-		return fmt.Sprintf("%s, takes %s, signs the body %v", text, cmp.Or(kind.Use, "nothing"), SignsBody(text))
+		return fmt.Sprintf("%s, takes %s, signs the body %v", text, cmp.Or(kind.Use, "nothing"),
+			SignsBody(text))
 	})
 }
 

@@ -14,17 +14,21 @@ import (
 const (
 	// SignerStandard signs by Standard Webhooks v1: HMAC-SHA256 over id, timestamp and body.
 	Standard = "standard-v1"
-	// SignerStandardAsymmetric signs by Standard Webhooks v1a: Ed25519 over the same. Its receivers can verify and cannot forge.
+	// SignerStandardAsymmetric signs by Standard Webhooks v1a: Ed25519 over the same. Its receivers can
+	// verify and cannot forge.
 	StandardAsymmetric = "standard-v1a"
 	// SignerHMACBody puts HMAC-SHA256 over the body alone into a header, as GitHub and Shopify do.
 	HMACBody = "hmac-sha256-body"
 	// SignerTimestamped puts "t=TIMESTAMP,v1=HMAC" over timestamp and body into a header, as Stripe does.
 	Timestamped = "t-v1"
-	// SignerSortedKV signs the body's fields, sorted, as WeChat Pay v2, Alipay and most payment aggregators in China do.
+	// SignerSortedKV signs the body's fields, sorted, as WeChat Pay v2, Alipay and most payment aggregators
+	// in China do.
 	SortedKV = "sorted-kv"
-	// SignerWeChatV3 signs by WeChat Pay v3: RSA-SHA256 over timestamp, nonce and body, in a merchant's requests over method and path too.
+	// SignerWeChatV3 signs by WeChat Pay v3: RSA-SHA256 over timestamp, nonce and body, in a merchant's
+	// requests over method and path too.
 	WeChatV3 = "wechat-v3-rsa"
-	// SignerBasic sends a user and a password (RFC 7617), SignerBearer a token (RFC 6750): no signatures, and seen by who reads along.
+	// SignerBasic sends a user and a password (RFC 7617), SignerBearer a token (RFC 6750): no signatures, and
+	// seen by who reads along.
 	Basic  = "basic"
 	Bearer = "bearer"
 	// SignerNone sends unsigned, for bodies that the caller signed.
@@ -35,7 +39,8 @@ const (
 type Info struct {
 	Name        string
 	Description string
-	// Use says what kind of secret it takes, for ParseSecretFor; empty: none. sorted-kv with alg rsa2 takes UseRSA instead.
+	// Use says what kind of secret it takes, for ParseSecretFor; empty: none. sorted-kv with alg rsa2 takes
+	// UseRSA instead.
 	Use     string
 	Options []Option
 }
@@ -57,42 +62,59 @@ type kind struct {
 
 var (
 	headerOption = Option{"header", "the header that the signature is put into", ""}
-	keyOption    = Option{"key", `"bytes": the secret's bytes are the key; "written": the whole text "whsec_…" is, as ` +
-		"libraries take it that do not decode secrets", ""}
+	keyOption    = Option{"key",
+		`"bytes": the secret's bytes are the key; "written": the whole text "whsec_…" is, as ` +
+			"libraries take it that do not decode secrets", ""}
 )
 
-// kinds are every signer, the default one first. The default of an option stands here where it is not a single one.
+// kinds are every signer, the default one first. The default of an option stands here where it is not a
+// single one.
 var kinds = [...]kind{
-	{Standard, "Standard Webhooks v1: webhook-signature has HMAC-SHA256 over id, timestamp and body; during a rotation by both secrets.", plainly(UseHMAC, signV1, verifyV1), nil},
-	{StandardAsymmetric, "Standard Webhooks v1a: webhook-signature has Ed25519 over id, timestamp and body; during a rotation by both keys.", plainly(UseEd25519, signV1a, verifyV1a), nil},
-	{HMACBody, "HMAC-SHA256 over the body in a header of its own, such as GitHub's X-Hub-Signature-256; during a rotation the former secret's is in a second header.", newBodyMAC, []Option{
+	{Standard, "Standard Webhooks v1: webhook-signature has HMAC-SHA256 over id, timestamp and body; " +
+		"during a rotation by both secrets.", plainly(UseHMAC, signV1, verifyV1), nil},
+	{StandardAsymmetric, "Standard Webhooks v1a: webhook-signature has Ed25519 over id, timestamp and " +
+		"body; during a rotation by both keys.", plainly(UseEd25519, signV1a, verifyV1a), nil},
+	{HMACBody, "HMAC-SHA256 over the body in a header of its own, such as GitHub's X-Hub-Signature-256; " +
+		"during a rotation the former secret's is in a second header.", newBodyMAC, []Option{
 		headerOption,
 		{"prefix", "what stands before the signature", ""},
 		{"encoding", "hex or base64", ""},
-		{"rotation_header", `the header of the former secret's signature during a rotation; "": it is not sent`, ""},
+		{"rotation_header",
+			`the header of the former secret's signature during a rotation; "": it is not sent`, ""},
 		keyOption,
 	}},
-	{Timestamped, "t=TIMESTAMP,v1=HMAC-SHA256 over timestamp and body in one header, such as Stripe's Stripe-Signature; during a rotation with a v1 for both secrets.", newTimestampedMAC, []Option{
+	{Timestamped, "t=TIMESTAMP,v1=HMAC-SHA256 over timestamp and body in one header, such as Stripe's " +
+		"Stripe-Signature; during a rotation with a v1 for both secrets.", newTimestampedMAC, []Option{
 		headerOption, keyOption,
 	}},
-	{SortedKV, "A signature over the body's fields (form, flat JSON or flat XML; without a body, the query's), sorted and joined, such as WeChat Pay v2's and Alipay's; always by the newest secret.", newDefaultSortedKV, []Option{
-		{"alg", "md5, hmac-sha256 or rsa2 (RSA-SHA256)", ""},
-		{"exclude", "the fields that are not signed", `["sign"] or, with rsa2, ["sign","sign_type"]`},
-		{"key_suffix", `md5, hmac-sha256: what joins the fields to the key behind them; "" with md5: nothing does, with hmac-sha256: the key is not put there`, ""},
-		{"case", "md5, hmac-sha256: upper or lower, the case of the hex digits", ""},
-		{"skip_empty", "whether empty fields are left out of what is signed", ""},
-		{"put", `where the signature goes: {"in": "body", "query" or "header", "name": …}`, ""},
-		{"sign_type", `the value of a field sign_type that is put beside a signature in body or query; "": there is none`, ""},
-		{"nonce", `the name of a field that is put among those that are signed, with 32 random letters and digits, others at each attempt, such as WeChat Pay v2's nonce_str; "": there is none`, ""},
-		{"time", `the name of a field that is put among those that are signed, with the time of the attempt, such as Alipay's timestamp; "": there is none`, ""},
-		{"time_format", "how that time is written: unix (seconds), unix_ms, or datetime (2006-01-02 15:04:05 in UTC+8)", ""},
-	}},
-	{WeChatV3, "WeChat Pay v3: Wechatpay-Signature has RSA-SHA256 over timestamp, nonce and body, Wechatpay-Serial the secret's label; always by the newest secret. With mchid as merchants sign requests to it.", newWeChat, []Option{
-		{"mchid", `the merchant's number, 1 to 32 letters and digits: Authorization has RSA-SHA256 over method, path with query, timestamp, nonce and body; "": Wechatpay-* headers, as in notifications`, ""},
+	{SortedKV, "A signature over the body's fields (form, flat JSON or flat XML; without a body, the " +
+		"query's), sorted and joined, such as WeChat Pay v2's and Alipay's; always by the newest secret.",
+		newDefaultSortedKV, []Option{
+			{"alg", "md5, hmac-sha256 or rsa2 (RSA-SHA256)", ""},
+			{"exclude", "the fields that are not signed", `["sign"] or, with rsa2, ["sign","sign_type"]`},
+			{"key_suffix",
+				`md5, hmac-sha256: what joins the fields to the key behind them; "" with md5: nothing does, with hmac-sha256: the key is not put there`, ""},
+			{"case", "md5, hmac-sha256: upper or lower, the case of the hex digits", ""},
+			{"skip_empty", "whether empty fields are left out of what is signed", ""},
+			{"put", `where the signature goes: {"in": "body", "query" or "header", "name": …}`, ""},
+			{"sign_type",
+				`the value of a field sign_type that is put beside a signature in body or query; "": there is none`, ""},
+			{"nonce",
+				`the name of a field that is put among those that are signed, with 32 random letters and digits, others at each attempt, such as WeChat Pay v2's nonce_str; "": there is none`, ""},
+			{"time",
+				`the name of a field that is put among those that are signed, with the time of the attempt, such as Alipay's timestamp; "": there is none`, ""},
+			{"time_format", "how that time is written: unix (seconds), unix_ms, or datetime (2006-01-02 " +
+				"15:04:05 in UTC+8)", ""},
+		}},
+	{WeChatV3, "WeChat Pay v3: Wechatpay-Signature has RSA-SHA256 over timestamp, nonce and body, " +
+		"Wechatpay-Serial the secret's label; always by the newest secret. With mchid as merchants sign requests to it.", newWeChat, []Option{
+		{"mchid",
+			`the merchant's number, 1 to 32 letters and digits: Authorization has RSA-SHA256 over method, path with query, timestamp, nonce and body; "": Wechatpay-* headers, as in notifications`, ""},
 	}},
 	{Basic, "Authorization: Basic, user and password; always the newest.", sends("Basic", UseBasic), nil},
 	{Bearer, "Authorization: Bearer, a token; always the newest.", sends("Bearer", UseText), nil},
-	{None, "Nothing is signed: the caller did, or nobody needs to.", plainly("", signNothing, verifyNothing), nil},
+	{None, "Nothing is signed: the caller did, or nobody needs to.", plainly("", signNothing, verifyNothing),
+		nil},
 }
 
 // Infos returns every signer, the default one first.
@@ -100,7 +122,8 @@ func Infos() []Info {
 	infos := make([]Info, len(kinds))
 	for i, k := range kinds {
 		s := k.new()
-		infos[i] = Info{Name: k.name, Description: k.description, Use: s.use(), Options: slices.Clone(k.options)}
+		infos[i] = Info{Name: k.name, Description: k.description, Use: s.use(),
+			Options: slices.Clone(k.options)}
 		for j := range infos[i].Options {
 			o := &infos[i].Options[j]
 			o.Default = cmp.Or(o.Default, store.JSONText(parse.EncodeField(s, o.Name)))
@@ -124,7 +147,8 @@ type options interface {
 	defaults() options
 	// use is the use of the signer's secrets; empty: it has none.
 	use() string
-	// sign signs with secrets none of which is empty. Its errors are a *KeyError, or others if the request is at fault.
+	// sign signs with secrets none of which is empty. Its errors are a *KeyError, or others if the request is
+	// at fault.
 	sign(c *Cache, r *Request) (Signature, error)
 	verify(a *arrival) error
 }
@@ -163,7 +187,8 @@ type plain struct {
 	verifies func(a *arrival) error
 }
 
-func plainly(use string, signs func(r *Request) (Signature, error), verifies func(a *arrival) error) func() options {
+func plainly(use string, signs func(r *Request) (Signature, error),
+	verifies func(a *arrival) error) func() options {
 	return func() options { return &plain{uses: use, signs: signs, verifies: verifies} }
 }
 
@@ -188,7 +213,8 @@ func (s *signer) ReadSetting(v parse.Setting) {
 	switch {
 	case isObject:
 		var ok bool
-		if kind, ok = v.Member("type"); !ok {
+		kind, ok = v.Member("type")
+		if !ok {
 			v.In("type").Fail("is missing: one of %s", strings.Join(Names(), ", "))
 			return
 		}
@@ -216,7 +242,8 @@ func (s *signer) ReadSetting(v parse.Setting) {
 	v.Into(s.options)
 }
 
-// text returns the signer in its one spelling: its name, or an object with the options that differ from their defaults.
+// text returns the signer in its one spelling: its name, or an object with the options that differ from their
+// defaults.
 func (s *signer) text() string {
 	text, changed := parse.EncodeChanged(s.options, s.defaults())
 	if !changed {
@@ -225,9 +252,10 @@ func (s *signer) text() string {
 	return string(text)
 }
 
-// Parse reads a signer: a JSON string, its name, or an object {"type": …} with its options (Infos tells them). It returns the text
-// that Request.Signer takes: the bare name where no option differs from its default, else compact JSON with its members in a fixed
-// order. What is wrong is named relative to the signer, as "put.name"; the field "" is the signer itself.
+// Parse reads a signer: a JSON string, its name, or an object {"type": …} with its options (Infos tells
+// them). It returns the text that Request.Signer takes: the bare name where no option differs from its
+// default, else compact JSON with its members in a fixed order. What is wrong is named relative to the
+// signer, as "put.name"; the field "" is the signer itself.
 func Parse(raw []byte) (string, []store.FieldError) {
 	s := new(signer)
 	if wrong := parse.Decode(raw, s, nil); len(wrong) > 0 {
@@ -247,13 +275,14 @@ func readSigner(text string) (*signer, error) {
 	}
 	s := new(signer)
 	if wrong := parse.Decode(raw, s, nil); len(wrong) > 0 {
-		return nil, fmt.Errorf("the signer is unknown or cannot be read: %s", strings.TrimSpace(wrong[0].Field+" "+wrong[0].Message))
+		return nil, fmt.Errorf("the signer is unknown or cannot be read: %s",
+			strings.TrimSpace(wrong[0].Field+" "+wrong[0].Message))
 	}
 	return s, nil
 }
 
-// SignsBody says whether a signer puts its signature into the body, so that a request without one cannot be signed. The signer is as
-// Parse returns it.
+// SignsBody says whether a signer puts its signature into the body, so that a request without one cannot be
+// signed. The signer is as Parse returns it.
 func SignsBody(text string) bool {
 	if !strings.Contains(text, SortedKV) {
 		return false
@@ -304,8 +333,9 @@ func IsPrivate(use string) bool { return use == UseRSA || use == UseEd25519 }
 // maxText is how long an option's text may be, in characters.
 const maxText = 64
 
-// A headerName is the name of a header that a signer may set, a headerText what may stand in a header's value, a
-// fieldText the name or the value of a field that is put into a form, into JSON or into XML as it is.
+// A headerName is the name of a header that a signer may set, a headerText what may stand in a header's
+// value, a fieldText the name or the value of a field that is put into a form, into JSON or into XML as it
+// is.
 type (
 	headerName string
 	headerText string
@@ -331,7 +361,8 @@ func (h headerName) fault() string {
 // ReadSetting reads a text.
 func (h *headerText) ReadSetting(s parse.Setting) {
 	text, ok := s.Text(maxText)
-	if *h = headerText(text); ok && !parse.IsPrintable(text) {
+	*h = headerText(text)
+	if ok && !parse.IsPrintable(text) {
 		s.Fail("has characters that are not printable ASCII")
 	}
 }

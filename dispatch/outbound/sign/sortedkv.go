@@ -52,7 +52,8 @@ type sortedKV struct {
 	Put       kvPut      `json:"put"`
 	// SignType is the value of sign_type; empty: it is not put.
 	SignType fieldText `json:"sign_type" empty:"ok"`
-	// Nonce and Time are the fields that are put among those that are signed, anew for each attempt; empty: they are not.
+	// Nonce and Time are the fields that are put among those that are signed, anew for each attempt; empty:
+	// they are not.
 	Nonce      fieldText `json:"nonce" empty:"ok"`
 	Time       fieldText `json:"time" empty:"ok"`
 	TimeFormat kvTime    `json:"time_format" choice:"unix unix_ms datetime"`
@@ -72,8 +73,9 @@ type (
 
 func newSortedKV(alg string) *sortedKV {
 	o := &sortedKV{
-		Type: SortedKV, Alg: alg, Exclude: []excluded{"sign"}, KeySuffix: "&key=", Case: "upper", SkipEmpty: true,
-		Put: kvPut{putBody, "sign"}, TimeFormat: timeUnix,
+		Type: SortedKV, Alg: alg, Exclude: []excluded{"sign"}, KeySuffix: "&key=", Case: "upper",
+		SkipEmpty: true,
+		Put:       kvPut{putBody, "sign"}, TimeFormat: timeUnix,
 	}
 	if alg == algRSA2 {
 		o.Exclude, o.KeySuffix = []excluded{"sign", signTypeField}, ""
@@ -159,7 +161,8 @@ func (o *sortedKV) sign(c *Cache, r *Request) (Signature, error) {
 	fresh := o.fresh(r.At)
 	for _, f := range fresh {
 		if source.has(f.name) {
-			return Signature{}, fmt.Errorf("the request has a field %s already, which the signer adds", f.name)
+			return Signature{}, fmt.Errorf("the request has a field %s already, which the signer adds",
+				f.name)
 		}
 	}
 	var added []kvField // beside the signature
@@ -169,11 +172,13 @@ func (o *sortedKV) sign(c *Cache, r *Request) (Signature, error) {
 	if o.Put.In != putHeader {
 		beside := source
 		if o.Put.In == putQuery && len(r.Body) > 0 {
-			if beside, err = formFields(r.URL.RawQuery); err != nil {
+			beside, err = formFields(r.URL.RawQuery)
+			if err != nil {
 				return Signature{}, errors.New("the query is not one that a signature could be put into")
 			}
 		}
-		if beside.has(string(o.Put.Name)) || o.SignType != "" && (beside.has(signTypeField) || source.has(signTypeField)) {
+		if beside.has(string(o.Put.Name)) || o.SignType != "" &&
+			(beside.has(signTypeField) || source.has(signTypeField)) {
 			return Signature{}, errors.New("the request has a signature's field already")
 		}
 	}
@@ -236,7 +241,8 @@ func kvSource(contentType string, body []byte, query string) (*kvFields, error) 
 func (o *sortedKV) plain(fields []kvField) string {
 	kept := make([]kvField, 0, len(fields))
 	for _, f := range fields {
-		if f.name != string(o.Put.Name) && !slices.Contains(o.Exclude, excluded(f.name)) && (f.value != "" || !o.SkipEmpty) {
+		if f.name != string(o.Put.Name) && !slices.Contains(o.Exclude, excluded(f.name)) &&
+			(f.value != "" || !o.SkipEmpty) {
 			kept = append(kept, f)
 		}
 	}
@@ -307,7 +313,8 @@ func (o *sortedKV) verify(a *arrival) error {
 // chinaTime is UTC+8, all year round: what the platforms that take a datetime mean by it.
 var chinaTime = time.FixedZone("UTC+8", 8*60*60)
 
-// fresh returns the fields that are made anew for each attempt. Their values need no escapes but those of a form.
+// fresh returns the fields that are made anew for each attempt. Their values need no escapes but those of a
+// form.
 func (o *sortedKV) fresh(now time.Time) []kvField {
 	var fields []kvField
 	if o.Nonce != "" {
@@ -345,7 +352,8 @@ func newNonce() string {
 			if int(b) >= fair {
 				continue
 			}
-			if nonce = append(nonce, nonceLetters[int(b)%len(nonceLetters)]); len(nonce) == nonceLen {
+			nonce = append(nonce, nonceLetters[int(b)%len(nonceLetters)])
+			if len(nonce) == nonceLen {
 				return string(nonce)
 			}
 		}

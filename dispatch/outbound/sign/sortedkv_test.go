@@ -26,7 +26,9 @@ func FuzzSortedKV(f *testing.F) {
 			t.Fatalf("%q becomes %q: %v", body, with, err)
 		}
 		fresh := sortedKV{Nonce: "nonce_str", Time: "timestamp", TimeFormat: timeDateTime}
-		if added := fresh.fresh(time.Now()); !fields.has(string(fresh.Nonce)) && !fields.has(string(fresh.Time)) {
+		added := fresh.fresh(time.Now())
+		if !fields.has(string(fresh.Nonce)) &&
+			!fields.has(string(fresh.Time)) {
 			both := fields.with([]byte(body), added)
 			again, err := readFields(contentType, both)
 			if err != nil || o.plain(again.fields) != o.plain(append(slices.Clone(fields.fields), added...)) {
@@ -65,7 +67,8 @@ func TestKeysAreParsedOnce(t *testing.T) {
 	made, other := secrets[0].Key, secrets[1].Key
 	for i, key := range [][]byte{made, bytes.Clone(made), other} {
 		var err error
-		if parsed[i], err = c.rsaKey(key); err != nil {
+		parsed[i], err = c.rsaKey(key)
+		if err != nil {
 			t.Fatal(err)
 		}
 	}

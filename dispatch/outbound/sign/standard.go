@@ -35,7 +35,8 @@ func verifyV1a(a *arrival) error {
 }
 
 // verifyStandard tries each signature of a version that is in webhook-signature.
-func (a *arrival) verifyStandard(version string, verifies func(key []byte, id, seconds, signature string) (bool, error)) error {
+func (a *arrival) verifyStandard(version string,
+	verifies func(key []byte, id, seconds, signature string) (bool, error)) error {
 	values, err := a.need(HeaderID, HeaderTimestamp, HeaderSignature)
 	if err != nil {
 		return err
@@ -58,7 +59,8 @@ func (a *arrival) verifyStandard(version string, verifies func(key []byte, id, s
 
 const macLen = 44 // base64 of 32 bytes
 
-// signV1 returns, for each secret, "v1," and the base64 of HMAC-SHA256 over "id.timestamp.body", separated by spaces.
+// signV1 returns, for each secret, "v1," and the base64 of HMAC-SHA256 over "id.timestamp.body", separated by
+// spaces.
 func signV1(r *Request) (Signature, error) {
 	var scratch [2 * (macLen + 4)]byte
 	out := scratch[:0]
@@ -73,7 +75,8 @@ func signV1(r *Request) (Signature, error) {
 }
 
 func appendMAC(out, secret []byte, id, seconds string, body []byte) []byte {
-	// The head is copied once, so that the MAC is fed with two writes and no string is turned into a slice on the heap.
+	// The head is copied once, so that the MAC is fed with two writes and no string is turned into a slice on
+	// the heap.
 	var room [128]byte
 	head := append(room[:0], id...)
 	head = append(head, '.')

@@ -35,8 +35,8 @@ func weChatTarget(method string, u *url.URL) string {
 	return method + "\n" + u.RequestURI() + "\n"
 }
 
-// weChat is wechat-v3-rsa. It signs as the platform signs its notifications or, with Mchid, as a merchant signs its
-// requests to it.
+// weChat is wechat-v3-rsa. It signs as the platform signs its notifications or, with Mchid, as a merchant
+// signs its requests to it.
 type weChat struct {
 	Type  string   `json:"type" most:"64"`
 	Mchid merchant `json:"mchid" empty:"ok"`
@@ -87,8 +87,9 @@ func (s *weChat) sign(c *Cache, r *Request) (Signature, error) {
 	}
 	out := Signature{KeyID: present.ID, Hidden: []string{value}}
 	if s.Mchid != "" {
-		out.Headers = []AddedHeader{{"Authorization", fmt.Sprintf(`%s mchid="%s",nonce_str="%s",signature="%s",timestamp="%s",serial_no="%s"`,
-			weChatTypeValue, s.Mchid, nonce, value, r.Seconds, serial), true}}
+		out.Headers = []AddedHeader{{"Authorization",
+			fmt.Sprintf(`%s mchid="%s",nonce_str="%s",signature="%s",timestamp="%s",serial_no="%s"`,
+				weChatTypeValue, s.Mchid, nonce, value, r.Seconds, serial), true}}
 		return out, nil
 	}
 	out.Headers = []AddedHeader{
@@ -112,7 +113,8 @@ func (s *weChat) verify(a *arrival) error {
 	return a.verifyRSA(weChatText(values[0], values[1], a.body), values[2])
 }
 
-// verifyMerchant verifies a merchant's request. It is not told the method, and looks for the one that was signed.
+// verifyMerchant verifies a merchant's request. It is not told the method, and looks for the one that was
+// signed.
 func (s *weChat) verifyMerchant(a *arrival) error {
 	given, ok := strings.CutPrefix(a.header.Get("Authorization"), weChatTypeValue+" ")
 	if !ok {
@@ -135,8 +137,10 @@ func (s *weChat) verifyMerchant(a *arrival) error {
 		return fmt.Errorf("%w: mchid is another one", ErrSignature)
 	}
 	text := weChatText(params["timestamp"], params["nonce_str"], a.body)
-	for _, method := range [...]string{http.MethodPost, http.MethodGet, http.MethodPut, http.MethodPatch, http.MethodDelete} {
-		if err := a.verifyRSA(weChatTarget(method, a.url)+text, params["signature"]); !errors.Is(err, ErrSignature) {
+	for _, method := range [...]string{http.MethodPost, http.MethodGet, http.MethodPut, http.MethodPatch,
+		http.MethodDelete} {
+		if err := a.verifyRSA(weChatTarget(method, a.url)+text, params["signature"]); !errors.Is(err,
+			ErrSignature) {
 			return err
 		}
 	}

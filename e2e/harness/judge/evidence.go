@@ -92,14 +92,16 @@ type Bounds struct {
 	// Hit are the callbacks that faults found in flight, and how often. If it is not nil it stands for
 	// PerCallback: what was not hit has no duplicate.
 	Hit map[string]int
-	// Overlaps of sends of one callback, which only an expired lease or a dead process's last request explain.
+	// Overlaps of sends of one callback, which only an expired lease or a dead process's last request
+	// explain.
 	Overlaps int
 	// LockOverlaps of callbacks with one lock key, of all keys together, which only the same explain.
 	LockOverlaps int
 	// AfterTerminal is how many sends may have arrived after the callback was terminal: those of a process
 	// that was stopped between its last look and its write.
 	AfterTerminal int
-	// Unrecorded is how many arrivals may have no attempt in SQL: those whose record was lost with SQL itself.
+	// Unrecorded is how many arrivals may have no attempt in SQL: those whose record was lost with SQL
+	// itself.
 	Unrecorded int
 	// MayBeOpen: callbacks that are not terminal yet are no loss, if the index holds them.
 	MayBeOpen bool
@@ -128,7 +130,8 @@ func moment(ms int64) time.Time {
 }
 
 // Each runs one for each row of a query.
-func Each(ctx context.Context, db *sql.DB, one func(scan func(...any) error) error, query string, args ...any) error {
+func Each(ctx context.Context, db *sql.DB, one func(scan func(...any) error) error, query string,
+	args ...any) error {
 	rows, err := db.QueryContext(ctx, query, args...)
 	if err == nil {
 		defer rows.Close()
@@ -151,7 +154,8 @@ func ReadRows(ctx context.Context, db *sql.DB) (rows []Row, err error) {
 		var due, finished int64
 		var policy string
 		var body []byte
-		if err := scan(&r.ID, &r.Ref, &r.LockKey, &r.State, &r.Reason, &due, &finished, &policy, &body); err != nil {
+		if err := scan(&r.ID, &r.Ref, &r.LockKey, &r.State, &r.Reason, &due, &finished, &policy,
+			&body); err != nil {
 			return err
 		}
 		r.ID, r.DueAt, r.FinishedAt = "cb_"+r.ID, moment(due), moment(finished)

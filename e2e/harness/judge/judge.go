@@ -43,7 +43,8 @@ func Judge(e Evidence, b Bounds) Verdict {
 	t.nothingAfterTheEnd()
 	t.conservation()
 	if b.Heal > 0 && e.Healed > b.Heal {
-		t.breaks("I9", "", "the backlog took %s after the last fault, at most %s are allowed", e.Healed, b.Heal)
+		t.breaks("I9", "", "the backlog took %s after the last fault, at most %s are allowed", e.Healed,
+			b.Heal)
 	}
 	return t.v
 }
@@ -59,8 +60,8 @@ func (t *trial) breaks(invariant, id, format string, args ...any) {
 	t.v.Violations = append(t.v.Violations, x)
 }
 
-// An allowance is how often a fault may break an invariant. Where it may not at all, each breach names its callback.
-// Where it may, only too many of them are one.
+// An allowance is how often a fault may break an invariant. Where it may not at all, each breach names its
+// callback. Where it may, only too many of them are one.
 type allowance struct {
 	*trial
 	invariant  string
@@ -198,7 +199,8 @@ func (t *trial) noPhantom() {
 		}
 		for _, a := range f.arrivals {
 			if stored != (Hash{}) && a.Hash != stored {
-				t.breaks("I2", id, "arrival %d at %s has other bytes", a.Number, a.At.Format(time.RFC3339Nano))
+				t.breaks("I2", id, "arrival %d at %s has other bytes", a.Number,
+					a.At.Format(time.RFC3339Nano))
 			}
 		}
 	}
@@ -416,7 +418,8 @@ func (t *trial) nothingAfterTheEnd() {
 		}
 		for _, a := range f.arrivals {
 			if a.At.After(f.row.FinishedAt.Add(t.Skew)) && !manual(f, a.Number) {
-				after.breach(1, id, "attempt %d arrived %s after it was %s", a.Number, a.At.Sub(f.row.FinishedAt),
+				after.breach(1, id, "attempt %d arrived %s after it was %s", a.Number,
+					a.At.Sub(f.row.FinishedAt),
 					f.row.State)
 			}
 		}
@@ -458,7 +461,8 @@ func (t *trial) conservation() {
 			continue
 		}
 		if _, ok := held[id]; !ok {
-			t.breaks("I8", id, "open in SQL since %s, and not in the index", f.row.DueAt.Format(time.RFC3339Nano))
+			t.breaks("I8", id, "open in SQL since %s, and not in the index",
+				f.row.DueAt.Format(time.RFC3339Nano))
 		}
 	}
 }

@@ -19,8 +19,8 @@ type judgement struct {
 	judge.Bounds
 }
 
-// Each invariant is broken in each way that the judge knows, and the verdict names it and the id alone. What a
-// fault may cost is allowed within its bounds, and counted all the same.
+// Each invariant is broken in each way that the judge knows, and the verdict names it and the id alone. What
+// a fault may cost is allowed within its bounds, and counted all the same.
 func TestVerdicts(t *testing.T) {
 	transcript.File(t, "testdata/verdicts.txt", func(t *testing.T, text string) string {
 		_, sound, _ := strings.Cut(text, "== sound\n")
@@ -46,8 +46,8 @@ func TestVerdicts(t *testing.T) {
 //	[+|-]KIND ID[/NUMBER] FIELD=VALUE…
 //	bounds FIELD=VALUE…
 //
-// KIND is a list of the evidence. The first of its records with that id and number is changed, or taken out by -;
-// + adds one. Times are milliseconds, a hash is written as the text that it is of.
+// KIND is a list of the evidence. The first of its records with that id and number is changed, or taken out
+// by -; + adds one. Times are milliseconds, a hash is written as the text that it is of.
 func (j *judgement) play(text string) {
 	for line := range strings.Lines(text) {
 		words := strings.Fields(line)
@@ -71,7 +71,8 @@ func (j *judgement) record(kind, key string, fields []string) {
 	at := 0
 	for ; at < list.Len(); at++ {
 		r := list.Index(at)
-		if r.FieldByName("ID").String() == id && (!numbered || fmt.Sprint(r.FieldByName("Number")) == number) {
+		if r.FieldByName("ID").String() == id &&
+			(!numbered || fmt.Sprint(r.FieldByName("Number")) == number) {
 			break
 		}
 	}

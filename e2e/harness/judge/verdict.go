@@ -16,8 +16,8 @@
 //	I9  liveness: after the last fault the backlog drained in bounded time
 //
 // It uses the standard library alone and knows nothing of the program's packages, so that it cannot share
-// their mistakes. ReadRows and ReadAttempts read the evidence of SQL; the other sides are gathered by the caller.
-// It keeps no state.
+// their mistakes. ReadRows and ReadAttempts read the evidence of SQL; the other sides are gathered by the
+// caller. It keeps no state.
 package judge
 
 import (

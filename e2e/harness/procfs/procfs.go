@@ -1,4 +1,5 @@
-// Package procfs reads what Linux says of this process and its descendants, for the tests and benchmarks of whole processes.
+// Package procfs reads what Linux says of this process and its descendants, for the tests and benchmarks of
+// whole processes.
 //
 // It reads the files of /proc anew at each call, and fails where there are none.
 package procfs
@@ -14,7 +15,8 @@ import (
 	"syscall"
 )
 
-// TicksPerSecond is the unit of times in /proc, which Linux fixes at 100 for every architecture that it runs on.
+// TicksPerSecond is the unit of times in /proc, which Linux fixes at 100 for every architecture that it runs
+// on.
 const TicksPerSecond = 100
 
 // A Stat is what /proc/<pid>/stat says of a process.
@@ -69,7 +71,8 @@ func CPUUse() (all, ours float64, err error) {
 	if err != nil {
 		return 0, 0, fmt.Errorf("CPU time can be measured on Linux only: %w", err)
 	}
-	if all, err = BusySeconds(string(text)); err != nil {
+	all, err = BusySeconds(string(text))
+	if err != nil {
 		return 0, 0, err
 	}
 	procs, err := Family()
@@ -94,7 +97,8 @@ func BusySeconds(text string) (float64, error) {
 // Ended says whether a file of /proc could not be read because its process is gone.
 func Ended(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) }
 
-// ParseStat reads the fields that matter of the text of /proc/<pid>/stat. The name stands in parentheses and may itself contain some.
+// ParseStat reads the fields that matter of the text of /proc/<pid>/stat. The name stands in parentheses and
+// may itself contain some.
 func ParseStat(text string) (Stat, error) {
 	open, end := strings.IndexByte(text, '('), strings.LastIndexByte(text, ')')
 	if open < 0 || end < open {
@@ -130,7 +134,8 @@ func Bytes(pid int, file, line string) (int64, error) {
 func bytesIn(text, name string) (int64, error) {
 	for line := range strings.Lines(text) {
 		if value, found := strings.CutPrefix(line, name+":"); found {
-			n, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(value), "kB")), 10, 64)
+			n, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(value), "kB")),
+				10, 64)
 			return n << 10, err
 		}
 	}

@@ -9,7 +9,8 @@ import (
 )
 
 func TestProcIsRead(t *testing.T) {
-	const line = "4711 (a) b (c) S 42 1 1 0 -1 4194560 100 200 0 0 150 50 7 3 20 0 1 0 12345 1000 10 18446744073709551615"
+	const line = "4711 (a) b (c) S 42 1 1 0 -1 4194560 100 200 0 0 150 50 7 3 20 0 1 0 12345 1000 10 " +
+		"18446744073709551615"
 	got, err := ParseStat(line)
 	if want := (Stat{PID: 4711, Parent: 42, Name: "a) b (c", Seconds: 2.10}); err != nil || got != want {
 		t.Errorf("got %+v, %v; want %+v", got, err, want)
@@ -33,7 +34,9 @@ func TestProcIsRead(t *testing.T) {
 
 func TestFamilyHasThisProcess(t *testing.T) {
 	procs, err := Family()
-	if err != nil || !slices.ContainsFunc(procs, func(p Stat) bool { return p.PID == os.Getpid() && p.Parent == os.Getppid() }) {
+	if err != nil || !slices.ContainsFunc(procs, func(p Stat) bool {
+		return p.PID == os.Getpid() && p.Parent == os.Getppid()
+	}) {
 		t.Errorf("process %d is not among %+v, %v", os.Getpid(), procs, err)
 	}
 	if n, err := Bytes(os.Getpid(), "status", "VmRSS"); err != nil || n < 1<<20 {

@@ -9,8 +9,9 @@ import (
 // The plot is a thousand units wide, which are stretched over what there is.
 const plotWidth = 1000
 
-// Widths of a plot in pixels that labels are placed for. The style sheet shows all labels where there is room for the
-// widest, without those of class pic-x3 where there is less, and without those of pic-x2 too on a page of 400 pixels.
+// Widths of a plot in pixels that labels are placed for. The style sheet shows all labels where there is room
+// for the widest, without those of class pic-x3 where there is less, and without those of pic-x2 too on a
+// page of 400 pixels.
 var plots = [3]int{280, 460, 720}
 
 // A span is the time axis of one chart.
@@ -83,8 +84,8 @@ type label struct {
 // tickWidth is how many pixels a label below the plot takes.
 var tickWidth = width("15:04")
 
-// labels writes the round moments below the axis, so that they do not touch each other or what takes up the first
-// pixels of it.
+// labels writes the round moments below the axis, so that they do not touch each other or what takes up the
+// first pixels of it.
 func (s span) labels(taken int) []label {
 	if !s.from.Before(s.to) {
 		return []label{{x: plotWidth / 2, text: s.moment(s.from), from: 1, bare: true}}
@@ -113,8 +114,8 @@ func (s span) labels(taken int) []label {
 	return all
 }
 
-// clear says whether a label that is placed after others has room in a plot of a width, given those that are shown there
-// and the pixels that are taken at the left.
+// clear says whether a label that is placed after others has room in a plot of a width, given those that are
+// shown there and the pixels that are taken at the left.
 func (l label) clear(others []label, level, wide, taken int) bool {
 	begins := func(l label) int {
 		left := int(l.x / plotWidth * float64(wide))

@@ -18,7 +18,8 @@ func TestLabelsStandInEqualSteps(t *testing.T) {
 	t.Parallel()
 	begin := time.Date(2026, 3, 8, 4, 0, 0, 0, time.UTC)
 	for _, length := range []time.Duration{
-		10 * time.Minute, time.Hour, 5 * time.Hour, 12 * time.Hour, 23*time.Hour + 30*time.Minute, 48 * time.Hour, 7 * 24 * time.Hour, 30 * 24 * time.Hour,
+		10 * time.Minute, time.Hour, 5 * time.Hour, 12 * time.Hour, 23*time.Hour + 30*time.Minute,
+		48 * time.Hour, 7 * 24 * time.Hour, 30 * 24 * time.Hour,
 	} {
 		axis := TimeAxis{}.over(begin, begin.Add(length))
 		labels := axis.labels(0)
@@ -31,10 +32,12 @@ func TestLabelsStandInEqualSteps(t *testing.T) {
 			for i, l := range shown[1:] {
 				step := l.x - shown[i].x
 				if first := shown[1].x - shown[0].x; step < first-1 || step > first+1 {
-					t.Errorf("%v in %d pixels: %s is %.1f after %s, not %.1f", length, wide, l.text, step, shown[i].text, first)
+					t.Errorf("%v in %d pixels: %s is %.1f after %s, not %.1f", length, wide, l.text, step,
+						shown[i].text, first)
 				}
 				if gap := step/plotWidth*float64(wide) - float64(width(l.text)); gap < 6 && !l.end {
-					t.Errorf("%v in %d pixels: %s is %.1f pixels beside %s", length, wide, l.text, gap, shown[i].text)
+					t.Errorf("%v in %d pixels: %s is %.1f pixels beside %s", length, wide, l.text, gap,
+						shown[i].text)
 				}
 			}
 		}
@@ -191,7 +194,8 @@ func FuzzMoments(f *testing.F) {
 	f.Add(int64(-62_135_596_800), int64(253_402_300_799), 3, 1)
 	f.Add(int64(0), int64(59), 1, 2)
 	f.Add(int64(1<<62), int64(1<<62), 1<<40, 3)
-	names := []string{"UTC", "America/New_York", "Australia/Lord_Howe", "Pacific/Apia", "Asia/Kathmandu", "Africa/Cairo"}
+	names := []string{"UTC", "America/New_York", "Australia/Lord_Howe", "Pacific/Apia", "Asia/Kathmandu",
+		"Africa/Cairo"}
 	f.Fuzz(func(t *testing.T, from, length int64, most, zone int) {
 		in, err := time.LoadLocation(names[((zone%len(names))+len(names))%len(names)])
 		if err != nil {

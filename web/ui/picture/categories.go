@@ -2,8 +2,8 @@ package picture
 
 import "html/template"
 
-// Categories draws a count for each of a few names as bars that lie below each other. It is a list, in which each line
-// has the name, the count and the bar.
+// Categories draws a count for each of a few names as bars that lie below each other. It is a list, in which
+// each line has the name, the count and the bar.
 type Categories struct {
 	// Label names the list for those who cannot see it.
 	Label string

@@ -13,10 +13,11 @@ type Form uint8
 const (
 	// Lines are values over time, with the area below where a series says so.
 	Lines Form = iota
-	// Bars are counts over time, stacked: the first series is at the bottom. A count above zero is always visible.
+	// Bars are counts over time, stacked: the first series is at the bottom. A count above zero is always
+	// visible.
 	Bars
-	// Spark is as small as a word, without axes, legend and table: the first series as a line, the second one on
-	// the same scale as bars in the colour of what is bad.
+	// Spark is as small as a word, without axes, legend and table: the first series as a line, the second one
+	// on the same scale as bars in the colour of what is bad.
 	Spark
 )
 
@@ -26,9 +27,9 @@ type Chart struct {
 	Frame
 	TimeAxis
 	Form Form
-	// Times are the moments of the values, or when the spans of the counts began, ascending. One that is not after the
-	// one before is left out; of more than 300, neighbours become one: lines keep peaks and dips, bars are added up.
-	// Those of a spark are at equal distances, whatever Times says.
+	// Times are the moments of the values, or when the spans of the counts began, ascending. One that is not
+	// after the one before is left out; of more than 300, neighbours become one: lines keep peaks and dips,
+	// bars are added up. Those of a spark are at equal distances, whatever Times says.
 	Times []time.Time
 	// Step is how long the span of a bar is. Zero: as long as from the first to the second, or an hour.
 	Step time.Duration
@@ -38,8 +39,8 @@ type Chart struct {
 	First *Bar
 	// Value writes a value. Nil: its decimals.
 	Value func(float64) string
-	// Scale is of lines, and Min the beginning of a logarithmic axis: what is smaller is drawn there. Zero: a round
-	// number below the values.
+	// Scale is of lines, and Min the beginning of a logarithmic axis: what is smaller is drawn there. Zero: a
+	// round number below the values.
 	Scale Scale
 	Min   float64
 	// Height is in pixels, from 80 to 480. Zero: 200. That of a spark is at most 160; zero: 24.
@@ -123,7 +124,8 @@ func (d *drawing) hit(p points, axis span, before []hit, ends func(i int) (from,
 	}
 }
 
-// html puts the parts together. The points tell their values only where that does not make the chart too long.
+// html puts the parts together. The points tell their values only where that does not make the chart too
+// long.
 func (d *drawing) html() template.HTML {
 	m := d.figure(d.hits)
 	if len(m.b) > maxBytes && len(d.hits) > 0 {
@@ -215,7 +217,8 @@ func (d *drawing) axes(m *markup, empty bool) {
 		}
 		m.put(`>`)
 		if !l.bare {
-			m.put(`<line x1="`, x, `%" x2="`, x, `%" y1="`, strconv.Itoa(d.bottom()+1), `" y2="`, strconv.Itoa(d.bottom()+5), `"/>`)
+			m.put(`<line x1="`, x, `%" x2="`, x, `%" y1="`, strconv.Itoa(d.bottom()+1), `" y2="`,
+				strconv.Itoa(d.bottom()+5), `"/>`)
 		}
 		m.put(`<text x="`, x, `%" y="`, strconv.Itoa(d.bottom()+19), `"`)
 		switch {
@@ -237,10 +240,13 @@ func (d *drawing) legend(m *markup) {
 	m.put(`<ul class="pic-legend" role="list">`)
 	for i, s := range d.Series {
 		if d.Form == Lines {
-			m.put(`<li><svg class="`, s.Tone.class(i), `" width="24" height="12" aria-hidden="true"><path class="pic-line `, dash(i),
-				`" fill="none" d="M0 6h24"/><path class="pic-mark" transform="translate(12 6)" d="`, marks[i], `"/></svg>`)
+			m.put(`<li><svg class="`, s.Tone.class(i),
+				`" width="24" height="12" aria-hidden="true"><path class="pic-line `, dash(i),
+				`" fill="none" d="M0 6h24"/><path class="pic-mark" transform="translate(12 6)" d="`, marks[i],
+				`"/></svg>`)
 		} else {
-			m.put(`<li><svg width="12" height="12" aria-hidden="true"><path class="pic-bar `, s.Tone.class(i), " ", dash(i),
+			m.put(`<li><svg width="12" height="12" aria-hidden="true"><path class="pic-bar `, s.Tone.class(i),
+				" ", dash(i),
 				`" stroke-width="12" d="M6 12V0"/></svg>`)
 		}
 		m.tag(`<span>`, s.Name, maxName, `</span></li>`)
@@ -257,7 +263,8 @@ type table struct {
 	rows [][]string
 }
 
-// draw writes the table. A box around it is hidden, because browsers do not make a table smaller than its content.
+// draw writes the table. A box around it is hidden, because browsers do not make a table smaller than its
+// content.
 func (t *table) draw(m *markup, caption string) {
 	m.put(`<div class="visually-hidden"><table>`)
 	if caption != "" {

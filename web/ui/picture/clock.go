@@ -2,8 +2,9 @@ package picture
 
 import "time"
 
-// moments gives the round moments from one moment to another in a place, ascending, about most of them and never more
-// than twice as many. Round is what clocks and calendars there show: after a change of the clocks, hours are still round.
+// moments gives the round moments from one moment to another in a place, ascending, about most of them and
+// never more than twice as many. Round is what clocks and calendars there show: after a change of the clocks,
+// hours are still round.
 func moments(from, to time.Time, most int, in *time.Location) []time.Time {
 	from, to = from.In(in), to.In(in)
 	most = max(most, 1)
@@ -13,7 +14,8 @@ func moments(from, to time.Time, most int, in *time.Location) []time.Time {
 	span := float64(to.Unix()-from.Unix()) / 60 // minutes
 	enough := func(minutes int) bool { return span/float64(minutes) <= float64(most) }
 	c := collector{from: from, to: to, most: 2 * most}
-	// The steps between moments on an axis: minutes, hours, days (of which 7 and 14 begin on a Monday), months, years.
+	// The steps between moments on an axis: minutes, hours, days (of which 7 and 14 begin on a Monday),
+	// months, years.
 	for _, unit := range []struct {
 		minutes int
 		every   func(n int) []time.Time
@@ -57,7 +59,8 @@ func (c *collector) add(t time.Time) bool {
 
 func (c *collector) minutes(n int) []time.Time {
 	step := time.Duration(n) * time.Minute
-	t := c.from.Add(-time.Duration(c.from.Minute())*time.Minute - time.Duration(c.from.Second())*time.Second - time.Duration(c.from.Nanosecond()))
+	t := c.from.Add(-time.Duration(c.from.Minute())*time.Minute - time.Duration(c.from.Second())*time.Second -
+		time.Duration(c.from.Nanosecond()))
 	for c.add(t) {
 		t = t.Add(step)
 	}
@@ -79,7 +82,8 @@ func (c *collector) hours(n int) []time.Time {
 
 func (c *collector) days(n int) []time.Time {
 	year, month, day := c.from.Date()
-	number := int(time.Date(year, month, day, 0, 0, 0, 0, time.UTC).Unix()/86400) + 3 // of which Mondays are multiples of 7
+	// of which Mondays are multiples of 7
+	number := int(time.Date(year, month, day, 0, 0, 0, 0, time.UTC).Unix()/86400) + 3
 	for skip := ((-number)%n + n) % n; c.add(midnight(year, month, day+skip, c.from.Location())); skip += n {
 	}
 	return c.kept

@@ -30,12 +30,14 @@ func numbers(data []byte) []float64 {
 	return all
 }
 
-// FuzzCharts draws the same numbers and the same text in every kind of chart: what an enemy writes comes out as text, in
-// every field.
+// FuzzCharts draws the same numbers and the same text in every kind of chart: what an enemy writes comes out
+// as text, in every field.
 func FuzzCharts(f *testing.F) {
-	f.Add([]byte{1, 2, 3, 200, 5, 6, 7, 8}, []byte{9, 130, 9, 141}, int64(1_772_900_000), int64(3600), uint8(200), "p50")
+	f.Add([]byte{1, 2, 3, 200, 5, 6, 7, 8}, []byte{9, 130, 9, 141}, int64(1_772_900_000), int64(3600),
+		uint8(200), "p50")
 	f.Add([]byte{0, 0, 0}, []byte{}, int64(0), int64(0), uint8(0), "")
-	f.Add([]byte{255, 1, 0, 0, 0, 0, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 239, 127}, []byte{255}, int64(1<<62), int64(-1), uint8(7), evil)
+	f.Add([]byte{255, 1, 0, 0, 0, 0, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 239, 127}, []byte{255},
+		int64(1<<62), int64(-1), uint8(7), evil)
 	f.Add([]byte{1, 2, 3}, []byte{4, 5, 6}, int64(1_772_900_000), int64(3600), uint8(200), evil)
 	f.Fuzz(func(t *testing.T, a, b []byte, from, step int64, height uint8, text string) {
 		if len(a)+len(b) > 4000 {
@@ -49,7 +51,8 @@ func FuzzCharts(f *testing.F) {
 		frame := Frame{ID: text, Title: text, Desc: text, NoData: text}
 		l := Chart{
 			Frame: frame, TimeAxis: TimeAxis{Location: shanghai, Header: text}, Times: times,
-			Series: []Series{{Name: text, Values: first, Fill: true}, {Name: text, Values: second, Tone: []Tone{"", Bad}[height%2]}},
+			Series: []Series{{Name: text, Values: first, Fill: true},
+				{Name: text, Values: second, Tone: []Tone{"", Bad}[height%2]}},
 			Height: int(height), Scale: Scale(height % 2),
 		}
 		if len(second) > 0 {
@@ -60,7 +63,8 @@ func FuzzCharts(f *testing.F) {
 			t.Errorf("%d bytes", len(lines))
 		}
 		bars := Chart{
-			Form: Bars, Frame: frame, Times: times, Step: time.Duration(step), Series: []Series{{Name: text, Values: first}, {Name: text, Values: second}}, Height: int(height),
+			Form: Bars, Frame: frame, Times: times, Step: time.Duration(step),
+			Series: []Series{{Name: text, Values: first}, {Name: text, Values: second}}, Height: int(height),
 		}
 		due := bars
 		due.First = &Bar{Name: text, Value: float64(from)}
@@ -73,7 +77,8 @@ func FuzzCharts(f *testing.F) {
 			progress.Parts = append(progress.Parts, Part{Name: text, Value: v})
 			categories.Items = append(categories.Items, Category{Name: text, Value: v, Href: text})
 		}
-		for _, h := range []template.HTML{lines, bars.HTML(), due.HTML(), spark.HTML(), progress.HTML(), categories.HTML()} {
+		for _, h := range []template.HTML{lines, bars.HTML(), due.HTML(), spark.HTML(), progress.HTML(),
+			categories.HTML()} {
 			wellMade(t, h)
 		}
 	})
@@ -103,7 +108,8 @@ func FuzzLadder(f *testing.F) {
 		h := l.HTML()
 		wellMade(t, h)
 		items := strings.Count(string(h), "<li ")
-		if shown += items; shown+hidden != len(l.Steps) {
+		shown += items
+		if shown+hidden != len(l.Steps) {
 			t.Errorf("%d steps are shown and %d are not, of %d", shown, hidden, len(l.Steps))
 		}
 		if items > 20 {

@@ -32,9 +32,9 @@ var glyphs = map[State]string{
 	Never:      `<path class="pic-glyph" d="M8 12h8"/>`,
 }
 
-// Ladder draws the attempts of one callback in equal steps, whatever the waits between them are, with the waits written
-// between the marks. It is an ordered list: it goes from left to right in as many rows as it needs, and from top to
-// bottom where it is narrow.
+// Ladder draws the attempts of one callback in equal steps, whatever the waits between them are, with the
+// waits written between the marks. It is an ordered list: it goes from left to right in as many rows as it
+// needs, and from top to bottom where it is narrow.
 type Ladder struct {
 	// Label names the list for those who cannot see it.
 	Label string
@@ -60,8 +60,8 @@ type Step struct {
 	Href string
 }
 
-// maxSteps is how long the list may be: of more steps, the first, the last and those around where the callback stands
-// are shown.
+// maxSteps is how long the list may be: of more steps, the first, the last and those around where the
+// callback stands are shown.
 const maxSteps = 20
 
 // HTML is the list, or nothing where there is no step.
@@ -96,8 +96,8 @@ func (l Ladder) HTML() template.HTML {
 	return m.html()
 }
 
-// kept says which steps are shown: all, or three at the beginning, two at the end and those around the one that the
-// callback stands at. It never leaves out a single step, as its stand-in would be as long.
+// kept says which steps are shown: all, or three at the beginning, two at the end and those around the one
+// that the callback stands at. It never leaves out a single step, as its stand-in would be as long.
 func kept(steps []Step, most int) []bool {
 	shown := make([]bool, len(steps))
 	if len(steps) <= most {
@@ -138,7 +138,8 @@ func (s Step) draw(m *markup, last bool) {
 	if s.State == Attempting || s.State == Next {
 		m.put(` aria-current="step"`)
 	}
-	m.put(`><svg class="pic pic-sign `, class, `" aria-hidden="true" width="24" height="24" viewBox="0 0 24 24" fill="none">`)
+	m.put(`><svg class="pic pic-sign `, class,
+		`" aria-hidden="true" width="24" height="24" viewBox="0 0 24 24" fill="none">`)
 	if s.Manual {
 		m.put(`<rect class="pic-body" x="2.5" y="2.5" width="19" height="19" rx="4"/>`)
 	} else {

@@ -42,7 +42,8 @@ func (m *markup) number(name string, tenths int, unit string) {
 	m.put(unit, `"`)
 }
 
-// name ends the tag that was begun with role, title and description. Without a title the element is decoration.
+// name ends the tag that was begun with role, title and description. Without a title the element is
+// decoration.
 func (m *markup) name(f Frame, end string) {
 	if f.Title == "" {
 		m.put(` aria-hidden="true"`, end)
@@ -61,8 +62,8 @@ func (m *markup) name(f Frame, end string) {
 
 func (m *markup) html() template.HTML { return template.HTML(m.b) }
 
-// clean cuts a text to so many characters, and takes from it what XML cannot hold and what would turn the direction of
-// the text after it.
+// clean cuts a text to so many characters, and takes from it what XML cannot hold and what would turn the
+// direction of the text after it.
 func clean(s string, most int) string {
 	var b strings.Builder
 	n := 0
@@ -93,7 +94,8 @@ func fit(s string, most int) string {
 	}
 	room := most - width("…")
 	for i, r := range s {
-		if room -= runeWidth(r); room < 0 {
+		room -= runeWidth(r)
+		if room < 0 {
 			return s[:i] + "…"
 		}
 	}
@@ -139,7 +141,8 @@ func link(s string) string {
 	scheme, _, found := strings.Cut(s, ":")
 	switch {
 	case s == "":
-	case strings.ContainsRune("/?#", rune(s[0])), found && (scheme == "http" || scheme == "https"), !strings.ContainsRune(s, ':'):
+	case strings.ContainsRune("/?#", rune(s[0])), found && (scheme == "http" || scheme == "https"),
+		!strings.ContainsRune(s, ':'):
 		return s
 	}
 	return ""
@@ -169,8 +172,8 @@ func appendTenths(b []byte, n int) []byte {
 	return b
 }
 
-// A pen writes the data of a path, in tenths: absolute where it is set down and relative where it moves on, because that
-// is shorter. As it moves between rounded points, no error adds up.
+// A pen writes the data of a path, in tenths: absolute where it is set down and relative where it moves on,
+// because that is shorter. As it moves between rounded points, no error adds up.
 type pen struct {
 	d    []byte
 	x, y int

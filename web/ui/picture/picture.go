@@ -1,19 +1,21 @@
-// Package picture draws charts on the server, as SVG inside of HTML, for pages whose content security policy allows
-// neither inline styles nor scripts. A picture is a struct of data and texts; its method HTML gives the markup.
+// Package picture draws charts on the server, as SVG inside of HTML, for pages whose content security policy
+// allows neither inline styles nor scripts. A picture is a struct of data and texts; its method HTML gives
+// the markup.
 //
-// It guarantees that the markup is well-formed, has no style attribute, no style element, no script and no event
-// handler; that everything which comes from outside is escaped and cut to a length; that the same input gives the same
-// bytes; that a chart has a bounded size whatever it is given (about 12 KB at 168 points); and that no number breaks
-// it: NaN, infinities and negative numbers are gaps, and no data is an empty frame with the text that was given for it.
-// Text keeps its size however narrow the picture is: only the paths are stretched.
+// It guarantees that the markup is well-formed, has no style attribute, no style element, no script and no
+// event handler; that everything which comes from outside is escaped and cut to a length; that the same input
+// gives the same bytes; that a chart has a bounded size whatever it is given (about 12 KB at 168 points); and
+// that no number breaks it: NaN, infinities and negative numbers are gaps, and no data is an empty frame with
+// the text that was given for it. Text keeps its size however narrow the picture is: only the paths are
+// stretched.
 //
-// For readers who cannot see, a chart that stands alone has role="img" with a title and a description and is followed
-// by a table of its data (class visually-hidden, at most 25 rows). Pictures that are lists of words and numbers anyway
-// (Categories, Ladder) are such lists, and the shapes in them are hidden. A picture without a title is decoration.
-// Series differ by dashes and by the mark at their end as well as by colour.
+// For readers who cannot see, a chart that stands alone has role="img" with a title and a description and is
+// followed by a table of its data (class visually-hidden, at most 25 rows). Pictures that are lists of words
+// and numbers anyway (Categories, Ladder) are such lists, and the shapes in them are hidden. A picture
+// without a title is decoration. Series differ by dashes and by the mark at their end as well as by colour.
 //
-// It does not contain a text in any language, does not read a clock, does not fetch or sum up data, and does not say
-// what a page looks like around a picture. It holds no state.
+// It does not contain a text in any language, does not read a clock, does not fetch or sum up data, and does
+// not say what a page looks like around a picture. It holds no state.
 package picture
 
 import (
@@ -22,9 +24,9 @@ import (
 	"time"
 )
 
-// CSS is the style sheet that the pictures need. Its colours come from the custom properties --series-1, --series-2,
-// --series-3, --good, --bad, --warn, --muted, --line and --ink of the page, and have their own for light and dark where
-// the page has none.
+// CSS is the style sheet that the pictures need. Its colours come from the custom properties --series-1,
+// --series-2, --series-3, --good, --bad, --warn, --muted, --line and --ink of the page, and have their own
+// for light and dark where the page has none.
 //
 //go:embed picture.css
 var CSS string
@@ -45,15 +47,16 @@ const (
 
 // A Frame is what every chart has around its data.
 type Frame struct {
-	// ID begins the ids in the markup, and must be unique in its page. What is neither an ASCII letter nor a digit nor
-	// a hyphen becomes an underscore. Empty: "picture".
+	// ID begins the ids in the markup, and must be unique in its page. What is neither an ASCII letter nor a
+	// digit nor a hyphen becomes an underscore. Empty: "picture".
 	ID string
-	// Title names the chart and Desc says in a sentence what it shows, for those who cannot see it. A chart without a
-	// title is hidden from assistive technology.
+	// Title names the chart and Desc says in a sentence what it shows, for those who cannot see it. A chart
+	// without a title is hidden from assistive technology.
 	Title, Desc string
 	// NoData is written into a chart that has nothing to draw.
 	NoData string
-	// Quiet: points do not tell their values when they are pointed at, however few they are, so that several charts fit into one page.
+	// Quiet: points do not tell their values when they are pointed at, however few they are, so that several
+	// charts fit into one page.
 	Quiet bool
 }
 
@@ -67,7 +70,8 @@ type TimeAxis struct {
 	Header string
 }
 
-// A Tone is a colour with a meaning, by its name in the style sheet. The zero value is the colour of the series' place.
+// A Tone is a colour with a meaning, by its name in the style sheet. The zero value is the colour of the
+// series' place.
 type Tone string
 
 // The tones that are no place's. Second is the colour of the second place, for a part that stands elsewhere.
@@ -94,7 +98,8 @@ func (t Tone) class(place int) string {
 type Series struct {
 	// Name is written in the legend, in the table and where a point is pointed at.
 	Name string
-	// Values are gaps where they are NaN, infinite, negative or above 1e15, and where there are fewer than times.
+	// Values are gaps where they are NaN, infinite, negative or above 1e15, and where there are fewer than
+	// times.
 	Values []float64
 	Tone   Tone
 	// Fill colours the area below a line faintly.

@@ -11,11 +11,13 @@ type points struct {
 	rows [][]float64
 }
 
-// read takes what can be drawn: the moments within the ends, of which zero is none, each after the one before.
+// read takes what can be drawn: the moments within the ends, of which zero is none, each after the one
+// before.
 func read(times []time.Time, series []Series, from, to time.Time) points {
 	p := points{rows: make([][]float64, len(series))}
 	for i, t := range times {
-		if n := len(p.at); n > 0 && !t.After(p.at[n-1]) || !from.IsZero() && t.Before(from) || !to.IsZero() && t.After(to) {
+		if n := len(p.at); n > 0 && !t.After(p.at[n-1]) || !from.IsZero() && t.Before(from) ||
+			!to.IsZero() && t.After(to) {
 			continue
 		}
 		p.at = append(p.at, t)
@@ -63,8 +65,8 @@ func (p points) highest() float64 {
 	return min(highest, biggest)
 }
 
-// thinned are at most so many of the points: of each group of neighbours the value that is farthest from the one kept
-// before, so that neither peaks nor dips vanish.
+// thinned are at most so many of the points: of each group of neighbours the value that is farthest from the
+// one kept before, so that neither peaks nor dips vanish.
 func (p points) thinned(most int) points {
 	thin, _ := p.grouped(most, farthest)
 	return thin
@@ -73,9 +75,10 @@ func (p points) thinned(most int) points {
 // summed are at most so many of the points: neighbours are added up. It says how many of them became one.
 func (p points) summed(most int) (sums points, every int) { return p.grouped(most, sum) }
 
-// grouped are at most so many of the points: neighbours become one, whose value join makes of theirs and of the one
-// before. It says how many of them became one.
-func (p points) grouped(most int, join func(group []float64, before float64) float64) (joined points, every int) {
+// grouped are at most so many of the points: neighbours become one, whose value join makes of theirs and of
+// the one before. It says how many of them became one.
+func (p points) grouped(most int, join func(group []float64, before float64) float64) (joined points,
+	every int) {
 	every = max((len(p.at)+most-1)/most, 1)
 	if every == 1 {
 		return p, 1

@@ -4,14 +4,15 @@ import (
 	"html/template"
 )
 
-// Progress draws the parts of a whole as one bar: of a redrive what is done, what failed and what is left, or a share and
-// the rest.
+// Progress draws the parts of a whole as one bar: of a redrive what is done, what failed and what is left, or
+// a share and the rest.
 type Progress struct {
 	// Frame has no NoData here: without data the bar is empty.
 	Frame
 	// Parts beyond the sixth are left out.
 	Parts []Part
-	// Total is the whole. Zero, or less than the parts together: the sum of the parts. What is not in a part stays empty.
+	// Total is the whole. Zero, or less than the parts together: the sum of the parts. What is not in a part
+	// stays empty.
 	Total float64
 	// Legend adds the parts' names below the bar.
 	Legend bool
@@ -46,7 +47,8 @@ func (p Progress) HTML() template.HTML {
 	if p.Legend && len(parts) > 0 {
 		m.put(`<ul class="pic-legend" role="list">`)
 		for i, part := range parts {
-			m.put(`<li><svg class="`, part.Tone.class(i), `" width="12" height="12" aria-hidden="true"><rect width="12" height="12" rx="2"/></svg>`)
+			m.put(`<li><svg class="`, part.Tone.class(i),
+				`" width="12" height="12" aria-hidden="true"><rect width="12" height="12" rx="2"/></svg>`)
 			m.tag(`<span>`, part.Name, maxName, `</span></li>`)
 		}
 		m.put(`</ul>`)
@@ -55,8 +57,8 @@ func (p Progress) HTML() template.HTML {
 	return m.html()
 }
 
-// shares are the widths of the parts in tenths of a percent. Nothing above zero is thinner than one percent, and neither
-// is what is left, so that what is not finished does not look so: the widest of all gives way.
+// shares are the widths of the parts in tenths of a percent. Nothing above zero is thinner than one percent,
+// and neither is what is left, so that what is not finished does not look so: the widest of all gives way.
 func shares(parts []Part, total float64) []int {
 	values := make([]float64, len(parts), len(parts)+1)
 	sum := 0.0

@@ -25,7 +25,8 @@ type sample struct {
 }
 
 // evil is what must come out as text, whatever field it was put into.
-const evil = `</title></text></svg><script>alert("x")</script>'"&<img src=x onerror=alert(1)> style="x" ` + "\x00\x1b\xff\u202e\uffff"
+const evil = `</title></text></svg><script>alert("x")</script>'"&<img src=x onerror=alert(1)> style="x" ` +
+	"\x00\x1b\xff\u202e\uffff"
 
 var (
 	shanghai = time.FixedZone("CST", 8*3600)
@@ -84,7 +85,8 @@ func rounded(values []float64) []float64 {
 }
 
 func frame(id string, words ...string) Frame {
-	f := Frame{ID: id, Title: "Throughput of the last week", Desc: "Accepted and delivered callbacks per second.", NoData: "Nothing was accepted in this time."}
+	f := Frame{ID: id, Title: "Throughput of the last week",
+		Desc: "Accepted and delivered callbacks per second.", NoData: "Nothing was accepted in this time."}
 	if len(words) > 0 {
 		f.Title, f.Desc, f.NoData = words[0], words[0], words[0]
 	}
@@ -98,8 +100,8 @@ func samples() []sample {
 	return slices.Concat(lineSamples(), barSamples(), sparkSamples(), writtenSamples(), oddSamples())
 }
 
-// oddSamples are of what cannot be drawn, which is left out or drawn at the bound, and of a quiet frame, whose points do
-// not tell their values.
+// oddSamples are of what cannot be drawn, which is left out or drawn at the bound, and of a quiet frame,
+// whose points do not tell their values.
 func oddSamples() []sample {
 	three := []Series{{Name: "A", Values: []float64{1, 2, 3}}}
 	quiet := func(id string) Frame {
@@ -109,10 +111,12 @@ func oddSamples() []sample {
 	}
 	return []sample{
 		{"lines, below zero", Chart{
-			Frame: frame("below"), TimeAxis: clocked, Times: hours(2), Series: []Series{{Name: "A", Values: []float64{-1, 7}}},
+			Frame: frame("below"), TimeAxis: clocked, Times: hours(2),
+			Series: []Series{{Name: "A", Values: []float64{-1, 7}}},
 		}},
 		{"lines, one of two is missing", Chart{
-			Frame: frame("missing"), TimeAxis: clocked, Times: hours(2), Series: []Series{{Name: "A", Values: []float64{math.NaN(), 7}}},
+			Frame: frame("missing"), TimeAxis: clocked, Times: hours(2),
+			Series: []Series{{Name: "A", Values: []float64{math.NaN(), 7}}},
 		}},
 		{"lines, quiet", Chart{Frame: quiet("quiet-lines"), Times: hours(3), Series: three}},
 		{"bars, quiet", Chart{Form: Bars, Frame: quiet("quiet-bars"), Times: hours(3), Series: three}},
@@ -149,7 +153,8 @@ func lateness(id string, n int) Chart {
 		p50[i], p95[i], p99[i] = math.NaN(), math.NaN(), math.NaN()
 	}
 	return Chart{
-		Frame: frame(id, "Lateness"), TimeAxis: clocked, Times: hours(n), Value: milliseconds, Scale: Log, Min: 1,
+		Frame: frame(id, "Lateness"), TimeAxis: clocked, Times: hours(n), Value: milliseconds, Scale: Log,
+		Min:    1,
 		Series: []Series{{Name: "p50", Values: p50}, {Name: "p95", Values: p95}, {Name: "p99", Values: p99}},
 	}
 }
@@ -166,7 +171,8 @@ func lineSamples() []sample {
 		{"lines, a day by minutes of 30", throughput("lines-day", 48, 30*time.Minute)},
 		{"lines, a week by hours", throughput("lines-week", 168, time.Hour)},
 		{"lines, share", Chart{
-			Frame: frame("share", "Success share"), TimeAxis: clocked, Times: hours(168), Value: percent, Height: 150,
+			Frame: frame("share", "Success share"), TimeAxis: clocked, Times: hours(168), Value: percent,
+			Height: 150,
 			Series: []Series{{Name: "Success share", Values: share, Tone: Good, Fill: true}},
 		}},
 		{"lines, lateness with a gap", lateness("lateness", 168)},
@@ -177,7 +183,8 @@ func lineSamples() []sample {
 		}},
 		{"lines, single points between gaps", Chart{
 			Frame: frame("lines-gaps"), TimeAxis: clocked, Times: hours(12), Series: []Series{
-				{Name: "Accepted", Values: []float64{1, nan, 3, nan, nan, 4, 4.5, nan, 2, nan, 6, 5}, Fill: true},
+				{Name: "Accepted", Values: []float64{1, nan, 3, nan, nan, 4, 4.5, nan, 2, nan, 6, 5},
+					Fill: true},
 			},
 		}},
 		{"lines, 20,000 points", throughput("lines-huge", 20_000, time.Minute)},
@@ -194,7 +201,8 @@ func outcomes(id string, n int, step time.Duration) Chart {
 		bad[5], good[9], bad[9], unknown[9] = 1, 0, 0, 0
 	}
 	return Chart{
-		Form: Bars, Frame: frame(id, "Attempts by result"), TimeAxis: clocked, Times: every(n, step), Value: count,
+		Form: Bars, Frame: frame(id, "Attempts by result"), TimeAxis: clocked, Times: every(n, step),
+		Value: count,
 		Series: []Series{
 			{Name: "Succeeded", Values: good, Tone: Good}, {Name: "Failed", Values: bad, Tone: Bad},
 			{Name: "Unknown", Values: unknown, Tone: Muted},
@@ -206,8 +214,10 @@ func barSamples() []sample {
 	coming := rounded(wave(24, 24, 30, 400, 60))
 	due := func(id string, overdue float64, counts []float64) Chart {
 		return Chart{
-			Form: Bars, Frame: frame(id, "Due in the next 24 hours"), TimeAxis: clocked, Times: hours(len(counts)), Step: time.Hour,
-			First: &Bar{Name: "Overdue", Value: overdue}, Series: []Series{{Name: "Due", Values: counts}}, Value: count,
+			Form: Bars, Frame: frame(id, "Due in the next 24 hours"), TimeAxis: clocked,
+			Times: hours(len(counts)), Step: time.Hour,
+			First: &Bar{Name: "Overdue", Value: overdue}, Series: []Series{{Name: "Due", Values: counts}},
+			Value: count,
 		}
 	}
 	return []sample{
@@ -218,7 +228,8 @@ func barSamples() []sample {
 		{"bars, a month by days", outcomes("bars-month", 30, 24*time.Hour)},
 		{"bars, 5,000", outcomes("bars-huge", 5000, time.Minute)},
 		{"bars, hostile", Chart{
-			Form: Bars, Frame: frame("bars-hostile", evil), TimeAxis: TimeAxis{Header: evil}, Times: append(hours(30), start), Step: -time.Hour, Height: 1 << 30,
+			Form: Bars, Frame: frame("bars-hostile", evil), TimeAxis: TimeAxis{Header: evil},
+			Times: append(hours(30), start), Step: -time.Hour, Height: 1 << 30,
 			Series: []Series{
 				{Name: evil, Values: []float64{math.NaN(), -1, math.Inf(-1), 1e300, 1e15, 3}},
 				{Name: evil, Values: []float64{1, 2, 3, 4, 1e15, 5, 6, 7, 8}}, {Name: evil},
@@ -237,7 +248,8 @@ func sparkSamples() []sample {
 	failures := Series{Values: []float64{0, 0, 0, 4, 30, 44, 12, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3}}
 	return []sample{
 		{"spark, many", Chart{Form: Spark, Series: []Series{traffic}}},
-		{"spark, failures", Chart{Form: Spark, Frame: frame("spark-bad"), Series: []Series{attempts, failures}}},
+		{"spark, failures", Chart{Form: Spark, Frame: frame("spark-bad"),
+			Series: []Series{attempts, failures}}},
 	}
 }
 

@@ -9,7 +9,8 @@ type Scale uint8
 const (
 	// Linear begins at zero.
 	Linear Scale = iota
-	// Log has a power of ten in equal steps: what is ten times as long is one step higher. Zero is at the bottom.
+	// Log has a power of ten in equal steps: what is ten times as long is one step higher. Zero is at the
+	// bottom.
 	Log
 )
 
@@ -28,8 +29,8 @@ func (s scale) at(v float64) float64 {
 	return min(max((v-lo)/(hi-lo), 0), 1)
 }
 
-// linear is a scale from zero to a round number that is not below highest, with at most about so many steps of 1, 2 or 5
-// times a power of ten. Whole numbers have no steps below one.
+// linear is a scale from zero to a round number that is not below highest, with at most about so many steps
+// of 1, 2 or 5 times a power of ten. Whole numbers have no steps below one.
 func linear(highest float64, steps int, whole bool) scale {
 	if !drawable(highest) || highest < smallest { // also where all is zero
 		highest, steps = 1, 1
@@ -46,8 +47,9 @@ func linear(highest float64, steps int, whole bool) scale {
 	return s
 }
 
-// logarithmic is a scale between two round numbers, of which the lower is not above least and the upper not below
-// highest, with a power of ten between them at least. Few powers of ten have ticks at their double and fivefold, too.
+// logarithmic is a scale between two round numbers, of which the lower is not above least and the upper not
+// below highest, with a power of ten between them at least. Few powers of ten have ticks at their double and
+// fivefold, too.
 func logarithmic(least, highest, floor float64) scale {
 	if drawable(floor) && floor >= smallest {
 		least = floor

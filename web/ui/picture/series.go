@@ -61,8 +61,8 @@ func (d *drawing) line(axis span, p points, place int) {
 	d.over.put(`><path class="pic-mark `, tone, `" d="`, marks[place], `"/></svg>`)
 }
 
-// A trace is what a row of values looks like as a line: its runs between gaps, the values that stand alone, the area below,
-// and the place of the last value, or -1.
+// A trace is what a row of values looks like as a line: its runs between gaps, the values that stand alone,
+// the area below, and the place of the last value, or -1.
 type trace struct {
 	line, dots, area pen
 	last             int
@@ -236,7 +236,8 @@ func (c Chart) spark() template.HTML {
 	}
 	m := &markup{}
 	size := [2]string{strconv.Itoa(wide), strconv.Itoa(high)}
-	m.put(`<svg class="pic pic-spark" width="`, size[0], `" height="`, size[1], `" viewBox="0 0 `, size[0], " ", size[1], `"`)
+	m.put(`<svg class="pic pic-spark" width="`, size[0], `" height="`, size[1], `" viewBox="0 0 `, size[0],
+		" ", size[1], `"`)
 	m.name(c.Frame, ` fill="none">`)
 	var series [2]Series
 	copy(series[:], c.Series)
@@ -255,7 +256,8 @@ func sparkPaths(m *markup, series [2]Series, wide, high float64) {
 	const edge = 2
 	ground := tenths(high - 1)
 	if !some {
-		m.put(`<path class="pic-flat" d="M`, strconv.Itoa(edge), " ", strconv.Itoa(int(high)-2), "h", strconv.Itoa(max(int(wide)-2*edge, 0)), `"/>`)
+		m.put(`<path class="pic-flat" d="M`, strconv.Itoa(edge), " ", strconv.Itoa(int(high)-2), "h",
+			strconv.Itoa(max(int(wide)-2*edge, 0)), `"/>`)
 		return
 	}
 	if greatest == 0 {

@@ -19,10 +19,13 @@ import (
 
 // elements and attributes are all that pictures are made of. What could run, load or style is not among them.
 var (
-	elements = strings.Fields("figure div ul ol li a b p span table caption thead tbody tr th td svg g path line rect circle text title desc")
+	elements = strings.Fields("figure div ul ol li a b p span table caption thead tbody tr th td svg g " +
+		"path line rect circle text title desc")
 	// Of numbers are those that hold lengths, paths and the like, and nothing from outside.
-	ofNumbers  = strings.Fields("x y x1 x2 y1 y2 cx cy r rx d width height viewBox stroke-width stroke-dasharray pathLength transform")
-	attributes = append(strings.Fields("id class role aria-labelledby aria-hidden aria-label aria-current scope href fill overflow preserveAspectRatio"), ofNumbers...)
+	ofNumbers = strings.Fields("x y x1 x2 y1 y2 cx cy r rx d width height viewBox stroke-width " +
+		"stroke-dasharray pathLength transform")
+	attributes = append(strings.Fields("id class role aria-labelledby aria-hidden aria-label aria-current "+
+		"scope href fill overflow preserveAspectRatio"), ofNumbers...)
 	// A number has at most one decimal.
 	numeric = regexp.MustCompile(`^(?:[MlmvVhHaz ,%()]|translate|rotate|-?(?:\d{1,7}(?:\.\d)?|\.\d))+$`)
 )
@@ -76,7 +79,8 @@ func wellMade(t *testing.T, markup template.HTML) {
 			if !slices.Contains(attributes, name) {
 				t.Errorf("an attribute %s=%q of %s", name, a.Value, e.Name.Local)
 			}
-			if slices.Contains(ofNumbers, name) && !numeric.MatchString(a.Value) && !(name == "d" && a.Value == "") {
+			if slices.Contains(ofNumbers, name) && !numeric.MatchString(a.Value) &&
+				!(name == "d" && a.Value == "") {
 				t.Errorf("not numbers: %s=%q of %s", name, a.Value, e.Name.Local)
 			}
 			if name == "href" && !regexp.MustCompile(`^(?:[/?#]|https?:|[^:]+$)`).MatchString(a.Value) {
@@ -109,7 +113,8 @@ func wellMade(t *testing.T, markup template.HTML) {
 			t.Errorf("a character %U", r)
 		}
 	}
-	tree, err := html.ParseFragment(strings.NewReader(string(markup)), &html.Node{Type: html.ElementNode, Data: "body", DataAtom: atom.Body})
+	tree, err := html.ParseFragment(strings.NewReader(string(markup)),
+		&html.Node{Type: html.ElementNode, Data: "body", DataAtom: atom.Body})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +179,8 @@ func TestPicturesAreBounded(t *testing.T) {
 	t.Parallel()
 	for _, s := range samples() {
 		most := 12_000
-		if strings.Contains(s.name, "hostile") || strings.Contains(s.name, "20,000") || strings.Contains(s.name, "5,000") {
+		if strings.Contains(s.name, "hostile") || strings.Contains(s.name, "20,000") ||
+			strings.Contains(s.name, "5,000") {
 			most = 36_000
 		}
 		if n := len(s.of.HTML()); n > most {
@@ -232,8 +238,10 @@ func TestTablesHaveTheData(t *testing.T) {
 func TestLinksGoNowhereElse(t *testing.T) {
 	t.Parallel()
 	for href, want := range map[string]bool{
-		"/ui/callbacks?tier=1": true, "?tier=1": true, "#x": true, "https://example.com/": true, "javascript:alert(1)": false, " JavaScript:x": false,
-		"data:text/html,x": false, "vbscript:x": false, "/a\x00b": false, "java\tscript:x": false, "": false, strings.Repeat("/", 3000): false,
+		"/ui/callbacks?tier=1": true, "?tier=1": true, "#x": true, "https://example.com/": true,
+		"javascript:alert(1)": false, " JavaScript:x": false,
+		"data:text/html,x": false, "vbscript:x": false, "/a\x00b": false, "java\tscript:x": false, "": false,
+		strings.Repeat("/", 3000): false,
 	} {
 		c := Categories{Items: []Category{{Name: "15 s", Value: 1, Href: href}}}
 		if got := strings.Contains(string(c.HTML()), "<a "); got != want {

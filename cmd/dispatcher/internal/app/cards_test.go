@@ -43,7 +43,8 @@ func TestCase81CardNumbersAreMaskedWhereBodiesAreShown(t *testing.T) {
 				want, unwanted = card, masked
 			}
 			shown := map[string]string{
-				"attempts": string(r.Call(t, http.MethodGet, remote.CallbackPath(cb.ID)+"/attempts", nil, nil)),
+				"attempts": string(r.Call(t, http.MethodGet, remote.CallbackPath(cb.ID)+"/attempts", nil,
+					nil)),
 			}
 			for _, page := range []string{"", "/attempts/1"} {
 				shown["page "+page] = r.Page(t, "/callbacks/"+cb.ID+page)

@@ -10,15 +10,16 @@ import (
 )
 
 const (
-	// collectAfter is how much may be allocated at least between two garbage collections. What lives in a dispatcher without a
-	// backlog is some 10 MB; collecting each time that has doubled takes a tenth of all its time.
+	// collectAfter is how much may be allocated at least between two garbage collections. What lives in a
+	// dispatcher without a backlog is some 10 MB; collecting each time that has doubled takes a tenth of all
+	// its time.
 	collectAfter = 64 << 20
 	// collectorEvery is how often what lives is looked at.
 	collectorEvery = time.Second
 )
 
-// tendCollector keeps the garbage collector's target at twice what lives, as Go does, but no less than collectAfter above it,
-// until ctx ends. With GOGC set it does nothing: then somebody knows better.
+// tendCollector keeps the garbage collector's target at twice what lives, as Go does, but no less than
+// collectAfter above it, until ctx ends. With GOGC set it does nothing: then somebody knows better.
 func tendCollector(ctx context.Context) error {
 	if os.Getenv("GOGC") != "" {
 		return nil

@@ -14,8 +14,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/machine"
 )
 
-// completeKeys fills in the keys that the settings leave empty. On SQLite they are read from the data directory, and
-// made there at the first start; with PostgreSQL the settings have been refused without them.
+// completeKeys fills in the keys that the settings leave empty. On SQLite they are read from the data
+// directory, and made there at the first start; with PostgreSQL the settings have been refused without them.
 func completeKeys(c *console.Console, s *config.Settings, log *slog.Logger) error {
 	if len(s.MasterKey) == 0 {
 		key, _, err := keepKey(filepath.Join(s.DataDir, config.MasterKeyFile), log, config.NewMasterKey)
@@ -23,7 +23,8 @@ func completeKeys(c *console.Console, s *config.Settings, log *slog.Logger) erro
 			return fmt.Errorf("master key: %w", err)
 		}
 		if b, err := base64.StdEncoding.DecodeString(key); err != nil || len(b) != config.MasterKeyBytes {
-			return fmt.Errorf("master key: %s is not the base64 of %d bytes", filepath.Join(s.DataDir, config.MasterKeyFile), config.MasterKeyBytes)
+			return fmt.Errorf("master key: %s is not the base64 of %d bytes",
+				filepath.Join(s.DataDir, config.MasterKeyFile), config.MasterKeyBytes)
 		}
 		s.MasterKey = []string{key}
 	}
@@ -76,8 +77,8 @@ func keepKey(path string, log *slog.Logger, make func() string) (key string, mad
 	return "", false, err
 }
 
-// writeKey writes a new file, mode 0600, complete and on disk before it has its name: a master key that is half
-// written or lost with the power would make every stored secret unreadable.
+// writeKey writes a new file, mode 0600, complete and on disk before it has its name: a master key that is
+// half written or lost with the power would make every stored secret unreadable.
 func writeKey(path, key string) error {
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.new")
 	if err != nil {

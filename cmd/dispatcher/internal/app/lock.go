@@ -21,7 +21,8 @@ import (
 const LockFileName = "dispatcher.lock"
 
 // errIndexTaken is the one line that a second owner of an embedded index gets.
-var errIndexTaken = errors.New("another dispatcher runs with the embedded index on this database; more processes need redis_url")
+var errIndexTaken = errors.New("another dispatcher runs with the embedded index on this database; more " +
+	"processes need redis_url")
 
 // An indexLock says that this process alone owns the embedded index. The zero value is a lock on nothing.
 type indexLock struct {
@@ -29,8 +30,8 @@ type indexLock struct {
 	postgres *postgresLock
 }
 
-// acquireIndexLock takes what the settings ask for: nothing with Redis, an advisory lock with PostgreSQL, files with
-// SQLite. Its error is errIndexTaken if another process is the owner.
+// acquireIndexLock takes what the settings ask for: nothing with Redis, an advisory lock with PostgreSQL,
+// files with SQLite. Its error is errIndexTaken if another process is the owner.
 func acquireIndexLock(ctx context.Context, s *config.Settings, log *slog.Logger) (*indexLock, error) {
 	l := &indexLock{}
 	if !s.Embedded() {
@@ -72,7 +73,8 @@ func (l *indexLock) run(ctx context.Context) error {
 	return l.postgres.run(ctx)
 }
 
-// release gives the lock up. The files stay: removing them would let two processes lock two files of one name.
+// release gives the lock up. The files stay: removing them would let two processes lock two files of one
+// name.
 func (l *indexLock) release() {
 	for _, f := range l.files {
 		f.Close()
@@ -82,20 +84,21 @@ func (l *indexLock) release() {
 	}
 }
 
-// A postgresLock is a session's advisory lock on a connection of its own. It is lost with the connection; then it is
-// taken again, unless another process was faster.
+// A postgresLock is a session's advisory lock on a connection of its own. It is lost with the connection;
+// then it is taken again, unless another process was faster.
 type postgresLock struct {
 	url  string
 	log  *slog.Logger
 	conn *pgx.Conn
 }
 
-// postgresLockClass is the first half of the advisory lock's key; the schema is the second, so that dispatchers in two
-// schemas of one database do not exclude each other.
+// postgresLockClass is the first half of the advisory lock's key; the schema is the second, so that
+// dispatchers in two schemas of one database do not exclude each other.
 const postgresLockClass = 0x64697370
 
-// How often a held lock is looked after, how long one statement may take, and how long a lock that is taken is asked for
-// again: the session of a process that was killed a moment ago lives until the server has noticed.
+// How often a held lock is looked after, how long one statement may take, and how long a lock that is taken
+// is asked for again: the session of a process that was killed a moment ago lives until the server has
+// noticed.
 const (
 	lockCheck    = 5 * time.Second
 	lockTimeout  = 10 * time.Second
@@ -104,14 +107,16 @@ const (
 )
 
 func (p *postgresLock) acquire(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, lockTimeout, errors.New("the database did not answer in time"))
+	ctx, cancel := context.WithTimeoutCause(ctx, lockTimeout,
+		errors.New("the database did not answer in time"))
 	defer cancel()
 	conn, err := pgx.Connect(ctx, p.url)
 	if err != nil {
 		return fmt.Errorf("connect for the lock of the embedded index: %w", err)
 	}
 	err = tryLock(ctx, conn)
-	for deadline := time.Now().Add(lockPatience); errors.Is(err, errIndexTaken) && time.Now().Before(deadline); err = tryLock(ctx, conn) {
+	for deadline := time.Now().Add(lockPatience); errors.Is(err, errIndexTaken) &&
+		time.Now().Before(deadline); err = tryLock(ctx, conn) {
 		console.Pause(ctx, lockPause)
 	}
 	if err != nil {
@@ -128,7 +133,8 @@ func (p *postgresLock) acquire(ctx context.Context) error {
 // tryLock takes the lock for the connection, or says that another one has it.
 func tryLock(ctx context.Context, conn *pgx.Conn) error {
 	var taken bool
-	err := conn.QueryRow(ctx, `SELECT pg_try_advisory_lock($1, hashtext(coalesce(current_schema(), '')))`, int32(postgresLockClass)).Scan(&taken)
+	err := conn.QueryRow(ctx, `SELECT pg_try_advisory_lock($1, hashtext(coalesce(current_schema(), '')))`,
+		int32(postgresLockClass)).Scan(&taken)
 	if err == nil && !taken {
 		err = errIndexTaken
 	}
@@ -154,7 +160,8 @@ func (p *postgresLock) run(ctx context.Context) error {
 		case errors.Is(err, errIndexTaken):
 			return err
 		case ctx.Err() == nil:
-			p.log.Warn("lock of the embedded index is not held while the database cannot be reached", "error", err)
+			p.log.Warn("lock of the embedded index is not held while the database cannot be reached", "error",
+				err)
 		}
 	}
 }

@@ -46,11 +46,13 @@ func TestOneOwnerPerEmbeddedIndex(t *testing.T) {
 	}
 }
 
-// complete gives settings their keys, on a terminal that a person looks at or in a pipe, and returns what was shown.
+// complete gives settings their keys, on a terminal that a person looks at or in a pipe, and returns what was
+// shown.
 func complete(s *config.Settings, person bool) (string, error) {
 	term := new(cmdtest.Program).Terminal()
 	term.ErrTerminal = person
-	err := completeKeys(&term.Console, s, NewLogger(&term.Console, &config.Settings{LogFormat: "json", LogLevel: "info"}))
+	err := completeKeys(&term.Console, s, NewLogger(&term.Console,
+		&config.Settings{LogFormat: "json", LogLevel: "info"}))
 	return term.Stdout.String() + term.Stderr.String(), err
 }
 
@@ -62,7 +64,8 @@ func TestKeysAreMadeOnceAndKeptPrivate(t *testing.T) {
 		first, second := &config.Settings{DataDir: dir}, &config.Settings{DataDir: dir}
 		shown, err := complete(first, person)
 		if err != nil || len(first.MasterKey) != 1 || len(first.AdminKey) < 30 {
-			t.Fatalf("made %d master keys and an admin key of %d characters: %v", len(first.MasterKey), len(first.AdminKey), err)
+			t.Fatalf("made %d master keys and an admin key of %d characters: %v", len(first.MasterKey),
+				len(first.AdminKey), err)
 		}
 		if strings.Contains(shown, first.AdminKey) != person || strings.Contains(shown, first.MasterKey[0]) {
 			t.Errorf("showed %q", shown)
@@ -74,7 +77,8 @@ func TestKeysAreMadeOnceAndKeptPrivate(t *testing.T) {
 			}
 		}
 		shown, err = complete(second, person)
-		if err != nil || shown != "" || second.AdminKey != first.AdminKey || second.MasterKey[0] != first.MasterKey[0] {
+		if err != nil || shown != "" || second.AdminKey != first.AdminKey ||
+			second.MasterKey[0] != first.MasterKey[0] {
 			t.Errorf("the second start has other keys, or showed %q: %v", shown, err)
 		}
 		left, err := os.ReadDir(dir)
@@ -103,10 +107,12 @@ func TestADamagedMasterKeyIsRefused(t *testing.T) {
 
 func TestAShortAdminKeyInItsFileIsRefused(t *testing.T) {
 	t.Parallel()
-	s := &config.Settings{DataDir: filepath.Dir(cmdtest.WriteFile(t, config.AdminKeyFile, "hidden-short-key\n"))}
+	s := &config.Settings{DataDir: filepath.Dir(
+		cmdtest.WriteFile(t, config.AdminKeyFile, "hidden-short-key\n"))}
 	_, err := complete(s, false)
 	usage, ok := errors.AsType[*console.UsageError](err)
-	if !ok || len(usage.Lines) != 1 || !strings.Contains(err.Error(), "16 of at least 24") || strings.Contains(err.Error(), "hidden") {
+	if !ok || len(usage.Lines) != 1 || !strings.Contains(err.Error(), "16 of at least 24") ||
+		strings.Contains(err.Error(), "hidden") {
 		t.Errorf("%v", err)
 	}
 }
@@ -130,7 +136,8 @@ func TestOneOwnerPerEmbeddedIndexOnPostgres(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = conn.Exec(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_locks JOIN pg_database d ON d.oid = database
+	_, err = conn.Exec(t.Context(),
+		`SELECT pg_terminate_backend(pid) FROM pg_locks JOIN pg_database d ON d.oid = database
 		WHERE locktype = 'advisory' AND d.datname = current_database()`)
 	if err := errors.Join(err, conn.Close(t.Context())); err != nil {
 		t.Fatal(err)

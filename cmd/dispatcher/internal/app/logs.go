@@ -15,8 +15,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
 )
 
-// NewLogger returns the logger that the settings ask for; it writes to the console's error output. Errors and other
-// texts pass the settings' scrubber, so that no driver can put a password into the log.
+// NewLogger returns the logger that the settings ask for; it writes to the console's error output. Errors and
+// other texts pass the settings' scrubber, so that no driver can put a password into the log.
 func NewLogger(c *console.Console, s *config.Settings) *slog.Logger {
 	level, err := config.LogLevel(s.LogLevel)
 	if err != nil {

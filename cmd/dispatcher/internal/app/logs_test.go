@@ -43,12 +43,14 @@ func TestLogFormats(t *testing.T) {
 
 func TestLogsShowNoSecrets(t *testing.T) {
 	t.Parallel()
-	s := &config.Settings{LogLevel: "info", DatabaseURL: "postgres://u:hidden-password@h/d", AdminKey: "hidden-admin"}
+	s := &config.Settings{LogLevel: "info", DatabaseURL: "postgres://u:hidden-password@h/d",
+		AdminKey: "hidden-admin"}
 	for _, format := range []string{"text", "json"} {
 		s.LogFormat = format
 		term := new(cmdtest.Program).Terminal()
 		log := NewLogger(&term.Console, s).With("url", s.DatabaseURL)
-		log.WithGroup("g").Error("boom with hidden-admin", "error", errors.New("dial "+s.DatabaseURL), "text", "hidden-password")
+		log.WithGroup("g").Error("boom with hidden-admin", "error", errors.New("dial "+s.DatabaseURL), "text",
+			"hidden-password")
 		if got := term.Stderr.String(); strings.Contains(got, "hidden") || !strings.Contains(got, "u:***@h") {
 			t.Errorf("%s: %s", format, got)
 		}
@@ -60,7 +62,8 @@ func TestUnaskedAnswersAreNotQuoted(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
 	log := slog.New(slog.NewTextHandler(&b, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	line := `Unsolicited response received on idle HTTP channel starting with "HTTP/1.1 200 OK whsec_c2VjcmV0"; err=<nil>` + "\n"
+	line :=
+		`Unsolicited response received on idle HTTP channel starting with "HTTP/1.1 200 OK whsec_c2VjcmV0"; err=<nil>` + "\n"
 	if n, err := (libraryLog{log}).Write([]byte(line)); n != len(line) || err != nil {
 		t.Fatalf("wrote %d of %d, %v", n, len(line), err)
 	}

@@ -24,7 +24,8 @@ func (cmd *MigrateCommand) Run(ctx context.Context, c *console.Console) error {
 		return err
 	}
 	s := &l.Settings
-	db, err := sqlstore.Open(ctx, sqlstore.Options{URL: s.Database(), MaxConns: s.DatabaseMaxConns, Logger: NewLogger(c, s)})
+	db, err := sqlstore.Open(ctx, sqlstore.Options{URL: s.Database(), MaxConns: s.DatabaseMaxConns,
+		Logger: NewLogger(c, s)})
 	if err != nil {
 		return s.Clean(fmt.Errorf("open the database: %w", err))
 	}

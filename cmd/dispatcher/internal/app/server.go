@@ -1,8 +1,8 @@
-// Package app wires a server: it opens SQL and the index that the settings name and gives them to the engine and the
-// web server. It is the only package that knows concrete technology.
+// Package app wires a server: it opens SQL and the index that the settings name and gives them to the engine
+// and the web server. It is the only package that knows concrete technology.
 //
-// New takes the addresses and sends nothing; Run serves and drains; Close ends what New opened. Rules of sending,
-// storing and scheduling are not here.
+// New takes the addresses and sends nothing; Run serves and drains; Close ends what New opened. Rules of
+// sending, storing and scheduling are not here.
 package app
 
 import (
@@ -13,7 +13,9 @@ import (
 	"net"
 	"os"
 	"strings"
-	_ "time/tzdata" // the zones of schedules must be there on a machine that has none, such as a container of this program alone
+	// the zones of schedules must be there on a machine that has none, such as a container of this program
+	// alone
+	_ "time/tzdata"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -70,7 +72,8 @@ type App struct {
 
 // New opens and wires everything that the settings ask for. Nothing is sent and nobody is answered until run,
 // but the addresses are taken.
-func New(ctx context.Context, c *console.Console, s *config.Settings, log *slog.Logger) (srv *App, err error) {
+func New(ctx context.Context, c *console.Console, s *config.Settings,
+	log *slog.Logger) (srv *App, err error) {
 	srv = &App{Settings: s, Log: log, version: c.Version}
 	defer func() {
 		if err != nil {
@@ -84,7 +87,8 @@ func New(ctx context.Context, c *console.Console, s *config.Settings, log *slog.
 		}
 	}
 	registry := NewRegistry(c.Version)
-	if srv.lock, err = acquireIndexLock(ctx, s, log); err != nil {
+	srv.lock, err = acquireIndexLock(ctx, s, log)
+	if err != nil {
 		return srv, err
 	}
 	srv.onClose(func() error { srv.lock.release(); return nil })
@@ -107,7 +111,8 @@ func New(ctx context.Context, c *console.Console, s *config.Settings, log *slog.
 	if err != nil {
 		return srv, err
 	}
-	sender, err := outbound.New(outbound.Options{Guard: guard, Version: srv.version, MaxIdlePerHost: max(s.LaneConcurrency, s.Workers), Logger: log})
+	sender, err := outbound.New(outbound.Options{Guard: guard, Version: srv.version,
+		MaxIdlePerHost: max(s.LaneConcurrency, s.Workers), Logger: log})
 	if err != nil {
 		return srv, err
 	}
@@ -115,8 +120,10 @@ func New(ctx context.Context, c *console.Console, s *config.Settings, log *slog.
 	srv.Engine, err = dispatch.New(dispatch.Options{
 		Store: db, Schedule: index, Sender: sender, Keyring: keyring,
 		PanGuard: store.PanGuard(s.PanGuard), CheckURL: guard.CheckURL, ReadTemplate: api.ReadTemplate,
-		Version: srv.version, Roles: s.Roles, Prefix: s.RedisPrefix, Alone: s.Embedded(), Hold: s.Hold, NoWorker: !s.Has(config.RoleWorker),
-		Horizon: s.Horizon, Workers: s.Workers, LaneConcurrency: s.LaneConcurrency, DrainTimeout: s.DrainTimeout,
+		Version: srv.version, Roles: s.Roles, Prefix: s.RedisPrefix, Alone: s.Embedded(), Hold: s.Hold,
+		NoWorker: !s.Has(config.RoleWorker),
+		Horizon:  s.Horizon, Workers: s.Workers, LaneConcurrency: s.LaneConcurrency,
+		DrainTimeout:     s.DrainTimeout,
 		RetentionPayload: s.RetentionPayload, RetentionMetadata: s.RetentionMetadata,
 		Logger: log, Registerer: registry,
 	})
@@ -147,7 +154,8 @@ func (srv *App) checkKeys(ctx context.Context) error {
 	for _, p := range problems {
 		usage.Add("master_key: %s", p)
 	}
-	usage.Add(`give every key that was used, the present one first (--master-key NEW,OLD); "dispatcher doctor" says more`)
+	usage.Add(
+		`give every key that was used, the present one first (--master-key NEW,OLD); "dispatcher doctor" says more`)
 	return usage
 }
 
@@ -160,7 +168,8 @@ func NewRegistry(version string) *prometheus.Registry {
 		ConstLabels: prometheus.Labels{"version": version},
 	})
 	build.Set(1)
-	registry.MustRegister(build, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry.MustRegister(build, collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return registry
 }
 
@@ -179,7 +188,8 @@ func (srv *App) Close() error {
 // OpenDatabase opens SQL and migrates it, or refuses a schema that is not up to date.
 func (srv *App) OpenDatabase(ctx context.Context, registry prometheus.Registerer) (*sqlstore.DB, error) {
 	s := srv.Settings
-	db, err := sqlstore.Open(ctx, sqlstore.Options{URL: s.Database(), MaxConns: s.DatabaseMaxConns, Logger: srv.Log, Registerer: registry})
+	db, err := sqlstore.Open(ctx, sqlstore.Options{URL: s.Database(), MaxConns: s.DatabaseMaxConns,
+		Logger: srv.Log, Registerer: registry})
 	if err != nil {
 		return nil, fmt.Errorf("open the database: %w", err)
 	}
@@ -196,7 +206,8 @@ func (srv *App) OpenDatabase(ctx context.Context, registry prometheus.Registerer
 	}
 	for _, m := range status {
 		if !m.Applied {
-			return nil, fmt.Errorf("migration %d (%s) is not applied; run \"dispatcher migrate\", or serve without --migrate=false", m.Version, m.Name)
+			return nil, fmt.Errorf("migration %d (%s) is not applied; run \"dispatcher migrate\", or serve "+
+				"without --migrate=false", m.Version, m.Name)
 		}
 	}
 	return db, nil
@@ -210,7 +221,8 @@ func (srv *App) OpenIndex(ctx context.Context, registry prometheus.Registerer) (
 	}
 	// The client library writes to the standard error by itself; what matters comes back as an error as well.
 	redis.SetLogger(libraryLog{srv.Log})
-	index, err := redisq.Open(ctx, redisq.Options{URL: s.RedisURL, Prefix: s.RedisPrefix, Logger: srv.Log, Registerer: registry})
+	index, err := redisq.Open(ctx, redisq.Options{URL: s.RedisURL, Prefix: s.RedisPrefix, Logger: srv.Log,
+		Registerer: registry})
 	if err != nil {
 		return nil, fmt.Errorf("open the index: %w", err)
 	}
@@ -229,7 +241,8 @@ func (srv *App) openWeb(db *sqlstore.DB, registry *prometheus.Registry) error {
 	}
 	if s.Has(config.RoleAPI) {
 		face, err := api.New(api.Options{
-			Engine: srv.Engine, Store: shownDB{db, store.PanGuard(s.PanGuard)}, AdminKey: s.AdminKey, Guesses: guesses,
+			Engine: srv.Engine, Store: shownDB{db, store.PanGuard(s.PanGuard)}, AdminKey: s.AdminKey,
+			Guesses:           guesses,
 			RequestsPerSecond: s.RequestsPerSecond, Logger: srv.Log,
 		})
 		if err != nil {
@@ -248,7 +261,8 @@ func (srv *App) openWeb(db *sqlstore.DB, registry *prometheus.Registry) error {
 		o.UI = pages
 	}
 	var err error
-	if srv.Web, err = web.New(o); err != nil {
+	srv.Web, err = web.New(o)
+	if err != nil {
 		return err
 	}
 	return srv.Web.Listen()
@@ -264,7 +278,8 @@ func (srv *App) Announce() {
 	if !s.Embedded() {
 		index = "redis"
 	}
-	attrs := []any{"version", srv.version, "roles", strings.Join(s.Roles, ","), "database", database, "index", index, "ops", srv.Web.OpsAddr().String()}
+	attrs := []any{"version", srv.version, "roles", strings.Join(s.Roles, ","), "database", database, "index",
+		index, "ops", srv.Web.OpsAddr().String()}
 	if addr := srv.Web.Addr(); addr != nil {
 		if s.Has(config.RoleAPI) {
 			attrs = append(attrs, "api", "http://"+addr.String())
@@ -276,16 +291,19 @@ func (srv *App) Announce() {
 	srv.Log.Info("dispatcher is serving", attrs...)
 	addr, tcp := srv.Web.Addr().(*net.TCPAddr)
 	if tcp && !addr.IP.IsLoopback() && !query.HTTPS(s.PublicURL) {
-		srv.Log.Warn("keys and sessions cross the network in clear; put a proxy with https in front of listen, "+
+		srv.Log.Warn("keys and sessions cross the network in clear; put a proxy with https in front of "+
+			"listen, "+
 			"and set public_url to its https address", "listen", addr.String())
 	}
 	if s.Hold {
-		srv.Log.Warn("sending is held by the setting hold: callbacks are accepted and none is attempted; to go on, stop this process and start it without --hold")
+		srv.Log.Warn("sending is held by the setting hold: callbacks are accepted and none is attempted; " +
+			"to go on, stop this process and start it without --hold")
 	}
 }
 
 // Run serves until ctx ends or a part fails, and drains: readiness ends and claiming stops at once; after
-// shutdown_delay the API closes; attempts in flight end within drain_timeout. It returns when everything has ended.
+// shutdown_delay the API closes; attempts in flight end within drain_timeout. It returns when everything has
+// ended.
 func (srv *App) Run(ctx context.Context) error {
 	// Parts outlive ctx: they end in the order of the drain. failed ends with the first part that fails.
 	life := context.WithoutCancel(ctx)
@@ -309,7 +327,8 @@ func (srv *App) Run(ctx context.Context) error {
 
 	select {
 	case <-ctx.Done():
-		srv.Log.Info("shutting down", "shutdown_delay", srv.Settings.ShutdownDelay, "drain_timeout", srv.Settings.DrainTimeout)
+		srv.Log.Info("shutting down", "shutdown_delay", srv.Settings.ShutdownDelay, "drain_timeout",
+			srv.Settings.DrainTimeout)
 		// An orderly end keeps the API open for a while, so that load balancers can take notice.
 		srv.drain()
 		console.Pause(failed, srv.Settings.ShutdownDelay)

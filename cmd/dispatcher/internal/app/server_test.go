@@ -25,7 +25,8 @@ func TestRolesOnPostgresAndRedis(t *testing.T) {
 		t.Skip("needs a real PostgreSQL and a real Redis")
 	}
 	receiver := cmdtest.Answering(t, http.StatusOK, "")
-	args := slices.Concat(cmdtest.BothKeys(), apptest.OwnIndex(t), []string{"--database-url=" + apptest.Migrated(t)})
+	args := slices.Concat(cmdtest.BothKeys(), apptest.OwnIndex(t),
+		[]string{"--database-url=" + apptest.Migrated(t)})
 	face := apptest.Start(t, apptest.Settings(t, append(args, "--roles=api")...))
 	worker := apptest.Start(t, apptest.Settings(t, append(args, "--roles=worker")...))
 	if worker.Web.Addr() != nil {
@@ -38,7 +39,8 @@ func TestRolesOnPostgresAndRedis(t *testing.T) {
 	var drift struct {
 		Clean bool `json:"clean"`
 	}
-	if face.Call(t, http.MethodPost, "/v1/index/verify", nil, &drift); !drift.Clean {
+	face.Call(t, http.MethodPost, "/v1/index/verify", nil, &drift)
+	if !drift.Clean {
 		t.Errorf("verify says %+v", drift)
 	}
 }
@@ -47,12 +49,15 @@ func TestServeThatCannotStartSaysSoInOneLine(t *testing.T) {
 	t.Parallel()
 	r := apptest.Start(t, apptest.Settings(t))
 	for want, args := range map[string][]string{
-		"another dispatcher runs with the embedded index": {"--listen=127.0.0.1:0", "--data-dir", r.Settings.DataDir},
-		"address already in use":                          {"--listen", r.Web.Addr().String(), "--data-dir", t.TempDir(), "--log-level=error"},
+		"another dispatcher runs with the embedded index": {"--listen=127.0.0.1:0", "--data-dir",
+			r.Settings.DataDir},
+		"address already in use": {"--listen", r.Web.Addr().String(), "--data-dir", t.TempDir(),
+			"--log-level=error"},
 	} {
 		term := program.Terminal()
 		code := term.Invoke(append([]string{"serve", "--ops-listen=127.0.0.1:0"}, args...)...)
-		if lines := term.Lines(); code != console.ExitFailed || len(lines) != 1 || !strings.Contains(lines[0], want) {
+		if lines := term.Lines(); code != console.ExitFailed || len(lines) != 1 ||
+			!strings.Contains(lines[0], want) {
 			t.Errorf("exit code %d, said %q, want %q", code, lines, want)
 		}
 	}

@@ -1,4 +1,5 @@
-// Package apptest starts whole servers for the tests of commands, in the process of the test. Only tests import it.
+// Package apptest starts whole servers for the tests of commands, in the process of the test. Only tests
+// import it.
 package apptest
 
 import (
@@ -35,7 +36,8 @@ var program = cmdtest.Program(func() any {
 func Settings(t *testing.T, args ...string) *config.Settings {
 	t.Helper()
 	l, err := config.LoadArgs(&program.Terminal().Console, append([]string{
-		"--listen=127.0.0.1:0", "--ops-listen=127.0.0.1:0", "--data-dir=" + t.TempDir(), "--egress-allow=127.0.0.1",
+		"--listen=127.0.0.1:0", "--ops-listen=127.0.0.1:0", "--data-dir=" + t.TempDir(),
+		"--egress-allow=127.0.0.1",
 		"--log-level=error",
 	}, args...)...)
 	if err != nil {
@@ -61,7 +63,8 @@ var prefixes atomic.Int64
 // OwnIndex are flags of an index of the test's own on the shared Redis.
 func OwnIndex(t *testing.T) []string {
 	t.Helper()
-	return []string{"--redis-url=" + testserver.SharedRedis(t), fmt.Sprint("--redis-prefix=test-", prefixes.Add(1))}
+	return []string{"--redis-url=" + testserver.SharedRedis(t),
+		fmt.Sprint("--redis-prefix=test-", prefixes.Add(1))}
 }
 
 func MustURL(t *testing.T, text string) *url.URL {
@@ -98,12 +101,14 @@ func Start(t *testing.T, s *config.Settings) *Running {
 		r.failed = errors.Join(srv.Run(ctx), srv.Close())
 	}()
 	t.Cleanup(func() {
-		if r.End(t); t.Failed() {
+		r.End(t)
+		if t.Failed() {
 			t.Logf("the server has logged:\n%s", term.Stderr.String())
 		}
 	})
 	if srv.Web.Addr() != nil {
-		r.Client, err = remote.New(&term.Console, remote.Flags{Server: "http://" + srv.Web.Addr().String(), Key: s.AdminKey})
+		r.Client, err = remote.New(&term.Console,
+			remote.Flags{Server: "http://" + srv.Web.Addr().String(), Key: s.AdminKey})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -157,7 +162,8 @@ func (r *Running) Call(t *testing.T, method, path string, in, out any) []byte {
 func (r *Running) Send(t *testing.T, url string) string {
 	t.Helper()
 	var cb client.Callback
-	r.Call(t, http.MethodPost, "/v1/callbacks", map[string]any{"url": url, "payload": map[string]any{"paid": 1}}, &cb)
+	r.Call(t, http.MethodPost, "/v1/callbacks",
+		map[string]any{"url": url, "payload": map[string]any{"paid": 1}}, &cb)
 	return cb.ID
 }
 

@@ -34,9 +34,10 @@ type callbackGet struct {
 // Run shows the callback, its ladder and its attempts.
 func (cmd *callbackGet) Run(c *session) error {
 	var cb client.Callback
-	return cmd.show(c, cmd.ID, cmd.JSON, get(remote.CallbackPath(cmd.ID)), &cb, func(attempts []client.Attempt) {
-		showCallback(c, &cb, attempts, nil, time.Now())
-	})
+	return cmd.show(c, cmd.ID, cmd.JSON, get(remote.CallbackPath(cmd.ID)), &cb,
+		func(attempts []client.Attempt) {
+			showCallback(c, &cb, attempts, nil, time.Now())
+		})
 }
 
 // attemptFlags are those of what shows attempts.
@@ -131,7 +132,8 @@ func showCallbacks(c *session, p *remote.Pager) error {
 	header := "id, state, attempts, due, last, topic, ref, url"
 	return showFound(c, p, "no callbacks match", header, func(cb *client.Callback) []any {
 		return []any{
-			cb.ID, stateText(c, cb), attemptCount(cb), whenDue(cb, time.Now()), remote.LastOf(cb), console.Short(cb.Topic, 32),
+			cb.ID, stateText(c, cb), attemptCount(cb), whenDue(cb, time.Now()), remote.LastOf(cb),
+			console.Short(cb.Topic, 32),
 			console.Short(cb.Ref, 32), console.Short(cb.URL, console.Widest),
 		}
 	})
@@ -149,7 +151,8 @@ type callbackCancel struct {
 // Run cancels and says of each callback what became of it.
 func (cmd *callbackCancel) Run(c *session) error {
 	if (cmd.ID == "") == (cmd.Ref == "") || (cmd.Topic != "" || cmd.IncludeTerminal) && cmd.Ref == "" {
-		return console.Wrong("callback cancel needs either an id or --ref (with --topic or --include-terminal if wanted)")
+		return console.Wrong("callback cancel needs either an id or --ref (with --topic or " +
+			"--include-terminal if wanted)")
 	}
 	show := func(r *client.CancelResult) {
 		sentence := meaning(r.Result)
@@ -186,12 +189,13 @@ type callbackRetry struct {
 // Run asks for the attempt.
 func (cmd *callbackRetry) Run(c *session) error {
 	return ask(c, post(remote.CallbackPath(cmd.ID)+"/retry", cmd), func(cb *client.Callback) {
-		c.printf("%s  is %s and will be attempted now (see \"dispatcher callback get %[1]s\")\n", cb.ID, cb.State)
+		c.printf("%s  is %s and will be attempted now (see \"dispatcher callback get %[1]s\")\n", cb.ID,
+			cb.State)
 	})
 }
 
-// requestFlags say which request is made, and where; callbacks and polls have the same. A command says with set:"method=…" which method is
-// meant where none is given.
+// requestFlags say which request is made, and where; callbacks and polls have the same. A command says with
+// set:"method=…" which method is meant where none is given.
 type requestFlags struct {
 	URL         string   `in:"url" placeholder:"URL" help:"Address that is called; with --endpoint it replaces only the endpoint's, if that one's url_override allows it."`
 	Endpoint    string   `in:"endpoint" placeholder:"ID|EXTERNAL_ID" help:"Endpoint that is called, by its id or your own name for it, with its secret, signer, headers and limits."`
@@ -213,7 +217,8 @@ func (f *requestFlags) put(c *session, in body) error {
 	if err != nil {
 		return err
 	}
-	// Not as "payload", which ends where its JSON does: a file mostly has a line's end behind that, and signatures are over bytes.
+	// Not as "payload", which ends where its JSON does: a file mostly has a line's end behind that, and
+	// signatures are over bytes.
 	in["body_base64"] = base64.StdEncoding.EncodeToString(data)
 	if f.ContentType == "" {
 		in["content_type"] = guessType(data)
@@ -241,10 +246,12 @@ type tierFlags struct {
 	Timeout    string   `placeholder:"DURATION" help:"With --tiers: time limit of one attempt."`
 }
 
-// put writes them into the body of a request, as its policy. One that is named, or given whole, excludes them.
+// put writes them into the body of a request, as its policy. One that is named, or given whole, excludes
+// them.
 func (f *tierFlags) put(policy string, in body) error {
 	if f.Tiers == nil {
-		for flag, given := range map[string]bool{"repeat-last": f.RepeatLast, "deadline": f.Deadline != "", "timeout": f.Timeout != ""} {
+		for flag, given := range map[string]bool{"repeat-last": f.RepeatLast, "deadline": f.Deadline != "",
+			"timeout": f.Timeout != ""} {
 			if given {
 				return console.Wrong("--%s needs --tiers: a policy has its own", flag)
 			}

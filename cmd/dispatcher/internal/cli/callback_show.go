@@ -38,10 +38,12 @@ func whenDue(cb *client.Callback, now time.Time) string {
 	return until(cb.DueAt, now)
 }
 
-// showCallback prints one callback, its attempts, and the rest of its ladder. Of a poll it is told what it has beside its callback; nil where
-// that is not known.
-func showCallback(c *session, cb *client.Callback, attempts []client.Attempt, poll *client.PollDetail, now time.Time) {
-	what, outcome, kind, version, policy, success := "callback", "", "", "", choiceText(cb.Policy), choiceText(cb.Success)
+// showCallback prints one callback, its attempts, and the rest of its ladder. Of a poll it is told what it
+// has beside its callback; nil where that is not known.
+func showCallback(c *session, cb *client.Callback, attempts []client.Attempt, poll *client.PollDetail,
+	now time.Time) {
+	what, outcome, kind, version, policy, success := "callback", "", "", "", choiceText(cb.Policy),
+		choiceText(cb.Success)
 	var rule []string
 	switch {
 	case poll != nil:
@@ -64,8 +66,10 @@ func showCallback(c *session, cb *client.Callback, attempts []client.Attempt, po
 		policy = ""
 	}
 	c.Lines(10, slices.Concat([]string{
-		what, cb.ID, "state", stateText(c, cb), "outcome", outcome, "kind", kind, "sends", cb.Method + " " + cb.URL,
-		"topic", cb.Topic, "ref", cb.Ref, "version", version, "lock key", lock, "endpoint", cb.EndpointID, "lane", cb.Lane,
+		what, cb.ID, "state", stateText(c, cb), "outcome", outcome, "kind", kind, "sends",
+		cb.Method + " " + cb.URL,
+		"topic", cb.Topic, "ref", cb.Ref, "version", version, "lock key", lock, "endpoint", cb.EndpointID,
+		"lane", cb.Lane,
 		"labels", strings.Join(labels, " "),
 		"attempts", attemptCount(cb) + " charged, " + strconv.Itoa(cb.DivertCount) + " diverted",
 		"policy", policy, "tiers", tiersText(cb), "success", success,
@@ -84,7 +88,8 @@ func showCallback(c *session, cb *client.Callback, attempts []client.Attempt, po
 	t.Render()
 }
 
-// tiersText prints the waits of a callback. Of a policy given whole that goes on with the last one it says until when.
+// tiersText prints the waits of a callback. Of a policy given whole that goes on with the last one it says
+// until when.
 func tiersText(cb *client.Callback) string {
 	s := joined(cb.Tiers, " ")
 	if cb.MaxAttempts != nil {
@@ -122,7 +127,8 @@ func attemptRow(c *session, kind client.Kind, a *client.Attempt) []any {
 		colour = console.Green
 	}
 	late := fmt.Sprintf("%.1fms", a.LatenessMs)
-	return []any{number, console.ClockTime(a.StartedAt), late, c.Paint(outcome, colour), answer, console.ClockTime(a.NextDueAt)}
+	return []any{number, console.ClockTime(a.StartedAt), late, c.Paint(outcome, colour), answer,
+		console.ClockTime(a.NextDueAt)}
 }
 
 // answerText says what came back, and of a failure why it is one.
@@ -135,7 +141,8 @@ func answerText(a *client.Attempt) string {
 	case a.Error != "":
 		answer += ": " + console.Short(a.Error, console.Widest)
 	case a.Rule != nil && a.Outcome != "succeeded":
-		answer += ": expected " + console.Short(a.Rule.Expected, console.Widest) + ", got " + console.Short(a.Rule.Saw, console.Widest)
+		answer += ": expected " + console.Short(a.Rule.Expected, console.Widest) + ", got " +
+			console.Short(a.Rule.Saw, console.Widest)
 	case a.ResponseBody != "":
 		answer += ": " + console.Short(a.ResponseBody, console.Widest)
 	}
@@ -145,7 +152,8 @@ func answerText(a *client.Attempt) string {
 // A ladderStep is an attempt that has not been made.
 type ladderStep struct{ name, at, next string }
 
-// ladder returns the attempts that follow if each fails: at the earliest times, since an attempt takes a while itself.
+// ladder returns the attempts that follow if each fails: at the earliest times, since an attempt takes a
+// while itself.
 func ladder(cb *client.Callback, attempts []client.Attempt, now time.Time) []ladderStep {
 	if cb.DueAt.IsZero() || cb.MaxAttempts == nil {
 		return nil
@@ -218,7 +226,8 @@ var shellCures = []struct {
 }{
 	{regexp.MustCompile(`^POST /v1/resume$`), "dispatcher resume"},
 	{regexp.MustCompile(`^POST /v1/endpoints/([^/ ]+)/resume$`), "dispatcher endpoint resume $1"},
-	{regexp.MustCompile(`^PATCH /v1/endpoints/([^/ ]+) \{"enabled": true\}$`), "dispatcher endpoint set $1 --enable"},
+	{regexp.MustCompile(`^PATCH /v1/endpoints/([^/ ]+) \{"enabled": true\}$`),
+		"dispatcher endpoint set $1 --enable"},
 	{regexp.MustCompile(`^POST /v1/lanes/(\S+)/resume$`), "dispatcher lane resume $1"},
 	{
 		regexp.MustCompile(`PUT /v1/lanes/(\S+)/limits \{"(rate|concurrency)": "?([^"}]+)"?\}`),
@@ -243,7 +252,8 @@ type callbackEvidence struct {
 
 // Help is what callback evidence --help says below the flags' summary.
 func (*callbackEvidence) Help() string {
-	return "The text has every attempt with its time and its answer. It has no credentials, and of the payload the SHA-256 alone, so that it may be given to the receiver: " +
+	return "The text has every attempt with its time and its answer. It has no credentials, and of the " +
+		"payload the SHA-256 alone, so that it may be given to the receiver: " +
 		"dispatcher callback evidence ID > evidence.txt."
 }
 

@@ -32,7 +32,8 @@ func TestEndpointCreateShowsThePublicKey(t *testing.T) {
 		term.Ends(t, console.ExitOK, "endpoint", "create", "https://shop.example/")
 		got := strings.TrimSpace(term.Stdout.String())
 		public := strings.TrimSpace(cmdtest.ReceiversForm(t, use, key))
-		if !strings.HasSuffix(got, public) || strings.Contains(got, "PRIVATE") || strings.Contains(got, "whsk_") {
+		if !strings.HasSuffix(got, public) || strings.Contains(got, "PRIVATE") ||
+			strings.Contains(got, "whsk_") {
 			t.Errorf("%s: said %s", use, got)
 		}
 	}
@@ -50,7 +51,8 @@ func TestServersThatDoNotAnswer(t *testing.T) {
 	refused := cmdtest.Answering(t, 401, `{"title":"Unauthorized","status":401,"code":"unauthorized"}`)
 	file := cmdtest.WriteFile(t, "key", "k\n")
 	for _, tc := range []struct{ address, env, want string }{
-		{"http://127.0.0.1:1", "DISPATCHER_KEY=k", `nobody listens at http://127.0.0.1:1; is "dispatcher serve" running there?`},
+		{"http://127.0.0.1:1", "DISPATCHER_KEY=k",
+			`nobody listens at http://127.0.0.1:1; is "dispatcher serve" running there?`},
 		{redirected, "DISPATCHER_KEY=k", "the answer is not from a dispatcher: Found (302)"},
 		{refused, "DISPATCHER_KEY_FILE=" + file,
 			refused + " does not know this key, or it has ended; it is from " + file + " (401 unauthorized)"},

@@ -1,7 +1,8 @@
 // Package cli has the commands that talk to a running server.
 //
-// Each makes one or a few requests of the API and shows the answer: for people as text, with --json for machines as the
-// server wrote it. What a value means is the server's to judge. It opens no database and no index.
+// Each makes one or a few requests of the API and shows the answer: for people as text, with --json for
+// machines as the server wrote it. What a value means is the server's to judge. It opens no database and no
+// index.
 package cli
 
 import (
@@ -35,6 +36,7 @@ type VersionCommand struct{}
 
 // Run prints one line.
 func (*VersionCommand) Run(c *console.Console) error {
-	_, err := fmt.Fprintf(c.Out, "dispatcher %s %s %s/%s\n", c.Version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	_, err := fmt.Fprintf(c.Out, "dispatcher %s %s %s/%s\n", c.Version, runtime.Version(), runtime.GOOS,
+		runtime.GOARCH)
 	return err
 }

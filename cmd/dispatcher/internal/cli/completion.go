@@ -18,7 +18,8 @@ type CompletionCommand struct {
 
 // Help is what completion --help says.
 func (*CompletionCommand) Help() string {
-	return "bash: source <(dispatcher completion bash), in ~/.bashrc for good. zsh: source <(dispatcher completion zsh), in ~/.zshrc after compinit. " +
+	return "bash: source <(dispatcher completion bash), in ~/.bashrc for good. zsh: source <(dispatcher " +
+		"completion zsh), in ~/.zshrc after compinit. " +
 		"fish: dispatcher completion fish > ~/.config/fish/completions/dispatcher.fish."
 }
 
@@ -63,10 +64,13 @@ func (n *commandNode) at() string { return strings.Join(append([]string{""}, n.P
 
 // children are the commands below the command that people are meant to know.
 func (n *commandNode) children() []*kong.Node {
-	return slices.DeleteFunc(slices.Clone(n.Node.Children), func(child *kong.Node) bool { return child.Hidden })
+	return slices.DeleteFunc(slices.Clone(n.Node.Children), func(child *kong.Node) bool {
+		return child.Hidden
+	})
 }
 
-// words are what may follow the command: its commands, or its flags, and the values of an argument that has few.
+// words are what may follow the command: its commands, or its flags, and the values of an argument that has
+// few.
 func (n *commandNode) words() []string {
 	var words []string
 	for _, child := range n.children() {
@@ -82,7 +86,8 @@ func (n *commandNode) words() []string {
 }
 
 func writeBash(b *strings.Builder, nodes []commandNode) {
-	b.WriteString("_dispatcher() {\n  local word path= i\n  for ((i = 1; i < COMP_CWORD; i++)); do\n    word=${COMP_WORDS[i]}\n    case \"$path/$word\" in\n")
+	b.WriteString("_dispatcher() {\n  local word path= i\n  for ((i = 1; i < COMP_CWORD; i++)); do\n    " +
+		"word=${COMP_WORDS[i]}\n    case \"$path/$word\" in\n")
 	var paths []string
 	for i := range nodes[1:] {
 		paths = append(paths, nodes[i+1].at())
@@ -93,18 +98,21 @@ func writeBash(b *strings.Builder, nodes []commandNode) {
 	for i := range nodes {
 		for _, flag := range nodes[i].Node.Flags {
 			if values := flag.EnumSlice(); len(values) > 0 {
-				fmt.Fprintf(b, "    %q) COMPREPLY=($(compgen -W %q -- \"${COMP_WORDS[COMP_CWORD]}\")); return ;;\n", nodes[i].at()+" --"+flag.Name, strings.Join(values, " "))
+				fmt.Fprintf(b, "    %q) COMPREPLY=($(compgen -W %q -- \"${COMP_WORDS[COMP_CWORD]}\")); "+
+					"return ;;\n", nodes[i].at()+" --"+flag.Name, strings.Join(values, " "))
 			}
 		}
 	}
 	b.WriteString("  esac\n  case \"$path\" in\n")
 	for i := range nodes {
-		fmt.Fprintf(b, "    %q) COMPREPLY=($(compgen -W %q -- \"${COMP_WORDS[COMP_CWORD]}\")) ;;\n", nodes[i].at(), strings.Join(nodes[i].words(), " "))
+		fmt.Fprintf(b, "    %q) COMPREPLY=($(compgen -W %q -- \"${COMP_WORDS[COMP_CWORD]}\")) ;;\n",
+			nodes[i].at(), strings.Join(nodes[i].words(), " "))
 	}
 	b.WriteString("  esac\n}\ncomplete -o default -F _dispatcher dispatcher\n")
 }
 
-// fishPath says in fish which command the line has come to: words that are no commands, such as flags and their values, are passed over.
+// fishPath says in fish which command the line has come to: words that are no commands, such as flags and
+// their values, are passed over.
 const fishPath = `function __dispatcher_at
     set -l path
     for word in (commandline -opc)[2..-1]
@@ -130,11 +138,13 @@ func writeFish(b *strings.Builder, nodes []commandNode) {
 		n := &nodes[i]
 		when := `'__dispatcher_at "` + n.at() + `"'`
 		for _, child := range n.children() {
-			fmt.Fprintf(b, "complete -c dispatcher -f -n %s -a %s -d %s\n", when, child.Name, quoted(child.Help))
+			fmt.Fprintf(b, "complete -c dispatcher -f -n %s -a %s -d %s\n", when, child.Name,
+				quoted(child.Help))
 		}
 		for _, p := range n.Node.Positional {
 			if values := p.EnumSlice(); len(values) > 0 {
-				fmt.Fprintf(b, "complete -c dispatcher -f -n %s -a %s\n", when, quoted(strings.Join(values, " ")))
+				fmt.Fprintf(b, "complete -c dispatcher -f -n %s -a %s\n", when,
+					quoted(strings.Join(values, " ")))
 			}
 		}
 		for _, flag := range n.Node.Flags {
@@ -145,7 +155,8 @@ func writeFish(b *strings.Builder, nodes []commandNode) {
 			if values := flag.EnumSlice(); len(values) > 0 {
 				argument = " -x -a " + quoted(strings.Join(values, " "))
 			}
-			fmt.Fprintf(b, "complete -c dispatcher -n %s -l %s%s -d %s\n", when, flag.Name, argument, quoted(flag.Help))
+			fmt.Fprintf(b, "complete -c dispatcher -n %s -l %s%s -d %s\n", when, flag.Name, argument,
+				quoted(flag.Help))
 		}
 	}
 }

@@ -32,8 +32,8 @@ type EndpointCommand struct {
 	RotateSecret endpointRotate `cmd:"" help:"Give an endpoint a new secret. The old one signs beside it for a while."`
 }
 
-// findEndpoint is the request for an endpoint by its id or its external id. Ids are made here and external ids never begin
-// like them.
+// findEndpoint is the request for an endpoint by its id or its external id. Ids are made here and external
+// ids never begin like them.
 func findEndpoint(name string) (request, error) {
 	if name == "" {
 		return request{}, console.Wrong("an endpoint is named by its id or its external id; neither is empty")
@@ -42,11 +42,12 @@ func findEndpoint(name string) (request, error) {
 	if strings.HasPrefix(name, store.EndpointPrefix) {
 		path = "/v1/endpoints/"
 	}
-	return get(path + url.PathEscape(name)).orSay(fmt.Sprintf("no endpoint has the id or external id %q", name)), nil
+	return get(path + url.PathEscape(name)).orSay(
+		fmt.Sprintf("no endpoint has the id or external id %q", name)), nil
 }
 
-// forEndpoint makes the path of a request, which begins behind an endpoint's own, that of the endpoint of a name. Only its
-// id is part of such addresses, so that an external id is looked up first.
+// forEndpoint makes the path of a request, which begins behind an endpoint's own, that of the endpoint of a
+// name. Only its id is part of such addresses, so that an external id is looked up first.
 func (r request) forEndpoint(c *session, name string) (request, error) {
 	if err := r.fill(c); err != nil {
 		return r, err
@@ -91,12 +92,14 @@ type endpointList struct {
 // Run prints the endpoints.
 func (cmd *endpointList) Run(c *session) error {
 	header, now := "id, external id, name, state, topics, url", time.Now()
-	return list(c, cmd.listFlags, "/v1/endpoints", cmd, "no endpoints match", header, func(ep *client.Endpoint) []any {
-		return []any{
-			ep.ID, console.Short(ep.ExternalID, 32), console.Short(ep.Name, 24), endpointState(c, ep, now),
-			console.Short(strings.Join(ep.Topics, " "), 32), console.Short(ep.URL, console.Widest),
-		}
-	})
+	return list(c, cmd.listFlags, "/v1/endpoints", cmd, "no endpoints match", header,
+		func(ep *client.Endpoint) []any {
+			return []any{
+				ep.ID, console.Short(ep.ExternalID, 32), console.Short(ep.Name, 24),
+				endpointState(c, ep, now),
+				console.Short(strings.Join(ep.Topics, " "), 32), console.Short(ep.URL, console.Widest),
+			}
+		})
 }
 
 // endpointGet shows one endpoint.
@@ -161,7 +164,8 @@ type endpointResume struct {
 func (cmd *endpointResume) Run(c *session) error {
 	return askEndpoint(c, cmd.ID, post("/resume", cmd), func(ep *client.Endpoint) {
 		if !ep.Enabled {
-			c.printf("%s  is not paused, but disabled (%s): \"dispatcher endpoint set %s --enable\" has it sent to again\n",
+			c.printf("%s  is not paused, but disabled (%s): \"dispatcher endpoint set %s --enable\" has it "+
+				"sent to again\n",
 				titleOf(ep), ep.DisabledReason, ep.ID)
 			return
 		}
@@ -202,7 +206,9 @@ func showEndpoint(c *session, ep *client.Endpoint, now time.Time) {
 	}
 	chosen := func(choice client.Choice) string { return cmp.Or(choiceText(choice), "the project's default") }
 	var headers []string
-	for _, h := range slices.SortedFunc(slices.Values(ep.Headers), func(a, b client.Header) int { return strings.Compare(a.Name, b.Name) }) {
+	for _, h := range slices.SortedFunc(slices.Values(ep.Headers), func(a, b client.Header) int {
+		return strings.Compare(a.Name, b.Name)
+	}) {
 		headers = append(headers, "header", h.Name+": "+h.Value)
 	}
 	c.Lines(12, slices.Concat([]string{
@@ -249,8 +255,8 @@ func (cmd *endpointCreate) Run(c *session) error {
 	})
 }
 
-// showReceiversPart prints what a receiver needs to verify with. Of a key pair that is the public key: the private one is nobody's to
-// carry around.
+// showReceiversPart prints what a receiver needs to verify with. Of a key pair that is the public key: the
+// private one is nobody's to carry around.
 func showReceiversPart(c *session, ep *client.EndpointWithSecret) {
 	if ep.Secret == "" {
 		return
@@ -281,7 +287,8 @@ type endpointSet struct {
 
 // Help is what endpoint set --help says below the flags' summary.
 func (*endpointSet) Help() string {
-	return "What is not given stays. Topics and headers are given whole: those that are not named again are gone. Callbacks that were accepted before keep their policy " +
+	return "What is not given stays. Topics and headers are given whole: those that are not named again " +
+		"are gone. Callbacks that were accepted before keep their policy " +
 		"and success rule; address, signer, headers and limits are the endpoint's whenever something is sent."
 }
 
@@ -298,8 +305,8 @@ func (cmd *endpointSet) Run(c *session) error {
 	})
 }
 
-// changed is the body of a change, without the fields that --clear takes away by its own names of them; among says which
-// there are.
+// changed is the body of a change, without the fields that --clear takes away by its own names of them; among
+// says which there are.
 func changed(c *session, cmd any, names []string, among string) (body, error) {
 	in, err := bodyOf(c, cmd)
 	if err != nil {
@@ -321,7 +328,8 @@ func changed(c *session, cmd any, names []string, among string) (body, error) {
 	return in, nil
 }
 
-// printSecret prints what a receiver verifies with, and nothing else: the output is what "listen --secret" takes.
+// printSecret prints what a receiver verifies with, and nothing else: the output is what "listen --secret"
+// takes.
 func printSecret(c *session, private bool) func(*client.ShownSecret) {
 	return func(s *client.ShownSecret) {
 		if s.Public != "" && !private {
@@ -341,7 +349,8 @@ type endpointSecret struct {
 
 // Help is what endpoint secret --help says below the flags' summary.
 func (*endpointSecret) Help() string {
-	return "It needs a key of scope admin, and is audited. The output is what \"dispatcher listen --secret\" takes."
+	return "It needs a key of scope admin, and is audited. The output is what \"dispatcher listen " +
+		"--secret\" takes."
 }
 
 // Run prints it.
@@ -360,7 +369,8 @@ type endpointRotate struct {
 
 // Help is what endpoint rotate-secret --help says below the flags' summary.
 func (*endpointRotate) Help() string {
-	return "During the overlap, standard-v1, standard-v1a, t-v1 and hmac-sha256-body sign with both, so that receivers can change when they like; the others sign with the " +
+	return "During the overlap, standard-v1, standard-v1a, t-v1 and hmac-sha256-body sign with both, so " +
+		"that receivers can change when they like; the others sign with the " +
 		"new one at once. The new secret (of a key pair, the public key) goes to the standard output, all else to the error output. It needs a key of scope admin."
 }
 
@@ -375,7 +385,8 @@ func (cmd *endpointRotate) Run(c *session) error {
 		if shown.Public != "" {
 			what = "key pair, of which this is the public key"
 		}
-		fmt.Fprintf(c.Err, "%s has a new %s; %s\n", console.Printable(cmd.ID), what, oldSecret(s, "where the signer has room for two, "))
+		fmt.Fprintf(c.Err, "%s has a new %s; %s\n", console.Printable(cmd.ID), what,
+			oldSecret(s, "where the signer has room for two, "))
 		printSecret(c, false)(shown)
 	})
 }
@@ -444,7 +455,8 @@ func (cmd *endpointTest) await(c *session, id string, limit time.Duration) error
 			}
 			if waited >= limit {
 				showExplanation(c, c.Err, &x)
-				return fmt.Errorf("the test has not ended within %s; it stays open (see \"dispatcher callback get %s\")", limit, id)
+				return fmt.Errorf("the test has not ended within %s; it stays open (see \"dispatcher "+
+					"callback get %s\")", limit, id)
 			}
 			fmt.Fprintf(c.Err, "still waiting: %s\n", x.Summary)
 			said = true

@@ -21,7 +21,8 @@ type endpointPut struct {
 
 // Help is what endpoint put --help says below the flags' summary.
 func (*endpointPut) Help() string {
-	return "A line such as {\"external_id\": \"merchant-7\", \"url\": \"https://shop.example/notify\", \"policy\": \"payment\"} makes the endpoint, or replaces it whole: what a line does not " +
+	return "A line such as {\"external_id\": \"merchant-7\", \"url\": \"https://shop.example/notify\", " +
+		"\"policy\": \"payment\"} makes the endpoint, or replaces it whole: what a line does not " +
 		"name gets its default, except a pause, whether it is enabled, and its secret. Run again, the same file changes nothing. Lines go to the server in batches of at " +
 		"most 1000; one that is refused is named on the error output and does not stop the others, and the exit code is 1. Secrets are made when they are first needed: " +
 		"\"dispatcher endpoint secret\" prints them."
@@ -54,15 +55,18 @@ func (cmd *endpointPut) Run(c *session) error {
 		return err
 	}
 	defer source.Close()
-	w := &endpointWriter{c: c, source: source, reason: cmd.Reason, bar: importer.NewBar(c.Console, source.Lines, 0)}
+	w := &endpointWriter{c: c, source: source, reason: cmd.Reason,
+		bar: importer.NewBar(c.Console, source.Lines, 0)}
 	err = w.run()
 	w.bar.End(err != nil)
 	if cmd.JSON {
-		if shown := c.PrintValue(w.sum); err == nil {
+		shown := c.PrintValue(w.sum)
+		if err == nil {
 			err = shown
 		}
 	} else {
-		c.printf("%d endpoints: %d made, %d replaced, %d refused\n", w.sum.Lines, w.sum.Made, w.sum.Replaced, w.sum.Refused)
+		c.printf("%d endpoints: %d made, %d replaced, %d refused\n", w.sum.Lines, w.sum.Made, w.sum.Replaced,
+			w.sum.Refused)
 	}
 	if err == nil && w.sum.Refused > 0 {
 		err = console.ErrShown
@@ -73,14 +77,17 @@ func (cmd *endpointPut) Run(c *session) error {
 // run sends batch after batch until the source ends.
 func (w *endpointWriter) run() error {
 	for more := true; more; {
-		b, err := w.source.Batch(importer.MaxCount, func(line *importer.Line) { w.refused(line, line.Problem) })
+		b, err := w.source.Batch(importer.MaxCount, func(line *importer.Line) {
+			w.refused(line, line.Problem)
+		})
 		w.sum.Lines += b.Read
 		if err != nil {
 			return err
 		}
 		if len(b.Lines) > 0 {
 			if err := w.hand(b.Lines); err != nil {
-				return fmt.Errorf("lines %d to %d: %w; the file can be run again, what is the same stays as it is",
+				return fmt.Errorf("lines %d to %d: %w; the file can be run again, what is the same stays "+
+					"as it is",
 					b.Lines[0].Number, b.Last.Number, err)
 			}
 		}
@@ -92,8 +99,8 @@ func (w *endpointWriter) run() error {
 	return nil
 }
 
-// hand makes one call for a batch. The lines keep their bytes: the order of their members is nobody's, but a number is
-// what it is.
+// hand makes one call for a batch. The lines keep their bytes: the order of their members is nobody's, but a
+// number is what it is.
 func (w *endpointWriter) hand(batch []*importer.Line) error {
 	in := struct {
 		Reason    string            `json:"reason,omitempty"`
@@ -107,7 +114,8 @@ func (w *endpointWriter) hand(batch []*importer.Line) error {
 		return err
 	}
 	if len(answer.Results) != len(batch) {
-		return fmt.Errorf("%s answered %d results: it is not a dispatcher, or not this version", w.c.client.Base, len(answer.Results))
+		return fmt.Errorf("%s answered %d results: it is not a dispatcher, or not this version",
+			w.c.client.Base, len(answer.Results))
 	}
 	for i, r := range answer.Results {
 		switch {

@@ -37,7 +37,8 @@ func (cmd *laneList) Run(c *session) error {
 			oldest = "due " + ago(now.Add(-time.Duration(*l.AgeMs)*time.Millisecond), now)
 		}
 		return []any{
-			console.Short(l.Lane.Lane, console.Widest), l.Open, oldest, inFlight(l), l.Rate, meaning(string(l.Health)), heldText(l),
+			console.Short(l.Lane.Lane, console.Widest), l.Open, oldest, inFlight(l), l.Rate,
+			meaning(string(l.Health)), heldText(l),
 		}
 	})
 }
@@ -107,7 +108,8 @@ type laneResume struct {
 func (cmd *laneResume) Run(c *session) error {
 	return ask(c, post(lanePath(cmd.Lane, "resume"), cmd), func(l *client.Lane) {
 		if l.Paused {
-			c.printf("the lane %s is no longer paused by itself, but with its endpoint or the project %s\n", l.Lane, pausedText(&l.Pause))
+			c.printf("the lane %s is no longer paused by itself, but with its endpoint or the project %s\n",
+				l.Lane, pausedText(&l.Pause))
 			return
 		}
 		c.printf("the lane %s goes on\n", l.Lane)
@@ -182,7 +184,8 @@ type PauseCommand struct{ pauseFlags }
 
 // Help is what pause --help says below the flags' summary.
 func (*PauseCommand) Help() string {
-	return "Callbacks are accepted as before and none is dropped; within a second no new attempt begins, and what is on the wire ends. \"dispatcher endpoint pause\" and " +
+	return "Callbacks are accepted as before and none is dropped; within a second no new attempt begins, " +
+		"and what is on the wire ends. \"dispatcher endpoint pause\" and " +
 		"\"dispatcher lane pause\" hold one destination alone."
 }
 
@@ -199,6 +202,7 @@ type ResumeCommand struct{ changeFlags }
 // Run lets the project go on.
 func (cmd *ResumeCommand) Run(c *session) error {
 	return ask(c, post("/v1/resume", cmd), func(p *client.ProjectPause) {
-		c.printf("the project %s goes on; endpoints and lanes that are paused by themselves stay so\n", p.Project)
+		c.printf("the project %s goes on; endpoints and lanes that are paused by themselves stay so\n",
+			p.Project)
 	})
 }

@@ -29,7 +29,8 @@ func pollLines(p *client.PollDetail) []string {
 	var evaluate []any
 	var budget *int
 	// What is not of its form is not shown: the server has checked it.
-	for into, raw := range map[any]json.RawMessage{&rule: p.Until, &holdIf: p.HoldIf, &evaluate: p.Evaluate, &budget: p.ErrorBudget} {
+	for into, raw := range map[any]json.RawMessage{&rule: p.Until, &holdIf: p.HoldIf, &evaluate: p.Evaluate,
+		&budget: p.ErrorBudget} {
 		_ = json.Unmarshal(raw, into)
 	}
 	var statuses []string
@@ -54,8 +55,10 @@ func pollLines(p *client.PollDetail) []string {
 		result += " by " + p.ResultCallbackID
 	}
 	return []string{
-		"success", predicateTexts(rule.Success), "failure", predicateTexts(rule.Failure), "hold if", predicateTexts(holdIf),
-		"evaluates", console.Printable(strings.Join(statuses, " ")), "errors", errs, "context", jsonText(p.Context),
+		"success", predicateTexts(rule.Success), "failure", predicateTexts(rule.Failure), "hold if",
+		predicateTexts(holdIf),
+		"evaluates", console.Printable(strings.Join(statuses, " ")), "errors", errs, "context",
+		jsonText(p.Context),
 		"result", result, "data", jsonText(p.Data),
 	}
 }
@@ -71,7 +74,8 @@ func predicateTexts(list []json.RawMessage) string {
 		}
 		d := json.NewDecoder(strings.NewReader(string(raw)))
 		d.DisallowUnknownFields()
-		if d.Decode(&p) != nil || len(p.In) == 0 || strings.Contains(p.Pointer, "=") || slices.ContainsFunc(p.In, notInShort) {
+		if d.Decode(&p) != nil || len(p.In) == 0 || strings.Contains(p.Pointer, "=") ||
+			slices.ContainsFunc(p.In, notInShort) {
 			continue
 		}
 		texts[i] = console.Printable(p.Pointer + "=" + strings.Join(p.In, ","))
@@ -113,7 +117,8 @@ type pollList struct {
 
 // Help is what poll list --help says below the flags' summary.
 func (*pollList) Help() string {
-	return "Polls are callbacks: \"dispatcher callback list --kind poll\" has more filters, and retry and cancel of \"dispatcher callback\" work on them."
+	return "Polls are callbacks: \"dispatcher callback list --kind poll\" has more filters, and retry and " +
+		"cancel of \"dispatcher callback\" work on them."
 }
 
 // Run prints the polls.
@@ -137,7 +142,8 @@ func (cmd *pollResolve) Run(c *session) error {
 		sentence := resolved.Result
 		switch resolved.Result {
 		case "resolved":
-			sentence = "resolved: it is not asked any more (see \"dispatcher poll get " + resolved.Callback.ID + "\")"
+			sentence = "resolved: it is not asked any more (see \"dispatcher poll get " +
+				resolved.Callback.ID + "\")"
 		case "already_terminal":
 			sentence = "had ended before, " + stateText(c, &resolved.Callback) + ": nothing was changed"
 		}
@@ -209,7 +215,8 @@ func (cmd *pollCreate) body(c *session) (body, error) {
 		to         body
 		name, flag string
 		given      []string
-	}{{until, "success", "success", cmd.Success}, {until, "failure", "failure", cmd.Failure}, {in, "hold_if", "hold-if", cmd.HoldIf}} {
+	}{{until, "success", "success", cmd.Success}, {until, "failure", "failure", cmd.Failure},
+		{in, "hold_if", "hold-if", cmd.HoldIf}} {
 		for _, value := range rule.given {
 			p, err := predicate(rule.flag, value)
 			if err != nil {
@@ -227,14 +234,15 @@ func (cmd *pollCreate) body(c *session) (body, error) {
 		return in, err
 	}
 	if in["on_result"] != nil {
-		return nil, console.Wrong("--on-result is the whole callback: it excludes --on-result-url and --on-result-endpoint")
+		return nil, console.Wrong("--on-result is the whole callback: it excludes --on-result-url and " +
+			"--on-result-endpoint")
 	}
 	in["on_result"], err = readObject(c, "on-result", cmd.OnResult)
 	return in, err
 }
 
-// predicate reads one predicate. In short it is a pointer, =, and values of which one suffices; they stay texts, so that 01 is not 1. What
-// they mean is the server's to judge.
+// predicate reads one predicate. In short it is a pointer, =, and values of which one suffices; they stay
+// texts, so that 01 is not 1. What they mean is the server's to judge.
 func predicate(flag, value string) (any, error) {
 	value = strings.TrimSpace(value)
 	if strings.HasPrefix(value, "{") {
@@ -242,7 +250,8 @@ func predicate(flag, value string) (any, error) {
 	}
 	pointer, list, ok := strings.Cut(value, "=")
 	if !ok || !strings.HasPrefix(pointer, "/") {
-		return nil, console.Wrong("--%s %q is neither of the form /POINTER=VALUE,VALUE nor a JSON object", flag, value)
+		return nil, console.Wrong("--%s %q is neither of the form /POINTER=VALUE,VALUE nor a JSON object",
+			flag, value)
 	}
 	values := strings.Split(list, ",")
 	if slices.ContainsFunc(values, notInShort) {

@@ -58,7 +58,8 @@ func (cmd *policyList) Run(c *session) error {
 	}
 	switch {
 	case len(left) > 0:
-		return fmt.Errorf("there is no policy %q; \"dispatcher policy list\" shows all", console.Printable(left[0]))
+		return fmt.Errorf("there is no policy %q; \"dispatcher policy list\" shows all",
+			console.Printable(left[0]))
 	case cmd.JSON:
 		data := make([]json.RawMessage, len(policies))
 		for i := range policies {
@@ -188,9 +189,11 @@ func (cmd *signerList) Run(c *console.Console) error {
 		if len(cmd.Name) > 0 && !slices.Contains(cmd.Name, s.Name) {
 			continue
 		}
-		told := toldSigner{Name: s.Name, About: s.Description, Secret: secretsForm(&s), Options: []toldOption{}}
+		told := toldSigner{Name: s.Name, About: s.Description, Secret: secretsForm(&s),
+			Options: []toldOption{}}
 		for _, o := range s.Options {
-			told.Options = append(told.Options, toldOption{o.Name, o.Description, json.RawMessage(optionDefault(o)), string(o.Default)})
+			told.Options = append(told.Options,
+				toldOption{o.Name, o.Description, json.RawMessage(optionDefault(o)), string(o.Default)})
 		}
 		list = append(list, told)
 	}

@@ -34,7 +34,8 @@ func quotasText(q client.Quotas) string {
 	return strings.Join(parts, ", ")
 }
 
-// projectFields are what can be said of a project: what callbacks get that bring none, nor get any from their endpoint.
+// projectFields are what can be said of a project: what callbacks get that bring none, nor get any from their
+// endpoint.
 type projectFields struct {
 	Name string `in:"name" placeholder:"TEXT" help:"A name for people."`
 	attemptChoices
@@ -54,7 +55,8 @@ type projectCreate struct {
 // Run makes it.
 func (cmd *projectCreate) Run(c *session) error {
 	return ask(c, post("/v1/projects", cmd), func(p *client.Project) {
-		c.printf("%s  made (\"dispatcher key create NAME --scope send --project %[1]s\" makes a key for it)\n", p.ID)
+		c.printf("%s  made (\"dispatcher key create NAME --scope send --project %[1]s\" makes a key for "+
+			"it)\n", p.ID)
 	})
 }
 
@@ -64,16 +66,18 @@ type projectList struct{ listFlags }
 // Run prints the projects.
 func (cmd *projectList) Run(c *session) error {
 	header, now := "id, name, state, policy, success, signer, quotas, made", time.Now()
-	return list(c, cmd.listFlags, "/v1/projects", cmd, "there are no projects", header, func(p *client.Project) []any {
-		state := ""
-		if p.Paused {
-			state = c.Paint("paused", console.Yellow) + " " + pausedText(&p.Pause)
-		}
-		return []any{
-			p.ID, console.Short(p.Name, 32), state, console.Short(choiceText(p.Policy), 32), console.Short(choiceText(p.Success), 32),
-			console.Short(choiceText(p.Signer), 32), quotasText(p.Quotas), agoOr(p.CreatedAt, now, ""),
-		}
-	})
+	return list(c, cmd.listFlags, "/v1/projects", cmd, "there are no projects", header,
+		func(p *client.Project) []any {
+			state := ""
+			if p.Paused {
+				state = c.Paint("paused", console.Yellow) + " " + pausedText(&p.Pause)
+			}
+			return []any{
+				p.ID, console.Short(p.Name, 32), state, console.Short(choiceText(p.Policy), 32),
+				console.Short(choiceText(p.Success), 32),
+				console.Short(choiceText(p.Signer), 32), quotasText(p.Quotas), agoOr(p.CreatedAt, now, ""),
+			}
+		})
 }
 
 // projectSet changes a project.
@@ -89,7 +93,8 @@ func (cmd *projectSet) Run(c *session) error {
 	if err != nil {
 		return err
 	}
-	r := request{http.MethodPatch, "/v1/projects/" + url.PathEscape(cmd.ID), in, fmt.Sprintf("there is no project %q", cmd.ID)}
+	r := request{http.MethodPatch, "/v1/projects/" + url.PathEscape(cmd.ID), in,
+		fmt.Sprintf("there is no project %q", cmd.ID)}
 	return ask(c, r, func(p *client.Project) { c.printf("%s  changed\n", p.ID) })
 }
 
@@ -112,7 +117,8 @@ type keyCreate struct {
 
 // Help is what key create --help says below the flags' summary.
 func (*keyCreate) Help() string {
-	return "The key goes to the standard output and all else to the error output, so that KEY=$(dispatcher key create checkout --scope send) keeps it. " +
+	return "The key goes to the standard output and all else to the error output, so that KEY=$(dispatcher " +
+		"key create checkout --scope send) keeps it. " +
 		"It needs a key of scope admin itself, such as the admin key of the settings."
 }
 
@@ -124,7 +130,8 @@ func (cmd *keyCreate) Run(c *session) error {
 		if !k.ExpiresAt.IsZero() {
 			end = "ends " + console.ClockTime(k.ExpiresAt)
 		}
-		fmt.Fprintf(c.Err, "%s  %s of the project %s has the scopes %s; it %s\nThis is the only time that the key is shown: keep it now.\n",
+		fmt.Fprintf(c.Err, "%s  %s of the project %s has the scopes %s; it %s\nThis is the only time that "+
+			"the key is shown: keep it now.\n",
 			k.ID, k.Name, k.Project, joined(k.Scopes, ", "), end)
 		fmt.Fprintln(c.Out, k.Text)
 	})
@@ -135,7 +142,8 @@ type keyList struct{ listFlags }
 
 // Run prints the keys.
 func (cmd *keyList) Run(c *session) error {
-	none := "the project has no keys (\"dispatcher key create\" makes one); the admin key of the settings is not among them"
+	none := "the project has no keys (\"dispatcher key create\" makes one); the admin key of the settings " +
+		"is not among them"
 	header, now := "id, name, scopes, ends with, made, last used, state", time.Now()
 	return list(c, cmd.listFlags, "/v1/keys", cmd, none, header, func(k *client.Key) []any {
 		return []any{
@@ -168,9 +176,11 @@ type keyRevoke struct {
 // Run ends the key.
 func (cmd *keyRevoke) Run(c *session) error {
 	if strings.HasPrefix(cmd.ID, config.APIKeyPrefix) {
-		return console.Wrong("this is a key itself, not its id: \"dispatcher key list\" shows the ids, which begin with key_")
+		return console.Wrong("this is a key itself, not its id: \"dispatcher key list\" shows the ids, " +
+			"which begin with key_")
 	}
-	r := request{http.MethodDelete, "/v1/keys/" + url.PathEscape(cmd.ID), cmd, fmt.Sprintf("no key of the project has the id %q", cmd.ID)}
+	r := request{http.MethodDelete, "/v1/keys/" + url.PathEscape(cmd.ID), cmd,
+		fmt.Sprintf("no key of the project has the id %q", cmd.ID)}
 	return ask(c, r, func(k *client.Key) {
 		c.printf("%s  %s is revoked: nobody can use it any more\n", k.ID, k.Name)
 	})
@@ -224,12 +234,14 @@ type secretsReencrypt struct {
 
 // Help is what secrets reencrypt --help says below the flags' summary.
 func (*secretsReencrypt) Help() string {
-	return "To change the master key: give every process the old key and then the new one (master_key: old,new); then the new one " +
+	return "To change the master key: give every process the old key and then the new one (master_key: " +
+		"old,new); then the new one " +
 		"first (new,old); run this until nothing is left; then give the new one alone. It needs the admin key of the settings, " +
 		"goes on while the server works, and may be run again at any time."
 }
 
-// Run asks for one step after the other, and says what was done. Rows that could not be decrypted are an error.
+// Run asks for one step after the other, and says what was done. Rows that could not be decrypted are an
+// error.
 func (cmd *secretsReencrypt) Run(c *session) error {
 	if err := c.connect(); err != nil {
 		return err
@@ -246,7 +258,8 @@ func (cmd *secretsReencrypt) Run(c *session) error {
 	for more := true; more && err == nil; more = step.Next != "" {
 		in := client.ReencryptRequest{From: step.Next, Change: client.Change{Reason: cmd.Reason}}
 		step = client.Reencryption{}
-		if _, err = c.call(post("/v1/secret/reencrypt", in), &step); err == nil {
+		_, err = c.call(post("/v1/secret/reencrypt", in), &step)
+		if err == nil {
 			sum.KeyID, sum.Left = step.KeyID, step.Left
 			sum.Done, sum.Failed = sum.Done+step.Done, sum.Failed+step.Failed
 			tracker.UpdateTotal(int64(sum.Done + sum.Left))
@@ -271,7 +284,8 @@ func (cmd *secretsReencrypt) Run(c *session) error {
 		c.printf("%d rows were re-encrypted with master key %s, %d are left\n", sum.Done, sum.KeyID, sum.Left)
 	}
 	if sum.Failed > 0 {
-		return fmt.Errorf("%d rows could not be decrypted: keep the older master keys in the list, and see the server's log", sum.Failed)
+		return fmt.Errorf("%d rows could not be decrypted: keep the older master keys in the list, and see "+
+			"the server's log", sum.Failed)
 	}
 	return nil
 }
@@ -292,14 +306,16 @@ func (*auditList) Help() string {
 
 // Run prints the entries.
 func (cmd *auditList) Run(c *session) error {
-	none, header := "nothing was changed in the project", "at, who, from, action, object, before, after, reason, no."
+	none, header := "nothing was changed in the project",
+		"at, who, from, action, object, before, after, reason, no."
 	return list(c, cmd.listFlags, "/v1/audit", cmd, none, header, func(e *client.AuditEntry) []any {
 		number := "–"
 		if e.Sequence != 0 {
 			number = strconv.FormatInt(e.Sequence, 10)
 		}
 		return []any{
-			console.ClockTime(e.At), console.Short(e.Actor, 40), e.Address, e.Action, console.Short(e.Object, 40),
+			console.ClockTime(e.At), console.Short(e.Actor, 40), e.Address, e.Action,
+			console.Short(e.Object, 40),
 			side(e.Before), side(e.After), console.Short(e.Reason, 40), number,
 		}
 	})
@@ -367,7 +383,8 @@ func showAuditCheck(c *session, r *client.AuditCheck) {
 		c.printf("%d entries of the last seconds are not chained yet\n", r.Unchained)
 	}
 	if b := r.Broken; b != nil {
-		c.printf("%s at entry %d: %s\n", c.Paint("the chain is broken", console.Red), b.Sequence, meaning(b.Fault))
+		c.printf("%s at entry %d: %s\n", c.Paint("the chain is broken", console.Red), b.Sequence,
+			meaning(b.Fault))
 		if b.ID != "" {
 			c.printf("id: %s\n", b.ID)
 		}

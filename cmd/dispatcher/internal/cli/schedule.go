@@ -27,7 +27,8 @@ type ScheduleCommand struct {
 func (r request) forSchedule(id string) request {
 	r.path = "/v1/schedules/" + url.PathEscape(id) + r.path
 	if !strings.HasPrefix(id, store.SchedulePrefix) {
-		return r.orSay(fmt.Sprintf("a schedule is named by its id, and %q is none; \"dispatcher schedule list --search NAME\" shows ids", id))
+		return r.orSay(fmt.Sprintf("a schedule is named by its id, and %q is none; \"dispatcher schedule "+
+			"list --search NAME\" shows ids", id))
 	}
 	return r.orSay(fmt.Sprintf("no schedule has the id %q", id))
 }
@@ -43,11 +44,13 @@ type scheduleList struct {
 // Run prints the schedules.
 func (cmd *scheduleList) Run(c *session) error {
 	header, now := "id, name, cron, time zone, next, last", time.Now()
-	return list(c, cmd.listFlags, "/v1/schedules", cmd, "no schedules match", header, func(s *client.Schedule) []any {
-		return []any{
-			s.ID, console.Short(s.Name, 32), console.Short(s.Cron, 32), console.Short(s.Timezone, 32), nextRun(c, s, now), lastRun(c, s, now),
-		}
-	})
+	return list(c, cmd.listFlags, "/v1/schedules", cmd, "no schedules match", header,
+		func(s *client.Schedule) []any {
+			return []any{
+				s.ID, console.Short(s.Name, 32), console.Short(s.Cron, 32), console.Short(s.Timezone, 32),
+				nextRun(c, s, now), lastRun(c, s, now),
+			}
+		})
 }
 
 // nextRun says when a schedule makes its next callback, in a few words.
@@ -87,13 +90,16 @@ func (cmd *scheduleGet) Run(c *session) error {
 		if !s.LastAt.IsZero() {
 			last = console.ClockTime(s.LastAt) + wallTime(s.LastAt, s.Timezone) + ", " + lastRun(c, s, now)
 		}
-		c.Lines(10, "schedule", s.ID, "name", s.Name, "cron", s.Cron+", in "+s.Timezone, "missed", meaning(string(s.Missed)),
-			"next", next, "last", last, "made by it", s.LastCallbackID, "made", console.ClockTime(s.CreatedAt),
+		c.Lines(10, "schedule", s.ID, "name", s.Name, "cron", s.Cron+", in "+s.Timezone, "missed",
+			meaning(string(s.Missed)),
+			"next", next, "last", last, "made by it", s.LastCallbackID, "made",
+			console.ClockTime(s.CreatedAt),
 			"changed", console.ClockTime(s.UpdatedAt), "callback", jsonText(s.Callback))
 	})
 }
 
-// wallTime says what the clocks show at a time in the zone that a cron is read in, unless that is the reader's own.
+// wallTime says what the clocks show at a time in the zone that a cron is read in, unless that is the
+// reader's own.
 func wallTime(t time.Time, zone string) string {
 	there, err := time.LoadLocation(zone)
 	if err != nil || t.In(there).Format(time.RFC3339) == t.Local().Format(time.RFC3339) {
@@ -133,9 +139,11 @@ func (cmd *scheduleRuns) Run(c *session) error {
 			c.printf("it has made no callback yet\n")
 			return
 		}
-		console.ShowTable(c.Console, runs.Data, "callback, due, made, trigger", func(r *client.ScheduleRun) []any {
-			return []any{r.CallbackID, console.ClockTime(r.DueAt), console.ClockTime(r.FiredAt), r.Trigger}
-		})
+		console.ShowTable(c.Console, runs.Data, "callback, due, made, trigger",
+			func(r *client.ScheduleRun) []any {
+				return []any{r.CallbackID, console.ClockTime(r.DueAt), console.ClockTime(r.FiredAt),
+					r.Trigger}
+			})
 	})
 }
 
@@ -176,7 +184,8 @@ func (f *scheduleFields) putCallback(c *session, in body) (err error) {
 		plain["endpoint"] = f.Endpoint
 	}
 	if f.Payload != "" {
-		if plain["payload"], err = readJSON(c, "payload", f.Payload); err != nil {
+		plain["payload"], err = readJSON(c, "payload", f.Payload)
+		if err != nil {
 			return err
 		}
 	}
@@ -189,7 +198,8 @@ func (f *scheduleFields) putCallback(c *session, in body) (err error) {
 	}
 	switch {
 	case f.Callback != "" && f.CallbackFile != "" || value != "" && len(plain) > 0:
-		return console.Wrong("give the callback in one way: --callback, --callback-file, or --url or --endpoint with --payload")
+		return console.Wrong("give the callback in one way: --callback, --callback-file, or --url or " +
+			"--endpoint with --payload")
 	case value != "":
 		in["callback"], err = readObject(c, flag, value)
 	case len(plain) == 0:
@@ -218,7 +228,8 @@ func (cmd *scheduleCreate) Run(c *session) error {
 	case cmd.Cron == "":
 		return console.Wrong("give --cron: when it makes its callback")
 	case in["callback"] == nil:
-		return console.Wrong("give the callback that it makes: --callback, --callback-file, or --url or --endpoint with --payload")
+		return console.Wrong("give the callback that it makes: --callback, --callback-file, or --url or " +
+			"--endpoint with --payload")
 	}
 	return cmd.hand(c, post("/v1/schedules", in), "made")
 }
@@ -237,7 +248,8 @@ func (f *scheduleFields) hand(c *session, r request, done string) error {
 	return ask(c, r, func(s *client.Schedule) {
 		when := "it is disabled"
 		if s.Enabled && !s.NextAt.IsZero() {
-			when = "next " + console.ClockTime(s.NextAt) + wallTime(s.NextAt, s.Timezone) + ", " + nextRun(c, s, time.Now())
+			when = "next " + console.ClockTime(s.NextAt) + wallTime(s.NextAt, s.Timezone) + ", " +
+				nextRun(c, s, time.Now())
 		}
 		c.printf("%s  %s  %s; %s\n", s.ID, console.Short(s.Name, console.Widest), done, when)
 	})
@@ -253,7 +265,8 @@ type scheduleSet struct {
 
 // Help is what schedule set --help says below the flags' summary.
 func (*scheduleSet) Help() string {
-	return "What is not given stays. The callback is given whole, in whichever way: what is not named again is gone. A new cron or time zone, and enabling, " +
+	return "What is not given stays. The callback is given whole, in whichever way: what is not named " +
+		"again is gone. A new cron or time zone, and enabling, " +
 		"count the next time from now."
 }
 

@@ -34,7 +34,8 @@ func (f *serverFlags) ProvideSession(ctx context.Context, c *console.Console) *s
 	return &session{Console: c, ctx: ctx, flags: f.Flags}
 }
 
-// answerFlags are those of a command that makes one request: which server it goes to, and how its answer is shown.
+// answerFlags are those of a command that makes one request: which server it goes to, and how its answer is
+// shown.
 type answerFlags struct {
 	serverFlags
 	JSON bool `help:"Print the server's answer for machines."`
@@ -69,7 +70,8 @@ func get(path string) request              { return request{method: http.MethodG
 func post(path string, in any) request     { return request{method: http.MethodPost, path: path, in: in} }
 func (r request) orSay(say string) request { r.missing = say; return r }
 
-// call makes a request and reads the answer into out, whose texts are safe for a terminal then; nil: it is not read.
+// call makes a request and reads the answer into out, whose texts are safe for a terminal then; nil: it is
+// not read.
 func (c *session) call(r request, out any) ([]byte, error) {
 	if err := r.fill(c); err != nil {
 		return nil, err
@@ -153,8 +155,8 @@ func (f *listFlags) ProvideSession(ctx context.Context, c *console.Console) *ses
 	return &session{Console: c, ctx: ctx, flags: f.Flags, json: f.JSON}
 }
 
-// list prints a list as a table, page after page up to the limit; q are the flags that narrow it, header names the
-// columns, and row is one. None is what it says instead of an empty list.
+// list prints a list as a table, page after page up to the limit; q are the flags that narrow it, header
+// names the columns, and row is one. None is what it says instead of an empty list.
 func list[T any](
 	c *session, f listFlags, path string, q any, none, header string, row func(*T) []any,
 ) error {
@@ -169,7 +171,8 @@ func list[T any](
 	return showFound(c, p, none, header, row)
 }
 
-// showFound prints what a pager finds, safe for a terminal, and where the list goes on, if it does; for machines one page.
+// showFound prints what a pager finds, safe for a terminal, and where the list goes on, if it does; for
+// machines one page.
 func showFound[T any](c *session, p *remote.Pager, none, header string, row func(*T) []any) error {
 	if err := c.connect(); err != nil {
 		return err
@@ -206,10 +209,10 @@ func (c *session) printf(format string, args ...any) { fmt.Fprintf(c.Out, format
 // A body is that of a request, by the names of its members.
 type body map[string]any
 
-// bodyOf is the body that the flags of a command make, a pointer to a struct: those with the tag in:"NAME", or
-// in:"NAME,HOW", unless they are empty. A name with a dot is that of a member's member, and one at an embedded struct that of
-// the member that its flags make. How is for texts: choice (a name
-// or an object), json, secret (both from a file, too); for lists: headers (NAME:VALUE), list (without blank ones); for
+// bodyOf is the body that the flags of a command make, a pointer to a struct: those with the tag in:"NAME",
+// or in:"NAME,HOW", unless they are empty. A name with a dot is that of a member's member, and one at an
+// embedded struct that of the member that its flags make. How is for texts: choice (a name or an object),
+// json, secret (both from a file, too); for lists: headers (NAME:VALUE), list (without blank ones); for
 // switches: not, which is false.
 func bodyOf(c *session, cmd any) (body, error) {
 	in := body{}
@@ -304,8 +307,10 @@ func (b body) changes() bool {
 
 // clearable are the fields that can be taken away, by what --clear calls them.
 var clearable = map[string]string{
-	"policy": "policy", "success": "success", "signer": "signer", "external-id": "external_id", "rate": "rate", "concurrency": "concurrency",
-	"name": "name", "url-override": "url_override", "topic": "topics", "topics": "topics", "header": "headers", "headers": "headers",
+	"policy": "policy", "success": "success", "signer": "signer", "external-id": "external_id",
+	"rate": "rate", "concurrency": "concurrency",
+	"name": "name", "url-override": "url_override", "topic": "topics", "topics": "topics",
+	"header": "headers", "headers": "headers",
 }
 
 // headers reads those of the form NAME:VALUE.
@@ -325,7 +330,8 @@ func headers(lines []string) (map[string]string, error) {
 	return list, nil
 }
 
-// choiceFlags say how something is to be sent; callbacks and endpoints have the same. Each is a name, or an object where no name says it.
+// choiceFlags say how something is to be sent; callbacks and endpoints have the same. Each is a name, or an
+// object where no name says it.
 type choiceFlags struct {
 	Profile string `in:"profile" placeholder:"NAME" help:"Policy, success rule, signer and time limit in one word: alipay, wechat-v2, wechat-v3, standard, or one of the project's own."`
 	Policy  string `in:"policy,choice" placeholder:"NAME|JSON|@FILE" help:"Policy: a name (see \"dispatcher policy list\"), exp(FIRST,FACTOR,LONGEST,COUNT), or an object such as {\"tiers\": [\"15s\", \"3m\"], \"timeout\": \"5s\"}."`
@@ -339,10 +345,12 @@ type attemptChoices struct {
 	Header []string `in:"headers,headers" short:"H" sep:"none" placeholder:"NAME:VALUE" help:"A header to send with every attempt; may be repeated."`
 }
 
-// choice reads the value of the flag of that name: a name, or a JSON object. What it means is the server's to judge.
+// choice reads the value of the flag of that name: a name, or a JSON object. What it means is the server's to
+// judge.
 func choice(c *session, flag, value string) (any, error) {
 	text, err := c.ReadText(flag, value)
-	if text = strings.TrimSpace(text); err != nil || !strings.HasPrefix(text, "{") {
+	text = strings.TrimSpace(text)
+	if err != nil || !strings.HasPrefix(text, "{") {
 		return text, err
 	}
 	return object(flag, text)
@@ -371,7 +379,8 @@ func readJSON(c *session, flag, value string) (json.RawMessage, error) {
 	if err != nil {
 		return nil, err
 	}
-	if text = strings.TrimSpace(text); !json.Valid([]byte(text)) {
+	text = strings.TrimSpace(text)
+	if !json.Valid([]byte(text)) {
 		return nil, console.Wrong("--%s is not JSON%s", flag, console.SyntaxOf([]byte(text)))
 	}
 	return json.RawMessage(text), nil

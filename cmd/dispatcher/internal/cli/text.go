@@ -91,14 +91,16 @@ var meanings = map[string]string{
 	"timing_out": "times out",
 	"answering":  "yes",
 
-	"canceled":         "canceled: no attempt will start any more",
-	"too_late":         "too late: an attempt is in flight; its success counts, else the callback ends canceled",
+	"canceled": "canceled: no attempt will start any more",
+	"too_late": "too late: an attempt is in flight; its success counts, else the callback ends " +
+		"canceled",
 	"already_terminal": "already terminal: nothing was changed",
 
-	"changed":    "the entry, or its place, is not the one that was chained",
-	"missing":    "one or more entries were removed before the entry that comes next",
-	"cut":        "the chain ends here: entries after it were removed, or its head was changed",
-	"beyond":     "there are entries behind the head of the chain: another program wrote them, or it was set back",
+	"changed": "the entry, or its place, is not the one that was chained",
+	"missing": "one or more entries were removed before the entry that comes next",
+	"cut":     "the chain ends here: entries after it were removed, or its head was changed",
+	"beyond": "there are entries behind the head of the chain: another program wrote them, or it was " +
+		"set back",
 	"unexpected": "the chain has another hash here than was expected: entries were removed or replaced",
 }
 

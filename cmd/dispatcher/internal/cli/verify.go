@@ -43,7 +43,8 @@ func (cmd *VerifyCommand) Run(c *session) error {
 	case cmd.Unknown:
 		showDrift(c, c.Err, &d, false)
 		for _, id := range d.UnknownIDs {
-			if _, err = fmt.Fprintln(c.Out, id); err != nil {
+			_, err = fmt.Fprintln(c.Out, id)
+			if err != nil {
 				break
 			}
 		}
@@ -88,7 +89,8 @@ func differencesOf(d *client.Drift) []difference {
 func showDrift(c *session, w io.Writer, d *client.Drift, all bool) {
 	fmt.Fprintf(w, "compared %d open callbacks in SQL with %d items of the index\n", d.Rows, d.Items)
 	if d.BeyondHorizon > 0 {
-		fmt.Fprintf(w, "%d callbacks are due beyond the horizon: the index is given them when their time comes\n", d.BeyondHorizon)
+		fmt.Fprintf(w, "%d callbacks are due beyond the horizon: the index is given them when their time "+
+			"comes\n", d.BeyondHorizon)
 	}
 	if d.Clean {
 		fmt.Fprintln(w, c.Paint("they agree", console.Green))
@@ -96,7 +98,8 @@ func showDrift(c *session, w io.Writer, d *client.Drift, all bool) {
 	}
 	fmt.Fprintln(w, c.Paint("they differ", console.Red)+" (seen twice, two seconds apart)")
 	if d.Generation != d.IndexGeneration {
-		fmt.Fprintf(w, "\n%s: the index has generation %d, SQL says %d; sending is held, so it was left as it was found\n  cure: \"dispatcher rebuild\", or a start without --hold; both empty it and fill it from SQL, so look at what is unknown first\n",
+		fmt.Fprintf(w, "\n%s: the index has generation %d, SQL says %d; sending is held, so it was left as "+
+			"it was found\n  cure: \"dispatcher rebuild\", or a start without --hold; both empty it and fill it from SQL, so look at what is unknown first\n",
 			c.Paint("generation", console.Bold), d.IndexGeneration, d.Generation)
 	}
 	for _, f := range differencesOf(d) {
@@ -111,7 +114,8 @@ func showDrift(c *session, w io.Writer, d *client.Drift, all bool) {
 				fmt.Fprintf(w, "  %s\n", id)
 			}
 		case len(some) > 0 && f.count > len(some):
-			fmt.Fprintf(w, "  %s and %d more (--all names them)\n", strings.Join(some, " "), f.count-len(some))
+			fmt.Fprintf(w, "  %s and %d more (--all names them)\n", strings.Join(some, " "),
+				f.count-len(some))
 		case len(some) > 0:
 			fmt.Fprintf(w, "  %s\n", strings.Join(some, " "))
 		}
@@ -140,7 +144,8 @@ func (*RebuildCommand) Help() string {
 func (cmd *RebuildCommand) Run(c *session) error {
 	return ask(c, post("/v1/index/rebuild", cmd), func(report *client.Rebuild) {
 		if report.DryRun {
-			c.printf("a rebuild would put %d open callbacks into the index, %d of them in flight; nothing was changed\n", report.Open, report.Claimed)
+			c.printf("a rebuild would put %d open callbacks into the index, %d of them in flight; nothing "+
+				"was changed\n", report.Open, report.Claimed)
 			return
 		}
 		c.printf("the index was rebuilt in %s: %d open callbacks, %d of them in flight, generation %d\n",

@@ -1,5 +1,5 @@
-// Package cmdtest has what the tests of commands share: a terminal of buffers, a server with canned answers, golden
-// files. Only tests import it.
+// Package cmdtest has what the tests of commands share: a terminal of buffers, a server with canned answers,
+// golden files. Only tests import it.
 package cmdtest
 
 import (
@@ -56,7 +56,8 @@ type Terminal struct {
 // Terminal returns one with nothing on the standard input.
 func (p Program) Terminal(env ...string) *Terminal {
 	t := &Terminal{program: p}
-	t.Console = console.Console{In: strings.NewReader(""), Out: &t.Stdout, Err: &t.Stderr, Env: env, Version: "dev"}
+	t.Console = console.Console{In: strings.NewReader(""), Out: &t.Stdout, Err: &t.Stderr, Env: env,
+		Version: "dev"}
 	return t
 }
 
@@ -147,8 +148,8 @@ func Answering(t *testing.T, status int, answer string) string {
 	})
 }
 
-// InProcess answers a client without a wire, so that a test may run in virtual time. A handler that panics with
-// http.ErrAbortHandler breaks the connection.
+// InProcess answers a client without a wire, so that a test may run in virtual time. A handler that panics
+// with http.ErrAbortHandler breaks the connection.
 type InProcess struct{ http.Handler }
 
 func (h InProcess) RoundTrip(r *http.Request) (answer *http.Response, err error) {

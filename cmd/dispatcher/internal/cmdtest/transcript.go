@@ -18,8 +18,9 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/internal/transcript"
 )
 
-// Transcripts runs the files testdata/*.txt: command lines against a server with canned answers, and what they did. Each
-// runs in virtual time from 2026-11-22 on; with -update its results are written anew. A line is one of
+// Transcripts runs the files testdata/*.txt: command lines against a server with canned answers, and what
+// they did. Each runs in virtual time from 2026-11-22 on; with -update its results are written anew. A line
+// is one of
 //
 //	# a comment
 //	let NAME [FROM]               the JSON below is $NAME from here on, with what FROM has beside it
@@ -36,12 +37,14 @@ import (
 //	! TEXT                        a result: a line of the error output
 //	exit CODE                     a result, unless it is 0
 //
-// and what stands below a line is indented by two spaces. «x*9» is nine times x, «\r» a carriage return. The objects of testdata/fixtures.json are let at the start.
+// and what stands below a line is indented by two spaces. «x*9» is nine times x, «\r» a carriage return. The
+// objects of testdata/fixtures.json are let at the start.
 func (p Program) Transcripts(t *testing.T, env ...string) {
 	t.Helper()
 	transcript.Files(t, "testdata/*.txt", func(t *testing.T, text string) string {
 		s := &script{
-			t: t, program: p, env: env, lets: map[string]string{"DIR": t.TempDir()}, answers: map[string][]answer{},
+			t: t, program: p, env: env, lets: map[string]string{"DIR": t.TempDir()},
+			answers: map[string][]answer{},
 		}
 		if text, err := os.ReadFile("testdata/fixtures.json"); err == nil {
 			var fixtures map[string]json.RawMessage
@@ -113,10 +116,12 @@ func (s *script) run(lines []string) {
 			i++
 		}
 		below := s.expand(strings.ReplaceAll("\n"+strings.Join(lines[first:i], "\n"), "\n  ", "\n")[1:])
-		switch names := strings.Fields(rest); word {
+		names := strings.Fields(rest)
+		switch word {
 		case "", "#":
 		case "let":
-			if s.lets[names[0]] = below; len(names) > 1 {
+			s.lets[names[0]] = below
+			if len(names) > 1 {
 				s.lets[names[0]] = With(s.t, s.lets[names[1]], below)
 			}
 		case "answer":
@@ -126,7 +131,8 @@ func (s *script) run(lines []string) {
 		case "then":
 			s.answer(names, below)
 		case "file":
-			if err := os.WriteFile(filepath.Join(s.lets["DIR"], rest), []byte(below+"\n"), 0o600); err != nil {
+			if err := os.WriteFile(filepath.Join(s.lets["DIR"], rest), []byte(below+"\n"), 0o600); err !=
+				nil {
 				s.t.Error(err)
 			}
 		case "cat":
@@ -193,7 +199,8 @@ func (s *script) serve(w http.ResponseWriter, r *http.Request) {
 	var body []byte
 	if r.Body != nil {
 		var err error
-		if body, err = io.ReadAll(r.Body); err != nil {
+		body, err = io.ReadAll(r.Body)
+		if err != nil {
 			s.t.Error(err)
 		}
 	}
@@ -215,7 +222,8 @@ func (s *script) serve(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	w.WriteHeader(http.StatusNotFound)
-	Respond(s.t, w, `{"title":"Not Found","status":404,"detail":"there is no such thing in this project","code":"not_found"}`)
+	Respond(s.t, w,
+		`{"title":"Not Found","status":404,"detail":"there is no such thing in this project","code":"not_found"}`)
 }
 
 // arguments splits a line at its spaces, but for those in single quotes.

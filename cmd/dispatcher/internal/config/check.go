@@ -49,7 +49,8 @@ const longestSetting = 100 * 365 * 24 * time.Hour
 
 // Postgres says whether the database is PostgreSQL; otherwise it is SQLite.
 func (s *Settings) Postgres() bool {
-	return strings.HasPrefix(s.DatabaseURL, "postgres://") || strings.HasPrefix(s.DatabaseURL, "postgresql://")
+	return strings.HasPrefix(s.DatabaseURL, "postgres://") ||
+		strings.HasPrefix(s.DatabaseURL, "postgresql://")
 }
 
 // Embedded says whether the index is the one in this process.
@@ -76,7 +77,8 @@ func (s *Settings) checkStorage() []problem {
 	return c.problems
 }
 
-// check says what is wrong with the settings of a server: each value by itself, and those that contradict each other.
+// check says what is wrong with the settings of a server: each value by itself, and those that contradict
+// each other.
 func (s *Settings) check() []problem {
 	c := &checker{Settings: s}
 	c.addresses()
@@ -101,8 +103,10 @@ func (c *checker) addresses() {
 	}
 	if c.PublicURL != "" {
 		u, err := url.Parse(c.PublicURL)
-		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-			c.refuse("public_url", "is not an address of the form https://host/path without credentials and query")
+		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.User != nil ||
+			u.RawQuery != "" || u.Fragment != "" {
+			c.refuse("public_url", "is not an address of the form https://host/path without credentials "+
+				"and query")
 		}
 	}
 	for _, p := range c.TrustedProxies {
@@ -157,7 +161,8 @@ func (c *checker) redis() {
 		}
 	}
 	if !redisPrefix.MatchString(c.RedisPrefix) {
-		c.refuse("redis_prefix", "%q is not 1 to 64 letters, digits, dots, colons, dashes and underscores", c.RedisPrefix)
+		c.refuse("redis_prefix", "%q is not 1 to 64 letters, digits, dots, colons, dashes and underscores",
+			c.RedisPrefix)
 	}
 }
 
@@ -183,10 +188,12 @@ func (c *checker) secrets() {
 		return
 	}
 	if len(c.MasterKey) == 0 {
-		c.refuse("master_key", "is required with PostgreSQL: the base64 of %d random bytes, for example from \"openssl rand -base64 %d\"", MasterKeyBytes, MasterKeyBytes)
+		c.refuse("master_key", "is required with PostgreSQL: the base64 of %d random bytes, for example "+
+			"from \"openssl rand -base64 %d\"", MasterKeyBytes, MasterKeyBytes)
 	}
 	if c.AdminKey == "" {
-		c.refuse("admin_key", "is required with PostgreSQL: at least %d random characters, for example from %q",
+		c.refuse("admin_key", "is required with PostgreSQL: at least %d random characters, for example "+
+			"from %q",
 			MinAdminKey, makeAdminKey)
 	}
 }
@@ -204,11 +211,14 @@ func (c *checker) sending() {
 	switch least := schedule.AlwaysAhead; {
 	case c.Horizon == 0:
 	case c.Horizon < least:
-		c.refuse("horizon", "%s is below the least, %s; 0s keeps the whole backlog in the index", schedule.FormatDuration(c.Horizon), schedule.FormatDuration(least))
+		c.refuse("horizon", "%s is below the least, %s; 0s keeps the whole backlog in the index",
+			schedule.FormatDuration(c.Horizon), schedule.FormatDuration(least))
 	case c.Horizon > longestSetting:
-		c.refuse("horizon", "%s is above the most, %s; 0s keeps the whole backlog in the index", schedule.FormatDuration(c.Horizon), schedule.FormatDuration(longestSetting))
+		c.refuse("horizon", "%s is above the most, %s; 0s keeps the whole backlog in the index",
+			schedule.FormatDuration(c.Horizon), schedule.FormatDuration(longestSetting))
 	case c.Embedded():
-		c.refuse("horizon", "is for an index on Redis, and redis_url is empty: the index in this process holds the whole backlog")
+		c.refuse("horizon", "is for an index on Redis, and redis_url is empty: the index in this process "+
+			"holds the whole backlog")
 	}
 	c.between("workers", c.Workers, 1, 100_000)
 	c.between("lane_concurrency", c.LaneConcurrency, 1, 100_000)
@@ -225,7 +235,8 @@ func (c *checker) roles() {
 		return
 	}
 	if !c.Has(RoleWorker) && c.Embedded() {
-		c.refuse("roles", "has no worker, and without redis_url the index is in this process: nobody would send")
+		c.refuse("roles", "has no worker, and without redis_url the index is in this process: nobody would "+
+			"send")
 	}
 }
 
@@ -240,13 +251,16 @@ func (c *checker) durations() {
 		{"retention_metadata", c.RetentionMetadata, leastRetention},
 	} {
 		if d.value < d.least {
-			c.refuse(d.key, "%s is below the least, %s", schedule.FormatDuration(d.value), schedule.FormatDuration(d.least))
+			c.refuse(d.key, "%s is below the least, %s", schedule.FormatDuration(d.value),
+				schedule.FormatDuration(d.least))
 		} else if d.value > longestSetting {
-			c.refuse(d.key, "%s is above the most, %s", schedule.FormatDuration(d.value), schedule.FormatDuration(longestSetting))
+			c.refuse(d.key, "%s is above the most, %s", schedule.FormatDuration(d.value),
+				schedule.FormatDuration(longestSetting))
 		}
 	}
 	if c.RetentionPayload > c.RetentionMetadata {
-		c.refuse("retention_payload", "%s is longer than retention_metadata, %s: a payload goes with its callback at the latest",
+		c.refuse("retention_payload", "%s is longer than retention_metadata, %s: a payload goes with its "+
+			"callback at the latest",
 			schedule.FormatDuration(c.RetentionPayload), schedule.FormatDuration(c.RetentionMetadata))
 	}
 }
@@ -295,7 +309,8 @@ func LogLevel(name string) (slog.Level, error) {
 // DatabaseFileName is SQLite's file in the data directory.
 const DatabaseFileName = "dispatcher.db"
 
-// Database returns the address that the database is opened with: SQLite in the data directory where none is set.
+// Database returns the address that the database is opened with: SQLite in the data directory where none is
+// set.
 func (s *Settings) Database() string {
 	if s.DatabaseURL == "" {
 		return "sqlite:" + filepath.Join(s.DataDir, DatabaseFileName)

@@ -17,8 +17,8 @@ import (
 // configVariable names the settings file in the environment.
 const configVariable = EnvPrefix + "CONFIG"
 
-// readSettingsFile reads the file that --config or DISPATCHER_CONFIG names, if any. Values are taken as they stand in
-// the file, not as YAML would type them, so that 0755 or 1e3 mean the same as in a flag.
+// readSettingsFile reads the file that --config or DISPATCHER_CONFIG names, if any. Values are taken as they
+// stand in the file, not as YAML would type them, so that 0755 or 1e3 mean the same as in a flag.
 func readSettingsFile(c *console.Console, flags *Flags) (map[string]raw, []problem) {
 	path := c.Lookup(configVariable)
 	if flags.File.given {
@@ -33,7 +33,8 @@ func readSettingsFile(c *console.Console, flags *Flags) (map[string]raw, []probl
 		if errors.As(err, &cause) {
 			err = cause.Err
 		}
-		return nil, []problem{{message: fmt.Sprintf("cannot read the settings file %s: %s", path, err), whole: true}}
+		return nil, []problem{{message: fmt.Sprintf("cannot read the settings file %s: %s", path, err),
+			whole: true}}
 	}
 	return parseSettings(filepath.Base(path), content)
 }
@@ -53,7 +54,8 @@ func parseSettings(name string, content []byte) (map[string]raw, []problem) {
 		case *ast.MappingValueNode:
 			entries = append(entries, body)
 		default:
-			return nil, []problem{{message: name + " is not a list of settings of the form \"key: value\"", whole: true}}
+			return nil, []problem{{message: name + " is not a list of settings of the form \"key: value\"",
+				whole: true}}
 		}
 	}
 	keys := make([]string, 0, len(entries))
@@ -76,12 +78,14 @@ func parseSettings(name string, content []byte) (map[string]raw, []problem) {
 			continue
 		}
 		if _, twice := values[key]; twice {
-			problems = append(problems, problem{key: key, message: fmt.Sprintf("%s: %s is set twice", where, key), whole: true})
+			problems = append(problems, problem{key: key,
+				message: fmt.Sprintf("%s: %s is set twice", where, key), whole: true})
 			continue
 		}
 		list, err := scalars(entry.Value, s.isList())
 		if err != nil {
-			problems = append(problems, problem{key: key, message: fmt.Sprintf("%s: %s %s", where, key, err), whole: true})
+			problems = append(problems, problem{key: key, message: fmt.Sprintf("%s: %s %s", where, key, err),
+				whole: true})
 			continue
 		}
 		if list != nil {
@@ -139,7 +143,8 @@ func scalars(node ast.Node, list bool) ([]string, error) {
 	return nil, errors.New("takes one plain value")
 }
 
-// yamlCause returns the first line of a parser's error, without the excerpt of the file: it may show a secret.
+// yamlCause returns the first line of a parser's error, without the excerpt of the file: it may show a
+// secret.
 func yamlCause(err error) string {
 	var syntax yaml.Error
 	if errors.As(err, &syntax) {

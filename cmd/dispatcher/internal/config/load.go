@@ -46,15 +46,15 @@ type problem struct {
 	whole   bool
 }
 
-// clientVariables are environment variables of the program that are no settings: the commands that talk to a server
-// read them, and serve must not stumble over them.
+// clientVariables are environment variables of the program that are no settings: the commands that talk to a
+// server read them, and serve must not stumble over them.
 func clientVariables() []string {
 	names := []string{"DISPATCHER_SERVER", "DISPATCHER_KEY", "DISPATCHER_KEY_FILE", "DISPATCHER_PROJECT"}
 	return append(names, failpointVariables()...)
 }
 
-// Load reads the settings from flags, environment, file and defaults, in this order of strength. Its error has
-// one line for each thing that is wrong.
+// Load reads the settings from flags, environment, file and defaults, in this order of strength. Its error
+// has one line for each thing that is wrong.
 func Load(c *console.Console, flags *Flags) (*loaded, error) {
 	l, problems := readSettings(c, flags)
 	return l, l.judge(problems, l.check())
@@ -109,7 +109,8 @@ func readSettings(c *console.Console, flags *Flags) (*loaded, []problem) {
 	return l, problems
 }
 
-// setField gives a field the value that was written. Its errors do not show the value of a text: it may be a secret.
+// setField gives a field the value that was written. Its errors do not show the value of a text: it may be a
+// secret.
 func setField(field reflect.Value, r raw) error {
 	last := strings.TrimSpace(r.values[len(r.values)-1])
 	switch field.Interface().(type) {
@@ -150,7 +151,8 @@ func elements(r raw) []string {
 			parts = strings.Split(value, ",")
 		}
 		for _, part := range parts {
-			if part = strings.TrimSpace(part); part != "" {
+			part = strings.TrimSpace(part)
+			if part != "" {
 				list = append(list, part)
 			}
 		}
@@ -158,8 +160,8 @@ func elements(r raw) []string {
 	return list
 }
 
-// readVariables returns what the environment says about settings. An empty variable counts as not set. A variable
-// that begins like ours and names no setting is a problem: it is most likely misspelt.
+// readVariables returns what the environment says about settings. An empty variable counts as not set. A
+// variable that begins like ours and names no setting is a problem: it is most likely misspelt.
 func readVariables(c *console.Console) (map[string]raw, []problem) {
 	keys := map[string]string{}
 	for _, s := range catalogue() {
@@ -181,24 +183,28 @@ func readVariables(c *console.Console) (map[string]raw, []problem) {
 		case !isFile || !ok:
 			problems = append(problems, problem{message: unknownVariable(name, keys), whole: true})
 		case c.Lookup(base) != "":
-			problems = append(problems, problem{key: key, message: fmt.Sprintf("%s and %s are both set; keep one of them", base, name), whole: true})
+			problems = append(problems, problem{key: key,
+				message: fmt.Sprintf("%s and %s are both set; keep one of them", base, name), whole: true})
 		default:
 			text, err := ReadSecretFile(value)
 			if err != nil {
-				problems = append(problems, problem{key: key, message: fmt.Sprintf("%s: %s", name, err), whole: true})
+				problems = append(problems, problem{key: key, message: fmt.Sprintf("%s: %s", name, err),
+					whole: true})
 				continue
 			}
-			values[key] = raw{values: []string{text}, split: true, origin: fmt.Sprintf("environment %s (%s)", name, value)}
+			values[key] = raw{values: []string{text}, split: true,
+				origin: fmt.Sprintf("environment %s (%s)", name, value)}
 		}
 	}
 	return values, problems
 }
 
-// serviceLink matches what Kubernetes puts into every container of a namespace that has a Service named dispatcher. None of
-// it is a setting, and none of it is anybody's mistake.
+// serviceLink matches what Kubernetes puts into every container of a namespace that has a Service named
+// dispatcher. None of it is a setting, and none of it is anybody's mistake.
 var serviceLink = regexp.MustCompile(`^DISPATCHER_(SERVICE_HOST|SERVICE_PORT(_.+)?|PORT(_[0-9]+_.+)?)$`)
 
-// ownVariables returns the names, sorted, of the set variables that begin like ours, without those of other commands.
+// ownVariables returns the names, sorted, of the set variables that begin like ours, without those of other
+// commands.
 func ownVariables(c *console.Console) []string {
 	names := map[string]bool{}
 	for _, pair := range c.Env {
@@ -266,8 +272,8 @@ func editDistance(a, b string) int {
 	return row[len(b)]
 }
 
-// judge turns what is wrong into the error that ends the start, one line each, or nil. The check's findings about
-// settings that could not even be read are left out: they would be about values that nobody wrote.
+// judge turns what is wrong into the error that ends the start, one line each, or nil. The check's findings
+// about settings that could not even be read are left out: they would be about values that nobody wrote.
 func (l *loaded) judge(unread, checked []problem) error {
 	e, broken := &console.UsageError{}, map[string]bool{}
 	for _, p := range unread {

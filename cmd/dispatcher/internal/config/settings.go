@@ -1,7 +1,9 @@
-// Package config reads the settings of a server: from flags, the environment, a file and defaults, in this order of
-// strength. Settings is the only place where the name, default, help and secrecy of a setting are written.
+// Package config reads the settings of a server: from flags, the environment, a file and defaults, in this
+// order of strength. Settings is the only place where the name, default, help and secrecy of a setting are
+// written.
 //
-// Every wrong setting is reported in one line, before anything is opened. Secrets are in no output and no error.
+// Every wrong setting is reported in one line, before anything is opened. Secrets are in no output and no
+// error.
 package config
 
 import (
@@ -16,9 +18,9 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
 )
 
-// Settings are everything that can be set. Each field is one setting with three spellings: the key (redis_url) in a
-// --config file, the flag (--redis-url) and the environment variable (DISPATCHER_REDIS_URL). The tags are the only
-// place where name, default and help of a setting are written.
+// Settings are everything that can be set. Each field is one setting with three spellings: the key
+// (redis_url) in a --config file, the flag (--redis-url) and the environment variable (DISPATCHER_REDIS_URL).
+// The tags are the only place where name, default and help of a setting are written.
 //
 // The secret tag keeps a value out of every output: "all" of it, or the credentials in a "url".
 type Settings struct {
@@ -89,8 +91,8 @@ func catalogue() []setting {
 	return list
 }
 
-// envPrefix begins the name of every environment variable of the program; envFileSuffix ends those that name a file
-// with the value.
+// envPrefix begins the name of every environment variable of the program; envFileSuffix ends those that name
+// a file with the value.
 const (
 	EnvPrefix     = "DISPATCHER_"
 	envFileSuffix = "_FILE"
@@ -122,8 +124,8 @@ func (s setting) sentence() string {
 	return s.help + " Default: " + s.def + "."
 }
 
-// rawFlag is a flag's value as it was written, which is judged together with all other settings. given tells an empty
-// value from none.
+// rawFlag is a flag's value as it was written, which is judged together with all other settings. given tells
+// an empty value from none.
 type rawFlag struct {
 	given  bool
 	values []string
@@ -155,14 +157,15 @@ func (r *rawSwitch) Decode(ctx *kong.DecodeContext) error {
 	return nil
 }
 
-// Flags are the flags of a command that needs settings. Plugins holds one struct that is made from the catalogue.
+// Flags are the flags of a command that needs settings. Plugins holds one struct that is made from the
+// catalogue.
 type Flags struct {
 	kong.Plugins
 	File rawFlag `name:"config" placeholder:"FILE" help:"YAML file with settings. Flags are stronger than the environment (DISPATCHER_LISTEN for --listen, DISPATCHER_LISTEN_FILE to read it from a file), which is stronger than this file (listen:), which is stronger than the defaults."`
 }
 
-// AllFlags returns the flags of a command that takes every setting, storageFlags of one that takes those of the
-// database and the log alone.
+// AllFlags returns the flags of a command that takes every setting, storageFlags of one that takes those of
+// the database and the log alone.
 func AllFlags() Flags { return flagsOf(func(setting) bool { return true }) }
 func StorageFlags() Flags {
 	return flagsOf(func(s setting) bool { return s.group == "Storage" || s.group == "Logs" })
@@ -182,7 +185,8 @@ func flagsOf(choose func(setting) bool) Flags {
 		fields = append(fields, reflect.StructField{
 			Name: reflect.TypeFor[Settings]().Field(s.field).Name,
 			Type: kind,
-			Tag:  structTag("name", s.flag(), "help", s.sentence(), "group", s.group+":", "placeholder", s.placeholder()),
+			Tag: structTag("name", s.flag(), "help", s.sentence(), "group", s.group+":", "placeholder",
+				s.placeholder()),
 		})
 	}
 	return Flags{Plugins: kong.Plugins{reflect.New(reflect.StructOf(fields)).Interface()}}
@@ -214,11 +218,12 @@ func (f *Flags) given(s setting) rawFlag {
 	return rawFlag{}
 }
 
-// EmbeddedIn are the settings of a server that a command starts for itself: everything embedded in the directory,
-// free ports, and the guard opened for this machine, where the command's receiver is. What the environment says about
-// settings is about other servers and does not count here.
+// EmbeddedIn are the settings of a server that a command starts for itself: everything embedded in the
+// directory, free ports, and the guard opened for this machine, where the command's receiver is. What the
+// environment says about settings is about other servers and does not count here.
 func EmbeddedIn(dir string) (*Settings, error) {
-	l, err := LoadArgs(&console.Console{}, "--listen=127.0.0.1:0", "--ops-listen=127.0.0.1:0", "--data-dir="+dir,
+	l, err := LoadArgs(&console.Console{}, "--listen=127.0.0.1:0", "--ops-listen=127.0.0.1:0",
+		"--data-dir="+dir,
 		"--egress-allow=127.0.0.1/32", "--drain-timeout=2s", "--log-level=warn")
 	if err != nil {
 		return nil, err

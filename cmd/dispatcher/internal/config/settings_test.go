@@ -68,7 +68,8 @@ func TestEverySettingHasThreeSpellings(t *testing.T) {
 		if diff := cmp.Diff(flags.Settings, file.Settings); diff != "" {
 			t.Errorf("flag and key of %s differ: %s", s.key, diff)
 		}
-		if def, err := loadWith(t, nil); err != nil || s.key != "horizon" && cmp.Diff(def.Settings, flags.Settings) == "" {
+		if def, err := loadWith(t, nil); err != nil ||
+			s.key != "horizon" && cmp.Diff(def.Settings, flags.Settings) == "" {
 			t.Errorf("%s has no effect (%v)", s.key, err)
 		}
 	}
@@ -79,7 +80,9 @@ func TestSettingsThatAreTaken(t *testing.T) {
 	t.Parallel()
 	transcript.Run(t, "testdata/lines/taken.txt", func(line string) string {
 		words := strings.Fields(line)
-		flags := slices.IndexFunc(append(words, "--"), func(word string) bool { return strings.HasPrefix(word, "--") })
+		flags := slices.IndexFunc(append(words, "--"), func(word string) bool {
+			return strings.HasPrefix(word, "--")
+		})
 		if _, err := loadWith(t, words[:flags], words[flags:]...); err != nil {
 			return err.Error()
 		}
@@ -117,8 +120,10 @@ func FuzzMaskURLNeverShowsThePassword(f *testing.F) {
 
 func TestScrub(t *testing.T) {
 	t.Parallel()
-	s := &Settings{DatabaseURL: "postgres://u:hidden-password@h/d", RedisURL: "redis://:hidden-redis@h", AdminKey: "hidden-admin", MasterKey: []string{cmdtest.SomeKey('h')}}
-	got := s.Scrub("dial postgres://u:hidden-password@h/d: password hidden-password, " + s.RedisURL + " with hidden-admin and " + cmdtest.SomeKey('h'))
+	s := &Settings{DatabaseURL: "postgres://u:hidden-password@h/d", RedisURL: "redis://:hidden-redis@h",
+		AdminKey: "hidden-admin", MasterKey: []string{cmdtest.SomeKey('h')}}
+	got := s.Scrub("dial postgres://u:hidden-password@h/d: password hidden-password, " + s.RedisURL +
+		" with hidden-admin and " + cmdtest.SomeKey('h'))
 	if strings.Contains(got, "hidden") || strings.Contains(got, cmdtest.SomeKey('h')) {
 		t.Errorf("still shows a secret: %q", got)
 	}

@@ -24,7 +24,8 @@ type shownSetting struct {
 	From    string `json:"from"`
 }
 
-// Run prints every setting with its value, secrets masked, and where it came from. Wrong settings end it like a start.
+// Run prints every setting with its value, secrets masked, and where it came from. Wrong settings end it like
+// a start.
 func (cmd *ShowCommand) Run(c *console.Console) error {
 	l, err := Load(c, &cmd.Flags)
 	if err != nil {
@@ -78,8 +79,8 @@ func showValue(s setting, v reflect.Value) string {
 // masked stands for a secret.
 const masked = "***"
 
-// maskURL hides the password of an address, and the value of every parameter of its query. Host lists, which url.Parse
-// refuses in some forms, are masked as text. Something that is no address is hidden whole.
+// maskURL hides the password of an address, and the value of every parameter of its query. Host lists, which
+// url.Parse refuses in some forms, are masked as text. Something that is no address is hidden whole.
 func maskURL(text string) string {
 	scheme, rest, ok := strings.Cut(text, "://")
 	if !ok {
@@ -124,7 +125,8 @@ func maskQuery(query string) string {
 // harmlessParameter says which parameters of a database's address people need to see.
 func harmlessParameter(name string) bool {
 	switch name {
-	case "sslmode", "application_name", "connect_timeout", "pool_max_conns", "search_path", "db", "protocol", "target_session_attrs":
+	case "sslmode", "application_name", "connect_timeout", "pool_max_conns", "search_path", "db", "protocol",
+		"target_session_attrs":
 		return true
 	}
 	return false

@@ -1,8 +1,8 @@
-// Package console is where a command reads and writes, and how it ends: tables, colours, progress, safe texts, exit
-// codes. Tests give it buffers.
+// Package console is where a command reads and writes, and how it ends: tables, colours, progress, safe
+// texts, exit codes. Tests give it buffers.
 //
-// The exit code is 0 for success, 1 for what went wrong while running, 2 for an invalid command line or settings. Texts
-// from elsewhere pass Printable before they reach a terminal.
+// The exit code is 0 for success, 1 for what went wrong while running, 2 for an invalid command line or
+// settings. Texts from elsewhere pass Printable before they reach a terminal.
 package console
 
 import (
@@ -25,8 +25,8 @@ type Console struct {
 	Version string
 	// Env is the environment as os.Environ returns it.
 	Env []string
-	// OutTerminal and errTerminal say that a person is looking: colours and live progress are welcome, and a secret that
-	// was asked for may be shown.
+	// OutTerminal and errTerminal say that a person is looking: colours and live progress are welcome, and a
+	// secret that was asked for may be shown.
 	OutTerminal, ErrTerminal bool
 	// Transport carries requests to a server; nil: the network does.
 	Transport http.RoundTripper

@@ -10,7 +10,8 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 )
 
-// A Drawing is one or several progress bars on a terminal, in the program's style. The nil drawing draws nothing.
+// A Drawing is one or several progress bars on a terminal, in the program's style. The nil drawing draws
+// nothing.
 type Drawing struct {
 	progress.Writer
 	ended chan struct{}
@@ -94,12 +95,14 @@ func (c *Console) NewTable(header ...any) *Table {
 
 // Wrap has the texts of a column, counted from 1, broken into lines of a width.
 func (t *Table) Wrap(column, width int) {
-	t.columns = append(t.columns, table.ColumnConfig{Number: column, WidthMax: width, WidthMaxEnforcer: text.WrapSoft})
+	t.columns = append(t.columns, table.ColumnConfig{Number: column, WidthMax: width,
+		WidthMaxEnforcer: text.WrapSoft})
 }
 
 // AlignRight aligns a column, counted from 1, to the right; numbers are anyway.
 func (t *Table) AlignRight(column int) {
-	t.columns = append(t.columns, table.ColumnConfig{Number: column, Align: text.AlignRight, AlignHeader: text.AlignRight})
+	t.columns = append(t.columns, table.ColumnConfig{Number: column, Align: text.AlignRight,
+		AlignHeader: text.AlignRight})
 }
 
 // Row adds one.

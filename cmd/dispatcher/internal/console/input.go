@@ -38,7 +38,8 @@ func (c *Console) ReadInput(data string) ([]byte, error) {
 	return body, nil
 }
 
-// ReadText returns the value of a flag: the text itself, the content of a file after @, or the standard input for -.
+// ReadText returns the value of a flag: the text itself, the content of a file after @, or the standard input
+// for -.
 func (c *Console) ReadText(flag, value string) (string, error) {
 	if value == "@" {
 		return "", Wrong("--%s: name a file after the @", flag)

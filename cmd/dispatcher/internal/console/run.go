@@ -21,8 +21,8 @@ const (
 	ExitUsage  = 2
 )
 
-// Execute runs the command of the grammar, a pointer to a struct for kong, that the arguments name, and returns
-// the exit code. It ends the command's context with the first SIGINT or SIGTERM.
+// Execute runs the command of the grammar, a pointer to a struct for kong, that the arguments name, and
+// returns the exit code. It ends the command's context with the first SIGINT or SIGTERM.
 func Execute(c *Console, grammar any, args []string) int {
 	ctx, stop := withSignals(context.Background())
 	defer stop()
@@ -60,10 +60,12 @@ func ExecuteUntil(ctx context.Context, c *Console, grammar any, args []string) (
 func NewParser(c *Console, grammar any) (*kong.Kong, error) {
 	return kong.New(grammar,
 		kong.Name("dispatcher"),
-		kong.Description("Delivers webhooks and payment notifications: durable, retried at tiered intervals until they are terminal."),
+		kong.Description("Delivers webhooks and payment notifications: durable, retried at tiered "+
+			"intervals until they are terminal."),
 		kong.Writers(c.Out, c.Err),
 		kong.Exit(func(int) { panic(helpShown{}) }),
-		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, FlagsLast: true, WrapUpperBound: 120}),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, FlagsLast: true,
+			WrapUpperBound: 120}),
 	)
 }
 
@@ -125,7 +127,8 @@ func (c *Console) fail(err error) int {
 	return ExitFailed
 }
 
-// withSignals returns a context that ends with the first SIGINT or SIGTERM. The second one ends the process at once.
+// withSignals returns a context that ends with the first SIGINT or SIGTERM. The second one ends the process
+// at once.
 func withSignals(parent context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(parent)
 	signals := make(chan os.Signal, 2)
@@ -164,8 +167,8 @@ func Pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// programVersion returns the version for people, the User-Agent and the metrics: the linker's, else the module's, else
-// the revision that was built, else "dev".
+// programVersion returns the version for people, the User-Agent and the metrics: the linker's, else the
+// module's, else the revision that was built, else "dev".
 func programVersion(linked string) string {
 	if linked != "" && linked != "dev" {
 		return linked

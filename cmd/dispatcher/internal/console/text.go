@@ -15,7 +15,8 @@ import (
 func NonEmpty(texts []string) []string {
 	out := []string{}
 	for _, t := range texts {
-		if t = strings.TrimSpace(t); t != "" {
+		t = strings.TrimSpace(t)
+		if t != "" {
 			out = append(out, t)
 		}
 	}
@@ -33,7 +34,8 @@ func Brief(d time.Duration) string {
 	return schedule.FormatDuration(d.Round(time.Second))
 }
 
-// ClockTime prints a time for people, and the zero time as nothing: in their zone, with date and offset, to the millisecond.
+// ClockTime prints a time for people, and the zero time as nothing: in their zone, with date and offset, to
+// the millisecond.
 func ClockTime(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -50,8 +52,8 @@ func Short[T ~string](s T, n int) string {
 	return string(r[:n-1]) + "…"
 }
 
-// Printable makes a text from elsewhere safe for a terminal: control characters, which could rewrite what stands there
-// already, are shown by their numbers.
+// Printable makes a text from elsewhere safe for a terminal: control characters, which could rewrite what
+// stands there already, are shown by their numbers.
 func Printable[T ~string](text T) string {
 	s := string(text)
 	if !strings.ContainsFunc(s, unprintable) {
@@ -97,8 +99,8 @@ func makeSafe(v reflect.Value) {
 	}
 }
 
-// unprintable says of C0, DEL and C1 controls, and of characters that turn the direction of writing, that they must not
-// reach a terminal.
+// unprintable says of C0, DEL and C1 controls, and of characters that turn the direction of writing, that
+// they must not reach a terminal.
 func unprintable(r rune) bool {
 	return r < ' ' || r >= 0x7f && r < 0xa0 || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069
 }

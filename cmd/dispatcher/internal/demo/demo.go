@@ -1,5 +1,5 @@
-// Package demo shows a newcomer the dispatcher at work: a server, a flaky receiver, thirty payments and a poll, with a
-// judgement of what arrived. It uses ports and a directory of its own and leaves nothing behind.
+// Package demo shows a newcomer the dispatcher at work: a server, a flaky receiver, thirty payments and a
+// poll, with a judgement of what arrived. It uses ports and a directory of its own and leaves nothing behind.
 package demo
 
 import (
@@ -68,8 +68,10 @@ func (cmd *Command) Run(ctx context.Context, c *console.Console) (err error) {
 	}
 	d := &demo{c: c, srv: srv, payments: payments, receiver: receiver, live: newLive(c, len(payments))}
 	d.shop = &shop{say: d.live.answered, payments: payments, inside: map[string]int{}}
-	flags := remote.Flags{Server: "http://" + srv.Web.Addr().String(), Key: settings.AdminKey, Project: store.DefaultProject}
-	if d.cl, err = remote.New(c, flags); err != nil {
+	flags := remote.Flags{Server: "http://" + srv.Web.Addr().String(), Key: settings.AdminKey,
+		Project: store.DefaultProject}
+	d.cl, err = remote.New(c, flags)
+	if err != nil {
 		return errors.Join(err, receiver.Close(), srv.Close())
 	}
 	return errors.Join(d.run(ctx, cmd.Exit), srv.Close())
@@ -158,7 +160,8 @@ failure at the tiers %s (the default ones are %s).
 Beside them a bank is asked for a refund, every %s, until its answer is final;
 then the shop is told.
 
-`, d.c.Paint("dispatcher demo", console.Bold), d.cl.Base, d.pages(), d.srv.Settings.AdminKey, d.receiver.Addr(), len(d.payments)-2, tiers, schedule.Payment(), schedule.FormatDuration(pollTier))
+`, d.c.Paint("dispatcher demo", console.Bold), d.cl.Base, d.pages(), d.srv.Settings.AdminKey,
+		d.receiver.Addr(), len(d.payments)-2, tiers, schedule.Payment(), schedule.FormatDuration(pollTier))
 }
 
 // address is where a payment goes.
@@ -233,8 +236,8 @@ func tierTexts(tiers []time.Duration) []string {
 	return texts
 }
 
-// watch looks at the callbacks until all are terminal, or the demo's time is up; what is not terminal then is for the
-// judgement to say.
+// watch looks at the callbacks until all are terminal, or the demo's time is up; what is not terminal then is
+// for the judgement to say.
 func (d *demo) watch(ctx context.Context) error {
 	deadline := time.Now().Add(demoLimit)
 	for time.Now().Before(deadline) {
@@ -304,13 +307,15 @@ and the key to sign in with is %s. In another terminal:
   curl -H "Authorization: Bearer $DISPATCHER_KEY" $DISPATCHER_SERVER/v1/stats
 
 Metrics are at http://%s/metrics. Ctrl-C ends the demo and removes its data.
-`, d.pages(), d.srv.Settings.AdminKey, d.cl.Base, d.srv.Settings.AdminKey, d.dead().id, d.asked().id, d.srv.Web.OpsAddr())
+`, d.pages(), d.srv.Settings.AdminKey, d.cl.Base, d.srv.Settings.AdminKey, d.dead().id, d.asked().id,
+		d.srv.Web.OpsAddr())
 }
 
 // pages is where the admin pages are.
 func (d *demo) pages() string { return d.cl.Base + ui.Root + "/" }
 
-// dead is the payment that the plan lets die: the one worth looking at. asked and told are the poll and its result.
+// dead is the payment that the plan lets die: the one worth looking at. asked and told are the poll and its
+// result.
 func (d *demo) dead() *payment {
 	return first(d.payments, func(p *payment) bool { return p.scenario.state == "dead" })
 }
@@ -321,7 +326,8 @@ func (d *demo) told() *payment {
 	return first(d.payments, func(p *payment) bool { return p.scenario.told })
 }
 
-// first returns the first payment of a kind; nil: there is none. It copies none, because others write to them.
+// first returns the first payment of a kind; nil: there is none. It copies none, because others write to
+// them.
 func first(payments []payment, is func(*payment) bool) *payment {
 	for i := range payments {
 		if p := &payments[i]; is(p) {

@@ -19,16 +19,22 @@ func TestTheDemosJudgementReadsTheResult(t *testing.T) {
 		d.told().got = []byte(told)
 		return d.resultProblems()
 	}
-	good := `{"poll_id":"` + cmdtest.OneID + `","ref":"refund-20261121-0001","context":{"order":"refund-20261121-0001","channel":"alipay"},"outcome":"success","reason":"success",` +
+	good := `{"poll_id":"` + cmdtest.OneID +
+		`","ref":"refund-20261121-0001","context":{"order":"refund-20261121-0001","channel":"alipay"},"outcome":"success","reason":"success",` +
 		`"last":{"status_code":200,"body":"{\"status\": \"SUCCESS\"}"},"polls":3,"observed_at":"2026-11-21T10:00:02.000Z"}`
 	if problems := problems(good); len(problems) != 0 {
 		t.Errorf("what is right is found wrong: %v", problems)
 	}
 	for name, bad := range map[string]string{
-		"nothing": "", "another poll": cmdtest.With(t, good, `{"poll_id":"cb_2"}`), "another ref": cmdtest.With(t, good, `{"ref":"order-1"}`), "another outcome": cmdtest.With(t, good, `{"outcome":"unresolved"}`),
-		"too few questions": cmdtest.With(t, good, `{"polls":2}`), "no context": cmdtest.With(t, good, `{"context":null}`), "no answer": cmdtest.With(t, good, `{"last":null}`),
+		"nothing": "", "another poll": cmdtest.With(t, good, `{"poll_id":"cb_2"}`),
+		"another ref":       cmdtest.With(t, good, `{"ref":"order-1"}`),
+		"another outcome":   cmdtest.With(t, good, `{"outcome":"unresolved"}`),
+		"too few questions": cmdtest.With(t, good, `{"polls":2}`),
+		"no context":        cmdtest.With(t, good, `{"context":null}`),
+		"no answer":         cmdtest.With(t, good, `{"last":null}`),
 	} {
-		if problems := problems(bad); len(problems) != 1 || !strings.HasPrefix(problems[0], "refund-20261121-0001 (result): ") {
+		if problems := problems(bad); len(problems) != 1 ||
+			!strings.HasPrefix(problems[0], "refund-20261121-0001 (result): ") {
 			t.Errorf("%s: found %v", name, problems)
 		}
 	}

@@ -88,7 +88,8 @@ func (p *payment) problems() []string {
 	for i := 1; i < len(p.visits) && i <= len(s.tiers); i++ {
 		// The wait runs from the end of an attempt, which is after the shop began to see it.
 		if gap := p.visits[i].Sub(p.visits[i-1]); gap < s.tiers[i-1] {
-			refuse("attempt %d came %s after the one before, which is too early for a tier of %s", i+1, console.Brief(gap), console.Brief(s.tiers[i-1]))
+			refuse("attempt %d came %s after the one before, which is too early for a tier of %s", i+1,
+				console.Brief(gap), console.Brief(s.tiers[i-1]))
 		}
 	}
 	return list
@@ -122,7 +123,8 @@ func (d *demo) showScenarios() {
 			colour = console.Red
 		}
 		t.Row(s.name, payments, fmt.Sprintf("%.3g", float64(attempts)/float64(payments)), diverts,
-			d.c.Paint(ended, console.StateColour(s.state)), d.c.Paint(fmt.Sprintf("%d of %d", asForeseen, payments), colour))
+			d.c.Paint(ended, console.StateColour(s.state)),
+			d.c.Paint(fmt.Sprintf("%d of %d", asForeseen, payments), colour))
 	}
 	t.Render()
 }
@@ -150,7 +152,8 @@ func (d *demo) showSummary(all map[string]client.Callback, asForeseen bool) {
 	}
 	requests -= asked
 	open := len(all) - states["succeeded"] - states["dead"] - states["canceled"]
-	fmt.Fprintf(d.c.Out, "\n%d accepted, the poll and its result among them = %d succeeded + %d dead + %d canceled + %d open;\n"+
+	fmt.Fprintf(d.c.Out, "\n%d accepted, the poll and its result among them = %d succeeded + %d dead + %d "+
+		"canceled + %d open;\n"+
 		"%d attempts on record, %d requests at the shop and %d at the bank.\n",
 		len(all), states["succeeded"], states["dead"], states["canceled"], open, attempts, requests, asked)
 	if timed > 0 {
@@ -158,7 +161,8 @@ func (d *demo) showSummary(all map[string]client.Callback, asForeseen bool) {
 		if asForeseen {
 			early = ", and none too early"
 		}
-		fmt.Fprintf(d.c.Out, "Attempts started %.1f ms after they were due on average, %.1f ms at worst%s (those that waited for a lock left out).\n", late/float64(timed), worst, early)
+		fmt.Fprintf(d.c.Out, "Attempts started %.1f ms after they were due on average, %.1f ms at worst%s "+
+			"(those that waited for a lock left out).\n", late/float64(timed), worst, early)
 	}
 	fmt.Fprintf(d.c.Out, "The shop verified %d of %d signatures.\n", requests-d.shop.forged, requests)
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/remote"
 )
 
-// live shows the demo as it goes: one line for everything that happens, and on a terminal a bar below them that counts
-// the terminal callbacks. Its methods may be called from any goroutine.
+// live shows the demo as it goes: one line for everything that happens, and on a terminal a bar below them
+// that counts the terminal callbacks. Its methods may be called from any goroutine.
 type live struct {
 	c *console.Console
 
@@ -84,7 +84,8 @@ func (l *live) answered(p *payment, attempt int, r reply) {
 	if !strings.Contains(strings.ToLower(r.body), "success") {
 		colour = console.Yellow
 	}
-	l.say("%-30s attempt %d  %s", p.name(), attempt, l.c.Paint(fmt.Sprintf("%d %s", r.status, r.body), colour))
+	l.say("%-30s attempt %d  %s", p.name(), attempt,
+		l.c.Paint(fmt.Sprintf("%d %s", r.status, r.body), colour))
 }
 
 // observed shows what has changed on a callback since it was last seen.
@@ -94,7 +95,8 @@ func (l *live) observed(p *payment, cb *client.Callback) {
 	before := p.seen
 	p.seen = *cb
 	if cb.DivertCount > before.DivertCount {
-		l.say("%-30s %s", p.name(), l.c.Paint("was diverted: its order was locked; no attempt was charged", console.Cyan))
+		l.say("%-30s %s", p.name(), l.c.Paint("was diverted: its order was locked; no attempt was charged",
+			console.Cyan))
 	}
 	if cb.FinishedAt.IsZero() || !before.FinishedAt.IsZero() {
 		return
@@ -103,6 +105,7 @@ func (l *live) observed(p *payment, cb *client.Callback) {
 		l.tracker.Increment(1)
 	}
 	if cb.State != "succeeded" || cb.AttemptCount > 1 {
-		l.say("%-30s %s after %d attempts", p.name(), l.c.Paint(remote.StateOf(cb), console.StateColour(cb.State)), cb.AttemptCount)
+		l.say("%-30s %s after %d attempts", p.name(),
+			l.c.Paint(remote.StateOf(cb), console.StateColour(cb.State)), cb.AttemptCount)
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/client"
 )
 
-// The demo's plan: thirty payment notifications and a poll with its result, what the receiver answers to each, and how each must end.
-// Everything here is foreseen, so that the demo can judge itself.
+// The demo's plan: thirty payment notifications and a poll with its result, what the receiver answers to
+// each, and how each must end. Everything here is foreseen, so that the demo can judge itself.
 
 // demoTiers are the waits of the payment policy, shortened to seconds.
 var demoTiers = []time.Duration{time.Second, 2 * time.Second, 3 * time.Second}
@@ -35,8 +35,8 @@ type scenario struct {
 	attempts int
 	// tiers are the waits between attempts.
 	tiers []time.Duration
-	// locked ones come in pairs that share a lock key: at least one of a pair must be diverted, and they must never be
-	// at the receiver at once.
+	// locked ones come in pairs that share a lock key: at least one of a pair must be diverted, and they must
+	// never be at the receiver at once.
 	locked bool
 	// asked ones are polls, which go to the bank; told ones their results, which nobody hands over.
 	asked, told bool
@@ -62,10 +62,13 @@ func scenarios() []scenario {
 		{name: paidAtOnce, replies: []reply{success}, state: "succeeded", attempts: 1},
 		{name: failsOnce, replies: []reply{broken, success}, state: "succeeded", attempts: 2},
 		{name: failsTwice, replies: []reply{broken, broken, success}, state: "succeeded", attempts: 3},
-		{name: wrongAnswer, replies: []reply{{status: http.StatusOK, body: "FAIL"}, success}, state: "succeeded", attempts: 2},
-		{name: lockConflict, replies: []reply{{status: http.StatusOK, body: "success", delay: 800 * time.Millisecond}},
+		{name: wrongAnswer, replies: []reply{{status: http.StatusOK, body: "FAIL"}, success},
+			state: "succeeded", attempts: 2},
+		{name: lockConflict, replies: []reply{
+			{status: http.StatusOK, body: "success", delay: 800 * time.Millisecond}},
 			state: "succeeded", attempts: 1, locked: true},
-		{name: neverAnswers, replies: []reply{broken}, state: "dead", reason: "exhausted", attempts: len(demoTiers) + 1},
+		{name: neverAnswers, replies: []reply{broken}, state: "dead", reason: "exhausted",
+			attempts: len(demoTiers) + 1},
 		askedScenario(),
 		{name: toldOnce, replies: []reply{success}, state: "succeeded", attempts: 1, told: true},
 	}
@@ -98,10 +101,11 @@ type payment struct {
 	got       []byte
 }
 
-// demoOrder says which kind the payments are, in the order in which they are sent. The one that dies comes early: it
-// takes longest. The pairs stand side by side.
+// demoOrder says which kind the payments are, in the order in which they are sent. The one that dies comes
+// early: it takes longest. The pairs stand side by side.
 func demoOrder() []string {
-	order := []string{paidAtOnce, failsOnce, neverAnswers, lockConflict, lockConflict, failsTwice, wrongAnswer, paidAtOnce, failsOnce, lockConflict, lockConflict}
+	order := []string{paidAtOnce, failsOnce, neverAnswers, lockConflict, lockConflict, failsTwice,
+		wrongAnswer, paidAtOnce, failsOnce, lockConflict, lockConflict}
 	for len(order) < 30 {
 		kind := paidAtOnce
 		switch len(order) {
@@ -122,7 +126,8 @@ func demoPayments(day time.Time) ([]payment, error) {
 	pair := ""
 	for i, name := range demoOrder() {
 		s := kinds[slices.IndexFunc(kinds, func(s scenario) bool { return s.name == name })]
-		p := payment{order: orderNumber("order", day, i+1), topic: "payment.succeeded", scenario: s, path: fmt.Sprintf("/notify/%d", i+1)}
+		p := payment{order: orderNumber("order", day, i+1), topic: "payment.succeeded", scenario: s,
+			path: fmt.Sprintf("/notify/%d", i+1)}
 		if s.locked {
 			if pair == "" {
 				pair = p.order
@@ -133,7 +138,8 @@ func demoPayments(day time.Time) ([]payment, error) {
 			p.lockKey = p.order
 		}
 		body, err := json.Marshal(map[string]any{
-			"event": p.topic, "order": p.order, "amount": 1000 + 137*i, "currency": "CNY", "paid_at": day.UTC().Format(time.RFC3339),
+			"event": p.topic, "order": p.order, "amount": 1000 + 137*i, "currency": "CNY",
+			"paid_at": day.UTC().Format(time.RFC3339),
 		})
 		if err != nil {
 			return nil, fmt.Errorf("encode payment %d: %w", i+1, err)

@@ -14,8 +14,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// The demo's poll: a bank, which is the receiver's other face, is asked what has become of a refund until that is final, and the shop is
-// told of its end, once.
+// The demo's poll: a bank, which is the receiver's other face, is asked what has become of a refund until
+// that is final, and the shop is told of its end, once.
 
 const (
 	// refundResult is the topic of the callback that tells the shop.
@@ -32,8 +32,10 @@ const (
 func askedScenario() scenario {
 	pending := reply{status: http.StatusOK, body: `{"status": "PROCESSING"}`}
 	return scenario{
-		name: askedOften, replies: []reply{pending, pending, {status: http.StatusOK, body: `{"status": "` + refundDone + `"}`}},
-		state: "succeeded", reason: "success", attempts: 3, tiers: slices.Repeat([]time.Duration{pollTier}, 2), asked: true,
+		name: askedOften, replies: []reply{pending, pending,
+			{status: http.StatusOK, body: `{"status": "` + refundDone + `"}`}},
+		state: "succeeded", reason: "success", attempts: 3,
+		tiers: slices.Repeat([]time.Duration{pollTier}, 2), asked: true,
 	}
 }
 
@@ -46,7 +48,8 @@ func demoRefund(day time.Time) []payment {
 		case s.asked:
 			list = append(list, payment{order: refund, topic: "refund", scenario: s, path: "/bank/" + refund})
 		case s.told:
-			list = append(list, payment{order: refund, topic: refundResult, scenario: s, path: "/notify/" + refund})
+			list = append(list, payment{order: refund, topic: refundResult, scenario: s,
+				path: "/notify/" + refund})
 		}
 	}
 	return list
@@ -57,14 +60,17 @@ func refundContext(p *payment) json.RawMessage {
 	return json.RawMessage(`{"order":"` + p.order + `","channel":"alipay"}`)
 }
 
-// ask hands the poll over. Its result goes to the shop, in the lane of the payments, so that the same secret signs.
+// ask hands the poll over. Its result goes to the shop, in the lane of the payments, so that the same secret
+// signs.
 func (d *demo) ask(ctx context.Context, p *payment) (client.Callback, error) {
 	told := d.told()
 	in := map[string]any{
 		"ref": p.order, "lane": "demo-bank", "labels": map[string]string{"scenario": p.scenario.name},
 		"request": map[string]any{"url": d.address(p), "signer": "none"},
-		"policy":  map[string]any{"tiers": tierTexts([]time.Duration{pollTier}), "repeat_last": true, "deadline": pollLimit.String(), "timeout": "5s"},
-		"until":   map[string]any{"success": []any{map[string]any{"pointer": "/status", "in": []string{refundDone}}}},
+		"policy": map[string]any{"tiers": tierTexts([]time.Duration{pollTier}), "repeat_last": true,
+			"deadline": pollLimit.String(), "timeout": "5s"},
+		"until": map[string]any{"success": []any{
+			map[string]any{"pointer": "/status", "in": []string{refundDone}}}},
 		"context": refundContext(p),
 		"on_result": map[string]any{
 			"url": d.address(told), "topic": told.topic, "lane": demoLane, "success": "body-success",
@@ -111,7 +117,8 @@ func (d *demo) resultProblems() []string {
 		wrong("tells of %s and %s, not of %s and %s", r.PollID, r.Ref, asked.id, asked.order)
 	}
 	if r.Outcome != store.PollSuccess || r.Polls != asked.scenario.attempts {
-		wrong("tells of %q after %d questions, not of %q after %d", r.Outcome, r.Polls, store.PollSuccess, asked.scenario.attempts)
+		wrong("tells of %q after %d questions, not of %q after %d", r.Outcome, r.Polls, store.PollSuccess,
+			asked.scenario.attempts)
 	}
 	if context := refundContext(asked); !bytes.Equal(r.Context, context) {
 		wrong("has the context %s, not %s", r.Context, context)

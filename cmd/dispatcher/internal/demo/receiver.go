@@ -13,8 +13,9 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/sign"
 )
 
-// A shop is the demo's receiver: it answers each payment as the plan says, and keeps a ledger that the demo's judgement
-// rests on. It identifies payments by the path that they are sent to. Under a path of its own it is the bank, which is asked.
+// A shop is the demo's receiver: it answers each payment as the plan says, and keeps a ledger that the demo's
+// judgement rests on. It identifies payments by the path that they are sent to. Under a path of its own it is
+// the bank, which is asked.
 type shop struct {
 	// secret verifies signatures; it is set before anything is sent.
 	secret []byte
@@ -27,8 +28,8 @@ type shop struct {
 	inside map[string]int
 	// overlaps counts requests that came while another one with their lock key was being answered.
 	overlaps int
-	// forged counts requests whose signature is wrong, changed those whose body is not what was handed over, mixed those
-	// that came with another webhook-id than before.
+	// forged counts requests whose signature is wrong, changed those whose body is not what was handed over,
+	// mixed those that came with another webhook-id than before.
 	forged, changed, mixed int
 }
 

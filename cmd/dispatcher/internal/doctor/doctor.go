@@ -1,5 +1,5 @@
-// Package doctor checks what a server with the same settings would need: SQL, Redis, clocks, keys, egress, disk and
-// limits. It changes nothing, and every question that it asks has a time limit.
+// Package doctor checks what a server with the same settings would need: SQL, Redis, clocks, keys, egress,
+// disk and limits. It changes nothing, and every question that it asks has a time limit.
 package doctor
 
 import (
@@ -17,8 +17,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
 )
 
-// doctorPatience bounds every question that doctor asks of others: a database that hangs is an error in the table, not a
-// doctor that hangs.
+// doctorPatience bounds every question that doctor asks of others: a database that hangs is an error in the
+// table, not a doctor that hangs.
 const doctorPatience = 5 * time.Second
 
 // Command looks at everything that a server with the same settings would need, and changes nothing.
@@ -29,7 +29,8 @@ type Command struct {
 
 // Help is what doctor --help says below the flags' summary.
 func (*Command) Help() string {
-	return "Takes the settings that serve takes, and may run beside a server. It changes nothing; in the data directory it writes one small file and " +
+	return "Takes the settings that serve takes, and may run beside a server. It changes nothing; in the " +
+		"data directory it writes one small file and " +
 		"removes it again. The exit code is 1 if anything is an error; warnings leave it 0."
 }
 
@@ -82,13 +83,15 @@ func (cmd *Command) Run(ctx context.Context, c *console.Console) error {
 		encoder.SetEscapeHTML(false)
 		encoder.SetIndent("", "  ")
 		if err := encoder.Encode(map[string]any{
-			"ok": counts[statusError] == 0, "errors": counts[statusError], "warnings": counts[statusWarning], "checks": diagnoses,
+			"ok": counts[statusError] == 0, "errors": counts[statusError], "warnings": counts[statusWarning],
+			"checks": diagnoses,
 		}); err != nil {
 			return fmt.Errorf("write the diagnoses: %w", err)
 		}
 	} else {
 		showDiagnoses(c, diagnoses)
-		fmt.Fprintf(c.Out, "\n%d ok, %d to be warned of, %d in error\n", counts[statusOK], counts[statusWarning], counts[statusError])
+		fmt.Fprintf(c.Out, "\n%d ok, %d to be warned of, %d in error\n", counts[statusOK],
+			counts[statusWarning], counts[statusError])
 	}
 	if counts[statusError] > 0 {
 		return console.ErrShown
@@ -100,15 +103,16 @@ func showDiagnoses(c *console.Console, diagnoses []diagnosis) {
 	t := c.NewTable("check", "status", "found", "cure")
 	t.Wrap(3, 46)
 	t.Wrap(4, 50)
-	colours := map[string]console.Colour{statusOK: console.Green, statusWarning: console.Yellow, statusError: console.Red}
+	colours := map[string]console.Colour{statusOK: console.Green, statusWarning: console.Yellow,
+		statusError: console.Red}
 	for _, f := range diagnoses {
 		t.Row(f.Check, c.Paint(f.Status, colours[f.Status]), f.Found, f.Cure)
 	}
 	t.Render()
 }
 
-// A doctor asks once and judges then: what was found is gathered first, by everybody's own deadline, and the diagnoses follow
-// from it alone.
+// A doctor asks once and judges then: what was found is gathered first, by everybody's own deadline, and the
+// diagnoses follow from it alone.
 type doctor struct {
 	s *config.Settings
 	// lookup resolves a host name.
@@ -158,13 +162,19 @@ func (d *doctor) examine(ctx context.Context) []diagnosis {
 	f := &facts{Settings: d.s}
 	var all sync.WaitGroup
 	all.Go(func() {
-		f.sql = within(ctx, d.patience, func(ctx context.Context) sqlFacts { return readSQL(ctx, d.s) }, func(err error) sqlFacts { return sqlFacts{err: err} })
+		f.sql = within(ctx, d.patience, func(ctx context.Context) sqlFacts {
+			return readSQL(ctx, d.s)
+		}, func(err error) sqlFacts { return sqlFacts{err: err} })
 	})
 	all.Go(func() {
-		f.index = within(ctx, d.patience, func(ctx context.Context) redisFacts { return readRedis(ctx, d.s) }, func(err error) redisFacts { return redisFacts{err: err} })
+		f.index = within(ctx, d.patience, func(ctx context.Context) redisFacts {
+			return readRedis(ctx, d.s)
+		}, func(err error) redisFacts { return redisFacts{err: err} })
 	})
 	all.Go(func() {
-		f.names = within(ctx, d.patience, d.askNames, func(error) error { return errors.New("did not answer in time") })
+		f.names = within(ctx, d.patience, d.askNames, func(error) error {
+			return errors.New("did not answer in time")
+		})
 	})
 	all.Wait()
 	return f.judged()
@@ -182,7 +192,8 @@ func (f *facts) judged() (list []diagnosis) {
 }
 
 // within runs f and returns what it returns; where f does not keep to its context, what late makes of that.
-func within[T any](ctx context.Context, patience time.Duration, f func(context.Context) T, late func(error) T) T {
+func within[T any](ctx context.Context, patience time.Duration, f func(context.Context) T,
+	late func(error) T) T {
 	inner, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	done := make(chan T, 1)

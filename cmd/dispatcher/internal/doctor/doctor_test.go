@@ -121,7 +121,8 @@ func TestDoctorOnSQLite(t *testing.T) {
 	r.End(t)
 	before := snapshot(t, dir)
 	for _, list := range [][]diagnosis{running, examine(t, args...)} {
-		for _, check := range []string{"database", "durability", "integrity", "migrations", "redis", "admin key", "dns", "data directory", "time-outs"} {
+		for _, check := range []string{"database", "durability", "integrity", "migrations", "redis",
+			"admin key", "dns", "data directory", "time-outs"} {
 			want(t, list, check, statusOK)
 		}
 		want(t, list, "master key", statusOK, "decrypts what is stored")
@@ -154,8 +155,10 @@ func TestDoctorOnAFileThatIsNoDatabaseYet(t *testing.T) {
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	want(t, examine(t, "--data-dir="+dir), "migrations", statusWarning, "are not applied", "serve applies them")
-	want(t, examine(t, "--data-dir="+dir, "--migrate=false"), "migrations", statusError, `run "dispatcher migrate"`)
+	want(t, examine(t, "--data-dir="+dir), "migrations", statusWarning, "are not applied",
+		"serve applies them")
+	want(t, examine(t, "--data-dir="+dir, "--migrate=false"), "migrations", statusError,
+		`run "dispatcher migrate"`)
 }
 
 // The command: exit codes, the table, JSON, and no secret in either.
@@ -164,10 +167,12 @@ func TestDoctorCommand(t *testing.T) {
 	var outputs [2]string
 	for i, form := range []string{"--json=false", "--json"} {
 		term := program.Terminal()
-		code := term.Invoke("doctor", form, "--data-dir", t.TempDir(), "--database-url", "postgres://u:hidden-password@127.0.0.1:1/d",
+		code := term.Invoke("doctor", form, "--data-dir", t.TempDir(), "--database-url",
+			"postgres://u:hidden-password@127.0.0.1:1/d",
 			"--admin-key", "hidden-admin-key-of-tests", "--master-key", cmdtest.SomeKey('k'))
 		outputs[i] = term.Stdout.String()
-		if code != console.ExitFailed || strings.Contains(outputs[i], "hidden") || strings.Contains(outputs[i], cmdtest.SomeKey('k')) {
+		if code != console.ExitFailed || strings.Contains(outputs[i], "hidden") ||
+			strings.Contains(outputs[i], cmdtest.SomeKey('k')) {
 			t.Errorf("exit code %d, or it shows a secret:\n%s", code, outputs[i])
 		}
 	}
@@ -177,13 +182,15 @@ func TestDoctorCommand(t *testing.T) {
 		Errors int
 		Checks []diagnosis
 	}
-	if err := json.Unmarshal([]byte(outputs[1]), &shown); err != nil || shown.OK || shown.Errors < 1 || len(shown.Checks) < 5 {
+	if err := json.Unmarshal([]byte(outputs[1]), &shown); err != nil || shown.OK || shown.Errors < 1 ||
+		len(shown.Checks) < 5 {
 		t.Errorf("shows %s (%v)", outputs[1], err)
 	}
 	program.Terminal().Ends(t, console.ExitUsage, "doctor", "--workers", "0")
 }
 
-// A server that takes connections and never answers is an error in the table within the patience, not a doctor that hangs.
+// A server that takes connections and never answers is an error in the table within the patience, not a
+// doctor that hangs.
 func TestDoctorDoesNotHang(t *testing.T) {
 	t.Parallel()
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
@@ -191,14 +198,16 @@ func TestDoctorDoesNotHang(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer silent.Close()
-	s := apptest.Settings(t, "--database-url=postgres://u:p@"+silent.Addr().String()+"/d", "--redis-url=redis://"+silent.Addr().String(),
+	s := apptest.Settings(t, "--database-url=postgres://u:p@"+silent.Addr().String()+"/d",
+		"--redis-url=redis://"+silent.Addr().String(),
 		"--admin-key=0123456789abcdef01234567", "--master-key="+cmdtest.SomeKey('m'))
 	stuck := make(chan struct{})
 	defer close(stuck)
-	d := &doctor{s: s, patience: 300 * time.Millisecond, lookup: func(context.Context, string) ([]string, error) {
-		<-stuck // and does not even hear that its time is over
-		return nil, errors.New("ended")
-	}}
+	d := &doctor{s: s, patience: 300 * time.Millisecond,
+		lookup: func(context.Context, string) ([]string, error) {
+			<-stuck // and does not even hear that its time is over
+			return nil, errors.New("ended")
+		}}
 	began := time.Now()
 	list := d.examine(t.Context())
 	if took := time.Since(began); took > 10*time.Second {
@@ -265,7 +274,8 @@ func given(t *testing.T, check string, words []string) *facts {
 		f.index.survey = &redisq.Survey{Servers: []redisq.Server{{Ahead: ahead}}}
 	case "redis", "redis memory", "redis persistence", "redis cluster":
 		f.RedisURL = "redis://h"
-		f.index.survey = &redisq.Survey{Cluster: check == "redis cluster", Servers: []redisq.Server{redisServer(values)}}
+		f.index.survey = &redisq.Survey{Cluster: check == "redis cluster",
+			Servers: []redisq.Server{redisServer(values)}}
 	case "index":
 		f.Settings = apptest.Settings(t, "--redis-url=redis://h")
 		givenIndex(t, f, values)
@@ -283,14 +293,17 @@ func redisServer(values map[string]string) redisq.Server {
 		return redisq.Server{Untold: denied}
 	}
 	info := map[string]string{
-		"redis_version": "7.0.15", "redis_mode": "standalone", "role": "master", "maxmemory_policy": "noeviction",
-		"maxmemory": "0", "used_memory": "1000", "aof_enabled": "0", "rdb_last_bgsave_status": "ok",
-		"cluster_state": "ok", "cluster_slots_assigned": "16384", "cluster_slots_fail": "0", "cluster_size": "3",
+		"redis_version": "7.0.15", "redis_mode": "standalone", "role": "master",
+		"maxmemory_policy": "noeviction",
+		"maxmemory":        "0", "used_memory": "1000", "aof_enabled": "0", "rdb_last_bgsave_status": "ok",
+		"cluster_state": "ok", "cluster_slots_assigned": "16384", "cluster_slots_fail": "0",
+		"cluster_size": "3",
 	}
 	maps.Copy(info, values)
 	_, told := values["save_told"]
 	server := redisq.Server{
-		Addr: "h:1", Info: info, ClusterInfo: info, SaveTold: told, Save: strings.ReplaceAll(values["save"], ",", " "),
+		Addr: "h:1", Info: info, ClusterInfo: info, SaveTold: told,
+		Save: strings.ReplaceAll(values["save"], ",", " "),
 	}
 	if values["scripts"] != "" {
 		server.Scripts = denied
@@ -304,7 +317,8 @@ func givenIndex(t *testing.T, f *facts, values map[string]string) {
 		f.sql.meta = &store.IndexMeta{}
 		m, at := f.sql.meta, strings.LastIndex(values["sql"], "/")
 		m.Prefix = values["sql"][at+1:]
-		if _, err := fmt.Sscanf(values["sql"][:at], "%d/%d/%d", &m.Generation, &m.Built, &m.Shards); err != nil {
+		if _, err := fmt.Sscanf(values["sql"][:at], "%d/%d/%d", &m.Generation, &m.Built, &m.Shards); err !=
+			nil {
 			t.Fatal(err)
 		}
 	}
@@ -317,7 +331,8 @@ func givenIndex(t *testing.T, f *facts, values map[string]string) {
 		f.index.survey.Generations = append(f.index.survey.Generations, generation)
 	}
 	if unread := values["unread"]; unread != "" {
-		known := map[string]error{"older": schedule.ErrOlder, "newer": schedule.ErrNewer, "NOPERM": errors.New("NOPERM")}
+		known := map[string]error{"older": schedule.ErrOlder, "newer": schedule.ErrNewer,
+			"NOPERM": errors.New("NOPERM")}
 		f.index.survey.Unread = fmt.Errorf("read: %w", known[unread])
 	}
 }
@@ -333,7 +348,8 @@ func givenSQL(t *testing.T, f *facts, values map[string]string) {
 	}
 	f.sql = sqlFacts{
 		settings: values, standby: has("standby"), version: values["version"], number: number("number", 0),
-		mostConns: 30, keptConns: 3, usedConns: 20, ownConns: 1, roleConns: number("role", -1), databaseConns: -1,
+		mostConns: 30, keptConns: 3, usedConns: 20, ownConns: 1, roleConns: number("role", -1),
+		databaseConns: -1,
 	}
 	switch {
 	case has("code"):

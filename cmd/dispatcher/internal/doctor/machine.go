@@ -30,7 +30,8 @@ func judgeMasterKey(f *facts) diagnosis {
 		case err == nil:
 			keys = []string{key}
 		case len(database.sealed) > 0:
-			return fails("restore "+config.MasterKeyFile+" from the backup of the data directory, or give the key as master_key",
+			return fails("restore "+config.MasterKeyFile+
+				" from the backup of the data directory, or give the key as master_key",
 				"there is none, and the database has rows encrypted with key %s", database.sealed[0].KeyID)
 		case isMissing(path):
 			return fine("none yet: the first start makes %s", path)
@@ -45,7 +46,8 @@ func judgeMasterKey(f *facts) diagnosis {
 	case database.err != nil && database.absent:
 		return fine("it can be read; there is nothing to decrypt yet")
 	case database.err != nil || database.readErr != nil:
-		return warns("see what is wrong with the database", "it can be read; what is encrypted could not be, so it was not tried on it")
+		return warns("see what is wrong with the database",
+			"it can be read; what is encrypted could not be, so it was not tried on it")
 	case len(database.sealed) == 0:
 		return fine("it can be read; nothing is encrypted yet")
 	}
@@ -54,7 +56,8 @@ func judgeMasterKey(f *facts) diagnosis {
 		for i, p := range problems {
 			lines[i] = p.String()
 		}
-		return fails("give the master key that it was encrypted with, beside the present one (a list: the new one first); serve does not start without it",
+		return fails("give the master key that it was encrypted with, beside the present one (a list: the "+
+			"new one first); serve does not start without it",
 			"%s; the key that encrypts is %s", strings.Join(lines, "; "), ring.KeyID())
 	}
 	var old []string
@@ -64,7 +67,8 @@ func judgeMasterKey(f *facts) diagnosis {
 		}
 	}
 	if len(old) > 0 {
-		return fine("decrypts what is stored; the older key %s is in use, so keep it in the list until \"dispatcher secrets reencrypt\" has left nothing", strings.Join(old, ", "))
+		return fine("decrypts what is stored; the older key %s is in use, so keep it in the list until "+
+			"\"dispatcher secrets reencrypt\" has left nothing", strings.Join(old, ", "))
 	}
 	return fine("decrypts what is stored")
 }
@@ -74,14 +78,16 @@ func judgeAdminKey(s *facts) diagnosis {
 	if key == "" {
 		path := filepath.Join(s.DataDir, config.AdminKeyFile)
 		var err error
-		if key, err = config.ReadSecretFile(path); err != nil {
+		key, err = config.ReadSecretFile(path)
+		if err != nil {
 			if isMissing(path) {
 				return fine("none yet: serve makes one and writes it to %s", path)
 			}
 			return fails("mend the rights of the file", "%s", err)
 		}
 		if len(key) < config.MinAdminKey {
-			return fails("remove the file: the next start makes one", "%s: it %s", path, config.ShortAdminKey(key))
+			return fails("remove the file: the next start makes one", "%s: it %s", path,
+				config.ShortAdminKey(key))
 		}
 		from = "in " + path
 		if info, err := os.Stat(path); err == nil && info.Mode().Perm()&0o077 != 0 {
@@ -96,10 +102,13 @@ func isMissing(path string) bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// privateNetworks are those that an operator's own machines are in; the last one serves the credentials of cloud machines.
+// privateNetworks are those that an operator's own machines are in; the last one serves the credentials of
+// cloud machines.
 var privateNetworks = []netip.Prefix{
-	netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("172.16.0.0/12"), netip.MustParsePrefix("192.168.0.0/16"),
-	netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("::1/128"),
+	netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("172.16.0.0/12"),
+	netip.MustParsePrefix("192.168.0.0/16"),
+	netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("100.64.0.0/10"),
+	netip.MustParsePrefix("::1/128"),
 	netip.MustParsePrefix("fc00::/7"), netip.MustParsePrefix("fe80::/10"), linkLocal,
 }
 
@@ -142,13 +151,15 @@ func judgeEgress(s *facts) diagnosis {
 	}
 	switch {
 	case metadata:
-		return warns("narrow egress_allow so that it leaves out 169.254.0.0/16: whoever may send could read the credentials of this machine there",
+		return warns("narrow egress_allow so that it leaves out 169.254.0.0/16: whoever may send could "+
+			"read the credentials of this machine there",
 			"egress_allow opens the cloud's metadata address: %s", strings.Join(opened, ", "))
 	case len(closed) > 0:
 		return warns("add its address, such as 127.0.0.1, or leave it out",
 			"egress_allow has names of this machine, which lead nowhere: %s", strings.Join(closed, ", "))
 	case len(opened) > 0:
-		return warns("keep only what must be reached: whoever may send can make requests there", "egress_allow opens what is not on the public internet: %s", strings.Join(opened, ", "))
+		return warns("keep only what must be reached: whoever may send can make requests there",
+			"egress_allow opens what is not on the public internet: %s", strings.Join(opened, ", "))
 	case len(harmless) > 0:
 		return fine("egress_allow names public networks only, on any port: %s", strings.Join(harmless, ", "))
 	}
@@ -171,7 +182,8 @@ func judgeNames(f *facts) diagnosis {
 	if f.names == nil {
 		return fine("a name server answers")
 	}
-	return fails("mend the name servers in /etc/resolv.conf: until one answers, callbacks to host names wait, uncharged", "no name server answers: %s", f.names)
+	return fails("mend the name servers in /etc/resolv.conf: until one answers, callbacks to host names "+
+		"wait, uncharged", "no name server answers: %s", f.names)
 }
 
 // How little free space is worth a warning, and how little is an error.
@@ -185,10 +197,12 @@ func judgeDataDir(f *facts) diagnosis {
 	case f.Postgres():
 		return fine("not used with PostgreSQL")
 	case isMissing(f.DataDir):
-		return warns("none needed if this is the first start: serve makes it; otherwise mend data_dir, which also holds the keys", "%s is not there", f.DataDir)
+		return warns("none needed if this is the first start: serve makes it; otherwise mend data_dir, "+
+			"which also holds the keys", "%s is not there", f.DataDir)
 	}
 	if err := tryWriting(f.DataDir); err != nil {
-		return fails("mend the owner and the rights of the directory, or free space on its disk", "%s cannot be written to: %s", f.DataDir, err)
+		return fails("mend the owner and the rights of the directory, or free space on its disk",
+			"%s cannot be written to: %s", f.DataDir, err)
 	}
 	return fine("%s can be written to", f.DataDir)
 }
@@ -231,7 +245,8 @@ func tryWriting(dir string) error {
 	return errors.Join(err, f.Sync(), f.Close(), os.Remove(f.Name()))
 }
 
-// otherFiles are what a process opens beside attempts and the database: listeners, clients of the API, log, files.
+// otherFiles are what a process opens beside attempts and the database: listeners, clients of the API, log,
+// files.
 const otherFiles = 128
 
 func judgeFiles(s *facts) diagnosis {
@@ -241,7 +256,8 @@ func judgeFiles(s *facts) diagnosis {
 	}
 	need := uint64(s.Workers + s.DatabaseMaxConns + otherFiles)
 	found := fmt.Sprintf("%d may be open; %d workers need about %d", limit, s.Workers, need)
-	const cure = "raise the limit (LimitNOFILE in the unit, ulimit -n, the container's ulimits), or lower workers: attempts without a file are put back uncharged"
+	const cure = "raise the limit (LimitNOFILE in the unit, ulimit -n, the container's ulimits), or lower " +
+		"workers: attempts without a file are put back uncharged"
 	switch {
 	case limit < need:
 		return fails(cure, "%s", found)
@@ -253,9 +269,12 @@ func judgeFiles(s *facts) diagnosis {
 
 func judgeTimes(s *facts) diagnosis {
 	usual := accept.PaymentPolicy().Timeout
-	found := fmt.Sprintf("an attempt takes up to %s by default, its lease outlasts it; a shutdown waits %s", schedule.FormatDuration(usual), schedule.FormatDuration(s.DrainTimeout))
+	found := fmt.Sprintf("an attempt takes up to %s by default, its lease outlasts it; a shutdown waits %s",
+		schedule.FormatDuration(usual), schedule.FormatDuration(s.DrainTimeout))
 	if s.DrainTimeout < usual {
-		return warns("raise drain_timeout above "+schedule.FormatDuration(usual)+" (and what kills the process after SIGTERM above that): what is cut off is sent again", "%s", found)
+		return warns("raise drain_timeout above "+schedule.FormatDuration(usual)+
+			" (and what kills the process after SIGTERM above that): what is cut off is sent again", "%s",
+			found)
 	}
 	return fine("%s", found)
 }

@@ -17,12 +17,14 @@ func TestDoctorOnPostgresAndRedis(t *testing.T) {
 	}
 	postgres, index := testserver.SharedPostgres(t), apptest.OwnIndex(t)
 	on := func(database string, more ...string) []diagnosis {
-		return examine(t, slices.Concat(cmdtest.BothKeys(), index, []string{"--database-url=" + database}, more)...)
+		return examine(t, slices.Concat(cmdtest.BothKeys(), index, []string{"--database-url=" + database},
+			more)...)
 	}
 	empty, served := postgres.Database(t), apptest.Migrated(t)
 	fresh := on(empty)
 	for _, check := range []string{
-		"database", "database writes", "connections", "redis", "redis memory", "index", "clocks", "admin key", "master key",
+		"database", "database writes", "connections", "redis", "redis memory", "index", "clocks", "admin key",
+		"master key",
 	} {
 		want(t, fresh, check, statusOK)
 	}
@@ -30,7 +32,8 @@ func TestDoctorOnPostgresAndRedis(t *testing.T) {
 	want(t, fresh, "redis persistence", statusWarning, "rebuilt from SQL")
 	want(t, fresh, "durability", statusError, "fsync") // of the shared server
 
-	r := apptest.Start(t, apptest.Settings(t, slices.Concat(cmdtest.BothKeys(), index, []string{"--database-url=" + served})...))
+	r := apptest.Start(t, apptest.Settings(t,
+		slices.Concat(cmdtest.BothKeys(), index, []string{"--database-url=" + served})...))
 	makeSecrets(t, r)
 	testserver.Until(t, "the index is there", func() bool {
 		return len(r.Engine.Health(t.Context()).Degraded) == 0
@@ -51,7 +54,8 @@ func TestDoctorOnPostgresAndRedis(t *testing.T) {
 		"CONNECTION LIMIT 5":                     {"connections", "lower database_max_conns"},
 	} {
 		address := postgres.Database(t)
-		if err := postgres.Exec(t.Context(), "ALTER DATABASE "+strings.TrimPrefix(apptest.MustURL(t, address).Path, "/")+" "+statement); err != nil {
+		if err := postgres.Exec(t.Context(), "ALTER DATABASE "+
+			strings.TrimPrefix(apptest.MustURL(t, address).Path, "/")+" "+statement); err != nil {
 			t.Fatal(err)
 		}
 		want(t, on(address), tc.check, statusError, tc.word)
@@ -64,7 +68,8 @@ func TestDoctorOnOtherRedis(t *testing.T) {
 		t.Skip("needs real Redis servers")
 	}
 	ask := func(url string) []diagnosis { return examine(t, "--redis-url="+url) }
-	keeping := ask(testserver.StartRedis(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru", "--appendonly", "yes"))
+	keeping := ask(testserver.StartRedis(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru",
+		"--appendonly", "yes"))
 	want(t, keeping, "redis memory", statusError, "allkeys-lru", "noeviction")
 	want(t, keeping, "redis persistence", statusOK, "AOF")
 	nodes := testserver.NewCluster(t, testserver.ClusterOptions{})

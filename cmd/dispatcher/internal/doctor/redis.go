@@ -40,7 +40,8 @@ func judgeRedis(f *facts) diagnosis {
 	case f.Embedded():
 		return fine("not used: the index is in the process")
 	case f.index.err != nil:
-		return fails("start Redis, or mend redis_url: host, port, user, password; until it answers callbacks are accepted and none is sent", "Redis cannot be used: %s", f.index.err)
+		return fails("start Redis, or mend redis_url: host, port, user, password; until it answers "+
+			"callbacks are accepted and none is sent", "Redis cannot be used: %s", f.index.err)
 	}
 	return worst(f.index.survey, judgeRedisServer)
 }
@@ -79,11 +80,13 @@ func worst(survey *redisq.Survey, judge func(cluster bool, server *redisq.Server
 	return out
 }
 
-const untoldCure = "let the user of redis_url run INFO to have this checked; it must be 6.2 or newer with maxmemory-policy noeviction"
+const untoldCure = "let the user of redis_url run INFO to have this checked; it must be 6.2 or newer with " +
+	"maxmemory-policy noeviction"
 
 func judgeRedisServer(cluster bool, server *redisq.Server) diagnosis {
 	if server.Scripts != nil {
-		return fails("let the user of redis_url run scripts (EVAL, EVALSHA) and write keys under redis_prefix", "it runs no scripts: %s", server.Scripts)
+		return fails("let the user of redis_url run scripts (EVAL, EVALSHA) and write keys under "+
+			"redis_prefix", "it runs no scripts: %s", server.Scripts)
 	}
 	if server.Info == nil {
 		return warns(untoldCure, "it does not tell its version: %s", server.Untold)
@@ -93,7 +96,8 @@ func judgeRedisServer(cluster bool, server *redisq.Server) diagnosis {
 	case err != nil:
 		return fails("upgrade Redis to 6.2 or newer", "%s", err)
 	case server.Info["role"] == "slave":
-		return fails("name the master in redis_url, or use redis+sentinel://", "it is a replica: it takes no writes")
+		return fails("name the master in redis_url, or use redis+sentinel://",
+			"it is a replica: it takes no writes")
 	case !cluster && server.Info["redis_mode"] == "cluster":
 		return fails("use redis+cluster:// in redis_url", "it is a node of a Cluster")
 	case server.Info["loading"] == "1":
@@ -116,11 +120,15 @@ func judgeRedisMemory(_ bool, server *redisq.Server) diagnosis {
 	case policy == "" || errLimit != nil || errUsed != nil:
 		return warns(untoldCure, "it does not tell its eviction policy")
 	case policy != "noeviction" && limit > 0:
-		return fails("set maxmemory-policy noeviction: an index that Redis evicts parts of loses its order; serve refuses to start on it", "maxmemory-policy %s with maxmemory %s", policy, console.SizeText(limit))
+		return fails("set maxmemory-policy noeviction: an index that Redis evicts parts of loses its "+
+			"order; serve refuses to start on it", "maxmemory-policy %s with maxmemory %s", policy,
+			console.SizeText(limit))
 	case policy != "noeviction":
-		return warns("set maxmemory-policy noeviction before anybody sets maxmemory", "maxmemory-policy %s; harmless while maxmemory is 0", policy)
+		return warns("set maxmemory-policy noeviction before anybody sets maxmemory",
+			"maxmemory-policy %s; harmless while maxmemory is 0", policy)
 	case limit > 0 && float64(used) > fullMemory*float64(limit):
-		return warns("raise maxmemory: a full Redis refuses writes; accepting goes on, and sending waits. About 250 bytes are needed for each open callback, or with the setting horizon for each that is due within it",
+		return warns("raise maxmemory: a full Redis refuses writes; accepting goes on, and sending waits. "+
+			"About 250 bytes are needed for each open callback, or with the setting horizon for each that is due within it",
 			"%s of %s are used", console.SizeText(used), console.SizeText(limit))
 	case limit == 0:
 		return fine("noeviction, %s used, no limit", console.SizeText(used))
@@ -132,8 +140,11 @@ func judgeRedisPersistence(_ bool, server *redisq.Server) diagnosis {
 	if server.Info == nil {
 		return warns(untoldCure, "it does not tell whether it keeps its data")
 	}
-	if server.Info["rdb_last_bgsave_status"] == "err" || server.Info["aof_enabled"] == "1" && server.Info["aof_last_write_status"] == "err" {
-		return fails("mend the disk of Redis, or turn persistence off (save \"\", appendonly no): Redis refuses writes while it cannot save, and nothing here needs it to", "its last write to disk failed")
+	if server.Info["rdb_last_bgsave_status"] == "err" ||
+		server.Info["aof_enabled"] == "1" && server.Info["aof_last_write_status"] == "err" {
+		return fails("mend the disk of Redis, or turn persistence off (save \"\", appendonly no): Redis "+
+			"refuses writes while it cannot save, and nothing here needs it to",
+			"its last write to disk failed")
 	}
 	var kept []string
 	if server.Info["aof_enabled"] == "1" {
@@ -148,7 +159,8 @@ func judgeRedisPersistence(_ bool, server *redisq.Server) diagnosis {
 	case !server.SaveTold:
 		return fine("no AOF; it does not tell whether it takes snapshots, and neither is needed")
 	}
-	return warns("none needed: the index is rebuilt from SQL after a restart of Redis, which costs seconds of lateness and nothing else", "off: a restart of Redis empties the index")
+	return warns("none needed: the index is rebuilt from SQL after a restart of Redis, which costs seconds "+
+		"of lateness and nothing else", "off: a restart of Redis empties the index")
 }
 
 func judgeRedisCluster(f *facts) (d diagnosis) {
@@ -158,11 +170,15 @@ func judgeRedisCluster(f *facts) (d diagnosis) {
 	return worst(f.index.survey, func(_ bool, server *redisq.Server) diagnosis {
 		info := server.ClusterInfo
 		if info == nil {
-			return warns("let the user of redis_url run CLUSTER INFO to have this checked", "it does not tell the state of its Cluster")
+			return warns("let the user of redis_url run CLUSTER INFO to have this checked",
+				"it does not tell the state of its Cluster")
 		}
-		if info["cluster_state"] != "ok" || info["cluster_slots_assigned"] != "16384" || info["cluster_slots_fail"] != "0" {
-			return fails("mend the Cluster (redis-cli --cluster check, fix): shards in lost slots send nothing until they are back",
-				"state %s, %s of 16384 slots assigned, %s failed", info["cluster_state"], info["cluster_slots_assigned"], info["cluster_slots_fail"])
+		if info["cluster_state"] != "ok" || info["cluster_slots_assigned"] != "16384" ||
+			info["cluster_slots_fail"] != "0" {
+			return fails("mend the Cluster (redis-cli --cluster check, fix): shards in lost slots send "+
+				"nothing until they are back",
+				"state %s, %s of 16384 slots assigned, %s failed", info["cluster_state"],
+				info["cluster_slots_assigned"], info["cluster_slots_fail"])
 		}
 		return fine("state ok, %s masters, all slots served", info["cluster_size"])
 	})
@@ -171,20 +187,25 @@ func judgeRedisCluster(f *facts) (d diagnosis) {
 // judgeIndex compares what SQL says of the index with what the settings say and what Redis holds.
 func judgeIndex(s *facts) (d diagnosis) {
 	database, index := &s.sql, &s.index
-	if s.Embedded() || database.err != nil && !database.absent || database.readErr != nil || index.err != nil {
+	if s.Embedded() || database.err != nil && !database.absent || database.readErr != nil ||
+		index.err != nil {
 		return d
 	}
-	another := fmt.Sprintf("this database never had an index on Redis, and the prefix %s holds one", s.RedisPrefix)
-	const chooseAnother = "another database's index is there, or this database is a new one in its place: choose another redis_prefix, or start with --hold and look at \"dispatcher verify\" before anything is emptied"
+	another := fmt.Sprintf("this database never had an index on Redis, and the prefix %s holds one",
+		s.RedisPrefix)
+	const chooseAnother = "another database's index is there, or this database is a new one in its place: " +
+		"choose another redis_prefix, or start with --hold and look at \"dispatcher verify\" before anything is emptied"
 	switch err := index.survey.Unread; {
 	case errors.Is(err, schedule.ErrOlder) && (database.meta == nil || database.meta.Shards == 0):
 		return fails(chooseAnother, "%s: %s", another, err)
 	case errors.Is(err, schedule.ErrOlder):
-		return warns("stop the processes of that build; the first start of this one fills the index anew from SQL", "%s", err)
+		return warns("stop the processes of that build; the first start of this one fills the index anew "+
+			"from SQL", "%s", err)
 	case errors.Is(err, schedule.ErrNewer):
 		return fails("upgrade this program", "%s", err)
 	case err != nil:
-		return fails("mend what is wrong with Redis, or let the user of redis_url read keys under redis_prefix", "it cannot be read: %s", err)
+		return fails("mend what is wrong with Redis, or let the user of redis_url read keys under "+
+			"redis_prefix", "it cannot be read: %s", err)
 	}
 	held := slices.Max(index.survey.Generations)
 	meta := database.meta
@@ -196,8 +217,10 @@ func judgeIndex(s *facts) (d diagnosis) {
 	}
 	shards := len(index.survey.Generations)
 	if meta.Prefix != s.RedisPrefix || meta.Shards != shards {
-		return fails("set redis_prefix and redis_url as for the other processes of this database: serve refuses to start otherwise",
-			"this database's index has %d shards under prefix %q, the settings say %d under %q", meta.Shards, meta.Prefix, shards, s.RedisPrefix)
+		return fails("set redis_prefix and redis_url as for the other processes of this database: serve "+
+			"refuses to start otherwise",
+			"this database's index has %d shards under prefix %q, the settings say %d under %q", meta.Shards,
+			meta.Prefix, shards, s.RedisPrefix)
 	}
 	lost := 0
 	for _, generation := range index.survey.Generations {
@@ -207,18 +230,21 @@ func judgeIndex(s *facts) (d diagnosis) {
 	}
 	switch {
 	case held > meta.Generation:
-		return fails("if SQL was restored from a backup: start with --hold, keep \"dispatcher verify --unknown > ids.txt\", and see docs/guide/operations.md; a start without --hold empties the index",
+		return fails("if SQL was restored from a backup: start with --hold, keep \"dispatcher verify "+
+			"--unknown > ids.txt\", and see docs/guide/operations.md; a start without --hold empties the index",
 			"the index on Redis is newer (generation %d) than SQL says (%d): SQL is older than it, or it is another database's", held, meta.Generation)
 	case lost > 0:
-		return warns("none needed: serve rebuilds it from SQL", "%d of %d shards are empty or old: SQL says generation %d", lost, shards, meta.Generation)
+		return warns("none needed: serve rebuilds it from SQL",
+			"%d of %d shards are empty or old: SQL says generation %d", lost, shards, meta.Generation)
 	case meta.Built != meta.Generation:
-		return warns("none needed: a rebuild is under way, or serve goes on with it", "generation %d is not filled to the end", meta.Generation)
+		return warns("none needed: a rebuild is under way, or serve goes on with it",
+			"generation %d is not filled to the end", meta.Generation)
 	}
 	return fine("generation %d in %d shards, as SQL says", meta.Generation, shards)
 }
 
-// How far a clock may be off: what is due is decided by the index's clock alone, but receivers compare webhook-timestamp with
-// theirs, and refuse from five minutes on.
+// How far a clock may be off: what is due is decided by the index's clock alone, but receivers compare
+// webhook-timestamp with theirs, and refuse from five minutes on.
 const (
 	clockWarning = time.Second
 	clockError   = time.Minute
@@ -249,7 +275,8 @@ func judgeClocks(f *facts) (d diagnosis) {
 		return d
 	}
 	found := "against this machine: " + strings.Join(parts, ", ")
-	const cure = "run a time service (chrony, systemd-timesyncd) on all of them: what is due follows Redis's clock, and receivers refuse signatures that are minutes off"
+	const cure = "run a time service (chrony, systemd-timesyncd) on all of them: what is due follows " +
+		"Redis's clock, and receivers refuse signatures that are minutes off"
 	switch {
 	case most >= clockError:
 		return fails(cure, "%s", found)

@@ -15,8 +15,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/machine"
 )
 
-// Books are what an import keeps beside its file: how far it came, and what was refused. Both are on disk before the next batch
-// is sent, the refusals first.
+// Books are what an import keeps beside its file: how far it came, and what was refused. Both are on disk
+// before the next batch is sent, the refusals first.
 type books struct {
 	source       *Source
 	progressPath string // empty: none is kept
@@ -29,7 +29,8 @@ type books struct {
 // A waymark is the content of FILE.progress.
 type waymark struct {
 	SHA256 string `json:"sha256"`
-	// Line is the last line that was done, Offset where the next one begins, Lines how many of them were not blank.
+	// Line is the last line that was done, Offset where the next one begins, Lines how many of them were not
+	// blank.
 	Line   int   `json:"line"`
 	Offset int64 `json:"offset"`
 	Lines  int   `json:"lines"`
@@ -53,10 +54,12 @@ func openBooks(c *console.Console, s *Source, resume bool) (*books, error) {
 	case resume && err != nil:
 		return nil, console.Wrong("--resume: there is no %s; start without it", b.progressPath)
 	case resume && before.SHA256 != s.sum:
-		return nil, console.Wrong("--resume: %s is not the file that %s is about: it was changed since. Start without it, "+
+		return nil, console.Wrong("--resume: %s is not the file that %s is about: it was changed since. "+
+			"Start without it, "+
 			"or put the lines that are new into a file of their own", s.path, b.progressPath)
 	case !resume && err == nil && before.SHA256 == s.sum && before.Line > 0 && !before.Finished:
-		fmt.Fprintf(c.Err, "dispatcher: an earlier import came to line %d; --resume would skip those lines (nothing is made twice either way)\n", before.Line)
+		fmt.Fprintf(c.Err, "dispatcher: an earlier import came to line %d; --resume would skip those lines "+
+			"(nothing is made twice either way)\n", before.Line)
 	}
 	if resume {
 		b.done = before
@@ -64,7 +67,8 @@ func openBooks(c *console.Console, s *Source, resume bool) (*books, error) {
 			return nil, err
 		}
 		// What was refused after the last batch that is in the books will be refused again.
-		if err := os.Truncate(b.errorsPath, before.ErrorBytes); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := os.Truncate(b.errorsPath, before.ErrorBytes); err != nil &&
+			!errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("go on with %s: %w", b.errorsPath, err)
 		}
 		return b, nil
@@ -107,7 +111,8 @@ func (b *books) refuse(line *Line) error {
 	input := line.Text
 	var err error
 	if !json.Valid(input) {
-		if input, err = json.Marshal(string(input[:min(len(input), 1024)])); err != nil {
+		input, err = json.Marshal(string(input[:min(len(input), 1024)]))
+		if err != nil {
 			return fmt.Errorf("write down line %d: %w", line.Number, err)
 		}
 	}
@@ -117,7 +122,8 @@ func (b *books) refuse(line *Line) error {
 	}
 	text = slices.Concat(text[:len(text)-1], []byte(`,"input":`), input, []byte("}\n"))
 	if b.errors == nil {
-		if b.file, err = os.OpenFile(b.errorsPath, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600); err != nil {
+		b.file, err = os.OpenFile(b.errorsPath, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+		if err != nil {
 			return fmt.Errorf("write down what was refused: %w", err)
 		}
 		b.errors = b.file
@@ -170,7 +176,8 @@ func (b *books) mark() error {
 		return err
 	}
 	_, err = f.Write(append(content, '\n'))
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+	err = errors.Join(err, f.Sync(), f.Close())
+	if err != nil {
 		return err
 	}
 	if err := os.Rename(f.Name(), b.progressPath); err != nil {

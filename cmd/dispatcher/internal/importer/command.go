@@ -1,5 +1,5 @@
-// Package importer hands over files of callbacks, one a line, through a running server. A run that is repeated makes
-// nothing twice, and goes on where the last one ended.
+// Package importer hands over files of callbacks, one a line, through a running server. A run that is
+// repeated makes nothing twice, and goes on where the last one ended.
 package importer
 
 import (
@@ -27,7 +27,8 @@ type Command struct {
 
 // Help is what import --help says below the flags' summary.
 func (*Command) Help() string {
-	return "Lines go to the server in batches of at most 1000. A line that the server refuses does not stop the others: it is written, with its number and " +
+	return "Lines go to the server in batches of at most 1000. A line that the server refuses does not " +
+		"stop the others: it is written, with its number and " +
 		"what is wrong, to FILE.errors.ndjson (for -, to the error output). A server that is away or overloaded is asked again, for 15 minutes.\n\n" +
 		"An import that is run again makes nothing twice: a line without an idempotency_key gets one made of the file's hash and the line's number. " +
 		"Keys are kept for as long as a callback is open, and at least 7 days; a callback that was sent by POST /v1/callbacks with the same key and the same bytes is " +
@@ -44,8 +45,8 @@ const (
 
 // A summary is what an import comes to.
 type summary struct {
-	// Lines is how many lines were looked at, blank ones apart. Accepted are new, Replayed were accepted before, Refused were not
-	// accepted.
+	// Lines is how many lines were looked at, blank ones apart. Accepted are new, Replayed were accepted
+	// before, Refused were not accepted.
 	Lines    int `json:"lines"`
 	Accepted int `json:"accepted"`
 	Replayed int `json:"replayed"`
@@ -80,7 +81,8 @@ func (cmd *Command) Run(ctx context.Context, c *console.Console) error {
 	}
 	if sum != nil {
 		sum.Took = time.Since(began).Round(time.Millisecond).String()
-		if shown := cmd.show(c, sum, err != nil); err == nil {
+		shown := cmd.show(c, sum, err != nil)
+		if err == nil {
 			err = shown
 		}
 	}
@@ -98,7 +100,8 @@ func (cmd *Command) show(c *console.Console, sum *summary, broken bool) error {
 	var err error
 	switch where := ""; {
 	case sum.DryRun:
-		_, err = fmt.Fprintf(c.Out, "%d lines: %d could be sent, %d could not; nothing was sent\n", sum.Lines, sum.Lines-sum.Refused, sum.Refused)
+		_, err = fmt.Fprintf(c.Out, "%d lines: %d could be sent, %d could not; nothing was sent\n", sum.Lines,
+			sum.Lines-sum.Refused, sum.Refused)
 	default:
 		if sum.Refused > 0 && sum.Errors != "" {
 			where = " (see " + sum.Errors + ")"
@@ -107,7 +110,8 @@ func (cmd *Command) show(c *console.Console, sum *summary, broken bool) error {
 		if broken {
 			verb = "stopped after"
 		}
-		_, err = fmt.Fprintf(c.Out, "%s %d lines in %s: %d accepted, %d were accepted before, %d refused%s", verb, sum.Lines, sum.Took, sum.Accepted, sum.Replayed, sum.Refused, where)
+		_, err = fmt.Fprintf(c.Out, "%s %d lines in %s: %d accepted, %d were accepted before, %d refused%s",
+			verb, sum.Lines, sum.Took, sum.Accepted, sum.Replayed, sum.Refused, where)
 		if sum.Skipped > 0 {
 			_, err = fmt.Fprintf(c.Out, "; %d lines were done by an earlier import", sum.Skipped)
 		}
@@ -117,7 +121,8 @@ func (cmd *Command) show(c *console.Console, sum *summary, broken bool) error {
 }
 
 // send imports the source.
-func (cmd *Command) send(ctx context.Context, c *console.Console, source *Source, rate float64) (*summary, error) {
+func (cmd *Command) send(ctx context.Context, c *console.Console, source *Source,
+	rate float64) (*summary, error) {
 	cl, err := remote.New(c, cmd.Flags)
 	if err != nil {
 		return nil, err
@@ -132,7 +137,8 @@ func (cmd *Command) send(ctx context.Context, c *console.Console, source *Source
 	im.bar = NewBar(c, source.Lines, books.done.Line)
 	err = im.run(ctx)
 	im.bar.End(err != nil)
-	if closed := books.close(); err == nil {
+	closed := books.close()
+	if err == nil {
 		err = closed
 	}
 	if err != nil && cmd.File != "-" {
@@ -182,7 +188,8 @@ func dryRun(ctx context.Context, c *console.Console, source *Source) (*summary, 
 func localProblem(err error) *client.Problem {
 	var invalid *store.InvalidError
 	if errors.As(err, &invalid) {
-		p := &client.Problem{Status: 422, Code: "invalid", Detail: "the line is not a callback that can be accepted"}
+		p := &client.Problem{Status: 422, Code: "invalid",
+			Detail: "the line is not a callback that can be accepted"}
 		for _, f := range invalid.Fields {
 			p.Errors = append(p.Errors, client.FieldError(f))
 		}

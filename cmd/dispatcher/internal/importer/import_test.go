@@ -33,13 +33,16 @@ func importLines(t *testing.T, n int) string {
 	t.Helper()
 	var b strings.Builder
 	for i := range n {
-		fmt.Fprintf(&b, `{"url": "http://127.0.0.1:1/%d", "ref": "order-%d",  "payload": {"paid" : %d}, "delay": "1h"}`+"\n", i, i, i)
+		fmt.Fprintf(&b,
+			`{"url": "http://127.0.0.1:1/%d", "ref": "order-%d",  "payload": {"paid" : %d}, "delay": "1h"}`+
+				"\n", i, i, i)
 	}
 	return cmdtest.WriteFile(t, "callbacks.ndjson", b.String())
 }
 
 // importing runs the command against a server, which must end with the code, and returns the summary.
-func importing(t *testing.T, r *apptest.Running, code int, path string, args ...string) (sum summary, said string) {
+func importing(t *testing.T, r *apptest.Running, code int, path string,
+	args ...string) (sum summary, said string) {
 	t.Helper()
 	term := program.Terminal()
 	term.Ends(t, code, append([]string{"import", "--json", path}, r.Flags(args...)...)...)
@@ -51,7 +54,8 @@ func importing(t *testing.T, r *apptest.Running, code int, path string, args ...
 	return sum, term.Stderr.String()
 }
 
-// Resuming skips what is in the books; what was accepted after the last entry is a replay, not a second callback.
+// Resuming skips what is in the books; what was accepted after the last entry is a replay, not a second
+// callback.
 func TestImportGoesOn(t *testing.T) {
 	t.Parallel()
 	r := apptest.Start(t, apptest.Settings(t))
@@ -77,7 +81,8 @@ func TestImportGoesOn(t *testing.T) {
 	}
 	mark.Line, mark.Lines, mark.Finished = 1000, 1000, false
 	mark.Offset = int64(len(strings.Join(strings.SplitAfter(string(text), "\n")[:1000], "")))
-	if content, err = json.Marshal(mark); err != nil {
+	content, err = json.Marshal(mark)
+	if err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(path+".progress", content, 0o600); err != nil {
@@ -99,7 +104,8 @@ func TestImportGoesOn(t *testing.T) {
 }
 
 // openImport is an import of a file that has not begun, at a server without a wire.
-func openImport(t *testing.T, path string, rate float64, server http.HandlerFunc) (*importer, *cmdtest.Terminal) {
+func openImport(t *testing.T, path string, rate float64,
+	server http.HandlerFunc) (*importer, *cmdtest.Terminal) {
 	t.Helper()
 	term := program.Terminal()
 	cl, err := remote.New(&term.Console, remote.Flags{Key: "k"})
@@ -147,7 +153,8 @@ func answerAll(t *testing.T, w http.ResponseWriter, n int, result string) {
 
 const resultAccepted = `{"status":202,"callback":{}}`
 
-// A server that cannot take a batch is asked again, as late as it says, and a batch that it cannot read is halved.
+// A server that cannot take a batch is asked again, as late as it says, and a batch that it cannot read is
+// halved.
 func TestImportAsksAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -159,17 +166,21 @@ func TestImportAsksAgain(t *testing.T) {
 			case 1:
 				w.Header().Set("Retry-After", "7")
 				w.WriteHeader(http.StatusServiceUnavailable)
-				cmdtest.Respond(t, w, `{"title":"Service Unavailable","status":503,"detail":"the database cannot commit; try again later"}`)
+				cmdtest.Respond(t, w,
+					`{"title":"Service Unavailable","status":503,"detail":"the database cannot commit; try again later"}`)
 			case 2:
 				panic(http.ErrAbortHandler) // the connection breaks
 			case 3:
-				answerAll(t, w, len(urls), `{"status":409,"problem":{"status":409,"code":"idempotency_in_progress"}}`)
+				answerAll(t, w, len(urls),
+					`{"status":409,"problem":{"status":409,"code":"idempotency_in_progress"}}`)
 			default:
 				answerAll(t, w, len(urls), resultAccepted)
 			}
 		}
-		im, term := openImport(t, cmdtest.WriteFile(t, "a.ndjson", `{"url":"a"}`+"\n"+`{"url":"b"}`+"\n"), 0, serve)
-		if err := im.run(t.Context()); err != nil || im.sum.Accepted != 2 || im.sum.Refused != 0 || len(asked) != 4 {
+		im, term := openImport(t, cmdtest.WriteFile(t, "a.ndjson", `{"url":"a"}`+"\n"+`{"url":"b"}`+"\n"), 0,
+			serve)
+		if err := im.run(t.Context()); err != nil || im.sum.Accepted != 2 || im.sum.Refused != 0 ||
+			len(asked) != 4 {
 			t.Errorf("%v, after %d calls %+v", err, len(asked), im.sum)
 		}
 		if waited := asked[1].Sub(asked[0]); waited != 7*time.Second {
@@ -182,7 +193,9 @@ func TestImportAsksAgain(t *testing.T) {
 // An import keeps to its rate. Interrupted in the middle it says so, and the books are right.
 func TestImportKeepsToItsRate(t *testing.T) {
 	t.Parallel()
-	accept := func(w http.ResponseWriter, r *http.Request) { answerAll(t, w, len(batchOf(t, r)), resultAccepted) }
+	accept := func(w http.ResponseWriter, r *http.Request) {
+		answerAll(t, w, len(batchOf(t, r)), resultAccepted)
+	}
 	synctest.Test(t, func(t *testing.T) {
 		im, _ := openImport(t, importLines(t, 1000), 100, accept)
 		ctx, cancel := context.WithTimeout(t.Context(), 600*time.Millisecond)

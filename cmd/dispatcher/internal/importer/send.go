@@ -29,7 +29,8 @@ type importer struct {
 	source *Source
 	books  *books
 	bar    *Bar
-	// rate is how many callbacks may be sent each second; zero: any number. next is when the next batch may be.
+	// rate is how many callbacks may be sent each second; zero: any number. next is when the next batch may
+	// be.
 	rate float64
 	next time.Time
 	sum  summary
@@ -45,7 +46,8 @@ func (im *importer) run(ctx context.Context) error {
 			return err
 		}
 		for _, line := range read.Lines {
-			if line.sent, err = im.source.keyed(line); err != nil {
+			line.sent, err = im.source.keyed(line)
+			if err != nil {
 				return fmt.Errorf("line %d: %w", line.Number, err)
 			}
 		}
@@ -131,14 +133,16 @@ type Results struct {
 	} `json:"results"`
 }
 
-// hand makes one call for the batch, and returns the lines that are to be tried again. A batch that is refused as a whole is
-// halved until the line that the server cannot even read stands alone.
+// hand makes one call for the batch, and returns the lines that are to be tried again. A batch that is
+// refused as a whole is halved until the line that the server cannot even read stands alone.
 func (im *importer) hand(ctx context.Context, batch []*Line) (left []*Line, err error) {
 	var answer Results
 	call, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
 	_, err = im.cl.Call(call, http.MethodPost, "/v1/callbacks/batch", bodyOf(batch), &answer)
-	if refused, ok := errors.AsType[*client.Error](err); ok && (refused.Status == http.StatusBadRequest || refused.Status == http.StatusUnprocessableEntity || refused.Status == http.StatusRequestEntityTooLarge) {
+	if refused, ok := errors.AsType[*client.Error](err); ok &&
+		(refused.Status == http.StatusBadRequest || refused.Status == http.StatusUnprocessableEntity ||
+			refused.Status == http.StatusRequestEntityTooLarge) {
 		if len(batch) == 1 {
 			im.refused(batch[0], &refused.Problem)
 			return nil, nil
@@ -155,7 +159,8 @@ func (im *importer) hand(ctx context.Context, batch []*Line) (left []*Line, err 
 		return batch, err
 	}
 	if len(answer.Results) != len(batch) {
-		return batch, fmt.Errorf("%s answered %d results for %d lines: it is not a dispatcher, or not this version", im.cl.Base, len(answer.Results), len(batch))
+		return batch, fmt.Errorf("%s answered %d results for %d lines: it is not a dispatcher, or not this "+
+			"version", im.cl.Base, len(answer.Results), len(batch))
 	}
 	for i, r := range answer.Results {
 		switch {

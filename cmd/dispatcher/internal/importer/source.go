@@ -17,16 +17,18 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
 )
 
-// A Source is the lines of an import. A file is read once before, so that its hash and the number of its lines are known.
+// A Source is the lines of an import. A file is read once before, so that its hash and the number of its
+// lines are known.
 type Source struct {
 	path string // "-" for the standard input
 	file *os.File
 	r    *bufio.Reader
-	// sum is the file's hash in hexadecimal. For the standard input, which cannot be read twice, seen takes its place: the hash
-	// of everything up to and with the line.
+	// sum is the file's hash in hexadecimal. For the standard input, which cannot be read twice, seen takes
+	// its place: the hash of everything up to and with the line.
 	sum  string
 	seen hash.Hash
-	// Lines is how many there are, zero for the standard input; at and offset are how many were read, and their bytes.
+	// Lines is how many there are, zero for the standard input; at and offset are how many were read, and
+	// their bytes.
 	Lines  int
 	at     int
 	offset int64
@@ -53,12 +55,14 @@ func OpenSource(c *console.Console, path string) (*Source, error) {
 		return s, nil
 	}
 	var err error
-	if s.file, err = os.Open(path); err != nil {
+	s.file, err = os.Open(path)
+	if err != nil {
 		return nil, console.CannotRead(path, err)
 	}
 	sum := sha256.New()
 	counter := &newlines{}
-	if _, err = io.Copy(io.MultiWriter(sum, counter), s.file); err == nil {
+	_, err = io.Copy(io.MultiWriter(sum, counter), s.file)
+	if err == nil {
 		_, err = s.file.Seek(0, io.SeekStart)
 	}
 	if err != nil {
@@ -124,11 +128,14 @@ func (s *Source) Next() (line Line, more bool, err error) {
 		line = Line{Number: s.at, Text: text, after: s.offset}
 		switch {
 		case tooLong:
-			line.Problem = &client.Problem{Status: 413, Code: "too_large", Detail: fmt.Sprintf("the line is longer than %d KiB", maxLine>>10)}
+			line.Problem = &client.Problem{Status: 413, Code: "too_large",
+				Detail: fmt.Sprintf("the line is longer than %d KiB", maxLine>>10)}
 		case !json.Valid(text):
-			line.Problem = &client.Problem{Status: 400, Code: "bad_json", Detail: "the line is not JSON" + console.SyntaxOf(text)}
+			line.Problem = &client.Problem{Status: 400, Code: "bad_json",
+				Detail: "the line is not JSON" + console.SyntaxOf(text)}
 		case text[0] != '{':
-			line.Problem = &client.Problem{Status: 422, Code: "invalid", Detail: "the line is not a JSON object"}
+			line.Problem = &client.Problem{Status: 422, Code: "invalid",
+				Detail: "the line is not a JSON object"}
 		}
 		return line, true, nil
 	}
@@ -155,8 +162,8 @@ func (s *Source) read() (text []byte, tooLong bool, err error) {
 	}
 }
 
-// keyed returns the line with an idempotency key: its own, or one that is made for it and is the same whenever the same source
-// is read again. Everything else keeps its bytes.
+// keyed returns the line with an idempotency key: its own, or one that is made for it and is the same
+// whenever the same source is read again. Everything else keeps its bytes.
 func (s *Source) keyed(line *Line) ([]byte, error) {
 	at, end, given, err := findKey(line.Text)
 	if err != nil || given {
@@ -177,7 +184,8 @@ func (s *Source) keyed(line *Line) ([]byte, error) {
 	return bytes.Join([][]byte{[]byte(`{"idempotency_key":` + key), comma, line.Text[1:]}, nil), nil
 }
 
-// findKey looks for idempotency_key in a valid object: where its value begins and ends, and whether there is one. A null is none.
+// findKey looks for idempotency_key in a valid object: where its value begins and ends, and whether there is
+// one. A null is none.
 func findKey(object []byte) (at, end int, given bool, err error) {
 	d := json.NewDecoder(bytes.NewReader(object))
 	if _, err := d.Token(); err != nil {
@@ -213,11 +221,13 @@ type Batch struct {
 	More bool
 }
 
-// Batch reads the next lines, at most so many that can be sent and about MaxBatch bytes of them; the others go to refuse.
+// Batch reads the next lines, at most so many that can be sent and about MaxBatch bytes of them; the others
+// go to refuse.
 func (s *Source) Batch(most int, refuse func(*Line)) (b Batch, err error) {
 	for size := 0; len(b.Lines) < most && size < MaxBatch; {
 		line, found, err := s.Next()
-		if b.More = found; err != nil || !found {
+		b.More = found
+		if err != nil || !found {
 			return b, err
 		}
 		b.Last = &line

@@ -42,7 +42,8 @@ const (
 // A receiver answers callbacks as a script says, and prints them.
 type receiver struct {
 	c *console.Console
-	// signer is what sign.Verify takes, secrets what it may have signed with; without secrets nothing is verified.
+	// signer is what sign.Verify takes, secrets what it may have signed with; without secrets nothing is
+	// verified.
 	signer   string
 	secrets  []sign.Secret
 	statuses []int
@@ -109,7 +110,8 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, MaxReceived))
 	verdict := r.verdict(req, body, err)
 	status := r.show(req, body, verdict)
-	if console.Pause(req.Context(), r.delay); req.Context().Err() != nil {
+	console.Pause(req.Context(), r.delay)
+	if req.Context().Err() != nil {
 		return
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
@@ -139,10 +141,12 @@ func (r *receiver) show(req *http.Request, body []byte, v verdict) int {
 	if status > 299 {
 		colour = console.Yellow
 	}
-	fmt.Fprintf(c.Out, "\n%s  %s %s  %s\n", time.Now().Format("15:04:05.000"), console.Printable(req.Method), console.Printable(req.URL.String()),
+	fmt.Fprintf(c.Out, "\n%s  %s %s  %s\n", time.Now().Format("15:04:05.000"), console.Printable(req.Method),
+		console.Printable(req.URL.String()),
 		c.Paint("answered with "+strconv.Itoa(status), colour))
 	fmt.Fprintf(c.Out, "   %s  attempt %s  %s\n", console.Short(cmp.Or(id, "no webhook-id"), console.Widest),
-		console.Short(cmp.Or(req.Header.Get("webhook-attempt"), "?"), 10), c.Paint(console.Printable(v.text), v.colour))
+		console.Short(cmp.Or(req.Header.Get("webhook-attempt"), "?"), 10),
+		c.Paint(console.Printable(v.text), v.colour))
 	if r.headers {
 		for _, name := range slices.Sorted(maps.Keys(req.Header)) {
 			for _, value := range req.Header[name] {
@@ -181,7 +185,8 @@ func (r *receiver) next(id string) int {
 	n, known := r.seen[id]
 	r.seen[id] = n + 1
 	if !known {
-		if r.ids = append(r.ids, id); len(r.ids) > rememberedIDs {
+		r.ids = append(r.ids, id)
+		if len(r.ids) > rememberedIDs {
 			delete(r.seen, r.ids[0])
 			r.ids = r.ids[1:]
 		}

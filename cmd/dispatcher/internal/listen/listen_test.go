@@ -51,12 +51,15 @@ func TestListenAnswersInSequencePerID(t *testing.T) {
 		status int
 		answer string
 	}{
-		{"a", 500, "Internal Server Error"}, {"b", 500, "Internal Server Error"}, {"a", 503, "Service Unavailable"},
-		{"a", 200, "success"}, {"a", 200, "success"}, {"b", 503, "Service Unavailable"}, {"", 500, "Internal Server Error"},
+		{"a", 500, "Internal Server Error"}, {"b", 500, "Internal Server Error"},
+		{"a", 503, "Service Unavailable"},
+		{"a", 200, "success"}, {"a", 200, "success"}, {"b", 503, "Service Unavailable"},
+		{"", 500, "Internal Server Error"},
 	} {
 		status, answer := post(r, "{}", http.Header{"Webhook-Id": {step.id}})
 		if status != step.status || answer != step.answer {
-			t.Errorf("%q was answered with %d %q, not %d %q", step.id, status, answer, step.status, step.answer)
+			t.Errorf("%q was answered with %d %q, not %d %q", step.id, status, answer, step.status,
+				step.answer)
 		}
 	}
 	for i := range rememberedIDs + 10 {
@@ -88,7 +91,8 @@ func sendTo(t *testing.T, r *receiver, signer string, keys ...[]byte) int {
 		t.Fatal(err)
 	}
 	req := outbound.Request{
-		ID: "cb_01JD0000000000000000000001", Number: 1, URL: "http://shop.example/notify?shop=7", Method: "POST",
+		ID: "cb_01JD0000000000000000000001", Number: 1, URL: "http://shop.example/notify?shop=7",
+		Method:      "POST",
 		ContentType: "application/json", Body: []byte(`{"paid":10000}`), Timeout: time.Minute, Signer: signer,
 	}
 	for _, key := range keys {
@@ -108,8 +112,9 @@ func sendTo(t *testing.T, r *receiver, signer string, keys ...[]byte) int {
 func TestListenVerifiesEverySigner(t *testing.T) {
 	t.Parallel()
 	for signer, twoSign := range map[string]bool{
-		"standard-v1": true, "standard-v1a": true, "hmac-sha256-body": true, "sorted-kv": false, "bearer": false,
-		"basic": false, `{"type": "t-v1", "header": "Stripe-Signature", "key": "written"}`: true,
+		"standard-v1": true, "standard-v1a": true, "hmac-sha256-body": true, "sorted-kv": false,
+		"bearer": false,
+		"basic":  false, `{"type": "t-v1", "header": "Stripe-Signature", "key": "written"}`: true,
 		`{"type":"sorted-kv","alg":"md5","nonce":"nonce_str","put":{"in":"query","name":"sig"}}`:     false,
 		`{"type":"sorted-kv","alg":"rsa2","exclude":["sign"],"sign_type":"RSA2","time":"timestamp"}`: false,
 		`{"type":"wechat-v3-rsa","mchid":"1900009191"}`:                                              false,
@@ -138,7 +143,8 @@ func TestListenVerifiesEverySigner(t *testing.T) {
 			if status := sendTo(t, old, "none"); status != 401 {
 				t.Errorf("what is not signed is answered with %d", status)
 			}
-			cmdtest.Says(t, term.Stdout.String(), "signature ok, by secret 2 of 2", "signature wrong: no signature matches",
+			cmdtest.Says(t, term.Stdout.String(), "signature ok, by secret 2 of 2",
+				"signature wrong: no signature matches",
 				"signature wrong: signature headers are missing")
 			// During a rotation a signer with room for two signs with both.
 			if status := sendTo(t, old, signer, present, former); (status == 200) != twoSign {
@@ -153,7 +159,8 @@ func TestListenSaysBySignerWhatItLooksLike(t *testing.T) {
 	t.Parallel()
 	for _, signer := range []string{"standard-v1", "standard-v1a", "wechat-v3-rsa"} {
 		term := program.Terminal()
-		r := newReceiver(t, term, Command{Respond: []string{"200"}, Signer: "bearer", Secret: []string{"token-token"}})
+		r := newReceiver(t, term, Command{Respond: []string{"200"}, Signer: "bearer",
+			Secret: []string{"token-token"}})
 		if status := sendTo(t, r, signer, signtest.Secret(t, signtest.UseOf(t, signer), 0)); status != 401 {
 			t.Errorf("%s: answered with %d", signer, status)
 		}
@@ -179,7 +186,8 @@ func TestListenReadsSecretsOfEachForm(t *testing.T) {
 		{"none", nil, 0},
 		{"", nil, 0},
 	} {
-		r := newReceiver(t, program.Terminal(), Command{Respond: []string{"200"}, Signer: tc.signer, Secret: tc.secrets})
+		r := newReceiver(t, program.Terminal(),
+			Command{Respond: []string{"200"}, Signer: tc.signer, Secret: tc.secrets})
 		if len(r.secrets) != tc.read {
 			t.Errorf("%s %v: got %+v", tc.signer, tc.secrets, r.secrets)
 		}

@@ -12,7 +12,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/sign"
 )
 
-// verifier reads signer and secrets, and returns what is wrong with them. Nothing that it says shows a secret.
+// verifier reads signer and secrets, and returns what is wrong with them. Nothing that it says shows a
+// secret.
 func (cmd *Command) verifier(c *console.Console, r *receiver) (wrong []string) {
 	signer, use, problem := readSigner(c, cmp.Or(cmd.Signer, sign.Standard))
 	if problem != "" {
@@ -63,7 +64,8 @@ func readSigner(c *console.Console, given string) (signer, use, problem string) 
 	if len(wrong) > 0 {
 		return "", "", strings.TrimSpace(wrong[0].Field + " " + wrong[0].Message)
 	}
-	if use, err = sign.UseOf(signer); err != nil {
+	use, err = sign.UseOf(signer)
+	if err != nil {
 		return "", "", err.Error()
 	}
 	return signer, use, ""
@@ -90,7 +92,8 @@ func (r *receiver) verifies() string {
 	case r.signer == sign.None:
 		return "nothing is signed, and nothing verified"
 	case len(r.secrets) == 0:
-		return "signatures are not verified: give --secret (\"dispatcher endpoint secret\" prints an endpoint's, \"dispatcher lane secret\" that of an address)"
+		return "signatures are not verified: give --secret (\"dispatcher endpoint secret\" prints an " +
+			"endpoint's, \"dispatcher lane secret\" that of an address)"
 	case len(r.secrets) == 1:
 		return "every request must be signed by " + r.signer
 	}
@@ -123,17 +126,19 @@ func (r *receiver) verdict(req *http.Request, body []byte, read error) verdict {
 		}
 	}
 	if len(by) == 0 {
-		return verdict{"signature wrong: " + first.Error() + hint(req.Header, r.signer, first), console.Red, true}
+		return verdict{"signature wrong: " + first.Error() + hint(req.Header, r.signer, first), console.Red,
+			true}
 	}
 	ok := "signature ok"
-	if len(r.secrets) > 1 { // during a rotation: which of them is in use tells whether the receiver may forget one
+	// during a rotation: which of them is in use tells whether the receiver may forget one
+	if len(r.secrets) > 1 {
 		ok += ", by secret " + strings.Join(by, " and ") + " of " + strconv.Itoa(len(r.secrets))
 	}
 	return verdict{ok, console.Green, false}
 }
 
-// hint says which signer a request looks like where it has nothing of the one that was expected. The two of Standard Webhooks share their
-// headers.
+// hint says which signer a request looks like where it has nothing of the one that was expected. The two of
+// Standard Webhooks share their headers.
 func hint(h http.Header, signer string, err error) string {
 	shared := signer == sign.Standard || signer == sign.StandardAsymmetric
 	if !errors.Is(err, sign.ErrHeaders) && (!shared || !errors.Is(err, sign.ErrSignature)) {
@@ -163,7 +168,8 @@ func hint(h http.Header, signer string, err error) string {
 // Help is what listen --help says below the flags' summary.
 func (*Command) Help() string {
 	var b strings.Builder
-	b.WriteString("A request whose signature is wrong is answered with 401, whatever --respond says.\n\nSigners, and what --secret is for each:\n\n")
+	b.WriteString("A request whose signature is wrong is answered with 401, whatever --respond " +
+		"says.\n\nSigners, and what --secret is for each:\n\n")
 	for _, s := range sign.Infos() {
 		if s.Use == "" {
 			continue
@@ -174,6 +180,7 @@ func (*Command) Help() string {
 		}
 		fmt.Fprintf(&b, "  %-16s  %s\n", s.Name, form)
 	}
-	b.WriteString("\nA signer with options is an object: --signer '{\"type\": \"hmac-sha256-body\", \"header\": \"X-Hub-Signature-256\"}'. \"dispatcher signer list\" explains them.")
+	b.WriteString("\nA signer with options is an object: --signer '{\"type\": \"hmac-sha256-body\", " +
+		"\"header\": \"X-Hub-Signature-256\"}'. \"dispatcher signer list\" explains them.")
 	return b.String()
 }

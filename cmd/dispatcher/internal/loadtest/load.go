@@ -24,7 +24,8 @@ type generator struct {
 	form []byte
 	// connections is how many requests are under way at once.
 	connections int
-	// accepted counts the callbacks that were; refused, the requests that the server was too busy for and that were made again.
+	// accepted counts the callbacks that were; refused, the requests that the server was too busy for and
+	// that were made again.
 	accepted, refused atomic.Int64
 	clock             serverClock
 }
@@ -39,12 +40,14 @@ func newGenerator(cl *remote.Client, r *benchReceiver, p *benchPlan) (*generator
 	cl.HTTP.Timeout = requestLimit
 	cl.HTTP.Transport = &http.Transport{
 		Proxy: http.ProxyFromEnvironment, Protocols: only1, TLSHandshakeTimeout: 10 * time.Second,
-		MaxConnsPerHost: p.Concurrency, MaxIdleConns: p.Concurrency, MaxIdleConnsPerHost: p.Concurrency, IdleConnTimeout: 90 * time.Second,
+		MaxConnsPerHost: p.Concurrency, MaxIdleConns: p.Concurrency, MaxIdleConnsPerHost: p.Concurrency,
+		IdleConnTimeout: 90 * time.Second,
 	}
 	form, err := json.Marshal(map[string]any{
 		"topic": "dispatcher.bench", "ref": p.run, "lane": p.run, "payload": json.RawMessage(r.body),
 		// A run is over in minutes: what fails is tried again soon, and not for a day.
-		"policy": map[string]any{"tiers": []string{"1s", "2s", "5s"}, "timeout": schedule.FormatDuration(max(15*time.Second, p.delay+10*time.Second))},
+		"policy": map[string]any{"tiers": []string{"1s", "2s", "5s"},
+			"timeout": schedule.FormatDuration(max(15*time.Second, p.delay+10*time.Second))},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("encode the form of a callback: %w", err)
@@ -74,14 +77,15 @@ type load struct {
 	connections int
 	// due returns when a callback is due by the server's clock; nil: at once.
 	due func(i int) time.Time
-	// start returns when the request of a callback is to start, counted from began; nil: as soon as a connection is free.
+	// start returns when the request of a callback is to start, counted from began; nil: as soon as a
+	// connection is free.
 	start func(i int) time.Duration
 	// until is when the last request may start, counted from began; zero: any time.
 	until func(i int) time.Duration
 }
 
-// send hands the load over. It returns the times that the requests took. What the ledger has no id of, because time ran out or
-// an error ended it, was not accepted.
+// send hands the load over. It returns the times that the requests took. What the ledger has no id of,
+// because time ran out or an error ended it, was not accepted.
 func (g *generator) send(ctx context.Context, l load) ([]time.Duration, error) {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
@@ -121,7 +125,8 @@ func (g *generator) send(ctx context.Context, l load) ([]time.Duration, error) {
 	return all, nil
 }
 
-// request hands n callbacks over, from the i-th of the load on, and returns how long that took; zero: it was too late for it.
+// request hands n callbacks over, from the i-th of the load on, and returns how long that took; zero: it was
+// too late for it.
 func (g *generator) request(ctx context.Context, l *load, i, n int) (time.Duration, error) {
 	if l.start != nil {
 		console.Pause(ctx, l.start(i)-time.Since(g.r.began))
@@ -164,33 +169,39 @@ func (g *generator) request(ctx context.Context, l *load, i, n int) (time.Durati
 	return end - start, err
 }
 
-// tooBusy says that a request had no effect because the server has too much to do, or cannot commit at present.
+// tooBusy says that a request had no effect because the server has too much to do, or cannot commit at
+// present.
 func tooBusy(err error) bool {
 	refused, ok := errors.AsType[*client.Error](err)
-	return ok && (refused.Status == http.StatusTooManyRequests || refused.Status == http.StatusServiceUnavailable)
+	return ok && (refused.Status == http.StatusTooManyRequests ||
+		refused.Status == http.StatusServiceUnavailable)
 }
 
-// patiently does something again for as long as the server is too busy for it, within the limit of a request. It returns how
-// often it was.
+// patiently does something again for as long as the server is too busy for it, within the limit of a request.
+// It returns how often it was.
 func patiently(ctx context.Context, do func() error) (refused int, err error) {
 	for deadline := time.Now().Add(requestLimit); ; refused++ {
-		if err = do(); !tooBusy(err) || time.Now().After(deadline) {
+		err = do()
+		if !tooBusy(err) || time.Now().After(deadline) {
 			return refused, err
 		}
 		wait, _ := remote.Backoff(err, refused)
-		if console.Pause(ctx, wait); ctx.Err() != nil {
+		console.Pause(ctx, wait)
+		if ctx.Err() != nil {
 			return refused + 1, ctx.Err()
 		}
 	}
 }
 
-// post makes one request and returns the ids of what was accepted. Several submissions each have a comma before them.
+// post makes one request and returns the ids of what was accepted. Several submissions each have a comma
+// before them.
 func (g *generator) post(ctx context.Context, body []byte, n int) ([]string, error) {
 	if n == 1 {
 		var cb struct {
 			ID string `json:"id"`
 		}
-		if _, err := g.cl.Call(ctx, http.MethodPost, "/v1/callbacks", json.RawMessage(body), &cb); err != nil {
+		if _, err := g.cl.Call(ctx, http.MethodPost, "/v1/callbacks", json.RawMessage(body), &cb); err !=
+			nil {
 			return nil, fmt.Errorf("hand a callback over: %w", err)
 		}
 		return []string{cb.ID}, nil
@@ -199,7 +210,8 @@ func (g *generator) post(ctx context.Context, body []byte, n int) ([]string, err
 		Results []client.CallbackResult `json:"results"`
 	}
 	batch := append(json.RawMessage(`{"callbacks":[`), body[1:]...)
-	if _, err := g.cl.Call(ctx, http.MethodPost, "/v1/callbacks/batch", append(batch, "]}"...), &answer); err != nil {
+	if _, err := g.cl.Call(ctx, http.MethodPost, "/v1/callbacks/batch", append(batch, "]}"...),
+		&answer); err != nil {
 		return nil, fmt.Errorf("hand a batch over: %w", err)
 	}
 	if len(answer.Results) != n {
@@ -221,13 +233,15 @@ func (g *generator) post(ctx context.Context, body []byte, n int) ([]string, err
 	return ids, refused
 }
 
-// A serverClock is what is known of the server's clock: it is ahead of this machine's by at least low and at most high.
+// A serverClock is what is known of the server's clock: it is ahead of this machine's by at least low and at
+// most high.
 type serverClock struct {
 	low, high time.Duration
 	known     bool
 }
 
-// observe takes a callback's creation time, a whole millisecond cut down, which the server read between sent and came.
+// observe takes a callback's creation time, a whole millisecond cut down, which the server read between sent
+// and came.
 func (s *serverClock) observe(created, sent, came time.Time) {
 	low, high := created.Sub(came), created.Add(time.Millisecond).Sub(sent)
 	if !s.known {
@@ -235,12 +249,14 @@ func (s *serverClock) observe(created, sent, came time.Time) {
 		return
 	}
 	// Two that contradict each other mean that a clock was set meanwhile: then the newer one counts.
-	if s.low, s.high = max(s.low, low), min(s.high, high); s.low > s.high {
+	s.low, s.high = max(s.low, low), min(s.high, high)
+	if s.low > s.high {
 		s.low, s.high = low, high
 	}
 }
 
-// ahead is by how much the server's clock is ahead, to within precision. Clocks that cannot be told apart are one.
+// ahead is by how much the server's clock is ahead, to within precision. Clocks that cannot be told apart are
+// one.
 func (s *serverClock) ahead() (by, precision time.Duration) {
 	if s.low <= 0 && s.high >= 0 {
 		return 0, max(-s.low, s.high)

@@ -82,9 +82,12 @@ func (b *bench) openOwnPlace(ctx context.Context) (o *ownPlace, err error) {
 		b.report.Server.Index = "redis"
 		s.RedisPrefix = "dispatcher-" + p.run
 		index = "Redis under the prefix " + s.RedisPrefix
-		// The client library writes to the standard error by itself; what matters comes back as an error as well.
+		// The client library writes to the standard error by itself; what matters comes back as an error as
+		// well.
 		logging.Disable()
-		o.closers = append(o.closers, func(ctx context.Context) error { return s.Clean(redisq.Remove(ctx, s.RedisURL, s.RedisPrefix, 0)) })
+		o.closers = append(o.closers, func(ctx context.Context) error {
+			return s.Clean(redisq.Remove(ctx, s.RedisURL, s.RedisPrefix, 0))
+		})
 	}
 	if s.Postgres() {
 		b.report.Server.Database = "postgresql"
@@ -94,23 +97,26 @@ func (b *bench) openOwnPlace(ctx context.Context) (o *ownPlace, err error) {
 		}
 		database = "PostgreSQL in the schema " + schema
 	} else if machine.InMemory(dir) {
-		b.note("%s is in memory: on a disk accepting takes longer. --temp-dir names a directory on the disk that matters.", dir)
+		b.note("%s is in memory: on a disk accepting takes longer. --temp-dir names a directory on the "+
+			"disk that matters.", dir)
 	}
 	b.say("a server of its own is measured: %s, %s; all of it is removed at the end", database, index)
-	if o.server, err = startOwnServer(ctx, b.c, s); err != nil {
+	o.server, err = startOwnServer(ctx, b.c, s)
+	if err != nil {
 		return o, s.Clean(err)
 	}
 	o.closers = append(o.closers, func(context.Context) error { o.server.stop(); return nil })
 	b.report.Server.URL = o.server.url
-	b.cl, err = remote.New(b.c, remote.Flags{Server: o.server.url, Key: s.AdminKey, Project: store.DefaultProject})
+	b.cl, err = remote.New(b.c, remote.Flags{Server: o.server.url, Key: s.AdminKey,
+		Project: store.DefaultProject})
 	return o, err
 }
 
 // schemaPrefix begins the name of every schema that bench makes.
 const schemaPrefix = "dispatcher_bench_"
 
-// makeSchema makes a schema for the run and has the settings use it. A database with callbacks of its own is refused without
-// the plan's consent: nothing of it is touched, but it bears the load.
+// makeSchema makes a schema for the run and has the settings use it. A database with callbacks of its own is
+// refused without the plan's consent: nothing of it is touched, but it bears the load.
 func (o *ownPlace) makeSchema(ctx context.Context, b *bench, s *config.Settings) (string, error) {
 	name := schemaPrefix + strings.ReplaceAll(strings.TrimPrefix(b.plan.run, "bench-"), "-", "_")
 	base := s.DatabaseURL
@@ -121,16 +127,22 @@ func (o *ownPlace) makeSchema(ctx context.Context, b *bench, s *config.Settings)
 			return err
 		}
 		if len(used) > 0 && !b.plan.Yes {
-			return console.Wrong("the database has callbacks of its own (schema %s). bench would work in a schema of its own, %s, which it drops at the end, "+
-				"and touch nothing else; but its load would be this database's. Give --yes if that is meant", strings.Join(used, ", "), name)
+			return console.Wrong("the database has callbacks of its own (schema %s). bench would work in a "+
+				"schema of its own, %s, which it drops at the end, "+
+				"and touch nothing else; but its load would be this database's. Give --yes if that is meant",
+				strings.Join(used, ", "), name)
 		}
 		if len(left) > 0 {
-			b.note("The database has schemas of other runs of bench (%s): unless those still run, DROP SCHEMA … CASCADE removes them.", strings.Join(left, ", "))
+			b.note("The database has schemas of other runs of bench (%s): unless those still run, DROP "+
+				"SCHEMA … CASCADE removes them.", strings.Join(left, ", "))
 		}
 		// Before it is there: whatever ends the statement, nothing stays.
-		o.closers = append(o.closers, func(ctx context.Context) error { return s.Clean(dropSchema(ctx, base, quoted)) })
+		o.closers = append(o.closers, func(ctx context.Context) error {
+			return s.Clean(dropSchema(ctx, base, quoted))
+		})
 		if _, err := conn.Exec(ctx, "CREATE SCHEMA "+quoted); err != nil {
-			return fmt.Errorf("make a schema in the database (the role needs the right: GRANT CREATE ON DATABASE): %w", err)
+			return fmt.Errorf("make a schema in the database (the role needs the right: GRANT CREATE ON "+
+				"DATABASE): %w", err)
 		}
 		return nil
 	})
@@ -155,7 +167,8 @@ func dropSchema(ctx context.Context, url, quoted string) error {
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("the schema of the run could not be removed (DROP SCHEMA %s CASCADE does it): %w", quoted, err)
+		return fmt.Errorf("the schema of the run could not be removed (DROP SCHEMA %s CASCADE does it): %w",
+			quoted, err)
 	}
 	return nil
 }
@@ -171,10 +184,12 @@ func onPostgres(ctx context.Context, url string, do func(*pgx.Conn) error) error
 	return errors.Join(do(conn), conn.Close(context.WithoutCancel(ctx)))
 }
 
-// usedSchemas returns the schemas in which a dispatcher has callbacks, and those that other runs of bench made. One that may
-// not be read counts as used.
+// usedSchemas returns the schemas in which a dispatcher has callbacks, and those that other runs of bench
+// made. One that may not be read counts as used.
 func usedSchemas(ctx context.Context, conn *pgx.Conn) (used, left []string, err error) {
-	rows, err := conn.Query(ctx, `SELECT n.nspname, has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELECT')
+	rows,
+		err := conn.Query(ctx,
+		`SELECT n.nspname, has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELECT')
 		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 		WHERE c.relname = 'callbacks' AND c.relkind IN ('r', 'p')
 			AND EXISTS (SELECT 1 FROM pg_class m WHERE m.relname = 'schema_migrations' AND m.relnamespace = n.oid)
@@ -200,7 +215,8 @@ func usedSchemas(ctx context.Context, conn *pgx.Conn) (used, left []string, err 
 			continue
 		}
 		if s.readable {
-			if err := conn.QueryRow(ctx, "SELECT EXISTS (SELECT 1 FROM "+pgx.Identifier{s.name, "callbacks"}.Sanitize()+")").Scan(&has); err != nil {
+			if err := conn.QueryRow(ctx, "SELECT EXISTS (SELECT 1 FROM "+
+				pgx.Identifier{s.name, "callbacks"}.Sanitize()+")").Scan(&has); err != nil {
 				return nil, nil, fmt.Errorf("look for callbacks in the schema %s: %w", s.name, err)
 			}
 		}

@@ -15,8 +15,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/remote"
 )
 
-// hurry is how long before a due time the last callback with it may be handed over, and when the CPU time of what was before
-// is counted.
+// hurry is how long before a due time the last callback with it may be handed over, and when the CPU time of
+// what was before is counted.
 const hurry = 250 * time.Millisecond
 
 // A sample is what the processes had used at a time, and the whole machine.
@@ -34,7 +34,8 @@ func (b *bench) sample(ctx context.Context) (s sample, err error) {
 	return s, err
 }
 
-// A stretch is a phase between samples: when it began and ended, which took so long, and when the last of its work was done.
+// A stretch is a phase between samples: when it began and ended, which took so long, and when the last of its
+// work was done.
 type stretch struct {
 	began, ended, done sample
 	took               time.Duration
@@ -62,7 +63,8 @@ func (s *stretch) work(n int) workFigures {
 		w.ServerCPUsBusy = share(s.ended.server.CPU - s.began.server.CPU)
 	}
 	if s.ended.all > s.began.all {
-		w.MachineIdleShare = new(rounded(float64(s.ended.idle-s.began.idle)/float64(s.ended.all-s.began.all), 2))
+		w.MachineIdleShare = new(rounded(float64(s.ended.idle-s.began.idle)/float64(s.ended.all-s.began.all),
+			2))
 	}
 	return w
 }
@@ -70,8 +72,8 @@ func (s *stretch) work(n int) workFigures {
 // now is the time since the ledger began, which all times of a run are counted from.
 func (b *bench) now() time.Duration { return time.Since(b.receiver.began) }
 
-// serverTime is a time of this process by the server's clock, in the whole milliseconds that due times have; ownTime is the
-// reverse.
+// serverTime is a time of this process by the server's clock, in the whole milliseconds that due times have;
+// ownTime is the reverse.
 func (b *bench) serverTime(at time.Duration) time.Time {
 	by, _ := b.gen.clock.ahead()
 	return b.receiver.began.Add(at + by).Truncate(time.Millisecond)
@@ -82,8 +84,9 @@ func (b *bench) ownTime(at time.Time) time.Duration {
 	return at.Sub(b.receiver.began.Round(0)) - by
 }
 
-// warmUp finds out whether the server reaches the receiver, how far apart the clocks are, and how long handing a callback over
-// takes; and it has connections, lanes and statements made before anything is measured.
+// warmUp finds out whether the server reaches the receiver, how far apart the clocks are, and how long
+// handing a callback over takes; and it has connections, lanes and statements made before anything is
+// measured.
 func (b *bench) warmUp(ctx context.Context) error {
 	if b.own != nil && b.plan.RedisURL == "" {
 		// The server's clock, which its index decides by, is this machine's.
@@ -122,13 +125,16 @@ func (b *bench) hello(ctx context.Context, number int) error {
 		_, err := b.cl.Call(ctx, http.MethodPost, "/v1/callbacks", in, &cb)
 		return err
 	})
-	if refused, ok := errors.AsType[*client.Error](err); ok && refused.Status == http.StatusUnprocessableEntity {
-		return fmt.Errorf("the server does not send to %s: %w; let it (egress_allow), or name with --listen and --receiver an address that it may send to", b.receiver.base, err)
+	if refused, ok := errors.AsType[*client.Error](err); ok &&
+		refused.Status == http.StatusUnprocessableEntity {
+		return fmt.Errorf("the server does not send to %s: %w; let it (egress_allow), or name with "+
+			"--listen and --receiver an address that it may send to", b.receiver.base, err)
 	}
 	if err != nil {
 		return err
 	}
-	if came := time.Now(); b.own == nil || b.plan.RedisURL != "" {
+	came := time.Now()
+	if b.own == nil || b.plan.RedisURL != "" {
 		b.gen.clock.observe(cb.CreatedAt, sent.Round(0), came.Round(0))
 	}
 	b.receiver.ids[number] = cb.ID
@@ -139,7 +145,8 @@ func (b *bench) hello(ctx context.Context, number int) error {
 // reached waits for the first callback, and says why it does not come.
 func (b *bench) reached(ctx context.Context, number int) error {
 	id := b.receiver.ids[number]
-	for deadline := time.Now().Add(b.plan.timeout); b.receiver.arrived[number].Load() == 0; console.Pause(ctx, 50*time.Millisecond) {
+	for deadline := time.Now().Add(b.plan.timeout); b.receiver.arrived[number].Load() ==
+		0; console.Pause(ctx, 50*time.Millisecond) {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -154,16 +161,19 @@ func (b *bench) reached(ctx context.Context, number int) error {
 				if b.own != nil {
 					why = "The server's log says why."
 				}
-				return fmt.Errorf("the first callback is not sent within %s: %s (%s). %s", console.Brief(b.plan.timeout), id, b.fate(ctx, id), why)
+				return fmt.Errorf("the first callback is not sent within %s: %s (%s). %s",
+					console.Brief(b.plan.timeout), id, b.fate(ctx, id), why)
 			}
-			return fmt.Errorf("the first callback does not arrive: %s (%s). The server must reach bench's receiver at %s; --listen and --receiver name another address",
+			return fmt.Errorf("the first callback does not arrive: %s (%s). The server must reach bench's "+
+				"receiver at %s; --listen and --receiver name another address",
 				id, b.fate(ctx, id), b.receiver.base)
 		}
 	}
 	return nil
 }
 
-// backlogLoad is how a backlog is handed over: as the plan says where that is measured, else without haste, in batches.
+// backlogLoad is how a backlog is handed over: as the plan says where that is measured, else without haste,
+// in batches.
 func (b *bench) backlogLoad(s span) load {
 	if b.plan.has(acceptPhase) {
 		return load{span: s, batch: b.plan.Batch}
@@ -176,7 +186,8 @@ func (b *bench) ahead(n int) time.Duration {
 	return b.each*time.Duration(n)*3/2 + 2*time.Second
 }
 
-// backlog is the phases accept and drain: callbacks that fall due at one time are handed over before it, and sent after it.
+// backlog is the phases accept and drain: callbacks that fall due at one time are handed over before it, and
+// sent after it.
 func (b *bench) backlog(ctx context.Context) error {
 	s := b.take(b.plan.count)
 	due := b.serverTime(b.now() + b.ahead(s.n))
@@ -198,11 +209,13 @@ func (b *bench) backlog(ctx context.Context) error {
 	}
 	// What is handed over goes on to the index for a moment.
 	console.Pause(ctx, at-hurry/2-b.now())
-	if work.done, err = b.sample(ctx); err != nil {
+	work.done, err = b.sample(ctx)
+	if err != nil {
 		return err
 	}
 	if b.plan.has(acceptPhase) {
-		b.report.Phases.Accept = &acceptFigures{workFigures: work.work(n), AcceptedPerSecond: perSecond(n, work.took), Requests: len(times), RequestMs: quantilesOf(times)}
+		b.report.Phases.Accept = &acceptFigures{workFigures: work.work(n),
+			AcceptedPerSecond: perSecond(n, work.took), Requests: len(times), RequestMs: quantilesOf(times)}
 	}
 	return b.drain(ctx, s, at)
 }
@@ -215,16 +228,20 @@ func (b *bench) named(phase, otherwise string) string {
 	return otherwise
 }
 
-// during shows how many of a phase's n callbacks are counted as done while it goes on, and samples before and after it.
-func (b *bench) during(ctx context.Context, phase string, n int, done *atomic.Int64, goOn func() error) (w stretch, err error) {
-	if w.began, err = b.sample(ctx); err != nil {
+// during shows how many of a phase's n callbacks are counted as done while it goes on, and samples before and
+// after it.
+func (b *bench) during(ctx context.Context, phase string, n int, done *atomic.Int64,
+	goOn func() error) (w stretch, err error) {
+	w.began, err = b.sample(ctx)
+	if err != nil {
 		return w, err
 	}
 	start, before := b.now(), done.Load()
 	end := b.bar.begin(phase, n, func() int64 { return done.Load() - before })
 	err = goOn()
 	w.took = b.now() - start
-	if end(err); err != nil {
+	end(err)
+	if err != nil {
 		return w, err
 	}
 	w.ended, err = b.sample(ctx)
@@ -236,12 +253,15 @@ func (b *bench) during(ctx context.Context, phase string, n int, done *atomic.In
 func (b *bench) drain(ctx context.Context, s span, due time.Duration) error {
 	n := b.receiver.count(s)
 	b.receiver.most.Store(0)
-	work, err := b.during(ctx, b.named(drainPhase, "sending"), n, &b.receiver.arrivals, func() error { return b.await(ctx, s, due) })
+	work, err := b.during(ctx, b.named(drainPhase, "sending"), n, &b.receiver.arrivals, func() error {
+		return b.await(ctx, s, due)
+	})
 	if err != nil || !b.plan.has(drainPhase) {
 		return err
 	}
 	work.took = b.receiver.last(s) - due
-	b.report.Phases.Drain = &drainFigures{workFigures: work.work(n), DeliveredPerSecond: perSecond(n, work.took), MostAtOnce: int(b.receiver.most.Load())}
+	b.report.Phases.Drain = &drainFigures{workFigures: work.work(n),
+		DeliveredPerSecond: perSecond(n, work.took), MostAtOnce: int(b.receiver.most.Load())}
 	return nil
 }
 
@@ -256,8 +276,11 @@ func (b *bench) steady(ctx context.Context) error {
 		begin = b.now() + 50*time.Millisecond
 		// A server that is slower than the rate must not make the phase endless.
 		last := begin + b.plan.duration + max(time.Second, b.plan.duration/10)
-		times, err = b.gen.send(ctx, load{span: s, start: start, until: func(int) time.Duration { return last }})
-		if handed = b.now() - begin; err != nil {
+		times, err = b.gen.send(ctx, load{span: s, start: start, until: func(int) time.Duration {
+			return last
+		}})
+		handed = b.now() - begin
+		if err != nil {
 			return err
 		}
 		return b.await(ctx, s, b.now())
@@ -267,14 +290,23 @@ func (b *bench) steady(ctx context.Context) error {
 	}
 	n, r := b.receiver.count(s), b.receiver
 	work.took = r.last(s) - begin
-	f := &steadyFigures{workFigures: work.work(n), AcceptedPerSecond: perSecond(n, handed), RequestMs: quantilesOf(times)}
-	f.RequestStartToArriveMs = quantilesOf(r.times(s, func(i int, at time.Duration) time.Duration { return at - r.started[i] }))
+	f := &steadyFigures{workFigures: work.work(n), AcceptedPerSecond: perSecond(n, handed),
+		RequestMs: quantilesOf(times)}
+	f.RequestStartToArriveMs = quantilesOf(r.times(s, func(i int, at time.Duration) time.Duration {
+		return at - r.started[i]
+	}))
 	// One that came before bench had read its 202 waited for nothing.
-	f.AcceptedToArriveMs = quantilesOf(r.times(s, func(i int, at time.Duration) time.Duration { return max(0, at-r.accepted[i]) }))
-	f.RequestStartedLateMs = quantilesOf(r.times(s, func(i int, _ time.Duration) time.Duration { return max(0, r.started[i]-start(i-s.first)) }))
+	f.AcceptedToArriveMs = quantilesOf(r.times(s, func(i int, at time.Duration) time.Duration {
+		return max(0, at-r.accepted[i])
+	}))
+	f.RequestStartedLateMs = quantilesOf(r.times(s, func(i int, _ time.Duration) time.Duration {
+		return max(0, r.started[i]-start(i-s.first))
+	}))
 	b.report.Phases.Steady = f
 	if n < s.n {
-		b.note("steady: %d of %d callbacks could be handed over at that rate: %.0f each second is more than this generator, over %d connections, gets accepted.", n, s.n, b.plan.rate, b.plan.Concurrency)
+		b.note("steady: %d of %d callbacks could be handed over at that rate: %.0f each second is more "+
+			"than this generator, over %d connections, gets accepted.", n, s.n, b.plan.rate,
+			b.plan.Concurrency)
 	}
 	return nil
 }
@@ -299,9 +331,12 @@ func (b *bench) delayed(ctx context.Context) error {
 	}
 	n := b.receiver.count(s)
 	work.took = b.receiver.last(s) - begin
-	late := b.receiver.times(s, func(i int, arrived time.Duration) time.Duration { return arrived - at(i-s.first) })
+	late := b.receiver.times(s, func(i int, arrived time.Duration) time.Duration {
+		return arrived - at(i-s.first)
+	})
 	_, precision := b.gen.clock.ahead()
-	f := &delayedFigures{workFigures: work.work(n), Early: earlier(late, precision), LatenessMs: quantilesOf(late)}
+	f := &delayedFigures{workFigures: work.work(n), Early: earlier(late, precision),
+		LatenessMs: quantilesOf(late)}
 	b.report.Phases.Delayed, b.report.Books.Early = f, f.Early
 	b.noteSlow("delayed", n, s.n)
 	return nil
@@ -310,7 +345,8 @@ func (b *bench) delayed(ctx context.Context) error {
 // noteSlow notes that not all could be handed over in time.
 func (b *bench) noteSlow(phase string, n, of int) {
 	if n < of {
-		b.note("%s: %d of %d callbacks could be handed over before they fell due: it went slower than in the warm-up.", phase, n, of)
+		b.note("%s: %d of %d callbacks could be handed over before they fell due: it went slower than in "+
+			"the warm-up.", phase, n, of)
 	}
 }
 

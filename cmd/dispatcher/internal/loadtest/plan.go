@@ -46,7 +46,8 @@ type BenchCommand struct {
 
 // Help is what bench --help says below the flags' summary.
 func (*BenchCommand) Help() string {
-	return "accept: callbacks that are not due yet are handed over as fast as the connections allow. drain: a backlog that falls due at one time is sent. " +
+	return "accept: callbacks that are not due yet are handed over as fast as the connections allow. " +
+		"drain: a backlog that falls due at one time is sent. " +
 		"steady: callbacks come at a rate and are sent at once. delayed: callbacks fall due one after the other; none may arrive early.\n\n" +
 		"Everything is sent to a receiver within bench, in a lane of its own (bench-…), with the lane's name as ref. Every callback that was accepted must arrive: " +
 		"if one does not, or arrives early or changed, the exit code is 1.\n\n" +
@@ -75,7 +76,8 @@ func (cmd *BenchCommand) Run(ctx context.Context, c *console.Console) error {
 	default:
 		b.report.Error = err.Error()
 	}
-	if shown := b.show(cmd.JSON); err == nil {
+	shown := b.show(cmd.JSON)
+	if err == nil {
 		err = shown
 	}
 	return err
@@ -100,7 +102,8 @@ const (
 	delayedPhase = "delayed"
 )
 
-// Limits of a run: what the books of one process hold, what the API takes, and what a receiver may be waited for.
+// Limits of a run: what the books of one process hold, what the API takes, and what a receiver may be waited
+// for.
 const (
 	maxBenchCount       = 1_000_000
 	maxBenchServerCount = 100_000
@@ -177,7 +180,8 @@ func (p *benchPlan) judgeNumbers(refuse func(string, ...any)) {
 	length := func(flag, written string, least, most time.Duration) time.Duration {
 		d, err := schedule.ParseDuration(written)
 		if err != nil || d < least || d > most {
-			refuse("--%s: %q is not a duration from %s to %s", flag, written, schedule.FormatDuration(least), schedule.FormatDuration(most))
+			refuse("--%s: %q is not a duration from %s to %s", flag, written, schedule.FormatDuration(least),
+				schedule.FormatDuration(most))
 		}
 		return d
 	}
@@ -188,7 +192,8 @@ func (p *benchPlan) judgeNumbers(refuse func(string, ...any)) {
 		refuse("--timeout: %s is not longer than --delay", schedule.FormatDuration(p.timeout))
 	}
 	if p.rate > maxBenchRate || p.steady() > most || p.steady() < 1 {
-		refuse("--rate: %g each second for %s are not between 1 and %d callbacks", p.rate, schedule.FormatDuration(p.duration), most)
+		refuse("--rate: %g each second for %s are not between 1 and %d callbacks", p.rate,
+			schedule.FormatDuration(p.duration), most)
 	}
 }
 
@@ -207,13 +212,17 @@ func (p *benchPlan) judgePlaces(refuse func(string, ...any)) {
 	}
 	together("key", !running && p.Key != "", "--server")
 	together("data-dir", !running && p.DataDir != "", "--server")
-	together("receiver", p.Receiver != "" && p.Listen == "127.0.0.1:0", "--listen, the address here that it leads to,")
+	together("receiver", p.Receiver != "" && p.Listen == "127.0.0.1:0",
+		"--listen, the address here that it leads to,")
 	if err := config.CheckAddress(p.Listen); err != nil {
 		refuse("--listen: %s", err)
-	} else if host, _, _ := net.SplitHostPort(p.Listen); p.Receiver == "" && (host == "" || net.ParseIP(host).IsUnspecified()) {
+	} else if host, _, _ := net.SplitHostPort(p.Listen); p.Receiver == "" &&
+		(host == "" || net.ParseIP(host).IsUnspecified()) {
 		refuse("--listen %s needs --receiver, the address under which the server reaches it", p.Listen)
 	}
-	if u, err := url.Parse(p.Receiver); p.Receiver != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "") {
+	if u, err := url.Parse(p.Receiver); p.Receiver != "" &&
+		(err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil ||
+			u.RawQuery != "") {
 		refuse("--receiver is not an address of the form http://host:port")
 	}
 	if strings.HasPrefix(p.DatabaseURL, "sqlite:") {
@@ -229,8 +238,8 @@ func (p *benchPlan) interval(i int) time.Duration {
 // has says whether the plan has a phase.
 func (p *benchPlan) has(phase string) bool { return slices.Contains(p.phases, phase) }
 
-// steady and delayed are how many callbacks those phases have; warm is how many go before everything, greet how many before
-// those, one after the other.
+// steady and delayed are how many callbacks those phases have; warm is how many go before everything, greet
+// how many before those, one after the other.
 func (p *benchPlan) steady() int  { return int(p.rate * p.duration.Seconds()) }
 func (p *benchPlan) delayed() int { return max(1, p.steady()/2) }
 func (p *benchPlan) warm() int    { return min(max(p.count/5, 1), 1000) }
@@ -256,15 +265,19 @@ func (p *benchPlan) total() int {
 // settings are the plan as the report shows it.
 func (p *benchPlan) settings() benchSettings {
 	return benchSettings{
-		Phases: p.phases, Count: p.count, Concurrency: p.Concurrency, BatchSize: p.Batch, RatePerSecond: p.rate,
-		DurationSeconds: p.duration.Seconds(), BodyBytes: p.Size, ReceiverDelayMs: millis(p.delay), TimeoutSeconds: p.timeout.Seconds(),
+		Phases: p.phases, Count: p.count, Concurrency: p.Concurrency, BatchSize: p.Batch,
+		RatePerSecond:   p.rate,
+		DurationSeconds: p.duration.Seconds(), BodyBytes: p.Size, ReceiverDelayMs: millis(p.delay),
+		TimeoutSeconds: p.timeout.Seconds(),
 	}
 }
 
 // newBench returns a run that has not begun.
 func newBench(c *console.Console, p *benchPlan) *bench {
 	return &bench{c: c, plan: p, report: benchReport{
-		Version: c.Version, StartedAt: time.Now().UTC().Truncate(time.Millisecond), Run: p.run, Settings: p.settings(),
-		Machine: benchMachine{OS: runtime.GOOS, Arch: runtime.GOARCH, Go: runtime.Version(), CPUs: runtime.GOMAXPROCS(0)},
+		Version: c.Version, StartedAt: time.Now().UTC().Truncate(time.Millisecond), Run: p.run,
+		Settings: p.settings(),
+		Machine: benchMachine{OS: runtime.GOOS, Arch: runtime.GOARCH, Go: runtime.Version(),
+			CPUs: runtime.GOMAXPROCS(0)},
 	}}
 }

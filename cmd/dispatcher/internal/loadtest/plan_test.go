@@ -78,10 +78,13 @@ func TestBenchPlans(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if other.count != 1000 || other.rate != 100 || !slices.Equal(other.phases, []string{acceptPhase, steadyPhase}) || other.total() != greet+200+1000+400 {
+	if other.count != 1000 || other.rate != 100 ||
+		!slices.Equal(other.phases, []string{acceptPhase, steadyPhase}) ||
+		other.total() != greet+200+1000+400 {
 		t.Errorf("against a server: %+v", other)
 	}
-	if own.run == other.run || !strings.HasPrefix(own.run, "bench-") || len(schemaPrefix+own.run) > 63 || len("dispatcher-"+own.run) > 64 {
+	if own.run == other.run || !strings.HasPrefix(own.run, "bench-") || len(schemaPrefix+own.run) > 63 ||
+		len("dispatcher-"+own.run) > 64 {
 		t.Errorf("the runs are called %s and %s", own.run, other.run)
 	}
 }
@@ -90,7 +93,8 @@ func TestBenchRefusesWhatCannotBeMeant(t *testing.T) {
 	t.Parallel()
 	// What a server would refuse, bench refuses with the same words, before anything is made.
 	dir := t.TempDir()
-	for flag, want := range map[string]string{"--database-url=mysql://h/d": "setting database_url", "--redis-url=redis:/h": "setting redis_url"} {
+	for flag, want := range map[string]string{"--database-url=mysql://h/d": "setting database_url",
+		"--redis-url=redis:/h": "setting redis_url"} {
 		term := program.Terminal()
 		term.Ends(t, console.ExitUsage, "bench", flag, "--temp-dir", dir)
 		cmdtest.Says(t, term.Stderr.String(), want)
@@ -98,8 +102,8 @@ func TestBenchRefusesWhatCannotBeMeant(t *testing.T) {
 	cmdtest.IsEmpty(t, dir)
 }
 
-// Every field that --json may print stands in the document, and the document names no other. There "phases.*" stands
-// for any phase.
+// Every field that --json may print stands in the document, and the document names no other. There "phases.*"
+// stands for any phase.
 func TestEveryFieldOfTheReportIsDocumented(t *testing.T) {
 	t.Parallel()
 	doc, err := os.ReadFile("../../../../docs/guide/bench.md")
@@ -109,7 +113,8 @@ func TestEveryFieldOfTheReportIsDocumented(t *testing.T) {
 	documented := map[string]bool{} // and whether there is such a field
 	for line := range strings.Lines(string(doc)) {
 		// A row of the table of fields begins with one or several of them.
-		if cells := strings.Split(line, "|"); len(cells) == 4 && strings.HasPrefix(strings.TrimSpace(cells[1]), "`") {
+		if cells := strings.Split(line, "|"); len(cells) == 4 &&
+			strings.HasPrefix(strings.TrimSpace(cells[1]), "`") {
 			for name := range strings.SplitSeq(cells[1], ",") {
 				documented[strings.Trim(strings.TrimSpace(name), "`")] = false
 			}
@@ -153,7 +158,8 @@ func has(set map[string]bool, name string) bool {
 	return ok
 }
 
-// A line of clocks.txt has, of each callback, when it was created by the server's clock, sent and answered, in milliseconds.
+// A line of clocks.txt has, of each callback, when it was created by the server's clock, sent and answered,
+// in milliseconds.
 func TestTheServersClock(t *testing.T) {
 	t.Parallel()
 	at := func(ms float64) time.Time { return time.UnixMilli(1_700_000_000_000).Add(time.Duration(ms * 1e6)) }
@@ -212,8 +218,10 @@ func TestTheBenchsLedger(t *testing.T) {
 		body []byte
 		want int
 	}{
-		{path(0), r.body, 200}, {path(0), r.body, 200}, {"/behind/a/proxy" + path(1), r.body, 200}, {path(2), []byte("{}"), 200},
-		{"/", r.body, 404}, {"/other-run/1", r.body, 404}, {path(-1), r.body, 404}, {path(len(r.ids)), r.body, 404}, {path(7), r.body, 200},
+		{path(0), r.body, 200}, {path(0), r.body, 200}, {"/behind/a/proxy" + path(1), r.body, 200},
+		{path(2), []byte("{}"), 200},
+		{"/", r.body, 404}, {"/other-run/1", r.body, 404}, {path(-1), r.body, 404},
+		{path(len(r.ids)), r.body, 404}, {path(7), r.body, 200},
 	} {
 		if code := come(step.path, step.body); code != step.want {
 			t.Errorf("%s was answered with %d, not %d", step.path, code, step.want)
@@ -224,9 +232,12 @@ func TestTheBenchsLedger(t *testing.T) {
 		t.Errorf("%d accepted, %d arrived, %v missing", r.count(all), r.arrivedOf(all), r.missing(all))
 	}
 	if r.repeated.Load() != 1 || r.changed.Load() != 1 || r.strange.Load() != 4 || r.arrivals.Load() != 4 {
-		t.Errorf("%d repeated, %d changed, %d strange, %d arrivals", r.repeated.Load(), r.changed.Load(), r.strange.Load(), r.arrivals.Load())
+		t.Errorf("%d repeated, %d changed, %d strange, %d arrivals", r.repeated.Load(), r.changed.Load(),
+			r.strange.Load(), r.arrivals.Load())
 	}
-	if times := r.times(all, func(_ int, at time.Duration) time.Duration { return at }); len(times) != 3 || r.last(all) != slices.Max(times) {
+	if times := r.times(all, func(_ int, at time.Duration) time.Duration {
+		return at
+	}); len(times) != 3 || r.last(all) != slices.Max(times) {
 		t.Errorf("times %v, the last %s", times, r.last(all))
 	}
 }
@@ -243,8 +254,8 @@ func clientOf(t *testing.T, server http.HandlerFunc) *remote.Client {
 	return cl
 }
 
-// A loader hands over to a server that answers each request with the next status, the last one again and again. No
-// wire is between them.
+// A loader hands over to a server that answers each request with the next status, the last one again and
+// again. No wire is between them.
 func loader(t *testing.T, statuses ...int) *generator {
 	t.Helper()
 	p, err := planOf(t, "-n", "10", "--concurrency", "2")
@@ -281,7 +292,8 @@ func TestARefusedCallbackEndsTheLoad(t *testing.T) {
 	for batch, tc := range map[int]struct {
 		status int
 		want   string
-	}{1: {http.StatusForbidden, "403"}, 2: {http.StatusMultiStatus, "a callback of a batch was refused: SQL is down (503)"}} {
+	}{1: {http.StatusForbidden, "403"}, 2: {http.StatusMultiStatus,
+		"a callback of a batch was refused: SQL is down (503)"}} {
 		g := loader(t, tc.status)
 		_, err := g.send(t.Context(), load{span: span{0, 2}, batch: batch})
 		if err == nil || !strings.Contains(err.Error(), tc.want) {
@@ -299,8 +311,10 @@ func TestABusyServerIsAskedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := loader(t, http.StatusServiceUnavailable, http.StatusTooManyRequests, http.StatusAccepted)
 		times, err := g.send(t.Context(), load{span: span{0, 1}})
-		if err != nil || g.refused.Load() != 2 || g.r.count(span{0, 10}) != 1 || len(times) != 1 || times[0] < 3*remote.LeastPause {
-			t.Errorf("%v, refused %d, accepted %d, took %v", err, g.refused.Load(), g.r.count(span{0, 10}), times)
+		if err != nil || g.refused.Load() != 2 || g.r.count(span{0, 10}) != 1 || len(times) != 1 ||
+			times[0] < 3*remote.LeastPause {
+			t.Errorf("%v, refused %d, accepted %d, took %v", err, g.refused.Load(), g.r.count(span{0, 10}),
+				times)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), remote.LeastPause/2)
 		defer cancel()
@@ -322,16 +336,19 @@ func TestBenchSaysWhatBoundAPhase(t *testing.T) {
 			given[name] = &value
 		}
 		value := func(name string) float64 { return *cmp.Or(given[name], new(float64)) }
-		p := &benchPlan{BenchCommand: &BenchCommand{}, delay: time.Duration(value("delay") * float64(time.Second))}
+		p := &benchPlan{BenchCommand: &BenchCommand{},
+			delay: time.Duration(value("delay") * float64(time.Second))}
 		if given["database"] != nil {
 			p.DatabaseURL = "postgres://h/d"
 		}
 		b := newBench(&program.Terminal().Console, p)
-		if b.report.Machine.CPUs = 2; given["running"] == nil {
+		b.report.Machine.CPUs = 2
+		if given["running"] == nil {
 			b.own = &ownPlace{}
 		}
 		b.report.Phases.Drain = &drainFigures{
-			workFigures:        workFigures{ServerCPUsBusy: given["server"], OwnCPUsBusy: given["mine"], MachineIdleShare: given["idle"]},
+			workFigures: workFigures{ServerCPUsBusy: given["server"], OwnCPUsBusy: given["mine"],
+				MachineIdleShare: given["idle"]},
 			DeliveredPerSecond: value("rate"), MostAtOnce: int(value("at_once")),
 		}
 		b.bounds()
@@ -373,7 +390,8 @@ func TestBenchJudges(t *testing.T) {
 		"": {},
 		"2 callbacks arrived before they were due":         {early: 2},
 		"3 arrivals had other bytes than were handed over": {changed: 3},
-		"cb_7 arrived and ended dead exhausted":            {dead: `{"id":"cb_7","state":"dead","reason":"exhausted"}`},
+		"cb_7 arrived and ended dead exhausted": {
+			dead: `{"id":"cb_7","state":"dead","reason":"exhausted"}`},
 	} {
 		b := newBench(&program.Terminal().Console, &benchPlan{BenchCommand: &BenchCommand{}, run: "bench-1"})
 		b.cl = clientOf(t, func(w http.ResponseWriter, r *http.Request) {

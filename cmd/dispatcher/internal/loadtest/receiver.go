@@ -20,8 +20,9 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/listen"
 )
 
-// A benchReceiver answers everything with 200, and keeps the ledger of one run: when each callback was handed over, when it
-// was accepted, and when it arrived. Callbacks are known by their number in the run, which stands at the end of their path.
+// A benchReceiver answers everything with 200, and keeps the ledger of one run: when each callback was handed
+// over, when it was accepted, and when it arrived. Callbacks are known by their number in the run, which
+// stands at the end of their path.
 type benchReceiver struct {
 	listener net.Listener
 	// base is the address under which the server reaches it; run is the first part of every path.
@@ -31,8 +32,8 @@ type benchReceiver struct {
 
 	// Times are counted from began, on this process's monotonic clock.
 	began time.Time
-	// ids, started and accepted are written by the one who hands the callback over, before others are told; an empty id was
-	// not accepted.
+	// ids, started and accepted are written by the one who hands the callback over, before others are told;
+	// an empty id was not accepted.
 	ids               []string
 	started, accepted []time.Duration
 	// arrived is when each came first, in nanoseconds; zero: not yet.
@@ -52,8 +53,10 @@ func openBenchReceiver(p *benchPlan) (*benchReceiver, error) {
 	}
 	n := p.total()
 	return &benchReceiver{
-		listener: listener, base: cmp.Or(strings.TrimRight(p.Receiver, "/"), "http://"+listener.Addr().String()), run: p.run, body: BenchBody(p.Size), delay: p.delay,
-		began: time.Now(), ids: make([]string, n), started: make([]time.Duration, n), accepted: make([]time.Duration, n), arrived: make([]atomic.Int64, n),
+		listener: listener, base: cmp.Or(strings.TrimRight(p.Receiver, "/"),
+			"http://"+listener.Addr().String()), run: p.run, body: BenchBody(p.Size), delay: p.delay,
+		began: time.Now(), ids: make([]string, n), started: make([]time.Duration, n),
+		accepted: make([]time.Duration, n), arrived: make([]atomic.Int64, n),
 	}, nil
 }
 
@@ -164,7 +167,8 @@ func (r *benchReceiver) last(s span) (last time.Duration) {
 }
 
 // times returns something of every accepted callback of the span that arrived.
-func (r *benchReceiver) times(s span, of func(number int, arrived time.Duration) time.Duration) []time.Duration {
+func (r *benchReceiver) times(s span, of func(number int,
+	arrived time.Duration) time.Duration) []time.Duration {
 	list := make([]time.Duration, 0, s.n)
 	r.each(s, func(i int) {
 		if at := time.Duration(r.arrived[i].Load()); at != 0 {

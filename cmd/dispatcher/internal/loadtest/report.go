@@ -6,13 +6,14 @@ import (
 	"time"
 )
 
-// A benchReport is what bench measured: the object that --json prints, whose fields docs/guide/bench.md explains. Units are in the
-// names. What was not measured, or cannot be told on this system, is left out.
+// A benchReport is what bench measured: the object that --json prints, whose fields docs/guide/bench.md
+// explains. Units are in the names. What was not measured, or cannot be told on this system, is left out.
 type benchReport struct {
 	Version     string    `json:"version"`
 	StartedAt   time.Time `json:"started_at"`
 	TookSeconds float64   `json:"took_seconds"`
-	// OK is whether everything that was accepted arrived as it should. Error is what ended the run, or what was wrong.
+	// OK is whether everything that was accepted arrived as it should. Error is what ended the run, or what
+	// was wrong.
 	OK    bool   `json:"ok"`
 	Error string `json:"error,omitempty"`
 
@@ -105,7 +106,8 @@ type steadyFigures struct {
 	RequestMs              quantiles `json:"request_ms"`
 	RequestStartToArriveMs quantiles `json:"request_start_to_arrival_ms"`
 	AcceptedToArriveMs     quantiles `json:"accepted_to_arrival_ms"`
-	// RequestStartedLateMs is how much later than the rate asked for requests started: what the generator could not keep up with.
+	// RequestStartedLateMs is how much later than the rate asked for requests started: what the generator
+	// could not keep up with.
 	RequestStartedLateMs quantiles `json:"request_started_late_ms"`
 }
 
@@ -118,25 +120,28 @@ type delayedFigures struct {
 
 // benchBooks are the books of the whole run: they must balance.
 type benchBooks struct {
-	// Accepted = Arrived + GivenUp + Missing. Accepted were answered with 202, Arrived came to the receiver. GivenUp had not
-	// come when the run was broken off, and were not waited for. Missing were, in vain; MissingIDs are some of those.
+	// Accepted = Arrived + GivenUp + Missing. Accepted were answered with 202, Arrived came to the receiver.
+	// GivenUp had not come when the run was broken off, and were not waited for. Missing were, in vain;
+	// MissingIDs are some of those.
 	Accepted   int      `json:"accepted"`
 	Arrived    int      `json:"arrived"`
 	GivenUp    int      `json:"given_up"`
 	Missing    int      `json:"missing"`
 	MissingIDs []string `json:"missing_ids,omitempty"`
-	// Repeated arrivals are those after a callback's first, Changed ones had other bytes than were handed over, Strange ones
-	// were of no callback of this run. Early ones came before they were due.
+	// Repeated arrivals are those after a callback's first, Changed ones had other bytes than were handed
+	// over, Strange ones were of no callback of this run. Early ones came before they were due.
 	Repeated int `json:"repeated"`
 	Changed  int `json:"changed"`
 	Strange  int `json:"strange"`
 	Early    int `json:"early"`
 	// RefusedRequests were answered with 429 or 503, and made again.
 	RefusedRequests int `json:"refused_requests"`
-	// Canceled were open on a running server at the end, and were canceled; OpenLeft are still open, as far as is known.
+	// Canceled were open on a running server at the end, and were canceled; OpenLeft are still open, as far
+	// as is known.
 	Canceled int `json:"canceled"`
 	OpenLeft int `json:"open_left"`
-	// HistoryCallbacks is how many callbacks stay in the server's history; zero if what they were in is removed.
+	// HistoryCallbacks is how many callbacks stay in the server's history; zero if what they were in is
+	// removed.
 	HistoryCallbacks int `json:"history_callbacks"`
 }
 
@@ -157,7 +162,8 @@ func quantilesOf(times []time.Duration) quantiles {
 	}
 }
 
-// quantile returns the least of the sorted times that at least the share q of them do not exceed; zero of none.
+// quantile returns the least of the sorted times that at least the share q of them do not exceed; zero of
+// none.
 func quantile(sorted []time.Duration, q float64) time.Duration {
 	if len(sorted) == 0 {
 		return 0

@@ -1,5 +1,5 @@
-// Package loadtest measures a server, one of its own or a running one, with its own load and its own receiver. It counts
-// every callback, and what is missing at the end is an error whatever the server says.
+// Package loadtest measures a server, one of its own or a running one, with its own load and its own
+// receiver. It counts every callback, and what is missing at the end is an error whatever the server says.
 package loadtest
 
 import (
@@ -48,7 +48,8 @@ func (b *bench) note(format string, args ...any) {
 
 // run measures, and leaves nothing open and nothing behind. Its error says what went wrong first.
 func (b *bench) run(ctx context.Context) (err error) {
-	if b.receiver, err = openBenchReceiver(b.plan); err != nil {
+	b.receiver, err = openBenchReceiver(b.plan)
+	if err != nil {
 		return err
 	}
 	b.report.Settings.ReceiverURL = b.receiver.base
@@ -67,7 +68,8 @@ func (b *bench) run(ctx context.Context) (err error) {
 		parts.Wait()
 	}()
 	if b.plan.Server == "" {
-		if b.own, err = b.openOwnPlace(life); err != nil {
+		b.own, err = b.openOwnPlace(life)
+		if err != nil {
 			return err
 		}
 		defer func() { err = b.besides(err, b.own.close(ctx)) }()
@@ -75,7 +77,8 @@ func (b *bench) run(ctx context.Context) (err error) {
 	} else if err := b.meetServer(life); err != nil {
 		return err
 	}
-	if b.gen, err = newGenerator(b.cl, b.receiver, b.plan); err != nil {
+	b.gen, err = newGenerator(b.cl, b.receiver, b.plan)
+	if err != nil {
 		return err
 	}
 	b.bar = newBenchBar(b.c)
@@ -91,16 +94,19 @@ func (b *bench) run(ctx context.Context) (err error) {
 func (b *bench) watchOwn(ctx context.Context, fail context.CancelCauseFunc) {
 	select {
 	case <-b.own.server.ended:
-		fail(fmt.Errorf("the server ended in the middle of the run: %w", b.own.server.said.explain(b.own.server.failure())))
+		fail(fmt.Errorf("the server ended in the middle of the run: %w",
+			b.own.server.said.explain(b.own.server.failure())))
 	case <-ctx.Done():
 	}
 }
 
-// meetServer looks at the running server that is to be measured, and says what is going to happen to it. One that has
-// callbacks of its own needs the plan's consent.
+// meetServer looks at the running server that is to be measured, and says what is going to happen to it. One
+// that has callbacks of its own needs the plan's consent.
 func (b *bench) meetServer(ctx context.Context) (err error) {
 	p := b.plan
-	if b.cl, err = remote.New(b.c, remote.Flags{Server: p.Server, Key: p.Key, DataDir: p.DataDir}); err != nil {
+	b.cl, err = remote.New(b.c, remote.Flags{Server: p.Server, Key: p.Key, DataDir: p.DataDir})
+	if err !=
+		nil {
 		return err
 	}
 	b.report.Server.URL = b.cl.Base
@@ -114,11 +120,14 @@ func (b *bench) meetServer(ctx context.Context) (err error) {
 	for _, n := range stats.States {
 		all += n
 	}
-	what := fmt.Sprintf("up to %d callbacks of %d bytes, over %d connections, to bench's own receiver at %s", p.total(), p.Size, p.Concurrency, b.receiver.base)
-	where := fmt.Sprintf("they are in the lane %s, with that ref, and stay in the server's history; what is open at the end is canceled", p.run)
+	what := fmt.Sprintf("up to %d callbacks of %d bytes, over %d connections, to bench's own receiver at %s",
+		p.total(), p.Size, p.Concurrency, b.receiver.base)
+	where := fmt.Sprintf("they are in the lane %s, with that ref, and stay in the server's history; what "+
+		"is open at the end is canceled", p.run)
 	if all > 0 && !p.Yes {
 		return &console.UsageError{Lines: []string{
-			fmt.Sprintf("%s has %d callbacks of its own, %d of them open, which share the machine with a run of bench", b.cl.Base, all, stats.States["scheduled"]),
+			fmt.Sprintf("%s has %d callbacks of its own, %d of them open, which share the machine with a "+
+				"run of bench", b.cl.Base, all, stats.States["scheduled"]),
 			"bench would hand it " + what + ": " + where,
 			"give --yes if that is meant",
 		}}
@@ -164,11 +173,13 @@ func (b *bench) take(n int) span {
 // judge says what is wrong although everything has arrived.
 func (b *bench) judge(ctx context.Context) error {
 	var dead client.Page[client.Callback]
-	if err := b.call(ctx, http.MethodGet, b.list("state=dead&state=canceled&limit=5"), nil, &dead); err != nil {
+	if err := b.call(ctx, http.MethodGet, b.list("state=dead&state=canceled&limit=5"), nil, &dead); err !=
+		nil {
 		return fmt.Errorf("look for callbacks that did not succeed: %w", err)
 	}
 	books := &b.report.Books
-	books.Changed, books.Repeated, books.Strange = int(b.receiver.changed.Load()), int(b.receiver.repeated.Load()), int(b.receiver.strange.Load())
+	books.Changed, books.Repeated, books.Strange = int(b.receiver.changed.Load()),
+		int(b.receiver.repeated.Load()), int(b.receiver.strange.Load())
 	var wrong []string
 	if books.Early > 0 {
 		wrong = append(wrong, fmt.Sprintf("%d callbacks arrived before they were due", books.Early))
@@ -213,7 +224,8 @@ func (b *bench) open(ctx context.Context) (bool, error) {
 	return len(page.Data) > 0, nil
 }
 
-// await waits until every accepted callback of the span has arrived and is settled. from is when the last of them falls due.
+// await waits until every accepted callback of the span has arrived and is settled. from is when the last of
+// them falls due.
 func (b *bench) await(ctx context.Context, s span, from time.Duration) error {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
@@ -254,7 +266,8 @@ func (b *bench) settled(ctx context.Context) error {
 	}
 }
 
-// shownLost is how many ids of lost callbacks are named, and looked after, in the error; keptLost, in the report.
+// shownLost is how many ids of lost callbacks are named, and looked after, in the error; keptLost, in the
+// report.
 const (
 	shownLost = 3
 	keptLost  = 20
@@ -271,7 +284,8 @@ func (b *bench) lost(ctx context.Context, s span) error {
 	if len(missing) > len(some) {
 		some = append(some, fmt.Sprintf("and %d more", len(missing)-len(some)))
 	}
-	return fmt.Errorf("%d of %d accepted callbacks have not arrived, and for %s nothing came: %s", len(missing), b.receiver.count(s), console.Brief(b.plan.timeout), strings.Join(some, ", "))
+	return fmt.Errorf("%d of %d accepted callbacks have not arrived, and for %s nothing came: %s",
+		len(missing), b.receiver.count(s), console.Brief(b.plan.timeout), strings.Join(some, ", "))
 }
 
 // fate says what the server knows of a callback.
@@ -303,7 +317,8 @@ const (
 	finishPause = 200 * time.Millisecond
 )
 
-// finish closes the books of the run, whatever ended it. On a running server nothing stays open: what is, is canceled.
+// finish closes the books of the run, whatever ended it. On a running server nothing stays open: what is, is
+// canceled.
 func (b *bench) finish(ctx context.Context, ended error) error {
 	by, precision := b.gen.clock.ahead()
 	b.report.Server.ClockAheadMs, b.report.Server.ClockPrecisionMs = millis(by), millis(precision)
@@ -330,17 +345,19 @@ func (b *bench) finish(ctx context.Context, ended error) error {
 	b.report.Books.HistoryCallbacks = b.report.Books.Accepted
 	if err != nil {
 		b.report.Books.OpenLeft = left
-		return fmt.Errorf("callbacks of the run may still be open; \"dispatcher callback cancel --ref %s --server %s\" cancels them: %w", b.plan.run, b.cl.Base, err)
+		return fmt.Errorf("callbacks of the run may still be open; \"dispatcher callback cancel --ref %s "+
+			"--server %s\" cancels them: %w", b.plan.run, b.cl.Base, err)
 	}
 	b.finished = true
 	return nil
 }
 
-// closeBooks counts what became of everything that was accepted. What a run that broke off did not wait for is given up: of a
-// running server's, what was canceled.
+// closeBooks counts what became of everything that was accepted. What a run that broke off did not wait for
+// is given up: of a running server's, what was canceled.
 func (b *bench) closeBooks(canceled map[string]bool, ended error) {
 	all, books := span{0, b.next}, &b.report.Books
-	books.Accepted, books.Arrived, books.Canceled = b.receiver.count(all), b.receiver.arrivedOf(all), len(canceled)
+	books.Accepted, books.Arrived, books.Canceled = b.receiver.count(all), b.receiver.arrivedOf(all),
+		len(canceled)
 	books.RefusedRequests = int(b.gen.refused.Load())
 	for _, number := range b.receiver.missing(all) {
 		id := b.receiver.ids[number]
@@ -348,15 +365,16 @@ func (b *bench) closeBooks(canceled map[string]bool, ended error) {
 			books.GivenUp++
 			continue
 		}
-		if books.Missing++; len(books.MissingIDs) < keptLost {
+		books.Missing++
+		if len(books.MissingIDs) < keptLost {
 			books.MissingIDs = append(books.MissingIDs, id)
 		}
 	}
 }
 
-// cancelOpen cancels what is open of the run, and returns when nothing is: what was canceled, and how many were being attempted
-// when it was last looked. Where the run broke off it looks again a moment later: a request that was given up may have had its
-// effect since.
+// cancelOpen cancels what is open of the run, and returns when nothing is: what was canceled, and how many
+// were being attempted when it was last looked. Where the run broke off it looks again a moment later: a
+// request that was given up may have had its effect since.
 func (b *bench) cancelOpen(ctx context.Context, broken bool) (canceled map[string]bool, left int, err error) {
 	canceled = map[string]bool{}
 	for last := !broken; ; {
@@ -367,7 +385,8 @@ func (b *bench) cancelOpen(ctx context.Context, broken bool) (canceled map[strin
 		if !open && last {
 			return canceled, 0, nil
 		}
-		if last = !open; open {
+		last = !open
+		if open {
 			var answer struct {
 				Data []client.CancelResult `json:"data"`
 			}
@@ -389,7 +408,8 @@ func (b *bench) cancelOpen(ctx context.Context, broken bool) (canceled map[strin
 				continue // there may be more than one call cancels
 			}
 		}
-		if console.Pause(ctx, finishPause); ctx.Err() != nil {
+		console.Pause(ctx, finishPause)
+		if ctx.Err() != nil {
 			return canceled, left, fmt.Errorf("wait for what is being attempted: %w", ctx.Err())
 		}
 	}

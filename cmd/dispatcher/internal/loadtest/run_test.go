@@ -42,7 +42,8 @@ func TestTranscripts(t *testing.T) { program.Transcripts(t) }
 
 // small are flags of a run that takes little of a busy machine.
 func small(args ...string) []string {
-	return slices.Concat([]string{"bench", "-n", "40", "--concurrency", "4", "--rate", "40", "--duration", "1s"}, args)
+	return slices.Concat([]string{"bench", "-n", "40", "--concurrency", "4", "--rate", "40", "--duration",
+		"1s"}, args)
 }
 
 // reportOf reads what --json printed.
@@ -64,16 +65,20 @@ func wantAllPhases(t *testing.T, r *benchReport) {
 	if p.Accept == nil || p.Drain == nil || p.Steady == nil || p.Delayed == nil {
 		t.Fatalf("phases are missing: %+v", r)
 	}
-	// A machine that is busy may have handed over fewer than were asked for in time; the books balance all the same.
+	// A machine that is busy may have handed over fewer than were asked for in time; the books balance all
+	// the same.
 	handed := greet + 8 + p.Accept.Callbacks + p.Steady.Callbacks + p.Delayed.Callbacks
-	if b.Accepted < handed || b.Accepted != b.Arrived || b.Missing != 0 || b.GivenUp != 0 || b.Early != 0 || b.Changed != 0 {
+	if b.Accepted < handed || b.Accepted != b.Arrived || b.Missing != 0 || b.GivenUp != 0 || b.Early != 0 ||
+		b.Changed != 0 {
 		t.Errorf("the books: %+v", *b)
 	}
-	if p.Accept.Callbacks == 0 || p.Accept.AcceptedPerSecond <= 0 || p.Drain.DeliveredPerSecond <= 0 || p.Steady.AcceptedPerSecond <= 0 {
+	if p.Accept.Callbacks == 0 || p.Accept.AcceptedPerSecond <= 0 || p.Drain.DeliveredPerSecond <= 0 ||
+		p.Steady.AcceptedPerSecond <= 0 {
 		t.Errorf("nothing was measured: %+v %+v %+v", p.Accept, p.Drain, p.Steady)
 	}
 	for name, q := range map[string]quantiles{
-		"request": p.Accept.RequestMs, "request to arrival": p.Steady.RequestStartToArriveMs, "lateness": p.Delayed.LatenessMs,
+		"request": p.Accept.RequestMs, "request to arrival": p.Steady.RequestStartToArriveMs,
+		"lateness": p.Delayed.LatenessMs,
 	} {
 		if !(0 < q.P50 && q.P50 <= q.P90 && q.P90 <= q.P99 && q.P99 <= q.Max) {
 			t.Errorf("%s: %+v", name, q)
@@ -84,23 +89,27 @@ func wantAllPhases(t *testing.T, r *benchReport) {
 	}
 }
 
-// By itself bench starts a server of its own, whose cost it tells apart from its own, and leaves nothing behind.
+// By itself bench starts a server of its own, whose cost it tells apart from its own, and leaves nothing
+// behind.
 func TestBenchByItself(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	// A variable of another server must not reach this one.
-	term := program.Terminal(cmdtest.AsProgram+"=1", "DISPATCHER_DATABASE_URL=postgres://nobody@127.0.0.1:1/none", "DISPATCHER_SERVER=http://127.0.0.1:1")
+	term := program.Terminal(cmdtest.AsProgram+"=1",
+		"DISPATCHER_DATABASE_URL=postgres://nobody@127.0.0.1:1/none", "DISPATCHER_SERVER=http://127.0.0.1:1")
 	term.Ends(t, console.ExitOK, small("--json", "--temp-dir", dir, "--delay", "1ms")...)
 	r := reportOf(t, term)
 	wantAllPhases(t, r)
-	if !r.Server.Embedded || r.Server.Database != "sqlite" || r.Server.Index != "embedded" || r.Books.HistoryCallbacks != 0 {
+	if !r.Server.Embedded || r.Server.Database != "sqlite" || r.Server.Index != "embedded" ||
+		r.Books.HistoryCallbacks != 0 {
 		t.Errorf("measured %+v, books %+v", r.Server, r.Books)
 	}
 	peak, cpu := r.Server.PeakRSSBytes, r.Phases.Drain.ServerCPUSecondsPer1000
 	if usageNow().Known && (peak == nil || *peak < 1<<20 || cpu == nil || *cpu <= 0) {
 		t.Errorf("the server's cost is not known: %+v %+v", r.Server, r.Phases.Drain)
 	}
-	cmdtest.Says(t, term.Stderr.String(), "bench: DISPATCHER_SERVER does not count here", "bench: accept: 40 callbacks", "bench: delayed: ended after")
+	cmdtest.Says(t, term.Stderr.String(), "bench: DISPATCHER_SERVER does not count here",
+		"bench: accept: 40 callbacks", "bench: delayed: ended after")
 	cmdtest.IsEmpty(t, dir)
 }
 
@@ -116,7 +125,8 @@ func TestBenchOfARunningServer(t *testing.T) {
 	t.Parallel()
 	r := apptest.Start(t, apptest.Settings(t))
 	term := benchAt(t, r, console.ExitOK, "--json", "--phases", "steady")
-	cmdtest.Says(t, term.Stderr.String(), " is handed up to 58 callbacks of 512 bytes, over 4 connections, to bench's own receiver at http://127.0.0.1:")
+	cmdtest.Says(t, term.Stderr.String(), " is handed up to 58 callbacks of 512 bytes, over 4 connections, "+
+		"to bench's own receiver at http://127.0.0.1:")
 	books := reportOf(t, term).Books
 	if n := books.HistoryCallbacks; n < greet+8 || n != books.Accepted {
 		t.Errorf("the books are %+v", books)
@@ -129,7 +139,8 @@ func TestBenchOfARunningServer(t *testing.T) {
 	// Now it has callbacks of its own: without --yes it is handed no other.
 	cmdtest.Says(t, benchAt(t, r, console.ExitUsage).Stderr.String(), "give --yes if that is meant")
 	term = benchAt(t, r, console.ExitOK, "--yes", "--batch", "7")
-	cmdtest.Says(t, term.Stdout.String(), "accept", "request of 7 to its answer", "202 to arrival", "due to arrival",
+	cmdtest.Says(t, term.Stdout.String(), "accept", "request of 7 to its answer", "202 to arrival",
+		"due to arrival",
 		"0 given up + 0 missing.", "Nothing of the run is open.")
 	if got := countOf(t, r, "state=scheduled"); got != 0 {
 		t.Errorf("%d are left open", got)
@@ -155,12 +166,16 @@ func TestBenchSaysWhyItCannot(t *testing.T) {
 		want []string
 	}{
 		{[]string{"--server", open.Client.Base, "--key", "wrong"}, []string{"401 unauthorized"}},
-		{[]string{"--server", "http://127.0.0.1:1", "--key", "k"}, []string{"nobody listens at http://127.0.0.1:1"}},
+		{[]string{"--server", "http://127.0.0.1:1", "--key", "k"},
+			[]string{"nobody listens at http://127.0.0.1:1"}},
 		{open.Flags("--listen", "localhost:0", "--receiver", "http://127.0.0.1:1"),
-			[]string{"the first callback does not arrive: cb_", "connect_refused", "--listen and --receiver"}},
+			[]string{"the first callback does not arrive: cb_", "connect_refused",
+				"--listen and --receiver"}},
 		{guarded.Flags(), []string{"the server does not send to http://127.0.0.1:", "egress_allow"}},
-		{held.Flags("--timeout", "1s"), []string{"is not sent within 1s: cb_", "not attempted", "Is sending held"}},
-		{[]string{"--listen", strings.TrimPrefix(open.Client.Base, "http://")}, []string{"listen for bench's receiver"}},
+		{held.Flags("--timeout", "1s"), []string{"is not sent within 1s: cb_", "not attempted",
+			"Is sending held"}},
+		{[]string{"--listen", strings.TrimPrefix(open.Client.Base, "http://")},
+			[]string{"listen for bench's receiver"}},
 	} {
 		term := program.Terminal(cmdtest.AsProgram + "=1")
 		term.Ends(t, console.ExitFailed, small(tc.args...)...)
@@ -175,7 +190,8 @@ func TestBenchSaysWhyItCannot(t *testing.T) {
 	}
 }
 
-// What was accepted and answered 200 by another program never arrives: that is a loss, whatever the server believes.
+// What was accepted and answered 200 by another program never arrives: that is a loss, whatever the server
+// believes.
 func TestBenchFindsALoss(t *testing.T) {
 	t.Parallel()
 	r := apptest.Start(t, apptest.Settings(t))
@@ -189,13 +205,15 @@ func TestBenchFindsALoss(t *testing.T) {
 		}
 		forward.ServeHTTP(w, req)
 	})
-	term := benchAt(t, r, console.ExitFailed, "--listen", behind.Host, "--receiver", thief, "--timeout", "10s", "--json")
+	term := benchAt(t, r, console.ExitFailed, "--listen", behind.Host, "--receiver", thief, "--timeout",
+		"10s", "--json")
 	report := reportOf(t, term)
 	if b := report.Books; report.OK || b.Missing != 2 || len(b.MissingIDs) != 2 || b.Accepted != b.Arrived+2 {
 		t.Errorf("ok is %t, the books %+v", report.OK, b)
 	}
 	said := term.Stderr.String()
-	cmdtest.Says(t, said, "2 of 40 accepted callbacks have not arrived, and for 10s nothing came", "succeeded, 200 ok")
+	cmdtest.Says(t, said, "2 of 40 accepted callbacks have not arrived, and for 10s nothing came",
+		"succeeded, 200 ok")
 	for _, id := range report.Books.MissingIDs {
 		cmdtest.Says(t, said, id)
 		if state := r.State(t, id); state != "succeeded" {
@@ -226,7 +244,8 @@ func TestBenchInterruptedOnARunningServer(t *testing.T) {
 	cmdtest.Says(t, term.Stderr.String(), "dispatcher: interrupted")
 	report := reportOf(t, term)
 	b := report.Books
-	if report.OK || report.Error != "interrupted" || b.GivenUp == 0 || b.Missing != 0 || b.OpenLeft != 0 || b.Accepted != b.Arrived+b.GivenUp {
+	if report.OK || report.Error != "interrupted" || b.GivenUp == 0 || b.Missing != 0 || b.OpenLeft != 0 ||
+		b.Accepted != b.Arrived+b.GivenUp {
 		t.Errorf("the report is %+v", report)
 	}
 	if b.Canceled == 0 || countOf(t, r, "order=due") != 0 {
@@ -251,7 +270,8 @@ func TestBenchsServerEndsWithIt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
-			cmd := exec.Command(self, "bench", "--temp-dir", dir, "-n", "50", "--concurrency", "4", "--phases", "drain,steady")
+			cmd := exec.Command(self, "bench", "--temp-dir", dir, "-n", "50", "--concurrency", "4",
+				"--phases", "drain,steady")
 			cmd.Env = append(os.Environ(), cmdtest.AsProgram+"=1")
 			said := &lastLines{}
 			cmd.Stderr = said
@@ -259,7 +279,9 @@ func TestBenchsServerEndsWithIt(t *testing.T) {
 				t.Fatal(err)
 			}
 			all := func() string { return strings.Join(said.all(), "\n") }
-			testserver.Until(t, "it measures", func() bool { return strings.Contains(all(), "bench: drain:") })
+			testserver.Until(t, "it measures", func() bool {
+				return strings.Contains(all(), "bench: drain:")
+			})
 			lock := lockOf(t, dir)
 			if !taken(lock) {
 				t.Error("the server does not run")
@@ -272,7 +294,8 @@ func TestBenchsServerEndsWithIt(t *testing.T) {
 			if name == "kill" {
 				return
 			}
-			if failed, ok := errors.AsType[*exec.ExitError](exit); !ok || failed.ExitCode() != console.ExitFailed {
+			if failed, ok := errors.AsType[*exec.ExitError](exit); !ok ||
+				failed.ExitCode() != console.ExitFailed {
 				t.Errorf("it ended with %v", exit)
 			}
 			cmdtest.Says(t, all(), "dispatcher: interrupted")
@@ -320,7 +343,8 @@ func TestBenchsServerMayEndBefore(t *testing.T) {
 	b := &bench{own: &ownPlace{server: o}}
 	ctx, fail := context.WithCancelCause(t.Context())
 	b.watchOwn(ctx, fail)
-	if got := context.Cause(ctx); got == nil || got.Error() != "the server ended in the middle of the run: exit status 3: last words" {
+	if got := context.Cause(ctx); got == nil ||
+		got.Error() != "the server ended in the middle of the run: exit status 3: last words" {
 		t.Errorf("said %v", got)
 	}
 }
@@ -329,7 +353,8 @@ func TestLastLinesAreBounded(t *testing.T) {
 	t.Parallel()
 	var l lastLines
 	for i := range 3 * keptLines {
-		if n, err := l.Write([]byte(strconv.Itoa(i) + strings.Repeat("x", 3*maxKept) + "\n" + strings.Repeat("y", maxKept))); err != nil || n == 0 {
+		if n, err := l.Write([]byte(strconv.Itoa(i) + strings.Repeat("x", 3*maxKept) + "\n" +
+			strings.Repeat("y", maxKept))); err != nil || n == 0 {
 			t.Fatal(n, err)
 		}
 	}
@@ -338,8 +363,8 @@ func TestLastLinesAreBounded(t *testing.T) {
 	}
 }
 
-// On PostgreSQL and Redis bench works in a schema and under a prefix of its own, and removes both. A database in use is
-// worked in only where that is meant, and nothing in it is touched.
+// On PostgreSQL and Redis bench works in a schema and under a prefix of its own, and removes both. A database
+// in use is worked in only where that is meant, and nothing in it is touched.
 func TestBenchOnPostgresAndRedis(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -358,7 +383,8 @@ func TestBenchOnPostgresAndRedis(t *testing.T) {
 	}
 	left := func() (names []string) {
 		err := onPostgres(t.Context(), database, func(conn *pgx.Conn) error {
-			rows, err := conn.Query(t.Context(), `SELECT nspname FROM pg_namespace WHERE nspname LIKE 'dispatcher%'`)
+			rows, err := conn.Query(t.Context(),
+				`SELECT nspname FROM pg_namespace WHERE nspname LIKE 'dispatcher%'`)
 			if err != nil {
 				return err
 			}
@@ -382,7 +408,8 @@ func TestBenchOnPostgresAndRedis(t *testing.T) {
 		return term
 	}
 	run(console.ExitOK, "--phases", "steady")
-	user := apptest.Start(t, apptest.Settings(t, append(cmdtest.BothKeys(), "--database-url="+database, "--hold")...))
+	user := apptest.Start(t, apptest.Settings(t,
+		append(cmdtest.BothKeys(), "--database-url="+database, "--hold")...))
 	id := user.Send(t, "http://127.0.0.1:1/")
 	cmdtest.Says(t, run(console.ExitUsage).Stderr.String(), "has callbacks of its own (schema public)")
 	report := reportOf(t, run(console.ExitOK, "--yes"))

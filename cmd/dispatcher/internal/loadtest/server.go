@@ -22,11 +22,12 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/machine"
 )
 
-// The server that bench measures by default is a process of its own, started from the same program: only so can its CPU time
-// and its memory be told from those of the generator and the receiver, and the garbage of those does not slow it down. It is
-// what serve runs, wired by the same code; what differs is how it is led. The settings come on its standard input, where no
-// list of processes shows their secrets; it answers on its standard output where it listens and, whenever it is asked, what
-// it has used; and it ends with its standard input, so that it never outlives bench, however bench ends.
+// The server that bench measures by default is a process of its own, started from the same program: only so
+// can its CPU time and its memory be told from those of the generator and the receiver, and the garbage of
+// those does not slow it down. It is what serve runs, wired by the same code; what differs is how it is led.
+// The settings come on its standard input, where no list of processes shows their secrets; it answers on its
+// standard output where it listens and, whenever it is asked, what it has used; and it ends with its standard
+// input, so that it never outlives bench, however bench ends.
 
 // BenchServerCommand is that process. It is not for people.
 type BenchServerCommand struct{}
@@ -34,8 +35,8 @@ type BenchServerCommand struct{}
 // maxServerLine is the most bytes of one line between bench and its server.
 const maxServerLine = 1 << 20
 
-// A serverUsage is what the server answers when it is asked: its CPU time so far, and its most memory; Known is false where
-// the system does not tell.
+// A serverUsage is what the server answers when it is asked: its CPU time so far, and its most memory; Known
+// is false where the system does not tell.
 type serverUsage struct {
 	Known     bool          `json:"known"`
 	CPU       time.Duration `json:"cpu"`
@@ -117,7 +118,8 @@ func startOwnServer(ctx context.Context, c *console.Console, s *config.Settings)
 	if err != nil {
 		return nil, fmt.Errorf("encode the settings: %w", err)
 	}
-	o := &ownServer{cmd: exec.Command(program, "bench-server"), lines: make(chan []byte, 1), ended: make(chan struct{})}
+	o := &ownServer{cmd: exec.Command(program, "bench-server"), lines: make(chan []byte, 1),
+		ended: make(chan struct{})}
 	o.cmd.Env, o.cmd.Stderr = withoutSettings(c), &o.said
 	out, err := o.cmd.StdoutPipe()
 	if err == nil {
@@ -130,7 +132,8 @@ func startOwnServer(ctx context.Context, c *console.Console, s *config.Settings)
 		return nil, fmt.Errorf("start the server: %w", err)
 	}
 	go o.follow(out)
-	if _, err = o.in.Write(append(settings, '\n')); err == nil {
+	_, err = o.in.Write(append(settings, '\n'))
+	if err == nil {
 		err = o.answer(ctx, serverStart, &o.url)
 	}
 	if err != nil {
@@ -185,7 +188,8 @@ func (o *ownServer) failure() error {
 func (o *ownServer) usage(ctx context.Context) (u serverUsage, err error) {
 	o.asking.Lock()
 	defer o.asking.Unlock()
-	if _, err = io.WriteString(o.in, "usage\n"); err == nil {
+	_, err = io.WriteString(o.in, "usage\n")
+	if err == nil {
 		err = o.answer(ctx, serverAnswer, &u)
 	}
 	if err != nil {

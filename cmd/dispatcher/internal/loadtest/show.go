@@ -25,7 +25,8 @@ func (b *bench) show(json bool) error {
 	if r.Server.Embedded {
 		where = fmt.Sprintf("a server of its own (%s, index %s)", r.Server.Database, r.Server.Index)
 	}
-	fmt.Fprintf(b.c.Out, "%s  %s\n%s/%s, %d CPUs; bodies of %d bytes, %d connections; %s\n\n", b.c.Paint("dispatcher bench", console.Bold), console.Printable(where),
+	fmt.Fprintf(b.c.Out, "%s  %s\n%s/%s, %d CPUs; bodies of %d bytes, %d connections; %s\n\n",
+		b.c.Paint("dispatcher bench", console.Bold), console.Printable(where),
 		r.Machine.OS, r.Machine.Arch, r.Machine.CPUs, r.Settings.BodyBytes, r.Settings.Concurrency, r.Version)
 	b.showPhases()
 	b.showBooks()
@@ -38,7 +39,8 @@ func (b *bench) show(json bool) error {
 // showPhases prints the table.
 func (b *bench) showPhases() {
 	p := &b.report.Phases
-	t := b.c.NewTable("phase", "measured", "callbacks", "each second", "p50 ms", "p90 ms", "p99 ms", "max ms", "server CPU s/1,000")
+	t := b.c.NewTable("phase", "measured", "callbacks", "each second", "p50 ms", "p90 ms", "p99 ms", "max ms",
+		"server CPU s/1,000")
 	for i := 3; i <= 9; i++ {
 		t.AlignRight(i)
 	}
@@ -90,11 +92,14 @@ func (b *bench) showBooks() {
 	if k.Missing > 0 {
 		missing = b.c.Paint(missing, console.Red)
 	}
-	fmt.Fprintf(b.c.Out, "Those of the warm-up included: %d accepted = %d arrived + %d given up + %s", k.Accepted, k.Arrived, k.GivenUp, missing)
+	fmt.Fprintf(b.c.Out, "Those of the warm-up included: %d accepted = %d arrived + %d given up + %s",
+		k.Accepted, k.Arrived, k.GivenUp, missing)
 	for _, also := range []struct {
 		n    int
 		what string
-	}{{k.Repeated, "arrivals repeated"}, {k.Early, "too early"}, {k.Changed, "changed on the way"}, {k.Strange, "of no callback of this run"}, {k.RefusedRequests, "requests made again, because the server was too busy"}} {
+	}{{k.Repeated, "arrivals repeated"}, {k.Early, "too early"}, {k.Changed, "changed on the way"},
+		{k.Strange, "of no callback of this run"},
+		{k.RefusedRequests, "requests made again, because the server was too busy"}} {
 		if also.n > 0 {
 			fmt.Fprintf(b.c.Out, "; %d %s", also.n, also.what)
 		}
@@ -110,14 +115,16 @@ func (b *bench) showBooks() {
 		fmt.Fprintf(b.c.Out, "Canceled at the end: %d.\n", k.Canceled)
 	}
 	if k.HistoryCallbacks > 0 && k.OpenLeft == 0 && b.finished {
-		fmt.Fprintf(b.c.Out, "Nothing of the run is open. The server's history keeps its %d callbacks with their attempts until retention ends: ref and lane %s.\n", k.HistoryCallbacks, b.plan.run)
+		fmt.Fprintf(b.c.Out, "Nothing of the run is open. The server's history keeps its %d callbacks with "+
+			"their attempts until retention ends: ref and lane %s.\n", k.HistoryCallbacks, b.plan.run)
 	}
 }
 
 const (
 	// busyShare is the share of the CPUs that this program may use from which they are what bounds a phase.
 	busyShare = 0.85
-	// fullMachine is up to how idle the machine's CPUs may be to count as used up, idleMachine from how idle they are waiting.
+	// fullMachine is up to how idle the machine's CPUs may be to count as used up, idleMachine from how idle
+	// they are waiting.
 	fullMachine, idleMachine = 0.15, 0.4
 )
 
@@ -131,10 +138,12 @@ func (b *bench) bounds() {
 		b.boundOf(drainPhase, &p.Drain.workFigures, "the database's commits, or the index")
 	}
 	if f := p.Steady; f != nil && f.RequestStartedLateMs.P99 > 5 {
-		b.note("steady: requests started up to %.1f ms late (p99): the generator could not keep the rate evenly, and what it measured has that in it.", f.RequestStartedLateMs.P99)
+		b.note("steady: requests started up to %.1f ms late (p99): the generator could not keep the rate "+
+			"evenly, and what it measured has that in it.", f.RequestStartedLateMs.P99)
 	}
 	if by := b.report.Server.ClockAheadMs; by != 0 {
-		b.note("The server's clock is %.1f ms ahead of this machine's, to within %.1f ms; due times and lateness are corrected by that.", by, b.report.Server.ClockPrecisionMs)
+		b.note("The server's clock is %.1f ms ahead of this machine's, to within %.1f ms; due times and "+
+			"lateness are corrected by that.", by, b.report.Server.ClockPrecisionMs)
 	}
 	if b.plan.DatabaseURL != "" || b.plan.RedisURL != "" {
 		b.note("CPU time is the dispatcher's alone, without that of PostgreSQL and Redis.")
@@ -149,15 +158,19 @@ func (b *bench) boundOf(phase string, w *workFigures, otherwise string) {
 	switch {
 	case own == nil:
 	case server == nil && *own >= busyShare*cpus/2:
-		b.note("%s: bench itself used %.1f of this machine's %.0f CPUs, which may be the bound; from another machine it would tell more of the server.", phase, *own, cpus)
+		b.note("%s: bench itself used %.1f of this machine's %.0f CPUs, which may be the bound; from "+
+			"another machine it would tell more of the server.", phase, *own, cpus)
 	case server == nil:
 	case *own+*server >= busyShare*cpus:
-		b.note("%s: bound by this machine's %.0f CPUs: the server used %.1f of them, bench (which generates and receives) %.1f.", phase, cpus, *server, *own)
+		b.note("%s: bound by this machine's %.0f CPUs: the server used %.1f of them, bench (which "+
+			"generates and receives) %.1f.", phase, cpus, *server, *own)
 	case idle == nil:
 	case *idle <= fullMachine:
-		b.note("%s: bound by this machine's CPUs, of which this run had %.1f: the rest was used by others%s. Idle, the machine can do more.", phase, *own+*server, b.others())
+		b.note("%s: bound by this machine's CPUs, of which this run had %.1f: the rest was used by "+
+			"others%s. Idle, the machine can do more.", phase, *own+*server, b.others())
 	case *idle >= idleMachine:
-		b.note("%s: this machine's CPUs were %.0f %% idle: it waited, most likely for %s.", phase, 100**idle, otherwise)
+		b.note("%s: this machine's CPUs were %.0f %% idle: it waited, most likely for %s.", phase, 100**idle,
+			otherwise)
 	}
 }
 
@@ -178,12 +191,14 @@ func (b *bench) boundByReceiver(f *drainFigures) bool {
 	if f.DeliveredPerSecond < most/2 {
 		return false
 	}
-	b.note("drain: at most %d requests were at the receiver at once, each for %s: that alone allows %s each second. The lane's concurrency (lane_concurrency) decides how many.",
+	b.note("drain: at most %d requests were at the receiver at once, each for %s: that alone allows %s "+
+		"each second. The lane's concurrency (lane_concurrency) decides how many.",
 		f.MostAtOnce, console.Brief(b.plan.delay), strings.TrimSuffix(fmt.Sprintf("%.1f", most), ".0"))
 	return true
 }
 
-// A benchBar shows how far each phase is: bars on a terminal, a line for the beginning and the end of each elsewhere.
+// A benchBar shows how far each phase is: bars on a terminal, a line for the beginning and the end of each
+// elsewhere.
 type benchBar struct {
 	c   *console.Console
 	bar *console.Drawing
@@ -201,7 +216,8 @@ func newBenchBar(c *console.Console) *benchBar {
 	return b
 }
 
-// begin shows a phase of total callbacks, of which value says how many are done. The function that it returns ends it.
+// begin shows a phase of total callbacks, of which value says how many are done. The function that it returns
+// ends it.
 func (b *benchBar) begin(phase string, total int, value func() int64) (end func(error)) {
 	if b.bar == nil {
 		began := time.Now()

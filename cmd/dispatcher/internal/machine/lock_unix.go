@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// LockFile opens the file and takes an exclusive lock on it, which ends with the file or the process. Its error is
-// errLocked if another process has it.
+// LockFile opens the file and takes an exclusive lock on it, which ends with the file or the process. Its
+// error is errLocked if another process has it.
 func LockFile(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

@@ -10,14 +10,15 @@ import (
 // errSharing is what Windows answers when a file is open elsewhere without sharing.
 const errSharing = syscall.Errno(32)
 
-// LockFile opens the file so that nobody else can open it until it is closed or the process ends. Its error is
-// ErrLocked if another process has it.
+// LockFile opens the file so that nobody else can open it until it is closed or the process ends. Its error
+// is ErrLocked if another process has it.
 func LockFile(path string) (*os.File, error) {
 	name, err := syscall.UTF16PtrFromString(path)
 	if err != nil {
 		return nil, fmt.Errorf("lock of the embedded index: %w", err)
 	}
-	h, err := syscall.CreateFile(name, syscall.GENERIC_READ|syscall.GENERIC_WRITE, 0, nil, syscall.OPEN_ALWAYS, syscall.FILE_ATTRIBUTE_NORMAL, 0)
+	h, err := syscall.CreateFile(name, syscall.GENERIC_READ|syscall.GENERIC_WRITE, 0, nil,
+		syscall.OPEN_ALWAYS, syscall.FILE_ATTRIBUTE_NORMAL, 0)
 	if err != nil {
 		if errors.Is(err, errSharing) {
 			return nil, ErrLocked

@@ -1,5 +1,5 @@
-// Package machine asks the operating system: locks of files, space on disks, CPU time and memory of a process. Where a
-// system does not tell, it says so.
+// Package machine asks the operating system: locks of files, space on disks, CPU time and memory of a
+// process. Where a system does not tell, it says so.
 package machine
 
 import "errors"

@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// ProcessUsage returns the CPU time of this process so far, user and system, and the most memory that it has had, in bytes.
+// ProcessUsage returns the CPU time of this process so far, user and system, and the most memory that it has
+// had, in bytes.
 func ProcessUsage() (cpu time.Duration, peak uint64, err error) {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -20,7 +21,8 @@ func ProcessUsage() (cpu time.Duration, peak uint64, err error) {
 	}
 	peak = uint64(u.Maxrss)
 	if runtime.GOOS == "linux" {
-		// Linux counts in KiB, and hands a parent's figure down to its child; what is in /proc is the process's own.
+		// Linux counts in KiB, and hands a parent's figure down to its child; what is in /proc is the
+		// process's own.
 		peak *= 1 << 10
 		if own, ok := highWater(); ok {
 			peak = own
@@ -44,8 +46,8 @@ func highWater() (uint64, bool) {
 	return kib << 10, err == nil
 }
 
-// MachineTicks returns how long all CPUs of the machine have been idle and how long they have been there, in the same unit;
-// ok is false where the system does not tell.
+// MachineTicks returns how long all CPUs of the machine have been idle and how long they have been there, in
+// the same unit; ok is false where the system does not tell.
 func MachineTicks() (idle, all uint64, ok bool) {
 	stat, err := os.ReadFile("/proc/stat")
 	if err != nil {
@@ -53,7 +55,8 @@ func MachineTicks() (idle, all uint64, ok bool) {
 	}
 	line, _, _ := bytes.Cut(stat, []byte("\n"))
 	fields := bytes.Fields(line)
-	const columns = 9 // the name, then user, nice, system, idle, iowait, irq, softirq, steal; guests count as users
+	// the name, then user, nice, system, idle, iowait, irq, softirq, steal; guests count as users
+	const columns = 9
 	if len(fields) < columns || string(fields[0]) != "cpu" {
 		return 0, 0, false
 	}
@@ -62,14 +65,16 @@ func MachineTicks() (idle, all uint64, ok bool) {
 		if err != nil {
 			return 0, 0, false
 		}
-		if all += n; i == 3 || i == 4 { // one that waits for a disk is idle
+		all += n
+		if i == 3 || i == 4 { // one that waits for a disk is idle
 			idle += n
 		}
 	}
 	return idle, all, true
 }
 
-// InMemory says that a directory is in memory: what is written there costs no disk anything. Where nobody can tell it is false.
+// InMemory says that a directory is in memory: what is written there costs no disk anything. Where nobody can
+// tell it is false.
 func InMemory(dir string) bool {
 	const tmpfs, ramfs = 0x01021994, 0x858458f6 // Linux's numbers; other systems number otherwise, and lower
 	var st syscall.Statfs_t
@@ -80,7 +85,8 @@ func InMemory(dir string) bool {
 	return kind == tmpfs || kind == ramfs
 }
 
-// DiskSpace returns the bytes that this user may still write to the disk of a directory, and the size of that disk.
+// DiskSpace returns the bytes that this user may still write to the disk of a directory, and the size of that
+// disk.
 func DiskSpace(dir string) (free, total uint64, err error) {
 	var st syscall.Statfs_t
 	if err := syscall.Statfs(dir, &st); err != nil {

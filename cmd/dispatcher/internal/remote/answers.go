@@ -21,7 +21,8 @@ import (
 // returns them by number.
 func NewestAttempts(ctx context.Context, cl *Client, id string, most int) ([]json.RawMessage, error) {
 	p := Pager{
-		Path: CallbackPath(id) + "/attempts", Query: url.Values{}, Limit: cmp.Or(most, math.MaxInt), Most: MostPerPage,
+		Path: CallbackPath(id) + "/attempts", Query: url.Values{}, Limit: cmp.Or(most, math.MaxInt),
+		Most: MostPerPage,
 	}
 	all, err := Pages[json.RawMessage](ctx, cl, &p)
 	slices.Reverse(all)
@@ -66,8 +67,8 @@ const MostPerPage = 500
 type Pager struct {
 	Path  string
 	Query url.Values
-	// Limit is how many entries are wanted, Most how many a page may have, and Within how long they are looked for; zero:
-	// no bound.
+	// Limit is how many entries are wanted, Most how many a page may have, and Within how long they are
+	// looked for; zero: no bound.
 	Limit, Most int
 	Within      time.Duration
 	// Next is where the list goes on; empty: it has ended.
@@ -83,7 +84,8 @@ func (p *Pager) Page(ctx context.Context, cl *Client, n int, out any) ([]byte, e
 	return cl.Call(ctx, http.MethodGet, p.Path+"?"+p.Query.Encode(), nil, out)
 }
 
-// Pages reads on until there are enough entries, or no more. A page may be shorter than asked for although there are more.
+// Pages reads on until there are enough entries, or no more. A page may be shorter than asked for although
+// there are more.
 func Pages[T any](ctx context.Context, cl *Client, p *Pager) (found []T, err error) {
 	for began := time.Now(); ; p.Query.Set("cursor", p.Next) {
 		n := p.Limit - len(found)

@@ -1,5 +1,5 @@
-// Package remote connects a command to a running server: its flags, where the key is found, and errors in one line for
-// people.
+// Package remote connects a command to a running server: its flags, where the key is found, and errors in one
+// line for people.
 package remote
 
 import (
@@ -76,11 +76,13 @@ func NewWith(c *console.Console, f Flags, maxAnswer int64) (*Client, error) {
 		return nil, err
 	}
 	return &Client{
-		Base: strings.TrimRight(o.URL, "/"), Key: key, HTTP: o.HTTPClient, keyOrigin: origin, project: o.Project, api: api,
+		Base: strings.TrimRight(o.URL, "/"), Key: key, HTTP: o.HTTPClient, keyOrigin: origin,
+		project: o.Project, api: api,
 	}, nil
 }
 
-// clientKey looks for the key: flag, environment, files that the environment names, the data directory. Origin says where it was found.
+// clientKey looks for the key: flag, environment, files that the environment names, the data directory.
+// Origin says where it was found.
 func clientKey(c *console.Console, f Flags) (key, origin string, err error) {
 	if f.Key != "" {
 		return f.Key, "--key", nil
@@ -99,9 +101,12 @@ func clientKey(c *console.Console, f Flags) (key, origin string, err error) {
 			return key, path, nil
 		}
 	}
-	path := filepath.Join(cmp.Or(f.DataDir, c.Lookup("DISPATCHER_DATA_DIR"), "./dispatcher-data"), config.AdminKeyFile)
-	if key, err = config.ReadSecretFile(path); err != nil {
-		return "", "", console.Wrong("no API key: give --key or DISPATCHER_KEY, or name with --data-dir the directory of a server on this machine (%s)", err)
+	path := filepath.Join(cmp.Or(f.DataDir, c.Lookup("DISPATCHER_DATA_DIR"), "./dispatcher-data"),
+		config.AdminKeyFile)
+	key, err = config.ReadSecretFile(path)
+	if err != nil {
+		return "", "", console.Wrong("no API key: give --key or DISPATCHER_KEY, or name with --data-dir "+
+			"the directory of a server on this machine (%s)", err)
 	}
 	return key, path, nil
 }
@@ -131,9 +136,11 @@ func (cl *Client) forPeople(err error) error {
 		also := ""
 		switch {
 		case refused.Status == http.StatusUnauthorized && refused.Code != "":
-			refused.Detail = fmt.Sprintf("%s does not know this key, or it has ended; it is from %s", cl.Base, cl.keyOrigin)
+			refused.Detail = fmt.Sprintf("%s does not know this key, or it has ended; it is from %s", cl.Base,
+				cl.keyOrigin)
 		case refused.Status == http.StatusNotFound && cl.project != "":
-			also = fmt.Sprintf("; it was looked for in the project %q, which may not exist, or not for this key", cl.project)
+			also = fmt.Sprintf("; it was looked for in the project %q, which may not exist, or not for "+
+				"this key", cl.project)
 		}
 		return &Refusal{refused, also}
 	}
@@ -141,7 +148,8 @@ func (cl *Client) forPeople(err error) error {
 	case errors.Is(err, context.Canceled):
 		return context.Canceled
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return &client.NoAnswerError{Err: fmt.Errorf("nobody listens at %s; is \"dispatcher serve\" running there?", cl.Base)}
+		return &client.NoAnswerError{Err: fmt.Errorf(
+			"nobody listens at %s; is \"dispatcher serve\" running there?", cl.Base)}
 	}
 	return err
 }
@@ -164,7 +172,8 @@ const (
 	mostPause  = 30 * time.Second
 )
 
-// ParseRate reads "500/s", "6000/m", "100/h" or a plain number for each second; empty is no limit, which is zero.
+// ParseRate reads "500/s", "6000/m", "100/h" or a plain number for each second; empty is no limit, which is
+// zero.
 func ParseRate(text string) (float64, error) {
 	if text == "" {
 		return 0, nil
@@ -184,7 +193,8 @@ func Backoff(err error, try int) (wait time.Duration, again bool) {
 	wait += rand.N(wait / 4) // so that several imports do not come back together
 	if problem, ok := errors.AsType[*client.Error](err); ok {
 		switch problem.Status {
-		case http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable,
+		case http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusBadGateway,
+			http.StatusServiceUnavailable,
 			http.StatusGatewayTimeout:
 			return max(wait, problem.RetryAfter), true
 		}

@@ -11,10 +11,10 @@ import (
 // byteOrderMark is what some programs put before UTF-8.
 const byteOrderMark = "\xef\xbb\xbf"
 
-// UTF8 returns a body as UTF-8 and without byte order mark. UTF-8 and the Chinese national encodings are known (GB18030, which
-// contains GBK and GB2312), as the content type declares them or, where it is silent, an XML declaration. Bytes of any other encoding
-// stay as they are: most of what rules look for is ASCII. It says no if the bytes are not what they are declared to be; the text is
-// then good for showing only.
+// UTF8 returns a body as UTF-8 and without byte order mark. UTF-8 and the Chinese national encodings are
+// known (GB18030, which contains GBK and GB2312), as the content type declares them or, where it is silent,
+// an XML declaration. Bytes of any other encoding stay as they are: most of what rules look for is ASCII. It
+// says no if the bytes are not what they are declared to be; the text is then good for showing only.
 func UTF8(contentType string, body []byte) (text []byte, ok bool) {
 	if rest, marked := bytes.CutPrefix(body, []byte(byteOrderMark)); marked {
 		return rest, true
@@ -52,7 +52,8 @@ func IsASCII(b []byte) bool {
 	return true
 }
 
-// charsetParameter returns the charset of a content type, or "". It is more tolerant than package mime: receivers are not careful.
+// charsetParameter returns the charset of a content type, or "". It is more tolerant than package mime:
+// receivers are not careful.
 func charsetParameter(contentType string) string {
 	for part := range strings.SplitSeq(contentType, ";") {
 		name, value, ok := strings.Cut(part, "=")

@@ -6,24 +6,29 @@ import (
 	"strings"
 )
 
-// A JSON is a JSON text that was read once: its values in the order of the text, and how they hang together. Answers and rules are
-// read through it because encoding/json hides what matters here: keys that come twice, the spelling of keys, the digits of numbers.
+// A JSON is a JSON text that was read once: its values in the order of the text, and how they hang together.
+// Answers and rules are read through it because encoding/json hides what matters here: keys that come twice,
+// the spelling of keys, the digits of numbers.
 //
-// It is flat and made without recursion, so that what a receiver nests costs memory in proportion to its bytes and no stack.
+// It is flat and made without recursion, so that what a receiver nests costs memory in proportion to its
+// bytes and no stack.
 type JSON struct {
 	Text  []byte
 	Nodes []jsonNode
-	// doubled: some object has a key twice, called twice. Which of the values its sender means nobody can know.
+	// doubled: some object has a key twice, called twice. Which of the values its sender means nobody can
+	// know.
 	Doubled bool
 	Twice   string
 	// copied is the text, for keys of large objects; empty: there is none so far.
 	copied string
 }
 
-// A jsonNode is one value. The root is node 0; no node is a child of itself, so that 0 stands for "none" elsewhere.
+// A jsonNode is one value. The root is node 0; no node is a child of itself, so that 0 stands for "none"
+// elsewhere.
 type jsonNode struct {
 	kind Kind
-	// from and to bound the value in the text; keyFrom and keyTo, the key with its quotes where it is a member of an object.
+	// from and to bound the value in the text; keyFrom and keyTo, the key with its quotes where it is a
+	// member of an object.
 	from, To, keyFrom, keyTo int32
 	// parent is where it is in, last its last child, next the one after it.
 	parent, last, next int32
@@ -42,8 +47,8 @@ const (
 )
 
 const (
-	// unquoteSteps is what reading a byte of a text with escapes costs; and escapeSteps, looking whether a key
-	// with escapes is the one. A plain byte costs a quarter of a step.
+	// unquoteSteps is what reading a byte of a text with escapes costs; and escapeSteps, looking whether a
+	// key with escapes is the one. A plain byte costs a quarter of a step.
 	UnquoteSteps, escapeSteps = 2, 40
 )
 
@@ -59,7 +64,8 @@ func KindOf(raw []byte) Kind {
 // maxJSONText bounds what is read, so that offsets fit; answers and rules are far smaller.
 const maxJSONText = 1 << 24
 
-// ReadJSON reads a text. It returns nil for what is not JSON, and for what is nested more than 10,000 deep: encoding/json judges that.
+// ReadJSON reads a text. It returns nil for what is not JSON, and for what is nested more than 10,000 deep:
+// encoding/json judges that.
 func ReadJSON(text []byte) *JSON {
 	if len(text) > maxJSONText || !json.Valid(text) {
 		return nil
@@ -104,7 +110,8 @@ func ReadJSON(text []byte) *JSON {
 // add appends a value within parent and returns its number.
 func (t *JSON) add(kind Kind, parent, from, to int32, key [2]int32) int32 {
 	n := int32(len(t.Nodes))
-	t.Nodes = append(t.Nodes, jsonNode{kind: kind, from: from, To: to, keyFrom: key[0], keyTo: key[1], parent: parent})
+	t.Nodes = append(t.Nodes, jsonNode{kind: kind, from: from, To: to, keyFrom: key[0], keyTo: key[1],
+		parent: parent})
 	if n == 0 {
 		return n
 	}

@@ -2,8 +2,9 @@ package parse
 
 import "sync"
 
-// A Keep holds what was worked out for a key, so that it need not be worked out for each attempt. It is bounded: when it is full it
-// forgets everything, which costs the work once more. It is safe for concurrent use.
+// A Keep holds what was worked out for a key, so that it need not be worked out for each attempt. It is
+// bounded: when it is full it forgets everything, which costs the work once more. It is safe for concurrent
+// use.
 type Keep[K comparable, V any] struct {
 	most int
 	mu   sync.RWMutex

@@ -1,6 +1,6 @@
-// Package parse reads texts that others wrote: settings of callers, field by field, and bodies of receivers and callers
-// as JSON and XML, in the charset that they declare. It bounds what it reads and names every mistake in a setting; what
-// the texts mean is left to the packages that import it.
+// Package parse reads texts that others wrote: settings of callers, field by field, and bodies of receivers
+// and callers as JSON and XML, in the charset that they declare. It bounds what it reads and names every
+// mistake in a setting; what the texts mean is left to the packages that import it.
 package parse
 
 import (
@@ -24,8 +24,9 @@ const (
 	maxFindings = 50
 )
 
-// A Setting is one value of a text that a caller wrote (a rule, predicates, a signer) while it is read into a struct.
-// encoding/json alone stops at the first mistake and takes a member that is given twice; here every mistake is named.
+// A Setting is one value of a text that a caller wrote (a rule, predicates, a signer) while it is read into a
+// struct. encoding/json alone stops at the first mistake and takes a member that is given twice; here every
+// mistake is named.
 //
 // The members of an object are the fields of the struct with a tag json. Further tags are for them alone:
 //
@@ -78,8 +79,8 @@ func Encode(v any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }
 
-// EncodeChanged is Encode for a pointer to a struct without the fields that are as in another one of its type, but always
-// with a first one. It also says whether there are others.
+// EncodeChanged is Encode for a pointer to a struct without the fields that are as in another one of its
+// type, but always with a first one. It also says whether there are others.
 func EncodeChanged(v, from any) (text []byte, changed bool) {
 	a, b := reflect.ValueOf(v).Elem(), reflect.ValueOf(from).Elem()
 	for _, f := range reflect.VisibleFields(a.Type()) {
@@ -165,8 +166,8 @@ func (s Setting) Member(key string) (value Setting, ok bool) {
 // IsText says whether the value is a text.
 func (s Setting) IsText() bool { return s.Raw[0] == '"' }
 
-// Text returns a text of 1 to most characters, none of them a control character; ok is false if it is something else,
-// or empty where that is allowed.
+// Text returns a text of 1 to most characters, none of them a control character; ok is false if it is
+// something else, or empty where that is allowed.
 func (s Setting) Text(most int) (text string, ok bool) {
 	if !s.IsText() {
 		s.Fail("is a text in quotes")
@@ -195,7 +196,8 @@ func (s Setting) Plain() string {
 	return Unquote(s.Raw)
 }
 
-// List returns the elements of a list that has 1 to most of them, or none where that is allowed; nil: it is none.
+// List returns the elements of a list that has 1 to most of them, or none where that is allowed; nil: it is
+// none.
 func (s Setting) List(most int) []Setting {
 	var raw []json.RawMessage
 	if s.Raw[0] != '[' || json.Unmarshal(s.Raw, &raw) != nil {

@@ -33,8 +33,8 @@ func IsPlain(b []byte) bool {
 	return true
 }
 
-// isControl names what is left out: the control characters of ASCII and Latin-1, and the marks that turn the direction
-// of text or end its line.
+// isControl names what is left out: the control characters of ASCII and Latin-1, and the marks that turn the
+// direction of text or end its line.
 func isControl(r rune) bool {
 	switch {
 	case r == '\n' || r == '\t':
@@ -79,8 +79,8 @@ func Lower(c byte) byte {
 	return c
 }
 
-// Scrub replaces, in text that came from a receiver, the credentials that were sent to it: some receivers echo the
-// request in their answer. Where they do so in JSON, a credential may have escapes.
+// Scrub replaces, in text that came from a receiver, the credentials that were sent to it: some receivers
+// echo the request in their answer. Where they do so in JSON, a credential may have escapes.
 func Scrub(text string, values []string) string {
 	escaped := len(values) > 0 && strings.IndexByte(text, '\\') >= 0
 	for _, v := range values {
@@ -94,8 +94,8 @@ func Scrub(text string, values []string) string {
 	return text
 }
 
-// scrubEscaped replaces a value as encoders of JSON write it: with the escapes that are needed, with those for HTML as Go has them, and
-// with an escaped slash as PHP has it.
+// scrubEscaped replaces a value as encoders of JSON write it: with the escapes that are needed, with those
+// for HTML as Go has them, and with an escaped slash as PHP has it.
 func scrubEscaped(text, value string) string {
 	needed := string(Quote(value))
 	needed = needed[1 : len(needed)-1]

@@ -6,9 +6,9 @@ import (
 	"io"
 )
 
-// An XML is an XML text that was read once: its elements in the order of the text. Attributes, comments and prefixes of names are
-// left out; CDATA is text like any other. There is nothing that could expand: a document type, the place where entities are
-// defined, makes it unreadable.
+// An XML is an XML text that was read once: its elements in the order of the text. Attributes, comments and
+// prefixes of names are left out; CDATA is text like any other. There is nothing that could expand: a
+// document type, the place where entities are defined, makes it unreadable.
 type XML struct {
 	Elements []Element
 }

@@ -1,4 +1,5 @@
-// Package signtest has what tests of signers share: every signer, and a secret for each. It is for tests only.
+// Package signtest has what tests of signers share: every signer, and a secret for each. It is for tests
+// only.
 package signtest
 
 import (
@@ -26,7 +27,8 @@ func Secrets(keys ...[]byte) []sign.Secret {
 var rsaKeys = sync.OnceValue(func() (keys [2][]byte) {
 	for i := range keys {
 		var err error
-		if keys[i], err = sign.NewSecret(sign.UseRSA); err != nil {
+		keys[i], err = sign.NewSecret(sign.UseRSA)
+		if err != nil {
 			panic(err)
 		}
 	}
@@ -65,10 +67,14 @@ func Secret(t testing.TB, use string, n byte) []byte {
 
 // Every is each signer and what of its options changes what is signed or where the signature goes.
 var Every = []string{
-	"", "standard-v1", "standard-v1a", "hmac-sha256-body", `{"type":"hmac-sha256-body","header":"X-Shopify-Hmac-Sha256","prefix":"","encoding":"base64"}`,
-	`{"type":"hmac-sha256-body","rotation_header":"","key":"written"}`, "t-v1", `{"type":"t-v1","header":"Stripe-Signature","key":"written"}`,
-	"sorted-kv", `{"type":"sorted-kv","alg":"md5","sign_type":"MD5"}`, `{"type":"sorted-kv","alg":"md5","key_suffix":"","case":"lower","put":{"in":"query","name":"sig"}}`,
-	`{"type":"sorted-kv","alg":"rsa2","sign_type":"RSA2"}`, `{"type":"sorted-kv","alg":"rsa2","sign_type":"RSA2","exclude":["sign"],"put":{"in":"query"}}`,
+	"", "standard-v1", "standard-v1a", "hmac-sha256-body",
+	`{"type":"hmac-sha256-body","header":"X-Shopify-Hmac-Sha256","prefix":"","encoding":"base64"}`,
+	`{"type":"hmac-sha256-body","rotation_header":"","key":"written"}`, "t-v1",
+	`{"type":"t-v1","header":"Stripe-Signature","key":"written"}`,
+	"sorted-kv", `{"type":"sorted-kv","alg":"md5","sign_type":"MD5"}`,
+	`{"type":"sorted-kv","alg":"md5","key_suffix":"","case":"lower","put":{"in":"query","name":"sig"}}`,
+	`{"type":"sorted-kv","alg":"rsa2","sign_type":"RSA2"}`,
+	`{"type":"sorted-kv","alg":"rsa2","sign_type":"RSA2","exclude":["sign"],"put":{"in":"query"}}`,
 	`{"type":"sorted-kv","key_suffix":"","skip_empty":false,"put":{"in":"header","name":"X-Sign"}}`,
 	`{"type":"sorted-kv","alg":"md5","sign_type":"MD5","nonce":"nonce_str","time":"ts"}`,
 	`{"type":"sorted-kv","alg":"rsa2","exclude":["sign","n"],"put":{"in":"query"},"sign_type":"RSA2","nonce":"n","time":"timestamp","time_format":"datetime"}`,

@@ -8,7 +8,8 @@ import (
 )
 
 var (
-	// fromInput is where a statement names its multi-row input, which has no place in one that gets a single row.
+	// fromInput is where a statement names its multi-row input, which has no place in one that gets a single
+	// row.
 	fromInput = regexp.MustCompile(`\b(FROM|USING)\s+\$i\b`)
 	// inputRef is how the text of a bulk statement names a column of its rows.
 	inputRef = regexp.MustCompile(`\bi\.([a-z_]+)\b`)
@@ -26,9 +27,9 @@ func (c Columns) oneRow(text string) string {
 	})
 }
 
-// ExecRows runs a statement for rows and returns how many it changed. Its text takes them from "FROM $i", or in a
-// DELETE "USING $i", and names the columns i.NAME. PostgreSQL gets all rows at once; SQLite, for which a call costs
-// next to nothing and taking a set apart much, one by one (docs/adr/0011-sqlite-row-by-row.md).
+// ExecRows runs a statement for rows and returns how many it changed. Its text takes them from "FROM $i", or
+// in a DELETE "USING $i", and names the columns i.NAME. PostgreSQL gets all rows at once; SQLite, for which a
+// call costs next to nothing and taking a set apart much, one by one (docs/adr/0011-sqlite-row-by-row.md).
 func ExecRows[R any](t *Tx, text string, rows []R, columns func(*R) Columns) (changed int64, err error) {
 	if len(rows) == 0 {
 		return 0, nil
@@ -63,13 +64,14 @@ func execEach[R any](s *liteStmt, d *described[R], rows []*R, done func(r *R, ch
 	return nil
 }
 
-// InsertRows adds rows to a table, at the latest with the commit. conflict is an ON CONFLICT clause, or nothing.
+// InsertRows adds rows to a table, at the latest with the commit. conflict is an ON CONFLICT clause, or
+// nothing.
 func InsertRows[R any](t *Tx, table string, columns func(*R) Columns, rows []R, conflict string) error {
 	return InsertEach(t, table, columns, pointers(rows), conflict, nil)
 }
 
-// InsertEach is InsertRows which calls inserted, if it is not nil, with each row that was added or changed, by its key:
-// the first column.
+// InsertEach is InsertRows which calls inserted, if it is not nil, with each row that was added or changed,
+// by its key: the first column.
 func InsertEach[R any](
 	t *Tx, table string, columns func(*R) Columns, rows []*R, conflict string, inserted func(key string),
 ) error {
@@ -101,8 +103,8 @@ func InsertEach[R any](
 	return err
 }
 
-// A BulkUpdate is a prepared update of a table whose key is id. Each row of its input, R, changes one row, which it
-// reads as it is then, and may return columns of, C.
+// A BulkUpdate is a prepared update of a table whose key is id. Each row of its input, R, changes one row,
+// which it reads as it is then, and may return columns of, C.
 type BulkUpdate[R, C any] struct {
 	Table string
 	// Columns are those of the input, the id first. Set and Where name them i.NAME.
@@ -110,15 +112,17 @@ type BulkUpdate[R, C any] struct {
 	Set, Where string
 	// Returning is what is read of the changed rows, the id first; nil: nothing.
 	Returning func(*C) Columns
-	// From is the table with what it is joined to, where Returning names columns of more than the table; else empty.
+	// From is the table with what it is joined to, where Returning names columns of more than the table; else
+	// empty.
 	From string
-	// Alone says that the changes may be committed though the transaction fails, since a later try finds them done.
+	// Alone says that the changes may be committed though the transaction fails, since a later try finds them
+	// done.
 	Alone bool
 
 	postgres, lite, liteRead string
-	// postgresRead reads what the update returns of other tables, by the ids of the changed rows. Empty: it returns
-	// nothing of them. An update that has waited for the row's lock sees the new row of the table, but those of others
-	// as they were before it waited; a statement of its own sees all as they are.
+	// postgresRead reads what the update returns of other tables, by the ids of the changed rows. Empty: it
+	// returns nothing of them. An update that has waited for the row's lock sees the new row of the table,
+	// but those of others as they were before it waited; a statement of its own sees all as they are.
 	postgresRead string
 }
 
@@ -126,7 +130,8 @@ type BulkUpdate[R, C any] struct {
 func (u BulkUpdate[R, C]) Prepare() *BulkUpdate[R, C] {
 	columns := u.Columns(new(R))
 	id := u.Table + `.id`
-	update := `UPDATE ` + u.Table + ` SET ` + u.Set + ` FROM $i WHERE ` + id + ` = i.` + columns[0].Name + ` AND ` + u.Where
+	update := `UPDATE ` + u.Table + ` SET ` + u.Set + ` FROM $i WHERE ` + id + ` = i.` + columns[0].Name +
+		` AND ` + u.Where
 	u.lite = columns.oneRow(update)
 	returning := id
 	if u.Returning != nil {
@@ -143,14 +148,14 @@ func (u BulkUpdate[R, C]) Prepare() *BulkUpdate[R, C] {
 	return &u
 }
 
-// Texts are the statements of the update, for tests of their plans: on PostgreSQL the update and what reads after it
-// (empty: nothing does), on SQLite the update.
+// Texts are the statements of the update, for tests of their plans: on PostgreSQL the update and what reads
+// after it (empty: nothing does), on SQLite the update.
 func (u *BulkUpdate[R, C]) Texts() (postgres, postgresRead, lite string) {
 	return u.postgres, u.postgresRead, u.lite
 }
 
-// Run changes the rows, no two of which may have the same id, and calls changed for each that was, with what it
-// returns, if anything. That is good until the next call.
+// Run changes the rows, no two of which may have the same id, and calls changed for each that was, with what
+// it returns, if anything. That is good until the next call.
 func (u *BulkUpdate[R, C]) Run(t *Tx, rows []*R, changed func(*R, *C) error) error {
 	if len(rows) == 0 {
 		return nil

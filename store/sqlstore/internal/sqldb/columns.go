@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// A Column is a column of a noun and where its value is: what a statement reads is scanned into it, and what a
-// statement writes is taken from it.
+// A Column is a column of a noun and where its value is: what a statement reads is scanned into it, and what
+// a statement writes is taken from it.
 type Column struct {
 	// Name is the column's name, or an expression where it is only read.
 	Name string
@@ -70,24 +70,25 @@ func (c Columns) at() []any {
 	return at
 }
 
-// Insert adds one row to a table. It returns how many were added or changed: none where conflict, an ON CONFLICT
-// clause or nothing, says so.
+// Insert adds one row to a table. It returns how many were added or changed: none where conflict, an ON
+// CONFLICT clause or nothing, says so.
 func (c Columns) Insert(t *Tx, table, conflict string) (int64, error) {
 	return t.Exec(c.insertText(table, conflict), c.at()...)
 }
 
-// Update writes the columns to the rows that where picks, whose parameters are numbered from 1. It returns how many
-// those were.
+// Update writes the columns to the rows that where picks, whose parameters are numbered from 1. It returns
+// how many those were.
 func (c Columns) Update(t *Tx, table, where string, args ...any) (int64, error) {
 	set := make([]string, len(c))
 	for i := range c {
 		set[i] = fmt.Sprintf("%s = $%d", c[i].Name, len(args)+i+1)
 	}
-	return t.Exec(`UPDATE `+table+` SET `+strings.Join(set, ", ")+` WHERE `+where, slices.Concat(args, c.at())...)
+	return t.Exec(`UPDATE `+table+` SET `+strings.Join(set, ", ")+` WHERE `+where,
+		slices.Concat(args, c.at())...)
 }
 
-// A described is a row of which the columns are described. Each of many rows takes its place, so that they are
-// described once. The columns must be parts of the row itself, or a [Calc].
+// A described is a row of which the columns are described. Each of many rows takes its place, so that they
+// are described once. The columns must be parts of the row itself, or a [Calc].
 type described[R any] struct {
 	row     *R
 	columns Columns
@@ -153,8 +154,8 @@ func Millis(d *time.Duration) any {
 	}
 }
 
-// JSON is the adapter of a value that is stored as JSON text. What is empty is stored as empty text, which leaves
-// the value alone when it is read.
+// JSON is the adapter of a value that is stored as JSON text. What is empty is stored as empty text, which
+// leaves the value alone when it is read.
 func JSON(to any) any {
 	return &adapter[string]{
 		func(text string) error {

@@ -20,8 +20,8 @@ import (
 type Dialect struct {
 	// MaintenanceBatch is the most rows of one maintenance transaction.
 	MaintenanceBatch int
-	// PurgeBatch is the same for one that only removes rows, and PurgeTime how long such a one is to take without its
-	// commit. On SQLite all others wait for it.
+	// PurgeBatch is the same for one that only removes rows, and PurgeTime how long such a one is to take
+	// without its commit. On SQLite all others wait for it.
 	PurgeBatch int
 	PurgeTime  time.Duration
 
@@ -33,7 +33,8 @@ type Dialect struct {
 	input func(first int, columns []column) string
 	// args turns the rows into the parameters that input announced.
 	args func(Input) ([]any, error)
-	// planned are arguments before all others, of a statement that is to be planned for those it is given each time.
+	// planned are arguments before all others, of a statement that is to be planned for those it is given
+	// each time.
 	planned []any
 	// snapshot is the isolation level at which two reads of one transaction see the same state.
 	snapshot sql.IsolationLevel
@@ -78,8 +79,8 @@ func sqliteDialect() *Dialect {
 		name:  migrations.SQLite,
 		words: sqliteWords,
 		input: func(first int, columns []column) string {
-			// The limit keeps SQLite from folding the inner query into the outer one, where it would write each row as
-			// text again for every column that is read from it.
+			// The limit keeps SQLite from folding the inner query into the outer one, where it would write
+			// each row as text again for every column that is read from it.
 			names := make([]string, len(columns))
 			for i := range columns {
 				names[i] = fmt.Sprintf("v ->> %d AS %s", i, columns[i].name)
@@ -116,8 +117,8 @@ func jsonRows(in Input) ([]any, error) {
 	return []any{string(text)}, err
 }
 
-// parameter returns the parameter that a text begins with behind its $: a number, i for the multi-row input, or
-// nothing.
+// parameter returns the parameter that a text begins with behind its $: a number, i for the multi-row input,
+// or nothing.
 func parameter(text string) string {
 	n := 0
 	for n < len(text) && text[n] >= '0' && text[n] <= '9' {
@@ -131,8 +132,9 @@ func parameter(text string) string {
 
 func isInName(r rune) bool { return r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r) }
 
-// Statement is a text with its arguments as this database takes them. Where one of them is an [Input], parameters
-// are numbered anew in the order in which they appear: one driver goes by their numbers, the other by that order.
+// Statement is a text with its arguments as this database takes them. Where one of them is an [Input],
+// parameters are numbered anew in the order in which they appear: one driver goes by their numbers, the other
+// by that order.
 func (d *Dialect) Statement(text string, args []any) (string, []any, error) {
 	text = d.words(text)
 	place := slices.IndexFunc(args, func(arg any) bool { _, ok := arg.(Input); return ok })

@@ -17,15 +17,18 @@ func TestStatement(t *testing.T) {
 		ordered    string // without the input's values
 		wrong      bool
 	}{
-		{name: "no input", text: "SELECT $2, $1, $i", args: []any{1, 2}, want: "SELECT $2, $1, $i", ordered: "[1 2]"},
+		{name: "no input", text: "SELECT $2, $1, $i", args: []any{1, 2}, want: "SELECT $2, $1, $i",
+			ordered: "[1 2]"},
 		{
 			name: "in the order of the text", text: "UPDATE t SET a = $2 FROM $i WHERE b = $1 AND c = $2",
 			args: []any{"b", "a", rows}, ordered: "[a [a b] b]",
 			want: "UPDATE t SET a = $1 FROM unnest($2::text[]) AS i (id) WHERE b = $3 AND c = $1",
 		},
 		{
-			name: "twice", text: "SELECT 1 FROM $i UNION SELECT 2 FROM $i", args: []any{rows}, ordered: "[[a b]]",
-			want: "SELECT 1 FROM unnest($1::text[]) AS i (id) UNION SELECT 2 FROM unnest($1::text[]) AS i (id)",
+			name: "twice", text: "SELECT 1 FROM $i UNION SELECT 2 FROM $i", args: []any{rows},
+			ordered: "[[a b]]",
+			want: "SELECT 1 FROM unnest($1::text[]) AS i (id) UNION SELECT 2 FROM unnest($1::text[]) AS " +
+				"i (id)",
 		},
 		{name: "a number too high", text: "SELECT $2 FROM $i", args: []any{1, rows}, wrong: true},
 		{name: "number zero", text: "SELECT $0 FROM $i", args: []any{1, rows}, wrong: true},

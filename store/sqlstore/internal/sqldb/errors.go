@@ -16,8 +16,8 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// ErrOvertaken is for a transaction whose row was taken by another one since it looked: it is tried again, and
-// finds that one.
+// ErrOvertaken is for a transaction whose row was taken by another one since it looked: it is tried again,
+// and finds that one.
 var ErrOvertaken = errors.New("another transaction was first")
 
 // Overtaken wraps the error of a write that may have been refused because another transaction was first: by a
@@ -43,13 +43,15 @@ func code(err error) string {
 // readOnly reports whether PostgreSQL refused to write because the session may only read.
 func readOnly(err error) bool { return code(err) == "25006" }
 
-// transient reports whether a transaction was rolled back for a reason that passes: the same one may succeed now.
+// transient reports whether a transaction was rolled back for a reason that passes: the same one may succeed
+// now.
 func transient(err error) bool {
 	if errors.Is(err, ErrOvertaken) {
 		return true
 	}
 	switch code(err) {
-	case "40P01", "40001", "0A000": // 0A000: a plan that a migration made stale; the driver forgets it with the error.
+	case "40P01", "40001", "0A000":
+		// 0A000: a plan that a migration made stale; the driver forgets it with the error.
 		return true
 	}
 	if c, ok := liteCode(err); ok {
@@ -69,12 +71,12 @@ func liteCode(err error) (int, bool) {
 	return 0, false
 }
 
-// disconnected reports whether the connection is gone, or was refused: whether the transaction was committed is
-// unknown.
+// disconnected reports whether the connection is gone, or was refused: whether the transaction was committed
+// is unknown.
 func disconnected(err error) bool {
 	if c := code(err); c != "" {
-		// Class 08: connection exception. 57P: the server shuts down, or starts up. 53300: no connection is free. 25P03:
-		// it ended the session because we were away within a transaction.
+		// Class 08: connection exception. 57P: the server shuts down, or starts up. 53300: no connection is
+		// free. 25P03: it ended the session because we were away within a transaction.
 		return c == "25P03" || strings.HasPrefix(c, "08") || strings.HasPrefix(c, "57P") || c == "53300"
 	}
 	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
@@ -83,7 +85,8 @@ func disconnected(err error) bool {
 	if _, ok := errors.AsType[net.Error](err); ok {
 		return true
 	}
-	for _, gone := range []error{driver.ErrBadConn, sql.ErrConnDone, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed} {
+	for _, gone := range []error{driver.ErrBadConn, sql.ErrConnDone, io.EOF, io.ErrUnexpectedEOF,
+		net.ErrClosed} {
 		if errors.Is(err, gone) {
 			return true
 		}
@@ -92,15 +95,15 @@ func disconnected(err error) bool {
 }
 
 // unavailable reports whether the database as a whole cannot commit, so that no part of a group could either.
-// Where that is not certain it is assumed: a row that is blamed is set aside as dead, and so would be every row
-// that is due.
+// Where that is not certain it is assumed: a row that is blamed is set aside as dead, and so would be every
+// row that is due.
 func unavailable(err error) bool {
 	if transient(err) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		return true
 	}
 	if c := code(err); c != "" {
-		// What a single row can cause. Class 22: what the row says. 23: a constraint. 54: a row that is too large. P0: a
-		// trigger. XX: among others a damaged page.
+		// What a single row can cause. Class 22: what the row says. 23: a constraint. 54: a row that is too
+		// large. P0: a trigger. XX: among others a damaged page.
 		return !slices.Contains([]string{"22", "23", "54", "P0", "XX"}, c[:2])
 	}
 	if c, ok := liteCode(err); ok {
@@ -108,7 +111,8 @@ func unavailable(err error) bool {
 		case sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_RANGE:
 			return false
 		case sqlite3.SQLITE_ERROR:
-			return strings.Contains(err.Error(), "no such ") // A table or a column: an older or a newer schema.
+			// A table or a column: an older or a newer schema.
+			return strings.Contains(err.Error(), "no such ")
 		}
 		return true
 	}

@@ -7,8 +7,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// A row is blamed, and set aside as dead, only for errors that a row can cause. Everything else says that SQL as a whole
-// cannot do it: a missing column would otherwise end every callback that is due.
+// A row is blamed, and set aside as dead, only for errors that a row can cause. Everything else says that SQL
+// as a whole cannot do it: a missing column would otherwise end every callback that is due.
 func TestWhatARowIsBlamedFor(t *testing.T) {
 	for _, c := range []struct {
 		code, what string

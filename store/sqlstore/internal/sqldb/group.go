@@ -7,13 +7,14 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// A groupTx is a transaction on PostgreSQL. It goes without the conversions of database/sql, and in few round trips: what
-// need not be answered at once waits, and goes with the next statement that must be, or with the commit. The transaction begins with
-// the first of them; what comes before its beginning and may stand by itself is committed by itself.
+// A groupTx is a transaction on PostgreSQL. It goes without the conversions of database/sql, and in few round
+// trips: what need not be answered at once waits, and goes with the next statement that must be, or with the
+// commit. The transaction begins with the first of them; what comes before its beginning and may stand by
+// itself is committed by itself.
 type groupTx struct {
 	conn *pgx.Conn
-	// waiting are statements that nobody has sent yet, in order. Their errors are those of whatever they go with: after the first
-	// that fails PostgreSQL does none of the rest.
+	// waiting are statements that nobody has sent yet, in order. Their errors are those of whatever they go
+	// with: after the first that fails PostgreSQL does none of the rest.
 	waiting []statement
 	// begun says that BEGIN was sent.
 	begun bool
@@ -35,8 +36,8 @@ func (g *groupTx) exec(ctx context.Context, query string, args []any) (changed i
 	return changed, err
 }
 
-// each runs a statement and calls scan for every row it returns. With alone the changes of the statement may be
-// committed though the transaction fails: if it is the first, they are.
+// each runs a statement and calls scan for every row it returns. With alone the changes of the statement may
+// be committed though the transaction fails: if it is the first, they are.
 func (g *groupTx) each(ctx context.Context, alone bool, scan func(Row) error, last statement) error {
 	read := func(results pgx.BatchResults) error {
 		rows, err := results.Query()
@@ -100,7 +101,8 @@ func (g *groupTx) ship(ctx context.Context, all []statement, read func(pgx.Batch
 	}
 	results := g.conn.SendBatch(ctx, &batch)
 	defer func() {
-		if cerr := results.Close(); err == nil {
+		cerr := results.Close()
+		if err == nil {
 			err = cerr
 		} else if cerr != nil && cerr.Error() != err.Error() {
 			err = errors.Join(err, cerr)

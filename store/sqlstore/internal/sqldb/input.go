@@ -81,8 +81,8 @@ func newColumn(c Column, rows int) (column, error) {
 	return column{}, fmt.Errorf("column %s: a value of type %T cannot be written", c.Name, c.At)
 }
 
-// plain is the place of a text of a type of its own as that of a string: what is of no type of its own is read and
-// written without reflection.
+// plain is the place of a text of a type of its own as that of a string: what is of no type of its own is
+// read and written without reflection.
 func plain(at any) any {
 	if v := reflect.ValueOf(at); v.Kind() == reflect.Pointer && v.Type().Elem().Kind() == reflect.String {
 		return v.Convert(reflect.TypeFor[*string]()).Interface()
@@ -101,7 +101,8 @@ type Input struct {
 func (d *described[R]) input(rows []*R) Input {
 	in := Input{columns: make([]column, len(d.columns)), rows: len(rows)}
 	for i, c := range d.columns {
-		if in.columns[i], in.err = newColumn(c, len(rows)); in.err != nil {
+		in.columns[i], in.err = newColumn(c, len(rows))
+		if in.err != nil {
 			return in
 		}
 	}
@@ -136,10 +137,12 @@ func pointers[R any](rows []R) []*R {
 
 // Texts is input of one column.
 func Texts(name string, values []string) Input {
-	return Input{columns: []column{{name, textKind, &list[string]{values: append([]string{}, values...)}}}, rows: len(values)}
+	return Input{columns: []column{{name, textKind, &list[string]{values: append([]string{}, values...)}}},
+		rows: len(values)}
 }
 
 // Ints is input of one column.
 func Ints(name string, values []int64) Input {
-	return Input{columns: []column{{name, intKind, &list[int64]{values: append([]int64{}, values...)}}}, rows: len(values)}
+	return Input{columns: []column{{name, intKind, &list[int64]{values: append([]int64{}, values...)}}},
+		rows: len(values)}
 }

@@ -23,8 +23,9 @@ type Migration struct {
 	AppliedAt time.Time
 }
 
-// Migrate brings the schema up to date, and does nothing where it is. Several processes may call it at once: one
-// migrates, the others wait, up to a minute. It returns [ErrOtherSchema] for a database that it cannot bring up to date.
+// Migrate brings the schema up to date, and does nothing where it is. Several processes may call it at once:
+// one migrates, the others wait, up to a minute. It returns [ErrOtherSchema] for a database that it cannot
+// bring up to date.
 func (db *DB) Migrate(ctx context.Context) error {
 	return db.withMigrations(func(_ *sql.DB, _ *versionTable, p *goose.Provider) error {
 		unlock, err := db.lockMigrations(ctx)
@@ -35,18 +36,20 @@ func (db *DB) Migrate(ctx context.Context) error {
 		failed, partly := errors.AsType[*goose.PartialError](err)
 		if partly {
 			applied = failed.Applied
-			err = fmt.Errorf("migration %s failed and left nothing behind; the schema is as it was before it, and processes that run go on; start a version whose migration is mended: %w",
+			err = fmt.Errorf("migration %s failed and left nothing behind; the schema is as it was before "+
+				"it, and processes that run go on; start a version whose migration is mended: %w",
 				failed.Failed.Source.Path, failed.Err)
 		}
 		for _, r := range applied {
-			db.logger.Info("migration applied", "version", r.Source.Version, "name", r.Source.Path, "took", r.Duration)
+			db.logger.Info("migration applied", "version", r.Source.Version, "name", r.Source.Path, "took",
+				r.Duration)
 		}
 		return errors.Join(err, unlock())
 	})
 }
 
-// MigrationStatus lists all migrations that this program knows, and which of them the database has. It returns
-// [ErrOtherSchema] for a database that has one of them with other statements.
+// MigrationStatus lists all migrations that this program knows, and which of them the database has. It
+// returns [ErrOtherSchema] for a database that has one of them with other statements.
 func (db *DB) MigrationStatus(ctx context.Context) ([]Migration, error) {
 	var list []Migration
 	err := db.withMigrations(func(handle *sql.DB, v *versionTable, p *goose.Provider) error {
@@ -59,7 +62,8 @@ func (db *DB) MigrationStatus(ctx context.Context) ([]Migration, error) {
 		}
 		for _, s := range status {
 			list = append(list, Migration{
-				Version: s.Source.Version, Name: s.Source.Path, Applied: s.State == goose.StateApplied, AppliedAt: s.AppliedAt,
+				Version: s.Source.Version, Name: s.Source.Path, Applied: s.State == goose.StateApplied,
+				AppliedAt: s.AppliedAt,
 			})
 		}
 		return nil
@@ -67,7 +71,8 @@ func (db *DB) MigrationStatus(ctx context.Context) ([]Migration, error) {
 	return list, err
 }
 
-// withMigrations runs fn with a handle of its own: migrations must not wait for the writers, nor they for them.
+// withMigrations runs fn with a handle of its own: migrations must not wait for the writers, nor they for
+// them.
 func (db *DB) withMigrations(fn func(*sql.DB, *versionTable, *goose.Provider) error) (err error) {
 	handle, err := db.migrate()
 	if err != nil {
@@ -103,8 +108,9 @@ func (db *DB) withMigrations(fn func(*sql.DB, *versionTable, *goose.Provider) er
 	return fn(handle, table, p)
 }
 
-// lockMigrations keeps other processes from migrating the same SQLite file, by a transaction on a file beside it: the
-// file itself must stay open to the migrations' own transactions. On PostgreSQL an advisory lock does this.
+// lockMigrations keeps other processes from migrating the same SQLite file, by a transaction on a file beside
+// it: the file itself must stay open to the migrations' own transactions. On PostgreSQL an advisory lock does
+// this.
 func (db *DB) lockMigrations(ctx context.Context) (unlock func() error, err error) {
 	if db.migrateLock == "" {
 		return func() error { return nil }, nil
@@ -126,14 +132,17 @@ func (db *DB) lockMigrations(ctx context.Context) (unlock func() error, err erro
 // migrationsTable has a row for each applied migration, and one for version 0.
 const migrationsTable = "schema_migrations"
 
-// ErrOtherSchema says that a migration was applied to the database from other statements than this program has.
-var ErrOtherSchema = errors.New("the database was made by another version of dispatcher, whose schema differs; " +
+// ErrOtherSchema says that a migration was applied to the database from other statements than this program
+// has.
+var ErrOtherSchema = errors.New("the database was made by another version of dispatcher, whose schema " +
+	"differs; " +
 	"run that version, or start this one on an empty database (releases before 0.1.0 convert none)")
 
-// AppliedMigrations returns the hashes of the applied migrations by their versions; nil: the database was never
-// migrated. The hash is empty where the program that applied the migration kept none.
+// AppliedMigrations returns the hashes of the applied migrations by their versions; nil: the database was
+// never migrated. The hash is empty where the program that applied the migration kept none.
 func AppliedMigrations(ctx context.Context, db Queryer, engine string) (map[int64]string, error) {
-	columns := `SELECT COUNT(*), COUNT(CASE WHEN name = 'hash' THEN 1 END) FROM pragma_table_info('` + migrationsTable + `')`
+	columns := `SELECT COUNT(*), COUNT(CASE WHEN name = 'hash' THEN 1 END) FROM pragma_table_info('` +
+		migrationsTable + `')`
 	if engine == migrations.Postgres {
 		columns = `SELECT COUNT(*), COUNT(CASE WHEN attname = 'hash' THEN 1 END) FROM pg_attribute
 			WHERE attrelid = to_regclass('` + migrationsTable + `') AND attnum > 0 AND NOT attisdropped`
@@ -149,7 +158,8 @@ func AppliedMigrations(ctx context.Context, db Queryer, engine string) (map[int6
 	if hashes == 0 {
 		hash = "''"
 	}
-	rows, err := db.QueryContext(ctx, `SELECT version_id, `+hash+` FROM `+migrationsTable+` WHERE version_id > 0`)
+	rows, err := db.QueryContext(ctx, `SELECT version_id, `+hash+` FROM `+migrationsTable+
+		` WHERE version_id > 0`)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", migrationsTable, err)
 	}
@@ -172,8 +182,8 @@ type Queryer interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// CheckSchema returns [ErrOtherSchema] if an applied migration has another hash than that of the known ones. Versions
-// that are not known are those of a newer program, beside which this one can run.
+// CheckSchema returns [ErrOtherSchema] if an applied migration has another hash than that of the known ones.
+// Versions that are not known are those of a newer program, beside which this one can run.
 func CheckSchema(known []migrations.File, applied map[int64]string) error {
 	for _, m := range known {
 		if hash, ok := applied[m.Version]; ok && hash != m.Hash {
@@ -183,8 +193,8 @@ func CheckSchema(known []migrations.File, applied map[int64]string) error {
 	return nil
 }
 
-// versionTable is goose's table of applied migrations with the column hash. The hash is written in the transaction of
-// its migration.
+// versionTable is goose's table of applied migrations with the column hash. The hash is written in the
+// transaction of its migration.
 type versionTable struct {
 	database.StoreExtender
 	engine string

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// Named returns what describes columns by their names, with white space between them. Each is that of a field, in lower
-// case: external_id is the field ExternalID, rate_count the field Count of Rate, and "lane=LaneID" the field LaneID. The
-// name of a table before it does not count. The field's type says how it is stored: a bool as 1 or 0; a duration in
-// milliseconds, which the column's name ends with; and what is no text, number or bytes as JSON. It panics where there
-// is no such field.
+// Named returns what describes columns by their names, with white space between them. Each is that of a
+// field, in lower case: external_id is the field ExternalID, rate_count the field Count of Rate, and
+// "lane=LaneID" the field LaneID. The name of a table before it does not count. The field's type says how it
+// is stored: a bool as 1 or 0; a duration in milliseconds, which the column's name ends with; and what is no
+// text, number or bytes as JSON. It panics where there is no such field.
 func Named[T any](names string) func(*T) Columns {
 	columns := strings.Fields(names)
 	paths := make([][]int, len(columns))

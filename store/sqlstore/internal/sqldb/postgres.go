@@ -62,10 +62,10 @@ func openPool(config *pgx.ConnConfig, conns int, options ...stdlib.OptionOpenDB)
 	return pool
 }
 
-// letGo has the server end a session that does nothing within a transaction: a process that was stopped there, or
-// its machine, would hold the locks of its rows for as long as it is away, and every group of the others that has
-// one of them would wait in vain. Ours go on within milliseconds; 10 s are less than a claim lives, so the rows are
-// free when they are claimed again.
+// letGo has the server end a session that does nothing within a transaction: a process that was stopped
+// there, or its machine, would hold the locks of its rows for as long as it is away, and every group of the
+// others that has one of them would wait in vain. Ours go on within milliseconds; 10 s are less than a claim
+// lives, so the rows are free when they are claimed again.
 func letGo(ctx context.Context, conn *pgx.Conn) error {
 	if _, err := conn.Exec(ctx, "SET idle_in_transaction_session_timeout = '10s'"); err != nil {
 		return fmt.Errorf("set idle_in_transaction_session_timeout: %w", err)
@@ -73,9 +73,9 @@ func letGo(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// byID has a connection of a group writer find rows by their ids. All that it runs does; but plans are made once,
-// often while the tables are nearly empty, and a scan of the whole table that was cheapest then would be kept until
-// statistics change.
+// byID has a connection of a group writer find rows by their ids. All that it runs does; but plans are made
+// once, often while the tables are nearly empty, and a scan of the whole table that was cheapest then would
+// be kept until statistics change.
 func byID(ctx context.Context, conn *pgx.Conn) error {
 	if err := letGo(ctx, conn); err != nil {
 		return err
@@ -88,9 +88,10 @@ func byID(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// ByIndex makes the statements after it in this transaction find their rows by indexes. It is for purges: where rows
-// come and go by the thousand a second, PostgreSQL's statistics are out of date, and a plan that is made from them may
-// read and sort a whole table for each batch. On SQLite, whose plans do not depend on statistics, it does nothing.
+// ByIndex makes the statements after it in this transaction find their rows by indexes. It is for purges:
+// where rows come and go by the thousand a second, PostgreSQL's statistics are out of date, and a plan that
+// is made from them may read and sort a whole table for each batch. On SQLite, whose plans do not depend on
+// statistics, it does nothing.
 func (t *Tx) ByIndex() error {
 	if t.lite != nil {
 		return nil
@@ -99,16 +100,18 @@ func (t *Tx) ByIndex() error {
 		WHERE name IN ('enable_seqscan', 'enable_bitmapscan', 'enable_hashjoin', 'enable_mergejoin')`)
 }
 
-// An era is the time in which connections to PostgreSQL may be used again. It ends when one of them turns out to be
-// read-only: its server has become a standby, or the setting was given for new sessions. A session keeps that for
-// as long as it lives; one that is opened anew may meet a server, or a setting, that lets it write.
+// An era is the time in which connections to PostgreSQL may be used again. It ends when one of them turns out
+// to be read-only: its server has become a standby, or the setting was given for new sessions. A session
+// keeps that for as long as it lives; one that is opened anew may meet a server, or a setting, that lets it
+// write.
 type era struct {
 	number atomic.Int64
 	// began is when it did, in Unix nanoseconds.
 	began atomic.Int64
 }
 
-// eraLength is the least that an era lasts: while no session can write, reads must not open a connection each.
+// eraLength is the least that an era lasts: while no session can write, reads must not open a connection
+// each.
 const eraLength = time.Second
 
 // eraKey is where a connection carries the era that it was opened in.

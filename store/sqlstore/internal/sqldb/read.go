@@ -22,8 +22,9 @@ type Querier interface {
 	Each(scan func(Row) error, text string, args ...any) error
 }
 
-// A Read is how one operation reads outside of a transaction that writes: each of its statements within the limit,
-// each error with the operation's name, and with store.ErrUnavailable where the database as a whole is to blame.
+// A Read is how one operation reads outside of a transaction that writes: each of its statements within the
+// limit, each error with the operation's name, and with store.ErrUnavailable where the database as a whole is
+// to blame.
 type Read struct {
 	ctx       context.Context
 	db        *DB
@@ -37,7 +38,8 @@ func (db *DB) Read(ctx context.Context, operation string) Read {
 	return Read{ctx: ctx, db: db, from: db.Reads, operation: operation}
 }
 
-// ReadFrom is how an operation reads that has no DB. Its statements are in the database's own words, without a limit.
+// ReadFrom is how an operation reads that has no DB. Its statements are in the database's own words, without
+// a limit.
 func ReadFrom(ctx context.Context, from Source, operation string) Read {
 	return Read{ctx: ctx, from: from, operation: operation}
 }
@@ -110,7 +112,8 @@ func Select[T any](q Querier, columns func(*T) Columns, rest string, args ...any
 	return d.collect(q, `SELECT `+d.columns.List()+` `+rest, args)
 }
 
-// Returning returns the rows that a statement has changed. It is the text, "RETURNING" and the noun's columns.
+// Returning returns the rows that a statement has changed. It is the text, "RETURNING" and the noun's
+// columns.
 func Returning[T any](q Querier, columns func(*T) Columns, text string, args ...any) ([]T, error) {
 	d := describe(columns)
 	return d.collect(q, text+` RETURNING `+d.columns.List(), args)
@@ -127,7 +130,8 @@ func (d *described[T]) collect(q Querier, text string, args []any) ([]T, error) 
 }
 
 // One is [Select] for a statement that finds one row at most.
-func One[T any](q Querier, columns func(*T) Columns, rest string, args ...any) (row T, found bool, err error) {
+func One[T any](q Querier, columns func(*T) Columns, rest string,
+	args ...any) (row T, found bool, err error) {
 	rows, err := Select(q, columns, rest, args...)
 	if err != nil || len(rows) == 0 {
 		return row, false, err
@@ -136,7 +140,8 @@ func One[T any](q Querier, columns func(*T) Columns, rest string, args ...any) (
 }
 
 // Get is [One] with an error, store.ErrNotFound, that says what was not found, unless that is empty.
-func Get[T any](q Querier, what string, columns func(*T) Columns, rest string, args ...any) (row T, err error) {
+func Get[T any](q Querier, what string, columns func(*T) Columns, rest string,
+	args ...any) (row T, err error) {
 	row, found, err := One(q, columns, rest, args...)
 	switch {
 	case err != nil || found:

@@ -1,22 +1,23 @@
-// Package sqldb is the plumbing of package sqlstore: one way to open, write and read SQLite and PostgreSQL 15 and
-// later. It knows no callback, no endpoint and no other noun.
+// Package sqldb is the plumbing of package sqlstore: one way to open, write and read SQLite and PostgreSQL 15
+// and later. It knows no callback, no endpoint and no other noun.
 //
 // It guarantees that a transaction that was answered without an error is committed and synced to disk, that a
-// transient error (deadlock, serialization, lost connection) is retried, and that an error that means that the
-// database as a whole cannot commit wraps store.ErrUnavailable.
+// transient error (deadlock, serialization, lost connection) is retried, and that an error that means that
+// the database as a whole cannot commit wraps store.ErrUnavailable.
 //
 // # Statements
 //
-// A statement is one text for both databases, in the words of PostgreSQL: the dialect for SQLite leaves out FOR
-// UPDATE and FOR SHARE, and writes instr for strpos. Parameters are $1, $2 and so on. An argument of type [Input]
-// is multi-row input: "FROM $i" in the text makes it a table named i.
+// A statement is one text for both databases, in the words of PostgreSQL: the dialect for SQLite leaves out
+// FOR UPDATE and FOR SHARE, and writes instr for strpos. Parameters are $1, $2 and so on. An argument of type
+// [Input] is multi-row input: "FROM $i" in the text makes it a table named i.
 //
 // # Group commit
 //
-// What callers hand to [DB.Commit] is committed in groups: a writer takes everything that waits as soon as its last
-// commit is done, without a timer, up to 256 rows a transaction. SQLite has one writer for all kinds, PostgreSQL
-// one or more for each. A group that is refused for good is halved until the bad row stands alone. A caller that
-// gives up leaves its group alone: what it asked for may still be committed. See writer.go.
+// What callers hand to [DB.Commit] is committed in groups: a writer takes everything that waits as soon as
+// its last commit is done, without a timer, up to 256 rows a transaction. SQLite has one writer for all
+// kinds, PostgreSQL one or more for each. A group that is refused for good is halved until the bad row stands
+// alone. A caller that gives up leaves its group alone: what it asked for may still be committed. See
+// writer.go.
 package sqldb
 
 import (
@@ -54,8 +55,8 @@ const (
 	maintenanceLimit = 30 * time.Second
 )
 
-// A Kind is a kind of group. Groups of one kind are committed one after the other, except that up to Parallel full
-// ones are committed at a time. SQLite has one writer for all kinds.
+// A Kind is a kind of group. Groups of one kind are committed one after the other, except that up to Parallel
+// full ones are committed at a time. SQLite has one writer for all kinds.
 type Kind struct {
 	Name     string
 	Parallel int
@@ -63,10 +64,11 @@ type Kind struct {
 
 // Options say what to open.
 type Options struct {
-	// URL is "postgres://…", "postgresql://…" or "sqlite:PATH". A missing SQLite file, and its directory, are made.
+	// URL is "postgres://…", "postgresql://…" or "sqlite:PATH". A missing SQLite file, and its directory, are
+	// made.
 	URL string
-	// MaxConns is the most connections to PostgreSQL; zero means 20. It is never less than one for each writer and
-	// three more. SQLite ignores it.
+	// MaxConns is the most connections to PostgreSQL; zero means 20. It is never less than one for each
+	// writer and three more. SQLite ignores it.
 	MaxConns int
 	// Logger gets what no caller can be told; nil: nothing is logged.
 	Logger *slog.Logger
@@ -84,8 +86,9 @@ type Options struct {
 type DB struct {
 	Dialect *Dialect
 	Limits  Limits
-	// On PostgreSQL Groups has the writers' connections, which no other call can use up, and Pool those of all other
-	// writes; on SQLite both are nil, and lite writes. Reads has the connections of reads; on PostgreSQL it is Pool.
+	// On PostgreSQL Groups has the writers' connections, which no other call can use up, and Pool those of
+	// all other writes; on SQLite both are nil, and lite writes. Reads has the connections of reads; on
+	// PostgreSQL it is Pool.
 	Groups, Pool, Reads *sql.DB
 	lite                lite
 
@@ -103,8 +106,8 @@ type DB struct {
 	running sync.WaitGroup
 }
 
-// Open opens the database and starts its writers. It does not migrate. Opening PostgreSQL needs no server yet:
-// until there is one, calls return store.ErrUnavailable. Close ends it.
+// Open opens the database and starts its writers. It does not migrate. Opening PostgreSQL needs no server
+// yet: until there is one, calls return store.ErrUnavailable. Close ends it.
 func Open(ctx context.Context, o Options) (*DB, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

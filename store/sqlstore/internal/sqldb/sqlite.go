@@ -18,20 +18,23 @@ import (
 )
 
 const (
-	// liteBusyWait is how long a statement waits for another process that holds SQLite's lock: a backup, a migration.
+	// liteBusyWait is how long a statement waits for another process that holds SQLite's lock: a backup, a
+	// migration.
 	liteBusyWait = 5 * time.Second
-	// liteCheckpointPages is with how many pages in the log they are copied to the file: 32 MiB. Rows are written three times
-	// within seconds (accept, stamp, result), so a page that waits is copied once for all of them.
+	// liteCheckpointPages is with how many pages in the log they are copied to the file: 32 MiB. Rows are
+	// written three times within seconds (accept, stamp, result), so a page that waits is copied once for all
+	// of them.
 	liteCheckpointPages = 8000
-	// litePageCache is how much of the file the writer keeps in memory, in KiB. A commit that has split a page walks through all of
-	// the cache, so that more is not better: what is not in it, the system has.
+	// litePageCache is how much of the file the writer keeps in memory, in KiB. A commit that has split a
+	// page walks through all of the cache, so that more is not better: what is not in it, the system has.
 	litePageCache = 4 << 10
 	// sqliteReaders is how many connections read.
 	sqliteReaders = 4
 )
 
-// A lite is SQLite's one writing connection. It is driven without database/sql, whose locks, copies and conversions cost
-// more for a row than SQLite itself. Only the writer's goroutine may use it, but for close, after that has ended.
+// A lite is SQLite's one writing connection. It is driven without database/sql, whose locks, copies and
+// conversions cost more for a row than SQLite itself. Only the writer's goroutine may use it, but for close,
+// after that has ended.
 type lite struct {
 	path   string
 	conn   *sqlite.Conn
@@ -49,7 +52,8 @@ func (db *DB) openSQLite(ctx context.Context, path string, kinds []Kind) error {
 	}
 	db.Dialect = sqliteDialect()
 	dsn := func(pragmas ...string) string {
-		return sqliteDSN(path, append([]string{"busy_timeout(5000)", "journal_mode(WAL)", "synchronous(FULL)"}, pragmas...)...)
+		return sqliteDSN(path, append([]string{"busy_timeout(5000)", "journal_mode(WAL)",
+			"synchronous(FULL)"}, pragmas...)...)
 	}
 	// The writer turns the file to WAL, before any reader could find it otherwise.
 	db.lite.path = path
@@ -57,7 +61,8 @@ func (db *DB) openSQLite(ctx context.Context, path string, kinds []Kind) error {
 		return err
 	}
 	var err error
-	if db.Reads, err = sql.Open("sqlite", dsn("query_only(1)")); err != nil {
+	db.Reads, err = sql.Open("sqlite", dsn("query_only(1)"))
+	if err != nil {
 		return errors.Join(fmt.Errorf("open %s: %w", path, err), db.lite.close())
 	}
 	db.Reads.SetMaxOpenConns(sqliteReaders)
@@ -77,8 +82,8 @@ func sqliteDSN(path string, pragmas ...string) string {
 	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + url.Values{"_pragma": pragmas}.Encode()
 }
 
-// createPrivate makes the file, readable by its owner only, if it is missing. SQLite gives the files beside it the
-// same mode.
+// createPrivate makes the file, readable by its owner only, if it is missing. SQLite gives the files beside
+// it the same mode.
 func createPrivate(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return fmt.Errorf("make database directory: %w", err)
@@ -90,8 +95,8 @@ func createPrivate(path string) error {
 	return f.Close()
 }
 
-// open connects, if that is not done, and tries again while another process does the same: the lock that turns a file to
-// WAL does not wait for its holder as all others do.
+// open connects, if that is not done, and tries again while another process does the same: the lock that
+// turns a file to WAL does not wait for its holder as all others do.
 func (l *lite) open(ctx context.Context) error {
 	if l.conn != nil {
 		return nil
@@ -121,7 +126,8 @@ func (l *lite) connect() error {
 	conn.SetBusyTimeout(liteBusyWait)
 	for _, pragma := range []string{
 		"synchronous = FULL",
-		// What a statement sets aside to undo itself is a few rows, and must not need a file: there may be no descriptor left.
+		// What a statement sets aside to undo itself is a few rows, and must not need a file: there may be no
+		// descriptor left.
 		"temp_store = MEMORY",
 		"wal_autocheckpoint = " + strconv.Itoa(liteCheckpointPages),
 		"cache_size = -" + strconv.Itoa(litePageCache),
@@ -156,9 +162,13 @@ func (l *lite) once(ctx context.Context, fn func() error) error {
 	err := l.run("BEGIN IMMEDIATE")
 	if err != nil {
 		err = fmt.Errorf("begin: %w", err)
-	} else if err = fn(); err == nil {
-		if err = l.run("COMMIT"); err != nil {
-			err = fmt.Errorf("commit: %w", err)
+	} else {
+		err = fn()
+		if err == nil {
+			err = l.run("COMMIT")
+			if err != nil {
+				err = fmt.Errorf("commit: %w", err)
+			}
 		}
 	}
 	l.conn.SetInterrupt(nil)
@@ -176,11 +186,13 @@ func (l *lite) once(ctx context.Context, fn func() error) error {
 	return err
 }
 
-// spoilt says that a connection may have met a file that is gone, replaced or damaged: another connection can find out.
+// spoilt says that a connection may have met a file that is gone, replaced or damaged: another connection can
+// find out.
 func spoilt(err error) bool {
 	if e, ok := errors.AsType[*liteError](err); ok {
 		switch e.code & 0xff {
-		case sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY,
+		case sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CANTOPEN,
+			sqlite3.SQLITE_READONLY,
 			sqlite3.SQLITE_PROTOCOL, sqlite3.SQLITE_MISUSE:
 			return true
 		}
@@ -207,8 +219,8 @@ func (l *lite) bound(query string, args []any) (*liteStmt, error) {
 	return s, s.bind(args)
 }
 
-// prepare returns the statement, compiled at its first use. There are a few dozen texts; callers make none of their
-// own.
+// prepare returns the statement, compiled at its first use. There are a few dozen texts; callers make none of
+// their own.
 func (l *lite) prepare(query string) (*liteStmt, error) {
 	return l.prepareAs(query, func() string { return query })
 }

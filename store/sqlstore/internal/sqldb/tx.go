@@ -19,7 +19,8 @@ const maxTries = 5
 
 // A Tx is one write transaction.
 type Tx struct {
-	// Again says that an earlier try of the same transaction may have been committed although its reply was lost.
+	// Again says that an earlier try of the same transaction may have been committed although its reply was
+	// lost.
 	Again bool
 
 	ctx context.Context
@@ -50,8 +51,8 @@ func (t *Tx) Exec(text string, args ...any) (int64, error) {
 	return t.group.exec(t.ctx, text, args)
 }
 
-// Later runs a statement at the latest with the commit: its error may be that of a statement after it, or of the
-// commit.
+// Later runs a statement at the latest with the commit: its error may be that of a statement after it, or of
+// the commit.
 func (t *Tx) Later(text string, args ...any) error {
 	if t.group == nil {
 		_, err := t.Exec(text, args...)
@@ -120,8 +121,8 @@ func (db *DB) groupLimit(rows int) time.Duration {
 	return db.Limits.Commit + time.Duration(rows)*rowLimit
 }
 
-// transact runs fn in a transaction, up to maxTries times while its error is transient. Errors that mean that nothing
-// can be committed wrap store.ErrUnavailable. On SQLite only the writer may call it.
+// transact runs fn in a transaction, up to maxTries times while its error is transient. Errors that mean that
+// nothing can be committed wrap store.ErrUnavailable. On SQLite only the writer may call it.
 func (db *DB) transact(ctx context.Context, pool *sql.DB, limit time.Duration, fn func(*Tx) error) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -169,7 +170,8 @@ func (t *Tx) once(pool *sql.DB, run func() error) error {
 		t.group = &groupTx{conn: driverConn.(*stdlib.Conn).Conn()} // openPool knows no other driver
 		err := run()
 		if err == nil {
-			if err = t.group.commit(t.ctx); err != nil {
+			err = t.group.commit(t.ctx)
+			if err != nil {
 				err = fmt.Errorf("commit: %w", err)
 			}
 		}
@@ -182,7 +184,8 @@ func (t *Tx) once(pool *sql.DB, run func() error) error {
 		return err
 	})
 	// A connection that is broken is not taken back by the pool; how the transaction ended was said before.
-	if cerr := conn.Close(); cerr != nil && err == nil && !errors.Is(cerr, driver.ErrBadConn) && !errors.Is(cerr, sql.ErrConnDone) {
+	if cerr := conn.Close(); cerr != nil && err == nil && !errors.Is(cerr, driver.ErrBadConn) &&
+		!errors.Is(cerr, sql.ErrConnDone) {
 		err = fmt.Errorf("give back connection: %w", cerr)
 	}
 	return err

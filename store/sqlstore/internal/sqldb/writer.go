@@ -15,7 +15,8 @@ import (
 const (
 	// groupRows is how many rows a group gathers. One call with more is a group of its own.
 	groupRows = 256
-	// queueRows bounds what waits for a writer. Beyond it calls are refused at once: they would only wait in vain.
+	// queueRows bounds what waits for a writer. Beyond it calls are refused at once: they would only wait in
+	// vain.
 	queueRows = 20_000
 	// idleWait is how long a maintenance write lets others pass at most.
 	idleWait = 2 * time.Second
@@ -27,8 +28,8 @@ type Entry interface {
 	Fail(err error)
 }
 
-// A call is what one caller waits for: entries that are committed together, or a transaction that is not grouped, a
-// change or maintenance. Only SQLite sends those through its writer.
+// A call is what one caller waits for: entries that are committed together, or a transaction that is not
+// grouped, a change or maintenance. Only SQLite sends those through its writer.
 type call struct {
 	entries []Entry
 	run     func() error
@@ -52,8 +53,9 @@ func (q *queue) take() *call {
 	return c
 }
 
-// A writer commits groups: one after the other, but that where it runs in more than one goroutine a group that is full does not wait
-// for the one before it. What would not fill one waits, for it is committed at less cost with what gathers meanwhile.
+// A writer commits groups: one after the other, but that where it runs in more than one goroutine a group
+// that is full does not wait for the one before it. What would not fill one waits, for it is committed at
+// less cost with what gathers meanwhile.
 type writer struct {
 	db   *DB
 	kind string
@@ -102,8 +104,9 @@ func (w *writer) leave(q *queue, c *call) bool {
 	return true
 }
 
-// Commit hands the entries to the writer of their kind and waits until they are committed or refused. A caller whose context ends,
-// or that has waited too long for its turn, is taken out of the queue; once its group runs, only its wait ends.
+// Commit hands the entries to the writer of their kind and waits until they are committed or refused. A
+// caller whose context ends, or that has waited too long for its turn, is taken out of the queue; once its
+// group runs, only its wait ends.
 func (db *DB) Commit(ctx context.Context, kind string, entries []Entry) error {
 	w := db.writers[kind]
 	if len(entries) == 0 {
@@ -272,8 +275,8 @@ func (w *writer) commitGroup(group queue) {
 	}
 }
 
-// drain takes everything that waits out of the queue, after a group that failed: it has waited for a database that cannot
-// commit, and is told so now. If another group is being committed, that one will tell.
+// drain takes everything that waits out of the queue, after a group that failed: it has waited for a database
+// that cannot commit, and is told so now. If another group is being committed, that one will tell.
 func (w *writer) drain() (calls queue) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -284,9 +287,9 @@ func (w *writer) drain() (calls queue) {
 	return calls
 }
 
-// commitEntries commits the entries in one transaction. If that is refused for good it commits each half by itself, down
-// to the row that is to blame. The error it returns means that SQL is unavailable and none of the entries was committed;
-// where that happens after a part has been committed, the rest is told row by row.
+// commitEntries commits the entries in one transaction. If that is refused for good it commits each half by
+// itself, down to the row that is to blame. The error it returns means that SQL is unavailable and none of
+// the entries was committed; where that happens after a part has been committed, the rest is told row by row.
 func (w *writer) commitEntries(entries []Entry) error {
 	err := w.transact(len(entries), func(t *Tx) error { return w.db.apply(t, entries) })
 	switch {
