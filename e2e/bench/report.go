@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+	"unicode/utf8"
 )
 
 // noValue stands for a figure that was not measured.
@@ -45,13 +46,30 @@ type report struct {
 
 func (r report) markdown() string {
 	var b strings.Builder
-	fmt.Fprintln(&b, r.intro)
+	fmt.Fprintln(&b, wrapped(r.intro))
 	for _, t := range r.tables {
 		if len(t.rows) > 0 {
 			fmt.Fprintf(&b, "\n%s %s\n\n%s", r.heading, t.title, t.markdown())
 		}
 	}
 	return b.String()
+}
+
+// wrapped breaks the lines of paragraphs at 110 columns.
+func wrapped(text string) string {
+	paragraphs := strings.Split(text, "\n\n")
+	for i, paragraph := range paragraphs {
+		var lines []string
+		line := ""
+		for _, word := range strings.Fields(paragraph) {
+			if line != "" && utf8.RuneCountInString(line+" "+word) > 110 {
+				lines, line = append(lines, line), ""
+			}
+			line = strings.TrimPrefix(line+" "+word, " ")
+		}
+		paragraphs[i] = strings.Join(append(lines, line), "\n")
+	}
+	return strings.Join(paragraphs, "\n\n")
 }
 
 // publish prints the report and, if a document is named, replaces a block of it.

@@ -18,6 +18,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/semaphore"
@@ -109,28 +110,49 @@ func (t *table) print() error {
 	fmt.Fprintf(&b, "| | all | | %s | | |\n", all.figures())
 	slices.Sort(t.remarks)
 	for _, r := range t.remarks {
-		fmt.Fprintf(&b, "\n- %s", r)
+		b.WriteString("\n" + listItem(r))
 	}
 	for _, c := range t.complaints {
-		fmt.Fprintf(&b, "\n- FAILED: %s", c)
+		b.WriteString("\n" + listItem("FAILED: "+c))
 	}
 	fmt.Printf("\nThe fault matrix:\n%s\n", b.String())
 	if *faultReport == "" {
 		return nil
 	}
-	return os.WriteFile(*faultReport, []byte(reportHead+b.String()+"\n"), 0o644)
+	head := fmt.Sprintf(reportHead, time.Now().Format(time.DateOnly))
+	return os.WriteFile(*faultReport, []byte(head+b.String()+"\n"), 0o644)
 }
 
+// listItem is an item of a Markdown list, with its lines broken at 110 columns.
+func listItem(text string) string {
+	var b strings.Builder
+	line := "-"
+	for _, word := range strings.Fields(text) {
+		if utf8.RuneCountInString(line+" "+word) > 110 {
+			b.WriteString(line + "\n")
+			line = " "
+		}
+		line += " " + word
+	}
+	return b.String() + line
+}
+
+// reportHead begins the report. Its one argument is the day of the run.
 const reportHead = `# The fault matrix, as measured
 
-Written by ` + "`make test-full`" +
-	`. What each guarantee means is in [guarantees.md](../guide/guarantees.md).
+` + "`make test-full`" + ` ran these faults on %s and wrote this page.
+[guarantees.md](../guide/guarantees.md) explains what each guarantee means.
 
-- Lost is zero everywhere, or the run fails.
-- A duplicate is a send that no charged attempt accounts for. Its bound is what the fault may cost.
-- Healed is the time from the end of the last fault until the last callback was terminal, the waits of its own
-  tiers included.
-- Took is the time of the longest run, with the start of its servers.
+| column | meaning |
+|---|---|
+| on | the combinations of database and index that the fault ran on |
+| lost | accepted callbacks that were lost; the run fails unless it is zero |
+| duplicates | sends that no charged attempt accounts for |
+| bound | the most duplicates that the fault may cause |
+| healed in | time from the end of the last fault until the last callback was terminal, with the waits of its tiers |
+| took | time of the longest run, with the start of its servers |
+
+## Figures
 
 `
 

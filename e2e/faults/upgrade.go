@@ -176,8 +176,8 @@ func brokenMigration(tr *trial) {
 	if v.Uncertain > 0 {
 		tr.Errorf("%d attempts have an unknown outcome", v.Uncertain)
 	}
-	tr.Remark("nothing of it stays, exit 1 with one line; an old process went on, a mended one migrated; %d "+
-		"accepted meanwhile", v.Accepted)
+	tr.Remark("the broken migration left nothing behind and ended with exit code 1 and one line; an old "+
+		"process went on; the corrected migration was applied; %d accepted meanwhile", v.Accepted)
 }
 
 // killedInMigration kills a process between the first statement of its migration and the second, for which it
