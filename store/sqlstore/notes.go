@@ -13,7 +13,7 @@ import (
 // second the notes are taken away by one transaction after the other, which adds them to the counters and to
 // the feed of outcomes. So the hot path appends one row a group and locks no row of a counter, the feed has
 // an order although groups are committed side by side, and nothing comes into it before its end. See
-// docs/adr/0019-the-feed-is-put-in-order-by-one.md.
+// docs/adr/0019-feed-ordered-after-the-commit.md.
 
 // The kinds of counter.
 const (
