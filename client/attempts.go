@@ -96,41 +96,41 @@ type Explanation struct {
 	Summary string `json:"summary"`
 	// When it is attempted at the earliest; null: that is not known, or never.
 	NextAt   time.Time `json:"next_at" api:"null"`
-	Blocking []Hold    `json:"blocking"`
+	Blocking []Block   `json:"blocking"`
 }
 
-// A HoldCode is what keeps a callback, or a lane, from being sent.
-type HoldCode string
+// A BlockCode is what keeps a callback, or a lane, from being sent.
+type BlockCode string
 
 const (
-	HoldAttempting       HoldCode = "attempting"
-	HoldSQLDown          HoldCode = "sql_down"
-	HoldNoWorker         HoldCode = "no_worker"
-	HoldSendingHeld      HoldCode = "sending_held"
-	HoldIndexUnanswered  HoldCode = "index_unanswered"
-	HoldIndexRebuilding  HoldCode = "index_rebuilding"
-	HoldProjectPaused    HoldCode = "project_paused"
-	HoldEndpointPaused   HoldCode = "endpoint_paused"
-	HoldLanePaused       HoldCode = "lane_paused"
-	HoldEndpointDisabled HoldCode = "endpoint_disabled"
-	HoldEndpointDeleted  HoldCode = "endpoint_deleted"
-	HoldNotDue           HoldCode = "not_due"
-	HoldOrder            HoldCode = "order"
-	HoldBreakerOpen      HoldCode = "breaker_open"
-	HoldRetryAfter       HoldCode = "retry_after"
-	HoldRateLimited      HoldCode = "rate_limited"
-	HoldConcurrency      HoldCode = "concurrency"
-	HoldLockHeld         HoldCode = "lock_held"
-	HoldIndexMissing     HoldCode = "index_missing"
+	BlockAttempting       BlockCode = "attempting"
+	BlockSQLDown          BlockCode = "sql_down"
+	BlockNoWorker         BlockCode = "no_worker"
+	BlockSendingHeld      BlockCode = "sending_held"
+	BlockIndexUnanswered  BlockCode = "index_unanswered"
+	BlockIndexRebuilding  BlockCode = "index_rebuilding"
+	BlockProjectPaused    BlockCode = "project_paused"
+	BlockEndpointPaused   BlockCode = "endpoint_paused"
+	BlockLanePaused       BlockCode = "lane_paused"
+	BlockEndpointDisabled BlockCode = "endpoint_disabled"
+	BlockEndpointDeleted  BlockCode = "endpoint_deleted"
+	BlockNotDue           BlockCode = "not_due"
+	BlockOrder            BlockCode = "order"
+	BlockBreakerOpen      BlockCode = "breaker_open"
+	BlockRetryAfter       BlockCode = "retry_after"
+	BlockRateLimited      BlockCode = "rate_limited"
+	BlockConcurrency      BlockCode = "concurrency"
+	BlockLockHeld         BlockCode = "lock_held"
+	BlockIndexMissing     BlockCode = "index_missing"
 )
 
-// A Hold is one thing that keeps a callback, or a lane, from being sent. What is to be cured first comes
+// A Block is one thing that keeps a callback, or a lane, from being sent. What is to be cured first comes
 // first:
 // SQL that does not commit (sql_down), no process with the role worker (no_worker), all of them started
 // with --hold (sending_held), an index that does not answer (index_unanswered) or is being filled
 // (index_rebuilding); then what people have paused, disabled or deleted; then what goes by itself.
-type Hold struct {
-	Code HoldCode `json:"code"`
+type Block struct {
+	Code BlockCode `json:"code"`
 	// attempting: since it was claimed. sql_down, index_unanswered: since the first failure in the
 	// process that answers. no_worker: since the last worker was seen; if there never was one, since the
 	// callback was accepted. sending_held: since the last worker process was started. index_rebuilding:

@@ -50,13 +50,13 @@ type LaneView struct {
 	ConcurrencyLimit int    `json:"concurrency_limit" api:"null"`
 	Health           string `json:"health" api:"null" schema:"enum: [unproven, answering, timing_out, null]"`
 	// Why nothing is sent now: the code of the first of the holds.
-	Held HoldCode `json:"held" api:"null" schema:"$ref: LaneHold"`
+	Held BlockCode `json:"held" api:"null" schema:"$ref: LaneHold"`
 	// Since when; null: not known.
 	HeldSince time.Time `json:"held_since" api:"null"`
 	// When that ends by itself.
 	HeldUntil time.Time `json:"held_until" api:"null"`
 	// All that holds it, as an explanation says it; what is to be cured first comes first.
-	Holds   []Hold   `json:"holds"`
+	Holds   []Block  `json:"holds"`
 	Breaker *Breaker `json:"breaker" api:"null"`
 }
 

@@ -38,8 +38,8 @@ func (c *Client) Outcomes(ctx context.Context, cursor string, limit int,
 	return read[Page[Outcome]](ctx, c, q, "outcomes")
 }
 
-// BookCounts are what has become of what was accepted.
-type BookCounts struct {
+// ReconcileCounts are what has become of what was accepted.
+type ReconcileCounts struct {
 	Accepted  int64 `json:"accepted"`
 	Succeeded int64 `json:"succeeded"`
 	Dead      int64 `json:"dead"`
@@ -48,26 +48,26 @@ type BookCounts struct {
 	Balanced  bool  `json:"balanced"`
 }
 
-// GroupBooks are the books of one group.
-type GroupBooks struct {
+// ReconcileGroup are the books of one group.
+type ReconcileGroup struct {
 	// A topic, an endpoint's id, a lane, a day or a label's value; null: of none.
 	Group string `json:"group" api:"null"`
-	BookCounts
+	ReconcileCounts
 }
 
-// Books are what was accepted in a span of time, by what has become of it.
-type Books struct {
-	From     time.Time  `json:"from"`
-	To       time.Time  `json:"to"`
-	Timezone string     `json:"timezone"`
-	GroupBy  string     `json:"group_by" api:"null"`
-	Total    BookCounts `json:"total"`
+// Reconciliation are what was accepted in a span of time, by what has become of it.
+type Reconciliation struct {
+	From     time.Time       `json:"from"`
+	To       time.Time       `json:"to"`
+	Timezone string          `json:"timezone"`
+	GroupBy  string          `json:"group_by" api:"null"`
+	Total    ReconcileCounts `json:"total"`
 	// By group, in their order; empty without group_by.
-	Data []GroupBooks `json:"data"`
+	Data []ReconcileGroup `json:"data"`
 }
 
-// A BooksQuery says which books are meant.
-type BooksQuery struct {
+// A ReconcileQuery says which books are meant.
+type ReconcileQuery struct {
 	// From and To are dates in Timezone, or times; an empty To is now.
 	From, To string
 	// Timezone is where days begin; empty: UTC.
@@ -77,10 +77,10 @@ type BooksQuery struct {
 }
 
 // Reconcile returns books.
-func (c *Client) Reconcile(ctx context.Context, which BooksQuery) (Books, error) {
+func (c *Client) Reconcile(ctx context.Context, which ReconcileQuery) (Reconciliation, error) {
 	q := params{"from": which.From, "to": which.To, "timezone": which.Timezone,
 		"group_by": which.GroupBy}.query()
-	return read[Books](ctx, c, q, "reconcile")
+	return read[Reconciliation](ctx, c, q, "reconcile")
 }
 
 // A ReferenceList is a caller's own list of what it has handed over.

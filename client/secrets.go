@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A ShownSecret is a signing secret as its receiver is given it.
-type ShownSecret struct {
+// A RevealedSecret is a signing secret as its receiver is given it.
+type RevealedSecret struct {
 	// What it signs with.
 	Use   string `json:"use"`
 	ID    string `json:"id" api:"null"`
@@ -23,7 +23,7 @@ type ShownSecret struct {
 type Secret struct {
 	Lane       string `json:"lane" api:"null"`
 	EndpointID string `json:"endpoint_id" api:"null"`
-	ShownSecret
+	RevealedSecret
 }
 
 // A Rotation replaces a secret.
@@ -54,7 +54,7 @@ type ProjectRotation struct {
 type RotatedSecret struct {
 	EndpointID string `json:"endpoint_id,omitempty"`
 	// The secret; nil for the project's root secret, which is never shown.
-	*ShownSecret
+	*RevealedSecret
 	RotatedAt          time.Time `json:"rotated_at"`
 	PreviousSignsUntil time.Time `json:"previous_signs_until"`
 }

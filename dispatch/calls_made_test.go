@@ -114,6 +114,9 @@ func (s *calledStore) Dispatchers(ctx context.Context, a1 int64) ([]store.Dispat
 func (s *calledStore) DropClaims(ctx context.Context, a1 int64) (int, error) {
 	return call1(ctx, s, "DropClaims", func(ctx context.Context) (int, error) { return s.Store.DropClaims(ctx, a1) }, a1)
 }
+func (s *calledStore) Edit(ctx context.Context, a1 string, a2 string, a3 func(*store.Callback) error, a4 int64, a5 store.Actor) (store.Callback, error) {
+	return call1(ctx, s, "Edit", func(ctx context.Context) (store.Callback, error) { return s.Store.Edit(ctx, a1, a2, a3, a4, a5) }, a1, a2, a3, a4, a5)
+}
 func (s *calledStore) EndpointEvents(ctx context.Context, a1 string, a2 int) ([]store.EndpointEvent, error) {
 	return call1(ctx, s, "EndpointEvents", func(ctx context.Context) ([]store.EndpointEvent, error) { return s.Store.EndpointEvents(ctx, a1, a2) }, a1, a2)
 }
@@ -139,10 +142,6 @@ func (s *calledStore) FindEndpoints(ctx context.Context, a1 string, a2 []string)
 	return call1(ctx, s, "FindEndpoints", func(ctx context.Context) (map[string]store.Endpoint, error) {
 		return s.Store.FindEndpoints(ctx, a1, a2)
 	}, a1, a2)
-}
-func (s *calledStore) Fire(ctx context.Context, a1 []store.Firing) ([]store.Fired, error) {
-	a1 = slices.Clone(a1)
-	return call1(ctx, s, "Fire", func(ctx context.Context) ([]store.Fired, error) { return s.Store.Fire(ctx, a1) }, a1)
 }
 func (s *calledStore) Fold(ctx context.Context, a1 int64) error {
 	return call0(ctx, s, "Fold", func(ctx context.Context) error { return s.Store.Fold(ctx, a1) }, a1)
@@ -189,9 +188,6 @@ func (s *calledStore) LockHolder(ctx context.Context, a1 string, a2 string, a3 i
 }
 func (s *calledStore) MarkBuilt(ctx context.Context, a1 int64, a2 int64) error {
 	return call0(ctx, s, "MarkBuilt", func(ctx context.Context) error { return s.Store.MarkBuilt(ctx, a1, a2) }, a1, a2)
-}
-func (s *calledStore) Mend(ctx context.Context, a1 string, a2 string, a3 func(*store.Callback) error, a4 int64, a5 store.Actor) (store.Callback, error) {
-	return call1(ctx, s, "Mend", func(ctx context.Context) (store.Callback, error) { return s.Store.Mend(ctx, a1, a2, a3, a4, a5) }, a1, a2, a3, a4, a5)
 }
 func (s *calledStore) NextGeneration(ctx context.Context, a1 int64, a2 int64, a3 *store.Actor) (int64, error) {
 	return call1(ctx, s, "NextGeneration", func(ctx context.Context) (int64, error) { return s.Store.NextGeneration(ctx, a1, a2, a3) }, a1, a2, a3)
@@ -320,6 +316,10 @@ func (s *calledStore) Retry(ctx context.Context, a1 string, a2 string, a3 store.
 }
 func (s *calledStore) RevokeKey(ctx context.Context, a1 string, a2 string, a3 int64, a4 store.Actor) error {
 	return call0(ctx, s, "RevokeKey", func(ctx context.Context) error { return s.Store.RevokeKey(ctx, a1, a2, a3, a4) }, a1, a2, a3, a4)
+}
+func (s *calledStore) RunSchedules(ctx context.Context, a1 []store.PlannedRun) ([]store.PlannedRunResult, error) {
+	a1 = slices.Clone(a1)
+	return call1(ctx, s, "RunSchedules", func(ctx context.Context) ([]store.PlannedRunResult, error) { return s.Store.RunSchedules(ctx, a1) }, a1)
 }
 func (s *calledStore) Schedule(ctx context.Context, a1 string, a2 string) (store.Schedule, error) {
 	return call1(ctx, s, "Schedule", func(ctx context.Context) (store.Schedule, error) { return s.Store.Schedule(ctx, a1, a2) }, a1, a2)

@@ -40,12 +40,12 @@ func (a arguments) options() []tweak {
 			case "held":
 				onHold(o)
 			case "shared":
-				o.Alone = false
+				o.Embedded = false
 			case "named":
 				o.Name, o.Version, o.Roles, o.Workers = "one", "1.2.3", []string{"api", "worker"}, 7
-				o.Alone = slices.Contains(a.words, "alone")
+				o.Embedded = slices.Contains(a.words, "alone")
 			case "api":
-				o.Name, o.Alone, o.NoWorker = "api", false, true
+				o.Name, o.Embedded, o.NoWorker = "api", false, true
 			case "templates":
 				o.ReadTemplate = readTemplate
 			case "logged":

@@ -131,7 +131,7 @@ var verbs = map[string]func(arguments) string{
 		synctest.Wait()
 	}),
 	"edit": func(a arguments) string {
-		_, err := a.engine.Mend(a.Context(), project, a.id(a.words[0]), control.MendRequest{
+		_, err := a.engine.Edit(a.Context(), project, a.id(a.words[0]), control.EditRequest{
 			URL: a.text("url"), Headers: a.headers(), Choice: accept.Choice{PolicyName: a.named["policy"]},
 		}, operator)
 		return a.refused(err)

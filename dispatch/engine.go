@@ -81,15 +81,15 @@ type Options struct {
 	Roles   []string
 	// Prefix and Shards are what the index was opened with; they must be what SQL says.
 	Prefix string
-	// Alone says that the index is this process's own (embedded): every claim found in SQL at the start is a
+	// Embedded says that the index is this process's own (embedded): every claim found in SQL at the start is a
 	// crash, and maintenance needs no lease.
-	Alone bool
+	Embedded bool
 	// Horizon is how far ahead the index holds callbacks; zero: all of them. An index of this process's own
 	// has none. All processes of one index should have the same: where they differ, the process that loads
 	// decides.
 	Horizon time.Duration
-	// Hold starts with sending stopped: callbacks are accepted, none is claimed.
-	Hold bool
+	// SendingOff starts with sending stopped: callbacks are accepted, none is claimed.
+	SendingOff bool
 	// NoWorker runs no claims at all: another process sends.
 	NoWorker bool
 	// Workers is the most attempts in flight; default 512. LaneConcurrency is the most of one lane; default
@@ -112,7 +112,7 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Store == nil || o.Schedule == nil || o.Sender == nil || o.Keyring == nil {
 		return o, errors.New("dispatch: Store, Schedule, Sender and Keyring are required")
 	}
-	if o.Horizon != 0 && (o.Alone || o.Horizon < time.Millisecond) {
+	if o.Horizon != 0 && (o.Embedded || o.Horizon < time.Millisecond) {
 		return o, fmt.Errorf("dispatch: a horizon of %s; it is at least 1ms, and an index of this "+
 			"process's own has none", o.Horizon)
 	}
@@ -184,7 +184,7 @@ func New(o Options) (*Engine, error) {
 	e.keeper = index.New(index.Options{
 		Store: o.Store, Schedule: o.Schedule, Clock: e.clock, Observer: counts, Logger: o.Logger, Metrics: m,
 		Times: times,
-		Name:  o.Name, Prefix: o.Prefix, Alone: o.Alone, Horizon: o.Horizon, Hold: o.Hold,
+		Name:  o.Name, Prefix: o.Prefix, Embedded: o.Embedded, Horizon: o.Horizon, SendingOff: o.SendingOff,
 		NoWorker:        o.NoWorker,
 		LaneConcurrency: o.LaneConcurrency,
 	})
@@ -192,20 +192,20 @@ func New(o Options) (*Engine, error) {
 	e.accepter = accept.New(accept.Options{
 		Store: o.Store, Index: e.keeper, Secrets: e.secrets, Keyring: o.Keyring, Clock: e.clock,
 		Observer: counts,
-		Logger:   o.Logger, Alone: o.Alone, PanGuard: o.PanGuard, CheckURL: o.CheckURL,
+		Logger:   o.Logger, Embedded: o.Embedded, PanGuard: o.PanGuard, CheckURL: o.CheckURL,
 		ReadTemplate: o.ReadTemplate,
 	})
 	e.runner = attempt.New(attempt.Options{
 		Store: o.Store, Schedule: o.Schedule, Sender: o.Sender, Index: e.keeper, Accept: e.accepter,
 		Secrets: e.secrets,
 		Keyring: o.Keyring, Clock: e.clock, Observer: counts, Logger: o.Logger, Metrics: m, Times: times,
-		Name: o.Name,
-		Hold: o.Hold, NoWorker: o.NoWorker, Workers: o.Workers, LaneConcurrency: o.LaneConcurrency,
+		Name:       o.Name,
+		SendingOff: o.SendingOff, NoWorker: o.NoWorker, Workers: o.Workers, LaneConcurrency: o.LaneConcurrency,
 		DrainTimeout: o.DrainTimeout,
 	})
 	e.reporter = report.New(report.Options{
 		Store: o.Store, Accept: e.accepter, Counts: counts, Clock: e.clock, Logger: o.Logger, Name: o.Name,
-		Version: o.Version, Roles: o.Roles, Alone: o.Alone, Hold: o.Hold, NoWorker: o.NoWorker,
+		Version: o.Version, Roles: o.Roles, Embedded: o.Embedded, SendingOff: o.SendingOff, NoWorker: o.NoWorker,
 		Workers:  o.Workers,
 		InFlight: e.runner.InFlight, Draining: e.runner.Draining, Drain: e.runner.Drain(),
 	})
@@ -213,7 +213,7 @@ func New(o Options) (*Engine, error) {
 		Store: o.Store, Schedule: o.Schedule, Index: e.keeper, Accept: e.accepter, Secrets: e.secrets,
 		Keyring: o.Keyring,
 		Clock:   e.clock, Observer: counts, Logger: o.Logger, Metrics: m, Times: times, Name: o.Name,
-		Processes: e.reporter.Dispatchers, Crowded: e.runner.Crowded, Alone: o.Alone, PanGuard: o.PanGuard,
+		Processes: e.reporter.Dispatchers, Crowded: e.runner.Crowded, Embedded: o.Embedded, PanGuard: o.PanGuard,
 		CheckURL: o.CheckURL, RetentionPayload: o.RetentionPayload, RetentionMetadata: o.RetentionMetadata,
 	})
 	return e, nil
@@ -241,7 +241,7 @@ func (e *Engine) Run(ctx context.Context) error {
 		back.Go(func() { run(settling) })
 	}
 	for _, run := range []func(context.Context){
-		e.keeper.RunUpkeep, e.runMaintenance, e.reporter.RunHealth, e.accepter.RunSettings,
+		e.keeper.RunMaintenance, e.runMaintenance, e.reporter.RunHealth, e.accepter.RunSettings,
 		e.controller.RunRedrives,
 		e.controller.RunSchedules,
 	} {

@@ -222,11 +222,11 @@ type tweak = func(*options)
 
 func workers(n int) tweak         { return func(o *options) { o.Workers = n } }
 func laneConcurrency(n int) tweak { return func(o *options) { o.LaneConcurrency = n } }
-func onHold(o *options)           { o.Hold = true }
+func onHold(o *options)           { o.SendingOff = true }
 
 // on has the engine share an index.
 func on(index *memq.Index) tweak {
-	return func(o *options) { o.index, o.Alone = index, false }
+	return func(o *options) { o.index, o.Embedded = index, false }
 }
 
 // struck has calls go a way from the start.
@@ -301,7 +301,7 @@ func (s setup) start(t *testing.T) *fixture {
 	b.ok(err)
 	sql, index := &calledStore{caller: b.faults}, &calledIndex{caller: b.faults}
 	o := options{
-		Options: dispatch.Options{Store: sql, Schedule: index, Sender: client, Keyring: keys, Alone: true},
+		Options: dispatch.Options{Store: sql, Schedule: index, Sender: client, Keyring: keys, Embedded: true},
 		faults:  b.faults, index: memq.New(memq.Options{}),
 	}
 	for _, f := range s.tweaks {

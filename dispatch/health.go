@@ -18,7 +18,7 @@ func (e *Engine) Health(ctx context.Context) Health {
 	if e.secrets.Unreadable() {
 		h.Degraded = append(h.Degraded, "secrets")
 	}
-	if e.o.Hold {
+	if e.o.SendingOff {
 		h.Degraded = append(h.Degraded, "held")
 	}
 	if e.runner.Draining() {

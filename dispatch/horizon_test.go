@@ -207,12 +207,12 @@ func TestTheClockIsSetAcrossTheHorizon(t *testing.T) {
 
 func TestHorizonIsRefused(t *testing.T) {
 	t.Parallel()
-	for _, o := range []dispatch.Options{{Horizon: time.Hour, Alone: true}, {Horizon: -time.Hour},
+	for _, o := range []dispatch.Options{{Horizon: time.Hour, Embedded: true}, {Horizon: -time.Hour},
 		{Horizon: 1}} {
 		o.Store, o.Schedule = &calledStore{}, memq.New(memq.Options{})
 		o.Sender, o.Keyring = &outbound.Client{}, new(secret.Keyring)
 		if _, err := dispatch.New(o); err == nil || !strings.Contains(err.Error(), "horizon") {
-			t.Errorf("a horizon of %s, alone %t: %v", o.Horizon, o.Alone, err)
+			t.Errorf("a horizon of %s, alone %t: %v", o.Horizon, o.Embedded, err)
 		}
 	}
 }

@@ -24,7 +24,7 @@ const (
 func (e *Engine) runMaintenance(ctx context.Context) {
 	// Leases are counted by the one clock that all processes know, not by their own.
 	o := schedule.CronOptions{Holder: e.o.Name, Logger: e.o.Logger, Now: e.clock.Now}
-	if !e.o.Alone {
+	if !e.o.Embedded {
 		o.Lease = e.o.Store
 	}
 	cron := schedule.NewCron(o)

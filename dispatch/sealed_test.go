@@ -276,7 +276,7 @@ func TestAKeyThatIsRevokedWhileItIsReadStaysRevoked(t *testing.T) {
 // TestCursorKey: all processes have the same one, which SQL has sealed, and no caller can read it or give it
 // a successor.
 func TestCursorKey(t *testing.T) {
-	with(nil, func(o *options) { o.Alone = false }).run(t, func(b *fixture) {
+	with(nil, func(o *options) { o.Embedded = false }).run(t, func(b *fixture) {
 		engines := []*fixture{b, b.beside("two"), b.beside("three"), b.beside("four")}
 		got := make([][]byte, 2*len(engines))
 		var wg sync.WaitGroup

@@ -153,8 +153,8 @@ func (s *simulation) start(ctx context.Context, slot int) (*process, error) {
 	}
 	p.engine, err = dispatch.New(dispatch.Options{
 		Store: &calledStore{s.db, processSQL{p}}, Schedule: p.view, Sender: &simSender{client, p},
-		Keyring: s.keys,
-		Alone:   s.plan.alone, DrainTimeout: s.plan.drainTimeout, Workers: s.plan.workers,
+		Keyring:  s.keys,
+		Embedded: s.plan.alone, DrainTimeout: s.plan.drainTimeout, Workers: s.plan.workers,
 		Horizon: s.plan.horizons[slot], Registerer: p.registry,
 		Logger: s.log.With("process", slot, "start", starts),
 	})

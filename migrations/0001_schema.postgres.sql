@@ -164,7 +164,7 @@ CREATE INDEX endpoints_canceling ON endpoints (id) WHERE canceling <> '';
 -- dead callbacks are found by; it is narrow, since each accepted callback has it written three times. The
 -- second is written at the accept and has the rest (docs/adr/0033-a-narrow-row-for-attempts.md).
 --
--- A claim stamp changes fence, claim_token, claim_until, claimed_at, lost_at, crash_count, divert_count,
+-- A claim stamp changes fence, claim_token, claim_until, claimed_at, lost_at, claims_without_result, divert_count,
 -- attempt_seq and updated_at. No index may have one of them, so that the stamp stays a HOT update. Rows that
 -- were accepted together are claimed together: a page needs room for a second version of all its rows at
 -- once. The fillfactor was measured (docs/adr/0001-attempting-is-derived.md). The columns that indexes have
@@ -185,7 +185,7 @@ CREATE TABLE callbacks (
 	finished_at      BIGINT NOT NULL DEFAULT 0,
 	poll_errors      BIGINT NOT NULL DEFAULT 0,
 	timeout_ms       INTEGER NOT NULL,
-	crash_count      INTEGER NOT NULL DEFAULT 0,
+	claims_without_result INTEGER NOT NULL DEFAULT 0,
 	attempt_count    INTEGER NOT NULL DEFAULT 0,
 	divert_count     INTEGER NOT NULL DEFAULT 0,
 	attempt_seq      INTEGER NOT NULL DEFAULT 0,

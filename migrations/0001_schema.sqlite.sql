@@ -162,7 +162,7 @@ CREATE INDEX endpoints_canceling ON endpoints (id) WHERE canceling <> '';
 -- dead callbacks are found by; it is narrow, since each accepted callback has it written three times. The
 -- second is written at the accept and has the rest (docs/adr/0033-a-narrow-row-for-attempts.md).
 --
--- A claim stamp changes fence, claim_token, claim_until, claimed_at, lost_at, crash_count, divert_count,
+-- A claim stamp changes fence, claim_token, claim_until, claimed_at, lost_at, claims_without_result, divert_count,
 -- attempt_seq and updated_at. No index may have one of them, so that the stamp writes no index page.
 --
 -- strict: the row waits for all earlier strict rows of its lock key. reason: of an open row with
@@ -180,7 +180,7 @@ CREATE TABLE callbacks (
 	finished_at      INTEGER NOT NULL DEFAULT 0,
 	poll_errors      INTEGER NOT NULL DEFAULT 0,
 	timeout_ms       INTEGER NOT NULL,
-	crash_count      INTEGER NOT NULL DEFAULT 0,
+	claims_without_result INTEGER NOT NULL DEFAULT 0,
 	attempt_count    INTEGER NOT NULL DEFAULT 0,
 	divert_count     INTEGER NOT NULL DEFAULT 0,
 	attempt_seq      INTEGER NOT NULL DEFAULT 0,

@@ -82,12 +82,12 @@ type Callback struct {
 	FinishedAt int64
 
 	// Fence grows by one with every claim stamp; a result commits only with the fence of its claim.
-	// ClaimUntil is when the present claim ends by itself; zero: not claimed. CrashCount is the claims in a
+	// ClaimUntil is when the present claim ends by itself; zero: not claimed. ClaimsWithoutResult is the claims in a
 	// row that ended without a result, the present one included.
-	Fence      int64
-	ClaimToken string
-	ClaimUntil int64
-	CrashCount int
+	Fence               int64
+	ClaimToken          string
+	ClaimUntil          int64
+	ClaimsWithoutResult int
 
 	// PayloadID finds the body; empty when there is none. PayloadPurged: there was one, and retention has
 	// ended.

@@ -70,16 +70,16 @@ type Stamp struct {
 	Token string
 	// Now is the index's clock at the claim; rows due later than Now + Lead are refused.
 	Now int64
-	// Lead is how many milliseconds before its due time a row may be claimed. Its attempt must not begin
+	// Prefetch is how many milliseconds before its due time a row may be claimed. Its attempt must not begin
 	// before that.
-	Lead int64
+	Prefetch int64
 	// Margin is added to each row's attempt timeout to give ClaimUntil = Now + timeout + Margin, in
 	// milliseconds.
 	Margin int64
-	// Suspect is with how many claims in a row without a result a row is refused, to be claimed alone; zero:
+	// QuarantineAfter is with how many claims in a row without a result a row is refused, to be claimed alone; zero:
 	// none is.
-	Suspect int
-	Claims  []StampClaim
+	QuarantineAfter int
+	Claims          []StampClaim
 }
 
 // A StampClaim is one row of a stamp.
@@ -110,9 +110,9 @@ type Refusal struct {
 	Due int64
 	// AttemptCount tells fresh from retry.
 	Retry bool
-	// Suspect: it is due and nobody has it, but too many claims in a row ended without a result. Claim it
+	// Quarantined: it is due and nobody has it, but too many claims in a row ended without a result. Claim it
 	// alone.
-	Suspect bool
+	Quarantined bool
 	// Behind: it is due and nobody has it, but an older open callback of its lock key comes first, for it is
 	// strict. Due is its own due time; when to look again is the caller's to say, who hears of the older
 	// one's end (Committed.Next, NextStrict).
@@ -138,9 +138,9 @@ type Result struct {
 	Diverts int
 	// FreeRetry is stored for the next attempt.
 	FreeRetry bool
-	// KeepCrashCount leaves the count of claims without result as it is (a panic); any other result resets
+	// KeepClaimsWithoutResult leaves the count of claims without result as it is (a panic); any other result resets
 	// it.
-	KeepCrashCount bool
+	KeepClaimsWithoutResult bool
 	// Stays: the attempt is charged and does not move the callback on in its ladder. PollErrors is how many
 	// polls in a row have ended in an error, this one included.
 	Stays      bool

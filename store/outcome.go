@@ -42,18 +42,18 @@ type FeedReader struct {
 	Cursor *OutcomeCursor
 }
 
-// Books count the callbacks that were accepted in a span of time by what became of them.
-type Books struct {
+// Reconciliation count the callbacks that were accepted in a span of time by what became of them.
+type Reconciliation struct {
 	// Group is what they were grouped by; empty: all.
 	Group                                     string
 	Accepted, Succeeded, Dead, Canceled, Open int64
 }
 
 // Balanced says whether nothing is missing.
-func (b *Books) Balanced() bool { return b.Accepted == b.Succeeded+b.Dead+b.Canceled+b.Open }
+func (b *Reconciliation) Balanced() bool { return b.Accepted == b.Succeeded+b.Dead+b.Canceled+b.Open }
 
-// A BooksQuery says what Books count.
-type BooksQuery struct {
+// A ReconcileQuery says what Books count.
+type ReconcileQuery struct {
 	// From and To bound when callbacks were accepted: From <= CreatedAt < To, in Unix milliseconds.
 	From, To int64
 	// GroupBy is empty, "topic", "endpoint" (its bare id), "lane", "label:NAME" or "day".

@@ -39,8 +39,8 @@ type Schedule struct {
 	UpdatedAt int64
 }
 
-// A Firing is one due time of a schedule, as the dispatcher that makes it has read it.
-type Firing struct {
+// A PlannedRun is one due time of a schedule, as the dispatcher that makes it has read it.
+type PlannedRun struct {
 	// Schedule is as it was read: it takes effect if its Version and NextAt are still those.
 	Schedule Schedule
 	// Next is its due time after this one; zero: there is none.
@@ -55,8 +55,8 @@ type Firing struct {
 	Now int64
 }
 
-// A Fired is what became of a Firing.
-type Fired struct {
+// A PlannedRunResult is what became of a Firing.
+type PlannedRunResult struct {
 	// Won: it took effect. Otherwise another dispatcher made it, or the schedule was changed.
 	Won bool
 	// Accepted is what became of its draft.

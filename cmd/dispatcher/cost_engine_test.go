@@ -86,7 +86,7 @@ func (c *calls) start(t *testing.T) *dispatch.Engine {
 	}
 	engine, err := dispatch.New(dispatch.Options{
 		Store: countedRows{db, c}, Schedule: countedIndex{index, c}, Sender: sender, Keyring: keyring,
-		Alone:           true,
+		Embedded:        true,
 		LaneConcurrency: costLane, Logger: log,
 	})
 	if err != nil {

@@ -163,7 +163,7 @@ func storeCosts(t *testing.T, settings *config.Settings) func(*steps) {
 		var stamped [2 * costRounds][]*store.Stamped
 		stamp := func(batches [2 * costRounds][]store.Draft) func(i int) error {
 			return func(i int) (err error) {
-				r := store.Stamp{Token: batches[i][0].Callback.ID, Now: now, Margin: 15_000, Suspect: 2}
+				r := store.Stamp{Token: batches[i][0].Callback.ID, Now: now, Margin: 15_000, QuarantineAfter: 2}
 				for _, draft := range batches[i] {
 					r.Claims = append(r.Claims, store.StampClaim{ID: draft.Callback.ID})
 				}

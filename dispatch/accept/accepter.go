@@ -30,8 +30,8 @@ type Options struct {
 	Clock    *clock.Clock
 	Observer Observer
 	Logger   *slog.Logger
-	// Alone says that no other process changes settings.
-	Alone bool
+	// Embedded says that no other process changes settings.
+	Embedded bool
 	// PanGuard says what becomes of card numbers; empty: nothing.
 	PanGuard store.PanGuard
 	// CheckURL is the early check of an address; nil accepts any.
@@ -89,7 +89,7 @@ func (ac *Accepter) RunSettings(ctx context.Context) {
 		Failing:   "settings of lanes and endpoints cannot be read; those known are kept",
 		Recovered: "settings of lanes and endpoints are read again",
 	}
-	if ac.o.Alone {
+	if ac.o.Embedded {
 		l.Every, l.AtOnce = 0, false // only what could not be told when it was changed is left
 	}
 	l.Run(ctx, func(ctx context.Context) (time.Duration, error) {

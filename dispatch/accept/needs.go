@@ -27,9 +27,9 @@ type Store interface {
 	// PlanEvent writes down what an event with an idempotency key becomes, and returns what stands then, and
 	// whether it did before: ErrIdempotencyMismatch.
 	PlanEvent(ctx context.Context, p store.EventPlan) (plan store.EventPlan, known bool, err error)
-	// Born carries callbacks that the store has made by itself, the results of polls. One may be left out:
+	// Spawned carries callbacks that the store has made by itself, the results of polls. One may be left out:
 	// the sweep finds it.
-	Born() <-chan store.OpenRow
+	Spawned() <-chan store.OpenRow
 	// OpenCallbacks returns how many open callbacks each of the projects has.
 	OpenCallbacks(ctx context.Context, projects []string) (map[string]int64, error)
 	// Replays answers the drafts that repeat what was accepted before as Accept would; the others have

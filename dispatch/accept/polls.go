@@ -191,7 +191,7 @@ func (ac *Accepter) RunSpawned(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case r := <-ac.o.Store.Born():
+		case r := <-ac.o.Store.Spawned():
 			ac.observer.Spawned(&r, ac.clock.Now())
 			ac.tellPause(ctx, r.Project, r.LaneID)
 			ac.index.Add(index.OpenItem(&r))

@@ -168,7 +168,7 @@ func (rn *Runner) try(ctx context.Context, w *store.Stamped, l *schedule.Lease,
 	out = ended{lease: l, urgent: urgent(l), result: store.Result{ID: w.ID, Fence: w.Fence, Stamped: w}}
 	now := rn.clock.Now()
 	switch {
-	case w.CrashCount > poisonClaims:
+	case w.ClaimsWithoutResult > poisonClaims:
 		out.result.State, out.result.Reason = store.Dead, store.Poison
 		return out
 	case w.ExpiresAt != 0 && max(now, w.DueAt) >= w.ExpiresAt:

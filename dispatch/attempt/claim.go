@@ -128,7 +128,7 @@ func (rn *Runner) mayClaim(ctx context.Context, waker *schedule.Waker) bool {
 		<-ctx.Done()
 		return false
 	}
-	if rn.o.Hold || rn.index.SQLIsDown() || rn.settler.stuck.Load() {
+	if rn.o.SendingOff || rn.index.SQLIsDown() || rn.settler.stuck.Load() {
 		waker.Wait(ctx, 0, 0, schedule.MaxIdle)
 		return false
 	}

@@ -117,8 +117,8 @@ func (rn *Runner) next(ctx context.Context, w *store.Stamped, resp *outbound.Res
 		r.State, r.Reason = store.Succeeded, finalReason(resp)
 		r.Charge, r.Attempt.Charged = true, true
 	case resp.Class == store.ClassPanic:
-		r.KeepCrashCount, r.Charge, r.Attempt.Charged = true, false, false
-		if w.CrashCount >= poisonClaims {
+		r.KeepClaimsWithoutResult, r.Charge, r.Attempt.Charged = true, false, false
+		if w.ClaimsWithoutResult >= poisonClaims {
 			r.State, r.Reason = store.Dead, store.Poison
 			return
 		}

@@ -99,7 +99,7 @@ func describe(out *ended) string {
 	add(r.Attempt != nil && r.Attempt.Charged != r.Charge, "its row differs")
 	add(r.Diverts > 0, "%d divert", r.Diverts)
 	add(r.FreeRetry, "free")
-	add(r.KeepCrashCount, "crash count stays")
+	add(r.KeepClaimsWithoutResult, "claims without a result stay")
 	add(r.Stays, "stays, %d errors", r.PollErrors)
 	add(out.hold != 0, "lane held %s", since(out.hold))
 	add(out.signal != schedule.Answered, "%s", map[schedule.Signal]string{
@@ -114,7 +114,7 @@ func (d *decision) change(word, value string, _ bool) error {
 	number, nerr := strconv.Atoi(value)
 	wait, werr := time.ParseDuration(value)
 	numbers := map[string]*int{
-		"before": &d.w.AttemptCount, "base": &d.w.LadderBase, "crashed": &d.w.CrashCount,
+		"before": &d.w.AttemptCount, "base": &d.w.LadderBase, "crashed": &d.w.ClaimsWithoutResult,
 		"errors": &d.w.PollErrors, "max_defers": &d.resp.MaxDefers,
 	}
 	waits := map[string]*time.Duration{

@@ -48,7 +48,7 @@ func (rn *Runner) lock(ctx context.Context, leases []schedule.Lease, now int64) 
 	}
 	rn.metrics.diverted.WithLabelValues("lock_conflict").Add(float64(len(diverted)))
 	rn.index.Settle(ctx, diverted)
-	rn.index.HintAlone()
+	rn.index.HintOnlyShard()
 	kept := make([]schedule.Lease, 0, len(leases)-len(conflict))
 	for i := range leases {
 		if conflict[i] {

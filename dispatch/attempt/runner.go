@@ -48,9 +48,9 @@ type Options struct {
 	Times    part.Times
 	// Name of this process, the owner of its leases.
 	Name string
-	// Hold: sending is stopped, none is claimed. NoWorker runs no claims at all.
-	Hold     bool
-	NoWorker bool
+	// SendingOff: sending is stopped, none is claimed. NoWorker runs no claims at all.
+	SendingOff bool
+	NoWorker   bool
 	// Workers is the most attempts in flight, LaneConcurrency the most of a lane that sets no limit.
 	Workers         int
 	LaneConcurrency int

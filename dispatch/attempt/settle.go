@@ -64,7 +64,7 @@ func (s *settler) run(ctx context.Context) {
 			heard := e.index.Settle(ctx, t.settlements)
 			e.putBackAside(ctx, e.limits.resultsKnown(t.batch))
 			if dueSoon(t.settlements, e.clock.Now()) {
-				e.index.HintAlone()
+				e.index.HintOnlyShard()
 			}
 			part.Failpoint("after_settle")
 			e.index.BringForward(ctx, nextInOrder(t.batch))

@@ -165,7 +165,7 @@ func TestGather(t *testing.T) {
 func TestDueAtItsExpiryIsExpired(t *testing.T) {
 	e := Runner{clock: new(clock.Clock)}
 	at := time.Now().Add(5 * time.Millisecond).UnixMilli()
-	w := &store.Stamped{Callback: store.Callback{ID: "x", DueAt: at, ExpiresAt: at, CrashCount: 1}}
+	w := &store.Stamped{Callback: store.Callback{ID: "x", DueAt: at, ExpiresAt: at, ClaimsWithoutResult: 1}}
 	got := e.try(t.Context(), w, &schedule.Lease{}, time.Now()).result
 	if got.State != store.Dead || got.Reason != store.Expired || got.Attempt != nil {
 		t.Errorf("got %s/%s, attempt %v", got.State, got.Reason, got.Attempt)

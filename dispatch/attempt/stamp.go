@@ -27,12 +27,12 @@ func (rn *Runner) prepare(ctx context.Context, claimed schedule.Claimed, sent ti
 	part.Failpoint("after_lock")
 	byID := make(map[string]*schedule.Lease, len(leases))
 	s := store.Stamp{
-		Token:   leases[0].Token,
-		Now:     claimed.Now,
-		Lead:    claimLead.Milliseconds(),
-		Margin:  rn.times.Margin.Milliseconds(),
-		Suspect: suspectClaims,
-		Claims:  make([]store.StampClaim, len(leases)),
+		Token:           leases[0].Token,
+		Now:             claimed.Now,
+		Prefetch:        claimLead.Milliseconds(),
+		Margin:          rn.times.Margin.Milliseconds(),
+		QuarantineAfter: suspectClaims,
+		Claims:          make([]store.StampClaim, len(leases)),
 	}
 	for i := range leases {
 		byID[leases[i].ID] = &leases[i]
@@ -145,7 +145,7 @@ func (rn *Runner) handBack(ctx context.Context, leases []schedule.Lease, delay t
 	}
 	rn.index.Unlock(ctx, held...)
 	rn.index.Settle(ctx, settlements)
-	rn.index.HintAlone()
+	rn.index.HintOnlyShard()
 	rn.drop(ctx, held...)
 }
 
@@ -183,7 +183,7 @@ func (rn *Runner) refuse(ctx context.Context, byID map[string]*schedule.Lease, r
 	}
 	rn.index.Unlock(ctx, held...)
 	rn.index.Settle(ctx, settlements)
-	rn.index.HintAlone()
+	rn.index.HintOnlyShard()
 	rn.drop(ctx, held...)
 }
 

@@ -56,7 +56,7 @@ func (rn *Runner) clearSuspect(ctx context.Context, l *schedule.Lease, sent time
 	sctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), index.SQLTimeout)
 	defer cancel()
 	s := store.Stamp{
-		Token: l.Token, Now: rn.clock.Now(), Lead: claimLead.Milliseconds(),
+		Token: l.Token, Now: rn.clock.Now(), Prefetch: claimLead.Milliseconds(),
 		Margin: rn.times.Margin.Milliseconds(),
 		Claims: []store.StampClaim{{ID: l.ID, Diverts: l.Diverts}},
 	}
@@ -98,7 +98,7 @@ func setApart(byID map[string]*schedule.Lease,
 	refused []store.Refusal) (suspects []schedule.Lease, rest []store.Refusal) {
 	for i := range refused {
 		l, ok := byID[refused[i].ID]
-		if refused[i].Suspect && ok {
+		if refused[i].Quarantined && ok {
 			suspects = append(suspects, *l)
 			continue
 		}

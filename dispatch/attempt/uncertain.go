@@ -55,7 +55,7 @@ func (t *uncertainStamps) warn(text string, err error) {
 // doubt remembers a stamp that failed.
 func (t *uncertainStamps) doubt(s store.Stamp, leases []schedule.Lease) {
 	d := doubt{stamp: s, items: make(map[string]schedule.Item, len(leases))}
-	d.stamp.Suspect = 0 // it may have been written before its rows became suspects
+	d.stamp.QuarantineAfter = 0 // it may have been written before its rows became suspects
 	for i := range leases {
 		d.items[leases[i].ID] = leases[i].Item
 	}

@@ -154,9 +154,9 @@ func (ct *Controller) Reschedule(ctx context.Context, project, id string, due *i
 	return c, nil
 }
 
-// A MendRequest says what is to be changed of a callback. Nil fields, and a policy that is not given, stay as
+// A EditRequest says what is to be changed of a callback. Nil fields, and a policy that is not given, stay as
 // they are; its payload never changes.
-type MendRequest struct {
+type EditRequest struct {
 	URL     *string
 	Headers *[]store.Header
 	// Choice may have a policy, and nothing else.
@@ -167,10 +167,10 @@ type MendRequest struct {
 	Invalid   []store.FieldError
 }
 
-// Mend changes a callback that is scheduled or dead: store.ErrNotFound, store.ErrAttempting,
+// Edit changes a callback that is scheduled or dead: store.ErrNotFound, store.ErrAttempting,
 // store.ErrTerminal (succeeded or canceled), store.ErrPayloadPurged. A dead one stays dead until it is
 // retried.
-func (ct *Controller) Mend(ctx context.Context, project, id string, r MendRequest,
+func (ct *Controller) Edit(ctx context.Context, project, id string, r EditRequest,
 	by store.Actor) (store.Callback, error) {
 	v, err := ct.accept.Catalog.Project(ctx, project)
 	if err != nil {
@@ -183,7 +183,7 @@ func (ct *Controller) Mend(ctx context.Context, project, id string, r MendReques
 		return store.Callback{}, err
 	}
 	var before int64 // its lane
-	c, err := ct.o.Store.Mend(ctx, project, id, func(c *store.Callback) error {
+	c, err := ct.o.Store.Edit(ctx, project, id, func(c *store.Callback) error {
 		before = c.LaneID
 		r.apply(c, policy, now)
 		c.Headers = ct.o.Keyring.SealHeaders(project, secret.CallbackOwner(c.ID), c.URL, c.Headers)
@@ -203,7 +203,7 @@ func (ct *Controller) Mend(ctx context.Context, project, id string, r MendReques
 
 // judgeMend judges what does not depend on the callback, and returns its new policy; nil: it keeps the one
 // that it has.
-func (ct *Controller) judgeMend(v *accept.ProjectView, r *MendRequest,
+func (ct *Controller) judgeMend(v *accept.ProjectView, r *EditRequest,
 	f *accept.Findings) (*store.Policy, error) {
 	if r.URL != nil {
 		if err := ct.accept.JudgeURL(*r.URL); err != nil {
@@ -233,7 +233,7 @@ func (ct *Controller) judgeMend(v *accept.ProjectView, r *MendRequest,
 }
 
 // apply changes a callback. New headers are given for the new address.
-func (r *MendRequest) apply(c *store.Callback, policy *store.Policy, now int64) {
+func (r *EditRequest) apply(c *store.Callback, policy *store.Policy, now int64) {
 	if r.URL != nil {
 		c.MoveTo(*r.URL)
 	}

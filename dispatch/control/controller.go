@@ -40,8 +40,8 @@ type Options struct {
 	// wait.
 	Processes func(ctx context.Context) ([]store.Dispatcher, error)
 	Crowded   func() bool
-	// Alone says that no other process makes redrives or schedules.
-	Alone    bool
+	// Embedded says that no other process makes redrives or schedules.
+	Embedded bool
 	PanGuard store.PanGuard
 	// CheckURL is the early check of an address; nil accepts any.
 	CheckURL func(rawURL string) error

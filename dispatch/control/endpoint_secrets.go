@@ -149,7 +149,7 @@ func (ct *Controller) reuseSealed(project, owner string, before, headers []store
 // given is false.
 func (ct *Controller) giveSecretFirst(
 	ctx context.Context, v *accept.ProjectView, name string, ch *EndpointChange, by store.Actor,
-) (given bool, s secret.ShownSecret, err error) {
+) (given bool, s secret.RevealedSecret, err error) {
 	if ch.Secret == "" || ch.URL == nil {
 		return false, s, nil
 	}

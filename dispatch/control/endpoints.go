@@ -60,7 +60,7 @@ type EndpointReceipt struct {
 	Created bool
 	// Secret is the one that was made or given with the call, as its receiver is given it; zero: there is
 	// none, or it was there before.
-	Secret secret.ShownSecret
+	Secret secret.RevealedSecret
 	Err    error
 }
 
@@ -230,7 +230,7 @@ func (ct *Controller) PutEndpoints(ctx context.Context, project string, changes 
 		return nil, err
 	}
 	wants := make([]store.EndpointUpsert, len(changes))
-	keys, first := make([][]byte, len(changes)), make([]*secret.ShownSecret, len(changes))
+	keys, first := make([][]byte, len(changes)), make([]*secret.RevealedSecret, len(changes))
 	for i := range changes {
 		ch := &changes[i]
 		if ch.ExternalID != nil {
@@ -399,16 +399,16 @@ func (ct *Controller) judgeSecret(ctx context.Context, v *accept.ProjectView, ep
 
 // giveSecret stores a secret of an endpoint, made if key is nil, and returns it as its receiver is given it.
 func (ct *Controller) giveSecret(ctx context.Context, v *accept.ProjectView, ep *store.Endpoint, key []byte,
-	label string, retireAt int64, by store.Actor) (secret.ShownSecret, error) {
+	label string, retireAt int64, by store.Actor) (secret.RevealedSecret, error) {
 	use, err := sign.UseOf(v.SignerOf(ep))
 	if err != nil || use == "" {
-		return secret.ShownSecret{}, err
+		return secret.RevealedSecret{}, err
 	}
 	var hosts []string
 	if key == nil {
 		key, err = sign.NewSecret(use)
 		if err != nil {
-			return secret.ShownSecret{}, secretNeeded(use)
+			return secret.RevealedSecret{}, secretNeeded(use)
 		}
 		hosts = secret.MadeHosts(use)
 	}

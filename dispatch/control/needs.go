@@ -58,9 +58,9 @@ type Store interface {
 	// Retry, Once): ErrNotFound, ErrAttempting, ErrTerminal (succeeded or canceled), ErrPayloadPurged.
 	Reschedule(ctx context.Context, project, id string, due, now int64, by store.Actor) (store.Callback,
 		error)
-	// Mend changes one that is scheduled or dead, under its lock; an error of change is returned, and nothing
+	// Edit changes one that is scheduled or dead, under its lock; an error of change is returned, and nothing
 	// is changed. ErrNotFound, ErrAttempting, ErrTerminal (succeeded or canceled), ErrPayloadPurged.
-	Mend(ctx context.Context, project, id string, change func(*store.Callback) error, now int64,
+	Edit(ctx context.Context, project, id string, change func(*store.Callback) error, now int64,
 		by store.Actor) (store.Callback, error)
 	// AppendAudit records a mutation that has no row of its own.
 	AppendAudit(ctx context.Context, e store.AuditEntry) error
@@ -148,8 +148,8 @@ type Store interface {
 	// NextSchedules returns those of all projects that are due next, the earliest first: with their templates
 	// only if they are due at now.
 	NextSchedules(ctx context.Context, now int64, limit int) ([]store.Schedule, error)
-	// Fire makes each firing that nobody has made yet, with its callback, and answers each in its place.
-	Fire(ctx context.Context, firings []store.Firing) ([]store.Fired, error)
+	// RunSchedules makes each firing that nobody has made yet, with its callback, and answers each in its place.
+	RunSchedules(ctx context.Context, firings []store.PlannedRun) ([]store.PlannedRunResult, error)
 	// RanSchedule accepts a schedule's callback by hand.
 	RanSchedule(ctx context.Context, project, id string, draft store.Draft, now int64,
 		by store.Actor) (store.Accepted, error)

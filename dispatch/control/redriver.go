@@ -44,7 +44,7 @@ func (d *redriver) run(ctx context.Context) {
 		Every: redriveIdle, AtOnce: true, Wake: d.woken, Log: d.e.log,
 		Failing: "redrives are put off", Recovered: "redrives go on",
 	}
-	if d.e.o.Alone {
+	if d.e.o.Embedded {
 		l.Every = 0
 	}
 	looks := false

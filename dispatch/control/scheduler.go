@@ -53,7 +53,7 @@ func (s *scheduler) run(ctx context.Context) {
 // turn fires what is due, and returns after how long to look again.
 func (s *scheduler) turn(ctx context.Context) (time.Duration, error) {
 	idle := fireLook
-	if s.e.o.Alone {
+	if s.e.o.Embedded {
 		idle = fireLookAlone
 	}
 	now := s.e.clock.Now()
@@ -80,7 +80,7 @@ func (s *scheduler) turn(ctx context.Context) (time.Duration, error) {
 
 // fire makes the callbacks of schedules that are due. Its error is the store's.
 func (s *scheduler) fire(ctx context.Context, due []store.Schedule, now int64) error {
-	firings := make([]store.Firing, len(due))
+	firings := make([]store.PlannedRun, len(due))
 	for i := range due {
 		f, err := s.firing(ctx, &due[i], now)
 		switch {
@@ -93,11 +93,11 @@ func (s *scheduler) fire(ctx context.Context, due []store.Schedule, now int64) e
 		}
 		firings[i] = f
 	}
-	fired, err := s.e.o.Store.Fire(ctx, firings)
+	fired, err := s.e.o.Store.RunSchedules(ctx, firings)
 	if err != nil {
 		return err
 	}
-	var again []store.Firing
+	var again []store.PlannedRun
 	for i := range fired {
 		f := &firings[i]
 		if fired[i].Err != nil {
@@ -112,7 +112,7 @@ func (s *scheduler) fire(ctx context.Context, due []store.Schedule, now int64) e
 	if len(again) == 0 {
 		return nil
 	}
-	fired, err = s.e.o.Store.Fire(ctx, again)
+	fired, err = s.e.o.Store.RunSchedules(ctx, again)
 	if err != nil {
 		return err
 	}
@@ -126,7 +126,7 @@ func (s *scheduler) fire(ctx context.Context, due []store.Schedule, now int64) e
 }
 
 // fired says what became of a firing.
-func (s *scheduler) fired(ctx context.Context, f *store.Firing, out *store.Fired) {
+func (s *scheduler) fired(ctx context.Context, f *store.PlannedRun, out *store.PlannedRunResult) {
 	if !out.Won {
 		return
 	}
@@ -148,8 +148,8 @@ func (s *scheduler) fired(ctx context.Context, f *store.Firing, out *store.Fired
 
 // firing is what is to become of a schedule that is due. Its error is the store's; the rest is complete but
 // for the draft then.
-func (s *scheduler) firing(ctx context.Context, sched *store.Schedule, now int64) (store.Firing, error) {
-	f := store.Firing{Schedule: *sched, Due: sched.NextAt, Now: now}
+func (s *scheduler) firing(ctx context.Context, sched *store.Schedule, now int64) (store.PlannedRun, error) {
+	f := store.PlannedRun{Schedule: *sched, Due: sched.NextAt, Now: now}
 	spec, err := schedule.ParseSpec(sched.Cron, sched.Timezone)
 	if err != nil {
 		// it stands still until somebody changes it

@@ -39,19 +39,19 @@ type SecretQuery struct {
 
 // RevealSecret returns the present signing secret that is meant. That it was shown is audited.
 func (ct *Controller) RevealSecret(ctx context.Context, project string, q SecretQuery,
-	by store.Actor) (secret.ShownSecret, error) {
+	by store.Actor) (secret.RevealedSecret, error) {
 	secrets, use, err := ct.meant(ctx, project, q)
 	if err != nil {
-		return secret.ShownSecret{}, err
+		return secret.RevealedSecret{}, err
 	}
 	object := q.Lane
 	if q.Endpoint != "" {
 		object = store.EndpointPrefix + q.Endpoint
 	}
 	if err := ct.audit(ctx, project, "secret.read", object, "", by); err != nil {
-		return secret.ShownSecret{}, err
+		return secret.RevealedSecret{}, err
 	}
-	return secret.Shown(use, &secrets[0])
+	return secret.Reveal(use, &secrets[0])
 }
 
 // meant finds secrets, the present one first.
@@ -162,7 +162,7 @@ const maxOverlap = 30 * 24 * time.Hour
 // one signs beside it. The secret of a lane cannot be rotated by itself: it is derived from the project's
 // root secret, which is what an empty query means.
 func (ct *Controller) RotateSecret(ctx context.Context, project string, q SecretQuery, r Rotation,
-	by store.Actor) (secret.ShownSecret, int64, error) {
+	by store.Actor) (secret.RevealedSecret, int64, error) {
 	now := ct.clock.Now()
 	f := accept.Findings(nil)
 	overlap := secret.Overlap
@@ -179,7 +179,7 @@ func (ct *Controller) RotateSecret(ctx context.Context, project string, q Secret
 	if q.Endpoint != "" {
 		kind, err := ct.signerKind(ctx, project, q.Endpoint)
 		if err != nil {
-			return secret.ShownSecret{}, 0, err
+			return secret.RevealedSecret{}, 0, err
 		}
 		use = kind.Use
 	} else if use != secret.UseRoot && !sign.IsUse(use) {
@@ -190,11 +190,11 @@ func (ct *Controller) RotateSecret(ctx context.Context, project string, q Secret
 	}
 	hosts := r.hosts(use, &f)
 	if len(f) > 0 {
-		return secret.ShownSecret{}, 0, f.Err()
+		return secret.RevealedSecret{}, 0, f.Err()
 	}
 	key, err := secret.NewKey(use, r.Secret)
 	if err != nil {
-		return secret.ShownSecret{}, 0, accept.Invalid("secret", err.Error())
+		return secret.RevealedSecret{}, 0, accept.Invalid("secret", err.Error())
 	}
 	row := store.Secret{Project: project, Owner: q.Endpoint, Use: use, Label: r.Label, Hosts: hosts,
 		CreatedAt: now}
@@ -207,16 +207,16 @@ func (ct *Controller) RotateSecret(ctx context.Context, project string, q Secret
 // is given it.
 func (ct *Controller) addSecret(
 	ctx context.Context, row store.Secret, key []byte, until int64, by store.Actor,
-) (secret.ShownSecret, error) {
+) (secret.RevealedSecret, error) {
 	id, err := ct.secret.Add(ctx, row, key, until, false, by)
 	if err != nil {
-		return secret.ShownSecret{}, err
+		return secret.RevealedSecret{}, err
 	}
 	ct.secret.Forget(row.Project)
 	if row.Use == secret.UseRoot {
-		return secret.ShownSecret{ID: id}, nil // the root secret is never shown
+		return secret.RevealedSecret{ID: id}, nil // the root secret is never shown
 	}
-	return secret.Shown(row.Use, &sign.Secret{ID: id, Label: row.Label, Hosts: row.Hosts, Key: key})
+	return secret.Reveal(row.Use, &sign.Secret{ID: id, Label: row.Label, Hosts: row.Hosts, Key: key})
 }
 
 // hosts returns the hosts of a rotation's secret, and adds what is wrong with them.

@@ -95,7 +95,7 @@ func (k *generation) await(ctx context.Context, patience time.Duration) {
 // start reads what SQL says of the index and refuses a process that is configured otherwise. Filling the
 // index is left to run, so that whatever is due first is sent while the rest still streams in.
 func (k *generation) start(ctx context.Context) error {
-	if k.e.o.Alone {
+	if k.e.o.Embedded {
 		n, err := k.e.o.Store.DropClaims(ctx, k.e.clock.Now())
 		if err != nil {
 			return fmt.Errorf("end the claims of the last process: %w", err)
@@ -110,7 +110,7 @@ func (k *generation) start(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read the index's row: %w", err)
 	}
-	if !k.e.o.Alone && (meta.Shards != want.Shards || meta.Prefix != want.Prefix) {
+	if !k.e.o.Embedded && (meta.Shards != want.Shards || meta.Prefix != want.Prefix) {
 		return fmt.Errorf("the index of this database has %d shards under prefix %q, and this process is "+
 			"set to %d under %q: start it alike",
 			meta.Shards, meta.Prefix, want.Shards, want.Prefix)
@@ -123,7 +123,7 @@ func (k *generation) start(ctx context.Context) error {
 // want is the row of a database that never had an index. An embedded one leaves shards and prefix open: they
 // are the first shared index's to choose.
 func (k *generation) want() store.IndexMeta {
-	if k.e.o.Alone {
+	if k.e.o.Embedded {
 		return store.IndexMeta{Generation: 1}
 	}
 	return store.IndexMeta{Generation: 1, Shards: k.e.o.Schedule.Shards(), Prefix: k.e.o.Prefix}
@@ -168,7 +168,7 @@ var errNotLeader = fmt.Errorf("another process rebuilds the index: %w", schedule
 
 // keep compares generations, adopts or rebuilds. Nil: the index is as SQL says.
 func (k *generation) keep(ctx context.Context) error {
-	if k.e.o.Alone && !k.content.is(doubtful) {
+	if k.e.o.Embedded && !k.content.is(doubtful) {
 		return nil
 	}
 	end, err := k.begin(ctx)
@@ -262,7 +262,7 @@ func (k *generation) isClosed(ctx context.Context) bool {
 			LaneLimit: k.e.o.LaneConcurrency,
 		})
 		cancel()
-		if err == nil && (k.e.o.Hold || k.e.o.NoWorker) {
+		if err == nil && (k.e.o.SendingOff || k.e.o.NoWorker) {
 			// Who claims nothing would otherwise never learn what time it is.
 			k.e.clock.Observe(claimed.Now, sent)
 		}

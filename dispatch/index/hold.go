@@ -15,7 +15,7 @@ import (
 // since: a rebuild would forget them before anybody has seen them. An index that holds nothing, and one of
 // this process's own, is filled as ever.
 func (k *generation) leaveAlone(ctx context.Context, meta store.IndexMeta) (bool, error) {
-	if !k.e.o.Hold || k.e.o.Alone {
+	if !k.e.o.SendingOff || k.e.o.Embedded {
 		return false, nil
 	}
 	newest, err := k.newest(ctx)

@@ -155,7 +155,7 @@ func working(shards []shardLoad) error {
 func (ix *Index) watermarks(ctx context.Context) ([]schedule.Watermark, error) {
 	shards := make([]shardLoad, ix.o.Schedule.Shards())
 	marks := make([]schedule.Watermark, len(shards))
-	if ix.o.Alone {
+	if ix.o.Embedded {
 		for i := range marks {
 			marks[i] = schedule.Watermark{At: schedule.Forever, Loaded: schedule.Forever}
 		}

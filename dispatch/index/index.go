@@ -36,12 +36,12 @@ type Options struct {
 	Name string
 	// Prefix is what the index was opened with; it must be what SQL says.
 	Prefix string
-	// Alone says that the index is this process's own.
-	Alone bool
+	// Embedded says that the index is this process's own.
+	Embedded bool
 	// Horizon is how far ahead the index holds callbacks; zero: all of them.
 	Horizon time.Duration
-	// Hold leaves a foreign index as it was found.
-	Hold bool
+	// SendingOff leaves a foreign index as it was found.
+	SendingOff bool
 	// NoWorker: this process claims nothing, so that it has no other replies to learn the time from.
 	NoWorker bool
 	// LaneConcurrency is the most attempts of a lane that sets no limit.
@@ -96,11 +96,11 @@ func (ix *Index) Listen(l Listener, undo Undoer) { ix.listener, ix.health.before
 // Start reads what SQL says of the index, and refuses a process that is configured otherwise.
 func (ix *Index) Start(ctx context.Context) error { return ix.generation.start(ctx) }
 
-// RunUpkeep keeps the index at its generation, and filled up to the horizon, until ctx ends.
-func (ix *Index) RunUpkeep(ctx context.Context) {
+// RunMaintenance keeps the index at its generation, and filled up to the horizon, until ctx ends.
+func (ix *Index) RunMaintenance(ctx context.Context) {
 	var running sync.WaitGroup
 	running.Go(func() { ix.generation.run(ctx) })
-	if !ix.o.Alone {
+	if !ix.o.Embedded {
 		running.Go(func() { ix.loader.run(ctx) })
 	}
 	running.Wait()
@@ -171,7 +171,7 @@ func (ix *Index) RunHints(ctx context.Context) {
 func (ix *Index) hintDue(items []schedule.Item) {
 	now := ix.clock.Now()
 	if slices.ContainsFunc(items, func(i schedule.Item) bool { return i.Due <= now }) {
-		ix.HintAlone()
+		ix.HintOnlyShard()
 	}
 }
 

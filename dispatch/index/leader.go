@@ -24,7 +24,7 @@ func (ix *Index) NewLeader(name string) *Leader { return &Leader{ix: ix, name: n
 
 // Lead takes or renews the lease, unless that was done just now, and says whether this process leads.
 func (l *Leader) Lead(ctx context.Context) (bool, error) {
-	if l.ix.o.Alone {
+	if l.ix.o.Embedded {
 		return true, nil
 	}
 	l.mu.Lock()
@@ -76,7 +76,7 @@ func (l *Leader) Resign(ctx context.Context) {
 // the lease is lost, with lost as its cause.
 func (l *Leader) Hold(ctx context.Context, lost error) (held context.Context, end func()) {
 	held, cancel := context.WithCancelCause(ctx)
-	if l.ix.o.Alone {
+	if l.ix.o.Embedded {
 		return held, func() { cancel(nil) }
 	}
 	var renewer sync.WaitGroup

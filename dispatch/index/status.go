@@ -113,7 +113,7 @@ type Status struct {
 // IndexStatus reads what SQL and the index say of the index. Its error is SQL's: an index that does not
 // answer is Down.
 func (ix *Index) IndexStatus(ctx context.Context) (Status, error) {
-	s := Status{Prefix: ix.o.Prefix, Shards: ix.o.Schedule.Shards(), Embedded: ix.o.Alone,
+	s := Status{Prefix: ix.o.Prefix, Shards: ix.o.Schedule.Shards(), Embedded: ix.o.Embedded,
 		Horizon: ix.o.Horizon}
 	meta, err := ix.o.Store.IndexMeta(ctx, ix.generation.want())
 	if err != nil {

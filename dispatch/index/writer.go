@@ -183,7 +183,7 @@ func (ix *Index) release(ctx context.Context, leases []*schedule.Lease) error {
 			unlocks = append(unlocks, u)
 		}
 		if len(unlocks) < len(movements) {
-			ix.HintAlone()
+			ix.HintOnlyShard()
 		}
 		if len(unlocks) == 0 {
 			return nil
@@ -227,9 +227,9 @@ func (ix *Index) settleChunk(ctx context.Context, settlements []schedule.Settlem
 	return true
 }
 
-// HintAlone wakes the claimer, if there is one only, after something that gives a lane room or may be due at
+// HintOnlyShard wakes the claimer, if there is one only, after something that gives a lane room or may be due at
 // once. With several shards only the index knows whose it is.
-func (ix *Index) HintAlone() {
+func (ix *Index) HintOnlyShard() {
 	if ix.o.Schedule.Shards() == 1 {
 		ix.listener.Wake(0)
 	}

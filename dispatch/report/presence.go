@@ -55,7 +55,7 @@ func (rp *Reporter) self() (store.Dispatcher, bool) {
 	}
 	d := store.Dispatcher{
 		Name: rp.o.Name, Host: rp.presence.host, Version: rp.o.Version, Roles: strings.Join(rp.o.Roles, ","),
-		Workers: rp.o.Workers, InFlight: rp.o.InFlight(), Held: rp.o.Hold, Draining: rp.o.Draining(),
+		Workers: rp.o.Workers, InFlight: rp.o.InFlight(), Held: rp.o.SendingOff, Draining: rp.o.Draining(),
 		ClockOffset: rp.clock.Offset().Milliseconds(), StartedAt: rp.clock.At(*since).UnixMilli(),
 		SeenAt: rp.clock.Now(),
 	}
@@ -89,7 +89,7 @@ func (rp *Reporter) RunPresence(ctx context.Context) {
 func (rp *Reporter) quiet(d, last store.Dispatcher) bool {
 	age := d.SeenAt - last.SeenAt
 	last.SeenAt, last.ClockOffset, last.StartedAt = d.SeenAt, d.ClockOffset, d.StartedAt
-	return rp.o.Alone && d == last && age < quietEvery.Milliseconds()
+	return rp.o.Embedded && d == last && age < quietEvery.Milliseconds()
 }
 
 func (rp *Reporter) report(ctx context.Context, d store.Dispatcher) error {

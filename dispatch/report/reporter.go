@@ -22,11 +22,11 @@ type Options struct {
 	Name    string
 	Version string
 	Roles   []string
-	// Alone says that no other process asks. Hold and NoWorker: this one sends nothing.
-	Alone    bool
-	Hold     bool
-	NoWorker bool
-	Workers  int
+	// Embedded says that no other process asks. Hold and NoWorker: this one sends nothing.
+	Embedded   bool
+	SendingOff bool
+	NoWorker   bool
+	Workers    int
 	// InFlight is how many attempts are under way, Draining whether claiming has stopped for good; Drain is
 	// closed when it does.
 	InFlight func() int

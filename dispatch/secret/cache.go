@@ -411,8 +411,8 @@ func (s *Secrets) Forget(project string) {
 	clear(s.lanes)
 }
 
-// A ShownSecret is a signing secret as its receiver is given it.
-type ShownSecret struct {
+// A RevealedSecret is a signing secret as its receiver is given it.
+type RevealedSecret struct {
 	// ID names it in attempts. Label is what receivers know it by; mostly empty.
 	ID, Label, Use string
 	Secret         string
@@ -422,12 +422,12 @@ type ShownSecret struct {
 	Hosts []string
 }
 
-func Shown(use string, s *sign.Secret) (ShownSecret, error) {
+func Reveal(use string, s *sign.Secret) (RevealedSecret, error) {
 	public, err := sign.PublicOf(use, s.Key)
 	if err != nil {
-		return ShownSecret{}, fmt.Errorf("show a secret: %w", err)
+		return RevealedSecret{}, fmt.Errorf("show a secret: %w", err)
 	}
-	return ShownSecret{
+	return RevealedSecret{
 		ID: s.ID, Label: s.Label, Use: use, Secret: sign.FormatSecretFor(use, s.Key), Public: public,
 		Hosts: s.Hosts,
 	}, nil

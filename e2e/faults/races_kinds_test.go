@@ -222,7 +222,7 @@ var mendKind = contestKind{
 	},
 	calls: func(a *arena, c *contest) []call {
 		return []call{{http.MethodPatch, "/v1/callbacks/" + c.ids[0], harness.Submission{
-			"url": a.mended(c), "headers": harness.Submission{"X-Mend": "new"}, "reason": "a race"}}}
+			"url": a.mended(c), "headers": harness.Submission{"X-Edit": "new"}, "reason": "a race"}}}
 	},
 	judge: judgeMend,
 }
@@ -288,7 +288,7 @@ func judgeMend(a *arena, c *contest) (string, string) {
 		if isNew {
 			header, url = "new", a.mended(c)
 		}
-		if got := r.Header.Get("X-Mend"); got != header || r.url != url {
+		if got := r.Header.Get("X-Edit"); got != header || r.url != url {
 			return outcome, fmt.Sprintf("attempt %d went to %s with %q; want %s with %q", i+1, r.url, got,
 				url, header)
 		}

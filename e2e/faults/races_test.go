@@ -114,7 +114,7 @@ func (a *arena) base(c *contest) harness.Submission {
 	}
 	return harness.Submission{
 		"url": a.near.URL + where, "ref": c.ref, "payload": harness.Payload(c.ref),
-		"headers": harness.Submission{"X-Mend": "old"},
+		"headers": harness.Submission{"X-Edit": "old"},
 		"policy":  harness.Tiers("10s", raceTier.String(), "1s"),
 	}
 }

@@ -68,15 +68,15 @@ func (t countingTransport) RoundTrip(req *http.Request) (*http.Response, error) 
 }
 
 // plus adds up two lines of books.
-func plus(b, o client.BookCounts) client.BookCounts {
-	return client.BookCounts{Accepted: b.Accepted + o.Accepted, Succeeded: b.Succeeded + o.Succeeded,
+func plus(b, o client.ReconcileCounts) client.ReconcileCounts {
+	return client.ReconcileCounts{Accepted: b.Accepted + o.Accepted, Succeeded: b.Succeeded + o.Succeeded,
 		Dead: b.Dead + o.Dead, Canceled: b.Canceled + o.Canceled, Open: b.Open + o.Open,
 		Balanced: b.Balanced && o.Balanced}
 }
 
 // booksOf are the books of so many callbacks of each state.
-func booksOf(states map[client.State]int64) client.BookCounts {
-	b := client.BookCounts{Succeeded: states[client.Succeeded], Dead: states[client.Dead],
+func booksOf(states map[client.State]int64) client.ReconcileCounts {
+	b := client.ReconcileCounts{Succeeded: states[client.Succeeded], Dead: states[client.Dead],
 		Canceled: states[client.Canceled], Balanced: true}
 	for _, n := range states {
 		b.Accepted += n
@@ -171,7 +171,7 @@ func (p *Process) balance(a *accounts) (why string) {
 // callers were answered, and against the callbacks themselves if they are few.
 func (p *Process) compareBooks(ctx context.Context, a *accounts) error {
 	answered := a.accepted.Load()
-	books, err := p.Reconcile(ctx, client.BooksQuery{From: booksFrom.Format(time.RFC3339),
+	books, err := p.Reconcile(ctx, client.ReconcileQuery{From: booksFrom.Format(time.RFC3339),
 		To: time.Now().Add(time.Hour).UTC().Format(time.RFC3339), GroupBy: "day", Timezone: booksZone})
 	if err != nil {
 		return err
@@ -181,9 +181,9 @@ func (p *Process) compareBooks(ctx context.Context, a *accounts) error {
 		return err
 	}
 	t := books.Total
-	days, counters := client.BookCounts{Balanced: true}, booksOf(stats.States)
+	days, counters := client.ReconcileCounts{Balanced: true}, booksOf(stats.States)
 	for _, day := range books.Data {
-		days = plus(days, day.BookCounts)
+		days = plus(days, day.ReconcileCounts)
 	}
 	var errs []error
 	note := func(is bool, format string, args ...any) {

@@ -120,7 +120,7 @@ func (t *tx) commitRound(entries []*resultEntry) error {
 var resultUpdate = sqldb.BulkUpdate[resultEntry, store.Callback]{
 	Table: "callbacks",
 	Columns: sqldb.Named[resultEntry](`id fence state reason due_at charge diverts free_retry stays poll_errors
-		keep_crash=KeepCrashCount attempted status class committed_at=Now`),
+		keep_crash=KeepClaimsWithoutResult attempted status class committed_at=Now`),
 	Set: `
 		state = CASE ` + verdict +
 		` WHEN 1 THEN 'canceled' WHEN 2 THEN callbacks.resume_state ELSE i.state END,
@@ -135,7 +135,7 @@ var resultUpdate = sqldb.BulkUpdate[resultEntry, store.Callback]{
 		ladder_base = callbacks.ladder_base + i.stays,
 		poll_errors = CASE WHEN i.charge = 1 THEN i.poll_errors ELSE callbacks.poll_errors END,
 		free_retry = i.free_retry,
-		crash_count = CASE WHEN i.keep_crash = 1 THEN callbacks.crash_count ELSE 0 END,
+		claims_without_result = CASE WHEN i.keep_crash = 1 THEN callbacks.claims_without_result ELSE 0 END,
 		last_status = CASE WHEN i.attempted = 1 THEN i.status ELSE callbacks.last_status END,
 		last_class = CASE WHEN i.attempted = 1 THEN i.class ELSE callbacks.last_class END,
 		trigger = CASE WHEN ` + undecided + ` THEN callbacks.trigger ELSE 'schedule' END,
@@ -154,7 +154,7 @@ var resultUpdate = sqldb.BulkUpdate[resultEntry, store.Callback]{
 // poll.
 func (e *resultEntry) plain() bool {
 	return e.Stamped != nil && e.Stamped.Kind != store.Poll && e.Attempt != nil && e.Charge &&
-		!e.KeepCrashCount
+		!e.KeepClaimsWithoutResult
 }
 
 // plainUpdate is resultUpdate for plain results of rows that nobody has asked anything of meanwhile. Then it
@@ -173,7 +173,7 @@ var plainUpdate = sqldb.BulkUpdate[resultEntry, struct{}]{
 		divert_count = callbacks.divert_count + i.diverts,
 		attempt_seq = callbacks.attempt_seq + 1,
 		free_retry = i.free_retry,
-		crash_count = 0,
+		claims_without_result = 0,
 		last_status = i.status,
 		last_class = i.class,
 		trigger = 'schedule',

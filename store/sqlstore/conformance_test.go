@@ -31,7 +31,7 @@ func TestSQLite(t *testing.T) {
 // may be found by more than one statement.
 func TestSQLiteRemembersNothing(t *testing.T) {
 	t.Parallel()
-	groups := []string{"Accept", "Stamp", "Strict", "Endpoint", "Books", "Walk", "Model"}
+	groups := []string{"Accept", "Stamp", "Strict", "Endpoint", "Reconcile", "Walk", "Model"}
 	o := storetest.Options{Groups: groups, Histories: 20}
 	storetest.Run(t, o, func(t *testing.T) storetest.Store {
 		db := openSQLite(t)
@@ -57,7 +57,7 @@ func TestPostgres(t *testing.T) {
 func TestPostgresC(t *testing.T) {
 	needsPostgres(t)
 	o := storetest.Options{Groups: []string{
-		"Audit/Filters", "Books", "Endpoint/Find", "Lane/List", "Project/Presets", "Read/DeadGroups",
+		"Audit/Filters", "Reconcile", "Endpoint/Find", "Lane/List", "Project/Presets", "Read/DeadGroups",
 		"Schedule/List", "Walk/Pages",
 		"Walk/Until",
 	}}

@@ -95,7 +95,7 @@ func (r *row) revive(due int64, restart bool) {
 		r.ResumeState, r.ResumeReason = r.State, r.Reason
 	}
 	r.State, r.Reason, r.FinishedAt = store.Scheduled, "", 0
-	r.CrashCount, r.CancelRequested, r.cancelAs, r.FreeRetry, r.PollErrors = 0, false, "", false, 0
+	r.ClaimsWithoutResult, r.CancelRequested, r.cancelAs, r.FreeRetry, r.PollErrors = 0, false, "", false, 0
 	r.Trigger = store.BySchedule
 	r.startAt(due)
 }
@@ -186,7 +186,7 @@ func (t *tx) endpointIsThere(r *row) error {
 // What a retry or a reschedule may change of the two rows of a callback, and what mend changes beside.
 var (
 	editedFields = sqldb.Named[store.Callback](`state due_at expires_at finished_at updated_at ladder_base trigger resume_state
-		resume_reason cancel_requested free_retry crash_count lane=LaneID attempt_seq claim_until claim_token poll_errors`)
+		resume_reason cancel_requested free_retry claims_without_result lane=LaneID attempt_seq claim_until claim_token poll_errors`)
 	movedFields  = sqldb.Named[store.Callback](`first_due_at url follows`)
 	mendedFields = sqldb.Named[store.Callback](`headers policy success`)
 )
@@ -211,12 +211,12 @@ func (t *tx) writeEdited(r *row) error {
 	return named("write callback", err)
 }
 
-// Mend changes where and how a callback is sent that is scheduled or dead: its URL and whether that follows
+// Edit changes where and how a callback is sent that is scheduled or dead: its URL and whether that follows
 // its endpoint, lane, headers, policy, success rule and expiry. change sets them, and may be called more than
 // once; whatever else it sets is left as it was. The callback stays in its state, a dead one too, and its
 // payload never changes. It returns store.ErrNotFound, store.ErrAttempting, store.ErrTerminal,
 // store.ErrPayloadPurged, store.ErrEndpointDeleted or the error of change.
-func (db *DB) Mend(ctx context.Context, project, id string, change func(c *store.Callback) error, now int64,
+func (db *DB) Edit(ctx context.Context, project, id string, change func(c *store.Callback) error, now int64,
 	by store.Actor) (store.Callback, error) {
 	return db.edit(ctx, "mend", project, id, now, by, mending(change))
 }

@@ -109,7 +109,7 @@ var firstStamp = sqldb.BulkUpdate[stampEntry, struct{}]{Table: "callbacks", Alon
 		claim_token = i.token,
 		claim_until = i.until,
 		claimed_at = i.stamped_at,
-		crash_count = 1,
+		claims_without_result = 1,
 		divert_count = i.diverts,
 		updated_at = i.stamped_at`,
 	Where: isOpen + `
@@ -156,7 +156,7 @@ func (t *tx) claimFirst(entries []*stampEntry) ([]*stampEntry, error) {
 func (e *stampEntry) takeFirst() {
 	s := *e.known
 	s.Policy.Tiers, s.Policy.StopOn = slices.Clone(s.Policy.Tiers), slices.Clone(s.Policy.StopOn)
-	s.Fence, s.ClaimToken, s.ClaimUntil, s.CrashCount, s.DivertCount = 1, e.stamp.Token, e.until(&s), 1,
+	s.Fence, s.ClaimToken, s.ClaimUntil, s.ClaimsWithoutResult, s.DivertCount = 1, e.stamp.Token, e.until(&s), 1,
 		e.Diverts
 	e.stamped = &s
 }

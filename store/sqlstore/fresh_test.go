@@ -61,7 +61,7 @@ func TestARememberedRowIsStampedAsOneThatIsRead(t *testing.T) {
 		}
 		for i, a := range accepted {
 			want := forAttempt(&store.Stamped{Callback: a.Callback, Body: drafts[i].Body})
-			want.Fence, want.CrashCount, want.ClaimToken, want.ClaimUntil = 1, 1, "token", testNow+30_000
+			want.Fence, want.ClaimsWithoutResult, want.ClaimToken, want.ClaimUntil = 1, 1, "token", testNow+30_000
 			if diff := cmp.Diff(want, stamped[i], cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("stamp %d (-want +got):\n%s", i, diff)
 			}

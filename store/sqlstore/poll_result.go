@@ -273,9 +273,9 @@ func (t *tx) writeTold(polls []tellingPoll) error {
 // sweep.
 const bornQueue = 4096
 
-// Born carries callbacks that were committed beside what a caller asked for: results of polls. It is one
+// Spawned carries callbacks that were committed beside what a caller asked for: results of polls. It is one
 // channel, always the same one, never closed; one that finds no room in it is left out.
-func (db *DB) Born() <-chan store.OpenRow { return db.born }
+func (db *DB) Spawned() <-chan store.OpenRow { return db.born }
 
 func (db *DB) announce(rows []store.OpenRow) {
 	for _, r := range rows {

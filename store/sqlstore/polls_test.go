@@ -53,7 +53,7 @@ func TestAFiringIsMadeOnceThoughItsReplyIsLost(t *testing.T) {
 				ID: newDrafts(1, testNow)[0].Callback.ID, Project: store.DefaultProject, Name: name,
 				Enabled: true, NextAt: testNow, CreatedAt: testNow,
 			}, by))
-			f := &fireEntry{Firing: store.Firing{Schedule: s, Next: testNow + 60_000, Due: testNow,
+			f := &fireEntry{PlannedRun: store.PlannedRun{Schedule: s, Next: testNow + 60_000, Due: testNow,
 				Now: testNow}}
 			if i == 0 || i == 3 {
 				withDraft(f)

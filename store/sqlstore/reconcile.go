@@ -19,12 +19,12 @@ const (
 	compareRefs = 1000
 )
 
-// Books count the project's callbacks that were accepted in a span by what has become of them, group by
+// Reconcile count the project's callbacks that were accepted in a span by what has become of them, group by
 // group, in the order of the groups. They are counted from the rows themselves, and balance. What retention
 // has removed is not among them. A grouping that there is not is a store.InvalidError.
-func (db *DB) Books(ctx context.Context, project string, q store.BooksQuery) ([]store.Books, error) {
+func (db *DB) Reconcile(ctx context.Context, project string, q store.ReconcileQuery) ([]store.Reconciliation, error) {
 	read := db.read(ctx, "count the books")
-	sums := make(map[string]*store.Books)
+	sums := make(map[string]*store.Reconciliation)
 	column, name, err := grouping(q.GroupBy)
 	if err != nil {
 		return nil, err
@@ -34,7 +34,7 @@ func (db *DB) Books(ctx context.Context, project string, q store.BooksQuery) ([]
 		label := name
 		if q.GroupBy == "day" {
 			label = func(string) (string, error) { return day.name, nil }
-			sums[day.name] = &store.Books{Group: day.name}
+			sums[day.name] = &store.Reconciliation{Group: day.name}
 		}
 		if err := db.inWindows(read, project, day.from, day.to, func(after, end string) error {
 			if err := count(read, sums, column, label, project, after, end); err != nil {
@@ -50,13 +50,13 @@ func (db *DB) Books(ctx context.Context, project string, q store.BooksQuery) ([]
 		}
 	}
 	if q.GroupBy == "" && len(sums) == 0 {
-		sums[""] = new(store.Books)
+		sums[""] = new(store.Reconciliation)
 	}
-	all := make([]store.Books, 0, len(sums))
+	all := make([]store.Reconciliation, 0, len(sums))
 	for _, b := range sums {
 		all = append(all, *b)
 	}
-	slices.SortFunc(all, func(a, b store.Books) int { return cmp.Compare(a.Group, b.Group) })
+	slices.SortFunc(all, func(a, b store.Reconciliation) int { return cmp.Compare(a.Group, b.Group) })
 	return all, nil
 }
 
@@ -91,7 +91,7 @@ type span struct {
 
 // spans are the days of the query, where it asks for them, the first and the last cut off where it begins and
 // ends; else all of it.
-func spans(q store.BooksQuery) []span {
+func spans(q store.ReconcileQuery) []span {
 	if q.GroupBy != "day" {
 		return []span{{from: q.From, to: q.To}}
 	}
@@ -138,7 +138,7 @@ func (db *DB) inWindows(read sqldb.Read, project string, from, to int64,
 
 // count adds the callbacks of one window to the sums.
 func count(
-	read sqldb.Read, sums map[string]*store.Books, column string, name func(string) (string, error), project,
+	read sqldb.Read, sums map[string]*store.Reconciliation, column string, name func(string) (string, error), project,
 	after, end string,
 ) error {
 	type counted struct {
@@ -162,7 +162,7 @@ func count(
 		}
 		b := sums[group]
 		if b == nil {
-			b = &store.Books{Group: group}
+			b = &store.Reconciliation{Group: group}
 			sums[group] = b
 		}
 		b.Accepted += c.n

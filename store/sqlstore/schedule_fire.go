@@ -10,7 +10,7 @@ import (
 
 // A fireEntry is one firing of a call.
 type fireEntry struct {
-	store.Firing
+	store.PlannedRun
 	accept acceptEntry
 	won    bool
 	// lastID is the callback that its schedule made last before; made, that an earlier try of this
@@ -20,18 +20,18 @@ type fireEntry struct {
 	err    error
 }
 
-// Fire makes due times of schedules, all in one transaction, and answers each in its place. A firing takes
+// RunSchedules makes due times of schedules, all in one transaction, and answers each in its place. A firing takes
 // effect if its schedule is still as it was read, enabled, and due next at that time: so of all dispatchers
 // that see a due time one makes it, and its callback is accepted with that or not at all. A firing that alone
 // cannot be made has its reason in Err. The error is store.ErrUnavailable or the context's: then none is
 // known to have been made. Where the database goes away after a part was made, the rest has not won, and is
 // due.
-func (db *DB) Fire(ctx context.Context, firings []store.Firing) ([]store.Fired, error) {
+func (db *DB) RunSchedules(ctx context.Context, firings []store.PlannedRun) ([]store.PlannedRunResult, error) {
 	entries := make([]*fireEntry, 0, len(firings))
 	own := make([]fireEntry, len(firings))
 	for i := range firings {
 		e := &own[i]
-		e.Firing = firings[i]
+		e.PlannedRun = firings[i]
 		if e.Draft != nil {
 			e.accept.draft = e.Draft
 			e.err = e.accept.encode(&db.written)
@@ -44,13 +44,13 @@ func (db *DB) Fire(ctx context.Context, firings []store.Firing) ([]store.Fired, 
 	if err := db.fireAll(ctx, entries); err != nil {
 		return nil, named("fire schedules", err)
 	}
-	fired := make([]store.Fired, len(firings))
+	fired := make([]store.PlannedRunResult, len(firings))
 	for i := range own {
 		switch e := &own[i]; {
 		case e.err != nil:
 			fired[i].Err = e.err
 		case e.won:
-			fired[i] = store.Fired{Won: true, Accepted: e.accept.out}
+			fired[i] = store.PlannedRunResult{Won: true, Accepted: e.accept.out}
 			if e.Draft != nil {
 				db.remember(&e.accept)
 			}
@@ -167,7 +167,7 @@ func (t *tx) lockFirings(entries []*fireEntry) error {
 	return named("lock schedules", err)
 }
 
-var firedFields = sqldb.Named[store.Firing](`id=ScheduleID next_at=Next due_at=Due why`)
+var firedFields = sqldb.Named[store.PlannedRun](`id=ScheduleID next_at=Next due_at=Due why`)
 
 // writeFired moves locked schedules on to their next due times. What was made last, and when, stays where no
 // callback is.
@@ -179,7 +179,7 @@ func (t *tx) writeFired(entries []fireEntry) error {
 			last_error = CASE WHEN i.callback_id <> '' THEN '' ELSE i.why END
 		FROM $i WHERE schedules.id = i.id`, entries,
 		func(e *fireEntry) sqldb.Columns {
-			return append(firedFields(&e.Firing), col("callback_id", &e.accept.out.Callback.ID))
+			return append(firedFields(&e.PlannedRun), col("callback_id", &e.accept.out.Callback.ID))
 		})
 	return named("move schedules on", err)
 }

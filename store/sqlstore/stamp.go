@@ -29,14 +29,14 @@ func (e *stampEntry) Fail(err error) { e.stamped, e.refused, e.err = nil, nil, e
 
 // suspectFrom is the count of crashes from which on a row is refused.
 func (e *stampEntry) suspectFrom() int64 {
-	if e.stamp.Suspect == 0 {
+	if e.stamp.QuarantineAfter == 0 {
 		return math.MaxInt32
 	}
-	return int64(e.stamp.Suspect)
+	return int64(e.stamp.QuarantineAfter)
 }
 
 // dueBy is up to when rows may be due.
-func (e *stampEntry) dueBy() int64 { return e.stamp.Now + e.stamp.Lead }
+func (e *stampEntry) dueBy() int64 { return e.stamp.Now + e.stamp.Prefetch }
 
 func (e *stampEntry) refuse(r store.Refusal) { e.stamped, e.refused, e.err = nil, &r, nil }
 
@@ -189,13 +189,13 @@ var stampUpdate = sqldb.BulkUpdate[stampEntry, row]{Table: "callbacks", From: fr
 		claim_token = i.token,
 		claim_until = i.stamped_at + callbacks.timeout_ms + i.margin,
 		claimed_at = i.stamped_at,
-		crash_count = callbacks.crash_count + 1,
+		claims_without_result = callbacks.claims_without_result + 1,
 		divert_count = callbacks.divert_count + i.diverts,
 		updated_at = i.stamped_at`,
 	Where: isOpen + `
 		AND callbacks.due_at <= i.due_by
 		AND callbacks.claim_until <= i.stamped_at
-		AND callbacks.crash_count < i.suspect
+		AND callbacks.claims_without_result < i.suspect
 		AND (callbacks.strict = 0 OR NOT EXISTS (SELECT 1 FROM callbacks AS older WHERE ` + isNext("older",
 		"callbacks") + `
 			AND older.id < callbacks.id))`,
@@ -206,7 +206,7 @@ var stampedFields = sqldb.Named[row](`callbacks.id callbacks.project callbacks.k
 	requests.method callbacks.strict callbacks.lane=LaneID requests.signer callbacks.state callbacks.reason callbacks.due_at
 	requests.first_due_at callbacks.expires_at callbacks.attempt_count callbacks.divert_count callbacks.attempt_seq
 	callbacks.ladder_base callbacks.trigger callbacks.cancel_requested callbacks.free_retry callbacks.last_status
-	callbacks.last_class callbacks.poll_errors callbacks.fence callbacks.claim_until callbacks.crash_count requests.content_type
+	callbacks.last_class callbacks.poll_errors callbacks.fence callbacks.claim_until callbacks.claims_without_result requests.content_type
 	requests.headers=HeadersText requests.policy=PolicyText requests.success=SuccessText callbacks.lost_at`)
 
 // stampedColumns are what an attempt and its result need of a row, and what the feed says of a callback that
@@ -275,12 +275,12 @@ func (t *tx) refuseRest(entries []*stampEntry) error {
 		case r.ClaimUntil > e.stamp.Now:
 			// The lead later, so that it is not claimed and refused again and again until the claim has
 			// ended.
-			e.refuse(store.Refusal{ID: r.ID, Due: max(r.DueAt, r.ClaimUntil+e.stamp.Lead),
+			e.refuse(store.Refusal{ID: r.ID, Due: max(r.DueAt, r.ClaimUntil+e.stamp.Prefetch),
 				Retry: r.AttemptCount > 0})
 		default:
 			due := r.DueAt <= e.dueBy()
-			suspect := due && int64(r.CrashCount) >= e.suspectFrom()
-			e.refuse(store.Refusal{ID: r.ID, Due: r.DueAt, Retry: r.AttemptCount > 0, Suspect: suspect,
+			suspect := due && int64(r.ClaimsWithoutResult) >= e.suspectFrom()
+			e.refuse(store.Refusal{ID: r.ID, Due: r.DueAt, Retry: r.AttemptCount > 0, Quarantined: suspect,
 				Behind: due && r.Strict && !suspect})
 		}
 	}

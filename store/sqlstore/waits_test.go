@@ -19,7 +19,7 @@ func toMend(t *testing.T) (
 	db, draft = openPostgres(t), newDrafts(1, testNow)[0]
 	must(db.Accept(t.Context(), []store.Draft{draft}))
 	return db, draft, func(change func(*store.Callback) error) (store.Callback, error) {
-		return db.Mend(t.Context(), draft.Callback.Project, draft.Callback.ID, change, testNow,
+		return db.Edit(t.Context(), draft.Callback.Project, draft.Callback.ID, change, testNow,
 			store.Actor{Name: "test"})
 	}
 }

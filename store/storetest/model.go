@@ -29,7 +29,7 @@ func modelled(c store.Callback) store.Callback {
 		AttemptSeq: c.AttemptSeq,
 		LadderBase: c.LadderBase, CancelRequested: c.CancelRequested, Fence: c.Fence,
 		ClaimToken: c.ClaimToken,
-		ClaimUntil: c.ClaimUntil, CrashCount: c.CrashCount,
+		ClaimUntil: c.ClaimUntil, ClaimsWithoutResult: c.ClaimsWithoutResult,
 	}
 }
 
@@ -134,7 +134,7 @@ func (m *model) opStamp(t *rapid.T) {
 		case !again:
 			r.lose()
 			r.Fence++
-			r.CrashCount++
+			r.ClaimsWithoutResult++
 			r.ClaimToken, r.ClaimUntil = token, m.now+claimLasts
 			if r.CancelRequested {
 				m.require(i < 0, "%s was stamped though its cancel was requested", r.ID)
@@ -144,7 +144,7 @@ func (m *model) opStamp(t *rapid.T) {
 		}
 		m.require(i >= 0, "%s was refused at %d though %+v", r.ID, m.now, r)
 		s := stamped[i]
-		m.require(s.Fence == r.Fence && s.CrashCount == r.CrashCount && s.ClaimUntil == r.ClaimUntil &&
+		m.require(s.Fence == r.Fence && s.ClaimsWithoutResult == r.ClaimsWithoutResult && s.ClaimUntil == r.ClaimUntil &&
 			(len(s.Body) > 0) == (r.Kind == store.Notify), "stamped %+v; want %+v", s.Callback, r)
 		m.claims = append(m.claims, s)
 	}
@@ -220,7 +220,7 @@ func (m *model) opResult(t *rapid.T) {
 	updated := m.get(r.ID).UpdatedAt
 	m.require(updated == m.now, "%s was updated at %d, want %d", r.ID, updated, m.now)
 	r.committed[s.Fence] = true
-	r.CrashCount = 0
+	r.ClaimsWithoutResult = 0
 	if result.Attempt != nil {
 		r.AttemptSeq++
 		r.AttemptCount++
@@ -268,7 +268,7 @@ func (m *model) asRead(c store.Callback) {
 
 // revived makes a terminal row scheduled again. It falls back to what it was, unless it has a new ladder.
 func (r *modelRow) revived(ladder store.Ladder) {
-	r.CrashCount = 0
+	r.ClaimsWithoutResult = 0
 	if ladder == store.Restart {
 		r.LadderBase = r.AttemptCount
 	} else {

@@ -203,14 +203,14 @@ var operations = map[string]func(s *script, words []string) []any{
 		return nil
 	},
 	"fire": func(s *script, words []string) (answers []any) {
-		var firings []store.Firing
+		var firings []store.PlannedRun
 		var fields []string
 		for _, word := range words {
 			if name, _, _ := strings.Cut(word, ":"); s.ids[name] == "" {
 				fields = append(fields, word)
 			}
 		}
-		before := make(map[string]store.Firing)
+		before := make(map[string]store.PlannedRun)
 		for _, word := range words {
 			name, own, has := strings.Cut(word, ":")
 			if s.ids[name] == "" {

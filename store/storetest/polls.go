@@ -115,7 +115,7 @@ func testPollReopenCrowd(f *fixture) {
 func (f *fixture) bornNow() (rows []store.OpenRow) {
 	for {
 		select {
-		case r := <-f.Born():
+		case r := <-f.Spawned():
 			rows = append(rows, r)
 		default:
 			return rows

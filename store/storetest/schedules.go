@@ -70,13 +70,13 @@ func testScheduleNames(f *fixture) {
 }
 
 // firing is the next due time of a schedule, with a callback.
-func (f *fixture) firing(s store.Schedule) store.Firing {
+func (f *fixture) firing(s store.Schedule) store.PlannedRun {
 	d := f.draft()
-	return store.Firing{Schedule: s, Next: s.NextAt + 60_000, Draft: &d, Due: s.NextAt, Now: f.now}
+	return store.PlannedRun{Schedule: s, Next: s.NextAt + 60_000, Draft: &d, Due: s.NextAt, Now: f.now}
 }
 
-func (f *fixture) fire(firings ...store.Firing) []store.Fired {
-	fired := must(f.Fire(f.ctx(), firings))
+func (f *fixture) fire(firings ...store.PlannedRun) []store.PlannedRunResult {
+	fired := must(f.RunSchedules(f.ctx(), firings))
 	f.require(len(fired) == len(firings), "fired %d of %d", len(fired), len(firings))
 	return fired
 }
@@ -88,7 +88,7 @@ func testFireCrowd(f *fixture) {
 	made := make(map[string]int)
 	for range rounds {
 		for _, won := range crowd(f, crowds, func(n int) (won []string) {
-			firings := make([]store.Firing, schedules)
+			firings := make([]store.PlannedRun, schedules)
 			for i := range firings {
 				firings[i] = f.firing(all[(i*7+n)%schedules])
 			}

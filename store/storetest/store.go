@@ -81,7 +81,7 @@ type Store interface {
 	ResolvePoll(ctx context.Context, project, id string, data store.JSONText, now int64,
 		by store.Actor) (store.ResolvedPoll, error)
 	PollDetail(ctx context.Context, project, id string) (store.PollDetail, error)
-	Born() <-chan store.OpenRow
+	Spawned() <-chan store.OpenRow
 
 	// Schedules.
 	CreateSchedule(ctx context.Context, s store.Schedule, by store.Actor) (store.Schedule, error)
@@ -91,7 +91,7 @@ type Store interface {
 	ScheduleRuns(ctx context.Context, project, id string) ([]store.ScheduleRun, error)
 
 	// Firings.
-	Fire(ctx context.Context, firings []store.Firing) ([]store.Fired, error)
+	RunSchedules(ctx context.Context, firings []store.PlannedRun) ([]store.PlannedRunResult, error)
 
 	// Damage makes the policy of a callback undecodable, as a broken disk or a careless hand would.
 	Damage(ctx context.Context, id string) error

@@ -49,7 +49,7 @@ var tests = map[string]func(*fixture){
 	"Schedule/Kept":          testRunsKept,
 	"Supersede/Crowd":        testSupersedeCrowd,
 	"Strict/Crowd":           testStrictCrowd,
-	"Books/CompareMany":      testCompareMany,
+	"Reconcile/CompareMany":  testCompareMany,
 	"Read/Counts":            testCounts,
 	"Read/DeadGroupsMany":    testDeadGroupsMany,
 	"Activity/Crowd":         testActivityMany,

@@ -44,7 +44,7 @@ func transcripts(t *testing.T, o Options, open func(t *testing.T) Store) {
 				lanes: make(map[int64]int),
 				said:  make(map[string]map[string]string), versions: make(map[string]int64),
 				stamps: make(map[string][]*store.Stamped), waiting: make(map[string]bool),
-				results: make(map[string]store.Result), firings: make(map[string]store.Firing),
+				results: make(map[string]store.Result), firings: make(map[string]store.PlannedRun),
 			}
 			got := s.run(body)
 			f.checkCounters()
@@ -63,7 +63,7 @@ type script struct {
 	stamps     map[string][]*store.Stamped // by name
 	waiting    map[string]bool             // for the result of the last stamp
 	results    map[string]store.Result     // the last of each
-	firings    map[string]store.Firing     // that were read, by schedule
+	firings    map[string]store.PlannedRun // that were read, by schedule
 	fired      int
 	read       store.OutcomeCursor // how far the feed was read
 }

@@ -100,7 +100,7 @@ func (a *API) mend(ctx context.Context, c *gin.Context, who caller, id string) e
 	var (
 		d decoder
 		r client.CallbackPatch
-		m control.MendRequest
+		m control.EditRequest
 	)
 	d.own = map[string]func(string, []byte){
 		"headers": func(_ string, raw []byte) { // no mask is refused: a callback's headers are not shown
@@ -120,7 +120,7 @@ func (a *API) mend(ctx context.Context, c *gin.Context, who caller, id string) e
 		m.PolicyName == "" && !m.PolicyGiven {
 		return invalid(request, "changes nothing: give url, headers, policy or expires_in")
 	}
-	return a.changed(c, http.StatusOK)(a.Engine.Mend(ctx, who.Project, id, m, who.By(r.Reason)))
+	return a.changed(c, http.StatusOK)(a.Engine.Edit(ctx, who.Project, id, m, who.By(r.Reason)))
 }
 
 // attempts is GET /v1/callbacks/{id}/attempts, newest first. Its cursors name the callback, too.
@@ -161,9 +161,9 @@ func explanationOf(x *control.Explanation) client.Explanation {
 }
 
 // holdOf is what keeps a callback or a lane. What has no end, or none that is known, is until null.
-func holdOf(b *control.Block) client.Hold {
-	return client.Hold{
-		Code: client.HoldCode(b.Code), Since: moment(b.Since), Until: until(b.Until), Detail: b.Detail,
+func holdOf(b *control.Block) client.Block {
+	return client.Block{
+		Code: client.BlockCode(b.Code), Since: moment(b.Since), Until: until(b.Until), Detail: b.Detail,
 		Cure: b.Cure,
 	}
 }

@@ -220,7 +220,7 @@ func TestDocument(t *testing.T) {
 		t.Errorf("(-routes +document):\n%s", diff)
 	}
 	for name, known := range map[string]any{
-		"Class": store.Classes, "State": store.States, "HoldCode": control.BlockCodes,
+		"Class": store.Classes, "State": store.States, "BlockCode": control.BlockCodes,
 		"TerminalReason": store.Reasons,
 	} {
 		if got := fmt.Sprint(doc.Components.Schemas[name].Value.Enum); got != fmt.Sprint(known) {

@@ -107,7 +107,7 @@ func newEngineFaceWith(t *testing.T, db *sqlstore.DB, sender attempt.Sender, mas
 		t.Fatal(err)
 	}
 	engine, err := dispatch.New(dispatch.Options{
-		Store: db, Schedule: memq.New(memq.Options{}), Sender: sender, Keyring: keyring, Alone: true,
+		Store: db, Schedule: memq.New(memq.Options{}), Sender: sender, Keyring: keyring, Embedded: true,
 		ReadTemplate: api.ReadTemplate,
 	})
 	if err != nil {

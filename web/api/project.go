@@ -204,19 +204,19 @@ func (a *API) secret(ctx context.Context, c *gin.Context, who caller) error {
 
 // reveal answers with a secret.
 func (a *API) reveal(ctx context.Context, c *gin.Context, who caller, meant control.SecretQuery) error {
-	return reply(a, c, http.StatusOK, func(s *secret.ShownSecret) client.Secret {
+	return reply(a, c, http.StatusOK, func(s *secret.RevealedSecret) client.Secret {
 		if meant.Endpoint != "" {
 			meant.Lane = store.EndpointPrefix + meant.Endpoint
 		}
 		return client.Secret{
 			Lane: meant.Lane, EndpointID: prefixed(store.EndpointPrefix, meant.Endpoint),
-			ShownSecret: *shownOf(s),
+			RevealedSecret: *shownOf(s),
 		}
 	})(a.Engine.RevealSecret(ctx, who.Project, meant, who.By("")))
 }
 
-func shownOf(s *secret.ShownSecret) *client.ShownSecret {
-	return &client.ShownSecret{Use: s.Use, ID: s.ID, Label: s.Label, Secret: s.Secret, Public: s.Public,
+func shownOf(s *secret.RevealedSecret) *client.RevealedSecret {
+	return &client.RevealedSecret{Use: s.Use, ID: s.ID, Label: s.Label, Secret: s.Secret, Public: s.Public,
 		Hosts: s.Hosts}
 }
 
@@ -252,7 +252,7 @@ func (a *API) rotate(ctx context.Context, c *gin.Context, who caller, meant cont
 		RotatedAt:  moment(a.Engine.Now()), PreviousSignsUntil: moment(until),
 	}
 	if s.Secret != "" {
-		out.ShownSecret = shownOf(&s)
+		out.RevealedSecret = shownOf(&s)
 	}
 	return a.show(c, http.StatusOK, out)
 }

@@ -89,29 +89,29 @@ func (a *API) reconcile(ctx context.Context, c *gin.Context, who caller) error {
 	if err := q.Err(); err != nil {
 		return err
 	}
-	books, err := a.Store.Books(ctx, who.Project,
-		store.BooksQuery{From: s.From, To: s.To, GroupBy: by, Zone: zone, MaxGroups: query.MaxGroups})
+	books, err := a.Store.Reconcile(ctx, who.Project,
+		store.ReconcileQuery{From: s.From, To: s.To, GroupBy: by, Zone: zone, MaxGroups: query.MaxGroups})
 	if err != nil {
 		return err
 	}
-	out := client.Books{From: time.UnixMilli(s.From), To: time.UnixMilli(s.To), Timezone: zone.String(),
+	out := client.Reconciliation{From: time.UnixMilli(s.From), To: time.UnixMilli(s.To), Timezone: zone.String(),
 		GroupBy: by}
 	total := query.Total(books)
 	out.Total = countsOf(&total)
 	if by != "" {
-		out.Data = each(books, func(b *store.Books) client.GroupBooks {
+		out.Data = each(books, func(b *store.Reconciliation) client.ReconcileGroup {
 			group := b.Group // empty: of what has no topic, endpoint or label
 			if by == "endpoint" {
 				group = prefixed(store.EndpointPrefix, group)
 			}
-			return client.GroupBooks{Group: group, BookCounts: countsOf(b)}
+			return client.ReconcileGroup{Group: group, ReconcileCounts: countsOf(b)}
 		})
 	}
 	return a.show(c, http.StatusOK, out)
 }
 
-func countsOf(b *store.Books) client.BookCounts {
-	return client.BookCounts{
+func countsOf(b *store.Reconciliation) client.ReconcileCounts {
+	return client.ReconcileCounts{
 		Accepted: b.Accepted, Succeeded: b.Succeeded, Dead: b.Dead, Canceled: b.Canceled, Open: b.Open,
 		Balanced: b.Balanced(),
 	}

@@ -41,7 +41,7 @@ var schemas = []schema{
 		name: "Event", of: client.CallbackRequest{}, request: true,
 		without: "url endpoint profile signer lane", required: "topic",
 	},
-	{name: "Mend", of: client.CallbackPatch{}, request: true},
+	{name: "Edit", of: client.CallbackPatch{}, request: true},
 	{name: "PollNew", of: client.PollRequest{}, request: true},
 	{
 		name: "PollRequest", of: client.CallbackRequest{}, request: true,
@@ -62,7 +62,7 @@ var schemas = []schema{
 	{of: client.Schedule{}},
 	{of: client.ScheduleRun{}},
 	{of: client.Explanation{}},
-	{of: client.Hold{}},
+	{of: client.Block{}},
 	{of: client.EndpointFields{}, request: true},
 	{name: "EndpointNew", of: client.EndpointChange{}, request: true, required: "url"},
 	{name: "EndpointPatch", of: client.EndpointChange{}, request: true},
@@ -74,9 +74,9 @@ var schemas = []schema{
 	{of: client.Redrive{}},
 	{of: client.RedriveTried{}},
 	{of: client.Outcome{}},
-	{of: client.Books{}},
-	{of: client.BookCounts{}},
-	{of: client.GroupBooks{}},
+	{of: client.Reconciliation{}},
+	{of: client.ReconcileCounts{}},
+	{of: client.ReconcileGroup{}},
 	{of: client.ReferenceList{}, request: true},
 	{of: client.Comparison{}},
 	{of: client.ProjectPause{}},
@@ -121,7 +121,7 @@ var schemas = []schema{
 func (s *schema) title() string { return cmp.Or(s.name, reflect.TypeOf(s.of).Name()) }
 
 // enums are the schemas of types that have constants.
-var enums = []string{"State", "TerminalReason", "Class", "Scope", "HoldCode", "RedriveAction", "PollOutcome"}
+var enums = []string{"State", "TerminalReason", "Class", "Scope", "BlockCode", "RedriveAction", "PollOutcome"}
 
 // selfNullable are the hand-written schemas that allow null already.
 var selfNullable = []string{"PolicyChoice", "SuccessChoice", "SignerChoice", "RateOrNull", "Reason",

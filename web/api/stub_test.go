@@ -139,10 +139,10 @@ var echoes = map[string]any{
 		f := asked[1].(store.AuditFilter)
 		page.Entries = behind(w.Audit, f.After, f.Limit, func(a store.AuditEntry) string { return a.ID })
 	},
-	// Books has two groups, or one of everything.
-	"Books": func(all *[]store.Books, w world, asked []any) {
-		*all = []store.Books{w.Books}
-		if asked[1].(store.BooksQuery).GroupBy != "" {
+	// Reconcile has two groups, or one of everything.
+	"Reconcile": func(all *[]store.Reconciliation, w world, asked []any) {
+		*all = []store.Reconciliation{w.Books}
+		if asked[1].(store.ReconcileQuery).GroupBy != "" {
 			*all = append(*all, w.Books)
 			(*all)[1].Group, (*all)[1].Open = bareEndpoint, 3 // it does not balance
 		}
@@ -316,10 +316,10 @@ func (e *engine) CreateKey(
 // RotateSecret shows nothing of the project's root secret.
 func (e *engine) RotateSecret(
 	_ context.Context, project string, q control.SecretQuery, r control.Rotation, by store.Actor,
-) (secret.ShownSecret, int64, error) {
-	s := secret.ShownSecret{ID: bareID}
+) (secret.RevealedSecret, int64, error) {
+	s := secret.RevealedSecret{ID: bareID}
 	if q != (control.SecretQuery{}) {
-		s = secret.ShownSecret{ID: bareID, Label: r.Label, Use: q.Use, Secret: "whsec_new"}
+		s = secret.RevealedSecret{ID: bareID, Label: r.Label, Use: q.Use, Secret: "whsec_new"}
 	}
 	return s, nowMS + dayMS, e.note("RotateSecret", project, q, r, by)
 }

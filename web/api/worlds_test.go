@@ -56,13 +56,13 @@ type world struct {
 	Runs        []store.ScheduleRun
 	Redrive     store.Redrive
 	Keys        []store.Key
-	Revealed    secret.ShownSecret
+	Revealed    secret.RevealedSecret
 	Reencrypted control.Reencryption
 	Rebuilt     index.RebuildReport
 	Lane        store.Lane
 	Project     store.Project
 	Counts      store.Counts
-	Books       store.Books
+	Books       store.Reconciliation
 	Audit       []store.AuditEntry
 	AuditCheck  control.AuditCheck
 	Drift       index.Drift

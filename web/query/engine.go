@@ -24,7 +24,7 @@ type Engine interface {
 	Reschedule(
 		ctx context.Context, project, id string, due *int64, delay *time.Duration, by store.Actor,
 	) (store.Callback, error)
-	Mend(ctx context.Context, project, id string, r control.MendRequest, by store.Actor) (store.Callback,
+	Edit(ctx context.Context, project, id string, r control.EditRequest, by store.Actor) (store.Callback,
 		error)
 	// Explain says why a callback has not been sent yet, Evidence what the records say of it.
 	Explain(ctx context.Context, project, id string) (control.Explanation, error)
@@ -69,12 +69,12 @@ type Engine interface {
 	// RevealSecret returns a secret as its receiver is given it, and audits that.
 	RevealSecret(
 		ctx context.Context, project string, q control.SecretQuery, by store.Actor,
-	) (secret.ShownSecret, error)
+	) (secret.RevealedSecret, error)
 	// RotateSecret makes or takes a new secret, and says until when the old one signs beside it. Of the
 	// project's root secret it shows nothing.
 	RotateSecret(
 		ctx context.Context, project string, q control.SecretQuery, r control.Rotation, by store.Actor,
-	) (secret.ShownSecret, int64, error)
+	) (secret.RevealedSecret, int64, error)
 
 	// Redrive begins one, or with DryRun counts what it would change.
 	Redrive(
@@ -125,8 +125,8 @@ type Store interface {
 	Endpoint(ctx context.Context, project, id string) (store.Endpoint, error)
 	EndpointByExternalID(ctx context.Context, project, externalID string) (store.Endpoint, error)
 	Endpoints(ctx context.Context, project string, f store.EndpointFilter) ([]store.Endpoint, error)
-	// Books are in the order of their groups. An unknown grouping is a *store.InvalidError.
-	Books(ctx context.Context, project string, q store.BooksQuery) ([]store.Books, error)
+	// Reconcile are in the order of their groups. An unknown grouping is a *store.InvalidError.
+	Reconcile(ctx context.Context, project string, q store.ReconcileQuery) ([]store.Reconciliation, error)
 	// Compare names at most that many references that are not in the list.
 	Compare(
 		ctx context.Context, project string, from, to int64, refs []string, most int,

@@ -64,7 +64,7 @@ const (
 )
 
 // Total adds books up.
-func Total(books []store.Books) (total store.Books) {
+func Total(books []store.Reconciliation) (total store.Reconciliation) {
 	for i := range books {
 		b := &books[i]
 		total.Accepted += b.Accepted

@@ -62,7 +62,7 @@ type booksPage struct {
 // A bookRow is the books of one group, with the ways to its callbacks. A way that is empty leads nowhere: no
 // filter picks them.
 type bookRow struct {
-	store.Books
+	store.Reconciliation
 	// Name is the group's; empty: what has no topic, endpoint or label of that name. Plain is another name of
 	// it.
 	Name, Plain                           string
@@ -99,8 +99,8 @@ func (u *UI) books(r *request) (*answer, error) {
 	}
 	ctx, cancel := context.WithTimeout(r.ctx, booksTime)
 	defer cancel()
-	found, err := u.Store.Books(ctx, r.who.Project,
-		store.BooksQuery{From: p.span.From, To: p.span.To, GroupBy: by, Zone: r.zone.Location,
+	found, err := u.Store.Reconcile(ctx, r.who.Project,
+		store.ReconcileQuery{From: p.span.From, To: p.span.To, GroupBy: by, Zone: r.zone.Location,
 			MaxGroups: query.MaxGroups})
 	var wrong *store.InvalidError
 	switch {
@@ -189,7 +189,7 @@ func (p *booksPage) offer(by string) {
 }
 
 // fillBooks makes rows of the books: those first that one must look at, days newest first.
-func (u *UI) fillBooks(r *request, p *booksPage, found []store.Books, by string) error {
+func (u *UI) fillBooks(r *request, p *booksPage, found []store.Reconciliation, by string) error {
 	total := query.Total(found)
 	p.Total = p.row(&total, "")
 	if by == "" {
@@ -211,7 +211,7 @@ func (u *UI) fillBooks(r *request, p *booksPage, found []store.Books, by string)
 }
 
 // worseFirst orders books by what is wrong with them.
-func worseFirst(a, b store.Books) int {
+func worseFirst(a, b store.Reconciliation) int {
 	if a.Balanced() != b.Balanced() {
 		if b.Balanced() {
 			return -1
@@ -223,8 +223,8 @@ func worseFirst(a, b store.Books) int {
 }
 
 // row makes a row of books that are grouped so; empty: they are of all.
-func (p *booksPage) row(b *store.Books, by string) *bookRow {
-	row := &bookRow{Books: *b, Name: b.Group, Share: -1,
+func (p *booksPage) row(b *store.Reconciliation, by string) *bookRow {
+	row := &bookRow{Reconciliation: *b, Name: b.Group, Share: -1,
 		Off: b.Accepted - b.Succeeded - b.Dead - b.Canceled - b.Open}
 	if b.Accepted > 0 {
 		row.Share = math.Floor(float64(b.Succeeded)/float64(b.Accepted)*1000) / 10
@@ -297,7 +297,7 @@ func (u *UI) nameEndpoints(r *request, rows []*bookRow) error {
 }
 
 // booksFile answers with all groups as CSV.
-func booksFile(found []store.Books) (*answer, error) {
+func booksFile(found []store.Reconciliation) (*answer, error) {
 	var out bytes.Buffer
 	w := csv.NewWriter(&out)
 	rows := [][]string{{"group", "accepted", "succeeded", "dead", "canceled", "open"}}

@@ -136,7 +136,7 @@ func (f *form) askMend(c store.Callback) error {
 }
 
 func (u *UI) mend(r *request, id string) (err error) {
-	var q control.MendRequest
+	var q control.EditRequest
 	q.PolicyName = r.value("policy")
 	if s := r.value("url"); s != "" {
 		q.URL = &s
@@ -158,7 +158,7 @@ func (u *UI) mend(r *request, id string) (err error) {
 	if q.URL == nil && q.PolicyName == "" && q.Headers == nil && q.ExpiresIn == nil && !q.NoExpiry {
 		return invalid("url", r.lang.text("act.mend.nothing"))
 	}
-	_, err = u.Engine.Mend(r.ctx, r.who.Project, id, q, r.by())
+	_, err = u.Engine.Edit(r.ctx, r.who.Project, id, q, r.by())
 	return err
 }
 

@@ -128,13 +128,13 @@ type secretPage struct {
 	FullID string
 	// Say is what was done.
 	Say    string
-	Secret *secret.ShownSecret
+	Secret *secret.RevealedSecret
 	// Until is when the secret before it ceases to sign beside it; zero: there is none that does.
 	Until int64
 }
 
 // showSecret answers with a secret. The texts are those of "endpoint.NAME.*".
-func (u *UI) showSecret(r *request, id, name string, s *secret.ShownSecret, until int64) (*answer, error) {
+func (u *UI) showSecret(r *request, id, name string, s *secret.RevealedSecret, until int64) (*answer, error) {
 	p := &secretPage{base: u.base(r, "endpoints", "endpoint.secret.title"), FullID: store.EndpointPrefix + id}
 	p.Say, p.Secret = p.T("endpoint."+name+".done"), s
 	if until > r.now {

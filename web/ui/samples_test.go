@@ -59,9 +59,9 @@ func sampleDead(n int) store.DeadGroup {
 	}
 }
 
-func sampleBooks(n int) store.Books {
+func sampleBooks(n int) store.Reconciliation {
 	dead, open := int64(n%7), int64(n%3)
-	return store.Books{
+	return store.Reconciliation{
 		Group: fmt.Sprintf("payment.succeeded.%03d", n), Accepted: 1000 + int64(n), Dead: dead, Open: open,
 		Canceled:  1,
 		Succeeded: 999 + int64(n) - dead - open,

@@ -40,6 +40,10 @@ func (s calledEngine) Dispatchers(ctx context.Context) ([]store.Dispatcher, erro
 	return ask1[[]store.Dispatcher](ctx, s.recorder, "Dispatchers")
 }
 
+func (s calledEngine) Edit(ctx context.Context, a1 string, a2 string, a3 control.EditRequest, a4 store.Actor) (store.Callback, error) {
+	return ask1[store.Callback](ctx, s.recorder, "Edit", a1, a2, a3, a4)
+}
+
 func (s calledEngine) Evidence(ctx context.Context, a1 string, a2 string) (string, error) {
 	return ask1[string](ctx, s.recorder, "Evidence", a1, a2)
 }
@@ -58,10 +62,6 @@ func (s calledEngine) Keys(ctx context.Context, a1 string) ([]store.Key, error) 
 
 func (s calledEngine) Lanes(ctx context.Context, a1 string, a2 store.LaneFilter) ([]control.LaneView, error) {
 	return ask1[[]control.LaneView](ctx, s.recorder, "Lanes", a1, a2)
-}
-
-func (s calledEngine) Mend(ctx context.Context, a1 string, a2 string, a3 control.MendRequest, a4 store.Actor) (store.Callback, error) {
-	return ask1[store.Callback](ctx, s.recorder, "Mend", a1, a2, a3, a4)
 }
 
 func (s calledEngine) PatchEndpoint(ctx context.Context, a1 string, a2 string, a3 control.EndpointChange, a4 store.Actor) (store.Endpoint, error) {
@@ -108,8 +108,8 @@ func (s calledEngine) Retry(ctx context.Context, a1 string, a2 string, a3 contro
 	return ask1[store.Callback](ctx, s.recorder, "Retry", a1, a2, a3, a4)
 }
 
-func (s calledEngine) RevealSecret(ctx context.Context, a1 string, a2 control.SecretQuery, a3 store.Actor) (secret.ShownSecret, error) {
-	return ask1[secret.ShownSecret](ctx, s.recorder, "RevealSecret", a1, a2, a3)
+func (s calledEngine) RevealSecret(ctx context.Context, a1 string, a2 control.SecretQuery, a3 store.Actor) (secret.RevealedSecret, error) {
+	return ask1[secret.RevealedSecret](ctx, s.recorder, "RevealSecret", a1, a2, a3)
 }
 
 func (s calledEngine) RevokeKey(ctx context.Context, a1 string, a2 string, a3 store.Actor) error {
@@ -170,10 +170,6 @@ func (s calledStore) Attempts(ctx context.Context, a1 string, a2 string, a3 int,
 
 func (s calledStore) Audit(ctx context.Context, a1 string, a2 store.AuditFilter) (store.AuditPage, error) {
 	return ask1[store.AuditPage](ctx, s.recorder, "Audit", a1, a2)
-}
-
-func (s calledStore) Books(ctx context.Context, a1 string, a2 store.BooksQuery) ([]store.Books, error) {
-	return ask1[[]store.Books](ctx, s.recorder, "Books", a1, a2)
 }
 
 func (s calledStore) Compare(ctx context.Context, a1 string, a2 int64, a3 int64, a4 []string, a5 int) (store.Comparison, error) {
@@ -246,6 +242,10 @@ func (s calledStore) Projects(ctx context.Context, a1 string, a2 int) ([]store.P
 
 func (s calledStore) PutSession(ctx context.Context, a1 store.Session) error {
 	return ask0(ctx, s.recorder, "PutSession", a1)
+}
+
+func (s calledStore) Reconcile(ctx context.Context, a1 string, a2 store.ReconcileQuery) ([]store.Reconciliation, error) {
+	return ask1[[]store.Reconciliation](ctx, s.recorder, "Reconcile", a1, a2)
 }
 
 func (s calledStore) Redrive(ctx context.Context, a1 string, a2 string) (store.Redrive, error) {

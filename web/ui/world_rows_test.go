@@ -120,7 +120,7 @@ var answers = map[string]any{
 		is := func(r store.Redrive) bool { return after == "" || r.ID < after }
 		return below(w.has.Redrives, asked[2].(int), is)
 	},
-	"Books": func(w *world, _ []any) []store.Books { return slices.Clone(w.has.Books) },
+	"Reconcile": func(w *world, _ []any) []store.Reconciliation { return slices.Clone(w.has.Books) },
 	"Audit": func(w *world, asked []any) store.AuditPage {
 		f := asked[1].(store.AuditFilter)
 		is := func(e store.AuditEntry) bool { return f.Object == "" || e.Object == f.Object }
@@ -225,7 +225,7 @@ func refused(invalid []store.FieldError, err error) error {
 
 func (w *world) RotateSecret(
 	ctx context.Context, _ string, q control.SecretQuery, r control.Rotation, by store.Actor,
-) (secret.ShownSecret, int64, error) {
+) (secret.RevealedSecret, int64, error) {
 	return w.has.Secret, testNow + 3_600_000, w.did(ctx, "RotateSecret", by, q, r)
 }
 

@@ -57,7 +57,7 @@ type data struct {
 	Schedules  []store.Schedule
 	Runs       []store.ScheduleRun
 	Redrives   []store.Redrive
-	Books      []store.Books
+	Books      []store.Reconciliation
 	Comparison store.Comparison
 	Entries    []store.AuditEntry
 	Migrations []Migration
@@ -83,7 +83,7 @@ type data struct {
 		N    int64
 		More bool
 	}
-	Secret secret.ShownSecret
+	Secret secret.RevealedSecret
 }
 
 // newWorld is a process that is well, with what the lines of a script give.

@@ -120,7 +120,7 @@ func New(ctx context.Context, c *console.Console, s *config.Settings,
 	srv.Engine, err = dispatch.New(dispatch.Options{
 		Store: db, Schedule: index, Sender: sender, Keyring: keyring,
 		PanGuard: store.PanGuard(s.PanGuard), CheckURL: guard.CheckURL, ReadTemplate: api.ReadTemplate,
-		Version: srv.version, Roles: s.Roles, Prefix: s.RedisPrefix, Alone: s.Embedded(), Hold: s.Hold,
+		Version: srv.version, Roles: s.Roles, Prefix: s.RedisPrefix, Embedded: s.Embedded(), SendingOff: s.Hold,
 		NoWorker: !s.Has(config.RoleWorker),
 		Horizon:  s.Horizon, Workers: s.Workers, LaneConcurrency: s.LaneConcurrency,
 		DrainTimeout:     s.DrainTimeout,

@@ -330,8 +330,8 @@ func changed(c *session, cmd any, names []string, among string) (body, error) {
 
 // printSecret prints what a receiver verifies with, and nothing else: the output is what "listen --secret"
 // takes.
-func printSecret(c *session, private bool) func(*client.ShownSecret) {
-	return func(s *client.ShownSecret) {
+func printSecret(c *session, private bool) func(*client.RevealedSecret) {
+	return func(s *client.RevealedSecret) {
 		if s.Public != "" && !private {
 			printLines(c, s.Public)
 			return
@@ -377,9 +377,9 @@ func (*endpointRotate) Help() string {
 // Run rotates, and prints the new secret.
 func (cmd *endpointRotate) Run(c *session) error {
 	return askEndpoint(c, cmd.ID, post("/rotate_secret", cmd), func(s *client.RotatedSecret) {
-		shown := s.ShownSecret
+		shown := s.RevealedSecret
 		if shown == nil {
-			shown = &client.ShownSecret{}
+			shown = &client.RevealedSecret{}
 		}
 		what := "secret"
 		if shown.Public != "" {

@@ -219,8 +219,8 @@ type secretsRotate struct {
 func (cmd *secretsRotate) Run(c *session) error {
 	return ask(c, post("/v1/secret/rotate", cmd), func(s *client.RotatedSecret) {
 		fmt.Fprintf(c.Err, "the project has a new secret; %s\n", oldSecret(s, ""))
-		if s.ShownSecret != nil && s.Secret != "" { // the root secret is not shown
-			printSecret(c, false)(s.ShownSecret)
+		if s.RevealedSecret != nil && s.Secret != "" { // the root secret is not shown
+			printSecret(c, false)(s.RevealedSecret)
 		}
 	})
 }

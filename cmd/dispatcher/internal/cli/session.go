@@ -84,7 +84,7 @@ func (c *session) call(r request, out any) ([]byte, error) {
 		err = remote.InWords(err, r.missing)
 	}
 	switch out.(type) {
-	case nil, *client.ShownSecret, *client.RotatedSecret, *client.EndpointWithSecret: // PEM has lines
+	case nil, *client.RevealedSecret, *client.RotatedSecret, *client.EndpointWithSecret: // PEM has lines
 	default:
 		console.MakeSafe(out)
 	}
