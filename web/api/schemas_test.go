@@ -41,7 +41,7 @@ var schemas = []schema{
 		name: "Event", of: client.CallbackRequest{}, request: true,
 		without: "url endpoint profile signer lane", required: "topic",
 	},
-	{name: "Edit", of: client.CallbackPatch{}, request: true},
+	{of: client.CallbackPatch{}, request: true},
 	{name: "PollNew", of: client.PollRequest{}, request: true},
 	{
 		name: "PollRequest", of: client.CallbackRequest{}, request: true,
@@ -143,8 +143,8 @@ func TestSchemasAreThoseOfPackageClient(t *testing.T) {
 	g := readClient(t)
 	for _, name := range enums {
 		values := strings.Join(g.constants[name], ", ")
-		fmt.Fprintf(&g.b, "    %s: {type: string, enum: [%s], description: %s}\n", name, values,
-			quoted(g.docs[name]))
+		writeYAML(&g.b, "    ", name,
+			fmt.Sprintf("{type: string, enum: [%s], description: %s}", values, quoted(g.docs[name])))
 	}
 	for _, s := range schemas {
 		g.schema(&s)
@@ -219,17 +219,17 @@ func (g *generator) schema(s *schema) {
 			fields = append(fields, f)
 		}
 	}
-	doc := quoted(g.docs[reflect.TypeOf(s.of).Name()])
-	fmt.Fprintf(&g.b, "    %s:\n      type: object\n      description: %s\n", s.title(), doc)
+	fmt.Fprintf(&g.b, "    %s:\n      type: object\n", s.title())
+	writeYAML(&g.b, "      ", "description", quoted(g.docs[reflect.TypeOf(s.of).Name()]))
 	if s.request {
 		g.b.WriteString("      additionalProperties: false\n")
 	}
 	if required := requiredOf(fields, s.request); required != "" {
-		fmt.Fprintf(&g.b, "      required: [%s]\n", required)
+		writeYAML(&g.b, "      ", "required", "["+required+"]")
 	}
 	g.b.WriteString("      properties:\n")
 	for _, f := range fields {
-		fmt.Fprintf(&g.b, "        %s: {%s}\n", f.Name, g.property(&f, s.request))
+		writeYAML(&g.b, "        ", f.Name, "{"+g.property(&f, s.request)+"}")
 	}
 }
 
