@@ -264,7 +264,7 @@ func (rn *Runner) unsigned(w *store.Stamped, why error) outbound.Response {
 	now := time.Now()
 	rn.log.Error("an attempt cannot be signed", "callback_id", store.CallbackPrefix+w.ID, "error", why)
 	r := outbound.Response{
-		Class: store.ClassSignError, Outcome: store.AttemptFailed, LocalTrouble: true, StartedAt: now,
+		Class: store.ClassSignError, Outcome: store.AttemptFailed, LocalFailure: true, StartedAt: now,
 		EndedAt: now,
 		Error:   "a secret cannot be read",
 	}
@@ -275,10 +275,10 @@ func (rn *Runner) unsigned(w *store.Stamped, why error) outbound.Response {
 		// Only a person can cure that: the attempt is charged, and the callback ends as dead.
 		r.Error = "the signer's secret was not given for this host: give a new one with the host among its " +
 			"hosts"
-		r.LocalTrouble, r.Charged = false, true
+		r.LocalFailure, r.Charged = false, true
 	case errors.Is(why, store.ErrNotFound):
 		r.Error = "a header was sealed for a poll that was purged: give the callback a new one"
-		r.LocalTrouble, r.Charged = false, true
+		r.LocalFailure, r.Charged = false, true
 	case errors.Is(why, secret.ErrUnknownKey), errors.Is(why, secret.ErrTampered):
 		r.Error = "a secret cannot be decrypted with the master keys of this process"
 	}

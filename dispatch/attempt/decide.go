@@ -65,7 +65,7 @@ func (rn *Runner) decide(ctx context.Context, w *store.Stamped, l *schedule.Leas
 	}
 	out.signal = signalOf(&resp)
 	switch {
-	case resp.Verdict == rule.VerdictHold:
+	case resp.PollState == rule.StateHold:
 		out.hold = schedule.DueAfter(endedAt, pollHold(w, resp.DeferAfter))
 	case resp.RetryAfter > 0 && (resp.Status == 429 || resp.Status == 503):
 		out.hold = schedule.DueAfter(endedAt, min(resp.RetryAfter, w.Policy.RetryAfterCap, maxHold))
@@ -129,7 +129,7 @@ func (rn *Runner) next(ctx context.Context, w *store.Stamped, resp *outbound.Res
 	case resp.Class == store.ClassSignError:
 		r.Diverts = 1
 		later(time.Minute)
-	case resp.LocalTrouble:
+	case resp.LocalFailure:
 		// Our own trouble: what never reached the wire is no attempt.
 		r.Diverts = 1
 		if resp.Outcome != store.AttemptUnknown {
@@ -146,7 +146,7 @@ func (rn *Runner) next(ctx context.Context, w *store.Stamped, resp *outbound.Res
 		w.AttemptSeq-w.AttemptCount < cmp.Or(resp.MaxDefers, maxBusy):
 		// Counted by rows that were not charged: diverts also count what the callback waited for its lock.
 		r.Diverts, r.Charge, r.Attempt.Charged = 1, false, false
-		if resp.Verdict == rule.VerdictHold {
+		if resp.PollState == rule.StateHold {
 			later(pollHold(w, resp.DeferAfter))
 			if pastDeadline(w, r.DueAt) { // a hold may last for days, and is no reason to ask for ever
 				r.State, r.Reason = store.Dead, store.Unresolved
@@ -244,10 +244,10 @@ func pastDeadline(w *store.Stamped, due int64) bool {
 // finalReason is the reason of a callback that has succeeded: of a poll, which final answer the upstream
 // gave.
 func finalReason(resp *outbound.Response) store.Reason {
-	switch resp.Verdict {
-	case rule.VerdictSuccess:
+	switch resp.PollState {
+	case rule.StateSuccess:
 		return store.PollSucceeded
-	case rule.VerdictFailure:
+	case rule.StateFailure:
 		return store.PollFailed
 	}
 	return ""
@@ -258,7 +258,7 @@ func finalReason(resp *outbound.Response) store.Reason {
 // there was none, as often in a row as the error budget says.
 func pollWait(w *store.Stamped, resp *outbound.Response, r *store.Result) (wait time.Duration, more bool) {
 	tiers, moved := schedule.Tiers(w.Policy.Tiers), w.AttemptCount-w.LadderBase
-	if resp.Verdict == rule.VerdictOpen {
+	if resp.PollState == rule.StateOpen {
 		return tiers.Wait(moved+1, w.Policy.RepeatLast)
 	}
 	r.Stays, r.PollErrors = true, w.PollErrors+1

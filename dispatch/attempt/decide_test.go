@@ -56,11 +56,11 @@ func TestDecideDraws(t *testing.T) {
 		want        string
 	}{
 		{"never sent", func(d *decision) {
-			d.resp.LocalTrouble, d.resp.Charged = true, false
+			d.resp.LocalFailure, d.resp.Charged = true, false
 		}, 5 * time.Second,
 			30 * time.Second, "no row, 1 divert"},
 		{"perhaps sent", func(d *decision) {
-			d.resp.LocalTrouble, d.resp.Charged, d.resp.Outcome = true, false, store.AttemptUnknown
+			d.resp.LocalFailure, d.resp.Charged, d.resp.Outcome = true, false, store.AttemptUnknown
 		},
 			5 * time.Second, 30 * time.Second, "1 divert"},
 		{"jitter", func(d *decision) { d.w.Policy.Jitter = 0.5 }, 10 * time.Second, 15 * time.Second,

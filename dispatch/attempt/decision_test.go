@@ -144,7 +144,7 @@ func (d *decision) change(word, value string, _ bool) error {
 		d.w.LadderBase = d.w.AttemptCount
 		return err
 	case "poll": // it is a poll's, whose answer was found to say that
-		d.w.Kind, d.resp.Verdict, d.resp.MaxErrors = store.Poll, rule.Verdict(value), 2
+		d.w.Kind, d.resp.PollState, d.resp.MaxErrors = store.Poll, rule.PollState(value), 2
 	case "expires":
 		d.w.ExpiresAt = decisionEnd.Add(wait).UnixMilli()
 		return werr

@@ -100,7 +100,7 @@ func described(t *testing.T, r Response) string {
 		name string
 	}{
 		{!r.Charged, "uncharged"}, {r.TimedOut, "timed out"}, {r.Stale, "stale"},
-		{r.LocalTrouble, "local trouble"},
+		{r.LocalFailure, "local failure"},
 		{r.Permanent, "permanent"}, {r.ResponseTruncated, "truncated"},
 	} {
 		if flag.is {
@@ -113,7 +113,7 @@ func described(t *testing.T, r Response) string {
 	}{
 		{"status", r.Status}, {"retry after", r.RetryAfter}, {"defer after", r.DeferAfter},
 		{"max defers", r.MaxDefers},
-		{"verdict", r.Verdict}, {"max errors", r.MaxErrors}, {"location", r.Location}, {"error", r.Error},
+		{"poll state", r.PollState}, {"max errors", r.MaxErrors}, {"location", r.Location}, {"error", r.Error},
 	} {
 		if text := fmt.Sprint(value.value); text != "" && text != "0" && text != "0s" {
 			said += fmt.Sprintf(", %s %s", value.name, text)

@@ -31,7 +31,7 @@ type finding struct {
 func (resp *Response) fail(f finding) {
 	resp.Class, resp.Error = f.class, f.text
 	resp.Charged = !f.uncharged
-	resp.TimedOut, resp.Stale, resp.LocalTrouble = f.timedOut, f.stale, f.local
+	resp.TimedOut, resp.Stale, resp.LocalFailure = f.timedOut, f.stale, f.local
 	resp.Outcome = store.AttemptFailed
 	if f.reached {
 		resp.Outcome = store.AttemptUnknown

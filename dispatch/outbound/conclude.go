@@ -123,24 +123,24 @@ func (resp *Response) concludePoll(ctx context.Context, ans *answer, by judgemen
 	verdict, why := by.poll.Conclude(by.name, &d, by.hidden)
 	resp.Rule = why
 	switch {
-	case verdict == rule.VerdictHold:
+	case verdict == rule.StateHold:
 		resp.hold(ans)
 		return
 	case !by.poll.Evaluates(ans.status):
 		resp.byStatus(ans, rule.DefaultDeferAfter, rule.DefaultMaxDefers)
 		if resp.Class != store.ClassReceiverBusy {
-			resp.Verdict = rule.VerdictError
+			resp.PollState = rule.StateError
 		}
 		return
 	}
 	resp.RetryAfter, _ = askedWait(ans)
-	resp.Verdict = verdict
+	resp.PollState = verdict
 	switch {
 	case resp.brokeOff(ctx, ans):
 		if resp.Class == store.ClassInterrupted {
-			resp.Verdict = ""
+			resp.PollState = ""
 		}
-	case verdict == rule.VerdictSuccess || verdict == rule.VerdictFailure:
+	case verdict == rule.StateSuccess || verdict == rule.StateFailure:
 		resp.Class, resp.Outcome = store.ClassOK, store.AttemptSucceeded
 	default:
 		resp.Class = store.ClassRuleMismatch
@@ -155,7 +155,7 @@ func (resp *Response) hold(ans *answer) {
 	if wait == 0 {
 		wait = rule.PollHold
 	}
-	resp.Verdict = rule.VerdictHold
+	resp.PollState = rule.StateHold
 	resp.busy(wait, rule.MostDefers)
 }
 

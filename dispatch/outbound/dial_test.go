@@ -137,7 +137,7 @@ func TestNameServersFallSilent(t *testing.T) {
 	}
 	expect(t, send("other.example"), "dns_not_found failed")
 	dead.Store(true)
-	const local = "local_infra failed, uncharged, local trouble"
+	const local = "local_infra failed, uncharged, local failure"
 	expect(t, send("shop.example"), local)
 	expect(t, send("other.example"), local)
 	// A lookup that began before they came back, though others are answered while it still waits; and one

@@ -49,21 +49,21 @@ type Response struct {
 	Stale bool
 	// Signal for the lane: Answered says an HTTP status came; TimedOut says the timeout ended it.
 	Answered, TimedOut bool
-	// LocalTrouble: our own means failed (no name server answers, no file descriptors): divert, do not
+	// LocalFailure: our own means failed (no name server answers, no file descriptors): divert, do not
 	// charge.
-	LocalTrouble bool
+	LocalFailure bool
 	// Permanent: the rule's permanent_if is true of the answer, class rejected: no further attempt can help.
 	Permanent bool
 	// DeferAfter is the least wait of a callback whose receiver is busy (class receiver_busy, uncharged), and
 	// MaxDefers how often it may be put off so before such an attempt is charged; zero for every other class.
-	// With VerdictHold, DeferAfter is how long the upstream is not to be asked: its Retry-After, uncapped, or
+	// With StateHold, DeferAfter is how long the upstream is not to be asked: its Retry-After, uncapped, or
 	// 60 s without a usable one.
 	DeferAfter time.Duration
 	MaxDefers  int
-	// Verdict is what a poll has learned from the answer; empty for what is no poll, and where there was
+	// PollState is what a poll has learned from the answer; empty for what is no poll, and where there was
 	// nothing to judge. MaxErrors is its rule's error budget: how many errors in a row it survives. It is set
 	// whenever the rule of a poll could be read, whatever happened then, and zero for all else.
-	Verdict   rule.Verdict
+	PollState rule.PollState
 	MaxErrors int
 
 	Status int
@@ -83,7 +83,7 @@ type Response struct {
 	// KeyID names the secrets that signed, by their IDs, separated by a comma if there were two; empty:
 	// unsigned, or they have none.
 	KeyID string
-	// RetryAfter is what a 429, 503 or 423 asked for, or with VerdictHold any answer, uncapped and not
+	// RetryAfter is what a 429, 503 or 423 asked for, or with StateHold any answer, uncapped and not
 	// negative; zero: nothing usable.
 	RetryAfter time.Duration
 	// Location of a redirect, for the error text.

@@ -9,24 +9,24 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// A Verdict is what a poll has learned from an answer. It is empty for what is no poll, and where there is
+// A PollState is what a poll has learned from an answer. It is empty for what is no poll, and where there is
 // nothing to judge: no answer came, we were interrupted within it, or the upstream is locked and says for how
 // long (a 423 with Retry-After that is not evaluated).
-type Verdict string
+type PollState string
 
 // The verdicts on answers of polls.
 const (
-	// VerdictSuccess and VerdictFailure are final: the attempt succeeded, whatever became of what was asked
+	// StateSuccess and VerdictFailure are final: the attempt succeeded, whatever became of what was asked
 	// for.
-	VerdictSuccess Verdict = "success"
-	VerdictFailure Verdict = "failure"
-	// VerdictOpen: the answer is neither, or both; it is asked again at the next tier.
-	VerdictOpen Verdict = "open"
-	// VerdictError: the answer says nothing of what was asked. It has a status that is not evaluated, or
+	StateSuccess PollState = "success"
+	StateFailure PollState = "failure"
+	// StateOpen: the answer is neither, or both; it is asked again at the next tier.
+	StateOpen PollState = "open"
+	// StateError: the answer says nothing of what was asked. It has a status that is not evaluated, or
 	// cannot be read.
-	VerdictError Verdict = "error"
-	// VerdictHold: the answer asks to wait (hold_if), and says nothing else. It is not charged.
-	VerdictHold Verdict = "hold"
+	StateError PollState = "error"
+	// StateHold: the answer asks to wait (hold_if), and says nothing else. It is not charged.
+	StateHold PollState = "hold"
 )
 
 // DefaultErrorBudget is how many errors in a row a poll survives unless its rule says otherwise.
@@ -123,22 +123,22 @@ func (r *Poll) Evaluates(status int) bool { return r.Evaluate.has(status) }
 // Conclude says what the rule makes of an answer. What asks to wait comes first, whatever the status; then
 // statuses that are not evaluated, which say nothing. An answer that broke off is never final, not even where
 // its status would decide: nothing says what else it was to contain.
-func (r *Poll) Conclude(name string, d *Document, hidden []string) (Verdict, *store.Rule) {
+func (r *Poll) Conclude(name string, d *Document, hidden []string) (PollState, *store.Rule) {
 	hold := r.HoldIf.judge(d)
 	switch {
 	case hold == isTrue:
-		return VerdictHold, &store.Rule{Name: name, Expected: r.expectedHold,
+		return StateHold, &store.Rule{Name: name, Expected: r.expectedHold,
 			Saw: r.HoldIf.saw(d, d.Seen, hidden)}
 	case !r.Evaluate.has(d.Status):
-		return VerdictError, &store.Rule{Name: name, Expected: r.expectedStatus, Saw: statusSeen(d.Status)}
+		return StateError, &store.Rule{Name: name, Expected: r.expectedStatus, Saw: statusSeen(d.Status)}
 	case d.Partial:
-		return VerdictError, &store.Rule{Name: name, Expected: r.expected, Saw: d.Broken}
+		return StateError, &store.Rule{Name: name, Expected: r.expected, Saw: d.Broken}
 	}
 	v, remark := r.judge(d, hold)
 	saw := d.Broken
 	switch {
-	case v == VerdictError: // it saw what is wrong with the body
-	case v == VerdictOpen && hold == isUnsure:
+	case v == StateError: // it saw what is wrong with the body
+	case v == StateOpen && hold == isUnsure:
 		saw = remark + r.all.saw(d, d.Seen, hidden) // what keeps it open may be there
 	default:
 		saw = remark + r.until.saw(d, d.Seen, hidden)
@@ -149,20 +149,20 @@ func (r *Poll) Conclude(name string, d *Document, hidden []string) (Verdict, *st
 // judge says what a document whose status is evaluated means, and what it is that people should know about it
 // beside what was seen. An answer is final only if each list is known to be true or not: what might be a
 // failure is no success, and what might ask to wait is neither.
-func (r *Poll) judge(d *Document, hold truth) (v Verdict, remark string) {
+func (r *Poll) judge(d *Document, hold truth) (v PollState, remark string) {
 	success, failure := r.Until.Success.judge(d), r.Until.Failure.judge(d)
 	unsure := success == isUnsure || failure == isUnsure || hold == isUnsure
 	switch {
 	case success == isTrue && failure == isTrue:
-		return VerdictOpen, "both a success and a failure: "
+		return StateOpen, "both a success and a failure: "
 	case unsure && d.Broken != "":
-		return VerdictError, ""
+		return StateError, ""
 	case unsure:
-		return VerdictOpen, ""
+		return StateOpen, ""
 	case success == isTrue:
-		return VerdictSuccess, ""
+		return StateSuccess, ""
 	case failure == isTrue:
-		return VerdictFailure, ""
+		return StateFailure, ""
 	}
-	return VerdictOpen, ""
+	return StateOpen, ""
 }

@@ -259,20 +259,20 @@ func FuzzParsePollRule(f *testing.F) {
 }
 
 // checkVerdict compares a verdict with what the predicates say one by one.
-func checkVerdict(t *testing.T, r *Poll, verdict Verdict, why *store.Rule, d *Document) {
+func checkVerdict(t *testing.T, r *Poll, verdict PollState, why *store.Rule, d *Document) {
 	t.Helper()
 	match := func(ps Predicates) bool {
 		d.steps = 0
 		return ps.Match(d)
 	}
 	success, failure, hold := match(r.Until.Success), match(r.Until.Failure), match(r.HoldIf)
-	final := verdict == VerdictSuccess || verdict == VerdictFailure
+	final := verdict == StateSuccess || verdict == StateFailure
 	switch {
 	case verdict == "" || why == nil || why.Expected == "" || why.Saw == "",
 		max(len(why.Expected), len(why.Saw)) > maxSentence,
-		final && (hold || success == failure || success != (verdict == VerdictSuccess) ||
+		final && (hold || success == failure || success != (verdict == StateSuccess) ||
 			!r.Evaluate.has(d.Status)),
-		verdict == VerdictHold && !hold:
+		verdict == StateHold && !hold:
 		t.Fatalf("on %d: success %v, failure %v, hold %v ends as %s %+v", d.Status, success, failure, hold,
 			verdict, why)
 	}
