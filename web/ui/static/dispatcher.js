@@ -1,24 +1,26 @@
-// What HTML cannot do: pages that stay up to date, filters and acts without loading the page anew, acts in a dialog, copying. Everything
-// works without this file; it only ever asks for pages that links and forms of the page name.
+// This script adds what HTML cannot do: live updates, filters and actions without a page reload, actions in
+// a dialog, and copying. Every page works without it. It requests only URLs that links and forms of the page
+// name.
 "use strict";
 
 const body = document.body;
 const text = (name) => body.dataset["text" + name[0].toUpperCase() + name.slice(1)] || "";
 
-// --- Times: the zone that the browser is in, and how long ago things were.
+// --- Times: the browser's time zone, and relative times.
 
 const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
 if (zone) {
   for (const input of document.querySelectorAll("input[type=hidden][data-zone]")) input.value = zone;
   const name = body.dataset.askZone;
   if (name) {
-    const path = name.startsWith("__Host-") ? "/" : "/ui"; // a browser takes that name with no other path
+    const path = name.startsWith("__Host-") ? "/" : "/ui"; // browsers accept __Host- only with the path "/"
     const rest = "max-age=31536000; samesite=lax" + (location.protocol === "https:" ? "; secure" : "");
     document.cookie = `${name}=${encodeURIComponent(zone)}; path=${path}; ${rest}`;
   }
 }
 
-const ahead = Number(body.dataset.now || Date.now()) - Date.now(); // of this machine's clock
+// clockOffset is the server's clock minus the browser's, in milliseconds.
+const clockOffset = Number(body.dataset.now || Date.now()) - Date.now();
 
 function duration(ms) {
   const units = [[86400000, "d"], [3600000, "h"], [60000, "m"], [1000, "s"]];
@@ -36,23 +38,26 @@ function duration(ms) {
 }
 
 function relate(within) {
-  const now = Date.now() + ahead;
+  const now = Date.now() + clockOffset;
   for (const time of within.querySelectorAll("time[datetime]")) {
     const rel = time.querySelector(".rel");
     if (!rel) continue;
     const away = Date.parse(time.dateTime) - now;
-    const words = Math.abs(away) < 500 ? text("now") : text(away > 0 ? "in" : "ago").replace("{d}", duration(Math.abs(away)));
+    const pattern = text(Math.abs(away) < 500 ? "now" : away > 0 ? "in" : "ago");
+    const words = pattern.replace("{d}", duration(Math.abs(away)));
     if (rel.textContent !== words) rel.textContent = words;
   }
 }
 setInterval(() => { if (!document.hidden) relate(document); }, 1000);
 
-// --- Changing the page in place: what is the same stays, so that focus, selection and what was typed or opened stay too.
+// --- Changing the page in place. Unchanged nodes stay, and with them focus, selection, typed text and open
+// parts.
 
-// alike says whether one node can become the other.
+// alike reports whether node a can be changed into node b.
 function alike(a, b) {
   if (a.nodeType !== b.nodeType || a.nodeName !== b.nodeName) return false;
-  return a.nodeType !== Node.ELEMENT_NODE || a.id === b.id && a.dataset.region === b.dataset.region && a.dataset.id === b.dataset.id;
+  if (a.nodeType !== Node.ELEMENT_NODE) return true;
+  return a.id === b.id && a.dataset.region === b.dataset.region && a.dataset.id === b.dataset.id;
 }
 
 function sync(from, to) {
@@ -62,7 +67,8 @@ function sync(from, to) {
     return;
   }
   for (const { name } of [...from.attributes]) {
-    if (!to.hasAttribute(name) && !(name === "open" && /^(DETAILS|DIALOG)$/.test(from.nodeName))) from.removeAttribute(name);
+    const opened = name === "open" && /^(DETAILS|DIALOG)$/.test(from.nodeName);
+    if (!to.hasAttribute(name) && !opened) from.removeAttribute(name);
   }
   for (const { name, value } of to.attributes) {
     if (from.getAttribute(name) !== value) from.setAttribute(name, value);
@@ -71,20 +77,22 @@ function sync(from, to) {
   children(from, to);
 }
 
-// named is what tells a node from its siblings, or nothing.
-function named(node) {
+// keyOf returns what identifies a node among its siblings, or an empty string.
+function keyOf(node) {
   return node.nodeType === Node.ELEMENT_NODE && (node.id || node.dataset.region || node.dataset.id) || "";
 }
 
-// children makes the one's children what the other's are. What is new is put in, what is gone is taken out, and the rest stays where it is:
-// nothing that has a name and is still wanted is taken out for the sake of something else.
+// children changes the children of from into copies of the children of to, and inserts or removes the rest. A
+// node with a key that to still has is never removed.
 function children(from, to) {
   let old = from.firstChild;
-  const wanted = new Set([...to.childNodes].map(named).filter(Boolean));
+  const wanted = new Set([...to.childNodes].map(keyOf).filter(Boolean));
   for (const next of [...to.childNodes]) {
-    wanted.delete(named(next));
+    wanted.delete(keyOf(next));
     let match = old;
-    for (let looked = 0; match && looked < 60 && !alike(match, next) && !wanted.has(named(match)); looked++) match = match.nextSibling;
+    for (let tried = 0; match && tried < 60 && !alike(match, next) && !wanted.has(keyOf(match)); tried++) {
+      match = match.nextSibling;
+    }
     if (!match || !alike(match, next)) {
       from.insertBefore(next.cloneNode(true), old);
       continue;
@@ -108,13 +116,13 @@ function parse(html) {
   return new DOMParser().parseFromString(html, "text/html");
 }
 
-// --- The stream by which an open page is told what has changed.
+// --- The event stream, which sends an open page its changes.
 
 let stream, watchdog, retry;
-// The last HTML that the stream sent for each region, and the number of that event. It sends a change only once.
-let told = new Map(), events = 0;
+// streamed has the last HTML of each region, with the number of its event. The stream sends each change once.
+let streamed = new Map(), events = 0;
 
-// show makes a region what the stream says that it is.
+// show updates a region to the HTML that the stream sent.
 function show(region, html) {
   const old = document.querySelector(`[data-region="${region}"]`);
   if (!old) return;
@@ -142,7 +150,7 @@ function listen() {
   clearTimeout(watchdog);
   if (stream) stream.close();
   stream = null;
-  told = new Map();
+  streamed = new Map();
   const address = body.dataset.live;
   if (!address || document.hidden) return;
   stream = new EventSource(address);
@@ -156,20 +164,20 @@ function listen() {
     liveState("");
     events++;
     for (const { region, html } of JSON.parse(event.data)) {
-      told.set(region, { html, event: events });
+      streamed.set(region, { html, event: events });
       show(region, html);
     }
   });
   stream.addEventListener("stale", () => { beat(); liveState(text("stale")); });
   stream.addEventListener("reload", () => location.reload());
-  beat(); // also a server that takes the connection and never answers is noticed
+  beat(); // detects a server that accepts the connection and never sends an event
 }
 
 document.addEventListener("visibilitychange", () => listen());
 addEventListener("pagehide", () => { if (stream) stream.close(); });
 addEventListener("pageshow", (event) => { if (event.persisted) listen(); });
 
-// --- Loading pages without loading them anew.
+// --- Loading pages in place.
 
 function toast(words, kind) {
   const note = document.createElement("p");
@@ -179,14 +187,15 @@ function toast(words, kind) {
   setTimeout(() => note.remove(), 8000);
 }
 
-// turn makes the page what a fetched one is. Its address is written down as how says: "push", "replace", or not at
-// all. since is the last event of the stream before the request: a later event may be newer than the page.
+// turn changes the page into a fetched page. how says how its URL enters the history: "push", "replace", or
+// not at all. since is the number of the last event before the request: later events can be newer than the
+// fetched page.
 function turn(page, address, how, since) {
   const flash = page.querySelector("[data-flash]");
   if (flash) {
     toast(flash.textContent, flash.classList.contains("bad") ? "bad" : "good");
     flash.remove();
-    page.body.normalize(); // two texts side by side would be compared with one
+    page.body.normalize(); // joins adjacent text nodes, which would match only one node of the page
   }
   document.title = page.title;
   const main = document.getElementById("main");
@@ -201,33 +210,36 @@ function turn(page, address, how, since) {
   const moved = live !== (body.dataset.live || "");
   body.dataset.live = live;
   for (const form of main.querySelectorAll("form[data-go]")) {
-    if (!form.contains(document.activeElement)) form.reset(); // to what the page says, whatever was typed before
+    if (!form.contains(document.activeElement)) form.reset(); // drops typed text
   }
   wire(main);
-  if (!moved) for (const [region, { html, event }] of told) if (event > since) show(region, html);
-  if (!lookOn() && moved) listen();
+  if (!moved) {
+    for (const [region, { html, event }] of streamed) if (event > since) show(region, html);
+  }
+  if (!continueScan() && moved) listen();
   if (document.activeElement === body) main.focus();
 }
 
-// Where nothing was found so far, the page looks on by itself: until something is found, all was looked through, half a minute is over, or
-// somebody does something else. It goes from place to place without a stream, and without a trace in the history.
-let step, lookUntil = 0;
+// A list page that found no row yet continues the scan until a row is found, the list ends, 30 s have passed
+// or the user does something else. A scan opens no event stream and adds no entries to the history.
+let step, scanUntil = 0;
 
-function lookOn() {
-  const link = document.querySelector("#main a[data-lookon]");
+// continueScan loads the next page of a scan, and reports whether it does.
+function continueScan() {
+  const link = document.querySelector("#main a[data-continue]");
   if (!link) {
-    lookUntil = 0;
+    scanUntil = 0;
     return false;
   }
-  lookUntil ||= Date.now() + 30000;
-  const on = Date.now() < lookUntil && !document.hidden;
+  scanUntil ||= Date.now() + 30000;
+  const on = Date.now() < scanUntil && !document.hidden;
   const stop = link.parentElement.querySelector("[data-stop]");
   const focused = [link, stop].includes(document.activeElement);
   stop.hidden = !on;
   link.hidden = on;
   if (focused) (on ? stop : link).focus();
   if (!on) {
-    lookUntil = 0;
+    scanUntil = 0;
     return false;
   }
   if (stream) stream.close();
@@ -236,13 +248,13 @@ function lookOn() {
   return true;
 }
 
-// stopLooking leaves the page where it is.
-function stopLooking() {
-  if (!lookUntil) return;
+// stopScan ends a scan at the present page.
+function stopScan() {
+  if (!scanUntil) return;
   clearTimeout(step);
   if (loading) loading.abort();
-  lookUntil = 1; // which is over
-  lookOn();
+  scanUntil = 1; // a time in the past
+  continueScan();
   listen();
 }
 
@@ -250,7 +262,7 @@ let loading;
 
 function go(address, options, how) {
   clearTimeout(step);
-  lookUntil = 0;
+  scanUntil = 0;
   return load(address, options, how);
 }
 
@@ -262,7 +274,7 @@ async function load(address, options, how) {
   try {
     const response = await fetch(address, { ...options, signal: mine.signal, credentials: "same-origin" });
     const page = parse(await response.text());
-    if (mine.signal.aborted) return; // it had come already, and is not wanted any more
+    if (mine.signal.aborted) return; // a newer request replaced this one after its response arrived
     const landed = new URL(response.url);
     if (!page.getElementById("main") || landed.pathname === "/ui/sign-in") {
       location.assign(landed);
@@ -274,7 +286,7 @@ async function load(address, options, how) {
   } catch (error) {
     if (error.name !== "AbortError") {
       toast(text("failed"), "bad");
-      stopLooking();
+      stopScan();
     }
   } finally {
     if (loading === mine) document.getElementById("main").removeAttribute("aria-busy");
@@ -283,7 +295,7 @@ async function load(address, options, how) {
 
 addEventListener("popstate", () => go(location.href, {}));
 
-// --- Acts: the form that asks is shown in a dialog.
+// --- Actions: their forms open in a dialog.
 
 let dialog, opener;
 
@@ -334,7 +346,8 @@ async function send(form, submitter) {
   }
   const since = events;
   try {
-    const response = await fetch(form.getAttribute("action"), { method: "POST", body: data, credentials: "same-origin" });
+    const options = { method: "POST", body: data, credentials: "same-origin" };
+    const response = await fetch(form.getAttribute("action"), options);
     const page = parse(await response.text());
     const section = page.querySelector("[data-act]");
     if (section) {
@@ -342,19 +355,23 @@ async function send(form, submitter) {
       return;
     }
     close();
-    if (new URL(response.url).pathname === "/ui/sign-in" || !page.getElementById("main")) location.assign(response.url);
-    else turn(page, response.url, response.url === location.href ? "replace" : "push", since);
+    if (new URL(response.url).pathname === "/ui/sign-in" || !page.getElementById("main")) {
+      location.assign(response.url);
+    } else {
+      turn(page, response.url, response.url === location.href ? "replace" : "push", since);
+    }
   } catch {
     toast(text("failed"), "bad");
   }
 }
 
 document.addEventListener("click", (event) => {
-  if (event.defaultPrevented || event.button !== 0 || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
+  if (event.defaultPrevented || event.button !== 0) return;
+  if (event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
   const link = event.target.closest("a[data-go], a[data-ask], [data-close], button[data-copy], [data-stop]");
   if (!link) return;
   if ("stop" in link.dataset) {
-    stopLooking();
+    stopScan();
   } else if ("copy" in link.dataset) {
     const source = document.getElementById(link.dataset.copy);
     navigator.clipboard.writeText(source.textContent).then(() => toast(text("copied"), "good"), () => {
@@ -365,10 +382,10 @@ document.addEventListener("click", (event) => {
     close();
   } else if ("ask" in link.dataset) {
     opener = link;
-    stopLooking();
+    stopScan();
     act(link.href);
   } else {
-    go(link.href, {}, "lookon" in link.dataset ? "replace" : "push");
+    go(link.href, {}, "continue" in link.dataset ? "replace" : "push");
   }
   event.preventDefault();
 });
@@ -389,27 +406,29 @@ document.addEventListener("submit", (event) => {
   }
 });
 
-// wire adds what a part of the page needs beyond listening at the document.
+// wire sets up a part of the page: copy buttons, and filters that apply on change.
 function wire(within) {
   for (const button of within.querySelectorAll("[data-copy][hidden]")) button.hidden = false;
   for (const form of within.querySelectorAll("form[data-go]")) {
-    for (const field of form.querySelectorAll("select, input[type=checkbox]")) field.onchange = () => form.requestSubmit();
+    for (const field of form.querySelectorAll("select, input[type=checkbox]")) {
+      field.onchange = () => form.requestSubmit();
+    }
   }
 }
 
-// --- Keys: "/" searches.
+// --- Keys: "/" moves the focus to the search box.
 
 document.addEventListener("keydown", (event) => {
   const search = document.getElementById("q");
-  if (event.key === "/" && search && !event.target.closest("input, textarea, select, dialog") && !event.ctrlKey && !event.metaKey && !event.altKey) {
-    event.preventDefault();
-    search.focus();
-    search.select();
-  }
+  if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (!search || event.target.closest("input, textarea, select, dialog")) return;
+  event.preventDefault();
+  search.focus();
+  search.select();
 });
 
 const current = document.querySelector(".menu [aria-current]");
 if (current) current.scrollIntoView({ block: "nearest", inline: "center" });
 wire(document);
 relate(document);
-if (!lookOn()) listen();
+if (!continueScan()) listen();
