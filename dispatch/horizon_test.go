@@ -141,7 +141,7 @@ func TestHorizon(t *testing.T) {
 // watermark and of the new one it is due: the index took it in, or the loader has read it.
 func TestWritesBetweenTheStepsOfALoad(t *testing.T) {
 	// so that what is due soon anyway does not hide what falls between
-	const horizon = 2 * schedule.AlwaysAhead
+	const horizon = 2 * schedule.MinHorizon
 	// Before the watermark moves, before SQL is read, before it is noted.
 	for _, step := range []string{"MoveWatermark", "OpenUntil", "Loaded"} {
 		t.Run(step, func(t *testing.T) {

@@ -125,7 +125,7 @@ func (p *plan) drawJump(r *rand.Rand, at time.Duration) {
 // drawHorizon gives a plan with a shared index a horizon, callbacks that are due beyond it, or become so by a
 // long wait, people who move them to this side of it and back, and faults of the calls that move and fill it.
 func (p *plan) drawHorizon(r *rand.Rand) {
-	least := schedule.AlwaysAhead
+	least := schedule.MinHorizon
 	for slot := range p.horizons {
 		p.horizons[slot] = oneOf(r, least, least, least+30*time.Second, 5*time.Minute, 0)
 	}

@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// AlwaysAhead is how far ahead an index holds items whatever its watermark says: what is due that soon is
+// MinHorizon is how far ahead an index holds items whatever its watermark says: what is due that soon is
 // never left out. It is more than any wait that only the index knows of (75 s: an item that is parked until
 // the claim of a 60 s attempt has ended), so that nothing but SQL's own due times can lie beyond a watermark.
-const AlwaysAhead = 2 * time.Minute
+const MinHorizon = 2 * time.Minute
 
 // Forever is the watermark of an index that holds whatever it is given.
 const Forever int64 = math.MaxInt64
 
 // A Watermark is how far ahead a shard holds items. What an operation would put into the delay set for a
-// later time than At, and than [AlwaysAhead] from now, is left out, and if the shard held it, it goes: the
+// later time than At, and than [MinHorizon] from now, is left out, and if the shard held it, it goes: the
 // caller answers for having it in SQL. What the shard holds already stays, wherever the watermark is moved.
 type Watermark struct {
 	// Now is the index's clock in Unix milliseconds.

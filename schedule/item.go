@@ -11,7 +11,7 @@ type Item struct {
 	ID string
 	// Lane is the number that SQL gave the callback's lane; it is above zero. The lane decides the shard.
 	Lane int64
-	// Due is when it may be attempted, in Unix milliseconds; a claim may have it a lead before that. Zero and
+	// Due is when it may be attempted, in Unix milliseconds; a claim may have it a lookahead before that. Zero and
 	// the past mean now.
 	Due int64
 	// Lock names the lock it needs while it is attempted: at most 22 characters of [A-Za-z0-9_-], or empty
@@ -78,10 +78,10 @@ type ClaimRequest struct {
 	MaxTimingOut int
 	// Lease is how long the batch is held, counted from the reply's Now. It is at least 1 ms.
 	Lease time.Duration
-	// Lead is how long before its due time an item may be leased, in whole milliseconds, 0 to [MaxLead]. Its
+	// Lookahead is how long before its due time an item may be leased, in whole milliseconds, 0 to [MaxLookahead]. Its
 	// attempt may begin only when it is due: what comes before an attempt is done by then. The reply's Next
 	// lies half of it before the due time of the next item, so that a claim finds several.
-	Lead time.Duration
+	Lookahead time.Duration
 	// LaneLimit is the concurrency of lanes that have no limit of their own (see [LaneSetting]); at least 1.
 	LaneLimit int
 	// Ended are leases whose attempts have ended and which are not settled yet, at most [MaxEnded]: from now
@@ -123,8 +123,8 @@ type LanePrefetch struct {
 	Max  int
 }
 
-// MaxLead is the longest lead of a claim.
-const MaxLead = 10 * time.Second
+// MaxLookahead is the longest lookahead of a claim.
+const MaxLookahead = 10 * time.Second
 
 // A Lease is one claimed item. With its new end in Until it is also what lengthens it, and an earlier end
 // than it has changes nothing; with its Lock it asks for that, or renews it; and a rebuilt index adopts it.
@@ -143,9 +143,9 @@ type Lease struct {
 	Diverts int
 	// Health is the lane's at the claim: it says which share of the process's slots the lease was counted to.
 	Health Health
-	// Ahead: the lease was prefetched, and does not count. A batch that is given again may say so of one
+	// Prefetched: the lease was prefetched, and does not count. A batch that is given again may say so of one
 	// whose attempt was named as ended.
-	Ahead bool
+	Prefetched bool
 	// Full: the lane has more that is ready, and after this claim no room for it. Naming its ended leases in
 	// the next claim makes room. A batch that is given again says so of all its lanes.
 	Full bool
@@ -172,7 +172,7 @@ func (l *Lease) LeaseRef() LeaseRef { return LeaseRef{Ref: l.Ref(), Token: l.Tok
 type Claimed struct {
 	Tick
 	Leases []Lease
-	// More says that items are left, due or within the claim's lead, which the next claim could promote or
+	// More says that items are left, due or within the claim's lookahead, which the next claim could promote or
 	// lease if it had room.
 	More bool
 	// Waiting says that items are ready which their lanes have no room for, or keep back.
@@ -256,12 +256,12 @@ const (
 	MovedIt
 	// MovedGone: the item is not in the index.
 	MovedGone
-	// MovedHeld: the item is leased, or its lane keeps it back: it is paused, or, unless the item is forced,
+	// MovedBlocked: the item is leased, or its lane keeps it back: it is paused, or, unless the item is forced,
 	// it is held, its breaker is open, or its next token is further away than [KeepForWaiter]. A leased item
 	// remembers the movement: when its lease is settled or reaped it is due at the earlier of the two times,
 	// and forced if the movement said so, even after an Ack or a Bury (SQL's stamp then decides). In a lane
 	// that keeps it back the item is moved all the same.
-	MovedHeld
+	MovedBlocked
 )
 
 // A LockReply says whether the lock was taken. Where it was not, the item has joined, or kept its place in,
@@ -294,9 +294,9 @@ type Waiter struct {
 // meanwhile.
 const KeepForWaiter = 200 * time.Millisecond
 
-// MaxHeirs is how many adopted attempts an index tells apart behind the one that has their lock. Beyond that
+// MaxNextHolders is how many adopted attempts an index tells apart behind the one that has their lock. Beyond that
 // a lock is held until the last of all of them would have ended, whoever releases it.
-const MaxHeirs = 16
+const MaxNextHolders = 16
 
 // A Found is one item met by a scan or an audit.
 type Found struct {

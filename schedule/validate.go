@@ -197,8 +197,8 @@ func (r ClaimRequest) Validate() error {
 		err = invalid("max", r.Max)
 	case r.Lease < time.Millisecond:
 		err = invalid("lease", r.Lease)
-	case r.Lead < 0 || r.Lead > MaxLead:
-		err = invalid("lead", r.Lead)
+	case r.Lookahead < 0 || r.Lookahead > MaxLookahead:
+		err = invalid("lookahead", r.Lookahead)
 	case r.LaneLimit < 1:
 		err = invalid("lane limit", r.LaneLimit)
 	case len(r.Ended) > MaxEnded:

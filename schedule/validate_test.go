@@ -58,13 +58,14 @@ func TestInvalid(t *testing.T) {
 			"Horizon": {-time.Second, time.Duration(1)}, "Token": append(tokens, ""), "After": tokens,
 		}, ""},
 		{schedule.ClaimRequest{
-			Owner: "o", Token: "t", Max: 256, Lease: time.Millisecond, Lead: schedule.MaxLead, LaneLimit: 1,
-			Ended:    []schedule.EndedLease{{LeaseRef: lease, Next: lease}},
-			Prefetch: []schedule.LanePrefetch{{Lane: 1, Max: 256}},
+			Owner: "o", Token: "t", Max: 256, Lease: time.Millisecond, Lookahead: schedule.MaxLookahead,
+			LaneLimit: 1,
+			Ended:     []schedule.EndedLease{{LeaseRef: lease, Next: lease}},
+			Prefetch:  []schedule.LanePrefetch{{Lane: 1, Max: 256}},
 		}, changes{
 			"Owner": {"", strings.Repeat("o", 129)}, "Token": append(tokens, ""), "Max": {-1, 257},
-			"Lease": {time.Duration(0)},
-			"Lead":  {-time.Millisecond, schedule.MaxLead + time.Millisecond}, "LaneLimit": {0},
+			"Lease":     {time.Duration(0)},
+			"Lookahead": {-time.Millisecond, schedule.MaxLookahead + time.Millisecond}, "LaneLimit": {0},
 			"Ended": {
 				slices.Repeat([]schedule.EndedLease{{LeaseRef: lease}}, schedule.MaxEnded+1),
 				[]schedule.EndedLease{{LeaseRef: schedule.LeaseRef{Ref: schedule.Ref{Lane: 1}, Token: "t"}}},

@@ -68,11 +68,11 @@ type Accepted struct {
 type Stamp struct {
 	// Token is the claim's token in the index.
 	Token string
-	// Now is the index's clock at the claim; rows due later than Now + Lead are refused.
+	// Now is the index's clock at the claim; rows due later than Now + Lookahead are refused.
 	Now int64
-	// Prefetch is how many milliseconds before its due time a row may be claimed. Its attempt must not begin
+	// Lookahead is how many milliseconds before its due time a row may be claimed. Its attempt must not begin
 	// before that.
-	Prefetch int64
+	Lookahead int64
 	// Margin is added to each row's attempt timeout to give ClaimUntil = Now + timeout + Margin, in
 	// milliseconds.
 	Margin int64
@@ -105,8 +105,8 @@ type Refusal struct {
 	ID string
 	// Terminal: the row is terminal, or does not exist. Drop it.
 	Terminal bool
-	// Due is what the index should have as its due time: the row's, or, if that is later, the stamp's Lead
-	// after the end of the claim that is alive.
+	// Due is what the index should have as its due time: the row's, or, if that is later, the stamp's
+	// Lookahead after the end of the claim that is alive.
 	Due int64
 	// AttemptCount tells fresh from retry.
 	Retry bool

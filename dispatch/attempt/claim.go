@@ -15,9 +15,9 @@ const (
 	// reserve the slots of all.
 	claimBatch    = 64
 	claimBatchMin = 8
-	// claimLead is how long before its due time a callback is claimed: its lock, its stamp and what these
-	// wait for are then behind it when it is due. It is held until then (ADR 0015).
-	claimLead = 30 * time.Millisecond
+	// claimLookahead is how long before its due time a callback is claimed. Its lock and its stamp are done by
+	// then. The attempt waits for the due time (ADR 0015).
+	claimLookahead = 30 * time.Millisecond
 	// backlogWait is how long a claimer that sees work it has no slots for waits before it looks again.
 	backlogWait = 20 * time.Millisecond
 	// slotsWait is how long a claimer that had no slot waits for more than one.
@@ -140,9 +140,9 @@ func (rn *Runner) mayClaim(ctx context.Context, waker *schedule.Waker) bool {
 func (rn *Runner) claim(ctx context.Context, shard int, token string, g grant) (schedule.Claimed, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), index.Timeout)
 	defer cancel()
-	lead := time.Duration(0)
+	lookahead := time.Duration(0)
 	if g.early {
-		lead = claimLead // Where slots are scarce they are for what is due.
+		lookahead = claimLookahead // Where slots are scarce they are for what is due.
 	}
 	ended, prefetch := rn.limits.beginClaim(shard)
 	return rn.o.Schedule.Claim(ctx, shard, schedule.ClaimRequest{
@@ -152,7 +152,7 @@ func (rn *Runner) claim(ctx context.Context, shard int, token string, g grant) (
 		MaxUncertain: g.uncertain,
 		MaxTimingOut: g.timingOut,
 		Lease:        rn.times.Lease,
-		Lead:         lead,
+		Lookahead:    lookahead,
 		LaneLimit:    rn.o.LaneConcurrency,
 		Ended:        ended,
 		Prefetch:     prefetch,

@@ -201,7 +201,7 @@ func (w *laneLimits) endClaim(shard int, leases []schedule.Lease, short bool) (a
 		n := w.add(l.Lane)
 		n.open++
 		n.full, n.asked = l.Full, false
-		if l.Ahead {
+		if l.Prefetched {
 			n.stamping[l.LeaseRef()] = true
 		}
 	}

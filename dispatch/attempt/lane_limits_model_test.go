@@ -323,8 +323,8 @@ func (c *limitCourse) take(s *limitSide, kind string, some func(int) int, drop b
 	case "claim":
 		for _, l := range s.reply.Leases {
 			c.story = append(c.story, fmt.Sprintf("  lease %s of lane %d, ahead %t, full %t", l.ID, l.Lane,
-				l.Ahead, l.Full))
-			if l.Ahead {
+				l.Prefetched, l.Full))
+			if l.Prefetched {
 				c.prefetched++
 			}
 		}

@@ -134,7 +134,7 @@ func (c *laneCourse) get(names []string, how string) string {
 	leases := make([]schedule.Lease, len(names))
 	for i, name := range names {
 		id, later := strings.CutSuffix(name, "'")
-		leases[i] = schedule.Lease{Item: schedule.Item{ID: id, Lane: 1}, Ahead: how == "ahead",
+		leases[i] = schedule.Lease{Item: schedule.Item{ID: id, Lane: 1}, Prefetched: how == "ahead",
 			Full: how != "short"}
 		if later {
 			leases[i].Token = "later"

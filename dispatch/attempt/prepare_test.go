@@ -155,7 +155,7 @@ func TestConflictDelay(t *testing.T) {
 }
 
 // By an index's clock that read so much when it was asked, a due time has surely come a part of a
-// millisecond later; and nothing that was claimed is held for longer than the lead.
+// millisecond later; and nothing that was claimed is held for longer than the lookahead.
 func TestDueFrom(t *testing.T) {
 	t.Parallel()
 	sent := time.Now()
@@ -164,7 +164,7 @@ func TestDueFrom(t *testing.T) {
 		want time.Time
 	}{
 		{999, time.Time{}}, {1000, time.Time{}}, {1001, sent}, {1010, sent.Add(9 * time.Millisecond)},
-		{1000 + claimLead.Milliseconds() + 500, sent.Add(claimLead - time.Millisecond)},
+		{1000 + claimLookahead.Milliseconds() + 500, sent.Add(claimLookahead - time.Millisecond)},
 	} {
 		if got := dueFrom(sent, 1000, c.due); !got.Equal(c.want) {
 			t.Errorf("due at %d: %s after it was asked, want %s", c.due, got.Sub(sent), c.want.Sub(sent))

@@ -29,7 +29,7 @@ func (rn *Runner) prepare(ctx context.Context, claimed schedule.Claimed, sent ti
 	s := store.Stamp{
 		Token:           leases[0].Token,
 		Now:             claimed.Now,
-		Prefetch:        claimLead.Milliseconds(),
+		Lookahead:       claimLookahead.Milliseconds(),
 		Margin:          rn.times.Margin.Milliseconds(),
 		QuarantineAfter: suspectClaims,
 		Claims:          make([]store.StampClaim, len(leases)),
@@ -109,17 +109,17 @@ func dueFrom(sent time.Time, now, due int64) time.Time {
 	if due <= now {
 		return time.Time{}
 	}
-	return sent.Add(time.Duration(min(due-now, claimLead.Milliseconds())-1) * time.Millisecond)
+	return sent.Add(time.Duration(min(due-now, claimLookahead.Milliseconds())-1) * time.Millisecond)
 }
 
 // untilDue returns how long it is until a stamped callback is surely due by the index's clock. It is no more
-// than the lead: by a clock that was put back meanwhile it would be more, and what has been claimed was
+// than the lookahead: by a clock that was put back meanwhile it would be more, and what has been claimed was
 // nearly due.
 func (rn *Runner) untilDue(r *ready) time.Duration {
 	if r.notBefore.IsZero() {
 		return 0
 	}
-	return min(max(rn.clock.Until(r.w.DueAt), time.Until(r.notBefore)), claimLead)
+	return min(max(rn.clock.Until(r.w.DueAt), time.Until(r.notBefore)), claimLookahead)
 }
 
 // awaitDue waits until a stamped callback is due.

@@ -56,7 +56,7 @@ func (rn *Runner) clearSuspect(ctx context.Context, l *schedule.Lease, sent time
 	sctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), index.SQLTimeout)
 	defer cancel()
 	s := store.Stamp{
-		Token: l.Token, Now: rn.clock.Now(), Prefetch: claimLead.Milliseconds(),
+		Token: l.Token, Now: rn.clock.Now(), Lookahead: claimLookahead.Milliseconds(),
 		Margin: rn.times.Margin.Milliseconds(),
 		Claims: []store.StampClaim{{ID: l.ID, Diverts: l.Diverts}},
 	}

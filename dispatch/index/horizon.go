@@ -177,7 +177,7 @@ func (ix *Index) takenUntil(ctx context.Context) (int64, error) {
 	marks, err := ix.watermarks(ctx)
 	until := int64(0)
 	for i := range marks {
-		until = max(until, marks[i].At, marks[i].Now+schedule.AlwaysAhead.Milliseconds())
+		until = max(until, marks[i].At, marks[i].Now+schedule.MinHorizon.Milliseconds())
 	}
 	return until, err
 }
@@ -293,7 +293,7 @@ func (l *loader) give(ctx context.Context, shards []shardLoad, rows []store.Open
 		if err := l.ensure(ctx, shards, items); err != nil {
 			return err
 		}
-		if chunk[0].DueAt <= e.clock.Now()+schedule.AlwaysAhead.Milliseconds() {
+		if chunk[0].DueAt <= e.clock.Now()+schedule.MinHorizon.Milliseconds() {
 			continue
 		}
 		part.Sleep(ctx, loadPause)

@@ -99,7 +99,7 @@ func TestUnlock(t *testing.T) {
 		Index: memq.New(memq.Options{}),
 		waiters: []schedule.Waiter{{ID: "gone", Lane: 1}, {ID: "held", Lane: 1}, {ID: "next", Lane: 1},
 			{ID: "after", Lane: 1}},
-		moves: []schedule.Moved{schedule.MovedGone, schedule.MovedHeld, schedule.MovedIt},
+		moves: []schedule.Moved{schedule.MovedGone, schedule.MovedBlocked, schedule.MovedIt},
 	}
 	e, leases := idle(nil, index), locked("a")
 	if !e.Unlock(t.Context(), &leases[0]) || len(index.released) != 3 || len(index.moved) != 3 {

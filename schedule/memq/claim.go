@@ -31,7 +31,7 @@ func (ix *Index) Claim(ctx context.Context, shard int,
 }
 
 func (ix *Index) claim(req *schedule.ClaimRequest, reply *schedule.Claimed) {
-	lead := req.Lead.Milliseconds()
+	lookahead := req.Lookahead.Milliseconds()
 	ix.endAll(req.Ended)
 	if last := ix.claims[req.Owner]; last != nil && last.token == req.Token {
 		reply.Leases = ix.again(last)
@@ -39,7 +39,7 @@ func (ix *Index) claim(req *schedule.ClaimRequest, reply *schedule.Claimed) {
 		reply.Reaped = ix.reap()
 		ix.forgetLocks()
 		ix.setLimit(req.LaneLimit)
-		ix.promote(ix.clock + lead)
+		ix.promote(ix.clock + lookahead)
 		ix.unblock()
 		ix.prefetch(req.Prefetch, true)
 		reply.Leases = ix.pick(req)
@@ -49,8 +49,8 @@ func (ix *Index) claim(req *schedule.ClaimRequest, reply *schedule.Claimed) {
 		}
 		ix.remember(req, reply.Leases)
 	}
-	reply.Tick = schedule.Tick{Now: ix.clock, Next: ix.next(lead / 2)}
-	reply.More = len(ix.delay) > 0 && ix.delay[0].at <= ix.clock+lead
+	reply.Tick = schedule.Tick{Now: ix.clock, Next: ix.next(lookahead / 2)}
+	reply.More = len(ix.delay) > 0 && ix.delay[0].at <= ix.clock+lookahead
 	for _, lanes := range ix.runnable {
 		reply.More = reply.More || len(lanes) > 0
 	}
@@ -209,8 +209,8 @@ func (ix *Index) serve(l *lane, most int, lease func(*item)) int {
 func (ix *Index) leased(it *item) schedule.Lease {
 	return schedule.Lease{
 		Item: it.item(), Token: it.token, Until: ix.wall(it.until), Diverts: int(it.diverts),
-		Health: schedule.Health(it.health),
-		Ahead:  it.kind.has(isUncounted),
+		Health:     schedule.Health(it.health),
+		Prefetched: it.kind.has(isUncounted),
 	}
 }
 

@@ -16,7 +16,7 @@ type mark struct {
 
 // beyond says whether a due time is too far ahead to be held.
 func (ix *Index) beyond(due int64) bool {
-	return due > ix.mark.at && due > ix.clock+schedule.AlwaysAhead.Milliseconds()
+	return due > ix.mark.at && due > ix.clock+schedule.MinHorizon.Milliseconds()
 }
 
 // ShardOf returns 0.

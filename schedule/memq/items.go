@@ -193,7 +193,7 @@ func (ix *Index) move(it *item, due int64, forced bool) schedule.Moved {
 		if forced {
 			it.kind |= isPushed
 		}
-		return schedule.MovedHeld
+		return schedule.MovedBlocked
 	}
 	l := it.lane // which an item that goes beyond the watermark forgets, as it does whether it is forced
 	ix.detach(it)
@@ -204,7 +204,7 @@ func (ix *Index) move(it *item, due int64, forced bool) schedule.Moved {
 	ix.postpone(it, due)
 	ix.refresh(l)
 	if ix.keeps(l, forced) {
-		return schedule.MovedHeld
+		return schedule.MovedBlocked
 	}
 	return schedule.MovedIt
 }

@@ -69,7 +69,7 @@ func (ix *Index) take(k *lock, id, token string, until int64) int64 {
 	k.leave(id)
 	i := k.place(id, token)
 	switch {
-	case i < 0 && len(k.holders) <= schedule.MaxHeirs:
+	case i < 0 && len(k.holders) <= schedule.MaxNextHolders:
 		k.holders = append(k.holders, lockHolder{id, token, until})
 		return until
 	case i < 0: // too many to tell apart: the last is nobody, until the end of all

@@ -171,7 +171,7 @@ func (w *world) expectPosition(before state, id string, got schedule.Position) {
 func (w *world) expectWaits(id string, due int64) {
 	w.Helper()
 	found := w.state.Items[id]
-	beyond := due > max(w.state.Watermark.At, w.Now()+schedule.AlwaysAhead.Milliseconds())
+	beyond := due > max(w.state.Watermark.At, w.Now()+schedule.MinHorizon.Milliseconds())
 	if beyond && found.Place != schedule.Absent ||
 		!beyond && (found.Place != schedule.Delayed || found.Due != due) {
 		w.Fatalf("%s is %+v, want it to wait for %d; beyond the watermark: %t", id, found, due, beyond)
@@ -189,7 +189,8 @@ func (w *world) expectMoved(lane schedule.LaneState, forced bool, got schedule.M
 	soon := w.Now() + schedule.KeepForWaiter.Milliseconds()
 	held := lane.PausedUntil != 0 ||
 		!forced && (lane.HeldUntil != 0 || lane.Breaker == schedule.BreakerOpen || lane.NextToken > soon)
-	if want := map[bool]schedule.Moved{true: schedule.MovedHeld, false: schedule.MovedIt}[held]; got != want {
+	want := map[bool]schedule.Moved{true: schedule.MovedBlocked, false: schedule.MovedIt}[held]
+	if got != want {
 		w.Fatalf("moving an item, forced: %t, of %+v answered %d, want %d", forced, lane, got, want)
 	}
 }
@@ -216,7 +217,7 @@ func (w *world) expectSetting(before schedule.LaneState, s schedule.LaneSetting,
 // expectLease: it was there to be claimed, its lane did not keep it back, and it says what it should.
 func (w *world) expectLease(req schedule.ClaimRequest, c schedule.Claimed, l schedule.Lease, before state) {
 	w.Helper()
-	was, lane, by := before.Items[l.ID], before.Lanes[l.Lane], c.Now+req.Lead.Milliseconds()
+	was, lane, by := before.Items[l.ID], before.Lanes[l.Lane], c.Now+req.Lookahead.Milliseconds()
 	due := was.Place == schedule.Ready && l.Due == was.Due || l.Due <= by
 	if was.Place == schedule.Leased { // it was reaped
 		due = due && l.Due <= c.Now+schedule.ReapSpread
@@ -227,7 +228,7 @@ func (w *world) expectLease(req schedule.ClaimRequest, c schedule.Claimed, l sch
 	was.Due = l.Due
 	unforced, all := keepsBack(lane)
 	if !due || was.Item != l.Item || all || unforced && !l.Forced {
-		w.Fatalf("claimed %+v of %+v in %+v at %d with a lead of %s", l, was, lane, c.Now, req.Lead)
+		w.Fatalf("claimed %+v of %+v in %+v at %d with a lookahead of %s", l, was, lane, c.Now, req.Lookahead)
 	}
 	if l.Token != req.Token || l.Until != c.Now+req.Lease.Milliseconds() || l.Health != lane.Health ||
 		slices.Contains(w.oldTokens, l.Token) {
@@ -247,7 +248,7 @@ func (w *world) expectGiven(req schedule.ClaimRequest, c schedule.Claimed, befor
 			continue
 		}
 		given = append(given, l)
-		if l.Ahead {
+		if l.Prefetched {
 			ahead++
 		}
 		if !l.Forced {
@@ -318,14 +319,14 @@ func goesBefore(a, b schedule.Item, now int64) bool {
 // expectTick: a claimer that sleeps until Next never oversleeps, and More and Waiting say what is left.
 func (w *world) expectTick(req schedule.ClaimRequest, c schedule.Claimed) {
 	w.Helper()
-	s, lead := w.state.Stats, req.Lead.Milliseconds()
-	more := s.RunnableLanes > 0 || s.HeadDue != 0 && s.HeadDue <= c.Now+lead
+	s, lookahead := w.state.Stats, req.Lookahead.Milliseconds()
+	more := s.RunnableLanes > 0 || s.HeadDue != 0 && s.HeadDue <= c.Now+lookahead
 	if c.More != more || c.Waiting != (!more && s.Ready > 0) {
 		w.Fatalf("the claim says more: %t, waiting: %t; %+v", c.More, c.Waiting, s)
 	}
 	latest := schedule.Forever // of the events that are surely the next
 	if s.HeadDue != 0 {
-		latest = max(s.HeadDue-lead/2, 1)
+		latest = max(s.HeadDue-lookahead/2, 1)
 	}
 	for _, h := range w.held {
 		latest = min(latest, h.until)

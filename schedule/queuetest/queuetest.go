@@ -130,7 +130,7 @@ type fixture struct {
 	ids        int
 	tokens     int
 	generation int64
-	// the latest reading of shard 0's clock with a claim's lead: what was due by it may have been promoted
+	// the latest reading of shard 0's clock with a claim's lookahead: what was due by it may have been promoted
 	latest int64
 	locks  bool // the test uses locks, which may be in any shard
 }
@@ -244,11 +244,11 @@ func (f *fixture) claim(req schedule.ClaimRequest) schedule.Claimed {
 	if len(claimed.Leases) > req.Max {
 		f.Fatalf("a claim of %d returned %d leases", req.Max, len(claimed.Leases))
 	}
-	f.latest = max(f.latest, claimed.Now+req.Lead.Milliseconds())
+	f.latest = max(f.latest, claimed.Now+req.Lookahead.Milliseconds())
 	for _, l := range claimed.Leases {
 		if l.Due > f.latest {
-			f.Fatalf("%s is due at %d and was claimed early, at %d with a lead of %s", l.ID, l.Due,
-				claimed.Now, req.Lead)
+			f.Fatalf("%s is due at %d and was claimed early, at %d with a lookahead of %s", l.ID, l.Due,
+				claimed.Now, req.Lookahead)
 		}
 		if l.Token != req.Token {
 			f.Fatalf("%s is leased under %q, not under the claim's %q", l.ID, l.Token, req.Token)

@@ -233,7 +233,7 @@ func (w *world) randomMove() {
 				h.moved = m.Due
 			}
 			w.held[m.ID] = h
-			if got[i] != schedule.MovedHeld {
+			if got[i] != schedule.MovedBlocked {
 				w.Fatalf("%s was leased, but move answered %d", m.ID, got[i])
 			}
 		case schedule.Delayed, schedule.Ready:

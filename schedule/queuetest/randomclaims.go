@@ -44,7 +44,7 @@ func (w *world) randomClaim() {
 	req.MaxUncertain = pick(w, "max uncertain", 0, 2, 256)
 	req.MaxTimingOut = pick(w, "max timing out", 0, 1, 256)
 	req.Lease = pick[time.Duration](w, "lease", 10*time.Second, time.Minute)
-	req.Lead = pick[time.Duration](w, "lead", 0, 0, 30*time.Millisecond, schedule.MaxLead)
+	req.Lookahead = pick[time.Duration](w, "lookahead", 0, 0, 30*time.Millisecond, schedule.MaxLookahead)
 	req.LaneLimit = w.limit
 	for _, ref := range w.refs {
 		if w.oneIn(6, "ended") {
@@ -243,7 +243,7 @@ func (w *world) expectClaimed(req schedule.ClaimRequest, c schedule.Claimed) {
 	}
 	var of [3]int
 	for _, l := range c.Leases {
-		w.held[l.ID] = holder{token: l.Token, until: l.Until, uncounted: l.Ahead}
+		w.held[l.ID] = holder{token: l.Token, until: l.Until, uncounted: l.Prefetched}
 		of[l.Health]++
 	}
 	before := w.observe()

@@ -72,7 +72,7 @@ func (w *world) contest(lock string) *contest {
 // join notes that an attempt has the lock, or is to have it, at least until then.
 func (k *contest) join(c claimant, until int64) {
 	k.claimants[c] = max(k.claimants[c], until)
-	k.crowded = k.crowded || len(k.claimants) > schedule.MaxHeirs
+	k.crowded = k.crowded || len(k.claimants) > schedule.MaxNextHolders
 	k.keptFor = ""
 	k.waiters = slices.DeleteFunc(k.waiters, func(id string) bool { return id == c.id })
 }

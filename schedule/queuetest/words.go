@@ -228,7 +228,7 @@ var values = map[string][]any{
 	"nosignal": {schedule.NoSignal}, "answered": {schedule.Answered}, "timedout": {schedule.TimedOut},
 	"unanswered": {schedule.Unanswered},
 	"applied":    {schedule.Applied}, "stale": {schedule.Stale}, "gone": {schedule.Gone, schedule.MovedGone},
-	"moved": {schedule.MovedIt}, "held": {schedule.MovedHeld},
+	"moved": {schedule.MovedIt}, "blocked": {schedule.MovedBlocked},
 	"absent": {schedule.Position{}}, "none": {schedule.Waiter{}},
 	"unproven": {schedule.Unproven}, "answering": {schedule.Answering}, "timingout": {schedule.TimingOut},
 }

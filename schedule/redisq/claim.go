@@ -18,7 +18,7 @@ func (ix *Index) Claim(ctx context.Context, shard int, req schedule.ClaimRequest
 	args := make([]any, 0, 9+3*len(req.Ended))
 	args = append(args, req.Owner, req.Token, req.Max,
 		max(req.MaxUncertain, 0), max(req.MaxTimingOut, 0), moment(req.Lease.Milliseconds()), req.LaneLimit,
-		req.Lead.Milliseconds(), ix.encodePrefetch(shard, req.Prefetch))
+		req.Lookahead.Milliseconds(), ix.encodePrefetch(shard, req.Prefetch))
 	for i := range req.Ended {
 		if e := &req.Ended[i]; ix.ShardOf(e.Lane) == shard {
 			args = append(args, e.ID, e.Token, encodeNext(e.Next))
@@ -69,7 +69,7 @@ func decodeLease(r *reply) (schedule.Lease, error) {
 	}
 	return schedule.Lease{
 		Item: it, Until: until, Diverts: diverts, Health: schedule.Health(health % full),
-		Full: health%ahead >= full, Ahead: health >= ahead,
+		Full: health%ahead >= full, Prefetched: health >= ahead,
 	}, nil
 }
 

@@ -26,7 +26,7 @@ var numbers = map[string]int64{
 	"MAX_PROMOTE":       schedule.MaxPromote,
 	"MAX_REAP":          schedule.MaxReap,
 	"MAX_OWNERS":        schedule.MaxOwners,
-	"MAX_HEIRS":         schedule.MaxHeirs,
+	"MAX_NEXT_HOLDERS":  schedule.MaxNextHolders,
 	"FRESH_SHARE":       schedule.FreshShare,
 	"START_CONCURRENCY": schedule.StartConcurrency,
 	"BREAKER_ATTEMPTS":  schedule.BreakerAttempts,
@@ -39,7 +39,7 @@ var numbers = map[string]int64{
 	"CATCH_UP":          schedule.CatchUp.Milliseconds(),
 	"STEP_BACK":         schedule.StepBack.Milliseconds(),
 	"CLOCK_GAP":         schedule.ClockGap.Milliseconds(),
-	"ALWAYS_AHEAD":      schedule.AlwaysAhead.Milliseconds(),
+	"MIN_HORIZON":       schedule.MinHorizon.Milliseconds(),
 	"KEEP_FOR_WAITER":   schedule.KeepForWaiter.Milliseconds(),
 }
 

@@ -22,17 +22,17 @@ import (
 type Server struct {
 	Addr string
 	// Info are the lines of INFO, by name. It is nil where the user of the URL may not ask; Untold says why.
-	Info   map[string]string
-	Untold error
+	Info    map[string]string
+	InfoErr error
 	// Save is the configuration of snapshots; SaveTold is false where CONFIG may not be asked.
-	Save     string
-	SaveTold bool
+	Save      string
+	SaveKnown bool
 	// ClusterInfo are the lines of CLUSTER INFO; nil: it is no node of a Cluster.
 	ClusterInfo map[string]string
 	// Scripts is why a script cannot be run; nil: it can.
 	Scripts error
-	// Ahead is the server's clock less this process's, to within Precision.
-	Ahead, Precision time.Duration
+	// ClockAhead is the server's clock less this process's, to within Precision.
+	ClockAhead, Precision time.Duration
 }
 
 // A Survey is what the servers of an index say of themselves, and of the index.
@@ -101,17 +101,17 @@ func lookAt(ctx context.Context, c *redis.Client) (Server, error) {
 		}
 		if try == 0 || trip < best {
 			best = trip
-			s.Ahead, s.Precision = at.Sub(sent.Add(trip/2)), trip/2
+			s.ClockAhead, s.Precision = at.Sub(sent.Add(trip/2)), trip/2
 		}
 	}
 	var err error
-	s.Info, s.Untold, err = readInfo(ctx, c, "server", "memory", "persistence", "replication",
+	s.Info, s.InfoErr, err = readInfo(ctx, c, "server", "memory", "persistence", "replication",
 		"cluster")
 	if err != nil {
 		return s, err
 	}
 	if config, err := c.ConfigGet(ctx, "save").Result(); err == nil {
-		s.Save, s.SaveTold = config["save"], true
+		s.Save, s.SaveKnown = config["save"], true
 	}
 	if s.Info["cluster_enabled"] == "1" {
 		if text, err := c.ClusterInfo(ctx).Result(); err == nil {
@@ -154,9 +154,9 @@ const watchEvery = 15 * time.Second
 // ask reads what decides whether a server can be trusted. A server that does not tell is no error.
 func ask(ctx context.Context, c *redis.Client) (s Server, err error) {
 	s.Addr = c.Options().Addr
-	s.Info, s.Untold, err = readInfo(ctx, c, "server", "memory", "stats")
-	if err == nil && s.Untold == nil && (s.Info["maxmemory_policy"] == "" || s.Info["maxmemory"] == "") {
-		s.Untold = errors.New("INFO has no maxmemory_policy")
+	s.Info, s.InfoErr, err = readInfo(ctx, c, "server", "memory", "stats")
+	if err == nil && s.InfoErr == nil && (s.Info["maxmemory_policy"] == "" || s.Info["maxmemory"] == "") {
+		s.InfoErr = errors.New("INFO has no maxmemory_policy")
 	}
 	return s, err
 }
@@ -165,7 +165,7 @@ func ask(ctx context.Context, c *redis.Client) (s Server, err error) {
 func (s *Server) refusal(cluster bool) error {
 	version, mode, policy, limit := s.Info["redis_version"], s.Info["redis_mode"], s.Info["maxmemory_policy"],
 		s.Info["maxmemory"]
-	if version == "" && s.Untold != nil {
+	if version == "" && s.InfoErr != nil {
 		return nil
 	}
 	if err := CheckVersion(version); err != nil {
@@ -189,7 +189,7 @@ func (s *Server) complaint(cluster bool) string {
 		return err.Error()
 	}
 	switch policy := s.Info["maxmemory_policy"]; {
-	case s.Untold != nil:
+	case s.InfoErr != nil:
 		return fmt.Sprintf("redis at %s does not tell its version and eviction policy: it must be 6.2 or "+
 			"newer with maxmemory-policy noeviction", s.Addr)
 	case policy != "noeviction":
@@ -251,7 +251,7 @@ func (ix *Index) heard(ctx context.Context, s *Server) {
 	case s.refusal(ix.cluster) != nil:
 		ix.log.ErrorContext(ctx, text, "addr", s.Addr)
 	case text != "":
-		ix.log.WarnContext(ctx, text, "addr", s.Addr, "error", s.Untold)
+		ix.log.WarnContext(ctx, text, "addr", s.Addr, "error", s.InfoErr)
 	case known:
 		ix.log.InfoContext(ctx, "redis can be trusted with an index again", "addr", s.Addr)
 	}

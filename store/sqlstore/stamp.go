@@ -36,7 +36,7 @@ func (e *stampEntry) suspectFrom() int64 {
 }
 
 // dueBy is up to when rows may be due.
-func (e *stampEntry) dueBy() int64 { return e.stamp.Now + e.stamp.Prefetch }
+func (e *stampEntry) dueBy() int64 { return e.stamp.Now + e.stamp.Lookahead }
 
 func (e *stampEntry) refuse(r store.Refusal) { e.stamped, e.refused, e.err = nil, &r, nil }
 
@@ -273,9 +273,9 @@ func (t *tx) refuseRest(entries []*stampEntry) error {
 		case r.ClaimToken == e.stamp.Token && r.ClaimUntil > e.stamp.Now:
 			e.stamped = &store.Stamped{Callback: r.Callback, Body: r.body}
 		case r.ClaimUntil > e.stamp.Now:
-			// The lead later, so that it is not claimed and refused again and again until the claim has
+			// The lookahead later, so that it is not claimed and refused again and again until the claim has
 			// ended.
-			e.refuse(store.Refusal{ID: r.ID, Due: max(r.DueAt, r.ClaimUntil+e.stamp.Prefetch),
+			e.refuse(store.Refusal{ID: r.ID, Due: max(r.DueAt, r.ClaimUntil+e.stamp.Lookahead),
 				Retry: r.AttemptCount > 0})
 		default:
 			due := r.DueAt <= e.dueBy()

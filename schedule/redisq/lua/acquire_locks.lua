@@ -3,7 +3,7 @@
 -- ARGV: GENERATION OFFSET MODE
 -- EACH: lock id lane token until
 -- Mode is take, or adopt for attempts that run already: those take the lock though it is kept for a waiter, inherit it where
--- another has it, and join no queue. MAX_HEIRS of them are told apart. Until the shard is open only they take any: a
+-- another has it, and join no queue. MAX_NEXT_HOLDERS of them are told apart. Until the shard is open only they take any: a
 -- lock that looks free may be that of one which comes yet.
 -- Reply: now, 0, seq; for each request: 1 acquired or 0, the end of the holder's lock or of the time it is kept
 -- Uses: begin locks
@@ -12,7 +12,7 @@ call('HDEL', META, '') -- as settle does
 -- bequeath makes an attempt the last heir of the holders. Where there are too many, the last is nobody, until the end of all.
 local function bequeath(holders, id, token, ending)
   local last = holders[#holders]
-  if #holders <= MAX_HEIRS then
+  if #holders <= MAX_NEXT_HOLDERS then
     holders[#holders + 1] = { till = ending, id = id, token = token }
   else
     holders[#holders] = { till = math.max(last.till, ending), id = '0', token = '-' }

@@ -1,7 +1,7 @@
 -- claim ends leases' counting, reaps, promotes and leases; a repetition of the owner's last claim gives the
 -- same batch again.
 -- KEYS: META DELAY READY RECORDS UNPROVEN ANSWERING TIMING_OUT BLOCKED HELD BREAKERS LANES LEASES CLAIMS OWNERS SEEN QUARANTINE
--- ARGV: GENERATION OFFSET CHANNEL SHARD OWNER TOKEN MAX MAX_UNCERTAIN MAX_TIMING_OUT LEASE LANE_LIMIT LEAD PREFETCH
+-- ARGV: GENERATION OFFSET CHANNEL SHARD OWNER TOKEN MAX MAX_UNCERTAIN MAX_TIMING_OUT LEASE LANE_LIMIT LOOKAHEAD PREFETCH
 -- EACH: id token next
 -- Prefetch is, for each lane of which more may be leased than its concurrency has room for, "lane most ".
 -- Each is a lease whose attempt has ended: it counts no longer; next, which is id and token or empty, counts
@@ -514,7 +514,7 @@ if leases then
   place_lanes()
 else
   reaped = reap()
-  promote(now + LEAD)
+  promote(now + LOOKAHEAD)
   unblock()
   prefetch()
   place_lanes()
@@ -535,9 +535,9 @@ else
   end
 end
 
-local next = upcoming(math.floor(LEAD / 2))
+local next = upcoming(math.floor(LOOKAHEAD / 2))
 arm(next)
-local more = head(DELAY) <= now + LEAD
+local more = head(DELAY) <= now + LOOKAHEAD
 for health = 0, 2 do
   more = more or call('ZCARD', homes[health]) > 0
 end

@@ -208,7 +208,7 @@ func (c *checker) sending() {
 	if c.EgressProxy != "" {
 		c.refuse("egress_proxy", "is not supported by this version; leave it empty")
 	}
-	switch least := schedule.AlwaysAhead; {
+	switch least := schedule.MinHorizon; {
 	case c.Horizon == 0:
 	case c.Horizon < least:
 		c.refuse("horizon", "%s is below the least, %s; 0s keeps the whole backlog in the index",

@@ -271,7 +271,7 @@ func given(t *testing.T, check string, words []string) *facts {
 			t.Fatal(err)
 		}
 		f.sql = sqlFacts{settings: map[string]string{}, ahead: time.Millisecond}
-		f.index.survey = &redisq.Survey{Servers: []redisq.Server{{Ahead: ahead}}}
+		f.index.survey = &redisq.Survey{Servers: []redisq.Server{{ClockAhead: ahead}}}
 	case "redis", "redis memory", "redis persistence", "redis cluster":
 		f.RedisURL = "redis://h"
 		f.index.survey = &redisq.Survey{Cluster: check == "redis cluster",
@@ -290,7 +290,7 @@ func given(t *testing.T, check string, words []string) *facts {
 func redisServer(values map[string]string) redisq.Server {
 	denied := errors.New("NOPERM this user has no permissions")
 	if _, untold := values["untold"]; untold {
-		return redisq.Server{Untold: denied}
+		return redisq.Server{InfoErr: denied}
 	}
 	info := map[string]string{
 		"redis_version": "7.0.15", "redis_mode": "standalone", "role": "master",
@@ -302,7 +302,7 @@ func redisServer(values map[string]string) redisq.Server {
 	maps.Copy(info, values)
 	_, told := values["save_told"]
 	server := redisq.Server{
-		Addr: "h:1", Info: info, ClusterInfo: info, SaveTold: told,
+		Addr: "h:1", Info: info, ClusterInfo: info, SaveKnown: told,
 		Save: strings.ReplaceAll(values["save"], ",", " "),
 	}
 	if values["scripts"] != "" {

@@ -89,7 +89,7 @@ func judgeRedisServer(cluster bool, server *redisq.Server) diagnosis {
 			"redis_prefix", "it runs no scripts: %s", server.Scripts)
 	}
 	if server.Info == nil {
-		return warns(untoldCure, "it does not tell its version: %s", server.Untold)
+		return warns(untoldCure, "it does not tell its version: %s", server.InfoErr)
 	}
 	version := server.Info["redis_version"]
 	switch err := redisq.CheckVersion(version); {
@@ -156,7 +156,7 @@ func judgeRedisPersistence(_ bool, server *redisq.Server) diagnosis {
 	switch {
 	case len(kept) > 0:
 		return fine("%s", strings.Join(kept, ", "))
-	case !server.SaveTold:
+	case !server.SaveKnown:
 		return fine("no AOF; it does not tell whether it takes snapshots, and neither is needed")
 	}
 	return warns("none needed: the index is rebuilt from SQL after a restart of Redis, which costs seconds "+
@@ -268,7 +268,7 @@ func judgeClocks(f *facts) (d diagnosis) {
 			if len(index.survey.Servers) > 1 {
 				name += " at " + server.Addr
 			}
-			add(name, server.Ahead, server.Precision)
+			add(name, server.ClockAhead, server.Precision)
 		}
 	}
 	if len(parts) == 0 {

@@ -28,7 +28,7 @@ end
 local steady = now + skew
 
 -- What is due later than that is left out: it is beyond the shard's watermark, if there is one, and not due soon either.
-local farthest = state[9] and math.max(tonumber(state[9]) or HUGE, now + ALWAYS_AHEAD) or HUGE
+local farthest = state[9] and math.max(tonumber(state[9]) or HUGE, now + MIN_HORIZON) or HUGE
 
 local counts = {} -- counters of META that this script adds to
 
