@@ -27,9 +27,9 @@ type acceptEntry struct {
 	Context            string
 	// OnResult is JSON of a poll's result callback; Live, the key under which the poll is the open one.
 	OnResult, Live string
-	// leader is the draft of the same group that this one is the same as: its answer is that one's.
-	leader *acceptEntry
-	out    store.Accepted
+	// original is the draft of the same group that this one is the same as: its answer is that one's.
+	original *acceptEntry
+	out      store.Accepted
 }
 
 // Fail implements [sqldb.Entry].
@@ -57,16 +57,16 @@ func (db *DB) Accept(ctx context.Context, drafts []store.Draft) ([]store.Accepte
 	accepted := make([]store.Accepted, len(drafts))
 	for i := range own {
 		accepted[i] = own[i].out
-		db.remember(&own[i])
+		db.cacheAccepted(&own[i])
 	}
 	return accepted, nil
 }
 
 // remember keeps what was accepted for its first stamp. A body that it shares with others is not known here.
-func (db *DB) remember(e *acceptEntry) {
+func (db *DB) cacheAccepted(e *acceptEntry) {
 	if c := &e.out.Callback; e.out.Err == nil && !e.out.Replayed &&
 		(e.draft.Body != nil || c.PayloadID == "") {
-		db.fresh.add(c, e.draft.Body)
+		db.accepted.add(c, e.draft.Body)
 	}
 }
 
@@ -79,14 +79,14 @@ func (t *tx) applyDrafts(entries []*acceptEntry) error {
 		return err
 	}
 	for _, e := range entries {
-		if e.leader == nil {
+		if e.original == nil {
 			continue
 		}
-		leader := e.leader
-		for leader.leader != nil { // the same request as one that became the open poll of another
-			leader = leader.leader
+		original := e.original
+		for original.original != nil { // the same request as one that became the open poll of another
+			original = original.original
 		}
-		e.out = store.Accepted{Callback: leader.out.Callback, Replayed: true, Err: leader.out.Err}
+		e.out = store.Accepted{Callback: original.out.Callback, Replayed: true, Err: original.out.Err}
 	}
 	return nil
 }
@@ -96,11 +96,11 @@ func (t *tx) acceptAll(entries []*acceptEntry) error {
 	if err != nil {
 		return err
 	}
-	fresh, err := t.claimKeys(entries)
+	fresh, err := t.takeIdempotencyKeys(entries)
 	if err != nil {
 		return err
 	}
-	fresh, err = t.claimLive(fresh)
+	fresh, err = t.registerPolls(fresh)
 	if err != nil {
 		return err
 	}
@@ -111,16 +111,16 @@ func (t *tx) acceptAll(entries []*acceptEntry) error {
 	if err != nil {
 		return named("insert callbacks", err)
 	}
-	var early earlyTimes
+	var earliest earliestTimes
 	for _, e := range accepted {
 		c := &e.out.Callback
 		t.deltas.count(c, 1)
-		early.add(c, c.CreatedAt)
+		earliest.add(c, c.CreatedAt)
 		if c.State.Terminal() {
-			t.ended(c, c.FinishedAt)
+			t.noteEnd(c, c.FinishedAt)
 		}
 	}
-	if err := t.lowerMarks(early); err != nil {
+	if err := t.lowerMarks(earliest); err != nil {
 		return err
 	}
 	return t.insertRequests(accepted)
@@ -130,7 +130,7 @@ func (t *tx) acceptAll(entries []*acceptEntry) error {
 func (t *tx) placeDrafts(entries []*acceptEntry) ([]*acceptEntry, error) {
 	keys := make([]laneKey, len(entries))
 	for i, e := range entries {
-		e.out, e.leader = store.Accepted{Callback: e.draft.Callback}, nil
+		e.out, e.original = store.Accepted{Callback: e.draft.Callback}, nil
 		e.out.Callback.Trigger = cmp.Or(e.out.Callback.Trigger, store.BySchedule)
 		e.out.Callback.State = cmp.Or(e.out.Callback.State, store.Scheduled)
 		e.out.Callback.Strict = e.draft.Callback.Strict && e.draft.Callback.LockKey != ""

@@ -187,7 +187,7 @@ func (db *DB) Audit(ctx context.Context, project string, f store.AuditFilter) (s
 	ctx, cancel := context.WithTimeout(ctx, db.sql.Limits.Read)
 	defer cancel()
 	l := auditListing{
-		read: db.read(ctx, "read audit").Planned(), most: db.looking, project: project, AuditFilter: f,
+		read: db.read(ctx, "read audit").Planned(), budget: db.listBudget, project: project, AuditFilter: f,
 		left: min(max(f.Limit, 1), maxList+1),
 	}
 	if err := l.run(); err != nil {
@@ -199,7 +199,7 @@ func (db *DB) Audit(ctx context.Context, project string, f store.AuditFilter) (s
 // An auditListing is a page of the audit that is being read.
 type auditListing struct {
 	read    sqldb.Read
-	most    looking
+	budget  pageBudget
 	project string
 	store.AuditFilter
 	// actors are those of the window whose names the filter's Actor picks, if it picks by them.
@@ -216,7 +216,7 @@ func (l *auditListing) run() error {
 	if rest.text == "" {
 		return l.add(0)
 	}
-	return l.most.windows(2*l.left, func(size int) (bool, error) {
+	return l.budget.scan(2*l.left, func(size int) (bool, error) {
 		q := l.endQuery(size)
 		end, more, err := sqldb.Value[string](l.read, q.text, q.args...)
 		if err != nil {

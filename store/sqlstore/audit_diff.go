@@ -23,8 +23,8 @@ type fields map[string]any
 // A part of an object is compared by its value. The audit shows it, which may be several fields: what is
 // masked may look the same before and after.
 type part struct {
-	name         string
-	value, shown any
+	name           string
+	value, printed any
 }
 
 // diff compares the parts of an object before and after a change.
@@ -55,15 +55,15 @@ func isSame(a, b any) bool {
 }
 
 func (p *part) addTo(side fields) {
-	if several, ok := p.shown.(fields); ok {
+	if several, ok := p.printed.(fields); ok {
 		maps.Copy(side, several)
 		return
 	}
-	side[p.name] = p.shown
+	side[p.name] = p.printed
 }
 
 // plain is a part that is shown as it is.
-func plain(name string, value any) part { return part{name, value, value} }
+func samePart(name string, value any) part { return part{name, value, value} }
 
 // changeOf is a difference of one field.
 func changeOf(name string, before, after any) auditDiff {
@@ -91,22 +91,22 @@ func (d *auditDiff) texts() (before, after string, err error) {
 	return before, after, nil
 }
 
-func shownURL(raw string) any {
+func redactedURL(raw string) any {
 	if raw == "" {
 		return nil
 	}
 	return store.MaskURL(raw)
 }
 
-func shownRate(r store.Rate) any {
+func printedRate(r store.Rate) any {
 	if r == (store.Rate{}) {
 		return nil
 	}
 	return r.String()
 }
 
-// shownTime writes a time, null for none.
-func shownTime(ms int64) any {
+// printedTime writes a time, null for none.
+func printedTime(ms int64) any {
 	switch ms {
 	case 0:
 		return nil
@@ -116,7 +116,7 @@ func shownTime(ms int64) any {
 	return time.UnixMilli(ms).UTC().Format("2006-01-02T15:04:05.000Z")
 }
 
-func shownSuccess(s store.Success) any {
+func printedSuccess(s store.Success) any {
 	if s.Rule != "" {
 		return s.Rule
 	}
@@ -126,8 +126,8 @@ func shownSuccess(s store.Success) any {
 	return s.Name
 }
 
-// shownSigner writes a signer: a name, or an object with its options.
-func shownSigner(text string) any {
+// printedSigner writes a signer: a name, or an object with its options.
+func printedSigner(text string) any {
 	switch {
 	case text == "":
 		return nil
@@ -137,8 +137,8 @@ func shownSigner(text string) any {
 	return text
 }
 
-// shownPolicy writes a policy by its name, or whole with durations as people write them.
-func shownPolicy(p *store.Policy) any {
+// printedPolicy writes a policy by its name, or whole with durations as people write them.
+func printedPolicy(p *store.Policy) any {
 	if p.Name != "" {
 		return p.Name
 	}
@@ -146,47 +146,47 @@ func shownPolicy(p *store.Policy) any {
 	for i, tier := range p.Tiers {
 		tiers[i] = tier.String()
 	}
-	shown := map[string]any{
+	printed := map[string]any{
 		"tiers": tiers, "timeout": p.Timeout.String(), "retry_after_cap": p.RetryAfterCap.String(),
 	}
 	if p.Deadline != 0 {
-		shown["deadline"] = p.Deadline.String()
+		printed["deadline"] = p.Deadline.String()
 	}
 	if p.OverloadFloor != 0 {
-		shown["overload_floor"] = p.OverloadFloor.String()
+		printed["overload_floor"] = p.OverloadFloor.String()
 	}
 	if p.RepeatLast {
-		shown["repeat_last"] = true
+		printed["repeat_last"] = true
 	}
 	if p.Jitter != 0 {
-		shown["jitter"] = p.Jitter
+		printed["jitter"] = p.Jitter
 	}
 	if len(p.StopOn) > 0 {
-		shown["stop_on"] = p.StopOn
+		printed["stop_on"] = p.StopOn
 	}
-	return shown
+	return printed
 }
 
-func shownChoice(c *store.PolicyChoice) any {
+func printedChoice(c *store.PolicyChoice) any {
 	switch {
 	case c.Given != nil:
-		return shownPolicy(c.Given)
+		return printedPolicy(c.Given)
 	case c.Name == "":
 		return nil
 	}
 	return c.Name
 }
 
-// shownHeaders writes headers without the credentials in them.
-func shownHeaders(headers []store.Header) any {
-	shown := make(map[string][]string, len(headers))
+// redactedHeaders writes headers without the credentials in them.
+func redactedHeaders(headers []store.Header) any {
+	printed := make(map[string][]string, len(headers))
 	for _, h := range headers {
 		if h.Sealed() != "" || h.Value != "" && store.IsSensitiveHeader(h.Name) {
 			h.Value = store.Masked
 		}
-		shown[h.Name] = append(shown[h.Name], h.Value)
+		printed[h.Name] = append(printed[h.Name], h.Value)
 	}
-	return shown
+	return printed
 }
 
 // callbackName is a callback's id as callers see it; null for none.
@@ -200,18 +200,18 @@ func callbackName(id string) any {
 // callbackParts are what people change of a callback. Its body never changes.
 func callbackParts(c *store.Callback) []part {
 	return []part{
-		plain("state", c.State),
-		plain("reason", c.Reason),
-		plain("cancel_requested", c.CancelRequested),
-		plain("trigger", c.Trigger),
-		{"due_at", c.DueAt, shownTime(c.DueAt)},
-		{"expires_at", c.ExpiresAt, shownTime(c.ExpiresAt)},
-		{"url", c.URL, shownURL(c.URL)},
-		plain("follows_endpoint", c.Follows),
-		plain("lane", c.Lane),
-		{"headers", c.Headers, shownHeaders(c.Headers)},
-		{"policy", c.Policy, shownPolicy(&c.Policy)},
-		{"success", c.Success, shownSuccess(c.Success)},
+		samePart("state", c.State),
+		samePart("reason", c.Reason),
+		samePart("cancel_requested", c.CancelRequested),
+		samePart("trigger", c.Trigger),
+		{"due_at", c.DueAt, printedTime(c.DueAt)},
+		{"expires_at", c.ExpiresAt, printedTime(c.ExpiresAt)},
+		{"url", c.URL, redactedURL(c.URL)},
+		samePart("follows_endpoint", c.Follows),
+		samePart("lane", c.Lane),
+		{"headers", c.Headers, redactedHeaders(c.Headers)},
+		{"policy", c.Policy, printedPolicy(&c.Policy)},
+		{"success", c.Success, printedSuccess(c.Success)},
 	}
 }
 
@@ -222,17 +222,17 @@ func endpointParts(e *store.Endpoint) []part {
 		Reason string
 	}
 	return []part{
-		plain("external_id", e.ExternalID),
-		plain("name", e.Name),
-		{"url", e.URL, shownURL(e.URL)},
-		plain("url_override", e.URLOverride),
-		plain("topics", e.Topics),
-		{"policy", e.Policy, shownChoice(&e.Policy)},
-		{"success", e.Success, shownSuccess(e.Success)},
-		{"signer", e.Signer, shownSigner(e.Signer)},
-		{"headers", e.Headers, shownHeaders(e.Headers)},
-		{"rate", e.Rate, shownRate(e.Rate)},
-		plain("concurrency", e.Concurrency),
+		samePart("external_id", e.ExternalID),
+		samePart("name", e.Name),
+		{"url", e.URL, redactedURL(e.URL)},
+		samePart("url_override", e.URLOverride),
+		samePart("topics", e.Topics),
+		{"policy", e.Policy, printedChoice(&e.Policy)},
+		{"success", e.Success, printedSuccess(e.Success)},
+		{"signer", e.Signer, printedSigner(e.Signer)},
+		{"headers", e.Headers, redactedHeaders(e.Headers)},
+		{"rate", e.Rate, printedRate(e.Rate)},
+		samePart("concurrency", e.Concurrency),
 		{"enabled", enabled{e.Enabled, e.DisabledReason},
 			fields{"enabled": e.Enabled, "disabled_reason": e.DisabledReason}},
 		pausePart(e.PausedUntil, e.PauseReason),
@@ -240,13 +240,13 @@ func endpointParts(e *store.Endpoint) []part {
 }
 
 func pausePart(until int64, reason string) part {
-	shown := fields{"paused_until": shownTime(until), "pause_reason": reason}
-	return part{"pause", shown, shown}
+	printed := fields{"paused_until": printedTime(until), "pause_reason": reason}
+	return part{"pause", printed, printed}
 }
 
 // laneParts are what is a lane's own.
 func laneParts(l *ownLane) []part {
-	return []part{plain("concurrency", l.Limit), {"rate", l.Rate, shownRate(l.Rate)},
+	return []part{samePart("concurrency", l.Limit), {"rate", l.Rate, printedRate(l.Rate)},
 		pausePart(l.OwnPause, l.reason)}
 }
 
@@ -254,12 +254,12 @@ func laneParts(l *ownLane) []part {
 func projectParts(p *store.Project) []part {
 	d := &p.Defaults
 	return []part{
-		plain("name", p.Name),
-		{"policy", d.Policy, shownChoice(&d.Policy)},
-		{"success", d.Success, shownSuccess(d.Success)},
-		{"signer", d.Signer, shownSigner(d.Signer)},
-		{"headers", d.Headers, shownHeaders(d.Headers)},
-		plain("header_hosts", d.HeaderHosts),
+		samePart("name", p.Name),
+		{"policy", d.Policy, printedChoice(&d.Policy)},
+		{"success", d.Success, printedSuccess(d.Success)},
+		{"signer", d.Signer, printedSigner(d.Signer)},
+		{"headers", d.Headers, redactedHeaders(d.Headers)},
+		samePart("header_hosts", d.HeaderHosts),
 		{"quotas", p.Quotas, map[string]any{"open_callbacks": p.Quotas.OpenCallbacks,
 			"lanes": p.Quotas.Lanes}},
 		pausePart(p.PausedUntil, p.PauseReason),
@@ -269,40 +269,40 @@ func projectParts(p *store.Project) []part {
 // scheduleParts are what people change of a schedule.
 func scheduleParts(s *store.Schedule) []part {
 	return []part{
-		plain("name", s.Name),
-		plain("cron", s.Cron),
-		plain("timezone", s.Timezone),
-		{"callback", s.Template, shownTemplate(s.Template)},
-		plain("missed", s.Missed),
-		plain("enabled", s.Enabled),
-		{"next_at", s.NextAt, shownTime(s.NextAt)},
+		samePart("name", s.Name),
+		samePart("cron", s.Cron),
+		samePart("timezone", s.Timezone),
+		{"callback", s.Template, redactedTemplate(s.Template)},
+		samePart("missed", s.Missed),
+		samePart("enabled", s.Enabled),
+		{"next_at", s.NextAt, printedTime(s.NextAt)},
 	}
 }
 
 // redriveParts are what a redrive is to do, and whether it goes on.
 func redriveParts(r *store.Redrive) []part {
 	return []part{
-		plain("action", r.Action),
-		plain("filter", r.Shown),
-		plain("ladder", r.Ladder),
-		{"url", r.URL, shownURL(r.URL)},
-		{"due_at", r.DueAt, shownTime(r.DueAt)},
-		plain("delay_ms", r.Delay),
-		{"rate", r.Rate, shownRate(r.Rate)},
-		plain("state", r.State),
-		plain("paused", r.Paused),
+		samePart("action", r.Action),
+		samePart("filter", r.Shown),
+		samePart("ladder", r.Ladder),
+		{"url", r.URL, redactedURL(r.URL)},
+		{"due_at", r.DueAt, printedTime(r.DueAt)},
+		samePart("delay_ms", r.Delay),
+		{"rate", r.Rate, printedRate(r.Rate)},
+		samePart("state", r.State),
+		samePart("paused", r.Paused),
 	}
 }
 
 // secretParts are which secret is the present one; nothing of the secret itself.
 func secretParts(s *store.Secret) []part {
-	return []part{plain("secret", s.ID), plain("label", s.Label), plain("key_id", s.KeyID),
-		plain("hosts", s.Hosts)}
+	return []part{samePart("secret", s.ID), samePart("label", s.Label), samePart("key_id", s.KeyID),
+		samePart("hosts", s.Hosts)}
 }
 
-// shownTemplate writes a schedule's callback without its body, and without credentials. One with credential
+// redactedTemplate writes a schedule's callback without its body, and without credentials. One with credential
 // headers is stored as a ciphertext, of which nothing can be shown.
-func shownTemplate(text store.JSONText) any {
+func redactedTemplate(text store.JSONText) any {
 	var members map[string]json.RawMessage
 	if text == "" {
 		return nil
@@ -310,43 +310,43 @@ func shownTemplate(text store.JSONText) any {
 	if json.Unmarshal([]byte(text), &members) != nil {
 		return store.Masked
 	}
-	shown := make(map[string]any, len(members))
+	printed := make(map[string]any, len(members))
 	for name, value := range members {
-		shown[name] = value
+		printed[name] = value
 		switch name {
 		case "payload", "body", "body_base64":
-			shown[name] = fmt.Sprintf("(%d bytes)", len(value))
+			printed[name] = fmt.Sprintf("(%d bytes)", len(value))
 		case "url":
 			var address string
-			shown[name] = store.Masked
+			printed[name] = store.Masked
 			if json.Unmarshal(value, &address) == nil {
-				shown[name] = shownURL(address)
+				printed[name] = redactedURL(address)
 			}
 		case "headers":
-			shown[name] = shownTemplateHeaders(value)
+			printed[name] = redactedTemplateHeaders(value)
 		}
 	}
-	return shown
+	return printed
 }
 
-// shownTemplateHeaders masks headers as a template has them: an object of texts or of lists.
-func shownTemplateHeaders(value json.RawMessage) any {
+// redactedTemplateHeaders masks headers as a template has them: an object of texts or of lists.
+func redactedTemplateHeaders(value json.RawMessage) any {
 	var headers map[string]json.RawMessage
 	if json.Unmarshal(value, &headers) != nil {
 		return store.Masked
 	}
-	shown := make(map[string]any, len(headers))
+	printed := make(map[string]any, len(headers))
 	for name, value := range headers {
-		shown[name] = value
+		printed[name] = value
 		if store.IsSensitiveHeader(name) {
-			shown[name] = store.Masked
+			printed[name] = store.Masked
 		}
 	}
-	return shown
+	return printed
 }
 
-// shownPreset writes a preset's value as it is kept, a policy as people write it.
-func shownPreset(kind store.PresetKind, value store.JSONText) any {
+// printedPreset writes a preset's value as it is kept, a policy as people write it.
+func printedPreset(kind store.PresetKind, value store.JSONText) any {
 	if kind != store.PresetPolicy {
 		return value
 	}
@@ -355,5 +355,5 @@ func shownPreset(kind store.PresetKind, value store.JSONText) any {
 		return value
 	}
 	p.Name = "" // whole
-	return shownPolicy(&p)
+	return printedPolicy(&p)
 }

@@ -82,7 +82,7 @@ type row struct {
 	ClaimedAt, LostAt int64
 	// cancelAs is the reason for which it ends if its cancel was requested; empty: store.Requested. It is
 	// stored as the reason, which an open row has no other.
-	cancelAs store.Reason
+	pendingReason store.Reason
 	// The texts are JSON. broken says which of those that an attempt needs could not be
 	// decoded; the rest is as it should be.
 	HeadersText, LabelsText, PolicyText, SuccessText string
@@ -124,7 +124,7 @@ func (t *tx) callbacksByID(ids []string, lock string) (map[string]row, error) {
 // complete decodes a row that was read.
 func (db *DB) complete(r *row) {
 	if r.State == store.Scheduled {
-		r.cancelAs, r.Reason = r.Reason, ""
+		r.pendingReason, r.Reason = r.Reason, ""
 	}
 	_ = decode("labels", r.LabelsText, &r.Labels) // what can be shown is shown
 	var errs [3]error

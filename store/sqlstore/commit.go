@@ -71,17 +71,17 @@ func (t *tx) applyResults(entries []*resultEntry) error {
 // unless it succeeded. One that was retried once from a terminal state falls back to that state when the
 // retry has failed, which an uncharged result that goes on (a divert, a hand-back) does not decide.
 const (
-	verdict = `CASE
+	override = `CASE
 			WHEN i.state IN ('scheduled', 'dead') AND callbacks.cancel_requested = 1 THEN 1
 			WHEN callbacks.resume_state <> '' AND (i.state = 'dead' OR i.state = 'scheduled' AND i.charge = 1) THEN 2
 			ELSE 0
 		END`
 	// cancelAs is the reason of one whose cancel was requested.
-	cancelAs = `CASE WHEN callbacks.reason = '' THEN 'requested' ELSE callbacks.reason END`
-	// goesOn: the row stays open.
-	goesOn = `(i.state = 'scheduled' AND callbacks.cancel_requested = 0 AND (callbacks.resume_state = '' OR i.charge = 0))`
-	// undecided: what was asked for by hand has still to be tried.
-	undecided = `(i.state = 'scheduled' AND i.charge = 0 AND callbacks.cancel_requested = 0)`
+	cancelReasonSQL = `CASE WHEN callbacks.reason = '' THEN 'requested' ELSE callbacks.reason END`
+	// staysOpen: the row stays open.
+	staysOpen = `(i.state = 'scheduled' AND callbacks.cancel_requested = 0 AND (callbacks.resume_state = '' OR i.charge = 0))`
+	// keepsManual: what was asked for by hand has still to be tried.
+	keepsManual = `(i.state = 'scheduled' AND i.charge = 0 AND callbacks.cancel_requested = 0)`
 )
 
 // commitRound commits results of different rows, and answers each.
@@ -113,7 +113,7 @@ func (t *tx) commitRound(entries []*resultEntry) error {
 			return err
 		}
 	}
-	return t.nextStrict(entries)
+	return t.attachNextStrict(entries)
 }
 
 // resultUpdate changes the rows whose fence is still the result's and whose claim has no result yet.
@@ -122,12 +122,12 @@ var resultUpdate = sqldb.BulkUpdate[resultEntry, store.Callback]{
 	Columns: sqldb.Named[resultEntry](`id fence state reason due_at charge diverts free_retry stays poll_errors
 		keep_crash=KeepClaimsWithoutResult attempted status class committed_at=Now`),
 	Set: `
-		state = CASE ` + verdict +
+		state = CASE ` + override +
 		` WHEN 1 THEN 'canceled' WHEN 2 THEN callbacks.resume_state ELSE i.state END,
-		reason = CASE ` + verdict + ` WHEN 1 THEN ` + cancelAs +
+		reason = CASE ` + override + ` WHEN 1 THEN ` + cancelReasonSQL +
 		` WHEN 2 THEN callbacks.resume_reason ELSE i.reason END,
-		due_at = CASE WHEN ` + goesOn + ` THEN i.due_at ELSE 0 END,
-		finished_at = CASE WHEN ` + goesOn + ` THEN 0 ELSE i.committed_at END,
+		due_at = CASE WHEN ` + staysOpen + ` THEN i.due_at ELSE 0 END,
+		finished_at = CASE WHEN ` + staysOpen + ` THEN 0 ELSE i.committed_at END,
 		updated_at = i.committed_at,
 		attempt_count = callbacks.attempt_count + i.charge,
 		divert_count = callbacks.divert_count + i.diverts,
@@ -138,9 +138,9 @@ var resultUpdate = sqldb.BulkUpdate[resultEntry, store.Callback]{
 		claims_without_result = CASE WHEN i.keep_crash = 1 THEN callbacks.claims_without_result ELSE 0 END,
 		last_status = CASE WHEN i.attempted = 1 THEN i.status ELSE callbacks.last_status END,
 		last_class = CASE WHEN i.attempted = 1 THEN i.class ELSE callbacks.last_class END,
-		trigger = CASE WHEN ` + undecided + ` THEN callbacks.trigger ELSE 'schedule' END,
-		resume_state = CASE WHEN ` + undecided + ` THEN callbacks.resume_state ELSE '' END,
-		resume_reason = CASE WHEN ` + undecided + ` THEN callbacks.resume_reason ELSE '' END,
+		trigger = CASE WHEN ` + keepsManual + ` THEN callbacks.trigger ELSE 'schedule' END,
+		resume_state = CASE WHEN ` + keepsManual + ` THEN callbacks.resume_state ELSE '' END,
+		resume_reason = CASE WHEN ` + keepsManual + ` THEN callbacks.resume_reason ELSE '' END,
 		cancel_requested = 0,
 		claim_until = 0,
 		claim_token = ''`,
@@ -152,14 +152,14 @@ var resultUpdate = sqldb.BulkUpdate[resultEntry, store.Callback]{
 
 // plain says that the result is one of an ordinary attempt: charged, of a row whose stamp is known, and no
 // poll.
-func (e *resultEntry) plain() bool {
+func (e *resultEntry) isOrdinary() bool {
 	return e.Stamped != nil && e.Stamped.Kind != store.Poll && e.Attempt != nil && e.Charge &&
 		!e.KeepClaimsWithoutResult
 }
 
-// plainUpdate is resultUpdate for plain results of rows that nobody has asked anything of meanwhile. Then it
+// ordinaryUpdate is resultUpdate for plain results of rows that nobody has asked anything of meanwhile. Then it
 // is known what becomes of the row.
-var plainUpdate = sqldb.BulkUpdate[resultEntry, struct{}]{
+var ordinaryUpdate = sqldb.BulkUpdate[resultEntry, struct{}]{
 	Table: "callbacks",
 	Columns: sqldb.Named[resultEntry](`id fence state reason due_at=OpenUntil finished_at diverts free_retry status class
 		committed_at=Now`),
@@ -184,13 +184,13 @@ var plainUpdate = sqldb.BulkUpdate[resultEntry, struct{}]{
 
 // fencedUpdate changes the rows and marks the entries that won: first the plain ones that it can.
 func (t *tx) fencedUpdate(entries []*resultEntry) error {
-	var plain []*resultEntry
+	var ordinary []*resultEntry
 	for _, e := range entries {
-		if e.plain() {
-			plain = append(plain, e)
+		if e.isOrdinary() {
+			ordinary = append(ordinary, e)
 		}
 	}
-	if err := plainUpdate.Run(t.Tx, plain, func(e *resultEntry, _ *struct{}) error {
+	if err := ordinaryUpdate.Run(t.Tx, ordinary, func(e *resultEntry, _ *struct{}) error {
 		s := &e.Stamped.Callback
 		t.won(e, &store.Callback{
 			ID: e.ID, Project: s.Project, LaneID: s.LaneID, State: e.State, Reason: e.Reason,
@@ -243,8 +243,8 @@ func (t *tx) won(e *resultEntry, c *store.Callback) {
 		e.out.Number = c.AttemptSeq
 	}
 	if c.State.Terminal() {
-		e.endedStrict(c)
-		t.ended(c, e.Now)
+		e.noteStrictEnd(c)
+		t.noteEnd(c, e.Now)
 	}
 	before := *c
 	before.State = store.Scheduled // Only a scheduled row has a claim.
@@ -301,6 +301,6 @@ func (t *tx) lose(e *resultEntry) error {
 	case record == nil && e.Attempt == nil && r.Fence == e.Fence && r.ClaimToken == "":
 		e.out = again
 	}
-	e.endedStrict(&r)
+	e.noteStrictEnd(&r)
 	return nil
 }

@@ -35,8 +35,8 @@ func TestSQLiteRemembersNothing(t *testing.T) {
 	o := storetest.Options{Groups: groups, Histories: 20}
 	storetest.Run(t, o, func(t *testing.T) storetest.Store {
 		db := openSQLite(t)
-		db.fresh.max = -1 // so that it remembers nothing
-		db.booksWindow, db.window = 3, 1
+		db.accepted.max = -1 // so that it remembers nothing
+		db.reconcileWindow, db.claimWindow = 3, 1
 		return testDB{DB: db}
 	})
 }

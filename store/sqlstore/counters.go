@@ -55,7 +55,7 @@ func (t *tx) fold(now int64, batch int) (taken int, last int64, err error) {
 		return 0, 0, err
 	}
 	sum := make(deltas)
-	var ended endings
+	var ended endedByProject
 	for _, n := range notes {
 		if err := errors.Join(sum.merge(n.Deltas), ended.merge(n.Outcomes)); err != nil {
 			return 0, 0, err
@@ -65,7 +65,7 @@ func (t *tx) fold(now int64, batch int) (taken int, last int64, err error) {
 	if err := t.addToCounters(sum); err != nil {
 		return 0, 0, err
 	}
-	return len(notes), notes[len(notes)-1].ID, t.feed(ended, number, at, now)
+	return len(notes), notes[len(notes)-1].ID, t.appendFeed(ended, number, at, now)
 }
 
 // oldestNotes finds the notes that a fold takes.

@@ -108,7 +108,7 @@ const dueNow = `SELECT COUNT(*), COALESCE(MIN(callbacks.due_at), 0) FROM callbac
 func (db *DB) DueNow(ctx context.Context, project string, now int64) (store.DueNow, error) {
 	var sum store.DueNow
 	read := db.read(ctx, "count what is due")
-	ended, err := db.dueWindows(ctx, read, db.counting, now-1, func(after, end store.Cursor) (bool, error) {
+	ended, err := db.dueWindows(ctx, read, db.countBudget, now-1, func(after, end store.Cursor) (bool, error) {
 		err := read.Each(func(r sqldb.Row) error {
 			var n int
 			var oldest int64
@@ -150,14 +150,14 @@ func endOfDue(read sqldb.Read, after store.Cursor, until int64,
 // window by window, until it has enough. It says whether it was called for all there are: not, if it had
 // enough or so much was looked at that it must be.
 func (db *DB) dueWindows(
-	ctx context.Context, read sqldb.Read, most looking, until int64,
+	ctx context.Context, read sqldb.Read, budget pageBudget, until int64,
 	look func(after, end store.Cursor) (enough bool, err error),
 ) (ended bool, err error) {
-	after, err := db.fromLow(ctx, store.Cursor{DueAt: 1})
+	after, err := db.fromLowWater(ctx, store.Cursor{DueAt: 1})
 	if err != nil {
 		return false, err
 	}
-	err = most.windows(most.few, func(size int) (bool, error) {
+	err = budget.scan(budget.sortable, func(size int) (bool, error) {
 		end, more, err := endOfDue(read, after, until, size)
 		if err != nil {
 			return false, err

@@ -17,8 +17,8 @@ func (t *tx) lockCallback(project, id string) (row, error) {
 	return r, err
 }
 
-// An editing changes a locked row, and says what the audit calls that.
-type editing func(*tx, *row) (action string, detail fields, err error)
+// An rowEdit changes a locked row, and says what the audit calls that.
+type rowEdit func(*tx, *row) (action string, detail fields, err error)
 
 // Retry makes a callback due at r.Now, marked as manual. A scheduled one makes its next step; a terminal one
 // makes a single attempt and falls back to its state if that fails (store.Once), or begins a new ladder
@@ -27,7 +27,7 @@ type editing func(*tx, *row) (action string, detail fields, err error)
 func (db *DB) Retry(ctx context.Context, project, id string, r store.Retry,
 	by store.Actor) (store.Callback, error) {
 	return db.edit(ctx, "retry", project, id, r.Now, by, func(t *tx, m *row) (string, fields, error) {
-		action, detail, err := retrying(r.Now, r.Ladder, r.Ladder == store.Restart)(t, m)
+		action, detail, err := retryEdit(r.Now, r.Ladder, r.Ladder == store.Restart)(t, m)
 		m.Trigger = store.Manual
 		if r.URL != "" {
 			wanted := m.Callback
@@ -39,7 +39,7 @@ func (db *DB) Retry(ctx context.Context, project, id string, r store.Retry,
 }
 
 // retrying makes a callback due at now, and with restart begins a new ladder of a terminal one.
-func retrying(now int64, ladder store.Ladder, restart bool) editing {
+func retryEdit(now int64, ladder store.Ladder, restart bool) rowEdit {
 	return func(_ *tx, m *row) (string, fields, error) {
 		if m.State.Terminal() {
 			m.revive(now, restart)
@@ -56,7 +56,7 @@ func (db *DB) Reschedule(ctx context.Context, project, id string, due, now int64
 	by store.Actor) (store.Callback, error) {
 	return db.edit(ctx, "reschedule", project, id, now, by, func(t *tx, m *row) (string, fields, error) {
 		revived := m.State == store.Dead
-		action, detail, err := rescheduling(due)(t, m)
+		action, detail, err := rescheduleEdit(due)(t, m)
 		if revived {
 			m.Trigger = store.Manual
 		}
@@ -64,7 +64,7 @@ func (db *DB) Reschedule(ctx context.Context, project, id string, due, now int64
 	})
 }
 
-func rescheduling(due int64) editing {
+func rescheduleEdit(due int64) rowEdit {
 	return func(_ *tx, m *row) (string, fields, error) {
 		return "callback.reschedule", fields{"due_at": due}, m.reschedule(due)
 	}
@@ -95,7 +95,7 @@ func (r *row) revive(due int64, restart bool) {
 		r.ResumeState, r.ResumeReason = r.State, r.Reason
 	}
 	r.State, r.Reason, r.FinishedAt = store.Scheduled, "", 0
-	r.ClaimsWithoutResult, r.CancelRequested, r.cancelAs, r.FreeRetry, r.PollErrors = 0, false, "", false, 0
+	r.ClaimsWithoutResult, r.CancelRequested, r.pendingReason, r.FreeRetry, r.PollErrors = 0, false, "", false, 0
 	r.Trigger = store.BySchedule
 	r.startAt(due)
 }
@@ -111,7 +111,7 @@ func (r *row) startAt(due int64) {
 // edit changes a row that is not being attempted and still has its payload, in one transaction with its audit
 // entry.
 func (db *DB) edit(
-	ctx context.Context, operation, project, id string, now int64, by store.Actor, change editing,
+	ctx context.Context, operation, project, id string, now int64, by store.Actor, change rowEdit,
 ) (store.Callback, error) {
 	return changed(ctx, db.change, operation+" "+id, func(t *tx) (store.Callback, error) {
 		r, err := t.lockCallback(project, id)
@@ -128,14 +128,14 @@ func (db *DB) edit(
 
 // edit changes a locked row. Where the row itself forbids it, it is as it was; the audit entry is the
 // caller's to write.
-func (t *tx) edit(r *row, now int64, by store.Actor, change editing) (entry store.AuditEntry, err error) {
+func (t *tx) edit(r *row, now int64, by store.Actor, change rowEdit) (entry store.AuditEntry, err error) {
 	switch {
 	case r.StateAt(now) == store.Attempting:
 		return entry, store.ErrAttempting
 	case r.PayloadPurged:
 		return entry, store.ErrPayloadPurged
 	}
-	if err := t.endpointIsThere(r); err != nil {
+	if err := t.refuseDeletedEndpoint(r); err != nil {
 		return entry, err
 	}
 	before := r.Callback
@@ -148,7 +148,7 @@ func (t *tx) edit(r *row, now int64, by store.Actor, change editing) (entry stor
 	if err != nil {
 		return entry, err
 	}
-	if err := t.keepLive(&before, &r.Callback); err != nil {
+	if err := t.updateLive(&before, &r.Callback); err != nil {
 		return entry, err
 	}
 	// A claim that ended without a result was made for the due time that the row had, and is recorded with
@@ -170,9 +170,9 @@ func (t *tx) edit(r *row, now int64, by store.Actor, change editing) (entry stor
 	return entry, t.writeEdited(r)
 }
 
-// endpointIsThere returns store.ErrEndpointDeleted for a row whose endpoint was deleted: it would be held for
+// endpointExists returns store.ErrEndpointDeleted for a row whose endpoint was deleted: it would be held for
 // ever.
-func (t *tx) endpointIsThere(r *row) error {
+func (t *tx) refuseDeletedEndpoint(r *row) error {
 	if r.EndpointID == "" {
 		return nil
 	}
@@ -187,26 +187,26 @@ func (t *tx) endpointIsThere(r *row) error {
 var (
 	editedFields = sqldb.Named[store.Callback](`state due_at expires_at finished_at updated_at ladder_base trigger resume_state
 		resume_reason cancel_requested free_retry claims_without_result lane=LaneID attempt_seq claim_until claim_token poll_errors`)
-	movedFields  = sqldb.Named[store.Callback](`first_due_at url follows`)
-	mendedFields = sqldb.Named[store.Callback](`headers policy success`)
+	requestEditFields = sqldb.Named[store.Callback](`first_due_at url follows`)
+	structuredFields  = sqldb.Named[store.Callback](`headers policy success`)
 )
 
 // writeEdited writes all that a retry or a reschedule may have changed.
 func (t *tx) writeEdited(r *row) error {
 	reason := r.Reason
 	if r.State == store.Scheduled {
-		reason = r.cancelAs
+		reason = r.pendingReason
 	}
 	_, err := append(editedFields(&r.Callback), col("reason", &reason)).Update(t.Tx, "callbacks", `id = $1`,
 		r.ID)
 	if err == nil {
-		_, err = movedFields(&r.Callback).Update(t.Tx, "requests", `project = $1 AND id = $2`, r.Project,
+		_, err = requestEditFields(&r.Callback).Update(t.Tx, "requests", `project = $1 AND id = $2`, r.Project,
 			r.ID)
 	}
 	if err == nil {
-		var early earlyTimes
-		early.add(&r.Callback, r.UpdatedAt)
-		err = t.lowerMarks(early)
+		var earliest earliestTimes
+		earliest.add(&r.Callback, r.UpdatedAt)
+		err = t.lowerMarks(earliest)
 	}
 	return named("write callback", err)
 }
@@ -218,10 +218,10 @@ func (t *tx) writeEdited(r *row) error {
 // store.ErrPayloadPurged, store.ErrEndpointDeleted or the error of change.
 func (db *DB) Edit(ctx context.Context, project, id string, change func(c *store.Callback) error, now int64,
 	by store.Actor) (store.Callback, error) {
-	return db.edit(ctx, "mend", project, id, now, by, mending(change))
+	return db.edit(ctx, "mend", project, id, now, by, fieldsEdit(change))
 }
 
-func mending(change func(c *store.Callback) error) editing {
+func fieldsEdit(change func(c *store.Callback) error) rowEdit {
 	return func(t *tx, m *row) (string, fields, error) {
 		if m.State != store.Scheduled && m.State != store.Dead {
 			return "", nil, store.ErrTerminal
@@ -274,7 +274,7 @@ func (t *tx) take(m *row, wanted *store.Callback) (changed []string, err error) 
 	_, err = (sqldb.Columns{col("timeout_ms", &timeout)}).Update(t.Tx, "callbacks", `id = $1`,
 		m.ID)
 	if err == nil {
-		_, err = append(mendedFields(&m.Callback), col("sealed_key", &sealed)).Update(t.Tx, "requests",
+		_, err = append(structuredFields(&m.Callback), col("sealed_key", &sealed)).Update(t.Tx, "requests",
 			`project = $1 AND id = $2`, m.Project, m.ID)
 	}
 	return changed, named("write structured columns", err)

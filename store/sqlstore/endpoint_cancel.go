@@ -14,13 +14,13 @@ const (
 	// many times one call does.
 	cancelWindow  = 1000
 	cancelWindows = 50
-	// lateAccepts is for how long after an endpoint was deleted callbacks to it may still be accepted, by who
+	// lateAcceptTime is for how long after an endpoint was deleted callbacks to it may still be accepted, by who
 	// has not heard of it.
-	lateAccepts = 10 * time.Minute
-	// skewedIDs is by how much an id may lie before the time of its commit.
-	skewedIDs = time.Minute
-	// secondLook stands before the place of the second look.
-	secondLook = aboveAllIDs
+	lateAcceptTime = 10 * time.Minute
+	// idSkew is by how much an id may lie before the time of its commit.
+	idSkew = time.Minute
+	// secondPass stands before the place of the second look.
+	secondPass = aboveAllIDs
 )
 
 // CancelDeleted cancels up to limit open callbacks of deleted endpoints as Canceled, EndpointDeleted, and
@@ -60,15 +60,15 @@ type deletion struct {
 // cancelDeleted looks at the next callbacks of one deleted endpoint, and says whether there was one.
 func (t *tx) cancelDeleted(now int64, limit int) (canceled []store.OpenRow, found bool, err error) {
 	d, found, err := sqldb.One(t, sqldb.Named[deletion](`id project canceling deleted_at`), `FROM endpoints
-		WHERE canceling <> '' AND (canceling <> '`+secondLook+`' OR deleted_at <= $1)
+		WHERE canceling <> '' AND (canceling <> '`+secondPass+`' OR deleted_at <= $1)
 		ORDER BY id
-		LIMIT 1 FOR UPDATE SKIP LOCKED`, now-lateAccepts.Milliseconds())
+		LIMIT 1 FOR UPDATE SKIP LOCKED`, now-lateAcceptTime.Milliseconds())
 	if err != nil || !found {
 		return nil, false, err
 	}
-	after, second := strings.CutPrefix(d.Canceling, secondLook)
+	after, second := strings.CutPrefix(d.Canceling, secondPass)
 	if second {
-		after = max(after, idsFrom(d.DeletedAt-skewedIDs.Milliseconds()))
+		after = max(after, idsFrom(d.DeletedAt-idSkew.Milliseconds()))
 	}
 	open, last, more, err := t.openOf(d, after, limit)
 	if err != nil {
@@ -81,7 +81,7 @@ func (t *tx) cancelDeleted(now int64, limit int) (canceled []store.OpenRow, foun
 	next := last
 	switch {
 	case more && second:
-		next = secondLook + last
+		next = secondPass + last
 	case !more && second:
 		next = ""
 		if _, err := t.Exec(`DELETE FROM secrets WHERE project = $1 AND owner = $2`, d.Project, d.ID); err !=
@@ -89,7 +89,7 @@ func (t *tx) cancelDeleted(now int64, limit int) (canceled []store.OpenRow, foun
 			return nil, true, named("remove secrets", err)
 		}
 	case !more:
-		next = secondLook
+		next = secondPass
 	}
 	_, err = t.Exec(`UPDATE endpoints SET canceling = $1 WHERE id = $2`, next, d.ID)
 	return canceled, true, err

@@ -39,7 +39,7 @@ func (db *DB) CreateEndpoint(ctx context.Context, e store.Endpoint, by store.Act
 		if err := t.mustBeFree(e.Project, e.ExternalID, e.ID); err != nil {
 			return e, err
 		}
-		if err := t.giveLanes([]*upsert{&u}); err != nil {
+		if err := t.assignLanes([]*upsert{&u}); err != nil {
 			return e, err
 		}
 		if u.after.LaneID == 0 {
@@ -63,7 +63,7 @@ func (t *tx) lockForLanes(project string) error {
 // settings are locked.
 func (t *tx) mustBeFree(project, externalID, id string) error {
 	taken, err := sqldb.Exists(t, `SELECT 1 FROM endpoints
-		WHERE endpoints.project = $1 AND endpoints.external_id = $2 AND endpoints.external_id <> '' AND `+endpointIsThere+`
+		WHERE endpoints.project = $1 AND endpoints.external_id = $2 AND endpoints.external_id <> '' AND `+endpointExists+`
 			AND endpoints.id <> $3`, project, externalID, id)
 	if err == nil && taken {
 		return store.ErrExists
@@ -109,7 +109,7 @@ func (t *tx) lockUpsert(project, id string) (*upsert, error) {
 	if err := t.lockSettings(); err != nil {
 		return nil, err
 	}
-	found, err := t.lockEndpoints(`endpoints.id = $1 AND endpoints.project = $2 AND `+endpointIsThere, id,
+	found, err := t.lockEndpoints(`endpoints.id = $1 AND endpoints.project = $2 AND `+endpointExists, id,
 		project)
 	if err == nil && len(found) == 0 {
 		err = store.ErrNotFound
@@ -128,7 +128,7 @@ func (db *DB) DisableEndpoint(ctx context.Context, project, id, reason string, n
 		// A receiver that is gone says so to every attempt in flight: one that need not be disabled locks no
 		// settings.
 		enabled, err := sqldb.Exists(t, `SELECT 1 FROM endpoints
-			WHERE endpoints.id = $1 AND endpoints.project = $2 AND endpoints.enabled = 1 AND `+endpointIsThere, id, project)
+			WHERE endpoints.id = $1 AND endpoints.project = $2 AND endpoints.enabled = 1 AND `+endpointExists, id, project)
 		if err != nil || !enabled {
 			return false, err
 		}
@@ -184,9 +184,9 @@ func (u *upsert) apply(change func(*store.Endpoint) error, now int64) error {
 	return nil
 }
 
-// giveLanes makes the lanes of endpoints that are made; zero: its project has as many lanes as it may. See
+// assignLanes makes the lanes of endpoints that are made; zero: its project has as many lanes as it may. See
 // lockForLanes.
-func (t *tx) giveLanes(upserts []*upsert) error {
+func (t *tx) assignLanes(upserts []*upsert) error {
 	keys := make([]laneKey, len(upserts))
 	for i, u := range upserts {
 		keys[i] = laneKey{u.after.Project, u.after.LaneKey()}
@@ -212,12 +212,12 @@ func (t *tx) writeUpserts(upserts []*upsert, now int64, by store.Actor) error {
 			u.after = u.before
 			continue
 		}
-		holdSince(&u.before, &u.after, now)
+		notePauseStarts(&u.before, &u.after, now)
 		row := endpointRow{Endpoint: u.after}
 		if u.after.DeletedAt != 0 {
 			row.canceling = belowAllIDs
 		}
-		if setsLane(&u.before, &u.after) {
+		if changesLane(&u.before, &u.after) {
 			var err error
 			row.laneVersion, err = t.nextVersion()
 			if err != nil {
@@ -307,8 +307,8 @@ func pausedSince(before, at, after, now int64) int64 {
 	return now
 }
 
-// holdSince notes since when what an endpoint's own holds it lasts.
-func holdSince(before, after *store.Endpoint, now int64) {
+// notePauseStarts notes since when what an endpoint's own holds it lasts.
+func notePauseStarts(before, after *store.Endpoint, now int64) {
 	after.PausedAt = pausedSince(before.PausedUntil, before.PausedAt, after.PausedUntil, now)
 	switch {
 	case after.Enabled:
@@ -320,8 +320,8 @@ func holdSince(before, after *store.Endpoint, now int64) {
 	}
 }
 
-// setsLane says whether the endpoint's lane must be told of a change.
-func setsLane(before, after *store.Endpoint) bool {
+// changesLane says whether the endpoint's lane must be told of a change.
+func changesLane(before, after *store.Endpoint) bool {
 	return before.Concurrency != after.Concurrency || before.Rate != after.Rate ||
 		lanePause(before) != lanePause(after)
 }
@@ -435,7 +435,7 @@ func (t *tx) findUpserts(project string, places map[string]int, now int64) ([]*u
 	found,
 		err :=
 		t.lockEndpoints(`endpoints.external_id IN (SELECT i.name FROM $i) AND endpoints.external_id <> ''
-		AND endpoints.project = $1 AND `+endpointIsThere, project, sqldb.Texts("name", names))
+		AND endpoints.project = $1 AND `+endpointExists, project, sqldb.Texts("name", names))
 	if err != nil {
 		return nil, err
 	}
@@ -457,7 +457,7 @@ func (t *tx) findUpserts(project string, places map[string]int, now int64) ([]*u
 			UpdatedAt: now}
 		made = append(made, &upsert{after: e, created: true})
 	}
-	if err := t.giveLanes(made); err != nil {
+	if err := t.assignLanes(made); err != nil {
 		return nil, err
 	}
 	for _, u := range made {

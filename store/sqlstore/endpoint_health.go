@@ -44,7 +44,7 @@ func (t *tx) reportHealth(reports []store.EndpointHealth, now int64) error {
 	for i := range reports {
 		byID[reports[i].ID] = &reports[i]
 	}
-	found, err := t.lockEndpoints(`endpoints.id IN (SELECT i.id FROM $i) AND `+endpointIsThere,
+	found, err := t.lockEndpoints(`endpoints.id IN (SELECT i.id FROM $i) AND `+endpointExists,
 		sqldb.Texts("id", sortedKeys(byID)))
 	if err != nil {
 		return err

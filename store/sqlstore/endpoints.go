@@ -21,8 +21,8 @@ func wholeEndpoint(e *store.Endpoint) sqldb.Columns {
 
 var healthColumns = sqldb.Named[store.Endpoint](`failing_since alerted_at last_success_at last_failure_at`)
 
-// endpointIsThere is the condition for endpoints that callers see, word for word that of the indexes.
-const endpointIsThere = `endpoints.deleted_at = 0`
+// endpointExists is the condition for endpoints that callers see, word for word that of the indexes.
+const endpointExists = `endpoints.deleted_at = 0`
 
 func (db *DB) readEndpoints(ctx context.Context, which string, args ...any) ([]store.Endpoint, error) {
 	return sqldb.Select(db.read(ctx, "read endpoints"), wholeEndpoint, `FROM endpoints WHERE `+which, args...)
@@ -30,7 +30,7 @@ func (db *DB) readEndpoints(ctx context.Context, which string, args ...any) ([]s
 
 // Endpoint returns one endpoint; store.ErrNotFound when the project has none of that id, or it was deleted.
 func (db *DB) Endpoint(ctx context.Context, project, id string) (store.Endpoint, error) {
-	return db.oneEndpoint(ctx, id, `endpoints.id = $1 AND endpoints.project = $2 AND `+endpointIsThere, id,
+	return db.oneEndpoint(ctx, id, `endpoints.id = $1 AND endpoints.project = $2 AND `+endpointExists, id,
 		project)
 }
 
@@ -44,7 +44,7 @@ func (db *DB) AnyEndpoint(ctx context.Context, project, id string) (store.Endpoi
 func (db *DB) EndpointByExternalID(ctx context.Context, project, externalID string) (store.Endpoint, error) {
 	return db.oneEndpoint(ctx, externalID,
 		`endpoints.project = $1 AND endpoints.external_id = $2 AND endpoints.external_id <> ''
-		AND `+endpointIsThere, project, externalID)
+		AND `+endpointExists, project, externalID)
 }
 
 func (db *DB) oneEndpoint(ctx context.Context, name, which string, args ...any) (store.Endpoint, error) {
@@ -96,7 +96,7 @@ func (db *DB) FindEndpoints(ctx context.Context, project string,
 		}
 		endpoints, err := db.readEndpoints(ctx,
 			fmt.Sprintf(`endpoints.%[1]s IN (SELECT i.name FROM $i) AND endpoints.%[1]s <> ''
-			AND endpoints.project = $1 AND %[2]s`, which.column, endpointIsThere), project,
+			AND endpoints.project = $1 AND %[2]s`, which.column, endpointExists), project,
 			sqldb.Texts("name", which.values))
 		if err != nil {
 			return nil, err
@@ -111,7 +111,7 @@ func (db *DB) FindEndpoints(ctx context.Context, project string,
 // Subscribers returns the project's endpoints that have topics and ids above after, in the order of their
 // ids, at most limit.
 func (db *DB) Subscribers(ctx context.Context, project, after string, limit int) ([]store.Endpoint, error) {
-	return db.readEndpoints(ctx, `endpoints.project = $1 AND endpoints.topics <> '' AND `+endpointIsThere+
+	return db.readEndpoints(ctx, `endpoints.project = $1 AND endpoints.topics <> '' AND `+endpointExists+
 		` AND endpoints.id > $2
 		ORDER BY endpoints.id
 		LIMIT $3`, project, after, limit)
@@ -122,7 +122,7 @@ func (db *DB) Endpoints(ctx context.Context, project string,
 	f store.EndpointFilter) ([]store.Endpoint, error) {
 	var q query
 	q.add("endpoints.project = ?", project)
-	q.and(endpointIsThere)
+	q.and(endpointExists)
 	q.andIf(f.After != "", "endpoints.id < ?", f.After)
 	q.andIf(f.Search != "", "strpos(endpoints.search, ?) > 0", store.Fold(f.Search))
 	if f.Topic != "" {

@@ -22,21 +22,21 @@ func keyOf(d *store.Draft) idempotencyKey {
 
 func fingerprintOf(d *store.Draft) string { return hex.EncodeToString(d.Idempotency.Fingerprint) }
 
-// A heldKey is the row of a key.
-type heldKey struct {
+// A storedKey is the row of a key.
+type storedKey struct {
 	idempotencyKey
 	Fingerprint, CallbackID string
 	CreatedAt               int64
 	callback                store.Callback
 }
 
-var heldKeyColumns = sqldb.Named[heldKey](`project route key fingerprint callback_id created_at`)
+var storedKeyColumns = sqldb.Named[storedKey](`project route key fingerprint callback_id created_at`)
 
-// claimKeys takes the idempotency keys of the drafts and answers those whose key is known already. It returns
+// takeIdempotencyKeys takes the idempotency keys of the drafts and answers those whose key is known already. It returns
 // the drafts that are to be inserted.
-func (t *tx) claimKeys(entries []*acceptEntry) ([]*acceptEntry, error) {
+func (t *tx) takeIdempotencyKeys(entries []*acceptEntry) ([]*acceptEntry, error) {
 	first := make(map[idempotencyKey]*acceptEntry)
-	var wanted []heldKey
+	var wanted []storedKey
 	for _, e := range entries {
 		if e.draft.Idempotency == nil {
 			continue
@@ -44,18 +44,18 @@ func (t *tx) claimKeys(entries []*acceptEntry) ([]*acceptEntry, error) {
 		if k := keyOf(e.draft); first[k] == nil {
 			first[k] = e
 			c := &e.draft.Callback
-			wanted = append(wanted, heldKey{idempotencyKey: k, Fingerprint: fingerprintOf(e.draft),
+			wanted = append(wanted, storedKey{idempotencyKey: k, Fingerprint: fingerprintOf(e.draft),
 				CallbackID: c.ID, CreatedAt: c.CreatedAt})
 		}
 	}
 	if len(wanted) == 0 {
 		return entries, nil
 	}
-	slices.SortFunc(wanted, func(a, b heldKey) int {
+	slices.SortFunc(wanted, func(a, b storedKey) int {
 		return cmp.Or(cmp.Compare(a.Project, b.Project), cmp.Compare(a.Route, b.Route),
 			cmp.Compare(a.Key, b.Key))
 	})
-	known, err := t.knownKeys(wanted)
+	known, err := t.insertKeys(wanted)
 	if err != nil {
 		return nil, err
 	}
@@ -66,13 +66,13 @@ func (t *tx) claimKeys(entries []*acceptEntry) ([]*acceptEntry, error) {
 			continue
 		}
 		k := keyOf(e.draft)
-		leader := first[k]
+		original := first[k]
 		held, ok := known[k]
 		switch {
-		case !ok && leader == e:
+		case !ok && original == e:
 			fresh = append(fresh, e)
-		case !ok && fingerprintOf(leader.draft) == fingerprintOf(e.draft):
-			e.leader = leader // whatever becomes of that
+		case !ok && fingerprintOf(original.draft) == fingerprintOf(e.draft):
+			e.original = original // whatever becomes of that
 		case ok && held.Fingerprint == fingerprintOf(e.draft):
 			e.out = store.Accepted{Callback: held.callback, Replayed: true}
 		default:
@@ -84,19 +84,19 @@ func (t *tx) claimKeys(entries []*acceptEntry) ([]*acceptEntry, error) {
 
 var (
 	idempotencyKeyColumns = sqldb.Named[idempotencyKey](`project route key`)
-	foundKeyColumns       = sqldb.Named[heldKey](`h.project h.route h.key h.fingerprint h.callback_id`)
+	foundKeyColumns       = sqldb.Named[storedKey](`h.project h.route h.key h.fingerprint h.callback_id`)
 )
 
-// heldKeys returns those of the keys that are held, but for their callbacks.
-func heldKeys(q sqldb.Querier, keys sqldb.Input) ([]heldKey, error) {
+// readStoredKeys returns those of the keys that are held, but for their callbacks.
+func readStoredKeys(q sqldb.Querier, keys sqldb.Input) ([]storedKey, error) {
 	return sqldb.Select(q, foundKeyColumns, `FROM $i
 		JOIN idempotency AS h ON h.project = i.project AND h.route = i.route AND h.key = i.key`, keys)
 }
 
-// knownKeys inserts the keys, each for the draft that came first with it, and returns those that an earlier
+// insertKeys inserts the keys, each for the draft that came first with it, and returns those that an earlier
 // callback holds. A key whose callback has been purged is free again.
-func (t *tx) knownKeys(wanted []heldKey) (map[idempotencyKey]heldKey, error) {
-	input := sqldb.Rows(wanted, heldKeyColumns)
+func (t *tx) insertKeys(wanted []storedKey) (map[idempotencyKey]storedKey, error) {
+	input := sqldb.Rows(wanted, storedKeyColumns)
 	inserted,
 		err := t.Exec(`INSERT INTO idempotency (project, route, key, fingerprint, callback_id, created_at)
 		SELECT i.project, i.route, i.key, i.fingerprint, i.callback_id, i.created_at FROM $i WHERE 1 = 1
@@ -107,7 +107,7 @@ func (t *tx) knownKeys(wanted []heldKey) (map[idempotencyKey]heldKey, error) {
 	if inserted == int64(len(wanted)) {
 		return nil, nil
 	}
-	held, err := heldKeys(t, input)
+	held, err := readStoredKeys(t, input)
 	if err != nil {
 		return nil, named("read idempotency keys", err)
 	}
@@ -115,7 +115,7 @@ func (t *tx) knownKeys(wanted []heldKey) (map[idempotencyKey]heldKey, error) {
 		// Maintenance removed an expired one between the two statements: the next try inserts it.
 		return nil, fmt.Errorf("read idempotency keys: %w", sqldb.ErrOvertaken)
 	}
-	known := make(map[idempotencyKey]heldKey)
+	known := make(map[idempotencyKey]storedKey)
 	for _, h := range held {
 		known[h.idempotencyKey] = h
 	}
@@ -124,13 +124,13 @@ func (t *tx) knownKeys(wanted []heldKey) (map[idempotencyKey]heldKey, error) {
 			delete(known, k.idempotencyKey)
 		}
 	}
-	return known, t.fillKeys(wanted, known)
+	return known, t.readKeyOwners(wanted, known)
 }
 
-// fillKeys adds the callbacks that hold the known keys. A key whose callback is gone is taken over and
+// readKeyOwners adds the callbacks that hold the known keys. A key whose callback is gone is taken over and
 // forgotten. Of two transactions that do so at once the second finds that the row has another callback, and
 // is tried again.
-func (t *tx) fillKeys(wanted []heldKey, known map[idempotencyKey]heldKey) error {
+func (t *tx) readKeyOwners(wanted []storedKey, known map[idempotencyKey]storedKey) error {
 	var ids []string
 	for _, h := range known {
 		ids = append(ids, h.CallbackID)
@@ -179,7 +179,7 @@ func (db *DB) findKeys(
 	if len(given) == 0 {
 		return nil
 	}
-	held, err := heldKeys(db.read(ctx, "find idempotency keys"),
+	held, err := readStoredKeys(db.read(ctx, "find idempotency keys"),
 		sqldb.Rows(slices.Collect(maps.Keys(given)), idempotencyKeyColumns))
 	for _, h := range held {
 		for _, i := range given[h.idempotencyKey] {
@@ -198,22 +198,22 @@ func (db *DB) findKeys(
 // says that there may be others.
 func (db *DB) PurgeKeys(ctx context.Context, now int64, limit int) (removed int, more bool, err error) {
 	before := now - store.IdempotencyAge.Milliseconds()
-	keys, moreKeys, err := db.removeAged(ctx, idempotencyCursor, now, before, limit, (*tx).endKeys)
+	keys, moreKeys, err := db.purgeInBatches(ctx, idempotencyCursor, now, before, limit, (*tx).endKeys)
 	if err != nil {
 		return keys, false, named("purge idempotency keys", err)
 	}
-	events, more, err := db.removeAged(ctx, eventsCursor, now, before, limit, (*tx).endEvents)
+	events, more, err := db.purgeInBatches(ctx, eventsCursor, now, before, limit, (*tx).endEvents)
 	return keys + events, err == nil && (moreKeys || more), named("purge plans of events", err)
 }
 
 // endKeys looks at the next keys that are old enough, and removes those whose callback is not open.
 func (t *tx) endKeys(b *batch) (seen, removed int, err error) {
 	type oldKey struct {
-		heldKey
+		storedKey
 		open bool
 	}
 	old, err := sqldb.Select(t, func(k *oldKey) sqldb.Columns {
-		return append(heldKeyColumns(&k.heldKey), col(`CASE WHEN EXISTS (
+		return append(storedKeyColumns(&k.storedKey), col(`CASE WHEN EXISTS (
 			SELECT 1 FROM callbacks WHERE callbacks.id = idempotency.callback_id AND callbacks.state = 'scheduled')
 			THEN 1 ELSE 0 END`, sqldb.Bool(&k.open)))
 	}, `FROM idempotency

@@ -43,8 +43,8 @@ func lastPause(own, endpoint, project string) string {
 // A laneWrite is what one transaction changes of a lane for its project.
 type laneWrite struct{ ID, Pause, Version int64 }
 
-// holdNew gives lanes that were just made their project's pause.
-func (t *tx) holdNew(held []laneWrite) error {
+// pauseNewLanes gives lanes that were just made their project's pause.
+func (t *tx) pauseNewLanes(held []laneWrite) error {
 	if len(held) == 0 {
 		return nil
 	}

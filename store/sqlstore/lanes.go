@@ -40,7 +40,7 @@ func (t *tx) laneIDs(wanted []laneKey) (map[laneKey]int64, error) {
 		return cmp.Or(cmp.Compare(a.Project, b.Project), cmp.Compare(a.Key, b.Key))
 	})
 	missing, bounded, err := t.findLanes(missing, ids)
-	if err == nil && len(bounded) > 0 && !t.telling {
+	if err == nil && len(bounded) > 0 && !t.quotaExempt {
 		missing, err = t.admitLanes(missing, bounded, ids)
 	}
 	if err != nil || len(missing) == 0 {
@@ -53,7 +53,7 @@ func (t *tx) laneIDs(wanted []laneKey) (map[laneKey]int64, error) {
 	})); err != nil {
 		return nil, named("make lanes", err)
 	}
-	if err := t.findNew(missing, ids); err != nil {
+	if err := t.readNewLanes(missing, ids); err != nil {
 		return nil, named("find lanes", err)
 	}
 	return ids, nil
@@ -154,10 +154,10 @@ func (t *tx) admitLanes(
 	}), nil
 }
 
-// findNew finds the numbers of lanes that were just made. Those of a project that is paused are given its
+// readNewLanes finds the numbers of lanes that were just made. Those of a project that is paused are given its
 // pause, and a version: nobody would hear of them otherwise. Their project is kept from being paused until
 // they are committed, for that would not see them.
-func (t *tx) findNew(made []laneKey, ids map[laneKey]int64) error {
+func (t *tx) readNewLanes(made []laneKey, ids map[laneKey]int64) error {
 	if !t.db.sql.Embedded() {
 		if err := t.Later(
 			`SELECT id FROM projects WHERE id IN (SELECT i.project FROM $i) ORDER BY id FOR SHARE`,
@@ -179,7 +179,7 @@ func (t *tx) findNew(made []laneKey, ids map[laneKey]int64) error {
 			held = append(held, laneWrite{ID: l.id, Pause: l.bound})
 		}
 	}
-	return t.holdNew(held)
+	return t.pauseNewLanes(held)
 }
 
 // LaneList returns a part of the project's lanes, in the order of their keys, each with what waits in it.
@@ -248,14 +248,14 @@ func (db *DB) findOldest(ctx context.Context, operation string, lanes []store.La
 	if len(missing) == 0 {
 		return nil
 	}
-	most := db.counting
+	budget := db.countBudget
 	if dueBy == 0 {
 		dueBy = store.Forever
 	} else {
-		most.rows, most.time = most.rows/4, most.time/4
+		budget.rows, budget.time = budget.rows/4, budget.time/4
 	}
 	read := db.read(ctx, operation)
-	_, err := db.dueWindows(ctx, read, most, dueBy, func(after, end store.Cursor) (bool, error) {
+	_, err := db.dueWindows(ctx, read, budget, dueBy, func(after, end store.Cursor) (bool, error) {
 		// The rows of the window are few, and read as they lie in the index over due times: not by their
 		// lane.
 		oldest, err := sqldb.Map[int64, int64](read, `SELECT lane, MIN(due_at) FROM callbacks

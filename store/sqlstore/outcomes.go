@@ -38,7 +38,7 @@ type feedEntry struct {
 var feedColumns = sqldb.Named[feedEntry](`project at id entries`)
 
 // feed adds what has ended to the feed, after the last number and time, and notes the new ones.
-func (t *tx) feed(ended endings, number, last, now int64) error {
+func (t *tx) appendFeed(ended endedByProject, number, last, now int64) error {
 	var rows []feedEntry
 	at := max(now, last)
 	for _, project := range sortedKeys(ended) {
@@ -153,7 +153,7 @@ func (db *DB) describe(read sqldb.Read, project string, events []store.TerminalE
 func (db *DB) PurgeOutcomes(
 	ctx context.Context, now, before int64, limit int,
 ) (removed int, more bool, err error) {
-	return db.deleteAged(ctx, feedPurge, now, before, limit, `DELETE FROM outcomes
+	return db.purgeByStatement(ctx, feedPurge, now, before, limit, `DELETE FROM outcomes
 		WHERE (project, at, id) IN (
 		SELECT project, at, id FROM outcomes WHERE at >= $1 AND at < $2 ORDER BY at LIMIT $3)
 		RETURNING at`)

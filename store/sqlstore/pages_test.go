@@ -197,7 +197,7 @@ func checkPostgresPlan(t *testing.T, db *DB, r pageRead, mode string) {
 func TestPagesLookInWindows(t *testing.T) {
 	onBoth(t, func(t *testing.T, db *DB) {
 		ctx := t.Context()
-		setLooking(db, 4, 30, 0)
+		setPageBudget(db, 4, 30, 0)
 		drafts := newDrafts(60, testNow)
 		for i := range drafts {
 			d := &drafts[i]

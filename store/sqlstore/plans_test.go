@@ -79,7 +79,7 @@ func TestStrictOrderIsReadFromItsIndex(t *testing.T) {
 	_, _, stamp := stampUpdate.Texts()
 	for name, query := range map[string]string{
 		"stamp": stamp,
-		"next": `SELECT (SELECT MIN(first.id) FROM callbacks AS first WHERE ` + isNext("first", "i") +
+		"next": `SELECT (SELECT MIN(first.id) FROM callbacks AS first WHERE ` + openStrictOf("first", "i") +
 			`) FROM lanes AS i`,
 	} {
 		// numbered, for any number of arguments

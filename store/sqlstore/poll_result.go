@@ -51,13 +51,13 @@ type endedPoll struct {
 	at int64
 }
 
-// A tellingPoll is a poll that has ended, and what is to be told of it.
-type tellingPoll struct {
+// A finishedPoll is a poll that has ended, and what is to be told of it.
+type finishedPoll struct {
 	store.Callback
 	store.PollDetail
 	at int64
 	// Told is the outcome that was told last; PollDetail's is the one that it has now.
-	Told     store.PollOutcome
+	Reported store.PollOutcome
 	Stored   string // its result callback
 	resolved bool   // by this transaction
 	answer   *store.PollAnswer
@@ -65,23 +65,23 @@ type tellingPoll struct {
 	answeredAt int64
 }
 
-// tellPolls accepts the result callbacks of the polls that have ended in this transaction.
-func (t *tx) tellPolls() error {
+// acceptPollResults accepts the result callbacks of the polls that have ended in this transaction.
+func (t *tx) acceptPollResults() error {
 	for len(t.endedPolls) > 0 { // what a result supersedes ends by it, and may be a poll
-		if err := t.tellEnded(); err != nil {
+		if err := t.acceptResultsOfEnded(); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (t *tx) tellEnded() error {
+func (t *tx) acceptResultsOfEnded() error {
 	at := make(map[string]int64, len(t.endedPolls))
 	for _, e := range t.endedPolls {
 		at[e.id] = e.at
 	}
 	t.endedPolls = nil
-	polls, err := t.endedPollRows(at)
+	polls, err := t.readFinishedPolls(at)
 	if err != nil {
 		return err
 	}
@@ -96,16 +96,16 @@ func (t *tx) tellEnded() error {
 			return err
 		}
 		if e != nil {
-			p.Told, p.ResultID = p.Outcome, e.draft.Callback.ID
+			p.Reported, p.ResultID = p.Outcome, e.draft.Callback.ID
 			entries = append(entries, e)
 		}
 	}
-	if err := t.cancelUnheard(entries); err != nil {
+	if err := t.cancelForDeletedEndpoints(entries); err != nil {
 		return err
 	}
-	t.telling = true
+	t.quotaExempt = true
 	err = t.applyDrafts(entries)
-	t.telling = false
+	t.quotaExempt = false
 	if err != nil {
 		return named("accept result callbacks", err)
 	}
@@ -114,18 +114,18 @@ func (t *tx) tellEnded() error {
 			return fmt.Errorf("accept result callback: %w", e.out.Err)
 		}
 		if e.out.Callback.State == store.Scheduled {
-			t.born = append(t.born, (&row{Callback: e.out.Callback}).openRow())
+			t.spawned = append(t.spawned, (&row{Callback: e.out.Callback}).openRow())
 		}
 	}
-	return t.writeTold(polls)
+	return t.writeReported(polls)
 }
 
-var tellingColumns = sqldb.Named[tellingPoll](`callbacks.id callbacks.project requests.ref callbacks.state callbacks.reason
-	callbacks.attempt_count polls.context polls.result_id polls.data polls.on_result=Stored polls.outcome=Told`)
+var finishedPollColumns = sqldb.Named[finishedPoll](`callbacks.id callbacks.project requests.ref callbacks.state callbacks.reason
+	callbacks.attempt_count polls.context polls.result_id polls.data polls.on_result=Stored polls.outcome=Reported`)
 
-// endedPollRows reads the polls that have ended, in order of their ids.
-func (t *tx) endedPollRows(at map[string]int64) ([]tellingPoll, error) {
-	polls, err := sqldb.Select(t, tellingColumns, `FROM polls, `+fromCallbacks+`
+// readFinishedPolls reads the polls that have ended, in order of their ids.
+func (t *tx) readFinishedPolls(at map[string]int64) ([]finishedPoll, error) {
+	polls, err := sqldb.Select(t, finishedPollColumns, `FROM polls, `+fromCallbacks+`
 		WHERE callbacks.id = polls.id
 			AND polls.id IN (SELECT i.id FROM $i)
 			AND callbacks.state <> 'scheduled'
@@ -138,8 +138,8 @@ func (t *tx) endedPollRows(at map[string]int64) ([]tellingPoll, error) {
 }
 
 // lastAnswers finds what the upstream said last of each.
-func (t *tx) lastAnswers(polls []tellingPoll) error {
-	byID := make(map[string]*tellingPoll, len(polls))
+func (t *tx) lastAnswers(polls []finishedPoll) error {
+	byID := make(map[string]*finishedPoll, len(polls))
 	for i := range polls {
 		byID[polls[i].ID] = &polls[i]
 	}
@@ -161,23 +161,23 @@ func (t *tx) lastAnswers(polls []tellingPoll) error {
 	return named("read the last answers of polls", err)
 }
 
-// isNews says that the end of a poll is to be told. After something was told only what is new and final is:
+// mustReport says that the end of a poll is to be told. After something was told only what is new and final is:
 // that nobody knows, or wants to know any more, takes nothing back that was told. So a poll that falls back
 // to the end that it had, after a retry by hand that failed, tells nothing. A resolve is told each time: its
 // data may be other.
-func (p *tellingPoll) isNews() bool {
+func (p *finishedPoll) mustReport() bool {
 	switch {
-	case p.Told == "" || p.resolved:
+	case p.Reported == "" || p.resolved:
 		return true
 	case p.Outcome == store.PollSuccess || p.Outcome == store.PollFailure:
-		return p.Outcome != p.Told
+		return p.Outcome != p.Reported
 	}
 	return false
 }
 
 // resultOf makes the result callback of a poll; nil: there is none to make.
-func (t *tx) resultOf(p *tellingPoll) (*acceptEntry, error) {
-	if !p.isNews() {
+func (t *tx) resultOf(p *finishedPoll) (*acceptEntry, error) {
+	if !p.mustReport() {
 		return nil, nil
 	}
 	d, err := decodeResult(p.Stored)
@@ -214,9 +214,9 @@ func (t *tx) resultOf(p *tellingPoll) (*acceptEntry, error) {
 	return e, e.encode(&t.db.written)
 }
 
-// cancelUnheard cancels the result callbacks of which the endpoint was deleted while their polls were open.
+// cancelForDeletedEndpoints cancels the result callbacks of which the endpoint was deleted while their polls were open.
 // Their lanes are held for good, and nobody looks for callbacks of theirs so late.
-func (t *tx) cancelUnheard(entries []*acceptEntry) error {
+func (t *tx) cancelForDeletedEndpoints(entries []*acceptEntry) error {
 	byEndpoint := make(map[string][]*store.Callback)
 	for _, e := range entries {
 		if c := &e.draft.Callback; c.EndpointID != "" {
@@ -239,7 +239,7 @@ func (t *tx) cancelUnheard(entries []*acceptEntry) error {
 }
 
 // result is what the result callback says.
-func (p *tellingPoll) result() store.PollResult {
+func (p *finishedPoll) result() store.PollResult {
 	observed := p.at
 	if p.answer != nil && (p.Outcome == store.PollSuccess || p.Outcome == store.PollFailure) {
 		observed = p.answeredAt
@@ -260,27 +260,27 @@ func (p *tellingPoll) result() store.PollResult {
 	return r
 }
 
-var tellingPollColumns = sqldb.Named[tellingPoll](`id outcome=Told result_id`)
+var reportedColumns = sqldb.Named[finishedPoll](`id outcome=Reported result_id`)
 
-// writeTold says of polls what was told last, and that they are not the open ones any more.
-func (t *tx) writeTold(polls []tellingPoll) error {
+// writeReported says of polls what was told last, and that they are not the open ones any more.
+func (t *tx) writeReported(polls []finishedPoll) error {
 	_, err := sqldb.ExecRows(t.Tx, `UPDATE polls SET live = '', outcome = i.outcome, result_id = i.result_id
-		FROM $i WHERE polls.id = i.id`, polls, tellingPollColumns)
+		FROM $i WHERE polls.id = i.id`, polls, reportedColumns)
 	return named("write what polls have told", err)
 }
 
-// bornQueue is how many callbacks wait to be told to whoever runs them. What finds no room is found by the
+// spawnedQueue is how many callbacks wait to be told to whoever runs them. What finds no room is found by the
 // sweep.
-const bornQueue = 4096
+const spawnedQueue = 4096
 
 // Spawned carries callbacks that were committed beside what a caller asked for: results of polls. It is one
 // channel, always the same one, never closed; one that finds no room in it is left out.
-func (db *DB) Spawned() <-chan store.OpenRow { return db.born }
+func (db *DB) Spawned() <-chan store.OpenRow { return db.spawned }
 
-func (db *DB) announce(rows []store.OpenRow) {
+func (db *DB) publishSpawned(rows []store.OpenRow) {
 	for _, r := range rows {
 		select {
-		case db.born <- r:
+		case db.spawned <- r:
 		default:
 			return
 		}

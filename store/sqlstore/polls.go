@@ -44,9 +44,9 @@ func pollColumns(e *acceptEntry) sqldb.Columns {
 	return append(pollFields(&e.out.Callback), pollTexts(e)...)
 }
 
-// claimLive makes the drafts of polls the open ones of their reference and address, and answers those for
+// registerPolls makes the drafts of polls the open ones of their reference and address, and answers those for
 // which there is one already with that. It returns the drafts that are to be inserted.
-func (t *tx) claimLive(entries []*acceptEntry) ([]*acceptEntry, error) {
+func (t *tx) registerPolls(entries []*acceptEntry) ([]*acceptEntry, error) {
 	first := make(map[string]*acceptEntry)
 	var rest, polls, same []*acceptEntry
 	for _, e := range entries {
@@ -70,7 +70,7 @@ func (t *tx) claimLive(entries []*acceptEntry) ([]*acceptEntry, error) {
 	if len(first) == 0 {
 		return entries, nil
 	}
-	made, err := t.insertLive(polls)
+	made, err := t.insertPolls(polls)
 	if err != nil {
 		return nil, err
 	}
@@ -80,20 +80,20 @@ func (t *tx) claimLive(entries []*acceptEntry) ([]*acceptEntry, error) {
 		}
 	}
 	for _, e := range same {
-		e.leader = first[e.Live]
-		e.out = store.Accepted{Callback: e.leader.out.Callback, Replayed: true, Err: e.leader.out.Err}
+		e.original = first[e.Live]
+		e.out = store.Accepted{Callback: e.original.out.Callback, Replayed: true, Err: e.original.out.Err}
 	}
 	for _, e := range slices.Concat(polls, same) {
-		if err := t.followLive(e); err != nil {
+		if err := t.moveKeyToOpenPoll(e); err != nil {
 			return nil, err
 		}
 	}
 	return rest, nil
 }
 
-// insertLive adds the rows of polls, each of another reference or address, and answers those for which there
+// insertPolls adds the rows of polls, each of another reference or address, and answers those for which there
 // is an open one with that. It returns the ids of those that are new.
-func (t *tx) insertLive(polls []*acceptEntry) (made map[string]bool, err error) {
+func (t *tx) insertPolls(polls []*acceptEntry) (made map[string]bool, err error) {
 	made = make(map[string]bool, len(polls))
 	left := slices.SortedFunc(slices.Values(polls), func(a, b *acceptEntry) int {
 		return cmp.Compare(a.Live, b.Live)
@@ -111,7 +111,7 @@ func (t *tx) insertLive(polls []*acceptEntry) (made map[string]bool, err error) 
 		if len(left) == 0 {
 			return made, nil
 		}
-		left, err = t.findLive(left, made)
+		left, err = t.answerFromOpenPolls(left, made)
 		if err != nil || len(left) == 0 {
 			return made, err
 		}
@@ -123,9 +123,9 @@ func (t *tx) insertLive(polls []*acceptEntry) (made map[string]bool, err error) 
 	return made, nil
 }
 
-// findLive answers drafts with the open poll of their reference and address, and returns those that have none
+// answerFromOpenPolls answers drafts with the open poll of their reference and address, and returns those that have none
 // any more.
-func (t *tx) findLive(entries []*acceptEntry, made map[string]bool) (none []*acceptEntry, err error) {
+func (t *tx) answerFromOpenPolls(entries []*acceptEntry, made map[string]bool) (none []*acceptEntry, err error) {
 	ids, err := sqldb.Map[string, string](t, openPolls,
 		sqldb.RowsAt(entries, liveColumn))
 	if err != nil {
@@ -153,8 +153,8 @@ func (t *tx) findLive(entries []*acceptEntry, made map[string]bool) (none []*acc
 // openPolls finds the open polls of references and addresses.
 const openPolls = `SELECT live, id FROM polls WHERE live <> '' AND live IN (SELECT i.live FROM $i)`
 
-// followLive gives the idempotency key of a draft that became another poll to that one.
-func (t *tx) followLive(e *acceptEntry) error {
+// moveKeyToOpenPoll gives the idempotency key of a draft that became another poll to that one.
+func (t *tx) moveKeyToOpenPoll(e *acceptEntry) error {
 	if !e.out.Replayed || e.draft.Idempotency == nil {
 		return nil
 	}
@@ -168,9 +168,9 @@ func (t *tx) followLive(e *acceptEntry) error {
 	return nil
 }
 
-// keepLive makes a poll that was opened again, or whose address changed, the open one of its reference and
+// updateLive makes a poll that was opened again, or whose address changed, the open one of its reference and
 // address; store.ErrPollLive: there is another.
-func (t *tx) keepLive(before, now *store.Callback) error {
+func (t *tx) updateLive(before, now *store.Callback) error {
 	if now.Kind != store.Poll || now.State.Terminal() {
 		return nil
 	}

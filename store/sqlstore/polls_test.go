@@ -31,7 +31,7 @@ func TestAPollEndsAndAnotherBeginsTogether(t *testing.T) {
 			a.Callback.ID != second.draft.Callback.ID {
 			t.Errorf("the second is answered with %+v; the result with %+v", a, result.out)
 		}
-		if n := len(db.born); n != 1 {
+		if n := len(db.spawned); n != 1 {
 			t.Errorf("%d results were born", n)
 		}
 	})
@@ -43,17 +43,17 @@ func TestAFiringIsMadeOnceThoughItsReplyIsLost(t *testing.T) {
 	onBoth(t, func(t *testing.T, db *DB) {
 		ctx := t.Context()
 		by := store.Actor{Name: "test"}
-		withDraft := func(f *fireEntry) {
+		withDraft := func(f *runEntry) {
 			f.Draft = &newDrafts(1, testNow)[0]
 			f.accept.draft = f.Draft
 		}
-		var firings []*fireEntry
+		var runs []*runEntry
 		for i, name := range []string{"made", "skipped", "failed", "moved"} {
 			s := must(db.CreateSchedule(ctx, store.Schedule{
 				ID: newDrafts(1, testNow)[0].Callback.ID, Project: store.DefaultProject, Name: name,
 				Enabled: true, NextAt: testNow, CreatedAt: testNow,
 			}, by))
-			f := &fireEntry{PlannedRun: store.PlannedRun{Schedule: s, Next: testNow + 60_000, Due: testNow,
+			f := &runEntry{PlannedRun: store.PlannedRun{Schedule: s, Next: testNow + 60_000, Due: testNow,
 				Now: testNow}}
 			if i == 0 || i == 3 {
 				withDraft(f)
@@ -62,11 +62,11 @@ func TestAFiringIsMadeOnceThoughItsReplyIsLost(t *testing.T) {
 			if i == 2 {
 				f.Why = "wrong"
 			}
-			firings = append(firings, f)
+			runs = append(runs, f)
 		}
-		fire := func(again bool, firings ...*fireEntry) {
+		fire := func(again bool, runs ...*runEntry) {
 			t.Helper()
-			noError(db.change(ctx, "fire", func(tx *tx) error { tx.Again = again; return tx.fire(firings) }))
+			noError(db.change(ctx, "fire", func(tx *tx) error { tx.Again = again; return tx.runSchedules(runs) }))
 		}
 		wantOpen := func(want int64) {
 			t.Helper()
@@ -75,23 +75,23 @@ func TestAFiringIsMadeOnceThoughItsReplyIsLost(t *testing.T) {
 			}
 		}
 		// Another dispatcher makes the last one.
-		other := *firings[3]
+		other := *runs[3]
 		withDraft(&other)
 		fire(false, &other)
 		for _, again := range []bool{false, true, true} {
-			fire(again, firings...)
-			for i, f := range firings {
+			fire(again, runs...)
+			for i, f := range runs {
 				if f.won != (i < 3) || f.err != nil {
 					t.Errorf("again %v, firing %d: won %v, %v", again, i, f.won, f.err)
 				}
 			}
-			if c := firings[0].accept.out.Callback; c.ID != firings[0].Draft.Callback.ID || c.LaneID == 0 {
+			if c := runs[0].accept.out.Callback; c.ID != runs[0].Draft.Callback.ID || c.LaneID == 0 {
 				t.Errorf("again %v, its callback: %+v", again, c)
 			}
 			wantOpen(2)
 		}
 		for i, made := range []int{1, 0, 0, 1} {
-			runs := must(db.ScheduleRuns(ctx, store.DefaultProject, firings[i].Schedule.ID))
+			runs := must(db.ScheduleRuns(ctx, store.DefaultProject, runs[i].Schedule.ID))
 			if len(runs) != made {
 				t.Errorf("runs of %d: %v", i, runs)
 			}
@@ -101,7 +101,7 @@ func TestAFiringIsMadeOnceThoughItsReplyIsLost(t *testing.T) {
 		for _, again := range []bool{false, true} {
 			if err := db.change(ctx, "run", func(tx *tx) error {
 				tx.Again = again
-				return tx.runSchedule(store.DefaultProject, firings[1].Schedule.ID, &e, testNow, by)
+				return tx.runScheduleNow(store.DefaultProject, runs[1].Schedule.ID, &e, testNow, by)
 			}); err != nil || e.out.Callback.ID != e.draft.Callback.ID {
 				t.Errorf("run by hand, again %v: %+v, %v", again, e.out, err)
 			}

@@ -185,7 +185,7 @@ func (t *tx) lockSettings() error {
 	if err != nil {
 		return named("lock settings", err)
 	}
-	t.settings, t.settled = &last, last
+	t.settings, t.settingsBefore = &last, last
 	return nil
 }
 
@@ -200,7 +200,7 @@ func (t *tx) nextVersion() (int64, error) {
 
 // writeVersion keeps the last number that was given.
 func (t *tx) writeVersion() error {
-	if t.settings == nil || *t.settings == t.settled {
+	if t.settings == nil || *t.settings == t.settingsBefore {
 		return nil
 	}
 	return named("write version", t.Later(`UPDATE versions SET value = $1 WHERE name = 'settings'`,
@@ -274,11 +274,11 @@ func (t *tx) preset(p *store.Preset) (before store.Preset, found bool, err error
 func presetDiff(kind store.PresetKind, before, after store.JSONText) auditDiff {
 	switch {
 	case before == "":
-		return changeOf("value", nil, shownPreset(kind, after)).made()
+		return changeOf("value", nil, printedPreset(kind, after)).made()
 	case before == after:
 		return auditDiff{}
 	}
-	return changeOf("value", shownPreset(kind, before), shownPreset(kind, after))
+	return changeOf("value", printedPreset(kind, before), printedPreset(kind, after))
 }
 
 // presetObject is how the audit names a preset.

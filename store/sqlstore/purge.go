@@ -22,13 +22,13 @@ func (db *DB) Purge(ctx context.Context, r store.Retention, limit int) (p store.
 	var with, without error
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		whole, moreWhole, with = db.removeAged(ctx, wholePurge, r.Now, r.Callbacks, limit,
-			removing(withPayload))
+		whole, moreWhole, with = db.purgeInBatches(ctx, wholePurge, r.Now, r.Callbacks, limit,
+			removeCallbacks(withPayload))
 		if with != nil {
 			with = named("purge callbacks with payloads", with)
 			return
 		}
-		payloads, morePayloads, with = db.removeAged(ctx, payloadPurge, r.Now, r.Payloads, limit,
+		payloads, morePayloads, with = db.purgeInBatches(ctx, payloadPurge, r.Now, r.Payloads, limit,
 			func(t *tx, b *batch) (int, int, error) {
 				// What is older goes as a whole. It must not come into the other index behind that one's
 				// place.
@@ -37,8 +37,8 @@ func (db *DB) Purge(ctx context.Context, r store.Retention, limit int) (p store.
 			})
 		with = named("purge payloads", with)
 	})
-	callbacks, moreCallbacks, without = db.removeAged(ctx, callbackPurge, r.Now, r.Callbacks, limit,
-		removing(withoutPayload))
+	callbacks, moreCallbacks, without = db.purgeInBatches(ctx, callbackPurge, r.Now, r.Callbacks, limit,
+		removeCallbacks(withoutPayload))
 	wg.Wait()
 	return store.Purged{
 		Payloads: whole + payloads, Callbacks: whole + callbacks,
@@ -68,15 +68,15 @@ func endedColumns(c *store.Callback) sqldb.Columns {
 }
 
 // aged are callbacks that go, or whose payloads do.
-type aged struct {
+type expiredRows struct {
 	rows []store.Callback
 	// users counts the rows of each payload that is shared.
 	users map[string]int64
 }
 
-// findAged locks the next rows and moves the batch to the last of them.
-func (t *tx) findAged(which string, b *batch) (*aged, error) {
-	a := &aged{users: make(map[string]int64)}
+// lockExpired locks the next rows and moves the batch to the last of them.
+func (t *tx) lockExpired(which string, b *batch) (*expiredRows, error) {
+	a := &expiredRows{users: make(map[string]int64)}
 	var err error
 	a.rows, err = sqldb.Select(t, endedColumns, which+nextEnded, b.from.DueAt, b.before, b.rows)
 	for i := range a.rows {
@@ -90,7 +90,7 @@ func (t *tx) findAged(which string, b *batch) (*aged, error) {
 
 // purgePayloads takes the payloads from terminal rows. A shared payload goes with its last user.
 func (t *tx) purgePayloads(b *batch) (seen, removed int, err error) {
-	a, err := t.findAged(withPayload, b)
+	a, err := t.lockExpired(withPayload, b)
 	if err != nil || len(a.rows) == 0 {
 		return 0, 0, err
 	}
@@ -105,9 +105,9 @@ func (t *tx) purgePayloads(b *batch) (seen, removed int, err error) {
 
 // removing removes the terminal rows that a query finds with all that is theirs, and their users from
 // payloads.
-func removing(which string) func(*tx, *batch) (seen, removed int, err error) {
+func removeCallbacks(which string) func(*tx, *batch) (seen, removed int, err error) {
 	return func(t *tx, b *batch) (seen, removed int, err error) {
-		a, err := t.findAged(which, b)
+		a, err := t.lockExpired(which, b)
 		if err != nil || len(a.rows) == 0 {
 			return 0, 0, err
 		}
@@ -160,12 +160,12 @@ func (t *tx) dropPayloads(users map[string]int64) error {
 	return nil
 }
 
-var agedColumns = sqldb.Named[store.Callback](`id project kind`)
+var expiredColumns = sqldb.Named[store.Callback](`id project kind`)
 
 // exec runs statements for the callbacks.
-func (a *aged) exec(t *tx, texts ...string) error {
+func (a *expiredRows) exec(t *tx, texts ...string) error {
 	for _, text := range texts {
-		if _, err := sqldb.ExecRows(t.Tx, text, a.rows, agedColumns); err != nil {
+		if _, err := sqldb.ExecRows(t.Tx, text, a.rows, expiredColumns); err != nil {
 			return err
 		}
 	}
@@ -224,7 +224,7 @@ func (db *DB) Overstays(ctx context.Context, r store.Retention) (map[string]int6
 		{"version", versionsPurge, oldest("refs_latest", "updated_at", ">="), r.Callbacks},
 		{"outcome", feedPurge, oldest("outcomes", "at", ">="), r.Outcomes},
 	} {
-		p, err := db.place(ctx, k.place, r.Now)
+		p, err := db.progressOf(ctx, k.place, r.Now)
 		if err != nil {
 			return nil, err
 		}

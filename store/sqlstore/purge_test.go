@@ -35,14 +35,14 @@ func TestAPurgeGoesByIndexes(t *testing.T) {
 
 	b := batch{before: testNow + 1, rows: n}
 	var scans int64
-	_, removed, _, err := db.removeBatch(t.Context(), &b, func(t *tx, b *batch) (int, int, error) {
+	_, removed, _, err := db.purgeBatch(t.Context(), &b, func(t *tx, b *batch) (int, int, error) {
 		count := func() int64 {
 			n, _, err := sqldb.Value[int64](t, `SELECT SUM(seq_scan)::bigint FROM pg_stat_xact_user_tables`)
 			noError(err)
 			return n
 		}
 		before := count()
-		seen, removed, err := removing(withPayload)(t, b)
+		seen, removed, err := removeCallbacks(withPayload)(t, b)
 		scans = count() - before
 		return seen, removed, err
 	})

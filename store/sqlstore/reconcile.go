@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// booksWindow is how many callbacks one statement counts, so that none takes long, however long the span.
-	booksWindow = 20_000
+	// reconcileWindow is how many callbacks one statement counts, so that none takes long, however long the span.
+	reconcileWindow = 20_000
 	// compareRefs is how many references one statement looks for.
 	compareRefs = 1000
 )
@@ -119,10 +119,10 @@ func (db *DB) inWindows(read sqldb.Read, project string, from, to int64,
 	look func(after, end string) error) error {
 	after, last := idsFrom(from), idsFrom(to)
 	for {
-		// The last of the next booksWindow ids below last, or if there are fewer last itself.
+		// The last of the next reconcileWindow ids below last, or if there are fewer last itself.
 		end, more, err := sqldb.Value[string](read,
 			`SELECT id FROM requests WHERE project = $1 AND id > $2 AND id < $3
-			ORDER BY id LIMIT 1 OFFSET $4`, project, after, last, db.booksWindow-1)
+			ORDER BY id LIMIT 1 OFFSET $4`, project, after, last, db.reconcileWindow-1)
 		if err != nil {
 			return err
 		}

@@ -334,7 +334,7 @@ func (t *tx) redrive(r *store.Redrive, m row, now int64,
 		return entries, err
 	}
 	open := !m.State.Terminal()
-	entry, err := t.edit(&m, now, by, redriving(r, now))
+	entry, err := t.edit(&m, now, by, redriveEdit(r, now))
 	if err != nil {
 		return nil, err
 	}
@@ -354,24 +354,24 @@ func picks(f *store.Filter, m *row) bool {
 }
 
 // redriving changes a row as a redrive says.
-func redriving(r *store.Redrive, now int64) editing {
+func redriveEdit(r *store.Redrive, now int64) rowEdit {
 	return func(t *tx, m *row) (string, fields, error) {
 		if !picks(&r.Filter, m) {
 			return "", nil, store.ErrTerminal // it has gone on since it was picked
 		}
 		m.Trigger = store.BySchedule // it is one of many, and keeps to its lane's rate and breaker
-		var change editing
+		var change rowEdit
 		switch r.Action {
 		case store.RedriveRetry:
-			change = retrying(now, r.Ladder, r.Ladder != store.Once)
+			change = retryEdit(now, r.Ladder, r.Ladder != store.Once)
 		case store.RedriveReschedule:
 			due := r.DueAt
 			if due == 0 {
 				due = now + r.Delay
 			}
-			change = rescheduling(max(due, now))
+			change = rescheduleEdit(max(due, now))
 		case store.RedriveSetURL:
-			change = mending(func(c *store.Callback) error { c.MoveTo(r.URL); return nil })
+			change = fieldsEdit(func(c *store.Callback) error { c.MoveTo(r.URL); return nil })
 		default:
 			return "", nil, fmt.Errorf("redrive %s: action %q is not known", r.ID, r.Action)
 		}

@@ -77,18 +77,18 @@ type DB struct {
 	logger *slog.Logger
 
 	// window is how many rows one statement looks through for claims that are alive.
-	window int
-	// booksWindow is how many callbacks one statement counts.
-	booksWindow int
+	claimWindow int
+	// reconcileWindow is how many callbacks one statement counts.
+	reconcileWindow int
 	// looking is how much one page of a list may look at, counting how much one number.
-	looking, counting looking
+	listBudget, countBudget pageBudget
 
 	// places are how far purges have come.
-	places places
+	progress allProgress
 	// folded is how far the notes are folded.
 	folded foldMark
 
-	fresh fresh
+	accepted acceptedCache
 	// lanes has the numbers of lanes. A lane's number never changes and lanes are never removed, so an entry
 	// cannot be wrong.
 	lanes     memo[laneKey, int64]
@@ -97,7 +97,7 @@ type DB struct {
 	written   written
 	entropy   ulid.LockedMonotonicReader // of ids
 	// born carries callbacks that a transaction has made beside what it was asked for.
-	born chan store.OpenRow
+	spawned chan store.OpenRow
 }
 
 // Open opens the database and starts its writers. It does not migrate: see [Migrate]. Opening PostgreSQL
@@ -107,12 +107,12 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	db := &DB{
-		logger: o.Logger, window: claimWindow, booksWindow: booksWindow, looking: lookAt(),
-		counting: countAt(),
-		born:     make(chan store.OpenRow, bornQueue),
+		logger: o.Logger, claimWindow: claimWindow, reconcileWindow: reconcileWindow, listBudget: listBudget(),
+		countBudget: countBudget(),
+		spawned:     make(chan store.OpenRow, spawnedQueue),
 	}
 	db.lanes.max = 100_000
-	db.fresh.max = freshBytes
+	db.accepted.max = cacheBytes
 	db.entropy.MonotonicReader = ulid.Monotonic(rand.Reader, 0)
 	var err error
 	db.sql, err = sqldb.Open(ctx, sqldb.Options{
@@ -164,18 +164,18 @@ type tx struct {
 	*sqldb.Tx
 	db *DB
 	// deltas and endings are noted before the commit.
-	deltas  counting
-	endings endings
+	deltas  counterChanges
+	endings endedByProject
 	lanes   []foundLane
 	// settings is the number of the last change of settings, once it is locked; settled is what it was then.
-	settings *int64
-	settled  int64
+	settings       *int64
+	settingsBefore int64
 	// endedPolls are told before the commit; born are callbacks that this transaction has made and nobody
 	// asked for.
 	endedPolls []endedPoll
-	born       []store.OpenRow
+	spawned    []store.OpenRow
 	// telling: the results of polls that have ended are being accepted, which no quota refuses.
-	telling bool
+	quotaExempt bool
 	// resolving is the poll that this transaction resolves.
 	resolving string
 }
@@ -186,7 +186,7 @@ func (db *DB) within(s *sqldb.Tx, fn func(*tx) error) error {
 	if err := fn(t); err != nil {
 		return err
 	}
-	if err := t.tellPolls(); err != nil {
+	if err := t.acceptPollResults(); err != nil {
 		return err
 	}
 	if err := t.writeVersion(); err != nil {
@@ -199,7 +199,7 @@ func (db *DB) within(s *sqldb.Tx, fn func(*tx) error) error {
 		for _, l := range t.lanes {
 			db.lanes.put(l.laneKey, l.id)
 		}
-		db.announce(t.born)
+		db.publishSpawned(t.spawned)
 	})
 	return nil
 }
@@ -294,7 +294,7 @@ func (db *DB) applyGroup(s *sqldb.Tx, entries []sqldb.Entry) error {
 		drafts := entriesOf[*acceptEntry](entries)
 		if len(drafts) > 0 {
 			// A poll that has just ended is not the open one any more that a draft would become.
-			if err := t.tellPolls(); err != nil {
+			if err := t.acceptPollResults(); err != nil {
 				return named("tell results of polls", err)
 			}
 		}

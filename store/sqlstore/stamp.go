@@ -17,7 +17,7 @@ type stampEntry struct {
 	store.StampClaim
 	stamp *store.Stamp
 	// known is what this process remembers of the row, or nil.
-	known *store.Stamped
+	cached *store.Stamped
 	// One of the three is the answer.
 	stamped *store.Stamped
 	refused *store.Refusal
@@ -27,8 +27,8 @@ type stampEntry struct {
 // Fail implements [sqldb.Entry].
 func (e *stampEntry) Fail(err error) { e.stamped, e.refused, e.err = nil, nil, err }
 
-// suspectFrom is the count of crashes from which on a row is refused.
-func (e *stampEntry) suspectFrom() int64 {
+// quarantineFrom is the count of crashes from which on a row is refused.
+func (e *stampEntry) quarantineFrom() int64 {
 	if e.stamp.QuarantineAfter == 0 {
 		return math.MaxInt32
 	}
@@ -53,7 +53,7 @@ func (db *DB) Stamp(ctx context.Context, s store.Stamp) ([]*store.Stamped, []sto
 	if err := db.sql.Commit(ctx, stamps, entries); err != nil {
 		return nil, nil, named("stamp", err)
 	}
-	db.fresh.remove(s.Claims)
+	db.accepted.remove(s.Claims)
 	stamped := make([]*store.Stamped, 0, len(own))
 	var refusals []store.Refusal
 	var err error
@@ -119,7 +119,7 @@ func (t *tx) stampRound(entries []*stampEntry) error {
 	for _, e := range entries {
 		e.stamped, e.refused, e.err = nil, nil, nil
 	}
-	unknown, err := t.claimFirst(entries)
+	unknown, err := t.stampCached(entries)
 	if err != nil {
 		return err
 	}
@@ -181,7 +181,7 @@ var stampUpdate = sqldb.BulkUpdate[stampEntry, row]{Table: "callbacks", From: fr
 	Columns: func(e *stampEntry) sqldb.Columns {
 		return append(claimColumns(e),
 			calc("margin", func() int64 { return e.stamp.Margin }),
-			calc("suspect", e.suspectFrom))
+			calc("suspect", e.quarantineFrom))
 	}, Set: `
 		fence = callbacks.fence + 1,
 		lost_at = CASE WHEN callbacks.claim_token <> '' THEN callbacks.claimed_at ELSE 0 END,
@@ -196,7 +196,7 @@ var stampUpdate = sqldb.BulkUpdate[stampEntry, row]{Table: "callbacks", From: fr
 		AND callbacks.due_at <= i.due_by
 		AND callbacks.claim_until <= i.stamped_at
 		AND callbacks.claims_without_result < i.suspect
-		AND (callbacks.strict = 0 OR NOT EXISTS (SELECT 1 FROM callbacks AS older WHERE ` + isNext("older",
+		AND (callbacks.strict = 0 OR NOT EXISTS (SELECT 1 FROM callbacks AS older WHERE ` + openStrictOf("older",
 		"callbacks") + `
 			AND older.id < callbacks.id))`,
 	Returning: stampedColumns,
@@ -279,7 +279,7 @@ func (t *tx) refuseRest(entries []*stampEntry) error {
 				Retry: r.AttemptCount > 0})
 		default:
 			due := r.DueAt <= e.dueBy()
-			suspect := due && int64(r.ClaimsWithoutResult) >= e.suspectFrom()
+			suspect := due && int64(r.ClaimsWithoutResult) >= e.quarantineFrom()
 			e.refuse(store.Refusal{ID: r.ID, Due: r.DueAt, Retry: r.AttemptCount > 0, Quarantined: suspect,
 				Behind: due && r.Strict && !suspect})
 		}

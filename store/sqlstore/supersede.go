@@ -161,7 +161,7 @@ func (t *tx) superseded(ids []string, rows map[string]row) (map[string]bool, err
 func (db *DB) PurgeVersions(
 	ctx context.Context, now, before int64, limit int,
 ) (removed int, more bool, err error) {
-	return db.deleteAged(ctx, versionsPurge, now, before, limit, `DELETE FROM refs_latest
+	return db.purgeByStatement(ctx, versionsPurge, now, before, limit, `DELETE FROM refs_latest
 		WHERE (project, topic, ref) IN (
 		SELECT project, topic, ref FROM refs_latest WHERE updated_at >= $1 AND updated_at < $2
 		ORDER BY updated_at LIMIT $3) AND updated_at < $2

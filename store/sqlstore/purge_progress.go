@@ -16,9 +16,9 @@ import (
 const (
 	// settleTime is how long after its time a row may become visible: transactions and clocks differ by less.
 	settleTime = 60_000
-	// lookBackEvery is how often a purge begins at the first entry all the same: it finds rows that were
+	// fullPassEvery is how often a purge begins at the first entry all the same: it finds rows that were
 	// locked or still needed when it passed them.
-	lookBackEvery = 3_600_000
+	fullPassEvery = 3_600_000
 	// saveEvery is how often a place is written down: on PostgreSQL a row that is changed more often is
 	// itself slow to read while a snapshot is held.
 	saveEvery = 60_000
@@ -26,15 +26,15 @@ const (
 
 // A place is how far the purge of one kind of row has come. Times are Unix milliseconds. Of one kind one
 // purge runs at a time.
-type place struct {
+type purgeProgress struct {
 	// size is how many rows the next transaction takes.
 	size int
-	// saved and lookedBack say when the place was written down, and when the purge last began at the first
+	// saved and fullPassAt say when the place was written down, and when the purge last began at the first
 	// entry. back is how far it has come since then; nil: it has passed the place again. moved says that the
 	// purge has passed rows since the place was written down.
-	saved, lookedBack int64
-	back              *store.Cursor
-	moved             bool
+	savedAt, fullPassAt int64
+	fullPass            *store.Cursor
+	unsaved             bool
 
 	mu sync.Mutex
 	at store.Cursor
@@ -43,7 +43,7 @@ type place struct {
 }
 
 // start is where a statement begins: what is younger than settleTime may have come since.
-func (p *place) start(now int64) store.Cursor {
+func (p *purgeProgress) start(now int64) store.Cursor {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return settledBy(p.at, now)
@@ -60,29 +60,29 @@ func settledBy(at store.Cursor, now int64) store.Cursor {
 // isDue says whether that long has passed since last, or the clock was set back since then.
 func isDue(last, every, now int64) bool { return now-last >= every || now < last }
 
-// next is where a purge goes on: at the place, or before it once in lookBackEvery.
-func (p *place) next(now int64) store.Cursor {
-	if isDue(p.lookedBack, lookBackEvery, now) {
-		p.lookedBack, p.back = now, new(store.Cursor)
+// next is where a purge goes on: at the place, or before it once in fullPassEvery.
+func (p *purgeProgress) next(now int64) store.Cursor {
+	if isDue(p.fullPassAt, fullPassEvery, now) {
+		p.fullPassAt, p.fullPass = now, new(store.Cursor)
 	}
-	if p.back != nil {
-		return settledBy(*p.back, now)
+	if p.fullPass != nil {
+		return settledBy(*p.fullPass, now)
 	}
 	return p.start(now)
 }
 
 // reach moves the place on, or what is before it.
-func (p *place) reach(at store.Cursor) {
-	if p.back != nil {
-		p.back = &at
+func (p *purgeProgress) reach(at store.Cursor) {
+	if p.fullPass != nil {
+		p.fullPass = &at
 	}
 	if p.catchUp(at) {
-		p.back = nil
+		p.fullPass = nil
 	}
 }
 
 // catchUp moves the place on, unless it is as far, and says whether it did.
-func (p *place) catchUp(at store.Cursor) bool {
+func (p *purgeProgress) catchUp(at store.Cursor) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.at.DueAt > at.DueAt || p.at.DueAt == at.DueAt && p.at.ID >= at.ID {
@@ -93,9 +93,9 @@ func (p *place) catchUp(at store.Cursor) bool {
 }
 
 // places are those of all kinds in this process, by the names of their cursors.
-type places struct {
+type allProgress struct {
 	mu  sync.Mutex
-	all map[string]*place
+	all map[string]*purgeProgress
 }
 
 // A batch is what one transaction of a purge looks at.
@@ -107,27 +107,27 @@ type batch struct {
 	rows   int
 }
 
-// removeAged runs step in maintenance transactions until one finds fewer rows than it may take, or limit rows
+// purgeInBatches runs step in maintenance transactions until one finds fewer rows than it may take, or limit rows
 // were looked at: more is true then. A step moves b.from to the last row that it read, and returns how many
 // rows it saw and how many it removed. It sees no row that is older than b.from.
-func (db *DB) removeAged(
+func (db *DB) purgeInBatches(
 	ctx context.Context, name string, now, before int64, limit int,
 	step func(t *tx, b *batch) (seen, removed int, err error),
 ) (removed int, more bool, err error) {
-	p, err := db.place(ctx, name, now)
+	p, err := db.progressOf(ctx, name, now)
 	if err != nil {
 		return 0, false, err
 	}
 	at := p.next(now)
 	for looked := 0; looked < limit; {
 		b := batch{from: at, before: before, rows: min(limit-looked, p.size)}
-		seen, gone, took, err := db.removeBatch(ctx, &b, step)
+		seen, gone, took, err := db.purgeBatch(ctx, &b, step)
 		if err != nil {
 			p.size = max(p.size/2, leastBatch)
-			p.back = nil // where looking back takes too long, the next call goes on at the place
+			p.fullPass = nil // where looking back takes too long, the next call goes on at the place
 			return removed, false, err
 		}
-		p.moved = p.moved || seen > 0
+		p.unsaved = p.unsaved || seen > 0
 		looked, removed, at = looked+seen, removed+gone, b.from
 		if seen < b.rows && at.DueAt < before {
 			at = store.Cursor{DueAt: before} // all that is older is gone, or is looked at again in an hour
@@ -135,15 +135,15 @@ func (db *DB) removeAged(
 		p.reach(at)
 		p.size = db.nextSize(p.size, seen, took)
 		if seen < b.rows {
-			return removed, false, db.savePlace(ctx, name, p, now)
+			return removed, false, db.saveProgress(ctx, name, p, now)
 		}
 	}
-	return removed, true, db.savePlace(ctx, name, p, now)
+	return removed, true, db.saveProgress(ctx, name, p, now)
 }
 
-// savePlace writes the place down for other processes, if it is time to.
-func (db *DB) savePlace(ctx context.Context, name string, p *place, now int64) error {
-	if !p.moved || !isDue(p.saved, saveEvery, now) {
+// saveProgress writes the place down for other processes, if it is time to.
+func (db *DB) saveProgress(ctx context.Context, name string, p *purgeProgress, now int64) error {
+	if !p.unsaved || !isDue(p.savedAt, saveEvery, now) {
 		return nil
 	}
 	p.mu.Lock()
@@ -154,14 +154,14 @@ func (db *DB) savePlace(ctx context.Context, name string, p *place, now int64) e
 	}); err != nil {
 		return err
 	}
-	p.moved, p.saved = false, now
+	p.unsaved, p.savedAt = false, now
 	return nil
 }
 
-// removeBatch runs step in one transaction. The time it returns is that of the step: not of the wait for
+// purgeBatch runs step in one transaction. The time it returns is that of the step: not of the wait for
 // other transactions, and not of the commit. On a busy disk a commit takes as long for few rows as for many:
 // with smaller transactions less would be removed, and others would wait as long.
-func (db *DB) removeBatch(
+func (db *DB) purgeBatch(
 	ctx context.Context, b *batch, step func(t *tx, b *batch) (seen, removed int, err error),
 ) (seen, removed int, took time.Duration, err error) {
 	from := b.from
@@ -179,12 +179,12 @@ func (db *DB) removeBatch(
 	return seen, removed, took, err
 }
 
-// deleteAged is removeAged for rows that go by one statement. It takes the time to begin at, the time before
+// purgeByStatement is purgeInBatches for rows that go by one statement. It takes the time to begin at, the time before
 // which rows are too old, and how many it may take, and returns the time of each that it removed.
-func (db *DB) deleteAged(
+func (db *DB) purgeByStatement(
 	ctx context.Context, name string, now, before int64, limit int, statement string,
 ) (removed int, more bool, err error) {
-	removed, more, err = db.removeAged(ctx, name, now, before, limit, func(
+	removed, more, err = db.purgeInBatches(ctx, name, now, before, limit, func(
 		t *tx, b *batch,
 	) (int, int, error) {
 		times, err := sqldb.Values[int64](t, statement, b.from.DueAt, b.before, b.rows)
@@ -197,10 +197,10 @@ func (db *DB) deleteAged(
 }
 
 // place returns how far the purge has come, in this process or in another one.
-func (db *DB) place(ctx context.Context, name string, now int64) (*place, error) {
-	db.places.mu.Lock()
-	defer db.places.mu.Unlock()
-	p := db.places.all[name]
+func (db *DB) progressOf(ctx context.Context, name string, now int64) (*purgeProgress, error) {
+	db.progress.mu.Lock()
+	defer db.progress.mu.Unlock()
+	p := db.progress.all[name]
 	if p != nil && !isDue(p.readAt, saveEvery, now) {
 		return p, nil
 	}
@@ -209,11 +209,11 @@ func (db *DB) place(ctx context.Context, name string, now int64) (*place, error)
 		return nil, err
 	}
 	if p == nil {
-		p = &place{size: leastBatch, saved: now, lookedBack: now}
-		if db.places.all == nil {
-			db.places.all = make(map[string]*place)
+		p = &purgeProgress{size: leastBatch, savedAt: now, fullPassAt: now}
+		if db.progress.all == nil {
+			db.progress.all = make(map[string]*purgeProgress)
 		}
-		db.places.all[name] = p
+		db.progress.all[name] = p
 	}
 	p.readAt = now
 	p.catchUp(at)

@@ -43,12 +43,12 @@ func (c counter) name() string {
 }
 
 // A counting adds up what a transaction changes of counters, by project.
-type counting map[string]map[counter]int64
+type counterChanges map[string]map[counter]int64
 
 // count adds n times the callback, as it stands, to its project's counters.
-func (d *counting) count(c *store.Callback, n int64) {
+func (d *counterChanges) count(c *store.Callback, n int64) {
 	if *d == nil {
-		*d = make(counting)
+		*d = make(counterChanges)
 	}
 	sums := (*d)[c.Project]
 	if sums == nil {
@@ -64,7 +64,7 @@ func (d *counting) count(c *store.Callback, n int64) {
 }
 
 // deltas are the differences, as they are noted.
-func (d counting) deltas() deltas {
+func (d counterChanges) deltas() deltas {
 	all := make(deltas)
 	for project, sums := range d {
 		m := make(map[string]int64, len(sums))
@@ -130,12 +130,12 @@ func (l *idList) UnmarshalText(text []byte) error {
 }
 
 // endings are what has ended, by project, each in order.
-type endings map[string][]endedGroup
+type endedByProject map[string][]endedGroup
 
 // add notes what has ended.
-func (e *endings) add(project string, as endState, ids ...string) {
+func (e *endedByProject) add(project string, as endState, ids ...string) {
 	if *e == nil {
-		*e = make(endings)
+		*e = make(endedByProject)
 	}
 	groups := (*e)[project]
 	if n := len(groups); n > 0 && groups[n-1].endState == as && len(groups[n-1].IDs) < feedIDs {
@@ -146,8 +146,8 @@ func (e *endings) add(project string, as endState, ids ...string) {
 }
 
 // merge adds what a note says has ended.
-func (e *endings) merge(text string) error {
-	var more endings
+func (e *endedByProject) merge(text string) error {
+	var more endedByProject
 	if err := decode("outcomes", text, &more); err != nil {
 		return err
 	}
@@ -160,7 +160,7 @@ func (e *endings) merge(text string) error {
 }
 
 // ended notes that a row became terminal: it is as it is then.
-func (t *tx) ended(c *store.Callback, at int64) {
+func (t *tx) noteEnd(c *store.Callback, at int64) {
 	if c.Kind == store.Poll {
 		t.endedPolls = append(t.endedPolls, endedPoll{c.ID, at})
 	}

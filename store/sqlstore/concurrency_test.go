@@ -11,9 +11,9 @@ import (
 
 const newURL = "https://changed.example"
 
-// toMend is a callback in a database of PostgreSQL, and what changes it.
-func toMend(t *testing.T) (
-	db *DB, draft store.Draft, mend func(change func(*store.Callback) error) (store.Callback, error),
+// newEditable is a callback in a database of PostgreSQL, and what changes it.
+func newEditable(t *testing.T) (
+	db *DB, draft store.Draft, edit func(change func(*store.Callback) error) (store.Callback, error),
 ) {
 	needsPostgres(t)
 	db, draft = openPostgres(t), newDrafts(1, testNow)[0]
@@ -26,15 +26,15 @@ func toMend(t *testing.T) (
 
 // A stamp that waits for a change of its callback takes both rows as they are after it.
 func TestAStampThatWaitsTakesWhatWasChanged(t *testing.T) {
-	db, draft, mend := toMend(t)
+	db, draft, edit := newEditable(t)
 	claims := []store.StampClaim{{ID: draft.Callback.ID}}
-	db.fresh.remove(claims) // another process claims it
+	db.accepted.remove(claims) // another process claims it
 	type answer struct {
 		stamped []*store.Stamped
 		err     error
 	}
 	answers := make(chan answer, 1)
-	_, err := mend(func(c *store.Callback) error {
+	_, err := edit(func(c *store.Callback) error {
 		c.URL = newURL
 		go func() {
 			stamped, _, err := db.Stamp(t.Context(),
@@ -55,14 +55,14 @@ func TestAStampThatWaitsTakesWhatWasChanged(t *testing.T) {
 
 // A change that waits for another one keeps what that wrote.
 func TestAChangeThatWaitsKeepsWhatWasChanged(t *testing.T) {
-	db, draft, mend := toMend(t)
+	db, draft, edit := newEditable(t)
 	second := make(chan error, 1)
 	var c store.Callback
-	_, err := mend(func(c1 *store.Callback) error {
+	_, err := edit(func(c1 *store.Callback) error {
 		c1.URL = newURL
 		go func() {
 			var err error
-			c, err = mend(func(c2 *store.Callback) error { c2.Policy.Timeout += time.Second; return nil })
+			c, err = edit(func(c2 *store.Callback) error { c2.Policy.Timeout += time.Second; return nil })
 			second <- err
 		}()
 		awaitLocked(t, db.sql.Pool, 1)

@@ -78,17 +78,17 @@ func listed(t *testing.T, db *DB) []store.Callback {
 	return page.Callbacks
 }
 
-// setLooking sets how much one page of a list may look at: the first window and all windows. It also sets how
+// setPageBudget sets how much one page of a list may look at: the first window and all windows. It also sets how
 // many open callbacks are few. Time does not end a page then.
-func setLooking(db *DB, first, rows, few int) {
-	db.looking = looking{first: first, rows: rows, time: time.Hour, few: few}
-	db.counting = db.looking
+func setPageBudget(db *DB, first, rows, sortable int) {
+	db.listBudget = pageBudget{first: first, rows: rows, time: time.Hour, sortable: sortable}
+	db.countBudget = db.listBudget
 }
 
 func listsInWindows(t *testing.T, db *DB) {
 	all := listed(t, db)
 	for _, few := range []int{0, 1000} { // open ones are looked for in windows, or all taken at once
-		setLooking(db, 4, 30, few)
+		setPageBudget(db, 4, 30, few)
 		for name, l := range testJSON[map[string]listCase](t, "lists") {
 			filter := l.Filter
 			if filter.To != 0 {
@@ -148,7 +148,7 @@ func checkList(t *testing.T, db *DB, f store.Filter, all []store.Callback, name 
 
 // A page ends in time: the next window is as large as the time that is left is enough for.
 func TestWindowsGrowAsTimeAllows(t *testing.T) {
-	bounds := looking{first: 100, rows: 10_000, time: 20 * time.Millisecond}
+	bounds := pageBudget{first: 100, rows: 10_000, time: 20 * time.Millisecond}
 	for _, c := range []struct {
 		last, looked int
 		took         time.Duration
@@ -184,7 +184,7 @@ func listStatements(db *DB, project string, f store.Filter) []*query {
 			whole(list, l.readQuery(&store.Cursor{DueAt: 1, ID: "0"})))
 	}
 	if l.isOpen() {
-		queries = append(queries, l.manyQuery(), whole(list, l.fewQuery()))
+		queries = append(queries, l.tooManyQuery(), whole(list, l.sortedQuery()))
 	}
 	return queries
 }

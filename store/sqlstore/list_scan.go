@@ -29,7 +29,7 @@ type listing struct {
 }
 
 // A looking says how much one page may look at.
-type looking struct {
+type pageBudget struct {
 	// first is the rows of the first window; it is never less than twice the page.
 	first int
 	// rows and time end the page when they are used up. The last window is not begun if it would not end in
@@ -38,20 +38,20 @@ type looking struct {
 	time time.Duration
 	// few is up to how many open callbacks, or of them such as are due, are taken all at once and put in
 	// order.
-	few int
+	sortable int
 }
 
 // lookAt is how much a page of a list may look at. It is measured: a row costs 1 to 2 µs where its page is in
 // memory and its neighbours are looked at too, up to 20 µs where each is on a page of its own, and a page
 // that is on a disk ten times that (docs/reports/performance.md). Mostly the rows end a page, and not the
 // time: who reads a list again finds what he found before.
-func lookAt() looking {
-	return looking{first: 200, rows: 2000, time: 8 * time.Millisecond, few: 2000}
+func listBudget() pageBudget {
+	return pageBudget{first: 200, rows: 2000, time: 8 * time.Millisecond, sortable: 2000}
 }
 
 // countAt is how much may be looked at for a number on a page.
-func countAt() looking {
-	return looking{first: 200, rows: 20_000, time: 4 * time.Millisecond, few: 2000}
+func countBudget() pageBudget {
+	return pageBudget{first: 200, rows: 20_000, time: 4 * time.Millisecond, sortable: 2000}
 }
 
 func newListing(db *DB, project string, f store.Filter, limit int) *listing {
@@ -70,11 +70,11 @@ func (l *listing) run(ctx context.Context) error {
 		return err
 	}
 	if l.isOpen() {
-		if done, err := l.readFew(ctx); done || err != nil {
+		if done, err := l.readSorted(ctx); done || err != nil {
 			return err
 		}
 	}
-	return l.look()
+	return l.scanWindows()
 }
 
 // groupStatus finds the next status of those that died for a reason with a class.
@@ -124,8 +124,8 @@ func (l *listing) isOpen() bool {
 }
 
 // look reads window by window.
-func (l *listing) look() error {
-	return l.db.looking.windows(2*l.left, func(size int) (bool, error) {
+func (l *listing) scanWindows() error {
+	return l.db.listBudget.scan(2*l.left, func(size int) (bool, error) {
 		q := l.endQuery(size)
 		end, more, err := sqldb.One(l.read, l.placeColumns, q.text, q.args...)
 		if err != nil {
@@ -147,9 +147,9 @@ func (l *listing) look() error {
 // windows calls look for one window after the other, each larger than the one before and the first one at
 // least so large, until it says that there is no more to look at, or so much was looked at that it must be
 // enough.
-func (m looking) windows(first int, look func(size int) (more bool, err error)) error {
+func (b pageBudget) scan(first int, look func(size int) (more bool, err error)) error {
 	began, looked := time.Now(), 0
-	for size := max(m.first, first); size > 0; size = nextWindow(size, looked, time.Since(began), m) {
+	for size := max(b.first, first); size > 0; size = nextWindow(size, looked, time.Since(began), b) {
 		more, err := look(size)
 		if err != nil || !more {
 			return err
@@ -161,13 +161,13 @@ func (m looking) windows(first int, look func(size int) (more bool, err error)) 
 
 // nextWindow is how large the next window is after the last one of so many rows, when so many were looked at
 // in that time; zero: there is none.
-func nextWindow(last, looked int, took time.Duration, most looking) int {
-	size := min(2*last, most.rows-looked)
+func nextWindow(last, looked int, took time.Duration, budget pageBudget) int {
+	size := min(2*last, budget.rows-looked)
 	if took > 0 {
 		// As many as the time that is left is enough for, at the speed so far.
-		size = min(size, int(float64(looked)*float64(most.time-took)/float64(took)))
+		size = min(size, int(float64(looked)*float64(budget.time-took)/float64(took)))
 	}
-	if size < most.first/2 {
+	if size < budget.first/2 {
 		return 0
 	}
 	return size
@@ -230,48 +230,48 @@ func (l *listing) take(read sqldb.Read, q *query) (full bool, err error) {
 	return full, err
 }
 
-// readFew reads the page of a list of open callbacks when all those that it can have are few: the index over
+// readSorted reads the page of a list of open callbacks when all those that it can have are few: the index over
 // due times leads to them, and they are put in order. It says whether that was so. Both statements see the
 // same state, so that none is left out that comes in between.
-func (l *listing) readFew(ctx context.Context) (done bool, err error) {
+func (l *listing) readSorted(ctx context.Context) (done bool, err error) {
 	err = l.db.sql.Snapshot(ctx, listCallbacks, func(read sqldb.Read) error {
 		read = read.Planned()
-		one := l.manyQuery()
+		one := l.tooManyQuery()
 		many, err := sqldb.Exists(read, one.text, one.args...)
 		if err != nil || many {
 			return err
 		}
 		done = true
-		_, err = l.take(read, l.fewQuery())
+		_, err = l.take(read, l.sortedQuery())
 		return err
 	})
 	return done, err
 }
 
 // few adds the open callbacks that the list can have, by due time.
-func (l *listing) few(q *query, what, which string) {
+func (l *listing) addOpenRows(q *query, what, which string) {
 	q.add("SELECT " + what + " FROM callbacks WHERE callbacks.state = 'scheduled'")
 	switch {
 	case l.Overdue:
 		q.and("callbacks.due_at < ?", l.Now)
 	case !slices.Contains(l.States, store.Scheduled):
-		q.and("callbacks.due_at <= ?", l.Now+claimAhead)
+		q.and("callbacks.due_at <= ?", l.Now+claimDueSlack)
 	}
 	// The number is written out: knowing it, PostgreSQL takes the index.
-	q.add("\n\tORDER BY callbacks.due_at, callbacks.id " + fmt.Sprintf(which, l.db.looking.few))
+	q.add("\n\tORDER BY callbacks.due_at, callbacks.id " + fmt.Sprintf(which, l.db.listBudget.sortable))
 }
 
-// manyQuery finds a row if those that the list can have are not few.
-func (l *listing) manyQuery() *query {
+// tooManyQuery finds a row if those that the list can have are not few.
+func (l *listing) tooManyQuery() *query {
 	var q query
-	l.few(&q, "1", "LIMIT 1 OFFSET %d")
+	l.addOpenRows(&q, "1", "LIMIT 1 OFFSET %d")
 	return &q
 }
 
-func (l *listing) fewQuery() *query {
+func (l *listing) sortedQuery() *query {
 	var q query
 	q.add("(")
-	l.few(&q, "*", "LIMIT %d")
+	l.addOpenRows(&q, "*", "LIMIT %d")
 	q.add(") AS callbacks JOIN requests ON " + ofCallback + " WHERE ")
 	l.bound(&q, nil)
 	l.filter(&q)

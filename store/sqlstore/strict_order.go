@@ -11,7 +11,7 @@ import (
 
 // isNext is the condition for open strict rows, named by, of the lock key that another row has. It is written
 // so that it matches the index over such rows, which alone is read.
-func isNext(by, of string) string {
+func openStrictOf(by, of string) string {
 	return by + `.strict = 1 AND ` + by + `.state = 'scheduled' AND ` + by + `.project = ` + of +
 		`.project AND ` + by + `.lock_key = ` + of + `.lock_key`
 }
@@ -29,8 +29,8 @@ func (db *DB) NextStrict(ctx context.Context, project, lockKey string) (*store.O
 	return &next, nil
 }
 
-// endedStrict notes a result that won and ended a strict row.
-func (e *resultEntry) endedStrict(c *store.Callback) {
+// noteStrictEnd notes a result that won and ended a strict row.
+func (e *resultEntry) noteStrictEnd(c *store.Callback) {
 	if c.Strict && e.out.Won && e.out.State.Terminal() {
 		e.strict = c.LockKey
 	}
@@ -38,8 +38,8 @@ func (e *resultEntry) endedStrict(c *store.Callback) {
 
 var strictColumns = sqldb.Named[laneKey](`project lock_key=Key`)
 
-// nextStrict tells the results that ended strict rows which is next.
-func (t *tx) nextStrict(entries []*resultEntry) error {
+// attachNextStrict tells the results that ended strict rows which is next.
+func (t *tx) attachNextStrict(entries []*resultEntry) error {
 	ended := make(map[laneKey][]*resultEntry)
 	for _, e := range entries {
 		if e.strict != "" {
@@ -51,7 +51,7 @@ func (t *tx) nextStrict(entries []*resultEntry) error {
 		return nil
 	}
 	rows, err := sqldb.Select(t, openColumns, `FROM callbacks WHERE id IN (
-		SELECT (SELECT MIN(first.id) FROM callbacks AS first WHERE `+isNext("first", "i")+`) FROM $i)`,
+		SELECT (SELECT MIN(first.id) FROM callbacks AS first WHERE `+openStrictOf("first", "i")+`) FROM $i)`,
 		sqldb.Rows(slices.Collect(maps.Keys(ended)), strictColumns))
 	for i := range rows {
 		for _, e := range ended[laneKey{rows[i].Project, rows[i].LockKey}] {

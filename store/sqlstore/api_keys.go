@@ -48,7 +48,7 @@ func (db *DB) AddKey(ctx context.Context, k store.Key, by store.Actor) error {
 		}
 		return t.auditChange(k.Project, "key.create", k.ID, k.CreatedAt, by,
 			auditDiff{after: fields{"name": k.Name, "scopes": k.Scopes,
-				"expires_at": shownTime(k.ExpiresAt)}},
+				"expires_at": printedTime(k.ExpiresAt)}},
 			fields{"name": k.Name, "scopes": k.Scopes, "expires_at": k.ExpiresAt})
 	})
 }
@@ -66,7 +66,7 @@ func (db *DB) RevokeKey(ctx context.Context, project, id string, now int64, by s
 		if n == 0 {
 			return t.mustExist(`SELECT 1 FROM api_keys WHERE id = $1 AND project = $2`, id, project)
 		}
-		return t.auditChange(project, "key.revoke", id, now, by, changeOf("revoked_at", nil, shownTime(now)),
+		return t.auditChange(project, "key.revoke", id, now, by, changeOf("revoked_at", nil, printedTime(now)),
 			nil)
 	})
 }

@@ -8,16 +8,16 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
-// A fireEntry is one firing of a call.
-type fireEntry struct {
+// A runEntry is one firing of a call.
+type runEntry struct {
 	store.PlannedRun
 	accept acceptEntry
 	won    bool
 	// lastID is the callback that its schedule made last before; made, that an earlier try of this
 	// transaction was it.
-	lastID string
-	made   bool
-	err    error
+	lastID          string
+	committedBefore bool
+	err             error
 }
 
 // RunSchedules makes due times of schedules, all in one transaction, and answers each in its place. A firing takes
@@ -26,12 +26,12 @@ type fireEntry struct {
 // cannot be made has its reason in Err. The error is store.ErrUnavailable or the context's: then none is
 // known to have been made. Where the database goes away after a part was made, the rest has not won, and is
 // due.
-func (db *DB) RunSchedules(ctx context.Context, firings []store.PlannedRun) ([]store.PlannedRunResult, error) {
-	entries := make([]*fireEntry, 0, len(firings))
-	own := make([]fireEntry, len(firings))
-	for i := range firings {
+func (db *DB) RunSchedules(ctx context.Context, runs []store.PlannedRun) ([]store.PlannedRunResult, error) {
+	entries := make([]*runEntry, 0, len(runs))
+	own := make([]runEntry, len(runs))
+	for i := range runs {
 		e := &own[i]
-		e.PlannedRun = firings[i]
+		e.PlannedRun = runs[i]
 		if e.Draft != nil {
 			e.accept.draft = e.Draft
 			e.err = e.accept.encode(&db.written)
@@ -41,31 +41,31 @@ func (db *DB) RunSchedules(ctx context.Context, firings []store.PlannedRun) ([]s
 		}
 		entries = append(entries, e)
 	}
-	if err := db.fireAll(ctx, entries); err != nil {
+	if err := db.runAll(ctx, entries); err != nil {
 		return nil, named("fire schedules", err)
 	}
-	fired := make([]store.PlannedRunResult, len(firings))
+	results := make([]store.PlannedRunResult, len(runs))
 	for i := range own {
 		switch e := &own[i]; {
 		case e.err != nil:
-			fired[i].Err = e.err
+			results[i].Err = e.err
 		case e.won:
-			fired[i] = store.PlannedRunResult{Won: true, Accepted: e.accept.out}
+			results[i] = store.PlannedRunResult{Won: true, Accepted: e.accept.out}
 			if e.Draft != nil {
-				db.remember(&e.accept)
+				db.cacheAccepted(&e.accept)
 			}
 		}
 	}
-	return fired, nil
+	return results, nil
 }
 
-// fireAll makes the firings in one transaction; if that is refused for good, each in one of its own.
-func (db *DB) fireAll(ctx context.Context, entries []*fireEntry) error {
+// runAll makes the runs in one transaction; if that is refused for good, each in one of its own.
+func (db *DB) runAll(ctx context.Context, entries []*runEntry) error {
 	if len(entries) == 0 {
 		return nil
 	}
-	err := db.changeLong(ctx, "", func(t *tx) error { return t.fire(entries) })
-	if err == nil || away(ctx, err) {
+	err := db.changeLong(ctx, "", func(t *tx) error { return t.runSchedules(entries) })
+	if err == nil || databaseFailed(ctx, err) {
 		return err
 	}
 	if len(entries) == 1 {
@@ -74,7 +74,7 @@ func (db *DB) fireAll(ctx context.Context, entries []*fireEntry) error {
 		return nil
 	}
 	for i := range entries {
-		err := db.fireAll(ctx, entries[i:i+1])
+		err := db.runAll(ctx, entries[i:i+1])
 		if err != nil && i == 0 {
 			return err
 		}
@@ -91,37 +91,37 @@ func (db *DB) fireAll(ctx context.Context, entries []*fireEntry) error {
 }
 
 // away says that an error is not that of what was to be written.
-func away(ctx context.Context, err error) bool {
+func databaseFailed(ctx context.Context, err error) bool {
 	return errors.Is(err, store.ErrUnavailable) || ctx.Err() != nil
 }
 
-// fire makes firings, in rounds in which no schedule comes twice.
-func (t *tx) fire(entries []*fireEntry) error {
-	return inRounds(entries, func(e *fireEntry) string { return e.Schedule.ID }, t.fireRound)
+// fire makes runs, in rounds in which no schedule comes twice.
+func (t *tx) runSchedules(entries []*runEntry) error {
+	return inRounds(entries, func(e *runEntry) string { return e.Schedule.ID }, t.runRound)
 }
 
-// fireRound makes firings of different schedules, in the order of their ids.
-func (t *tx) fireRound(entries []*fireEntry) error {
+// runRound makes runs of different schedules, in the order of their ids.
+func (t *tx) runRound(entries []*runEntry) error {
 	for _, e := range entries {
-		e.won, e.made, e.lastID, e.err, e.accept.out = false, false, "", nil, store.Accepted{}
+		e.won, e.committedBefore, e.lastID, e.err, e.accept.out = false, false, "", nil, store.Accepted{}
 	}
-	if err := t.lockFirings(entries); err != nil {
+	if err := t.lockPlanned(entries); err != nil {
 		return err
 	}
 	var drafts []*acceptEntry
 	for _, e := range entries {
-		if e.won && !e.made && e.Draft != nil {
+		if e.won && !e.committedBefore && e.Draft != nil {
 			drafts = append(drafts, &e.accept)
 		}
 	}
 	if err := t.applyDrafts(drafts); err != nil {
 		return named("accept the callbacks of schedules", err)
 	}
-	var done []fireEntry
+	var done []runEntry
 	var runs []scheduleRun
 	for _, e := range entries {
 		switch {
-		case !e.won || e.made:
+		case !e.won || e.committedBefore:
 			continue
 		case e.accept.out.Err != nil:
 			e.won, e.err = false, e.accept.out.Err
@@ -133,18 +133,18 @@ func (t *tx) fireRound(entries []*fireEntry) error {
 		}
 		done = append(done, *e)
 	}
-	if err := t.writeFired(done); err != nil {
+	if err := t.advanceSchedules(done); err != nil {
 		return err
 	}
 	if err := t.writeRuns(runs); err != nil {
 		return err
 	}
-	return t.readMade(entries)
+	return t.readCommitted(entries)
 }
 
-// lockFirings locks the schedules of firings and says which of these take effect.
-func (t *tx) lockFirings(entries []*fireEntry) error {
-	byID := make(map[string]*fireEntry, len(entries))
+// lockPlanned locks the schedules of runs and says which of these take effect.
+func (t *tx) lockPlanned(entries []*runEntry) error {
+	byID := make(map[string]*runEntry, len(entries))
 	for _, e := range entries {
 		byID[e.Schedule.ID] = e
 	}
@@ -159,27 +159,27 @@ func (t *tx) lockFirings(entries []*fireEntry) error {
 			e.won = true
 		case t.Again && s.NextAt == e.Next:
 			// It may be this one that moved it: in a try that was committed without our hearing of it.
-			e.made = e.Draft != nil && s.LastID == e.Draft.Callback.ID ||
+			e.committedBefore = e.Draft != nil && s.LastID == e.Draft.Callback.ID ||
 				e.Draft == nil && s.LastError == e.Why
-			e.won = e.made
+			e.won = e.committedBefore
 		}
 	}
 	return named("lock schedules", err)
 }
 
-var firedFields = sqldb.Named[store.PlannedRun](`id=ScheduleID next_at=Next due_at=Due why`)
+var plannedFields = sqldb.Named[store.PlannedRun](`id=ScheduleID next_at=Next due_at=Due why`)
 
-// writeFired moves locked schedules on to their next due times. What was made last, and when, stays where no
+// advanceSchedules moves locked schedules on to their next due times. What was made last, and when, stays where no
 // callback is.
-func (t *tx) writeFired(entries []fireEntry) error {
+func (t *tx) advanceSchedules(entries []runEntry) error {
 	_, err := sqldb.ExecRows(t.Tx, `UPDATE schedules SET
 			next_at = i.next_at,
 			last_at = CASE WHEN i.callback_id <> '' THEN i.due_at ELSE schedules.last_at END,
 			last_id = CASE WHEN i.callback_id <> '' THEN i.callback_id ELSE schedules.last_id END,
 			last_error = CASE WHEN i.callback_id <> '' THEN '' ELSE i.why END
 		FROM $i WHERE schedules.id = i.id`, entries,
-		func(e *fireEntry) sqldb.Columns {
-			return append(firedFields(&e.PlannedRun), col("callback_id", &e.accept.out.Callback.ID))
+		func(e *runEntry) sqldb.Columns {
+			return append(plannedFields(&e.PlannedRun), col("callback_id", &e.accept.out.Callback.ID))
 		})
 	return named("move schedules on", err)
 }
@@ -214,11 +214,11 @@ func (t *tx) writeRuns(runs []scheduleRun) error {
 	return named("forget old runs", err)
 }
 
-// readMade answers firings that an earlier try has made with the callbacks of that.
-func (t *tx) readMade(entries []*fireEntry) error {
+// readCommitted answers runs that an earlier try has made with the callbacks of that.
+func (t *tx) readCommitted(entries []*runEntry) error {
 	var ids []string
 	for _, e := range entries {
-		if e.made && e.Draft != nil {
+		if e.committedBefore && e.Draft != nil {
 			ids = append(ids, e.lastID)
 		}
 	}
@@ -227,7 +227,7 @@ func (t *tx) readMade(entries []*fireEntry) error {
 		return err
 	}
 	for _, e := range entries {
-		if r, ok := found[e.lastID]; ok && e.made {
+		if r, ok := found[e.lastID]; ok && e.committedBefore {
 			e.accept.out.Callback = r.Callback
 		}
 	}
@@ -243,17 +243,17 @@ func (db *DB) RanSchedule(ctx context.Context, project, id string, draft store.D
 	err := e.encode(&db.written)
 	if err == nil {
 		err = db.change(ctx, "run schedule "+id, func(t *tx) error {
-			return t.runSchedule(project, id, &e, now, by)
+			return t.runScheduleNow(project, id, &e, now, by)
 		})
 	}
 	if err != nil {
 		return store.Accepted{}, err
 	}
-	db.remember(&e)
+	db.cacheAccepted(&e)
 	return e.out, nil
 }
 
-func (t *tx) runSchedule(project, id string, e *acceptEntry, now int64, by store.Actor) error {
+func (t *tx) runScheduleNow(project, id string, e *acceptEntry, now int64, by store.Actor) error {
 	s, err := t.lockSchedule(project, id)
 	if err != nil {
 		return err
@@ -280,8 +280,8 @@ func (t *tx) runSchedule(project, id string, e *acceptEntry, now int64, by store
 		return err
 	}
 	ran := auditDiff{
-		before: fields{"last_at": shownTime(s.LastAt), "last_id": callbackName(s.LastID)},
-		after:  fields{"last_at": shownTime(now), "last_id": callbackName(made)},
+		before: fields{"last_at": printedTime(s.LastAt), "last_id": callbackName(s.LastID)},
+		after:  fields{"last_at": printedTime(now), "last_id": callbackName(made)},
 	}
 	return t.auditChange(project, "schedule.run", id, now, by, ran,
 		fields{"callback": store.CallbackPrefix + made})

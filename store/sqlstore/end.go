@@ -41,7 +41,7 @@ func (t *tx) end(endings ...ending) error {
 		e.ClaimUntil, e.ClaimToken, e.CancelRequested = 0, "", false
 		e.ResumeState, e.ResumeReason = "", ""
 		t.deltas.count(&e.Callback, 1)
-		t.ended(&e.Callback, e.at)
+		t.noteEnd(&e.Callback, e.at)
 	}
 	_, err := t.Exec(`UPDATE callbacks SET
 			state = i.state,
@@ -71,7 +71,7 @@ func (t *tx) end(endings ...ending) error {
 }
 
 // cancelReason is how a row ends whose cancel was requested.
-func (r *row) cancelReason() store.Reason { return cmp.Or(r.cancelAs, store.Requested) }
+func (r *row) cancelReason() store.Reason { return cmp.Or(r.pendingReason, store.Requested) }
 
 // cancelAll cancels locked open rows for a reason, and returns those that have ended by it as they were. One
 // that is being attempted ends so if that fails.

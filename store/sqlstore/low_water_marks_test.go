@@ -28,8 +28,8 @@ func TestASnapshotCostsTheSweepNothing(t *testing.T) {
 		for range 2 { // the first call makes the marks
 			noError(db.AdvanceMarks(t.Context(), now, false))
 		}
-		after := must(db.fromLow(t.Context(), store.Cursor{}))
-		low := must(db.low(t.Context(), expiryMark))
+		after := must(db.fromLowWater(t.Context(), store.Cursor{}))
+		low := must(db.lowWaterMark(t.Context(), expiryMark))
 		reads["sweep"] = append(reads["sweep"],
 			buffersOf(t, db, selecting(openColumns, walkRest(overdue, 5)), after.DueAt, after.ID, now, now,
 				1000))
@@ -83,7 +83,7 @@ func buffersOf(t *testing.T, db *DB, query string, args ...any) int64 {
 	return plans[0].Plan.Hit + plans[0].Plan.Read
 }
 
-// A transaction that makes a row with an early time may commit after the mark has moved on: the mark then is
+// A transaction that makes a row with an earliest time may commit after the mark has moved on: the mark then is
 // not above the row.
 func TestAMarkStaysBelowALateCommit(t *testing.T) {
 	needsPostgres(t)
@@ -118,7 +118,7 @@ func TestAMarkStaysBelowALateCommit(t *testing.T) {
 	})
 	noError(errors.Join(err, <-advanced))
 	for _, mark := range []string{dueMark, expiryMark} {
-		if low, err := db.low(t.Context(), mark); err != nil || low > now {
+		if low, err := db.lowWaterMark(t.Context(), mark); err != nil || low > now {
 			t.Errorf("the mark %q is %d ms above the row, %v", mark, low-now, err)
 		}
 	}

@@ -21,7 +21,7 @@ func openColumns(r *store.OpenRow) sqldb.Columns {
 // parameters are numbered from 3; the last argument is the most rows.
 func (db *DB) walk(ctx context.Context, operation string, after store.Cursor, which string,
 	args ...any) ([]store.OpenRow, error) {
-	after, err := db.fromLow(ctx, after)
+	after, err := db.fromLowWater(ctx, after)
 	if err != nil {
 		return nil, err
 	}
@@ -57,9 +57,9 @@ func (db *DB) OpenUntil(ctx context.Context, after store.Cursor, until int64,
 	return db.walk(ctx, "walk open rows", after, ` AND due_at <= $3`, until, limit)
 }
 
-// claimAhead is how far the due time of a claimed row may lie ahead of now: a claim needs a due row, but the
+// claimDueSlack is how far the due time of a claimed row may lie ahead of now: a claim needs a due row, but the
 // clock that said so may have been another one than now's.
-const claimAhead = 3_600_000
+const claimDueSlack = 3_600_000
 
 // claimWindow is how many rows one statement looks through for claims that are alive, so that none takes
 // long. No index leads to them, for a claim may change nothing that is indexed; and after a long outage a
@@ -70,14 +70,14 @@ const claimWindow = 5000
 func (db *DB) Claimed(ctx context.Context, after store.Cursor, now int64,
 	limit int) ([]store.OpenRow, error) {
 	const operation = "walk claimed rows"
-	after, err := db.fromLow(ctx, after)
+	after, err := db.fromLowWater(ctx, after)
 	if err != nil {
 		return nil, err
 	}
-	until := now + claimAhead
+	until := now + claimDueSlack
 	var claimed []store.OpenRow
 	for {
-		end, more, err := endOfDue(db.read(ctx, operation), after, until, db.window)
+		end, more, err := endOfDue(db.read(ctx, operation), after, until, db.claimWindow)
 		if err != nil {
 			return nil, err
 		}
@@ -118,7 +118,7 @@ func (db *DB) Known(ctx context.Context, ids []string) ([]string, error) {
 // they were. One whose cancel was requested ends Canceled, one that was retried once from a terminal state
 // falls back to that.
 func (db *DB) Expire(ctx context.Context, now int64, limit int) ([]store.OpenRow, error) {
-	low, err := db.low(ctx, expiryMark)
+	low, err := db.lowWaterMark(ctx, expiryMark)
 	if err != nil {
 		return nil, err
 	}

@@ -93,7 +93,7 @@ func (db *DB) advanceMark(ctx context.Context, name, first string, now int64, fu
 }
 
 // low is a low-water mark.
-func (db *DB) low(ctx context.Context, name string) (int64, error) {
+func (db *DB) lowWaterMark(ctx context.Context, name string) (int64, error) {
 	if db.sql.Embedded() {
 		return 0, nil
 	}
@@ -101,21 +101,21 @@ func (db *DB) low(ctx context.Context, name string) (int64, error) {
 	return c.DueAt, err
 }
 
-// fromLow is the cursor, or the place before the first open row if that is later.
-func (db *DB) fromLow(ctx context.Context, after store.Cursor) (store.Cursor, error) {
-	low, err := db.low(ctx, dueMark)
+// fromLowWater is the cursor, or the place before the first open row if that is later.
+func (db *DB) fromLowWater(ctx context.Context, after store.Cursor) (store.Cursor, error) {
+	low, err := db.lowWaterMark(ctx, dueMark)
 	if low > after.DueAt {
 		after = store.Cursor{DueAt: low}
 	}
 	return after, err
 }
 
-// earlyTimes are the first due time and the first expiry of rows that a transaction opens, or gives other
+// earliestTimes are the first due time and the first expiry of rows that a transaction opens, or gives other
 // times, of those times that a mark may have passed. Zero: there is none.
-type earlyTimes struct{ due, expiry int64 }
+type earliestTimes struct{ due, expiry int64 }
 
-// add takes the times of an open row that are early at now.
-func (e *earlyTimes) add(c *store.Callback, now int64) {
+// add takes the times of an open row that are earliest at now.
+func (e *earliestTimes) add(c *store.Callback, now int64) {
 	if c.State != store.Scheduled {
 		return
 	}
@@ -129,7 +129,7 @@ func (e *earlyTimes) add(c *store.Callback, now int64) {
 }
 
 // lowerMarks keeps the marks at these times or below until the transaction has ended.
-func (t *tx) lowerMarks(e earlyTimes) error {
+func (t *tx) lowerMarks(e earliestTimes) error {
 	if t.db.sql.Embedded() {
 		return nil
 	}
@@ -160,19 +160,19 @@ type foldMark struct {
 	mu sync.Mutex
 	// mark is in force; next, which was the last number at seenAt, will be.
 	mark, next, seenAt int64
-	// lookedBack is when a fold last began at the first note.
-	lookedBack int64
+	// fullPassAt is when a fold last began at the first note.
+	fullPassAt int64
 }
 
 // from is the number after which a fold at now begins.
 func (m *foldMark) from(now int64) int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.lookedBack == 0 {
-		m.lookedBack = now
+	if m.fullPassAt == 0 {
+		m.fullPassAt = now
 	}
-	if now-m.lookedBack >= lookBackEvery || now < m.seenAt {
-		m.lookedBack = now
+	if now-m.fullPassAt >= fullPassEvery || now < m.seenAt {
+		m.fullPassAt = now
 		return 0
 	}
 	return m.mark
