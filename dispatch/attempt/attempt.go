@@ -15,20 +15,21 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// A ready attempt is stamped.
+// A ready is a stamped callback whose attempt has not begun.
 type ready struct {
-	w       *store.Stamped
-	l       *schedule.Lease
+	cb      *store.Stamped
+	lease   *schedule.Lease
 	claimed time.Time
-	// notBefore is when its due time has come at the earliest, by the claim's own reading of the index's
-	// clock.
+	// notBefore is the earliest time at which the callback can be due, by the index's clock as the claim read
+	// it. Zero: it was due at the claim.
 	notBefore time.Time
-	// waited: it waited for a slot. Its lane may be stopped by now.
+	// waited: the callback has waited for a slot, so its lane may have been paused or stopped meanwhile.
 	waited bool
 }
 
-// attempt makes one attempt, and then those that waited for its slot, one after the other.
-func (rn *Runner) attempt(ctx context.Context, r ready) {
+// runSlot makes an attempt, and then the attempts that waited for its slot, one after another. It runs on a
+// worker.
+func (rn *Runner) runSlot(ctx context.Context, r ready) {
 	for {
 		first, more := rn.skipStopped(ctx, r)
 		if !more {
@@ -42,36 +43,41 @@ func (rn *Runner) attempt(ctx context.Context, r ready) {
 	}
 }
 
-// stopped says whether what waited for a slot must not begin by now.
-func (rn *Runner) stopped(r *ready) bool {
-	return rn.index.Paused(r.l.Lane) || rn.limits.stopped(r)
+// laneStopped returns whether a callback that waited for a slot must not begin now: its lane is paused, or a
+// time-out or a Retry-After has stopped it since.
+func (rn *Runner) laneStopped(r *ready) bool {
+	return rn.index.Paused(r.lease.Lane) || rn.limits.stopped(r)
 }
 
-// skipStopped returns the first that may begin of an attempt and those that wait for its slot. It puts back
-// those whose lane is paused or stopped by now.
+// skipStopped returns the callback that begins in r's slot: r, or the next in the queue of the slots if r's
+// lane is stopped. It puts back the skipped callbacks. more is false if no callback may begin.
 func (rn *Runner) skipStopped(ctx context.Context, r ready) (first ready, more bool) {
 	var back []ready
 	more = true
-	for more && r.waited && rn.stopped(&r) {
-		back = append(append(back, rn.limits.drop(r.l)...), r)
-		r, more = rn.slots.replace()
+	for more && r.waited && rn.laneStopped(&r) {
+		back = append(append(back, rn.limits.drop(r.lease)...), r)
+		r, more = rn.slots.undoBegin()
 	}
-	rn.putBackAside(ctx, back)
+	rn.putBackAsync(ctx, back)
 	return r, more
 }
 
-// attemptOne makes one attempt of a stamped callback, releases its lock, and passes the result on to be
-// settled. It returns the one that begins in its place. Committed is closed, if it is not nil, when the
+// attemptOne makes one attempt, releases its lock, and passes the result to the settler. It returns the
+// callback that begins in its slot, if there is one. If committed is not nil, the settler closes it when the
 // result is in SQL or was given up.
-func (rn *Runner) attemptOne(ctx context.Context, r ready,
-	committed chan<- struct{}) (next ready, more bool) {
+//
+// The lock is released before the result commits: it guards the request, not the row. A crash before the
+// commit leaves the claim in SQL, so no process sends the callback again until that claim has expired.
+func (rn *Runner) attemptOne(
+	ctx context.Context, r ready, committed chan<- struct{},
+) (next ready, more bool) {
 	rn.awaitDue(&r)
-	if r.w.Lost {
+	if r.cb.Lost {
 		rn.metrics.crashed.Inc()
-		rn.observer.Crashed(r.w, rn.clock.Now())
+		rn.observer.Crashed(r.cb, rn.clock.Now())
 	}
 	began := time.Now()
-	out := rn.try(ctx, r.w, r.l, r.claimed)
+	out := rn.try(ctx, r.cb, r.lease, r.claimed)
 	if committed != nil {
 		out.committed, out.urgent = committed, true
 	}
@@ -79,14 +85,14 @@ func (rn *Runner) attemptOne(ctx context.Context, r ready,
 	if claim >= 0 {
 		rn.wakers[claim].Hint()
 	}
-	rn.putBackAside(ctx, back)
+	rn.putBackAsync(ctx, back)
 	out.generation = rn.generation.Load()
-	unlocked := rn.unlockSoon(ctx, out.lease)
+	unlocked := rn.unlockInTime(ctx, out.lease)
 	rn.settler.add(out)
 	if unlocked != nil {
 		<-unlocked
 	}
-	next, more = rn.slots.end(r.l.Health)
+	next, more = rn.slots.end(r.lease.Health)
 	if successor == nil || !rn.slots.begin(successor, false) {
 		return next, more
 	}
@@ -96,155 +102,169 @@ func (rn *Runner) attemptOne(ctx context.Context, r ready,
 	return *successor, true
 }
 
-// putBackDelay is when a callback is due again that was put back: at once, it would meet the same.
+// putBackDelay is how long a callback that was put back waits. If it were due at once, the claim would find
+// the same stopped lane.
 const putBackDelay = 20 * time.Millisecond
 
-// putBack gives up stamped callbacks that are not to be sent at present: uncharged. Their lanes' limits know
-// of it.
+// putBack returns stamped callbacks to the schedule without an attempt, not counted. The caller has removed
+// them from the lane limits. Because they are stamped, their results go through the settler: without a
+// result, SQL would count each of them as a crash.
 func (rn *Runner) putBack(ctx context.Context, back []ready) {
 	if len(back) == 0 {
 		return
 	}
 	due, generation := rn.clock.Now()+putBackDelay.Milliseconds(), rn.generation.Load()
-	// An index that hangs is asked once, not for each lease: their claims must not run out meanwhile.
+	// All locks are released with one call. One call a lease could take so long, with an index that hangs,
+	// that the claims expire.
 	leases := make([]*schedule.Lease, len(back))
 	for i := range back {
-		leases[i] = back[i].l
+		leases[i] = back[i].lease
 	}
 	rn.index.Unlock(ctx, leases...)
 	for i := range back {
 		r := &back[i]
-		at := max(due, r.w.DueAt)
-		if rn.index.Paused(r.l.Lane) {
-			at = max(at, due+heldDelay.Milliseconds()) // the index may not know of the pause yet
+		at := max(due, r.cb.DueAt)
+		if rn.index.Paused(r.lease.Lane) {
+			at = max(at, due+pausedDelay.Milliseconds()) // the index may not have the pause yet
+		}
+		result := store.Result{
+			ID: r.cb.ID, Fence: r.cb.Fence, State: store.Scheduled, DueAt: at, Diverts: 1, Stamped: r.cb,
 		}
 		rn.settler.add(ended{
-			lease: r.l, generation: generation, putBack: "lane_stopped",
-			result: store.Result{
-				ID: r.w.ID, Fence: r.w.Fence, State: store.Scheduled, DueAt: at, Diverts: 1, Stamped: r.w,
-			},
+			lease: r.lease, generation: generation, putBack: "lane_stopped", result: result,
 		})
-		rn.slots.putBack(r.l.Health)
+		rn.slots.putBack(r.lease.Health)
 		rn.attempts.Done()
 	}
 }
 
-// putBackAside is putBack for callers that must not wait for an index that hangs. A drain waits for what is
-// put back.
-func (rn *Runner) putBackAside(ctx context.Context, back []ready) {
+// putBackAsync is putBack for callers that must not wait for an index that hangs. A drain waits for the
+// callbacks: they count in rn.attempts until putBack has passed them to the settler.
+func (rn *Runner) putBackAsync(ctx context.Context, back []ready) {
 	if len(back) > 0 {
 		go rn.putBack(ctx, back)
 	}
 }
 
-// An ended attempt is a result that is to be committed, and what the index is to be told if it wins.
+// An ended is the result of an attempt that is to be committed, and the signal for the index if the result
+// wins the fence.
 type ended struct {
 	result store.Result
 	lease  *schedule.Lease
 	signal schedule.Signal
-	// hold of the lane, in Unix milliseconds.
+	// hold is until when the lane sends nothing because of Retry-After, in Unix milliseconds; 0: no hold.
 	hold int64
-	// urgent results are not held back for a batch: somebody waits for them.
+	// urgent results are committed at once, without waiting for a batch.
 	urgent bool
 	class  store.Class
-	// next is whose turn it is in strict order, now that this one is terminal; nil: nobody's.
-	next *store.OpenRow
-	// putBack is why it was put back without an attempt.
+	// nextInOrder is the callback whose turn it is in strict order, now that this one is terminal; nil: there
+	// is none.
+	nextInOrder *store.OpenRow
+	// putBack is why the callback was put back without an attempt; empty: it was attempted.
 	putBack string
-	// generation of the index when the lock was released: a rebuild since then may have taken it again for
-	// this attempt.
+	// generation of the index when the lock was released. If the index was rebuilt since, the rebuild may
+	// have taken the lock again for this attempt (see unlockAfterRebuild).
 	generation int64
-	// committed is closed when the result was committed, or given up; nil: nobody waits for it.
+	// committed is closed when the result was committed or given up; nil: no goroutine waits for that.
 	committed chan<- struct{}
 }
 
-// urgent says whether somebody waits for the lease's result: for its lock, or for what the lane learns of its
-// receiver.
+// urgent returns whether the lease's result is committed at once: the next waiter needs its lock, or the lane
+// has yet to show that its receiver answers.
 func urgent(l *schedule.Lease) bool { return l.Lock != "" || l.Health != schedule.Answering }
 
-// try decides how the claimed callback goes on; mostly by sending it.
-func (rn *Runner) try(ctx context.Context, w *store.Stamped, l *schedule.Lease,
-	claimed time.Time) (out ended) {
-	out = ended{lease: l, urgent: urgent(l), result: store.Result{ID: w.ID, Fence: w.Fence, Stamped: w}}
+// try makes the attempt of a stamped callback and decides what follows. It sends nothing if the callback has
+// expired, has had too many claims without a result, has lost its lock, or has a claim that would end during
+// the attempt. A panic ends as an attempt of the class panic.
+func (rn *Runner) try(
+	ctx context.Context, cb *store.Stamped, l *schedule.Lease, claimed time.Time,
+) (out ended) {
+	out = ended{lease: l, urgent: urgent(l), result: store.Result{ID: cb.ID, Fence: cb.Fence, Stamped: cb}}
 	now := rn.clock.Now()
 	switch {
-	case w.ClaimsWithoutResult > poisonClaims:
+	case cb.ClaimsWithoutResult > maxClaimsWithoutResult:
 		out.result.State, out.result.Reason = store.Dead, store.Poison
 		return out
-	case w.ExpiresAt != 0 && max(now, w.DueAt) >= w.ExpiresAt:
-		// It was claimed, so that by the index's clock its due time has come, whatever this process's says.
+	case cb.ExpiresAt != 0 && max(now, cb.DueAt) >= cb.ExpiresAt:
+		// The index gave it out, so by the index's clock it is due, even if this process's clock is behind.
 		out.result.State, out.result.Reason = store.Dead, store.Expired
 		return out
 	}
 	started := time.Now()
 	defer func() {
 		if p := recover(); p != nil {
-			rn.log.Error("attempt panicked", "callback_id", store.CallbackPrefix+w.ID, "panic", fmt.Sprint(p),
-				"stack", string(debug.Stack()))
+			rn.log.Error("attempt panicked", "callback_id", store.CallbackPrefix+cb.ID,
+				"panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 			resp := outbound.Response{
-				Class: store.ClassPanic, Outcome: store.AttemptUnknown,
+				Class:     store.ClassPanic,
+				Outcome:   store.AttemptUnknown,
 				Error:     "the attempt panicked in the dispatcher",
-				StartedAt: started, EndedAt: time.Now(),
+				StartedAt: started,
+				EndedAt:   time.Now(),
 			}
-			out = rn.decide(ctx, w, l, resp)
+			out = rn.decide(ctx, cb, l, resp)
 		}
 	}()
-	if !rn.extend(ctx, w, l) {
-		// Somebody else may hold the lock: not sent, not charged.
+	if !rn.extendLease(ctx, cb, l) {
+		// Another process may hold the lock: do not send, and do not count an attempt.
 		out.putBack = "lock_lost"
 		out.result.State, out.result.DueAt, out.result.Diverts = store.Scheduled, now, 1
 		return out
 	}
 	if since := time.Since(claimed); since > rn.times.Margin {
-		return rn.tooOld(w, since, out)
+		return rn.claimTooOld(cb, since, out)
 	}
-	t, err := rn.target(ctx, w, now)
+	t, err := rn.target(ctx, cb, now)
 	if since := time.Since(claimed); since > rn.times.Margin {
-		return rn.tooOld(w, since, out) // reading what it is sent by took so long
+		return rn.claimTooOld(cb, since, out) // reading the endpoint and the secrets took too long
 	}
 	if err != nil && !errors.Is(err, errUnsigned) {
-		rn.unaimed(w, now, err, &out)
+		rn.withoutTarget(cb, now, err, &out)
 		return out
 	}
 	var resp outbound.Response
 	if err != nil {
-		resp = rn.unsigned(w, err)
+		resp = rn.signFailure(cb, err)
 	} else {
-		resp = rn.send(ctx, w, &t)
+		resp = rn.send(ctx, cb, &t)
 	}
 	part.Failpoint("after_send")
-	out = rn.decide(ctx, w, l, resp)
-	if a := out.result.Attempt; a != nil && t.url != w.URL {
+	out = rn.decide(ctx, cb, l, resp)
+	if a := out.result.Attempt; a != nil && t.url != cb.URL {
 		a.URL = t.url
 	}
 	return out
 }
 
-// tooOld puts an attempt off: so much was lost on the way to it that its claim, and its lock, would end
-// before it does.
-func (rn *Runner) tooOld(w *store.Stamped, age time.Duration, out ended) ended {
-	rn.log.Warn("an attempt was put off: its claim had grown too old", "callback_id",
-		store.CallbackPrefix+w.ID, "age", age)
+// claimTooOld postpones an attempt that would begin too late. The claim in SQL lives for the timeout and the
+// margin. An attempt that began after the margin could outlive its claim and its lock, and another process
+// could send the callback a second time.
+func (rn *Runner) claimTooOld(cb *store.Stamped, age time.Duration, out ended) ended {
+	rn.log.Warn("attempt postponed: its claim is too old",
+		"callback_id", store.CallbackPrefix+cb.ID, "age", age)
 	out.putBack = "claim_old"
-	out.result.State, out.result.DueAt, out.result.Diverts = store.Scheduled, w.DueAt, 1
+	out.result.State, out.result.DueAt, out.result.Diverts = store.Scheduled, cb.DueAt, 1
 	return out
 }
 
-// extend lengthens the lease, once, where the claim in SQL lives longer, and the lock with it. It says
-// whether a lock that the callback needs is still held: always, because a rebuild knows of a lock only from
-// the stamp on, so that one taken before may have been forgotten, and taken by somebody else, when the stamp
-// commits.
-func (rn *Runner) extend(ctx context.Context, w *store.Stamped, l *schedule.Lease) bool {
-	longer := w.ClaimUntil > l.Until
+// extendLease extends the lease to the end of the claim in SQL, if that is later, and the lock with it. It
+// returns whether the callback still has its lock, if it needs one.
+//
+// The lock is acquired again in any case. A rebuild restores the locks of stamped callbacks only. If it ran
+// between the lock and the stamp, it dropped this lock, and another callback may have taken it.
+//
+// An extension that fails does not stop the attempt: the claim in SQL keeps other processes from sending. If
+// the index reaps the lease early, the next claim's stamp is refused.
+func (rn *Runner) extendLease(ctx context.Context, cb *store.Stamped, l *schedule.Lease) bool {
+	longer := cb.ClaimUntil > l.Until
 	if !longer && l.Lock == "" {
 		return true
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), index.Timeout)
 	defer cancel()
 	if longer {
-		l.Until = w.ClaimUntil
+		l.Until = cb.ClaimUntil
 		if _, err := rn.o.Schedule.Extend(ctx, []schedule.Lease{*l}); err != nil {
-			// SQL's claim is what keeps others from sending; an early reap only costs a refused stamp.
 			rn.index.Failed("extend", err)
 		}
 	}
@@ -259,25 +279,28 @@ func (rn *Runner) extend(ctx context.Context, w *store.Stamped, l *schedule.Leas
 	return replies[0].Acquired
 }
 
-// unsigned is how an attempt ends that cannot be signed.
-func (rn *Runner) unsigned(w *store.Stamped, why error) outbound.Response {
+// signFailure returns the result of an attempt that cannot be signed, and logs why. It is postponed, not
+// counted, if another process or a later start may have the key. It is counted if only a person can fix it,
+// so that the callback ends as dead.
+func (rn *Runner) signFailure(cb *store.Stamped, why error) outbound.Response {
 	now := time.Now()
-	rn.log.Error("an attempt cannot be signed", "callback_id", store.CallbackPrefix+w.ID, "error", why)
+	rn.log.Error("attempt cannot be signed", "callback_id", store.CallbackPrefix+cb.ID, "error", why)
 	r := outbound.Response{
-		Class: store.ClassSignError, Outcome: store.AttemptFailed, LocalFailure: true, StartedAt: now,
-		EndedAt: now,
-		Error:   "a secret cannot be read",
+		Class:        store.ClassSignError,
+		Outcome:      store.AttemptFailed,
+		LocalFailure: true,
+		StartedAt:    now,
+		EndedAt:      now,
+		Error:        "a secret cannot be read",
 	}
 	switch {
 	case errors.Is(why, secret.ErrNoSecret):
-		r.Error = "there is no secret for the signer: give the endpoint or the project one"
+		r.Error = "no secret for the signature: give the endpoint or the project a secret"
 	case errors.Is(why, secret.ErrNotForHost):
-		// Only a person can cure that: the attempt is charged, and the callback ends as dead.
-		r.Error = "the signer's secret was not given for this host: give a new one with the host among its " +
-			"hosts"
+		r.Error = "the secret is not for this host: give a new secret and list the host in its hosts"
 		r.LocalFailure, r.Charged = false, true
 	case errors.Is(why, store.ErrNotFound):
-		r.Error = "a header was sealed for a poll that was purged: give the callback a new one"
+		r.Error = "a header belongs to a poll that was purged: edit the callback and set the header again"
 		r.LocalFailure, r.Charged = false, true
 	case errors.Is(why, secret.ErrUnknownKey), errors.Is(why, secret.ErrTampered):
 		r.Error = "a secret cannot be decrypted with the master keys of this process"
@@ -285,34 +308,32 @@ func (rn *Runner) unsigned(w *store.Stamped, why error) outbound.Response {
 	return r
 }
 
-// send makes the request.
-func (rn *Runner) send(ctx context.Context, w *store.Stamped, t *target) outbound.Response {
+func (rn *Runner) send(ctx context.Context, cb *store.Stamped, t *target) outbound.Response {
 	r := outbound.Request{
-		ID:          store.CallbackPrefix + w.ID,
-		Number:      w.AttemptSeq + 1,
+		ID:          store.CallbackPrefix + cb.ID,
+		Number:      cb.AttemptSeq + 1,
 		URL:         t.url,
-		Method:      w.Method,
+		Method:      cb.Method,
 		Headers:     t.headers,
-		ContentType: w.ContentType,
-		Body:        w.Body,
-		Timeout:     w.Policy.Timeout,
-		Success:     w.Success,
-		Poll:        w.Kind == store.Poll,
+		ContentType: cb.ContentType,
+		Body:        cb.Body,
+		Timeout:     cb.Policy.Timeout,
+		Success:     cb.Success,
+		Poll:        cb.Kind == store.Poll,
 		Signer:      t.signer,
 		Secrets:     t.secrets,
-		Fresh:       w.FreeRetry,
+		Fresh:       cb.FreeRetry,
 	}
 	part.FailpointOf("before_send", r.URL)
 	return rn.o.Sender.Send(ctx, r)
 }
 
-// workerIdle is how long a worker without an attempt stays. A new goroutine begins with a small stack, which
-// an attempt makes grow several times: with each attempt on a goroutine of its own that was an eighth of all
-// CPU time.
+// workerIdle is how long an idle worker stays. Workers are reused because a new goroutine has a small stack
+// that an attempt grows several times: one goroutine per attempt cost an eighth of all CPU time.
 const workerIdle = time.Second
 
-// start makes the attempt on a worker that is idle, or on a new one. Workers are bounded as attempts are, by
-// the slots.
+// start gives the attempt to an idle worker or to a new one. The slots bound the attempts, and so the
+// workers.
 func (rn *Runner) start(ctx context.Context, r ready) {
 	select {
 	case rn.idle <- r:
@@ -321,12 +342,12 @@ func (rn *Runner) start(ctx context.Context, r ready) {
 	}
 }
 
-// work makes attempts until none has come for workerIdle, or the drain has begun.
+// work makes attempts until it was idle for workerIdle or the drain begins.
 func (rn *Runner) work(ctx context.Context, r ready) {
 	timer := time.NewTimer(workerIdle)
 	defer timer.Stop()
 	for {
-		rn.attempt(ctx, r)
+		rn.runSlot(ctx, r)
 		timer.Reset(workerIdle)
 		select {
 		case r = <-rn.idle:

@@ -20,9 +20,9 @@ const (
 	// maxBusy diverts it is charged, so that it cannot go on for ever.
 	busyDelay = 3 * time.Second
 	maxBusy   = 100
-	// blockedTries is how many attempts in a row may be refused by the egress guard before the callback is
+	// maxBlocked is how many attempts in a row may be refused by the egress guard before the callback is
 	// dead.
-	blockedTries = 3
+	maxBlocked = 3
 	// blockedPage is how many attempts are read at a time to count them: those that are not charged lie
 	// between.
 	blockedPage = 20
@@ -30,13 +30,13 @@ const (
 
 // decide turns how an attempt ended into what follows: state and reason, the next due time, what is charged,
 // and what the lane learns. It is the retry policy, whole; the store only applies it.
-func (rn *Runner) decide(ctx context.Context, w *store.Stamped, l *schedule.Lease,
+func (rn *Runner) decide(ctx context.Context, cb *store.Stamped, l *schedule.Lease,
 	resp outbound.Response) ended {
 	endedAt := rn.clock.At(resp.EndedAt)
 	a := &store.Attempt{
-		CallbackID: w.ID,
-		Project:    w.Project,
-		Trigger:    w.Trigger,
+		CallbackID: cb.ID,
+		Project:    cb.Project,
+		Trigger:    cb.Trigger,
 		Outcome:    resp.Outcome,
 		Charged:    resp.Charged,
 		Class:      resp.Class,
@@ -44,8 +44,8 @@ func (rn *Runner) decide(ctx context.Context, w *store.Stamped, l *schedule.Leas
 		Error:      resp.Error,
 		StartedAt:  rn.clock.At(resp.StartedAt).UnixMilli(),
 		EndedAt:    endedAt.UnixMilli(),
-		DueAt:      w.DueAt,
-		Lateness: float64(rn.clock.At(resp.StartedAt).Sub(time.UnixMilli(w.DueAt)).Microseconds()) /
+		DueAt:      cb.DueAt,
+		Lateness: float64(rn.clock.At(resp.StartedAt).Sub(time.UnixMilli(cb.DueAt)).Microseconds()) /
 			1000,
 		Timings:           resp.Timings,
 		RequestHeaders:    resp.RequestHeaders,
@@ -54,11 +54,11 @@ func (rn *Runner) decide(ctx context.Context, w *store.Stamped, l *schedule.Leas
 		ResponseTruncated: resp.ResponseTruncated,
 		Rule:              resp.Rule,
 		KeyID:             resp.KeyID,
-		Fence:             w.Fence,
+		Fence:             cb.Fence,
 	}
 	out := ended{
-		result: store.Result{ID: w.ID, Fence: w.Fence, Attempt: a, State: store.Scheduled,
-			Charge: resp.Charged, Stamped: w},
+		result: store.Result{ID: cb.ID, Fence: cb.Fence, Attempt: a, State: store.Scheduled,
+			Charge: resp.Charged, Stamped: cb},
 		lease:  l,
 		urgent: urgent(l),
 		class:  resp.Class,
@@ -66,20 +66,20 @@ func (rn *Runner) decide(ctx context.Context, w *store.Stamped, l *schedule.Leas
 	out.signal = signalOf(&resp)
 	switch {
 	case resp.PollState == rule.StateHold:
-		out.hold = schedule.DueAfter(endedAt, pollHold(w, resp.DeferAfter))
+		out.hold = schedule.DueAfter(endedAt, pollHold(cb, resp.DeferAfter))
 	case resp.RetryAfter > 0 && (resp.Status == 429 || resp.Status == 503):
-		out.hold = schedule.DueAfter(endedAt, min(resp.RetryAfter, w.Policy.RetryAfterCap, maxHold))
+		out.hold = schedule.DueAfter(endedAt, min(resp.RetryAfter, cb.Policy.RetryAfterCap, maxHold))
 	}
 	// What stops its lane is to be known soon.
 	out.urgent = out.urgent || out.hold != 0 || out.signal == schedule.TimedOut
-	rn.next(ctx, w, &resp, endedAt, &out)
+	rn.next(ctx, cb, &resp, endedAt, &out)
 	if out.result.State != store.Scheduled {
 		out.result.DueAt = 0
 		return out
 	}
-	if w.ExpiresAt != 0 && out.result.DueAt > w.ExpiresAt {
+	if cb.ExpiresAt != 0 && out.result.DueAt > cb.ExpiresAt {
 		// Claimed at its expiry, it ends at once instead of at the next sweep.
-		out.result.DueAt = w.ExpiresAt
+		out.result.DueAt = cb.ExpiresAt
 	}
 	if out.result.DueAt <= endedAt.UnixMilli()+urgentWithin.Milliseconds() {
 		out.urgent = true
@@ -108,7 +108,7 @@ func signalOf(resp *outbound.Response) schedule.Signal {
 const urgentWithin = 20 * time.Millisecond
 
 // next fills in state, reason and due time of the result.
-func (rn *Runner) next(ctx context.Context, w *store.Stamped, resp *outbound.Response, endedAt time.Time,
+func (rn *Runner) next(ctx context.Context, cb *store.Stamped, resp *outbound.Response, endedAt time.Time,
 	out *ended) {
 	r := &out.result
 	later := func(wait time.Duration) { r.DueAt = schedule.DueAfter(endedAt, wait) }
@@ -118,7 +118,7 @@ func (rn *Runner) next(ctx context.Context, w *store.Stamped, resp *outbound.Res
 		r.Charge, r.Attempt.Charged = true, true
 	case resp.Class == store.ClassPanic:
 		r.KeepClaimsWithoutResult, r.Charge, r.Attempt.Charged = true, false, false
-		if w.ClaimsWithoutResult >= poisonClaims {
+		if cb.ClaimsWithoutResult >= maxClaimsWithoutResult {
 			r.State, r.Reason = store.Dead, store.Poison
 			return
 		}
@@ -143,17 +143,17 @@ func (rn *Runner) next(ctx context.Context, w *store.Stamped, resp *outbound.Res
 		}
 		later(0)
 	case resp.Class == store.ClassReceiverBusy &&
-		w.AttemptSeq-w.AttemptCount < cmp.Or(resp.MaxDefers, maxBusy):
+		cb.AttemptSeq-cb.AttemptCount < cmp.Or(resp.MaxDefers, maxBusy):
 		// Counted by rows that were not charged: diverts also count what the callback waited for its lock.
 		r.Diverts, r.Charge, r.Attempt.Charged = 1, false, false
 		if resp.PollState == rule.StateHold {
-			later(pollHold(w, resp.DeferAfter))
-			if pastDeadline(w, r.DueAt) { // a hold may last for days, and is no reason to ask for ever
+			later(pollHold(cb, resp.DeferAfter))
+			if pastDeadline(cb, r.DueAt) { // a hold may last for days, and is no reason to ask for ever
 				r.State, r.Reason = store.Dead, store.Unresolved
 			}
 			return
 		}
-		later(max(cmp.Or(resp.DeferAfter, busyDelay), min(resp.RetryAfter, w.Policy.RetryAfterCap)))
+		later(max(cmp.Or(resp.DeferAfter, busyDelay), min(resp.RetryAfter, cb.Policy.RetryAfterCap)))
 	case resp.Class == store.ClassRejected:
 		r.State, r.Reason = store.Dead, store.Rejected
 		r.Charge, r.Attempt.Charged = true, true
@@ -161,19 +161,19 @@ func (rn *Runner) next(ctx context.Context, w *store.Stamped, resp *outbound.Res
 		r.State, r.Reason = store.Dead, store.Invalid
 	default:
 		r.Charge, r.Attempt.Charged = true, true
-		rn.failed(ctx, w, resp, endedAt, r)
+		rn.failed(ctx, cb, resp, endedAt, r)
 	}
 }
 
 // blockedBefore counts the charged attempts in a row that the egress guard has refused. If they cannot be
 // read it says none: the callback goes on, and the next attempt asks again.
-func (rn *Runner) blockedBefore(ctx context.Context, w *store.Stamped) int {
+func (rn *Runner) blockedBefore(ctx context.Context, cb *store.Stamped) int {
 	n := 0
 	for before := 0; ; {
-		page, err := rn.o.Store.Attempts(context.WithoutCancel(ctx), w.Project, w.ID, before, blockedPage)
+		page, err := rn.o.Store.Attempts(context.WithoutCancel(ctx), cb.Project, cb.ID, before, blockedPage)
 		if err != nil {
 			rn.log.Warn("the attempts of a blocked callback cannot be read",
-				"callback_id", store.CallbackPrefix+w.ID, "error", err)
+				"callback_id", store.CallbackPrefix+cb.ID, "error", err)
 			return 0
 		}
 		for i := range page {
@@ -185,7 +185,7 @@ func (rn *Runner) blockedBefore(ctx context.Context, w *store.Stamped) int {
 				return n
 			}
 		}
-		if len(page) < blockedPage || n >= blockedTries {
+		if len(page) < blockedPage || n >= maxBlocked {
 			return n
 		}
 		before = page[len(page)-1].Number
@@ -194,42 +194,42 @@ func (rn *Runner) blockedBefore(ctx context.Context, w *store.Stamped) int {
 
 // failed walks the ladder after a charged failure. Of a poll every status may say that its order is not final
 // yet: none stops it.
-func (rn *Runner) failed(ctx context.Context, w *store.Stamped, resp *outbound.Response, endedAt time.Time,
+func (rn *Runner) failed(ctx context.Context, cb *store.Stamped, resp *outbound.Response, endedAt time.Time,
 	r *store.Result) {
-	poll := w.Kind == store.Poll
-	if !poll && resp.Status != 0 && slices.Contains(w.Policy.StopOn, resp.Status) {
+	poll := cb.Kind == store.Poll
+	if !poll && resp.Status != 0 && slices.Contains(cb.Policy.StopOn, resp.Status) {
 		r.State, r.Reason = store.Dead, store.Rejected
 		if resp.Status == 410 {
 			r.Reason = store.Gone
 		}
 		return
 	}
-	if resp.Class == store.ClassBlocked && w.LastClass == store.ClassBlocked &&
-		rn.blockedBefore(ctx, w)+1 >= blockedTries {
+	if resp.Class == store.ClassBlocked && cb.LastClass == store.ClassBlocked &&
+		rn.blockedBefore(ctx, cb)+1 >= maxBlocked {
 		r.State, r.Reason = store.Dead, store.Blocked
 		return
 	}
-	wait, more := schedule.Tiers(w.Policy.Tiers).Wait(w.AttemptCount-w.LadderBase+1, w.Policy.RepeatLast)
+	wait, more := schedule.Tiers(cb.Policy.Tiers).Wait(cb.AttemptCount-cb.LadderBase+1, cb.Policy.RepeatLast)
 	out := store.Exhausted
 	if poll {
-		wait, more = pollWait(w, resp, r)
+		wait, more = pollWait(cb, resp, r)
 		out = store.Unresolved
 	}
 	if !more {
 		r.State, r.Reason = store.Dead, out
 		return
 	}
-	if w.Policy.Jitter > 0 {
-		wait += time.Duration(float64(wait) * w.Policy.Jitter * rand.Float64())
+	if cb.Policy.Jitter > 0 {
+		wait += time.Duration(float64(wait) * cb.Policy.Jitter * rand.Float64())
 	}
 	if resp.Status == 429 || resp.TimedOut {
-		wait = max(wait, w.Policy.OverloadFloor)
+		wait = max(wait, cb.Policy.OverloadFloor)
 	}
 	if resp.Status == 429 || resp.Status == 503 {
-		wait = max(wait, min(resp.RetryAfter, w.Policy.RetryAfterCap))
+		wait = max(wait, min(resp.RetryAfter, cb.Policy.RetryAfterCap))
 	}
 	due := schedule.DueAfter(endedAt, wait)
-	if pastDeadline(w, due) {
+	if pastDeadline(cb, due) {
 		r.State, r.Reason = store.Dead, out
 		return
 	}
@@ -237,8 +237,8 @@ func (rn *Runner) failed(ctx context.Context, w *store.Stamped, resp *outbound.R
 }
 
 // pastDeadline says whether an attempt that is due then would be after the deadline.
-func pastDeadline(w *store.Stamped, due int64) bool {
-	return w.Policy.Deadline > 0 && due > w.FirstDueAt+w.Policy.Deadline.Milliseconds()
+func pastDeadline(cb *store.Stamped, due int64) bool {
+	return cb.Policy.Deadline > 0 && due > cb.FirstDueAt+cb.Policy.Deadline.Milliseconds()
 }
 
 // finalReason is the reason of a callback that has succeeded: of a poll, which final answer the upstream
@@ -256,20 +256,20 @@ func finalReason(resp *outbound.Response) store.Reason {
 // pollWait is how long a poll waits that is not final, and whether it goes on. An answer that says so moves
 // it on to the next tier. An error does not: the tier that came before is waited for again, the first if
 // there was none, as often in a row as the error budget says.
-func pollWait(w *store.Stamped, resp *outbound.Response, r *store.Result) (wait time.Duration, more bool) {
-	tiers, moved := schedule.Tiers(w.Policy.Tiers), w.AttemptCount-w.LadderBase
+func pollWait(cb *store.Stamped, resp *outbound.Response, r *store.Result) (wait time.Duration, more bool) {
+	tiers, moved := schedule.Tiers(cb.Policy.Tiers), cb.AttemptCount-cb.LadderBase
 	if resp.PollState == rule.StateOpen {
-		return tiers.Wait(moved+1, w.Policy.RepeatLast)
+		return tiers.Wait(moved+1, cb.Policy.RepeatLast)
 	}
-	r.Stays, r.PollErrors = true, w.PollErrors+1
+	r.Stays, r.PollErrors = true, cb.PollErrors+1
 	if r.PollErrors > resp.MaxErrors {
 		return 0, false
 	}
-	return tiers.Wait(max(moved, 1), w.Policy.RepeatLast)
+	return tiers.Wait(max(moved, 1), cb.Policy.RepeatLast)
 }
 
 // pollHold is how long a poll, and its lane, wait whose upstream has asked for it: at least as long as lanes
 // are held for anybody, and at most as its policy hears of Retry-After.
-func pollHold(w *store.Stamped, asked time.Duration) time.Duration {
-	return min(asked, max(w.Policy.RetryAfterCap, maxHold))
+func pollHold(cb *store.Stamped, asked time.Duration) time.Duration {
+	return min(asked, max(cb.Policy.RetryAfterCap, maxHold))
 }

@@ -32,7 +32,7 @@ func TestDecide(t *testing.T) {
 func TestDecideKeepsTheAttempt(t *testing.T) {
 	t.Parallel()
 	d := newDecision()
-	d.w.Trigger, d.resp.Error, d.resp.KeyID, d.resp.ResponseBody, d.resp.ResponseTruncated = store.Manual,
+	d.cb.Trigger, d.resp.Error, d.resp.KeyID, d.resp.ResponseBody, d.resp.ResponseTruncated = store.Manual,
 		"why", "key", "body", true
 	a := d.decide(t).result.Attempt
 	end := decisionEnd.UnixMilli()
@@ -63,7 +63,7 @@ func TestDecideDraws(t *testing.T) {
 			d.resp.LocalFailure, d.resp.Charged, d.resp.Outcome = true, false, store.AttemptUnknown
 		},
 			5 * time.Second, 30 * time.Second, "1 divert"},
-		{"jitter", func(d *decision) { d.w.Policy.Jitter = 0.5 }, 10 * time.Second, 15 * time.Second,
+		{"jitter", func(d *decision) { d.cb.Policy.Jitter = 0.5 }, 10 * time.Second, 15 * time.Second,
 			"charged"},
 	} {
 		var first, last time.Duration
@@ -117,7 +117,7 @@ func TestDecideBlocked(t *testing.T) {
 	} {
 		d := newDecision()
 		d.failed(store.ClassBlocked)
-		d.w.LastClass, d.past = store.ClassBlocked, c.past
+		d.cb.LastClass, d.past = store.ClassBlocked, c.past
 		r := d.decide(t).result
 		if dead := r.State == store.Dead && r.Reason == store.Blocked; dead != c.dead || !c.dead &&
 			r.State != store.Scheduled {
@@ -127,12 +127,12 @@ func TestDecideBlocked(t *testing.T) {
 	// Others do not ask for the attempts before.
 	d := newDecision()
 	d.failed(store.ClassBlocked)
-	d.w.LastClass, d.past.List = store.ClassHTTP5xx, []store.Attempt{blocked, blocked}
+	d.cb.LastClass, d.past.List = store.ClassHTTP5xx, []store.Attempt{blocked, blocked}
 	if r := d.decide(t).result; r.State != store.Scheduled {
 		t.Errorf("after another failure: %s %s", r.State, r.Reason)
 	}
 	d = newDecision()
-	d.w.LastClass, d.past.List = store.ClassBlocked, []store.Attempt{blocked, blocked}
+	d.cb.LastClass, d.past.List = store.ClassBlocked, []store.Attempt{blocked, blocked}
 	if r := d.decide(t).result; r.State != store.Scheduled {
 		t.Errorf("another failure: %s %s", r.State, r.Reason)
 	}

@@ -40,7 +40,7 @@ func (p *pastAttempts) Attempts(
 
 // A decision is an attempt that has ended, and what decide is to make of it.
 type decision struct {
-	w     store.Stamped
+	cb    store.Stamped
 	lease schedule.Lease
 	resp  outbound.Response
 	past  pastAttempts
@@ -53,7 +53,7 @@ var decisionEnd = time.UnixMilli(1_800_000_000_000)
 // answers.
 func newDecision() *decision {
 	d := &decision{
-		w: store.Stamped{Callback: store.Callback{
+		cb: store.Stamped{Callback: store.Callback{
 			ID: "x", Project: "p", DueAt: decisionEnd.UnixMilli() - 50, FirstDueAt: decisionEnd.UnixMilli(),
 			Fence: 7,
 			Policy: store.Policy{Tiers: []time.Duration{10 * time.Second, 20 * time.Second},
@@ -78,7 +78,7 @@ func (d *decision) answered(status int) { d.resp.Answered, d.resp.Status = true,
 
 func (d *decision) decide(t *testing.T) ended {
 	e := &Runner{o: Options{Store: &d.past}, clock: new(clock.Clock), log: slog.New(slog.DiscardHandler)}
-	return e.decide(t.Context(), &d.w, &d.lease, d.resp)
+	return e.decide(t.Context(), &d.cb, &d.lease, d.resp)
 }
 
 // describe tells everything that was decided; times are since the attempt's end.
@@ -114,13 +114,13 @@ func (d *decision) change(word, value string, _ bool) error {
 	number, nerr := strconv.Atoi(value)
 	wait, werr := time.ParseDuration(value)
 	numbers := map[string]*int{
-		"before": &d.w.AttemptCount, "base": &d.w.LadderBase, "crashed": &d.w.ClaimsWithoutResult,
-		"errors": &d.w.PollErrors, "max_defers": &d.resp.MaxDefers,
+		"before": &d.cb.AttemptCount, "base": &d.cb.LadderBase, "crashed": &d.cb.ClaimsWithoutResult,
+		"errors": &d.cb.PollErrors, "max_defers": &d.resp.MaxDefers,
 	}
 	waits := map[string]*time.Duration{
-		"retry_after": &d.resp.RetryAfter, "retry_cap": &d.w.Policy.RetryAfterCap,
-		"deadline":    &d.w.Policy.Deadline,
-		"defer_after": &d.resp.DeferAfter, "first_tier": &d.w.Policy.Tiers[0],
+		"retry_after": &d.resp.RetryAfter, "retry_cap": &d.cb.Policy.RetryAfterCap,
+		"deadline":    &d.cb.Policy.Deadline,
+		"defer_after": &d.resp.DeferAfter, "first_tier": &d.cb.Policy.Tiers[0],
 	}
 	switch {
 	case numbers[word] != nil:
@@ -140,16 +140,16 @@ func (d *decision) change(word, value string, _ bool) error {
 		d.failed(store.ClassReceiverBusy)
 		d.answered(423)
 		d.resp.Charged = false
-		_, err := fmt.Sscanf(value, "%d/%d", &d.w.AttemptSeq, &d.w.AttemptCount)
-		d.w.LadderBase = d.w.AttemptCount
+		_, err := fmt.Sscanf(value, "%d/%d", &d.cb.AttemptSeq, &d.cb.AttemptCount)
+		d.cb.LadderBase = d.cb.AttemptCount
 		return err
 	case "poll": // it is a poll's, whose answer was found to say that
-		d.w.Kind, d.resp.PollState, d.resp.MaxErrors = store.Poll, rule.PollState(value), 2
+		d.cb.Kind, d.resp.PollState, d.resp.MaxErrors = store.Poll, rule.PollState(value), 2
 	case "expires":
-		d.w.ExpiresAt = decisionEnd.Add(wait).UnixMilli()
+		d.cb.ExpiresAt = decisionEnd.Add(wait).UnixMilli()
 		return werr
 	case "stops":
-		d.w.Policy.StopOn = []int{404, 410}
+		d.cb.Policy.StopOn = []int{404, 410}
 	case "uncharged":
 		d.resp.Charged = false
 	case "unknown":

@@ -83,68 +83,68 @@ type laneLimit struct {
 	ended, uncounted []*schedule.Lease
 	// stopped are results that stop the lane, and that the index does not know yet: until then nothing
 	// begins. held is when it knew of the last hold: what was claimed before would break it.
-	stopped int
-	held    time.Time
+	stopped   int
+	holdKnown time.Time
 	// full: the lane had more that was ready, and no room for it. asked: the claim under way may bring some
 	// of that.
-	full, asked bool
+	full, requested bool
 	// took is how long attempts take, as a moving average.
-	took time.Duration
+	averageTime time.Duration
 }
 
 func newLaneLimits(shardOf func(lane int64) int, shards int) *laneLimits {
-	w := &laneLimits{shardOf: shardOf, shards: make([]shardLimits, shards)}
-	for i := range w.shards {
-		w.shards[i].lanes = make(map[int64]*laneLimit)
-		w.shards[i].successors = make(map[schedule.LeaseRef]successor)
+	limits := &laneLimits{shardOf: shardOf, shards: make([]shardLimits, shards)}
+	for i := range limits.shards {
+		limits.shards[i].lanes = make(map[int64]*laneLimit)
+		limits.shards[i].successors = make(map[schedule.LeaseRef]successor)
 	}
-	return w
+	return limits
 }
 
 // prefetched are the leases that have no place.
-func (n *laneLimit) prefetched() int { return len(n.stamping) + len(n.waiting) }
+func (ln *laneLimit) prefetched() int { return len(ln.stamping) + len(ln.waiting) }
 
 // placed are the leases that have a place and whose attempts have not ended.
-func (n *laneLimit) placed() int { return n.open - n.prefetched() }
+func (ln *laneLimit) placed() int { return ln.open - ln.prefetched() }
 
 // free are the places whose attempts have ended, and that no other has.
-func (n *laneLimit) free() int { return len(n.ended) - len(n.uncounted) }
+func (ln *laneLimit) free() int { return len(ln.ended) - len(ln.uncounted) }
 
 // wanted returns how many should be prefetched: what the lane sends in prefetchTime.
-func (n *laneLimit) wanted() int {
-	places := n.placed() + max(n.free(), 0)
-	if !n.full || n.stopped > 0 || n.took == 0 || places < minPrefetch {
+func (ln *laneLimit) prefetchSize() int {
+	places := ln.placed() + max(ln.free(), 0)
+	if !ln.full || ln.stopped > 0 || ln.averageTime == 0 || places < minPrefetch {
 		return 0
 	}
-	return min(int(time.Duration(places)*prefetchTime/n.took), maxPrefetch)
+	return min(int(time.Duration(places)*prefetchTime/ln.averageTime), maxPrefetch)
 }
 
 // wantsClaim says whether a claim would bring a batch.
-func (n *laneLimit) wantsClaim() bool {
-	if wanted := n.wanted(); wanted > 0 {
-		return n.prefetched() <= wanted/2
+func (ln *laneLimit) wantsClaim() bool {
+	if size := ln.prefetchSize(); size > 0 {
+		return ln.prefetched() <= size/2
 	}
-	return n.full && n.stopped == 0 && n.free() >= max(n.placed(), 1)
+	return ln.full && ln.stopped == 0 && ln.free() >= max(ln.placed(), 1)
 }
 
 // beginClaim returns what a claim of the shard names, valid until the next one, and what it prefetches.
-func (w *laneLimits) beginClaim(shard int) (named []schedule.EndedLease, prefetch []schedule.LanePrefetch) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	s := &w.shards[shard]
+func (limits *laneLimits) beginClaim(shard int) (named []schedule.EndedLease, prefetch []schedule.LanePrefetch) {
+	limits.mu.Lock()
+	defer limits.mu.Unlock()
+	s := &limits.shards[shard]
 	s.claiming, s.named = true, s.named[:0]
-	for lane, n := range s.lanes {
-		n.asked = false
-		if n.stopped > 0 {
+	for lane, ln := range s.lanes {
+		ln.requested = false
+		if ln.stopped > 0 {
 			continue // what a claim brought would go back
 		}
-		if count := min(len(n.ended), schedule.MaxEnded-len(s.named)); count > 0 {
-			s.name(n, count)
-			n.asked = true
+		if count := min(len(ln.ended), schedule.MaxEnded-len(s.named)); count > 0 {
+			s.name(ln, count)
+			ln.requested = true
 		}
-		if more := n.wanted() - n.prefetched(); more > 0 && len(prefetch) < schedule.MaxPrefetch {
+		if more := ln.prefetchSize() - ln.prefetched(); more > 0 && len(prefetch) < schedule.MaxPrefetch {
 			prefetch = append(prefetch, schedule.LanePrefetch{Lane: lane, Max: more})
-			n.asked = true
+			ln.requested = true
 		}
 	}
 	return s.named, prefetch
@@ -152,25 +152,25 @@ func (w *laneLimits) beginClaim(shard int) (named []schedule.EndedLease, prefetc
 
 // name moves ended leases of the lane to what is named. A successor counts from now on, as far as this
 // process knows.
-func (s *shardLimits) name(n *laneLimit, count int) {
-	for _, l := range n.ended[:count] {
-		e := schedule.EndedLease{LeaseRef: l.LeaseRef(), Next: n.successor()}
+func (s *shardLimits) name(ln *laneLimit, count int) {
+	for _, l := range ln.ended[:count] {
+		e := schedule.EndedLease{LeaseRef: l.LeaseRef(), Next: ln.successor()}
 		if e.Next.ID != "" {
 			s.successors[e.LeaseRef] = successor{lease: e.Next}
 		}
 		s.named = append(s.named, e)
 	}
-	n.ended = slices.Delete(n.ended, 0, count)
+	ln.ended = slices.Delete(ln.ended, 0, count)
 }
 
 // successor takes the lease that counts instead of one that has ended: one that has a place already, or else
 // one that is being stamped, and has a place from now on. The zero value is none.
-func (n *laneLimit) successor() schedule.LeaseRef {
-	if len(n.uncounted) > 0 {
-		return pop(&n.uncounted).LeaseRef()
+func (ln *laneLimit) successor() schedule.LeaseRef {
+	if len(ln.uncounted) > 0 {
+		return pop(&ln.uncounted).LeaseRef()
 	}
-	for next := range n.stamping {
-		delete(n.stamping, next)
+	for next := range ln.stamping {
+		delete(ln.stamping, next)
 		return next
 	}
 	return schedule.LeaseRef{}
@@ -185,10 +185,10 @@ func pop[T any](list *[]T) T {
 
 // endClaim ends a claim of a shard that was answered. Short says that it had slots left. It returns whether
 // to claim again, and what has to be put back.
-func (w *laneLimits) endClaim(shard int, leases []schedule.Lease, short bool) (again bool, back []ready) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	s := &w.shards[shard]
+func (limits *laneLimits) endClaim(shard int, leases []schedule.Lease, short bool) (again bool, back []ready) {
+	limits.mu.Lock()
+	defer limits.mu.Unlock()
+	s := &limits.shards[shard]
 	s.claiming = false
 	for i := range s.named {
 		if next, ok := s.successors[s.named[i].LeaseRef]; ok {
@@ -198,82 +198,82 @@ func (w *laneLimits) endClaim(shard int, leases []schedule.Lease, short bool) (a
 	}
 	for i := range leases {
 		l := &leases[i]
-		n := w.add(l.Lane)
-		n.open++
-		n.full, n.asked = l.Full, false
+		ln := limits.laneOf(l.Lane)
+		ln.open++
+		ln.full, ln.requested = l.Full, false
 		if l.Prefetched {
-			n.stamping[l.LeaseRef()] = true
+			ln.stamping[l.LeaseRef()] = true
 		}
 	}
-	for lane, n := range s.lanes {
-		if n.asked && short {
-			n.full = false // it gave nothing
+	for lane, ln := range s.lanes {
+		if ln.requested && short {
+			ln.full = false // it gave nothing
 		}
-		again = again || n.wantsClaim()
-		back = append(back, s.releaseWaiting(lane, n)...)
+		again = again || ln.wantsClaim()
+		back = append(back, s.releaseWaiting(lane, ln)...)
 	}
 	return again, back
 }
 
 // failClaim ends a claim that was not answered: it may have been executed or not. It returns what has to be
 // put back.
-func (w *laneLimits) failClaim(shard int) (back []ready) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	s := &w.shards[shard]
+func (limits *laneLimits) failClaim(shard int) (back []ready) {
+	limits.mu.Lock()
+	defer limits.mu.Unlock()
+	s := &limits.shards[shard]
 	s.claiming = false
-	for lane, n := range s.lanes {
-		back = append(back, s.releaseWaiting(lane, n)...)
+	for lane, ln := range s.lanes {
+		back = append(back, s.releaseWaiting(lane, ln)...)
 	}
 	return back
 }
 
 // add returns a lane, made if it is new.
-func (w *laneLimits) add(lane int64) *laneLimit {
-	s := &w.shards[w.shardOf(lane)]
-	n := s.lanes[lane]
-	if n == nil {
-		n = &laneLimit{stamping: make(map[schedule.LeaseRef]bool)}
-		s.lanes[lane] = n
+func (limits *laneLimits) laneOf(lane int64) *laneLimit {
+	s := &limits.shards[limits.shardOf(lane)]
+	ln := s.lanes[lane]
+	if ln == nil {
+		ln = &laneLimit{stamping: make(map[schedule.LeaseRef]bool)}
+		s.lanes[lane] = ln
 	}
-	return n
+	return ln
 }
 
 // of returns a lane, nil if this process has nothing of it, and its shard.
-func (w *laneLimits) of(lane int64) (shard int, s *shardLimits, n *laneLimit) {
-	shard = w.shardOf(lane)
-	s = &w.shards[shard]
+func (limits *laneLimits) lookup(lane int64) (shard int, s *shardLimits, ln *laneLimit) {
+	shard = limits.shardOf(lane)
+	s = &limits.shards[shard]
 	return shard, s, s.lanes[lane]
 }
 
 // releaseWaiting returns what waits for a place that nothing will free, and forgets a lane of which this
 // process has nothing.
-func (s *shardLimits) releaseWaiting(lane int64, n *laneLimit) (back []ready) {
-	if n.stopped > 0 || s.idle(n) {
-		back, n.waiting = n.waiting, nil
-		n.open -= len(back)
+func (s *shardLimits) releaseWaiting(lane int64, ln *laneLimit) (back []ready) {
+	if ln.stopped > 0 || s.nothingEnds(ln) {
+		back, ln.waiting = ln.waiting, nil
+		ln.open -= len(back)
 	}
-	if n.open == 0 && len(n.ended) == 0 && n.stopped == 0 && !s.claiming {
+	if ln.open == 0 && len(ln.ended) == 0 && ln.stopped == 0 && !s.claiming {
 		delete(s.lanes, lane)
 	}
 	return back
 }
 
 // idle says that neither an attempt that ends nor a claim will have what waits begin.
-func (s *shardLimits) idle(n *laneLimit) bool { return n.placed() == 0 && !s.claiming }
+func (s *shardLimits) nothingEnds(ln *laneLimit) bool { return ln.placed() == 0 && !s.claiming }
 
 // drop removes a lease that is not attempted. It returns what has to be put back.
-func (w *laneLimits) drop(l *schedule.Lease) (back []ready) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	_, s, n := w.of(l.Lane)
+func (limits *laneLimits) drop(l *schedule.Lease) (back []ready) {
+	limits.mu.Lock()
+	defer limits.mu.Unlock()
+	_, s, ln := limits.lookup(l.Lane)
 	dropped := l.LeaseRef()
-	delete(n.stamping, dropped)
-	n.uncounted = slices.DeleteFunc(n.uncounted, func(u *schedule.Lease) bool {
+	delete(ln.stamping, dropped)
+	ln.uncounted = slices.DeleteFunc(ln.uncounted, func(u *schedule.Lease) bool {
 		return u.LeaseRef() == dropped
 	})
-	n.open--
-	return s.releaseWaiting(l.Lane, n)
+	ln.open--
+	return s.releaseWaiting(l.Lane, ln)
 }
 
 // A turn is what becomes of a stamped attempt.
@@ -289,99 +289,99 @@ const (
 )
 
 // start says what becomes of a stamped attempt; only with mayWait it waits. What goes back is to be dropped.
-func (w *laneLimits) start(r *ready, mayWait bool) turn {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	_, s, n := w.of(r.l.Lane)
-	lease := r.l.LeaseRef()
-	prefetched := n.stamping[lease]
+func (limits *laneLimits) start(r *ready, mayWait bool) turn {
+	limits.mu.Lock()
+	defer limits.mu.Unlock()
+	_, s, ln := limits.lookup(r.lease.Lane)
+	lease := r.lease.LeaseRef()
+	prefetched := ln.stamping[lease]
 	switch {
-	case n.stops(r):
+	case ln.stops(r):
 		return goesBack
 	case !prefetched:
 		return begins
-	case n.free() > 0:
-		n.uncounted = append(n.uncounted, r.l)
-		delete(n.stamping, lease)
+	case ln.free() > 0:
+		ln.uncounted = append(ln.uncounted, r.lease)
+		delete(ln.stamping, lease)
 		return begins
-	case !mayWait || s.idle(n):
+	case !mayWait || s.nothingEnds(ln):
 		return goesBack
 	}
-	n.waiting = append(n.waiting, *r)
-	delete(n.stamping, lease)
+	ln.waiting = append(ln.waiting, *r)
+	delete(ln.stamping, lease)
 	return waits
 }
 
 // stops says whether a stamped attempt of the lane must not begin.
-func (n *laneLimit) stops(r *ready) bool { return n.stopped > 0 || r.claimed.Before(n.held) }
+func (ln *laneLimit) stops(r *ready) bool { return ln.stopped > 0 || r.claimed.Before(ln.holdKnown) }
 
 // stopped says whether a stamped attempt that was to begin must not begin by now.
-func (w *laneLimits) stopped(r *ready) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	_, _, n := w.of(r.l.Lane)
-	return n.stops(r)
+func (limits *laneLimits) stopped(r *ready) bool {
+	limits.mu.Lock()
+	defer limits.mu.Unlock()
+	_, _, ln := limits.lookup(r.lease.Lane)
+	return ln.stops(r)
 }
 
 // end says that an attempt has ended after so long. It returns the one that has its place now, or those that
 // have to be put back, and the shard that should claim, or -1.
-func (w *laneLimits) end(out *ended, took time.Duration) (next *ready, back []ready, claim int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	shard, s, n := w.of(out.lease.Lane)
-	n.open--
-	if n.took == 0 {
-		n.took = took
+func (limits *laneLimits) end(out *ended, took time.Duration) (next *ready, back []ready, claim int) {
+	limits.mu.Lock()
+	defer limits.mu.Unlock()
+	shard, s, ln := limits.lookup(out.lease.Lane)
+	ln.open--
+	if ln.averageTime == 0 {
+		ln.averageTime = took
 	}
-	n.took += (took - n.took) / 8
+	ln.averageTime += (took - ln.averageTime) / 8
 	if out.stops() {
-		n.stopped++
+		ln.stopped++
 	} else if out.signal == schedule.Answered {
-		n.freePlace(out.lease)
+		ln.freePlace(out.lease)
 	}
-	if len(n.waiting) > 0 && n.free() > 0 && n.stopped == 0 {
-		r := pop(&n.waiting)
-		n.uncounted = append(n.uncounted, r.l)
+	if len(ln.waiting) > 0 && ln.free() > 0 && ln.stopped == 0 {
+		r := pop(&ln.waiting)
+		ln.uncounted = append(ln.uncounted, r.lease)
 		next = &r
 	}
 	claim = -1
-	if !s.claiming && n.wantsClaim() {
+	if !s.claiming && ln.wantsClaim() {
 		claim = shard
 	}
-	return next, s.releaseWaiting(out.lease.Lane, n), claim
+	return next, s.releaseWaiting(out.lease.Lane, ln), claim
 }
 
 // freePlace frees the place of a lease. Of a lane that is not full nothing is named, so its places need no
 // account.
-func (n *laneLimit) freePlace(l *schedule.Lease) {
-	if at := slices.Index(n.uncounted, l); at >= 0 {
-		n.uncounted = slices.Delete(n.uncounted, at, at+1)
-	} else if n.full || n.prefetched() > 0 {
-		n.ended = append(n.ended, l)
+func (ln *laneLimit) freePlace(l *schedule.Lease) {
+	if at := slices.Index(ln.uncounted, l); at >= 0 {
+		ln.uncounted = slices.Delete(ln.uncounted, at, at+1)
+	} else if ln.full || ln.prefetched() > 0 {
+		ln.ended = append(ln.ended, l)
 	}
 }
 
 // addSuccessors gives settlements the successors of the leases that they end.
-func (w *laneLimits) addSuccessors(settlements []schedule.Settlement) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+func (limits *laneLimits) addSuccessors(settlements []schedule.Settlement) {
+	limits.mu.Lock()
+	defer limits.mu.Unlock()
 	for i := range settlements {
 		t := &settlements[i]
-		_, s, n := w.of(t.Lane)
+		_, s, ln := limits.lookup(t.Lane)
 		settled := schedule.LeaseRef{Ref: t.Ref(), Token: t.Token}
 		if next, ok := s.successors[settled]; ok && !next.known {
 			t.Next = next.lease
 		}
-		if n == nil || len(n.ended) == 0 {
+		if ln == nil || len(ln.ended) == 0 {
 			continue
 		}
 		// A full lane has hundreds of leases. Nearly all differ in their ids, which cost less to compare.
 		is := func(l *schedule.Lease) bool { return l.ID == t.ID && l.LeaseRef() == settled }
-		n.uncounted = slices.DeleteFunc(n.uncounted, is) // its attempt got no answer
-		if at := slices.IndexFunc(n.ended, is); at >= 0 {
-			n.ended = slices.Delete(n.ended, at, at+1)
-			if len(n.ended) < len(n.uncounted) {
-				t.Next = n.successor()
+		ln.uncounted = slices.DeleteFunc(ln.uncounted, is) // its attempt got no answer
+		if at := slices.IndexFunc(ln.ended, is); at >= 0 {
+			ln.ended = slices.Delete(ln.ended, at, at+1)
+			if len(ln.ended) < len(ln.uncounted) {
+				t.Next = ln.successor()
 			}
 		}
 	}
@@ -389,33 +389,33 @@ func (w *laneLimits) addSuccessors(settlements []schedule.Settlement) {
 
 // resultsKnown says that the index knows of results, or never will: those that stopped their lanes do so no
 // longer. It returns what has to be put back.
-func (w *laneLimits) resultsKnown(batch []ended) (back []ready) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+func (limits *laneLimits) resultsKnown(batch []ended) (back []ready) {
+	limits.mu.Lock()
+	defer limits.mu.Unlock()
 	for i := range batch {
 		b := &batch[i]
-		_, s, n := w.of(b.lease.Lane)
+		_, s, ln := limits.lookup(b.lease.Lane)
 		delete(s.successors, b.lease.LeaseRef())
-		if n == nil {
+		if ln == nil {
 			continue
 		}
-		if b.stops() && n.stopped > 0 {
-			n.stopped--
+		if b.stops() && ln.stopped > 0 {
+			ln.stopped--
 		}
 		if b.hold != 0 {
-			n.held = time.Now()
+			ln.holdKnown = time.Now()
 		}
-		back = append(back, s.releaseWaiting(b.lease.Lane, n)...)
+		back = append(back, s.releaseWaiting(b.lease.Lane, ln)...)
 	}
 	return back
 }
 
 // rolledBack says that a shard went back in time: it may not know any more which leases count instead of
 // others.
-func (w *laneLimits) rolledBack(shard int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	s := &w.shards[shard]
+func (limits *laneLimits) rolledBack(shard int) {
+	limits.mu.Lock()
+	defer limits.mu.Unlock()
+	s := &limits.shards[shard]
 	for named, next := range s.successors {
 		s.successors[named] = successor{lease: next.lease}
 	}
@@ -423,16 +423,16 @@ func (w *laneLimits) rolledBack(shard int) {
 
 // reset is called when results have waited for SQL, so that leases may have run out: the place of an attempt
 // that has ended is given to no other any more. It returns what has to be put back.
-func (w *laneLimits) reset() (back []ready) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for i := range w.shards {
-		s := &w.shards[i]
-		for lane, n := range s.lanes {
+func (limits *laneLimits) resetPlaces() (back []ready) {
+	limits.mu.Lock()
+	defer limits.mu.Unlock()
+	for i := range limits.shards {
+		s := &limits.shards[i]
+		for lane, ln := range s.lanes {
 			named := len(s.named)
-			s.name(n, len(n.uncounted)) // no claim carries these names; the settlements do
-			s.named, n.ended = s.named[:named], nil
-			back = append(back, s.releaseWaiting(lane, n)...)
+			s.name(ln, len(ln.uncounted)) // no claim carries these names; the settlements do
+			s.named, ln.ended = s.named[:named], nil
+			back = append(back, s.releaseWaiting(lane, ln)...)
 		}
 	}
 	return back
@@ -440,14 +440,14 @@ func (w *laneLimits) reset() (back []ready) {
 
 // changed says that lanes have new settings. It returns what waits in them, which has to be put back: it was
 // claimed by the old ones.
-func (w *laneLimits) changed(settings []schedule.LaneSetting) (back []ready) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+func (limits *laneLimits) settingsChanged(settings []schedule.LaneSetting) (back []ready) {
+	limits.mu.Lock()
+	defer limits.mu.Unlock()
 	for i := range settings {
-		if _, _, n := w.of(settings[i].Lane); n != nil {
-			back = append(back, n.waiting...)
-			n.open -= len(n.waiting)
-			n.waiting = nil
+		if _, _, ln := limits.lookup(settings[i].Lane); ln != nil {
+			back = append(back, ln.waiting...)
+			ln.open -= len(ln.waiting)
+			ln.waiting = nil
 		}
 	}
 	return back

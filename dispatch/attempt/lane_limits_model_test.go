@@ -25,7 +25,7 @@ const (
 // others go on.
 type limitSide struct {
 	name    string
-	w       *laneLimits
+	limits  *laneLimits
 	ix      *memq.Index
 	claims  int
 	req     schedule.ClaimRequest
@@ -45,13 +45,13 @@ type limitSide struct {
 }
 
 func newLimitSide(name string, ix *memq.Index) *limitSide {
-	return &limitSide{name: name, ix: ix, w: newLaneLimits(ix.ShardOf, 1)}
+	return &limitSide{name: name, ix: ix, limits: newLaneLimits(ix.ShardOf, 1)}
 }
 
-func (s *limitSide) onWire() map[int64]int {
+func (s *limitSide) runningAttempts() map[int64]int {
 	n := make(map[int64]int)
 	for _, r := range s.running {
-		n[r.l.Lane]++
+		n[r.lease.Lane]++
 	}
 	return n
 }
@@ -86,10 +86,10 @@ func (s *limitSide) step(kind string, some func(n int) int, drop bool) (bool, er
 		}
 		s.failClaim()
 	case kind == "reply" && s.reply != nil:
-		_, back := s.w.endClaim(0, s.reply.Leases, len(s.reply.Leases) < s.req.Max)
+		_, back := s.limits.endClaim(0, s.reply.Leases, len(s.reply.Leases) < s.req.Max)
 		s.giveUp(back)
 		for i := range s.reply.Leases {
-			s.claimed = append(s.claimed, ready{l: &s.reply.Leases[i], claimed: s.at})
+			s.claimed = append(s.claimed, ready{lease: &s.reply.Leases[i], claimed: s.at})
 		}
 		s.asked, s.reply = false, nil
 	case kind == "stamp" && len(s.claimed) > 0:
@@ -105,13 +105,13 @@ func (s *limitSide) step(kind string, some func(n int) int, drop bool) (bool, er
 		s.end(take(&s.running, some), out)
 	case kind == "lose" && len(s.ended) > 0: // its result loses the fence, and is never settled
 		o := take(&s.ended, some)
-		s.giveUp(s.w.resultsKnown([]ended{o}))
+		s.giveUp(s.limits.resultsKnown([]ended{o}))
 		s.stale = append(s.stale, o.lease)
 	case kind == "send" && len(s.ended) > 0 && s.batch == nil:
 		n := 1 + some(len(s.ended))
 		s.sent, s.ended = s.ended[:n:n], s.ended[n:]
 		s.batch = settlementsOf(s.sent)
-		s.w.addSuccessors(s.batch)
+		s.limits.addSuccessors(s.batch)
 	case kind == "settle" && s.batch != nil:
 		_, err := s.ix.Settle(ctx, s.batch)
 		if !drop { // otherwise its reply is lost, and it is repeated
@@ -133,9 +133,9 @@ func (s *limitSide) step(kind string, some func(n int) int, drop bool) (bool, er
 	case kind == "expire" && len(s.stale) > 0 && s.idle():
 		return true, s.settle(take(&s.stale, some), schedule.Ack)
 	case kind == "reset":
-		s.giveUp(s.w.reset())
+		s.giveUp(s.limits.resetPlaces())
 	case kind == "changed":
-		s.giveUp(s.w.changed([]schedule.LaneSetting{{Lane: 1}}))
+		s.giveUp(s.limits.settingsChanged([]schedule.LaneSetting{{Lane: 1}}))
 	default:
 		return false, nil
 	}
@@ -145,7 +145,7 @@ func (s *limitSide) step(kind string, some func(n int) int, drop bool) (bool, er
 // idle says whether there is no lease that could have the place of another: a lease lasts longer than those
 // that follow it in its place.
 func (s *limitSide) idle() bool {
-	for _, n := range s.w.shards[0].lanes {
+	for _, n := range s.limits.shards[0].lanes {
 		if n.open > 0 || len(n.ended) > 0 {
 			return false
 		}
@@ -169,7 +169,7 @@ func (s *limitSide) ask(some func(n int) int) {
 		s.granted = nil
 	}
 	s.asked, s.again, s.at = true, false, time.Now()
-	named, prefetch := s.w.beginClaim(0)
+	named, prefetch := s.limits.beginClaim(0)
 	most := []int{16, 3, 1, 0}[max(some(16)-12, 0)]
 	s.req = schedule.ClaimRequest{
 		Owner: s.name, Token: token, Max: most, MaxUncertain: 16, MaxTimingOut: 16, Lease: time.Hour,
@@ -178,45 +178,45 @@ func (s *limitSide) ask(some func(n int) int) {
 }
 
 func (s *limitSide) failClaim() {
-	s.giveUp(s.w.failClaim(0))
+	s.giveUp(s.limits.failClaim(0))
 	s.asked, s.reply = false, nil
 }
 
 // stamp has a claimed lease begin, or wait, or drops it.
 func (s *limitSide) stamp(r ready, drop bool) error {
 	if drop {
-		s.giveUp(s.w.drop(r.l))
-		return s.settle(r.l, schedule.Ack)
+		s.giveUp(s.limits.drop(r.lease))
+		return s.settle(r.lease, schedule.Ack)
 	}
-	switch s.w.start(&r, true) {
+	switch s.limits.start(&r, true) {
 	case begins:
 		s.running = append(s.running, r)
 	case goesBack:
-		s.giveUp(append(s.w.drop(r.l), r))
+		s.giveUp(append(s.limits.drop(r.lease), r))
 	case waits:
 	}
 	return nil
 }
 
-// suspect has a claimed lease begin before its stamp, as clearSuspect does; with fails its stamp fails. What
+// suspect has a claimed lease begin before its stamp, as attemptAlone does; with fails its stamp fails. What
 // is handed back may be claimed again at once, before it is dropped: with fails that is done by a copy.
 func (s *limitSide) suspect(r ready, fails bool) error {
-	l := r.l
-	if s.w.start(&r, false) == begins {
+	l := r.lease
+	if s.limits.start(&r, false) == begins {
 		if !fails {
 			s.running = append(s.running, r)
 			return nil
 		}
-		l = new(*r.l)
+		l = new(*r.lease)
 	}
 	err := s.settle(l, schedule.Divert)
-	s.giveUp(s.w.drop(l))
+	s.giveUp(s.limits.drop(l))
 	return err
 }
 
 func (s *limitSide) end(r ready, out ended) {
-	out.lease = r.l
-	next, back, _ := s.w.end(&out, time.Millisecond)
+	out.lease = r.lease
+	next, back, _ := s.limits.end(&out, time.Millisecond)
 	if next != nil {
 		s.running = append(s.running, *next)
 	}
@@ -226,13 +226,13 @@ func (s *limitSide) end(r ready, out ended) {
 
 func (s *limitSide) giveUp(back []ready) {
 	for _, b := range back {
-		s.ended = append(s.ended, ended{lease: b.l})
+		s.ended = append(s.ended, ended{lease: b.lease})
 	}
 }
 
 // known: the settlements are as good as heard.
 func (s *limitSide) known() {
-	s.giveUp(s.w.resultsKnown(s.sent))
+	s.giveUp(s.limits.resultsKnown(s.sent))
 	s.batch, s.sent = nil, nil
 }
 
@@ -310,7 +310,7 @@ func (c *limitCourse) take(s *limitSide, kind string, some func(int) int, drop b
 	if !did {
 		return false
 	}
-	c.story = append(c.story, fmt.Sprintf("%s: %s, drop %t; on the wire %v", s.name, kind, drop, s.onWire()))
+	c.story = append(c.story, fmt.Sprintf("%s: %s, drop %t; on the wire %v", s.name, kind, drop, s.runningAttempts()))
 	switch kind {
 	case "ask":
 		c.story = append(c.story, fmt.Sprintf("  %s ended %+v, prefetch %+v", s.req.Token, s.req.Ended,
@@ -343,7 +343,7 @@ func (c *limitCourse) check(after string) {
 	if err != nil {
 		c.fatalf("%v", err)
 	}
-	one, two := c.sides[0].onWire(), c.sides[1].onWire()
+	one, two := c.sides[0].runningAttempts(), c.sides[1].runningAttempts()
 	for _, state := range states {
 		if n := one[state.Lane] + two[state.Lane]; n > state.InFlight || n > sideLimit {
 			c.fatalf("after %s %d of lane %d are on the wire, %d and %d, and %d count; its limit is %d\n%s",
@@ -353,7 +353,7 @@ func (c *limitCourse) check(after string) {
 		}
 	}
 	for _, s := range c.sides {
-		for lane, n := range s.w.shards[0].lanes {
+		for lane, n := range s.limits.shards[0].lanes {
 			if err := n.sound(); err != nil {
 				c.fatalf("after %s, %s, lane %d: %v\n%s", after, s.name, lane, err,
 					strings.Join(c.story, "\n"))
@@ -397,7 +397,7 @@ func (c *limitCourse) drain() {
 		for len(s.running) > 0 {
 			s.end(take(&s.running, first), ended{})
 		}
-		for lane, n := range s.w.shards[0].lanes {
+		for lane, n := range s.limits.shards[0].lanes {
 			if n.open != 0 || len(n.waiting) != 0 || len(n.stamping) != 0 {
 				c.fatalf("%s, lane %d: %+v\n%s", s.name, lane, n, strings.Join(c.story, "\n"))
 			}
@@ -406,9 +406,9 @@ func (c *limitCourse) drain() {
 			c.take(s, "send", last, false)
 			c.take(s, "settle", first, false)
 		}
-		s.w.beginClaim(0)
-		s.w.endClaim(0, nil, true)
-		if len(s.w.shards[0].lanes) != 0 {
+		s.limits.beginClaim(0)
+		s.limits.endClaim(0, nil, true)
+		if len(s.limits.shards[0].lanes) != 0 {
 			c.fatalf("%s: lanes are remembered\n%s", s.name, strings.Join(c.story, "\n"))
 		}
 	}
@@ -495,7 +495,7 @@ func TestASuccessorIsOfItsLeaseAlone(t *testing.T) {
 	later := schedule.Lease{Item: one.ended[0].lease.Item, Token: "later"}
 	later.Lane = 3 - later.Lane // it was edited, and goes elsewhere
 	s := settlementsOf([]ended{{lease: &later}})
-	one.w.addSuccessors(s)
+	one.limits.addSuccessors(s)
 	if _, err := c.ix.Settle(t.Context(), s); err != nil || s[0].Next.ID != "" {
 		t.Errorf("settle: %v; next %v", err, s[0].Next)
 	}

@@ -19,7 +19,7 @@ func TestLaneLimits(t *testing.T) {
 	t.Parallel()
 	transcript.File(t, "testdata/lanes.txt", func(t *testing.T, text string) string {
 		return transcript.Cases(t, text, func(_ *testing.T, _, body string) string {
-			c := &laneCourse{w: newLaneLimits(func(int64) int { return 0 }, 1), leases: map[string]ready{},
+			c := &laneCourse{limits: newLaneLimits(func(int64) int { return 0 }, 1), leases: map[string]ready{},
 				outs: map[string]ended{}}
 			return transcript.Lines(body, c.answer)
 		})
@@ -28,7 +28,7 @@ func TestLaneLimits(t *testing.T) {
 
 // A laneCourse is one case. Leases, and how their attempts have ended, have names.
 type laneCourse struct {
-	w      *laneLimits
+	limits *laneLimits
 	asked  time.Time // when the last claim was sent
 	leases map[string]ready
 	outs   map[string]ended
@@ -46,7 +46,7 @@ func (c *laneCourse) answer(line string) string {
 	leases, how := leaseNames(rest)
 	switch verb {
 	case "shards":
-		c.w = newLaneLimits(func(lane int64) int { return int(lane % 2) }, 2)
+		c.limits = newLaneLimits(func(lane int64) int { return int(lane % 2) }, 2)
 	case "ask":
 		return c.ask()
 	case "get":
@@ -55,28 +55,28 @@ func (c *laneCourse) answer(line string) string {
 		c.ask()
 		return c.get(leases, how)
 	case "fail":
-		return putBack(c.w.failClaim(0))
+		return putBack(c.limits.failClaim(0))
 	case "start":
 		return c.start(leases, how != "now")
 	case "stopped":
 		r := c.leases[leases[0]]
-		return fmt.Sprint(c.w.stopped(&r))
+		return fmt.Sprint(c.limits.stopped(&r))
 	case "end":
 		return c.end(leases, how)
-	case "drop": // of a copy: clearSuspect hands one back when its stamp fails
-		return putBack(c.w.drop(new(*c.leases[leases[0]].l)))
+	case "drop": // of a copy: attemptAlone hands one back when its stamp fails
+		return putBack(c.limits.drop(new(*c.leases[leases[0]].lease)))
 	case "settle":
 		return c.settle(leases)
 	case "known":
-		return putBack(c.w.resultsKnown(c.ended(leases)))
+		return putBack(c.limits.resultsKnown(c.ended(leases)))
 	case "rolled":
-		c.w.rolledBack(0)
+		c.limits.rolledBack(0)
 	case "reset":
-		return putBack(c.w.reset())
+		return putBack(c.limits.resetPlaces())
 	case "changed":
-		return putBack(c.w.changed([]schedule.LaneSetting{{Lane: 7}, {Lane: 1}}))
+		return putBack(c.limits.settingsChanged([]schedule.LaneSetting{{Lane: 7}, {Lane: 1}}))
 	case "lane":
-		s := &c.w.shards[0]
+		s := &c.limits.shards[0]
 		said := fmt.Sprint(len(s.successors), " successors")
 		if n := s.lanes[1]; n != nil {
 			said += fmt.Sprintf(", %d placed, %d free, %d uncounted, %d stamping, %d waiting, full %t",
@@ -112,10 +112,10 @@ func leaseNames(text string) (names []string, how string) {
 func (c *laneCourse) ask() string {
 	c.asked = time.Now()
 	stamping := map[schedule.LeaseRef]bool{}
-	if n := c.w.shards[0].lanes[1]; n != nil {
+	if n := c.limits.shards[0].lanes[1]; n != nil {
 		stamping = maps.Clone(n.stamping)
 	}
-	named, prefetch := c.w.beginClaim(0)
+	named, prefetch := c.limits.beginClaim(0)
 	var said []string
 	for _, e := range named {
 		next := e.Next.ID
@@ -139,10 +139,10 @@ func (c *laneCourse) get(names []string, how string) string {
 		if later {
 			leases[i].Token = "later"
 		}
-		c.leases[name] = ready{l: &leases[i], claimed: c.asked}
+		c.leases[name] = ready{lease: &leases[i], claimed: c.asked}
 		c.outs[name] = ended{lease: &leases[i]}
 	}
-	again, back := c.w.endClaim(0, leases, how == "short")
+	again, back := c.limits.endClaim(0, leases, how == "short")
 	return strings.TrimSpace(map[bool]string{true: "again "}[again] + putBack(back))
 }
 
@@ -151,7 +151,7 @@ func (c *laneCourse) start(names []string, mayWait bool) string {
 	for _, name := range names {
 		r := c.leases[name]
 		said = append(said, map[turn]string{begins: "begins", waits: "waits",
-			goesBack: "goes back"}[c.w.start(&r, mayWait)])
+			goesBack: "goes back"}[c.limits.start(&r, mayWait)])
 	}
 	return strings.Join(slices.Compact(said), ", ")
 }
@@ -160,11 +160,11 @@ func (c *laneCourse) end(names []string, how string) string {
 	var said []string
 	for _, name := range names {
 		out := leaseEnds[how]
-		out.lease = c.leases[name].l
+		out.lease = c.leases[name].lease
 		c.outs[name] = out
-		next, back, claim := c.w.end(&out, time.Millisecond)
+		next, back, claim := c.limits.end(&out, time.Millisecond)
 		if next != nil {
-			said = append(said, next.l.ID+" begins")
+			said = append(said, next.lease.ID+" begins")
 		}
 		if len(back) > 0 {
 			said = append(said, putBack(back))
@@ -186,7 +186,7 @@ func (c *laneCourse) ended(names []string) (outs []ended) {
 
 func (c *laneCourse) settle(names []string) string {
 	settlements := settlementsOf(c.ended(names))
-	c.w.addSuccessors(settlements)
+	c.limits.addSuccessors(settlements)
 	said := make([]string, len(settlements))
 	for i := range settlements {
 		said[i] = follows(settlements[i].ID, settlements[i].Next.ID)
@@ -205,7 +205,7 @@ func follows(id, next string) string {
 func putBack(back []ready) string {
 	var ids []string
 	for _, r := range back {
-		ids = append(ids, r.l.ID)
+		ids = append(ids, r.lease.ID)
 	}
 	if ids == nil {
 		return ""

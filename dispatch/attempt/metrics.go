@@ -22,7 +22,7 @@ type metrics struct {
 	attemptTime prometheus.Histogram
 	lateness    prometheus.Histogram
 	stale       prometheus.Counter
-	takenBack   prometheus.Counter
+	undone      prometheus.Counter
 	crashed     prometheus.Counter
 }
 
@@ -42,7 +42,7 @@ func newMetrics(p part.Metrics) *metrics {
 	m.lateness = p.Histogram("attempt_lateness_seconds", "Start of an attempt after its due time.")
 	m.stale = p.Counter("results_stale_total",
 		"Results that came after their claim was lost, and had no effect.")
-	m.takenBack = p.Counter("stamps_taken_back_total",
+	m.undone = p.Counter("stamps_taken_back_total",
 		"Claims that were taken back because nobody knew whether their stamp was written.")
 	m.crashed = p.Counter("attempts_crashed_total",
 		"Attempts recorded as crashed at the next claim: theirs had ended without a result.")
@@ -84,7 +84,7 @@ func (m *metrics) ended(b *ended, c *store.Committed) {
 // watch adds gauges that are read when they are scraped.
 func (rn *Runner) watch(p part.Metrics) {
 	p.Gauge("attempts_in_flight", "Attempts being made by this process.", func() float64 {
-		return float64(rn.slots.onWire())
+		return float64(rn.slots.runningAttempts())
 	})
 	p.Gauge("slots_in_use", "Callbacks that this process has claimed or is attempting.", func() float64 {
 		return float64(rn.slots.inUse())

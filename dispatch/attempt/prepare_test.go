@@ -15,7 +15,7 @@ import (
 // its turn is diverted. All give back lock, slot and lane.
 func TestRefuse(t *testing.T) {
 	t.Parallel()
-	index := new(askedIndex)
+	index := new(fakeIndex)
 	e, leases := claimedBy(t, index, "parked", "dropped", "behind", "corrupt", "mine")
 	byID := map[string]*schedule.Lease{}
 	for i := range leases {
@@ -76,7 +76,7 @@ func TestLock(t *testing.T) {
 		{"some shards answer", []schedule.LockReply{{Acquired: true}, {}}, fmt.Errorf("away"),
 			[]string{"a", "free"}, 2},
 	} {
-		index := &askedIndex{acquire: c.acquire, acquireErr: c.err}
+		index := &fakeIndex{acquire: c.acquire, acquireErr: c.err}
 		e, leases := claimedBy(t, index, "a", "free", "b", "c")
 		leases[1].Lock = ""
 		now := time.Now().UnixMilli()
@@ -112,7 +112,7 @@ func TestLock(t *testing.T) {
 // Leases that are handed back are due no earlier than after the delay, nor than they were.
 func TestHandBack(t *testing.T) {
 	t.Parallel()
-	index := new(askedIndex)
+	index := new(fakeIndex)
 	e, leases := claimedBy(t, index, "due", "later")
 	later := time.Now().Add(time.Hour).UnixMilli()
 	leases[1].Due = later

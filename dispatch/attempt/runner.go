@@ -85,8 +85,8 @@ type Runner struct {
 	// workers are the goroutines that make attempts; a free one is taken through idle.
 	workers sync.WaitGroup
 	idle    chan ready
-	// suspects has room for one claim of suspects at a time.
-	suspects chan struct{}
+	// quarantined has room for one claim of quarantined at a time.
+	quarantine chan struct{}
 
 	draining atomic.Bool
 	// drain is closed when claiming must stop.
@@ -100,7 +100,7 @@ func New(o Options) *Runner {
 		o: o, times: o.Times, log: o.Logger, clock: o.Clock, metrics: newMetrics(o.Metrics),
 		observer: o.Observer,
 		index:    o.Index, accept: o.Accept, secret: o.Secrets,
-		slots: newSlots(o.Workers), idle: make(chan ready), suspects: make(chan struct{}, 1),
+		slots: newSlots(o.Workers), idle: make(chan ready), quarantine: make(chan struct{}, 1),
 		drain: make(chan struct{}),
 	}
 	rn.wakers = make([]*schedule.Waker, o.Schedule.Shards())
@@ -109,7 +109,7 @@ func New(o Options) *Runner {
 	}
 	rn.limits = newLaneLimits(o.Schedule.ShardOf, len(rn.wakers))
 	rn.settler = newSettler(rn)
-	rn.uncertain = &uncertainStamps{e: rn}
+	rn.uncertain = &uncertainStamps{rn: rn}
 	rn.index.Listen(rn, rn.uncertain)
 	rn.watch(o.Metrics)
 	return rn
@@ -120,7 +120,7 @@ type Observer interface {
 	// Settled has results and what SQL answered, each in its place.
 	Settled(results []store.Result, committed []store.Committed, now int64)
 	// Crashed has a callback whose last attempt ended without a result.
-	Crashed(w *store.Stamped, now int64)
+	Crashed(cb *store.Stamped, now int64)
 }
 
 // Run claims and attempts until ctx ends or BeginDrain is called, whichever is first. Claiming stops at once
@@ -136,7 +136,7 @@ func (rn *Runner) Run(ctx context.Context) {
 	if !rn.o.NoWorker {
 		claimers.Go(func() { rn.index.RunHints(claims) })
 		for shard := range rn.wakers {
-			claimers.Go(func() { rn.runClaims(claims, sending, shard) })
+			claimers.Go(func() { rn.newClaimer(shard).run(claims, sending) })
 		}
 	}
 	select {
@@ -160,7 +160,7 @@ func (rn *Runner) Draining() bool { return rn.draining.Load() }
 func (rn *Runner) Drain() <-chan struct{} { return rn.drain }
 
 // InFlight is how many attempts are under way.
-func (rn *Runner) InFlight() int { return rn.slots.onWire() }
+func (rn *Runner) InFlight() int { return rn.slots.runningAttempts() }
 
 // BeginDrain stops claiming at once and for good; readiness ends with it. What is accepted from now on is
 // another process's to send; the index is still told of it, until Run's context ends.
@@ -187,9 +187,9 @@ func (rn *Runner) awaitAttempts(sending context.Context, stop context.CancelCaus
 	case <-done:
 	case <-timer.C:
 		rn.log.Warn("drain timeout: attempts in flight are ended and handed back", "in_flight",
-			rn.slots.onWire())
+			rn.slots.runningAttempts())
 		stop(errDrained)
-		for _, r := range rn.slots.giveUp() {
+		for _, r := range rn.slots.beginAll() {
 			rn.start(sending, r)
 		}
 		<-done

@@ -17,58 +17,58 @@ const (
 	// the way of an attempt, so waiting is nearly free and makes a commit ten times cheaper.
 	settleBatch = 128
 	settleWait  = 10 * time.Millisecond
-	// settleMost is how many are committed together when more have gathered while the last batch was
+	// maxCommit is how many are committed together when more have gathered while the last batch was
 	// committed: so many as a group of the store has rows. With no more than settleBatch a busy store would
 	// let results fall behind the stamps it is asked for meanwhile.
-	settleMost = 256
+	maxCommit = 256
 	// commitRetry is how long to wait before results that SQL did not take are committed again.
 	commitRetry = 250 * time.Millisecond
 )
 
 // A settler commits results and then tells the index: in that order, always.
 type settler struct {
-	e       *Runner
+	rn      *Runner
 	results chan ended
 	// stuck says that results wait for a commit that failed. What is sent meanwhile could not be recorded
 	// either, and would be sent again when its claim runs out.
 	stuck atomic.Bool
-	// given says that results were given up at the end of a drain: those that are left are not waited for any
+	// gaveUp says that results were gaveUp up at the end of a drain: those that are left are not waited for any
 	// more.
-	given bool
+	gaveUp bool
 }
 
-func newSettler(e *Runner) *settler {
-	return &settler{e: e, results: make(chan ended, e.slots.most())}
+func newSettler(rn *Runner) *settler {
+	return &settler{rn: rn, results: make(chan ended, rn.slots.maxCallbacks())}
 }
 
-// tellQueue is how many batches may wait for the index. What is more while it is down is told when it catches
+// settleQueue is how many batches may wait for the index. What is more while it is down is committedBatch when it catches
 // up: commits must not wait for it, or claims run out.
-const tellQueue = 128
+const settleQueue = 128
 
 // add passes a result on. There is room for as many as the slots let be claimed, so it hardly ever waits.
 func (s *settler) add(r ended) { s.results <- r }
 
-// run settles until ctx ends and nothing is left. While one batch is told to the index, the next one gathers.
+// run settles until ctx ends and nothing is left. While one batch is committedBatch to the index, the next one gathers.
 func (s *settler) run(ctx context.Context) {
-	type told struct {
+	type committedBatch struct {
 		settlements []schedule.Settlement
 		batch       []ended
 	}
-	e := s.e
-	tell := make(chan told, tellQueue)
+	rn := s.rn
+	toIndex := make(chan committedBatch, settleQueue)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for t := range tell {
-			e.limits.addSuccessors(t.settlements)
-			heard := e.index.Settle(ctx, t.settlements)
-			e.putBackAside(ctx, e.limits.resultsKnown(t.batch))
-			if dueSoon(t.settlements, e.clock.Now()) {
-				e.index.HintOnlyShard()
+		for t := range toIndex {
+			rn.limits.addSuccessors(t.settlements)
+			applied := rn.index.Settle(ctx, t.settlements)
+			rn.putBackAsync(ctx, rn.limits.resultsKnown(t.batch))
+			if dueSoon(t.settlements, rn.clock.Now()) {
+				rn.index.HintOnlyShard()
 			}
 			part.Failpoint("after_settle")
-			e.index.BringForward(ctx, nextInOrder(t.batch))
-			s.unlockAgain(ctx, t.batch, heard)
+			rn.index.BringForward(ctx, collectNext(t.batch))
+			s.unlockAfterRebuild(ctx, t.batch, applied)
 		}
 	}()
 	for {
@@ -84,32 +84,32 @@ func (s *settler) run(ctx context.Context) {
 				close(batch[i].committed)
 			}
 		}
-		for _, r := range e.slots.settled(len(batch)) {
-			e.start(*e.sending.Load(), r)
+		for _, r := range rn.slots.committed(len(batch)) {
+			rn.start(*rn.sending.Load(), r)
 		}
 		if len(settlements) == 0 {
-			e.putBackAside(ctx, e.limits.resultsKnown(batch))
+			rn.putBackAsync(ctx, rn.limits.resultsKnown(batch))
 			continue
 		}
-		t := (told{settlements, batch})
-		if len(tell) < tellQueue || !s.e.index.Failing() {
-			tell <- t // which waits, if at all, for an index that answers
+		t := (committedBatch{settlements, batch})
+		if len(toIndex) < settleQueue || !s.rn.index.Failing() {
+			toIndex <- t // which waits, if at all, for an index that answers
 		} else {
-			e.limits.addSuccessors(settlements)
-			e.index.Unheard(settlements)
-			e.putBackAside(ctx, e.limits.resultsKnown(batch))
-			s.unlockAgain(ctx, batch, false)
+			rn.limits.addSuccessors(settlements)
+			rn.index.Unheard(settlements)
+			rn.putBackAsync(ctx, rn.limits.resultsKnown(batch))
+			s.unlockAfterRebuild(ctx, batch, false)
 		}
 	}
-	close(tell)
+	close(toIndex)
 	<-done
 }
 
 // nextInOrder are those whose turn it is in strict order after the results of a batch.
-func nextInOrder(batch []ended) (next []store.OpenRow) {
+func collectNext(batch []ended) (next []store.OpenRow) {
 	for i := range batch {
-		if batch[i].next != nil {
-			next = append(next, *batch[i].next)
+		if batch[i].nextInOrder != nil {
+			next = append(next, *batch[i].nextInOrder)
 		}
 	}
 	return next
@@ -123,22 +123,22 @@ func dueSoon(settlements []schedule.Settlement, now int64) bool {
 	})
 }
 
-// unlockAgain releases locks once more that a rebuild may have taken again: it found the claims of attempts
+// unlockAfterRebuild releases locks once more that a rebuild may have taken again: it found the claims of attempts
 // that had ended, and whose results were not committed yet. Otherwise they would be held until those claims
 // run out.
-func (s *settler) unlockAgain(ctx context.Context, batch []ended, heard bool) {
-	now := s.e.generation.Load()
+func (s *settler) unlockAfterRebuild(ctx context.Context, batch []ended, applied bool) {
+	now := s.rn.generation.Load()
 	var again []*schedule.Lease
 	for i := range batch {
 		switch l := batch[i].lease; {
 		case l.Lock == "":
-		case !heard: // The index may be another one by now.
-			s.e.index.Locked(l)
+		case !applied: // The index may be another one by now.
+			s.rn.index.Locked(l)
 		case batch[i].generation != now:
 			again = append(again, l)
 		}
 	}
-	s.e.index.Unlock(ctx, again...)
+	s.rn.index.Unlock(ctx, again...)
 }
 
 // gather returns the next batch: as soon as settleBatch results have gathered, or an urgent one, or
@@ -147,7 +147,7 @@ func (s *settler) gather(ctx context.Context) []ended {
 	var batch []ended
 	var timeout <-chan time.Time
 	for {
-		for more := true; more && len(batch) < settleMost; {
+		for more := true; more && len(batch) < maxCommit; {
 			select {
 			case r := <-s.results:
 				batch = append(batch, r)
@@ -190,7 +190,7 @@ func (s *settler) full(batch []ended) bool {
 	return false
 }
 
-// commit writes a batch, however long SQL is away, and returns what the index is to be told.
+// commit writes a batch, however long SQL is away, and returns what the index is to be committedBatch.
 func (s *settler) commit(ctx context.Context, batch []ended) []schedule.Settlement {
 	settlements := make([]schedule.Settlement, 0, len(batch))
 	left := make([]*ended, len(batch)) // those that SQL has not answered yet
@@ -202,24 +202,24 @@ func (s *settler) commit(ctx context.Context, batch []ended) []schedule.Settleme
 		for i := range left {
 			results[i] = left[i].result
 		}
-		committed, err := s.e.o.Store.Commit(context.WithoutCancel(ctx), results, s.e.clock.Now())
+		committed, err := s.rn.o.Store.Commit(context.WithoutCancel(ctx), results, s.rn.clock.Now())
 		if err == nil {
-			s.e.observer.Settled(results, committed, s.e.clock.Now())
+			s.rn.observer.Settled(results, committed, s.rn.clock.Now())
 			settlements, left, err = s.record(settlements, left, committed)
 		}
 		if err == nil {
-			s.e.index.SQLCommitted()
+			s.rn.index.SQLCommitted()
 			if s.stuck.Load() {
-				s.e.putBackAside(ctx, s.e.limits.reset()) // before anything is claimed
+				s.rn.putBackAsync(ctx, s.rn.limits.resetPlaces()) // before anything is claimed
 				s.stuck.Store(false)
-				s.e.wakeAll()
+				s.rn.wakeAll()
 			}
 			return settlements
 		}
 		s.stuck.Store(true)
-		s.e.index.SQLFailed(err)
-		if errors.Is(ctx.Err(), context.Canceled) && (s.given || !s.e.settleOnceMore(err, len(left))) {
-			s.given = true
+		s.rn.index.SQLFailed(err)
+		if errors.Is(ctx.Err(), context.Canceled) && (s.gaveUp || !s.rn.keepCommitting(err, len(left))) {
+			s.gaveUp = true
 			return settlements
 		}
 		time.Sleep(commitRetry)
@@ -241,11 +241,11 @@ func (s *settler) record(
 		case c.Err != nil:
 			// This row alone cannot be recorded. Its claim runs out, and the count of claims without a result
 			// grows: at the latest that ends it, with a result that has no attempt to record.
-			s.e.log.Error("a result cannot be recorded", "callback_id", store.CallbackPrefix+b.result.ID,
+			s.rn.log.Error("a result cannot be recorded", "callback_id", store.CallbackPrefix+b.result.ID,
 				"error", c.Err)
 		default:
-			s.e.metrics.ended(b, c)
-			b.next = c.Next
+			s.rn.metrics.ended(b, c)
+			b.nextInOrder = c.Next
 			// Otherwise another claim has the row by now. Our lease, if there still is one, runs out; its
 			// stamp then decides.
 			if c.Won {
@@ -260,9 +260,9 @@ func (s *settler) record(
 	return settlements, left, away
 }
 
-// settleOnceMore says, while draining without SQL, whether to go on trying. Results that cannot be committed
+// keepCommitting says, while draining without SQL, whether to go on trying. Results that cannot be committed
 // are lost with the process: their claims run out, and they are attempted again, as after any crash.
-func (rn *Runner) settleOnceMore(err error, results int) bool {
+func (rn *Runner) keepCommitting(err error, results int) bool {
 	if time.Since(rn.index.SQLDownSince()) < rn.o.DrainTimeout {
 		return true
 	}
@@ -271,7 +271,7 @@ func (rn *Runner) settleOnceMore(err error, results int) bool {
 	return false
 }
 
-// settlement is what the index is told of a committed result.
+// settlement is what the index is committedBatch of a committed result.
 func settlement(b *ended, c *store.Committed) schedule.Settlement {
 	s := schedule.Settlement{
 		Item:      b.lease.Item,

@@ -83,13 +83,13 @@ func TestRecord(t *testing.T) {
 	if len(left) != 1 || left[0].result.ID != "e" || !errors.Is(err, store.ErrUnavailable) {
 		t.Errorf("%d are left, %v", len(left), err)
 	}
-	if batch[0].next != next {
-		t.Errorf("next is %+v", batch[0].next)
+	if batch[0].nextInOrder != next {
+		t.Errorf("next is %+v", batch[0].nextInOrder)
 	}
 	told, left, err = s.record(told, left, []store.Committed{{Won: true, State: store.Succeeded, Next: next}})
-	if len(told) != 3 || len(left) != 0 || err != nil || batch[4].next != next {
+	if len(told) != 3 || len(left) != 0 || err != nil || batch[4].nextInOrder != next {
 		t.Errorf("tried again: the settlements are %+v, %d are left, %v, next is %+v",
-			told, len(left), err, batch[4].next)
+			told, len(left), err, batch[4].nextInOrder)
 	}
 }
 
@@ -129,7 +129,7 @@ func TestGather(t *testing.T) {
 			{"an urgent one", 1, true, 1, 0},
 			{"one less than a batch", settleBatch - 1, false, settleBatch - 1, settleWait},
 			{"a batch", settleBatch, false, settleBatch, 0},
-			{"more than are committed together", settleMost + 5, false, settleMost, 0},
+			{"more than are committed together", maxCommit + 5, false, maxCommit, 0},
 		} {
 			s := newSettler(&Runner{slots: newSlots(1)})
 			for range c.queued {
@@ -165,8 +165,8 @@ func TestGather(t *testing.T) {
 func TestDueAtItsExpiryIsExpired(t *testing.T) {
 	e := Runner{clock: new(clock.Clock)}
 	at := time.Now().Add(5 * time.Millisecond).UnixMilli()
-	w := &store.Stamped{Callback: store.Callback{ID: "x", DueAt: at, ExpiresAt: at, ClaimsWithoutResult: 1}}
-	got := e.try(t.Context(), w, &schedule.Lease{}, time.Now()).result
+	cb := &store.Stamped{Callback: store.Callback{ID: "x", DueAt: at, ExpiresAt: at, ClaimsWithoutResult: 1}}
+	got := e.try(t.Context(), cb, &schedule.Lease{}, time.Now()).result
 	if got.State != store.Dead || got.Reason != store.Expired || got.Attempt != nil {
 		t.Errorf("got %s/%s, attempt %v", got.State, got.Reason, got.Attempt)
 	}

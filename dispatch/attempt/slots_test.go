@@ -22,20 +22,20 @@ func TestSlotsKeepRoomForLanesThatAnswer(t *testing.T) {
 	t.Parallel()
 	s := newSlots(8)
 	g := s.reserve(64)
-	if g != (grant{n: 8, uncertain: 6, timingOut: 4, early: true}) {
+	if g != (grant{n: 8, notAnswering: 6, timingOut: 4, lookahead: true}) {
 		t.Fatalf("first grant: %+v", g)
 	}
-	s.settle(g, leasesOf(schedule.TimingOut, schedule.TimingOut, schedule.TimingOut, schedule.TimingOut))
+	s.returnUnused(g, leasesOf(schedule.TimingOut, schedule.TimingOut, schedule.TimingOut, schedule.TimingOut))
 	g = s.reserve(64)
-	if g != (grant{n: 4, uncertain: 2, timingOut: 0, early: true}) {
+	if g != (grant{n: 4, notAnswering: 2, timingOut: 0, lookahead: true}) {
 		t.Fatalf("with four that time out: %+v", g)
 	}
-	s.settle(g, leasesOf(schedule.Unproven, schedule.Unproven))
+	s.returnUnused(g, leasesOf(schedule.Unproven, schedule.Unproven))
 	g = s.reserve(64)
-	if g != (grant{n: 2, early: true}) {
+	if g != (grant{n: 2, lookahead: true}) {
 		t.Fatalf("with two unproven more: %+v", g)
 	}
-	s.settle(g, leasesOf(schedule.Answering, schedule.Answering))
+	s.returnUnused(g, leasesOf(schedule.Answering, schedule.Answering))
 	g = s.reserve(1)
 	if g != (grant{}) {
 		t.Fatalf("with none free: %+v", g)
@@ -45,7 +45,7 @@ func TestSlotsKeepRoomForLanesThatAnswer(t *testing.T) {
 		t.Fatal("a word that a slot is free, and none is")
 	default:
 	}
-	s.settle(g, nil)
+	s.returnUnused(g, nil)
 	s.drop(schedule.TimingOut)
 	select {
 	case <-s.freed:
@@ -53,10 +53,10 @@ func TestSlotsKeepRoomForLanesThatAnswer(t *testing.T) {
 		t.Fatal("no word that a slot is free")
 	}
 	g = s.reserve(64)
-	if g != (grant{n: 1, uncertain: 1, timingOut: 1}) {
+	if g != (grant{n: 1, notAnswering: 1, timingOut: 1}) {
 		t.Fatalf("after one that timed out: %+v", g)
 	}
-	s.settle(g, nil)
+	s.returnUnused(g, nil)
 	for _, h := range []schedule.Health{schedule.TimingOut, schedule.TimingOut, schedule.TimingOut,
 		schedule.Unproven, schedule.Unproven, schedule.Answering, schedule.Answering} {
 		s.drop(h)
@@ -65,33 +65,33 @@ func TestSlotsKeepRoomForLanesThatAnswer(t *testing.T) {
 }
 
 // check compares what is in each stage, and that nothing is left of the shares where nothing is left at all.
-func (s *slots) check(t *testing.T, claimed, wire, unsettled, waiting int) {
+func (s *slots) check(t *testing.T, claimed, running, unsettled, waiting int) {
 	t.Helper()
-	if s.claimed != claimed || s.wire != wire || s.unsettled != unsettled || len(s.waiting) != waiting {
-		t.Errorf("%d are claimed, %d of them wait, %d are on the wire, %d are not settled; want %d, %d, "+
+	if s.claimed != claimed || s.running != running || s.unsettled != unsettled || len(s.waiting) != waiting {
+		t.Errorf("%d are claimed, %d of them wait, %d are on the running, %d are not settled; want %d, %d, "+
 			"%d, %d",
-			s.claimed, len(s.waiting), s.wire, s.unsettled, claimed, waiting, wire, unsettled)
+			s.claimed, len(s.waiting), s.running, s.unsettled, claimed, waiting, running, unsettled)
 	}
-	if claimed+wire == 0 && (s.uncertain != 0 || s.timingOut != 0) {
-		t.Errorf("the shares leak: %d uncertain, %d timing out", s.uncertain, s.timingOut)
+	if claimed+running == 0 && (s.notAnswering != 0 || s.timingOut != 0) {
+		t.Errorf("the shares leak: %d notAnswering, %d timing out", s.notAnswering, s.timingOut)
 	}
 }
 
 // readyOf is a stamped attempt in a lane that answers.
 func readyOf(lane int64) *ready {
-	return &ready{l: &schedule.Lease{Item: schedule.Item{Lane: lane}, Health: schedule.Answering}}
+	return &ready{lease: &schedule.Lease{Item: schedule.Item{Lane: lane}, Health: schedule.Answering}}
 }
 
-// Workers are attempts on the wire: what is claimed beyond them waits, and begins when one ends, in order.
+// Workers are attempts on the running: what is claimed beyond them waits, and begins when one ends, in order.
 func TestNoMoreOnTheWireThanWorkers(t *testing.T) {
 	t.Parallel()
 	s := newSlots(2)
-	s.from, s.rate = time.Now().Add(time.Hour), 3 // three begin in the time of a prefetch
+	s.rateSince, s.rate = time.Now().Add(time.Hour), 3 // three begin in the time of a prefetch
 	g := s.reserve(64)
 	if g.n != 5 {
 		t.Fatalf("%d may be claimed, want two and three more", g.n)
 	}
-	s.settle(g, leasesOf(1, 1, 1, 1, 1))
+	s.returnUnused(g, leasesOf(1, 1, 1, 1, 1))
 	for lane := range int64(5) {
 		if began := s.begin(readyOf(lane), false); began != (lane < 2) {
 			t.Errorf("%d began: %t", lane, began)
@@ -102,15 +102,15 @@ func TestNoMoreOnTheWireThanWorkers(t *testing.T) {
 		t.Errorf("%d more may be claimed", g.n)
 	}
 	for lane := int64(2); lane < 5; lane++ {
-		if r, ok := s.end(schedule.Answering); !ok || r.l.Lane != lane {
-			t.Errorf("%+v begins in its place, want lane %d", r.l, lane)
+		if r, ok := s.end(schedule.Answering); !ok || r.lease.Lane != lane {
+			t.Errorf("%+v begins in its place, want lane %d", r.lease, lane)
 		}
 	}
 	if _, ok := s.end(schedule.Answering); ok {
 		t.Error("something begins, and nothing waits")
 	}
 	s.check(t, 0, 1, 4, 0)
-	if next := s.settled(4); len(next) != 0 {
+	if next := s.committed(4); len(next) != 0 {
 		t.Errorf("%d begin", len(next))
 	}
 }
@@ -132,7 +132,7 @@ func TestThePrefetchFollowsTheRate(t *testing.T) {
 				t.Errorf("after %d that began in %s %d may be claimed, want %d", c.began, 2*prefetchTime, g.n,
 					c.want)
 			}
-			s.settle(g, nil)
+			s.returnUnused(g, nil)
 		}
 	})
 }
@@ -147,7 +147,7 @@ func TestNothingBeginsWhileResultsAreNotCommitted(t *testing.T) {
 	for i := range healths {
 		healths[i] = schedule.Answering
 	}
-	s.settle(g, leasesOf(healths...))
+	s.returnUnused(g, leasesOf(healths...))
 	for lane := range int64(maxUnsettled) {
 		if !s.begin(readyOf(lane), false) {
 			t.Fatalf("%d does not begin", lane)
@@ -158,7 +158,7 @@ func TestNothingBeginsWhileResultsAreNotCommitted(t *testing.T) {
 		t.Error("something begins, or may be claimed")
 	}
 	s.check(t, 2, 0, maxUnsettled, 2)
-	if next := s.settled(1); len(next) != 2 {
+	if next := s.committed(1); len(next) != 2 {
 		t.Errorf("%d of 2 begin when one is settled", len(next))
 	}
 	if s.reserve(1).n != 1 {
@@ -176,7 +176,7 @@ func TestNothingWaitsAfterADrain(t *testing.T) {
 	}
 	s.putBack(schedule.Answering)
 	s.check(t, 4, 1, 1, 4)
-	if all := s.giveUp(); len(all) != 4 || all[0].l.Lane != 1 || all[3].l.Lane != 4 {
+	if all := s.beginAll(); len(all) != 4 || all[0].lease.Lane != 1 || all[3].lease.Lane != 4 {
 		t.Errorf("given up: %+v", all)
 	}
 	s.claimed++
@@ -191,7 +191,7 @@ func TestSlotsAreReservedWhileAClaimIsUnderWay(t *testing.T) {
 	t.Parallel()
 	s := newSlots(10)
 	a, b := s.reserve(6), s.reserve(6)
-	if a.n != 6 || b.n != 4 || a.uncertain+b.uncertain > 8 || a.timingOut+b.timingOut > 5 {
+	if a.n != 6 || b.n != 4 || a.notAnswering+b.notAnswering > 8 || a.timingOut+b.timingOut > 5 {
 		t.Errorf("got %+v and %+v", a, b)
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// poisonClaims is how many claims in a row may end without a result before the callback is dead.
-const poisonClaims = 5
+// maxClaimsWithoutResult is how many claims in a row may end without a result before the callback is dead.
+const maxClaimsWithoutResult = 5
 
 // prepare takes a claimed batch to its attempts: locks for those that need one, one stamp for all that
 // remain, and a goroutine for each that SQL says is ours. Whatever falls out on the way is put back and frees
@@ -31,7 +31,7 @@ func (rn *Runner) prepare(ctx context.Context, claimed schedule.Claimed, sent ti
 		Now:             claimed.Now,
 		Lookahead:       claimLookahead.Milliseconds(),
 		Margin:          rn.times.Margin.Milliseconds(),
-		QuarantineAfter: suspectClaims,
+		QuarantineAfter: quarantineAfter,
 		Claims:          make([]store.StampClaim, len(leases)),
 	}
 	for i := range leases {
@@ -47,7 +47,7 @@ func (rn *Runner) prepare(ctx context.Context, claimed schedule.Claimed, sent ti
 	}
 	rn.index.SQLWorked()
 	part.Failpoint("after_stamp")
-	suspects, refused := setApart(byID, refused)
+	quarantined, refused := splitQuarantined(byID, refused)
 	rn.refuse(ctx, byID, refused)
 	var early []ready
 	for i := range stamped {
@@ -58,7 +58,7 @@ func (rn *Runner) prepare(ctx context.Context, claimed schedule.Claimed, sent ti
 		}
 		// What waits to begin counts as an attempt under way: a drain waits for it.
 		rn.attempts.Add(1)
-		r := ready{w: stamped[i], l: lease, claimed: sent,
+		r := ready{cb: stamped[i], lease: lease, claimed: sent,
 			notBefore: dueFrom(sent, claimed.Now, stamped[i].DueAt)}
 		if rn.untilDue(&r) > 0 {
 			early = append(early, r)
@@ -66,21 +66,21 @@ func (rn *Runner) prepare(ctx context.Context, claimed schedule.Claimed, sent ti
 		}
 		rn.launch(ctx, r)
 	}
-	if len(suspects) > 0 {
+	if len(quarantined) > 0 {
 		rn.attempts.Add(1)
 		go func() {
 			defer rn.attempts.Done()
-			rn.clearSuspects(ctx, suspects, sent)
+			rn.attemptQuarantined(ctx, quarantined, sent)
 		}()
 	}
-	rn.launchInTime(ctx, early)
+	rn.launchWhenDue(ctx, early)
 }
 
 // launch begins a stamped attempt, or has it wait until others have ended. In a lane that is paused or
 // stopped by now it is put back.
 func (rn *Runner) launch(ctx context.Context, r ready) {
 	turn := goesBack
-	if !rn.index.Paused(r.l.Lane) {
+	if !rn.index.Paused(r.lease.Lane) {
 		turn = rn.limits.start(&r, true)
 	}
 	switch turn {
@@ -89,14 +89,14 @@ func (rn *Runner) launch(ctx context.Context, r ready) {
 			rn.start(ctx, r)
 		}
 	case goesBack:
-		rn.putBack(ctx, append(rn.limits.drop(r.l), r))
+		rn.putBack(ctx, append(rn.limits.drop(r.lease), r))
 	case waits:
 	}
 }
 
-// launchInTime begins attempts that were stamped before they are due, each when it is.
-func (rn *Runner) launchInTime(ctx context.Context, early []ready) {
-	slices.SortFunc(early, func(a, b ready) int { return cmp.Compare(a.w.DueAt, b.w.DueAt) })
+// launchWhenDue begins attempts that were stamped before they are due, each when it is.
+func (rn *Runner) launchWhenDue(ctx context.Context, early []ready) {
+	slices.SortFunc(early, func(a, b ready) int { return cmp.Compare(a.cb.DueAt, b.cb.DueAt) })
 	for _, r := range early {
 		rn.awaitDue(&r)
 		rn.launch(ctx, r)
@@ -119,7 +119,7 @@ func (rn *Runner) untilDue(r *ready) time.Duration {
 	if r.notBefore.IsZero() {
 		return 0
 	}
-	return min(max(rn.clock.Until(r.w.DueAt), time.Until(r.notBefore)), claimLookahead)
+	return min(max(rn.clock.Until(r.cb.DueAt), time.Until(r.notBefore)), claimLookahead)
 }
 
 // awaitDue waits until a stamped callback is due.

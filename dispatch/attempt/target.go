@@ -17,25 +17,25 @@ import (
 // openOwn returns a stamped callback's own headers in clear, without credentials that were given for another
 // host than that of url. What was sealed for a poll is opened only for the callback that carries the poll's
 // result.
-func (rn *Runner) openOwn(ctx context.Context, w *store.Stamped, url string) ([]store.Header, error) {
-	own := secret.CallbackOwner(w.ID)
-	for i := range w.Headers {
-		h := &w.Headers[i]
+func (rn *Runner) openOwn(ctx context.Context, cb *store.Stamped, url string) ([]store.Header, error) {
+	own := secret.CallbackOwner(cb.ID)
+	for i := range cb.Headers {
+		h := &cb.Headers[i]
 		of, _ := secret.SealedFor(h.Sealed(), own)
 		if h.Sealed() == "" || of == own {
 			continue
 		}
-		poll, err := rn.o.Store.PollDetail(ctx, w.Project, strings.TrimPrefix(of, store.CallbackPrefix))
+		poll, err := rn.o.Store.PollDetail(ctx, cb.Project, strings.TrimPrefix(of, store.CallbackPrefix))
 		if err != nil {
-			return nil, fmt.Errorf("read the poll of a result: %w", err)
+			return nil, fmt.Errorf("read the poll of a result: %cb", err)
 		}
-		if poll.ResultID != w.ID {
-			return nil, fmt.Errorf("header %s was sealed for %s, whose result this is not: %w", h.Name, of,
+		if poll.ResultID != cb.ID {
+			return nil, fmt.Errorf("header %s was sealed for %s, whose result this is not: %cb", h.Name, of,
 				secret.ErrTampered)
 		}
 		break
 	}
-	opened, err := rn.o.Keyring.OpenHeaders(w.Project, own, url, w.Headers)
+	opened, err := rn.o.Keyring.OpenHeaders(cb.Project, own, url, cb.Headers)
 	return opened, rn.secret.Opened(err)
 }
 
@@ -51,15 +51,15 @@ func withDefaults(headers, others []store.Header) []store.Header {
 	return all
 }
 
-// errDeleted: the callback's endpoint exists no more. errHeld: it is paused or disabled.
+// errDeleted: the callback's endpoint exists no more. errPaused: it is paused or disabled.
 var (
 	errDeleted = errors.New("the endpoint is deleted")
-	errHeld    = errors.New("the endpoint is held")
+	errPaused  = errors.New("the endpoint is held")
 )
 
-// heldDelay is when a callback is due again whose endpoint turned out to be held: the index, which holds its
+// pausedDelay is when a callback is due again whose endpoint turned out to be held: the index, which holds its
 // lane, is being told.
-const heldDelay = time.Second
+const pausedDelay = time.Second
 
 // A target is where an attempt goes, and how it is signed.
 type target struct {
@@ -69,35 +69,35 @@ type target struct {
 	secrets []sign.Secret
 }
 
-// target finds where a claimed callback goes. Its errors are errDeleted, errHeld, or say why an endpoint or a
+// target finds where a claimed callback goes. Its errors are errDeleted, errPaused, or say why an endpoint or a
 // secret cannot be had.
-func (rn *Runner) target(ctx context.Context, w *store.Stamped, now int64) (target, error) {
-	t := target{url: w.URL, signer: w.Signer}
-	project, err := rn.accept.Catalog.Project(ctx, w.Project)
+func (rn *Runner) target(ctx context.Context, cb *store.Stamped, now int64) (target, error) {
+	t := target{url: cb.URL, signer: cb.Signer}
+	project, err := rn.accept.Catalog.Project(ctx, cb.Project)
 	if err != nil {
 		return t, err
 	}
-	to := secret.Signing{Project: w.Project, Lane: w.Lane, Endpoint: w.EndpointID}
+	to := secret.Signing{Project: cb.Project, Lane: cb.Lane, Endpoint: cb.EndpointID}
 	var ep *store.Endpoint
-	if w.EndpointID != "" {
-		ep, err = rn.sendingEndpoint(ctx, w.EndpointID, now)
+	if cb.EndpointID != "" {
+		ep, err = rn.sendingEndpoint(ctx, cb.EndpointID, now)
 		if err != nil {
 			return t, err
 		}
-		if w.Follows {
+		if cb.Follows {
 			t.url = ep.URL
 		}
 		t.signer = project.SignerOf(ep)
 		to.Home, to.Changed = store.SameHost(t.url, ep.URL), ep.UpdatedAt
 	}
-	t.headers, err = rn.headersFor(ctx, w, ep, project, t.url, to.Home)
+	t.headers, err = rn.headersFor(ctx, cb, ep, project, t.url, to.Home)
 	if err != nil {
-		return t, fmt.Errorf("%w: %w", errUnsigned, err)
+		return t, fmt.Errorf("%cb: %cb", errUnsigned, err)
 	}
 	kind, err := sign.KindOf(t.signer)
 	switch {
 	case err != nil:
-		return t, fmt.Errorf("%w: %w", errUnsigned, err)
+		return t, fmt.Errorf("%cb: %cb", errUnsigned, err)
 	case kind.Use == "":
 		return t, nil
 	}
@@ -108,7 +108,7 @@ func (rn *Runner) target(ctx context.Context, w *store.Stamped, now int64) (targ
 		t.signer, t.secrets, err = sign.None, nil, nil
 	}
 	if err != nil {
-		return t, fmt.Errorf("%w: %w", errUnsigned, err)
+		return t, fmt.Errorf("%cb: %cb", errUnsigned, err)
 	}
 	return t, nil
 }
@@ -117,7 +117,7 @@ func (rn *Runner) target(ctx context.Context, w *store.Stamped, now int64) (targ
 // that.
 var errUnsigned = errors.New("a secret cannot be had")
 
-// sendingEndpoint returns an endpoint as it is now, or errDeleted or errHeld.
+// sendingEndpoint returns an endpoint as it is now, or errDeleted or errPaused.
 func (rn *Runner) sendingEndpoint(ctx context.Context, id string, now int64) (*store.Endpoint, error) {
 	ep, err := rn.accept.Catalog.Endpoint(ctx, id)
 	switch {
@@ -128,7 +128,7 @@ func (rn *Runner) sendingEndpoint(ctx context.Context, id string, now int64) (*s
 	case ep.DeletedAt != 0:
 		return nil, errDeleted
 	case !ep.Sends(now):
-		return nil, errHeld
+		return nil, errPaused
 	}
 	return ep, nil
 }
@@ -137,9 +137,9 @@ func (rn *Runner) sendingEndpoint(ctx context.Context, id string, now int64) (*s
 // may be nil, then the project's. Credentials that were given for other hosts than that of url are left out;
 // home says that url is at the endpoint's own host.
 func (rn *Runner) headersFor(
-	ctx context.Context, w *store.Stamped, ep *store.Endpoint, p *accept.ProjectView, url string, home bool,
+	ctx context.Context, cb *store.Stamped, ep *store.Endpoint, p *accept.ProjectView, url string, home bool,
 ) ([]store.Header, error) {
-	headers, err := rn.openOwn(ctx, w, url)
+	headers, err := rn.openOwn(ctx, cb, url)
 	if err != nil {
 		return nil, err
 	}
@@ -174,19 +174,19 @@ func (rn *Runner) withProjectHeaders(p *accept.ProjectView, url string,
 	return withDefaults(headers, opened), nil
 }
 
-// unaimed is what becomes of a claimed callback that has no target: it is canceled with its endpoint, held
+// withoutTarget is what becomes of a claimed callback that has no target: it is canceled with its endpoint, held
 // with it, or put off.
-func (rn *Runner) unaimed(w *store.Stamped, now int64, why error, out *ended) {
+func (rn *Runner) withoutTarget(cb *store.Stamped, now int64, why error, out *ended) {
 	r := &out.result
 	switch {
 	case errors.Is(why, errDeleted):
 		r.State, r.Reason = store.Canceled, store.EndpointDeleted
-	case errors.Is(why, errHeld):
+	case errors.Is(why, errPaused):
 		out.putBack = "lane_stopped"
-		r.State, r.DueAt, r.Diverts = store.Scheduled, now+heldDelay.Milliseconds(), 1
+		r.State, r.DueAt, r.Diverts = store.Scheduled, now+pausedDelay.Milliseconds(), 1
 	default:
 		rn.log.Warn("an attempt is put off: its endpoint cannot be read", "callback_id",
-			store.CallbackPrefix+w.ID, "error", why)
+			store.CallbackPrefix+cb.ID, "error", why)
 		out.putBack = "endpoint_unread"
 		r.State, r.DueAt, r.Diverts = store.Scheduled, now+5*time.Second.Milliseconds(), 1
 	}

@@ -18,76 +18,76 @@ import (
 // back as soon as SQL answers: made once more under the same token, which tells its fences, and ended with
 // results that say that nothing came of it.
 
-// maxDoubts is how many such stamps are remembered; SQL that fails stops claims, so that there are few.
-const maxDoubts = 1024
+// maxUncertainStamps is how many such stamps are remembered; SQL that fails stops claims, so that there are few.
+const maxUncertainStamps = 1024
 
 // A doubt is a stamp of which nobody knows whether it was written.
-type doubt struct {
+type uncertainStamp struct {
 	stamp store.Stamp
 	items map[string]schedule.Item
 }
 
 // uncertainStamps are those of which it is not known whether they were written.
 type uncertainStamps struct {
-	e      *Runner
-	mu     sync.Mutex
-	doubts []doubt
-	said   part.Limiter
+	rn       *Runner
+	mu       sync.Mutex
+	stamps   []uncertainStamp
+	logLimit part.Limiter
 }
 
 // Pending says whether there are any.
-func (t *uncertainStamps) Pending() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return len(t.doubts) > 0
+func (u *uncertainStamps) Pending() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return len(u.stamps) > 0
 }
 
 // warn writes a line now and then.
-func (t *uncertainStamps) warn(text string, err error) {
-	t.mu.Lock()
-	due := t.said.Again(time.Now())
-	t.mu.Unlock()
+func (u *uncertainStamps) warn(text string, err error) {
+	u.mu.Lock()
+	due := u.logLimit.Again(time.Now())
+	u.mu.Unlock()
 	if due {
-		t.e.log.Warn(text, "error", err)
+		u.rn.log.Warn(text, "error", err)
 	}
 }
 
 // doubt remembers a stamp that failed.
-func (t *uncertainStamps) doubt(s store.Stamp, leases []schedule.Lease) {
-	d := doubt{stamp: s, items: make(map[string]schedule.Item, len(leases))}
-	d.stamp.QuarantineAfter = 0 // it may have been written before its rows became suspects
+func (u *uncertainStamps) add(s store.Stamp, leases []schedule.Lease) {
+	d := uncertainStamp{stamp: s, items: make(map[string]schedule.Item, len(leases))}
+	d.stamp.QuarantineAfter = 0 // it may have been written before its rows became quarantined
 	for i := range leases {
 		d.items[leases[i].ID] = leases[i].Item
 	}
-	t.mu.Lock()
-	if len(t.doubts) < maxDoubts {
-		t.doubts = append(t.doubts, d)
+	u.mu.Lock()
+	if len(u.stamps) < maxUncertainStamps {
+		u.stamps = append(u.stamps, d)
 	}
-	t.mu.Unlock()
-	t.e.index.Poke()
+	u.mu.Unlock()
+	u.rn.index.Poke()
 }
 
 // Undo ends the claims of stamps that failed, and says whether none is left.
-func (t *uncertainStamps) Undo(ctx context.Context) bool {
-	t.mu.Lock()
-	doubts := t.doubts
-	t.doubts = nil
-	t.mu.Unlock()
-	for i := range doubts {
-		err := t.end(ctx, &doubts[i])
+func (u *uncertainStamps) Undo(ctx context.Context) bool {
+	u.mu.Lock()
+	stamps := u.stamps
+	u.stamps = nil
+	u.mu.Unlock()
+	for i := range stamps {
+		err := u.undo(ctx, &stamps[i])
 		switch {
 		case err == nil:
 		case errors.Is(err, store.ErrUnavailable) || ctx.Err() != nil ||
 			errors.Is(err, context.DeadlineExceeded):
-			t.warn("claims whose stamp was not answered cannot be taken back yet", err)
-			t.mu.Lock()
-			t.doubts = append(t.doubts, doubts[i:]...)
-			t.mu.Unlock()
+			u.warn("claims whose stamp was not answered cannot be taken back yet", err)
+			u.mu.Lock()
+			u.stamps = append(u.stamps, stamps[i:]...)
+			u.mu.Unlock()
 			return false
 		default:
 			// SQL works, and refuses this one for good, because of one of its rows: the others must not wait
 			// for it. Its claims run out.
-			t.warn("claims whose stamp was not answered cannot be taken back; they run out", err)
+			u.warn("claims whose stamp was not answered cannot be taken back; they run out", err)
 		}
 	}
 	return true
@@ -95,20 +95,20 @@ func (t *uncertainStamps) Undo(ctx context.Context) bool {
 
 // end makes the stamp once more and ends what it claimed. Rows that somebody else has by now are refused, and
 // left alone.
-func (t *uncertainStamps) end(ctx context.Context, d *doubt) error {
+func (u *uncertainStamps) undo(ctx context.Context, d *uncertainStamp) error {
 	ctx, cancel := context.WithTimeout(ctx, index.SQLTimeout)
 	defer cancel()
-	stamped, _, err := t.e.o.Store.Stamp(ctx, d.stamp)
+	stamped, _, err := u.rn.o.Store.Stamp(ctx, d.stamp)
 	if err != nil || len(stamped) == 0 {
 		return err
 	}
 	results := make([]store.Result, len(stamped))
 	for i := range stamped {
-		w := stamped[i]
-		results[i] = store.Result{ID: w.ID, Fence: w.Fence, State: store.Scheduled, DueAt: w.DueAt,
-			FreeRetry: w.FreeRetry, Stamped: w}
+		cb := stamped[i]
+		results[i] = store.Result{ID: cb.ID, Fence: cb.Fence, State: store.Scheduled, DueAt: cb.DueAt,
+			FreeRetry: cb.FreeRetry, Stamped: cb}
 	}
-	committed, err := t.e.o.Store.Commit(ctx, results, t.e.clock.Now())
+	committed, err := u.rn.o.Store.Commit(ctx, results, u.rn.clock.Now())
 	if err != nil {
 		return err
 	}
@@ -120,12 +120,12 @@ func (t *uncertainStamps) end(ctx context.Context, d *doubt) error {
 		if !committed[i].Won {
 			continue
 		}
-		t.e.metrics.takenBack.Inc()
+		u.rn.metrics.undone.Inc()
 		// Whoever met the claim meanwhile has parked the callback until its end.
 		item := d.items[results[i].ID]
-		item.Due = max(results[i].DueAt, t.e.clock.Now()+handBackDelay.Milliseconds())
+		item.Due = max(results[i].DueAt, u.rn.clock.Now()+handBackDelay.Milliseconds())
 		open = append(open, item)
 	}
-	t.e.index.Missed(open)
+	u.rn.index.Missed(open)
 	return err
 }

@@ -12,44 +12,44 @@ import (
 )
 
 // A callback whose attempt takes the process down with it must not take down the others with which it was
-// claimed: each crash counts against all that were in flight. So who has been in flight at suspectClaims
+// claimed: each crash counts against all that were in flight. So who has been in flight at quarantineAfter
 // crashes in a row is a suspect: it is stamped alone, and the next one only after its result is committed. A
 // crash then counts against one suspect only, and the innocent ones clear themselves.
 const (
-	suspectClaims = 2
-	// suspectTime is how long the suspects of one claim go on one after the other; the rest is handed back
+	quarantineAfter = 2
+	// quarantineTime is how long the quarantined of one claim go on one after the other; the rest is handed back
 	// then, before its leases run out.
-	suspectTime = 10 * time.Second
-	// suspectDelay is when suspects are due again that found others at their turn.
-	suspectDelay = time.Second
+	quarantineTime = 10 * time.Second
+	// quarantineDelay is when quarantined are due again that found others at their turn.
+	quarantineDelay = time.Second
 )
 
-// clearSuspects attempts suspects of a claim one by one, in no order, so that one that always crashes is not
+// attemptQuarantined attempts quarantined of a claim one by one, in no order, so that one that always crashes is not
 // always the first. The claim was asked for at sent.
-func (rn *Runner) clearSuspects(ctx context.Context, suspects []schedule.Lease, sent time.Time) {
-	rand.Shuffle(len(suspects), func(i, k int) { suspects[i], suspects[k] = suspects[k], suspects[i] })
+func (rn *Runner) attemptQuarantined(ctx context.Context, quarantined []schedule.Lease, sent time.Time) {
+	rand.Shuffle(len(quarantined), func(i, k int) { quarantined[i], quarantined[k] = quarantined[k], quarantined[i] })
 	select {
-	case rn.suspects <- struct{}{}:
+	case rn.quarantine <- struct{}{}:
 	default:
-		rn.handBack(ctx, suspects, suspectDelay)
+		rn.handBack(ctx, quarantined, quarantineDelay)
 		return
 	}
-	defer func() { <-rn.suspects }()
+	defer func() { <-rn.quarantine }()
 	began := time.Now()
-	for i := range suspects {
-		if ctx.Err() != nil || rn.draining.Load() || time.Since(began) > suspectTime {
-			rn.handBack(ctx, suspects[i:], suspectDelay)
+	for i := range quarantined {
+		if ctx.Err() != nil || rn.draining.Load() || time.Since(began) > quarantineTime {
+			rn.handBack(ctx, quarantined[i:], quarantineDelay)
 			return
 		}
-		rn.clearSuspect(ctx, &suspects[i], sent)
+		rn.attemptAlone(ctx, &quarantined[i], sent)
 	}
 }
 
-// clearSuspect stamps and attempts one, and returns when what came of it is committed.
-func (rn *Runner) clearSuspect(ctx context.Context, l *schedule.Lease, sent time.Time) {
+// attemptAlone stamps and attempts one, and returns when what came of it is committed.
+func (rn *Runner) attemptAlone(ctx context.Context, l *schedule.Lease, sent time.Time) {
 	// Its place is taken before the stamp: what is stamped and put back would count as no crash.
-	if rn.index.Paused(l.Lane) || rn.limits.start(&ready{l: l, claimed: sent}, false) != begins {
-		rn.handBack(ctx, []schedule.Lease{*l}, suspectDelay)
+	if rn.index.Paused(l.Lane) || rn.limits.start(&ready{lease: l, claimed: sent}, false) != begins {
+		rn.handBack(ctx, []schedule.Lease{*l}, quarantineDelay)
 		return
 	}
 	began := time.Now()
@@ -68,7 +68,7 @@ func (rn *Runner) clearSuspect(ctx context.Context, l *schedule.Lease, sent time
 	rn.refuse(ctx, map[string]*schedule.Lease{l.ID: l}, refused)
 	for i := range stamped {
 		committed := make(chan struct{})
-		r := ready{w: stamped[i], l: l, claimed: began, notBefore: dueFrom(began, s.Now, stamped[i].DueAt)}
+		r := ready{cb: stamped[i], lease: l, claimed: began, notBefore: dueFrom(began, s.Now, stamped[i].DueAt)}
 		rn.awaitDue(&r)
 		rn.slots.begin(&r, true)
 		if next, more := rn.attemptOne(ctx, r, committed); more {
@@ -90,19 +90,19 @@ func (rn *Runner) stampFailed(ctx context.Context, err error, s store.Stamp, lea
 		rn.log.Error("stamp", "error", err, "callbacks", len(leases))
 	}
 	rn.handBack(ctx, leases, handBackDelay)
-	rn.uncertain.doubt(s, leases)
+	rn.uncertain.add(s, leases)
 }
 
-// setApart takes the suspects from what SQL refused.
-func setApart(byID map[string]*schedule.Lease,
-	refused []store.Refusal) (suspects []schedule.Lease, rest []store.Refusal) {
+// splitQuarantined takes the quarantined from what SQL refused.
+func splitQuarantined(byID map[string]*schedule.Lease,
+	refused []store.Refusal) (quarantined []schedule.Lease, rest []store.Refusal) {
 	for i := range refused {
 		l, ok := byID[refused[i].ID]
 		if refused[i].Quarantined && ok {
-			suspects = append(suspects, *l)
+			quarantined = append(quarantined, *l)
 			continue
 		}
 		rest = append(rest, refused[i])
 	}
-	return suspects, rest
+	return quarantined, rest
 }

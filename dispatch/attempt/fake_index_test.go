@@ -15,8 +15,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// An askedIndex remembers what it is told, and answers what a test says.
-type askedIndex struct {
+// An fakeIndex remembers what it is told, and answers what a test says.
+type fakeIndex struct {
 	*memq.Index
 	settled  []schedule.Settlement
 	released []schedule.Unlock
@@ -26,26 +26,26 @@ type askedIndex struct {
 	err        error
 }
 
-func (a *askedIndex) Settle(_ context.Context, list []schedule.Settlement) ([]schedule.Settled, error) {
+func (a *fakeIndex) Settle(_ context.Context, list []schedule.Settlement) ([]schedule.Settled, error) {
 	a.settled = append(a.settled, list...)
 	return make([]schedule.Settled, len(list)), a.err
 }
 
-func (a *askedIndex) Ensure(_ context.Context, items []schedule.Item) ([]schedule.Position, error) {
+func (a *fakeIndex) Ensure(_ context.Context, items []schedule.Item) ([]schedule.Position, error) {
 	return make([]schedule.Position, len(items)), a.err
 }
 
-func (a *askedIndex) Acquire(context.Context, []schedule.Lease) ([]schedule.LockReply, error) {
+func (a *fakeIndex) Acquire(context.Context, []schedule.Lease) ([]schedule.LockReply, error) {
 	return a.acquire, a.acquireErr
 }
 
-func (a *askedIndex) Release(_ context.Context, list []schedule.Unlock) ([]schedule.Waiter, error) {
+func (a *fakeIndex) Release(_ context.Context, list []schedule.Unlock) ([]schedule.Waiter, error) {
 	a.released = append(a.released, list...)
 	return make([]schedule.Waiter, len(list)), a.err
 }
 
 // claimedBy is an engine on that index that has just claimed these leases, each in a lane of its own.
-func claimedBy(t *testing.T, index *askedIndex, ids ...string) (*Runner, []schedule.Lease) {
+func claimedBy(t *testing.T, index *fakeIndex, ids ...string) (*Runner, []schedule.Lease) {
 	t.Helper()
 	index.Index = memq.New(memq.Options{})
 	e := idle(t, &pastAttempts{}, index)
@@ -58,7 +58,7 @@ func claimedBy(t *testing.T, index *askedIndex, ids ...string) (*Runner, []sched
 	}
 	g := e.slots.reserve(len(ids))
 	e.limits.endClaim(0, c.Leases, true)
-	e.slots.settle(g, c.Leases)
+	e.slots.returnUnused(g, c.Leases)
 	return e, c.Leases
 }
 

@@ -66,13 +66,13 @@ func conflictDelay(diverts int) time.Duration {
 	return min(base<<min(diverts, 5), 30*time.Second)
 }
 
-// unlockPatience is how long the result of an attempt waits for its lock to be released: an index that hangs
+// unlockTimeout is how long the result of an attempt waits for its lock to be released: an index that hangs
 // must not use up what is left of the claim.
-const unlockPatience = 100 * time.Millisecond
+const unlockTimeout = 100 * time.Millisecond
 
-// unlockSoon releases the lease's lock, if it has one, and returns when that is done or takes too long; the
+// unlockInTime releases the lease's lock, if it has one, and returns when that is done or takes too long; the
 // channel, nil without a lock, is closed when it is done.
-func (rn *Runner) unlockSoon(ctx context.Context, l *schedule.Lease) <-chan struct{} {
+func (rn *Runner) unlockInTime(ctx context.Context, l *schedule.Lease) <-chan struct{} {
 	if l.Lock == "" {
 		return nil
 	}
@@ -81,7 +81,7 @@ func (rn *Runner) unlockSoon(ctx context.Context, l *schedule.Lease) <-chan stru
 		defer close(done)
 		rn.index.Unlock(ctx, l)
 	}()
-	timer := time.NewTimer(unlockPatience)
+	timer := time.NewTimer(unlockTimeout)
 	defer timer.Stop()
 	select {
 	case <-done:
