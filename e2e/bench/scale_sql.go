@@ -150,29 +150,29 @@ func (x *scaled) underLoad(r *run, p place, d *dispatcher) {
 }
 
 func figuresTable(all []*scaled) *table {
-	t := &table{title: "What they take, and what is done beside them", texts: 1, header: []string{""}}
+	t := &table{title: "What they take, and how a dispatcher works meanwhile", texts: 1, header: []string{""}}
 	for _, x := range all {
 		t.header = append(t.header, x.label)
 	}
 	for _, line := range []struct{ text, format, figure string }{
-		{"callbacks a second that are put into an empty index", "%.0f", "rebuild"},
+		{"callbacks a second that fill an empty index", "%.0f", "rebuild"},
 		{"from the start of the process to its first send, s", "%.2f", "first send"},
 		{"most memory of the dispatcher, MB", "%.0f", "dispatcher MB"},
-		{"Redis, bytes for one that is pending", "%.0f", "redis"},
+		{"Redis, bytes for a pending callback", "%.0f", "redis"},
 		{"SQL, bytes for a callback", "%.0f", "sql"},
 		{"… its row, with indexes", "%.0f", "callbacks"},
 		{"… its payload of 512 bytes", "%.0f", "payloads"},
 		{"… each attempt", "%.0f", "attempts"},
 		{"… an idempotency key", "%.0f", "idempotency"},
-		{"lateness of delayed ones beside them: p50 ms", "%.2f", "lateness " + p50},
+		{"lateness of delayed callbacks: p50 ms", "%.2f", "lateness " + p50},
 		{"… p99 ms", "%.2f", "lateness " + p99},
-		{"delivered/s beside them", "%.0f", "drain " + rate},
+		{"delivered/s meanwhile", "%.0f", "drain " + rate},
 		{"… CPU s per 1,000", "%.3f", "drain " + cpuTime},
-		{"accepted/s in batches of 100 beside them", "%.0f", "batch " + rate},
+		{"accepted/s in batches of 100 meanwhile", "%.0f", "batch " + rate},
 		{"… CPU s per 1,000", "%.3f", "batch " + cpuTime},
-		{"accepted/s one a request beside them", "%.0f", "single " + rate},
+		{"accepted/s one a request meanwhile", "%.0f", "single " + rate},
 		{"… CPU s per 1,000", "%.3f", "single " + cpuTime},
-		{"WAL, bytes for one that is accepted and delivered", "%.0f", "log"},
+		{"WAL, bytes for a callback accepted and delivered", "%.0f", "log"},
 		{"… syncs for 1,000", "%.1f", "syncs"},
 	} {
 		cells := []string{line.text}
