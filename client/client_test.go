@@ -62,7 +62,7 @@ func TestRefusalsAndMissingAnswersAreErrorsOfTheirOwn(t *testing.T) {
 			w.Header().Set("Retry-After", "7")
 			w.WriteHeader(http.StatusTooManyRequests)
 			io.WriteString(w,
-				`{"type":"about:blank","title":"T","status":429,"detail":"slow: see errors (url)","code":"rate_limited","errors":[{"field":"url","message":"is bad"},{"field":"ref","message":"too"}]}`)
+				`{"type":"about:blank","title":"T","status":429,"detail":"slow: url (see errors)","code":"rate_limited","errors":[{"field":"url","message":"is bad"},{"field":"ref","message":"too"}]}`)
 		},
 		func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "<html>", http.StatusBadGateway) },
 		func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, strings.Repeat(" ", 1001)) },

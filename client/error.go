@@ -42,8 +42,10 @@ type Error struct {
 func (e *Error) Error() string {
 	var b strings.Builder
 	detail := e.Detail
-	if len(e.Errors) > 0 { // they follow: the detail need not point at them
-		detail, _, _ = strings.Cut(detail, ": see errors")
+	// The server's detail is "invalid request: FIELDS (see errors)". Error appends the errors themselves, so
+	// it drops the list of fields.
+	if text, points := strings.CutSuffix(detail, " (see errors)"); points && len(e.Errors) > 0 {
+		detail, _, _ = strings.Cut(text, ": ")
 	}
 	for _, text := range []string{detail, e.Title, http.StatusText(e.Status), "the server refused"} {
 		if text != "" {

@@ -23,12 +23,12 @@ type caller = query.Caller
 
 // lacks is the error of a key without a scope.
 func lacks(s store.Scope) error {
-	return fmt.Errorf("%w: it needs the scope %s", httperr.ErrForbidden, s)
+	return fmt.Errorf("%w: use a key with the scope %s", httperr.ErrForbidden, s)
 }
 
 // rootOnly is the error of what the settings' admin key alone may do.
 func rootOnly() error {
-	return fmt.Errorf("%w: it needs the admin key of the settings, which belongs to no project",
+	return fmt.Errorf("%w: only the admin key of the settings can do this",
 		httperr.ErrForbidden)
 }
 

@@ -1,8 +1,8 @@
-// Package httperr says how an error looks over HTTP: it is the only table from error to status, code and
-// sentence, and both faces of the server answer from it.
+// Package httperr turns an error into an HTTP problem. Its table is the only one from an error to a status, a
+// code and a sentence; the API and the UI both use it.
 //
-// It guarantees that nothing of an error that is not in the table leaves the process: such an error is a 500
-// whose detail names the request id and nothing else. It does not log; whoever answers with a 500 does.
+// The text of an error that is not in the table never leaves the process: such an error becomes a 500 without
+// details, or with the request id. The package does not log. The caller that responds with a 500 logs the error.
 package httperr
 
 import (
@@ -22,44 +22,47 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// Errors that only an HTTP face knows. Those of the store are in the same table.
+// Errors that arise in the HTTP layer. The errors of package store and package schedule are in the same table.
 var (
-	// ErrUnauthorized: no key, or a wrong one.
-	ErrUnauthorized = errors.New("the request needs a valid key: Authorization: Bearer KEY")
-	// ErrGuesses: too many wrong keys came before, so that it is not said whether this one is wrong. Wrap it
-	// in Later.
-	ErrGuesses = errors.New("too many wrong keys from this address, or around this key; try again later")
-	// ErrRate: the key makes more requests a second than it may. Wrap it in Later.
-	ErrRate = errors.New("the key makes more requests a second than the settings allow; try again later")
-	// ErrForbidden: the key is valid and may not do this. Wrap it with what it would need; the sentence is
-	// shown.
-	ErrForbidden = errors.New("the key may not do this")
-	// ErrBadJSON: the body is not JSON at all. Wrap it with what is wrong; the sentence is shown.
+	// ErrUnauthorized: the request has no API key, or an invalid one.
+	ErrUnauthorized = errors.New("no valid API key; send the header Authorization: Bearer KEY")
+	// ErrGuesses: too many invalid keys came before, so the response does not say whether this key is valid.
+	// Wrap it in Later.
+	ErrGuesses = errors.New("too many invalid keys from this address, or with the same beginning; " +
+		"wait as long as Retry-After says")
+	// ErrRate: the key makes more requests per second than the settings allow. Wrap it in Later.
+	ErrRate = errors.New("too many requests per second with this key; wait as long as Retry-After says")
+	// ErrForbidden: the key is valid and has no permission for this call. Wrap it with what the call needs;
+	// the whole text is visible to the caller.
+	ErrForbidden = errors.New("permission denied")
+	// ErrBadJSON: the body is not JSON. Wrap it with the place and the reason; the whole text is visible to
+	// the caller.
 	ErrBadJSON = errors.New("the body is not JSON")
-	// ErrIncomplete: the body ended, or stopped coming, before it was whole.
-	ErrIncomplete = errors.New("the body ended before it was whole")
-	// ErrTooLarge: the request's body is over the limit. Wrap it with the limit; the sentence is shown.
-	ErrTooLarge = errors.New("the request is too large")
-	// ErrPayloadTooLarge: the decoded payload is over the limit.
-	ErrPayloadTooLarge = errors.New("the decoded payload is larger than 256 KiB")
+	// ErrIncomplete: the body ended, or stopped arriving, before it was complete.
+	ErrIncomplete = errors.New("the request body is incomplete; send the request again")
+	// ErrTooLarge: the request's body exceeds the limit. Wrap it with the limit; the whole text is visible to
+	// the caller.
+	ErrTooLarge = errors.New("the request body is too large")
+	// ErrPayloadTooLarge: the decoded payload exceeds the limit.
+	ErrPayloadTooLarge = errors.New("the payload is larger than 256 KiB after decoding; shorten it")
 	// ErrEncoding: the request has a Content-Encoding.
-	ErrEncoding = errors.New("the request's body must be sent without Content-Encoding")
-	// ErrBusy: as many large bodies are being read as there is room for.
-	ErrBusy = errors.New("as many large requests are being read as there is room for; send it again later")
-	// ErrNoRoute: there is nothing at this path.
-	ErrNoRoute = errors.New("there is nothing at this path")
-	// ErrMethod: the path exists, with other methods (they are in the Allow header).
-	ErrMethod = errors.New("this path does not know this method")
+	ErrEncoding = errors.New("Content-Encoding is not supported; send the body uncompressed")
+	// ErrBusy: large bodies that are being read use up the memory that is reserved for them.
+	ErrBusy = errors.New("the server is busy with other large requests; try again later")
+	// ErrNoRoute: no route has this path.
+	ErrNoRoute = errors.New("this path does not exist; /docs lists all calls")
+	// ErrMethod: the path exists with other methods. The Allow header names them.
+	ErrMethod = errors.New("method not allowed; see the Allow header")
 )
 
-// A Problem is an error as RFC 9457 writes it, and what the answer's headers say of it.
+// A Problem is an error in the form of RFC 9457, with the headers of its response.
 type Problem struct {
 	client.Problem
-	// RetryAfter is sent as Retry-After, in seconds; zero: not sent.
+	// RetryAfter is the Retry-After header in seconds. Zero: the header is not sent.
 	RetryAfter int
 }
 
-// A row of the table. Where sentence is empty the text of err is shown, without what it was wrapped with.
+// A row of the table. If sentence is empty, the detail is the text of err, without the texts that wrap it.
 type row struct {
 	err        error
 	status     int
@@ -68,7 +71,7 @@ type row struct {
 	sentence   string
 }
 
-// rows returns the table. The first row that matches counts.
+// rows returns the table. The first matching row wins: an error that wraps two rows gets the earlier one.
 func rows() []row {
 	const (
 		conflict    = http.StatusConflict
@@ -83,8 +86,9 @@ func rows() []row {
 		{ErrForbidden, http.StatusForbidden, "forbidden", 0, ""},
 		{
 			store.ErrNeedsAdmin, http.StatusForbidden, "forbidden", 0,
-			"the endpoint has credentials: another host, or another signer for its secret, " +
-				"needs a key of scope admin, or new credentials (headers, secret) in the same request",
+			"permission denied: the change would send the endpoint's credentials to another host, " +
+				"or use its secret with another signature; use a key with the scope admin, " +
+				"or send new credentials (headers, secret) in the same request",
 		},
 		{ErrBadJSON, http.StatusBadRequest, "bad_json", 0, ""},
 		{ErrIncomplete, http.StatusBadRequest, "incomplete_body", 0, ""},
@@ -93,46 +97,50 @@ func rows() []row {
 		{ErrEncoding, http.StatusUnsupportedMediaType, "unsupported_encoding", 0, ""},
 		{ErrNoRoute, http.StatusNotFound, "no_route", 0, ""},
 		{ErrMethod, http.StatusMethodNotAllowed, "method_not_allowed", 0, ""},
-		{store.ErrNotFound, http.StatusNotFound, "not_found", 0, "there is no such thing in this project"},
+		{store.ErrNotFound, http.StatusNotFound, "not_found", 0, "not found; check the id and the project"},
 		{
 			store.ErrAttempting, conflict, "attempting", 0,
-			"the callback is being attempted at this moment; try again when the attempt has ended",
+			"an attempt of the callback is in progress; try again when it has ended",
 		},
 		{
 			store.ErrPayloadPurged, conflict, "payload_purged", 0,
-			"retention has removed the payload, so there is nothing to send",
+			"retention has deleted the payload of the callback; create a new callback",
 		},
-		{store.ErrTerminal, conflict, "terminal", 0, "it is terminal, and this needs one that is not"},
-		{store.ErrExists, conflict, "exists", 0, "there is one already of that id or name"},
+		// A redrive can be terminal too, so the sentence does not name the callback.
+		{
+			store.ErrTerminal, conflict, "terminal", 0,
+			"already finished, so it cannot be changed; retry a callback to send it again",
+		},
+		{store.ErrExists, conflict, "exists", 0, "the id or name is already in use; choose another one"},
 		{
 			store.ErrPollLive, conflict, "poll_live", 0,
-			"another poll of the same reference and address is open",
+			"another poll with the same ref and url is open; wait until it ends, or cancel it",
 		},
 		{
 			store.ErrEndpointDeleted, conflict, "endpoint_deleted", 0,
-			"the callback's endpoint was deleted, so there is nobody to send it to",
+			"the endpoint of the callback was deleted; create a new callback",
 		},
 		{
 			store.ErrIdempotencyMismatch, http.StatusUnprocessableEntity, "idempotency_mismatch", 0,
-			"the idempotency key was used with a different request",
+			"the idempotency key was used with a different request; use another key",
 		},
 		{
 			store.ErrIdempotencyInProgress, conflict, "idempotency_in_progress", 1,
-			"a request with this idempotency key is in progress",
+			"a request with this idempotency key is in progress; try again later",
 		},
 		{
 			store.ErrTooManyRedrives, tooMany, "too_many_redrives", 60,
-			fmt.Sprintf("at most %d redrives of a project may be open; wait for one to end, or cancel one",
+			fmt.Sprintf("the project has %d open redrives, which is the limit; wait until one ends, or cancel one",
 				store.MaxOpenRedrives),
 		},
 		{
 			store.ErrOpenQuota, tooMany, "open_callbacks_quota", 10,
-			"the project has as many open callbacks as its quota allows; " +
-				"try again when some have ended, or have the quota raised",
+			"the project has reached its quota of open callbacks; " +
+				"try again when some have ended, or raise the quota",
 		},
 		{
 			store.ErrLaneQuota, tooMany, "lanes_quota", 3600,
-			"the project has as many lanes as its quota allows; use one that exists, or have the quota raised",
+			"the project has reached its quota of lanes; use an existing lane, or raise the quota",
 		},
 		{store.ErrUnavailable, unavailable, "unavailable", 5, "the database cannot commit; try again later"},
 		{ErrBusy, unavailable, "busy", 1, ""},
@@ -144,17 +152,20 @@ func rows() []row {
 			schedule.ErrLost, unavailable, "index_lost", 5,
 			"the index is lost and will be rebuilt; try again later",
 		},
-		{context.DeadlineExceeded, unavailable, "unavailable", 5, "it took too long; try again later"},
-		{context.Canceled, unavailable, "unavailable", 5, "the request was given up; try again later"},
+		{
+			context.DeadlineExceeded, unavailable, "unavailable", 5,
+			"the request took too long; try again later",
+		},
+		{context.Canceled, unavailable, "unavailable", 5, "the request was canceled; try again later"},
 	}
 }
 
-// shown are errors whose own text is shown with all that they were wrapped with: they are made in this
-// process only, and their whole chain is known to be harmless.
-var shown = []error{ErrForbidden, ErrBadJSON, ErrTooLarge}
+// verbatim lists the errors whose whole text becomes the detail, with the texts that wrap them. Only this
+// process makes these errors, and nothing in their chains is secret.
+var verbatim = []error{ErrForbidden, ErrBadJSON, ErrTooLarge}
 
-// From returns the problem of err, which must not be nil. An error that is not in the table is a 500 that
-// says nothing of it.
+// From returns the problem of err, which must not be nil. For an error that is not in the table it returns a
+// 500 that reveals nothing of the error.
 func From(err error) Problem {
 	var invalid *store.InvalidError
 	if errors.As(err, &invalid) {
@@ -165,7 +176,7 @@ func From(err error) Problem {
 			continue
 		}
 		detail := cmp.Or(r.sentence, r.err.Error())
-		if slices.Contains(shown, r.err) {
+		if slices.Contains(verbatim, r.err) {
 			detail = err.Error()
 		}
 		p := problem(r.status, r.code, detail)
@@ -176,10 +187,10 @@ func From(err error) Problem {
 		}
 		return p
 	}
-	return problem(http.StatusInternalServerError, "internal", "an internal error; nothing more is said here")
+	return problem(http.StatusInternalServerError, "internal", "internal error; see the server's log")
 }
 
-// Later returns err with how long the caller is to wait before it tries again; it has the whole chain of err.
+// Later wraps err with the time that the caller must wait before it tries again.
 func Later(err error, wait time.Duration) error { return &laterError{err, wait} }
 
 type laterError struct {
@@ -189,13 +200,13 @@ type laterError struct {
 
 func (e *laterError) Unwrap() error { return e.error }
 
-// Seconds returns a wait as Retry-After has it: in whole seconds, rounded up, at least 1.
+// Seconds returns a wait in the form of Retry-After: whole seconds, rounded up, at least 1.
 func Seconds(wait time.Duration) int { return max(int((wait+time.Second-1)/time.Second), 1) }
 
 // Logged returns the problem of an error that was logged under the request id.
 func Logged(requestID string) Problem {
 	return problem(http.StatusInternalServerError, "internal",
-		fmt.Sprintf("an internal error; the log has it under request id %s", requestID))
+		fmt.Sprintf("internal error; the server's log has the cause under request id %s", requestID))
 }
 
 func problem(status int, code, detail string) Problem {
@@ -204,7 +215,7 @@ func problem(status int, code, detail string) Problem {
 	}}
 }
 
-// fromInvalid names up to five of the wrong fields in the detail; all of them are in errors.
+// fromInvalid names up to five of the invalid fields in the detail. The field errors has all of them.
 func fromInvalid(e *store.InvalidError) Problem {
 	names := make([]string, 0, 5)
 	for _, f := range e.Fields {
@@ -215,15 +226,15 @@ func fromInvalid(e *store.InvalidError) Problem {
 		names = append(names, f.Field)
 	}
 	p := problem(http.StatusUnprocessableEntity, "invalid",
-		"the request cannot be meant: see errors ("+strings.Join(names, ", ")+")")
+		"invalid request: "+strings.Join(names, ", ")+" (see errors)")
 	for _, f := range e.Fields {
 		p.Errors = append(p.Errors, client.FieldError(f))
 	}
 	return p
 }
 
-// Write answers with the problem. The answer to a body that was not read to its end closes the connection,
-// because what is still coming must not be taken for the next request.
+// Write sends the problem as the response. A 413 closes the connection: the rest of its body is unread, and
+// must not be taken for the next request.
 func Write(w http.ResponseWriter, p Problem) error {
 	body, err := json.Marshal(p.Problem)
 	if err != nil {

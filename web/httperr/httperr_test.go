@@ -13,8 +13,9 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// TestTable: what the answer to each error of the table says, to wrong fields, and to errors that no row has.
-func TestTable(t *testing.T) {
+// TestProblemOfEachError writes the response to each error of the table, to invalid fields, and to errors that
+// are not in the table.
+func TestProblemOfEachError(t *testing.T) {
 	t.Parallel()
 	transcript.File(t, "testdata/problems.txt", func(t *testing.T, _ string) string {
 		fields := make([]store.FieldError, 7)
@@ -43,14 +44,14 @@ func TestTable(t *testing.T) {
 				}
 			}
 			if length := header.Get("Content-Length"); length != fmt.Sprint(rec.Body.Len()) {
-				t.Errorf("%v: a length of %s", err, length)
+				t.Errorf("%v: Content-Length %s for %d bytes", err, length, rec.Body.Len())
 			}
 		}
 		return all.String()
 	})
 }
 
-func TestLaterSaysHowLong(t *testing.T) {
+func TestLaterSetsRetryAfter(t *testing.T) {
 	t.Parallel()
 	for wait, want := range map[time.Duration]int{0: 1, time.Second: 1, time.Second + 1: 2, time.Minute: 60} {
 		p := From(fmt.Errorf("authenticate: %w", Later(ErrRate, wait)))
@@ -60,7 +61,7 @@ func TestLaterSaysHowLong(t *testing.T) {
 	}
 }
 
-func TestNothingLeaks(t *testing.T) {
+func TestDetailHidesUnknownErrors(t *testing.T) {
 	t.Parallel()
 	for _, err := range []error{
 		errors.New("hunter2"),
@@ -68,7 +69,7 @@ func TestNothingLeaks(t *testing.T) {
 		fmt.Errorf("hunter2: %w", context.DeadlineExceeded),
 	} {
 		if p := From(err); strings.Contains(p.Detail, "hunter2") {
-			t.Errorf("%v: the detail says too much: %q", err, p.Detail)
+			t.Errorf("%v: the detail reveals the error: %q", err, p.Detail)
 		}
 	}
 }

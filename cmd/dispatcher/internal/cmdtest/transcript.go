@@ -223,7 +223,7 @@ func (s *script) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	w.WriteHeader(http.StatusNotFound)
 	Respond(s.t, w,
-		`{"title":"Not Found","status":404,"detail":"there is no such thing in this project","code":"not_found"}`)
+		`{"title":"Not Found","status":404,"detail":"not found; check the id and the project","code":"not_found"}`)
 }
 
 // arguments splits a line at its spaces, but for those in single quotes.
