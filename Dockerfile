@@ -1,9 +1,9 @@
-# One static binary and nothing else: no shell, no package manager, not root.
-# `make digests` renews the digests.
+# The image has one static binary, no shell and no package manager, and does not run as root.
+# `make digests` updates the digests.
 
 FROM golang:1.26-bookworm@sha256:d9c68c2c51161e12fd77e4c6320687c9cd86e1af1e3ad6e6cd63ff970641453c AS build
-# The compiler, whatever the image has: the go command fetches it, and compares it with the checksum
-# database. `make vulncheck` judges the standard library by this version.
+# The compiler, independent of the image's: the go command downloads it and verifies it with the checksum
+# database. `make vulncheck` checks the standard library of this version.
 ENV GOTOOLCHAIN=go1.26.11
 WORKDIR /src
 COPY go.mod go.sum ./
@@ -16,7 +16,7 @@ RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache
  && tools/sbom.sh /out/dispatcher "${VERSION}" /out/doc \
  && mkdir -p /out/data
 
-# CA certificates, time zones, a nonroot user (65532), and no libc.
+# The base image has CA certificates, time zones and a nonroot user (65532), but no libc.
 FROM gcr.io/distroless/static-debian12:nonroot@sha256:afa5c872c891853ca7fcf1f12c3edb23f7eeef36189728842dd51042ff57f7ab
 COPY --from=build /out/dispatcher /dispatcher
 COPY --from=build /out/doc /usr/share/doc/dispatcher

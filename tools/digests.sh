@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Asks the registries for the digests that the tags of a Dockerfile have now, and writes them into it.
+# Updates the image digests in a Dockerfile to those that the registries have for its tags now.
 # Usage: tools/digests.sh [Dockerfile]
 set -euo pipefail
 file=${1:-Dockerfile}
 crane=github.com/google/go-containerregistry/cmd/crane@v0.22.1
 
-# An image that is a stage of this file has no tag.
+# An image that is a stage of this Dockerfile has no tag and is left out.
 images=$(sed -nE 's/^FROM (--platform=\S+ )?([^ @]+:[^ @]+)(@\S+)?( AS .*)?$/\2/p' "$file")
 [ -n "$images" ] || { echo "digests: no FROM with a tag in $file" >&2; exit 1; }
 for image in $images; do

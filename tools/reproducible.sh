@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds the program twice with the flags of the Dockerfile, from copies of this checkout in two directories
-# and with nothing cached for the second, and fails if one byte differs.
+# Builds the program twice with the flags of the Dockerfile and fails if one byte differs. Each build has its
+# own copy of this checkout and its own build cache.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 work=$(mktemp -d)
@@ -10,7 +10,8 @@ for side in one "a second"; do
   git ls-files -z -co --exclude-standard | xargs -0 cp --parents -t "$work/$side/src"
   (
     cd "$work/$side/src"
-    CGO_ENABLED=0 GOFLAGS=-pgo=auto GOCACHE="$work/$side/cache" go build -trimpath -buildvcs=false -tags nomsgpack \
+    export CGO_ENABLED=0 GOFLAGS=-pgo=auto GOCACHE="$work/$side/cache"
+    go build -trimpath -buildvcs=false -tags nomsgpack \
       -ldflags "-s -w -X main.version=test" -o "$work/$side/dispatcher" ./cmd/dispatcher
   )
   sha256sum "$work/$side/dispatcher"

@@ -1,9 +1,12 @@
 #!/usr/bin/env bash
-# Makes sure that the tests find what they start themselves: redis-server, PostgreSQL, a C compiler for the race
-# detector, Chromium with a font that has Chinese, for the admin pages, and curl and jq, with which the documents'
-# recipes are run. As root on Debian or Ubuntu it installs what is missing; otherwise it says what to install, and fails.
-# Valkey is tested too where the release has it; without it nothing is missing.
-# It starts no service: the tests run their own servers on free ports.
+# Checks that the programs that the tests need are installed:
+#   redis-server, PostgreSQL
+#   a C compiler, for the race detector
+#   Chromium and a font with Chinese, for the admin pages
+#   curl and jq, for the recipes of the documents
+# As root on Debian or Ubuntu the script installs missing packages. Otherwise it lists them and fails. Valkey
+# is optional: it is installed if the release has it. The script starts no service: the tests start their own
+# servers on free ports.
 set -euo pipefail
 
 have_postgres() {
@@ -19,7 +22,7 @@ have_compiler() {
   printf '#include <stdlib.h>\nint main(void) { return 0; }\n' | gcc -x c - -o /dev/null 2>/dev/null
 }
 
-# The names are those that the browser tests look for.
+# The browser tests look for the same names.
 have_chromium() {
   local name
   for name in chromium chromium-browser google-chrome google-chrome-stable; do
@@ -42,7 +45,7 @@ missing() {
   have_compiler || printf '%s\n' gcc libc6-dev
 }
 
-# wanted is the package of Valkey, where the known packages have one and it is not installed.
+# wanted prints the package of Valkey if it is not installed and the package lists have it.
 wanted() {
   command -v valkey-server >/dev/null && return 0
   command -v apt-cache >/dev/null || return 0
@@ -63,12 +66,14 @@ if [ -z "$packages" ] && { [ $can_install = no ] || [ -z "$(wanted)" ]; }; then
 fi
 
 if [ $can_install = no ]; then
-  echo "missing for the tests: $packages" >&2
-  echo "install them, on Debian or Ubuntu with: sudo apt-get update && sudo apt-get install -y --no-install-recommends $packages" >&2
+  echo "the tests need these packages: $packages" >&2
+  install="sudo apt-get update && sudo apt-get install -y --no-install-recommends $packages"
+  echo "install them; on Debian or Ubuntu: $install" >&2
   exit 1
 fi
 
-# Packages of servers start them on their usual ports; exit code 101 of policy-rc.d forbids it. One that is there stays.
+# Server packages start their servers on the default ports. Exit code 101 of policy-rc.d prevents that. An
+# existing policy-rc.d is left alone.
 policy=/usr/sbin/policy-rc.d
 if [ ! -e "$policy" ]; then
   trap 'rm -f "$policy"' EXIT
@@ -89,13 +94,15 @@ if [ -n "$packages" ]; then
 fi
 valkey=$(wanted)
 if [ -n "$valkey" ]; then
-  apt-get install -y --no-install-recommends -o Acquire::Retries=0 -o Acquire::http::Timeout=10 "$valkey" >"$log" 2>&1 ||
-    echo "apt-get could not install $valkey: the tests leave it out" >&2
+  once="-o Acquire::Retries=0 -o Acquire::http::Timeout=10"
+  # shellcheck disable=SC2086 # the options are words
+  apt-get install -y --no-install-recommends $once "$valkey" >"$log" 2>&1 ||
+    echo "apt-get could not install $valkey: the tests of Valkey are left out" >&2
 fi
 rm -f "$log"
 
 still=$(missing | tr '\n' ' ')
 if [ -n "$still" ]; then
-  echo "installed, but still not usable: $still" >&2
+  echo "installed, but still not found: $still" >&2
   exit 1
 fi

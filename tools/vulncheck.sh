@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Fails if the program calls code with a known vulnerability, or if that cannot be found out. The database
-# is vuln.go.dev or, where only a module proxy can be reached, the newest version of module
-# golang.org/x/vulndb, from which vuln.go.dev is made. VULNDB=file:///DIR names another one. The compiler is
-# that of the Dockerfile, because the standard library is searched too.
+# Fails if the program calls code with a known vulnerability, or if the check is not possible. The database is
+# vuln.go.dev. If only a module proxy can be reached, it is the newest version of the module
+# golang.org/x/vulndb, the source of vuln.go.dev. VULNDB=file:///DIR selects another database. The compiler is
+# that of the Dockerfile, because the standard library is checked too.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root"
@@ -10,7 +10,7 @@ cd "$root"
 GOTOOLCHAIN=$(sed -n 's/^ENV GOTOOLCHAIN=//p' Dockerfile)
 export GOTOOLCHAIN
 if ! go version; then
-  echo "NOT CHECKED: the compiler $GOTOOLCHAIN, which the Dockerfile names, could not be fetched" >&2
+  echo "NOT CHECKED: cannot download the compiler $GOTOOLCHAIN of the Dockerfile" >&2
   exit 1
 fi
 
@@ -22,11 +22,11 @@ if [ -z "$db" ]; then
   module=$(mktemp)
   trap 'rm -f "$module"' EXIT
   if ! go mod download -json golang.org/x/vulndb@latest >"$module"; then
-    echo "NOT CHECKED: neither vuln.go.dev nor module golang.org/x/vulndb can be had" >&2
+    echo "NOT CHECKED: cannot reach vuln.go.dev or download the module golang.org/x/vulndb" >&2
     exit 1
   fi
   db=file://$(jq -r .Dir "$module")/data/osv
-  echo "vuln.go.dev does not answer: checking by golang.org/x/vulndb $(jq -r .Version "$module")"
+  echo "cannot reach vuln.go.dev: the database is golang.org/x/vulndb $(jq -r .Version "$module")"
 fi
 echo "database: $db"
 go tool -modfile="$root/tools/go.mod" govulncheck -db "$db" -tags nomsgpack ./cmd/dispatcher
