@@ -27,8 +27,8 @@ CREATE INDEX projects_sealed ON projects (sealed_key, id) WHERE sealed_key <> ''
 CREATE INDEX projects_version ON projects (version) WHERE version > 0;
 INSERT INTO projects (id, created_at) VALUES ('default', 0);
 
--- Numbers that only grow. Each change of settings raises "settings" and so locks its row until it commits:
--- changes become visible in the order of their numbers. The others belong to the table outcomes.
+-- Numbers that only grow. A change of settings increments "settings", which locks the row until the commit.
+-- So changes become visible in the order of their numbers. The other numbers belong to the table outcomes.
 CREATE TABLE versions (
 	name  TEXT PRIMARY KEY,
 	value INTEGER NOT NULL
@@ -61,10 +61,11 @@ CREATE TABLE api_keys (
 ) STRICT;
 CREATE INDEX api_keys_project ON api_keys (project, id);
 
--- Secrets of endpoints (owner is the endpoint's id) and of projects (owner is empty), for one use each; the
--- root secret of a project, from which those of lanes are derived, has an empty use. The installation has
--- secrets too: their project is empty. At most one of an owner and use is present, even when several
--- processes start at once. hosts is a JSON list of where it may be used beside its endpoint's own host.
+-- Secrets of endpoints (owner is the endpoint's id), of projects (owner is empty) and of the installation
+-- (project is empty). use says what a secret is for. It is empty for the root secret of a project, from which
+-- the secrets of lanes are derived. Each owner and use has at most one current secret, even if several
+-- processes start at once. hosts is a JSON list of the hosts where the secret may be used, in addition to the
+-- endpoint's own host.
 CREATE TABLE secrets (
 	id         TEXT PRIMARY KEY,
 	project    TEXT NOT NULL,
@@ -83,10 +84,10 @@ CREATE INDEX secrets_key ON secrets (key_id, id);
 
 -- Lanes and endpoints ---------------------------------------------------------------------------------------
 
--- paused_until is the latest of the pauses of the lane itself, its endpoint and its project; own_paused_at is
--- since when its own has lasted, as paused_at is of projects and endpoints. At most
--- rate_count attempts begin in each rate_per_ms; zero means no bound.
--- search is what searches look in: store.Fold of the key, so that no collation decides what is found.
+-- paused_until is the latest end of the pauses of the lane, its endpoint and its project. own_paused_at is
+-- the start of the lane's own pause, like paused_at of projects and endpoints. At most rate_count attempts
+-- start in rate_per_ms; zero means no limit. Searches read the column search: it is store.Fold of the key, so
+-- the result does not depend on a collation.
 CREATE TABLE lanes (
 	id                    INTEGER PRIMARY KEY AUTOINCREMENT,
 	project               TEXT NOT NULL,
@@ -107,9 +108,9 @@ CREATE TABLE lanes (
 ) STRICT;
 CREATE INDEX lanes_version ON lanes (version) WHERE version > 0;
 
--- canceling is set while the open callbacks of a deleted endpoint are canceled: those with lower ids are
--- left to do.
--- search is store.Fold of external_id, name, url and id, a line each.
+-- canceling is set while the open callbacks of a deleted endpoint are canceled, in the order of their ids. It
+-- is the last id that was checked, or "!" at the start. A leading "~" marks the second pass, over callbacks
+-- that were accepted late. search is store.Fold of external_id, name, url and id, one per line.
 CREATE TABLE endpoints (
 	id              TEXT PRIMARY KEY,
 	lane            INTEGER NOT NULL,
@@ -149,7 +150,7 @@ CREATE INDEX endpoints_project ON endpoints (project, id) WHERE deleted_at = 0;
 CREATE UNIQUE INDEX endpoints_external ON endpoints (project, external_id)
 	WHERE external_id <> '' AND deleted_at = 0;
 CREATE INDEX endpoints_topics ON endpoints (project, id) WHERE topics <> '' AND deleted_at = 0;
--- Those that may subscribe to operational events.
+-- For operational events: the endpoints that may subscribe to them.
 CREATE INDEX endpoints_alerts ON endpoints (project)
 	WHERE deleted_at = 0 AND (instr(topics, '"*"') > 0 OR instr(topics, '"dispatcher.') > 0);
 CREATE INDEX endpoints_version ON endpoints (version);
@@ -158,16 +159,19 @@ CREATE INDEX endpoints_canceling ON endpoints (id) WHERE canceling <> '';
 
 -- Callbacks -------------------------------------------------------------------------------------------------
 
--- A callback is a row of callbacks and one of requests. The first has what attempts change and what open and
--- dead callbacks are found by; it is narrow, since each accepted callback has it written three times. The
--- second is written at the accept and has the rest (docs/adr/0033-a-narrow-row-for-attempts.md).
+-- A callback has a row in callbacks and a row in requests. The row in callbacks has the columns that attempts
+-- change and the columns that find open and dead callbacks. It is narrow, because each callback writes it
+-- three times. The row in requests is written at the accept and has the rest
+-- (docs/adr/0033-a-narrow-row-for-attempts.md).
 --
--- A claim stamp changes fence, claim_token, claim_until, claimed_at, lost_at, claims_without_result, divert_count,
--- attempt_seq and updated_at. No index may have one of them, so that the stamp writes no index page.
+-- A claim stamp changes fence, claim_token, claim_until, claimed_at, lost_at, claims_without_result,
+-- divert_count, attempt_seq and updated_at. No index may include these columns, so that the stamp writes no
+-- index page.
 --
--- strict: the row waits for all earlier strict rows of its lock key. reason: of an open row with
--- cancel_requested, what the row will end as; empty means requested. poll_errors: how many polls in a row
--- have ended in an error. payload: 0 without one, 1 with one, 2 when retention has removed it.
+-- strict: the row waits for all earlier strict rows of its lock key. reason: the reason of a finished row. In
+-- an open row with cancel_requested, it is the reason that the row will end with; empty means requested.
+-- poll_errors: the number of polls in a row that ended in an error. payload: 0 without a payload, 1 with one,
+-- 2 after retention has removed it.
 CREATE TABLE callbacks (
 	due_at           INTEGER NOT NULL,
 	fence            INTEGER NOT NULL DEFAULT 0,
@@ -206,27 +210,26 @@ CREATE TABLE callbacks (
 -- For the sweep, the rebuild and lists by due time.
 CREATE INDEX callbacks_due ON callbacks (due_at, id) WHERE state = 'scheduled';
 CREATE INDEX callbacks_expiry ON callbacks (expires_at) WHERE state = 'scheduled' AND expires_at > 0;
--- For lists, newest first. Without an index of their own, lists of dead and canceled rows would read all
--- succeeded ones.
+-- For lists, newest first. Without this index, lists of dead and canceled rows would read all succeeded rows.
 CREATE INDEX callbacks_ended ON callbacks (project, state, id)
 	WHERE state <> 'scheduled' AND state <> 'succeeded';
 CREATE INDEX callbacks_polls ON callbacks (project, id) WHERE kind = 'poll';
 CREATE INDEX callbacks_lock ON callbacks (project, lock_key, id) WHERE lock_key <> '';
--- For dead letters: the first and the last of each group are found without reading the rows between, and
--- those of a lane.
+-- For dead letters: queries find the first and the last row of each group without the rows between, and the
+-- dead rows of a lane.
 CREATE INDEX callbacks_dead ON callbacks (project, reason, last_class, last_status, id) WHERE state = 'dead';
 CREATE INDEX callbacks_dead_lane ON callbacks (lane, id) WHERE state = 'dead';
 -- For the next strict callback of a lock key.
 CREATE INDEX callbacks_strict ON callbacks (project, lock_key, id) WHERE strict = 1 AND state = 'scheduled';
--- For retention: a row that has ended is in the first until its payload is purged, then in the second.
+-- For retention: a finished row is in the first index until its payload is purged, then in the second.
 CREATE INDEX callbacks_payload_retention ON callbacks (finished_at) WHERE finished_at > 0 AND payload = 1;
 CREATE INDEX callbacks_retention ON callbacks (finished_at) WHERE finished_at > 0 AND payload <> 1;
 
--- What is sent, and what lists find it by. Only a change by hand, the address of an endpoint that has moved
--- and retention write it again. The primary key is also the order of a project's list.
+-- The request of a callback, and the columns that lists filter by. Only an edit, a new URL of the endpoint
+-- and retention write the row again. The primary key is also the order of a project's list.
 --
--- follows: the address is that of the endpoint. body is the callback's own payload; shared is the id of one
--- in payloads, or empty. The body stands last: SQLite reads the others without it.
+-- follows: the URL is that of the endpoint. body is the callback's own payload. shared is the id of a payload
+-- in payloads, or empty. body is the last column, so SQLite reads the others without it.
 CREATE TABLE requests (
 	created_at   INTEGER NOT NULL,
 	first_due_at INTEGER NOT NULL,
@@ -254,7 +257,7 @@ CREATE INDEX requests_sealed ON requests (sealed_key, id) WHERE sealed_key <> ''
 CREATE INDEX requests_ref ON requests (project, ref, id) WHERE ref <> '';
 CREATE INDEX requests_endpoint ON requests (project, endpoint_id, id) WHERE endpoint_id <> '';
 
--- Bodies that several callbacks share. users counts them.
+-- Payloads that several callbacks share. users is the number of these callbacks.
 CREATE TABLE payloads (
 	id      TEXT PRIMARY KEY,
 	project TEXT NOT NULL,
@@ -298,7 +301,7 @@ CREATE TABLE idempotency (
 ) STRICT;
 CREATE INDEX idempotency_age ON idempotency (created_at, callback_id);
 
--- The highest accepted version of each (topic, ref) whose callbacks supersede each other.
+-- The highest accepted version of each (topic, ref) that has callbacks with supersede.
 CREATE TABLE refs_latest (
 	project    TEXT NOT NULL,
 	topic      TEXT NOT NULL,
@@ -311,8 +314,8 @@ CREATE INDEX refs_latest_age ON refs_latest (updated_at);
 
 -- Events ----------------------------------------------------------------------------------------------------
 
--- Events with an idempotency key. The row commits before the callbacks of the event, so that a repetition
--- makes the same callbacks for the same endpoints, whatever has subscribed since.
+-- Events with an idempotency key. The row commits before the callbacks of the event. So a repeated request
+-- creates the same callbacks for the same endpoints, although others may have subscribed since.
 CREATE TABLE events (
 	id          TEXT PRIMARY KEY,
 	project     TEXT NOT NULL,
@@ -331,8 +334,9 @@ CREATE TABLE event_targets (
 	PRIMARY KEY (event_id, endpoint_id)
 ) STRICT;
 
--- What happened to endpoints and is to be told of as an event: it commits with what happened, and goes when the
--- event is accepted. kind is failing, disabled or recovered; since is when the endpoint began to fail.
+-- Changes of endpoints that are not published as events yet. A row commits with the change, and is deleted
+-- when the event is accepted. kind is failing, disabled or recovered. since is when the endpoint began to
+-- fail.
 CREATE TABLE endpoint_events (
 	id          TEXT PRIMARY KEY,
 	project     TEXT NOT NULL,
@@ -344,9 +348,10 @@ CREATE TABLE endpoint_events (
 
 -- Polls and schedules ---------------------------------------------------------------------------------------
 
--- The second half of a callback of kind poll. live is a hash of project, reference and address while the
--- poll is open: one of each may be. context and data are JSON from the caller. on_result is JSON of the
--- result callback; empty means none. outcome is the last result, result_id the callback that carries it.
+-- The additional columns of a callback of kind poll. While the poll is open, live is a hash of project,
+-- reference and URL: its index allows one open poll of each. context and data are JSON from the caller.
+-- on_result is the JSON of the result callback; empty means none. outcome is the last result. result_id is
+-- the callback that carries it.
 CREATE TABLE polls (
 	id        TEXT PRIMARY KEY,
 	project   TEXT NOT NULL,
@@ -360,12 +365,11 @@ CREATE TABLE polls (
 ) STRICT;
 CREATE INDEX polls_sealed ON polls (sealed_key, id) WHERE sealed_key <> '';
 CREATE UNIQUE INDEX polls_live ON polls (live) WHERE live <> '';
--- For the question whether a callback carries the result of a poll.
+-- For the check whether a callback carries the result of a poll.
 CREATE INDEX polls_result ON polls (result_id) WHERE result_id <> '';
 
--- next_at is the next due time, zero while there is none. The transaction that raises next_at also makes
--- the callback that was due then.
--- search is store.Fold of the name.
+-- next_at is the next due time; zero means none. The transaction that moves next_at forward also creates the
+-- callback that was due. search is store.Fold of the name.
 CREATE TABLE schedules (
 	id         TEXT PRIMARY KEY,
 	project    TEXT NOT NULL,
@@ -390,7 +394,7 @@ CREATE UNIQUE INDEX schedules_name ON schedules (project, name);
 CREATE INDEX schedules_project ON schedules (project, id);
 CREATE INDEX schedules_next ON schedules (next_at) WHERE next_at > 0;
 
--- The last callbacks that each schedule has made.
+-- The last callbacks that each schedule created.
 CREATE TABLE schedule_runs (
 	schedule_id TEXT NOT NULL,
 	callback_id TEXT NOT NULL,
@@ -402,8 +406,8 @@ CREATE TABLE schedule_runs (
 
 -- Redrives --------------------------------------------------------------------------------------------------
 
--- An action over the callbacks that a filter picked. spec is JSON of the action. Gathering goes on at
--- gathered_due and gathered_id; zero and empty mean the beginning.
+-- An action on the callbacks that match a filter. spec is the JSON of the action. Gathering continues after
+-- gathered_due and gathered_id; zero and empty mean the start.
 CREATE TABLE redrives (
 	id           TEXT PRIMARY KEY,
 	project      TEXT NOT NULL,
@@ -426,7 +430,7 @@ CREATE INDEX redrives_project ON redrives (project, id);
 CREATE INDEX redrives_open ON redrives (project) WHERE finished_at = 0;
 CREATE INDEX redrives_to_do ON redrives (project, id) WHERE state IN ('gathering', 'running');
 
--- The callbacks that a redrive has still to act on. The transaction that acts deletes the row.
+-- The callbacks that a redrive has not handled yet. The transaction that handles a callback deletes its row.
 CREATE TABLE redrive_items (
 	redrive_id  TEXT NOT NULL,
 	callback_id TEXT NOT NULL,
@@ -435,17 +439,16 @@ CREATE TABLE redrive_items (
 
 -- Counters and the feed of outcomes -------------------------------------------------------------------------
 
--- One row a committed group: JSON of project, counter and difference, and JSON of the callbacks that the
--- group ended. Folding takes the rows away, once a second.
+-- One row per committed group of writes. deltas is JSON of project, counter and difference. outcomes is JSON
+-- of the callbacks that the group finished. A fold reads and deletes the rows once a second.
 CREATE TABLE commit_notes (
 	id       INTEGER PRIMARY KEY AUTOINCREMENT,
 	deltas   TEXT NOT NULL,
 	outcomes TEXT NOT NULL
 ) STRICT;
 
--- kind is state, tier, lane or due; key says which one. Those of kind due count the open callbacks that
--- are due within one hour. The key is the hour's number since 1970 in six digits: the order of keys is the
--- order of time.
+-- kind is state, tier, lane or due; key says which one. A counter of kind due counts the open callbacks that
+-- are due within one hour. Its key is the number of the hour since 1970 in six digits, so keys sort by time.
 CREATE TABLE counters (
 	project TEXT NOT NULL,
 	kind    TEXT NOT NULL,
@@ -454,11 +457,11 @@ CREATE TABLE counters (
 	PRIMARY KEY (project, kind, key)
 ) STRICT;
 CREATE INDEX counters_lanes ON counters (project, value) WHERE kind = 'lane';
--- For the purge of hours that have passed.
+-- For the purge of past hours.
 CREATE INDEX counters_due ON counters (key) WHERE kind = 'due';
 
--- The feed: what has ended, in order, as one transaction after the other took it from commit_notes. at is
--- the time of that transaction and never decreases.
+-- The feed of finished callbacks. One transaction after the other moves them here from commit_notes, in
+-- order. at is the time of that transaction and never decreases.
 CREATE TABLE outcomes (
 	project TEXT NOT NULL,
 	at      INTEGER NOT NULL,
@@ -468,9 +471,9 @@ CREATE TABLE outcomes (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX outcomes_age ON outcomes (at);
 
--- What happened in the span milliseconds from at on, in one lane, or in all lanes of a project where lane
--- is 0. lateness_N and took_N count attempts by how late they began and how long they took: package store
--- has the bounds.
+-- Counts of the period that starts at at and lasts span milliseconds, for one lane. lane 0 means all lanes of
+-- the project. lateness_N and took_N are histograms of attempts, by delay of the start and by duration.
+-- Package store has the bounds.
 CREATE TABLE activity (
 	project     TEXT NOT NULL,
 	lane        INTEGER NOT NULL,
@@ -513,8 +516,8 @@ CREATE INDEX activity_lanes_age ON activity (at) WHERE lane > 0;
 
 -- Audit, the index, processes and sessions ------------------------------------------------------------------
 
--- before and after are what a change made different. seq and hash chain the entries, some seconds after their commit: a row
--- that is not chained yet has zero and ''.
+-- before and after have the changed values: as they were, and as they became. seq and hash chain the entries,
+-- a few seconds after their commit. Until then they are zero and ''.
 CREATE TABLE audit (
 	id      TEXT PRIMARY KEY,
 	project TEXT NOT NULL,
@@ -535,7 +538,7 @@ CREATE INDEX audit_object ON audit (project, object, id);
 CREATE UNIQUE INDEX audit_chained ON audit (seq) WHERE seq <> 0;
 CREATE INDEX audit_unchained ON audit (id) WHERE seq = 0;
 
--- The last entry of the chain. Its row is locked while entries are chained.
+-- The last entry of the chain. The row is locked while entries are chained.
 CREATE TABLE audit_head (
 	id   INTEGER PRIMARY KEY CHECK (id = 1),
 	seq  INTEGER NOT NULL,
@@ -543,8 +546,8 @@ CREATE TABLE audit_head (
 ) STRICT;
 INSERT INTO audit_head (id, seq, hash) VALUES (1, 0, '');
 
--- The index that this database fills, by a generation that was made at made_at. built is the generation that
--- was built last, at built_at.
+-- The index of this database. generation is the present generation, which started at made_at. built is the
+-- last generation that was filled completely, at built_at.
 CREATE TABLE index_meta (
 	id         INTEGER PRIMARY KEY CHECK (id = 1),
 	generation INTEGER NOT NULL,
@@ -567,7 +570,7 @@ CREATE TABLE cursors (
 	id     TEXT NOT NULL
 ) STRICT;
 
--- The processes, as each has last reported itself; ended_at: it has ended in order.
+-- The processes, as each one last reported itself. ended_at is set by an orderly shutdown.
 CREATE TABLE dispatchers (
 	name         TEXT PRIMARY KEY,
 	host         TEXT NOT NULL,
@@ -584,8 +587,8 @@ CREATE TABLE dispatchers (
 ) STRICT;
 CREATE INDEX dispatchers_seen ON dispatchers (seen_at);
 
--- Browsers that have signed in. token is a hash of the cookie's value. data belongs to the web pages and
--- has no secret.
+-- Browsers that have signed in. token is a hash of the cookie's value. data belongs to the web pages and has
+-- no secrets.
 CREATE TABLE sessions (
 	token      TEXT PRIMARY KEY,
 	data       BLOB NOT NULL,

@@ -35,7 +35,7 @@ var wants = sync.OnceValue(func() map[string]want {
 		panic(err)
 	}
 	all := make(map[string]want)
-	for line := range strings.Lines(string(text)) {
+	for line := range strings.Lines(strings.ReplaceAll(string(text), "\n\t", " ")) {
 		part := append(strings.Fields(line), "")
 		if part[0] == "#" {
 			continue
