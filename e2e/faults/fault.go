@@ -152,6 +152,9 @@ const reportHead = `# The fault matrix, as measured
 | healed in | time from the end of the last fault until the last callback was terminal, with the waits of its tiers |
 | took | time of the longest run, with the start of its servers |
 
+The list below the table has further figures. There *accepts* and *readyz* count responses by status, and
+*degraded by Redis* counts responses of /readyz that reported Redis as degraded.
+
 ## Figures
 
 `

@@ -180,7 +180,7 @@ func killedInBatches(tr *trial) {
 	if n := tr.sqlCount(`SELECT count(*) FROM callbacks`); n != batches*bulkBatch {
 		tr.Errorf("SQL has %d callbacks, want %d", n, batches*bulkBatch)
 	}
-	tr.Remark("%d batches of %d, killed %d times among them and asked for again: %d callbacks, none double, "+
+	tr.Remark("%d batches of %d, killed %d times in between and submitted again: %d callbacks, none double, "+
 		"none missing; %d duplicate sends",
 		batches, bulkBatch, tr.Claims.Faults, v.Accepted, v.Duplicates)
 }
@@ -243,7 +243,7 @@ func randomKills(tr *trial) {
 		tr.Errorf("%d kills and %d FLUSHALL are too few to show anything", tr.Claims.Faults, emptied)
 	}
 	tr.Remark("%d accepted in %s (%.0f/s) by three dispatchers, %d kills, %d FLUSHALL: %d lost, %d "+
-		"duplicates; %s; accepts %s, %d requests made again; lateness %s",
+		"duplicates; %s; accepts %s, %d requests repeated; lateness %s",
 		v.Accepted, span, float64(v.Accepted)/span.Seconds(), tr.Claims.Faults, emptied, v.Lost, v.Duplicates,
 		&tr.Claims, report.Took, report.Again, v.Lateness)
 }

@@ -217,7 +217,7 @@ func redisLostLastSecond(tr *trial) {
 	if cut <= 0 {
 		tr.Errorf("the log grew by %d bytes in a second of load: nothing was lost", cut)
 	}
-	tr.Remark("%d bytes of the log were lost; %d rebuilds with that of the start", cut,
+	tr.Remark("%d bytes of the log were lost; %d rebuilds, including the one at the start", cut,
 		r.p.Count(rebuildsMetric))
 }
 
@@ -247,7 +247,7 @@ func redisEvicts(tr *trial) {
 		}
 		return nil
 	})
-	tr.Remark("%d keys of the index evicted, %d rebuilds with that of the start", evicted,
+	tr.Remark("%d keys of the index evicted, %d rebuilds, including the one at the start", evicted,
 		r.p.Count(rebuildsMetric))
 }
 

@@ -97,9 +97,8 @@ func (m *measurement) judge(p *harness.Process, r harness.Rebuilt) {
 	stretch := m.stretched()
 	first := m.firstSend().Sub(m.lost)
 	m.Remark("%s with %d open (seeded): rebuilt in %s, first send %s after the loss (ready after %s), peak "+
-		"memory of the dispatcher %s; others made the machine %.1f times as slow",
-		m.what, r.Open, r.Took, first,
-		m.ready, harness.Megabytes(peak), stretch)
+		"memory of the dispatcher %s; other programs slowed the machine by a factor of %.1f",
+		m.what, r.Open, r.Took, first, m.ready, harness.Megabytes(peak), stretch)
 	if r.Open < m.open {
 		m.Errorf("%s: the rebuild found %d open callbacks, at least %d are", m.what, r.Open, m.open)
 	}
@@ -200,7 +199,7 @@ func emptiedWhileFilled(tr *trial) {
 		tr.Check(err)
 		finished += len(all)
 	}
-	tr.Remark("emptied three times, the last time while the index held a thousandth of %d: whole again %s "+
+	tr.Remark("emptied three times, the last time while the index held a thousandth of %d: complete again %s "+
 		"later; two processes finished %d rebuilds", open, whole, finished)
 	tr.Verdict(manyOpen)
 }
@@ -325,8 +324,7 @@ func (tr *trial) heldAgainst(calm judge.Quantiles, pending int) {
 	healthy := judge.QuantilesOf(tr.lateBeside("healthy", sized(10*time.Second, 15*time.Second, time.Minute)))
 	stall, stretch := stalled(), stretched()
 	tr.Remark("beside %d pending in a black hole, another destination was late by %s; before, by %s "+
-		"(others made "+
-		"the machine %.1f times as slow, its disk stalled for %s at most)",
+		"(other programs slowed the machine by a factor of %.1f, its disk stalled for %s at most)",
 		pending, healthy, calm, stretch, stall)
 	if limit := time.Duration(float64(lateGoal)*stretch) + commits*stall; healthy.P99 > limit {
 		tr.Errorf("p99 is %s beside a black hole, over %s", healthy.P99, limit)

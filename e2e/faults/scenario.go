@@ -91,9 +91,8 @@ func (tr *trial) suffer(s scenario) (*struck, judge.Verdict) {
 	stretch := stretched()
 	g := r.w.during(started, time.Now())
 	v := tr.Verdict(s.bounds())
-	tr.Remark("fault of %s; accepts %s, %d requests made again; %s; unknown %d, stale %d; others made the "+
-		"machine "+
-		"%.1f times as slow", r.ended.Sub(r.began), report.Took, report.Again,
+	tr.Remark("fault of %s; accepts %s, %d requests repeated; %s; unknown %d, stale %d; other programs "+
+		"slowed the machine by a factor of %.1f", r.ended.Sub(r.began), report.Took, report.Again,
 		r.w.during(r.began, r.ended), v.Uncertain, v.Stale, stretch)
 	if s.refuses || stretch >= mostStretch {
 		return r, v
