@@ -10,32 +10,34 @@ import (
 )
 
 const (
-	// cacheBytes bounds what is remembered of callbacks that wait for their first attempt, in bytes.
+	// cacheBytes bounds the cache, in bytes.
 	cacheBytes = 32 << 20
-	// cacheDueWithin is how soon after its accept a callback must be due to be remembered, in milliseconds: it
-	// would take the place of one that is.
+	// cacheDueWithin is how soon after its accept a callback must be due, in milliseconds. A later one would
+	// take the place of one that is due now.
 	cacheDueWithin = 60_000
-	// cacheMaxAge is how long, in milliseconds, one is remembered that nobody claims here: another process may
-	// have.
+	// cacheMaxAge is how long an unclaimed callback stays, in milliseconds. Another process may have claimed
+	// it.
 	cacheMaxAge = 2 * cacheDueWithin
-	// cacheRowBytes is about what a remembered callback takes beside its body.
+	// cacheRowBytes is the approximate size of a cached callback without its body, in bytes.
 	cacheRowBytes = 1200
 )
 
-// fresh remembers callbacks that this process has accepted, until their first attempt: nearly always it is
-// this process that makes it, at once, and then need not read back what it wrote. Who uses it must have the
-// row say that it is as it was accepted (cachedUpdate): so whatever changes a row changes its updated_at, its
-// due_at or its fence.
+// acceptedCache holds callbacks that this process accepted, until their first stamp. Mostly the same process
+// makes the first attempt at once, and so need not read back what it wrote.
 //
-// When it is full nothing is added: of a backlog, what came first is wanted first.
+// The cache only saves a read. It may be out of date, because another process may have changed or claimed the
+// row. The guard is the condition of cachedUpdate: it matches only a row that is as it was accepted. So every
+// change of a row must change its updated_at, its due_at or its fence.
+//
+// A full cache takes no new rows: of a backlog the oldest rows are claimed first.
 type acceptedCache struct {
-	// max is the most bytes; with less than none nothing is remembered.
+	// max is the maximum size in bytes. A negative max disables the cache.
 	max int
 
 	mu    sync.Mutex
 	rows  map[string]*store.Stamped
 	bytes int
-	// order has the ids and times of the accepts, the oldest first; some are not in rows any more.
+	// order holds the ids and accept times, oldest first. It may hold ids that rows has no more.
 	order []cachedID
 }
 
@@ -44,7 +46,8 @@ type cachedID struct {
 	at int64
 }
 
-// add remembers what was accepted. A strict one has to be compared with others at its stamp.
+// add caches an accepted callback with its body. A strict callback is left out: its stamp must compare it
+// with older ones.
 func (f *acceptedCache) add(c *store.Callback, body []byte) {
 	if c.DueAt-c.CreatedAt > cacheDueWithin || c.State != store.Scheduled || c.Strict {
 		return
@@ -58,7 +61,7 @@ func (f *acceptedCache) add(c *store.Callback, body []byte) {
 	if f.bytes+cacheRowBytes+len(body) > f.max {
 		return
 	}
-	// the caller's may be a part of something larger
+	// The body may be a slice of the whole request, which must not stay in memory.
 	s := &store.Stamped{Body: bytes.Clone(body), Callback: *c}
 	if f.rows == nil {
 		f.rows = make(map[string]*store.Stamped)
@@ -68,14 +71,14 @@ func (f *acceptedCache) add(c *store.Callback, body []byte) {
 	f.bytes += cacheRowBytes + len(s.Body)
 }
 
-// get returns what is remembered of the callback, or nil. It must not be changed.
+// get returns the cached callback, or nil. The caller must not change it.
 func (f *acceptedCache) get(id string) *store.Stamped {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.rows[id]
 }
 
-// remove forgets callbacks that were claimed.
+// remove drops callbacks that this process has claimed, or tried to claim.
 func (f *acceptedCache) remove(claims []store.StampClaim) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -87,6 +90,7 @@ func (f *acceptedCache) remove(claims []store.StampClaim) {
 	}
 }
 
+// drop removes a row from the map and from the size. The caller holds the lock.
 func (f *acceptedCache) drop(id string) {
 	if s := f.rows[id]; s != nil {
 		f.bytes -= cacheRowBytes + len(s.Body)
@@ -94,8 +98,12 @@ func (f *acceptedCache) drop(id string) {
 	}
 }
 
-// cachedUpdate stamps rows that this process remembers, if they are as they were accepted: never claimed, never
-// changed, and where their address is their endpoint's, that is still the same. What they say then is known.
+// cachedUpdate stamps rows from the cache, if they are as they were accepted: never claimed, never changed,
+// not moved in time. A row that follows its endpoint matches only while that has the cached URL. So the
+// stamped row is known without a read. Its guards against a second claim are fence = 0 and the row's lock.
+//
+// Alone lets PostgreSQL commit the update before the group's transaction. If that fails, the repeated stamp
+// finds the rows claimed by its own token, and refuseRest returns them.
 var cachedUpdate = sqldb.BulkUpdate[stampEntry, struct{}]{Table: "callbacks", Alone: true,
 	Columns: func(e *stampEntry) sqldb.Columns {
 		return append(claimColumns(e),
@@ -121,7 +129,8 @@ var cachedUpdate = sqldb.BulkUpdate[stampEntry, struct{}]{Table: "callbacks", Al
 			SELECT 1 FROM endpoints WHERE endpoints.id = i.endpoint_id AND endpoints.url = i.url))`,
 }.Prepare()
 
-// ifFollows is what a remembered row that follows its endpoint has of that; empty for others.
+// ifFollows returns value for a cached row that follows its endpoint, and else "", which disables the
+// comparison with the endpoint.
 func (e *stampEntry) ifFollows(value string) string {
 	if !e.cached.Follows {
 		return ""
@@ -129,12 +138,13 @@ func (e *stampEntry) ifFollows(value string) string {
 	return value
 }
 
-// until is when the claim of the row ends.
+// until is when the claim ends: the timeout of the attempt and the margin after now.
 func (e *stampEntry) until(s *store.Stamped) int64 {
 	return e.stamp.Now + timeoutMillis(s.Policy) + e.stamp.Margin
 }
 
-// stampCached stamps what is remembered and as it was accepted, answers those entries, and returns the others.
+// stampCached stamps the entries whose rows are in the cache and as they were accepted, and fills in their
+// answers. It returns the other entries, which stampUpdate takes.
 func (t *tx) stampCached(entries []*stampEntry) ([]*stampEntry, error) {
 	var known []*stampEntry
 	for _, e := range entries {
@@ -147,16 +157,17 @@ func (t *tx) stampCached(entries []*stampEntry) ([]*stampEntry, error) {
 		e.answerFromCache()
 		return nil
 	}); err != nil {
-		return nil, named("claim fresh rows", err)
+		return nil, named("claim cached rows", err)
 	}
 	return slices.DeleteFunc(slices.Clone(entries), func(e *stampEntry) bool { return e.stamped != nil }), nil
 }
 
-// answerFromCache answers a row that is as it was accepted.
+// answerFromCache fills in the answer: the cached row and what cachedUpdate wrote. Slices are copied: the
+// caller may change a stamped row, but not the cache.
 func (e *stampEntry) answerFromCache() {
 	s := *e.cached
 	s.Policy.Tiers, s.Policy.StopOn = slices.Clone(s.Policy.Tiers), slices.Clone(s.Policy.StopOn)
-	s.Fence, s.ClaimToken, s.ClaimUntil, s.ClaimsWithoutResult, s.DivertCount = 1, e.stamp.Token, e.until(&s), 1,
-		e.Diverts
+	s.Fence, s.ClaimToken, s.ClaimUntil = 1, e.stamp.Token, e.until(&s)
+	s.ClaimsWithoutResult, s.DivertCount = 1, e.Diverts
 	e.stamped = &s
 }

@@ -8,20 +8,22 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
-// A resultEntry is one result of a group.
+// A resultEntry is one result in a group. It embeds the caller's result and carries the answer out.
 type resultEntry struct {
 	store.Result
-	Now     int64
+	Now int64
+	// project is the row's project: an attempt row and the counters need it.
 	project string
-	// strict is the lock key of a strict row that it has ended.
+	// strict is the lock key of a strict row that this result ended, or empty. See attachNextStrict.
 	strict string
-	// Attempted says that it has an attempt, of which Status and Class are.
+	// Attempted is set if the result has an attempt. Status and Class are the attempt's.
 	Attempted bool
 	Status    int
 	Class     store.Class
-	// FinishedAt is Now if it ends its row; else OpenUntil is when it is due.
+	// FinishedAt is Now if the result ends the row. OpenUntil is the next due time if the row stays open. The
+	// other one is zero.
 	OpenUntil, FinishedAt int64
-	// wasDue is the row's due time before, where the stamp is not known.
+	// wasDue is the row's due time before the result, if Stamped is nil. See readDue.
 	wasDue int64
 	out    store.Committed
 }
@@ -39,12 +41,13 @@ func newResult(r store.Result, now int64) resultEntry {
 	return e
 }
 
-// Fail implements [sqldb.Entry].
+// Fail implements [sqldb.Entry]: the result alone could not be committed.
 func (e *resultEntry) Fail(err error) { e.out = store.Committed{Err: err} }
 
-// Commit records results, each by compare-and-set on its fence, and answers each in its place. A result that
-// was committed before, its reply lost, is answered as it was then. An error means that nothing is known to
-// be committed: the same results may be given again.
+// Commit records results and answers each in its place. A result takes effect only if its fence is still the
+// row's and its claim has no result yet. A result that was committed before, and whose reply was lost, gets
+// the same answer again. Commit returns an error if no result is known to be committed. The caller may then
+// commit the same results again.
 func (db *DB) Commit(ctx context.Context, given []store.Result, now int64) ([]store.Committed, error) {
 	entries := make([]sqldb.Entry, len(given))
 	own := make([]resultEntry, len(given))
@@ -62,29 +65,37 @@ func (db *DB) Commit(ctx context.Context, given []store.Result, now int64) ([]st
 	return committed, nil
 }
 
-// applyResults commits the results of one group, in rounds in which no row comes twice.
+// applyResults commits the results of one group. Each round has at most one result of a row, because one
+// UPDATE changes a row only once.
 func (t *tx) applyResults(entries []*resultEntry) error {
 	return inRounds(entries, func(e *resultEntry) string { return e.ID }, t.commitRound)
 }
 
-// What becomes of a result in spite of what it asks for. A callback whose cancel was requested ends canceled
-// unless it succeeded. One that was retried once from a terminal state falls back to that state when the
-// retry has failed, which an uncharged result that goes on (a divert, a hand-back) does not decide.
+// SQL for what becomes of the row, where i is the result. Two things override the state that a result asks
+// for:
+//   - A callback whose cancel was requested ends canceled, unless the attempt succeeded.
+//   - A callback that was retried once from a terminal state (resume_state) returns to that state if the
+//     retry failed. An uncharged result that keeps the row open (a divert, a hand-back) is no failure.
 const (
+	// override is 1 for the cancel, 2 for the return to resume_state, and 0 for the state of the result.
 	override = `CASE
 			WHEN i.state IN ('scheduled', 'dead') AND callbacks.cancel_requested = 1 THEN 1
-			WHEN callbacks.resume_state <> '' AND (i.state = 'dead' OR i.state = 'scheduled' AND i.charge = 1) THEN 2
+			WHEN callbacks.resume_state <> ''
+				AND (i.state = 'dead' OR i.state = 'scheduled' AND i.charge = 1) THEN 2
 			ELSE 0
 		END`
-	// cancelAs is the reason of one whose cancel was requested.
+	// cancelReasonSQL is the reason of a requested cancel. The column reason of an open row holds it.
 	cancelReasonSQL = `CASE WHEN callbacks.reason = '' THEN 'requested' ELSE callbacks.reason END`
-	// staysOpen: the row stays open.
-	staysOpen = `(i.state = 'scheduled' AND callbacks.cancel_requested = 0 AND (callbacks.resume_state = '' OR i.charge = 0))`
-	// keepsManual: what was asked for by hand has still to be tried.
+	// staysOpen is true if the row is scheduled after the result.
+	staysOpen = `(i.state = 'scheduled' AND callbacks.cancel_requested = 0
+		AND (callbacks.resume_state = '' OR i.charge = 0))`
+	// keepsManual is true if the attempt that a person asked for has still to be made.
 	keepsManual = `(i.state = 'scheduled' AND i.charge = 0 AND callbacks.cancel_requested = 0)`
 )
 
-// commitRound commits results of different rows, and answers each.
+// commitRound commits results of different rows in the group's transaction. The fenced updates come first.
+// Attempts are inserted only for results that won, so an attempt never exists without its effect. A result
+// that lost gets its answer from lose.
 func (t *tx) commitRound(entries []*resultEntry) error {
 	for _, e := range entries {
 		e.out, e.strict = store.Committed{}, ""
@@ -116,11 +127,13 @@ func (t *tx) commitRound(entries []*resultEntry) error {
 	return t.attachNextStrict(entries)
 }
 
-// resultUpdate changes the rows whose fence is still the result's and whose claim has no result yet.
+// resultUpdate applies any result by compare-and-set. The row must still have the result's fence, so no later
+// stamp has claimed it. Its claim token must still be set, so no result, cancel or edit has ended that claim.
+// A second process that commits a result of the same claim waits for the row's lock, and then finds no match.
 var resultUpdate = sqldb.BulkUpdate[resultEntry, store.Callback]{
 	Table: "callbacks",
-	Columns: sqldb.Named[resultEntry](`id fence state reason due_at charge diverts free_retry stays poll_errors
-		keep_crash=KeepClaimsWithoutResult attempted status class committed_at=Now`),
+	Columns: sqldb.Named[resultEntry](`id fence state reason due_at charge diverts free_retry stays
+		poll_errors keep_crash=KeepClaimsWithoutResult attempted status class committed_at=Now`),
 	Set: `
 		state = CASE ` + override +
 		` WHEN 1 THEN 'canceled' WHEN 2 THEN callbacks.resume_state ELSE i.state END,
@@ -145,24 +158,25 @@ var resultUpdate = sqldb.BulkUpdate[resultEntry, store.Callback]{
 		claim_until = 0,
 		claim_token = ''`,
 	Where: `callbacks.fence = i.fence AND callbacks.claim_token <> '' AND ` + isOpen,
-	Returning: sqldb.Named[store.Callback](`callbacks.id callbacks.project callbacks.kind callbacks.lane=LaneID
-		callbacks.state callbacks.reason callbacks.due_at callbacks.attempt_count callbacks.attempt_seq callbacks.ladder_base
-		callbacks.last_status callbacks.last_class callbacks.strict callbacks.lock_key`),
+	Returning: sqldb.Named[store.Callback](`callbacks.id callbacks.project callbacks.kind
+		callbacks.lane=LaneID callbacks.state callbacks.reason callbacks.due_at callbacks.attempt_count
+		callbacks.attempt_seq callbacks.ladder_base callbacks.last_status callbacks.last_class
+		callbacks.strict callbacks.lock_key`),
 }.Prepare()
 
-// plain says that the result is one of an ordinary attempt: charged, of a row whose stamp is known, and no
-// poll.
+// isOrdinary reports whether the result is of the common kind: a charged attempt of a callback that is no
+// poll, with a known stamp.
 func (e *resultEntry) isOrdinary() bool {
 	return e.Stamped != nil && e.Stamped.Kind != store.Poll && e.Attempt != nil && e.Charge &&
 		!e.KeepClaimsWithoutResult
 }
 
-// ordinaryUpdate is resultUpdate for plain results of rows that nobody has asked anything of meanwhile. Then it
-// is known what becomes of the row.
+// ordinaryUpdate is resultUpdate for ordinary results. It matches only rows without a requested cancel and
+// without resume_state. So the state after the update follows from the stamp, and nothing is read back.
 var ordinaryUpdate = sqldb.BulkUpdate[resultEntry, struct{}]{
 	Table: "callbacks",
-	Columns: sqldb.Named[resultEntry](`id fence state reason due_at=OpenUntil finished_at diverts free_retry status class
-		committed_at=Now`),
+	Columns: sqldb.Named[resultEntry](`id fence state reason due_at=OpenUntil finished_at diverts free_retry
+		status class committed_at=Now`),
 	Set: `
 		state = i.state,
 		reason = i.reason,
@@ -179,10 +193,12 @@ var ordinaryUpdate = sqldb.BulkUpdate[resultEntry, struct{}]{
 		trigger = 'schedule',
 		claim_until = 0,
 		claim_token = ''`,
-	Where: `callbacks.fence = i.fence AND callbacks.claim_token <> '' AND callbacks.cancel_requested = 0 AND callbacks.resume_state = '' AND ` + isOpen,
+	Where: `callbacks.fence = i.fence AND callbacks.claim_token <> '' AND callbacks.cancel_requested = 0
+		AND callbacks.resume_state = '' AND ` + isOpen,
 }.Prepare()
 
-// fencedUpdate changes the rows and marks the entries that won: first the plain ones that it can.
+// fencedUpdate applies the results and marks the entries that won. It tries ordinaryUpdate first, and then
+// resultUpdate for the rest. Both have the same guard, so at most one of them matches a row.
 func (t *tx) fencedUpdate(entries []*resultEntry) error {
 	var ordinary []*resultEntry
 	for _, e := range entries {
@@ -193,15 +209,14 @@ func (t *tx) fencedUpdate(entries []*resultEntry) error {
 	if err := ordinaryUpdate.Run(t.Tx, ordinary, func(e *resultEntry, _ *struct{}) error {
 		s := &e.Stamped.Callback
 		t.won(e, &store.Callback{
-			ID: e.ID, Project: s.Project, LaneID: s.LaneID, State: e.State, Reason: e.Reason,
-			DueAt: e.OpenUntil, Strict: s.Strict,
-			AttemptCount: s.AttemptCount + 1, LadderBase: s.LadderBase, AttemptSeq: s.AttemptSeq + 1,
-			LockKey:    s.LockKey,
+			ID: e.ID, Project: s.Project, LaneID: s.LaneID, Strict: s.Strict, LockKey: s.LockKey,
+			State: e.State, Reason: e.Reason, DueAt: e.OpenUntil,
+			AttemptCount: s.AttemptCount + 1, AttemptSeq: s.AttemptSeq + 1, LadderBase: s.LadderBase,
 			LastStatus: e.Status, LastClass: e.Class,
 		})
 		return nil
 	}); err != nil {
-		return named("plain results", err)
+		return named("ordinary results", err)
 	}
 	rest := slices.DeleteFunc(slices.Clone(entries), func(e *resultEntry) bool { return e.out.Won })
 	if err := t.readDue(rest); err != nil {
@@ -213,8 +228,9 @@ func (t *tx) fencedUpdate(entries []*resultEntry) error {
 	}))
 }
 
-// readDue reads the due times of rows whose stamps are not known. None can have changed when the result takes
-// effect: whatever moves a due time takes the claim away.
+// readDue reads the present due times of rows whose stamps are unknown. The counter of due hours needs them.
+// A due time cannot change before the result takes effect: whatever moves it also clears the claim, and the
+// result loses.
 func (t *tx) readDue(entries []*resultEntry) error {
 	unknown := make(map[string]*resultEntry)
 	for _, e := range entries {
@@ -234,8 +250,8 @@ func (t *tx) readDue(entries []*resultEntry) error {
 	return named("read due times", err)
 }
 
-// won answers a result that took effect and counts the change; c has what the counters need of the row as it
-// is now, and the lock key if it is strict.
+// won fills in the answer of a result that took effect, and adds the change to the counters. c is the row
+// after the update, as far as the counters, the feed and the strict order need it.
 func (t *tx) won(e *resultEntry, c *store.Callback) {
 	e.project = c.Project
 	e.out = store.Committed{Won: true, State: c.State, Reason: c.Reason, DueAt: c.DueAt}
@@ -262,11 +278,15 @@ func (t *tx) won(e *resultEntry, c *store.Callback) {
 	t.deltas.count(c, 1)
 }
 
+// lateColumns are what lose reads of a row.
 var lateColumns = sqldb.Named[store.Callback](`project strict lock_key fence claim_token state reason due_at`)
 
-// lose answers a result whose fence has moved on, or whose claim has a result. Where its claim was recorded
-// as crashed, that record gets the details that have come late, marked as stale and not charged. Where the
-// very same result was committed before, it has won and is told so again.
+// lose fills in the answer of a result that took no effect: its fence has moved on, or its claim has a result
+// already. There are three cases:
+//   - A later stamp, a cancel or an edit recorded the claim as crashed. The record gets the late details,
+//     marked stale and not charged. The row does not change.
+//   - This very result was committed before, and its reply was lost. It gets the same answer: it won.
+//   - Otherwise the answer is the row's present state, and the result is dropped.
 func (t *tx) lose(e *resultEntry) error {
 	r, found, err := sqldb.One(t, lateColumns, `FROM callbacks WHERE id = $1`, e.ID)
 	if err != nil || !found {
@@ -280,11 +300,11 @@ func (t *tx) lose(e *resultEntry) error {
 	lost := record != nil && (record.Class == store.ClassCrashed && record.Outcome == store.AttemptUnknown ||
 		record.Stale)
 	if r.State == store.Scheduled {
-		r.Reason = "" // It is what it will end as if its cancel was requested.
+		r.Reason = "" // the reason of an open row is that of its requested cancel
 	}
 	e.out = store.Committed{State: r.State, Reason: r.Reason, DueAt: r.DueAt}
-	again := e.out
-	again.Won = true
+	repeated := e.out
+	repeated.Won = true
 	switch {
 	case lost && e.Attempt != nil && !record.Stale:
 		late := *e.Attempt
@@ -296,10 +316,10 @@ func (t *tx) lose(e *resultEntry) error {
 		e.out.Number = record.Number
 	case record != nil && e.Attempt != nil && record.StartedAt == e.Attempt.StartedAt &&
 		record.Class == e.Attempt.Class:
-		again.Number = record.Number
-		e.out = again
+		repeated.Number = record.Number
+		e.out = repeated
 	case record == nil && e.Attempt == nil && r.Fence == e.Fence && r.ClaimToken == "":
-		e.out = again
+		e.out = repeated
 	}
 	e.noteStrictEnd(&r)
 	return nil

@@ -9,11 +9,13 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
-// What a transaction changes of the counters, and what has ended by it, is appended as one note; once a
-// second the notes are taken away by one transaction after the other, which adds them to the counters and to
-// the feed of outcomes. So the hot path appends one row a group and locks no row of a counter, the feed has
-// an order although groups are committed side by side, and nothing comes into it before its end. See
-// docs/adr/0019-feed-ordered-after-the-commit.md.
+// Each transaction that changes callbacks appends one note in the same transaction: its changes of counters,
+// and the callbacks that it ended. Once a second Fold deletes the notes in the order of their numbers, and
+// adds them to the counters and to the feed of outcomes.
+//
+// So the hot path inserts one row a group, and locks no row of a counter. The feed has one order, although
+// groups commit at the same time. No outcome enters it before its transaction has committed. If a process
+// dies, its notes stay for the next fold. See docs/adr/0019-feed-ordered-after-the-commit.md.
 
 // The kinds of counter.
 const (
@@ -23,15 +25,15 @@ const (
 	dueCounter   = "due"
 )
 
-// A counter is one of a project's: the callbacks in a state, or the open ones of a tier, of a lane, or due in
-// an hour.
+// A counter is one number of a project: the callbacks in a state, or the open callbacks of a tier, of a lane
+// or due in an hour. number is the tier, the lane's id or the hour.
 type counter struct {
 	kind   string
 	state  store.State
 	number int64
 }
 
-// name is "kind:key".
+// name is "kind:key", as notes and table counters have it.
 func (c counter) name() string {
 	switch c.kind {
 	case stateCounter:
@@ -42,10 +44,11 @@ func (c counter) name() string {
 	return c.kind + ":" + strconv.FormatInt(c.number, 10)
 }
 
-// A counting adds up what a transaction changes of counters, by project.
+// counterChanges sums the changes of counters by one transaction, by project.
 type counterChanges map[string]map[counter]int64
 
-// count adds n times the callback, as it stands, to its project's counters.
+// count adds n times the callback to the counters of its present state, tier, lane and due hour. A change of
+// a row is counted as -1 before it and +1 after it.
 func (d *counterChanges) count(c *store.Callback, n int64) {
 	if *d == nil {
 		*d = make(counterChanges)
@@ -63,7 +66,7 @@ func (d *counterChanges) count(c *store.Callback, n int64) {
 	}
 }
 
-// deltas are the differences, as they are noted.
+// deltas returns the sums that are not zero, as a note stores them.
 func (d counterChanges) deltas() deltas {
 	all := make(deltas)
 	for project, sums := range d {
@@ -80,10 +83,10 @@ func (d counterChanges) deltas() deltas {
 	return all
 }
 
-// deltas are differences of counters by project and name.
+// deltas are changes of counters, by project and by the counter's name.
 type deltas map[string]map[string]int64
 
-// merge adds what a note says of counters.
+// merge adds the counter changes of a note.
 func (d deltas) merge(text string) error {
 	var more deltas
 	if err := decode("counter deltas", text, &more); err != nil {
@@ -101,7 +104,8 @@ func (d deltas) merge(text string) error {
 	return nil
 }
 
-// An endState is how callbacks have ended.
+// An endState is how a callback ended. It has short JSON names, because notes and the feed store many of
+// them.
 type endState struct {
 	State    store.State  `json:"s"`
 	Reason   store.Reason `json:"r,omitempty"`
@@ -111,13 +115,13 @@ type endState struct {
 	At       int64        `json:"t"`
 }
 
-// An endedGroup is what ended alike, as it is noted.
+// An endedGroup is callbacks that ended the same way one after the other.
 type endedGroup struct {
 	endState
 	IDs idList `json:"i"`
 }
 
-// An idList is ids that are written with a space between them.
+// An idList is ids, stored with a space between them.
 type idList []string
 
 // MarshalText implements [encoding.TextMarshaler].
@@ -129,10 +133,10 @@ func (l *idList) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// endings are what has ended, by project, each in order.
+// endedByProject is the callbacks that ended, by project, in the order in which they ended.
 type endedByProject map[string][]endedGroup
 
-// add notes what has ended.
+// add appends ids to the last group if they ended the same way and it has room, and else begins a new group.
 func (e *endedByProject) add(project string, as endState, ids ...string) {
 	if *e == nil {
 		*e = make(endedByProject)
@@ -145,7 +149,7 @@ func (e *endedByProject) add(project string, as endState, ids ...string) {
 	(*e)[project] = append(groups, endedGroup{as, ids})
 }
 
-// merge adds what a note says has ended.
+// merge appends the ended callbacks of a note.
 func (e *endedByProject) merge(text string) error {
 	var more endedByProject
 	if err := decode("outcomes", text, &more); err != nil {
@@ -159,7 +163,8 @@ func (e *endedByProject) merge(text string) error {
 	return nil
 }
 
-// ended notes that a row became terminal: it is as it is then.
+// noteEnd records that a row became terminal in this transaction. c is the row after the change. The end of a
+// poll is also kept for acceptPollResults.
 func (t *tx) noteEnd(c *store.Callback, at int64) {
 	if c.Kind == store.Poll {
 		t.endedPolls = append(t.endedPolls, endedPoll{c.ID, at})
@@ -167,7 +172,7 @@ func (t *tx) noteEnd(c *store.Callback, at int64) {
 	t.endings.add(c.Project, endState{c.State, c.Reason, c.LastClass, c.LastStatus, c.AttemptCount, at}, c.ID)
 }
 
-// A note is what one transaction appends: JSON, or empty for nothing.
+// A note is the row that one transaction appends. Both texts are JSON, or empty for nothing.
 type note struct {
 	ID               int64
 	Deltas, Outcomes string
@@ -175,7 +180,8 @@ type note struct {
 
 var noteColumns = sqldb.Named[note](`id deltas outcomes`)
 
-// writeNote appends what the transaction has noted as one row.
+// writeNote appends the transaction's note, if it changed a counter or ended a callback. within calls it
+// last, before the commit.
 func (t *tx) writeNote() error {
 	var n note
 	for _, part := range []struct {

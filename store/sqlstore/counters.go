@@ -14,16 +14,16 @@ import (
 )
 
 const (
-	// foldNotes is how many notes one call of Fold adds up, in transactions of a maintenance batch each,
-	// between which others pass.
+	// foldNotes is the maximum number of notes for one call of Fold. A call works in maintenance
+	// transactions, between which others pass.
 	foldNotes = 10_000
 	// topLanes is how many lanes Counts lists.
 	topLanes = 100
 )
 
-// Fold adds what transactions noted since the last time to the counters and to the feed of outcomes, and
-// drops the counters of hours that passed more than a day ago. Both are bounded; what is left waits for the
-// next call.
+// Fold adds the notes that transactions appended to the counters and to the feed of outcomes, and drops
+// counters of hours that passed more than a day ago. Both parts are bounded; what is left waits for the next
+// call. Several processes may call Fold at once: lockFeed makes them take turns.
 func (db *DB) Fold(ctx context.Context, now int64) error {
 	if _, err := db.inBatches(ctx, "fold", foldNotes, func(t *tx, batch int) (int, error) {
 		taken, last, err := t.fold(now, batch)
@@ -37,11 +37,12 @@ func (db *DB) Fold(ctx context.Context, now int64) error {
 	return named("fold: drop counters of hours that have passed", db.dropPastHours(ctx, now))
 }
 
-// fold takes so many notes at most, adds them to the counters and to the feed of outcomes, and says how
-// many it took. It returns the number of the last one, too.
+// fold handles up to batch notes in one transaction: it deletes them, adds them to the counters, and appends
+// to the feed. So a note counts exactly once, whenever a process dies. It returns how many notes it took and
+// the number of the last one.
 func (t *tx) fold(now int64, batch int) (taken int, last int64, err error) {
 	after := t.db.folded.from(now)
-	// Where nothing happens nothing is locked, and so nothing written.
+	// Without notes nothing is locked or written, so an idle system does not write each second.
 	some, err := sqldb.Exists(t, `SELECT 1 FROM commit_notes WHERE id > $1 LIMIT 1`, after)
 	if err != nil || !some {
 		return 0, 0, err
@@ -68,10 +69,10 @@ func (t *tx) fold(now int64, batch int) (taken int, last int64, err error) {
 	return len(notes), notes[len(notes)-1].ID, t.appendFeed(ended, number, at, now)
 }
 
-// oldestNotes finds the notes that a fold takes.
+// oldestNotes finds the next notes by the primary key.
 const oldestNotes = `SELECT id FROM commit_notes WHERE id > $1 ORDER BY id LIMIT $2`
 
-// takeNotes takes the oldest notes away.
+// takeNotes deletes the oldest notes and returns them in the order of their numbers.
 func (t *tx) takeNotes(after int64, batch int) ([]note, error) {
 	notes, err := sqldb.Returning(t, noteColumns, `DELETE FROM commit_notes WHERE id IN (`+oldestNotes+`)`,
 		after, batch)
@@ -82,7 +83,8 @@ func (t *tx) takeNotes(after int64, batch int) ([]note, error) {
 	return notes, nil
 }
 
-// addToCounters adds differences to the counters.
+// addToCounters adds the sums to table counters, and deletes counters that became zero. Counters of states
+// stay, at most one for each state.
 func (t *tx) addToCounters(sum deltas) error {
 	type difference struct {
 		Project, Kind, Key string
@@ -101,7 +103,7 @@ func (t *tx) addToCounters(sum deltas) error {
 		return nil
 	}
 	input := sqldb.Rows(rows, sqldb.Named[difference](`project kind key value`))
-	// "WHERE 1 = 1" keeps SQLite from reading ON as part of a join.
+	// "WHERE 1 = 1" keeps SQLite from parsing ON as part of a join.
 	if _, err := t.Exec(`INSERT INTO counters (project, kind, key, value)
 		SELECT i.project, i.kind, i.key, i.value FROM $i WHERE 1 = 1
 		ON CONFLICT (project, kind, key) DO UPDATE SET value = counters.value + excluded.value`,
@@ -114,7 +116,8 @@ func (t *tx) addToCounters(sum deltas) error {
 	return named("drop empty counters", err)
 }
 
-// counters has fn read counters and what is not folded into them yet, all of one moment.
+// counters calls fn with the notes that are not folded yet, in one snapshot. What fn reads from table
+// counters plus pending is the exact count of one moment.
 func (db *DB) counters(ctx context.Context, operation string,
 	fn func(read sqldb.Read, pending deltas) error) error {
 	return db.sql.Snapshot(ctx, operation, func(read sqldb.Read) error {
@@ -130,13 +133,14 @@ func (db *DB) counters(ctx context.Context, operation string,
 	})
 }
 
-// A tally adds up the counters of one project.
+// A tally sums the counters of one project.
 type tally struct {
 	store.Counts
-	// lanes counts open callbacks by the lane's number.
+	// lanes counts open callbacks by the lane's id.
 	lanes map[int64]int64
 }
 
+// add adds n to the sum of one counter. Counters of due hours are not part of Counts.
 func (y *tally) add(kind, key string, n int64) error {
 	switch kind {
 	case stateCounter:
@@ -158,6 +162,7 @@ func (y *tally) add(kind, key string, n int64) error {
 	return nil
 }
 
+// scan adds one row of table counters.
 func (y *tally) scan(r sqldb.Row) error {
 	var kind, key string
 	var n int64
@@ -167,7 +172,7 @@ func (y *tally) scan(r sqldb.Row) error {
 	return y.add(kind, key, n)
 }
 
-// Counts returns the project's counters: those folded and the deltas since, of one moment.
+// Counts returns the project's counters of one moment. Lanes are the largest, at most topLanes.
 func (db *DB) Counts(ctx context.Context, project string) (store.Counts, error) {
 	sum := tally{
 		Counts: store.Counts{States: make(map[store.State]int64), Tiers: make(map[int]int64)},
@@ -192,9 +197,9 @@ func (db *DB) Counts(ctx context.Context, project string) (store.Counts, error) 
 	return sum.Counts, nil
 }
 
-// readFolded adds the project's folded counters: all states and tiers, and the lanes that may be among the
-// largest. A lane with a pending delta may have moved into that list or out of it, so it is read whatever it
-// counts, and the largest of the others beside it.
+// readFolded adds the project's rows of table counters: all states and tiers, and the lanes that may be among
+// the largest. A lane with a pending change is read in any case, because the change may move it into or out
+// of that list. Of the other lanes the largest are read, by the index counters_lanes.
 func (y *tally) readFolded(read sqldb.Read, project string, pending map[string]int64) error {
 	var keys []string
 	for name := range pending {
@@ -217,7 +222,7 @@ func (y *tally) readFolded(read sqldb.Read, project string, pending map[string]i
 		LIMIT $2`, project, topLanes, moved)
 }
 
-// nameLanes lists the largest lanes by their keys.
+// nameLanes fills in Lanes: the largest sums with the keys of their lanes.
 func (y *tally) nameLanes(read sqldb.Read) error {
 	var ids []int64
 	for id, n := range y.lanes {
@@ -240,7 +245,7 @@ func (y *tally) nameLanes(read sqldb.Read) error {
 	return err
 }
 
-// OpenCallbacks returns how many open callbacks each of the projects has, all at one moment.
+// OpenCallbacks returns how many open callbacks each of the projects has, in one snapshot.
 func (db *DB) OpenCallbacks(ctx context.Context, projects []string) (map[string]int64, error) {
 	var open map[string]int64
 	err := db.counters(ctx, "count open callbacks", func(read sqldb.Read, pending deltas) (err error) {

@@ -11,25 +11,25 @@ import (
 )
 
 const (
-	// hour is one in milliseconds; hours are counted from 1970 on, up to maxHour.
+	// hour is an hour in milliseconds. Hours are numbered from 1970 on, up to maxHour, which has six digits.
 	hour    = 3_600_000
 	maxHour = 999_999
-	// pastHours is how many hours that have passed are still counted: what is overdue by more waits for
-	// something else than its time.
+	// pastHours is how many past hours are counted. A callback that is overdue by more than that waits for
+	// something other than its due time.
 	pastHours = 24
 )
 
-// hourNumber is the number of the hour that the time is in.
+// hourNumber returns the number of the hour of a time in Unix milliseconds.
 func hourNumber(at int64) int64 { return min(max(at/hour, 0), maxHour) }
 
-// hourOf is the key of the hour that the time is in, such that the order of keys is that of time.
+// hourOf returns the key of the hour's counter. Six digits make the order of keys the order of time.
 func hourOf(at int64) string { return fmt.Sprintf("%06d", hourNumber(at)) }
 
-// pastBefore is the key of the first hour that is counted at now.
+// pastBefore returns the key of the earliest hour that is counted at now.
 func pastBefore(now int64) string { return hourOf(now - pastHours*hour) }
 
-// forgetPast leaves out what is not counted any more: else whatever ends late would make counters anew that
-// have been dropped.
+// forgetPast removes changes of hours that are not counted any more. Otherwise a callback that ends late
+// would make a counter again that was dropped.
 func (d deltas) forgetPast(now int64) {
 	first := pastBefore(now)
 	for _, m := range d {
@@ -41,11 +41,10 @@ func (d deltas) forgetPast(now int64) {
 	}
 }
 
-// pastHour finds counters of hours that have passed, but for how many.
+// pastHour finds counters of past hours by the index counters_due. The caller appends the limit.
 const pastHour = `SELECT project, kind, key FROM counters WHERE kind = 'due' AND key < $1 ORDER BY key LIMIT `
 
-// dropPastHours drops a part of the counters of hours that have passed. Where there are none nothing is
-// written.
+// dropPastHours deletes one batch of counters of past hours. It writes nothing if there are none.
 func (db *DB) dropPastHours(ctx context.Context, now int64) error {
 	some, err := sqldb.Exists(db.read(ctx, "look for them"), pastHour+`1`, pastBefore(now))
 	if err != nil || !some {
@@ -58,13 +57,14 @@ func (db *DB) dropPastHours(ctx context.Context, now int64) error {
 	})
 }
 
-// dueHours finds the counters of a project's hours. There is no other kind in its list; but with one kind
-// alone PostgreSQL takes the index of hours that have passed, which has those of all projects.
-const dueHours = `SELECT key, value FROM counters WHERE project = $1 AND kind IN ('due', '') AND key >= $2 AND key <= $3`
+// dueHours finds the due counters of a project by the primary key. The kind ” does not exist. It is there
+// because with 'due' alone PostgreSQL takes counters_due, which has the hours of all projects.
+const dueHours = `SELECT key, value FROM counters
+	WHERE project = $1 AND kind IN ('due', '') AND key >= $2 AND key <= $3`
 
-// DueHours counts the project's open callbacks by the hour in which they are due: those of the hours that
-// begin from the one that from is in on, and before to, in order; hours with none are left out. It goes by
-// the counters, which say nothing of hours that passed more than a day ago.
+// DueHours counts the project's open callbacks by the hour in which they are due, in order, from the hour of
+// from up to to. Hours without callbacks are left out. So are hours that passed more than a day ago: their
+// counters are dropped.
 func (db *DB) DueHours(ctx context.Context, project string, from, to int64) ([]store.DueHour, error) {
 	first, last := hourOf(from), hourOf(to-1)
 	var counts map[string]int64
@@ -82,7 +82,7 @@ func (db *DB) DueHours(ctx context.Context, project string, from, to int64) ([]s
 	}
 	var hours []store.DueHour
 	for _, key := range sortedKeys(counts) {
-		if counts[key] <= 0 { // an older process may have ended what it had not counted
+		if counts[key] <= 0 { // an older version of the program may have ended callbacks that it did not count
 			continue
 		}
 		n, err := strconv.ParseInt(key, 10, 64)
@@ -94,17 +94,17 @@ func (db *DB) DueHours(ctx context.Context, project string, from, to int64) ([]s
 	return hours, nil
 }
 
-// dueNow counts what is due in a part of the index over due times. The project is compared such that no index
-// that begins with it is taken.
+// dueNow counts due callbacks of a project in one window of the index callbacks_due. The project is compared
+// as an expression, so that no index that begins with the project is taken.
 const dueNow = `SELECT COUNT(*), COALESCE(MIN(callbacks.due_at), 0) FROM callbacks
 	WHERE callbacks.state = 'scheduled'
 		AND callbacks.due_at >= $1 AND (callbacks.due_at, callbacks.id) > ($1, $2)
 		AND callbacks.due_at <= $3 AND (callbacks.due_at, callbacks.id) <= ($3, $4)
 		AND callbacks.claim_until <= $5 AND callbacks.project || '' = $6`
 
-// DueNow counts the project's callbacks that are overdue (see store.Filter), up to a thousand. No index leads
-// to those of one project: what is due in all projects is looked at in the order of due times, window by
-// window, until there are enough, or so much was looked at that it must be enough (see listing).
+// DueNow counts the project's overdue callbacks (see store.Filter), up to a thousand. No index has the due
+// callbacks of one project. So it scans those of all projects in windows, by due time, until it has a
+// thousand or countBudget is used up. More is set if it did not reach the end.
 func (db *DB) DueNow(ctx context.Context, project string, now int64) (store.DueNow, error) {
 	var sum store.DueNow
 	read := db.read(ctx, "count what is due")
@@ -129,14 +129,15 @@ func (db *DB) DueNow(ctx context.Context, project string, now int64) (store.DueN
 	return sum, nil
 }
 
-// windowOfDue finds the last of so many open callbacks after a place and up to a due time, in the order of
-// due times.
+// windowOfDue finds the last row of a window: the open callback that is OFFSET rows after a position and due
+// by $3. The index callbacks_due serves it.
 const windowOfDue = `FROM callbacks
 	WHERE state = 'scheduled' AND due_at >= $1 AND (due_at, id) > ($1, $2) AND due_at <= $3
 	ORDER BY due_at, id
 	LIMIT 1 OFFSET $4`
 
-// endOfDue is the end of such a window: more says that it has so many, else it ends with the due time.
+// endOfDue returns the end of the next window of size rows. more is false if fewer rows are left; then the
+// window ends at until.
 func endOfDue(read sqldb.Read, after store.Cursor, until int64,
 	size int) (end store.Cursor, more bool, err error) {
 	end, more, err = sqldb.One(read, cursorColumns, windowOfDue, after.DueAt, after.ID, until, size-1)
@@ -146,9 +147,9 @@ func endOfDue(read sqldb.Read, after store.Cursor, until int64,
 	return end, more, err
 }
 
-// dueWindows calls look for the open callbacks of all projects up to a due time, in the order of due times,
-// window by window, until it has enough. It says whether it was called for all there are: not, if it had
-// enough or so much was looked at that it must be.
+// dueWindows calls look for one window of open callbacks after the other, those of all projects by due time,
+// up to until. It stops if look has enough or the budget is used up. ended is true if it reached the end
+// before that. The scan begins at the low-water mark.
 func (db *DB) dueWindows(
 	ctx context.Context, read sqldb.Read, budget pageBudget, until int64,
 	look func(after, end store.Cursor) (enough bool, err error),

@@ -9,8 +9,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
-// An ending makes an open row terminal without a result, or ends a dead poll otherwise. The row is as the
-// transaction has read it.
+// An ending makes an open row terminal without a result, or gives a dead poll another end. row is as this
+// transaction read and locked it.
 type ending struct {
 	*row
 	state  store.State
@@ -18,8 +18,9 @@ type ending struct {
 	at     int64
 }
 
-// end makes rows terminal and clears their claims. A claim that ended without a result is recorded: whoever
-// ends the row takes away the next stamp, which would have done it.
+// end makes locked rows terminal and clears their claims, so that a result of such a claim loses. If a claim
+// has no result, end records an attempt of class crashed for it. Otherwise the next stamp does that, but now
+// there is none. The counters and the feed change in the same transaction.
 func (t *tx) end(endings ...ending) error {
 	if len(endings) == 0 {
 		return nil
@@ -70,11 +71,11 @@ func (t *tx) end(endings ...ending) error {
 	return named("end callbacks", err)
 }
 
-// cancelReason is how a row ends whose cancel was requested.
+// cancelReason is the reason with which a row ends whose cancel was requested.
 func (r *row) cancelReason() store.Reason { return cmp.Or(r.pendingReason, store.Requested) }
 
-// cancelAll cancels locked open rows for a reason, and returns those that have ended by it as they were. One
-// that is being attempted ends so if that fails.
+// cancelAll cancels locked open rows for a reason, and returns those that ended, as they were before. A row
+// that is being attempted stays open with a requested cancel, and ends so if its attempt fails.
 func (t *tx) cancelAll(open []row, reason store.Reason, now int64) ([]store.OpenRow, error) {
 	var ended []store.OpenRow
 	var endings []ending
@@ -98,8 +99,8 @@ func (t *tx) cancelAll(open []row, reason store.Reason, now int64) ([]store.Open
 	return ended, nil
 }
 
-// requestCancel has rows that are being attempted end for a reason, unless they succeed. A reason that they
-// have already stays.
+// requestCancel marks locked rows that are being attempted. They end canceled unless their attempt succeeds
+// (see resultUpdate). An earlier request keeps its reason.
 func (t *tx) requestCancel(rows []row, reason store.Reason, now int64) error {
 	if len(rows) == 0 {
 		return nil
@@ -121,7 +122,7 @@ func (t *tx) requestCancel(rows []row, reason store.Reason, now int64) error {
 	return named("request cancel", err)
 }
 
-// openRow is the row as walks show it.
+// openRow returns what the index needs of the row.
 func (r *row) openRow() store.OpenRow {
 	return store.OpenRow{
 		ID: r.ID, Project: r.Project, LaneID: r.LaneID, LockKey: r.LockKey, Strict: r.Strict, DueAt: r.DueAt,
@@ -131,8 +132,8 @@ func (r *row) openRow() store.OpenRow {
 	}
 }
 
-// Cancel ends a callback as canceled. With an attempt in flight it only requests that: the result is too
-// late, and what the attempt brings decides. An id that is not in the project is store.ErrNotFound.
+// Cancel ends a callback as canceled. If an attempt is in flight, it only requests the cancel: Result is
+// CancelTooLate, and the attempt decides. It returns store.ErrNotFound for an id that is not in the project.
 func (db *DB) Cancel(ctx context.Context, project, id string, now int64,
 	by store.Actor) (store.CanceledCallback, error) {
 	return changed(ctx, db.change, "cancel "+id, func(t *tx) (store.CanceledCallback, error) {
@@ -148,10 +149,10 @@ func (db *DB) Cancel(ctx context.Context, project, id string, now int64,
 	})
 }
 
-// CancelRef cancels the open callbacks of a reference, oldest first, at most limit; with a topic only those
-// of that one. What tells the end of a poll is left out: it has the poll's reference unless it was given
-// another, and a caller that cancels what is open of an order wants to hear how that ended. By its id it can
-// be canceled.
+// CancelRef cancels the open callbacks of a reference, oldest first, at most limit, in one transaction. A
+// topic restricts it to that topic. Result callbacks of polls are left out, although they have the reference
+// of their poll unless it names another one: a caller that cancels an order still needs to know how its polls
+// ended. Cancel ends such a callback by its id. The index requests_ref finds the callbacks.
 func (db *DB) CancelRef(ctx context.Context, project, ref, topic string, limit int, now int64,
 	by store.Actor) ([]store.CanceledCallback, error) {
 	return changed(ctx, db.changeLong, "cancel by reference",
@@ -162,7 +163,8 @@ func (db *DB) CancelRef(ctx context.Context, project, ref, topic string, limit i
 				AND requests.ref <> ''
 				AND `+isOpen+`
 				AND ($3 = '' OR requests.topic = $3)
-				AND NOT EXISTS (SELECT 1 FROM polls WHERE polls.result_id = callbacks.id AND polls.result_id <> '')
+				AND NOT EXISTS (
+					SELECT 1 FROM polls WHERE polls.result_id = callbacks.id AND polls.result_id <> '')
 			ORDER BY requests.id
 			LIMIT $4 FOR UPDATE`, project, ref, topic, limit)
 			if err != nil {
@@ -180,11 +182,11 @@ func (db *DB) CancelRef(ctx context.Context, project, ref, topic string, limit i
 		})
 }
 
-// cancel cancels one locked row. What it returns for the audit is the caller's to write: nothing, if nothing
-// is changed.
+// cancel cancels one locked row. The caller appends the returned entries to the audit; a terminal row has
+// none.
 func (t *tx) cancel(r row, now int64, by store.Actor) (c store.CanceledCallback, entries []store.AuditEntry,
 	err error) {
-	// It may have waited for its turn while an attempt was made: the end is not before that.
+	// The row's lock may have been free only after now, when an attempt ended: the end must not be before it.
 	now = max(now, r.UpdatedAt)
 	before := r.Callback
 	switch r.StateAt(now) {

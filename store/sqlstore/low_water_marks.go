@@ -10,23 +10,26 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
-// Low-water marks: no open row is due, or expires, before its mark. Statements that read open rows from the
-// first one on begin there. On PostgreSQL each callback that has ended leaves an entry at the head of the
-// index, which a vacuum cannot take while any older snapshot is held: without a mark such statements read
-// more of them each time.
+// A low-water mark is a time before which no open row is due (dueMark) or expires (expiryMark). Statements
+// that read open rows from the earliest on begin at the mark. Without it, on PostgreSQL, they get slower
+// while any old snapshot is open: each ended callback leaves a dead entry at the head of the index, and a
+// vacuum cannot remove it until the snapshot is closed. SQLite leaves no such entries and has no marks.
 //
-// A mark stays settleTime behind the clock, for rows become visible after their times. A transaction that
-// makes a row with an earlier time lowers the mark itself, and holds it there until it ends. Whatever else
-// may come below the mark is found by the full pass of AdvanceMarks. SQLite keeps no such entries, and has no
-// marks.
+// These rules keep every open row at or above the mark:
+//   - A mark stays settleTime behind the clock, because a row becomes visible some time after its times were
+//     set.
+//   - A transaction that gives a row an earlier time lowers the mark first, and holds the mark's lock until
+//     it ends (lowerMarks).
+//   - The full pass of AdvanceMarks corrects a mark that is too high for any other reason.
 
-// The marks.
+// The names of the marks in table cursors.
 const (
 	dueMark    = "low due"
 	expiryMark = "low expiry"
 )
 
-// The first open rows from a time on and before another.
+// The first open row in a span of time. The indexes callbacks_due and callbacks_expiry serve these
+// statements.
 const (
 	firstDue = `SELECT due_at FROM callbacks
 		WHERE state = 'scheduled' AND due_at >= $1 AND due_at < $2
@@ -36,8 +39,9 @@ const (
 		ORDER BY expires_at LIMIT 1`
 )
 
-// AdvanceMarks moves the low-water marks on to the first open rows. With full it looks for those from the
-// first entry of the index on, which may lower a mark; where that takes too long it goes on from the mark.
+// AdvanceMarks moves each low-water mark up to the first open row. A full pass searches from the beginning of
+// the index and may also lower the mark. If the full pass takes too long, AdvanceMarks searches from the
+// mark.
 func (db *DB) AdvanceMarks(ctx context.Context, now int64, full bool) error {
 	if db.sql.Embedded() {
 		return nil
@@ -49,7 +53,7 @@ func (db *DB) AdvanceMarks(ctx context.Context, now int64, full bool) error {
 			if err == nil {
 				continue
 			}
-			db.logger.Info("the full pass of a low-water mark did not end in time",
+			db.logger.Info("full pass of a low-water mark timed out; continuing from the mark",
 				"mark", m.name, "error", err)
 		}
 		err = db.advanceMark(ctx, m.name, m.first, now, false)
@@ -60,17 +64,19 @@ func (db *DB) AdvanceMarks(ctx context.Context, now int64, full bool) error {
 	return nil
 }
 
+// advanceMark moves one mark in one maintenance transaction. first is the statement that finds the first open
+// row.
 func (db *DB) advanceMark(ctx context.Context, name, first string, now int64, full bool) error {
 	ctx, cancel := context.WithTimeout(ctx, db.sql.Limits.Read)
 	defer cancel()
 	return db.maintain(ctx, fmt.Sprintf("advance the mark %q", name), func(t *tx) error {
-		// The lock keeps transactions that lower the mark from doing so between the look and the new mark.
+		// The lock makes transactions that lower the mark wait until the new mark is committed.
 		mark, known, err := sqldb.Value[int64](t, `SELECT due_at FROM cursors WHERE name = $1 FOR UPDATE`,
 			name)
 		if err != nil {
 			return err
 		}
-		if !known { // there is nothing to lock: the next call moves it
+		if !known { // a missing row cannot be locked: make it, and let the next call move the mark
 			return t.setCursor(name, store.Cursor{})
 		}
 		settled := now - settleTime
@@ -86,13 +92,13 @@ func (db *DB) advanceMark(ctx context.Context, name, first string, now int64, fu
 			next = settled
 		}
 		if next >= mark && next < mark+settleTime/4 {
-			return nil // that little costs less than to write it down
+			return nil // the gain is smaller than the cost of the write
 		}
 		return t.setCursor(name, store.Cursor{DueAt: next})
 	})
 }
 
-// low is a low-water mark.
+// lowWaterMark reads a mark. It is zero on SQLite, and before the first AdvanceMarks.
 func (db *DB) lowWaterMark(ctx context.Context, name string) (int64, error) {
 	if db.sql.Embedded() {
 		return 0, nil
@@ -101,7 +107,7 @@ func (db *DB) lowWaterMark(ctx context.Context, name string) (int64, error) {
 	return c.DueAt, err
 }
 
-// fromLowWater is the cursor, or the place before the first open row if that is later.
+// fromLowWater returns the later of the cursor and the low-water mark of due times.
 func (db *DB) fromLowWater(ctx context.Context, after store.Cursor) (store.Cursor, error) {
 	low, err := db.lowWaterMark(ctx, dueMark)
 	if low > after.DueAt {
@@ -110,11 +116,11 @@ func (db *DB) fromLowWater(ctx context.Context, after store.Cursor) (store.Curso
 	return after, err
 }
 
-// earliestTimes are the first due time and the first expiry of rows that a transaction opens, or gives other
-// times, of those times that a mark may have passed. Zero: there is none.
+// earliestTimes are the earliest due time and expiry that a transaction gives to open rows, as far as a mark
+// may be above them. Zero means none. Rows that are due now or later never count.
 type earliestTimes struct{ due, expiry int64 }
 
-// add takes the times of an open row that are earliest at now.
+// add takes the times of an open row. Times later than half of settleTime before now are above every mark.
 func (e *earliestTimes) add(c *store.Callback, now int64) {
 	if c.State != store.Scheduled {
 		return
@@ -128,7 +134,8 @@ func (e *earliestTimes) add(c *store.Callback, now int64) {
 	e.due, e.expiry = earlier(e.due, c.DueAt), earlier(e.expiry, c.ExpiresAt)
 }
 
-// lowerMarks keeps the marks at these times or below until the transaction has ended.
+// lowerMarks lowers the marks to these times, and holds their locks until the transaction ends. The
+// transaction that writes the rows calls it before its commit.
 func (t *tx) lowerMarks(e earliestTimes) error {
 	if t.db.sql.Embedded() {
 		return nil
@@ -136,8 +143,8 @@ func (t *tx) lowerMarks(e earliestTimes) error {
 	return errors.Join(t.lowerMark(dueMark, e.due), t.lowerMark(expiryMark, e.expiry))
 }
 
-// lowerMark locks the mark even where it is low enough: AdvanceMarks does not see the rows of this
-// transaction, and would move the mark past them.
+// lowerMark locks the mark even if it is low enough. AdvanceMarks cannot see the rows of this transaction
+// before their commit, and without the lock would move the mark past them.
 func (t *tx) lowerMark(name string, at int64) error {
 	if at == 0 {
 		return nil
@@ -147,24 +154,28 @@ func (t *tx) lowerMark(name string, at int64) error {
 		return err
 	}
 	mark, _, err := sqldb.Value[int64](t, `SELECT due_at FROM cursors WHERE name = $1 FOR SHARE`, name)
-	if err == nil && mark > at { // It was moved between the two statements.
+	if err == nil && mark > at { // AdvanceMarks moved it between the two statements: repeat the transaction
 		err = fmt.Errorf("lower the mark %q: %w", name, sqldb.ErrOvertaken)
 	}
 	return err
 }
 
-// A foldMark is a number that all notes are above which are still to be folded. Like a low-water mark it
-// keeps the fold from reading what PostgreSQL cannot clean. Notes have their numbers before they commit, so
-// the mark is the last number that a fold saw settleTime ago. The zero value is the beginning.
+// A foldMark is the number of a note: all notes that are still to be folded have larger numbers. Like a
+// low-water mark, it keeps the fold from reading entries that PostgreSQL cannot remove yet.
+//
+// A note gets its number before its transaction commits, so a smaller number may become visible after a
+// larger one. Therefore the mark is the last number that a fold saw settleTime ago. Once every fullPassEvery
+// a fold starts at the first note, and finds any that took longer. The zero value is the beginning.
 type foldMark struct {
 	mu sync.Mutex
-	// mark is in force; next, which was the last number at seenAt, will be.
+	// mark is in use. next replaces it settleTime after seenAt, when it was the last number.
 	mark, next, seenAt int64
-	// fullPassAt is when a fold last began at the first note.
+	// fullPassAt is when a fold last began at the first note, in Unix milliseconds.
 	fullPassAt int64
 }
 
-// from is the number after which a fold at now begins.
+// from returns the number after which a fold at now begins. It is zero for a full pass, and after the clock
+// went back.
 func (m *foldMark) from(now int64) int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -178,7 +189,7 @@ func (m *foldMark) from(now int64) int64 {
 	return m.mark
 }
 
-// saw says that a fold at now has committed, and what its last number was.
+// saw takes the last number of a fold that committed at now.
 func (m *foldMark) saw(last, now int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

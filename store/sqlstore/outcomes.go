@@ -9,26 +9,28 @@ import (
 )
 
 const (
-	// feedIDs is about how many ids one row of the feed holds, and feedRows how many rows are read at a time.
-	feedIDs  = 600
+	// feedIDs is the approximate maximum number of ids in one row of the feed.
+	feedIDs = 600
+	// feedRows is the number of rows of the feed that one statement reads.
 	feedRows = 16
 )
 
-// The rows that number the feed.
+// The rows of table versions that hold the last number and time of the feed.
 const (
 	feedNumber = "outcomes"
 	feedTime   = "outcomes_at"
 )
 
-// lockFeed keeps other transactions from adding to the feed: from before the notes are taken, so that of two
-// that end the same callback the first comes first. It returns the last number and time.
+// lockFeed locks the last number and time of the feed until the transaction ends, and returns them. fold
+// calls it before it takes notes. So notes are folded by one transaction at a time, in their order: if a
+// callback ends twice, its first end comes first in the feed.
 func (t *tx) lockFeed() (number, at int64, err error) {
 	last, err := sqldb.Map[string, int64](t, `SELECT name, value FROM versions
 		WHERE name IN ('`+feedNumber+`', '`+feedTime+`') ORDER BY name FOR UPDATE`)
 	return last[feedNumber], last[feedTime], named("lock the feed", err)
 }
 
-// A feedEntry is a row that is added to the feed.
+// A feedEntry is one row of the feed: callbacks of a project that ended. ID is its number in the feed.
 type feedEntry struct {
 	Project string
 	At, ID  int64
@@ -37,7 +39,8 @@ type feedEntry struct {
 
 var feedColumns = sqldb.Named[feedEntry](`project at id entries`)
 
-// feed adds what has ended to the feed, after the last number and time, and notes the new ones.
+// appendFeed adds ended callbacks to the feed with numbers after number, and stores the last number. at never
+// decreases, even if the clock does: readers go by (at, id). The caller holds the lock of lockFeed.
 func (t *tx) appendFeed(ended endedByProject, number, last, now int64) error {
 	var rows []feedEntry
 	at := max(now, last)
@@ -65,16 +68,16 @@ func (t *tx) appendFeed(ended endedByProject, number, last, now int64) error {
 	return named("number the feed", err)
 }
 
-// Outcomes returns up to limit outcomes of the project after the cursor, in order, and where to go on; with
-// none, that is after. An outcome is in the feed a second or so after its commit (see Fold), and none ever
-// comes into it before one that was read.
+// Outcomes returns up to limit outcomes of the project after the cursor, in order, and the cursor to continue
+// from. Without outcomes that is after. An outcome is in the feed about a second after its commit (see Fold).
+// None enters the feed before one that was already read.
 func (db *DB) Outcomes(ctx context.Context, project string, after store.OutcomeCursor,
 	limit int) ([]store.TerminalEvent, store.OutcomeCursor, error) {
 	read := db.read(ctx, "read outcomes")
 	var events []store.TerminalEvent
 	next := after
 	for more := true; more && len(events) < limit; {
-		// The row that the cursor is in comes first.
+		// The row of the cursor is read again, because the cursor may be inside it.
 		rows, err := sqldb.Select(read, feedColumns, `FROM outcomes
 			WHERE project = $1 AND at >= $2 AND (at, id) >= ($2, $3)
 			ORDER BY at, id
@@ -93,8 +96,7 @@ func (db *DB) Outcomes(ctx context.Context, project string, after store.OutcomeC
 	return events, next, nil
 }
 
-// take adds the row's outcomes after the cursor, as long as there is room, and returns the place of the last
-// one.
+// take appends the row's outcomes after the cursor, up to limit, and returns the cursor of the last one.
 func (r *feedEntry) take(events []store.TerminalEvent, after store.OutcomeCursor,
 	limit int) ([]store.TerminalEvent, store.OutcomeCursor) {
 	at := store.OutcomeCursor{Tx: r.At, Group: r.ID}
@@ -121,10 +123,12 @@ func (r *feedEntry) take(events []store.TerminalEvent, after store.OutcomeCursor
 	return events, after
 }
 
-var describedColumns = sqldb.Named[row](`callbacks.id callbacks.kind requests.endpoint_id requests.topic requests.ref
-	requests.labels=LabelsText`)
+// describedColumns are what describe adds to an event.
+var describedColumns = sqldb.Named[row](`callbacks.id callbacks.kind requests.endpoint_id requests.topic
+	requests.ref requests.labels=LabelsText`)
 
-// describe adds what the callbacks say to the events. One that has been purged says nothing.
+// describe adds kind, endpoint, topic, reference and labels to the events. They stay empty for a callback
+// that was purged.
 func (db *DB) describe(read sqldb.Read, project string, events []store.TerminalEvent) error {
 	if len(events) == 0 {
 		return nil
@@ -148,8 +152,8 @@ func (db *DB) describe(read sqldb.Read, project string, events []store.TerminalE
 	return err
 }
 
-// PurgeOutcomes removes what came into the feed before that time, at most limit rows of it, each of which
-// holds up to some hundred outcomes. It returns how many rows that were, and whether there may be more.
+// PurgeOutcomes removes rows that entered the feed before that time, at most limit. Each holds up to some
+// hundred outcomes. It returns how many rows it removed, and whether there may be more.
 func (db *DB) PurgeOutcomes(
 	ctx context.Context, now, before int64, limit int,
 ) (removed int, more bool, err error) {
@@ -159,13 +163,13 @@ func (db *DB) PurgeOutcomes(
 		RETURNING at`)
 }
 
-// alertSubscriber selects endpoints that may subscribe to operational events, in the words of the index
-// endpoints_alerts.
+// alertSubscriber selects endpoints that may subscribe to operational events. It repeats the WHERE of the
+// index endpoints_alerts word for word.
 const alertSubscriber = `endpoints.deleted_at = 0
 		AND (strpos(endpoints.topics, '"*"') > 0 OR strpos(endpoints.topics, '"dispatcher.') > 0)`
 
-// FeedReaders returns, by id, the first limit projects above after that have an endpoint which subscribes to
-// one of the topics, or a cursor of their own: its name is prefix and the project's id. The topics begin with
+// FeedReaders returns the first limit projects, by id, above after that have an endpoint subscribed to one of
+// the topics, or a saved cursor. The cursor's name is prefix and the project's id. All topics begin with
 // "dispatcher.".
 func (db *DB) FeedReaders(
 	ctx context.Context, prefix string, topics []string, after string, limit int,
@@ -193,6 +197,8 @@ func (db *DB) FeedReaders(
 	return readers, err
 }
 
+// readersQuery builds the statement of FeedReaders. For each project it looks into the index
+// endpoints_alerts.
 func readersQuery(prefix string, topics []string, after string, limit int) (*query, error) {
 	q := new(query)
 	q.add(`SELECT id, wanted, due_at, place FROM (
@@ -218,9 +224,9 @@ func readersQuery(prefix string, topics []string, after string, limit int) (*que
 	return q, nil
 }
 
-// SetFeedCursor keeps it; nil forgets it.
+// SetFeedCursor saves a reader's cursor. Nil deletes it.
 func (db *DB) SetFeedCursor(ctx context.Context, name string, c *store.OutcomeCursor) error {
-	return db.change(ctx, "keep a place in the feed", func(t *tx) error {
+	return db.change(ctx, "save a feed cursor", func(t *tx) error {
 		if c == nil {
 			_, err := t.Exec(`DELETE FROM cursors WHERE name = $1`, name)
 			return err

@@ -10,12 +10,15 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
-// Purge removes payloads, and whole callbacks with their attempts, as the retention says, in transactions of
-// bounded size. Each of its three steps looks at up to limit rows. It returns how many of each went, and
-// whether there may be more. A row that was opened again meanwhile is left alone.
+// Purge removes payloads, and whole callbacks with their attempts, as the retention says. It works in
+// maintenance transactions of bounded size. Each of its three steps sees up to limit rows. It returns how
+// many payloads and callbacks it removed, and whether there may be more.
 //
-// A row is in one index until its payload goes, then in the other. The two are worked off side by side: so
-// SQLite's writer has the next transaction at hand when the last one ends.
+// A row that a person reopens at the same time stays: the purge locks only rows that have ended, and skips
+// locked ones.
+//
+// An ended row is in the index callbacks_payload_retention until its payload goes, and then in
+// callbacks_retention. Both are purged at once, so SQLite's writer always has the next transaction ready.
 func (db *DB) Purge(ctx context.Context, r store.Retention, limit int) (p store.Purged, err error) {
 	var whole, payloads, callbacks int
 	var moreWhole, morePayloads, moreCallbacks bool
@@ -30,8 +33,8 @@ func (db *DB) Purge(ctx context.Context, r store.Retention, limit int) (p store.
 		}
 		payloads, morePayloads, with = db.purgeInBatches(ctx, payloadPurge, r.Now, r.Payloads, limit,
 			func(t *tx, b *batch) (int, int, error) {
-				// What is older goes as a whole. It must not come into the other index behind that one's
-				// place.
+				// Rows that are old enough to be removed whole are left to the step above. Without their
+				// payload they would enter the other index behind the position of its purge.
 				b.from.DueAt = max(b.from.DueAt, r.Callbacks)
 				return t.purgePayloads(b)
 			})
@@ -46,8 +49,8 @@ func (db *DB) Purge(ctx context.Context, r store.Retention, limit int) (p store.
 	}, errors.Join(with, named("purge callbacks", without))
 }
 
-// The rows that go next, and the time of the first. The conditions are those of the indexes over age, word
-// for word.
+// The next rows to remove, and the time of the first one. Each condition repeats the WHERE of its index word
+// for word, so that the index serves it.
 const (
 	withPayload = ` FROM callbacks
 		WHERE finished_at > 0 AND payload = 1 AND finished_at >= $1 AND finished_at < $2`
@@ -60,21 +63,22 @@ const (
 
 var endedFields = sqldb.Named[store.Callback](`id project state kind finished_at`)
 
-// endedColumns describe what a purge finds. Its PayloadID is that of a payload that is shared.
+// endedColumns are what a purge reads of a row. PayloadID is set only for a payload that callbacks share.
 func endedColumns(c *store.Callback) sqldb.Columns {
 	return append(endedFields(c), col(`CASE WHEN payload = 1
 		THEN COALESCE((SELECT requests.shared FROM requests WHERE `+ofCallback+`), '') ELSE '' END`,
 		&c.PayloadID))
 }
 
-// aged are callbacks that go, or whose payloads do.
+// expiredRows are ended callbacks that a purge has locked.
 type expiredRows struct {
 	rows []store.Callback
-	// users counts the rows of each payload that is shared.
+	// users is how many of the rows use each shared payload.
 	users map[string]int64
 }
 
-// lockExpired locks the next rows and moves the batch to the last of them.
+// lockExpired locks the next rows of a batch and moves the batch to the last of them. Rows that another
+// transaction has locked are skipped; the next full pass finds them.
 func (t *tx) lockExpired(which string, b *batch) (*expiredRows, error) {
 	a := &expiredRows{users: make(map[string]int64)}
 	var err error
@@ -88,14 +92,16 @@ func (t *tx) lockExpired(which string, b *batch) (*expiredRows, error) {
 	return a, err
 }
 
-// purgePayloads takes the payloads from terminal rows. A shared payload goes with its last user.
+// purgePayloads removes the payloads of locked rows, in the transaction of the batch. A shared payload goes
+// with its last user.
 func (t *tx) purgePayloads(b *batch) (seen, removed int, err error) {
 	a, err := t.lockExpired(withPayload, b)
 	if err != nil || len(a.rows) == 0 {
 		return 0, 0, err
 	}
 	if err := a.exec(t,
-		`UPDATE callbacks SET payload = 2 FROM $i WHERE callbacks.id = i.id AND callbacks.state <> 'scheduled'`,
+		`UPDATE callbacks SET payload = 2 FROM $i
+			WHERE callbacks.id = i.id AND callbacks.state <> 'scheduled'`,
 		`UPDATE requests SET body = NULL, shared = '' FROM $i
 			WHERE requests.project = i.project AND requests.id = i.id`); err != nil {
 		return 0, 0, err
@@ -103,8 +109,8 @@ func (t *tx) purgePayloads(b *batch) (seen, removed int, err error) {
 	return len(a.rows), len(a.rows), t.dropPayloads(a.users)
 }
 
-// removing removes the terminal rows that a query finds with all that is theirs, and their users from
-// payloads.
+// removeCallbacks returns the step that deletes ended callbacks with their attempts, polls and payloads, all
+// in the transaction of the batch. which finds the rows.
 func removeCallbacks(which string) func(*tx, *batch) (seen, removed int, err error) {
 	return func(t *tx, b *batch) (seen, removed int, err error) {
 		a, err := t.lockExpired(which, b)
@@ -125,7 +131,7 @@ func removeCallbacks(which string) func(*tx, *batch) (seen, removed int, err err
 	}
 }
 
-// dropPayloads takes so many users from each payload, and removes those that have none left.
+// dropPayloads subtracts the users that go from each shared payload, and deletes payloads without users.
 func (t *tx) dropPayloads(users map[string]int64) error {
 	if len(users) == 0 {
 		return nil
@@ -136,9 +142,9 @@ func (t *tx) dropPayloads(users map[string]int64) error {
 			single = append(single, id)
 		}
 	}
-	// Nearly all have one user, and need not be written before they are removed.
-	gone,
-		err := sqldb.Values[string](t, `DELETE FROM payloads WHERE id IN (SELECT i.id FROM $i) AND users <= 1
+	// Most payloads have one user. They are deleted without an update first.
+	gone, err := sqldb.Values[string](t, `DELETE FROM payloads
+		WHERE id IN (SELECT i.id FROM $i) AND users <= 1
 		RETURNING id`, sqldb.Texts("id", single))
 	if err != nil {
 		return err
@@ -162,7 +168,7 @@ func (t *tx) dropPayloads(users map[string]int64) error {
 
 var expiredColumns = sqldb.Named[store.Callback](`id project kind`)
 
-// exec runs statements for the callbacks.
+// exec runs each statement for all rows, in order.
 func (a *expiredRows) exec(t *tx, texts ...string) error {
 	for _, text := range texts {
 		if _, err := sqldb.ExecRows(t.Tx, text, a.rows, expiredColumns); err != nil {
@@ -172,8 +178,8 @@ func (a *expiredRows) exec(t *tx, texts ...string) error {
 	return nil
 }
 
-// inBatches runs step in maintenance transactions, between which others pass, until one finds fewer rows than
-// it may take or limit rows are done. A step may be tried again.
+// inBatches runs step in maintenance transactions until a step returns fewer rows than it may take, or limit
+// rows are done. Other transactions pass in between. A step runs again if its transaction is repeated.
 func (db *DB) inBatches(ctx context.Context, operation string, limit int,
 	step func(t *tx, batch int) (int, error)) (done int, err error) {
 	for done < limit {
@@ -195,8 +201,8 @@ func (db *DB) inBatches(ctx context.Context, operation string, limit int,
 	return done, nil
 }
 
-// deleteBatches runs a statement that removes rows in batches. Its last parameter, which is not among args,
-// is how many it may take.
+// deleteBatches runs a DELETE in batches. The statement's last parameter is the maximum number of rows; args
+// holds the others.
 func (db *DB) deleteBatches(ctx context.Context, operation string, limit int, text string,
 	args ...any) (int, error) {
 	return db.inBatches(ctx, operation, limit, func(t *tx, batch int) (int, error) {
@@ -205,9 +211,10 @@ func (db *DB) deleteBatches(ctx context.Context, operation string, limit int, te
 	})
 }
 
-// Overstays returns the time of the oldest row of each kind that should be gone: when it ended or was made,
-// in Unix milliseconds. Kinds of which none should be are left out. Keys and plans of events whose callbacks
-// are open are not counted once a purge has passed them.
+// Overstays returns the time of the oldest row of each kind that the purges should have removed: when it
+// ended or was made, in Unix milliseconds. A kind without such a row is left out. The search begins at the
+// position of each purge. So an idempotency key or an event plan whose callback is open is not reported once
+// its purge has passed it.
 func (db *DB) Overstays(ctx context.Context, r store.Retention) (map[string]int64, error) {
 	const oldestEnded, first = `SELECT finished_at`, ` ORDER BY finished_at LIMIT 1`
 	keys := r.Now - store.IdempotencyAge.Milliseconds()
@@ -240,8 +247,8 @@ func (db *DB) Overstays(ctx context.Context, r store.Retention) (map[string]int6
 	return times, nil
 }
 
-// oldest finds the oldest row of a table from a time on, or after it, and before another, by its index over
-// age.
+// oldest is the statement for the oldest row of a table between two times, by the table's index over age.
+// from is ">" or ">=".
 func oldest(table, column, from string) string {
 	return fmt.Sprintf(`SELECT %[2]s FROM %[1]s WHERE %[2]s %[3]s $1 AND %[2]s < $2 ORDER BY %[2]s LIMIT 1`,
 		table, column, from)

@@ -9,47 +9,50 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
-// Purges remove rows from the old end of an index. On PostgreSQL the entries of removed rows stay there until
-// a vacuum takes them, which it cannot while any snapshot is held that is older. A purge that began at the
-// first entry would read all of them each time, so it begins where the last one ended.
+// A purge deletes rows from the old end of an index. On PostgreSQL the index entries of deleted rows stay
+// there until a vacuum removes them, and a vacuum cannot while any older snapshot is open. A purge that
+// begins at the first entry reads all of them each time. Therefore a purge begins where the last one ended,
+// and this file keeps that position for each kind of row.
 
 const (
-	// settleTime is how long after its time a row may become visible: transactions and clocks differ by less.
+	// settleTime is the maximum delay between a row's time and its visibility, in milliseconds. The length of
+	// a transaction and the difference between clocks stay below it.
 	settleTime = 60_000
-	// fullPassEvery is how often a purge begins at the first entry all the same: it finds rows that were
-	// locked or still needed when it passed them.
+	// fullPassEvery is how often a purge begins at the first entry again, in milliseconds. The full pass
+	// finds rows that were locked or still in use when the purge passed them.
 	fullPassEvery = 3_600_000
-	// saveEvery is how often a place is written down: on PostgreSQL a row that is changed more often is
-	// itself slow to read while a snapshot is held.
+	// saveEvery is the minimum time between two writes of a position, in milliseconds. On PostgreSQL a row
+	// that changes more often gets slow to read while a snapshot is open.
 	saveEvery = 60_000
 )
 
-// A place is how far the purge of one kind of row has come. Times are Unix milliseconds. Of one kind one
-// purge runs at a time.
+// purgeProgress is how far the purge of one kind of row has come. Times are Unix milliseconds. Only one purge
+// of a kind runs at a time, so only the fields below mu are shared with Overstays.
 type purgeProgress struct {
-	// size is how many rows the next transaction takes.
+	// size is the number of rows for the next transaction.
 	size int
-	// saved and fullPassAt say when the place was written down, and when the purge last began at the first
-	// entry. back is how far it has come since then; nil: it has passed the place again. moved says that the
-	// purge has passed rows since the place was written down.
+	// savedAt is when the position was last written to SQL, and fullPassAt when the last full pass began.
+	// fullPass is the position of a running full pass, nil if none runs. unsaved is set if the purge saw rows
+	// after savedAt.
 	savedAt, fullPassAt int64
 	fullPass            *store.Cursor
 	unsaved             bool
 
 	mu sync.Mutex
 	at store.Cursor
-	// readAt is when it was read what another process may have written down.
+	// readAt is when the position of other processes was last read.
 	readAt int64
 }
 
-// start is where a statement begins: what is younger than settleTime may have come since.
+// start is the position where a statement begins. It is at most now minus settleTime, because younger rows
+// may have become visible after the purge passed.
 func (p *purgeProgress) start(now int64) store.Cursor {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return settledBy(p.at, now)
 }
 
-// settledBy is the cursor, or an earlier one before which no row becomes visible any more.
+// settledBy returns the cursor, or now minus settleTime if that is earlier: no row becomes visible before it.
 func settledBy(at store.Cursor, now int64) store.Cursor {
 	if settled := now - settleTime; settled < at.DueAt {
 		return store.Cursor{DueAt: settled}
@@ -57,10 +60,10 @@ func settledBy(at store.Cursor, now int64) store.Cursor {
 	return at
 }
 
-// isDue says whether that long has passed since last, or the clock was set back since then.
+// isDue reports whether the interval has passed since last. It is also true after the clock went back.
 func isDue(last, every, now int64) bool { return now-last >= every || now < last }
 
-// next is where a purge goes on: at the place, or before it once in fullPassEvery.
+// next is the position where the purge goes on. It starts a full pass if one is due.
 func (p *purgeProgress) next(now int64) store.Cursor {
 	if isDue(p.fullPassAt, fullPassEvery, now) {
 		p.fullPassAt, p.fullPass = now, new(store.Cursor)
@@ -71,7 +74,8 @@ func (p *purgeProgress) next(now int64) store.Cursor {
 	return p.start(now)
 }
 
-// reach moves the place on, or what is before it.
+// reach records that the purge has come to this position. A full pass ends when it overtakes the position of
+// the purge.
 func (p *purgeProgress) reach(at store.Cursor) {
 	if p.fullPass != nil {
 		p.fullPass = &at
@@ -81,7 +85,7 @@ func (p *purgeProgress) reach(at store.Cursor) {
 	}
 }
 
-// catchUp moves the place on, unless it is as far, and says whether it did.
+// catchUp raises the position and reports whether it was lower.
 func (p *purgeProgress) catchUp(at store.Cursor) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -92,24 +96,25 @@ func (p *purgeProgress) catchUp(at store.Cursor) bool {
 	return true
 }
 
-// places are those of all kinds in this process, by the names of their cursors.
+// allProgress holds the progress of every purge of this process, by the names of their cursors.
 type allProgress struct {
 	mu  sync.Mutex
 	all map[string]*purgeProgress
 }
 
-// A batch is what one transaction of a purge looks at.
+// A batch is what one transaction of a purge reads.
 type batch struct {
-	// from is where the transaction begins; it moves from on as it reads.
+	// from is the position where the transaction begins. The step sets it to the last row that it read.
 	from store.Cursor
-	// before is the time before which rows are too old, and rows how many it may take.
+	// before: only rows that are older are removed. rows is the maximum number of rows to read.
 	before int64
 	rows   int
 }
 
-// purgeInBatches runs step in maintenance transactions until one finds fewer rows than it may take, or limit rows
-// were looked at: more is true then. A step moves b.from to the last row that it read, and returns how many
-// rows it saw and how many it removed. It sees no row that is older than b.from.
+// purgeInBatches runs step in maintenance transactions until a step sees fewer rows than it may, or limit
+// rows were seen in all. Only the second case sets more. A step reads rows from b.from on, sets b.from to the
+// last one, and returns how many rows it saw and removed. After a crash the purge repeats from the last saved
+// position, which only costs reads.
 func (db *DB) purgeInBatches(
 	ctx context.Context, name string, now, before int64, limit int,
 	step func(t *tx, b *batch) (seen, removed int, err error),
@@ -124,13 +129,13 @@ func (db *DB) purgeInBatches(
 		seen, gone, took, err := db.purgeBatch(ctx, &b, step)
 		if err != nil {
 			p.size = max(p.size/2, leastBatch)
-			p.fullPass = nil // where looking back takes too long, the next call goes on at the place
+			p.fullPass = nil // a full pass that takes too long must not stop the purge: go on at its position
 			return removed, false, err
 		}
 		p.unsaved = p.unsaved || seen > 0
 		looked, removed, at = looked+seen, removed+gone, b.from
 		if seen < b.rows && at.DueAt < before {
-			at = store.Cursor{DueAt: before} // all that is older is gone, or is looked at again in an hour
+			at = store.Cursor{DueAt: before} // rows that were skipped are found by the next full pass
 		}
 		p.reach(at)
 		p.size = db.nextSize(p.size, seen, took)
@@ -141,7 +146,7 @@ func (db *DB) purgeInBatches(
 	return removed, true, db.saveProgress(ctx, name, p, now)
 }
 
-// saveProgress writes the place down for other processes, if it is time to.
+// saveProgress writes the position to SQL at most once in saveEvery, so that another process can go on there.
 func (db *DB) saveProgress(ctx context.Context, name string, p *purgeProgress, now int64) error {
 	if !p.unsaved || !isDue(p.savedAt, saveEvery, now) {
 		return nil
@@ -149,7 +154,7 @@ func (db *DB) saveProgress(ctx context.Context, name string, p *purgeProgress, n
 	p.mu.Lock()
 	at := p.at
 	p.mu.Unlock()
-	if err := db.maintain(ctx, "write down where a purge goes on", func(t *tx) error {
+	if err := db.maintain(ctx, "save where a purge goes on", func(t *tx) error {
 		return t.setCursor(name, at)
 	}); err != nil {
 		return err
@@ -158,9 +163,9 @@ func (db *DB) saveProgress(ctx context.Context, name string, p *purgeProgress, n
 	return nil
 }
 
-// purgeBatch runs step in one transaction. The time it returns is that of the step: not of the wait for
-// other transactions, and not of the commit. On a busy disk a commit takes as long for few rows as for many:
-// with smaller transactions less would be removed, and others would wait as long.
+// purgeBatch runs step in one transaction. took is the time of the step alone, without the wait for other
+// transactions and without the commit. On a busy disk a commit takes as long for few rows as for many. If
+// took included it, the batches would shrink without making others wait less.
 func (db *DB) purgeBatch(
 	ctx context.Context, b *batch, step func(t *tx, b *batch) (seen, removed int, err error),
 ) (seen, removed int, took time.Duration, err error) {
@@ -179,8 +184,9 @@ func (db *DB) purgeBatch(
 	return seen, removed, took, err
 }
 
-// purgeByStatement is purgeInBatches for rows that go by one statement. It takes the time to begin at, the time before
-// which rows are too old, and how many it may take, and returns the time of each that it removed.
+// purgeByStatement is purgeInBatches for rows that one statement deletes. Its parameters are the time to
+// begin at, the time before which rows are too old, and the maximum number of rows. It returns the time of
+// each deleted row.
 func (db *DB) purgeByStatement(
 	ctx context.Context, name string, now, before int64, limit int, statement string,
 ) (removed int, more bool, err error) {
@@ -196,7 +202,8 @@ func (db *DB) purgeByStatement(
 	return removed, more, named(name, err)
 }
 
-// place returns how far the purge has come, in this process or in another one.
+// progressOf returns the progress of a purge. It takes over the position that another process saved, if that
+// is further.
 func (db *DB) progressOf(ctx context.Context, name string, now int64) (*purgeProgress, error) {
 	db.progress.mu.Lock()
 	defer db.progress.mu.Unlock()
@@ -220,13 +227,15 @@ func (db *DB) progressOf(ctx context.Context, name string, now int64) (*purgePro
 	return p, nil
 }
 
-// leastBatch is the fewest rows of a transaction that removes rows.
+// leastBatch is the minimum number of rows for one transaction of a purge.
 const leastBatch = 25
 
-// nextSize is how many rows the next transaction takes after one that took so long for so many.
+// nextSize returns the number of rows for the next transaction, after one that took this long for so many
+// rows. It aims at the dialect's PurgeTime, half of it while callers wait, and changes by a factor of two at
+// most.
 func (db *DB) nextSize(size, rows int, took time.Duration) int {
 	if rows < leastBatch {
-		return size // it says little
+		return size // too few rows to measure
 	}
 	aim := db.sql.Dialect.PurgeTime
 	if db.sql.Busy() {

@@ -1,37 +1,39 @@
-// Package sqlstore keeps callbacks, and everything that belongs to them, in SQL: one implementation and one
-// text for SQLite (the default) and PostgreSQL 15 and later. What both have in common with other programs,
-// and what differs between the two, stands in internal/sqldb.
+// Package sqlstore keeps callbacks, and everything that belongs to them, in SQL. One implementation and one
+// SQL text serve SQLite (the default) and PostgreSQL 15 and later. Package internal/sqldb holds the
+// differences between the two databases and everything that is not about callbacks.
 //
-// It guarantees that what was answered without an error is committed and synced to disk; that a result takes
-// effect only with the fence of the last claim, and once; that every change made by a person is in the audit
-// of the same transaction; that payloads come back byte by byte; and that every query a caller can reach is
-// scoped by project.
+// The package guarantees:
+//   - A call that returned without an error is committed and synced to disk.
+//   - A result takes effect once, and only with the fence of the last claim.
+//   - Each change by a person is in the audit of the same transaction.
+//   - Payloads come back byte by byte.
+//   - Every query that a caller can reach is scoped by project.
 //
 // # Group commit
 //
-// Accepts, claim stamps and results are committed in groups (see internal/sqldb): on SQLite all three
-// together, on PostgreSQL each kind by itself, where a full group of accepts does not wait for the one before
-// it.
+// Accepts, claim stamps and results are committed in groups (see internal/sqldb). SQLite commits all three
+// kinds together. PostgreSQL commits each kind alone, and a full group of accepts does not wait for the group
+// before it.
 //
 // # Attempting is derived
 //
-// A row whose state is scheduled and whose claim_until lies in the future is being attempted. Nothing has to
-// be undone when a process dies, and a claim stamp changes no indexed column.
+// A row is being attempted while its state is scheduled and its claim_until lies in the future. So a process
+// that dies leaves nothing to undo, and a claim stamp changes no indexed column.
 //
 // # Settings are numbered
 //
-// Changes of projects and their presets, of endpoints and of lanes take numbers from one row, which each such
-// transaction locks first: who follows the numbers misses none. See lockSettings.
+// Changes of projects, presets, endpoints and lanes take their versions from one row. Each such transaction
+// locks that row first, so a reader that follows the versions misses none. See lockSettings.
 //
-// # What has ended is a feed
+// # Counters and the feed are folded
 //
-// Every transaction notes what it changes of the counters and what has ended by it in one row. Fold takes
-// these notes away, one transaction after the other, adds them to the counters and numbers the feed of
-// outcomes. See notes.go.
+// Every transaction appends one note: how it changes the counters, and which callbacks it ended. Fold deletes
+// the notes, adds them to the counters and numbers the feed of outcomes. See commit_notes.go.
 //
-// It does not decide: tiers, due times, classes and reasons come from the caller. It holds no clock of its
-// own for rows: every time is a parameter. It knows nothing of the index and encrypts nothing: secrets arrive
-// as ciphertext.
+// # What the caller decides
+//
+// Tiers, due times, classes and reasons come from the caller. The package has no clock for rows: every time
+// is a parameter. It does not know the index, and it encrypts nothing: secrets arrive as ciphertext.
 package sqlstore
 
 import (
@@ -48,8 +50,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
-// The kinds of group. PostgreSQL commits two groups of accepts at a time: while one waits for the log,
-// another is taken apart.
+// The kinds of group. On PostgreSQL two groups of accepts run at a time: one is prepared while the other
+// waits for the disk.
 const (
 	accepts      = "accept"
 	stamps       = "stamp"
@@ -57,17 +59,17 @@ const (
 	acceptGroups = 2
 )
 
-// Options say what to open.
+// Options are the arguments of [Open].
 type Options struct {
-	// URL is "postgres://…", "postgresql://…" or "sqlite:PATH". A missing SQLite file, and its directory, are
-	// made.
+	// URL is "postgres://…", "postgresql://…" or "sqlite:PATH". Open creates a missing SQLite file and its
+	// directory.
 	URL string
-	// MaxConns is the most connections to PostgreSQL; zero means 20, and it is never less than 7. SQLite
+	// MaxConns is the maximum number of connections to PostgreSQL. Zero means 20; the minimum is 7. SQLite
 	// ignores it.
 	MaxConns int
-	// Logger gets what no caller can be told; nil: nothing is logged.
+	// Logger gets the failures that no caller receives. Nil disables logging.
 	Logger *slog.Logger
-	// Registerer gets the metrics; nil: they are not exported.
+	// Registerer gets the metrics. Nil exports none.
 	Registerer prometheus.Registerer
 }
 
@@ -76,40 +78,44 @@ type DB struct {
 	sql    *sqldb.DB
 	logger *slog.Logger
 
-	// window is how many rows one statement looks through for claims that are alive.
+	// claimWindow is how many rows one statement of Claimed scans.
 	claimWindow int
-	// reconcileWindow is how many callbacks one statement counts.
+	// reconcileWindow is how many callbacks one statement of Reconcile or Compare reads.
 	reconcileWindow int
-	// looking is how much one page of a list may look at, counting how much one number.
+	// listBudget bounds the scan for one page of a list, countBudget the scan for one count.
 	listBudget, countBudget pageBudget
 
-	// places are how far purges have come.
+	// progress is how far each purge has come.
 	progress allProgress
-	// folded is how far the notes are folded.
+	// folded is the number of the note where the next fold starts.
 	folded foldMark
 
+	// accepted caches rows that this process accepted, until their first stamp.
 	accepted acceptedCache
-	// lanes has the numbers of lanes. A lane's number never changes and lanes are never removed, so an entry
-	// cannot be wrong.
+	// lanes caches the ids of lanes. A lane keeps its id and is never deleted, so no entry can be stale.
 	lanes     memo[laneKey, int64]
 	policies  memo[string, store.Policy]
 	successes memo[string, store.Success]
 	written   written
-	entropy   ulid.LockedMonotonicReader // of ids
-	// born carries callbacks that a transaction has made beside what it was asked for.
+	// entropy makes the ids of this process ascend.
+	entropy ulid.LockedMonotonicReader
+	// spawned is the channel that Spawned returns.
 	spawned chan store.OpenRow
 }
 
-// Open opens the database and starts its writers. It does not migrate: see [Migrate]. Opening PostgreSQL
-// needs no server yet: until there is one, calls return store.ErrUnavailable. Close ends it.
+// Open opens the database and starts its writers. It applies no migration: see [Migrate]. PostgreSQL need not
+// be reachable yet; until it is, calls return store.ErrUnavailable. Close releases the database.
 func Open(ctx context.Context, o Options) (*DB, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	db := &DB{
-		logger: o.Logger, claimWindow: claimWindow, reconcileWindow: reconcileWindow, listBudget: listBudget(),
-		countBudget: countBudget(),
-		spawned:     make(chan store.OpenRow, spawnedQueue),
+		logger:          o.Logger,
+		claimWindow:     claimWindow,
+		reconcileWindow: reconcileWindow,
+		listBudget:      listBudget(),
+		countBudget:     countBudget(),
+		spawned:         make(chan store.OpenRow, spawnedQueue),
 	}
 	db.lanes.max = 100_000
 	db.accepted.max = cacheBytes
@@ -128,59 +134,63 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	return db, nil
 }
 
-// Close commits what waits, ends the writers and closes the database. Calls that come later get
+// Close commits the queued calls, stops the writers and closes the database. Later calls return
 // store.ErrUnavailable.
 func (db *DB) Close() error { return db.sql.Close() }
 
-// ErrOtherSchema says that a migration was applied to the database from other statements than this program
-// has.
+// ErrOtherSchema means that a migration in the database has other statements than the same version in this
+// program.
 var ErrOtherSchema = sqldb.ErrOtherSchema
 
 // A Migration is one step of the schema.
 type Migration = sqldb.Migration
 
-// Migrate brings the schema up to date, and does nothing where it is. Several processes may call it at once:
-// one migrates, the others wait, up to a minute. It returns [ErrOtherSchema] for a database that it cannot
-// bring up to date.
+// Migrate applies the missing migrations. Several processes may call it at once: one migrates while the
+// others wait, up to a minute. It returns [ErrOtherSchema] for a database that it cannot bring up to date.
 func Migrate(ctx context.Context, db *DB) error { return db.sql.Migrate(ctx) }
 
-// MigrationStatus lists all migrations that this program knows, and which of them the database has. It
-// returns [ErrOtherSchema] for a database that has one of them with other statements.
+// MigrationStatus lists the migrations of this program, and whether each is applied. It returns
+// [ErrOtherSchema] if the database has one of them with other statements.
 func MigrationStatus(ctx context.Context, db *DB) ([]Migration, error) {
 	return db.sql.MigrationStatus(ctx)
 }
 
-// AppliedMigrations returns the hashes of the applied migrations by their versions; nil: the database was
-// never migrated. The hash is empty where the program that applied the migration kept none.
+// AppliedMigrations returns the hash of each applied migration by its version. Nil means that the database
+// was never migrated. A hash is empty if the program that applied the migration stored none.
 var AppliedMigrations = sqldb.AppliedMigrations
 
-// CheckSchema returns [ErrOtherSchema] if an applied migration has another hash than that of the known ones.
-// Versions that are not known are those of a newer program, beside which this one can run.
+// CheckSchema returns [ErrOtherSchema] if an applied migration has another hash than the known one. Unknown
+// versions come from a newer program, which may run at the same time.
 var CheckSchema = sqldb.CheckSchema
 
-// A tx is one write transaction: statements, and what must happen with them (counters, outcomes) or after
-// them (lane ids).
+// A tx is one write transaction of this package. It collects what within writes before the commit (results of
+// polls, the version of settings, the note) and does after it (cache lane ids, publish spawned callbacks).
 type tx struct {
 	*sqldb.Tx
 	db *DB
-	// deltas and endings are noted before the commit.
+	// deltas and endings become the transaction's note: see writeNote.
 	deltas  counterChanges
 	endings endedByProject
-	lanes   []foundLane
-	// settings is the number of the last change of settings, once it is locked; settled is what it was then.
+	// lanes are the lanes that the transaction looked up or made. They are cached after the commit only,
+	// because a rollback takes new lanes back.
+	lanes []foundLane
+	// settings is the last version of settings that this transaction gave away, nil before lockSettings.
+	// settingsBefore is the value that it found.
 	settings       *int64
 	settingsBefore int64
-	// endedPolls are told before the commit; born are callbacks that this transaction has made and nobody
-	// asked for.
+	// endedPolls are polls that have ended, and for which acceptPollResults has not run yet. spawned are the
+	// result callbacks that it accepted.
 	endedPolls []endedPoll
 	spawned    []store.OpenRow
-	// telling: the results of polls that have ended are being accepted, which no quota refuses.
+	// quotaExempt: result callbacks of polls are being accepted. No lane quota refuses those, because a poll
+	// may not end without its result.
 	quotaExempt bool
-	// resolving is the poll that this transaction resolves.
+	// resolving is the id of the poll that ResolvePoll ends in this transaction, or empty.
 	resolving string
 }
 
-// within runs fn as a transaction of this package, with all that belongs to its end.
+// within runs fn, and then writes what fn collected in the tx, all in the transaction s. It runs again with a
+// new tx if sqldb repeats the transaction.
 func (db *DB) within(s *sqldb.Tx, fn func(*tx) error) error {
 	t := &tx{Tx: s, db: db}
 	if err := fn(t); err != nil {
@@ -204,24 +214,27 @@ func (db *DB) within(s *sqldb.Tx, fn func(*tx) error) error {
 	return nil
 }
 
-// change runs fn in a transaction of its own. Its error has the operation's name.
+// change runs fn in one transaction and puts the operation's name before its error. On a transient error (a
+// deadlock, a lost connection) sqldb runs fn again, up to five times in all. So fn must not keep state from
+// an earlier try, and it finds Again set if the earlier try may be committed.
 func (db *DB) change(ctx context.Context, operation string, fn func(*tx) error) error {
 	return named(operation, db.sql.Change(ctx, func(s *sqldb.Tx) error { return db.within(s, fn) }))
 }
 
-// changeLong is change for a transaction that writes about many rows, each of which may be a round trip to a
-// server far away.
+// changeLong is change with the time limit of maintenance, for a transaction over many rows. Each row may
+// cost a round trip to a distant server.
 func (db *DB) changeLong(ctx context.Context, operation string, fn func(*tx) error) error {
 	return named(operation, db.sql.ChangeLong(ctx, func(s *sqldb.Tx) error { return db.within(s, fn) }))
 }
 
-// maintain is change for writes that can wait until nothing else does.
+// maintain is change for a write that may wait. On SQLite it lets the queued groups and changes pass first,
+// for at most two seconds.
 func (db *DB) maintain(ctx context.Context, operation string, fn func(*tx) error) error {
 	return named(operation, db.sql.Maintain(ctx, func(s *sqldb.Tx) error { return db.within(s, fn) }))
 }
 
-// changed runs a transaction that returns a value, by way of change, changeLong or maintain. Where it fails
-// the value is zero.
+// changed runs fn by way of run (change, changeLong or maintain) and returns its value, zero if the
+// transaction fails.
 func changed[V any](
 	ctx context.Context, run func(context.Context, string, func(*tx) error) error, operation string,
 	fn func(*tx) (V, error),
@@ -238,7 +251,7 @@ func changed[V any](
 	return value, nil
 }
 
-// changeBy is change by one statement.
+// changeBy is change with one statement.
 func (db *DB) changeBy(ctx context.Context, operation, text string, args ...any) error {
 	return db.change(ctx, operation, func(t *tx) error {
 		_, err := t.Exec(text, args...)
@@ -246,7 +259,7 @@ func (db *DB) changeBy(ctx context.Context, operation, text string, args ...any)
 	})
 }
 
-// mustExist returns store.ErrNotFound where the statement finds nothing.
+// mustExist returns store.ErrNotFound if the statement finds no row.
 func (t *tx) mustExist(text string, args ...any) error {
 	found, err := sqldb.Exists(t, text, args...)
 	if err == nil && !found {
@@ -255,23 +268,23 @@ func (t *tx) mustExist(text string, args ...any) error {
 	return err
 }
 
-// col is a column of a noun.
+// col describes a column that is stored at the pointer or adapter at.
 func col(name string, at any) sqldb.Column { return sqldb.Column{Name: name, At: at} }
 
-// calc is a column that is only written, with what value returns then.
+// calc describes a column that is only written. Its value is computed when the row is written.
 func calc[S int64 | string](name string, value func() S) sqldb.Column {
 	return col(name, sqldb.Calc(value))
 }
 
-// theID is the column of rows that are ids.
+// theID describes the one column of input rows that are ids.
 func theID(id *string) sqldb.Columns { return sqldb.Columns{col("id", id)} }
 
-// invalid refuses a field of what a caller wants.
+// invalid returns the error for one invalid field of a request.
 func invalid(field, message string) error {
 	return &store.InvalidError{Fields: []store.FieldError{{Field: field, Message: message}}}
 }
 
-// named wraps an error with the operation's name, if there is one.
+// named puts the operation's name before an error. An empty name leaves the error as it is.
 func named(operation string, err error) error {
 	if err == nil || operation == "" {
 		return err
@@ -279,13 +292,14 @@ func named(operation string, err error) error {
 	return fmt.Errorf("%s: %w", operation, err)
 }
 
-// read is how an operation reads outside of a transaction that writes.
+// read returns a reader outside of a write transaction. Each statement has the limit for reads.
 func (db *DB) read(ctx context.Context, operation string) sqldb.Read {
 	return db.sql.Read(ctx, operation)
 }
 
-// applyGroup writes the entries of a group: results first, so that what they free can be claimed by the same
-// group's stamps.
+// applyGroup writes the entries of one group. The writers of sqldb call it, and halve the group if it fails
+// for good. Results come first: the rows and polls that they end make room for the drafts and stamps of the
+// same group.
 func (db *DB) applyGroup(s *sqldb.Tx, entries []sqldb.Entry) error {
 	return db.within(s, func(t *tx) error {
 		if err := t.applyResults(entriesOf[*resultEntry](entries)); err != nil {
@@ -293,9 +307,9 @@ func (db *DB) applyGroup(s *sqldb.Tx, entries []sqldb.Entry) error {
 		}
 		drafts := entriesOf[*acceptEntry](entries)
 		if len(drafts) > 0 {
-			// A poll that has just ended is not the open one any more that a draft would become.
+			// A poll that ended in this group is not open any more: a draft of the same key must not join it.
 			if err := t.acceptPollResults(); err != nil {
-				return named("tell results of polls", err)
+				return named("accept results of polls", err)
 			}
 		}
 		if err := t.applyDrafts(drafts); err != nil {
@@ -308,7 +322,7 @@ func (db *DB) applyGroup(s *sqldb.Tx, entries []sqldb.Entry) error {
 	})
 }
 
-// entriesOf picks the entries of one kind.
+// entriesOf returns the entries of one kind, in order.
 func entriesOf[E sqldb.Entry](entries []sqldb.Entry) []E {
 	var picked []E
 	for _, e := range entries {
@@ -322,8 +336,9 @@ func entriesOf[E sqldb.Entry](entries []sqldb.Entry) []E {
 	return picked
 }
 
-// refuse answers the row that alone makes its transaction fail. A claim of it is refused and the row set
-// aside, so that the index does not hand it out for ever.
+// refuse answers the one entry that makes its transaction fail even when it is alone. A draft or a result
+// gets the error. A row that cannot be claimed ends as Dead, Invalid in a transaction of its own: otherwise
+// the index would claim it forever.
 func (db *DB) refuse(e sqldb.Entry, err error, transact func(func(*sqldb.Tx) error) error) {
 	claim, ok := e.(*stampEntry)
 	if !ok {

@@ -12,22 +12,22 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
-// A stampEntry is one row of a stamp.
+// A stampEntry is one claim in a group of stamps.
 type stampEntry struct {
 	store.StampClaim
 	stamp *store.Stamp
-	// known is what this process remembers of the row, or nil.
+	// cached is the row as this process accepted it, or nil. It may be out of date.
 	cached *store.Stamped
-	// One of the three is the answer.
+	// One of these three is the answer.
 	stamped *store.Stamped
 	refused *store.Refusal
 	err     error
 }
 
-// Fail implements [sqldb.Entry].
+// Fail implements [sqldb.Entry]: the claim alone could not be committed.
 func (e *stampEntry) Fail(err error) { e.stamped, e.refused, e.err = nil, nil, err }
 
-// quarantineFrom is the count of crashes from which on a row is refused.
+// quarantineFrom is the number of claims without a result from which a stamp refuses a row as quarantined.
 func (e *stampEntry) quarantineFrom() int64 {
 	if e.stamp.QuarantineAfter == 0 {
 		return math.MaxInt32
@@ -35,14 +35,15 @@ func (e *stampEntry) quarantineFrom() int64 {
 	return int64(e.stamp.QuarantineAfter)
 }
 
-// dueBy is up to when rows may be due.
+// dueBy is the latest due time that the stamp takes: now and the prefetch time.
 func (e *stampEntry) dueBy() int64 { return e.stamp.Now + e.stamp.Lookahead }
 
 func (e *stampEntry) refuse(r store.Refusal) { e.stamped, e.refused, e.err = nil, &r, nil }
 
-// Stamp claims rows in SQL for a batch that was claimed in the index. Every claim is among the stamped or
-// among the refusals, unless there is an error; then those that were stamped are stamped again by the same
-// token.
+// Stamp claims rows in SQL for a batch that was claimed in the index. Each claim is among the stamped rows or
+// among the refusals. If Stamp returns an error, some rows may be claimed all the same; a stamp with the same
+// token returns those again, while their claims last. Rows that no stamp repeats wait until their claims run
+// out, and count as crashed.
 func (db *DB) Stamp(ctx context.Context, s store.Stamp) ([]*store.Stamped, []store.Refusal, error) {
 	entries := make([]sqldb.Entry, len(s.Claims))
 	own := make([]stampEntry, len(s.Claims))
@@ -73,7 +74,7 @@ func (db *DB) Stamp(ctx context.Context, s store.Stamp) ([]*store.Stamped, []sto
 	return stamped, refusals, nil
 }
 
-// forAttempt takes out of a stamped row, wherever it is from, what no attempt needs.
+// forAttempt clears what no attempt needs, so that a row from the cache and one from SQL look the same.
 func forAttempt(s *store.Stamped) *store.Stamped {
 	c := &s.Callback
 	c.Topic, c.Ref, c.Labels, c.Version, c.PayloadID, c.PayloadPurged = "", "", nil, nil, "", false
@@ -85,13 +86,13 @@ func forAttempt(s *store.Stamped) *store.Stamped {
 	return s
 }
 
-// applyStamps stamps the claims of one group, in rounds in which no row comes twice.
+// applyStamps stamps the claims of one group. Each round has at most one claim of a row.
 func (t *tx) applyStamps(entries []*stampEntry) error {
 	return inRounds(entries, func(e *stampEntry) string { return e.ID }, t.stampRound)
 }
 
-// inRounds applies the first entry of each id, in the order of ids, and then the others in their order
-// likewise.
+// inRounds calls apply with the first entry of each id, then with the second of each id, and so on. A round
+// is sorted by id, so that transactions lock rows in the same order.
 func inRounds[E any](entries []E, id func(E) string, apply func([]E) error) error {
 	for len(entries) > 0 {
 		seen := make(map[string]bool, len(entries))
@@ -114,7 +115,15 @@ func inRounds[E any](entries []E, id func(E) string, apply func([]E) error) erro
 	return nil
 }
 
-// stampRound stamps each row once, records claims that ended without a result, and answers every entry.
+// stampRound answers every entry of a round, in one transaction with the group. Rows that this process
+// accepted need no read (stampCached). stampUpdate claims the others. A claimed row then takes one of three
+// ways:
+//   - The row's cancel was requested: the row ends canceled, and the claim is refused.
+//   - A column cannot be decoded: the row ends as Dead, Invalid, and the claim is refused.
+//   - Otherwise it is stamped.
+//
+// If the claim before had no result, an attempt of class crashed is recorded for it. refuseRest answers the
+// rows that were not claimed.
 func (t *tx) stampRound(entries []*stampEntry) error {
 	for _, e := range entries {
 		e.stamped, e.refused, e.err = nil, nil, nil
@@ -139,14 +148,14 @@ func (t *tx) stampRound(entries []*stampEntry) error {
 		refusal := store.Refusal{ID: r.ID, Terminal: true, Retry: r.AttemptCount > 0}
 		switch {
 		case r.CancelRequested:
-			// The attempt that was in flight at the cancel has died; there is no other, and this claim is
-			// none.
+			// The attempt in flight at the cancel has died. So nothing more is sent, and this claim records
+			// no attempt when the row ends.
 			r.ClaimToken = ""
 			ended = append(ended, ending{new(*r), store.Canceled, r.cancelReason(), e.stamp.Now})
 			e.refuse(refusal)
 		case r.broken != nil:
-			t.db.logger.Error("a callback cannot be decoded and is set aside", "callback_id", r.ID, "error",
-				r.broken)
+			t.db.logger.Error("a callback cannot be decoded and is set aside", "callback_id", r.ID,
+				"error", r.broken)
 			corrupt = append(corrupt, r.ID)
 			refusal.Corrupt = true
 			e.refuse(refusal)
@@ -174,9 +183,14 @@ func (t *tx) stampRound(entries []*stampEntry) error {
 	return t.refuseRest(entries)
 }
 
-// stampUpdate is the stamp itself. A row qualifies while it is scheduled, due, and not claimed by somebody
-// alive. It remembers in lost_at when the claim was made that this one replaces: a token that is still there
-// says that no result came of it, and what it may have sent gets a number of its own.
+// stampUpdate is the claim stamp. It matches a row that is scheduled, due by i.due_by and without a live
+// claim. Two processes that stamp a row at once cannot both match: the second waits for the row's lock, and
+// then finds a live claim_until. A row with too many claims without a result (i.suspect) does not match, and
+// a strict row only if no older one of its lock key is open.
+//
+// The new fence makes every result of an earlier claim lose (see resultUpdate). A claim_token that is still
+// set means that the claim before had no result. Then lost_at keeps when it was made, and the attempt that it
+// may have sent gets a number.
 var stampUpdate = sqldb.BulkUpdate[stampEntry, row]{Table: "callbacks", From: fromCallbacks,
 	Columns: func(e *stampEntry) sqldb.Columns {
 		return append(claimColumns(e),
@@ -196,21 +210,23 @@ var stampUpdate = sqldb.BulkUpdate[stampEntry, row]{Table: "callbacks", From: fr
 		AND callbacks.due_at <= i.due_by
 		AND callbacks.claim_until <= i.stamped_at
 		AND callbacks.claims_without_result < i.suspect
-		AND (callbacks.strict = 0 OR NOT EXISTS (SELECT 1 FROM callbacks AS older WHERE ` + openStrictOf("older",
-		"callbacks") + `
-			AND older.id < callbacks.id))`,
+		AND (callbacks.strict = 0 OR NOT EXISTS (
+			SELECT 1 FROM callbacks AS older WHERE ` + openStrictOf("older", "callbacks") + `
+				AND older.id < callbacks.id))`,
 	Returning: stampedColumns,
 }.Prepare()
 
-var stampedFields = sqldb.Named[row](`callbacks.id callbacks.project callbacks.kind requests.endpoint_id requests.follows
-	requests.method callbacks.strict callbacks.lane=LaneID requests.signer callbacks.state callbacks.reason callbacks.due_at
-	requests.first_due_at callbacks.expires_at callbacks.attempt_count callbacks.divert_count callbacks.attempt_seq
-	callbacks.ladder_base callbacks.trigger callbacks.cancel_requested callbacks.free_retry callbacks.last_status
-	callbacks.last_class callbacks.poll_errors callbacks.fence callbacks.claim_until callbacks.claims_without_result requests.content_type
-	requests.headers=HeadersText requests.policy=PolicyText requests.success=SuccessText callbacks.lost_at`)
+var stampedFields = sqldb.Named[row](`callbacks.id callbacks.project callbacks.kind requests.endpoint_id
+	requests.follows requests.method callbacks.strict callbacks.lane=LaneID requests.signer callbacks.state
+	callbacks.reason callbacks.due_at requests.first_due_at callbacks.expires_at callbacks.attempt_count
+	callbacks.divert_count callbacks.attempt_seq callbacks.ladder_base callbacks.trigger
+	callbacks.cancel_requested callbacks.free_retry callbacks.last_status callbacks.last_class
+	callbacks.poll_errors callbacks.fence callbacks.claim_until callbacks.claims_without_result
+	requests.content_type requests.headers=HeadersText requests.policy=PolicyText
+	requests.success=SuccessText callbacks.lost_at`)
 
-// stampedColumns are what an attempt and its result need of a row, and what the feed says of a callback that
-// was canceled. The claim's token is known.
+// stampedColumns are what an attempt and its result need, and what the feed has of a callback that ends
+// canceled. claim_token is not read: it is the stamp's own.
 func stampedColumns(r *row) sqldb.Columns {
 	return append(stampedFields(r),
 		col(presentURL, &r.URL),
@@ -220,7 +236,7 @@ func stampedColumns(r *row) sqldb.Columns {
 		col(bodyColumn, &r.body))
 }
 
-// claimColumns are the input of every stamp.
+// claimColumns are the input columns that both kinds of stamp share.
 func claimColumns(e *stampEntry) sqldb.Columns {
 	return sqldb.Columns{
 		col("id", &e.ID),
@@ -233,8 +249,8 @@ func claimColumns(e *stampEntry) sqldb.Columns {
 
 var movedColumns = sqldb.Named[row](`project id url`)
 
-// moveToEndpoints writes the present address of claimed rows whose endpoint has moved. They keep it when they
-// end.
+// moveToEndpoints writes the present URL of the endpoint to claimed rows that follow it. A row that ends
+// keeps this URL, so it names the receiver of its last attempt.
 func (t *tx) moveToEndpoints(moved []row) error {
 	if len(moved) == 0 {
 		return nil
@@ -244,8 +260,8 @@ func (t *tx) moveToEndpoints(moved []row) error {
 		WHERE requests.project = i.project AND requests.id = i.id`, sqldb.Rows(moved, movedColumns))
 }
 
-// refuseRest answers the entries that the stamp did not take: with the row again where the same token took it
-// before, because that reply was lost; else with why not.
+// refuseRest answers the entries that no update matched, after reading their rows. A row that the same token
+// claimed before is returned as stamped: that reply was lost. All others are refused with the reason.
 func (t *tx) refuseRest(entries []*stampEntry) error {
 	rest := make(map[string]*stampEntry)
 	for _, e := range entries {
@@ -273,15 +289,15 @@ func (t *tx) refuseRest(entries []*stampEntry) error {
 		case r.ClaimToken == e.stamp.Token && r.ClaimUntil > e.stamp.Now:
 			e.stamped = &store.Stamped{Callback: r.Callback, Body: r.body}
 		case r.ClaimUntil > e.stamp.Now:
-			// The lookahead later, so that it is not claimed and refused again and again until the claim has
-			// ended.
+			// The prefetch time is added, because the index may claim a row that much before its due time.
+			// Without it the row would be claimed and refused again until the live claim ends.
 			e.refuse(store.Refusal{ID: r.ID, Due: max(r.DueAt, r.ClaimUntil+e.stamp.Lookahead),
 				Retry: r.AttemptCount > 0})
 		default:
 			due := r.DueAt <= e.dueBy()
-			suspect := due && int64(r.ClaimsWithoutResult) >= e.quarantineFrom()
-			e.refuse(store.Refusal{ID: r.ID, Due: r.DueAt, Retry: r.AttemptCount > 0, Quarantined: suspect,
-				Behind: due && r.Strict && !suspect})
+			quarantined := due && int64(r.ClaimsWithoutResult) >= e.quarantineFrom()
+			e.refuse(store.Refusal{ID: r.ID, Due: r.DueAt, Retry: r.AttemptCount > 0,
+				Quarantined: quarantined, Behind: due && r.Strict && !quarantined})
 		}
 	}
 	for _, e := range rest {
@@ -290,8 +306,9 @@ func (t *tx) refuseRest(entries []*stampEntry) error {
 	return nil
 }
 
-// lostAttempt is the record of a claim that ended without a result: it may have reached the receiver, once it
-// was due.
+// lostAttempt is the record of a claim that ended without a result. The request may have reached the
+// receiver, so its outcome is unknown. The attempt cannot have begun before the due time: a prefetched row
+// waits for it.
 func lostAttempt(r *row, fence, claimedAt, now int64) store.Attempt {
 	return store.Attempt{
 		CallbackID: r.ID,
@@ -310,8 +327,8 @@ func lostAttempt(r *row, fence, claimedAt, now int64) store.Attempt {
 	}
 }
 
-// setAside makes rows that cannot be decoded, or cannot be claimed, Dead, Invalid. All that they say stays as
-// it is.
+// setAside ends rows that cannot be decoded or claimed as Dead, Invalid. Their columns keep what they have,
+// so that an operator can read them.
 func (t *tx) setAside(ids []string, now int64) error {
 	rows, err := t.callbacksByID(ids, " FOR UPDATE")
 	var endings []ending
