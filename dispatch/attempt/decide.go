@@ -14,39 +14,40 @@ import (
 )
 
 const (
-	// maxHold is how long a receiver's Retry-After may hold its whole lane.
+	// maxHold is the longest time that a Retry-After may pause a whole lane.
 	maxHold = time.Minute
-	// busyDelay is the least wait of a callback whose receiver is busy with the same business key; after
-	// maxBusy diverts it is charged, so that it cannot go on for ever.
+	// busyDelay is the shortest wait of a callback whose receiver is busy with the same business key. After
+	// maxBusy such answers the attempt counts, so that the callback ends one day.
 	busyDelay = 3 * time.Second
 	maxBusy   = 100
-	// maxBlocked is how many attempts in a row may be refused by the egress guard before the callback is
+	// maxBlocked is how many counted attempts in a row the egress guard may refuse before the callback is
 	// dead.
 	maxBlocked = 3
-	// blockedPage is how many attempts are read at a time to count them: those that are not charged lie
-	// between.
+	// blockedPage is how many attempts one read returns. Attempts that do not count lie between those that
+	// do, so more than maxBlocked are read.
 	blockedPage = 20
 )
 
-// decide turns how an attempt ended into what follows: state and reason, the next due time, what is charged,
-// and what the lane learns. It is the retry policy, whole; the store only applies it.
-func (rn *Runner) decide(ctx context.Context, cb *store.Stamped, l *schedule.Lease,
-	resp outbound.Response) ended {
-	endedAt := rn.clock.At(resp.EndedAt)
+// decide is the retry policy. It turns the result of an attempt into state and reason, the next due time,
+// whether the attempt counts, and the signal for the lane. The store only applies it.
+func (rn *Runner) decide(
+	ctx context.Context, cb *store.Stamped, l *schedule.Lease, resp outbound.Response,
+) ended {
+	startedAt, endedAt := rn.clock.At(resp.StartedAt), rn.clock.At(resp.EndedAt)
+	late := startedAt.Sub(time.UnixMilli(cb.DueAt))
 	a := &store.Attempt{
-		CallbackID: cb.ID,
-		Project:    cb.Project,
-		Trigger:    cb.Trigger,
-		Outcome:    resp.Outcome,
-		Charged:    resp.Charged,
-		Class:      resp.Class,
-		Status:     resp.Status,
-		Error:      resp.Error,
-		StartedAt:  rn.clock.At(resp.StartedAt).UnixMilli(),
-		EndedAt:    endedAt.UnixMilli(),
-		DueAt:      cb.DueAt,
-		Lateness: float64(rn.clock.At(resp.StartedAt).Sub(time.UnixMilli(cb.DueAt)).Microseconds()) /
-			1000,
+		CallbackID:        cb.ID,
+		Project:           cb.Project,
+		Trigger:           cb.Trigger,
+		Outcome:           resp.Outcome,
+		Charged:           resp.Charged,
+		Class:             resp.Class,
+		Status:            resp.Status,
+		Error:             resp.Error,
+		StartedAt:         startedAt.UnixMilli(),
+		EndedAt:           endedAt.UnixMilli(),
+		DueAt:             cb.DueAt,
+		Lateness:          float64(late.Microseconds()) / 1000,
 		Timings:           resp.Timings,
 		RequestHeaders:    resp.RequestHeaders,
 		ResponseHeaders:   resp.ResponseHeaders,
@@ -57,20 +58,21 @@ func (rn *Runner) decide(ctx context.Context, cb *store.Stamped, l *schedule.Lea
 		Fence:             cb.Fence,
 	}
 	out := ended{
-		result: store.Result{ID: cb.ID, Fence: cb.Fence, Attempt: a, State: store.Scheduled,
-			Charge: resp.Charged, Stamped: cb},
+		result: store.Result{
+			ID: cb.ID, Fence: cb.Fence, Attempt: a, State: store.Scheduled, Charge: resp.Charged, Stamped: cb,
+		},
 		lease:  l,
 		urgent: urgent(l),
 		class:  resp.Class,
+		signal: signalOf(&resp),
 	}
-	out.signal = signalOf(&resp)
 	switch {
 	case resp.PollState == rule.StateHold:
 		out.hold = schedule.DueAfter(endedAt, pollHold(cb, resp.DeferAfter))
 	case resp.RetryAfter > 0 && (resp.Status == 429 || resp.Status == 503):
 		out.hold = schedule.DueAfter(endedAt, min(resp.RetryAfter, cb.Policy.RetryAfterCap, maxHold))
 	}
-	// What stops its lane is to be known soon.
+	// A result that stops its lane must reach the index soon.
 	out.urgent = out.urgent || out.hold != 0 || out.signal == schedule.TimedOut
 	rn.next(ctx, cb, &resp, endedAt, &out)
 	if out.result.State != store.Scheduled {
@@ -78,7 +80,7 @@ func (rn *Runner) decide(ctx context.Context, cb *store.Stamped, l *schedule.Lea
 		return out
 	}
 	if cb.ExpiresAt != 0 && out.result.DueAt > cb.ExpiresAt {
-		// Claimed at its expiry, it ends at once instead of at the next sweep.
+		// The claim at the expiry ends it; the next sweep would end it later.
 		out.result.DueAt = cb.ExpiresAt
 	}
 	if out.result.DueAt <= endedAt.UnixMilli()+urgentWithin.Milliseconds() {
@@ -87,7 +89,8 @@ func (rn *Runner) decide(ctx context.Context, cb *store.Stamped, l *schedule.Lea
 	return out
 }
 
-// signalOf returns what an attempt says of its lane: nothing, if it ended by our own doing.
+// signalOf returns what an attempt says about the receiver of its lane. An attempt that this process stopped
+// or could not send says nothing.
 func signalOf(resp *outbound.Response) schedule.Signal {
 	switch {
 	case resp.TimedOut:
@@ -97,21 +100,21 @@ func signalOf(resp *outbound.Response) schedule.Signal {
 	}
 	switch resp.Class {
 	case store.ClassBlocked, store.ClassInvalidRequest, store.ClassCorrupt, store.ClassSignError,
-		store.ClassPanic, store.ClassInterrupted,
-		store.ClassLocalInfra:
+		store.ClassPanic, store.ClassInterrupted, store.ClassLocalInfra:
 		return schedule.NoSignal
 	}
 	return schedule.Unanswered
 }
 
-// urgentWithin: what is due again that soon is not held back for a batch.
+// urgentWithin: a callback that is due again within this time is committed without waiting for a batch.
 const urgentWithin = 20 * time.Millisecond
 
-// next fills in state, reason and due time of the result.
-func (rn *Runner) next(ctx context.Context, cb *store.Stamped, resp *outbound.Response, endedAt time.Time,
-	out *ended) {
+// next sets state, reason and due time of the result, and whether the attempt counts.
+func (rn *Runner) next(
+	ctx context.Context, cb *store.Stamped, resp *outbound.Response, endedAt time.Time, out *ended,
+) {
 	r := &out.result
-	later := func(wait time.Duration) { r.DueAt = schedule.DueAfter(endedAt, wait) }
+	dueIn := func(wait time.Duration) { r.DueAt = schedule.DueAfter(endedAt, wait) }
 	switch {
 	case resp.Outcome == store.AttemptSucceeded:
 		r.State, r.Reason = store.Succeeded, finalReason(resp)
@@ -122,38 +125,39 @@ func (rn *Runner) next(ctx context.Context, cb *store.Stamped, resp *outbound.Re
 			r.State, r.Reason = store.Dead, store.Poison
 			return
 		}
-		later(busyDelay)
+		dueIn(busyDelay)
 	case resp.Stale:
 		r.FreeRetry = true
-		later(0)
+		dueIn(0)
 	case resp.Class == store.ClassSignError:
 		r.Diverts = 1
-		later(time.Minute)
+		dueIn(time.Minute)
 	case resp.LocalFailure:
-		// Our own trouble: what never reached the wire is no attempt.
+		// The cause is in this process or its network. A request that was certainly not sent is no attempt.
 		r.Diverts = 1
 		if resp.Outcome != store.AttemptUnknown {
 			r.Attempt = nil
 		}
-		later(5*time.Second + rand.N(25*time.Second))
+		dueIn(5*time.Second + rand.N(25*time.Second))
 	case resp.Class == store.ClassInterrupted:
 		r.Diverts = 1
 		if resp.Outcome != store.AttemptUnknown {
 			r.Attempt = nil
 		}
-		later(0)
+		dueIn(0)
 	case resp.Class == store.ClassReceiverBusy &&
 		cb.AttemptSeq-cb.AttemptCount < cmp.Or(resp.MaxDefers, maxBusy):
-		// Counted by rows that were not charged: diverts also count what the callback waited for its lock.
+		// The attempts that did not count are the busy answers. The count of diverts would not do: waiting
+		// for the lock adds to it too.
 		r.Diverts, r.Charge, r.Attempt.Charged = 1, false, false
 		if resp.PollState == rule.StateHold {
-			later(pollHold(cb, resp.DeferAfter))
-			if pastDeadline(cb, r.DueAt) { // a hold may last for days, and is no reason to ask for ever
+			dueIn(pollHold(cb, resp.DeferAfter))
+			if pastDeadline(cb, r.DueAt) { // a receiver could ask for waits for ever
 				r.State, r.Reason = store.Dead, store.Unresolved
 			}
 			return
 		}
-		later(max(cmp.Or(resp.DeferAfter, busyDelay), min(resp.RetryAfter, cb.Policy.RetryAfterCap)))
+		dueIn(max(cmp.Or(resp.DeferAfter, busyDelay), min(resp.RetryAfter, cb.Policy.RetryAfterCap)))
 	case resp.Class == store.ClassRejected:
 		r.State, r.Reason = store.Dead, store.Rejected
 		r.Charge, r.Attempt.Charged = true, true
@@ -165,14 +169,14 @@ func (rn *Runner) next(ctx context.Context, cb *store.Stamped, resp *outbound.Re
 	}
 }
 
-// blockedBefore counts the charged attempts in a row that the egress guard has refused. If they cannot be
-// read it says none: the callback goes on, and the next attempt asks again.
+// blockedBefore counts the last counted attempts in a row that the egress guard refused. If they cannot be
+// read it returns 0: the callback is retried, and the next refusal reads them again.
 func (rn *Runner) blockedBefore(ctx context.Context, cb *store.Stamped) int {
 	n := 0
 	for before := 0; ; {
 		page, err := rn.o.Store.Attempts(context.WithoutCancel(ctx), cb.Project, cb.ID, before, blockedPage)
 		if err != nil {
-			rn.log.Warn("the attempts of a blocked callback cannot be read",
+			rn.log.Warn("attempts of a blocked callback cannot be read",
 				"callback_id", store.CallbackPrefix+cb.ID, "error", err)
 			return 0
 		}
@@ -192,10 +196,11 @@ func (rn *Runner) blockedBefore(ctx context.Context, cb *store.Stamped) int {
 	}
 }
 
-// failed walks the ladder after a charged failure. Of a poll every status may say that its order is not final
-// yet: none stops it.
-func (rn *Runner) failed(ctx context.Context, cb *store.Stamped, resp *outbound.Response, endedAt time.Time,
-	r *store.Result) {
+// failed decides after a counted failure: the callback ends, or the next tier of its retry schedule gives the
+// wait. StopOn does not end a poll, because each status may mean that its order is still pending.
+func (rn *Runner) failed(
+	ctx context.Context, cb *store.Stamped, resp *outbound.Response, endedAt time.Time, r *store.Result,
+) {
 	poll := cb.Kind == store.Poll
 	if !poll && resp.Status != 0 && slices.Contains(cb.Policy.StopOn, resp.Status) {
 		r.State, r.Reason = store.Dead, store.Rejected
@@ -210,13 +215,13 @@ func (rn *Runner) failed(ctx context.Context, cb *store.Stamped, resp *outbound.
 		return
 	}
 	wait, more := schedule.Tiers(cb.Policy.Tiers).Wait(cb.AttemptCount-cb.LadderBase+1, cb.Policy.RepeatLast)
-	out := store.Exhausted
+	atEnd := store.Exhausted
 	if poll {
 		wait, more = pollWait(cb, resp, r)
-		out = store.Unresolved
+		atEnd = store.Unresolved
 	}
 	if !more {
-		r.State, r.Reason = store.Dead, out
+		r.State, r.Reason = store.Dead, atEnd
 		return
 	}
 	if cb.Policy.Jitter > 0 {
@@ -230,19 +235,18 @@ func (rn *Runner) failed(ctx context.Context, cb *store.Stamped, resp *outbound.
 	}
 	due := schedule.DueAfter(endedAt, wait)
 	if pastDeadline(cb, due) {
-		r.State, r.Reason = store.Dead, out
+		r.State, r.Reason = store.Dead, atEnd
 		return
 	}
 	r.DueAt = due
 }
 
-// pastDeadline says whether an attempt that is due then would be after the deadline.
+// pastDeadline returns whether a due time lies after the callback's deadline.
 func pastDeadline(cb *store.Stamped, due int64) bool {
 	return cb.Policy.Deadline > 0 && due > cb.FirstDueAt+cb.Policy.Deadline.Milliseconds()
 }
 
-// finalReason is the reason of a callback that has succeeded: of a poll, which final answer the upstream
-// gave.
+// finalReason is the reason of a callback that succeeded. For a poll it is the final answer of the upstream.
 func finalReason(resp *outbound.Response) store.Reason {
 	switch resp.PollState {
 	case rule.StateSuccess:
@@ -253,9 +257,9 @@ func finalReason(resp *outbound.Response) store.Reason {
 	return ""
 }
 
-// pollWait is how long a poll waits that is not final, and whether it goes on. An answer that says so moves
-// it on to the next tier. An error does not: the tier that came before is waited for again, the first if
-// there was none, as often in a row as the error budget says.
+// pollWait returns how long a poll waits whose answer is not final, and false if the poll ends. An answer
+// "pending" moves it to the next tier. After an error it waits the same tier again (the first if there was
+// none), at most MaxErrors times in a row.
 func pollWait(cb *store.Stamped, resp *outbound.Response, r *store.Result) (wait time.Duration, more bool) {
 	tiers, moved := schedule.Tiers(cb.Policy.Tiers), cb.AttemptCount-cb.LadderBase
 	if resp.PollState == rule.StateOpen {
@@ -268,8 +272,8 @@ func pollWait(cb *store.Stamped, resp *outbound.Response, r *store.Result) (wait
 	return tiers.Wait(max(moved, 1), cb.Policy.RepeatLast)
 }
 
-// pollHold is how long a poll, and its lane, wait whose upstream has asked for it: at least as long as lanes
-// are held for anybody, and at most as its policy hears of Retry-After.
+// pollHold returns how long a poll and its lane wait if the upstream asked for that: at most the larger of
+// the policy's cap for Retry-After and maxHold.
 func pollHold(cb *store.Stamped, asked time.Duration) time.Duration {
 	return min(asked, max(cb.Policy.RetryAfterCap, maxHold))
 }

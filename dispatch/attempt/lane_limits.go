@@ -9,45 +9,46 @@ import (
 )
 
 const (
-	// prefetchTime is for how long prefetched callbacks last, of a lane and of the process, at the rate at
-	// which attempts begin; maxPrefetch bounds them.
+	// prefetchTime is the time for which prefetched callbacks should last, at the rate at which attempts
+	// begin. It sizes the prefetch of a lane and that of the process. maxPrefetch bounds both.
 	prefetchTime = 20 * time.Millisecond
 	maxPrefetch  = 256
-	// minPrefetch is from how many attempts at once on a lane is prefetched: one that has fewer gains
-	// nothing.
+	// minPrefetch is the least number of places of a lane that is prefetched. A smaller lane gains nothing.
 	minPrefetch = 4
 )
 
-// laneLimits keep attempts within the concurrency of their lanes, and lanes that are full busy (ADR 0032).
+// laneLimits keep the running attempts of each lane within the lane's limit, and keep a full lane busy (ADR
+// 0032). A lane with a limit of N has N places.
 //
-// The index counts leases, and a lease lasts longer than its attempt is on the wire: it is stamped before,
-// and its result waits to be committed afterwards. So that neither takes a place of its lane:
+// The index counts leases, but a lease lasts longer than its attempt runs: the stamp comes before the
+// attempt, and the result waits for its commit. Two rules keep that time from using up places:
 //
-//   - A claim names the leases whose attempts have ended with an answer. They count no longer.
-//   - A claim prefetches from a lane that is full: it brings leases beyond the lane's room, which do not
-//     count. The
-//     attempt of one begins in the place of another that has ended. The message that stops counting that one,
-//     a claim
-//     or a settlement, counts its successor in the same script.
+//   - A claim names the leases whose attempts have ended with an answer. The index counts them no longer.
+//   - A claim prefetches from a full lane: it brings leases beyond the lane's limit, which do not count. The
+//     attempt of such a lease begins when another attempt of the lane has ended, in its place. The claim or
+//     settlement that stops counting the ended lease names this one as its successor, and the index counts it
+//     from the same script on.
 //
 // A lease of this process is in one of these states:
 //
-//	state                        counts in the index   kept in
-//	prefetched, being stamped    no                    stamping
-//	prefetched, waits            no                    waiting
-//	has a place                  yes                   open alone
-//	has the place of another     no                    uncounted
-//	has ended                    yes                   ended
-//	has ended and was named      no                    successors, if it has one
+//	state                          counts in the index   kept in
+//	prefetched, being stamped      no                    stamping
+//	prefetched, stamped, waits     no                    waiting
+//	has a place of its own         yes                   open alone
+//	has the place of an ended one  no                    uncounted
+//	has ended, not named yet       yes                   ended
+//	has ended and was named        no                    successors, if it has one
 //
-// For each uncounted lease there is one that has ended and still counts: len(uncounted) <= len(ended). So
-// while leases live, and for each lane, the leases that count are at least as many as the attempts on the
-// wire. While it is not known whether the index has heard a name, the lease or its successor counts.
+// Invariant: len(uncounted) <= len(ended). Each uncounted lease stands for one that has ended and still
+// counts. So in each lane the leases that count are at least as many as the running attempts, as long as
+// leases do not expire. While it is unknown whether the index got a name, the lease or its successor counts.
 //
-// Every message can be repeated, be lost, or come late: a lease that is named twice changes nothing, and one
-// that is not named counts until it is settled. An attempt that times out, gets no answer, or asks for a
-// hold, keeps its place until it is settled: what it says of its lane must be known before the next one
-// begins.
+// Every message may be repeated, lost or late. Naming a lease twice changes nothing. A lease that is not
+// named counts until it is settled. An attempt that timed out, got no answer, or got a Retry-After keeps its
+// place until it is settled: the index must know this before the next attempt of the lane begins.
+//
+// A laneLimits has its own lock and calls no other part while it holds it. It is tested alone
+// (TestLaneLimits), and with two processes on one index (TestLaneLimitsKeepConcurrency).
 type laneLimits struct {
 	shardOf func(lane int64) int
 
@@ -58,15 +59,15 @@ type laneLimits struct {
 // shardLimits are the lanes of one shard.
 type shardLimits struct {
 	lanes map[int64]*laneLimit
-	// claiming: a claim is under way. named is what it names.
+	// claiming: a claim is under way. named are the ended leases that it names.
 	claiming bool
 	named    []schedule.EndedLease
-	// successors are those of leases that were named and are not settled yet.
+	// successors maps a named lease to its successor, until the result of the named lease is settled.
 	successors map[schedule.LeaseRef]successor
 }
 
-// A successor counts in the index instead of a lease that was named. Until the index is known to have heard
-// of it, the settlement of that lease names it again.
+// A successor is the lease that the index counts in place of a named lease. known: a claim with that name was
+// answered. Until then the settlement of the named lease names the successor again.
 type successor struct {
 	lease schedule.LeaseRef
 	known bool
@@ -74,21 +75,23 @@ type successor struct {
 
 // A laneLimit is a lane of which this process has leases.
 type laneLimit struct {
-	// open are the leases whose attempts have not ended.
+	// open counts the leases whose attempts have not ended.
 	open int
-	// stamping and waiting are prefetched leases.
+	// stamping and waiting are the prefetched leases without a place.
 	stamping map[schedule.LeaseRef]bool
 	waiting  []ready
-	// An uncounted lease stays in its list if its attempt ends without an answer, until it is settled.
+	// ended and uncounted are described at laneLimits. An uncounted lease whose attempt ended without an
+	// answer stays in uncounted until it is settled.
 	ended, uncounted []*schedule.Lease
-	// stopped are results that stop the lane, and that the index does not know yet: until then nothing
-	// begins. held is when it knew of the last hold: what was claimed before would break it.
+	// stopped counts results that stop the lane and that the index does not have yet: a time-out or a
+	// Retry-After. Above 0 nothing begins. holdKnown is when the index got the last Retry-After: what was
+	// claimed before must not begin, because that claim did not respect it.
 	stopped   int
 	holdKnown time.Time
-	// full: the lane had more that was ready, and no room for it. asked: the claim under way may bring some
-	// of that.
+	// full: at the last claim the lane had more ready items and no place for them. requested: the claim under
+	// way may bring some of these.
 	full, requested bool
-	// took is how long attempts take, as a moving average.
+	// averageTime is the moving average of how long attempts take.
 	averageTime time.Duration
 }
 
@@ -101,16 +104,16 @@ func newLaneLimits(shardOf func(lane int64) int, shards int) *laneLimits {
 	return limits
 }
 
-// prefetched are the leases that have no place.
+// prefetched returns how many leases have no place.
 func (ln *laneLimit) prefetched() int { return len(ln.stamping) + len(ln.waiting) }
 
-// placed are the leases that have a place and whose attempts have not ended.
+// placed returns how many leases have a place and an attempt that has not ended.
 func (ln *laneLimit) placed() int { return ln.open - ln.prefetched() }
 
-// free are the places whose attempts have ended, and that no other has.
+// free returns how many places are free: their attempts have ended, and no other lease has taken them.
 func (ln *laneLimit) free() int { return len(ln.ended) - len(ln.uncounted) }
 
-// wanted returns how many should be prefetched: what the lane sends in prefetchTime.
+// prefetchSize returns how many leases should be prefetched: as many as the lane sends in prefetchTime.
 func (ln *laneLimit) prefetchSize() int {
 	places := ln.placed() + max(ln.free(), 0)
 	if !ln.full || ln.stopped > 0 || ln.averageTime == 0 || places < minPrefetch {
@@ -119,7 +122,8 @@ func (ln *laneLimit) prefetchSize() int {
 	return min(int(time.Duration(places)*prefetchTime/ln.averageTime), maxPrefetch)
 }
 
-// wantsClaim says whether a claim would bring a batch.
+// wantsClaim returns whether a claim would bring a batch that is worth it: half of the prefetch has begun or,
+// in a lane without prefetch, half of the places are free.
 func (ln *laneLimit) wantsClaim() bool {
 	if size := ln.prefetchSize(); size > 0 {
 		return ln.prefetched() <= size/2
@@ -127,8 +131,12 @@ func (ln *laneLimit) wantsClaim() bool {
 	return ln.full && ln.stopped == 0 && ln.free() >= max(ln.placed(), 1)
 }
 
-// beginClaim returns what a claim of the shard names, valid until the next one, and what it prefetches.
-func (limits *laneLimits) beginClaim(shard int) (named []schedule.EndedLease, prefetch []schedule.LanePrefetch) {
+// beginClaim begins a claim of the shard. It returns the ended leases that the claim names, valid until the
+// next beginClaim of the shard, and the lanes that it prefetches. endClaim or failClaim must follow; a shard
+// has one claim at a time.
+func (limits *laneLimits) beginClaim(
+	shard int,
+) (named []schedule.EndedLease, prefetch []schedule.LanePrefetch) {
 	limits.mu.Lock()
 	defer limits.mu.Unlock()
 	s := &limits.shards[shard]
@@ -136,7 +144,7 @@ func (limits *laneLimits) beginClaim(shard int) (named []schedule.EndedLease, pr
 	for lane, ln := range s.lanes {
 		ln.requested = false
 		if ln.stopped > 0 {
-			continue // what a claim brought would go back
+			continue // the leases of a stopped lane would be put back
 		}
 		if count := min(len(ln.ended), schedule.MaxEnded-len(s.named)); count > 0 {
 			s.name(ln, count)
@@ -150,8 +158,8 @@ func (limits *laneLimits) beginClaim(shard int) (named []schedule.EndedLease, pr
 	return s.named, prefetch
 }
 
-// name moves ended leases of the lane to what is named. A successor counts from now on, as far as this
-// process knows.
+// name moves count ended leases of the lane to the named ones. As far as this process knows, the index counts
+// their successors from now on.
 func (s *shardLimits) name(ln *laneLimit, count int) {
 	for _, l := range ln.ended[:count] {
 		e := schedule.EndedLease{LeaseRef: l.LeaseRef(), Next: ln.successor()}
@@ -163,8 +171,9 @@ func (s *shardLimits) name(ln *laneLimit, count int) {
 	ln.ended = slices.Delete(ln.ended, 0, count)
 }
 
-// successor takes the lease that counts instead of one that has ended: one that has a place already, or else
-// one that is being stamped, and has a place from now on. The zero value is none.
+// successor removes and returns the lease that the index should count in place of an ended one: an uncounted
+// lease, or else a prefetched lease that is being stamped, which has a place from now on. The zero value:
+// there is none.
 func (ln *laneLimit) successor() schedule.LeaseRef {
 	if len(ln.uncounted) > 0 {
 		return pop(&ln.uncounted).LeaseRef()
@@ -176,16 +185,18 @@ func (ln *laneLimit) successor() schedule.LeaseRef {
 	return schedule.LeaseRef{}
 }
 
-// pop removes the first of a list.
 func pop[T any](list *[]T) T {
 	first := (*list)[0]
 	*list = slices.Delete(*list, 0, 1)
 	return first
 }
 
-// endClaim ends a claim of a shard that was answered. Short says that it had slots left. It returns whether
-// to claim again, and what has to be put back.
-func (limits *laneLimits) endClaim(shard int, leases []schedule.Lease, short bool) (again bool, back []ready) {
+// endClaim ends a claim of the shard that was answered, with its leases. short: the claim returned fewer
+// leases than it had slots. endClaim returns whether to claim again at once, and the callbacks that the
+// caller must put back.
+func (limits *laneLimits) endClaim(
+	shard int, leases []schedule.Lease, short bool,
+) (again bool, back []ready) {
 	limits.mu.Lock()
 	defer limits.mu.Unlock()
 	s := &limits.shards[shard]
@@ -207,7 +218,7 @@ func (limits *laneLimits) endClaim(shard int, leases []schedule.Lease, short boo
 	}
 	for lane, ln := range s.lanes {
 		if ln.requested && short {
-			ln.full = false // it gave nothing
+			ln.full = false // the claim had slots left, so the lane has nothing ready
 		}
 		again = again || ln.wantsClaim()
 		back = append(back, s.releaseWaiting(lane, ln)...)
@@ -215,8 +226,8 @@ func (limits *laneLimits) endClaim(shard int, leases []schedule.Lease, short boo
 	return again, back
 }
 
-// failClaim ends a claim that was not answered: it may have been executed or not. It returns what has to be
-// put back.
+// failClaim ends a claim that was not answered; the index may have executed it. So successors stay unknown,
+// and the settlements name them again. It returns the callbacks that the caller must put back.
 func (limits *laneLimits) failClaim(shard int) (back []ready) {
 	limits.mu.Lock()
 	defer limits.mu.Unlock()
@@ -228,7 +239,7 @@ func (limits *laneLimits) failClaim(shard int) (back []ready) {
 	return back
 }
 
-// add returns a lane, made if it is new.
+// laneOf returns the lane, and creates it if this process has no lease of it.
 func (limits *laneLimits) laneOf(lane int64) *laneLimit {
 	s := &limits.shards[limits.shardOf(lane)]
 	ln := s.lanes[lane]
@@ -239,15 +250,16 @@ func (limits *laneLimits) laneOf(lane int64) *laneLimit {
 	return ln
 }
 
-// of returns a lane, nil if this process has nothing of it, and its shard.
+// lookup returns the lane's number of shard, its shard, and the lane; the lane is nil if this process has no
+// lease of it.
 func (limits *laneLimits) lookup(lane int64) (shard int, s *shardLimits, ln *laneLimit) {
 	shard = limits.shardOf(lane)
 	s = &limits.shards[shard]
 	return shard, s, s.lanes[lane]
 }
 
-// releaseWaiting returns what waits for a place that nothing will free, and forgets a lane of which this
-// process has nothing.
+// releaseWaiting returns the waiting callbacks if no place will become free for them, and then forgets the
+// lane if nothing of it is left.
 func (s *shardLimits) releaseWaiting(lane int64, ln *laneLimit) (back []ready) {
 	if ln.stopped > 0 || s.nothingEnds(ln) {
 		back, ln.waiting = ln.waiting, nil
@@ -259,10 +271,12 @@ func (s *shardLimits) releaseWaiting(lane int64, ln *laneLimit) (back []ready) {
 	return back
 }
 
-// idle says that neither an attempt that ends nor a claim will have what waits begin.
+// nothingEnds returns whether neither a running attempt nor a claim under way can give a waiting callback its
+// place. Without this check callbacks would wait for ever in a drain.
 func (s *shardLimits) nothingEnds(ln *laneLimit) bool { return ln.placed() == 0 && !s.claiming }
 
-// drop removes a lease that is not attempted. It returns what has to be put back.
+// drop removes a lease that is not attempted. It returns the other callbacks of the lane that the caller must
+// put back. It compares leases by reference and token: the same callback may already be leased again.
 func (limits *laneLimits) drop(l *schedule.Lease) (back []ready) {
 	limits.mu.Lock()
 	defer limits.mu.Unlock()
@@ -276,19 +290,20 @@ func (limits *laneLimits) drop(l *schedule.Lease) (back []ready) {
 	return s.releaseWaiting(l.Lane, ln)
 }
 
-// A turn is what becomes of a stamped attempt.
+// A turn says what a stamped callback does now.
 type turn int
 
 const (
 	// begins: it has a place.
 	begins turn = iota
-	// waits for another of its lane to end, which returns it.
+	// waits: end returns it when another attempt of its lane has ended.
 	waits
-	// goesBack: its lane is stopped, or nothing is left that could free a place.
+	// goesBack: its lane is stopped, or no place will become free. The caller drops the lease and puts the
+	// callback back.
 	goesBack
 )
 
-// start says what becomes of a stamped attempt; only with mayWait it waits. What goes back is to be dropped.
+// start returns what a stamped callback does now. Only with mayWait the answer may be waits.
 func (limits *laneLimits) start(r *ready, mayWait bool) turn {
 	limits.mu.Lock()
 	defer limits.mu.Unlock()
@@ -312,10 +327,11 @@ func (limits *laneLimits) start(r *ready, mayWait bool) turn {
 	return waits
 }
 
-// stops says whether a stamped attempt of the lane must not begin.
+// stops returns whether a stamped callback of the lane must not begin.
 func (ln *laneLimit) stops(r *ready) bool { return ln.stopped > 0 || r.claimed.Before(ln.holdKnown) }
 
-// stopped says whether a stamped attempt that was to begin must not begin by now.
+// stopped returns whether the lane has stopped since start answered begins, so that the callback must not
+// begin.
 func (limits *laneLimits) stopped(r *ready) bool {
 	limits.mu.Lock()
 	defer limits.mu.Unlock()
@@ -323,8 +339,8 @@ func (limits *laneLimits) stopped(r *ready) bool {
 	return ln.stops(r)
 }
 
-// end says that an attempt has ended after so long. It returns the one that has its place now, or those that
-// have to be put back, and the shard that should claim, or -1.
+// end ends an attempt that took that long. It returns the waiting callback that takes its place, or the
+// callbacks that the caller must put back. claim is the shard that should be claimed, or -1.
 func (limits *laneLimits) end(out *ended, took time.Duration) (next *ready, back []ready, claim int) {
 	limits.mu.Lock()
 	defer limits.mu.Unlock()
@@ -351,8 +367,8 @@ func (limits *laneLimits) end(out *ended, took time.Duration) (next *ready, back
 	return next, s.releaseWaiting(out.lease.Lane, ln), claim
 }
 
-// freePlace frees the place of a lease. Of a lane that is not full nothing is named, so its places need no
-// account.
+// freePlace frees the place of a lease whose attempt got an answer. In a lane that is not full, no lease is
+// named, so the place need not be recorded.
 func (ln *laneLimit) freePlace(l *schedule.Lease) {
 	if at := slices.Index(ln.uncounted, l); at >= 0 {
 		ln.uncounted = slices.Delete(ln.uncounted, at, at+1)
@@ -361,7 +377,8 @@ func (ln *laneLimit) freePlace(l *schedule.Lease) {
 	}
 }
 
-// addSuccessors gives settlements the successors of the leases that they end.
+// addSuccessors sets in settlements the successors of the leases that they end. The settler calls it before
+// each settlement goes to the index, also if the index will get it later.
 func (limits *laneLimits) addSuccessors(settlements []schedule.Settlement) {
 	limits.mu.Lock()
 	defer limits.mu.Unlock()
@@ -375,7 +392,7 @@ func (limits *laneLimits) addSuccessors(settlements []schedule.Settlement) {
 		if ln == nil || len(ln.ended) == 0 {
 			continue
 		}
-		// A full lane has hundreds of leases. Nearly all differ in their ids, which cost less to compare.
+		// A full lane has hundreds of leases, and comparing ids first is cheaper.
 		is := func(l *schedule.Lease) bool { return l.ID == t.ID && l.LeaseRef() == settled }
 		ln.uncounted = slices.DeleteFunc(ln.uncounted, is) // its attempt got no answer
 		if at := slices.IndexFunc(ln.ended, is); at >= 0 {
@@ -387,8 +404,8 @@ func (limits *laneLimits) addSuccessors(settlements []schedule.Settlement) {
 	}
 }
 
-// resultsKnown says that the index knows of results, or never will: those that stopped their lanes do so no
-// longer. It returns what has to be put back.
+// resultsKnown notes that the index has these results, or will never get them: they stop their lanes no
+// longer. It returns the callbacks that the caller must put back.
 func (limits *laneLimits) resultsKnown(batch []ended) (back []ready) {
 	limits.mu.Lock()
 	defer limits.mu.Unlock()
@@ -410,8 +427,8 @@ func (limits *laneLimits) resultsKnown(batch []ended) (back []ready) {
 	return back
 }
 
-// rolledBack says that a shard went back in time: it may not know any more which leases count instead of
-// others.
+// rolledBack notes that the shard went back to an older state. It may have lost successors, so all
+// settlements name them again.
 func (limits *laneLimits) rolledBack(shard int) {
 	limits.mu.Lock()
 	defer limits.mu.Unlock()
@@ -421,8 +438,8 @@ func (limits *laneLimits) rolledBack(shard int) {
 	}
 }
 
-// reset is called when results have waited for SQL, so that leases may have run out: the place of an attempt
-// that has ended is given to no other any more. It returns what has to be put back.
+// resetPlaces is called when SQL commits again after a failure. Leases may have expired meanwhile, so no
+// callback takes the place of an ended one any more. It returns the callbacks that the caller must put back.
 func (limits *laneLimits) resetPlaces() (back []ready) {
 	limits.mu.Lock()
 	defer limits.mu.Unlock()
@@ -430,7 +447,7 @@ func (limits *laneLimits) resetPlaces() (back []ready) {
 		s := &limits.shards[i]
 		for lane, ln := range s.lanes {
 			named := len(s.named)
-			s.name(ln, len(ln.uncounted)) // no claim carries these names; the settlements do
+			s.name(ln, len(ln.uncounted)) // no claim carries these names, the settlements do
 			s.named, ln.ended = s.named[:named], nil
 			back = append(back, s.releaseWaiting(lane, ln)...)
 		}
@@ -438,8 +455,8 @@ func (limits *laneLimits) resetPlaces() (back []ready) {
 	return back
 }
 
-// changed says that lanes have new settings. It returns what waits in them, which has to be put back: it was
-// claimed by the old ones.
+// settingsChanged removes and returns the callbacks that wait in lanes whose settings have changed. The
+// caller must put them back: the index granted them under the old settings.
 func (limits *laneLimits) settingsChanged(settings []schedule.LaneSetting) (back []ready) {
 	limits.mu.Lock()
 	defer limits.mu.Unlock()
@@ -453,5 +470,5 @@ func (limits *laneLimits) settingsChanged(settings []schedule.LaneSetting) (back
 	return back
 }
 
-// stops says whether the result stops its lane.
+// stops returns whether the result stops its lane: a Retry-After or a time-out.
 func (b *ended) stops() bool { return b.hold != 0 || b.signal == schedule.TimedOut }

@@ -8,8 +8,11 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
-// lock takes the locks of those leases that need one and returns the leases that may go on. Conflicts are
-// diverted: they cost no attempt, and touch the index only.
+// lock acquires the locks of those leases that need one. It returns the leases that may go on. The others are
+// diverted: the lock has another holder, and they join its queue of waiters. A divert costs no attempt and
+// changes only the index; SQL keeps the due time.
+//
+// If the process dies after lock, the locks expire with the leases.
 func (rn *Runner) lock(ctx context.Context, leases []schedule.Lease, now int64) []schedule.Lease {
 	var requests []schedule.Lease
 	var places []int
@@ -31,13 +34,13 @@ func (rn *Runner) lock(ctx context.Context, leases []schedule.Lease, now int64) 
 	diverted := make([]schedule.Settlement, 0, len(requests))
 	conflict := make(map[int]bool, len(requests))
 	for k, i := range places {
-		// Shards that answered have been read, whatever the others did.
+		// An error of one shard leaves the replies of the others valid.
 		if k < len(replies) && replies[k].Acquired {
 			continue
 		}
 		conflict[i] = true
 		if err != nil {
-			rn.index.Locked(&leases[i]) // it may have been taken all the same
+			rn.index.Locked(&leases[i]) // the lock may have been taken although the call failed
 		}
 		s := schedule.Settlement{Item: leases[i].Item, Token: leases[i].Token, Outcome: schedule.Divert}
 		s.Due = now + conflictDelay(leases[i].Diverts).Milliseconds()
@@ -60,18 +63,19 @@ func (rn *Runner) lock(ctx context.Context, leases []schedule.Lease, now int64) 
 	return kept
 }
 
-// conflictDelay is a waiter's own timer: it heals a release that was lost. 1 to 3 s at first, up to 30 s.
+// conflictDelay is how long a waiter waits before it tries the lock again. A release moves it forward, so
+// this timer only repairs a lost release. It is 1 to 3 s at first and doubles up to 30 s.
 func conflictDelay(diverts int) time.Duration {
 	base := time.Second + rand.N(2*time.Second)
 	return min(base<<min(diverts, 5), 30*time.Second)
 }
 
-// unlockTimeout is how long the result of an attempt waits for its lock to be released: an index that hangs
-// must not use up what is left of the claim.
+// unlockTimeout is how long a result waits for the release of its lock. With an index that hangs, a longer
+// wait could let the claim expire before the result is committed.
 const unlockTimeout = 100 * time.Millisecond
 
-// unlockInTime releases the lease's lock, if it has one, and returns when that is done or takes too long; the
-// channel, nil without a lock, is closed when it is done.
+// unlockInTime releases the lease's lock and returns when that is done or unlockTimeout has passed. The
+// channel is closed when the release is done; it is nil for a lease without a lock.
 func (rn *Runner) unlockInTime(ctx context.Context, l *schedule.Lease) <-chan struct{} {
 	if l.Lock == "" {
 		return nil

@@ -30,22 +30,23 @@ func newMetrics(p part.Metrics) *metrics {
 	m := new(metrics)
 	m.claims = p.Counter("claims_total", "Claims that returned at least one lease.")
 	m.leases = p.Counter("leases_total", "Leases that claims returned.")
-	m.reaped = p.Counter("leases_reaped_total", "Leases that ran out.")
+	m.reaped = p.Counter("leases_reaped_total", "Leases that expired.")
 	m.quarantined = p.Counter("index_records_quarantined_total",
-		"Index records that could not be decoded and were set aside.")
-	m.wakes = p.CounterVec("wakes_total", "What ended a claimer's sleep.", "cause")
-	m.refused = p.CounterVec("stamps_refused_total", "Claims that SQL refused, by what became of them.",
-		"result")
-	m.diverted = p.CounterVec("diverts_total", "Callbacks put back uncharged.", "reason")
-	m.attempts = p.CounterVec("attempts_total", "Ended attempts.", "class", "outcome")
-	m.attemptTime = p.Histogram("attempt_seconds", "Time of an attempt, from its start to its end.")
-	m.lateness = p.Histogram("attempt_lateness_seconds", "Start of an attempt after its due time.")
+		"Index records that could not be decoded and were quarantined.")
+	m.wakes = p.CounterVec("wakes_total", "Ends of a claimer's wait, by cause.", "cause")
+	m.refused = p.CounterVec("stamps_refused_total", "Claims that SQL refused, by result.", "result")
+	m.diverted = p.CounterVec("diverts_total",
+		"Callbacks postponed without counting an attempt, by reason.", "reason")
+	m.attempts = p.CounterVec("attempts_total", "Ended attempts, by class and outcome.", "class", "outcome")
+	m.attemptTime = p.Histogram("attempt_seconds", "Duration of an attempt in seconds.")
+	m.lateness = p.Histogram("attempt_lateness_seconds",
+		"Time from the due time to the start of the attempt, in seconds.")
 	m.stale = p.Counter("results_stale_total",
-		"Results that came after their claim was lost, and had no effect.")
+		"Results without effect: their claim was lost before they were committed.")
 	m.undone = p.Counter("stamps_taken_back_total",
-		"Claims that were taken back because nobody knew whether their stamp was written.")
+		"Claims that were undone because the reply to their stamp was lost.")
 	m.crashed = p.Counter("attempts_crashed_total",
-		"Attempts recorded as crashed at the next claim: theirs had ended without a result.")
+		"Attempts whose process crashed; the next claim records them.")
 	for _, c := range store.Classes {
 		outcome := store.AttemptFailed
 		if c == store.ClassOK {
@@ -65,7 +66,7 @@ func (m *metrics) claimed(c *schedule.Claimed) {
 	m.quarantined.Add(float64(c.Quarantined))
 }
 
-// ended counts a result that SQL has answered.
+// ended counts a result after SQL's reply to it.
 func (m *metrics) ended(b *ended, c *store.Committed) {
 	if a := b.result.Attempt; a != nil {
 		m.attempts.WithLabelValues(string(a.Class), string(a.Outcome)).Inc()
@@ -81,9 +82,9 @@ func (m *metrics) ended(b *ended, c *store.Committed) {
 	}
 }
 
-// watch adds gauges that are read when they are scraped.
+// watch adds gauges that are read at each scrape.
 func (rn *Runner) watch(p part.Metrics) {
-	p.Gauge("attempts_in_flight", "Attempts being made by this process.", func() float64 {
+	p.Gauge("attempts_in_flight", "Attempts that this process is making.", func() float64 {
 		return float64(rn.slots.runningAttempts())
 	})
 	p.Gauge("slots_in_use", "Callbacks that this process has claimed or is attempting.", func() float64 {

@@ -2,7 +2,6 @@ package attempt
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"time"
 
@@ -11,43 +10,45 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// A callback whose attempt takes the process down with it must not take down the others with which it was
-// claimed: each crash counts against all that were in flight. So who has been in flight at quarantineAfter
-// crashes in a row is a suspect: it is stamped alone, and the next one only after its result is committed. A
-// crash then counts against one suspect only, and the innocent ones clear themselves.
+// A callback whose attempt crashes the process must not take the others of its batch down with it again and
+// again: each crash counts against all callbacks that were claimed. So a callback that had quarantineAfter
+// claims in a row without a result is quarantined. It is stamped alone, and the next one only after its
+// result is committed. A crash then counts against that callback only, and the innocent ones get a result.
 const (
 	quarantineAfter = 2
-	// quarantineTime is how long the quarantined of one claim go on one after the other; the rest is handed back
-	// then, before its leases run out.
+	// quarantineTime is how long the quarantined callbacks of one claim are attempted one after another. The
+	// rest is then handed back, before its leases expire.
 	quarantineTime = 10 * time.Second
-	// quarantineDelay is when quarantined are due again that found others at their turn.
+	// quarantineDelay is the wait of quarantined callbacks that are handed back.
 	quarantineDelay = time.Second
 )
 
-// attemptQuarantined attempts quarantined of a claim one by one, in no order, so that one that always crashes is not
-// always the first. The claim was asked for at sent.
-func (rn *Runner) attemptQuarantined(ctx context.Context, quarantined []schedule.Lease, sent time.Time) {
-	rand.Shuffle(len(quarantined), func(i, k int) { quarantined[i], quarantined[k] = quarantined[k], quarantined[i] })
+// attemptQuarantined attempts the quarantined leases of one claim one by one, in random order, so that a
+// callback that always crashes is not always the first. sent is when the claim was sent. Only one batch at a
+// time is attempted in this process; another is handed back. The leases are not stamped yet.
+func (rn *Runner) attemptQuarantined(ctx context.Context, leases []schedule.Lease, sent time.Time) {
+	rand.Shuffle(len(leases), func(i, k int) { leases[i], leases[k] = leases[k], leases[i] })
 	select {
 	case rn.quarantine <- struct{}{}:
 	default:
-		rn.handBack(ctx, quarantined, quarantineDelay)
+		rn.handBack(ctx, leases, quarantineDelay)
 		return
 	}
 	defer func() { <-rn.quarantine }()
 	began := time.Now()
-	for i := range quarantined {
+	for i := range leases {
 		if ctx.Err() != nil || rn.draining.Load() || time.Since(began) > quarantineTime {
-			rn.handBack(ctx, quarantined[i:], quarantineDelay)
+			rn.handBack(ctx, leases[i:], quarantineDelay)
 			return
 		}
-		rn.attemptAlone(ctx, &quarantined[i], sent)
+		rn.attemptAlone(ctx, &leases[i], sent)
 	}
 }
 
-// attemptAlone stamps and attempts one, and returns when what came of it is committed.
+// attemptAlone stamps and attempts one quarantined lease, and returns when its result is committed.
 func (rn *Runner) attemptAlone(ctx context.Context, l *schedule.Lease, sent time.Time) {
-	// Its place is taken before the stamp: what is stamped and put back would count as no crash.
+	// The place in the lane is taken before the stamp. A stamp that is put back has a result, which clears
+	// the count of claims without a result.
 	if rn.index.Paused(l.Lane) || rn.limits.start(&ready{lease: l, claimed: sent}, false) != begins {
 		rn.handBack(ctx, []schedule.Lease{*l}, quarantineDelay)
 		return
@@ -68,7 +69,8 @@ func (rn *Runner) attemptAlone(ctx context.Context, l *schedule.Lease, sent time
 	rn.refuse(ctx, map[string]*schedule.Lease{l.ID: l}, refused)
 	for i := range stamped {
 		committed := make(chan struct{})
-		r := ready{cb: stamped[i], lease: l, claimed: began, notBefore: dueFrom(began, s.Now, stamped[i].DueAt)}
+		notBefore := dueFrom(began, s.Now, stamped[i].DueAt)
+		r := ready{cb: stamped[i], lease: l, claimed: began, notBefore: notBefore}
 		rn.awaitDue(&r)
 		rn.slots.begin(&r, true)
 		if next, more := rn.attemptOne(ctx, r, committed); more {
@@ -76,26 +78,16 @@ func (rn *Runner) attemptAlone(ctx context.Context, l *schedule.Lease, sent time
 		}
 		select {
 		case <-committed:
-		case <-rn.drain: // whose end must not wait for SQL
+		case <-rn.drain: // a drain must not wait for SQL here
 		}
 	}
 }
 
-// stampFailed hands a batch back that SQL could not stamp. The stamp may have been written all the same: it
-// is taken back as soon as SQL answers.
-func (rn *Runner) stampFailed(ctx context.Context, err error, s store.Stamp, leases []schedule.Lease) {
-	if errors.Is(err, store.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
-		rn.index.SQLFailed(err)
-	} else {
-		rn.log.Error("stamp", "error", err, "callbacks", len(leases))
-	}
-	rn.handBack(ctx, leases, handBackDelay)
-	rn.uncertain.add(s, leases)
-}
-
-// splitQuarantined takes the quarantined from what SQL refused.
-func splitQuarantined(byID map[string]*schedule.Lease,
-	refused []store.Refusal) (quarantined []schedule.Lease, rest []store.Refusal) {
+// splitQuarantined separates the leases that SQL refused because they are quarantined from the other
+// refusals.
+func splitQuarantined(
+	byID map[string]*schedule.Lease, refused []store.Refusal,
+) (quarantined []schedule.Lease, rest []store.Refusal) {
 	for i := range refused {
 		l, ok := byID[refused[i].ID]
 		if refused[i].Quarantined && ok {

@@ -1,12 +1,26 @@
-// Package attempt claims what is due, locks and stamps it, sends it, decides what follows, and settles it.
+// Package attempt claims callbacks that are due, sends them, and settles the results. The steps, and where to
+// find them:
 //
-// Nothing is sent without a stamp: SQL's fence makes a claim this process's own, the index only says whom to
-// ask for. A result takes effect only if the fence is still the stamp's; then, and only then, the index is
-// told. A lock guards the wire: it is taken after the claim and released when the attempt ends, before its
-// result commits.
+//	claim   claim.go        leases due callbacks in the index; one claimer per shard
+//	lock    lock.go         takes the locks of callbacks with a lock key
+//	stamp   stamp.go        claims the rows in SQL (fence + 1) and fetches the payloads
+//	send    attempt.go      waits for a place in the lane (lane_limits.go) and for a slot (slots.go),
+//	                        and makes the request
+//	decide  decide.go       turns the response into state, reason and next due time
+//	settle  settle.go       commits the results in SQL, then settles the leases in the index
 //
-// Exactly-once is not on offer: after a crash an attempt is made again, and the receiver drops what it has
-// seen, by webhook-id.
+// Only the stamp allows a send. The index says which callbacks to try; SQL's fence says that the claim is
+// this process's. A result takes effect only if the row still has that fence, and only then does the index
+// get the settlement. The lock guards the request: it is taken after the claim and released when the attempt
+// ends, before the result commits.
+//
+// A crash between two steps loses no callback. Before the stamp, the lease expires and another process claims
+// the callback. After the stamp, the claim in SQL has to expire as well; the next stamp records the attempt
+// as crashed and sends again. So delivery is at least once: the receiver recognizes a repeated callback by
+// its webhook-id.
+//
+// Callbacks that were claimed at repeated crashes are attempted one at a time (quarantine.go). A stamp
+// without a reply is undone (uncertain.go).
 package attempt
 
 import (
@@ -20,19 +34,12 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/clock"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/index"
-	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/part"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/secret"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
-	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// A Sender makes one attempt. outbound.Client is the one that sends.
-type Sender interface {
-	Send(ctx context.Context, r outbound.Request) outbound.Response
-}
-
-// Options are what a Runner is made of. Those of the first block are required.
+// Options configure a Runner. The fields of the first block are required.
 type Options struct {
 	Store    Store
 	Schedule Schedule
@@ -46,19 +53,20 @@ type Options struct {
 	Logger   *slog.Logger
 	Metrics  part.Metrics
 	Times    part.Times
-	// Name of this process, the owner of its leases.
+	// Name of this process, the owner of its leases. No other process and no earlier start may have used it.
 	Name string
-	// SendingOff: sending is stopped, none is claimed. NoWorker runs no claims at all.
+	// SendingOff: the process claims nothing until a restart. NoWorker: it runs no claimers at all.
 	SendingOff bool
 	NoWorker   bool
-	// Workers is the most attempts in flight, LaneConcurrency the most of a lane that sets no limit.
+	// Workers is the most attempts that run at once. LaneConcurrency is the most of one lane that sets no
+	// limit.
 	Workers         int
 	LaneConcurrency int
-	// DrainTimeout is how long attempts in flight may go on after the end was asked for.
+	// DrainTimeout is how long running attempts may go on after the drain began.
 	DrainTimeout time.Duration
 }
 
-// A Runner makes attempts. Its exported methods may be called from many goroutines.
+// A Runner makes attempts. Its exported methods are safe for concurrent use.
 type Runner struct {
 	o        Options
 	times    part.Times
@@ -75,33 +83,42 @@ type Runner struct {
 	settler   *settler
 	uncertain *uncertainStamps
 	wakers    []*schedule.Waker
-	// generation of the index that claims are of.
+	// generation of the index that the claims belong to
 	generation atomic.Int64
 
-	// sending is the context of attempts; nil before Run.
+	// sending is the context of attempts; nil before Run. It ends when the drain is out of time.
 	sending atomic.Pointer[context.Context]
-	// attempts counts batches that are prepared, and attempts that are made or wait to begin.
+	// attempts counts batches that are being prepared, and stamped callbacks until their attempt has ended or
+	// they were put back. A drain waits for it.
 	attempts sync.WaitGroup
-	// workers are the goroutines that make attempts; a free one is taken through idle.
+	// workers are the goroutines that make attempts; an idle worker receives from idle.
 	workers sync.WaitGroup
 	idle    chan ready
-	// quarantined has room for one claim of quarantined at a time.
+	// quarantine holds one token: one batch of quarantined callbacks is attempted at a time.
 	quarantine chan struct{}
 
 	draining atomic.Bool
-	// drain is closed when claiming must stop.
+	// drain is closed when claiming must stop
 	drain     chan struct{}
 	drainOnce sync.Once
 }
 
-// New returns a Runner that does not run yet. It listens to the index.
+// New returns a Runner that does not run yet. It registers with the index for changes.
 func New(o Options) *Runner {
 	rn := &Runner{
-		o: o, times: o.Times, log: o.Logger, clock: o.Clock, metrics: newMetrics(o.Metrics),
-		observer: o.Observer,
-		index:    o.Index, accept: o.Accept, secret: o.Secrets,
-		slots: newSlots(o.Workers), idle: make(chan ready), quarantine: make(chan struct{}, 1),
-		drain: make(chan struct{}),
+		o:          o,
+		times:      o.Times,
+		log:        o.Logger,
+		clock:      o.Clock,
+		metrics:    newMetrics(o.Metrics),
+		observer:   o.Observer,
+		index:      o.Index,
+		accept:     o.Accept,
+		secret:     o.Secrets,
+		slots:      newSlots(o.Workers),
+		idle:       make(chan ready),
+		quarantine: make(chan struct{}, 1),
+		drain:      make(chan struct{}),
 	}
 	rn.wakers = make([]*schedule.Waker, o.Schedule.Shards())
 	for i := range rn.wakers {
@@ -115,17 +132,9 @@ func New(o Options) *Runner {
 	return rn
 }
 
-// An Observer counts what attempts came to. Times are by the index's clock.
-type Observer interface {
-	// Settled has results and what SQL answered, each in its place.
-	Settled(results []store.Result, committed []store.Committed, now int64)
-	// Crashed has a callback whose last attempt ended without a result.
-	Crashed(cb *store.Stamped, now int64)
-}
-
-// Run claims and attempts until ctx ends or BeginDrain is called, whichever is first. Claiming stops at once
-// then, attempts in flight go on for at most DrainTimeout, and the rest is handed back uncharged. It returns
-// when all its goroutines have ended. RunSettle must run for longer.
+// Run claims and attempts until ctx ends or BeginDrain is called. Then claiming stops at once, running
+// attempts go on for at most DrainTimeout, and the other claimed callbacks go back, not counted. Run returns
+// when all its goroutines have ended. RunSettle must run longer.
 func (rn *Runner) Run(ctx context.Context) {
 	claims, stopClaims := context.WithCancel(ctx)
 	defer stopClaims()
@@ -153,17 +162,17 @@ func (rn *Runner) Run(ctx context.Context) {
 // RunSettle commits results until ctx ends and none is left.
 func (rn *Runner) RunSettle(ctx context.Context) { rn.settler.run(ctx) }
 
-// Draining says whether claiming has stopped for good.
+// Draining returns whether claiming has stopped for good.
 func (rn *Runner) Draining() bool { return rn.draining.Load() }
 
-// Drain is closed when claiming stops for good.
+// Drain returns a channel that is closed when claiming stops for good.
 func (rn *Runner) Drain() <-chan struct{} { return rn.drain }
 
-// InFlight is how many attempts are under way.
+// InFlight returns how many attempts run.
 func (rn *Runner) InFlight() int { return rn.slots.runningAttempts() }
 
-// BeginDrain stops claiming at once and for good; readiness ends with it. What is accepted from now on is
-// another process's to send; the index is still told of it, until Run's context ends.
+// BeginDrain stops claiming at once and for good; the process is no longer ready. Callbacks that it accepts
+// from now on are sent by other processes. They are still added to the index until Run's context ends.
 func (rn *Runner) BeginDrain() {
 	rn.drainOnce.Do(func() {
 		rn.draining.Store(true)
@@ -171,10 +180,11 @@ func (rn *Runner) BeginDrain() {
 	})
 }
 
-// errDrained is why an attempt was ended by us.
+// errDrained is the cause with which the drain ends attempts.
 var errDrained = errors.New("dispatcher is shutting down")
 
-// awaitAttempts waits for the attempts in flight, and ends them when their time is up.
+// awaitAttempts waits for the running attempts. After DrainTimeout it ends them, and starts those that wait
+// for a slot: under the ended context they send nothing, and their results put them back.
 func (rn *Runner) awaitAttempts(sending context.Context, stop context.CancelCauseFunc) {
 	done := make(chan struct{})
 	go func() {
@@ -186,8 +196,8 @@ func (rn *Runner) awaitAttempts(sending context.Context, stop context.CancelCaus
 	select {
 	case <-done:
 	case <-timer.C:
-		rn.log.Warn("drain timeout: attempts in flight are ended and handed back", "in_flight",
-			rn.slots.runningAttempts())
+		rn.log.Warn("drain timeout: running attempts are stopped and rescheduled",
+			"in_flight", rn.slots.runningAttempts())
 		stop(errDrained)
 		for _, r := range rn.slots.beginAll() {
 			rn.start(sending, r)

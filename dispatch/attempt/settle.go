@@ -13,27 +13,31 @@ import (
 )
 
 const (
-	// settleBatch and settleWait bound how long results gather before they are committed. Recording is not on
-	// the way of an attempt, so waiting is nearly free and makes a commit ten times cheaper.
+	// Results are committed when settleBatch of them have gathered, or settleWait after the first. No attempt
+	// waits for its commit, so the wait costs nothing and makes a commit ten times cheaper.
 	settleBatch = 128
 	settleWait  = 10 * time.Millisecond
-	// maxCommit is how many are committed together when more have gathered while the last batch was
-	// committed: so many as a group of the store has rows. With no more than settleBatch a busy store would
-	// let results fall behind the stamps it is asked for meanwhile.
+	// maxCommit is the most results of one commit, if more than settleBatch have gathered while the last
+	// commit ran. It equals the store's group size. A smaller commit would let stamps overtake results under
+	// load.
 	maxCommit = 256
-	// commitRetry is how long to wait before results that SQL did not take are committed again.
+	// commitRetry is the wait before results that SQL did not take are committed again.
 	commitRetry = 250 * time.Millisecond
+	// settleQueue is how many committed batches may wait for the index. While the index is down, further
+	// batches do not wait: the index gets them when it catches up. A commit must not wait for the index, or
+	// claims expire.
+	settleQueue = 128
 )
 
-// A settler commits results and then tells the index: in that order, always.
+// A settler commits results in SQL, and then settles their leases in the index, always in that order. A crash
+// in between leaves leases that expire; the stamp of the next claim is refused, because the row has moved on.
 type settler struct {
 	rn      *Runner
 	results chan ended
-	// stuck says that results wait for a commit that failed. What is sent meanwhile could not be recorded
-	// either, and would be sent again when its claim runs out.
+	// stuck: results wait for a commit that failed. The process then claims nothing: it could not record the
+	// results of further attempts, and they would be sent again when their claims expire.
 	stuck atomic.Bool
-	// gaveUp says that results were gaveUp up at the end of a drain: those that are left are not waited for any
-	// more.
+	// gaveUp: results were given up at the end of a drain, and no further commit is retried.
 	gaveUp bool
 }
 
@@ -41,34 +45,25 @@ func newSettler(rn *Runner) *settler {
 	return &settler{rn: rn, results: make(chan ended, rn.slots.maxCallbacks())}
 }
 
-// settleQueue is how many batches may wait for the index. What is more while it is down is committedBatch when it catches
-// up: commits must not wait for it, or claims run out.
-const settleQueue = 128
-
-// add passes a result on. There is room for as many as the slots let be claimed, so it hardly ever waits.
+// add passes a result on. The channel has room for all callbacks that the slots allow, so add hardly ever
+// waits.
 func (s *settler) add(r ended) { s.results <- r }
 
-// run settles until ctx ends and nothing is left. While one batch is committedBatch to the index, the next one gathers.
+// A committedBatch is a batch whose results are in SQL, and the settlements that the index gets for it.
+type committedBatch struct {
+	settlements []schedule.Settlement
+	batch       []ended
+}
+
+// run commits and settles until ctx ends and no result is left. The index settles one batch while the next
+// one gathers.
 func (s *settler) run(ctx context.Context) {
-	type committedBatch struct {
-		settlements []schedule.Settlement
-		batch       []ended
-	}
-	rn := s.rn
 	toIndex := make(chan committedBatch, settleQueue)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for t := range toIndex {
-			rn.limits.addSuccessors(t.settlements)
-			applied := rn.index.Settle(ctx, t.settlements)
-			rn.putBackAsync(ctx, rn.limits.resultsKnown(t.batch))
-			if dueSoon(t.settlements, rn.clock.Now()) {
-				rn.index.HintOnlyShard()
-			}
-			part.Failpoint("after_settle")
-			rn.index.BringForward(ctx, collectNext(t.batch))
-			s.unlockAfterRebuild(ctx, t.batch, applied)
+		for c := range toIndex {
+			s.settle(ctx, c)
 		}
 	}()
 	for {
@@ -79,33 +74,56 @@ func (s *settler) run(ctx context.Context) {
 		part.Failpoint("before_result_commit")
 		settlements := s.commit(ctx, batch)
 		part.Failpoint("after_result_commit")
-		for i := range batch {
-			if batch[i].committed != nil {
-				close(batch[i].committed)
-			}
-		}
-		for _, r := range rn.slots.committed(len(batch)) {
-			rn.start(*rn.sending.Load(), r)
-		}
-		if len(settlements) == 0 {
-			rn.putBackAsync(ctx, rn.limits.resultsKnown(batch))
-			continue
-		}
-		t := (committedBatch{settlements, batch})
-		if len(toIndex) < settleQueue || !s.rn.index.Failing() {
-			toIndex <- t // which waits, if at all, for an index that answers
-		} else {
-			rn.limits.addSuccessors(settlements)
-			rn.index.Unheard(settlements)
-			rn.putBackAsync(ctx, rn.limits.resultsKnown(batch))
-			s.unlockAfterRebuild(ctx, batch, false)
+		s.release(batch)
+		switch {
+		case len(settlements) == 0:
+			s.rn.putBackAsync(ctx, s.rn.limits.resultsKnown(batch))
+		case len(toIndex) < settleQueue || !s.rn.index.Failing():
+			toIndex <- committedBatch{settlements, batch} // if it waits, it waits for an index that answers
+		default:
+			s.settleLater(ctx, committedBatch{settlements, batch})
 		}
 	}
 	close(toIndex)
 	<-done
 }
 
-// nextInOrder are those whose turn it is in strict order after the results of a batch.
+// release ends the waits for a batch that was committed or given up: of goroutines that wait for one result,
+// and of callbacks that wait for a slot because too many results were not committed.
+func (s *settler) release(batch []ended) {
+	for i := range batch {
+		if batch[i].committed != nil {
+			close(batch[i].committed)
+		}
+	}
+	for _, r := range s.rn.slots.committed(len(batch)) {
+		s.rn.start(*s.rn.sending.Load(), r)
+	}
+}
+
+// settle settles the leases of a committed batch in the index.
+func (s *settler) settle(ctx context.Context, c committedBatch) {
+	rn := s.rn
+	rn.limits.addSuccessors(c.settlements)
+	applied := rn.index.Settle(ctx, c.settlements)
+	rn.putBackAsync(ctx, rn.limits.resultsKnown(c.batch))
+	if dueSoon(c.settlements, rn.clock.Now()) {
+		rn.index.HintOnlyShard()
+	}
+	part.Failpoint("after_settle")
+	rn.index.BringForward(ctx, collectNext(c.batch))
+	s.unlockAfterRebuild(ctx, c.batch, applied)
+}
+
+// settleLater leaves the settlements of a batch to the catch-up of an index that does not answer.
+func (s *settler) settleLater(ctx context.Context, c committedBatch) {
+	s.rn.limits.addSuccessors(c.settlements)
+	s.rn.index.Unheard(c.settlements)
+	s.rn.putBackAsync(ctx, s.rn.limits.resultsKnown(c.batch))
+	s.unlockAfterRebuild(ctx, c.batch, false)
+}
+
+// collectNext returns the callbacks whose turn it is in strict order after the results of a batch.
 func collectNext(batch []ended) (next []store.OpenRow) {
 	for i := range batch {
 		if batch[i].nextInOrder != nil {
@@ -115,7 +133,7 @@ func collectNext(batch []ended) (next []store.OpenRow) {
 	return next
 }
 
-// dueSoon says whether some of the settled are due now, or so soon that who sleeps may oversleep.
+// dueSoon returns whether a settled callback is due so soon that a sleeping claimer could miss the time.
 func dueSoon(settlements []schedule.Settlement, now int64) bool {
 	return slices.ContainsFunc(settlements, func(s schedule.Settlement) bool {
 		return (s.Outcome == schedule.Reschedule || s.Outcome == schedule.Divert) &&
@@ -123,17 +141,17 @@ func dueSoon(settlements []schedule.Settlement, now int64) bool {
 	})
 }
 
-// unlockAfterRebuild releases locks once more that a rebuild may have taken again: it found the claims of attempts
-// that had ended, and whose results were not committed yet. Otherwise they would be held until those claims
-// run out.
+// unlockAfterRebuild releases again the locks of a batch that a rebuild may have taken for it. Such a rebuild
+// ran after the locks were released and before the results were committed, so it found the claims in SQL and
+// adopted them with their locks. Without this, the locks would be held until the claims expire.
 func (s *settler) unlockAfterRebuild(ctx context.Context, batch []ended, applied bool) {
 	now := s.rn.generation.Load()
 	var again []*schedule.Lease
 	for i := range batch {
 		switch l := batch[i].lease; {
 		case l.Lock == "":
-		case !applied: // The index may be another one by now.
-			s.rn.index.Locked(l)
+		case !applied:
+			s.rn.index.Locked(l) // the index did not answer, and may be rebuilt before it does
 		case batch[i].generation != now:
 			again = append(again, l)
 		}
@@ -141,8 +159,8 @@ func (s *settler) unlockAfterRebuild(ctx context.Context, batch []ended, applied
 	s.rn.index.Unlock(ctx, again...)
 }
 
-// gather returns the next batch: as soon as settleBatch results have gathered, or an urgent one, or
-// settleWait after its first. Empty: ctx has ended and nothing is left.
+// gather returns the next batch: as soon as settleBatch results or an urgent one have gathered, or settleWait
+// after the first. An empty batch means that ctx has ended and no result is left.
 func (s *settler) gather(ctx context.Context) []ended {
 	var batch []ended
 	var timeout <-chan time.Time
@@ -190,10 +208,11 @@ func (s *settler) full(batch []ended) bool {
 	return false
 }
 
-// commit writes a batch, however long SQL is away, and returns what the index is to be committedBatch.
+// commit writes a batch, and tries again for as long as SQL is down. It returns the settlements for the
+// index. Only a drain that is out of time ends it with results that are not written.
 func (s *settler) commit(ctx context.Context, batch []ended) []schedule.Settlement {
 	settlements := make([]schedule.Settlement, 0, len(batch))
-	left := make([]*ended, len(batch)) // those that SQL has not answered yet
+	left := make([]*ended, len(batch)) // those without a reply of SQL
 	for i := range batch {
 		left[i] = &batch[i]
 	}
@@ -210,7 +229,7 @@ func (s *settler) commit(ctx context.Context, batch []ended) []schedule.Settleme
 		if err == nil {
 			s.rn.index.SQLCommitted()
 			if s.stuck.Load() {
-				s.rn.putBackAsync(ctx, s.rn.limits.resetPlaces()) // before anything is claimed
+				s.rn.putBackAsync(ctx, s.rn.limits.resetPlaces()) // before the next claim
 				s.stuck.Store(false)
 				s.rn.wakeAll()
 			}
@@ -226,52 +245,53 @@ func (s *settler) commit(ctx context.Context, batch []ended) []schedule.Settleme
 	}
 }
 
-// record goes through what SQL said of a batch. It returns the settlements with those of this batch, and what
-// is left because SQL went away after a part of the group, with the error of that.
+// record evaluates the replies of SQL to a batch. It returns the settlements with those of this batch added.
+// left are the results that SQL did not take because it went down in the middle of the group; the error is
+// then SQL's.
 func (s *settler) record(
 	settlements []schedule.Settlement, batch []*ended, committed []store.Committed,
 ) ([]schedule.Settlement, []*ended, error) {
 	var left []*ended
-	var away error
+	var down error
 	for i := range batch {
 		b, c := batch[i], &committed[i]
 		switch {
 		case errors.Is(c.Err, store.ErrUnavailable):
-			left, away = append(left, b), c.Err
+			left, down = append(left, b), c.Err
 		case c.Err != nil:
-			// This row alone cannot be recorded. Its claim runs out, and the count of claims without a result
-			// grows: at the latest that ends it, with a result that has no attempt to record.
-			s.rn.log.Error("a result cannot be recorded", "callback_id", store.CallbackPrefix+b.result.ID,
-				"error", c.Err)
+			// Only this row cannot be recorded, for good. Its claim expires, and its claims without a result
+			// grow. At the latest that ends it, with a result that has no attempt to record.
+			s.rn.log.Error("result cannot be recorded",
+				"callback_id", store.CallbackPrefix+b.result.ID, "error", c.Err)
 		default:
 			s.rn.metrics.ended(b, c)
 			b.nextInOrder = c.Next
-			// Otherwise another claim has the row by now. Our lease, if there still is one, runs out; its
-			// stamp then decides.
+			// A result that lost the fence is not settled: another claim has the row. This lease, if it still
+			// exists, expires, and the stamp of the next claim decides.
 			if c.Won {
 				settlements = append(settlements, settlement(b, c))
 			} else if c.State.Terminal() {
-				// It was ended from outside while it was attempted: its lease must not keep a place in its
-				// lane until it runs out.
+				// It was canceled or ended by other means during the attempt. Its lease is settled, or it
+				// would keep a place in its lane until it expires.
 				settlements = append(settlements, settlement(b, c))
 			}
 		}
 	}
-	return settlements, left, away
+	return settlements, left, down
 }
 
-// keepCommitting says, while draining without SQL, whether to go on trying. Results that cannot be committed
-// are lost with the process: their claims run out, and they are attempted again, as after any crash.
+// keepCommitting returns whether a drain goes on trying while SQL is down. Results that are given up are lost
+// with the process: their claims expire and their callbacks are attempted again, as after a crash.
 func (rn *Runner) keepCommitting(err error, results int) bool {
 	if time.Since(rn.index.SQLDownSince()) < rn.o.DrainTimeout {
 		return true
 	}
-	rn.log.Error("results could not be committed before the end; their callbacks will be attempted again",
+	rn.log.Error("results dropped at shutdown because SQL is down; their callbacks will be attempted again",
 		"error", err, "results", results)
 	return false
 }
 
-// settlement is what the index is committedBatch of a committed result.
+// settlement returns the settlement of a committed result.
 func settlement(b *ended, c *store.Committed) schedule.Settlement {
 	s := schedule.Settlement{
 		Item:      b.lease.Item,

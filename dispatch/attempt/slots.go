@@ -8,38 +8,38 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
-const (
-	// maxUnsettled: at this many uncommitted results no attempt begins, because a crash would send them
-	// again.
-	maxUnsettled = 1024
-)
+// maxUnsettled: with this many results that are not committed, no attempt begins. A crash would send all
+// of them again.
+const maxUnsettled = 1024
 
-// slots bound what a process has in each of three stages:
+// slots bound the callbacks that a process has in each of three stages:
 //
-//   - claimed and not begun: as many as could begin at once, and the prefetch, which is what begins in
-//     prefetchTime;
-//   - on the running: at most total, and a suspect (see suspect.go);
-//   - ended and not committed: at maxUnsettled nothing begins but a suspect; what is on the running ends.
+//   - claimed, not begun: as many as could begin at once, and as many as begin in prefetchTime;
+//   - running attempts: at most total, plus one quarantined callback (quarantine.go);
+//   - ended, not committed: from maxUnsettled on, only a quarantined callback begins; running attempts end.
 //
-// A callback that is claimed again because a reply was lost may be in no grant: it is beyond the first bound.
+// A callback that is claimed again because a reply was lost may be in no grant, and exceeds the first bound.
 //
-// Lanes whose last attempt timed out share at most half of total for what they have claimed or on the running;
-// together with lanes that have not answered yet, at most three quarters. So lanes that are known to answer
-// always find a slot that is not held by a destination that hangs.
+// Slots are shared so that lanes whose receivers answer always find one. Lanes whose last attempt timed out
+// have at most half of total, claimed or running. Together with lanes that have not answered yet they have at
+// most three quarters.
+//
+// Invariants: len(waiting) <= claimed; claimed + running = 0 implies notAnswering = timingOut = 0
+// (slots.check in the tests).
 type slots struct {
 	total int
 
 	mu                          sync.Mutex
 	claimed, running, unsettled int
 	notAnswering, timingOut     int
-	// waiting are stamped, and begin when others end, in order: len(waiting) <= claimed.
+	// waiting are stamped and begin in order, when other attempts end.
 	waiting []ready
-	// over: the drain is out of time, and nothing waits any more.
+	// drainOver: the drain is out of time, and no callback waits any more.
 	drainOver bool
-	// began are the attempts that began since the time from; rate is how many begin in prefetchTime.
+	// began counts the attempts that began since rateSince. rate is how many begin in prefetchTime.
 	began, rate int
 	rateSince   time.Time
-	// freed carries a word when a claim may have slots again after one had none.
+	// freed holds a token when slots are free after a claim had none. claimWaits: the last claim had none.
 	freed      chan struct{}
 	claimWaits bool
 }
@@ -48,17 +48,20 @@ func newSlots(total int) *slots {
 	return &slots{total: total, freed: make(chan struct{}, 1)}
 }
 
-// most is how many callbacks a process may have claimed, on the running, or ended and not committed at once.
+// maxCallbacks returns the most callbacks that a process has claimed, running, or ended and not committed at
+// once.
 func (s *slots) maxCallbacks() int { return 2*s.total + maxPrefetch + maxUnsettled }
 
-// A grant is slots reserved for one claim. Early says that there were so many free that some may be held by
-// what is not due yet.
+// A grant is the slots that are reserved for one claim. notAnswering and timingOut are how many of n may go
+// to lanes that are not answering, and to lanes that time out. lookahead: at least a quarter of the slots is
+// free, so the claim may take callbacks that are not due yet. Scarce slots are for due callbacks.
 type grant struct {
 	n, notAnswering, timingOut int
 	lookahead                  bool
 }
 
-// reserve takes up to most slots for a claim that is about to be made.
+// reserve takes up to most slots for a claim. The caller must call returnUnused after the claim, also if it
+// failed.
 func (s *slots) reserve(most int) grant {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -78,7 +81,7 @@ func (s *slots) reserve(most int) grant {
 	return g
 }
 
-// measure takes the rate, if enough time has passed since it was last taken.
+// measureRate updates the rate if prefetchTime has passed since the last update.
 func (s *slots) measureRate() {
 	if past := time.Since(s.rateSince); past >= prefetchTime {
 		s.rate = int(time.Duration(s.began) * prefetchTime / past)
@@ -86,7 +89,7 @@ func (s *slots) measureRate() {
 	}
 }
 
-// free is how many more may be claimed.
+// free returns how many more callbacks may be claimed; it may be negative.
 func (s *slots) free() int {
 	if s.unsettled >= maxUnsettled {
 		return 0
@@ -94,7 +97,7 @@ func (s *slots) free() int {
 	return s.total - s.running + min(s.rate, maxPrefetch) - s.claimed
 }
 
-// settle gives back what a grant's claim did not use.
+// returnUnused returns the slots of a grant that its claim did not use.
 func (s *slots) returnUnused(g grant, leases []schedule.Lease) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,7 +116,8 @@ func (s *slots) returnUnused(g grant, leases []schedule.Lease) {
 	s.signalFree()
 }
 
-// begin takes a claimed callback to the running, or has it wait if there is no room. Forced ones have room.
+// begin begins the attempt of a claimed callback, or queues the callback and returns false if there is no
+// room. With forced it always begins.
 func (s *slots) begin(r *ready, forced bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -128,12 +132,12 @@ func (s *slots) begin(r *ready, forced bool) bool {
 	return true
 }
 
-// room says whether one more may begin.
+// mayBegin returns whether one more attempt may begin.
 func (s *slots) mayBegin() bool {
 	return s.drainOver || s.running < s.total && s.unsettled < maxUnsettled
 }
 
-// next takes the first that waits to the running, if one may begin.
+// beginNext begins the first callback that waits, if one may begin.
 func (s *slots) beginNext() (r ready, ok bool) {
 	if len(s.waiting) == 0 || !s.mayBegin() {
 		return ready{}, false
@@ -147,8 +151,7 @@ func (s *slots) beginNext() (r ready, ok bool) {
 	return r, true
 }
 
-// end takes an attempt from the running: its result waits to be committed. It returns the one that begins in its
-// place.
+// end ends an attempt; its result is not committed yet. It returns the callback that begins in its slot.
 func (s *slots) end(h schedule.Health) (r ready, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -158,8 +161,8 @@ func (s *slots) end(h schedule.Health) (r ready, ok bool) {
 	return s.beginNext()
 }
 
-// replace takes one from the running that does not begin after all: it is claimed, as before. It returns the one
-// that begins in its place.
+// undoBegin takes back a begin whose attempt does not begin after all: the callback counts as claimed again.
+// It returns the callback that begins in its slot.
 func (s *slots) undoBegin() (r ready, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -168,7 +171,7 @@ func (s *slots) undoBegin() (r ready, ok bool) {
 	return s.beginNext()
 }
 
-// drop ends a claim of which there is no result.
+// drop frees the slot of a claimed callback that has no result.
 func (s *slots) drop(h schedule.Health) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -176,7 +179,7 @@ func (s *slots) drop(h schedule.Health) {
 	s.leaveShares(h)
 }
 
-// putBack ends a claim without an attempt: its result waits to be committed.
+// putBack frees the slot of a claimed callback without an attempt; its result is not committed yet.
 func (s *slots) putBack(h schedule.Health) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -185,7 +188,7 @@ func (s *slots) putBack(h schedule.Health) {
 	s.leaveShares(h)
 }
 
-// leave ends a lease's part in the shares.
+// leaveShares removes a lease from the shares of lanes that do not answer.
 func (s *slots) leaveShares(h schedule.Health) {
 	if h != schedule.Answering {
 		s.notAnswering--
@@ -196,7 +199,8 @@ func (s *slots) leaveShares(h schedule.Health) {
 	s.signalFree()
 }
 
-// settled ends the wait of so many results. It returns those that begin because of it.
+// committed notes that so many results are committed or given up. It returns the callbacks that begin because
+// of it.
 func (s *slots) committed(results int) (next []ready) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -204,7 +208,7 @@ func (s *slots) committed(results int) (next []ready) {
 	return s.beginWaiting()
 }
 
-// flow takes to the running what waits, as far as there is room.
+// beginWaiting begins waiting callbacks, as far as there is room.
 func (s *slots) beginWaiting() (next []ready) {
 	for r, ok := s.beginNext(); ok; r, ok = s.beginNext() {
 		next = append(next, r)
@@ -213,7 +217,8 @@ func (s *slots) beginWaiting() (next []ready) {
 	return next
 }
 
-// giveUp ends all waiting: the drain is out of time, and an attempt that begins now sends nothing.
+// beginAll begins all waiting callbacks: the drain is out of time, and under its ended context they send
+// nothing and are put back.
 func (s *slots) beginAll() []ready {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -221,6 +226,7 @@ func (s *slots) beginAll() []ready {
 	return s.beginWaiting()
 }
 
+// signalFree wakes a claimer that had no slot, if one is free now.
 func (s *slots) signalFree() {
 	if !s.claimWaits || s.free() <= 0 {
 		return
@@ -229,14 +235,14 @@ func (s *slots) signalFree() {
 	part.Wake(s.freed)
 }
 
-// inUse returns how many callbacks are claimed or on the running.
+// inUse returns how many callbacks are claimed or running.
 func (s *slots) inUse() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.claimed + s.running
 }
 
-// onWire returns how many attempts are under way.
+// runningAttempts returns how many attempts run.
 func (s *slots) runningAttempts() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

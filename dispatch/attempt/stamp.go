@@ -3,6 +3,7 @@ package attempt
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -12,13 +13,15 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// maxClaimsWithoutResult is how many claims in a row may end without a result before the callback is dead.
+// maxClaimsWithoutResult is how many claims in a row may end without a result before the callback is dead
+// with the reason poison.
 const maxClaimsWithoutResult = 5
 
-// prepare takes a claimed batch to its attempts: locks for those that need one, one stamp for all that
-// remain, and a goroutine for each that SQL says is ours. Whatever falls out on the way is put back and frees
-// its slot. The claim was asked for at sent: from then on its leases may run, however late its reply was
-// read.
+// prepare locks, stamps and launches a claimed batch. All leases that have their lock are stamped together;
+// only what SQL stamps is sent. Each other lease is settled in the index and frees its slot.
+//
+// sent is when the claim was sent. The leases may run from then on, however late the reply was read, so the
+// age of a claim is counted from it.
 func (rn *Runner) prepare(ctx context.Context, claimed schedule.Claimed, sent time.Time) {
 	leases := rn.lock(ctx, claimed.Leases, claimed.Now)
 	if len(leases) == 0 {
@@ -49,19 +52,19 @@ func (rn *Runner) prepare(ctx context.Context, claimed schedule.Claimed, sent ti
 	part.Failpoint("after_stamp")
 	quarantined, refused := splitQuarantined(byID, refused)
 	rn.refuse(ctx, byID, refused)
-	var early []ready
+	var notDue []ready
 	for i := range stamped {
 		lease, ok := byID[stamped[i].ID]
 		if !ok {
-			rn.log.Error("stamp returned a callback that was not asked for", "callback_id", stamped[i].ID)
+			rn.log.Error("stamp returned a callback that was not claimed", "callback_id", stamped[i].ID)
 			continue
 		}
-		// What waits to begin counts as an attempt under way: a drain waits for it.
+		// A callback that waits to begin counts, so that a drain waits for it.
 		rn.attempts.Add(1)
-		r := ready{cb: stamped[i], lease: lease, claimed: sent,
-			notBefore: dueFrom(sent, claimed.Now, stamped[i].DueAt)}
+		notBefore := dueFrom(sent, claimed.Now, stamped[i].DueAt)
+		r := ready{cb: stamped[i], lease: lease, claimed: sent, notBefore: notBefore}
 		if rn.untilDue(&r) > 0 {
-			early = append(early, r)
+			notDue = append(notDue, r)
 			continue
 		}
 		rn.launch(ctx, r)
@@ -73,11 +76,11 @@ func (rn *Runner) prepare(ctx context.Context, claimed schedule.Claimed, sent ti
 			rn.attemptQuarantined(ctx, quarantined, sent)
 		}()
 	}
-	rn.launchWhenDue(ctx, early)
+	rn.launchWhenDue(ctx, notDue)
 }
 
-// launch begins a stamped attempt, or has it wait until others have ended. In a lane that is paused or
-// stopped by now it is put back.
+// launch begins the attempt of a stamped callback, or lets it wait for a place in its lane or for a slot. If
+// its lane is paused or stopped now, it puts the callback back.
 func (rn *Runner) launch(ctx context.Context, r ready) {
 	turn := goesBack
 	if !rn.index.Paused(r.lease.Lane) {
@@ -94,17 +97,18 @@ func (rn *Runner) launch(ctx context.Context, r ready) {
 	}
 }
 
-// launchWhenDue begins attempts that were stamped before they are due, each when it is.
-func (rn *Runner) launchWhenDue(ctx context.Context, early []ready) {
-	slices.SortFunc(early, func(a, b ready) int { return cmp.Compare(a.cb.DueAt, b.cb.DueAt) })
-	for _, r := range early {
+// launchWhenDue launches callbacks that were stamped before they are due, each when it is due.
+func (rn *Runner) launchWhenDue(ctx context.Context, notDue []ready) {
+	slices.SortFunc(notDue, func(a, b ready) int { return cmp.Compare(a.cb.DueAt, b.cb.DueAt) })
+	for _, r := range notDue {
 		rn.awaitDue(&r)
 		rn.launch(ctx, r)
 	}
 }
 
-// dueFrom returns when a due time has come at the earliest, by an index's clock that read now after sent;
-// zero if it had then. Of that reading a part of a millisecond is cut off.
+// dueFrom returns the earliest time at which a callback can be due, if the index's clock read now after the
+// claim was sent; zero: it was due. The reading is cut off to a millisecond, so the true wait may be 1 ms
+// shorter.
 func dueFrom(sent time.Time, now, due int64) time.Time {
 	if due <= now {
 		return time.Time{}
@@ -112,9 +116,9 @@ func dueFrom(sent time.Time, now, due int64) time.Time {
 	return sent.Add(time.Duration(min(due-now, claimLookahead.Milliseconds())-1) * time.Millisecond)
 }
 
-// untilDue returns how long it is until a stamped callback is surely due by the index's clock. It is no more
-// than the lookahead: by a clock that was put back meanwhile it would be more, and what has been claimed was
-// nearly due.
+// untilDue returns how long until a stamped callback is surely due by the index's clock, at most
+// claimLookahead. A clock that was put back meanwhile would give a longer wait, but a claimed callback was
+// nnotDue due.
 func (rn *Runner) untilDue(r *ready) time.Duration {
 	if r.notBefore.IsZero() {
 		return 0
@@ -122,40 +126,54 @@ func (rn *Runner) untilDue(r *ready) time.Duration {
 	return min(max(rn.clock.Until(r.cb.DueAt), time.Until(r.notBefore)), claimLookahead)
 }
 
-// awaitDue waits until a stamped callback is due.
+// awaitDue waits until a stamped callback is due. This is the guard against an notDue request.
 func (rn *Runner) awaitDue(r *ready) {
 	if wait := rn.untilDue(r); wait > 0 {
 		time.Sleep(wait)
 	}
 }
 
-// handBackDelay is when a batch that SQL could not stamp is due again.
+// stampFailed hands back a batch that SQL could not stamp. The stamp may have been written although its reply
+// was lost, so it is remembered, and undone when SQL answers (uncertain.go).
+func (rn *Runner) stampFailed(ctx context.Context, err error, s store.Stamp, leases []schedule.Lease) {
+	if errors.Is(err, store.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
+		rn.index.SQLFailed(err)
+	} else {
+		rn.log.Error("stamp", "error", err, "callbacks", len(leases))
+	}
+	rn.handBack(ctx, leases, handBackDelay)
+	rn.uncertain.add(s, leases)
+}
+
+// handBackDelay is the wait of a batch that SQL could not stamp.
 const handBackDelay = time.Second
 
-// handBack puts leases back without a charge, because of our own trouble.
+// handBack returns leases that were not stamped to the index, not counted, because of a failure in this
+// process. They need no result in SQL.
 func (rn *Runner) handBack(ctx context.Context, leases []schedule.Lease, delay time.Duration) {
 	due := rn.clock.Now() + delay.Milliseconds()
 	settlements := make([]schedule.Settlement, len(leases))
-	held := make([]*schedule.Lease, len(leases))
+	unlock := make([]*schedule.Lease, len(leases))
 	for i := range leases {
 		l := &leases[i]
-		held[i] = l
+		unlock[i] = l
 		settlements[i] = schedule.Settlement{Item: l.Item, Token: l.Token, Outcome: schedule.Divert}
 		settlements[i].Due = max(due, l.Due)
 	}
-	rn.index.Unlock(ctx, held...)
+	rn.index.Unlock(ctx, unlock...)
 	rn.index.Settle(ctx, settlements)
 	rn.index.HintOnlyShard()
-	rn.drop(ctx, held...)
+	rn.drop(ctx, unlock...)
 }
 
-// refuse parks or drops what SQL did not let us claim.
+// refuse settles the leases whose rows SQL refused to stamp. A row that is due later, or has another live
+// claim, is parked at the due time of the refusal. A terminal or missing row is dropped from the index.
 func (rn *Runner) refuse(ctx context.Context, byID map[string]*schedule.Lease, refused []store.Refusal) {
 	if len(refused) == 0 {
 		return
 	}
 	settlements := make([]schedule.Settlement, 0, len(refused))
-	held := make([]*schedule.Lease, 0, len(refused))
+	unlock := make([]*schedule.Lease, 0, len(refused))
 	for i := range refused {
 		r := &refused[i]
 		l, ok := byID[r.ID]
@@ -169,25 +187,27 @@ func (rn *Runner) refuse(ctx context.Context, byID map[string]*schedule.Lease, r
 			s.Outcome, why = schedule.Ack, "dropped"
 		}
 		if r.Behind {
-			// The one before it has it claimed when that is terminal; its own timer heals where nobody does.
+			// It waits for an earlier callback in strict order. The end of that one moves it forward
+			// (BringForward). Its own timer repairs a lost move.
 			s.Outcome, why = schedule.Divert, "behind"
 			s.Due = rn.clock.Now() + conflictDelay(l.Diverts).Milliseconds()
 		}
 		if r.Corrupt {
 			why = "corrupt"
-			rn.log.Error("a callback's row cannot be decoded; it was set aside as dead, invalid",
+			rn.log.Error("row of a callback cannot be decoded; the callback is dead with reason invalid",
 				"callback_id", store.CallbackPrefix+r.ID)
 		}
 		rn.metrics.refused.WithLabelValues(why).Inc()
-		settlements, held = append(settlements, s), append(held, l)
+		settlements, unlock = append(settlements, s), append(unlock, l)
 	}
-	rn.index.Unlock(ctx, held...)
+	rn.index.Unlock(ctx, unlock...)
 	rn.index.Settle(ctx, settlements)
 	rn.index.HintOnlyShard()
-	rn.drop(ctx, held...)
+	rn.drop(ctx, unlock...)
 }
 
-// drop ends leases that are not attempted, and frees their slots.
+// drop frees the place and the slot of leases that are not attempted. Their settlements are already in the
+// index.
 func (rn *Runner) drop(ctx context.Context, leases ...*schedule.Lease) {
 	for _, l := range leases {
 		rn.putBack(ctx, rn.limits.drop(l))

@@ -14,9 +14,9 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// openOwn returns a stamped callback's own headers in clear, without credentials that were given for another
-// host than that of url. What was sealed for a poll is opened only for the callback that carries the poll's
-// result.
+// openOwn returns the decrypted headers of a stamped callback, without credentials that were given for
+// another host than that of url. Headers that were sealed for a poll are opened only for the callback that
+// carries this poll's result. So a ciphertext that was copied to another row opens nothing.
 func (rn *Runner) openOwn(ctx context.Context, cb *store.Stamped, url string) ([]store.Header, error) {
 	own := secret.CallbackOwner(cb.ID)
 	for i := range cb.Headers {
@@ -39,29 +39,29 @@ func (rn *Runner) openOwn(ctx context.Context, cb *store.Stamped, url string) ([
 	return opened, rn.secret.Opened(err)
 }
 
-// withDefaults returns headers with those of others added that have not the name of one of them.
+// withDefaults returns headers, and those of others whose name is not among them.
 func withDefaults(headers, others []store.Header) []store.Header {
 	all := headers
 	for _, h := range others {
-		same := func(own store.Header) bool { return strings.EqualFold(own.Name, h.Name) }
-		if !slices.ContainsFunc(headers, same) {
+		sameName := func(own store.Header) bool { return strings.EqualFold(own.Name, h.Name) }
+		if !slices.ContainsFunc(headers, sameName) {
 			all = append(slices.Clip(all), h)
 		}
 	}
 	return all
 }
 
-// errDeleted: the callback's endpoint exists no more. errPaused: it is paused or disabled.
+// errDeleted: the callback's endpoint does not exist any more. errPaused: it is paused or disabled.
 var (
 	errDeleted = errors.New("the endpoint is deleted")
-	errPaused  = errors.New("the endpoint is held")
+	errPaused  = errors.New("the endpoint is paused or disabled")
 )
 
-// pausedDelay is when a callback is due again whose endpoint turned out to be held: the index, which holds its
-// lane, is being told.
+// pausedDelay is the wait of a callback whose endpoint turned out to be paused. By then the index should have
+// the pause of its lane.
 const pausedDelay = time.Second
 
-// A target is where an attempt goes, and how it is signed.
+// A target is the URL of an attempt, with its headers and its signature.
 type target struct {
 	url     string
 	headers []store.Header
@@ -69,8 +69,9 @@ type target struct {
 	secrets []sign.Secret
 }
 
-// target finds where a claimed callback goes. Its errors are errDeleted, errPaused, or say why an endpoint or a
-// secret cannot be had.
+// target returns where a stamped callback is sent now: a callback may follow its endpoint, whose settings may
+// have changed since it was accepted. Its error is errDeleted, errPaused, errUnsigned (a secret is missing or
+// cannot be used), or the failure to read the endpoint or the project.
 func (rn *Runner) target(ctx context.Context, cb *store.Stamped, now int64) (target, error) {
 	t := target{url: cb.URL, signer: cb.Signer}
 	project, err := rn.accept.Catalog.Project(ctx, cb.Project)
@@ -104,7 +105,7 @@ func (rn *Runner) target(ctx context.Context, cb *store.Stamped, now int64) (tar
 	to.Kind, to.URL = kind, t.url
 	t.secrets, err = rn.secret.Signing(ctx, to, now)
 	if errors.Is(err, secret.ErrNotForHost) && ep != nil && kind.SendsSecret() {
-		// The callback was moved away from its endpoint's host, where the endpoint's credential stays.
+		// The callback was moved to another host, and the credential of its endpoint must not be sent there.
 		t.signer, t.secrets, err = sign.None, nil, nil
 	}
 	if err != nil {
@@ -113,11 +114,10 @@ func (rn *Runner) target(ctx context.Context, cb *store.Stamped, now int64) (tar
 	return t, nil
 }
 
-// errUnsigned: the secret that signs, or a header's, cannot be had. Nothing is sent without it because of
-// that.
-var errUnsigned = errors.New("a secret cannot be had")
+// errUnsigned: a secret for the signature or for a header cannot be read. The request is not sent without it.
+var errUnsigned = errors.New("a secret is missing or cannot be read")
 
-// sendingEndpoint returns an endpoint as it is now, or errDeleted or errPaused.
+// sendingEndpoint returns the endpoint as it is now, or errDeleted or errPaused.
 func (rn *Runner) sendingEndpoint(ctx context.Context, id string, now int64) (*store.Endpoint, error) {
 	ep, err := rn.accept.Catalog.Endpoint(ctx, id)
 	switch {
@@ -133,9 +133,9 @@ func (rn *Runner) sendingEndpoint(ctx context.Context, id string, now int64) (*s
 	return ep, nil
 }
 
-// headersFor returns the headers that an attempt sends: the callback's own, then those of its endpoint, which
-// may be nil, then the project's. Credentials that were given for other hosts than that of url are left out;
-// home says that url is at the endpoint's own host.
+// headersFor returns the headers of an attempt: the callback's own, then those of its endpoint (nil: none),
+// then the project's. The first of a name wins. Credentials for other hosts than that of url are left out.
+// home: url is at the endpoint's own host.
 func (rn *Runner) headersFor(
 	ctx context.Context, cb *store.Stamped, ep *store.Endpoint, p *accept.ProjectView, url string, home bool,
 ) ([]store.Header, error) {
@@ -156,10 +156,11 @@ func (rn *Runner) headersFor(
 	return rn.withProjectHeaders(p, url, headers)
 }
 
-// withProjectHeaders adds a project's default headers to those of a callback. Credentials go only to the
-// hosts that they were given for.
-func (rn *Runner) withProjectHeaders(p *accept.ProjectView, url string,
-	headers []store.Header) ([]store.Header, error) {
+// withProjectHeaders adds the default headers of the project. Its credentials are sent only to the hosts that
+// they were given for.
+func (rn *Runner) withProjectHeaders(
+	p *accept.ProjectView, url string, headers []store.Header,
+) ([]store.Header, error) {
 	defaults := p.Defaults.Headers
 	if len(defaults) == 0 {
 		return headers, nil
@@ -174,8 +175,8 @@ func (rn *Runner) withProjectHeaders(p *accept.ProjectView, url string,
 	return withDefaults(headers, opened), nil
 }
 
-// withoutTarget is what becomes of a claimed callback that has no target: it is canceled with its endpoint, held
-// with it, or put off.
+// withoutTarget decides for a stamped callback without a target: it ends with its deleted endpoint, waits for
+// its paused endpoint, or is postponed.
 func (rn *Runner) withoutTarget(cb *store.Stamped, now int64, why error, out *ended) {
 	r := &out.result
 	switch {
@@ -185,8 +186,8 @@ func (rn *Runner) withoutTarget(cb *store.Stamped, now int64, why error, out *en
 		out.putBack = "lane_stopped"
 		r.State, r.DueAt, r.Diverts = store.Scheduled, now+pausedDelay.Milliseconds(), 1
 	default:
-		rn.log.Warn("an attempt is put off: its endpoint cannot be read", "callback_id",
-			store.CallbackPrefix+cb.ID, "error", why)
+		rn.log.Warn("attempt postponed: its endpoint cannot be read",
+			"callback_id", store.CallbackPrefix+cb.ID, "error", why)
 		out.putBack = "endpoint_unread"
 		r.State, r.DueAt, r.Diverts = store.Scheduled, now+5*time.Second.Milliseconds(), 1
 	}

@@ -12,22 +12,27 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// A stamp that failed may have been written all the same: only its reply is lost. Nothing was sent for it,
-// and yet its rows would be claimed until the claim runs out, and each would count as a crash: with five in a
-// row a callback would be dead as poison that was never sent at all. So the stamp is remembered, and taken
-// back as soon as SQL answers: made once more under the same token, which tells its fences, and ended with
-// results that say that nothing came of it.
+// A stamp that failed may have been written, with only its reply lost. No attempt was made for it, but its
+// rows stay claimed until the claim expires, and each then counts as a crash. After five in a row a callback
+// would be dead as poison although it was never sent. So an uncertain stamp is remembered, and undone when
+// SQL answers: it is written once more under the same token, which returns its fences, and then results
+// without an attempt end the claims.
+//
+// The guard against a double send is the fence: the repeated stamp refuses rows that another claim has by
+// now.
 
-// maxUncertainStamps is how many such stamps are remembered; SQL that fails stops claims, so that there are few.
+// maxUncertainStamps is the most stamps that are remembered; the claims of further ones expire. While SQL
+// fails no claims are made, so there are few.
 const maxUncertainStamps = 1024
 
-// A doubt is a stamp of which nobody knows whether it was written.
+// An uncertainStamp is a stamp that may have been written, and the items of its leases by id.
 type uncertainStamp struct {
 	stamp store.Stamp
 	items map[string]schedule.Item
 }
 
-// uncertainStamps are those of which it is not known whether they were written.
+// uncertainStamps keeps the stamps that may have been written. It implements index.Undoer: the health of SQL
+// waits for Undo before claims go on.
 type uncertainStamps struct {
 	rn       *Runner
 	mu       sync.Mutex
@@ -35,14 +40,14 @@ type uncertainStamps struct {
 	logLimit part.Limiter
 }
 
-// Pending says whether there are any.
+// Pending returns whether there are uncertain stamps.
 func (u *uncertainStamps) Pending() bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return len(u.stamps) > 0
 }
 
-// warn writes a line now and then.
+// warn logs a repeated failure, but not each time.
 func (u *uncertainStamps) warn(text string, err error) {
 	u.mu.Lock()
 	due := u.logLimit.Again(time.Now())
@@ -52,22 +57,22 @@ func (u *uncertainStamps) warn(text string, err error) {
 	}
 }
 
-// doubt remembers a stamp that failed.
+// add remembers a stamp that failed.
 func (u *uncertainStamps) add(s store.Stamp, leases []schedule.Lease) {
-	d := uncertainStamp{stamp: s, items: make(map[string]schedule.Item, len(leases))}
-	d.stamp.QuarantineAfter = 0 // it may have been written before its rows became quarantined
+	stamp := uncertainStamp{stamp: s, items: make(map[string]schedule.Item, len(leases))}
+	stamp.stamp.QuarantineAfter = 0 // the first write may have come before its rows were quarantined
 	for i := range leases {
-		d.items[leases[i].ID] = leases[i].Item
+		stamp.items[leases[i].ID] = leases[i].Item
 	}
 	u.mu.Lock()
 	if len(u.stamps) < maxUncertainStamps {
-		u.stamps = append(u.stamps, d)
+		u.stamps = append(u.stamps, stamp)
 	}
 	u.mu.Unlock()
 	u.rn.index.Poke()
 }
 
-// Undo ends the claims of stamps that failed, and says whether none is left.
+// Undo ends the claims of uncertain stamps. It returns whether none is left.
 func (u *uncertainStamps) Undo(ctx context.Context) bool {
 	u.mu.Lock()
 	stamps := u.stamps
@@ -77,36 +82,37 @@ func (u *uncertainStamps) Undo(ctx context.Context) bool {
 		err := u.undo(ctx, &stamps[i])
 		switch {
 		case err == nil:
-		case errors.Is(err, store.ErrUnavailable) || ctx.Err() != nil ||
-			errors.Is(err, context.DeadlineExceeded):
-			u.warn("claims whose stamp was not answered cannot be taken back yet", err)
+		case errors.Is(err, store.ErrUnavailable), errors.Is(err, context.DeadlineExceeded), ctx.Err() != nil:
+			u.warn("undoing uncertain stamps failed; it is tried again", err)
 			u.mu.Lock()
 			u.stamps = append(u.stamps, stamps[i:]...)
 			u.mu.Unlock()
 			return false
 		default:
-			// SQL works, and refuses this one for good, because of one of its rows: the others must not wait
-			// for it. Its claims run out.
-			u.warn("claims whose stamp was not answered cannot be taken back; they run out", err)
+			// SQL works, and refuses this stamp for good because of one of its rows. The other stamps must
+			// not wait for it. Its claims expire.
+			u.warn("an uncertain stamp cannot be undone; its claims expire", err)
 		}
 	}
 	return true
 }
 
-// end makes the stamp once more and ends what it claimed. Rows that somebody else has by now are refused, and
-// left alone.
-func (u *uncertainStamps) undo(ctx context.Context, d *uncertainStamp) error {
+// undo writes the stamp once more and ends its claims. Rows that another claim has are refused, and left
+// alone.
+func (u *uncertainStamps) undo(ctx context.Context, stamp *uncertainStamp) error {
 	ctx, cancel := context.WithTimeout(ctx, index.SQLTimeout)
 	defer cancel()
-	stamped, _, err := u.rn.o.Store.Stamp(ctx, d.stamp)
+	stamped, _, err := u.rn.o.Store.Stamp(ctx, stamp.stamp)
 	if err != nil || len(stamped) == 0 {
 		return err
 	}
 	results := make([]store.Result, len(stamped))
 	for i := range stamped {
 		cb := stamped[i]
-		results[i] = store.Result{ID: cb.ID, Fence: cb.Fence, State: store.Scheduled, DueAt: cb.DueAt,
-			FreeRetry: cb.FreeRetry, Stamped: cb}
+		results[i] = store.Result{
+			ID: cb.ID, Fence: cb.Fence, State: store.Scheduled, DueAt: cb.DueAt, FreeRetry: cb.FreeRetry,
+			Stamped: cb,
+		}
 	}
 	committed, err := u.rn.o.Store.Commit(ctx, results, u.rn.clock.Now())
 	if err != nil {
@@ -115,14 +121,15 @@ func (u *uncertainStamps) undo(ctx context.Context, d *uncertainStamp) error {
 	var open []schedule.Item
 	for i := range committed {
 		if errors.Is(committed[i].Err, store.ErrUnavailable) {
-			err = committed[i].Err // what is ended by now is refused the next time
+			err = committed[i].Err // the next undo refuses the rows that are ended by now
 		}
 		if !committed[i].Won {
 			continue
 		}
 		u.rn.metrics.undone.Inc()
-		// Whoever met the claim meanwhile has parked the callback until its end.
-		item := d.items[results[i].ID]
+		// A claim that met this one meanwhile has parked the callback until the end of the claim; it is due
+		// sooner.
+		item := stamp.items[results[i].ID]
 		item.Due = max(results[i].DueAt, u.rn.clock.Now()+handBackDelay.Milliseconds())
 		open = append(open, item)
 	}
