@@ -12,33 +12,35 @@ import (
 	"github.com/robfig/cron/v3"
 )
 
-// A Leaser lets one of several processes run a maintenance function at a time.
+// A Leaser makes sure that only one of several processes runs a maintenance function at a time.
 type Leaser interface {
-	// TryLease takes or renews the named lease for holder until now+ttl, and says whether it is held. Now is
-	// in Unix milliseconds.
+	// TryLease takes or renews the named lease for holder until now+ttl, and reports whether holder has it.
+	// now is in Unix milliseconds.
 	TryLease(ctx context.Context, name, holder string, now int64, ttl time.Duration) (bool, error)
 }
 
-// CronOptions of a Cron. The zero value is for a process that is alone.
+// CronOptions configure a Cron. The zero value is for the only process.
 type CronOptions struct {
-	// Holder is this process: a name that no other process and no earlier start of this one has used. It is
-	// required where there is a Lease.
+	// Holder names this process. No other process, and no earlier start of this one, has used the name. It is
+	// required with a Lease.
 	Holder string
-	// Lease keeps other processes from running the same function; nil: there are no others.
+	// Lease keeps other processes from running the same function at the same time; nil: there are no others.
 	Lease Leaser
-	// Now is the clock that leases are counted by, in Unix milliseconds; nil means this machine's.
+	// Now is the clock of the leases, in Unix milliseconds; nil means this machine's clock.
 	Now func() int64
-	// Logger takes what goes wrong; nil means nothing is logged.
+	// Logger receives the failures; nil means that nothing is logged.
 	Logger *slog.Logger
 }
 
-// A Cron runs named maintenance functions at the times that their specs say, in UTC.
+// A Cron runs named maintenance functions at the times of their specs, in UTC.
 //
-// A function never overlaps itself: in this process a time that comes while it still runs is left out, and in
-// other processes the lease keeps it out. The lease is not given back: who has it keeps it as long as the
-// function's next time comes before its end. A function that fails or panics runs again at its next time, and
-// is logged: at once, and then once a minute for as long as each of its runs fails. What was due while no
-// process ran is not made up for.
+// A function never overlaps itself. In this process, a run is skipped while the last one is still running. In
+// other processes the lease prevents the run. A Cron never gives a lease back, so a holder keeps the lease
+// while its function runs again before the lease ends.
+//
+// A function that fails or panics runs again at its next time. The first failure is logged at once; while
+// every run fails, one failure a minute is logged. Runs that were missed while no process was running are not
+// made up.
 type Cron struct {
 	o     CronOptions
 	times *cron.Cron
@@ -46,13 +48,13 @@ type Cron struct {
 
 	mu  sync.Mutex
 	ctx context.Context // of Run
-	// failing are the functions whose last run failed, with when the log was last told.
+	// failing has the functions whose last run failed, with the time of the last log line.
 	failing map[string]time.Time
 }
 
-// complainEvery is the least time between two lines about a function that fails whenever it runs, as while a
-// database is away.
-const complainEvery = time.Minute
+// logEvery is the least time between two log lines about a function that fails on every run, for example
+// while the database is unreachable.
+const logEvery = time.Minute
 
 // NewCron returns a Cron without functions.
 func NewCron(o CronOptions) *Cron {
@@ -66,18 +68,19 @@ func NewCron(o CronOptions) *Cron {
 		failing: make(map[string]time.Time)}
 }
 
-// Add lets fn run at the times of spec, which is as for [ParseSpec], in UTC. The ttl bounds each run: the
-// lease is taken for so long, and fn's context ends with it. Functions are added before Run.
+// Add schedules fn at the times of spec, which [ParseSpec] reads, in UTC. ttl is the duration of the lease
+// and of the run: fn's context ends with it. All functions are added before Run. An error names the function:
+// the name is empty or a duplicate, ttl is below 1 ms, the Holder is missing, or the spec is invalid.
 func (c *Cron) Add(name, spec string, ttl time.Duration, fn func(context.Context) error) error {
 	switch {
 	case name == "":
-		return errors.New("a cron function needs a name")
+		return errors.New("cron function: the name is missing")
 	case c.names[name]:
-		return fmt.Errorf("cron function %q is there already", name)
+		return fmt.Errorf("cron function %q: duplicate name", name)
 	case ttl < time.Millisecond:
-		return fmt.Errorf("cron function %q: a ttl of %s leaves it no time", name, ttl)
+		return fmt.Errorf("cron function %q: ttl %s is shorter than 1ms", name, ttl)
 	case c.o.Lease != nil && c.o.Holder == "":
-		return fmt.Errorf("cron function %q: a lease needs a holder", name)
+		return fmt.Errorf("cron function %q: Lease is set, but Holder is empty", name)
 	}
 	times, err := ParseSpec(spec, "")
 	if err != nil {
@@ -87,7 +90,7 @@ func (c *Cron) Add(name, spec string, ttl time.Duration, fn func(context.Context
 	var running sync.Mutex
 	c.times.Schedule(times, cron.FuncJob(func() {
 		if !running.TryLock() {
-			c.o.Logger.Debug("cron function still runs", "function", name)
+			c.o.Logger.Debug("cron function is still running", "function", name)
 			return
 		}
 		defer running.Unlock()
@@ -96,8 +99,8 @@ func (c *Cron) Add(name, spec string, ttl time.Duration, fn func(context.Context
 	return nil
 }
 
-// Run runs the functions at their times until the context ends. It returns nil when all of them have ended;
-// their contexts end with ctx. It is called once.
+// Run runs the functions at their times until ctx ends. It returns nil when all running functions have ended;
+// their contexts end with ctx. Run is called once.
 func (c *Cron) Run(ctx context.Context) error {
 	c.mu.Lock()
 	c.ctx = ctx
@@ -108,19 +111,20 @@ func (c *Cron) Run(ctx context.Context) error {
 	return nil
 }
 
-// run makes one run, if the lease is to be had.
+// run executes fn once, if this process gets the lease. A robfig/cron goroutine calls it, one at a time for
+// each function (see Add).
 func (c *Cron) run(name string, ttl time.Duration, fn func(context.Context) error) {
 	c.mu.Lock()
 	parent := c.ctx
 	c.mu.Unlock()
-	// The time starts before the lease is asked for: the run must not outlast it.
+	// The timeout starts before the request for the lease, so that the run ends before the lease does.
 	ctx, cancel := context.WithTimeout(parent, ttl)
 	defer cancel()
 	if c.o.Lease != nil {
 		held, err := c.o.Lease.TryLease(ctx, name, c.o.Holder, c.o.Now(), ttl)
 		if err != nil {
 			if parent.Err() == nil && c.failed(name) {
-				c.o.Logger.Warn("cron lease", "function", name, "error", err)
+				c.o.Logger.Warn("cron lease failed", "function", name, "error", err)
 			}
 			return
 		}
@@ -134,22 +138,22 @@ func (c *Cron) run(name string, ttl time.Duration, fn func(context.Context) erro
 		delete(c.failing, name)
 		c.mu.Unlock()
 	case parent.Err() == nil && c.failed(name):
-		c.o.Logger.Error("cron function", "function", name, "error", err)
+		c.o.Logger.Error("cron function failed", "function", name, "error", err)
 	}
 }
 
-// failed notes that a function could not run or failed, and says whether the log is to be told.
+// failed records a failure and reports whether to log it.
 func (c *Cron) failed(name string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if last, known := c.failing[name]; known && time.Since(last) < complainEvery {
+	if last, known := c.failing[name]; known && time.Since(last) < logEvery {
 		return false
 	}
 	c.failing[name] = time.Now()
 	return true
 }
 
-// guard calls fn, and makes a panic an error.
+// guard calls fn and turns a panic into an error.
 func guard(ctx context.Context, fn func(context.Context) error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

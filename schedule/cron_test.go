@@ -16,22 +16,22 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
-// A stage has processes with cron functions, and the table of leases that they share. It is a case of
-// testdata/cron.txt, where times count from its start.
+// A stage runs one case of testdata/cron.txt: processes with cron functions, and the leases that they share.
+// Times are relative to its start.
 type stage struct {
 	began     time.Time
 	processes map[string]*process
 
 	mu    sync.Mutex
-	fault error // of leases
-	asked int   // for a lease
+	fault error // what TryLease returns; nil: it works
+	asked int   // calls of TryLease
 	until map[string]time.Duration
 	held  map[string]string
 	runs  []string
-	named map[string]int // how many runs of each function are under way
+	named map[string]int // running executions of each function
 }
 
-// A process is a Cron, its log, and what stops it.
+// A process is a Cron, its log, and the function that stops it.
 type process struct {
 	*schedule.Cron
 	log  bytes.Buffer
@@ -40,7 +40,7 @@ type process struct {
 
 func (s *stage) now() time.Duration { return time.Since(s.began) }
 
-// TryLease gives a lease that no other holder has.
+// TryLease grants a lease unless another holder has it.
 func (s *stage) TryLease(_ context.Context, name, holder string, now int64, ttl time.Duration) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -52,8 +52,7 @@ func (s *stage) TryLease(_ context.Context, name, holder string, now int64, ttl 
 	return s.held[name] == holder, s.fault
 }
 
-// TestCron: functions run at their times, never twice at a time, in one process, and for no longer than they
-// may.
+// TestCron checks that functions run at their times, one at a time, in one process, and within their ttl.
 func TestCron(t *testing.T) {
 	t.Parallel()
 	transcript.File(t, "testdata/cron.txt", func(t *testing.T, text string) string {
@@ -70,8 +69,8 @@ func TestCron(t *testing.T) {
 	})
 }
 
-// do does what a line says: it makes, starts or stops a process, adds a function to it, or lets time pass,
-// and then says what was begun and logged.
+// do executes one line of the transcript: it makes, starts or stops a process, adds a function, or lets time
+// pass. It returns the runs and the log lines since the line before.
 func (s *stage) do(t *testing.T, line string) string {
 	words := strings.Split(line, " | ")
 	command, name, _ := strings.Cut(words[0], " ")
@@ -143,7 +142,8 @@ func (s *stage) do(t *testing.T, line string) string {
 	return s.news()
 }
 
-// function is one that does the first of some things at its first run, and so on, and the last for ever.
+// function returns a cron function. Its n-th run does the n-th of the listed things; later runs repeat the
+// last.
 func (s *stage) function(process, name string, does []string) func(context.Context) error {
 	n := 0
 	return func(ctx context.Context) error {
@@ -153,7 +153,7 @@ func (s *stage) function(process, name string, does []string) func(context.Conte
 		s.named[name]++
 		run := fmt.Sprintf("%s %s at %v", process, name, s.now())
 		if s.named[name] > 1 {
-			run += ", beside another"
+			run += ", while another runs"
 		}
 		s.runs = append(s.runs, run)
 		s.mu.Unlock()
@@ -183,7 +183,8 @@ func (s *stage) function(process, name string, does []string) func(context.Conte
 	}
 }
 
-// news are the runs and the lines of the log since it was last asked; of many the first and the last ones.
+// news returns the runs and the log lines since its last call. Of many it returns the first and the last
+// ones.
 func (s *stage) news() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

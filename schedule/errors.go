@@ -2,24 +2,25 @@ package schedule
 
 import "errors"
 
-// ErrLost is returned by every operation of an index whose generation is missing or foreign: the index was
-// emptied, or rebuilt by somebody else. Nothing was changed. The caller compares generations with SQL and
-// rebuilds or adopts.
+// ErrLost is returned by every operation of an index whose generation is missing or not the expected one: the
+// index was emptied, or another process rebuilt it. Nothing was changed. The caller compares the generation
+// with SQL and then rebuilds the index or adopts the new generation.
 var ErrLost = errors.New("index generation is missing or foreign")
 
-// ErrRebuilding is returned by claims while a rebuild has not yet opened the shard.
+// ErrRebuilding is returned by claims between Reset and Open, while a rebuild fills the shard.
 var ErrRebuilding = errors.New("index is being rebuilt")
 
-// ErrTooMany is returned for a call with more than MaxBatch elements.
+// ErrTooMany is returned for a call with more than MaxBatch elements. Nothing was changed.
 var ErrTooMany = errors.New("too many elements in one call to the index")
 
-// ErrInvalid is returned for an element that cannot be represented: a malformed id, lane, lock or token.
-// Nothing of the call was done.
+// ErrInvalid is returned for an element that the index cannot represent: a malformed id, lane, lock or token.
+// Nothing was changed.
 var ErrInvalid = errors.New("element is not valid for the index")
 
-// What Generation returns of a shard that another build has written. ErrOlder: this build cannot read it, and
-// may put a new index in its place. ErrNewer: it must not even do that.
+// Generation returns these errors for a shard that another build has written.
 var (
+	// ErrOlder: this build cannot read the shard, and may replace it with a new index.
 	ErrOlder = errors.New("the index was written by an older build")
+	// ErrNewer: this build can neither read nor replace the shard.
 	ErrNewer = errors.New("the index was written by a newer build")
 )

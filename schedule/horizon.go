@@ -5,38 +5,38 @@ import (
 	"time"
 )
 
-// MinHorizon is how far ahead an index holds items whatever its watermark says: what is due that soon is
-// never left out. It is more than any wait that only the index knows of (75 s: an item that is parked until
-// the claim of a 60 s attempt has ended), so that nothing but SQL's own due times can lie beyond a watermark.
+// MinHorizon is the shortest horizon that takes effect: an index takes in an item that is due this soon,
+// whatever its watermark says. It must be longer than every wait that SQL does not know. The longest is 75 s:
+// an item is parked until the claim of a 60 s attempt has ended.
 const MinHorizon = 2 * time.Minute
 
-// Forever is the watermark of an index that holds whatever it is given.
+// Forever is the watermark of an index that takes in every item.
 const Forever int64 = math.MaxInt64
 
-// A Watermark is how far ahead a shard holds items. What an operation would put into the delay set for a
-// later time than At, and than [MinHorizon] from now, is left out, and if the shard held it, it goes: the
-// caller answers for having it in SQL. What the shard holds already stays, wherever the watermark is moved.
+// A Watermark limits how far ahead a shard holds items. An item that is due after At, and later than
+// [MinHorizon] from now, is not put into the delay set. If a reschedule or a move gives such a due time to an
+// item, the shard drops it. The caller must have the item in SQL, and load it when the watermark has
+// advanced. Moving the watermark drops nothing that the shard already holds.
 type Watermark struct {
 	// Now is the index's clock in Unix milliseconds.
 	Now int64
-	// At is the watermark in Unix milliseconds; [Forever]: the shard holds whatever it is given, as it does
-	// after every Reset.
+	// At is the watermark in Unix milliseconds. It is [Forever] after every Reset.
 	At int64
-	// Loaded says up to which due time everything was given to the shard. It is never later than At.
+	// Loaded is the due time up to which the caller has given every item to the shard. Loaded <= At.
 	Loaded int64
-	// Loader is the token of whoever moved the watermark last; empty: nobody has since the shard was reset.
+	// Loader is the token of the last [Advance]; empty: the watermark was not moved since the last Reset.
 	Loader string
 }
 
-// An Advance moves a shard's watermark to Horizon after the index's clock, forward or back. Where that is
-// earlier than Loaded, Loaded goes back with it: what is written from then on may be left out.
+// An Advance sets a shard's watermark to Horizon after the index's clock, forward or back. If the new
+// watermark is before Loaded, Loaded becomes the watermark: later writes may leave items out.
 type Advance struct {
-	// Horizon is at least 1 ms; zero moves the watermark to Forever.
+	// Horizon is at least 1 ms; zero sets the watermark to Forever.
 	Horizon time.Duration
-	// After is the Loader that the shard must still have, or nothing is done: two processes never move it by
-	// what they read at the same time, and a call that was on its way for long undoes nothing.
+	// After must equal the shard's Loader, or the Advance does nothing. So two processes cannot both move the
+	// watermark after the same read, and a delayed call undoes nothing.
 	After string
-	// Token becomes the Loader: as a claim's, and one that was never used. An Advance that is repeated with
-	// the same token changes nothing.
+	// Token becomes the Loader. It has the form of a claim's token and was never used before. A repeated
+	// Advance with the same token does nothing.
 	Token string
 }

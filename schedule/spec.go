@@ -10,58 +10,53 @@ import (
 	"github.com/robfig/cron/v3"
 )
 
-// What errors.Is finds in an error of ParseSpec, so that a caller can name the field that is wrong.
+// ParseSpec returns errors of these two kinds, so that a caller can name the wrong field.
 var (
-	// ErrSpec: the text cannot be taken.
+	// ErrSpec: the spec is invalid.
 	ErrSpec = errors.New("not a cron spec")
-	// ErrZone: the time zone cannot be taken.
+	// ErrZone: the time zone is invalid.
 	ErrZone = errors.New("not a time zone")
 )
 
-// Bounds of what ParseSpec reads.
+// Bounds of ParseSpec.
 const (
-	// MaxSpec is the longest text of a Spec in bytes.
+	// MaxSpec is the longest spec in bytes.
 	MaxSpec = 256
 	// MaxEvery is the longest duration of "@every".
 	MaxEvery = MaxTier
 )
 
-// A Spec says at which times something is due: at those that five fields as in crontab name on the clocks of
-// a time zone, or again and again after a duration. [ParseSpec] makes one; the zero value is never due.
+// A Spec is a set of times: those that five crontab fields describe on the wall clock of a time zone, or
+// those at a fixed interval ("@every"). [ParseSpec] makes one; the zero value is never due.
 //
-// Where clocks are changed, what the hour field says decides:
+// When a zone changes its clocks, the hour field decides:
 //
-//   - A spec that names every hour ("*", "*/1", "0-23", and so "@hourly" and "*/15 * * * *") goes by real
-//     time: it is due in each
-//     matching minute of each hour that passes, twice in an hour that comes twice, and not at all in one that
-//     is skipped. Whoever
-//     writes it wants a steady beat, and it would be wrong to be silent for an hour or to be due twice in one
-//     minute.
-//   - A spec that names some hours ("30 2 * * *", "0 */6 * * *") goes by the wall clock: each time that it
-//     names is due exactly
-//     once. One that is skipped is due when the gap ends, at the first instant after the change; several in
-//     one gap are due
-//     together, once. One that comes twice is due the first time. Whoever writes it wants one run a day:
-//     neither a day without
-//     a settlement nor one with two of them.
-//   - "@every" knows no clocks and no time zone.
+//   - A spec that names every hour ("*", "*/1", "0-23", and so "@hourly" and "*/15 * * * *") follows real
+//     time. It is due in each matching minute of each hour that passes: twice in an hour that repeats, and
+//     never in an hour that is skipped. Its author wants a steady interval. An hour without a run, or two
+//     runs in one minute, would be wrong.
+//   - A spec that names some hours ("30 2 * * *", "0 */6 * * *") follows the wall clock. Each time that it
+//     names is due exactly once. A skipped time is due at the first instant after the gap; several times in
+//     one gap are due there once. A repeated time is due the first time. Its author wants one run a day: no
+//     day without a settlement, and no day with two.
+//   - "@every" depends on no wall clock and no time zone.
 //
-// Day of month and day of week are as in crontab: where neither is "*", a day need fit only one of them.
+// Day of month and day of week combine as in crontab: if neither is "*", a day must match only one of them.
 type Spec struct {
-	fields *cron.SpecSchedule // in UTC: the parser's, asked only about wall clocks; nil: the spec is every
+	fields *cron.SpecSchedule // of the parser, in UTC, used for wall clocks only; nil: the spec is "@every"
 	every  int64              // in seconds
 	zone   *time.Location
-	// steady: every hour is named, so the spec goes by real time.
+	// steady: the spec names every hour and so follows real time.
 	steady bool
 }
 
-// ParseSpec reads five fields as in crontab ("30 2 * * 1-5"), "@hourly", "@daily", "@midnight", "@weekly",
-// "@monthly", "@yearly", "@annually", or "@every" with a duration as [ParseDuration] reads it, in whole
-// seconds and from one second to [MaxEvery]. The fields are those of clocks in the time zone, which is as for
-// [ParseZone]. A spec that would never be due is refused.
+// ParseSpec reads five crontab fields ("30 2 * * 1-5"), "@hourly", "@daily", "@midnight", "@weekly",
+// "@monthly", "@yearly", "@annually", or "@every" with a duration. [ParseDuration] reads the duration: whole
+// seconds, from one second to [MaxEvery]. [ParseZone] reads the time zone, in which the fields name wall
+// clock times. A spec that would never be due is refused.
 //
-// An error is one sentence for people that says what to write instead. It is ErrSpec or ErrZone; where both
-// are wrong, ErrSpec.
+// An error is one sentence for users that says what to write instead. It is ErrSpec or ErrZone; if both are
+// wrong, ErrSpec.
 func ParseSpec(text, timezone string) (Spec, error) {
 	s, err := parseText(text)
 	if err != nil {
@@ -74,7 +69,7 @@ func ParseSpec(text, timezone string) (Spec, error) {
 	return s, nil
 }
 
-// Zone returns the time zone that the spec was read with, for whoever shows its times; UTC for the zero Spec.
+// Zone returns the time zone of the spec, in which its times are displayed; UTC for the zero Spec.
 func (s Spec) Zone() *time.Location {
 	if s.zone == nil {
 		return time.UTC
@@ -82,8 +77,8 @@ func (s Spec) Zone() *time.Location {
 	return s.zone
 }
 
-// Next returns the first due time after t, in UTC and whole seconds; the zero time: there is none, as after
-// the year 9999. It takes no longer for a t that is long past.
+// Next returns the first due time after t, in UTC and whole seconds. It returns the zero time if there is
+// none: for the zero Spec and after the year 9999. Its duration does not depend on how long ago t is.
 func (s Spec) Next(t time.Time) time.Time {
 	after := max(t.Unix(), firstSecond)
 	switch {
@@ -100,9 +95,10 @@ func (s Spec) Next(t time.Time) time.Time {
 	}
 }
 
-// Resume returns the first due time after both now and due, where due is the due time before, whether it was
-// met or missed; the zero time: there is none. "@every" keeps its phase: it is due whole durations after due,
-// however many were missed. With a zero due it is Next(now). It takes no longer for much that was missed.
+// Resume returns the first due time after both now and due; due is the previous due time, met or missed. It
+// returns the zero time if there is none. "@every" keeps its phase: the result is a whole number of intervals
+// after due. With a zero due the result is Next(now). The duration does not depend on how many times were
+// missed.
 func (s Spec) Resume(due, now time.Time) time.Time {
 	if s.every == 0 {
 		if due.After(now) {
@@ -121,7 +117,7 @@ func (s Spec) Resume(due, now time.Time) time.Time {
 	return at(from + (missed+1)*s.every)
 }
 
-// A refusal is a sentence for people, and the field that it is about.
+// A refusal is an error for users and the field that it is about: ErrSpec or ErrZone.
 type refusal struct {
 	field error
 	why   string
@@ -141,10 +137,10 @@ const (
 		"duration, such as @every 15m"
 )
 
-// descriptors are the ones that the parser knows, but for "@every".
+// descriptors are those of the parser, without "@every".
 var descriptors = []string{"@hourly", "@daily", "@midnight", "@weekly", "@monthly", "@yearly", "@annually"}
 
-// parseText reads a spec whose zone is still missing.
+// parseText reads a spec; the caller adds its zone.
 func parseText(text string) (Spec, error) {
 	if len(text) > MaxSpec {
 		return Spec{}, refuseSpec("the spec is longer than %d characters: %s", MaxSpec, fiveFields)
@@ -158,33 +154,30 @@ func parseText(text string) (Spec, error) {
 		return Spec{}, refuseSpec("%q has characters other than ASCII letters, digits, signs and spaces: %s",
 			text, fiveFields)
 	case strings.Contains(text, "TZ="):
-		return Spec{}, refuseSpec("%q names a time zone: leave it out of the spec, and give it as the time "+
-			"zone beside it", text)
+		return Spec{}, refuseSpec("%q names a time zone: remove it and set the time zone separately", text)
 	case name == "@every":
 		return parseEvery(text, strings.Trim(rest, " "))
 	case name[0] == '@' && (rest != "" || !slices.Contains(descriptors, name)):
-		return Spec{}, refuseSpec("%q is not known: write %s", text, shorthands)
+		return Spec{}, refuseSpec("%q is unknown: write %s", text, shorthands)
 	}
 	return parseFields(text)
 }
 
-// parseEvery reads the duration of an "@every". The parser is not asked: it takes 1ms for a second, and
-// 1500ms too.
+// parseEvery reads the duration of "@every". The parser is not used: it rounds 1ms and 1500ms to one second.
 func parseEvery(text, duration string) (Spec, error) {
 	d, err := ParseDuration(duration)
 	if err != nil || d < time.Second || d > MaxEvery || d%time.Second != 0 {
-		return Spec{}, refuseSpec("%q needs a duration in whole seconds, from 1s to %s: write it such as "+
-			"@every 90s, @every 15m or @every 2d",
-			text, FormatDuration(MaxEvery))
+		return Spec{}, refuseSpec("%q needs a duration in whole seconds from 1s to %s, such as @every 90s, "+
+			"@every 15m or @every 2d", text, FormatDuration(MaxEvery))
 	}
 	return Spec{every: int64(d / time.Second)}, nil
 }
 
-// A fieldKind is one of the five fields: what people call it, what may stand in it, and the parser that reads
-// it alone.
+// A fieldKind describes one of the five fields: its name and its values for users, and the parser's option
+// that reads this field alone.
 type fieldKind struct {
 	name, what string
-	alone      cron.ParseOption
+	option     cron.ParseOption
 }
 
 var fieldKinds = []fieldKind{
@@ -195,29 +188,28 @@ var fieldKinds = []fieldKind{
 	{"day of week", "0 to 6 or sun to sat (Sunday is 0)", cron.Dow},
 }
 
-// allHours are the bits of an hour field that names each of them.
+// allHours has the bits of an hour field that names every hour.
 const allHours = 1<<24 - 1
 
-// anyTime is where it is tried whether a spec is ever due. Any would do: the calendar that the fields name
-// repeats.
+// anyTime is the wall time at which parseFields starts to look for a first match. Any other would do, because
+// the calendar of the fields repeats.
 const anyTime = 0
 
-// parseFields reads five fields or a descriptor that stands for five.
+// parseFields reads five fields, or a descriptor that stands for five.
 func parseFields(text string) (Spec, error) {
 	if text[0] != '@' {
 		fields := strings.Fields(text)
 		switch {
 		case len(fields) == len(fieldKinds)+1:
-			return Spec{}, refuseSpec("%q has 6 fields, but there is none for seconds: %s", text, fiveFields)
+			return Spec{}, refuseSpec("%q has 6 fields, but seconds are not supported: %s", text, fiveFields)
 		case len(fields) != len(fieldKinds):
 			return Spec{}, refuseSpec("%q has %d of 5 fields: %s", text, len(fields), fiveFields)
 		}
 		for i, field := range fields {
 			k := fieldKinds[i]
-			if !wellFormed(field) || read(k.alone, field) == nil {
-				return Spec{}, refuseSpec("%q cannot be the %s: write %s, a list of them (1,3), a rising "+
-					"range (1-5), a step (*/2), or *",
-					field, k.name, k.what)
+			if !wellFormed(field) || read(k.option, field) == nil {
+				return Spec{}, refuseSpec("%q is not a valid %s: write %s, a list of them (1,3), a rising "+
+					"range (1-5), a step (*/2), or *", field, k.name, k.what)
 			}
 		}
 	}
@@ -228,13 +220,13 @@ func parseFields(text string) (Spec, error) {
 	parsed.Location = time.UTC
 	s := Spec{fields: parsed, steady: parsed.Hour&allHours == allHours}
 	if _, ok := s.match(anyTime); !ok {
-		return Spec{}, refuseSpec("%q is never due: name a day that one of its months has", text)
+		return Spec{}, refuseSpec("%q never occurs: name a day that exists in one of its months", text)
 	}
 	return s, nil
 }
 
-// wellFormed refuses what the parser takes for more than was written: an empty part of a list is left out by
-// it, even where that leaves nothing, and "*-5" is "*".
+// wellFormed refuses fields that the parser accepts but reads as something else: it ignores an empty part of
+// a list, even if the whole list is empty, and reads "*-5" as "*".
 func wellFormed(field string) bool {
 	if strings.Trim(field, "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ*?,/-") != "" {
 		return false
@@ -247,8 +239,8 @@ func wellFormed(field string) bool {
 	return true
 }
 
-// read asks the parser; nil: it does not take the text. That it panics on some texts must not become the
-// caller's end.
+// read calls the parser; nil: the text is invalid. The parser panics on some texts. read recovers, so that a
+// user's spec cannot end the process.
 func read(options cron.ParseOption, text string) (s *cron.SpecSchedule) {
 	defer func() {
 		if recover() != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
-// A failer is what the helpers need of a *testing.T, a *testing.F or a *rapid.T.
+// A failer is the common part of *testing.T, *testing.F and *rapid.T that the helpers need.
 type failer interface {
 	Helper()
 	Fatal(args ...any)
@@ -44,7 +44,7 @@ func moment(t failer, s string) time.Time {
 
 const times = "testdata/times.txt"
 
-// words are those of an operation of the transcript.
+// words splits an operation of the transcript.
 func words(t testing.TB, line string) []string {
 	words := strings.Split(transcript.Expand(t, line), "|")
 	for i, word := range words {
@@ -65,7 +65,7 @@ func TestTranscript(t *testing.T) {
 	})
 }
 
-// answers does an operation, and says what comes of it.
+// answers executes an operation and returns its result.
 func answers(t *testing.T, words []string) (all []string) {
 	t.Helper()
 	show := func(at time.Time, zone string) string {
@@ -145,10 +145,11 @@ func answers(t *testing.T, words []string) (all []string) {
 	return all
 }
 
-// unprintable runes have no place in a sentence; what is no rune at all is among them.
+// unprintable reports runes that must not appear in a message for users, invalid UTF-8 included.
 func unprintable(r rune) bool { return r == unicode.ReplacementChar || !unicode.IsPrint(r) }
 
-// Wherever it is asked, it answers at once: before all years, after them, and where nothing is due.
+// Next returns at once for every t: before the year 1, after 9999, and for specs that are rarely or never
+// due.
 func TestSpecNextEndsEverywhere(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"0 0 29 2 *", "0 * 29 2 *", "59 23 31 12 *", "@every 400d"} {
@@ -201,7 +202,7 @@ func FuzzParseSpec(f *testing.F) {
 			}
 			return
 		}
-		// From 1900 to 2300, where every spec has a next time.
+		// From 1900 to 2300 every spec has a next time.
 		at := time.Unix(-2208988800+(unix%12622780800+12622780800)%12622780800, 0)
 		for range 3 {
 			next := s.Next(at)
@@ -217,7 +218,7 @@ func FuzzParseSpec(f *testing.F) {
 	})
 }
 
-// firstWords are what the transcript has for an operation.
+// firstWords returns the first arguments of an operation in the transcript.
 func firstWords(f *testing.F, operation string) (all []string) {
 	for _, line := range transcript.Inputs(f, times) {
 		if words := words(f, line); words[0] == operation {
@@ -227,7 +228,7 @@ func firstWords(f *testing.F, operation string) (all []string) {
 	return all
 }
 
-// fuzzPrinted: what is read from a text is printed as one that reads as the same.
+// fuzzPrinted checks that a parsed value, printed and parsed again, is the same value.
 func fuzzPrinted[V any](f *testing.F, parse func(string) (V, error), print func(V) string) {
 	f.Fuzz(func(t *testing.T, s string) {
 		v, err := parse(s)
@@ -254,7 +255,7 @@ func FuzzDuration(f *testing.F) {
 	fuzzPrinted(f, schedule.ParseDuration, schedule.FormatDuration)
 }
 
-// FuzzZone: a zone is known by the name that it was given by, and by no path of this machine.
+// FuzzZone checks that a zone keeps the name by which it was found, and that no path of this machine is one.
 func FuzzZone(f *testing.F) {
 	for _, s := range firstWords(f, "zone") {
 		f.Add(s)

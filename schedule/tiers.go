@@ -8,20 +8,19 @@ import (
 	"time"
 )
 
-// Bounds of tiers. They keep every due time within what a float64 score and an int64 of milliseconds hold
-// exactly.
+// Bounds of tiers. Within them, a float64 score and an int64 of milliseconds hold every due time exactly.
 const (
-	// MaxTiers is the most tiers a ladder may have.
+	// MaxTiers is the most tiers of a list.
 	MaxTiers = 100
 	// MaxTier is the longest single wait.
 	MaxTier = 400 * 24 * time.Hour
 )
 
-// Tiers is a retry ladder: tier i, counted from 1, is the wait after failed attempt i. Nine tiers make ten
-// attempts. An empty ladder is a single attempt.
+// Tiers are the waits between attempts: tier i, counted from 1, is the wait after failed attempt i. Nine
+// tiers make ten attempts. An empty list makes one attempt.
 type Tiers []time.Duration
 
-// Payment is the default ladder: ten attempts in 25 h 13 m 15 s.
+// Payment returns the default tiers: ten attempts in 25 h 13 m 15 s.
 func Payment() Tiers {
 	return Tiers{
 		15 * time.Second, 3 * time.Minute, 10 * time.Minute, 30 * time.Minute, 30 * time.Minute,
@@ -29,9 +28,8 @@ func Payment() Tiers {
 	}
 }
 
-// Wait returns the wait after failed attempt number made, counted from 1, and false when the ladder is used
-// up. With repeatLast it goes on with the last tier for ever (and an empty ladder is still used up at once).
-// Numbers below 1 are a caller's mistake and count as 1.
+// Wait returns the wait after failed attempt number made, counted from 1, and false if no tier is left. With
+// repeatLast the last tier repeats for ever; an empty list still has no tier. Numbers below 1 count as 1.
 func (t Tiers) Wait(made int, repeatLast bool) (time.Duration, bool) {
 	made = max(made, 1)
 	if made <= len(t) {
@@ -43,7 +41,7 @@ func (t Tiers) Wait(made int, repeatLast bool) (time.Duration, bool) {
 	return 0, false
 }
 
-// Sum returns the wait of the whole ladder. It does not overflow within the bounds of Validate.
+// Sum returns the sum of all tiers. It does not overflow within the bounds of Validate.
 func (t Tiers) Sum() time.Duration {
 	var sum time.Duration
 	for _, d := range t {
@@ -52,7 +50,8 @@ func (t Tiers) Sum() time.Duration {
 	return sum
 }
 
-// Validate says what is wrong with the ladder, or nil: at most MaxTiers tiers of 0 to MaxTier each.
+// Validate returns an error if there are more than MaxTiers tiers, or one is not between 0 and MaxTier. The
+// error is the end of a sentence whose subject the caller writes.
 func (t Tiers) Validate() error {
 	if len(t) > MaxTiers {
 		return fmt.Errorf("has %d tiers; at most %d are allowed", len(t), MaxTiers)
@@ -66,7 +65,7 @@ func (t Tiers) Validate() error {
 	return nil
 }
 
-// String prints the ladder as it is written in settings: "15s 3m 10m".
+// String returns the tiers as settings write them: "15s 3m 10m".
 func (t Tiers) String() string {
 	parts := make([]string, len(t))
 	for i, d := range t {
@@ -75,8 +74,7 @@ func (t Tiers) String() string {
 	return strings.Join(parts, " ")
 }
 
-// ParseTiers reads a ladder written with spaces or commas between the tiers. The empty string is the empty
-// ladder.
+// ParseTiers reads tiers that are separated by spaces, tabs or commas. The empty string is the empty list.
 func ParseTiers(s string) (Tiers, error) {
 	fields := strings.FieldsFunc(s, func(r rune) bool { return r == ',' || r == ' ' || r == '\t' })
 	t := make(Tiers, 0, len(fields))
@@ -93,8 +91,8 @@ func ParseTiers(s string) (Tiers, error) {
 	return t, nil
 }
 
-// DueAfter returns the time, in whole Unix milliseconds rounded up, that lies wait after end. Rounding up is
-// what keeps an attempt from ever being early.
+// DueAfter returns the time that is wait after end, in whole Unix milliseconds. It rounds up, because
+// rounding down would let an attempt begin too early.
 func DueAfter(end time.Time, wait time.Duration) int64 {
 	return CeilMillis(end.Add(wait))
 }
@@ -110,8 +108,8 @@ func CeilMillis(t time.Time) int64 {
 
 const day = 24 * time.Hour
 
-// ParseDuration reads a Go duration string that may also have days, whole or fractional, as its first unit:
-// "15s", "2d", "1d12h", "-1.5h". A bare number is refused, except 0.
+// ParseDuration reads a Go duration string that may begin with days, whole or fractional: "15s", "2d",
+// "1d12h", "-1.5h". It refuses a number without a unit, except 0.
 func ParseDuration(s string) (time.Duration, error) {
 	refuse := func() (time.Duration, error) {
 		return 0, fmt.Errorf("%q is not a duration such as 15s, 3m, 1h30m or 2d", s)
@@ -152,7 +150,7 @@ func ParseDuration(s string) (time.Duration, error) {
 	return sign * (total + d), nil
 }
 
-// FormatDuration prints d as shortly as ParseDuration reads it back: "15s", "1h30m", "2d", "0s".
+// FormatDuration returns the shortest text that ParseDuration reads as d: "15s", "1h30m", "2d", "0s".
 func FormatDuration(d time.Duration) string {
 	if d == 0 {
 		return "0s"

@@ -7,14 +7,15 @@ import (
 	"time"
 )
 
-// What an index can hold. Everything is checked before an index is changed, so that no call is done in part.
+// Bounds of what an index can hold. The index checks every element of a call before it changes anything, so
+// that no call is half done.
 const (
-	// MaxTime is the latest time but a due time, in Unix milliseconds, and the longest interval in
-	// nanoseconds: what a sorted set's score and Lua's numbers hold exactly. Later ones are taken for it.
+	// MaxTime is the latest time in Unix milliseconds, except for due times, and the longest interval in
+	// nanoseconds. A sorted set's score and Lua's numbers hold it exactly. Larger values are reduced to it.
 	MaxTime = 1<<53 - 1
 	// MaxClaim is the most items that one claim leases.
 	MaxClaim = 256
-	// MaxLock is the longest name of a lock.
+	// MaxLock is the longest name of a lock in characters.
 	MaxLock = 22
 
 	maxToken = 32
@@ -22,7 +23,7 @@ const (
 	idLength = 26
 )
 
-// A charset says which bytes may stand in a word.
+// A charset is a set of bytes.
 type charset [256]bool
 
 func charsOf(s string) *charset {
@@ -33,7 +34,7 @@ func charsOf(s string) *charset {
 	return c
 }
 
-// all says whether s consists of the characters alone.
+// all reports whether every byte of s is in the set.
 func (c *charset) all(s string) bool {
 	for i := range len(s) {
 		if !c[s[i]] {
@@ -44,11 +45,12 @@ func (c *charset) all(s string) bool {
 }
 
 var (
-	idChars   = charsOf("0123456789ABCDEFGHJKMNPQRSTVWXYZ") // Crockford's
+	idChars   = charsOf("0123456789ABCDEFGHJKMNPQRSTVWXYZ") // Crockford's base 32
 	wordChars = charsOf("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
 )
 
-// Validate checks the elements of one call: ErrTooMany, or the first error of check with the element's place.
+// Validate checks the elements of one call. It returns ErrTooMany, or the first error of check with the
+// position of the element.
 func Validate[E any](operation string, elements []E, check func(E) error) error {
 	if n := len(elements); n > MaxBatch {
 		return fmt.Errorf("%s: %d elements: %w", operation, n, ErrTooMany)
@@ -61,17 +63,18 @@ func Validate[E any](operation string, elements []E, check func(E) error) error 
 	return nil
 }
 
-// invalid says which part of an element is wrong.
+// invalid returns ErrInvalid with the name and the value of the wrong part.
 func invalid(what string, value any) error {
 	return fmt.Errorf("%s %q: %w", what, fmt.Sprint(value), ErrInvalid)
 }
 
-// IsWord says whether s has 1 to most characters, all of [A-Za-z0-9_-]: scripts use the others as separators.
+// IsWord reports whether s has 1 to most characters of [A-Za-z0-9_-]. The scripts use other characters as
+// separators.
 func IsWord(s string, most int) bool {
 	return s != "" && len(s) <= most && wordChars.all(s)
 }
 
-// checkID wants a bare ULID: 26 characters that fit 128 bits.
+// checkID returns ErrInvalid unless id is a bare ULID: 26 characters that fit 128 bits.
 func checkID(what, id string) error {
 	if len(id) != idLength || id[0] > '7' || !idChars.all(id) {
 		return invalid(what, id)
@@ -90,8 +93,7 @@ func ValidateLane(lane int64) error {
 	return nil
 }
 
-// ValidateToken returns ErrInvalid for what no lease has. The empty token passes: it is looked for and found
-// nowhere.
+// ValidateToken returns ErrInvalid for a malformed token. The empty token passes: it matches no lease.
 func ValidateToken(token string) error {
 	if token != "" {
 		return checkWord("token", token, maxToken)
@@ -106,10 +108,10 @@ func checkWord(what, s string, most int) error {
 	return nil
 }
 
-// Validate returns ErrInvalid unless id and lane can be those of an item.
+// Validate returns ErrInvalid unless the id and the lane are valid.
 func (r Ref) Validate() error { return errors.Join(ValidateLane(r.Lane), ValidateID(r.ID)) }
 
-// Validate returns ErrInvalid for an item that cannot be held.
+// Validate returns ErrInvalid for an item that an index cannot hold.
 func (i Item) Validate() error {
 	if i.Lock != "" && !IsWord(i.Lock, MaxLock) {
 		return invalid("lock", i.Lock)
@@ -117,10 +119,10 @@ func (i Item) Validate() error {
 	return i.Ref().Validate()
 }
 
-// Validate returns ErrInvalid for what cannot be a lease.
+// Validate returns ErrInvalid for a malformed id, lane or token.
 func (l LeaseRef) Validate() error { return errors.Join(l.Ref.Validate(), ValidateToken(l.Token)) }
 
-// validateNext wants a lease of the same lane, or none.
+// validateNext returns ErrInvalid unless l is empty or a valid lease of the lane.
 func (l LeaseRef) validateNext(lane int64) error {
 	switch {
 	case l.ID == "":
@@ -131,12 +133,12 @@ func (l LeaseRef) validateNext(lane int64) error {
 	return l.Validate()
 }
 
-// Validate returns ErrInvalid for what cannot be an ended lease.
+// Validate returns ErrInvalid if the lease or its Next is malformed, or Next is of another lane.
 func (e EndedLease) Validate() error {
 	return errors.Join(e.LeaseRef.Validate(), e.Next.validateNext(e.Lane))
 }
 
-// Validate returns ErrInvalid for a settlement without an outcome, or of what cannot be a lease.
+// Validate returns ErrInvalid for a settlement without an outcome, or with an invalid part.
 func (s Settlement) Validate() error {
 	switch {
 	case s.Outcome < Ack || s.Outcome > Bury:
@@ -147,20 +149,21 @@ func (s Settlement) Validate() error {
 	return errors.Join(s.Next.validateNext(s.Lane), ValidateToken(s.Token), s.Item.Validate())
 }
 
-// Validate returns ErrInvalid for what cannot be a lease.
+// Validate returns ErrInvalid unless l is a valid argument of Extend. The token may be empty.
 func (l Lease) Validate() error { return errors.Join(ValidateToken(l.Token), l.Item.Validate()) }
 
-// ValidateRunning returns ErrInvalid for what cannot be a lease that runs.
+// ValidateRunning returns ErrInvalid unless l is a valid argument of Adopt: it must have a token.
 func (l Lease) ValidateRunning() error {
 	return errors.Join(checkWord("token", l.Token, maxToken), l.Item.Validate())
 }
 
-// ValidateLocking returns ErrInvalid for what cannot ask for a lock.
+// ValidateLocking returns ErrInvalid unless l is a valid argument of Acquire: it must have a lock and a
+// token.
 func (l Lease) ValidateLocking() error {
 	return errors.Join(checkWord("lock", l.Lock, MaxLock), l.ValidateRunning())
 }
 
-// Validate returns ErrInvalid for a setting out of bounds.
+// Validate returns ErrInvalid for a setting that is out of bounds.
 func (s LaneSetting) Validate() error {
 	switch {
 	case s.Limit < 0:
@@ -171,8 +174,8 @@ func (s LaneSetting) Validate() error {
 	return ValidateLane(s.Lane)
 }
 
-// Validate returns ErrInvalid for an unlock without a lock or with malformed waiters, and ErrTooMany for too
-// many.
+// Validate returns ErrInvalid for an unlock without a lock or with malformed waiters, and ErrTooMany for more
+// than MaxBatch waiters.
 func (u Unlock) Validate() error {
 	if n := len(u.Gone) + len(u.Skip); n > MaxBatch {
 		return fmt.Errorf("%d waiters: %w", n, ErrTooMany)
@@ -185,7 +188,7 @@ func (u Unlock) Validate() error {
 	return errors.Join(checkWord("lock", u.Lock, MaxLock), ValidateToken(u.Token))
 }
 
-// Validate returns ErrInvalid for a claim out of bounds.
+// Validate returns ErrInvalid for a claim that is out of bounds.
 func (r ClaimRequest) Validate() error {
 	var err error
 	switch {
@@ -221,7 +224,7 @@ func validatePrefetch(lanes []LanePrefetch) error {
 	return nil
 }
 
-// Validate returns ErrInvalid for a horizon or a token that cannot be.
+// Validate returns ErrInvalid for a horizon between zero and 1 ms, and for a malformed token.
 func (a Advance) Validate() error {
 	if a.Horizon != 0 && a.Horizon < time.Millisecond {
 		return fmt.Errorf("advance: %w", invalid("horizon", a.Horizon))
@@ -232,7 +235,7 @@ func (a Advance) Validate() error {
 	return nil
 }
 
-// ValidateShard returns ErrInvalid for a shard that is not one of so many.
+// ValidateShard returns ErrInvalid unless shard is one of 0..shards-1.
 func ValidateShard(operation string, shard, shards int) error {
 	if shard < 0 || shard >= shards {
 		return fmt.Errorf("%s: shard %d of %d: %w", operation, shard, shards, ErrInvalid)

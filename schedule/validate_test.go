@@ -14,8 +14,7 @@ import (
 
 const anID = "01K00000000000000000000001"
 
-// Each value is good but for what is changed of it, which makes it invalid. A change is a field and what it
-// becomes.
+// TestInvalid makes valid values invalid, one field at a time. A change is a field and its bad values.
 func TestInvalid(t *testing.T) {
 	t.Parallel()
 	type changes map[string][]any
@@ -31,7 +30,7 @@ func TestInvalid(t *testing.T) {
 	for _, c := range []struct {
 		good  any
 		bad   changes
-		check string // the method; empty: Validate
+		check string // the method that validates; empty: Validate
 	}{
 		{ref, changes{"ID": ids, "Lane": lanes}, ""},
 		{item, changes{"ID": ids, "Lane": lanes, "Lock": locks}, ""},

@@ -5,31 +5,31 @@ import (
 	"time"
 )
 
-// MaxIdle is the longest that a claimer sleeps without asking its shard, so that losing every hint costs at
-// most that.
+// MaxIdle is the longest sleep of a claimer without a call of its shard. It bounds the delay when all hints
+// are lost.
 const MaxIdle = time.Second
 
-// A Cause says what ended a wait.
+// A Cause is the reason for which a wait ended.
 type Cause int
 
 // The causes of a wake-up.
 const (
-	// ByTimer: the next event that the shard announced is due.
+	// ByTimer: the shard's next announced event is due.
 	ByTimer Cause = iota
-	// ByHint: somebody said that there is something to do sooner.
+	// ByHint: a hint announced an earlier event.
 	ByHint
-	// ByPoll: nothing was announced within the longest idle time.
+	// ByPoll: no event was announced within the longest idle time.
 	ByPoll
 	// ByEnd: the context ended.
 	ByEnd
 )
 
-// String returns the cause as metrics spell it.
+// String returns the cause as the metrics name it.
 func (c Cause) String() string { return named(c, "timer", "hint", "poll", "end") }
 
-// A Waker is where one claimer sleeps: until the next event that its shard announced, until a hint, or until
-// it is time to ask again anyway, whichever is first. Hints given while nobody waits end the next wait at
-// once.
+// A Waker is the place where one claimer sleeps until the next announced event of its shard, a hint, or the
+// next poll. A hint between two waits ends the next wait at once. [NewWaker] makes one; the zero value never
+// gets a hint.
 type Waker struct {
 	hint chan struct{}
 }
@@ -37,7 +37,7 @@ type Waker struct {
 // NewWaker returns a waker without a hint.
 func NewWaker() *Waker { return &Waker{hint: make(chan struct{}, 1)} }
 
-// Hint ends the present wait, or the next one. It never blocks.
+// Hint ends the present wait, or the next one. It never blocks. Several hints before a wait count as one.
 func (w *Waker) Hint() {
 	select {
 	case w.hint <- struct{}{}:
@@ -45,13 +45,13 @@ func (w *Waker) Hint() {
 	}
 }
 
-// Wait sleeps until the index's clock reaches next, at most idle, and says what ended the sleep. Now is the
-// index's clock at this moment; next zero means that no event is known. Nothing is early: the timer is for
-// the first whole millisecond at or after next, and the index decides again what is due.
+// Wait sleeps until the index's clock reaches next, but at most for idle, and returns the cause of its end.
+// now is the index's clock at the call. Zero for next means that no event is known. The timer ends at next or
+// later, never before; the index decides again what is due.
 func (w *Waker) Wait(ctx context.Context, now, next int64, idle time.Duration) Cause {
 	sleep, cause := idle, ByPoll
 	if next != 0 {
-		// Compared in milliseconds: a pause until the end of time would overflow a duration.
+		// In milliseconds, because a pause until the end of time overflows a duration.
 		if ms := max(next-now, 0); ms < sleep.Milliseconds() {
 			sleep, cause = time.Duration(ms)*time.Millisecond, ByTimer
 		}

@@ -41,14 +41,14 @@ func TestWakerHints(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := schedule.NewWaker()
 		w.Hint()
-		w.Hint() // Hints before a wait are one.
+		w.Hint() // Several hints before a wait count as one.
 		start := time.Now()
 		if cause := w.Wait(t.Context(), 0, 0, time.Second); cause != schedule.ByHint ||
 			time.Since(start) != 0 {
 			t.Errorf("a hint before the wait: %v after %v", cause, time.Since(start))
 		}
 		if cause := w.Wait(t.Context(), 0, 0, time.Second); cause != schedule.ByPoll {
-			t.Errorf("the second of two hints was kept: %v", cause)
+			t.Errorf("the second of two hints ended a wait: %v", cause)
 		}
 		time.AfterFunc(100*time.Millisecond, w.Hint)
 		start = time.Now()

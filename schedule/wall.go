@@ -7,55 +7,54 @@ import (
 	"time"
 )
 
-// This file finds the instants at which the clocks of a zone show what a Spec's fields name. Instants are
-// Unix seconds. A wall time is what clocks show, as the Unix seconds at which clocks in UTC show the same:
-// instant plus offset.
+// This file computes the instants at which the wall clock of a zone shows the times that a Spec's fields
+// name. An instant is in Unix seconds. A wall time is the reading of a wall clock, expressed as the Unix
+// second at which a UTC clock shows the same reading: instant plus offset.
 
-// The seconds between which a Spec is asked and answers: the years 1 to 9999, which every calendar and every
-// format that a time is written in can hold.
+// A Spec handles the years 1 to 9999. Every calendar and every time format can hold them.
 const (
 	firstSecond = -62135596800
 	lastSecond  = 253402300799
 )
 
 const (
-	// farthest is more than any zone is from UTC.
+	// farthest is more than the offset of any zone from UTC.
 	farthest = 30 * 3600
 	// never is later than every instant.
 	never = math.MaxInt64
-	// longestRepeat is more than clocks were ever put back by, twice: what was repeated is over by then,
-	// whatever came before it.
+	// longestRepeat is more than twice the largest step back of any zone. A repeated period that began before
+	// it is over.
 	longestRepeat = 72 * 3600
-	// longestSearch bounds the search for a time by real time. The longest that a spec rests is from one leap
-	// day to the next around a year such as 2100, eight years; the leap days themselves exist in every zone.
+	// longestSearch bounds the search of nextSteady. The longest gap between two due times is eight years,
+	// from one leap day to the next around a year such as 2100. Every zone has its leap days.
 	longestSearch = 20 * 366 * 86400
 )
 
-// ParseZone returns the time zone of an IANA name; "" is UTC. A name that means something else on another
-// machine, such as "Local", is refused, and so is what is there on some machines only, such as
-// "right/Europe/Berlin". An error is ErrZone, and one sentence for people.
+// ParseZone returns the time zone of an IANA name; "" is UTC. It refuses names whose meaning depends on the
+// machine, such as "Local", and names that only some machines have, such as "right/Europe/Berlin". An error
+// is ErrZone, and one sentence for users.
 func ParseZone(name string) (*time.Location, error) {
 	if name == "" {
 		return time.UTC, nil
 	}
-	// The database has no name that is longer than 32 characters.
+	// No name in the IANA database is longer than 32 characters.
 	if len(name) > 64 {
-		return nil, refuseZone("the time zone is longer than any")
+		return nil, refuseZone("the name of the time zone is too long")
 	}
 	if portable(name) {
 		if zone, err := time.LoadLocation(name); err == nil {
 			return zone, nil
 		}
 	}
-	return nil, refuseZone(fmt.Sprintf("the time zone %q is not known", name))
+	return nil, refuseZone(fmt.Sprintf("unknown time zone %q", name))
 }
 
 func refuseZone(why string) error {
-	return &refusal{field: ErrZone, why: why + ": give an IANA name, such as Asia/Shanghai, or UTC"}
+	return &refusal{field: ErrZone, why: why + ": use an IANA name, such as Asia/Shanghai, or UTC"}
 }
 
-// portable says whether a name could be in the database, and not only a file beside it. It decides before a
-// file is looked for.
+// portable reports whether every machine's IANA database could have the name. ParseZone calls it before
+// time.LoadLocation, which would open other files of the machine.
 func portable(name string) bool {
 	switch {
 	case strings.Trim(name, "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ/_+-") != "":
@@ -68,7 +67,7 @@ func portable(name string) bool {
 	return name != "Local" && name != "localtime" && name != "posixrules" && name != "Factory"
 }
 
-// at returns an instant as a time; the zero time where it is beyond the last that is answered.
+// at returns an instant as a time, or the zero time if it is after lastSecond.
 func at(second int64) time.Time {
 	if second > lastSecond {
 		return time.Time{}
@@ -76,8 +75,8 @@ func at(second int64) time.Time {
 	return time.Unix(second, 0).UTC()
 }
 
-// offset returns the zone's offset in seconds at an instant, and the instant until which, at least, it stays
-// so; never: for good.
+// offset returns the zone's offset in seconds at an instant, and an instant until which the offset surely
+// stays the same; never: for ever.
 func offset(zone *time.Location, instant int64) (seconds, until int64) {
 	t := time.Unix(instant, 0).In(zone)
 	_, o := t.Zone()
@@ -86,30 +85,30 @@ func offset(zone *time.Location, instant int64) (seconds, until int64) {
 	case end.IsZero():
 		return int64(o), never
 	case end.Unix() <= instant:
-		// In the years of a zone's last rule the library ends the year after 365 days, and in a leap year
-		// that leaves out its last day, on which no rule can take effect any more.
+		// In the years of a zone's last rule, package time ends the year after 365 days. In a leap year that
+		// leaves out the last day. No rule takes effect on that day.
 		return int64(o), instant - mod(instant, 86400) + 86400
 	default:
 		return int64(o), end.Unix()
 	}
 }
 
-// mod is what is left of n after whole times of d, also where n is below zero.
+// mod returns the remainder of n divided by d, from 0 to d-1 even if n is negative.
 func mod(n, d int64) int64 { return (n%d + d) % d }
 
-// match returns the first wall time that the fields name, not before wall, and false where there is none.
+// match returns the first wall time, wall or later, that the fields name, and false if there is none.
 func (s Spec) match(wall int64) (int64, bool) {
 	t := time.Unix(wall-1, 0).UTC()
 	next := s.fields.Next(t)
 	if next.IsZero() {
-		// The parser's schedule gives up after the fifth year, but leap days are up to eight apart.
+		// The parser's schedule stops searching after five years. Leap days can be eight years apart.
 		next = s.fields.Next(time.Date(t.Year()+6, time.January, 1, 0, 0, -1, 0, time.UTC))
 	}
 	return next.Unix(), !next.IsZero()
 }
 
-// nextSteady returns the first instant after an instant at which clocks show what is named, whether they show
-// it again or not; never: there is none.
+// nextSteady returns the first instant after an instant at which the wall clock shows a named time, even if
+// it repeats; never: there is none.
 func (s Spec) nextSteady(after int64) int64 {
 	for from := after + 1; from < after+longestSearch; {
 		o, until := offset(s.zone, from)
@@ -125,16 +124,16 @@ func (s Spec) nextSteady(after int64) int64 {
 	return never
 }
 
-// nextWall returns the first instant after an instant at which a wall time that is named is due; never: there
-// is none. A wall time is due at the first instant at which clocks show it, or a later one: so each is due
-// once, and one in a gap when the gap ends. What is due after an instant are therefore just the wall times
-// beyond all that clocks have shown until then.
+// nextWall returns the first instant after an instant at which a named wall time is due; never: there is
+// none. A wall time is due at the first instant at which the wall clock shows it or a later time. So each is
+// due once, and a skipped one is due when the gap ends. Therefore the wall times due after an instant are
+// those beyond the highest reading up to the instant.
 func (s Spec) nextWall(after int64) int64 {
 	wall, ok := s.match(s.highest(after) + 1)
 	if !ok {
 		return never
 	}
-	// No clock is so far ahead that it would show the time before this.
+	// No zone is so far ahead of UTC that its clock shows the wall time before this instant.
 	for from := max(after, wall-farthest); ; {
 		o, until := offset(s.zone, from)
 		if from+o >= wall {
@@ -147,7 +146,7 @@ func (s Spec) nextWall(after int64) int64 {
 	}
 }
 
-// highest returns the highest wall time that clocks have shown up to an instant.
+// highest returns the highest reading of the wall clock up to an instant.
 func (s Spec) highest(instant int64) int64 {
 	h := int64(math.MinInt64)
 	for from := instant - longestRepeat; from <= instant; {

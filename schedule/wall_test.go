@@ -13,15 +13,15 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
-// A field is one field of a spec for the model: its text, and what it names.
+// A field is one field of a spec in the model: its text and the numbers that it names.
 type field struct {
 	text  string
 	names map[int]bool
 	star  bool
 }
 
-// draw makes a field of numbers from low to high. Some are likely, for hours and days at which clocks are
-// changed.
+// draw generates a field with numbers from low to high. It prefers the likely ones: hours and days at which
+// clocks change.
 func draw(t *rapid.T, label string, low, high int, likely ...int) field {
 	f := field{names: make(map[int]bool)}
 	every := func(from, to, step int) {
@@ -57,14 +57,14 @@ func draw(t *rapid.T, label string, low, high int, likely ...int) field {
 	return f
 }
 
-// A model says what is due by walking over instants, minute by minute.
+// A model computes due times slowly: it walks over instants, minute by minute.
 type model struct{ minute, hour, dom, month, dow field }
 
 func (m model) text() string {
 	return strings.Join([]string{m.minute.text, m.hour.text, m.dom.text, m.month.text, m.dow.text}, " ")
 }
 
-// matches says whether the fields name what w shows. The zone of w plays no part.
+// matches reports whether the fields name the wall time w. Its zone is ignored.
 func (m model) matches(w time.Time) bool {
 	dom, dow := m.dom.names[w.Day()], m.dow.names[int(w.Weekday())]
 	day := dom || dow
@@ -74,12 +74,12 @@ func (m model) matches(w time.Time) bool {
 	return day && m.minute.names[w.Minute()] && m.hour.names[w.Hour()] && m.month.names[int(w.Month())]
 }
 
-// shown is what clocks show at an instant, as a time in UTC.
-func shown(at time.Time) time.Time {
+// reading returns the reading of a wall clock at an instant, as a time in UTC.
+func reading(at time.Time) time.Time {
 	return time.Date(at.Year(), at.Month(), at.Day(), at.Hour(), at.Minute(), 0, 0, time.UTC)
 }
 
-// due returns what is due after begin, up to end.
+// due returns the due times after begin, up to end.
 func (m model) due(begin, end time.Time) []time.Time {
 	var due []time.Time
 	add := func(at time.Time) {
@@ -87,19 +87,19 @@ func (m model) due(begin, end time.Time) []time.Time {
 			due = append(due, at)
 		}
 	}
-	// It begins early enough to know what clocks have shown before.
+	// The walk begins early enough to know the earlier readings of the clock.
 	seen := make(map[time.Time]bool)
 	var highest time.Time
 	for at := begin.Add(-50 * time.Hour); !at.After(end); at = at.Add(time.Minute) {
-		w := shown(at)
+		w := reading(at)
 		if len(m.hour.names) == 24 {
 			if m.matches(w) {
 				add(at)
 			}
 			continue
 		}
-		// What clocks have left out since they showed the highest time is due now, as is what they show for
-		// the first time.
+		// The wall times that the clock skipped since its highest reading are due now. So is a reading that
+		// it shows for the first time.
 		if !highest.IsZero() {
 			for left := highest.Add(time.Minute); left.Before(w); left = left.Add(time.Minute) {
 				seen[left] = true
@@ -119,8 +119,7 @@ func (m model) due(begin, end time.Time) []time.Time {
 	return due
 }
 
-// TestSpecAgainstModel walks over the changes of clocks with random specs, and finds what the slow model
-// finds.
+// TestSpecAgainstModel compares Next with the model for random specs around changes of clocks.
 func TestSpecAgainstModel(t *testing.T) {
 	t.Parallel()
 	around := rapid.SampledFrom(transcript.Inputs(t, "testdata/clocks.txt"))
@@ -145,7 +144,7 @@ func TestSpecAgainstModel(t *testing.T) {
 		}
 		s, err := schedule.ParseSpec(m.text(), zone)
 		if err != nil {
-			// A day that no month has: the model finds nothing either, and that is not worth a walk.
+			// The spec names a day that no month has. The model finds nothing either.
 			return
 		}
 		begin := change.Add(time.Duration(rapid.IntRange(-40*60, 30*60).Draw(t, "begin")) * time.Minute)
@@ -159,7 +158,7 @@ func TestSpecAgainstModel(t *testing.T) {
 			t.Fatalf("%q in %s after %v:\nwant %v\n got %v", m.text(), zone, begin, show(want, local),
 				show(got, local))
 		}
-		// Asked at any moment it gives the first of them that is later.
+		// Next at a random moment returns the first later due time.
 		at := begin.Add(time.Duration(rapid.Int64Range(0, int64(40*time.Hour)).Draw(t, "at")))
 		i := slices.IndexFunc(want, func(w time.Time) bool { return w.After(at) })
 		if next := s.Next(at); i >= 0 && !next.Equal(want[i]) || i < 0 && !next.IsZero() && !next.After(end) {
@@ -168,7 +167,7 @@ func TestSpecAgainstModel(t *testing.T) {
 	})
 }
 
-// whole is a field that names all numbers up to high.
+// whole returns the numbers of a field that names all of them, up to high.
 func whole(high int) map[int]bool {
 	names := make(map[int]bool)
 	for n := range high + 1 {
@@ -177,7 +176,7 @@ func whole(high int) map[int]bool {
 	return names
 }
 
-// show prints the first of some times as clocks show them.
+// show formats the first 20 of some times in a zone.
 func show(times []time.Time, zone *time.Location) []string {
 	var texts []string
 	for _, at := range times[:min(len(times), 20)] {
