@@ -199,8 +199,8 @@ func emptiedWhileFilled(tr *trial) {
 		tr.Check(err)
 		finished += len(all)
 	}
-	tr.Remark("emptied three times, the last time while the index held a thousandth of %d: complete again %s "+
-		"later; two processes finished %d rebuilds", open, whole, finished)
+	tr.Remark("emptied three times, the last time while the index held a thousandth of %d: complete again "+
+		"%s later; two processes finished %d rebuilds", open, whole, finished)
 	tr.Verdict(manyOpen)
 }
 
