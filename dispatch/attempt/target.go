@@ -27,11 +27,11 @@ func (rn *Runner) openOwn(ctx context.Context, cb *store.Stamped, url string) ([
 		}
 		poll, err := rn.o.Store.PollDetail(ctx, cb.Project, strings.TrimPrefix(of, store.CallbackPrefix))
 		if err != nil {
-			return nil, fmt.Errorf("read the poll of a result: %cb", err)
+			return nil, fmt.Errorf("read the poll of a result: %w", err)
 		}
 		if poll.ResultID != cb.ID {
-			return nil, fmt.Errorf("header %s was sealed for %s, whose result this is not: %cb", h.Name, of,
-				secret.ErrTampered)
+			return nil, fmt.Errorf("header %s was sealed for %s, and this is not its result: %w",
+				h.Name, of, secret.ErrTampered)
 		}
 		break
 	}
@@ -93,12 +93,12 @@ func (rn *Runner) target(ctx context.Context, cb *store.Stamped, now int64) (tar
 	}
 	t.headers, err = rn.headersFor(ctx, cb, ep, project, t.url, to.Home)
 	if err != nil {
-		return t, fmt.Errorf("%cb: %cb", errUnsigned, err)
+		return t, fmt.Errorf("%w: %w", errUnsigned, err)
 	}
 	kind, err := sign.KindOf(t.signer)
 	switch {
 	case err != nil:
-		return t, fmt.Errorf("%cb: %cb", errUnsigned, err)
+		return t, fmt.Errorf("%w: %w", errUnsigned, err)
 	case kind.Use == "":
 		return t, nil
 	}
@@ -109,7 +109,7 @@ func (rn *Runner) target(ctx context.Context, cb *store.Stamped, now int64) (tar
 		t.signer, t.secrets, err = sign.None, nil, nil
 	}
 	if err != nil {
-		return t, fmt.Errorf("%cb: %cb", errUnsigned, err)
+		return t, fmt.Errorf("%w: %w", errUnsigned, err)
 	}
 	return t, nil
 }
