@@ -149,7 +149,7 @@ const reportHead = `# The fault matrix, as measured
 | lost | accepted callbacks that were lost; the run fails unless it is zero |
 | duplicates | sends that no charged attempt accounts for |
 | bound | the most duplicates that the fault may cause |
-| healed in | time from the end of the last fault to the end of the last callback, including waits of its tiers |
+| healed in | time from the end of the last fault to the end of the last callback, with its waits |
 | took | time of the longest run, with the start of its servers |
 
 The list below the table has further figures. There *accepts* and *readyz* count responses by status, and
