@@ -17,7 +17,7 @@ func (u *UI) callbackActs() []Route {
 		{name: "retry", ask: (*form).askRetry, do: u.retry},
 		{name: "cancel", ask: (*form).askCancel, answer: u.cancel, danger: true},
 		{name: "reschedule", ask: (*form).askReschedule, answer: u.reschedule},
-		{name: "mend", ask: (*form).askMend, do: u.mend},
+		{name: "edit", ask: (*form).askEditCallback, do: u.editCallback},
 		{name: "resolve", scope: store.ScopeSend, ask: (*form).askResolve, do: u.resolve},
 	})
 }
@@ -124,18 +124,18 @@ func (r *request) moveTo() (due *int64, delay *time.Duration, err error) {
 	return due, delay, err
 }
 
-func (f *form) askMend(c store.Callback) error {
-	headers := f.ask("headers", textField, "act.mend.headers")
+func (f *form) askEditCallback(c store.Callback) error {
+	headers := f.ask("headers", textField, "act.edit.headers")
 	headers.Mono, headers.Rows = true, 3
 	f.Fields = []field{
-		f.askMono("url", "act.mend.url", store.MaskURL(c.URL)),
-		f.askMono("policy", "act.mend.policy", c.Policy.Name), headers,
-		f.askMono("expires_in", "act.mend.expires", "6h"),
+		f.askMono("url", "act.edit.url", store.MaskURL(c.URL)),
+		f.askMono("policy", "act.edit.policy", c.Policy.Name), headers,
+		f.askMono("expires_in", "act.edit.expires", "6h"),
 	}
 	return nil
 }
 
-func (u *UI) mend(r *request, id string) (err error) {
+func (u *UI) editCallback(r *request, id string) (err error) {
 	var q control.EditRequest
 	q.PolicyName = r.value("policy")
 	if s := r.value("url"); s != "" {
@@ -156,7 +156,7 @@ func (u *UI) mend(r *request, id string) (err error) {
 		}
 	}
 	if q.URL == nil && q.PolicyName == "" && q.Headers == nil && q.ExpiresIn == nil && !q.NoExpiry {
-		return invalid("url", r.lang.text("act.mend.nothing"))
+		return invalid("url", r.lang.text("act.edit.nothing"))
 	}
 	_, err = u.Engine.Edit(r.ctx, r.who.Project, id, q, r.by())
 	return err

@@ -197,7 +197,7 @@ func (u *UI) askRedrive(r *request) (*form, error) {
 			choose(&f.base, "ladder.", cmp.Or(ladder, store.Restart), store.Restart, store.Once)
 		f.Fields = []field{x}
 	case store.RedriveSetURL:
-		x := f.askMono("url", "act.mend.url", "https://")
+		x := f.askMono("url", "act.edit.url", "https://")
 		x.Help, x.Required = f.T("redrives.url.help"), true
 		f.Fields = []field{x}
 	case store.RedriveReschedule:

@@ -205,7 +205,7 @@ func (b *base) asked(of *store.Redrive) []fact {
 	case store.RedriveRetry:
 		facts = append(facts, fact{Name: b.T("ladder.title"), Value: b.Or("ladder.", string(of.Ladder))})
 	case store.RedriveSetURL:
-		facts = append(facts, fact{Name: b.T("act.mend.url"), Value: store.MaskURL(of.URL), Data: true})
+		facts = append(facts, fact{Name: b.T("act.edit.url"), Value: store.MaskURL(of.URL), Data: true})
 	case store.RedriveReschedule:
 		to := fact{Name: b.T("redrives.moveby"),
 			Value: shortDuration(time.Duration(of.Delay) * time.Millisecond), Data: true}
