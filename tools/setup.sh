@@ -94,9 +94,9 @@ if [ -n "$packages" ]; then
 fi
 valkey=$(wanted)
 if [ -n "$valkey" ]; then
-  once="-o Acquire::Retries=0 -o Acquire::http::Timeout=10"
+  options="-o Acquire::Retries=0 -o Acquire::http::Timeout=10"
   # shellcheck disable=SC2086 # the options are words
-  apt-get install -y --no-install-recommends $once "$valkey" >"$log" 2>&1 ||
+  apt-get install -y --no-install-recommends $options "$valkey" >"$log" 2>&1 ||
     echo "apt-get could not install $valkey: the tests of Valkey are left out" >&2
 fi
 rm -f "$log"
