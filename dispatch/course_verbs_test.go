@@ -435,7 +435,7 @@ var verbs = map[string]func(arguments) string{
 		var list strings.Builder
 		for _, lane := range must(a.engine.Lanes(a.Context(), project, f)) {
 			list.WriteString(lane.Why(a.engine.Now()) + "\n")
-			for _, block := range lane.Holds(a.engine.Now()) {
+			for _, block := range lane.Blocks(a.engine.Now()) {
 				list.WriteString(a.block(block, "Code", "Since") + "\n")
 			}
 		}

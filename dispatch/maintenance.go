@@ -52,7 +52,7 @@ func (e *Engine) runMaintenance(ctx context.Context) {
 	for _, err := range []error{
 		own.Add("keys", touchSpec, time.Minute, e.controller.TouchKeys),
 		own.Add("activity", report.ActivitySpec, 30*time.Second, e.reporter.WriteActivity),
-		own.Add("overstays", overstaySpec, 10*time.Second, e.controller.NoteOverstays),
+		own.Add("overstays", overstaySpec, 10*time.Second, e.controller.MeasureOverdue),
 	} {
 		if err != nil {
 			e.o.Logger.Error("maintenance function cannot be scheduled", "error", err)

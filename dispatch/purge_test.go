@@ -25,7 +25,7 @@ func TestOverstaysAreMeasured(t *testing.T) {
 		time.Sleep(61 * time.Second)
 		const name = "dispatcher_retention_overdue_seconds"
 		b.ok(testutil.GatherAndCompare(registry, strings.NewReader(`
-# HELP `+name+` For how long the oldest row that retention should have removed has outstayed it. 0: none has.
+# HELP `+name+` How long retention has been late to remove the oldest row, by kind. 0: nothing is overdue.
 # TYPE `+name+` gauge
 `+name+`{what="callback"} 5400
 `+name+`{what="key"} 0

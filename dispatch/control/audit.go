@@ -10,22 +10,23 @@ import (
 )
 
 const (
+	// ChainSpec is the cron spec of ChainAudit.
 	ChainSpec = "@every 1s"
-	// headLogEvery is how often the head of the chain is logged at most.
+	// headLogEvery is the least time between two log lines with the head of the chain.
 	headLogEvery = time.Minute
-	// verifyAuditPage is how many entries are read at once, and verifyAuditPages how often one call reads.
+	// verifyAuditPage is how many entries one query reads, verifyAuditPages how many queries one call makes.
 	verifyAuditPage  = 500
 	verifyAuditPages = 20
 )
 
-// An auditHead is the last link that this process has written, and the one that it has logged last.
+// An auditHead is the last link of the chain that this process wrote, and the last one that it logged.
 type auditHead struct {
 	written, logged store.AuditLink
 	loggedAt        time.Time
 }
 
-// ChainAudit chains what was audited since, and logs the head, so that a log that is kept elsewhere proves
-// how far the chain had come.
+// ChainAudit appends new audit entries to the hash chain, and logs the head at most once a minute. A log that
+// is kept elsewhere then proves how far the chain reached.
 func (ct *Controller) ChainAudit(ctx context.Context) error {
 	head, n, err := ct.o.Store.ChainAudit(ctx, ct.secret.AuditKey)
 	if err != nil {
@@ -42,20 +43,20 @@ func (ct *Controller) ChainAudit(ctx context.Context) error {
 	return nil
 }
 
-// An AuditCheck is what one step of checking the audit has found.
+// An AuditCheck is the result of one step of a verification.
 type AuditCheck struct {
-	// Checked is how many entries were looked at.
+	// Checked is the number of entries that fit.
 	Checked int
-	// Broken is the first entry that does not fit; nil: all do.
+	// Broken is the first entry that does not fit; nil: all fit.
 	Broken *store.AuditBreak
-	// Next is where the next step goes on; nil: this one has come to the end, or to what is broken.
+	// Next is the link that the next step continues from; nil: this step reached the end, or Broken is set.
 	Next *store.AuditLink
 	Head store.AuditHead
 }
 
-// VerifyAudit checks at most 10,000 entries of the chain from a link on. from is a link that an earlier call
-// has returned, or the zero one. A chain that does not have the expected link is broken; the zero one is in
-// every chain.
+// VerifyAudit checks at most 10,000 entries of the audit chain. from is a Next of an earlier call, or the
+// zero link to begin. expect is a head that the caller kept: a chain without it is broken. The zero link is
+// part of every chain.
 func (ct *Controller) VerifyAudit(ctx context.Context, from, expect store.AuditLink) (AuditCheck, error) {
 	var c AuditCheck
 	key, err := ct.secret.AuditKey(ctx)
@@ -73,7 +74,7 @@ func (ct *Controller) VerifyAudit(ctx context.Context, from, expect store.AuditL
 		}
 		after := from.Seq
 		if after == 0 {
-			after = math.MinInt64 // numbers below the first one are none of the chain
+			after = math.MinInt64 // an entry with a number below 1 does not belong to the chain
 		}
 		entries, err := ct.o.Store.ChainedAudit(ctx, after, end.Seq, verifyAuditPage)
 		if err != nil {
@@ -99,8 +100,8 @@ func (ct *Controller) VerifyAudit(ctx context.Context, from, expect store.AuditL
 	return c, nil
 }
 
-// checkAudit checks a page of entries that goes on after from, and whether the expected link is among them.
-// It returns the last link that fits, and how many do.
+// checkAudit checks the entries that follow the link from, and that the link expect is among them if its
+// number is. It returns the last link that fits and the number of entries that fit.
 func checkAudit(
 	key []byte, from, expect store.AuditLink, entries []store.AuditEntry,
 ) (last store.AuditLink, sound int, broken *store.AuditBreak) {

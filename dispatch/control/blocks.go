@@ -8,8 +8,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// over explains a callback that is terminal.
-func (s *standing) over() Explanation {
+// explainEnded explains a callback that is terminal.
+func (s *callbackFacts) explainEnded() Explanation {
 	c := &s.c
 	summary := func(format string, args ...any) Explanation {
 		return Explanation{Summary: fmt.Sprintf(format, args...)}
@@ -17,28 +17,29 @@ func (s *standing) over() Explanation {
 	switch c.State {
 	case store.Succeeded:
 		if c.Kind == store.Poll {
-			return summary("It ended %s (%s); nothing more is asked.", at(c.FinishedAt), c.Reason)
+			return summary("The poll ended %s (%s). No more requests are sent.", at(c.FinishedAt), c.Reason)
 		}
-		return summary("It was delivered %s; nothing more is sent.", at(c.FinishedAt))
+		return summary("The callback was delivered %s. No more attempts are made.", at(c.FinishedAt))
 	case store.Canceled:
-		return summary("It was canceled %s (%s); nothing more is sent.", at(c.FinishedAt), c.Reason)
+		return summary("The callback was canceled %s (%s). No more attempts are made.",
+			at(c.FinishedAt), c.Reason)
 	}
-	return summary("It is dead: it ended %s (%s) after %d charged attempts; "+
-		"nothing more is sent unless somebody retries it.", at(c.FinishedAt), c.Reason, c.AttemptCount)
+	return summary("The callback is dead: it ended %s (%s) after %d counted attempts. "+
+		"No more attempts are made unless you retry it.", at(c.FinishedAt), c.Reason, c.AttemptCount)
 }
 
-// explain lists what keeps the callback: what keeps everything, then what people have done, then what goes by
-// itself.
-func (s *standing) explain() Explanation {
+// explain lists what blocks an open callback: first what blocks every callback, then what people have
+// stopped, then what ends without action.
+func (s *callbackFacts) explain() Explanation {
 	c := &s.c
 	if c.StateAt(s.now) == store.Attempting {
-		blocks := append([]Block{s.attempting()}, s.halts...)
-		return Explanation{Summary: "It is being attempted now.", Blocking: blocks}
+		blocks := append([]Block{s.attemptingBlock()}, s.global...)
+		return Explanation{Summary: "An attempt is in progress.", Blocking: blocks}
 	}
-	blocks := append(s.halts, stopped(&s.lane, s.endpoint, s.now)...)
-	blocks = append(blocks, s.early()...)
-	if !s.mute {
-		blocks = append(blocks, s.held(c.Trigger == store.Manual)...)
+	blocks := append(s.global, pauseBlocks(&s.lane, s.endpoint, s.now)...)
+	blocks = append(blocks, s.waitBlocks()...)
+	if !s.indexDown {
+		blocks = append(blocks, s.laneBlocks(c.Trigger == store.Manual)...)
 	}
 	x := Explanation{NextAt: max(c.DueAt, s.now), Blocking: blocks}
 	for i := range blocks {
@@ -51,240 +52,136 @@ func (s *standing) explain() Explanation {
 	return x
 }
 
-func (s *standing) attempting() Block {
+func (s *callbackFacts) attemptingBlock() Block {
 	return Block{
 		Code: BlockAttempting, Since: s.claimedAt, Until: s.c.ClaimUntil,
-		Detail: "A dispatcher has claimed it; the attempt ends within its time-out.",
-		Cure:   "Wait: if that dispatcher dies, the callback is claimed again when its claim has run out.",
+		Detail: "A process has claimed the callback. The attempt ends within its timeout.",
+		Cure:   "Wait. If that process dies, the callback is claimed again when the claim expires.",
 	}
 }
 
-// early are the times and callbacks that it waits for.
-func (s *standing) early() []Block {
+// waitBlocks are the due time and the earlier callback in strict order that the callback waits for.
+func (s *callbackFacts) waitBlocks() []Block {
 	var blocks []Block
 	c := &s.c
 	if c.DueAt > s.now {
 		blocks = append(blocks, Block{
-			Code: BlockNotDue, Since: max(c.CreatedAt, s.endedAt), Until: c.DueAt, Detail: s.waits(),
-			Cure: "Retry it to have it attempted at once: " + s.retry(),
+			Code: BlockNotDue, Since: max(c.CreatedAt, s.endedAt), Until: c.DueAt, Detail: s.whyNotDue(),
+			Cure: "Retry the callback to send it now: " + s.retry(),
 		})
 	}
-	if s.behind != "" {
-		first := store.CallbackPrefix + s.behind
+	if s.waitsFor != "" {
+		first := store.CallbackPrefix + s.waitsFor
 		blocks = append(blocks, Block{
 			Code: BlockOrder, Since: c.CreatedAt,
-			Detail: "It is in strict order, and " + first +
-				", which was accepted before it with the same lock_key, is not terminal.",
-			Cure: "See to that one: POST /v1/callbacks/" + first +
+			Detail: "The callback is in strict order. An earlier callback with the same lock_key, " + first +
+				", has not finished.",
+			Cure: "Retry or cancel the earlier callback: POST /v1/callbacks/" + first +
 				"/retry or POST /v1/callbacks/" + first + "/cancel",
 		})
 	}
 	return blocks
 }
 
-// retry is the call that retries it.
-func (s *standing) retry() string {
+// retry is the API call that retries the callback.
+func (s *callbackFacts) retry() string {
 	return "POST /v1/callbacks/" + store.CallbackPrefix + s.c.ID + "/retry"
 }
 
-// waits says why a callback is due only later.
-func (s *standing) waits() string {
+func (s *callbackFacts) whyNotDue() string {
 	c := &s.c
 	switch {
 	case c.AttemptCount == 0 && c.DivertCount == 0:
-		return "Its first attempt is due then, as it was asked for."
+		return "The first attempt is scheduled for this time."
 	case c.AttemptCount == 0:
-		return "It was put back without a charge."
+		return "The callback was postponed. That does not count as an attempt."
 	case c.LastStatus != 0:
-		return fmt.Sprintf("Charged attempt %d got status %d (%s); this is the wait of its tier.",
+		return fmt.Sprintf("Counted attempt %d got status %d (%s). Waiting for the next attempt.",
 			c.AttemptCount, c.LastStatus, c.LastClass)
 	}
-	return fmt.Sprintf("Charged attempt %d ended with %s; this is the wait of its tier.",
+	return fmt.Sprintf("Counted attempt %d ended with %s. Waiting for the next attempt.",
 		c.AttemptCount, c.LastClass)
 }
 
-// held are what the index holds it back for.
-func (s *standing) held(forced bool) []Block {
+// laneBlocks are what the index knows: the state of the lane, the callback's place and its lock. A forced
+// callback, one that a person retried, ignores the breaker, Retry-After and the rate. The limits and the lock
+// are left out while the callback is not due.
+func (s *callbackFacts) laneBlocks(forced bool) []Block {
 	var blocks []Block
 	if !forced {
-		blocks = refused(&s.state, s.now, s.retry())
+		blocks = receiverBlocks(&s.state, s.now, s.retry())
 	}
 	if s.c.DueAt > s.now {
 		return blocks
 	}
-	blocks = append(blocks, limited(&s.state, s.c.Lane, s.now, s.c.DueAt, forced)...)
+	blocks = append(blocks, limitBlocks(&s.state, s.c.Lane, s.now, s.c.DueAt, forced)...)
 	switch {
 	case s.position.Place == schedule.Absent && !s.rebuilding():
 		blocks = append(blocks, Block{
 			Code: BlockIndexMissing, Since: max(s.c.DueAt, s.c.UpdatedAt),
-			Detail: "The index does not hold it yet; the sweep gives it to the index within 20 s.",
-			Cure:   `Wait; "dispatcher verify" compares the index with SQL.`,
+			Detail: "The callback is not in the queue yet. The background check adds it within 20 s.",
+			Cure:   `Wait. "dispatcher verify" compares the queue with the database.`,
 		})
 	case s.position.Place == schedule.Delayed && s.position.Due > s.now && s.waitsForLock():
-		blocks = append(blocks, s.locked())
+		blocks = append(blocks, s.lockBlock())
 	}
 	return blocks
 }
 
-// waitsForLock says whether a lock may have put it off; what is in strict order is put off for that.
-func (s *standing) waitsForLock() bool { return s.c.LockKey != "" && s.behind == "" }
+// waitsForLock reports whether a lock conflict may have diverted the callback. A callback in strict order
+// that waits for an earlier one is diverted for its order.
+func (s *callbackFacts) waitsForLock() bool { return s.c.LockKey != "" && s.waitsFor == "" }
 
-// rebuilding says whether the index lacks it because it is being filled.
-func (s *standing) rebuilding() bool {
-	return slices.ContainsFunc(s.halts, func(b Block) bool { return b.Code == BlockIndexRebuilding })
+// rebuilding reports whether a rebuild explains why the index lacks the callback.
+func (s *callbackFacts) rebuilding() bool {
+	return slices.ContainsFunc(s.global, func(b Block) bool { return b.Code == BlockIndexRebuilding })
 }
 
-// locked is the wait for its lock.
-func (s *standing) locked() Block {
+func (s *callbackFacts) lockBlock() Block {
 	b := Block{
-		Code: BlockLock, Since: s.c.DueAt, Until: s.position.Due, Cure: "Wait; it was not charged.",
-		Detail: "Another callback with the lock_key " + s.c.LockKey +
-			" is being attempted; this one follows when that ends.",
+		Code: BlockLock, Since: s.c.DueAt, Until: s.position.Due,
+		Cure:   "Wait. The wait does not count as an attempt.",
+		Detail: "Another callback",
 	}
 	if s.holder != "" {
-		b.Since = s.holderSince
-		b.Detail = store.CallbackPrefix + s.holder + ", which has the same lock_key " + s.c.LockKey +
-			", is being attempted; this one follows when that ends."
+		b.Since, b.Detail = s.holderSince, "Callback "+store.CallbackPrefix+s.holder
 	}
+	b.Detail += " with the same lock_key, " + s.c.LockKey +
+		", is being sent. This one follows when that ends."
 	return b
 }
 
-// summaries name what keeps a callback in one sentence.
 var summaries = map[string]string{
-	BlockSQLDown: "SQL does not commit.", BlockNoWorker: "No process that sends is running.",
-	BlockSendingHeld:     "Sending is held by --hold in every process.",
-	BlockIndexUnanswered: "The index does not answer.", BlockIndexRebuilding: "The index is being rebuilt.",
-	BlockProjectPaused:  "The project is paused.",
-	BlockEndpointPaused: "Its endpoint is paused.", BlockEndpointOff: "Its endpoint is disabled.",
-	BlockEndpointDeleted: "Its endpoint is deleted.", BlockLanePaused: "Its lane is paused.",
-	BlockOrder:       "It waits for an earlier callback with the same lock_key.",
-	BlockBreakerOpen: "Its receiver does not answer.", BlockRetryAfter: "Its receiver asked for a pause.",
-	BlockRate: "Its lane is at its rate.", BlockConcurrency: "Its lane is full.",
-	BlockIndexMissing: "The index does not hold it yet.", BlockLock: "It waits for its lock.",
+	BlockSQLDown:         "The database rejects writes.",
+	BlockNoWorker:        "No process with the role worker runs.",
+	BlockSendingHeld:     "Sending is off (--hold) in every process.",
+	BlockIndexUnanswered: "The queue does not answer.",
+	BlockIndexRebuilding: "The queue is being rebuilt.",
+	BlockProjectPaused:   "The project is paused.",
+	BlockEndpointPaused:  "The endpoint is paused.",
+	BlockEndpointOff:     "The endpoint is disabled.",
+	BlockEndpointDeleted: "The endpoint was deleted.",
+	BlockLanePaused:      "The lane is paused.",
+	BlockOrder:           "Waiting for an earlier callback with the same lock_key.",
+	BlockBreakerOpen:     "The circuit breaker is open: the receiver does not answer.",
+	BlockRetryAfter:      "The receiver asked to wait (Retry-After).",
+	BlockRate:            "The lane has reached its rate limit.",
+	BlockConcurrency:     "The lane has reached its concurrency limit.",
+	BlockIndexMissing:    "The callback is not in the queue yet.",
+	BlockLock:            "Waiting for the lock.",
 }
 
-// summary is the explanation in one sentence: the first cause, which is the one to cure first.
-func (s *standing) summary(x *Explanation) string {
+// summary names the first cause: the one to cure first.
+func (s *callbackFacts) summary(x *Explanation) string {
 	if len(x.Blocking) == 0 {
-		return "Nothing keeps it: it is due and is sent as soon as a slot is free."
+		return "Nothing blocks the callback. It is due and is sent as soon as a slot is free."
 	}
 	first := x.Blocking[0]
 	switch {
 	case first.Code == BlockNotDue:
-		return "It is due " + at(first.Until) + "."
+		return "The next attempt is due " + at(first.Until) + "."
 	case s.c.DueAt > s.now:
-		return summaries[first.Code] + " It is due " + at(s.c.DueAt) + "."
+		return summaries[first.Code] + " The next attempt is due " + at(s.c.DueAt) + "."
 	}
 	return summaries[first.Code]
-}
-
-// This file says what holds a lane, for the explanation of a callback in it and for the list of lanes.
-
-// stopped are what people have stopped: a project, an endpoint (nil: there is none) or a lane.
-func stopped(l *store.Lane, ep *store.Endpoint, now int64) []Block {
-	var blocks []Block
-	if l.ProjectPause > now {
-		blocks = append(blocks, Block{
-			Code: BlockProjectPaused, Since: l.ProjectPausedAt, Until: l.ProjectPause,
-			Detail: "All sending of the project is paused.", Cure: "POST /v1/resume",
-		})
-	}
-	if ep != nil {
-		blocks = append(blocks, endpointStopped(ep, now)...)
-	}
-	if l.OwnPause > now {
-		reason := ""
-		if l.OwnPause == l.PausedUntil {
-			reason = l.PauseReason // which is that of the pause that ends last
-		}
-		blocks = append(blocks, Block{
-			Code: BlockLanePaused, Since: l.OwnPausedAt, Until: l.OwnPause,
-			Detail: withReason("The lane is paused", reason), Cure: "POST /v1/lanes/" + l.Key + "/resume",
-		})
-	}
-	return blocks
-}
-
-func endpointStopped(ep *store.Endpoint, now int64) []Block {
-	var blocks []Block
-	path := "/v1/endpoints/" + store.EndpointPrefix + ep.ID
-	switch {
-	case ep.DeletedAt != 0:
-		blocks = append(blocks, Block{
-			Code: BlockEndpointDeleted, Since: ep.DeletedAt, Detail: "The endpoint was deleted.",
-			Cure: "None: it is about to be canceled.",
-		})
-	case !ep.Enabled:
-		detail := "The endpoint is disabled."
-		if ep.DisabledReason != "" {
-			detail = "The endpoint is disabled (" + ep.DisabledReason + ")."
-		}
-		blocks = append(blocks, Block{
-			Code: BlockEndpointOff, Since: ep.DisabledAt, Detail: detail,
-			Cure: "PATCH " + path + ` {"enabled": true}`,
-		})
-	}
-	if ep.PausedUntil > now {
-		blocks = append(blocks, Block{
-			Code: BlockEndpointPaused, Since: ep.PausedAt, Until: ep.PausedUntil,
-			Detail: withReason("The endpoint is paused", ep.PauseReason), Cure: "POST " + path + "/resume",
-		})
-	}
-	return blocks
-}
-
-func withReason(what, reason string) string {
-	if reason == "" {
-		return what + "."
-	}
-	return what + ": " + reason
-}
-
-// refused are the holds of a lane that what is forced ignores: its breaker, and what a receiver's Retry-After
-// asked for. byHand is how one is tried in spite of them.
-func refused(n *schedule.LaneState, now int64, byHand string) []Block {
-	var blocks []Block
-	if n.Breaker != schedule.BreakerClosed {
-		blocks = append(blocks, Block{
-			Code: BlockBreakerOpen, Since: n.OpenedAt, Until: n.ProbeAt,
-			Detail: fmt.Sprintf("The last %d attempts of its lane got no HTTP answer, the first of them %s; "+
-				"one is made each %s until one is answered.",
-				n.Unanswered, at(n.UnansweredSince), schedule.BreakerRest),
-			Cure: "See to the receiver. A retry by hand is made in any case: " + byHand,
-		})
-	}
-	if n.HeldUntil > now {
-		blocks = append(blocks, Block{
-			Code: BlockRetryAfter, Since: n.HeldSince, Until: n.HeldUntil,
-			Detail: "The receiver asked for a pause (Retry-After).",
-			Cure:   "Wait, or retry it by hand: " + byHand,
-		})
-	}
-	return blocks
-}
-
-// limited are the limits of a lane that let nothing begin now: its rate, which what is forced ignores, and as
-// much in flight as it may have. Since is when what waits for it was due: the index does not keep when the
-// last token was taken, and a busy lane is full, and not, many times a second.
-func limited(n *schedule.LaneState, key string, now, due int64, forced bool) []Block {
-	var blocks []Block
-	if n.NextToken > now && !forced {
-		blocks = append(blocks, Block{
-			Code: BlockRate, Since: due, Until: n.NextToken,
-			Detail: fmt.Sprintf("%d callbacks are ready in its lane, which sends one each %s.",
-				n.Fresh+n.Retries, n.Every),
-			Cure: "Raise the rate: PUT /v1/lanes/" + key + `/limits {"rate": "N/s"}`,
-		})
-	}
-	if n.Concurrency > 0 && n.InFlight >= n.Concurrency {
-		blocks = append(blocks, Block{
-			Code: BlockConcurrency, Since: due,
-			Detail: fmt.Sprintf("%d attempts of its lane are in flight, as many as it may have now (at "+
-				"most %d).",
-				n.InFlight, n.Limit),
-			Cure: "If the receiver answers in time, raise the concurrency: PUT /v1/lanes/" + key +
-				`/limits {"concurrency": N}`,
-		})
-	}
-	return blocks
 }

@@ -16,58 +16,58 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// MaxCancelRef is the most callbacks of one reference that one call cancels.
+// MaxCancelRef is the most callbacks that one CancelRef cancels.
 const MaxCancelRef = 1000
 
-// Cancel keeps a callback from being attempted again. SQL decides; the index is told afterwards, and a claim
-// that it still gives out is refused by the stamp.
+// Cancel ends a callback; no further attempt is made. SQL commits first, then the index removes the callback.
+// If the index still gives out a claim, the stamp refuses it.
 func (ct *Controller) Cancel(ctx context.Context, project, id string,
 	by store.Actor) (store.CanceledCallback, error) {
 	c, err := ct.o.Store.Cancel(ctx, project, id, ct.clock.Now(), by)
 	if err != nil {
 		return c, err
 	}
-	ct.dropCanceled(ctx, c)
+	ct.removeCanceled(ctx, c)
 	return c, nil
 }
 
-// A CancelRefRequest says which callbacks of a reference are to be canceled: those of one topic, if it is not
-// empty. With Terminal those that had ended already are answered too, so that whoever cancels a timer learns
-// in any case what became of it.
+// A CancelRefRequest selects the callbacks of a reference. A Topic that is not empty restricts them to that
+// topic. With Terminal the answer includes the callbacks that had ended before, so that a caller who cancels
+// a timer learns its outcome.
 type CancelRefRequest struct {
 	Ref, Topic string
 	Terminal   bool
 }
 
-// CancelRef cancels the open callbacks of a reference: at most MaxCancelRef, and no more are answered.
-func (ct *Controller) CancelRef(ctx context.Context, project string, which CancelRefRequest,
+// CancelRef cancels at most MaxCancelRef open callbacks of a reference, and returns at most as many.
+func (ct *Controller) CancelRef(ctx context.Context, project string, r CancelRefRequest,
 	by store.Actor) ([]store.CanceledCallback, error) {
-	list, err := ct.o.Store.CancelRef(ctx, project, which.Ref, which.Topic, MaxCancelRef, ct.clock.Now(), by)
+	list, err := ct.o.Store.CancelRef(ctx, project, r.Ref, r.Topic, MaxCancelRef, ct.clock.Now(), by)
 	if err != nil {
 		return nil, err
 	}
-	ct.dropCanceled(ctx, list...)
-	if !which.Terminal {
+	ct.removeCanceled(ctx, list...)
+	if !r.Terminal {
 		return list, nil
 	}
-	return ct.withTerminal(ctx, project, which, list)
+	return ct.withTerminal(ctx, project, r, list)
 }
 
-// withTerminal adds the callbacks of a reference that had ended before it was canceled.
-func (ct *Controller) withTerminal(ctx context.Context, project string, which CancelRefRequest,
+// withTerminal appends the callbacks of a reference that had ended before the cancel.
+func (ct *Controller) withTerminal(ctx context.Context, project string, r CancelRefRequest,
 	list []store.CanceledCallback) ([]store.CanceledCallback, error) {
 	known := make(map[string]bool, len(list))
 	for i := range list {
 		known[list[i].Callback.ID] = true
 	}
 	f := store.Filter{
-		Ref: which.Ref, Topic: which.Topic, States: []store.State{store.Succeeded, store.Dead,
-			store.Canceled}, Now: ct.clock.Now(), Limit: pageOfTerminal,
+		Ref: r.Ref, Topic: r.Topic, States: []store.State{store.Succeeded, store.Dead,
+			store.Canceled}, Now: ct.clock.Now(), Limit: terminalPage,
 	}
 	for len(list) < MaxCancelRef {
 		page, err := ct.o.Store.List(ctx, project, f)
 		if err != nil {
-			return nil, fmt.Errorf("list what had ended: %w", err)
+			return nil, fmt.Errorf("list ended callbacks: %w", err)
 		}
 		for i := range page.Callbacks {
 			if c := page.Callbacks[i]; !known[c.ID] && len(list) < MaxCancelRef {
@@ -82,11 +82,11 @@ func (ct *Controller) withTerminal(ctx context.Context, project string, which Ca
 	return list, nil
 }
 
-// pageOfTerminal is how many that have ended are read at once.
-const pageOfTerminal = 500
+// terminalPage is how many ended callbacks one query reads.
+const terminalPage = 500
 
-// dropCanceled takes callbacks from the index that were canceled.
-func (ct *Controller) dropCanceled(ctx context.Context, list ...store.CanceledCallback) {
+// removeCanceled removes canceled callbacks from the index. SQL has committed the cancel.
+func (ct *Controller) removeCanceled(ctx context.Context, list ...store.CanceledCallback) {
 	var rows []store.OpenRow
 	for i := range list {
 		c := &list[i].Callback
@@ -99,12 +99,13 @@ func (ct *Controller) dropCanceled(ctx context.Context, list ...store.CanceledCa
 	ct.index.Ended(ctx, rows)
 }
 
-// Retry makes a callback due now.
+// Retry makes a callback due now, in any state but attempting. A forced item ignores the breaker, the rate
+// and Retry-After.
 func (ct *Controller) Retry(ctx context.Context, project, id string, r RetryRequest,
 	by store.Actor) (store.Callback, error) {
 	ladder := cmp.Or(r.Ladder, store.Once)
 	if ladder != store.Once && ladder != store.Restart {
-		return store.Callback{}, accept.Invalid("ladder", `is "once" or "restart"`)
+		return store.Callback{}, accept.Invalid("ladder", `must be "once" or "restart"`)
 	}
 	var before []store.OpenRow
 	if r.URL != "" {
@@ -127,19 +128,19 @@ func (ct *Controller) Retry(ctx context.Context, project, id string, r RetryRequ
 		from = before[0].LaneID
 	}
 	if r.URL != "" {
-		ct.accept.SettingsChanged(ctx) // a lane that was just made may be paused with its project
+		ct.accept.SettingsChanged(ctx) // a new lane may be paused with its project
 	}
 	ct.index.Relocate(ctx, &c, from)
 	return c, nil
 }
 
-// Reschedule moves a callback to another due time, given as Unix milliseconds or as a delay: exactly one of
-// the two. One that is dead gets one more attempt then.
+// Reschedule moves a callback to another due time. Exactly one of due (Unix milliseconds) and delay is given.
+// A dead callback gets one more attempt at that time.
 func (ct *Controller) Reschedule(ctx context.Context, project, id string, due *int64, delay *time.Duration,
 	by store.Actor) (store.Callback, error) {
 	now := ct.clock.Now()
 	var f accept.Findings
-	at := judgeMove(due, delay, now, &f)
+	at := checkMove(due, delay, now, &f)
 	if len(f) > 0 {
 		return store.Callback{}, f.Err()
 	}
@@ -154,22 +155,22 @@ func (ct *Controller) Reschedule(ctx context.Context, project, id string, due *i
 	return c, nil
 }
 
-// A EditRequest says what is to be changed of a callback. Nil fields, and a policy that is not given, stay as
-// they are; its payload never changes.
+// An EditRequest changes a callback. Nil fields, and an empty policy, leave the value as it is. The payload
+// never changes.
 type EditRequest struct {
 	URL     *string
 	Headers *[]store.Header
-	// Choice may have a policy, and nothing else.
+	// Choice may contain a policy and nothing else.
 	accept.Choice
-	// ExpiresIn runs from now; NoExpiry takes the expiry away.
+	// ExpiresIn counts from now. NoExpiry removes the expiry.
 	ExpiresIn *time.Duration
 	NoExpiry  bool
 	Invalid   []store.FieldError
 }
 
-// Edit changes a callback that is scheduled or dead: store.ErrNotFound, store.ErrAttempting,
-// store.ErrTerminal (succeeded or canceled), store.ErrPayloadPurged. A dead one stays dead until it is
-// retried.
+// Edit changes a callback that is scheduled or dead. Its errors include store.ErrNotFound,
+// store.ErrAttempting, store.ErrTerminal (succeeded or canceled) and store.ErrPayloadPurged. A dead callback
+// stays dead until it is retried.
 func (ct *Controller) Edit(ctx context.Context, project, id string, r EditRequest,
 	by store.Actor) (store.Callback, error) {
 	v, err := ct.accept.Catalog.Project(ctx, project)
@@ -178,32 +179,32 @@ func (ct *Controller) Edit(ctx context.Context, project, id string, r EditReques
 	}
 	now := ct.clock.Now()
 	f := accept.Findings(slices.Clone(r.Invalid))
-	policy, err := ct.judgeMend(v, &r, &f)
+	policy, err := ct.checkEdit(v, &r, &f)
 	if err != nil {
 		return store.Callback{}, err
 	}
-	var before int64 // its lane
+	var laneBefore int64
 	c, err := ct.o.Store.Edit(ctx, project, id, func(c *store.Callback) error {
-		before = c.LaneID
+		laneBefore = c.LaneID
 		r.apply(c, policy, now)
 		c.Headers = ct.o.Keyring.SealHeaders(project, secret.CallbackOwner(c.ID), c.URL, c.Headers)
 		return nil
 	}, now, by)
 	if err != nil {
-		return c, fmt.Errorf("change %s: %w", id, err)
+		return c, fmt.Errorf("edit %s: %w", id, err)
 	}
-	if before != c.LaneID {
-		ct.accept.SettingsChanged(ctx) // a lane that was just made may be paused with its project
+	if laneBefore != c.LaneID {
+		ct.accept.SettingsChanged(ctx) // a new lane may be paused with its project
 	}
 	if c.State == store.Scheduled {
-		ct.index.Relocate(ctx, &c, before)
+		ct.index.Relocate(ctx, &c, laneBefore)
 	}
 	return c, nil
 }
 
-// judgeMend judges what does not depend on the callback, and returns its new policy; nil: it keeps the one
-// that it has.
-func (ct *Controller) judgeMend(v *accept.ProjectView, r *EditRequest,
+// checkEdit validates the parts of an edit that do not depend on the callback. It returns the new policy;
+// nil: the callback keeps its own.
+func (ct *Controller) checkEdit(v *accept.ProjectView, r *EditRequest,
 	f *accept.Findings) (*store.Policy, error) {
 	if r.URL != nil {
 		if err := ct.accept.JudgeURL(*r.URL); err != nil {
@@ -219,7 +220,7 @@ func (ct *Controller) judgeMend(v *accept.ProjectView, r *EditRequest,
 		}
 	}
 	if r.ExpiresIn != nil && (*r.ExpiresIn <= 0 || *r.ExpiresIn > accept.MaxDelay) {
-		f.Add("expires_in", "is more than 0s and at most 400d")
+		f.Add("expires_in", "must be more than 0s and at most 400d")
 	}
 	chosen := v.Judge(&r.Choice, f)
 	if len(*f) > 0 {
@@ -232,7 +233,7 @@ func (ct *Controller) judgeMend(v *accept.ProjectView, r *EditRequest,
 	return &p, err
 }
 
-// apply changes a callback. New headers are given for the new address.
+// apply makes the changes. The URL changes first, because new headers are meant for the new URL.
 func (r *EditRequest) apply(c *store.Callback, policy *store.Policy, now int64) {
 	if r.URL != nil {
 		c.MoveTo(*r.URL)
@@ -254,8 +255,8 @@ func (r *EditRequest) apply(c *store.Callback, policy *store.Policy, now int64) 
 // TestTopic is the topic of test sends.
 const TestTopic = "dispatcher.test"
 
-// TestEndpoint accepts a callback to the endpoint that says of itself that it is a test. It takes the way of
-// every other: through the index, signed, judged by the endpoint's rule; but it is attempted once only.
+// TestEndpoint sends a test callback to an endpoint. The callback takes the usual way through the index and
+// is signed and judged like any other, but its policy allows one attempt only.
 func (ct *Controller) TestEndpoint(ctx context.Context, project, id string,
 	by store.Actor) (store.Callback, error) {
 	now := ct.clock.Now()
@@ -283,10 +284,10 @@ func (ct *Controller) TestEndpoint(ctx context.Context, project, id string,
 	return c, ct.audit(ctx, project, "endpoint.test", id, string(made), by)
 }
 
-// A RetryRequest asks for an attempt now.
+// A RetryRequest configures a Retry.
 type RetryRequest struct {
 	// Ladder is store.Once or store.Restart; empty means store.Once.
 	Ladder store.Ladder
-	// URL replaces the callback's address when it is not empty.
+	// URL replaces the callback's URL if it is not empty.
 	URL string
 }

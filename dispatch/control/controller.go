@@ -1,9 +1,10 @@
-// Package control is what people and their programs do to what was accepted: cancel, retry, edit, endpoints,
-// lanes, projects, keys, redrives, schedules, and asking why a callback is not sent.
+// Package control changes accepted callbacks and the settings on behalf of people and API clients: cancel,
+// retry, edit, endpoints, lanes, projects, keys, redrives, schedules. It also explains why a callback is not
+// sent.
 //
-// SQL decides each change, in one audited transaction, and the index is told afterwards: a claim that the
-// index still gives out is refused by the stamp. Every call is scoped by project. Who may call is for the
-// faces to decide.
+// SQL decides each change in one audited transaction. The index is updated afterwards and may be late: the
+// stamp refuses a claim of a callback that SQL has changed. Every method is scoped to a project. The API and
+// the admin UI check permissions before they call.
 package control
 
 import (
@@ -21,7 +22,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// Options are what a Controller is made of. Those of the first block are required.
+// Options configure a Controller. The fields of the first block are required.
 type Options struct {
 	Store    Store
 	Schedule Schedule
@@ -34,24 +35,24 @@ type Options struct {
 	Logger   *slog.Logger
 	Metrics  part.Metrics
 	Times    part.Times
-	// Name of this process, for leases.
+	// Name of this process, for leases in SQL.
 	Name string
-	// Processes returns the dispatchers that run. Crowded says that this one has so much to do that redrives
-	// wait.
+	// Processes returns the running dispatchers. Crowded reports that this process has no capacity left for
+	// redrives.
 	Processes func(ctx context.Context) ([]store.Dispatcher, error)
 	Crowded   func() bool
-	// Embedded says that no other process makes redrives or schedules.
+	// Embedded: no other process runs redrives or schedules.
 	Embedded bool
 	PanGuard store.PanGuard
-	// CheckURL is the early check of an address; nil accepts any.
+	// CheckURL validates an endpoint's URL before it is stored; nil accepts any.
 	CheckURL func(rawURL string) error
-	// RetentionPayload and RetentionMetadata are how long terminal callbacks keep their bytes, and their
-	// rows.
+	// RetentionPayload is how long terminal callbacks keep their payloads, RetentionMetadata how long they
+	// keep their rows.
 	RetentionPayload  time.Duration
 	RetentionMetadata time.Duration
 }
 
-// A Controller changes and explains. Its methods may be called from many goroutines.
+// A Controller changes and explains callbacks and settings. It is safe for concurrent use.
 type Controller struct {
 	o        Options
 	log      *slog.Logger
@@ -66,13 +67,14 @@ type Controller struct {
 	apiKeys   keyCache
 	redrives  *redriver
 	scheduler *scheduler
-	// purged is when retention last looked. Only the purge touches it.
+	// purged is the state of the last purge. Only Purge uses it, and its cron job never runs twice at once.
 	purged lastPurge
-	// auditHead is the head of the audit's chain. Only the function that chains touches it.
+	// auditHead is the last link of the audit chain. Only ChainAudit uses it, and its cron job never runs
+	// twice at once.
 	auditHead auditHead
 }
 
-// New returns a Controller whose redrives and schedules do not run yet.
+// New returns a Controller. RunRedrives and RunSchedules start its loops.
 func New(o Options) *Controller {
 	ct := &Controller{
 		o: o, log: o.Logger, clock: o.Clock, metrics: newMetrics(o.Metrics), observer: o.Observer,
@@ -82,14 +84,15 @@ func New(o Options) *Controller {
 	return ct
 }
 
-// RunRedrives does redrives until ctx ends.
+// RunRedrives works on redrives until ctx ends.
 func (ct *Controller) RunRedrives(ctx context.Context) { ct.redrives.run(ctx) }
 
-// RunSchedules makes the callbacks of schedules until ctx ends.
+// RunSchedules runs due schedules until ctx ends.
 func (ct *Controller) RunSchedules(ctx context.Context) { ct.scheduler.run(ctx) }
 
-// changed says what failed to change a setting, or has the change take effect.
-func (ct *Controller) changed(ctx context.Context, op string, err error) error {
+// settingsChanged wraps the error of op. Without an error it applies the changed setting to this process and
+// the index at once. Other processes read it within a second.
+func (ct *Controller) settingsChanged(ctx context.Context, op string, err error) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", op, err)
 	}
@@ -97,7 +100,7 @@ func (ct *Controller) changed(ctx context.Context, op string, err error) error {
 	return nil
 }
 
-// audit records what has no row of its own to be recorded with. After is what it has brought, as JSON.
+// audit records an action that changes no row, such as reading a secret. after is its result as JSON.
 func (ct *Controller) audit(
 	ctx context.Context, project, action, object, after string, by store.Actor,
 ) error {
@@ -112,7 +115,7 @@ func (ct *Controller) audit(
 	return nil
 }
 
-// checkReason judges why a person does something.
+// checkReason checks the length of the reason that a person gives.
 func checkReason(by store.Actor, f *accept.Findings) {
 	if utf8.RuneCountInString(by.Reason) > MaxPauseReason {
 		f.Add("reason", "is longer than %d characters", MaxPauseReason)

@@ -12,10 +12,10 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// MaxHosts is the most hosts that a secret, or a project's credential headers, may be given for.
+// MaxHosts is the most hosts in the list of a secret, or of a project's credential headers.
 const MaxHosts = 100
 
-// checkHosts judges a list of hosts. Only private keys may be for all of them.
+// checkHosts validates a list of hosts. anyHost allows "*", which only private keys may use.
 func checkHosts(field string, hosts []string, anyHost bool, f *accept.Findings) {
 	if len(hosts) > MaxHosts {
 		f.Add(field, "has %d hosts; at most %d are allowed", len(hosts), MaxHosts)
@@ -25,7 +25,7 @@ func checkHosts(field string, hosts []string, anyHost bool, f *accept.Findings) 
 		at := fmt.Sprintf("%s[%d]", field, i)
 		if host == store.AnyHost {
 			if !anyHost {
-				f.Add(at, `"*" is for private keys; name the hosts that are to have this credential`)
+				f.Add(at, `"*" is for private keys; list the hosts that may receive this credential`)
 			}
 			continue
 		}
@@ -35,9 +35,9 @@ func checkHosts(field string, hosts []string, anyHost bool, f *accept.Findings) 
 	}
 }
 
-// guardEndpoint refuses a change by a key without the scope admin, with store.ErrNeedsAdmin, that would carry
-// an endpoint's credentials to another host, or have its secret used by another signer. What the request
-// brings itself it may send where it likes.
+// guardEndpoint returns store.ErrNeedsAdmin for a change by a key without the scope admin that would send
+// stored credentials of an endpoint to another host, or use its stored secret with another signer.
+// Credentials that the request itself contains may go anywhere.
 func (ct *Controller) guardEndpoint(
 	ctx context.Context, v *accept.ProjectView, before, after *store.Endpoint, ch *EndpointChange,
 ) error {
@@ -61,7 +61,7 @@ func (ct *Controller) guardEndpoint(
 	}
 	if ch.Secret != "" {
 		if moved && kind.SendsSecret() {
-			return nil // the request replaces what stays behind
+			return nil // the request replaces the secret that the old host received
 		}
 		return store.ErrNeedsAdmin
 	}
@@ -79,7 +79,7 @@ func (ct *Controller) guardEndpoint(
 	if kind != was {
 		return store.ErrNeedsAdmin
 	}
-	for _, secret := range kept { // the one before signs beside the present one for a while
+	for _, secret := range kept { // after a rotation the previous secret signs as well
 		if !slices.Contains(secret.Hosts, store.AnyHost) {
 			return store.ErrNeedsAdmin
 		}
@@ -87,8 +87,8 @@ func (ct *Controller) guardEndpoint(
 	return nil
 }
 
-// keepsCredentials says whether an endpoint has credential headers after a change that the request did not
-// bring.
+// keepsCredentials reports whether the endpoint has credential headers after the change that the request did
+// not contain.
 func keepsCredentials(after *store.Endpoint, ch *EndpointChange) bool {
 	if ch.Headers == nil {
 		return store.HasCredentials(after.Headers)
@@ -96,9 +96,8 @@ func keepsCredentials(after *store.Endpoint, ch *EndpointChange) bool {
 	return slices.ContainsFunc(*ch.Headers, func(h store.Header) bool { return h.Sealed() != "" })
 }
 
-// applyHeaders gives an endpoint the headers of a change. A credential that the endpoint has already, sealed,
-// may stand in it; so may one of the same value, which keeps its ciphertext, so that nothing is changed by
-// giving it again.
+// applyHeaders sets the headers of a change. A header may be a sealed credential that the endpoint already
+// has. A header with an unchanged value keeps its ciphertext, so that repeating a PUT changes nothing.
 func (ct *Controller) applyHeaders(ch *EndpointChange, ep *store.Endpoint, f *accept.Findings) error {
 	if ch.Headers == nil {
 		return nil
@@ -123,7 +122,7 @@ func (ct *Controller) applyHeaders(ch *EndpointChange, ep *store.Endpoint, f *ac
 	return nil
 }
 
-// reuseSealed seals headers, but keeps the ciphertext of those that are as they were.
+// reuseSealed seals headers. A header whose name and value are unchanged keeps its ciphertext.
 func (ct *Controller) reuseSealed(project, owner string, before, headers []store.Header) []store.Header {
 	k := ct.o.Keyring
 	known := make(map[string]store.Header)
@@ -144,12 +143,12 @@ func (ct *Controller) reuseSealed(project, owner string, before, headers []store
 	return sealed
 }
 
-// giveSecretFirst stores the secret of a change that also moves the endpoint, named by id or external id, to
-// another host: no attempt there may be signed with the one before. Where there is nothing of the kind to do,
-// given is false.
-func (ct *Controller) giveSecretFirst(
+// replaceSecretFirst stores the secret of a change that also moves the endpoint to another host, before the
+// endpoint moves. Otherwise an attempt at the new host could be signed with the old secret. name is an id or
+// an external id. replaced is false if the change does not do both.
+func (ct *Controller) replaceSecretFirst(
 	ctx context.Context, v *accept.ProjectView, name string, ch *EndpointChange, by store.Actor,
-) (given bool, s secret.RevealedSecret, err error) {
+) (replaced bool, s secret.RevealedSecret, err error) {
 	if ch.Secret == "" || ch.URL == nil {
 		return false, s, nil
 	}
@@ -168,12 +167,12 @@ func (ct *Controller) giveSecretFirst(
 	if err != nil {
 		return false, s, err
 	}
-	// A change that would be refused must not have replaced the secret.
+	// Find a conflict now: a refused change must not replace the secret.
 	if taken, err := ct.accept.Catalog.Named(ctx, v.ID, []string{after.ExternalID}); err != nil {
 		return false, s, err
 	} else if other := taken[after.ExternalID]; other != nil && other.ID != after.ID {
 		return false, s, store.ErrExists
 	}
-	s, err = ct.giveSecret(ctx, v, &after, key, ch.SecretLabel, ct.clock.Now(), by)
+	s, err = ct.addEndpointSecret(ctx, v, &after, key, ch.SecretLabel, ct.clock.Now(), by)
 	return err == nil, s, err
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// Bounds of an endpoint.
+// Limits of endpoints, in characters or elements.
 const (
 	MaxName           = 128
 	MaxExternalID     = 128
@@ -24,8 +24,8 @@ const (
 	MaxEndpointsBatch = 1000
 )
 
-// An EndpointChange is an endpoint as a caller asks for it. Nil fields and an empty Choice are not given: a
-// new endpoint gets their defaults, one that is changed keeps what it has.
+// An EndpointChange creates or changes an endpoint. A nil field or an empty Choice gets its default in a new
+// endpoint, and keeps its value in an existing one.
 type EndpointChange struct {
 	ExternalID  *string
 	Name        *string
@@ -37,34 +37,32 @@ type EndpointChange struct {
 	Rate        *string
 	Concurrency *int
 	Enabled     *bool
-	// Clear names fields that are to be as if never given: "policy", "success", "signer", "external_id",
-	// "rate", "concurrency".
+	// Clear names fields to reset: "policy", "success", "signer", "external_id", "rate", "concurrency".
 	Clear []string
-	// Secret is a signing secret as its signer's use writes it, and SecretLabel what receivers know it by.
-	// Empty: one is made where that can be done.
+	// Secret is a signing secret in the format of its signer's use, and SecretLabel the name that receivers
+	// know it by. Empty: one is generated if the use allows that.
 	Secret      string
 	SecretLabel string
-	// Admin: the caller holds the scope admin, and may send credentials that the endpoint has to another
-	// host.
+	// Admin: the caller has the scope admin, and may send stored credentials of the endpoint to another host.
 	Admin bool
-	// Reason is for the audit.
+	// Reason is recorded in the audit.
 	Reason string
-	// Invalid are fields that could not even be decoded.
+	// Invalid are the errors of fields that could not be decoded.
 	Invalid []store.FieldError
 }
 
-// An EndpointReceipt is what became of one endpoint that was to be made or replaced.
+// An EndpointReceipt is the result of creating or replacing one endpoint.
 type EndpointReceipt struct {
 	Endpoint store.Endpoint
-	// Created: it did not exist before.
+	// Created: the endpoint is new.
 	Created bool
-	// Secret is the one that was made or given with the call, as its receiver is given it; zero: there is
-	// none, or it was there before.
+	// Secret is the secret that the call generated or stored, in its receiver's format; zero: the call stored
+	// none.
 	Secret secret.RevealedSecret
 	Err    error
 }
 
-// apply judges a change and makes it.
+// apply validates a change and makes it in ep.
 func (ct *Controller) apply(v *accept.ProjectView, ch *EndpointChange, ep *store.Endpoint) error {
 	f := accept.Findings(slices.Clone(ch.Invalid))
 	for _, field := range ch.Clear {
@@ -133,7 +131,7 @@ func (ct *Controller) applyURL(ch *EndpointChange, ep *store.Endpoint, f *accept
 	case store.OverrideDeny, store.OverrideSameHost, store.OverrideAny:
 		ep.URLOverride = o
 	default:
-		f.Add("url_override", `is "deny", "same_host" or "any"`)
+		f.Add("url_override", `must be "deny", "same_host" or "any"`)
 	}
 }
 
@@ -147,7 +145,7 @@ func applyLimits(ch *EndpointChange, ep *store.Endpoint, f *accept.Findings) {
 	}
 	if ch.Concurrency != nil {
 		if *ch.Concurrency < 1 || *ch.Concurrency > MaxConcurrency {
-			f.Add("concurrency", "is 1 to %d", MaxConcurrency)
+			f.Add("concurrency", "must be 1 to %d", MaxConcurrency)
 		}
 		ep.Concurrency = *ch.Concurrency
 	}
@@ -159,7 +157,7 @@ func applyLimits(ch *EndpointChange, ep *store.Endpoint, f *accept.Findings) {
 	}
 }
 
-// checkTopics judges the patterns of events that an endpoint subscribes to.
+// checkTopics validates the topic patterns that an endpoint subscribes to.
 func checkTopics(topics []string, f *accept.Findings) {
 	if len(topics) > MaxTopics {
 		f.Add("topics", "has %d patterns; at most %d are allowed", len(topics), MaxTopics)
@@ -173,12 +171,12 @@ func checkTopics(topics []string, f *accept.Findings) {
 		case stem == "":
 			f.Add(field, "is empty")
 		case strings.Contains(stem, "*"):
-			f.Add(field, `may have * only by itself or at its end, after a dot: "payment.*"`)
+			f.Add(field, `may contain * only alone or at the end after a dot, as in "payment.*"`)
 		}
 	}
 }
 
-// draftEndpoint returns a new endpoint, judged.
+// draftEndpoint returns a new endpoint after validation.
 func (ct *Controller) draftEndpoint(v *accept.ProjectView, project string,
 	ch *EndpointChange) (store.Endpoint, error) {
 	now := ct.clock.Now()
@@ -189,7 +187,7 @@ func (ct *Controller) draftEndpoint(v *accept.ProjectView, project string,
 	return ep, ct.apply(v, ch, &ep)
 }
 
-// CreateEndpoint makes an endpoint, and its signing secret.
+// CreateEndpoint creates an endpoint and its signing secret.
 func (ct *Controller) CreateEndpoint(ctx context.Context, project string, ch EndpointChange,
 	by store.Actor) (EndpointReceipt, error) {
 	v, err := ct.accept.Catalog.Project(ctx, project)
@@ -200,26 +198,27 @@ func (ct *Controller) CreateEndpoint(ctx context.Context, project string, ch End
 	if err != nil {
 		return EndpointReceipt{}, err
 	}
-	key, err := ct.judgeSecret(ctx, v, &ep, &ch)
+	key, err := ct.requireSecret(ctx, v, &ep, &ch)
 	if err != nil {
 		return EndpointReceipt{}, err
 	}
 	r := EndpointReceipt{Created: true}
-	// The secret first: without its endpoint it is nobody's, and whoever is refused may ask again.
-	r.Secret, err = ct.giveSecret(ctx, v, &ep, key, ch.SecretLabel, 0, by)
+	// Store the secret first. If creating the endpoint fails, the secret belongs to no endpoint and is never
+	// used, and the caller may try again.
+	r.Secret, err = ct.addEndpointSecret(ctx, v, &ep, key, ch.SecretLabel, 0, by)
 	if err != nil {
 		return EndpointReceipt{}, err
 	}
 	r.Endpoint, err = ct.o.Store.CreateEndpoint(ctx, ep, by)
 	if err != nil {
-		r = EndpointReceipt{} // its secret is of no use: there is no endpoint
+		r = EndpointReceipt{} // without its secret: no endpoint uses it
 	}
-	return r, ct.changed(ctx, "create endpoint", err)
+	return r, ct.settingsChanged(ctx, "create endpoint", err)
 }
 
-// PutEndpoints makes endpoints, or changes those of the same external id so that they are as asked for: what
-// is not given gets its default, but that a pause and Enabled stay as they are. Each is answered in its
-// place. Of several, secrets that are not given are made when they are first needed.
+// PutEndpoints creates endpoints, or replaces those with the same external id. A missing field gets its
+// default; pauses and Enabled stay as they are. Receipts are in the order of changes. A call with several
+// changes generates no missing secrets: each is generated at the first attempt.
 func (ct *Controller) PutEndpoints(ctx context.Context, project string, changes []EndpointChange,
 	by store.Actor) ([]EndpointReceipt, error) {
 	if len(changes) > MaxEndpointsBatch {
@@ -235,11 +234,11 @@ func (ct *Controller) PutEndpoints(ctx context.Context, project string, changes 
 		ch := &changes[i]
 		if ch.ExternalID != nil {
 			wants[i].ExternalID = *ch.ExternalID
-			given, s, err := ct.giveSecretFirst(ctx, v, *ch.ExternalID, ch, by)
+			replaced, s, err := ct.replaceSecretFirst(ctx, v, *ch.ExternalID, ch, by)
 			if _, wrong := errors.AsType[*store.InvalidError](err); err != nil && !wrong {
 				return nil, fmt.Errorf("put endpoints: %w", err)
 			}
-			if given {
+			if replaced {
 				first[i] = &s
 			}
 		}
@@ -276,25 +275,25 @@ func (ct *Controller) PutEndpoints(ctx context.Context, project string, changes 
 		if done[i].Err != nil || keys[i] == nil && !(done[i].Created && len(changes) == 1) {
 			continue
 		}
-		receipts[i].Secret, receipts[i].Err = ct.giveSecret(ctx, v, &done[i].Endpoint, keys[i],
+		receipts[i].Secret, receipts[i].Err = ct.addEndpointSecret(ctx, v, &done[i].Endpoint, keys[i],
 			changes[i].SecretLabel, 0, by)
 	}
 	ct.accept.SettingsChanged(ctx)
 	return receipts, nil
 }
 
-// PatchEndpoint changes what is given, and nothing else.
+// PatchEndpoint changes the given fields of an endpoint.
 func (ct *Controller) PatchEndpoint(ctx context.Context, project, id string, ch EndpointChange,
 	by store.Actor) (store.Endpoint, error) {
 	v, err := ct.accept.Catalog.Project(ctx, project)
 	if err != nil {
 		return store.Endpoint{}, err
 	}
-	given, _, err := ct.giveSecretFirst(ctx, v, store.EndpointPrefix+id, &ch, by)
+	replaced, _, err := ct.replaceSecretFirst(ctx, v, store.EndpointPrefix+id, &ch, by)
 	if err != nil {
 		return store.Endpoint{}, err
 	}
-	now := ct.clock.Now() // the secret is there before the endpoint counts as changed
+	now := ct.clock.Now() // read after the secret was stored, so that the endpoint is the later change
 	var key []byte
 	ep, err := ct.o.Store.PatchEndpoint(ctx, project, id, func(ep *store.Endpoint) error {
 		before := *ep
@@ -305,34 +304,36 @@ func (ct *Controller) PatchEndpoint(ctx context.Context, project, id string, ch 
 			return err
 		}
 		var err error
-		key, err = ct.judgeSecret(ctx, v, ep, &ch)
+		key, err = ct.requireSecret(ctx, v, ep, &ch)
 		return err
 	}, now, by)
 	if err != nil {
 		return ep, fmt.Errorf("change endpoint %s: %w", id, err)
 	}
-	if key != nil && !given {
-		_, err = ct.giveSecret(ctx, v, &ep, key, ch.SecretLabel, now+secret.Overlap.Milliseconds(), by)
+	if key != nil && !replaced {
+		_, err = ct.addEndpointSecret(ctx, v, &ep, key, ch.SecretLabel, now+secret.Overlap.Milliseconds(), by)
 	}
 	ct.accept.SettingsChanged(ctx)
 	return ep, err
 }
 
-// DeleteEndpoint removes an endpoint. Its open callbacks are canceled, those that are being attempted when
-// that fails.
+// DeleteEndpoint deletes an endpoint. Its open callbacks are canceled. One that is being attempted is
+// canceled if that attempt fails.
 func (ct *Controller) DeleteEndpoint(ctx context.Context, project, id string, by store.Actor) error {
 	_, err := ct.o.Store.DeleteEndpoint(ctx, project, id, ct.clock.Now(), by)
-	if err := ct.changed(ctx, "delete endpoint "+id, err); err != nil {
+	if err := ct.settingsChanged(ctx, "delete endpoint "+id, err); err != nil {
 		return err
 	}
-	// The sweep goes on with it, here or in another process; most have little to cancel.
+	// Cancel the first callbacks now. The sweep of this or another process cancels the rest, and all of them
+	// if this fails.
 	if err := ct.index.CancelDeleted(ctx); err != nil {
-		ct.log.Warn("callbacks of a deleted endpoint are canceled later", "error", err)
+		ct.log.Warn("canceling callbacks of a deleted endpoint failed, the sweep cancels them", "error", err)
 	}
 	return nil
 }
 
-// PauseEndpoint holds an endpoint until a time; resuming it is a pause until 0. Accepts go on.
+// PauseEndpoint pauses an endpoint until a time in Unix milliseconds; 0 resumes it. New callbacks are still
+// accepted.
 func (ct *Controller) PauseEndpoint(ctx context.Context, project, id string, until int64,
 	by store.Actor) (store.Endpoint, error) {
 	var f accept.Findings
@@ -347,15 +348,15 @@ func (ct *Controller) PauseEndpoint(ctx context.Context, project, id string, unt
 		}
 		return nil
 	}, ct.clock.Now(), by)
-	return ep, ct.changed(ctx, "pause endpoint "+id, err)
+	return ep, ct.settingsChanged(ctx, "pause endpoint "+id, err)
 }
 
-// secretNeeded says that a signer's secret can only be given.
+// secretNeeded is the error of a signer whose secret cannot be generated.
 func secretNeeded(use string) error {
-	return accept.Invalid("secret", fmt.Sprintf("is needed: one of use %q cannot be made here", use))
+	return accept.Invalid("secret", fmt.Sprintf("is required: a secret for %q cannot be generated", use))
 }
 
-// parseSecret reads the secret of a change; nil: none was given.
+// parseSecret decodes the secret of a change; nil: the change has none.
 func (ct *Controller) parseSecret(v *accept.ProjectView, ep *store.Endpoint,
 	ch *EndpointChange) ([]byte, error) {
 	use, err := sign.UseOf(v.SignerOf(ep))
@@ -373,13 +374,14 @@ func (ct *Controller) parseSecret(v *accept.ProjectView, ep *store.Endpoint,
 		return nil, accept.Invalid("secret", err.Error())
 	}
 	if !validLabel(ch.SecretLabel) {
-		return nil, accept.Invalid("secret_label", labelText)
+		return nil, accept.Invalid("secret_label", labelRule)
 	}
 	return key, nil
 }
 
-// judgeSecret is parseSecret for one endpoint, which must have a secret if none can be made.
-func (ct *Controller) judgeSecret(ctx context.Context, v *accept.ProjectView, ep *store.Endpoint,
+// requireSecret is parseSecret for one endpoint. It fails if the endpoint would have no secret and none can
+// be generated.
+func (ct *Controller) requireSecret(ctx context.Context, v *accept.ProjectView, ep *store.Endpoint,
 	ch *EndpointChange) ([]byte, error) {
 	key, err := ct.parseSecret(v, ep, ch)
 	if err != nil || key != nil {
@@ -397,9 +399,12 @@ func (ct *Controller) judgeSecret(ctx context.Context, v *accept.ProjectView, ep
 	return nil, err
 }
 
-// giveSecret stores a secret of an endpoint, made if key is nil, and returns it as its receiver is given it.
-func (ct *Controller) giveSecret(ctx context.Context, v *accept.ProjectView, ep *store.Endpoint, key []byte,
-	label string, retireAt int64, by store.Actor) (secret.RevealedSecret, error) {
+// addEndpointSecret stores a secret of an endpoint, and returns it in its receiver's format. A nil key: it
+// generates the secret. The previous secret signs until retireAt.
+func (ct *Controller) addEndpointSecret(
+	ctx context.Context, v *accept.ProjectView, ep *store.Endpoint, key []byte, label string, retireAt int64,
+	by store.Actor,
+) (secret.RevealedSecret, error) {
 	use, err := sign.UseOf(v.SignerOf(ep))
 	if err != nil || use == "" {
 		return secret.RevealedSecret{}, err

@@ -13,17 +13,17 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// evidenceAttempts is how many attempts the evidence has at most, the last ones: a poll may have tens of
-// thousands. evidencePage is how many are read at a time.
+// evidenceAttempts is the most attempts in the evidence, the latest ones: a poll may have tens of thousands.
+// evidencePage is how many one query reads.
 const (
 	evidenceAttempts = 1000
 	evidencePage     = 250
 )
 
-// Evidence returns what the records say of a callback, as text that may be given to its receiver in the
-// dispute "you never told us": with the last evidenceAttempts attempts, and how many older ones there are;
-// without credentials, and without the payload, of which it has the SHA-256. It is store.ErrNotFound for one
-// that does not exist.
+// Evidence returns a plain-text report about a callback, for a receiver that claims it was never notified.
+// The report lists the latest evidenceAttempts attempts and counts the older ones. It contains no
+// credentials, and the SHA-256 of the payload instead of the payload. Its error is store.ErrNotFound for an
+// unknown callback.
 func (ct *Controller) Evidence(ctx context.Context, project, id string) (string, error) {
 	fail := func(err error) (string, error) { return "", fmt.Errorf("evidence of %s: %w", id, err) }
 	c, err := ct.o.Store.Get(ctx, project, id)
@@ -73,19 +73,19 @@ func (ct *Controller) Evidence(ctx context.Context, project, id string) (string,
 	if c.FinishedAt != 0 {
 		line("ended", clock.Instant(c.FinishedAt))
 	}
-	fmt.Fprintf(&b, "attempts:      %d, of which %d charged\n", max(len(attempts), c.AttemptSeq),
+	fmt.Fprintf(&b, "attempts:      %d, of which %d count\n", max(len(attempts), c.AttemptSeq),
 		c.AttemptCount)
 	if n := len(attempts); n > 0 && attempts[0].Number > 1 {
 		fmt.Fprintf(&b, "               the last %d of them follow; the %d older ones are not shown\n",
 			n, attempts[0].Number-1)
 	}
 	for i := range attempts {
-		testify(&b, &attempts[i])
+		writeAttempt(&b, &attempts[i])
 	}
 	if c.DueAt != 0 && c.State == store.Scheduled {
 		fmt.Fprintf(&b, "\nnext attempt due %s\n", at(c.DueAt))
 	}
-	b.WriteString("\nTimes are UTC by the sender's clock. Credentials and the values of the address's " +
+	b.WriteString("\nTimes are UTC by the sender's clock. Credentials and the values of the URL's " +
 		"query are masked.\n")
 	if ct.o.PanGuard.Masks() {
 		return store.MaskPANText(b.String()), nil
@@ -93,7 +93,7 @@ func (ct *Controller) Evidence(ctx context.Context, project, id string) (string,
 	return b.String(), nil
 }
 
-// lastAttempts are those that the evidence has, by number.
+// lastAttempts returns the latest evidenceAttempts attempts, oldest first.
 func (ct *Controller) lastAttempts(ctx context.Context, project, id string) ([]store.Attempt, error) {
 	var all []store.Attempt
 	for before := 0; len(all) < evidenceAttempts; before = all[len(all)-1].Number {
@@ -110,8 +110,8 @@ func (ct *Controller) lastAttempts(ctx context.Context, project, id string) ([]s
 	return all, nil
 }
 
-// testify writes what is known of an attempt.
-func testify(b *strings.Builder, a *store.Attempt) {
+// writeAttempt writes one attempt.
+func writeAttempt(b *strings.Builder, a *store.Attempt) {
 	fmt.Fprintf(b, "\nattempt %d (%s), started %s, ended %s\n", a.Number, a.Trigger,
 		clock.Instant(a.StartedAt), clock.Instant(a.EndedAt))
 	if a.URL != "" {
@@ -140,10 +140,10 @@ func testify(b *strings.Builder, a *store.Attempt) {
 		fmt.Fprintf(b, "  rule %s expected %s; saw %s\n", a.Rule.Name, a.Rule.Expected, a.Rule.Saw)
 	}
 	for _, h := range a.ResponseHeaders {
-		fmt.Fprintf(b, "  answer header %s: %s\n", h.Name, h.Value)
+		fmt.Fprintf(b, "  response header %s: %s\n", h.Name, h.Value)
 	}
 	if a.ResponseBody != "" {
-		fmt.Fprintf(b, "  answer body: %s\n",
+		fmt.Fprintf(b, "  response body: %s\n",
 			strings.ReplaceAll(strings.TrimSpace(a.ResponseBody), "\n", "\n    "))
 	}
 	if a.NextDueAt != 0 {

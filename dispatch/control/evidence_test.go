@@ -10,13 +10,13 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// oftenAttempted is a store with one callback and its attempts.
-type oftenAttempted struct {
+// manyAttempts is a store with one callback and many attempts.
+type manyAttempts struct {
 	Store
 	list []store.Attempt
 }
 
-func (s *oftenAttempted) Attempts(_ context.Context, _, _ string, before,
+func (s *manyAttempts) Attempts(_ context.Context, _, _ string, before,
 	limit int) (page []store.Attempt, err error) {
 	for i := len(s.list); i > 0 && len(page) < limit; i-- {
 		if before == 0 || i < before {
@@ -28,25 +28,25 @@ func (s *oftenAttempted) Attempts(_ context.Context, _, _ string, before,
 	return page, nil
 }
 
-func (s *oftenAttempted) Get(context.Context, string, string) (store.Callback, error) {
+func (s *manyAttempts) Get(context.Context, string, string) (store.Callback, error) {
 	return store.Callback{ID: "x", AttemptSeq: len(s.list), AttemptCount: len(s.list)}, nil
 }
 
-func (s *oftenAttempted) Payload(context.Context, string, string) (store.Payload, error) {
+func (s *manyAttempts) Payload(context.Context, string, string) (store.Payload, error) {
 	return store.Payload{}, store.ErrNotFound
 }
 
-// The evidence has no more attempts than can be read by people, and says how many it leaves out.
+// The evidence is limited to evidenceAttempts, and counts the attempts that it leaves out.
 func TestEvidenceOfVeryManyAttempts(t *testing.T) {
 	t.Parallel()
 	for attempts, want := range map[int]struct {
 		first int
-		says  string
+		note  string
 	}{
 		0: {}, 1: {first: 1}, evidencePage: {first: 1}, evidenceAttempts: {first: 1},
 		evidenceAttempts + 203: {204, "the last 1000 of them follow; the 203 older ones are not shown"},
 	} {
-		s := &oftenAttempted{list: make([]store.Attempt, attempts)}
+		s := &manyAttempts{list: make([]store.Attempt, attempts)}
 		e := New(Options{Store: s, Clock: new(clock.Clock)})
 		text, err := e.Evidence(t.Context(), "p", "x")
 		if err != nil {
@@ -55,7 +55,7 @@ func TestEvidenceOfVeryManyAttempts(t *testing.T) {
 		if n := strings.Count(text, "\nattempt "); n != min(attempts, evidenceAttempts) {
 			t.Errorf("%d attempts: %d are shown", attempts, n)
 		}
-		if strings.Contains(text, "not shown") != (want.says != "") || !strings.Contains(text, want.says) {
+		if strings.Contains(text, "not shown") != (want.note != "") || !strings.Contains(text, want.note) {
 			t.Errorf("%d attempts: %s", attempts, strings.SplitN(text, "\n\n", 2)[0])
 		}
 		if want.first == 0 {

@@ -10,59 +10,61 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// A Block is one thing that keeps a callback, or a lane, from being sent. Times are Unix milliseconds.
+// A Block is one reason why a callback or a lane is not sent now. Times are Unix milliseconds.
 type Block struct {
 	Code string
-	// Since is since when the thing stands; beside each code is what that is. Zero: not known, as of a hold
-	// that a process of an older build has noted. Until is when it ends by itself; zero: that is not known,
-	// or never.
+	// Since is when the block began; the comment of each code defines it. Zero: unknown, such as for a
+	// Retry-After pause that a process of an older build recorded. Until is when the block ends without
+	// action; zero: unknown, or never.
 	Since, Until int64
-	// Detail says what it is, Cure what can be done about it; both for people.
+	// Detail describes the block and Cure the action that ends it, both for people.
 	Detail, Cure string
 }
 
-// The codes of what keeps a callback, in the order in which they are listed: what stops everything, what
-// people have stopped, what the callback waits for, what its lane and its lock do.
+// The codes of blocks, in the order of an explanation: first what stops every callback, then what people have
+// stopped, then what the callback waits for, then its lane and its lock.
 const (
 	// BlockAttempting: since it was claimed.
 	BlockAttempting = "attempting"
 	// BlockSQLDown: since the first commit, or probe, that failed in this process.
 	BlockSQLDown = "sql_down"
-	// BlockNoWorker: since a process with workers was last seen; where there never was one, since the
-	// callback was accepted.
+	// BlockNoWorker: since a process with workers was last seen. If none ever ran: since the callback was
+	// accepted.
 	BlockNoWorker = "no_worker"
-	// BlockSendingHeld: since the last of the processes with workers was started, all of them with --hold.
+	// BlockSendingHeld: since the start of the newest process with workers. All of them run with --hold.
 	BlockSendingHeld = "sending_held"
 	// BlockIndexUnanswered: since the first call to the index that failed in this process.
 	BlockIndexUnanswered = "index_unanswered"
-	// BlockIndexRebuilding: since the rebuild began; before it has, since this process found the index lost.
+	// BlockIndexRebuilding: since the rebuild began. If none has begun: since this process found the index
+	// lost.
 	BlockIndexRebuilding = "index_rebuilding"
-	// BlockProjectPaused, BlockEndpointPaused, BlockLanePaused: since it was paused; one that is paused anew
-	// before its pause has ended is paused since the first time.
+	// BlockProjectPaused, BlockEndpointPaused, BlockLanePaused: since the pause began. Extending a pause does
+	// not change that.
 	BlockProjectPaused  = "project_paused"
 	BlockEndpointPaused = "endpoint_paused"
 	BlockLanePaused     = "lane_paused"
-	// BlockEndpointOff, BlockEndpointDeleted: since that was done.
+	// BlockEndpointOff, BlockEndpointDeleted: since the endpoint was disabled or deleted.
 	BlockEndpointOff     = "endpoint_disabled"
 	BlockEndpointDeleted = "endpoint_deleted"
-	// BlockNotDue: since its last attempt ended; without one, since it was accepted.
+	// BlockNotDue: since the last attempt ended. Without an attempt: since the callback was accepted.
 	BlockNotDue = "not_due"
-	// BlockOrder: since it was accepted; the callback that it waits for was accepted before it.
+	// BlockOrder: since this callback was accepted. The one that it waits for was accepted earlier.
 	BlockOrder = "order"
-	// BlockBreakerOpen: since the breaker opened. BlockRetryAfter: since the lane is held without a gap.
+	// BlockBreakerOpen: since the breaker opened. BlockRetryAfter: since the lane's pause began; pauses that
+	// follow each other without a gap count as one.
 	BlockBreakerOpen = "breaker_open"
 	BlockRetryAfter  = "retry_after"
-	// BlockRate, BlockConcurrency: since the callback is due; of a lane, since its oldest open callback is.
+	// BlockRate, BlockConcurrency: since the callback is due. For a lane: since its oldest open callback is
+	// due.
 	BlockRate        = "rate_limited"
 	BlockConcurrency = "concurrency"
-	// BlockLock: since the callback that has the lock was claimed; where that is not known, since this one is
-	// due.
+	// BlockLock: since the holder of the lock was claimed. If that is unknown: since this callback is due.
 	BlockLock = "lock_held"
-	// BlockIndexMissing: since it is due, or was last changed, if that was later.
+	// BlockIndexMissing: since the callback is due, or since its last change if that was later.
 	BlockIndexMissing = "index_missing"
 )
 
-// BlockCodes are all codes, in their order.
+// BlockCodes are all codes, in the order of an explanation.
 var BlockCodes = []string{
 	BlockAttempting, BlockSQLDown, BlockNoWorker, BlockSendingHeld, BlockIndexUnanswered,
 	BlockIndexRebuilding, BlockProjectPaused, BlockEndpointPaused, BlockLanePaused, BlockEndpointOff,
@@ -70,50 +72,51 @@ var BlockCodes = []string{
 	BlockConcurrency, BlockLock, BlockIndexMissing,
 }
 
-// An Explanation says why a callback has not been sent yet.
+// An Explanation says why a callback has not been sent yet. A terminal callback has only a Summary.
 type Explanation struct {
-	// Summary is one sentence.
+	// Summary names the first block, or the end of the callback.
 	Summary string
-	// NextAt is when the next attempt is made at the earliest, as far as that is known; zero: it is not, or
-	// there is none.
+	// NextAt is the earliest time of the next attempt, in Unix milliseconds. Zero: unknown, or no attempt
+	// follows.
 	NextAt   int64
 	Blocking []Block
 }
 
-// A standing is what an explanation is made from.
-type standing struct {
+// callbackFacts is what an explanation is made from, read in several calls.
+type callbackFacts struct {
 	c        store.Callback
 	endpoint *store.Endpoint
 	lane     store.Lane
-	// halts are what keeps every callback.
-	halts []Block
-	// claimedAt is when it was last claimed, endedAt when its last attempt ended; zero: never.
+	// global are the blocks of every callback.
+	global []Block
+	// claimedAt is the time of the last claim, endedAt the end of the last attempt; zero: never.
 	claimedAt, endedAt int64
-	// behind is the bare id of the callback that must be terminal first; empty: there is none.
-	behind string
-	// holder is the bare id of the callback that has its lock, if another is known to, since holderSince.
+	// waitsFor is the bare id of the callback that must be terminal first, by strict order; empty: none.
+	waitsFor string
+	// holder is the bare id of another callback that holds the lock, and holderSince the time of its claim.
+	// Empty if no holder is found.
 	holder      string
 	holderSince int64
 	position    schedule.Position
 	state       schedule.LaneState
-	// mute: the index says nothing of it.
-	mute bool
-	now  int64
+	// indexDown: the index did not answer, so position and state are zero.
+	indexDown bool
+	now       int64
 }
 
-// Explain says why a callback of the project has not been sent yet. It is store.ErrNotFound for one that does
-// not exist.
+// Explain says why a callback of the project has not been sent yet. Its error is store.ErrNotFound for an
+// unknown callback.
 func (ct *Controller) Explain(ctx context.Context, project, id string) (Explanation, error) {
 	c, err := ct.o.Store.Get(ctx, project, id)
 	if err != nil {
 		return Explanation{}, fmt.Errorf("explain %s: %w", id, err)
 	}
-	s := standing{c: c, now: ct.clock.Now()}
+	s := callbackFacts{c: c, now: ct.clock.Now()}
 	if c.State.Terminal() {
-		return s.over(), nil
+		return s.explainEnded(), nil
 	}
-	for _, read := range []func(context.Context, *standing) error{
-		ct.readSettings, ct.readNeighbours, ct.readIndex,
+	for _, read := range []func(context.Context, *callbackFacts) error{
+		ct.readSettings, ct.readPredecessors, ct.readIndex,
 	} {
 		if err := read(ctx, &s); err != nil {
 			return Explanation{}, fmt.Errorf("explain %s: %w", id, err)
@@ -122,25 +125,23 @@ func (ct *Controller) Explain(ctx context.Context, project, id string) (Explanat
 	return s.explain(), nil
 }
 
-// readSettings reads what people have set for it.
-func (ct *Controller) readSettings(ctx context.Context, s *standing) (err error) {
+// readSettings reads the endpoint and the lane. Either may be missing.
+func (ct *Controller) readSettings(ctx context.Context, s *callbackFacts) (err error) {
 	if s.c.EndpointID != "" {
 		s.endpoint, err = ct.accept.Catalog.Endpoint(ctx, s.c.EndpointID)
-		if err != nil &&
-			!errors.Is(err, store.ErrNotFound) {
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
 			return err
 		}
 	}
 	s.lane, err = ct.o.Store.LaneByKey(ctx, s.c.Project, s.c.Lane)
-	if err != nil &&
-		!errors.Is(err, store.ErrNotFound) {
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return err
 	}
 	return nil
 }
 
-// readNeighbours reads what came before it: its last attempt, those of its lock key.
-func (ct *Controller) readNeighbours(ctx context.Context, s *standing) (err error) {
+// readPredecessors reads the callback's last attempt and the other callbacks of its lock key.
+func (ct *Controller) readPredecessors(ctx context.Context, s *callbackFacts) (err error) {
 	c := &s.c
 	s.claimedAt, s.endedAt, err = ct.o.Store.Attempted(ctx, c.Project, c.ID)
 	if err != nil {
@@ -152,7 +153,7 @@ func (ct *Controller) readNeighbours(ctx context.Context, s *standing) (err erro
 			return err
 		}
 		if first != nil && first.ID < c.ID {
-			s.behind = first.ID
+			s.waitsFor = first.ID
 		}
 	}
 	if c.LockKey != "" {
@@ -167,15 +168,16 @@ func (ct *Controller) readNeighbours(ctx context.Context, s *standing) (err erro
 	return nil
 }
 
-// readIndex asks the index where the callback and its lane are, and reads what keeps every callback.
-func (ct *Controller) readIndex(ctx context.Context, s *standing) (err error) {
+// readIndex reads the places of the callback and its lane in the index, and then the blocks of every
+// callback.
+func (ct *Controller) readIndex(ctx context.Context, s *callbackFacts) (err error) {
 	refs, lanes := []schedule.Ref{{ID: s.c.ID, Lane: s.c.LaneID}}, []int64{s.c.LaneID}
-	positions, states, asked := ct.index.AskIndex(ctx, refs, lanes)
-	s.mute = asked != nil
-	if !s.mute {
+	positions, states, indexErr := ct.index.AskIndex(ctx, refs, lanes)
+	s.indexDown = indexErr != nil
+	if !s.indexDown {
 		s.position, s.state = positions[0], states[0]
 	}
-	s.halts, err = ct.halts(ctx, s.c.CreatedAt, asked, s.position.Place == schedule.Absent)
+	s.global, err = ct.globalBlocks(ctx, s.c.CreatedAt, indexErr, s.position.Place == schedule.Absent)
 	return err
 }
 

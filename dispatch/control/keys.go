@@ -19,23 +19,24 @@ import (
 )
 
 const (
-	// keyAge is how long a key that was found valid is taken for valid: a key that another process revoked is
-	// refused by then.
+	// keyAge is how long a valid key is cached. A key that another process revoked is refused after that
+	// time.
 	keyAge = 5 * time.Second
-	// maxKnownKeys bounds the keys that are remembered, and apart from them the texts that are none.
+	// maxKnownKeys bounds the cache of texts, valid and invalid ones together.
 	maxKnownKeys = 10_000
 	keyBytes     = 24
 	hintLength   = 4
 )
 
-// keyText begins each key's text, so that one that leaked is known for what it is.
+// keyText is the prefix of every key, so that secret scanners recognize a leaked one.
 const keyText = "dk_"
 
-// A keyCache remembers which keys are valid, for a short while.
+// A keyCache caches lookups of keys for keyAge.
 type keyCache struct {
 	mu    sync.Mutex
 	known map[[sha256.Size]byte]knownKey
-	// revoked counts revocations: what was read before one is not remembered after it.
+	// revoked counts revocations in this process. A lookup that began before a revocation is not cached after
+	// it.
 	revoked int
 	used    map[string]int64
 }
@@ -46,7 +47,7 @@ type knownKey struct {
 	read time.Time
 }
 
-// Authenticate returns the valid key with that text; store.ErrNotFound where there is none.
+// Authenticate returns the valid key with that text. Its error is store.ErrNotFound if there is none.
 func (ct *Controller) Authenticate(ctx context.Context, text string) (store.Key, error) {
 	if !strings.HasPrefix(text, keyText) {
 		return store.Key{}, store.ErrNotFound
@@ -54,11 +55,11 @@ func (ct *Controller) Authenticate(ctx context.Context, text string) (store.Key,
 	return ct.AuthenticateHash(ctx, HashKey(text))
 }
 
-// HashKey is what stands for a key's text where the text itself must not be kept.
+// HashKey returns the hash that identifies a key where its text must not be stored.
 func HashKey(text string) [sha256.Size]byte { return sha256.Sum256([]byte(text)) }
 
-// AuthenticateHash is Authenticate for whoever has kept the hash of a key's text, and not the text. A key
-// that was revoked since then, or has expired, is refused as it would be there.
+// AuthenticateHash is Authenticate for a caller that keeps the hash of a key, such as a session. A key that
+// was revoked or has expired since is refused.
 func (ct *Controller) AuthenticateHash(ctx context.Context, hash [sha256.Size]byte) (store.Key, error) {
 	c := &ct.apiKeys
 	c.mu.Lock()
@@ -74,7 +75,7 @@ func (ct *Controller) AuthenticateHash(ctx context.Context, hash [sha256.Size]by
 		case !ok || known.none:
 			return store.Key{}, fmt.Errorf("read a key: %w", err)
 		}
-		// While SQL is away, a key that was valid stays so.
+		// While SQL does not answer, a cached valid key stays valid.
 	}
 	now := ct.clock.Now()
 	if known.none || !known.key.Valid(now) {
@@ -84,7 +85,8 @@ func (ct *Controller) AuthenticateHash(ctx context.Context, hash [sha256.Size]by
 	return known.key, nil
 }
 
-// keep remembers what was read after that number of revocations, unless there was one since.
+// keep caches a lookup that began after the given number of revocations. It drops the lookup if a revocation
+// followed.
 func (c *keyCache) keep(hash [sha256.Size]byte, k knownKey, revoked int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -97,7 +99,7 @@ func (c *keyCache) keep(hash [sha256.Size]byte, k knownKey, revoked int) {
 	c.known[hash] = k
 }
 
-// use notes that a key was used.
+// use records when a key was used; TouchKeys writes it.
 func (c *keyCache) use(id string, now int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -107,7 +109,7 @@ func (c *keyCache) use(id string, now int64) {
 	c.used[id] = now
 }
 
-// TouchKeys writes when keys were used since the last time.
+// TouchKeys writes the last uses of keys since its last call. On an error they are dropped.
 func (ct *Controller) TouchKeys(ctx context.Context) error {
 	c := &ct.apiKeys
 	c.mu.Lock()
@@ -118,21 +120,22 @@ func (ct *Controller) TouchKeys(ctx context.Context) error {
 		return nil
 	}
 	if err := ct.o.Store.TouchKeys(ctx, used); err != nil {
-		return fmt.Errorf("note when keys were used: %w", err)
+		return fmt.Errorf("record the last use of keys: %w", err)
 	}
 	return nil
 }
 
-// A KeyRequest asks for an API key.
+// A KeyRequest describes a new API key.
 type KeyRequest struct {
 	Name   string
 	Scopes []string
-	// ExpiresIn ends it; nil: it does not end.
+	// ExpiresIn is the lifetime of the key, at most 4000 days; nil: it does not expire.
 	ExpiresIn *time.Duration
 	Invalid   []store.FieldError
 }
 
-// CreateKey makes a key of the project and returns its text, which nothing can show again.
+// CreateKey creates a key of the project and returns its text. Only the hash is stored, so the text cannot be
+// shown again.
 func (ct *Controller) CreateKey(ctx context.Context, project string, r KeyRequest,
 	by store.Actor) (store.Key, string, error) {
 	now := ct.clock.Now()
@@ -143,19 +146,19 @@ func (ct *Controller) CreateKey(ctx context.Context, project string, r KeyReques
 	}
 	accept.CheckText("name", r.Name, MaxName, &f)
 	if len(r.Scopes) == 0 {
-		f.Add("scopes", "at least one of send, read, operate, admin")
+		f.Add("scopes", "must contain at least one of send, read, operate, admin")
 	}
 	for i, text := range r.Scopes {
 		s := store.Scope(text)
 		if !slices.Contains(store.Scopes[:], s) {
-			f.Add(fmt.Sprintf("scopes[%d]", i), "is send, read, operate or admin")
+			f.Add(fmt.Sprintf("scopes[%d]", i), "must be send, read, operate or admin")
 		} else if !slices.Contains(k.Scopes, s) {
 			k.Scopes = append(k.Scopes, s)
 		}
 	}
 	if r.ExpiresIn != nil {
 		if *r.ExpiresIn <= 0 || *r.ExpiresIn > 10*accept.MaxDelay {
-			f.Add("expires_in", "is more than 0s and at most 4000d")
+			f.Add("expires_in", "must be more than 0s and at most 4000d")
 		}
 		k.ExpiresAt = now + r.ExpiresIn.Milliseconds()
 	}
@@ -164,7 +167,7 @@ func (ct *Controller) CreateKey(ctx context.Context, project string, r KeyReques
 	}
 	secret := make([]byte, keyBytes)
 	if _, err := rand.Read(secret); err != nil {
-		return store.Key{}, "", fmt.Errorf("make a key: %w", err)
+		return store.Key{}, "", fmt.Errorf("create key: %w", err)
 	}
 	text := keyText + base64.RawURLEncoding.EncodeToString(secret)
 	hash := HashKey(text)
@@ -175,7 +178,7 @@ func (ct *Controller) CreateKey(ctx context.Context, project string, r KeyReques
 	return k, text, nil
 }
 
-// Keys returns the project's keys, revoked ones included, newest first.
+// Keys returns the project's keys, newest first. Revoked keys are included.
 func (ct *Controller) Keys(ctx context.Context, project string) ([]store.Key, error) {
 	keys, err := ct.o.Store.Keys(ctx, project)
 	if err != nil {
@@ -184,7 +187,7 @@ func (ct *Controller) Keys(ctx context.Context, project string) ([]store.Key, er
 	return keys, nil
 }
 
-// RevokeKey ends a key: at once in this process, within keyAge in others.
+// RevokeKey revokes a key: at once in this process, within keyAge in others.
 func (ct *Controller) RevokeKey(ctx context.Context, project, id string, by store.Actor) error {
 	if err := ct.o.Store.RevokeKey(ctx, project, id, ct.clock.Now(), by); err != nil {
 		return fmt.Errorf("revoke key: %w", err)
@@ -193,7 +196,7 @@ func (ct *Controller) RevokeKey(ctx context.Context, project, id string, by stor
 	return nil
 }
 
-// revoke forgets a key.
+// revoke removes a key from the cache.
 func (c *keyCache) revoke(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

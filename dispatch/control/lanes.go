@@ -10,19 +10,19 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// A LaneView is a lane with what waits in it and how it stands in the index.
+// A LaneView is a lane with its backlog and its state in the index.
 type LaneView struct {
 	store.LaneBacklog
-	// State is nil when the index does not answer.
+	// State is nil if the index does not answer.
 	State *schedule.LaneState
-	// Disabled: the endpoint whose lane it is is not paused but disabled.
+	// Disabled: the lane's endpoint is disabled, not paused.
 	Disabled bool
-	// Halts are what keeps every lane: SQL that does not commit, no process that sends, an index that does
+	// Global are the blocks of every lane: SQL that rejects writes, no process that sends, an index that does
 	// not answer or is being rebuilt.
-	Halts []Block
+	Global []Block
 }
 
-// Lanes returns the project's lanes, by key.
+// Lanes returns the project's lanes, sorted by key.
 func (ct *Controller) Lanes(ctx context.Context, project string, f store.LaneFilter) ([]LaneView, error) {
 	f.Now = ct.clock.Now()
 	lanes, err := ct.o.Store.LaneList(ctx, project, f)
@@ -37,30 +37,30 @@ func (ct *Controller) Lanes(ctx context.Context, project string, f store.LaneFil
 	if len(lanes) == 0 {
 		return views, nil
 	}
-	if err := ct.markDisabled(ctx, views); err != nil {
+	if err := ct.markDisabledEndpoints(ctx, views); err != nil {
 		return nil, fmt.Errorf("list lanes: %w", err)
 	}
-	_, states, asked := ct.index.AskIndex(ctx, nil, numbers)
+	_, states, indexErr := ct.index.AskIndex(ctx, nil, numbers)
 	for i := range states {
 		views[i].State = &states[i]
 	}
-	if err := ct.markHalts(ctx, views, asked); err != nil {
+	if err := ct.addGlobalBlocks(ctx, views, indexErr); err != nil {
 		return nil, fmt.Errorf("list lanes: %w", err)
 	}
 	return views, nil
 }
 
-// markHalts adds what keeps all lanes. asked is the error with which the index was asked.
-func (ct *Controller) markHalts(ctx context.Context, views []LaneView, asked error) error {
-	halts, err := ct.halts(ctx, 0, asked, true)
+// addGlobalBlocks sets Global of each lane. indexErr is the error of the last call to the index.
+func (ct *Controller) addGlobalBlocks(ctx context.Context, views []LaneView, indexErr error) error {
+	blocks, err := ct.globalBlocks(ctx, 0, indexErr, true)
 	if err != nil {
 		return err
 	}
 	for i := range views {
 		v := &views[i]
-		v.Halts = slices.Clone(halts)
-		for k := range v.Halts {
-			if h := &v.Halts[k]; h.Since == 0 {
+		v.Global = slices.Clone(blocks)
+		for k := range v.Global {
+			if h := &v.Global[k]; h.Since == 0 {
 				h.Since = v.OldestDue // it waits for the first worker that there ever is
 			}
 		}
@@ -68,9 +68,9 @@ func (ct *Controller) markHalts(ctx context.Context, views []LaneView, asked err
 	return nil
 }
 
-// markDisabled tells lanes of disabled endpoints from those of paused ones: of either the endpoint's pause is
-// all that the lane has.
-func (ct *Controller) markDisabled(ctx context.Context, views []LaneView) error {
+// markDisabledEndpoints sets Disabled. The row of a lane shows a disabled endpoint and one that is paused
+// without end in the same way, so the endpoints are read.
+func (ct *Controller) markDisabledEndpoints(ctx context.Context, views []LaneView) error {
 	var ids []string
 	for i := range views {
 		if v := &views[i]; v.EndpointID != "" && v.EndpointPause == store.Forever {
@@ -93,9 +93,9 @@ func (ct *Controller) markDisabled(ctx context.Context, views []LaneView) error 
 	return nil
 }
 
-// Holds are what holds a lane back at now in the words of an explanation, what is to be cured first before
-// the rest. What only stops what is ready, its rate and its concurrency, is among them while something is.
-func (v *LaneView) Holds(now int64) []Block {
+// Blocks are what keeps the lane's callbacks from being sent at now, the first to cure first. The rate and
+// the concurrency are included only while callbacks are ready.
+func (v *LaneView) Blocks(now int64) []Block {
 	reason := ""
 	if v.EndpointPause == v.PausedUntil && v.OwnPause != v.PausedUntil {
 		reason = v.PauseReason // which is that of the pause that ends last
@@ -106,42 +106,42 @@ func (v *LaneView) Holds(now int64) []Block {
 	if ep.Enabled {
 		ep.PausedUntil, ep.PauseReason, ep.PausedAt = v.EndpointPause, reason, v.EndpointPausedAt
 	}
-	holds := slices.Concat(v.Halts, stopped(&v.Lane, &ep, now))
+	blocks := slices.Concat(v.Global, pauseBlocks(&v.Lane, &ep, now))
 	if v.State == nil {
-		return holds
+		return blocks
 	}
-	holds = append(holds, refused(v.State, now, "POST /v1/callbacks/ID/retry")...)
+	blocks = append(blocks, receiverBlocks(v.State, now, "POST /v1/callbacks/ID/retry")...)
 	if v.State.Fresh+v.State.Retries > 0 {
-		holds = append(holds, limited(v.State, v.Key, now, v.OldestDue, false)...)
+		blocks = append(blocks, limitBlocks(v.State, v.Key, now, v.OldestDue, false)...)
 	}
-	return holds
+	return blocks
 }
 
-// Why is the code of the first of a lane's holds at now; empty: there is none.
+// Why is the code of the first block of the lane at now; empty: nothing blocks it.
 func (v *LaneView) Why(now int64) string {
-	if holds := v.Holds(now); len(holds) > 0 {
-		return holds[0].Code
+	if blocks := v.Blocks(now); len(blocks) > 0 {
+		return blocks[0].Code
 	}
 	return ""
 }
 
-// SetLane bounds what a lane may send; nil leaves a bound as it is, zero takes it away.
+// SetLane sets the concurrency and the rate of a lane. Nil leaves a limit as it is, zero removes it.
 func (ct *Controller) SetLane(
 	ctx context.Context, project, key string, limit *int, rate *store.Rate, by store.Actor,
 ) (store.Lane, error) {
 	f := accept.Findings(nil)
 	checkLane(key, &f)
 	if limit != nil && (*limit < 0 || *limit > MaxConcurrency) {
-		f.Add("concurrency", "is 1 to %d, or null for none of its own", MaxConcurrency)
+		f.Add("concurrency", "must be 1 to %d, or null to remove the limit", MaxConcurrency)
 	}
 	if len(f) > 0 {
 		return store.Lane{}, f.Err()
 	}
 	l, err := ct.o.Store.SetLane(ctx, project, key, limit, rate, ct.clock.Now(), by)
-	return l, ct.changed(ctx, "set lane", err)
+	return l, ct.settingsChanged(ctx, "set lane", err)
 }
 
-// PauseLane holds a lane until a time; with 0 it is resumed. Accepts go on.
+// PauseLane pauses a lane until a time in Unix milliseconds; 0 resumes it. New callbacks are still accepted.
 func (ct *Controller) PauseLane(
 	ctx context.Context, project, key string, until int64, by store.Actor,
 ) (store.Lane, error) {
@@ -152,13 +152,13 @@ func (ct *Controller) PauseLane(
 		return store.Lane{}, f.Err()
 	}
 	l, err := ct.o.Store.PauseLane(ctx, project, key, until, by.Reason, ct.clock.Now(), by)
-	return l, ct.changed(ctx, "pause lane", err)
+	return l, ct.settingsChanged(ctx, "pause lane", err)
 }
 
 func checkLane(key string, f *accept.Findings) {
 	if key == "" {
 		f.Add("lane", "is required")
 	}
-	// a plain address's lane is longer than a caller's own
+	// The lane of a callback that has only a URL is longer than MaxLane.
 	accept.CheckText("lane", key, 2*accept.MaxLane+64, f)
 }

@@ -7,21 +7,21 @@ import (
 )
 
 type metrics struct {
-	purged         *prometheus.CounterVec
-	overdue        *prometheus.GaugeVec
-	firings        *prometheus.CounterVec
-	firingLateness prometheus.Histogram
+	purged      *prometheus.CounterVec
+	overdue     *prometheus.GaugeVec
+	runs        *prometheus.CounterVec
+	runLateness prometheus.Histogram
 }
 
 func newMetrics(p part.Metrics) *metrics {
 	return &metrics{
-		purged: p.CounterVec("purged_total", "What retention removed.", "what"),
+		purged: p.CounterVec("purged_total", "Rows that retention removed, by kind.", "what"),
 		overdue: p.GaugeVec("retention_overdue_seconds",
-			"For how long the oldest row that retention should have removed has outstayed it. 0: none has.",
+			"How long retention has been late to remove the oldest row, by kind. 0: nothing is overdue.",
 			"what"),
-		firings: p.CounterVec("schedule_firings_total",
-			"Due times of schedules that this process was first with, by what became of them.", "result"),
-		firingLateness: p.Histogram("schedule_lateness_seconds",
-			"When a schedule's callback was made, after its due time."),
+		runs: p.CounterVec("schedule_firings_total",
+			"Due times of schedules that this process handled, by result.", "result"),
+		runLateness: p.Histogram("schedule_lateness_seconds",
+			"Delay between a schedule's due time and the creation of its callback."),
 	}
 }

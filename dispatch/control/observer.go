@@ -2,8 +2,8 @@ package control
 
 import "github.com/seed-ff5a32d8/dispatcher/store"
 
-// An Observer counts what people end.
+// An Observer counts callbacks that end without an attempt.
 type Observer interface {
-	// Ended says that callbacks became terminal without a result.
+	// Ended reports n callbacks that became terminal by a request.
 	Ended(n int, state store.State, reason store.Reason)
 }

@@ -11,13 +11,13 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// A ResolveRequest ends a poll from outside. Data is JSON that goes into the result; empty: none.
+// A ResolveRequest ends a poll by hand. Data is JSON for the result callback; empty: none.
 type ResolveRequest struct {
 	Data    []byte
 	Invalid []store.FieldError
 }
 
-// A PollView is a poll as it stands: its callback, what it has beside that, and its rule as JSON.
+// A PollView is a poll with its callback, its state and its rule.
 type PollView struct {
 	Callback store.Callback
 	Detail   store.PollDetail
@@ -25,9 +25,8 @@ type PollView struct {
 	Rule store.JSONText
 }
 
-// ResolvePoll ends an open poll from outside, also one that is being asked at this moment: what that brings
-// has no effect any more; and one that is dead, for then a person has found out. store.ErrNotFound is for
-// what is no poll, too.
+// ResolvePoll ends a poll by hand. The poll may be open or dead. If a request of the poll is in flight, its
+// result has no effect. Its error is store.ErrNotFound for an unknown callback, and for one that is no poll.
 func (ct *Controller) ResolvePoll(ctx context.Context, project, id string, r ResolveRequest,
 	by store.Actor) (store.ResolvedPoll, error) {
 	f := accept.Findings(slices.Clone(r.Invalid))
@@ -54,7 +53,7 @@ func (ct *Controller) ResolvePoll(ctx context.Context, project, id string, r Res
 	return p, nil
 }
 
-// Poll returns a poll as it stands: store.ErrNotFound, also for what is no poll.
+// Poll returns a poll. Its error is store.ErrNotFound for an unknown callback, and for one that is no poll.
 func (ct *Controller) Poll(ctx context.Context, project, id string) (PollView, error) {
 	d, err := ct.o.Store.PollDetail(ctx, project, id)
 	if err != nil {
@@ -75,7 +74,7 @@ func (ct *Controller) Poll(ctx context.Context, project, id string) (PollView, e
 	return PollView{Callback: c, Detail: d, Rule: rule}, nil
 }
 
-// fullRule returns the rule of a poll with what its caller has left out.
+// fullRule returns the rule of a poll with the defaults that its caller left out.
 func fullRule(text store.JSONText) (store.JSONText, error) {
 	rule := struct {
 		Until       json.RawMessage `json:"until"`

@@ -16,37 +16,37 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// A ProjectChange is a project as a caller asks for it. Nil fields and an empty Choice are not given.
+// A ProjectChange creates or changes a project. Nil fields and an empty Choice leave the value as it is.
 type ProjectChange struct {
 	ID   string
 	Name *string
 	accept.Choice
 	Headers *[]store.Header
-	// HeaderHosts are the hosts that Headers which are credentials go to.
+	// HeaderHosts are the hosts that receive those Headers that are credentials.
 	HeaderHosts *[]string
-	// Quotas may be changed by the installation's own key alone; zero values take them away.
+	// Quotas may be changed only with the installation's own key. A zero value removes a quota.
 	Quotas store.QuotaChange
-	// Clear names defaults that are to be the program's again: "policy", "success", "signer".
+	// Clear names defaults to reset to the program's: "policy", "success", "signer".
 	Clear   []string
 	Reason  string
 	Invalid []store.FieldError
 }
 
-// maxProjectID is the most characters of a project's id and of a preset's name.
+// maxProjectID is the most characters in the id of a project and in the name of a preset.
 const maxProjectID = 64
 
-// checkSlug judges a name that stands in paths.
+// checkSlug validates a name that is part of URL paths.
 func checkSlug(field, name string, f *accept.Findings) {
 	const first, more = "abcdefghijklmnopqrstuvwxyz0123456789", "abcdefghijklmnopqrstuvwxyz0123456789_-"
 	switch {
 	case name == "":
 		f.Add(field, "is required")
 	case len(name) > maxProjectID, strings.Trim(name[:1], first) != "", strings.Trim(name, more) != "":
-		f.Add(field, "is 1 to %d of a-z, 0-9, _ and -, the first a letter or digit", maxProjectID)
+		f.Add(field, "must be 1 to %d of a-z, 0-9, _ and -, the first a letter or digit", maxProjectID)
 	}
 }
 
-// CreateProject makes a project.
+// CreateProject creates a project.
 func (ct *Controller) CreateProject(ctx context.Context, ch ProjectChange,
 	by store.Actor) (store.Project, error) {
 	now := ct.clock.Now()
@@ -58,24 +58,23 @@ func (ct *Controller) CreateProject(ctx context.Context, ch ProjectChange,
 	}
 	p.Quotas = ch.Quotas.Of(p.Quotas)
 	p, err := ct.o.Store.CreateProject(ctx, p, by)
-	return p, ct.changed(ctx, "create project "+ch.ID, err)
+	return p, ct.settingsChanged(ctx, "create project "+ch.ID, err)
 }
 
-// PatchProject changes what is given of a project, and nothing else. What was accepted before keeps what it
-// has.
+// PatchProject changes the given fields of a project. Callbacks that were accepted before keep their
+// settings.
 func (ct *Controller) PatchProject(ctx context.Context, id string, ch ProjectChange,
 	by store.Actor) (store.Project, error) {
 	v, err := ct.accept.Catalog.Project(ctx, id)
 	if err != nil {
 		return store.Project{}, err
 	}
-	// The project is judged as it is in the transaction: another change, or a new master key, may have come
-	// in between.
+	// Validate the row that the transaction reads: another change, or a new master key, may have come since.
 	p, err := ct.o.Store.PatchProject(ctx, id, func(p *store.Project) error {
 		p.Quotas = ch.Quotas.Of(p.Quotas)
 		return ct.applyProject(v, &ch, p, nil)
 	}, ct.clock.Now(), by)
-	return p, ct.changed(ctx, "change project "+id, err)
+	return p, ct.settingsChanged(ctx, "change project "+id, err)
 }
 
 func (ct *Controller) applyProject(v *accept.ProjectView, ch *ProjectChange, p *store.Project,
@@ -112,14 +111,15 @@ func (ct *Controller) applyProject(v *accept.ProjectView, ch *ProjectChange, p *
 	return f.Err()
 }
 
-// checkQuota judges a quota; nil: it is not given.
+// checkQuota validates a quota; nil: not given.
 func checkQuota(field string, given *int64, f *accept.Findings) {
 	if given != nil && (*given < 0 || *given > store.MaxQuota) {
-		f.Add(field, "is 0 (none) to %d", store.MaxQuota)
+		f.Add(field, "must be 0 (none) to %d", store.MaxQuota)
 	}
 }
 
-// PauseProject holds all that a project sends until a time; with 0 it is resumed. Accepts go on.
+// PauseProject pauses all sending of a project until a time in Unix milliseconds; 0 resumes it. New callbacks
+// are still accepted.
 func (ct *Controller) PauseProject(ctx context.Context, project string, until int64,
 	by store.Actor) (store.Project, error) {
 	var f accept.Findings
@@ -128,10 +128,10 @@ func (ct *Controller) PauseProject(ctx context.Context, project string, until in
 		return store.Project{}, f.Err()
 	}
 	p, err := ct.o.Store.SetProjectPause(ctx, project, until, by.Reason, ct.clock.Now(), by)
-	return p, ct.changed(ctx, "pause project "+project, err)
+	return p, ct.settingsChanged(ctx, "pause project "+project, err)
 }
 
-// PutPolicy gives a policy a name in the project. What was accepted before keeps the policy that it has.
+// PutPolicy stores a named policy of the project. Callbacks that were accepted before keep theirs.
 func (ct *Controller) PutPolicy(ctx context.Context, project, name string, p store.Policy,
 	by store.Actor) error {
 	f := accept.Findings(nil)
@@ -144,7 +144,7 @@ func (ct *Controller) PutPolicy(ctx context.Context, project, name string, p sto
 	return ct.putPreset(ctx, project, store.PresetPolicy, name, p, f, by)
 }
 
-// PutSuccessRule gives a success rule, a JSON object, a name in the project.
+// PutSuccessRule stores a named success rule of the project. The text is a JSON object.
 func (ct *Controller) PutSuccessRule(ctx context.Context, project, name string, text []byte,
 	by store.Actor) error {
 	f := accept.Findings(nil)
@@ -154,7 +154,8 @@ func (ct *Controller) PutSuccessRule(ctx context.Context, project, name string, 
 	return ct.putPreset(ctx, project, store.PresetSuccess, name, stored, f, by)
 }
 
-// PutProfile gives a choice a name in the project. Timeout replaces its policy's; zero: it does not.
+// PutProfile stores a named profile of the project. A timeout that is not zero replaces the timeout of the
+// profile's policy.
 func (ct *Controller) PutProfile(ctx context.Context, project, name string, c accept.Choice,
 	timeout time.Duration, by store.Actor) error {
 	v, err := ct.accept.Catalog.Project(ctx, project)
@@ -168,14 +169,14 @@ func (ct *Controller) PutProfile(ctx context.Context, project, name string, c ac
 		})
 	}, &f)
 	if c.Profile != "" {
-		f.Add("profile", "a profile is not made of another one")
+		f.Add("profile", "must not be set: a profile cannot refer to another profile")
 	}
 	chosen := v.Judge(&c, &f)
 	if timeout != 0 && (timeout < accept.MinTimeout || timeout > accept.MaxTimeout) {
-		f.Add("timeout", "is 100ms to 60s")
+		f.Add("timeout", "must be 100ms to 60s")
 	}
 	if timeout != 0 && chosen.Policy.IsZero() {
-		f.Add("timeout", "needs a policy beside it, whose time-out it replaces")
+		f.Add("timeout", "requires a policy, whose timeout it replaces")
 	}
 	return ct.putPreset(ctx, project, store.PresetProfile, name,
 		accept.Profile{Policy: chosen.Policy, Success: chosen.Success, Signer: chosen.Signer,
@@ -185,7 +186,7 @@ func (ct *Controller) PutProfile(ctx context.Context, project, name string, c ac
 func checkPresetName(name string, preset func(string) bool, f *accept.Findings) {
 	checkSlug("name", name, f)
 	if preset(name) {
-		f.Add("name", "%q is a preset, which every project knows; choose another name", name)
+		f.Add("name", "%q is a built-in preset; choose another name", name)
 	}
 }
 
@@ -202,29 +203,29 @@ func (ct *Controller) putPreset(ctx context.Context, project string, kind store.
 	p := store.Preset{Project: project, Kind: kind, Name: name, Value: store.JSONText(text), CreatedAt: now,
 		UpdatedAt: now}
 	_, err = ct.o.Store.PutPreset(ctx, p, by)
-	return ct.changed(ctx, fmt.Sprintf("put %s %s", kind, name), err)
+	return ct.settingsChanged(ctx, fmt.Sprintf("put %s %s", kind, name), err)
 }
 
-// DeletePreset takes a name away. Endpoints, profiles and defaults that still name it make what is accepted
-// for them be refused, with the name that is gone.
+// DeletePreset deletes a named policy, success rule or profile. While an endpoint, a profile or a default
+// still refers to the name, callbacks that need it are refused with an error that contains it.
 func (ct *Controller) DeletePreset(ctx context.Context, project string, kind store.PresetKind, name string,
 	by store.Actor) error {
 	err := ct.o.Store.DeletePreset(ctx, project, kind, name, ct.clock.Now(), by)
-	return ct.changed(ctx, fmt.Sprintf("delete %s %s", kind, name), err)
+	return ct.settingsChanged(ctx, fmt.Sprintf("delete %s %s", kind, name), err)
 }
 
-// Presets are what a project may name.
+// Presets are the policies, success rules and profiles that a project can refer to by name.
 type Presets struct {
 	Policies []accept.PolicyPreset
 	Rules    []rule.Preset
 	Profiles []accept.Profile
-	// Own policies, rules and profiles are the project's, by name.
+	// The project's own, sorted by name.
 	OwnPolicies []store.Policy
 	OwnRules    []store.Success
 	OwnProfiles []accept.Profile
 }
 
-// Presets returns what the project may name: its own, and what every project knows.
+// Presets returns the built-in presets and the project's own.
 func (ct *Controller) Presets(ctx context.Context, project string) (Presets, error) {
 	v, err := ct.accept.Catalog.Project(ctx, project)
 	if err != nil {

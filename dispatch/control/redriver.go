@@ -11,65 +11,69 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// A redriver does redrives, in one process at a time. In a round each project with redrives to do gets one
-// turn of redriveTurn. Within its turn the project's redrives go on one after the other; the next turn begins
-// after the redrive at which this one ended.
+// A redriver works on redrives, in one process at a time: the leader of a lease in SQL. In each round every
+// project with open redrives gets one turn of redriveTurn, so that no project can delay the others. A turn
+// works on the project's redrives one after another, and begins after the redrive at which the last turn
+// stopped.
+//
+// A crash loses nothing: each step is one transaction, and the next leader continues after it.
 type redriver struct {
-	e     *Controller
+	ct    *Controller
 	woken chan struct{}
-	// rates are those of the redrives of the last round, by id.
-	rates map[string]*redriveCredit
-	// last is the id of the redrive at which a project's last turn ended, by project.
+	// budgets are those of the redrives of the last round, by id.
+	budgets map[string]*redriveBudget
+	// last is the id of the redrive at which a project's last turn stopped, by project.
 	last   map[string]string
 	leader *index.Leader
 }
 
-// A redriveCredit is how many callbacks of a redrive may be done now, by its rate.
-type redriveCredit struct {
+// A redriveBudget is a token bucket: how many callbacks of a redrive may change now.
+type redriveBudget struct {
 	callbacks float64
 	at        time.Time
 }
 
-func newRedriver(e *Controller) *redriver {
+func newRedriver(ct *Controller) *redriver {
 	return &redriver{
-		e: e, leader: e.index.NewLeader(redriveLease), woken: make(chan struct{}, 1),
-		rates: make(map[string]*redriveCredit), last: make(map[string]string),
+		ct: ct, leader: ct.index.NewLeader(redriveLease), woken: make(chan struct{}, 1),
+		budgets: make(map[string]*redriveBudget), last: make(map[string]string),
 	}
 }
 
-// run does redrives until ctx ends. Between two looks it sleeps longer while there is none, and a process
-// that is alone until wake: it makes every redrive itself.
+// run works on redrives until ctx ends. A process that shares SQL polls for redrives every redriveIdle. An
+// embedded process creates every redrive, so it only waits to be woken.
 func (d *redriver) run(ctx context.Context) {
 	l := part.Loop{
-		Every: redriveIdle, AtOnce: true, Wake: d.woken, Log: d.e.log,
-		Failing: "redrives are put off", Recovered: "redrives go on",
+		Every: redriveIdle, AtOnce: true, Wake: d.woken, Log: d.ct.log,
+		Failing: "redrives failed, retrying", Recovered: "redrives continue",
 	}
-	if d.e.o.Embedded {
+	if d.ct.o.Embedded {
 		l.Every = 0
 	}
-	looks := false
+	waited := false
 	l.Run(ctx, func(ctx context.Context) (time.Duration, error) {
-		if !looks {
-			looks = true
-			return redriveLook, nil
+		if !waited { // the first round follows after redriveRetry, not after Every
+			waited = true
+			return redriveRetry, nil
 		}
-		pace, err := d.round(ctx)
+		pause, err := d.round(ctx)
 		if err != nil {
-			pace = redriveLook
+			pause = redriveRetry
 		}
-		return pace, err
+		return pause, err
 	})
 }
 
-// round gives each project its turn, and returns the time until the next round; zero: nothing is to do.
-func (d *redriver) round(ctx context.Context) (pace time.Duration, err error) {
-	rates, last := make(map[string]*redriveCredit), make(map[string]string)
+// round gives each project its turn and returns the pause until the next round. Zero: there are no open
+// redrives.
+func (d *redriver) round(ctx context.Context) (pause time.Duration, err error) {
+	budgets, last := make(map[string]*redriveBudget), make(map[string]string)
 	var errs []error
 	after, more := "", true
 	for more && ctx.Err() == nil {
-		page, err := d.e.o.Store.RedrivesToDo(ctx, after, redriveProjects)
+		page, err := d.ct.o.Store.RedrivesToDo(ctx, after, redriveProjects)
 		if err != nil {
-			return redriveLook, errors.Join(append(errs, err)...)
+			return redriveRetry, errors.Join(append(errs, err)...)
 		}
 		projects := 0
 		for len(page) > 0 && ctx.Err() == nil {
@@ -79,11 +83,11 @@ func (d *redriver) round(ctx context.Context) (pace time.Duration, err error) {
 				n = len(page)
 			}
 			if leads, err := d.leader.Lead(ctx); err != nil || !leads {
-				return redriveLook, errors.Join(append(errs, err)...)
+				return redriveRetry, errors.Join(append(errs, err)...)
 			}
 			errs = append(errs, d.turn(ctx, page[:n]))
 			for i := range page[:n] {
-				rates[page[i].ID] = d.rates[page[i].ID]
+				budgets[page[i].ID] = d.budgets[page[i].ID]
 			}
 			last[after] = d.last[after]
 			page = page[n:]
@@ -91,18 +95,18 @@ func (d *redriver) round(ctx context.Context) (pace time.Duration, err error) {
 		}
 		more = projects == redriveProjects
 	}
-	d.rates, d.last = rates, last // without those that have ended or are paused
-	if len(rates) > 0 {
-		pace = redriveEvery
+	d.budgets, d.last = budgets, last // the entries of ended and paused redrives are dropped
+	if len(budgets) > 0 {
+		pause = redrivePause
 	}
-	return pace, errors.Join(errs...)
+	return pause, errors.Join(errs...)
 }
 
-// turn takes the redrives of one project further, until its time is over.
+// turn advances the redrives of one project until redriveTurn has passed.
 func (d *redriver) turn(ctx context.Context, of []store.Redrive) error {
 	began := time.Now()
 	for i := range of {
-		d.earn(&of[i], began)
+		d.refill(&of[i], began)
 	}
 	first := max(0, slices.IndexFunc(of, func(r store.Redrive) bool { return r.ID > d.last[r.Project] }))
 	var errs []error
@@ -117,13 +121,13 @@ func (d *redriver) turn(ctx context.Context, of []store.Redrive) error {
 	return errors.Join(errs...)
 }
 
-// earn adds the credit of the time since the last call, of 2 s at most. A redrive holds credit for one second
-// at most.
-func (d *redriver) earn(r *store.Redrive, now time.Time) {
-	c := d.rates[r.ID]
+// refill adds the tokens of the time since the last call, at most 2 s. A budget holds at most the tokens of
+// one second, and at least one.
+func (d *redriver) refill(r *store.Redrive, now time.Time) {
+	c := d.budgets[r.ID]
 	if c == nil {
-		c = &redriveCredit{at: now.Add(-redriveEvery)}
-		d.rates[r.ID] = c
+		c = &redriveBudget{at: now.Add(-redrivePause)}
+		d.budgets[r.ID] = c
 	}
 	perSecond := float64(redriveRate)
 	if every := r.Rate.Every(); every > 0 {
@@ -133,12 +137,12 @@ func (d *redriver) earn(r *store.Redrive, now time.Time) {
 	c.at = now
 }
 
-// advance gathers pages of a redrive, or does callbacks while its rate has room, until the turn that began
-// then ends.
+// advance works on one redrive until its budget is spent or the turn that began at began is over. First it
+// collects the ids that the filter matches, then it changes callbacks in steps of one transaction each.
 func (d *redriver) advance(ctx context.Context, r *store.Redrive, began time.Time) error {
 	if r.State == store.RedriveGathering {
 		for more := true; more; {
-			now, err := d.e.o.Store.GatherRedrive(ctx, r.Project, r.ID, d.e.clock.Now())
+			now, err := d.ct.o.Store.GatherRedrive(ctx, r.Project, r.ID, d.ct.clock.Now())
 			if err != nil {
 				return err
 			}
@@ -146,29 +150,29 @@ func (d *redriver) advance(ctx context.Context, r *store.Redrive, began time.Tim
 		}
 		return nil
 	}
-	credit := d.rates[r.ID]
-	for more := true; more && credit.callbacks >= 1 && !d.e.o.Crowded(); { // live traffic goes first
-		n := min(int(credit.callbacks), redriveBatch)
-		step, err := d.e.o.Store.StepRedrive(ctx, r.ID, n, d.e.clock.Now())
+	budget := d.budgets[r.ID]
+	for more := true; more && budget.callbacks >= 1 && !d.ct.o.Crowded(); { // live traffic goes first
+		n := min(int(budget.callbacks), redriveBatch)
+		step, err := d.ct.o.Store.StepRedrive(ctx, r.ID, n, d.ct.clock.Now())
 		if err != nil {
 			return err
 		}
-		credit.callbacks -= float64(n)
-		d.e.redriven(ctx, &step)
+		budget.callbacks -= float64(n)
+		d.ct.applyRedriveStep(ctx, &step)
 		more = step.Redrive.State == store.RedriveRunning && time.Since(began) < redriveTurn
 	}
 	return nil
 }
 
-// redriven tells the index what a step of a redrive changed.
-func (ct *Controller) redriven(ctx context.Context, step *store.RedriveStep) {
+// applyRedriveStep updates the index after a step was committed.
+func (ct *Controller) applyRedriveStep(ctx context.Context, step *store.RedriveStep) {
 	if len(step.Canceled) > 0 {
 		ct.observer.Ended(len(step.Canceled), store.Canceled, store.Requested)
 		ct.index.Ended(ctx, step.Canceled)
 	}
 	if len(step.Left) > 0 {
 		ct.index.Remove(ctx, step.Left)
-		ct.accept.SettingsChanged(ctx) // a lane that was just made may be paused with its project
+		ct.accept.SettingsChanged(ctx) // a new lane may be paused with its project
 	}
 	if len(step.Placed) > 0 {
 		ct.index.Place(ctx, step.Placed...)

@@ -14,16 +14,16 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// errUncounted: there are more than can be counted in the time of one request.
-var errUncounted = errors.New("more callbacks match than can be counted at once; narrow the filter, or " +
-	"begin without dry_run")
+// errUncounted: counting would take longer than dryRunTime.
+var errUncounted = errors.New("matches too many callbacks to count in one request; narrow the filter, or " +
+	"start without dry_run")
 
-// CountRedrive judges a redrive and counts the callbacks that it would be done to now: at most q.Most, if
-// that is not zero; more says that there are others. It reads no more rows than it takes to know that. Its
-// error is a *store.InvalidError, or the store's.
+// CountRedrive validates a redrive and counts the callbacks that it would change now. If q.Most is not zero
+// it counts at most that many, and more reports that there are others. Its error is a *store.InvalidError or
+// the store's.
 func (ct *Controller) CountRedrive(ctx context.Context, project string,
 	q RedriveRequest) (matched int64, more bool, err error) {
-	r, err := ct.judgeRedrive(project, &q, store.Actor{}, ct.clock.Now())
+	r, err := ct.draftRedrive(project, &q, store.Actor{}, ct.clock.Now())
 	if err != nil {
 		return 0, false, err
 	}
@@ -31,13 +31,12 @@ func (ct *Controller) CountRedrive(ctx context.Context, project string,
 }
 
 const (
-	// dryRunTime bounds how long a redrive that is only tried counts, countPage how many callbacks are read
-	// at once for it.
+	// dryRunTime bounds the time of a count. countPage is how many callbacks one query reads.
 	dryRunTime = 20 * time.Second
 	countPage  = 500
 )
 
-// countRedrive counts what a redrive would be done to, up to most; zero: all of it.
+// countRedrive counts the callbacks that a redrive would change, up to most; zero: all of them.
 func (ct *Controller) countRedrive(ctx context.Context, r *store.Redrive,
 	most int64) (matched int64, more bool, err error) {
 	if most <= 0 {
@@ -48,13 +47,13 @@ func (ct *Controller) countRedrive(ctx context.Context, r *store.Redrive,
 	f.Now = r.CreatedAt
 	for {
 		f.Limit = countPage
-		// labels are compared after rows are read: the last ones that are wanted may be far apart
+		// A query compares labels after it has read the rows, so a small limit could make it scan far.
 		if len(f.Labels) == 0 {
 			f.Limit = int(min(countPage, most+1-matched))
 		}
 		page, err := ct.o.Store.List(ctx, r.Project, f)
 		if err != nil {
-			return 0, false, fmt.Errorf("count what matches: %w", err)
+			return 0, false, fmt.Errorf("count matching callbacks: %w", err)
 		}
 		matched += int64(len(page.Callbacks))
 		switch {
@@ -70,47 +69,50 @@ func (ct *Controller) countRedrive(ctx context.Context, r *store.Redrive,
 }
 
 const (
-	// redriveEvery is the pause between two rounds: a step makes little due at once, and live traffic does
-	// not wait for it. redriveLook is how often a process tries to take the lease from one that may have
-	// died. redriveTurn is the length of a project's turn.
-	redriveEvery = 50 * time.Millisecond
+	// redrivePause is the pause between two rounds. It keeps the number of callbacks that become due at once
+	// small, so that live traffic is not delayed. redriveTurn is the length of a project's turn. redriveRetry
+	// is the pause before the first round, and after an error or a lease that another process has.
+	// redriveIdle is how often a process looks for new redrives.
+	redrivePause = 50 * time.Millisecond
 	redriveTurn  = 50 * time.Millisecond
-	redriveLook  = 200 * time.Millisecond
+	redriveRetry = 200 * time.Millisecond
 	redriveIdle  = 5 * time.Second
 	redriveLease = "redrive"
-	// redriveBatch is the most callbacks of a step, redriveProjects the most projects of a page of redrives.
+	// redriveBatch is the most callbacks of a step, redriveProjects the most projects whose redrives one
+	// query reads.
 	redriveBatch    = 200
 	redriveProjects = 50
-	// redriveRate is the rate of redrives that ask for none: live traffic goes first.
+	// redriveRate is the default rate, in callbacks per second.
 	redriveRate = 1000
 )
 
-// A RedriveRequest asks for one action over all that a filter picks.
+// A RedriveRequest describes one action on all callbacks that a filter matches.
 type RedriveRequest struct {
 	Action string
-	// Filter picks; Shown is it as its caller wrote it. Without states it picks the dead for a retry, the
-	// scheduled for a cancel and a reschedule, both for an address.
+	// Filter selects callbacks; Shown is the filter's text as its caller wrote it. Without states it selects
+	// dead callbacks for a retry, scheduled ones for a cancel and a reschedule, and both for a change of the
+	// URL.
 	Filter store.Filter
 	Shown  store.JSONText
-	// Rate is a rate as store.ParseRate reads it; empty: 1,000/s.
+	// Rate is in the format of store.ParseRate; empty: 1,000/s.
 	Rate   string
 	Ladder string
 	URL    string
-	// DueAt in Unix milliseconds or Delay, exactly one for a reschedule.
+	// A reschedule has exactly one of DueAt, in Unix milliseconds, and Delay.
 	DueAt *int64
 	Delay *time.Duration
-	// DryRun only counts: at most Most callbacks, if that is not zero, however many match.
+	// DryRun counts the callbacks and changes nothing. If Most is not zero it counts at most that many.
 	DryRun  bool
 	Most    int64
 	Invalid []store.FieldError
 }
 
-// Redrive begins one action over all callbacks that the filter picks now, or with DryRun counts them.
-// Whatever is accepted, or comes to match, after that is not of it.
+// Redrive starts an action on all callbacks that the filter matches now; with DryRun it counts them.
+// Callbacks that are accepted or begin to match later are not included.
 func (ct *Controller) Redrive(ctx context.Context, project string, q RedriveRequest,
 	by store.Actor) (store.Redrive, error) {
 	now := ct.clock.Now()
-	r, err := ct.judgeRedrive(project, &q, by, now)
+	r, err := ct.draftRedrive(project, &q, by, now)
 	if err != nil {
 		return store.Redrive{}, err
 	}
@@ -127,7 +129,8 @@ func (ct *Controller) Redrive(ctx context.Context, project string, q RedriveRequ
 	return r, nil
 }
 
-func (ct *Controller) judgeRedrive(project string, q *RedriveRequest, by store.Actor,
+// draftRedrive validates a request and returns the redrive to store. Its filter ends at now.
+func (ct *Controller) draftRedrive(project string, q *RedriveRequest, by store.Actor,
 	now int64) (store.Redrive, error) {
 	f := accept.Findings(slices.Clone(q.Invalid))
 	r := store.Redrive{
@@ -137,7 +140,7 @@ func (ct *Controller) judgeRedrive(project string, q *RedriveRequest, by store.A
 	}
 	checkReason(by, &f)
 	if len(q.Shown) <= len("{}") {
-		f.Add("filter", "is needed, with at least one condition: what is to be redriven")
+		f.Add("filter", "is required, with at least one condition")
 	}
 	var states []store.State
 	switch r.Action {
@@ -149,13 +152,13 @@ func (ct *Controller) judgeRedrive(project string, q *RedriveRequest, by store.A
 			r.Ladder = store.Restart
 		case store.Once, store.Restart:
 		default:
-			f.Add("ladder", `is "once" or "restart"`)
+			f.Add("ladder", `must be "once" or "restart"`)
 		}
 	case store.RedriveCancel:
 		states = []store.State{store.Scheduled}
 	case store.RedriveReschedule:
 		states = []store.State{store.Scheduled}
-		r.DueAt = judgeMove(q.DueAt, q.Delay, now, &f)
+		r.DueAt = checkMove(q.DueAt, q.Delay, now, &f)
 		if q.Delay != nil {
 			r.Delay = q.Delay.Milliseconds()
 		}
@@ -166,7 +169,7 @@ func (ct *Controller) judgeRedrive(project string, q *RedriveRequest, by store.A
 		}
 		r.URL = q.URL
 	default:
-		f.Add("action", `is "retry", "cancel", "reschedule" or "set_url"`)
+		f.Add("action", `must be "retry", "cancel", "reschedule" or "set_url"`)
 	}
 	if len(r.Filter.States) == 0 {
 		r.Filter.States = states
@@ -184,9 +187,9 @@ func (ct *Controller) judgeRedrive(project string, q *RedriveRequest, by store.A
 	return r, f.Err()
 }
 
-// judgeMove judges where to a reschedule moves: to a due time, of which it returns the one that is meant, or
-// by a delay.
-func judgeMove(due *int64, delay *time.Duration, now int64, f *accept.Findings) (at int64) {
+// checkMove validates a reschedule to a due time or by a delay. It returns the due time in Unix milliseconds,
+// at least now; zero for a delay.
+func checkMove(due *int64, delay *time.Duration, now int64, f *accept.Findings) (at int64) {
 	switch {
 	case (due == nil) == (delay == nil):
 		f.Add("due_at", "give exactly one of due_at and delay")
@@ -196,13 +199,13 @@ func judgeMove(due *int64, delay *time.Duration, now int64, f *accept.Findings) 
 			f.Add("due_at", "is more than 400 days away")
 		}
 	case *delay < 0 || *delay > accept.MaxDelay:
-		f.Add("delay", "is 0s to 400d")
+		f.Add("delay", "must be 0s to 400d")
 	}
 	return at
 }
 
-// SetRedrive pauses a redrive, resumes it or cancels what it has not done yet: store.ErrNotFound,
-// store.ErrTerminal.
+// SetRedrive pauses, resumes or cancels a redrive. A cancel leaves the callbacks that are already changed as
+// they are. Its errors include store.ErrNotFound and store.ErrTerminal.
 func (ct *Controller) SetRedrive(ctx context.Context, project, id string, to store.RedriveState,
 	by store.Actor) (store.Redrive, error) {
 	r, err := ct.o.Store.SetRedrive(ctx, project, id, to, ct.clock.Now(), by)

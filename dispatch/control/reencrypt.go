@@ -11,48 +11,48 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// A Reencryption says how far a change of the master key is.
+// A Reencryption is the progress of a change of the master key.
 type Reencryption struct {
-	// KeyID is the master key that encrypts now.
+	// KeyID is the id of the current master key.
 	KeyID string
-	// Done rows were changed by this call, Failed ones could not be read.
+	// Done is how many rows this call re-encrypted, Failed how many it could not decrypt.
 	Done, Failed int
-	// Left counts the rows that still have another key, those that failed among them; it counts up to
-	// MaxCounted a table.
+	// Left is how many rows still use another key, failed ones included; it counts at most MaxCounted a
+	// table.
 	Left int
-	// Next is where the next call goes on; empty: this one has come to the end.
+	// Next is the cursor of the next call; empty: this call reached the end.
 	Next string
 }
 
 const (
-	// reencryptPage is the most rows of one transaction, reencryptPages the most transactions of a call.
+	// reencryptPage is the most rows of a transaction, reencryptPages the most transactions of a call.
 	reencryptPage  = 200
 	reencryptPages = 10
-	// MaxCounted bounds what is counted of a table.
+	// MaxCounted bounds the count of the rows of a table.
 	MaxCounted = 100_000
 )
 
-// Reencrypt re-encrypts a bounded number of rows with the first master key, from a place on that an earlier
-// call has returned; empty: from the beginning.
+// Reencrypt re-encrypts a bounded number of rows with the first master key. from is the Next of an earlier
+// call; empty: begin.
 func (ct *Controller) Reencrypt(ctx context.Context, from string, by store.Actor) (Reencryption, error) {
 	r := Reencryption{KeyID: ct.o.Keyring.KeyID()}
-	place, err := parsePlace(from)
+	cursor, err := parseCursor(from)
 	if err != nil {
 		return r, err
 	}
 	rows, err := ct.o.Store.SealedKeys(ctx, 0)
 	if err != nil {
-		return r, fmt.Errorf("read what is encrypted: %w", err)
+		return r, fmt.Errorf("list encrypted rows: %w", err)
 	}
 	old := slices.DeleteFunc(rows, func(row store.SealedRow) bool { return row.KeyID == r.KeyID })
 	pages := reencryptPages
 	for i := range old {
-		at := reencryptPlace{table: old[i].Table, keyID: old[i].KeyID}
-		switch at.compare(place) {
+		at := reencryptCursor{table: old[i].Table, keyID: old[i].KeyID}
+		switch at.compare(cursor) {
 		case -1:
 			continue
 		case 0:
-			at.after = place.after
+			at.after = cursor.after
 		}
 		pages, err = ct.reencryptRows(ctx, &r, at, pages, by)
 		if err != nil {
@@ -65,7 +65,7 @@ func (ct *Controller) Reencrypt(ctx context.Context, from string, by store.Actor
 	for _, row := range old {
 		n, err := ct.o.Store.CountSealed(ctx, row.Table, row.KeyID, MaxCounted)
 		if err != nil {
-			return r, fmt.Errorf("count what is left: %w", err)
+			return r, fmt.Errorf("count remaining rows: %w", err)
 		}
 		r.Left += n
 	}
@@ -78,10 +78,10 @@ func (ct *Controller) Reencrypt(ctx context.Context, from string, by store.Actor
 	return r, nil
 }
 
-// reencryptRows re-encrypts the rows of one table and one master key, of as many pages at most, and returns
-// how many pages are left. Where they do not suffice, r.Next says where to go on.
+// reencryptRows re-encrypts rows of one table that use one master key, in at most the given number of pages.
+// It returns the pages that are left. If they do not suffice it sets r.Next.
 func (ct *Controller) reencryptRows(
-	ctx context.Context, r *Reencryption, p reencryptPlace, pages int, by store.Actor,
+	ctx context.Context, r *Reencryption, p reencryptCursor, pages int, by store.Actor,
 ) (left int, err error) {
 	for ; pages > 0; pages-- {
 		page, err := ct.o.Store.Reseal(ctx, p.table, p.keyID, p.after, reencryptPage, ct.o.Keyring.Reseal,
@@ -99,29 +99,28 @@ func (ct *Controller) reencryptRows(
 	return 0, nil
 }
 
-// A reencryptPlace is where a re-encryption goes on: after a row of a table and a master key.
-type reencryptPlace struct {
+// A reencryptCursor is a position in a re-encryption: after a row of a table and a master key.
+type reencryptCursor struct {
 	table        store.SealedTable
 	keyID, after string
 }
 
-// compare orders places by table and master key, as SealedKeys returns them. The empty place comes before all
-// others.
-func (p reencryptPlace) compare(other reencryptPlace) int {
+// compare orders cursors by table and master key, the order of SealedKeys. The empty cursor comes first.
+func (p reencryptCursor) compare(other reencryptCursor) int {
 	tables := store.SealedTables()
 	return cmp.Or(cmp.Compare(slices.Index(tables, p.table), slices.Index(tables, other.table)),
 		cmp.Compare(p.keyID, other.keyID))
 }
 
-func (p reencryptPlace) String() string { return string(p.table) + "/" + p.keyID + "/" + p.after }
+func (p reencryptCursor) String() string { return string(p.table) + "/" + p.keyID + "/" + p.after }
 
-func parsePlace(text string) (reencryptPlace, error) {
+func parseCursor(text string) (reencryptCursor, error) {
 	if text == "" {
-		return reencryptPlace{}, nil
+		return reencryptCursor{}, nil
 	}
 	parts := strings.Split(text, "/")
 	if len(parts) != 3 || !slices.Contains(store.SealedTables(), store.SealedTable(parts[0])) {
-		return reencryptPlace{}, accept.Invalid("from", "is not the next of an answer to this call")
+		return reencryptCursor{}, accept.Invalid("from", `must be the "next" of an earlier response`)
 	}
-	return reencryptPlace{store.SealedTable(parts[0]), parts[1], parts[2]}, nil
+	return reencryptCursor{store.SealedTable(parts[0]), parts[1], parts[2]}, nil
 }

@@ -10,36 +10,37 @@ import (
 )
 
 const (
-	// PurgeLease bounds one run. A run goes on as long as there is something to remove, and ends before its
-	// lease does: then any process may go on.
+	// PurgeLease is the lease of one run. A run goes on while there is something to remove, and ends before
+	// its lease. Then any process may run the next one.
 	PurgeLease = time.Minute
 	purgeTime  = 50 * time.Second
-	// purgeIdle is how often a process looks that has nothing to remove.
+	// purgeIdle is the pause between two runs that find nothing to remove.
 	purgeIdle = time.Minute
-	// purgeTurn is how many rows of one kind are looked at before the next kind has its turn. The store
-	// removes them in transactions of its own size.
+	// purgeTurn is how many rows of one kind are examined before the next kind has its turn. The store splits
+	// them into its own transactions.
 	purgeTurn = 2000
-	// feedRetention is how long the feed is kept.
+	// feedRetention is how long the feed of outcomes is kept.
 	feedRetention = 30 * 24 * time.Hour
 )
 
-// lastPurge is when the last run of this process began, and whether it removed some rows.
+// lastPurge is the start of this process's last run, and whether that run removed any rows.
 type lastPurge struct {
 	at   time.Time
 	some bool
 }
 
-// A purger removes up to limit rows of one kind, and says whether there may be more.
+// A purger examines up to limit rows of one kind. It returns how many it removed, and whether there may be
+// more.
 type purger struct {
 	what string
 	run  func(ctx context.Context, now int64, limit int) (removed int, more bool, err error)
 }
 
-// purgers are those of all kinds.
+// purgers returns one purger for each kind.
 func (ct *Controller) purgers() []purger {
-	// Of kinds of which there are few the store says how many went: fewer than the limit are all.
+	// The store reports no "more" for small kinds: a full page means that there may be more.
 	type remove = func(ctx context.Context, now int64, limit int) (removed int, more bool, err error)
-	few := func(purge func(ctx context.Context, now int64, limit int) (int, error)) remove {
+	counted := func(purge func(ctx context.Context, now int64, limit int) (int, error)) remove {
 		return func(ctx context.Context, now int64, limit int) (int, bool, error) {
 			n, err := purge(ctx, now, limit)
 			return n, n >= limit, err
@@ -54,13 +55,13 @@ func (ct *Controller) purgers() []purger {
 		{"outcome", func(ctx context.Context, now int64, limit int) (int, bool, error) {
 			return ct.o.Store.PurgeOutcomes(ctx, now, ct.retention(now).Outcomes, limit)
 		}},
-		{"activity", few(ct.o.Store.PurgeActivity)},
-		{"session", few(ct.o.Store.PurgeSessions)},
-		{"dispatcher", few(ct.o.Store.PurgeDispatchers)},
+		{"activity", counted(ct.o.Store.PurgeActivity)},
+		{"session", counted(ct.o.Store.PurgeSessions)},
+		{"dispatcher", counted(ct.o.Store.PurgeDispatchers)},
 	}
 }
 
-// retention says what goes now.
+// retention returns the times before which rows are removed now.
 func (ct *Controller) retention(now int64) store.Retention {
 	return store.Retention{
 		Now:       now,
@@ -70,10 +71,10 @@ func (ct *Controller) retention(now int64) store.Retention {
 	}
 }
 
-// Purge removes what is no longer kept. The kinds take turns until nothing is left or the run's time is over.
-// A kind that fails has no other turn in this run, and keeps no other kind from its turns.
+// Purge removes rows whose retention has ended. The kinds take turns until nothing is left or purgeTime has
+// passed. A kind that fails gets no further turn in this run and delays no other kind.
 //
-// After a run that removed something the next one is seconds later. An idle process looks once a minute.
+// After a run that removed rows the next run follows in seconds. Otherwise it follows after purgeIdle.
 func (ct *Controller) Purge(ctx context.Context) error {
 	if !ct.purged.some && time.Since(ct.purged.at) < purgeIdle {
 		return nil
@@ -82,7 +83,7 @@ func (ct *Controller) Purge(ctx context.Context) error {
 	var failed error
 	left := ct.purgers()
 	for started := time.Now(); len(left) > 0 && time.Since(started) < purgeTime; {
-		var again []purger
+		var unfinished []purger
 		for _, p := range left {
 			n, more, err := p.run(ctx, ct.clock.Now(), purgeTurn)
 			ct.metrics.purged.WithLabelValues(p.what).Add(float64(n))
@@ -93,25 +94,25 @@ func (ct *Controller) Purge(ctx context.Context) error {
 			case err != nil:
 				failed = errors.Join(failed, fmt.Errorf("purge %s: %w", p.what, err))
 			case more:
-				again = append(again, p)
+				unfinished = append(unfinished, p)
 			}
 		}
-		left = again
+		left = unfinished
 	}
 	return failed
 }
 
-// overstaying are the kinds whose oldest row is looked for.
-var overstaying = []string{"callback", "payload", "key", "version", "outcome"}
+// overdueKinds are the kinds whose oldest row is measured.
+var overdueKinds = []string{"callback", "payload", "key", "version", "outcome"}
 
-// NoteOverstays sets the metric of rows that retention should have removed.
-func (ct *Controller) NoteOverstays(ctx context.Context) error {
+// MeasureOverdue sets the metric of rows that retention should have removed.
+func (ct *Controller) MeasureOverdue(ctx context.Context) error {
 	r := ct.retention(ct.clock.Now())
 	oldest, err := ct.o.Store.Overstays(ctx, r)
 	if err != nil {
-		return fmt.Errorf("look for what retention has not removed: %w", err)
+		return fmt.Errorf("find overdue rows: %w", err)
 	}
-	for _, what := range overstaying {
+	for _, what := range overdueKinds {
 		before := r.Callbacks
 		switch what {
 		case "payload":
@@ -130,7 +131,7 @@ func (ct *Controller) NoteOverstays(ctx context.Context) error {
 	return nil
 }
 
-// purgeCallbacks removes callbacks, and payloads of those that stay. It returns how many callbacks.
+// purgeCallbacks removes callbacks, and payloads of callbacks that stay. It returns the number of callbacks.
 func (ct *Controller) purgeCallbacks(
 	ctx context.Context, now int64, limit int,
 ) (removed int, more bool, err error) {

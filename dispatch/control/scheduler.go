@@ -14,57 +14,59 @@ import (
 )
 
 const (
-	// fireBatch is how many schedules one look takes in, and one transaction fires.
-	fireBatch = 100
-	// fireLook is how often a process looks for schedules that others have made or changed; one that is alone
-	// hears of its own.
-	fireLook      = time.Second
-	fireLookAlone = time.Minute
-	// lateFiring is how late a due time may be and still be fired by itself; what is later was missed.
-	// lateStart is the same for due times from before this process began: another one may be about to fire
-	// them.
-	lateFiring = time.Minute
-	lateStart  = time.Second
+	// runBatch is the most schedules that one query reads and one transaction runs.
+	runBatch = 100
+	// schedulePoll is how often a process looks for schedules that others have created or changed. An
+	// embedded process changes every schedule itself and is woken.
+	schedulePoll         = time.Second
+	schedulePollEmbedded = time.Minute
+	// missedAfter is how late a due time may be before it counts as missed. A due time before this process
+	// began counts as missed after missedBeforeStart: until then another process may be about to run it.
+	missedAfter       = time.Minute
+	missedBeforeStart = time.Second
 )
 
-// A scheduler makes the callbacks of schedules at their due times. Every process has one and all of them try:
-// who raises a schedule's next due time in SQL, which only one can, makes the callback in the same
-// transaction. So there is no process whose end delays anything.
+// A scheduler creates the callbacks of schedules at their due times. Every process has one, and all of them
+// try each due time. RunSchedules of the store raises the schedule's next due time and inserts the callback
+// in one transaction. Only one process can raise it, so no due time creates two callbacks, and a crash before
+// the commit leaves the due time to another process.
 type scheduler struct {
-	e *Controller
-	// changed has a token when a schedule of this process has changed.
+	ct *Controller
+	// changed receives a token when this process changed a schedule.
 	changed chan struct{}
-	// began is when this process began to look, by the index's clock.
+	// began is when this process began to look, in Unix milliseconds by the index's clock.
 	began int64
 }
 
-func newScheduler(e *Controller) *scheduler { return &scheduler{e: e, changed: make(chan struct{}, 1)} }
+func newScheduler(ct *Controller) *scheduler {
+	return &scheduler{ct: ct, changed: make(chan struct{}, 1)}
+}
 
-// run fires until ctx ends.
+// run runs schedules until ctx ends.
 func (s *scheduler) run(ctx context.Context) {
-	s.began = s.e.clock.Now()
+	s.began = s.ct.clock.Now()
 	part.Loop{
-		Every: fireLook, AtOnce: true, Wake: s.changed, Log: s.e.log,
-		Failing:   "schedules cannot be fired; what comes due meanwhile is made up for",
-		Recovered: "schedules are fired again", Repeat: index.WarnEvery,
+		Every: schedulePoll, AtOnce: true, Wake: s.changed, Log: s.ct.log,
+		Failing:   "running schedules failed, due times are caught up later",
+		Recovered: "schedules run again", Repeat: index.WarnEvery,
 	}.Run(ctx, s.turn)
 }
 
-// turn fires what is due, and returns after how long to look again.
+// turn runs due schedules and returns the pause until the next turn.
 func (s *scheduler) turn(ctx context.Context) (time.Duration, error) {
-	idle := fireLook
-	if s.e.o.Embedded {
-		idle = fireLookAlone
+	idle := schedulePoll
+	if s.ct.o.Embedded {
+		idle = schedulePollEmbedded
 	}
-	now := s.e.clock.Now()
-	list, err := s.e.o.Store.NextSchedules(ctx, now, fireBatch)
+	now := s.ct.clock.Now()
+	list, err := s.ct.o.Store.NextSchedules(ctx, now, runBatch)
 	if err != nil {
 		return 0, err
 	}
 	var due []store.Schedule
 	for i := range list {
 		if list[i].NextAt > now {
-			idle = min(idle, max(s.e.clock.Until(list[i].NextAt), time.Millisecond))
+			idle = min(idle, max(s.ct.clock.Until(list[i].NextAt), time.Millisecond))
 			break
 		}
 		due = append(due, list[i])
@@ -72,92 +74,92 @@ func (s *scheduler) turn(ctx context.Context) (time.Duration, error) {
 	if len(due) == 0 {
 		return idle, nil
 	}
-	if err := s.fire(ctx, due, now); err != nil {
+	if err := s.runDue(ctx, due, now); err != nil {
 		return 0, err
 	}
-	return time.Nanosecond, nil // there may be more
+	return time.Nanosecond, nil // more may be due: look again at once
 }
 
-// fire makes the callbacks of schedules that are due. Its error is the store's.
-func (s *scheduler) fire(ctx context.Context, due []store.Schedule, now int64) error {
-	firings := make([]store.PlannedRun, len(due))
+// runDue runs schedules that are due. A schedule whose callback cannot be written skips this due time and
+// records why, because a retry would fail again. runDue's error is the store's: then nothing is lost, and the
+// next turn tries again.
+func (s *scheduler) runDue(ctx context.Context, due []store.Schedule, now int64) error {
+	plans := make([]store.PlannedRun, len(due))
 	for i := range due {
-		f, err := s.firing(ctx, &due[i], now)
+		p, err := s.plan(ctx, &due[i], now)
 		switch {
 		case errors.Is(err, store.ErrUnavailable) || ctx.Err() != nil:
 			return err
-		case err != nil: // one project's trouble is none of the others'
-			f.Draft, f.Why = nil, "what it is judged by cannot be read"
-			s.e.log.Error("a schedule cannot be judged", "schedule_id", store.SchedulePrefix+due[i].ID,
-				"project", due[i].Project, "error", err)
+		case err != nil: // an error of one project must not delay the others
+			p.Draft, p.Why = nil, "its template or the project's settings cannot be read"
+			s.ct.log.Error("schedule or project settings unreadable", "schedule_id",
+				store.SchedulePrefix+due[i].ID, "project", due[i].Project, "error", err)
 		}
-		firings[i] = f
+		plans[i] = p
 	}
-	fired, err := s.e.o.Store.RunSchedules(ctx, firings)
+	results, err := s.ct.o.Store.RunSchedules(ctx, plans)
 	if err != nil {
 		return err
 	}
-	var again []store.PlannedRun
-	for i := range fired {
-		f := &firings[i]
-		if fired[i].Err != nil {
-			// What keeps this one from being made will do so again: it goes on to its next due time, and says
-			// why.
-			f.Draft, f.Why = nil, "its callback cannot be written: "+fired[i].Err.Error()
-			again = append(again, *f)
+	var skipped []store.PlannedRun
+	for i := range results {
+		p := &plans[i]
+		if results[i].Err != nil {
+			p.Draft, p.Why = nil, "its callback cannot be written: "+results[i].Err.Error()
+			skipped = append(skipped, *p)
 			continue
 		}
-		s.fired(ctx, f, &fired[i])
+		s.report(ctx, p, &results[i])
 	}
-	if len(again) == 0 {
+	if len(skipped) == 0 {
 		return nil
 	}
-	fired, err = s.e.o.Store.RunSchedules(ctx, again)
+	results, err = s.ct.o.Store.RunSchedules(ctx, skipped)
 	if err != nil {
 		return err
 	}
-	for i := range fired {
-		err = cmp.Or(err, fired[i].Err)
-		if fired[i].Err == nil {
-			s.fired(ctx, &again[i], &fired[i])
+	for i := range results {
+		err = cmp.Or(err, results[i].Err)
+		if results[i].Err == nil {
+			s.report(ctx, &skipped[i], &results[i])
 		}
 	}
 	return err
 }
 
-// fired says what became of a firing.
-func (s *scheduler) fired(ctx context.Context, f *store.PlannedRun, out *store.PlannedRunResult) {
+// report counts and logs the result of a run that this process won, and enqueues its callback.
+func (s *scheduler) report(ctx context.Context, f *store.PlannedRun, out *store.PlannedRunResult) {
 	if !out.Won {
 		return
 	}
 	switch id := store.SchedulePrefix + f.Schedule.ID; {
 	case f.Why != "":
-		s.e.metrics.firings.WithLabelValues("failed").Inc()
-		s.e.log.Error("a schedule came due and made no callback", "schedule_id", id, "project",
+		s.ct.metrics.runs.WithLabelValues("failed").Inc()
+		s.ct.log.Error("schedule due, no callback created", "schedule_id", id, "project",
 			f.Schedule.Project, "due_at", clock.Instant(f.Due), "error", f.Why)
 	case f.Draft == nil:
-		s.e.metrics.firings.WithLabelValues("skipped").Inc()
-		s.e.log.Info("a schedule skips what it has missed", "schedule_id", id, "project", f.Schedule.Project,
+		s.ct.metrics.runs.WithLabelValues("skipped").Inc()
+		s.ct.log.Info("schedule skipped a missed due time", "schedule_id", id, "project", f.Schedule.Project,
 			"due_at", clock.Instant(f.Due))
 	default:
-		s.e.metrics.firings.WithLabelValues("fired").Inc()
-		s.e.metrics.firingLateness.Observe(float64(f.Now-f.Due) / 1000)
-		s.e.accept.Made(ctx, &out.Accepted)
+		s.ct.metrics.runs.WithLabelValues("fired").Inc()
+		s.ct.metrics.runLateness.Observe(float64(f.Now-f.Due) / 1000)
+		s.ct.accept.Made(ctx, &out.Accepted)
 	}
 }
 
-// firing is what is to become of a schedule that is due. Its error is the store's; the rest is complete but
-// for the draft then.
-func (s *scheduler) firing(ctx context.Context, sched *store.Schedule, now int64) (store.PlannedRun, error) {
+// plan decides what a due schedule does: it creates a callback (Draft), skips a missed due time, or records
+// why it fails (Why). If plan returns an error, everything but the draft is set.
+func (s *scheduler) plan(ctx context.Context, sched *store.Schedule, now int64) (store.PlannedRun, error) {
 	f := store.PlannedRun{Schedule: *sched, Due: sched.NextAt, Now: now}
 	spec, err := schedule.ParseSpec(sched.Cron, sched.Timezone)
 	if err != nil {
-		// it stands still until somebody changes it
-		f.Why = "its spec cannot be read any more: " + err.Error()
+		// Next stays zero: the schedule rests until its spec is changed.
+		f.Why = "its cron spec or time zone is no longer valid: " + err.Error()
 		return f, nil
 	}
 	late := time.Duration(now-f.Due) * time.Millisecond
-	missed := late > lateFiring || f.Due < s.began && late > lateStart
+	missed := late > missedAfter || f.Due < s.began && late > missedBeforeStart
 	next := spec.Next(clock.TimeOf(f.Due))
 	if missed {
 		next = spec.Resume(clock.TimeOf(f.Due), clock.TimeOf(now))
@@ -168,7 +170,7 @@ func (s *scheduler) firing(ctx context.Context, sched *store.Schedule, now int64
 	if missed && sched.Missed == store.MissedSkip {
 		return f, nil
 	}
-	d, err := s.e.scheduled(ctx, sched, now)
+	d, err := s.ct.draftScheduled(ctx, sched, now)
 	wrong, ok := errors.AsType[*store.InvalidError](err)
 	switch {
 	case ok:
@@ -180,7 +182,7 @@ func (s *scheduler) firing(ctx context.Context, sched *store.Schedule, now int64
 	case err != nil:
 		return f, err
 	}
-	if !missed { // It runs from the due time, so that what was lost on the way to here is seen.
+	if !missed { // count from the schedule's due time, so that the delay until now shows in the metrics
 		c := &d.Callback
 		c.DueAt -= now - f.Due
 		c.FirstDueAt = c.DueAt

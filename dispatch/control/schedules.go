@@ -14,17 +14,16 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// A ScheduleChange is a schedule as a caller asks for it. Nil fields are not given.
+// A ScheduleChange creates or changes a schedule. Nil fields are not given.
 type ScheduleChange struct {
 	Name, Cron, Timezone, Missed *string
 	Enabled                      *bool
-	// Template is the body of a POST /v1/callbacks, as JSON.
+	// Template is the JSON body of a POST /v1/callbacks.
 	Template []byte
 	Invalid  []store.FieldError
 }
 
-// CreateSchedule makes a schedule: store.ErrExists if there is one of that name. It is enabled unless it says
-// otherwise.
+// CreateSchedule creates a schedule, enabled by default. Its error is store.ErrExists if the name is taken.
 func (ct *Controller) CreateSchedule(ctx context.Context, project string, ch ScheduleChange,
 	by store.Actor) (store.Schedule, error) {
 	now := ct.clock.Now()
@@ -41,7 +40,7 @@ func (ct *Controller) CreateSchedule(ctx context.Context, project string, ch Sch
 			f.Add(required.field, "is required")
 		}
 	}
-	credentials, err := ct.judgeTemplate(ctx, project, ch.Template, &f)
+	credentials, err := ct.checkTemplate(ctx, project, ch.Template, &f)
 	if err != nil {
 		return s, fmt.Errorf("create schedule: %w", err)
 	}
@@ -58,13 +57,13 @@ func (ct *Controller) CreateSchedule(ctx context.Context, project string, ch Sch
 	return s, nil
 }
 
-// PatchSchedule changes what is given of a schedule, and nothing else. A new spec or time zone, and enabling
-// it, count its next due time from now.
+// PatchSchedule changes the given fields of a schedule. A new spec or time zone, and enabling it, compute the
+// next due time from now.
 func (ct *Controller) PatchSchedule(ctx context.Context, project, id string, ch ScheduleChange,
 	by store.Actor) (store.Schedule, error) {
 	now := ct.clock.Now()
 	f := accept.Findings(slices.Clone(ch.Invalid))
-	credentials, err := ct.judgeTemplate(ctx, project, ch.Template, &f)
+	credentials, err := ct.checkTemplate(ctx, project, ch.Template, &f)
 	if err != nil {
 		return store.Schedule{}, fmt.Errorf("change schedule: %w", err)
 	}
@@ -83,13 +82,13 @@ func (ct *Controller) PatchSchedule(ctx context.Context, project, id string, ch 
 	return s, nil
 }
 
-// DeleteSchedule removes a schedule. Callbacks that it has made stay.
+// DeleteSchedule deletes a schedule. The callbacks that it created stay.
 func (ct *Controller) DeleteSchedule(ctx context.Context, project, id string, by store.Actor) error {
 	return ct.o.Store.DeleteSchedule(ctx, project, id, ct.clock.Now(), by)
 }
 
-// RunSchedule accepts a schedule's callback now, whether it is enabled or not. Its next due time stays. Where
-// its template cannot be meant any more the error is a *store.InvalidError.
+// RunSchedule creates a schedule's callback now, even if the schedule is disabled. The next due time stays.
+// Its error is a *store.InvalidError if the template is no longer valid.
 func (ct *Controller) RunSchedule(ctx context.Context, project, id string,
 	by store.Actor) (store.Callback, error) {
 	fail := func(err error) (store.Callback, error) {
@@ -100,7 +99,7 @@ func (ct *Controller) RunSchedule(ctx context.Context, project, id string,
 		return fail(err)
 	}
 	now := ct.clock.Now()
-	d, err := ct.scheduled(ctx, &s, now)
+	d, err := ct.draftScheduled(ctx, &s, now)
 	if wrong, ok := errors.AsType[*store.InvalidError](err); ok {
 		var f accept.Findings
 		f.Under("callback", wrong.Fields)
@@ -119,9 +118,10 @@ func (ct *Controller) RunSchedule(ctx context.Context, project, id string,
 	return accepted.Callback, nil
 }
 
-// scheduled returns the draft of the callback that a schedule makes now: *store.InvalidError where its
-// template is not valid any more, store.ErrOpenQuota where its project has no room.
-func (ct *Controller) scheduled(ctx context.Context, s *store.Schedule, now int64) (store.Draft, error) {
+// draftScheduled returns the draft of the callback that a schedule creates now. Its error is a
+// *store.InvalidError if the template is no longer valid, and store.ErrOpenQuota if the project has reached
+// its quota.
+func (ct *Controller) draftScheduled(ctx context.Context, s *store.Schedule, now int64) (store.Draft, error) {
 	if err := ct.openTemplate(s); err != nil {
 		return store.Draft{}, err
 	}
@@ -136,8 +136,7 @@ func (ct *Controller) scheduled(ctx context.Context, s *store.Schedule, now int6
 	return d, ct.accept.RoomFor(ctx, &p.Project, 1)
 }
 
-// apply changes a schedule, or says everything that is wrong with the change; f is what is known of that
-// already.
+// apply validates a change and makes it in s. f contains the errors that are known already.
 func (ch *ScheduleChange) apply(s *store.Schedule, now int64, f accept.Findings) error {
 	f = slices.Clone(f)
 	spec, zone, enabled := s.Cron, s.Timezone, s.Enabled
@@ -159,7 +158,7 @@ func (ch *ScheduleChange) apply(s *store.Schedule, now int64, f accept.Findings)
 		switch s.Missed {
 		case store.MissedOnce, store.MissedSkip:
 		default:
-			f.Add("missed", `is "once" or "skip"`)
+			f.Add("missed", `must be "once" or "skip"`)
 		}
 	}
 	if ch.Enabled != nil {
@@ -181,7 +180,7 @@ func (ch *ScheduleChange) apply(s *store.Schedule, now int64, f accept.Findings)
 	return f.Err()
 }
 
-// parseTimes reads when a schedule is due, or adds what is wrong with its spec and with its time zone.
+// parseTimes parses a cron spec and a time zone, and adds what is wrong with either.
 func parseTimes(cron, timezone string, f *accept.Findings) (times schedule.Spec, ok bool) {
 	times, err := schedule.ParseSpec(cron, timezone)
 	if _, zone := schedule.ParseZone(timezone); zone != nil {
@@ -193,12 +192,12 @@ func parseTimes(cron, timezone string, f *accept.Findings) (times schedule.Spec,
 	return times, err == nil
 }
 
-// MaxNextTimes is the most due times that NextTimes tells.
+// MaxNextTimes is the most due times that NextTimes returns.
 const MaxNextTimes = 100
 
-// NextTimes returns the first n due times after from, at most MaxNextTimes, that a schedule with the spec in
-// the time zone would have, all in Unix milliseconds; fewer, if there are no more. Its error is a
-// *store.InvalidError that names cron, timezone or both.
+// NextTimes returns the first n due times after from, at most MaxNextTimes, of a spec in a time zone. All
+// times are Unix milliseconds. It returns fewer if the spec has no more. Its error is a *store.InvalidError
+// that names cron, timezone or both.
 func NextTimes(cron, timezone string, from int64, n int) ([]int64, error) {
 	var f accept.Findings
 	times, ok := parseTimes(cron, timezone, &f)
@@ -216,9 +215,9 @@ func NextTimes(cron, timezone string, from int64, n int) ([]int64, error) {
 	return next, nil
 }
 
-// judgeTemplate adds what is wrong with a template as it would be accepted now, and says whether it has
-// credentials. Its error is the store's.
-func (ct *Controller) judgeTemplate(
+// checkTemplate adds what is wrong with a template as if it were accepted now, and reports whether it
+// contains credentials. Its error is the store's.
+func (ct *Controller) checkTemplate(
 	ctx context.Context, project string, template []byte, f *accept.Findings,
 ) (credentials bool, err error) {
 	if len(template) == 0 {
@@ -232,7 +231,7 @@ func (ct *Controller) judgeTemplate(
 	return store.SealedKey(d.Callback.Headers) != "", err
 }
 
-// sealTemplate returns a template as it is stored: sealed, if its draft has credentials.
+// sealTemplate encrypts the template of a schedule if it contains credentials.
 func (ct *Controller) sealTemplate(s *store.Schedule, credentials bool) {
 	if credentials {
 		s.Template = store.JSONText(ct.o.Keyring.SealText(secret.BindTemplate(s.Project, s.ID),
@@ -240,7 +239,7 @@ func (ct *Controller) sealTemplate(s *store.Schedule, credentials bool) {
 	}
 }
 
-// openTemplate gives a schedule that was read its template in clear.
+// openTemplate decrypts the template of a schedule that was read from SQL.
 func (ct *Controller) openTemplate(s *store.Schedule) error {
 	if s.SealedKey() == "" {
 		return nil
@@ -253,7 +252,7 @@ func (ct *Controller) openTemplate(s *store.Schedule) error {
 	return nil
 }
 
-// Schedule returns one of the project's schedules: store.ErrNotFound.
+// Schedule returns a schedule of the project. Its error is store.ErrNotFound for an unknown one.
 func (ct *Controller) Schedule(ctx context.Context, project, id string) (store.Schedule, error) {
 	s, err := ct.o.Store.Schedule(ctx, project, id)
 	if err != nil {
@@ -263,16 +262,16 @@ func (ct *Controller) Schedule(ctx context.Context, project, id string) (store.S
 	return s, nil
 }
 
-// showTemplate is openTemplate for people: what cannot be opened is shown as no template, and the rest can
-// still be seen.
+// showTemplate is openTemplate for people: a template that cannot be decrypted becomes empty, so that the
+// rest of the schedule stays readable.
 func (ct *Controller) showTemplate(s *store.Schedule) {
 	if err := ct.openTemplate(s); err != nil {
-		ct.log.Error("a template cannot be shown", "error", err)
+		ct.log.Error("schedule template cannot be decrypted", "error", err)
 		s.Template = ""
 	}
 }
 
-// Schedules returns a part of the project's list of schedules, newest first.
+// Schedules returns a page of the project's schedules, newest first.
 func (ct *Controller) Schedules(ctx context.Context, project string,
 	f store.ScheduleFilter) ([]store.Schedule, error) {
 	list, err := ct.o.Store.Schedules(ctx, project, f)
@@ -285,7 +284,8 @@ func (ct *Controller) Schedules(ctx context.Context, project string,
 	return list, nil
 }
 
-// ScheduleRuns returns the last callbacks that a schedule has made, newest first; store.ErrNotFound.
+// ScheduleRuns returns the latest callbacks of a schedule, newest first. Its error is store.ErrNotFound for
+// an unknown schedule.
 func (ct *Controller) ScheduleRuns(ctx context.Context, project, id string) ([]store.ScheduleRun, error) {
 	return ct.o.Store.ScheduleRuns(ctx, project, id)
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// labelText says what a secret's label is: it is sent in a header.
-const labelText = "is at most 128 printable ASCII characters"
+// labelRule describes a valid label. Labels are sent in a header.
+const labelRule = "must be at most 128 printable ASCII characters"
 
 func validLabel(label string) bool {
 	return len(label) <= MaxName && strings.IndexFunc(label, func(r rune) bool {
@@ -24,23 +24,23 @@ func validLabel(label string) bool {
 	}) < 0
 }
 
-// A SecretQuery says which signing secret is meant: by what a signer signs in a lane, an endpoint's, or, with
-// neither, the project's own of a use.
+// A SecretQuery selects a signing secret: the one that a signer uses in a lane, the one of an endpoint, or,
+// with neither, the project's own for a use.
 type SecretQuery struct {
 	Lane string
-	// Signer is a signer's name, for a lane; empty: standard-v1.
+	// Signer is the name of a signer, for a lane; empty: standard-v1.
 	Signer string
 	// Endpoint is a bare id.
 	Endpoint string
-	// Use is what the secret signs with; empty: what its signer needs for an endpoint, and for a project the
-	// root secret, from which those of lanes are derived. It is not for lanes.
+	// Use is the purpose of the secret. Empty: for an endpoint the use of its signer, for a project the root
+	// secret, which those of lanes are derived from. It must be empty for a lane.
 	Use string
 }
 
-// RevealSecret returns the present signing secret that is meant. That it was shown is audited.
+// RevealSecret returns the current signing secret that the query selects. The access is audited first.
 func (ct *Controller) RevealSecret(ctx context.Context, project string, q SecretQuery,
 	by store.Actor) (secret.RevealedSecret, error) {
-	secrets, use, err := ct.meant(ctx, project, q)
+	secrets, use, err := ct.findSecrets(ctx, project, q)
 	if err != nil {
 		return secret.RevealedSecret{}, err
 	}
@@ -54,8 +54,8 @@ func (ct *Controller) RevealSecret(ctx context.Context, project string, q Secret
 	return secret.Reveal(use, &secrets[0])
 }
 
-// meant finds secrets, the present one first.
-func (ct *Controller) meant(ctx context.Context, project string,
+// findSecrets finds the secrets that the query selects, the current one first.
+func (ct *Controller) findSecrets(ctx context.Context, project string,
 	q SecretQuery) (secrets []sign.Secret, use string, err error) {
 	now := ct.clock.Now()
 	use = q.Use
@@ -74,9 +74,9 @@ func (ct *Controller) meant(ctx context.Context, project string,
 		secrets, err = ct.secret.Signing(ctx, to, now)
 		return secrets, kind.Use, notFound(err)
 	case q.Lane != "" && q.Use != "":
-		return nil, "", accept.Invalid("use", "is not for a lane; give signer")
+		return nil, "", accept.Invalid("use", "must be empty for a lane; give signer")
 	case q.Lane != "":
-		return ct.meantInLane(ctx, project, q, now)
+		return ct.findLaneSecrets(ctx, project, q, now)
 	case !sign.IsUse(use):
 		return nil, "", accept.Invalid("use",
 			"is required with neither lane nor endpoint: "+secret.UsesText())
@@ -86,7 +86,7 @@ func (ct *Controller) meant(ctx context.Context, project string,
 	return secrets, use, notFound(err)
 }
 
-// notFound turns the error of a secret that does not exist into store.ErrNotFound, for who asked for that
+// notFound turns the error of a missing secret into store.ErrNotFound, for a caller that asked for that
 // secret.
 func notFound(err error) error {
 	if errors.Is(err, secret.ErrNoSecret) {
@@ -95,15 +95,15 @@ func notFound(err error) error {
 	return err
 }
 
-// meantInLane finds the secrets by which a signer signs in a lane: derived for it, or the project's own for
-// signers that send their secret or have a private key.
-func (ct *Controller) meantInLane(
+// findLaneSecrets finds the secrets that a signer uses in a lane. They are derived for the lane, except for
+// signers that send their secret or have a private key: those use the project's own.
+func (ct *Controller) findLaneSecrets(
 	ctx context.Context, project string, q SecretQuery, now int64,
 ) (secrets []sign.Secret, use string, err error) {
 	signer := cmp.Or(q.Signer, sign.Standard)
 	kind, err := sign.KindOf(signer)
 	if err != nil || !slices.Contains(sign.Names(), signer) {
-		return nil, "", accept.Invalid("signer", "is one of "+strings.Join(sign.Names(), ", "))
+		return nil, "", accept.Invalid("signer", "must be one of "+strings.Join(sign.Names(), ", "))
 	}
 	switch {
 	case kind.Use == "":
@@ -116,7 +116,7 @@ func (ct *Controller) meantInLane(
 	return secrets, kind.Use, err
 }
 
-// signerKind returns the kind of an endpoint's signer, which has secrets.
+// signerKind returns the kind of an endpoint's signer. It fails if the signer has no secret.
 func (ct *Controller) signerKind(ctx context.Context, project, endpoint string) (sign.Kind, error) {
 	ep, err := ct.accept.Catalog.Endpoint(ctx, endpoint)
 	if err != nil {
@@ -140,27 +140,27 @@ func (ct *Controller) signerKind(ctx context.Context, project, endpoint string) 
 	return kind, nil
 }
 
-// A Rotation asks for a new signing secret.
+// A Rotation describes a new signing secret.
 type Rotation struct {
-	// Secret is the new one as its use writes it; empty: one is made.
+	// Secret is the new secret in the format of its use; empty: it is generated.
 	Secret string
-	// Label is what receivers know it by.
+	// Label is the name that receivers know the secret by.
 	Label string
-	// Hosts are where a credential or a private key may be used beside its endpoint's own host. Nil:
-	// everywhere for a private key that is made, nowhere for any other.
+	// Hosts are the hosts, besides the endpoint's own, that a credential or a private key may be used for.
+	// Nil: all hosts for a generated private key, none for any other.
 	Hosts *[]string
-	// Overlap is how long the old one still signs beside it; nil: a day. Zero: it ends at once, as one that
-	// leaked must.
+	// Overlap is how long the old secret signs as well; nil: one day. Zero ends it at once, which a leaked
+	// secret requires.
 	Overlap *time.Duration
 	Reason  string
 }
 
-// maxOverlap is the longest that an old secret signs beside a new one.
+// maxOverlap is the longest overlap of an old and a new secret.
 const maxOverlap = 30 * 24 * time.Hour
 
-// RotateSecret gives an endpoint, or a project, a new signing secret, and returns it and until when the old
-// one signs beside it. The secret of a lane cannot be rotated by itself: it is derived from the project's
-// root secret, which is what an empty query means.
+// RotateSecret stores a new signing secret of an endpoint or a project. It returns the secret, and until when
+// the old one signs as well, in Unix milliseconds. A lane has no secret to rotate: it is derived from the
+// project's root secret, which an empty query selects.
 func (ct *Controller) RotateSecret(ctx context.Context, project string, q SecretQuery, r Rotation,
 	by store.Actor) (secret.RevealedSecret, int64, error) {
 	now := ct.clock.Now()
@@ -169,11 +169,11 @@ func (ct *Controller) RotateSecret(ctx context.Context, project string, q Secret
 	if r.Overlap != nil {
 		overlap = *r.Overlap
 		if overlap < 0 || overlap > maxOverlap {
-			f.Add("overlap", "is 0s to 30d")
+			f.Add("overlap", "must be 0s to 30d")
 		}
 	}
 	if !validLabel(r.Label) {
-		f.Add("label", labelText)
+		f.Add("label", labelRule)
 	}
 	use := q.Use
 	if q.Endpoint != "" {
@@ -183,7 +183,7 @@ func (ct *Controller) RotateSecret(ctx context.Context, project string, q Secret
 		}
 		use = kind.Use
 	} else if use != secret.UseRoot && !sign.IsUse(use) {
-		f.Add("use", "is one of %s", secret.UsesText())
+		f.Add("use", "must be one of %s", secret.UsesText())
 	}
 	if q.Lane != "" {
 		f.Add("lane", "a lane's secret is derived; rotate the project's")
@@ -203,8 +203,8 @@ func (ct *Controller) RotateSecret(ctx context.Context, project string, q Secret
 	return s, until, err
 }
 
-// addSecret stores a secret, beside which the one before signs until a time, and returns it as its receiver
-// is given it.
+// addSecret stores a secret and returns it in its receiver's format. The previous secret signs until the
+// given time.
 func (ct *Controller) addSecret(
 	ctx context.Context, row store.Secret, key []byte, until int64, by store.Actor,
 ) (secret.RevealedSecret, error) {
@@ -214,12 +214,12 @@ func (ct *Controller) addSecret(
 	}
 	ct.secret.Forget(row.Project)
 	if row.Use == secret.UseRoot {
-		return secret.RevealedSecret{ID: id}, nil // the root secret is never shown
+		return secret.RevealedSecret{ID: id}, nil // the root secret is never returned
 	}
 	return secret.Reveal(row.Use, &sign.Secret{ID: id, Label: row.Label, Hosts: row.Hosts, Key: key})
 }
 
-// hosts returns the hosts of a rotation's secret, and adds what is wrong with them.
+// hosts returns the hosts of the new secret, and adds what is wrong with them.
 func (r *Rotation) hosts(use string, f *accept.Findings) []string {
 	switch {
 	case r.Hosts == nil && r.Secret == "":
@@ -227,8 +227,8 @@ func (r *Rotation) hosts(use string, f *accept.Findings) []string {
 	case r.Hosts == nil:
 		return nil
 	case use == secret.UseRoot || use == sign.UseHMAC:
-		f.Add("hosts", "is for credentials and private keys: %s, %s, %s and %s", sign.UseText, sign.UseBasic,
-			sign.UseRSA, sign.UseEd25519)
+		f.Add("hosts", "is only for credentials and private keys: %s, %s, %s and %s",
+			sign.UseText, sign.UseBasic, sign.UseRSA, sign.UseEd25519)
 	}
 	checkHosts("hosts", *r.Hosts, sign.IsPrivate(use), f)
 	return *r.Hosts

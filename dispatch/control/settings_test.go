@@ -19,7 +19,7 @@ func TestTopics(t *testing.T) {
 	}
 }
 
-// FuzzReencryptPlace: a place that is taken is written as it was read.
+// FuzzReencryptPlace: a cursor that parses is written as it was read.
 func FuzzReencryptPlace(f *testing.F) {
 	for _, table := range store.SealedTables() {
 		f.Add(string(table) + "/0011aabb/01JD6QZ0000000000000000001")
@@ -28,10 +28,10 @@ func FuzzReencryptPlace(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		p, err := parsePlace(text)
+		p, err := parseCursor(text)
 		if err == nil && text != "" && (p.String() != text ||
 			!slices.Contains(store.SealedTables(), p.table)) {
-			t.Errorf("%q is the place %q", text, p)
+			t.Errorf("%q is the cursor %q", text, p)
 		}
 	})
 }

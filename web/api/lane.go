@@ -31,14 +31,14 @@ func (a *API) listLanes(ctx context.Context, c *gin.Context, who caller) error {
 // laneViewOf is a lane with what waits in it. What only the index knows is null when it does not answer.
 func (a *API) laneViewOf(v *control.LaneView) client.LaneView {
 	now := a.Engine.Now()
-	holds := v.Holds(now)
+	blocks := v.Blocks(now)
 	out := client.LaneView{
-		Lane: a.laneOf(&v.Lane), Open: v.Open, OldestDueAt: moment(v.OldestDue), Holds: each(holds, holdOf),
+		Lane: a.laneOf(&v.Lane), Open: v.Open, OldestDueAt: moment(v.OldestDue), Holds: each(blocks, holdOf),
 	}
 	if v.OldestDue != 0 && v.OldestDue <= now {
 		out.AgeMs = new(now - v.OldestDue)
 	}
-	if len(holds) > 0 { // the first cause by itself
+	if len(blocks) > 0 { // the first cause by itself
 		first := out.Holds[0]
 		out.Held, out.HeldSince, out.HeldUntil = first.Code, first.Since, first.Until
 	}

@@ -45,7 +45,7 @@ func (b *base) laneRow(v *control.LaneView) *laneRow {
 	if v.EndpointID != "" {
 		row.EndpointFullID = store.EndpointPrefix + v.EndpointID
 	}
-	for _, hold := range v.Holds(b.now) {
+	for _, hold := range v.Blocks(b.now) {
 		row.Standings = append(row.Standings, b.laneStanding(v, hold))
 	}
 	return row
