@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A Class is what an attempt has come to.
+// A Class is the result of one attempt: ok, or an error type.
 type Class string
 
 const (
@@ -55,7 +55,7 @@ type Attempt struct {
 	StartedAt  time.Time `json:"started_at" api:"null"`
 	EndedAt    time.Time `json:"ended_at" api:"null"`
 	DueAt      time.Time `json:"due_at" api:"null"`
-	// How long after it was due it began, in milliseconds.
+	// Time from due_at to the start, in milliseconds.
 	LatenessMs      float64     `json:"lateness_ms"`
 	TimingsMs       Timings     `json:"timings_ms"`
 	RequestHeaders  Headers     `json:"request_headers"`
@@ -64,12 +64,12 @@ type Attempt struct {
 	ResponseTrunc   bool        `json:"response_truncated"`
 	Rule            *RuleResult `json:"rule" api:"null"`
 	NextDueAt       time.Time   `json:"next_due_at" api:"null"`
-	// Only where it is true: the attempt ended after its callback had, or after its claim was lost, and
-	// had no effect.
+	// Present only if true. The attempt ended after its callback had finished, or after its claim was lost,
+	// so it had no effect.
 	Stale bool `json:"stale,omitempty"`
 }
 
-// Timings are how long the parts of an attempt took, in milliseconds; zero: it had no such part.
+// Timings are the durations of the parts of an attempt in milliseconds. Zero: the attempt had no such part.
 type Timings struct {
 	DNS       float64 `json:"dns"`
 	Connect   float64 `json:"connect"`
@@ -78,7 +78,7 @@ type Timings struct {
 	Total     float64 `json:"total"`
 }
 
-// A RuleResult is what a success rule expected and what it saw.
+// A RuleResult is what a success rule expected and what the response was.
 type RuleResult struct {
 	Name     string `json:"name"`
 	Expected string `json:"expected"`
@@ -90,16 +90,16 @@ func (c *Client) Attempts(id string) List[Attempt] {
 	return list[Attempt](c, nil, "callbacks", id, "attempts")
 }
 
-// An Explanation says why a callback has not been sent yet.
+// An Explanation says why a callback is not sent yet.
 type Explanation struct {
 	// One sentence.
 	Summary string `json:"summary"`
-	// When it is attempted at the earliest; null: that is not known, or never.
+	// Earliest time of the next attempt. Null: unknown, or never.
 	NextAt   time.Time `json:"next_at" api:"null"`
 	Blocking []Block   `json:"blocking"`
 }
 
-// A BlockCode is what keeps a callback, or a lane, from being sent.
+// A BlockCode is a cause that keeps a callback or a lane from being sent.
 type BlockCode string
 
 const (
@@ -124,36 +124,36 @@ const (
 	BlockIndexMissing     BlockCode = "index_missing"
 )
 
-// A Block is one thing that keeps a callback, or a lane, from being sent. What is to be cured first comes
-// first:
-// SQL that does not commit (sql_down), no process with the role worker (no_worker), all of them started
-// with --hold (sending_held), an index that does not answer (index_unanswered) or is being filled
-// (index_rebuilding); then what people have paused, disabled or deleted; then what goes by itself.
+// A Block is one cause that keeps a callback or a lane from being sent. Blocks are sorted: the cause to fix
+// first comes first. Failures of the system come first: SQL cannot commit (sql_down), no process has the role
+// worker (no_worker), all of them run with --hold (sending_held), the index does not respond
+// (index_unanswered) or is being rebuilt (index_rebuilding). Then come pauses, disabled endpoints and deleted
+// endpoints. Causes that end without an action come last.
 type Block struct {
 	Code BlockCode `json:"code"`
-	// attempting: since it was claimed. sql_down, index_unanswered: since the first failure in the
-	// process that answers. no_worker: since the last worker was seen; if there never was one, since the
-	// callback was accepted. sending_held: since the last worker process was started. index_rebuilding:
-	// since the rebuild began, or the index was found lost. project_paused, endpoint_paused,
-	// lane_paused: since it was paused, however often the end was moved since. endpoint_disabled,
-	// endpoint_deleted: since that was done. not_due: since the last attempt ended; if there was none,
-	// since it was accepted. order: since it was accepted. breaker_open: since the breaker opened.
-	// retry_after: since the lane is held without a gap. rate_limited, concurrency: since the callback
-	// is due; of a lane, since its oldest open one is. lock_held: since the callback with the lock was
-	// claimed. index_missing: since it is due or was last changed, whichever was later. null: not known.
+	// Start of the block. attempting: the claim. sql_down, index_unanswered: the first failure in the process
+	// that responds. no_worker: the last heartbeat of a worker; if there never was a worker, the accept.
+	// sending_held: the start of the last worker process. index_rebuilding: the start of the rebuild, or the
+	// time at which the index was found lost. project_paused, endpoint_paused, lane_paused: the first pause;
+	// a new end does not change it. endpoint_disabled, endpoint_deleted: the time of that change. not_due:
+	// the end of the last attempt; without one, the accept. order: the accept. breaker_open: the time at
+	// which the breaker opened. retry_after: the start of the current uninterrupted hold of the lane.
+	// rate_limited, concurrency: the due time of the callback; for a lane, the due time of its oldest open
+	// callback. lock_held: the claim of the callback that has the lock. index_missing: the due time or the
+	// last change, whichever is later. Null: unknown.
 	Since time.Time `json:"since" api:"null"`
-	// null: not known, or until somebody ends it.
+	// End of the block. Null: unknown, or until someone ends it.
 	Until  time.Time `json:"until" api:"null"`
 	Detail string    `json:"detail"`
 	Cure   string    `json:"cure" api:"null"`
 }
 
-// Explain says why a callback has not been sent yet.
+// Explain says why a callback is not sent yet.
 func (c *Client) Explain(ctx context.Context, id string) (Explanation, error) {
 	return read[Explanation](ctx, c, nil, "callbacks", id, "explain")
 }
 
-// Evidence returns what the records say of a callback, as text for the dispute "you never told us".
+// Evidence returns the delivery report of a callback as text. It answers the dispute "we never received it".
 func (c *Client) Evidence(ctx context.Context, id string) (string, error) {
 	a, err := c.Call(ctx, "GET", pathOf("callbacks", id, "evidence"), nil, nil)
 	return string(a.Body), err

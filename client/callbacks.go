@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// A Kind is what a callback does.
+// A Kind says what a callback does.
 type Kind string
 
 const (
-	Notify Kind = "notify" // it hands something over
-	Poll   Kind = "poll"   // it asks until the answer is final
+	Notify Kind = "notify" // sends a payload
+	Poll   Kind = "poll"   // repeats a request until its response is final
 )
 
-// A State is where a callback is between its accept and its end.
+// A State is a step in the life of a callback, from its accept to its end.
 type State string
 
 const (
@@ -27,7 +27,7 @@ const (
 	Canceled   State = "canceled"
 )
 
-// A TerminalReason is why a callback is terminal.
+// A TerminalReason says why a callback finished.
 type TerminalReason string
 
 const (
@@ -47,49 +47,49 @@ const (
 	ReasonResolved        TerminalReason = "resolved"
 )
 
-// A CallbackRequest asks for a callback. It needs URL or Endpoint, and a body unless the method has none.
-// The same type
-// is the body of an event, the template of a schedule, the result of a poll and its request; each of these
-// lacks some
-// fields, which the server refuses there.
+// A CallbackRequest creates a callback. It requires url or endpoint, and a body unless the method has none.
+// The same type is the body of an event, the template of a schedule, and the request and the result callback
+// of a poll. Each of these lacks some of the fields; the server rejects a request that has them.
 type CallbackRequest struct {
-	// With an endpoint: it replaces only the address, if the endpoint's url_override allows it.
+	// With an endpoint: replaces only the endpoint's URL, if its url_override allows that.
 	URL string `json:"url,omitempty"`
-	// An endpoint's id, or the caller's own name for it.
+	// The endpoint's ep_ id or its external_id.
 	Endpoint string  `json:"endpoint,omitempty"`
 	Method   string  `json:"method,omitempty" schema:"default: POST"`
 	Headers  Headers `json:"headers,omitempty"`
 	Topic    string  `json:"topic,omitempty"`
 	Ref      string  `json:"ref,omitempty" schema:"maxLength: 256"`
-	// JSON; its bytes are sent as they stand in the request. One of payload, body and body_base64.
+	// JSON. Its bytes are sent exactly as they are in the request. At most one of payload, body and
+	// body_base64.
 	Payload     json.RawMessage `json:"payload,omitempty"`
 	Body        *string         `json:"body,omitempty"`
 	BodyBase64  *[]byte         `json:"body_base64,omitempty"`
 	ContentType string          `json:"content_type,omitempty"`
-	// Policy, success rule, signer and time-out in one word; what stands beside it comes first.
+	// Preset of policy, success rule, signer and timeout. The fields of the request override it.
 	Profile string `json:"profile,omitempty"`
 	Policy  Choice `json:"policy,omitzero" schema:"$ref: PolicyChoice"`
 	Success Choice `json:"success,omitzero" schema:"$ref: SuccessChoice"`
 	Signer  Choice `json:"signer,omitzero" schema:"$ref: SignerChoice"`
-	// At most one of due_at and delay. A time in the past is now.
+	// At most one of due_at and delay. A time in the past means now.
 	DueAt     time.Time `json:"due_at,omitzero"`
 	Delay     Duration  `json:"delay,omitempty"`
 	ExpiresIn Duration  `json:"expires_in,omitempty"`
 	LockKey   string    `json:"lock_key,omitempty" schema:"maxLength: 256"`
-	// strict: it starts only after all with the same lock_key that were accepted before it are terminal.
+	// strict: the callback starts only after all callbacks with the same lock_key that were accepted before
+	// it have finished.
 	Order string `json:"order,omitempty" schema:"enum: [strict, null]"`
 	Lane  string `json:"lane,omitempty" schema:"maxLength: 128"`
-	// Older ones of the same ref and topic are canceled. It needs ref, topic and version.
+	// Cancels older callbacks with the same ref and topic. Requires ref, topic and version.
 	Supersede    bool   `json:"supersede,omitempty" schema:"default: false"`
 	Version      *int64 `json:"version,omitempty"`
 	StartAttempt int    `json:"start_attempt,omitempty" schema:"minimum: 1, default: 1"`
-	// Kept while the callback is open and at least 7 days. One sent by itself and one in a batch share
-	// their keys.
+	// Kept while the callback is open, and for at least 7 days. Single callbacks and callbacks of a batch
+	// share their keys.
 	IdempotencyKey string            `json:"idempotency_key,omitempty" schema:"minLength: 1, maxLength: 256"`
 	Labels         map[string]string `json:"labels,omitempty" schema:"maxProperties: 20"`
 }
 
-// A Callback is one HTTP obligation that is attempted until it is terminal.
+// A Callback is one HTTP request that the dispatcher attempts until it finishes.
 type Callback struct {
 	ID         string `json:"id"`
 	Kind       Kind   `json:"kind" schema:"enum: [notify, poll]"`
@@ -105,20 +105,20 @@ type Callback struct {
 
 	Labels map[string]string `json:"labels"`
 	State  State             `json:"state"`
-	// Why it is terminal; of a poll that succeeded: success, failure or resolved.
+	// Why the callback finished. For a poll that succeeded: success, failure or resolved.
 	Reason TerminalReason `json:"reason" api:"null" schema:"type: string"`
-	// null when terminal.
+	// Null: the callback has finished.
 	DueAt time.Time `json:"due_at" api:"null"`
-	// Charged attempts.
+	// Number of counted attempts.
 	AttemptCount int `json:"attempt_count"`
 	DivertCount  int `json:"divert_count"`
-	// null where the last tier repeats.
+	// Null: the last tier repeats.
 	MaxAttempts *int       `json:"max_attempts" api:"null"`
 	Tiers       []Duration `json:"tiers"`
 	Policy      Choice     `json:"policy" schema:"$ref: PolicyChoice"`
-	// Of a poll: its rule.
+	// For a poll: its conditions.
 	Success Choice `json:"success" schema:"$ref: ShownSuccess"`
-	// null: its endpoint's, as it is whenever it is sent.
+	// Null: the signer that the endpoint has at the time of the attempt.
 	Signer     Choice    `json:"signer" schema:"$ref: SignerChoice"`
 	LastStatus int       `json:"last_status" api:"null"`
 	LastClass  Class     `json:"last_class" api:"null" schema:"type: string"`
@@ -127,98 +127,98 @@ type Callback struct {
 	FinishedAt time.Time `json:"finished_at" api:"null"`
 	ExpiresAt  time.Time `json:"expires_at" api:"null"`
 	Version    *int64    `json:"version" api:"null"`
-	// Only where it is true.
+	// Present only if true: an earlier request created the callback.
 	Replayed bool `json:"replayed,omitempty"`
 }
 
-// A CallbackResult is what became of one callback of a batch: the callback, or why there is none.
+// A CallbackResult is the result for one callback of a batch: the callback, or the reason why none was
+// created.
 type CallbackResult struct {
 	Status   int       `json:"status"`
 	Callback *Callback `json:"callback,omitempty"`
 	Problem  *Problem  `json:"problem,omitempty"`
 }
 
-// A Change says why something is done.
+// A Change has the reason of a change.
 type Change struct {
-	// For the audit.
+	// Reason for the audit log.
 	Reason string `json:"reason,omitempty" schema:"$ref: Reason"`
 }
 
-// A CancelResult is what became of a callback that was to be canceled.
+// A CancelResult is the result of canceling a callback.
 type CancelResult struct {
-	// canceled: no attempt will start any more. too_late: one is in flight; its success counts, else it
-	// ends canceled.
+	// canceled: no further attempt starts. too_late: an attempt is in flight; its success counts, otherwise
+	// the callback ends as canceled. already_terminal: the callback had finished before and stays unchanged.
 	Result   string   `json:"result" schema:"enum: [canceled, too_late, already_terminal]"`
 	Callback Callback `json:"callback"`
 }
 
-// A CancelRequest says which callbacks are to be canceled.
+// A CancelRequest selects the callbacks to cancel.
 type CancelRequest struct {
 	Ref   string `json:"ref" api:"required"`
 	Topic string `json:"topic,omitempty"`
-	// Answer those too that had ended already, as already_terminal, behind the others: what has become of
-	// each is known in any case.
+	// Also return the callbacks that had already finished, as already_terminal, after the others. The
+	// response then has the state of every matching callback.
 	IncludeTerminal bool `json:"include_terminal,omitempty" schema:"default: false"`
 	Change
 }
 
-// A RetryRequest asks for an attempt now.
+// A RetryRequest starts an attempt now.
 type RetryRequest struct {
-	// For a terminal one. once: a failure leaves state and reason as they were. restart: a new ladder from
-	// tier 1.
+	// For a finished callback. once: one more attempt; if it fails, state and reason stay the same. restart:
+	// a new retry schedule from tier 1.
 	Ladder string `json:"ladder,omitempty" schema:"enum: [once, restart, null], default: once"`
-	// Replaces the callback's address.
+	// Replaces the callback's URL.
 	URL string `json:"url,omitempty"`
 	Change
 }
 
-// A RescheduleRequest moves a callback. It needs exactly one of DueAt and Delay.
+// A RescheduleRequest moves a callback to another time. It requires exactly one of due_at and delay.
 type RescheduleRequest struct {
 	DueAt time.Time `json:"due_at,omitzero"`
 	Delay Duration  `json:"delay,omitempty"`
 	Change
 }
 
-// A CallbackPatch changes a callback that is scheduled or dead. What is left out stays.
+// A CallbackPatch changes a scheduled or dead callback. Fields that are left out stay unchanged.
 type CallbackPatch struct {
 	URL Optional[string] `json:"url,omitzero"`
-	// All of them; an empty object takes them away.
+	// Replaces all headers. An empty object removes them.
 	Headers Optional[Headers] `json:"headers,omitzero"`
 	Policy  Choice            `json:"policy,omitzero" schema:"$ref: PolicyChoice"`
-	// From now on; null: it does not expire any more.
+	// Counted from now. Null: the callback no longer expires.
 	ExpiresIn Optional[Duration] `json:"expires_in,omitzero"`
 	Change
 }
 
-// A Filter says which callbacks are meant: those that fit all of its fields. The zero Filter is all of
-// them.
+// A Filter selects the callbacks that match all of its fields. The zero Filter selects all callbacks.
 type Filter struct {
-	// Any of these.
+	// Any of these states.
 	State []State `json:"state,omitempty" schema:"maxItems: 5"`
 	Kind  Kind    `json:"kind,omitempty" schema:"enum: [notify, poll, null]"`
 	Topic string  `json:"topic,omitempty"`
 	Ref   string  `json:"ref,omitempty"`
-	// An endpoint's id, or the caller's own name for it.
+	// The endpoint's ep_ id or its external_id.
 	Endpoint string `json:"endpoint,omitempty"`
 	LockKey  string `json:"lock_key,omitempty"`
 	Lane     string `json:"lane,omitempty"`
-	// Why it is terminal.
+	// Why the callback finished.
 	Reason TerminalReason `json:"reason,omitempty"`
-	// The class of the last attempt.
+	// Class (error type) of the last attempt.
 	Class      Class `json:"class,omitempty"`
 	StatusCode int   `json:"status_code,omitempty" schema:"minimum: 100, maximum: 999"`
-	// The values of labels by their names.
+	// Label values by name.
 	Label       map[string]string `json:"label,omitempty" schema:"maxProperties: 20"`
 	MinAttempts int               `json:"min_attempts,omitempty" schema:"minimum: 0"`
-	// Scheduled ones that are past due and not being attempted.
+	// Only scheduled callbacks that are past due and not being attempted.
 	Overdue bool `json:"overdue,omitempty"`
-	// Created at this time or later.
+	// Created at or after this time.
 	From time.Time `json:"from,omitzero"`
 	// Created before this time.
 	To time.Time `json:"to,omitzero"`
 }
 
-// Query returns the filter as GET /v1/callbacks takes it.
+// Query returns the filter as the query parameters of GET /v1/callbacks.
 func (f Filter) Query() url.Values {
 	q := params{
 		"kind": string(f.Kind), "topic": f.Topic, "ref": f.Ref, "endpoint": f.Endpoint, "lock_key": f.LockKey,
@@ -235,21 +235,20 @@ func (f Filter) Query() url.Values {
 	return q
 }
 
-// AcceptCallback accepts a callback. Its return means that the callback is committed.
+// AcceptCallback submits a callback. When it returns without an error, the callback is committed.
 func (c *Client) AcceptCallback(ctx context.Context, r CallbackRequest) (Callback, error) {
 	return call[Callback](ctx, c, "POST", r, "callbacks")
 }
 
-// AcceptCallbacks accepts at most 1000 callbacks, and returns what became of each in its place. The good
-// ones are one
-// commit.
+// AcceptCallbacks submits at most 1000 callbacks, and returns the result of each at the same index. All valid
+// callbacks are one commit.
 func (c *Client) AcceptCallbacks(ctx context.Context, rs []CallbackRequest) ([]CallbackResult, error) {
 	in := map[string][]CallbackRequest{"callbacks": rs}
 	out, err := call[results[CallbackResult]](ctx, c, "POST", in, "callbacks", "batch")
 	return out.Results, err
 }
 
-// results are the answer to a batch.
+// results is the response to a batch.
 type results[T any] struct {
 	Results []T `json:"results"`
 }
@@ -271,7 +270,7 @@ func (c *Client) Callback(ctx context.Context, id string) (Callback, error) {
 	return read[Callback](ctx, c, nil, "callbacks", id)
 }
 
-// PatchCallback changes a callback that is scheduled or dead, never its payload.
+// PatchCallback changes a scheduled or dead callback. The payload cannot be changed.
 func (c *Client) PatchCallback(ctx context.Context, id string, r CallbackPatch) (Callback, error) {
 	return call[Callback](ctx, c, "PATCH", r, "callbacks", id)
 }
@@ -281,18 +280,18 @@ func (c *Client) CancelCallback(ctx context.Context, id, reason string) (CancelR
 	return call[CancelResult](ctx, c, "POST", Change{reason}, "callbacks", id, "cancel")
 }
 
-// CancelCallbacks cancels all open callbacks of a reference. At most 1000 are answered.
+// CancelCallbacks cancels all open callbacks with a reference. It returns at most 1000 results.
 func (c *Client) CancelCallbacks(ctx context.Context, r CancelRequest) ([]CancelResult, error) {
 	out, err := call[Page[CancelResult]](ctx, c, "POST", r, "callbacks", "cancel")
 	return out.Data, err
 }
 
-// RetryCallback has a callback attempted now.
+// RetryCallback starts an attempt of a callback now.
 func (c *Client) RetryCallback(ctx context.Context, id string, r RetryRequest) (Callback, error) {
 	return call[Callback](ctx, c, "POST", r, "callbacks", id, "retry")
 }
 
-// RescheduleCallback moves a callback that is scheduled, or revives one that is dead.
+// RescheduleCallback moves a scheduled callback, or revives a dead one, at another time.
 func (c *Client) RescheduleCallback(ctx context.Context, id string, r RescheduleRequest) (Callback, error) {
 	return call[Callback](ctx, c, "POST", r, "callbacks", id, "reschedule")
 }
@@ -300,17 +299,17 @@ func (c *Client) RescheduleCallback(ctx context.Context, id string, r Reschedule
 // A Payload is the body that a callback sends.
 type Payload struct {
 	Body []byte
-	// Masked says that card numbers in it are shown without their middle.
+	// Masked is true if the middle digits of card numbers in Body are masked.
 	Masked bool
 }
 
-// Payload returns what a callback sends.
+// Payload returns the body that a callback sends.
 func (c *Client) Payload(ctx context.Context, id string) (Payload, error) {
 	a, err := c.Call(ctx, "GET", pathOf("callbacks", id, "payload"), nil, nil)
 	return Payload{a.Body, a.Header.Get(MaskedHeader) != ""}, err
 }
 
-// AllCallbacks yields every callback that fits the filter, newest first.
+// AllCallbacks yields every callback that matches the filter, newest first.
 func (c *Client) AllCallbacks(ctx context.Context, f Filter) iter.Seq2[Callback, error] {
 	return c.Callbacks(f).All(ctx)
 }

@@ -1,5 +1,5 @@
-// Package client is the Go client of a dispatcher, and the request and response types of its API, version
-// 1.
+// Package client is the Go client of a dispatcher. It also has the request and response types of the API,
+// version 1.
 //
 //	c, err := client.New(client.Options{URL: "http://127.0.0.1:8080", Key: key})
 //	cb, err := c.AcceptCallback(ctx, client.CallbackRequest{
@@ -7,19 +7,14 @@
 //		Payload: json.RawMessage(`{"paid":10000}`), IdempotencyKey: "order-1/paid",
 //	})
 //
-// There is one method for each operation, in one file for each noun. Every call takes a context, reads a
-// bounded
-// answer and follows no redirect. What the server refuses is an *Error. A call that got no whole answer is
-// a
-// *NoAnswerError: then it is unknown whether the request had an effect. The client never sends a request
-// again:
-// a caller that does so gives an IdempotencyKey.
+// The client has one method per operation and one file per noun. Every call takes a context, reads a bounded
+// response and follows no redirect. An error response of the server is an *Error. A call without a complete
+// response is a *NoAnswerError: the request may or may not have had an effect. The client never repeats a
+// request. A caller that repeats one should set an IdempotencyKey.
 //
-// The server reads and writes the same types. In a response the zero value of a field that is tagged
-// api:"null" is
-// null in JSON. In a request a field that is left out, or null, is not given; where null has a meaning of
-// its own
-// the field is an Optional. Tags named schema are the constraints that the OpenAPI document shows.
+// The server reads and writes the same types. In a response, the zero value of a field with the tag
+// api:"null" is null in JSON. In a request, a field that is left out or null is not given. Where null has its
+// own meaning, the field is an Optional. The tags named schema are the constraints in the OpenAPI document.
 package client
 
 import (
@@ -35,41 +30,40 @@ import (
 )
 
 const (
-	// ProjectHeader names the project that a request is for. Only the admin key of the settings may choose
-	// one.
+	// ProjectHeader names the project of a request. Only the admin key of the settings may choose a project.
 	ProjectHeader = "Dispatcher-Project"
-	// MaskedHeader says what of a payload is masked.
+	// MaskedHeader says which part of a payload is masked.
 	MaskedHeader = "Dispatcher-Masked"
 
 	defaultMaxAnswer = 64 << 20
 )
 
-// Options say which server a client talks to, and as whom.
+// Options configure a Client.
 type Options struct {
-	// URL is the server's address: scheme, host and, behind a proxy, the path before /v1. It is needed.
+	// URL is the server's URL: scheme, host and, behind a proxy, the path before /v1. Required.
 	URL string
-	// Key is the API key. It is needed.
+	// Key is the API key. Required.
 	Key string
-	// Project is named in every request; empty: the key's own.
+	// Project is sent with every request. Empty: the key's own project.
 	Project string
-	// HTTPClient sends the requests; nil: one without a time-out of its own that follows no redirect. A
-	// redirect would carry the key to another address.
+	// HTTPClient sends the requests. Nil: a client that has no timeout and follows no redirect. A redirect
+	// would send the key to another host.
 	HTTPClient *http.Client
-	// UserAgent is sent with every request; empty: dispatcher-go.
+	// UserAgent is sent with every request. Empty: dispatcher-go.
 	UserAgent string
-	// MaxAnswer is the most bytes of an answer that are read; zero: 64 MiB. A longer one is an error.
+	// MaxAnswer is the maximum size of a response in bytes. Zero: 64 MiB. A longer response is an error.
 	MaxAnswer int64
 }
 
-// A Client calls the API of one server. It may be used by several goroutines at once.
+// A Client calls the API of one server. It is safe for concurrent use.
 type Client struct{ o Options }
 
-// New returns a client, or what is wrong with the options. It calls nothing.
+// New returns a client, or an error if the options are invalid. It sends no request.
 func New(o Options) (*Client, error) {
 	u, err := url.Parse(o.URL)
 	isHTTP := err == nil && (u.Scheme == "http" || u.Scheme == "https")
 	if !isHTTP || u.Host == "" || u.User != nil || u.RawQuery != "" {
-		return nil, errors.New("client: URL is not an address of the form http://host:port")
+		return nil, errors.New("client: URL must have the form http://host:port or https://host:port")
 	}
 	if o.Key == "" {
 		return nil, errors.New("client: Key is empty")
@@ -89,24 +83,23 @@ func New(o Options) (*Client, error) {
 	return &Client{o}, nil
 }
 
-// An Answer is a whole answer of the server whose status is 2xx.
+// An Answer is a complete response with a 2xx status.
 type Answer struct {
 	Status int
 	Header http.Header
 	Body   []byte
 }
 
-// Call makes any request and decodes the answer into out, unless that is nil. The path begins with /v1 and
-// is
-// escaped already. The request's body is AppendJSON of in; nil: none. Other methods of the client are
-// short for it.
+// Call sends any request and decodes the response into out, unless out is nil. The path begins with /v1 and
+// is already escaped. The body is AppendJSON of in; nil: no body. The other methods of the client are
+// shortcuts for it.
 func (c *Client) Call(ctx context.Context, method, path string, in, out any) (Answer, error) {
 	a, err := c.send(ctx, method, path, in)
 	if err != nil || out == nil {
 		return a, err
 	}
 	if err := json.Unmarshal(a.Body, out); err != nil {
-		return a, fmt.Errorf("%s did not answer like a dispatcher: %w", c.o.URL, err)
+		return a, fmt.Errorf("the response of %s is not from a dispatcher: %w", c.o.URL, err)
 	}
 	return a, nil
 }
@@ -122,7 +115,7 @@ func (c *Client) send(ctx context.Context, method, path string, in any) (Answer,
 	}
 	req, err := http.NewRequestWithContext(ctx, method, c.o.URL+path, body)
 	if err != nil {
-		return Answer{}, fmt.Errorf("make the request: %w", err)
+		return Answer{}, fmt.Errorf("create the request: %w", err)
 	}
 	req.Header.Set("Authorization", "Bearer "+c.o.Key)
 	req.Header.Set("User-Agent", c.o.UserAgent)
@@ -135,17 +128,17 @@ func (c *Client) send(ctx context.Context, method, path string, in any) (Answer,
 	res, err := c.o.HTTPClient.Do(req)
 	if err != nil {
 		if outer, ok := errors.AsType[*url.Error](err); ok {
-			err = outer.Err // the address is in the sentence already
+			err = outer.Err // the message below names the URL
 		}
 		return Answer{}, &NoAnswerError{fmt.Errorf("cannot reach %s: %w", c.o.URL, err)}
 	}
 	defer res.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(res.Body, c.o.MaxAnswer+1))
 	if err == nil && int64(len(text)) > c.o.MaxAnswer {
-		err = fmt.Errorf("it is longer than %d MiB", c.o.MaxAnswer>>20)
+		err = fmt.Errorf("longer than %d MiB", c.o.MaxAnswer>>20)
 	}
 	if err != nil {
-		return Answer{}, &NoAnswerError{fmt.Errorf("read the answer of %s: %w", c.o.URL, err)}
+		return Answer{}, &NoAnswerError{fmt.Errorf("read the response of %s: %w", c.o.URL, err)}
 	}
 	a := Answer{Status: res.StatusCode, Header: res.Header, Body: text}
 	if a.Status < 200 || a.Status > 299 {
@@ -154,7 +147,7 @@ func (c *Client) send(ctx context.Context, method, path string, in any) (Answer,
 	return a, nil
 }
 
-// pathOf is the path of the words that follow /v1, each of them escaped.
+// pathOf returns the path /v1/WORDS. Each word is escaped.
 func pathOf(words ...string) string {
 	path := "/v1"
 	for _, word := range words {
@@ -163,13 +156,13 @@ func pathOf(words ...string) string {
 	return path
 }
 
-// call is Call with an answer of a known type.
+// call sends a request and decodes the response into a T.
 func call[T any](ctx context.Context, c *Client, method string, in any, words ...string) (out T, err error) {
 	_, err = c.Call(ctx, method, pathOf(words...), in, &out)
 	return out, err
 }
 
-// read is call for what is read, with a query.
+// read sends a GET request with a query and decodes the response into a T.
 func read[T any](ctx context.Context, c *Client, q url.Values, words ...string) (out T, err error) {
 	path := pathOf(words...)
 	if len(q) > 0 {
@@ -179,7 +172,7 @@ func read[T any](ctx context.Context, c *Client, q url.Values, words ...string) 
 	return out, err
 }
 
-// params are the parameters of a query; one that is empty is not given.
+// params are query parameters. An empty value is not sent.
 type params map[string]string
 
 func (p params) query() url.Values {

@@ -15,36 +15,41 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/client"
 )
 
-// serve returns a client of a server that answers with h.
+// serve returns a client of a test server with the handler h.
 func serve(t *testing.T, h http.HandlerFunc) *client.Client {
 	t.Helper()
 	server := httptest.NewServer(h)
 	t.Cleanup(server.Close)
-	c, err := client.New(client.Options{URL: server.URL + "/", Key: "secret", Project: "shop",
-		MaxAnswer: 1000})
+	o := client.Options{URL: server.URL + "/", Key: "secret", Project: "shop", MaxAnswer: 1000}
+	c, err := client.New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return c
 }
 
-func TestRequestsAreWrittenAsTheAPIReadsThem(t *testing.T) {
+func TestRequestFormat(t *testing.T) {
 	c := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		h := r.Header
 		want := "POST /v1/callbacks Bearer secret shop application/json " +
-			`{"url":"https://a.example/<&>","headers":{"X-B":"2","X-A":"1"},"payload":{ "paid": 1.0 },"policy":"payment","signer":{ "type": "none" },"due_at":"2026-11-21T08:00:00.120Z","delay":"1m0s"}`
-		if got := strings.Join([]string{r.Method, r.URL.Path, h.Get("Authorization"),
-			h.Get(client.ProjectHeader), h.Get("Content-Type"), string(body)}, " "); got != want {
+			`{"url":"https://a.example/<&>","headers":{"X-B":"2","X-A":"1"},"payload":{ "paid": 1.0 },` +
+			`"policy":"payment","signer":{ "type": "none" },` +
+			`"due_at":"2026-11-21T08:00:00.120Z","delay":"1m0s"}`
+		got := strings.Join([]string{
+			r.Method, r.URL.Path, h.Get("Authorization"), h.Get(client.ProjectHeader), h.Get("Content-Type"),
+			string(body),
+		}, " ")
+		if got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}
 		w.WriteHeader(http.StatusAccepted)
-		io.WriteString(w,
-			`{"id":"cb_1","topic":null,"due_at":null,"max_attempts":null,"policy":{"tiers":["1s"]},"version":7,"new_field":1}`)
+		io.WriteString(w, `{"id":"cb_1","topic":null,"due_at":null,"max_attempts":null,`+
+			`"policy":{"tiers":["1s"]},"version":7,"new_field":1}`)
 	})
 	cb, err := c.AcceptCallback(t.Context(), client.CallbackRequest{
-		URL: "https://a.example/<&>", Headers: client.Headers{{Name: "X-B", Value: "2"},
-			{Name: "X-A", Value: "1"}},
+		URL:     "https://a.example/<&>",
+		Headers: client.Headers{{Name: "X-B", Value: "2"}, {Name: "X-A", Value: "1"}},
 		Payload: json.RawMessage(`{ "paid": 1.0 }`), Policy: client.Named("payment"),
 		Signer: client.Choice{Object: json.RawMessage(`{ "type": "none" }`)},
 		DueAt:  time.Date(2026, 11, 21, 16, 0, 0, 120e6, time.FixedZone("", 8*3600)),
@@ -56,13 +61,14 @@ func TestRequestsAreWrittenAsTheAPIReadsThem(t *testing.T) {
 	}
 }
 
-func TestRefusalsAndMissingAnswersAreErrorsOfTheirOwn(t *testing.T) {
+func TestErrorTypes(t *testing.T) {
 	answers := []http.HandlerFunc{
 		func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Retry-After", "7")
 			w.WriteHeader(http.StatusTooManyRequests)
-			io.WriteString(w,
-				`{"type":"about:blank","title":"T","status":429,"detail":"slow: url (see errors)","code":"rate_limited","errors":[{"field":"url","message":"is bad"},{"field":"ref","message":"too"}]}`)
+			io.WriteString(w, `{"type":"about:blank","title":"T","status":429,`+
+				`"detail":"slow: url (see errors)","code":"rate_limited",`+
+				`"errors":[{"field":"url","message":"is bad"},{"field":"ref","message":"too"}]}`)
 		},
 		func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "<html>", http.StatusBadGateway) },
 		func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, strings.Repeat(" ", 1001)) },
@@ -75,10 +81,10 @@ func TestRefusalsAndMissingAnswersAreErrorsOfTheirOwn(t *testing.T) {
 	}
 	want := []string{
 		"slow (429 rate_limited): url is bad; ref too",
-		"the answer is not from a dispatcher: Bad Gateway (502)",
-		"it is longer than 0 MiB",
-		"the answer is not from a dispatcher: Found (302)",
-		"did not answer like a dispatcher",
+		"the response is not from a dispatcher: Bad Gateway (502)",
+		"longer than 0 MiB",
+		"the response is not from a dispatcher: Found (302)",
+		" is not from a dispatcher: json",
 		"unexpected EOF",
 	}
 	for i, h := range answers {
@@ -91,31 +97,33 @@ func TestRefusalsAndMissingAnswersAreErrorsOfTheirOwn(t *testing.T) {
 		if isRefusal != (i == 0 || i == 1 || i == 3) || noAnswer != (i == 2 || i == 5) {
 			t.Errorf("answer %d is a %T", i, err)
 		}
-		if i == 0 && (refused.RetryAfter != 7*time.Second || refused.Code != "rate_limited" ||
-			len(refused.Errors) != 2) {
+		if i > 0 {
+			continue
+		}
+		if refused.RetryAfter != 7*time.Second || refused.Code != "rate_limited" || len(refused.Errors) != 2 {
 			t.Errorf("%+v", refused)
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := serve(t, answers[0]).Callback(ctx, "cb_1"); !errors.Is(err, context.Canceled) {
-		t.Errorf("a call that was given up: %v", err)
+		t.Errorf("a canceled call: %v", err)
 	}
 }
 
-func TestBadOptionsAreRefused(t *testing.T) {
+func TestInvalidOptions(t *testing.T) {
 	for _, o := range []client.Options{
 		{Key: "k"}, {URL: "127.0.0.1:8080", Key: "k"}, {URL: "ftp://a", Key: "k"},
 		{URL: "http://u@a", Key: "k"},
 		{URL: "http://a?b=1", Key: "k"}, {URL: "http://a"},
 	} {
 		if _, err := client.New(o); err == nil {
-			t.Errorf("%+v is taken", o)
+			t.Errorf("%+v: no error", o)
 		}
 	}
 }
 
-func TestAListIsReadPageByPage(t *testing.T) {
+func TestListReadsPages(t *testing.T) {
 	var asked []string
 	c := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		asked = append(asked, r.URL.RequestURI())
@@ -129,8 +137,8 @@ func TestAListIsReadPageByPage(t *testing.T) {
 		}
 	})
 	var got string
-	for cb, err := range c.AllCallbacks(t.Context(),
-		client.Filter{State: []client.State{"dead", "canceled"}, Label: map[string]string{"a b": "1"}}) {
+	filter := client.Filter{State: []client.State{"dead", "canceled"}, Label: map[string]string{"a b": "1"}}
+	for cb, err := range c.AllCallbacks(t.Context(), filter) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -146,7 +154,7 @@ func TestAListIsReadPageByPage(t *testing.T) {
 		break
 	}
 	if len(asked) != 4 {
-		t.Errorf("a loop that ended went on: %d requests", len(asked))
+		t.Errorf("the iteration continued after break: %d requests", len(asked))
 	}
 	failing := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "", http.StatusInternalServerError)
@@ -155,16 +163,17 @@ func TestAListIsReadPageByPage(t *testing.T) {
 	for _, err := range failing.Audit().All(t.Context()) {
 		rows++
 		if err == nil {
-			t.Error("a row without an error")
+			t.Error("no error of a list that cannot be read")
 		}
 	}
 	if rows != 1 {
-		t.Errorf("%d rows of a list that cannot be read", rows)
+		t.Errorf("%d rows of a list that cannot be read, want 1 with the error", rows)
 	}
 }
 
-// TestEveryMethodAsksForItsRoute calls each method that needs no more than texts, and has the path escaped.
-func TestEveryMethodAsksForItsRoute(t *testing.T) {
+// TestMethodsEscapePaths calls each method that takes a context. Text arguments contain a slash, which the
+// path must escape.
+func TestMethodsEscapePaths(t *testing.T) {
 	var asked string
 	c := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		asked = r.Method + " " + r.URL.EscapedPath()
@@ -188,14 +197,14 @@ func TestEveryMethodAsksForItsRoute(t *testing.T) {
 		}
 		asked = ""
 		out := call.Call(args)
-		if len(out) == 1 && out[0].Kind() == reflect.Func { // a sequence
+		if len(out) == 1 && out[0].Kind() == reflect.Func { // an iterator, which sends nothing yet
 			continue
 		}
 		if err := out[len(out)-1]; !err.IsNil() {
 			t.Errorf("%s: %v", m.Name, err)
 		}
 		if !strings.Contains(asked, " /v1/") || strings.Contains(asked, "a/b") {
-			t.Errorf("%s asks for %s", m.Name, asked)
+			t.Errorf("%s requests %s", m.Name, asked)
 		}
 	}
 }
@@ -215,7 +224,8 @@ func TestValues(t *testing.T) {
 		Raw    json.RawMessage                 `json:"raw"`
 		Text   string                          `json:"text"`
 	}
-	const text = `{"null":null,"set":["a"],"none":null,"chosen":"p","h":{"B":"1","A":"2"},"at":null,"n":null,"list":[],"map":{},"raw":null,"text":"\u0001\"\\\n` + "é" + `"}`
+	const text = `{"null":null,"set":["a"],"none":null,"chosen":"p","h":{"B":"1","A":"2"},"at":null,` +
+		`"n":null,"list":[],"map":{},"raw":null,"text":"\u0001\"\\\n` + "é" + `"}`
 	var v all
 	if err := json.Unmarshal([]byte(text), &v); err != nil {
 		t.Fatal(err)
@@ -233,27 +243,29 @@ func TestValues(t *testing.T) {
 		t.Errorf("%s %v", plain, err)
 	}
 	if _, err := client.AppendJSON(nil, make(chan int)); err == nil {
-		t.Error("a channel is written")
+		t.Error("a channel was written as JSON")
 	}
-	if given, err := client.Given(client.Policy{Tiers: []client.Duration{"15s"}}); err != nil ||
-		string(given.Object) != `{"tiers":["15s"]}` {
+	given, err := client.Given(client.Policy{Tiers: []client.Duration{"15s"}})
+	if err != nil || string(given.Object) != `{"tiers":["15s"]}` {
 		t.Errorf("%s %v", given.Object, err)
 	}
 	if _, err := client.Given("payment"); err == nil {
-		t.Error("a text is an object")
+		t.Error("Given accepts a text")
 	}
-	for text, want := range map[client.Duration]time.Duration{"": 0, "15s": 15 * time.Second,
-		"2d": 48 * time.Hour, "1d1h13m15s": 25*time.Hour + 13*time.Minute + 15*time.Second} {
+	for text, want := range map[client.Duration]time.Duration{
+		"": 0, "15s": 15 * time.Second, "2d": 48 * time.Hour,
+		"1d1h13m15s": 25*time.Hour + 13*time.Minute + 15*time.Second,
+	} {
 		if got, err := text.Parse(); err != nil || got != want {
 			t.Errorf("%s is %s, %v", text, got, err)
 		}
 	}
 	for _, text := range []client.Duration{"x", "xd", "1dx"} {
 		if _, err := text.Parse(); err == nil {
-			t.Errorf("%s is a duration", text)
+			t.Errorf("%s was parsed as a duration", text)
 		}
 	}
 	if err := json.Unmarshal([]byte(`{"h":["A"]}`), &v); err == nil {
-		t.Error("an array is headers")
+		t.Error("an array was read as headers")
 	}
 }

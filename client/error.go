@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -12,29 +13,29 @@ import (
 // ProblemType is the media type of an error's body.
 const ProblemType = "application/problem+json"
 
-// A Problem is an error as RFC 9457 writes it, with a code for programs.
+// A Problem is an error in the form of RFC 9457, with a code for programs.
 type Problem struct {
 	Type   string `json:"type"`
 	Title  string `json:"title"`
 	Status int    `json:"status"`
 	Detail string `json:"detail"`
-	// For programs: it stays the same when the sentence changes.
+	// Stable code for programs. The detail may change.
 	Code string `json:"code"`
-	// What is wrong with a request that cannot be read, at most 100 findings.
+	// Invalid fields, at most 100.
 	Errors []FieldError `json:"errors,omitempty"`
 }
 
 // A FieldError says what is wrong with one field of a request.
 type FieldError struct {
-	// The field as the request spells it, such as headers.X-Shop or policy.tiers[2].
+	// The field as in the request, such as headers.X-Shop or policy.tiers[2].
 	Field   string `json:"field"`
 	Message string `json:"message"`
 }
 
-// An Error is a request that the server refused.
+// An Error is an error response of the server.
 type Error struct {
 	Problem
-	// RetryAfter is how long the server asks to be left alone; zero: it does not say.
+	// RetryAfter is the wait that the server asks for. Zero: the response has no Retry-After.
 	RetryAfter time.Duration
 }
 
@@ -47,12 +48,8 @@ func (e *Error) Error() string {
 	if text, points := strings.CutSuffix(detail, " (see errors)"); points && len(e.Errors) > 0 {
 		detail, _, _ = strings.Cut(text, ": ")
 	}
-	for _, text := range []string{detail, e.Title, http.StatusText(e.Status), "the server refused"} {
-		if text != "" {
-			b.WriteString(text)
-			break
-		}
-	}
+	const unnamed = "the server returned an error"
+	b.WriteString(cmp.Or(detail, e.Title, http.StatusText(e.Status), unnamed))
 	fmt.Fprintf(&b, " (%d", e.Status)
 	if e.Code != "" {
 		b.WriteString(" " + e.Code)
@@ -68,20 +65,20 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// A NoAnswerError says that there was no whole answer: whether the request had an effect is unknown.
+// A NoAnswerError means that no complete response arrived. The request may or may not have had an effect.
 type NoAnswerError struct{ Err error }
 
-// Error returns why there was none.
+// Error returns the text of Err.
 func (e *NoAnswerError) Error() string { return e.Err.Error() }
 
 // Unwrap returns the error of the connection or the context.
 func (e *NoAnswerError) Unwrap() error { return e.Err }
 
-// problem returns the error of an answer that is no success.
+// problem converts a response that is not a success to an Error.
 func problem(a Answer) *Error {
 	e := &Error{}
 	if err := json.Unmarshal(a.Body, &e.Problem); err != nil || e.Status == 0 {
-		e.Problem = Problem{Title: "the answer is not from a dispatcher: " + http.StatusText(a.Status)}
+		e.Problem = Problem{Title: "the response is not from a dispatcher: " + http.StatusText(a.Status)}
 	}
 	e.Status = a.Status
 	if seconds, err := strconv.Atoi(a.Header.Get("Retry-After")); err == nil && seconds > 0 {

@@ -7,26 +7,25 @@ import (
 	"time"
 )
 
-// Stats are counters of a project. Callbacks that are being attempted count as scheduled.
+// Stats are counters of a project. A callback that is being attempted counts as scheduled.
 type Stats struct {
 	States map[State]int64 `json:"states"`
 	Tiers  []TierStats     `json:"tiers"`
-	// The largest first, at most 100.
+	// Largest first, at most 100.
 	Lanes []LaneStats `json:"lanes"`
-	// The sizes of the index, which has the callbacks of all projects: only the admin key of the settings
-	// is shown
-	// them. Null when the index does not answer.
+	// Sizes of the index, over all projects. Present only for the admin key of the settings. Null: the index
+	// does not respond.
 	Index Optional[IndexStats] `json:"index,omitzero"`
 }
 
-// TierStats are how many callbacks are scheduled on one tier.
+// TierStats is the number of scheduled callbacks on one tier.
 type TierStats struct {
-	// How many attempts of the present ladder were charged.
+	// Number of counted attempts since the retry schedule began.
 	Tier      int   `json:"tier"`
 	Scheduled int64 `json:"scheduled"`
 }
 
-// LaneStats are how many callbacks of one lane are open.
+// LaneStats is the number of open callbacks of one lane.
 type LaneStats struct {
 	Lane string `json:"lane"`
 	Open int64  `json:"open"`
@@ -50,60 +49,58 @@ func (c *Client) Stats(ctx context.Context) (Stats, error) {
 	return read[Stats](ctx, c, nil, "stats")
 }
 
-// A VerifyRequest says how much of a difference is named.
+// A VerifyRequest sets how many ids a Drift has.
 type VerifyRequest struct {
-	// Name every id of each difference, not only the first 100.
+	// Return every id of each difference, not only the first 100.
 	All bool `json:"all,omitempty" schema:"default: false"`
 }
 
-// A Drift is what differs between SQL and the index.
+// A Drift is the difference between SQL and the index.
 type Drift struct {
-	// Nothing differs.
+	// True: no difference.
 	Clean bool `json:"clean"`
 	// Open callbacks in SQL.
 	Rows int `json:"rows"`
-	// Items of the index.
+	// Items in the index.
 	Items int `json:"items"`
-	// Open in SQL and due beyond the horizon, so that the index need not hold them: no difference.
+	// Open in SQL, and due beyond the horizon. The index need not have them, so they are not a difference.
 	BeyondHorizon int `json:"beyond_horizon"`
-	// Open in SQL and not in the index. The sweep gives them back soon after they are due, a rebuild at
+	// Open in SQL, and not in the index. The sweep adds them soon after they are due; a rebuild adds them at
 	// once.
 	Missing int `json:"missing"`
-	// In the index for a later time than SQL says. The sweep or a rebuild moves them.
+	// In the index for a later time than in SQL. The sweep or a rebuild corrects them.
 	Late int `json:"late"`
-	// In the index and not open in SQL: unknown and ended together.
+	// In the index, and not open in SQL: the sum of unknown and ended.
 	Extra int `json:"extra"`
-	// In the index, and SQL has no row of them: accepted after the backup that SQL was restored from, or
-	// another
-	// database's. Their senders must hand them over again; nothing is sent for them.
+	// In the index, without a row in SQL. They were accepted after the backup from which SQL was restored, or
+	// belong to another database. They are never sent; their senders must submit them again.
 	Unknown int `json:"unknown"`
-	// In the index, and terminal in SQL: they are dropped when they fall due, or by a rebuild; nothing is
-	// sent for them.
+	// In the index, and finished in SQL. They are never sent. They are removed when they fall due, or by a
+	// rebuild.
 	Ended      int      `json:"ended"`
 	MissingIDs []string `json:"missing_ids"`
 	LateIDs    []string `json:"late_ids"`
 	ExtraIDs   []string `json:"extra_ids"`
 	UnknownIDs []string `json:"unknown_ids"`
 	EndedIDs   []string `json:"ended_ids"`
-	// The index's generation as SQL has it.
+	// Generation of the index according to SQL.
 	Generation int64 `json:"generation"`
-	// The generation that the index has. It differs only while sending is held and the index is left as it
-	// was found.
+	// Generation in the index. It differs only while sending is off (--hold) and the index is left unchanged.
 	IndexGeneration int64 `json:"index_generation"`
 }
 
-// VerifyIndex compares SQL with the index. Only the admin key of the settings may.
+// VerifyIndex compares SQL with the index. It requires the admin key of the settings.
 func (c *Client) VerifyIndex(ctx context.Context, r VerifyRequest) (Drift, error) {
 	return call[Drift](ctx, c, "POST", r, "index", "verify")
 }
 
-// A RebuildRequest asks for the index to be rebuilt.
+// A RebuildRequest rebuilds the index.
 type RebuildRequest struct {
 	DryRun bool `json:"dry_run,omitempty" schema:"default: false"`
 	Change
 }
 
-// A Rebuild is what a rebuild has done, or would do.
+// A Rebuild is the result of a rebuild, or of its dry run.
 type Rebuild struct {
 	DryRun     bool     `json:"dry_run"`
 	Open       int      `json:"open"`
@@ -112,18 +109,19 @@ type Rebuild struct {
 	Took       Duration `json:"took"`
 }
 
-// RebuildIndex rebuilds the index from SQL, online. Only the admin key of the settings may.
+// RebuildIndex rebuilds the index from SQL while callbacks are sent. It requires the admin key of the
+// settings.
 func (c *Client) RebuildIndex(ctx context.Context, r RebuildRequest) (Rebuild, error) {
 	return call[Rebuild](ctx, c, "POST", r, "index", "rebuild")
 }
 
-// remove deletes something.
+// remove sends a DELETE request with a reason.
 func (c *Client) remove(ctx context.Context, reason string, words ...string) error {
 	_, err := c.Call(ctx, http.MethodDelete, pathOf(words...), Change{reason}, nil)
 	return err
 }
 
-// number is a parameter's value, empty for zero.
+// number formats a query parameter. Zero is empty, so it is not sent.
 func number(n int) string {
 	if n == 0 {
 		return ""
@@ -131,7 +129,7 @@ func number(n int) string {
 	return strconv.Itoa(n)
 }
 
-// yes is the value of a parameter that is only given where it is true.
+// yes formats a query parameter that is only sent if true.
 func yes(on bool) string {
 	if on {
 		return "true"
@@ -139,7 +137,7 @@ func yes(on bool) string {
 	return ""
 }
 
-// instant is a time as a parameter's value, empty for zero.
+// instant formats a time as a query parameter. The zero time is empty, so it is not sent.
 func instant(t time.Time) string {
 	if t.IsZero() {
 		return ""

@@ -25,11 +25,10 @@ var (
 	rawType  = reflect.TypeFor[json.RawMessage]()
 )
 
-// AppendJSON appends v, of a type of this package, as the API writes it. It differs from encoding/json:
-// JSON that v
-// has as json.RawMessage keeps its bytes, nothing is escaped that need not be, times have milliseconds, no
-// slice or
-// map is null unless its field is tagged so, and bytes that are not UTF-8 become U+FFFD.
+// AppendJSON appends v, a value of a type of this package, as the API writes it. It differs from
+// encoding/json: the bytes of a json.RawMessage stay as they are, only what must be escaped is escaped, times
+// have milliseconds, a slice or map is null only if its field has the tag, and bytes that are not UTF-8
+// become U+FFFD.
 func AppendJSON(b []byte, v any) ([]byte, error) { return appendValue(b, reflect.ValueOf(v)) }
 
 func appendValue(b []byte, v reflect.Value) ([]byte, error) {
@@ -91,7 +90,7 @@ func appendSlice(b []byte, v reflect.Value) (_ []byte, err error) {
 	return append(b, ']'), nil
 }
 
-// appendMap writes the members in the order of their names.
+// appendMap writes the members sorted by name.
 func appendMap(b []byte, v reflect.Value) (_ []byte, err error) {
 	members := make(map[string]reflect.Value, v.Len())
 	for key, value := range v.Seq2() {
@@ -115,8 +114,8 @@ func appendStruct(b []byte, v reflect.Value) (_ []byte, err error) {
 	first := true
 	for _, f := range Fields(v.Type()) {
 		value, err := v.FieldByIndexErr(f.Index)
-		if err != nil || f.Omit && isEmpty(value) { // the error is an embedded pointer that is nil
-
+		absent := err != nil // an embedded pointer on the way to the field is nil
+		if absent || f.Omit && isEmpty(value) {
 			continue
 		}
 		if !first {
@@ -136,9 +135,8 @@ func appendStruct(b []byte, v reflect.Value) (_ []byte, err error) {
 	return append(b, '}'), nil
 }
 
-// isEmpty says whether a field that may be left out or null has no value. A pointer has one unless it is
-// nil, and a
-// slice or a map unless it is.
+// isEmpty reports whether a field has no value, so that it is left out or null. A pointer, slice or map has
+// no value only if it is nil.
 func isEmpty(v reflect.Value) bool {
 	if z, ok := v.Interface().(interface{ IsZero() bool }); ok {
 		return z.IsZero()
@@ -146,27 +144,28 @@ func isEmpty(v reflect.Value) bool {
 	return v.IsZero()
 }
 
-// A Field is one member of the JSON object that a struct of this package stands for.
+// A Field is one member of the JSON object for a struct of this package.
 type Field struct {
-	// Name is the member's, Index the place of its field for reflect.Value.FieldByIndex.
+	// Name is the member's name. Index is the position of its field for reflect.Value.FieldByIndex.
 	Name  string
 	Index []int
 	Type  reflect.Type
-	// Omit: a field without a value is left out. Null: it is null. Required: a request must give it.
+	// Omit: a field without a value is left out. Null: a field without a value is null. Required: a request
+	// must have it.
 	Omit, Null, Required bool
-	// Lines: the text may have line ends. Most is how many elements an array has at most; zero: no bound.
+	// Lines: the text may have line ends. Most is the maximum number of elements of an array; zero: no limit.
 	Lines bool
 	Most  int
-	// Schema is the field's constraints as the OpenAPI document shows them, Of and Go where it is declared.
+	// Schema is the field's constraints in the OpenAPI document. Of is the name of the struct that declares
+	// the field, Go the name of the field.
 	Schema string
 	Of, Go string
 }
 
-// fieldsOf keeps the fields of each type: a type never changes.
+// fieldsOf caches the fields of each type. The fields of a type never change, so the cache needs no eviction.
 var fieldsOf sync.Map
 
-// Fields returns the members that a struct stands for, those of embedded structs among them, in their
-// order.
+// Fields returns the members of the JSON object for a struct, in order, including those of embedded structs.
 func Fields(t reflect.Type) []Field {
 	if known, ok := fieldsOf.Load(t); ok {
 		return known.([]Field)
@@ -211,7 +210,7 @@ func Fields(t reflect.Type) []Field {
 	return fields
 }
 
-// appendTime writes RFC 3339 in UTC with milliseconds, null for the zero time.
+// appendTime writes RFC 3339 in UTC with milliseconds, or null for the zero time.
 func appendTime(b []byte, t time.Time) []byte {
 	if t.IsZero() {
 		return append(b, "null"...)
@@ -219,8 +218,8 @@ func appendTime(b []byte, t time.Time) []byte {
 	return t.UTC().AppendFormat(b, `"2006-01-02T15:04:05.000Z"`)
 }
 
-// AppendString appends s as a JSON string. Bytes that are not UTF-8 become U+FFFD: an answer is always
-// valid JSON.
+// AppendString appends s as a JSON string. Bytes that are not UTF-8 become U+FFFD, because a response must
+// always be valid JSON.
 func AppendString(b []byte, s string) []byte {
 	const digits = "0123456789abcdef"
 	b = append(b, '"')

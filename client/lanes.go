@@ -5,93 +5,93 @@ import (
 	"time"
 )
 
-// A Pause says whether something is held, until when and why.
+// A Pause says whether sending is paused, until when and why.
 type Pause struct {
 	Paused bool `json:"paused"`
-	// null: it is not paused, or until it is resumed.
+	// Null: not paused, or paused until it is resumed.
 	PausedUntil time.Time `json:"paused_until" api:"null"`
 	PauseReason string    `json:"pause_reason" api:"null"`
 }
 
-// A PauseRequest holds something. At most one of until and for; with neither it lasts until somebody ends
-// it.
+// A PauseRequest pauses sending. It has at most one of until and for. Without both, the pause lasts until it
+// is resumed.
 type PauseRequest struct {
 	Until time.Time `json:"until,omitzero"`
 	For   Duration  `json:"for,omitempty"`
 	Change
 }
 
-// A Lane is what a lane's owner sets: its bounds and its pause.
+// A Lane has the limits and the pause of a lane, as users set them.
 type Lane struct {
 	Lane string `json:"lane"`
-	// The endpoint whose lane it is.
+	// Endpoint of the lane. Null: the lane has none.
 	EndpointID string `json:"endpoint_id" api:"null"`
 	Rate       string `json:"rate" api:"null" schema:"$ref: RateOrNull"`
-	// Its own bound; null: the setting lane_concurrency.
+	// Limit that was set for this lane. Null: the setting lane_concurrency applies.
 	Concurrency int `json:"concurrency" api:"null"`
 	Pause
 }
 
-// A LaneView is a lane with what waits in it. What only the index knows is null when the index does not
-// answer, or has
-// not seen the lane yet.
+// A LaneView is a lane with its backlog. Values that only the index has are null if the index does not
+// respond, or has no entry for the lane yet.
 type LaneView struct {
 	Lane
-	// The backlog: open callbacks, due or not.
+	// Backlog: open callbacks, due or not.
 	Open        int64     `json:"open"`
 	OldestDueAt time.Time `json:"oldest_due_at" api:"null"`
-	// For how long the oldest has been due; null: nothing is due.
+	// Time since the oldest due time, in milliseconds. Null: nothing is due.
 	AgeMs *int64 `json:"age_ms" api:"null"`
-	// null, here and below: the index does not answer, or has not seen the lane yet.
+	// Null, here and below: the index does not respond, or has no entry for the lane yet.
 	InFlight *int `json:"in_flight" api:"null"`
-	// How many may be in flight at present.
+	// Current limit of attempts in flight. Responses raise it, timeouts lower it.
 	ConcurrencyNow int `json:"concurrency_now" api:"null"`
-	// How many that may become.
+	// Maximum of concurrency_now.
 	ConcurrencyLimit int    `json:"concurrency_limit" api:"null"`
 	Health           string `json:"health" api:"null" schema:"enum: [unproven, answering, timing_out, null]"`
-	// Why nothing is sent now: the code of the first of the holds.
+	// Code of the first entry in holds: why nothing is sent now.
 	Held BlockCode `json:"held" api:"null" schema:"$ref: LaneHold"`
-	// Since when; null: not known.
+	// Start of that hold. Null: unknown.
 	HeldSince time.Time `json:"held_since" api:"null"`
-	// When that ends by itself.
+	// Automatic end of that hold. Null: unknown, or it has none.
 	HeldUntil time.Time `json:"held_until" api:"null"`
-	// All that holds it, as an explanation says it; what is to be cured first comes first.
+	// All causes that keep the lane from being sent, as in an explanation. The cause to fix first comes
+	// first.
 	Holds   []Block  `json:"holds"`
 	Breaker *Breaker `json:"breaker" api:"null"`
 }
 
-// A Breaker stops a lane whose receiver gives no HTTP answer.
+// A Breaker stops a lane whose receiver does not respond over HTTP.
 type Breaker struct {
 	State string `json:"state" schema:"enum: [closed, open, probing]"`
-	// Attempts in a row that got no HTTP answer.
+	// Number of consecutive attempts without an HTTP response.
 	Unanswered int `json:"unanswered"`
-	// When the first of these ended.
+	// End of the first of these attempts.
 	Since time.Time `json:"since" api:"null"`
-	// null: it is closed.
+	// Null: the breaker is closed.
 	OpenedAt time.Time `json:"opened_at" api:"null"`
 	ProbeAt  time.Time `json:"probe_at" api:"null"`
 }
 
-// A LaneLimits bounds what a lane may send. What is left out stays, and null takes a bound away.
+// LaneLimits are the limits of a lane. Fields that are left out stay unchanged, and null removes a limit.
 type LaneLimits struct {
 	Rate        Optional[string] `json:"rate,omitzero" schema:"$ref: RateOrNull"`
 	Concurrency Optional[int]    `json:"concurrency,omitzero" schema:"minimum: 1, maximum: 10000"`
 	Change
 }
 
-// A ProjectPause is whether all that a project sends is held.
+// A ProjectPause says whether sending is paused for a whole project.
 type ProjectPause struct {
 	Project string `json:"project"`
 	Pause
 }
 
-// Lanes lists lanes with what waits in them, by key. Search is a part of the key; held: only those that
-// are paused.
+// Lanes lists lanes with their backlog, sorted by key. Search is a part of the key. Held selects the paused
+// lanes.
 func (c *Client) Lanes(search string, held bool) List[LaneView] {
 	return list[LaneView](c, params{"search": search, "held": yes(held)}.query(), "lanes")
 }
 
-// PauseLane holds a lane. Accepts go on.
+// PauseLane pauses sending in a lane. Its callbacks are still accepted.
 func (c *Client) PauseLane(ctx context.Context, lane string, r PauseRequest) (Lane, error) {
 	return call[Lane](ctx, c, "POST", r, "lanes", lane, "pause")
 }
@@ -101,12 +101,12 @@ func (c *Client) ResumeLane(ctx context.Context, lane, reason string) (Lane, err
 	return call[Lane](ctx, c, "POST", Change{reason}, "lanes", lane, "resume")
 }
 
-// LimitLane bounds what a lane may send.
+// LimitLane sets the limits of a lane.
 func (c *Client) LimitLane(ctx context.Context, lane string, r LaneLimits) (Lane, error) {
 	return call[Lane](ctx, c, "PUT", r, "lanes", lane, "limits")
 }
 
-// PauseProject holds all that the project sends. Accepts go on.
+// PauseProject pauses sending for the whole project. Callbacks are still accepted.
 func (c *Client) PauseProject(ctx context.Context, r PauseRequest) (ProjectPause, error) {
 	return call[ProjectPause](ctx, c, "POST", r, "pause")
 }

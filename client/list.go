@@ -10,11 +10,11 @@ import (
 // A Page is a part of a list.
 type Page[T any] struct {
 	Data []T `json:"data"`
-	// Where the list goes on; null: it has ended.
+	// Cursor of the next page. Null: this is the last page.
 	NextCursor string `json:"next_cursor" api:"null"`
 }
 
-// A List is a list of the server's, which is read page by page when it is asked for.
+// A List is a list of the server. Its methods read it page by page.
 type List[T any] struct {
 	c     *Client
 	query url.Values
@@ -23,16 +23,15 @@ type List[T any] struct {
 
 func list[T any](c *Client, q url.Values, words ...string) List[T] { return List[T]{c, q, words} }
 
-// Page returns the page that begins at a cursor; empty: the first. Limit is the most rows of it, at most
-// 500; zero:
-// 50. A page may have fewer rows than its limit while NextCursor says that there are more.
+// Page returns the page at a cursor; an empty cursor is the first page. Limit is the maximum number of rows:
+// at most 500, and 50 if it is zero. A page may have fewer rows than its limit although NextCursor is set.
 func (l List[T]) Page(ctx context.Context, cursor string, limit int) (Page[T], error) {
 	q := params{"cursor": cursor, "limit": number(max(limit, 0))}.query()
 	maps.Copy(q, l.query)
 	return read[Page[T]](ctx, l.c, q, l.words...)
 }
 
-// All yields every row, reading pages of 500 as they are needed. It ends with the first error.
+// All yields every row. It reads pages of 500 rows as needed, and stops at the first error.
 func (l List[T]) All(ctx context.Context) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		for cursor := ""; ; {

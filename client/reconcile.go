@@ -5,11 +5,10 @@ import (
 	"time"
 )
 
-// An Outcome is a callback that became terminal. What its callback says is null, or empty, when that has
-// been purged.
+// An Outcome is the end of a callback.
 type Outcome struct {
 	ID string `json:"id" schema:"pattern: \"^cb_\""`
-	// Here and down to labels: as its callback has it; null or empty when that has been purged.
+	// From here to labels: values of the callback. Null or empty after the callback was purged.
 	Kind       Kind              `json:"kind" api:"null" schema:"enum: [notify, poll, null]"`
 	EndpointID string            `json:"endpoint_id" api:"null"`
 	Topic      string            `json:"topic" api:"null"`
@@ -18,17 +17,16 @@ type Outcome struct {
 	State      State             `json:"state" schema:"enum: [succeeded, dead, canceled]"`
 	Reason     TerminalReason    `json:"reason" api:"null" schema:"type: string"`
 	At         time.Time         `json:"at"`
-	// Here and below: as it was then.
+	// Here and below: values at that time.
 	AttemptCount int   `json:"attempt_count"`
 	LastStatus   int   `json:"last_status" api:"null"`
 	LastClass    Class `json:"last_class" api:"null" schema:"type: string"`
 }
 
-// Outcomes returns what became terminal after a cursor, oldest first, in the order of the commits.
-// NextCursor is where to
-// go on, also when there is nothing new; empty begins with the oldest that is kept. Limit is at most 500;
-// zero: 50.
-// Where there is nothing new the server waits for it, at most wait and 30 seconds.
+// Outcomes returns the callbacks that finished after a cursor, oldest first, in commit order. An empty cursor
+// starts with the oldest outcome that is kept. NextCursor is always set, even if there is nothing new. Limit
+// is at most 500, and 50 if it is zero. If there is nothing new, the server waits for it: at most wait, and
+// never longer than 30 seconds.
 func (c *Client) Outcomes(ctx context.Context, cursor string, limit int,
 	wait time.Duration) (Page[Outcome], error) {
 	q := params{"cursor": cursor, "limit": number(limit)}.query()
@@ -38,7 +36,7 @@ func (c *Client) Outcomes(ctx context.Context, cursor string, limit int,
 	return read[Page[Outcome]](ctx, c, q, "outcomes")
 }
 
-// ReconcileCounts are what has become of what was accepted.
+// ReconcileCounts are the accepted callbacks by their current state.
 type ReconcileCounts struct {
 	Accepted  int64 `json:"accepted"`
 	Succeeded int64 `json:"succeeded"`
@@ -48,65 +46,66 @@ type ReconcileCounts struct {
 	Balanced  bool  `json:"balanced"`
 }
 
-// ReconcileGroup are the books of one group.
+// A ReconcileGroup has the counts of one group.
 type ReconcileGroup struct {
-	// A topic, an endpoint's id, a lane, a day or a label's value; null: of none.
+	// A topic, an endpoint's id, a lane, a day or a label's value. Null: the callbacks that have none.
 	Group string `json:"group" api:"null"`
 	ReconcileCounts
 }
 
-// Reconciliation are what was accepted in a span of time, by what has become of it.
+// A Reconciliation counts the callbacks that were accepted in a time range, by their current state.
 type Reconciliation struct {
-	From     time.Time       `json:"from"`
-	To       time.Time       `json:"to"`
+	From time.Time `json:"from"`
+	To   time.Time `json:"to"`
+	// Timezone is the zone in which days begin. Empty: UTC.
 	Timezone string          `json:"timezone"`
 	GroupBy  string          `json:"group_by" api:"null"`
 	Total    ReconcileCounts `json:"total"`
-	// By group, in their order; empty without group_by.
+	// One entry per group, sorted. Empty without group_by.
 	Data []ReconcileGroup `json:"data"`
 }
 
-// A ReconcileQuery says which books are meant.
+// A ReconcileQuery selects the callbacks to count.
 type ReconcileQuery struct {
-	// From and To are dates in Timezone, or times; an empty To is now.
+	// From and To are dates in Timezone, or times. An empty To is now.
 	From, To string
 	// Timezone is where days begin; empty: UTC.
 	Timezone string
-	// GroupBy is topic, endpoint, lane, day or label:NAME; empty: only the total.
+	// GroupBy is topic, endpoint, lane, day or label:NAME. Empty: only the total.
 	GroupBy string
 }
 
-// Reconcile returns books.
+// Reconcile returns the counts for a query.
 func (c *Client) Reconcile(ctx context.Context, which ReconcileQuery) (Reconciliation, error) {
 	q := params{"from": which.From, "to": which.To, "timezone": which.Timezone,
 		"group_by": which.GroupBy}.query()
 	return read[Reconciliation](ctx, c, q, "reconcile")
 }
 
-// A ReferenceList is a caller's own list of what it has handed over.
+// A ReferenceList is the caller's own list of submitted references.
 type ReferenceList struct {
-	// Accepted at this time or later.
+	// Accepted at or after this time.
 	From time.Time `json:"from" api:"required"`
-	// Accepted before this time; none: until now.
+	// Accepted before this time. Not given: now.
 	To   time.Time `json:"to,omitzero"`
 	Refs []string  `json:"refs" api:"required,most=500000" schema:"maxItems: 500000"`
 }
 
-// A Comparison is how a caller's list differs from what was accepted.
+// A Comparison is the difference between the caller's list and the accepted callbacks.
 type Comparison struct {
 	From time.Time `json:"from"`
 	To   time.Time `json:"to"`
-	// How many references of the list have a callback that was accepted in the span.
+	// Number of references in the list that have a callback in the time range.
 	Matched int `json:"matched"`
-	// Those that have none, in the order of the list.
+	// References in the list without a callback in the time range, in the order of the list.
 	Missing []string `json:"missing"`
-	// References of callbacks of the span that are not in the list, at most 10000.
+	// References of callbacks in the time range that are not in the list, at most 10000.
 	Extra []string `json:"extra"`
-	// There are more of them.
+	// True: extra is incomplete.
 	MoreExtra bool `json:"more_extra"`
 }
 
-// Compare compares a caller's list with what was accepted.
+// Compare compares the caller's list with the accepted callbacks.
 func (c *Client) Compare(ctx context.Context, r ReferenceList) (Comparison, error) {
 	return call[Comparison](ctx, c, "POST", r, "reconcile", "compare")
 }

@@ -6,13 +6,10 @@ import (
 	"time"
 )
 
-// A RedriveAction is what a redrive does. retry: an attempt now, as POST /v1/callbacks/{id}/retry makes
-// it, of those that
-// are dead unless the filter has states. cancel: of those that are scheduled. reschedule: of those that
-// are scheduled; a
-// dead one is revived for one more attempt. set_url: another address, for those that are scheduled or
-// dead; nothing is
-// attempted by it.
+// A RedriveAction is the action of a redrive. retry: attempt the callbacks now, as POST
+// /v1/callbacks/{id}/retry does; without states in the filter, only the dead ones. cancel: cancel the
+// scheduled callbacks. reschedule: move the scheduled callbacks, and revive the dead ones for one more
+// attempt. set_url: give the scheduled or dead callbacks another URL; this starts no attempt.
 type RedriveAction string
 
 const (
@@ -22,50 +19,51 @@ const (
 	RedriveSetURL     RedriveAction = "set_url"
 )
 
-// A RedriveRequest asks for one action over all callbacks that a filter picks now.
+// A RedriveRequest starts one action on all callbacks that match a filter now.
 type RedriveRequest struct {
 	Action RedriveAction `json:"action" api:"required"`
 	Filter Filter        `json:"filter" api:"required" schema:"$ref: RedriveFilter"`
-	// How many callbacks it is done to: a number, and /s, /m, /h or /d.
+	// Maximum rate of callbacks: a number and /s, /m, /h or /d.
 	Rate string `json:"rate,omitempty" schema:"default: 1000/s, examples: [\"100/s\"]"`
-	// Only count what matches.
+	// Only count the matching callbacks.
 	DryRun bool `json:"dry_run,omitempty" schema:"default: false"`
-	// Only for retry. once: one attempt more, whose failure leaves state and reason as they were. restart:
-	// a new ladder from tier 1.
+	// Only for retry. once: one more attempt; if it fails, state and reason stay the same. restart: a new
+	// retry schedule from tier 1.
 	Ladder string `json:"ladder,omitempty" schema:"enum: [once, restart, null], default: restart"`
-	// Only for set_url, which needs it.
+	// Only for set_url, which requires it.
 	URL string `json:"url,omitempty"`
-	// Only for reschedule, which needs exactly one of due_at and delay.
+	// Only for reschedule, which requires exactly one of due_at and delay.
 	DueAt time.Time `json:"due_at,omitzero"`
-	// From the moment at which each is moved.
+	// Counted from the time at which the redrive moves the callback.
 	Delay Duration `json:"delay,omitempty"`
 	Change
 }
 
-// A RedriveAsked is what a redrive was asked to do. What is not of its action is null.
+// RedriveAsked are the settings of a redrive. A setting that does not belong to its action is null.
 type RedriveAsked struct {
 	Action RedriveAction `json:"action"`
-	// As it was given.
+	// The filter of the request.
 	Filter json.RawMessage `json:"filter" schema:"$ref: RedriveFilter"`
-	// Here and below, null: not of this action.
+	// Here and below, null: does not belong to this action.
 	Ladder string    `json:"ladder" api:"null" schema:"enum: [once, restart, null]"`
 	URL    string    `json:"url" api:"null"`
 	DueAt  time.Time `json:"due_at" api:"null"`
 	Delay  Duration  `json:"delay" api:"null"`
-	// null: 1000/s.
+	// Null: 1000/s.
 	Rate string `json:"rate" api:"null"`
 }
 
-// A Redrive is a job that does one action to many callbacks. One that was only tried has no ID.
+// A Redrive is a bulk action on callbacks. A dry run has no ID.
 type Redrive struct {
 	ID string `json:"id" schema:"pattern: \"^rd_\""`
 	RedriveAsked
-	// gathering: what the filter picks is being written down.
+	// gathering: the matching callbacks are being collected.
 	State string `json:"state" schema:"enum: [gathering, running, paused, done, canceled]"`
-	// How many the filter picks; while it is gathering, so far.
+	// Number of matching callbacks; while gathering, the number so far.
 	Matched int64 `json:"matched"`
 	Done    int64 `json:"done"`
-	// Left as they were: being attempted, of a state that forbids it, or purged meanwhile.
+	// Callbacks that stayed unchanged: an attempt was in progress, their state did not allow the action, or
+	// they were purged.
 	Failed     int64     `json:"failed"`
 	Actor      string    `json:"actor"`
 	Reason     string    `json:"reason" api:"null"`
@@ -74,15 +72,14 @@ type Redrive struct {
 	FinishedAt time.Time `json:"finished_at" api:"null"`
 }
 
-// A RedriveTried is what a redrive would be done to.
+// A RedriveTried is the result of a dry run.
 type RedriveTried struct {
 	RedriveAsked
 	Matched int64 `json:"matched"`
 	DryRun  bool  `json:"dry_run" schema:"const: true"`
 }
 
-// CreateRedrive begins a redrive; with DryRun it only counts, and of the answer only what was asked and
-// Matched are set.
+// CreateRedrive starts a redrive. With DryRun it only counts: the result has the settings and Matched.
 func (c *Client) CreateRedrive(ctx context.Context, r RedriveRequest) (Redrive, error) {
 	return call[Redrive](ctx, c, "POST", r, "redrives")
 }
@@ -95,17 +92,17 @@ func (c *Client) Redrive(ctx context.Context, id string) (Redrive, error) {
 	return read[Redrive](ctx, c, nil, "redrives", id)
 }
 
-// PauseRedrive holds a redrive.
+// PauseRedrive pauses a redrive.
 func (c *Client) PauseRedrive(ctx context.Context, id, reason string) (Redrive, error) {
 	return call[Redrive](ctx, c, "POST", Change{reason}, "redrives", id, "pause")
 }
 
-// ResumeRedrive lets a paused redrive go on.
+// ResumeRedrive continues a paused redrive.
 func (c *Client) ResumeRedrive(ctx context.Context, id, reason string) (Redrive, error) {
 	return call[Redrive](ctx, c, "POST", Change{reason}, "redrives", id, "resume")
 }
 
-// CancelRedrive ends a redrive. What it has done stays done.
+// CancelRedrive ends a redrive. Callbacks that it has already processed stay changed.
 func (c *Client) CancelRedrive(ctx context.Context, id, reason string) (Redrive, error) {
 	return call[Redrive](ctx, c, "POST", Change{reason}, "redrives", id, "cancel")
 }

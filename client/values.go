@@ -10,15 +10,14 @@ import (
 	"time"
 )
 
-// A Duration is a Go duration in text that may also have days, such as "15s", "1h30m" or "2d". Empty is
-// none, which is
-// null in JSON.
+// A Duration is a Go duration as text, which may also have days: "15s", "1h30m" or "2d". Empty: no duration,
+// which is null in JSON.
 type Duration string
 
-// DurationOf returns d as the API reads it.
+// DurationOf returns d as a Duration.
 func DurationOf(d time.Duration) Duration { return Duration(d.String()) }
 
-// Parse returns the length of the duration; empty is zero.
+// Parse returns the length of the duration. An empty duration is zero.
 func (d Duration) Parse() (time.Duration, error) {
 	if d == "" {
 		return 0, nil
@@ -39,8 +38,7 @@ func (d Duration) Parse() (time.Duration, error) {
 	return whole + part, err
 }
 
-// An Optional is a field of a change that can be left out, be null, or have a value. The zero Optional is
-// left out.
+// An Optional is a field of a change: left out, null, or a value. The zero Optional is left out.
 type Optional[T any] struct {
 	value T
 	state byte
@@ -51,22 +49,22 @@ const (
 	optionalValue = 'v'
 )
 
-// Set returns an Optional that has a value.
+// Set returns an Optional with a value.
 func Set[T any](value T) Optional[T] { return Optional[T]{value, optionalValue} }
 
-// Null returns an Optional that is null: it takes away what the field stands for.
+// Null returns an Optional that is null. In a change, null removes the field's value.
 func Null[T any]() Optional[T] { return Optional[T]{state: optionalNull} }
 
-// IsZero says whether the field is left out.
+// IsZero reports whether the field is left out.
 func (o Optional[T]) IsZero() bool { return o.state == 0 }
 
-// IsNull says whether the field is null.
+// IsNull reports whether the field is null.
 func (o Optional[T]) IsNull() bool { return o.state == optionalNull }
 
-// Get returns the value, and whether there is one.
+// Get returns the value; ok is false if the Optional has none.
 func (o Optional[T]) Get() (value T, ok bool) { return o.value, o.state == optionalValue }
 
-// Pointer returns the value as a pointer, nil where there is none.
+// Pointer returns the value as a pointer, or nil if the Optional has none.
 func (o Optional[T]) Pointer() *T {
 	if o.state != optionalValue {
 		return nil
@@ -74,14 +72,14 @@ func (o Optional[T]) Pointer() *T {
 	return &o.value
 }
 
-// Give makes it an Optional that has a value, and returns a pointer to that. Give and SetNull are for a
-// server, which decodes requests by itself.
+// Give sets the value to the zero T and returns a pointer to it. Only the server needs Give and SetNull: it
+// has its own decoder.
 func (o *Optional[T]) Give() any {
 	o.state = optionalValue
 	return &o.value
 }
 
-// SetNull makes it null.
+// SetNull makes the Optional null.
 func (o *Optional[T]) SetNull() { *o = Null[T]() }
 
 func (o Optional[T]) appendJSON(b []byte) ([]byte, error) {
@@ -104,17 +102,17 @@ func (o *Optional[T]) UnmarshalJSON(raw []byte) error {
 	return json.Unmarshal(raw, &o.value)
 }
 
-// A Choice is a preset by its name or, where Object is not nil, given whole as a JSON object. The zero
+// A Choice is the name of a preset or, if Object is not nil, a JSON object in place of the preset. The zero
 // Choice is null.
 type Choice struct {
 	Name   string
 	Object json.RawMessage
 }
 
-// Named returns the choice of a preset.
+// Named returns the choice of a preset by its name.
 func Named(name string) Choice { return Choice{Name: name} }
 
-// Given returns the choice of a policy, a success rule or a signer that is given whole.
+// Given returns the choice of a policy, a success rule or a signer as an object.
 func Given(object any) (Choice, error) {
 	raw, err := AppendJSON(nil, object)
 	if err == nil && (len(raw) == 0 || raw[0] != '{') {
@@ -123,7 +121,7 @@ func Given(object any) (Choice, error) {
 	return Choice{Object: raw}, err
 }
 
-// IsZero says whether nothing is chosen.
+// IsZero reports whether the Choice has neither a name nor an object.
 func (c Choice) IsZero() bool { return c.Name == "" && c.Object == nil }
 
 func (c Choice) appendJSON(b []byte) ([]byte, error) {
@@ -149,13 +147,13 @@ func (c *Choice) UnmarshalJSON(raw []byte) error {
 	return json.Unmarshal(raw, &c.Name)
 }
 
-// Headers are HTTP headers in their order; in JSON they are an object.
+// Headers are HTTP headers in order. In JSON they are an object.
 type Headers []Header
 
 // A Header is one HTTP header.
 type Header struct{ Name, Value string }
 
-// Get returns the value of the first header of that name, whose case does not matter; empty: there is none.
+// Get returns the value of the first header with that name. Case does not matter. Empty: no such header.
 func (h Headers) Get(name string) string {
 	for _, header := range h {
 		if strings.EqualFold(header.Name, name) {
@@ -177,17 +175,17 @@ func (h Headers) appendJSON(b []byte) ([]byte, error) {
 	return append(b, '}'), nil
 }
 
-// MarshalJSON writes an object with a member for each header.
+// MarshalJSON writes an object with one member per header.
 func (h Headers) MarshalJSON() ([]byte, error) { return h.appendJSON(nil) }
 
-// UnmarshalJSON reads what MarshalJSON writes, and null as none.
+// UnmarshalJSON reads the output of MarshalJSON. Null is an empty list.
 func (h *Headers) UnmarshalJSON(raw []byte) error {
 	*h = nil
 	d := json.NewDecoder(bytes.NewReader(raw))
 	if open, err := d.Token(); err != nil || open == nil {
 		return err
 	} else if open != json.Delim('{') {
-		return errors.New("client: headers are no JSON object")
+		return errors.New("client: headers must be a JSON object")
 	}
 	for d.More() {
 		name, err := d.Token()

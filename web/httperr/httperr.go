@@ -2,7 +2,8 @@
 // code and a sentence; the API and the UI both use it.
 //
 // The text of an error that is not in the table never leaves the process: such an error becomes a 500 without
-// details, or with the request id. The package does not log. The caller that responds with a 500 logs the error.
+// details, or with the request id. The package does not log. The caller that responds with a 500 logs the
+// error.
 package httperr
 
 import (
@@ -22,7 +23,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// Errors that arise in the HTTP layer. The errors of package store and package schedule are in the same table.
+// Errors that arise in the HTTP layer. The table also has the errors of package store and package schedule.
 var (
 	// ErrUnauthorized: the request has no API key, or an invalid one.
 	ErrUnauthorized = errors.New("no valid API key; send the header Authorization: Bearer KEY")
@@ -130,8 +131,8 @@ func rows() []row {
 		},
 		{
 			store.ErrTooManyRedrives, tooMany, "too_many_redrives", 60,
-			fmt.Sprintf("the project has %d open redrives, which is the limit; wait until one ends, or cancel one",
-				store.MaxOpenRedrives),
+			fmt.Sprintf("the project has %d open redrives, which is the limit; "+
+				"wait until one ends, or cancel one", store.MaxOpenRedrives),
 		},
 		{
 			store.ErrOpenQuota, tooMany, "open_callbacks_quota", 10,

@@ -53,7 +53,7 @@ func TestServersThatDoNotAnswer(t *testing.T) {
 	for _, tc := range []struct{ address, env, want string }{
 		{"http://127.0.0.1:1", "DISPATCHER_KEY=k",
 			`nobody listens at http://127.0.0.1:1; is "dispatcher serve" running there?`},
-		{redirected, "DISPATCHER_KEY=k", "the answer is not from a dispatcher: Found (302)"},
+		{redirected, "DISPATCHER_KEY=k", "the response is not from a dispatcher: Found (302)"},
 		{refused, "DISPATCHER_KEY_FILE=" + file,
 			refused + " does not know this key, or it has ended; it is from " + file + " (401 unauthorized)"},
 	} {
