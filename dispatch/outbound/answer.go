@@ -17,56 +17,61 @@ import (
 )
 
 const (
-	// MaxResponseBytes is the most that is read of a receiver's body, decoded.
+	// MaxResponseBytes is the maximum of bytes read from a response body, after decoding.
 	MaxResponseBytes = rule.MaxBodyBytes
-	// MaxKeptBytes is the most that is kept of it, as text.
-	MaxKeptBytes = 4 << 10
-	// maxKeptHeader is the most that is kept of one response header.
-	maxKeptHeader = 1 << 10
-	// maxLeftover is how much behind what is no gzip is read to make the connection reusable.
-	maxLeftover = 4 << 10
-	// maxPackedBytes is the most that is read of a compressed body as it comes in: what unpacks to nothing
-	// is work, too.
-	maxPackedBytes = 128 << 10
+	// MaxStoredBytes is the maximum of bytes of the body that are stored, as text.
+	MaxStoredBytes = 4 << 10
+	// maxStoredHeader is the maximum of bytes stored of one response header.
+	maxStoredHeader = 1 << 10
+	// maxDrain is how many bytes are read after invalid gzip. If the body ends within them, the connection
+	// can be reused.
+	maxDrain = 4 << 10
+	// maxGzipBytes is the maximum of compressed bytes read. Without it, gzip blocks that decode to nothing
+	// would be read for ever.
+	maxGzipBytes = 128 << 10
 )
 
-// An answer is what a receiver said, read up to the limits.
+// An answer is a receiver's response, read up to the limits.
 type answer struct {
 	status int
 	header http.Header
 	// body is the decoded body, at most MaxResponseBytes. It is valid until release.
 	body []byte
-	// plain is the body as UTF-8, without byte order mark; garbled: it is not what it is declared to be.
-	// Valid as long as body.
+	// plain is the body as UTF-8, without byte order mark, valid as long as body. garbled means that the
+	// bytes do not match the declared encoding.
 	plain   []byte
 	garbled bool
-	// text is the sanitised start of the body, without echoed credentials.
+	// text is the start of the body for storage and display: control characters and echoed credentials are
+	// removed.
 	text      string
 	truncated bool
-	// tooLarge: there was more. decodeErr: it could not be decoded. readErr: it ended before its end.
+	// tooLarge means that the body is longer than MaxResponseBytes. decodeErr says why its Content-Encoding
+	// could not be decoded. readErr is the connection's error before the end of the body.
 	tooLarge           bool
 	decodeErr, readErr error
 
 	buffer *bytes.Buffer
 }
 
-// buffers are for response bodies: most are a few bytes long and none is longer than MaxResponseBytes.
+// buffers holds buffers for response bodies. Most bodies are a few bytes long, and none is longer than
+// MaxResponseBytes + 1.
 var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
-// Why a body cannot be decoded.
+// The reasons why a body cannot be decoded.
 var (
-	errEncoding    = errors.New("the body has an encoding that was not asked for")
+	errEncoding    = errors.New("the body has an unsupported Content-Encoding")
 	errNotGzip     = errors.New("the body is not valid gzip")
-	errGzipLarge   = errors.New("the body is more than 128 KiB of gzip")
-	errGzipMembers = errors.New("the body is more than one gzip member")
+	errGzipLarge   = errors.New("the compressed body is larger than 128 KiB")
+	errGzipMembers = errors.New("the body has more than one gzip member")
 )
 
-// read takes the body in, and closes it. Reading to the end makes the connection reusable; a body over the
-// limit costs the connection.
+// read reads the body up to the limits and closes it. hidden are the credentials to mask in the stored text.
+//
+// A body that is read to its end leaves the connection reusable. A longer body costs the connection.
 func (a *answer) read(resp *http.Response, hidden []string) {
 	defer resp.Body.Close()
 	if resp.StatusCode == http.StatusSwitchingProtocols {
-		return // the body is the connection itself: reading would wait for a peer that waits for us
+		return // the body is the connection: a read would wait for a receiver that waits for this client
 	}
 	encoding := resp.Header.Get("Content-Encoding")
 	if resp.ContentLength == 0 || resp.Body == http.NoBody {
@@ -93,11 +98,11 @@ func (a *answer) read(resp *http.Response, hidden []string) {
 		text, ok := parse.UTF8(resp.Header.Get("Content-Type"), a.body)
 		a.plain, a.garbled = text, !ok
 	}
-	a.text, a.truncated = kept(a.plain, MaxKeptBytes, hidden)
+	a.text, a.truncated = storedText(a.plain, MaxStoredBytes, hidden)
 	a.truncated = a.truncated || a.tooLarge || a.readErr != nil
 }
 
-// release gives the buffer back; body is invalid from then on.
+// release returns the buffer to the pool. body and plain are invalid afterwards.
 func (a *answer) release() {
 	if a.buffer != nil {
 		buffers.Put(a.buffer)
@@ -105,14 +110,14 @@ func (a *answer) release() {
 	}
 }
 
-// fault says, in words, why no test of the body can hold; "": it was read whole, and is what it is declared
-// to be.
+// fault returns why the body cannot be tested, as text for people. It is empty if the whole body was read and
+// decoded.
 func (a *answer) fault() string {
 	switch {
 	case a.decodeErr != nil:
 		return a.decodeErr.Error()
 	case a.tooLarge:
-		return "too_large: more than 64 KiB of body"
+		return "too_large: the body is larger than 64 KiB"
 	case a.readErr != nil:
 		return "truncated: the body ended early"
 	case a.garbled:
@@ -121,18 +126,18 @@ func (a *answer) fault() string {
 	return ""
 }
 
-// document returns what rules look at of the answer, with its body if that matters.
+// document returns the view of the answer that rules test. The body is included only if the rule reads it.
 func (a *answer) document(readsBody bool) rule.Document {
 	d := rule.Document{Status: a.status}
 	if readsBody {
-		d.Text, d.Broken, d.Seen = a.plain, a.fault(), bodySeen(a)
+		d.Text, d.Broken, d.Seen = a.plain, a.fault(), bodySummary(a)
 	}
 	return d
 }
 
-// bodySeen describes a body for people: quoted, cut, or why it could not be judged. It shows the sanitised
-// text, in which echoed credentials are masked.
-func bodySeen(a *answer) string {
+// bodySummary describes the body for people: its start in quotes, or why it cannot be tested. It is made from
+// the sanitised text, so that echoed credentials stay masked.
+func bodySummary(a *answer) string {
 	switch why := a.fault(); {
 	case why != "":
 		return why
@@ -144,7 +149,7 @@ func bodySeen(a *answer) string {
 	return strconv.Quote(parse.Cut(a.text, rule.SawBytes)) + "…"
 }
 
-// fill reads one byte more than the limit, to know whether there is one.
+// fill reads up to one byte more than the limit. That byte shows that the body is too large.
 func (a *answer) fill(from io.Reader) {
 	limited := io.LimitedReader{R: from, N: MaxResponseBytes + 1}
 	if _, err := a.buffer.ReadFrom(&limited); err != nil {
@@ -152,11 +157,12 @@ func (a *answer) fill(from io.Reader) {
 	}
 }
 
-// fillGzip decodes a body that is one gzip member. More of them could all be empty: work without end.
+// fillGzip decodes a body that is one gzip member. It refuses further members: they may all be empty, and
+// then decoding would never reach a limit.
 func (a *answer) fillGzip(from io.Reader) {
-	source := &markedReader{r: from}
-	limited := &io.LimitedReader{R: source, N: maxPackedBytes + 1}
-	err := a.unpack(bufio.NewReader(limited))
+	source := &errorRecorder{r: from}
+	limited := &io.LimitedReader{R: source, N: maxGzipBytes + 1}
+	err := a.gunzip(bufio.NewReader(limited))
 	switch {
 	case err != nil && source.err != nil && source.err != io.EOF:
 		a.readErr = source.err
@@ -166,12 +172,13 @@ func (a *answer) fillGzip(from io.Reader) {
 		a.decodeErr = err
 	case err != nil:
 		a.decodeErr = errNotGzip
-		_, _ = io.CopyN(io.Discard, limited, maxLeftover) // only the connection's reuse depends on it
+		_, _ = io.CopyN(io.Discard, limited, maxDrain) // on error the connection is only not reused
 	}
 }
 
-// unpack decodes the first member. It reads on to the end of the body, which makes the connection reusable.
-func (a *answer) unpack(packed *bufio.Reader) error {
+// gunzip decodes the first member. It then reads one byte more, to reach the end of the body: only then can
+// the connection be reused.
+func (a *answer) gunzip(packed *bufio.Reader) error {
 	z, err := gzip.NewReader(packed)
 	if err != nil {
 		return err
@@ -192,14 +199,15 @@ func (a *answer) unpack(packed *bufio.Reader) error {
 	return err
 }
 
-// A markedReader remembers the error of its source, to tell a broken encoding from a broken connection.
-type markedReader struct {
+// An errorRecorder keeps the error of its source. fillGzip needs it to distinguish a broken connection from
+// invalid gzip.
+type errorRecorder struct {
 	r   io.Reader
 	err error
 }
 
-// Read reads.
-func (m *markedReader) Read(p []byte) (int, error) {
+// Read implements io.Reader.
+func (m *errorRecorder) Read(p []byte) (int, error) {
 	n, err := m.r.Read(p)
 	if err != nil {
 		m.err = err
@@ -207,22 +215,23 @@ func (m *markedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// kept returns the start of what came from a receiver as text that is safe to store and to show, and whether
-// something is missing.
-func kept(raw []byte, most int, hidden []string) (string, bool) {
+// storedText returns the start of a text from a receiver, safe to store and to display, and whether it is
+// incomplete. If there are credentials to mask, it masks the whole text before it cuts: half a credential
+// would not be found.
+func storedText(raw []byte, limit int, hidden []string) (string, bool) {
 	start := raw
-	if len(start) > most && len(hidden) == 0 {
-		start = start[:most]
+	if len(start) > limit && len(hidden) == 0 {
+		start = start[:limit]
 	}
 	text := parse.Scrub(parse.Clean(start), hidden)
-	if len(text) > most {
-		return parse.Cut(text, most), true
+	if len(text) > limit {
+		return parse.Cut(text, limit), true
 	}
 	return text, len(start) < len(raw)
 }
 
-// keptHeaders returns the response headers that are kept.
-func keptHeaders(h http.Header, hidden []string) []store.Header {
+// storedHeaders returns the response headers that are stored: these five names, the first value of each.
+func storedHeaders(h http.Header, hidden []string) []store.Header {
 	out := make([]store.Header, 0, 4)
 	for _, k := range [...]struct{ key, name string }{
 		{"Content-Type", "content-type"}, {"Date", "date"}, {"Retry-After", "retry-after"},
@@ -230,13 +239,13 @@ func keptHeaders(h http.Header, hidden []string) []store.Header {
 		{"X-Request-Id", "x-request-id"},
 	} {
 		if values := h[k.key]; len(values) > 0 {
-			out = append(out, store.Header{Name: k.name, Value: keptHeader(values[0], hidden)})
+			out = append(out, store.Header{Name: k.name, Value: storedHeader(values[0], hidden)})
 		}
 	}
 	return out
 }
 
-func keptHeader(value string, hidden []string) string {
-	text, _ := kept([]byte(value), maxKeptHeader, hidden)
+func storedHeader(value string, hidden []string) string {
+	text, _ := storedText([]byte(value), maxStoredHeader, hidden)
 	return strings.ReplaceAll(text, "\n", " ")
 }

@@ -16,7 +16,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// TestAnswers sends a request for each answer of the transcript, and has the table of statuses.
+// TestAnswers sends a request for each answer of the transcript. The transcript includes the table of
+// statuses.
 func TestAnswers(t *testing.T) {
 	t.Parallel()
 	elsewhere := serveAnswer(t, answerOK)
@@ -57,13 +58,13 @@ func TestAnswers(t *testing.T) {
 			elsewhere.conns.Load() != 0 {
 			t.Errorf("%s: %d connections, and %d to elsewhere", line, sent, elsewhere.conns.Load())
 		}
-		return strings.ReplaceAll(described(t, resp), elsewhere.URL, "http://elsewhere/")
+		return strings.ReplaceAll(describe(t, resp), elsewhere.URL, "http://elsewhere/")
 	})
 }
 
 var answerHeader = regexp.MustCompile(`^ \[([A-Za-z-]+: .*?)\]( |$)`)
 
-// rawAnswer is an answer as it is sent.
+// rawAnswer returns the bytes that the receiver sends for a line of the transcript.
 func rawAnswer(t *testing.T, line string) string {
 	if raw, ok := strings.CutPrefix(line, "raw "); ok {
 		return raw
@@ -90,45 +91,46 @@ func rawAnswer(t *testing.T, line string) string {
 	return fmt.Sprintf("%sContent-Length: %d\r\n\r\n%s", head, len(body)+short, body)
 }
 
-// described says how an attempt ended: what its class does not tell, what was kept, and what its rule says.
-func described(t *testing.T, r Response) string {
+// describe returns the result of an attempt as text: class, flags and values, then the rule, the body and the
+// headers.
+func describe(t *testing.T, r Response) string {
 	t.Helper()
 	checkSound(t, r)
-	said := fmt.Sprintf("%s %s", r.Class, r.Outcome)
+	text := fmt.Sprintf("%s %s", r.Class, r.Outcome)
 	for _, flag := range []struct {
 		is   bool
 		name string
 	}{
 		{!r.Charged, "uncharged"}, {r.TimedOut, "timed out"}, {r.Stale, "stale"},
-		{r.LocalFailure, "local failure"},
-		{r.Permanent, "permanent"}, {r.ResponseTruncated, "truncated"},
+		{r.LocalFailure, "local failure"}, {r.Permanent, "permanent"}, {r.ResponseTruncated, "truncated"},
 	} {
 		if flag.is {
-			said += ", " + flag.name
+			text += ", " + flag.name
 		}
 	}
 	for _, value := range []struct {
 		name  string
 		value any
 	}{
-		{"status", r.Status}, {"retry after", r.RetryAfter}, {"defer after", r.DeferAfter},
-		{"max defers", r.MaxDefers},
-		{"poll state", r.PollState}, {"max errors", r.MaxErrors}, {"location", r.Location}, {"error", r.Error},
+		{"status", r.Status}, {"retry after", r.RetryAfter},
+		{"defer after", r.DeferAfter}, {"max defers", r.MaxDefers},
+		{"poll state", r.PollState}, {"max errors", r.MaxErrors},
+		{"location", r.Location}, {"error", r.Error},
 	} {
-		if text := fmt.Sprint(value.value); text != "" && text != "0" && text != "0s" {
-			said += fmt.Sprintf(", %s %s", value.name, text)
+		if v := fmt.Sprint(value.value); v != "" && v != "0" && v != "0s" {
+			text += fmt.Sprintf(", %s %s", value.name, v)
 		}
 	}
 	if r.Rule != nil {
-		said += fmt.Sprintf("\n%s: %s | %s", r.Rule.Name, r.Rule.Expected, r.Rule.Saw)
+		text += fmt.Sprintf("\n%s: %s | %s", r.Rule.Name, r.Rule.Expected, r.Rule.Saw)
 	}
 	if r.ResponseBody != "" {
-		said += fmt.Sprintf("\n%q, %d bytes", parse.Cut(r.ResponseBody, 110), len(r.ResponseBody))
+		text += fmt.Sprintf("\n%q, %d bytes", parse.Cut(r.ResponseBody, 110), len(r.ResponseBody))
 	}
 	for _, h := range r.ResponseHeaders {
-		said += fmt.Sprintf("\n[%s: %q, %d bytes]", h.Name, parse.Cut(h.Value, 60), len(h.Value))
+		text += fmt.Sprintf("\n[%s: %q, %d bytes]", h.Name, parse.Cut(h.Value, 60), len(h.Value))
 	}
-	return said
+	return text
 }
 
 func TestRetryAfter(t *testing.T) {

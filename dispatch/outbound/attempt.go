@@ -8,7 +8,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// A phase is how far the dial that an attempt asked for has come.
+// A phase is the step of opening a connection that an attempt has reached. A timeout reports it.
 type phase int
 
 const (
@@ -18,25 +18,28 @@ const (
 	phaseTLS
 )
 
-// An attempt is the context of one request and all that is measured of it, in one allocation. All of it
-// happens in the goroutine that sends.
+// An attempt is the context of one request and its measurements, in one allocation. Its fields are accessed
+// only by the goroutine that called Send, so they need no lock.
 type attempt struct {
 	context.Context
 	start   time.Time
 	timeout time.Duration
 
-	// gotConn: there was a connection to send on. reused: another attempt had it before.
+	// gotConn means that a connection was available, so the request may have been sent. reused means that an
+	// earlier attempt used the same connection.
 	gotConn, reused bool
 	phase           phase
-	// What was looked up and opened for it took so long. firstByte is counted from the start.
+	// The durations of the parts. All but firstByte are zero on a reused connection. firstByte is measured
+	// from start.
 	dns, connect, tls, firstByte time.Duration
-	// certWanted: the server asked for a client certificate.
-	certWanted bool
+	// clientCertRequested means that the server requested a client certificate.
+	clientCertRequested bool
 }
 
 type attemptKey struct{}
 
-// Value lets the dialer find the attempt in its context.
+// Value implements context.Context. With attemptKey it returns the attempt, so that dialer and TLS callbacks
+// find it.
 func (a *attempt) Value(key any) any {
 	if key == (attemptKey{}) {
 		return a
@@ -44,7 +47,7 @@ func (a *attempt) Value(key any) any {
 	return a.Context.Value(key)
 }
 
-// attemptOf returns the attempt that a context belongs to, or nil.
+// attemptOf returns the attempt that a context belongs to. It is nil outside of Send.
 func attemptOf(ctx context.Context) *attempt {
 	a, _ := ctx.Value(attemptKey{}).(*attempt)
 	return a
@@ -56,17 +59,16 @@ func (a *attempt) onFirstByte() {
 	}
 }
 
-// noCertificate answers a server that asks for a client certificate: there is none, and the attempt takes
-// note, because what servers say when they refuse is not clear.
-func noCertificate(info *tls.CertificateRequestInfo) (*tls.Certificate, error) {
+// noClientCertificate is the TLS callback for a server that requests a client certificate. The client has
+// none. It records the request in the attempt, because the alerts of servers that then refuse are ambiguous.
+func noClientCertificate(info *tls.CertificateRequestInfo) (*tls.Certificate, error) {
 	if a := attemptOf(info.Context()); a != nil {
-		a.certWanted = true
+		a.clientCertRequested = true
 	}
 	return new(tls.Certificate), nil
 }
 
-// timings returns the parts of the attempt. On a connection that was used before nothing was looked up or
-// opened.
+// timings returns the measurements in milliseconds.
 func (a *attempt) timings(end time.Time) store.Timings {
 	return store.Timings{
 		DNS: milliseconds(a.dns), Connect: milliseconds(a.connect), TLS: milliseconds(a.tls),

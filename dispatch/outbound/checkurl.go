@@ -12,21 +12,23 @@ import (
 	"golang.org/x/net/idna"
 )
 
-// MaxURLBytes is the longest URL that can be sent to.
+// MaxURLBytes is the maximum length of a URL in bytes.
 const MaxURLBytes = 2048
 
-// A refusal is a URL that the guard would not let out. It is ErrBlocked with a sentence of its own.
+// A refusal is an ErrBlocked with its own text. CheckURL returns it for a URL that the guard refuses.
 type refusal string
 
-// Error returns the sentence.
+// Error returns the text.
 func (r refusal) Error() string { return string(r) }
 
-// Is makes a refusal ErrBlocked.
+// Is makes errors.Is(r, ErrBlocked) true.
 func (r refusal) Is(err error) bool { return err == ErrBlocked }
 
-// CheckURL judges a URL before anything is sent to it: nil, or one sentence for people. Errors that are
-// ErrBlocked say that the guard refuses the place; the others, that the URL cannot be meant. A URL that
-// passes may still be blocked when its name is resolved.
+// CheckURL returns nil if a URL may be stored for sending, else an error of one sentence for people.
+// errors.Is with ErrBlocked is true if the guard refuses the address. Otherwise the URL is invalid.
+//
+// CheckURL resolves no name, so it gives early feedback only. The dialer checks the real address again and
+// may still block it.
 func (g *Guard) CheckURL(raw string) error {
 	u, err := parseURL(raw)
 	if err != nil {
@@ -36,14 +38,14 @@ func (g *Guard) CheckURL(raw string) error {
 	if err != nil {
 		return err
 	}
-	host, err := normalHost(u.Hostname())
+	host, err := normalizeHost(u.Hostname())
 	if err != nil {
 		return err
 	}
 	return g.checkHost(host, port)
 }
 
-// parseURL parses what is at least well-formed: http or https, with a host, without what must not be sent.
+// parseURL parses a URL and checks its form: http or https, a host, no credentials, no fragment.
 func parseURL(raw string) (*url.URL, error) {
 	if len(raw) > MaxURLBytes {
 		return nil, fmt.Errorf("url has %d bytes; at most %d are allowed", len(raw), MaxURLBytes)
@@ -53,7 +55,7 @@ func parseURL(raw string) (*url.URL, error) {
 	}
 	u, err := url.Parse(raw)
 	if err != nil {
-		// The parser's own text repeats the URL, with whatever secrets are in it.
+		// The parser's error contains the URL, which may contain secrets.
 		return nil, errors.New("url cannot be parsed")
 	}
 	switch {
@@ -64,7 +66,7 @@ func parseURL(raw string) (*url.URL, error) {
 	case u.User != nil:
 		return nil, errors.New("url must not contain a user name or a password; use an Authorization header")
 	case strings.Contains(raw, "#"):
-		return nil, errors.New("url must not have a fragment: what follows # is never sent")
+		return nil, errors.New("url must not have a fragment (#…): it is never sent")
 	}
 	return u, nil
 }
@@ -87,18 +89,18 @@ func portOf(u *url.URL) (uint16, error) {
 	return uint16(port), nil
 }
 
-// normalHost returns a host as it is looked up: in ASCII, lower case, without the dot at the end. It folds
-// what Unicode calls the same, so that digits in circles and full-width dots show the address that they would
-// be dialled as.
-func normalHost(host string) (string, error) {
-	if strings.Contains(host, ":") { // IPv6: only brackets can have brought a colon here
+// normalizeHost returns a host as the resolver gets it: ASCII, lower case, without the final dot. IDNA maps
+// equivalent Unicode characters first, so that circled digits and full-width dots become the address that
+// would be dialed.
+func normalizeHost(host string) (string, error) {
+	if strings.Contains(host, ":") { // only an IPv6 address in brackets can contain a colon
 		return strings.ToLower(host), nil
 	}
 	host, err := asciiHost(host)
 	return strings.TrimSuffix(strings.ToLower(host), "."), err
 }
 
-// asciiHost returns an internationalised name in ASCII, and every other host as it is.
+// asciiHost converts an internationalised name to ASCII and returns any other host unchanged.
 func asciiHost(host string) (string, error) {
 	if parse.IsASCII([]byte(host)) {
 		return host, nil
@@ -110,7 +112,7 @@ func asciiHost(host string) (string, error) {
 	return ascii, nil
 }
 
-// checkHost judges a host in its normal form.
+// checkHost checks a host in its normalized form.
 func (g *Guard) checkHost(host string, port uint16) error {
 	if err := g.checkLocalName(host); err != nil {
 		return err
@@ -133,7 +135,7 @@ func (g *Guard) checkHost(host string, port uint16) error {
 	if err := checkName(host); err != nil {
 		return err
 	}
-	// A name may resolve into an allowed network, where every port is allowed.
+	// A name may resolve to an allowlisted network, where every port is allowed.
 	if isDeniedPort(port) && len(g.networks) == 0 {
 		return deniedPort(port)
 	}
@@ -141,17 +143,17 @@ func (g *Guard) checkHost(host string, port uint16) error {
 }
 
 const (
-	allowHint = "; egress_allow can permit it"
-	// addressHint is for what no name in egress_allow permits.
-	addressHint = "; egress_allow can permit it by the address, not by the name: "
+	allowHint = "; add the host to egress_allow to permit it"
+	// addressHint is for hosts that egress_allow permits only by address.
+	addressHint = "; add its address to egress_allow to permit it: "
 )
 
 func (g *Guard) checkLiteral(addr netip.Addr, port uint16) error {
 	if g.isOwn(addr.Unmap(), port) {
 		return refusal("host and port are the dispatcher's own; it never sends to itself")
 	}
-	switch g.judge(addr, port) {
-	case excepted:
+	switch g.decide(addr, port) {
+	case allowlisted:
 		return nil
 	case public:
 		if addr.Is4In6() {
@@ -159,7 +161,7 @@ func (g *Guard) checkLiteral(addr netip.Addr, port uint16) error {
 		}
 		return nil
 	}
-	if isDeniedPort(port) && g.judge(addr, 443) != refused {
+	if isDeniedPort(port) && g.decide(addr, 443) != refused {
 		return deniedPort(port)
 	}
 	return refusal("host is not a public address" + allowHint)
@@ -169,8 +171,8 @@ func deniedPort(port uint16) error {
 	return refusal(fmt.Sprintf("port %d is not used for HTTP"+allowHint, port))
 }
 
-// endsInNumber says whether the last label of a host is a number in any of the bases that some resolvers take
-// for part of an IPv4 address: 127.1, 0x7f000001, 2130706433, 0177.0.0.1.
+// endsInNumber reports whether the last label of a host is a decimal or hexadecimal number. Some resolvers
+// read such hosts as IPv4 addresses: 127.1, 0x7f000001, 2130706433, 0177.0.0.1.
 func endsInNumber(host string) bool {
 	last := host[strings.LastIndexByte(host, '.')+1:]
 	if parse.IsDigits(last) {
@@ -182,15 +184,15 @@ func endsInNumber(host string) bool {
 	})
 }
 
-// checkLocalName refuses the names that stand for this machine or for its platform's metadata wherever it
-// runs, unless the operator allowed their networks: by name alone they lead nowhere (see neverByName).
+// checkLocalName refuses names that always refer to this machine or to the metadata service of its platform,
+// unless their network is allowlisted. An allowlisted name is not enough, see deniedToNames.
 func (g *Guard) checkLocalName(host string) error {
 	switch host {
 	case "localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback", "broadcasthost":
 		return g.checkLoopback()
 	case "metadata.google.internal", "metadata.goog", "instance-data.ec2.internal":
 		if !g.allowsNetwork(netip.AddrFrom4([4]byte{169, 254, 169, 254})) {
-			return refusal("host is a name of this machine's platform" + addressHint + "169.254.169.254")
+			return refusal("host is a metadata service of a cloud platform" + addressHint + "169.254.169.254")
 		}
 	}
 	if strings.HasSuffix(host, ".localhost") {
@@ -206,8 +208,8 @@ func (g *Guard) checkLoopback() error {
 	return refusal("host is a name of this machine" + addressHint + "127.0.0.1 or ::1")
 }
 
-// checkName says whether a host in its normal form can be a name of the DNS. Underscores are let through:
-// they are no host names, but container networks are full of them.
+// checkName returns nil if a normalized host can be a DNS name. It permits underscores: they are invalid in
+// host names, but common in container networks.
 func checkName(host string) error {
 	if host == "" {
 		return errors.New("host is empty")
@@ -226,7 +228,7 @@ func checkName(host string) error {
 			return errors.New("host has a part that begins or ends with a hyphen")
 		}
 		if strings.ContainsFunc(label, isNoHostCharacter) {
-			return errors.New("host contains a character that no host name has")
+			return errors.New("host contains a character that is not allowed in host names")
 		}
 	}
 	return nil

@@ -14,21 +14,21 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// This file is the table from an answer or an error to a class. The texts are ours throughout: what the
-// libraries say contains URLs, addresses, and whatever a receiver chose to send.
+// This file maps an answer or an error to a class. All texts are written here. Errors of libraries are never
+// copied: they contain URLs, addresses and data from the receiver.
 
-// A finding is what is known of an attempt without an answer.
-type finding struct {
+// A failure describes an attempt that got no answer.
+type failure struct {
 	class store.Class
 	text  string
-	// uncharged attempts do not count. reached: the request may have reached the receiver.
+	// uncharged attempts do not count. reached means that the request may have reached the receiver.
 	uncharged, reached     bool
 	timedOut, stale, local bool
 }
 
-// fail fills in an attempt that got no answer. Its outcome is unknown where the receiver may have acted on
-// it.
-func (resp *Response) fail(f finding) {
+// fail fills in an attempt that got no answer. If the request may have reached the receiver, the outcome is
+// unknown: the receiver may have processed it.
+func (resp *Response) fail(f failure) {
 	resp.Class, resp.Error = f.class, f.text
 	resp.Charged = !f.uncharged
 	resp.TimedOut, resp.Stale, resp.LocalFailure = f.timedOut, f.stale, f.local
@@ -38,62 +38,62 @@ func (resp *Response) fail(f finding) {
 	}
 }
 
-// diagnose classifies an attempt that ended with an error. The order of the cases matters where errors wrap
-// each other.
-func diagnose(ctx context.Context, a *attempt, err error, fresh bool) finding {
+// classifyError classifies an attempt that ended with an error. The order of the cases matters, because
+// errors wrap each other. ctx is the caller's context: its cancellation is a shutdown.
+func classifyError(ctx context.Context, a *attempt, err error, fresh bool) failure {
 	var (
 		bad    *requestError
 		dns    *net.DNSError
 		op     *net.OpError
 		record tls.RecordHeaderError
 	)
-	certificate := certificateText(err)
+	certificate := certificateError(err)
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled):
-		return finding{class: store.ClassInterrupted, text: "interrupted by shutdown", uncharged: true,
+		return failure{class: store.ClassInterrupted, text: "interrupted by shutdown", uncharged: true,
 			reached: a.gotConn}
 	case errors.Is(err, ErrBlocked):
-		return finding{class: store.ClassBlocked, text: ErrBlocked.Error()}
+		return failure{class: store.ClassBlocked, text: ErrBlocked.Error()}
 	case errors.As(err, &bad):
 		return invalidRequest(bad.Error())
 	case errors.Is(err, errNoNameServer):
-		return localTrouble(errNoNameServer.Error())
+		return localFailure(errNoNameServer.Error())
 	case isLocalResource(err):
-		return localTrouble("no file descriptor, port or memory is left for a connection")
+		return localFailure("this machine has no file descriptor, port or memory left for a connection")
 	case errors.As(err, &dns):
-		return dnsFinding(dns)
+		return dnsFailure(dns)
 	case isTimeout(a, err):
-		return timeoutFinding(a)
+		return timeoutFailure(a)
 	case certificate != "":
-		return finding{class: store.ClassTLSCert, text: certificate}
+		return failure{class: store.ClassTLSCert, text: certificate}
 	case errors.Is(err, http.ErrSchemeMismatch):
-		return finding{class: store.ClassTLSProto, text: "the server speaks plain HTTP on an https address"}
+		return failure{class: store.ClassTLSProto, text: "the server answered plain HTTP to an https URL"}
 	case errors.As(err, &op) && op.Op == "remote error":
-		// A server that wants a certificate says so after our handshake has ended.
-		if a.certWanted || strings.Contains(op.Err.Error(), "certificate") {
-			return finding{class: store.ClassTLSClientCert, text: "the server asks for a client certificate"}
+		// In TLS 1.3 a server refuses a missing certificate only after the client's handshake has ended.
+		if a.clientCertRequested || strings.Contains(op.Err.Error(), "certificate") {
+			return failure{class: store.ClassTLSClientCert, text: "the server requires a client certificate"}
 		}
-		return finding{class: store.ClassTLSProto, text: "the server refused the TLS handshake"}
+		return failure{class: store.ClassTLSProto, text: "the server refused the TLS handshake"}
 	case errors.As(err, &record) || !a.gotConn && strings.Contains(err.Error(), "tls: "):
-		return finding{class: store.ClassTLSProto,
-			text: "the TLS handshake found no common ground; TLS 1.2 is the least"}
+		return failure{class: store.ClassTLSProto,
+			text: "the TLS handshake failed; the server must support TLS 1.2 or later"}
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return finding{class: store.ClassConnectRefused, text: "connection refused"}
+		return failure{class: store.ClassConnectRefused, text: "connection refused"}
 	case a.gotConn:
-		return exchangeFinding(a, err, fresh)
+		return exchangeFailure(a, err, fresh)
 	case isReset(err):
-		return finding{class: store.ClassConnReset, text: "the connection was closed during the handshake"}
+		return failure{class: store.ClassConnReset, text: "the connection was closed during the handshake"}
 	}
-	return finding{class: store.ClassUnreachable, text: "the host cannot be reached"}
+	return failure{class: store.ClassUnreachable, text: "the host cannot be reached"}
 }
 
-// localTrouble is our own.
-func localTrouble(text string) finding {
-	return finding{class: store.ClassLocalInfra, text: text, uncharged: true, local: true}
+// localFailure describes a failure of this machine, not of the receiver. It is not charged.
+func localFailure(text string) failure {
+	return failure{class: store.ClassLocalInfra, text: text, uncharged: true, local: true}
 }
 
-// isLocalResource says whether this machine has run out of what a connection needs. The resolver turns errors
-// into text, so they are also looked for there.
+// isLocalResource reports whether this machine has run out of a resource that a connection needs. The
+// resolver turns system errors into text, so this function also searches the text.
 func isLocalResource(err error) bool {
 	if err == nil {
 		return false
@@ -107,8 +107,8 @@ func isLocalResource(err error) bool {
 	if !errors.Is(err, syscall.EADDRNOTAVAIL) {
 		return false
 	}
-	// IPv4: no local port is left. IPv6: this machine has no address of that kind, and never will for this
-	// destination.
+	// IPv4: no local port is left. IPv6: this machine has no IPv6 address. That is permanent for this
+	// destination, so it is not a local failure that diverts for ever.
 	var op *net.OpError
 	if errors.As(err, &op) {
 		if to, ok := op.Addr.(*net.TCPAddr); ok {
@@ -123,8 +123,8 @@ func inDNSText(err error, text string) bool {
 	return errors.As(err, &dns) && strings.Contains(dns.Err, text)
 }
 
-// cannotAskResolver says whether a lookup failed before any name server could be asked.
-func cannotAskResolver(err error) bool {
+// resolverUnreachable reports whether a lookup failed before a name server could be reached.
+func resolverUnreachable(err error) bool {
 	for _, errno := range [...]syscall.Errno{
 		syscall.ECONNREFUSED, syscall.ENETUNREACH, syscall.EHOSTUNREACH, syscall.ENETDOWN, syscall.EPERM,
 		syscall.EACCES,
@@ -136,26 +136,25 @@ func cannotAskResolver(err error) bool {
 	return false
 }
 
-// isAnswer says whether a failed lookup ended with what a name server said.
-func isAnswer(err error) bool {
+// isNameServerAnswer reports whether a lookup failed with an answer from a name server.
+func isNameServerAnswer(err error) bool {
 	var dns *net.DNSError
-	return errors.As(err, &dns) && !dns.IsTimeout && !isLocalResource(err) && !cannotAskResolver(err)
+	return errors.As(err, &dns) && !dns.IsTimeout && !isLocalResource(err) && !resolverUnreachable(err)
 }
 
-func dnsFinding(dns *net.DNSError) finding {
+func dnsFailure(dns *net.DNSError) failure {
 	switch {
 	case dns.IsNotFound:
-		return finding{class: store.ClassDNSNotFound, text: "no such host"}
+		return failure{class: store.ClassDNSNotFound, text: "no such host"}
 	case dns.IsTimeout:
 		return lookupTimedOut
 	}
-	return finding{class: store.ClassDNSError, text: "the host could not be looked up"}
+	return failure{class: store.ClassDNSError, text: "the DNS lookup failed"}
 }
 
-var lookupTimedOut = finding{class: store.ClassDNSError, text: "looking up the host timed out",
-	timedOut: true}
+var lookupTimedOut = failure{class: store.ClassDNSError, text: "the DNS lookup timed out", timedOut: true}
 
-// isTimeout says whether time ran out: the attempt's, or that of one of its parts.
+// isTimeout reports whether the timeout of the attempt or of one of its parts has passed.
 func isTimeout(a *attempt, err error) bool {
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, syscall.ETIMEDOUT) {
 		return true
@@ -164,22 +163,25 @@ func isTimeout(a *attempt, err error) bool {
 	return errors.As(err, &timeout) && timeout.Timeout() || errors.Is(a.Err(), context.DeadlineExceeded)
 }
 
-func timeoutFinding(a *attempt) finding {
+func timeoutFailure(a *attempt) failure {
 	if a.gotConn {
-		return finding{class: store.ClassTimeoutHeaders, text: "no answer in time", timedOut: true,
-			reached: true}
+		return failure{
+			class: store.ClassTimeoutHeaders, text: "no response within the timeout",
+			timedOut: true, reached: true,
+		}
 	}
 	switch a.phase {
 	case phaseDNS:
 		return lookupTimedOut
 	case phaseTLS:
-		return finding{class: store.ClassConnectTimeout, text: "the TLS handshake timed out", timedOut: true}
+		return failure{class: store.ClassConnectTimeout, text: "the TLS handshake timed out", timedOut: true}
 	}
-	return finding{class: store.ClassConnectTimeout, text: "connecting timed out", timedOut: true}
+	return failure{class: store.ClassConnectTimeout, text: "connecting timed out", timedOut: true}
 }
 
-// certificateText says what is wrong with a server's certificate; "": nothing is.
-func certificateText(err error) string {
+// certificateError returns what is wrong with a server's certificate. It is empty if the error has another
+// cause.
+func certificateError(err error) string {
 	var (
 		verification *tls.CertificateVerificationError
 		authority    x509.UnknownAuthorityError
@@ -199,29 +201,30 @@ func certificateText(err error) string {
 	return ""
 }
 
-// exchangeFinding knows what goes wrong once there is a connection. Whether the receiver acted on the request
-// is unknown unless it began to answer.
-func exchangeFinding(a *attempt, err error, fresh bool) finding {
+// exchangeFailure classifies an error after a connection was available. A response that cannot be used is a
+// failed attempt. If the connection was closed, the receiver may have processed the request.
+func exchangeFailure(a *attempt, err error, fresh bool) failure {
 	switch {
 	case errors.Is(err, errHeadersTooLarge):
-		return finding{class: store.ClassHeadersTooLarge, text: "the answer's headers are larger than 64 KiB"}
+		return failure{class: store.ClassHeadersTooLarge, text: "the response headers are larger than 64 KiB"}
 	case !isReset(err):
-		return finding{class: store.ClassProtocol, text: "the answer is not valid HTTP"}
+		return failure{class: store.ClassProtocol, text: "the response is not valid HTTP"}
 	case a.firstByte != 0:
-		return finding{class: store.ClassConnReset,
-			text: "the connection was closed within the answer's headers", reached: true}
+		return failure{class: store.ClassConnReset,
+			text: "the connection was closed within the response headers", reached: true}
 	case a.reused && !fresh:
-		// The receiver may have closed it before it saw the request, as it may with any idle connection.
-		return finding{
-			class: store.ClassConnReset, text: "a kept-alive connection was closed before the answer",
+		// A receiver may close an idle connection at any time, so it may not have seen the request. The
+		// caller retries such an attempt at once on a new connection (Response.Stale).
+		return failure{
+			class: store.ClassConnReset, text: "a kept-alive connection was closed before the response",
 			reached: true, stale: true, uncharged: true,
 		}
 	}
-	return finding{class: store.ClassConnReset, text: "the connection was closed before the answer",
+	return failure{class: store.ClassConnReset, text: "the connection was closed before the response",
 		reached: true}
 }
 
-// isReset says whether the peer, or the network, ended the connection.
+// isReset reports whether the peer or the network closed the connection.
 func isReset(err error) bool {
 	for _, cause := range [...]error{
 		syscall.ECONNRESET, syscall.EPIPE, syscall.ECONNABORTED, io.EOF, io.ErrUnexpectedEOF,

@@ -20,51 +20,51 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// DefaultTimeout is the timeout of a request that names none.
+// DefaultTimeout is the timeout of a request without one.
 const DefaultTimeout = 15 * time.Second
 
-// DefaultMaxIdlePerHost is how many connections are kept for one host unless the options say otherwise. It
-// should be no less than the attempts that may be in flight to it, over all its lanes: what is beyond it
-// costs a handshake each time.
+// DefaultMaxIdlePerHost is the default of Options.MaxIdlePerHost. It should be at least the maximum of
+// concurrent attempts to one host over all its lanes. Each connection above it costs a handshake per attempt.
 const DefaultMaxIdlePerHost = 64
 
-// Options of a client. The zero value is usable.
+// Options configures a client. The zero value is usable.
 type Options struct {
-	// Guard decides where connections may go. Nil: one without exceptions.
+	// Guard decides which addresses may be connected to. Nil means NewGuard(nil), which permits public
+	// addresses only.
 	Guard *Guard
-	// Transport replaces the client's own transport, and with it the guard. It is for tests, and must honour
-	// the request's context. Nil: the guarded one.
+	// Transport replaces the client's own transport and with it the guard. It is for tests. It must honor the
+	// context of requests. Nil means the guarded transport.
 	Transport http.RoundTripper
-	// Version stands in the User-Agent. Empty: "dev".
+	// Version is the version in the User-Agent header. Empty means "dev".
 	Version string
-	// MaxIdlePerHost is how many idle connections are kept for one destination. Zero: DefaultMaxIdlePerHost.
+	// MaxIdlePerHost is the maximum of idle connections kept for one host. Zero means DefaultMaxIdlePerHost.
 	MaxIdlePerHost int
-	// Resolver looks names up. Nil: the system's, by Go's own code.
+	// Resolver resolves host names. Nil means the resolver of Go, which uses the system's configuration.
 	Resolver Resolver
-	// Logger gets the stacks of panics, which end as an attempt and not as a crash. Nil: they are dropped.
+	// Logger receives the stacks of panics: a panic ends one attempt and not the process. Nil discards them.
 	Logger *slog.Logger
 }
 
-// A Client sends everything that leaves. It is safe for concurrent use.
+// A Client sends attempts. It is safe for concurrent use.
 type Client struct {
-	engine *retryablehttp.Client
-	// transport is nil where another one stands in its place, which does not report the connections that it
+	http *retryablehttp.Client
+	// transport is nil if Options.Transport replaces it. A replacement does not report which connection it
 	// uses.
 	transport *transport
 	userAgent string
 	logger    *slog.Logger
-	// presets are read-only; rules are those that were given whole, by their text.
+	// presets are the compiled presets by name; they are read-only. rules caches rules by their JSON text.
 	presets map[string]*rule.Rule
 	rules   *parse.Keep[store.JSONText, *rule.Rule]
-	// polls are the rules of polls, by their text.
+	// polls caches poll rules by their JSON text.
 	polls   *parse.Keep[store.JSONText, *rule.Poll]
 	signers *sign.Cache
 }
 
-// New returns a client.
+// New returns a client. It fails if an option is invalid.
 func New(o Options) (*Client, error) {
 	if o.MaxIdlePerHost < 0 {
-		return nil, fmt.Errorf("outbound: %d idle connections per host cannot be kept", o.MaxIdlePerHost)
+		return nil, fmt.Errorf("outbound: MaxIdlePerHost is %d; it must not be negative", o.MaxIdlePerHost)
 	}
 	version := cmp.Or(o.Version, "dev")
 	if why := sign.CheckHeader(store.Header{Name: "X-Version", Value: version}); why != "" {
@@ -83,7 +83,7 @@ func New(o Options) (*Client, error) {
 		signers:   sign.NewCache(),
 	}
 	if o.Transport != nil {
-		c.engine = newEngine(o.Transport)
+		c.http = newHTTPClient(o.Transport)
 		return c, nil
 	}
 	if o.Guard == nil {
@@ -97,25 +97,27 @@ func New(o Options) (*Client, error) {
 	}
 	c.transport = newTransport(newDialer(o.Guard, o.Resolver),
 		cmp.Or(o.MaxIdlePerHost, DefaultMaxIdlePerHost))
-	c.engine = newEngine(c.transport)
+	c.http = newHTTPClient(c.transport)
 	return c, nil
 }
 
-// CloseIdle closes the connections that are kept and not in use.
+// CloseIdle closes all idle connections. Connections in use are not affected.
 func (c *Client) CloseIdle() {
 	if c.transport != nil {
-		c.transport.pool.close()
+		c.transport.pool.closeIdle()
 	}
 }
 
-// Send makes one attempt and says how it ended. It sends at most one request on the wire. It returns when the
-// answer has been read up to the limits, when the request's timeout has passed, or when the context ends,
-// which interrupts the attempt; the context should carry no deadline of its own. It does not panic.
+// Send makes one attempt and returns its result. It writes at most one request and does not panic.
+//
+// Send returns when the answer is read up to the limits or when the request's timeout has passed. If ctx is
+// canceled, it returns at once with class interrupted. ctx should have no deadline: the attempt would time
+// out at that deadline.
 func (c *Client) Send(ctx context.Context, r Request) (resp Response) {
 	if r.Timeout <= 0 {
 		r.Timeout = DefaultTimeout
 	}
-	start := time.Now() // first, so that no attempt that times out is shorter than its timeout
+	start := time.Now() // before the timeout starts, so that a timed out attempt lasts at least its timeout
 	timed, cancel := context.WithTimeout(ctx, r.Timeout)
 	defer cancel()
 	a := &attempt{Context: timed, start: start, timeout: r.Timeout, gotConn: c.transport == nil}
@@ -125,7 +127,7 @@ func (c *Client) Send(ctx context.Context, r Request) (resp Response) {
 				string(debug.Stack()))
 			resp = Response{RequestHeaders: resp.RequestHeaders, KeyID: resp.KeyID, Status: resp.Status,
 				MaxErrors: resp.MaxErrors}
-			resp.fail(finding{class: store.ClassPanic, text: "sending panicked; the log has the stack",
+			resp.fail(failure{class: store.ClassPanic, text: "internal error while sending; see the log",
 				uncharged: true, reached: a.gotConn})
 		}
 		resp.StartedAt, resp.EndedAt = a.start, time.Now()
@@ -135,14 +137,15 @@ func (c *Client) Send(ctx context.Context, r Request) (resp Response) {
 	return resp
 }
 
+// send makes the attempt and fills in resp. Send adds the times and converts a panic.
 func (c *Client) send(ctx context.Context, a *attempt, r *Request, resp *Response) {
-	by, why := c.judgementOf(r)
+	want, why := c.criteriaFor(r)
 	if why != "" {
 		resp.fail(invalidRequest(why))
 		return
 	}
 	if r.Poll {
-		resp.MaxErrors = *by.poll.ErrorBudget
+		resp.MaxErrors = *want.poll.ErrorBudget
 	}
 	u, err := parseURL(r.URL)
 	if err != nil {
@@ -151,51 +154,51 @@ func (c *Client) send(ctx context.Context, a *attempt, r *Request, resp *Respons
 	}
 	p, err := c.prepare(r, u, a.start)
 	if err != nil {
-		resp.fail(unprepared(err))
+		resp.fail(prepareFailure(err))
 		return
 	}
-	resp.RequestHeaders, resp.KeyID = p.shown, p.keyID
+	resp.RequestHeaders, resp.KeyID = p.redacted, p.keyID
 	req, err := newHTTPRequest(a, r, u, p.header)
 	if err != nil {
-		resp.fail(unprepared(err))
+		resp.fail(prepareFailure(err))
 		return
 	}
-	got, err := c.engine.Do(&retryablehttp.Request{Request: req})
+	got, err := c.http.Do(&retryablehttp.Request{Request: req})
 	if err != nil {
-		resp.fail(diagnose(ctx, a, err, r.Fresh))
+		resp.fail(classifyError(ctx, a, err, r.Fresh))
 		return
 	}
 	a.onFirstByte() // for transports that do not report it
 	ans := answer{status: got.StatusCode, header: got.Header}
 	defer ans.release()
 	ans.read(got, p.hidden)
-	resp.take(&ans, p.hidden)
-	by.hidden = p.hidden
-	resp.conclude(ctx, a, &ans, by)
+	resp.recordAnswer(&ans, p.hidden)
+	want.hidden = p.hidden
+	resp.conclude(ctx, a, &ans, want)
 }
 
-// judgementOf returns what the answer will be judged by, or why nothing can be sent.
-func (c *Client) judgementOf(r *Request) (by judgement, why string) {
+// criteriaFor returns the criteria for the answer. why says why there is none, and then nothing may be sent.
+func (c *Client) criteriaFor(r *Request) (want criteria, why string) {
 	name, text := r.Success.Name, r.Success.Rule
 	switch {
 	case r.Poll:
-		by.poll, by.name = compiled(c.polls, text, rule.CompilePoll), cmp.Or(name, rule.PollName)
-		if by.poll == nil {
-			return by, "the rule of the poll cannot be read"
+		want.poll, want.name = compiled(c.polls, text, rule.CompilePoll), cmp.Or(name, rule.PollName)
+		if want.poll == nil {
+			return want, "the poll rule is invalid"
 		}
-		return by, ""
+		return want, ""
 	case text == "":
-		by.rule, by.name = c.presets[name], cmp.Or(name, rule.Default)
+		want.rule, want.name = c.presets[name], cmp.Or(name, rule.Default)
 	default:
-		by.rule, by.name = compiled(c.rules, text, rule.Compile), cmp.Or(name, rule.CustomName)
+		want.rule, want.name = compiled(c.rules, text, rule.Compile), cmp.Or(name, rule.CustomName)
 	}
-	if by.rule == nil {
-		return by, "the success rule is unknown or cannot be read"
+	if want.rule == nil {
+		return want, "the success rule is unknown or invalid"
 	}
-	return by, ""
+	return want, ""
 }
 
-// compiled returns a rule by its text, which is compiled once; nil: it cannot be read.
+// compiled returns the compiled rule of a text, from the cache if possible. It is nil if the text is invalid.
 func compiled[R any](
 	kept *parse.Keep[store.JSONText, *R], text store.JSONText, compile func([]byte) (*R, []store.FieldError),
 ) *R {
@@ -210,31 +213,32 @@ func compiled[R any](
 	return r
 }
 
-// take fills in what is kept of an answer.
-func (resp *Response) take(a *answer, hidden []string) {
+// recordAnswer copies the storable parts of an answer into the response, with credentials masked.
+func (resp *Response) recordAnswer(a *answer, hidden []string) {
 	resp.Answered = true
 	resp.Status = a.status
 	resp.ResponseBody, resp.ResponseTruncated = a.text, a.truncated
-	resp.ResponseHeaders = keptHeaders(a.header, hidden)
-	//lint:ignore SA1008 the transport files it under a name that http.Client does not look for
+	resp.ResponseHeaders = storedHeaders(a.header, hidden)
+	//lint:ignore SA1008 wrappedTransport moved the header to this key to hide it from http.Client
 	if location := a.header[locationKey]; len(location) > 0 {
-		resp.Location = keptHeader(store.MaskURL(parse.Cut(location[0], MaxURLBytes)), hidden)
+		resp.Location = storedHeader(store.MaskURL(parse.Cut(location[0], MaxURLBytes)), hidden)
 		resp.ResponseHeaders = append(resp.ResponseHeaders,
 			store.Header{Name: "location", Value: resp.Location})
 	}
 }
 
-// unprepared is what is found of a request that could not be made.
-func unprepared(err error) finding {
+// prepareFailure describes a request that could not be prepared. A missing or unfit key is a local failure:
+// it is diverted until somebody provides a key. Anything else is an invalid request.
+func prepareFailure(err error) failure {
 	if _, bad := errors.AsType[*sign.KeyError](err); bad {
-		return finding{class: store.ClassSignError, text: err.Error(), uncharged: true, local: true}
+		return failure{class: store.ClassSignError, text: err.Error(), uncharged: true, local: true}
 	}
 	return invalidRequest(err.Error())
 }
 
-func invalidRequest(text string) finding {
-	return finding{class: store.ClassInvalidRequest, text: strings.ToValidUTF8(text, "")}
+func invalidRequest(text string) failure {
+	return failure{class: store.ClassInvalidRequest, text: strings.ToValidUTF8(text, "")}
 }
 
-// maxRules is how many compiled rules a client keeps, beside the presets.
+// maxRules is the maximum of cached success rules, and of cached poll rules.
 const maxRules = 1000

@@ -9,7 +9,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-func TestPanicIsAnAttempt(t *testing.T) {
+func TestPanicEndsOneAttempt(t *testing.T) {
 	t.Parallel()
 	var log strings.Builder
 	c := newTestClient(t, Options{
@@ -25,7 +25,7 @@ func TestPanicIsAnAttempt(t *testing.T) {
 		got := c.Send(t.Context(), r)
 		expect(t, got, want)
 		if got.Rule != nil {
-			t.Errorf("what was not answered is judged: %+v", got.Rule)
+			t.Errorf("an attempt without an answer has a rule: %+v", got.Rule)
 		}
 	}
 	if !strings.Contains(log.String(), "boom") || !strings.Contains(log.String(), "client_test.go") {
@@ -33,28 +33,32 @@ func TestPanicIsAnAttempt(t *testing.T) {
 	}
 }
 
-func TestNewRefusesOptions(t *testing.T) {
+func TestNewRefusesInvalidOptions(t *testing.T) {
 	t.Parallel()
 	for _, o := range []Options{{MaxIdlePerHost: -1}, {Version: "1\r\n2"}} {
 		if _, err := New(o); err == nil {
-			t.Errorf("New(%+v) is taken", o)
+			t.Errorf("New(%+v) succeeds", o)
 		}
 	}
 }
 
-// TestWhatIsCompiledIsKept: rules and rules of polls.
-func TestWhatIsCompiledIsKept(t *testing.T) {
+// TestCompiledRulesAreCached checks success rules and poll rules.
+func TestCompiledRulesAreCached(t *testing.T) {
 	t.Parallel()
 	c := newTestClient(t, Options{})
 	for text, isPoll := range map[store.JSONText]bool{
 		`{"status":[200]}`: false, `{"until":{"success":[{"status":[200]}]}}`: true,
 	} {
-		first, _ := c.judgementOf(&Request{Poll: isPoll, Success: store.Success{Rule: text}})
-		again, _ := c.judgementOf(&Request{Poll: isPoll, Success: store.Success{Name: "mine", Rule: text}})
-		if first.rule != again.rule || first.poll != again.poll || first.name == "mine" ||
-			again.name != "mine" ||
-			(first.poll != nil) != isPoll || (first.rule != nil) == isPoll {
-			t.Errorf("%s is judged by %+v and %+v", text, first, again)
+		first, _ := c.criteriaFor(&Request{Poll: isPoll, Success: store.Success{Rule: text}})
+		again, _ := c.criteriaFor(&Request{Poll: isPoll, Success: store.Success{Name: "mine", Rule: text}})
+		if first.rule != again.rule || first.poll != again.poll {
+			t.Errorf("%s is compiled twice: %+v and %+v", text, first, again)
+		}
+		if first.name == "mine" || again.name != "mine" {
+			t.Errorf("%s: names %q and %q", text, first.name, again.name)
+		}
+		if (first.poll != nil) != isPoll || (first.rule != nil) == isPoll {
+			t.Errorf("%s: poll %v, but compiled to %+v", text, isPoll, first)
 		}
 	}
 }

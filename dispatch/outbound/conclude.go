@@ -13,50 +13,52 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// A judgement is what an answer is judged by.
-type judgement struct {
+// criteria are what an answer is checked against: a success rule or a poll rule.
+type criteria struct {
 	rule *rule.Rule
-	// poll stands in the place of the rule for a poll; nil: it is none.
+	// poll is the rule of a poll. It is nil for a notification; then rule is set.
 	poll *rule.Poll
-	// name is what the attempt calls the rule.
+	// name is the rule's name in the stored attempt.
 	name string
-	// hidden are values that must not be shown.
+	// hidden are the credentials to mask in explanations.
 	hidden []string
 }
 
-// conclude decides what an answer is: its class, whether it succeeded and whether it is charged. What puts
-// the callback off comes before what ends it, and both before what is a success: they are exceptions that a
-// rule makes for the answers that they name.
-func (resp *Response) conclude(ctx context.Context, a *attempt, ans *answer, by judgement) {
+// conclude classifies an answer: its class, whether it succeeded and whether it is charged.
+//
+// defer_if is checked before permanent_if, and both before success: they are the rule's exceptions for
+// certain answers.
+func (resp *Response) conclude(ctx context.Context, a *attempt, ans *answer, want criteria) {
 	resp.Charged = true
 	resp.Outcome = store.AttemptFailed
 	resp.TimedOut = ans.readErr != nil && isTimeout(a, ans.readErr)
-	if by.poll != nil {
-		resp.concludePoll(ctx, ans, by)
+	if want.poll != nil {
+		resp.concludePoll(ctx, ans, want)
 		return
 	}
-	d := ans.document(by.rule.ReadsBody())
-	conclusion, why := by.rule.Conclude(by.name, &d, by.hidden)
+	d := ans.document(want.rule.ReadsBody())
+	conclusion, why := want.rule.Conclude(want.name, &d, want.hidden)
 	resp.Rule = why
-	deferAfter, maxDefers := time.Duration(by.rule.DeferAfter), by.rule.MaxDefers
+	deferAfter, maxDefers := time.Duration(want.rule.DeferAfter), want.rule.MaxDefers
 	switch conclusion {
 	case rule.Deferred:
-		resp.RetryAfter, _ = askedWait(ans)
-		resp.busy(deferAfter, maxDefers)
+		resp.RetryAfter, _ = retryAfterOf(ans)
+		resp.deferBusy(deferAfter, maxDefers)
 	case rule.Permanent:
-		resp.RetryAfter, _ = askedWait(ans)
+		resp.RetryAfter, _ = retryAfterOf(ans)
 		resp.Class, resp.Permanent = store.ClassRejected, true
 	case rule.Successful:
 		resp.Class, resp.Outcome = store.ClassOK, store.AttemptSucceeded
 	default:
-		if conclusion == rule.WrongStatus || !resp.brokeOff(ctx, ans) {
-			resp.byStatus(ans, deferAfter, maxDefers)
+		if conclusion == rule.WrongStatus || !resp.classifyBadBody(ctx, ans) {
+			resp.classifyStatus(ans, deferAfter, maxDefers)
 		}
 	}
 }
 
-// brokeOff classifies an answer whose body was to decide and did not come whole, or could not be decoded.
-func (resp *Response) brokeOff(ctx context.Context, ans *answer) bool {
+// classifyBadBody classifies an answer whose rule needs a body that is incomplete or cannot be decoded. It
+// returns false if the body has no such fault.
+func (resp *Response) classifyBadBody(ctx context.Context, ans *answer) bool {
 	switch {
 	case resp.TimedOut:
 		resp.Class = store.ClassTimeoutBody
@@ -70,15 +72,15 @@ func (resp *Response) brokeOff(ctx context.Context, ans *answer) bool {
 	return true
 }
 
-// busy puts the callback off: the receiver has a lock conflict of its own, and did nothing.
-func (resp *Response) busy(deferAfter time.Duration, maxDefers int) {
+// deferBusy marks the attempt as deferred: the receiver is busy and did nothing. It is not charged.
+func (resp *Response) deferBusy(deferAfter time.Duration, maxDefers int) {
 	resp.Class, resp.Charged = store.ClassReceiverBusy, false
 	resp.DeferAfter, resp.MaxDefers = deferAfter, maxDefers
 }
 
-// askedWait returns what the Retry-After of an answer asks for, and whether it means anything, for the
-// statuses where it is heeded.
-func askedWait(ans *answer) (wait time.Duration, asked bool) {
+// retryAfterOf returns the wait that Retry-After asks for. asked is false if the status does not permit
+// Retry-After or its value is invalid.
+func retryAfterOf(ans *answer) (wait time.Duration, asked bool) {
 	switch ans.status {
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusLocked:
 		return retryAfter(ans.header, time.Now())
@@ -86,10 +88,10 @@ func askedWait(ans *answer) (wait time.Duration, asked bool) {
 	return 0, false
 }
 
-// byStatus classifies an answer that does not satisfy the rule. deferAfter and maxDefers are for a receiver
-// that is busy.
-func (resp *Response) byStatus(ans *answer, deferAfter time.Duration, maxDefers int) {
-	wait, asked := askedWait(ans)
+// classifyStatus classifies an answer that does not satisfy the rule. deferAfter and maxDefers apply if the
+// receiver is busy, which is a 423 with Retry-After.
+func (resp *Response) classifyStatus(ans *answer, deferAfter time.Duration, maxDefers int) {
+	wait, asked := retryAfterOf(ans)
 	resp.RetryAfter = wait
 	switch s := ans.status; {
 	case s < 200 || s > 599:
@@ -103,8 +105,7 @@ func (resp *Response) byStatus(ans *answer, deferAfter time.Duration, maxDefers 
 	case s == http.StatusRequestEntityTooLarge:
 		resp.Class = store.ClassHTTP413
 	case s == http.StatusLocked && asked:
-		// It says when to come back.
-		resp.busy(deferAfter, maxDefers)
+		resp.deferBusy(deferAfter, maxDefers)
 	case s == http.StatusTooManyRequests:
 		resp.Class = store.ClassThrottled
 	case s < 500:
@@ -114,29 +115,31 @@ func (resp *Response) byStatus(ans *answer, deferAfter time.Duration, maxDefers 
 	}
 }
 
-// concludePoll is conclude for a poll: it decides what an answer is and what it says. What asks to wait comes
-// first, whatever the status; then statuses that are not evaluated, which say nothing. An answer that broke
-// off is never final, not even where its status would decide: nobody knows what else it was to say.
-func (resp *Response) concludePoll(ctx context.Context, ans *answer, by judgement) {
+// concludePoll is conclude for a poll. It also sets the poll state.
+//
+// hold_if is checked first, whatever the status. Statuses that the rule does not evaluate have no
+// information. An incomplete answer is never final, even if its status alone would decide: its missing part
+// might say otherwise.
+func (resp *Response) concludePoll(ctx context.Context, ans *answer, want criteria) {
 	d := ans.document(true)
 	d.Partial = ans.readErr != nil || ans.decodeErr != nil
-	verdict, why := by.poll.Conclude(by.name, &d, by.hidden)
+	verdict, why := want.poll.Conclude(want.name, &d, want.hidden)
 	resp.Rule = why
 	switch {
 	case verdict == rule.StateHold:
-		resp.hold(ans)
+		resp.holdPoll(ans)
 		return
-	case !by.poll.Evaluates(ans.status):
-		resp.byStatus(ans, rule.DefaultDeferAfter, rule.DefaultMaxDefers)
+	case !want.poll.Evaluates(ans.status):
+		resp.classifyStatus(ans, rule.DefaultDeferAfter, rule.DefaultMaxDefers)
 		if resp.Class != store.ClassReceiverBusy {
 			resp.PollState = rule.StateError
 		}
 		return
 	}
-	resp.RetryAfter, _ = askedWait(ans)
+	resp.RetryAfter, _ = retryAfterOf(ans)
 	resp.PollState = verdict
 	switch {
-	case resp.brokeOff(ctx, ans):
+	case resp.classifyBadBody(ctx, ans):
 		if resp.Class == store.ClassInterrupted {
 			resp.PollState = ""
 		}
@@ -147,24 +150,27 @@ func (resp *Response) concludePoll(ctx context.Context, ans *answer, by judgemen
 	}
 }
 
-// hold puts the poll off: the upstream asks to wait. A Retry-After that asks for no time at all is not
-// heeded, for that is no wait.
-func (resp *Response) hold(ans *answer) {
+// holdPoll marks the poll as deferred: the upstream asks to wait, for its Retry-After or for rule.PollHold. A
+// Retry-After of zero is no wait and is ignored.
+func (resp *Response) holdPoll(ans *answer) {
 	wait, _ := retryAfter(ans.header, time.Now())
 	resp.RetryAfter = wait
 	if wait == 0 {
 		wait = rule.PollHold
 	}
 	resp.PollState = rule.StateHold
-	resp.busy(wait, rule.MostDefers)
+	resp.deferBusy(wait, rule.MostDefers)
 }
 
-// maxRetryAfter is where a Retry-After saturates: no policy waits longer, and sums with it cannot overflow.
+// maxRetryAfter is the maximum of Retry-After; larger values are reduced to it. It is longer than any wait of
+// a policy and small enough that sums with it cannot overflow.
 const maxRetryAfter = 10_000 * 24 * time.Hour
 
-// retryAfter returns the wait that an answer asks for, and whether its Retry-After means anything. A number
-// must be whole and not negative. A date is taken relative to the answer's own Date, so that a receiver's
-// wrong clock does not matter, and to now when there is none; a date that has passed is zero.
+// retryAfter returns the wait that a Retry-After header asks for, and whether its value is valid.
+//
+// A number must be whole and not negative. A date is relative to the answer's Date header, so that a wrong
+// clock of the receiver does not matter. Without a Date header it is relative to now. A date in the past is a
+// wait of zero.
 func retryAfter(h http.Header, now time.Time) (time.Duration, bool) {
 	value := strings.TrimSpace(h.Get("Retry-After"))
 	if value == "" {

@@ -11,40 +11,41 @@ import (
 	"time"
 )
 
-// A Resolver looks names up; *net.Resolver is one. The network is "ip", "ip4" or "ip6".
+// A Resolver resolves host names; *net.Resolver implements it. network is "ip", "ip4" or "ip6".
 type Resolver interface {
 	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
 }
 
 const (
-	// dialTimeout ends name lookup and connecting, and then a handshake, also where the attempt's own timeout
-	// is longer.
+	// dialTimeout bounds lookup and connect together, and then the TLS handshake. It applies even if the
+	// attempt's own timeout is longer.
 	dialTimeout = 10 * time.Second
-	// fallbackDelay is how long the first address family has a lead over the second (RFC 8305 calls it
-	// connection attempt delay).
+	// fallbackDelay is how long the first address family is dialed alone. RFC 8305 calls it the connection
+	// attempt delay.
 	fallbackDelay = 300 * time.Millisecond
-	// minDialTimeout is the least that one address of several gets.
+	// minDialTimeout is the minimum for one of several addresses.
 	minDialTimeout = 2 * time.Second
 )
 
-// A dialer opens connections that the guard allows, and tells the attempt how long the parts of that took.
+// A dialer opens connections that the guard permits. It records in the attempt how long each part took.
 type dialer struct {
 	guard    *Guard
 	resolver Resolver
 	health   resolverHealth
-	// Both ask the guard about the very address; named is for hosts that were allowed by name.
+	// guarded and named both check the real address just before they connect. named is for hosts allowlisted
+	// by name.
 	guarded, named net.Dialer
 }
 
 func newDialer(g *Guard, r Resolver) *dialer {
 	d := &dialer{guard: g, resolver: r}
-	d.guarded.ControlContext = judge(g.judge).control
-	d.named.ControlContext = judge(g.judgeNamed).control
+	d.guarded.ControlContext = addressCheck(g.decide).control
+	d.named.ControlContext = addressCheck(g.decideNamed).control
 	d.health.resolver = r
 	return d
 }
 
-// dial connects an attempt with a host. Its errors show no address.
+// dial connects an attempt to a host. Its errors contain no address.
 func (d *dialer) dial(a *attempt, host string, port uint16) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(a, dialTimeout)
 	defer cancel()
@@ -57,19 +58,21 @@ func (d *dialer) dial(a *attempt, host string, port uint16) (net.Conn, error) {
 		return nil, err
 	}
 	a.phase = phaseConnect
-	c, err := race(ctx, dialer, addrs)
+	c, err := dialParallel(ctx, dialer, addrs)
 	a.connect = time.Since(resolved)
 	return c, err
 }
 
-// resolve returns the addresses that may be dialled for a host, and the dialer to use. A name with one
-// address that is refused is refused altogether, but for addresses that the operator allowed: such a name
-// has no business pointing there, and the one answer that does not is no better than the one that does.
-func (d *dialer) resolve(ctx context.Context, host string,
-	port uint16) ([]netip.AddrPort, *net.Dialer, error) {
+// resolve returns the addresses of a host that may be dialed, and the dialer for them.
+//
+// If the guard refuses one of the addresses, only allowlisted addresses remain. A public name has no reason
+// to point to a private address, so its other answers are not trusted either.
+func (d *dialer) resolve(
+	ctx context.Context, host string, port uint16,
+) ([]netip.AddrPort, *net.Dialer, error) {
 	normal := strings.TrimSuffix(strings.ToLower(host), ".")
 	if addr, err := netip.ParseAddr(normal); err == nil {
-		if d.guard.judge(addr, port) == refused {
+		if d.guard.decide(addr, port) == refused {
 			return nil, nil, ErrBlocked
 		}
 		return withPort([]netip.Addr{addr}, port), &d.guarded, nil
@@ -81,44 +84,44 @@ func (d *dialer) resolve(ctx context.Context, host string,
 	if err != nil {
 		return nil, nil, err
 	}
-	by, dialer := d.guard.judge, &d.guarded
+	decide, dialer := d.guard.decide, &d.guarded
 	if d.guard.allowsName(normal) {
-		by, dialer = d.guard.judgeNamed, &d.named
+		decide, dialer = d.guard.decideNamed, &d.named
 	}
-	var allowed, excepts []netip.Addr
+	var permitted, listed []netip.Addr
 	for _, addr := range found {
-		switch by(addr, port) {
-		case excepted:
-			excepts = append(excepts, addr)
+		switch decide(addr, port) {
+		case allowlisted:
+			listed = append(listed, addr)
 			fallthrough
 		case public:
-			allowed = append(allowed, addr)
+			permitted = append(permitted, addr)
 		}
 	}
-	if len(allowed) < len(found) {
-		allowed = excepts
+	if len(permitted) < len(found) {
+		permitted = listed
 	}
-	if len(allowed) == 0 {
+	if len(permitted) == 0 {
 		return nil, nil, ErrBlocked
 	}
-	return withPort(allowed, port), dialer, nil
+	return withPort(permitted, port), dialer, nil
 }
 
-// lookup asks the resolver, within three fifths of the attempt's timeout, so that one fifth is left to find
-// out why no answer came.
+// lookup resolves a host within three fifths of the attempt's timeout (at most dialTimeout). If no answer
+// comes, one fifth is left for a probe of the name servers.
 func (d *dialer) lookup(ctx context.Context, host string) ([]netip.Addr, error) {
-	patience := dialTimeout
+	timeout := dialTimeout
 	if a := attemptOf(ctx); a != nil {
-		patience = min(patience, a.timeout)
+		timeout = min(timeout, a.timeout)
 	}
-	within, cancel := context.WithTimeout(ctx, patience*3/5)
+	within, cancel := context.WithTimeout(ctx, timeout*3/5)
 	defer cancel()
-	began := time.Now()
+	started := time.Now()
 	addrs, err := d.resolver.LookupNetIP(within, "ip", host)
 	if err == nil && len(addrs) == 0 {
 		err = &net.DNSError{Err: "no such host", Name: host, IsNotFound: true}
 	}
-	if err := d.health.note(ctx, err, began, min(probeTimeout, patience/5)); err != nil {
+	if err := d.health.record(ctx, err, started, min(probeTimeout, timeout/5)); err != nil {
 		return nil, err
 	}
 	return addrs, nil
@@ -132,10 +135,10 @@ func withPort(addrs []netip.Addr, port uint16) []netip.AddrPort {
 	return out
 }
 
-// race dials the addresses of the first one's family in turn, and from fallbackDelay on, or when they have
-// failed, those of the other family beside them. The first connection wins, others are closed. The error is
-// the first family's.
-func race(ctx context.Context, d *net.Dialer, addrs []netip.AddrPort) (net.Conn, error) {
+// dialParallel dials the two address families as RFC 8305 describes. It dials the family of the first address
+// in turn. After fallbackDelay, or when they have all failed, it also dials the other family. The first
+// connection wins and any other is closed. If all fail, the error is that of the first family.
+func dialParallel(ctx context.Context, d *net.Dialer, addrs []netip.AddrPort) (net.Conn, error) {
 	var first, second []netip.AddrPort
 	for _, a := range addrs {
 		if a.Addr().Is4() == addrs[0].Addr().Is4() {
@@ -145,7 +148,7 @@ func race(ctx context.Context, d *net.Dialer, addrs []netip.AddrPort) (net.Conn,
 		}
 	}
 	if len(second) == 0 {
-		return inTurn(ctx, d, first)
+		return dialSerial(ctx, d, first)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -156,22 +159,22 @@ func race(ctx context.Context, d *net.Dialer, addrs []netip.AddrPort) (net.Conn,
 	}
 	results := make(chan result)
 	start := func(family []netip.AddrPort, isFirst bool) {
-		c, err := inTurn(ctx, d, family)
+		c, err := dialSerial(ctx, d, family)
 		select {
 		case results <- result{c, err, isFirst}:
 		case <-ctx.Done():
 			if c != nil {
-				c.Close() // lost the race; nothing was sent on it
+				c.Close() // the other family was first; nothing was sent on this one
 			}
 		}
 	}
 	go start(first, true)
-	lead := time.NewTimer(fallbackDelay)
-	defer lead.Stop()
+	fallback := time.NewTimer(fallbackDelay)
+	defer fallback.Stop()
 	var firstErr error
 	for running, secondStarted := 1, false; ; {
 		select {
-		case <-lead.C:
+		case <-fallback.C:
 		case r := <-results:
 			if r.err == nil {
 				return r.Conn, nil
@@ -194,8 +197,8 @@ func race(ctx context.Context, d *net.Dialer, addrs []netip.AddrPort) (net.Conn,
 	}
 }
 
-// inTurn dials one address after the other; each gets an equal part of the time that is left.
-func inTurn(ctx context.Context, d *net.Dialer, addrs []netip.AddrPort) (net.Conn, error) {
+// dialSerial dials one address after the other. Each gets an equal part of the remaining time.
+func dialSerial(ctx context.Context, d *net.Dialer, addrs []netip.AddrPort) (net.Conn, error) {
 	var firstErr error
 	for i, addr := range addrs {
 		c, err := dialOne(ctx, d, addr, len(addrs)-i)
@@ -222,58 +225,61 @@ func dialOne(ctx context.Context, d *net.Dialer, addr netip.AddrPort, left int) 
 	return d.DialContext(ctx, "tcp", addr.String())
 }
 
-// errNoNameServer is a lookup that failed because no name server answers anybody: our own trouble, not the
-// receiver's.
+// errNoNameServer means that no name server answers any query. It is a failure of this machine, not of the
+// receiver.
 var errNoNameServer = errors.New("no name server answers")
 
 const (
-	// resolverDoubt is how long a probe without an answer proves that no name server answers.
-	resolverDoubt = 5 * time.Second
-	// probeTimeout bounds the question that finds out whether they do.
+	// probeValidFor is how long a failed probe proves that no name server answers, without another probe.
+	probeValidFor = 5 * time.Second
+	// probeTimeout bounds a probe of the name servers.
 	probeTimeout = time.Second
-	// probeName never exists (RFC 6761), and any name server can say so.
+	// probeName never exists (RFC 6761), so any working name server answers it at once.
 	probeName = "probe.invalid."
 )
 
-// resolverHealth tells a name whose own servers are silent from a resolver that answers nobody. Only the
-// second is our trouble; taking the first for it would divert a callback for ever.
+// resolverHealth distinguishes a name whose own servers are silent from name servers that answer nothing.
+// Only the second is a local failure. To treat the first as one would divert a callback for ever without a
+// charge.
 type resolverHealth struct {
 	resolver Resolver
 
-	// answered is when a name server last answered anything; back, when one did for the first time after a
-	// probe had got no answer. Both are in Unix nanoseconds. down: none has since that probe.
-	answered, back atomic.Int64
-	down           atomic.Bool
+	// answeredAt is the last answer of any name server. recoveredAt is the first answer after a failed probe.
+	// Both are Unix nanoseconds. down is true from a failed probe until the next answer.
+	answeredAt, recoveredAt atomic.Int64
+	down                    atomic.Bool
 
-	probing sync.Mutex // one probe at a time; it guards silent
-	// silent is when the last probe got no answer.
-	silent time.Time
+	probing sync.Mutex // permits one probe at a time and guards probeFailedAt
+	// probeFailedAt is when the last probe got no answer.
+	probeFailedAt time.Time
 }
 
-// answer notes that a name server has answered.
-func (h *resolverHealth) answer() {
+// recordAnswer records that a name server has answered.
+func (h *resolverHealth) recordAnswer() {
 	now := time.Now().UnixNano()
-	h.answered.Store(now)
+	h.answeredAt.Store(now)
 	if h.down.CompareAndSwap(true, false) {
-		h.back.Store(now)
+		h.recoveredAt.Store(now)
 	}
 }
 
-// note records how a lookup that began then has ended, and returns its error, or errNoNameServer in its
-// place. To know which, it may have to probe, for at most patience; a caller whose context ends does not wait
-// for it.
-func (h *resolverHealth) note(ctx context.Context, err error, began time.Time, patience time.Duration) error {
+// record records the result of a lookup that started at the given time. It returns the lookup's error, or
+// errNoNameServer in its place. To decide, it may probe the name servers for at most timeout. If ctx ends
+// first, it returns without waiting for the probe.
+func (h *resolverHealth) record(
+	ctx context.Context, err error, started time.Time, timeout time.Duration,
+) error {
 	switch {
-	case err == nil || isAnswer(err):
-		h.answer()
+	case err == nil || isNameServerAnswer(err):
+		h.recordAnswer()
 		return err
 	case isLocalResource(err) || errors.Is(err, context.Canceled):
 		return err
-	case cannotAskResolver(err):
+	case resolverUnreachable(err):
 		return errNoNameServer
 	}
 	found := make(chan error, 1)
-	go func() { found <- h.doubt(err, began, patience) }()
+	go func() { found <- h.confirm(err, started, timeout) }()
 	select {
 	case err := <-found:
 		return err
@@ -282,32 +288,33 @@ func (h *resolverHealth) note(ctx context.Context, err error, began time.Time, p
 	}
 }
 
-// doubt returns the error of a lookup that got no answer, or errNoNameServer.
-func (h *resolverHealth) doubt(err error, began time.Time, patience time.Duration) error {
-	half := began.Add(time.Since(began) / 2)
+// confirm returns err for a lookup without an answer if only this name is silent, else errNoNameServer. It
+// probes the name servers unless recent lookups already decide.
+func (h *resolverHealth) confirm(err error, started time.Time, timeout time.Duration) error {
+	half := started.Add(time.Since(started) / 2)
 	h.probing.Lock()
 	defer h.probing.Unlock()
-	// Name servers that answer by now say nothing of the time in which this lookup waited: it may have asked
-	// before.
-	before := func() bool { return began.UnixNano() < h.back.Load() }
+	// If the name servers recovered after this lookup started, later answers prove nothing about its wait.
+	recoveredSince := func() bool { return started.UnixNano() < h.recoveredAt.Load() }
 	switch {
-	case before(), h.down.Load() && time.Since(h.silent) < resolverDoubt:
+	case recoveredSince(), h.down.Load() && time.Since(h.probeFailedAt) < probeValidFor:
 		return errNoNameServer
-	case h.answered.Load() > half.UnixNano():
-		// Only an answer from the second half of that time counts: an older one may be the last before they
-		// fell silent.
+	case h.answeredAt.Load() > half.UnixNano():
+		// Another lookup was answered in the second half of the wait, so the servers worked. An answer in the
+		// first half may have been the last before they failed.
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	if _, probeErr := h.resolver.LookupNetIP(ctx, "ip4", probeName); probeErr == nil || isAnswer(probeErr) {
-		h.answer()
-		if before() {
+	_, probeErr := h.resolver.LookupNetIP(ctx, "ip4", probeName)
+	if probeErr == nil || isNameServerAnswer(probeErr) {
+		h.recordAnswer()
+		if recoveredSince() {
 			return errNoNameServer
 		}
 		return err
 	}
-	h.silent = time.Now()
+	h.probeFailedAt = time.Now()
 	h.down.Store(true)
 	return errNoNameServer
 }

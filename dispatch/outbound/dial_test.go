@@ -17,14 +17,14 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/internal/transcript"
 )
 
-// lookup is a resolver made of a function.
+// lookup is a function as a Resolver.
 type lookup func(ctx context.Context, host string) ([]netip.Addr, error)
 
 func (f lookup) LookupNetIP(ctx context.Context, _, host string) ([]netip.Addr, error) {
 	return f(ctx, host)
 }
 
-// answers always resolves to the addresses.
+// answers returns a resolver that always resolves to the addresses.
 func answers(addrs ...string) lookup {
 	var parsed []netip.Addr
 	for _, a := range addrs {
@@ -33,7 +33,7 @@ func answers(addrs ...string) lookup {
 	return func(context.Context, string) ([]netip.Addr, error) { return parsed, nil }
 }
 
-// TestProxyOfTheEnvironmentIsIgnored: case 25.
+// TestProxyOfTheEnvironmentIsIgnored is case 25 of the security list.
 func TestProxyOfTheEnvironmentIsIgnored(t *testing.T) {
 	proxy := serveAnswer(t, answerOK)
 	for _, name := range []string{"HTTP_PROXY", "http_proxy", "ALL_PROXY", "HTTPS_PROXY"} {
@@ -46,7 +46,7 @@ func TestProxyOfTheEnvironmentIsIgnored(t *testing.T) {
 	}
 }
 
-// failing is a resolver whose answer depends on the name: the probe's may differ.
+// failing returns a resolver with one error for the probe's name and another for all other names.
 func failing(host, probe error) lookup {
 	return func(_ context.Context, name string) ([]netip.Addr, error) {
 		if name == probeName {
@@ -56,9 +56,9 @@ func failing(host, probe error) lookup {
 	}
 }
 
-// TestFailures has what a test cannot bring about on every machine: errors of lookups, of a host and then of
-// the probe, and of dials, as the kernel words them. What is sent is told without an address or a port, in
-// words that are the same wherever it was: case 28.
+// TestFailures covers errors that a test cannot cause on every machine: errors of a lookup and of the probe
+// that follows, and errors of dials in the kernel's words. It also sends to blocked and silent addresses
+// (case 28): their errors contain no address and no port.
 func TestFailures(t *testing.T) {
 	t.Parallel()
 	lookups := map[string]*net.DNSError{
@@ -79,12 +79,12 @@ func TestFailures(t *testing.T) {
 				resolver = failing(lookups[words[1]], lookups[words[2]])
 			}
 			c := newTestClient(t, Options{Guard: mustGuard(t), Resolver: resolver})
-			return described(t, c.Send(t.Context(), newRequest("http://shop.example/")))
+			return describe(t, c.Send(t.Context(), newRequest("http://shop.example/")))
 		}
 		if words[0] == "send" {
 			r := newRequest(strings.Replace(words[1], ":SILENT", silent.Port, 1))
 			r.Timeout = time.Second
-			return described(t, newTestClient(t, Options{Resolver: answers(words[2:]...)}).Send(t.Context(),
+			return describe(t, newTestClient(t, Options{Resolver: answers(words[2:]...)}).Send(t.Context(),
 				r))
 		}
 		failed := errors.New(line)
@@ -101,21 +101,20 @@ func TestFailures(t *testing.T) {
 		}
 		a := &attempt{Context: t.Context()}
 		r := Response{StartedAt: time.Now(), EndedAt: time.Now()}
-		r.fail(diagnose(t.Context(), a, fmt.Errorf("wrapped: %w", failed), false))
-		return described(t, r)
+		r.fail(classifyError(t.Context(), a, fmt.Errorf("wrapped: %w", failed), false))
+		return describe(t, r)
 	})
 }
 
-// TestNameServersFallSilent: what is looked up just after the last answer is as little to blame as what is
-// looked up later. A name that alone is silent is told apart even so, by what others are answered while it
-// waits.
+// TestNameServersFallSilent checks that a lookup is a local failure as soon as the name servers stop
+// answering. A name that alone is silent is not, because other lookups are answered while it waits.
 func TestNameServersFallSilent(t *testing.T) {
 	t.Parallel()
 	var dead atomic.Bool
 	asked := make(chan string, 10)
 	c := newTestClient(t, Options{Guard: mustGuard(t),
 		Resolver: lookup(func(ctx context.Context, host string) ([]netip.Addr, error) {
-			// read before asked says that this lookup has begun
+			// read before the send to asked, which reports that this lookup has begun
 			silent := dead.Load() || host == "silent.example"
 			asked <- host
 			if silent {
@@ -140,8 +139,8 @@ func TestNameServersFallSilent(t *testing.T) {
 	const local = "local_infra failed, uncharged, local failure"
 	expect(t, send("shop.example"), local)
 	expect(t, send("other.example"), local)
-	// A lookup that began before they came back, though others are answered while it still waits; and one
-	// that began after.
+	// The first lookup starts before the servers recover, and another one is answered while it waits. The
+	// second starts after the recovery.
 	for len(asked) > 0 {
 		<-asked
 	}
@@ -154,9 +153,9 @@ func TestNameServersFallSilent(t *testing.T) {
 	expect(t, send("silent.example"), "dns_error failed, timed out")
 }
 
-// TestNobodyWaitsForAProbe: to find out whether name servers answer at all is no reason to outlive one's
-// context.
-func TestNobodyWaitsForAProbe(t *testing.T) {
+// TestCanceledAttemptDoesNotWaitForTheProbe checks that an attempt ends with its context, even during a
+// probe.
+func TestCanceledAttemptDoesNotWaitForTheProbe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newTestClient(t, Options{Guard: mustGuard(t),
 			Resolver: lookup(func(ctx context.Context, _ string) ([]netip.Addr, error) {
@@ -166,14 +165,14 @@ func TestNobodyWaitsForAProbe(t *testing.T) {
 		r := newRequest("http://shop.example/")
 		r.Timeout = 10 * time.Second
 		ctx, cancel := context.WithCancel(t.Context())
-		const within = 6*time.Second + probeTimeout/2 // three fifths of the timeout are for the lookup
+		const within = 6*time.Second + probeTimeout/2 // the lookup has three fifths of the timeout
 		time.AfterFunc(within, cancel)
 		got := c.Send(ctx, r)
 		expect(t, got, "interrupted failed, uncharged")
 		if took := got.EndedAt.Sub(got.StartedAt); took != within {
 			t.Errorf("it took %s, and was interrupted after %s", took, within)
 		}
-		time.Sleep(probeTimeout) // until the probe has ended too
+		time.Sleep(probeTimeout) // the probe must end within the bubble
 	})
 }
 
@@ -182,7 +181,7 @@ func TestBothFamiliesAreTried(t *testing.T) {
 	srv := serveAnswer(t, answerOK)
 	v4, v6 := netip.MustParseAddrPort(srv.Addr), netip.MustParseAddrPort("[::1]"+srv.Port)
 	for _, addrs := range [][]netip.AddrPort{{v4}, {v6, v4}, {v4, v6}, {v6, v6, v4}} {
-		c, err := race(t.Context(), &net.Dialer{}, addrs)
+		c, err := dialParallel(t.Context(), &net.Dialer{}, addrs)
 		if err != nil {
 			t.Errorf("%v: %v", addrs, err)
 			continue
@@ -192,12 +191,12 @@ func TestBothFamiliesAreTried(t *testing.T) {
 		}
 		c.Close()
 	}
-	if _, err := race(t.Context(), &net.Dialer{}, []netip.AddrPort{v6, v6}); err == nil {
-		t.Error("nobody listens there")
+	if _, err := dialParallel(t.Context(), &net.Dialer{}, []netip.AddrPort{v6, v6}); err == nil {
+		t.Error("connected to an address without a listener")
 	}
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := race(canceled, &net.Dialer{}, []netip.AddrPort{v6, v4}); err == nil {
-		t.Error("the context had ended")
+	if _, err := dialParallel(canceled, &net.Dialer{}, []netip.AddrPort{v6, v4}); err == nil {
+		t.Error("connected after the context had ended")
 	}
 }

@@ -1,30 +1,29 @@
-// Package outbound is everything that leaves: the guarded client, and the table that turns an answer or an
-// error into a class.
+// Package outbound sends attempts: a client that reaches only allowed addresses, and a table that maps a
+// response or an error to a class.
 //
-// One [Client] sends everything. Its promises:
+// One [Client] sends everything. It guarantees:
 //
-//   - One call of Send is at most one request on the wire. Redirects are never followed, nothing is re-sent
-//     inside.
-//   - No connection is opened to an address that the [Guard] refuses, whatever the name resolved to.
-//   - At most 64 KiB of decoded response are read, whatever the receiver sends and however it encodes it.
-//   - A compressed answer is one gzip member of at most 128 KiB. Judging an answer takes at most 10 ms of CPU
-//     time, whatever the rule and the body.
-//   - Send returns within the request's timeout and a small constant; it never panics on what a receiver
-//     answers.
-//   - Nothing is sent unsigned, or with a signature that anybody could have made, because a key is missing or
-//     unfit.
-//   - Secrets, credentials and URL query values are in no error and no log, nor in what is kept of an answer
-//     that echoes them.
-//   - An attempt has its connection for itself (HTTP/1.1), and one destination's failure closes no other's
-//     connections.
-//   - To a destination there are no more connections than there were attempts at once, however slow its
+//   - One call of Send writes at most one request. It follows no redirect and repeats nothing.
+//   - It opens no connection to an address that the [Guard] refuses, whatever the name resolved to.
+//   - It reads at most 64 KiB of a decoded response.
+//   - It accepts a compressed response of one gzip member and at most 128 KiB.
+//   - The check of a response takes at most 10 ms of CPU time, whatever the rule and the body.
+//   - Send returns within the request's timeout and a small constant. It does not panic.
+//   - If a signing key is missing or unfit, nothing is sent. It sends no unsigned request in its place.
+//   - Secrets, credentials and URL query values are in no error and no log. They are also redacted from the
+//     stored
+//     response if the receiver echoes them.
+//   - An attempt has its connection to itself (HTTP/1.1). A failure of one destination closes no connection
+//     of
+//     another.
+//   - A destination has at most as many connections as it had concurrent attempts, however slow its
 //     handshakes are.
 //
-// What judges an answer is in package rule, what signs a request and verifies it in package sign. Rules,
-// signers and RSA keys are compiled once and kept.
+// Package rule checks responses. Package sign signs requests and verifies signatures. Rules, signers and RSA
+// keys are compiled once and cached.
 //
-// The package decides what an attempt was (its class, whether it succeeded, whether it is charged, put off or
-// final). What follows from that (the next due time, the state, whether the endpoint is stopped) is the
-// engine's: nothing is tried again here, nothing is waited for, and no state is kept but idle connections,
-// TLS sessions, what was compiled, and whether name servers answer.
+// This package decides the result of an attempt: its class, whether it succeeded, whether it is charged,
+// diverted or final. The caller (dispatch/attempt) decides what follows: the next due time, the state,
+// whether the endpoint is stopped. So this package does not retry and does not wait. Its only state is idle
+// connections, TLS sessions, compiled rules and signers, and the health of the name servers.
 package outbound

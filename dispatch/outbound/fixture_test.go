@@ -15,7 +15,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/sign/signtest"
 )
 
-// newTestClient returns a client that may reach the local machine.
+// newTestClient returns a client that may connect to this machine.
 func newTestClient(t testing.TB, o Options) *Client {
 	t.Helper()
 	if o.Guard == nil && o.Transport == nil {
@@ -30,12 +30,12 @@ func newTestClient(t testing.TB, o Options) *Client {
 }
 
 // newConnectedClient returns a client with an idle connection to http://shop.example/, and the receiver's end
-// of it. It needs no network, so it runs on the fake clock of synctest.
+// of it. It uses no network, so it works with the fake clock of synctest.
 func newConnectedClient(t *testing.T) (*Client, net.Conn) {
 	t.Helper()
 	c := newTestClient(t, Options{})
 	ours, theirs := net.Pipe()
-	c.transport.pool.give(newLine(ours, ours, place{"http", "shop.example"}))
+	c.transport.pool.put(newConnection(ours, ours, poolKey{"http", "shop.example"}))
 	return c, theirs
 }
 
@@ -48,7 +48,7 @@ func mustGuard(t testing.TB, allow ...string) *Guard {
 	return g
 }
 
-// newRequest returns a signed POST of a small body.
+// newRequest returns a request for a signed POST with a small body.
 func newRequest(url string) Request {
 	return Request{
 		ID: "cb_01JD0000000000000000000001", Number: 1, URL: url, Method: "POST",
@@ -58,15 +58,15 @@ func newRequest(url string) Request {
 	}
 }
 
-// A rawServer answers connections byte by byte.
+// A rawServer is a receiver that a test controls byte by byte.
 type rawServer struct {
 	URL, Addr string
-	// Port has a colon before it.
+	// Port begins with a colon.
 	Port  string
 	conns atomic.Int32
 }
 
-// serveRaw runs handle for each connection, numbered from 1; the connection is closed after it.
+// serveRaw runs handle for each connection, numbered from 1, and then closes the connection.
 func serveRaw(t testing.TB, handle func(c *net.TCPConn, n int)) *rawServer {
 	t.Helper()
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
@@ -99,7 +99,7 @@ func serveRaw(t testing.TB, handle func(c *net.TCPConn, n int)) *rawServer {
 	return s
 }
 
-// readRequest takes one request off a connection, body included.
+// readRequest reads one request from a connection, body included.
 func readRequest(c net.Conn) (*http.Request, error) {
 	req, err := http.ReadRequest(bufio.NewReader(c))
 	if err != nil {
@@ -109,7 +109,7 @@ func readRequest(c net.Conn) (*http.Request, error) {
 	return req, err
 }
 
-// serveAnswer answers each connection's first request with the bytes and closes.
+// serveAnswer sends the bytes as the answer to the first request of each connection, and then closes it.
 func serveAnswer(t testing.TB, answer string) *rawServer {
 	return serveRaw(t, func(c *net.TCPConn, _ int) {
 		if _, err := readRequest(c); err == nil {
@@ -118,47 +118,46 @@ func serveAnswer(t testing.TB, answer string) *rawServer {
 	})
 }
 
-// silence is a receiver that answers nothing.
+// silence is a handler that reads everything and never answers.
 func silence(c *net.TCPConn, _ int) { io.Copy(io.Discard, c) }
 
-// reset ends a connection with RST.
+// reset closes a connection with RST.
 func reset(c *net.TCPConn) {
 	c.SetLinger(0)
 	c.Close()
 }
 
-// expect fails unless an attempt ended so: as described says in its first line, without the error.
+// expect fails the test unless the first line of describe is want. The error text is not compared.
 func expect(t *testing.T, r Response, want string) {
 	t.Helper()
-	said, rest, _ := strings.Cut(described(t, r), "\n")
-	if got, err, _ := strings.Cut(said, ", error "); got != want {
+	text, rest, _ := strings.Cut(describe(t, r), "\n")
+	if got, err, _ := strings.Cut(text, ", error "); got != want {
 		t.Errorf("got %s, want %s; error %q, %s", got, want, err, rest)
 	}
 }
 
 const okay = "ok succeeded, status 200"
 
-// checkSound checks what holds however an attempt ends.
+// checkSound checks what holds for every result.
 func checkSound(t *testing.T, r Response) {
 	t.Helper()
 	if r.Answered == (r.Error != "") {
-		t.Errorf("answered %v with error %q: an error text is for attempts without an answer", r.Answered,
-			r.Error)
+		t.Errorf("answered %v with error %q: want either an answer or an error", r.Answered, r.Error)
 	}
 	if r.EndedAt.Before(r.StartedAt) || r.StartedAt.IsZero() {
 		t.Errorf("times: started %v, ended %v", r.StartedAt, r.EndedAt)
 	}
 }
 
-// roundTrip is a transport made of a function.
+// roundTrip is a function as a transport.
 type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 const answerOK = "HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\nsuccess"
 
-// serveRequests answers every request of every connection by answer, with the number of the connection and of
-// the request in it.
+// serveRequests calls answer for every request of every connection, with the number of the connection and of
+// the request on it.
 func serveRequests(t *testing.T, answer func(c *net.TCPConn, conn, n int)) *rawServer {
 	return serveRaw(t, func(c *net.TCPConn, conn int) {
 		in := bufio.NewReader(c)
@@ -175,13 +174,13 @@ func serveRequests(t *testing.T, answer func(c *net.TCPConn, conn, n int)) *rawS
 	})
 }
 
-// A recorder is a receiver that keeps what it got.
+// A recorder is a receiver that stores the last request.
 type recorder struct {
 	*httptest.Server
 	arrived chan arrival
 }
 
-// An arrival is a request as it arrived.
+// An arrival is a received request with its body.
 type arrival struct {
 	*http.Request
 	body []byte
@@ -199,7 +198,7 @@ func newRecorder(t testing.TB) *recorder {
 	return &recorder{srv, arrived}
 }
 
-// take returns what has arrived of an attempt that has ended, and whether anything has.
+// take returns the request of an attempt that has ended, and whether there was one.
 func (rec *recorder) take() (arrival, bool) {
 	select {
 	case got := <-rec.arrived:

@@ -13,36 +13,42 @@ import (
 	"code.dny.dev/ssrf"
 )
 
-// ErrBlocked is in the chain of every refusal of the guard. Its text says nothing of the address, so that a
-// caller cannot use the dispatcher to map a network.
+// ErrBlocked is in the chain of every error that a refusal of the guard causes. Its text does not say why, so
+// that a sender cannot use the dispatcher to scan a network.
 var ErrBlocked = errors.New("the address is not allowed")
 
-// A Guard decides where connections may go. By default that is global unicast only: no loopback, private,
-// shared, link-local, documentation, benchmarking, multicast or reserved network, none of the IPv6 forms
-// that carry an IPv4 address (mapped, NAT64, 6to4, Teredo), no cloud platform's internal address, and no
-// port of a well-known protocol that is not HTTP. A network or an address that the operator allows is
-// excepted from all of this, ports included. So is a host name, but for what a name never leads to by
-// itself (see neverByName). Nothing is excepted from RefuseOwn.
+// A Guard decides which addresses connections may be opened to. By default it permits global unicast
+// addresses. It refuses:
 //
-// It decides twice: CheckURL on the text, for early feedback; and when a connection is opened, on the real
-// address, which is the decision that counts. It is safe for concurrent use; RefuseOwn comes before that.
+//   - loopback, private, shared, link-local, documentation, benchmarking, multicast and reserved networks
+//   - IPv6 forms that carry an IPv4 address (mapped, NAT64, 6to4, Teredo)
+//   - internal addresses of cloud platforms
+//   - ports of well-known protocols other than HTTP
+//
+// The operator's allowlist (egress_allow) overrides all of this, ports included. An allowlisted host name
+// does not override deniedToNames. Nothing overrides RefuseOwn.
+//
+// The guard checks twice. CheckURL checks the text of a URL, for early feedback. The dialer checks the real
+// address when it opens a connection, and that check is the protection. A Guard is safe for concurrent use
+// after RefuseOwn.
 type Guard struct {
-	// names are allowed host names in lower case, without the dot at the end.
+	// names are the allowlisted host names in lower case, without the final dot.
 	names map[string]struct{}
-	// networks are allowed, whatever the checks below say.
+	// networks are the allowlisted networks.
 	networks []netip.Prefix
-	// own is where this process listens, with port; an unspecified address stands for all of this machine's.
+	// own are the addresses that this process listens on. An unspecified address means all addresses of this
+	// machine.
 	own    []netip.AddrPort
 	public *ssrf.Guardian
 }
 
-// neverByName is where an allowed name does not lead unless a network that covers the address is allowed,
-// too: this machine, its links, and what cloud platforms answer credentials from. The name's owner decides
-// what it resolves to. Forms of IPv6 that carry an IPv4 address are among them, for they could carry any of
-// these.
-var neverByName = prefixes("0.0.0.0/8 127.0.0.0/8 169.254.0.0/16 ::/96 fe80::/10 " +
+// deniedToNames are networks that an allowlisted name does not permit: this machine, its links and the
+// services of cloud platforms that return credentials. The name's owner decides what it resolves to, so these
+// need an allowlisted network. IPv6 forms that carry an IPv4 address are included, because they can carry any
+// of these addresses.
+var deniedToNames = prefixes("0.0.0.0/8 127.0.0.0/8 169.254.0.0/16 ::/96 fe80::/10 " +
 	"64:ff9b::/96 64:ff9b:1::/48 2001::/32 2002::/16 " +
-	// The last are of Alibaba, Azure, Oracle, Amazon and Google.
+	// Platform services of Alibaba, Azure, Oracle, Amazon and Google.
 	"100.100.100.200/32 168.63.129.16/32 192.0.0.192/32 fd00:ec2::/32 fd20:ce::254/128")
 
 func prefixes(list string) []netip.Prefix {
@@ -53,17 +59,18 @@ func prefixes(list string) []netip.Prefix {
 	return networks
 }
 
-// NewGuard returns a guard with exceptions: networks in CIDR form, single addresses, or host names. A name
-// matches the host of a URL exactly, in any case; it may then be dialled at any address that it resolves
-// to, but for loopback, link-local and metadata addresses. Nil allows nothing beyond the default. The error
-// names the invalid entry.
+// NewGuard returns a guard with an allowlist of networks in CIDR form, single addresses and host names. Nil
+// permits only the default. The error names the invalid entry.
+//
+// A name matches the host of a URL exactly, in any case. It may then be dialed at any address that it
+// resolves to, except those in deniedToNames.
 func NewGuard(allow []string) (*Guard, error) {
 	g := &Guard{
 		names: make(map[string]struct{}),
 		public: ssrf.New(
 			ssrf.WithAnyPort(),
-			// Azure's platform address lies in a public range, yet every machine there reaches its own host
-			// by it.
+			// Azure's platform address is in a public range, but each machine there reaches its own host by
+			// it.
 			ssrf.WithDeniedV4Prefixes(netip.MustParsePrefix("168.63.129.16/32")),
 		),
 	}
@@ -84,7 +91,7 @@ func (g *Guard) allow(entry string) error {
 		case network.Addr().Is4In6():
 			return errors.New("write the network in its IPv4 form")
 		case network.Masked() != network:
-			return fmt.Errorf("has bits set beyond its length; %s would be the network", network.Masked())
+			return fmt.Errorf("has bits set after the prefix length; write %s", network.Masked())
 		}
 		g.networks = append(g.networks, network)
 		return nil
@@ -97,20 +104,20 @@ func (g *Guard) allow(entry string) error {
 		g.networks = append(g.networks, netip.PrefixFrom(addr, addr.BitLen()))
 		return nil
 	}
-	name, err := normalHost(entry)
+	name, err := normalizeHost(entry)
 	if err == nil {
 		err = checkName(name)
 	}
 	if err != nil {
-		return fmt.Errorf("neither a network, nor an address, nor a host name: %w", err)
+		return fmt.Errorf("not a network, an address or a host name: %w", err)
 	}
 	g.names[name] = struct{}{}
 	return nil
 }
 
-// RefuseOwn names the listeners of this process, which are never sent to: not by address and not by name,
-// whatever is allowed. One on an unspecified address is refused at every address of this machine. Nil ones
-// are left out. It is called once, before the guard is used by another goroutine.
+// RefuseOwn refuses the addresses of this process's listeners, by address and by name, whatever the allowlist
+// says. A listener on an unspecified address is refused at every address of this machine. Nil listeners are
+// ignored. The caller must call it once, before another goroutine uses the guard.
 func (g *Guard) RefuseOwn(listeners ...net.Addr) {
 	for _, l := range listeners {
 		if tcp, ok := l.(*net.TCPAddr); ok {
@@ -120,7 +127,7 @@ func (g *Guard) RefuseOwn(listeners ...net.Addr) {
 	}
 }
 
-// allowsName says whether the operator allowed a host by its name.
+// allowsName reports whether a host is allowlisted by name.
 func (g *Guard) allowsName(host string) bool {
 	if len(g.names) == 0 {
 		return false
@@ -129,54 +136,56 @@ func (g *Guard) allowsName(host string) bool {
 	return ok
 }
 
-// allowsNetwork says whether the operator allowed a network that the address is in.
+// allowsNetwork reports whether an address is in an allowlisted network.
 func (g *Guard) allowsNetwork(addr netip.Addr) bool { return contains(g.networks, addr) }
 
 func contains(networks []netip.Prefix, addr netip.Addr) bool {
 	return slices.ContainsFunc(networks, func(n netip.Prefix) bool { return n.Contains(addr) })
 }
 
-// A verdict is what the guard says of an address.
-type verdict int
+// A decision is the guard's answer for one address.
+type decision int
 
 const (
-	refused verdict = iota
-	// public addresses may be dialled by default.
+	refused decision = iota
+	// public addresses are permitted by default.
 	public
-	// excepted ones are allowed by the operator.
-	excepted
+	// allowlisted addresses are permitted by the operator.
+	allowlisted
 )
 
-// A judge decides about a real address. IPv4 addresses in IPv6 form are judged as what they are.
-type judge func(addr netip.Addr, port uint16) verdict
+// An addressCheck decides about a real address. It treats an IPv4 address in IPv6 form as the IPv4 address.
+type addressCheck func(addr netip.Addr, port uint16) decision
 
-// judge judges an address that a URL names, or that a name leads to which the operator has not allowed.
-func (g *Guard) judge(addr netip.Addr, port uint16) verdict {
-	return g.judgeUnless(addr, port, func(addr netip.Addr) bool {
+// decide checks an address of a URL, or of a name that is not allowlisted.
+func (g *Guard) decide(addr netip.Addr, port uint16) decision {
+	return g.decideUnless(addr, port, func(addr netip.Addr) bool {
 		return g.public.SafeAddr(addr) != nil || isDeniedPort(port)
 	})
 }
 
-// judgeNamed judges an address that an allowed name leads to.
-func (g *Guard) judgeNamed(addr netip.Addr, port uint16) verdict {
-	return g.judgeUnless(addr, port, func(addr netip.Addr) bool { return contains(neverByName, addr) })
+// decideNamed checks an address that an allowlisted name resolves to.
+func (g *Guard) decideNamed(addr netip.Addr, port uint16) decision {
+	return g.decideUnless(addr, port, func(addr netip.Addr) bool { return contains(deniedToNames, addr) })
 }
 
-// judgeUnless refuses our own address, and of those that the operator has not allowed the denied ones.
-func (g *Guard) judgeUnless(addr netip.Addr, port uint16, denied func(netip.Addr) bool) verdict {
+// decideUnless refuses the addresses of this process. It permits allowlisted addresses, and others unless
+// denied is true.
+func (g *Guard) decideUnless(addr netip.Addr, port uint16, denied func(netip.Addr) bool) decision {
 	addr = addr.Unmap()
 	switch {
 	case addr.Zone() != "", g.isOwn(addr, port):
 		return refused
 	case g.allowsNetwork(addr):
-		return excepted
+		return allowlisted
 	case denied(addr):
 		return refused
 	}
 	return public
 }
 
-// isOwn says whether this process listens there. The kernel takes an unspecified address for this machine.
+// isOwn reports whether this process listens on an address. A connection to an unspecified address reaches
+// this machine, so it counts as well.
 func (g *Guard) isOwn(addr netip.Addr, port uint16) bool {
 	for _, own := range g.own {
 		switch at := own.Addr(); {
@@ -188,15 +197,15 @@ func (g *Guard) isOwn(addr netip.Addr, port uint16) bool {
 	return false
 }
 
-// isOfThisMachine says whether the address is one of this machine's. It asks the system, for addresses come
-// and go: only what has the port of an own listener gets here.
+// isOfThisMachine reports whether an address belongs to this machine. It asks the system each time, because
+// addresses change. That is rare: isOwn calls it only for the port of an own listener.
 func isOfThisMachine(addr netip.Addr) bool {
 	if addr.IsLoopback() {
 		return true
 	}
 	networks, err := net.InterfaceAddrs()
 	if err != nil {
-		return true // it may be
+		return true // unknown: refuse
 	}
 	return slices.ContainsFunc(networks, func(n net.Addr) bool {
 		ip, ok := n.(*net.IPNet)
@@ -204,9 +213,9 @@ func isOfThisMachine(addr netip.Addr) bool {
 	})
 }
 
-// control is a dialer's last word, on the address that the kernel is about to connect to. Everything that
-// opens a connection passes here.
-func (j judge) control(_ context.Context, network, address string, _ syscall.RawConn) error {
+// control is the ControlContext of a dialer. It checks the address that the kernel is about to connect to.
+// Every connection passes here, so this is the check that protects against DNS rebinding.
+func (j addressCheck) control(_ context.Context, network, address string, _ syscall.RawConn) error {
 	if network != "tcp4" && network != "tcp6" {
 		return ErrBlocked
 	}
@@ -217,14 +226,14 @@ func (j judge) control(_ context.Context, network, address string, _ syscall.Raw
 	return nil
 }
 
-// isDeniedPort says whether a port is known for a protocol that is not HTTP: what is sent there is a forged
-// message in that protocol at best. Ports of services that speak HTTP are not among them.
+// isDeniedPort reports whether a port belongs to a protocol other than HTTP. A request there could forge a
+// message in that protocol. Ports of services that speak HTTP are not in the list.
 func isDeniedPort(port uint16) bool {
 	_, found := slices.BinarySearch(deniedPorts[:], port)
 	return found
 }
 
-// deniedPorts is sorted.
+// deniedPorts is sorted for a binary search.
 var deniedPorts = [...]uint16{
 	0, 1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 77, 79, 87, 95, 101, 102, 103,
 	104, 109, 110,

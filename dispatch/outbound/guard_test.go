@@ -12,7 +12,7 @@ import (
 func TestDeniedPortsAreSorted(t *testing.T) {
 	t.Parallel()
 	if !slices.IsSorted(deniedPorts[:]) {
-		t.Error("the list is searched by halves and must be sorted")
+		t.Error("deniedPorts must be sorted for the binary search")
 	}
 	for port, want := range map[uint16]bool{0: true, 22: true, 25: true, 80: false, 443: false, 3306: true,
 		5432: true, 6379: true, 8080: false, 11211: true} {
@@ -36,18 +36,18 @@ func FuzzCheckURL(f *testing.F) {
 		if err != nil {
 			t.Fatalf("%q passes but cannot be parsed: %v", raw, err)
 		}
-		host, err := normalHost(u.Hostname())
+		host, err := normalizeHost(u.Hostname())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if addr, err := netip.ParseAddr(host); err == nil && g.judge(addr, 443) == refused {
+		if addr, err := netip.ParseAddr(host); err == nil && g.decide(addr, 443) == refused {
 			t.Fatalf("%q passes and is %s", raw, addr)
 		}
 	})
 }
 
-// FuzzEgressAllow: an entry that is taken permits what it names, and nothing of the public internet is lost
-// by it.
+// FuzzEgressAllow checks that a valid entry permits exactly one network or name, and that a name permits no
+// network.
 func FuzzEgressAllow(f *testing.F) {
 	for _, line := range transcript.Inputs(f, "testdata/addresses.txt") {
 		command, rest, _ := strings.Cut(line, " ")

@@ -22,11 +22,11 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// slashed writes a text as PHP puts it into JSON.
+// slashed escapes slashes as PHP does in JSON.
 func slashed(s string) string { return strings.ReplaceAll(s, "/", `\/`) }
 
-// serveEcho answers with all that it got, as text and in the ways in which receivers put it into JSON. It
-// keeps the signatures of the last request.
+// serveEcho answers with the whole request, as text and in the ways in which receivers put it into JSON. It
+// stores the signatures of the last request.
 func serveEcho(t *testing.T, signatures *atomic.Value) *httptest.Server {
 	t.Helper()
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -40,15 +40,15 @@ func serveEcho(t *testing.T, signatures *atomic.Value) *httptest.Server {
 		_, credential, _ := strings.Cut(authorization, " ")
 		quoted, _ := json.Marshal(authorization + " & " + password)
 		w.Header().Set("Server", authorization+" "+r.URL.RawQuery)
-		w.Header().Set("X-Request-Id", user+":"+password+strings.Repeat("x", maxKeptHeader-10)+
+		w.Header().Set("X-Request-Id", user+":"+password+strings.Repeat("x", maxStoredHeader-10)+
 			r.Header.Get("X-Api-Key"))
 		w.Header().Set("Content-Type", r.Header.Get("Cookie"))
 		w.Header().Set("Location", r.URL.String())
 		switch r.URL.Path {
 		case "/302":
 			w.WriteHeader(302)
-		case "/long": // what is cut off in the middle of a credential
-			io.WriteString(w, strings.Repeat("-", MaxKeptBytes-1000)+string(dump)+string(dump)+string(dump))
+		case "/long": // the stored text ends within a credential
+			io.WriteString(w, strings.Repeat("-", MaxStoredBytes-1000)+string(dump)+string(dump)+string(dump))
 			return
 		case "/json":
 			body, _ := json.Marshal(map[string]string{"a": authorization, "c": credential, "d": string(dump),
@@ -63,7 +63,7 @@ func serveEcho(t *testing.T, signatures *atomic.Value) *httptest.Server {
 	return srv
 }
 
-// signaturesOf are what a signer put into a request, but for webhook-signature.
+// signaturesOf returns the signatures in a request, except webhook-signature.
 func signaturesOf(r *http.Request) []string {
 	found := append(r.URL.Query()["sign"], r.URL.Query()["sig"]...)
 	for _, name := range append(signatureHeaders, "X-Signature-256-Previous") {
@@ -76,9 +76,9 @@ func signaturesOf(r *http.Request) []string {
 	return found
 }
 
-// leakyPlaces are addresses at which attempts end in every way; at the last one by a timeout. The first ones
-// echo.
-func leakyPlaces(t *testing.T, signatures *atomic.Value) []string {
+// leakyURLs returns URLs at which attempts end in every way. The first four echo the request, and the last
+// one times out.
+func leakyURLs(t *testing.T, signatures *atomic.Value) []string {
 	echo := serveEcho(t, signatures)
 	garbage := serveAnswer(t, "Bearer hunter2-token\r\n\r\n")
 	hang := serveRaw(t, silence)
@@ -89,8 +89,8 @@ func leakyPlaces(t *testing.T, signatures *atomic.Value) []string {
 	}
 }
 
-// leaks fails where a response has one of the secrets.
-func leaks(t *testing.T, what, address string, resp Response, secrets []string) {
+// checkNoLeak fails the test if a response contains one of the secrets.
+func checkNoLeak(t *testing.T, what, address string, resp Response, secrets []string) {
 	t.Helper()
 	text, err := json.Marshal(resp)
 	if err != nil {
@@ -107,9 +107,9 @@ func leaks(t *testing.T, what, address string, resp Response, secrets []string) 
 	}
 }
 
-// TestNothingSecretLeaves: signing secrets, credentials in headers and values of the query are in no part of
-// a response, however the attempt ends, not even when the receiver echoes the whole request.
-func TestNothingSecretLeaves(t *testing.T) {
+// TestSecretsAreRedacted checks that no part of a response contains signing secrets, credentials in headers
+// or values of the query. It covers all ways to end an attempt, and receivers that echo the whole request.
+func TestSecretsAreRedacted(t *testing.T) {
 	t.Parallel()
 	c := newTestClient(t, Options{})
 	const query = "?token=query-value-1&plain=query%20value%202&query-value-3"
@@ -118,7 +118,7 @@ func TestNothingSecretLeaves(t *testing.T) {
 		string(signtest.Shortest()), sign.FormatSecret(signtest.Shortest()),
 		strings.TrimPrefix(sign.FormatSecret(signtest.Shortest()), sign.SecretPrefix),
 	}
-	for _, url := range append(leakyPlaces(t, new(atomic.Value)), "http://unknown.invalid/",
+	for _, url := range append(leakyURLs(t, new(atomic.Value)), "http://unknown.invalid/",
 		"http://user:query-value-1@shop.example/") {
 		r := newRequest(url + query)
 		r.Timeout = 300 * time.Millisecond
@@ -129,44 +129,45 @@ func TestNothingSecretLeaves(t *testing.T) {
 			{Name: "X-Api-Key", Value: "hunter2-api-key"}, {Name: "X-Access-Token", Value: "hunter2-access"},
 			{Name: "X-Client-Secret", Value: "hunter2-client"},
 			{Name: "X-Signature", Value: "hunter2-signature"},
-			{Name: "X-Shop", Value: "shown-7"},
+			{Name: "X-Shop", Value: "visible-7"},
 		}
 		resp := c.Send(t.Context(), r)
-		leaks(t, "headers", url, resp, secrets)
+		checkNoLeak(t, "headers", url, resp, secrets)
 		if resp.RequestHeaders == nil {
-			continue // refused before there were any
+			continue // refused before headers were made
 		}
-		shown := fmt.Sprint(resp.RequestHeaders)
-		for _, visible := range []string{"shown-7", "cb_01JD0000000000000000000001", "webhook-timestamp",
+		headers := fmt.Sprint(resp.RequestHeaders)
+		for _, visible := range []string{"visible-7", "cb_01JD0000000000000000000001", "webhook-timestamp",
 			"{webhook-attempt 1}", "traceparent"} {
-			if !strings.Contains(shown, visible) {
-				t.Errorf("%s: %q should be shown: %s", store.MaskURL(url), visible, shown)
+			if !strings.Contains(headers, visible) {
+				t.Errorf("%s: %q should be visible: %s", store.MaskURL(url), visible, headers)
 			}
 		}
 	}
 }
 
-// TestSignersLeakNothing: however an attempt ends, neither the secret nor what it made (but for
-// webhook-signature in a receiver's own words) is in what is kept of it, wherever the receiver echoes it.
+// TestSignersLeakNothing checks that a response contains neither the secret nor the signature, however the
+// attempt ends and wherever the receiver echoes them. Only webhook-signature may be in the receiver's text.
 func TestSignersLeakNothing(t *testing.T) {
 	t.Parallel()
 	rules := []store.Success{
 		{Name: rule.BodySuccess}, {Name: rule.JSONCode}, {Name: rule.WeChatV3},
-		{Rule: `{"body":{"json":[{"pointer":"/a","eq":"x"},{"pointer":"/c","eq":"x"},{"pointer":"/d","eq":"x"},{"pointer":"/p","eq":"x"}]}}`},
+		{Rule: `{"body":{"json":[{"pointer":"/a","eq":"x"},{"pointer":"/c","eq":"x"},` +
+			`{"pointer":"/d","eq":"x"},{"pointer":"/p","eq":"x"}]}}`},
 		{Rule: `{"permanent_if":{"body":{"json":[{"pointer":"/c","ne":"x"}]}}}`},
 		{Rule: `{"defer_if":{"body":{"regex":"."}}}`},
 	}
 	c := newTestClient(t, Options{})
 	var signatures atomic.Value
-	places := leakyPlaces(t, &signatures)
+	urls := leakyURLs(t, &signatures)
 	for _, signer := range signtest.Every {
 		use := signtest.UseOf(t, signer)
 		keys := [][]byte{signtest.Secret(t, use, 0), signtest.Secret(t, use, 1)}
-		for i, u := range places {
-			silent := i == len(places)-1
+		for i, u := range urls {
+			silent := i == len(urls)-1
 			for _, by := range rules {
 				if silent && by.Name != rule.BodySuccess {
-					continue // it answers nothing, whatever the rule
+					continue // no answer, so the rule does not matter
 				}
 				r := newRequest(u)
 				r.Body, r.Success = []byte(`{"paid":1,"note":"a/b"}`), by
@@ -176,25 +177,25 @@ func TestSignersLeakNothing(t *testing.T) {
 				r.Signer, r.Secrets = signer, signtest.Secrets(keys...)
 				signatures.Store([]string{})
 				resp := c.Send(t.Context(), r)
-				checkLeaks(t, resp, signer, use, u, keys)
+				checkKeysAreRedacted(t, resp, signer, use, u, keys)
 				made := signatures.Load().([]string)
 				if signer == "" || strings.HasPrefix(signer, "standard") {
-					continue // a receiver may show webhook-signature
+					continue // webhook-signature may be visible
 				}
 				if resp.Answered && len(made) == 0 {
 					t.Errorf("%s: no signature is in the request to %s", signer, store.MaskURL(u))
 				}
 				for _, signature := range made {
-					leaks(t, signer, u, resp, []string{signature, url.QueryEscape(signature)})
+					checkNoLeak(t, signer, u, resp, []string{signature, url.QueryEscape(signature)})
 				}
 			}
 		}
 	}
 }
 
-// checkLeaks looks for the keys in all forms in which they could be in a response, and for what masked
-// headers were sent.
-func checkLeaks(t *testing.T, resp Response, signer, use, address string, keys [][]byte) {
+// checkKeysAreRedacted checks that a response contains the keys in no form, and that sensitive headers are
+// masked.
+func checkKeysAreRedacted(t *testing.T, resp Response, signer, use, address string, keys [][]byte) {
 	t.Helper()
 	var secrets []string
 	for _, key := range keys {
@@ -205,11 +206,11 @@ func checkLeaks(t *testing.T, resp Response, signer, use, address string, keys [
 			secrets = append(secrets, password)
 		}
 	}
-	leaks(t, signer, address, resp, secrets)
+	checkNoLeak(t, signer, address, resp, secrets)
 	for _, h := range resp.RequestHeaders {
 		if store.IsSensitiveHeader(h.Name) && h.Value != store.Masked &&
 			h.Name != "Wechatpay-Signature-Type" {
-			t.Errorf("%s: %s: %s is shown", signer, h.Name, h.Value)
+			t.Errorf("%s: %s: %s is not masked", signer, h.Name, h.Value)
 		}
 	}
 }

@@ -7,11 +7,11 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// minHidden is how long what a caller gave must be to be looked for in what a receiver echoes. What is
-// shorter is met by chance.
+// minHidden is the minimum length of a value that is masked in responses, in bytes. Shorter values occur by
+// chance.
 const minHidden = 8
 
-// hide adds a value that must not be shown.
+// hide appends a value to mask, unless it is too short.
 func hide(values []string, value string) []string {
 	if len(value) < minHidden {
 		return values
@@ -19,9 +19,11 @@ func hide(values []string, value string) []string {
 	return append(values, value)
 }
 
-// hiddenQuery returns what of the request's query must not be shown where the receiver echoes it: its values,
-// as they stand in the URL and decoded, and what has no name. The answer to a poll is what its caller has
-// asked for, and says of which order it is: of a poll only what is a credential by its name is hidden.
+// hiddenQuery returns the values of a query that are masked in the response: as they are in the URL and
+// decoded. A part without "=" counts as a value.
+//
+// The response to a poll repeats the order that the query names, and the sender needs it. So a poll masks
+// only values whose name is that of a credential.
 func (r *Request) hiddenQuery(query string) []string {
 	if query == "" {
 		return nil

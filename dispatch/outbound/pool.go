@@ -8,137 +8,140 @@ import (
 )
 
 const (
-	// idleTimeout is how long a connection is kept after its last use. Receivers that close idle connections
-	// unannounced do so after longer than this, mostly; each one that is still in the pool then costs an
-	// attempt whose fate is unknown.
+	// idleTimeout is how long an unused connection is kept. Most receivers close idle connections later than
+	// this. A connection that the receiver closes while it is in the pool can cost an attempt with an unknown
+	// outcome.
 	idleTimeout = 5 * time.Second
-	// maxIdle bounds the connections kept over all destinations.
+	// maxIdle bounds the idle connections of all hosts together.
 	maxIdle = 4096
-	// sweepEvery is how often at most all of them are looked through. What is older meanwhile is not given
-	// out.
+	// sweepEvery is the minimum interval between two sweeps. Until a sweep, expired connections are kept but
+	// not used.
 	sweepEvery = 250 * time.Millisecond
 )
 
-// A place is what attempts have in common that can use the same connections, as far as it can be told from
-// their URLs: the scheme, and host and port as they are spelled.
-type place struct{ scheme, host string }
+// A poolKey identifies connections that can serve the same requests: the scheme, and the host and port as
+// written in the URL.
+type poolKey struct{ scheme, host string }
 
-// A pool keeps idle connections. An attempt that finds none opens its own, and gives it back: so to a place
-// there are never more connections than there were attempts at once.
+// A pool keeps idle connections. An attempt that finds none opens one and puts it back afterwards. So a host
+// never has more connections than it had concurrent attempts.
 type pool struct {
-	// perPlace and total bound what is kept.
-	perPlace, total int
+	// perHost and total are the limits of idle connections.
+	perHost, total int
 
-	mu   sync.Mutex
-	idle map[place][]*line // the one that was used last is last
-	kept int
-	// sweep closes what nobody used for too long; nil: nothing is kept.
+	mu    sync.Mutex
+	idle  map[poolKey][]*connection // the connection that was used last is last
+	count int                       // of all connections in idle
+	// sweep closes expired connections. It is nil if the pool is empty.
 	sweep *time.Timer
 }
 
-func newPool(perPlace int) *pool {
-	return &pool{perPlace: perPlace, total: max(maxIdle, perPlace), idle: make(map[place][]*line)}
+func newPool(perHost int) *pool {
+	return &pool{perHost: perHost, total: max(maxIdle, perHost), idle: make(map[poolKey][]*connection)}
 }
 
-// take returns an idle connection, or nil.
-func (p *pool) take(to place) *line {
+// get returns an idle connection, or nil. It skips connections that the receiver has closed or written to.
+func (p *pool) get(key poolKey) *connection {
 	for {
-		l, old := p.pop(to)
+		c, old := p.pop(key)
 		for _, o := range old {
 			o.close()
 		}
 		switch {
-		case l == nil:
+		case c == nil:
 			return nil
-		case l.probe.silent():
-			return l
+		case c.idle.usable():
+			return c
 		}
-		l.hangUp()
+		c.abort()
 	}
 }
 
-// pop takes the connection that was used last out of the pool, or all if that was too long ago.
-func (p *pool) pop(to place) (l *line, old []*line) {
+// pop removes and returns the connection that was used last. If that one has expired, pop returns all of the
+// host as expired. The caller closes them outside of the lock.
+func (p *pool) pop(key poolKey) (c *connection, old []*connection) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	lines := p.idle[to]
-	n := len(lines)
+	conns := p.idle[key]
+	n := len(conns)
 	switch {
 	case n == 0:
 		return nil, nil
-	case time.Since(lines[n-1].since) >= idleTimeout:
-		return nil, p.leave(to, n)
+	case time.Since(conns[n-1].idleSince) >= idleTimeout:
+		return nil, p.removeOldest(key, n)
 	}
-	l = lines[n-1]
-	lines[n-1] = nil
-	p.idle[to] = lines[:n-1]
-	p.kept--
-	return l, nil
+	c = conns[n-1]
+	conns[n-1] = nil
+	p.idle[key] = conns[:n-1]
+	p.count--
+	return c, nil
 }
 
-// leave takes the n oldest of a place out. A place that pop has emptied is not forgotten before this: it
-// mostly fills again.
-func (p *pool) leave(to place, n int) []*line {
-	lines := p.idle[to]
-	old := slices.Clone(lines[:n])
-	p.kept -= n
-	p.idle[to] = slices.Delete(lines, 0, n)
-	if n == len(lines) {
-		delete(p.idle, to)
+// removeOldest removes and returns the n oldest connections of a host. The caller holds p.mu. The entry of a
+// host that pop has emptied stays in the map until here, because it usually fills again.
+func (p *pool) removeOldest(key poolKey, n int) []*connection {
+	conns := p.idle[key]
+	old := slices.Clone(conns[:n])
+	p.count -= n
+	p.idle[key] = slices.Delete(conns, 0, n)
+	if n == len(conns) {
+		delete(p.idle, key)
 	}
 	return old
 }
 
-// give keeps a connection for the next attempt, or closes it.
-func (p *pool) give(l *line) {
-	l.since = time.Now()
-	if extra := p.push(l); extra != nil {
+// put returns a connection to the pool, or closes it if the pool is full.
+func (p *pool) put(c *connection) {
+	c.idleSince = time.Now()
+	if extra := p.push(c); extra != nil {
 		extra.close()
 	}
 }
 
-// push returns what cannot be kept for it: the line itself, or the oldest of some other place.
-func (p *pool) push(l *line) (extra *line) {
+// push adds a connection. It returns the one that the caller must close: the connection itself if its host is
+// at the limit, or the oldest of another host if the pool is full. Else it returns nil.
+func (p *pool) push(c *connection) (extra *connection) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.idle[l.place]) >= p.perPlace {
-		return l
+	if len(p.idle[c.key]) >= p.perHost {
+		return c
 	}
-	if p.kept >= p.total {
-		for to, lines := range p.idle { // any: the order of a map is as good as chance
-			if len(lines) > 0 {
-				extra = p.leave(to, 1)[0]
+	if p.count >= p.total {
+		for key, conns := range p.idle { // the first of the map's random order
+			if len(conns) > 0 {
+				extra = p.removeOldest(key, 1)[0]
 				break
 			}
 		}
 	}
-	p.idle[l.place] = append(p.idle[l.place], l)
-	p.kept++
+	p.idle[c.key] = append(p.idle[c.key], c)
+	p.count++
 	if p.sweep == nil {
-		p.sweep = time.AfterFunc(idleTimeout, p.expire)
+		p.sweep = time.AfterFunc(idleTimeout, p.closeExpired)
 	}
 	return extra
 }
 
-// expire closes what nobody has used for too long, and looks again later if something is left.
-func (p *pool) expire() {
-	for _, l := range p.expired() {
-		l.close()
+// closeExpired runs when the sweep timer fires. It closes expired connections outside of the lock.
+func (p *pool) closeExpired() {
+	for _, c := range p.removeExpired() {
+		c.close()
 	}
 }
 
-func (p *pool) expired() (old []*line) {
+// removeExpired removes and returns the expired connections. It sets the timer again if others are left.
+func (p *pool) removeExpired() (old []*connection) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	next := idleTimeout
-	for to, lines := range p.idle {
-		n := sort.Search(len(lines), func(i int) bool { return time.Since(lines[i].since) < idleTimeout })
-		if n < len(lines) {
-			next = min(next, idleTimeout-time.Since(lines[n].since))
+	for key, conns := range p.idle {
+		n := sort.Search(len(conns), func(i int) bool { return time.Since(conns[i].idleSince) < idleTimeout })
+		if n < len(conns) {
+			next = min(next, idleTimeout-time.Since(conns[n].idleSince))
 		}
-		old = append(old, p.leave(to, n)...)
+		old = append(old, p.removeOldest(key, n)...)
 	}
-	if p.kept == 0 {
+	if p.count == 0 {
 		p.sweep = nil
 	} else {
 		p.sweep.Reset(max(next, sweepEvery))
@@ -146,21 +149,21 @@ func (p *pool) expired() (old []*line) {
 	return old
 }
 
-// close closes everything that is idle.
-func (p *pool) close() {
-	for _, l := range p.all() {
-		l.close()
+// closeIdle closes all idle connections.
+func (p *pool) closeIdle() {
+	for _, c := range p.removeAll() {
+		c.close()
 	}
 }
 
-func (p *pool) all() (all []*line) {
+func (p *pool) removeAll() (all []*connection) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, lines := range p.idle {
-		all = append(all, lines...)
+	for _, conns := range p.idle {
+		all = append(all, conns...)
 	}
 	clear(p.idle)
-	p.kept = 0
+	p.count = 0
 	if p.sweep != nil {
 		p.sweep.Stop()
 		p.sweep = nil

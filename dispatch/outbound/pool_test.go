@@ -19,15 +19,15 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// A pooled line is one whose other end tells whether it was closed.
+// A pooled connection records whether it was closed.
 type pooled struct {
-	*line
+	*connection
 	closed atomic.Bool
 }
 
 func newPooled(host string) *pooled {
 	ours, theirs := net.Pipe()
-	p := &pooled{line: newLine(ours, ours, place{"https", host})}
+	p := &pooled{connection: newConnection(ours, ours, poolKey{"https", host})}
 	go func() {
 		io.Copy(io.Discard, theirs)
 		p.closed.Store(true)
@@ -35,22 +35,22 @@ func newPooled(host string) *pooled {
 	return p
 }
 
-// TestPool: the transcript has connections, a host with a number each, and says after each step which of them
-// are open, and what the pool counts. The clock is a fake one.
+// TestPool puts connections, named by a host and a number, into a pool and gets them. After each step it
+// prints which connections are open and the pool's counts. The clock is fake.
 func TestPool(t *testing.T) {
 	t.Parallel()
 	transcript.File(t, "testdata/pool.txt", func(t *testing.T, text string) string {
-		return transcript.Cases(t, text, func(t *testing.T, _, body string) (said string) {
+		return transcript.Cases(t, text, func(t *testing.T, _, body string) (text string) {
 			synctest.Test(t, func(t *testing.T) {
 				p, all := newPool(2), make(map[string]*pooled)
-				said = transcript.Lines(body, func(line string) string {
+				text = transcript.Lines(body, func(line string) string {
 					return playPool(p, all, strings.Fields(line))
 				})
 				for _, l := range all {
 					l.close()
 				}
 			})
-			return said
+			return text
 		})
 	})
 }
@@ -58,20 +58,20 @@ func TestPool(t *testing.T) {
 func playPool(p *pool, all map[string]*pooled, words []string) string {
 	taken := ""
 	switch words[0] {
-	case "per-place":
-		p.perPlace, _ = strconv.Atoi(words[1])
-	case "give":
+	case "per-host":
+		p.perHost, _ = strconv.Atoi(words[1])
+	case "put":
 		for _, name := range words[1:] {
 			if all[name] == nil {
 				all[name] = newPooled(strings.TrimRight(name, "0123456789"))
 			}
-			p.give(all[name].line)
+			p.put(all[name].connection)
 		}
-	case "take":
-		l := p.take(place{words[1], words[2]})
+	case "get":
+		l := p.get(poolKey{words[1], words[2]})
 		taken = "none; "
 		for name, one := range all {
-			if one.line == l {
+			if one.connection == l {
 				taken = name + "; "
 			}
 		}
@@ -82,33 +82,33 @@ func playPool(p *pool, all map[string]*pooled, words []string) string {
 		p.sweep.Stop()
 		p.mu.Unlock()
 	case "close":
-		p.close()
+		p.closeIdle()
 	}
 	synctest.Wait()
 	isClosed := func(name string) bool { return all[name].closed.Load() }
 	open := slices.DeleteFunc(slices.Sorted(maps.Keys(all)), isClosed)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	counts := fmt.Sprintf("%d kept of %d places, a sweep waits %v", p.kept, len(p.idle), p.sweep != nil)
+	counts := fmt.Sprintf("%d idle of %d hosts, timer set %v", p.count, len(p.idle), p.sweep != nil)
 	return fmt.Sprintf("%sopen: %s; %s", taken, open, counts)
 }
 
-func TestThePoolMakesRoomForOtherPlaces(t *testing.T) {
+func TestPoolMakesRoomForOtherHosts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPool(2)
 		p.total = 2
 		all := []*pooled{newPooled("shop"), newPooled("bank"), newPooled("new")}
 		for _, l := range all {
-			p.give(l.line)
+			p.put(l.connection)
 		}
 		synctest.Wait()
-		if all[0].closed.Load() == all[1].closed.Load() || all[2].closed.Load() || p.kept != 2 {
-			t.Errorf("closed %v, %v and %v, %d kept; want one of the older two closed", all[0].closed.Load(),
-				all[1].closed.Load(), all[2].closed.Load(), p.kept)
+		if all[0].closed.Load() == all[1].closed.Load() || all[2].closed.Load() || p.count != 2 {
+			t.Errorf("closed %v, %v and %v, %d idle; want one of the older two closed", all[0].closed.Load(),
+				all[1].closed.Load(), all[2].closed.Load(), p.count)
 		}
-		p.close()
-		if p.kept != 0 {
-			t.Errorf("%d kept", p.kept)
+		p.closeIdle()
+		if p.count != 0 {
+			t.Errorf("%d idle connections after closeIdle", p.count)
 		}
 	})
 }
@@ -120,7 +120,7 @@ func TestNoMoreConnectionsThanAttempts(t *testing.T) {
 	var conns atomic.Int32
 	srv := serveTLS(t, &tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
 		conns.Add(1)
-		time.Sleep(100 * time.Millisecond) // how far away it is
+		time.Sleep(100 * time.Millisecond) // a slow handshake
 		return nil, nil
 	}})
 	c := newTestClient(t, Options{MaxIdlePerHost: atOnce})
@@ -130,7 +130,7 @@ func TestNoMoreConnectionsThanAttempts(t *testing.T) {
 			t.Errorf("%s %s", r.Class, r.Error)
 		}
 	}
-	send() // so that there is a connection that can be passed around while others are opened
+	send() // leaves an idle connection for the attempts to compete for while others are opened
 	var wg sync.WaitGroup
 	for range atOnce {
 		wg.Go(func() {
@@ -141,6 +141,6 @@ func TestNoMoreConnectionsThanAttempts(t *testing.T) {
 	}
 	wg.Wait()
 	if n := conns.Load(); n > atOnce {
-		t.Errorf("%d connections for %d attempts, %d at once", n, atOnce*each, atOnce)
+		t.Errorf("%d connections for %d attempts, %d concurrent", n, atOnce*each, atOnce)
 	}
 }

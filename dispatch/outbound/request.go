@@ -8,9 +8,9 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// A Request is one attempt that is to be made.
+// A Request is one attempt to make.
 type Request struct {
-	// ID is the callback's id with its prefix: the webhook-id. Number is sent as webhook-attempt.
+	// ID is the callback's id with its prefix and is sent as webhook-id. Number is sent as webhook-attempt.
 	ID     string
 	Number int
 
@@ -20,54 +20,57 @@ type Request struct {
 	ContentType string
 	Body        []byte
 
-	// Timeout of the whole attempt, from the call of Send to the last byte read.
+	// Timeout bounds the whole attempt, from the call of Send to the last byte read. Zero means
+	// DefaultTimeout.
 	Timeout time.Duration
 	Success store.Success
-	// Poll: Success.Rule is the rule of a poll, as ParsePollRule returns it, and Success.Name what people
-	// call it ("until" if it is empty).
+	// Poll means that Success.Rule is a poll rule as rule.ParsePoll returns it. Success.Name is then its
+	// display name; empty means "until".
 	Poll bool
-	// Signer is a signer's name, or its JSON text, as ParseSigner returns it; empty: the default one if there
-	// are secrets, else none.
+	// Signer is a signer's name, or its JSON text as sign.Parse returns it. Empty means the default signer if
+	// there are secrets, else no signer.
 	Signer string
-	// Secrets sign the request, the present one first, during a rotation followed by the one before it. What
-	// signs needs at least one.
+	// Secrets are the secrets that sign, the current one first. During a rotation the previous one follows. A
+	// signer that signs needs at least one.
 	Secrets []sign.Secret
-	// Fresh keeps the attempt off kept-alive connections.
+	// Fresh makes the attempt open a new connection instead of using an idle one.
 	Fresh bool
 }
 
-// A Response is how an attempt ended. It is complete whatever happened.
+// A Response is the result of an attempt. All fields are set, however the attempt ended.
 type Response struct {
 	Class   store.Class
 	Outcome store.AttemptOutcome
-	// Charged says whether the attempt counts (SPEC: it ended with an answer, or with an error while the
-	// target could be reached by our means). An uncharged one that may have reached the wire has outcome
-	// unknown.
+	// Charged means that the attempt counts (SPEC: it ended with an answer, or with an error while this
+	// machine could reach the target). An uncharged attempt that may have been sent has outcome unknown.
 	Charged bool
-	// Stale: a kept-alive connection died before the first byte of the answer; uncharged, once per attempt,
-	// unless the request was Fresh.
+	// Stale means that a kept-alive connection closed before the first byte of the answer. The attempt is
+	// uncharged. The caller retries it once with Fresh, and a Fresh attempt is never stale.
 	Stale bool
-	// Signal for the lane: Answered says an HTTP status came; TimedOut says the timeout ended it.
+	// Answered means that an HTTP status was received. TimedOut means that the timeout ended the attempt.
+	// Both are signals for the lane.
 	Answered, TimedOut bool
-	// LocalFailure: our own means failed (no name server answers, no file descriptors): divert, do not
-	// charge.
+	// LocalFailure means that this machine failed: no name server answers, or it has no file descriptors. The
+	// caller diverts the callback and does not charge the attempt.
 	LocalFailure bool
-	// Permanent: the rule's permanent_if is true of the answer, class rejected: no further attempt can help.
+	// Permanent means that the rule's permanent_if is true, with class rejected. No further attempt can
+	// succeed.
 	Permanent bool
-	// DeferAfter is the least wait of a callback whose receiver is busy (class receiver_busy, uncharged), and
-	// MaxDefers how often it may be put off so before such an attempt is charged; zero for every other class.
-	// With StateHold, DeferAfter is how long the upstream is not to be asked: its Retry-After, uncapped, or
-	// 60 s without a usable one.
+	// DeferAfter is the minimum wait if the receiver is busy (class receiver_busy, uncharged). MaxDefers is
+	// how many such attempts are not charged. Both are zero for every other class.
+	//
+	// With StateHold, DeferAfter is the wait of the poll: the answer's Retry-After, uncapped, or 60 s without
+	// a valid one.
 	DeferAfter time.Duration
 	MaxDefers  int
-	// PollState is what a poll has learned from the answer; empty for what is no poll, and where there was
-	// nothing to judge. MaxErrors is its rule's error budget: how many errors in a row it survives. It is set
-	// whenever the rule of a poll could be read, whatever happened then, and zero for all else.
+	// PollState is what a poll learned from the answer. It is empty for a notification and if nothing could
+	// be checked. MaxErrors is the error budget of the poll rule: how many errors in a row are tolerated. It
+	// is set whenever the poll rule is valid, however the attempt ended, and else zero.
 	PollState rule.PollState
 	MaxErrors int
 
 	Status int
-	// Error is one line for people, without secrets; empty when an answer came.
+	// Error is one line for people, without secrets. It is empty if an answer was received.
 	Error     string
 	StartedAt time.Time
 	EndedAt   time.Time
@@ -77,15 +80,15 @@ type Response struct {
 	ResponseHeaders   []store.Header
 	ResponseBody      string
 	ResponseTruncated bool
-	// Rule says what was expected and what was seen; nil for a success that only the status decided, and
-	// without an answer. An answer of a poll always has it.
+	// Rule explains the check: what was expected and what was found. It is nil without an answer, and for a
+	// success that only the status decided. An answer of a poll always has it.
 	Rule *store.Rule
-	// KeyID names the secrets that signed, by their IDs, separated by a comma if there were two; empty:
-	// unsigned, or they have none.
+	// KeyID has the IDs of the secrets that signed, separated by a comma. It is empty if the request was not
+	// signed or the secrets have no ID.
 	KeyID string
-	// RetryAfter is what a 429, 503 or 423 asked for, or with StateHold any answer, uncapped and not
-	// negative; zero: nothing usable.
+	// RetryAfter is the wait that a 429, 503 or 423 asks for, or any answer with StateHold. It is uncapped
+	// and not negative. Zero means no valid wait.
 	RetryAfter time.Duration
-	// Location of a redirect, for the error text.
+	// Location is the Location header of a redirect, for the error text.
 	Location string
 }

@@ -23,7 +23,7 @@ var (
 	requestHeader  = regexp.MustCompile(`(?s)^ \[([^:\]]*): (.*?)\]`)
 	merchantHeader = regexp.MustCompile(
 		`nonce_str="([0-9A-Z]{26})",signature="([0-9A-Za-z+/]+=*)",timestamp="(\d{10})"`)
-	// fresh is what is another at each attempt.
+	// fresh are the values that differ with each attempt.
 	fresh = []struct {
 		pattern *regexp.Regexp
 		name    string
@@ -35,7 +35,7 @@ var (
 	}
 )
 
-// TestRequests: what arrives of a request, and what is shown of it.
+// TestRequests prints each request as the receiver gets it and its redacted headers.
 func TestRequests(t *testing.T) {
 	t.Parallel()
 	rec := newRecorder(t)
@@ -69,8 +69,11 @@ func TestRequests(t *testing.T) {
 		r := by
 		end := strings.Index(rest+" [", " [")
 		r.Method, r.URL, rest = method, strings.Replace(rest[:end], "here", host, 1), rest[end:]
-		for m := requestHeader.FindStringSubmatch(rest); m !=
-			nil; m = requestHeader.FindStringSubmatch(rest) {
+		for {
+			m := requestHeader.FindStringSubmatch(rest)
+			if m == nil {
+				break
+			}
 			rest = rest[len(m[0]):]
 			if m[1] == "type" {
 				r.ContentType = m[2]
@@ -84,12 +87,12 @@ func TestRequests(t *testing.T) {
 		resp := client.Send(t.Context(), r)
 		got, arrived := rec.take()
 		if !arrived {
-			return described(t, resp)
+			return describe(t, resp)
 		}
 		expect(t, resp, okay)
 		for _, secret := range r.Secrets {
-			if err := sign.Verify(r.Signer, []sign.Secret{secret}, got.Header, got.URL, got.body, 0); err !=
-				nil {
+			err := sign.Verify(r.Signer, []sign.Secret{secret}, got.Header, got.URL, got.body, 0)
+			if err != nil {
 				t.Errorf("%s: %v", line, err)
 			}
 		}
@@ -101,20 +104,20 @@ func TestRequests(t *testing.T) {
 			lines = append(lines, name+": "+strings.Join(values, " and "))
 		}
 		slices.Sort(lines)
-		said := fmt.Sprintf("%s %s\n%s\n%q, %d bytes %v\nsigned by: %s\nshown:", got.Method, got.RequestURI,
-			strings.Join(lines, "\n"), got.body,
+		text := fmt.Sprintf("%s %s\n%s\n%q, %d bytes %v\nsigned by: %s\nstored:",
+			got.Method, got.RequestURI, strings.Join(lines, "\n"), got.body,
 			got.ContentLength, got.TransferEncoding, cmp.Or(resp.KeyID, "no key"))
 		for _, h := range resp.RequestHeaders {
-			said += "\n" + h.Name + ": " + h.Value
+			text += "\n" + h.Name + ": " + h.Value
 		}
 		for _, f := range fresh {
-			said = f.pattern.ReplaceAllString(said, f.name)
+			text = f.pattern.ReplaceAllString(text, f.name)
 		}
-		return said
+		return text
 	})
 }
 
-// checkMerchant: what WeChat Pay v3 is asked is signed over method, path and query as they were sent.
+// checkMerchant checks that the signature of a WeChat Pay v3 request covers method, path and query as sent.
 func checkMerchant(t *testing.T, got arrival, key *rsa.PublicKey, nonce, signature, seconds string) {
 	t.Helper()
 	text := strings.Join([]string{got.Method, got.RequestURI, seconds, nonce, string(got.body), ""}, "\n")
@@ -126,13 +129,13 @@ func checkMerchant(t *testing.T, got arrival, key *rsa.PublicKey, nonce, signatu
 	}
 }
 
-// TestMasks: what is shown of URLs, and which headers are hidden.
+// TestMasks prints masked URLs, and which headers are credentials or masked.
 func TestMasks(t *testing.T) {
 	t.Parallel()
 	transcript.Run(t, "testdata/masked.txt", func(line string) string {
 		if name, ok := strings.CutPrefix(line, "header "); ok {
 			sealed, hidden := store.IsCredentialHeader(name), store.IsSensitiveHeader(name)
-			return fmt.Sprintf("credential %v, hidden %v", sealed, hidden)
+			return fmt.Sprintf("credential %v, masked %v", sealed, hidden)
 		}
 		return store.MaskURL(line)
 	})

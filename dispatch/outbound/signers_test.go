@@ -10,11 +10,11 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// TestWhatSignersAddArrives: beside the headers that every request has, and in the place of a caller's header
-// of the same name. What arrives is verified.
-func TestWhatSignersAddArrives(t *testing.T) {
+// TestSignedHeadersArrive checks that a signature header arrives in place of a caller's header of the same
+// name, with the headers that every request has. The received request verifies.
+func TestSignedHeadersArrive(t *testing.T) {
 	t.Parallel()
-	const callersOwn = "the caller's own" // no signature has its blanks by chance
+	const callersOwn = "the caller's own" // a signature never contains spaces
 	rec, client := newRecorder(t), newTestClient(t, Options{})
 	for _, signer := range append([]string{sign.None}, signtest.Every...) {
 		use := signtest.UseOf(t, signer)
@@ -50,20 +50,18 @@ func TestWhatSignersAddArrives(t *testing.T) {
 			if values := got.Header.Values(name); len(values) != 1 {
 				t.Errorf("%s: %s: %q", signer, name, values)
 			}
-			shown := slices.DeleteFunc(slices.Clone(r.RequestHeaders), func(h store.Header) bool {
+			stored := slices.DeleteFunc(slices.Clone(r.RequestHeaders), func(h store.Header) bool {
 				return !strings.EqualFold(h.Name, name)
 			})
-			if len(shown) != 1 || got.Header.Get(name) != callersOwn && shown[0].Value != store.Masked {
-				t.Errorf("%s: %s is shown as %v", signer, name, shown)
+			if len(stored) != 1 || got.Header.Get(name) != callersOwn && stored[0].Value != store.Masked {
+				t.Errorf("%s: %s is stored as %v", signer, name, stored)
 			}
 		}
 	}
 }
 
-// signatureHeaders are those that the signers of signtest.Every put signatures into, beside
-// webhook-signature.
+// signatureHeaders are the headers, besides webhook-signature, that the signers of signtest.Every use.
 var signatureHeaders = []string{
 	"X-Signature-256", "X-Shopify-Hmac-Sha256", "X-Signature", "Stripe-Signature", "X-Sign",
-	"Wechatpay-Signature",
-	"Authorization",
+	"Wechatpay-Signature", "Authorization",
 }

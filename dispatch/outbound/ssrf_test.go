@@ -15,12 +15,12 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// This file holds what must not be sent to.
+// This file tests that requests never go to forbidden addresses.
 
-var errWatched = errors.New("the test keeps this connection from being made")
+var errWatched = errors.New("the test prevents this connection")
 
-// watchDials lists every address that the dialers of a client are about to connect to, and lets none be
-// connected to. What the guard refuses does not get there.
+// watchDials records every address that the client is about to connect to, and prevents the connection.
+// Addresses that the guard refuses are not recorded.
 func watchDials(c *Client, dialled *[]string) {
 	for _, d := range []*net.Dialer{&c.transport.dialer.guarded, &c.transport.dialer.named} {
 		control := d.ControlContext
@@ -34,8 +34,8 @@ func watchDials(c *Client, dialled *[]string) {
 	}
 }
 
-// TestAddresses: cases 1 to 12 and 14 to 20, 27 and 34. Each address is judged when it is given, and sent to
-// all the same, as those of older rows are.
+// TestAddresses is cases 1 to 12, 14 to 20, 27 and 34 of the security list. Each URL is checked with CheckURL
+// and then sent to all the same, because a stored URL may be older than the allowlist.
 func TestAddresses(t *testing.T) {
 	t.Parallel()
 	var guard *Guard
@@ -73,7 +73,7 @@ func TestAddresses(t *testing.T) {
 	})
 }
 
-// TestANameOfThisMachineIsBlocked: case 16, by /etc/hosts. A listener sees not one connection.
+// TestANameOfThisMachineIsBlocked is case 16, with a name from /etc/hosts. A listener sees no connection.
 func TestANameOfThisMachineIsBlocked(t *testing.T) {
 	t.Parallel()
 	srv := serveAnswer(t, answerOK)
@@ -89,7 +89,7 @@ func wantBlocked(t *testing.T, r Response) {
 	t.Helper()
 	expect(t, r, "blocked failed")
 	if r.Error != ErrBlocked.Error() {
-		t.Errorf("error %q says more than that it was blocked", r.Error)
+		t.Errorf("error %q, want only %q", r.Error, ErrBlocked)
 	}
 }
 
@@ -119,8 +119,8 @@ func TestRebindingIsSeenAtTheDial(t *testing.T) {
 	}
 }
 
-// TestOwnListenersAreNeverSentTo: case 27, where this process listens on all addresses of this machine.
-// Everything is allowed, and the listener sees not one connection.
+// TestOwnListenersAreNeverSentTo is case 27, with a process that listens on all addresses of this machine.
+// All networks are allowlisted, and the listener sees no connection.
 func TestOwnListenersAreNeverSentTo(t *testing.T) {
 	t.Parallel()
 	srv := serveAnswer(t, answerOK)
@@ -147,6 +147,6 @@ func TestOwnListenersAreNeverSentTo(t *testing.T) {
 		}
 	}
 	if n := srv.conns.Load(); n != 0 {
-		t.Errorf("%d connections arrived at the own listener", n)
+		t.Errorf("%d connections arrived at the process's own listener", n)
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/internal/transcript"
 )
 
-// testCertificate is one for 127.0.0.1 and example.com, with the authority that it is signed by.
+// testCertificate returns a certificate for 127.0.0.1 and example.com, and a pool with its authority.
 func testCertificate(t *testing.T) (tls.Certificate, *x509.CertPool) {
 	t.Helper()
 	srv := httptest.NewTLSServer(nil)
@@ -25,7 +25,8 @@ func testCertificate(t *testing.T) (tls.Certificate, *x509.CertPool) {
 	return srv.TLS.Certificates[0], pool
 }
 
-// newTLSClient returns a client that trusts an authority, at a time, and finds every name on this machine.
+// newTLSClient returns a client that trusts the pool at the given time and resolves every name to this
+// machine.
 func newTLSClient(t *testing.T, pool *x509.CertPool, now func() time.Time) *Client {
 	t.Helper()
 	c := newTestClient(t, Options{Resolver: answers("127.0.0.1")})
@@ -33,7 +34,7 @@ func newTLSClient(t *testing.T, pool *x509.CertPool, now func() time.Time) *Clie
 	return c
 }
 
-// serveTLS starts a receiver with the configuration.
+// serveTLS starts a receiver with a TLS configuration.
 func serveTLS(t *testing.T, cfg *tls.Config) *httptest.Server {
 	t.Helper()
 	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -47,8 +48,8 @@ func serveTLS(t *testing.T, cfg *tls.Config) *httptest.Server {
 	return srv
 }
 
-// TestTLS: cases 86 to 89. A line has the host, what the receiver has or wants, and what the client thinks of
-// its certificate; or, in quotes, a receiver that speaks something else.
+// TestTLS is cases 86 to 89 of the security list. A line has the host, the receiver's TLS settings and the
+// client's view of the certificate. A line in quotes is a receiver that does not speak TLS.
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	_, pool := testCertificate(t)
@@ -60,7 +61,7 @@ func TestTLS(t *testing.T) {
 		}).Addr,
 		`"an end"`:  "https://" + serveRaw(t, func(c *net.TCPConn, _ int) { readRequest(c) }).Addr,
 		`"silence"`: "https://" + serveRaw(t, silence).Addr,
-		// Plain HTTP to a TLS port is answered with 400 by most servers.
+		// Most servers answer 400 to plain HTTP on a TLS port.
 		`"TLS on http"`: strings.Replace(serveTLS(t, nil).URL, "https:", "http:", 1),
 	}
 	transcript.Run(t, "testdata/tls.txt", func(line string) string {
@@ -69,7 +70,7 @@ func TestTLS(t *testing.T) {
 			if line == `"silence"` {
 				r.Timeout = time.Second
 			}
-			return described(t, newTestClient(t, Options{}).Send(t.Context(), r))
+			return describe(t, newTestClient(t, Options{}).Send(t.Context(), r))
 		}
 		host, how, _ := strings.Cut(line, " ")
 		cfg, trusted, now := new(tls.Config), pool, time.Now
@@ -96,12 +97,12 @@ func TestTLS(t *testing.T) {
 			r.Timings.FirstByte < r.Timings.TLS) {
 			t.Errorf("%s: timings %+v", line, r.Timings)
 		}
-		return described(t, r)
+		return describe(t, r)
 	})
 }
 
-// TestTLSIsNotLeft: case 23. A redirect to plain HTTP is not followed.
-func TestTLSIsNotLeft(t *testing.T) {
+// TestRedirectFromTLSIsNotFollowed is case 23: a redirect to plain HTTP.
+func TestRedirectFromTLSIsNotFollowed(t *testing.T) {
 	t.Parallel()
 	_, pool := testCertificate(t)
 	plain := serveAnswer(t, answerOK)

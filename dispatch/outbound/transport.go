@@ -12,13 +12,13 @@ import (
 	"github.com/hashicorp/go-retryablehttp"
 )
 
-// tlsSessions is how many TLS sessions are remembered for resumption.
+// tlsSessions is the maximum of TLS sessions cached for resumption.
 const tlsSessions = 4096
 
-// A transport makes requests on connections that the guard allows. It speaks HTTP/1.1 only: an attempt then
-// has its connection for itself, so that a connection that stalls or dies takes one attempt with it and not
-// all that share it. It sends what it is given, once, and uses no proxy, which would hide the address from
-// the guard (ADR 0016, 0031).
+// A transport sends requests on connections that the guard permits. It writes each request once.
+//
+// It uses HTTP/1.1 only: each attempt has its connection to itself, so a stalled connection affects one
+// attempt. It uses no proxy, because a proxy would hide the address from the guard (ADR 0016, 0031).
 type transport struct {
 	dialer *dialer
 	tls    *tls.Config
@@ -32,41 +32,41 @@ func newTransport(d *dialer, maxIdlePerHost int) *transport {
 		tls: &tls.Config{
 			MinVersion:           tls.VersionTLS12,
 			ClientSessionCache:   tls.NewLRUClientSessionCache(tlsSessions),
-			GetClientCertificate: noCertificate,
+			GetClientCertificate: noClientCertificate,
 		},
 	}
 }
 
-// RoundTrip makes a request of an attempt, whose context it has. One that is to be the last on its connection
-// gets one of its own.
+// RoundTrip sends the request of an attempt, whose context it must have. A request with Close uses a new
+// connection.
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	a := attemptOf(req.Context())
 	if err := a.Err(); err != nil {
-		return nil, err // an attempt that is over sends nothing
+		return nil, err // the attempt has ended, so nothing may be sent
 	}
-	to := place{req.URL.Scheme, req.URL.Host}
-	var l *line
+	key := poolKey{req.URL.Scheme, req.URL.Host}
+	var c *connection
 	if !req.Close {
-		l = t.pool.take(to)
+		c = t.pool.get(key)
 	}
-	reused := l != nil
+	reused := c != nil
 	if !reused {
 		var err error
-		l, err = t.open(a, req.URL, to)
+		c, err = t.open(a, req.URL, key)
 		if err != nil {
 			return nil, err
 		}
 		if err := a.Err(); err != nil {
-			l.hangUp()
+			c.abort()
 			return nil, err
 		}
 	}
 	a.gotConn, a.reused = true, reused
-	return l.exchange(req, a, t.pool.give)
+	return c.exchange(req, a, t.pool.put)
 }
 
-// open opens a connection for the attempt, and gives it up with the attempt.
-func (t *transport) open(a *attempt, u *url.URL, to place) (*line, error) {
+// open opens a connection within the attempt's context.
+func (t *transport) open(a *attempt, u *url.URL, key poolKey) (*connection, error) {
 	host, err := asciiHost(u.Hostname())
 	if err != nil {
 		return nil, &requestError{err}
@@ -75,45 +75,45 @@ func (t *transport) open(a *attempt, u *url.URL, to place) (*line, error) {
 	if err != nil {
 		return nil, &requestError{err}
 	}
-	below, err := t.dialer.dial(a, host, port)
+	raw, err := t.dialer.dial(a, host, port)
 	if err != nil {
 		return nil, err
 	}
 	if u.Scheme != "https" {
-		return newLine(below, below, to), nil
+		return newConnection(raw, raw, key), nil
 	}
-	wire, err := t.secure(a, below, host)
+	conn, err := t.handshake(a, raw, host)
 	if err != nil {
-		_ = below.Close() // the handshake's error is what matters
+		_ = raw.Close() // the handshake's error is returned
 		return nil, err
 	}
-	return newLine(wire, below, to), nil
+	return newConnection(conn, raw, key), nil
 }
 
-// secure takes the attempt through the handshake.
-func (t *transport) secure(a *attempt, below net.Conn, host string) (net.Conn, error) {
+// handshake makes a TLS client connection on below.
+func (t *transport) handshake(a *attempt, raw net.Conn, host string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(a, dialTimeout)
 	defer cancel()
 	a.phase = phaseTLS
 	config := t.tls.Clone()
 	config.ServerName = host
-	wire := tls.Client(below, config)
+	conn := tls.Client(raw, config)
 	start := time.Now()
-	err := wire.HandshakeContext(ctx)
+	err := conn.HandshakeContext(ctx)
 	a.tls = time.Since(start)
 	if record, ok := errors.AsType[tls.RecordHeaderError](err); ok &&
 		string(record.RecordHeader[:]) == "HTTP/" {
 		err = http.ErrSchemeMismatch
 	}
-	return wire, err
+	return conn, err
 }
 
-// newEngine wraps a transport in the engine that makes a single attempt: it never tries again, waits for
-// nothing and hands every answer and every error through as it is.
-func newEngine(rt http.RoundTripper) *retryablehttp.Client {
+// newHTTPClient wraps a transport in a retryablehttp client that makes a single attempt: it does not retry or
+// wait, and returns every answer and error unchanged.
+func newHTTPClient(rt http.RoundTripper) *retryablehttp.Client {
 	return &retryablehttp.Client{
 		HTTPClient: &http.Client{
-			Transport:     single{rt},
+			Transport:     wrappedTransport{rt},
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 		Logger:       nil,
@@ -124,22 +124,22 @@ func newEngine(rt http.RoundTripper) *retryablehttp.Client {
 	}
 }
 
-// locationKey is where a redirect's Location is kept. Keys from the wire are in canonical form, so none is
-// equal to it.
+// locationKey is where wrappedTransport stores the Location of a redirect. Header names of an answer are in
+// canonical form, so none is equal to it.
 const locationKey = "location"
 
-// single stands between the engine and the transport, and keeps two things from happening:
+// A wrappedTransport prevents two effects of the clients above it:
 //
-//   - After any error the engine closes the idle connections of its client. One destination that fails would
-//     cost all
-//     others their connections; so CloseIdleConnections is not passed on.
-//   - http.Client parses the Location of a redirect that it does not follow, and a malformed one would hide
-//     the answer
-//     behind an error; so Location is moved out of its sight.
-type single struct{ rt http.RoundTripper }
+//   - After an error retryablehttp closes the idle connections of its http.Client. One failing destination
+//     would cost
+//     all others their connections. So this type does not implement CloseIdleConnections.
+//   - http.Client parses the Location of a redirect even if it does not follow it. If the header is
+//     malformed,
+//     it returns an error in place of the answer. So this type moves Location to locationKey.
+type wrappedTransport struct{ rt http.RoundTripper }
 
-// RoundTrip makes the request.
-func (s single) RoundTrip(req *http.Request) (*http.Response, error) {
+// RoundTrip implements http.RoundTripper.
+func (s wrappedTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := s.rt.RoundTrip(req)
 	if err == nil && resp.StatusCode/100 == 3 {
 		if location, ok := resp.Header["Location"]; ok {

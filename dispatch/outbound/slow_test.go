@@ -17,11 +17,11 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// TestSlowAnswers: attempts that run out of time, or that their caller ends, wherever they are. They run on a
-// fake clock.
+// TestSlowAnswers checks attempts that time out or that the caller cancels, at every point. The clock is
+// fake.
 func TestSlowAnswers(t *testing.T) {
 	t.Parallel()
-	transcript.Run(t, "testdata/slow.txt", func(line string) (said string) {
+	transcript.Run(t, "testdata/slow.txt", func(line string) (text string) {
 		words := append(strings.Split(line, " | "), "", "")
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
@@ -69,19 +69,19 @@ func TestSlowAnswers(t *testing.T) {
 			if got.Timings.Total != milliseconds(took) {
 				t.Errorf("%s: took %v, and %v ms", line, took, got.Timings.Total)
 			}
-			said = fmt.Sprintf("%s\nafter %v", described(t, got), took)
+			text = fmt.Sprintf("%s\nafter %v", describe(t, got), took)
 		})
-		return said
+		return text
 	})
 }
 
 func duration(text string) time.Duration {
-	d, _ := time.ParseDuration(text) // it stands in a transcript
+	d, _ := time.ParseDuration(text) // transcripts have valid durations only
 	return d
 }
 
-// drip reads a request, sends the head at once and the text byte by byte, and then waits for the end of the
-// connection.
+// drip reads a request, sends the head at once and the text byte by byte, and then waits until the connection
+// closes.
 func drip(c net.Conn, head, text string) {
 	readRequest(c)
 	io.WriteString(c, head)
@@ -94,7 +94,7 @@ func drip(c net.Conn, head, text string) {
 	io.Copy(io.Discard, c)
 }
 
-// A dyingBody ends the context that it is read under.
+// A dyingBody cancels the context that it is read under.
 type dyingBody struct {
 	ctx    context.Context
 	cancel context.CancelFunc

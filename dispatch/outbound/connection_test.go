@@ -21,10 +21,12 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// TestConnections: case 33, and what else becomes of connections. "serve NAME | …" is a receiver and what it
-// does with the first request of each connection, with the next and so on; the last goes for all others.
-// "send" makes attempts, "NAME how…" each, one after the other, and says of each, and once of those that are
-// alike, which of the receiver's connections and requests that was. At "go" a receiver goes on that waits.
+// TestConnections is case 33 of the security list and checks the reuse of connections.
+//
+// "serve NAME | STEPS | …" starts a receiver. The steps are for the first request of each connection, for the
+// second and so on; the last ones are for all further requests. "send NAME how…, …" makes attempts in turn.
+// It prints for each attempt the receiver's connection and request; equal lines in a row are printed once.
+// "go" continues a receiver at its step "wait".
 func TestConnections(t *testing.T) {
 	t.Parallel()
 	transcript.File(t, "testdata/connections.txt", func(t *testing.T, text string) string {
@@ -41,16 +43,16 @@ func TestConnections(t *testing.T) {
 					case s.goOn <- true:
 						<-s.done
 					case <-time.After(time.Minute):
-						t.Error("no receiver waits")
+						t.Error("no receiver is at its step wait")
 					}
 				case "close":
 					s.client.CloseIdle()
 				case "send":
-					var said []string
+					var results []string
 					for one := range strings.SplitSeq(rest, ", ") {
-						said = append(said, s.send(strings.Fields(one)))
+						results = append(results, s.send(strings.Fields(one)))
 					}
-					return strings.Join(slices.Compact(said), "\n")
+					return strings.Join(slices.Compact(results), "\n")
 				}
 				return ""
 			})
@@ -58,7 +60,7 @@ func TestConnections(t *testing.T) {
 	})
 }
 
-// A switchboard has a client and receivers by name.
+// A switchboard has a client and named receivers.
 type switchboard struct {
 	t          *testing.T
 	client     *Client
@@ -74,7 +76,7 @@ func newSwitchboard(t *testing.T) *switchboard {
 	}
 }
 
-// serve starts a receiver that does those things with the requests of a connection.
+// serve starts a receiver. does has the steps for the first, second, … request of a connection.
 func (s *switchboard) serve(name string, does []string) {
 	s.requests[name] = new(atomic.Int32)
 	s.receivers[name] = serveRequests(s.t, func(c *net.TCPConn, _, n int) {
@@ -114,7 +116,7 @@ func (s *switchboard) send(words []string) string {
 			r.Fresh = true
 		case "empty":
 			r.Body = nil
-		case "repeatable": // to some clients
+		case "repeatable": // some clients repeat requests with these headers
 			r.Headers = []store.Header{{Name: "Idempotency-Key", Value: "k"},
 				{Name: "X-Idempotency-Key", Value: "k"}}
 		default:
@@ -122,32 +124,32 @@ func (s *switchboard) send(words []string) string {
 		}
 	}
 	got := s.client.Send(ctx, r)
-	said, _, _ := strings.Cut(described(s.t, got), "\n")
+	text, _, _ := strings.Cut(describe(s.t, got), "\n")
 	opened := map[bool]string{true: "opens "}[got.Timings.Connect > 0]
 	conn, request := s.receivers[name].conns.Load(), s.requests[name].Load()
-	return fmt.Sprintf("%s; %sconnection %d, request %d", said, opened, conn, request)
+	return fmt.Sprintf("%s; %sconnection %d, request %d", text, opened, conn, request)
 }
 
 const answerOops = "HTTP/1.1 500 Oops\r\nContent-Length: 0\r\n\r\n"
 
-// TLS hands out what it has taken in bit by bit: what is behind the answer may not have been seen yet.
-func TestAnAnswerTooManyOverTLSEndsTheConnection(t *testing.T) {
+// TLS returns received data record by record, so data after the answer may not be visible yet.
+func TestExtraDataOverTLSEndsTheConnection(t *testing.T) {
 	t.Parallel()
 	certificate, pool := testCertificate(t)
 	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 		for name, x := range map[string]struct {
 			records []string
-			leaves  bool
+			closes  bool
 		}{
 			"in another record": {records: []string{answerOK, answerOops}},
 			"more than was announced": {records: []string{"HTTP/1.1 200 OK\r\nContent-Length: 10000\r\n\r\n" +
 				strings.Repeat("a", 10001)}},
-			"takes its leave": {records: []string{answerOK}, leaves: true},
+			"sends close_notify": {records: []string{answerOK}, closes: true},
 		} {
 			config := &tls.Config{Certificates: []tls.Certificate{certificate}, MaxVersion: version}
 			srv := serveRaw(t, func(c *net.TCPConn, _ int) {
-				held := &holding{Conn: c}
-				s := tls.Server(held, config)
+				buffered := &bufferedConn{Conn: c}
+				s := tls.Server(buffered, config)
 				in := bufio.NewReader(s)
 				for {
 					req, err := http.ReadRequest(in)
@@ -157,16 +159,16 @@ func TestAnAnswerTooManyOverTLSEndsTheConnection(t *testing.T) {
 					if _, err := io.Copy(io.Discard, req.Body); err != nil {
 						return
 					}
-					held.holds = true
+					buffered.buffering = true
 					for _, r := range x.records {
 						io.WriteString(s, r)
 					}
-					if x.leaves {
+					if x.closes {
 						s.CloseWrite()
 					}
-					held.holds = false
-					c.Write(held.held) // in one segment
-					held.held = nil
+					buffered.buffering = false
+					c.Write(buffered.data) // in one segment
+					buffered.data = nil
 				}
 			})
 			c := newTLSClient(t, pool, nil)
@@ -182,30 +184,29 @@ func TestAnAnswerTooManyOverTLSEndsTheConnection(t *testing.T) {
 	}
 }
 
-// A holding connection keeps back what is written while it holds.
-type holding struct {
+// A bufferedConn collects writes while buffering is set.
+type bufferedConn struct {
 	net.Conn
-	holds bool
-	held  []byte
+	buffering bool
+	data      []byte
 }
 
-// SetWriteDeadline is what TLS shuts the connection with behind its last word.
-func (*holding) SetWriteDeadline(time.Time) error { return nil }
+// SetWriteDeadline does nothing: crypto/tls sets a deadline to write its close message.
+func (*bufferedConn) SetWriteDeadline(time.Time) error { return nil }
 
-func (h *holding) Write(p []byte) (int, error) {
-	if !h.holds {
+func (h *bufferedConn) Write(p []byte) (int, error) {
+	if !h.buffering {
 		return h.Conn.Write(p)
 	}
-	h.held = append(h.held, p...)
+	h.data = append(h.data, p...)
 	return len(p), nil
 }
 
-// TestWhatKeepsAConnection: the transcript has answers, as that of TestAnswers does, and how many connections
-// are opened for three attempts. What is small is read to its end, so that the next attempt finds the
-// connection open.
-func TestWhatKeepsAConnection(t *testing.T) {
+// TestReusedConnections has answers as in TestAnswers, and prints how many connections three attempts open.
+// An answer that is read to its end leaves the connection open for the next attempt.
+func TestReusedConnections(t *testing.T) {
 	t.Parallel()
-	transcript.Run(t, "testdata/kept.txt", func(line string) string {
+	transcript.Run(t, "testdata/reused.txt", func(line string) string {
 		answer := rawAnswer(t, line)
 		srv := serveRequests(t, func(c *net.TCPConn, _, _ int) { io.WriteString(c, answer) })
 		c := newTestClient(t, Options{})
@@ -218,15 +219,15 @@ func TestWhatKeepsAConnection(t *testing.T) {
 	})
 }
 
-// large is a body that a connection does not take in one go.
+// large returns a request with a body that is too large for the buffers of a socket.
 func large(url string) Request {
 	r := newRequest(url)
 	r.Body = bytes.Repeat([]byte("x"), 8<<20)
 	return r
 }
 
-// A receiver may answer before it has read the request, and then read no more and close nothing.
-func TestAnAnswerWhileTheRequestIsSent(t *testing.T) {
+// A receiver may answer before it has read the request, and then neither read nor close.
+func TestAnswerBeforeTheRequestIsSent(t *testing.T) {
 	t.Parallel()
 	srv := serveRaw(t, func(c *net.TCPConn, _ int) {
 		c.Read(make([]byte, 1024))
@@ -240,11 +241,11 @@ func TestAnAnswerWhileTheRequestIsSent(t *testing.T) {
 		expect(t, c.Send(t.Context(), r), "http_413 failed, status 413")
 	}
 	if n := srv.conns.Load(); n != 2 {
-		t.Errorf("%d connections: what was not sent to its end cannot be used again", n)
+		t.Errorf("%d connections: one with a partly sent request must not be reused", n)
 	}
 }
 
-func TestTheEndOfAnAttemptWhileTheRequestIsSent(t *testing.T) {
+func TestAttemptEndsWhileTheRequestIsSent(t *testing.T) {
 	t.Parallel()
 	reading := make(chan bool, 1)
 	srv := serveRaw(t, func(c *net.TCPConn, _ int) {
@@ -267,7 +268,7 @@ func TestTheEndOfAnAttemptWhileTheRequestIsSent(t *testing.T) {
 	})
 }
 
-// An interrupted attempt is none that ran out of time, wherever it was.
+// An interrupted attempt is never reported as a timeout.
 func TestInterruptedWhileTheBodyIsRead(t *testing.T) {
 	t.Parallel()
 	ours, theirs := net.Pipe()
@@ -280,15 +281,16 @@ func TestInterruptedWhileTheBodyIsRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := newLine(ours, ours, place{"http", "shop.example"})
-	resp, err := l.exchange(req, &attempt{Context: ctx}, func(*line) { t.Error("the line was given back") })
+	l := newConnection(ours, ours, poolKey{"http", "shop.example"})
+	done := func(*connection) { t.Error("the connection went back to the pool") }
+	resp, err := l.exchange(req, &attempt{Context: ctx}, done)
 	if err != nil {
 		t.Fatal(err)
 	}
 	cancel()
 	body, err := io.ReadAll(resp.Body)
 	if string(body) != "succ" && string(body) != "" || !errors.Is(err, context.Canceled) {
-		t.Errorf("read %q, %v; want what was sent, and that it was interrupted", body, err)
+		t.Errorf("read %q, %v; want the sent part and context.Canceled", body, err)
 	}
 	if _, again := resp.Body.Read(make([]byte, 1)); !errors.Is(again, context.Canceled) {
 		t.Errorf("read again: %v", again)

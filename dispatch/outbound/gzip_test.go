@@ -16,7 +16,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// gzipped returns the bytes compressed.
+// gzipped returns the compressed data.
 func gzipped(t testing.TB, data []byte) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -30,7 +30,7 @@ func gzipped(t testing.TB, data []byte) []byte {
 	return b.Bytes()
 }
 
-// An endlessBody begins with one text and goes on with another for ever. It counts what is read of it.
+// An endlessBody returns one text and then another one for ever. It counts the bytes read.
 type endlessBody struct {
 	next  io.Reader
 	again string
@@ -49,18 +49,18 @@ func (b *endlessBody) Read(p []byte) (int, error) {
 
 func (*endlessBody) Close() error { return nil }
 
-// TestGzipIsOneBoundedMember: what unpacks to nothing ends all the same, and nothing is said of what was not
-// read whole.
+// TestGzipIsOneBoundedMember checks that reading ends even if the gzip data decodes to nothing. A body that
+// was not read completely passes no test.
 func TestGzipIsOneBoundedMember(t *testing.T) {
 	t.Parallel()
 	const (
 		head   = "\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
-		hollow = "\x00\x00\x00\xff\xff" // a stored block of no bytes, which is not the last
-		large  = "the body is more than 128 KiB of gzip"
-		more   = "the body is more than one gzip member"
+		hollow = "\x00\x00\x00\xff\xff" // a stored block of zero bytes that is not the last block
+		large  = "the compressed body is larger than 128 KiB"
+		more   = "the body has more than one gzip member"
 	)
 	empty, right := string(gzipped(t, nil)), string(gzipped(t, []byte("success")))
-	short := head + strings.Repeat(hollow, 20_000) + right[len(head):] // it unpacks to "success"
+	short := head + strings.Repeat(hollow, 20_000) + right[len(head):] // decodes to "success"
 	long := head + strings.Repeat(hollow, 27_000) + right[len(head):]
 	for _, x := range []struct {
 		name, once, again string
@@ -94,9 +94,10 @@ func TestGzipIsOneBoundedMember(t *testing.T) {
 	}
 }
 
-// TestLimits: cases 68 and 69. What a receiver sends without end, or packs, costs no memory and no time.
+// TestLimits is cases 68 and 69 of the security list: an endless or compressed answer costs little memory and
+// time.
 func TestLimits(t *testing.T) {
-	// Not parallel: it counts what is allocated.
+	// Not parallel: it measures allocations.
 	bomb := gzipped(t, make([]byte, 200<<20))
 	gzipBomb := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Encoding", "gzip")
@@ -122,7 +123,7 @@ func TestLimits(t *testing.T) {
 		r := newRequest(url)
 		got := c.Send(t.Context(), r)
 		expect(t, got, "ok succeeded, truncated, status 200")
-		if len(got.ResponseBody) > MaxKeptBytes {
+		if len(got.ResponseBody) > MaxStoredBytes {
 			t.Errorf("%d bytes kept", len(got.ResponseBody))
 		}
 		r.Success.Name = rule.BodySuccess
@@ -141,16 +142,14 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// FuzzGzip compares the reading of a compressed answer with compress/gzip: one whole member is read up to the
-// limit, everything else is a fault.
+// FuzzGzip compares the reading of a compressed answer with compress/gzip. One whole member is read up to the
+// limit; everything else is a fault.
 func FuzzGzip(f *testing.F) {
 	packed := func(text string) []byte { return gzipped(f, []byte(text)) }
 	for _, body := range [][]byte{
 		packed("ok"), packed(""), append(packed("a"), packed("b")...), packed("ok")[:12],
-		packed(strings.Repeat("a",
-			MaxResponseBytes)),
-		packed(strings.Repeat("a", MaxResponseBytes+1)), packed(strings.Repeat("a", 1<<20)), []byte("ok"),
-		append(packed("ok"), "x"...),
+		packed(strings.Repeat("a", MaxResponseBytes)), packed(strings.Repeat("a", MaxResponseBytes+1)),
+		packed(strings.Repeat("a", 1<<20)), []byte("ok"), append(packed("ok"), "x"...),
 	} {
 		f.Add(body)
 	}
@@ -162,21 +161,21 @@ func FuzzGzip(f *testing.F) {
 		}, nil)
 		defer a.release()
 		if len(a.body) > MaxResponseBytes {
-			t.Fatalf("%d bytes are kept", len(a.body))
+			t.Fatalf("the body has %d bytes", len(a.body))
 		}
 		want, whole := oneMember(body)
 		switch fault := a.fault(); {
 		case whole && len(want) <= MaxResponseBytes && (fault != "" || !bytes.Equal(a.body, want)):
 			t.Errorf("%x is read as %q, %s; want %q", body, a.body, fault, want)
 		case !whole && fault == "":
-			t.Errorf("%x is no single member, and is read as %q", body, a.body)
+			t.Errorf("%x is not one member, but is read as %q", body, a.body)
 		case whole && len(want) > MaxResponseBytes && fault == "":
-			t.Errorf("%d bytes are taken for a whole answer", len(want))
+			t.Errorf("%d bytes are accepted as a whole answer", len(want))
 		}
 	})
 }
 
-// oneMember unpacks a gzip member, and says whether it is valid and nothing follows it.
+// oneMember decodes a gzip member. whole reports whether it is valid and nothing follows it.
 func oneMember(body []byte) (plain []byte, whole bool) {
 	packed := bufio.NewReader(bytes.NewReader(body))
 	z, err := gzip.NewReader(packed)

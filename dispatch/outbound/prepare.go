@@ -21,19 +21,20 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// prepared is a request that is ready, and how it is to be shown.
+// prepared is a request that is ready to send, with what may be stored of it.
 type prepared struct {
 	header http.Header
-	// shown are the headers with credentials masked.
-	shown []store.Header
-	// hidden are values that must not be shown, not even when the receiver echoes them.
+	// redacted are the headers with credentials masked, for storage.
+	redacted []store.Header
+	// hidden are the credentials to mask in the response if the receiver echoes them.
 	hidden []string
-	// keyID names the secrets that signed.
+	// keyID names the secrets that signed, see Response.KeyID.
 	keyID string
 }
 
-// prepare signs the request and sets its headers. now is the timestamp that is signed. A signer that puts its
-// signature elsewhere changes the body of r or the query of u.
+// prepare signs the request and sets its headers. now is the timestamp that is signed.
+//
+// A signer that puts its signature into the body or the query changes r.Body or u.RawQuery.
 func (c *Client) prepare(r *Request, u *url.URL, now time.Time) (prepared, error) {
 	for _, h := range r.Headers {
 		if why := sign.CheckHeader(h); why != "" {
@@ -49,9 +50,9 @@ func (c *Client) prepare(r *Request, u *url.URL, now time.Time) (prepared, error
 		return prepared{}, err
 	}
 	b := headerBuilder{
-		header: make(http.Header, len(r.Headers)+8),
-		values: make([]string, 0, len(r.Headers)+8),
-		shown:  make([]store.Header, 0, len(r.Headers)+8),
+		header:   make(http.Header, len(r.Headers)+8),
+		values:   make([]string, 0, len(r.Headers)+8),
+		redacted: make([]store.Header, 0, len(r.Headers)+8),
 	}
 	b.set(sign.HeaderID, "webhook-id", r.ID)
 	b.set(sign.HeaderTimestamp, "webhook-timestamp", seconds)
@@ -75,8 +76,8 @@ func (c *Client) prepare(r *Request, u *url.URL, now time.Time) (prepared, error
 		b.set("Content-Type", "content-type", r.ContentType)
 	}
 	p := prepared{hidden: append(r.hiddenQuery(u.RawQuery), signed.Hidden...), keyID: signed.KeyID}
-	p.addCallers(&b, r.Headers, &signed)
-	p.header, p.shown = b.header, b.shown
+	p.addCallerHeaders(&b, r.Headers, &signed)
+	p.header, p.redacted = b.header, b.redacted
 	if signed.Body != nil {
 		r.Body = signed.Body
 	}
@@ -86,8 +87,9 @@ func (c *Client) prepare(r *Request, u *url.URL, now time.Time) (prepared, error
 	return p, nil
 }
 
-// addCallers adds the caller's headers, but those that the signer sets, and hides the credentials among them.
-func (p *prepared) addCallers(b *headerBuilder, headers []store.Header, signed *sign.Signature) {
+// addCallerHeaders adds the caller's headers except those that the signer owns. Credentials among them go to
+// hidden.
+func (p *prepared) addCallerHeaders(b *headerBuilder, headers []store.Header, signed *sign.Signature) {
 	for _, h := range headers {
 		if signed.Owns(h.Name) {
 			continue
@@ -96,48 +98,51 @@ func (p *prepared) addCallers(b *headerBuilder, headers []store.Header, signed *
 		if store.IsSensitiveHeader(h.Name) {
 			b.mask()
 			p.hidden = hide(p.hidden, h.Value)
-			if _, credential, ok := strings.Cut(h.Value, " "); ok { // Bearer and its like
+			if _, credential, ok := strings.Cut(h.Value, " "); ok { // "Bearer …" and similar
 				p.hidden = hide(p.hidden, credential)
 			}
 		}
 	}
 }
 
-// A headerBuilder fills a header map, with all its values in one slice, and the list that is shown.
+// A headerBuilder fills a header map and the redacted list. All values of the map share one slice, to save
+// allocations.
 type headerBuilder struct {
-	header http.Header
-	values []string
-	shown  []store.Header
+	header   http.Header
+	values   []string
+	redacted []store.Header
 }
 
-// set sets one of our own headers; key is its canonical name, as written in the list.
+// set sets a header of the client or the signer. key is the canonical form of name; the redacted list has
+// name.
 func (b *headerBuilder) set(key, name, value string) {
 	n := len(b.values)
 	b.values = append(b.values, value)
 	b.header[key] = b.values[n : n+1 : n+1]
-	b.shown = append(b.shown, store.Header{Name: name, Value: value})
+	b.redacted = append(b.redacted, store.Header{Name: name, Value: value})
 }
 
-// add adds one of the caller's. A name that is given twice is sent twice; Content-Type replaces ours.
+// add adds a header of the caller. A repeated name is sent repeatedly. Content-Type replaces the default.
 func (b *headerBuilder) add(h store.Header) {
 	key := textproto.CanonicalMIMEHeaderKey(h.Name)
 	if key == "Content-Type" {
 		delete(b.header, key)
-		b.shown = slices.DeleteFunc(b.shown, func(s store.Header) bool { return s.Name == "content-type" })
+		isDefault := func(h store.Header) bool { return h.Name == "content-type" }
+		b.redacted = slices.DeleteFunc(b.redacted, isDefault)
 	}
 	if present, ok := b.header[key]; ok {
 		b.header[key] = append(present, h.Value)
-		b.shown = append(b.shown, h)
+		b.redacted = append(b.redacted, h)
 		return
 	}
 	b.set(key, h.Name, h.Value)
 }
 
-// mask hides the value that was added last.
-func (b *headerBuilder) mask() { b.shown[len(b.shown)-1].Value = store.Masked }
+// mask masks the header that was added last in the redacted list.
+func (b *headerBuilder) mask() { b.redacted[len(b.redacted)-1].Value = store.Masked }
 
-// traceparent returns a new trace of W3C Trace Context: one for each attempt, marked as sampled so that a
-// receiver that follows its parent's decision keeps it.
+// traceparent returns a W3C Trace Context header with a new trace for each attempt. It is marked as sampled,
+// so that a receiver that follows the parent's decision keeps the trace.
 func traceparent() string {
 	var raw [24]byte
 	for {
@@ -158,7 +163,7 @@ func traceparent() string {
 	return string(text[:])
 }
 
-// newHTTPRequest returns the request for one attempt. The URL is taken as it was parsed.
+// newHTTPRequest returns the request of one attempt. It uses u as parsed and does not parse the URL again.
 func newHTTPRequest(ctx context.Context, r *Request, u *url.URL, header http.Header) (*http.Request, error) {
 	if err := CheckMethod(r.Method); err != nil {
 		return nil, &requestError{err}
@@ -181,17 +186,17 @@ func newHTTPRequest(ctx context.Context, r *Request, u *url.URL, header http.Hea
 	}).WithContext(ctx), nil
 }
 
-// A requestError is a request that cannot be sent as it is.
+// A requestError says why a request cannot be sent: its data is invalid. A retry does not help.
 type requestError struct{ err error }
 
-// Error returns the sentence.
+// Error returns the cause's text.
 func (e *requestError) Error() string { return e.err.Error() }
 
 // Unwrap returns the cause.
 func (e *requestError) Unwrap() error { return e.err }
 
-// CheckMethod says whether a method can be sent: nil, or one sentence. The method is as it would be sent, in
-// upper case.
+// CheckMethod returns nil if the method can be sent, else an error of one sentence. The method must be in
+// upper case. CONNECT and TRACE are refused.
 func CheckMethod(method string) error {
 	switch {
 	case method == "":
@@ -199,12 +204,12 @@ func CheckMethod(method string) error {
 	case len(method) > 32 || !sign.IsToken(method):
 		return fmt.Errorf("%q is not an HTTP method", parse.Cut(method, 32))
 	case method == http.MethodConnect || method == http.MethodTrace:
-		return fmt.Errorf("%s cannot be sent", method)
+		return fmt.Errorf("method %s is not supported", method)
 	}
 	return nil
 }
 
-// contentTypeOf returns the content type that a request is sent with.
+// contentTypeOf returns the content type of the request: a caller's header goes before r.ContentType.
 func contentTypeOf(r *Request) string {
 	for _, h := range r.Headers {
 		if strings.EqualFold(h.Name, "Content-Type") {
