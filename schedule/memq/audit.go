@@ -11,36 +11,35 @@ import (
 )
 
 const (
-	// auditPage is how many slots one audit looks at.
+	// auditPage is the number of slots that one page of an audit checks.
 	auditPage = 200
-	// scanSpan bounds how many slots, taken or free, a page of a scan passes for each item that it may list.
+	// scanSpan bounds the slots, used or free, that a page of a scan reads for each item of its limit.
 	scanSpan = 16
-	// laneRest is how long, in milliseconds, a lane without items and without settings of its own is
-	// remembered.
+	// laneRest is how long a lane without items and without a setting is remembered, in milliseconds.
 	laneRest = int64(24 * time.Hour / time.Millisecond)
 )
 
-// Audit checks, and mends, the records of the next slots. The last page also sets every lane's in-flight
-// count to the number of its leases, and forgets lanes that have rested for a day.
+// Audit checks and repairs the records of the next slots. The last page also corrects every lane's count of
+// leases, and forgets lanes that were unused for a day.
 func (ix *Index) Audit(ctx context.Context, shard int, cursor string) (page schedule.AuditPage, err error) {
 	err = ix.do(ctx, "audit", shard, func() error {
 		start, err := parseCursor("audit", cursor)
 		if err != nil {
 			return err
 		}
-		end := min(start+auditPage, len(ix.shelf.slots))
+		end := min(start+auditPage, len(ix.slots.items))
 		for slot := start; slot < end; slot++ {
-			it := ix.shelf.slots[slot]
+			it := ix.slots.items[slot]
 			if it == nil {
 				continue
 			}
 			page.Checked++
 			if !ix.sound(it) {
-				ix.mend(it)
+				ix.repair(it)
 				page.Repaired++
 			}
 		}
-		if end < len(ix.shelf.slots) {
+		if end < len(ix.slots.items) {
 			page.Next = strconv.Itoa(end)
 		} else {
 			page.Repaired += ix.recount()
@@ -50,7 +49,7 @@ func (ix *Index) Audit(ctx context.Context, shard int, cursor string) (page sche
 	return page, err
 }
 
-// sound says whether the record is found by its id and sits where it says.
+// sound reports whether the record is found by its id, and sits at its position of the heap of its place.
 func (ix *Index) sound(it *item) bool {
 	if ix.items[it.key] != it {
 		return false
@@ -59,7 +58,7 @@ func (ix *Index) sound(it *item) bool {
 	return h != nil && int(it.pos) < len(*h) && it.pos >= 0 && (*h)[it.pos] == timed{at, it.key.hi, it}
 }
 
-// heapOf returns the heap that the item says it is in, and the time that it has there.
+// heapOf returns the heap of the item's place, and the item's time in it.
 func (ix *Index) heapOf(it *item) (*heap[timed], int64) {
 	switch schedule.Place(it.place) {
 	case schedule.Delayed:
@@ -73,23 +72,23 @@ func (ix *Index) heapOf(it *item) (*heap[timed], int64) {
 	return nil, 0
 }
 
-// mend puts an unsound record into the delay set, from where it is claimed and checked against SQL. It is
-// taken out of wherever it still sits first.
-func (ix *Index) mend(it *item) {
-	ix.purge(&ix.delay, it)
-	ix.purge(&ix.leases, it)
+// repair removes an unsound record from every place and puts it into the delay set. A claim finds it there,
+// and SQL's stamp checks it.
+func (ix *Index) repair(it *item) {
+	ix.removeFrom(&ix.delay, it)
+	ix.removeFrom(&ix.leases, it)
 	for list := range it.lane.lists {
-		ix.ready -= ix.purge(list, it)
+		ix.ready -= ix.removeFrom(list, it)
 	}
-	it.token, it.until, it.moved, it.kind = "", 0, 0, it.kind.push()&^isUncounted
+	it.token, it.until, it.movedTo, it.kind = "", 0, 0, it.kind.afterLease()&^isUncounted
 	ix.items[it.key] = it
 	l := it.lane
 	ix.postpone(it, ix.moment(it.due))
 	ix.refresh(l)
 }
 
-// purge removes every entry of the item from the heap and says how many there were.
-func (ix *Index) purge(h *heap[timed], it *item) int {
+// removeFrom removes every entry of the item from the heap and returns their number.
+func (ix *Index) removeFrom(h *heap[timed], it *item) int {
 	n := 0
 	for i := 0; i < len(*h); i++ {
 		if (*h)[i].it == it {
@@ -101,8 +100,7 @@ func (ix *Index) purge(h *heap[timed], it *item) int {
 	return n
 }
 
-// recount compares every lane's in-flight count with its leases, and the count of ready items with the lists,
-// and returns how many were wrong.
+// recount corrects every lane's count of leases and the count of ready items. It returns how many were wrong.
 func (ix *Index) recount() int {
 	leases := make(map[*lane]int, len(ix.leases))
 	for _, e := range ix.leases {
@@ -117,13 +115,13 @@ func (ix *Index) recount() int {
 			wrong++
 		}
 		ix.refresh(l)
-		ready += l.waiting()
-		bare := l.items == 0 && l.ownLimit == 0 && l.version == 0 && !l.rated() && !ix.keeps(l, false)
+		ready += l.readyCount()
+		bare := l.items == 0 && l.ownLimit == 0 && l.version == 0 && !l.hasRate() && !ix.blocks(l, false)
 		if bare && l.rested+laneRest <= ix.steady() {
 			delete(ix.lanes, number)
 			continue
 		}
-		if l.open() {
+		if l.breakerOpen() {
 			breakers++
 		}
 	}
@@ -131,12 +129,11 @@ func (ix *Index) recount() int {
 		ix.ready = ready
 		wrong++
 	}
-	ix.breakers = breakers // a lane that was forgotten had one, if it was open
+	ix.breakers = breakers // counted again, because a forgotten lane may have had an open breaker
 	return wrong
 }
 
-// Scan lists what the index holds, by slots. An item keeps its slot from the day it is added to the day it is
-// removed.
+// Scan lists the items of the index, in the order of slots.
 func (ix *Index) Scan(ctx context.Context, shard int, cursor string,
 	limit int) (page schedule.ScanPage, err error) {
 	err = ix.do(ctx, "scan", shard, func() error {
@@ -145,14 +142,14 @@ func (ix *Index) Scan(ctx context.Context, shard int, cursor string,
 			return err
 		}
 		limit = min(max(limit, 1), schedule.MaxBatch)
-		for end := min(slot+limit*scanSpan, len(ix.shelf.slots)); slot < end &&
+		for end := min(slot+limit*scanSpan, len(ix.slots.items)); slot < end &&
 			len(page.Found) < limit; slot++ {
-			if it := ix.shelf.slots[slot]; it != nil {
+			if it := ix.slots.items[slot]; it != nil {
 				page.Found = append(page.Found,
 					schedule.Found{Item: it.item(), Place: schedule.Place(it.place)})
 			}
 		}
-		if slot < len(ix.shelf.slots) {
+		if slot < len(ix.slots.items) {
 			page.Next = strconv.Itoa(slot)
 		}
 		return nil
@@ -160,7 +157,7 @@ func (ix *Index) Scan(ctx context.Context, shard int, cursor string,
 	return page, err
 }
 
-// parseCursor reads a cursor: a slot's number, or empty for the first.
+// parseCursor reads a cursor: the number of a slot; empty: the first.
 func parseCursor(operation, cursor string) (int, error) {
 	if cursor == "" {
 		return 0, nil
@@ -180,7 +177,7 @@ func (ix *Index) Stats(ctx context.Context, shard int) (s schedule.Stats, err er
 			Delayed:      int64(len(ix.delay)),
 			Ready:        int64(ix.ready),
 			Leased:       int64(len(ix.leases)),
-			BlockedLanes: int64(len(ix.blocked) + len(ix.holding)),
+			BlockedLanes: int64(len(ix.blocked) + len(ix.stopped)),
 			OpenBreakers: int64(ix.breakers),
 			Counters:     maps.Clone(ix.count),
 		}

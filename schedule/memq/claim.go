@@ -6,15 +6,16 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
-// A batch is what an owner claimed last.
+// A batch is the last claim of an owner, for a repetition.
 type batch struct {
 	token string
 	at    int64
 	keys  []key
 }
 
-// Claim ends the counting of leases, reaps, promotes and leases, in this order. A repetition of the owner's
-// last claim, known by its token, does the first alone: it returns what of that batch is still leased.
+// Claim first ends the counting of the leases in req.Ended, so that this claim can use their places. Then it
+// reaps, promotes and leases. If the token is that of the owner's last claim, it only ends the counting and
+// returns what is still leased of that batch.
 func (ix *Index) Claim(ctx context.Context, shard int,
 	req schedule.ClaimRequest) (reply schedule.Claimed, err error) {
 	if err := req.Validate(); err != nil {
@@ -30,11 +31,12 @@ func (ix *Index) Claim(ctx context.Context, shard int,
 	return reply, err
 }
 
+// claim does the work of Claim, under the mutex and in an open shard.
 func (ix *Index) claim(req *schedule.ClaimRequest, reply *schedule.Claimed) {
 	lookahead := req.Lookahead.Milliseconds()
-	ix.endAll(req.Ended)
+	ix.uncountEnded(req.Ended)
 	if last := ix.claims[req.Owner]; last != nil && last.token == req.Token {
-		reply.Leases = ix.again(last)
+		reply.Leases = ix.repeated(last)
 	} else {
 		reply.Reaped = ix.reap()
 		ix.forgetLocks()
@@ -55,46 +57,50 @@ func (ix *Index) claim(req *schedule.ClaimRequest, reply *schedule.Claimed) {
 		reply.More = reply.More || len(lanes) > 0
 	}
 	reply.Waiting = ix.ready > 0 && !reply.More
-	ix.armed, ix.woken = reply.Next, false
+	ix.announced, ix.woken = reply.Next, false
 }
 
-// endAll stops counting the leases of attempts that have ended, and counts those that took their places.
-func (ix *Index) endAll(ended []schedule.EndedLease) {
+// uncountEnded stops counting leases whose attempts have ended, and counts the prefetched leases whose
+// attempts took their places.
+func (ix *Index) uncountEnded(ended []schedule.EndedLease) {
 	for i := range ended {
 		ix.setCounted(&ended[i].Next, true)
 		ix.setCounted(&ended[i].LeaseRef, false)
 	}
 }
 
-// prefetch lets lanes give more than their concurrency has room for, or, with on false, ends that.
+// prefetch allows lanes to lease more than their concurrency; with on false it ends that. claim calls it
+// before and after the pick, so it holds for one claim.
 func (ix *Index) prefetch(lanes []schedule.LanePrefetch, on bool) {
 	for _, p := range lanes {
 		l := ix.lanes[p.Lane]
 		if l == nil {
 			continue
 		}
-		l.ahead = 0
+		l.prefetch = 0
 		if on {
-			l.ahead = p.Max
+			l.prefetch = p.Max
 		}
 		ix.refresh(l)
 	}
 }
 
-// full says whether the lane has something ready that it has no room for.
+// full reports whether the lane has ready items but no room for them. A claimer then names ended leases of
+// the lane in its next claim.
 func (ix *Index) full(lane int64) bool {
 	l := ix.lanes[lane]
-	return l.standing == idle && l.waiting() > 0
+	return l.standing == idle && l.readyCount() > 0
 }
 
-// reap returns expired leases to the delay set and says how many.
+// reap returns expired leases to the delay set, at most MaxReap, and returns their number. It spreads their
+// due times: the leases of a process that died end together.
 func (ix *Index) reap() int {
 	n := 0
 	for ; n < schedule.MaxReap && len(ix.leases) > 0 && ix.leases[0].at <= ix.steady(); n++ {
 		it := ix.leases[0].it
 		due := ix.clock + schedule.ReapDelay(it.id)
-		if it.moved != 0 {
-			due = min(due, it.moved)
+		if it.movedTo != 0 {
+			due = min(due, it.movedTo)
 		}
 		ix.detach(it)
 		ix.postpone(it, due)
@@ -103,7 +109,8 @@ func (ix *Index) reap() int {
 	return n
 }
 
-// promote moves items that are due by then from the delay set to their lanes' ready lists.
+// promote moves items that are due at by or before from the delay set to their lanes' ready lists, at most
+// MaxPromote.
 func (ix *Index) promote(by int64) {
 	for n := 0; n < schedule.MaxPromote && len(ix.delay) > 0 && ix.delay[0].at <= by; n++ {
 		it := ix.delay.remove(0).it
@@ -116,19 +123,20 @@ func (ix *Index) promote(by int64) {
 	}
 }
 
-// unblock lets lanes stand in line again whose hold or pause has ended.
+// unblock updates the lanes whose pause has ended, or whose hold, breaker or empty rate ends now.
 func (ix *Index) unblock() {
 	for len(ix.blocked) > 0 && ix.blocked[0].at <= ix.clock {
 		ix.refresh(ix.blocked[0].l)
 	}
-	for len(ix.holding) > 0 && ix.holding[0].at <= ix.steady() {
-		ix.refresh(ix.holding[0].l)
+	for len(ix.stopped) > 0 && ix.stopped[0].at <= ix.steady() {
+		ix.refresh(ix.stopped[0].l)
 	}
 }
 
-// pick leases up to req.Max items by start-time fair queueing: the lane that has had least is served next,
-// and gives at most a quantum. Every lane in the heaps has something ready and room for it, so that each turn
-// gives at least one.
+// pick leases up to req.Max items by start-time fair queueing: the lane that was served least is next, and
+// gives at most a quantum. Every lane in the runnable heaps has ready items and room for them, so each turn
+// leases at least one item and the loop ends. Lanes that do not answer share MaxUncertain and MaxTimingOut
+// items.
 func (ix *Index) pick(req *schedule.ClaimRequest) []schedule.Lease {
 	if req.Max == 0 {
 		return nil
@@ -149,12 +157,12 @@ func (ix *Index) pick(req *schedule.ClaimRequest) []schedule.Lease {
 		most := min(schedule.Quantum, req.Max-len(leases), room[l.class])
 		taken := ix.serve(l, most, func(it *item) {
 			it.health = uint8(l.health)
-			ahead := l.inflight >= ix.concurrency(l)
+			prefetched := l.inflight >= ix.concurrency(l)
 			ix.lease(it, req.Token, until)
-			if ahead {
+			if prefetched {
 				it.kind |= isUncounted
 				l.inflight--
-				l.ahead--
+				l.prefetch--
 			}
 			leases = append(leases, ix.leased(it))
 		})
@@ -169,7 +177,8 @@ func (ix *Index) pick(req *schedule.ClaimRequest) []schedule.Lease {
 	return leases
 }
 
-// first returns the lane with the lowest virtual time of the healths that have room left, or nil.
+// first returns the lane with the lowest virtual time among the healths whose share of the claim is not used
+// up, or nil.
 func (ix *Index) first(room [classes]int) *lane {
 	var best *lane
 	for class := range ix.runnable {
@@ -184,20 +193,20 @@ func (ix *Index) first(room [classes]int) *lane {
 	return best
 }
 
-// serve gives up to most of the lane's ready items to lease, as its concurrency allows, charges the lane's
-// virtual time and puts the lane back where it then belongs. It returns how many it gave.
+// serve passes up to most of the lane's ready items to lease, as its concurrency and its rate allow. It adds
+// their number to the lane's virtual time and updates the lane's position. It returns the number.
 func (ix *Index) serve(l *lane, most int, lease func(*item)) int {
 	ix.virtual = max(ix.virtual, l.virtual)
-	n := min(most, ix.room(l), ix.gives(l))
-	if l.rated() {
-		ix.spend(l.flow, max(n-l.pressing(), 0))
+	n := min(most, ix.room(l), ix.claimable(l))
+	if l.hasRate() {
+		ix.spend(l.flow, max(n-l.forcedCount(), 0))
 	}
 	for range n {
 		ix.ready--
 		lease(l.pop(ix.clock))
 	}
 	l.virtual += int64(n)
-	if ix.gives(l) > 0 && ix.room(l) > 0 {
+	if ix.claimable(l) > 0 && ix.room(l) > 0 {
 		ix.runnable[l.class].set(l.pos, ranked{l.virtual, l})
 	} else {
 		ix.refresh(l)
@@ -205,7 +214,7 @@ func (ix *Index) serve(l *lane, most int, lease func(*item)) int {
 	return n
 }
 
-// leased returns the item's lease as it is told to the claimer.
+// leased returns the item's lease as the reply has it.
 func (ix *Index) leased(it *item) schedule.Lease {
 	return schedule.Lease{
 		Item: it.item(), Token: it.token, Until: ix.wall(it.until), Diverts: int(it.diverts),
@@ -214,8 +223,9 @@ func (ix *Index) leased(it *item) schedule.Lease {
 	}
 }
 
-// again returns what is still leased of the owner's last claim.
-func (ix *Index) again(last *batch) []schedule.Lease {
+// repeated returns what is still leased of the owner's last claim. Full is always set: for a lane that is not
+// full, the claimer then names ended leases without need.
+func (ix *Index) repeated(last *batch) []schedule.Lease {
 	var leases []schedule.Lease
 	for _, k := range last.keys {
 		if it := ix.items[k]; it != nil && it.is(schedule.Leased) && it.token == last.token {
@@ -227,7 +237,7 @@ func (ix *Index) again(last *batch) []schedule.Lease {
 	return leases
 }
 
-// remember keeps the claim as its owner's last one.
+// remember records the claim as its owner's last one.
 func (ix *Index) remember(req *schedule.ClaimRequest, leases []schedule.Lease) {
 	last := ix.claims[req.Owner]
 	if last == nil {
@@ -244,7 +254,7 @@ func (ix *Index) remember(req *schedule.ClaimRequest, leases []schedule.Lease) {
 	}
 }
 
-// forgetOwner drops the owner that has been silent longest.
+// forgetOwner removes the owner whose last claim is the oldest.
 func (ix *Index) forgetOwner() {
 	var oldest string
 	var at int64

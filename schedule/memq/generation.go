@@ -6,8 +6,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
-// Reset empties the index, locks and lane settings included, gives it the generation and closes it for
-// claims. It is the one operation, besides Generation, that works whatever generation the index has.
+// Reset empties the index, with its locks and lane settings. It gives it the generation and closes it for
+// claims. Reset and Generation work whatever generation the index has.
 func (ix *Index) Reset(ctx context.Context, shard int, generation int64) error {
 	return ix.locked(ctx, "reset", shard, func() error {
 		ix.clear()
@@ -16,7 +16,7 @@ func (ix *Index) Reset(ctx context.Context, shard int, generation int64) error {
 	})
 }
 
-// Open lets claims in.
+// Open allows claims after a rebuild.
 func (ix *Index) Open(ctx context.Context, shard int) error {
 	return ix.do(ctx, "open", shard, func() error {
 		ix.closed = false
@@ -24,8 +24,8 @@ func (ix *Index) Open(ctx context.Context, shard int) error {
 	})
 }
 
-// Adopt puts running attempts in as leased and their locks as held. What is leased under another token is
-// left as it is. A lock that another attempt holds passes on to the adopted one when that one lets it go.
+// Adopt puts running attempts in as leased, and takes their locks. An item that is leased under another token
+// stays as it is. If another attempt holds the lock, the adopted one becomes its next holder (docs/adr/0014).
 func (ix *Index) Adopt(ctx context.Context, leases []schedule.Lease) error {
 	_, err := each(ctx, ix, "adopt", leases, schedule.Lease.ValidateRunning,
 		func(l *schedule.Lease) struct{} {
@@ -35,6 +35,8 @@ func (ix *Index) Adopt(ctx context.Context, leases []schedule.Lease) error {
 	return err
 }
 
+// adopt leases an item under the token of its claim in SQL. The lease counts. An item that is already leased
+// under that token gets the later end.
 func (ix *Index) adopt(a *schedule.Lease) {
 	k, _ := parseKey(a.ID)
 	it := ix.items[k]
@@ -57,13 +59,13 @@ func (ix *Index) adopt(a *schedule.Lease) {
 	ix.adoptLock(a)
 }
 
-// adoptLock takes the lock of an attempt that is running, or lets it inherit the lock from the attempt that
-// has it. It does so even where the lease is another's, for the lock guards the wire. Who runs joins no
-// queue.
+// adoptLock takes the lock of a running attempt, or makes it a next holder if another attempt has the lock.
+// It does so even if the item is leased under another token: the lock guards the request that is on the wire.
+// A running attempt never joins the queue of waiters.
 func (ix *Index) adoptLock(a *schedule.Lease) {
 	if a.Lock != "" && a.Until > ix.clock {
 		k := ix.lock(a.Lock)
 		ix.take(k, a.ID, a.Token, a.Until)
-		ix.reckon(k)
+		ix.updateEnding(k)
 	}
 }

@@ -2,18 +2,18 @@ package memq
 
 import "github.com/seed-ff5a32d8/dispatcher/schedule"
 
-// arity is how many children a node of a heap has. Four keep the tree flat and the children in one cache line
-// or two.
+// arity is the number of children of a heap's node. With four the tree is flat, and the children share one or
+// two cache lines.
 const arity = 4
 
-// An entry of a heap of E says whether it comes before another, and is told where it sits.
+// An entry of a heap of E has an order, and stores its own position in the heap.
 type entry[E any] interface {
 	before(E) bool
-	sit(int)
+	setIndex(int)
 }
 
-// A heap keeps the entry that is before all others at index 0. Entries know where they sit, so that any of
-// them can be removed in O(log n).
+// A heap keeps its first entry at index 0. Each entry stores its position, so any entry can be removed in
+// O(log n).
 type heap[E entry[E]] []E
 
 var (
@@ -28,7 +28,7 @@ func (h *heap[E]) push(e E) {
 	h.up(len(*h)-1, e)
 }
 
-// remove takes out and returns the entry that sits at i.
+// remove removes and returns the entry at position i.
 func (h *heap[E]) remove(i int) E {
 	s := *h
 	last := len(s) - 1
@@ -48,7 +48,7 @@ func (h *heap[E]) remove(i int) E {
 	return out
 }
 
-// set replaces the entry that sits at i by e, which may come before or after it.
+// set replaces the entry at position i by e, whose order may differ.
 func (h *heap[E]) set(i int, e E) {
 	if i > 0 && e.before((*h)[(i-1)/arity]) {
 		h.up(i, e)
@@ -57,14 +57,14 @@ func (h *heap[E]) set(i int, e E) {
 	h.down(i, e)
 }
 
-// shrink gives a large array back once the heap has run empty.
+// shrink releases a large array once the heap is empty.
 func (h *heap[E]) shrink() {
 	if len(*h) == 0 && cap(*h) > 4096 {
 		*h = nil
 	}
 }
 
-// up puts e where it belongs on the way from i to the root.
+// up moves e from position i towards the root until it is in order.
 func (h *heap[E]) up(i int, e E) {
 	s := *h
 	for i > 0 {
@@ -73,14 +73,14 @@ func (h *heap[E]) up(i int, e E) {
 			break
 		}
 		s[i] = s[parent]
-		s[i].sit(i)
+		s[i].setIndex(i)
 		i = parent
 	}
 	s[i] = e
-	e.sit(i)
+	e.setIndex(i)
 }
 
-// down puts e where it belongs on the way from i to the leaves.
+// down moves e from position i towards the leaves until it is in order.
 func (h *heap[E]) down(i int, e E) {
 	s := *h
 	for {
@@ -98,15 +98,15 @@ func (h *heap[E]) down(i int, e E) {
 			break
 		}
 		s[i] = s[least]
-		s[i].sit(i)
+		s[i].setIndex(i)
 		i = least
 	}
 	s[i] = e
-	e.sit(i)
+	e.setIndex(i)
 }
 
 // A timed is an item in the delay set, a ready list or the leases, in the order of a time and then of the id.
-// It carries both, so that most comparisons touch no item.
+// It has copies of both, so that most comparisons read no item.
 type timed struct {
 	at int64
 	hi uint64
@@ -123,10 +123,10 @@ func (a timed) before(b timed) bool {
 	return a.it.key.lo < b.it.key.lo
 }
 
-func (a timed) sit(i int) { a.it.pos = int32(i) }
+func (a timed) setIndex(i int) { a.it.pos = int32(i) }
 
-// A ranked is a lane among the runnable ones, in the order of virtual time, or among the blocked ones, in the
-// order of the block's end.
+// A ranked is a lane among the runnable ones, in the order of virtual time, or among the blocked or stopped
+// ones, in the order of the end of that state.
 type ranked struct {
 	at int64
 	l  *lane
@@ -136,9 +136,9 @@ func (a ranked) before(b ranked) bool {
 	return a.at < b.at || a.at == b.at && a.l.number < b.l.number
 }
 
-func (a ranked) sit(i int) { a.l.pos = i }
+func (a ranked) setIndex(i int) { a.l.pos = i }
 
-// An ending is a lock, in the order of when it may be forgotten.
+// An ending is a lock, in the order of the time after which it may be forgotten.
 type ending struct {
 	at int64
 	k  *lock
@@ -146,7 +146,7 @@ type ending struct {
 
 func (a ending) before(b ending) bool { return a.at < b.at }
 
-func (a ending) sit(i int) { a.k.pos = i }
+func (a ending) setIndex(i int) { a.k.pos = i }
 
-// classes is how many healths there are: runnable lanes are kept apart by it.
+// classes is the number of healths. Each has its own heap of runnable lanes.
 const classes = int(schedule.TimingOut) + 1

@@ -7,14 +7,14 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
-// A mark is the watermark. An embedded index is given none: it is here because an index that several
-// processes share has one, and this one is its model.
+// A mark is the watermark. An embedded index never gets one. It exists here because the index that several
+// processes share has one, and this index is its model.
 type mark struct {
 	at, loaded int64 // schedule.Forever: no limit
 	loader     string
 }
 
-// beyond says whether a due time is too far ahead to be held.
+// beyond reports whether a due time is too far ahead for the delay set.
 func (ix *Index) beyond(due int64) bool {
 	return due > ix.mark.at && due > ix.clock+schedule.MinHorizon.Milliseconds()
 }
@@ -22,13 +22,13 @@ func (ix *Index) beyond(due int64) bool {
 // ShardOf returns 0.
 func (*Index) ShardOf(int64) int { return 0 }
 
-// Watermark says how far ahead the index holds items.
+// Watermark returns how far ahead the index takes in items.
 func (ix *Index) Watermark(ctx context.Context, shard int) (schedule.Watermark, error) {
 	return ix.marked(ctx, "watermark", shard, func() {})
 }
 
-// MoveWatermark moves the watermark, unless somebody else did so since the caller read it: the answer's
-// Loader is the request's Token if it was moved.
+// MoveWatermark moves the watermark, unless another caller moved it after the read that a.After names. If it
+// was moved, the reply's Loader is a.Token.
 func (ix *Index) MoveWatermark(ctx context.Context, shard int,
 	a schedule.Advance) (schedule.Watermark, error) {
 	if err := a.Validate(); err != nil {
@@ -46,8 +46,8 @@ func (ix *Index) MoveWatermark(ctx context.Context, shard int,
 	})
 }
 
-// Loaded notes that everything that is due at until or before was given to the index since its watermark was
-// moved under the token. If somebody else has moved it since, nothing changes.
+// Loaded records that the caller has given every item due at until or before to the index, since it moved the
+// watermark under the token. If another caller has moved the watermark since then, nothing changes.
 func (ix *Index) Loaded(ctx context.Context, shard int, token string,
 	until int64) (schedule.Watermark, error) {
 	if err := schedule.ValidateToken(token); err != nil {
@@ -60,7 +60,7 @@ func (ix *Index) Loaded(ctx context.Context, shard int, token string,
 	})
 }
 
-// marked does something with the watermark and says what it is then.
+// marked executes one operation on the watermark and returns the result.
 func (ix *Index) marked(ctx context.Context, operation string, shard int,
 	do func()) (w schedule.Watermark, err error) {
 	err = ix.do(ctx, operation, shard, func() error {

@@ -20,7 +20,7 @@ var crockford = func() (t [256]byte) {
 	return t
 }()
 
-// parseKey reads a bare ULID: 26 characters, of which the first is at most 7, or it would not fit 128 bits.
+// parseKey reads a bare ULID of 26 characters. The first is at most 7: a larger one would not fit 128 bits.
 func parseKey(id string) (k key, ok bool) {
 	if len(id) != 26 || id[0] > '7' {
 		return key{}, false
@@ -43,35 +43,35 @@ func parseKey(id string) (k key, ok bool) {
 	return k, seen < 32
 }
 
-// An item is the record of one id. While its place is Delayed it is in Index.delay, while it is Ready in one
-// of its lane's lists, while it is Leased in Index.leases; pos is where in that heap.
+// An item is the record of one id. It is in Index.delay while its place is Delayed, in one of its lane's
+// lists while it is Ready, and in Index.leases while it is Leased. pos is its position in that heap.
 type item struct {
-	key   key
-	id    string
-	lane  *lane
-	lock  string
-	token string // the lease's; empty unless leased
-	due   int64
-	until int64 // the lease's end, on the steady clock
-	moved int64 // the due time of a movement that came while it was leased; zero: none
+	key     key
+	id      string
+	lane    *lane
+	lock    string
+	token   string // of the lease; empty unless leased
+	due     int64
+	until   int64 // the end of the lease, on the steady clock
+	movedTo int64 // the due time of a movement that came during the lease; zero: none
 
 	pos     int32
 	slot    int32
 	diverts int32
 	place   uint8 // a schedule.Place
-	health  uint8 // the lane's when the item was claimed, a schedule.Health
+	health  uint8 // the lane's schedule.Health at the claim
 	kind    kind
 }
 
-// A kind says what an item is apart from its place. All of an item's small fields share one word.
+// A kind has the flags of an item. The item's small fields share one machine word.
 type kind uint8
 
 const (
 	isRetry kind = 1 << iota
 	isForced
-	// isPushed: a movement that came while it was leased forces it afterwards.
-	isPushed
-	// isUncounted: its lease does not count towards its lane's concurrency.
+	// isForcedByMove: a movement that came during the lease makes the item forced when the lease ends.
+	isForcedByMove
+	// isUncounted: the lease does not count towards the lane's concurrency.
 	isUncounted
 )
 
@@ -87,12 +87,13 @@ func kindOf(it *schedule.Item) (k kind) {
 
 func (k kind) has(one kind) bool { return k&one != 0 }
 
-// push makes an item forced that a movement has pushed while it was leased.
-func (k kind) push() kind {
-	if k.has(isPushed) {
+// afterLease returns the kind at the end of a lease: a movement that came during the lease may force the
+// item.
+func (k kind) afterLease() kind {
+	if k.has(isForcedByMove) {
 		k |= isForced
 	}
-	return k &^ isPushed
+	return k &^ isForcedByMove
 }
 
 // find returns the item, or nil.
@@ -115,34 +116,35 @@ func (it *item) item() schedule.Item {
 		Retry: it.kind.has(isRetry), Forced: it.kind.has(isForced)}
 }
 
-// A shelf holds every record in a slot that it keeps for life, which is what scans and audits walk by: an
-// item that stays is met however many others come and go.
-type shelf struct {
-	slots []*item // nil: the slot is free
+// A slotTable gives each record a slot that it keeps until it is removed. Scans and audits walk over the
+// slots, so they meet every item that stays, however many others come and go.
+type slotTable struct {
+	items []*item // by slot; nil: the slot is free
 	free  []int32
 }
 
-// add returns an empty record in a slot of its own.
-func (s *shelf) add() *item {
+// add returns an empty record in a free slot.
+func (s *slotTable) add() *item {
 	n := len(s.free)
 	if n == 0 {
-		s.slots, s.free, n = append(s.slots, nil), append(s.free, int32(len(s.slots))), 1
+		s.items, s.free, n = append(s.items, nil), append(s.free, int32(len(s.items))), 1
 	}
 	it := &item{slot: s.free[n-1]}
-	s.slots[it.slot], s.free = it, s.free[:n-1]
+	s.items[it.slot], s.free = it, s.free[:n-1]
 	return it
 }
 
 // drop frees the record's slot.
-func (s *shelf) drop(it *item) {
-	s.slots[it.slot], s.free = nil, append(s.free, it.slot)
+func (s *slotTable) drop(it *item) {
+	s.items[it.slot], s.free = nil, append(s.free, it.slot)
 }
 
-// Ensure adds to the delay set what is absent, and answers each item in its place with where it was before.
+// Ensure adds absent items to the delay set. It answers each item with its position before the call.
 func (ix *Index) Ensure(ctx context.Context, items []schedule.Item) ([]schedule.Position, error) {
 	return each(ctx, ix, "ensure", items, schedule.Item.Validate, ix.ensure)
 }
 
+// ensure adds an item unless it is present or due beyond the watermark.
 func (ix *Index) ensure(s *schedule.Item) schedule.Position {
 	k, _ := parseKey(s.ID)
 	if it := ix.items[k]; it != nil {
@@ -156,8 +158,8 @@ func (ix *Index) ensure(s *schedule.Item) schedule.Position {
 	return schedule.Position{}
 }
 
-// Cancel removes what is delayed or ready, leaves alone what is leased, and answers each with where it was
-// before.
+// Cancel removes items that are delayed or ready. A leased item stays: its holder settles it. It answers each
+// with its position before the call.
 func (ix *Index) Cancel(ctx context.Context, refs []schedule.Ref) ([]schedule.Position, error) {
 	return each(ctx, ix, "cancel", refs, schedule.Ref.Validate, func(r *schedule.Ref) schedule.Position {
 		it := ix.find(r.ID)
@@ -173,8 +175,8 @@ func (ix *Index) Cancel(ctx context.Context, refs []schedule.Ref) ([]schedule.Po
 	})
 }
 
-// Move gives items another due time, and answers each in its place. What was ready waits in the delay set
-// again; the next claim promotes it if it is due.
+// Move gives items another due time. A ready item goes back to the delay set; the next claim promotes it if
+// it is due.
 func (ix *Index) Move(ctx context.Context, movements []schedule.Movement) ([]schedule.Moved, error) {
 	return each(ctx, ix, "move", movements, schedule.Movement.Validate,
 		func(m *schedule.Movement) schedule.Moved {
@@ -182,20 +184,22 @@ func (ix *Index) Move(ctx context.Context, movements []schedule.Movement) ([]sch
 		})
 }
 
+// move moves one item; nil: it is absent. A leased item stays leased and remembers the movement until the
+// lease ends (see end and reap).
 func (ix *Index) move(it *item, due int64, forced bool) schedule.Moved {
 	if it == nil {
 		return schedule.MovedGone
 	}
 	if it.is(schedule.Leased) {
-		if it.moved == 0 || due < it.moved {
-			it.moved = due
+		if it.movedTo == 0 || due < it.movedTo {
+			it.movedTo = due
 		}
 		if forced {
-			it.kind |= isPushed
+			it.kind |= isForcedByMove
 		}
 		return schedule.MovedBlocked
 	}
-	l := it.lane // which an item that goes beyond the watermark forgets, as it does whether it is forced
+	l := it.lane // detach and postpone may drop the item, if it is due beyond the watermark
 	ix.detach(it)
 	if forced {
 		it.kind |= isForced
@@ -203,13 +207,13 @@ func (ix *Index) move(it *item, due int64, forced bool) schedule.Moved {
 	forced = it.kind.has(isForced)
 	ix.postpone(it, due)
 	ix.refresh(l)
-	if ix.keeps(l, forced) {
+	if ix.blocks(l, forced) {
 		return schedule.MovedBlocked
 	}
 	return schedule.MovedIt
 }
 
-// Lookup answers each ref with where the item is, and changes nothing.
+// Lookup returns the position of each item. It changes nothing.
 func (ix *Index) Lookup(ctx context.Context, refs []schedule.Ref) ([]schedule.Position, error) {
 	return each(ctx, ix, "lookup", refs, schedule.Ref.Validate, func(r *schedule.Ref) schedule.Position {
 		if it := ix.find(r.ID); it != nil {
@@ -219,11 +223,13 @@ func (ix *Index) Lookup(ctx context.Context, refs []schedule.Ref) ([]schedule.Po
 	})
 }
 
-// Settle ends leases, and answers each settlement in its place.
+// Settle ends leases. It answers each settlement in its place.
 func (ix *Index) Settle(ctx context.Context, settlements []schedule.Settlement) ([]schedule.Settled, error) {
 	return each(ctx, ix, "settle", settlements, schedule.Settlement.Validate, ix.settle)
 }
 
+// settle applies one settlement. The token guards against a settlement of an earlier lease; Won overrides the
+// check for an item that is not leased, because SQL has decided. The settlement's Next counts in any case.
 func (ix *Index) settle(s *schedule.Settlement) schedule.Settled {
 	ix.setCounted(&s.Next, true)
 	k, _ := parseKey(s.ID)
@@ -246,12 +252,15 @@ func (ix *Index) settle(s *schedule.Settlement) schedule.Settled {
 	return schedule.Applied
 }
 
-// end settles an item that is leased under the settlement's token.
+// end settles an item that is leased under the settlement's token. If a movement came during the lease, the
+// item is due at the earlier of the two times, even after an Ack or a Bury. A divert without an attempt gives
+// the lane its token back.
 func (ix *Index) end(it *item, s *schedule.Settlement) {
-	l, moved, pushed := it.lane, it.moved, it.kind&isPushed
+	l, moved, forced := it.lane, it.movedTo, it.kind&isForcedByMove
 	ix.learn(l, s.Signal)
-	if s.Outcome == schedule.Divert && s.Signal == schedule.NoSignal && !it.kind.has(isForced) && l.rated() {
-		ix.spend(l.flow, -1) // no attempt was made of it
+	attempted := s.Outcome != schedule.Divert || s.Signal != schedule.NoSignal
+	if !attempted && !it.kind.has(isForced) && l.hasRate() {
+		ix.spend(l.flow, -1)
 	}
 	ix.detach(it)
 	switch s.Outcome {
@@ -266,22 +275,22 @@ func (ix *Index) end(it *item, s *schedule.Settlement) {
 			it.diverts = 0
 		}
 		ix.adapt(it, &s.Item)
-		it.kind = (it.kind | pushed).push()
+		it.kind = (it.kind | forced).afterLease()
 		ix.postpone(it, due)
 	case schedule.Ack, schedule.Bury:
 		if moved == 0 {
 			ix.drop(it)
 			return
 		}
-		// Somebody wanted it attempted again while this attempt ran. Whether it is, SQL's stamp decides.
+		// The movement asks for another attempt. SQL's stamp decides whether it is made.
 		it.diverts = 0
 		ix.postpone(it, moved)
 	}
 }
 
-// overrule makes the index say what SQL says of an item that is not leased: it is nil, delayed or ready. Its
-// lane learns nothing and its diverts stay, for this may be the repetition of a settlement whose reply was
-// lost.
+// overrule makes the index agree with SQL about an item that is not leased: it is nil, delayed or ready. The
+// lane learns nothing and the diverts stay, because this may be the repetition of a settlement whose reply
+// was lost.
 func (ix *Index) overrule(k key, it *item, s *schedule.Settlement) {
 	if it != nil {
 		ix.detach(it)
@@ -306,7 +315,7 @@ func (ix *Index) overrule(k key, it *item, s *schedule.Settlement) {
 	ix.postpone(it, ix.moment(s.Due))
 }
 
-// adapt takes over what the settlement says of an item that is in no place.
+// adapt copies the lock, the kind and the lane of a settlement to an item that is in no place.
 func (ix *Index) adapt(it *item, s *schedule.Item) {
 	it.lock, it.kind = s.Lock, kindOf(s)
 	if it.lane.number != s.Lane {
@@ -316,7 +325,7 @@ func (ix *Index) adapt(it *item, s *schedule.Item) {
 	}
 }
 
-// hold lengthens the hold of the settlement's lane.
+// hold starts or lengthens the hold of the settlement's lane. It never shortens it.
 func (ix *Index) hold(s *schedule.Settlement) {
 	if s.HoldUntil <= ix.clock {
 		return
@@ -331,7 +340,7 @@ func (ix *Index) hold(s *schedule.Settlement) {
 	}
 }
 
-// Extend lengthens leases until their new ends, and says of each whether it is still held under its token.
+// Extend sets later ends for leases. It reports for each whether it still exists under its token.
 func (ix *Index) Extend(ctx context.Context, leases []schedule.Lease) ([]bool, error) {
 	return each(ctx, ix, "extend", leases, schedule.Lease.Validate, func(l *schedule.Lease) bool {
 		it := ix.leasedUnder(l.ID, l.Token)
@@ -342,7 +351,7 @@ func (ix *Index) Extend(ctx context.Context, leases []schedule.Lease) ([]bool, e
 	})
 }
 
-// prolong moves a lease's end to a later time of the steady clock; an earlier one changes nothing.
+// prolong sets a later end of a lease, on the steady clock. An earlier end changes nothing.
 func (ix *Index) prolong(it *item, until int64) {
 	if until > it.until {
 		it.until = until

@@ -7,61 +7,62 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
-// unlimited is the limit of lanes before any claim has said one. Twice as much is still an int.
+// unlimited is the limit of lanes until a claim brings one. Twice as much still fits an int of 32 bits.
 const unlimited = 1 << 29
 
-// A standing is where a lane stands when items are picked.
+// A standing says how a pick treats a lane. refresh keeps it.
 type standing uint8
 
 const (
-	// idle lanes have nothing ready, or have no room; a promotion, a settlement or a setting brings them
-	// back.
+	// idle lanes have no ready items, or no room. A promotion, a settlement or a setting brings them back.
 	idle standing = iota
-	// runnable lanes have something ready and room for it.
+	// runnable lanes have ready items and room for them.
 	runnable
-	// blocked lanes have something ready, but are paused until a known time.
+	// blocked lanes have ready items, but are paused until a known time.
 	blocked
-	// holding lanes have something ready, nothing of it forced, but are held until a known time, which is not
-	// before a pause's end.
-	holding
+	// stopped lanes have ready items, but no forced ones, and give none until a known time: the end of a
+	// hold, a breaker's rest or an empty rate. A pause of theirs ends before that.
+	stopped
 )
 
-// A lane is one destination's: its ready lists and what bounds them.
+// A lane is the queue of one destination: its ready lists and its limits.
 type lane struct {
 	number       int64
 	fresh, retry heap[timed]
 	flow         *flow
-	turn         int // fresh items that were taken since the last retry while both waited
+	freshInRow   int // fresh items served since the last retry, while both kinds were ready
 
 	inflight int // its leases that count
-	items    int // its records, in whatever place
-	pace     int // the current concurrency, before the limit; zero: not yet known
+	items    int // its items, in every place
+	pace     int // the concurrency, before the limit applies; zero: no attempt has ended yet
 	health   schedule.Health
 
 	ownLimit    int
 	version     int64
 	pausedUntil int64
 	heldUntil   int64 // on the steady clock
-	heldSince   int64 // since when without a gap, on the steady clock
-	rested      int64 // when its last item went, on the steady clock
+	heldSince   int64 // when the hold began, over holds without a gap, on the steady clock
+	rested      int64 // when its last item was removed, on the steady clock
 
-	ahead int // how many the claim under way may prefetch
+	prefetch int // how many more items the claim in progress may prefetch
 
 	standing standing
-	class    schedule.Health // the runnable heap that it is in
+	class    schedule.Health // the runnable heap that holds it
 	virtual  int64
 	pos      int
 	left     leaving
 }
 
-// A leaving is where a lane stood among the runnable ones when a call first took it out of them.
+// A leaving is the position from which the present operation took a lane out of the runnable heaps. If the
+// lane comes back in the same operation, it keeps its turn: an operation counts as one step, as a script does
+// on Redis.
 type leaving struct {
 	call    int64
 	class   schedule.Health
 	virtual int64
 }
 
-// lane returns the lane of that number, made if it is new.
+// lane returns the lane of that number. It makes a new lane if necessary.
 func (ix *Index) lane(number int64) *lane {
 	l := ix.lanes[number]
 	if l == nil {
@@ -71,8 +72,9 @@ func (ix *Index) lane(number int64) *lane {
 	return l
 }
 
-// pop takes the lane's next ready item: what is forced first, then the earliest of its kind, and FreshShare
-// fresh ones for each retry while both kinds wait. What is not due yet waits for what is.
+// pop removes and returns the lane's next ready item: first forced ones, then the earliest of its kind, with
+// FreshShare fresh items for each retry while both kinds are ready. An item that is due goes before one that
+// is only within the Lookahead.
 func (l *lane) pop(now int64) *item {
 	if f := l.flow; f != nil && len(f.forced) > 0 {
 		return f.forced.remove(0).it
@@ -87,15 +89,15 @@ func (l *lane) pop(now int64) *item {
 	case l.fresh[0].at <= now && l.retry[0].at > now:
 	case l.fresh[0].at > now && l.retry[0].at <= now:
 		list = &l.retry
-	case l.turn < schedule.FreshShare:
-		l.turn++
+	case l.freshInRow < schedule.FreshShare:
+		l.freshInRow++
 	default:
-		list, l.turn = &l.retry, 0
+		list, l.freshInRow = &l.retry, 0
 	}
 	return list.remove(0).it
 }
 
-// limitOf returns the lane's limit: its own, or else that of the last claim. Before any claim there is none.
+// limitOf returns the lane's limit: its own, or that of the last claim.
 func (ix *Index) limitOf(l *lane) int {
 	switch {
 	case l.ownLimit > 0:
@@ -106,7 +108,7 @@ func (ix *Index) limitOf(l *lane) int {
 	return unlimited
 }
 
-// concurrency returns how many of the lane's items may be leased at present.
+// concurrency returns how many counted leases the lane may have now.
 func (ix *Index) concurrency(l *lane) int {
 	pace := l.pace
 	if pace == 0 {
@@ -115,17 +117,17 @@ func (ix *Index) concurrency(l *lane) int {
 	return min(pace, ix.limitOf(l))
 }
 
-// room returns how many more of the lane's items may be leased, prefetched ones included.
+// room returns how many more items of the lane may be leased, prefetched ones included.
 func (ix *Index) room(l *lane) int {
 	within := ix.concurrency(l) - l.inflight
-	if within >= 0 && l.health == schedule.Answering && !l.open() {
-		return within + l.ahead
+	if within >= 0 && l.health == schedule.Answering && !l.breakerOpen() {
+		return within + l.prefetch
 	}
 	return max(within, 0)
 }
 
-// learn adapts the lane to what an ended attempt said of it. While its breaker is open its concurrency is 1,
-// and so it is when that closes. The caller refreshes the lane.
+// learn adapts the lane to an ended attempt. While the breaker is open, and when it closes, the concurrency
+// is 1. The caller refreshes the lane.
 func (ix *Index) learn(l *lane, s schedule.Signal) {
 	if l.pausedUntil > 0 {
 		ix.resume(l)
@@ -151,7 +153,7 @@ func (ix *Index) learn(l *lane, s schedule.Signal) {
 	}
 }
 
-// resume forgets a pause that has ended. Whatever the lane's concurrency was, it begins low.
+// resume clears a pause that has ended. The lane's concurrency restarts at StartConcurrency at most.
 func (ix *Index) resume(l *lane) {
 	if l.pausedUntil == 0 || l.pausedUntil > ix.clock {
 		return
@@ -160,32 +162,33 @@ func (ix *Index) resume(l *lane) {
 	l.pace = min(l.pace, schedule.StartConcurrency)
 }
 
-// placeBounded returns where a bounded lane with ready items stands now, and until when: zero for no time.
+// placeBounded returns the standing of a bounded lane with ready items, and the end of that standing; zero:
+// no known end. If a forced item is ready, only a pause can delay the lane.
 func (ix *Index) placeBounded(l *lane) (want standing, at int64) {
-	pause, stop := l.pausedUntil-ix.clock, ix.stop(l)
-	forced := l.pressing() > 0
+	pause, stop := l.pausedUntil-ix.clock, ix.stoppedUntil(l)
+	forced := l.forcedCount() > 0
 	switch {
 	case pause > 0 && (forced || pause >= stop-ix.steady()):
 		return blocked, l.pausedUntil
 	case stop > 0 && !forced:
-		return holding, stop
+		return stopped, stop
 	case ix.room(l) > 0:
 		return runnable, 0
 	}
 	return idle, 0
 }
 
-// refresh puts the lane where its ready items, its leases, its hold and its health want it to stand. It is
-// called after any of them changed.
+// refresh moves the lane to the standing that fits its ready items, leases, limits and health. It must be
+// called after each change of any of them.
 func (ix *Index) refresh(l *lane) {
 	want, at := idle, int64(0)
 	if !l.bounded() {
-		if l.ordinary() > 0 && ix.room(l) > 0 {
+		if l.otherCount() > 0 && ix.room(l) > 0 {
 			want = runnable
 		}
 	} else {
 		ix.resume(l)
-		if l.waiting() > 0 {
+		if l.readyCount() > 0 {
 			want, at = ix.placeBounded(l)
 		}
 	}
@@ -195,10 +198,10 @@ func (ix *Index) refresh(l *lane) {
 		}
 		ix.unrank(l)
 		if l.left.call == ix.call && l.left.class == l.health {
-			// it left in this same call, which counts as one step: it keeps its turn
+			// It left in this same operation: it keeps its turn.
 			l.virtual = l.left.virtual
 		} else {
-			// A lane that comes back does not bring along what it did not use while it was away.
+			// A lane that comes back gets no credit for the time in which it gave nothing.
 			l.virtual = max(l.virtual, ix.virtual)
 			ix.woken = true
 		}
@@ -206,7 +209,7 @@ func (ix *Index) refresh(l *lane) {
 		ix.runnable[l.class].push(ranked{l.virtual, l})
 		return
 	}
-	ends := ix.waits(want)
+	ends := ix.queueOf(want)
 	if want == l.standing {
 		if ends != nil && (*ends)[l.pos].at != at {
 			ends.set(l.pos, ranked{at, l})
@@ -215,24 +218,24 @@ func (ix *Index) refresh(l *lane) {
 	}
 	ix.unrank(l)
 	l.standing = want
-	if ends := ix.waits(want); ends != nil {
+	if ends := ix.queueOf(want); ends != nil {
 		ends.push(ranked{at, l})
 	}
 }
 
-// waits returns where lanes of that standing wait for a time to come; nil: they wait for none.
-func (ix *Index) waits(s standing) *heap[ranked] {
+// queueOf returns the heap of lanes with that standing that wait for a known time; nil: there is none.
+func (ix *Index) queueOf(s standing) *heap[ranked] {
 	switch s {
 	case blocked:
 		return &ix.blocked
-	case holding:
-		return &ix.holding
+	case stopped:
+		return &ix.stopped
 	case idle, runnable:
 	}
 	return nil
 }
 
-// unrank takes the lane out of the heap that it stands in, if any.
+// unrank takes the lane out of its heap, if it is in one.
 func (ix *Index) unrank(l *lane) {
 	switch l.standing {
 	case runnable:
@@ -240,15 +243,15 @@ func (ix *Index) unrank(l *lane) {
 		if l.left.call != ix.call {
 			l.left = leaving{ix.call, l.class, l.virtual}
 		}
-	case blocked, holding:
-		ix.waits(l.standing).remove(l.pos)
+	case blocked, stopped:
+		ix.queueOf(l.standing).remove(l.pos)
 	case idle:
 	}
 	l.standing = idle
 }
 
-// setLimit takes over the limit for lanes that have none of their own. Claims of one process always bring the
-// same, so that looking at every lane is rare.
+// setLimit sets the limit of lanes without their own. All claims of a process bring the same limit, so the
+// walk over all lanes is rare.
 func (ix *Index) setLimit(limit int) {
 	if limit == ix.limit {
 		return
@@ -261,7 +264,7 @@ func (ix *Index) setLimit(limit int) {
 	}
 }
 
-// pause keeps the lane from being claimed until then, and ends the pause that it has.
+// pause replaces the lane's pause by one until that time; a time in the past ends it.
 func (ix *Index) pause(l *lane, until int64) {
 	ix.resume(l)
 	if l.pausedUntil > 0 && until <= ix.clock {
@@ -274,7 +277,7 @@ func (ix *Index) pause(l *lane, until int64) {
 	}
 }
 
-// SetLanes takes over settings, each unless it is older than what the lane has.
+// SetLanes applies settings of lanes. It ignores a setting that is older than the lane's.
 func (ix *Index) SetLanes(ctx context.Context, settings []schedule.LaneSetting) error {
 	_, err := each(ctx, ix, "set lanes", settings, schedule.LaneSetting.Validate,
 		func(s *schedule.LaneSetting) struct{} {
@@ -289,11 +292,11 @@ func (ix *Index) SetLanes(ctx context.Context, settings []schedule.LaneSetting) 
 	return err
 }
 
-// maxTold is up to where ready items of a lane are counted.
-const maxTold = 1000
+// maxCounted bounds the numbers of ready items in a LaneState. The index on Redis must count them, so it
+// stops there.
+const maxCounted = 1000
 
-// LaneStates says how lanes stand, and changes nothing. A lane that the index does not know stands as one
-// that never had anything.
+// LaneStates returns the states of lanes and changes none. An unknown lane has the state of a new one.
 func (ix *Index) LaneStates(ctx context.Context, lanes []int64) ([]schedule.LaneState, error) {
 	return each(ctx, ix, "lane states", lanes, schedule.ValidateLane, func(number *int64) schedule.LaneState {
 		if l := ix.lanes[*number]; l != nil {
@@ -303,6 +306,8 @@ func (ix *Index) LaneStates(ctx context.Context, lanes []int64) ([]schedule.Lane
 	})
 }
 
+// state returns the state of one lane. It does not call resume, so that reading changes nothing; it reports
+// what resume would do.
 func (ix *Index) state(l *lane) schedule.LaneState {
 	s := schedule.LaneState{
 		Lane: l.number, InFlight: l.inflight, Health: l.health,
@@ -312,7 +317,7 @@ func (ix *Index) state(l *lane) schedule.LaneState {
 		s.Limit, s.Concurrency = limit, ix.concurrency(l)
 	}
 	if l.pausedUntil > 0 && l.pausedUntil <= ix.clock {
-		s.Concurrency = min(s.Concurrency, schedule.StartConcurrency) // as it will be when somebody looks
+		s.Concurrency = min(s.Concurrency, schedule.StartConcurrency) // as resume will set it
 	}
 	if l.pausedUntil > ix.clock {
 		s.PausedUntil = l.pausedUntil
@@ -325,7 +330,7 @@ func (ix *Index) state(l *lane) schedule.LaneState {
 		s.Retries += len(f.forcedRetry)
 		s.Every = time.Duration(f.every)
 		if f.every > 0 && ix.tokens(f) == 0 {
-			s.NextToken = ix.wall(f.next())
+			s.NextToken = ix.wall(f.tokenAt())
 		}
 		if f.fails > 0 {
 			s.Unanswered, s.UnansweredSince = f.fails, ix.wall(f.since)
@@ -337,6 +342,6 @@ func (ix *Index) state(l *lane) schedule.LaneState {
 			s.Breaker = schedule.BreakerProbing
 		}
 	}
-	s.Fresh, s.Retries = min(s.Fresh, maxTold), min(s.Retries, maxTold)
+	s.Fresh, s.Retries = min(s.Fresh, maxCounted), min(s.Retries, maxCounted)
 	return s
 }

@@ -7,53 +7,55 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
-// ns is a millisecond, step and catchUp are schedule.TokenStep and schedule.CatchUp, in nanoseconds.
+// ns is a millisecond; step and catchUp are schedule.TokenStep and schedule.CatchUp. All are in nanoseconds.
 const (
 	ns      = int64(time.Millisecond)
 	step    = int64(schedule.TokenStep)
 	catchUp = int64(schedule.CatchUp)
 )
 
-// A flow is what bounds a lane beside its concurrency, and what goes first. Most lanes have none.
+// A flow has the limits of a lane besides its concurrency (rate and breaker), and its forced items. Most
+// lanes have none.
 type flow struct {
-	// forced and forcedRetry are ready lists as well; what is in them goes first.
+	// forced and forcedRetry are ready lists that go before the lane's others.
 	forced, forcedRetry heap[timed]
 
-	// every is how many nanoseconds lie between two attempts that begin; zero: no rate. The next token is
-	// there at token, in nanoseconds of the steady clock.
+	// every is the time between two attempts that begin, in nanoseconds; zero: no rate. token is when the
+	// next token is there, in nanoseconds of the steady clock.
 	every, token int64
 
-	// fails attempts in a row got no answer, the first at since on the steady clock; it counts no further
-	// than BreakerAttempts. probe, on the steady clock, is when the breaker lets a probe pass; zero: it is
-	// closed. Whatever ends without a word of the lane leaves it as it is, so that another probe may be made
-	// at once. It opened at opened, on the steady clock.
+	// fails is the number of attempts in a row without an answer, up to BreakerAttempts; the first of them
+	// ended at since. probe is when the breaker lets a probe pass; zero: it is closed. opened is when it
+	// opened. All times are on the steady clock. An attempt that ends without a signal leaves probe as it is,
+	// so that another probe may follow at once.
 	fails                int
 	since, probe, opened int64
 }
 
-// bounded says whether anything but its concurrency may bound the lane. Most lanes are not.
+// bounded reports whether anything but its concurrency may delay the lane. Most lanes are not bounded.
 func (l *lane) bounded() bool { return l.flow != nil || l.heldUntil > 0 || l.pausedUntil > 0 }
 
-// rated says whether the lane has a rate; open, whether its breaker is.
-func (l *lane) rated() bool { return l.flow != nil && l.flow.every > 0 }
+// hasRate reports whether the lane has a rate.
+func (l *lane) hasRate() bool { return l.flow != nil && l.flow.every > 0 }
 
-func (l *lane) open() bool { return l.flow != nil && l.flow.probe > 0 }
+// breakerOpen reports whether the lane's breaker is open.
+func (l *lane) breakerOpen() bool { return l.flow != nil && l.flow.probe > 0 }
 
-// flowing returns the lane's flow, made if it has none.
-func (l *lane) flowing() *flow {
+// ensureFlow returns the lane's flow. It makes one if necessary.
+func (l *lane) ensureFlow() *flow {
 	if l.flow == nil {
 		l.flow = new(flow)
 	}
 	return l.flow
 }
 
-// list returns the ready list that the item belongs to.
+// list returns the ready list of the item's kind.
 func (l *lane) list(it *item) *heap[timed] {
 	switch {
 	case it.kind.has(isForced) && it.kind.has(isRetry):
-		return &l.flowing().forcedRetry
+		return &l.ensureFlow().forcedRetry
 	case it.kind.has(isForced):
-		return &l.flowing().forced
+		return &l.ensureFlow().forced
 	case it.kind.has(isRetry):
 		return &l.retry
 	}
@@ -68,26 +70,27 @@ func (l *lane) lists(yield func(*heap[timed]) bool) {
 	_ = yield(&l.fresh) && yield(&l.retry)
 }
 
-// ordinary is how many ready items are not forced; pressing, how many are.
-func (l *lane) ordinary() int { return len(l.fresh) + len(l.retry) }
+// otherCount returns the number of ready items that are not forced.
+func (l *lane) otherCount() int { return len(l.fresh) + len(l.retry) }
 
-func (l *lane) pressing() int {
+// forcedCount returns the number of ready items that are forced.
+func (l *lane) forcedCount() int {
 	if l.flow == nil {
 		return 0
 	}
 	return len(l.flow.forced) + len(l.flow.forcedRetry)
 }
 
-func (l *lane) waiting() int { return l.ordinary() + l.pressing() }
+func (l *lane) readyCount() int { return l.otherCount() + l.forcedCount() }
 
-// stop returns until when, on the steady clock, the lane gives nothing but what is forced; zero: it gives.
-func (ix *Index) stop(l *lane) int64 {
+// stoppedUntil returns until when, on the steady clock, the lane gives forced items only; zero: it gives all.
+func (ix *Index) stoppedUntil(l *lane) int64 {
 	stop := l.heldUntil
-	if l.open() {
+	if l.breakerOpen() {
 		stop = max(stop, l.flow.probe)
 	}
-	if l.rated() && ix.tokens(l.flow) == 0 {
-		stop = max(stop, l.flow.next())
+	if l.hasRate() && ix.tokens(l.flow) == 0 {
+		stop = max(stop, l.flow.tokenAt())
 	}
 	if stop <= ix.steady() {
 		return 0
@@ -95,39 +98,40 @@ func (ix *Index) stop(l *lane) int64 {
 	return stop
 }
 
-// spare returns how many items that are not forced the lane may give now, however much room it has.
-func (ix *Index) spare(l *lane) int {
+// maxUnforced returns how many items that are not forced the lane may give now, whatever room it has.
+func (ix *Index) maxUnforced(l *lane) int {
 	switch {
-	case l.heldUntil > ix.steady(), l.open() && l.flow.probe > ix.steady():
+	case l.heldUntil > ix.steady(), l.breakerOpen() && l.flow.probe > ix.steady():
 		return 0
-	case l.rated():
+	case l.hasRate():
 		return ix.tokens(l.flow)
 	}
 	return math.MaxInt
 }
 
-// gives returns how many of its ready items the lane may give now, however much room it has.
-func (ix *Index) gives(l *lane) int {
+// claimable returns how many of its ready items the lane may give now, whatever room it has.
+func (ix *Index) claimable(l *lane) int {
 	if !l.bounded() {
-		return l.ordinary()
+		return l.otherCount()
 	}
-	return l.pressing() + min(l.ordinary(), ix.spare(l))
+	return l.forcedCount() + min(l.otherCount(), ix.maxUnforced(l))
 }
 
-// keeps says whether the lane keeps an item back, forced or not, however much room it has. A token that comes
-// sooner than a lock would be kept for a waiter is not worth passing one over.
-func (ix *Index) keeps(l *lane, forced bool) bool {
+// blocks reports whether the lane delays an item, whatever room it has. A forced item is delayed by a pause
+// only. A token that comes within KeepForWaiter delays nothing: if the item is a lock's next waiter, the lock
+// is kept for it that long.
+func (ix *Index) blocks(l *lane, forced bool) bool {
 	if forced || l.pausedUntil > ix.clock {
 		return l.pausedUntil > ix.clock
 	}
-	stop := ix.stop(l)
-	return stop > 0 && (l.heldUntil > ix.steady() || l.open() && l.flow.probe > ix.steady() ||
+	stop := ix.stoppedUntil(l)
+	return stop > 0 && (l.heldUntil > ix.steady() || l.breakerOpen() && l.flow.probe > ix.steady() ||
 		stop > ix.steady()+schedule.KeepForWaiter.Milliseconds())
 }
 
-// answered closes the lane's breaker, and says whether it was open.
+// answered closes the lane's breaker, and reports whether it was open.
 func (ix *Index) answered(l *lane) bool {
-	if !l.open() {
+	if !l.breakerOpen() {
 		if l.flow != nil {
 			l.flow.fails, l.flow.since = 0, 0
 		}
@@ -138,10 +142,11 @@ func (ix *Index) answered(l *lane) bool {
 	return true
 }
 
-// unanswered counts an attempt without an answer, and says whether the lane's breaker is open after it. The
-// spread is by the lane's number: lanes that failed together need not be probed together.
+// unanswered counts an attempt without an answer, and reports whether the breaker is open afterwards. Each
+// such attempt restarts the rest of an open breaker. The rest depends on the lane's number, so that lanes
+// that failed together are not probed together.
 func (ix *Index) unanswered(l *lane) bool {
-	f := l.flowing()
+	f := l.ensureFlow()
 	if f.fails == 0 {
 		f.since = ix.steady()
 	}
@@ -158,42 +163,42 @@ func (ix *Index) unanswered(l *lane) bool {
 	return true
 }
 
-// beat is the steady clock as tokens see it.
-func (ix *Index) beat() int64 { return ix.steady() * ns / step * step }
+// tokenClock returns the steady clock in nanoseconds, rounded down to a multiple of TokenStep.
+func (ix *Index) tokenClock() int64 { return ix.steady() * ns / step * step }
 
-// reach forgets tokens that nobody took for too long.
-func (ix *Index) reach(f *flow) int64 { return max(f.token, ix.beat()-catchUp) }
+// nextToken returns when the next token is there. Tokens that were unused for more than CatchUp are lost.
+func (ix *Index) nextToken(f *flow) int64 { return max(f.token, ix.tokenClock()-catchUp) }
 
-// tokens returns how many are there.
+// tokens returns the number of available tokens.
 func (ix *Index) tokens(f *flow) int {
-	if f.token > ix.beat() {
+	if f.token > ix.tokenClock() {
 		return 0
 	}
-	return int((ix.beat()-ix.reach(f))/f.every) + 1
+	return int((ix.tokenClock()-ix.nextToken(f))/f.every) + 1
 }
 
-// next returns when there will be a token again, on the steady clock, where there is none.
-func (f *flow) next() int64 {
+// tokenAt returns when the next token comes, on the steady clock, if there is none now.
+func (f *flow) tokenAt() int64 {
 	return (f.token + step - 1) / step * step / ns
 }
 
-// spend takes so many tokens; less than none: gives them back.
+// spend takes count tokens; a negative count gives tokens back.
 func (ix *Index) spend(f *flow, count int) {
-	f.token = ix.reach(f) + f.every*int64(count)
-	f.token = ix.reach(f)
+	f.token = ix.nextToken(f) + f.every*int64(count)
+	f.token = ix.nextToken(f)
 }
 
-// setRate is in force at once: nobody waits for longer than the new rate would have him wait.
+// setRate changes the rate at once: the wait for the next token is never longer than the new rate's.
 func (ix *Index) setRate(l *lane, every int64) {
-	if every == 0 && !l.rated() {
+	if every == 0 && !l.hasRate() {
 		return
 	}
-	f := l.flowing()
+	f := l.ensureFlow()
 	if f.every == 0 {
-		f.token = ix.beat() // it brings along nothing that it did not use before
+		f.token = ix.tokenClock() // a lane without a rate has saved no tokens
 	}
 	if f.every != every {
-		f.token = min(f.token, ix.beat()+every)
+		f.token = min(f.token, ix.tokenClock()+every)
 	}
 	f.every = every
 }

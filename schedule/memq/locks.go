@@ -9,18 +9,17 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
-// waiterRest is how long the queue of a lock that nobody touches is kept, in milliseconds. Waiters come back
-// every few seconds unless their lane is held; those that were canceled meanwhile never do, and must not be
-// kept for ever.
+// waiterRest is how long an unused queue of a lock is kept, in milliseconds. Waiters ask again every few
+// seconds unless their lane is held. Canceled ones never do, and must not stay for ever.
 const waiterRest = int64(24 * time.Hour / time.Millisecond)
 
-// A lock is in Index.endings until it is forgotten. Its times are of the steady clock.
+// A lock has an entry in Index.endings until it is forgotten. Its times are on the steady clock.
 type lock struct {
 	name string
-	// The first of the holders has the lock. The others are its heirs: they were adopted while another had
-	// it, and have it next.
+	// The first holder has the lock. The others are the next holders, in order: attempts that were adopted
+	// while another had the lock.
 	holders []lockHolder
-	// The waiter that a release named, and until when newcomers are refused in its favour.
+	// keptFor is the waiter that a release named. Until keptUntil all others are refused.
 	keptFor   string
 	keptUntil int64
 
@@ -34,25 +33,28 @@ type lockHolder struct {
 	until     int64
 }
 
-// nobody is a token that no claim has: who has it keeps others out.
-const nobody = "-"
+// unknownToken is a token that no claim has. A holder with it cannot release: it keeps the lock until its
+// end.
+const unknownToken = "-"
 
-// Acquire takes or renews the locks of leases, in their order, and answers each in its place.
+// Acquire takes or renews the locks of leases, in their order. It answers each in its place.
 func (ix *Index) Acquire(ctx context.Context, leases []schedule.Lease) ([]schedule.LockReply, error) {
 	return each(ctx, ix, "acquire", leases, schedule.Lease.ValidateLocking, ix.acquire)
 }
 
+// acquire gives the lock to the attempt if it is free, or renews it. Otherwise the item joins the lock's
+// queue.
 func (ix *Index) acquire(r *schedule.Lease) schedule.LockReply {
 	k := ix.lock(r.Lock)
-	defer ix.reckon(k)
-	mine, refused := k.place(r.ID, r.Token), int64(0)
+	defer ix.updateEnding(k)
+	mine, refused := k.holderIndex(r.ID, r.Token), int64(0)
 	switch {
 	case len(k.holders) > 0 && mine != 0:
 		refused = ix.wall(k.holders[0].until)
 	case mine == 0:
 	case k.keptFor != "" && k.keptFor != r.ID && k.keptUntil > ix.steady():
 		refused = ix.wall(k.keptUntil)
-	case ix.closed: // what looks free may be the lock of an attempt which has yet to be adopted
+	case ix.closed: // a lock that looks free may belong to a running attempt that is not adopted yet
 		refused = ix.clock
 	}
 	if refused != 0 {
@@ -62,36 +64,38 @@ func (ix *Index) acquire(r *schedule.Lease) schedule.LockReply {
 	return schedule.LockReply{Acquired: true, HeldUntil: ix.wall(ix.take(k, r.ID, r.Token, r.Until))}
 }
 
-// take makes an attempt the last of the holders, or lengthens its time, and returns its end.
+// take appends an attempt to the holders, or extends its time if it is one. It returns the new end.
 func (ix *Index) take(k *lock, id, token string, until int64) int64 {
 	until = ix.steadily(until)
 	k.keptFor, k.keptUntil = "", 0
 	k.leave(id)
-	i := k.place(id, token)
+	i := k.holderIndex(id, token)
 	switch {
 	case i < 0 && len(k.holders) <= schedule.MaxNextHolders:
 		k.holders = append(k.holders, lockHolder{id, token, until})
 		return until
-	case i < 0: // too many to tell apart: the last is nobody, until the end of all
+	case i < 0: // too many to keep apart: the last holder stands for all of them, until the end of all
 		i = len(k.holders) - 1
-		k.holders[i].id, k.holders[i].token = "", nobody
+		k.holders[i].id, k.holders[i].token = "", unknownToken
 	}
 	k.holders[i].until = max(k.holders[i].until, until)
 	return k.holders[i].until
 }
 
-// Release frees locks, and answers each with the waiter whose turn it is.
+// Release releases locks and answers each with the waiter that is next.
 func (ix *Index) Release(ctx context.Context, unlocks []schedule.Unlock) ([]schedule.Waiter, error) {
 	return each(ctx, ix, "release", unlocks, schedule.Unlock.Validate, ix.release)
 }
 
+// release takes the attempt out of the holders. If none is left, it keeps the lock for the first waiter that
+// the caller does not skip. The caller then moves that waiter to now (dispatch/index.Index.Unlock).
 func (ix *Index) release(u *schedule.Unlock) (next schedule.Waiter) {
 	k := ix.lock(u.Lock)
-	defer ix.reckon(k)
+	defer ix.updateEnding(k)
 	for _, id := range u.Gone {
 		k.leave(id)
 	}
-	if i := k.place(u.ID, u.Token); i >= 0 {
+	if i := k.holderIndex(u.ID, u.Token); i >= 0 {
 		k.holders = slices.Delete(k.holders, i, i+1)
 	}
 	if len(k.holders) > 0 {
@@ -107,8 +111,8 @@ func (ix *Index) release(u *schedule.Unlock) (next schedule.Waiter) {
 	return next
 }
 
-// lock returns the lock of that name, made if it is new, without the holders whose time is over. reckon must
-// follow.
+// lock returns the lock of that name, without expired holders. It makes one if necessary. The caller must
+// call updateEnding afterwards.
 func (ix *Index) lock(name string) *lock {
 	k := ix.locks[name]
 	if k == nil {
@@ -120,12 +124,12 @@ func (ix *Index) lock(name string) *lock {
 	return k
 }
 
-// place returns at which place among the holders an attempt is; -1: it is none.
-func (k *lock) place(id, token string) int {
+// holderIndex returns the position of an attempt among the holders; -1: it holds nothing.
+func (k *lock) holderIndex(id, token string) int {
 	return slices.IndexFunc(k.holders, func(h lockHolder) bool { return h.id == id && h.token == token })
 }
 
-// wait lets an item join the queue, or keep its place there.
+// wait appends an item to the queue, or lets it keep its place.
 func (k *lock) wait(w schedule.Waiter) {
 	if e := k.waiters[w.ID]; e != nil {
 		e.Value = w
@@ -134,7 +138,7 @@ func (k *lock) wait(w schedule.Waiter) {
 	k.waiters[w.ID] = k.queue.PushBack(w)
 }
 
-// leave takes an item out of the queue, if it is there.
+// leave takes an item out of the queue, if it waits there.
 func (k *lock) leave(id string) {
 	e := k.waiters[id]
 	if e == nil {
@@ -147,9 +151,9 @@ func (k *lock) leave(id string) {
 	}
 }
 
-// reckon says anew when the lock may be forgotten, and forgets it at once where nothing depends on it any
-// more.
-func (ix *Index) reckon(k *lock) {
+// updateEnding sets the time after which the lock may be forgotten. If that time has come, it forgets the
+// lock.
+func (ix *Index) updateEnding(k *lock) {
 	at := k.keptUntil
 	for _, h := range k.holders {
 		at = max(at, h.until)
@@ -169,7 +173,7 @@ func (ix *Index) forget(k *lock) {
 	delete(ix.locks, k.name)
 }
 
-// forgetLocks removes locks that ended by themselves and that nobody waits for.
+// forgetLocks removes locks that have expired and have no waiters, at most MaxReap.
 func (ix *Index) forgetLocks() {
 	for n := 0; n < schedule.MaxReap && len(ix.endings) > 0 && ix.endings[0].at <= ix.steady(); n++ {
 		ix.forget(ix.endings[0].k)

@@ -20,7 +20,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule/queuetest"
 )
 
-// TestMain has many random runs: a call of this index takes microseconds.
+// TestMain sets a high number of random runs, because a call of this index takes microseconds.
 func TestMain(m *testing.M) {
 	queuetest.RandomRuns(1000)
 	if testserver.Full() {
@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// harness returns an index whose clock moves only when it is told to.
+// harness returns an index whose clock moves only through Advance.
 func harness(*testing.T) queuetest.Harness {
 	var clock atomic.Int64
 	clock.Store(time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC).UnixMilli())
@@ -64,7 +64,7 @@ func TestManyEndpointsFailAndComeBack(t *testing.T) {
 	queuetest.Recovery(t, harness(t), endpoints)
 }
 
-// hinted says whether a hint waits to be taken.
+// hinted takes a hint and reports whether there was one.
 func hinted(s *queuetest.Transcript, _ []string) (any, error) {
 	select {
 	case <-s.Index.Hints():
@@ -74,7 +74,7 @@ func hinted(s *queuetest.Transcript, _ []string) (any, error) {
 	}
 }
 
-// kept says what is in the index's memory.
+// kept reports how many elements the index has in memory.
 func kept(s *queuetest.Transcript, _ []string) (any, error) {
 	ix := s.Index.(*Index)
 	counted := 0
@@ -83,12 +83,13 @@ func kept(s *queuetest.Transcript, _ []string) (any, error) {
 	}
 	return fmt.Sprintf("%d items in %d slots, %d delayed, %d ready, %d leased of which %d count, %d lanes, "+
 		"%d locks with %d endings, %d owners",
-		len(ix.items), len(ix.shelf.slots)-len(ix.shelf.free), len(ix.delay), ix.ready, len(ix.leases),
+		len(ix.items), len(ix.slots.items)-len(ix.slots.free), len(ix.delay), ix.ready, len(ix.leases),
 		counted, len(ix.lanes),
 		len(ix.locks), len(ix.endings), len(ix.claims)), nil
 }
 
-// owners claims for so many owners, and says which of the first and the last is forgotten.
+// owners claims for more owners than the index remembers. It reports whether the first and the last are
+// remembered.
 func owners(s *queuetest.Transcript, _ []string) (any, error) {
 	ix := s.Index.(*Index)
 	for n := range schedule.MaxOwners + 50 {
@@ -103,7 +104,7 @@ func owners(s *queuetest.Transcript, _ []string) (any, error) {
 		len(ix.claims), ix.claims["0"] != nil, ix.claims[fmt.Sprint(schedule.MaxOwners+49)] != nil), nil
 }
 
-// damages are what an audit repairs of an item.
+// damages are ways to damage an item that an audit must repair.
 var damages = map[string]func(ix *Index, it *item){
 	"says-it-is-elsewhere":    func(_ *Index, it *item) { it.place = it.place%3 + 1 },
 	"says-it-is-absent":       func(_ *Index, it *item) { it.place = uint8(schedule.Absent) },
@@ -117,7 +118,7 @@ var damages = map[string]func(ix *Index, it *item){
 	},
 }
 
-// damage spoils the item of the first name in all the ways that follow.
+// damage applies the listed damages to the item of the first name.
 func damage(s *queuetest.Transcript, words []string) (any, error) {
 	ix := s.Index.(*Index)
 	it := ix.find(s.ID(words[0]))
@@ -139,7 +140,7 @@ func TestZeroOptionsUseTheWallClock(t *testing.T) {
 	}
 }
 
-// number is an entry to test the heap with: it knows where it sits.
+// number is an entry for tests of the heap. It stores its position.
 type number struct {
 	at  int
 	pos *int
@@ -148,7 +149,7 @@ type number struct {
 var _ entry[number] = number{}
 
 func (a number) before(b number) bool { return a.at < b.at }
-func (a number) sit(i int)            { *a.pos = i }
+func (a number) setIndex(i int)       { *a.pos = i }
 
 func TestHeapKeepsItsOrderAndItsPlaces(t *testing.T) {
 	t.Parallel()
@@ -183,8 +184,8 @@ func TestHeapKeepsItsOrderAndItsPlaces(t *testing.T) {
 	}
 }
 
-// FuzzKey compares keys with the library that makes ids: the same ones are ids, and they are ordered as their
-// texts are.
+// FuzzKey compares keys with the ULID library: both accept the same texts, and keys have the order of their
+// texts.
 func FuzzKey(f *testing.F) {
 	for _, line := range transcript.Inputs(f, "testdata/seeds/ids.txt") {
 		a, b, _ := strings.Cut(line, " | ")
