@@ -13,16 +13,16 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// MaxAccept is the most submissions that one call of Accept takes.
+// MaxAccept is the most submissions of one call of Accept.
 const MaxAccept = 1000
 
-// Accept checks the submissions, commits the valid ones in one transaction, and returns an answer for each,
-// in their order. A callback whose answer has no error is in SQL. The index is told afterwards; if it cannot
-// be told, the next sweep finds the row.
+// Accept validates the submissions, commits the valid ones in one transaction, and returns a result for each,
+// in their order. A callback whose result has no error is in SQL. The index is updated afterwards. If that
+// fails, or the process dies before, the next sweep finds the row.
 //
-// The error of an answer is a *store.InvalidError, store.ErrIdempotencyMismatch or
-// store.ErrIdempotencyInProgress. The error of Accept itself is store.ErrUnavailable or the context's:
-// nothing was accepted then.
+// The error of a result is a *store.InvalidError, store.ErrIdempotencyMismatch,
+// store.ErrIdempotencyInProgress or store.ErrOpenQuota. The error of Accept itself is store.ErrUnavailable or
+// the context's; then nothing was accepted.
 func (ac *Accepter) Accept(ctx context.Context, project string, subs []Submission) ([]store.Accepted, error) {
 	if len(subs) > MaxAccept {
 		return nil, fmt.Errorf("accept: %d submissions; at most %d in one call", len(subs), MaxAccept)
@@ -42,7 +42,7 @@ func (ac *Accepter) Accept(ctx context.Context, project string, subs []Submissio
 		if err == nil && draft.Idempotency != nil && !ac.keys.begin(project, draft.Idempotency) {
 			err = store.ErrIdempotencyInProgress
 			if sameCall(drafts, draft.Idempotency) {
-				err = nil // Twice in one batch is a replay of the first, not a race with another request.
+				err = nil // a repetition within this batch is a replay of the first, not a concurrent request
 			}
 		} else if err == nil && draft.Idempotency != nil {
 			defer ac.keys.end(project, draft.Idempotency)
@@ -71,8 +71,9 @@ func (ac *Accepter) Accept(ctx context.Context, project string, subs []Submissio
 	return all, nil
 }
 
-// commit makes drafts of a project durable, as far as a quota of open callbacks has room for them (zero:
-// there is none), answers each in its place, and has the index told.
+// commit commits drafts of a project as far as its quota of open callbacks allows (zero: no quota), returns a
+// result for each in their order, and adds the accepted ones to the index. A crash between the two steps
+// leaves the rows to the sweep.
 func (ac *Accepter) commit(
 	ctx context.Context, drafts []store.Draft, p *store.Project, quota int64,
 ) ([]store.Accepted, error) {
@@ -90,7 +91,8 @@ func (ac *Accepter) commit(
 	if p.PausedUntil > now && slices.ContainsFunc(accepted, func(a store.Accepted) bool {
 		return a.Err == nil && !ac.index.Paused(a.Callback.LaneID)
 	}) {
-		// a lane that was just made is paused, too, and the index is to know it before the callback
+		// A lane that was just created is paused like its project. The index must know that before it gets
+		// the callback.
 		ac.SettingsChanged(ctx)
 	}
 	for i := range accepted {
@@ -105,15 +107,15 @@ func (ac *Accepter) commit(
 		if a.Callback.State != store.Scheduled {
 			continue
 		}
-		// A replay is told to the index too: where the first reply was lost, nobody has told it yet. What it
-		// holds stays.
+		// Add a replay as well: its first request may have died before it reached the index. Adding a present
+		// item changes nothing.
 		ac.index.Add(index.Item(&a.Callback))
 	}
 	part.Failpoint("after_enqueue")
 	return accepted, nil
 }
 
-// acceptDrafts commits drafts. That SQL cannot commit stops the claims, too.
+// acceptDrafts commits drafts. If SQL cannot commit, claims stop too.
 func (ac *Accepter) acceptDrafts(ctx context.Context, drafts []store.Draft) ([]store.Accepted, error) {
 	accepted, err := ac.o.Store.Accept(ctx, drafts)
 	if errors.Is(err, store.ErrUnavailable) {
@@ -131,57 +133,60 @@ func sameCall(drafts []store.Draft, id *store.Idempotency) bool {
 	return false
 }
 
-// progress is the idempotency keys whose first request is being committed by this process.
-type progress struct {
+// keysInUse are the idempotency keys whose first request this process is committing. It gives a concurrent
+// repetition a quick answer. Across processes the unique key in SQL is the guard.
+type keysInUse struct {
 	mu   sync.Mutex
-	keys map[progressKey]struct{}
+	keys map[usedKey]struct{}
 }
 
-type progressKey struct{ project, route, key string }
+type usedKey struct{ project, route, key string }
 
-// begin says whether the key was free, and takes it.
-func (p *progress) begin(project string, id *store.Idempotency) bool {
+// begin takes the key, or returns false if another request has it.
+func (p *keysInUse) begin(project string, id *store.Idempotency) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	k := progressKey{project, id.Route, id.Key}
+	k := usedKey{project, id.Route, id.Key}
 	if _, taken := p.keys[k]; taken {
 		return false
 	}
 	if p.keys == nil {
-		p.keys = make(map[progressKey]struct{})
+		p.keys = make(map[usedKey]struct{})
 	}
 	p.keys[k] = struct{}{}
 	return true
 }
 
-func (p *progress) end(project string, id *store.Idempotency) {
+func (p *keysInUse) end(project string, id *store.Idempotency) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.keys, progressKey{project, id.Route, id.Key})
+	delete(p.keys, usedKey{project, id.Route, id.Key})
 }
 
-// A Submission is a callback as a caller asks for it, decoded but not yet judged: Accept validates every
-// field and answers with a *store.InvalidError that names each wrong one as the API spells it.
+// A Submission is a callback as a caller describes it, decoded but not validated. Accept validates every
+// field. Its *store.InvalidError names each wrong field in the spelling of the API.
 type Submission struct {
-	// URL, or Endpoint: an endpoint's id or external id; or both, if the endpoint allows it.
+	// URL or Endpoint is required, where Endpoint is an id or an external id. Both are allowed if the
+	// endpoint allows another URL.
 	URL      string
 	Endpoint string
-	// Method is upper-cased by Accept; empty means POST.
+	// Method is converted to upper case; empty means POST.
 	Method  string
 	Headers []store.Header
 	Topic   string
 	Ref     string
 
-	// Body is nil when the caller gave none. ContentType is the caller's; BodyField names where the body
-	// stood ("payload", "body" or "body_base64"), which decides the default content type.
+	// Body is nil if the caller gave none. BodyField is the field that contained it ("payload", "body" or
+	// "body_base64"), which decides the content type if ContentType is empty.
 	Body        []byte
 	BodyField   string
 	ContentType string
 
-	// Choice is how it is sent. What it leaves open is its endpoint's to say, then its project's.
+	// Choice selects policy, success rule and signer. Its empty fields are taken from the endpoint, then the
+	// project.
 	Choice
 
-	// DueAt in Unix milliseconds or Delay, at most one; nil: now.
+	// At most one of DueAt (Unix milliseconds) and Delay; nil: now.
 	DueAt     *int64
 	Delay     *time.Duration
 	ExpiresIn *time.Duration
@@ -192,16 +197,15 @@ type Submission struct {
 	Lane      string
 	Supersede bool
 	Version   *int64
-	// StartAttempt is 1 for the first; 0 means 1.
+	// StartAttempt is the number of the first attempt; zero means 1.
 	StartAttempt int
 	Labels       map[string]string
 
-	// IdempotencyKey is empty for none; Route and Fingerprint come with it. Fingerprint is a hash of the
-	// request's bytes.
+	// IdempotencyKey is empty for none. Route and Fingerprint, a hash of the request's bytes, belong to it.
 	IdempotencyKey string
 	Route          string
 	Fingerprint    []byte
 
-	// Invalid are fields that could not even be decoded; Accept adds its own findings to them.
+	// Invalid are the errors of fields that could not be decoded. Accept adds its own to them.
 	Invalid []store.FieldError
 }

@@ -1,11 +1,11 @@
-// Package accept makes callbacks durable: it judges what a caller asks for by its project and endpoint,
-// drafts it, commits it, and has the index told.
+// Package accept makes callbacks durable. It validates a request against its project and endpoint, commits
+// the callback, and adds it to the index.
 //
-// A callback whose answer has no error is in SQL. An index that hangs delays no accept.
-// A repetition with the same idempotency key answers what the first call did.
+// A callback whose result has no error is in SQL. An index that hangs delays no accept. A repetition with the
+// same idempotency key returns the result of the first request.
 //
-// The package also keeps the catalog of what people have set (catalog.go), and learns what others have
-// changed (below). It sends nothing, and does not decide when a callback is due after its first time.
+// The package also caches settings (Catalog) and reads the changes of other processes (RunSettings). It sends
+// nothing, and decides no due time but the first.
 package accept
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// Options are what an Accepter is made of. Those of the first block are required.
+// Options configure an Accepter. The fields of the first block are required.
 type Options struct {
 	Store    Store
 	Index    *index.Index
@@ -30,17 +30,17 @@ type Options struct {
 	Clock    *clock.Clock
 	Observer Observer
 	Logger   *slog.Logger
-	// Embedded says that no other process changes settings.
+	// Embedded: no other process changes settings.
 	Embedded bool
-	// PanGuard says what becomes of card numbers; empty: nothing.
+	// PanGuard is how card numbers are treated; empty: they are accepted.
 	PanGuard store.PanGuard
-	// CheckURL is the early check of an address; nil accepts any.
+	// CheckURL validates a URL before it is stored; nil accepts any.
 	CheckURL func(rawURL string) error
 	// ReadTemplate decodes the template of a schedule; nil: there are no schedules.
 	ReadTemplate func(raw []byte) (Submission, error)
 }
 
-// An Accepter accepts callbacks, events and polls. Its methods may be called from many goroutines.
+// An Accepter accepts callbacks, events and polls. It is safe for concurrent use.
 type Accepter struct {
 	o        Options
 	log      *slog.Logger
@@ -51,46 +51,47 @@ type Accepter struct {
 	observer Observer
 
 	Catalog *Catalog
-	open    *openBook
-	keys    progress
+	open    *openCounter
+	keys    keysInUse
 
-	// settingsTurn has a token of the call that reads what has changed; lanesSeen is the version up to which
-	// that of lanes was read.
-	settingsTurn chan struct{}
+	// settingsLock holds a token while a call reads changed settings. lanesSeen is the version of the last
+	// lane that was read; the holder of the token owns it.
+	settingsLock chan struct{}
 	lanesSeen    int64
-	// settingsLeft has a token while something that has changed may not have been read.
-	settingsLeft chan struct{}
+	// settingsRetry holds a token after a failed read of changed settings.
+	settingsRetry chan struct{}
 }
 
 // New returns an Accepter.
 func New(o Options) *Accepter {
 	return &Accepter{
 		o: o, log: o.Logger, clock: o.Clock, index: o.Index, secret: o.Secrets, observer: o.Observer,
-		Catalog: NewCatalog(o.Store), open: newOpenBook(o.Store),
-		settingsTurn: make(chan struct{}, 1), settingsLeft: make(chan struct{}, 1),
+		Catalog: NewCatalog(o.Store), open: newOpenCounter(o.Store),
+		settingsLock: make(chan struct{}, 1), settingsRetry: make(chan struct{}, 1),
 	}
 }
 
-// An Observer counts what is accepted. Times are by the index's clock.
+// An Observer counts accepted callbacks. Times are by the index's clock, in Unix milliseconds.
 type Observer interface {
-	// Accepted has what SQL answered; replays and refused ones are among it.
+	// Accepted reports the results of a commit, replays and refusals included.
 	Accepted(list []store.Accepted, now int64)
-	// Spawned has a callback that the store has made by itself.
+	// Spawned reports a callback that the store created, such as the result of a poll.
 	Spawned(r *store.OpenRow, now int64)
-	// Ended says that callbacks became terminal without a result.
+	// Ended reports n callbacks that became terminal without an attempt.
 	Ended(n int, state store.State, reason store.Reason)
 }
 
-// RunSettings learns, until ctx ends, what other processes have changed: lanes, endpoints, projects. Whoever
-// is alone changes everything itself.
+// RunSettings reads settings that other processes changed (lanes, endpoints, projects) until ctx ends. The
+// embedded index has one writer, so an embedded process does not poll: it only retries its own failed
+// updates.
 func (ac *Accepter) RunSettings(ctx context.Context) {
 	l := part.Loop{
-		Every: catalogEvery, AtOnce: true, Wake: ac.settingsLeft, Log: ac.log,
-		Failing:   "settings of lanes and endpoints cannot be read; those known are kept",
-		Recovered: "settings of lanes and endpoints are read again",
+		Every: catalogEvery, AtOnce: true, Wake: ac.settingsRetry, Log: ac.log,
+		Failing:   "reading changed settings failed, using the last known ones",
+		Recovered: "changed settings are read again",
 	}
 	if ac.o.Embedded {
-		l.Every, l.AtOnce = 0, false // only what could not be told when it was changed is left
+		l.Every, l.AtOnce = 0, false
 	}
 	l.Run(ctx, func(ctx context.Context) (time.Duration, error) {
 		if err := ac.refreshSettings(ctx); err != nil {
@@ -100,13 +101,14 @@ func (ac *Accepter) RunSettings(ctx context.Context) {
 	})
 }
 
-// refreshSettings reads what has changed since the last time.
+// refreshSettings drops changed endpoints and projects from the catalog, and passes changed lanes to the
+// index. One call runs at a time.
 func (ac *Accepter) refreshSettings(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, index.SQLTimeout)
 	defer cancel()
 	select {
-	case ac.settingsTurn <- struct{}{}:
-		defer func() { <-ac.settingsTurn }()
+	case ac.settingsLock <- struct{}{}:
+		defer func() { <-ac.settingsLock }()
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -116,11 +118,11 @@ func (ac *Accepter) refreshSettings(ctx context.Context) error {
 	return errors.Join(err, lanesErr)
 }
 
-// SettingsChanged has what this process has just changed take effect at once, and waits for it. What cannot
-// be told now is told within catalogEvery, or by the next rebuild.
+// SettingsChanged applies a setting that this process just changed, and waits for that. If it fails,
+// RunSettings tries again within catalogEvery.
 func (ac *Accepter) SettingsChanged(ctx context.Context) {
 	if err := ac.refreshSettings(context.WithoutCancel(ctx)); err != nil {
-		ac.log.Warn("a changed setting could not be told to the index yet", "error", err)
-		part.Wake(ac.settingsLeft) // runSettings reads again what has changed
+		ac.log.Warn("applying changed settings failed, retrying", "error", err)
+		part.Wake(ac.settingsRetry)
 	}
 }

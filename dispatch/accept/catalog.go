@@ -12,44 +12,47 @@ import (
 )
 
 const (
-	// catalogEvery is how often a process asks what others have changed: a stop has to take effect in less
-	// than a second.
+	// catalogEvery is how often a process reads the changes of others. A pause must take effect in less than
+	// a second.
 	catalogEvery = 400 * time.Millisecond
-	// maxEndpoints bounds the endpoints that are remembered.
+	// maxEndpoints bounds the cached endpoints.
 	maxEndpoints = 50_000
-	// maxProjects bounds the projects that are.
+	// maxProjects bounds the cached projects.
 	maxProjects = 1_000
 )
 
-// A Catalog remembers what was set, and forgets what has changed: at once what this process changed, within
-// catalogEvery what others did.
+// A Catalog caches the settings of projects and endpoints. An entry is dropped when its row changes: at once
+// for a change of this process, within catalogEvery for a change of another.
 type Catalog struct {
 	source Store
 
 	mu        sync.RWMutex
 	projects  map[string]*ProjectView
 	endpoints map[string]*store.Endpoint // by bare id
-	names     map[endpointName]string    // bare ids
+	names     map[endpointName]string    // bare id by id or external id
 	// subscribed are the endpoints with topics, by project.
 	subscribed map[string][]*store.Endpoint
-	// epoch grows with all that is forgotten: what was read before is not remembered.
+	// epoch grows whenever an entry is dropped. A row that was read in an earlier epoch is not cached: it may
+	// be older than the change.
 	epoch int64
-	// seen are the versions up to which changes have been read.
+	// seenEndpoints and seenProjects are the versions up to which changes have been read. Only refresh uses
+	// them.
 	seenEndpoints, seenProjects int64
 }
 
 type endpointName struct{ project, name string }
 
-// A ProjectView is what a project has set, as it stood at one time. It is never changed.
+// A ProjectView is a snapshot of a project's settings. It is never changed.
 type ProjectView struct {
 	store.Project
 	Policies map[string]store.Policy
 	Rules    map[string]store.Success
 	Profiles map[string]Profile
-	// blind: what the project has set is not known.
-	blind bool
+	// offline: the project's settings are unknown (see [Check]). A name that is no preset may exist.
+	offline bool
 }
 
+// NewCatalog returns an empty Catalog.
 func NewCatalog(source Store) *Catalog {
 	c := &Catalog{source: source}
 	c.clear()
@@ -63,7 +66,7 @@ func (c *Catalog) clear() {
 	c.subscribed = make(map[string][]*store.Endpoint)
 }
 
-// Project returns what the project has set.
+// Project returns the settings of a project. The error wraps store.ErrNotFound for an unknown one.
 func (c *Catalog) Project(ctx context.Context, id string) (*ProjectView, error) {
 	c.mu.RLock()
 	v, epoch := c.projects[id], c.epoch
@@ -122,7 +125,8 @@ func viewOf(p store.Project, presets []store.Preset) (*ProjectView, error) {
 	return v, nil
 }
 
-// Named returns the endpoints of those names, as far as they exist and are not being deleted.
+// Named returns the project's endpoints with those ids (with prefix) or external ids, by that name. Unknown
+// and deleted endpoints are left out.
 func (c *Catalog) Named(ctx context.Context, project string,
 	names []string) (map[string]*store.Endpoint, error) {
 	found := make(map[string]*store.Endpoint, len(names))
@@ -161,7 +165,7 @@ func (c *Catalog) Named(ctx context.Context, project string,
 	return found, nil
 }
 
-// keep remembers an endpoint. The caller holds the lock.
+// keep caches an endpoint. The caller holds c.mu.
 func (c *Catalog) keep(e *store.Endpoint) {
 	if len(c.endpoints) >= maxEndpoints {
 		clear(c.endpoints)
@@ -177,7 +181,8 @@ func (c *Catalog) keep(e *store.Endpoint) {
 	}
 }
 
-// Endpoint returns an endpoint by its bare id; store.ErrNotFound where there is none, or none any more.
+// Endpoint returns an endpoint by its bare id, also one that is being deleted. Its error is store.ErrNotFound
+// if there is none.
 func (c *Catalog) Endpoint(ctx context.Context, id string) (*store.Endpoint, error) {
 	c.mu.RLock()
 	e, epoch := c.endpoints[id], c.epoch
@@ -232,7 +237,7 @@ func (c *Catalog) subscribers(ctx context.Context, project string) ([]*store.End
 	return subscribers, nil
 }
 
-// forgetEndpoints has endpoints that were changed read again; forgetProject, a project.
+// forgetEndpoints drops changed endpoints from the cache, and the subscribers of their projects.
 func (c *Catalog) forgetEndpoints(changed []store.Endpoint) {
 	if len(changed) == 0 {
 		return
@@ -257,7 +262,7 @@ func (c *Catalog) forgetProject(id string) {
 	delete(c.projects, id)
 }
 
-// refresh forgets what was changed since the last time.
+// refresh drops everything that changed since the last call. The caller holds the token of settingsLock.
 func (c *Catalog) refresh(ctx context.Context) error {
 	for more := true; more; {
 		read, err := c.source.EndpointsChanged(ctx, c.seenEndpoints, index.PageRows)

@@ -10,25 +10,28 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// AlertsRoute separates the idempotency keys of operational events from those of callers.
+// AlertsRoute is the route of operational events. It separates their idempotency keys from those of callers.
 const AlertsRoute = "operational events"
 
-// MaxFanOut is the most endpoints that one event goes to.
+// MaxFanOut is the most endpoints that receive one event.
 const MaxFanOut = 10_000
 
-// An EventReceipt is what became of an event: a callback for each endpoint that subscribes to its topic.
+// An EventReceipt is the result of an event: one callback for each endpoint that subscribes to its topic.
 type EventReceipt struct {
 	// ID is a bare ULID.
 	ID        string
 	Callbacks []string
-	// Replayed: the idempotency key was known with the same request, and the rest is what it was then.
+	// Replayed: the idempotency key is known with the same request. The other fields are those of the first
+	// request.
 	Replayed bool
 }
 
-// AcceptEvent commits a callback for every endpoint of the project that subscribes to the submission's topic;
-// its body is stored once. That there is none is no error. A repetition with the same idempotency key answers
-// what the first did, and reaches nobody twice and nobody else: what the first was to become is written down
-// before it does, and a repetition makes up for what a crash left out.
+// AcceptEvent commits a callback for every endpoint of the project that subscribes to the submission's topic.
+// The body is stored once. No subscribers is no error.
+//
+// With an idempotency key the plan (which endpoints, which callback ids) is stored before any callback. A
+// repetition returns the result of the first request, sends to no other endpoint, and accepts what a crash in
+// between left out.
 func (ac *Accepter) AcceptEvent(ctx context.Context, project string, s Submission) (EventReceipt, error) {
 	r, err := ac.acceptEvent(ctx, project, &s)
 	if err != nil {
@@ -57,7 +60,7 @@ func (ac *Accepter) acceptEvent(ctx context.Context, project string,
 				store.EventTarget{EndpointID: ep.ID, CallbackID: ac.ids.New(now)})
 		}
 	}
-	if err := ac.judgeEvent(v, s, len(to)); err != nil {
+	if err := ac.checkEvent(v, s, len(to)); err != nil {
 		return r, err
 	}
 	drafts, err := ac.eventDrafts(ctx, v, s, &plan, to, now)
@@ -89,11 +92,11 @@ func (ac *Accepter) acceptEvent(ctx context.Context, project string,
 			}
 		}
 	}
-	return ac.carryOut(ctx, &v.Project, quotaOf(v, s), &plan, known, drafts)
+	return ac.commitPlan(ctx, &v.Project, quotaOf(v, s), &plan, known, drafts)
 }
 
-// quotaOf is the quota of open callbacks that an event is judged by; zero: none. An operational event follows
-// from what was accepted.
+// quotaOf is the quota of open callbacks for an event; zero: none. Operational events are exempt: they result
+// from accepted callbacks.
 func quotaOf(v *ProjectView, s *Submission) int64 {
 	if s.Route == AlertsRoute {
 		return 0
@@ -101,8 +104,8 @@ func quotaOf(v *ProjectView, s *Submission) int64 {
 	return v.Quotas.OpenCallbacks
 }
 
-// roomForEvent returns store.ErrOpenQuota where the quota of the project has no room for all callbacks of a
-// new event: it is refused before anything of it is written down.
+// roomForEvent returns store.ErrOpenQuota if the quota has no room for all callbacks of a new event, before
+// anything is stored. A repetition passes: commitPlan checks the rest of its plan.
 func (ac *Accepter) roomForEvent(ctx context.Context, v *ProjectView, s *Submission, n int) error {
 	if quotaOf(v, s) == 0 {
 		return nil
@@ -113,13 +116,13 @@ func (ac *Accepter) roomForEvent(ctx context.Context, v *ProjectView, s *Submiss
 	}
 	planned, perr := ac.o.Store.EventPlanned(ctx, v.ID, s.Route, s.IdempotencyKey)
 	if perr != nil || planned {
-		return perr // what is left of a plan that was made before is judged when it is carried out
+		return perr // commitPlan checks what is left of that plan
 	}
 	return err
 }
 
-// eventDrafts returns drafts of what a plan has that is not accepted yet. An endpoint that has been deleted
-// since is left out.
+// eventDrafts returns drafts for the targets of a plan that are not accepted yet. An endpoint that was
+// deleted since is left out.
 func (ac *Accepter) eventDrafts(ctx context.Context, v *ProjectView, s *Submission, plan *store.EventPlan,
 	to map[string]*store.Endpoint, now time.Time) ([]store.Draft, error) {
 	drafts := make([]store.Draft, 0, len(plan.Targets))
@@ -128,22 +131,23 @@ func (ac *Accepter) eventDrafts(ctx context.Context, v *ProjectView, s *Submissi
 			continue
 		}
 		ep := to[target.EndpointID]
-		if ep == nil { // it has unsubscribed since
+		if ep == nil { // unsubscribed after the plan was stored
 			var err error
 			ep, err = ac.Catalog.Endpoint(ctx, target.EndpointID)
-			if errors.Is(err, store.ErrNotFound) ||
-				err == nil && ep.DeletedAt != 0 {
-				continue
-			} else if err != nil {
+			if err != nil && !errors.Is(err, store.ErrNotFound) {
 				return nil, err
 			}
+			if err != nil || ep.DeletedAt != 0 {
+				continue
+			}
 		}
-		one := *s
-		one.Endpoint = store.EndpointPrefix + ep.ID
-		// judgeEvent has looked for card numbers, once and not for each endpoint.
-		to := map[string]*store.Endpoint{one.Endpoint: ep}
-		d, err := ac.draft(&acceptView{ProjectView: v, endpoints: to, cardless: true}, plan.Project, &one,
-			now)
+		sub := *s
+		sub.Endpoint = store.EndpointPrefix + ep.ID
+		// checkEvent has looked for card numbers once for all endpoints.
+		view := &acceptView{
+			ProjectView: v, endpoints: map[string]*store.Endpoint{sub.Endpoint: ep}, cardsChecked: true,
+		}
+		d, err := ac.draft(view, plan.Project, &sub, now)
 		if err != nil {
 			return nil, err
 		}
@@ -155,8 +159,8 @@ func (ac *Accepter) eventDrafts(ctx context.Context, v *ProjectView, s *Submissi
 			d.Callback.PayloadID = plan.ID
 		}
 		if d.Idempotency != nil {
-			// Each endpoint's has a key of its own: of two processes that carry out one plan, the second
-			// finds what the first did.
+			// Each endpoint has a key of its own. If two processes carry out one plan, the second finds the
+			// callbacks of the first.
 			d.Idempotency.Key = clock.ShortHash(d.Idempotency.Key, ep.ID)
 		}
 		drafts = append(drafts, d)
@@ -164,27 +168,27 @@ func (ac *Accepter) eventDrafts(ctx context.Context, v *ProjectView, s *Submissi
 	return drafts, nil
 }
 
-// carryOut commits the drafts of a plan, all of them or, where the quota has no room for all, none, and says
-// what has become of it as a whole.
-func (ac *Accepter) carryOut(
+// commitPlan commits the drafts of a plan and returns the result of the whole event. If the quota has no room
+// for all drafts it commits none.
+func (ac *Accepter) commitPlan(
 	ctx context.Context, p *store.Project, quota int64, plan *store.EventPlan, known bool,
 	drafts []store.Draft,
 ) (EventReceipt, error) {
 	var accepted []store.Accepted
 	if len(drafts) > 0 {
-		settle, err := ac.reserve(ctx, p.ID, quota, len(drafts))
+		finish, err := ac.reserve(ctx, p.ID, quota, len(drafts))
 		if err != nil {
 			return EventReceipt{}, err
 		}
 		accepted, err = ac.commit(ctx, drafts, p, 0)
-		settle(0)
+		finish(0)
 		if err != nil {
 			return EventReceipt{}, err
 		}
 	}
-	there := make(map[string]bool, len(plan.Targets))
+	done := make(map[string]bool, len(plan.Targets))
 	for _, target := range plan.Targets {
-		there[target.CallbackID] = target.Accepted
+		done[target.CallbackID] = target.Accepted
 	}
 	r := EventReceipt{ID: plan.ID, Callbacks: []string{}, Replayed: known}
 	for i := range accepted {
@@ -192,21 +196,21 @@ func (ac *Accepter) carryOut(
 			return EventReceipt{}, accepted[i].Err
 		}
 		r.Replayed = r.Replayed && accepted[i].Replayed
-		there[accepted[i].Callback.ID] = true
+		done[accepted[i].Callback.ID] = true
 	}
 	for _, target := range plan.Targets {
-		if there[target.CallbackID] {
+		if done[target.CallbackID] {
 			r.Callbacks = append(r.Callbacks, target.CallbackID)
 		}
 	}
 	return r, nil
 }
 
-// judgeEvent judges what an event has of a submission, and to how many it goes.
-func (ac *Accepter) judgeEvent(v *ProjectView, s *Submission, to int) error {
+// checkEvent validates an event for the given number of endpoints.
+func (ac *Accepter) checkEvent(v *ProjectView, s *Submission, to int) error {
 	f := Findings(nil)
 	if s.Topic == "" {
-		f.Add("topic", "is required: it says who gets the event")
+		f.Add("topic", "is required: it selects the endpoints")
 	}
 	for _, given := range []struct {
 		field string
@@ -216,19 +220,18 @@ func (ac *Accepter) judgeEvent(v *ProjectView, s *Submission, to int) error {
 		{"signer", s.Signer != ""}, {"profile", s.Profile != ""},
 	} {
 		if given.is {
-			f.Add(given.field, "is each endpoint's own; an event has none")
+			f.Add(given.field, "is not allowed in an event: each endpoint has its own")
 		}
 	}
 	if to > MaxFanOut {
-		f.Add("topic", "%d endpoints subscribe to it; at most %d are told at once", to, MaxFanOut)
+		f.Add("topic", "has %d subscribed endpoints; at most %d are allowed", to, MaxFanOut)
 	}
-	// The rest is judged as of a callback to somewhere, so that what is wrong is said though nobody
-	// subscribes.
+	// Validate the rest as a callback to any URL, so that errors are found even without subscribers.
 	probe := *s
 	probe.URL, probe.Endpoint, probe.Lane, probe.Signer, probe.Profile = "https://example.com/", "", "", "",
 		""
-	only := &Accepter{o: Options{PanGuard: ac.o.PanGuard}}
-	_, err := only.draft(&acceptView{ProjectView: v}, v.ID, &probe, clock.TimeOf(ac.clock.Now()))
+	checker := &Accepter{o: Options{PanGuard: ac.o.PanGuard}}
+	_, err := checker.draft(&acceptView{ProjectView: v}, v.ID, &probe, clock.TimeOf(ac.clock.Now()))
 	if wrong, ok := errors.AsType[*store.InvalidError](err); ok {
 		f = append(f, wrong.Fields...)
 	} else if err != nil {

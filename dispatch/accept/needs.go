@@ -6,35 +6,37 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// Store is what this package needs of SQL. sqlstore.DB satisfies it.
+// Store is the part of SQL that this package uses. sqlstore.DB implements it.
 type Store interface {
-	// Project returns store.ErrNotFound for one that does not exist.
+	// Project returns store.ErrNotFound for an unknown project.
 	Project(ctx context.Context, id string) (store.Project, error)
 	AllPresets(ctx context.Context, project string) ([]store.Preset, error)
-	// FindEndpoints returns, by the name that was asked for, the endpoints that have it as their id (with its
-	// prefix) or as their external id.
+	// FindEndpoints returns the endpoints whose id (with its prefix) or external id is in names, by that
+	// name.
 	FindEndpoints(ctx context.Context, project string, names []string) (map[string]store.Endpoint, error)
-	// EndpointsByID returns those that exist, deleted ones included, of whatever project.
+	// EndpointsByID returns the endpoints that exist, deleted ones included, of any project.
 	EndpointsByID(ctx context.Context, ids []string) ([]store.Endpoint, error)
-	// EndpointsChanged and ProjectsChanged return what has a version above since, at most limit, by version.
+	// EndpointsChanged and ProjectsChanged return at most limit rows with versions above since, ordered by
+	// version.
 	EndpointsChanged(ctx context.Context, since int64, limit int) ([]store.Endpoint, error)
 	ProjectsChanged(ctx context.Context, since int64, limit int) ([]store.Project, error)
-	// Subscribers returns the project's endpoints that have topics and ids above after, by id, at most limit.
+	// Subscribers returns at most limit endpoints of the project that have topics and ids above after,
+	// ordered by id.
 	Subscribers(ctx context.Context, project, after string, limit int) ([]store.Endpoint, error)
-	// Accept commits the drafts in one transaction and answers each in its place. Its error is ErrUnavailable
-	// or the context's: then none was accepted. The drafts must not be changed afterwards.
+	// Accept commits the drafts in one transaction and returns a result for each, in their order. Its error
+	// is ErrUnavailable or the context's; then none was accepted. The drafts must not be changed afterwards.
 	Accept(ctx context.Context, drafts []store.Draft) ([]store.Accepted, error)
-	// PlanEvent writes down what an event with an idempotency key becomes, and returns what stands then, and
-	// whether it did before: ErrIdempotencyMismatch.
+	// PlanEvent stores the plan of an event with an idempotency key. If a plan exists it returns that one and
+	// known. Its error is ErrIdempotencyMismatch if the fingerprints differ.
 	PlanEvent(ctx context.Context, p store.EventPlan) (plan store.EventPlan, known bool, err error)
-	// Spawned carries callbacks that the store has made by itself, the results of polls. One may be left out:
-	// the sweep finds it.
+	// Spawned delivers callbacks that the store created: the results of polls. It may drop some; the sweep
+	// finds them.
 	Spawned() <-chan store.OpenRow
-	// OpenCallbacks returns how many open callbacks each of the projects has.
+	// OpenCallbacks counts the open callbacks of each project.
 	OpenCallbacks(ctx context.Context, projects []string) (map[string]int64, error)
-	// Replays answers the drafts that repeat what was accepted before as Accept would; the others have
-	// store.ErrNotFound.
+	// Replays returns the result of Accept for each draft that repeats an accepted one, and store.ErrNotFound
+	// for the others.
 	Replays(ctx context.Context, drafts []store.Draft) ([]store.Accepted, error)
-	// EventPlanned says whether the project has a plan of an event with that route and key.
+	// EventPlanned reports whether the project has a plan of an event with that route and key.
 	EventPlanned(ctx context.Context, project, route, key string) (bool, error)
 }

@@ -12,23 +12,23 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// A PolicyPreset is a policy that every project knows by its name.
+// A PolicyPreset is a built-in policy.
 type PolicyPreset struct {
 	store.Policy
-	// About says in one sentence whose practice it is.
+	// About describes in one sentence which platform uses it.
 	About string
 }
 
 const (
 	policyTimeout = 15 * time.Second
 	policyCap     = time.Hour
-	// DefaultPolicyName is the policy of callbacks that bring none, in projects that have set none.
+	// DefaultPolicyName is the policy of callbacks without one, in projects without a default.
 	DefaultPolicyName = "payment"
 )
 
-// policyTexts are the presets as they are published, with the tiers of the platforms' own documents; the sums
-// are checked by a test. Those of payments never stop on 410: a merchant's server that is gone today is back
-// tomorrow, and the money is the same.
+// policyTexts are the presets, with the tiers of the platforms' documents; a test checks the sums. Payment
+// policies never stop on 410: a merchant's server that is gone today is back tomorrow, and the payment still
+// has to be reported.
 var policyTexts = [...]struct {
 	name, tiers string
 	change      func(*store.Policy)
@@ -49,9 +49,9 @@ var policyTexts = [...]struct {
 	{"svix", "5s 5m 30m 2h 5h 10h 10h", func(p *store.Policy) {
 		p.Jitter, p.OverloadFloor = 0.2, time.Minute
 	},
-		"As Svix retries, with a wait of a minute at least after a 429 or a time-out."},
+		"As Svix retries, with a wait of at least a minute after a 429 or a timeout."},
 	{"adyen", "9s 18s 27s 2m 5m 10m 15m 30m 1h 2h 4h 8h", repeated(30 * 24 * time.Hour),
-		"As Adyen retries: for ever slower, then each 8 h, for 30 days."},
+		"As Adyen retries: slower and slower, then every 8 h, for 30 days."},
 	{"square-72h", "1m 2m 4m 8m 16m 32m 60m", repeated(72 * time.Hour),
 		"As Square retries: doubling up to an hour, for 72 hours."},
 	{"juspay-24h", "60s 5m 5m 10m 10m 10m 10m 10m 1h 1h 1h 1h 1h 6h 6h 6h", nil,
@@ -61,7 +61,7 @@ var policyTexts = [...]struct {
 	{"none", "", nil, "A single attempt."},
 }
 
-// payments has a ladder walked to its end, whatever the receiver answers.
+// payments makes every attempt of the policy, whatever the receiver responds.
 func payments(p *store.Policy) { p.StopOn = nil }
 
 func jittered(by float64) func(*store.Policy) { return func(p *store.Policy) { p.Jitter = by } }
@@ -70,14 +70,13 @@ func repeated(until time.Duration) func(*store.Policy) {
 	return func(p *store.Policy) { p.RepeatLast, p.Deadline = true, until }
 }
 
-// PolicyPresets returns the policies that every project knows, the default one first. They are the caller's
-// own.
+// PolicyPresets returns the built-in policies, the default first. The caller may change the result.
 func PolicyPresets() []PolicyPreset {
 	presets := make([]PolicyPreset, len(policyTexts))
 	for i, t := range policyTexts {
 		tiers, err := schedule.ParseTiers(t.tiers)
 		if err != nil {
-			// a typing error in this file; a test makes them all
+			// a mistake in policyTexts, found by a test
 			panic(fmt.Sprintf("preset policy %s: %v", t.name, err))
 		}
 		p := DefaultPolicy()
@@ -97,13 +96,13 @@ func PaymentPolicy() store.Policy {
 	}
 }
 
-// DefaultPolicy is what an object in place of a policy's name starts from: no name, one attempt, and the
-// defaults of every field that is not given.
+// DefaultPolicy is the start value of a policy that a request gives whole: no name, one attempt, and the
+// defaults of all fields.
 func DefaultPolicy() store.Policy {
 	return store.Policy{Timeout: policyTimeout, RetryAfterCap: policyCap, StopOn: []int{410}}
 }
 
-// PresetPolicy returns the preset of that name, or the policy that a formula such as "exp(1s,2,1h,10)" makes.
+// PresetPolicy returns the preset of that name, or the policy of a formula such as "exp(1s,2,1h,10)".
 func PresetPolicy(name string) (store.Policy, error) {
 	if name == DefaultPolicyName {
 		return PaymentPolicy(), nil
@@ -126,8 +125,8 @@ func PresetPolicy(name string) (store.Policy, error) {
 		name, strings.Join(names, ", "))
 }
 
-// exponential makes the policy of "exp(base,factor,max,count)" or "exp(base,factor,max,count,deadline)":
-// count waits, the first of them base, each factor times the one before, none longer than max.
+// exponential returns the policy of "exp(base,factor,max,count)" or "exp(base,factor,max,count,deadline)". It
+// has count tiers: the first is base, each next one is factor times longer, none is longer than max.
 func exponential(name string) (store.Policy, error) {
 	refuse := func(why string) (store.Policy, error) {
 		return store.Policy{}, fmt.Errorf("%q: %s; write exp(base,factor,max,count) or "+
@@ -136,34 +135,33 @@ func exponential(name string) (store.Policy, error) {
 	inner, ok := strings.CutSuffix(strings.TrimPrefix(name, "exp("), ")")
 	parts := strings.Split(inner, ",")
 	if !ok || len(parts) < 4 || len(parts) > 5 {
-		return refuse("has not four or five parts")
+		return refuse("must have four or five parts")
 	}
 	for i := range parts {
 		parts[i] = strings.TrimSpace(parts[i])
 	}
 	base, err := schedule.ParseDuration(parts[0])
 	if err != nil || base <= 0 || base > schedule.MaxTier {
-		return refuse("its base is no duration from 1ms to 400d")
+		return refuse("base must be a duration from 1ms to 400d")
 	}
 	factor, err := strconv.ParseFloat(parts[1], 64)
 	if err != nil || !(factor >= 1 && factor <= 100) {
-		return refuse("its factor is no number from 1 to 100")
+		return refuse("factor must be a number from 1 to 100")
 	}
 	most, err := schedule.ParseDuration(parts[2])
 	if err != nil || most < base || most > schedule.MaxTier {
-		return refuse("its max is no duration from its base to 400d")
+		return refuse("max must be a duration from base to 400d")
 	}
 	count, err := strconv.Atoi(parts[3])
 	if err != nil || count < 1 || count > schedule.MaxTiers {
-		return refuse(fmt.Sprintf("its count is no whole number from 1 to %d", schedule.MaxTiers))
+		return refuse(fmt.Sprintf("count must be a whole number from 1 to %d", schedule.MaxTiers))
 	}
 	p := DefaultPolicy()
 	p.Name = name
 	if len(parts) == 5 {
 		p.Deadline, err = schedule.ParseDuration(parts[4])
-		if err != nil || p.Deadline <= 0 ||
-			p.Deadline > MaxDelay {
-			return refuse("its deadline is no duration up to 400d")
+		if err != nil || p.Deadline <= 0 || p.Deadline > MaxDelay {
+			return refuse("deadline must be a duration up to 400d")
 		}
 	}
 	wait := float64(base)
@@ -174,53 +172,53 @@ func exponential(name string) (store.Policy, error) {
 	return p, nil
 }
 
-// CheckPolicy adds what is wrong with a policy that was given whole, each field named after prefix.
+// CheckPolicy adds what is wrong with a policy that was given whole. Field names begin with prefix.
 func CheckPolicy(p *store.Policy, prefix string, f *Findings) {
 	add := func(field, format string, args ...any) { f.Add(prefix+"."+field, format, args...) }
 	if err := schedule.Tiers(p.Tiers).Validate(); err != nil {
 		add("tiers", "%s", err)
 	}
 	if p.Timeout < MinTimeout || p.Timeout > MaxTimeout {
-		add("timeout", "is 100ms to 60s")
+		add("timeout", "must be 100ms to 60s")
 	}
 	if p.RepeatLast && p.Deadline == 0 {
-		add("repeat_last", "needs a deadline, or it would never end")
+		add("repeat_last", "requires a deadline, or it would never end")
 	}
 	if p.RepeatLast && len(p.Tiers) == 0 {
-		add("repeat_last", "needs at least one tier")
+		add("repeat_last", "requires at least one tier")
 	}
 	if p.RepeatLast && len(p.Tiers) > 0 && p.Tiers[len(p.Tiers)-1] < minRepeat {
-		add("repeat_last", "needs a last tier of at least %s, for it is repeated without a count",
+		add("repeat_last", "requires a last tier of at least %s, because it repeats until the deadline",
 			schedule.FormatDuration(minRepeat))
 	}
 	if p.Deadline < 0 || p.Deadline > MaxDelay {
-		add("deadline", "is 0s to 400d")
+		add("deadline", "must be 0s to 400d")
 	}
 	if !(p.Jitter >= 0 && p.Jitter <= 1) {
-		add("jitter", "is 0 to 1")
+		add("jitter", "must be 0 to 1")
 	}
 	if p.RetryAfterCap < 0 || p.RetryAfterCap > MaxDelay {
-		add("retry_after_cap", "is 0s to 400d")
+		add("retry_after_cap", "must be 0s to 400d")
 	}
 	if p.OverloadFloor < 0 || p.OverloadFloor > MaxDelay {
-		add("overload_floor", "is 0s to 400d")
+		add("overload_floor", "must be 0s to 400d")
 	}
 	if len(p.StopOn) > 50 {
 		add("stop_on", "has %d statuses; at most 50 are allowed", len(p.StopOn))
 	}
 	for i, status := range p.StopOn {
 		if status < 300 || status > 599 {
-			f.Add(fmt.Sprintf("%s.stop_on[%d]", prefix, i), "is an HTTP status from 300 to 599")
+			f.Add(fmt.Sprintf("%s.stop_on[%d]", prefix, i), "must be an HTTP status from 300 to 599")
 		}
 	}
 }
 
-// minRepeat is the shortest tier that may be repeated without a count.
+// minRepeat is the shortest tier that may repeat until a deadline.
 const minRepeat = time.Second
 
-// LadderTimes returns when the attempts of a policy are made if each fails at once, as Unix milliseconds: the
-// first at from. Without jitter, floors and Retry-After; where the last tier repeats until a deadline, the
-// first 100.
+// LadderTimes returns the times of a policy's attempts if each fails at once, in Unix milliseconds, the first
+// at from. It ignores jitter, floors and Retry-After. If the last tier repeats until a deadline it returns at
+// most schedule.MaxTiers+1 times.
 func LadderTimes(p *store.Policy, from int64) []int64 {
 	times := []int64{from}
 	at := time.UnixMilli(from)
@@ -238,22 +236,22 @@ func LadderTimes(p *store.Policy, from int64) []int64 {
 	return slices.Clip(times)
 }
 
-// A Profile is a policy, a success rule, a signer and a time-out in one word. What is zero is not chosen by
-// it.
+// A Profile combines a policy, a success rule, a signer and a timeout under one name. Zero fields select
+// nothing.
 type Profile struct {
 	Name    string             `json:"-"`
 	About   string             `json:"-"`
 	Policy  store.PolicyChoice `json:"policy,omitzero"`
 	Success store.Success      `json:"success,omitzero"`
 	Signer  string             `json:"signer,omitempty"`
-	// Timeout of one attempt replaces the policy's; zero: it does not.
+	// Timeout of an attempt; it replaces the policy's unless it is zero.
 	Timeout time.Duration `json:"timeout,omitempty"`
 }
 
-// platformTimeout is how long the payment platforms of China wait for a merchant's answer.
+// platformTimeout is how long the payment platforms of China wait for a merchant's response.
 const platformTimeout = 5 * time.Second
 
-// ProfilePresets returns the profiles that every project knows.
+// ProfilePresets returns the built-in profiles.
 func ProfilePresets() []Profile {
 	return []Profile{
 		{

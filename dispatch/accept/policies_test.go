@@ -9,8 +9,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// The sums and numbers of attempts are the published ones; whoever changes a tier by mistake changes one of
-// them.
+// The sums and numbers of attempts are the published ones, so a mistyped tier changes one of them.
 func TestPolicyPresets(t *testing.T) {
 	day := 24 * time.Hour
 	want := map[string]struct {
@@ -64,7 +63,7 @@ func TestPolicyPresets(t *testing.T) {
 			t.Errorf("%s is refused: %v", p.Name, f)
 		}
 		if p.About == "" {
-			t.Errorf("%s says nothing about itself", p.Name)
+			t.Errorf("%s has no description", p.Name)
 		}
 	}
 	for name := range want {
@@ -90,7 +89,7 @@ func TestPresetPolicyByName(t *testing.T) {
 		"exp(1s,2,1m,101)", "exp(1s,2,1m,3,0s)", "exp(1s,2,1m,3,1h,1)", "exp(1s,2,1m,3", "exp(1s,2,401d,3)",
 	} {
 		if p, err := PresetPolicy(bad); err == nil {
-			t.Errorf("%q is taken for %v", bad, p.Tiers)
+			t.Errorf("%q is accepted as %v", bad, p.Tiers)
 		}
 	}
 }
@@ -125,7 +124,7 @@ func TestProfilePresets(t *testing.T) {
 	v := PlainView()
 	for _, p := range ProfilePresets() {
 		var f Findings
-		s := v.Judge(&Choice{Profile: p.Name}, &f)
+		s := v.CheckChoice(&Choice{Profile: p.Name}, &f)
 		if len(f) > 0 {
 			t.Errorf("%s: %v", p.Name, f)
 			continue
@@ -138,19 +137,19 @@ func TestProfilePresets(t *testing.T) {
 		if _, err := v.successOf(s.Success); err != nil {
 			t.Errorf("%s: %v", p.Name, err)
 		}
-		if got := judgeSigner(p.Signer, &f); got != p.Signer || len(f) > 0 {
+		if got := parseSigner(p.Signer, &f); got != p.Signer || len(f) > 0 {
 			t.Errorf("%s: signer %s is stored as %s, %v: the preset should be written as it is stored",
 				p.Name, p.Signer, got, f)
 		}
 	}
 	var f Findings
-	v.Judge(&Choice{Profile: "visa"}, &f)
+	v.CheckChoice(&Choice{Profile: "visa"}, &f)
 	if len(f) != 1 || f[0].Field != "profile" {
 		t.Errorf("an unknown profile: %v", f)
 	}
 }
 
-// What is chosen nearer comes before what is chosen farther away.
+// The submission overrides the endpoint, which overrides the project.
 func TestResolve(t *testing.T) {
 	own := store.Policy{Name: "mine", Tiers: []time.Duration{time.Second}, Timeout: time.Second}
 	v := &acceptView{ProjectView: &ProjectView{
@@ -172,12 +171,12 @@ func TestResolve(t *testing.T) {
 			Signer: "standard-v1"}}, policy: "payment", success: "ours", signer: "standard-v1"},
 		{name: "profile", sub: Submission{Choice: Choice{Profile: "standard"}}, policy: "standard-webhooks",
 			success: "http-2xx", signer: "standard-v1"},
-		{name: "beside a profile", sub: Submission{Choice: Choice{Profile: "standard", Success: "http-200"}},
+		{name: "with a profile", sub: Submission{Choice: Choice{Profile: "standard", Success: "http-200"}},
 			policy: "standard-webhooks", success: "http-200", signer: "standard-v1"},
 		{name: "endpoint", ep: ep, policy: "mine", success: "body-ok"},
 		{name: "own before the endpoint's", ep: ep, sub: Submission{Choice: Choice{PolicyName: "alipay"}},
 			policy: "alipay", success: "body-ok"},
-		{name: "signer beside an endpoint", ep: ep, sub: Submission{Choice: Choice{Signer: "none"}},
+		{name: "signer with an endpoint", ep: ep, sub: Submission{Choice: Choice{Signer: "none"}},
 			wrong: "signer"},
 		{name: "unknown policy", sub: Submission{Choice: Choice{PolicyName: "yours"}}, wrong: "policy"},
 		{name: "unknown rule", sub: Submission{Choice: Choice{Success: "yours"}}, wrong: "success"},

@@ -16,28 +16,28 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// MaxPollContext is the most bytes of a poll's context, and of what comes with a resolve.
+// MaxPollContext is the most bytes of a poll's context, and of the data of a resolve.
 const MaxPollContext = 4 << 10
 
-// A PollSubmission is a poll as a caller asks for it, decoded but not yet judged. Of the Submission it has
-// the request that is made again and again (URL or Endpoint, Method, Headers, the body, Signer), the policy,
-// and Ref, Topic, Labels, LockKey, Lane, DueAt or Delay, ExpiresIn and the idempotency key; Invalid names
-// fields as they stand in the poll ("request.url"). Method is GET without a body, else POST, if it is empty.
+// A PollSubmission is a poll as a caller describes it, decoded but not validated. The Submission contains the
+// request that is repeated (URL or Endpoint, Method, Headers, the body, Signer), the policy, and Ref, Topic,
+// Labels, LockKey, Lane, DueAt or Delay, ExpiresIn and the idempotency key. Its Invalid names fields as in a
+// poll ("request.url"). An empty Method means GET without a body, and POST with one.
 type PollSubmission struct {
 	Submission
-	// Until, HoldIf and Evaluate are the JSON of the fields of those names; empty: not given. ErrorBudget is
-	// nil if it was not given.
+	// Until, HoldIf and Evaluate are the JSON of those fields; empty: not given. A nil ErrorBudget is not
+	// given.
 	Until, HoldIf, Evaluate []byte
 	ErrorBudget             *int
 	// Context is JSON; empty: none.
 	Context []byte
-	// OnResult is the callback that tells the result, without a body; nil: none. Its Invalid names fields
+	// OnResult is the callback that delivers the result, without a body; nil: none. Its Invalid names fields
 	// relative to it.
 	OnResult *Submission
 }
 
-// AcceptPoll commits a poll, or answers with the open one of the same reference and address as a replay. Its
-// error is a *store.InvalidError, or one of Accept's; the answer has none.
+// AcceptPoll commits a poll. If an open poll has the same reference and URL, it returns that one as a replay.
+// Its error is a *store.InvalidError, or one of those of Accept.
 func (ac *Accepter) AcceptPoll(ctx context.Context, project string,
 	s PollSubmission) (store.Accepted, error) {
 	named := []Submission{s.Submission}
@@ -54,7 +54,7 @@ func (ac *Accepter) AcceptPoll(ctx context.Context, project string,
 	}
 	if wrong, ok := errors.AsType[*store.InvalidError](err); ok {
 		for i := range wrong.Fields {
-			wrong.Fields[i].Field = ofRequest(wrong.Fields[i].Field)
+			wrong.Fields[i].Field = requestField(wrong.Fields[i].Field)
 		}
 	}
 	if err != nil {
@@ -73,24 +73,24 @@ func (ac *Accepter) AcceptPoll(ctx context.Context, project string,
 	return accepted[0], accepted[0].Err
 }
 
-// pollDraft judges a poll. Its error is a *store.InvalidError with every field that is wrong.
+// pollDraft validates a poll. Its error is a *store.InvalidError with every wrong field.
 func (ac *Accepter) pollDraft(v *acceptView, project string, s *PollSubmission,
 	now time.Time) (store.Draft, error) {
-	asked := s.Submission
-	asked.Invalid = nil
-	if asked.Method == "" && asked.Body == nil {
-		asked.Method = "GET"
+	request := s.Submission
+	request.Invalid = nil
+	if request.Method == "" && request.Body == nil {
+		request.Method = "GET"
 	}
-	asked.Success = rule.Default // what is final takes its place
+	request.Success = rule.Default // the rule of the poll replaces it below
 	f := Findings(slices.Clone(s.Invalid))
-	d, err := ac.draft(v, project, &asked, now)
+	d, err := ac.draft(v, project, &request, now)
 	if wrong, ok := errors.AsType[*store.InvalidError](err); ok {
 		for _, w := range wrong.Fields {
-			f = append(f, store.FieldError{Field: ofRequest(w.Field), Message: w.Message})
+			f = append(f, store.FieldError{Field: requestField(w.Field), Message: w.Message})
 		}
 	}
-	if s.Ref == "" && !f.Names("ref") {
-		f.Add("ref", "is required: there is one open poll of each reference and address")
+	if s.Ref == "" && !f.Has("ref") {
+		f.Add("ref", "is required: a reference and URL have one open poll")
 	}
 	rule := s.rule(&f)
 	if len(s.Context) > MaxPollContext {
@@ -111,12 +111,12 @@ func (ac *Accepter) pollDraft(v *acceptView, project string, s *PollSubmission,
 	return d, nil
 }
 
-// requestFields are those of a submission that stand in a poll's request.
+// requestFields are the fields of a submission that belong to a poll's request.
 var requestFields = [...]string{"url", "endpoint", "method", "headers", "payload", "body", "body_base64",
 	"content_type", "signer"}
 
-// ofRequest names a field of a submission as it stands in a poll.
-func ofRequest(field string) string {
+// requestField returns the name of a submission's field in a poll.
+func requestField(field string) string {
 	first := field
 	if i := strings.IndexAny(field, ".["); i >= 0 {
 		first = field[:i]
@@ -127,7 +127,7 @@ func ofRequest(field string) string {
 	return field
 }
 
-// rule puts together what says when the poll is final, and judges it.
+// rule builds and validates the rule that decides when the poll is final.
 func (s *PollSubmission) rule(f *Findings) store.JSONText {
 	parts := make(map[string]json.RawMessage)
 	for name, raw := range map[string][]byte{"until": s.Until, "hold_if": s.HoldIf, "evaluate": s.Evaluate} {
@@ -136,10 +136,10 @@ func (s *PollSubmission) rule(f *Findings) store.JSONText {
 		}
 	}
 	if len(s.Until) == 0 {
-		if f.Names("until") {
+		if f.Has("until") {
 			return ""
 		}
-		f.Add("until", "is required: which answers are final")
+		f.Add("until", "is required: it defines the final responses")
 		return ""
 	}
 	if s.ErrorBudget != nil {
@@ -147,7 +147,7 @@ func (s *PollSubmission) rule(f *Findings) store.JSONText {
 	}
 	text, err := json.Marshal(parts)
 	if err != nil {
-		f.Add("until", "it, hold_if or evaluate is not JSON")
+		f.Add("until", "until, hold_if or evaluate is not JSON")
 		return ""
 	}
 	rule, wrong := rule.ParsePoll(text)
@@ -155,8 +155,7 @@ func (s *PollSubmission) rule(f *Findings) store.JSONText {
 	return rule
 }
 
-// resultDraft judges a poll's result callback. What it does not say of reference, topic and labels is the
-// poll's.
+// resultDraft validates a poll's result callback. Reference, topic and labels default to the poll's.
 func (ac *Accepter) resultDraft(v *acceptView, project string, s *PollSubmission, now time.Time,
 	f *Findings) *store.ResultDraft {
 	r := *s.OnResult
@@ -185,7 +184,8 @@ func (ac *Accepter) resultDraft(v *acceptView, project string, s *PollSubmission
 	return out
 }
 
-// RunSpawned tells the index of callbacks that the store has made, until ctx ends.
+// RunSpawned adds callbacks to the index that the store created, until ctx ends. They are results of polls,
+// committed with the end of the poll. If the process dies before, the sweep finds them.
 func (ac *Accepter) RunSpawned(ctx context.Context) {
 	for {
 		select {
@@ -193,15 +193,15 @@ func (ac *Accepter) RunSpawned(ctx context.Context) {
 			return
 		case r := <-ac.o.Store.Spawned():
 			ac.observer.Spawned(&r, ac.clock.Now())
-			ac.tellPause(ctx, r.Project, r.LaneID)
+			ac.syncPause(ctx, r.Project, r.LaneID)
 			ac.index.Add(index.OpenItem(&r))
 		}
 	}
 }
 
-// tellPause has the index know that a lane is paused, which may have been made just now in a project that is,
-// before it hears of what is in it.
-func (ac *Accepter) tellPause(ctx context.Context, project string, lane int64) {
+// syncPause makes sure that the index knows the pause of a lane before it gets the lane's first callback. The
+// lane may have just been created in a paused project.
+func (ac *Accepter) syncPause(ctx context.Context, project string, lane int64) {
 	v, err := ac.Catalog.Project(ctx, project)
 	if err == nil && v.PausedUntil > ac.clock.Now() && !ac.index.Paused(lane) {
 		ac.SettingsChanged(ctx)

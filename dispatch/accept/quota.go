@@ -12,47 +12,47 @@ import (
 )
 
 const (
-	// maxCountAge is how long a count of open callbacks is used. Within it what other processes accept is not
-	// seen: this bounds by how much a quota can be exceeded.
+	// maxCountAge is how long a count of open callbacks is used. Meanwhile this process does not see what
+	// others accept, which bounds by how much a quota can be exceeded.
 	maxCountAge = time.Second
-	// recountAfter is after how long it is counted again where the last count left no room.
+	// recountAfter is how soon a project whose last count left no room is counted again.
 	recountAfter = 200 * time.Millisecond
-	// forgetAfter is after how long without an accept the count of a project is forgotten.
+	// forgetAfter is how long a project without accepts keeps its count.
 	forgetAfter = 10 * time.Second
 )
 
-// An openBook knows how many open callbacks the projects with a quota have: as they were counted in SQL last,
-// and what this process has accepted since. Projects without a quota are not in it.
-type openBook struct {
+// An openCounter estimates the open callbacks of projects with a quota: the last count in SQL plus what this
+// process accepted since. It saves a count for each accept. Projects without a quota have no entry.
+type openCounter struct {
 	rows Store
-	// turn has a token of the call that counts.
+	// turn holds a token while a call counts in SQL.
 	turn chan struct{}
 
-	mu sync.Mutex
-	of map[string]*openCount
+	mu     sync.Mutex
+	counts map[string]*projectCount
 }
 
-// An openCount is what is known of one project.
-type openCount struct {
-	// counted is what SQL had at the time at; zero: it was not asked yet.
+// A projectCount is the estimate for one project: counted + since callbacks are open.
+type projectCount struct {
+	// counted is the number in SQL at the time at; a zero at: not counted yet.
 	counted int64
 	at      time.Time
-	// full: the count left no room.
+	// full: the last count left no room.
 	full bool
-	// since is how many were admitted since the count began, or before it and were not committed then;
-	// admitted is how many of those are not committed yet.
+	// since is how many callbacks were admitted that counted does not contain. admitted is how many of those
+	// are not finished (see finish).
 	since, admitted int64
 	used            time.Time
 }
 
-func newOpenBook(rows Store) *openBook {
-	return &openBook{rows: rows, turn: make(chan struct{}, 1), of: make(map[string]*openCount)}
+func newOpenCounter(rows Store) *openCounter {
+	return &openCounter{rows: rows, turn: make(chan struct{}, 1), counts: make(map[string]*projectCount)}
 }
 
-// admit says how many of n callbacks the project's quota has room for, and keeps that room until they are
-// settled. Its error is the store's.
-func (b *openBook) admit(ctx context.Context, project string, quota int64, n int) (int, error) {
-	if got, ok := b.take(project, quota, n, false); ok {
+// admit returns how many of n callbacks the project's quota has room for, and reserves that room until
+// finish. Its error is the store's.
+func (b *openCounter) admit(ctx context.Context, project string, quota int64, n int) (int, error) {
+	if got, ok := b.tryAdmit(project, quota, n, false); ok {
 		return got, nil
 	}
 	select {
@@ -61,25 +61,25 @@ func (b *openBook) admit(ctx context.Context, project string, quota int64, n int
 	case <-ctx.Done():
 		return 0, ctx.Err()
 	}
-	if got, ok := b.take(project, quota, n, false); ok { // another call has counted meanwhile
+	if got, ok := b.tryAdmit(project, quota, n, false); ok { // another call has just counted
 		return got, nil
 	}
 	if err := b.count(ctx); err != nil {
 		return 0, err
 	}
-	got, _ := b.take(project, quota, n, true)
+	got, _ := b.tryAdmit(project, quota, n, true)
 	return got, nil
 }
 
-// take takes what room there is for n callbacks. It takes none and returns false if the open callbacks must
-// be counted first.
-func (b *openBook) take(project string, quota int64, n int, justCounted bool) (int, bool) {
+// tryAdmit reserves what room there is for n callbacks. It reserves nothing and returns false if the open
+// callbacks must be counted first.
+func (b *openCounter) tryAdmit(project string, quota int64, n int, justCounted bool) (int, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	c := b.of[project]
+	c := b.counts[project]
 	if c == nil {
-		c = new(openCount)
-		b.of[project] = c
+		c = new(projectCount)
+		b.counts[project] = c
 	}
 	c.used = time.Now()
 	room := max(0, quota-c.counted-c.since)
@@ -98,31 +98,32 @@ func (b *openBook) take(project string, quota int64, n int, justCounted bool) (i
 	return int(got), true
 }
 
-// settle says that n callbacks that were admitted have been committed or refused. The unused ones of them are
-// not open, and give their room back.
-func (b *openBook) settle(project string, n, unused int) {
+// finish ends the reservation of n admitted callbacks, after they were committed or refused. unused of them
+// are not open, and give back their room.
+func (b *openCounter) finish(project string, n, unused int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	c := b.of[project] // which is not forgotten while something is admitted
+	c := b.counts[project] // which is not forgotten while something is admitted
 	c.admitted -= int64(n)
 	c.since -= int64(unused)
 }
 
-// count counts in SQL what the projects that are in use have, and forgets the others.
-func (b *openBook) count(ctx context.Context) error {
+// count counts the open callbacks of the recently used projects in SQL, and drops the other projects. The
+// caller holds the token of turn.
+func (b *openCounter) count(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, index.SQLTimeout)
 	defer cancel()
 	now := time.Now()
 	var projects []string
 	committed := make(map[string]int64)
 	b.mu.Lock()
-	for project, c := range b.of {
+	for project, c := range b.counts {
 		if c.admitted == 0 && now.Sub(c.used) > forgetAfter {
-			delete(b.of, project)
+			delete(b.counts, project)
 			continue
 		}
 		projects = append(projects, project)
-		committed[project] = c.since - c.admitted // SQL has these
+		committed[project] = c.since - c.admitted // the count in SQL contains these
 	}
 	b.mu.Unlock()
 	open, err := b.rows.OpenCallbacks(ctx, projects)
@@ -132,14 +133,14 @@ func (b *openBook) count(ctx context.Context) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, project := range projects {
-		c := b.of[project]
+		c := b.counts[project]
 		c.counted, c.at = open[project], now
 		c.since -= committed[project]
 	}
 	return nil
 }
 
-// unused counts the callbacks that need no room: those that were refused, are replays, or ended at once.
+// unused counts the results that need no room: refusals, replays, and callbacks that ended at once.
 func unused(accepted []store.Accepted) (n int) {
 	for i := range accepted {
 		if a := &accepted[i]; a.Err != nil || a.Replayed || a.Callback.State != store.Scheduled {
@@ -149,15 +150,15 @@ func unused(accepted []store.Accepted) (n int) {
 	return n
 }
 
-// acceptWithin commits as many of the drafts as the quota of their project has room for; zero: it has none.
-// Each of the others is answered if it repeats what was accepted before, else it has store.ErrOpenQuota.
+// acceptWithin commits as many of the drafts as the quota of their project has room for (zero: no quota).
+// Each of the others gets the result of the callback that it repeats, or store.ErrOpenQuota.
 func (ac *Accepter) acceptWithin(
 	ctx context.Context, quota int64, drafts []store.Draft,
 ) ([]store.Accepted, error) {
-	settle, err := ac.reserve(ctx, drafts[0].Callback.Project, quota, len(drafts))
+	finish, err := ac.reserve(ctx, drafts[0].Callback.Project, quota, len(drafts))
 	if err == nil {
 		accepted, err := ac.acceptDrafts(ctx, drafts)
-		settle(unused(accepted)) // after an error some may be there, until it is counted again
+		finish(unused(accepted)) // after an error it keeps the whole room: the commit may have happened
 		return accepted, err
 	}
 	if !errors.Is(err, store.ErrOpenQuota) {
@@ -182,8 +183,8 @@ func (ac *Accepter) acceptWithin(
 	return answers, err
 }
 
-// acceptSome commits the first of the drafts, as many as the quota has room for, and answers these, and of
-// the others those that repeat one of them.
+// acceptSome commits the first drafts that the quota has room for. Each of the others gets the result of the
+// callback that it repeats, or store.ErrOpenQuota.
 func (ac *Accepter) acceptSome(
 	ctx context.Context, quota int64, drafts []store.Draft,
 ) ([]store.Accepted, error) {
@@ -196,13 +197,13 @@ func (ac *Accepter) acceptSome(
 		return nil, err
 	}
 	accepted, err := ac.acceptDrafts(ctx, drafts[:n])
-	ac.open.settle(project, n, unused(accepted))
+	ac.open.finish(project, n, unused(accepted))
 	if err != nil {
 		return nil, err
 	}
 	replays, err := ac.o.Store.Replays(ctx, drafts[n:])
 	for i := range drafts[n:] {
-		a := store.Accepted{Err: err} // the first ones are accepted, whatever becomes of these
+		a := store.Accepted{Err: err} // an error here must not hide that the first drafts are accepted
 		if err == nil {
 			a = replays[i]
 		}
@@ -214,11 +215,11 @@ func (ac *Accepter) acceptSome(
 	return accepted, nil
 }
 
-// reserve keeps room for n callbacks, or returns store.ErrOpenQuota where the quota (zero: there is none) has
-// not as much. They are settled by what it returns, with how many of them are not open by that.
+// reserve reserves room for n callbacks, or returns store.ErrOpenQuota if the quota (zero: no quota) has
+// less. The caller ends the reservation with finish, and passes how many of the n did not become open.
 func (ac *Accepter) reserve(
 	ctx context.Context, project string, quota int64, n int,
-) (settle func(unused int), err error) {
+) (finish func(unused int), err error) {
 	if quota == 0 {
 		return func(int) {}, nil
 	}
@@ -227,18 +228,18 @@ func (ac *Accepter) reserve(
 		return nil, err
 	}
 	if got < n {
-		ac.open.settle(project, got, got)
+		ac.open.finish(project, got, got)
 		return nil, store.ErrOpenQuota
 	}
-	return func(unused int) { ac.open.settle(project, n, unused) }, nil
+	return func(unused int) { ac.open.finish(project, n, unused) }, nil
 }
 
-// RoomFor returns store.ErrOpenQuota where the project's quota has no room for n more callbacks now. It keeps
-// none.
+// RoomFor returns store.ErrOpenQuota if the project's quota has no room for n more callbacks now. It reserves
+// nothing.
 func (ac *Accepter) RoomFor(ctx context.Context, p *store.Project, n int) error {
-	settle, err := ac.reserve(ctx, p.ID, p.Quotas.OpenCallbacks, n)
+	finish, err := ac.reserve(ctx, p.ID, p.Quotas.OpenCallbacks, n)
 	if err == nil {
-		settle(n)
+		finish(n)
 	}
 	return err
 }

@@ -12,34 +12,34 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// SignerOf returns the signer of an endpoint.
+// SignerOf returns the signer of an endpoint: its own, the project's, or the default.
 func (v *ProjectView) SignerOf(ep *store.Endpoint) string {
 	return EndpointSending(ep).Or(ProjectSending(&v.Defaults)).Or(programSending()).Signer
 }
 
-// A Choice is how something is to be sent, as far as a caller says it. Zero fields choose nothing.
+// A Choice selects policy, success rule and signer in a request. Zero fields select nothing.
 type Choice struct {
-	// Profile is a profile's name; what is chosen beside it comes before what the profile says.
+	// Profile is the name of a profile. The other fields override it.
 	Profile string
-	// PolicyName is a policy's name, or Policy is one given whole: then PolicyGiven is true.
+	// PolicyName is the name of a policy. With PolicyGiven, Policy is a whole policy instead.
 	PolicyName  string
 	Policy      store.Policy
 	PolicyGiven bool
-	// Success is a success rule's name, or SuccessRule is the JSON object of one given whole.
+	// Success is the name of a success rule, or SuccessRule is a whole one as a JSON object.
 	Success     string
 	SuccessRule []byte
-	// Signer is a signer's name, or a JSON object with its options.
+	// Signer is the name of a signer, or a JSON object with its options.
 	Signer string
 }
 
-// A sending is a Choice that was judged.
+// A sending is a validated Choice.
 type sending struct {
 	Policy  store.PolicyChoice
 	Success store.Success
 	Signer  string
 }
 
-// Or returns s with what it has not chosen taken from other.
+// Or returns s with its empty fields taken from other.
 func (s sending) Or(other sending) sending {
 	if s.Policy.IsZero() {
 		s.Policy = other.Policy
@@ -53,22 +53,22 @@ func (s sending) Or(other sending) sending {
 	return s
 }
 
-// An acceptView is what submissions are judged by: their project, and the endpoints that they name.
+// An acceptView is what submissions are validated against: their project, and the endpoints that they name.
 type acceptView struct {
 	*ProjectView
 	endpoints map[string]*store.Endpoint
-	// cardless says that the submissions need no check for card numbers.
-	cardless bool
+	// cardsChecked: the submissions were checked for card numbers before.
+	cardsChecked bool
 }
 
-// PlainView is that of a project that has set nothing.
+// PlainView is the view of a project without settings.
 func PlainView() *acceptView { return &acceptView{ProjectView: &ProjectView{}} }
 
-// blindView is that of whoever does not know what the project has set: names that no preset has may be its
-// own.
-func blindView() *acceptView { return &acceptView{ProjectView: &ProjectView{blind: true}} }
+// offlineView is the view of a caller without access to the project's settings. A name that is no preset may
+// exist there.
+func offlineView() *acceptView { return &acceptView{ProjectView: &ProjectView{offline: true}} }
 
-// view reads what the submissions are judged by.
+// view reads the project and the endpoints of submissions.
 func (ac *Accepter) view(ctx context.Context, project string, subs []Submission) (*acceptView, error) {
 	p, err := ac.Catalog.Project(ctx, project)
 	if err != nil {
@@ -90,7 +90,7 @@ func (ac *Accepter) view(ctx context.Context, project string, subs []Submission)
 	return v, nil
 }
 
-// PolicyOf returns the policy of a choice: given whole, the project's own of that name, or a preset.
+// PolicyOf returns the policy of a choice: the one given whole, the project's own of that name, or a preset.
 func (v *ProjectView) PolicyOf(c store.PolicyChoice) (store.Policy, error) {
 	if c.Given != nil {
 		return *c.Given, nil
@@ -101,7 +101,7 @@ func (v *ProjectView) PolicyOf(c store.PolicyChoice) (store.Policy, error) {
 	return PresetPolicy(c.Name)
 }
 
-// successOf returns a success rule: given whole, the project's own of that name, or a preset.
+// successOf returns a success rule: the one given whole, the project's own of that name, or a preset.
 func (v *ProjectView) successOf(s store.Success) (store.Success, error) {
 	if s.Rule != "" || s.Name == rule.Default {
 		return s, nil
@@ -117,11 +117,11 @@ func (v *ProjectView) successOf(s store.Success) (store.Success, error) {
 	return s, nil
 }
 
-// Judge returns what was chosen, and adds what is wrong with it. Names are kept as names.
-func (v *ProjectView) Judge(c *Choice, f *Findings) sending {
+// CheckChoice validates a choice, and adds what is wrong with it. Names of policies and rules stay names.
+func (v *ProjectView) CheckChoice(c *Choice, f *Findings) sending {
 	var s sending
 	if c.Profile != "" {
-		s = v.judgeProfile(c.Profile, f)
+		s = v.profileChoice(c.Profile, f)
 	}
 	switch {
 	case c.PolicyGiven:
@@ -129,7 +129,7 @@ func (v *ProjectView) Judge(c *Choice, f *Findings) sending {
 		s.Policy = store.PolicyChoice{Given: &c.Policy}
 	case c.PolicyName != "":
 		s.Policy = store.PolicyChoice{Name: c.PolicyName}
-		if _, err := v.PolicyOf(s.Policy); err != nil && !v.blind {
+		if _, err := v.PolicyOf(s.Policy); err != nil && !v.offline {
 			f.Add("policy", "%s", err)
 		}
 	}
@@ -140,21 +140,21 @@ func (v *ProjectView) Judge(c *Choice, f *Findings) sending {
 		s.Success = store.Success{Rule: rule}
 	case c.Success != "":
 		s.Success = store.Success{Name: c.Success}
-		if _, err := v.successOf(s.Success); err != nil && !v.blind {
+		if _, err := v.successOf(s.Success); err != nil && !v.offline {
 			f.Add("success", "%s", err)
 		}
 	}
 	if c.Signer != "" {
-		s.Signer = judgeSigner(c.Signer, f)
+		s.Signer = parseSigner(c.Signer, f)
 	}
 	return s
 }
 
-// judgeProfile returns what a profile chooses. Its time-out becomes its policy's.
-func (v *ProjectView) judgeProfile(name string, f *Findings) (s sending) {
+// profileChoice returns the choices of a profile. The profile's timeout replaces that of its policy.
+func (v *ProjectView) profileChoice(name string, f *Findings) (s sending) {
 	p, err := v.profile(name)
 	if err != nil {
-		if !v.blind {
+		if !v.offline {
 			f.Add("profile", "%s", err)
 		}
 		return s
@@ -165,7 +165,7 @@ func (v *ProjectView) judgeProfile(name string, f *Findings) (s sending) {
 	}
 	policy, err := v.PolicyOf(p.Policy)
 	if err != nil {
-		f.Add("profile", "its policy is gone: %s", err)
+		f.Add("profile", "its policy does not exist: %s", err)
 		return s
 	}
 	policy.Timeout = p.Timeout
@@ -173,8 +173,8 @@ func (v *ProjectView) judgeProfile(name string, f *Findings) (s sending) {
 	return s
 }
 
-// judgeSigner returns a signer as it is stored, and adds what is wrong with it.
-func judgeSigner(text string, f *Findings) string {
+// parseSigner returns a signer in its stored form, and adds what is wrong with it.
+func parseSigner(text string, f *Findings) string {
 	switch text {
 	case sign.Standard, sign.None:
 		return text
@@ -188,16 +188,17 @@ func judgeSigner(text string, f *Findings) string {
 	return signer
 }
 
-// EndpointSending is what an endpoint has chosen, ProjectSending what its project has.
+// EndpointSending returns the choices of an endpoint.
 func EndpointSending(ep *store.Endpoint) sending {
 	return sending{Policy: ep.Policy, Success: ep.Success, Signer: ep.Signer}
 }
 
+// ProjectSending returns the choices of a project.
 func ProjectSending(d *store.Defaults) sending {
 	return sending{Policy: d.Policy, Success: d.Success, Signer: d.Signer}
 }
 
-// programSending is what is chosen where nobody has chosen anything.
+// programSending returns the defaults of the program.
 func programSending() sending {
 	return sending{
 		Policy: store.PolicyChoice{Name: DefaultPolicyName}, Success: store.Success{Name: rule.Default},
@@ -205,15 +206,15 @@ func programSending() sending {
 	}
 }
 
-// resolve finds how a callback is sent: as the submission says; else its endpoint; else its project; else the
-// program. A callback keeps its policy and its success rule as they are now; how it is signed is its
-// endpoint's to say whenever it is sent.
+// resolve decides how a callback is sent: by the submission, else its endpoint, else its project, else the
+// defaults. The callback stores its policy and success rule, so later changes do not affect it. The signer of
+// an endpoint is not stored: it is looked up at each attempt.
 func (v *acceptView) resolve(s *Submission, ep *store.Endpoint, c *store.Callback, f *Findings) {
 	wrong := len(*f)
-	chosen := v.Judge(&s.Choice, f)
+	chosen := v.CheckChoice(&s.Choice, f)
 	if ep != nil {
 		if s.Signer != "" {
-			f.Add("signer", "is the endpoint's to say")
+			f.Add("signer", "is not allowed with an endpoint, which has its own")
 		}
 		chosen = chosen.Or(EndpointSending(ep))
 	}
@@ -226,17 +227,17 @@ func (v *acceptView) resolve(s *Submission, ep *store.Endpoint, c *store.Callbac
 	}
 	var err error
 	c.Policy, err = v.PolicyOf(chosen.Policy)
-	if err != nil && !v.blind {
+	if err != nil && !v.offline {
 		f.Add("policy", "the endpoint's, or the project's: %s", err)
 	}
 	c.Success, err = v.successOf(chosen.Success)
-	if err != nil && !v.blind {
+	if err != nil && !v.offline {
 		f.Add("success", "the endpoint's, or the project's: %s", err)
 	}
 }
 
-// Policy returns the policy of a name in the project: its own, a preset, or one made by a formula such as
-// "exp(1s,2,1h,10)". It is store.ErrNotFound for any other.
+// Policy returns a policy of the project by name: its own, a preset, or one made by a formula such as
+// "exp(1s,2,1h,10)". Its error is store.ErrNotFound for any other name.
 func (ac *Accepter) Policy(ctx context.Context, project, name string) (store.Policy, error) {
 	v, err := ac.Catalog.Project(ctx, project)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// secure makes a draft fit to be stored: its signer may be used where it goes, and its credentials are
-// sealed. Its error is a *store.InvalidError, or says why that could not be found out.
+// secure prepares a draft for storage: it checks that the signer may be used at the callback's host, and
+// seals credentials. Its error is a *store.InvalidError, or that of the check.
 func (ac *Accepter) secure(ctx context.Context, d *store.Draft) error {
 	c := &d.Callback
 	if err := ac.checkSigner(ctx, c, ""); err != nil {
@@ -28,8 +28,8 @@ func (ac *Accepter) secure(ctx context.Context, d *store.Draft) error {
 	return nil
 }
 
-// checkSigner judges whether a callback's signer may be used where it goes. Fields of its *store.InvalidError
-// begin with prefix.
+// checkSigner checks that a callback's signer may be used at its host. The fields of its *store.InvalidError
+// begin with prefix. A callback to its endpoint's own host needs no check: the secret belongs to that host.
 func (ac *Accepter) checkSigner(ctx context.Context, c *store.Callback, prefix string) error {
 	signer, field := c.Signer, prefix+"signer"
 	if c.EndpointID != "" {
@@ -62,10 +62,10 @@ func (ac *Accepter) checkSigner(ctx context.Context, c *store.Callback, prefix s
 	}
 	secrets := own.ByUse[kind.Use]
 	if len(secrets) == 0 && sign.IsPrivate(kind.Use) && c.EndpointID == "" {
-		return nil // the first one is made when it is needed, for every host
+		return nil // the first attempt generates the key, for every host
 	}
 	if _, err := secret.ForHost(secrets, c.URL); err != nil {
-		return Invalid(field, fmt.Sprintf("%s is used only at hosts that its secret was given for: "+
+		return Invalid(field, fmt.Sprintf("%s is allowed only at the hosts of its secret; to add a host, "+
 			"POST /v1/secret/rotate with use %q, the secret and hosts", kind.Name, kind.Use))
 	}
 	return nil

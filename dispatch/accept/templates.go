@@ -9,10 +9,11 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// errNoTemplates: the engine was not given a reader of templates.
+// errNoTemplates: Options.ReadTemplate is nil.
 var errNoTemplates = errors.New("schedules need a reader of templates")
 
-// TemplateDraft makes a callback out of a template. Its error is a *store.InvalidError, or the store's.
+// TemplateDraft returns the draft of the callback that a schedule's template describes. Its error is a
+// *store.InvalidError, or the store's.
 func (ac *Accepter) TemplateDraft(ctx context.Context, project string, template []byte,
 	now int64) (store.Draft, error) {
 	if ac.o.ReadTemplate == nil {
@@ -33,15 +34,15 @@ func (ac *Accepter) TemplateDraft(ctx context.Context, project string, template 
 	return d, ac.secure(ctx, &d)
 }
 
-// Made tells the index of a callback that was accepted by a schedule.
-func (ac *Accepter) Made(ctx context.Context, a *store.Accepted) {
+// Enqueue adds a callback to the index that the store accepted for a schedule, and counts it.
+func (ac *Accepter) Enqueue(ctx context.Context, a *store.Accepted) {
 	ac.observer.Accepted([]store.Accepted{*a}, ac.clock.Now())
 	if len(a.Superseded) > 0 {
 		ac.observer.Ended(len(a.Superseded), store.Canceled, store.Superseded)
 		ac.index.Ended(ctx, a.Superseded)
 	}
 	if a.Callback.State == store.Scheduled {
-		ac.tellPause(ctx, a.Callback.Project, a.Callback.LaneID)
+		ac.syncPause(ctx, a.Callback.Project, a.Callback.LaneID)
 		ac.index.Add(index.Item(&a.Callback))
 	}
 }

@@ -16,10 +16,10 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// HasCard is what is said of a field with a card number, which is not repeated.
-const HasCard = "has a card number, which the setting pan_guard refuses"
+// HasCard is the message for a field with a card number. The number is not repeated.
+const HasCard = "contains a card number, which the setting pan_guard forbids"
 
-// checkCards refuses card numbers in all that a caller gives with a callback.
+// checkCards rejects card numbers in every field of a submission.
 func checkCards(s *Submission, f *Findings) {
 	check := func(field, text string) {
 		if store.HasPAN([]byte(text)) {
@@ -45,7 +45,7 @@ func checkCards(s *Submission, f *Findings) {
 	}
 }
 
-// CheckHeaderCards refuses them in headers. A name that has one is not repeated either.
+// CheckHeaderCards rejects card numbers in headers. A header name with a card number is not repeated.
 func CheckHeaderCards(headers []store.Header, f *Findings) {
 	for _, h := range headers {
 		switch {
@@ -57,15 +57,15 @@ func CheckHeaderCards(headers []store.Header, f *Findings) {
 	}
 }
 
-// Check judges a submission as Accept would at now, as far as that can be done without a server, and accepts
-// nothing: not whether its address may be sent to, nor whether there is an endpoint, a policy, a rule or a
-// profile of a name that no preset has. Its error is a *store.InvalidError.
+// Check validates a submission as Accept would at now, as far as that is possible without a server. It does
+// not check that the URL's address is allowed, or that names other than presets exist. Its error is a
+// *store.InvalidError.
 func Check(s *Submission, now time.Time) error {
-	_, err := new(Accepter).draft(blindView(), store.DefaultProject, s, now)
+	_, err := new(Accepter).draft(offlineView(), store.DefaultProject, s, now)
 	return err
 }
 
-// Bounds of a submission. Characters are Unicode code points, sizes are bytes.
+// Limits of a submission. Texts are counted in Unicode code points, MaxBody in bytes.
 const (
 	MaxBody           = 256 << 10
 	MaxLabels         = 20
@@ -81,7 +81,7 @@ const (
 	MaxTimeout = 60 * time.Second
 )
 
-// draft judges a submission. Its error is a *store.InvalidError with every field that is wrong.
+// draft validates a submission. Its error is a *store.InvalidError with every wrong field.
 func (ac *Accepter) draft(v *acceptView, project string, s *Submission, now time.Time) (store.Draft, error) {
 	f := Findings(slices.Clone(s.Invalid))
 	c := store.Callback{
@@ -98,29 +98,30 @@ func (ac *Accepter) draft(v *acceptView, project string, s *Submission, now time
 		Version: s.Version,
 		Strict:  s.Order == orderStrict,
 		State:   store.Scheduled,
-		// The order of creation is the order of ids.
+		// now is also the time of the id, so ids have the order of creation.
 		CreatedAt: now.UnixMilli(),
 		UpdatedAt: now.UnixMilli(),
 	}
 	if c.Method == "" {
 		c.Method = "POST"
 	}
-	ep := ac.checkTarget(v, s, &c, &f)
+	ep := ac.checkDestination(v, s, &c, &f)
 	checkBody(s, &c, &f)
 	checkTexts(s, &f)
-	// An operational event follows from what was accepted and set; its receivers are to hear of it.
-	if ac.o.PanGuard == store.PanReject && !v.cardless && s.Route != AlertsRoute {
+	// Operational events are not checked: they contain settings that were accepted before, and must reach
+	// their receivers.
+	if ac.o.PanGuard == store.PanReject && !v.cardsChecked && s.Route != AlertsRoute {
 		checkCards(s, &f)
 	}
 	checkOrder(s, &f)
 	v.resolve(s, ep, &c, &f)
 	if s.Body == nil && sign.SignsBody(c.Signer) {
-		f.Add("signer", "puts its signature into the body, and there is none: have it put into the query "+
+		f.Add("signer", "puts its signature into the body, but there is no body; put it into the query "+
 			"or a header")
 	}
 	checkTimes(s, &c, now, &f)
-	if s.StartAttempt < 0 || s.StartAttempt > len(c.Policy.Tiers)+1 && !v.blind {
-		f.Add("start_attempt", "is 1 to %d, the attempts that the policy allows", len(c.Policy.Tiers)+1)
+	if s.StartAttempt < 0 || s.StartAttempt > len(c.Policy.Tiers)+1 && !v.offline {
+		f.Add("start_attempt", "must be 1 to %d, the attempts that the policy allows", len(c.Policy.Tiers)+1)
 	} else if s.StartAttempt > 1 {
 		c.LadderBase = 1 - s.StartAttempt
 	}
@@ -134,13 +135,14 @@ func (ac *Accepter) draft(v *acceptView, project string, s *Submission, now time
 	return d, nil
 }
 
-// checkTarget judges where the callback goes, and finds its lane. It returns its endpoint, if it has one.
-func (ac *Accepter) checkTarget(v *acceptView, s *Submission, c *store.Callback,
+// checkDestination validates the URL and the endpoint of a callback, and sets its lane. It returns the
+// endpoint; nil: none.
+func (ac *Accepter) checkDestination(v *acceptView, s *Submission, c *store.Callback,
 	f *Findings) *store.Endpoint {
 	var ep *store.Endpoint
 	if s.Endpoint != "" {
 		ep = v.endpoints[s.Endpoint]
-		if ep == nil && !v.blind {
+		if ep == nil && !v.offline {
 			f.Add("endpoint", "there is no endpoint with that id or external_id")
 		}
 	}
@@ -159,19 +161,18 @@ func (ac *Accepter) checkTarget(v *acceptView, s *Submission, c *store.Callback,
 	}
 	if s.Lane != "" {
 		if store.IsAddressLane(s.Lane) && s.Lane != c.Lane && ep == nil {
-			f.Add("lane", "has the form of an address and is not that of url; leave it out, or give a name "+
-				"of your own")
+			f.Add("lane", "looks like the lane of another URL; leave it out, or choose another name")
 		}
 		c.Lane = s.Lane
 	}
 	if ep == nil && strings.HasPrefix(s.Lane, store.EndpointPrefix) {
-		f.Add("lane", "must not begin with %q, which the lanes of endpoints do", store.EndpointPrefix)
+		f.Add("lane", "must not begin with %q, which is reserved for endpoints", store.EndpointPrefix)
 	}
 	if ep != nil {
 		checkEndpoint(ep, s, c, f)
 	}
 	if !validMethod(c.Method) {
-		f.Add("method", "is an HTTP method: letters only, at most 32; CONNECT and TRACE are refused")
+		f.Add("method", "must be an HTTP method of at most 32 letters, except CONNECT and TRACE")
 	}
 	for _, h := range sign.CheckHeaders(c.Headers) {
 		f.Add(h.Field, "%s", h.Message)
@@ -179,11 +180,11 @@ func (ac *Accepter) checkTarget(v *acceptView, s *Submission, c *store.Callback,
 	return ep
 }
 
-// checkEndpoint makes a callback its endpoint's.
+// checkEndpoint sets the endpoint, the lane and the URL of a callback to an endpoint.
 func checkEndpoint(ep *store.Endpoint, s *Submission, c *store.Callback, f *Findings) {
 	c.EndpointID, c.Lane = ep.ID, ep.LaneKey()
 	if s.Lane != "" && s.Lane != c.Lane {
-		f.Add("lane", "is the endpoint's own; give an endpoint or a lane")
+		f.Add("lane", "is not allowed with an endpoint, which has its own")
 	}
 	if s.URL == "" {
 		c.URL, c.Follows = ep.URL, true
@@ -193,16 +194,15 @@ func checkEndpoint(ep *store.Endpoint, s *Submission, c *store.Callback, f *Find
 	case store.OverrideAny:
 	case store.OverrideSameHost:
 		if !store.SameHost(s.URL, ep.URL) {
-			f.Add("url", "has another scheme, host or port than the endpoint, which allows only its own "+
-				"(url_override: same_host)")
+			f.Add("url", "must have the scheme, host and port of the endpoint (url_override: same_host)")
 		}
 	default:
-		f.Add("url", "the endpoint allows no other address than its own (url_override: deny)")
+		f.Add("url", "must not be set: the endpoint allows only its own URL (url_override: deny)")
 	}
 }
 
-// JudgeURL judges an address that takes the place of a callback's own.
-func (ac *Accepter) JudgeURL(rawURL string) error {
+// CheckURL validates a URL that replaces a callback's own.
+func (ac *Accepter) CheckURL(rawURL string) error {
 	_, err := store.AddressLane(rawURL)
 	if err == nil && ac.o.CheckURL != nil {
 		err = ac.o.CheckURL(rawURL)
@@ -220,7 +220,7 @@ func validMethod(m string) bool {
 	return strings.IndexFunc(m, func(r rune) bool { return r < 'A' || r > 'Z' }) < 0
 }
 
-// bodyless are the methods that may come without a body.
+// bodyless are the methods that need no body.
 var bodyless = [...]string{"GET", "HEAD", "DELETE"}
 
 func checkBody(s *Submission, c *store.Callback, f *Findings) {
@@ -233,7 +233,7 @@ func checkBody(s *Submission, c *store.Callback, f *Findings) {
 			f.Add("payload", "one of payload, body and body_base64 is required with %s", c.Method)
 		}
 		if s.ContentType != "" {
-			f.Add("content_type", "needs a payload, body or body_base64")
+			f.Add("content_type", "requires a payload, body or body_base64")
 		}
 		return
 	}
@@ -244,7 +244,7 @@ func checkBody(s *Submission, c *store.Callback, f *Findings) {
 	switch {
 	case s.ContentType != "":
 		if len(s.ContentType) > 256 || hasControl(s.ContentType) || !utf8.ValidString(s.ContentType) {
-			f.Add("content_type", "is at most 256 characters without control characters")
+			f.Add("content_type", "must be at most 256 characters without control characters")
 		}
 	case field == "body":
 		c.ContentType = "text/plain; charset=utf-8"
@@ -273,13 +273,14 @@ func checkTexts(s *Submission, f *Findings) {
 	}
 	for name, value := range s.Labels {
 		if name == "" {
-			f.Add("labels", "a label's name is empty")
+			f.Add("labels", "contains an empty name")
 		}
 		CheckText("labels."+name, name, MaxLabelName, f)
 		CheckText("labels."+name, value, MaxLabelValue, f)
 	}
 }
 
+// CheckText rejects a text of more than most characters, with control characters, or that is not valid UTF-8.
 func CheckText(field, text string, most int, f *Findings) {
 	switch {
 	case !utf8.ValidString(text):
@@ -300,33 +301,33 @@ func dropControl(r rune) rune {
 	return r
 }
 
-// orderStrict is the one order that can be asked for.
+// orderStrict is the only value of order.
 const orderStrict = "strict"
 
-// checkOrder judges what a callback says about others.
+// checkOrder validates strict order and supersede.
 func checkOrder(s *Submission, f *Findings) {
 	switch {
 	case s.Order == "":
 	case s.Order != orderStrict:
-		f.Add("order", "is \"strict\" or absent")
+		f.Add("order", `must be "strict" or absent`)
 	case s.LockKey == "":
-		f.Add("order", "needs a lock_key: the order is that of the callbacks with the same one")
+		f.Add("order", "requires a lock_key: the order applies to callbacks with the same lock_key")
 	}
 	if !s.Supersede {
 		return
 	}
 	if s.Ref == "" {
-		f.Add("ref", "is needed by supersede")
+		f.Add("ref", "is required by supersede")
 	}
 	if s.Topic == "" {
-		f.Add("topic", "is needed by supersede")
+		f.Add("topic", "is required by supersede")
 	}
 	if s.Version == nil {
-		f.Add("version", "is needed by supersede: a whole number that grows")
+		f.Add("version", "is required by supersede: an increasing whole number")
 	}
 }
 
-// checkTimes finds the first due time and what runs from it.
+// checkTimes sets the first due time, and the expiry, which counts from it.
 func checkTimes(s *Submission, c *store.Callback, now time.Time, f *Findings) {
 	due := now
 	switch {
@@ -343,7 +344,7 @@ func checkTimes(s *Submission, c *store.Callback, now time.Time, f *Findings) {
 		}
 	case s.Delay != nil:
 		if *s.Delay < 0 || *s.Delay > MaxDelay {
-			f.Add("delay", "is 0s to 400d")
+			f.Add("delay", "must be 0s to 400d")
 			return
 		}
 		due = now.Add(*s.Delay)
@@ -352,19 +353,19 @@ func checkTimes(s *Submission, c *store.Callback, now time.Time, f *Findings) {
 	c.FirstDueAt = c.DueAt
 	if s.ExpiresIn != nil {
 		if *s.ExpiresIn <= 0 || *s.ExpiresIn > MaxDelay {
-			f.Add("expires_in", "is more than 0s and at most 400d")
+			f.Add("expires_in", "must be more than 0s and at most 400d")
 			return
 		}
 		c.ExpiresAt = schedule.CeilMillis(due.Add(*s.ExpiresIn))
 	}
 }
 
-// Invalid returns the error of one field that is wrong.
+// Invalid returns a *store.InvalidError for one field.
 func Invalid(field, message string) error {
 	return &store.InvalidError{Fields: []store.FieldError{{Field: field, Message: message}}}
 }
 
-// Under adds findings about the parts of a field.
+// Under adds findings about parts of a field.
 func (f *Findings) Under(field string, wrong []store.FieldError) {
 	for _, w := range wrong {
 		switch {
@@ -379,11 +380,11 @@ func (f *Findings) Under(field string, wrong []store.FieldError) {
 	}
 }
 
-// Findings collects what is wrong with a submission, field by field.
+// Findings collects what is wrong with a request, field by field.
 type Findings []store.FieldError
 
-// Names says whether something is wrong with the field already.
-func (f *Findings) Names(field string) bool {
+// Has reports whether there is a finding about the field.
+func (f *Findings) Has(field string) bool {
 	return slices.ContainsFunc(*f, func(e store.FieldError) bool { return e.Field == field })
 }
 
@@ -395,6 +396,7 @@ func (f *Findings) Err() error {
 	return &store.InvalidError{Fields: *f}
 }
 
+// Add adds a finding about a field.
 func (f *Findings) Add(field, format string, args ...any) {
 	*f = append(*f, store.FieldError{Field: field, Message: fmt.Sprintf(format, args...)})
 }

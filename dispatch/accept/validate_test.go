@@ -14,7 +14,7 @@ import (
 
 func pointer[T any](v T) *T { return &v }
 
-// Every field refuses what it cannot mean, by its name as the API spells it.
+// Each field rejects invalid values, and the error names the field in the spelling of the API.
 func TestDraftRefusesByField(t *testing.T) {
 	t.Parallel()
 	e := &Accepter{o: Options{CheckURL: func(u string) error {
@@ -139,7 +139,7 @@ func TestDraftFillsInDefaults(t *testing.T) {
 		t.Errorf("ladder base %d, max attempts %d, policy %s, success %s, signer %s", c.LadderBase,
 			c.MaxAttempts(), c.Policy.Name, c.Success.Name, c.Signer)
 	}
-	// A GET may come without a body; a fraction of a millisecond is never early.
+	// A GET needs no body. A fraction of a millisecond is rounded up, so no attempt is early.
 	d, err = e.draft(PlainView(), "p", &Submission{URL: "https://shop.example/", Method: "GET",
 		Delay: pointer(1500 * time.Microsecond)}, now)
 	if err != nil || d.Body != nil || d.Callback.DueAt != now.UnixMilli()+2 {

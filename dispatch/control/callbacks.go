@@ -109,7 +109,7 @@ func (ct *Controller) Retry(ctx context.Context, project, id string, r RetryRequ
 	}
 	var before []store.OpenRow
 	if r.URL != "" {
-		err := ct.accept.JudgeURL(r.URL)
+		err := ct.accept.CheckURL(r.URL)
 		if err != nil {
 			return store.Callback{}, accept.Invalid("url", err.Error())
 		}
@@ -207,7 +207,7 @@ func (ct *Controller) Edit(ctx context.Context, project, id string, r EditReques
 func (ct *Controller) checkEdit(v *accept.ProjectView, r *EditRequest,
 	f *accept.Findings) (*store.Policy, error) {
 	if r.URL != nil {
-		if err := ct.accept.JudgeURL(*r.URL); err != nil {
+		if err := ct.accept.CheckURL(*r.URL); err != nil {
 			f.Add("url", "%s", err)
 		}
 	}
@@ -222,7 +222,7 @@ func (ct *Controller) checkEdit(v *accept.ProjectView, r *EditRequest,
 	if r.ExpiresIn != nil && (*r.ExpiresIn <= 0 || *r.ExpiresIn > accept.MaxDelay) {
 		f.Add("expires_in", "must be more than 0s and at most 400d")
 	}
-	chosen := v.Judge(&r.Choice, f)
+	chosen := v.CheckChoice(&r.Choice, f)
 	if len(*f) > 0 {
 		return nil, f.Err()
 	}

@@ -84,7 +84,7 @@ func (ct *Controller) apply(v *accept.ProjectView, ch *EndpointChange, ep *store
 		checkTopics(*ch.Topics, &f)
 		ep.Topics = *ch.Topics
 	}
-	chosen := v.Judge(&ch.Choice, &f).Or(accept.EndpointSending(ep))
+	chosen := v.CheckChoice(&ch.Choice, &f).Or(accept.EndpointSending(ep))
 	ep.Policy, ep.Success, ep.Signer = chosen.Policy, chosen.Success, chosen.Signer
 	if err := ct.applyHeaders(ch, ep, &f); err != nil {
 		return err

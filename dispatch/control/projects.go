@@ -94,7 +94,7 @@ func (ct *Controller) applyProject(v *accept.ProjectView, ch *ProjectChange, p *
 		accept.CheckText("name", *ch.Name, MaxName, &f)
 		p.Name = *ch.Name
 	}
-	chosen := v.Judge(&ch.Choice, &f).Or(accept.ProjectSending(&p.Defaults))
+	chosen := v.CheckChoice(&ch.Choice, &f).Or(accept.ProjectSending(&p.Defaults))
 	p.Defaults.Policy, p.Defaults.Success, p.Defaults.Signer = chosen.Policy, chosen.Success, chosen.Signer
 	if ch.Headers != nil {
 		for _, h := range sign.CheckHeaders(*ch.Headers) {
@@ -171,7 +171,7 @@ func (ct *Controller) PutProfile(ctx context.Context, project, name string, c ac
 	if c.Profile != "" {
 		f.Add("profile", "must not be set: a profile cannot refer to another profile")
 	}
-	chosen := v.Judge(&c, &f)
+	chosen := v.CheckChoice(&c, &f)
 	if timeout != 0 && (timeout < accept.MinTimeout || timeout > accept.MaxTimeout) {
 		f.Add("timeout", "must be 100ms to 60s")
 	}

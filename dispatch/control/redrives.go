@@ -164,7 +164,7 @@ func (ct *Controller) draftRedrive(project string, q *RedriveRequest, by store.A
 		}
 	case store.RedriveSetURL:
 		states = []store.State{store.Scheduled, store.Dead}
-		if err := ct.accept.JudgeURL(q.URL); err != nil {
+		if err := ct.accept.CheckURL(q.URL); err != nil {
 			f.Add("url", "%s", err)
 		}
 		r.URL = q.URL

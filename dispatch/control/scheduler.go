@@ -144,7 +144,7 @@ func (s *scheduler) report(ctx context.Context, f *store.PlannedRun, out *store.
 	default:
 		s.ct.metrics.runs.WithLabelValues("fired").Inc()
 		s.ct.metrics.runLateness.Observe(float64(f.Now-f.Due) / 1000)
-		s.ct.accept.Made(ctx, &out.Accepted)
+		s.ct.accept.Enqueue(ctx, &out.Accepted)
 	}
 }
 

@@ -36,7 +36,7 @@ func (ct *Controller) CreateSchedule(ctx context.Context, project string, ch Sch
 		field string
 		given bool
 	}{{"name", ch.Name != nil}, {"cron", ch.Cron != nil}, {"callback", len(ch.Template) > 0}} {
-		if !required.given && !f.Names(required.field) {
+		if !required.given && !f.Has(required.field) {
 			f.Add(required.field, "is required")
 		}
 	}
@@ -114,7 +114,7 @@ func (ct *Controller) RunSchedule(ctx context.Context, project, id string,
 	if err != nil {
 		return fail(err)
 	}
-	ct.accept.Made(ctx, &accepted)
+	ct.accept.Enqueue(ctx, &accepted)
 	return accepted.Callback, nil
 }
 
