@@ -11,35 +11,35 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
-// An acceptEntry is one draft of a group.
+// An acceptEntry is one draft in a group of accepts. Its exported fields are columns.
 type acceptEntry struct {
 	draft *store.Draft
-	// Headers, Labels, Policy and Success are JSON text of the draft's; Body is its payload if no other draft
-	// has it, and Shared else the id of the payload.
+	// Headers, Labels, Policy and Success are JSON of the draft's fields. Body is the payload if the draft
+	// has it alone. Otherwise Shared is the id of the shared payload.
 	Headers, Labels, Policy, Success string
 	Shared                           string
 	Body                             []byte
 	HasPayload                       bool
 	Timeout                          int64
-	// SealedKey is the id of the master key that the draft's credentials are sealed with, PollKey the same of
-	// its poll's.
+	// SealedKey is the id of the master key that sealed the draft's credentials, PollKey the one for the
+	// credentials of its result callback. Empty means that none is sealed.
 	SealedKey, PollKey string
 	Context            string
-	// OnResult is JSON of a poll's result callback; Live, the key under which the poll is the open one.
+	// OnResult is JSON of a poll's result callback. Live is the poll's key while it is open: see liveKey.
 	OnResult, Live string
-	// original is the draft of the same group that this one is the same as: its answer is that one's.
+	// original is the draft of the same group that this one repeats. Both get the same answer.
 	original *acceptEntry
 	out      store.Accepted
 }
 
-// Fail implements [sqldb.Entry].
+// Fail implements [sqldb.Entry]: the draft alone could not be committed.
 func (e *acceptEntry) Fail(err error) { e.out = store.Accepted{Err: err} }
 
-// Accept commits the drafts in one transaction, with those of other callers, and answers each in its place.
-// Its error is store.ErrUnavailable or the context's: then none is known to be accepted. (They may be where
-// the caller's context ended while the transaction ran, or where the connection broke for good with the
-// commit under way.) A draft that alone is refused has its reason in Err. The drafts must not be changed
-// afterwards: the group may still run when the caller's context has ended.
+// Accept commits the drafts in one transaction, together with those of other callers, and answers each in its
+// place. A draft that is refused alone has the reason in Err, and the others are committed. If Accept returns
+// an error, no draft is known to be accepted; the error is store.ErrUnavailable or the context's. Drafts may
+// be accepted all the same if the context ended during the transaction, or if the connection broke during the
+// commit. The caller must not change the drafts afterwards, because the transaction may outlive its context.
 func (db *DB) Accept(ctx context.Context, drafts []store.Draft) ([]store.Accepted, error) {
 	entries := make([]sqldb.Entry, 0, len(drafts))
 	own := make([]acceptEntry, len(drafts))
@@ -62,7 +62,8 @@ func (db *DB) Accept(ctx context.Context, drafts []store.Draft) ([]store.Accepte
 	return accepted, nil
 }
 
-// remember keeps what was accepted for its first stamp. A body that it shares with others is not known here.
+// cacheAccepted keeps a new callback for its first stamp. A draft whose body another draft carries is left
+// out.
 func (db *DB) cacheAccepted(e *acceptEntry) {
 	if c := &e.out.Callback; e.out.Err == nil && !e.out.Replayed &&
 		(e.draft.Body != nil || c.PayloadID == "") {
@@ -70,7 +71,8 @@ func (db *DB) cacheAccepted(e *acceptEntry) {
 	}
 }
 
-// applyDrafts accepts the drafts of one group.
+// applyDrafts accepts the drafts of one transaction. A draft that repeats another of the group takes its
+// answer, once all others are answered.
 func (t *tx) applyDrafts(entries []*acceptEntry) error {
 	if len(entries) == 0 {
 		return nil
@@ -83,7 +85,7 @@ func (t *tx) applyDrafts(entries []*acceptEntry) error {
 			continue
 		}
 		original := e.original
-		for original.original != nil { // the same request as one that became the open poll of another
+		for original.original != nil { // that one joined the open poll of a third draft
 			original = original.original
 		}
 		e.out = store.Accepted{Callback: original.out.Callback, Replayed: true, Err: original.out.Err}
@@ -91,23 +93,27 @@ func (t *tx) applyDrafts(entries []*acceptEntry) error {
 	return nil
 }
 
+// acceptAll writes the drafts in the order in which one step depends on the other. Lanes come first.
+// Idempotency keys and open polls answer the drafts that repeat an earlier one. Versions cancel what is
+// superseded. The rest is inserted, counted and kept above the low-water marks. All of it is one transaction,
+// so a crash leaves nothing of a draft.
 func (t *tx) acceptAll(entries []*acceptEntry) error {
 	entries, err := t.placeDrafts(entries)
 	if err != nil {
 		return err
 	}
-	fresh, err := t.takeIdempotencyKeys(entries)
+	toInsert, err := t.takeIdempotencyKeys(entries)
 	if err != nil {
 		return err
 	}
-	fresh, err = t.registerPolls(fresh)
+	toInsert, err = t.registerPolls(toInsert)
 	if err != nil {
 		return err
 	}
-	if err := t.supersede(fresh); err != nil {
+	if err := t.supersede(toInsert); err != nil {
 		return err
 	}
-	accepted, err := t.insertCallbacks(fresh)
+	accepted, err := t.insertCallbacks(toInsert)
 	if err != nil {
 		return named("insert callbacks", err)
 	}
@@ -126,7 +132,8 @@ func (t *tx) acceptAll(entries []*acceptEntry) error {
 	return t.insertRequests(accepted)
 }
 
-// placeDrafts begins the answers to drafts and gives each its lane. It returns those that have one.
+// placeDrafts resets the answers, since a transaction may run again, and looks up the lane of each draft. It
+// fails the drafts that the lane quota refuses, and returns the others.
 func (t *tx) placeDrafts(entries []*acceptEntry) ([]*acceptEntry, error) {
 	keys := make([]laneKey, len(entries))
 	for i, e := range entries {
@@ -162,7 +169,8 @@ func (t *tx) placeDrafts(entries []*acceptEntry) ([]*acceptEntry, error) {
 	return entries, nil
 }
 
-// encode writes the structured parts of the draft as JSON text.
+// encode writes the draft's fields as JSON. It runs before the transaction, so a draft that cannot be encoded
+// fails alone.
 func (e *acceptEntry) encode(w *written) error {
 	c := &e.draft.Callback
 	e.Shared = c.PayloadID
@@ -192,26 +200,26 @@ func (e *acceptEntry) encode(w *written) error {
 	return nil
 }
 
-var draftFields = sqldb.Named[store.Callback](`id project kind lock_key state reason trigger lane=LaneID due_at expires_at ladder_base
-	updated_at finished_at strict`)
+var draftFields = sqldb.Named[store.Callback](`id project kind lock_key state reason trigger lane=LaneID
+	due_at expires_at ladder_base updated_at finished_at strict`)
 
-// draftColumns are the first rows of callbacks; the columns that are not named begin at their defaults.
+// draftColumns are the columns of a new row in callbacks. All others have the defaults of the schema.
 func draftColumns(e *acceptEntry) sqldb.Columns {
 	return append(draftFields(&e.out.Callback), col("timeout_ms", &e.Timeout),
 		col("payload", sqldb.Bool(&e.HasPayload)))
 }
 
-var requestFields = sqldb.Named[store.Callback](`id project created_at first_due_at follows endpoint_id topic ref method content_type
-	signer url version`)
+var requestFields = sqldb.Named[store.Callback](`id project created_at first_due_at follows endpoint_id topic
+	ref method content_type signer url version`)
 
 var requestTexts = sqldb.Named[acceptEntry](`headers labels policy success sealed_key shared body`)
 
-// requestColumns are the second rows of callbacks.
+// requestColumns are the columns of a new row in requests.
 func requestColumns(e *acceptEntry) sqldb.Columns {
 	return append(requestFields(&e.out.Callback), requestTexts(e)...)
 }
 
-// insertCallbacks inserts the drafts' first rows, and returns those that were not there yet, by id.
+// insertCallbacks inserts the rows in callbacks, sorted by id, and returns the drafts whose rows are new.
 func (t *tx) insertCallbacks(entries []*acceptEntry) ([]*acceptEntry, error) {
 	sorted := slices.SortedFunc(slices.Values(entries), func(a, b *acceptEntry) int {
 		return cmp.Compare(a.draft.Callback.ID, b.draft.Callback.ID)
@@ -220,7 +228,8 @@ func (t *tx) insertCallbacks(entries []*acceptEntry) ([]*acceptEntry, error) {
 		// Duplicate ids are not expected. If one occurs, the INSERT fails and the group is halved.
 		return sorted, sqldb.InsertEach(t.Tx, "callbacks", draftColumns, sorted, "", nil)
 	}
-	// Rows that are there may be those that the first try committed without our hearing of it.
+	// An earlier try may have committed some rows, although its reply was lost. Those are accepted, and must
+	// not be counted again.
 	added := make(map[string]bool, len(sorted))
 	err := sqldb.InsertEach(t.Tx, "callbacks", draftColumns, sorted, `ON CONFLICT (id) DO NOTHING`,
 		func(id string) {
@@ -229,8 +238,8 @@ func (t *tx) insertCallbacks(entries []*acceptEntry) ([]*acceptEntry, error) {
 	return slices.DeleteFunc(sorted, func(e *acceptEntry) bool { return !added[e.draft.Callback.ID] }), err
 }
 
-// insertRequests inserts the second rows of drafts whose first rows are new, and the payloads that they
-// share.
+// insertRequests inserts the rows in requests, and the shared payloads, for the drafts whose callbacks are
+// new.
 func (t *tx) insertRequests(accepted []*acceptEntry) error {
 	if err := t.insertPayloads(accepted); err != nil {
 		return err
@@ -238,7 +247,7 @@ func (t *tx) insertRequests(accepted []*acceptEntry) error {
 	return named("insert requests", sqldb.InsertEach(t.Tx, "requests", requestColumns, accepted, "", nil))
 }
 
-// A newPayload is a body and how many drafts of the group share it.
+// A newPayload is a shared body and the number of its users in the group.
 type newPayload struct {
 	ID, Project string
 	Users       int64
@@ -247,7 +256,8 @@ type newPayload struct {
 
 var payloadColumns = sqldb.Named[newPayload](`id project users body`)
 
-// insertPayloads inserts the bodies that accepted drafts share.
+// insertPayloads inserts the shared bodies, or adds users to bodies that an earlier draft of the same fan-out
+// inserted.
 func (t *tx) insertPayloads(entries []*acceptEntry) error {
 	var payloads map[string]*newPayload
 	for _, e := range entries {
@@ -268,11 +278,11 @@ func (t *tx) insertPayloads(entries []*acceptEntry) error {
 			p.Body = e.draft.Body
 		}
 	}
-	fresh := make([]*newPayload, 0, len(payloads))
+	added := make([]*newPayload, 0, len(payloads))
 	for _, id := range sortedKeys(payloads) {
 		p := payloads[id]
 		if p.Body != nil {
-			fresh = append(fresh, p)
+			added = append(added, p)
 			continue
 		}
 		n, err := t.Exec(`UPDATE payloads SET users = users + $1 WHERE id = $2 AND project = $3`, p.Users,
@@ -284,6 +294,6 @@ func (t *tx) insertPayloads(entries []*acceptEntry) error {
 			return fmt.Errorf("payload %s that is to be shared is not there", p.ID)
 		}
 	}
-	return named("insert payloads", sqldb.InsertEach(t.Tx, "payloads", payloadColumns, fresh,
+	return named("insert payloads", sqldb.InsertEach(t.Tx, "payloads", payloadColumns, added,
 		`ON CONFLICT (id) DO UPDATE SET users = payloads.users + excluded.users`, nil))
 }

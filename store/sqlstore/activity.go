@@ -12,10 +12,10 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
-// activityKey are the columns that say what an activity is about.
+// activityKey is the primary key of table activity: what a row of counts is about.
 const activityKey = "project, lane, span, at"
 
-// activityColumns describe an activity.
+// activityColumns are all columns of an activity.
 func activityColumns(a *store.Activity) sqldb.Columns {
 	return append(sqldb.Columns{
 		col("project", &a.Project), col("lane", &a.LaneID),
@@ -25,7 +25,7 @@ func activityColumns(a *store.Activity) sqldb.Columns {
 
 var sumFields = sqldb.Named[store.Activity](`accepted succeeded failed unknown dead`)
 
-// activityCounts are the columns that are added up.
+// activityCounts are the columns that are summed.
 func activityCounts(a *store.Activity) sqldb.Columns {
 	counts := sumFields(a)
 	for i := range a.Lateness {
@@ -37,13 +37,15 @@ func activityCounts(a *store.Activity) sqldb.Columns {
 	return counts
 }
 
-// AddActivity adds what was counted to what is there, in transactions of bounded size that let others pass.
-// What has not been added when there is an error is lost: some may have been, and would be added twice.
+// AddActivity adds counts to the stored ones, in maintenance transactions of bounded size. If it returns an
+// error, the caller must drop the counts: some may be stored already, and a second call would add those
+// twice.
 func (db *DB) AddActivity(ctx context.Context, rows []store.Activity) error {
 	return inParts(ctx, db, "add activity", mergeActivity(rows), (*tx).addActivity)
 }
 
-// inParts writes rows in transactions of bounded size that let others pass.
+// inParts writes rows in maintenance transactions of bounded size. Other transactions pass in between. After
+// an error the earlier parts stay committed.
 func inParts[R any](ctx context.Context, db *DB, operation string, rows []R,
 	write func(*tx, []R) error) error {
 	for part := range slices.Chunk(rows, db.sql.Dialect.MaintenanceBatch) {
@@ -54,8 +56,8 @@ func inParts[R any](ctx context.Context, db *DB, operation string, rows []R,
 	return nil
 }
 
-// mergeActivity adds up what is about the same, and puts all in the order in which every process writes them,
-// so that none waits for another that waits for it.
+// mergeActivity sums rows with the same key, and sorts them by key. All processes write in this order, so
+// that their row locks cannot deadlock.
 func mergeActivity(rows []store.Activity) []store.Activity {
 	return merged(rows, func(a, b store.Activity) int {
 		return cmp.Or(cmp.Compare(a.Project, b.Project), cmp.Compare(a.LaneID, b.LaneID),
@@ -63,7 +65,7 @@ func mergeActivity(rows []store.Activity) []store.Activity {
 	}, (*store.Activity).Add)
 }
 
-// merged puts rows in order, and adds those that are equal to the first of them.
+// merged sorts rows, and adds each row to an equal one before it.
 func merged[R any](rows []R, compare func(a, b R) int, add func(to, from *R)) []R {
 	sorted := slices.SortedStableFunc(slices.Values(rows), compare)
 	var all []R
@@ -77,6 +79,7 @@ func merged[R any](rows []R, compare func(a, b R) int, add func(to, from *R)) []
 	return all
 }
 
+// addActivity adds the rows to the stored counts with one upsert.
 func (t *tx) addActivity(rows []store.Activity) error {
 	var sums []string
 	for _, c := range activityCounts(new(store.Activity)) {
@@ -86,21 +89,22 @@ func (t *tx) addActivity(rows []store.Activity) error {
 		`ON CONFLICT (`+activityKey+`) DO UPDATE SET `+strings.Join(sums, ", "))
 }
 
+// The conditions of the reads. The primary key serves both, and their order.
 const (
 	ofSpan        = `project = $1 AND lane = $2 AND span = $3 AND at >= $4 AND at < $5`
 	ofLanes       = `lane IN (SELECT i.lane FROM $i) AND project = $1 AND span = $2 AND at >= $3`
 	activityOrder = ` ORDER BY project, lane, span, at`
 )
 
-// Activity returns what happened in the project, or in one lane of it, in the spans of that length that began
-// at from or later, and before to, in order. Spans in which nothing happened are left out.
+// Activity returns the counts of the project, or of one lane of it, in spans of that length that began at
+// from or later and before to, in order. Lane zero is the whole project. Spans without counts are left out.
 func (db *DB) Activity(ctx context.Context, project string, lane int64, span store.Span, from,
 	to int64) ([]store.Activity, error) {
 	return db.readActivity(ctx, ofSpan, project, lane, span.Milliseconds(), from, to)
 }
 
-// LaneActivity returns what happened in lanes of the project in the hours that began at from or later, by
-// lane, and in order.
+// LaneActivity returns the counts of lanes of the project in the hours that began at from or later, by lane
+// and in order.
 func (db *DB) LaneActivity(ctx context.Context, project string, lanes []int64,
 	from int64) ([]store.Activity, error) {
 	if len(lanes) == 0 {
@@ -114,8 +118,8 @@ func (db *DB) readActivity(ctx context.Context, which string, args ...any) ([]st
 		`FROM activity WHERE `+which+activityOrder, args...)
 }
 
-// PurgeActivity removes up to limit activities of each kind that are not kept any longer (see store.Span), in
-// transactions of bounded size. It returns how many.
+// PurgeActivity removes up to limit rows of each kind that are past their age (see store.Span), in
+// maintenance transactions of bounded size. It returns how many rows it removed.
 func (db *DB) PurgeActivity(ctx context.Context, now int64, limit int) (int, error) {
 	purged := 0
 	for _, old := range agedActivity(now) {
@@ -129,17 +133,19 @@ func (db *DB) PurgeActivity(ctx context.Context, now int64, limit int) (int, err
 	return purged, nil
 }
 
+// oldActivity finds the oldest rows of a kind before a time.
 func oldActivity(which string) string {
 	return `SELECT ` + activityKey + ` FROM activity WHERE ` + which + ` AND at < $1 ORDER BY at LIMIT $2`
 }
 
-// An agedRange is what of one kind of activity is not kept any longer at some time. The kind is written out,
-// not passed, so that the indexes over age are taken.
+// An agedRange is a kind of activity, and the time before which its rows are removed. The kind is written
+// into the SQL text, not passed, so that the partial indexes activity_age and activity_lanes_age serve it.
 type agedRange struct {
 	which  string
 	before int64
 }
 
+// agedActivity returns the ages of all kinds at now.
 func agedActivity(now int64) []agedRange {
 	const day = 24 * time.Hour
 	aged := []agedRange{{"lane > 0", now - (2 * day).Milliseconds()}}

@@ -8,7 +8,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
-// keyColumns describe a key but for when it was revoked and used, which are zero at first.
+// keyFields are the columns of a new API key, which has never been used or revoked.
 var keyFields = sqldb.Named[store.Key](`id project name scopes hint created_at expires_at`)
 
 func keyColumns(k *store.Key) sqldb.Columns {
@@ -19,21 +19,21 @@ var usedFields = sqldb.Named[store.Key](`revoked_at last_used_at`)
 
 func usedKeyColumns(k *store.Key) sqldb.Columns { return append(keyColumns(k), usedFields(k)...) }
 
-// Keys returns the project's API keys, newest first, those that have ended too.
+// Keys returns the project's API keys, newest first, including expired and revoked ones.
 func (db *DB) Keys(ctx context.Context, project string) ([]store.Key, error) {
 	return sqldb.Select(db.read(ctx, "read keys"), usedKeyColumns,
 		`FROM api_keys WHERE project = $1 ORDER BY id DESC`, project)
 }
 
-// KeyByHash returns the key whose text has the hash, of whatever project, or store.ErrNotFound. Whether it is
-// still valid its caller must say.
+// KeyByHash returns the key of any project whose text has the hash, or store.ErrNotFound. The caller must
+// check that the key is still valid.
 func (db *DB) KeyByHash(ctx context.Context, hash []byte) (store.Key, error) {
 	return sqldb.Get(db.read(ctx, "read keys"), "key by its hash", usedKeyColumns,
 		`FROM api_keys WHERE hash = $1`, hex.EncodeToString(hash))
 }
 
-// AddKey stores a new key, at its CreatedAt. Without its project it returns store.ErrNotFound; for an id or a
-// hash that is taken, store.ErrExists.
+// AddKey stores a new key with its CreatedAt, and audits it. It returns store.ErrNotFound if the project does
+// not exist, and store.ErrExists if the id or the hash is taken.
 func (db *DB) AddKey(ctx context.Context, k store.Key, by store.Actor) error {
 	return db.change(ctx, "add key", func(t *tx) error {
 		if err := t.mustExist(`SELECT 1 FROM projects WHERE id = $1`, k.Project); err != nil {
@@ -53,8 +53,8 @@ func (db *DB) AddKey(ctx context.Context, k store.Key, by store.Actor) error {
 	})
 }
 
-// RevokeKey ends a key at once; one that was revoked before stays as it is. An id that is not in the project
-// is store.ErrNotFound.
+// RevokeKey revokes a key at once, and audits it. A revoked key stays as it is. It returns store.ErrNotFound
+// for an id that is not in the project.
 func (db *DB) RevokeKey(ctx context.Context, project, id string, now int64, by store.Actor) error {
 	return db.change(ctx, "revoke key "+id, func(t *tx) error {
 		n, err := t.Exec(
@@ -66,12 +66,12 @@ func (db *DB) RevokeKey(ctx context.Context, project, id string, now int64, by s
 		if n == 0 {
 			return t.mustExist(`SELECT 1 FROM api_keys WHERE id = $1 AND project = $2`, id, project)
 		}
-		return t.auditChange(project, "key.revoke", id, now, by, changeOf("revoked_at", nil, printedTime(now)),
-			nil)
+		return t.auditChange(project, "key.revoke", id, now, by,
+			changeOf("revoked_at", nil, printedTime(now)), nil)
 	})
 }
 
-// TouchKeys notes when keys, by their ids, were last used. An earlier time than is noted changes nothing.
+// TouchKeys stores when keys were last used, by their ids. A stored time that is later stays.
 func (db *DB) TouchKeys(ctx context.Context, used map[string]int64) error {
 	if len(used) == 0 {
 		return nil

@@ -13,24 +13,24 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
-// An attemptRow is an attempt with its details as JSON text.
+// An attemptRow is an attempt as it is stored, with its details as JSON.
 type attemptRow struct {
 	store.Attempt
 	Detail string
 }
 
-var attemptColumns = sqldb.Named[attemptRow](`callback_id project number trigger outcome charged class status error
-	started_at ended_at due_at lateness next_due_at fence stale key_id response_body response_truncated
-	detail`)
+var attemptColumns = sqldb.Named[attemptRow](`callback_id project number trigger outcome charged class status
+	error started_at ended_at due_at lateness next_due_at fence stale key_id response_body
+	response_truncated detail`)
 
-// clean makes text out of what a receiver sent, so that no answer can keep a result from being committed:
-// PostgreSQL takes neither NUL nor invalid UTF-8.
+// clean replaces NUL and invalid UTF-8 in what a receiver sent. PostgreSQL refuses both, and a response must
+// not prevent its result from being committed.
 func clean(s string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 }
 
-// insertAttempts appends attempt rows. Their callbacks' rows are locked by this transaction, so no number can
-// be taken by another.
+// insertAttempts appends attempts. This transaction has locked the rows of their callbacks, so no other one
+// can use the same numbers.
 func (t *tx) insertAttempts(attempts []store.Attempt) error {
 	rows := make([]attemptRow, len(attempts))
 	for i, a := range attempts {
@@ -44,7 +44,7 @@ func (t *tx) insertAttempts(attempts []store.Attempt) error {
 	return named("insert attempts", sqldb.InsertRows(t.Tx, "attempts", attemptColumns, rows, ""))
 }
 
-// replaceAttempt writes an attempt over the row with its callback and number.
+// replaceAttempt overwrites the attempt with the same callback and number.
 func (t *tx) replaceAttempt(a store.Attempt) error {
 	if _, err := t.Exec(`DELETE FROM attempts WHERE callback_id = $1 AND number = $2`, a.CallbackID,
 		a.Number); err != nil {
@@ -53,8 +53,8 @@ func (t *tx) replaceAttempt(a store.Attempt) error {
 	return t.insertAttempts([]store.Attempt{a})
 }
 
-// attempts reads the attempts that the statement finds. Details that cannot be decoded are left out: what can
-// be shown is shown.
+// attempts reads the attempts that a statement finds. Details that cannot be decoded are left empty, and the
+// rest is returned.
 func attempts(q sqldb.Querier, rest string, args ...any) ([]store.Attempt, error) {
 	rows, err := sqldb.Select(q, attemptColumns, rest, args...)
 	if err != nil || len(rows) == 0 {
@@ -71,7 +71,7 @@ func attempts(q sqldb.Querier, rest string, args ...any) ([]store.Attempt, error
 	return found, nil
 }
 
-// attemptOfFence returns the attempt that was made under the fence, or nil.
+// attemptOfFence returns the attempt that was made with the fence, or nil.
 func (t *tx) attemptOfFence(id string, fence int64) (*store.Attempt, error) {
 	found, err := attempts(t, `FROM attempts WHERE callback_id = $1 AND fence = $2`, id, fence)
 	if err != nil || len(found) == 0 {
@@ -80,8 +80,7 @@ func (t *tx) attemptOfFence(id string, fence int64) (*store.Attempt, error) {
 	return &found[0], nil
 }
 
-// lastAttempts and oneAttempt read the attempts of one callback by the primary key. A page costs the same
-// wherever it is.
+// lastAttempts and oneAttempt read attempts by the primary key, so a page costs the same wherever it begins.
 const (
 	lastAttempts = `FROM attempts
 	WHERE callback_id = $1 AND project = $2 AND number < $3
@@ -91,9 +90,9 @@ const (
 	WHERE callback_id = $1 AND project = $2 AND number = $3`
 )
 
-// Attempts returns a part of a callback's attempts, newest first: at most limit, which is at most maxList+1,
-// with numbers below before; zero begins with the last one. It returns store.ErrNotFound for a callback that
-// is not in the project.
+// Attempts returns attempts of a callback, newest first, with numbers below before. Zero begins at the
+// newest. It returns at most limit, and never more than maxList+1. It returns store.ErrNotFound for a
+// callback that is not in the project.
 func (db *DB) Attempts(ctx context.Context, project, id string, before, limit int) ([]store.Attempt, error) {
 	if before <= 0 {
 		before = math.MaxInt32
@@ -106,14 +105,13 @@ func (db *DB) Attempts(ctx context.Context, project, id string, before, limit in
 	return found, err
 }
 
-// Attempt returns one attempt of a callback by its number; store.ErrNotFound when the project has none.
+// Attempt returns one attempt of a callback by its number, or store.ErrNotFound if the project has none.
 func (db *DB) Attempt(ctx context.Context, project, id string, number int) (store.Attempt, error) {
 	var found []store.Attempt
 	if number >= 1 && number <= math.MaxInt32 {
 		var err error
 		found, err = attempts(db.read(ctx, "read an attempt"), oneAttempt, id, project, number)
-		if err !=
-			nil {
+		if err != nil {
 			return store.Attempt{}, err
 		}
 	}
@@ -123,16 +121,16 @@ func (db *DB) Attempt(ctx context.Context, project, id string, number int) (stor
 	return found[0], nil
 }
 
-// An attemptDetail is what of an attempt is stored as JSON.
+// An attemptDetail is the part of an attempt that is stored as JSON.
 type attemptDetail struct {
 	Timings store.Timings `json:"timings"`
-	// Own says that the request began with our own headers, which follow from the attempt and are not
-	// repeated: ownUnsigned or ownSigned. They are a third of what there would be to store.
+	// Own is ownUnsigned or ownSigned if the request began with the dispatcher's own headers. These follow
+	// from the attempt and are not stored: they would be a third of the stored size.
 	Own             int            `json:"own,omitempty"`
 	RequestHeaders  []store.Header `json:"request_headers,omitempty"`
 	ResponseHeaders []store.Header `json:"response_headers,omitempty"`
 	Rule            *store.Rule    `json:"rule,omitempty"`
-	// URL is where it went, if that was not the callback's own address.
+	// URL is where the attempt went, if that differs from the callback's own URL.
 	URL string `json:"url,omitempty"`
 }
 
@@ -141,7 +139,8 @@ const (
 	ownSigned   = 2
 )
 
-// ownHeaders are the headers that a request of ours begins with, as they are shown.
+// ownHeaders returns the headers that the dispatcher adds at the beginning of each request, as they are
+// displayed: the signature is masked.
 func ownHeaders(a *store.Attempt, own int) []store.Header {
 	headers := []store.Header{
 		{Name: "webhook-id", Value: store.CallbackPrefix + a.CallbackID},
@@ -153,7 +152,7 @@ func ownHeaders(a *store.Attempt, own int) []store.Header {
 	return append(headers, store.Header{Name: "webhook-attempt", Value: strconv.Itoa(a.Number)})
 }
 
-// splitOwn takes our own headers from those of the request, if they are what ownHeaders would say.
+// splitOwn removes the headers of ownHeaders from the request's headers, if they are exactly these.
 func splitOwn(a *store.Attempt) (own int, rest []store.Header) {
 	for _, own := range [...]int{ownSigned, ownUnsigned} {
 		if want := ownHeaders(a, own); len(want) <= len(a.RequestHeaders) &&
@@ -164,7 +163,7 @@ func splitOwn(a *store.Attempt) (own int, rest []store.Header) {
 	return 0, a.RequestHeaders
 }
 
-// into puts the details back into the attempt, of which the rest has been read.
+// into copies the details into the attempt, whose columns have been read.
 func (d *attemptDetail) into(a *store.Attempt) {
 	a.Timings, a.RequestHeaders, a.ResponseHeaders, a.Rule, a.URL = d.Timings, d.RequestHeaders,
 		d.ResponseHeaders, d.Rule, d.URL
@@ -173,14 +172,14 @@ func (d *attemptDetail) into(a *store.Attempt) {
 	}
 }
 
-// detailOf is the detail of an attempt as it is stored.
+// detailOf returns the stored details of an attempt.
 func detailOf(a *store.Attempt) (string, error) {
 	d := attemptDetail{Timings: a.Timings, ResponseHeaders: a.ResponseHeaders, Rule: a.Rule, URL: a.URL}
 	d.Own, d.RequestHeaders = splitOwn(a)
 	return d.text()
 }
 
-// text is the detail as JSON. Every attempt has one, so it is written without reflection.
+// text returns the details as JSON. Every attempt is written with one, so it does without reflection.
 func (d *attemptDetail) text() (string, error) {
 	b := make([]byte, 0, 1024)
 	for i, name := range []string{`{"timings":{"dns":`, `,"connect":`, `,"tls":`, `,"first_byte":`,
@@ -208,6 +207,8 @@ func (d *attemptDetail) text() (string, error) {
 	return string(append(b, '}')), nil
 }
 
+// appendHeaders appends a JSON list of headers. start is the text before the first one; an empty list adds
+// nothing.
 func appendHeaders(b []byte, start string, headers []store.Header) []byte {
 	for i, h := range headers {
 		if i > 0 {
@@ -222,11 +223,11 @@ func appendHeaders(b []byte, start string, headers []store.Header) []byte {
 	return b
 }
 
-// appendText appends a text as JSON.
+// appendText appends a text as a JSON string.
 func appendText(b []byte, text string) []byte {
 	for i := range len(text) {
 		if c := text[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
-			quoted, _ := json.Marshal(text) // a string always can be written
+			quoted, _ := json.Marshal(text) // a string never fails
 			return append(b, quoted...)
 		}
 	}

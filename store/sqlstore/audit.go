@@ -14,17 +14,18 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
-// newID returns a ULID of this moment by this machine's clock. They rise within a process, also within one
-// millisecond.
+// newID returns a ULID of the present time by this machine's clock. The ids of a process ascend, even within
+// a millisecond.
 func (db *DB) newID() (string, error) { return db.idAt(time.Now().UnixMilli()) }
 
-// idAt returns one of that time.
+// idAt returns a ULID of that time, in Unix milliseconds.
 func (db *DB) idAt(ms int64) (string, error) {
 	id, err := ulid.New(uint64(ms), &db.entropy)
 	return id.String(), named("make an id", err)
 }
 
-// audit appends entries to the audit, in the transaction of what they record. Empty ids are made.
+// audit appends entries to the audit in the transaction of the change that they record, so neither exists
+// without the other. An entry without an id gets one.
 func (t *tx) audit(entries ...store.AuditEntry) error {
 	for i := range entries {
 		if entries[i].ID != "" {
@@ -39,17 +40,18 @@ func (t *tx) audit(entries ...store.AuditEntry) error {
 	return named("append to audit", sqldb.InsertRows(t.Tx, "audit", entryColumns, entries, ""))
 }
 
-// entryColumns describe an entry of the audit but for its place in the chain, which it gets later.
+// entryColumns are the columns of an entry, without its place in the chain. ChainAudit adds that later.
 var entryColumns = sqldb.Named[store.AuditEntry](
 	`id project at actor address action object reason before after detail`)
 
+// auditColumns are all columns of an entry.
 func auditColumns(e *store.AuditEntry) sqldb.Columns {
 	return append(entryColumns(e), linkColumns(e)...)
 }
 
 var linkColumns = sqldb.Named[store.AuditEntry](`seq=LinkSeq hash=LinkHash`)
 
-// auditChange appends one entry.
+// auditChange appends one entry for a change to one object.
 func (t *tx) auditChange(
 	project, action, object string, at int64, by store.Actor, changed auditDiff, detail fields,
 ) error {
@@ -60,7 +62,7 @@ func (t *tx) auditChange(
 	return t.audit(entry)
 }
 
-// auditOf is the entry of a change to one object; detail may be nil.
+// auditOf returns the entry for a change to one object. detail may be nil.
 func auditOf(
 	project, action, object string, at int64, by store.Actor, changed auditDiff, detail fields,
 ) (e store.AuditEntry, err error) {
@@ -79,21 +81,22 @@ func auditOf(
 	return e, nil
 }
 
-// AppendAudit records a mutation that has no row of its own. An empty id is made.
+// AppendAudit records a change that has no row in this database. An entry without an id gets one.
 func (db *DB) AppendAudit(ctx context.Context, e store.AuditEntry) error {
 	return db.change(ctx, "append audit", func(t *tx) error { return t.audit(e) })
 }
 
-// Entries are committed without a place in the chain, in the transaction of what they record, so that no
-// writer waits for another. ChainAudit gives them their places afterwards. See docs/adr/0029.
+// The audit is chained by hashes, and a chain needs one order. Entries commit without a place in the chain,
+// in the transaction of their change, so that no writer waits for another. ChainAudit gives them places
+// afterwards. See docs/adr/0029-audit-chained-after-the-commit.md.
 
-// chainEntries is how many entries one call of ChainAudit takes at most, in transactions of a maintenance
-// batch each.
+// chainEntries is the maximum number of entries for one call of ChainAudit. A call works in maintenance
+// transactions, between which others pass.
 const chainEntries = 10_000
 
-// ChainAudit gives the entries that wait for it their places in the chain, in the order of their ids, at most
-// 10,000. key is asked for only if there are any. Processes that do it at once take turns. It returns the
-// last link, and how many entries it has chained.
+// ChainAudit gives unchained entries their places in the chain, in the order of their ids, at most
+// chainEntries of them. It calls key only if there are such entries. Processes that call it at once take
+// turns by the lock of the head. It returns the last link and the number of entries that it chained.
 func (db *DB) ChainAudit(
 	ctx context.Context, key func(context.Context) ([]byte, error),
 ) (head store.AuditLink, chained int, err error) {
@@ -114,13 +117,13 @@ func (db *DB) ChainAudit(
 	return head, chained, err
 }
 
-// chainAudit chains so many entries at most. The head is locked before they are read, so that
-// no two transactions give the same place away.
+// chainAudit chains up to batch entries in one transaction. It locks the head before it reads the entries, so
+// no other transaction gives the same places away.
 func (t *tx) chainAudit(key []byte, batch int) (head store.AuditLink, taken int, err error) {
 	head, found, err := sqldb.One(t, sqldb.Named[store.AuditLink](`seq hash`),
 		`FROM audit_head WHERE id = 1 FOR UPDATE`)
 	if err == nil && !found {
-		err = errors.New("the row is not there")
+		err = errors.New("table audit_head is empty: restore it from a backup")
 	}
 	if err != nil {
 		return head, 0, named("lock the head", err)
@@ -136,7 +139,8 @@ func (t *tx) chainAudit(key []byte, batch int) (head store.AuditLink, taken int,
 	return head, len(entries), t.writeLinks(entries, head)
 }
 
-// writeLinks writes the places of entries, and the new head.
+// writeLinks writes the places of the entries and the new head. An entry that is chained already makes the
+// transaction fail.
 func (t *tx) writeLinks(entries []store.AuditEntry, head store.AuditLink) error {
 	n, err := sqldb.ExecRows(t.Tx, `UPDATE audit SET seq = i.seq, hash = i.hash FROM $i
 		WHERE audit.id = i.id AND audit.seq = 0`, entries,
@@ -145,7 +149,7 @@ func (t *tx) writeLinks(entries []store.AuditEntry, head store.AuditLink) error 
 		return named("write links", err)
 	}
 	if n != int64(len(entries)) {
-		return fmt.Errorf("write links: %d entries, and %d of them were there", len(entries), n)
+		return fmt.Errorf("write links: only %d of %d entries were unchained", n, len(entries))
 	}
 	if _, err := t.Exec(`UPDATE audit_head SET seq = $1, hash = $2 WHERE id = 1`,
 		head.Seq, head.Hash); err != nil {
@@ -154,8 +158,8 @@ func (t *tx) writeLinks(entries []store.AuditEntry, head store.AuditLink) error 
 	return nil
 }
 
-// AuditHead returns where the chain ends, all of it at one moment. Without the row of the head it is zero, as
-// if nothing were chained.
+// AuditHead returns the end of the chain, read by one statement. Without the row in audit_head the link is
+// zero, as if nothing were chained.
 func (db *DB) AuditHead(ctx context.Context) (store.AuditHead, error) {
 	head, _, err := sqldb.One(db.read(ctx, "read the head of the audit"),
 		func(h *store.AuditHead) sqldb.Columns {
@@ -170,19 +174,19 @@ func (db *DB) AuditHead(ctx context.Context) (store.AuditHead, error) {
 	return head, err
 }
 
-// chainPage names the condition of the index audit_chained, by which it is read.
+// chainPage repeats the WHERE of the index audit_chained, which serves it.
 const chainPage = `FROM audit WHERE seq > $1 AND seq <= $2 AND seq <> 0 ORDER BY seq LIMIT $3`
 
-// ChainedAudit returns the entries of all projects with places above after, up to until, in their order, at
-// most limit.
+// ChainedAudit returns entries of all projects with places above after, up to until, in their order, at most
+// limit.
 func (db *DB) ChainedAudit(ctx context.Context, after, until int64, limit int) ([]store.AuditEntry, error) {
 	return sqldb.Select(db.read(ctx, "read the chain of the audit"), auditColumns, chainPage, after, until,
 		limit)
 }
 
-// Audit returns a page of the project's audit, newest first. What was done to one object is found by its
-// index; every other filter is looked for in a bounded number of entries, as in a list of callbacks (see
-// listing). A page has at most 501 entries: one more than the API shows.
+// Audit returns a page of the project's audit, newest first. An index finds the entries of one object. Every
+// other filter is applied in a scan of bounded size (see listing). A page has at most 501 entries: one more
+// than the API returns, which thereby knows that there is a next page.
 func (db *DB) Audit(ctx context.Context, project string, f store.AuditFilter) (store.AuditPage, error) {
 	ctx, cancel := context.WithTimeout(ctx, db.sql.Limits.Read)
 	defer cancel()
@@ -196,20 +200,20 @@ func (db *DB) Audit(ctx context.Context, project string, f store.AuditFilter) (s
 	return l.page, nil
 }
 
-// An auditListing is a page of the audit that is being read.
+// An auditListing is the reading of one page of the audit.
 type auditListing struct {
 	read    sqldb.Read
 	budget  pageBudget
 	project string
 	store.AuditFilter
-	// actors are those of the window whose names the filter's Actor picks, if it picks by them.
+	// actors are the names in the present window that match the filter's Actor. See findActors.
 	actors []string
-	// left is how many entries the page still has room for.
+	// left is how many entries still fit on the page.
 	left int
 	page store.AuditPage
 }
 
-// run reads the page: at once where the index serves all of the filter, else window by window.
+// run reads the page with one statement if an index serves the whole filter, and else window by window.
 func (l *auditListing) run() error {
 	var rest query
 	l.filter(&rest)
@@ -230,7 +234,7 @@ func (l *auditListing) run() error {
 	})
 }
 
-// bound adds what the index bounds: where the page begins.
+// bound adds the conditions and the order that the index serves.
 func (l *auditListing) bound(q *query) {
 	below := l.After
 	if below == "" {
@@ -242,8 +246,8 @@ func (l *auditListing) bound(q *query) {
 	q.add("\n\tORDER BY audit.id DESC")
 }
 
-// filter adds what bound leaves out, of a part of the audit. Ids are of another clock than times, so times
-// bound no ids.
+// filter adds the conditions that bound leaves out, on the subquery part. Times cannot bound ids here: the
+// ids are of the writing machine's clock, and the times of the index's.
 func (l *auditListing) filter(q *query) {
 	switch {
 	case strings.HasSuffix(l.Action, "."):
@@ -262,7 +266,7 @@ func (l *auditListing) filter(q *query) {
 	q.andIf(l.To != 0, "part.at < ?", l.To)
 }
 
-// endQuery finds the last entry of the next window.
+// endQuery finds the last entry of the next window of size entries.
 func (l *auditListing) endQuery(size int) *query {
 	var q query
 	q.add("SELECT audit.id FROM audit WHERE ")
@@ -271,7 +275,7 @@ func (l *auditListing) endQuery(size int) *query {
 	return &q
 }
 
-// actorsQuery finds the actors of the next window.
+// actorsQuery finds the actors in the next window.
 func (l *auditListing) actorsQuery(size int) *query {
 	var q query
 	q.add("SELECT DISTINCT part.actor FROM (SELECT audit.actor FROM audit WHERE ")
@@ -280,8 +284,8 @@ func (l *auditListing) actorsQuery(size int) *query {
 	return &q
 }
 
-// findActors reads which actors of the next window the filter picks. Their names are compared here and not in
-// SQL, whose rules of upper and lower case depend on the database.
+// findActors reads which actors of the next window match the filter. The names are compared here, because the
+// rules of upper and lower case in SQL depend on the database.
 func (l *auditListing) findActors(size int) error {
 	l.actors = l.actors[:0]
 	wanted := store.Fold(l.Actor)
@@ -295,8 +299,8 @@ func (l *auditListing) findActors(size int) error {
 	return err
 }
 
-// readQuery finds what is in the next window, or with size zero, on the page. A window is a statement within
-// the statement: whatever the filter says, no other index is taken.
+// readQuery finds the matching entries of the next window, or of the whole page if size is zero. The window
+// is a subquery, so that no condition of the filter makes the database choose another index.
 func (l *auditListing) readQuery(size int) *query {
 	var q query
 	q.add("FROM ")
@@ -314,8 +318,8 @@ func (l *auditListing) readQuery(size int) *query {
 	return &q
 }
 
-// add adds the entries of the next window, or with size zero, of the page, that are as the filter says. Where
-// there are more than there is room for it says in Next where they begin.
+// add appends the matching entries of the next window, or of the whole page if size is zero. If more match
+// than fit, it sets Next to the last one that does.
 func (l *auditListing) add(size int) error {
 	l.page.Next = ""
 	if l.Actor != "" {

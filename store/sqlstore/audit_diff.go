@@ -10,9 +10,9 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// An auditDiff is what a change makes different of an object, field by field, as the audit may show it.
+// An auditDiff is the fields of an object that a change made different, as the audit prints them.
 type auditDiff struct {
-	// names are the parts that differ, in their order. A part may be several fields.
+	// names are the parts that differ, in order. One part may print several fields.
 	names         []string
 	before, after fields
 }
@@ -20,8 +20,8 @@ type auditDiff struct {
 // fields are values by their names.
 type fields map[string]any
 
-// A part of an object is compared by its value. The audit shows it, which may be several fields: what is
-// masked may look the same before and after.
+// A part is one property of an object. Two states are compared by value, and the audit shows printed, which
+// may be several fields. A masked part may look the same before and after.
 type part struct {
 	name           string
 	value, printed any
@@ -42,8 +42,8 @@ func diff[T any](parts func(*T) []part, before, after *T) auditDiff {
 	return d
 }
 
-// isSame compares values by what is stored of them. What cannot be encoded, such as a ciphertext in place of
-// JSON, is the same as itself alone.
+// isSame compares values by their stored JSON. A value that cannot be encoded, such as a ciphertext in the
+// place of JSON, is the same only as itself. null and [] are the same.
 func isSame(a, b any) bool {
 	if reflect.DeepEqual(a, b) {
 		return true
@@ -54,6 +54,7 @@ func isSame(a, b any) bool {
 	return err == nil && other == nil && (was == is || none(was) && none(is))
 }
 
+// addTo adds the printed fields to one side of a diff.
 func (p *part) addTo(side fields) {
 	if several, ok := p.printed.(fields); ok {
 		maps.Copy(side, several)
@@ -62,19 +63,19 @@ func (p *part) addTo(side fields) {
 	side[p.name] = p.printed
 }
 
-// plain is a part that is shown as it is.
+// samePart is a part that is printed as it is compared.
 func samePart(name string, value any) part { return part{name, value, value} }
 
-// changeOf is a difference of one field.
+// changeOf is a diff of one field.
 func changeOf(name string, before, after any) auditDiff {
 	return auditDiff{before: fields{name: before}, after: fields{name: after}}
 }
 
-// made says that the object was not there before, removed that it is not there any more.
+// made turns a diff into one of a new object, removed into one of a deleted object.
 func (d auditDiff) made() auditDiff    { d.before = nil; return d }
 func (d auditDiff) removed() auditDiff { d.after = nil; return d }
 
-// texts writes both sides as JSON; empty: there is none.
+// texts returns both sides as JSON. A side without fields is empty.
 func (d *auditDiff) texts() (before, after string, err error) {
 	for _, side := range []struct {
 		fields
@@ -91,6 +92,7 @@ func (d *auditDiff) texts() (before, after string, err error) {
 	return before, after, nil
 }
 
+// redactedURL masks the credentials in a URL; null for an empty one.
 func redactedURL(raw string) any {
 	if raw == "" {
 		return nil
@@ -98,6 +100,7 @@ func redactedURL(raw string) any {
 	return store.MaskURL(raw)
 }
 
+// printedRate prints a rate; null for none.
 func printedRate(r store.Rate) any {
 	if r == (store.Rate{}) {
 		return nil
@@ -105,7 +108,7 @@ func printedRate(r store.Rate) any {
 	return r.String()
 }
 
-// printedTime writes a time, null for none.
+// printedTime prints a time in Unix milliseconds; null for zero.
 func printedTime(ms int64) any {
 	switch ms {
 	case 0:
@@ -116,6 +119,7 @@ func printedTime(ms int64) any {
 	return time.UnixMilli(ms).UTC().Format("2006-01-02T15:04:05.000Z")
 }
 
+// printedSuccess prints a success rule by its name or its text; null for none.
 func printedSuccess(s store.Success) any {
 	if s.Rule != "" {
 		return s.Rule
@@ -126,7 +130,7 @@ func printedSuccess(s store.Success) any {
 	return s.Name
 }
 
-// printedSigner writes a signer: a name, or an object with its options.
+// printedSigner prints a signer: a name, an object with its options, or null for none.
 func printedSigner(text string) any {
 	switch {
 	case text == "":
@@ -137,7 +141,7 @@ func printedSigner(text string) any {
 	return text
 }
 
-// printedPolicy writes a policy by its name, or whole with durations as people write them.
+// printedPolicy prints a policy by its name, or all its fields with readable durations.
 func printedPolicy(p *store.Policy) any {
 	if p.Name != "" {
 		return p.Name
@@ -167,6 +171,7 @@ func printedPolicy(p *store.Policy) any {
 	return printed
 }
 
+// printedChoice prints a policy by its name or its fields; null for none.
 func printedChoice(c *store.PolicyChoice) any {
 	switch {
 	case c.Given != nil:
@@ -177,7 +182,7 @@ func printedChoice(c *store.PolicyChoice) any {
 	return c.Name
 }
 
-// redactedHeaders writes headers without the credentials in them.
+// redactedHeaders prints headers with credentials masked.
 func redactedHeaders(headers []store.Header) any {
 	printed := make(map[string][]string, len(headers))
 	for _, h := range headers {
@@ -189,7 +194,7 @@ func redactedHeaders(headers []store.Header) any {
 	return printed
 }
 
-// callbackName is a callback's id as callers see it; null for none.
+// callbackName returns a callback's id with its prefix; null for an empty one.
 func callbackName(id string) any {
 	if id == "" {
 		return nil
@@ -197,7 +202,7 @@ func callbackName(id string) any {
 	return store.CallbackPrefix + id
 }
 
-// callbackParts are what people change of a callback. Its body never changes.
+// callbackParts are the properties of a callback that people change. Its body never changes.
 func callbackParts(c *store.Callback) []part {
 	return []part{
 		samePart("state", c.State),
@@ -215,7 +220,7 @@ func callbackParts(c *store.Callback) []part {
 	}
 }
 
-// endpointParts are all but the endpoint's health.
+// endpointParts are all properties of an endpoint but its health.
 func endpointParts(e *store.Endpoint) []part {
 	type enabled struct {
 		Is     bool
@@ -239,18 +244,20 @@ func endpointParts(e *store.Endpoint) []part {
 	}
 }
 
+// pausePart is a pause with its reason, as one part.
 func pausePart(until int64, reason string) part {
 	printed := fields{"paused_until": printedTime(until), "pause_reason": reason}
 	return part{"pause", printed, printed}
 }
 
-// laneParts are what is a lane's own.
+// laneParts are the lane's own settings, without those of its endpoint and project.
 func laneParts(l *ownLane) []part {
 	return []part{samePart("concurrency", l.Limit), {"rate", l.Rate, printedRate(l.Rate)},
 		pausePart(l.OwnPause, l.reason)}
 }
 
-// projectParts are all of a project but its presets, which are objects of their own.
+// projectParts are all properties of a project but its presets. Presets are objects with entries of their
+// own.
 func projectParts(p *store.Project) []part {
 	d := &p.Defaults
 	return []part{
@@ -266,7 +273,7 @@ func projectParts(p *store.Project) []part {
 	}
 }
 
-// scheduleParts are what people change of a schedule.
+// scheduleParts are the properties of a schedule that people change.
 func scheduleParts(s *store.Schedule) []part {
 	return []part{
 		samePart("name", s.Name),
@@ -279,7 +286,7 @@ func scheduleParts(s *store.Schedule) []part {
 	}
 }
 
-// redriveParts are what a redrive is to do, and whether it goes on.
+// redriveParts are the action of a redrive and its state.
 func redriveParts(r *store.Redrive) []part {
 	return []part{
 		samePart("action", r.Action),
@@ -294,14 +301,14 @@ func redriveParts(r *store.Redrive) []part {
 	}
 }
 
-// secretParts are which secret is the present one; nothing of the secret itself.
+// secretParts identify the present secret. They contain nothing of the secret itself.
 func secretParts(s *store.Secret) []part {
 	return []part{samePart("secret", s.ID), samePart("label", s.Label), samePart("key_id", s.KeyID),
 		samePart("hosts", s.Hosts)}
 }
 
-// redactedTemplate writes a schedule's callback without its body, and without credentials. One with credential
-// headers is stored as a ciphertext, of which nothing can be shown.
+// redactedTemplate prints a schedule's callback without its body and with credentials masked. A template with
+// credential headers is stored as a ciphertext, and masked as a whole.
 func redactedTemplate(text store.JSONText) any {
 	var members map[string]json.RawMessage
 	if text == "" {
@@ -329,7 +336,8 @@ func redactedTemplate(text store.JSONText) any {
 	return printed
 }
 
-// redactedTemplateHeaders masks headers as a template has them: an object of texts or of lists.
+// redactedTemplateHeaders masks the credential headers of a template, which is an object of texts or of
+// lists.
 func redactedTemplateHeaders(value json.RawMessage) any {
 	var headers map[string]json.RawMessage
 	if json.Unmarshal(value, &headers) != nil {
@@ -345,7 +353,7 @@ func redactedTemplateHeaders(value json.RawMessage) any {
 	return printed
 }
 
-// printedPreset writes a preset's value as it is kept, a policy as people write it.
+// printedPreset prints the value of a preset as it is stored, and a policy with readable durations.
 func printedPreset(kind store.PresetKind, value store.JSONText) any {
 	if kind != store.PresetPolicy {
 		return value
@@ -354,6 +362,6 @@ func printedPreset(kind store.PresetKind, value store.JSONText) any {
 	if json.Unmarshal([]byte(value), &p) != nil {
 		return value
 	}
-	p.Name = "" // whole
+	p.Name = "" // otherwise printedPolicy would print the name alone
 	return printedPolicy(&p)
 }

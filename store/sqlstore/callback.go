@@ -12,17 +12,21 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
+// callbackFields are the columns of a callback's two rows, in tables callbacks and requests.
 var callbackFields = sqldb.Named[row](`callbacks.id callbacks.project callbacks.kind requests.endpoint_id
-	requests.follows requests.method requests.topic requests.ref callbacks.lock_key callbacks.strict callbacks.lane=LaneID
-	requests.signer callbacks.state callbacks.reason callbacks.due_at requests.first_due_at callbacks.expires_at
-	callbacks.attempt_count callbacks.divert_count callbacks.attempt_seq callbacks.ladder_base callbacks.trigger
-	callbacks.resume_state callbacks.resume_reason callbacks.cancel_requested callbacks.free_retry callbacks.last_status
+	requests.follows requests.method requests.topic requests.ref callbacks.lock_key callbacks.strict
+	callbacks.lane=LaneID requests.signer callbacks.state callbacks.reason callbacks.due_at
+	requests.first_due_at callbacks.expires_at callbacks.attempt_count callbacks.divert_count
+	callbacks.attempt_seq callbacks.ladder_base callbacks.trigger callbacks.resume_state
+	callbacks.resume_reason callbacks.cancel_requested callbacks.free_retry callbacks.last_status
 	callbacks.last_class callbacks.poll_errors requests.version requests.created_at callbacks.updated_at
-	callbacks.finished_at callbacks.fence callbacks.claim_token callbacks.claim_until callbacks.claims_without_result
-	requests.content_type requests.headers=HeadersText requests.labels=LabelsText requests.policy=PolicyText
-	requests.success=SuccessText callbacks.claimed_at callbacks.lost_at`)
+	callbacks.finished_at callbacks.fence callbacks.claim_token callbacks.claim_until
+	callbacks.claims_without_result requests.content_type requests.headers=HeadersText
+	requests.labels=LabelsText requests.policy=PolicyText requests.success=SuccessText callbacks.claimed_at
+	callbacks.lost_at`)
 
-// callbackColumns describe a row of fromCallbacks or fromRequests.
+// callbackColumns are all columns of a callback but its payload, to be read FROM fromCallbacks or
+// fromRequests.
 func callbackColumns(r *row) sqldb.Columns {
 	return append(callbackFields(r),
 		col(presentURL, &r.URL),
@@ -35,33 +39,35 @@ func callbackColumns(r *row) sqldb.Columns {
 		col("CASE WHEN callbacks.payload = 2 THEN 1 ELSE 0 END", sqldb.Bool(&r.PayloadPurged)))
 }
 
-// wholeCallback are the columns of a callback with its payload, and the address in its row.
+// wholeCallback is callbackColumns with the payload and with the URL that is stored in the row.
 func wholeCallback(r *row) sqldb.Columns {
 	return append(callbackColumns(r), col("requests.url", &r.storedURL), col(bodyColumn, &r.body))
 }
 
-// fromCallbacks has both rows of callbacks, found by those of the first table.
+// fromCallbacks joins the two rows of callbacks that conditions on table callbacks find.
 const fromCallbacks = `callbacks JOIN requests ON ` + ofCallback
 
-// ofCallback finds the second row of a callback. The id is written so that PostgreSQL looks for it after the
-// first row. By the ids of a list alone it would read the whole index for each, which costs nothing while the
-// table is empty and the plan is made.
+// ofCallback is the join condition for the second row of a callback. The expression id || ” makes PostgreSQL
+// look up the requests row after the callbacks row, by its whole key. With the plain id it could use the ids
+// of a list alone, and read the whole index of requests for each. A plan that is made while the table is
+// empty would do so.
 const ofCallback = `requests.project = callbacks.project AND requests.id = callbacks.id || ''`
 
-// fromRequests is fromCallbacks for conditions that the second table is searched by. They follow it with AND.
-// SQLite takes the tables of a CROSS JOIN in their order.
+// fromRequests joins the two rows of callbacks that conditions on table requests find. The conditions follow
+// with AND. CROSS JOIN makes SQLite read requests first.
 const fromRequests = `requests CROSS JOIN callbacks WHERE callbacks.id = requests.id`
 
-// bodyColumn is a callback's payload, its own or one that it shares; NULL: none.
+// bodyColumn is a callback's payload: its own body or the shared one. NULL means none.
 const bodyColumn = `CASE
 		WHEN requests.shared = '' THEN requests.body
 		ELSE (SELECT payloads.body FROM payloads WHERE payloads.id = requests.shared)
 	END`
 
+// laneName is the key of a callback's lane.
 const laneName = `COALESCE((SELECT lanes.key FROM lanes WHERE lanes.id = callbacks.lane), '')`
 
-// presentURL is where the next attempt goes: for an open row that follows its endpoint, where that is now.
-// What has ended keeps the address that its last stamp wrote.
+// presentURL is the URL of the next attempt. An open row that follows its endpoint has the endpoint's present
+// URL. A row that has ended keeps the URL that its last stamp wrote.
 const presentURL = `CASE
 		WHEN requests.follows = 1 AND callbacks.state = 'scheduled'
 			THEN COALESCE((SELECT endpoints.url FROM endpoints WHERE endpoints.id = requests.endpoint_id),
@@ -69,26 +75,26 @@ const presentURL = `CASE
 		ELSE requests.url
 	END`
 
-// isOpen is the condition for rows that are found by their ids. It is written so that it does not match the
-// condition of the index over all open rows: PostgreSQL, when it knows little of a table, would rather walk
-// that whole index than look up a hundred ids.
+// isOpen is the condition for open rows that are found by their ids. The expression does not match the WHERE
+// of the index callbacks_due. Otherwise PostgreSQL, with poor statistics, would scan that whole index rather
+// than look up a hundred ids.
 const isOpen = `callbacks.state || '' = 'scheduled'`
 
-// A row is a callback as it is stored, with what only this package needs.
+// A row is a callback as it is stored, with columns that only this package needs.
 type row struct {
 	store.Callback
-	// ClaimedAt is when the present claim was made; LostAt, when the claim before it was, if that ended
-	// without a result.
+	// ClaimedAt is when the present claim was made. LostAt is when the claim before it was made, if that one
+	// ended without a result; else it is zero.
 	ClaimedAt, LostAt int64
-	// cancelAs is the reason for which it ends if its cancel was requested; empty: store.Requested. It is
-	// stored as the reason, which an open row has no other.
+	// pendingReason is the reason with which the row ends if its cancel was requested. Empty means
+	// store.Requested. Column reason holds it while the row is open.
 	pendingReason store.Reason
-	// The texts are JSON. broken says which of those that an attempt needs could not be
-	// decoded; the rest is as it should be.
+	// The texts are JSON. broken is the error of the ones that an attempt needs and that cannot be decoded;
+	// the other fields are valid.
 	HeadersText, LabelsText, PolicyText, SuccessText string
 	broken                                           error
-	// body is its payload, where that was read; storedURL is the address in the row. Where the callback's
-	// endpoint has moved it is not the present one.
+	// body is the payload, if it was read. storedURL is the URL in table requests; presentURL differs from it
+	// after the endpoint has moved.
 	body      []byte
 	storedURL string
 }
@@ -102,11 +108,13 @@ func (db *DB) callbacks(q sqldb.Querier, from string, args ...any) ([]row, error
 	return rows, err
 }
 
+// callbacks is DB.callbacks in the transaction.
 func (t *tx) callbacks(from string, args ...any) ([]row, error) {
 	return t.db.callbacks(t, from, args...)
 }
 
-// callbacksByID reads callbacks of any project; lock is a clause that locks them, or empty.
+// callbacksByID reads callbacks of any project by their ids. lock is a clause that locks them in the order of
+// ids, or empty.
 func (t *tx) callbacksByID(ids []string, lock string) (map[string]row, error) {
 	found := make(map[string]row, len(ids))
 	if len(ids) == 0 {
@@ -121,12 +129,12 @@ func (t *tx) callbacksByID(ids []string, lock string) (map[string]row, error) {
 	return found, named("read callbacks", err)
 }
 
-// complete decodes a row that was read.
+// complete decodes the JSON texts of a row, and moves the reason of an open row to pendingReason.
 func (db *DB) complete(r *row) {
 	if r.State == store.Scheduled {
 		r.pendingReason, r.Reason = r.Reason, ""
 	}
-	_ = decode("labels", r.LabelsText, &r.Labels) // what can be shown is shown
+	_ = decode("labels", r.LabelsText, &r.Labels) // damaged labels hide nothing else
 	var errs [3]error
 	errs[0] = decode("headers", r.HeadersText, &r.Headers)
 	r.Success, errs[1] = decodeOnce(&db.successes, "success", r.SuccessText)
@@ -134,7 +142,7 @@ func (db *DB) complete(r *row) {
 	r.broken = errors.Join(errs[:]...)
 }
 
-// policy decodes a callback's policy, which every callback has.
+// policy decodes the policy of a callback. Every callback has one.
 func (db *DB) policy(text string) (store.Policy, error) {
 	if text == "" {
 		return store.Policy{}, errors.New("decode policy: it is empty")
@@ -143,29 +151,29 @@ func (db *DB) policy(text string) (store.Policy, error) {
 	return clonePolicy(policy), err
 }
 
-// clonePolicy has slices of its own: what one callback's holder does to them must not reach another.
+// clonePolicy copies the slices too, so that a change of one callback's policy cannot reach the cached one.
 func clonePolicy(p store.Policy) store.Policy {
 	p.Tiers, p.StopOn = slices.Clone(p.Tiers), slices.Clone(p.StopOn)
 	return p
 }
 
-// sortedKeys are the keys of a map, in order.
+// sortedKeys returns the keys of a map in order.
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// timeoutMillis is the policy's timeout in milliseconds, rounded up.
+// timeoutMillis returns the policy's timeout in milliseconds, rounded up.
 func timeoutMillis(p store.Policy) int64 {
 	return int64((p.Timeout + time.Millisecond - 1) / time.Millisecond)
 }
 
-// position is where in its ladder the callback stands: 0 before the first charged attempt.
+// position returns how many charged attempts the callback has made on its present ladder.
 func position(c *store.Callback) int { return c.AttemptCount - c.LadderBase }
 
-// oneCallback finds a callback by the primary keys of both tables.
+// oneCallback finds one callback by the primary keys of both tables.
 const oneCallback = fromRequests + `
 		AND requests.id = $1 AND requests.project = $2`
 
-// Get returns the callback, or store.ErrNotFound when the project has none of that id. What of a damaged row
-// can be shown is shown.
+// Get returns the callback, or store.ErrNotFound if the project has none with that id. Of a damaged row it
+// returns the fields that can be decoded.
 func (db *DB) Get(ctx context.Context, project, id string) (store.Callback, error) {
 	r, err := sqldb.Get(db.read(ctx, "get callback"), "get callback "+id, callbackColumns,
 		`FROM `+oneCallback, id, project)
@@ -173,9 +181,9 @@ func (db *DB) Get(ctx context.Context, project, id string) (store.Callback, erro
 	return r.Callback, err
 }
 
-// Payload returns the callback's body as it was given; store.ErrNotFound when the project has no such
-// callback, store.ErrPayloadPurged when retention has removed the body. A callback that never had one has the
-// zero Payload.
+// Payload returns the callback's body as it was accepted. It returns store.ErrNotFound if the project has no
+// such callback, and store.ErrPayloadPurged if retention has removed the body. A callback without a body has
+// the zero Payload.
 func (db *DB) Payload(ctx context.Context, project, id string) (store.Payload, error) {
 	r, err := sqldb.Get(db.read(ctx, "read payload"), "get callback "+id, wholeCallback, `FROM `+oneCallback,
 		id, project)
@@ -190,10 +198,11 @@ func (db *DB) Payload(ctx context.Context, project, id string) (store.Payload, e
 	return store.Payload{ID: r.PayloadID, ContentType: r.ContentType, Body: append([]byte{}, r.body...)}, nil
 }
 
-// lockedRows bounds how many callbacks of a lock key are looked at, the newest first: most of them ended long
-// ago.
+// lockedRows is how many callbacks of a lock key findLockHolder reads, newest first. Most of the older ones
+// ended long ago.
 const lockedRows = 1000
 
+// findLockHolder finds the claimed row of a lock key, by the index callbacks_lock.
 const findLockHolder = `SELECT recent.id, recent.claimed_at FROM (
 		SELECT callbacks.id, callbacks.state, callbacks.claim_until, callbacks.claimed_at FROM callbacks
 		WHERE callbacks.project = $1 AND callbacks.lock_key = $2 AND callbacks.lock_key <> ''
@@ -204,22 +213,21 @@ const findLockHolder = `SELECT recent.id, recent.claimed_at FROM (
 	LIMIT 1`
 
 // LockHolder returns the bare id of the callback of a lock key that is being attempted at now, and when it
-// was claimed. Empty: there is none among the newest thousand callbacks of the key.
+// was claimed. The id is empty if none of the newest thousand callbacks of the key is being attempted. It is
+// for pages: the lock itself is in the index.
 func (db *DB) LockHolder(ctx context.Context, project, lockKey string,
 	now int64) (id string, since int64, err error) {
 	err = db.read(ctx, "find the holder of a lock").Each(func(r sqldb.Row) error {
 		return r.Scan(&id, &since)
-	},
-		findLockHolder, project, lockKey, lockedRows, now)
+	}, findLockHolder, project, lockKey, lockedRows, now)
 	return id, since, err
 }
 
-// Attempted returns when the callback was last claimed, and when its last attempt ended; zero: never.
+// Attempted returns when the callback was last claimed, and when its last attempt ended. Zero means never.
 func (db *DB) Attempted(ctx context.Context, project, id string) (claimedAt, endedAt int64, err error) {
 	err = db.read(ctx, "read when it was attempted").Each(func(r sqldb.Row) error {
 		return r.Scan(&claimedAt, &endedAt)
-	},
-		`SELECT callbacks.claimed_at, COALESCE((
+	}, `SELECT callbacks.claimed_at, COALESCE((
 			SELECT attempts.ended_at FROM attempts WHERE attempts.callback_id = callbacks.id
 			ORDER BY attempts.number DESC
 			LIMIT 1), 0)

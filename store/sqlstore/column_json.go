@@ -12,8 +12,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// A memo remembers values by their keys: most callbacks share a few. The zero value is empty. When it has
-// max, or maxMemo, it starts anew.
+// A memo caches values by key: most callbacks share a few policies and rules. The zero value is an empty
+// cache of maxMemo values. A full cache is emptied, which bounds it without keeping an order.
 type memo[K comparable, V any] struct {
 	max   int
 	mu    sync.RWMutex
@@ -22,7 +22,7 @@ type memo[K comparable, V any] struct {
 
 const maxMemo = 1000
 
-// get returns what must not be changed.
+// get returns a cached value. The caller must not change it.
 func (m *memo[K, V]) get(key K) (V, bool) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -30,6 +30,7 @@ func (m *memo[K, V]) get(key K) (V, bool) {
 	return v, ok
 }
 
+// put caches a value.
 func (m *memo[K, V]) put(key K, v V) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -39,7 +40,7 @@ func (m *memo[K, V]) put(key K, v V) {
 	m.known[key] = v
 }
 
-// decodeOnce returns what the text of a column means.
+// decodeOnce decodes the text of a column and caches the value by its text.
 func decodeOnce[V any](m *memo[string, V], column, text string) (V, error) {
 	v, ok := m.get(text)
 	if ok {
@@ -52,18 +53,20 @@ func decodeOnce[V any](m *memo[string, V], column, text string) (V, error) {
 	return v, err
 }
 
-// written remembers the texts of named policies and of success rules.
+// written caches the JSON texts of named policies and of success rules.
 type written struct {
 	policies  memo[string, writtenPolicy]
 	successes memo[store.Success, string]
 }
 
-// A writtenPolicy is a policy as it was when its text was written: what a name stands for may change.
+// A writtenPolicy is a policy with its text. It is compared before the text is used, because a name may stand
+// for another policy later.
 type writtenPolicy struct {
 	store.Policy
 	text string
 }
 
+// policy returns the JSON text of a policy.
 func (w *written) policy(p *store.Policy) (string, error) {
 	known, ok := w.policies.get(p.Name)
 	if ok && samePolicy(&known.Policy, p) {
@@ -78,6 +81,7 @@ func (w *written) policy(p *store.Policy) (string, error) {
 	return text, err
 }
 
+// success returns the JSON text of a success rule.
 func (w *written) success(s store.Success) (string, error) {
 	text, ok := w.successes.get(s)
 	if ok {
@@ -90,6 +94,8 @@ func (w *written) success(s store.Success) (string, error) {
 	return text, err
 }
 
+// samePolicy reports whether two policies have the same JSON text. A test makes sure that it compares every
+// field.
 func samePolicy(a, b *store.Policy) bool {
 	return slices.Equal(a.Tiers, b.Tiers) && slices.Equal(a.StopOn, b.StopOn) &&
 		(a.Tiers == nil) == (b.Tiers == nil) &&
@@ -98,7 +104,7 @@ func samePolicy(a, b *store.Policy) bool {
 		a.RetryAfterCap == b.RetryAfterCap && a.OverloadFloor == b.OverloadFloor
 }
 
-// decode reads JSON text of a column; empty text leaves v as it is.
+// decode reads the JSON text of a column. Empty text leaves v as it is.
 func decode(column, text string, v any) error {
 	if text == "" {
 		return nil
@@ -109,14 +115,14 @@ func decode(column, text string, v any) error {
 	return nil
 }
 
-// encode writes JSON text for a column.
+// encode returns the JSON text of a value for a column.
 func encode(v any) (string, error) {
 	text, err := json.Marshal(v)
 	return string(text), err
 }
 
-// members are those of a JSON object and where their values are. Zero values are left out. Members may be
-// added; what a member means never changes.
+// members are the names of a JSON object's members, and pointers to their values. Zero values are not
+// written. A member may be added, but a stored one never changes its meaning.
 type members map[string]any
 
 // MarshalJSON implements [json.Marshaler].

@@ -11,16 +11,16 @@ import (
 )
 
 const (
-	// maxGroups is the most groups that are listed.
+	// maxGroups is the maximum number of groups in the list.
 	maxGroups = 200
-	// maxCount is up to how many callbacks are counted one by one; fewCount, once groups have taken
-	// groupsTime.
+	// maxCount is up to how many callbacks of a group are counted. Once the groups have taken groupsTime, it
+	// is fewCount for the others.
 	maxCount   = 1000
 	fewCount   = 10
 	groupsTime = 50 * time.Millisecond
 )
 
-// A deadGroup is a group with its oldest callback.
+// A deadGroup is a group of dead callbacks with the id of its oldest one.
 type deadGroup struct {
 	store.DeadGroup
 	oldestID string
@@ -28,8 +28,8 @@ type deadGroup struct {
 
 var deadGroupFields = sqldb.Named[deadGroup](`g.reason g.last_class=Class g.last_status=Status`)
 
-// deadGroupColumns find the first and last callback of a group, each by one step into the index of the dead,
-// and count it.
+// deadGroupColumns read the oldest and the newest callback of a group by one step into the index
+// callbacks_dead each, and count the group up to $2.
 func deadGroupColumns(g *deadGroup) sqldb.Columns {
 	const of = `FROM callbacks AS c WHERE c.project = $1 AND c.state = 'dead' AND c.reason = g.reason
 		AND c.last_class = g.last_class AND c.last_status = g.last_status`
@@ -39,18 +39,19 @@ func deadGroupColumns(g *deadGroup) sqldb.Columns {
 		col(`(SELECT COUNT(*) FROM (SELECT 1 `+of+` LIMIT $2) AS counted)`, &g.Count))
 }
 
-// nextDeadGroup finds the group after the one named. The id is compared, too, for SQLite takes such a bound
-// as if it were not strict: it would step over each callback of the group named.
+// nextDeadGroup finds the next group after ($3, $4, $5). The bound includes an id above all ids: SQLite
+// treats such a bound as inclusive, and would step over every callback of the last group.
 const nextDeadGroup = `FROM (
 		SELECT reason, last_class, last_status FROM callbacks
-		WHERE project = $1 AND state = 'dead' AND (reason, last_class, last_status, id) > ($3, $4, $5, '` + aboveAllIDs + `')
+		WHERE project = $1 AND state = 'dead'
+			AND (reason, last_class, last_status, id) > ($3, $4, $5, '` + aboveAllIDs + `')
 		ORDER BY reason, last_class, last_status, id
 		LIMIT 1
 	) AS g`
 
-// DeadGroups returns the project's dead callbacks by what they died of: the largest groups first, then those
-// with the newest callback; at most
-// 200. It counts up to a thousand of each, and once that has taken long, up to ten of the others.
+// DeadGroups groups the project's dead callbacks by reason, class and status. The largest group comes first,
+// and among equal ones that with the newest callback; at most 200 are returned. It counts up to a thousand
+// callbacks of each group. After groupsTime it counts up to ten of each further group.
 func (db *DB) DeadGroups(ctx context.Context, project string) ([]store.DeadGroup, error) {
 	ctx, cancel := context.WithTimeout(ctx, db.sql.Limits.Read)
 	defer cancel()

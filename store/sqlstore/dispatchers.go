@@ -9,16 +9,16 @@ import (
 )
 
 const (
-	// maxDispatchers is the most that are listed.
+	// maxDispatchers is the maximum number of processes in the list.
 	maxDispatchers = 1000
-	// dispatcherAge is for how long one is kept that does not report itself any more.
+	// dispatcherAge is how long the row of a silent process is kept.
 	dispatcherAge = 24 * time.Hour
 )
 
 var dispatcherColumns = sqldb.Named[store.Dispatcher](
 	`name host version roles workers in_flight held draining clock_offset started_at seen_at`)
 
-// ReportDispatcher writes down how a process is, in the place of what it said before.
+// ReportDispatcher stores the state of a process, and replaces what it reported before.
 func (db *DB) ReportDispatcher(ctx context.Context, d store.Dispatcher) error {
 	columns := dispatcherColumns(&d)
 	return db.change(ctx, "report dispatcher "+d.Name, func(t *tx) error {
@@ -28,36 +28,37 @@ func (db *DB) ReportDispatcher(ctx context.Context, d store.Dispatcher) error {
 	})
 }
 
+// WithdrawDispatcher takes a process that shut down off the list. Its row stays for LastWorker.
 // WithdrawDispatcher takes a process that has ended off the list. When it was there is kept for LastWorker.
 func (db *DB) WithdrawDispatcher(ctx context.Context, name string, now int64) error {
 	return db.changeBy(ctx, "withdraw dispatcher "+name,
 		`UPDATE dispatchers SET ended_at = $2, seen_at = $2 WHERE name = $1 AND ended_at = 0`, name, now)
 }
 
-// lastDispatchers takes those that were seen last.
+// lastDispatchers finds the processes that were seen last, by the index dispatchers_seen.
 const lastDispatchers = `FROM (
 		SELECT * FROM dispatchers WHERE seen_at >= $1 AND ended_at = 0
 		ORDER BY seen_at DESC
 		LIMIT $2) AS seen
 	ORDER BY started_at, name`
 
-// Dispatchers returns the processes that have reported themselves at seenSince or later, the first that
-// started first; at most a thousand.
+// Dispatchers returns the running processes that reported at seenSince or later, in the order of their
+// starts; at most a thousand.
 func (db *DB) Dispatchers(ctx context.Context, seenSince int64) ([]store.Dispatcher, error) {
 	return sqldb.Select(db.read(ctx, "list dispatchers"), dispatcherColumns, lastDispatchers, seenSince,
 		maxDispatchers)
 }
 
-// LastWorker returns when a process with workers was last seen, whether it runs, has died or has ended; zero:
-// there never was one.
+// LastWorker returns when a process with workers was last seen, whether it runs, died or shut down. Zero
+// means never.
 func (db *DB) LastWorker(ctx context.Context) (int64, error) {
 	seen, _, err := sqldb.Value[int64](db.read(ctx, "find the last worker"),
 		`SELECT COALESCE(MAX(seen_at), 0) FROM dispatchers WHERE workers > 0`)
 	return seen, err
 }
 
-// oldDispatchers spares the last process with workers: LastWorker is to know it for however long there is
-// none.
+// oldDispatchers finds rows to delete. It keeps the last process with workers, so that LastWorker still
+// returns it after any time without one.
 const oldDispatchers = `SELECT name FROM dispatchers
 	WHERE seen_at < $1 AND name <> COALESCE((
 		SELECT last.name FROM dispatchers AS last WHERE last.workers > 0
@@ -66,7 +67,7 @@ const oldDispatchers = `SELECT name FROM dispatchers
 	ORDER BY seen_at
 	LIMIT $2`
 
-// PurgeDispatchers removes up to limit processes that have not reported themselves for a day. It returns how
+// PurgeDispatchers deletes the rows of up to limit processes that have not reported for a day. It returns how
 // many.
 func (db *DB) PurgeDispatchers(ctx context.Context, now int64, limit int) (int, error) {
 	return db.deleteBatches(ctx, "purge dispatchers", limit,

@@ -82,7 +82,7 @@ func (db *DB) DueHours(ctx context.Context, project string, from, to int64) ([]s
 	}
 	var hours []store.DueHour
 	for _, key := range sortedKeys(counts) {
-		if counts[key] <= 0 { // an older version of the program may have ended callbacks that it did not count
+		if counts[key] <= 0 { // an older program may have ended callbacks that it had not counted
 			continue
 		}
 		n, err := strconv.ParseInt(key, 10, 64)
@@ -108,8 +108,8 @@ const dueNow = `SELECT COUNT(*), COALESCE(MIN(callbacks.due_at), 0) FROM callbac
 func (db *DB) DueNow(ctx context.Context, project string, now int64) (store.DueNow, error) {
 	var sum store.DueNow
 	read := db.read(ctx, "count what is due")
-	ended, err := db.dueWindows(ctx, read, db.countBudget, now-1, func(after, end store.Cursor) (bool, error) {
-		err := read.Each(func(r sqldb.Row) error {
+	countWindow := func(after, end store.Cursor) (enough bool, err error) {
+		err = read.Each(func(r sqldb.Row) error {
 			var n int
 			var oldest int64
 			err := r.Scan(&n, &oldest)
@@ -120,7 +120,8 @@ func (db *DB) DueNow(ctx context.Context, project string, now int64) (store.DueN
 			return err
 		}, dueNow, after.DueAt, after.ID, end.DueAt, end.ID, now, project)
 		return sum.Count > maxCount, err
-	})
+	}
+	ended, err := db.dueWindows(ctx, read, db.countBudget, now-1, countWindow)
 	if err != nil {
 		return store.DueNow{}, err
 	}

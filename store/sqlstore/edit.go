@@ -9,7 +9,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
-// lockCallback reads a row that this transaction is going to change, and keeps others from changing it.
+// lockCallback reads a callback and locks its rows until the transaction ends. It returns store.ErrNotFound.
 func (t *tx) lockCallback(project, id string) (row, error) {
 	r, err := sqldb.Get(t, "", callbackColumns, `FROM `+fromCallbacks+`
 		WHERE callbacks.id = $1 AND callbacks.project = $2 FOR UPDATE`, id, project)
@@ -17,56 +17,57 @@ func (t *tx) lockCallback(project, id string) (row, error) {
 	return r, err
 }
 
-// An rowEdit changes a locked row, and says what the audit calls that.
+// A rowEdit changes a locked row in memory. It returns the action and the details for the audit.
 type rowEdit func(*tx, *row) (action string, detail fields, err error)
 
-// Retry makes a callback due at r.Now, marked as manual. A scheduled one makes its next step; a terminal one
-// makes a single attempt and falls back to its state if that fails (store.Once), or begins a new ladder
-// (store.Restart). It returns store.ErrNotFound, store.ErrAttempting, store.ErrPayloadPurged or
+// Retry makes a callback due at r.Now, with the trigger manual. A scheduled callback makes its next attempt
+// now. A terminal one makes a single attempt and returns to its state if that fails (store.Once), or begins a
+// new ladder (store.Restart). It returns store.ErrNotFound, store.ErrAttempting, store.ErrPayloadPurged or
 // store.ErrEndpointDeleted.
 func (db *DB) Retry(ctx context.Context, project, id string, r store.Retry,
 	by store.Actor) (store.Callback, error) {
-	return db.edit(ctx, "retry", project, id, r.Now, by, func(t *tx, m *row) (string, fields, error) {
-		action, detail, err := retryEdit(r.Now, r.Ladder, r.Ladder == store.Restart)(t, m)
-		m.Trigger = store.Manual
+	return db.edit(ctx, "retry", project, id, r.Now, by, func(t *tx, c *row) (string, fields, error) {
+		action, detail, err := retryEdit(r.Now, r.Ladder, r.Ladder == store.Restart)(t, c)
+		c.Trigger = store.Manual
 		if r.URL != "" {
-			wanted := m.Callback
+			wanted := c.Callback
 			wanted.MoveTo(r.URL)
-			_, err = t.take(m, &wanted)
+			_, err = t.take(c, &wanted)
 		}
 		return action, detail, err
 	})
 }
 
-// retrying makes a callback due at now, and with restart begins a new ladder of a terminal one.
+// retryEdit makes a callback due at now. With restart a terminal callback begins a new ladder.
 func retryEdit(now int64, ladder store.Ladder, restart bool) rowEdit {
-	return func(_ *tx, m *row) (string, fields, error) {
-		if m.State.Terminal() {
-			m.revive(now, restart)
+	return func(_ *tx, r *row) (string, fields, error) {
+		if r.State.Terminal() {
+			r.revive(now, restart)
 		}
-		m.DueAt = now
+		r.DueAt = now
 		return "callback.retry", fields{"ladder": ladder}, nil
 	}
 }
 
-// Reschedule moves a scheduled callback to due, or revives a dead one for one more attempt then. It returns
-// store.ErrNotFound, store.ErrAttempting, store.ErrTerminal (for succeeded and canceled ones),
-// store.ErrPayloadPurged or store.ErrEndpointDeleted.
+// Reschedule moves a scheduled callback to due, or revives a dead one for one more attempt at due. It returns
+// store.ErrNotFound, store.ErrAttempting, store.ErrPayloadPurged or store.ErrEndpointDeleted, and
+// store.ErrTerminal for a callback that succeeded or was canceled.
 func (db *DB) Reschedule(ctx context.Context, project, id string, due, now int64,
 	by store.Actor) (store.Callback, error) {
-	return db.edit(ctx, "reschedule", project, id, now, by, func(t *tx, m *row) (string, fields, error) {
-		revived := m.State == store.Dead
-		action, detail, err := rescheduleEdit(due)(t, m)
+	return db.edit(ctx, "reschedule", project, id, now, by, func(t *tx, r *row) (string, fields, error) {
+		revived := r.State == store.Dead
+		action, detail, err := rescheduleEdit(due)(t, r)
 		if revived {
-			m.Trigger = store.Manual
+			r.Trigger = store.Manual
 		}
 		return action, detail, err
 	})
 }
 
+// rescheduleEdit moves or revives a callback: see Reschedule.
 func rescheduleEdit(due int64) rowEdit {
-	return func(_ *tx, m *row) (string, fields, error) {
-		return "callback.reschedule", fields{"due_at": due}, m.reschedule(due)
+	return func(_ *tx, r *row) (string, fields, error) {
+		return "callback.reschedule", fields{"due_at": due}, r.reschedule(due)
 	}
 }
 
@@ -77,9 +78,9 @@ func (r *row) reschedule(due int64) error {
 		r.revive(due, false)
 	case store.Scheduled:
 		if r.AttemptSeq == 0 && r.ClaimToken == "" {
-			r.startAt(due) // Nothing has been attempted yet, so this is its first due time.
+			r.startAt(due) // nothing was attempted yet, so due becomes the first due time
 		}
-		r.Trigger = store.BySchedule // what somebody wanted at once before
+		r.Trigger = store.BySchedule // replaces an earlier retry by a person
 	default:
 		return store.ErrTerminal
 	}
@@ -87,7 +88,8 @@ func (r *row) reschedule(due int64) error {
 	return nil
 }
 
-// revive opens a terminal row again, due at due.
+// revive opens a terminal row again. Without restart it keeps the old state, to which the row returns if the
+// attempt fails (see resultUpdate).
 func (r *row) revive(due int64, restart bool) {
 	if restart {
 		r.LadderBase = r.AttemptCount
@@ -95,12 +97,13 @@ func (r *row) revive(due int64, restart bool) {
 		r.ResumeState, r.ResumeReason = r.State, r.Reason
 	}
 	r.State, r.Reason, r.FinishedAt = store.Scheduled, "", 0
-	r.ClaimsWithoutResult, r.CancelRequested, r.pendingReason, r.FreeRetry, r.PollErrors = 0, false, "", false, 0
+	r.ClaimsWithoutResult, r.PollErrors, r.FreeRetry = 0, 0, false
+	r.CancelRequested, r.pendingReason = false, ""
 	r.Trigger = store.BySchedule
 	r.startAt(due)
 }
 
-// startAt moves the time from which deadline and expiry run.
+// startAt moves the first due time. The expiry moves by the same amount.
 func (r *row) startAt(due int64) {
 	if r.ExpiresAt != 0 {
 		r.ExpiresAt += due - r.FirstDueAt
@@ -108,8 +111,8 @@ func (r *row) startAt(due int64) {
 	r.FirstDueAt = due
 }
 
-// edit changes a row that is not being attempted and still has its payload, in one transaction with its audit
-// entry.
+// edit changes one row and appends the audit entry, in one transaction. See tx.edit for what forbids a
+// change.
 func (db *DB) edit(
 	ctx context.Context, operation, project, id string, now int64, by store.Actor, change rowEdit,
 ) (store.Callback, error) {
@@ -126,8 +129,11 @@ func (db *DB) edit(
 	})
 }
 
-// edit changes a locked row. Where the row itself forbids it, it is as it was; the audit entry is the
-// caller's to write.
+// edit changes a locked row and returns its audit entry, which the caller appends. A row that is being
+// attempted, whose payload is purged or whose endpoint is deleted is not changed: the error says so.
+//
+// The edit clears a claim that has run out. So a late result of that claim loses, and only completes its
+// record.
 func (t *tx) edit(r *row, now int64, by store.Actor, change rowEdit) (entry store.AuditEntry, err error) {
 	switch {
 	case r.StateAt(now) == store.Attempting:
@@ -151,27 +157,28 @@ func (t *tx) edit(r *row, now int64, by store.Actor, change rowEdit) (entry stor
 	if err := t.updateLive(&before, &r.Callback); err != nil {
 		return entry, err
 	}
-	// A claim that ended without a result was made for the due time that the row had, and is recorded with
-	// it: this takes away the next stamp, which would have written it.
+	// The claim ended without a result, so record its attempt as crashed. Otherwise the next stamp does that,
+	// but this edit takes the claim away. The record has the due time and the trigger that the claim was made
+	// for.
 	if r.ClaimToken != "" {
 		lost := *r
 		lost.DueAt, lost.Trigger = before.DueAt, before.Trigger
 		r.AttemptSeq++
 		lost.AttemptSeq = r.AttemptSeq
-		if err := t.insertAttempts([]store.Attempt{lostAttempt(&lost, r.Fence, r.ClaimedAt, now)}); err !=
-			nil {
+		err = t.insertAttempts([]store.Attempt{lostAttempt(&lost, r.Fence, r.ClaimedAt, now)})
+		if err != nil {
 			return entry, err
 		}
 	}
 	r.ClaimToken, r.ClaimUntil = "", 0
-	r.UpdatedAt = max(now, r.CreatedAt+1) // Never as it was accepted: see fresh.
+	r.UpdatedAt = max(now, r.CreatedAt+1) // never equal to CreatedAt: see cachedUpdate
 	t.deltas.count(&before, -1)
 	t.deltas.count(&r.Callback, 1)
 	return entry, t.writeEdited(r)
 }
 
-// endpointExists returns store.ErrEndpointDeleted for a row whose endpoint was deleted: it would be held for
-// ever.
+// refuseDeletedEndpoint returns store.ErrEndpointDeleted for a row whose endpoint is deleted. The lane of
+// such an endpoint is paused for good, so the row would never be attempted.
 func (t *tx) refuseDeletedEndpoint(r *row) error {
 	if r.EndpointID == "" {
 		return nil
@@ -183,15 +190,17 @@ func (t *tx) refuseDeletedEndpoint(r *row) error {
 	return named("look for its endpoint", err)
 }
 
-// What a retry or a reschedule may change of the two rows of a callback, and what mend changes beside.
+// The columns that edits write. writeEdited writes the first two sets after every edit. take writes the third
+// if one of its columns changed.
 var (
-	editedFields = sqldb.Named[store.Callback](`state due_at expires_at finished_at updated_at ladder_base trigger resume_state
-		resume_reason cancel_requested free_retry claims_without_result lane=LaneID attempt_seq claim_until claim_token poll_errors`)
+	editedFields = sqldb.Named[store.Callback](`state due_at expires_at finished_at updated_at ladder_base
+		trigger resume_state resume_reason cancel_requested free_retry claims_without_result lane=LaneID
+		attempt_seq claim_until claim_token poll_errors`)
 	requestEditFields = sqldb.Named[store.Callback](`first_due_at url follows`)
 	structuredFields  = sqldb.Named[store.Callback](`headers policy success`)
 )
 
-// writeEdited writes all that a retry or a reschedule may have changed.
+// writeEdited writes the columns that any edit may have changed, and lowers the low-water marks if needed.
 func (t *tx) writeEdited(r *row) error {
 	reason := r.Reason
 	if r.State == store.Scheduled {
@@ -200,8 +209,8 @@ func (t *tx) writeEdited(r *row) error {
 	_, err := append(editedFields(&r.Callback), col("reason", &reason)).Update(t.Tx, "callbacks", `id = $1`,
 		r.ID)
 	if err == nil {
-		_, err = requestEditFields(&r.Callback).Update(t.Tx, "requests", `project = $1 AND id = $2`, r.Project,
-			r.ID)
+		_, err = requestEditFields(&r.Callback).Update(t.Tx, "requests", `project = $1 AND id = $2`,
+			r.Project, r.ID)
 	}
 	if err == nil {
 		var earliest earliestTimes
@@ -211,71 +220,72 @@ func (t *tx) writeEdited(r *row) error {
 	return named("write callback", err)
 }
 
-// Edit changes where and how a callback is sent that is scheduled or dead: its URL and whether that follows
-// its endpoint, lane, headers, policy, success rule and expiry. change sets them, and may be called more than
-// once; whatever else it sets is left as it was. The callback stays in its state, a dead one too, and its
-// payload never changes. It returns store.ErrNotFound, store.ErrAttempting, store.ErrTerminal,
-// store.ErrPayloadPurged, store.ErrEndpointDeleted or the error of change.
+// Edit changes how a scheduled or dead callback is sent: its URL and whether that follows its endpoint, its
+// lane, headers, policy, success rule and expiry. change sets these fields; it may run more than once, and
+// what else it sets is ignored. The state and the payload never change. It returns store.ErrNotFound,
+// store.ErrAttempting, store.ErrTerminal, store.ErrPayloadPurged, store.ErrEndpointDeleted or the error of
+// change.
 func (db *DB) Edit(ctx context.Context, project, id string, change func(c *store.Callback) error, now int64,
 	by store.Actor) (store.Callback, error) {
-	return db.edit(ctx, "mend", project, id, now, by, fieldsEdit(change))
+	return db.edit(ctx, "edit", project, id, now, by, fieldsEdit(change))
 }
 
+// fieldsEdit sets the fields that change sets on a copy of the callback: see Edit.
 func fieldsEdit(change func(c *store.Callback) error) rowEdit {
-	return func(t *tx, m *row) (string, fields, error) {
-		if m.State != store.Scheduled && m.State != store.Dead {
+	return func(t *tx, r *row) (string, fields, error) {
+		if r.State != store.Scheduled && r.State != store.Dead {
 			return "", nil, store.ErrTerminal
 		}
-		wanted := m.Callback
-		wanted.Headers, wanted.Labels = slices.Clone(m.Headers), maps.Clone(m.Labels)
-		wanted.Policy = clonePolicy(m.Policy)
+		wanted := r.Callback
+		wanted.Headers, wanted.Labels = slices.Clone(r.Headers), maps.Clone(r.Labels)
+		wanted.Policy = clonePolicy(r.Policy)
 		if err := change(&wanted); err != nil {
 			return "", nil, err
 		}
-		changed, err := t.take(m, &wanted)
+		changed, err := t.take(r, &wanted)
 		return "callback.mend", fields{"changed": changed}, err
 	}
 }
 
-// take gives a row what is wanted of it, writes the structured columns, and names what differs.
-func (t *tx) take(m *row, wanted *store.Callback) (changed []string, err error) {
-	if m.URL != wanted.URL || m.Follows != wanted.Follows {
+// take copies the fields that Edit may change from wanted to the row, and names those that differ. It writes
+// headers, policy and success rule itself, if they differ; writeEdited writes the rest.
+func (t *tx) take(r *row, wanted *store.Callback) (changed []string, err error) {
+	if r.URL != wanted.URL || r.Follows != wanted.Follows {
 		changed = append(changed, "url")
-		m.URL, m.Follows = wanted.URL, wanted.Follows && m.EndpointID != ""
+		r.URL, r.Follows = wanted.URL, wanted.Follows && r.EndpointID != ""
 	}
-	if m.Lane != wanted.Lane {
+	if r.Lane != wanted.Lane {
 		changed = append(changed, "lane")
-		m.LaneID, err = t.laneID(m.Project, wanted.Lane)
+		r.LaneID, err = t.laneID(r.Project, wanted.Lane)
 		if err != nil {
 			return nil, err
 		}
-		m.Lane = wanted.Lane
+		r.Lane = wanted.Lane
 	}
-	if m.ExpiresAt != wanted.ExpiresAt {
+	if r.ExpiresAt != wanted.ExpiresAt {
 		changed = append(changed, "expires_at")
-		m.ExpiresAt = wanted.ExpiresAt
+		r.ExpiresAt = wanted.ExpiresAt
 	}
-	structured := len(changed)
-	if !slices.Equal(m.Headers, wanted.Headers) {
+	simple := len(changed) // of these fields, which writeEdited writes
+	if !slices.Equal(r.Headers, wanted.Headers) {
 		changed = append(changed, "headers")
 	}
-	if !samePolicy(&m.Policy, &wanted.Policy) {
+	if !samePolicy(&r.Policy, &wanted.Policy) {
 		changed = append(changed, "policy")
 	}
-	if m.Success != wanted.Success {
+	if r.Success != wanted.Success {
 		changed = append(changed, "success")
 	}
-	if len(changed) == structured {
+	if len(changed) == simple {
 		return changed, nil
 	}
-	m.Headers, m.Policy, m.Success = wanted.Headers, wanted.Policy, wanted.Success
-	// Headers, policy and success rule are written here, all else by edit.
-	sealed, timeout := store.SealedKey(m.Headers), timeoutMillis(m.Policy)
+	r.Headers, r.Policy, r.Success = wanted.Headers, wanted.Policy, wanted.Success
+	sealed, timeout := store.SealedKey(r.Headers), timeoutMillis(r.Policy)
 	_, err = (sqldb.Columns{col("timeout_ms", &timeout)}).Update(t.Tx, "callbacks", `id = $1`,
-		m.ID)
+		r.ID)
 	if err == nil {
-		_, err = append(structuredFields(&m.Callback), col("sealed_key", &sealed)).Update(t.Tx, "requests",
-			`project = $1 AND id = $2`, m.Project, m.ID)
+		_, err = append(structuredFields(&r.Callback), col("sealed_key", &sealed)).Update(t.Tx, "requests",
+			`project = $1 AND id = $2`, r.Project, r.ID)
 	}
 	return changed, named("write structured columns", err)
 }

@@ -10,23 +10,25 @@ import (
 )
 
 const (
-	// cancelWindow is how many callbacks of a deleted endpoint one transaction looks at, cancelWindows how
-	// many times one call does.
+	// cancelWindow is how many callbacks of a deleted endpoint one transaction scans, and cancelWindows how
+	// many such transactions one call runs.
 	cancelWindow  = 1000
 	cancelWindows = 50
-	// lateAcceptTime is for how long after an endpoint was deleted callbacks to it may still be accepted, by who
-	// has not heard of it.
+	// lateAcceptTime is how long after its deletion an endpoint may still get callbacks. Another process may
+	// accept them until it reads that the endpoint is deleted.
 	lateAcceptTime = 10 * time.Minute
-	// idSkew is by how much an id may lie before the time of its commit.
+	// idSkew is how far the time of an id may lie before the commit of its row.
 	idSkew = time.Minute
-	// secondPass stands before the place of the second look.
+	// secondPass precedes the position in column canceling during the second pass.
 	secondPass = aboveAllIDs
 )
 
 // CancelDeleted cancels up to limit open callbacks of deleted endpoints as Canceled, EndpointDeleted, and
-// returns them as they were. One that is being attempted ends so if that fails. All callbacks of the endpoint
-// are looked at, oldest first, once, and those that came late once more; then its secrets are removed. A call
-// looks at a bounded number; fewer than limit does not mean that none is left.
+// returns them as they were before. A callback that is being attempted ends so if its attempt fails. It scans
+// all callbacks of a deleted endpoint, oldest first. A second pass, lateAcceptTime after the deletion, finds
+// those that were accepted late. Then it deletes the endpoint's secrets. A call scans a bounded number, so
+// fewer than limit callbacks do not mean that none is left. The position is in column canceling, and moves in
+// the transaction that cancels: after a crash another process goes on there.
 func (db *DB) CancelDeleted(ctx context.Context, now int64, limit int) ([]store.OpenRow, error) {
 	var canceled []store.OpenRow
 	for range cancelWindows {
@@ -51,13 +53,14 @@ func (db *DB) CancelDeleted(ctx context.Context, now int64, limit int) ([]store.
 	return canceled, nil
 }
 
-// A deletion is a deleted endpoint whose callbacks have still to be looked at.
+// A deletion is a deleted endpoint whose callbacks are still to be canceled. Canceling is the position.
 type deletion struct {
 	ID, Project, Canceling string
 	DeletedAt              int64
 }
 
-// cancelDeleted looks at the next callbacks of one deleted endpoint, and says whether there was one.
+// cancelDeleted cancels the next callbacks of one deleted endpoint, and reports whether there was such an
+// endpoint. The endpoint's row is locked; other processes skip it and take another one.
 func (t *tx) cancelDeleted(now int64, limit int) (canceled []store.OpenRow, found bool, err error) {
 	d, found, err := sqldb.One(t, sqldb.Named[deletion](`id project canceling deleted_at`), `FROM endpoints
 		WHERE canceling <> '' AND (canceling <> '`+secondPass+`' OR deleted_at <= $1)
@@ -84,8 +87,8 @@ func (t *tx) cancelDeleted(now int64, limit int) (canceled []store.OpenRow, foun
 		next = secondPass + last
 	case !more && second:
 		next = ""
-		if _, err := t.Exec(`DELETE FROM secrets WHERE project = $1 AND owner = $2`, d.Project, d.ID); err !=
-			nil {
+		_, err := t.Exec(`DELETE FROM secrets WHERE project = $1 AND owner = $2`, d.Project, d.ID)
+		if err != nil {
 			return nil, true, named("remove secrets", err)
 		}
 	case !more:
@@ -95,8 +98,9 @@ func (t *tx) cancelDeleted(now int64, limit int) (canceled []store.OpenRow, foun
 	return canceled, true, err
 }
 
-// openOf returns the open ones among the next callbacks of an endpoint, at most limit, locked. It says which
-// was the last that was looked at, and whether there may be more.
+// openOf scans the endpoint's next callbacks by the index requests_endpoint, and returns the open ones, at
+// most limit, locked. last is the last id that it scanned, and more is set if there may be others. A callback
+// that ends between the scan and the lock is left out.
 func (t *tx) openOf(d deletion, after string, limit int) (open []row, last string, more bool, err error) {
 	var ids []string
 	looked, err := sqldb.Select(t, sqldb.Named[store.Callback](`requests.id callbacks.state`),

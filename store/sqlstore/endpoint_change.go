@@ -10,8 +10,10 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
-// CreateEndpoint makes an endpoint, at its CreatedAt; an empty id is made. It returns the endpoint with its
-// lane and version, or store.ErrExists where its id or its external id is taken, or store.ErrLaneQuota.
+// CreateEndpoint makes an endpoint with its lane, at its CreatedAt. An empty id is filled in. It returns the
+// endpoint with its lane and version, store.ErrExists if the id or the external id is taken, or
+// store.ErrLaneQuota. The settings are locked, so no other process can take the external id between the check
+// and the insert.
 func (db *DB) CreateEndpoint(ctx context.Context, e store.Endpoint, by store.Actor) (store.Endpoint, error) {
 	if e.ID == "" {
 		var err error
@@ -32,7 +34,7 @@ func (db *DB) CreateEndpoint(ctx context.Context, e store.Endpoint, by store.Act
 		}
 		if len(there) > 0 {
 			if t.Again && there[0].CreatedAt == e.CreatedAt && there[0].Project == e.Project {
-				return there[0], nil // An earlier try was committed, and its reply lost.
+				return there[0], nil // an earlier try was committed, and its reply was lost
 			}
 			return e, store.ErrExists
 		}
@@ -50,8 +52,8 @@ func (db *DB) CreateEndpoint(ctx context.Context, e store.Endpoint, by store.Act
 	})
 }
 
-// lockForLanes locks the settings for a transaction that may make lanes then, which locks their project's
-// row.
+// lockForLanes locks the project's row and then the settings, for a transaction that makes lanes later.
+// Making lanes locks the project's row, and the order of locks is fixed: see lockSettings.
 func (t *tx) lockForLanes(project string) error {
 	if err := t.lockProjectRow(project); err != nil {
 		return err
@@ -59,22 +61,22 @@ func (t *tx) lockForLanes(project string) error {
 	return t.lockSettings()
 }
 
-// mustBeFree returns store.ErrExists where another endpoint than that of the id has the external id. The
-// settings are locked.
+// mustBeFree returns store.ErrExists if an endpoint other than id has the external id. The caller has locked
+// the settings.
 func (t *tx) mustBeFree(project, externalID, id string) error {
 	taken, err := sqldb.Exists(t, `SELECT 1 FROM endpoints
-		WHERE endpoints.project = $1 AND endpoints.external_id = $2 AND endpoints.external_id <> '' AND `+endpointExists+`
-			AND endpoints.id <> $3`, project, externalID, id)
+		WHERE endpoints.project = $1 AND endpoints.external_id = $2 AND endpoints.external_id <> ''
+			AND `+endpointExists+` AND endpoints.id <> $3`, project, externalID, id)
 	if err == nil && taken {
 		return store.ErrExists
 	}
 	return named("look for the external id", err)
 }
 
-// PatchEndpoint changes an endpoint: change is given it as it is, and may be called more than once. What of
-// it belongs to the store (ids, times, lane, version, health) stays as it is. It returns the endpoint as it
-// is then, store.ErrNotFound, store.ErrExists for an external id that is taken, or the error of change. What
-// changes nothing is neither numbered nor audited.
+// PatchEndpoint changes an endpoint. change gets the endpoint as it is, and may run more than once. The
+// store's own fields (ids, times, lane, version, health) stay as they are. It returns the endpoint after the
+// change, store.ErrNotFound, store.ErrExists for an external id that is taken, or the error of change. A
+// patch that changes nothing gets no version and no audit entry.
 func (db *DB) PatchEndpoint(ctx context.Context, project, id string, change func(*store.Endpoint) error,
 	now int64, by store.Actor) (store.Endpoint, error) {
 	return db.changeEndpoint(ctx, "change", project, id, now, by, func(t *tx, u *upsert) error {
@@ -85,7 +87,7 @@ func (db *DB) PatchEndpoint(ctx context.Context, project, id string, change func
 	})
 }
 
-// changeEndpoint changes one endpoint, and returns it as it is then.
+// changeEndpoint changes one endpoint in one transaction, and returns it as it is afterwards.
 func (db *DB) changeEndpoint(
 	ctx context.Context, verb, project, id string, now int64, by store.Actor, change func(*tx, *upsert) error,
 ) (store.Endpoint, error) {
@@ -104,7 +106,7 @@ func (db *DB) changeEndpoint(
 	})
 }
 
-// lockUpsert reads an endpoint that this transaction is going to change.
+// lockUpsert locks the settings and the endpoint, and returns it for a change. It returns store.ErrNotFound.
 func (t *tx) lockUpsert(project, id string) (*upsert, error) {
 	if err := t.lockSettings(); err != nil {
 		return nil, err
@@ -120,15 +122,17 @@ func (t *tx) lockUpsert(project, id string) (*upsert, error) {
 	return &upsert{before: found[0], after: found[0]}, nil
 }
 
-// DisableEndpoint stops sending to an endpoint for a reason, "gone" or "requested", and says whether that is
-// new: nothing is dropped, it is held. One that is not there any more is none.
+// DisableEndpoint stops sending to an endpoint for a reason, "gone" or "requested". Its lane is paused, and
+// nothing is dropped. It returns true if the endpoint was enabled before. A deleted or unknown endpoint
+// returns false.
 func (db *DB) DisableEndpoint(ctx context.Context, project, id, reason string, now int64,
 	by store.Actor) (bool, error) {
 	return changed(ctx, db.change, "disable endpoint "+id, func(t *tx) (bool, error) {
-		// A receiver that is gone says so to every attempt in flight: one that need not be disabled locks no
-		// settings.
+		// Every attempt in flight may report that a receiver is gone. This read lets all but the first one
+		// return without the lock of the settings.
 		enabled, err := sqldb.Exists(t, `SELECT 1 FROM endpoints
-			WHERE endpoints.id = $1 AND endpoints.project = $2 AND endpoints.enabled = 1 AND `+endpointExists, id, project)
+			WHERE endpoints.id = $1 AND endpoints.project = $2 AND endpoints.enabled = 1
+				AND `+endpointExists, id, project)
 		if err != nil || !enabled {
 			return false, err
 		}
@@ -146,8 +150,9 @@ func (db *DB) DisableEndpoint(ctx context.Context, project, id, reason string, n
 	})
 }
 
-// DeleteEndpoint removes an endpoint from sight and holds its lane for good; CancelDeleted cancels what is
-// open. Its external id is free at once. It returns the endpoint as it is then, or store.ErrNotFound.
+// DeleteEndpoint hides an endpoint from callers and pauses its lane for good. CancelDeleted then cancels its
+// open callbacks. Its external id is free at once. It returns the endpoint as it is afterwards, or
+// store.ErrNotFound.
 func (db *DB) DeleteEndpoint(ctx context.Context, project, id string, now int64,
 	by store.Actor) (store.Endpoint, error) {
 	return db.changeEndpoint(ctx, "delete", project, id, now, by, func(_ *tx, u *upsert) error {
@@ -157,16 +162,16 @@ func (db *DB) DeleteEndpoint(ctx context.Context, project, id string, now int64,
 	})
 }
 
-// An upsert is one endpoint that is made or changed.
+// An upsert is one endpoint to be inserted or changed, before and after the change.
 type upsert struct {
 	before, after store.Endpoint
 	created       bool
 }
 
-// apply calls change, and puts back what is not its to change.
+// apply runs change on a copy of the endpoint, and restores the fields that a caller may not change.
 func (u *upsert) apply(change func(*store.Endpoint) error, now int64) error {
 	e := u.before
-	// The caller's own: what it does to them must not reach what they are compared with.
+	// Clone what the fields point to, so that change cannot reach the value before it.
 	e.Topics, e.Headers = slices.Clone(e.Topics), slices.Clone(e.Headers)
 	if e.Policy.Given != nil {
 		given := clonePolicy(*e.Policy.Given)
@@ -184,8 +189,8 @@ func (u *upsert) apply(change func(*store.Endpoint) error, now int64) error {
 	return nil
 }
 
-// assignLanes makes the lanes of endpoints that are made; zero: its project has as many lanes as it may. See
-// lockForLanes.
+// assignLanes looks up or makes the lanes of new endpoints. LaneID stays zero if the project's lane quota is
+// used up. See lockForLanes.
 func (t *tx) assignLanes(upserts []*upsert) error {
 	keys := make([]laneKey, len(upserts))
 	for i, u := range upserts {
@@ -201,7 +206,8 @@ func (t *tx) assignLanes(upserts []*upsert) error {
 	return nil
 }
 
-// writeUpserts writes those that were made or changed, their lanes and the audit. The settings are locked.
+// writeUpserts writes the endpoints that differ, the settings of their lanes, and the audit, in this
+// transaction. The caller has locked the settings.
 func (t *tx) writeUpserts(upserts []*upsert, now int64, by store.Actor) error {
 	var rows []endpointRow
 	done := make(map[string]*upsert)
@@ -243,10 +249,10 @@ func (t *tx) writeUpserts(upserts []*upsert, now int64, by store.Actor) error {
 	return t.audit(entries...)
 }
 
-// audit says what was done, as the audit names it, and what differs by it; empty: nothing.
+// audit returns the audit action and the differences of the upsert. The action is empty if nothing differs.
 func (u *upsert) audit() (action string, changed auditDiff, detail fields) {
 	if u.created {
-		u.before.Enabled = true // What it is compared with: nothing holds it, and its lane has no bounds.
+		u.before.Enabled = true // compare with an endpoint without a pause and without limits
 		return "endpoint.create", diff(endpointParts, &u.before, &u.after).made(),
 			fields{"name": u.after.Name, "external_id": u.after.ExternalID}
 	}
@@ -269,11 +275,11 @@ func (u *upsert) audit() (action string, changed auditDiff, detail fields) {
 	return "endpoint.update", changed, fields{"changed": changed.names}
 }
 
-// An endpointRow is an endpoint that is written.
+// An endpointRow is an endpoint with the columns that only writes use.
 type endpointRow struct {
 	store.Endpoint
 	search, sealedKey, canceling string
-	// laneVersion is its lane's new version; zero: its lane stays as it is.
+	// laneVersion is the new version of its lane. Zero leaves the lane's version as it is.
 	laneVersion int64
 }
 
@@ -282,12 +288,13 @@ func endpointRowColumns(e *endpointRow) sqldb.Columns {
 		col("search", &e.search), col("sealed_key", &e.sealedKey), col("canceling", &e.canceling))
 }
 
-// searchOf is what a search for the endpoint looks in. No text that is searched has a line end.
+// searchOf is the text that a search for the endpoint reads, one field a line. A searched text has no line
+// end, so it cannot match across fields.
 func searchOf(e *store.Endpoint) string {
 	return store.Fold(strings.Join([]string{e.ExternalID, e.Name, e.URL, store.EndpointPrefix + e.ID}, "\n"))
 }
 
-// lanePause is what of an endpoint's own holds its lane.
+// lanePause is until when the endpoint's own settings pause its lane.
 func lanePause(e *store.Endpoint) int64 {
 	if !e.Enabled || e.DeletedAt != 0 {
 		return store.Forever
@@ -295,8 +302,8 @@ func lanePause(e *store.Endpoint) int64 {
 	return e.PausedUntil
 }
 
-// pausedSince returns since when a pause lasts that was until before, since at, and is until after from now
-// on: one that is moved while it lasts goes on.
+// pausedSince returns when a pause began. A pause had the end before and began at at; now it gets the end
+// after. A pause that is still running keeps its beginning.
 func pausedSince(before, at, after, now int64) int64 {
 	switch {
 	case after == 0:
@@ -307,7 +314,7 @@ func pausedSince(before, at, after, now int64) int64 {
 	return now
 }
 
-// notePauseStarts notes since when what an endpoint's own holds it lasts.
+// notePauseStarts sets when the pause and the disabling of an endpoint began.
 func notePauseStarts(before, after *store.Endpoint, now int64) {
 	after.PausedAt = pausedSince(before.PausedUntil, before.PausedAt, after.PausedUntil, now)
 	switch {
@@ -320,22 +327,21 @@ func notePauseStarts(before, after *store.Endpoint, now int64) {
 	}
 }
 
-// changesLane says whether the endpoint's lane must be told of a change.
+// changesLane reports whether the change concerns the settings of the endpoint's lane.
 func changesLane(before, after *store.Endpoint) bool {
 	return before.Concurrency != after.Concurrency || before.Rate != after.Rate ||
 		lanePause(before) != lanePause(after)
 }
 
-// lockEndpoints reads endpoints that this transaction is going to change, those that were deleted too, and
-// keeps others from changing them. The condition's arguments are those of its parameters.
+// lockEndpoints reads endpoints, including deleted ones, and locks them in the order of their ids.
 func (t *tx) lockEndpoints(which string, args ...any) ([]store.Endpoint, error) {
 	found, err := sqldb.Select(t, wholeEndpoint,
 		`FROM endpoints WHERE `+which+` ORDER BY endpoints.id FOR UPDATE`, args...)
 	return found, named("lock endpoints", err)
 }
 
-// writeEndpoints gives the endpoints versions and writes them, and what their lanes must be told. The
-// settings are locked.
+// writeEndpoints gives each endpoint a version, and writes the endpoints and the settings of their lanes. The
+// caller has locked the settings.
 func (t *tx) writeEndpoints(rows []endpointRow) error {
 	slices.SortFunc(rows, func(a, b endpointRow) int { return cmp.Compare(a.ID, b.ID) })
 	for i := range rows {
@@ -357,7 +363,8 @@ func (t *tx) writeEndpoints(rows []endpointRow) error {
 
 var boundFields = sqldb.Named[store.Endpoint](`lane=LaneID endpoint_id=ID concurrency rate_count rate_per_ms`)
 
-// writeLanes tells the lanes of endpoints what is theirs.
+// writeLanes copies the endpoints' limits and pauses to their lanes. The index reads them there, by the
+// lane's version.
 func (t *tx) writeLanes(rows []endpointRow) error {
 	_, err := sqldb.ExecRows(t.Tx, `UPDATE lanes SET
 			endpoint_id = i.endpoint_id,
@@ -376,9 +383,9 @@ func (t *tx) writeLanes(rows []endpointRow) error {
 	return named("write lanes of endpoints", err)
 }
 
-// UpsertEndpoints makes or changes up to 1,000 endpoints in one transaction, and answers each in its place.
-// What is refused, by its Change or because its external id is empty or stands there twice, leaves the others
-// alone. An error means that nothing was done.
+// UpsertEndpoints inserts or changes up to 1,000 endpoints in one transaction, and answers each in its place.
+// An upsert is refused alone by the error of its Change, by the lane quota, or if its external id is empty or
+// occurs twice. If UpsertEndpoints returns an error, nothing is changed.
 func (db *DB) UpsertEndpoints(ctx context.Context, project string, wants []store.EndpointUpsert, now int64,
 	by store.Actor) ([]store.UpsertedEndpoint, error) {
 	if len(wants) == 0 {
@@ -390,9 +397,9 @@ func (db *DB) UpsertEndpoints(ctx context.Context, project string, wants []store
 		for i, w := range wants {
 			message := ""
 			if _, twice := places[w.ExternalID]; twice {
-				message = "stands there twice"
+				message = "occurs twice in this request"
 			} else if w.ExternalID == "" {
-				message = "is needed"
+				message = "is required"
 			}
 			if message != "" {
 				answers[i].Err = invalid("external_id", message)
@@ -425,17 +432,16 @@ func (db *DB) UpsertEndpoints(ctx context.Context, project string, wants []store
 	})
 }
 
-// findUpserts returns, for each external id, the endpoint that there is, locked, or a new one with a lane, in
-// the order in which they were asked for, which the audit keeps.
+// findUpserts returns an upsert for each external id: the existing endpoint, locked, or a new one with a
+// lane. They are in the order of the request, which the audit keeps.
 func (t *tx) findUpserts(project string, places map[string]int, now int64) ([]*upsert, error) {
 	if err := t.lockForLanes(project); err != nil {
 		return nil, err
 	}
 	names := sortedKeys(places)
-	found,
-		err :=
-		t.lockEndpoints(`endpoints.external_id IN (SELECT i.name FROM $i) AND endpoints.external_id <> ''
-		AND endpoints.project = $1 AND `+endpointExists, project, sqldb.Texts("name", names))
+	found, err := t.lockEndpoints(`endpoints.external_id IN (SELECT i.name FROM $i)
+		AND endpoints.external_id <> '' AND endpoints.project = $1 AND `+endpointExists,
+		project, sqldb.Texts("name", names))
 	if err != nil {
 		return nil, err
 	}

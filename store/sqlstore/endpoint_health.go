@@ -9,9 +9,9 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
-// ReportHealth adds what attempts said of endpoints to what is known of them. One that was reported as
-// failing and has recovered gets an event. Reports may come late, twice, and from several processes. An
-// endpoint that is not there is left out.
+// ReportHealth adds the results of attempts to the health of endpoints. An endpoint that was reported as
+// failing and has recovered gets an event. Reports may come late, twice or from several processes: the later
+// time always wins. An endpoint that does not exist is left out.
 func (db *DB) ReportHealth(ctx context.Context, reports []store.EndpointHealth, now int64) error {
 	return inParts(ctx, db, "report health", mergeReports(reports),
 		func(t *tx, part []store.EndpointHealth) error {
@@ -19,7 +19,7 @@ func (db *DB) ReportHealth(ctx context.Context, reports []store.EndpointHealth, 
 		})
 }
 
-// mergeReports makes one report of those of the same endpoint, and puts them in order.
+// mergeReports combines the reports of one endpoint into one, and sorts them by id.
 func mergeReports(reports []store.EndpointHealth) []store.EndpointHealth {
 	byID := func(a, b store.EndpointHealth) int { return cmp.Compare(a.ID, b.ID) }
 	return merged(reports, byID, func(m, h *store.EndpointHealth) {
@@ -28,7 +28,7 @@ func mergeReports(reports []store.EndpointHealth) []store.EndpointHealth {
 	})
 }
 
-// firstAfter is the earliest of the times that is after that one; zero: none is.
+// firstAfter returns the earliest of the times that lies after the given one, or zero if none does.
 func firstAfter(after int64, times ...int64) int64 {
 	first := int64(0)
 	for _, at := range times {
@@ -39,6 +39,8 @@ func firstAfter(after int64, times ...int64) int64 {
 	return first
 }
 
+// reportHealth locks the endpoints in the order of their ids and updates their health, with the events of
+// those that recovered.
 func (t *tx) reportHealth(reports []store.EndpointHealth, now int64) error {
 	byID := make(map[string]*store.EndpointHealth, len(reports))
 	for i := range reports {
@@ -72,6 +74,8 @@ func (t *tx) reportHealth(reports []store.EndpointHealth, now int64) error {
 	return t.addEndpointEvents(recovered)
 }
 
+// writeHealth writes the health columns of locked endpoints. Health has no version: the settings do not
+// change.
 func (t *tx) writeHealth(endpoints []store.Endpoint) error {
 	_, err := sqldb.ExecRows(t.Tx, `UPDATE endpoints SET
 			failing_since = i.failing_since,
@@ -83,19 +87,22 @@ func (t *tx) writeHealth(endpoints []store.Endpoint) error {
 	return named("write health", err)
 }
 
-// TakeAlerts finds up to limit endpoints, of all projects, that have failed since before failingBefore and of
-// which that was not reported after alertedBefore. Each gets an event now, and is returned to one caller.
+// TakeAlerts finds up to limit endpoints of all projects that have failed since before failingBefore, and
+// that were not reported as failing after alertedBefore. Each gets an event at now and is marked as reported
+// in the same transaction. So each is returned to one caller only. The index endpoints_failing serves the
+// search.
 func (db *DB) TakeAlerts(ctx context.Context, failingBefore, alertedBefore, now int64,
 	limit int) ([]store.Endpoint, error) {
 	return changed(ctx, db.maintain, "take alerts", func(t *tx) ([]store.Endpoint, error) {
 		failing, err := t.lockEndpoints(`endpoints.id IN (SELECT worst.id FROM endpoints AS worst
-			WHERE worst.failing_since > 0 AND worst.failing_since < $1 AND worst.alerted_at <= $2 AND worst.deleted_at = 0
+			WHERE worst.failing_since > 0 AND worst.failing_since < $1
+				AND worst.alerted_at <= $2 AND worst.deleted_at = 0
 			ORDER BY worst.failing_since
 			LIMIT $3)`, failingBefore, alertedBefore, limit)
 		if err != nil {
 			return nil, err
 		}
-		// A transaction that waited for the rows finds them told.
+		// Another process may have reported some of them while this transaction waited for the locks.
 		failing = slices.DeleteFunc(failing, func(e store.Endpoint) bool {
 			return e.FailingSince == 0 || e.AlertedAt > alertedBefore
 		})
@@ -115,7 +122,7 @@ func (db *DB) TakeAlerts(ctx context.Context, failingBefore, alertedBefore, now 
 
 var endpointEventColumns = sqldb.Named[store.EndpointEvent](`id project endpoint_id kind at since`)
 
-// addEndpointEvents writes events in the transaction of what happened. Their ids are made.
+// addEndpointEvents inserts events in the transaction of what happened, with new ids.
 func (t *tx) addEndpointEvents(events []store.EndpointEvent) error {
 	for i := range events {
 		var err error
@@ -128,15 +135,13 @@ func (t *tx) addEndpointEvents(events []store.EndpointEvent) error {
 		events, ""))
 }
 
-// EndpointEvents returns up to limit endpoint events of all projects, in the order of their ids, with ids
-// above after.
+// EndpointEvents returns up to limit events of endpoints of all projects with ids above after, in order.
 func (db *DB) EndpointEvents(ctx context.Context, after string, limit int) ([]store.EndpointEvent, error) {
 	return sqldb.Select(db.read(ctx, "read endpoint events"), endpointEventColumns,
 		`FROM endpoint_events WHERE id > $1 ORDER BY id LIMIT $2`, after, limit)
 }
 
-// RemoveEndpointEvents removes events that have become operational events. Ids that are not there are left
-// out.
+// RemoveEndpointEvents deletes events after the operational events were accepted. Unknown ids are left out.
 func (db *DB) RemoveEndpointEvents(ctx context.Context, ids []string) error {
 	return db.maintain(ctx, "remove endpoint events", func(t *tx) error {
 		_, err := sqldb.ExecRows(t.Tx, `DELETE FROM endpoint_events USING $i WHERE endpoint_events.id = i.id`,

@@ -9,51 +9,55 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
-// endpointColumns describe what of an endpoint is written: all but its health.
-var endpointColumns = sqldb.Named[store.Endpoint](`id project external_id name url url_override topics policy success signer headers rate_count
-	rate_per_ms concurrency enabled disabled_reason disabled_at paused_until pause_reason paused_at
-	lane=LaneID version created_at updated_at deleted_at`)
+// endpointColumns are the columns that a change of an endpoint writes: all but its health.
+var endpointColumns = sqldb.Named[store.Endpoint](`id project external_id name url url_override topics policy
+	success signer headers rate_count rate_per_ms concurrency enabled disabled_reason disabled_at
+	paused_until pause_reason paused_at lane=LaneID version created_at updated_at deleted_at`)
 
-// wholeEndpoint describes all that is read of an endpoint.
+// wholeEndpoint is all columns of an endpoint.
 func wholeEndpoint(e *store.Endpoint) sqldb.Columns {
 	return append(endpointColumns(e), healthColumns(e)...)
 }
 
 var healthColumns = sqldb.Named[store.Endpoint](`failing_since alerted_at last_success_at last_failure_at`)
 
-// endpointExists is the condition for endpoints that callers see, word for word that of the indexes.
+// endpointExists is the condition for endpoints that are not deleted. It repeats the WHERE of the partial
+// indexes word for word.
 const endpointExists = `endpoints.deleted_at = 0`
 
+// readEndpoints reads the endpoints that a condition finds.
 func (db *DB) readEndpoints(ctx context.Context, which string, args ...any) ([]store.Endpoint, error) {
 	return sqldb.Select(db.read(ctx, "read endpoints"), wholeEndpoint, `FROM endpoints WHERE `+which, args...)
 }
 
-// Endpoint returns one endpoint; store.ErrNotFound when the project has none of that id, or it was deleted.
+// Endpoint returns one endpoint. It returns store.ErrNotFound if the project has none with that id, or if it
+// is deleted.
 func (db *DB) Endpoint(ctx context.Context, project, id string) (store.Endpoint, error) {
 	return db.oneEndpoint(ctx, id, `endpoints.id = $1 AND endpoints.project = $2 AND `+endpointExists, id,
 		project)
 }
 
-// AnyEndpoint returns one endpoint of the project, also one that was deleted: its callbacks are kept longer
-// than itself. It returns store.ErrNotFound when the project never had one of that id.
+// AnyEndpoint returns one endpoint of the project, deleted or not. Callbacks are kept longer than their
+// endpoint. It returns store.ErrNotFound if the project never had an endpoint with that id.
 func (db *DB) AnyEndpoint(ctx context.Context, project, id string) (store.Endpoint, error) {
 	return db.oneEndpoint(ctx, id, `endpoints.id = $1 AND endpoints.project = $2`, id, project)
 }
 
-// EndpointByExternalID returns the project's endpoint that the caller gave that name, or store.ErrNotFound.
+// EndpointByExternalID returns the project's endpoint with that external id, or store.ErrNotFound.
 func (db *DB) EndpointByExternalID(ctx context.Context, project, externalID string) (store.Endpoint, error) {
 	return db.oneEndpoint(ctx, externalID,
 		`endpoints.project = $1 AND endpoints.external_id = $2 AND endpoints.external_id <> ''
 		AND `+endpointExists, project, externalID)
 }
 
+// oneEndpoint reads one endpoint; name is for the error.
 func (db *DB) oneEndpoint(ctx context.Context, name, which string, args ...any) (store.Endpoint, error) {
 	return sqldb.Get(db.read(ctx, "read endpoints"), "endpoint "+name, wholeEndpoint,
 		`FROM endpoints WHERE `+which, args...)
 }
 
-// EndpointsByID returns those of the ids that there is an endpoint of, of all projects, deleted ones too, by
-// id. It is for the engine's cache, not for callers.
+// EndpointsByID returns the endpoints with these ids, of all projects and including deleted ones, in the
+// order of ids. Unknown ids are left out. It fills the engine's cache and must not be used to answer callers.
 func (db *DB) EndpointsByID(ctx context.Context, ids []string) ([]store.Endpoint, error) {
 	if len(ids) == 0 {
 		return nil, nil
@@ -62,14 +66,14 @@ func (db *DB) EndpointsByID(ctx context.Context, ids []string) ([]store.Endpoint
 		sqldb.Texts("id", ids))
 }
 
-// EndpointsChanged returns the endpoints of all projects that were changed after version since, deleted ones
-// too, in the order of their versions, at most limit.
+// EndpointsChanged returns up to limit endpoints of all projects that changed after version since, including
+// deleted ones, in the order of their versions.
 func (db *DB) EndpointsChanged(ctx context.Context, since int64, limit int) ([]store.Endpoint, error) {
 	return db.readEndpoints(ctx, `endpoints.version > $1 ORDER BY endpoints.version LIMIT $2`, since, limit)
 }
 
-// FindEndpoints looks up names as callers write them: an endpoint's id with its prefix, or an external id.
-// What is not there is not in the answer.
+// FindEndpoints looks up endpoints by the names that callers use: the id with its prefix, or the external id.
+// Unknown names are missing in the map. An id wins over an equal external id.
 func (db *DB) FindEndpoints(ctx context.Context, project string,
 	names []string) (map[string]store.Endpoint, error) {
 	found := make(map[string]store.Endpoint, len(names))
@@ -88,7 +92,7 @@ func (db *DB) FindEndpoints(ctx context.Context, project string,
 		name   func(*store.Endpoint) string
 	}{
 		{"external_id", names, func(e *store.Endpoint) string { return e.ExternalID }},
-		// the last one wins
+		// after external ids, so that an id wins
 		{"id", ids, func(e *store.Endpoint) string { return store.EndpointPrefix + e.ID }},
 	} {
 		if len(which.values) == 0 {
@@ -108,8 +112,8 @@ func (db *DB) FindEndpoints(ctx context.Context, project string,
 	return found, nil
 }
 
-// Subscribers returns the project's endpoints that have topics and ids above after, in the order of their
-// ids, at most limit.
+// Subscribers returns up to limit endpoints of the project that subscribe to topics, with ids above after and
+// in the order of ids.
 func (db *DB) Subscribers(ctx context.Context, project, after string, limit int) ([]store.Endpoint, error) {
 	return db.readEndpoints(ctx, `endpoints.project = $1 AND endpoints.topics <> '' AND `+endpointExists+
 		` AND endpoints.id > $2
@@ -117,7 +121,7 @@ func (db *DB) Subscribers(ctx context.Context, project, after string, limit int)
 		LIMIT $3`, project, after, limit)
 }
 
-// Endpoints returns a part of the project's list of endpoints, newest first.
+// Endpoints returns a page of the project's endpoints, newest first.
 func (db *DB) Endpoints(ctx context.Context, project string,
 	f store.EndpointFilter) ([]store.Endpoint, error) {
 	var q query
@@ -134,7 +138,7 @@ func (db *DB) Endpoints(ctx context.Context, project string,
 				return nil, named("encode topic", err)
 			}
 			parts = append(parts, "strpos(endpoints.topics, ?) > 0")
-			values = append(values, text) // with its quotes, of which a topic's own are written otherwise
+			values = append(values, text) // with its quotes: quotes inside a topic are escaped
 		}
 		q.and("("+strings.Join(parts, " OR ")+")", values...)
 	}

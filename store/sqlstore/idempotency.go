@@ -12,17 +12,18 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
-// An idempotencyKey finds the first request with a key.
+// An idempotencyKey identifies a request: its project, its route and the key that the caller gave it.
 type idempotencyKey struct{ Project, Route, Key string }
 
-// keyOf is the key of a draft that has one.
+// keyOf returns the key of a draft. The draft must have one.
 func keyOf(d *store.Draft) idempotencyKey {
 	return idempotencyKey{d.Callback.Project, d.Idempotency.Route, d.Idempotency.Key}
 }
 
+// fingerprintOf returns the hash of the draft's request, as it is stored.
 func fingerprintOf(d *store.Draft) string { return hex.EncodeToString(d.Idempotency.Fingerprint) }
 
-// A storedKey is the row of a key.
+// A storedKey is a row of table idempotency, with the callback that owns the key.
 type storedKey struct {
 	idempotencyKey
 	Fingerprint, CallbackID string
@@ -32,17 +33,19 @@ type storedKey struct {
 
 var storedKeyColumns = sqldb.Named[storedKey](`project route key fingerprint callback_id created_at`)
 
-// takeIdempotencyKeys takes the idempotency keys of the drafts and answers those whose key is known already. It returns
-// the drafts that are to be inserted.
+// takeIdempotencyKeys inserts the keys of the drafts, in the transaction that accepts them. It answers the
+// drafts whose key an earlier callback owns: with that callback, or with an error if the request was another
+// one. A draft with the same key as another of its group gets the answer of that one. It returns the drafts
+// that are still to be inserted.
 func (t *tx) takeIdempotencyKeys(entries []*acceptEntry) ([]*acceptEntry, error) {
-	first := make(map[idempotencyKey]*acceptEntry)
+	firstWith := make(map[idempotencyKey]*acceptEntry)
 	var wanted []storedKey
 	for _, e := range entries {
 		if e.draft.Idempotency == nil {
 			continue
 		}
-		if k := keyOf(e.draft); first[k] == nil {
-			first[k] = e
+		if k := keyOf(e.draft); firstWith[k] == nil {
+			firstWith[k] = e
 			c := &e.draft.Callback
 			wanted = append(wanted, storedKey{idempotencyKey: k, Fingerprint: fingerprintOf(e.draft),
 				CallbackID: c.ID, CreatedAt: c.CreatedAt})
@@ -59,27 +62,27 @@ func (t *tx) takeIdempotencyKeys(entries []*acceptEntry) ([]*acceptEntry, error)
 	if err != nil {
 		return nil, err
 	}
-	var fresh []*acceptEntry
+	var toInsert []*acceptEntry
 	for _, e := range entries {
 		if e.draft.Idempotency == nil {
-			fresh = append(fresh, e)
+			toInsert = append(toInsert, e)
 			continue
 		}
 		k := keyOf(e.draft)
-		original := first[k]
-		held, ok := known[k]
+		first := firstWith[k]
+		stored, ok := known[k]
 		switch {
-		case !ok && original == e:
-			fresh = append(fresh, e)
-		case !ok && fingerprintOf(original.draft) == fingerprintOf(e.draft):
-			e.original = original // whatever becomes of that
-		case ok && held.Fingerprint == fingerprintOf(e.draft):
-			e.out = store.Accepted{Callback: held.callback, Replayed: true}
+		case !ok && first == e:
+			toInsert = append(toInsert, e)
+		case !ok && fingerprintOf(first.draft) == fingerprintOf(e.draft):
+			e.original = first // gets the same answer, also if that is an error
+		case ok && stored.Fingerprint == fingerprintOf(e.draft):
+			e.out = store.Accepted{Callback: stored.callback, Replayed: true}
 		default:
 			e.out = store.Accepted{Err: store.ErrIdempotencyMismatch}
 		}
 	}
-	return fresh, nil
+	return toInsert, nil
 }
 
 var (
@@ -87,18 +90,19 @@ var (
 	foundKeyColumns       = sqldb.Named[storedKey](`h.project h.route h.key h.fingerprint h.callback_id`)
 )
 
-// readStoredKeys returns those of the keys that are held, but for their callbacks.
+// readStoredKeys returns the stored ones of the keys by the primary key, without their callbacks.
 func readStoredKeys(q sqldb.Querier, keys sqldb.Input) ([]storedKey, error) {
 	return sqldb.Select(q, foundKeyColumns, `FROM $i
 		JOIN idempotency AS h ON h.project = i.project AND h.route = i.route AND h.key = i.key`, keys)
 }
 
-// insertKeys inserts the keys, each for the draft that came first with it, and returns those that an earlier
-// callback holds. A key whose callback has been purged is free again.
+// insertKeys inserts the keys for the drafts that came first with them, and returns the keys that earlier
+// callbacks own. Two transactions cannot insert the same key: the second waits for the first and then finds
+// the key. The caller sorts wanted, so that two transactions cannot wait for each other.
 func (t *tx) insertKeys(wanted []storedKey) (map[idempotencyKey]storedKey, error) {
 	input := sqldb.Rows(wanted, storedKeyColumns)
-	inserted,
-		err := t.Exec(`INSERT INTO idempotency (project, route, key, fingerprint, callback_id, created_at)
+	inserted, err := t.Exec(`INSERT INTO idempotency (
+			project, route, key, fingerprint, callback_id, created_at)
 		SELECT i.project, i.route, i.key, i.fingerprint, i.callback_id, i.created_at FROM $i WHERE 1 = 1
 		ON CONFLICT (project, route, key) DO NOTHING`, input)
 	if err != nil {
@@ -107,16 +111,16 @@ func (t *tx) insertKeys(wanted []storedKey) (map[idempotencyKey]storedKey, error
 	if inserted == int64(len(wanted)) {
 		return nil, nil
 	}
-	held, err := readStoredKeys(t, input)
+	stored, err := readStoredKeys(t, input)
 	if err != nil {
 		return nil, named("read idempotency keys", err)
 	}
-	if len(held) < len(wanted) {
-		// Maintenance removed an expired one between the two statements: the next try inserts it.
+	if len(stored) < len(wanted) {
+		// A purge deleted an expired key between the two statements. The repeated transaction inserts it.
 		return nil, fmt.Errorf("read idempotency keys: %w", sqldb.ErrOvertaken)
 	}
 	known := make(map[idempotencyKey]storedKey)
-	for _, h := range held {
+	for _, h := range stored {
 		known[h.idempotencyKey] = h
 	}
 	for _, k := range wanted {
@@ -127,15 +131,15 @@ func (t *tx) insertKeys(wanted []storedKey) (map[idempotencyKey]storedKey, error
 	return known, t.readKeyOwners(wanted, known)
 }
 
-// readKeyOwners adds the callbacks that hold the known keys. A key whose callback is gone is taken over and
-// forgotten. Of two transactions that do so at once the second finds that the row has another callback, and
-// is tried again.
+// readKeyOwners reads the callbacks that own the known keys. A key whose callback was purged is taken over
+// for its new draft, and removed from known. If two transactions take over a key at once, the second finds
+// another callback_id, and is repeated.
 func (t *tx) readKeyOwners(wanted []storedKey, known map[idempotencyKey]storedKey) error {
 	var ids []string
 	for _, h := range known {
 		ids = append(ids, h.CallbackID)
 	}
-	held, err := t.callbacksByID(ids, "")
+	owners, err := t.callbacksByID(ids, "")
 	if err != nil {
 		return err
 	}
@@ -144,7 +148,7 @@ func (t *tx) readKeyOwners(wanted []storedKey, known map[idempotencyKey]storedKe
 		if !ok {
 			continue
 		}
-		if r, ok := held[h.CallbackID]; ok {
+		if r, ok := owners[h.CallbackID]; ok {
 			h.callback = r.Callback
 			known[taker.idempotencyKey] = h
 			continue
@@ -164,8 +168,8 @@ func (t *tx) readKeyOwners(wanted []storedKey, known map[idempotencyKey]storedKe
 	return nil
 }
 
-// findKeys finds the callbacks that hold the idempotency keys of drafts. A key that was used with another
-// request is answered at once.
+// findKeys finds the callbacks that own the idempotency keys of drafts. It answers a draft whose key belongs
+// to another request with store.ErrIdempotencyMismatch.
 func (db *DB) findKeys(
 	ctx context.Context, drafts []store.Draft, repeated map[string][]int, answers []store.Accepted,
 ) error {
@@ -179,9 +183,9 @@ func (db *DB) findKeys(
 	if len(given) == 0 {
 		return nil
 	}
-	held, err := readStoredKeys(db.read(ctx, "find idempotency keys"),
+	stored, err := readStoredKeys(db.read(ctx, "find idempotency keys"),
 		sqldb.Rows(slices.Collect(maps.Keys(given)), idempotencyKeyColumns))
-	for _, h := range held {
+	for _, h := range stored {
 		for _, i := range given[h.idempotencyKey] {
 			if h.Fingerprint != fingerprintOf(&drafts[i]) {
 				answers[i].Err = store.ErrIdempotencyMismatch
@@ -193,9 +197,9 @@ func (db *DB) findKeys(
 	return err
 }
 
-// PurgeKeys removes idempotency keys that have ended: they are older than store.IdempotencyAge, and their
-// callbacks are terminal or gone. Those of events go with their plans. It looks at up to limit of each; more
-// says that there may be others.
+// PurgeKeys deletes idempotency keys that are older than store.IdempotencyAge and whose callbacks are not
+// open. Keys of events are deleted with their plans. It reads up to limit of each kind, and returns how many
+// it deleted and whether there may be more.
 func (db *DB) PurgeKeys(ctx context.Context, now int64, limit int) (removed int, more bool, err error) {
 	before := now - store.IdempotencyAge.Milliseconds()
 	keys, moreKeys, err := db.purgeInBatches(ctx, idempotencyCursor, now, before, limit, (*tx).endKeys)
@@ -206,7 +210,8 @@ func (db *DB) PurgeKeys(ctx context.Context, now int64, limit int) (removed int,
 	return keys + events, err == nil && (moreKeys || more), named("purge plans of events", err)
 }
 
-// endKeys looks at the next keys that are old enough, and removes those whose callback is not open.
+// endKeys is the step of a purge: it reads the next keys that are old enough by the index idempotency_age,
+// and deletes those whose callback is not open.
 func (t *tx) endKeys(b *batch) (seen, removed int, err error) {
 	type oldKey struct {
 		storedKey
@@ -214,7 +219,8 @@ func (t *tx) endKeys(b *batch) (seen, removed int, err error) {
 	}
 	old, err := sqldb.Select(t, func(k *oldKey) sqldb.Columns {
 		return append(storedKeyColumns(&k.storedKey), col(`CASE WHEN EXISTS (
-			SELECT 1 FROM callbacks WHERE callbacks.id = idempotency.callback_id AND callbacks.state = 'scheduled')
+			SELECT 1 FROM callbacks
+			WHERE callbacks.id = idempotency.callback_id AND callbacks.state = 'scheduled')
 			THEN 1 ELSE 0 END`, sqldb.Bool(&k.open)))
 	}, `FROM idempotency
 		WHERE (created_at, callback_id) > ($1, $2) AND created_at < $3
@@ -225,7 +231,7 @@ func (t *tx) endKeys(b *batch) (seen, removed int, err error) {
 	}
 	last := &old[len(old)-1]
 	b.from = store.Cursor{DueAt: last.CreatedAt, ID: last.CallbackID}
-	// An accept may have taken the key over since it was read.
+	// callback_id is compared, because an accept may have taken the key over since it was read.
 	n, err := t.Exec(`DELETE FROM idempotency WHERE (project, route, key, callback_id) IN (
 		SELECT i.project, i.route, i.key, i.callback_id FROM $i)`,
 		sqldb.Rows(slices.DeleteFunc(slices.Clone(old), func(k oldKey) bool { return k.open }),
@@ -233,14 +239,14 @@ func (t *tx) endKeys(b *batch) (seen, removed int, err error) {
 	return len(old), int(n), err
 }
 
-// Replays answers those of the drafts that repeat what was accepted before, by their idempotency key or as a
-// poll that is open, as Accept would, and changes nothing. Each of the others has store.ErrNotFound.
+// Replays answers the drafts that repeat an accepted callback, by their idempotency key or as an open poll,
+// in the way that Accept would. It changes nothing. The answer of every other draft is store.ErrNotFound.
 func (db *DB) Replays(ctx context.Context, drafts []store.Draft) ([]store.Accepted, error) {
 	answers := make([]store.Accepted, len(drafts))
 	for i := range answers {
 		answers[i].Err = store.ErrNotFound
 	}
-	repeated := make(map[string][]int) // the drafts, by the callback that they repeat
+	repeated := make(map[string][]int) // the drafts by the id of the callback that they repeat
 	if err := db.findOpenPolls(ctx, drafts, repeated); err != nil {
 		return nil, err
 	}
@@ -260,7 +266,7 @@ func (db *DB) Replays(ctx context.Context, drafts []store.Draft) ([]store.Accept
 	return answers, nil
 }
 
-// findOpenPolls finds the open polls that the drafts of polls would become.
+// findOpenPolls finds the open polls that drafts of polls would join.
 func (db *DB) findOpenPolls(ctx context.Context, drafts []store.Draft, repeated map[string][]int) error {
 	polls := make(map[string][]int)
 	for i := range drafts {

@@ -8,10 +8,13 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
-var laneFields = sqldb.Named[store.Lane](`lanes.id lanes.project lanes.key lanes.concurrency=Limit lanes.rate_count lanes.rate_per_ms
-	lanes.paused_until lanes.own_paused_until=OwnPause lanes.endpoint_paused_until=EndpointPause
-	lanes.project_paused_until=ProjectPause lanes.own_paused_at lanes.endpoint_id lanes.version`)
+var laneFields = sqldb.Named[store.Lane](`lanes.id lanes.project lanes.key lanes.concurrency=Limit
+	lanes.rate_count lanes.rate_per_ms lanes.paused_until lanes.own_paused_until=OwnPause
+	lanes.endpoint_paused_until=EndpointPause lanes.project_paused_until=ProjectPause lanes.own_paused_at
+	lanes.endpoint_id lanes.version`)
 
+// laneColumns are the settings of a lane. paused_until is the latest of three pauses: the lane's own, its
+// endpoint's and its project's. The reason is that of the latest one.
 func laneColumns(l *store.Lane) sqldb.Columns {
 	return append(laneFields(l),
 		col(`CASE WHEN lanes.endpoint_paused_until = 0 THEN 0 ELSE COALESCE((
@@ -28,22 +31,25 @@ func laneColumns(l *store.Lane) sqldb.Columns {
 			WHEN lanes.paused_until = 0 THEN ''
 			WHEN lanes.paused_until = lanes.own_paused_until THEN lanes.pause_reason
 			WHEN lanes.paused_until = lanes.endpoint_paused_until THEN COALESCE((
-				SELECT CASE WHEN endpoints.enabled = 0 THEN endpoints.disabled_reason ELSE endpoints.pause_reason END
+				SELECT CASE
+					WHEN endpoints.enabled = 0 THEN endpoints.disabled_reason
+					ELSE endpoints.pause_reason
+				END
 				FROM endpoints WHERE endpoints.id = lanes.endpoint_id), '')
 			ELSE COALESCE((SELECT projects.pause_reason FROM projects WHERE projects.id = lanes.project), '')
 		END`, &l.PauseReason))
 }
 
-// lastPause is SQL for the last of three times.
+// lastPause is an SQL expression for the latest of three pauses.
 func lastPause(own, endpoint, project string) string {
 	return `CASE WHEN ` + own + ` >= ` + endpoint + ` AND ` + own + ` >= ` + project + ` THEN ` + own +
 		` WHEN ` + endpoint + ` >= ` + project + ` THEN ` + endpoint + ` ELSE ` + project + ` END`
 }
 
-// A laneWrite is what one transaction changes of a lane for its project.
+// A laneWrite is a new lane that gets its project's pause and a version.
 type laneWrite struct{ ID, Pause, Version int64 }
 
-// pauseNewLanes gives lanes that were just made their project's pause.
+// pauseNewLanes gives new lanes the pause of their project, and a version, so that the engine reads them.
 func (t *tx) pauseNewLanes(held []laneWrite) error {
 	if len(held) == 0 {
 		return nil
@@ -63,8 +69,8 @@ func (t *tx) pauseNewLanes(held []laneWrite) error {
 	return named("hold new lanes", err)
 }
 
-// Lanes returns the settings of lanes that were changed after version since, in the order of their versions,
-// at most limit. A lane that was never set has version 0 and is not among them.
+// Lanes returns the settings of up to limit lanes that changed after version since, in the order of their
+// versions. A lane that was never set has version 0 and is left out.
 func (db *DB) Lanes(ctx context.Context, since int64, limit int) ([]store.Lane, error) {
 	return sqldb.Select(db.read(ctx, "read lanes"), laneColumns, `FROM lanes
 		WHERE lanes.version > 0 AND lanes.version > $1
@@ -72,13 +78,14 @@ func (db *DB) Lanes(ctx context.Context, since int64, limit int) ([]store.Lane, 
 		LIMIT $2`, since, limit)
 }
 
-// LaneByKey returns the project's lane; store.ErrNotFound where it has none with that key.
+// LaneByKey returns the project's lane with that key, or store.ErrNotFound.
 func (db *DB) LaneByKey(ctx context.Context, project, key string) (store.Lane, error) {
 	return sqldb.Get(db.read(ctx, "read lanes"), fmt.Sprintf("lane %q", key), laneColumns,
 		`FROM lanes WHERE lanes.project = $1 AND lanes.key = $2`, project, key)
 }
 
-// An ownLane is a lane with the reason of its own pause.
+// An ownLane is a lane with the reason of its own pause, which laneColumns read only if that pause is the
+// latest.
 type ownLane struct {
 	store.Lane
 	reason string
@@ -88,8 +95,8 @@ func ownLaneColumns(l *ownLane) sqldb.Columns {
 	return append(laneColumns(&l.Lane), col("lanes.pause_reason", &l.reason))
 }
 
-// SetLane bounds what a lane may do: nil leaves a bound as it is, zero takes it away. The lane is made if it
-// is missing. The bounds of an endpoint's lane are the endpoint's.
+// SetLane sets the limits of a lane. Nil leaves a limit as it is, and zero removes it. A missing lane is
+// made. The limits of an endpoint's lane are the endpoint's, which changes in the same transaction.
 func (db *DB) SetLane(ctx context.Context, project, key string, concurrency *int, rate *store.Rate, now int64,
 	by store.Actor) (store.Lane, error) {
 	return db.changeLane(ctx, project, key, now, by, func(t *tx, l *ownLane) (string, fields, error) {
@@ -105,20 +112,23 @@ func (db *DB) SetLane(ctx context.Context, project, key string, concurrency *int
 			if err != nil {
 				return "", nil, err
 			}
-			if _,
-				err :=
-				t.Exec(`UPDATE endpoints SET concurrency = $1, rate_count = $2, rate_per_ms = $3, version = $4, updated_at = $5
-				WHERE id = $6`, l.Limit, l.Rate.Count, l.Rate.Per.Milliseconds(), version, now,
-					l.EndpointID); err != nil {
-				return "", nil, named("write bounds of its endpoint", err)
+			_, err = t.Exec(`UPDATE endpoints SET
+					concurrency = $1,
+					rate_count = $2,
+					rate_per_ms = $3,
+					version = $4,
+					updated_at = $5
+				WHERE id = $6`, l.Limit, l.Rate.Count, l.Rate.Per.Milliseconds(), version, now, l.EndpointID)
+			if err != nil {
+				return "", nil, named("write limits of its endpoint", err)
 			}
 		}
 		return "lane.limits", fields{"concurrency": l.Limit, "rate": l.Rate.String()}, nil
 	})
 }
 
-// PauseLane holds a lane until then, or with zero resumes it: its own pause, beside which those of its
-// endpoint and its project stay as they are. The lane is made if it is missing.
+// PauseLane pauses a lane until then, and with zero resumes it. It sets the lane's own pause; those of its
+// endpoint and its project stay as they are. A missing lane is made.
 func (db *DB) PauseLane(ctx context.Context, project, key string, until int64, reason string, now int64,
 	by store.Actor) (store.Lane, error) {
 	return db.changeLane(ctx, project, key, now, by, func(_ *tx, l *ownLane) (string, fields, error) {
@@ -132,12 +142,13 @@ func (db *DB) PauseLane(ctx context.Context, project, key string, until int64, r
 	})
 }
 
-// pauseDetail is what the audit says of a pause.
+// pauseDetail is the audit's detail of a pause.
 func pauseDetail(until int64, reason string) fields {
 	return fields{"until": until, "pause_reason": reason}
 }
 
-// changeLane changes one lane. What changes nothing is not audited.
+// changeLane changes one lane in one transaction, with a version and an audit entry. A change without effect
+// gets neither. The settings are locked before the lane is read, so two changes of a lane follow each other.
 func (db *DB) changeLane(ctx context.Context, project, key string, now int64, by store.Actor,
 	change func(*tx, *ownLane) (action string, detail fields, err error)) (store.Lane, error) {
 	return changed(ctx, db.change, fmt.Sprintf("change lane %q", key), func(t *tx) (store.Lane, error) {
@@ -184,7 +195,7 @@ func (db *DB) changeLane(ctx context.Context, project, key string, now int64, by
 	})
 }
 
-// readLane reads a lane that this transaction changes.
+// readLane reads a lane. The caller has locked the settings.
 func (t *tx) readLane(id int64) (ownLane, error) {
 	lane, _, err := sqldb.One(t, ownLaneColumns, `FROM lanes WHERE lanes.id = $1`, id)
 	return lane, named("read lane", err)

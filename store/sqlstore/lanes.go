@@ -12,13 +12,13 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
-// A laneKey finds a lane as a caller knows it.
+// A laneKey identifies a lane by its project and its key.
 type laneKey struct{ Project, Key string }
 
 var laneKeyColumns = sqldb.Named[laneKey](`project key`)
 
-// laneIDs finds the numbers of the lanes, and makes those that do not exist yet. A lane that is not to be
-// made, because its project has as many as it may, is left out: store.ErrLaneQuota.
+// laneIDs returns the ids of the lanes, and makes the missing ones in this transaction. A lane that its
+// project's quota refuses is not in the result; its caller returns store.ErrLaneQuota.
 func (t *tx) laneIDs(wanted []laneKey) (map[laneKey]int64, error) {
 	ids := make(map[laneKey]int64)
 	var missing []laneKey
@@ -35,7 +35,7 @@ func (t *tx) laneIDs(wanted []laneKey) (map[laneKey]int64, error) {
 	if len(missing) == 0 {
 		return ids, nil
 	}
-	// Every process makes lanes in the same order, so that two of them never wait for each other.
+	// All transactions make lanes in this order, so that two of them cannot wait for each other.
 	slices.SortFunc(missing, func(a, b laneKey) int {
 		return cmp.Or(cmp.Compare(a.Project, b.Project), cmp.Compare(a.Key, b.Key))
 	})
@@ -59,7 +59,7 @@ func (t *tx) laneIDs(wanted []laneKey) (map[laneKey]int64, error) {
 	return ids, nil
 }
 
-// laneID is laneIDs of one lane.
+// laneID is laneIDs for one lane. It returns store.ErrLaneQuota if the quota refuses the lane.
 func (t *tx) laneID(project, key string) (int64, error) {
 	k := laneKey{project, key}
 	ids, err := t.laneIDs([]laneKey{k})
@@ -73,8 +73,8 @@ func (t *tx) laneID(project, key string) (int64, error) {
 	return id, nil
 }
 
-// A foundLane is a lane with its number. Where that is zero there is no such lane, and bound is its project's
-// quota of lanes; else bound is what lookUp was asked for.
+// A foundLane is a lane that lookUp searched for. If it does not exist, id is zero and bound is its project's
+// lane quota. Otherwise bound is what the caller of lookUp asked for.
 type foundLane struct {
 	laneKey
 	id, bound int64
@@ -82,8 +82,8 @@ type foundLane struct {
 
 var inputLane = sqldb.Named[laneKey](`i.project i.key`)
 
-// lookUp looks for lanes, and adds the numbers of those that exist to ids. The bound of one that exists is
-// the value of the SQL expression there.
+// lookUp searches for lanes by their key, and adds the ids of the existing ones to ids. The SQL expression
+// there gives the bound of an existing lane.
 func (t *tx) lookUp(wanted []laneKey, ids map[laneKey]int64, there string) ([]foundLane, error) {
 	columns := func(l *foundLane) sqldb.Columns {
 		return append(inputLane(&l.laneKey), col("COALESCE(lanes.id, 0)", &l.id),
@@ -103,8 +103,8 @@ func (t *tx) lookUp(wanted []laneKey, ids map[laneKey]int64, there string) ([]fo
 	return found, err
 }
 
-// findLanes adds the numbers of those of the lanes that exist to ids. It returns the others, in their order,
-// and which of their projects have a quota of lanes.
+// findLanes adds the ids of the existing lanes to ids. It returns the missing ones, in order, and the
+// projects among theirs that have a lane quota.
 func (t *tx) findLanes(wanted []laneKey, ids map[laneKey]int64) ([]laneKey, map[string]bool, error) {
 	found, err := t.lookUp(wanted, ids, `0`)
 	bounded := make(map[string]bool)
@@ -117,8 +117,8 @@ func (t *tx) findLanes(wanted []laneKey, ids map[laneKey]int64) ([]laneKey, map[
 	return missing, bounded, named("find lanes", err)
 }
 
-// admitLanes leaves those of the lanes out, of ids too, for which the quotas of their projects have no room.
-// Their projects are locked: of two transactions that make lanes the second counts those of the first.
+// admitLanes removes the lanes from missing and from ids for which the quotas have no room. It locks the
+// projects until the commit. So a second transaction that makes lanes waits, and counts those of the first.
 func (t *tx) admitLanes(
 	missing []laneKey, bounded map[string]bool, ids map[laneKey]int64,
 ) ([]laneKey, error) {
@@ -128,14 +128,13 @@ func (t *tx) admitLanes(
 	if err != nil {
 		return nil, named("lock projects", err)
 	}
-	// Some may have been made before the lock was had.
+	// Another transaction may have made some of them before this one got the lock.
 	missing, _, err = t.findLanes(missing, ids)
 	if err != nil {
 		return nil, err
 	}
 	for _, project := range sortedKeys(room) {
-		n, _,
-			err := sqldb.Value[int64](t,
+		n, _, err := sqldb.Value[int64](t,
 			`SELECT COUNT(*) FROM (SELECT 1 AS one FROM lanes WHERE project = $1 LIMIT $2) AS l`,
 			project, room[project])
 		if err != nil {
@@ -154,9 +153,9 @@ func (t *tx) admitLanes(
 	}), nil
 }
 
-// readNewLanes finds the numbers of lanes that were just made. Those of a project that is paused are given its
-// pause, and a version: nobody would hear of them otherwise. Their project is kept from being paused until
-// they are committed, for that would not see them.
+// readNewLanes reads the ids of lanes that were just inserted. A new lane of a paused project gets the pause
+// and a version, since the engine reads only lanes with a version. The projects are locked until the commit:
+// otherwise a pause at the same time would not see the new lane.
 func (t *tx) readNewLanes(made []laneKey, ids map[laneKey]int64) error {
 	if !t.db.sql.Embedded() {
 		if err := t.Later(
@@ -170,19 +169,20 @@ func (t *tx) readNewLanes(made []laneKey, ids map[laneKey]int64) error {
 	if err != nil {
 		return err
 	}
-	var held []laneWrite
+	var paused []laneWrite
 	for _, l := range found {
 		switch {
 		case l.id == 0:
-			return errors.New("a lane that was just made is not there")
+			return errors.New("a lane that was just inserted was not found")
 		case l.bound > 0:
-			held = append(held, laneWrite{ID: l.id, Pause: l.bound})
+			paused = append(paused, laneWrite{ID: l.id, Pause: l.bound})
 		}
 	}
-	return t.pauseNewLanes(held)
+	return t.pauseNewLanes(paused)
 }
 
-// LaneList returns a part of the project's lanes, in the order of their keys, each with what waits in it.
+// LaneList returns a page of the project's lanes by key, each with its open callbacks and the earliest due
+// time.
 func (db *DB) LaneList(ctx context.Context, project string, f store.LaneFilter) ([]store.LaneBacklog, error) {
 	const operation = "list lanes"
 	lanes, err := db.pageOfLanes(ctx, operation, project, f)
@@ -195,6 +195,7 @@ func (db *DB) LaneList(ctx context.Context, project string, f store.LaneFilter) 
 	return lanes, db.findOldest(ctx, operation, lanes, f.DueBy)
 }
 
+// pageOfLanes reads the lanes of the page, by the index over project and key.
 func (db *DB) pageOfLanes(ctx context.Context, operation, project string,
 	f store.LaneFilter) ([]store.LaneBacklog, error) {
 	var q query
@@ -216,7 +217,7 @@ func (db *DB) pageOfLanes(ctx context.Context, operation, project string,
 	return lanes, err
 }
 
-// countOpen fills in how many open callbacks the lanes have, by the counters.
+// countOpen fills in the number of open callbacks of each lane, from the counters.
 func (db *DB) countOpen(ctx context.Context, operation, project string, lanes []store.LaneBacklog) error {
 	keys := make([]string, len(lanes))
 	for i := range lanes {
@@ -233,10 +234,10 @@ func (db *DB) countOpen(ctx context.Context, operation, project string, lanes []
 	})
 }
 
-// findOldest fills in the earliest due time of the lanes that have open callbacks. No index leads to them:
-// open callbacks of all lanes are looked at by due time, window by window, until all are found or so much was
-// looked at that it must be enough (see listing). With dueBy it ends there, and has less to look at: lanes
-// with nothing due yet would have it look at all it may, each time.
+// findOldest fills in the earliest due time of the lanes that have open callbacks. No index has the due times
+// of one lane. So it scans open callbacks of all lanes in windows, by due time, until each lane has one or
+// countBudget is used up. With dueBy the scan ends there, and has a quarter of the budget. Otherwise lanes
+// without a due callback would cost the whole budget each time.
 func (db *DB) findOldest(ctx context.Context, operation string, lanes []store.LaneBacklog,
 	dueBy int64) error {
 	missing := make(map[int64]*store.LaneBacklog)
@@ -256,11 +257,11 @@ func (db *DB) findOldest(ctx context.Context, operation string, lanes []store.La
 	}
 	read := db.read(ctx, operation)
 	_, err := db.dueWindows(ctx, read, budget, dueBy, func(after, end store.Cursor) (bool, error) {
-		// The rows of the window are few, and read as they lie in the index over due times: not by their
-		// lane.
+		// A window has few rows. They are read by the index callbacks_due, and then filtered by lane.
 		oldest, err := sqldb.Map[int64, int64](read, `SELECT lane, MIN(due_at) FROM callbacks
 			WHERE lane IN (SELECT i.lane FROM $i)
-				AND state = 'scheduled' AND due_at >= $1 AND due_at <= $2 AND (due_at, id) > ($1, $3) AND (due_at, id) <= ($2, $4)
+				AND state = 'scheduled' AND due_at >= $1 AND due_at <= $2
+				AND (due_at, id) > ($1, $3) AND (due_at, id) <= ($2, $4)
 			GROUP BY lane`, after.DueAt, end.DueAt, after.ID, end.ID,
 			sqldb.Ints("lane", slices.Collect(maps.Keys(missing))))
 		for lane, due := range oldest {

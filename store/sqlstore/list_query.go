@@ -11,31 +11,36 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
-// maxList is the most callbacks of a page.
+// This file builds the statements of lists: which index serves a filter, what that index bounds, and what the
+// rest of the filter compares. list_scan.go runs them.
+
+// maxList is the maximum number of callbacks on a page.
 const maxList = 500
 
-// No id is below the one or above the other.
+// Bounds of ids: no id sorts before the first or after the second.
 const (
 	belowAllIDs = "!"
 	aboveAllIDs = "~"
 )
 
-// A query is a statement that grows. Parameters are numbered in the order in which they are added.
+// A query is a statement that is built in parts. Its parameters are numbered in the order in which they are
+// added.
 type query struct {
 	text string
 	args []any
 }
 
-// and adds a condition; each ? in it stands for one of the values.
+// and adds a condition. Each ? in it stands for one of the values.
 func (q *query) and(condition string, values ...any) { q.add("\n\tAND "+condition, values...) }
 
-// andIf is and, where the filter asks for it.
+// andIf is and if the filter wants the condition.
 func (q *query) andIf(asked bool, condition string, values ...any) {
 	if asked {
 		q.and(condition, values...)
 	}
 }
 
+// add appends text. Each ? in it becomes the next parameter.
 func (q *query) add(text string, values ...any) {
 	for i, part := range strings.Split(text, "?") {
 		if i > 0 {
@@ -46,19 +51,19 @@ func (q *query) add(text string, values ...any) {
 	}
 }
 
-// find returns the rows that a query without its SELECT finds.
+// find runs a query that begins with FROM.
 func find[T any](q sqldb.Querier, columns func(*T) sqldb.Columns, rest *query) ([]T, error) {
 	return sqldb.Select(q, columns, rest.text, rest.args...)
 }
 
 // List returns a page of the project's callbacks. A page may be shorter than its limit, even empty, and still
-// have a Next: a filter that no index serves is looked for in a bounded number of callbacks (see listing).
+// have a Next: a filter that no index serves is applied in a scan of bounded size (see listing).
 func (db *DB) List(ctx context.Context, project string, f store.Filter) (store.Page, error) {
 	ctx, cancel := context.WithTimeout(ctx, db.sql.Limits.Read)
 	defer cancel()
 	l := newListing(db, project, f, min(max(f.Limit, 1), maxList))
-	// Lists of a large project and of a small one want other plans: PostgreSQL would make one for all, and
-	// look for the rows of a small one by id among those of all.
+	// Planned makes PostgreSQL plan for these values. With one plan for all values it would choose the plan
+	// of a large project, and search the rows of a small one by id among those of all.
 	l.read = db.read(ctx, listCallbacks).Planned()
 	if err := l.run(ctx); err != nil {
 		return store.Page{}, err
@@ -68,7 +73,7 @@ func (db *DB) List(ctx context.Context, project string, f store.Filter) (store.P
 
 const listCallbacks = "list callbacks"
 
-// hasLabels says whether have contains all of want.
+// hasLabels reports whether have contains all of want.
 func hasLabels(have, want map[string]string) bool {
 	for name, value := range want {
 		if v, ok := have[name]; !ok || v != value {
@@ -78,10 +83,10 @@ func hasLabels(have, want map[string]string) bool {
 	return true
 }
 
-// laneOf is the number of a lane of a project, which its callbacks have.
+// laneOf finds the id of a lane by its project and key.
 const laneOf = "(SELECT lanes.id FROM lanes WHERE lanes.project = ? AND lanes.key = ?)"
 
-// An index is what a list is read by.
+// An index is the one that a list is read by.
 type index int
 
 const (
@@ -90,13 +95,13 @@ const (
 	byRef
 	byLock
 	byEndpoint
-	byPolls    // which are few among all callbacks
-	byDeadLane // the dead of a lane
-	byEnded    // one of the states that few callbacks end in
-	byGroup    // those that died of one cause (see DeadGroups)
+	byPolls    // few of all callbacks are polls
+	byDeadLane // the dead of one lane
+	byEnded    // dead or canceled: few callbacks end so
+	byGroup    // the dead of one reason and class (see DeadGroups)
 )
 
-// indexFor is the index that serves most of a filter.
+// indexFor chooses the index that leaves the fewest rows for the rest of the filter.
 func indexFor(f *store.Filter) index {
 	var state store.State
 	if len(f.States) == 1 {
@@ -123,7 +128,7 @@ func indexFor(f *store.Filter) index {
 	return byProject
 }
 
-// table is the one whose index the list is read by.
+// table is the table of the chosen index.
 func (l *listing) table() string {
 	switch l.by {
 	case byRef, byEndpoint, byProject:
@@ -132,8 +137,8 @@ func (l *listing) table() string {
 	return "callbacks"
 }
 
-// from names both tables, such that SQLite begins with the one that the list is read by. Conditions follow it
-// with AND.
+// from joins both tables and makes SQLite begin with the table of the chosen index. Conditions follow with
+// AND.
 func (l *listing) from() string {
 	if l.table() == "requests" || l.Ref != "" {
 		return fromRequests
@@ -141,10 +146,11 @@ func (l *listing) from() string {
 	return "callbacks CROSS JOIN requests WHERE " + ofCallback
 }
 
-// bound adds what the index that the list is read by bounds: where the list begins, where it ends or, if end
-// is not nil, the last row to be read of it, and what all its rows have in common. From and To bound the id,
-// whose first characters are CreatedAt (docs/adr/0002-partitions-by-day.md). What it leaves out, the function
-// filter adds. Each side has one bound, the closest: SQLite goes by the first that it finds.
+// bound adds the conditions that the chosen index serves: what all rows of the list have in common, where the
+// page begins, and where the list ends or, if end is not nil, the last row to read. filter adds the rest of
+// the filter. From and To bound the id, which begins with the time of CreatedAt
+// (docs/adr/0002-partitions-by-day.md). Each side of the range has one bound, the closest: SQLite uses only
+// the first that it finds.
 func (l *listing) bound(q *query, end *store.Cursor) {
 	table := l.table()
 	if l.by != byDue && l.by != byDeadLane {
@@ -152,9 +158,9 @@ func (l *listing) bound(q *query, end *store.Cursor) {
 	}
 	switch l.by {
 	case byDue:
-		// PostgreSQL knows of due times over all rows, and of pairs nothing: without a bound below that
-		// leaves out the zeros of those that have ended, and with the pair alone, it takes a few hundred rows
-		// for the half of the table and reads them in parallel.
+		// The plain bounds on due_at are for PostgreSQL. It has statistics of due_at, in which ended rows
+		// have zero, but none of the pair. With the pair alone it estimates half of the table, and scans it
+		// in parallel.
 		after := store.Cursor{DueAt: 1}
 		if l.After != nil {
 			after = *l.After
@@ -177,7 +183,8 @@ func (l *listing) bound(q *query, end *store.Cursor) {
 	case byEndpoint:
 		q.and("requests.endpoint_id = ? AND requests.endpoint_id <> ''", l.EndpointID)
 	case byPolls:
-		// written out, as below; PostgreSQL, too, would not know of a value that is passed to a plan for all
+		// Written out like the state below. With a parameter PostgreSQL could not match the index's WHERE in
+		// a generic plan.
 		q.and("callbacks.kind = 'poll'")
 	case byDeadLane:
 		q.add("callbacks.lane = "+laneOf+" AND callbacks.state = 'dead'", l.project, l.Lane)
@@ -186,12 +193,12 @@ func (l *listing) bound(q *query, end *store.Cursor) {
 			"callbacks.last_status = ?",
 			string(l.Reason), string(l.Class), l.status)
 	case byEnded:
-		// Written out, not passed, and the index's own condition beside it, word for word: only so SQLite
-		// takes a partial index.
+		// The state is written out, and the index's own WHERE is repeated word for word. Otherwise SQLite
+		// does not use the partial index.
 		q.and("callbacks.state <> 'scheduled' AND callbacks.state <> 'succeeded' AND callbacks.state = '" +
 			string(l.States[0]) + "'")
 	}
-	below := aboveAllIDs // with no bound at all, SQLite would take another index than that of a state
+	below := aboveAllIDs // without any bound SQLite would take another index than that of the state
 	if l.After != nil {
 		below = l.After.ID
 	}
@@ -207,27 +214,27 @@ func (l *listing) bound(q *query, end *store.Cursor) {
 	}
 }
 
-// idsFrom is below every id of a callback that was made at the time, in Unix milliseconds, or later, and
-// above all earlier ones.
+// idsFrom returns the prefix of the ids that were made at the time, in Unix milliseconds. It sorts before all
+// ids of that time or later, and after all earlier ones.
 func idsFrom(at int64) string {
 	const timeLength = 10
 	var id ulid.ULID
-	// Times that no id can have are before or after all of them.
+	// A time before or after the range of ids becomes the range's end.
 	if err := id.SetTime(min(uint64(max(at, 0)), ulid.MaxTime())); err != nil {
-		panic(err) // it is not above the most
+		panic(err) // cannot happen: the time is at most ulid.MaxTime
 	}
 	return id.String()[:timeLength]
 }
 
-// filter adds the conditions that bound leaves out, each of which begins with AND. Where they are not what
-// the list is read by, what they name is written so that no index that has it is taken in the place of a
-// better one.
+// filter adds the conditions that bound leaves out, each beginning with AND. Conditions on indexed columns
+// are written as expressions (|| ”, + 0), so that the database does not use their index in the place of the
+// chosen one.
 func (l *listing) filter(q *query) {
 	due := l.by == byDue
 	if due && l.Ref != "" {
 		q.and("requests.project = ? AND requests.ref = ? AND requests.ref <> ''", l.project, l.Ref)
 	} else if due {
-		// else SQLite would take an index that begins with the project, and sort
+		// Otherwise SQLite would take an index that begins with the project, and sort.
 		q.and("callbacks.project || '' = ?", l.project)
 	}
 	if len(l.States) > 0 && l.by != byEnded && l.by != byGroup && l.by != byDeadLane {
@@ -250,6 +257,8 @@ func (l *listing) filter(q *query) {
 	filterLabels(q, l.Labels)
 }
 
+// filterStates adds a condition for the states. Scheduled and attempting are both stored as scheduled, and
+// differ by claim_until.
 func (l *listing) filterStates(q *query) {
 	var states []string
 	var values []any
@@ -264,7 +273,7 @@ func (l *listing) filterStates(q *query) {
 		case store.Succeeded, store.Dead, store.Canceled:
 			state := "callbacks.state"
 			if l.by == byPolls || l.LockKey != "" {
-				state += " || ''" // written so that PostgreSQL does not take the index of all that ended so
+				state += " || ''" // otherwise PostgreSQL takes the index callbacks_ended
 			}
 			states = append(states, state+" = '"+string(s)+"'")
 		default:
@@ -274,9 +283,9 @@ func (l *listing) filterStates(q *query) {
 	q.and("("+strings.Join(states, " OR ")+")", values...)
 }
 
-// filterLabels looks for each label in the JSON text, as it was written there. The text is not taken apart in
-// SQL, so that a row whose text is damaged spoils no list; the rare text that only looks as if it had the
-// label is left out of the page by hasLabels.
+// filterLabels searches the JSON text for each label as encode writes it. SQL does not parse the text, so a
+// row with damaged labels breaks no list. A text may contain the search text by accident; hasLabels removes
+// such rows from the page.
 func filterLabels(q *query, labels map[string]string) {
 	for _, name := range sortedKeys(labels) {
 		text, err := encode(map[string]string{name: labels[name]})

@@ -10,55 +10,55 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
-// A listing is a list that is being read. Where an index serves all of its filter, a page is one statement.
-// Every other filter is looked for in the order of the list, window by window, each larger than the one
-// before, until the page is full, the list has ended, or so much was looked at that it must be enough for one
-// page: the next one goes on where that was. So no page takes long, however rare what it looks for is; an
-// index for each filter would be paid for by every accept and every result.
+// A listing is the reading of one page of a list. If an index serves the whole filter, the page is one
+// statement. Any other filter is applied in a scan in the order of the list, in windows that grow. The scan
+// ends when the page is full, when the list ends, or when listBudget is used up; the next page continues
+// there. So no page takes long, however rare the matching rows are. An index for each filter would cost every
+// accept and every result more.
 type listing struct {
 	db      *DB
 	read    sqldb.Read
 	project string
 	store.Filter
-	// by is the index that it is read by. status is that of all its callbacks with byGroup.
+	// by is the index that the list is read by. With byGroup, status is the HTTP status of all its callbacks.
 	by     index
 	status int
-	// left is how many callbacks the page still has room for.
+	// left is how many callbacks still fit on the page.
 	left int
 	page store.Page
 }
 
-// A looking says how much one page may look at.
+// A pageBudget is how much one page may scan. It is reached by rows mostly, so that the same page ends at the
+// same row when it is read again; time is for slow disks.
 type pageBudget struct {
-	// first is the rows of the first window; it is never less than twice the page.
+	// first is the size of the first window, which is at least twice the page.
 	first int
-	// rows and time end the page when they are used up. The last window is not begun if it would not end in
+	// rows and time end the scan when one of them is used up. A window is not begun if it would not end in
 	// time.
 	rows int
 	time time.Duration
-	// few is up to how many open callbacks, or of them such as are due, are taken all at once and put in
-	// order.
+	// sortable is up to how many open callbacks, or due ones of them, are read at once and sorted.
 	sortable int
 }
 
-// lookAt is how much a page of a list may look at. It is measured: a row costs 1 to 2 µs where its page is in
-// memory and its neighbours are looked at too, up to 20 µs where each is on a page of its own, and a page
-// that is on a disk ten times that (docs/reports/performance.md). Mostly the rows end a page, and not the
-// time: who reads a list again finds what he found before.
+// listBudget is the budget of a page of a list. It is measured. A row costs 1 to 2 µs if it is in memory
+// beside its neighbours, up to 20 µs if each row is on a page of its own, and ten times that if the page is
+// on disk (docs/reports/performance.md).
 func listBudget() pageBudget {
 	return pageBudget{first: 200, rows: 2000, time: 8 * time.Millisecond, sortable: 2000}
 }
 
-// countAt is how much may be looked at for a number on a page.
+// countBudget is the budget of one count on a page.
 func countBudget() pageBudget {
 	return pageBudget{first: 200, rows: 20_000, time: 4 * time.Millisecond, sortable: 2000}
 }
 
+// newListing prepares a page with room for limit callbacks.
 func newListing(db *DB, project string, f store.Filter, limit int) *listing {
 	return &listing{db: db, project: project, Filter: f, by: indexFor(&f), status: f.Status, left: limit}
 }
 
-// run reads the page.
+// run reads the page by the cheapest way that fits its filter.
 func (l *listing) run(ctx context.Context) error {
 	if l.by == byGroup && l.status == 0 {
 		if err := l.findStatus(); err != nil {
@@ -77,16 +77,16 @@ func (l *listing) run(ctx context.Context) error {
 	return l.scanWindows()
 }
 
-// groupStatus finds the next status of those that died for a reason with a class.
+// groupStatus finds the next status of the dead callbacks of a reason and class, by the index callbacks_dead.
 const groupStatus = `SELECT callbacks.last_status FROM callbacks
-	WHERE callbacks.project = $1 AND callbacks.state = 'dead' AND callbacks.reason = $2 AND callbacks.last_class = $3
-		AND (callbacks.last_status, callbacks.id) > ($4, '` + aboveAllIDs + `')
+	WHERE callbacks.project = $1 AND callbacks.state = 'dead' AND callbacks.reason = $2
+		AND callbacks.last_class = $3 AND (callbacks.last_status, callbacks.id) > ($4, '` + aboveAllIDs + `')
 	ORDER BY callbacks.last_status, callbacks.id
 	LIMIT 1`
 
-// findStatus finds out which status all have that died for the filter's reason with its class. Where the
-// filter names none there is mostly one: that of no answer, or of the one kind of answer. Where there are
-// more the list is read by another index.
+// findStatus finds the status that all dead callbacks of the filter's reason and class share. Mostly there is
+// only one: that of no response, or of one kind of response. If there are several, byGroup cannot keep the
+// order of ids, and the list is read byEnded.
 func (l *listing) findStatus() error {
 	for after := -1; ; after = l.status {
 		next, found, err := sqldb.Value[int](l.read, groupStatus, l.project, string(l.Reason),
@@ -102,16 +102,16 @@ func (l *listing) findStatus() error {
 	}
 }
 
-// direct says that one statement finds the page without looking at much else: the index serves all of the
-// filter, or leads to the callbacks of one reference, which are few.
+// direct reports whether one statement finds the page with few rows to spare: the index serves the whole
+// filter, or finds the few callbacks of one reference.
 func (l *listing) direct() bool {
 	var rest query
 	l.filter(&rest)
 	return rest.text == "" || l.ByDue && l.Ref != ""
 }
 
-// isOpen says that the list has open callbacks only, newest first: they may be few, and anywhere among many
-// that have ended.
+// isOpen reports whether the list has only open callbacks, newest first. They may be few and anywhere among
+// many ended ones, so a scan could take many pages to find them.
 func (l *listing) isOpen() bool {
 	switch l.by {
 	case byDue, byRef, byLock:
@@ -123,7 +123,8 @@ func (l *listing) isOpen() bool {
 	return !ended && (l.Overdue || len(l.States) > 0)
 }
 
-// look reads window by window.
+// scanWindows reads the page window by window: the end of each window by an index, and then its matching
+// rows.
 func (l *listing) scanWindows() error {
 	return l.db.listBudget.scan(2*l.left, func(size int) (bool, error) {
 		q := l.endQuery(size)
@@ -144,9 +145,8 @@ func (l *listing) scanWindows() error {
 	})
 }
 
-// windows calls look for one window after the other, each larger than the one before and the first one at
-// least so large, until it says that there is no more to look at, or so much was looked at that it must be
-// enough.
+// scan calls look with the size of one window after the other, until look returns false or the budget is used
+// up. Each window is larger than the one before; the first has at least first rows.
 func (b pageBudget) scan(first int, look func(size int) (more bool, err error)) error {
 	began, looked := time.Now(), 0
 	for size := max(b.first, first); size > 0; size = nextWindow(size, looked, time.Since(began), b) {
@@ -159,12 +159,12 @@ func (b pageBudget) scan(first int, look func(size int) (more bool, err error)) 
 	return nil
 }
 
-// nextWindow is how large the next window is after the last one of so many rows, when so many were looked at
-// in that time; zero: there is none.
+// nextWindow returns the size of the next window after one of last rows, when looked rows took that time in
+// all. Zero ends the scan.
 func nextWindow(last, looked int, took time.Duration, budget pageBudget) int {
 	size := min(2*last, budget.rows-looked)
 	if took > 0 {
-		// As many as the time that is left is enough for, at the speed so far.
+		// the number of rows that fit into the rest of the time, at the speed so far
 		size = min(size, int(float64(looked)*float64(budget.time-took)/float64(took)))
 	}
 	if size < budget.first/2 {
@@ -173,7 +173,7 @@ func nextWindow(last, looked int, took time.Duration, budget pageBudget) int {
 	return size
 }
 
-// order is that of the list.
+// order is the ORDER BY of the list.
 func (l *listing) order() string {
 	if l.ByDue {
 		return "callbacks.due_at, callbacks.id"
@@ -181,7 +181,7 @@ func (l *listing) order() string {
 	return l.table() + ".id DESC"
 }
 
-// placeColumns describe a place in the list.
+// placeColumns describe a position in the list.
 func (l *listing) placeColumns(c *store.Cursor) sqldb.Columns {
 	due := "0"
 	if l.ByDue {
@@ -190,8 +190,8 @@ func (l *listing) placeColumns(c *store.Cursor) sqldb.Columns {
 	return sqldb.Columns{col(due, &c.DueAt), col(l.table()+".id", &c.ID)}
 }
 
-// endQuery finds the last of the list's next rows, so many, whatever the filter says. It reads an index
-// alone.
+// endQuery finds the last row of the next window of so many rows, whatever the filter is. It reads only an
+// index.
 func (l *listing) endQuery(rows int) *query {
 	var q query
 	q.add("FROM " + l.table() + " WHERE ")
@@ -200,7 +200,7 @@ func (l *listing) endQuery(rows int) *query {
 	return &q
 }
 
-// readQuery finds the rows up to end, or to the end of the list, that are as the filter says.
+// readQuery finds the matching rows up to end, or up to the end of the list if end is nil.
 func (l *listing) readQuery(end *store.Cursor) *query {
 	var q query
 	q.add(l.from() + "\n\tAND ")
@@ -210,8 +210,8 @@ func (l *listing) readQuery(end *store.Cursor) *query {
 	return &q
 }
 
-// take adds what the query finds, which may be one more than there is room for. It says whether the page is
-// full, and then where the next one begins.
+// take appends the rows that the query finds, which may be one more than fit. full is set in that case, and
+// Next then continues after the last one.
 func (l *listing) take(read sqldb.Read, q *query) (full bool, err error) {
 	l.page.Next = nil
 	rows, err := l.db.callbacks(read, q.text, q.args...)
@@ -230,9 +230,9 @@ func (l *listing) take(read sqldb.Read, q *query) (full bool, err error) {
 	return full, err
 }
 
-// readSorted reads the page of a list of open callbacks when all those that it can have are few: the index over
-// due times leads to them, and they are put in order. It says whether that was so. Both statements see the
-// same state, so that none is left out that comes in between.
+// readSorted reads a page of open callbacks if the list can have at most sortable of them. The index
+// callbacks_due finds them, and they are sorted by id. done is false if there are more. Both statements use
+// one snapshot, so no callback is missed that is accepted between them.
 func (l *listing) readSorted(ctx context.Context) (done bool, err error) {
 	err = l.db.sql.Snapshot(ctx, listCallbacks, func(read sqldb.Read) error {
 		read = read.Planned()
@@ -248,7 +248,7 @@ func (l *listing) readSorted(ctx context.Context) (done bool, err error) {
 	return done, err
 }
 
-// few adds the open callbacks that the list can have, by due time.
+// addOpenRows selects the open callbacks that the list can have, by due time.
 func (l *listing) addOpenRows(q *query, what, which string) {
 	q.add("SELECT " + what + " FROM callbacks WHERE callbacks.state = 'scheduled'")
 	switch {
@@ -257,17 +257,18 @@ func (l *listing) addOpenRows(q *query, what, which string) {
 	case !slices.Contains(l.States, store.Scheduled):
 		q.and("callbacks.due_at <= ?", l.Now+claimDueSlack)
 	}
-	// The number is written out: knowing it, PostgreSQL takes the index.
+	// The number is written out: PostgreSQL uses the index only if it knows the number when it plans.
 	q.add("\n\tORDER BY callbacks.due_at, callbacks.id " + fmt.Sprintf(which, l.db.listBudget.sortable))
 }
 
-// tooManyQuery finds a row if those that the list can have are not few.
+// tooManyQuery finds a row if the list can have more than sortable callbacks.
 func (l *listing) tooManyQuery() *query {
 	var q query
 	l.addOpenRows(&q, "1", "LIMIT 1 OFFSET %d")
 	return &q
 }
 
+// sortedQuery finds the matching ones of all open callbacks that the list can have, and sorts them.
 func (l *listing) sortedQuery() *query {
 	var q query
 	q.add("(")

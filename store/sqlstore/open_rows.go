@@ -8,17 +8,21 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
+// This file reads open rows for the sweep, the rebuild and the horizon of the index, and ends those that
+// expire.
 var openFields = sqldb.Named[store.OpenRow](
 	`id project lane=LaneID lock_key strict due_at claim_token claim_until expires_at`)
 
+// openColumns are what the index needs of an open row.
 func openColumns(r *store.OpenRow) sqldb.Columns {
 	return append(openFields(r),
 		col("CASE WHEN attempt_count > 0 THEN 1 ELSE 0 END", sqldb.Bool(&r.Retry)),
 		col("CASE WHEN trigger = 'manual' THEN 1 ELSE 0 END", sqldb.Bool(&r.Manual)))
 }
 
-// walk reads open rows after a place, in order of (due_at, id), which are as the condition says. Its
-// parameters are numbered from 3; the last argument is the most rows.
+// walk reads open rows after a position, in the order of (due_at, id), by the index callbacks_due. It begins
+// at the low-water mark if that is later. which adds conditions, whose parameters start at $3. The last
+// argument is the maximum number of rows.
 func (db *DB) walk(ctx context.Context, operation string, after store.Cursor, which string,
 	args ...any) ([]store.OpenRow, error) {
 	after, err := db.fromLowWater(ctx, after)
@@ -29,44 +33,47 @@ func (db *DB) walk(ctx context.Context, operation string, after store.Cursor, wh
 		append([]any{after.DueAt, after.ID}, args...)...)
 }
 
-// walkRest is the statement of a walk with so many parameters.
+// walkRest is the statement of a walk. Its last parameter, the limit, has the number params.
 func walkRest(which string, params int) string {
 	return fmt.Sprintf(`FROM callbacks WHERE state = 'scheduled' AND (due_at, id) > ($1, $2)%s
 		ORDER BY due_at, id
 		LIMIT $%d`, which, params)
 }
 
+// overdue selects due rows without a live claim.
 const overdue = ` AND due_at < $3 AND claim_until <= $4`
 
-// Overdue returns scheduled rows after the cursor, in order of (due_at, id), that are due before dueBefore
-// and have no claim that is alive at claimedBefore or later.
+// Overdue returns up to limit scheduled rows after the cursor, in the order of (due_at, id), that are due
+// before dueBefore and have no claim that lasts beyond claimedBefore.
 func (db *DB) Overdue(ctx context.Context, after store.Cursor, dueBefore, claimedBefore int64,
 	limit int) ([]store.OpenRow, error) {
 	return db.walk(ctx, "walk overdue rows", after, overdue, dueBefore, claimedBefore, limit)
 }
 
-// Open returns open rows after the cursor, in order of (due_at, id).
+// Open returns up to limit open rows after the cursor, in the order of (due_at, id).
 func (db *DB) Open(ctx context.Context, after store.Cursor, limit int) ([]store.OpenRow, error) {
 	return db.walk(ctx, "walk open rows", after, "", limit)
 }
 
-// OpenUntil returns open rows after the cursor that are due at until or before, in order of (due_at, id). It
-// sees every row that was committed before it was called.
+// OpenUntil returns up to limit open rows after the cursor that are due at until or before, in the order of
+// (due_at, id). It returns every matching row that was committed before the call.
 func (db *DB) OpenUntil(ctx context.Context, after store.Cursor, until int64,
 	limit int) ([]store.OpenRow, error) {
 	return db.walk(ctx, "walk open rows", after, ` AND due_at <= $3`, until, limit)
 }
 
-// claimDueSlack is how far the due time of a claimed row may lie ahead of now: a claim needs a due row, but the
-// clock that said so may have been another one than now's.
+// claimDueSlack is how far in the future the due time of a claimed row may lie, in milliseconds. A row is
+// claimed when it is due, or up to the prefetch time before. But the claim may have used another clock than
+// now's.
 const claimDueSlack = 3_600_000
 
-// claimWindow is how many rows one statement looks through for claims that are alive, so that none takes
-// long. No index leads to them, for a claim may change nothing that is indexed; and after a long outage a
-// million rows may be overdue, few of them claimed.
+// claimWindow is how many rows one statement of Claimed scans, so that none takes long. No index finds
+// claimed rows, because a claim must not change an indexed column. After a long outage a million rows may be
+// overdue and few of them claimed.
 const claimWindow = 5000
 
-// Claimed returns the rows after the cursor whose claim is alive at now, in order of (due_at, id).
+// Claimed returns up to limit rows after the cursor whose claim is alive at now, in the order of (due_at,
+// id). It scans the due rows in windows.
 func (db *DB) Claimed(ctx context.Context, after store.Cursor, now int64,
 	limit int) ([]store.OpenRow, error) {
 	const operation = "walk claimed rows"
@@ -95,7 +102,7 @@ func (db *DB) Claimed(ctx context.Context, after store.Cursor, now int64,
 	}
 }
 
-// ByID returns those of the ids that are open, in order of (due_at, id).
+// ByID returns the open ones of the ids, in the order of (due_at, id).
 func (db *DB) ByID(ctx context.Context, ids []string) ([]store.OpenRow, error) {
 	if len(ids) == 0 {
 		return nil, nil
@@ -105,7 +112,7 @@ func (db *DB) ByID(ctx context.Context, ids []string) ([]store.OpenRow, error) {
 		ORDER BY due_at, id`, sqldb.Texts("id", ids))
 }
 
-// Known returns those of the ids that there is a row of, whatever its state.
+// Known returns the ids that have a row in any state.
 func (db *DB) Known(ctx context.Context, ids []string) ([]string, error) {
 	if len(ids) == 0 {
 		return nil, nil
@@ -114,9 +121,9 @@ func (db *DB) Known(ctx context.Context, ids []string) ([]string, error) {
 		`SELECT id FROM callbacks WHERE id IN (SELECT i.id FROM $i) ORDER BY id`, sqldb.Texts("id", ids))
 }
 
-// Expire ends up to limit open, unclaimed rows whose expiry has passed as Dead, Expired, and returns them as
-// they were. One whose cancel was requested ends Canceled, one that was retried once from a terminal state
-// falls back to that.
+// Expire ends up to limit open rows without a live claim whose expiry has passed, as Dead, Expired. It
+// returns them as they were before. A row whose cancel was requested ends Canceled. A row that was retried
+// once from a terminal state returns to that state.
 func (db *DB) Expire(ctx context.Context, now int64, limit int) ([]store.OpenRow, error) {
 	low, err := db.lowWaterMark(ctx, expiryMark)
 	if err != nil {
@@ -131,6 +138,8 @@ func (db *DB) Expire(ctx context.Context, now int64, limit int) ([]store.OpenRow
 	return expired, err
 }
 
+// expire ends one batch of expired rows in one transaction, by the index callbacks_expiry from its low-water
+// mark on. Rows that another transaction has locked are skipped; the next call finds them.
 func (t *tx) expire(low, now int64, limit int) ([]store.OpenRow, error) {
 	due, err := t.callbacks(fromCallbacks+`
 		WHERE callbacks.state = 'scheduled'
@@ -159,9 +168,9 @@ func (t *tx) expire(low, now int64, limit int) ([]store.OpenRow, error) {
 	return expired, t.end(endings...)
 }
 
-// DropClaims makes every claim end at once and returns how many did. Only the sole owner of an embedded index
-// may call it, at start: the attempts that held the claims died with the process before, and each counts as
-// crashed.
+// DropClaims ends every live claim at now, and returns how many there were. Only the process that owns an
+// embedded index may call it, at start: the attempts of those claims died with the process before. The next
+// stamp of each row records its attempt as crashed.
 func (db *DB) DropClaims(ctx context.Context, now int64) (int, error) {
 	dropped, batch := 0, db.sql.Dialect.MaintenanceBatch
 	for after := (store.Cursor{}); ; {

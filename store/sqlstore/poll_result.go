@@ -10,7 +10,11 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
-// resultMembers are a result callback as it is stored.
+// A poll tells its result by a callback of kind notify, the result callback. This file makes and accepts it
+// in the transaction that ends the poll. So no poll ends without its result callback, and no result callback
+// exists without its poll's end.
+
+// resultMembers are the members of a stored result callback.
 func resultMembers(d *store.ResultDraft) members {
 	c := &d.Callback
 	return members{
@@ -24,7 +28,7 @@ func resultMembers(d *store.ResultDraft) members {
 	}
 }
 
-// encodeResult returns a result callback as JSON; empty: there is none.
+// encodeResult returns a result callback as JSON, or "" for nil.
 func encodeResult(d *store.ResultDraft) (string, error) {
 	if d == nil {
 		return "", nil
@@ -32,7 +36,7 @@ func encodeResult(d *store.ResultDraft) (string, error) {
 	return encode(resultMembers(d))
 }
 
-// decodeResult reads what encodeResult wrote.
+// decodeResult reads what encodeResult wrote. It returns nil for "".
 func decodeResult(text string) (*store.ResultDraft, error) {
 	if text == "" {
 		return nil, nil
@@ -45,29 +49,31 @@ func decodeResult(text string) (*store.ResultDraft, error) {
 	return d, nil
 }
 
-// An endedPoll is a poll that has ended in a transaction.
+// An endedPoll is a poll that this transaction has ended, at at.
 type endedPoll struct {
 	id string
 	at int64
 }
 
-// A finishedPoll is a poll that has ended, and what is to be told of it.
+// A finishedPoll is a poll that has ended, with what its result callback needs.
 type finishedPoll struct {
 	store.Callback
 	store.PollDetail
 	at int64
-	// Told is the outcome that was told last; PollDetail's is the one that it has now.
+	// Reported is the outcome that the last result callback reported. PollDetail.Outcome is the present one.
 	Reported store.PollOutcome
-	Stored   string // its result callback
-	resolved bool   // by this transaction
-	answer   *store.PollAnswer
-	// answeredAt is when the answer had come.
+	// Stored is the result callback as JSON.
+	Stored string
+	// resolved: this transaction ends it by ResolvePoll.
+	resolved bool
+	// answer is the last response of the upstream, nil without one. answeredAt is when it ended.
+	answer     *store.PollAnswer
 	answeredAt int64
 }
 
-// acceptPollResults accepts the result callbacks of the polls that have ended in this transaction.
+// acceptPollResults accepts the result callbacks of all polls that have ended in this transaction.
 func (t *tx) acceptPollResults() error {
-	for len(t.endedPolls) > 0 { // what a result supersedes ends by it, and may be a poll
+	for len(t.endedPolls) > 0 { // a result callback may supersede a poll, which then ends too
 		if err := t.acceptResultsOfEnded(); err != nil {
 			return err
 		}
@@ -75,6 +81,9 @@ func (t *tx) acceptPollResults() error {
 	return nil
 }
 
+// acceptResultsOfEnded accepts the result callbacks of the polls in endedPolls, and empties that list. An
+// accept that fails makes the whole transaction fail: the poll stays open then, and its result is tried
+// again.
 func (t *tx) acceptResultsOfEnded() error {
 	at := make(map[string]int64, len(t.endedPolls))
 	for _, e := range t.endedPolls {
@@ -120,10 +129,11 @@ func (t *tx) acceptResultsOfEnded() error {
 	return t.writeReported(polls)
 }
 
-var finishedPollColumns = sqldb.Named[finishedPoll](`callbacks.id callbacks.project requests.ref callbacks.state callbacks.reason
-	callbacks.attempt_count polls.context polls.result_id polls.data polls.on_result=Stored polls.outcome=Reported`)
+var finishedPollColumns = sqldb.Named[finishedPoll](`callbacks.id callbacks.project requests.ref
+	callbacks.state callbacks.reason callbacks.attempt_count polls.context polls.result_id polls.data
+	polls.on_result=Stored polls.outcome=Reported`)
 
-// readFinishedPolls reads the polls that have ended, in order of their ids.
+// readFinishedPolls reads the polls that have ended, in the order of their ids.
 func (t *tx) readFinishedPolls(at map[string]int64) ([]finishedPoll, error) {
 	polls, err := sqldb.Select(t, finishedPollColumns, `FROM polls, `+fromCallbacks+`
 		WHERE callbacks.id = polls.id
@@ -137,7 +147,7 @@ func (t *tx) readFinishedPolls(at map[string]int64) ([]finishedPoll, error) {
 	return polls, named("read polls that have ended", err)
 }
 
-// lastAnswers finds what the upstream said last of each.
+// lastAnswers reads the last response of the upstream to each poll. Stale attempts do not count.
 func (t *tx) lastAnswers(polls []finishedPoll) error {
 	byID := make(map[string]*finishedPoll, len(polls))
 	for i := range polls {
@@ -161,10 +171,10 @@ func (t *tx) lastAnswers(polls []finishedPoll) error {
 	return named("read the last answers of polls", err)
 }
 
-// mustReport says that the end of a poll is to be told. After something was told only what is new and final is:
-// that nobody knows, or wants to know any more, takes nothing back that was told. So a poll that falls back
-// to the end that it had, after a retry by hand that failed, tells nothing. A resolve is told each time: its
-// data may be other.
+// mustReport reports whether the end of the poll needs a result callback. The first end always does, and so
+// does every resolve, whose data may differ. A later end does only if it is a final outcome that was not
+// reported before. A poll that returns to its state after a failed retry reports nothing: an unknown or
+// canceled end does not take back a reported one.
 func (p *finishedPoll) mustReport() bool {
 	switch {
 	case p.Reported == "" || p.resolved:
@@ -175,15 +185,16 @@ func (p *finishedPoll) mustReport() bool {
 	return false
 }
 
-// resultOf makes the result callback of a poll; nil: there is none to make.
+// resultOf makes the draft of a poll's result callback. It returns nil if none is needed, or if the stored
+// one cannot be decoded. In that case the poll ends without one; the feed of outcomes still has its end.
 func (t *tx) resultOf(p *finishedPoll) (*acceptEntry, error) {
 	if !p.mustReport() {
 		return nil, nil
 	}
 	d, err := decodeResult(p.Stored)
 	if err != nil {
-		// Its poll ends all the same: what can be known of it is in the feed.
-		t.db.logger.Error("a poll has ended and its result callback cannot be made", "callback_id", p.ID,
+		// The poll must still be able to end.
+		t.db.logger.Error("the result callback of a poll cannot be decoded", "callback_id", p.ID,
 			"error", err)
 		return nil, nil
 	}
@@ -194,8 +205,7 @@ func (t *tx) resultOf(p *finishedPoll) (*acceptEntry, error) {
 	text := json.NewEncoder(&body)
 	text.SetEscapeHTML(false)
 	if err := text.Encode(p.result()); err != nil {
-		t.db.logger.Error("a poll has ended and its result cannot be written", "callback_id", p.ID, "error",
-			err)
+		t.db.logger.Error("the result of a poll cannot be encoded", "callback_id", p.ID, "error", err)
 		return nil, nil
 	}
 	c := d.Callback
@@ -214,8 +224,8 @@ func (t *tx) resultOf(p *finishedPoll) (*acceptEntry, error) {
 	return e, e.encode(&t.db.written)
 }
 
-// cancelForDeletedEndpoints cancels the result callbacks of which the endpoint was deleted while their polls were open.
-// Their lanes are held for good, and nobody looks for callbacks of theirs so late.
+// cancelForDeletedEndpoints makes the result callbacks of deleted endpoints begin as canceled. The lane of a
+// deleted endpoint is paused for good, and CancelDeleted may have passed already.
 func (t *tx) cancelForDeletedEndpoints(entries []*acceptEntry) error {
 	byEndpoint := make(map[string][]*store.Callback)
 	for _, e := range entries {
@@ -226,8 +236,7 @@ func (t *tx) cancelForDeletedEndpoints(entries []*acceptEntry) error {
 	if len(byEndpoint) == 0 {
 		return nil
 	}
-	deleted,
-		err := sqldb.Values[string](t,
+	deleted, err := sqldb.Values[string](t,
 		`SELECT id FROM endpoints WHERE id IN (SELECT i.id FROM $i) AND deleted_at > 0`,
 		sqldb.Texts("id", sortedKeys(byEndpoint)))
 	for _, id := range deleted {
@@ -238,7 +247,7 @@ func (t *tx) cancelForDeletedEndpoints(entries []*acceptEntry) error {
 	return named("look for the endpoints of result callbacks", err)
 }
 
-// result is what the result callback says.
+// result is the body of the result callback.
 func (p *finishedPoll) result() store.PollResult {
 	observed := p.at
 	if p.answer != nil && (p.Outcome == store.PollSuccess || p.Outcome == store.PollFailure) {
@@ -262,21 +271,24 @@ func (p *finishedPoll) result() store.PollResult {
 
 var reportedColumns = sqldb.Named[finishedPoll](`id outcome=Reported result_id`)
 
-// writeReported says of polls what was told last, and that they are not the open ones any more.
+// writeReported stores which outcome was reported and by which callback, and clears live: the polls are no
+// longer the open ones of their reference and address.
 func (t *tx) writeReported(polls []finishedPoll) error {
 	_, err := sqldb.ExecRows(t.Tx, `UPDATE polls SET live = '', outcome = i.outcome, result_id = i.result_id
 		FROM $i WHERE polls.id = i.id`, polls, reportedColumns)
-	return named("write what polls have told", err)
+	return named("write the reported outcomes of polls", err)
 }
 
-// spawnedQueue is how many callbacks wait to be told to whoever runs them. What finds no room is found by the
-// sweep.
+// spawnedQueue is the capacity of the channel of Spawned. A callback that does not fit reaches the index by
+// the sweep.
 const spawnedQueue = 4096
 
-// Spawned carries callbacks that were committed beside what a caller asked for: results of polls. It is one
-// channel, always the same one, never closed; one that finds no room in it is left out.
+// Spawned returns the channel of callbacks that were committed in addition to what a caller asked for: the
+// result callbacks of polls. It is always the same channel and is never closed. It only saves time: a
+// callback that does not fit is left out, and the sweep finds it.
 func (db *DB) Spawned() <-chan store.OpenRow { return db.spawned }
 
+// publishSpawned sends committed callbacks to the channel of Spawned, and never blocks.
 func (db *DB) publishSpawned(rows []store.OpenRow) {
 	for _, r := range rows {
 		select {

@@ -13,19 +13,20 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
-// What a poll has beside its row stands in a row of its own, which says whether it is the open one of its
-// reference and address, and how it is told when it ends. Whatever ends a poll (a result, a cancel, an
-// expiry, a resolve) ends it by way of tx.ended: before the commit the transaction looks up what has ended in
-// it and accepts the result callbacks. So there is no end without its result, and no result without its end.
+// A poll has a row in table polls besides its callback. The row says whether it is the open poll of its
+// reference and address (live), and what its result callback is. Every end of a poll, by a result, a cancel,
+// an expiry or a resolve, calls tx.noteEnd. Before the commit the transaction then accepts the result
+// callbacks: see acceptPollResults.
 
-// liveTries is how often the open poll of a key is looked for that ended while it was.
+// liveTries is how often an accept looks for the open poll of a key, if each one that it finds ends at once.
 const liveTries = 3
 
-// liveKey names the one open poll of a reference and an address.
+// liveKey is the key of the one open poll of a project, a reference and an address. The unique index
+// polls_live guards it.
 func liveKey(c *store.Callback) string {
 	where := "url " + c.URL
 	if c.Follows {
-		where = "endpoint " + c.EndpointID // wherever that is
+		where = "endpoint " + c.EndpointID // the key stays the same when the endpoint moves
 	}
 	h := sha256.New()
 	for _, part := range [...]string{c.Project, c.Ref, where} {
@@ -40,12 +41,14 @@ var (
 	liveColumn = sqldb.Named[acceptEntry](`live`)
 )
 
+// pollColumns are the columns of a new row in polls.
 func pollColumns(e *acceptEntry) sqldb.Columns {
 	return append(pollFields(&e.out.Callback), pollTexts(e)...)
 }
 
-// registerPolls makes the drafts of polls the open ones of their reference and address, and answers those for
-// which there is one already with that. It returns the drafts that are to be inserted.
+// registerPolls inserts the rows in polls for drafts of polls. A draft for which an open poll exists is
+// answered with that poll. It returns the drafts whose callbacks are still to be inserted, including those
+// that are no polls.
 func (t *tx) registerPolls(entries []*acceptEntry) ([]*acceptEntry, error) {
 	first := make(map[string]*acceptEntry)
 	var rest, polls, same []*acceptEntry
@@ -54,7 +57,7 @@ func (t *tx) registerPolls(entries []*acceptEntry) ([]*acceptEntry, error) {
 		case e.draft.Poll == nil:
 			rest = append(rest, e)
 			continue
-		case e.out.Callback.State.Terminal(): // it was superseded before it began
+		case e.out.Callback.State.Terminal(): // it begins as ended, so it is never the open one
 			e.Live = ""
 			rest = append(rest, e)
 			continue
@@ -91,8 +94,9 @@ func (t *tx) registerPolls(entries []*acceptEntry) ([]*acceptEntry, error) {
 	return rest, nil
 }
 
-// insertPolls adds the rows of polls, each of another reference or address, and answers those for which there
-// is an open one with that. It returns the ids of those that are new.
+// insertPolls inserts polls with different live keys, sorted by key, and returns the ids of the new ones. The
+// others are answered with the open poll of their key. The unique index decides between transactions: the
+// second one waits for the first, and then finds its poll.
 func (t *tx) insertPolls(polls []*acceptEntry) (made map[string]bool, err error) {
 	made = make(map[string]bool, len(polls))
 	left := slices.SortedFunc(slices.Values(polls), func(a, b *acceptEntry) int {
@@ -117,17 +121,18 @@ func (t *tx) insertPolls(polls []*acceptEntry) (made map[string]bool, err error)
 		}
 	}
 	for _, e := range left {
-		e.Fail(fmt.Errorf("%w: the poll of this reference and address ended again and again",
+		e.Fail(fmt.Errorf("%w: open polls of this reference and address kept ending during the accept",
 			store.ErrUnavailable))
 	}
 	return made, nil
 }
 
-// answerFromOpenPolls answers drafts with the open poll of their reference and address, and returns those that have none
-// any more.
-func (t *tx) answerFromOpenPolls(entries []*acceptEntry, made map[string]bool) (none []*acceptEntry, err error) {
-	ids, err := sqldb.Map[string, string](t, openPolls,
-		sqldb.RowsAt(entries, liveColumn))
+// answerFromOpenPolls answers drafts with the open poll of their key. It returns the drafts without one: that
+// poll has ended since the insert found it.
+func (t *tx) answerFromOpenPolls(
+	entries []*acceptEntry, made map[string]bool,
+) (none []*acceptEntry, err error) {
+	ids, err := sqldb.Map[string, string](t, openPolls, sqldb.RowsAt(entries, liveColumn))
 	if err != nil {
 		return nil, named("find open polls", err)
 	}
@@ -150,26 +155,24 @@ func (t *tx) answerFromOpenPolls(entries []*acceptEntry, made map[string]bool) (
 	return none, nil
 }
 
-// openPolls finds the open polls of references and addresses.
+// openPolls finds the open polls of live keys.
 const openPolls = `SELECT live, id FROM polls WHERE live <> '' AND live IN (SELECT i.live FROM $i)`
 
-// moveKeyToOpenPoll gives the idempotency key of a draft that became another poll to that one.
+// moveKeyToOpenPoll makes the open poll that answered a draft the owner of the draft's idempotency key.
 func (t *tx) moveKeyToOpenPoll(e *acceptEntry) error {
 	if !e.out.Replayed || e.draft.Idempotency == nil {
 		return nil
 	}
 	k := keyOf(e.draft)
-	if _,
-		err := t.Exec(
-		`UPDATE idempotency SET callback_id = $1 WHERE project = $2 AND route = $3 AND key = $4 AND callback_id = $5`,
-		e.out.Callback.ID, k.Project, k.Route, k.Key, e.draft.Callback.ID); err != nil {
-		return named("give the idempotency key to the open poll", err)
-	}
-	return nil
+	_, err := t.Exec(`UPDATE idempotency SET callback_id = $1
+		WHERE project = $2 AND route = $3 AND key = $4 AND callback_id = $5`,
+		e.out.Callback.ID, k.Project, k.Route, k.Key, e.draft.Callback.ID)
+	return named("give the idempotency key to the open poll", err)
 }
 
-// updateLive makes a poll that was opened again, or whose address changed, the open one of its reference and
-// address; store.ErrPollLive: there is another.
+// updateLive makes a poll that was reopened, or whose address changed, the open one of its key. It returns
+// store.ErrPollLive if another poll is. If another transaction inserts one at the same time, the unique index
+// fails this one, and it is repeated.
 func (t *tx) updateLive(before, now *store.Callback) error {
 	if now.Kind != store.Poll || now.State.Terminal() {
 		return nil
@@ -190,9 +193,10 @@ func (t *tx) updateLive(before, now *store.Callback) error {
 	return sqldb.Overtaken("make it the open poll", err)
 }
 
-// ResolvePoll ends a poll as Succeeded, ResolvedOutside: an open one, also while it is being attempted, as
-// the result of that is too late; and a dead one, of which somebody has learned the answer in another way.
-// Data is JSON for the result; empty: none. What is no poll of the project is store.ErrNotFound.
+// ResolvePoll ends a poll as Succeeded, ResolvedOutside, because a person has learned its outcome elsewhere.
+// The poll may be dead, or open and even being attempted: the result of that attempt then loses. data is JSON
+// for the result callback, empty for none. It returns store.ErrNotFound if the project has no such poll. A
+// poll that succeeded or was canceled is not changed.
 func (db *DB) ResolvePoll(ctx context.Context, project, id string, data store.JSONText, now int64,
 	by store.Actor) (store.ResolvedPoll, error) {
 	return changed(ctx, db.change, "resolve "+id, func(t *tx) (resolved store.ResolvedPoll, err error) {
@@ -227,7 +231,8 @@ func (db *DB) ResolvePoll(ctx context.Context, project, id string, data store.JS
 
 var detailFields = sqldb.Named[store.PollDetail](`polls.context polls.outcome polls.result_id polls.data`)
 
-// PollDetail returns what a poll has beside its row; store.ErrNotFound for what is no poll of the project.
+// PollDetail returns the part of a poll that is not in its callback. It returns store.ErrNotFound if the
+// project has no such poll.
 func (db *DB) PollDetail(ctx context.Context, project, id string) (store.PollDetail, error) {
 	var onResult string
 	d, err := sqldb.Get(db.read(ctx, "read poll"), "read poll "+id, func(d *store.PollDetail) sqldb.Columns {

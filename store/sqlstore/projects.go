@@ -9,25 +9,26 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
-var projectColumns = sqldb.Named[store.Project](`id name defaults open_quota=QuotasOpenCallbacks lane_quota=QuotasLanes
-	paused_until pause_reason paused_at version created_at updated_at`)
+var projectColumns = sqldb.Named[store.Project](`id name defaults open_quota=QuotasOpenCallbacks
+	lane_quota=QuotasLanes paused_until pause_reason paused_at version created_at updated_at`)
 
-// settingsOf are the columns that a patch may change.
+// settingsOf are the columns that PatchProject may change.
 var settingsOf = sqldb.Named[store.Project](
 	`name defaults open_quota=QuotasOpenCallbacks lane_quota=QuotasLanes`)
 
-// sealedKey is the column with the id of the master key that credentials are sealed with; empty: none is
-// sealed.
+// sealedKey is the column with the id of the master key that sealed the credentials in headers. Empty means
+// that none is sealed.
 func sealedKey(headers []store.Header) sqldb.Column {
 	id := store.SealedKey(headers)
 	return col("sealed_key", &id)
 }
 
+// readProjects reads the projects that a condition finds.
 func (db *DB) readProjects(ctx context.Context, rest string, args ...any) ([]store.Project, error) {
 	return sqldb.Select(db.read(ctx, "read projects"), projectColumns, `FROM projects WHERE `+rest, args...)
 }
 
-// Projects returns all projects with ids above after, in the order of their ids, at most limit.
+// Projects returns up to limit projects with ids above after, in the order of their ids.
 func (db *DB) Projects(ctx context.Context, after string, limit int) ([]store.Project, error) {
 	return db.readProjects(ctx, `id > $1 ORDER BY id LIMIT $2`, after, limit)
 }
@@ -38,13 +39,13 @@ func (db *DB) Project(ctx context.Context, id string) (store.Project, error) {
 		`FROM projects WHERE id = $1`, id)
 }
 
-// ProjectsChanged returns the projects that were changed after version since, they or their presets, in the
-// order of their versions, at most limit.
+// ProjectsChanged returns up to limit projects that changed after version since, in the order of their
+// versions. A change of a preset is a change of its project.
 func (db *DB) ProjectsChanged(ctx context.Context, since int64, limit int) ([]store.Project, error) {
 	return db.readProjects(ctx, `version > 0 AND version > $1 ORDER BY version LIMIT $2`, since, limit)
 }
 
-// CreateProject makes a project, at its CreatedAt, or returns store.ErrExists. A pause is not taken over.
+// CreateProject makes a project, at its CreatedAt, or returns store.ErrExists. A new project is never paused.
 func (db *DB) CreateProject(ctx context.Context, p store.Project, by store.Actor) (store.Project, error) {
 	p.UpdatedAt, p.PausedUntil, p.PausedAt, p.PauseReason = p.CreatedAt, 0, 0, ""
 	return changed(ctx, db.change, "create project "+p.ID, func(t *tx) (store.Project, error) {
@@ -66,9 +67,9 @@ func (db *DB) CreateProject(ctx context.Context, p store.Project, by store.Actor
 	})
 }
 
-// PatchProject changes a project's name, defaults and quotas: change is given the project as it is, locked,
-// and may be called more than once. Whatever else it sets stays as it was. It returns the project after the
-// change, store.ErrNotFound, or the error of change. What changes nothing is not audited.
+// PatchProject changes a project's name, defaults and quotas. change gets the locked project, and may run
+// more than once. What else it sets is ignored. PatchProject returns the project after the change,
+// store.ErrNotFound, or the error of change. A patch that changes nothing is not audited.
 func (db *DB) PatchProject(
 	ctx context.Context, id string, change func(*store.Project) error, now int64, by store.Actor,
 ) (store.Project, error) {
@@ -90,8 +91,8 @@ func (db *DB) PatchProject(
 	})
 }
 
-// SetProjectPause holds everything that a project sends until then, or with zero resumes it. All its lanes
-// get a new version.
+// SetProjectPause pauses everything that a project sends until then, and with zero resumes it. All lanes of
+// the project get a new version in the same transaction.
 func (db *DB) SetProjectPause(ctx context.Context, project string, until int64, reason string, now int64,
 	by store.Actor) (store.Project, error) {
 	return db.changeProject(ctx, project, now, func(t *tx, p *store.Project) error {
@@ -113,8 +114,9 @@ func (db *DB) SetProjectPause(ctx context.Context, project string, until int64, 
 	})
 }
 
-// pauseLanes gives all lanes of a project its pause, and versions in their order. A transaction that makes a
-// lane keeps the project's row from being changed until it is committed, so none is missed.
+// pauseLanes writes the project's pause to all its lanes, with ascending versions. The caller has locked the
+// project's row. A transaction that makes a lane holds a lock on that row until its commit (see
+// readNewLanes), so no lane is missed.
 func (t *tx) pauseLanes(project string, until int64) error {
 	if err := t.lockSettings(); err != nil {
 		return err
@@ -123,7 +125,10 @@ func (t *tx) pauseLanes(project string, until int64) error {
 			project_paused_until = $1,
 			paused_until = `+lastPause("lanes.own_paused_until", "lanes.endpoint_paused_until", "$1")+`,
 			version = $2 + i.place
-		FROM (SELECT lanes.id, ROW_NUMBER() OVER (ORDER BY lanes.id) AS place FROM lanes WHERE lanes.project = $3) AS i
+		FROM (
+			SELECT lanes.id, ROW_NUMBER() OVER (ORDER BY lanes.id) AS place FROM lanes
+			WHERE lanes.project = $3
+		) AS i
 		WHERE lanes.id = i.id`, until, *t.settings, project)
 	if err != nil {
 		return named("pause lanes", err)
@@ -132,8 +137,8 @@ func (t *tx) pauseLanes(project string, until int64) error {
 	return nil
 }
 
-// changeProject changes a project whose row is locked, and gives it a version. A project has many lanes, so
-// this may take long.
+// changeProject locks a project, runs change and gives the project a version, in one transaction. It has the
+// long time limit, because a project may have many lanes.
 func (db *DB) changeProject(ctx context.Context, id string, now int64,
 	change func(*tx, *store.Project) error) (store.Project, error) {
 	return changed(ctx, db.changeLong, "change project "+id, func(t *tx) (store.Project, error) {
@@ -154,33 +159,32 @@ func (db *DB) changeProject(ctx context.Context, id string, now int64,
 	})
 }
 
-// lockProject reads a project that this transaction is going to change, and keeps others from changing it.
+// lockProject reads a project and locks its row until the transaction ends. It returns store.ErrNotFound.
 func (t *tx) lockProject(id string) (store.Project, error) {
 	return sqldb.Get(t, "", projectColumns, `FROM projects WHERE id = $1 FOR UPDATE`, id)
 }
 
-// lockProjectRow keeps others from changing a project, if there is one.
+// lockProjectRow locks the row of a project, if it exists.
 func (t *tx) lockProjectRow(id string) error {
 	_, err := sqldb.Exists(t, `SELECT 1 FROM projects WHERE id = $1 FOR UPDATE`, id)
 	return named("lock project", err)
 }
 
-// Changes of settings (of projects and their presets, of endpoints and of lanes) are numbered together, and
-// every process follows them by their numbers. The row of the number is locked from before the first change
-// of a transaction until its commit, so a reader that has seen one change has seen, or sees next, all that
-// have a lower number.
+// Changes of settings (projects, presets, endpoints, lanes) take versions from one row, and every process
+// reads changes by their versions. A transaction locks that row before its first change and until its commit.
+// So a reader that has seen a version has seen all lower ones, or reads them next.
 //
-// Locks are taken in this order, or two transactions could wait for each other: the project's row, the
-// number, endpoints by id, lanes.
+// Transactions take locks in this order, so that they cannot deadlock: the project's row, the row of the
+// version, endpoints by id, lanes.
 
-// lockSettings keeps other transactions from changing settings until this one ends.
+// lockSettings locks the row of the version until the transaction ends. Further calls do nothing.
 func (t *tx) lockSettings() error {
 	if t.settings != nil {
 		return nil
 	}
 	last, found, err := sqldb.Value[int64](t, `SELECT value FROM versions WHERE name = 'settings' FOR UPDATE`)
 	if err == nil && !found {
-		err = errors.New("the row is not there")
+		err = errors.New("table versions has no row \"settings\": restore it from a backup")
 	}
 	if err != nil {
 		return named("lock settings", err)
@@ -189,7 +193,7 @@ func (t *tx) lockSettings() error {
 	return nil
 }
 
-// nextVersion numbers a change of settings.
+// nextVersion returns the version for one change of settings, and locks them if needed.
 func (t *tx) nextVersion() (int64, error) {
 	if err := t.lockSettings(); err != nil {
 		return 0, err
@@ -198,7 +202,7 @@ func (t *tx) nextVersion() (int64, error) {
 	return *t.settings, nil
 }
 
-// writeVersion keeps the last number that was given.
+// writeVersion stores the last version that this transaction gave away. within calls it before the commit.
 func (t *tx) writeVersion() error {
 	if t.settings == nil || *t.settings == t.settingsBefore {
 		return nil
@@ -209,14 +213,14 @@ func (t *tx) writeVersion() error {
 
 var presetColumns = sqldb.Named[store.Preset](`project kind name value created_at updated_at`)
 
-// AllPresets returns all the project's own presets, by kind and name.
+// AllPresets returns all presets of the project, by kind and name.
 func (db *DB) AllPresets(ctx context.Context, project string) ([]store.Preset, error) {
 	return sqldb.Select(db.read(ctx, "read presets"), presetColumns,
 		`FROM presets WHERE project = $1 ORDER BY kind, name`, project)
 }
 
-// PutPreset makes a preset, or gives the one of that kind and name its value, at its UpdatedAt. The project's
-// version grows. Without the project it returns store.ErrNotFound.
+// PutPreset inserts a preset, or changes the value of the one with that kind and name, at its UpdatedAt. The
+// project gets a new version. It returns store.ErrNotFound if the project does not exist.
 func (db *DB) PutPreset(ctx context.Context, p store.Preset, by store.Actor) (store.Preset, error) {
 	p.CreatedAt = p.UpdatedAt
 	_, err := db.changeProject(ctx, p.Project, p.UpdatedAt, func(t *tx, _ *store.Project) error {
@@ -240,8 +244,8 @@ func (db *DB) PutPreset(ctx context.Context, p store.Preset, by store.Actor) (st
 	return p, nil
 }
 
-// DeletePreset removes a preset; store.ErrNotFound where there is none. Callbacks that were accepted with it
-// keep what it was.
+// DeletePreset deletes a preset, or returns store.ErrNotFound. Callbacks that were accepted with it keep its
+// value.
 func (db *DB) DeletePreset(ctx context.Context, project string, kind store.PresetKind, name string, now int64,
 	by store.Actor) error {
 	_, err := db.changeProject(ctx, project, now, func(t *tx, _ *store.Project) error {
@@ -262,15 +266,15 @@ func (db *DB) DeletePreset(ctx context.Context, project string, kind store.Prese
 	return named("delete preset "+name, err)
 }
 
-// preset reads the preset of the same kind and name as it is. The project's row is locked.
+// preset reads the stored preset of the same kind and name. The caller has locked the project's row.
 func (t *tx) preset(p *store.Preset) (before store.Preset, found bool, err error) {
 	before, found, err = sqldb.One(t, presetColumns,
 		`FROM presets WHERE project = $1 AND kind = $2 AND name = $3`,
 		p.Project, string(p.Kind), p.Name)
-	return before, found, named("read what it was", err)
+	return before, found, named("read the stored preset", err)
 }
 
-// presetDiff is what a preset was and is; an empty value: it was not there, or is not any more.
+// presetDiff compares the stored and the new value of a preset. An empty value means that there is none.
 func presetDiff(kind store.PresetKind, before, after store.JSONText) auditDiff {
 	switch {
 	case before == "":
@@ -281,5 +285,5 @@ func presetDiff(kind store.PresetKind, before, after store.JSONText) auditDiff {
 	return changeOf("value", printedPreset(kind, before), printedPreset(kind, after))
 }
 
-// presetObject is how the audit names a preset.
+// presetObject is the name of a preset in the audit.
 func presetObject(kind store.PresetKind, name string) string { return string(kind) + "/" + name }

@@ -13,24 +13,28 @@ import (
 )
 
 const (
-	// reconcileWindow is how many callbacks one statement counts, so that none takes long, however long the span.
+	// reconcileWindow is how many callbacks one statement counts. It bounds the time of a statement, however
+	// long the span is.
 	reconcileWindow = 20_000
-	// compareRefs is how many references one statement looks for.
+	// compareRefs is how many references one statement searches for.
 	compareRefs = 1000
 )
 
-// Reconcile count the project's callbacks that were accepted in a span by what has become of them, group by
-// group, in the order of the groups. They are counted from the rows themselves, and balance. What retention
-// has removed is not among them. A grouping that there is not is a store.InvalidError.
-func (db *DB) Reconcile(ctx context.Context, project string, q store.ReconcileQuery) ([]store.Reconciliation, error) {
-	read := db.read(ctx, "count the books")
+// Reconcile counts the project's callbacks that were accepted in a span by their states, for each group and
+// in the order of the groups. It counts the rows themselves, so Accepted is the sum of the states. Callbacks
+// that retention has removed are not counted. It returns a store.InvalidError for an unknown grouping or too
+// many groups.
+func (db *DB) Reconcile(
+	ctx context.Context, project string, q store.ReconcileQuery,
+) ([]store.Reconciliation, error) {
+	read := db.read(ctx, "reconcile")
 	sums := make(map[string]*store.Reconciliation)
 	column, name, err := grouping(q.GroupBy)
 	if err != nil {
 		return nil, err
 	}
 	for _, day := range spans(q) {
-		// A day without callbacks has books, too.
+		// A day without callbacks is a group, too.
 		label := name
 		if q.GroupBy == "day" {
 			label = func(string) (string, error) { return day.name, nil }
@@ -60,7 +64,8 @@ func (db *DB) Reconcile(ctx context.Context, project string, q store.ReconcileQu
 	return all, nil
 }
 
-// grouping is the column by whose text callbacks are grouped, and what the group of a text is called.
+// grouping returns the column whose text decides the group of a callback, and the function that names the
+// group of a text.
 func grouping(by string) (column string, name func(text string) (string, error), err error) {
 	same := func(text string) (string, error) { return text, nil }
 	if label, ok := strings.CutPrefix(by, "label:"); ok && label != "" {
@@ -83,14 +88,14 @@ func grouping(by string) (column string, name func(text string) (string, error),
 	return "", nil, invalid("group_by", "must be topic, endpoint, lane, day or label:NAME")
 }
 
-// A span is a part of the time, with its name if it is a day.
+// A span is a period of time. It has a name if it is a day.
 type span struct {
 	name     string
 	from, to int64
 }
 
-// spans are the days of the query, where it asks for them, the first and the last cut off where it begins and
-// ends; else all of it.
+// spans returns the days of the query if it groups by day, and else the whole span. The first and the last
+// day are cut off at the ends of the span.
 func spans(q store.ReconcileQuery) []span {
 	if q.GroupBy != "day" {
 		return []span{{from: q.From, to: q.To}}
@@ -102,7 +107,7 @@ func spans(q store.ReconcileQuery) []span {
 	var days []span
 	for from := q.From; from < q.To; {
 		at := time.UnixMilli(from).In(zone)
-		// Where clocks are put forward at midnight the day begins later, and Date says when.
+		// If clocks go forward at midnight, the day begins later. time.Date accounts for that.
 		next := time.Date(at.Year(), at.Month(), at.Day()+1, 0, 0, 0, 0, zone).UnixMilli()
 		if next <= from {
 			next = from + (24 * time.Hour).Milliseconds()
@@ -113,13 +118,13 @@ func spans(q store.ReconcileQuery) []span {
 	return days
 }
 
-// inWindows calls look for the ids of callbacks that were accepted in a span, window by window: after the one
-// and up to the other.
+// inWindows calls look for one window of the span after the other. A window is the ids above after and up to
+// end.
 func (db *DB) inWindows(read sqldb.Read, project string, from, to int64,
 	look func(after, end string) error) error {
 	after, last := idsFrom(from), idsFrom(to)
 	for {
-		// The last of the next reconcileWindow ids below last, or if there are fewer last itself.
+		// The last of the next reconcileWindow ids, or last if there are fewer.
 		end, more, err := sqldb.Value[string](read,
 			`SELECT id FROM requests WHERE project = $1 AND id > $2 AND id < $3
 			ORDER BY id LIMIT 1 OFFSET $4`, project, after, last, db.reconcileWindow-1)
@@ -136,10 +141,10 @@ func (db *DB) inWindows(read sqldb.Read, project string, from, to int64,
 	}
 }
 
-// count adds the callbacks of one window to the sums.
+// count adds the callbacks of one window to the sums. The primary key of requests serves it.
 func count(
-	read sqldb.Read, sums map[string]*store.Reconciliation, column string, name func(string) (string, error), project,
-	after, end string,
+	read sqldb.Read, sums map[string]*store.Reconciliation, column string,
+	name func(string) (string, error), project, after, end string,
 ) error {
 	type counted struct {
 		text  string
@@ -180,12 +185,12 @@ func count(
 	return nil
 }
 
-// Compare says which references of a list have no callback that was accepted in the span, and which callbacks
-// of the span have a reference that is not in the list: at most that many of them.
+// Compare compares a list of references with the callbacks that were accepted in the span. It returns the
+// references without a callback, and up to most references of callbacks that are not in the list.
 func (db *DB) Compare(ctx context.Context, project string, from, to int64, refs []string,
 	most int) (store.Comparison, error) {
 	var c store.Comparison
-	listed := make(map[string]bool, len(refs)) // whether it was found
+	listed := make(map[string]bool, len(refs)) // true if a callback was found
 	for _, ref := range refs {
 		listed[ref] = false
 	}
@@ -206,7 +211,7 @@ func (db *DB) Compare(ctx context.Context, project string, from, to int64, refs 
 	}
 	for _, ref := range refs {
 		if found, first := listed[ref]; !first {
-			continue // it stands there twice
+			continue // the list has it twice
 		} else if found {
 			c.Matched++
 		} else {

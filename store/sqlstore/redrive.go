@@ -11,16 +11,15 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
-// redriveSpec is what a redrive does, as it is stored.
+// redriveSpec is the members of a stored redrive that never change.
 func redriveSpec(r *store.Redrive) members {
 	return members{
 		"action": &r.Action, "filter": &r.Filter, "shown": &r.Shown, "ladder": &r.Ladder, "url": &r.URL,
-		"due_at": &r.DueAt,
-		"delay":  &r.Delay, "rate": &r.Rate,
+		"due_at": &r.DueAt, "delay": &r.Delay, "rate": &r.Rate,
 	}
 }
 
-// A redriveRow is a redrive as it is stored.
+// A redriveRow is a redrive as it is stored. after is how far its callbacks are gathered.
 type redriveRow struct {
 	store.Redrive
 	after store.Cursor
@@ -28,6 +27,7 @@ type redriveRow struct {
 
 var redriveFields = sqldb.Named[store.Redrive](`id project actor address reason created_at`)
 
+// redriveColumns are all columns of a redrive.
 func redriveColumns(r *redriveRow) sqldb.Columns {
 	spec := redriveSpec(&r.Redrive)
 	return append(append(redriveFields(&r.Redrive), redriveProgress(r)...), col("spec", sqldb.JSON(&spec)))
@@ -35,12 +35,13 @@ func redriveColumns(r *redriveRow) sqldb.Columns {
 
 var progressFields = sqldb.Named[store.Redrive](`state paused matched done failed updated_at finished_at`)
 
-// redriveProgress describes what changes of a redrive.
+// redriveProgress are the columns that change while a redrive runs.
 func redriveProgress(r *redriveRow) sqldb.Columns {
 	return append(progressFields(&r.Redrive), col("gathered_due", &r.after.DueAt),
 		col("gathered_id", &r.after.ID))
 }
 
+// readRedrives reads the redrives that a statement finds.
 func readRedrives(q sqldb.Querier, rest string, args ...any) ([]store.Redrive, error) {
 	rows, err := sqldb.Select(q, redriveColumns, `FROM redrives `+rest, args...)
 	redrives := make([]store.Redrive, len(rows))
@@ -53,21 +54,21 @@ func readRedrives(q sqldb.Querier, rest string, args ...any) ([]store.Redrive, e
 	return redrives, err
 }
 
-// CreateRedrive inserts a redrive; its callbacks are gathered from then on. It returns
-// store.ErrTooManyRedrives if the project has store.MaxOpenRedrives already, and store.ErrNotFound if there
-// is no such project.
+// CreateRedrive inserts a redrive in the state gathering. GatherRedrive then collects its callbacks, and
+// StepRedrive acts on them. It returns store.ErrTooManyRedrives if the project has store.MaxOpenRedrives open
+// ones, and store.ErrNotFound if the project does not exist.
 func (db *DB) CreateRedrive(ctx context.Context, r store.Redrive, by store.Actor) (store.Redrive, error) {
 	r.State, r.UpdatedAt = store.RedriveGathering, r.CreatedAt
 	r.Actor, r.Address, r.Reason = by.Name, by.Address, by.Reason
 	row := redriveRow{Redrive: r}
 	return r, db.change(ctx, "create redrive", func(t *tx) error {
-		// The lock has parallel creates count each other's redrive.
+		// The lock makes a parallel create wait, and then count this redrive.
 		if _, err := t.lockProject(r.Project); err != nil {
 			return err
 		}
 		n, err := redriveColumns(&row).Insert(t.Tx, "redrives", `ON CONFLICT (id) DO NOTHING`)
 		if err != nil || n == 0 {
-			return err // there already: an earlier try was committed, and its reply lost
+			return err // an earlier try was committed, and its reply was lost
 		}
 		if err := t.boundRedrives(r.Project); err != nil {
 			return err
@@ -77,19 +78,18 @@ func (db *DB) CreateRedrive(ctx context.Context, r store.Redrive, by store.Actor
 	})
 }
 
-// boundRedrives returns store.ErrTooManyRedrives if the project has too many open redrives. The caller holds
-// the project's lock.
+// boundRedrives returns store.ErrTooManyRedrives if the project has too many open redrives. The caller has
+// locked the project.
 func (t *tx) boundRedrives(project string) error {
-	open, _,
-		err := sqldb.Value[int](t, `SELECT COUNT(*) FROM redrives WHERE project = $1 AND finished_at = 0`,
-		project)
+	open, _, err := sqldb.Value[int](t,
+		`SELECT COUNT(*) FROM redrives WHERE project = $1 AND finished_at = 0`, project)
 	if err == nil && open > store.MaxOpenRedrives {
 		return store.ErrTooManyRedrives
 	}
 	return named("count open redrives", err)
 }
 
-// Redrive returns one of the project; store.ErrNotFound.
+// Redrive returns a redrive of the project, or store.ErrNotFound.
 func (db *DB) Redrive(ctx context.Context, project, id string) (store.Redrive, error) {
 	r, err := oneRedrive(db.read(ctx, "read redrives"), `WHERE id = $1 AND project = $2`, id, project)
 	if errors.Is(err, store.ErrNotFound) {
@@ -98,6 +98,7 @@ func (db *DB) Redrive(ctx context.Context, project, id string) (store.Redrive, e
 	return r, err
 }
 
+// oneRedrive reads one redrive, or returns store.ErrNotFound.
 func oneRedrive(q sqldb.Querier, which string, args ...any) (store.Redrive, error) {
 	found, err := readRedrives(q, which, args...)
 	if err == nil && len(found) == 0 {
@@ -109,18 +110,19 @@ func oneRedrive(q sqldb.Querier, which string, args ...any) (store.Redrive, erro
 	return found[0], nil
 }
 
-// Redrives returns the project's, newest first, those before the one named after; "" is the beginning.
+// Redrives returns up to limit redrives of the project, newest first, that are older than the id after. ""
+// begins at the newest.
 func (db *DB) Redrives(ctx context.Context, project, after string, limit int) ([]store.Redrive, error) {
 	return readRedrives(db.read(ctx, "read redrives"),
 		`WHERE project = $1 AND ($2 = '' OR id < $2) ORDER BY id DESC LIMIT $3`, project, after, limit)
 }
 
-// redriveToDo selects redrives that are neither paused nor ended, in the words of the index redrives_to_do. A
-// redrive that is paused while it is being gathered is gathered to the end.
+// redriveToDo selects redrives that have work. It repeats the WHERE of the index redrives_to_do word for
+// word. A redrive that is paused during gathering is still gathered to its end.
 const redriveToDo = `state IN ('gathering', 'running')`
 
-// RedrivesToDo returns, by project and id, the redrives that are neither paused nor ended, of the first limit
-// projects above after that have any.
+// RedrivesToDo returns the redrives that have work, by project and id, of the first limit projects above
+// after that have any.
 func (db *DB) RedrivesToDo(ctx context.Context, after string, limit int) ([]store.Redrive, error) {
 	return readRedrives(db.read(ctx, "read redrives"), `WHERE `+redriveToDo+` AND project IN (
 			SELECT DISTINCT project FROM redrives WHERE `+redriveToDo+` AND project > $1
@@ -128,8 +130,8 @@ func (db *DB) RedrivesToDo(ctx context.Context, after string, limit int) ([]stor
 		ORDER BY project, id`, after, limit)
 }
 
-// SetRedrive pauses a redrive, resumes it or cancels it: what it has not done yet it will not do. One that
-// has ended is store.ErrTerminal.
+// SetRedrive pauses, resumes or cancels a redrive. A cancel deletes the items that are not done. It returns
+// store.ErrNotFound, and store.ErrTerminal if the redrive has ended.
 func (db *DB) SetRedrive(ctx context.Context, project, id string, to store.RedriveState, now int64,
 	by store.Actor) (store.Redrive, error) {
 	return changed(ctx, db.change, "change redrive "+id, func(t *tx) (store.Redrive, error) {
@@ -152,7 +154,7 @@ func (db *DB) SetRedrive(ctx context.Context, project, id string, to store.Redri
 		case store.RedriveCanceled:
 			action, r.State, r.FinishedAt = "redrive.cancel", to, now
 			if _, err := t.Exec(`DELETE FROM redrive_items WHERE redrive_id = $1`, id); err != nil {
-				return r, named("forget what is left of it", err)
+				return r, named("delete its items", err)
 			}
 		default:
 			return r, fmt.Errorf("a redrive cannot be made %q", to)
@@ -170,11 +172,12 @@ func (db *DB) SetRedrive(ctx context.Context, project, id string, to store.Redri
 	})
 }
 
-// lockRedrive reads a redrive that this transaction is going to change.
+// lockRedrive reads a redrive and locks its row until the transaction ends. It returns store.ErrNotFound.
 func (t *tx) lockRedrive(id string) (store.Redrive, error) {
 	return oneRedrive(t, `WHERE id = $1 FOR UPDATE`, id)
 }
 
+// writeRedrive writes the progress of a locked redrive.
 func (t *tx) writeRedrive(r *store.Redrive, now int64) error {
 	r.UpdatedAt = now
 	row := redriveRow{Redrive: *r}
@@ -185,8 +188,10 @@ func (t *tx) writeRedrive(r *store.Redrive, now int64) error {
 	return named("write redrive", err)
 }
 
-// GatherRedrive writes down one more page of what a redrive's filter picks, and returns the redrive as it is
-// then. It does nothing for one that is not being gathered.
+// GatherRedrive stores one more page of the callbacks that a redrive's filter matches, and returns the
+// redrive afterwards. The page is read outside of the transaction. So the transaction checks that the
+// position is still where the page began: if another process has stored it, nothing is written. It does
+// nothing unless the redrive is gathering.
 func (db *DB) GatherRedrive(ctx context.Context, project, id string, now int64) (store.Redrive, error) {
 	r, err := db.Redrive(ctx, project, id)
 	if err != nil || r.State != store.RedriveGathering {
@@ -201,7 +206,7 @@ func (db *DB) GatherRedrive(ctx context.Context, project, id string, now int64) 
 	return changed(ctx, db.change, "gather redrive "+id, func(t *tx) (store.Redrive, error) {
 		locked, err := t.lockRedrive(id)
 		if err != nil || locked.State != store.RedriveGathering || !reflect.DeepEqual(locked.After, r.After) {
-			return locked, err // another process has gathered, or it was canceled
+			return locked, err // another process stored the page, or a person canceled the redrive
 		}
 		added, err := t.addRedriveItems(id, page.Callbacks)
 		if err != nil {
@@ -216,7 +221,7 @@ func (db *DB) GatherRedrive(ctx context.Context, project, id string, now int64) 
 	})
 }
 
-// gathered says that a redrive knows all its callbacks.
+// gathered sets the state of a redrive whose callbacks are all stored.
 func gathered(r *store.Redrive, now int64) {
 	switch {
 	case r.Matched == 0:
@@ -228,7 +233,7 @@ func gathered(r *store.Redrive, now int64) {
 	}
 }
 
-// addRedriveItems writes down what is to be done, and returns how many of it are new.
+// addRedriveItems inserts callbacks as items of a redrive, and returns how many are new.
 func (t *tx) addRedriveItems(id string, callbacks []store.Callback) (int64, error) {
 	added, err := sqldb.ExecRows(t.Tx, `INSERT INTO redrive_items (redrive_id, callback_id)
 		SELECT i.redrive_id, i.callback_id FROM $i WHERE 1 = 1
@@ -239,11 +244,13 @@ func (t *tx) addRedriveItems(id string, callbacks []store.Callback) (int64, erro
 				col("callback_id", &c.ID),
 			}
 		})
-	return added, named("write down what is to be done", err)
+	return added, named("insert items", err)
 }
 
-// StepRedrive does what a redrive is for to up to limit of its callbacks, and forgets those in the same
-// transaction: so each is done once, whoever dies. It does nothing for one that is not running.
+// StepRedrive acts on up to limit callbacks of a redrive, and deletes their items in the same transaction. So
+// each callback is handled once, whenever a process dies. The redrive's row is locked, so two processes
+// follow each other. It does nothing unless the redrive is running. The caller updates the index afterwards;
+// if it dies in between, the sweep does.
 func (db *DB) StepRedrive(ctx context.Context, id string, limit int, now int64) (store.RedriveStep, error) {
 	return changed(ctx, db.changeLong, "step of redrive "+id,
 		func(t *tx) (step store.RedriveStep, err error) {
@@ -271,7 +278,7 @@ func (db *DB) StepRedrive(ctx context.Context, id string, limit int, now int64) 
 			for _, callback := range ids {
 				row, ok := rows[callback]
 				if !ok || row.Project != r.Project || late[callback] {
-					// purged meanwhile, or a newer version has been accepted since it ended
+					// It was purged since it was gathered, or a newer version was accepted.
 					step.Redrive.Failed++
 					continue
 				}
@@ -296,7 +303,8 @@ func (db *DB) StepRedrive(ctx context.Context, id string, limit int, now int64) 
 		})
 }
 
-// forbids says whether a callback's own state, or a quota, forbids what is to be done to it.
+// forbids reports whether the error concerns one callback only: its state or a quota. Any other error fails
+// the step.
 func forbids(err error) bool {
 	for _, forbidden := range []error{
 		store.ErrAttempting, store.ErrPayloadPurged, store.ErrTerminal, store.ErrEndpointDeleted,
@@ -309,16 +317,17 @@ func forbids(err error) bool {
 	return false
 }
 
-// takeRedriveItems removes up to limit of what is left to do, in the order of ids.
+// takeRedriveItems deletes up to limit items and returns their callbacks in the order of ids.
 func (t *tx) takeRedriveItems(id string, limit int) ([]string, error) {
 	ids, err := sqldb.Values[string](t, `DELETE FROM redrive_items WHERE redrive_id = $1 AND callback_id IN (
 			SELECT callback_id FROM redrive_items WHERE redrive_id = $1 ORDER BY callback_id LIMIT $2)
 		RETURNING callback_id`, id, limit)
 	slices.Sort(ids)
-	return ids, named("take what is to be done", err)
+	return ids, named("take items", err)
 }
 
-// redrive does what is to be done to one locked row.
+// redrive acts on one locked row: it cancels or edits the callback. It adds to step what the index must
+// change, and returns the audit entries.
 func (t *tx) redrive(r *store.Redrive, m row, now int64,
 	step *store.RedriveStep) ([]store.AuditEntry, error) {
 	by := store.Actor{Name: r.Actor, Address: r.Address, Reason: r.Reason}
@@ -347,19 +356,20 @@ func (t *tx) redrive(r *store.Redrive, m row, now int64,
 	return []store.AuditEntry{entry}, nil
 }
 
-// picks says whether the row is still in one of the states that the filter picks.
+// picks reports whether the row is still in one of the filter's states.
 func picks(f *store.Filter, m *row) bool {
 	return len(f.States) == 0 || slices.Contains(f.States, m.State) ||
 		m.State == store.Scheduled && slices.Contains(f.States, store.Attempting)
 }
 
-// redriving changes a row as a redrive says.
+// redriveEdit is the edit of a redrive's action. It refuses a row that left the filter's states after it was
+// gathered.
 func redriveEdit(r *store.Redrive, now int64) rowEdit {
 	return func(t *tx, m *row) (string, fields, error) {
 		if !picks(&r.Filter, m) {
-			return "", nil, store.ErrTerminal // it has gone on since it was picked
+			return "", nil, store.ErrTerminal // it went on since it was gathered
 		}
-		m.Trigger = store.BySchedule // it is one of many, and keeps to its lane's rate and breaker
+		m.Trigger = store.BySchedule // unlike a manual retry it keeps the lane's rate and breaker
 		var change rowEdit
 		switch r.Action {
 		case store.RedriveRetry:

@@ -8,24 +8,27 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
-// A runEntry is one firing of a call.
+// A runEntry is one planned run in a call of RunSchedules.
 type runEntry struct {
 	store.PlannedRun
 	accept acceptEntry
-	won    bool
-	// lastID is the callback that its schedule made last before; made, that an earlier try of this
-	// transaction was it.
+	// won is set if the run takes effect.
+	won bool
+	// lastID is the callback of the schedule's run before this one. committedBefore is set if an earlier try
+	// of this transaction was committed with this run.
 	lastID          string
 	committedBefore bool
 	err             error
 }
 
-// RunSchedules makes due times of schedules, all in one transaction, and answers each in its place. A firing takes
-// effect if its schedule is still as it was read, enabled, and due next at that time: so of all dispatchers
-// that see a due time one makes it, and its callback is accepted with that or not at all. A firing that alone
-// cannot be made has its reason in Err. The error is store.ErrUnavailable or the context's: then none is
-// known to have been made. Where the database goes away after a part was made, the rest has not won, and is
-// due.
+// RunSchedules runs schedules that are due, all in one transaction, and answers each run in its place. A run
+// takes effect only if its schedule is enabled, unchanged, and due next at the planned time; its row is
+// locked meanwhile. So of several dispatchers that see one due time, one runs it. The run's callback is
+// accepted in the same transaction, or not at all.
+//
+// Err of a result is why this run alone cannot be made. If RunSchedules returns an error, no run is known to
+// be made; the error is store.ErrUnavailable or the context's. If the database fails after a part was
+// committed, the other runs have not won, and are still due.
 func (db *DB) RunSchedules(ctx context.Context, runs []store.PlannedRun) ([]store.PlannedRunResult, error) {
 	entries := make([]*runEntry, 0, len(runs))
 	own := make([]runEntry, len(runs))
@@ -42,7 +45,7 @@ func (db *DB) RunSchedules(ctx context.Context, runs []store.PlannedRun) ([]stor
 		entries = append(entries, e)
 	}
 	if err := db.runAll(ctx, entries); err != nil {
-		return nil, named("fire schedules", err)
+		return nil, named("run schedules", err)
 	}
 	results := make([]store.PlannedRunResult, len(runs))
 	for i := range own {
@@ -59,7 +62,8 @@ func (db *DB) RunSchedules(ctx context.Context, runs []store.PlannedRun) ([]stor
 	return results, nil
 }
 
-// runAll makes the runs in one transaction; if that is refused for good, each in one of its own.
+// runAll makes the runs in one transaction. If that fails for good, it makes each in a transaction of its
+// own, so that one bad run does not stop the others.
 func (db *DB) runAll(ctx context.Context, entries []*runEntry) error {
 	if len(entries) == 0 {
 		return nil
@@ -79,8 +83,7 @@ func (db *DB) runAll(ctx context.Context, entries []*runEntry) error {
 			return err
 		}
 		if err != nil {
-			// What was made before them was made. These are as due as they were, and nothing is wrong with
-			// them.
+			// The runs before this one are committed. The rest is still due, and was not at fault.
 			for _, e := range entries[i:] {
 				e.won, e.err = false, nil
 			}
@@ -90,17 +93,19 @@ func (db *DB) runAll(ctx context.Context, entries []*runEntry) error {
 	return nil
 }
 
-// away says that an error is not that of what was to be written.
+// databaseFailed reports whether an error concerns the database or the context, and not the rows that were to
+// be written.
 func databaseFailed(ctx context.Context, err error) bool {
 	return errors.Is(err, store.ErrUnavailable) || ctx.Err() != nil
 }
 
-// fire makes runs, in rounds in which no schedule comes twice.
+// runSchedules makes runs, in rounds in which no schedule occurs twice.
 func (t *tx) runSchedules(entries []*runEntry) error {
 	return inRounds(entries, func(e *runEntry) string { return e.Schedule.ID }, t.runRound)
 }
 
-// runRound makes runs of different schedules, in the order of their ids.
+// runRound makes runs of different schedules in one transaction: it locks the schedules, accepts the
+// callbacks of the runs that win, moves the schedules on to their next due times, and stores the runs.
 func (t *tx) runRound(entries []*runEntry) error {
 	for _, e := range entries {
 		e.won, e.committedBefore, e.lastID, e.err, e.accept.out = false, false, "", nil, store.Accepted{}
@@ -142,7 +147,8 @@ func (t *tx) runRound(entries []*runEntry) error {
 	return t.readCommitted(entries)
 }
 
-// lockPlanned locks the schedules of runs and says which of these take effect.
+// lockPlanned locks the schedules of the runs, in the order of their ids, and marks the runs that take
+// effect.
 func (t *tx) lockPlanned(entries []*runEntry) error {
 	byID := make(map[string]*runEntry, len(entries))
 	for _, e := range entries {
@@ -158,7 +164,8 @@ func (t *tx) lockPlanned(entries []*runEntry) error {
 		case s.Version == e.Schedule.Version && s.NextAt == e.Schedule.NextAt && s.Enabled:
 			e.won = true
 		case t.Again && s.NextAt == e.Next:
-			// It may be this one that moved it: in a try that was committed without our hearing of it.
+			// An earlier try may have been committed although its reply was lost: then the schedule is as
+			// this run leaves it.
 			e.committedBefore = e.Draft != nil && s.LastID == e.Draft.Callback.ID ||
 				e.Draft == nil && s.LastError == e.Why
 			e.won = e.committedBefore
@@ -169,8 +176,8 @@ func (t *tx) lockPlanned(entries []*runEntry) error {
 
 var plannedFields = sqldb.Named[store.PlannedRun](`id=ScheduleID next_at=Next due_at=Due why`)
 
-// advanceSchedules moves locked schedules on to their next due times. What was made last, and when, stays where no
-// callback is.
+// advanceSchedules moves locked schedules on to their next due times. A run without a callback leaves the
+// last callback and its time as they are.
 func (t *tx) advanceSchedules(entries []runEntry) error {
 	_, err := sqldb.ExecRows(t.Tx, `UPDATE schedules SET
 			next_at = i.next_at,
@@ -184,24 +191,25 @@ func (t *tx) advanceSchedules(entries []runEntry) error {
 	return named("move schedules on", err)
 }
 
-// A scheduleRun is a run with its schedule.
+// A scheduleRun is a run with the id of its schedule.
 type scheduleRun struct {
 	schedule string
 	store.ScheduleRun
 }
 
+// scheduleRunColumns are the columns of a run.
 func scheduleRunColumns(r *scheduleRun) sqldb.Columns {
 	return append(runColumns(&r.ScheduleRun), col("schedule_id", &r.schedule))
 }
 
-// writeRuns notes the callbacks of locked schedules, no two of the same, and forgets the oldest ones.
+// writeRuns stores one run each of locked schedules, and deletes the oldest ones beyond store.KeptRuns.
 func (t *tx) writeRuns(runs []scheduleRun) error {
 	if len(runs) == 0 {
 		return nil
 	}
 	if err := sqldb.InsertRows(t.Tx, "schedule_runs", scheduleRunColumns, runs,
 		`ON CONFLICT (schedule_id, callback_id) DO NOTHING`); err != nil {
-		return named("note runs", err)
+		return named("store runs", err)
 	}
 	_, err := t.Exec(`DELETE FROM schedule_runs
 		WHERE schedule_id IN (SELECT i.schedule_id FROM $i)
@@ -211,10 +219,10 @@ func (t *tx) writeRuns(runs []scheduleRun) error {
 				LIMIT 1 OFFSET $1)`, store.KeptRuns, sqldb.Rows(runs, func(r *scheduleRun) sqldb.Columns {
 		return sqldb.Columns{col("schedule_id", &r.schedule)}
 	}))
-	return named("forget old runs", err)
+	return named("delete old runs", err)
 }
 
-// readCommitted answers runs that an earlier try has made with the callbacks of that.
+// readCommitted fills in the callbacks of runs that an earlier try of this transaction committed.
 func (t *tx) readCommitted(entries []*runEntry) error {
 	var ids []string
 	for _, e := range entries {
@@ -234,9 +242,9 @@ func (t *tx) readCommitted(entries []*runEntry) error {
 	return nil
 }
 
-// RanSchedule accepts the callback of a schedule that a person wants now, enabled or not. Its next due time
-// stays, and a firing that was read before takes effect all the same. It returns store.ErrNotFound, or the
-// draft's own error.
+// RunScheduleNow accepts the callback of a schedule that a person wants now, whether the schedule is enabled
+// or not. The next due time and the version stay, so a run that was planned before still takes effect. It
+// returns store.ErrNotFound, or the error of the draft.
 func (db *DB) RanSchedule(ctx context.Context, project, id string, draft store.Draft, now int64,
 	by store.Actor) (store.Accepted, error) {
 	e := acceptEntry{draft: &draft}
@@ -253,6 +261,8 @@ func (db *DB) RanSchedule(ctx context.Context, project, id string, draft store.D
 	return e.out, nil
 }
 
+// runScheduleNow is the transaction of RunScheduleNow. The schedule's row is locked, so that a repeated try
+// can recognize its own callback.
 func (t *tx) runScheduleNow(project, id string, e *acceptEntry, now int64, by store.Actor) error {
 	s, err := t.lockSchedule(project, id)
 	if err != nil {
@@ -273,7 +283,7 @@ func (t *tx) runScheduleNow(project, id string, e *acceptEntry, now int64, by st
 	made := e.out.Callback.ID
 	if _, err := t.Exec(`UPDATE schedules SET last_at = $1, last_id = $2, last_error = '' WHERE id = $3`, now,
 		made, id); err != nil {
-		return named("note when it ran", err)
+		return named("store its last run", err)
 	}
 	if err := t.writeRuns([]scheduleRun{{id, store.ScheduleRun{CallbackID: made, DueAt: now, FiredAt: now,
 		Trigger: store.Manual}}}); err != nil {

@@ -8,50 +8,52 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
-// A scheduleRow is a schedule as it is written.
+// A scheduleRow is a schedule with the columns that only writes use.
 type scheduleRow struct {
 	store.Schedule
 	sealedKey, search string
 }
 
-// scheduleColumns describe a schedule but for its template.
-var scheduleColumns = sqldb.Named[store.Schedule](`id project name cron timezone missed enabled next_at last_at last_id last_error version created_at
-	updated_at`)
+// scheduleColumns are the columns of a schedule without its template.
+var scheduleColumns = sqldb.Named[store.Schedule](`id project name cron timezone missed enabled next_at
+	last_at last_id last_error version created_at updated_at`)
 
+// wholeSchedule is all columns of a schedule.
 func wholeSchedule(s *store.Schedule) sqldb.Columns {
 	return append(scheduleColumns(s), col("template", &s.Template))
 }
 
-// dueSchedule describes a schedule with its template only where it is due at $1: every dispatcher asks for
-// the next ones again and again, and templates may be large.
+// dueSchedule reads the template only if the schedule is due at $1. Every dispatcher reads the next schedules
+// again and again, and templates may be large.
 func dueSchedule(s *store.Schedule) sqldb.Columns {
 	return append(scheduleColumns(s), col("CASE WHEN next_at <= $1 THEN template ELSE '' END", &s.Template))
 }
 
+// scheduleRowColumns are the columns of a write.
 func scheduleRowColumns(s *scheduleRow) sqldb.Columns {
 	s.sealedKey, s.search = s.SealedKey(), store.Fold(s.Name)
 	return append(wholeSchedule(&s.Schedule), col("sealed_key", &s.sealedKey), col("search", &s.search))
 }
 
+// nextSchedules finds the schedules that are due first, by the index schedules_next.
 const nextSchedules = `FROM schedules
 		WHERE next_at > 0 AND enabled = 1
 		ORDER BY next_at, id
 		LIMIT $2`
 
-// CreateSchedule makes a schedule that is complete but for its version, at its CreatedAt. It returns it as it
-// is then, store.ErrExists if the project has one of that name, or a store.InvalidError if it has
-// store.MaxSchedules.
+// CreateSchedule makes a schedule, at its CreatedAt, with version 1. It returns store.ErrExists if the
+// project has one with that name, and a store.InvalidError if it has store.MaxSchedules.
 func (db *DB) CreateSchedule(ctx context.Context, s store.Schedule, by store.Actor) (store.Schedule, error) {
 	s.LastAt, s.LastID, s.LastError = 0, "", ""
 	s.Version, s.UpdatedAt = 1, s.CreatedAt
 	return changed(ctx, db.change, "create schedule", func(t *tx) (store.Schedule, error) {
-		// One at a time, so that no two find the last place free.
+		// The lock makes parallel creates follow each other, so that two cannot use the last free place.
 		if err := t.lockProjectRow(s.Project); err != nil {
 			return s, err
 		}
 		if t.Again {
 			if there, err := t.lockSchedule(s.Project, s.ID); err == nil && there.CreatedAt == s.CreatedAt {
-				return s, nil // an earlier try was committed, and its reply lost
+				return s, nil // an earlier try was committed, and its reply was lost
 			}
 		}
 		if err := t.nameIsFree(&s); err != nil {
@@ -62,7 +64,7 @@ func (db *DB) CreateSchedule(ctx context.Context, s store.Schedule, by store.Act
 			return s, named("count schedules", err)
 		}
 		if n >= store.MaxSchedules {
-			return s, invalid("name", fmt.Sprintf("the project has %d schedules, and may not have more", n))
+			return s, invalid("name", fmt.Sprintf("the project has %d schedules, which is the maximum", n))
 		}
 		if _, err := scheduleRowColumns(&scheduleRow{Schedule: s}).Insert(t.Tx, "schedules", ""); err != nil {
 			return s, sqldb.Overtaken("insert schedule", err)
@@ -72,7 +74,8 @@ func (db *DB) CreateSchedule(ctx context.Context, s store.Schedule, by store.Act
 	})
 }
 
-// nameIsFree returns store.ErrExists where another schedule of the project has the name.
+// nameIsFree returns store.ErrExists if another schedule of the project has the name. The unique index
+// schedules_name guards it against a parallel change, which makes the transaction repeat.
 func (t *tx) nameIsFree(s *store.Schedule) error {
 	other, err := sqldb.Exists(t, `SELECT 1 FROM schedules WHERE project = $1 AND name = $2 AND id <> $3`,
 		s.Project, s.Name, s.ID)
@@ -82,17 +85,17 @@ func (t *tx) nameIsFree(s *store.Schedule) error {
 	return named("look for the name", err)
 }
 
-// lockSchedule reads a schedule that this transaction is going to change; store.ErrNotFound.
+// lockSchedule reads a schedule and locks its row until the transaction ends. It returns store.ErrNotFound.
 func (t *tx) lockSchedule(project, id string) (store.Schedule, error) {
 	return sqldb.Get(t, "", wholeSchedule, `FROM schedules WHERE id = $1 AND project = $2 FOR UPDATE`, id,
 		project)
 }
 
-// ChangeSchedule changes a schedule: change is given it as it is, and may be called more than once. What of
-// it belongs to the store (ids, times of its making and change, version, what became of its last due time)
-// stays as it is; its next due time is change's. It returns the schedule as it is then, store.ErrNotFound,
-// store.ErrExists for a name that is taken, or the error of change. What changes nothing is neither numbered
-// nor audited.
+// ChangeSchedule changes a schedule. change gets the schedule as it is, and may run more than once; it also
+// sets the next due time. The store's own fields (ids, times, version, the last run) stay as they are. It
+// returns the schedule after the change, store.ErrNotFound, store.ErrExists for a name that is taken, or the
+// error of change. A change without effect gets no version and no audit entry. The new version makes a run
+// that was planned before lose: see RunSchedules.
 func (db *DB) ChangeSchedule(ctx context.Context, project, id string, change func(*store.Schedule) error,
 	now int64, by store.Actor) (store.Schedule, error) {
 	return changed(ctx, db.change, "change schedule "+id, func(t *tx) (store.Schedule, error) {
@@ -127,8 +130,8 @@ func (db *DB) ChangeSchedule(ctx context.Context, project, id string, change fun
 	})
 }
 
-// DeleteSchedule removes a schedule and what is remembered of its runs; the callbacks that it has made stay.
-// It returns store.ErrNotFound.
+// DeleteSchedule deletes a schedule and the list of its runs, or returns store.ErrNotFound. The callbacks of
+// its runs stay.
 func (db *DB) DeleteSchedule(ctx context.Context, project, id string, now int64, by store.Actor) error {
 	return db.change(ctx, "delete schedule "+id, func(t *tx) error {
 		s, err := t.lockSchedule(project, id)
@@ -146,13 +149,13 @@ func (db *DB) DeleteSchedule(ctx context.Context, project, id string, now int64,
 	})
 }
 
-// Schedule returns one of the project; store.ErrNotFound.
+// Schedule returns a schedule of the project, or store.ErrNotFound.
 func (db *DB) Schedule(ctx context.Context, project, id string) (store.Schedule, error) {
 	return sqldb.Get(db.read(ctx, "read schedules"), "schedule "+id, wholeSchedule,
 		`FROM schedules WHERE id = $1 AND project = $2`, id, project)
 }
 
-// Schedules returns a part of the project's list of schedules, newest first.
+// Schedules returns a page of the project's schedules, newest first.
 func (db *DB) Schedules(ctx context.Context, project string,
 	f store.ScheduleFilter) ([]store.Schedule, error) {
 	var q query
@@ -166,7 +169,7 @@ func (db *DB) Schedules(ctx context.Context, project string,
 	return sqldb.Select(db.read(ctx, "read schedules"), wholeSchedule, q.text, q.args...)
 }
 
-// ScheduleRuns returns the last callbacks that a schedule has made, newest first; store.ErrNotFound.
+// ScheduleRuns returns the callbacks of the schedule's last runs, newest first, or store.ErrNotFound.
 func (db *DB) ScheduleRuns(ctx context.Context, project, id string) ([]store.ScheduleRun, error) {
 	if _, err := db.Schedule(ctx, project, id); err != nil {
 		return nil, err
@@ -179,8 +182,8 @@ func (db *DB) ScheduleRuns(ctx context.Context, project, id string) ([]store.Sch
 
 var runColumns = sqldb.Named[store.ScheduleRun](`callback_id due_at fired_at trigger`)
 
-// NextSchedules returns the enabled schedules of all projects that have a next due time, those that come due
-// first before the others, at most limit. Only those that are due at now have their templates.
+// NextSchedules returns up to limit enabled schedules of all projects that have a next due time, in the order
+// of that time. Only those that are due at now have their templates.
 func (db *DB) NextSchedules(ctx context.Context, now int64, limit int) ([]store.Schedule, error) {
 	return sqldb.Select(db.read(ctx, "read schedules"), dueSchedule, nextSchedules, now, limit)
 }

@@ -9,28 +9,32 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
-// A sealedRow is a row of which something is sealed.
+// This file finds and replaces what is encrypted ("sealed") with a master key, so that an operator can change
+// that key. The caller encrypts and decrypts.
+
+// A sealedRow is a row with a sealed column.
 type sealedRow struct {
 	store.SealedRow
 	secret store.Secret
-	// text is the sealed column; defaults or result is what it says beside what is sealed.
+	// text is the sealed column. defaults or result is its decoded value, with what is not sealed.
 	text     string
 	defaults store.Defaults
 	result   *store.ResultDraft
 }
 
-// A sealedTable says how the sealed column of a table is read and written.
+// A sealedTable describes the sealed column of a table.
 type sealedTable struct {
-	// name is the table in SQL, key the column with the id of the master key, which is empty where nothing is
-	// sealed, column the one that is sealed, and project the one that says whose the row is.
+	// name is the table. key is the column with the id of the master key, empty if nothing is sealed. column
+	// is the sealed column. project is the column with the project's id.
 	name, key, column, project string
-	// and leaves out rows that are not in use at $2.
+	// and is a condition that leaves out rows that are not in use at $2.
 	and string
-	// open takes what is sealed out of the text, and seal puts it back.
+	// open takes the sealed values out of text. seal returns the column's text with the new values.
 	open func(r *sealedRow) error
 	seal func(r *sealedRow) (any, error)
 }
 
+// sealedTables describes all tables with sealed columns.
 func sealedTables() map[store.SealedTable]sealedTable {
 	openHeaders := func(r *sealedRow) error { return decode("headers", r.text, &r.Headers) }
 	sealHeaders := func(r *sealedRow) (any, error) { return encode(r.Headers) }
@@ -68,7 +72,7 @@ func sealedTables() map[store.SealedTable]sealedTable {
 					return err
 				}
 				if r.result == nil {
-					return errors.New("a poll without a result callback has nothing that is sealed")
+					return errors.New("a poll without a result callback has nothing sealed")
 				}
 				r.Headers = r.result.Callback.Headers
 				return nil
@@ -81,7 +85,7 @@ func sealedTables() map[store.SealedTable]sealedTable {
 	}
 }
 
-// rows reads and opens rows of the table.
+// rows reads rows of the table and opens them.
 func (s *sealedTable) rows(q sqldb.Querier, table store.SealedTable, which string,
 	args ...any) ([]sealedRow, error) {
 	rows, err := sqldb.Select(q, func(r *sealedRow) sqldb.Columns {
@@ -100,32 +104,31 @@ func (s *sealedTable) rows(q sqldb.Querier, table store.SealedTable, which strin
 	return rows, err
 }
 
-// write stores what a row has now.
+// write stores the new sealed value and key id of a row.
 func (s *sealedTable) write(t *tx, r *sealedRow) error {
 	text, err := s.seal(r)
 	if err == nil {
-		_, err = t.Exec(`UPDATE `+s.name+` SET `+s.key+` = $1, `+s.column+` = $2 WHERE `+s.project+
-			` = $3 AND id = $4`,
-			r.KeyID, text, r.Project, r.ID)
+		_, err = t.Exec(`UPDATE `+s.name+` SET `+s.key+` = $1, `+s.column+` = $2
+			WHERE `+s.project+` = $3 AND id = $4`, r.KeyID, text, r.Project, r.ID)
 	}
 	return named(fmt.Sprintf("write %s %s", r.Table, r.ID), err)
 }
 
-// SealedKeys returns, of every table, one row for each master key that it names. Secrets that ended before
-// now are not looked at; with zero all are.
+// SealedKeys returns one row of each table for each master key that the table uses. Secrets that ended before
+// now are left out; zero includes all.
 func (db *DB) SealedKeys(ctx context.Context, now int64) ([]store.SealedRow, error) {
 	ctx, cancel := context.WithTimeout(ctx, db.sql.Limits.Read)
 	defer cancel()
 	return ReadSealedKeys(ctx, db.sql.Reads, now)
 }
 
-// ReadSealedKeys is SealedKeys for a caller that has no DB.
+// ReadSealedKeys is SealedKeys for a caller that has no DB, and without its time limit.
 func ReadSealedKeys(ctx context.Context, source sqldb.Source, now int64) ([]store.SealedRow, error) {
 	read := sqldb.ReadFrom(ctx, source, "read sealed keys")
 	var found []store.SealedRow
 	for _, table := range store.SealedTables() {
 		s := sealedTables()[table]
-		// Each step finds the next key in the index, so that the many rows of one are not read.
+		// Each statement finds the next key in the index, so that it reads one row of each key.
 		for after, more := "", true; more; {
 			args := []any{after}
 			if s.and != "" {
@@ -154,9 +157,10 @@ func (db *DB) CountSealed(ctx context.Context, table store.SealedTable, keyID st
 	return n, err
 }
 
-// Reseal has change re-encrypt the rows of a table that are sealed with a master key, in the order of their
-// ids from after on, at most limit. It is one transaction, and one entry of the audit at now. A row that
-// change refuses stays as it was.
+// Reseal lets change encrypt rows again that are sealed with a master key, in the order of their ids after
+// after, at most limit. The rows are locked, written and audited in one transaction. A row for which change
+// returns an error stays as it is and counts as failed. After a crash the caller repeats the page; rows with
+// a new key are not found again.
 func (db *DB) Reseal(
 	ctx context.Context, table store.SealedTable, keyID, after string, limit int,
 	change func(*store.SealedRow) error, now int64, by store.Actor,

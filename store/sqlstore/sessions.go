@@ -9,16 +9,17 @@ import (
 
 var sessionColumns = sqldb.Named[store.Session](`token data expires_at`)
 
+// oneSession finds a session that has not ended, by the primary key.
 const oneSession = `FROM sessions WHERE token = $1 AND expires_at > $2`
 
-// Session returns the session with that token; store.ErrNotFound where there is none, or it has ended.
-// Sessions belong to no project: their data says whose they are.
+// Session returns the session with that token, or store.ErrNotFound if there is none or it has ended. A
+// session belongs to no project: its data holds the user.
 func (db *DB) Session(ctx context.Context, token string, now int64) (store.Session, error) {
-	// The token is no secret, and nothing to show either.
+	// The error does not name the token.
 	return sqldb.Get(db.read(ctx, "read session"), "session", sessionColumns, oneSession, token, now)
 }
 
-// PutSession writes a session down, in the place of the one with that token.
+// PutSession stores a session, and replaces the one with that token.
 func (db *DB) PutSession(ctx context.Context, s store.Session) error {
 	if s.Data == nil {
 		s.Data = []byte{}
@@ -31,14 +32,15 @@ func (db *DB) PutSession(ctx context.Context, s store.Session) error {
 	})
 }
 
-// DeleteSession ends a session, if there is one.
+// DeleteSession deletes a session, if it exists.
 func (db *DB) DeleteSession(ctx context.Context, token string) error {
 	return db.changeBy(ctx, "delete session", `DELETE FROM sessions WHERE token = $1`, token)
 }
 
+// oldSessions finds ended sessions by the index sessions_expiry.
 const oldSessions = `SELECT token FROM sessions WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2`
 
-// PurgeSessions removes up to limit sessions that have ended. It returns how many.
+// PurgeSessions deletes up to limit sessions that have ended. It returns how many.
 func (db *DB) PurgeSessions(ctx context.Context, now int64, limit int) (int, error) {
 	return db.deleteBatches(ctx, "purge sessions", limit,
 		`DELETE FROM sessions WHERE token IN (`+oldSessions+`)`, now)

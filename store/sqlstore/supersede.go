@@ -10,14 +10,18 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
-// A refKey is what callbacks have in common of which a newer version supersedes the older ones.
+// A newer version of a reference and topic supersedes the older ones: their open callbacks are canceled. The
+// row in table refs_latest holds the highest version, and serializes accepts of the same reference.
+
+// A refKey identifies the callbacks whose versions supersede each other.
 type refKey struct{ Project, Topic, Ref string }
 
 var refKeyColumns = sqldb.Named[refKey](`project topic ref`)
 
+// refKeyOf returns the key of a callback.
 func refKeyOf(c *store.Callback) refKey { return refKey{c.Project, c.Topic, c.Ref} }
 
-// A refVersion is a version of a reference, and when it was accepted.
+// A refVersion is a version of a reference with the time of its accept.
 type refVersion struct {
 	refKey
 	Version, UpdatedAt int64
@@ -25,16 +29,16 @@ type refVersion struct {
 
 var refVersionColumns = sqldb.Named[refVersion](`project topic ref version updated_at`)
 
-// supersedes says that the draft takes part in that at all.
+// supersedes reports whether the draft has a version, a reference and a topic, and wants to supersede.
 func (e *acceptEntry) supersedes() bool {
 	c := &e.draft.Callback
 	return e.draft.Supersede && c.Version != nil && c.Ref != "" && c.Topic != ""
 }
 
-// supersede cancels what the drafts supersede, and those of them that have been superseded themselves, by an
-// earlier accept or by another draft of the group. Of each reference the highest version has a row, and
-// whoever accepts one holds that row until it is committed: so the next one sees all that were before it, on
-// whatever connection.
+// supersede cancels the callbacks that the drafts supersede. A draft below the highest version of its
+// reference begins as canceled; that version may come from an earlier accept or from the same group. An
+// accept locks the row of its reference in refs_latest until the commit. So the next one sees the callbacks
+// of all accepts before it, on whatever connection.
 func (t *tx) supersede(entries []*acceptEntry) error {
 	highest := make(map[refKey]*acceptEntry)
 	for _, e := range entries {
@@ -66,24 +70,28 @@ func (t *tx) supersede(entries []*acceptEntry) error {
 			c.State, c.Reason, c.DueAt, c.FinishedAt = store.Canceled, store.Superseded, 0, c.CreatedAt
 		}
 	}
-	// Where a higher version was there before, that one has canceled what was below it.
+	// A reference with a higher stored version is left out: the accept of that version canceled the lower
+	// ones.
 	given = slices.DeleteFunc(given, func(v refVersion) bool { return v.Version < versions[v.refKey] })
 	return t.cancelOlder(given, highest)
 }
 
-// raiseVersions notes the versions of drafts, if they are higher than what was noted, and returns what is
-// noted then.
+// raiseVersions stores the versions that are higher than the stored ones, and returns the stored ones. Every
+// given reference is locked, in the order of the keys.
 func (t *tx) raiseVersions(given []refVersion) (map[refKey]int64, error) {
 	noted, err := sqldb.Returning(t, refVersionColumns,
 		`INSERT INTO refs_latest (project, topic, ref, version, updated_at)
 		SELECT i.project, i.topic, i.ref, i.version, i.updated_at FROM $i WHERE 1 = 1
 		ON CONFLICT (project, topic, ref) DO UPDATE SET
-			version = CASE WHEN excluded.version > refs_latest.version THEN excluded.version ELSE refs_latest.version END,
+			version = CASE
+				WHEN excluded.version > refs_latest.version THEN excluded.version
+				ELSE refs_latest.version
+			END,
 			updated_at = excluded.updated_at`, sqldb.Rows(given, refVersionColumns))
-	return versionsOf(noted), named("note versions", err)
+	return versionsOf(noted), named("store versions", err)
 }
 
-// versionsOf are the versions by their references.
+// versionsOf returns the versions by their references.
 func versionsOf(noted []refVersion) map[refKey]int64 {
 	versions := make(map[refKey]int64, len(noted))
 	for _, v := range noted {
@@ -92,7 +100,8 @@ func versionsOf(noted []refVersion) map[refKey]int64 {
 	return versions
 }
 
-// cancelOlder cancels the open callbacks of the references that have a lower version.
+// cancelOlder cancels the open callbacks of the references that have a lower version, and adds them to the
+// answers. The index requests_ref finds them.
 func (t *tx) cancelOlder(given []refVersion, highest map[refKey]*acceptEntry) error {
 	if len(given) == 0 {
 		return nil
@@ -126,9 +135,9 @@ func (t *tx) cancelOlder(given []refVersion, highest map[refKey]*acceptEntry) er
 	return nil
 }
 
-// superseded says which of the locked rows are terminal and have a version below the highest of their
-// reference: what revives many at once leaves those as they are. Whoever accepts a higher version meanwhile
-// waits for this transaction, and finds them open then.
+// superseded reports which of the locked rows are terminal and have a version below the highest of their
+// reference. A redrive does not revive those. The rows in refs_latest stay locked, so an accept of a higher
+// version waits for this transaction, and then cancels what it revived.
 func (t *tx) superseded(ids []string, rows map[string]row) (map[string]bool, error) {
 	ended := make(map[string]refVersion)
 	keys := make(map[refKey]bool)
@@ -156,8 +165,8 @@ func (t *tx) superseded(ids []string, rows map[string]row) (map[string]bool, err
 	return late, nil
 }
 
-// PurgeVersions forgets which version of a reference was the highest, of up to limit references that nothing
-// was accepted for since before. It returns how many that were, and whether there may be more.
+// PurgeVersions deletes the highest versions of up to limit references for which nothing was accepted since
+// before. It returns how many, and whether there may be more.
 func (db *DB) PurgeVersions(
 	ctx context.Context, now, before int64, limit int,
 ) (removed int, more bool, err error) {
