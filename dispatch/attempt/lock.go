@@ -40,7 +40,7 @@ func (rn *Runner) lock(ctx context.Context, leases []schedule.Lease, now int64) 
 		}
 		conflict[i] = true
 		if err != nil {
-			rn.index.Locked(&leases[i]) // the lock may have been taken although the call failed
+			rn.index.MissedUnlocks(&leases[i]) // the lock may have been taken although the call failed
 		}
 		s := schedule.Settlement{Item: leases[i].Item, Token: leases[i].Token, Outcome: schedule.Divert}
 		s.Due = now + conflictDelay(leases[i].Diverts).Milliseconds()

@@ -118,7 +118,7 @@ func (s *settler) settle(ctx context.Context, c committedBatch) {
 // settleLater leaves the settlements of a batch to the catch-up of an index that does not answer.
 func (s *settler) settleLater(ctx context.Context, c committedBatch) {
 	s.rn.limits.addSuccessors(c.settlements)
-	s.rn.index.Unheard(c.settlements)
+	s.rn.index.MissedSettlements(c.settlements)
 	s.rn.putBackAsync(ctx, s.rn.limits.resultsKnown(c.batch))
 	s.unlockAfterRebuild(ctx, c.batch, false)
 }
@@ -151,7 +151,7 @@ func (s *settler) unlockAfterRebuild(ctx context.Context, batch []ended, applied
 		switch l := batch[i].lease; {
 		case l.Lock == "":
 		case !applied:
-			s.rn.index.Locked(l) // the index did not answer, and may be rebuilt before it does
+			s.rn.index.MissedUnlocks(l) // the index did not answer, and may be rebuilt before it does
 		case batch[i].generation != now:
 			again = append(again, l)
 		}

@@ -69,7 +69,7 @@ func (u *uncertainStamps) add(s store.Stamp, leases []schedule.Lease) {
 		u.stamps = append(u.stamps, stamp)
 	}
 	u.mu.Unlock()
-	u.rn.index.Poke()
+	u.rn.index.ProbeSoon()
 }
 
 // Undo ends the claims of uncertain stamps. It returns whether none is left.

@@ -36,7 +36,7 @@ func (s *slowAudit) Audit(_ context.Context, shard int, cursor string) (schedule
 	return schedule.AuditPage{Next: fmt.Sprint(page)}, nil
 }
 
-// An index that takes longer than one audit may is audited to its end all the same, and then again from its
+// An index that takes longer than one audit may is auditAt to its end all the same, and then again from its
 // beginning.
 func TestALongAuditGoesOnWhereTheLastOneEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// A clockReader is an index that tells its clock even while it is lost or closed.
+// A clockReader is an index whose clock can be read even while it is lost or closed.
 type clockReader interface {
 	// Clock returns the index's clock in Unix milliseconds.
 	Clock(ctx context.Context) (int64, error)
 }
 
-// learnTime asks the index what time it is if no reply has told yet. Until then the clock is this machine's,
-// which may be wrong by any amount: nothing that other processes rely on may be counted by it.
-func (ix *Index) learnTime(ctx context.Context) error {
+// readClock reads the index's clock if no reply carried it yet. Until then the clock is this machine's, which
+// may be wrong by any amount, so no lease in SQL may be taken by it.
+func (ix *Index) readClock(ctx context.Context) error {
 	reader, ok := ix.o.Schedule.(clockReader)
 	if !ok || ix.clock.Sample.Load() != nil {
 		return nil
@@ -30,18 +30,18 @@ func (ix *Index) learnTime(ctx context.Context) error {
 	return nil
 }
 
-// clockJumped counts a jump of the index's clock, and warns of it, once a minute at most.
+// clockJumped counts a jump of the index's clock, and logs it at most once a minute.
 func (ix *Index) clockJumped(by time.Duration) {
 	ix.metrics.clockJumps.Inc()
-	now, last := time.Now(), ix.jumpWarned.Load()
-	if last != nil && now.Sub(*last) < WarnEvery || !ix.jumpWarned.CompareAndSwap(last, &now) {
+	now, last := time.Now(), ix.jumpLoggedAt.Load()
+	if last != nil && now.Sub(*last) < WarnEvery || !ix.jumpLoggedAt.CompareAndSwap(last, &now) {
 		return
 	}
-	way := "forward"
+	direction := "forward"
 	if by < 0 {
-		way = "back"
+		direction = "back"
 	}
-	ix.log.Warn("the index's clock was put "+way+
-		"; attempts in flight keep their time, due times stay as they were: "+
-		"let NTP keep the time of the machines that the index runs on", "by", by.Round(time.Millisecond))
+	ix.log.Warn("the index's clock was put "+direction+
+		"; due times and attempts in flight keep their times; run a time service on the index's machines",
+		"by", by.Round(time.Millisecond))
 }

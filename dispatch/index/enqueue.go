@@ -9,14 +9,14 @@ import (
 )
 
 const (
-	// enqueueQueue is how many accepted items may wait for the index; beyond it they are left to the catch-up
-	// sweep, so that an index that hangs delays no accept.
+	// enqueueQueue is how many accepted items may wait for the index. Further items are left to the catch-up
+	// (outage.go), so that an index that hangs delays no accept.
 	enqueueQueue = 16384
 	enqueueBatch = 500
 )
 
-// Add has the index hold an item from now on. It never blocks: when the queue is full the item is remembered
-// as missed.
+// Add enqueues an item of a callback that was just committed. It never blocks: if the queue is full, the item
+// is remembered as missed. A crash before the index has the item is repaired by the sweep.
 func (ix *Index) Add(i schedule.Item) {
 	select {
 	case ix.added <- i:
@@ -26,9 +26,9 @@ func (ix *Index) Add(i schedule.Item) {
 	}
 }
 
-// runAdded tells the index of added items, in batches of what has gathered, until ctx ends and the queue is
+// runEnqueue gives added items to the index, in batches of what has gathered, until ctx ends and the queue is
 // empty.
-func (ix *Index) runAdded(ctx context.Context) {
+func (ix *Index) runEnqueue(ctx context.Context) {
 	batch := make([]schedule.Item, 0, enqueueBatch)
 	for {
 		batch = batch[:0]
@@ -49,7 +49,8 @@ func (ix *Index) runAdded(ctx context.Context) {
 
 func (ix *Index) enqueue(ctx context.Context, batch []schedule.Item) {
 	if ix.indexSilent() {
-		// It is told when it answers again; to ask it once for every accept would be a load of its own.
+		// A call for each accept would be extra load on an index that is down. The catch-up gives it the
+		// items.
 		ix.Missed(batch)
 		return
 	}
@@ -59,8 +60,8 @@ func (ix *Index) enqueue(ctx context.Context, batch []schedule.Item) {
 	}
 }
 
-// lockID names a callback's lock in the index: short, without the characters that keys forbid, and its
-// project's own.
+// lockID returns the name of a callback's lock in the index: a hash of project and lock key, because lock
+// keys may be long and have any characters. Projects do not share locks.
 func lockID(project, key string) string {
 	if key == "" {
 		return ""
@@ -68,7 +69,7 @@ func lockID(project, key string) string {
 	return clock.ShortHash(project, key)
 }
 
-// Item is what the index knows of an accepted callback.
+// Item returns the item of an accepted callback.
 func Item(c *store.Callback) schedule.Item {
 	return schedule.Item{
 		ID:    c.ID,
@@ -81,13 +82,12 @@ func Item(c *store.Callback) schedule.Item {
 	}
 }
 
-// OpenItem is what the index knows of an open row.
+// OpenItem returns the item of an open row.
 func OpenItem(r *store.OpenRow) schedule.Item {
 	return schedule.Item{ID: r.ID, Lane: r.LaneID, Due: r.DueAt, Lock: lockID(r.Project, r.LockKey),
 		Retry: r.Retry, Forced: r.Manual}
 }
 
-// openItems are what the index knows of open rows.
 func openItems(rows []store.OpenRow) []schedule.Item {
 	items := make([]schedule.Item, len(rows))
 	for i := range rows {

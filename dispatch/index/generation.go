@@ -17,216 +17,235 @@ import (
 
 const (
 	rebuildLease = "rebuild"
-	// keepEvery is how often the index's generation is compared with SQL's though nothing complained.
-	keepEvery = 5 * time.Second
+	// checkEvery is how often the index's generation is compared with SQL's, also without an error.
+	checkEvery = 5 * time.Second
 )
 
-// WarnEvery is how often an index that cannot be looked after is complained of.
+// WarnEvery is how often a failure that lasts is logged again.
 const WarnEvery = time.Minute
 
-// PageRows is how many rows are read at once.
+// PageRows is how many rows one read returns.
 const PageRows = 1000
 
-// A generation sees to it that the index has the generation that SQL says, and that it was filled: it adopts
-// a generation that another process made, and rebuilds an index that is empty, foreign, or was left
-// half-filled.
+// A generation keeps the index at the generation that SQL names. A generation is one filling of the index,
+// numbered in SQL. This process adopts a generation that another process made, and rebuilds an index that is
+// empty, has another generation, or was not filled to the end.
+//
+// Its content is unchecked after an operation found the generation missing or foreign; see
+// contentTransitions. Only one process rebuilds at a time, the holder of a lease in SQL. Operations carry the
+// generation, so none of them changes an index of another one.
 type generation struct {
-	e       *Index
+	ix      *Index
 	wake    chan struct{}
 	leader  *Leader
 	content *state[content]
-	// unsoundAt is since when the index is not sound, or was not last, in Unix milliseconds.
-	unsoundAt atomic.Int64
-	// unclaimed says that no claim is alive in SQL: this process has the index alone, has ended those of the
-	// last one, and claims nothing before it has filled the index.
-	unclaimed atomic.Bool
-	// left is the generation of an index that a held process leaves as it found it; zero: there is none.
-	left atomic.Int64
-	// turn holds one token: this process compares generations and rebuilds once at a time.
-	turn chan struct{}
+	// mismatchAt is since when the content does not match SQL, or did not the last time, in Unix
+	// milliseconds.
+	mismatchAt atomic.Int64
+	// noClaims: no claim is alive in SQL. The index is embedded, start has ended the claims of the last
+	// process, and nothing was claimed since, so the first rebuild has no claims to adopt.
+	noClaims atomic.Bool
+	// kept is the generation of a foreign index that this process leaves unchanged because sending is off;
+	// zero: there is none.
+	kept atomic.Int64
+	// busy holds one token: this process checks and rebuilds once at a time.
+	busy chan struct{}
 	mu   sync.Mutex
 	meta store.IndexMeta
 }
 
-func newGeneration(e *Index) *generation {
+func newGeneration(ix *Index) *generation {
 	return &generation{
-		e: e, leader: e.NewLeader(rebuildLease), wake: make(chan struct{}, 1), turn: make(chan struct{}, 1),
-		content: newState(doubtful, contentChanges),
+		ix:      ix,
+		leader:  ix.NewLeader(rebuildLease),
+		wake:    make(chan struct{}, 1),
+		busy:    make(chan struct{}, 1),
+		content: newState(unchecked, contentTransitions),
 	}
 }
 
-// begin waits for its turn, and returns what ends it.
-func (k *generation) begin(ctx context.Context) (end func(), err error) {
+// takeTurn waits until no other check or rebuild of this process runs. The caller calls end after its own.
+func (g *generation) takeTurn(ctx context.Context) (end func(), err error) {
 	select {
-	case k.turn <- struct{}{}:
-		return func() { <-k.turn }, nil
+	case g.busy <- struct{}{}:
+		return func() { <-g.busy }, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
 }
 
-// look has the index looked after: an operation found its generation missing or foreign, or a claim found it
-// closed for a rebuild that may have died.
-func (k *generation) look() {
-	k.happens("odd")
-	part.Wake(k.wake)
+// checkSoon marks the content as unchecked and starts a check. An operation calls it that found the
+// generation missing or foreign, or a shard closed for a rebuild whose process may have died.
+func (g *generation) checkSoon() {
+	g.apply("mismatch")
+	part.Wake(g.wake)
 }
 
-// happens changes what is known of the index's content.
-func (k *generation) happens(what string) {
-	was, is := k.content.happens(what)
-	if is != sound && (was == sound || was == foreign || k.unsoundAt.Load() == 0) {
-		k.unsoundAt.Store(k.e.clock.Now())
+// apply changes the state of the content.
+func (g *generation) apply(event string) {
+	was, is := g.content.apply(event)
+	if is != matching && (was == matching || was == foreign || g.mismatchAt.Load() == 0) {
+		g.mismatchAt.Store(g.ix.clock.Now())
 	}
 }
 
-// degraded says whether the index is being looked after.
-func (k *generation) degraded() bool { return k.content.is(doubtful) || k.content.is(rebuilding) }
+// degraded returns whether the index is being checked or rebuilt.
+func (g *generation) degraded() bool { return g.content.is(unchecked) || g.content.is(rebuilding) }
 
-// await waits until the index is as SQL says, as far as this process knows, at most patience long.
-func (k *generation) await(ctx context.Context, patience time.Duration) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+// await waits until the index matches SQL, as far as this process knows, at most for timeout.
+func (g *generation) await(ctx context.Context, timeout time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	for k.degraded() && ctx.Err() == nil {
+	for g.degraded() && ctx.Err() == nil {
 		part.Sleep(ctx, 20*time.Millisecond)
 	}
 }
 
-// start reads what SQL says of the index and refuses a process that is configured otherwise. Filling the
-// index is left to run, so that whatever is due first is sent while the rest still streams in.
-func (k *generation) start(ctx context.Context) error {
-	if k.e.o.Embedded {
-		n, err := k.e.o.Store.DropClaims(ctx, k.e.clock.Now())
+// start reads the generation from SQL, and refuses a process whose prefix or number of shards differs from
+// the database's. It does not fill the index: run does, in order of due times, so that the first due
+// callbacks are sent while the rest streams in.
+func (g *generation) start(ctx context.Context) error {
+	if g.ix.o.Embedded {
+		n, err := g.ix.o.Store.DropClaims(ctx, g.ix.clock.Now())
 		if err != nil {
 			return fmt.Errorf("end the claims of the last process: %w", err)
 		}
-		k.unclaimed.Store(true)
+		g.noClaims.Store(true)
 		if n > 0 {
-			k.e.log.Info("attempts that the last process left behind count as crashed", "attempts", n)
+			g.ix.log.Info("attempts of the last process count as crashed", "attempts", n)
 		}
 	}
-	want := k.want()
-	meta, err := k.e.o.Store.IndexMeta(ctx, want)
+	want := g.firstMeta()
+	meta, err := g.ix.o.Store.IndexMeta(ctx, want)
 	if err != nil {
 		return fmt.Errorf("read the index's row: %w", err)
 	}
-	if !k.e.o.Embedded && (meta.Shards != want.Shards || meta.Prefix != want.Prefix) {
-		return fmt.Errorf("the index of this database has %d shards under prefix %q, and this process is "+
-			"set to %d under %q: start it alike",
+	if !g.ix.o.Embedded && (meta.Shards != want.Shards || meta.Prefix != want.Prefix) {
+		return fmt.Errorf("the index of this database has %d shards and prefix %q, but this process is "+
+			"configured for %d shards and prefix %q: use the same settings in all processes",
 			meta.Shards, meta.Prefix, want.Shards, want.Prefix)
 	}
-	k.set(meta)
-	k.look()
+	g.set(meta)
+	g.checkSoon()
 	return nil
 }
 
-// want is the row of a database that never had an index. An embedded one leaves shards and prefix open: they
-// are the first shared index's to choose.
-func (k *generation) want() store.IndexMeta {
-	if k.e.o.Embedded {
+// firstMeta is the row of a database that never had an index. An embedded index leaves shards and prefix open
+// for the first shared index.
+func (g *generation) firstMeta() store.IndexMeta {
+	if g.ix.o.Embedded {
 		return store.IndexMeta{Generation: 1}
 	}
-	return store.IndexMeta{Generation: 1, Shards: k.e.o.Schedule.Shards(), Prefix: k.e.o.Prefix}
+	return store.IndexMeta{Generation: 1, Shards: g.ix.o.Schedule.Shards(), Prefix: g.ix.o.Prefix}
 }
 
-func (k *generation) set(m store.IndexMeta) {
-	k.mu.Lock()
-	k.meta = m
-	k.mu.Unlock()
-	k.left.Store(0)
-	// first: a claim of the new one is not to be taken for one of the last
-	k.e.listener.NewGeneration(m.Generation)
-	k.e.o.Schedule.SetGeneration(m.Generation)
+// set makes m the generation of all operations of this process.
+func (g *generation) set(m store.IndexMeta) {
+	g.mu.Lock()
+	g.meta = m
+	g.mu.Unlock()
+	g.kept.Store(0)
+	// The claimers get the generation first. Otherwise they could take a claim of the new generation for one
+	// of the old, and report a rollback.
+	g.ix.listener.NewGeneration(m.Generation)
+	g.ix.o.Schedule.SetGeneration(m.Generation)
 }
 
-func (k *generation) get() store.IndexMeta {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.meta
+func (g *generation) get() store.IndexMeta {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.meta
 }
 
-// run looks after the index until ctx ends.
-func (k *generation) run(ctx context.Context) {
+// run checks the index until ctx ends: every checkEvery, and at once after checkSoon.
+func (g *generation) run(ctx context.Context) {
 	part.Loop{
-		Every: keepEvery, Wake: k.wake, Failing: "looking after the index is put off", Repeat: WarnEvery,
-		Log: k.e.log,
+		Every:   checkEvery,
+		Wake:    g.wake,
+		Failing: "check of the index failed; it is tried again",
+		Repeat:  WarnEvery,
+		Log:     g.ix.log,
 	}.Run(ctx, func(ctx context.Context) (time.Duration, error) {
-		err := k.keep(ctx)
+		err := g.check(ctx)
 		if err == nil {
 			return 0, nil
 		}
 		if errors.Is(err, errNotLeader) {
-			err = nil // the other process does it
+			err = nil // the other process rebuilds it
 		}
-		part.Sleep(ctx, probeEvery/4) // also where an operation has just found the index lost again
+		part.Sleep(ctx, probeEvery/4) // also if an operation found the index lost again at once
 		return time.Nanosecond, err
 	})
 }
 
-// errNotLeader: another process rebuilds.
+// errNotLeader: another process rebuilds the index.
 var errNotLeader = fmt.Errorf("another process rebuilds the index: %w", schedule.ErrRebuilding)
 
-// keep compares generations, adopts or rebuilds. Nil: the index is as SQL says.
-func (k *generation) keep(ctx context.Context) error {
-	if k.e.o.Embedded && !k.content.is(doubtful) {
+// check compares the generations of index and SQL, and adopts or rebuilds. Nil means that the index matches
+// SQL, or is kept as it is. A crash in the middle of a rebuild leaves SQL without a built generation, and the
+// next leader starts again.
+func (g *generation) check(ctx context.Context) error {
+	if g.ix.o.Embedded && !g.content.is(unchecked) {
 		return nil
 	}
-	end, err := k.begin(ctx)
+	end, err := g.takeTurn(ctx)
 	if err != nil {
 		return err
 	}
 	defer end()
-	meta, err := k.e.o.Store.IndexMeta(ctx, k.want())
+	meta, err := g.ix.o.Store.IndexMeta(ctx, g.firstMeta())
 	if err != nil {
 		return fmt.Errorf("read the index's row: %w", err)
 	}
-	present, err := k.e.present(ctx)
+	present, err := g.ix.present(ctx)
 	if err != nil && !errors.Is(err, schedule.ErrOlder) {
 		return err
 	}
-	if present.all(meta.Generation) && meta.Built == meta.Generation && !k.isClosed(ctx) {
-		if meta.Generation != k.get().Generation || k.left.Load() != 0 {
-			k.e.log.Info("took over the index's generation", "generation", meta.Generation)
-			k.set(meta)
-			k.e.health.missedAll()
+	if present.all(meta.Generation) && meta.Built == meta.Generation && !g.anyShardClosed(ctx) {
+		if meta.Generation != g.get().Generation || g.kept.Load() != 0 {
+			g.ix.log.Info("adopted the generation of the index", "generation", meta.Generation)
+			g.set(meta)
+			g.ix.health.requestWalk()
 		}
-		// No claimer is woken: one whose claim fails asks for this look, and the two would take turns without
-		// a pause.
-		k.happens("matches")
+		// Do not wake the claimers. A claim that fails starts a check; if the check started a claim, the two
+		// would run in a loop without a pause.
+		g.apply("match")
 		return nil
 	}
-	if left, err := k.leaveAlone(ctx, meta); left || err != nil {
+	if kept, err := g.keepForeign(ctx, meta); kept || err != nil {
 		return err
 	}
-	leader, err := k.leader.Lead(ctx)
+	leader, err := g.leader.Lead(ctx)
 	if err != nil {
 		return err
 	}
 	if !leader {
-		k.happens("odd")
-		k.set(meta) // Accepts and results go into the new index while its leader still fills it.
+		g.apply("mismatch")
+		// The leader fills the new generation. Enqueues and settlements of this process go into it too.
+		g.set(meta)
 		return errNotLeader
 	}
-	defer k.leader.Resign(ctx)
-	// What was read before the lease was ours may be what its last holder has mended meanwhile.
-	switch now, err := k.e.o.Store.IndexMeta(ctx, k.want()); {
+	defer g.leader.Resign(ctx)
+	// The last holder of the lease may have rebuilt the index after the read above. Then this check starts
+	// again.
+	switch now, err := g.ix.o.Store.IndexMeta(ctx, g.firstMeta()); {
 	case err != nil:
 		return fmt.Errorf("read the index's row: %w", err)
 	case now != meta:
 		return errNotLeader
 	}
-	if err := k.warnOfRestore(ctx, meta); err != nil {
+	if err := g.warnOfRestore(ctx, meta); err != nil {
 		return err
 	}
-	_, err = k.rebuild(ctx, meta, nil)
+	_, err = g.rebuild(ctx, meta, nil)
 	return err
 }
 
-// generations are what the shards have, in their order; zero: none.
+// generations are the generations of the shards, in their order; zero: the shard is empty.
 type generations []int64
 
-// present reads the generations of all shards. Its error is schedule.ErrOlder only if no shard is of a newer
-// build, and all others could be read; those of an older build then count as none.
+// present reads the generations of all shards. The error is schedule.ErrOlder if a shard was written by an
+// older build and all others were read; such a shard counts as empty.
 func (ix *Index) present(ctx context.Context) (generations, error) {
 	got := make(generations, ix.o.Schedule.Shards())
 	var older error
@@ -247,24 +266,24 @@ func (ix *Index) present(ctx context.Context) (generations, error) {
 	return got, older
 }
 
-// all says whether every shard has the generation.
+// all returns whether every shard has the generation.
 func (g generations) all(generation int64) bool {
 	return !slices.ContainsFunc(g, func(has int64) bool { return has != generation })
 }
 
-// isClosed asks with a claim that wants nothing.
-func (k *generation) isClosed(ctx context.Context) bool {
-	for shard := range k.e.o.Schedule.Shards() {
+// anyShardClosed returns whether a shard is closed for a rebuild. It makes a claim that takes nothing.
+func (g *generation) anyShardClosed(ctx context.Context) bool {
+	for shard := range g.ix.o.Schedule.Shards() {
 		cctx, cancel := context.WithTimeout(ctx, Timeout)
 		sent := time.Now()
-		claimed, err := k.e.o.Schedule.Claim(cctx, shard, schedule.ClaimRequest{
-			Owner: k.e.o.Name + "-keeper", Token: clock.NewToken(), Lease: time.Second,
-			LaneLimit: k.e.o.LaneConcurrency,
+		claimed, err := g.ix.o.Schedule.Claim(cctx, shard, schedule.ClaimRequest{
+			Owner: g.ix.o.Name + "-check", Token: clock.NewToken(), Lease: time.Second,
+			LaneLimit: g.ix.o.LaneConcurrency,
 		})
 		cancel()
-		if err == nil && (k.e.o.SendingOff || k.e.o.NoWorker) {
-			// Who claims nothing would otherwise never learn what time it is.
-			k.e.clock.Observe(claimed.Now, sent)
+		if err == nil && (g.ix.o.SendingOff || g.ix.o.NoWorker) {
+			// A process without claimers reads the index's clock only here.
+			g.ix.clock.Observe(claimed.Now, sent)
 		}
 		if errors.Is(err, schedule.ErrRebuilding) {
 			return true
@@ -275,43 +294,44 @@ func (k *generation) isClosed(ctx context.Context) bool {
 
 const (
 	rollbackLease = "rollback"
-	// rollbackTTL is how long the process that looks after an index that went back in time keeps the others
-	// from it: they have noticed the same.
+	// rollbackTTL is how long one process alone repairs a shard after a rollback: all processes notice it at
+	// the same time.
 	rollbackTTL = 15 * time.Second
 )
 
-// A ShardVersion is how far one shard had come when a claim was answered: its generation, and the sequence
-// that grows with every write to the shard.
+// A ShardVersion is the generation of a shard, and its sequence, which grows with every write to the shard.
 type ShardVersion struct{ generation, Seq int64 }
 
-// Fell takes the shard's present state, and says whether it is an older one of the same generation than was
-// seen before the claim was sent. Then a replica without the last writes became the master, or a server came
-// back with an older copy. An index that cannot be rolled back always says zero.
+// Fell stores the present version, and returns whether it is older than the stored one of the same
+// generation. Then a replica without the last writes became the master, or a server restarted with an older
+// copy. The generation must be the one before the claim was sent. An index that cannot be rolled back always
+// has the sequence zero.
 func (t *ShardVersion) Fell(generation, seq int64) bool {
 	before := *t
 	*t = ShardVersion{generation, seq}
 	return before.generation == generation && seq < before.Seq
 }
 
-// RolledBack has every open row looked for in the index: what the older state lacks would otherwise be found
-// by the sweep, and only after it was overdue. What the older state has too much is refused by the stamp. One
-// process does it for all.
+// RolledBack repairs a shard that was rolled back: it writes the lane settings, and has the catch-up give
+// every open row to the index. Without it, the sweep would find the missing rows, but only after they are
+// overdue. Items that the older state has too many do no harm: the stamp refuses them. One process does this
+// for all.
 func (ix *Index) RolledBack(ctx context.Context, shard int, from, to int64) {
 	ix.metrics.rollbacks.Inc()
-	ix.log.Warn("the index went back in time; what it lacks is given to it again", "shard", shard,
-		"sequence_before", from, "sequence", to)
+	ix.log.Warn("the index was rolled back to an older state; missing callbacks are enqueued again",
+		"shard", shard, "sequence_before", from, "sequence", to)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), SQLTimeout)
 	defer cancel()
 	first, err := ix.o.Store.TryLease(ctx, fmt.Sprintf("%s-%d", rollbackLease, shard), ix.o.Name,
 		ix.clock.Now(), rollbackTTL)
 	if err != nil {
-		ix.log.Warn("who looks after the index cannot be agreed on; this process does", "error", err)
+		ix.log.Warn("leader election failed; this process continues as leader", "error", err)
 	}
 	if first || err != nil {
-		// Pauses, limits and rates first: what it lacks of them nobody else would tell it.
+		// Pauses, limits and rates first: no other write would restore them.
 		if _, err := ix.SetLanes(ctx, 0); err != nil {
-			ix.log.Warn("the index may lack settings of lanes", "error", err)
+			ix.log.Warn("lane settings could not be written to the index", "error", err)
 		}
-		ix.health.missedAll()
+		ix.health.requestWalk()
 	}
 }

@@ -53,28 +53,28 @@ func TestStatsAreOfAllShards(t *testing.T) {
 // Every state and everything that happens: what becomes of it.
 func TestStates(t *testing.T) {
 	t.Parallel()
-	wantTable(t, reachChanges, []reach{answering, partly, silent}, `
+	wantTable(t, reachTransitions, []reach{answering, partly, silent}, `
 all:    answering answering answering
 failed: silent partly silent
 none:   answering silent silent
 some:   answering partly partly`)
-	wantTable(t, contentChanges, []content{sound, doubtful, rebuilding, foreign}, `
+	wantTable(t, contentTransitions, []content{matching, unchecked, rebuilding, foreign}, `
 begun:   rebuilding rebuilding rebuilding rebuilding
-failed:  sound doubtful doubtful foreign
-filled:  sound doubtful sound foreign
-left:    foreign foreign rebuilding foreign
-matches: sound sound rebuilding sound
-odd:     doubtful doubtful rebuilding doubtful`)
+failed:  matching unchecked unchecked foreign
+filled:  matching unchecked matching foreign
+left alone: foreign foreign rebuilding foreign
+match: matching matching rebuilding matching
+mismatch: unchecked unchecked rebuilding unchecked`)
 }
 
-func wantTable[S comparable](t *testing.T, c changes[S], states []S, want string) {
+func wantTable[S comparable](t *testing.T, c transitions[S], states []S, want string) {
 	t.Helper()
 	var got strings.Builder
 	for _, what := range slices.Sorted(maps.Keys(c)) {
 		fmt.Fprintf(&got, "\n%s:", what)
 		for _, first := range states {
 			s := newState(first, c)
-			was, is := s.happens(what)
+			was, is := s.apply(what)
 			if was != first || !s.is(is) {
 				t.Errorf("%v, %s: was %v, is %v", first, what, was, is)
 			}

@@ -17,89 +17,97 @@ import (
 
 const (
 	loadLease = "horizon"
-	// loadEvery is how often the watermark is looked at; without a horizon, whether an earlier setting has
-	// left one.
+	// loadEvery is how often the watermarks are read. Without a horizon they are read every loadIdle, to find
+	// a watermark of an earlier setting.
 	loadEvery, loadIdle = time.Second, 15 * time.Second
 	// loadChunk is how many items the loader gives to the index at once, about a millisecond of a shard's
-	// time, and loadPause what it leaves to claims between two such calls, unless what it loads is due soon.
+	// time. loadPause leaves the shard to claims between two chunks, unless the items are due soon.
 	loadChunk = 200
 	loadPause = 2 * time.Millisecond
-	// loadNote is how often it notes in the index how far it has come: so much is done again if it dies.
-	loadNote = 2 * time.Second
-	// pastAll is an id above every ULID: a cursor with it begins after all rows of its time.
-	pastAll = "~"
+	// loadedEvery is how often the loader writes its progress to the index. If it dies, the next loader
+	// repeats that much.
+	loadedEvery = 2 * time.Second
+	// afterAllIDs is an id after every ULID. A cursor with it begins after all rows of its due time.
+	afterAllIDs = "~"
 )
 
-// errMoved: somebody else has moved a shard's watermark, and loads what is below it.
+// errMoved: another process has moved a shard's watermark, and loads what is below it.
 var errMoved = errors.New("another process has moved the watermark")
 
-// A loader keeps the index filled as far ahead as the horizon says.
+// A loader keeps the index loaded as far ahead as the horizon says. Each shard has two times: its watermark,
+// above which it takes no items (see schedule.MinHorizon), and loaded, up to which it has all rows of SQL.
+// The loader moves the watermark first, and then reads SQL and gives the shard the rows in between.
+// docs/adr/0009-horizon.md shows why no callback is lost, whatever dies in between.
 type loader struct {
-	e      *Index
+	ix     *Index
 	leader *Leader
-	// loaded is up to which due time every shard was loaded when it was last asked; zero: none was yet.
+	// loaded is the lowest loaded time of the shards at the last look; zero: there was none yet. It is for
+	// the metric of the lag.
 	loaded atomic.Int64
 }
 
 // A shardLoad is one shard in one run of the loader.
 type shardLoad struct {
 	mark schedule.Watermark
-	err  error // why the rest of the run leaves it out
+	err  error // why the rest of the run skips the shard
 }
 
 // run loads until ctx ends, and then gives the lease back.
 func (l *loader) run(ctx context.Context) {
 	every := loadEvery
-	if l.e.o.Horizon == 0 {
+	if l.ix.o.Horizon == 0 {
 		every = loadIdle
 	}
 	part.Loop{
-		Every: every, Failing: "loading what comes within the horizon is put off", Repeat: WarnEvery,
-		Log: l.e.log,
-	}.Run(ctx, func(ctx context.Context) (time.Duration, error) { return 0, l.look(ctx) })
+		Every:   every,
+		Failing: "loading callbacks within the horizon failed; it is tried again",
+		Repeat:  WarnEvery,
+		Log:     l.ix.log,
+	}.Run(ctx, func(ctx context.Context) (time.Duration, error) { return 0, l.step(ctx) })
 	l.leader.Resign(ctx)
 }
 
-// look reads the watermarks, and loads if there is something to load and nobody else does.
-func (l *loader) look(ctx context.Context) error {
-	e := l.e
-	if e.health.SQLIsDown() || e.health.indexSilent() || !e.generation.content.is(sound) {
-		return nil // They are looked after; and a held process leaves a foreign index as it is.
+// step reads the watermarks, and loads if something is to be loaded and no other process does it.
+func (l *loader) step(ctx context.Context) error {
+	ix := l.ix
+	if ix.health.SQLIsDown() || ix.health.indexSilent() || !ix.generation.content.is(matching) {
+		return nil // Recovery comes first. A foreign index that is kept is not changed either.
 	}
-	shards := make([]shardLoad, e.o.Schedule.Shards())
-	e.ask(ctx, "watermark", shards, e.o.Schedule.Watermark)
-	if err := working(shards); err != nil {
+	shards := make([]shardLoad, ix.o.Schedule.Shards())
+	ix.askShards(ctx, "watermark", shards, ix.o.Schedule.Watermark)
+	if err := anyWorking(shards); err != nil {
 		return err
 	}
-	l.note(shards)
-	wanting := false
+	l.noteLoaded(shards)
+	needed := false
 	for i := range shards {
-		wanting = wanting || shards[i].err == nil && l.wants(&shards[i].mark)
+		needed = needed || shards[i].err == nil && l.needsLoad(&shards[i].mark)
 	}
-	if !wanting && !l.leader.Leads() {
+	if !needed && !l.leader.Leads() {
 		return nil
 	}
-	// Whoever has loaded keeps the lease, so that processes that are set differently do not take turns.
+	// The process that has loaded keeps the lease. Otherwise processes with different horizons would take
+	// turns.
 	leader, err := l.leader.Lead(ctx)
-	if err != nil || !leader || !wanting {
+	if err != nil || !leader || !needed {
 		return err
 	}
 	return l.load(ctx, shards)
 }
 
-// wants says whether the watermark must move, or what is below it must be loaded: a quarter of the horizon
-// has passed, the clock was set, the horizon is another one than before, or the last loader has died.
-func (l *loader) wants(w *schedule.Watermark) bool {
-	h := l.e.o.Horizon.Milliseconds()
+// needsLoad returns whether the watermark must move or what is below it must be loaded: a quarter of the
+// horizon has passed, the clock was set, the horizon has changed, or the last loader has died.
+func (l *loader) needsLoad(w *schedule.Watermark) bool {
+	h := l.ix.o.Horizon.Milliseconds()
 	if h == 0 {
 		return w.At != schedule.Forever
 	}
 	return w.Loaded < w.At || w.At < w.Now+h-h/4 || w.At > w.Now+h
 }
 
-// note keeps what the metric of the lag is made of.
-func (l *loader) note(shards []shardLoad) {
-	if working(shards) != nil {
+// noteLoaded stores the lowest loaded time of the shards.
+func (l *loader) noteLoaded(shards []shardLoad) {
+	if anyWorking(shards) != nil {
 		return
 	}
 	loaded := schedule.Forever
@@ -111,18 +119,18 @@ func (l *loader) note(shards []shardLoad) {
 	l.loaded.Store(loaded)
 }
 
-// lag is by how many seconds less than the horizon the index is loaded ahead.
+// lag returns how many seconds less than the horizon the index is loaded ahead.
 func (l *loader) lag() float64 {
 	loaded := l.loaded.Load()
-	if l.e.o.Horizon == 0 || loaded == 0 {
+	if l.ix.o.Horizon == 0 || loaded == 0 {
 		return 0
 	}
-	return max(0, float64(l.e.clock.Now()+l.e.o.Horizon.Milliseconds()-loaded)/1000)
+	return max(0, float64(l.ix.clock.Now()+l.ix.o.Horizon.Milliseconds()-loaded)/1000)
 }
 
-// ask calls an operation on every shard that is not left out, side by side, and keeps what each answers. Who
-// does not answer is left out from then on.
-func (ix *Index) ask(ctx context.Context, operation string, shards []shardLoad,
+// askShards calls an operation on all shards that are not skipped, concurrently, and stores their replies. A
+// shard that does not answer is skipped from then on.
+func (ix *Index) askShards(ctx context.Context, operation string, shards []shardLoad,
 	call func(context.Context, int) (schedule.Watermark, error)) {
 	ctx, cancel := context.WithTimeout(ctx, ix.health.CallTime())
 	defer cancel()
@@ -141,8 +149,8 @@ func (ix *Index) ask(ctx context.Context, operation string, shards []shardLoad,
 	asking.Wait()
 }
 
-// working returns nil if any shard is left, or why the first one is not.
-func working(shards []shardLoad) error {
+// anyWorking returns nil if any shard is not skipped, or else the error of the first one.
+func anyWorking(shards []shardLoad) error {
 	for i := range shards {
 		if shards[i].err == nil {
 			return nil
@@ -151,7 +159,7 @@ func working(shards []shardLoad) error {
 	return shards[0].err
 }
 
-// watermarks asks every shard, all of which must answer. Of an index of this process's own nobody moves them.
+// watermarks reads the watermarks of all shards; each must answer. An embedded index takes everything.
 func (ix *Index) watermarks(ctx context.Context) ([]schedule.Watermark, error) {
 	shards := make([]shardLoad, ix.o.Schedule.Shards())
 	marks := make([]schedule.Watermark, len(shards))
@@ -161,7 +169,7 @@ func (ix *Index) watermarks(ctx context.Context) ([]schedule.Watermark, error) {
 		}
 		return marks, nil
 	}
-	ix.ask(ctx, "watermark", shards, ix.o.Schedule.Watermark)
+	ix.askShards(ctx, "watermark", shards, ix.o.Schedule.Watermark)
 	for i := range shards {
 		if shards[i].err != nil {
 			return nil, shards[i].err
@@ -171,9 +179,9 @@ func (ix *Index) watermarks(ctx context.Context) ([]schedule.Watermark, error) {
 	return marks, nil
 }
 
-// takenUntil is the latest due time that any shard takes in now. Whatever is due later, and missed, is loaded
-// when its time comes.
-func (ix *Index) takenUntil(ctx context.Context) (int64, error) {
+// acceptedUntil returns the latest due time that any shard takes now. Callbacks that are due later, and were
+// missed, are loaded when they come within the horizon.
+func (ix *Index) acceptedUntil(ctx context.Context) (int64, error) {
 	marks, err := ix.watermarks(ctx)
 	until := int64(0)
 	for i := range marks {
@@ -182,9 +190,9 @@ func (ix *Index) takenUntil(ctx context.Context) (int64, error) {
 	return until, err
 }
 
-// bound moves the watermarks of shards that have just been reset to the horizon, and says up to when a
-// rebuild must fill them. Where another process came first, its watermark is as good.
-func (ix *Index) bound(ctx context.Context) (int64, error) {
+// setWatermarks sets the watermarks of shards that were just reset, and returns the due time up to which a
+// rebuild must fill them. If another process moved a watermark first, its value is used.
+func (ix *Index) setWatermarks(ctx context.Context) (int64, error) {
 	if ix.o.Horizon == 0 {
 		return schedule.Forever, nil
 	}
@@ -204,23 +212,25 @@ func (ix *Index) bound(ctx context.Context) (int64, error) {
 	return until, nil
 }
 
-// load moves the watermarks, then gives the index what SQL has up to them, and notes in each shard that it
-// has it. The order is what makes it whole: see docs/adr/0009. A shard that fails is left out, and loaded by
-// the next run from where it stands.
+// load moves the watermarks, gives the index the rows of SQL up to them, and then marks them as loaded. The
+// order is the guard against lost callbacks (docs/adr/0009-horizon.md): a row that is committed before the
+// move is read from SQL, and one that is committed later is enqueued by its writer. A shard that fails is
+// skipped; the next run continues where it stands.
 func (l *loader) load(ctx context.Context, shards []shardLoad) error {
-	e := l.e
+	ix := l.ix
 	token, before := clock.NewToken(), slices.Clone(shards)
-	e.ask(ctx, "move_watermark", shards, func(ctx context.Context, shard int) (schedule.Watermark, error) {
-		return e.o.Schedule.MoveWatermark(ctx, shard,
-			schedule.Advance{Horizon: e.o.Horizon, After: before[shard].mark.Loader, Token: token})
-	})
-	leaveOut(shards, token)
+	move := func(ctx context.Context, shard int) (schedule.Watermark, error) {
+		advance := schedule.Advance{Horizon: ix.o.Horizon, After: before[shard].mark.Loader, Token: token}
+		return ix.o.Schedule.MoveWatermark(ctx, shard, advance)
+	}
+	ix.askShards(ctx, "move_watermark", shards, move)
+	skipMoved(shards, token)
 	part.Failpoint("after_watermark")
-	s := spanOf(shards)
+	s := unloadedSpan(shards)
 	if s.after.DueAt < s.until {
 		noted := time.Now()
-		err := e.walkOpen(ctx, s, func(rows []store.OpenRow) error {
-			if err := l.give(ctx, shards, rows); err != nil {
+		err := ix.walkOpen(ctx, s, func(rows []store.OpenRow) error {
+			if err := l.giveRows(ctx, shards, rows); err != nil {
 				return err
 			}
 			part.Failpoint("during_load")
@@ -230,25 +240,25 @@ func (l *loader) load(ctx context.Context, shards []shardLoad) error {
 			case !leader:
 				return errMoved
 			}
-			if time.Since(noted) < loadNote {
+			if time.Since(noted) < loadedEvery {
 				return nil
 			}
 			noted = time.Now()
-			// Of the last row's time there may be more.
-			return l.done(ctx, shards, token, rows[len(rows)-1].DueAt-1)
+			// The next page may have more rows of the last row's time.
+			return l.markLoaded(ctx, shards, token, rows[len(rows)-1].DueAt-1)
 		})
 		if err == nil {
-			err = l.done(ctx, shards, token, s.until)
+			err = l.markLoaded(ctx, shards, token, s.until)
 		}
 		if errors.Is(err, errMoved) {
-			return nil // Whoever has moved it loads the rest.
+			return nil // The other process loads the rest.
 		}
 		if err != nil {
 			return err
 		}
 	}
-	l.note(shards)
-	l.tell(before, shards)
+	l.noteLoaded(shards)
+	l.logChange(before, shards)
 	for i := range shards {
 		if err := shards[i].err; err != nil && !errors.Is(err, errMoved) {
 			return err
@@ -257,8 +267,8 @@ func (l *loader) load(ctx context.Context, shards []shardLoad) error {
 	return nil
 }
 
-// leaveOut leaves shards out whose watermark somebody else has moved since.
-func leaveOut(shards []shardLoad, token string) {
+// skipMoved skips the shards whose watermark another process has moved since.
+func skipMoved(shards []shardLoad, token string) {
 	for i := range shards {
 		if s := &shards[i]; s.err == nil && s.mark.Loader != token {
 			s.err = errMoved
@@ -266,9 +276,9 @@ func leaveOut(shards []shardLoad, token string) {
 	}
 }
 
-// spanOf is what lies between what is loaded and the watermark in any shard.
-func spanOf(shards []shardLoad) span {
-	s := span{after: store.Cursor{DueAt: schedule.Forever, ID: pastAll}}
+// unloadedSpan returns the rows between loaded and the watermark of any shard.
+func unloadedSpan(shards []shardLoad) span {
+	s := span{after: store.Cursor{DueAt: schedule.Forever, ID: afterAllIDs}}
 	for i := range shards {
 		if shards[i].err == nil {
 			s.after.DueAt = min(s.after.DueAt, shards[i].mark.Loaded)
@@ -278,14 +288,14 @@ func spanOf(shards []shardLoad) span {
 	return s
 }
 
-// give gives rows to those shards that lack them, in small parts, with a pause between them while there is
-// time for it.
-func (l *loader) give(ctx context.Context, shards []shardLoad, rows []store.OpenRow) error {
-	e := l.e
+// giveRows gives the shards the rows that they lack, in chunks, with a pause in between if the rows are not
+// due soon.
+func (l *loader) giveRows(ctx context.Context, shards []shardLoad, rows []store.OpenRow) error {
+	ix := l.ix
 	for chunk := range slices.Chunk(rows, loadChunk) {
 		items := make([]schedule.Item, 0, len(chunk))
 		for i := range chunk {
-			s := &shards[e.o.Schedule.ShardOf(chunk[i].LaneID)]
+			s := &shards[ix.o.Schedule.ShardOf(chunk[i].LaneID)]
 			if s.err == nil && chunk[i].DueAt > s.mark.Loaded {
 				items = append(items, OpenItem(&chunk[i]))
 			}
@@ -293,7 +303,7 @@ func (l *loader) give(ctx context.Context, shards []shardLoad, rows []store.Open
 		if err := l.ensure(ctx, shards, items); err != nil {
 			return err
 		}
-		if chunk[0].DueAt <= e.clock.Now()+schedule.MinHorizon.Milliseconds() {
+		if chunk[0].DueAt <= ix.clock.Now()+schedule.MinHorizon.Milliseconds() {
 			continue
 		}
 		part.Sleep(ctx, loadPause)
@@ -304,63 +314,63 @@ func (l *loader) give(ctx context.Context, shards []shardLoad, rows []store.Open
 	return nil
 }
 
-// ensure gives items to the index. Of several shards, one that is away keeps none of the others from its
-// part: it is left out.
+// ensure gives items to the index. A shard that does not answer is skipped, and the others still get their
+// items.
 func (l *loader) ensure(ctx context.Context, shards []shardLoad, items []schedule.Item) error {
 	err := l.ensureAll(ctx, items)
 	if err == nil || len(shards) == 1 || errors.Is(err, schedule.ErrLost) || ctx.Err() != nil {
 		return err
 	}
-	own := make(map[int][]schedule.Item)
+	byShard := make(map[int][]schedule.Item)
 	for i := range items {
-		shard := l.e.o.Schedule.ShardOf(items[i].Lane)
-		own[shard] = append(own[shard], items[i])
+		shard := l.ix.o.Schedule.ShardOf(items[i].Lane)
+		byShard[shard] = append(byShard[shard], items[i])
 	}
-	for shard, some := range own {
-		if failed := l.ensureAll(ctx, some); failed != nil {
+	for shard, items := range byShard {
+		if failed := l.ensureAll(ctx, items); failed != nil {
 			shards[shard].err = failed
 		}
 	}
-	if working(shards) != nil {
+	if anyWorking(shards) != nil {
 		return err
 	}
 	return nil
 }
 
 func (l *loader) ensureAll(ctx context.Context, items []schedule.Item) error {
-	positions, err := l.e.put(ctx, items, false, nil)
+	positions, err := l.ix.put(ctx, items, false, nil)
 	if err != nil {
-		l.e.Failed("ensure", err)
-		return fmt.Errorf("load what comes within the horizon: %w", err)
+		l.ix.Failed("ensure", err)
+		return fmt.Errorf("load callbacks within the horizon: %w", err)
 	}
-	l.e.metrics.loaded.Add(float64(countAbsent(positions)))
+	l.ix.metrics.loaded.Add(float64(countAbsent(positions)))
 	return nil
 }
 
-// done notes in the shards that they have everything up to then.
-func (l *loader) done(ctx context.Context, shards []shardLoad, token string, until int64) error {
-	l.e.ask(ctx, "loaded", shards, func(ctx context.Context, shard int) (schedule.Watermark, error) {
-		return l.e.o.Schedule.Loaded(ctx, shard, token, until)
+// markLoaded writes to the shards that they have all rows up to until.
+func (l *loader) markLoaded(ctx context.Context, shards []shardLoad, token string, until int64) error {
+	l.ix.askShards(ctx, "loaded", shards, func(ctx context.Context, shard int) (schedule.Watermark, error) {
+		return l.ix.o.Schedule.Loaded(ctx, shard, token, until)
 	})
-	leaveOut(shards, token)
-	return working(shards)
+	skipMoved(shards, token)
+	return anyWorking(shards)
 }
 
-// tell logs that the horizon is another one than before.
-func (l *loader) tell(before, shards []shardLoad) {
+// logChange logs that the horizon has changed.
+func (l *loader) logChange(before, shards []shardLoad) {
 	for i := range shards {
 		if shards[i].err != nil || before[i].err != nil {
 			continue
 		}
 		switch was, is := before[i].mark.At, shards[i].mark.At; {
 		case was == schedule.Forever && is != schedule.Forever:
-			l.e.log.Info("from now on the index holds what is due within the horizon, and SQL alone the rest",
-				"horizon", l.e.o.Horizon)
+			l.ix.log.Info("the index now holds only callbacks due within the horizon",
+				"horizon", l.ix.o.Horizon)
 		case was != schedule.Forever && is == schedule.Forever:
-			l.e.log.Info("the index holds the whole backlog again")
+			l.ix.log.Info("the index holds all open callbacks again")
 		case is < was:
-			l.e.log.Info("the horizon is nearer than before; what is beyond it falls due by and by",
-				"horizon", l.e.o.Horizon)
+			l.ix.log.Info("the horizon is shorter than before; the index shrinks as callbacks fall due",
+				"horizon", l.ix.o.Horizon)
 		default:
 			continue
 		}

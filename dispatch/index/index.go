@@ -1,12 +1,13 @@
-// Package index keeps the index true to SQL: what the index holds follows from SQL alone, so it may be lost
-// at any time.
+// Package index keeps the index true to SQL. The content of the index follows from SQL alone, so the index
+// may be lost at any time.
 //
-// A write to the index never fails its caller: what the index did not hear of is remembered and given to it
-// as soon as it answers again (outage.go), found by the sweep when it is overdue (sweep.go), or streamed in
-// by a rebuild (generation.go, rebuild.go). With a horizon the index holds only what is due within it
-// (horizon.go).
+// A write to the index never fails its caller. An item that the index did not get is remembered and given to
+// it when it answers again (outage.go). The sweep finds it if it is overdue (sweep.go), and a rebuild streams
+// all items in (generation.go, rebuild.go). With a horizon the index holds only callbacks that are due within
+// it (horizon.go).
 //
-// It claims and sends nothing, and no write of its can make SQL's answer another one.
+// The package claims and sends nothing. No failure of it can cause a double send: only SQL's stamp allows a
+// send (package attempt).
 package index
 
 import (
@@ -23,7 +24,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// Options are what the index's upkeep is made of. All of the first block are required.
+// Options configure an Index. The fields of the first block are required.
 type Options struct {
 	Store    Store
 	Schedule Schedule
@@ -32,23 +33,23 @@ type Options struct {
 	Logger   *slog.Logger
 	Metrics  part.Metrics
 	Times    part.Times
-	// Name of this process, for leases.
+	// Name of this process, the holder of its leases in SQL.
 	Name string
-	// Prefix is what the index was opened with; it must be what SQL says.
+	// Prefix is the key prefix that the index was opened with; it must be the one in SQL.
 	Prefix string
-	// Embedded says that the index is this process's own.
+	// Embedded: the index is in this process, and no other process uses it.
 	Embedded bool
 	// Horizon is how far ahead the index holds callbacks; zero: all of them.
 	Horizon time.Duration
-	// SendingOff leaves a foreign index as it was found.
+	// SendingOff leaves an index that does not match SQL unchanged.
 	SendingOff bool
-	// NoWorker: this process claims nothing, so that it has no other replies to learn the time from.
+	// NoWorker: this process claims nothing, so it has no replies of claims to read the time from.
 	NoWorker bool
-	// LaneConcurrency is the most attempts of a lane that sets no limit.
+	// LaneConcurrency is the most running attempts of a lane that sets no limit.
 	LaneConcurrency int
 }
 
-// An Index keeps one index true. Its methods may be called from many goroutines.
+// An Index keeps one index true to SQL. Its methods are safe for concurrent use.
 type Index struct {
 	o        Options
 	times    part.Times
@@ -62,19 +63,19 @@ type Index struct {
 	generation *generation
 	loader     *loader
 	pauses     *pauses
-	probe      sqlProbe
+	ping       sqlPing
 	added      chan schedule.Item
 
-	// jumpWarned is when a jump of the index's clock was last warned of; nil: never.
-	jumpWarned atomic.Pointer[time.Time]
-	// audited is where the audit goes on. Only the audit touches it.
-	audited auditPlace
-	// markedFully is when the low-water marks were last looked for from the first row on. Only the sweep
-	// touches it.
-	markedFully time.Time
+	// jumpLoggedAt is when a jump of the index's clock was last logged; nil: never.
+	jumpLoggedAt atomic.Pointer[time.Time]
+	// auditAt is where the next audit continues. Only the audit uses it.
+	auditAt auditCursor
+	// fullMarksAt is when the low-water marks were last searched from the first row on. Only the sweep uses
+	// it.
+	fullMarksAt time.Time
 }
 
-// New returns an index whose upkeep does not run yet. Listen comes before anything else.
+// New returns an Index that does not run yet. The caller calls Listen before anything else.
 func New(o Options) *Index {
 	ix := &Index{
 		o: o, times: o.Times, log: o.Logger, clock: o.Clock, metrics: newMetrics(o.Metrics),
@@ -85,18 +86,19 @@ func New(o Options) *Index {
 	ix.health = newHealth(ix)
 	ix.added = make(chan schedule.Item, enqueueQueue)
 	ix.generation = newGeneration(ix)
-	ix.loader = &loader{e: ix, leader: ix.NewLeader(loadLease)}
+	ix.loader = &loader{ix: ix, leader: ix.NewLeader(loadLease)}
 	ix.watch(o.Metrics)
 	return ix
 }
 
-// Listen says who hears what changes, and what has claims to undo when SQL works again.
-func (ix *Index) Listen(l Listener, undo Undoer) { ix.listener, ix.health.beforeClaims = l, undo }
+// Listen sets the listener for changes, and the undoer of uncertain claims.
+func (ix *Index) Listen(l Listener, undo Undoer) { ix.listener, ix.health.undoer = l, undo }
 
-// Start reads what SQL says of the index, and refuses a process that is configured otherwise.
+// Start reads the index's generation from SQL. It returns an error for a process whose prefix or number of
+// shards differs from the database's.
 func (ix *Index) Start(ctx context.Context) error { return ix.generation.start(ctx) }
 
-// RunMaintenance keeps the index at its generation, and filled up to the horizon, until ctx ends.
+// RunMaintenance keeps the index at its generation, and loaded up to the horizon, until ctx ends.
 func (ix *Index) RunMaintenance(ctx context.Context) {
 	var running sync.WaitGroup
 	running.Go(func() { ix.generation.run(ctx) })
@@ -106,50 +108,52 @@ func (ix *Index) RunMaintenance(ctx context.Context) {
 	running.Wait()
 }
 
-// RunWrites gives the index what is added, and what it missed, until ctx ends and nothing is left to add.
+// RunWrites gives the index added and missed items until ctx ends and no added item is left.
 func (ix *Index) RunWrites(ctx context.Context) {
 	var running sync.WaitGroup
-	running.Go(func() { ix.runAdded(ctx) })
+	running.Go(func() { ix.runEnqueue(ctx) })
 	running.Go(func() { ix.health.run(ctx) })
 	running.Wait()
 }
 
-// Degraded says that the index does not answer, is being rebuilt, or is left as it was found.
+// Degraded returns whether the index does not answer, is being checked or rebuilt, or is left unchanged
+// although it does not match SQL.
 func (ix *Index) Degraded() bool {
-	return ix.Failing() || !ix.generation.content.is(sound)
+	return ix.Failing() || !ix.generation.content.is(matching)
 }
 
-// Paused says whether the lane is paused now, as far as this process has read. The index decides what is
-// claimed; this is for what was claimed before the pause and has not begun.
+// Paused returns whether the lane is paused now, by the settings that this process has read. It stops
+// callbacks that were claimed before the pause. The pause itself is enforced by the index at the claim.
 func (ix *Index) Paused(lane int64) bool { return ix.pauses.has(lane) }
 
-// IsClosed says whether a shard lets no claims in, for a rebuild.
-func (ix *Index) IsClosed(ctx context.Context) bool { return ix.generation.isClosed(ctx) }
+// IsClosed returns whether a shard is closed for claims by a rebuild.
+func (ix *Index) IsClosed(ctx context.Context) bool { return ix.generation.anyShardClosed(ctx) }
 
-// A Listener hears what changes in the index. Its methods must not block.
+// A Listener gets changes of the index. Its methods must not block.
 type Listener interface {
-	// NewGeneration says which generation of the index this process works with from now on.
+	// NewGeneration gets the generation that this process uses from now on.
 	NewGeneration(generation int64)
-	// SettingsChanged names lanes whose settings have changed, before the index is told of them.
+	// SettingsChanged gets lanes whose settings have changed, before the index gets them.
 	SettingsChanged(settings []schedule.LaneSetting)
-	// Wake says that the shard may have something to claim.
+	// Wake gets a shard that may have something to claim.
 	Wake(shard int)
 }
 
-// An Observer counts what the index's upkeep ends.
+// An Observer counts callbacks that this package ends.
 type Observer interface {
-	// Ended says that callbacks became terminal without a result.
+	// Ended gets the number of callbacks that became terminal without a result.
 	Ended(n int, state store.State, reason store.Reason)
-	// Expired names callbacks that ended as dead without being claimed, by the index's clock.
+	// Expired gets callbacks that expired without being claimed. now is by the index's clock.
 	Expired(rows []store.OpenRow, now int64)
 }
 
-// RunHints passes the index's hints on to the claimers.
+// RunHints passes the index's hints to the listener until ctx ends. A hint only saves waiting: a claimer
+// without hints polls once in schedule.MaxIdle.
 func (ix *Index) RunHints(ctx context.Context) {
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		if err := ix.o.Schedule.Run(ctx); err != nil && ctx.Err() == nil {
-			ix.log.Error("the index's hints ended; claimers re-poll", "error", err)
+			ix.log.Error("hints of the index ended; claimers poll instead", "error", err)
 		}
 	})
 	hints := ix.o.Schedule.Hints()
@@ -166,8 +170,7 @@ func (ix *Index) RunHints(ctx context.Context) {
 	}
 }
 
-// hintDue wakes the claimer if one of the items is due now, so that it need not wait for the index's own hint
-// to come round. With several shards only the index knows whose item it is.
+// hintDue wakes the claimer if one of the items is due now. It saves the round trip of the index's own hint.
 func (ix *Index) hintDue(items []schedule.Item) {
 	now := ix.clock.Now()
 	if slices.ContainsFunc(items, func(i schedule.Item) bool { return i.Due <= now }) {

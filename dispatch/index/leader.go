@@ -7,22 +7,25 @@ import (
 	"time"
 )
 
-// A Leader does something that one of all processes does at a time. The lease row in SQL is counted by the
-// index's clock. With an index of its own a process always leads.
+// A Leader elects one process for a task by a lease row in SQL, which is counted by the index's clock. With
+// an embedded index this process always leads.
+//
+// A lease is no lock: a slow leader may overlap with the next one, and each task must bear that. A rebuild
+// has its generation for this, and the loader has the token of the watermark.
 type Leader struct {
 	ix   *Index
 	name string
 
 	mu sync.Mutex
-	// leads says that this process has the lease, renewed when it was last asked for.
+	// leads: this process had the lease when it last tried. renewed is when it tried.
 	leads   bool
 	renewed time.Time
 }
 
-// NewLeader returns the leader of that name.
+// NewLeader returns a Leader for the lease of that name.
 func (ix *Index) NewLeader(name string) *Leader { return &Leader{ix: ix, name: name} }
 
-// Lead takes or renews the lease, unless that was done just now, and says whether this process leads.
+// Lead takes or renews the lease, unless it was renewed just now, and returns whether this process leads.
 func (l *Leader) Lead(ctx context.Context) (bool, error) {
 	if l.ix.o.Embedded {
 		return true, nil
@@ -35,9 +38,9 @@ func (l *Leader) Lead(ctx context.Context) (bool, error) {
 	return l.renew(ctx)
 }
 
-// renew takes or renews the lease. The caller holds the lock.
+// renew takes or renews the lease. The caller holds l.mu.
 func (l *Leader) renew(ctx context.Context) (bool, error) {
-	if err := l.ix.learnTime(ctx); err != nil {
+	if err := l.ix.readClock(ctx); err != nil {
 		return false, err
 	}
 	asked := time.Now()
@@ -49,15 +52,15 @@ func (l *Leader) renew(ctx context.Context) (bool, error) {
 	return leads, nil
 }
 
-// Leads says whether this process had the lease when it was last asked for.
+// Leads returns whether this process had the lease when it last tried.
 func (l *Leader) Leads() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.leads
 }
 
-// Resign gives the lease back, so that the next leader need not wait for it to run out. Where it cannot be
-// given back it does run out.
+// Resign gives the lease back, so that the next leader need not wait until it expires. If that fails, it
+// expires.
 func (l *Leader) Resign(ctx context.Context) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -68,13 +71,13 @@ func (l *Leader) Resign(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	if _, err := l.ix.o.Store.TryLease(ctx, l.name, l.ix.o.Name, l.ix.clock.Now(), 0); err != nil {
-		l.ix.log.Debug("a lease runs out by itself", "lease", l.name, "error", err)
+		l.ix.log.Debug("lease could not be given back; it expires", "lease", l.name, "error", err)
 	}
 }
 
-// Hold renews the lease until end is called, however long a step takes. The context that it returns ends when
-// the lease is lost, with lost as its cause.
-func (l *Leader) Hold(ctx context.Context, lost error) (held context.Context, end func()) {
+// KeepRenewed renews the lease in the background until end is called, however long a step of the task takes.
+// The context that it returns ends when the lease is lost, with lost as its cause.
+func (l *Leader) KeepRenewed(ctx context.Context, lost error) (held context.Context, end func()) {
 	held, cancel := context.WithCancelCause(ctx)
 	if l.ix.o.Embedded {
 		return held, func() { cancel(nil) }

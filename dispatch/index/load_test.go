@@ -36,7 +36,7 @@ func loads(t *testing.T, ahead []int64, n int, from, apart int64, test func(l lo
 		}
 		sql.fill(n, now+from, apart)
 		e := idle(sql, s, func(o *Options) { o.Horizon = 10 * time.Minute })
-		e.generation.happens("matches")
+		e.generation.apply("match")
 		test(loading{t, e.loader, s, sql, now})
 	})
 }
@@ -44,7 +44,7 @@ func loads(t *testing.T, ahead []int64, n int, from, apart int64, test func(l lo
 // looks has the loader look once, and checks the error.
 func (l loading) looks(want error) {
 	l.Helper()
-	if err := l.look(l.Context()); !errors.Is(err, want) || want == nil && err != nil {
+	if err := l.step(l.Context()); !errors.Is(err, want) || want == nil && err != nil {
 		l.Errorf("a look: %v, want %v", err, want)
 	}
 }
@@ -94,7 +94,7 @@ func TestAShardThatIsAwayIsLoadedLater(t *testing.T) {
 				}
 				l.sql.before = nil
 				delete(l.s.away, 1)
-				l.e.reach.happens("all")
+				l.ix.reach.apply("all")
 				time.Sleep(time.Second)
 				l.looks(nil)
 				if got := l.s.counts(); !slices.Equal(got, []int{1000, 1000, 1000}) ||
@@ -154,13 +154,13 @@ func TestALoaderThatIsReplacedStops(t *testing.T) {
 func TestLoadingWaits(t *testing.T) {
 	for what, spoil := range map[string]func(*Index){
 		"SQL is down":          func(e *Index) { e.sqlDown.Store(true) },
-		"the index is down":    func(e *Index) { e.reach.happens("failed") },
-		"the index is lost":    func(e *Index) { e.generation.look() },
-		"the index is rebuilt": func(e *Index) { e.generation.happens("begun") },
-		"the index is foreign": func(e *Index) { e.generation.happens("left") },
+		"the index is down":    func(e *Index) { e.reach.apply("failed") },
+		"the index is lost":    func(e *Index) { e.generation.checkSoon() },
+		"the index is rebuilt": func(e *Index) { e.generation.apply("begun") },
+		"the index is foreign": func(e *Index) { e.generation.apply("left alone") },
 	} {
 		loads(t, []int64{0}, 0, 0, 0, func(l loading) {
-			spoil(l.e)
+			spoil(l.ix)
 			l.looks(nil)
 			if l.s.marks[0].At != l.now || l.sql.leases.Load() != 0 {
 				t.Errorf("%s: %+v, %d leases", what, l.s.marks[0], l.sql.leases.Load())
@@ -191,16 +191,16 @@ func (takesNothing) Ensure(context.Context, []schedule.Item) ([]schedule.Positio
 func TestAWalkThatSomeShardsDoNotTake(t *testing.T) {
 	e := idle(fullPages{}, takesNothing{memq.New(memq.Options{})})
 	e.health.walk = &openWalk{span: span{until: schedule.Forever}}
-	e.reach.happens("failed")
-	e.reach.happens("some")
-	if took, more := e.health.catchUp(t.Context(), e.health.index.since); took || more {
+	e.reach.apply("failed")
+	e.reach.apply("some")
+	if took, more := e.health.catchUp(t.Context(), e.health.indexOutage.failingSince); took || more {
 		t.Errorf("took %t, and wants more: %t", took, more)
 	}
 }
 
 // A sequence that falls within one generation is an index that went back in time. A rebuild begins it anew,
 // and an index that cannot go back has none.
-func TestTideFallsOnlyWithinAGeneration(t *testing.T) {
+func TestShardVersionFallsOnlyWithinAGeneration(t *testing.T) {
 	var seen ShardVersion
 	for i, step := range []struct {
 		generation, seq int64
@@ -251,18 +251,18 @@ func TestOneShardAwayDoesNotSilenceTheIndex(t *testing.T) {
 		{"a lost one answers", []error{lost, nil}, 2, true, false},
 		{"one is lost, one away", []error{lost, away}, 1, true, true},
 	} {
-		trouble := newHealth(&Index{o: Options{Schedule: someShards{answers: c.answers}}})
-		answered, isLost, err := trouble.askShards(t.Context())
+		h := newHealth(&Index{o: Options{Schedule: someShards{answers: c.answers}}})
+		answered, isLost, err := h.probeShards(t.Context())
 		if answered != c.answered || isLost != c.lost || (err != nil) != c.failed {
 			t.Errorf("%s: %d answered, lost %t, %v", c.name, answered, isLost, err)
 		}
-		trouble.reach.happens("failed")
+		h.reach.apply("failed")
 		if err != nil {
-			trouble.answered(answered)
+			h.noteAnswers(answered)
 		} else {
-			trouble.reach.happens("all")
+			h.reach.apply("all")
 		}
-		if want := c.failed && c.answered == 0; trouble.indexSilent() != want {
+		if want := c.failed && c.answered == 0; h.indexSilent() != want {
 			t.Errorf("%s: silent is %t", c.name, !want)
 		}
 	}

@@ -7,14 +7,15 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// This file is strict order. SQL decides: the stamp refuses a callback while one that was accepted before it
-// is open, and the index diverts it for as long as a lock's waiter. What is here only spares it that wait:
-// whoever ends one has the next claimed at once.
+// This file is about strict order. SQL decides it: the stamp refuses a callback while an older open one has
+// the same lock key, and the index then diverts it until its timer ends. The calls here only save that wait:
+// when a callback ends, the next one in order is moved to now. If a call is lost, the timer repairs it.
 
-// maxFollow is how many lock keys are looked at for those that ended at once.
-const maxFollow = 100
+// maxNextInOrder is for how many lock keys the next callbacks are looked up, of callbacks that end at once.
+const maxNextInOrder = 100
 
-// BringForward has the index give out rows that wait in it for longer than SQL says.
+// BringForward moves rows, which wait in the index for longer than SQL says, to their due times. A row that
+// the index does not hold is added.
 func (ix *Index) BringForward(ctx context.Context, rows []store.OpenRow) {
 	if len(rows) == 0 {
 		return
@@ -28,7 +29,7 @@ func (ix *Index) BringForward(ctx context.Context, rows []store.OpenRow) {
 	}
 	moved, err := ix.o.Schedule.Move(ctx, movements)
 	if err != nil {
-		ix.health.Failed("move", err) // their own timers heal it
+		ix.health.Failed("move", err) // their own timers repair it
 		return
 	}
 	for i := range moved {
@@ -39,22 +40,21 @@ func (ix *Index) BringForward(ctx context.Context, rows []store.OpenRow) {
 	ix.hintAll()
 }
 
-// followEnded has those claimed whose turn it is after rows that ended otherwise than by a result. Of many at
-// once the first ones' next are looked for; the others' wait for their timers.
-func (ix *Index) followEnded(ctx context.Context, rows []store.OpenRow) {
+// wakeNextInOrder moves forward the callbacks whose turn it is after rows that ended without a result. It
+// looks up the first maxNextInOrder lock keys; the callbacks of the others wait for their timers.
+func (ix *Index) wakeNextInOrder(ctx context.Context, rows []store.OpenRow) {
 	type strictKey struct{ project, lock string }
-	asked := make(map[strictKey]bool)
+	seen := make(map[strictKey]bool)
 	var next []store.OpenRow
 	for i := range rows {
-		k := strictKey{rows[i].Project, rows[i].LockKey}
-		if !rows[i].Strict || asked[k] || len(asked) >= maxFollow {
+		key := strictKey{rows[i].Project, rows[i].LockKey}
+		if !rows[i].Strict || seen[key] || len(seen) >= maxNextInOrder {
 			continue
 		}
-		asked[k] = true
-		row, err := ix.o.Store.NextStrict(ctx, k.project, k.lock)
+		seen[key] = true
+		row, err := ix.o.Store.NextStrict(ctx, key.project, key.lock)
 		if err != nil {
-			ix.log.Warn("whose turn it is in strict order cannot be read; it waits for its timer", "error",
-				err)
+			ix.log.Warn("next callback in strict order cannot be read; it waits for its timer", "error", err)
 			break
 		}
 		if row != nil {

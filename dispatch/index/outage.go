@@ -9,56 +9,56 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// catchUp gives the index what it missed: at least a chunk of each kind, and more until the time is up. It
-// says whether the index took all that it was given, and whether there is more that can be given now. Where
-// only some shards answer it is given all of it in turn, so that theirs arrives.
-func (t *health) catchUp(ctx context.Context, until time.Time) (took, more bool) {
-	t.mu.Lock()
-	settlements, locks, items := t.settlements, t.locks, t.items
-	t.settlements, t.locks, t.items = nil, nil, nil
-	t.mu.Unlock()
+// catchUp gives the index what it missed: at least one chunk of each kind, and more until the time is up.
+// took is whether the index took all chunks; more is whether it has missed more that can be given now. If
+// only some shards answer, all chunks are given in turn, so that those shards get theirs.
+func (h *health) catchUp(ctx context.Context, until time.Time) (took, more bool) {
+	h.mu.Lock()
+	settlements, locks, items := h.missedSettlements, h.missedUnlocks, h.missedItems
+	h.missedSettlements, h.missedUnlocks, h.missedItems = nil, nil, nil
+	h.mu.Unlock()
 	if len(items) > 0 {
-		t.e.metrics.catchUps.Inc()
+		h.ix.metrics.catchUps.Inc()
 	}
-	settle := func(chunk []schedule.Settlement) error { return t.settle(ctx, chunk) }
-	settlements, settled := giveInChunks(t, until, "settle", settlements, settle)
-	t.unsettled(settlements)
-	locks, released := giveInChunks(t, until, "release", locks, func(chunk []*schedule.Lease) error {
-		return t.e.release(ctx, chunk)
+	settle := func(chunk []schedule.Settlement) error { return h.settle(ctx, chunk) }
+	settlements, settled := giveChunks(h, until, "settle", settlements, settle)
+	h.addMissedSettlements(settlements)
+	locks, released := giveChunks(h, until, "release", locks, func(chunk []*schedule.Lease) error {
+		return h.ix.release(ctx, chunk)
 	})
-	t.Locked(locks...)
-	items, ensured := giveInChunks(t, until, "ensure", items, func(chunk []schedule.Item) error {
-		// What it holds for later than was wanted is moved. Where that is out of date by now the stamp parks
-		// it again.
-		_, err := t.e.put(ctx, chunk, false, func(i int, p schedule.Position) bool {
+	h.MissedUnlocks(locks...)
+	items, ensured := giveChunks(h, until, "ensure", items, func(chunk []schedule.Item) error {
+		// An item that is held for later than it should be is moved. If that is outdated by now, the stamp
+		// parks the callback again.
+		_, err := h.ix.put(ctx, chunk, false, func(i int, p schedule.Position) bool {
 			return p.Place == schedule.Delayed && p.Due > chunk[i].Due
 		})
 		return err
 	})
-	t.Missed(items)
-	walked, err := t.walkOn(ctx, until)
+	h.Missed(items)
+	walked, err := h.continueWalk(ctx, until)
 	if err != nil {
-		t.warn(&t.catchUpSaid, "catching up with the index is put off", err)
+		h.warn(&h.catchUpLog, "catch-up of the index failed; it is tried again", err)
 	}
 	took = settled && released && ensured && walked
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return took, took && err == nil && t.behind()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return took, took && err == nil && h.hasMissed()
 }
 
-// giveInChunks gives the index one chunk, and more until the time is up. It returns what is left, and whether
-// the index took each chunk. The first failure ends it, unless some shards answer: then what failed comes
-// after the rest.
-func giveInChunks[T any](
-	t *health, until time.Time, op string, all []T, give func([]T) error,
+// giveChunks gives the index one chunk, and more until the time is up. It returns what is left, and whether
+// the index took each chunk. The first failure ends it, unless some shards answer. In that case the failed
+// chunks come after the rest.
+func giveChunks[T any](
+	h *health, until time.Time, op string, all []T, give func([]T) error,
 ) (left []T, took bool) {
 	var failed []T
 	for first := true; len(all) > 0 && (first || time.Now().Before(until)); first = false {
 		chunk := all[:min(len(all), enqueueBatch)]
 		if err := give(chunk); err != nil {
-			t.Failed(op, err)
-			if !t.reach.is(partly) {
-				return all, false // The rest would only wait for the same index, and SQL's probe with it.
+			h.Failed(op, err)
+			if !h.reach.is(partly) {
+				return all, false // The rest would wait for the same index, and so would the probe of SQL.
 			}
 			failed = append(failed, chunk...)
 		}
@@ -67,118 +67,120 @@ func giveInChunks[T any](
 	return append(all, failed...), len(failed) == 0
 }
 
-// An openWalk is a catch-up of every open row: those that are yet to be given to the index, and how many it
-// was given.
+// An openWalk is a catch-up of all open rows: the span of rows that are left, and how many the index got.
 type openWalk struct {
 	span
 	given int
 }
 
-// walkOn gives the index every open row if it may lack any of them: one page, and more until the time is up.
-// It goes on where it ended the last time, and says whether the index took each page. An error is of SQL, or
-// of an index that does not say how far it is filled.
-func (t *health) walkOn(ctx context.Context, until time.Time) (took bool, err error) {
+// continueWalk gives the index all open rows if it may lack any: one page, and more until the time is up. It
+// continues where it ended the last time. took is whether the index took each page. The error is one of SQL,
+// or of an index whose watermarks cannot be read.
+func (h *health) continueWalk(ctx context.Context, until time.Time) (took bool, err error) {
 	took = true
 	for first := true; first || time.Now().Before(until); first = false {
-		rows, err := t.nextOpen(ctx)
+		rows, err := h.nextWalkPage(ctx)
 		if err != nil || len(rows) == 0 {
 			return took, err
 		}
 		items := openItems(rows)
-		if _, err := t.e.put(ctx, items, false, nil); err != nil {
-			t.Failed("ensure", err)
-			if !t.reach.is(partly) {
+		if _, err := h.ix.put(ctx, items, false, nil); err != nil {
+			h.Failed("ensure", err)
+			if !h.reach.is(partly) {
 				return false, nil
 			}
-			t.Missed(items) // Those of the shards that answer must not wait for the others.
+			h.Missed(items) // The shards that answer get theirs, and the rest is remembered as missed.
 			took = false
 		}
-		t.walked(rows)
+		h.noteWalked(rows)
 	}
 	return took, nil
 }
 
-// nextOpen reads the next page of open rows that are to be given to the index; none: no walk is asked for, or
-// it is at its end.
-func (t *health) nextOpen(ctx context.Context) ([]store.OpenRow, error) {
-	t.mu.Lock()
-	walk, begin := t.walk, t.walk == nil && t.all
-	t.mu.Unlock()
+// nextWalkPage reads the next page of the walk, and begins a walk if one is needed. No rows: no walk is
+// needed, or it has ended.
+func (h *health) nextWalkPage(ctx context.Context) ([]store.OpenRow, error) {
+	h.mu.Lock()
+	walk, begin := h.walk, h.walk == nil && h.needsWalk
+	h.mu.Unlock()
 	if begin {
-		until, err := t.e.takenUntil(ctx)
+		until, err := h.ix.acceptedUntil(ctx)
 		if err != nil {
 			return nil, err
 		}
 		walk = &openWalk{span: span{until: until}}
-		t.mu.Lock()
-		t.walk, t.all = walk, false
-		t.mu.Unlock()
+		h.mu.Lock()
+		h.walk, h.needsWalk = walk, false
+		h.mu.Unlock()
 	}
 	if walk == nil {
 		return nil, nil
 	}
-	rows, err := t.e.readOpen(ctx, walk.after, walk.until)
+	rows, err := h.ix.readOpen(ctx, walk.after, walk.until)
 	if err == nil && len(rows) == 0 {
-		t.endWalk()
+		h.endWalk()
 	}
 	return rows, err
 }
 
-// walked notes that the index was given these open rows. A page that is not full is the last one: what is
-// accepted meanwhile reaches the index by itself, and a walk that waited for an empty page would not end.
-func (t *health) walked(rows []store.OpenRow) {
-	t.mu.Lock()
-	t.walk.after = after(rows)
-	t.walk.given += len(rows)
-	t.mu.Unlock()
+// noteWalked notes that the index got these rows. A page that is not full ends the walk: callbacks that are
+// accepted meanwhile are enqueued in the normal way, and a walk that waited for an empty page might never
+// end.
+func (h *health) noteWalked(rows []store.OpenRow) {
+	h.mu.Lock()
+	h.walk.after = after(rows)
+	h.walk.given += len(rows)
+	h.mu.Unlock()
 	if len(rows) < PageRows {
-		t.endWalk()
+		h.endWalk()
 	}
 }
 
-func (t *health) endWalk() {
-	t.mu.Lock()
-	given := t.walk.given
-	t.walk = nil
-	t.mu.Unlock()
-	t.e.metrics.catchUps.Inc()
-	t.e.log.Info("caught up with the index", "open", given)
+func (h *health) endWalk() {
+	h.mu.Lock()
+	given := h.walk.given
+	h.walk = nil
+	h.mu.Unlock()
+	h.ix.metrics.catchUps.Inc()
+	h.ix.log.Info("index caught up with SQL", "open", given)
 }
 
-// warn writes a line now and then.
-func (t *health) warn(said *part.Limiter, text string, err error) {
-	t.mu.Lock()
-	due := said.Again(time.Now())
-	t.mu.Unlock()
+// warn logs a failure that lasts, but not each time.
+func (h *health) warn(limit *part.Limiter, text string, err error) {
+	h.mu.Lock()
+	due := limit.Again(time.Now())
+	h.mu.Unlock()
 	if due {
-		t.e.log.Warn(text, "error", err)
+		h.ix.log.Warn(text, "error", err)
 	}
 }
 
-// settle ends leases whose attempts ended unheard.
-func (t *health) settle(ctx context.Context, settlements []schedule.Settlement) error {
-	ctx, cancel := context.WithTimeout(ctx, t.CallTime())
+// settle repeats settlements that the index missed.
+func (h *health) settle(ctx context.Context, settlements []schedule.Settlement) error {
+	ctx, cancel := context.WithTimeout(ctx, h.CallTime())
 	defer cancel()
-	if _, err := t.e.o.Schedule.Settle(ctx, settlements); err != nil {
+	if _, err := h.ix.o.Schedule.Settle(ctx, settlements); err != nil {
 		return err
 	}
-	t.e.hintAll()
+	h.ix.hintAll()
 	return nil
 }
 
-// A patience says when what failed may be asked again: at once, unless it is half down.
-type patience struct {
-	back  time.Time // when it worked again
-	since time.Time // when it began to fail, relapses apart
-	askAt time.Time // when it may be asked next
+// An outageTimer keeps when something failed and recovered, and from when on it may be probed: at once, or
+// after a relapse only after a while.
+type outageTimer struct {
+	recoveredAt  time.Time // when it last recovered
+	failingSince time.Time // since when it fails; a relapse does not change it
+	retryAt      time.Time // when it may be probed
 }
 
-// failed notes that it has just begun to fail, and says whether it had worked again only just before.
-func (p *patience) failed(now time.Time, within, wait time.Duration) (relapse bool) {
-	if p.back.IsZero() || now.Sub(p.back) >= within {
-		p.since = now
+// failed notes that it has just begun to fail. It returns whether that is a relapse: it had recovered less
+// than within before.
+func (o *outageTimer) failed(now time.Time, within, wait time.Duration) (relapse bool) {
+	if o.recoveredAt.IsZero() || now.Sub(o.recoveredAt) >= within {
+		o.failingSince = now
 		return false
 	}
-	p.askAt = now.Add(wait)
+	o.retryAt = now.Add(wait)
 	return true
 }

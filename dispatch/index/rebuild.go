@@ -13,39 +13,22 @@ import (
 )
 
 const (
-	// spreadRate and spreadMost spread what is overdue in a rebuilt index, so that a long backlog does not
-	// become due in one millisecond: ten a millisecond, over a minute at most.
+	// spreadRate and spreadMost spread overdue callbacks in a rebuilt index, ten a millisecond over at most a
+	// minute. Otherwise a long backlog would become due in one millisecond.
 	spreadRate = 10
 	spreadMost = time.Minute
-	// fillPatience is how long a rebuild waits for an index, or for SQL, that fails while the index is
-	// filled.
-	fillPatience = 30 * time.Second
+	// fillTimeout is how long a rebuild goes on while each call to the index or to SQL fails.
+	fillTimeout = 30 * time.Second
 )
 
-// Rebuild empties the index and fills it from SQL, online: claims wait only until the attempts that are in
-// flight are back in it. With dryRun it counts what it would do. One process rebuilds at a time.
+// Rebuild empties the index and fills it from SQL while the system runs. Claims wait only until the attempts
+// in flight are back in the index. With dryRun it only counts. One process rebuilds at a time: if another one
+// does, the error is schedule.ErrRebuilding.
 func (ix *Index) Rebuild(ctx context.Context, dryRun bool, by store.Actor) (RebuildReport, error) {
-	started := time.Now()
 	if dryRun {
-		report := RebuildReport{DryRun: true, Generation: ix.generation.get().Generation}
-		until := schedule.Forever
-		if ix.o.Horizon > 0 {
-			until = ix.clock.Now() + ix.o.Horizon.Milliseconds()
-		}
-		err := ix.walkOpen(ctx, span{until: until}, func(rows []store.OpenRow) error {
-			now := ix.clock.Now()
-			for i := range rows {
-				report.Open++
-				if rows[i].ClaimUntil > now {
-					report.Claimed++
-				}
-			}
-			return nil
-		})
-		report.Took = time.Since(started)
-		return report, err
+		return ix.countRebuild(ctx)
 	}
-	end, err := ix.generation.begin(ctx)
+	end, err := ix.generation.takeTurn(ctx)
 	if err != nil {
 		return RebuildReport{}, err
 	}
@@ -58,30 +41,53 @@ func (ix *Index) Rebuild(ctx context.Context, dryRun bool, by store.Actor) (Rebu
 		return RebuildReport{}, errNotLeader
 	}
 	defer ix.generation.leader.Resign(ctx)
-	meta, err := ix.o.Store.IndexMeta(ctx, ix.generation.want())
+	meta, err := ix.o.Store.IndexMeta(ctx, ix.generation.firstMeta())
 	if err != nil {
 		return RebuildReport{}, fmt.Errorf("read the index's row: %w", err)
 	}
-	// What newer builds work on is not emptied by an older one, whoever asks. A generation that cannot be
-	// read is no reason not to rebuild: it may be what is to be mended.
+	// An older build must not empty an index that newer builds work on. Another error does not stop the
+	// rebuild: an unreadable generation may be the fault to repair.
 	if _, err := ix.generation.newest(ctx); errors.Is(err, schedule.ErrNewer) {
 		return RebuildReport{}, err
 	}
 	return ix.generation.rebuild(ctx, meta, &by)
 }
 
-// rebuild makes a new generation and fills it. The caller holds the lease, which is renewed meanwhile. A
-// rebuild that dies is begun again by the next leader, because SQL then has no generation that was built to
-// the end. by is for the audit. It is nil where the index was lost.
-func (k *generation) rebuild(ctx context.Context, meta store.IndexMeta,
-	by *store.Actor) (RebuildReport, error) {
-	k.happens("begun")
-	held, end := k.leader.Hold(ctx, errNotLeader)
+// countRebuild counts what a rebuild would put into the index.
+func (ix *Index) countRebuild(ctx context.Context) (RebuildReport, error) {
+	started := time.Now()
+	report := RebuildReport{DryRun: true, Generation: ix.generation.get().Generation}
+	until := schedule.Forever
+	if ix.o.Horizon > 0 {
+		until = ix.clock.Now() + ix.o.Horizon.Milliseconds()
+	}
+	err := ix.walkOpen(ctx, span{until: until}, func(rows []store.OpenRow) error {
+		now := ix.clock.Now()
+		for i := range rows {
+			report.Open++
+			if rows[i].ClaimUntil > now {
+				report.Claimed++
+			}
+		}
+		return nil
+	})
+	report.Took = time.Since(started)
+	return report, err
+}
+
+// rebuild makes a new generation and fills it. The caller holds the lease, which is renewed meanwhile, and
+// its turn. If the process dies, SQL has no built generation, and the next leader starts again. by is the
+// actor for the audit log; nil: the index was lost.
+func (g *generation) rebuild(
+	ctx context.Context, meta store.IndexMeta, by *store.Actor,
+) (RebuildReport, error) {
+	g.apply("begun")
+	held, end := g.leader.KeepRenewed(ctx, errNotLeader)
 	defer end()
-	report, err := k.refill(held, meta, by)
+	report, err := g.refill(held, meta, by)
 	if err != nil {
-		k.happens("failed")
-		k.look() // the next leader fills what is half filled
+		g.apply("failed")
+		g.checkSoon() // the next leader starts again
 	}
 	if err != nil && ctx.Err() == nil && held.Err() != nil {
 		err = context.Cause(held)
@@ -89,68 +95,73 @@ func (k *generation) rebuild(ctx context.Context, meta store.IndexMeta,
 	return report, err
 }
 
-func (k *generation) refill(ctx context.Context, meta store.IndexMeta,
-	by *store.Actor) (RebuildReport, error) {
+// refill does the steps of a rebuild. ctx ends when the lease is lost. The order matters: the watermark, the
+// lane settings and the claims in flight are in place before the shards open for claims. The rest follows
+// while callbacks are sent.
+func (g *generation) refill(
+	ctx context.Context, meta store.IndexMeta, by *store.Actor,
+) (RebuildReport, error) {
 	started := time.Now()
-	e := k.e
-	generation, err := e.o.Store.NextGeneration(ctx, meta.Generation, e.clock.Now(), by)
+	ix := g.ix
+	generation, err := ix.o.Store.NextGeneration(ctx, meta.Generation, ix.clock.Now(), by)
 	if err != nil {
 		return RebuildReport{}, fmt.Errorf("make a new generation: %w", err)
 	}
 	report := RebuildReport{Generation: generation}
 	meta.Generation = generation
-	for shard := range e.o.Schedule.Shards() {
-		if err := e.o.Schedule.Reset(ctx, shard, generation); err != nil {
+	for shard := range ix.o.Schedule.Shards() {
+		if err := ix.o.Schedule.Reset(ctx, shard, generation); err != nil {
 			return report, fmt.Errorf("reset shard %d: %w", shard, err)
 		}
 	}
-	k.set(meta)
-	until, err := e.bound(ctx)
+	g.set(meta)
+	until, err := ix.setWatermarks(ctx)
 	if err != nil {
 		return report, err
 	}
-	if _, err := e.SetLanes(ctx, 0); err != nil {
+	if _, err := ix.SetLanes(ctx, 0); err != nil {
 		return report, err
 	}
-	report.Claimed, err = k.adopt(ctx)
+	report.Claimed, err = g.adopt(ctx)
 	if err != nil {
 		return report, err
 	}
-	e.metrics.adopted.Add(float64(report.Claimed))
-	for shard := range e.o.Schedule.Shards() {
-		if err := e.o.Schedule.Open(ctx, shard); err != nil {
+	ix.metrics.adopted.Add(float64(report.Claimed))
+	for shard := range ix.o.Schedule.Shards() {
+		if err := ix.o.Schedule.Open(ctx, shard); err != nil {
 			return report, fmt.Errorf("open shard %d: %w", shard, err)
 		}
 	}
-	e.hintAll()
-	report.Open, err = k.fill(ctx, until)
+	ix.hintAll()
+	report.Open, err = g.fill(ctx, until)
 	if err != nil {
 		return report, err
 	}
-	if err := e.o.Store.MarkBuilt(ctx, generation, e.clock.Now()); err != nil {
+	if err := ix.o.Store.MarkBuilt(ctx, generation, ix.clock.Now()); err != nil {
 		return report, fmt.Errorf("mark the generation as built: %w", err)
 	}
 	meta.Built = generation
-	k.set(meta)
-	k.happens("filled")
-	e.hintAll()
+	g.set(meta)
+	g.apply("filled")
+	ix.hintAll()
 	report.Took = time.Since(started)
-	e.metrics.rebuilds.Inc()
-	e.log.Info("index rebuilt", "generation", generation, "open", report.Open, "claimed", report.Claimed,
+	ix.metrics.rebuilds.Inc()
+	ix.log.Info("index rebuilt", "generation", generation, "open", report.Open, "claimed", report.Claimed,
 		"took", report.Took.Round(time.Millisecond))
 	return report, nil
 }
 
-// adopt puts the attempts that are in flight anywhere back as leased, with their locks, before anybody may
-// claim: the fence alone would keep them from being sent twice, but not their locks from being taken.
-func (k *generation) adopt(ctx context.Context) (int, error) {
-	if k.unclaimed.Swap(false) {
+// adopt puts the attempts in flight of all processes back into the index as leased, with their locks, before
+// any claim is allowed. The fence alone would prevent a double send, but another callback could take their
+// locks.
+func (g *generation) adopt(ctx context.Context) (int, error) {
+	if g.noClaims.Swap(false) {
 		return 0, nil
 	}
 	n := 0
 	var cursor store.Cursor
 	for {
-		rows, err := k.e.o.Store.Claimed(ctx, cursor, k.e.clock.Now(), PageRows)
+		rows, err := g.ix.o.Store.Claimed(ctx, cursor, g.ix.clock.Now(), PageRows)
 		if err != nil {
 			return n, fmt.Errorf("read claimed rows: %w", err)
 		}
@@ -159,7 +170,7 @@ func (k *generation) adopt(ctx context.Context) (int, error) {
 			leases[i] = schedule.Lease{Item: OpenItem(&rows[i]), Token: rows[i].ClaimToken,
 				Until: rows[i].ClaimUntil}
 		}
-		if err := k.e.o.Schedule.Adopt(ctx, leases); err != nil {
+		if err := g.ix.o.Schedule.Adopt(ctx, leases); err != nil {
 			return n, fmt.Errorf("adopt claimed rows: %w", err)
 		}
 		n += len(rows)
@@ -170,15 +181,15 @@ func (k *generation) adopt(ctx context.Context) (int, error) {
 	}
 }
 
-// fill streams every open row that is due by then into the index, by due order. After a failure it goes on
-// with the page that failed: to fill an index with millions of rows must not begin again for one lost reply.
-// It gives up what fails for fillPatience in a row, and an index that turns out to be another one.
-func (k *generation) fill(ctx context.Context, until int64) (n int, err error) {
+// fill puts all open rows that are due at until or before into the index, in order of due times. After a
+// failure it continues with the page that failed, so that one lost reply does not start millions of rows
+// again. It gives up after fillTimeout of failures in a row, or if the index turns out to be lost again.
+func (g *generation) fill(ctx context.Context, until int64) (n int, err error) {
 	left, overdue := span{until: until}, int64(0)
 	worked := time.Now()
 	for {
-		err = k.e.walkOpen(ctx, left, func(rows []store.OpenRow) error {
-			now, late := k.e.clock.Now(), overdue
+		err = g.ix.walkOpen(ctx, left, func(rows []store.OpenRow) error {
+			now, late := g.ix.clock.Now(), overdue
 			items := openItems(rows)
 			for i := range items {
 				if items[i].Due <= now {
@@ -186,7 +197,7 @@ func (k *generation) fill(ctx context.Context, until int64) (n int, err error) {
 					late++
 				}
 			}
-			if _, err := k.e.put(ctx, items, false, nil); err != nil {
+			if _, err := g.ix.put(ctx, items, false, nil); err != nil {
 				return fmt.Errorf("fill the index: %w", err)
 			}
 			left.after, overdue, worked = after(rows), late, time.Now()
@@ -194,7 +205,7 @@ func (k *generation) fill(ctx context.Context, until int64) (n int, err error) {
 			part.Failpoint("during_rebuild")
 			return nil
 		})
-		if err == nil || errors.Is(err, schedule.ErrLost) || time.Since(worked) >= fillPatience {
+		if err == nil || errors.Is(err, schedule.ErrLost) || time.Since(worked) >= fillTimeout {
 			return n, err
 		}
 		part.Sleep(ctx, probeEvery/4)
@@ -210,14 +221,14 @@ type span struct {
 	until int64
 }
 
-// after is the place after the last one of the rows.
+// after returns the cursor of the last row.
 func after(rows []store.OpenRow) store.Cursor {
 	last := &rows[len(rows)-1]
 	return store.Cursor{DueAt: last.DueAt, ID: last.ID}
 }
 
-// walkOpen reads every open row of a span, a page at a time, in order of (due_at, id). The next page is read
-// while the last one is worked on: SQL and the index then share the time that a long backlog takes.
+// walkOpen calls page with all open rows of a span, a page at a time, in order of (due_at, id). It reads the
+// next page while the last one is processed, so that SQL and the index work at the same time.
 func (ix *Index) walkOpen(ctx context.Context, s span, page func([]store.OpenRow) error) error {
 	reading, stop := context.WithCancel(ctx)
 	var reader sync.WaitGroup
@@ -254,7 +265,7 @@ func (ix *Index) walkOpen(ctx context.Context, s span, page func([]store.OpenRow
 			return err
 		}
 	}
-	return ctx.Err() // without it the last page has come
+	return ctx.Err() // nil: the last page was processed
 }
 
 // readOpen reads the next page of a span.

@@ -2,27 +2,26 @@ package index
 
 import "sync"
 
-// This file is what is known of the index: whether it answers, and whether it holds what SQL says. Each is
-// one state that changes as its table says, and all else asks for it.
+// This file has the two states of the index: whether it answers (reach), and whether it holds what SQL says
+// (content). Each changes only as its table says.
 //
-// They are states of the index and not of each shard: one call goes to many shards and its error does not say
-// which of them failed, claims are opened when every shard is filled, and what waits for the index waits for
-// all of it.
+// They are states of the whole index and not of each shard. One call goes to many shards, and its error does
+// not say which of them failed. A rebuild fills all shards before it is done.
 
 // A reach says whether the index answers.
 type reach string
 
 const (
-	// answering: every shard, as far as is known. partly: some shards answered the last probe; all are asked,
-	// because what is due in those must not wait for the others. silent: none is known to answer, and only
-	// the probe asks.
+	// answering: every shard, as far as is known. partly: some shards answered the last probe; all are
+	// called, because the callbacks in those must not wait for the others. silent: no shard is known to
+	// answer, and only the probe calls the index.
 	answering reach = "answering"
 	partly    reach = "partly"
 	silent    reach = "silent"
 )
 
-// reachChanges are by what happens: that an operation failed, and how many shards answered a probe.
-var reachChanges = changes[reach]{
+// reachTransitions by event: an operation failed; none, some or all shards answered a probe.
+var reachTransitions = transitions[reach]{
 	"failed": {answering: silent},
 	"none":   {partly: silent},
 	"some":   {silent: partly},
@@ -33,53 +32,53 @@ var reachChanges = changes[reach]{
 type content string
 
 const (
-	// sound: it does, as far as this process knows. doubtful: an operation met a lost or a closed index since
-	// it was last looked at, or it was not looked at yet. rebuilding: this process fills it. foreign: it does
-	// not, and this process, which is held, leaves it as it was found.
-	sound      content = "sound"
-	doubtful   content = "doubtful"
+	// matching: it does, as far as this process knows. unchecked: an operation has met a lost or closed index
+	// since the last check, or there was no check yet. rebuilding: this process fills it. foreign: it does
+	// not match, and this process leaves it unchanged because sending is off.
+	matching   content = "matching"
+	unchecked  content = "unchecked"
 	rebuilding content = "rebuilding"
 	foreign    content = "foreign"
 )
 
-// contentChanges are by what happens: that an operation met something odd, what a look at the index's
-// generation found, and what becomes of a rebuild.
-var contentChanges = changes[content]{
-	"odd":     {sound: doubtful, foreign: doubtful},
-	"matches": {doubtful: sound, foreign: sound},
-	"left":    {sound: foreign, doubtful: foreign},
-	"begun":   {sound: rebuilding, doubtful: rebuilding, foreign: rebuilding},
-	"filled":  {rebuilding: sound},
-	"failed":  {rebuilding: doubtful},
+// contentTransitions by event: an operation met a lost or closed index (mismatch); a check found that the
+// index matches (match) or is to be left alone; a rebuild has begun, filled the index, or failed.
+var contentTransitions = transitions[content]{
+	"mismatch":   {matching: unchecked, foreign: unchecked},
+	"match":      {unchecked: matching, foreign: matching},
+	"left alone": {matching: foreign, unchecked: foreign},
+	"begun":      {matching: rebuilding, unchecked: rebuilding, foreign: rebuilding},
+	"filled":     {rebuilding: matching},
+	"failed":     {rebuilding: unchecked},
 }
 
-// changes are what becomes of each state when something happens. A state that is not there stays as it is.
-type changes[S comparable] map[string]map[S]S
+// transitions map an event and a state to the next state. A state that is missing under an event stays.
+type transitions[S comparable] map[string]map[S]S
 
-// A state is one of those that its changes are of. Its methods may be called from many goroutines.
+// A state is a current state with its transitions. Its methods are safe for concurrent use.
 type state[S comparable] struct {
-	changes changes[S]
+	transitions transitions[S]
 
 	mu  sync.Mutex
 	now S
 }
 
-func newState[S comparable](first S, c changes[S]) *state[S] {
-	return &state[S]{changes: c, now: first}
+func newState[S comparable](first S, t transitions[S]) *state[S] {
+	return &state[S]{transitions: t, now: first}
 }
 
-func (s *state[S]) is(one S) bool {
+func (s *state[S]) is(want S) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.now == one
+	return s.now == want
 }
 
-// happens changes the state, and returns what it was and what it is.
-func (s *state[S]) happens(what string) (was, is S) {
+// apply changes the state by the event, and returns the states before and after.
+func (s *state[S]) apply(event string) (was, is S) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	was = s.now
-	if next, ok := s.changes[what][was]; ok {
+	if next, ok := s.transitions[event][was]; ok {
 		s.now = next
 	}
 	return was, s.now

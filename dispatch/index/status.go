@@ -12,16 +12,17 @@ import (
 // Now returns the index's clock in Unix milliseconds.
 func (ix *Index) Now() int64 { return ix.clock.Now() }
 
-// A Rebuild is what is known of an index that is not as SQL says; since is zero for one that is.
+// A Rebuild says whether the index does not match SQL at present. Since is zero if it matches, else since
+// when it does not, in Unix milliseconds.
 type Rebuild struct {
 	Since int64
-	// Generation is what is being filled; zero: no process has begun yet.
+	// Generation is the generation that is being filled; zero: no process has begun yet.
 	Generation int64
 }
 
-// Rebuilding says since when the index is being filled, or lacks what it should have.
+// Rebuilding returns since when the index is being filled or does not match SQL.
 func (ix *Index) Rebuilding(ctx context.Context) (Rebuild, error) {
-	meta, err := ix.o.Store.IndexMeta(ctx, ix.generation.want())
+	meta, err := ix.o.Store.IndexMeta(ctx, ix.generation.firstMeta())
 	if err != nil {
 		return Rebuild{}, fmt.Errorf("read the index's row: %w", err)
 	}
@@ -29,13 +30,13 @@ func (ix *Index) Rebuilding(ctx context.Context) (Rebuild, error) {
 	case meta.Built != meta.Generation && meta.MadeAt != 0:
 		return Rebuild{Since: meta.MadeAt, Generation: meta.Generation}, nil
 	case meta.Built != meta.Generation || ix.generation.degraded():
-		return Rebuild{Since: ix.generation.unsoundAt.Load()}, nil
+		return Rebuild{Since: ix.generation.mismatchAt.Load()}, nil
 	}
 	return Rebuild{}, nil
 }
 
-// AskIndex asks the index where callbacks and how lanes are. An index that is known not to answer is not
-// waited for again.
+// AskIndex looks up callbacks and lanes in the index. If the index is known not to answer, it returns an
+// error at once.
 func (ix *Index) AskIndex(
 	ctx context.Context, refs []schedule.Ref, lanes []int64,
 ) (positions []schedule.Position, states []schedule.LaneState, err error) {
@@ -55,10 +56,11 @@ func (ix *Index) AskIndex(
 	return positions, states, nil
 }
 
-// errIndexSilent: only the probe asks the index for now.
+// errIndexSilent: the index does not answer, and only the probe calls it.
 var errIndexSilent = errors.New("the index does not answer")
 
-// Stats sums the sizes of the index over its shards. Now, Next and Seq are the first shard's.
+// Stats returns the sizes of the index, summed over its shards. Now, Next and Seq are those of the first
+// shard.
 func (ix *Index) Stats(ctx context.Context) (schedule.Stats, error) {
 	var sum schedule.Stats
 	for shard := range ix.o.Schedule.Shards() {
@@ -89,33 +91,34 @@ func (ix *Index) Stats(ctx context.Context) (schedule.Stats, error) {
 	return sum, nil
 }
 
-// A Status says what the index is, and what it should be.
+// A Status describes the index as it is and as SQL says it should be.
 type Status struct {
-	// Prefix and Shards are what this process has opened it with. Embedded: it is this process's own, and has
-	// no use of a prefix.
+	// Prefix and Shards are what this process has opened the index with. Embedded: the index is in this
+	// process, and has no prefix.
 	Prefix   string
 	Shards   int
 	Embedded bool
-	// Horizon is how far ahead this process has it hold callbacks; zero: all of them.
+	// Horizon is how far ahead this process loads callbacks into the index; zero: all of them.
 	Horizon time.Duration
-	// Generation is what SQL says that it must have, Present what it has: another one than Generation, if any
-	// shard has; zero: it is empty, another build's, or Down.
+	// Generation is the generation that SQL names. Present is the one that the index has; if a shard has
+	// another than Generation, that one. Present is zero if the index is empty, was written by another build,
+	// or is Down.
 	Generation, Present int64
-	// Down: it does not answer.
+	// Down: the index does not answer.
 	Down bool
-	// Rebuilding: a process fills it, or has begun to and died.
+	// Rebuilding: a process fills the index, or died while it did.
 	Rebuilding bool
-	// BuiltAt is when it was last filled to the end, in Unix milliseconds; zero: never, or before that was
-	// kept.
+	// BuiltAt is when the index was last filled to the end, in Unix milliseconds; zero: never, or not
+	// recorded.
 	BuiltAt int64
 }
 
-// IndexStatus reads what SQL and the index say of the index. Its error is SQL's: an index that does not
-// answer is Down.
+// IndexStatus reads the status of the index from SQL and from the index. Its error is SQL's; an index that
+// does not answer is Down.
 func (ix *Index) IndexStatus(ctx context.Context) (Status, error) {
 	s := Status{Prefix: ix.o.Prefix, Shards: ix.o.Schedule.Shards(), Embedded: ix.o.Embedded,
 		Horizon: ix.o.Horizon}
-	meta, err := ix.o.Store.IndexMeta(ctx, ix.generation.want())
+	meta, err := ix.o.Store.IndexMeta(ctx, ix.generation.firstMeta())
 	if err != nil {
 		return s, fmt.Errorf("read the index's row: %w", err)
 	}
@@ -135,7 +138,7 @@ func (ix *Index) IndexStatus(ctx context.Context) (Status, error) {
 		s.Present = meta.Generation
 		for _, generation := range present {
 			if generation != meta.Generation {
-				s.Present = generation // the first one that differs
+				s.Present = generation // the first that differs
 				break
 			}
 		}
@@ -143,34 +146,36 @@ func (ix *Index) IndexStatus(ctx context.Context) (Status, error) {
 	return s, nil
 }
 
-// A Drift is what differs between SQL and the index, seen twice, two seconds apart. All zero: none.
+// A Drift is the difference between SQL and the index that was found twice, two seconds apart. All zero:
+// there is none.
 type Drift struct {
 	// Rows is how many open rows were compared, Items how many items of the index.
 	Rows, Items int
-	// Beyond is how many of the rows are beyond the horizon, so that the index need not hold them.
+	// Beyond is how many of the rows are due beyond the horizon, so that the index need not hold them.
 	Beyond int
-	// Missing are open rows that the index does not hold; Late, those that it holds for a later time than SQL
-	// says.
+	// Missing counts open rows that the index does not hold. Late counts those that it holds for a later time
+	// than SQL.
 	Missing, Late int
-	// Extra are items of the index whose row is not open: Unknown, which SQL has no row of, and Ended, whose
-	// row is terminal.
+	// Extra counts items of the index whose row is not open: Unknown ones have no row in SQL, Ended ones have
+	// a terminal row.
 	Extra, Unknown, Ended int
-	// Of each, at most 100 ids are listed unless all were asked for; all are counted.
+	// The ids of each kind, at most 100 unless all were requested. The numbers above count all.
 	MissingIDs, LateIDs, ExtraIDs, UnknownIDs, EndedIDs []string
-	// Generation is what SQL says that the index must have. IndexGeneration is what it has; they differ only
-	// while a held process leaves an index alone.
+	// Generation is the generation that SQL names, IndexGeneration the one that the index has. They differ
+	// only while a process with sending off leaves the index unchanged.
 	Generation, IndexGeneration int64
 }
 
-// Clean says whether nothing differs.
+// Clean returns whether nothing differs.
 func (d Drift) Clean() bool {
 	return d.Missing == 0 && d.Late == 0 && d.Extra == 0 && d.Generation == d.IndexGeneration
 }
 
-// A RebuildReport is what a rebuild did, or with a dry run would do.
+// A RebuildReport is what a rebuild did or, with DryRun, would do.
 type RebuildReport struct {
 	DryRun bool
-	// Open is the open rows; Claimed, those of them whose claim is alive, put back as leased.
+	// Open counts the open rows. Claimed counts those of them with a live claim, which were put back as
+	// leased.
 	Open, Claimed int
 	Generation    int64
 	Took          time.Duration

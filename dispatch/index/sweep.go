@@ -11,7 +11,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// CancelDeleted cancels callbacks of deleted endpoints, a bounded number.
+// CancelDeleted cancels callbacks of deleted endpoints, at most 10,000 a call.
 func (ix *Index) CancelDeleted(ctx context.Context) error {
 	const batch, batches = 200, 50
 	for range batches {
@@ -32,16 +32,16 @@ func (ix *Index) CancelDeleted(ctx context.Context) error {
 }
 
 const (
-	// sweepTime bounds one sweep; the next one goes on where it ended.
+	// sweepTime bounds one sweep; the next one continues where it ended.
 	sweepTime = 2 * time.Second
-	// lateSlack is by how much the index may hold an item for later than SQL says: diverts and the spread of
-	// a rebuild do.
+	// lateSlack is how much later than in SQL an item may be due in the index: diverts and the spread of a
+	// rebuild delay it.
 	lateSlack = 2 * time.Minute
 )
 
-// Sweep walks the rows that are overdue and gives the index what it lacks of them. It is what makes
-// everything between SQL and the index expendable: a lost enqueue, a lost settlement, a rolled-back index are
-// all healed here.
+// Sweep walks the overdue rows and gives the index those that it lacks. It repairs every loss between SQL and
+// the index: a lost enqueue, a lost settlement, a crash between two writes, a rollback of the index.
+// Maintenance runs it every 15 s, in one process at a time; running twice does no harm.
 func (ix *Index) Sweep(ctx context.Context) error {
 	marks := ix.advanceMarks(ctx)
 	cursor, err := ix.o.Store.SweepCursor(ctx)
@@ -63,8 +63,7 @@ func (ix *Index) Sweep(ctx context.Context) error {
 				break
 			}
 		}
-		// Where some shards answer, those rows that are theirs have been healed: the others must not keep the
-		// sweep from the rest.
+		// If only some shards answer, their rows are repaired, and the walk goes on for their sake.
 		part.Failpoint("during_sweep")
 		if len(rows) < PageRows {
 			cursor = store.Cursor{}
@@ -78,18 +77,19 @@ func (ix *Index) Sweep(ctx context.Context) error {
 			return fmt.Errorf("keep the sweep's cursor: %w", err)
 		}
 	}
-	// What expires does so without an index, and what ends with its endpoint.
+	// Expiry and deleted endpoints do not need the index.
 	return errors.Join(marks, unhealed, ix.expire(ctx), ix.CancelDeleted(ctx))
 }
 
-// fullMarks is how often the low-water marks are looked for from the first row on.
+// fullMarks is how often the low-water marks are searched from the first row on.
 const fullMarks = 10 * time.Minute
 
-// advanceMarks moves on where the sweep and other walks begin. Should it fail, they begin where they did.
+// advanceMarks moves the low-water marks, where the sweep and other walks begin. If it fails, they begin
+// where they did before.
 func (ix *Index) advanceMarks(ctx context.Context) error {
-	full := time.Since(ix.markedFully) >= fullMarks
+	full := time.Since(ix.fullMarksAt) >= fullMarks
 	if full {
-		ix.markedFully = time.Now()
+		ix.fullMarksAt = time.Now()
 	}
 	if err := ix.o.Store.AdvanceMarks(ctx, ix.clock.Now(), full); err != nil {
 		return fmt.Errorf("advance low-water marks: %w", err)
@@ -97,7 +97,7 @@ func (ix *Index) advanceMarks(ctx context.Context) error {
 	return nil
 }
 
-// heal ensures the rows, and moves forward what the index holds for much later than SQL says.
+// heal ensures the rows in the index, and moves forward items that are due much later than in SQL.
 func (ix *Index) heal(ctx context.Context, rows []store.OpenRow) error {
 	items, late := openItems(rows), ix.clock.Now()+lateSlack.Milliseconds()
 	moved := 0
@@ -114,13 +114,13 @@ func (ix *Index) heal(ctx context.Context, rows []store.OpenRow) error {
 	}
 	if absent := countAbsent(positions); absent+moved > 0 {
 		ix.metrics.healed.Add(float64(absent + moved))
-		ix.log.Info("sweep healed the index", "absent", absent, "late", moved)
+		ix.log.Info("sweep repaired the index", "absent", absent, "late", moved)
 		ix.hintAll()
 	}
 	return nil
 }
 
-// expire ends what has expired without being claimed, and takes it from the index.
+// expire ends callbacks that have expired and are not claimed, and removes them from the index.
 func (ix *Index) expire(ctx context.Context) error {
 	const batch = 200
 	for range 50 {

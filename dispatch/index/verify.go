@@ -15,38 +15,38 @@ import (
 )
 
 const (
-	// verifyPause is what lies between the two looks: what is on its way differs once, what is lost differs
+	// verifyPause is the time between the two comparisons. A change on its way shows once; a loss shows
 	// twice.
 	verifyPause = 2 * time.Second
-	// verifyPatience is how long it waits for an index that is just being filled; one that is still lost then
-	// is an error.
-	verifyPatience = 10 * time.Second
-	// maxDriftIDs is how many ids of each difference are named unless all are asked for.
+	// verifyTimeout is how long Verify waits for an index that is being filled. An index that is still lost
+	// then is an error.
+	verifyTimeout = 10 * time.Second
+	// maxDriftIDs is how many ids of each kind are listed unless all are requested.
 	maxDriftIDs = 100
 )
 
-// drift is the differences of one look, by id. beyond is how many rows the index need not hold yet.
+// A drift is the result of one comparison, by id. beyond counts the rows that the index need not hold yet.
 type drift struct {
 	rows, items, beyond  int
 	missing, late, extra map[string]bool
 }
 
-// Verify compares SQL with the index, both ways, and reports what differs in two looks two seconds apart. It
-// changes nothing, and works in pages: it may run at any time.
+// Verify compares SQL with the index in both directions, and reports what differs in two comparisons, two
+// seconds apart. It changes nothing and works in pages, so it may run at any time.
 func (ix *Index) Verify(ctx context.Context) (Drift, error) { return ix.verify(ctx, maxDriftIDs) }
 
-// VerifyAll is Verify that names every id, however many there are.
+// VerifyAll is Verify that lists all ids.
 func (ix *Index) VerifyAll(ctx context.Context) (Drift, error) { return ix.verify(ctx, math.MaxInt) }
 
-func (ix *Index) verify(ctx context.Context, named int) (Drift, error) {
-	ix.generation.await(ctx, verifyPatience)
-	first, err := ix.look(ctx)
+func (ix *Index) verify(ctx context.Context, maxIDs int) (Drift, error) {
+	ix.generation.await(ctx, verifyTimeout)
+	first, err := ix.compare(ctx)
 	if err != nil {
 		return Drift{}, err
 	}
 	report := Drift{Rows: first.rows, Items: first.items, Beyond: first.beyond,
 		Generation: ix.generation.get().Generation}
-	report.IndexGeneration = cmp.Or(ix.generation.left.Load(), report.Generation)
+	report.IndexGeneration = cmp.Or(ix.generation.kept.Load(), report.Generation)
 	if len(first.missing)+len(first.late)+len(first.extra) == 0 {
 		return report, nil
 	}
@@ -54,42 +54,42 @@ func (ix *Index) verify(ctx context.Context, named int) (Drift, error) {
 	if ctx.Err() != nil {
 		return Drift{}, ctx.Err()
 	}
-	second, err := ix.look(ctx)
+	second, err := ix.compare(ctx)
 	if err != nil {
 		return Drift{}, err
 	}
-	extra := both(first.extra, second.extra)
-	unknown, ended, err := ix.tellApart(ctx, extra)
+	extra := inBoth(first.extra, second.extra)
+	unknown, ended, err := ix.splitExtra(ctx, extra)
 	if err != nil {
 		return Drift{}, err
 	}
-	missing, late := both(first.missing, second.missing), both(first.late, second.late)
-	report.Missing, report.MissingIDs = len(missing), publicIDs(missing, named)
-	report.Late, report.LateIDs = len(late), publicIDs(late, named)
-	report.Extra, report.ExtraIDs = len(extra), publicIDs(extra, named)
-	report.Unknown, report.UnknownIDs = len(unknown), publicIDs(unknown, named)
-	report.Ended, report.EndedIDs = len(ended), publicIDs(ended, named)
+	missing, late := inBoth(first.missing, second.missing), inBoth(first.late, second.late)
+	report.Missing, report.MissingIDs = len(missing), publicIDs(missing, maxIDs)
+	report.Late, report.LateIDs = len(late), publicIDs(late, maxIDs)
+	report.Extra, report.ExtraIDs = len(extra), publicIDs(extra, maxIDs)
+	report.Unknown, report.UnknownIDs = len(unknown), publicIDs(unknown, maxIDs)
+	report.Ended, report.EndedIDs = len(ended), publicIDs(ended, maxIDs)
 	return report, nil
 }
 
-// both returns the ids that are in a and in b, in their order. Nothing else is left in a.
-func both(a, b map[string]bool) []string {
+// inBoth returns the ids that are in a and in b, in their order. It removes the others from a.
+func inBoth(a, b map[string]bool) []string {
 	maps.DeleteFunc(a, func(id string, _ bool) bool { return !b[id] })
 	return slices.Sorted(maps.Keys(a))
 }
 
-// publicIDs writes the first of the ids as callers know them.
-func publicIDs(ids []string, named int) []string {
-	out := make([]string, min(len(ids), named))
+// publicIDs returns the first ids in the form that users know.
+func publicIDs(ids []string, maxIDs int) []string {
+	out := make([]string, min(len(ids), maxIDs))
 	for i := range out {
 		out[i] = store.CallbackPrefix + ids[i]
 	}
 	return out
 }
 
-// tellApart splits items whose row is not open into those that SQL has no row of, and those whose row is
-// terminal.
-func (ix *Index) tellApart(ctx context.Context, extra []string) (unknown, ended []string, err error) {
+// splitExtra splits items without an open row into those without any row in SQL, and those with a terminal
+// row.
+func (ix *Index) splitExtra(ctx context.Context, extra []string) (unknown, ended []string, err error) {
 	for page := range slices.Chunk(extra, PageRows) {
 		known, err := ix.o.Store.Known(ctx, page)
 		if err != nil {
@@ -110,8 +110,8 @@ func (ix *Index) tellApart(ctx context.Context, extra []string) (unknown, ended 
 	return unknown, ended, nil
 }
 
-// look compares once.
-func (ix *Index) look(ctx context.Context) (drift, error) {
+// compare compares once.
+func (ix *Index) compare(ctx context.Context) (drift, error) {
 	d := drift{missing: map[string]bool{}, late: map[string]bool{}, extra: map[string]bool{}}
 	marks, err := ix.watermarks(ctx)
 	if err != nil {
@@ -153,8 +153,8 @@ func (ix *Index) look(ctx context.Context) (drift, error) {
 	return d, nil
 }
 
-// within returns those of the rows that the index must hold: what is due later than was loaded into its shard
-// so far may be there or not, unless it is due by now.
+// within returns the rows that the index must hold. A row that is due after its shard's loaded time may be
+// missing, unless it is due by now.
 func (ix *Index) within(rows []store.OpenRow, marks []schedule.Watermark) []store.OpenRow {
 	now := ix.clock.Now()
 	return slices.DeleteFunc(rows, func(r store.OpenRow) bool {
@@ -162,7 +162,7 @@ func (ix *Index) within(rows []store.OpenRow, marks []schedule.Watermark) []stor
 	})
 }
 
-// lookForExtra finds items of a shard whose row is terminal or unknown.
+// lookForExtra finds items of a shard whose row is terminal or missing.
 func (ix *Index) lookForExtra(ctx context.Context, shard int, d *drift) error {
 	cursor := ""
 	for {
@@ -195,20 +195,22 @@ func (ix *Index) lookForExtra(ctx context.Context, shard int, d *drift) error {
 	}
 }
 
-// auditTime bounds one audit; the next one goes on where it ended. An index of a million takes a few.
+// auditTime bounds one audit; the next one continues where it ended. An index of a million items takes a few
+// audits.
 const auditTime = 20 * time.Second
 
-// An auditPlace is where the audit goes on: a page of a shard.
-type auditPlace struct {
+// An auditCursor is where the audit continues: a page of a shard.
+type auditCursor struct {
 	shard  int
 	cursor string
 }
 
-// Audit checks each shard's records against each other, and mends what differs, until it has seen them all or
-// its time is over.
+// Audit checks the records of the index against each other and repairs them, until all are checked or its
+// time is over. It only reads the index, not SQL: a record that SQL contradicts is found by the sweep and by
+// Verify.
 func (ix *Index) Audit(ctx context.Context) error {
 	for started := time.Now(); time.Since(started) < auditTime; {
-		at := &ix.audited
+		at := &ix.auditAt
 		page, err := ix.o.Schedule.Audit(ctx, at.shard, at.cursor)
 		if err != nil {
 			at.cursor = ""
@@ -217,7 +219,7 @@ func (ix *Index) Audit(ctx context.Context) error {
 		}
 		if page.Repaired > 0 {
 			ix.metrics.repaired.Add(float64(page.Repaired))
-			ix.log.Warn("audit mended the index", "shard", at.shard, "repaired", page.Repaired)
+			ix.log.Warn("audit repaired the index", "shard", at.shard, "repaired", page.Repaired)
 		}
 		at.cursor = page.Next
 		if at.cursor == "" {
@@ -226,7 +228,7 @@ func (ix *Index) Audit(ctx context.Context) error {
 				return nil
 			}
 		}
-		// Off-peak by construction: the index has its pauses between pages.
+		// The pause leaves the index to claims.
 		part.Sleep(ctx, 5*time.Millisecond)
 		if ctx.Err() != nil {
 			return nil

@@ -13,14 +13,15 @@ import (
 // Timeout bounds every call to the index.
 const Timeout = 5 * time.Second
 
-// Ended takes rows from the index that SQL has ended. Those that it cannot be told of stay until they are
-// claimed: the stamp refuses and drops them. Those that were in strict order give up their turns.
+// Ended removes rows from the index that SQL has ended, and moves forward the callbacks whose turn it is in
+// strict order after them. A row that the index does not remove is dropped at its next claim: the stamp
+// refuses it.
 func (ix *Index) Ended(ctx context.Context, rows []store.OpenRow) {
 	ix.Remove(ctx, rows)
-	ix.followEnded(ctx, rows)
+	ix.wakeNextInOrder(ctx, rows)
 }
 
-// Remove takes rows from the lanes that they are in.
+// Remove removes rows from the lanes that they are in.
 func (ix *Index) Remove(ctx context.Context, rows []store.OpenRow) {
 	refs := make([]schedule.Ref, len(rows))
 	for i := range rows {
@@ -36,27 +37,27 @@ func (ix *Index) Remove(ctx context.Context, rows []store.OpenRow) {
 	}
 }
 
-// Place tells the index of due times that a caller changed: present or absent, an item is due then, in its
-// callback's lane.
+// Place gives the index the due times that a caller has changed in SQL: it adds a callback that it lacks and
+// moves one that it holds, in the callback's lane.
 func (ix *Index) Place(ctx context.Context, callbacks ...store.Callback) {
 	items := make([]schedule.Item, len(callbacks))
 	for i := range callbacks {
 		items[i] = Item(&callbacks[i])
 	}
-	_, err := ix.put(context.WithoutCancel(ctx), items, true, anywhere)
-	ix.placed(items, err)
+	_, err := ix.put(context.WithoutCancel(ctx), items, true, everywhere)
+	ix.afterPlace(items, err)
 }
 
-// Relocate is Place for a callback that was in another lane before.
+// Relocate is Place for a callback that was in the lane from before.
 func (ix *Index) Relocate(ctx context.Context, c *store.Callback, from int64) {
 	i := Item(c)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
 	defer cancel()
-	ix.placed([]schedule.Item{i}, ix.relocate(ctx, i, from))
+	ix.afterPlace([]schedule.Item{i}, ix.relocate(ctx, i, from))
 }
 
-// placed remembers items that may not have been placed, and wakes the claimers otherwise.
-func (ix *Index) placed(items []schedule.Item, err error) {
+// afterPlace remembers items that may not have been placed, or wakes the claimers.
+func (ix *Index) afterPlace(items []schedule.Item, err error) {
 	if err != nil {
 		ix.Failed("move", err)
 		ix.Missed(items)
@@ -65,9 +66,9 @@ func (ix *Index) placed(items []schedule.Item, err error) {
 	ix.hintAll()
 }
 
-// relocate puts an item into its lane. It takes it out of another lane first, at most twice: a catch-up that
-// read the row before its lane changed may have put it back there. The stamp decides in any case what is
-// sent, and where to.
+// relocate puts an item into its lane, and first removes it from the old one. It tries twice, because a
+// catch-up that read the row before the change may have put it back into the old lane. An item in both lanes
+// does no harm: the stamp decides whether and where it is sent.
 func (ix *Index) relocate(ctx context.Context, i schedule.Item, from int64) error {
 	for range 2 {
 		if from != i.Lane {
@@ -75,7 +76,7 @@ func (ix *Index) relocate(ctx context.Context, i schedule.Item, from int64) erro
 				return err
 			}
 		}
-		positions, err := ix.put(ctx, []schedule.Item{i}, true, anywhere)
+		positions, err := ix.put(ctx, []schedule.Item{i}, true, everywhere)
 		if err != nil || from == i.Lane || positions[0].Place == schedule.Absent {
 			return err
 		}
@@ -83,12 +84,12 @@ func (ix *Index) relocate(ctx context.Context, i schedule.Item, from int64) erro
 	return nil
 }
 
-// anywhere names every item that the index holds as misplaced.
-func anywhere(int, schedule.Position) bool { return true }
+// everywhere says of every item that it must be moved.
+func everywhere(int, schedule.Position) bool { return true }
 
-// put gives the index what it lacks of the items, and moves those that it holds and that misplaced names to
-// their due times. Only with forced those that are moved become forced. It answers each item with where it
-// was.
+// put adds the items that the index lacks, and moves those that it holds and for which misplaced is true to
+// their due times. With forced, moved items that are forced become so in the index. It returns where each
+// item was before.
 func (ix *Index) put(
 	ctx context.Context, items []schedule.Item, forced bool, misplaced func(i int, p schedule.Position) bool,
 ) ([]schedule.Position, error) {
@@ -117,31 +118,31 @@ func (ix *Index) put(
 	return positions, nil
 }
 
-// maxWaiters is how many waiters a release tries before it leaves the rest to their timers.
+// maxWaiters is how many waiters a release tries. The rest wait for their timers.
 const maxWaiters = 16
 
-// Unlock releases the locks of those leases that have one, all at once, and wakes the next waiters. It says
-// whether the locks are released; if they may not be, that is remembered.
+// Unlock releases the locks of those leases that have one, with one call, and wakes the next waiters. It
+// returns whether the locks are released; if that is uncertain, it is remembered and repeated.
 func (ix *Index) Unlock(ctx context.Context, leases ...*schedule.Lease) bool {
 	locked := slices.DeleteFunc(slices.Clone(leases), func(l *schedule.Lease) bool { return l.Lock == "" })
 	if len(locked) == 0 {
 		return true
 	}
 	if ix.health.indexSilent() {
-		// Callbacks that are put back one after the other must not each wait for an index that hangs.
-		ix.health.Locked(locked...)
+		// Do not wait for an index that hangs: callbacks that are put back one after another would each wait.
+		ix.health.MissedUnlocks(locked...)
 		return false
 	}
 	if err := ix.release(context.WithoutCancel(ctx), locked); err != nil {
 		ix.health.Failed("release", err)
-		ix.health.Locked(locked...)
+		ix.health.MissedUnlocks(locked...)
 		return false
 	}
 	return true
 }
 
-// release releases locks and wakes the next waiters: of each lock the first that can be moved. A waiter that
-// is not woken is due by its own timer.
+// release releases locks, and moves the next waiter of each lock to now. If a waiter cannot be moved, it
+// tries the next one. A waiter that is not moved is due by its own timer.
 func (ix *Index) release(ctx context.Context, leases []*schedule.Lease) error {
 	ctx, cancel := context.WithTimeout(ctx, ix.health.CallTime())
 	defer cancel()
@@ -192,10 +193,9 @@ func (ix *Index) release(ctx context.Context, leases []*schedule.Lease) error {
 	return nil
 }
 
-// Settle tells the index how leases ended. A settlement that the index does not hear of is remembered, and
-// told again once the index answers; what is still open is ensured then, too.
-//
-// It says whether the index has heard of all of them.
+// Settle settles leases in the index, and returns whether the index has all settlements. Those that it may
+// not have are remembered and repeated when it answers again, and the items that are still open are then
+// ensured.
 func (ix *Index) Settle(ctx context.Context, settlements []schedule.Settlement) bool {
 	heard := true
 	for len(settlements) > 0 {
@@ -208,9 +208,9 @@ func (ix *Index) Settle(ctx context.Context, settlements []schedule.Settlement) 
 
 func (ix *Index) settleChunk(ctx context.Context, settlements []schedule.Settlement) bool {
 	if ix.health.indexSilent() {
-		// Results must not wait, batch after batch, for an index that hangs: their claims would run out
-		// before they are committed.
-		ix.Unheard(settlements)
+		// Do not wait for an index that hangs: results would queue up batch after batch, and their claims
+		// would expire before they are committed.
+		ix.MissedSettlements(settlements)
 		return false
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ix.health.CallTime())
@@ -218,7 +218,7 @@ func (ix *Index) settleChunk(ctx context.Context, settlements []schedule.Settlem
 	settled, err := ix.o.Schedule.Settle(ctx, settlements)
 	if err != nil {
 		ix.health.Failed("settle", err)
-		ix.Unheard(settlements)
+		ix.MissedSettlements(settlements)
 		return false
 	}
 	for i := range settled {
@@ -227,17 +227,18 @@ func (ix *Index) settleChunk(ctx context.Context, settlements []schedule.Settlem
 	return true
 }
 
-// HintOnlyShard wakes the claimer, if there is one only, after something that gives a lane room or may be due at
-// once. With several shards only the index knows whose it is.
+// HintOnlyShard wakes the claimer of an index with one shard after a change that gives a lane room or makes a
+// callback due. With several shards only the index knows the shard, and it sends the hint.
 func (ix *Index) HintOnlyShard() {
 	if ix.o.Schedule.Shards() == 1 {
 		ix.listener.Wake(0)
 	}
 }
 
-// Unheard remembers settlements that the index may not have heard of, and what it should hold of them.
-func (ix *Index) Unheard(settlements []schedule.Settlement) {
-	ix.health.unsettled(settlements)
+// MissedSettlements remembers settlements that the index may not have, and the items that are open after
+// them.
+func (ix *Index) MissedSettlements(settlements []schedule.Settlement) {
+	ix.health.addMissedSettlements(settlements)
 	var open []schedule.Item
 	for i := range settlements {
 		if o := settlements[i].Outcome; o == schedule.Reschedule || o == schedule.Divert {

@@ -127,14 +127,14 @@ func TestUnlock(t *testing.T) {
 	index.err = fmt.Errorf("away")
 	before := index.releases
 	e.Unlock(t.Context(), &schedule.Lease{}, &leases[0], &leases[1])
-	if n := index.releases - before; n != 1 || len(e.locks) != 2 {
+	if n := index.releases - before; n != 1 || len(e.missedUnlocks) != 2 {
 		t.Errorf("an index that does not answer is asked %d times; %d locks are remembered",
-			n, len(e.locks))
+			n, len(e.missedUnlocks))
 	}
 	e.Unlock(t.Context(), &leases[0]) // as when many are put back one after the other
-	if n := index.releases - before; n != 1 || len(e.locks) != 3 {
+	if n := index.releases - before; n != 1 || len(e.missedUnlocks) != 3 {
 		t.Errorf("an index that is known not to answer: asked %d times in all; %d locks are remembered",
-			n, len(e.locks))
+			n, len(e.missedUnlocks))
 	}
 }
 
@@ -155,17 +155,17 @@ func TestSettleIndexRemembers(t *testing.T) {
 			t.Error("it was heard")
 		}
 		n := asked + 1
-		if len(index.settled) != len(list) || len(e.settlements) != n*len(list) ||
-			len(e.items) != n*2 {
-			t.Errorf("%d told, %d remembered, %d to be ensured", len(index.settled), len(e.settlements),
-				len(e.items))
+		if len(index.settled) != len(list) || len(e.missedSettlements) != n*len(list) ||
+			len(e.missedItems) != n*2 {
+			t.Errorf("%d told, %d remembered, %d to be ensured", len(index.settled), len(e.missedSettlements),
+				len(e.missedItems))
 		}
 	}
 	index = &askedIndex{Index: memq.New(memq.Options{})}
 	e = idle(nil, index)
 	many := make([]schedule.Settlement, schedule.MaxBatch+1)
 	if !e.Settle(t.Context(), many) || len(index.settled) != len(many) ||
-		len(e.settlements) != 0 {
+		len(e.missedSettlements) != 0 {
 		t.Errorf("%d of %d told", len(index.settled), len(many))
 	}
 	index.err = fmt.Errorf("away")

@@ -174,7 +174,7 @@ func (r *restoration) report(held *harness.Process, rebuilt bool) {
 	// A process is ready before it has looked at the index.
 	r.Eventually(time.Minute, "the log says what is held back, and how to go on", func() error {
 		if log := held.LogTail(1 << 20); !strings.Contains(log, "start it without --hold") ||
-			strings.Contains(log, "left as it was found") != rebuilt {
+			strings.Contains(log, "left unchanged although it does not match SQL") != rebuilt {
 			return errors.New(log)
 		}
 		return nil

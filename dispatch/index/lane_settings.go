@@ -9,10 +9,9 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// pauses are the lanes that are paused, as far as this process has read. The index decides what is claimed;
-// these are for what was claimed before the pause and has not begun.
+// pauses are the paused lanes, by the settings that this process has read.
 type pauses struct {
-	now func() int64 // the index's clock
+	now func() int64 // by the index's clock
 
 	mu    sync.RWMutex
 	until map[int64]int64
@@ -22,7 +21,7 @@ func newPauses(now func() int64) *pauses {
 	return &pauses{now: now, until: make(map[int64]int64)}
 }
 
-// set takes over what is set for lanes.
+// set applies the settings of lanes.
 func (p *pauses) set(settings []schedule.LaneSetting) {
 	now := p.now()
 	p.mu.Lock()
@@ -36,7 +35,7 @@ func (p *pauses) set(settings []schedule.LaneSetting) {
 	}
 }
 
-// has says whether the lane is paused now.
+// has returns whether the lane is paused now.
 func (p *pauses) has(lane int64) bool {
 	p.mu.RLock()
 	until := p.until[lane]
@@ -44,14 +43,15 @@ func (p *pauses) has(lane int64) bool {
 	return until > 0 && until > p.now()
 }
 
-// laneSetting is what the index is told of a lane.
 func laneSetting(l *store.Lane) schedule.LaneSetting {
 	return schedule.LaneSetting{Lane: l.ID, Limit: l.Limit, Every: l.Rate.Every(), PausedUntil: l.PausedUntil,
 		Version: l.Version}
 }
 
-// SetLanes gives the index the settings of lanes that changed since the version, and returns the version that
-// it got to. What waits in them for a place is put back.
+// SetLanes gives the index the settings of lanes that changed after the version since, and returns the last
+// version that it wrote. It updates this process's pauses and the listener first, so that a callback of a
+// newly paused lane does not begin meanwhile. Settings carry their version, so a late write does not replace
+// a newer one.
 func (ix *Index) SetLanes(ctx context.Context, since int64) (int64, error) {
 	for {
 		lanes, err := ix.o.Store.Lanes(ctx, since, PageRows)

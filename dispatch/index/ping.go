@@ -1,0 +1,64 @@
+package index
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// SQLFailingSince returns since when SQL refuses commits: those of claims and results, or those of the ping
+// in a process that makes no claims. Zero: SQL commits.
+func (ix *Index) SQLFailingSince(ctx context.Context) time.Time {
+	var since time.Time
+	if ix.health.SQLIsDown() {
+		since = ix.health.SQLDownSince()
+	}
+	if err := ix.PingSQL(ctx); err != nil {
+		if failing := ix.ping.failingSince(); since.IsZero() || failing.Before(since) {
+			since = failing
+		}
+	}
+	return since
+}
+
+// failingSince returns since when the ping fails; the present time if it works.
+func (p *sqlPing) failingSince() time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.failing.IsZero() {
+		return time.Now()
+	}
+	return p.failing
+}
+
+// healthAge is how long the result of a ping is reused, so that health checks are no load of their own.
+const healthAge = time.Second
+
+// A sqlPing is the result of the last ping of SQL.
+type sqlPing struct {
+	mu  sync.Mutex
+	at  time.Time
+	err error
+	// failing is since when pings fail; zero: the last one succeeded.
+	failing time.Time
+}
+
+// PingSQL makes a small commit and returns nil, or why it failed. The result is reused for healthAge.
+func (ix *Index) PingSQL(ctx context.Context) error {
+	ix.ping.mu.Lock()
+	defer ix.ping.mu.Unlock()
+	if !ix.ping.at.IsZero() && time.Since(ix.ping.at) < healthAge {
+		return ix.ping.err
+	}
+	// Callers share the result: a caller that hangs up must not make it a failure.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	defer cancel()
+	ix.ping.err = ix.o.Store.Ping(ctx)
+	ix.ping.at = time.Now()
+	if ix.ping.err == nil {
+		ix.ping.failing = time.Time{}
+	} else if ix.ping.failing.IsZero() {
+		ix.ping.failing = ix.ping.at
+	}
+	return ix.ping.err
+}
