@@ -276,10 +276,6 @@ func (s *calledStore) PurgeVersions(ctx context.Context, a1 int64, a2 int64, a3 
 func (s *calledStore) PutPreset(ctx context.Context, a1 store.Preset, a2 store.Actor) (store.Preset, error) {
 	return call1(ctx, s, "PutPreset", func(ctx context.Context) (store.Preset, error) { return s.Store.PutPreset(ctx, a1, a2) }, a1, a2)
 }
-func (s *calledStore) RanSchedule(ctx context.Context, a1 string, a2 string, a3 store.Draft, a4 int64, a5 store.Actor) (store.Accepted, error) {
-	a3.Body = slices.Clone(a3.Body)
-	return call1(ctx, s, "RanSchedule", func(ctx context.Context) (store.Accepted, error) { return s.Store.RanSchedule(ctx, a1, a2, a3, a4, a5) }, a1, a2, a3, a4, a5)
-}
 func (s *calledStore) RedrivesToDo(ctx context.Context, a1 string, a2 int) ([]store.Redrive, error) {
 	return call1(ctx, s, "RedrivesToDo", func(ctx context.Context) ([]store.Redrive, error) { return s.Store.RedrivesToDo(ctx, a1, a2) }, a1, a2)
 }
@@ -316,6 +312,12 @@ func (s *calledStore) Retry(ctx context.Context, a1 string, a2 string, a3 store.
 }
 func (s *calledStore) RevokeKey(ctx context.Context, a1 string, a2 string, a3 int64, a4 store.Actor) error {
 	return call0(ctx, s, "RevokeKey", func(ctx context.Context) error { return s.Store.RevokeKey(ctx, a1, a2, a3, a4) }, a1, a2, a3, a4)
+}
+func (s *calledStore) RunScheduleNow(ctx context.Context, a1 string, a2 string, a3 store.Draft, a4 int64, a5 store.Actor) (store.Accepted, error) {
+	a3.Body = slices.Clone(a3.Body)
+	return call1(ctx, s, "RunScheduleNow", func(ctx context.Context) (store.Accepted, error) {
+		return s.Store.RunScheduleNow(ctx, a1, a2, a3, a4, a5)
+	}, a1, a2, a3, a4, a5)
 }
 func (s *calledStore) RunSchedules(ctx context.Context, a1 []store.PlannedRun) ([]store.PlannedRunResult, error) {
 	a1 = slices.Clone(a1)

@@ -154,8 +154,8 @@ type Store interface {
 	// RunSchedules commits each planned run that no other process has committed, with its callback, in one
 	// transaction. Results are in the order of the runs.
 	RunSchedules(ctx context.Context, firings []store.PlannedRun) ([]store.PlannedRunResult, error)
-	// RanSchedule accepts a callback of a schedule that a person runs by hand.
-	RanSchedule(ctx context.Context, project, id string, draft store.Draft, now int64,
+	// RunScheduleNow accepts a callback of a schedule that a person runs by hand.
+	RunScheduleNow(ctx context.Context, project, id string, draft store.Draft, now int64,
 		by store.Actor) (store.Accepted, error)
 	// SealedKeys returns, for each table, one row for each master key that is in use at now. Zero includes
 	// keys that only expired rows use.

@@ -107,7 +107,7 @@ func (ct *Controller) RunSchedule(ctx context.Context, project, id string,
 	} else if err != nil {
 		return fail(err)
 	}
-	accepted, err := ct.o.Store.RanSchedule(ctx, project, id, d, now, by)
+	accepted, err := ct.o.Store.RunScheduleNow(ctx, project, id, d, now, by)
 	if err == nil {
 		err = accepted.Err
 	}

@@ -243,7 +243,7 @@ func fieldsEdit(change func(c *store.Callback) error) rowEdit {
 			return "", nil, err
 		}
 		changed, err := t.take(r, &wanted)
-		return "callback.mend", fields{"changed": changed}, err
+		return "callback.edit", fields{"changed": changed}, err
 	}
 }
 

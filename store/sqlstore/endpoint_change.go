@@ -399,7 +399,7 @@ func (db *DB) UpsertEndpoints(ctx context.Context, project string, wants []store
 			if _, twice := places[w.ExternalID]; twice {
 				message = "occurs twice in this request"
 			} else if w.ExternalID == "" {
-				message = "is required"
+				message = "is needed"
 			}
 			if message != "" {
 				answers[i].Err = invalid("external_id", message)

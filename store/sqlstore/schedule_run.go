@@ -245,7 +245,7 @@ func (t *tx) readCommitted(entries []*runEntry) error {
 // RunScheduleNow accepts the callback of a schedule that a person wants now, whether the schedule is enabled
 // or not. The next due time and the version stay, so a run that was planned before still takes effect. It
 // returns store.ErrNotFound, or the error of the draft.
-func (db *DB) RanSchedule(ctx context.Context, project, id string, draft store.Draft, now int64,
+func (db *DB) RunScheduleNow(ctx context.Context, project, id string, draft store.Draft, now int64,
 	by store.Actor) (store.Accepted, error) {
 	e := acceptEntry{draft: &draft}
 	err := e.encode(&db.written)
