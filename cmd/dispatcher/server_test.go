@@ -28,7 +28,7 @@ func TestCase40ServeRefusesAWrongMasterKey(t *testing.T) {
 		return code, term.Lines()
 	}
 	code, lines := serve(cmdtest.SomeKey('w'))
-	if code != console.ExitUsage || len(lines) != 2 || !strings.Contains(lines[0], "which is not given") ||
+	if code != console.ExitUsage || len(lines) != 2 || !strings.Contains(lines[0], "which is missing in the settings") ||
 		strings.Contains(lines[0], cmdtest.SomeKey('w')) {
 		t.Errorf("exit code %d, said %q", code, lines)
 	}

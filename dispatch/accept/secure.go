@@ -56,7 +56,7 @@ func (ac *Accepter) checkSigner(ctx context.Context, c *store.Callback, prefix s
 	if !kind.IsBound() {
 		return nil
 	}
-	own, err := ac.secret.Own(ctx, secret.Owner{Project: c.Project, Endpoint: c.EndpointID}, ac.clock.Now())
+	own, err := ac.secret.Owned(ctx, secret.Owner{Project: c.Project, Endpoint: c.EndpointID}, ac.clock.Now())
 	if err != nil {
 		return err
 	}

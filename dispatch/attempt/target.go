@@ -21,7 +21,7 @@ func (rn *Runner) openOwn(ctx context.Context, cb *store.Stamped, url string) ([
 	own := secret.CallbackOwner(cb.ID)
 	for i := range cb.Headers {
 		h := &cb.Headers[i]
-		of, _ := secret.SealedFor(h.Sealed(), own)
+		of, _ := secret.CutOwner(h.Sealed(), own)
 		if h.Sealed() == "" || of == own {
 			continue
 		}
@@ -36,7 +36,7 @@ func (rn *Runner) openOwn(ctx context.Context, cb *store.Stamped, url string) ([
 		break
 	}
 	opened, err := rn.o.Keyring.OpenHeaders(cb.Project, own, url, cb.Headers)
-	return opened, rn.secret.Opened(err)
+	return opened, rn.secret.RecordOpen(err)
 }
 
 // withDefaults returns headers, and those of others whose name is not among them.
@@ -147,7 +147,7 @@ func (rn *Runner) headersFor(
 		of := store.WithoutCredentials(ep.Headers)
 		if home {
 			of, err = rn.o.Keyring.OpenHeaders(ep.Project, secret.EndpointOwner(ep.ID), "", ep.Headers)
-			if rn.secret.Opened(err) != nil {
+			if rn.secret.RecordOpen(err) != nil {
 				return nil, err
 			}
 		}
@@ -169,7 +169,7 @@ func (rn *Runner) withProjectHeaders(
 		return withDefaults(headers, store.WithoutCredentials(defaults)), nil
 	}
 	opened, err := rn.o.Keyring.OpenHeaders(p.ID, secret.ProjectOwner, "", defaults)
-	if rn.secret.Opened(err) != nil {
+	if rn.secret.RecordOpen(err) != nil {
 		return nil, err
 	}
 	return withDefaults(headers, opened), nil

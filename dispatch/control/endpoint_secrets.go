@@ -68,7 +68,7 @@ func (ct *Controller) guardEndpoint(
 	if kind == was && !(moved && kind.IsBound()) {
 		return nil
 	}
-	own, err := ct.secret.Own(ctx, secret.Owner{Project: after.Project, Endpoint: after.ID}, ct.clock.Now())
+	own, err := ct.secret.Owned(ctx, secret.Owner{Project: after.Project, Endpoint: after.ID}, ct.clock.Now())
 	if err != nil {
 		return err
 	}
@@ -112,7 +112,7 @@ func (ct *Controller) applyHeaders(ch *EndpointChange, ep *store.Endpoint, f *ac
 		}
 	}
 	plain, err := ct.o.Keyring.OpenHeaders(ep.Project, owner, "", *ch.Headers)
-	if ct.secret.Opened(err) != nil {
+	if ct.secret.RecordOpen(err) != nil {
 		return err
 	}
 	for _, h := range sign.CheckHeaders(plain) {

@@ -415,7 +415,7 @@ func (ct *Controller) addEndpointSecret(
 		if err != nil {
 			return secret.RevealedSecret{}, secretNeeded(use)
 		}
-		hosts = secret.MadeHosts(use)
+		hosts = secret.GeneratedHosts(use)
 	}
 	now := ct.clock.Now()
 	row := store.Secret{Project: ep.Project, Owner: ep.ID, Use: use, Label: label, Hosts: hosts,

@@ -245,7 +245,7 @@ func (ct *Controller) openTemplate(s *store.Schedule) error {
 		return nil
 	}
 	text, err := ct.o.Keyring.OpenText(secret.BindTemplate(s.Project, s.ID), string(s.Template))
-	if ct.secret.Opened(err) != nil {
+	if ct.secret.RecordOpen(err) != nil {
 		return fmt.Errorf("template of schedule %s%s: %w", store.SchedulePrefix, s.ID, err)
 	}
 	s.Template = store.JSONText(text)

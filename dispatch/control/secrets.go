@@ -79,7 +79,7 @@ func (ct *Controller) findSecrets(ctx context.Context, project string,
 		return ct.findLaneSecrets(ctx, project, q, now)
 	case !sign.IsUse(use):
 		return nil, "", accept.Invalid("use",
-			"is required with neither lane nor endpoint: "+secret.UsesText())
+			"is required with neither lane nor endpoint: "+secret.UseNames())
 	default:
 		secrets, err = ct.secret.Project(ctx, project, use, now)
 	}
@@ -183,7 +183,7 @@ func (ct *Controller) RotateSecret(ctx context.Context, project string, q Secret
 		}
 		use = kind.Use
 	} else if use != secret.UseRoot && !sign.IsUse(use) {
-		f.Add("use", "must be one of %s", secret.UsesText())
+		f.Add("use", "must be one of %s", secret.UseNames())
 	}
 	if q.Lane != "" {
 		f.Add("lane", "a lane's secret is derived; rotate the project's")
@@ -223,7 +223,7 @@ func (ct *Controller) addSecret(
 func (r *Rotation) hosts(use string, f *accept.Findings) []string {
 	switch {
 	case r.Hosts == nil && r.Secret == "":
-		return secret.MadeHosts(use)
+		return secret.GeneratedHosts(use)
 	case r.Hosts == nil:
 		return nil
 	case use == secret.UseRoot || use == sign.UseHMAC:

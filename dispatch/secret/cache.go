@@ -20,30 +20,30 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// useCursor is the use of the key that signs the cursors of lists, useAudit of the one that the chain of the
-// audit is made with. They are none of sign.Uses: no caller can read or rotate them.
+// useCursor is the use of the key that signs the cursors of lists, useAudit that of the key of the audit
+// chain. They are not among sign.Uses, so no caller can read or rotate them.
 const (
 	useCursor = "cursor"
 	useAudit  = "audit"
 )
 
-// CursorKey returns the 32 bytes that sign the cursors of lists. Its error is SQL's, or that the key ring
-// cannot open them.
+// CursorKey returns the 32 bytes that sign the cursors of lists. Its error is SQL's, or that of a keyring
+// that cannot decrypt them.
 func (s *Secrets) CursorKey(ctx context.Context) ([]byte, error) {
 	key, err := s.installationKey(ctx, useCursor)
 	if err != nil {
-		return nil, fmt.Errorf("the key of cursors: %w", err)
+		return nil, fmt.Errorf("key of cursors: %w", err)
 	}
 	return key, nil
 }
 
-// AuditKey returns the key of the chain.
+// AuditKey returns the key of the audit chain.
 func (s *Secrets) AuditKey(ctx context.Context) ([]byte, error) {
 	return s.installationKey(ctx, useAudit)
 }
 
-// installationKey returns a key that is the same in all processes, and never rotated. The first call makes
-// it, and it is kept in SQL as other secrets are, of no project. The caller must not change it.
+// installationKey returns a key that all processes share and that is never rotated. The first call generates
+// it. SQL stores it like other secrets, with an empty project. The caller must not change it.
 func (s *Secrets) installationKey(ctx context.Context, use string) ([]byte, error) {
 	secrets, err := s.Project(ctx, "", use, s.clock.Now())
 	if err != nil {
@@ -53,95 +53,95 @@ func (s *Secrets) installationKey(ctx context.Context, use string) ([]byte, erro
 }
 
 const (
-	// readAgain is how long a process signs with what it read before it reads again: a rotation elsewhere is
-	// in force by then.
-	readAgain = 5 * time.Second
-	// Overlap is how long a rotated secret still signs beside its successor.
+	// refreshAfter is how long a process uses secrets before it reads them again. A rotation by another
+	// process takes effect within that time.
+	refreshAfter = 5 * time.Second
+	// Overlap is how long a rotated secret signs together with its successor.
 	Overlap = 24 * time.Hour
-	// maxLaneSecrets bounds the derived secrets that are kept.
+	// maxLaneSecrets bounds the cached derived secrets.
 	maxLaneSecrets = 10_000
-	// maxOwnSecrets bounds the owners whose secrets are kept.
+	// maxOwnSecrets bounds the owners whose secrets are cached.
 	maxOwnSecrets = 50_000
 	secretSize    = 32
 )
 
-// Secrets keeps the secrets that sign for a while, and derives those of lanes from their project's. In
-// memory they are in clear; in SQL they are not.
+// Secrets caches the secrets of owners, and derives those of lanes from the project's root secret. They are
+// plain text in memory and encrypted in SQL.
 type Secrets struct {
 	store Store
 	keys  *Keyring
 	clock *clock.Clock
 	ids   clock.IDs
-	// unreadableTotal counts what could not be decrypted.
+	// unreadableTotal counts failed decryptions.
 	unreadableTotal prometheus.Counter
-	// unreadable is when something sealed could last not be opened, in Unix milliseconds; zero: never.
+	// unreadable is the time of the last failed decryption, in Unix milliseconds; zero: none.
 	unreadable atomic.Int64
 
 	mu sync.Mutex
-	// turns are of owners whose secrets are being read or made, for as long as that takes.
-	turns  map[Owner]*ownerTurn
-	owners map[Owner]Own
+	// locks has an entry while the secrets of an owner are read or generated.
+	locks  map[Owner]*ownerLock
+	owners map[Owner]Owned
 	lanes  map[LaneKey][]sign.Secret
 }
 
-// A Owner has secrets of its own: an endpoint, or with an empty id the project itself.
+// An Owner has its own secrets: an endpoint (its bare id), or with an empty Endpoint the project.
 type Owner struct{ Project, Endpoint string }
 
-// A ownerTurn lets one goroutine at a time read or make an owner's secrets.
-type ownerTurn struct {
+// An ownerLock lets one goroutine at a time read or generate an owner's secrets.
+type ownerLock struct {
 	token chan struct{}
-	// users have the token or wait for it; under the cache's lock.
+	// users is how many goroutines hold the token or wait for it. Secrets.mu guards it.
 	users int
 }
 
-// A LaneKey finds what was derived for a lane and a signer.
+// A LaneKey is the key of a derived secret.
 type LaneKey struct {
 	Project, Lane string
 	Kind          sign.Kind
 }
 
-// Own are what an owner has, newest first, by their use. It was read at read; tried is when that was
-// last tried.
-type Own struct {
+// Owned are the secrets of an owner by use, the newest first. read is when they were read, tried when reading
+// was last tried, in Unix milliseconds.
+type Owned struct {
 	ByUse       map[string][]sign.Secret
 	read, tried int64
 }
 
-// UseRoot is the use of a project's root secret, from which those of lanes are derived.
+// UseRoot is the use of a project's root secret, from which the secrets of lanes are derived.
 const UseRoot = ""
 
-// New returns secrets that are read from SQL when they are needed.
+// New returns Secrets with an empty cache.
 func New(s Store, k *Keyring, c *clock.Clock, m part.Metrics) *Secrets {
 	return &Secrets{
-		store: s, keys: k, clock: c, turns: make(map[Owner]*ownerTurn), owners: make(map[Owner]Own),
+		store: s, keys: k, clock: c, locks: make(map[Owner]*ownerLock), owners: make(map[Owner]Owned),
 		lanes: make(map[LaneKey][]sign.Secret),
 		unreadableTotal: m.Counter("unreadable_secrets_total",
-			"Times that a stored secret or credential could not be decrypted with this process's master keys."),
+			"Failed decryptions of stored secrets and credentials with this process's master keys."),
 	}
 }
 
-// ErrNoSecret: there is none of the use that a signer needs, and none can be made. ErrNotForHost: there is
-// one that may not be used at the host.
+// ErrNoSecret: no secret exists for the signer's use, and none can be generated. ErrNotForHost: no secret may
+// be used at the host.
 var (
-	ErrNoSecret   = errors.New("there is no secret for the signer")
-	ErrNotForHost = errors.New("the signer's secret was not given for this host")
+	ErrNoSecret   = errors.New("no secret for the signer")
+	ErrNotForHost = errors.New("the signer's secret is not allowed at this host")
 )
 
-// A Signing says what is to be signed, and where it goes.
+// A Signing describes a request to sign.
 type Signing struct {
 	Project, Lane, URL string
-	// Kind is that of the signer.
+	// Kind is the kind of the signer.
 	Kind sign.Kind
-	// Endpoint is a bare id; empty: a plain address. Home says that the address is at the endpoint's own
-	// host, and Changed is when the endpoint was last changed.
+	// Endpoint is a bare id; empty: the callback has only a URL. Home: the URL is at the endpoint's own host.
+	// Changed is when the endpoint last changed, in Unix milliseconds.
 	Endpoint string
 	Home     bool
 	Changed  int64
 }
 
-// Signing returns the secrets that sign a callback at now, the present one first: its endpoint's own; or for
-// a plain address what is derived for its lane and its signer, or the project's own where the signer sends
-// its secret or has a private key. Those go only to hosts that they were given for: ErrNotForHost.
+// Signing returns the secrets that sign a callback at now, the current one first. An endpoint uses its own. A
+// callback with only a URL uses the secret derived for its lane and signer, or the project's own if the
+// signer sends its secret or has a private key. The latter are limited to their hosts: ErrNotForHost.
 func (s *Secrets) Signing(ctx context.Context, to Signing, now int64) ([]sign.Secret, error) {
 	kind := to.Kind
 	if kind.Use == "" {
@@ -154,12 +154,14 @@ func (s *Secrets) Signing(ctx context.Context, to Signing, now int64) ([]sign.Se
 		owner := Owner{to.Project, to.Endpoint}
 		var since int64
 		if kind.SendsSecret() {
-			since = to.Changed + changeMargin.Milliseconds() // another host may have come with another secret
+			// The endpoint may have moved to another host together with a new secret: a secret that was read
+			// before must not be sent there.
+			since = to.Changed + changeMargin.Milliseconds()
 		}
 		own, ownErr := s.ownSince(ctx, owner, since, now)
 		secrets, err = own.ByUse[kind.Use], ownErr
 		if err == nil && len(secrets) == 0 {
-			secrets, err = s.first(ctx, owner, kind.Use, now)
+			secrets, err = s.makeFirst(ctx, owner, kind.Use, now)
 		}
 	case !kind.IsBound():
 		return s.Derived(ctx, LaneKey{to.Project, to.Lane, kind}, now)
@@ -172,7 +174,7 @@ func (s *Secrets) Signing(ctx context.Context, to Signing, now int64) ([]sign.Se
 	return ForHost(secrets, to.URL)
 }
 
-// ForHost returns those of the secrets that may be used at the host of an address, or ErrNotForHost.
+// ForHost returns the secrets that may be used at the host of a URL, or ErrNotForHost.
 func ForHost(secrets []sign.Secret, url string) ([]sign.Secret, error) {
 	allowed := make([]sign.Secret, 0, len(secrets))
 	for _, secret := range secrets {
@@ -186,39 +188,39 @@ func ForHost(secrets []sign.Secret, url string) ([]sign.Secret, error) {
 	return allowed, nil
 }
 
-// Project returns the project's own secrets of a use, and makes the first one where that can be done. A
-// credential is not made: no receiver would know it, and it would be for no host.
+// Project returns the project's own secrets of a use, and generates the first one if possible. It generates
+// no credential: no receiver would know it, and it would be allowed at no host.
 func (s *Secrets) Project(ctx context.Context, project, use string, now int64) ([]sign.Secret, error) {
 	owner := Owner{Project: project}
-	own, err := s.Own(ctx, owner, now)
+	own, err := s.Owned(ctx, owner, now)
 	if err != nil || len(own.ByUse[use]) > 0 {
 		return own.ByUse[use], err
 	}
 	if use == sign.UseText || use == sign.UseBasic {
 		return nil, fmt.Errorf("%w: project %s, use %s", ErrNoSecret, project, use)
 	}
-	return s.first(ctx, owner, use, now)
+	return s.makeFirst(ctx, owner, use, now)
 }
 
-// first makes an owner's first secret of a use; ErrNoSecret where that cannot be done. Several processes may
-// do it at once: one of them does. In this one it is done in turn with whoever reads, so that nobody keeps
-// what he read before; and once, however many want it.
-func (s *Secrets) first(ctx context.Context, owner Owner, use string, now int64) ([]sign.Secret, error) {
+// makeFirst generates an owner's first secret of a use, or returns ErrNoSecret. It holds the owner's lock, so
+// that this process generates one secret only and no reader caches the state before. Among several processes
+// the store keeps the first (onlyIfNone).
+func (s *Secrets) makeFirst(ctx context.Context, owner Owner, use string, now int64) ([]sign.Secret, error) {
 	ctx, cancel := context.WithTimeout(ctx, part.ClaimMargin)
 	defer cancel()
-	end, err := s.turn(ctx, owner, true)
+	end, err := s.lock(ctx, owner, true)
 	if err != nil {
 		return nil, err
 	}
 	defer end()
-	if known, ok, _ := s.known(owner, 0, now); ok && len(known.ByUse[use]) > 0 {
-		return known.ByUse[use], nil
+	if cached, ok, _ := s.cached(owner, 0, now); ok && len(cached.ByUse[use]) > 0 {
+		return cached.ByUse[use], nil
 	}
 	key, err := NewKey(use, "")
 	if err != nil {
 		return nil, fmt.Errorf("%w: project %s, use %s: %w", ErrNoSecret, owner.Project, use, err)
 	}
-	row := store.Secret{Project: owner.Project, Owner: owner.Endpoint, Use: use, Hosts: MadeHosts(use),
+	row := store.Secret{Project: owner.Project, Owner: owner.Endpoint, Use: use, Hosts: GeneratedHosts(use),
 		CreatedAt: now}
 	by := store.Actor{Name: "dispatcher", Reason: "the first secret of its owner"}
 	if _, err := s.Add(ctx, row, key, 0, true, by); err != nil {
@@ -228,23 +230,23 @@ func (s *Secrets) first(ctx context.Context, owner Owner, use string, now int64)
 	if err != nil {
 		return nil, err
 	}
-	s.keep(owner, Own{byUse, now, now})
+	s.keep(owner, Owned{byUse, now, now})
 	if len(byUse[use]) == 0 {
 		return nil, fmt.Errorf("%w: project %s, use %s", ErrNoSecret, owner.Project, use)
 	}
 	return byUse[use], nil
 }
 
-// MadeHosts are the hosts of a secret that is made here. A private key is for every host: it was made to sign
-// for the project's receivers, and for nothing else.
-func MadeHosts(use string) []string {
+// GeneratedHosts are the hosts of a generated secret. A private key is allowed at every host, because it
+// signs only for this project's receivers.
+func GeneratedHosts(use string) []string {
 	if sign.IsPrivate(use) {
 		return []string{store.AnyHost}
 	}
 	return nil
 }
 
-// Derived returns the secrets of a lane.
+// Derived returns the secrets of a lane, the current one first.
 func (s *Secrets) Derived(ctx context.Context, key LaneKey, now int64) ([]sign.Secret, error) {
 	root, err := s.Project(ctx, key.Project, UseRoot, now)
 	if err != nil {
@@ -252,7 +254,7 @@ func (s *Secrets) Derived(ctx context.Context, key LaneKey, now int64) ([]sign.S
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// What was derived from other secrets than these may have been put there by whoever still had those.
+	// An entry may have been derived from a root secret that was rotated since, so the ids are compared.
 	if derived, ok := s.lanes[key]; ok && slices.EqualFunc(derived, root, func(a, b sign.Secret) bool {
 		return a.ID == b.ID
 	}) {
@@ -272,50 +274,50 @@ func (s *Secrets) Derived(ctx context.Context, key LaneKey, now int64) ([]sign.S
 	return derived, nil
 }
 
-// Own returns what an owner has, read within the last readAgain if SQL answers.
-func (s *Secrets) Own(ctx context.Context, owner Owner, now int64) (Own, error) {
+// Owned returns an owner's secrets, read within the last refreshAfter if SQL answers.
+func (s *Secrets) Owned(ctx context.Context, owner Owner, now int64) (Owned, error) {
 	return s.ownSince(ctx, owner, 0, now)
 }
 
-// ownSince is own, but what was read before since is of no use.
-func (s *Secrets) ownSince(ctx context.Context, owner Owner, since, now int64) (Own, error) {
-	known, ok, fresh := s.known(owner, since, now)
+// ownSince is Owned, but secrets that were read before since are not used.
+func (s *Secrets) ownSince(ctx context.Context, owner Owner, since, now int64) (Owned, error) {
+	cached, ok, fresh := s.cached(owner, since, now)
 	if fresh {
-		return known, nil
+		return cached, nil
 	}
-	// An attempt that waited longer would be put off in any case: its claim would be too old.
+	// Do not wait longer than ClaimMargin: the claim of the attempt would have expired.
 	ctx, cancel := context.WithTimeout(ctx, part.ClaimMargin)
 	defer cancel()
-	end, err := s.turn(ctx, owner, !ok)
+	end, err := s.lock(ctx, owner, !ok)
 	if err != nil {
-		return known, err
+		return cached, err
 	}
 	if end == nil {
-		return known, nil // What was read before is good enough while another reads.
+		return cached, nil // another goroutine refreshes them
 	}
 	defer end()
-	known, ok, fresh = s.known(owner, since, now)
+	cached, ok, fresh = s.cached(owner, since, now)
 	if fresh {
-		return known, nil
+		return cached, nil
 	}
 	byUse, err := s.read(ctx, owner, now)
 	switch {
 	case err != nil && !ok:
-		return known, err
+		return cached, err
 	case err != nil:
-		// What was read before is still a secret of the owner: a rotation waits, attempts need not.
-		known.tried = now
-		return s.keep(owner, known), nil
+		// The cached secrets are still valid while SQL does not answer. Only a rotation is late.
+		cached.tried = now
+		return s.keep(owner, cached), nil
 	}
-	return s.keep(owner, Own{byUse, now, now}), nil
+	return s.keep(owner, Owned{byUse, now, now}), nil
 }
 
-// keep remembers what was read of an owner.
-func (s *Secrets) keep(owner Owner, own Own) Own {
+// keep caches an owner's secrets.
+func (s *Secrets) keep(owner Owner, own Owned) Owned {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.owners) >= maxOwnSecrets {
-		for other := range s.owners { // any: all of them at once would have to be read again by everybody
+		for other := range s.owners { // drop one at random; dropping all would cause a burst of reads
 			delete(s.owners, other)
 			break
 		}
@@ -324,18 +326,18 @@ func (s *Secrets) keep(owner Owner, own Own) Own {
 	return own
 }
 
-// turn takes an owner's turn, and returns what ends it. Without wait it returns nil where another has the
-// turn.
-func (s *Secrets) turn(ctx context.Context, owner Owner, wait bool) (end func(), err error) {
+// lock takes an owner's lock, and returns the function that releases it. Without wait it returns nil if
+// another goroutine has the lock.
+func (s *Secrets) lock(ctx context.Context, owner Owner, wait bool) (end func(), err error) {
 	s.mu.Lock()
-	t := s.turns[owner]
+	t := s.locks[owner]
 	if t != nil && !wait {
 		s.mu.Unlock()
 		return nil, nil
 	}
 	if t == nil {
-		t = &ownerTurn{token: make(chan struct{}, 1)}
-		s.turns[owner] = t
+		t = &ownerLock{token: make(chan struct{}, 1)}
+		s.locks[owner] = t
 	}
 	t.users++
 	s.mu.Unlock()
@@ -344,7 +346,7 @@ func (s *Secrets) turn(ctx context.Context, owner Owner, wait bool) (end func(),
 		defer s.mu.Unlock()
 		t.users--
 		if t.users == 0 {
-			delete(s.turns, owner)
+			delete(s.locks, owner)
 		}
 	}
 	select {
@@ -356,26 +358,26 @@ func (s *Secrets) turn(ctx context.Context, owner Owner, wait bool) (end func(),
 	}
 }
 
-// known returns what was read of an owner, since a time or later, and whether that was within the last
-// readAgain.
-func (s *Secrets) known(owner Owner, since, now int64) (known Own, ok, fresh bool) {
+// cached returns an owner's cached secrets if they were read at since or later. fresh: they were read, or
+// reading was tried, within the last refreshAfter.
+func (s *Secrets) cached(owner Owner, since, now int64) (cached Owned, ok, fresh bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	known, ok = s.owners[owner]
-	ok = ok && known.read >= since
-	return known, ok, ok && now-known.tried <= readAgain.Milliseconds() && now >= known.tried
+	cached, ok = s.owners[owner]
+	ok = ok && cached.read >= since
+	return cached, ok, ok && now-cached.tried <= refreshAfter.Milliseconds() && now >= cached.tried
 }
 
-// read decrypts an owner's secrets.
+// read reads and decrypts an owner's secrets.
 func (s *Secrets) read(ctx context.Context, owner Owner, now int64) (map[string][]sign.Secret, error) {
 	rows, err := s.store.OwnedSecrets(ctx, owner.Project, owner.Endpoint, now)
 	if err != nil {
-		return nil, fmt.Errorf("read the secrets of project %s: %w", owner.Project, err)
+		return nil, fmt.Errorf("read secrets of project %s: %w", owner.Project, err)
 	}
 	byUse := make(map[string][]sign.Secret)
 	for i := range rows {
 		key, err := s.keys.Open(bindSecret(&rows[i]), rows[i].KeyID, rows[i].Ciphertext)
-		if s.Opened(err) != nil {
+		if s.RecordOpen(err) != nil {
 			return nil, fmt.Errorf("decrypt a secret of project %s: %w", owner.Project, err)
 		}
 		byUse[rows[i].Use] = append(byUse[rows[i].Use], sign.Secret{
@@ -385,7 +387,9 @@ func (s *Secrets) read(ctx context.Context, owner Owner, now int64) (map[string]
 	return byUse, nil
 }
 
-// Add stores a new secret, whose project, owner, use and label are given, and returns its id.
+// Add encrypts and stores a new secret, and returns its id. row has the project, owner, use, label and hosts.
+// The previous secret signs until retireAt. With onlyIfNone it stores nothing if the owner has a secret of
+// that use.
 func (s *Secrets) Add(ctx context.Context, row store.Secret, key []byte, retireAt int64, onlyIfNone bool,
 	by store.Actor) (string, error) {
 	row.ID = s.ids.New(time.UnixMilli(row.CreatedAt))
@@ -396,10 +400,10 @@ func (s *Secrets) Add(ctx context.Context, row store.Secret, key []byte, retireA
 	return row.ID, nil
 }
 
-// changeMargin is by how much the clocks of two processes may differ.
+// changeMargin is how far the clocks of two processes may differ.
 const changeMargin = time.Second
 
-// Forget has the secrets of a project, and of its endpoints, read again.
+// Forget drops the cached secrets of a project and of its endpoints.
 func (s *Secrets) Forget(project string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -411,21 +415,22 @@ func (s *Secrets) Forget(project string) {
 	clear(s.lanes)
 }
 
-// A RevealedSecret is a signing secret as its receiver is given it.
+// A RevealedSecret is a signing secret in the format that its receiver gets.
 type RevealedSecret struct {
-	// ID names it in attempts. Label is what receivers know it by; mostly empty.
+	// ID identifies the secret in attempts. Label is the name that receivers know it by, or empty.
 	ID, Label, Use string
 	Secret         string
-	// Public is what receivers verify with, where that is not the secret itself.
+	// Public is the key that receivers verify with, if that is not the secret itself.
 	Public string
-	// Hosts are where it may be used beside its endpoint's own host.
+	// Hosts are where the secret may be used besides its endpoint's own host.
 	Hosts []string
 }
 
+// Reveal returns a secret in its receiver's format.
 func Reveal(use string, s *sign.Secret) (RevealedSecret, error) {
 	public, err := sign.PublicOf(use, s.Key)
 	if err != nil {
-		return RevealedSecret{}, fmt.Errorf("show a secret: %w", err)
+		return RevealedSecret{}, fmt.Errorf("reveal secret: %w", err)
 	}
 	return RevealedSecret{
 		ID: s.ID, Label: s.Label, Use: use, Secret: sign.FormatSecretFor(use, s.Key), Public: public,
@@ -433,9 +438,10 @@ func Reveal(use string, s *sign.Secret) (RevealedSecret, error) {
 	}, nil
 }
 
-func UsesText() string { return strings.Join(sign.Uses(), ", ") }
+// UseNames returns the uses that callers may name, as a list in words.
+func UseNames() string { return strings.Join(sign.Uses(), ", ") }
 
-// NewKey reads a secret, or makes one.
+// NewKey decodes a secret, or generates one if text is empty.
 func NewKey(use, text string) ([]byte, error) {
 	switch {
 	case text != "" && use == UseRoot:

@@ -8,8 +8,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// A ciphertext is bound to what it belongs to: moved to another row, project, owner or use, it cannot be
-// opened. These functions write what it is bound to, for Keyring.Seal and Open.
+// A ciphertext is bound to its row: moved to another row, project, owner or use it cannot be decrypted. The
+// bind functions return that binding, the additional data of Keyring.Seal and Open.
 
 func bindSecret(s *store.Secret) string {
 	return binding(append([]string{"secret", s.Project, s.Owner, s.Use, s.ID}, s.Hosts...)...)
@@ -19,25 +19,27 @@ func bindHeader(project, owner, name string) string {
 	return binding("header", project, owner, strings.ToLower(name))
 }
 
+// BindTemplate returns the binding of a schedule's template.
 func BindTemplate(project, schedule string) string { return binding("template", project, schedule) }
 
-// binding joins parts; none of them has a NUL.
+// binding joins parts. No part contains a NUL.
 func binding(parts ...string) string { return strings.Join(parts, "\x00") }
 
-// Owners of sealed headers. A project owns its default headers.
+// CallbackOwner and EndpointOwner are the owners of sealed headers, by bare id.
 func CallbackOwner(id string) string { return store.CallbackPrefix + id }
 
 func EndpointOwner(id string) string { return store.EndpointPrefix + id }
 
+// ProjectOwner is the owner of a project's default headers.
 const ProjectOwner = "project"
 
-// SealText encrypts a text with the first key, for a column or a header that holds text.
+// SealText encrypts a text with the current key, for a column or a header that contains text.
 func (k *Keyring) SealText(bound, plain string) string {
 	keyID, ciphertext := k.Seal(bound, []byte(plain))
 	return store.SealedText(keyID, base64.RawStdEncoding.EncodeToString(ciphertext))
 }
 
-// OpenText decrypts what sealText made. Its error is ErrUnknownKey or ErrTampered.
+// OpenText decrypts a result of SealText. Its error is ErrUnknownKey or ErrTampered.
 func (k *Keyring) OpenText(bound, sealed string) (string, error) {
 	keyID, text, _ := store.CutSealed(sealed)
 	ciphertext, err := base64.RawStdEncoding.DecodeString(text)
@@ -48,9 +50,9 @@ func (k *Keyring) OpenText(bound, sealed string) (string, error) {
 	return string(plain), err
 }
 
-// SealHeaders returns headers with the values of credentials encrypted for their owner and for the host of an
-// address; with an empty address for whatever host the owner has. A header that is sealed already stays as it
-// is. The slice that is given is not changed.
+// SealHeaders returns headers with credentials encrypted for their owner and for the host of url. With an
+// empty url they are valid at any host of the owner. A sealed header stays as it is. The given slice is not
+// changed.
 func (k *Keyring) SealHeaders(project, owner, url string, headers []store.Header) []store.Header {
 	if !store.HasCredentials(headers) {
 		return headers
@@ -69,8 +71,8 @@ func (k *Keyring) SealHeaders(project, owner, url string, headers []store.Header
 	return sealed
 }
 
-// OpenHeaders returns headers with the values of credentials in clear, without those that were sealed for
-// another host than that of the address. Its error is ErrUnknownKey or ErrTampered.
+// OpenHeaders returns headers with credentials decrypted. It leaves out those that were sealed for another
+// host than that of url. Its error is ErrUnknownKey or ErrTampered.
 func (k *Keyring) OpenHeaders(project, owner, url string, headers []store.Header) ([]store.Header, error) {
 	if store.SealedKey(headers) == "" {
 		return headers, nil
@@ -78,7 +80,7 @@ func (k *Keyring) OpenHeaders(project, owner, url string, headers []store.Header
 	opened := make([]store.Header, 0, len(headers))
 	for _, h := range headers {
 		if text := h.Sealed(); text != "" {
-			of, sealed := SealedFor(text, owner)
+			of, sealed := CutOwner(text, owner)
 			plain, err := k.OpenText(bindHeader(project, of, h.Name), sealed)
 			if err != nil {
 				return nil, fmt.Errorf("header %s of %s: %w", h.Name, of, err)
@@ -94,10 +96,8 @@ func (k *Keyring) OpenHeaders(project, owner, url string, headers []store.Header
 	return opened, nil
 }
 
-// A result callback is made by the store when its poll ends. Its headers are sealed before, for the poll,
-// whose owner stands behind the ciphertext.
-
-// SealResult is sealHeaders for the result callback of a poll.
+// SealResult is SealHeaders for the result callback of a poll, which the store creates when the poll ends. It
+// does not know the callback's id yet, so the poll is the owner, and its name follows the ciphertext.
 func (k *Keyring) SealResult(project, poll, url string, headers []store.Header) []store.Header {
 	owner := CallbackOwner(poll)
 	sealed := k.SealHeaders(project, owner, url, headers)
@@ -109,9 +109,9 @@ func (k *Keyring) SealResult(project, poll, url string, headers []store.Header) 
 	return sealed
 }
 
-// SealedFor returns for whom a value was sealed, which is its row's owner unless it names another, and the
-// value without that name.
-func SealedFor(sealed, owner string) (of, value string) {
+// CutOwner returns the owner that a value was sealed for, and the value without that name. The owner is that
+// of the row unless the value names another.
+func CutOwner(sealed, owner string) (of, value string) {
 	if at := strings.LastIndexByte(sealed, ':'); at > strings.IndexByte(sealed, ':') {
 		return sealed[at+1:], sealed[:at]
 	}

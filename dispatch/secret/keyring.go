@@ -1,11 +1,11 @@
-// Package secret keeps what signs and what must not stand in SQL in clear: the key ring with the master keys,
-// the signing secrets of projects and endpoints, and sealed headers and templates.
+// Package secret encrypts what must not be plain text in SQL: the signing secrets of projects and endpoints,
+// sealed headers and templates. The keyring contains the master keys.
 //
-// A ciphertext is bound to its project, owner, use and row: moved elsewhere it cannot be opened. A rotated
-// secret signs beside its successor until its overlap ends. A secret that another process has rotated is in
-// force here within 5 s.
+// A ciphertext is bound to its project, owner, use and row, and cannot be decrypted elsewhere. A rotated
+// secret signs together with its successor until its overlap ends. A rotation by another process takes effect
+// here within 5 s.
 //
-// It does not decide who may see a secret, and it does not sign: package outbound does.
+// The package does not decide who may read a secret, and it does not sign: package outbound does.
 package secret
 
 import (
@@ -25,27 +25,27 @@ import (
 // MasterKeyBytes is the length of a master key.
 const MasterKeyBytes = 32
 
-// Errors of a keyring, to be told apart with errors.Is.
+// Errors of a keyring, for errors.Is.
 var (
-	// ErrUnknownKey: the ciphertext was made with a master key that is not in the keyring.
-	ErrUnknownKey = errors.New("master key is not known")
-	// ErrTampered: the ciphertext was changed, belongs to another row, or was not made with the key that it
-	// names.
+	// ErrUnknownKey: the ciphertext was encrypted with a master key that is not in the keyring.
+	ErrUnknownKey = errors.New("unknown master key")
+	// ErrTampered: the ciphertext was changed, belongs to another row, or was encrypted with another key than
+	// it names.
 	ErrTampered = errors.New("ciphertext is not authentic")
 )
 
-// A Keyring encrypts what must not stand in SQL in clear, with AES-256-GCM. Several master keys may be held:
-// the first one encrypts, all decrypt, so that a key can be replaced while rows of the old one are still
-// there. It is immutable, safe for concurrent use, and shows nothing of its keys when it is printed.
+// A Keyring encrypts with AES-256-GCM. It may have several master keys: the first one encrypts, all decrypt,
+// so that a key can be replaced while rows of the old one exist. It is immutable and safe for concurrent use,
+// and printing it reveals no key.
 type Keyring struct {
-	first string
-	keys  map[string]cipher.AEAD
+	current string
+	keys    map[string]cipher.AEAD
 }
 
-// NewKeyring returns a keyring over master keys, each the base64 of 32 bytes. The errors never show a key.
+// NewKeyring returns a keyring of master keys, each the base64 of 32 bytes. The errors contain no key.
 func NewKeyring(keys []string) (*Keyring, error) {
 	if len(keys) == 0 {
-		return nil, errors.New("master key: none is given")
+		return nil, errors.New("master key: missing")
 	}
 	k := &Keyring{keys: make(map[string]cipher.AEAD, len(keys))}
 	seen := make(map[string][]byte, len(keys))
@@ -60,7 +60,7 @@ func NewKeyring(keys []string) (*Keyring, error) {
 		}
 		id := keyID(key)
 		if other, ok := seen[id]; ok && !hmac.Equal(other, key) {
-			return nil, fmt.Errorf("master key %d of %d: has the same id %s as another one; make a new one",
+			return nil, fmt.Errorf("master key %d of %d: has the id %s of another key; generate a new one",
 				i+1, len(keys), id)
 		}
 		seen[id] = key
@@ -70,7 +70,7 @@ func NewKeyring(keys []string) (*Keyring, error) {
 		}
 		k.keys[id] = aead
 		if i == 0 {
-			k.first = id
+			k.current = id
 		}
 	}
 	return k, nil
@@ -84,19 +84,19 @@ func newAEAD(key []byte) (cipher.AEAD, error) {
 	return cipher.NewGCMWithRandomNonce(block)
 }
 
-// keyID names a key without giving anything of it away: the first 8 hex digits of its SHA-256.
+// keyID identifies a key without revealing it: the first 8 hex digits of its SHA-256.
 func keyID(key []byte) string {
 	sum := sha256.Sum256(key)
 	return hex.EncodeToString(sum[:4])
 }
 
-// Seal encrypts with the first key. aad is what the ciphertext belongs to: project, owner, use and row. Open
-// refuses it anywhere else. The nonce is random and stands in front of the ciphertext.
+// Seal encrypts with the current key. aad binds the ciphertext to its project, owner, use and row; Open fails
+// with any other. The ciphertext begins with a random nonce.
 func (k *Keyring) Seal(aad string, plain []byte) (keyID string, ciphertext []byte) {
-	return k.first, k.keys[k.first].Seal(nil, nil, plain, []byte(aad))
+	return k.current, k.keys[k.current].Seal(nil, nil, plain, []byte(aad))
 }
 
-// Open decrypts what Seal made. Its error is ErrUnknownKey or ErrTampered.
+// Open decrypts a result of Seal. Its error is ErrUnknownKey or ErrTampered.
 func (k *Keyring) Open(aad, keyID string, ciphertext []byte) ([]byte, error) {
 	aead, ok := k.keys[keyID]
 	if !ok {
@@ -109,21 +109,21 @@ func (k *Keyring) Open(aad, keyID string, ciphertext []byte) ([]byte, error) {
 	return plain, nil
 }
 
-// KeyID returns the id of the key that encrypts. A row with another one can be encrypted anew.
-func (k *Keyring) KeyID() string { return k.first }
+// KeyID returns the id of the current key, which encrypts. Reseal re-encrypts rows of other keys.
+func (k *Keyring) KeyID() string { return k.current }
 
-// String names the keys by their ids.
+// String returns the number of keys and the id of the current one.
 func (k *Keyring) String() string {
-	return fmt.Sprintf("keyring of %d, first %s", len(k.keys), k.first)
+	return fmt.Sprintf("keyring of %d, first %s", len(k.keys), k.current)
 }
 
 // GoString is String.
 func (k *Keyring) GoString() string { return k.String() }
 
-// LaneSecret derives the secret by which a signer signs what is sent to a plain URL, 32 bytes: HMAC-SHA256
-// under the project's root secret, of the lane for standard-v1, and of the signer's name, a line feed and the
-// lane for every other. So one lane's secret is of no use in another lane, nor one signer's for another
-// signer.
+// LaneSecret derives the 32-byte secret that a signer uses for a callback with only a URL. It is an
+// HMAC-SHA256 with the project's root secret as the key. The message is the lane for standard-v1, and the
+// signer's name, a line feed and the lane for all others. So the secret of one lane or signer is of no use
+// for another.
 func LaneSecret(root []byte, signer, lane string) []byte {
 	mac := hmac.New(sha256.New, root)
 	if signer != sign.Standard {

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// masterKey returns a key made of one byte, as it is written in the settings.
+// masterKey returns a key of equal bytes in the format of the settings.
 func masterKey(b byte) string {
 	return base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{b}, MasterKeyBytes))
 }
@@ -126,7 +126,8 @@ func TestKeyringPrintsNoKey(t *testing.T) {
 	}
 }
 
-// A lane's secret is derived for the signer too. standard-v1 has the lane alone, as it always had.
+// A lane's secret depends on the signer as well. For standard-v1 it depends on the lane only, which must not
+// change.
 func TestLaneSecret(t *testing.T) {
 	t.Parallel()
 	root, lane := []byte("the project's secret"), "https://shop.example:443"

@@ -10,29 +10,27 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// A KeyProblem is a master key that SQL names and that a keyring cannot open rows with.
+// A KeyProblem is a master key of rows in SQL that the keyring cannot decrypt.
 type KeyProblem struct {
 	KeyID string
-	// Table and ID name one of the rows.
+	// Table and ID identify one of the rows.
 	Table store.SealedTable
 	ID    string
-	// Err is ErrUnknownKey, or ErrTampered where the keyring has a key of that id.
+	// Err is ErrUnknownKey, or ErrTampered if the keyring has a key with that id.
 	Err error
 }
 
-// String says what is wrong in one sentence.
+// String describes the problem in one sentence.
 func (p KeyProblem) String() string {
 	if errors.Is(p.Err, ErrUnknownKey) {
 		return fmt.Sprintf("the database has rows encrypted with master key %s (such as %s %s), which is "+
-			"not given",
-			p.KeyID, p.Table, p.ID)
+			"missing in the settings", p.KeyID, p.Table, p.ID)
 	}
-	return fmt.Sprintf("%s %s cannot be decrypted with master key %s, which it names: the row was changed "+
-		"or damaged",
+	return fmt.Sprintf("%s %s cannot be decrypted with its master key %s: the row was changed or damaged",
 		p.Table, p.ID, p.KeyID)
 }
 
-// Check opens one row of each master key that SQL names, and returns those keys with which that fails.
+// Check decrypts the given rows, one for each master key in SQL, and returns a problem for each failure.
 func (k *Keyring) Check(rows []store.SealedRow) []KeyProblem {
 	var problems []KeyProblem
 	for i := range rows {
@@ -49,7 +47,7 @@ func (k *Keyring) tryOpen(bound, sealed string) (string, error) {
 	return sealed, err
 }
 
-// Reseal encrypts what a row has with the first key.
+// Reseal re-encrypts a row with the current key.
 func (k *Keyring) Reseal(r *store.SealedRow) error {
 	err := k.eachSealed(r, func(bound, sealed string) (string, error) {
 		plain, err := k.OpenText(bound, sealed)
@@ -59,12 +57,12 @@ func (k *Keyring) Reseal(r *store.SealedRow) error {
 		return k.SealText(bound, plain), nil
 	})
 	if err == nil {
-		r.KeyID = k.first
+		r.KeyID = k.current
 	}
 	return err
 }
 
-// eachSealed replaces every ciphertext of a row by what change makes of it.
+// eachSealed replaces every ciphertext of a row with the result of change.
 func (k *Keyring) eachSealed(r *store.SealedRow, change func(bound, sealed string) (string, error)) error {
 	switch r.Table {
 	case store.SealedSecrets:
@@ -94,28 +92,28 @@ func (k *Keyring) eachSealed(r *store.SealedRow, change func(bound, sealed strin
 		if text == "" {
 			continue
 		}
-		of, sealed := SealedFor(text, owner)
+		of, sealed := CutOwner(text, owner)
 		changed, err := change(bindHeader(r.Project, of, h.Name), sealed)
 		if err != nil {
 			return err
 		}
-		// the name of another owner stays behind it
-		*h = store.SealedHeader(h.Name, changed+text[len(sealed):])
+		suffix := text[len(sealed):] // the name of another owner, if any
+		*h = store.SealedHeader(h.Name, changed+suffix)
 	}
 	return nil
 }
 
-// unreadableFor is how long Health speaks of a secret that could not be decrypted.
+// unreadableFor is how long Unreadable reports a failed decryption.
 const unreadableFor = 10 * time.Minute
 
-// Unreadable says whether something sealed could not be opened lately.
+// Unreadable reports whether a decryption failed in the last 10 minutes.
 func (s *Secrets) Unreadable() bool {
 	at := s.unreadable.Load()
 	return at != 0 && time.Since(time.UnixMilli(at)) < unreadableFor
 }
 
-// Opened takes notice of a decryption that failed, and returns its error.
-func (s *Secrets) Opened(err error) error {
+// RecordOpen counts err if it is a failed decryption, and returns it.
+func (s *Secrets) RecordOpen(err error) error {
 	if errors.Is(err, ErrUnknownKey) || errors.Is(err, ErrTampered) {
 		s.unreadableTotal.Inc()
 		s.unreadable.Store(time.Now().UnixMilli())
@@ -123,18 +121,18 @@ func (s *Secrets) Opened(err error) error {
 	return err
 }
 
-// CheckKeys returns what of SQL cannot be read with the keyring. On a database that has nothing encrypted yet
-// it stores the installation's own key for cursors, so that another keyring is noticed from then on.
+// CheckKeys returns the master keys in SQL that the keyring cannot use. In a database without encrypted rows
+// it stores the key of cursors, so that a wrong keyring is noticed from then on.
 func (s *Secrets) CheckKeys(ctx context.Context) ([]KeyProblem, error) {
 	rows, err := s.store.SealedKeys(ctx, s.clock.Now())
 	if err != nil {
-		return nil, fmt.Errorf("read what is encrypted: %w", err)
+		return nil, fmt.Errorf("list encrypted rows: %w", err)
 	}
 	if problems := s.keys.Check(rows); len(problems) > 0 {
 		return problems, nil
 	}
 	if _, err := s.CursorKey(ctx); errors.Is(err, ErrUnknownKey) || errors.Is(err, ErrTampered) {
-		// Another process has stored its own meanwhile.
+		// Another process has just stored a key with its own keyring.
 		return []KeyProblem{{Table: store.SealedSecrets, ID: useCursor, Err: err}}, nil
 	} else if err != nil {
 		return nil, fmt.Errorf("read the key of cursors: %w", err)

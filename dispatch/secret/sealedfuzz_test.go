@@ -11,7 +11,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// FuzzMasterKeys: keys that are taken encrypt, and no error or print shows one.
+// FuzzMasterKeys: accepted keys encrypt, and no error contains a key.
 func FuzzMasterKeys(f *testing.F) {
 	one, two := masterKey(1), masterKey(2)
 	for _, s := range []string{
@@ -46,8 +46,8 @@ func FuzzMasterKeys(f *testing.F) {
 	})
 }
 
-// FuzzSealed: a ciphertext of a column opens in its own place and as it was written, and in no other way.
-// Whatever else a column has is an error of the two that are known.
+// FuzzSealed: a ciphertext decrypts to its text with its own binding only. Any other column value results in
+// one of the two errors.
 func FuzzSealed(f *testing.F) {
 	ring := mustKeyring(f, masterKey(1))
 	for _, s := range []string{
@@ -81,8 +81,8 @@ func FuzzSealed(f *testing.F) {
 	})
 }
 
-// FuzzSealedHeaders: headers of a row come back for the host that they were sealed for, as they were; for
-// another host without the credentials.
+// FuzzSealedHeaders: headers decrypt unchanged for the host that they were sealed for. For another host the
+// credentials are left out.
 func FuzzSealedHeaders(f *testing.F) {
 	ring := mustKeyring(f, masterKey(1))
 	f.Add("Authorization", "Bearer x", "https://shop.example/a", "https://other.example/")
@@ -92,7 +92,7 @@ func FuzzSealedHeaders(f *testing.F) {
 	f.Fuzz(func(t *testing.T, name, value, url, other string) {
 		given := []store.Header{{Name: name, Value: value}}
 		if given[0].Sealed() != "" {
-			return // it is refused before: see CheckHeaders
+			return // sign.CheckHeaders rejects it earlier
 		}
 		sealed := ring.SealHeaders("shop", "cb_1", url, given)
 		if store.IsCredentialHeader(name) && sealed[0].Sealed() == "" {

@@ -15,15 +15,15 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// secretShelf is Secrets in memory, each call of which takes a while.
-type secretShelf struct {
+// slowStore is a Store in memory with slow calls.
+type slowStore struct {
 	Store
 	mu          sync.Mutex
 	rows        []store.Secret
 	reads, adds int
 }
 
-func (s *secretShelf) OwnedSecrets(_ context.Context, project, owner string,
+func (s *slowStore) OwnedSecrets(_ context.Context, project, owner string,
 	_ int64) ([]store.Secret, error) {
 	s.mu.Lock()
 	found := slices.DeleteFunc(slices.Clone(s.rows), func(r store.Secret) bool {
@@ -31,11 +31,11 @@ func (s *secretShelf) OwnedSecrets(_ context.Context, project, owner string,
 	})
 	s.reads++
 	s.mu.Unlock()
-	time.Sleep(time.Second) // what is stored meanwhile was not found
+	time.Sleep(time.Second) // the result lacks what is stored from now on
 	return found, nil
 }
 
-func (s *secretShelf) AddSecret(_ context.Context, secret store.Secret, _ int64, onlyIfNone bool,
+func (s *slowStore) AddSecret(_ context.Context, secret store.Secret, _ int64, onlyIfNone bool,
 	_ store.Actor) error {
 	time.Sleep(10 * time.Millisecond)
 	s.mu.Lock()
@@ -47,13 +47,13 @@ func (s *secretShelf) AddSecret(_ context.Context, secret store.Secret, _ int64,
 	return nil
 }
 
-// Many attempts of an endpoint that has no secret yet all sign, with the same one, though some begin to read
-// while it is being stored; it is made once.
-func TestTheFirstSecretIsMadeOnceAndSignsEverything(t *testing.T) {
+// All attempts of an endpoint without a secret sign with the same secret, even if some begin to read while it
+// is being stored. It is generated once.
+func TestFirstSecretIsGeneratedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keys := mustKeyring(t, masterKey(1))
-		shelf := &secretShelf{}
-		cache := New(shelf, keys, new(clock.Clock), part.Metrics{})
+		slow := &slowStore{}
+		cache := New(slow, keys, new(clock.Clock), part.Metrics{})
 		now := time.Now().UnixMilli()
 		var wg sync.WaitGroup
 		kind, err := sign.KindOf(sign.Standard)
@@ -66,7 +66,7 @@ func TestTheFirstSecretIsMadeOnceAndSignsEverything(t *testing.T) {
 			wg.Go(func() {
 				// the first read takes 1 s, the store 10 ms, the second read 1 s
 				time.Sleep(time.Duration(i) * 10 * time.Millisecond)
-				// Some read the clock earlier than those who keep what was read: that is not fresh to them.
+				// Half of them read the clock before the cached entry was read, so it is not fresh to them.
 				at := now - int64(i%2)
 				var err error
 				signed[i], err = cache.Signing(t.Context(), to, at)
@@ -81,20 +81,20 @@ func TestTheFirstSecretIsMadeOnceAndSignsEverything(t *testing.T) {
 				t.Fatalf("attempt %d signs with %d secrets, or with another", i, len(s))
 			}
 		}
-		if shelf.adds != 1 {
-			t.Errorf("it was stored %d times", shelf.adds)
+		if slow.adds != 1 {
+			t.Errorf("it was stored %d times", slow.adds)
 		}
-		if shelf.reads > 4 {
-			t.Errorf("it was read %d times", shelf.reads)
+		if slow.reads > 4 {
+			t.Errorf("it was read %d times", slow.reads)
 		}
 	})
 }
 
-// What is remembered for reading an owner's secrets goes with the reading, whether that worked or not.
-func TestTurnsOfOwnersEnd(t *testing.T) {
+// The locks of owners are removed after the reading, whether it succeeds or fails.
+func TestLocksOfOwnersAreRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keys := mustKeyring(t, masterKey(1))
-		cache := New(&secretShelf{}, keys, new(clock.Clock), part.Metrics{})
+		cache := New(&slowStore{}, keys, new(clock.Clock), part.Metrics{})
 		now := time.Now().UnixMilli()
 		var wg sync.WaitGroup
 		for i := range 300 {
@@ -107,15 +107,15 @@ func TestTurnsOfOwnersEnd(t *testing.T) {
 					defer cancel()
 				}
 				time.Sleep(time.Duration(i%3) * time.Millisecond)
-				if _, err := cache.Own(ctx, owner, now); err != nil && i >= 100 {
+				if _, err := cache.Owned(ctx, owner, now); err != nil && i >= 100 {
 					t.Errorf("read %d: %v", i, err)
 				}
 			})
 		}
 		wg.Wait()
 		cache.Forget("default")
-		if n := len(cache.turns); n != 0 {
-			t.Errorf("%d turns are left", n)
+		if n := len(cache.locks); n != 0 {
+			t.Errorf("%d locks are left", n)
 		}
 	})
 }

@@ -131,7 +131,7 @@ func TestDoctorOnSQLite(t *testing.T) {
 		t.Error("a file was changed")
 	}
 	wrong := examine(t, append(args, "--master-key="+cmdtest.SomeKey('w'))...)
-	want(t, wrong, "master key", statusError, "which is not given")
+	want(t, wrong, "master key", statusError, "which is missing in the settings")
 	if err := os.Remove(filepath.Join(data, config.MasterKeyFile)); err != nil {
 		t.Fatal(err)
 	}

@@ -45,7 +45,7 @@ func TestDoctorOnPostgresAndRedis(t *testing.T) {
 	r.End(t)
 	keys := []string{"--admin-key=0123456789abcdef01234567", "--master-key=" + cmdtest.SomeKey('w')}
 	wrong := slices.Concat(index, keys, []string{"--database-url=" + served})
-	want(t, examine(t, wrong...), "master key", statusError, "which is not given")
+	want(t, examine(t, wrong...), "master key", statusError, "which is missing in the settings")
 	want(t, on(served, "--redis-prefix=other"), "index", statusError, "redis_prefix")
 	want(t, on(empty), "index", statusError, "--hold")
 
