@@ -12,7 +12,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// What follows an attempt stands in testdata/decide.txt.
+// TestDecide runs the cases of testdata/decide.txt.
 func TestDecide(t *testing.T) {
 	t.Parallel()
 	transcript.Run(t, "testdata/decide.txt", func(line string) string {
@@ -28,7 +28,7 @@ func TestDecide(t *testing.T) {
 	})
 }
 
-// The row of an attempt has what the sender said, and how late it began.
+// The recorded attempt has the response of the sender, and how late it began.
 func TestDecideKeepsTheAttempt(t *testing.T) {
 	t.Parallel()
 	d := newDecision()
@@ -46,25 +46,24 @@ func TestDecideKeepsTheAttempt(t *testing.T) {
 	}
 }
 
-// Waits that are drawn lie between their bounds: those of our own trouble, and jitter.
+// Random waits lie between their bounds: those after a local failure, and jitter.
 func TestDecideDraws(t *testing.T) {
 	t.Parallel()
+	neverSent := func(d *decision) { d.resp.LocalFailure, d.resp.Charged = true, false }
+	perhapsSent := func(d *decision) {
+		neverSent(d)
+		d.resp.Outcome = store.AttemptUnknown
+	}
+	jitter := func(d *decision) { d.cb.Policy.Jitter = 0.5 }
 	for _, c := range []struct {
 		name        string
 		change      func(*decision)
 		least, most time.Duration
 		want        string
 	}{
-		{"never sent", func(d *decision) {
-			d.resp.LocalFailure, d.resp.Charged = true, false
-		}, 5 * time.Second,
-			30 * time.Second, "no row, 1 divert"},
-		{"perhaps sent", func(d *decision) {
-			d.resp.LocalFailure, d.resp.Charged, d.resp.Outcome = true, false, store.AttemptUnknown
-		},
-			5 * time.Second, 30 * time.Second, "1 divert"},
-		{"jitter", func(d *decision) { d.cb.Policy.Jitter = 0.5 }, 10 * time.Second, 15 * time.Second,
-			"charged"},
+		{"never sent", neverSent, 5 * time.Second, 30 * time.Second, "no row, 1 divert"},
+		{"perhaps sent", perhapsSent, 5 * time.Second, 30 * time.Second, "1 divert"},
+		{"jitter", jitter, 10 * time.Second, 15 * time.Second, "charged"},
 	} {
 		var first, last time.Duration
 		for i := range 200 {
@@ -89,42 +88,39 @@ func TestDecideDraws(t *testing.T) {
 	}
 }
 
-// Three charged attempts in a row that the egress guard refuses end a callback. What was not charged, or
-// is stale, does not count.
+// Three counted attempts in a row that the egress guard refuses end a callback. Attempts that were not
+// counted or are stale do not matter.
 func TestDecideBlocked(t *testing.T) {
 	t.Parallel()
 	row := func(class store.Class) store.Attempt { return store.Attempt{Class: class, Charged: true} }
+	past := func(list ...store.Attempt) pastAttempts { return pastAttempts{List: list} }
 	blocked, failed := row(store.ClassBlocked), row(store.ClassHTTP5xx)
-	uncharged, stale := store.Attempt{Class: store.ClassHTTP5xx}, store.Attempt{Class: store.ClassHTTP5xx,
-		Charged: true, Stale: true}
+	uncharged := store.Attempt{Class: store.ClassHTTP5xx}
+	many := slices.Repeat([]store.Attempt{uncharged}, 3*blockedPage)
+	unreadable := pastAttempts{List: []store.Attempt{blocked, blocked}, err: errors.New("away")}
+	stale := store.Attempt{Class: store.ClassHTTP5xx, Charged: true, Stale: true}
 	for _, c := range []struct {
 		name string
 		past pastAttempts
 		dead bool
 	}{
-		{"the third", pastAttempts{List: []store.Attempt{blocked, blocked}}, true},
-		{"after others", pastAttempts{List: []store.Attempt{failed, blocked, uncharged, stale, blocked}},
-			true},
-		{
-			"before very many others",
-			pastAttempts{List: append([]store.Attempt{blocked, blocked},
-				slices.Repeat([]store.Attempt{uncharged}, 3*blockedPage)...)}, true,
-		},
-		{"the second", pastAttempts{List: []store.Attempt{blocked}}, false},
-		{"not in a row", pastAttempts{List: []store.Attempt{blocked, failed, blocked}}, false},
-		{"the attempts cannot be read", pastAttempts{List: []store.Attempt{blocked, blocked},
-			err: errors.New("away")}, false},
+		{"the third", past(blocked, blocked), true},
+		{"after others", past(failed, blocked, uncharged, stale, blocked), true},
+		{"before very many others", past(append([]store.Attempt{blocked, blocked}, many...)...), true},
+		{"the second", past(blocked), false},
+		{"not in a row", past(blocked, failed, blocked), false},
+		{"the attempts cannot be read", unreadable, false},
 	} {
 		d := newDecision()
 		d.failed(store.ClassBlocked)
 		d.cb.LastClass, d.past = store.ClassBlocked, c.past
 		r := d.decide(t).result
-		if dead := r.State == store.Dead && r.Reason == store.Blocked; dead != c.dead || !c.dead &&
-			r.State != store.Scheduled {
+		dead := r.State == store.Dead && r.Reason == store.Blocked
+		if dead != c.dead || !dead && r.State != store.Scheduled {
 			t.Errorf("%s: %s %s", c.name, r.State, r.Reason)
 		}
 	}
-	// Others do not ask for the attempts before.
+	// Without the class blocked, the earlier attempts are not read.
 	d := newDecision()
 	d.failed(store.ClassBlocked)
 	d.cb.LastClass, d.past.List = store.ClassHTTP5xx, []store.Attempt{blocked, blocked}

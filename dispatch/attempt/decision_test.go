@@ -17,14 +17,14 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// pastAttempts is a store of which only the attempts of one callback can be read.
+// pastAttempts is a store that only has the attempts of one callback.
 type pastAttempts struct {
 	Store
 	List []store.Attempt
 	err  error
 }
 
-// Attempts numbers the list from 1, and reads it as a store does.
+// Attempts numbers the list from 1, and returns pages as a store does.
 func (p *pastAttempts) Attempts(
 	_ context.Context, _, _ string, before, limit int,
 ) (page []store.Attempt, err error) {
@@ -38,7 +38,7 @@ func (p *pastAttempts) Attempts(
 	return page, p.err
 }
 
-// A decision is an attempt that has ended, and what decide is to make of it.
+// A decision is an attempt that has ended: the input of decide.
 type decision struct {
 	cb    store.Stamped
 	lease schedule.Lease
@@ -46,11 +46,11 @@ type decision struct {
 	past  pastAttempts
 }
 
-// decisionEnd is when the attempts of these tests end; they began 40 ms before, and were due 50 ms before.
+// decisionEnd is when the attempts of these tests end. They began 40 ms before, and were due 50 ms before.
 var decisionEnd = time.UnixMilli(1_800_000_000_000)
 
-// newDecision is the first attempt of a callback with two tiers, which was answered 500 by a lane that
-// answers.
+// newDecision is the first attempt of a callback with two tiers. Its receiver answered 500; its lane is
+// answering.
 func newDecision() *decision {
 	d := &decision{
 		cb: store.Stamped{Callback: store.Callback{
@@ -66,7 +66,7 @@ func newDecision() *decision {
 	return d
 }
 
-// failed has the attempt end in that class, without an answer.
+// failed ends the attempt in that class, without an answer.
 func (d *decision) failed(class store.Class) {
 	d.resp = outbound.Response{
 		Class: class, Outcome: store.AttemptFailed, Charged: true,
@@ -81,7 +81,7 @@ func (d *decision) decide(t *testing.T) ended {
 	return e.decide(t.Context(), &d.cb, &d.lease, d.resp)
 }
 
-// describe tells everything that was decided; times are since the attempt's end.
+// describe returns everything that was decided; times are relative to the attempt's end.
 func describe(out *ended) string {
 	r := &out.result
 	parts := []string{strings.TrimSpace(string(r.State) + " " + string(r.Reason))}
@@ -109,7 +109,7 @@ func describe(out *ended) string {
 	return strings.Join(parts, ", ")
 }
 
-// change makes the attempt another one, as a word of testdata/decide.txt says.
+// change changes the attempt as a word of testdata/decide.txt says.
 func (d *decision) change(word, value string, _ bool) error {
 	number, nerr := strconv.Atoi(value)
 	wait, werr := time.ParseDuration(value)
@@ -136,14 +136,14 @@ func (d *decision) change(word, value string, _ bool) error {
 	case "status":
 		d.answered(number)
 		return nerr
-	case "busy": // a receiver's answer, to a callback with so many attempts, of which so many were charged
+	case "busy": // a busy receiver, after so many attempts, of which so many counted
 		d.failed(store.ClassReceiverBusy)
 		d.answered(423)
 		d.resp.Charged = false
 		_, err := fmt.Sscanf(value, "%d/%d", &d.cb.AttemptSeq, &d.cb.AttemptCount)
 		d.cb.LadderBase = d.cb.AttemptCount
 		return err
-	case "poll": // it is a poll's, whose answer was found to say that
+	case "poll": // a poll, with this state in its answer
 		d.cb.Kind, d.resp.PollState, d.resp.MaxErrors = store.Poll, rule.PollState(value), 2
 	case "expires":
 		d.cb.ExpiresAt = decisionEnd.Add(wait).UnixMilli()

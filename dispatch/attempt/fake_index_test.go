@@ -15,12 +15,12 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// An fakeIndex remembers what it is told, and answers what a test says.
+// A fakeIndex records calls, and answers as a test says.
 type fakeIndex struct {
 	*memq.Index
 	settled  []schedule.Settlement
 	released []schedule.Unlock
-	// acquire and acquireErr answer an Acquire; err fails everything else.
+	// acquire and acquireErr are the reply to Acquire; err is the error of the other calls.
 	acquire    []schedule.LockReply
 	acquireErr error
 	err        error
@@ -44,11 +44,12 @@ func (a *fakeIndex) Release(_ context.Context, list []schedule.Unlock) ([]schedu
 	return make([]schedule.Waiter, len(list)), a.err
 }
 
-// claimedBy is an engine on that index that has just claimed these leases, each in a lane of its own.
-func claimedBy(t *testing.T, index *fakeIndex, ids ...string) (*Runner, []schedule.Lease) {
+// runnerWithClaims returns a runner on that index that has just claimed these leases, each in a lane of its
+// own.
+func runnerWithClaims(t *testing.T, index *fakeIndex, ids ...string) (*Runner, []schedule.Lease) {
 	t.Helper()
 	index.Index = memq.New(memq.Options{})
-	e := idle(t, &pastAttempts{}, index)
+	rn := idleRunner(t, &pastAttempts{}, index)
 	c := schedule.Claimed{}
 	for i, id := range ids {
 		c.Leases = append(c.Leases, schedule.Lease{
@@ -56,21 +57,21 @@ func claimedBy(t *testing.T, index *fakeIndex, ids ...string) (*Runner, []schedu
 				Lock: "lock-" + id}, Token: "token", Health: schedule.Answering,
 		})
 	}
-	g := e.slots.reserve(len(ids))
-	e.limits.endClaim(0, c.Leases, true)
-	e.slots.returnUnused(g, c.Leases)
-	return e, c.Leases
+	g := rn.slots.reserve(len(ids))
+	rn.limits.endClaim(0, c.Leases, true)
+	rn.slots.returnUnused(g, c.Leases)
+	return rn, c.Leases
 }
 
-// within says whether a time in Unix milliseconds lies so far from now on, a second more or less for a
-// busy machine.
+// within returns whether a time in Unix milliseconds lies between least and most from now, with a second of
+// tolerance for a busy machine.
 func within(at int64, least, most time.Duration) bool {
 	wait := time.Until(time.UnixMilli(at))
 	return wait >= least-time.Second && wait <= most+time.Second
 }
 
-// idle is a Runner that does not run, on a store and an index.
-func idle(t *testing.T, s Store, q interface {
+// idleRunner returns a Runner that does not run.
+func idleRunner(t *testing.T, s Store, q interface {
 	Schedule
 	index.Schedule
 }) *Runner {
@@ -85,14 +86,13 @@ func idle(t *testing.T, s Store, q interface {
 	})
 }
 
-// noObserver counts nothing.
 type noObserver struct{}
 
 func (noObserver) Settled([]store.Result, []store.Committed, int64) {}
 func (noObserver) Crashed(*store.Stamped, int64)                    {}
 
-// answersAgain runs what gives the index what it missed, until the index counts as answering.
-func answersAgain(t *testing.T, rn *Runner) {
+// awaitCatchUp runs the catch-up until the index counts as answering.
+func awaitCatchUp(t *testing.T, rn *Runner) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

@@ -13,20 +13,22 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
-// TestLaneLimits takes the limits of lane 1 through the courses in testdata/lanes.txt, which says what the
-// lines mean.
+// TestLaneLimits runs the cases of testdata/lanes.txt on lane 1. That file explains the lines.
 func TestLaneLimits(t *testing.T) {
 	t.Parallel()
 	transcript.File(t, "testdata/lanes.txt", func(t *testing.T, text string) string {
 		return transcript.Cases(t, text, func(_ *testing.T, _, body string) string {
-			c := &laneCourse{limits: newLaneLimits(func(int64) int { return 0 }, 1), leases: map[string]ready{},
-				outs: map[string]ended{}}
+			c := &laneCourse{
+				limits: newLaneLimits(func(int64) int { return 0 }, 1),
+				leases: map[string]ready{},
+				outs:   map[string]ended{},
+			}
 			return transcript.Lines(body, c.answer)
 		})
 	})
 }
 
-// A laneCourse is one case. Leases, and how their attempts have ended, have names.
+// A laneCourse is one case. Leases have names.
 type laneCourse struct {
 	limits *laneLimits
 	asked  time.Time // when the last claim was sent
@@ -34,13 +36,13 @@ type laneCourse struct {
 	outs   map[string]ended
 }
 
-// leaseEnds are how attempts end.
+// leaseEnds are the ways in which attempts end.
 var leaseEnds = map[string]ended{
 	"answered": {signal: schedule.Answered}, "unanswered": {signal: schedule.Unanswered},
 	"times-out": {signal: schedule.TimedOut}, "holds": {signal: schedule.Answered, hold: 1}, "untried": {},
 }
 
-// answer carries out a line, and says what comes of it.
+// answer runs a line, and returns what it prints.
 func (c *laneCourse) answer(line string) string {
 	verb, rest, _ := strings.Cut(line, " ")
 	leases, how := leaseNames(rest)
@@ -63,7 +65,7 @@ func (c *laneCourse) answer(line string) string {
 		return fmt.Sprint(c.limits.stopped(&r))
 	case "end":
 		return c.end(leases, how)
-	case "drop": // of a copy: attemptAlone hands one back when its stamp fails
+	case "drop": // by a copy: attemptAlone hands one back if its stamp fails
 		return putBack(c.limits.drop(new(*c.leases[leases[0]].lease)))
 	case "settle":
 		return c.settle(leases)
@@ -89,7 +91,7 @@ func (c *laneCourse) answer(line string) string {
 	return ""
 }
 
-// leaseNames are those that a line names: 5, or 1..4 for all of these. The last word may be how.
+// leaseNames returns the leases that a line names: 5, or 1..4 for all of these. The last word may say how.
 func leaseNames(text string) (names []string, how string) {
 	for word := range strings.FieldsSeq(text) {
 		first, last, many := strings.Cut(word, "..")
@@ -134,7 +136,7 @@ func (c *laneCourse) get(names []string, how string) string {
 	leases := make([]schedule.Lease, len(names))
 	for i, name := range names {
 		id, later := strings.CutSuffix(name, "'")
-		leases[i] = schedule.Lease{Item: schedule.Item{ID: id, Lane: 1}, Prefetched: how == "ahead",
+		leases[i] = schedule.Lease{Item: schedule.Item{ID: id, Lane: 1}, Prefetched: how == "prefetched",
 			Full: how != "short"}
 		if later {
 			leases[i].Token = "later"
@@ -176,7 +178,7 @@ func (c *laneCourse) end(names []string, how string) string {
 	return strings.Join(said, ", ")
 }
 
-// ended are attempts as they have ended.
+// ended returns the results of these attempts.
 func (c *laneCourse) ended(names []string) (outs []ended) {
 	for _, name := range names {
 		outs = append(outs, c.outs[name])
@@ -194,7 +196,7 @@ func (c *laneCourse) settle(names []string) string {
 	return strings.Join(said, ", ")
 }
 
-// follows says which lease is named, and which one counts instead of it.
+// follows prints a named lease with its successor.
 func follows(id, next string) string {
 	if next == "" {
 		return id

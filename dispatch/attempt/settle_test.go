@@ -13,7 +13,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// What the index is told of a committed result.
+// A committed result becomes the settlement of its lease.
 func TestSettlement(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -23,14 +23,14 @@ func TestSettlement(t *testing.T) {
 		retry, forced bool // of the lease
 		want          schedule.Settlement
 	}{
-		{name: "goes on", state: store.Scheduled, want: schedule.Settlement{Outcome: schedule.Reschedule}},
-		{name: "goes on, charged", state: store.Scheduled, charge: true, row: true,
+		{name: "retried", state: store.Scheduled, want: schedule.Settlement{Outcome: schedule.Reschedule}},
+		{name: "retried, counted", state: store.Scheduled, charge: true, row: true,
 			want: schedule.Settlement{Outcome: schedule.Reschedule, Item: schedule.Item{Retry: true}}},
-		{name: "goes on, was a retry", state: store.Scheduled, retry: true,
+		{name: "retried, was a retry", state: store.Scheduled, retry: true,
 			want: schedule.Settlement{Outcome: schedule.Reschedule, Item: schedule.Item{Retry: true}}},
-		{name: "asked for by hand, and not made", state: store.Scheduled, forced: true,
+		{name: "retried by hand, without an attempt", state: store.Scheduled, forced: true,
 			want: schedule.Settlement{Outcome: schedule.Reschedule, Item: schedule.Item{Forced: true}}},
-		{name: "asked for by hand, and made", state: store.Scheduled, forced: true, row: true,
+		{name: "retried by hand, with an attempt", state: store.Scheduled, forced: true, row: true,
 			want: schedule.Settlement{Outcome: schedule.Reschedule}},
 		{name: "dead", state: store.Dead, charge: true, row: true,
 			want: schedule.Settlement{Outcome: schedule.Bury}},
@@ -56,12 +56,13 @@ func TestSettlement(t *testing.T) {
 	}
 }
 
-// Of a batch the index is told what won, and what was ended from outside meanwhile. What SQL could not
-// take now is tried again; what it can never take is not.
+// The index gets a settlement for results that won, and for those whose callback was ended by other means
+// during the attempt. Results that SQL could not take now are tried again; results that it can never take are
+// not.
 func TestRecord(t *testing.T) {
 	t.Parallel()
-	e := idle(t, &pastAttempts{}, memq.New(memq.Options{}))
-	s := newSettler(e)
+	rn := idleRunner(t, &pastAttempts{}, memq.New(memq.Options{}))
+	s := newSettler(rn)
 	batch := make([]*ended, 5)
 	for i := range batch {
 		batch[i] = new(ended)
@@ -70,15 +71,19 @@ func TestRecord(t *testing.T) {
 	}
 	away := errors.Join(errors.New("no room"), store.ErrUnavailable)
 	next := &store.OpenRow{ID: "next"}
-	told, left, err := s.record(nil, batch, []store.Committed{
+	settlements, left, err := s.record(nil, batch, []store.Committed{
 		{Won: true, State: store.Succeeded, Next: next},
-		{State: store.Canceled},  // ended from outside
+		{State: store.Canceled},  // ended by other means
 		{State: store.Scheduled}, // another claim has it
 		{Err: errors.New("a row that cannot be written")},
 		{Err: away},
 	})
-	if len(told) != 2 || told[0].ID != "a" || told[1].ID != "b" || !told[0].Won || told[1].Won {
-		t.Errorf("the index is told %+v", told)
+	if len(settlements) != 2 {
+		t.Fatalf("the index got %+v", settlements)
+	}
+	if first, second := &settlements[0], &settlements[1]; first.ID != "a" || !first.Won ||
+		second.ID != "b" || second.Won {
+		t.Errorf("the index got %+v", settlements)
 	}
 	if len(left) != 1 || left[0].result.ID != "e" || !errors.Is(err, store.ErrUnavailable) {
 		t.Errorf("%d are left, %v", len(left), err)
@@ -86,10 +91,11 @@ func TestRecord(t *testing.T) {
 	if batch[0].nextInOrder != next {
 		t.Errorf("next is %+v", batch[0].nextInOrder)
 	}
-	told, left, err = s.record(told, left, []store.Committed{{Won: true, State: store.Succeeded, Next: next}})
-	if len(told) != 3 || len(left) != 0 || err != nil || batch[4].nextInOrder != next {
+	won := []store.Committed{{Won: true, State: store.Succeeded, Next: next}}
+	settlements, left, err = s.record(settlements, left, won)
+	if len(settlements) != 3 || len(left) != 0 || err != nil || batch[4].nextInOrder != next {
 		t.Errorf("tried again: the settlements are %+v, %d are left, %v, next is %+v",
-			told, len(left), err, batch[4].nextInOrder)
+			settlements, len(left), err, batch[4].nextInOrder)
 	}
 }
 
@@ -101,9 +107,12 @@ func TestDueSoon(t *testing.T) {
 		due     int64
 		want    bool
 	}{
-		{schedule.Reschedule, now + 20, true}, {schedule.Reschedule, now + 21, false}, {schedule.Divert, now,
-			true}, {schedule.Divert, now + 21, false},
-		{schedule.Ack, now, false}, {schedule.Bury, now, false},
+		{schedule.Reschedule, now + 20, true},
+		{schedule.Reschedule, now + 21, false},
+		{schedule.Divert, now, true},
+		{schedule.Divert, now + 21, false},
+		{schedule.Ack, now, false},
+		{schedule.Bury, now, false},
 	} {
 		list := []schedule.Settlement{{Outcome: schedule.Ack},
 			{Outcome: c.outcome, Item: schedule.Item{Due: c.due}}}
@@ -113,8 +122,8 @@ func TestDueSoon(t *testing.T) {
 	}
 }
 
-// A batch ends when it is full, at once with an urgent result, or a while after its first one; what has
-// gathered meanwhile is more.
+// A batch ends when it is full, at once with an urgent result, or settleWait after its first result. Further
+// results that have gathered by then are part of it.
 func TestGather(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -160,13 +169,13 @@ func TestGather(t *testing.T) {
 	})
 }
 
-// A callback whose last wait was cut short by its expiry is due at the expiry: claimed then, it ends and is
-// not sent, though this process's clock be a little behind the index's.
+// A callback whose last wait was cut short by its expiry is due at the expiry. Claimed then, it ends and is
+// not sent, even if this process's clock is a little behind the index's.
 func TestDueAtItsExpiryIsExpired(t *testing.T) {
-	e := Runner{clock: new(clock.Clock)}
+	rn := Runner{clock: new(clock.Clock)}
 	at := time.Now().Add(5 * time.Millisecond).UnixMilli()
 	cb := &store.Stamped{Callback: store.Callback{ID: "x", DueAt: at, ExpiresAt: at, ClaimsWithoutResult: 1}}
-	got := e.try(t.Context(), cb, &schedule.Lease{}, time.Now()).result
+	got := rn.try(t.Context(), cb, &schedule.Lease{}, time.Now()).result
 	if got.State != store.Dead || got.Reason != store.Expired || got.Attempt != nil {
 		t.Errorf("got %s/%s, attempt %v", got.State, got.Reason, got.Attempt)
 	}

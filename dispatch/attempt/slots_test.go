@@ -16,8 +16,8 @@ func leasesOf(healths ...schedule.Health) []schedule.Lease {
 	return l
 }
 
-// Lanes that hang hold at most half of the slots, with those that have not answered yet at most three
-// quarters. A quarter must be free for a claim to take what is not due yet.
+// Lanes that time out have at most half of the slots, and together with lanes that have not answered yet at
+// most three quarters. A claim may take callbacks that are not due only if a quarter of the slots is free.
 func TestSlotsKeepRoomForLanesThatAnswer(t *testing.T) {
 	t.Parallel()
 	s := newSlots(8)
@@ -25,7 +25,8 @@ func TestSlotsKeepRoomForLanesThatAnswer(t *testing.T) {
 	if g != (grant{n: 8, notAnswering: 6, timingOut: 4, lookahead: true}) {
 		t.Fatalf("first grant: %+v", g)
 	}
-	s.returnUnused(g, leasesOf(schedule.TimingOut, schedule.TimingOut, schedule.TimingOut, schedule.TimingOut))
+	s.returnUnused(g, leasesOf(
+		schedule.TimingOut, schedule.TimingOut, schedule.TimingOut, schedule.TimingOut))
 	g = s.reserve(64)
 	if g != (grant{n: 4, notAnswering: 2, timingOut: 0, lookahead: true}) {
 		t.Fatalf("with four that time out: %+v", g)
@@ -42,7 +43,7 @@ func TestSlotsKeepRoomForLanesThatAnswer(t *testing.T) {
 	}
 	select {
 	case <-s.freed:
-		t.Fatal("a word that a slot is free, and none is")
+		t.Fatal("a signal that a slot is free, and none is")
 	default:
 	}
 	s.returnUnused(g, nil)
@@ -50,7 +51,7 @@ func TestSlotsKeepRoomForLanesThatAnswer(t *testing.T) {
 	select {
 	case <-s.freed:
 	default:
-		t.Fatal("no word that a slot is free")
+		t.Fatal("no signal that a slot is free")
 	}
 	g = s.reserve(64)
 	if g != (grant{n: 1, notAnswering: 1, timingOut: 1}) {
@@ -64,12 +65,11 @@ func TestSlotsKeepRoomForLanesThatAnswer(t *testing.T) {
 	s.check(t, 0, 0, 0, 0)
 }
 
-// check compares what is in each stage, and that nothing is left of the shares where nothing is left at all.
+// check compares the stages, and checks the invariants that slots documents.
 func (s *slots) check(t *testing.T, claimed, running, unsettled, waiting int) {
 	t.Helper()
 	if s.claimed != claimed || s.running != running || s.unsettled != unsettled || len(s.waiting) != waiting {
-		t.Errorf("%d are claimed, %d of them wait, %d are on the running, %d are not settled; want %d, %d, "+
-			"%d, %d",
+		t.Errorf("%d are claimed, %d of them wait, %d run, %d are not settled; want %d, %d, %d, %d",
 			s.claimed, len(s.waiting), s.running, s.unsettled, claimed, waiting, running, unsettled)
 	}
 	if claimed+running == 0 && (s.notAnswering != 0 || s.timingOut != 0) {
@@ -77,16 +77,17 @@ func (s *slots) check(t *testing.T, claimed, running, unsettled, waiting int) {
 	}
 }
 
-// readyOf is a stamped attempt in a lane that answers.
+// readyOf returns a stamped callback in a lane that answers.
 func readyOf(lane int64) *ready {
 	return &ready{lease: &schedule.Lease{Item: schedule.Item{Lane: lane}, Health: schedule.Answering}}
 }
 
-// Workers are attempts on the running: what is claimed beyond them waits, and begins when one ends, in order.
-func TestNoMoreOnTheWireThanWorkers(t *testing.T) {
+// At most so many attempts run as there are workers. Callbacks that are claimed beyond them wait, and begin
+// in order as attempts end.
+func TestNoMoreAttemptsRunThanWorkers(t *testing.T) {
 	t.Parallel()
 	s := newSlots(2)
-	s.rateSince, s.rate = time.Now().Add(time.Hour), 3 // three begin in the time of a prefetch
+	s.rateSince, s.rate = time.Now().Add(time.Hour), 3 // three begin in prefetchTime
 	g := s.reserve(64)
 	if g.n != 5 {
 		t.Fatalf("%d may be claimed, want two and three more", g.n)
@@ -115,14 +116,14 @@ func TestNoMoreOnTheWireThanWorkers(t *testing.T) {
 	}
 }
 
-// The prefetch is what begins in its time: nothing if attempts take long.
-func TestThePrefetchFollowsTheRate(t *testing.T) {
+// The prefetch follows the rate at which attempts begin. It is zero if attempts take long.
+func TestPrefetchFollowsTheRate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlots(4)
 		for _, c := range []struct{ began, want int }{{0, 4}, {10, 4 + 5}, {10_000, 4 + maxPrefetch},
 			{0, 4}} {
-			s.reserve(0) // the time begins
+			s.reserve(0) // starts the measured time
 			s.mu.Lock()
 			s.began = c.began
 			s.mu.Unlock()
@@ -137,8 +138,8 @@ func TestThePrefetchFollowsTheRate(t *testing.T) {
 	})
 }
 
-// With so many results that are not committed nothing begins, nor is anything claimed: a crash would send
-// them again.
+// With maxUnsettled results that are not committed, nothing begins and nothing is claimed: a crash would send
+// all of them again.
 func TestNothingBeginsWhileResultsAreNotCommitted(t *testing.T) {
 	t.Parallel()
 	s := newSlots(maxUnsettled + 8)
@@ -166,7 +167,7 @@ func TestNothingBeginsWhileResultsAreNotCommitted(t *testing.T) {
 	}
 }
 
-// At the end of a drain everything begins, and then nothing waits.
+// After a drain that is out of time everything begins, and nothing waits any more.
 func TestNothingWaitsAfterADrain(t *testing.T) {
 	t.Parallel()
 	s := newSlots(1)
@@ -186,7 +187,7 @@ func TestNothingWaitsAfterADrain(t *testing.T) {
 	s.check(t, 0, 6, 1, 0)
 }
 
-// A shard's reservation is exclusive: two claims under way never get more than there is.
+// Two claims under way never get more slots together than there are.
 func TestSlotsAreReservedWhileAClaimIsUnderWay(t *testing.T) {
 	t.Parallel()
 	s := newSlots(10)
