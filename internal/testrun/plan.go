@@ -155,7 +155,7 @@ func plan() []part {
 			return []command{
 				race(sizeTest, slices.Concat([]string{"-short", skip(virtualHours...)}, concurrent)...),
 				// What is left out has one goroutine a test.
-				race(sizeTest, append([]string{skip("TestSQLiteRemembersNothing$", "TestPostgresC$")},
+				race(sizeTest, append([]string{skip("TestSQLiteWithoutCache$", "TestPostgresC$")},
 					onServers...)...),
 			}
 		}},

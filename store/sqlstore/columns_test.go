@@ -13,7 +13,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// FuzzColumns: what a column of JSON says is written as a text that says the same, whatever was in it.
+// FuzzColumns: what was read from a JSON column is written as a text with the same meaning, whatever it was.
 func FuzzColumns(f *testing.F) {
 	for _, s := range []string{
 		`[{"name":"A","value":"b"}]`, `{"shop":"7"}`, `{"name":"p","tiers":[15000000000,180000000000]}`,
@@ -48,25 +48,24 @@ func FuzzColumns(f *testing.F) {
 			}
 			written, err := encode(first)
 			if err != nil {
-				t.Errorf("%s %q is %+v, which cannot be written: %v", column, text, first, err)
+				t.Errorf("%s %q is %+v, which cannot be encoded: %v", column, text, first, err)
 				continue
 			}
 			if d, ok := first.(*attemptDetail); ok {
 				var same attemptDetail
 				text, err := d.text()
 				err = errors.Join(err, json.Unmarshal([]byte(text), &same))
-				if err != nil ||
-					must(encode(same)) != written {
-					t.Errorf("detail %s is written %s: %v", written, text, err)
+				if err != nil || must(encode(same)) != written {
+					t.Errorf("detail %s is encoded as %s: %v", written, text, err)
 				}
 			}
 			second := make()
 			if err := decode(column, written, second); err != nil {
-				t.Errorf("%s %q is written %q, which cannot be read: %v", column, text, written, err)
+				t.Errorf("%s %q is encoded as %q, which cannot be decoded: %v", column, text, written, err)
 				continue
 			}
 			if again, err := encode(second); err != nil || again != written {
-				t.Errorf("%s %q is written %q, and then %q, %v", column, text, written, again, err)
+				t.Errorf("%s %q is encoded as %q, and then as %q, %v", column, text, written, again, err)
 			}
 		}
 	})
@@ -91,27 +90,27 @@ func FuzzStoredResult(f *testing.F) {
 		}
 		written, err := encodeResult(d)
 		if err != nil {
-			t.Fatalf("%q cannot be written: %v", text, err)
+			t.Fatalf("%q cannot be encoded: %v", text, err)
 		}
 		again, err := decodeResult(written)
 		if err != nil {
-			t.Fatalf("%q is written %q, which cannot be read: %v", text, written, err)
+			t.Fatalf("%q is encoded as %q, which cannot be decoded: %v", text, written, err)
 		}
 		a, errA := json.Marshal(d)
 		b, errB := json.Marshal(again)
 		if errA != nil || errB != nil || string(a) != string(b) ||
 			!reflect.DeepEqual(d.Callback.Version, again.Callback.Version) {
-			t.Errorf("%q is %s, and read again %s, %v, %v", text, a, b, errA, errB)
+			t.Errorf("%q is %s, and decoded again %s, %v, %v", text, a, b, errA, errB)
 		}
 	})
 }
 
-// The headers of an attempt are read as they were, whether they are those that every request of ours has or
-// not.
-func TestHeadersAreReadAsTheyWere(t *testing.T) {
+// TestRequestHeadersAreReadAsWritten: the headers of an attempt are read as they were, with or without the
+// ones that every request begins with.
+func TestRequestHeadersAreReadAsWritten(t *testing.T) {
 	if n := []int{reflect.TypeFor[attemptDetail]().NumField(), reflect.TypeFor[store.Timings]().NumField(),
 		reflect.TypeFor[store.Header]().NumField()}; !slices.Equal(n, []int{6, 5, 2}) {
-		t.Errorf("details have %d fields: is each of them written by text?", n)
+		t.Errorf("details have %d fields: attemptDetail.text must write each of them", n)
 	}
 	a := store.Attempt{CallbackID: "01M8027H0TQ1NDWB76AGE2WGZF", Number: 3, StartedAt: 1_790_000_000_999}
 	other := []store.Header{{Name: "x", Value: "\"<\n号"}}
@@ -134,7 +133,8 @@ func TestHeadersAreReadAsTheyWere(t *testing.T) {
 	}
 }
 
-// A text is used again only for the very same policy: whatever differs, under the same name, is written anew.
+// TestWrittenPolicies: a cached text is used only for the very same policy. A policy that differs under the
+// same name is encoded.
 func TestWrittenPolicies(t *testing.T) {
 	var w written
 	base := store.Policy{Name: "payment", Tiers: []time.Duration{1, 2}, Timeout: 3, StopOn: []int{410}}
@@ -153,7 +153,7 @@ func TestWrittenPolicies(t *testing.T) {
 		func(p *store.Policy) { p.Name = "" },
 	}
 	if fields := reflect.TypeFor[store.Policy]().NumField(); fields != len(changes)-3 {
-		t.Fatalf("a policy has %d fields; samePolicy must compare each, and this test change each", fields)
+		t.Fatalf("a policy has %d fields; samePolicy must compare each and this test change each", fields)
 	}
 	for i, change := range changes {
 		for _, p := range []store.Policy{base, base} {
@@ -161,7 +161,7 @@ func TestWrittenPolicies(t *testing.T) {
 			got, err := w.policy(&p)
 			want, jerr := json.Marshal(p)
 			if err != nil || jerr != nil || got != string(want) {
-				t.Errorf("change %d: written %s, want %s: %v, %v", i, got, want, err, jerr)
+				t.Errorf("change %d: encoded as %s, want %s: %v, %v", i, got, want, err, jerr)
 			}
 		}
 		must(w.policy(&base))

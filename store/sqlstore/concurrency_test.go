@@ -9,9 +9,10 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
+// newURL is what an edit in these tests sets.
 const newURL = "https://changed.example"
 
-// newEditable is a callback in a database of PostgreSQL, and what changes it.
+// newEditable accepts a callback on PostgreSQL, and returns it with a function that edits it.
 func newEditable(t *testing.T) (
 	db *DB, draft store.Draft, edit func(change func(*store.Callback) error) (store.Callback, error),
 ) {
@@ -24,11 +25,12 @@ func newEditable(t *testing.T) (
 	}
 }
 
-// A stamp that waits for a change of its callback takes both rows as they are after it.
-func TestAStampThatWaitsTakesWhatWasChanged(t *testing.T) {
+// TestStampThatWaitsForAnEditTakesIt: a stamp waits for the lock of a row that is being edited. It must then
+// read both rows of the callback as they are after the edit.
+func TestStampThatWaitsForAnEditTakesIt(t *testing.T) {
 	db, draft, edit := newEditable(t)
 	claims := []store.StampClaim{{ID: draft.Callback.ID}}
-	db.accepted.remove(claims) // another process claims it
+	db.accepted.remove(claims) // as if another process had accepted it
 	type answer struct {
 		stamped []*store.Stamped
 		err     error
@@ -53,8 +55,9 @@ func TestAStampThatWaitsTakesWhatWasChanged(t *testing.T) {
 	}
 }
 
-// A change that waits for another one keeps what that wrote.
-func TestAChangeThatWaitsKeepsWhatWasChanged(t *testing.T) {
+// TestEditThatWaitsForAnEditKeepsIt: of two edits of a callback at once, the second must keep what the first
+// one wrote.
+func TestEditThatWaitsForAnEditKeepsIt(t *testing.T) {
 	db, draft, edit := newEditable(t)
 	second := make(chan error, 1)
 	var c store.Callback
@@ -74,9 +77,9 @@ func TestAChangeThatWaitsKeepsWhatWasChanged(t *testing.T) {
 	}
 }
 
-// What a purge has passed because it is still needed is in no process a row that should be gone, nor is it
-// looked through by each process that takes the purge over.
-func TestPlacesOfAPurgeAreShared(t *testing.T) {
+// TestProgressOfPurgesIsShared: a purge passes a row that is still in use. No process may then report it as
+// an overstay, or read it again when it takes the purge over.
+func TestProgressOfPurgesIsShared(t *testing.T) {
 	needsPostgres(t)
 	url := postgresURL(t)
 	db, other := openSlow(t, url), openSlow(t, url)
@@ -105,7 +108,7 @@ func TestPlacesOfAPurgeAreShared(t *testing.T) {
 	overstays(other, nil)
 }
 
-// TestFullGroupsPass holds up a group of accepts on PostgreSQL: one that is full is committed meanwhile.
+// TestFullGroupsPass blocks a group of accepts on PostgreSQL. A full group must commit meanwhile.
 func TestFullGroupsPass(t *testing.T) {
 	needsPostgres(t)
 	address := postgresURL(t)
@@ -120,33 +123,32 @@ func TestFullGroupsPass(t *testing.T) {
 		return err
 	}
 	full := newDrafts(300, testNow)
-	if err := accept(full); err != nil { // which makes the lanes, too
+	if err := accept(full); err != nil { // this also makes the lanes
 		t.Fatal(err)
 	}
 	other := must(sql.Open("pgx", address))
 	defer other.Close()
 	blocker := must(other.BeginTx(t.Context(), nil))
 	defer blocker.Rollback()
-	must(
-		blocker.ExecContext(t.Context(),
-			`INSERT INTO idempotency (project, route, key, fingerprint, callback_id, created_at)
+	must(blocker.ExecContext(t.Context(),
+		`INSERT INTO idempotency (project, route, key, fingerprint, callback_id, created_at)
 		VALUES ('default', 'r', 'k', '', '', 0)`))
 
-	held := newDrafts(1, testNow)
-	held[0].Idempotency = &store.Idempotency{Route: "r", Key: "k", Fingerprint: []byte{1}}
+	blocked := newDrafts(1, testNow)
+	blocked[0].Idempotency = &store.Idempotency{Route: "r", Key: "k", Fingerprint: []byte{1}}
 	answered := make(chan error, 1)
-	go func() { answered <- accept(held) }()
+	go func() { answered <- accept(blocked) }()
 	awaitLocked(t, other, 1)
 	if err := accept(newDrafts(300, testNow)); err != nil {
 		t.Errorf("a full group: %v", err)
 	}
 	select {
 	case err := <-answered:
-		t.Errorf("the group that is held up was answered: %v", err)
+		t.Errorf("the blocked group was answered: %v", err)
 	default:
 	}
 	noError(blocker.Rollback())
 	if err := <-answered; err != nil {
-		t.Errorf("the group that was held up: %v", err)
+		t.Errorf("the group that was blocked: %v", err)
 	}
 }

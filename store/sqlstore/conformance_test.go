@@ -11,12 +11,12 @@ import (
 
 func TestMain(m *testing.M) { testserver.Main(m) }
 
-// On SQLite the model runs as many histories as -rapid.checks says: there a history takes a tenth of the
-// time.
+// allHistories makes the model run as many histories as -rapid.checks says. On SQLite a history takes a tenth
+// of the time.
 const allHistories = math.MaxInt
 
-// onlyCrowds: under the race detector a suite runs the tests that call the store from several goroutines,
-// unless the size is full.
+// onlyCrowds reports whether a suite runs only the tests that call the store from several goroutines. It is
+// so under the race detector, unless the size is full.
 func onlyCrowds() bool { return underRace && !testserver.Full() }
 
 func TestSQLite(t *testing.T) {
@@ -27,15 +27,15 @@ func TestSQLite(t *testing.T) {
 	})
 }
 
-// A claim may be for callbacks that another process has accepted, and the books and the claims that are alive
-// may be found by more than one statement.
-func TestSQLiteRemembersNothing(t *testing.T) {
+// TestSQLiteWithoutCache runs the suite as if another process had accepted every callback, and with windows
+// so small that reconciliation and Claimed need several statements.
+func TestSQLiteWithoutCache(t *testing.T) {
 	t.Parallel()
 	groups := []string{"Accept", "Stamp", "Strict", "Endpoint", "Reconcile", "Walk", "Model"}
 	o := storetest.Options{Groups: groups, Histories: 20}
 	storetest.Run(t, o, func(t *testing.T) storetest.Store {
 		db := openSQLite(t)
-		db.accepted.max = -1 // so that it remembers nothing
+		db.accepted.max = -1 // disables the cache
 		db.reconcileWindow, db.claimWindow = 3, 1
 		return testDB{DB: db}
 	})
@@ -52,8 +52,8 @@ func TestPostgres(t *testing.T) {
 	})
 }
 
-// TestPostgresC runs the groups that put text in order, or compare it, on a database that sorts by bytes. The
-// others sort as people do.
+// TestPostgresC runs the groups that sort or compare text, on a database that sorts by bytes. The databases
+// of other tests sort by the rules of a language.
 func TestPostgresC(t *testing.T) {
 	needsPostgres(t)
 	o := storetest.Options{Groups: []string{

@@ -10,9 +10,9 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// A key of which the callback is gone is free. Of two processes that accept with it at once, one makes a
-// callback, and the other answers with that. Only PostgreSQL has two writers.
-func TestAnExpiredKeyIsTakenOnce(t *testing.T) {
+// TestExpiredKeyIsTakenOverOnce: a key whose callback was purged is free. If two processes accept with it at
+// once, one makes a callback, and the other is answered with it. Only PostgreSQL has two writers.
+func TestExpiredKeyIsTakenOverOnce(t *testing.T) {
 	needsPostgres(t)
 	k := newExpiredKey(t)
 	locked := k.lock(t)
@@ -30,12 +30,13 @@ func TestAnExpiredKeyIsTakenOnce(t *testing.T) {
 			a.Callback.ID, a.Replayed, a.Err, b.Callback.ID, b.Replayed, b.Err)
 	}
 	if n := countRows(t, k.sql, `SELECT count(*) FROM callbacks`); n != 1 {
-		t.Errorf("%d callbacks were made", n)
+		t.Errorf("%d callbacks were accepted, want 1", n)
 	}
 }
 
-// Maintenance that has found a key to be old leaves it alone when an accept has taken it over meanwhile.
-func TestAKeyThatIsTakenOverDoesNotEnd(t *testing.T) {
+// TestPurgeKeepsAKeyThatWasTakenOver: a purge found that a key is old, and an accept takes it over before the
+// purge deletes it. The key must stay.
+func TestPurgeKeepsAKeyThatWasTakenOver(t *testing.T) {
 	needsPostgres(t)
 	k := newExpiredKey(t)
 	locked := k.lock(t)
@@ -61,7 +62,7 @@ func TestAKeyThatIsTakenOverDoesNotEnd(t *testing.T) {
 	}
 }
 
-// An expiredKey is a row of a key whose callback is gone, in a database that two processes have opened.
+// An expiredKey is a stored key whose callback was purged, in a database that two processes have opened.
 type expiredKey struct {
 	db, other *DB
 	sql       *sql.DB
@@ -81,16 +82,16 @@ func newExpiredKey(t *testing.T) *expiredKey {
 	return k
 }
 
-// lock keeps the key's row until the transaction ends.
+// lock locks the key's row until the transaction ends.
 func (k *expiredKey) lock(t *testing.T) *sql.Tx {
 	t.Helper()
 	tx := must(k.sql.BeginTx(t.Context(), nil))
-	t.Cleanup(func() { _ = tx.Rollback() }) // it has ended, unless the test failed
+	t.Cleanup(func() { _ = tx.Rollback() }) // an error means that the test has ended it
 	must(tx.ExecContext(t.Context(), `SELECT 1 FROM idempotency FOR UPDATE`))
 	return tx
 }
 
-// accept sends the one request; each time it is another draft.
+// accept sends the request with the key. Each call has a draft with a new id.
 func (k *expiredKey) accept(t *testing.T, db *DB) store.Accepted {
 	t.Helper()
 	d := newDrafts(1, k.now)[0]
@@ -103,7 +104,7 @@ func (k *expiredKey) accept(t *testing.T, db *DB) store.Accepted {
 	return accepted[0]
 }
 
-// awaitLocked waits until n statements wait for locks of rows.
+// awaitLocked waits until n statements wait for row locks.
 func awaitLocked(t *testing.T, db *sql.DB, n int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -116,7 +117,7 @@ func awaitLocked(t *testing.T, db *sql.DB, n int) {
 	}
 }
 
-// countLocked is how many statements wait for locks of rows.
+// countLocked returns how many statements wait for row locks.
 func countLocked(t *testing.T, db *sql.DB) int {
 	t.Helper()
 	return countRows(t, db, `SELECT count(*) FROM pg_stat_activity

@@ -13,12 +13,13 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// Whatever a page may look at, all pages of a list together hold what the filter says, in order, each once.
-func TestListsAreLookedThroughInWindows(t *testing.T) {
+// TestListsAreScannedInWindows: whatever the budget of a page is, all pages of a list together have every
+// match once, in order.
+func TestListsAreScannedInWindows(t *testing.T) {
 	onBoth(t, listsInWindows)
 }
 
-// listed are callbacks in every state and with every value that filters name, some of them rare.
+// listed accepts callbacks in every state and with every value that filters name, some of them rare.
 func listed(t *testing.T, db *DB) []store.Callback {
 	t.Helper()
 	const n = 200
@@ -27,7 +28,7 @@ func listed(t *testing.T, db *DB) []store.Callback {
 	var claimed []string
 	for i := range drafts {
 		c := &drafts[i].Callback
-		c.CreatedAt = time.Now().UnixMilli() + int64(i) // after all other ids, and in order
+		c.CreatedAt = time.Now().UnixMilli() + int64(i) // after all other ids, and ascending
 		c.ID = fmt.Sprintf("%s%016d", idsFrom(c.CreatedAt), i)
 		c.DueAt = testNow - int64(i*7%40)
 		c.Lane, c.Topic = fmt.Sprint("lane-", i%7), "often"
@@ -58,7 +59,7 @@ func listed(t *testing.T, db *DB) []store.Callback {
 	}
 	stamped := stampAll(t, db, claimed...)
 	var results []store.Result
-	for i, s := range stamped[:len(stamped)-1] { // the last one stays in flight
+	for i, s := range stamped[:len(stamped)-1] { // the last one stays claimed
 		r := succeeded(s)
 		if i%6 == 0 || s.Kind == store.Poll {
 			r.State, r.Reason, r.Attempt.Class, r.Attempt.Status = store.Dead, store.Exhausted,
@@ -78,39 +79,40 @@ func listed(t *testing.T, db *DB) []store.Callback {
 	return page.Callbacks
 }
 
-// setPageBudget sets how much one page of a list may look at: the first window and all windows. It also sets how
-// many open callbacks are few. Time does not end a page then.
+// setPageBudget sets the budgets of lists and counts: the first window, all windows, and how many open
+// callbacks may be sorted. Their time never runs out.
 func setPageBudget(db *DB, first, rows, sortable int) {
 	db.listBudget = pageBudget{first: first, rows: rows, time: time.Hour, sortable: sortable}
 	db.countBudget = db.listBudget
 }
 
+// listsInWindows reads every list of testdata/lists.json with windows, and with all open callbacks sorted.
 func listsInWindows(t *testing.T, db *DB) {
 	all := listed(t, db)
-	for _, few := range []int{0, 1000} { // open ones are looked for in windows, or all taken at once
-		setPageBudget(db, 4, 30, few)
+	for _, sortable := range []int{0, 1000} { // open callbacks are scanned, or sorted at once
+		setPageBudget(db, 4, 30, sortable)
 		for name, l := range testJSON[map[string]listCase](t, "lists") {
 			filter := l.Filter
 			if filter.To != 0 {
 				filter.From, filter.To = all[filter.From].CreatedAt, all[filter.To].CreatedAt
 			}
 			for _, filter.ByDue = range []bool{false, true} {
-				if few > 0 && (filter.ByDue ||
+				if sortable > 0 && (filter.ByDue ||
 					!filter.Overdue && !slices.Contains(filter.States, store.Scheduled)) {
 					continue
 				}
 				pages := checkList(t, db, filter, all,
-					fmt.Sprintf("%s, by due time %t, few %d", name, filter.ByDue, few))
+					fmt.Sprintf("%s, by due time %t, sortable %d", name, filter.ByDue, sortable))
 				if name == "no topic" && pages < 3 {
-					t.Errorf("%s: %d pages: one looked at more than it may", name, pages)
+					t.Errorf("%s: %d pages: one page scanned more than its budget", name, pages)
 				}
 			}
 		}
 	}
 }
 
-// checkList reads all pages of a list and returns how many there are. No page may look at more than it may,
-// so a list of few among many has pages without any.
+// checkList reads all pages of a list and returns their number. If few callbacks match among many, some pages
+// have none.
 func checkList(t *testing.T, db *DB, f store.Filter, all []store.Callback, name string) (pages int) {
 	t.Helper()
 	var want, got []string
@@ -146,7 +148,7 @@ func checkList(t *testing.T, db *DB, f store.Filter, all []store.Callback, name 
 	return pages
 }
 
-// A page ends in time: the next window is as large as the time that is left is enough for.
+// TestWindowsGrowAsTimeAllows: the next window has as many rows as fit into the rest of the time.
 func TestWindowsGrowAsTimeAllows(t *testing.T) {
 	bounds := pageBudget{first: 100, rows: 10_000, time: 20 * time.Millisecond}
 	for _, c := range []struct {
@@ -165,7 +167,7 @@ func TestWindowsGrowAsTimeAllows(t *testing.T) {
 	}
 }
 
-// listStatements are those that a page of the list may run, as the filter says.
+// listStatements returns the statements that a page of the list may run.
 func listStatements(db *DB, project string, f store.Filter) []*query {
 	l := newListing(db, project, f, f.Limit)
 	var queries []*query
@@ -189,15 +191,16 @@ func listStatements(db *DB, project string, f store.Filter) []*query {
 	return queries
 }
 
-// No list may sort what it reads, or read a table from its beginning, on SQLite, whose plans do not depend on
-// what is in it: but the few open ones that are put in order, and those of one reference.
+// TestListsFollowIndexesOnSQLite: no list may sort what it reads, or read a table from its beginning.
+// Exceptions are the few open callbacks that are sorted, and the callbacks of one reference. The plans of
+// SQLite do not depend on the rows.
 func TestListsFollowIndexesOnSQLite(t *testing.T) {
 	t.Parallel()
 	db := openSQLite(t)
 	for name, l := range testJSON[map[string]listCase](t, "lists") {
 		f := l.Filter
 		for _, byDue := range []bool{false, true} {
-			// By its primary key a list of a project is read.
+			// The primary key of requests serves the list of a whole project.
 			index := strings.Replace(l.Index, "requests_pkey", "sqlite_autoindex_requests_1 (project=? AND ",
 				1)
 			switch {
@@ -211,28 +214,28 @@ func TestListsFollowIndexesOnSQLite(t *testing.T) {
 				for _, q := range listStatements(db, store.DefaultProject, f) {
 					text := q.text
 					plan := litePlan(t, db, text, q.args...)
-					// Of few, the outer query sorts, and scans what the inner one finds.
-					few := strings.Contains(text, "FROM (SELECT *")
+					// The outer query of sortedQuery sorts and scans what the inner one finds.
+					sorted := strings.Contains(text, "FROM (SELECT *")
 					unwanted := regexp.MustCompile(`TEMP B-TREE|SCAN (callbacks|requests)($|;)`)
 					bad := unwanted.MatchString(plan) && !(byDue && f.Ref != "")
-					if few {
+					if sorted {
 						bad = !regexp.MustCompile(
 							`^CO-ROUTINE callbacks; (SEARCH|SCAN) callbacks USING INDEX callbacks_due`).
 							MatchString(plan)
 					}
-					// Two bounds on one side, of which SQLite would go by the first.
-					bad = bad || !few && !byDue &&
+					// SQLite would use only the first of two bounds on one side.
+					bad = bad || !sorted && !byDue &&
 						(strings.Count(text, "s.id < ") > 1 || strings.Count(text, "s.id >= ") > 1)
 					if bad {
 						t.Errorf("%s, by due time %t: %s\n%s", name, byDue, plan, text)
 					}
 					limited := strings.Contains(text, "LIMIT 1 OFFSET 2000")
-					if !few && !limited && !strings.Contains(plan, index) {
+					if !sorted && !limited && !strings.Contains(plan, index) {
 						t.Errorf("%s, by due time %t, is not read by %s: %s\n%s", name, byDue, index, plan,
 							text)
 					}
 					if strings.Contains(text, "OFFSET $") && !strings.Contains(plan, "COVERING") {
-						t.Errorf("%s looks for the end of a window in the table: %s\n%s", name, plan, text)
+						t.Errorf("%s reads the table for the end of a window: %s\n%s", name, plan, text)
 					}
 				}
 			}
@@ -240,7 +243,8 @@ func TestListsFollowIndexesOnSQLite(t *testing.T) {
 	}
 }
 
-// Each project's subscribers to operational events are found by their own index, and not among all others.
+// TestFeedReadersFollowTheirIndex: the index endpoints_alerts finds each project's subscribers to operational
+// events.
 func TestFeedReadersFollowTheirIndex(t *testing.T) {
 	t.Parallel()
 	db := openSQLite(t)
@@ -253,8 +257,8 @@ func TestFeedReadersFollowTheirIndex(t *testing.T) {
 	}
 }
 
-// A listCase is a filter of a list, with the index that it is read by. The From and To of those in
-// testdata/lists.json are places in what is listed.
+// A listCase is a filter of a list with the index that must serve it. In testdata/lists.json From and To are
+// indexes into the callbacks of listed.
 type listCase struct {
 	Index string
 	store.Filter
@@ -273,10 +277,10 @@ func testJSON[V any](t *testing.T, name string) (v V) {
 	return v
 }
 
-// oddLabel is a label's value with signs that mean something in JSON.
+// oddLabel is a label's value with characters that JSON escapes.
 const oddLabel = `"7", \ {x}`
 
-// isPicked says what a filter means.
+// isPicked is the filter in plain Go: it decides which callbacks a list must have.
 func isPicked(f *store.Filter, c *store.Callback) bool {
 	state := c.StateAt(testNow)
 	if f.ByDue && c.State != store.Scheduled ||

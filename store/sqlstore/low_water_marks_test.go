@@ -10,14 +10,15 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// While a snapshot is held a vacuum takes no index entry of a callback that has ended. The sweep and the
-// statements beside it read as much all the same, however many have passed through the head of the index.
-func TestASnapshotCostsTheSweepNothing(t *testing.T) {
+// TestOpenSnapshotDoesNotSlowTheSweep: while a snapshot is open, a vacuum cannot remove the index entries of
+// ended callbacks. The sweep and similar statements still read the same number of pages, however many
+// callbacks have ended.
+func TestOpenSnapshotDoesNotSlowTheSweep(t *testing.T) {
 	needsPostgres(t)
 	db := openPostgres(t)
 	now := testNow
 	snapshot := must(db.sql.Pool.BeginTx(t.Context(), nil))
-	defer snapshot.Rollback() //nolint:errcheck // it has written nothing
+	defer snapshot.Rollback() //nolint:errcheck // it wrote nothing
 	must(snapshot.ExecContext(t.Context(),
 		`SET TRANSACTION ISOLATION LEVEL REPEATABLE READ`))
 	must(snapshot.ExecContext(t.Context(), `SELECT count(*) FROM callbacks`))
@@ -25,7 +26,7 @@ func TestASnapshotCostsTheSweepNothing(t *testing.T) {
 	for range 4 {
 		passThrough(t, db, 3000, now)
 		now += 10 * settleTime
-		for range 2 { // the first call makes the marks
+		for range 2 { // the first call only inserts the marks
 			noError(db.AdvanceMarks(t.Context(), now, false))
 		}
 		after := must(db.fromLowWater(t.Context(), store.Cursor{}))
@@ -42,28 +43,28 @@ func TestASnapshotCostsTheSweepNothing(t *testing.T) {
 	}
 	for what, n := range reads {
 		t.Logf("%s: %d buffers", what, n)
-		const few = 8
-		if n[3] > n[1]+few {
-			t.Errorf("%s reads %d buffers as more callbacks pass", what, n)
+		const tolerance = 8
+		if n[3] > n[1]+tolerance {
+			t.Errorf("%s reads more pages as more callbacks end: %d", what, n)
 		}
 	}
 }
 
-// passThrough lets callbacks be accepted and end.
+// passThrough accepts callbacks and ends them.
 func passThrough(t *testing.T, db *DB, n int, now int64) {
 	t.Helper()
 	drafts := newDrafts(n, now)
 	for i := range drafts {
 		drafts[i].Callback.ExpiresAt = now + 1
 	}
-	for some := range slices.Chunk(drafts, 20) { // each call is a group, and has a note
+	for some := range slices.Chunk(drafts, 20) { // each call is a group with a note
 		must(db.Accept(t.Context(), some))
 	}
 	must(db.sql.Pool.ExecContext(t.Context(), `UPDATE callbacks
 		SET state = 'succeeded', due_at = 0, finished_at = $1 WHERE state = 'scheduled'`, now))
 }
 
-// buffersOf is how many pages PostgreSQL reads for a statement, from memory or not.
+// buffersOf returns how many pages PostgreSQL reads for a statement, from memory or from disk.
 func buffersOf(t *testing.T, db *DB, query string, args ...any) int64 {
 	t.Helper()
 	var text string
@@ -83,13 +84,13 @@ func buffersOf(t *testing.T, db *DB, query string, args ...any) int64 {
 	return plans[0].Plan.Hit + plans[0].Plan.Read
 }
 
-// A transaction that makes a row with an earliest time may commit after the mark has moved on: the mark then is
-// not above the row.
-func TestAMarkStaysBelowALateCommit(t *testing.T) {
+// TestMarkStaysBelowALateCommit: a transaction inserts an overdue row, and AdvanceMarks runs before it
+// commits. The marks must not pass the row.
+func TestMarkStaysBelowALateCommit(t *testing.T) {
 	needsPostgres(t)
 	db := openPostgres(t)
 	now := testNow
-	for range 2 { // the first call makes the marks
+	for range 2 { // the first call only inserts the marks
 		noError(db.AdvanceMarks(t.Context(), now, false))
 	}
 	drafts := newDrafts(1, now+10*settleTime)
@@ -104,7 +105,7 @@ func TestAMarkStaysBelowALateCommit(t *testing.T) {
 			return err
 		}
 		go func() { advanced <- db.AdvanceMarks(t.Context(), now+10*settleTime, false) }()
-		for { // until the marks are moved, or wait for this transaction
+		for { // until AdvanceMarks returns, or waits for this transaction
 			select {
 			case err := <-advanced:
 				advanced <- err

@@ -12,13 +12,13 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
-// manyRows is how many there are of all that testdata/many.sql makes.
+// manyRows is the number of rows of each kind in testdata/many.sql.
 const manyRows = 60_000
 
-// idOf is the id of one of them.
+// idOf is the id of row i.
 func idOf(i int) string { return fmt.Sprintf("01%09dABCDEFGHJKMNPQR", i) }
 
-// fillMany fills a PostgreSQL database.
+// fillMany inserts testdata/many.sql into a PostgreSQL database.
 func fillMany(t *testing.T, db *DB) {
 	t.Helper()
 	many := must(os.ReadFile("testdata/many.sql"))
@@ -27,18 +27,18 @@ func fillMany(t *testing.T, db *DB) {
 	}
 }
 
-// A pageRead is a statement that a page runs, the index that must lead it, and whether it may sort: what it
-// has found is few then.
+// A pageRead is a statement behind a page, with the index that must serve it. sorts allows it to sort,
+// because it has found few rows by then.
 type pageRead struct {
 	name, text string
 	args       []any
 	index      string
 	sorts      bool
-	// planned: it is planned each time that it is run.
+	// planned: the statement is planned for its values each time that it runs.
 	planned bool
 }
 
-// pageReads are all statements behind the pages, and those that remove what they show when it is old.
+// pageReads returns all statements behind the pages, and those that delete what the pages list.
 func pageReads(t *testing.T, db *DB) []pageRead {
 	t.Helper()
 	var reads []pageRead
@@ -55,7 +55,7 @@ func pageReads(t *testing.T, db *DB) []pageRead {
 		} {
 			f.After = after
 			l := auditListing{project: project, AuditFilter: f, actors: []string{"key_ops"}, left: 50}
-			index := "audit_(project|pkey)" // where half of all are the project's, either will do
+			index := "audit_(project|pkey)" // the project has half of all entries, so both serve it
 			if f.Object != "" {
 				index = "audit_object"
 			}
@@ -115,11 +115,11 @@ func pageReads(t *testing.T, db *DB) []pageRead {
 	for name, l := range testJSON[map[string]listCase](t, "pages") {
 		f := l.Filter
 		f.Now, f.Limit = testNow, 50
-		// The few polls among many callbacks are found by an index also when a statement is planned once for
-		// all values.
+		// A statement for polls may be planned once for all values. An index must still find the few polls
+		// among many callbacks.
 		planned := f.Kind != store.Poll
 		if planned {
-			// What is left of a list when it is read to its end is not much.
+			// Begin near the end: the rest of the list is short.
 			f.After = &store.Cursor{ID: idOf(1000)}
 		}
 		for _, q := range listStatements(db, project, f) {
@@ -130,19 +130,19 @@ func pageReads(t *testing.T, db *DB) []pageRead {
 	return reads
 }
 
-// No page may sort what it reads, or read a table from its beginning, however much there is.
+// TestPagesFollowIndexes: no page may sort what it reads, or read a table from its beginning, however many
+// rows there are.
 func TestPagesFollowIndexes(t *testing.T) {
 	onBoth(t, func(t *testing.T, db *DB) {
 		reads := pageReads(t, db)
 		if db.sql.Embedded() {
 			for _, r := range reads {
-				checkLitePlan(t, db, r) // which does not depend on what is in the tables
+				checkLitePlan(t, db, r) // the plans do not depend on the rows
 			}
 			return
 		}
 		fillMany(t, db)
-		// A statement that is run often is planned once for all values; before that, for those that it is
-		// given.
+		// PostgreSQL plans a statement for its values at first, and for all values once it has run often.
 		for _, mode := range []string{"force_generic_plan", "force_custom_plan"} {
 			for _, r := range reads {
 				if mode == "force_custom_plan" || !r.planned {
@@ -153,6 +153,7 @@ func TestPagesFollowIndexes(t *testing.T) {
 	})
 }
 
+// checkLitePlan checks the plan of one statement on SQLite.
 func checkLitePlan(t *testing.T, db *DB, r pageRead) {
 	t.Helper()
 	plan := litePlan(t, db, r.text, r.args...)
@@ -160,7 +161,7 @@ func checkLitePlan(t *testing.T, db *DB, r pageRead) {
 	if table, primary := strings.CutSuffix(index, "_pkey"); primary {
 		index = "(PRIMARY KEY|sqlite_autoindex_" + table + "_1)"
 	}
-	// What stands in a subquery may be read from its beginning.
+	// A subquery may be read from its beginning.
 	if !regexp.MustCompile(`USING (COVERING )?(INDEX )?`+index+`\b`).MatchString(plan) ||
 		!r.sorts && strings.Contains(plan, "TEMP B-TREE") ||
 		regexp.MustCompile(`SCAN (callbacks|requests|attempts|audit|activity|dispatchers|sessions|`+
@@ -169,6 +170,7 @@ func checkLitePlan(t *testing.T, db *DB, r pageRead) {
 	}
 }
 
+// checkPostgresPlan checks the plan of one statement on PostgreSQL in one plan_cache_mode.
 func checkPostgresPlan(t *testing.T, db *DB, r pageRead, mode string) {
 	t.Helper()
 	text, args, err := db.sql.Dialect.Statement(r.text, r.args)
@@ -183,7 +185,7 @@ func checkPostgresPlan(t *testing.T, db *DB, r pageRead, mode string) {
 		}
 	}
 	plan := postgresPlan(t, db.sql.Pool, mode, text, values)
-	if r.index == "requests_pkey" { // and not as what a row of callbacks leads to
+	if r.index == "requests_pkey" { // as the index that is scanned, not as a lookup from callbacks
 		r.index += `( on requests)? .*\s+Index Cond: \(\(project = ['$]\w+`
 	}
 	if !regexp.MustCompile(`(using|on) `+r.index+`\b`).MatchString(plan) ||
@@ -193,8 +195,8 @@ func checkPostgresPlan(t *testing.T, db *DB, r pageRead, mode string) {
 	}
 }
 
-// What is looked for in windows is found in all of them, and no more is looked at than may be.
-func TestPagesLookInWindows(t *testing.T) {
+// TestPagesScanInWindows: a scan in windows finds every match, and never reads more than its budget.
+func TestPagesScanInWindows(t *testing.T) {
 	onBoth(t, func(t *testing.T, db *DB) {
 		ctx := t.Context()
 		setPageBudget(db, 4, 30, 0)
@@ -217,7 +219,7 @@ func TestPagesLookInWindows(t *testing.T) {
 			testNow: {}, testNow + 3: {Count: 3, OldestAt: testNow},
 			testNow + 4:  {Count: 4, OldestAt: testNow},
 			testNow + 20: {Count: 20, OldestAt: testNow}, testNow + 24: {Count: 22, OldestAt: testNow},
-			testNow + 60: {Count: 25, More: true, OldestAt: testNow}, // of the first thirty
+			testNow + 60: {Count: 25, More: true, OldestAt: testNow}, // in the first thirty rows
 		} {
 			if got := must(db.DueNow(ctx, store.DefaultProject, now)); got != want {
 				t.Errorf("due by %d: %+v, want %+v", now-testNow, got, want)
@@ -250,8 +252,8 @@ func TestPagesLookInWindows(t *testing.T) {
 	})
 }
 
-// The largest page of the audit has room for the one more entry by which the API sees that there is a next
-// page.
+// TestLargestPageOfTheAudit: the largest page has room for one entry more than the API returns. By that entry
+// the API knows that there is a next page.
 func TestLargestPageOfTheAudit(t *testing.T) {
 	onBoth(t, func(t *testing.T, db *DB) {
 		entries := slices.Repeat([]store.AuditEntry{{Project: store.DefaultProject}}, maxList+2)
@@ -263,7 +265,8 @@ func TestLargestPageOfTheAudit(t *testing.T) {
 	})
 }
 
-// Every attempt of a callback with very many of them is on a page, and no page has more than it may.
+// TestEveryAttemptIsReached: the pages of a callback with many attempts have every attempt, and no page has
+// more than its maximum.
 func TestEveryAttemptIsReached(t *testing.T) {
 	onBoth(t, func(t *testing.T, db *DB) {
 		const many = 2*maxList + 203
@@ -289,7 +292,7 @@ func TestEveryAttemptIsReached(t *testing.T) {
 			}
 			for i := range page {
 				if page[i].Number != next {
-					t.Fatalf("attempt %d in the place of %d", page[i].Number, next)
+					t.Fatalf("attempt %d, want %d", page[i].Number, next)
 				}
 				next--
 			}

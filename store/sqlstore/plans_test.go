@@ -10,8 +10,9 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
-// A plan is made once, often while the tables are empty. It must find both rows of a callback by their whole
-// keys: a plan that does not would read all requests for each callback when there are many.
+// TestEmptyTablesMakePlansByKeys: PostgreSQL makes a generic plan once, often while the tables are empty. The
+// plan must find both rows of a callback by their whole keys. Otherwise it would read all requests for each
+// callback when there are many.
 func TestEmptyTablesMakePlansByKeys(t *testing.T) {
 	needsPostgres(t)
 	db := openPostgres(t)
@@ -52,7 +53,7 @@ func TestEmptyTablesMakePlansByKeys(t *testing.T) {
 	}
 }
 
-// postgresPlan is how PostgreSQL runs a statement with values, planned as the mode says.
+// postgresPlan returns the plan of a statement with these values, in the given plan_cache_mode.
 func postgresPlan(t *testing.T, pool *sql.DB, mode, text string, values []string) string {
 	t.Helper()
 	stx := must(pool.BeginTx(t.Context(), nil))
@@ -71,8 +72,8 @@ func postgresPlan(t *testing.T, pool *sql.DB, mode, text string, values []string
 	return strings.Join(steps, "\n")
 }
 
-// Whether a strict callback is first, and which is next, its own index says, on SQLite, whose plans do not
-// depend on what is there.
+// TestStrictOrderIsReadFromItsIndex: the index callbacks_strict alone shows whether a strict callback is the
+// first, and which one is next. It runs on SQLite, whose plans do not depend on the rows.
 func TestStrictOrderIsReadFromItsIndex(t *testing.T) {
 	t.Parallel()
 	db := openSQLite(t)
@@ -82,7 +83,7 @@ func TestStrictOrderIsReadFromItsIndex(t *testing.T) {
 		"next": `SELECT (SELECT MIN(first.id) FROM callbacks AS first WHERE ` + openStrictOf("first", "i") +
 			`) FROM lanes AS i`,
 	} {
-		// numbered, for any number of arguments
+		// ?1 and so on: numbered parameters, which need not begin at 1
 		query = strings.ReplaceAll(strings.ReplaceAll(query, "i.lock_key", "i.key"), "$", "?")
 		got := litePlan(t, db, query, 1, 2, 3, 4, 5, 6, 7)
 		if !strings.Contains(got, "USING COVERING INDEX callbacks_strict (project=? AND lock_key=?") {

@@ -7,8 +7,9 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
-// Where results and accepts share a transaction, what has ended by one makes room for the other.
-func TestAPollEndsAndAnotherBeginsTogether(t *testing.T) {
+// TestPollEndsAndAnotherBeginsTogether: if results and accepts share a transaction, a poll that ends in it
+// makes room for a new one of the same key.
+func TestPollEndsAndAnotherBeginsTogether(t *testing.T) {
 	onBoth(t, func(t *testing.T, db *DB) {
 		ctx := t.Context()
 		poll := func() store.Draft {
@@ -32,14 +33,14 @@ func TestAPollEndsAndAnotherBeginsTogether(t *testing.T) {
 			t.Errorf("the second is answered with %+v; the result with %+v", a, result.out)
 		}
 		if n := len(db.spawned); n != 1 {
-			t.Errorf("%d results were born", n)
+			t.Errorf("%d result callbacks were spawned, want 1", n)
 		}
 	})
 }
 
-// A transaction that was committed although its reply was lost is tried again: its firing has won, and makes
-// nothing more.
-func TestAFiringIsMadeOnceThoughItsReplyIsLost(t *testing.T) {
+// TestScheduleRunsOnceThoughItsReplyIsLost: a transaction was committed, its reply was lost, and it is
+// repeated. Its runs must win, and accept nothing more.
+func TestScheduleRunsOnceThoughItsReplyIsLost(t *testing.T) {
 	onBoth(t, func(t *testing.T, db *DB) {
 		ctx := t.Context()
 		by := store.Actor{Name: "test"}
@@ -64,9 +65,12 @@ func TestAFiringIsMadeOnceThoughItsReplyIsLost(t *testing.T) {
 			}
 			runs = append(runs, f)
 		}
-		fire := func(again bool, runs ...*runEntry) {
+		run := func(repeated bool, runs ...*runEntry) {
 			t.Helper()
-			noError(db.change(ctx, "fire", func(tx *tx) error { tx.Again = again; return tx.runSchedules(runs) }))
+			noError(db.change(ctx, "run schedules", func(tx *tx) error {
+				tx.Again = repeated
+				return tx.runSchedules(runs)
+			}))
 		}
 		wantOpen := func(want int64) {
 			t.Helper()
@@ -74,43 +78,43 @@ func TestAFiringIsMadeOnceThoughItsReplyIsLost(t *testing.T) {
 				t.Errorf("%d are open, want %d", n, want)
 			}
 		}
-		// Another dispatcher makes the last one.
+		// Another dispatcher makes the last run.
 		other := *runs[3]
 		withDraft(&other)
-		fire(false, &other)
-		for _, again := range []bool{false, true, true} {
-			fire(again, runs...)
+		run(false, &other)
+		for _, repeated := range []bool{false, true, true} {
+			run(repeated, runs...)
 			for i, f := range runs {
 				if f.won != (i < 3) || f.err != nil {
-					t.Errorf("again %v, firing %d: won %v, %v", again, i, f.won, f.err)
+					t.Errorf("repeated %v, run %d: won %v, %v", repeated, i, f.won, f.err)
 				}
 			}
 			if c := runs[0].accept.out.Callback; c.ID != runs[0].Draft.Callback.ID || c.LaneID == 0 {
-				t.Errorf("again %v, its callback: %+v", again, c)
+				t.Errorf("repeated %v, its callback: %+v", repeated, c)
 			}
 			wantOpen(2)
 		}
 		for i, made := range []int{1, 0, 0, 1} {
-			runs := must(db.ScheduleRuns(ctx, store.DefaultProject, runs[i].Schedule.ID))
-			if len(runs) != made {
-				t.Errorf("runs of %d: %v", i, runs)
+			stored := must(db.ScheduleRuns(ctx, store.DefaultProject, runs[i].Schedule.ID))
+			if len(stored) != made {
+				t.Errorf("runs of %d: %v", i, stored)
 			}
 		}
 		e := acceptEntry{draft: &newDrafts(1, testNow)[0]}
 		noError(e.encode(&db.written))
-		for _, again := range []bool{false, true} {
+		for _, repeated := range []bool{false, true} {
 			if err := db.change(ctx, "run", func(tx *tx) error {
-				tx.Again = again
+				tx.Again = repeated
 				return tx.runScheduleNow(store.DefaultProject, runs[1].Schedule.ID, &e, testNow, by)
 			}); err != nil || e.out.Callback.ID != e.draft.Callback.ID {
-				t.Errorf("run by hand, again %v: %+v, %v", again, e.out, err)
+				t.Errorf("run by hand, repeated %v: %+v, %v", repeated, e.out, err)
 			}
 		}
 		wantOpen(3) // after a run by hand
 	})
 }
 
-// number runs a query of one number.
+// number runs a query for one number.
 func number(t *testing.T, db *DB, query string) int {
 	t.Helper()
 	n, _, err := sqldb.Value[int](db.read(t.Context(), "count"), query)
@@ -118,8 +122,8 @@ func number(t *testing.T, db *DB, query string) int {
 	return n
 }
 
-// What a poll has beside its row goes with it, and the row of another stays.
-func TestPurgeTakesWhatPollsHaveBesideTheirRows(t *testing.T) {
+// TestPurgeDeletesRowsOfPolls: a purge of a poll also deletes its row in table polls, and only that one.
+func TestPurgeDeletesRowsOfPolls(t *testing.T) {
 	onBoth(t, func(t *testing.T, db *DB) {
 		ctx := t.Context()
 		var drafts []store.Draft

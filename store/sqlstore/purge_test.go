@@ -8,11 +8,11 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
-// A purge finds its rows by indexes though the statistics mislead PostgreSQL: they say that each callback has
-// 20,000 attempts, so that it would be cheaper to read the whole table.
-func TestAPurgeGoesByIndexes(t *testing.T) {
+// TestPurgeUsesIndexes: misleading statistics say that each callback has 20,000 attempts, so that reading the
+// whole table would be cheaper. A purge must still find its rows by indexes.
+func TestPurgeUsesIndexes(t *testing.T) {
 	needsPostgres(t)
-	// The database is not used again: its statistics would change the plans of other tests.
+	// The database is not reused: its statistics would change the plans of other tests.
 	db := openSlow(t, testserver.SharedPostgres(t).Copy(t, "schema", fillTemplate))
 	const n = 100
 	drafts := newDrafts(n, testNow)
@@ -26,8 +26,8 @@ func TestAPurgeGoesByIndexes(t *testing.T) {
 		results = append(results, succeeded(s))
 	}
 	must(db.Commit(t.Context(), results, testNow))
-	const rest = `project, trigger, outcome, charged, class, status, error, started_at, ended_at, due_at, lateness, next_due_at,
-		fence, stale, key_id, response_body, response_truncated, detail`
+	const rest = `project, trigger, outcome, charged, class, status, error, started_at, ended_at, due_at,
+		lateness, next_due_at, fence, stale, key_id, response_body, response_truncated, detail`
 	must(db.sql.Pool.ExecContext(t.Context(), `INSERT INTO attempts (callback_id, number, `+rest+`)
 		SELECT 'gone', n, `+rest+
 		` FROM (SELECT * FROM attempts LIMIT 1) AS one, generate_series(1, 20000) AS n`))
@@ -48,6 +48,6 @@ func TestAPurgeGoesByIndexes(t *testing.T) {
 	})
 	noError(err)
 	if removed != n || scans != 0 {
-		t.Errorf("%d callbacks are removed of %d, and whole tables read %d times", removed, n, scans)
+		t.Errorf("%d of %d callbacks are removed, and whole tables were read %d times", removed, n, scans)
 	}
 }

@@ -2,5 +2,5 @@
 
 package sqlstore
 
-// underRace: the race detector is on. It finds something only where a test has several goroutines.
+// underRace is true if the race detector is on. It finds something only in tests with several goroutines.
 const underRace = true

@@ -17,7 +17,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// lists runs a query of two text columns and groups the second by the first.
+// lists runs a query with two text columns, and groups the second by the first.
 func lists(t *testing.T, db *sql.DB, query string) map[string][]string {
 	t.Helper()
 	rows := must(db.QueryContext(t.Context(), query))
@@ -39,7 +39,7 @@ const (
 		WHERE table_schema = 'public' ORDER BY table_name COLLATE "C", column_name COLLATE "C"`
 )
 
-// raw opens a handle apart from the store's.
+// raw opens the database without the store.
 func raw(t *testing.T, driver, dsn string) *sql.DB {
 	t.Helper()
 	db := must(sql.Open(driver, dsn))
@@ -51,7 +51,7 @@ func raw(t *testing.T, driver, dsn string) *sql.DB {
 	return db
 }
 
-// migrated opens an empty database and migrates it, as serve does.
+// migrated migrates an empty database, as the command serve does.
 func migrated(t *testing.T, url string) *DB {
 	t.Helper()
 	db := openURL(t, Options{URL: url})
@@ -61,7 +61,7 @@ func migrated(t *testing.T, url string) *DB {
 	return db
 }
 
-// onBothEmpty runs a test on an empty database of each kind, and says how to open it apart from the store.
+// onBothEmpty runs a test on an empty database of each kind. driver and dsn open it without the store.
 func onBothEmpty(t *testing.T, test func(t *testing.T, url, driver, dsn string)) {
 	t.Helper()
 	t.Parallel()
@@ -77,7 +77,7 @@ func onBothEmpty(t *testing.T, test func(t *testing.T, url, driver, dsn string))
 	})
 }
 
-// No index is over a column that a claim stamp changes.
+// TestStampsWriteNoIndex: no index of callbacks has a column that a claim stamp changes.
 func TestStampsWriteNoIndex(t *testing.T) {
 	onBothEmpty(t, func(t *testing.T, url, driver, dsn string) {
 		migrated(t, url)
@@ -89,8 +89,8 @@ func TestStampsWriteNoIndex(t *testing.T) {
 		if len(indexes) < 5 {
 			t.Errorf("only %d indexes were found", len(indexes))
 		}
-		hot := regexp.MustCompile(
-			`\b(fence|claim_\w+|claimed_at|lost_at|claims_without_result|divert_count|attempt_seq|updated_at)\b`)
+		hot := regexp.MustCompile(`\b(fence|claim_\w+|claimed_at|lost_at|claims_without_result|` +
+			`divert_count|attempt_seq|updated_at)\b`)
 		for _, index := range indexes {
 			if m := hot.FindString(index); m != "" {
 				t.Errorf("a stamp would write an index, because of %s: %s", m, index)
@@ -99,7 +99,7 @@ func TestStampsWriteNoIndex(t *testing.T) {
 	})
 }
 
-// TestSchemaParity compares the tables and columns of the two databases.
+// TestSchemaParity: both databases have the same tables and columns.
 func TestSchemaParity(t *testing.T) {
 	needsPostgres(t)
 	lite := lists(t, raw(t, "sqlite", strings.TrimPrefix(sqliteURL(t), "sqlite:")), sqliteColumns)
@@ -115,7 +115,7 @@ func TestSchemaParity(t *testing.T) {
 	}
 }
 
-// TestMigrateTogether lets several processes start at once.
+// TestMigrateTogether: several processes may migrate one database at the same time.
 func TestMigrateTogether(t *testing.T) {
 	onBothEmpty(t, migrateTogether)
 }
@@ -153,7 +153,7 @@ func migrateTogether(t *testing.T, url, _, _ string) {
 	}
 }
 
-// TestOtherSchemaIsRefused changes what the database says of its migrations.
+// TestOtherSchemaIsRefused: a database whose migrations differ from those of the program is refused.
 func TestOtherSchemaIsRefused(t *testing.T) { onBothEmpty(t, otherSchema) }
 
 func otherSchema(t *testing.T, url, driver, dsn string) {
@@ -180,6 +180,7 @@ func otherSchema(t *testing.T, url, driver, dsn string) {
 	}
 }
 
+// TestMigrationStatusBefore reads the status of a database that was never migrated.
 func TestMigrationStatusBefore(t *testing.T) {
 	t.Parallel()
 	db := must(Open(t.Context(), Options{URL: "sqlite:" + filepath.Join(t.TempDir(), "d.db")}))
@@ -195,6 +196,7 @@ func TestMigrationStatusBefore(t *testing.T) {
 	}
 }
 
+// TestOpen opens impossible URLs, and a path with characters that mean something in a URL.
 func TestOpen(t *testing.T) {
 	t.Parallel()
 	for _, url := range []string{"", "mysql://x", "sqlite:", "sqlite::memory:", "postgres://%zz"} {

@@ -21,12 +21,12 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
-// The databases of tests are copies of ones that were migrated once for the test binary.
+// The databases of tests are copies of databases that were migrated once for the test binary.
 
-// migratedFile is the content of an SQLite file that has the schema and nothing else.
+// migratedFile returns the content of an SQLite file that has only the schema.
 var migratedFile = testserver.SQLiteTemplate(migrateURL)
 
-// migrateURL migrates a database and leaves no connection to it.
+// migrateURL migrates a database and closes all connections to it.
 func migrateURL(url string) error {
 	ctx := context.Background()
 	db, err := Open(ctx, Options{URL: url})
@@ -36,7 +36,7 @@ func migrateURL(url string) error {
 	return errors.Join(Migrate(ctx, db), db.Close())
 }
 
-// sqliteURL makes a migrated file for the test and returns its URL.
+// sqliteURL writes a migrated file for the test and returns its URL.
 func sqliteURL(tb testing.TB) string {
 	tb.Helper()
 	content, err := migratedFile()
@@ -50,8 +50,8 @@ func sqliteURL(tb testing.TB) string {
 	return "sqlite:" + path
 }
 
-// postgresURL gives the test a migrated database of the shared server and returns its URL.
-// Text is sorted as people do.
+// postgresURL gives the test a migrated database of the shared server, and returns its URL. Text is sorted by
+// the rules of a language.
 func postgresURL(tb testing.TB) string {
 	tb.Helper()
 	return sortedByPeople.take(tb, testserver.SharedPostgres(tb).Copy)
@@ -65,14 +65,15 @@ func postgresURLC(tb testing.TB) string {
 
 var sortedByPeople, sortedByBytes emptied
 
-// emptied are databases that a test has left, and that are as they were before it. A copy costs PostgreSQL as
-// much time as all that most tests do.
+// emptied holds databases that earlier tests have left, and that are empty again. A new copy costs PostgreSQL
+// as much time as everything else in most tests.
 type emptied struct {
 	mu   sync.Mutex
 	urls []string
 }
 
-// take returns one of them, or a copy of the template. It comes back when the test has closed it.
+// take returns one of them, or a new copy of the template. The database returns to the list after the test
+// has closed it.
 func (e *emptied) take(tb testing.TB, copyOf func(testing.TB, string, func(string) error) string) string {
 	tb.Helper()
 	e.mu.Lock()
@@ -97,7 +98,7 @@ func (e *emptied) take(tb testing.TB, copyOf func(testing.TB, string, func(strin
 	return url
 }
 
-// fillTemplate migrates a database, and keeps the rows that migrations make.
+// fillTemplate migrates a database, and keeps a copy of the rows that migrations insert.
 func fillTemplate(url string) error {
 	if err := migrateURL(url); err != nil {
 		return err
@@ -107,15 +108,15 @@ func fillTemplate(url string) error {
 		CREATE TABLE made.audit_head AS TABLE audit_head`)
 }
 
-// emptyDatabase takes all rows away but those that migrations make. It says whether the database is small
-// still.
+// emptyDatabase deletes all rows but those that migrations insert. It reports whether the database is still
+// small.
 func emptyDatabase(url string) (small bool, err error) {
 	db, err := sql.Open("pgx", url)
 	if err != nil {
 		return false, err
 	}
 	defer db.Close()
-	const most = 20 << 20 // bytes; one without rows has 9 MB
+	const most = 20 << 20 // bytes; a database without rows has 9 MB
 	ctx := context.Background()
 	if err := db.QueryRowContext(ctx, `SELECT pg_database_size(current_database()) < $1`,
 		most).Scan(&small); err != nil || !small {
@@ -124,7 +125,10 @@ func emptyDatabase(url string) (small bool, err error) {
 	_, err = db.ExecContext(ctx, `DO $$
 		DECLARE name TEXT;
 		BEGIN
-			FOR name IN SELECT tablename FROM pg_tables WHERE schemaname = 'public' AND tablename <> 'schema_migrations' LOOP
+			FOR name IN
+				SELECT tablename FROM pg_tables
+				WHERE schemaname = 'public' AND tablename <> 'schema_migrations'
+			LOOP
 				EXECUTE format('DELETE FROM %I', name);
 			END LOOP;
 			INSERT INTO projects SELECT * FROM made.projects;
@@ -134,6 +138,7 @@ func emptyDatabase(url string) (small bool, err error) {
 	return err == nil, err
 }
 
+// execURL runs statements on a database.
 func execURL(url, statements string) error {
 	db, err := sql.Open("pgx", url)
 	if err != nil {
@@ -158,7 +163,7 @@ func openURL(tb testing.TB, o Options) *DB {
 	return db
 }
 
-// openSlow opens a database whose calls may take a minute, as on a machine that has much else to do.
+// openSlow opens a database whose calls may take a minute, because a machine may run many tests at once.
 func openSlow(tb testing.TB, url string) *DB {
 	tb.Helper()
 	if strings.HasPrefix(url, "postgres") {
@@ -169,19 +174,19 @@ func openSlow(tb testing.TB, url string) *DB {
 	return db
 }
 
-// openSQLite opens a migrated SQLite database of the test's own.
+// openSQLite opens a migrated SQLite database for the test.
 func openSQLite(tb testing.TB) *DB {
 	tb.Helper()
 	return openSlow(tb, sqliteURL(tb))
 }
 
-// openPostgres opens a migrated PostgreSQL database of the test's own.
+// openPostgres opens a migrated PostgreSQL database for the test.
 func openPostgres(tb testing.TB) *DB {
 	tb.Helper()
 	return openSlow(tb, postgresURL(tb))
 }
 
-// needsPostgres skips a short test, and lets others run beside this one.
+// needsPostgres skips the test in short mode, and lets it run in parallel.
 func needsPostgres(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
@@ -190,7 +195,7 @@ func needsPostgres(t *testing.T) {
 	t.Parallel()
 }
 
-// litePlan is how SQLite runs a statement, which does not depend on what is in the tables.
+// litePlan returns SQLite's plan of a statement. It does not depend on the rows.
 func litePlan(tb testing.TB, db *DB, text string, args ...any) string {
 	tb.Helper()
 	var steps []string
@@ -206,12 +211,12 @@ func litePlan(tb testing.TB, db *DB, text string, args ...any) string {
 	return strings.Join(steps, "; ")
 }
 
-// selecting is a whole statement that reads columns.
+// selecting returns a whole SELECT statement.
 func selecting[T any](columns func(*T) sqldb.Columns, rest string) string {
 	return "SELECT " + columns(new(T)).List() + " " + rest
 }
 
-// onBoth runs a test on SQLite, and on PostgreSQL unless tests are short, each in parallel with other tests.
+// onBoth runs a test on SQLite, and also on PostgreSQL unless tests are short. All run in parallel.
 func onBoth(t *testing.T, test func(*testing.T, *DB)) {
 	t.Helper()
 	t.Parallel()
@@ -225,7 +230,7 @@ func onBoth(t *testing.T, test func(*testing.T, *DB)) {
 	})
 }
 
-// must returns the result of a call that may not fail, as noError takes one that has no other result.
+// must returns the result of a call that may not fail. noError is for calls without another result.
 func must[T any](result T, err error) T {
 	noError(err)
 	return result
@@ -237,7 +242,7 @@ func noError(err error) {
 	}
 }
 
-// stampAll claims those of the callbacks that are free and due.
+// stampAll claims the callbacks that are unclaimed and due.
 func stampAll(t *testing.T, db *DB, ids ...string) []*store.Stamped {
 	t.Helper()
 	stamp := store.Stamp{Token: "token", Now: testNow, Margin: 15_000}
@@ -249,7 +254,7 @@ func stampAll(t *testing.T, db *DB, ids ...string) []*store.Stamped {
 	return stamped
 }
 
-// succeeded is the result of an attempt that has succeeded.
+// succeeded returns the result of a successful attempt.
 func succeeded(s *store.Stamped) store.Result {
 	return store.Result{ID: s.ID, Fence: s.Fence, State: store.Succeeded, Charge: true,
 		Attempt: &store.Attempt{
@@ -259,7 +264,7 @@ func succeeded(s *store.Stamped) store.Result {
 		}}
 }
 
-// newDrafts makes drafts of 512 bytes for ten lanes.
+// newDrafts returns drafts with a body of 512 bytes, in ten lanes.
 func newDrafts(n int, now int64) []store.Draft {
 	entropy := ulid.Monotonic(rand.Reader, 0)
 	body := bytes.Repeat([]byte("x"), 512)

@@ -23,7 +23,7 @@ import (
 
 const testNow = int64(1_790_000_000_000)
 
-// TestReopen accepts, closes and opens again: what was accepted is there, and a closed store refuses.
+// TestReopen: after Close and Open the accepted callbacks are there, and a closed store refuses calls.
 func TestReopen(t *testing.T) {
 	t.Parallel()
 	url := sqliteURL(t)
@@ -43,7 +43,7 @@ func TestReopen(t *testing.T) {
 	}
 }
 
-// holdWriter keeps the writer of an SQLite store busy until the returned function is called.
+// holdWriter blocks the writer of an SQLite store until the returned function is called.
 func holdWriter(db *DB) (release func()) {
 	begun, end := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -57,8 +57,8 @@ func holdWriter(db *DB) (release func()) {
 	return func() { close(end) }
 }
 
-// TestQueueBound fills the queue while the writer is held up: what is too much is refused at once, the rest
-// is accepted.
+// TestQueueBound fills the queue while the writer is blocked. Calls that do not fit are refused at once, and
+// the others are accepted later.
 func TestQueueBound(t *testing.T) {
 	t.Parallel()
 	db := openSQLite(t)
@@ -87,7 +87,7 @@ func TestQueueBound(t *testing.T) {
 	}
 }
 
-// TestQueueWait waits in vain for a turn, on the bubble's clock.
+// TestQueueWait: a call that waits too long for its turn is refused. The test uses a fake clock.
 func TestQueueWait(t *testing.T) {
 	t.Parallel()
 	url := sqliteURL(t)
@@ -98,20 +98,20 @@ func TestQueueWait(t *testing.T) {
 		began := time.Now()
 		_, err := db.Accept(t.Context(), drafts[:1])
 		if !errors.Is(err, store.ErrUnavailable) || time.Since(began) != 2*time.Second {
-			t.Errorf("accept of a writer that hangs: %v after %s", err, time.Since(began))
+			t.Errorf("accept while the writer is blocked: %v after %s", err, time.Since(began))
 		}
 		release()
 		if _, err := db.Accept(t.Context(), drafts[1:]); err != nil {
-			t.Errorf("accept after it: %v", err)
+			t.Errorf("accept after that: %v", err)
 		}
 		if _, err := db.Get(t.Context(), store.DefaultProject, drafts[0].Callback.ID); !errors.Is(err,
 			store.ErrNotFound) {
-			t.Errorf("what was refused is there: %v", err)
+			t.Errorf("the refused callback is stored: %v", err)
 		}
 	})
 }
 
-// TestUnreachable asks a server that is not there, and one that never answers.
+// TestUnreachable calls a server that does not exist, and one that never answers.
 func TestUnreachable(t *testing.T) {
 	t.Parallel()
 	silent := must(net.Listen("tcp", "127.0.0.1:0"))
@@ -146,8 +146,8 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
-// TestConnectionsCut ends the store's sessions over and over while callers accept, claim and commit: whatever
-// was answered without an error is there, once, and the counters agree.
+// TestConnectionsCut ends the store's sessions again and again while callers accept, claim and commit.
+// Whatever returned without an error must be stored once, and the counters must agree.
 func TestConnectionsCut(t *testing.T) {
 	needsPostgres(t)
 	server, address := testserver.SharedPostgres(t), postgresURL(t)
@@ -173,10 +173,9 @@ func TestConnectionsCut(t *testing.T) {
 			t.Errorf("cut connections: %v", err)
 			break
 		}
-		// The others are cut off in the middle of what they do once one was answered: so a slow machine gets
-		// on, too.
+		// Wait until a call was answered before the next cut, so that a slow machine makes progress, too.
 		for before := answered.Load(); answered.Load() == before && finished.Load() < 4 && ctx.Err() == nil; {
-			time.Sleep(time.Millisecond) // a poll with a deadline
+			time.Sleep(time.Millisecond) // until the deadline of ctx
 		}
 	}
 	wg.Wait()
@@ -199,7 +198,7 @@ func TestConnectionsCut(t *testing.T) {
 	}
 	for _, s := range store.States {
 		if states[s] != counts.States[s] {
-			t.Errorf("%d %s are counted, %d are there", counts.States[s], s, states[s])
+			t.Errorf("%d %s are counted, %d are stored", counts.States[s], s, states[s])
 		}
 	}
 	if n, err := testutil.GatherAndCount(registry, "dispatcher_sql_transaction_retries_total"); err != nil ||
@@ -208,7 +207,8 @@ func TestConnectionsCut(t *testing.T) {
 	}
 }
 
-// liveOnce takes ten callbacks from accept to success, each call repeated until it is answered.
+// liveOnce takes ten callbacks from accept to success, and repeats each call until it returns without an
+// error.
 func liveOnce(ctx context.Context, t *testing.T, db *DB, answered *atomic.Int32, token string) {
 	insist := func(call func() error) bool {
 		for ctx.Err() == nil {
@@ -227,7 +227,7 @@ func liveOnce(ctx context.Context, t *testing.T, db *DB, answered *atomic.Int32,
 	}
 	var ids []store.StampClaim
 	if !insist(func() error {
-		drafts := newDrafts(10, testNow) // New ids: a caller that was told "unavailable" asks anew.
+		drafts := newDrafts(10, testNow) // a caller that got "unavailable" sends new ids
 		accepted, err := db.Accept(ctx, drafts)
 		if err != nil {
 			return err
@@ -264,14 +264,14 @@ func liveOnce(ctx context.Context, t *testing.T, db *DB, answered *atomic.Int32,
 		committed, err := db.Commit(ctx, results, testNow)
 		for _, c := range committed {
 			if !c.Won || c.Number != 1 || c.Err != nil {
-				return fmt.Errorf("a result lost against nobody: %+v", c)
+				return fmt.Errorf("a result lost without a competitor: %+v", c)
 			}
 		}
 		return err
 	})
 }
 
-// TestBadTextStandsAlone gives PostgreSQL text that it refuses, in one draft of a group.
+// TestBadTextStandsAlone: PostgreSQL refuses the text of two drafts of a group. The others must be accepted.
 func TestBadTextStandsAlone(t *testing.T) {
 	needsPostgres(t)
 	db := openPostgres(t)
@@ -289,7 +289,7 @@ func TestBadTextStandsAlone(t *testing.T) {
 	}
 }
 
-// TestMetrics lets two databases of one process share a registry.
+// TestMetrics: two databases of one process share a registry.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
