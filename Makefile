@@ -1,6 +1,6 @@
-# `make` lists the targets. Every command uses the same build tag and no -trimpath, so that they share one build cache:
-# the first build compiles everything (70 to 90 seconds on two cores), the ones after it take about two. What is only tried
-# and tested is built without cmd/dispatcher/default.pgo: with it everything is compiled once more.
+# `make` lists the targets. Every command uses the same build tag and no -trimpath, so that all share one
+# build cache: the first build takes 70 to 90 seconds on two cores, a later one about two. Test and demo builds do
+# without cmd/dispatcher/default.pgo, because with it everything is compiled a second time.
 
 SHELL   := /bin/bash
 TAGS    := nomsgpack
@@ -11,12 +11,12 @@ SEEDS   ?= 10000
 FIRST   ?= 1
 GO      := go
 TOOL     = $(GO) tool -modfile=$(CURDIR)/tools/go.mod
-# The benchmark is a module of its own: commands on packages begin there.
+# The benchmark is a separate module, so its packages are built from its directory.
 BENCH   := cd e2e/bench &&
 ROWS    ?= 10000000
 PENDING ?= 5000000
 RUNBENCH = $(BENCH) $(GO) run -tags $(TAGS) .
-# What bench-pair compares: two revisions, where . is this checkout with its changes; FLAGS are further ones of its own.
+# bench-pair compares revisions A and B; . is this checkout with its changes. FLAGS go to the benchmark.
 A        ?= HEAD
 B        ?= .
 SYSTEMS  ?= sqlite
@@ -27,7 +27,9 @@ export CGO_ENABLED := 0
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo run build test test-full test-long setup test-short vet staticcheck screens simulate bench bench-quick bench-pair bench-scale profile lint fmt verify licenses sbom vulncheck reproducible docker digests clean
+.PHONY: help demo run build test test-full test-long setup test-short vet staticcheck screens simulate bench \
+	bench-quick bench-pair bench-scale profile lint fmt verify licenses sbom vulncheck reproducible docker \
+	digests clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,7 +38,7 @@ demo: ## Show it at work: an embedded server, a flaky receiver, 30 payments and 
 	@echo "building (the first time takes 70 to 90 seconds) ..."
 	@$(GO) run -pgo=off -tags $(TAGS) ./cmd/dispatcher demo
 
-run: ## Serve on the embedded default (SQLite, in-process index) with ./dispatcher-data; may send to 127.0.0.1
+run: ## Serve with SQLite and the embedded index in ./dispatcher-data; may send to 127.0.0.1
 	@echo "building (the first time takes 70 to 90 seconds) ..."
 	@$(GO) run -pgo=off -tags $(TAGS) ./cmd/dispatcher serve --data-dir $(RUNDIR) --egress-allow 127.0.0.1/32
 
@@ -46,13 +48,13 @@ build: ## Build ./bin/dispatcher: one static binary
 # PART=smoke runs one part alone; `go run ./internal/testrun -list test` lists them.
 TESTRUN = $(GO) run ./internal/testrun $(if $(PART),-part $(PART))
 
-test: setup ## The test command: vet, staticcheck, unit tests, real servers, race detector, smoke tests; ten minutes
+test: setup ## vet, staticcheck, unit tests, real servers, race detector and smoke tests; about ten minutes
 	@$(TESTRUN) test
 
-test-full: setup ## Everything in its full size: faults, races, crowds, simulations, pages; an hour; writes docs/reports/faults.md
+test-full: setup ## All faults, races, crowds, simulations and pages; an hour; writes docs/reports/faults.md
 	@$(TESTRUN) full
 
-test-long: setup ## What takes longer than an hour: trials over two minutes each, fuzzing, a million rows
+test-long: setup ## Trials of over two minutes each, fuzzing, a million rows; hours
 	@$(TESTRUN) long
 
 setup: ## Install what the tests need (Debian, as root) or say what is missing
@@ -77,29 +79,30 @@ verify: ## Compare the modules in the cache with the checksums in go.sum, for al
 	$(BENCH) $(GO) mod verify
 	cd tools && $(GO) mod verify
 
-licenses: ## The licence of every module of go.mod; writes docs/reports/licenses.md
+licenses: ## List the license of every module; writes docs/reports/licenses.md
 	$(GO) -C tools run ./licenses -table $(CURDIR)/docs/reports/licenses.md
 
-sbom: build ## What ./bin/dispatcher is made of: bin/dispatcher.cdx.json (CycloneDX) and bin/licenses.txt
+sbom: build ## List the modules of ./bin/dispatcher: bin/dispatcher.cdx.json (CycloneDX), bin/licenses.txt
 	tools/sbom.sh bin/dispatcher $(VERSION) bin
 
-vulncheck: setup ## Known vulnerabilities in what the program calls, by govulncheck; fails if it cannot find out
+vulncheck: setup ## Look for known vulnerabilities with govulncheck; an unreachable database is a failure
 	@tools/vulncheck.sh
 
 reproducible: ## Build twice as the Dockerfile does, in two directories, and compare the bytes
 	@tools/reproducible.sh
 
-screens: setup ## A picture of every admin page, empty, with one and with many, in light, dark and on a phone, under ./screens
-	$(GO) test -tags $(TAGS) -count=1 -timeout 20m -run '^TestBrowserEveryPageIsWellMade$$' ./e2e/browser -args -screens $(CURDIR)/screens
+screens: setup ## Take pictures of all admin pages, empty and full, light, dark and narrow, in ./screens
+	$(GO) test -tags $(TAGS) -count=1 -timeout 20m -run '^TestBrowserEveryPageIsWellMade$$' ./e2e/browser \
+	  -args -screens $(CURDIR)/screens
 
-bench: setup ## Compare with HTTP alone, asynq and River, as ratios; 12 quiet minutes; writes docs/reports/performance.md
+bench: setup ## Compare with plain HTTP, asynq and River; 12 quiet minutes; writes docs/reports/performance.md
 	$(RUNBENCH) compare -report $(CURDIR)/docs/reports/performance.md
 
-bench-quick: setup ## One round of it with fewer callbacks, two minutes; prints and writes nothing
+bench-quick: setup ## One round with fewer callbacks, two minutes; prints the result
 	$(RUNBENCH) compare -rounds 1 -n 10000
 
-# The worktrees of the two revisions lie in the temporary directory, and git forgets them with it.
-bench-pair: setup ## Compare two revisions in turns: A=HEAD B=. (this checkout) SYSTEMS=sqlite PHASES=drain PAIRS=15
+# The worktrees of the two revisions are in the temporary directory; git prunes them when it is removed.
+bench-pair: setup ## Compare two revisions in turns: A=HEAD B=. SYSTEMS=sqlite PHASES=drain PAIRS=15
 	@set -e; dir=$$(mktemp -d); trap "rm -rf $$dir; git worktree prune" EXIT; \
 	build() { src=$(CURDIR); \
 	  if [ "$$2" != . ]; then src=$$dir/$$1.src; git worktree add --quiet --detach $$src $$2; fi; \
@@ -107,15 +110,16 @@ bench-pair: setup ## Compare two revisions in turns: A=HEAD B=. (this checkout) 
 	build a $(A); build b $(B); \
 	$(RUNBENCH) pair -a $$dir/a -b $$dir/b -pairs $(PAIRS) -systems $(SYSTEMS) -phases $(PHASES) $(FLAGS)
 
-bench-scale: setup ## Ten million callbacks (ROWS=, PENDING=), several dispatchers: two hours, 45 GB; writes docs/reports/performance.md and scaling.md
+bench-scale: setup ## Ten million callbacks (ROWS=, PENDING=), two hours, 45 GB; writes two docs/reports
 	$(RUNBENCH) scale -rows $(ROWS) -pending $(PENDING) -reports $(CURDIR)/docs/reports
 
-profile: setup ## Measure anew what builds are optimized by, five quiet minutes; writes cmd/dispatcher/default.pgo
+profile: setup ## Record the profile that builds use, five quiet minutes; writes cmd/dispatcher/default.pgo
 	$(RUNBENCH) compare -rounds 3 -n 100000 -systems sqlite,postgres -phases drain,single \
 	  -pgo $(CURDIR)/cmd/dispatcher/default.pgo
 
-simulate: ## Simulations under faults, any number: SEEDS=100000, from FIRST=1 on; one that fails prints how to replay it
-	$(GO) test -tags $(TAGS) -count=1 -timeout 24h -run '^TestSimulation$$' -v ./dispatch -args -seeds $(SEEDS) -seed $(FIRST) \
+simulate: ## Run SEEDS=10000 simulations under faults, from FIRST=1; a failure prints how to replay it
+	$(GO) test -tags $(TAGS) -count=1 -timeout 24h -run '^TestSimulation$$' -v ./dispatch \
+	  -args -seeds $(SEEDS) -seed $(FIRST) \
 	  | grep -vE '^ *(=== |--- PASS)'; exit $${PIPESTATUS[0]}
 
 lint: ## golangci-lint with .golangci.yml (fetches it on the first run)
