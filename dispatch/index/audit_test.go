@@ -11,18 +11,18 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
-// A slowAudit is an index of two shards of pages that take a second each.
+// A slowAudit is an index of two shards whose pages take a second each.
 type slowAudit struct {
 	Schedule
 	pages int
-	asked []string
+	calls []string
 }
 
 func (*slowAudit) Shards() int { return 2 }
 
 func (s *slowAudit) Audit(_ context.Context, shard int, cursor string) (schedule.AuditPage, error) {
 	time.Sleep(time.Second)
-	s.asked = append(s.asked, fmt.Sprint(shard, ":", cursor))
+	s.calls = append(s.calls, fmt.Sprint(shard, ":", cursor))
 	page := 0
 	if cursor != "" {
 		if _, err := fmt.Sscan(cursor, &page); err != nil {
@@ -36,7 +36,7 @@ func (s *slowAudit) Audit(_ context.Context, shard int, cursor string) (schedule
 	return schedule.AuditPage{Next: fmt.Sprint(page)}, nil
 }
 
-// An index that takes longer than one audit may is auditAt to its end all the same, and then again from its
+// An index that takes longer than one audit is audited to its end by the next ones, and then again from its
 // beginning.
 func TestALongAuditGoesOnWhereTheLastOneEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -52,14 +52,14 @@ func TestALongAuditGoesOnWhereTheLastOneEnded(t *testing.T) {
 			}
 		}
 		seen := map[string]int{}
-		for _, at := range index.asked {
+		for _, at := range index.calls {
 			seen[at]++
 		}
 		if len(seen) != 2*index.pages {
-			t.Fatalf("%d pages of %d were audited: %v", len(seen), 2*index.pages, index.asked)
+			t.Fatalf("%d pages of %d were audited: %v", len(seen), 2*index.pages, index.calls)
 		}
 		if seen["0:"] != 2 || seen["1:29"] != 1 {
-			t.Errorf("the second audit did not begin after the first one's end: %v", index.asked)
+			t.Errorf("the second audit did not begin after the first one's end: %v", index.calls)
 		}
 	})
 }

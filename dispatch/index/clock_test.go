@@ -12,8 +12,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/part"
 )
 
-// Each jump is counted, and one a minute is warned of, with its direction and size.
-func TestClockJumpsAreTold(t *testing.T) {
+// Each jump is counted, and one a minute is logged, with its direction and size.
+func TestClockJumpsAreLogged(t *testing.T) {
 	t.Parallel()
 	for _, by := range []time.Duration{time.Hour, -90 * time.Second} {
 		var log bytes.Buffer

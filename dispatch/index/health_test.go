@@ -2,6 +2,7 @@ package index
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -12,7 +13,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
-// shardSizes is an index of two shards, whose sizes are all 1 in the first and all 10 in the second.
+// shardSizes is an index of two shards. All sizes of the first are 1, those of the second 10.
 type shardSizes struct{ Schedule }
 
 func (shardSizes) Shards() int { return 2 }
@@ -28,7 +29,7 @@ func (shardSizes) Stats(_ context.Context, shard int) (schedule.Stats, error) {
 	return s, nil
 }
 
-// Every size is the sum of the shards' sizes.
+// Every size is the sum over the shards.
 func TestStatsAreOfAllShards(t *testing.T) {
 	t.Parallel()
 	e := &Index{o: Options{Schedule: shardSizes{}}}
@@ -50,7 +51,7 @@ func TestStatsAreOfAllShards(t *testing.T) {
 	}
 }
 
-// Every state and everything that happens: what becomes of it.
+// TestStates lists the next state for every event and state.
 func TestStates(t *testing.T) {
 	t.Parallel()
 	wantTable(t, reachTransitions, []reach{answering, partly, silent}, `
@@ -83,5 +84,51 @@ func wantTable[S comparable](t *testing.T, c transitions[S], states []S, want st
 	}
 	if strings.Join(strings.Fields(got.String()), " ") != strings.Join(strings.Fields(want), " ") {
 		t.Errorf("got %s\nwant %s", got.String(), want)
+	}
+}
+
+// someShards is an index whose shards answer a probe as a test says.
+type someShards struct {
+	Schedule
+	answers []error
+}
+
+func (s someShards) Shards() int { return len(s.answers) }
+
+func (s someShards) Stats(_ context.Context, shard int) (schedule.Stats, error) {
+	return schedule.Stats{}, s.answers[shard]
+}
+
+// An index is silent only if no shard answers. One master of a Cluster that is down must not stop the
+// callbacks of the other shards.
+func TestOneShardDownDoesNotSilenceTheIndex(t *testing.T) {
+	down, lost := errors.New("refused"), fmt.Errorf("stats: %w", schedule.ErrLost)
+	for _, c := range []struct {
+		name     string
+		answers  []error
+		answered int
+		lost     bool
+		failed   bool
+	}{
+		{"all answer", []error{nil, nil}, 2, false, false},
+		{"one is down", []error{nil, down, nil}, 2, false, true},
+		{"all are down", []error{down, down}, 0, false, true},
+		{"a lost one answers", []error{lost, nil}, 2, true, false},
+		{"one is lost, one down", []error{lost, down}, 1, true, true},
+	} {
+		h := newHealth(&Index{o: Options{Schedule: someShards{answers: c.answers}}})
+		answered, isLost, err := h.probeShards(t.Context())
+		if answered != c.answered || isLost != c.lost || (err != nil) != c.failed {
+			t.Errorf("%s: %d answered, lost %t, %v", c.name, answered, isLost, err)
+		}
+		h.reach.apply("failed")
+		if err != nil {
+			h.noteAnswers(answered)
+		} else {
+			h.reach.apply("all")
+		}
+		if want := c.failed && c.answered == 0; h.indexSilent() != want {
+			t.Errorf("%s: silent is %t", c.name, !want)
+		}
 	}
 }

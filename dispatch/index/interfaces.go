@@ -19,8 +19,9 @@ type Store interface {
 	NextStrict(ctx context.Context, project, lockKey string) (*store.OpenRow, error)
 	// Overdue returns rows after the cursor that are scheduled, due before dueBefore, and have no claim that
 	// lives at claimedBefore or later.
-	Overdue(ctx context.Context, after store.Cursor, dueBefore, claimedBefore int64,
-		limit int) ([]store.OpenRow, error)
+	Overdue(
+		ctx context.Context, after store.Cursor, dueBefore, claimedBefore int64, limit int,
+	) ([]store.OpenRow, error)
 	// Open returns open rows after the cursor, with any due time.
 	Open(ctx context.Context, after store.Cursor, limit int) ([]store.OpenRow, error)
 	// Claimed returns the rows whose claim lives at now, in order of (due_at, id).

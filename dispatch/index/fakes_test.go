@@ -11,34 +11,34 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// A shelf is an index of several shards, a lane each and then over again, of which only the loader's part is
-// there.
-type shelf struct {
+// A fakeShards is an index of several shards with the operations of the loader. Lanes belong to the shards in
+// turn.
+type fakeShards struct {
 	Schedule
 	mu    sync.Mutex
 	marks []schedule.Watermark
-	away  map[int]error
+	down  map[int]error
 	given []map[string]bool // by shard
-	notes [][]int64         // by shard, what it was told to be loaded
+	notes [][]int64         // by shard, the loaded times that were written
 }
 
-func (s *shelf) Shards() int { return len(s.marks) }
+func (s *fakeShards) Shards() int { return len(s.marks) }
 
-func (s *shelf) ShardOf(lane int64) int { return int(lane) % len(s.marks) }
+func (s *fakeShards) ShardOf(lane int64) int { return int(lane) % len(s.marks) }
 
-func (s *shelf) SetGeneration(int64) {}
+func (s *fakeShards) SetGeneration(int64) {}
 
-// set changes what calls find.
-func (s *shelf) set(change func()) {
+// set changes the state under the lock.
+func (s *fakeShards) set(change func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	change()
 }
 
-func (s *shelf) mark(shard int, change func(*schedule.Watermark)) (schedule.Watermark, error) {
+func (s *fakeShards) mark(shard int, change func(*schedule.Watermark)) (schedule.Watermark, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.away[shard]; err != nil {
+	if err := s.down[shard]; err != nil {
 		return schedule.Watermark{}, err
 	}
 	m := &s.marks[shard]
@@ -47,11 +47,13 @@ func (s *shelf) mark(shard int, change func(*schedule.Watermark)) (schedule.Wate
 	return *m, nil
 }
 
-func (s *shelf) Watermark(_ context.Context, shard int) (schedule.Watermark, error) {
+func (s *fakeShards) Watermark(_ context.Context, shard int) (schedule.Watermark, error) {
 	return s.mark(shard, func(*schedule.Watermark) {})
 }
 
-func (s *shelf) MoveWatermark(_ context.Context, shard int, a schedule.Advance) (schedule.Watermark, error) {
+func (s *fakeShards) MoveWatermark(
+	_ context.Context, shard int, a schedule.Advance,
+) (schedule.Watermark, error) {
 	return s.mark(shard, func(m *schedule.Watermark) {
 		if m.Loader == a.After {
 			m.At, m.Loader = m.Now+a.Horizon.Milliseconds(), a.Token
@@ -60,7 +62,9 @@ func (s *shelf) MoveWatermark(_ context.Context, shard int, a schedule.Advance) 
 	})
 }
 
-func (s *shelf) Loaded(_ context.Context, shard int, token string, until int64) (schedule.Watermark, error) {
+func (s *fakeShards) Loaded(
+	_ context.Context, shard int, token string, until int64,
+) (schedule.Watermark, error) {
 	return s.mark(shard, func(m *schedule.Watermark) {
 		s.notes[shard] = append(s.notes[shard], until)
 		if m.Loader == token {
@@ -69,13 +73,13 @@ func (s *shelf) Loaded(_ context.Context, shard int, token string, until int64) 
 	})
 }
 
-func (s *shelf) Ensure(_ context.Context, items []schedule.Item) ([]schedule.Position, error) {
+func (s *fakeShards) Ensure(_ context.Context, items []schedule.Item) ([]schedule.Position, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var failed error
 	for i := range items {
 		shard := s.ShardOf(items[i].Lane)
-		if err := s.away[shard]; err != nil {
+		if err := s.down[shard]; err != nil {
 			failed = err
 			continue
 		}
@@ -84,23 +88,24 @@ func (s *shelf) Ensure(_ context.Context, items []schedule.Item) ([]schedule.Pos
 	return make([]schedule.Position, len(items)), failed
 }
 
-// A ledger is SQL with open rows in the order of their due times.
-type ledger struct {
+// A fakeSQL is SQL with open rows in the order of their due times.
+type fakeSQL struct {
 	Store
 	rows   []store.OpenRow
 	pages  int
 	before func(page int)
 	leases atomic.Int64
-	refuse atomic.Bool // the lease
+	refuse atomic.Bool // refuses the lease
 }
 
-func (l *ledger) TryLease(context.Context, string, string, int64, time.Duration) (bool, error) {
+func (l *fakeSQL) TryLease(context.Context, string, string, int64, time.Duration) (bool, error) {
 	l.leases.Add(1)
 	return !l.refuse.Load(), nil
 }
 
-func (l *ledger) OpenUntil(_ context.Context, after store.Cursor, until int64,
-	limit int) ([]store.OpenRow, error) {
+func (l *fakeSQL) OpenUntil(
+	_ context.Context, after store.Cursor, until int64, limit int,
+) ([]store.OpenRow, error) {
 	l.pages++
 	if l.before != nil {
 		l.before(l.pages)
@@ -115,16 +120,16 @@ func (l *ledger) OpenUntil(_ context.Context, after store.Cursor, until int64,
 	return page, nil
 }
 
-// fill makes n rows, each so long after the one before, in lanes of all shards in turn.
-func (l *ledger) fill(n int, from int64, apart int64) {
+// fill adds n rows, each due that much after the one before, in lanes of all shards in turn.
+func (l *fakeSQL) fill(n int, from int64, apart int64) {
 	for i := range n {
 		l.rows = append(l.rows, store.OpenRow{ID: fmt.Sprintf("01K%023d", len(l.rows)), LaneID: int64(i + 1),
 			DueAt: from + int64(i)*apart})
 	}
 }
 
-// counts are how many items each shard was given.
-func (s *shelf) counts() []int {
+// counts returns how many items each shard was given.
+func (s *fakeShards) counts() []int {
 	var n []int
 	for _, given := range s.given {
 		n = append(n, len(given))
