@@ -252,6 +252,6 @@ func (e *Engine) Run(ctx context.Context) error {
 	upkeep.Wait()
 	stopSettling()
 	back.Wait()
-	e.reporter.Farewell(ctx)
+	e.reporter.Deregister(ctx)
 	return nil
 }

@@ -41,7 +41,7 @@ func (e *Engine) runMaintenance(ctx context.Context) {
 		{"purge", purgeSpec, control.PurgeLease, e.controller.Purge},
 		{"audit", auditSpec, time.Minute, e.keeper.Audit},
 		{"alerts", report.AlertsSpec, 10 * time.Second, e.reporter.Alerts},
-		{"failing", report.FailingSpec, time.Minute, e.reporter.TellFailing},
+		{"failing", report.FailingSpec, time.Minute, e.reporter.AlertFailing},
 	} {
 		if err := cron.Add(f.name, f.spec, f.ttl, f.run); err != nil {
 			e.o.Logger.Error("maintenance function cannot be scheduled", "function", f.name, "error", err)

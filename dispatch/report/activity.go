@@ -11,31 +11,30 @@ import (
 )
 
 const (
-	// ActivitySpec is how often what this process has counted is written, activityPage how many rows at once.
+	// ActivitySpec is the cron spec of WriteActivity. activityPage is how many rows one transaction writes.
 	ActivitySpec = "@every 5s"
 	activityPage = 200
-	// maxActivity bounds the rows that wait to be written. Beyond it what happens in further lanes is not
-	// counted by lane.
+	// maxActivity bounds the buffered rows. Beyond it the activity of further lanes is not counted by lane.
 	maxActivity = 20_000
 )
 
-// An activityBook counts what has happened by this process's hand since it was last written, for pictures and
-// percentiles. What takes effect in SQL is counted, once: an accept that is no replay, at its commit; an
-// attempt whose result was taken, at its end; an end as dead, each time that a callback comes to it. A result
-// that was stale by then is no attempt here: where its claim had run out, whoever claimed next has found an
-// attempt without a result, which counts as unknown; where the callback was ended from outside, nothing came
-// of it. The row that a claim sets aside because it cannot be decoded is not counted: nobody knows its
-// project.
+// An activityBuffer counts what this process did since the last write, for charts and percentiles. It counts
+// what took effect in SQL, once: an accept without replays at its commit, an attempt at its end if its result
+// was taken, and each transition to dead.
 //
-// It is locked once for a batch. A project's minute and a lane's hour are all that is counted then: longer
-// spans are added up from minutes when they are written.
-type activityBook struct {
+// A stale result is not counted as an attempt. If its claim had expired, the next claim counts an attempt
+// without a result as unknown. If the callback was ended by a request, the result had no effect. A row that
+// cannot be decoded is not counted, because its project is unknown.
+//
+// The lock is taken once for a batch. Only minutes of projects and hours of lanes are counted; drain adds up
+// the longer spans.
+type activityBuffer struct {
 	mu      sync.Mutex
 	minutes map[projectMinute]*store.Activity
 	lanes   map[laneHour]*store.Activity
-	// unwritten are rows of projects, of whatever span, that SQL did not take.
+	// unwritten are rows of projects, of any span, that could not be written.
 	unwritten map[projectSpan]*store.Activity
-	// dropped counts what found no room since the last time that it was asked.
+	// dropped counts the events without a row since the last drain.
 	dropped int64
 }
 
@@ -52,22 +51,22 @@ type (
 	}
 )
 
-func newActivityBook() *activityBook {
-	return &activityBook{
+func newActivityBuffer() *activityBuffer {
+	return &activityBuffer{
 		minutes: make(map[projectMinute]*store.Activity), lanes: make(map[laneHour]*store.Activity),
 		unwritten: make(map[projectSpan]*store.Activity),
 	}
 }
 
-// An activityPen writes into a book that is locked. It remembers the last project's row: most of a batch
-// belongs there.
-type activityPen struct {
-	b    *activityBook
+// An activityWriter counts events in a buffer that is locked. It remembers the last project's row, because
+// most events of a batch belong to it.
+type activityWriter struct {
+	b    *activityBuffer
 	last *store.Activity
 }
 
-// write calls f with the row of the project and that of the lane, as they are at a time.
-func (p *activityPen) write(project string, lane, at int64, f func(*store.Activity)) {
+// count calls f with the rows of the project's minute and of the lane's hour.
+func (p *activityWriter) count(project string, lane, at int64, f func(*store.Activity)) {
 	if minute := store.Minute.Begin(at); p.last == nil || p.last.At != minute || p.last.Project != project {
 		p.last = p.b.project(project, minute)
 	}
@@ -80,8 +79,8 @@ func (p *activityPen) write(project string, lane, at int64, f func(*store.Activi
 	}
 }
 
-// project returns the row of a project's minute; nil: there is no room.
-func (b *activityBook) project(project string, minute int64) *store.Activity {
+// project returns the row of a project's minute; nil: the buffer is full.
+func (b *activityBuffer) project(project string, minute int64) *store.Activity {
 	k := projectMinute{project, minute}
 	row := b.minutes[k]
 	if row == nil && b.makeRoom() {
@@ -91,8 +90,8 @@ func (b *activityBook) project(project string, minute int64) *store.Activity {
 	return row
 }
 
-// lane returns the row of a lane's hour; nil: there is no room.
-func (b *activityBook) lane(project string, lane, hour int64) *store.Activity {
+// lane returns the row of a lane's hour; nil: the buffer is full.
+func (b *activityBuffer) lane(project string, lane, hour int64) *store.Activity {
 	k := laneHour{lane, hour}
 	row := b.lanes[k]
 	if row == nil && b.size() < maxActivity {
@@ -102,10 +101,10 @@ func (b *activityBook) lane(project string, lane, hour int64) *store.Activity {
 	return row
 }
 
-func (b *activityBook) size() int { return len(b.minutes) + len(b.lanes) + len(b.unwritten) }
+func (b *activityBuffer) size() int { return len(b.minutes) + len(b.lanes) + len(b.unwritten) }
 
-// makeRoom says whether there is room for a row of a project. Where there is none a lane's row makes place.
-func (b *activityBook) makeRoom() bool {
+// makeRoom reports whether there is room for a row of a project. In a full buffer it drops a row of a lane.
+func (b *activityBuffer) makeRoom() bool {
 	if b.size() < maxActivity {
 		return true
 	}
@@ -117,40 +116,40 @@ func (b *activityBook) makeRoom() bool {
 	return false
 }
 
-// write has f write into the book.
-func (b *activityBook) write(f func(pen *activityPen)) {
+// write calls f while the buffer is locked.
+func (b *activityBuffer) write(f func(w *activityWriter)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	f(&activityPen{b: b})
+	f(&activityWriter{b: b})
 }
 
-// accepted counts callbacks that SQL has taken, unless they are replays.
-func (b *activityBook) accepted(list []store.Accepted, now int64) {
-	b.write(func(pen *activityPen) {
+// accepted counts accepted callbacks, without replays.
+func (b *activityBuffer) accepted(list []store.Accepted, now int64) {
+	b.write(func(w *activityWriter) {
 		for i := range list {
 			if a := &list[i]; a.Err == nil && !a.Replayed {
-				pen.write(a.Callback.Project, a.Callback.LaneID, now, countAccepted)
+				w.count(a.Callback.Project, a.Callback.LaneID, now, countAccepted)
 			}
 		}
 	})
 }
 
-// settled counts the attempts whose results SQL has taken, at the times at which they ended, and what they
-// have made dead.
-func (b *activityBook) settled(results []store.Result, committed []store.Committed, now int64) {
-	b.write(func(pen *activityPen) {
+// settled counts the attempts whose results were committed, at the times when they ended, and the callbacks
+// that died by them.
+func (b *activityBuffer) settled(results []store.Result, committed []store.Committed, now int64) {
+	b.write(func(w *activityWriter) {
 		for i := range results {
 			r, c := &results[i], &committed[i]
 			if c.Err != nil || !c.Won {
 				continue
 			}
 			if a := r.Attempt; a != nil {
-				pen.write(r.Stamped.Project, r.Stamped.LaneID, a.EndedAt, func(row *store.Activity) {
+				w.count(r.Stamped.Project, r.Stamped.LaneID, a.EndedAt, func(row *store.Activity) {
 					countAttempt(row, a)
 				})
 			}
 			if c.State == store.Dead {
-				pen.write(r.Stamped.Project, r.Stamped.LaneID, now, countDead)
+				w.count(r.Stamped.Project, r.Stamped.LaneID, now, countDead)
 			}
 		}
 	})
@@ -177,9 +176,10 @@ func countAttempt(row *store.Activity, a *store.Attempt) {
 	row.Took.Observe(a.Timings.Total)
 }
 
-// take empties the book: projects before lanes, and else in one order for all processes. It returns how much
-// found no room, too.
-func (b *activityBook) take() (rows []store.Activity, dropped int64) {
+// drain empties the buffer. The rows of projects come before those of lanes, so that a failed write loses
+// lanes first. All processes write in the same order, which prevents deadlocks. It also returns the number of
+// dropped events.
+func (b *activityBuffer) drain() (rows []store.Activity, dropped int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	projects := b.unwritten
@@ -206,7 +206,7 @@ func (b *activityBook) take() (rows []store.Activity, dropped int64) {
 	return rows, dropped
 }
 
-// addActivity adds a row of a project to that of a span.
+// addActivity adds a row of a project to the row of a span.
 func addActivity(to map[projectSpan]*store.Activity, row *store.Activity, span store.Span) {
 	k := projectSpan{row.Project, span, span.Begin(row.At)}
 	sum := to[k]
@@ -217,8 +217,8 @@ func addActivity(to map[projectSpan]*store.Activity, row *store.Activity, span s
 	sum.Add(row)
 }
 
-// restore puts back what could not be written, as far as there is room beside what has happened since.
-func (b *activityBook) restore(rows []store.Activity) {
+// restore puts back rows that could not be written, as far as there is room.
+func (b *activityBuffer) restore(rows []store.Activity) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for i := range rows {
@@ -239,17 +239,16 @@ func (b *activityBook) restore(rows []store.Activity) {
 	}
 }
 
-// WriteActivity writes what this process has counted since the last time. What SQL does not take is written
-// the next time, with what comes to it until then; where it took it and its answer was lost, that is counted
-// twice.
+// WriteActivity writes what was counted since the last call. A failed write is repeated by the next call. If
+// SQL committed it but the reply was lost, those events count twice.
 func (rp *Reporter) WriteActivity(ctx context.Context) error {
-	rows, dropped := rp.counts.activity.take()
+	rows, dropped := rp.counts.activity.drain()
 	rp.counts.metrics.uncounted.Add(float64(dropped))
 	for len(rows) > 0 {
 		n := min(len(rows), activityPage)
 		if err := rp.o.Store.AddActivity(ctx, rows[:n]); err != nil {
 			rp.counts.activity.restore(rows)
-			return fmt.Errorf("write what has happened: %w", err)
+			return fmt.Errorf("write activity: %w", err)
 		}
 		rows = rows[n:]
 	}

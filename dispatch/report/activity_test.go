@@ -9,7 +9,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// in returns how many callbacks were accepted in rows of projects and of lanes, of that span.
+// in returns the accepted callbacks in rows of projects and in rows of lanes, of a span.
 func in(rows []store.Activity, span store.Span) (projects, lanes int64) {
 	for i := range rows {
 		switch r := &rows[i]; {
@@ -22,7 +22,7 @@ func in(rows []store.Activity, span store.Span) (projects, lanes int64) {
 	return projects, lanes
 }
 
-// accepts are n callbacks of a project, each in a lane of its own.
+// accepts returns n callbacks of a project, each in its own lane.
 func accepts(project string, n int, first int64) []store.Accepted {
 	list := make([]store.Accepted, n)
 	for i := range list {
@@ -31,22 +31,22 @@ func accepts(project string, n int, first int64) []store.Accepted {
 	return list
 }
 
-// However many lanes there are and however long SQL is away, what waits is bounded, and projects come before
+// The buffer is bounded, however many lanes there are and however long SQL fails, and projects come before
 // lanes.
 func TestActivityIsBounded(t *testing.T) {
 	t.Parallel()
-	b, hour := newActivityBook(), time.Hour.Milliseconds()
+	b, hour := newActivityBuffer(), time.Hour.Milliseconds()
 	b.accepted(accepts("crowded", maxActivity+500, 1), hour)
 	if b.size() != maxActivity {
 		t.Errorf("%d rows wait, want %d", b.size(), maxActivity)
 	}
-	for i := range 100 { // each needs a row, and takes that of a lane
+	for i := range 100 { // each needs a row and replaces that of a lane
 		b.accepted(accepts(fmt.Sprint("project-", i), 1, int64(1_000_000+i)), hour)
 	}
 	if b.size() != maxActivity {
 		t.Errorf("%d rows wait, want %d", b.size(), maxActivity)
 	}
-	rows, dropped := b.take()
+	rows, dropped := b.drain()
 	projects, lanes := in(rows, store.Hour)
 	if projects != maxActivity+600 || lanes != maxActivity-101 || lanes+dropped != projects {
 		t.Errorf("%d counted by project, %d by lane, %d dropped", projects, lanes, dropped)
@@ -56,21 +56,21 @@ func TestActivityIsBounded(t *testing.T) {
 	if b.size() > maxActivity {
 		t.Errorf("%d rows wait after a failure, want at most %d", b.size(), maxActivity)
 	}
-	rows, _ = b.take()
+	rows, _ = b.drain()
 	for _, span := range store.Spans {
-		if again, _ := in(rows, span); again != projects+10 {
-			t.Errorf("%s: %d after a failure, want %d", time.Duration(span), again, projects+10)
+		if counted, _ := in(rows, span); counted != projects+10 {
+			t.Errorf("%s: %d after a failure, want %d", time.Duration(span), counted, projects+10)
 		}
 	}
 	for i := 1; i < len(rows); i++ {
 		if rows[i-1].LaneID > 0 && rows[i].LaneID == 0 {
-			t.Fatal("a project comes after a lane: a failure half-way would lose it first")
+			t.Fatal("a project comes after a lane: a failed write would lose the project first")
 		}
 	}
-	if rows, dropped := b.take(); len(rows) != 0 || dropped != 0 {
-		t.Errorf("%d rows and %d dropped in a book that was emptied", len(rows), dropped)
+	if rows, dropped := b.drain(); len(rows) != 0 || dropped != 0 {
+		t.Errorf("%d rows and %d dropped in an empty buffer", len(rows), dropped)
 	}
-	for i := range int64(maxActivity + 100) { // and no project may be without end, either
+	for i := range int64(maxActivity + 100) { // the rows of one project are bounded as well
 		b.accepted(accepts("crowded", 1, 1), i*store.Minute.Milliseconds())
 	}
 	if b.size() > maxActivity {
@@ -78,18 +78,18 @@ func TestActivityIsBounded(t *testing.T) {
 	}
 }
 
-// What failed half-way is not lost, and nothing of what was written is written again; spans that began before
-// the failure go on.
+// After a write that failed in part nothing is lost and no row is written twice. Spans that began before the
+// failure continue.
 func TestActivityThatWasWrittenInPart(t *testing.T) {
 	t.Parallel()
-	b := newActivityBook()
+	b := newActivityBuffer()
 	at := time.Date(2026, 1, 1, 10, 59, 0, 0, time.UTC).UnixMilli()
 	b.accepted(accepts("default", 3, 1), at)
 	b.accepted(accepts("default", 2, 1), at+60_000)
-	rows, _ := b.take()
+	rows, _ := b.drain()
 	b.restore(rows[2:])
 	b.accepted(accepts("default", 1, 1), at+60_000)
-	later, _ := b.take()
+	later, _ := b.drain()
 	sum := make(map[string]int64)
 	for _, r := range append(rows[:2], later...) {
 		sum[fmt.Sprint(r.LaneID, " ", time.Duration(r.Span), " ",
@@ -106,11 +106,10 @@ func TestActivityThatWasWrittenInPart(t *testing.T) {
 	}
 }
 
-// What had no effect does not count: a result that was stale, one that could not be recorded, one without an
-// attempt.
+// Results without effect are not counted: stale ones, failed ones, and ones without an attempt.
 func TestActivityOfWhatHadNoEffect(t *testing.T) {
 	t.Parallel()
-	b := newActivityBook()
+	b := newActivityBuffer()
 	result := func(a *store.Attempt) store.Result {
 		return store.Result{Attempt: a, Stamped: &store.Stamped{
 			Callback: store.Callback{Project: "default", LaneID: 7}}}
@@ -123,7 +122,7 @@ func TestActivityOfWhatHadNoEffect(t *testing.T) {
 			{Won: true, State: store.Dead, Reason: store.Expired},
 		}, 2)
 	b.accepted([]store.Accepted{{Replayed: true}, {Err: errors.New("no")}}, 2)
-	rows, _ := b.take()
+	rows, _ := b.drain()
 	for i := range rows {
 		if r := &rows[i]; r.Project != "default" || r.Accepted != 0 || r.Failed != 1 || r.Dead != 1 ||
 			r.Succeeded != 0 || r.Unknown != 0 {

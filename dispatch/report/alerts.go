@@ -14,8 +14,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// The topics of operational events. They are events as any: endpoints of the project subscribe to them, and
-// what is sent is a callback. Callbacks of such events that die make none.
+// The topics of operational events. Endpoints of the project subscribe to them like to any topic, and a
+// callback is sent. A dead callback of such an event creates no further event.
 const (
 	operational     = "dispatcher."
 	TopicDead       = operational + "callback.dead"
@@ -26,42 +26,43 @@ const (
 )
 
 const (
-	// AlertsSpec is how often operational events are sent, failingSpec how often the program looks for
-	// endpoints that fail. alertsTime bounds one such run, alertsPage the rows that it reads at once.
+	// AlertsSpec and FailingSpec are the cron specs of Alerts and AlertFailing. alertsTime bounds one run of
+	// Alerts. alertsPage is how many rows one query reads.
 	AlertsSpec  = "@every 5s"
 	FailingSpec = "@every 10m"
 	alertsTime  = 1500 * time.Millisecond
 	alertsPage  = 200
-	// failingFor is how long an endpoint has failed before that is told, and failingAgain after how long it
-	// is told again.
+	// failingFor is how long an endpoint fails before its event, and failingAgain the time until the next
+	// event.
 	failingFor        = 24 * time.Hour
 	failingAgain      = 24 * time.Hour
 	alertCursorPrefix = "alerts."
 )
 
-// Alerts makes operational events of what has happened since the last time. A repetition after a crash makes
-// no event twice: each has an idempotency key by what it tells.
+// Alerts publishes operational events for what happened since the last run. It may publish an event again
+// after a crash; the idempotency key of the event makes that a replay.
 func (rp *Reporter) Alerts(ctx context.Context) error {
 	return errors.Join(rp.publishEndpointEvents(ctx), rp.publishEnded(ctx))
 }
 
-// publishEnded tells the endpoints of each project that subscribe to it what has died. It begins with the
-// project after toldTo. Where the time is up, the next call goes on.
+// publishEnded publishes dead callbacks to the subscribed endpoints of each project. It starts after
+// publishedProject. When alertsTime is over, the next call continues.
 func (rp *Reporter) publishEnded(ctx context.Context) error {
 	deadline := time.Now().Add(alertsTime)
 	topics := []string{TopicDead, TopicUnresolved}
 	var errs []error
 	for more := true; more; {
-		readers, err := rp.o.Store.FeedReaders(ctx, alertCursorPrefix, topics, rp.toldTo, index.PageRows)
+		after := rp.publishedProject
+		readers, err := rp.o.Store.FeedReaders(ctx, alertCursorPrefix, topics, after, index.PageRows)
 		if err != nil {
 			return errors.Join(append(errs, err)...)
 		}
 		for i := range readers {
 			r := &readers[i]
-			rp.toldTo = r.Project
-			// One project's trouble is none of the others'.
-			if err := rp.tellEnded(ctx, r, deadline); err != nil {
-				errs = append(errs, fmt.Errorf("tell what has ended in project %s: %w", r.Project, err))
+			rp.publishedProject = r.Project
+			// An error of one project must not delay the others.
+			if err := rp.publishProject(ctx, r, deadline); err != nil {
+				errs = append(errs, fmt.Errorf("publish dead callbacks of project %s: %w", r.Project, err))
 			}
 			if time.Now().After(deadline) {
 				return errors.Join(errs...)
@@ -69,13 +70,13 @@ func (rp *Reporter) publishEnded(ctx context.Context) error {
 		}
 		more = len(readers) == index.PageRows
 	}
-	rp.toldTo = ""
+	rp.publishedProject = ""
 	return errors.Join(errs...)
 }
 
-// tellEnded goes on in a project's feed from its cursor. Without a subscriber no cursor is kept: a new
-// subscriber is told of what ends from then on.
-func (rp *Reporter) tellEnded(ctx context.Context, r *store.FeedReader, deadline time.Time) error {
+// publishProject continues in a project's feed at its cursor. Without a subscriber no cursor is kept, so a
+// new subscriber receives only later events.
+func (rp *Reporter) publishProject(ctx context.Context, r *store.FeedReader, deadline time.Time) error {
 	project := r.Project
 	name := alertCursorPrefix + project
 	switch {
@@ -91,7 +92,7 @@ func (rp *Reporter) tellEnded(ctx context.Context, r *store.FeedReader, deadline
 			return err
 		}
 		for i := range ended {
-			if err := rp.tellOne(ctx, project, &ended[i]); err != nil {
+			if err := rp.publishDead(ctx, project, &ended[i]); err != nil {
 				return err
 			}
 			if time.Now().After(deadline) {
@@ -108,13 +109,13 @@ func (rp *Reporter) tellEnded(ctx context.Context, r *store.FeedReader, deadline
 	}
 }
 
-// tellOne tells of one callback that has ended, if it is dead.
-func (rp *Reporter) tellOne(ctx context.Context, project string, o *store.TerminalEvent) error {
+// publishDead publishes one event of the feed if the callback is dead.
+func (rp *Reporter) publishDead(ctx context.Context, project string, o *store.TerminalEvent) error {
 	if o.State != store.Dead || strings.HasPrefix(o.Topic, operational) {
 		return nil
 	}
 	topic := TopicDead
-	if o.Kind == store.Poll { // whatever its reason: its outcome is not known
+	if o.Kind == store.Poll { // a dead poll has no outcome, whatever its reason
 		topic = TopicUnresolved
 	}
 	data := map[string]any{
@@ -126,12 +127,13 @@ func (rp *Reporter) tellOne(ctx context.Context, project string, o *store.Termin
 	if o.EndpointID != "" {
 		data["endpoint_id"] = store.EndpointPrefix + o.EndpointID
 	}
-	return rp.tell(ctx, project, topic, o.Ref,
+	return rp.publish(ctx, project, topic, o.Ref,
 		fmt.Sprintf("%d.%d.%d", o.Cursor.Tx, o.Cursor.Group, o.Cursor.Item), o.At, data)
 }
 
-// TellFailing tells of endpoints that have failed for long.
-func (rp *Reporter) TellFailing(ctx context.Context) error {
+// AlertFailing stores an event for each endpoint that has failed for failingFor, and logs it. Alerts
+// publishes the events.
+func (rp *Reporter) AlertFailing(ctx context.Context) error {
 	now := rp.clock.Now()
 	failing, err := rp.o.Store.TakeAlerts(ctx, now-failingFor.Milliseconds(), now-failingAgain.Milliseconds(),
 		now, alertsPage)
@@ -140,39 +142,40 @@ func (rp *Reporter) TellFailing(ctx context.Context) error {
 	}
 	for i := range failing {
 		ep := &failing[i]
-		rp.log.Warn("an endpoint fails for long", "endpoint", store.EndpointPrefix+ep.ID, "project",
-			ep.Project, "since", clock.Instant(ep.FailingSince))
+		rp.log.Warn("endpoint has been failing for a day or longer", "endpoint", store.EndpointPrefix+ep.ID,
+			"project", ep.Project, "since", clock.Instant(ep.FailingSince))
 	}
 	return nil
 }
 
-// publishEndpointEvents makes operational events of what happened to endpoints. What cannot be made one
-// stays, and keeps no other from it: where the time is up, the next call goes on.
+// publishEndpointEvents publishes what happened to endpoints. An event that cannot be published stays and
+// delays no other. When alertsTime is over, the next call continues.
 func (rp *Reporter) publishEndpointEvents(ctx context.Context) error {
 	deadline := time.Now().Add(alertsTime)
 	var errs []error
 	for more := true; more; {
-		events, err := rp.o.Store.EndpointEvents(ctx, rp.publishedTo, alertsPage)
+		events, err := rp.o.Store.EndpointEvents(ctx, rp.publishedEvent, alertsPage)
 		if err != nil {
 			return errors.Join(append(errs, err)...)
 		}
 		var done []string
 		more = len(events) == alertsPage
 		for i := range events {
-			rp.publishedTo = events[i].ID
+			rp.publishedEvent = events[i].ID
 			if err := rp.publishEndpointEvent(ctx, &events[i]); err != nil {
 				errs = append(errs, err)
 			} else {
 				done = append(done, events[i].ID)
 			}
-			// The rest of ctx is for what is done: it would all be made again.
+			// The rest of the context's time is for the removal. Events that are not removed are published
+			// again.
 			if time.Now().After(deadline) {
 				return errors.Join(append(errs, rp.removeEndpointEvents(ctx, done))...)
 			}
 		}
 		errs = append(errs, rp.removeEndpointEvents(ctx, done))
 	}
-	rp.publishedTo = ""
+	rp.publishedEvent = ""
 	return errors.Join(errs...)
 }
 
@@ -186,7 +189,7 @@ func (rp *Reporter) removeEndpointEvents(ctx context.Context, ids []string) erro
 func (rp *Reporter) publishEndpointEvent(ctx context.Context, event *store.EndpointEvent) error {
 	ep, err := rp.accept.Catalog.Endpoint(ctx, event.EndpointID)
 	if errors.Is(err, store.ErrNotFound) {
-		rp.log.Error("an operational event is left out: its endpoint is not there",
+		rp.log.Error("operational event dropped, its endpoint does not exist",
 			"endpoint", store.EndpointPrefix+event.EndpointID)
 		return nil
 	}
@@ -206,11 +209,11 @@ func (rp *Reporter) publishEndpointEvent(ctx context.Context, event *store.Endpo
 	default:
 		topic, data["failing_since"] = TopicFailing, clock.Instant(event.Since)
 	}
-	return rp.tell(ctx, event.Project, topic, ep.ExternalID, event.ID, event.At, data)
+	return rp.publish(ctx, event.Project, topic, ep.ExternalID, event.ID, event.At, data)
 }
 
-// tell accepts one operational event, unless it was told before: key says what it tells.
-func (rp *Reporter) tell(ctx context.Context, project, topic, ref, key string, at int64,
+// publish accepts one operational event. key identifies the event, so that a repetition is a replay.
+func (rp *Reporter) publish(ctx context.Context, project, topic, ref, key string, at int64,
 	data map[string]any) error {
 	body, err := json.Marshal(map[string]any{"type": topic, "timestamp": clock.Instant(at), "data": data})
 	if err != nil {
@@ -221,12 +224,12 @@ func (rp *Reporter) tell(ctx context.Context, project, topic, ref, key string, a
 		Route: accept.AlertsRoute, Fingerprint: []byte(key),
 	})
 	if _, refused := errors.AsType[*store.InvalidError](err); refused {
-		// Retrying cannot help, and the next event must not wait.
-		rp.log.Error("an operational event is not told", "topic", topic, "project", project, "error", err)
+		// A retry would fail again, and the next event must not wait.
+		rp.log.Error("invalid operational event dropped", "topic", topic, "project", project, "error", err)
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("tell %s: %w", topic, err)
+		return fmt.Errorf("publish %s: %w", topic, err)
 	}
 	return nil
 }

@@ -19,24 +19,24 @@ func newMetrics(p part.Metrics) *metrics {
 		terminal: p.CounterVec("callbacks_terminal_total", "Callbacks that became terminal.", "state",
 			"reason"),
 		uncounted: p.Counter("activity_uncounted_total",
-			"Counts that had no room in the activity by lane: too many lanes in a few seconds, or SQL away for long."),
+			"Events missing in the activity by lane: too many lanes in seconds, or a long outage of SQL."),
 	}
 }
 
-// Counts are what has happened by this process's hand. Its methods say what has, and may be called from many
-// goroutines.
+// Counts counts what this process did. It is safe for concurrent use. The engine's parts call it through
+// their Observer interfaces, after the commit.
 type Counts struct {
-	activity  *activityBook
-	endpoints *healthBook
+	activity  *activityBuffer
+	endpoints *healthBuffer
 	metrics   *metrics
 }
 
-// NewCounts returns counts that are all zero.
+// NewCounts returns Counts that are zero.
 func NewCounts(p part.Metrics) *Counts {
-	return &Counts{activity: newActivityBook(), endpoints: newHealthBook(), metrics: newMetrics(p)}
+	return &Counts{activity: newActivityBuffer(), endpoints: newHealthBuffer(), metrics: newMetrics(p)}
 }
 
-// Accepted counts callbacks that SQL has taken, unless they are replays.
+// Accepted counts accepted callbacks, without replays.
 func (c *Counts) Accepted(list []store.Accepted, now int64) {
 	c.activity.accepted(list, now)
 	fresh := 0
@@ -48,9 +48,9 @@ func (c *Counts) Accepted(list []store.Accepted, now int64) {
 	c.metrics.accepted.Add(float64(fresh))
 }
 
-// Spawned counts a callback that the store has made by itself.
+// Spawned counts a callback that the store created.
 func (c *Counts) Spawned(r *store.OpenRow, now int64) {
-	c.activity.write(func(pen *activityPen) { pen.write(r.Project, r.LaneID, now, countAccepted) })
+	c.activity.write(func(w *activityWriter) { w.count(r.Project, r.LaneID, now, countAccepted) })
 	c.metrics.accepted.Inc()
 }
 
@@ -59,17 +59,17 @@ func (c *Counts) Ended(n int, state store.State, reason store.Reason) {
 	c.metrics.terminal.WithLabelValues(string(state), string(reason)).Add(float64(n))
 }
 
-// Expired counts callbacks that ended without being claimed.
+// Expired counts callbacks that expired before a claim.
 func (c *Counts) Expired(rows []store.OpenRow, now int64) {
-	c.activity.write(func(pen *activityPen) {
+	c.activity.write(func(w *activityWriter) {
 		for i := range rows {
-			pen.write(rows[i].Project, rows[i].LaneID, now, countDead)
+			w.count(rows[i].Project, rows[i].LaneID, now, countDead)
 		}
 	})
 	c.Ended(len(rows), store.Dead, store.Expired)
 }
 
-// Settled counts results that SQL has answered, each in its place.
+// Settled counts results; committed has the outcome of each, in their order.
 func (c *Counts) Settled(results []store.Result, committed []store.Committed, now int64) {
 	c.activity.settled(results, committed, now)
 	for i := range results {
@@ -77,14 +77,14 @@ func (c *Counts) Settled(results []store.Result, committed []store.Committed, no
 		if k.Err != nil || !k.Won {
 			continue
 		}
-		c.endpoints.note(&results[i])
+		c.endpoints.record(&results[i])
 		if k.State.Terminal() {
 			c.Ended(1, k.State, k.Reason)
 		}
 	}
 }
 
-// Crashed counts an attempt that ended without a result, as the next claim of its callback has found.
-func (c *Counts) Crashed(w *store.Stamped, now int64) {
-	c.activity.write(func(pen *activityPen) { pen.write(w.Project, w.LaneID, now, countUnknown) })
+// Crashed counts an attempt without a result, which the next claim of its callback finds.
+func (c *Counts) Crashed(s *store.Stamped, now int64) {
+	c.activity.write(func(w *activityWriter) { w.count(s.Project, s.LaneID, now, countUnknown) })
 }

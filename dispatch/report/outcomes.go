@@ -10,15 +10,15 @@ import (
 )
 
 const (
-	// MaxOutcomeWait is the longest that a reader of the feed is kept waiting.
+	// MaxOutcomeWait is the longest wait of a reader of the feed.
 	MaxOutcomeWait = 30 * time.Second
-	// feedEvery is how often the feed is looked at for a reader that waits.
+	// feedEvery is how often the feed is read for a waiting reader.
 	feedEvery = 250 * time.Millisecond
 )
 
-// Outcomes returns what became terminal in the project after the cursor, in the order in which it was
-// committed, none left out, and where to go on. Where there is nothing it waits for as long as wait, at most
-// MaxOutcomeWait.
+// Outcomes returns the callbacks that became terminal in the project after the cursor, in the order of their
+// commits and without gaps, and the next cursor. If there are none it waits for wait, at most MaxOutcomeWait,
+// and returns at once when this process drains.
 func (rp *Reporter) Outcomes(ctx context.Context, project string, after store.OutcomeCursor, limit int,
 	wait time.Duration) ([]store.TerminalEvent, store.OutcomeCursor, error) {
 	deadline := time.Now().Add(min(wait, MaxOutcomeWait))

@@ -15,40 +15,40 @@ import (
 )
 
 const (
-	// DispatcherMemory is for how long one that has not ended in order is told of.
+	// DispatcherMemory is how long a process that died is listed.
 	DispatcherMemory = 10 * time.Minute
 
-	// presenceEvery is how often a process reports itself, quietEvery how often one does that has the index
-	// alone and of which nothing has changed: it is to leave the disk in peace, and nobody else asks.
-	presenceEvery = 5 * time.Second
-	quietEvery    = time.Minute
-	// farewellTime bounds what is written at the end.
-	farewellTime = 2 * time.Second
+	// heartbeatEvery is how often a process writes its heartbeat. unchangedEvery applies to an embedded
+	// process without changes: no other process reads it, and fewer writes spare the disk.
+	heartbeatEvery = 5 * time.Second
+	unchangedEvery = time.Minute
+	// deregisterTime bounds Deregister.
+	deregisterTime = 2 * time.Second
 )
 
-// A presence is what this process says of itself.
+// A presence is what this process reports about itself.
 type presence struct {
 	host string
-	// Since is when Run has begun; nil: it does not run.
+	// since is when Begin was called; nil: the process does not run.
 	since atomic.Pointer[time.Time]
 }
 
 func newPresence() *presence {
 	host, err := os.Hostname()
 	if err != nil {
-		host = "" // it is known by its name all the same
+		host = "" // the name identifies the process
 	}
 	return &presence{host: host}
 }
 
-// Begin says that this process runs.
+// Begin marks this process as running.
 func (rp *Reporter) Begin() {
 	now := time.Now()
 	rp.presence.since.Store(&now)
 }
 
-// self returns how this process is now, and false if it does not run.
-func (rp *Reporter) self() (store.Dispatcher, bool) {
+// current returns the heartbeat of this process, and false if it does not run.
+func (rp *Reporter) current() (store.Dispatcher, bool) {
 	since := rp.presence.since.Load()
 	if since == nil {
 		return store.Dispatcher{}, false
@@ -65,16 +65,17 @@ func (rp *Reporter) self() (store.Dispatcher, bool) {
 	return d, true
 }
 
-// RunPresence reports this process until ctx ends: at once, every presenceEvery, and when it begins to drain.
+// RunPresence writes heartbeats until ctx ends: at once, every heartbeatEvery, and when the process begins to
+// drain.
 func (rp *Reporter) RunPresence(ctx context.Context) {
 	var last store.Dispatcher
 	part.Loop{
-		Every: presenceEvery, AtOnce: true, Wake: rp.o.Drain, Log: rp.log,
-		Failing:   "this process cannot report itself; others take it for gone",
-		Recovered: "this process is seen again by others",
+		Every: heartbeatEvery, AtOnce: true, Wake: rp.o.Drain, Log: rp.log,
+		Failing:   "writing the heartbeat failed, other processes consider this one lost",
+		Recovered: "heartbeat is written again",
 	}.Run(ctx, func(ctx context.Context) (time.Duration, error) {
-		d, _ := rp.self()
-		if rp.quiet(d, last) {
+		d, _ := rp.current()
+		if rp.unchanged(d, last) {
 			return 0, nil
 		}
 		err := rp.report(ctx, d)
@@ -85,42 +86,42 @@ func (rp *Reporter) RunPresence(ctx context.Context) {
 	})
 }
 
-// quiet says whether there is no need to report d after what was reported last.
-func (rp *Reporter) quiet(d, last store.Dispatcher) bool {
+// unchanged reports whether heartbeat d can be skipped after the heartbeat last.
+func (rp *Reporter) unchanged(d, last store.Dispatcher) bool {
 	age := d.SeenAt - last.SeenAt
 	last.SeenAt, last.ClockOffset, last.StartedAt = d.SeenAt, d.ClockOffset, d.StartedAt
-	return rp.o.Embedded && d == last && age < quietEvery.Milliseconds()
+	return rp.o.Embedded && d == last && age < unchangedEvery.Milliseconds()
 }
 
 func (rp *Reporter) report(ctx context.Context, d store.Dispatcher) error {
-	ctx, cancel := context.WithTimeout(ctx, presenceEvery)
+	ctx, cancel := context.WithTimeout(ctx, heartbeatEvery)
 	defer cancel()
 	return rp.o.Store.ReportDispatcher(ctx, d)
 }
 
-// Farewell writes what happened since the last time, and takes this process off the list of those that run.
-// Both are only for people: the end does not wait for SQL.
-func (rp *Reporter) Farewell(ctx context.Context) {
+// Deregister writes the remaining activity, and removes this process from the list. Both serve people only,
+// so the shutdown does not wait longer than deregisterTime for SQL.
+func (rp *Reporter) Deregister(ctx context.Context) {
 	rp.presence.since.Store(nil)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewellTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deregisterTime)
 	defer cancel()
 	if err := rp.WriteActivity(ctx); err != nil {
-		rp.log.Warn("what has happened last is missing in the activity", "error", err)
+		rp.log.Warn("could not write the last activity at shutdown", "error", err)
 	}
 	if err := rp.o.Store.WithdrawDispatcher(ctx, rp.o.Name, rp.clock.Now()); err != nil {
-		rp.log.Warn("this process is listed as gone, though it has ended in order", "error", err)
+		rp.log.Warn("could not deregister at shutdown", "error", err)
 	}
 }
 
-// Dispatchers returns the processes that run, the oldest first, this one as it is now. One that has died is
-// among them for DispatcherMemory, and known by a SeenAt that is older than DispatcherSilence: that is since
-// when it is gone. One that has ended in order is not.
+// Dispatchers returns the running processes, the oldest first, this one with its current state. A process
+// that died is listed for DispatcherMemory; its SeenAt is older than control.DispatcherSilence, and is the
+// time of its end. A process that shut down in order is not listed.
 func (rp *Reporter) Dispatchers(ctx context.Context) ([]store.Dispatcher, error) {
 	list, err := rp.o.Store.Dispatchers(ctx, rp.clock.Now()-DispatcherMemory.Milliseconds())
 	if err != nil {
 		return nil, fmt.Errorf("list dispatchers: %w", err)
 	}
-	if d, runs := rp.self(); runs {
+	if d, runs := rp.current(); runs {
 		list = slices.DeleteFunc(list, func(other store.Dispatcher) bool { return other.Name == d.Name })
 		list = append(list, d)
 	}

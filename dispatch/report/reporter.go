@@ -1,7 +1,7 @@
-// Package report counts what happens and says it: the activity by minute and lane, the health of endpoints,
-// the processes that run, the feed of what has ended, and operational events.
+// Package report counts what happens and publishes it: the activity by minute and lane, the health of
+// endpoints, the running processes, the feed of outcomes, and operational events.
 //
-// It is for people and alerts. What it loses, in a crash or while SQL is away for long, changes no callback.
+// It serves people and alerts. A loss of its data, by a crash or a long outage of SQL, changes no callback.
 package report
 
 import (
@@ -11,30 +11,30 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/clock"
 )
 
-// Options are what a Reporter is made of. Those of the first block are required.
+// Options configure a Reporter. The fields of the first block are required.
 type Options struct {
 	Store  Store
 	Accept *accept.Accepter
 	Counts *Counts
 	Clock  *clock.Clock
 	Logger *slog.Logger
-	// Name of this process; Version and Roles are what it says of itself to others.
+	// Name, Version and Roles of this process, for its heartbeat.
 	Name    string
 	Version string
 	Roles   []string
-	// Embedded says that no other process asks. Hold and NoWorker: this one sends nothing.
+	// Embedded: no other process reads heartbeats. SendingOff and NoWorker: this process sends nothing.
 	Embedded   bool
 	SendingOff bool
 	NoWorker   bool
 	Workers    int
-	// InFlight is how many attempts are under way, Draining whether claiming has stopped for good; Drain is
-	// closed when it does.
+	// InFlight returns the number of attempts in flight, Draining whether claiming has stopped for good.
+	// Drain is closed when that happens.
 	InFlight func() int
 	Draining func() bool
 	Drain    <-chan struct{}
 }
 
-// A Reporter writes what this process has counted, and reads what all have.
+// A Reporter writes what this process has counted, and reads what all processes have written.
 type Reporter struct {
 	o        Options
 	log      *slog.Logger
@@ -42,9 +42,9 @@ type Reporter struct {
 	accept   *accept.Accepter
 	counts   *Counts
 	presence *presence
-	// publishedTo is the endpoint event, and toldTo the project, after which the alerts go on. Only the
-	// alerts touch them.
-	publishedTo, toldTo string
+	// publishedEvent is the endpoint event, and publishedProject the project, after which Alerts continues.
+	// Only the cron job of Alerts uses them.
+	publishedEvent, publishedProject string
 }
 
 // New returns a Reporter.
