@@ -11,12 +11,12 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
-// phases are the structures of a shard in the order in which an audit looks at them. Places come before the
-// counts that follow from them.
+// phases are the structures of a shard in the order of an audit. The places come before the counts that
+// depend on them.
 var phases = []string{"records", "delay", "ready", "claims", "leases", "lanes", "breakers", "locks",
 	"waiters"}
 
-// Audit checks, and mends, one page of one of the shard's structures, about 200 entries. A page may have
+// Audit checks and repairs one page, about 200 entries, of one of the shard's structures. A page may have
 // checked nothing; only an empty Next ends the audit.
 func (ix *Index) Audit(ctx context.Context, shard int, cursor string) (page schedule.AuditPage, err error) {
 	phase, at, _ := strings.Cut(cmp.Or(cursor, phases[0]+":0"), ":")
@@ -27,7 +27,7 @@ func (ix *Index) Audit(ctx context.Context, shard int, cursor string) (page sche
 	if err := checkCursor("audit", at); err != nil {
 		return page, err
 	}
-	err = ix.ask(ctx, "audit", shard, []any{phase, at}, func(r *reply) {
+	err = ix.run(ctx, "audit", shard, []any{phase, at}, func(r *reply) {
 		r.tick()
 		at = r.text()
 		page.Checked, page.Repaired = int(r.int()), int(r.int())
@@ -41,7 +41,7 @@ func (ix *Index) Audit(ctx context.Context, shard int, cursor string) (page sche
 	return page, err
 }
 
-// Scan lists what the shard holds, about limit items a page. A page may be empty; only an empty Next ends the
+// Scan lists the items of the shard, about limit on a page. A page may be empty; only an empty Next ends the
 // scan.
 func (ix *Index) Scan(ctx context.Context, shard int, cursor string,
 	limit int) (page schedule.ScanPage, err error) {
@@ -49,7 +49,7 @@ func (ix *Index) Scan(ctx context.Context, shard int, cursor string,
 	if err := checkCursor("scan", cursor); err != nil {
 		return page, err
 	}
-	err = ix.ask(ctx, "scan", shard, []any{cursor, min(max(limit, 1), schedule.MaxBatch)}, func(r *reply) {
+	err = ix.run(ctx, "scan", shard, []any{cursor, min(max(limit, 1), schedule.MaxBatch)}, func(r *reply) {
 		page.Next = r.text()
 		if page.Next == "0" {
 			page.Next = ""
@@ -66,7 +66,7 @@ func (ix *Index) Scan(ctx context.Context, shard int, cursor string,
 	return page, err
 }
 
-// checkCursor refuses what no reply has said: scan cursors are whole numbers.
+// checkCursor returns ErrInvalid for a cursor that no reply can have: they are whole numbers.
 func checkCursor(operation, cursor string) error {
 	if _, err := strconv.ParseUint(cursor, 10, 64); err != nil {
 		return fmt.Errorf("%s: cursor %q: %w", operation, cursor, schedule.ErrInvalid)

@@ -10,9 +10,9 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule/redisq"
 )
 
-// After any one structure was damaged at random an audit restores what the promises need: each item in one
-// place, each lane's count right, everything claimable once. That a structure is gone altogether is
-// TestEachKeyAloneIsLostUnderLoad.
+// TestAuditRepairsDamage damages one structure at random. An audit must restore the promises: each item is in
+// one place, each lane's count is right, and every item can be claimed once. TestEachKeyAloneIsLostUnderLoad
+// removes whole structures.
 func TestAuditRepairsDamage(t *testing.T) {
 	eachServer(t, func(t *testing.T, url string) {
 		for name := range lostKeys {
@@ -33,8 +33,8 @@ func repairsDamage(t *testing.T, ix *redisq.Index, name, how string) {
 	s := queuetest.NewTranscript(t, harness(t, ix))
 	s.Play(full)
 	damage(t, ix, name, how)
-	// What SQL knows comes back by the sweep; then the audit may repair, and a second one finds nothing. All
-	// can be claimed, though some leases have to end first.
+	// The sweep brings back the items of SQL. The first audit may repair, the second must find nothing. All
+	// items can be claimed, after some leases have ended.
 	s.Play("audit\n" + swept + "audit\n")
 	const want = "audit\n  0 repaired\npass 2m\ndrain 96\n  all that a scan met, once\naudit\n  0 repaired\n"
 	if got := s.Play(want); got != want {
@@ -42,13 +42,13 @@ func repairsDamage(t *testing.T, ix *redisq.Index, name, how string) {
 	}
 }
 
-// swept are the items that SQL knows; half of the shard's are due.
+// swept are the items of SQL. Half of the shard's are due.
 const swept = `ensure a1..a12,lane=# b1..b12,lane=# c1..c12,lane=# d1..d12,lane=# e1..e12,lane=#
 ensure f1..f12,lane=#,due=1m g1..g12,lane=#,due=1m h1..h12,lane=#,due=1m
 `
 
-// full gives every structure of the shard at least two members. Lanes 4 and 5 have an open breaker; each of
-// the others gives four of its five items, and has room for the fifth once these are settled.
+// full gives every structure of the shard at least two members. Lanes 4 and 5 have an open breaker. Each
+// other lane leases four of its five items, and has room for the fifth after they are settled.
 var full = `adopt x1..x19,lane=4,token=t,until=1m y1..y19,lane=5,token=t,until=1m
 settle x1..x19,ack,unanswered y1..y19,ack,unanswered
 pass 10s
@@ -62,7 +62,7 @@ acquire a1,lock=k0 b1,lock=k1 c1,lock=k0 d1,lock=k1 a2,lock=k0 b2,lock=k1
 	`set 3,pauseduntil=1m,version=1 6,pauseduntil=1m,version=1 7,every=20ms,version=1
 `
 
-// each repeats a line for the items that were leased of each lane.
+// each repeats a line for the leased items of each lane.
 func each(line string) (lines string) {
 	for _, name := range []string{"a", "b", "c", "d"} {
 		lines += strings.ReplaceAll(line, "$", name)
@@ -70,7 +70,7 @@ func each(line string) (lines string) {
 	return lines
 }
 
-// damage spoils one of the shard's structures, which must have two members or more.
+// damage damages one of the shard's structures, which must have at least two members.
 func damage(t *testing.T, ix *redisq.Index, name, how string) {
 	t.Helper()
 	key, c := ix.Key(0, name), ix.Client()

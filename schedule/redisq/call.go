@@ -12,27 +12,27 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
-// maxParallel is how many shards one call asks at a time.
+// maxParallel is the most shards that one call uses at the same time.
 const maxParallel = 8
 
 // An operation is a script that does the same with each element of a call.
 type operation[E, R any] struct {
 	script string
 	check  func(E) error
-	// ref says which item an element is about, and the lane which shard it goes to. Elements without an id
-	// are done one after the other by the script.
+	// ref returns the item of an element; its lane determines the shard. Elements with the same id are put
+	// into different rounds. The script handles elements without an id one after the other.
 	ref func(E) schedule.Ref
-	// lock replaces ref where the element goes to the shard of a lock.
+	// lock is set instead of ref if a lock determines the shard.
 	lock func(E) string
-	// fixed are the arguments before the elements that are not filled in by name.
+	// fixed are the arguments before the elements, without those that fillArguments adds by name.
 	fixed []any
-	// encode returns an element's arguments, decode reads its part of the reply; nil where there is none.
+	// encode returns an element's arguments. decode reads its part of the reply; nil: the reply has none.
 	encode func(E) []any
 	decode func(*reply) R
 }
 
-// each checks every element before anything is sent, and then asks the shards side by side. It returns the
-// first error; the replies of shards that did not fail are there beside it.
+// each checks every element, and then runs the script on the shards in parallel. It returns the first error.
+// The replies of the shards that succeeded are returned with it.
 func each[E, R any](ctx context.Context, ix *Index, o operation[E, R], elements []E) ([]R, error) {
 	replies := make([]R, len(elements))
 	if err := schedule.Validate(o.script, elements, o.check); err != nil {
@@ -50,7 +50,7 @@ func each[E, R any](ctx context.Context, ix *Index, o operation[E, R], elements 
 				for _, i := range places {
 					args = append(args, o.encode(elements[i])...)
 				}
-				return ix.ask(ctx, o.script, shard, args, func(r *reply) {
+				return ix.run(ctx, o.script, shard, args, func(r *reply) {
 					r.tick()
 					for _, i := range places {
 						if o.decode != nil {
@@ -67,9 +67,8 @@ func each[E, R any](ctx context.Context, ix *Index, o operation[E, R], elements 
 	return replies, nil
 }
 
-// rounds groups the places of elements by shard. An id occurs once in a round, because scripts read
-// everything before they write anything; where a call repeats one, the repetitions follow in later rounds,
-// after the first has been done.
+// rounds groups the positions of the elements by shard. An id occurs once in a round, because a script reads
+// everything before it writes. Repetitions of an id follow in later rounds.
 func (o *operation[E, R]) rounds(ix *Index, elements []E) []map[int][]int {
 	var all []map[int][]int
 	seen := make(map[string]int, len(elements))
@@ -93,14 +92,16 @@ func (o *operation[E, R]) rounds(ix *Index, elements []E) []map[int][]int {
 	return all
 }
 
-// ask runs one operation's script on a shard and has its reply read. args are the caller's arguments in the
-// order of the header, and then those of the elements; the others are filled in by name.
-func (ix *Index) ask(ctx context.Context, operation string, shard int, args []any, read func(*reply)) error {
-	return ix.send(ctx, operation, shard, ix.arguments(ix.scripts[operation], shard, args), read)
+// run runs an operation's script on a shard and passes the reply to read. args are the arguments of the
+// caller, in the order of the header, followed by those of the elements. fillArguments adds the others.
+func (ix *Index) run(ctx context.Context, operation string, shard int, args []any, read func(*reply)) error {
+	return ix.runWith(ctx, operation, shard, ix.fillArguments(ix.scripts[operation], shard, args), read)
 }
 
-// send is ask with all arguments.
-func (ix *Index) send(ctx context.Context, operation string, shard int, args []any, read func(*reply)) error {
+// runWith runs an operation's script with all its arguments. It turns the script's LOST and REBUILDING errors
+// into those of package schedule.
+func (ix *Index) runWith(ctx context.Context, operation string, shard int, args []any,
+	read func(*reply)) error {
 	if err := schedule.ValidateShard(operation, shard, len(ix.keys)); err != nil {
 		return err
 	}
@@ -114,7 +115,7 @@ func (ix *Index) send(ctx context.Context, operation string, shard int, args []a
 		case redis.HasErrorPrefix(err, "REBUILDING "):
 			err = schedule.ErrRebuilding
 		default:
-			ix.lookAround(ctx)
+			ix.reloadSlots(ctx)
 		}
 		return fmt.Errorf("%s on shard %d: %w", operation, shard, err)
 	}
@@ -129,8 +130,8 @@ func (ix *Index) send(ctx context.Context, operation string, shard int, args []a
 	return nil
 }
 
-// arguments fills in by name what every script may have.
-func (ix *Index) arguments(s *script, shard int, args []any) []any {
+// fillArguments adds the arguments that every script may have, by name.
+func (ix *Index) fillArguments(s *script, shard int, args []any) []any {
 	all := make([]any, 0, len(s.argv)+len(args))
 	for _, name := range s.argv {
 		switch name {
@@ -151,8 +152,7 @@ func (ix *Index) arguments(s *script, shard int, args []any) []any {
 	return append(all, args...)
 }
 
-// A reply is read value by value. The first that is not of the kind asked for is remembered, and ends what
-// follows.
+// A reply is read value by value. The first value of an unexpected type sets err and ends the reading.
 type reply struct {
 	values []any
 	at     int

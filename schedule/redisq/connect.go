@@ -15,7 +15,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// An address is a URL as it was understood.
+// An address is a parsed URL.
 type address struct {
 	cluster    bool
 	master     string // Sentinel's name of the master; empty: no Sentinel
@@ -26,14 +26,14 @@ type address struct {
 	tls        bool
 }
 
-// ports are the ones that a host has that names none.
+// The default ports of hosts.
 const (
 	redisPort    = "6379"
 	sentinelPort = "26379"
 )
 
-// forms and escapes are the cures for most mistakes. No message repeats a part of the URL: where it was
-// written wrong, any part may be one of a password.
+// forms and escapes are the advice for most mistakes. No message repeats a part of the URL: in a malformed
+// URL any part may belong to a password.
 const (
 	forms = "write redis://, rediss://, redis+sentinel://host1,host2/MASTER/db or " +
 		"redis+cluster://host1,host2"
@@ -41,7 +41,7 @@ const (
 )
 
 // parseURL reads redis://, rediss://, redis+sentinel://h1,h2/MASTER/db and redis+cluster://h1,h2, the last
-// two with rediss too. Errors never repeat the URL: it may carry a password.
+// two with rediss too. Errors never repeat the URL, which may have a password.
 func parseURL(raw string) (address, error) {
 	scheme, rest, ok := strings.Cut(raw, "://")
 	if !ok {
@@ -65,8 +65,8 @@ func parseURL(raw string) (address, error) {
 	case "cluster":
 		a.cluster = true
 		if len(segments) > 0 {
-			return address{}, errors.New("redis URL: a Cluster has no numbered databases, so nothing " +
-				"follows the hosts")
+			return address{}, errors.New("redis URL: a Cluster has no numbered databases: remove the text " +
+				"after the hosts")
 		}
 	case "sentinel":
 		port = sentinelPort
@@ -84,7 +84,7 @@ func parseURL(raw string) (address, error) {
 	return a, a.parseRest(segments, query)
 }
 
-// parseUser takes user and password off the authority.
+// parseUser removes user and password from the authority and stores them.
 func (a *address) parseUser(authority *string) error {
 	i := strings.LastIndexByte(*authority, '@')
 	if i < 0 {
@@ -128,22 +128,22 @@ func (a *address) parseHosts(authority, port string, single bool) error {
 // parseRest reads the database's number and the query.
 func (a *address) parseRest(segments []string, query string) error {
 	if len(segments) > 1 {
-		return errors.New("redis URL: nothing may follow the number of the database; " + escapes)
+		return errors.New("redis URL: remove the text after the database number; " + escapes)
 	}
 	if len(segments) == 1 {
 		n, err := strconv.Atoi(segments[0])
 		if err != nil || n < 0 {
-			return errors.New("redis URL: what follows the hosts is not the number of a database; " + escapes)
+			return errors.New("redis URL: the part after the hosts is no database number; " + escapes)
 		}
 		a.db = n
 	}
 	values, err := url.ParseQuery(query)
 	if err != nil {
-		return errors.New("redis URL: what follows ? cannot be read; " + escapes)
+		return errors.New("redis URL: the part after ? is malformed; " + escapes)
 	}
 	for name := range values {
 		if a.master == "" || name != "sentinel_username" && name != "sentinel_password" {
-			return errors.New("redis URL: after ? only sentinel_username and sentinel_password may follow, " +
+			return errors.New("redis URL: only sentinel_username and sentinel_password may follow ?, " +
 				"and only with redis+sentinel://; " + escapes)
 		}
 	}
@@ -151,7 +151,8 @@ func (a *address) parseRest(segments []string, query string) error {
 	return nil
 }
 
-// shards returns into how many parts an index at the address is split where Options say so many.
+// shards returns the number of shards of an index at the address; wanted is that of Options, zero for the
+// default.
 func (a address) shards(wanted int) (int, error) {
 	switch {
 	case wanted == 0 && a.cluster:
@@ -164,7 +165,7 @@ func (a address) shards(wanted int) (int, error) {
 	return wanted, nil
 }
 
-// dial makes the client. It connects when it is first used.
+// dial returns a client. It connects when it is first used.
 func (a address) dial() redis.UniversalClient {
 	o := &redis.UniversalOptions{
 		Addrs:            a.hosts,
@@ -178,16 +179,18 @@ func (a address) dial() redis.UniversalClient {
 		// Callers bound their calls by their contexts.
 		ContextTimeoutEnabled: true,
 		DialerRetries:         1,
-		// A call that fails is tried three times more at once; what lasts longer is dispatch's to wait for.
+		// The client tries a failed call three more times at once. For longer failures package dispatch
+		// waits.
 		MaxRetryBackoff: 8 * time.Millisecond,
 		DisableIdentity: true,
-		// These servers do not announce their maintenance; asking each connection for it costs a round trip.
+		// These servers do not announce maintenance, and the request for it costs each connection a round
+		// trip.
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}
 	switch {
 	case a.cluster:
 		c := o.Cluster()
-		// Every command here is for one slot; what the servers say about routing others is not needed.
+		// Every command uses one slot, so the servers' routing policies are not needed.
 		c.DisableRoutingPolicies = true
 		return redis.NewClusterClient(c)
 	case a.master != "":
@@ -220,14 +223,14 @@ func parseInfo(text string) map[string]string {
 	return info
 }
 
-// CheckVersion refuses what is older than 6.2, the first with ZMSCORE.
+// CheckVersion returns an error for versions before 6.2, the first with ZMSCORE.
 func CheckVersion(version string) error {
 	major, rest, _ := strings.Cut(version, ".")
 	minor, _, _ := strings.Cut(rest, ".")
 	x, errX := strconv.Atoi(major)
 	y, errY := strconv.Atoi(minor)
 	if errX != nil || errY != nil {
-		return fmt.Errorf("version %q cannot be read; 6.2 or newer is needed", version)
+		return fmt.Errorf("version %q is malformed; 6.2 or newer is needed", version)
 	}
 	if x < 6 || x == 6 && y < 2 {
 		return fmt.Errorf("version %s is too old; 6.2 or newer is needed", version)
@@ -241,10 +244,10 @@ const dialTimeout = 5 * time.Second
 // A dialer connects to a server.
 type dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// dialer returns the function by which the client connects. If a dial fails, it returns no error but a
-// connection whose first use fails with that error: go-redis counts dial errors, and after as many as its
-// pool has connections (10 for each processor) it dials only once a second. A server that is back would then
-// be used up to a second late. Package dispatch decides how often a server that is away is asked.
+// dialer returns the function with which the client connects. If a dial fails, the function returns no error
+// but a connection whose first use fails with that error. The reason: go-redis counts dial errors, and after
+// as many as its pool has connections (10 for each processor) it dials only once a second. It would then use
+// a recovered server up to a second late. Package dispatch limits the attempts to reach a lost server.
 func (a address) dialer() dialer {
 	o := &redis.Options{DialTimeout: dialTimeout}
 	if a.tls {
@@ -254,13 +257,13 @@ func (a address) dialer() dialer {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := dial(ctx, network, addr)
 		if err != nil {
-			return failedConn{err: fmt.Errorf("%w", err)}, nil // go-redis takes one wrapping off
+			return failedConn{err: fmt.Errorf("%w", err)}, nil // go-redis unwraps the error once
 		}
 		return conn, nil
 	}
 }
 
-// A failedConn is a connection that could not be made.
+// A failedConn is a connection whose dial failed.
 type failedConn struct {
 	err error
 }
@@ -274,11 +277,11 @@ func (failedConn) Close() error                       { return nil }
 func (failedConn) LocalAddr() net.Addr                { return &net.TCPAddr{} }
 func (failedConn) RemoteAddr() net.Addr               { return &net.TCPAddr{} }
 
-// lookAround has the client of a Cluster ask again who has which slots, after a call that failed. A dead
-// master does not say that its replica took over, and the client by itself asks only every ten seconds: so
-// long its shards would be late beyond the failover. The client keeps a pause between two such questions, and
-// does not wait for the answer here.
-func (ix *Index) lookAround(ctx context.Context) {
+// reloadSlots makes the client of a Cluster read the assignment of slots again, after a failed call. A dead
+// master does not report that its replica took over, and the client reads the assignment only every ten
+// seconds. Without this, the master's shards would be late by that time after a failover. The client limits
+// how often it reads, and reads in the background.
+func (ix *Index) reloadSlots(ctx context.Context) {
 	if cluster, ok := ix.client.(*redis.ClusterClient); ok {
 		cluster.ReloadState(ctx)
 	}

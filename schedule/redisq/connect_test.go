@@ -11,7 +11,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/internal/transcript"
 )
 
-// TestAddresses: what addresses and versions are read as.
+// TestAddresses checks how addresses, versions and errors of servers are read.
 func TestAddresses(t *testing.T) {
 	t.Parallel()
 	transcript.Run(t, "testdata/addresses/read.txt", func(line string) string {
@@ -25,11 +25,11 @@ func TestAddresses(t *testing.T) {
 			return cmp.Or(refused(t, CheckVersion(text)), "good")
 		case operation == "answer" && err == nil:
 			answer := errors.New(text)
-			told := refusalOf(answer)
-			if !errors.Is(told, answer) {
-				t.Errorf("%s hides what the servers answered", told)
+			got := refusalOf(answer)
+			if !errors.Is(got, answer) {
+				t.Errorf("%s does not wrap the servers' reply", got)
 			}
-			return told.Error()
+			return got.Error()
 		}
 		t.Fatalf("%s: %v", line, err)
 		return ""
@@ -43,7 +43,7 @@ func refused(t *testing.T, err error) string {
 	}
 	if strings.Contains(err.Error(), "sec") || strings.Contains(err.Error(), "ret") ||
 		strings.Contains(err.Error(), "\n") {
-		t.Errorf("the error tells a part of the password, or has several lines: %v", err)
+		t.Errorf("the error has a part of the password, or several lines: %v", err)
 	}
 	return err.Error()
 }

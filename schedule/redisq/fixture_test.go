@@ -21,7 +21,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule/redisq"
 )
 
-// needsServer leaves a test out of short runs, which need nothing but Go. Other tests run beside it.
+// needsServer skips the test in short runs, which need only Go. The test runs in parallel with others.
 func needsServer(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
@@ -30,9 +30,8 @@ func needsServer(t *testing.T) {
 	t.Parallel()
 }
 
-// eachServer runs a test on redis-server, and on every other server of the kind that PATH has, such as
-// valkey-server. It logs each one's version. Without arguments for the server, redis-server is shared with
-// other tests.
+// eachServer runs a test on redis-server, and on every similar server in PATH, such as valkey-server. It logs
+// their versions. Without arguments for the server, tests share one redis-server.
 func eachServer(t *testing.T, run func(t *testing.T, url string), args ...string) {
 	t.Helper()
 	needsServer(t)
@@ -54,10 +53,10 @@ func eachServer(t *testing.T, run func(t *testing.T, url string), args ...string
 	}
 }
 
-// prefixes makes the prefix of every index of this test binary another one.
+// prefixes counts the indexes of this test binary, so that each has its own prefix.
 var prefixes atomic.Int64
 
-// open opens an index with a prefix of its own.
+// open opens an index with its own prefix.
 func open(t testing.TB, url string, shards int) *redisq.Index {
 	t.Helper()
 	return openAs(t, redisq.Options{URL: url, Shards: shards, Prefix: fmt.Sprintf("test%d", prefixes.Add(1))})
@@ -93,7 +92,7 @@ type journal struct{ testserver.Log }
 
 func (j *journal) logger() *slog.Logger { return slog.New(slog.NewTextHandler(j, nil)) }
 
-// count says how many lines have all the words.
+// count returns the number of lines that contain all the words.
 func (j *journal) count(words ...string) int {
 	n := 0
 	for line := range strings.Lines(j.String()) {
@@ -139,7 +138,7 @@ func ensure(tb testing.TB, ix *redisq.Index, items ...schedule.Item) []schedule.
 	return positions
 }
 
-// wide is a claim that nothing but the lanes themselves bounds.
+// wide returns a claim that only the lanes themselves limit.
 func wide(token string, most int) schedule.ClaimRequest {
 	return schedule.ClaimRequest{
 		Owner: "owner", Token: token, Max: most, MaxUncertain: most, MaxTimingOut: most,
@@ -147,7 +146,7 @@ func wide(token string, most int) schedule.ClaimRequest {
 	}
 }
 
-// audit runs a whole audit and expects so many repairs; -1: any number.
+// audit runs a whole audit and expects this number of repairs; -1: any number.
 func audit(t testing.TB, ix *redisq.Index, want int) {
 	t.Helper()
 	repaired, err := queuetest.Audit(context.Background(), ix)
@@ -159,7 +158,7 @@ func audit(t testing.TB, ix *redisq.Index, want int) {
 	}
 }
 
-// now reads the clock of the server that has shard 0, as the index sees it.
+// now returns the clock of the server of shard 0, as the index sees it.
 func now(t testing.TB, ix *redisq.Index) int64 {
 	t.Helper()
 	at, err := ix.Clock(context.Background())
@@ -169,7 +168,7 @@ func now(t testing.TB, ix *redisq.Index) int64 {
 	return at
 }
 
-// do sends a command of the test's own.
+// do sends a command to the server.
 func do(t testing.TB, ix *redisq.Index, args ...any) any {
 	t.Helper()
 	v, err := ix.Client().Do(context.Background(), args...).Result()

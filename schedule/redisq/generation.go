@@ -13,17 +13,18 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
-// layout numbers the way in which records and lanes are written. A shard has it behind its generation, so
-// that to a build that writes otherwise all of it is lost, and put back from SQL, instead of misread. It
-// grows with each change of what a key holds.
+// layout is the number of the format of records and lanes. A shard stores it after its generation. A build
+// with another layout finds the shard lost, and the index is rebuilt from SQL. So no build misreads it. Each
+// change of what a key holds needs the next number.
 const layout = 4
 
-// encodeGeneration writes a generation as a shard has it.
+// encodeGeneration returns a generation as a shard stores it.
 func encodeGeneration(generation int64) string {
 	return fmt.Sprintf("%d.%d", generation, layout)
 }
 
-// decodeGeneration reads what a shard has; of another layout that is schedule.ErrOlder or schedule.ErrNewer.
+// decodeGeneration reads a stored generation. For another layout it returns schedule.ErrOlder or
+// schedule.ErrNewer.
 func decodeGeneration(text string) (int64, error) {
 	number, of, found := strings.Cut(text, ".")
 	if !found {
@@ -38,15 +39,15 @@ func decodeGeneration(text string) (int64, error) {
 	case err != nil || generation < 0:
 		return 0, fmt.Errorf("%q is not a generation", text)
 	case written > layout:
-		return 0, fmt.Errorf("%w: in layout %d, of which this one knows those up to %d; upgrade this process",
-			schedule.ErrNewer, written, layout)
+		return 0, fmt.Errorf("%w: it has layout %d, and this build knows layouts up to %d: upgrade this "+
+			"process", schedule.ErrNewer, written, layout)
 	case written < layout:
-		return 0, fmt.Errorf("%w: in layout %d instead of %d", schedule.ErrOlder, written, layout)
+		return 0, fmt.Errorf("%w: it has layout %d, this build %d", schedule.ErrOlder, written, layout)
 	}
 	return generation, nil
 }
 
-// readGeneration returns the generation of the shard with those keys; zero: it has none.
+// readGeneration returns the generation of the shard with these keys; zero: it has none.
 func readGeneration(ctx context.Context, c redis.UniversalClient, keys shardKeys) (int64, error) {
 	text, err := c.HGet(ctx, keys.named("META"), "generation").Result()
 	if errors.Is(err, redis.Nil) {
@@ -58,11 +59,12 @@ func readGeneration(ctx context.Context, c redis.UniversalClient, keys shardKeys
 	return decodeGeneration(text)
 }
 
-// SetGeneration says which generation is the right one. Shards that have another answer schedule.ErrLost.
+// SetGeneration sets the generation that the shards must have. Operations on a shard with another return
+// schedule.ErrLost.
 func (ix *Index) SetGeneration(generation int64) { ix.generation.Store(generation) }
 
-// Generation returns the generation that the shard's last Reset gave it, or zero; schedule.ErrOlder or
-// schedule.ErrNewer if that was done by a build that writes otherwise.
+// Generation returns the generation that the shard's last Reset gave, or zero. It returns schedule.ErrOlder
+// or schedule.ErrNewer if a build with another layout wrote the shard.
 func (ix *Index) Generation(ctx context.Context, shard int) (int64, error) {
 	if err := schedule.ValidateShard("generation", shard, len(ix.keys)); err != nil {
 		return 0, err
@@ -74,28 +76,29 @@ func (ix *Index) Generation(ctx context.Context, shard int) (int64, error) {
 	return generation, nil
 }
 
-// Reset empties the shard, locks and lane settings included, gives it the generation and closes it for
-// claims. It is the one operation, besides Generation, that works whatever generation the shard has. The
-// memory is freed in the background.
+// Reset empties the shard, with its locks and lane settings. It gives it the generation and closes it for
+// claims. Reset and Generation work whatever generation the shard has. Redis frees the memory in the
+// background.
 func (ix *Index) Reset(ctx context.Context, shard int, generation int64) error {
 	if generation < 0 {
 		return fmt.Errorf("reset: generation %d: %w", generation, schedule.ErrInvalid)
 	}
-	return ix.send(ctx, "reset", shard, []any{encodeGeneration(generation)}, func(r *reply) { r.int() })
+	return ix.runWith(ctx, "reset", shard, []any{encodeGeneration(generation)}, func(r *reply) { r.int() })
 }
 
-// Open lets claims in.
+// Open allows claims after a rebuild.
 func (ix *Index) Open(ctx context.Context, shard int) error {
-	return ix.ask(ctx, "open", shard, nil, func(r *reply) { r.tick() })
+	return ix.run(ctx, "open", shard, nil, func(r *reply) { r.tick() })
 }
 
-// Adopt puts running attempts in as leased and their locks as held. What is leased under another token is
-// left as it is. A lock that another attempt holds passes on to the adopted one when that one lets it go.
+// Adopt puts running attempts in as leased, and takes their locks. An item that is leased under another token
+// stays as it is. If another attempt holds the lock, the adopted one becomes its next holder (docs/adr/0014).
+// The locks follow in a second call; if it fails, the caller repeats the whole Adopt.
 func (ix *Index) Adopt(ctx context.Context, leases []schedule.Lease) error {
 	_, err := each(ctx, ix, operation[schedule.Lease, struct{}]{
 		script: "adopt", check: schedule.Lease.ValidateRunning, ref: schedule.Lease.Ref,
 		encode: func(l schedule.Lease) []any {
-			return []any{l.ID, l.Token, moment(l.Until), encodeRecord(l.Item)}
+			return []any{l.ID, l.Token, encodeTime(l.Until), encodeRecord(l.Item)}
 		},
 	}, leases)
 	if err != nil {
@@ -106,17 +109,16 @@ func (ix *Index) Adopt(ctx context.Context, leases []schedule.Lease) error {
 	return err
 }
 
-// Remove removes everything that an index at the URL keeps under the prefix, in so many shards; zero means as
-// many as Open makes of zero. It is for an index that was only lent, and whose processes have all ended: a
-// process that still uses it finds it lost, and rebuilds it. What other prefixes keep is not touched. The
-// memory is freed in the background.
+// Remove deletes the index under the prefix at the URL, with its number of shards; zero means the default of
+// Open. It is for a temporary index whose processes have all ended. A process that still uses the index finds
+// it lost and rebuilds it. Remove leaves other prefixes alone. Redis frees the memory in the background.
 func Remove(ctx context.Context, rawURL, prefix string, shards int) (err error) {
 	a, err := parseURL(rawURL)
 	if err != nil {
 		return err
 	}
 	if prefix == "" {
-		return errors.New("remove index: it has no prefix")
+		return errors.New("remove index: the prefix is empty")
 	}
 	if err := checkPrefix(prefix); err != nil {
 		return err
@@ -128,7 +130,7 @@ func Remove(ctx context.Context, rawURL, prefix string, shards int) (err error) 
 	client := a.dial()
 	defer func() { err = errors.Join(err, client.Close()) }()
 	for shard := range shards {
-		// One call a shard: its keys are in one slot.
+		// One call for each shard, because the keys of a shard are in one slot.
 		keys := make([]string, 0, len(keyNames))
 		for name := range keyNames {
 			keys = append(keys, keysOf(prefix, shard).named(name))

@@ -1,30 +1,28 @@
-// Package redisq is the index on Redis: a single server, one behind Sentinel, or a Cluster.
+// Package redisq implements the index on Redis: one server, a server behind Sentinel, or a Cluster.
 //
-// It keeps every promise of package schedule. Each operation is one Lua script a shard, which runs whole or
-// not at all; all keys of a shard carry one hash tag and are declared, so that a shard is in one slot. The
-// server's clock decides what is due; docs/adr/0006 says what happens where it jumps. Nothing expires by
-// itself, no command blocks, and several processes may share one index.
+// It keeps every promise of package schedule. Each operation is one Lua script for each shard, which runs
+// completely or not at all. All keys of a shard have one hash tag and are declared, so that a shard is in one
+// slot. The server's clock decides what is due; docs/adr/0006 explains jumps of it. No key expires, no
+// command blocks, and several processes may share one index.
 //
-// What is found there by looking: "<prefix>:{<prefix>:<shard>}:delay" is the delay set, ids scored by their
-// due time in Unix milliseconds. keys.go names the other structures; lua/include/records.lua and
-// lua/include/lanes.lua say how they are written, and lua/include/flow.lua what a lane has where its rate or
-// its breaker bounds it.
+// An operator can read the delay set in "<prefix>:{<prefix>:<shard>}:delay": ids scored by their due time in
+// Unix milliseconds. keys.go lists the other structures. lua/include/records.lua and lua/include/lanes.lua
+// define the formats of records and lanes, lua/include/flow.lua that of a lane's rate and breaker.
 //
-// A claim is never repeated by the client on its own, because a repetition would lease items that nobody
-// knows of: its error is returned, and the caller repeats it with the same token. Every other operation is
-// idempotent and is repeated. Where a call that spans shards fails on some of them, the answers of the others
-// are returned beside the error, and those that are missing have their zero value.
+// The client never repeats a claim: a repetition with another token would lease items that no process has. It
+// returns the error, and the caller repeats the claim with the same token. All other operations are
+// idempotent, and the client repeats them. If a call spans shards and fails on some of them, it returns the
+// replies of the others with the error; the missing replies are zero.
 //
-// While Run runs, the servers are asked every 15 s whether they may evict keys, and each shard whether a key
-// of it is gone; see Warnings. What cannot be mended from the rest makes the shard lost, so that it is
-// rebuilt.
+// Run checks every 15 s whether a server may evict keys and whether each shard has lost a key (see Warnings).
+// An audit repairs what the other keys still show. Otherwise the shard becomes lost, and the dispatcher
+// rebuilds it.
 //
-// It is tested on Redis, and on Valkey where the system has it: the conformance suite, the comparison with
-// memq, and the tests of damage, full memory and eviction run on redis-server, and again on valkey-server if
-// that is in PATH.
+// The conformance suite, the comparison with memq, and the tests of damage, full memory and eviction run on
+// redis-server, and also on valkey-server if it is in PATH.
 //
-// It does not keep anything that SQL does not have, does not create generations, and does not decide when to
-// rebuild. It does not delete old shards after their number was changed: that is a rebuild into another
+// This package stores nothing that SQL does not have, creates no generations, and does not decide when to
+// rebuild. It does not delete shards after their number has changed: such a change is a rebuild under another
 // prefix.
 package redisq
 
@@ -46,32 +44,32 @@ import (
 )
 
 const (
-	// defaultPrefix is where keys and the channel begin when Options name no prefix.
+	// defaultPrefix is the prefix of the keys and the channel if Options name none.
 	defaultPrefix = "dispatcher"
-	// clusterShards is the default number of shards on a Cluster: few enough to poll, and enough to spread
-	// over masters.
+	// clusterShards is the default number of shards on a Cluster: few enough to poll, enough to use all
+	// masters.
 	clusterShards = 16
-	// checkTime bounds what Open waits for the servers.
+	// checkTime bounds the check of the servers by Open.
 	checkTime = 5 * time.Second
-	// maxShards bounds what one process polls.
+	// maxShards bounds the polling of one process.
 	maxShards = 1024
 )
 
-// Options of an index.
+// Options configure an index.
 type Options struct {
-	// URL says where Redis is: redis://, rediss://, redis+sentinel://host1,host2/MASTER/db,
-	// redis+cluster://host1,host2; the last two with rediss as well; each with user:password@ before the
-	// hosts. Sentinels that want a password of their own take it from the parameters sentinel_username and
-	// sentinel_password. It is required.
+	// URL is the address of Redis: redis://, rediss://, redis+sentinel://host1,host2/MASTER/db or
+	// redis+cluster://host1,host2; the last two with rediss as well. user:password@ may stand before the
+	// hosts. Sentinels with their own password get it from the parameters sentinel_username and
+	// sentinel_password. The URL is required.
 	URL string
-	// Prefix is where the names of all keys begin; empty means "dispatcher".
+	// Prefix begins the names of all keys; empty means "dispatcher".
 	Prefix string
-	// Shards is into how many parts the index is split; zero means 1, or 16 on a Cluster. All processes of
-	// one index must use the same number.
+	// Shards is the number of shards; zero means 1, or 16 on a Cluster. All processes of an index must use
+	// the same number.
 	Shards int
-	// Registerer takes the metrics, all of them dispatcher_index_…; nil: none.
+	// Registerer gets the metrics, dispatcher_index_…; nil: none.
 	Registerer prometheus.Registerer
-	// Logger takes warnings about the server and the subscription; nil: they are dropped.
+	// Logger gets warnings about the servers and the subscription; nil: they are dropped.
 	Logger *slog.Logger
 }
 
@@ -90,19 +88,20 @@ type Index struct {
 	watch      watch
 	watchEvery time.Duration
 	generation atomic.Int64
-	// offset is added to the server's clock, in milliseconds. It is zero outside of tests.
+	// offset is added to the server's clock, in milliseconds. Only tests set it.
 	offset atomic.Int64
 }
 
-// CheckURL says what is wrong with an address, without connecting; its error never repeats the address.
+// CheckURL returns an error if the address is invalid. It does not connect. The error never repeats a part of
+// the address, which may have a password.
 func CheckURL(raw string) error {
 	_, err := parseURL(raw)
 	return err
 }
 
-// Open connects, and refuses servers that are older than 6.2 or would evict keys. A server that cannot be
-// reached is not refused: it is checked when it can be, and a warning is logged. The index expects generation
-// 0 until SetGeneration says another, which means that its operations return schedule.ErrLost.
+// Open connects. It returns an error if a server is older than 6.2 or may evict keys. An unreachable server
+// is no error: Open logs a warning, and Run checks the server when it can. The index expects generation 0
+// until SetGeneration changes it, so until then its operations return schedule.ErrLost.
 func Open(ctx context.Context, o Options) (*Index, error) {
 	a, err := parseURL(o.URL)
 	if err != nil {
@@ -126,7 +125,9 @@ func Open(ctx context.Context, o Options) (*Index, error) {
 		keys:    make([]shardKeys, o.Shards),
 		hints:   make(chan int, 4*o.Shards),
 		log:     o.Logger,
-		watch:   watch{known: make(map[string]*Server)}, watchEvery: watchEvery,
+		watch:   watch{known: make(map[string]*Server)},
+
+		watchEvery: watchEvery,
 	}
 	for shard := range ix.keys {
 		ix.keys[shard] = keysOf(o.Prefix, shard)
@@ -143,19 +144,21 @@ func Open(ctx context.Context, o Options) (*Index, error) {
 	switch err := ix.survey(ctx, true); {
 	case err == nil:
 	case unreachable(err):
-		// An index that is away is no reason not to start: accepting needs none, and sending waits for it in
-		// any case.
+		// A process may start without its index: accepting needs none, and sending waits for it.
 		ix.unchecked.Store(true)
-		ix.log.WarnContext(ctx, "the index cannot be reached; it is used as soon as it can"+a.mistaken(err),
-			"error", err)
+		attributes := []any{"error", err}
+		if hint := a.tlsHint(err); hint != "" {
+			attributes = append(attributes, "hint", hint)
+		}
+		ix.log.WarnContext(ctx, "redis unreachable at start, trying again", attributes...)
 	default:
 		return nil, errors.Join(refusalOf(err), ix.client.Close())
 	}
 	return ix, nil
 }
 
-// checkLate checks servers that could not be reached at the start. It is too late to refuse them: what is
-// wrong is logged.
+// checkLate checks servers that were unreachable at the start. It cannot refuse them any more; survey logs
+// their problems.
 func (ix *Index) checkLate(ctx context.Context) {
 	if !ix.unchecked.Load() {
 		return
@@ -165,18 +168,18 @@ func (ix *Index) checkLate(ctx context.Context) {
 	}
 }
 
-// passing are the beginnings of answers by which a server says that it cannot at present: it starts, is a
-// replica until a failover is over, cannot write, or has too much to do.
-var passing = []string{
+// temporaryErrors are the beginnings of replies with which a server says that it cannot work at present: it
+// starts, is a replica until a failover is over, cannot write, or is overloaded.
+var temporaryErrors = []string{
 	"LOADING", "READONLY", "MASTERDOWN", "NOREPLICAS", "CLUSTERDOWN", "TRYAGAIN", "BUSY", "UNKILLABLE",
 	"MISCONF", "OOM", "max number of clients",
 }
 
-// unreachable tells a server that did not answer, or not yet, from one whose answer was no.
+// unreachable reports whether a server did not answer, or cannot work at present. Other errors are refusals.
 func unreachable(err error) bool {
 	var answer redis.Error
 	if errors.As(err, &answer) {
-		return slices.ContainsFunc(passing, func(prefix string) bool {
+		return slices.ContainsFunc(temporaryErrors, func(prefix string) bool {
 			return redis.HasErrorPrefix(answer, prefix)
 		})
 	}
@@ -185,7 +188,7 @@ func unreachable(err error) bool {
 		errors.Is(err, syscall.ECONNREFUSED) || strings.Contains(err.Error(), "connection refused")
 }
 
-// Close closes the connections. No call may be under way, and Run must have returned.
+// Close closes the connections. No call may be in progress, and Run must have returned.
 func (ix *Index) Close() error {
 	if err := ix.client.Close(); err != nil {
 		return fmt.Errorf("close index: %w", err)
@@ -193,7 +196,7 @@ func (ix *Index) Close() error {
 	return nil
 }
 
-// Ping asks every master for an answer.
+// Ping sends PING to every master.
 func (ix *Index) Ping(ctx context.Context) error {
 	err := eachMaster(ctx, ix.client, func(ctx context.Context, c *redis.Client) error {
 		return c.Ping(ctx).Err()
@@ -207,7 +210,8 @@ func (ix *Index) Ping(ctx context.Context) error {
 // Shards returns the number of shards.
 func (ix *Index) Shards() int { return len(ix.keys) }
 
-// Clock returns the clock of the server that has shard 0, in Unix milliseconds, whatever is in the shard.
+// Clock returns the clock of the server of shard 0, in Unix milliseconds. It works in every state of the
+// shard.
 func (ix *Index) Clock(ctx context.Context) (int64, error) {
 	var c redis.Cmdable = ix.client
 	if cluster, ok := ix.client.(*redis.ClusterClient); ok {

@@ -19,7 +19,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule/redisq"
 )
 
-// Calls spread over shards answer each element in its place, and refuse nothing half.
+// TestCallsSpanShards checks that a call over several shards answers each element in its place, and returns
+// the other shards' replies if one shard fails.
 func TestCallsSpanShards(t *testing.T) {
 	needsServer(t)
 	ix := open(t, testserver.SharedCluster(t).URL(), 0)
@@ -27,7 +28,7 @@ func TestCallsSpanShards(t *testing.T) {
 	ctx := context.Background()
 	n := 0
 	items := itemsOf(&n, 1000, 500, time.Now().Add(time.Hour).UnixMilli())
-	items[10] = items[3] // a repetition finds what the first one put
+	items[10] = items[3] // the repetition finds the first one's item
 	for again := range 2 {
 		for i, p := range ensure(t, ix, items...) {
 			want := schedule.Position{Place: schedule.Delayed, Due: items[i].Due}
@@ -52,7 +53,7 @@ func TestCallsSpanShards(t *testing.T) {
 	if used != 16 {
 		t.Errorf("1000 items of 500 lanes are in %d of 16 shards", used)
 	}
-	// One shard that is lost fails the call; the others' answers stand.
+	// One lost shard fails the call. The replies of the others stay.
 	if err := ix.Reset(ctx, 5, 99); err != nil {
 		t.Fatal(err)
 	}
@@ -71,11 +72,11 @@ func TestCallsSpanShards(t *testing.T) {
 		}
 	}
 	if answered < 900 || answered == 1000 {
-		t.Errorf("%d of 1000 were answered beside a lost shard", answered)
+		t.Errorf("%d of 1000 elements were answered although one shard is lost", answered)
 	}
 }
 
-// What a delayed item costs is what its members of the two keys take.
+// TestMemoryBudget bounds the memory that a delayed item takes in the two keys that have it.
 func TestMemoryBudget(t *testing.T) {
 	needsServer(t)
 	ix := openNew(t)
@@ -93,7 +94,8 @@ func TestMemoryBudget(t *testing.T) {
 	}
 }
 
-// Every node of a Cluster forgets its scripts; e2e/faults does it to a server alone.
+// TestFlushedScriptsAreSentAgain flushes the scripts of every node of a Cluster. e2e/faults does it on a
+// single server.
 func TestFlushedScriptsAreSentAgain(t *testing.T) {
 	needsServer(t)
 	ix := open(t, testserver.SharedCluster(t).URL(), 0)
@@ -133,11 +135,11 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// What a lent index leaves behind is removed whole, and what stands beside it stays as it is.
-func TestRemoveLeavesNothingOfTheIndexAndAllOfTheRest(t *testing.T) {
+// TestRemoveRemovesOneIndexOnly checks that Remove deletes all keys of a temporary index and no others.
+func TestRemoveRemovesOneIndexOnly(t *testing.T) {
 	needsServer(t)
 	ctx := context.Background()
-	url := testserver.StartRedis(t) // whose keys are counted
+	url := testserver.StartRedis(t) // not shared, because the test counts keys
 	const shards = 3
 	kept := openAs(t, redisq.Options{URL: url, Prefix: "lent2"})
 	reset(t, kept, 1)
@@ -159,13 +161,13 @@ func TestRemoveLeavesNothingOfTheIndexAndAllOfTheRest(t *testing.T) {
 	if got := keysOn(t, kept); !slices.Equal(got, before) {
 		t.Errorf("left are %q, not %q", got, before)
 	}
-	// Removing what is not there is no mistake; nor may it ever mean everything.
+	// Removing an absent index is no error. A wrong prefix must never remove everything.
 	if err := redisq.Remove(ctx, url, "lent", shards); err != nil {
 		t.Errorf("a second time: %v", err)
 	}
 	for _, prefix := range []string{"", "a{b", "*"} {
 		if err := redisq.Remove(ctx, url, prefix, shards); err == nil {
-			t.Errorf("the prefix %q is taken", prefix)
+			t.Errorf("the prefix %q is accepted", prefix)
 		}
 	}
 }
@@ -180,10 +182,11 @@ func keysOn(t *testing.T, ix *redisq.Index) []string {
 	return keys
 }
 
-// Hints of one process reach another, and a broken subscription is made anew with a hint for every shard.
+// TestHintsBetweenProcesses checks that hints of one process reach another, and that a broken subscription is
+// replaced, with a hint for every shard.
 func TestHintsBetweenProcesses(t *testing.T) {
 	needsServer(t)
-	o := redisq.Options{URL: testserver.StartRedis(t), Shards: 3} // whose subscriptions are cut
+	o := redisq.Options{URL: testserver.StartRedis(t), Shards: 3} // not shared: its subscriptions are cut
 	writer, reader := openAs(t, o), openAs(t, o)
 	reset(t, writer, 1)
 	ctx, cancel := context.WithCancel(context.Background())

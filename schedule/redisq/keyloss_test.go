@@ -13,8 +13,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule/redisq"
 )
 
-// lostKeys are the keys of a shard, and what is said when one of them alone is gone; empty: nothing, for its
-// loss heals by itself or by an audit. META's loss is that of the generation.
+// lostKeys are the keys of a shard, with what LostKeys returns when this key is missing; empty: nothing,
+// because the shard recovers without help or by an audit. The loss of META is the loss of the generation.
 var lostKeys = map[string]string{
 	"META": "", "DELAY": "items", "READY": "items", "RECORDS": "records", "UNPROVEN": "", "ANSWERING": "",
 	"TIMING_OUT": "",
@@ -23,9 +23,8 @@ var lostKeys = map[string]string{
 	"WAITERS": "", "WAITING": "", "QUARANTINE": "",
 }
 
-// Each key alone is deleted under load: whatever is gone, everything is claimed in the end, by nothing but
-// what a dispatcher does anyway: sweeps, audits, a rebuild where the shard says that it is lost, and leases
-// that run out.
+// TestEachKeyAloneIsLostUnderLoad deletes one key under load. All items must be claimed in the end, only
+// through what a dispatcher does anyway: sweeps, audits, expiring leases, and a rebuild if the shard is lost.
 func TestEachKeyAloneIsLostUnderLoad(t *testing.T) {
 	needsServer(t)
 	for name, noticed := range lostKeys {
@@ -43,7 +42,7 @@ func TestEachKeyAloneIsLostUnderLoad(t *testing.T) {
 
 func loseUnderLoad(t *testing.T, ix *redisq.Index, name string, watch bool) {
 	ctx := context.Background()
-	unfinished := make(map[string]schedule.Item) // what SQL knows to be open
+	unfinished := make(map[string]schedule.Item) // the open items of SQL
 	token, accepted, done, generation := 0, 0, 0, int64(1)
 	accept := func(count int, after time.Duration) []schedule.Item {
 		items := itemsOf(&accepted, count, 5, now(t, ix)+after.Milliseconds())
@@ -58,8 +57,8 @@ func loseUnderLoad(t *testing.T, ix *redisq.Index, name string, watch bool) {
 			t.Fatal(err)
 		}
 	}
-	// A quarter of the leases is never settled: their dispatcher has died. SQL's stamp refuses what was done
-	// before.
+	// A quarter of the leases is never settled, as if their dispatcher had died. The fence in SQL refuses
+	// results for items that are done.
 	work := func() {
 		token++
 		c, err := ix.Claim(ctx, 0, wide(fmt.Sprint("token-", token), 64))
@@ -97,11 +96,11 @@ func loseUnderLoad(t *testing.T, ix *redisq.Index, name string, watch bool) {
 	}
 	rounds := 0
 	for ; len(unfinished) > 0 && rounds < 2000; rounds++ {
-		// What a dispatcher does some seconds later, beside sweeps, audits and claims. Without a watch
-		// nothing but errors tells that something is gone.
+		// One round is what a dispatcher does every few seconds: sweep, audit and claim. Without watch only
+		// errors show the loss.
 		ix.Advance(5 * time.Second)
 		if watch {
-			if _, err := ix.Gone(ctx, 0); err != nil {
+			if _, err := ix.LostKeys(ctx, 0); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -121,8 +120,8 @@ func loseUnderLoad(t *testing.T, ix *redisq.Index, name string, watch bool) {
 	if done != accepted {
 		t.Errorf("%d of %d items were done in %d rounds", done, accepted, rounds)
 	}
-	// Nothing is left that an audit would repair once more, nor an end without an item.
-	for range 4 { // as time passes for an index in use
+	// A second audit repairs nothing, and no lease is left without an item.
+	for range 4 { // in steps, because time passes only for an index in use
 		ix.Advance(8 * time.Second)
 		if _, err := ix.Stats(ctx, 0); err != nil {
 			t.Fatal(err)

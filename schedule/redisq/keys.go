@@ -10,47 +10,51 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
-// keyNames has, for each name that scripts use for a key, how the key ends. The steady clock is that of
-// lua/include/begin.lua: wall time until the server's clock jumps for the first time.
+// keyNames has the suffixes of the keys, by the names in the scripts. lua/include/begin.lua explains the
+// steady clock: wall time until the first jump of the server's clock.
+//
+// A running process of an older build may share the shard. So the keys and fields keep their names unless
+// layout grows.
 var keyNames = map[string]string{
 	// HASH: generation, seq, clock, skew, armed, virtual, limit, closed, lanes, place, counters
 	"META":  "meta",
 	"DELAY": "delay", // ZSET: the delay set, id → due in Unix milliseconds
-	// ZSET of score 0: lane, kind, due, id: kind f or r, or d or e if it is forced
+	// ZSET of score 0: lane, kind, due, id. The kind is f (fresh) or r (retry), or d or e if the item is
+	// forced.
 	"READY":   "ready",
 	"RECORDS": "records", // HASH: id → due, kind, lane, diverts, lock
-	// ZSET: lane → virtual time, of lanes with something ready and room for it
+	// ZSET: lane → virtual time, of lanes with ready items and room for them
 	"UNPROVEN":   "runnable:unproven",
 	"ANSWERING":  "runnable:answering", // likewise
 	"TIMING_OUT": "runnable:timingout", // likewise
-	"BLOCKED":    "blocked",            // ZSET: lane with something ready → end of its pause
-	// ZSET: lane with something ready → end of its hold, on the steady clock
+	"BLOCKED":    "blocked",            // ZSET: paused lane with ready items → end of its pause
+	// ZSET: lane with ready items that its hold, breaker or rate stops → until when, on the steady clock
 	"HELD":       "held",
-	"BREAKERS":   "breakers",   // ZSET: lane whose breaker is open → since when, on the steady clock
-	"HOLDS":      "holds",      // HASH: lane with a hold → since and until when, on the steady clock
-	"LANES":      "lanes",      // HASH: lane → what is known of it
+	"BREAKERS":   "breakers",   // ZSET: lane whose breaker is open → when it opened, on the steady clock
+	"HOLDS":      "holds",      // HASH: lane with a hold → its begin and end, on the steady clock
+	"LANES":      "lanes",      // HASH: lane → its record, see lanes.lua
 	"LEASES":     "leases",     // ZSET: id → end of its lease, on the steady clock
-	"CLAIMS":     "claims",     // HASH: id → health, lane, token, remembered movement; of leased ones only
+	"CLAIMS":     "claims",     // HASH: id of a leased item → health, lane, token, remembered movement
 	"OWNERS":     "owners",     // HASH: owner → token and ids of its last claim
 	"SEEN":       "seen",       // ZSET: owner → time of its last claim, on the steady clock
-	"LOCKS":      "locks",      // HASH: lock → until (on the steady clock), id, token; of its heirs, too
+	"LOCKS":      "locks",      // HASH: lock → until (steady clock), id and token of each holder
 	"WAITERS":    "waiters",    // ZSET of score 0: lock, place, id, lane
-	"WAITING":    "waiting",    // HASH: id → its entry in waiters; lock → for whom it is kept
-	"QUARANTINE": "quarantine", // HASH: id → what could not be read
+	"WAITING":    "waiting",    // HASH: id → its entry in waiters; lock → the waiter it is kept for
+	"QUARANTINE": "quarantine", // HASH: id → its unreadable record
 }
 
-// A shardKeys makes the names of one shard's keys. The hash tag holds the prefix too, so that several indexes
-// on one Cluster do not meet in the same slots.
+// A shardKeys makes the names of one shard's keys. The hash tag contains the prefix, so that several indexes
+// on one Cluster use different slots.
 type shardKeys string
 
 func keysOf(prefix string, shard int) shardKeys {
 	return shardKeys(fmt.Sprintf("%s:{%s:%d}:", prefix, prefix, shard))
 }
 
-// named returns the key of that name.
+// named returns the key that the scripts call name.
 func (k shardKeys) named(name string) string { return string(k) + keyNames[name] }
 
-// checkPrefix refuses what would break a key's hash tag or a channel's name.
+// checkPrefix refuses prefixes that would break a key's hash tag or the channel's name.
 func checkPrefix(prefix string) error {
 	if len(prefix) > 64 || strings.ContainsFunc(prefix, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') &&
@@ -61,8 +65,8 @@ func checkPrefix(prefix string) error {
 	return nil
 }
 
-// shardOfLane and shardOfLock say where things are. They must never change: SQL knows the number of shards,
-// but not which lane is in which.
+// shardOfLane and shardOfLock return the shard of a lane or a lock. They must never change: SQL stores the
+// number of shards, but not which lane is in which shard.
 func shardOfLane(lane int64, shards int) int {
 	var b [8]byte
 	binary.BigEndian.PutUint64(b[:], uint64(lane))
@@ -79,21 +83,21 @@ func hashed(b []byte, shards int) int {
 	}
 	h := fnv.New64a()
 	h.Write(b)
-	// The low bits of FNV depend on few bits of short inputs; folding brings the high ones in.
+	// The low bits of FNV depend on few bits of a short input, so the high bits are folded in.
 	sum := h.Sum64()
 	return int((sum ^ sum>>32) % uint64(shards))
 }
 
 const base36 = "0123456789abcdefghijklmnopqrstuvwxyz"
 
-// encodeLane writes a lane so that the bytes sort as the numbers do and the end is known without a separator:
-// how many digits of base 36, 1 to 13, then those.
+// encodeLane writes a lane so that the texts sort as the numbers do, and so that its end is known without a
+// separator: the number of digits in base 36, then 1 to 13 digits.
 func encodeLane(lane int64) string {
 	s := strconv.FormatUint(uint64(lane), 36)
 	return base36[len(s):len(s)+1] + s
 }
 
-// decodeLane reads a lane at the start of s and returns what follows it.
+// decodeLane reads a lane at the start of s and returns the rest.
 func decodeLane(s string) (lane int64, rest string, ok bool) {
 	if s == "" {
 		return 0, "", false
@@ -110,16 +114,15 @@ func decodeLane(s string) (lane int64, rest string, ok bool) {
 }
 
 const (
-	// dueDigits is how many digits of base 36 a record's due time has, and maxDue the latest that they hold:
-	// the year
-	// 5188. Later ones are taken for it.
+	// dueDigits is the number of base 36 digits of a record's due time. maxDue is the latest time that they
+	// hold, in the year 5188. Later times are reduced to it.
 	dueDigits = 9
 	maxDue    = 36*36*36*36*36*36*36*36*36 - 1
-	// maxDivertDigits is how many digits the count of diverts has at most.
+	// maxDivertDigits is the most digits of the count of diverts.
 	maxDivertDigits = 9
 )
 
-// The kinds of items in records; the last two are the first two where they are forced.
+// The kinds of items in records. They sort forced items before others.
 const (
 	kindFresh       = 'f'
 	kindRetry       = 'r'
@@ -139,8 +142,8 @@ func kindOf(it schedule.Item) byte {
 	return kindFresh
 }
 
-// encodeRecord writes an item as the scripts expect it in their arguments. They add the diverts, and put
-// their own clock where the due time is zero.
+// encodeRecord writes an item as the scripts expect it in arguments. The scripts add the diverts, and replace
+// a zero due time by their clock.
 func encodeRecord(it schedule.Item) string {
 	b := make([]byte, 0, 48)
 	var digits [dueDigits]byte
@@ -156,7 +159,7 @@ func encodeRecord(it schedule.Item) string {
 	return string(b)
 }
 
-// decodeRecord reads what the scripts keep, and refuses exactly what their decode refuses.
+// decodeRecord reads a record that a script wrote. It refuses exactly what the scripts' decode refuses.
 func decodeRecord(id, record string) (it schedule.Item, diverts int, err error) {
 	refuse := func() (schedule.Item, int, error) {
 		return schedule.Item{}, 0, fmt.Errorf("record %q of %s cannot be read", record, id)
@@ -204,7 +207,7 @@ func decodeRecord(id, record string) (it schedule.Item, diverts int, err error) 
 	return it, diverts, nil
 }
 
-// moment writes a time that is not a record's: nothing is before zero or after schedule.MaxTime.
-func moment(ms int64) string {
+// encodeTime writes a time outside of records, limited to 0 to schedule.MaxTime.
+func encodeTime(ms int64) string {
 	return strconv.FormatInt(min(max(ms, 0), schedule.MaxTime), 10)
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
-// Records hold whatever an item may be; due times are bounded.
+// TestRecords checks that encodeRecord and decodeRecord agree for all items. Due times are limited.
 func TestRecords(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -34,7 +34,7 @@ func TestRecords(t *testing.T) {
 				t.Fatalf("%+v is written %q, which reads as %+v, %d diverts, %v", want, record, got, diverts,
 					err)
 			}
-			// The script puts diverts between the lane and the lock.
+			// The scripts put diverts between the lane and the lock.
 			head, lock, locked := strings.Cut(record, ":")
 			record = head + "!17"
 			if locked {
@@ -48,8 +48,8 @@ func TestRecords(t *testing.T) {
 	})
 }
 
-// What waits costs a value of at most 14 bytes, for which the server takes 16, in any of a million and a half
-// lanes; and in any lane that SQL will number, of at most 24.
+// TestRecordsAreShort bounds the length of records: 14 bytes for a million and a half lanes, for which the
+// server allocates 16, and 24 bytes for any lane that SQL will number.
 func TestRecordsAreShort(t *testing.T) {
 	t.Parallel()
 	for lane, most := range map[int64]int{1: 14, 1000: 14, 100_000: 14, 1_600_000: 14, 1 << 52: 24} {
@@ -59,8 +59,8 @@ func TestRecordsAreShort(t *testing.T) {
 	}
 }
 
-// Program and scripts read the same records: what only one of them reads would be claimed by a process that
-// cannot use it.
+// TestRecordsReadAlike checks that the program and the scripts accept the same records. A record that only
+// the scripts accept would be claimed by a process that cannot use it.
 func TestRecordsReadAlike(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a redis-server")
@@ -107,7 +107,7 @@ func TestRecordsReadAlike(t *testing.T) {
 	}
 }
 
-// FuzzDecodeRecord: a record that is read is within bounds, and written as one that reads the same.
+// FuzzDecodeRecord checks that an accepted record is within bounds and keeps its meaning when written again.
 func FuzzDecodeRecord(f *testing.F) {
 	for _, record := range transcript.Inputs(f, "testdata/seeds/records.txt") {
 		f.Add(record)
@@ -125,7 +125,8 @@ func FuzzDecodeRecord(f *testing.F) {
 	})
 }
 
-// FuzzRedisURL: what is taken names hosts with ports and makes a client; what is refused is not repeated.
+// FuzzRedisURL checks that an accepted URL has hosts with ports and makes a client, and that an error does
+// not repeat the URL.
 func FuzzRedisURL(f *testing.F) {
 	for _, line := range transcript.Inputs(f, "testdata/addresses/read.txt") {
 		if text, err := strconv.Unquote(strings.TrimPrefix(line, "url ")); err == nil {
@@ -160,7 +161,8 @@ func FuzzRedisURL(f *testing.F) {
 	})
 }
 
-// FuzzLane: lanes are read as they were written, whatever follows, and sort as their numbers do.
+// FuzzLane checks that lanes are read as they were written, whatever follows them, and sort as their numbers
+// do.
 func FuzzLane(f *testing.F) {
 	for _, line := range transcript.Inputs(f, "testdata/seeds/lanes.txt") {
 		a, b, _ := strings.Cut(line, " | ")
@@ -183,7 +185,7 @@ func FuzzLane(f *testing.F) {
 	})
 }
 
-// FuzzGeneration: a generation that is taken is of this layout, and written as it was.
+// FuzzGeneration checks that an accepted generation keeps its value when written again.
 func FuzzGeneration(f *testing.F) {
 	for _, s := range []string{
 		"7.3", "7", "7.2", "7.4", "-1.3", "0.3", ".3", "7.", "7.3.3", "99999999999999999999.3", "+7.3",
@@ -202,7 +204,7 @@ func FuzzGeneration(f *testing.F) {
 	})
 }
 
-// FuzzInfo: each name and value that is read stands in INFO.
+// FuzzInfo checks that each parsed name and value occurs in INFO.
 func FuzzInfo(f *testing.F) {
 	f.Add("# Server\r\nredis_version:7.0.15\r\n\r\nused_memory:1\r\n")
 	f.Add("a:b:c\na:d\n:x\nnone")
@@ -215,7 +217,7 @@ func FuzzInfo(f *testing.F) {
 		if CheckVersion(text) == nil {
 			major, _, _ := strings.Cut(text, ".")
 			if n, err := strconv.Atoi(major); err != nil || n < 6 {
-				t.Errorf("version %q is taken", text)
+				t.Errorf("version %q is accepted", text)
 			}
 		}
 	})

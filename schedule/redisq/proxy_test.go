@@ -12,20 +12,21 @@ import (
 	"testing"
 )
 
-// A proxy stands before a server. It answers some commands in its stead, or loses its replies.
+// A proxy is between a client and a server. It can reply to some commands itself, or lose the server's
+// replies.
 type proxy struct {
 	url string
-	// says is the error that scripts and INFO are answered with; nil: the server answers itself.
-	says atomic.Pointer[string]
-	// lose is how many replies are still to be lost: the server does the command, and the connection is
-	// closed.
+	// errorReply is the error with which the proxy replies to scripts and INFO; nil: the server replies.
+	errorReply atomic.Pointer[string]
+	// lose is how many replies the proxy still loses: the server executes the command, and the proxy closes
+	// the connection. lost counts them.
 	lose, lost atomic.Int64
 
 	mu    sync.Mutex
 	conns []net.Conn
 }
 
-// startProxy starts a proxy at an address, before the server of that URL.
+// startProxy starts a proxy at an address, for the server at the URL.
 func startProxy(t *testing.T, addr, server string) *proxy {
 	t.Helper()
 	l, err := net.Listen("tcp", addr)
@@ -65,22 +66,23 @@ func startProxy(t *testing.T, addr, server string) *proxy {
 	return p
 }
 
-// say sets the answer; empty: the server answers again.
-func (p *proxy) say(answer string) {
-	p.says.Store(nil)
+// answerWith sets the error reply; empty: the server replies again.
+func (p *proxy) answerWith(answer string) {
+	p.errorReply.Store(nil)
 	if answer != "" {
-		p.says.Store(&answer)
+		p.errorReply.Store(&answer)
 	}
 }
 
-// ask hands commands on until the client has gone.
+// ask forwards commands until the client closes the connection.
 func (p *proxy) ask(client, server net.Conn) {
 	for r := bufio.NewReader(client); ; {
 		name, raw, err := readCommand(r)
 		if err != nil {
 			return
 		}
-		if answer := p.says.Load(); answer != nil && (name == "evalsha" || name == "eval" || name == "info") {
+		affected := name == "evalsha" || name == "eval" || name == "info"
+		if answer := p.errorReply.Load(); answer != nil && affected {
 			_, err = client.Write([]byte("-" + *answer + "\r\n"))
 		} else {
 			_, err = server.Write(raw)
@@ -91,7 +93,7 @@ func (p *proxy) ask(client, server net.Conn) {
 	}
 }
 
-// answer hands replies on until the server has gone, or one is to be lost.
+// answer forwards replies until the server closes the connection or a reply is to be lost.
 func (p *proxy) answer(client, server net.Conn) {
 	buffer := make([]byte, 64<<10)
 	for {
@@ -106,8 +108,7 @@ func (p *proxy) answer(client, server net.Conn) {
 	}
 }
 
-// readCommand reads one command, an array of texts with their lengths before them, and returns its first
-// word.
+// readCommand reads one command, an array of texts with their lengths, and returns its first word.
 func readCommand(r *bufio.Reader) (name string, raw []byte, err error) {
 	number := func(mark byte) (int, error) {
 		line, err := r.ReadString('\n')

@@ -19,9 +19,9 @@ import (
 //go:embed lua
 var luaFiles embed.FS
 
-// numbers are the names that scripts have for what package schedule decides, in milliseconds where it is a
-// time.
-var numbers = map[string]int64{
+// constants are the numbers of package schedule that scripts use, by the names in the scripts. Times are in
+// milliseconds.
+var constants = map[string]int64{
 	"QUANTUM":           schedule.Quantum,
 	"MAX_PROMOTE":       schedule.MaxPromote,
 	"MAX_REAP":          schedule.MaxReap,
@@ -43,9 +43,9 @@ var numbers = map[string]int64{
 	"KEEP_FOR_WAITER":   schedule.KeepForWaiter.Milliseconds(),
 }
 
-// A script is one Lua file of an operation. Its header is not only read by people: it begins with the
-// operation's name, and names the keys and arguments. From it come the script's local variables, the keys
-// that a call declares, and the check of a call's arguments.
+// A script is the Lua file of one operation. The program reads its header: the first word is the operation's
+// name, and KEYS, ARGV and EACH name the keys and arguments. The script's local variables, the keys that a
+// call declares and the check of a call's arguments come from it.
 type script struct {
 	name string
 	keys []string // names, as keyNames has them
@@ -55,7 +55,7 @@ type script struct {
 	hash string
 }
 
-// loadScripts reads every script, by the name of its operation.
+// loadScripts reads all scripts, by the names of their operations.
 func loadScripts() (map[string]*script, error) {
 	files, err := luaFiles.ReadDir("lua")
 	if err != nil {
@@ -75,8 +75,8 @@ func loadScripts() (map[string]*script, error) {
 	return scripts, nil
 }
 
-// loadScript reads a script, and puts before it the local variables of its header, the numbers that occur in
-// it, and the files that it uses.
+// loadScript reads a script. Before its text it puts the local variables of its header, the constants that it
+// uses, and the files that its header includes.
 func loadScript(file string) (*script, error) {
 	text, err := luaFiles.ReadFile(path.Join("lua", file))
 	if err != nil {
@@ -108,9 +108,9 @@ func (s *script) setBody(body string) {
 	s.body, s.hash = body, hex.EncodeToString(sum[:])
 }
 
-var constant = regexp.MustCompile(`\b[A-Z][A-Z_]+\b`)
+var constantName = regexp.MustCompile(`\b[A-Z][A-Z_]+\b`)
 
-// locals gives the elements of KEYS and ARGV their names, and the numbers that the text uses.
+// locals returns Lua code that names the elements of KEYS and ARGV and defines the used constants.
 func (s *script) locals(text string) string {
 	var b strings.Builder
 	for table, names := range map[string][]string{"KEYS": s.keys, "ARGV": s.argv} {
@@ -119,10 +119,10 @@ func (s *script) locals(text string) string {
 	if len(s.each) > 0 {
 		fmt.Fprintf(&b, "local FIRST, STRIDE = %d, %d\n", len(s.argv)+1, len(s.each))
 	}
-	used := constant.FindAllString(text, -1)
+	used := constantName.FindAllString(text, -1)
 	slices.Sort(used)
 	for _, name := range slices.Compact(used) {
-		if n, ok := numbers[name]; ok {
+		if n, ok := constants[name]; ok {
 			fmt.Fprintf(&b, "local %s = %d\n", name, n)
 		}
 	}
@@ -130,7 +130,7 @@ func (s *script) locals(text string) string {
 }
 
 // parseHeader reads the comment that opens a script: the first word as "Operation", and the lines "-- NAME:
-// word word".
+// word word". Several lines of a name continue its words.
 func parseHeader(text string) map[string][]string {
 	header := make(map[string][]string)
 	for line := range strings.Lines(text) {
@@ -143,7 +143,7 @@ func parseHeader(text string) map[string][]string {
 			header["Operation"] = []string{name}
 		}
 		if name, words, found := strings.Cut(line, ":"); found && slices.Contains(headerNames, name) {
-			header[name] = strings.Fields(words)
+			header[name] = append(header[name], strings.Fields(words)...)
 		}
 	}
 	return header
@@ -151,7 +151,7 @@ func parseHeader(text string) map[string][]string {
 
 var headerNames = []string{"KEYS", "ARGV", "EACH", "Reply", "Uses"}
 
-// check refuses a call whose arguments are not what the header says.
+// check returns an error if the arguments of a call do not match the header.
 func (s *script) check(args []any) error {
 	rest := len(args) - len(s.argv)
 	if rest < 0 || len(s.each) == 0 && rest > 0 || len(s.each) > 0 && rest%len(s.each) != 0 {
@@ -161,9 +161,9 @@ func (s *script) check(args []any) error {
 	return nil
 }
 
-// run sends the script by its hash, and whole where the server does not know it: after a restart, a failover,
-// SCRIPT FLUSH, and once on each master of a Cluster. The client does not repeat a claim by itself on any
-// error that leaves open whether it was executed.
+// run sends the hash of the script, and the whole script if the server does not know it: after a restart, a
+// failover or SCRIPT FLUSH, and once on each master of a Cluster. A claim is never repeated after an error
+// that does not tell whether it was executed (see sentOnce).
 func (s *script) run(ctx context.Context, c redis.UniversalClient, keys shardKeys,
 	args []any) ([]any, error) {
 	if err := s.check(args); err != nil {
@@ -186,18 +186,18 @@ func (s *script) send(ctx context.Context, c redis.UniversalClient, command, bod
 	cmd.SetFirstKeyPos(3)
 	var send redis.Cmder = cmd
 	if s.name == "claim" {
-		send = unrepeated{cmd}
+		send = sentOnce{cmd}
 	}
-	// The command's own error is the same one; Process returns it.
+	// Process returns the same error as the command has.
 	if err := c.Process(ctx, send); err != nil {
 		return nil, err
 	}
 	return cmd.Val(), nil
 }
 
-// An unrepeated command is sent once: the client follows redirections, which say that it was not executed,
-// but does not repeat it after an error of the network, which does not say so.
-type unrepeated struct{ *redis.SliceCmd }
+// sentOnce is a command that the client does not repeat after a network error, because the server may have
+// executed it. The client still follows redirections, which mean that the server did not.
+type sentOnce struct{ *redis.SliceCmd }
 
-// NoRetry tells the client.
-func (unrepeated) NoRetry() bool { return true }
+// NoRetry disables the client's retries.
+func (sentOnce) NoRetry() bool { return true }

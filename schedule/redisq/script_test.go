@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// Every script opens with what it takes and gives, and takes nothing else.
+// TestScriptHeaders checks that every script's header names its keys, arguments and reply, and that the
+// script uses exactly these.
 func TestScriptHeaders(t *testing.T) {
 	t.Parallel()
 	scripts, err := loadScripts()
@@ -34,11 +35,11 @@ func TestScriptHeaders(t *testing.T) {
 		name := parseHeader(string(text))["Operation"][0]
 		s := scripts[name]
 		if s == nil || !strings.HasSuffix(s.body, string(text)) {
-			t.Fatalf("%s does not open with what it does", file.Name())
+			t.Fatalf("%s does not begin with its operation", file.Name())
 		}
 		for _, field := range []string{"KEYS", "ARGV", "Reply"} {
 			if len(parseHeader(string(text))[field]) == 0 {
-				t.Errorf("%s does not say its %s", name, field)
+				t.Errorf("the header of %s has no %s", name, field)
 			}
 		}
 		if s.keys[0] != "META" || s.argv[0] != "GENERATION" {
@@ -48,7 +49,7 @@ func TestScriptHeaders(t *testing.T) {
 		if found := number.FindString(string(text)); found != "" {
 			t.Errorf("%s uses %s instead of the header's name", name, found)
 		}
-		// What the script and its includes use of the keys it declares, and declares what they use.
+		// The script and its includes use only declared keys, and all declared arguments.
 		body := regexp.MustCompile(`--[^\n]*`).ReplaceAllString(s.body, "")
 		for key := range keyNames {
 			uses := len(regexp.MustCompile(`\b`+key+`\b`).FindAllString(body, -1))
@@ -79,7 +80,7 @@ func TestScriptRefusesOtherArguments(t *testing.T) {
 		}
 	}
 	if _, err := loadScript("absent.lua"); err == nil {
-		t.Error("a script that is not there was read")
+		t.Error("a missing script was read")
 	}
 }
 
@@ -98,11 +99,11 @@ func TestShardsAreEven(t *testing.T) {
 			}
 		}
 	}
-	// Operators look for the delay set under this name.
+	// Operators know the delay set by this name.
 	if got := keysOf(defaultPrefix, 0).named("DELAY"); got != "dispatcher:{dispatcher:0}:delay" {
 		t.Errorf("the delay set is %s", got)
 	}
-	// Changing where things are needs a rebuild of every index: these must stay.
+	// These shards must not change: that would need a rebuild of every index.
 	if a, b := shardOfLane(1, 16), shardOfLock("order-1", 16); a != 0 || b != 2 {
 		t.Errorf("lane 1 is in shard %d and lock order-1 in %d of 16", a, b)
 	}

@@ -18,36 +18,37 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
-// A Server is what one Redis server says of itself.
+// A Server is the state of one Redis server, as the server reports it.
 type Server struct {
 	Addr string
-	// Info are the lines of INFO, by name. It is nil where the user of the URL may not ask; Untold says why.
+	// Info has the lines of INFO, by name. It is nil if the URL's user may not run INFO; InfoErr is the
+	// reason.
 	Info    map[string]string
 	InfoErr error
-	// Save is the configuration of snapshots; SaveTold is false where CONFIG may not be asked.
+	// Save is the configuration of snapshots. SaveKnown is false if the URL's user may not run CONFIG.
 	Save      string
 	SaveKnown bool
-	// ClusterInfo are the lines of CLUSTER INFO; nil: it is no node of a Cluster.
+	// ClusterInfo has the lines of CLUSTER INFO; nil: the server is no node of a Cluster.
 	ClusterInfo map[string]string
-	// Scripts is why a script cannot be run; nil: it can.
+	// Scripts is the reason why the server runs no scripts; nil: it runs them.
 	Scripts error
-	// ClockAhead is the server's clock less this process's, to within Precision.
+	// ClockAhead is the server's clock minus this process's, with an error of at most Precision.
 	ClockAhead, Precision time.Duration
 }
 
-// A Survey is what the servers of an index say of themselves, and of the index.
+// A Survey is the state of an index and its servers.
 type Survey struct {
-	// Servers are all masters, in the order of their addresses.
+	// Servers are all masters, sorted by address.
 	Servers []Server
 	// Cluster says that the URL names a Cluster.
 	Cluster bool
-	// Generations are those of the shards; zero: the shard holds no index. Unread is why they could not be
-	// read although the servers answer.
+	// Generations are those of the shards; zero: the shard has no index. Unread is the reason why they could
+	// not be read although the servers answer.
 	Generations []int64
 	Unread      error
 }
 
-// DefaultShards is into how many parts an index at the URL is split unless Options say otherwise.
+// DefaultShards returns the number of shards of an index at the URL if Options name none.
 func DefaultShards(rawURL string) (int, error) {
 	a, err := parseURL(rawURL)
 	if err != nil {
@@ -56,9 +57,9 @@ func DefaultShards(rawURL string) (int, error) {
 	return a.shards(0)
 }
 
-// Look asks the servers at the URL about themselves, and about the index under the prefix. It changes
-// nothing, and refuses nothing: what Open would refuse is in the survey. Its error is that a server did not
-// answer.
+// Look reads the state of the servers at the URL and of the index under the prefix. It changes nothing. It
+// returns no error for servers that Open would refuse; the survey shows them. An error means that a server
+// did not answer.
 func Look(ctx context.Context, rawURL, prefix string, shards int) (*Survey, error) {
 	a, err := parseURL(rawURL)
 	if err != nil {
@@ -68,7 +69,7 @@ func Look(ctx context.Context, rawURL, prefix string, shards int) (*Survey, erro
 	s := &Survey{Cluster: a.cluster}
 	var mu sync.Mutex
 	err = eachMaster(ctx, client, func(ctx context.Context, c *redis.Client) error {
-		server, err := lookAt(ctx, c)
+		server, err := surveyServer(ctx, c)
 		mu.Lock()
 		defer mu.Unlock()
 		s.Servers = append(s.Servers, server)
@@ -89,7 +90,9 @@ func Look(ctx context.Context, rawURL, prefix string, shards int) (*Survey, erro
 	return s, errors.Join(err, client.Close())
 }
 
-func lookAt(ctx context.Context, c *redis.Client) (Server, error) {
+// surveyServer reads the state of one server. It measures the clock three times, and keeps the measurement
+// with the shortest round trip.
+func surveyServer(ctx context.Context, c *redis.Client) (Server, error) {
 	s := Server{Addr: c.Options().Addr}
 	var best time.Duration
 	for try := range 3 {
@@ -122,8 +125,8 @@ func lookAt(ctx context.Context, c *redis.Client) (Server, error) {
 	return s, nil
 }
 
-// readInfo asks a server for the sections of its INFO. That it does not tell the user is no error: then there
-// is none of it, and untold says why.
+// readInfo reads sections of a server's INFO. If the user may not run INFO, that is no error: info is nil,
+// and denied is the reason.
 func readInfo(ctx context.Context, c *redis.Client,
 	sections ...string) (info map[string]string, untold, err error) {
 	info = make(map[string]string)
@@ -140,19 +143,19 @@ func readInfo(ctx context.Context, c *redis.Client,
 	return info, nil, nil
 }
 
-// forbidden says that a server answers, but not this command, or not to this user. What a server says that is
-// asked for a master as if it were a Sentinel is no such answer.
+// forbidden reports whether a server refuses this command, or refuses it to this user. The reply of a plain
+// server that is used as a Sentinel is not meant: that is a mistake in the URL.
 func forbidden(err error) bool {
 	return redis.HasErrorPrefix(err, "NOPERM") ||
 		redis.HasErrorPrefix(err, "unknown command") && !strings.Contains(err.Error(), "sentinels")
 }
 
-// watchEvery is how often the servers are asked whether they can still be trusted with an index, and each
-// shard whether it is whole.
+// watchEvery is how often Run checks the servers and the shards.
 const watchEvery = 15 * time.Second
 
-// ask reads what decides whether a server can be trusted. A server that does not tell is no error.
-func ask(ctx context.Context, c *redis.Client) (s Server, err error) {
+// readServer reads what decides whether a server is safe for an index. A user who may not run INFO is no
+// error.
+func readServer(ctx context.Context, c *redis.Client) (s Server, err error) {
 	s.Addr = c.Options().Addr
 	s.Info, s.InfoErr, err = readInfo(ctx, c, "server", "memory", "stats")
 	if err == nil && s.InfoErr == nil && (s.Info["maxmemory_policy"] == "" || s.Info["maxmemory"] == "") {
@@ -161,7 +164,8 @@ func ask(ctx context.Context, c *redis.Client) (s Server, err error) {
 	return s, err
 }
 
-// refusal is why a server cannot be trusted with an index; nil: it can, as far as it tells.
+// refusal returns the reason why a server is not safe for an index; nil: it is safe, or the server does not
+// say.
 func (s *Server) refusal(cluster bool) error {
 	version, mode, policy, limit := s.Info["redis_version"], s.Info["redis_mode"], s.Info["maxmemory_policy"],
 		s.Info["maxmemory"]
@@ -177,31 +181,30 @@ func (s *Server) refusal(cluster bool) error {
 	case mode == "cluster" && !cluster:
 		return fmt.Errorf("redis at %s is a node of a Cluster: use redis+cluster://", s.Addr)
 	case policy != "" && policy != "noeviction" && limit != "" && limit != "0":
-		return fmt.Errorf("redis at %s has maxmemory-policy %s and would drop parts of the index: set "+
+		return fmt.Errorf("redis at %s has maxmemory-policy %s and may evict parts of the index: set "+
 			"maxmemory-policy noeviction", s.Addr, policy)
 	}
 	return nil
 }
 
-// complaint says, with the cure, what is wrong with the server, or could be; empty: nothing.
-func (s *Server) complaint(cluster bool) string {
+// problem returns what is, or may become, wrong with the server, and the fix; empty: nothing.
+func (s *Server) problem(cluster bool) string {
 	if err := s.refusal(cluster); err != nil {
 		return err.Error()
 	}
 	switch policy := s.Info["maxmemory_policy"]; {
 	case s.InfoErr != nil:
-		return fmt.Sprintf("redis at %s does not tell its version and eviction policy: it must be 6.2 or "+
+		return fmt.Sprintf("redis at %s does not report its version and eviction policy: it must be 6.2 or "+
 			"newer with maxmemory-policy noeviction", s.Addr)
 	case policy != "noeviction":
-		return fmt.Sprintf("redis at %s has maxmemory-policy %s, which would drop parts of the index once "+
-			"it has a maxmemory: "+
-			"set maxmemory-policy noeviction", s.Addr, policy)
+		return fmt.Sprintf("redis at %s has maxmemory-policy %s and may evict parts of the index once "+
+			"maxmemory is set: set maxmemory-policy noeviction", s.Addr, policy)
 	}
 	return ""
 }
 
-// evictedSince returns how many keys the server has evicted since it was asked before. Counters begin anew
-// with each start.
+// evictedSince returns how many keys the server evicted since the earlier reading. After a restart of the
+// server, which resets its counters, it returns 0.
 func (s *Server) evictedSince(before *Server) int64 {
 	now, _ := strconv.ParseInt(s.Info["evicted_keys"], 10, 64)
 	then, _ := strconv.ParseInt(before.Info["evicted_keys"], 10, 64)
@@ -211,15 +214,15 @@ func (s *Server) evictedSince(before *Server) int64 {
 	return max(now-then, 0)
 }
 
-// A watch knows what was last heard of each server.
+// A watch has the last reading of each server.
 type watch struct {
 	mu    sync.Mutex
 	known map[string]*Server
 }
 
-// Warnings says, in one sentence each that names the cure, why the index may be lost although it answers: a
-// server would have been refused at the start, as one is that evicts keys. Nil: nothing is known to be wrong.
-// Run keeps it up to date.
+// Warnings returns one sentence, with the fix, for each server that Open would refuse now, such as one that
+// may evict keys. The index may then be lost although it answers. Nil: no problem is known. Run keeps the
+// answer up to date.
 func (ix *Index) Warnings() []string {
 	ix.watch.mu.Lock()
 	defer ix.watch.mu.Unlock()
@@ -233,8 +236,8 @@ func (ix *Index) Warnings() []string {
 	return all
 }
 
-// heard takes over what a server says, and logs what has changed in it.
-func (ix *Index) heard(ctx context.Context, s *Server) {
+// record stores a reading of a server and logs what has changed since the last one.
+func (ix *Index) record(ctx context.Context, s *Server) {
 	ix.watch.mu.Lock()
 	before, known := ix.watch.known[s.Addr]
 	ix.watch.known[s.Addr] = s
@@ -244,30 +247,30 @@ func (ix *Index) heard(ctx context.Context, s *Server) {
 			unsafe = 1
 		}
 	}
-	ix.metrics.unsafe.Set(unsafe) // under the lock: it agrees with Warnings, and the last change is set last
+	ix.metrics.unsafe.Set(unsafe) // under the lock, so that it agrees with Warnings
 	ix.watch.mu.Unlock()
-	switch text := s.complaint(ix.cluster); {
-	case known && text == before.complaint(ix.cluster):
+	switch text := s.problem(ix.cluster); {
+	case known && text == before.problem(ix.cluster):
 	case s.refusal(ix.cluster) != nil:
-		ix.log.ErrorContext(ctx, text, "addr", s.Addr)
+		ix.log.ErrorContext(ctx, "redis server is unsafe for the index", "addr", s.Addr, "problem", text)
 	case text != "":
-		ix.log.WarnContext(ctx, text, "addr", s.Addr, "error", s.InfoErr)
+		ix.log.WarnContext(ctx, "redis server may be unsafe for the index", "addr", s.Addr, "problem", text,
+			"error", s.InfoErr)
 	case known:
-		ix.log.InfoContext(ctx, "redis can be trusted with an index again", "addr", s.Addr)
+		ix.log.InfoContext(ctx, "redis server is safe for the index again", "addr", s.Addr)
 	}
 	if !known {
 		return
 	}
 	if n := s.evictedSince(before); n > 0 {
 		ix.metrics.evicted.Add(float64(n))
-		ix.log.ErrorContext(ctx, "redis evicted keys, perhaps parts of the index; what is lost of it comes "+
-			"back by audit, sweep or rebuild: "+
-			"set maxmemory-policy noeviction and give it enough memory", "addr", s.Addr, "keys", n)
+		ix.log.ErrorContext(ctx, "redis evicted keys, maybe of the index", "addr", s.Addr, "keys", n,
+			"hint", "set maxmemory-policy noeviction and raise maxmemory")
 	}
 }
 
-// survey asks every master. It returns the reasons to refuse one, or why one could not be asked. With
-// starting, what is refused is only returned, for then it is not used.
+// survey reads the state of every master. It returns the reasons to refuse servers, or the error of one that
+// did not answer. With starting it records no refused server, because Open will not use it.
 func (ix *Index) survey(ctx context.Context, starting bool) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTime)
 	defer cancel()
@@ -275,7 +278,7 @@ func (ix *Index) survey(ctx context.Context, starting bool) error {
 	masters := make(map[string]bool)
 	var refusals error
 	err := eachMaster(ctx, ix.client, func(ctx context.Context, c *redis.Client) error {
-		s, err := ask(ctx, c)
+		s, err := readServer(ctx, c)
 		if err != nil {
 			return err
 		}
@@ -285,7 +288,7 @@ func (ix *Index) survey(ctx context.Context, starting bool) error {
 		refusals = errors.Join(refusals, refused)
 		mu.Unlock()
 		if refused == nil || !starting {
-			ix.heard(ctx, &s)
+			ix.record(ctx, &s)
 		}
 		return nil
 	})
@@ -298,8 +301,8 @@ func (ix *Index) survey(ctx context.Context, starting bool) error {
 	return refusals
 }
 
-// keepWatch surveys the servers and the shards until the context ends.
-func (ix *Index) keepWatch(ctx context.Context) {
+// watchIndex checks the servers and the shards until the context ends.
+func (ix *Index) watchIndex(ctx context.Context) {
 	ticker := time.NewTicker(ix.watchEvery)
 	defer ticker.Stop()
 	for {
@@ -308,33 +311,31 @@ func (ix *Index) keepWatch(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		// What would be refused is in the log and the metric; that a server does not answer is said by who
-		// needs it.
+		// survey has logged unsafe servers. Callers that need an unreachable server log that.
 		if err := ix.survey(ctx, false); err != nil && ctx.Err() == nil {
-			ix.log.DebugContext(ctx, "survey of the index's servers", "error", err)
+			ix.log.DebugContext(ctx, "survey of the redis servers failed", "error", err)
 		}
 		for shard := range ix.keys {
-			if err := ix.keepWhole(ctx, shard); err != nil && ctx.Err() == nil {
-				ix.log.DebugContext(ctx, "survey of the index", "error", err)
+			if err := ix.checkShard(ctx, shard); err != nil && ctx.Err() == nil {
+				ix.log.DebugContext(ctx, "check of the shard failed", "shard", shard, "error", err)
 			}
 		}
 	}
 }
 
-// keepWhole looks whether a key of the shard is gone. What only SQL knows makes the shard lost, so that it is
-// rebuilt; the rest is mended from what is left.
-func (ix *Index) keepWhole(ctx context.Context, shard int) error {
+// checkShard checks whether a shard has lost a key. The script makes the shard lost if only SQL knows what
+// was in the key. Otherwise an audit repairs the shard from the other keys.
+func (ix *Index) checkShard(ctx context.Context, shard int) error {
 	ctx, cancel := context.WithTimeout(ctx, watchEvery)
 	defer cancel()
-	keys, err := ix.gone(ctx, shard)
+	keys, err := ix.lostKeys(ctx, shard)
 	switch {
 	case err != nil || len(keys) == 0:
 		return err
 	case !slices.Equal(keys, []string{"items"}):
 		ix.metrics.lost.Inc()
-		ix.log.ErrorContext(ctx, "a part of the index is gone; the shard counts as lost and is rebuilt "+
-			"from SQL: "+
-			"if nobody deleted keys, set maxmemory-policy noeviction", "shard", shard, "gone", keys)
+		ix.log.ErrorContext(ctx, "index keys are missing, rebuilding the shard from SQL", "shard", shard,
+			"missing", keys, "hint", "if no person deleted them, set maxmemory-policy noeviction")
 		return nil
 	}
 	repaired := 0
@@ -349,31 +350,30 @@ func (ix *Index) keepWhole(ctx context.Context, shard int) error {
 			break
 		}
 	}
-	ix.log.WarnContext(ctx, "the sizes of the index did not fit each other; an audit mended it", "shard",
-		shard, "repaired", repaired)
+	ix.log.WarnContext(ctx, "index sizes were inconsistent, an audit repaired them", "shard", shard,
+		"repaired", repaired)
 	return nil
 }
 
-// gone says which keys of a shard are gone that must be there, as far as its sizes tell: somebody deleted
-// them, or the server evicted them. "records" and "lanes" can only come from SQL: the shard then counts as
-// lost, and every operation on it returns schedule.ErrLost. "items" is any of those that an item stands in;
-// an audit mends them.
-func (ix *Index) gone(ctx context.Context, shard int) ([]string, error) {
+// lostKeys returns the keys of a shard that are missing, as far as the shard's sizes show it: a person
+// deleted them, or the server evicted them. Only SQL can restore "records" and "lanes": the script makes the
+// shard lost, so that every operation on it returns schedule.ErrLost. "items" stands for any key that an
+// audit can repair.
+func (ix *Index) lostKeys(ctx context.Context, shard int) ([]string, error) {
 	var keys []string
-	err := ix.ask(ctx, "intact", shard, nil, func(r *reply) {
+	err := ix.run(ctx, "intact", shard, nil, func(r *reply) {
 		r.tick()
 		for r.more() {
 			keys = append(keys, r.text())
 		}
 	})
 	if errors.Is(err, schedule.ErrLost) {
-		return nil, nil // which somebody who needs the index has seen, too
+		return nil, nil // callers that use the shard get the same error and start the rebuild
 	}
 	return keys, err
 }
 
-// A refusal says on one line why servers are not used, and what to do about it. What they answered is behind
-// it.
+// A refusal is one line that says why the servers are not used, and the fix. It wraps the servers' replies.
 type refusal struct {
 	line   string
 	answer error
@@ -385,7 +385,8 @@ func (r refusal) Error() string { return r.line }
 // Unwrap returns what the servers answered.
 func (r refusal) Unwrap() error { return r.answer }
 
-// cures are what to do about an answer that begins so. The first one that fits is told.
+// cures are the fixes for replies. A cure applies if the line contains both texts; the first that applies is
+// used.
 var cures = []struct{ in, answer, cure string }{
 	{"sentinels", "WRONGPASS", "redis_url takes the Sentinels' own user and password as " +
 		"?sentinel_username=…&sentinel_password=…"},
@@ -393,36 +394,36 @@ var cures = []struct{ in, answer, cure string }{
 		"?sentinel_username=…&sentinel_password=…"},
 	{"", "WRONGPASS", "set the right user and password in redis_url"},
 	{"", "NOAUTH", "set user and password in redis_url: redis://user:password@host"},
-	{"sentinels", "unknown command", "these are no Sentinels; redis:// is the form for a server"},
-	{"sentinels", "redis: nil", "the Sentinels know no master of that name: the name of the master follows " +
+	{"sentinels", "unknown command", "these servers are no Sentinels; use redis:// for a server"},
+	{"sentinels", "redis: nil", "the Sentinels have no master of that name; put its name after " +
 		"the hosts in redis_url"},
-	{"", "cluster support disabled", "this is no node of a Cluster; redis:// is the form for a single " +
-		"server"},
-	{"", "unknown authority", "add the authority's certificate to the system's roots, or name its file in " +
-		"the environment variable SSL_CERT_FILE"},
-	{"", "x509: ", "redis_url must name the server as its certificate does"},
-	{"", "DB index is out of range", "the number at the end of redis_url is that of a database, 0 to 15 " +
-		"unless the server is set to more"},
+	{"", "cluster support disabled", "this is no node of a Cluster; use redis:// for a single server"},
+	{"", "unknown authority", "add the authority's certificate to the system's roots, or set " +
+		"SSL_CERT_FILE in the environment to its file"},
+	{"", "x509: ", "use the server's name from its certificate in redis_url"},
+	{"", "DB index is out of range", "change the database number at the end of redis_url; by default " +
+		"a server has 0 to 15"},
 	{"", "NOPERM", "the user of redis_url needs the commands and keys of the index, see ACL SETUSER"},
 }
 
-// mistaken adds to a complaint what a server that hangs up, or says nothing, may mean by it; empty: nothing.
-func (a address) mistaken(err error) string {
+// tlsHint returns advice for a server that closes the connection or stays silent: it may expect TLS, or not;
+// empty: no advice.
+func (a address) tlsHint(err error) string {
 	switch {
 	case a.tls && errors.Is(err, context.DeadlineExceeded):
-		return "; if it runs without TLS at this port, use redis instead of rediss in redis_url"
+		return "if the server runs without TLS at this port, use redis instead of rediss in redis_url"
 	case !a.tls && (errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)):
-		return "; if it runs with TLS at this port, use rediss instead of redis in redis_url"
+		return "if the server runs with TLS at this port, use rediss instead of redis in redis_url"
 	}
 	return ""
 }
 
-// refusalOf makes one line of an error of the check at the start. Several servers that answered alike are
-// told of once.
+// refusalOf turns an error of the check at the start into one line with a cure. Equal replies of several
+// servers become one.
 func refusalOf(err error) error {
 	line, _, _ := strings.Cut(err.Error(), "\n")
 	line = strings.TrimSuffix(line, ".")
-	// The client has this name for the address of a master that it asked Sentinels for.
+	// The client uses this name instead of the address of a master behind Sentinels.
 	line = strings.Replace(line, "redis at FailoverClient", "redis behind the Sentinels", 1)
 	if !strings.HasPrefix(line, "redis") {
 		line = "redis: " + line

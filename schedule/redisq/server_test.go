@@ -24,11 +24,10 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule/redisq"
 )
 
-// A URL of a server of another kind, or of one that cannot be trusted, is refused with one line that says
-// what to write instead. A server that is away does not keep a process from starting: operations fail until
-// it is there. With TLS and without it a server cannot be told from one that is away; the log says what it
-// may be.
-func TestServersThatAreRefused(t *testing.T) {
+// TestOpenRefusesServers checks the error, one line with a fix, for a server of the wrong kind or an unsafe
+// one. An unreachable server is no error: operations fail until it answers. With the wrong choice of TLS a
+// server looks unreachable, so the log has a hint.
+func TestOpenRefusesServers(t *testing.T) {
 	needsServer(t)
 	set := testserver.NewSentinel(t, testserver.SentinelOptions{})
 	plain, sentinel := set.Servers[0].Address(), set.Sentinels[0]
@@ -44,13 +43,13 @@ func TestServersThatAreRefused(t *testing.T) {
 	}
 	addresses := strings.NewReplacer(names...)
 	slices.Reverse(names)
-	logged := regexp.MustCompile(`(?m)^.* level=(.*) msg="(.*?)".*\n$`)
+	logged := regexp.MustCompile(`(?m)^.* level=(.*) msg="(.*?)" error=.*?( hint=".*")?\n$`)
 	unknown := regexp.MustCompile(`ERR unknown command .*(: these)`) // servers word it in several ways
 	transcript.Run(t, "testdata/refused/urls.txt", func(line string) string {
 		log := new(journal)
 		ix, err := redisq.Open(t.Context(), redisq.Options{URL: addresses.Replace(line),
 			Logger: log.logger()})
-		text := logged.ReplaceAllString(log.String(), "taken, $1 $2")
+		text := logged.ReplaceAllString(log.String(), "accepted, $1 $2$3")
 		if err != nil {
 			text = strings.NewReplacer(names...).Replace(err.Error())
 		} else {
@@ -72,7 +71,7 @@ func TestServersThatAreRefused(t *testing.T) {
 		t.Error(err)
 	}
 
-	// Behind the Sentinels it is the master that is used, in the database of that number.
+	// Behind Sentinels the index uses the master, in the database of that number.
 	ix := openAs(t, redisq.Options{URL: "redis+sentinel://" + sentinel + "/payments/3"})
 	reset(t, ix, 1)
 	ensure(t, ix, schedule.Item{ID: id(1), Lane: 1})
@@ -82,7 +81,7 @@ func TestServersThatAreRefused(t *testing.T) {
 	}
 }
 
-// watched opens an index that watches ten times a second, and lets it run.
+// watched opens an index that checks its servers ten times a second, and runs it.
 func watched(t *testing.T, url string, shards int) (*redisq.Index, *journal, *prometheus.Registry) {
 	t.Helper()
 	j, registry := new(journal), prometheus.NewRegistry()
@@ -123,10 +122,10 @@ func expectMetric(t *testing.T, registry *prometheus.Registry, name string, want
 	t.Errorf("there is no %s", name)
 }
 
-// Somebody lets the server evict while it runs: it is said once, with the cure, in the log, the metric and
-// the warnings; and once when it is over.
+// TestPolicyIsWatched changes the eviction policy while the index runs. The log, the metric and the warnings
+// show the problem once, with the fix, and its end once.
 func TestPolicyIsWatched(t *testing.T) {
-	// a server of its own: it is reconfigured
+	// not a shared server, because it is reconfigured
 	eachServer(t, watchesPolicy, "--maxmemory-policy", "noeviction")
 }
 
@@ -138,10 +137,10 @@ func watchesPolicy(t *testing.T, url string) {
 	}
 	expectMetric(t, registry, "dispatcher_index_unsafe", 0)
 
-	// Without a limit nothing is dropped yet.
+	// Without maxmemory nothing is evicted yet.
 	do(t, ix, "config", "set", "maxmemory-policy", "allkeys-lru")
 	testserver.Until(t, "the policy to be noticed", func() bool {
-		return log.count("WARN", "once it has a maxmemory", "allkeys-lru") == 1
+		return log.count("WARN", "once maxmemory is set", "allkeys-lru") == 1
 	})
 	if got := ix.Warnings(); got != nil {
 		t.Errorf("warnings without a limit: %v", got)
@@ -155,16 +154,16 @@ func watchesPolicy(t *testing.T, url string) {
 	expectMetric(t, registry, "dispatcher_index_unsafe", 1)
 	do(t, ix, "config", "set", "maxmemory-policy", "noeviction")
 	testserver.Until(t, "the cure to be noticed", func() bool { return ix.Warnings() == nil })
-	testserver.Until(t, "the cure to be logged", func() bool { return log.count("INFO", "trusted") == 1 })
+	testserver.Until(t, "the cure to be logged", func() bool { return log.count("INFO", "safe") == 1 })
 	expectMetric(t, registry, "dispatcher_index_unsafe", 0)
-	if log.count("ERROR", "would drop") != 1 || log.count("WARN", "once it has") != 1 {
+	if log.count("ERROR", "may evict") != 1 || log.count("WARN", "once maxmemory is set") != 1 {
 		t.Errorf("each change is logged once:\n%s", log)
 	}
 }
 
-// A user that may not ask for the policy is served, and the log says once that it is not watched. Nor is a
-// channel needed: hints may be lost, all of them.
-func TestServerThatDoesNotTell(t *testing.T) {
+// TestServerThatDeniesInfo checks that an index works for a user who may not run INFO, and that the log says
+// once that the policy is not watched. The index also works without the channel, when all hints are lost.
+func TestServerThatDeniesInfo(t *testing.T) {
 	needsServer(t)
 	raw := testserver.StartRedis(t)
 	admin := openAs(t, redisq.Options{URL: raw, Prefix: "admin"})
@@ -191,17 +190,17 @@ func TestServerThatDoesNotTell(t *testing.T) {
 		}
 		before := refused()
 		testserver.Until(t, "three more looks", func() bool { return refused() >= before+3 })
-		if log.count("WARN", "does not tell", "noeviction") != 1 || strings.Contains(log.String(), "pw@") {
+		if log.count("WARN", "does not report", "noeviction") != 1 || strings.Contains(log.String(), "pw@") {
 			t.Errorf("%s: the log says\n%s", name, log)
 		}
 		if got := ix.Warnings(); got != nil {
-			t.Errorf("%s: warnings of what cannot be known: %v", name, got)
+			t.Errorf("%s: warnings without INFO: %v", name, got)
 		}
 		expectMetric(t, registry, "dispatcher_index_unsafe", 0)
 	}
 }
 
-// freeAddress returns an address at which nothing listens.
+// freeAddress returns an address without a listener.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -214,8 +213,8 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// A server that is there again is used at once, however often it was asked for while it was away: what is due
-// waits for it.
+// TestAServerThatIsBackIsUsedAtOnce checks that an index uses a recovered server at once, however many calls
+// failed before.
 func TestAServerThatIsBackIsUsedAtOnce(t *testing.T) {
 	t.Parallel()
 	addr := freeAddress(t)
@@ -225,7 +224,7 @@ func TestAServerThatIsBackIsUsedAtOnce(t *testing.T) {
 	}
 	defer ix.Close()
 	var asking sync.WaitGroup
-	for range 20 * runtime.GOMAXPROCS(0) { // twice as often as there may be connections
+	for range 20 * runtime.GOMAXPROCS(0) { // twice the connections of the pool
 		asking.Go(func() {
 			if err := ix.Ping(t.Context()); !errors.Is(err, syscall.ECONNREFUSED) {
 				t.Errorf("without a server: %v", err)
@@ -239,21 +238,20 @@ func TestAServerThatIsBackIsUsedAtOnce(t *testing.T) {
 	}
 }
 
-// TestAnswersThatMeanNotNow: the transcript has answers of a server that cannot at present, as servers gave
-// them. Such an answer fails the calls of that time and nothing else, and does not keep a process from
-// starting.
-func TestAnswersThatMeanNotNow(t *testing.T) {
+// TestTemporaryErrors replays the error replies of servers that cannot work at present. Such a reply fails only
+// the calls of that time, and a process can still start.
+func TestTemporaryErrors(t *testing.T) {
 	needsServer(t)
 	p := startProxy(t, "127.0.0.1:0", testserver.SharedRedis(t))
-	transcript.Run(t, "testdata/notnow/answers.txt", func(answer string) string {
+	transcript.Run(t, "testdata/temporary/errors.txt", func(answer string) string {
 		s := queuetest.NewTranscript(t, frozen(open(t, p.url, 1)))
 		s.Play("ensure a\n")
-		p.say(answer)
+		p.answerWith(answer)
 		said := s.Play("ensure a\nclaim\nsettle a,ack\nacquire a,lock=k,token=t\nopen\nreset\n")
 		log := new(journal)
 		ix, err := redisq.Open(t.Context(), redisq.Options{URL: p.url, Logger: log.logger()})
-		said += fmt.Sprintf("a start: %v, %d warnings\n", err, log.count("WARN", "cannot be reached"))
-		p.say("")
+		said += fmt.Sprintf("a start: %v, %d warnings\n", err, log.count("WARN", "unreachable at start"))
+		p.answerWith("")
 		if err == nil {
 			said += fmt.Sprintln("close:", ix.Close())
 		}

@@ -13,9 +13,9 @@ import (
 // counterNames are the counters of a shard in the order of the script's reply.
 var counterNames = []string{"claimed", "acked", "rescheduled", "diverted", "buried", "reaped", "stale"}
 
-// Stats returns the shard's sizes. Locks counts those that ended by themselves until an audit forgets them.
+// Stats returns the shard's sizes. Locks includes expired ones until an audit removes them.
 func (ix *Index) Stats(ctx context.Context, shard int) (s schedule.Stats, err error) {
-	err = ix.ask(ctx, "stats", shard, nil, func(r *reply) {
+	err = ix.run(ctx, "stats", shard, nil, func(r *reply) {
 		s = schedule.Stats{
 			Tick:    r.tick(),
 			Delayed: r.int(), Ready: r.int(), Leased: r.int(),
@@ -31,7 +31,7 @@ func (ix *Index) Stats(ctx context.Context, shard int) (s schedule.Stats, err er
 	return s, err
 }
 
-// metrics of the calls to Redis, and of its servers.
+// metrics are those of the calls to Redis and of its servers.
 type metrics struct {
 	seconds *prometheus.HistogramVec
 	errors  *prometheus.CounterVec
@@ -40,7 +40,7 @@ type metrics struct {
 	lost    prometheus.Counter
 }
 
-// newMetrics registers the metrics: one index of a process has them.
+// newMetrics registers the metrics. A process has one index.
 func newMetrics(r prometheus.Registerer) (metrics, error) {
 	m := metrics{
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
@@ -54,17 +54,17 @@ func newMetrics(r prometheus.Registerer) (metrics, error) {
 		}, []string{"op"}),
 		unsafe: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "dispatcher_index_unsafe",
-			Help: "1 while a Redis server of the index is one that the start would refuse, as it does " +
-				"where maxmemory-policy is not noeviction.",
+			Help: "1 while a Redis server of the index is unsafe: a start would refuse it, for example " +
+				"because it may evict keys.",
 		}),
 		evicted: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "dispatcher_index_evicted_keys_total",
-			Help: "Keys that the Redis servers of the index evicted while this process watched them, " +
-				"whosever they were.",
+			Help: "Keys that the Redis servers of the index evicted while this process watched them; " +
+				"keys of other programs count too.",
 		}),
 		lost: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "dispatcher_index_parts_gone_total",
-			Help: "Times that this process found a part of the index gone and had the shard rebuilt.",
+			Help: "Times that this process found keys of the index missing and had the shard rebuilt.",
 		}),
 	}
 	if r == nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule/redisq"
 )
 
-// TestMain says how many random runs there are, and ends the servers that tests share.
+// TestMain sets the number of random runs, and stops the shared servers at the end.
 func TestMain(m *testing.M) {
 	queuetest.RandomRuns(25)
 	if testserver.Full() {
@@ -39,13 +39,13 @@ func TestIndex(t *testing.T) {
 	})
 }
 
-// frozen returns an index whose clock moves only when it is told to.
+// frozen returns an index whose clock moves only through Advance.
 func frozen(ix *redisq.Index) queuetest.Harness {
 	ix.Freeze(time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC).UnixMilli())
 	return queuetest.Harness{Index: ix, Now: ix.Frozen, Advance: ix.Advance}
 }
 
-// TestLostReplies: the server does the operation, and the connection is closed before the reply.
+// TestLostReplies: the server executes the operation, and the connection is closed before the reply.
 func TestLostReplies(t *testing.T) {
 	needsServer(t)
 	p := startProxy(t, "127.0.0.1:0", testserver.SharedRedis(t))
@@ -61,14 +61,15 @@ func TestLostReplies(t *testing.T) {
 	})
 }
 
-// TestFullServer: under maxmemory what drains goes on, and what adds is refused whole.
+// TestFullServer: at maxmemory, operations that free memory work, and those that add items are refused
+// completely.
 func TestFullServer(t *testing.T) {
 	eachServer(t, func(t *testing.T, url string) {
 		transcribed(t, "testdata/full/*.txt", url, nil)
 	}, "--maxmemory-policy", "noeviction")
 }
 
-// The embedded index does the same operations, and is the oracle.
+// TestRandomOperations compares the index with memq, which executes the same operations.
 func TestRandomOperations(t *testing.T) {
 	eachServer(t, func(t *testing.T, url string) { randomOperations(t, open(t, url, 1)) })
 }
@@ -88,7 +89,7 @@ func randomOperations(t *testing.T, ix *redisq.Index) {
 	})
 }
 
-// On a Cluster a shard has a slot of its own.
+// TestIndexOnACluster runs the suite on several shards, each in its own slot.
 func TestIndexOnACluster(t *testing.T) {
 	needsServer(t)
 	url := testserver.SharedCluster(t).URL()
@@ -103,8 +104,8 @@ func TestIndexOnACluster(t *testing.T) {
 	}, nil)
 }
 
-// A firstShard passes on the hints of shard 0 alone. The suite looks at no other, and waits for a hint that
-// comes once: it must not meet the burst for all shards that follows a subscription instead.
+// A firstShard forwards only the hints of shard 0. The suite uses no other shard and waits for single hints,
+// so it must not get the burst of hints for all shards that follows a subscription.
 type firstShard struct {
 	*redisq.Index
 	hints chan int
@@ -140,14 +141,14 @@ func TestEndpointsFailAndComeBack(t *testing.T) {
 	queuetest.Recovery(t, harness(t, open(t, testserver.SharedRedis(t), 1)), endpoints)
 }
 
-// A claim is exactly the same commands to the server, whether a hundred lanes keep something back or none
-// does.
-func TestKeptLanesCostAClaimNothing(t *testing.T) {
+// TestBlockedLanesCostAClaimNothing checks that a claim sends the same commands to the server with a hundred
+// blocked lanes as with none.
+func TestBlockedLanesCostAClaimNothing(t *testing.T) {
 	needsServer(t)
-	transcribed(t, "testdata/cost/*.txt", testserver.StartRedis(t), nil) // whose commands are counted
+	transcribed(t, "testdata/cost/*.txt", testserver.StartRedis(t), nil) // not shared, commands are counted
 }
 
-// commands returns that figure of each command's statistics, those that scripts do included.
+// commands returns one figure of each command's statistics. Commands of scripts are included.
 func commands(ctx context.Context, ix *redisq.Index, figure string) (map[string]int, error) {
 	text, err := ix.Client().Info(ctx, "commandstats").Result()
 	found := make(map[string]int)

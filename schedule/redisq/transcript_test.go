@@ -15,7 +15,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule/redisq"
 )
 
-// transcribed runs the transcripts of this package that match, each on an index of its own.
+// transcribed runs the matching transcripts of this package, each on its own index.
 func transcribed(t *testing.T, pattern, url string, more map[string]queuetest.Operation) {
 	operations := map[string]queuetest.Operation{
 		"redis": command, "keys": keys, "garble": garble, "gone": gone, "seq": sequence, "failing": failing,
@@ -27,8 +27,8 @@ func transcribed(t *testing.T, pattern, url string, more map[string]queuetest.Op
 	}, operations)
 }
 
-// command sends a command to the server. A word may be the name of a key, $a for the id of an item, nil for
-// no text; ~ is a space.
+// command sends a command to the server. A word may be the name of a key, $a for the id of item a, or nil for
+// an empty text. A ~ is a space.
 func command(s *queuetest.Transcript, words []string) (any, error) {
 	ix := s.Index.(*redisq.Index)
 	args := make([]any, len(words))
@@ -52,7 +52,7 @@ func command(s *queuetest.Transcript, words []string) (any, error) {
 	return s.Named(fmt.Sprint(answer)), nil
 }
 
-// keys lists the keys of the shard, and in how many seconds they expire; -1: never.
+// keys lists the keys of the shard with the seconds until they expire; -1: never.
 func keys(s *queuetest.Transcript, _ []string) (any, error) {
 	ix := s.Index.(*redisq.Index)
 	tag := strings.TrimSuffix(ix.Key(0, "META"), "meta")
@@ -65,13 +65,13 @@ func keys(s *queuetest.Transcript, _ []string) (any, error) {
 	return text, err
 }
 
-// gone says which keys of the shard are noticed to be gone.
+// gone lists the missing keys of the shard.
 func gone(s *queuetest.Transcript, _ []string) (any, error) {
-	keys, err := s.Index.(*redisq.Index).Gone(s.Context(), 0)
+	keys, err := s.Index.(*redisq.Index).LostKeys(s.Context(), 0)
 	return strings.Join(keys, " "), err
 }
 
-// sequence says whether the shard's sequence has grown.
+// sequence reports whether the shard's sequence number has grown since the last call.
 func sequence(s *queuetest.Transcript, _ []string) (any, error) {
 	stats, err := s.Index.Stats(s.Context(), 0)
 	last, _ := s.Kept.(int64)
@@ -79,7 +79,7 @@ func sequence(s *queuetest.Transcript, _ []string) (any, error) {
 	return fmt.Sprintf("it has grown: %t", stats.Seq > last), err
 }
 
-// failing does an operation that fails with that word.
+// failing executes an operation and reports whether it fails with the given word.
 func failing(s *queuetest.Transcript, words []string) (any, error) {
 	answer, err := s.Do(words[1], words[2:])
 	if err != nil && strings.Contains(err.Error(), words[0]) {
@@ -88,7 +88,7 @@ func failing(s *queuetest.Transcript, words []string) (any, error) {
 	return answer, err
 }
 
-// counting does an operation, and says which commands that was to the server.
+// counting executes an operation and returns the numbers of commands that the server executed.
 func counting(s *queuetest.Transcript, words []string) (any, error) {
 	ix := s.Index.(*redisq.Index)
 	if err := ix.Client().ConfigResetStat(s.Context()).Err(); err != nil {
@@ -104,10 +104,10 @@ func counting(s *queuetest.Transcript, words []string) (any, error) {
 	return strings.Trim(fmt.Sprint(calls), "map[]"), err
 }
 
-// garbled changes replies before the program reads them.
+// garbled is a hook that replaces a value in replies before the program reads them.
 type garbled struct{ from, to string }
 
-// garble makes the record of an item one that the program cannot read.
+// garble makes the record of an item unreadable for the program, but not for the scripts.
 func garble(s *queuetest.Transcript, words []string) (any, error) {
 	record, err := command(s, append([]string{"hget", "RECORDS"}, words...))
 	s.Index.(*redisq.Index).Client().AddHook(garbled{fmt.Sprint(record), fmt.Sprint(record, "?")})

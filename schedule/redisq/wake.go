@@ -12,23 +12,23 @@ import (
 )
 
 const (
-	// pingAfter is how long a subscription may be silent before it is asked whether it still stands; where no
-	// answer comes within the same time it is made anew.
+	// pingAfter is how long a subscription may be silent before a PING tests it. Without an answer in the
+	// same time again, Run subscribes again.
 	pingAfter = 5 * time.Second
 	// resubscribeAfter is the pause after a subscription broke.
 	resubscribeAfter = 100 * time.Millisecond
 )
 
-// Hints carries the number of a shard that has something to do earlier than was announced, and of every shard
-// whenever the subscription was made anew, because what was said meanwhile is lost. Hints that nobody takes
-// are dropped when the channel is full.
+// Hints carries the number of a shard that has an event earlier than announced, and all numbers after each
+// subscription, because hints may have been lost before it. If the channel is full, hints are dropped. A hint
+// only saves waiting time: claimers poll.
 func (ix *Index) Hints() <-chan int { return ix.hints }
 
-// Run keeps the subscription, and watches over the servers and the shards (see Warnings), until the context
-// ends, and then returns nil.
+// Run keeps the subscription and watches the servers and the shards (see Warnings) until the context ends.
+// Then it returns nil.
 func (ix *Index) Run(ctx context.Context) error {
 	var watching sync.WaitGroup
-	watching.Go(func() { ix.keepWatch(ctx) })
+	watching.Go(func() { ix.watchIndex(ctx) })
 	defer watching.Wait()
 	broken := false
 	for {
@@ -38,8 +38,8 @@ func (ix *Index) Run(ctx context.Context) error {
 		}
 		if !broken {
 			broken = true
-			ix.log.WarnContext(ctx, "hints of the index are interrupted; claims are late by at most the "+
-				"poll interval", "error", err)
+			ix.log.WarnContext(ctx, "index hints interrupted, claims are late by up to the poll interval",
+				"error", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -49,10 +49,10 @@ func (ix *Index) Run(ctx context.Context) error {
 	}
 }
 
-// listen subscribes once, and returns when the subscription breaks or the context ends.
+// listen subscribes once. It returns when the subscription breaks or the context ends.
 func (ix *Index) listen(ctx context.Context, broken *bool) (err error) {
 	sub := ix.client.Subscribe(ctx, ix.channel)
-	// A read does not end with the context by itself; closing the connection ends it.
+	// A read does not end with the context. Closing the connection ends it.
 	stop := context.AfterFunc(ctx, func() { _ = sub.Close() })
 	defer func() {
 		if stop() {
@@ -79,7 +79,7 @@ func (ix *Index) listen(ctx context.Context, broken *bool) (err error) {
 		case *redis.Subscription:
 			if *broken {
 				*broken = false
-				ix.log.InfoContext(ctx, "hints of the index are back")
+				ix.log.InfoContext(ctx, "index hints restored")
 			}
 			ix.checkLate(ctx)
 			for shard := range ix.keys {
@@ -96,6 +96,6 @@ func (ix *Index) listen(ctx context.Context, broken *bool) (err error) {
 func (ix *Index) hint(shard int) {
 	select {
 	case ix.hints <- shard:
-	default: // the claimers are behind, and will ask anyway
+	default: // the claimers are behind, and poll anyway
 	}
 }
