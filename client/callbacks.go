@@ -117,7 +117,7 @@ type Callback struct {
 	Tiers       []Duration `json:"tiers"`
 	Policy      Choice     `json:"policy" schema:"$ref: PolicyChoice"`
 	// For a poll: its conditions.
-	Success Choice `json:"success" schema:"$ref: ShownSuccess"`
+	Success Choice `json:"success" schema:"$ref: CallbackSuccess"`
 	// Null: the signer that the endpoint has at the time of the attempt.
 	Signer     Choice    `json:"signer" schema:"$ref: SignerChoice"`
 	LastStatus int       `json:"last_status" api:"null"`

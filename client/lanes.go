@@ -49,7 +49,7 @@ type LaneView struct {
 	ConcurrencyLimit int    `json:"concurrency_limit" api:"null"`
 	Health           string `json:"health" api:"null" schema:"enum: [unproven, answering, timing_out, null]"`
 	// Code of the first entry in holds: why nothing is sent now.
-	Held BlockCode `json:"held" api:"null" schema:"$ref: LaneHold"`
+	Held BlockCode `json:"held" api:"null" schema:"$ref: LaneBlock"`
 	// Start of that hold. Null: unknown.
 	HeldSince time.Time `json:"held_since" api:"null"`
 	// Automatic end of that hold. Null: unknown, or it has none.

@@ -125,7 +125,7 @@ var enums = []string{"State", "TerminalReason", "Class", "Scope", "BlockCode", "
 
 // selfNullable are the hand-written schemas that allow null already.
 var selfNullable = []string{"PolicyChoice", "SuccessChoice", "SignerChoice", "RateOrNull", "Reason",
-	"LaneHold", "ShownSuccess"}
+	"LaneBlock", "CallbackSuccess"}
 
 // generatedMark is the line of the document behind which all is generated.
 const generatedMark = "    # What follows is generated from package client: go test ./web/api -run " +
