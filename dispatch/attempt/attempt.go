@@ -49,8 +49,9 @@ func (rn *Runner) laneStopped(r *ready) bool {
 	return rn.index.Paused(r.lease.Lane) || rn.limits.stopped(r)
 }
 
-// skipStopped returns the callback that begins in r's slot: r, or the next in the queue of the slots if r's
-// lane is stopped. It puts back the skipped callbacks. more is false if no callback may begin.
+// skipStopped returns the callback that begins in r's slot. That is r, or the first in the queue of the slots
+// whose lane is not stopped. It puts back the callbacks that it skips. more is false if no callback may
+// begin.
 func (rn *Runner) skipStopped(ctx context.Context, r ready) (first ready, more bool) {
 	var back []ready
 	more = true
@@ -90,8 +91,9 @@ func (rn *Runner) attemptOne(
 	unlocked := rn.unlockInTime(ctx, out.lease)
 	rn.settler.add(out)
 	if unlocked != nil {
-		<-unlocked
+		<-unlocked // so that the slots bound the calls to an index that hangs
 	}
+	// successor has r's place in the lane, next has r's slot. If both may begin, next begins on another worker.
 	next, more = rn.slots.end(r.lease.Health)
 	if successor == nil || !rn.slots.begin(successor, false) {
 		return next, more
@@ -279,9 +281,9 @@ func (rn *Runner) extendLease(ctx context.Context, cb *store.Stamped, l *schedul
 	return replies[0].Acquired
 }
 
-// signFailure returns the result of an attempt that cannot be signed, and logs why. It is postponed, not
-// counted, if another process or a later start may have the key. It is counted if only a person can fix it,
-// so that the callback ends as dead.
+// signFailure returns the result of an attempt that cannot be signed, and logs why. The attempt is not
+// counted if the secret may become usable: a person can set it, or another process has the key. It is counted
+// if the secret is for other hosts or the poll of a header was purged.
 func (rn *Runner) signFailure(cb *store.Stamped, why error) outbound.Response {
 	now := time.Now()
 	rn.log.Error("attempt cannot be signed", "callback_id", store.CallbackPrefix+cb.ID, "error", why)

@@ -53,7 +53,7 @@ func (rn *Runner) newClaimer(shard int) *claimer {
 	}
 }
 
-// run claims until ctx ends. Each batch is prepared and sent on a goroutine of its own under sending, which
+// run claims until ctx ends. Each batch is prepared and sent on its own goroutine under sending, which
 // lives until the drain is over.
 func (c *claimer) run(ctx, sending context.Context) {
 	for ctx.Err() == nil {

@@ -274,6 +274,6 @@ func pollWait(cb *store.Stamped, resp *outbound.Response, r *store.Result) (wait
 
 // pollHold returns how long a poll and its lane wait if the upstream asked for that: at most the larger of
 // the policy's cap for Retry-After and maxHold.
-func pollHold(cb *store.Stamped, asked time.Duration) time.Duration {
-	return min(asked, max(cb.Policy.RetryAfterCap, maxHold))
+func pollHold(cb *store.Stamped, wait time.Duration) time.Duration {
+	return min(wait, max(cb.Policy.RetryAfterCap, maxHold))
 }

@@ -17,8 +17,9 @@ import (
 // with the reason poison.
 const maxClaimsWithoutResult = 5
 
-// prepare locks, stamps and launches a claimed batch. All leases that have their lock are stamped together;
-// only what SQL stamps is sent. Each other lease is settled in the index and frees its slot.
+// prepare locks, stamps and launches a claimed batch, on its own goroutine. All leases that have their lock
+// are stamped together, and only callbacks that SQL stamps are sent. Each other lease is settled in the index
+// and frees its slot, or is attempted alone if it is quarantined.
 //
 // sent is when the claim was sent. The leases may run from then on, however late the reply was read, so the
 // age of a claim is counted from it.
@@ -139,7 +140,7 @@ func (rn *Runner) stampFailed(ctx context.Context, err error, s store.Stamp, lea
 	if errors.Is(err, store.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
 		rn.index.SQLFailed(err)
 	} else {
-		rn.log.Error("stamp", "error", err, "callbacks", len(leases))
+		rn.log.Error("stamp failed", "error", err, "callbacks", len(leases))
 	}
 	rn.handBack(ctx, leases, handBackDelay)
 	rn.uncertain.add(s, leases)
@@ -206,8 +207,8 @@ func (rn *Runner) refuse(ctx context.Context, byID map[string]*schedule.Lease, r
 	rn.drop(ctx, unlock...)
 }
 
-// drop frees the place and the slot of leases that are not attempted. Their settlements are already in the
-// index.
+// drop frees the places and slots of leases that are not attempted. The caller has settled them. It puts back
+// the callbacks of their lanes that can no longer get a place.
 func (rn *Runner) drop(ctx context.Context, leases ...*schedule.Lease) {
 	for _, l := range leases {
 		rn.putBack(ctx, rn.limits.drop(l))

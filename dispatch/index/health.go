@@ -34,6 +34,7 @@ const (
 
 // An Undoer ends claims that SQL may have written although the stamp failed.
 type Undoer interface {
+	// Pending returns whether there are such claims.
 	Pending() bool
 	// Undo ends them, and returns whether none is left.
 	Undo(ctx context.Context) bool
@@ -113,11 +114,11 @@ func (h *health) logFailure(limit *part.Limiter, text string, args ...any) {
 }
 
 func (h *health) logSQLFailure(err error) {
-	h.logFailure(&h.sqlLog, "SQL does not commit; claiming stops until it does", "error", err)
+	h.logFailure(&h.sqlLog, "SQL does not commit; nothing is sent until it does", "error", err)
 }
 
 func (h *health) logIndexFailure(op string, err error) {
-	h.logFailure(&h.indexLog, "the index does not answer; accepting goes on, sending waits for it",
+	h.logFailure(&h.indexLog, "the index does not answer; callbacks are accepted but not sent until it does",
 		"operation", op, "error", err)
 }
 
@@ -144,7 +145,7 @@ func (h *health) SQLWorked() {
 	}
 	h.mu.Unlock()
 	if log {
-		h.ix.log.Info("SQL commits again; claiming goes on")
+		h.ix.log.Info("SQL commits again; sending continues")
 	}
 	if worked {
 		h.ix.hintAll()
@@ -286,29 +287,32 @@ func (h *health) run(ctx context.Context) {
 		case <-h.wake:
 		}
 		for h.hasWork() && ctx.Err() == nil {
-			if h.probe(ctx) {
-				continue // the index takes the items, and there are more
+			more := h.probe(ctx)
+			if !more && h.hasWork() {
+				h.awaitProbe(ctx)
 			}
-			if !h.hasWork() {
-				break
-			}
-			wait := probeEvery
-			if h.Failing() {
-				wait = indexProbeEvery
-			}
-			for _, p := range []*outageTimer{&h.sqlOutage, &h.indexOutage} {
-				if soon := h.retryIn(p); soon > 0 {
-					wait = min(wait, soon)
-				}
-			}
-			timer := time.NewTimer(wait)
-			select {
-			case <-ctx.Done():
-			case <-h.failedNow:
-			case <-timer.C:
-			}
-			timer.Stop()
 		}
+	}
+}
+
+// awaitProbe waits until the next probe: the usual time, less if SQL or the index may be probed sooner, and
+// not at all if the index has just failed.
+func (h *health) awaitProbe(ctx context.Context) {
+	wait := probeEvery
+	if h.Failing() {
+		wait = indexProbeEvery
+	}
+	for _, outage := range []*outageTimer{&h.sqlOutage, &h.indexOutage} {
+		if soon := h.retryIn(outage); soon > 0 {
+			wait = min(wait, soon)
+		}
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-h.failedNow:
+	case <-timer.C:
 	}
 }
 

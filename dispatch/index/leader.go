@@ -43,12 +43,12 @@ func (l *Leader) renew(ctx context.Context) (bool, error) {
 	if err := l.ix.readClock(ctx); err != nil {
 		return false, err
 	}
-	asked := time.Now()
+	tried := time.Now()
 	leads, err := l.ix.o.Store.TryLease(ctx, l.name, l.ix.o.Name, l.ix.clock.Now(), l.ix.times.Leader)
 	if err != nil {
 		return false, fmt.Errorf("lease for %s: %w", l.name, err)
 	}
-	l.leads, l.renewed = leads, asked
+	l.leads, l.renewed = leads, tried
 	return leads, nil
 }
 

@@ -197,13 +197,13 @@ func (ix *Index) release(ctx context.Context, leases []*schedule.Lease) error {
 // not have are remembered and repeated when it answers again, and the items that are still open are then
 // ensured.
 func (ix *Index) Settle(ctx context.Context, settlements []schedule.Settlement) bool {
-	heard := true
+	applied := true
 	for len(settlements) > 0 {
 		n := min(len(settlements), schedule.MaxBatch)
-		heard = ix.settleChunk(ctx, settlements[:n]) && heard
+		applied = ix.settleChunk(ctx, settlements[:n]) && applied
 		settlements = settlements[n:]
 	}
-	return heard
+	return applied
 }
 
 func (ix *Index) settleChunk(ctx context.Context, settlements []schedule.Settlement) bool {
