@@ -191,7 +191,7 @@ func (ct *Controller) Edit(ctx context.Context, project, id string, r EditReques
 		return nil
 	}, now, by)
 	if err != nil {
-		return c, fmt.Errorf("edit %s: %w", id, err)
+		return c, err
 	}
 	if laneBefore != c.LaneID {
 		ct.accept.SettingsChanged(ctx) // a new lane may be paused with its project
