@@ -76,7 +76,7 @@ func idleRunner(t *testing.T, s Store, q interface {
 	index.Schedule
 }) *Runner {
 	t.Helper()
-	c, log, times := new(clock.Clock), slog.New(slog.DiscardHandler), part.UsualTimes()
+	c, log, times := new(clock.Clock), slog.New(slog.DiscardHandler), part.DefaultTimes()
 	ix := index.New(index.Options{Schedule: q, Clock: c, Logger: log, Times: times})
 	ac := accept.New(accept.Options{Index: ix, Clock: c, Logger: log})
 	return New(Options{

@@ -1,8 +1,7 @@
-// Package clock is the one clock that decides, the index's, as far as this process knows it, and makes ids
-// and tokens.
+// Package clock estimates the index's clock, which decides what is due, and creates ids and tokens.
 //
-// Before the first reply of the index it is the clock of this machine. It asks nobody: its owner passes
-// replies on.
+// Before the first reply of the index it is this machine's clock. It makes no calls: its owner passes the
+// time of each reply to Observe.
 package clock
 
 import (
@@ -11,13 +10,14 @@ import (
 	"time"
 )
 
-// A Clock is the index's clock as far as this process knows it: what the best reply of late said, and the
-// time that has passed since by this process's monotonic clock. What this machine's wall clock says does not
-// matter after the first reply. Before it, and in the zero value, the clock is this machine's.
+// A Clock estimates the index's clock: the time of the best recent reply plus the time that passed since by
+// this process's monotonic clock. After the first reply, changes of this machine's wall clock have no effect.
+// Before it, and in the zero value, it is this machine's clock. It is safe for concurrent use.
 type Clock struct {
+	// Sample is the reply that the clock is based on; nil before the first reply.
 	Sample atomic.Pointer[sample]
-	// Jumped is told of each jump of the index's clock, by how much; nil: nobody is. It is set before the
-	// first reply.
+	// Jumped is called for each jump of the index's clock with its size; nil: no call. Set it before the
+	// first Observe.
 	Jumped func(by time.Duration)
 
 	mu    sync.Mutex
@@ -25,38 +25,38 @@ type Clock struct {
 	taken time.Time
 }
 
-// A sample says that it was index by the index's clock when it was here by this process's.
+// A sample pairs two readings of the same moment: index by the index's clock, here by this process's.
 type sample struct {
 	here  time.Time // with a monotonic reading
 	index time.Time // without one
-	// within is by how much it may have been earlier by the index's clock.
+	// within is how much earlier the index's clock may have been.
 	within time.Duration
 }
 
 const (
-	// sampleAge is how long a sample with a short round trip is preferred to a newer one with a longer round
-	// trip.
+	// sampleAge is how long a sample with a short round trip is preferred to a newer one with a longer one.
 	sampleAge = 10 * time.Second
-	// jumpSize is by how much a reply must differ from what was expected before the index's clock has jumped.
-	// What is less is drift, or the error of a sample.
+	// jumpSize is the least difference between a reply and the estimate that counts as a jump. A smaller one
+	// is drift, or the error of a sample.
 	jumpSize = 5 * time.Second
 )
 
-// Observe takes the index's time from a reply that was asked for at sent and has just come.
+// Observe adopts the time of a reply to a request that was sent at sent and has just arrived. index is in
+// Unix milliseconds; zero is ignored.
 func (c *Clock) Observe(index int64, sent time.Time) {
 	if index == 0 {
 		return
 	}
-	if by := c.take(index, sent, time.Now()); by != 0 && c.Jumped != nil {
+	if by := c.adopt(index, sent, time.Now()); by != 0 && c.Jumped != nil {
 		c.Jumped(by)
 	}
 }
 
-// take takes a reply's time over if it is better than what is known, and returns by how much the index's
-// clock has jumped.
-func (c *Clock) take(index int64, sent, now time.Time) (jump time.Duration) {
+// adopt makes a reply's time the new sample if it is better than the present one. It returns the size of a
+// jump; zero: none.
+func (c *Clock) adopt(index int64, sent, now time.Time) (jump time.Duration) {
 	rtt := now.Sub(sent)
-	// The reply's time is a whole millisecond cut down; the clock read it somewhere within the round trip.
+	// The index read its clock somewhere within the round trip, and rounded down to a millisecond.
 	here, then := sent.Add(rtt/2), time.UnixMilli(index).Add(500*time.Microsecond)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -64,13 +64,13 @@ func (c *Clock) take(index int64, sent, now time.Time) (jump time.Duration) {
 		off := then.Sub(c.At(here))
 		switch {
 		case off.Abs() > jumpSize+rtt/2:
-			jump = off // It is followed at once: what was known is of another clock.
+			jump = off // the old sample describes another clock, so the new one replaces it
 		case rtt > c.rtt && now.Sub(c.taken) < sampleAge:
 			return 0
 		}
 	}
 	c.rtt, c.taken = rtt, now
-	// An offset smaller than what the sample can tell apart is none.
+	// An offset that is smaller than the error of the sample counts as zero.
 	within := rtt/2 + 500*time.Microsecond
 	if wall := here.Round(0); then.Sub(wall).Abs() <= rtt/2+time.Millisecond {
 		then, within = wall, 0
@@ -79,7 +79,7 @@ func (c *Clock) take(index int64, sent, now time.Time) (jump time.Duration) {
 	return jump
 }
 
-// At turns a time of this process into one of the index's clock.
+// At converts a time of this process to the index's clock.
 func (c *Clock) At(t time.Time) time.Time {
 	s := c.Sample.Load()
 	if s == nil {
@@ -91,7 +91,7 @@ func (c *Clock) At(t time.Time) time.Time {
 // Now returns the index's clock in Unix milliseconds.
 func (c *Clock) Now() int64 { return c.At(time.Now()).UnixMilli() }
 
-// Until returns how long it is until that time, in Unix milliseconds, has surely come by the index's clock.
+// Until returns how long to wait until a time, in Unix milliseconds, has certainly come by the index's clock.
 func (c *Clock) Until(at int64) time.Duration {
 	now := time.Now()
 	wait := time.UnixMilli(at).Sub(c.At(now))
@@ -101,7 +101,7 @@ func (c *Clock) Until(at int64) time.Duration {
 	return wait
 }
 
-// Offset returns the index's clock less this machine's wall clock.
+// Offset returns the index's clock minus this machine's wall clock.
 func (c *Clock) Offset() time.Duration {
 	now := time.Now()
 	return c.At(now).Sub(now.Round(0))

@@ -12,7 +12,8 @@ import (
 	"github.com/oklog/ulid/v2"
 )
 
-// An IDs makes ULIDs that grow within this process, also within one millisecond. The zero value is ready.
+// An IDs generates ULIDs that increase within this process, even within one millisecond. The zero value is
+// ready.
 type IDs struct {
 	mu      sync.Mutex
 	entropy *ulid.MonotonicEntropy
@@ -27,14 +28,15 @@ func (s *IDs) New(at time.Time) string {
 	}
 	id, err := ulid.New(ulid.Timestamp(at), s.entropy)
 	if err != nil {
-		// The entropy of one millisecond is used up; another start is as good.
+		// The monotonic entropy of this millisecond has overflowed. Start again at a random value.
 		s.entropy = ulid.Monotonic(rand.Reader, 0)
 		id = ulid.MustNew(ulid.Timestamp(at), s.entropy)
 	}
 	return id.String()
 }
 
-// NewToken returns 22 characters that nobody has used: the token of a claim, the name of a process.
+// NewToken returns 22 random characters, unique among all processes: the token of a claim, the name of a
+// process.
 func NewToken() string {
 	var b [16]byte
 	binary.NativeEndian.PutUint64(b[:8], mathrand.Uint64())
@@ -42,7 +44,7 @@ func NewToken() string {
 	return base64.RawURLEncoding.EncodeToString(b[:])
 }
 
-// ShortHash returns 16 characters of [A-Za-z0-9_-] for the parts.
+// ShortHash returns a hash of the parts as 16 characters of [A-Za-z0-9_-].
 func ShortHash(parts ...string) string {
 	h := sha256.New()
 	for _, p := range parts {
@@ -54,7 +56,8 @@ func ShortHash(parts ...string) string {
 	return base64.RawURLEncoding.EncodeToString(h.Sum(nil)[:12])
 }
 
-// TimeOf returns the time of Unix milliseconds.
+// TimeOf converts Unix milliseconds.
 func TimeOf(ms int64) time.Time { return time.UnixMilli(ms) }
 
+// Instant formats Unix milliseconds as UTC, as in 2026-01-31T08:30:00.000Z.
 func Instant(ms int64) string { return time.UnixMilli(ms).UTC().Format("2006-01-02T15:04:05.000Z") }

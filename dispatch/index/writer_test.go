@@ -52,7 +52,7 @@ func (a *recordingIndex) Move(_ context.Context, list []schedule.Movement) ([]sc
 func idleIndex(s Store, q Schedule, change ...func(*Options)) *Index {
 	o := Options{
 		Store: s, Schedule: q, Clock: new(clock.Clock), Logger: slog.New(slog.DiscardHandler),
-		Times: part.UsualTimes(),
+		Times: part.DefaultTimes(),
 	}
 	for _, c := range change {
 		c(&o)

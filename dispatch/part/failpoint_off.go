@@ -2,11 +2,11 @@
 
 package part
 
-// Failpoint does nothing; a test build (tag failpoints) can end the process here.
+// Failpoint does nothing. A test build (tag failpoints) can kill the process here.
 func Failpoint(string) {}
 
-// FailpointOf does nothing; a test build can end the process here for one callback alone.
+// FailpointOf does nothing. A test build can kill the process here for one callback.
 func FailpointOf(_, _ string) {}
 
-// ReadTimes are the usual times; a test build can set them shorter.
-func ReadTimes() (Times, error) { return UsualTimes(), nil }
+// ReadTimes returns DefaultTimes. A test build can shorten them.
+func ReadTimes() (Times, error) { return DefaultTimes(), nil }

@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// passes counts how often the chosen failpoint was passed.
+// passes counts the passes of the chosen failpoint.
 var passes atomic.Int64
 
-// Failpoint kills this process, as kill -9 would, at the pass that DISPATCHER_FAILPOINT=name[:pass] names;
-// the first pass is 1. The file is part of test builds only.
+// Failpoint kills this process with SIGKILL at the pass that DISPATCHER_FAILPOINT=name[:pass] selects; the
+// first pass is 1. Only test builds contain this file.
 func Failpoint(name string) {
 	chosen, pass, _ := strings.Cut(os.Getenv("DISPATCHER_FAILPOINT"), ":")
 	if chosen != name {
@@ -32,8 +32,8 @@ func Failpoint(name string) {
 	killSelf(name)
 }
 
-// FailpointOf is Failpoint, and kills this process at every pass of DISPATCHER_FAILPOINT=name@text that is
-// about something with that text in it.
+// FailpointOf is Failpoint. With DISPATCHER_FAILPOINT=name@text it kills the process at every pass whose
+// about contains text.
 func FailpointOf(name, about string) {
 	chosen, text, every := strings.Cut(os.Getenv("DISPATCHER_FAILPOINT"), "@")
 	if !every {
@@ -53,10 +53,10 @@ func killSelf(name string) {
 	select {}
 }
 
-// ReadTimes are the usual times, except for those that DISPATCHER_FAILPOINT_TIMES names, as
-// lease=3s,sweep=1s: from a second to the usual time each, in whole seconds.
+// ReadTimes returns DefaultTimes with the changes of DISPATCHER_FAILPOINT_TIMES, such as lease=3s,sweep=1s.
+// Each is in whole seconds, from one second to its default.
 func ReadTimes() (Times, error) {
-	times := UsualTimes()
+	times := DefaultTimes()
 	text := os.Getenv("DISPATCHER_FAILPOINT_TIMES")
 	if text == "" {
 		return times, nil
@@ -69,12 +69,12 @@ func ReadTimes() (Times, error) {
 		name, value, _ := strings.Cut(part, "=")
 		field := fields[name]
 		if field == nil {
-			return times, fmt.Errorf("DISPATCHER_FAILPOINT_TIMES: %q names none of lease, margin, sweep, "+
-				"slack, leader", part)
+			return times, fmt.Errorf("DISPATCHER_FAILPOINT_TIMES: %q: the name must be lease, margin, "+
+				"sweep, slack or leader", part)
 		}
 		d, err := time.ParseDuration(value)
 		if err != nil || d < time.Second || d > *field || d%time.Second != 0 {
-			return times, fmt.Errorf("DISPATCHER_FAILPOINT_TIMES: %q is not from 1s to %s in whole seconds",
+			return times, fmt.Errorf("DISPATCHER_FAILPOINT_TIMES: %q must be 1s to %s in whole seconds",
 				part, *field)
 		}
 		*field = d

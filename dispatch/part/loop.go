@@ -1,7 +1,7 @@
-// Package part is what each part of the engine is made with: metrics, log lines that are not repeated without
-// end, the times of recovery, and the failpoints of test builds.
+// Package part contains what the parts of the engine share: metrics, loops, a limiter of log lines, the
+// timing of recovery, and the failpoints of test builds.
 //
-// It knows none of the parts.
+// It imports none of the parts.
 package part
 
 import (
@@ -10,24 +10,23 @@ import (
 	"time"
 )
 
-// A Loop does one thing again and again.
+// A Loop calls a function repeatedly.
 type Loop struct {
-	// Every is the pause between two turns; zero: turns come of Wake alone.
+	// Every is the pause between two turns; zero: only Wake starts a turn.
 	Every time.Duration
-	// AtOnce has the first turn come without a pause.
+	// AtOnce starts the first turn without a pause.
 	AtOnce bool
-	// Wake has a turn come before its time. Once it is closed it wakes no more.
+	// Wake starts the next turn early. A closed channel wakes once.
 	Wake <-chan struct{}
-	// Failing is logged, as a warning, when turns begin to fail, and Recovered when one has succeeded again.
-	// Empty: nothing is.
+	// Failing is logged as a warning when turns begin to fail, and Recovered when one succeeds again. Empty:
+	// nothing is logged.
 	Failing, Recovered string
-	// Repeat is how often Failing is logged while turns fail; zero: once.
+	// Repeat is the least time between two Failing lines while turns fail; zero: one line for each failure.
 	Repeat time.Duration
 	Log    *slog.Logger
 }
 
-// Run takes turns until ctx ends. A turn may return another pause than Every before the next one; zero:
-// Every.
+// Run takes turns until ctx ends. A turn returns the pause before the next one; zero: Every.
 func (l Loop) Run(ctx context.Context, turn func(ctx context.Context) (pause time.Duration, err error)) {
 	var failing Limiter
 	var logged time.Time
@@ -42,7 +41,7 @@ func (l Loop) Run(ctx context.Context, turn func(ctx context.Context) (pause tim
 		due := failing.Due
 		if l.Repeat > 0 {
 			due = func(now time.Time) bool {
-				failing.stands = true
+				failing.active = true
 				return logged.IsZero() || now.Sub(logged) >= l.Repeat
 			}
 		}
@@ -58,17 +57,17 @@ func (l Loop) Run(ctx context.Context, turn func(ctx context.Context) (pause tim
 	}
 }
 
-// wait returns whether there is another turn: after the pause, or as soon as Wake says so.
+// wait waits for the pause, Wake or the end of ctx, and reports whether there is another turn.
 func (l *Loop) wait(ctx context.Context, pause time.Duration) bool {
-	var over <-chan time.Time
+	var timeout <-chan time.Time
 	if pause > 0 {
 		timer := time.NewTimer(pause)
 		defer timer.Stop()
-		over = timer.C
+		timeout = timer.C
 	}
 	select {
 	case <-ctx.Done():
-	case <-over:
+	case <-timeout:
 	case _, open := <-l.Wake:
 		if !open {
 			l.Wake = nil
@@ -77,16 +76,16 @@ func (l *Loop) wait(ctx context.Context, pause time.Duration) bool {
 	return ctx.Err() == nil
 }
 
-// Wake leaves a token in a channel that has room for one, such as that of a Loop, unless there is one
-// already.
-func Wake(waits chan<- struct{}) {
+// Wake puts a token into a channel of capacity one, such as that of a Loop, unless it has one. It does not
+// block.
+func Wake(wake chan<- struct{}) {
 	select {
-	case waits <- struct{}{}:
+	case wake <- struct{}{}:
 	default:
 	}
 }
 
-// Sleep waits, at most until ctx ends.
+// Sleep waits for d or until ctx ends.
 func Sleep(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -96,30 +95,30 @@ func Sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// ClaimMargin is what a claim in SQL lives beyond its attempt's timeout.
+// ClaimMargin is how long a claim in SQL outlives its attempt's timeout.
 const ClaimMargin = 15 * time.Second
 
-// Times are how long it takes until the work of a process that died is taken up. They are constants of the
-// released program; a test build (tag failpoints) can set them shorter.
+// Times decide how soon other processes take over the work of one that died. The released program uses
+// DefaultTimes; a test build (tag failpoints) can shorten them.
 type Times struct {
-	// Lease is how long the index holds a claim. With the default timeout of 15 s it ends together with the
-	// claim in SQL, so that nothing has to be extended.
+	// Lease is the lease of a claim in the index. With the default timeout of 15 s it ends together with the
+	// claim in SQL, so it needs no extension.
 	Lease time.Duration
-	// Margin is what a claim in SQL lives beyond its attempt's timeout. An attempt begins within it, or not
-	// at all.
+	// Margin is how long a claim in SQL outlives its attempt's timeout. An attempt that cannot begin within
+	// Margin is not made.
 	Margin time.Duration
 	// Sweep is the period of the sweep, in whole seconds.
 	Sweep time.Duration
-	// Slack is how long a row may be overdue, or its claim run out, before the sweep looks whether the index
-	// has it.
+	// Slack is how long a row is overdue, or its claim has been expired, before the sweep checks whether the
+	// index has it.
 	Slack time.Duration
-	// Leader is how long the process that rebuilds, redrives or loads up to the horizon may be silent before
-	// another one takes over. Three quarters of the least horizon are nine times that.
+	// Leader is the lease of the process that rebuilds, redrives or loads the horizon. If it dies, another
+	// takes over after that time. Three quarters of the shortest horizon are nine times Leader.
 	Leader time.Duration
 }
 
-// UsualTimes are those of the released program.
-func UsualTimes() Times {
+// DefaultTimes returns the times of the released program.
+func DefaultTimes() Times {
 	return Times{
 		Lease:  30 * time.Second,
 		Margin: ClaimMargin,
@@ -129,34 +128,36 @@ func UsualTimes() Times {
 	}
 }
 
-// complainEvery is the least time between two complaints of the same thing: SQL or an index that comes and
-// goes must not fill the log.
-const complainEvery = 10 * time.Second
+// logEvery is the least time between two lines about the same failure, so that an unstable SQL or index does
+// not fill the log.
+const logEvery = 10 * time.Second
 
-// A Limiter is a line of the log that something fails, which is taken back when it works again.
+// A Limiter decides when a failure is logged: once when it begins, and once when it is over. The caller
+// guards it with its own lock.
 type Limiter struct {
-	stands bool
+	active bool // the failure was logged and is not over
 	at     time.Time
 }
 
-// Due says whether to complain now.
+// Due reports whether to log the failure now: it was not logged since Over, nor within logEvery. It records
+// the line.
 func (c *Limiter) Due(now time.Time) bool {
-	if c.stands || !c.at.IsZero() && now.Sub(c.at) < complainEvery {
+	if c.active || !c.at.IsZero() && now.Sub(c.at) < logEvery {
 		return false
 	}
-	c.stands, c.at = true, now
+	c.active, c.at = true, now
 	return true
 }
 
-// Again is due for a line that is repeated while it lasts.
+// Again is Due for a line that is repeated, at most every logEvery, while the failure lasts.
 func (c *Limiter) Again(now time.Time) bool {
-	c.stands = false
+	c.active = false
 	return c.Due(now)
 }
 
-// Over says whether there is something to take back.
+// Over ends the failure. It reports whether the failure was logged, so that its end is logged too.
 func (c *Limiter) Over() bool {
-	stood := c.stands
-	c.stands = false
+	stood := c.active
+	c.active = false
 	return stood
 }

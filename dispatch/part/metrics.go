@@ -2,8 +2,8 @@ package part
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// Metrics makes a part's metrics. Names are dispatcher_<noun>_<unit>; labels are closed sets. The zero value
-// registers them nowhere.
+// Metrics creates the metrics of a part. Names are dispatcher_<noun>_<unit>; the values of a label are a
+// fixed set. The zero value registers nothing.
 type Metrics struct{ Registerer prometheus.Registerer }
 
 // Counter returns a new counter.
@@ -23,19 +23,19 @@ func (m Metrics) GaugeVec(name, help string, labels ...string) *prometheus.Gauge
 		labels))
 }
 
-// Histogram returns a new histogram of seconds, from half a millisecond on.
+// Histogram returns a new histogram of seconds. Its first bucket ends at half a millisecond.
 func (m Metrics) Histogram(name, help string) prometheus.Histogram {
 	return register(m, prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name: "dispatcher_" + name, Help: help, Buckets: prometheus.ExponentialBuckets(0.0005, 2.5, 14),
 	}))
 }
 
-// Gauge adds a gauge that is read when it is scraped.
+// Gauge registers a gauge that calls read at each scrape.
 func (m Metrics) Gauge(name, help string, read func() float64) {
 	register(m, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "dispatcher_" + name, Help: help}, read))
 }
 
-// Truth is 1 for true.
+// Truth returns 1 for true and 0 for false.
 func Truth(b bool) float64 {
 	if b {
 		return 1
@@ -43,8 +43,8 @@ func Truth(b bool) float64 {
 	return 0
 }
 
-// register registers c if there is a registerer. A name that is taken is a mistake of the wiring: two engines
-// on one registry.
+// register registers c if there is a registerer. It panics if the name is taken, which happens only if two
+// engines share one registry.
 func register[C prometheus.Collector](m Metrics, c C) C {
 	if m.Registerer != nil {
 		m.Registerer.MustRegister(c)
