@@ -93,10 +93,10 @@ func (t *tx) applyDrafts(entries []*acceptEntry) error {
 	return nil
 }
 
-// acceptAll writes the drafts in the order in which one step depends on the other. Lanes come first.
-// Idempotency keys and open polls answer the drafts that repeat an earlier one. Versions cancel what is
-// superseded. The rest is inserted, counted and kept above the low-water marks. All of it is one transaction,
-// so a crash leaves nothing of a draft.
+// acceptAll writes the drafts. Each step depends on the ones before it. Lanes come first. Idempotency keys
+// and open polls answer the drafts that repeat an earlier callback. Versions cancel what is superseded. The
+// rest is inserted, counted and kept above the low-water marks. All of it is one transaction, so a crash
+// leaves nothing of a draft.
 func (t *tx) acceptAll(entries []*acceptEntry) error {
 	entries, err := t.placeDrafts(entries)
 	if err != nil {
@@ -169,8 +169,8 @@ func (t *tx) placeDrafts(entries []*acceptEntry) ([]*acceptEntry, error) {
 	return entries, nil
 }
 
-// encode writes the draft's fields as JSON. It runs before the transaction, so a draft that cannot be encoded
-// fails alone.
+// encode writes the draft's fields as JSON. Accept and RunSchedules call it before the transaction, so a
+// draft that cannot be encoded fails alone.
 func (e *acceptEntry) encode(w *written) error {
 	c := &e.draft.Callback
 	e.Shared = c.PayloadID

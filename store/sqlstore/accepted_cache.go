@@ -143,17 +143,17 @@ func (e *stampEntry) until(s *store.Stamped) int64 {
 	return e.stamp.Now + timeoutMillis(s.Policy) + e.stamp.Margin
 }
 
-// stampCached stamps the entries whose rows are in the cache and as they were accepted, and fills in their
-// answers. It returns the other entries, which stampUpdate takes.
+// stampCached stamps the entries whose rows are in the cache and still as they were accepted, and fills in
+// their answers. It returns the other entries, which stampUpdate takes.
 func (t *tx) stampCached(entries []*stampEntry) ([]*stampEntry, error) {
-	var known []*stampEntry
+	var cached []*stampEntry
 	for _, e := range entries {
 		e.cached = t.db.accepted.get(e.ID)
 		if e.cached != nil {
-			known = append(known, e)
+			cached = append(cached, e)
 		}
 	}
-	if err := cachedUpdate.Run(t.Tx, known, func(e *stampEntry, _ *struct{}) error {
+	if err := cachedUpdate.Run(t.Tx, cached, func(e *stampEntry, _ *struct{}) error {
 		e.answerFromCache()
 		return nil
 	}); err != nil {

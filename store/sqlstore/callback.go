@@ -47,10 +47,10 @@ func wholeCallback(r *row) sqldb.Columns {
 // fromCallbacks joins the two rows of callbacks that conditions on table callbacks find.
 const fromCallbacks = `callbacks JOIN requests ON ` + ofCallback
 
-// ofCallback is the join condition for the second row of a callback. The expression id || ” makes PostgreSQL
-// look up the requests row after the callbacks row, by its whole key. With the plain id it could use the ids
-// of a list alone, and read the whole index of requests for each. A plan that is made while the table is
-// empty would do so.
+// ofCallback is the join condition for the second row of a callback. The id is an expression, so that
+// PostgreSQL looks up the requests row after the callbacks row and by its whole key. With the plain id it
+// could use the ids of a list alone, and read the whole index of requests for each. A plan that is made while
+// the table is empty would do so.
 const ofCallback = `requests.project = callbacks.project AND requests.id = callbacks.id || ''`
 
 // fromRequests joins the two rows of callbacks that conditions on table requests find. The conditions follow

@@ -28,6 +28,7 @@ type resultEntry struct {
 	out    store.Committed
 }
 
+// newResult prepares the entry of a result that is committed at now.
 func newResult(r store.Result, now int64) resultEntry {
 	e := resultEntry{Result: r, Now: now, Attempted: r.Attempt != nil}
 	if e.Attempted {
@@ -71,8 +72,8 @@ func (t *tx) applyResults(entries []*resultEntry) error {
 	return inRounds(entries, func(e *resultEntry) string { return e.ID }, t.commitRound)
 }
 
-// SQL for what becomes of the row, where i is the result. Two things override the state that a result asks
-// for:
+// These SQL expressions decide how a result changes its row; i is the result. Two things override the state
+// of the result:
 //   - A callback whose cancel was requested ends canceled, unless the attempt succeeded.
 //   - A callback that was retried once from a terminal state (resume_state) returns to that state if the
 //     retry failed. An uncharged result that keeps the row open (a divert, a hand-back) is no failure.
@@ -93,9 +94,8 @@ const (
 	keepsManual = `(i.state = 'scheduled' AND i.charge = 0 AND callbacks.cancel_requested = 0)`
 )
 
-// commitRound commits results of different rows in the group's transaction. The fenced updates come first.
-// Attempts are inserted only for results that won, so an attempt never exists without its effect. A result
-// that lost gets its answer from lose.
+// commitRound commits results of different rows in the group's transaction. The fenced updates decide which
+// results win, and attempts are inserted for those. lose answers the others.
 func (t *tx) commitRound(entries []*resultEntry) error {
 	for _, e := range entries {
 		e.out, e.strict = store.Committed{}, ""
@@ -263,7 +263,7 @@ func (t *tx) won(e *resultEntry, c *store.Callback) {
 		t.noteEnd(c, e.Now)
 	}
 	before := *c
-	before.State = store.Scheduled // Only a scheduled row has a claim.
+	before.State = store.Scheduled // only a scheduled row has a claim
 	before.DueAt = e.wasDue
 	if e.Stamped != nil {
 		before.DueAt = e.Stamped.DueAt
@@ -306,7 +306,7 @@ func (t *tx) lose(e *resultEntry) error {
 	repeated := e.out
 	repeated.Won = true
 	switch {
-	case lost && e.Attempt != nil && !record.Stale:
+	case lost && e.Attempt != nil && !record.Stale: // the first result after the crash record
 		late := *e.Attempt
 		late.CallbackID, late.Project, late.Number, late.Fence = e.ID, e.project, record.Number, e.Fence
 		late.NextDueAt, late.Stale, late.Charged = 0, true, false

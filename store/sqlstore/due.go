@@ -57,14 +57,14 @@ func (db *DB) dropPastHours(ctx context.Context, now int64) error {
 	})
 }
 
-// dueHours finds the due counters of a project by the primary key. The kind ” does not exist. It is there
+// dueHours finds the due counters of a project by the primary key. No counter has an empty kind. It is there
 // because with 'due' alone PostgreSQL takes counters_due, which has the hours of all projects.
 const dueHours = `SELECT key, value FROM counters
 	WHERE project = $1 AND kind IN ('due', '') AND key >= $2 AND key <= $3`
 
-// DueHours counts the project's open callbacks by the hour in which they are due, in order, from the hour of
-// from up to to. Hours without callbacks are left out. So are hours that passed more than a day ago: their
-// counters are dropped.
+// DueHours counts the project's open callbacks by the hour in which they are due, in order. It begins with
+// the hour of from and ends before to. Hours without callbacks are left out. So are hours that passed more
+// than a day ago: their counters are dropped.
 func (db *DB) DueHours(ctx context.Context, project string, from, to int64) ([]store.DueHour, error) {
 	first, last := hourOf(from), hourOf(to-1)
 	var counts map[string]int64

@@ -99,26 +99,28 @@ func (t *tx) cancelAll(open []row, reason store.Reason, now int64) ([]store.Open
 	return ended, nil
 }
 
-// requestCancel marks locked rows that are being attempted. They end canceled unless their attempt succeeds
-// (see resultUpdate). An earlier request keeps its reason.
+// requestCancel marks locked rows that are being attempted. The result of the attempt ends them canceled,
+// unless it succeeded (see resultUpdate). If the attempt dies, the next stamp or Expire does. An earlier
+// request keeps its reason.
 func (t *tx) requestCancel(rows []row, reason store.Reason, now int64) error {
 	if len(rows) == 0 {
 		return nil
 	}
-	_, err :=
-		t.Exec(`UPDATE callbacks SET cancel_requested = 1, reason = i.reason, updated_at = i.requested_at
-		FROM $i WHERE callbacks.id = i.id`, sqldb.Rows(rows, func(r *row) sqldb.Columns {
-			return sqldb.Columns{
-				col("id", &r.ID),
-				calc("reason", func() string {
-					if r.CancelRequested {
-						return string(r.cancelReason())
-					}
-					return string(reason)
-				}),
-				calc("requested_at", func() int64 { return max(now, r.UpdatedAt) }),
-			}
-		}))
+	input := sqldb.Rows(rows, func(r *row) sqldb.Columns {
+		return sqldb.Columns{
+			col("id", &r.ID),
+			calc("reason", func() string {
+				if r.CancelRequested {
+					return string(r.cancelReason())
+				}
+				return string(reason)
+			}),
+			calc("requested_at", func() int64 { return max(now, r.UpdatedAt) }),
+		}
+	})
+	_, err := t.Exec(`UPDATE callbacks
+		SET cancel_requested = 1, reason = i.reason, updated_at = i.requested_at
+		FROM $i WHERE callbacks.id = i.id`, input)
 	return named("request cancel", err)
 }
 
@@ -133,7 +135,8 @@ func (r *row) openRow() store.OpenRow {
 }
 
 // Cancel ends a callback as canceled. If an attempt is in flight, it only requests the cancel: Result is
-// CancelTooLate, and the attempt decides. It returns store.ErrNotFound for an id that is not in the project.
+// CancelTooLate, and the attempt decides. The caller then removes the callback from the index; until that is
+// done, a stamp refuses the row. Cancel returns store.ErrNotFound for an id that is not in the project.
 func (db *DB) Cancel(ctx context.Context, project, id string, now int64,
 	by store.Actor) (store.CanceledCallback, error) {
 	return changed(ctx, db.change, "cancel "+id, func(t *tx) (store.CanceledCallback, error) {
@@ -182,8 +185,8 @@ func (db *DB) CancelRef(ctx context.Context, project, ref, topic string, limit i
 		})
 }
 
-// cancel cancels one locked row. The caller appends the returned entries to the audit; a terminal row has
-// none.
+// cancel cancels one locked row, for Cancel, CancelRef and redrives. The caller appends the returned entries
+// to the audit; a terminal row has none.
 func (t *tx) cancel(r row, now int64, by store.Actor) (c store.CanceledCallback, entries []store.AuditEntry,
 	err error) {
 	// The row's lock may have been free only after now, when an attempt ended: the end must not be before it.

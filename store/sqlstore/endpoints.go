@@ -121,7 +121,7 @@ func (db *DB) Subscribers(ctx context.Context, project, after string, limit int)
 		LIMIT $3`, project, after, limit)
 }
 
-// Endpoints returns a page of the project's endpoints, newest first.
+// Endpoints returns a page of the project's endpoints, newest first, by the index endpoints_project.
 func (db *DB) Endpoints(ctx context.Context, project string,
 	f store.EndpointFilter) ([]store.Endpoint, error) {
 	var q query

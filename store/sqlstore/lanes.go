@@ -195,7 +195,7 @@ func (db *DB) LaneList(ctx context.Context, project string, f store.LaneFilter) 
 	return lanes, db.findOldest(ctx, operation, lanes, f.DueBy)
 }
 
-// pageOfLanes reads the lanes of the page, by the index over project and key.
+// pageOfLanes reads the lanes of the page, by the unique index over project and key.
 func (db *DB) pageOfLanes(ctx context.Context, operation, project string,
 	f store.LaneFilter) ([]store.LaneBacklog, error) {
 	var q query

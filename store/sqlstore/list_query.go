@@ -226,9 +226,8 @@ func idsFrom(at int64) string {
 	return id.String()[:timeLength]
 }
 
-// filter adds the conditions that bound leaves out, each beginning with AND. Conditions on indexed columns
-// are written as expressions (|| ”, + 0), so that the database does not use their index in the place of the
-// chosen one.
+// filter adds the conditions that bound leaves out, each beginning with AND. An indexed column is compared as
+// an expression, so that the database does not use its index in the place of the chosen one.
 func (l *listing) filter(q *query) {
 	due := l.by == byDue
 	if due && l.Ref != "" {

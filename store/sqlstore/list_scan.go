@@ -230,7 +230,7 @@ func (l *listing) take(read sqldb.Read, q *query) (full bool, err error) {
 	return full, err
 }
 
-// readSorted reads a page of open callbacks if the list can have at most sortable of them. The index
+// readSorted reads a page of an isOpen list if the list can have at most sortable callbacks. The index
 // callbacks_due finds them, and they are sorted by id. done is false if there are more. Both statements use
 // one snapshot, so no callback is missed that is accepted between them.
 func (l *listing) readSorted(ctx context.Context) (done bool, err error) {
@@ -248,7 +248,8 @@ func (l *listing) readSorted(ctx context.Context) (done bool, err error) {
 	return done, err
 }
 
-// addOpenRows selects the open callbacks that the list can have, by due time.
+// addOpenRows adds the SELECT of the open callbacks that the list can have, by due time. what are its
+// columns. which is the LIMIT clause, into which sortable is printed.
 func (l *listing) addOpenRows(q *query, what, which string) {
 	q.add("SELECT " + what + " FROM callbacks WHERE callbacks.state = 'scheduled'")
 	switch {

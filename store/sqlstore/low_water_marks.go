@@ -18,7 +18,7 @@ import (
 // These rules keep every open row at or above the mark:
 //   - A mark stays settleTime behind the clock, because a row becomes visible some time after its times were
 //     set.
-//   - A transaction that gives a row an earlier time lowers the mark first, and holds the mark's lock until
+//   - A transaction that gives a row an earlier time also lowers the mark, and holds the mark's lock until
 //     it ends (lowerMarks).
 //   - The full pass of AdvanceMarks corrects a mark that is too high for any other reason.
 

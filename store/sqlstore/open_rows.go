@@ -62,9 +62,9 @@ func (db *DB) OpenUntil(ctx context.Context, after store.Cursor, until int64,
 	return db.walk(ctx, "walk open rows", after, ` AND due_at <= $3`, until, limit)
 }
 
-// claimDueSlack is how far in the future the due time of a claimed row may lie, in milliseconds. A row is
-// claimed when it is due, or up to the prefetch time before. But the claim may have used another clock than
-// now's.
+// claimDueSlack is how far in the future the due time of a claimed row may lie, in milliseconds. A claim
+// needs a row that is due, or will be within the stamp's lookahead. But the claim may have used another clock
+// than now's.
 const claimDueSlack = 3_600_000
 
 // claimWindow is how many rows one statement of Claimed scans, so that none takes long. No index finds

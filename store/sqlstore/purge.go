@@ -110,7 +110,7 @@ func (t *tx) purgePayloads(b *batch) (seen, removed int, err error) {
 }
 
 // removeCallbacks returns the step that deletes ended callbacks with their attempts, polls and payloads, all
-// in the transaction of the batch. which finds the rows.
+// in the transaction of the batch. which is withPayload or withoutPayload.
 func removeCallbacks(which string) func(*tx, *batch) (seen, removed int, err error) {
 	return func(t *tx, b *batch) (seen, removed int, err error) {
 		a, err := t.lockExpired(which, b)
@@ -220,8 +220,8 @@ func (db *DB) Overstays(ctx context.Context, r store.Retention) (map[string]int6
 	keys := r.Now - store.IdempotencyAge.Milliseconds()
 	times := make(map[string]int64)
 	for _, k := range []struct {
-		what, place, query string
-		before             int64
+		kind, cursor, query string
+		before              int64
 	}{
 		{"payload", payloadPurge, oldestEnded + withPayload + first, r.Payloads},
 		{"callback", wholePurge, oldestEnded + withPayload + first, r.Callbacks},
@@ -231,17 +231,17 @@ func (db *DB) Overstays(ctx context.Context, r store.Retention) (map[string]int6
 		{"version", versionsPurge, oldest("refs_latest", "updated_at", ">="), r.Callbacks},
 		{"outcome", feedPurge, oldest("outcomes", "at", ">="), r.Outcomes},
 	} {
-		p, err := db.progressOf(ctx, k.place, r.Now)
+		p, err := db.progressOf(ctx, k.cursor, r.Now)
 		if err != nil {
 			return nil, err
 		}
-		at, found, err := sqldb.Value[int64](db.read(ctx, "look for what should be gone"), k.query,
+		at, found, err := sqldb.Value[int64](db.read(ctx, "find overstays"), k.query,
 			p.start(r.Now).DueAt, k.before)
 		if err != nil {
 			return nil, err
 		}
-		if before, ok := times[k.what]; found && (!ok || at < before) {
-			times[k.what] = at
+		if before, ok := times[k.kind]; found && (!ok || at < before) {
+			times[k.kind] = at
 		}
 	}
 	return times, nil

@@ -163,9 +163,10 @@ func (db *DB) saveProgress(ctx context.Context, name string, p *purgeProgress, n
 	return nil
 }
 
-// purgeBatch runs step in one transaction. took is the time of the step alone, without the wait for other
-// transactions and without the commit. On a busy disk a commit takes as long for few rows as for many. If
-// took included it, the batches would shrink without making others wait less.
+// purgeBatch runs step in one transaction. ByIndex keeps PostgreSQL from reading whole tables when its
+// statistics are out of date. took is the time of the step alone, without the wait for other transactions and
+// without the commit. On a busy disk a commit takes as long for few rows as for many. If took included it,
+// the batches would shrink without making others wait less.
 func (db *DB) purgeBatch(
 	ctx context.Context, b *batch, step func(t *tx, b *batch) (seen, removed int, err error),
 ) (seen, removed int, took time.Duration, err error) {

@@ -326,8 +326,9 @@ func (t *tx) takeRedriveItems(id string, limit int) ([]string, error) {
 	return ids, named("take items", err)
 }
 
-// redrive acts on one locked row: it cancels or edits the callback. It adds to step what the index must
-// change, and returns the audit entries.
+// redrive acts on one locked row: it cancels or edits the callback. It returns the audit entries, and adds to
+// step what the caller must change in the index: rows that ended (Canceled), rows that left their lane
+// (Left), and rows to place at their due time (Placed).
 func (t *tx) redrive(r *store.Redrive, m row, now int64,
 	step *store.RedriveStep) ([]store.AuditEntry, error) {
 	by := store.Actor{Name: r.Actor, Address: r.Address, Reason: r.Reason}

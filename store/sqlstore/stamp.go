@@ -35,7 +35,7 @@ func (e *stampEntry) quarantineFrom() int64 {
 	return int64(e.stamp.QuarantineAfter)
 }
 
-// dueBy is the latest due time that the stamp takes: now and the prefetch time.
+// dueBy is the latest due time that the stamp takes: now and the lookahead.
 func (e *stampEntry) dueBy() int64 { return e.stamp.Now + e.stamp.Lookahead }
 
 func (e *stampEntry) refuse(r store.Refusal) { e.stamped, e.refused, e.err = nil, &r, nil }
@@ -289,7 +289,7 @@ func (t *tx) refuseRest(entries []*stampEntry) error {
 		case r.ClaimToken == e.stamp.Token && r.ClaimUntil > e.stamp.Now:
 			e.stamped = &store.Stamped{Callback: r.Callback, Body: r.body}
 		case r.ClaimUntil > e.stamp.Now:
-			// The prefetch time is added, because the index may claim a row that much before its due time.
+			// The lookahead is added, because the index may claim a row that much before its due time.
 			// Without it the row would be claimed and refused again until the live claim ends.
 			e.refuse(store.Refusal{ID: r.ID, Due: max(r.DueAt, r.ClaimUntil+e.stamp.Lookahead),
 				Retry: r.AttemptCount > 0})
@@ -307,7 +307,7 @@ func (t *tx) refuseRest(entries []*stampEntry) error {
 }
 
 // lostAttempt is the record of a claim that ended without a result. The request may have reached the
-// receiver, so its outcome is unknown. The attempt cannot have begun before the due time: a prefetched row
+// receiver, so its outcome is unknown. It cannot have begun before the due time: a row that is claimed early
 // waits for it.
 func lostAttempt(r *row, fence, claimedAt, now int64) store.Attempt {
 	return store.Attempt{
