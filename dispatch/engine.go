@@ -147,7 +147,7 @@ func (o Options) withDefaults() (Options, error) {
 type (
 	accepter   = accept.Accepter
 	controller = control.Controller
-	keeper     = index.Index
+	indexer    = index.Index
 	reporter   = report.Reporter
 	runner     = attempt.Runner
 	secrets    = secret.Secrets
@@ -162,7 +162,7 @@ type Engine struct {
 
 	*accepter
 	*controller
-	*keeper
+	*indexer
 	*reporter
 	*runner
 	*secrets
@@ -181,7 +181,7 @@ func New(o Options) (*Engine, error) {
 	e := &Engine{o: o, times: times, clock: new(clock.Clock)}
 	m := part.Metrics{Registerer: o.Registerer}
 	counts := report.NewCounts(m)
-	e.keeper = index.New(index.Options{
+	e.indexer = index.New(index.Options{
 		Store: o.Store, Schedule: o.Schedule, Clock: e.clock, Observer: counts, Logger: o.Logger, Metrics: m,
 		Times: times,
 		Name:  o.Name, Prefix: o.Prefix, Embedded: o.Embedded, Horizon: o.Horizon, SendingOff: o.SendingOff,
@@ -190,13 +190,13 @@ func New(o Options) (*Engine, error) {
 	})
 	e.secrets = secret.New(o.Store, o.Keyring, e.clock, m)
 	e.accepter = accept.New(accept.Options{
-		Store: o.Store, Index: e.keeper, Secrets: e.secrets, Keyring: o.Keyring, Clock: e.clock,
+		Store: o.Store, Index: e.indexer, Secrets: e.secrets, Keyring: o.Keyring, Clock: e.clock,
 		Observer: counts,
 		Logger:   o.Logger, Embedded: o.Embedded, PanGuard: o.PanGuard, CheckURL: o.CheckURL,
 		ReadTemplate: o.ReadTemplate,
 	})
 	e.runner = attempt.New(attempt.Options{
-		Store: o.Store, Schedule: o.Schedule, Sender: o.Sender, Index: e.keeper, Accept: e.accepter,
+		Store: o.Store, Schedule: o.Schedule, Sender: o.Sender, Index: e.indexer, Accept: e.accepter,
 		Secrets: e.secrets,
 		Keyring: o.Keyring, Clock: e.clock, Observer: counts, Logger: o.Logger, Metrics: m, Times: times,
 		Name:       o.Name,
@@ -210,7 +210,7 @@ func New(o Options) (*Engine, error) {
 		InFlight: e.runner.InFlight, Draining: e.runner.Draining, Drain: e.runner.Drain(),
 	})
 	e.controller = control.New(control.Options{
-		Store: o.Store, Schedule: o.Schedule, Index: e.keeper, Accept: e.accepter, Secrets: e.secrets,
+		Store: o.Store, Schedule: o.Schedule, Index: e.indexer, Accept: e.accepter, Secrets: e.secrets,
 		Keyring: o.Keyring,
 		Clock:   e.clock, Observer: counts, Logger: o.Logger, Metrics: m, Times: times, Name: o.Name,
 		Processes: e.reporter.Dispatchers, Crowded: e.runner.Crowded, Embedded: o.Embedded, PanGuard: o.PanGuard,
@@ -223,7 +223,7 @@ func New(o Options) (*Engine, error) {
 // attempts in flight go on for at most DrainTimeout, the rest is handed back uncharged. It returns when all
 // its goroutines have ended; its error is why it could not start.
 func (e *Engine) Run(ctx context.Context) error {
-	if err := e.keeper.Start(ctx); err != nil {
+	if err := e.indexer.Start(ctx); err != nil {
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -236,12 +236,12 @@ func (e *Engine) Run(ctx context.Context) error {
 	defer stopSettling()
 	var upkeep, back sync.WaitGroup
 	for _, run := range []func(context.Context){
-		e.runner.RunSettle, e.keeper.RunWrites, e.accepter.RunSpawned, e.reporter.RunPresence,
+		e.runner.RunSettle, e.indexer.RunWrites, e.accepter.RunSpawned, e.reporter.RunPresence,
 	} {
 		back.Go(func() { run(settling) })
 	}
 	for _, run := range []func(context.Context){
-		e.keeper.RunMaintenance, e.runMaintenance, e.reporter.RunHealth, e.accepter.RunSettings,
+		e.indexer.RunMaintenance, e.runMaintenance, e.reporter.RunHealth, e.accepter.RunSettings,
 		e.controller.RunRedrives,
 		e.controller.RunSchedules,
 	} {

@@ -9,7 +9,7 @@ type warner interface{ Warnings() []string }
 // index that does not answer or is being rebuilt only degrades it, for accepting goes on.
 func (e *Engine) Health(ctx context.Context) Health {
 	h := Health{Ready: true}
-	if e.keeper.Degraded() {
+	if e.indexer.Degraded() {
 		h.Degraded = append(h.Degraded, "redis")
 	}
 	if w, ok := e.o.Schedule.(warner); ok && len(w.Warnings()) > 0 {
@@ -25,7 +25,7 @@ func (e *Engine) Health(ctx context.Context) Health {
 		h.Ready, h.Why = false, "draining"
 		return h
 	}
-	if err := e.keeper.PingSQL(ctx); err != nil {
+	if err := e.indexer.PingSQL(ctx); err != nil {
 		h.Ready, h.Why = false, "SQL cannot commit"
 	}
 	return h

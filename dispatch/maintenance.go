@@ -33,13 +33,13 @@ func (e *Engine) runMaintenance(ctx context.Context) {
 		ttl        time.Duration
 		run        func(context.Context) error
 	}{
-		{"sweep", "@every " + e.times.Sweep.String(), 2 * e.times.Sweep, e.keeper.Sweep},
+		{"sweep", "@every " + e.times.Sweep.String(), 2 * e.times.Sweep, e.indexer.Sweep},
 		{"fold", foldSpec, 10 * time.Second, func(ctx context.Context) error {
 			return e.o.Store.Fold(ctx, e.clock.Now())
 		}},
 		{"chain", control.ChainSpec, 10 * time.Second, e.controller.ChainAudit},
 		{"purge", purgeSpec, control.PurgeLease, e.controller.Purge},
-		{"audit", auditSpec, time.Minute, e.keeper.Audit},
+		{"audit", auditSpec, time.Minute, e.indexer.Audit},
 		{"alerts", report.AlertsSpec, 10 * time.Second, e.reporter.Alerts},
 		{"failing", report.FailingSpec, time.Minute, e.reporter.AlertFailing},
 	} {
