@@ -40,7 +40,7 @@ func (cmd *MigrateCommand) migrate(ctx context.Context, c *console.Console, db *
 	if cmd.Status {
 		showMigrations(c, before)
 		if pending(before) > 0 {
-			return console.ErrShown
+			return console.ErrPrinted
 		}
 		return nil
 	}

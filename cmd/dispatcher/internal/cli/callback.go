@@ -12,15 +12,15 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/remote"
 )
 
-// CallbackCommand is the API for callbacks from the shell.
+// CallbackCommand has the commands for callbacks.
 type CallbackCommand struct {
-	Send     callbackSend     `cmd:"" set:"method=POST" help:"Send one callback: it is accepted now and attempted until it is terminal."`
-	Get      callbackGet      `cmd:"" help:"Show one callback with its attempts and its ladder."`
+	Send     callbackSend     `cmd:"" set:"method=POST" help:"Send one callback. It is retried until it is delivered or its attempts are used up."`
+	Get      callbackGet      `cmd:"" help:"Show one callback with its attempts and its retry schedule."`
 	List     callbackList     `cmd:"" help:"List callbacks, newest first."`
-	Explain  callbackExplain  `cmd:"" help:"Say why a callback has not been sent yet, and what can be done about it."`
-	Evidence callbackEvidence `cmd:"" help:"Print what the records say of a callback, for the dispute \"you never told us\"."`
-	Cancel   callbackCancel   `cmd:"" help:"Cancel one callback, or all open ones of a reference."`
-	Retry    callbackRetry    `cmd:"" help:"Attempt one callback now, whatever its state."`
+	Explain  callbackExplain  `cmd:"" help:"Show why a callback is not sent yet, and what to do."`
+	Evidence callbackEvidence `cmd:"" help:"Print a delivery report of a callback, for the dispute \"we never got it\"."`
+	Cancel   callbackCancel   `cmd:"" help:"Cancel one callback, or all open callbacks of a reference."`
+	Retry    callbackRetry    `cmd:"" help:"Retry one callback now: the next attempt of an open one, or a new attempt of a finished one."`
 }
 
 // callbackGet shows one callback.
@@ -31,7 +31,7 @@ type callbackGet struct {
 	serverFlags
 }
 
-// Run shows the callback, its ladder and its attempts.
+// Run prints the callback, its attempts and the times of the remaining ones.
 func (cmd *callbackGet) Run(c *session) error {
 	var cb client.Callback
 	return cmd.show(c, cmd.ID, cmd.JSON, get(remote.CallbackPath(cmd.ID)), &cb,
@@ -40,17 +40,17 @@ func (cmd *callbackGet) Run(c *session) error {
 		})
 }
 
-// attemptFlags are those of what shows attempts.
+// attemptFlags are the flags of a command that prints attempts.
 type attemptFlags struct {
-	Attempts int `default:"50" placeholder:"N" help:"Most attempts to show, the newest; 0: every one. Default: 50."`
+	Attempts int `default:"50" placeholder:"N" help:"Maximum number of attempts, newest ones first; 0: all. Default: 50."`
 }
 
-// show reads a callback into out, and its attempts, and shows them by show, or prints both for machines.
+// show reads a callback into out, then its attempts. It prints both as JSON, or passes the attempts to show.
 func (f *attemptFlags) show(
 	c *session, id string, asJSON bool, r request, out any, show func([]client.Attempt),
 ) error {
 	if f.Attempts < 0 {
-		return console.Wrong("--attempts is at least 0")
+		return console.Wrong("--attempts must be at least 0")
 	}
 	answer, err := c.call(r, out)
 	if err != nil {
@@ -69,19 +69,19 @@ func (f *attemptFlags) show(
 	}
 	show(list)
 	if len(list) > 0 && list[0].Number > 1 {
-		c.printf("\nolder attempts: %d more, --attempts 0 shows every one\n", list[0].Number-1)
+		c.printf("\n%d older attempts; --attempts 0 shows all\n", list[0].Number-1)
 	}
 	return nil
 }
 
-// safeAttempts reads attempts as the server wrote them.
+// safeAttempts decodes attempts and makes their texts safe for a terminal.
 func safeAttempts(raw []json.RawMessage) ([]client.Attempt, error) {
 	list, err := remote.DecodeAttempts(raw)
 	console.MakeSafe(&list)
 	return list, err
 }
 
-// printWithAttempts prints a callback as the server wrote it, with one more member.
+// printWithAttempts prints a callback as the server wrote it, with the additional member attempts.
 func printWithAttempts(c *session, callback []byte, attempts []json.RawMessage) error {
 	list, err := json.Marshal(attempts)
 	if err != nil {
@@ -98,26 +98,26 @@ type callbackList struct {
 	Topic       string            `in:"topic" placeholder:"TOPIC" help:"Only this topic."`
 	Ref         string            `in:"ref" placeholder:"REF" help:"Only this reference."`
 	LockKey     string            `in:"lock_key" placeholder:"KEY" help:"Only this lock key."`
-	Endpoint    string            `in:"endpoint" placeholder:"ID|EXTERNAL_ID" help:"Only those for this endpoint."`
+	Endpoint    string            `in:"endpoint" placeholder:"ID|EXTERNAL_ID" help:"Only callbacks to this endpoint."`
 	Lane        string            `in:"lane" placeholder:"LANE" help:"Only this lane."`
-	Class       string            `in:"class" placeholder:"CLASS" help:"Only those whose last attempt ended with this class, such as http_5xx."`
-	Reason      string            `in:"reason" placeholder:"REASON" help:"Only those that ended for this reason, such as exhausted."`
-	StatusCode  int               `in:"status_code" placeholder:"CODE" help:"Only those whose last attempt was answered with this status."`
-	Label       map[string]string `in:"label" mapsep:"none" placeholder:"NAME=VALUE" help:"Only those with this label; may be repeated."`
-	MinAttempts int               `in:"min_attempts" placeholder:"N" help:"Only those with at least so many charged attempts."`
-	Overdue     bool              `in:"overdue" help:"Only those that should have been attempted already."`
-	From        string            `in:"from" placeholder:"TIME" help:"Only those accepted at or after this time, RFC 3339."`
-	To          string            `in:"to" placeholder:"TIME" help:"Only those accepted before this time, RFC 3339."`
-	ByDue       bool              `help:"Open callbacks by due time, earliest first."`
-	Limit       int               `default:"50" placeholder:"N" help:"Most callbacks to show, at most 500. Default: 50."`
+	Class       string            `in:"class" placeholder:"CLASS" help:"Only if the last attempt had this class, such as http_5xx."`
+	Reason      string            `in:"reason" placeholder:"REASON" help:"Only if they ended for this reason, such as exhausted."`
+	StatusCode  int               `in:"status_code" placeholder:"CODE" help:"Only if the last attempt got this status."`
+	Label       map[string]string `in:"label" mapsep:"none" placeholder:"NAME=VALUE" help:"Only with this label. Can be repeated."`
+	MinAttempts int               `in:"min_attempts" placeholder:"N" help:"Only with at least this many counted attempts."`
+	Overdue     bool              `in:"overdue" help:"Only overdue callbacks."`
+	From        string            `in:"from" placeholder:"TIME" help:"Only if accepted at or after this time, RFC 3339."`
+	To          string            `in:"to" placeholder:"TIME" help:"Only if accepted before this time, RFC 3339."`
+	ByDue       bool              `help:"List open callbacks by due time, earliest first."`
+	Limit       int               `default:"50" placeholder:"N" help:"Maximum number of callbacks, up to 500. Default: 50."`
 	cursorFlag
 	answerFlags
 }
 
-// searchTime is how long a list is looked through for callbacks that match before it is said where to go on.
+// searchTime limits the search of a list. After it, the list prints the cursor to continue from.
 const searchTime = 10 * time.Second
 
-// Run prints up to the limit of callbacks. A rare callback is looked for page by page.
+// Run prints up to Limit callbacks. Rare matches may take several pages.
 func (cmd *callbackList) Run(c *session) error {
 	p := &remote.Pager{Path: "/v1/callbacks", Query: queryOf(cmd), Limit: cmd.Limit, Within: searchTime}
 	p.Query.Set("cursor", cmd.Cursor)
@@ -127,7 +127,7 @@ func (cmd *callbackList) Run(c *session) error {
 	return showCallbacks(c, p)
 }
 
-// showCallbacks prints what a pager finds.
+// showCallbacks prints the callbacks that a pager finds.
 func showCallbacks(c *session, p *remote.Pager) error {
 	header := "id, state, attempts, due, last, topic, ref, url"
 	return showFound(c, p, "no callbacks match", header, func(cb *client.Callback) []any {
@@ -139,25 +139,25 @@ func showCallbacks(c *session, p *remote.Pager) error {
 	})
 }
 
-// callbackCancel cancels.
+// callbackCancel cancels callbacks.
 type callbackCancel struct {
 	ID              string `arg:"" optional:"" help:"Id of the callback."`
-	Ref             string `in:"ref" placeholder:"REF" help:"Cancel all open callbacks of this reference instead."`
-	Topic           string `in:"topic" placeholder:"TOPIC" help:"With --ref: only those of this topic."`
-	IncludeTerminal bool   `in:"include_terminal" help:"With --ref: tell of those too that had ended already, so that it is known what became of each."`
+	Ref             string `in:"ref" placeholder:"REF" help:"Cancel all open callbacks of this reference."`
+	Topic           string `in:"topic" placeholder:"TOPIC" help:"With --ref: only callbacks of this topic."`
+	IncludeTerminal bool   `in:"include_terminal" help:"With --ref: also list callbacks that had already finished."`
 	changeFlags
 }
 
-// Run cancels and says of each callback what became of it.
+// Run cancels the callbacks and prints the result of each.
 func (cmd *callbackCancel) Run(c *session) error {
 	if (cmd.ID == "") == (cmd.Ref == "") || (cmd.Topic != "" || cmd.IncludeTerminal) && cmd.Ref == "" {
-		return console.Wrong("callback cancel needs either an id or --ref (with --topic or " +
-			"--include-terminal if wanted)")
+		return console.Wrong("give either an id or --ref; --topic and --include-terminal " +
+			"need --ref")
 	}
 	show := func(r *client.CancelResult) {
 		sentence := meaning(r.Result)
 		if cmd.IncludeTerminal && r.Result == "already_terminal" {
-			sentence = "already terminal, " + stateText(c, &r.Callback)
+			sentence = "already finished, " + stateText(c, &r.Callback)
 		}
 		c.printf("%s  %s\n", r.Callback.ID, sentence)
 	}
@@ -181,12 +181,12 @@ func (cmd *callbackCancel) Run(c *session) error {
 // callbackRetry attempts a callback now.
 type callbackRetry struct {
 	ID     string `arg:"" help:"Id of the callback."`
-	Ladder string `in:"ladder" default:"once" enum:"once,restart" help:"For a terminal callback: once is a single attempt, restart a new ladder from tier 1. Default: once."`
-	URL    string `in:"url" placeholder:"URL" help:"Send it to this address from now on."`
+	Ladder string `in:"ladder" default:"once" enum:"once,restart" help:"For a finished callback. once: a single attempt; restart: the whole retry schedule again. Default: once."`
+	URL    string `in:"url" placeholder:"URL" help:"Send it to this URL from now on."`
 	changeFlags
 }
 
-// Run asks for the attempt.
+// Run requests the attempt.
 func (cmd *callbackRetry) Run(c *session) error {
 	return ask(c, post(remote.CallbackPath(cmd.ID)+"/retry", cmd), func(cb *client.Callback) {
 		c.printf("%s  is %s and will be attempted now (see \"dispatcher callback get %[1]s\")\n", cb.ID,
@@ -194,18 +194,18 @@ func (cmd *callbackRetry) Run(c *session) error {
 	})
 }
 
-// requestFlags say which request is made, and where; callbacks and polls have the same. A command says with
-// set:"method=…" which method is meant where none is given.
+// requestFlags describe the HTTP request of a callback or a poll. The tag set:"method=…" of a command is the
+// default method in its help text.
 type requestFlags struct {
-	URL         string   `in:"url" placeholder:"URL" help:"Address that is called; with --endpoint it replaces only the endpoint's, if that one's url_override allows it."`
-	Endpoint    string   `in:"endpoint" placeholder:"ID|EXTERNAL_ID" help:"Endpoint that is called, by its id or your own name for it, with its secret, signer, headers and limits."`
+	URL         string   `in:"url" placeholder:"URL" help:"URL that is called. With --endpoint, it replaces the endpoint's URL if its url_override allows that."`
+	Endpoint    string   `in:"endpoint" placeholder:"ID|EXTERNAL_ID" help:"Endpoint that is called, by its id or external id. Its secret, signer, headers and limits apply."`
 	Method      string   `in:"method" placeholder:"METHOD" help:"HTTP method. Default: ${method}."`
-	Data        string   `short:"d" placeholder:"TEXT|@FILE|-" help:"Body: the text itself, a file after @, or - for the standard input. Its bytes are sent as they are."`
+	Data        string   `short:"d" placeholder:"TEXT|@FILE|-" help:"Body: a text, @FILE, or - for the standard input. Sent unchanged."`
 	ContentType string   `in:"content_type" placeholder:"TYPE" help:"Content type of the body. Default: application/json if it is JSON, else text/plain or application/octet-stream."`
-	Header      []string `in:"headers,headers" short:"H" sep:"none" placeholder:"NAME:VALUE" help:"A header to send; may be repeated."`
+	Header      []string `in:"headers,headers" short:"H" sep:"none" placeholder:"NAME:VALUE" help:"A header to send. Can be repeated."`
 }
 
-// put writes the request's body into the request that is told of.
+// put adds the body of the flags to in, the description of the request.
 func (f *requestFlags) put(c *session, in body) error {
 	if f.URL == "" && f.Endpoint == "" {
 		return console.Wrong("give --url or --endpoint")
@@ -217,8 +217,8 @@ func (f *requestFlags) put(c *session, in body) error {
 	if err != nil {
 		return err
 	}
-	// Not as "payload", which ends where its JSON does: a file mostly has a line's end behind that, and
-	// signatures are over bytes.
+	// "payload" would drop bytes after the end of its JSON, such as the newline at the end of a file, but the
+	// signature covers all bytes.
 	in["body_base64"] = base64.StdEncoding.EncodeToString(data)
 	if f.ContentType == "" {
 		in["content_type"] = guessType(data)
@@ -226,34 +226,34 @@ func (f *requestFlags) put(c *session, in body) error {
 	return nil
 }
 
-// aboutFlags are what callbacks and polls have beside their request.
+// aboutFlags are the flags of a callback or a poll apart from its request.
 type aboutFlags struct {
-	Topic          string            `in:"topic" placeholder:"TOPIC" help:"What it is about, such as payment.succeeded."`
+	Topic          string            `in:"topic" placeholder:"TOPIC" help:"Event type, such as payment.succeeded."`
 	LockKey        string            `in:"lock_key" placeholder:"KEY" help:"Callbacks with the same key are never attempted at the same time."`
 	Lane           string            `in:"lane" placeholder:"LANE" help:"Isolation key. Default: the destination."`
-	Label          map[string]string `in:"labels" mapsep:"none" placeholder:"NAME=VALUE" help:"A label; may be repeated."`
-	Delay          string            `in:"delay" placeholder:"DURATION" help:"Wait so long before the first attempt."`
-	DueAt          string            `in:"due_at" placeholder:"TIME" help:"Make the first attempt at this time, RFC 3339."`
-	ExpiresIn      string            `in:"expires_in" placeholder:"DURATION" help:"Give up so long after the first due time."`
-	IdempotencyKey string            `in:"idempotency_key" placeholder:"KEY" help:"The same key with the same request is accepted once."`
+	Label          map[string]string `in:"labels" mapsep:"none" placeholder:"NAME=VALUE" help:"A label. Can be repeated."`
+	Delay          string            `in:"delay" placeholder:"DURATION" help:"Time to wait before the first attempt."`
+	DueAt          string            `in:"due_at" placeholder:"TIME" help:"Time of the first attempt, RFC 3339."`
+	ExpiresIn      string            `in:"expires_in" placeholder:"DURATION" help:"Give up this long after the first due time."`
+	IdempotencyKey string            `in:"idempotency_key" placeholder:"KEY" help:"Requests with the same key are accepted only once."`
 }
 
-// tierFlags are a policy in few words.
+// tierFlags are a policy in short form.
 type tierFlags struct {
 	Tiers      []string `placeholder:"15s,3m" help:"Waits between attempts, instead of a policy."`
-	RepeatLast bool     `help:"With --tiers: go on with the last wait, until --deadline."`
-	Deadline   string   `placeholder:"DURATION" help:"With --tiers: make no attempt so long after the first due time."`
-	Timeout    string   `placeholder:"DURATION" help:"With --tiers: time limit of one attempt."`
+	RepeatLast bool     `help:"With --tiers: repeat the last wait until --deadline."`
+	Deadline   string   `placeholder:"DURATION" help:"With --tiers: make no attempt later than this after the first due time."`
+	Timeout    string   `placeholder:"DURATION" help:"With --tiers: timeout of one attempt."`
 }
 
-// put writes them into the body of a request, as its policy. One that is named, or given whole, excludes
+// put adds the flags to the body of a request, as its policy. policy is the value of --policy, which excludes
 // them.
 func (f *tierFlags) put(policy string, in body) error {
 	if f.Tiers == nil {
 		for flag, given := range map[string]bool{"repeat-last": f.RepeatLast, "deadline": f.Deadline != "",
 			"timeout": f.Timeout != ""} {
 			if given {
-				return console.Wrong("--%s needs --tiers: a policy has its own", flag)
+				return console.Wrong("--%s needs --tiers; a policy has its own value", flag)
 			}
 		}
 		return nil
@@ -275,15 +275,15 @@ type callbackSend struct {
 	requestFlags
 	Ref string `in:"ref" placeholder:"REF" help:"Business reference, such as an order number."`
 	aboutFlags
-	Supersede bool   `in:"supersede" help:"Cancel older ones of the same --ref and --topic; needs --version too."`
-	Version   *int64 `in:"version" placeholder:"N" help:"Which version of what --ref names this tells of; higher is newer."`
-	Order     string `in:"order" placeholder:"strict" help:"With --lock-key: strict starts it only after all with the same key that were accepted before it are terminal."`
+	Supersede bool   `in:"supersede" help:"Cancel older versions with the same --ref and --topic. Needs --version."`
+	Version   *int64 `in:"version" placeholder:"N" help:"Version of the object that --ref names; a higher number is newer."`
+	Order     string `in:"order" placeholder:"strict" help:"With --lock-key: strict waits until all earlier callbacks with the same key have finished."`
 	choiceFlags
 	tierFlags
 	answerFlags
 }
 
-// Run submits the callback and says what became of it.
+// Run submits the callback and prints its id.
 func (cmd *callbackSend) Run(c *session) error {
 	in, err := bodyOf(c, cmd)
 	if err == nil {
@@ -304,7 +304,7 @@ func (cmd *callbackSend) Run(c *session) error {
 	})
 }
 
-// guessType returns the content type of a body that came without one.
+// guessType returns the content type of a body that has none.
 func guessType(body []byte) string {
 	switch {
 	case json.Valid(body):

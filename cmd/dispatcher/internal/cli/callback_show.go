@@ -18,7 +18,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
-// stateText returns state and reason, coloured where that is welcome.
+// stateText formats state and reason in the colour of the state.
 func stateText(c *session, cb *client.Callback) string {
 	return c.Paint(remote.StateOf(cb), console.StateColour(cb.State))
 }
@@ -30,7 +30,7 @@ func attemptCount(cb *client.Callback) string {
 	return fmt.Sprintf("%d/%d", cb.AttemptCount, *cb.MaxAttempts)
 }
 
-// whenDue says how far away the next attempt is.
+// whenDue formats the time until the next attempt.
 func whenDue(cb *client.Callback, now time.Time) string {
 	if cb.DueAt.IsZero() {
 		return ""
@@ -38,8 +38,8 @@ func whenDue(cb *client.Callback, now time.Time) string {
 	return until(cb.DueAt, now)
 }
 
-// showCallback prints one callback, its attempts, and the rest of its ladder. Of a poll it is told what it
-// has beside its callback; nil where that is not known.
+// showCallback prints one callback, its attempts and the times of the remaining ones. For a poll, the
+// parameter poll has its rule and outcome; else it is nil.
 func showCallback(c *session, cb *client.Callback, attempts []client.Attempt, poll *client.PollDetail,
 	now time.Time) {
 	what, outcome, kind, version, policy, success := "callback", "", "", "", choiceText(cb.Policy),
@@ -62,7 +62,7 @@ func showCallback(c *session, cb *client.Callback, attempts []client.Attempt, po
 	for _, name := range slices.Sorted(maps.Keys(cb.Labels)) {
 		labels = append(labels, name+"="+cb.Labels[name])
 	}
-	if strings.HasPrefix(policy, "{") { // of one given whole, the tiers say it
+	if strings.HasPrefix(policy, "{") { // the tiers show the policy
 		policy = ""
 	}
 	c.Lines(10, slices.Concat([]string{
@@ -71,31 +71,30 @@ func showCallback(c *session, cb *client.Callback, attempts []client.Attempt, po
 		"topic", cb.Topic, "ref", cb.Ref, "version", version, "lock key", lock, "endpoint", cb.EndpointID,
 		"lane", cb.Lane,
 		"labels", strings.Join(labels, " "),
-		"attempts", attemptCount(cb) + " charged, " + strconv.Itoa(cb.DivertCount) + " diverted",
+		"attempts", attemptCount(cb) + " counted, " + strconv.Itoa(cb.DivertCount) + " postponed",
 		"policy", policy, "tiers", tiersText(cb), "success", success,
 	}, rule, []string{
 		"signer", choiceText(cb.Signer), "accepted", console.ClockTime(cb.CreatedAt),
 		"expires", console.ClockTime(cb.ExpiresAt), "finished", console.ClockTime(cb.FinishedAt),
 	})...)
 	fmt.Fprintln(c.Out)
-	t := c.NewTable("attempt", "started", "late", "outcome", "answer", "next attempt")
+	t := c.NewTable("attempt", "started", "late", "outcome", "response", "next attempt")
 	for i := range attempts {
 		t.Row(attemptRow(c, cb.Kind, &attempts[i])...)
 	}
-	for _, step := range ladder(cb, attempts, now) {
-		t.Row(step.name, step.at, "", c.Paint("to come", console.Faint), "", step.next)
+	for _, step := range laterAttempts(cb, attempts, now) {
+		t.Row(step.name, step.at, "", c.Paint("upcoming", console.Faint), "", step.next)
 	}
 	t.Render()
 }
 
-// tiersText prints the waits of a callback. Of a policy given whole that goes on with the last one it says
-// until when.
+// tiersText formats the waits of a callback. If the last one repeats, it also prints the deadline.
 func tiersText(cb *client.Callback) string {
 	s := joined(cb.Tiers, " ")
 	if cb.MaxAttempts != nil {
 		return s
 	}
-	s += " …, the last one again and again"
+	s += " …, the last one repeats"
 	var policy struct {
 		Deadline string `json:"deadline"`
 	}
@@ -112,16 +111,16 @@ func attemptRow(c *session, kind client.Kind, a *client.Attempt) []any {
 	}
 	outcome, answer := string(a.Outcome), answerText(a)
 	if !a.Charged {
-		outcome += ", not charged"
+		outcome += ", not counted"
 	}
 	colour := console.Red
 	switch {
 	case kind == client.Poll && a.Outcome == "succeeded":
-		// Whether the upstream has succeeded is the poll's own state.
+		// The poll's own state says whether the upstream reported a success or a failure.
 		outcome, colour = "final", console.Green
 	case kind == client.Poll && a.Class == client.ClassRuleMismatch && a.StatusCode != 0 && a.Rule != nil:
-		// It is no failure, and the rule stands above.
-		outcome, colour = "not final", console.Yellow
+		// This is no failure, and the rule is printed above.
+		outcome, colour = "pending", console.Yellow
 		answer = strconv.Itoa(a.StatusCode) + ": " + console.Short(a.Rule.Saw, console.Widest)
 	case a.Outcome == "succeeded":
 		colour = console.Green
@@ -131,7 +130,7 @@ func attemptRow(c *session, kind client.Kind, a *client.Attempt) []any {
 		console.ClockTime(a.NextDueAt)}
 }
 
-// answerText says what came back, and of a failure why it is one.
+// answerText formats the response of an attempt and, for a failure, its cause.
 func answerText(a *client.Attempt) string {
 	answer := string(a.Class)
 	if a.StatusCode != 0 {
@@ -149,12 +148,12 @@ func answerText(a *client.Attempt) string {
 	return answer
 }
 
-// A ladderStep is an attempt that has not been made.
-type ladderStep struct{ name, at, next string }
+// laterAttempt is an attempt that has not been made yet.
+type laterAttempt struct{ name, at, next string }
 
-// ladder returns the attempts that follow if each fails: at the earliest times, since an attempt takes a
-// while itself.
-func ladder(cb *client.Callback, attempts []client.Attempt, now time.Time) []ladderStep {
+// laterAttempts returns the attempts that follow if each one fails, with their earliest times. An attempt
+// takes time, so the real ones are later. A policy without an end has none to list.
+func laterAttempts(cb *client.Callback, attempts []client.Attempt, now time.Time) []laterAttempt {
 	if cb.DueAt.IsZero() || cb.MaxAttempts == nil {
 		return nil
 	}
@@ -166,9 +165,9 @@ func ladder(cb *client.Callback, attempts []client.Attempt, now time.Time) []lad
 	if n := len(attempts); n > 0 {
 		made = attempts[n-1].Number
 	}
-	var steps []ladderStep
+	var steps []laterAttempt
 	for i := range left {
-		step := ladderStep{name: "#" + strconv.Itoa(made+1+i), at: console.ClockTime(at)}
+		step := laterAttempt{name: "#" + strconv.Itoa(made+1+i), at: console.ClockTime(at)}
 		position := len(cb.Tiers) - left + 1 + i
 		if position < 0 || position >= len(cb.Tiers) {
 			steps = append(steps, step)
@@ -185,7 +184,7 @@ func ladder(cb *client.Callback, attempts []client.Attempt, now time.Time) []lad
 	return steps
 }
 
-// callbackExplain says what keeps a callback.
+// callbackExplain shows why a callback is waiting.
 type callbackExplain struct {
 	ID string `arg:"" help:"Id of the callback."`
 	answerFlags
@@ -197,11 +196,11 @@ func (cmd *callbackExplain) Run(c *session) error {
 	return ask(c, r, func(x *client.Explanation) { showExplanation(c, c.Out, x) })
 }
 
-// showExplanation prints an explanation for people.
+// showExplanation prints an explanation.
 func showExplanation(c *session, w io.Writer, x *client.Explanation) {
 	fmt.Fprintln(w, x.Summary)
 	if !x.NextAt.IsZero() {
-		fmt.Fprintf(w, "it is attempted at the earliest %s\n", console.ClockTime(x.NextAt))
+		fmt.Fprintf(w, "next attempt: not before %s\n", console.ClockTime(x.NextAt))
 	}
 	for i := range x.Blocking {
 		b := &x.Blocking[i]
@@ -214,12 +213,12 @@ func showExplanation(c *session, w io.Writer, x *client.Explanation) {
 		}
 		fmt.Fprintf(w, "\n%s%s\n  %s\n", c.Paint(string(b.Code), console.Bold), span, b.Detail)
 		if b.Cure != "" {
-			fmt.Fprintf(w, "  cure: %s\n", shellCure(b.Cure))
+			fmt.Fprintf(w, "  what to do: %s\n", shellCure(b.Cure))
 		}
 	}
 }
 
-// shellCures are the cures that are calls of the API, and the commands that make them.
+// shellCures maps cures that are calls of the API to commands.
 var shellCures = []struct {
 	call    *regexp.Regexp
 	command string
@@ -236,7 +235,7 @@ var shellCures = []struct {
 	{regexp.MustCompile(`POST /v1/callbacks/([^/ ]+)/(retry|cancel)\b`), "dispatcher callback $2 $1"},
 }
 
-// shellCure says a cure as it is done from the shell, where there is a command for it.
+// shellCure replaces API calls in a cure with the commands that make them.
 func shellCure(cure string) string {
 	for _, c := range shellCures {
 		cure = c.call.ReplaceAllString(cure, c.command)
@@ -244,20 +243,20 @@ func shellCure(cure string) string {
 	return cure
 }
 
-// callbackEvidence prints the records of a callback.
+// callbackEvidence prints the delivery report of a callback.
 type callbackEvidence struct {
 	serverFlags
 	ID string `arg:"" help:"Id of the callback."`
 }
 
-// Help is what callback evidence --help says below the flags' summary.
+// Help is the text below the summary of callback evidence --help.
 func (*callbackEvidence) Help() string {
-	return "The text has every attempt with its time and its answer. It has no credentials, and of the " +
-		"payload the SHA-256 alone, so that it may be given to the receiver: " +
+	return "The report lists each attempt with its time and its response. It has no credentials, and only " +
+		"the SHA-256 of the payload. So you can give it to the receiver: " +
 		"dispatcher callback evidence ID > evidence.txt."
 }
 
-// Run prints the text: byte for byte, but on a terminal made safe, since receivers wrote parts of it.
+// Run prints the report. On a terminal it escapes control characters, because receivers wrote parts of it.
 func (cmd *callbackEvidence) Run(c *session) error {
 	answer, err := c.call(get(remote.CallbackPath(cmd.ID)+"/evidence"), nil)
 	if err != nil {

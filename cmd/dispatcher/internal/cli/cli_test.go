@@ -12,14 +12,14 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/sign/signtest"
 )
 
-// program has the commands of this package.
+// program is a program with the commands of this package.
 var program = cmdtest.Program(func() any { return &Commands{} })
 
 func TestMain(m *testing.M) { program.RunTests(m) }
 
 func TestTranscripts(t *testing.T) { program.Transcripts(t, "DISPATCHER_KEY=k") }
 
-// Of a key pair the receiver's part is the public key; the private one is not printed.
+// TestEndpointCreateShowsThePublicKey checks that the private key of a key pair is not printed.
 func TestEndpointCreateShowsThePublicKey(t *testing.T) {
 	t.Parallel()
 	for _, use := range []string{sign.UseEd25519, sign.UseRSA} {
@@ -34,13 +34,14 @@ func TestEndpointCreateShowsThePublicKey(t *testing.T) {
 		public := strings.TrimSpace(cmdtest.ReceiversForm(t, use, key))
 		if !strings.HasSuffix(got, public) || strings.Contains(got, "PRIVATE") ||
 			strings.Contains(got, "whsk_") {
-			t.Errorf("%s: said %s", use, got)
+			t.Errorf("%s: printed %s", use, got)
 		}
 	}
 }
 
-// The network's part of what can go wrong. A redirect is not followed: it would carry the key elsewhere.
-func TestServersThatDoNotAnswer(t *testing.T) {
+// TestUnreachableServers checks the errors of the network. A redirect is not followed, because it would carry
+// the key to another server.
+func TestUnreachableServers(t *testing.T) {
 	t.Parallel()
 	redirected := cmdtest.Handling(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/elsewhere" {
@@ -52,15 +53,16 @@ func TestServersThatDoNotAnswer(t *testing.T) {
 	file := cmdtest.WriteFile(t, "key", "k\n")
 	for _, tc := range []struct{ address, env, want string }{
 		{"http://127.0.0.1:1", "DISPATCHER_KEY=k",
-			`nobody listens at http://127.0.0.1:1; is "dispatcher serve" running there?`},
+			`no server listens at http://127.0.0.1:1; is "dispatcher serve" running there?`},
 		{redirected, "DISPATCHER_KEY=k", "the response is not from a dispatcher: Found (302)"},
 		{refused, "DISPATCHER_KEY_FILE=" + file,
-			refused + " does not know this key, or it has ended; it is from " + file + " (401 unauthorized)"},
+			refused + " refuses the API key from " + file +
+				": it is unknown, expired or revoked (401 unauthorized)"},
 	} {
 		term := program.Terminal(tc.env)
 		term.Ends(t, console.ExitFailed, "key", "list", "--server", tc.address)
 		if got := term.Stderr.String(); got != "dispatcher: "+tc.want+"\n" {
-			t.Errorf("%s: said %q", tc.address, got)
+			t.Errorf("%s: printed %q", tc.address, got)
 		}
 	}
 }

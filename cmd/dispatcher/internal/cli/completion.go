@@ -11,19 +11,19 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
 )
 
-// CompletionCommand prints a script that lets a shell complete commands and flags.
+// CompletionCommand prints a completion script for a shell.
 type CompletionCommand struct {
 	Shell string `arg:"" enum:"bash,zsh,fish" placeholder:"SHELL" help:"bash, zsh or fish."`
 }
 
-// Help is what completion --help says.
+// Help is the text below the summary of completion --help.
 func (*CompletionCommand) Help() string {
 	return "bash: source <(dispatcher completion bash), in ~/.bashrc for good. zsh: source <(dispatcher " +
 		"completion zsh), in ~/.zshrc after compinit. " +
 		"fish: dispatcher completion fish > ~/.config/fish/completions/dispatcher.fish."
 }
 
-// Run writes the script, which is made from the grammar itself.
+// Run writes the script, which is built from the grammar.
 func (cmd *CompletionCommand) Run(parsed *kong.Context, c *console.Console) error {
 	nodes := CommandNodes(parsed.Model.Node, nil)
 	var b strings.Builder
@@ -42,13 +42,13 @@ func (cmd *CompletionCommand) Run(parsed *kong.Context, c *console.Console) erro
 	return nil
 }
 
-// A commandNode is one command with the words that lead to it.
+// commandNode is a command and the words that lead to it.
 type commandNode struct {
 	Path []string
 	Node *kong.Node
 }
 
-// CommandNodes lists a command and all below it.
+// CommandNodes returns a command and all commands below it, except hidden ones.
 func CommandNodes(n *kong.Node, path []string) []commandNode {
 	list := []commandNode{{path, n}}
 	for _, child := range n.Children {
@@ -59,18 +59,17 @@ func CommandNodes(n *kong.Node, path []string) []commandNode {
 	return list
 }
 
-// at is the command as the scripts know it: /callback/send, and nothing for the program itself.
+// at is the name of the command in the scripts: /callback/send, or "" for the program.
 func (n *commandNode) at() string { return strings.Join(append([]string{""}, n.Path...), "/") }
 
-// children are the commands below the command that people are meant to know.
+// children returns the commands directly below, except hidden ones.
 func (n *commandNode) children() []*kong.Node {
 	return slices.DeleteFunc(slices.Clone(n.Node.Children), func(child *kong.Node) bool {
 		return child.Hidden
 	})
 }
 
-// words are what may follow the command: its commands, or its flags, and the values of an argument that has
-// few.
+// words returns what can follow the command: its subcommands, the values of an enum argument, and its flags.
 func (n *commandNode) words() []string {
 	var words []string
 	for _, child := range n.children() {
@@ -93,7 +92,7 @@ func writeBash(b *strings.Builder, nodes []commandNode) {
 		paths = append(paths, nodes[i+1].at())
 	}
 	fmt.Fprintf(b, "      %s) path=$path/$word ;;\n    esac\n  done\n", strings.Join(paths, "|"))
-	// The values of a flag that has few.
+	// Complete the values of enum flags.
 	b.WriteString("  case \"$path ${COMP_WORDS[COMP_CWORD-1]}\" in\n")
 	for i := range nodes {
 		for _, flag := range nodes[i].Node.Flags {
@@ -111,8 +110,8 @@ func writeBash(b *strings.Builder, nodes []commandNode) {
 	b.WriteString("  esac\n}\ncomplete -o default -F _dispatcher dispatcher\n")
 }
 
-// fishPath says in fish which command the line has come to: words that are no commands, such as flags and
-// their values, are passed over.
+// fishPath is a fish function that finds the command on the line. It skips words that are no commands, such
+// as flags and their values.
 const fishPath = `function __dispatcher_at
     set -l path
     for word in (commandline -opc)[2..-1]

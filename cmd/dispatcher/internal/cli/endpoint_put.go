@@ -11,24 +11,27 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/remote"
 )
 
-// endpointPut makes or replaces endpoints by their external ids.
+// endpointPut creates or replaces endpoints by their external ids.
 type endpointPut struct {
 	serverFlags
-	File string `arg:"" placeholder:"FILE.ndjson" help:"File with one endpoint a line, as PUT /v1/endpoints/by-external-id takes it, with its external_id; - reads the standard input."`
+	File string `arg:"" placeholder:"FILE.ndjson" help:"File with one endpoint per line: the body of PUT /v1/endpoints/by-external-id and an external_id. - reads the standard input."`
 	reasonFlag
-	JSON bool `help:"Print the summary for machines."`
+	JSON bool `help:"Print the summary as JSON."`
 }
 
-// Help is what endpoint put --help says below the flags' summary.
+// Help is the text below the summary of endpoint put --help.
 func (*endpointPut) Help() string {
 	return "A line such as {\"external_id\": \"merchant-7\", \"url\": \"https://shop.example/notify\", " +
-		"\"policy\": \"payment\"} makes the endpoint, or replaces it whole: what a line does not " +
-		"name gets its default, except a pause, whether it is enabled, and its secret. Run again, the same file changes nothing. Lines go to the server in batches of at " +
-		"most 1000; one that is refused is named on the error output and does not stop the others, and the exit code is 1. Secrets are made when they are first needed: " +
+		"\"policy\": \"payment\"} creates the endpoint or replaces all of it. " +
+		"Fields that a line leaves out get their defaults. " +
+		"Only the pause, the field enabled and the secret are kept. " +
+		"The same file can be run again; it changes nothing then. " +
+		"Lines are sent in batches of up to 1000. A refused line is reported on the error output and " +
+		"does not stop the others; the exit code is 1 then. Secrets are generated at their first use: " +
 		"\"dispatcher endpoint secret\" prints them."
 }
 
-// A putSummary is what a file of endpoints comes to.
+// putSummary counts the lines of a file by their result.
 type putSummary struct {
 	Lines    int `json:"lines"`
 	Made     int `json:"made"`
@@ -36,7 +39,7 @@ type putSummary struct {
 	Refused  int `json:"refused"`
 }
 
-// An endpointWriter sends the lines of a source.
+// endpointWriter sends the lines of a source to the server.
 type endpointWriter struct {
 	c      *session
 	source *importer.Source
@@ -45,7 +48,7 @@ type endpointWriter struct {
 	sum    putSummary
 }
 
-// Run puts the endpoints, and ends with 1 if a line was refused.
+// Run sends the file. Its exit code is 1 if a line was refused.
 func (cmd *endpointPut) Run(c *session) error {
 	if err := c.connect(); err != nil {
 		return err
@@ -60,21 +63,21 @@ func (cmd *endpointPut) Run(c *session) error {
 	err = w.run()
 	w.bar.End(err != nil)
 	if cmd.JSON {
-		shown := c.PrintValue(w.sum)
+		printed := c.PrintValue(w.sum)
 		if err == nil {
-			err = shown
+			err = printed
 		}
 	} else {
-		c.printf("%d endpoints: %d made, %d replaced, %d refused\n", w.sum.Lines, w.sum.Made, w.sum.Replaced,
-			w.sum.Refused)
+		c.printf("%d endpoints: %d created, %d replaced, %d refused\n",
+			w.sum.Lines, w.sum.Made, w.sum.Replaced, w.sum.Refused)
 	}
 	if err == nil && w.sum.Refused > 0 {
-		err = console.ErrShown
+		err = console.ErrPrinted
 	}
 	return err
 }
 
-// run sends batch after batch until the source ends.
+// run sends batches until the source ends.
 func (w *endpointWriter) run() error {
 	for more := true; more; {
 		b, err := w.source.Batch(importer.MaxCount, func(line *importer.Line) {
@@ -85,9 +88,8 @@ func (w *endpointWriter) run() error {
 			return err
 		}
 		if len(b.Lines) > 0 {
-			if err := w.hand(b.Lines); err != nil {
-				return fmt.Errorf("lines %d to %d: %w; the file can be run again, what is the same stays "+
-					"as it is",
+			if err := w.send(b.Lines); err != nil {
+				return fmt.Errorf("lines %d to %d: %w; you can run the file again",
 					b.Lines[0].Number, b.Last.Number, err)
 			}
 		}
@@ -99,9 +101,8 @@ func (w *endpointWriter) run() error {
 	return nil
 }
 
-// hand makes one call for a batch. The lines keep their bytes: the order of their members is nobody's, but a
-// number is what it is.
-func (w *endpointWriter) hand(batch []*importer.Line) error {
+// send sends one batch. The lines keep their bytes, so that no number loses precision.
+func (w *endpointWriter) send(batch []*importer.Line) error {
 	in := struct {
 		Reason    string            `json:"reason,omitempty"`
 		Endpoints []json.RawMessage `json:"endpoints"`
@@ -114,7 +115,7 @@ func (w *endpointWriter) hand(batch []*importer.Line) error {
 		return err
 	}
 	if len(answer.Results) != len(batch) {
-		return fmt.Errorf("%s answered %d results: it is not a dispatcher, or not this version",
+		return fmt.Errorf("%s returned %d results: it is no dispatcher, or another version",
 			w.c.client.Base, len(answer.Results))
 	}
 	for i, r := range answer.Results {
@@ -133,7 +134,7 @@ func (w *endpointWriter) hand(batch []*importer.Line) error {
 	return nil
 }
 
-// refused says which line was not taken, and why.
+// refused reports a line that the server did not accept.
 func (w *endpointWriter) refused(line *importer.Line, why *client.Problem) {
 	w.sum.Refused++
 	text := fmt.Sprintf("line %d: %s", line.Number, remote.InLine(why))

@@ -12,25 +12,25 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
 )
 
-// LaneCommand is the API for lanes from the shell.
+// LaneCommand has the commands for lanes.
 type LaneCommand struct {
-	List   laneList   `cmd:"" help:"List lanes with what waits in them, and what holds them."`
-	Pause  lanePause  `cmd:"" help:"Hold a lane: callbacks are accepted, none is sent."`
-	Resume laneResume `cmd:"" help:"Let a paused lane go on."`
-	Limit  laneLimit  `cmd:"" help:"Bound how many attempts of a lane may begin, and be in flight."`
-	Secret laneSecret `cmd:"" help:"Print the secret that signs what is sent in a lane."`
+	List   laneList   `cmd:"" help:"List lanes with their backlog and why they wait."`
+	Pause  lanePause  `cmd:"" help:"Pause a lane. Callbacks are still accepted, but not sent."`
+	Resume laneResume `cmd:"" help:"Resume a paused lane."`
+	Limit  laneLimit  `cmd:"" help:"Set the limits of a lane: rate and concurrent attempts."`
+	Secret laneSecret `cmd:"" help:"Print the secret that signs the callbacks of a lane."`
 }
 
 // laneList lists lanes.
 type laneList struct {
-	Search string `in:"search" placeholder:"TEXT" help:"Only those with this in their key."`
-	Held   bool   `in:"held" help:"Only those that are paused: by themselves, with their endpoint or with the project."`
+	Search string `in:"search" placeholder:"TEXT" help:"Only lanes whose key contains this text."`
+	Held   bool   `in:"held" help:"Only paused lanes. A lane is also paused if its endpoint or the project is."`
 	listFlags
 }
 
 // Run prints the lanes.
 func (cmd *laneList) Run(c *session) error {
-	header, now := "lane, open, oldest, in flight, rate, answers, held", time.Now()
+	header, now := "lane, open, oldest, in flight, rate, responding, blocked by", time.Now()
 	return list(c, cmd.listFlags, "/v1/lanes", cmd, "no lanes match", header, func(l *client.LaneView) []any {
 		oldest := ""
 		if l.AgeMs != nil {
@@ -43,7 +43,7 @@ func (cmd *laneList) Run(c *session) error {
 	})
 }
 
-// inFlight says how many attempts there are, how many there may be now, and how many that may become.
+// inFlight formats the number of running attempts, the current limit, and the configured limit if it differs.
 func inFlight(l *client.LaneView) string {
 	if l.InFlight == nil {
 		if l.Concurrency != 0 {
@@ -61,7 +61,7 @@ func inFlight(l *client.LaneView) string {
 	return s
 }
 
-// heldText says why nothing is sent now, since when and until when, and names what else holds the lane.
+// heldText formats why a lane sends nothing now, since when and until when, and the codes of further reasons.
 func heldText(l *client.LaneView) string {
 	if l.Held == "" {
 		return ""
@@ -82,50 +82,50 @@ func heldText(l *client.LaneView) string {
 	return s
 }
 
-// lanePath is the address of one lane's calls: keys of lanes have slashes in them.
+// lanePath is the path of a call for a lane. The key is escaped, because it may contain slashes.
 func lanePath(lane, call string) string { return "/v1/lanes/" + url.PathEscape(lane) + "/" + call }
 
-// lanePause holds a lane.
+// lanePause pauses a lane.
 type lanePause struct {
-	Lane string `arg:"" help:"Key of the lane, as a callback shows it: its endpoint's id, https://host:port, or the caller's own."`
+	Lane string `arg:"" help:"Key of the lane, as \"callback get\" shows it: an endpoint's id, https://host:port, or your own key."`
 	pauseFlags
 }
 
-// Run holds the lane.
+// Run pauses the lane.
 func (cmd *lanePause) Run(c *session) error {
 	return ask(c, post(lanePath(cmd.Lane, "pause"), cmd), func(l *client.Lane) {
-		c.printf("nothing of the lane %s is sent %s\n", l.Lane, pausedText(&l.Pause))
+		c.printf("lane %s  paused %s\n", l.Lane, pausedText(&l.Pause))
 	})
 }
 
-// laneResume lets a lane go on.
+// laneResume resumes a lane.
 type laneResume struct {
 	Lane string `arg:"" help:"Key of the lane."`
 	changeFlags
 }
 
-// Run lets the lane go on. It may be held by something else still.
+// Run resumes the lane. It is still paused if its endpoint or the project is.
 func (cmd *laneResume) Run(c *session) error {
 	return ask(c, post(lanePath(cmd.Lane, "resume"), cmd), func(l *client.Lane) {
 		if l.Paused {
-			c.printf("the lane %s is no longer paused by itself, but with its endpoint or the project %s\n",
+			c.printf("lane %s  resumed, but its endpoint or the project is still paused %s\n",
 				l.Lane, pausedText(&l.Pause))
 			return
 		}
-		c.printf("the lane %s goes on\n", l.Lane)
+		c.printf("lane %s  resumed\n", l.Lane)
 	})
 }
 
-// laneLimit bounds a lane.
+// laneLimit sets the limits of a lane.
 type laneLimit struct {
 	Lane        string   `arg:"" help:"Key of the lane."`
-	Rate        string   `in:"rate" placeholder:"N/s" help:"How many attempts may begin: 50/s, 300/m, 10/h or 1/d."`
-	Concurrency int      `in:"concurrency" placeholder:"N" help:"How many attempts may be in flight."`
-	Clear       []string `enum:"rate,concurrency" placeholder:"rate,concurrency" help:"Take these bounds away."`
+	Rate        string   `in:"rate" placeholder:"N/s" help:"Maximum rate of attempts: 50/s, 300/m, 10/h or 1/d."`
+	Concurrency int      `in:"concurrency" placeholder:"N" help:"Maximum number of attempts in flight."`
+	Clear       []string `enum:"rate,concurrency" placeholder:"rate,concurrency" help:"Remove these limits."`
 	changeFlags
 }
 
-// Run sets the bounds that are given; the others stay.
+// Run sets the given limits. The others stay.
 func (cmd *laneLimit) Run(c *session) error {
 	in, err := bodyOf(c, cmd)
 	if err != nil {
@@ -142,34 +142,34 @@ func (cmd *laneLimit) Run(c *session) error {
 	}
 	r := request{method: http.MethodPut, path: lanePath(cmd.Lane, "limits"), in: in}
 	return ask(c, r, func(l *client.Lane) {
-		c.printf("the lane %s: rate %s, in flight at most %s\n", l.Lane, cmp.Or(l.Rate, "any"),
+		c.printf("lane %s  rate %s, in flight at most %s\n", l.Lane, cmp.Or(l.Rate, "unlimited"),
 			numberOr(l.Concurrency, "the setting lane_concurrency"))
 	})
 }
 
 // laneSecret prints the secret of a lane.
 type laneSecret struct {
-	Lane   string `in:"lane" arg:"" help:"Key of the lane, as a callback shows it."`
-	Signer string `in:"signer" placeholder:"NAME" help:"The signer that signs with it; each has a secret of its own. Default: standard-v1."`
+	Lane   string `in:"lane" arg:"" help:"Key of the lane, as \"callback get\" shows it."`
+	Signer string `in:"signer" placeholder:"NAME" help:"Signer that uses the secret; each signer has its own. Default: standard-v1."`
 	answerFlags
 }
 
-// Run prints it.
+// Run prints the secret.
 func (cmd *laneSecret) Run(c *session) error {
 	return ask(c, get("/v1/secret?"+queryOf(cmd).Encode()), printSecret(c, false))
 }
 
-// pauseFlags say for how long something is held, and why.
+// pauseFlags are the end and the reason of a pause.
 type pauseFlags struct {
-	For    string `in:"for" xor:"end" placeholder:"DURATION" help:"Hold it for so long, such as 2h. Default, without --until too: until it is resumed."`
-	Until  string `in:"until" xor:"end" placeholder:"TIME" help:"Hold it until this time, RFC 3339."`
-	Reason string `in:"reason" placeholder:"TEXT" help:"Why: it is shown to whoever asks what holds it, and kept in the audit."`
+	For    string `in:"for" xor:"end" placeholder:"DURATION" help:"Pause for this long, such as 2h. Default: until you resume it."`
+	Until  string `in:"until" xor:"end" placeholder:"TIME" help:"Pause until this time, RFC 3339."`
+	Reason string `in:"reason" placeholder:"TEXT" help:"Reason. It is shown with the pause and kept in the audit log."`
 	answerFlags
 }
 
-// pausedText says for how long something is held, and why.
+// pausedText formats the end and the reason of a pause.
 func pausedText(p *client.Pause) string {
-	s := "until it is resumed"
+	s := "until you resume it"
 	if !p.PausedUntil.IsZero() {
 		s = "until " + console.ClockTime(p.PausedUntil)
 	}
@@ -179,30 +179,29 @@ func pausedText(p *client.Pause) string {
 	return s
 }
 
-// PauseCommand holds all that a project sends.
+// PauseCommand pauses a project.
 type PauseCommand struct{ pauseFlags }
 
-// Help is what pause --help says below the flags' summary.
+// Help is the text below the summary of pause --help.
 func (*PauseCommand) Help() string {
-	return "Callbacks are accepted as before and none is dropped; within a second no new attempt begins, " +
-		"and what is on the wire ends. \"dispatcher endpoint pause\" and " +
-		"\"dispatcher lane pause\" hold one destination alone."
+	return "Callbacks are still accepted, and none is dropped. Within a second no new attempt starts; " +
+		"attempts in flight end normally. To pause a single destination, use " +
+		"\"dispatcher endpoint pause\" or \"dispatcher lane pause\"."
 }
 
-// Run holds the project.
+// Run pauses the project.
 func (cmd *PauseCommand) Run(c *session) error {
 	return ask(c, post("/v1/pause", cmd), func(p *client.ProjectPause) {
-		c.printf("nothing of the project %s is sent %s\n", p.Project, pausedText(&p.Pause))
+		c.printf("project %s  paused %s\n", p.Project, pausedText(&p.Pause))
 	})
 }
 
-// ResumeCommand lets a project go on.
+// ResumeCommand resumes a project.
 type ResumeCommand struct{ changeFlags }
 
-// Run lets the project go on.
+// Run resumes the project. Endpoints and lanes keep their own pauses.
 func (cmd *ResumeCommand) Run(c *session) error {
 	return ask(c, post("/v1/resume", cmd), func(p *client.ProjectPause) {
-		c.printf("the project %s goes on; endpoints and lanes that are paused by themselves stay so\n",
-			p.Project)
+		c.printf("project %s  resumed; endpoints and lanes that you paused stay paused\n", p.Project)
 	})
 }

@@ -18,15 +18,15 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
-// PolicyCommand is the API for policies from the shell.
+// PolicyCommand has the commands for policies.
 type PolicyCommand struct {
-	List policyList `cmd:"" help:"List the policies that can be named, with their tiers and sums; with --from, when each attempt would be."`
+	List policyList `cmd:"" help:"List the named policies with their tiers and total durations; with --from, the time of each attempt."`
 }
 
 // policyList lists policies.
 type policyList struct {
-	Name []string `arg:"" optional:"" help:"Only these."`
-	From string   `placeholder:"TIME" help:"Show when the attempts of a ladder that begins then are made, if all fail at once: RFC 3339, or now."`
+	Name []string `arg:"" optional:"" help:"Names to list. Default: all."`
+	From string   `placeholder:"TIME" help:"Show the times of all attempts if the first one is at this time and each fails at once: RFC 3339, or now."`
 	answerFlags
 }
 
@@ -40,7 +40,7 @@ func (cmd *policyList) Run(c *session) error {
 	default:
 		q.Set("from", cmd.From)
 	}
-	var answer client.Page[pickedPolicy]
+	var answer client.Page[rawPolicy]
 	whole, err := c.call(get("/v1/policies?"+q.Encode()), &answer)
 	if err != nil {
 		return err
@@ -48,7 +48,7 @@ func (cmd *policyList) Run(c *session) error {
 	if cmd.JSON && len(cmd.Name) == 0 {
 		return c.PrintJSON(whole)
 	}
-	var policies []pickedPolicy
+	var policies []rawPolicy
 	left := slices.Clone(cmd.Name)
 	for _, policy := range answer.Data {
 		if len(cmd.Name) == 0 || slices.Contains(cmd.Name, policy.Name) {
@@ -68,7 +68,7 @@ func (cmd *policyList) Run(c *session) error {
 		return c.PrintValue(map[string]any{"data": data, "next_cursor": nil})
 	case cmd.From != "":
 		for i := range policies {
-			showLadder(c, &policies[i].NamedPolicy, i > 0)
+			showTimes(c, &policies[i].NamedPolicy, i > 0)
 		}
 	default:
 		showPolicies(c, policies)
@@ -76,20 +76,20 @@ func (cmd *policyList) Run(c *session) error {
 	return nil
 }
 
-// A pickedPolicy is a policy, and as the server wrote it.
-type pickedPolicy struct {
+// rawPolicy is a policy, and its JSON as the server wrote it.
+type rawPolicy struct {
 	client.NamedPolicy
 	raw json.RawMessage
 }
 
-// UnmarshalJSON keeps what it reads.
-func (p *pickedPolicy) UnmarshalJSON(raw []byte) error {
+// UnmarshalJSON decodes the policy and keeps its JSON.
+func (p *rawPolicy) UnmarshalJSON(raw []byte) error {
 	p.raw = bytes.Clone(raw)
 	return json.Unmarshal(raw, &p.NamedPolicy)
 }
 
-func showPolicies(c *session, policies []pickedPolicy) {
-	t := c.NewTable("name", "attempts", "sum", "timeout", "tiers", "about")
+func showPolicies(c *session, policies []rawPolicy) {
+	t := c.NewTable("name", "attempts", "total", "timeout", "tiers", "about")
 	t.Wrap(5, 44)
 	t.Wrap(6, 40)
 	for i := range policies {
@@ -107,7 +107,7 @@ func attemptsOf(p *client.NamedPolicy) string {
 	return numberOr(p.Attempts, "until "+cmp.Or(string(p.Deadline), "canceled"))
 }
 
-// tiersInShort prints the waits, runs of the same one in short.
+// tiersInShort formats the waits; it writes three or more equal ones as 3×30m.
 func tiersInShort(p *client.NamedPolicy) string {
 	var parts []string
 	for i := 0; i < len(p.Tiers); {
@@ -129,8 +129,8 @@ func tiersInShort(p *client.NamedPolicy) string {
 	return s
 }
 
-// showLadder prints when the attempts of a policy are made.
-func showLadder(c *session, p *client.NamedPolicy, apart bool) {
+// showTimes prints the times of a policy's attempts. apart puts an empty line in front.
+func showTimes(c *session, p *client.NamedPolicy, apart bool) {
 	if apart {
 		fmt.Fprintln(c.Out)
 	}
@@ -138,7 +138,7 @@ func showLadder(c *session, p *client.NamedPolicy, apart bool) {
 	if p.Attempts != 0 {
 		what += " attempts within " + string(p.Sum)
 	}
-	c.printf("%s: %s, each at most %s\n", c.Paint(p.Name, console.Bold), what, p.Timeout)
+	c.printf("%s: %s, timeout %s each\n", c.Paint(p.Name, console.Bold), what, p.Timeout)
 	t := c.NewTable("attempt", "at", "after the first")
 	for i := range p.Times {
 		after := ""
@@ -150,52 +150,53 @@ func showLadder(c *session, p *client.NamedPolicy, apart bool) {
 	t.Render()
 }
 
-// SignerCommand explains the signers. It needs no server: all of this version know the same.
+// SignerCommand has the commands for signers. They need no server, because the signers depend only on the
+// version.
 type SignerCommand struct {
-	List signerList `cmd:"" help:"List the signers with their options and what their secrets are."`
+	List signerList `cmd:"" help:"List the signers with their options and the form of their secrets."`
 }
 
 // signerList lists signers.
 type signerList struct {
-	Name []string `arg:"" optional:"" help:"Only these."`
+	Name []string `arg:"" optional:"" help:"Names to list. Default: all."`
 	JSON bool     `help:"Print JSON for machines."`
 }
 
-// A toldSigner is a signer in JSON.
-type toldSigner struct {
+// signerInfo is a signer in the JSON output.
+type signerInfo struct {
 	Name    string       `json:"name"`
 	About   string       `json:"about"`
 	Secret  string       `json:"secret,omitempty"`
-	Options []toldOption `json:"options"`
+	Options []optionInfo `json:"options"`
 }
 
-// A toldOption is one of its options.
-type toldOption struct {
+// optionInfo is an option of a signer.
+type optionInfo struct {
 	Name    string          `json:"name"`
 	About   string          `json:"about"`
 	Default json.RawMessage `json:"default"`
-	shown   string
+	text    string          // the default as the table prints it
 }
 
-// Run prints them.
+// Run prints the signers.
 func (cmd *signerList) Run(c *console.Console) error {
 	for _, name := range cmd.Name {
 		if !slices.Contains(sign.Names(), name) {
 			return console.Wrong("there is no signer %q; \"dispatcher signer list\" shows all", name)
 		}
 	}
-	var list []toldSigner
+	var list []signerInfo
 	for _, s := range sign.Infos() {
 		if len(cmd.Name) > 0 && !slices.Contains(cmd.Name, s.Name) {
 			continue
 		}
-		told := toldSigner{Name: s.Name, About: s.Description, Secret: secretsForm(&s),
-			Options: []toldOption{}}
+		info := signerInfo{Name: s.Name, About: s.Description, Secret: secretForm(&s),
+			Options: []optionInfo{}}
 		for _, o := range s.Options {
-			told.Options = append(told.Options,
-				toldOption{o.Name, o.Description, json.RawMessage(optionDefault(o)), string(o.Default)})
+			info.Options = append(info.Options,
+				optionInfo{o.Name, o.Description, json.RawMessage(optionDefault(o)), string(o.Default)})
 		}
-		list = append(list, told)
+		list = append(list, info)
 	}
 	if cmd.JSON {
 		encoder := json.NewEncoder(c.Out)
@@ -209,7 +210,7 @@ func (cmd *signerList) Run(c *console.Console) error {
 	return nil
 }
 
-// optionDefault returns an option's default as JSON; of the one that depends on another option, as text.
+// optionDefault returns an option's default as JSON. A default that depends on another option is a text.
 func optionDefault(o sign.Option) string {
 	if json.Valid([]byte(o.Default)) {
 		return string(o.Default)
@@ -221,8 +222,8 @@ func optionDefault(o sign.Option) string {
 	return string(quoted)
 }
 
-// secretsForm says how the secret that signs is written; empty: there is none.
-func secretsForm(s *sign.Info) string {
+// secretForm describes the form of a signer's secret; "" if it needs none.
+func secretForm(s *sign.Info) string {
 	switch {
 	case s.Name == sign.SortedKV:
 		return "the key itself, 8 to 4096 characters; with alg rsa2 a private RSA key, PEM"
@@ -233,14 +234,14 @@ func secretsForm(s *sign.Info) string {
 	case s.Use == sign.UseText:
 		return "the token itself, 8 to 4096 characters"
 	case s.Use == sign.UseBasic:
-		return "user:password; it cannot be made here, but must be given"
+		return "user:password; it is never generated, so give it"
 	case s.Use == sign.UseHMAC:
 		return "24 to 64 bytes, written whsec_ and base64"
 	}
 	return ""
 }
 
-func showSigner(c *console.Console, s *toldSigner, apart bool) {
+func showSigner(c *console.Console, s *signerInfo, apart bool) {
 	if apart {
 		fmt.Fprintln(c.Out)
 	}
@@ -255,7 +256,7 @@ func showSigner(c *console.Console, s *toldSigner, apart bool) {
 	t.Wrap(2, 36)
 	t.Wrap(3, 60)
 	for _, o := range s.Options {
-		t.Row(o.Name, o.shown, o.About)
+		t.Row(o.Name, o.text, o.About)
 	}
 	t.Render()
 }

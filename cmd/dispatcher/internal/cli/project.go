@@ -15,14 +15,14 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// ProjectCommand is the API for projects from the shell.
+// ProjectCommand has the commands for projects.
 type ProjectCommand struct {
-	Create projectCreate `cmd:"" help:"Make a project: keys, endpoints, callbacks and secrets of its own. Only the admin key of the settings may."`
+	Create projectCreate `cmd:"" help:"Create a project with its own keys, endpoints, callbacks and secrets. Needs the admin key of the settings."`
 	List   projectList   `cmd:"" help:"List projects, by id."`
-	Set    projectSet    `cmd:"" help:"Change the defaults of a project, and nothing else."`
+	Set    projectSet    `cmd:"" help:"Change the defaults of a project. Only the given fields change."`
 }
 
-// quotasText names the quotas that a project has.
+// quotasText formats the quotas of a project.
 func quotasText(q client.Quotas) string {
 	var parts []string
 	if q.OpenCallbacks != 0 {
@@ -34,29 +34,28 @@ func quotasText(q client.Quotas) string {
 	return strings.Join(parts, ", ")
 }
 
-// projectFields are what can be said of a project: what callbacks get that bring none, nor get any from their
-// endpoint.
+// projectFields are the flags of project create and project set: the defaults of callbacks that have no value
+// of their own and get none from their endpoint.
 type projectFields struct {
-	Name string `in:"name" placeholder:"TEXT" help:"A name for people."`
+	Name string `in:"name" placeholder:"TEXT" help:"Display name."`
 	attemptChoices
-	// HeaderHosts are a list that replaces the one that there is.
-	HeaderHosts []string `in:"header_hosts" placeholder:"HOST,..." help:"Hosts that those of the headers go to which are credentials, such as Authorization; to all others they are not sent."`
-	MaxOpen     *int64   `in:"quotas.open_callbacks" placeholder:"N" help:"Most open callbacks; 0: no bound. Needs the settings' key."`
-	MaxLanes    *int64   `in:"quotas.lanes" placeholder:"N" help:"Most lanes; 0: no bound. Needs the settings' key."`
+	// HeaderHosts replaces the existing list.
+	HeaderHosts []string `in:"header_hosts" placeholder:"HOST,..." help:"Hosts that get credential headers such as Authorization. Other hosts do not get them."`
+	MaxOpen     *int64   `in:"quotas.open_callbacks" placeholder:"N" help:"Maximum number of open callbacks; 0: no limit. Needs the admin key of the settings."`
+	MaxLanes    *int64   `in:"quotas.lanes" placeholder:"N" help:"Maximum number of lanes; 0: no limit. Needs the admin key of the settings."`
 	changeFlags
 }
 
-// projectCreate makes a project.
+// projectCreate creates a project.
 type projectCreate struct {
-	ID string `in:"id" arg:"" help:"Its id: small letters, digits, _ and -, at most 64."`
+	ID string `in:"id" arg:"" help:"Id: up to 64 lower-case letters, digits, _ and -."`
 	projectFields
 }
 
-// Run makes it.
+// Run creates the project.
 func (cmd *projectCreate) Run(c *session) error {
 	return ask(c, post("/v1/projects", cmd), func(p *client.Project) {
-		c.printf("%s  made (\"dispatcher key create NAME --scope send --project %[1]s\" makes a key for "+
-			"it)\n", p.ID)
+		c.printf("%s  created (next: \"dispatcher key create NAME --scope send --project %[1]s\")\n", p.ID)
 	})
 }
 
@@ -65,7 +64,7 @@ type projectList struct{ listFlags }
 
 // Run prints the projects.
 func (cmd *projectList) Run(c *session) error {
-	header, now := "id, name, state, policy, success, signer, quotas, made", time.Now()
+	header, now := "id, name, state, policy, success, signer, quotas, created", time.Now()
 	return list(c, cmd.listFlags, "/v1/projects", cmd, "there are no projects", header,
 		func(p *client.Project) []any {
 			state := ""
@@ -84,10 +83,10 @@ func (cmd *projectList) Run(c *session) error {
 type projectSet struct {
 	ID string `arg:"" help:"Id of the project."`
 	projectFields
-	Clear []string `enum:"policy,success,signer,name,header" placeholder:"FIELD" help:"Have these be the program's again: policy, success, signer, name, header."`
+	Clear []string `enum:"policy,success,signer,name,header" placeholder:"FIELD" help:"Reset these to the program's defaults: policy, success, signer, name, header."`
 }
 
-// Run changes it.
+// Run changes the project.
 func (cmd *projectSet) Run(c *session) error {
 	in, err := changed(c, cmd, cmd.Clear, "policy, success, signer, name or header")
 	if err != nil {
@@ -98,40 +97,40 @@ func (cmd *projectSet) Run(c *session) error {
 	return ask(c, r, func(p *client.Project) { c.printf("%s  changed\n", p.ID) })
 }
 
-// KeyCommand is the API for API keys from the shell.
+// KeyCommand has the commands for API keys.
 type KeyCommand struct {
-	Create keyCreate `cmd:"" help:"Make an API key and print it, this once."`
-	List   keyList   `cmd:"" help:"List the project's API keys, newest first, those that have ended too."`
-	Revoke keyRevoke `cmd:"" help:"End an API key, at once."`
+	Create keyCreate `cmd:"" help:"Create an API key and print it. It cannot be printed again."`
+	List   keyList   `cmd:"" help:"List the project's API keys, newest first, including expired and revoked ones."`
+	Revoke keyRevoke `cmd:"" help:"Revoke an API key. It stops working at once."`
 }
 
-// keyCreate makes a key.
+// keyCreate creates a key.
 type keyCreate struct {
-	Name      string   `in:"name" arg:"" help:"What it is for, such as \"checkout service\"."`
-	Scope     []string `in:"scopes" required:"" enum:"send,read,operate,admin" placeholder:"SCOPE" help:"What it may do: send (hand over callbacks and events), read (look at everything but secrets), operate (also change callbacks, endpoints and lanes), admin (also keys, secrets, projects and the index). May be repeated. Operate includes read, admin all."`
-	ExpiresIn string   `in:"expires_in" placeholder:"DURATION" help:"It ends after so long, such as 90d. Default: it does not."`
+	Name      string   `in:"name" arg:"" help:"Name of the key, such as \"checkout service\"."`
+	Scope     []string `in:"scopes" required:"" enum:"send,read,operate,admin" placeholder:"SCOPE" help:"Scope: send (submit callbacks and events), read (read everything but secrets), operate (read, and change callbacks, endpoints and lanes) or admin (all of these, and keys, secrets, projects and the index). Can be repeated."`
+	ExpiresIn string   `in:"expires_in" placeholder:"DURATION" help:"Lifetime of the key, such as 90d. Default: unlimited."`
 	reasonFlag
-	JSON bool `help:"Print the server's answer for machines; the key is in \"key\"."`
+	JSON bool `help:"Print the server's response as JSON; the key is in \"key\"."`
 	serverFlags
 }
 
-// Help is what key create --help says below the flags' summary.
+// Help is the text below the summary of key create --help.
 func (*keyCreate) Help() string {
-	return "The key goes to the standard output and all else to the error output, so that KEY=$(dispatcher " +
-		"key create checkout --scope send) keeps it. " +
-		"It needs a key of scope admin itself, such as the admin key of the settings."
+	return "The key goes to the standard output and everything else to the error output. So " +
+		"KEY=$(dispatcher key create checkout --scope send) stores it. " +
+		"Needs a key with the scope admin, such as the admin key of the settings."
 }
 
-// Run makes the key.
+// Run creates the key.
 func (cmd *keyCreate) Run(c *session) error {
 	c.json = cmd.JSON
 	return ask(c, post("/v1/keys", cmd), func(k *client.NewKey) {
-		end := "lasts until it is revoked"
+		end := "does not expire"
 		if !k.ExpiresAt.IsZero() {
-			end = "ends " + console.ClockTime(k.ExpiresAt)
+			end = "expires " + console.ClockTime(k.ExpiresAt)
 		}
-		fmt.Fprintf(c.Err, "%s  %s of the project %s has the scopes %s; it %s\nThis is the only time that "+
-			"the key is shown: keep it now.\n",
+		fmt.Fprintf(c.Err, "%s  %s of project %s, scopes %s, %s\n"+
+			"Save the key now: it is not shown again.\n",
 			k.ID, k.Name, k.Project, joined(k.Scopes, ", "), end)
 		fmt.Fprintln(c.Out, k.Text)
 	})
@@ -142,9 +141,9 @@ type keyList struct{ listFlags }
 
 // Run prints the keys.
 func (cmd *keyList) Run(c *session) error {
-	none := "the project has no keys (\"dispatcher key create\" makes one); the admin key of the settings " +
-		"is not among them"
-	header, now := "id, name, scopes, ends with, made, last used, state", time.Now()
+	none := "the project has no keys (\"dispatcher key create\" makes one); " +
+		"the admin key of the settings is not listed"
+	header, now := "id, name, scopes, last characters, created, last used, state", time.Now()
 	return list(c, cmd.listFlags, "/v1/keys", cmd, none, header, func(k *client.Key) []any {
 		return []any{
 			k.ID, console.Short(k.Name, 32), joined(k.Scopes, " "), "…" + k.Hint, ago(k.CreatedAt, now),
@@ -153,7 +152,7 @@ func (cmd *keyList) Run(c *session) error {
 	})
 }
 
-// keyState says whether a key is valid, and until when.
+// keyState formats whether a key is valid, and until when.
 func keyState(c *session, k *client.Key, now time.Time) string {
 	valid := c.Paint("valid", console.StateColour(client.Succeeded))
 	switch {
@@ -162,86 +161,85 @@ func keyState(c *session, k *client.Key, now time.Time) string {
 	case k.ExpiresAt.IsZero():
 		return valid
 	case !k.ExpiresAt.After(now):
-		return c.Paint("ended "+ago(k.ExpiresAt, now), console.StateColour(client.Dead))
+		return c.Paint("expired "+ago(k.ExpiresAt, now), console.StateColour(client.Dead))
 	}
 	return valid + " until " + console.ClockTime(k.ExpiresAt)
 }
 
-// keyRevoke ends a key.
+// keyRevoke revokes a key.
 type keyRevoke struct {
 	ID string `arg:"" help:"Id of the key, key_ and 26 characters (see \"dispatcher key list\")."`
 	changeFlags
 }
 
-// Run ends the key.
+// Run revokes the key.
 func (cmd *keyRevoke) Run(c *session) error {
 	if strings.HasPrefix(cmd.ID, config.APIKeyPrefix) {
-		return console.Wrong("this is a key itself, not its id: \"dispatcher key list\" shows the ids, " +
-			"which begin with key_")
+		return console.Wrong("give the id of the key, not the key: " +
+			"\"dispatcher key list\" shows the ids, which begin with key_")
 	}
 	r := request{http.MethodDelete, "/v1/keys/" + url.PathEscape(cmd.ID), cmd,
 		fmt.Sprintf("no key of the project has the id %q", cmd.ID)}
 	return ask(c, r, func(k *client.Key) {
-		c.printf("%s  %s is revoked: nobody can use it any more\n", k.ID, k.Name)
+		c.printf("%s  %s is revoked and no longer works\n", k.ID, k.Name)
 	})
 }
 
-// SecretsCommand is what concerns the secrets of a project, and what encrypts those of all.
+// SecretsCommand has the commands for a project's secrets and for re-encryption of all projects' secrets.
 type SecretsCommand struct {
-	Get       secretsGet       `cmd:"" help:"Print the project's own secret of a use."`
-	Rotate    secretsRotate    `cmd:"" help:"Give the project a new secret; the old one signs beside it for a while."`
-	Reencrypt secretsReencrypt `cmd:"" help:"Re-encrypt what is stored with the first master key."`
+	Get       secretsGet       `cmd:"" help:"Print a secret of the project."`
+	Rotate    secretsRotate    `cmd:"" help:"Replace a secret of the project. Both secrets sign for a while."`
+	Reencrypt secretsReencrypt `cmd:"" help:"Re-encrypt stored secrets with the first master key."`
 }
 
 // secretsGet prints a project's secret.
 type secretsGet struct {
-	Use     string `in:"use" arg:"" help:"What it is for: text (bearer), basic, rsa or ed25519."`
-	Private bool   `help:"Of a key pair: the private key, which signs."`
+	Use     string `in:"use" arg:"" help:"Use of the secret: text (bearer), basic, rsa or ed25519."`
+	Private bool   `help:"Print the private key of a key pair."`
 	answerFlags
 }
 
-// Run prints it.
+// Run prints the secret.
 func (cmd *secretsGet) Run(c *session) error {
 	return ask(c, get("/v1/secret?"+queryOf(cmd).Encode()), printSecret(c, cmd.Private))
 }
 
-// secretsRotate makes or takes a project's secret.
+// secretsRotate replaces a project's secret with a generated or a given one.
 type secretsRotate struct {
-	Use     string   `in:"use" arg:"" optional:"" help:"What it is for: text (bearer), basic, rsa or ed25519. Without it: the root secret, from which those of lanes are derived."`
-	Secret  string   `in:"secret,secret" placeholder:"TEXT|@FILE|-" help:"The new one; better in a file, or on the standard input with -, than where other users of this machine see it. Default: one is made."`
-	Hosts   []string `in:"hosts" placeholder:"HOST,..." help:"Hosts that it may be sent to or sign for, such as api.bank.example or api.bank.example:8443; * for a private key that may sign for all."`
-	Label   string   `in:"label" placeholder:"TEXT" help:"What receivers know it by, such as a certificate's serial number."`
-	Overlap string   `in:"overlap" placeholder:"DURATION" help:"How long the old one signs beside it, 24h without it. 0s: not at all, for one that leaked."`
+	Use     string   `in:"use" arg:"" optional:"" help:"Use of the secret: text (bearer), basic, rsa or ed25519. Default: the root secret, from which the secrets of lanes are derived."`
+	Secret  string   `in:"secret,secret" placeholder:"TEXT|@FILE|-" help:"New secret. Prefer @FILE or -: other users of this machine can see arguments. Default: a generated one."`
+	Hosts   []string `in:"hosts" placeholder:"HOST,..." help:"Hosts that the secret can be sent to or sign for, such as api.bank.example or api.bank.example:8443; * for a private key that can sign for all hosts."`
+	Label   string   `in:"label" placeholder:"TEXT" help:"Name of the secret at receivers, such as a certificate's serial number."`
+	Overlap string   `in:"overlap" placeholder:"DURATION" help:"How long the old secret signs too. Use 0s if it leaked. Default: 24h."`
 	changeFlags
 }
 
-// Run rotates.
+// Run replaces the secret.
 func (cmd *secretsRotate) Run(c *session) error {
 	return ask(c, post("/v1/secret/rotate", cmd), func(s *client.RotatedSecret) {
 		fmt.Fprintf(c.Err, "the project has a new secret; %s\n", oldSecret(s, ""))
-		if s.RevealedSecret != nil && s.Secret != "" { // the root secret is not shown
+		if s.RevealedSecret != nil && s.Secret != "" { // the root secret is not printed
 			printSecret(c, false)(s.RevealedSecret)
 		}
 	})
 }
 
-// secretsReencrypt changes the master key of everything that is stored.
+// secretsReencrypt re-encrypts all stored secrets with the first master key.
 type secretsReencrypt struct {
 	serverFlags
 	reasonFlag
-	JSON bool `help:"Print what was done for machines."`
+	JSON bool `help:"Print the result as JSON."`
 }
 
-// Help is what secrets reencrypt --help says below the flags' summary.
+// Help is the text below the summary of secrets reencrypt --help.
 func (*secretsReencrypt) Help() string {
-	return "To change the master key: give every process the old key and then the new one (master_key: " +
-		"old,new); then the new one " +
-		"first (new,old); run this until nothing is left; then give the new one alone. It needs the admin key of the settings, " +
-		"goes on while the server works, and may be run again at any time."
+	return "To replace the master key, restart every process three times: first with master_key old,new, " +
+		"then with new,old, and then run this command until 0 rows are left. Last, restart with the new " +
+		"key alone. Needs the admin key of the settings. The server keeps working meanwhile, and the " +
+		"command can be run again at any time."
 }
 
-// Run asks for one step after the other, and says what was done. Rows that could not be decrypted are an
-// error.
+// Run requests step after step and prints the totals. It fails if rows could not be decrypted.
 func (cmd *secretsReencrypt) Run(c *session) error {
 	if err := c.connect(); err != nil {
 		return err
@@ -276,37 +274,37 @@ func (cmd *secretsReencrypt) Run(c *session) error {
 	if cmd.JSON {
 		if err := c.PrintValue(struct {
 			client.Reencryption
-			Next *string `json:"next,omitempty"` // there is none any more
+			Next *string `json:"next,omitempty"` // hides Next: the report is complete
 		}{Reencryption: sum}); err != nil {
 			return err
 		}
 	} else {
-		c.printf("%d rows were re-encrypted with master key %s, %d are left\n", sum.Done, sum.KeyID, sum.Left)
+		c.printf("%d rows re-encrypted with master key %s, %d left\n", sum.Done, sum.KeyID, sum.Left)
 	}
 	if sum.Failed > 0 {
-		return fmt.Errorf("%d rows could not be decrypted: keep the older master keys in the list, and see "+
-			"the server's log", sum.Failed)
+		return fmt.Errorf("%d rows could not be decrypted; add the older master keys to master_key and "+
+			"see the server's log", sum.Failed)
 	}
 	return nil
 }
 
-// AuditCommand is the API for the audit from the shell.
+// AuditCommand has the commands for the audit log.
 type AuditCommand struct {
-	List   auditList   `cmd:"" help:"List who has changed what in the project, newest first."`
-	Verify auditVerify `cmd:"" help:"Check the chain over the audit of all projects; exit with 1 if it is broken."`
+	List   auditList   `cmd:"" help:"List changes in the project and who made them, newest first."`
+	Verify auditVerify `cmd:"" help:"Verify the hash chain of the audit log of all projects; exit with 1 if it is broken."`
 }
 
-// auditList lists entries.
+// auditList lists entries of the audit log.
 type auditList struct{ listFlags }
 
-// Help is what audit list --help says below the flags' summary.
+// Help is the text below the summary of audit list --help.
 func (*auditList) Help() string {
-	return "It needs a key of scope admin. --json has each entry whole, with its hash."
+	return "Needs a key with the scope admin. --json prints complete entries, with their hashes."
 }
 
 // Run prints the entries.
 func (cmd *auditList) Run(c *session) error {
-	none, header := "nothing was changed in the project",
+	none, header := "no changes in the project",
 		"at, who, from, action, object, before, after, reason, no."
 	return list(c, cmd.listFlags, "/v1/audit", cmd, none, header, func(e *client.AuditEntry) []any {
 		number := "–"
@@ -321,7 +319,7 @@ func (cmd *auditList) Run(c *session) error {
 	})
 }
 
-// side is one side of a change in few words.
+// side shortens one side of a change.
 func side(text json.RawMessage) string {
 	if len(text) == 0 || string(text) == "null" {
 		return "–"
@@ -329,22 +327,22 @@ func side(text json.RawMessage) string {
 	return console.Short(string(text), console.Widest)
 }
 
-// auditVerify checks the chain through the running server, which has the key that it is made with.
+// auditVerify verifies the chain through the running server, which has the key of the chain.
 type auditVerify struct {
 	serverFlags
-	Expect string `in:"expect" placeholder:"SEQ:HASH" help:"A head that an earlier run has printed, or that stands in a log: the chain must have it."`
-	JSON   bool   `help:"Print what was found for machines."`
+	Expect string `in:"expect" placeholder:"SEQ:HASH" help:"Head of the chain from an earlier run or a log. The chain must contain it."`
+	JSON   bool   `help:"Print the result as JSON."`
 }
 
-// Help is what audit verify --help says below the flags' summary.
+// Help is the text below the summary of audit verify --help.
 func (*auditVerify) Help() string {
-	return "It needs the admin key of the settings. It finds entries that were changed, removed, moved or " +
-		"inserted. Entries that were removed from the end, together with the head that SQL has, are found " +
-		"only with --expect: keep the head that this prints in another place than the database. " +
+	return "Needs the admin key of the settings. Finds entries that were changed, removed, moved or " +
+		"inserted. If the last entries and the head in SQL were removed together, only --expect " +
+		"finds that. So store the printed head outside the database. " +
 		"The exit code is 1 if the chain is broken."
 }
 
-// Run asks for one step after the other, and ends with 1 if the chain is broken.
+// Run requests step after step. The exit code is 1 if the chain is broken.
 func (cmd *auditVerify) Run(c *session) error {
 	if _, err := store.ParseAuditLink(cmd.Expect); cmd.Expect != "" && err != nil {
 		return console.Wrong("--expect %s", err)
@@ -363,7 +361,7 @@ func (cmd *auditVerify) Run(c *session) error {
 	if cmd.JSON {
 		if err := c.PrintValue(struct {
 			client.AuditCheck
-			Next *string `json:"next,omitempty"` // there is none any more
+			Next *string `json:"next,omitempty"` // hides Next: the report is complete
 		}{AuditCheck: report}); err != nil {
 			return err
 		}
@@ -371,12 +369,12 @@ func (cmd *auditVerify) Run(c *session) error {
 		showAuditCheck(c, &report)
 	}
 	if !report.Sound {
-		return console.ErrShown
+		return console.ErrPrinted
 	}
 	return nil
 }
 
-// showAuditCheck prints what was found, for people.
+// showAuditCheck prints the result of a check.
 func showAuditCheck(c *session, r *client.AuditCheck) {
 	c.printf("checked %d entries\n", r.Checked)
 	if r.Unchained > 0 {
@@ -390,5 +388,5 @@ func showAuditCheck(c *session, r *client.AuditCheck) {
 		}
 		return
 	}
-	c.printf("%s\nhead: %s\n", c.Paint("the chain is sound", console.Green), r.Head)
+	c.printf("%s\nhead: %s\n", c.Paint("the chain is intact", console.Green), r.Head)
 }

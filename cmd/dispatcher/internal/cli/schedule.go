@@ -12,32 +12,32 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// ScheduleCommand is the API for schedules from the shell.
+// ScheduleCommand has the commands for schedules.
 type ScheduleCommand struct {
-	Create scheduleCreate `cmd:"" help:"Make a schedule: a callback at each time that its cron names."`
+	Create scheduleCreate `cmd:"" help:"Create a schedule, which creates a callback at each time of its cron."`
 	List   scheduleList   `cmd:"" help:"List schedules, newest first."`
-	Get    scheduleGet    `cmd:"" help:"Show one schedule with the callback that it makes."`
-	Set    scheduleSet    `cmd:"" help:"Change what is given of a schedule, and nothing else."`
-	Run    scheduleRun    `cmd:"" help:"Make a schedule's callback now, whether it is enabled or not. Its next time stays."`
-	Runs   scheduleRuns   `cmd:"" help:"List the callbacks that a schedule has made, newest first, the last 100."`
-	Delete scheduleDelete `cmd:"" help:"Remove a schedule. Callbacks that it has made stay."`
+	Get    scheduleGet    `cmd:"" help:"Show one schedule with the callback that it creates."`
+	Set    scheduleSet    `cmd:"" help:"Change a schedule. Only the given fields change."`
+	Run    scheduleRun    `cmd:"" help:"Create a schedule's callback now, even if the schedule is disabled. Its next time stays."`
+	Runs   scheduleRuns   `cmd:"" help:"List the last 100 callbacks of a schedule, newest first."`
+	Delete scheduleDelete `cmd:"" help:"Delete a schedule. Its callbacks stay."`
 }
 
-// forSchedule is the request for a schedule of an id, whose path begins behind the schedule's own.
+// forSchedule completes a request whose path is relative to a schedule.
 func (r request) forSchedule(id string) request {
 	r.path = "/v1/schedules/" + url.PathEscape(id) + r.path
 	if !strings.HasPrefix(id, store.SchedulePrefix) {
-		return r.orSay(fmt.Sprintf("a schedule is named by its id, and %q is none; \"dispatcher schedule "+
-			"list --search NAME\" shows ids", id))
+		return r.onMissing(fmt.Sprintf("%q is not the id of a schedule; "+
+			"\"dispatcher schedule list --search NAME\" shows ids", id))
 	}
-	return r.orSay(fmt.Sprintf("no schedule has the id %q", id))
+	return r.onMissing(fmt.Sprintf("no schedule has the id %q", id))
 }
 
 // scheduleList lists schedules.
 type scheduleList struct {
-	Search   string `in:"search" placeholder:"TEXT" help:"Only those with this in their name."`
-	Enabled  bool   `in:"enabled" xor:"enabled" help:"Only those that are enabled."`
-	Disabled bool   `in:"enabled,not" xor:"enabled" help:"Only those that are not."`
+	Search   string `in:"search" placeholder:"TEXT" help:"Only if the name contains this text."`
+	Enabled  bool   `in:"enabled" xor:"enabled" help:"Only enabled schedules."`
+	Disabled bool   `in:"enabled,not" xor:"enabled" help:"Only disabled schedules."`
 	listFlags
 }
 
@@ -53,7 +53,7 @@ func (cmd *scheduleList) Run(c *session) error {
 		})
 }
 
-// nextRun says when a schedule makes its next callback, in a few words.
+// nextRun formats when a schedule creates its next callback.
 func nextRun(c *session, s *client.Schedule, now time.Time) string {
 	switch {
 	case !s.Enabled:
@@ -64,11 +64,11 @@ func nextRun(c *session, s *client.Schedule, now time.Time) string {
 	return until(s.NextAt, now)
 }
 
-// lastRun says when a schedule made its last callback, or why it made none.
+// lastRun formats when a schedule last came due, and why it created no callback then.
 func lastRun(c *session, s *client.Schedule, now time.Time) string {
 	last := agoOr(s.LastAt, now, "never")
 	if s.LastError != "" {
-		last += ", " + c.Paint("without a callback: "+console.Short(s.LastError, console.Widest), console.Red)
+		last += ", " + c.Paint("no callback: "+console.Short(s.LastError, console.Widest), console.Red)
 	}
 	return last
 }
@@ -79,7 +79,7 @@ type scheduleGet struct {
 	answerFlags
 }
 
-// Run shows it.
+// Run prints the schedule.
 func (cmd *scheduleGet) Run(c *session) error {
 	return ask(c, get("").forSchedule(cmd.ID), func(s *client.Schedule) {
 		now, last := time.Now(), "never"
@@ -92,14 +92,13 @@ func (cmd *scheduleGet) Run(c *session) error {
 		}
 		c.Lines(10, "schedule", s.ID, "name", s.Name, "cron", s.Cron+", in "+s.Timezone, "missed",
 			meaning(string(s.Missed)),
-			"next", next, "last", last, "made by it", s.LastCallbackID, "made",
+			"next", next, "last", last, "last made", s.LastCallbackID, "created",
 			console.ClockTime(s.CreatedAt),
 			"changed", console.ClockTime(s.UpdatedAt), "callback", jsonText(s.Callback))
 	})
 }
 
-// wallTime says what the clocks show at a time in the zone that a cron is read in, unless that is the
-// reader's own.
+// wallTime formats the local time in the schedule's zone, unless the reader's zone shows the same.
 func wallTime(t time.Time, zone string) string {
 	there, err := time.LoadLocation(zone)
 	if err != nil || t.In(there).Format(time.RFC3339) == t.Local().Format(time.RFC3339) {
@@ -108,25 +107,25 @@ func wallTime(t time.Time, zone string) string {
 	return t.In(there).Format(" (2006-01-02 15:04 ") + zone + ")"
 }
 
-// scheduleArg names a schedule.
+// scheduleArg is the argument that names a schedule.
 type scheduleArg struct {
 	ID string `arg:"" help:"Id of the schedule."`
 }
 
-// scheduleRun makes a schedule's callback.
+// scheduleRun creates a schedule's callback now.
 type scheduleRun struct {
 	scheduleArg
 	changeFlags
 }
 
-// Run makes it.
+// Run creates the callback.
 func (cmd *scheduleRun) Run(c *session) error {
 	return ask(c, post("/run", cmd).forSchedule(cmd.ID), func(cb *client.Callback) {
 		c.printf("%s  accepted (see \"dispatcher callback get %[1]s\")\n", cb.ID)
 	})
 }
 
-// scheduleRuns lists what a schedule has made.
+// scheduleRuns lists the callbacks of a schedule.
 type scheduleRuns struct {
 	scheduleArg
 	answerFlags
@@ -136,10 +135,10 @@ type scheduleRuns struct {
 func (cmd *scheduleRuns) Run(c *session) error {
 	return ask(c, get("/runs").forSchedule(cmd.ID), func(runs *client.Page[client.ScheduleRun]) {
 		if len(runs.Data) == 0 {
-			c.printf("it has made no callback yet\n")
+			c.printf("no callbacks yet\n")
 			return
 		}
-		console.ShowTable(c.Console, runs.Data, "callback, due, made, trigger",
+		console.ShowTable(c.Console, runs.Data, "callback, due, created, trigger",
 			func(r *client.ScheduleRun) []any {
 				return []any{r.CallbackID, console.ClockTime(r.DueAt), console.ClockTime(r.FiredAt),
 					r.Trigger}
@@ -147,44 +146,45 @@ func (cmd *scheduleRuns) Run(c *session) error {
 	})
 }
 
-// scheduleDelete removes a schedule.
+// scheduleDelete deletes a schedule.
 type scheduleDelete struct {
 	scheduleArg
 	reasonFlag
 	serverFlags
 }
 
-// Run removes it.
+// Run deletes the schedule.
 func (cmd *scheduleDelete) Run(c *session) error {
 	r := request{method: http.MethodDelete, in: cmd}.forSchedule(cmd.ID)
-	return c.done(r, "%s is removed; callbacks that it has made stay", console.Printable(cmd.ID))
+	return c.done(r, "%s is deleted; its callbacks stay", console.Printable(cmd.ID))
 }
 
-// scheduleFields are what can be said of a schedule, whether it is made or changed.
+// scheduleFields are the flags of schedule create and schedule set.
 type scheduleFields struct {
-	Name         string `in:"name" placeholder:"TEXT" help:"Its name, which no other schedule of the project has."`
-	Cron         string `in:"cron" placeholder:"SPEC" help:"When: five fields as in crontab, such as \"30 1 * * *\"; @daily and the like; or \"@every 10m\"."`
-	Timezone     string `in:"timezone" placeholder:"ZONE" help:"Where the fields are read, such as Asia/Shanghai. Default: UTC."`
-	Missed       string `in:"missed" placeholder:"once|skip" help:"What becomes of times at which no dispatcher ran: one callback for all of them, or none. Default: once."`
-	Callback     string `placeholder:"JSON|@FILE|-" help:"The callback that it makes, as POST /v1/callbacks takes it: {\"url\": \"https://shop.example/close\", \"payload\": {}, \"policy\": \"payment\"}."`
-	CallbackFile string `placeholder:"FILE" help:"The same from a file; - is the standard input."`
-	URL          string `placeholder:"URL" help:"Or, for the plain case: the address that is called, by POST, with --payload."`
-	Endpoint     string `placeholder:"ID|EXTERNAL_ID" help:"The endpoint that is called, with --payload."`
-	Payload      string `placeholder:"JSON|@FILE|-" help:"With --url or --endpoint: what is sent, JSON."`
+	Name         string `in:"name" placeholder:"TEXT" help:"Name, unique in the project."`
+	Cron         string `in:"cron" placeholder:"SPEC" help:"Times: five fields as in crontab, such as \"30 1 * * *\"; a name such as @daily; or \"@every 10m\"."`
+	Timezone     string `in:"timezone" placeholder:"ZONE" help:"Time zone of the cron, such as Asia/Shanghai. Default: UTC."`
+	Missed       string `in:"missed" placeholder:"once|skip" help:"Times that were missed because no dispatcher ran: one callback for all of them, or none. Default: once."`
+	Callback     string `placeholder:"JSON|@FILE|-" help:"Callback to create, the body of POST /v1/callbacks: {\"url\": \"https://shop.example/close\", \"payload\": {}, \"policy\": \"payment\"}."`
+	CallbackFile string `placeholder:"FILE" help:"Callback to create, from a file; - is the standard input."`
+	URL          string `placeholder:"URL" help:"Short form: URL that is called, by POST, with --payload."`
+	Endpoint     string `placeholder:"ID|EXTERNAL_ID" help:"Short form: endpoint that is called, with --payload."`
+	Payload      string `placeholder:"JSON|@FILE|-" help:"With --url or --endpoint: JSON to send."`
 	changeFlags
 }
 
-// putCallback writes the callback, if one was given, in one of its ways.
+// putCallback adds the callback to the body of a request. The flags can describe it in three ways, which
+// exclude each other.
 func (f *scheduleFields) putCallback(c *session, in body) (err error) {
-	plain := body{}
+	short := body{}
 	if f.URL != "" {
-		plain["url"] = f.URL
+		short["url"] = f.URL
 	}
 	if f.Endpoint != "" {
-		plain["endpoint"] = f.Endpoint
+		short["endpoint"] = f.Endpoint
 	}
 	if f.Payload != "" {
-		plain["payload"], err = readJSON(c, "payload", f.Payload)
+		short["payload"], err = readJSON(c, "payload", f.Payload)
 		if err != nil {
 			return err
 		}
@@ -197,27 +197,27 @@ func (f *scheduleFields) putCallback(c *session, in body) (err error) {
 		}
 	}
 	switch {
-	case f.Callback != "" && f.CallbackFile != "" || value != "" && len(plain) > 0:
-		return console.Wrong("give the callback in one way: --callback, --callback-file, or --url or " +
-			"--endpoint with --payload")
+	case f.Callback != "" && f.CallbackFile != "" || value != "" && len(short) > 0:
+		return console.Wrong("give the callback only once: --callback, --callback-file, or " +
+			"--url or --endpoint with --payload")
 	case value != "":
 		in["callback"], err = readObject(c, flag, value)
-	case len(plain) == 0:
+	case len(short) == 0:
 	case f.URL == "" && f.Endpoint == "":
 		return console.Wrong("--payload needs --url or --endpoint")
 	default:
-		in["callback"] = plain
+		in["callback"] = short
 	}
 	return err
 }
 
-// scheduleCreate makes a schedule.
+// scheduleCreate creates a schedule.
 type scheduleCreate struct {
 	scheduleFields
-	Disabled bool `in:"enabled,not" aliases:"disable" help:"Make it disabled: it makes no callback until it is enabled."`
+	Disabled bool `in:"enabled,not" aliases:"disable" help:"Create the schedule disabled."`
 }
 
-// Run makes it, and says when it is due first.
+// Run creates the schedule and prints its first time.
 func (cmd *scheduleCreate) Run(c *session) error {
 	in, err := cmd.body(c, cmd)
 	switch {
@@ -226,15 +226,15 @@ func (cmd *scheduleCreate) Run(c *session) error {
 	case cmd.Name == "":
 		return console.Wrong("give --name")
 	case cmd.Cron == "":
-		return console.Wrong("give --cron: when it makes its callback")
+		return console.Wrong("give --cron: the times of the callbacks")
 	case in["callback"] == nil:
-		return console.Wrong("give the callback that it makes: --callback, --callback-file, or --url or " +
-			"--endpoint with --payload")
+		return console.Wrong("give the callback to create: --callback, --callback-file, or " +
+			"--url or --endpoint with --payload")
 	}
-	return cmd.hand(c, post("/v1/schedules", in), "made")
+	return cmd.send(c, post("/v1/schedules", in), "created")
 }
 
-// body is that of the request of a command that has these flags.
+// body returns the request body of a command that embeds these flags.
 func (f *scheduleFields) body(c *session, cmd any) (body, error) {
 	in, err := bodyOf(c, cmd)
 	if err == nil {
@@ -243,10 +243,10 @@ func (f *scheduleFields) body(c *session, cmd any) (body, error) {
 	return in, err
 }
 
-// hand makes the request that makes or changes a schedule, and says what became of it.
-func (f *scheduleFields) hand(c *session, r request, done string) error {
+// send makes the request that creates or changes a schedule, and prints the result.
+func (f *scheduleFields) send(c *session, r request, done string) error {
 	return ask(c, r, func(s *client.Schedule) {
-		when := "it is disabled"
+		when := "disabled"
 		if s.Enabled && !s.NextAt.IsZero() {
 			when = "next " + console.ClockTime(s.NextAt) + wallTime(s.NextAt, s.Timezone) + ", " +
 				nextRun(c, s, time.Now())
@@ -259,25 +259,24 @@ func (f *scheduleFields) hand(c *session, r request, done string) error {
 type scheduleSet struct {
 	scheduleArg
 	scheduleFields
-	Enabled  bool `in:"enabled" xor:"enabled" aliases:"enable" help:"Enable it: its next time counts from now."`
-	Disabled bool `in:"enabled,not" xor:"enabled" aliases:"disable" help:"Disable it: it makes no callback until it is enabled."`
+	Enabled  bool `in:"enabled" xor:"enabled" aliases:"enable" help:"Enable the schedule. Its next time is calculated from now."`
+	Disabled bool `in:"enabled,not" xor:"enabled" aliases:"disable" help:"Disable the schedule."`
 }
 
-// Help is what schedule set --help says below the flags' summary.
+// Help is the text below the summary of schedule set --help.
 func (*scheduleSet) Help() string {
-	return "What is not given stays. The callback is given whole, in whichever way: what is not named " +
-		"again is gone. A new cron or time zone, and enabling, " +
-		"count the next time from now."
+	return "Other fields stay. A new callback replaces all of the old one. After a change of cron or time " +
+		"zone, and after --enabled, the next time is calculated from now."
 }
 
-// Run changes it.
+// Run changes the schedule.
 func (cmd *scheduleSet) Run(c *session) error {
 	in, err := cmd.body(c, cmd)
 	if err == nil && !in.changes() {
-		err = console.Wrong("nothing to change: give what is to be another")
+		err = console.Wrong("nothing to change: give a field to set")
 	}
 	if err != nil {
 		return err
 	}
-	return cmd.hand(c, request{method: http.MethodPatch, in: in}.forSchedule(cmd.ID), "changed")
+	return cmd.send(c, request{method: http.MethodPatch, in: in}.forSchedule(cmd.ID), "changed")
 }

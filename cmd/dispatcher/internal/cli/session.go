@@ -14,64 +14,65 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/remote"
 )
 
-// A session is one run of a command: where it reads and writes, and the server that it asks.
+// session is one run of a command: its input and output, and the server that it talks to.
 type session struct {
 	*console.Console
 	ctx   context.Context
 	flags remote.Flags
-	// json: answers are shown for machines, as the server wrote them.
+	// json: print responses as JSON, as the server wrote them.
 	json bool
-	// maxAnswer is the most bytes of an answer; zero: the client's own bound.
+	// maxAnswer limits the bytes of a response; zero: the client's own limit.
 	maxAnswer int64
-	client    *remote.Client // nil until it is needed: what is wrong with the command line is said first
+	// client is nil until the first request, so that errors of the command line are reported first.
+	client *remote.Client
 }
 
-// serverFlags are those of every command that talks to a server.
+// serverFlags are the flags of every command that talks to a server.
 type serverFlags struct{ remote.Flags }
 
-// ProvideSession makes what the command is run with.
+// ProvideSession returns the session that kong passes to Run.
 func (f *serverFlags) ProvideSession(ctx context.Context, c *console.Console) *session {
 	return &session{Console: c, ctx: ctx, flags: f.Flags}
 }
 
-// answerFlags are those of a command that makes one request: which server it goes to, and how its answer is
-// shown.
+// answerFlags are the flags of a command that makes one request and prints the response.
 type answerFlags struct {
 	serverFlags
-	JSON bool `help:"Print the server's answer for machines."`
+	JSON bool `help:"Print the server's response as JSON."`
 }
 
-// ProvideSession makes what the command is run with.
+// ProvideSession returns the session that kong passes to Run.
 func (f *answerFlags) ProvideSession(ctx context.Context, c *console.Console) *session {
 	return &session{Console: c, ctx: ctx, flags: f.Flags, json: f.JSON}
 }
 
-// A reasonFlag says why something is changed.
+// reasonFlag is the reason of a change.
 type reasonFlag struct {
-	Reason string `in:"reason" placeholder:"TEXT" help:"Why, for the audit."`
+	Reason string `in:"reason" placeholder:"TEXT" help:"Reason, for the audit log."`
 }
 
-// changeFlags are those of a command that changes something.
+// changeFlags are the flags of a command that changes something.
 type changeFlags struct {
 	reasonFlag
 	answerFlags
 }
 
-// A request is one call of the API.
+// request is one call of the API.
 type request struct {
 	method, path string
-	// in is the body, or a command whose flags say it; empty: none.
+	// in is the body, or a pointer to a command whose flags make the body; nil: no body.
 	in any
-	// missing is said where what the path names does not exist; empty: the server's own sentence.
+	// missing replaces the detail of a 404 response; empty: the server's own detail is printed.
 	missing string
 }
 
-func get(path string) request              { return request{method: http.MethodGet, path: path} }
-func post(path string, in any) request     { return request{method: http.MethodPost, path: path, in: in} }
-func (r request) orSay(say string) request { r.missing = say; return r }
+func get(path string) request          { return request{method: http.MethodGet, path: path} }
+func post(path string, in any) request { return request{method: http.MethodPost, path: path, in: in} }
 
-// call makes a request and reads the answer into out, whose texts are safe for a terminal then; nil: it is
-// not read.
+func (r request) onMissing(message string) request { r.missing = message; return r }
+
+// call makes a request and decodes the response into out, unless out is nil. The texts in out are then safe
+// for a terminal.
 func (c *session) call(r request, out any) ([]byte, error) {
 	if err := r.fill(c); err != nil {
 		return nil, err
@@ -81,17 +82,19 @@ func (c *session) call(r request, out any) ([]byte, error) {
 	}
 	answer, err := c.client.Call(c.ctx, r.method, r.path, r.in, out)
 	if r.missing != "" {
-		err = remote.InWords(err, r.missing)
+		err = remote.WithDetail(err, r.missing)
 	}
 	switch out.(type) {
-	case nil, *client.RevealedSecret, *client.RotatedSecret, *client.EndpointWithSecret: // PEM has lines
+	case nil:
+	case *client.RevealedSecret, *client.RotatedSecret, *client.EndpointWithSecret:
+		// The PEM of a secret needs its newlines.
 	default:
 		console.MakeSafe(out)
 	}
 	return answer, err
 }
 
-// connect makes the client, unless there is one.
+// connect creates the client at the first call.
 func (c *session) connect() (err error) {
 	if c.client == nil {
 		c.client, err = remote.NewWith(c.Console, c.flags, c.maxAnswer)
@@ -99,7 +102,7 @@ func (c *session) connect() (err error) {
 	return err
 }
 
-// fill makes the body of what a command's flags say.
+// fill replaces a command in r.in by the body that its flags make.
 func (r *request) fill(c *session) error {
 	if v := reflect.ValueOf(r.in); v.Kind() == reflect.Pointer {
 		in, err := bodyOf(c, r.in)
@@ -114,7 +117,7 @@ func (r *request) fill(c *session) error {
 	return nil
 }
 
-// ask makes a request and shows the answer: by show, or for machines as the server wrote it.
+// ask makes a request and prints the response, with show or as JSON.
 func ask[T any](c *session, r request, show func(*T)) error {
 	var out T
 	answer, err := c.call(r, &out)
@@ -128,7 +131,7 @@ func ask[T any](c *session, r request, show func(*T)) error {
 	return nil
 }
 
-// done makes a request that has no answer, and says what was done.
+// done makes a request without a response body and prints a message.
 func (c *session) done(r request, format string, args ...any) error {
 	_, err := c.call(r, nil)
 	if err == nil {
@@ -137,26 +140,26 @@ func (c *session) done(r request, format string, args ...any) error {
 	return err
 }
 
-// A cursorFlag says where a list goes on.
+// cursorFlag is where a list continues.
 type cursorFlag struct {
-	Cursor string `placeholder:"CURSOR" help:"Continue a list at the cursor that it ended with."`
+	Cursor string `placeholder:"CURSOR" help:"Continue a list at the cursor that it printed."`
 }
 
-// listFlags are those of every list.
+// listFlags are the flags of every list.
 type listFlags struct {
 	serverFlags
-	Limit int `default:"50" placeholder:"N" help:"Most entries to show. Default: 50."`
+	Limit int `default:"50" placeholder:"N" help:"Maximum number of entries. Default: 50."`
 	cursorFlag
-	JSON bool `help:"Print the server's answer for machines: one page, of at most 500."`
+	JSON bool `help:"Print the server's response as JSON: one page of up to 500."`
 }
 
-// ProvideSession makes what the command is run with.
+// ProvideSession returns the session that kong passes to Run.
 func (f *listFlags) ProvideSession(ctx context.Context, c *console.Console) *session {
 	return &session{Console: c, ctx: ctx, flags: f.Flags, json: f.JSON}
 }
 
-// list prints a list as a table, page after page up to the limit; q are the flags that narrow it, header
-// names the columns, and row is one. None is what it says instead of an empty list.
+// list prints a list as a table, page by page up to the limit. q has the filter flags, header names the
+// columns, and row returns the cells of an entry. none is printed instead of an empty list.
 func list[T any](
 	c *session, f listFlags, path string, q any, none, header string, row func(*T) []any,
 ) error {
@@ -164,15 +167,15 @@ func list[T any](
 		return err
 	}
 	if f.Limit < 1 {
-		return console.Wrong("--limit is at least 1")
+		return console.Wrong("--limit must be at least 1")
 	}
 	p := &remote.Pager{Path: path, Query: queryOf(q), Limit: f.Limit, Most: remote.MostPerPage}
 	p.Query.Set("cursor", f.Cursor)
 	return showFound(c, p, none, header, row)
 }
 
-// showFound prints what a pager finds, safe for a terminal, and where the list goes on, if it does; for
-// machines one page.
+// showFound prints the entries that a pager finds, and the cursor if there are more. As JSON it prints one
+// page.
 func showFound[T any](c *session, p *remote.Pager, none, header string, row func(*T) []any) error {
 	if err := c.connect(); err != nil {
 		return err
@@ -195,10 +198,10 @@ func showFound[T any](c *session, p *remote.Pager, none, header string, row func
 	case p.Next == "":
 		fmt.Fprintln(c.Out, none)
 	default:
-		c.printf("%s so far, after %s of looking; --from and --to make it shorter\n", none, p.Within)
+		c.printf("%s so far, after searching for %s; use --from and --to to search less\n", none, p.Within)
 	}
 	if p.Next != "" {
-		c.printf("\nthere are more: --cursor %s\n", p.Next)
+		c.printf("\nmore: --cursor %s\n", p.Next)
 	}
 	return nil
 }
@@ -206,14 +209,18 @@ func showFound[T any](c *session, p *remote.Pager, none, header string, row func
 // printf writes to the standard output.
 func (c *session) printf(format string, args ...any) { fmt.Fprintf(c.Out, format, args...) }
 
-// A body is that of a request, by the names of its members.
+// body is the body of a request by member names.
 type body map[string]any
 
-// bodyOf is the body that the flags of a command make, a pointer to a struct: those with the tag in:"NAME",
-// or in:"NAME,HOW", unless they are empty. A name with a dot is that of a member's member, and one at an
-// embedded struct that of the member that its flags make. How is for texts: choice (a name or an object),
-// json, secret (both from a file, too); for lists: headers (NAME:VALUE), list (without blank ones); for
-// switches: not, which is false.
+// bodyOf builds a request body from the flags of a command, a pointer to a struct. It uses the fields with
+// the tag in:"NAME" or in:"NAME,HOW" that are not empty.
+//
+// NAME can be PARENT.CHILD, for a member of a member. On an embedded struct, NAME is the member that gets the
+// struct's flags.
+//
+// HOW converts the value. For texts: choice (a name or an object), json and secret; these three also read
+// @FILE. For lists: headers (NAME:VALUE) and list (drops blank elements). For switches: not, which sends
+// false.
 func bodyOf(c *session, cmd any) (body, error) {
 	in := body{}
 	err := in.fill(c, reflect.ValueOf(cmd).Elem())
@@ -239,7 +246,7 @@ func (b body) fill(c *session, v reflect.Value) error {
 	return nil
 }
 
-// put writes a value by the tag of its flag.
+// put adds a value to the body by the tag of its flag.
 func (b body) put(c *session, tag string, value any) (err error) {
 	name, how, _ := strings.Cut(tag, ",")
 	if parent, child, nested := strings.Cut(name, "."); nested {
@@ -267,7 +274,7 @@ func (b body) put(c *session, tag string, value any) (err error) {
 	return err
 }
 
-// nested is a member that has members itself.
+// nested returns the member of that name, which has members itself. It creates the member if necessary.
 func (b body) nested(name string) body {
 	in, ok := b[name].(body)
 	if !ok {
@@ -277,12 +284,12 @@ func (b body) nested(name string) body {
 	return in
 }
 
-// queryOf is what the flags of a command say, as the parameters of a request.
+// queryOf returns the flags of a command as query parameters.
 func queryOf(cmd any) url.Values {
 	q := url.Values{}
 	in, err := bodyOf(nil, cmd)
 	if err != nil {
-		panic(err) // no flag of a query is read from a file
+		panic(err) // no query flag reads a file, so no error is possible
 	}
 	for name, value := range in {
 		switch value := value.(type) {
@@ -299,13 +306,13 @@ func queryOf(cmd any) url.Values {
 	return q
 }
 
-// changes says whether there is anything in it but a reason.
+// changes reports whether the body has more than a reason.
 func (b body) changes() bool {
 	_, reason := b["reason"]
 	return len(b) > 1 || len(b) == 1 && !reason
 }
 
-// clearable are the fields that can be taken away, by what --clear calls them.
+// clearable maps the names that --clear accepts to the fields of the API.
 var clearable = map[string]string{
 	"policy": "policy", "success": "success", "signer": "signer", "external-id": "external_id",
 	"rate": "rate", "concurrency": "concurrency",
@@ -313,7 +320,7 @@ var clearable = map[string]string{
 	"header": "headers", "headers": "headers",
 }
 
-// headers reads those of the form NAME:VALUE.
+// headers parses lines of the form NAME:VALUE.
 func headers(lines []string) (map[string]string, error) {
 	list := map[string]string{}
 	for _, line := range lines {
@@ -330,23 +337,22 @@ func headers(lines []string) (map[string]string, error) {
 	return list, nil
 }
 
-// choiceFlags say how something is to be sent; callbacks and endpoints have the same. Each is a name, or an
-// object where no name says it.
+// choiceFlags are how something is sent. Callbacks, endpoints and projects share them. Each is a name or an
+// object.
 type choiceFlags struct {
-	Profile string `in:"profile" placeholder:"NAME" help:"Policy, success rule, signer and time limit in one word: alipay, wechat-v2, wechat-v3, standard, or one of the project's own."`
+	Profile string `in:"profile" placeholder:"NAME" help:"Preset for policy, success rule, signer and timeout: alipay, wechat-v2, wechat-v3, standard, or one of the project's own."`
 	Policy  string `in:"policy,choice" placeholder:"NAME|JSON|@FILE" help:"Policy: a name (see \"dispatcher policy list\"), exp(FIRST,FACTOR,LONGEST,COUNT), or an object such as {\"tiers\": [\"15s\", \"3m\"], \"timeout\": \"5s\"}."`
 	Success string `in:"success,choice" placeholder:"NAME|JSON|@FILE" help:"Success rule: http-2xx, http-200, body-success, body-ok, alipay, wechat-v2-xml, wechat-v3, adyen-accepted, json-code, one of the project's own, or an object such as {\"status\": [200], \"body\": {\"equals\": \"OK\"}}."`
 	Signer  string `in:"signer,choice" placeholder:"NAME|JSON|@FILE" help:"Signer: a name, or an object with its options such as {\"type\": \"sorted-kv\", \"alg\": \"md5\"}; \"dispatcher signer list\" explains them."`
 }
 
-// attemptChoices say how every attempt is to be made; endpoints and projects have the same.
+// attemptChoices are how each attempt is made. Endpoints and projects share them.
 type attemptChoices struct {
 	choiceFlags
-	Header []string `in:"headers,headers" short:"H" sep:"none" placeholder:"NAME:VALUE" help:"A header to send with every attempt; may be repeated."`
+	Header []string `in:"headers,headers" short:"H" sep:"none" placeholder:"NAME:VALUE" help:"A header to send with every attempt. Can be repeated."`
 }
 
-// choice reads the value of the flag of that name: a name, or a JSON object. What it means is the server's to
-// judge.
+// choice reads a flag that is a name or a JSON object. The server validates it.
 func choice(c *session, flag, value string) (any, error) {
 	text, err := c.ReadText(flag, value)
 	text = strings.TrimSpace(text)
@@ -356,7 +362,7 @@ func choice(c *session, flag, value string) (any, error) {
 	return object(flag, text)
 }
 
-// object takes the text of a flag for a JSON object.
+// object checks that the text of a flag is a JSON object.
 func object(flag, text string) (json.RawMessage, error) {
 	if !strings.HasPrefix(text, "{") || !json.Valid([]byte(text)) {
 		return nil, console.Wrong("--%s is not a JSON object%s", flag, console.SyntaxOf([]byte(text)))
@@ -364,7 +370,7 @@ func object(flag, text string) (json.RawMessage, error) {
 	return json.RawMessage(text), nil
 }
 
-// readObject reads the value of a flag of the form JSON|@FILE|- that is an object.
+// readObject reads a flag of the form JSON|@FILE|- that must be an object.
 func readObject(c *session, flag, value string) (json.RawMessage, error) {
 	text, err := c.ReadText(flag, value)
 	if err != nil {
@@ -373,7 +379,7 @@ func readObject(c *session, flag, value string) (json.RawMessage, error) {
 	return object(flag, strings.TrimSpace(text))
 }
 
-// readJSON reads the value of a flag of the form JSON|@FILE|-.
+// readJSON reads a flag of the form JSON|@FILE|-.
 func readJSON(c *session, flag, value string) (json.RawMessage, error) {
 	text, err := c.ReadText(flag, value)
 	if err != nil {

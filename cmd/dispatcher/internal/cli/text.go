@@ -12,12 +12,12 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
 )
 
-// choiceText prints a choice for people: a name, an object, or nothing for null.
+// choiceText formats a choice: a name, an object, or "" for null.
 func choiceText(choice client.Choice) string {
 	return console.Printable(cmp.Or(choice.Name, string(choice.Object)))
 }
 
-// jsonText prints JSON from elsewhere on one line; nothing for null.
+// jsonText formats JSON on one line, safe for a terminal; "" for null.
 func jsonText(raw json.RawMessage) string {
 	if string(raw) == "null" {
 		return ""
@@ -25,7 +25,7 @@ func jsonText(raw json.RawMessage) string {
 	return console.Printable(string(raw))
 }
 
-// joined prints names one after the other.
+// joined joins names with a separator.
 func joined[T ~string](names []T, between string) string {
 	texts := make([]string, len(names))
 	for i, name := range names {
@@ -34,7 +34,7 @@ func joined[T ~string](names []T, between string) string {
 	return strings.Join(texts, between)
 }
 
-// numberOr prints a number; zero: otherwise.
+// numberOr formats a number; otherwise replaces zero.
 func numberOr(n int, otherwise string) string {
 	if n == 0 {
 		return otherwise
@@ -42,14 +42,14 @@ func numberOr(n int, otherwise string) string {
 	return strconv.Itoa(n)
 }
 
-// printLines prints a text of several lines from elsewhere.
+// printLines prints a text of several lines, safe for a terminal.
 func printLines(c *session, text string) {
 	for line := range strings.SplitSeq(strings.TrimRight(text, "\n"), "\n") {
 		fmt.Fprintln(c.Out, console.Printable(line))
 	}
 }
 
-// ago says how long ago something was.
+// ago formats the time since t.
 func ago(t, now time.Time) string {
 	d := now.Sub(t)
 	switch {
@@ -63,7 +63,7 @@ func ago(t, now time.Time) string {
 	return console.Brief(d.Truncate(time.Hour)) + " ago"
 }
 
-// agoOr is ago for a time that there may not be.
+// agoOr is ago; otherwise replaces the zero time.
 func agoOr(t, now time.Time, otherwise string) string {
 	if t.IsZero() {
 		return otherwise
@@ -71,7 +71,7 @@ func agoOr(t, now time.Time, otherwise string) string {
 	return ago(t, now)
 }
 
-// until says how far away a time is.
+// until formats the time that is left until t.
 func until(t, now time.Time) string {
 	if d := t.Sub(now); d > 0 {
 		return "in " + console.Brief(d)
@@ -79,30 +79,30 @@ func until(t, now time.Time) string {
 	return "now"
 }
 
-// meanings are the words of the API that are told with what they mean.
+// meanings explains words of the API.
 var meanings = map[string]string{
-	"deny":      "deny: callbacks may not bring an address of their own",
-	"same_host": "same_host: callbacks may bring another path of this host",
-	"any":       "any: callbacks may bring any address",
+	"deny":      "deny: callbacks cannot have a URL of their own",
+	"same_host": "same_host: callbacks can have another URL on this host",
+	"any":       "any: callbacks can have any URL",
 
-	"once": "once: one callback for all times at which nothing ran",
-	"skip": "skip: no callback for times at which nothing ran",
+	"once": "once: one callback for all missed times",
+	"skip": "skip: no callback for missed times",
 
 	"timing_out": "times out",
 	"answering":  "yes",
 
-	"canceled": "canceled: no attempt will start any more",
-	"too_late": "too late: an attempt is in flight; its success counts, else the callback ends " +
-		"canceled",
-	"already_terminal": "already terminal: nothing was changed",
+	"canceled": "canceled: no further attempt will start",
+	"too_late": "too late: an attempt is in flight; if it succeeds, the callback has succeeded, " +
+		"else it is canceled",
+	"already_terminal": "already finished: nothing was changed",
 
-	"changed": "the entry, or its place, is not the one that was chained",
-	"missing": "one or more entries were removed before the entry that comes next",
-	"cut":     "the chain ends here: entries after it were removed, or its head was changed",
-	"beyond": "there are entries behind the head of the chain: another program wrote them, or it was " +
-		"set back",
-	"unexpected": "the chain has another hash here than was expected: entries were removed or replaced",
+	"changed": "this entry was changed or moved after it was chained",
+	"missing": "one or more entries before the next one were removed",
+	"cut":     "the chain ends here: later entries were removed, or its head was changed",
+	"beyond": "there are entries after the head of the chain: another program wrote them, " +
+		"or the head was set back",
+	"unexpected": "the hash differs from the expected one: entries were removed or replaced",
 }
 
-// meaning explains a word, as far as it is known.
+// meaning returns the explanation of a word, or the word if it has none.
 func meaning(word string) string { return cmp.Or(meanings[word], word) }

@@ -9,23 +9,24 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
 )
 
-// VerifyCommand compares SQL with the index through the running server, which alone sees both at once.
+// VerifyCommand compares SQL with the index. The running server does it, because it can read both at once.
 type VerifyCommand struct {
 	serverFlags
-	All     bool `help:"Name every id of each difference, not only an example."`
-	Unknown bool `xor:"form" help:"Print only the ids that the index holds and SQL does not know, all of them, one a line; what else is found goes to the error output."`
-	JSON    bool `xor:"form" help:"Print the server's answer for machines."`
+	All     bool `help:"Print all ids of each difference, not only examples."`
+	Unknown bool `xor:"form" help:"Print only the ids that the index has and SQL does not have, one per line. Everything else goes to the error output."`
+	JSON    bool `xor:"form" help:"Print the server's response as JSON."`
 }
 
-// Help is what verify --help says below the flags' summary.
+// Help is the text below the summary of verify --help.
 func (*VerifyCommand) Help() string {
-	return "It is of all projects, so that it needs the admin key of the settings. " +
-		"What differs for a moment because it is on its way is left out: a difference counts when it is seen twice, two seconds apart. " +
-		"The exit code is 1 if anything differs. After SQL was restored from a backup: \"dispatcher serve --hold\", then " +
+	return "Compares all projects, so it needs the admin key of the settings. " +
+		"SQL and the index differ for moments in normal operation. So a difference counts only if it is " +
+		"seen twice, two seconds apart. The exit code is 1 if anything differs. After a restore of SQL " +
+		"from a backup: \"dispatcher serve --hold\", then " +
 		"\"dispatcher verify --unknown > ids.txt\" (see docs/guide/operations.md)."
 }
 
-// Run prints what differs, and ends with 1 if anything does.
+// Run prints the differences. The exit code is 1 if there are any.
 func (cmd *VerifyCommand) Run(c *session) error {
 	c.maxAnswer = maxVerifyAnswer
 	in := body{}
@@ -52,45 +53,49 @@ func (cmd *VerifyCommand) Run(c *session) error {
 		showDrift(c, c.Out, &d, cmd.All)
 	}
 	if err != nil {
-		return fmt.Errorf("write what differs: %w", err)
+		return fmt.Errorf("write the differences: %w", err)
 	}
 	if !d.Clean {
-		return console.ErrShown
+		return console.ErrPrinted
 	}
 	return nil
 }
 
-// A difference is one kind of drift, what it means, and what mends it.
+// difference is one kind of difference between SQL and the index, with its meaning and its fix.
 type difference struct {
-	name          string
-	count         int
-	ids           []string
-	meaning, cure string
+	name         string
+	count        int
+	ids          []string
+	meaning, fix string
 }
 
-// differencesOf are those that there can be, worst first.
+// differencesOf returns all kinds of differences, worst first. A count can be zero.
 func differencesOf(d *client.Drift) []difference {
 	return []difference{
 		{"unknown", d.Unknown, d.UnknownIDs,
-			"in the index, and SQL has no row of them: accepted after the backup that SQL was restored from, or another database's index; nothing is sent for them",
-			"have their senders hand them over again (\"dispatcher import\"), with sending held until then (serve --hold); keep the ids with \"dispatcher verify --unknown > ids.txt\"; then run \"dispatcher rebuild\""},
+			"in the index but not in SQL: either accepted after the backup that SQL was restored from, " +
+				"or the index belongs to another database; they are not sent",
+			"with sending off (serve --hold), store the ids (\"dispatcher verify --unknown > ids.txt\") and " +
+				"let the senders submit these callbacks again (\"dispatcher import\"); " +
+				"then run \"dispatcher rebuild\""},
 		{"missing", d.Missing, d.MissingIDs,
-			"open in SQL, and not in the index: they would be sent late",
-			"none needed: the sweep gives them back within 20 s after they fall due; \"dispatcher rebuild\" does it at once"},
+			"open in SQL but not in the index: they would be sent late",
+			"nothing: the sweep adds them within 20 s after they fall due; " +
+				"\"dispatcher rebuild\" adds them now"},
 		{"late", d.Late, d.LateIDs,
-			"in the index for a later time than SQL says",
-			"none needed: the sweep moves them once they are due; \"dispatcher rebuild\" does it at once"},
+			"in the index with a later time than in SQL",
+			"nothing: the sweep moves them once they are due; \"dispatcher rebuild\" moves them now"},
 		{"ended", d.Ended, d.EndedIDs,
-			"in the index, and terminal in SQL: nothing is sent for them",
-			"none needed: each is dropped when it falls due; \"dispatcher rebuild\" drops them at once"},
+			"in the index but finished in SQL: they are not sent",
+			"nothing: each is removed when it falls due; \"dispatcher rebuild\" removes them now"},
 	}
 }
 
 func showDrift(c *session, w io.Writer, d *client.Drift, all bool) {
-	fmt.Fprintf(w, "compared %d open callbacks in SQL with %d items of the index\n", d.Rows, d.Items)
+	fmt.Fprintf(w, "compared %d open callbacks in SQL with %d items in the index\n", d.Rows, d.Items)
 	if d.BeyondHorizon > 0 {
-		fmt.Fprintf(w, "%d callbacks are due beyond the horizon: the index is given them when their time "+
-			"comes\n", d.BeyondHorizon)
+		fmt.Fprintf(w, "%d callbacks are due beyond the horizon and are loaded into the index later\n",
+			d.BeyondHorizon)
 	}
 	if d.Clean {
 		fmt.Fprintln(w, c.Paint("they agree", console.Green))
@@ -98,23 +103,25 @@ func showDrift(c *session, w io.Writer, d *client.Drift, all bool) {
 	}
 	fmt.Fprintln(w, c.Paint("they differ", console.Red)+" (seen twice, two seconds apart)")
 	if d.Generation != d.IndexGeneration {
-		fmt.Fprintf(w, "\n%s: the index has generation %d, SQL says %d; sending is held, so it was left as "+
-			"it was found\n  cure: \"dispatcher rebuild\", or a start without --hold; both empty it and fill it from SQL, so look at what is unknown first\n",
+		fmt.Fprintf(w, "\n%s: the index has generation %d, SQL has %d; sending is off, so the index was not "+
+			"changed\n  what to do: check the unknown ids first; then run \"dispatcher rebuild\" or start "+
+			"without --hold: both empty the index and fill it from SQL\n",
 			c.Paint("generation", console.Bold), d.IndexGeneration, d.Generation)
 	}
 	for _, f := range differencesOf(d) {
 		if f.count == 0 {
 			continue
 		}
-		fmt.Fprintf(w, "\n%s: %d %s\n  cure: %s\n", c.Paint(f.name, console.Bold), f.count, f.meaning, f.cure)
-		some := f.ids[:min(len(f.ids), shownIDs)]
+		name := c.Paint(f.name, console.Bold)
+		fmt.Fprintf(w, "\n%s: %d %s\n  what to do: %s\n", name, f.count, f.meaning, f.fix)
+		some := f.ids[:min(len(f.ids), exampleIDs)]
 		switch {
 		case all:
 			for _, id := range f.ids {
 				fmt.Fprintf(w, "  %s\n", id)
 			}
 		case len(some) > 0 && f.count > len(some):
-			fmt.Fprintf(w, "  %s and %d more (--all names them)\n", strings.Join(some, " "),
+			fmt.Fprintf(w, "  %s and %d more (--all lists them)\n", strings.Join(some, " "),
 				f.count-len(some))
 		case len(some) > 0:
 			fmt.Fprintf(w, "  %s\n", strings.Join(some, " "))
@@ -123,24 +130,24 @@ func showDrift(c *session, w io.Writer, d *client.Drift, all bool) {
 }
 
 const (
-	// shownIDs is how many ids of a difference people are shown as examples.
-	shownIDs = 3
-	// maxVerifyAnswer has room for the ids of some thirty million differences.
+	// exampleIDs is how many ids of a difference are printed without --all.
+	exampleIDs = 3
+	// maxVerifyAnswer is enough for the ids of about thirty million differences.
 	maxVerifyAnswer = 1 << 30
 )
 
 // RebuildCommand rebuilds the index through the running server.
 type RebuildCommand struct {
-	DryRun bool `in:"dry_run" help:"Only say what would be put into the index."`
+	DryRun bool `in:"dry_run" help:"Only print what would be put into the index."`
 	changeFlags
 }
 
-// Help is what rebuild --help says below the flags' summary.
+// Help is the text below the summary of rebuild --help.
 func (*RebuildCommand) Help() string {
-	return "The index is that of all projects, so that this needs the admin key of the settings."
+	return "Rebuilds the index of all projects, so it needs the admin key of the settings."
 }
 
-// Run rebuilds and says how much.
+// Run rebuilds the index and prints the number of callbacks.
 func (cmd *RebuildCommand) Run(c *session) error {
 	return ask(c, post("/v1/index/rebuild", cmd), func(report *client.Rebuild) {
 		if report.DryRun {

@@ -21,45 +21,45 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// The roles of a process.
+// Roles of a process.
 const (
 	RoleAPI    = "api"
 	RoleUI     = "ui"
 	RoleWorker = "worker"
 )
 
-// MasterKeyBytes is the size of a master key.
+// MasterKeyBytes is the size of a master key in bytes.
 const MasterKeyBytes = 32
 
-// minAdminKey is the least length of an admin key: a shorter one can be guessed. makeAdminKey is a command
-// that makes one.
+// MinAdminKey is the minimum length of an admin key in characters: a shorter one can be guessed. makeAdminKey
+// is a command that generates a key.
 const (
 	MinAdminKey  = 24
 	makeAdminKey = "openssl rand -hex 24"
 )
 
-// ShortAdminKey says what is wrong with a key that is too short, without it.
+// ShortAdminKey describes a key that is too short, without its value.
 func ShortAdminKey(key string) string {
-	return fmt.Sprintf("has %d of at least %d characters; choose random ones, for example from %q",
+	return fmt.Sprintf("has %d characters, needs at least %d random ones, for example from %q",
 		len(key), MinAdminKey, makeAdminKey)
 }
 
-// longestSetting bounds durations, so that a time plus a setting is always a time.
+// longestSetting limits durations, so that adding a setting to a time does not overflow.
 const longestSetting = 100 * 365 * 24 * time.Hour
 
-// Postgres says whether the database is PostgreSQL; otherwise it is SQLite.
+// Postgres reports whether the database is PostgreSQL. Otherwise it is SQLite.
 func (s *Settings) Postgres() bool {
 	return strings.HasPrefix(s.DatabaseURL, "postgres://") ||
 		strings.HasPrefix(s.DatabaseURL, "postgresql://")
 }
 
-// Embedded says whether the index is the one in this process.
+// Embedded reports whether the index is the embedded one of this process.
 func (s *Settings) Embedded() bool { return s.RedisURL == "" }
 
-// Has says whether the process has a role.
+// Has reports whether the process has a role.
 func (s *Settings) Has(role string) bool { return slices.Contains(s.Roles, role) }
 
-// A checker gathers what is wrong.
+// checker collects the problems of settings.
 type checker struct {
 	*Settings
 	problems []problem
@@ -69,7 +69,7 @@ func (c *checker) refuse(key, format string, args ...any) {
 	c.problems = append(c.problems, problem{key: key, message: fmt.Sprintf(format, args...)})
 }
 
-// checkStorage says what is wrong with the settings that migrate needs.
+// checkStorage checks the settings that the command migrate needs.
 func (s *Settings) checkStorage() []problem {
 	c := &checker{Settings: s}
 	c.storage()
@@ -77,8 +77,7 @@ func (s *Settings) checkStorage() []problem {
 	return c.problems
 }
 
-// check says what is wrong with the settings of a server: each value by itself, and those that contradict
-// each other.
+// check checks the settings of a server: each value, and settings that contradict each other.
 func (s *Settings) check() []problem {
 	c := &checker{Settings: s}
 	c.addresses()
@@ -99,14 +98,13 @@ func (c *checker) addresses() {
 		}
 	}
 	if c.Listen == c.OpsListen && !strings.HasSuffix(c.Listen, ":0") {
-		c.refuse("ops_listen", "is the same address as listen; they need one each")
+		c.refuse("ops_listen", "is the same address as listen; choose another port")
 	}
 	if c.PublicURL != "" {
 		u, err := url.Parse(c.PublicURL)
 		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.User != nil ||
 			u.RawQuery != "" || u.Fragment != "" {
-			c.refuse("public_url", "is not an address of the form https://host/path without credentials "+
-				"and query")
+			c.refuse("public_url", "is not a URL such as https://host/path without credentials and query")
 		}
 	}
 	for _, p := range c.TrustedProxies {
@@ -119,6 +117,7 @@ func (c *checker) addresses() {
 	}
 }
 
+// CheckAddress returns an error if an address is not host:port with a numeric port.
 func CheckAddress(address string) error {
 	_, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -136,19 +135,19 @@ func (c *checker) storage() {
 	case c.Postgres():
 		u, err := url.Parse(c.DatabaseURL)
 		if err != nil {
-			c.refuse("database_url", "is not an address of the form postgres://user:password@host:port/name")
+			c.refuse("database_url", "is not a URL such as postgres://user:password@host:port/name")
 		} else if u.Path == "" || u.Path == "/" {
-			c.refuse("database_url", "does not name a database: postgres://user:password@host:port/name")
+			c.refuse("database_url", "has no database name; write postgres://user:password@host:port/name")
 		}
 	case c.DatabaseURL == "" || sqlite:
 		if sqlite && path == "" {
-			c.refuse("database_url", "does not name a file: sqlite:PATH")
+			c.refuse("database_url", "has no file name; write sqlite:PATH")
 		}
 		if c.DataDir == "" {
-			c.refuse("data_dir", "is empty; SQLite needs it for its keys and its lock")
+			c.refuse("data_dir", "is empty; SQLite needs it for its keys and its lock file")
 		}
 	default:
-		c.refuse("database_url", "begins with neither postgres:// nor sqlite:")
+		c.refuse("database_url", "must begin with postgres:// or sqlite:")
 	}
 }
 
@@ -169,7 +168,7 @@ func (c *checker) redis() {
 func (c *checker) secrets() {
 	for i, key := range c.MasterKey {
 		if b, err := base64.StdEncoding.DecodeString(key); err != nil || len(b) != MasterKeyBytes {
-			c.refuse("master_key", "key %d of the list is not the base64 of %d bytes", i+1, MasterKeyBytes)
+			c.refuse("master_key", "key %d is not the base64 of %d bytes", i+1, MasterKeyBytes)
 		}
 	}
 	if c.AdminKey != "" && len(c.AdminKey) < MinAdminKey {
@@ -178,47 +177,45 @@ func (c *checker) secrets() {
 	switch store.PanGuard(c.PanGuard) {
 	case store.PanOff, store.PanMask, store.PanReject:
 	default:
-		c.refuse("pan_guard", "%q is neither off, mask nor reject", c.PanGuard)
+		c.refuse("pan_guard", "%q is not off, mask or reject", c.PanGuard)
 	}
 	c.between("requests_per_second", c.RequestsPerSecond, 0, 1_000_000)
 	if strings.ContainsFunc(c.AdminKey, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		c.refuse("admin_key", "has characters that cannot stand in an Authorization header")
+		c.refuse("admin_key", "has characters that are not allowed in an Authorization header")
 	}
 	if !c.Postgres() {
 		return
 	}
 	if len(c.MasterKey) == 0 {
-		c.refuse("master_key", "is required with PostgreSQL: the base64 of %d random bytes, for example "+
-			"from \"openssl rand -base64 %d\"", MasterKeyBytes, MasterKeyBytes)
+		c.refuse("master_key", "is required with PostgreSQL: the base64 of %d random bytes, "+
+			"for example from \"openssl rand -base64 %d\"", MasterKeyBytes, MasterKeyBytes)
 	}
 	if c.AdminKey == "" {
-		c.refuse("admin_key", "is required with PostgreSQL: at least %d random characters, for example "+
-			"from %q",
-			MinAdminKey, makeAdminKey)
+		c.refuse("admin_key", "is required with PostgreSQL: at least %d random characters, "+
+			"for example from %q", MinAdminKey, makeAdminKey)
 	}
 }
 
 func (c *checker) sending() {
 	for _, allowed := range c.EgressAllow {
-		// Each alone, so that each gets its own line.
+		// Check them one by one, so that each wrong one gets its own line.
 		if _, err := outbound.NewGuard([]string{allowed}); err != nil {
 			c.refuse("egress_allow", "%s", err)
 		}
 	}
 	if c.EgressProxy != "" {
-		c.refuse("egress_proxy", "is not supported by this version; leave it empty")
+		c.refuse("egress_proxy", "is not supported in this version; leave it empty")
 	}
 	switch least := schedule.MinHorizon; {
 	case c.Horizon == 0:
 	case c.Horizon < least:
-		c.refuse("horizon", "%s is below the least, %s; 0s keeps the whole backlog in the index",
+		c.refuse("horizon", "%s is below the minimum, %s; 0s keeps the whole backlog in Redis",
 			schedule.FormatDuration(c.Horizon), schedule.FormatDuration(least))
 	case c.Horizon > longestSetting:
-		c.refuse("horizon", "%s is above the most, %s; 0s keeps the whole backlog in the index",
+		c.refuse("horizon", "%s is above the maximum, %s; 0s keeps the whole backlog in Redis",
 			schedule.FormatDuration(c.Horizon), schedule.FormatDuration(longestSetting))
 	case c.Embedded():
-		c.refuse("horizon", "is for an index on Redis, and redis_url is empty: the index in this process "+
-			"holds the whole backlog")
+		c.refuse("horizon", "needs redis_url: the embedded index always has the whole backlog")
 	}
 	c.between("workers", c.Workers, 1, 100_000)
 	c.between("lane_concurrency", c.LaneConcurrency, 1, 100_000)
@@ -227,7 +224,7 @@ func (c *checker) sending() {
 func (c *checker) roles() {
 	for _, role := range c.Roles {
 		if role != RoleAPI && role != RoleUI && role != RoleWorker {
-			c.refuse("roles", "%q is none of api, ui and worker", role)
+			c.refuse("roles", "%q is not api, ui or worker", role)
 		}
 	}
 	if len(c.Roles) == 0 {
@@ -235,8 +232,7 @@ func (c *checker) roles() {
 		return
 	}
 	if !c.Has(RoleWorker) && c.Embedded() {
-		c.refuse("roles", "has no worker, and without redis_url the index is in this process: nobody would "+
-			"send")
+		c.refuse("roles", "has no worker; without redis_url this process must have the role worker")
 	}
 }
 
@@ -251,23 +247,22 @@ func (c *checker) durations() {
 		{"retention_metadata", c.RetentionMetadata, leastRetention},
 	} {
 		if d.value < d.least {
-			c.refuse(d.key, "%s is below the least, %s", schedule.FormatDuration(d.value),
+			c.refuse(d.key, "%s is below the minimum, %s", schedule.FormatDuration(d.value),
 				schedule.FormatDuration(d.least))
 		} else if d.value > longestSetting {
-			c.refuse(d.key, "%s is above the most, %s", schedule.FormatDuration(d.value),
+			c.refuse(d.key, "%s is above the maximum, %s", schedule.FormatDuration(d.value),
 				schedule.FormatDuration(longestSetting))
 		}
 	}
 	if c.RetentionPayload > c.RetentionMetadata {
-		c.refuse("retention_payload", "%s is longer than retention_metadata, %s: a payload goes with its "+
-			"callback at the latest",
+		c.refuse("retention_payload", "%s is longer than retention_metadata, %s",
 			schedule.FormatDuration(c.RetentionPayload), schedule.FormatDuration(c.RetentionMetadata))
 	}
 }
 
 func (c *checker) logs() {
 	if c.LogFormat != "" && c.LogFormat != "text" && c.LogFormat != "json" {
-		c.refuse("log_format", "%q is neither text nor json", c.LogFormat)
+		c.refuse("log_format", "%q is not text or json", c.LogFormat)
 	}
 	if _, err := LogLevel(c.LogLevel); err != nil {
 		c.refuse("log_level", "%s", err)
@@ -280,10 +275,10 @@ func (c *checker) between(key string, value, least, most int) {
 	}
 }
 
-// SQLitePath returns the path of SQLite's file.
+// SQLitePath returns the path of the SQLite file.
 func (s *Settings) SQLitePath() string { return strings.TrimPrefix(s.Database(), "sqlite:") }
 
-// Engine names the database as package migrations does.
+// Engine returns the database's name in package migrations.
 func (s *Settings) Engine() string {
 	if s.Postgres() {
 		return migrations.Postgres
@@ -291,7 +286,7 @@ func (s *Settings) Engine() string {
 	return migrations.SQLite
 }
 
-// LogLevel reads the name of a level.
+// LogLevel parses the name of a level.
 func LogLevel(name string) (slog.Level, error) {
 	switch name {
 	case "debug":
@@ -303,14 +298,13 @@ func LogLevel(name string) (slog.Level, error) {
 	case "error":
 		return slog.LevelError, nil
 	}
-	return 0, fmt.Errorf("%q is none of debug, info, warn and error", name)
+	return 0, fmt.Errorf("%q is not debug, info, warn or error", name)
 }
 
-// DatabaseFileName is SQLite's file in the data directory.
+// DatabaseFileName is the SQLite file in the data directory.
 const DatabaseFileName = "dispatcher.db"
 
-// Database returns the address that the database is opened with: SQLite in the data directory where none is
-// set.
+// Database returns the URL of the database: database_url, or SQLite in the data directory if it is empty.
 func (s *Settings) Database() string {
 	if s.DatabaseURL == "" {
 		return "sqlite:" + filepath.Join(s.DataDir, DatabaseFileName)

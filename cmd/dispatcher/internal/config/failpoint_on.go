@@ -4,7 +4,7 @@ package config
 
 import "time"
 
-// failpointVariables are read by the engine of test builds only.
+// failpointVariables are the variables that only the engine of test builds reads.
 func failpointVariables() []string {
 	return []string{"DISPATCHER_FAILPOINT", "DISPATCHER_FAILPOINT_TIMES"}
 }

@@ -14,11 +14,11 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
 )
 
-// configVariable names the settings file in the environment.
+// configVariable is the environment variable with the path of the settings file.
 const configVariable = EnvPrefix + "CONFIG"
 
-// readSettingsFile reads the file that --config or DISPATCHER_CONFIG names, if any. Values are taken as they
-// stand in the file, not as YAML would type them, so that 0755 or 1e3 mean the same as in a flag.
+// readSettingsFile reads the file that --config or DISPATCHER_CONFIG names. Without one it returns nothing.
+// It takes values as written and ignores their YAML types, so that 0755 and 1e3 mean the same as in a flag.
 func readSettingsFile(c *console.Console, flags *Flags) (map[string]raw, []problem) {
 	path := c.Lookup(configVariable)
 	if flags.File.given {
@@ -33,17 +33,18 @@ func readSettingsFile(c *console.Console, flags *Flags) (map[string]raw, []probl
 		if errors.As(err, &cause) {
 			err = cause.Err
 		}
-		return nil, []problem{{message: fmt.Sprintf("cannot read the settings file %s: %s", path, err),
-			whole: true}}
+		message := fmt.Sprintf("cannot read the settings file %s: %s", path, err)
+		return nil, []problem{{message: message, complete: true}}
 	}
 	return parseSettings(filepath.Base(path), content)
 }
 
-// parseSettings reads one YAML mapping of keys to scalars or lists of scalars.
+// parseSettings reads one YAML mapping of keys to scalars or to lists of scalars.
 func parseSettings(name string, content []byte) (map[string]raw, []problem) {
 	file, err := parser.ParseBytes(content, 0)
 	if err != nil {
-		return nil, []problem{{message: fmt.Sprintf("%s is not YAML: %s", name, yamlCause(err)), whole: true}}
+		message := fmt.Sprintf("%s is not YAML: %s", name, yamlCause(err))
+		return nil, []problem{{message: message, complete: true}}
 	}
 	var entries []*ast.MappingValueNode
 	for _, doc := range file.Docs {
@@ -54,8 +55,8 @@ func parseSettings(name string, content []byte) (map[string]raw, []problem) {
 		case *ast.MappingValueNode:
 			entries = append(entries, body)
 		default:
-			return nil, []problem{{message: name + " is not a list of settings of the form \"key: value\"",
-				whole: true}}
+			message := name + " is not a list of settings of the form \"key: value\""
+			return nil, []problem{{message: message, complete: true}}
 		}
 	}
 	keys := make([]string, 0, len(entries))
@@ -74,18 +75,18 @@ func parseSettings(name string, content []byte) (map[string]raw, []problem) {
 		where := fmt.Sprintf("%s:%d", name, line(entry))
 		s, ok := known[key]
 		if !ok {
-			problems = append(problems, problem{message: unknownKey(where, key, keys), whole: true})
+			problems = append(problems, problem{message: unknownKey(where, key, keys), complete: true})
 			continue
 		}
 		if _, twice := values[key]; twice {
 			problems = append(problems, problem{key: key,
-				message: fmt.Sprintf("%s: %s is set twice", where, key), whole: true})
+				message: fmt.Sprintf("%s: %s is set twice", where, key), complete: true})
 			continue
 		}
 		list, err := scalars(entry.Value, s.isList())
 		if err != nil {
 			problems = append(problems, problem{key: key, message: fmt.Sprintf("%s: %s %s", where, key, err),
-				whole: true})
+				complete: true})
 			continue
 		}
 		if list != nil {
@@ -96,7 +97,7 @@ func parseSettings(name string, content []byte) (map[string]raw, []problem) {
 	return values, problems
 }
 
-// line returns the number of the line in which an entry stands.
+// line returns the line number of an entry, or 0 if it is not known.
 func line(entry *ast.MappingValueNode) int {
 	if token := entry.Key.GetToken(); token != nil && token.Position != nil {
 		return token.Position.Line
@@ -112,7 +113,8 @@ func unknownKey(where, key string, known []string) string {
 	return message
 }
 
-// scalars returns what stands for a key: one text, or the elements of a list, or nil for nothing.
+// scalars returns the texts of a YAML value: one for a scalar, the elements of a list, or nil for null. list
+// says whether the setting accepts a list.
 func scalars(node ast.Node, list bool) ([]string, error) {
 	switch n := node.(type) {
 	case *ast.NullNode:
@@ -143,7 +145,7 @@ func scalars(node ast.Node, list bool) ([]string, error) {
 	return nil, errors.New("takes one plain value")
 }
 
-// yamlCause returns the first line of a parser's error, without the excerpt of the file: it may show a
+// yamlCause returns the first line of a parser's error. It drops the excerpt of the file, which may contain a
 // secret.
 func yamlCause(err error) string {
 	var syntax yaml.Error

@@ -7,7 +7,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/internal/transcript"
 )
 
-// FuzzSettingsFile: what is taken of a file are settings that there are, and what it is refused for names the
+// FuzzSettingsFile checks that parseSettings returns only known settings and that each problem names the
 // file.
 func FuzzSettingsFile(f *testing.F) {
 	for _, s := range transcript.Inputs(f, "testdata/lines/files.txt") {

@@ -17,56 +17,57 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
-// A raw is a setting as it was written, and where.
+// raw is the unparsed value of a setting and its origin.
 type raw struct {
-	// values has one element, or one for each element of a list that was written as one.
+	// values has one element for each time the flag was given or for each element of a YAML sequence; else it
+	// has one element.
 	values []string
-	// split says that commas separate the elements of a list.
+	// split: commas separate the elements of a list.
 	split bool
-	// origin is for people: "flag --redis-url", "environment DISPATCHER_REDIS_URL", "file d.yaml:3".
+	// origin is printed to users: "flag --redis-url", "environment DISPATCHER_REDIS_URL", "file d.yaml:3".
 	origin string
 }
 
-// defaultOrigin is the origin of a setting that nobody set.
+// defaultOrigin is the origin of a setting that is not set anywhere.
 const defaultOrigin = "default"
 
-// loaded are settings with the places that their values came from.
+// loaded holds the settings and the origin of each value.
 type loaded struct {
 	Settings
-	// origins by key.
+	// origins maps a key to its origin.
 	origins map[string]string
 }
 
-// A problem is what is wrong with one setting, or with a name that is none.
+// problem is one wrong setting or one unknown name.
 type problem struct {
-	// key of the setting that has no value because of it; empty for a name that is no setting.
+	// key of the setting whose value cannot be used; empty for an unknown name.
 	key string
-	// message says what is wrong; whole ones say by themselves which setting they are about.
-	message string
-	whole   bool
+	// message says what is wrong. If complete is set, it names the setting itself, and no prefix is added.
+	message  string
+	complete bool
 }
 
-// clientVariables are environment variables of the program that are no settings: the commands that talk to a
-// server read them, and serve must not stumble over them.
+// clientVariables returns the environment variables of the commands that talk to a server. They are no
+// settings, and serve accepts them.
 func clientVariables() []string {
 	names := []string{"DISPATCHER_SERVER", "DISPATCHER_KEY", "DISPATCHER_KEY_FILE", "DISPATCHER_PROJECT"}
 	return append(names, failpointVariables()...)
 }
 
-// Load reads the settings from flags, environment, file and defaults, in this order of strength. Its error
-// has one line for each thing that is wrong.
+// Load reads the settings from flags, environment, file and defaults; the first of these that has a value
+// wins. The error has one line for each problem.
 func Load(c *console.Console, flags *Flags) (*loaded, error) {
 	l, problems := readSettings(c, flags)
-	return l, l.judge(problems, l.check())
+	return l, l.usageError(problems, l.check())
 }
 
-// LoadStorage is Load, but checks the settings of the database and the log alone.
+// LoadStorage is Load, but it checks only the settings of the database and the log.
 func LoadStorage(c *console.Console, flags *Flags) (*loaded, error) {
 	l, problems := readSettings(c, flags)
-	return l, l.judge(problems, l.checkStorage())
+	return l, l.usageError(problems, l.checkStorage())
 }
 
-// LoadArgs is Load with flags as they are written on a command line.
+// LoadArgs is Load with the arguments of a command line.
 func LoadArgs(c *console.Console, args ...string) (*loaded, error) {
 	grammar := struct{ Flags }{AllFlags()}
 	parser, err := kong.New(&grammar)
@@ -79,10 +80,12 @@ func LoadArgs(c *console.Console, args ...string) (*loaded, error) {
 	return Load(c, &grammar.Flags)
 }
 
-// Problems is the error with one line for each thing that is wrong with the settings, or nil.
-func (s *Settings) Problems() error { return (&loaded{Settings: *s}).judge(nil, s.check()) }
+// Problems checks settings that were not loaded from a command line. Its error has one line for each problem;
+// nil if there is none.
+func (s *Settings) Problems() error { return (&loaded{Settings: *s}).usageError(nil, s.check()) }
 
-// readSettings reads the settings. What cannot be read is in the problems, and has its default instead.
+// readSettings reads all settings. A value that cannot be parsed becomes a problem, and the setting keeps its
+// default.
 func readSettings(c *console.Console, flags *Flags) (*loaded, []problem) {
 	file, problems := readSettingsFile(c, flags)
 	variables, found := readVariables(c)
@@ -102,15 +105,14 @@ func readSettings(c *console.Console, flags *Flags) (*loaded, []problem) {
 		l.origins[s.key] = r.origin
 		if err := setField(target.Field(s.field), r); err != nil {
 			problems = append(problems, problem{key: s.key, message: err.Error()})
-			// A default can always be read: a test holds them to it.
+			// Ignore the error: the tests load every default.
 			_ = setField(target.Field(s.field), raw{values: []string{s.def}, split: true})
 		}
 	}
 	return l, problems
 }
 
-// setField gives a field the value that was written. Its errors do not show the value of a text: it may be a
-// secret.
+// setField parses r into a field. Its errors do not contain the value of a text, because it may be a secret.
 func setField(field reflect.Value, r raw) error {
 	last := strings.TrimSpace(r.values[len(r.values)-1])
 	switch field.Interface().(type) {
@@ -142,7 +144,7 @@ func setField(field reflect.Value, r raw) error {
 	return nil
 }
 
-// elements returns the elements of a list, without empty ones.
+// elements returns the elements of a list. Blank ones are left out.
 func elements(r raw) []string {
 	var list []string
 	for _, value := range r.values {
@@ -160,8 +162,8 @@ func elements(r raw) []string {
 	return list
 }
 
-// readVariables returns what the environment says about settings. An empty variable counts as not set. A
-// variable that begins like ours and names no setting is a problem: it is most likely misspelt.
+// readVariables returns the settings in the environment. An empty variable counts as not set. An unknown
+// variable with our prefix is a problem: it is probably misspelt.
 func readVariables(c *console.Console) (map[string]raw, []problem) {
 	keys := map[string]string{}
 	for _, s := range catalogue() {
@@ -181,15 +183,15 @@ func readVariables(c *console.Console) (map[string]raw, []problem) {
 		key, ok := keys[base]
 		switch {
 		case !isFile || !ok:
-			problems = append(problems, problem{message: unknownVariable(name, keys), whole: true})
+			problems = append(problems, problem{message: unknownVariable(name, keys), complete: true})
 		case c.Lookup(base) != "":
 			problems = append(problems, problem{key: key,
-				message: fmt.Sprintf("%s and %s are both set; keep one of them", base, name), whole: true})
+				message: fmt.Sprintf("%s and %s are both set; keep one of them", base, name), complete: true})
 		default:
 			text, err := ReadSecretFile(value)
 			if err != nil {
 				problems = append(problems, problem{key: key, message: fmt.Sprintf("%s: %s", name, err),
-					whole: true})
+					complete: true})
 				continue
 			}
 			values[key] = raw{values: []string{text}, split: true,
@@ -199,12 +201,12 @@ func readVariables(c *console.Console) (map[string]raw, []problem) {
 	return values, problems
 }
 
-// serviceLink matches what Kubernetes puts into every container of a namespace that has a Service named
-// dispatcher. None of it is a setting, and none of it is anybody's mistake.
+// serviceLink matches the variables that Kubernetes adds to every container in the namespace of a Service
+// named dispatcher. They are no settings and no mistake.
 var serviceLink = regexp.MustCompile(`^DISPATCHER_(SERVICE_HOST|SERVICE_PORT(_.+)?|PORT(_[0-9]+_.+)?)$`)
 
-// ownVariables returns the names, sorted, of the set variables that begin like ours, without those of other
-// commands.
+// ownVariables returns the sorted names of the variables that are set and have our prefix. It leaves out
+// those of other commands and of Kubernetes.
 func ownVariables(c *console.Console) []string {
 	names := map[string]bool{}
 	for _, pair := range c.Env {
@@ -228,7 +230,7 @@ func unknownVariable(name string, keys map[string]string) string {
 	return line
 }
 
-// ReadSecretFile returns the content of a file without its trailing newline.
+// ReadSecretFile returns the content of a file without its trailing newline. An empty file is an error.
 func ReadSecretFile(path string) (string, error) {
 	content, err := os.ReadFile(path)
 	if err != nil {
@@ -241,7 +243,7 @@ func ReadSecretFile(path string) (string, error) {
 	return text, nil
 }
 
-// nearest returns the candidate that name is most likely a slip of, or nothing.
+// nearest returns the candidate that is most similar to a misspelt name, or "" if none is similar.
 func nearest(name string, candidates []string) string {
 	best, least := "", 4
 	for _, candidate := range candidates {
@@ -252,7 +254,7 @@ func nearest(name string, candidates []string) string {
 	return best
 }
 
-// editDistance counts the single-byte changes between two names.
+// editDistance returns the Levenshtein distance of two names in bytes.
 func editDistance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {
@@ -272,17 +274,17 @@ func editDistance(a, b string) int {
 	return row[len(b)]
 }
 
-// judge turns what is wrong into the error that ends the start, one line each, or nil. The check's findings
-// about settings that could not even be read are left out: they would be about values that nobody wrote.
-func (l *loaded) judge(unread, checked []problem) error {
+// usageError returns the problems as the error that ends the start, one line each, or nil. A setting that
+// could not be parsed has its default by now, so problems that the checks found in it are left out.
+func (l *loaded) usageError(unparsed, checked []problem) error {
 	e, broken := &console.UsageError{}, map[string]bool{}
-	for _, p := range unread {
+	for _, p := range unparsed {
 		broken[p.key] = true
-		e.Lines = append(e.Lines, l.sentence(p))
+		e.Lines = append(e.Lines, l.line(p))
 	}
 	for _, p := range checked {
 		if !broken[p.key] {
-			e.Lines = append(e.Lines, l.sentence(p))
+			e.Lines = append(e.Lines, l.line(p))
 		}
 	}
 	if len(e.Lines) == 0 {
@@ -291,9 +293,9 @@ func (l *loaded) judge(unread, checked []problem) error {
 	return e
 }
 
-// sentence is the line for a problem.
-func (l *loaded) sentence(p problem) string {
-	if p.whole {
+// line returns a problem as one line for the user.
+func (l *loaded) line(p problem) string {
+	if p.complete {
 		return p.message
 	}
 	line := fmt.Sprintf("setting %s: %s", p.key, p.message)

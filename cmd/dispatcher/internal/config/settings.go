@@ -1,9 +1,9 @@
-// Package config reads the settings of a server: from flags, the environment, a file and defaults, in this
-// order of strength. Settings is the only place where the name, default, help and secrecy of a setting are
-// written.
+// Package config reads the settings of a server. Flags override the environment, the environment overrides
+// the file, and the file overrides the defaults. Type Settings is the only place with the name, default, help
+// and secrecy of a setting.
 //
-// Every wrong setting is reported in one line, before anything is opened. Secrets are in no output and no
-// error.
+// Wrong settings are reported together, one line each, before the program opens anything. No output and no
+// error contains a secret.
 package config
 
 import (
@@ -18,50 +18,50 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
 )
 
-// Settings are everything that can be set. Each field is one setting with three spellings: the key
-// (redis_url) in a --config file, the flag (--redis-url) and the environment variable (DISPATCHER_REDIS_URL).
-// The tags are the only place where name, default and help of a setting are written.
+// Settings holds all settings. Each field is one setting with three spellings: the key (redis_url) in a
+// --config file, the flag (--redis-url) and the environment variable (DISPATCHER_REDIS_URL). The name,
+// default and help stand only in the tags.
 //
-// The secret tag keeps a value out of every output: "all" of it, or the credentials in a "url".
+// The tag secret masks the value in every output: "all" masks all of it, "url" the credentials in a URL.
 type Settings struct {
 	Listen         string   `key:"listen" group:"Addresses" default:"127.0.0.1:8080" help:"Address of the API and the admin UI."`
 	OpsListen      string   `key:"ops_listen" group:"Addresses" default:"127.0.0.1:8081" help:"Address of /metrics, /healthz, /readyz and /debug/pprof."`
-	Pprof          bool     `key:"pprof" group:"Addresses" default:"false" help:"Show /debug/pprof on an ops_listen that is not on loopback, too."`
-	PublicURL      string   `key:"public_url" group:"Addresses" help:"URL under which people and programs reach the API and the UI, if it is not the address itself. With https:// browsers are held to https."`
-	TrustedProxies []string `key:"trusted_proxies" group:"Addresses" help:"CIDRs of the proxies whose X-Forwarded-For is believed."`
+	Pprof          bool     `key:"pprof" group:"Addresses" default:"false" help:"Serve /debug/pprof even if ops_listen is not a loopback address."`
+	PublicURL      string   `key:"public_url" group:"Addresses" help:"Public URL of the API and the UI, if it differs from listen. With https:// browsers must use HTTPS."`
+	TrustedProxies []string `key:"trusted_proxies" group:"Addresses" help:"CIDRs of trusted proxies. X-Forwarded-For is used only from these."`
 
-	DataDir          string `key:"data_dir" group:"Storage" default:"./dispatcher-data" help:"Directory of the embedded database and of the keys made for it; unused with PostgreSQL."`
-	DatabaseURL      string `key:"database_url" group:"Storage" secret:"url" help:"SQL database: postgres://user:password@host/name or sqlite:PATH; empty is SQLite in the data directory."`
-	DatabaseMaxConns int    `key:"database_max_conns" group:"Storage" default:"20" help:"Most connections to the database."`
-	RedisURL         string `key:"redis_url" group:"Storage" secret:"url" help:"Index on Redis: redis://, rediss://, redis+sentinel://h1,h2/MASTER/db, redis+cluster://h1,h2 or rediss+cluster://h1,h2; empty is the index in this process."`
-	RedisPrefix      string `key:"redis_prefix" group:"Storage" default:"dispatcher" help:"Prefix of every key in Redis."`
+	DataDir          string `key:"data_dir" group:"Storage" default:"./dispatcher-data" help:"Directory of the SQLite database and of the generated keys. Not used with PostgreSQL."`
+	DatabaseURL      string `key:"database_url" group:"Storage" secret:"url" help:"SQL database: postgres://user:password@host/name or sqlite:PATH. Empty: SQLite in the data directory."`
+	DatabaseMaxConns int    `key:"database_max_conns" group:"Storage" default:"20" help:"Maximum number of database connections."`
+	RedisURL         string `key:"redis_url" group:"Storage" secret:"url" help:"Index on Redis: redis://, rediss://, redis+sentinel://h1,h2/MASTER/db, redis+cluster://h1,h2 or rediss+cluster://h1,h2. Empty: the embedded index in this process."`
+	RedisPrefix      string `key:"redis_prefix" group:"Storage" default:"dispatcher" help:"Prefix of all keys in Redis."`
 
-	AdminKey  string   `key:"admin_key" group:"Keys" secret:"all" help:"API key with every right in this process, at least 24 characters. Empty on SQLite: one is made at the first start and written to DATA-DIR/admin.key. Required with PostgreSQL."`
-	MasterKey []string `key:"master_key" group:"Keys" secret:"all" help:"Base64 of 32 bytes that encrypt stored secrets; a list to change it, the new one first. Empty on SQLite: one is made in DATA-DIR/master.key. Required with PostgreSQL."`
+	AdminKey  string   `key:"admin_key" group:"Keys" secret:"all" help:"API key with all rights in this process, at least 24 characters. Empty with SQLite: the first start generates one and writes it to DATA-DIR/admin.key. Required with PostgreSQL."`
+	MasterKey []string `key:"master_key" group:"Keys" secret:"all" help:"Key that encrypts stored secrets: base64 of 32 bytes. To replace it, give a list with the new key first. Empty with SQLite: the first start generates one in DATA-DIR/master.key. Required with PostgreSQL."`
 
-	RequestsPerSecond int `key:"requests_per_second" group:"Keys" default:"0" help:"Most requests of each API key a second in this process, answered with 429 beyond that. 0 is no limit."`
+	RequestsPerSecond int `key:"requests_per_second" group:"Keys" default:"0" help:"Maximum requests per second of each API key in this process; more get 429. 0: no limit."`
 
-	PanGuard string `key:"pan_guard" group:"Keys" default:"off" help:"Card numbers: off, mask (bodies are shown without the middle of them) or reject (what has one is not accepted, and what is shown is masked)."`
+	PanGuard string `key:"pan_guard" group:"Keys" default:"off" help:"Card numbers in bodies: off, mask (hide their middle digits wherever bodies are shown) or reject (mask, and refuse requests that contain one)."`
 
-	EgressAllow     []string      `key:"egress_allow" group:"Sending" help:"CIDRs and host names that may be sent to although they are not on the public internet."`
-	EgressProxy     string        `key:"egress_proxy" group:"Sending" secret:"url" help:"Proxy for everything that is sent; not supported by this version."`
-	Workers         int           `key:"workers" group:"Sending" default:"512" help:"Most attempts on the wire at once in this process."`
-	LaneConcurrency int           `key:"lane_concurrency" group:"Sending" default:"32" help:"Most attempts in flight to one destination."`
-	Horizon         time.Duration `key:"horizon" group:"Sending" default:"0s" help:"How far ahead callbacks are kept in an index on Redis, 2m or more: what is due later stays in SQL alone and is loaded when its time comes. 0s keeps the whole backlog there. The same for all processes."`
-	Hold            bool          `key:"hold" group:"Sending" default:"false" help:"Start with sending stopped: callbacks are accepted, none is attempted, and an index on Redis that is not as SQL says is left as it is found, for the command verify."`
+	EgressAllow     []string      `key:"egress_allow" group:"Sending" help:"CIDRs and host names of receivers that are not on the public internet."`
+	EgressProxy     string        `key:"egress_proxy" group:"Sending" secret:"url" help:"Proxy for all outgoing requests. Not supported in this version."`
+	Workers         int           `key:"workers" group:"Sending" default:"512" help:"Maximum attempts in flight in this process."`
+	LaneConcurrency int           `key:"lane_concurrency" group:"Sending" default:"32" help:"Maximum attempts in flight to one destination."`
+	Horizon         time.Duration `key:"horizon" group:"Sending" default:"0s" help:"Callbacks that are due later than this stay in SQL and are loaded into Redis in time. At least 2m. 0s: Redis has the whole backlog. Must be the same in all processes."`
+	Hold            bool          `key:"hold" group:"Sending" default:"false" help:"Start without sending: accept callbacks but attempt none. An index on Redis that differs from SQL is not repaired, so that the command verify can compare them."`
 
-	Roles             []string      `key:"roles" group:"Life cycle" default:"api,ui,worker" help:"What this process does: any of api, ui and worker."`
-	Migrate           bool          `key:"migrate" group:"Life cycle" default:"true" help:"Apply the SQL migrations at the start; --migrate=false leaves them to the command migrate."`
-	ShutdownDelay     time.Duration `key:"shutdown_delay" group:"Life cycle" default:"0s" help:"How long the API stays open after SIGTERM, for load balancers to notice."`
-	DrainTimeout      time.Duration `key:"drain_timeout" group:"Life cycle" default:"25s" help:"How long attempts in flight may go on after SIGTERM; the rest is handed back."`
-	RetentionPayload  time.Duration `key:"retention_payload" group:"Life cycle" default:"30d" help:"How long the payloads of terminal callbacks are kept."`
-	RetentionMetadata time.Duration `key:"retention_metadata" group:"Life cycle" default:"400d" help:"How long terminal callbacks and their attempts are kept, 7d or more: idempotency keys last that long."`
+	Roles             []string      `key:"roles" group:"Life cycle" default:"api,ui,worker" help:"Roles of this process: any of api, ui and worker."`
+	Migrate           bool          `key:"migrate" group:"Life cycle" default:"true" help:"Apply the SQL migrations at the start. With --migrate=false, run the command migrate first."`
+	ShutdownDelay     time.Duration `key:"shutdown_delay" group:"Life cycle" default:"0s" help:"How long the API stays open after SIGTERM, so that load balancers notice."`
+	DrainTimeout      time.Duration `key:"drain_timeout" group:"Life cycle" default:"25s" help:"How long attempts in flight may continue after SIGTERM. Unfinished ones are retried and not counted."`
+	RetentionPayload  time.Duration `key:"retention_payload" group:"Life cycle" default:"30d" help:"How long payloads of finished callbacks are kept."`
+	RetentionMetadata time.Duration `key:"retention_metadata" group:"Life cycle" default:"400d" help:"How long finished callbacks, their attempts and their idempotency keys are kept. At least 7d."`
 
-	LogFormat string `key:"log_format" group:"Logs" help:"Format of the log: text or json; empty is text on a terminal and json elsewhere."`
-	LogLevel  string `key:"log_level" group:"Logs" default:"info" help:"Least level that is logged: debug, info, warn or error."`
+	LogFormat string `key:"log_format" group:"Logs" help:"Log format: text or json. Empty: text on a terminal, else json."`
+	LogLevel  string `key:"log_level" group:"Logs" default:"info" help:"Lowest level that is logged: debug, info, warn or error."`
 }
 
-// A setting is one field of Settings.
+// setting describes one field of Settings.
 type setting struct {
 	field  int
 	key    string
@@ -72,7 +72,7 @@ type setting struct {
 	kind   reflect.Type
 }
 
-// catalogue lists the settings in the order of their fields.
+// catalogue returns the settings in the order of the fields.
 func catalogue() []setting {
 	t := reflect.TypeFor[Settings]()
 	list := make([]setting, t.NumField())
@@ -91,8 +91,8 @@ func catalogue() []setting {
 	return list
 }
 
-// envPrefix begins the name of every environment variable of the program; envFileSuffix ends those that name
-// a file with the value.
+// EnvPrefix starts the name of each environment variable of the program. envFileSuffix ends the name of a
+// variable that holds the path of a file with the value.
 const (
 	EnvPrefix     = "DISPATCHER_"
 	envFileSuffix = "_FILE"
@@ -103,7 +103,7 @@ func (s setting) env() string  { return EnvPrefix + strings.ToUpper(s.key) }
 func (s setting) isList() bool { return s.kind.Kind() == reflect.Slice }
 func (s setting) isBool() bool { return s.kind.Kind() == reflect.Bool }
 
-// placeholder is what stands for the value in help texts.
+// placeholder stands for the value in help texts.
 func (s setting) placeholder() string {
 	switch s.kind {
 	case reflect.TypeFor[time.Duration]():
@@ -116,7 +116,7 @@ func (s setting) placeholder() string {
 	return "TEXT"
 }
 
-// sentence is the help with the default.
+// sentence returns the help with the default.
 func (s setting) sentence() string {
 	if s.def == "" {
 		return s.help
@@ -124,8 +124,8 @@ func (s setting) sentence() string {
 	return s.help + " Default: " + s.def + "."
 }
 
-// rawFlag is a flag's value as it was written, which is judged together with all other settings. given tells
-// an empty value from none.
+// rawFlag is the unparsed value of a flag; Load parses it together with the other settings. given
+// distinguishes an empty value from an absent flag.
 type rawFlag struct {
 	given  bool
 	values []string
@@ -141,7 +141,7 @@ func (r *rawFlag) Decode(ctx *kong.DecodeContext) error {
 	return nil
 }
 
-// rawSwitch is a rawFlag that may stand without a value: then it is true.
+// rawSwitch is a rawFlag that is true if it stands without a value.
 type rawSwitch struct{ rawFlag }
 
 // IsBool implements kong.BoolMapperValue.
@@ -157,21 +157,22 @@ func (r *rawSwitch) Decode(ctx *kong.DecodeContext) error {
 	return nil
 }
 
-// Flags are the flags of a command that needs settings. Plugins holds one struct that is made from the
-// catalogue.
+// Flags are the flags of a command that needs settings. Plugins holds one struct, which flagsOf builds from
+// the catalogue.
 type Flags struct {
 	kong.Plugins
-	File rawFlag `name:"config" placeholder:"FILE" help:"YAML file with settings. Flags are stronger than the environment (DISPATCHER_LISTEN for --listen, DISPATCHER_LISTEN_FILE to read it from a file), which is stronger than this file (listen:), which is stronger than the defaults."`
+	File rawFlag `name:"config" placeholder:"FILE" help:"YAML file with settings. Example of a line: listen: 127.0.0.1:8080. Flags override environment variables, and these override the file. The variable of --listen is DISPATCHER_LISTEN; DISPATCHER_LISTEN_FILE names a file with the value."`
 }
 
-// AllFlags returns the flags of a command that takes every setting, storageFlags of one that takes those of
-// the database and the log alone.
+// AllFlags returns the flags of all settings.
 func AllFlags() Flags { return flagsOf(func(setting) bool { return true }) }
+
+// StorageFlags returns the flags of the settings of the database and the log.
 func StorageFlags() Flags {
 	return flagsOf(func(s setting) bool { return s.group == "Storage" || s.group == "Logs" })
 }
 
-// flagsOf makes the flags of the chosen settings.
+// flagsOf builds the flags of the chosen settings.
 func flagsOf(choose func(setting) bool) Flags {
 	var fields []reflect.StructField
 	for _, s := range catalogue() {
@@ -192,7 +193,7 @@ func flagsOf(choose func(setting) bool) Flags {
 	return Flags{Plugins: kong.Plugins{reflect.New(reflect.StructOf(fields)).Interface()}}
 }
 
-// structTag writes pairs of names and values as a struct tag.
+// structTag formats pairs of names and values as a struct tag.
 func structTag(pairs ...string) reflect.StructTag {
 	var b strings.Builder
 	for i := 0; i+1 < len(pairs); i += 2 {
@@ -201,7 +202,7 @@ func structTag(pairs ...string) reflect.StructTag {
 	return reflect.StructTag(strings.TrimSpace(b.String()))
 }
 
-// given returns what was written for the setting on the command line.
+// given returns the value of a setting on the command line.
 func (f *Flags) given(s setting) rawFlag {
 	for _, plugin := range f.Plugins {
 		field := reflect.ValueOf(plugin).Elem().FieldByName(reflect.TypeFor[Settings]().Field(s.field).Name)
@@ -218,31 +219,32 @@ func (f *Flags) given(s setting) rawFlag {
 	return rawFlag{}
 }
 
-// EmbeddedIn are the settings of a server that a command starts for itself: everything embedded in the
-// directory, free ports, and the guard opened for this machine, where the command's receiver is. What the
-// environment says about settings is about other servers and does not count here.
+// EmbeddedIn returns the settings of a server that a command starts for its own use: SQLite and the embedded
+// index in dir, free ports, and egress to 127.0.0.1, where the command's receiver listens. It ignores the
+// environment, whose settings belong to other servers.
 func EmbeddedIn(dir string) (*Settings, error) {
 	l, err := LoadArgs(&console.Console{}, "--listen=127.0.0.1:0", "--ops-listen=127.0.0.1:0",
-		"--data-dir="+dir,
-		"--egress-allow=127.0.0.1/32", "--drain-timeout=2s", "--log-level=warn")
+		"--data-dir="+dir, "--egress-allow=127.0.0.1/32", "--drain-timeout=2s", "--log-level=warn")
 	if err != nil {
 		return nil, err
 	}
 	return &l.Settings, nil
 }
 
-// The files in the data directory that hold keys, and the prefix by which people know an API key.
+// The names of the key files in the data directory, and the prefix of an API key.
 const (
 	AdminKeyFile  = "admin.key"
 	MasterKeyFile = "master.key"
 	APIKeyPrefix  = "dk_"
 )
 
-// NewAdminKey and newMasterKey make a key.
-func NewAdminKey() string  { return APIKeyPrefix + randomText(24, base64.RawURLEncoding) }
+// NewAdminKey generates an admin key from 24 random bytes.
+func NewAdminKey() string { return APIKeyPrefix + randomText(24, base64.RawURLEncoding) }
+
+// NewMasterKey generates a master key of MasterKeyBytes random bytes.
 func NewMasterKey() string { return randomText(MasterKeyBytes, base64.StdEncoding) }
 
-// randomText returns n random bytes in the encoding.
+// randomText returns n random bytes in an encoding.
 func randomText(n int, encoding *base64.Encoding) string {
 	b := make([]byte, n)
 	rand.Read(b) // never fails

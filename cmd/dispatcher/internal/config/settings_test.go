@@ -11,7 +11,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/internal/transcript"
 )
 
-// program has the commands of this package.
+// program is a program with the commands of this package.
 var program = cmdtest.Program(func() any {
 	var c struct {
 		Config ShowCommand `cmd:""`
@@ -22,7 +22,7 @@ var program = cmdtest.Program(func() any {
 
 func TestMain(m *testing.M) { program.RunTests(m) }
 
-// loadWith reads the settings as "serve" would with these arguments.
+// loadWith reads the settings as serve does with these arguments.
 func loadWith(t *testing.T, env []string, args ...string) (*loaded, error) {
 	t.Helper()
 	return LoadArgs(&program.Terminal(env...).Console, args...)
@@ -30,7 +30,7 @@ func loadWith(t *testing.T, env []string, args ...string) (*loaded, error) {
 
 func TestTranscripts(t *testing.T) { program.Transcripts(t) }
 
-// Each setting has three spellings that mean the same.
+// TestEverySettingHasThreeSpellings sets each setting by flag, variable and file.
 func TestEverySettingHasThreeSpellings(t *testing.T) {
 	t.Parallel()
 	written := map[string]string{}
@@ -42,7 +42,7 @@ func TestEverySettingHasThreeSpellings(t *testing.T) {
 		value, ok := written[s.key]
 		if !ok {
 			if s.key != "egress_proxy" {
-				t.Errorf("%s is not tried", s.key)
+				t.Errorf("%s has no line in spellings.txt", s.key)
 			}
 			continue
 		}
@@ -75,10 +75,10 @@ func TestEverySettingHasThreeSpellings(t *testing.T) {
 	}
 }
 
-// TestSettingsThatAreTaken loads the variables and flags of each line of taken.txt.
-func TestSettingsThatAreTaken(t *testing.T) {
+// TestAcceptedSettings loads the variables and flags of each line of accepted.txt.
+func TestAcceptedSettings(t *testing.T) {
 	t.Parallel()
-	transcript.Run(t, "testdata/lines/taken.txt", func(line string) string {
+	transcript.Run(t, "testdata/lines/accepted.txt", func(line string) string {
 		words := strings.Fields(line)
 		flags := slices.IndexFunc(append(words, "--"), func(word string) bool {
 			return strings.HasPrefix(word, "--")
@@ -86,11 +86,11 @@ func TestSettingsThatAreTaken(t *testing.T) {
 		if _, err := loadWith(t, words[:flags], words[flags:]...); err != nil {
 			return err.Error()
 		}
-		return "taken"
+		return "accepted"
 	})
 }
 
-func TestFilesOfSecretsLoseOneNewline(t *testing.T) {
+func TestSecretFileLosesOneNewline(t *testing.T) {
 	t.Parallel()
 	const want = "abcdefghijklmnopqrstuvwxyz"
 	for _, content := range []string{want, want + "\n", want + "\r\n"} {
@@ -106,14 +106,14 @@ func TestMaskURL(t *testing.T) {
 	transcript.Run(t, "testdata/lines/mask.txt", maskURL)
 }
 
-func FuzzMaskURLNeverShowsThePassword(f *testing.F) {
+func FuzzMaskURLHidesThePassword(f *testing.F) {
 	for _, seed := range []string{"p", "p@ss", "p/w", "p?w", "p#w", "a@b?c", "a:b", "%40", "päss"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, password string) {
 		password = "hide" + password + "hide"
 		if got := maskURL("postgres://user:" + password + "@host/name"); strings.Contains(got, "hide") {
-			t.Errorf("%q shows a part of the password: %q", password, got)
+			t.Errorf("password %q leaks: %q", password, got)
 		}
 	})
 }
@@ -125,9 +125,9 @@ func TestScrub(t *testing.T) {
 	got := s.Scrub("dial postgres://u:hidden-password@h/d: password hidden-password, " + s.RedisURL +
 		" with hidden-admin and " + cmdtest.SomeKey('h'))
 	if strings.Contains(got, "hidden") || strings.Contains(got, cmdtest.SomeKey('h')) {
-		t.Errorf("still shows a secret: %q", got)
+		t.Errorf("a secret leaks: %q", got)
 	}
 	if !strings.Contains(got, "postgres://u:***@h/d") {
-		t.Errorf("hides more than it must: %q", got)
+		t.Errorf("the URL is masked completely: %q", got)
 	}
 }

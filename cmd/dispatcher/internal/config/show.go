@@ -11,54 +11,54 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
-// ShowCommand shows the effective settings.
+// ShowCommand prints the effective settings.
 type ShowCommand struct {
 	Flags
 	JSON bool `help:"Print JSON for machines."`
 }
 
-// A shownSetting is one line of what config shows.
-type shownSetting struct {
+// settingRow is one line of the output of config.
+type settingRow struct {
 	Setting string `json:"setting"`
 	Value   string `json:"value"`
 	From    string `json:"from"`
 }
 
-// Run prints every setting with its value, secrets masked, and where it came from. Wrong settings end it like
-// a start.
+// Run prints each setting with its value and origin. Secrets are masked. Wrong settings are reported as serve
+// reports them.
 func (cmd *ShowCommand) Run(c *console.Console) error {
 	l, err := Load(c, &cmd.Flags)
 	if err != nil {
 		return err
 	}
-	shown := l.shown()
+	rows := l.rows()
 	if cmd.JSON {
-		return c.PrintValue(shown)
+		return c.PrintValue(rows)
 	}
 	t := c.NewTable("setting", "value", "from")
-	for _, s := range shown {
+	for _, s := range rows {
 		t.Row(s.Setting, s.Value, s.From)
 	}
 	t.Render()
 	return nil
 }
 
-// shown returns the settings for people, in the order of the catalogue.
-func (l *loaded) shown() []shownSetting {
+// rows returns the printable settings in the order of the catalogue.
+func (l *loaded) rows() []settingRow {
 	values := reflect.ValueOf(l.Settings)
-	var list []shownSetting
+	var list []settingRow
 	for _, s := range catalogue() {
-		list = append(list, shownSetting{
+		list = append(list, settingRow{
 			Setting: s.key,
-			Value:   showValue(s, values.Field(s.field)),
+			Value:   formatValue(s, values.Field(s.field)),
 			From:    l.origins[s.key],
 		})
 	}
 	return list
 }
 
-// showValue prints a value as it would be written in a flag.
-func showValue(s setting, v reflect.Value) string {
+// formatValue formats a value as it would be written in a flag, with secrets masked.
+func formatValue(s setting, v reflect.Value) string {
 	switch value := v.Interface().(type) {
 	case time.Duration:
 		return schedule.FormatDuration(value)
@@ -76,11 +76,11 @@ func showValue(s setting, v reflect.Value) string {
 	return maskValue(s, v.String())
 }
 
-// masked stands for a secret.
+// masked replaces a secret in outputs.
 const masked = "***"
 
-// maskURL hides the password of an address, and the value of every parameter of its query. Host lists, which
-// url.Parse refuses in some forms, are masked as text. Something that is no address is hidden whole.
+// maskURL masks the password of a URL and the values of its query parameters, except harmless ones. It works
+// on the text, because url.Parse refuses some lists of hosts. A text that is not a URL is masked completely.
 func maskURL(text string) string {
 	scheme, rest, ok := strings.Cut(text, "://")
 	if !ok {
@@ -90,12 +90,12 @@ func maskURL(text string) string {
 		return masked
 	}
 	if end := strings.IndexAny(rest, "?#"); end >= 0 && strings.Contains(rest[end:], "@") {
-		// A password with ? or # in clear looks like this: nobody can say where it ends.
+		// The password has an unescaped ? or #, so its end cannot be found.
 		return scheme + "://" + masked
 	}
 	rest, _, _ = strings.Cut(rest, "#")
 	rest, query, hasQuery := strings.Cut(rest, "?")
-	// The last @ ends the credentials: a password may hold one, and so may, wrongly written, a slash.
+	// The last @ ends the credentials: a password may contain @ and, wrongly unescaped, a slash.
 	if at := strings.LastIndexByte(rest, '@'); at >= 0 {
 		user, _, hasPassword := strings.Cut(rest[:at], ":")
 		if hasPassword {
@@ -109,7 +109,7 @@ func maskURL(text string) string {
 	return scheme + "://" + rest + "?" + maskQuery(query)
 }
 
-// maskQuery hides the values of parameters that hold credentials.
+// maskQuery masks the values of all parameters that are not known to be harmless.
 func maskQuery(query string) string {
 	parts := strings.Split(query, "&")
 	for i, part := range parts {
@@ -122,7 +122,8 @@ func maskQuery(query string) string {
 	return strings.Join(parts, "&")
 }
 
-// harmlessParameter says which parameters of a database's address people need to see.
+// harmlessParameter reports whether a parameter of a database URL never holds a credential. Operators need to
+// see its value.
 func harmlessParameter(name string) bool {
 	switch name {
 	case "sslmode", "application_name", "connect_timeout", "pool_max_conns", "search_path", "db", "protocol",
@@ -132,7 +133,7 @@ func harmlessParameter(name string) bool {
 	return false
 }
 
-// maskValue returns what may be shown of a setting's value.
+// maskValue returns the printable form of a setting's value.
 func maskValue(s setting, value string) string {
 	switch {
 	case value == "":
@@ -145,7 +146,7 @@ func maskValue(s setting, value string) string {
 	return value
 }
 
-// Scrub replaces what must not be shown of the settings in a text, such as the error of a driver.
+// Scrub masks the settings' secrets in a text, such as the error of a driver.
 func (s *Settings) Scrub(text string) string {
 	secrets := append([]string{s.AdminKey}, s.MasterKey...)
 	for _, address := range []string{s.DatabaseURL, s.RedisURL} {
@@ -159,7 +160,7 @@ func (s *Settings) Scrub(text string) string {
 		}
 	}
 	for _, secret := range secrets {
-		// Shorter ones are met by chance, and replacing them would make the text unreadable.
+		// A shorter secret could match ordinary words of the text.
 		if len(secret) >= 6 {
 			text = strings.ReplaceAll(text, secret, masked)
 		}
@@ -167,7 +168,7 @@ func (s *Settings) Scrub(text string) string {
 	return text
 }
 
-// A cleanError is an error whose text has lost its secrets.
+// cleanError is an error whose text has its secrets masked.
 type cleanError struct {
 	error
 	text string
@@ -177,7 +178,7 @@ func (e *cleanError) Error() string { return e.text }
 
 func (e *cleanError) Unwrap() error { return e.error }
 
-// Clean takes the settings' secrets out of an error's text: drivers quote addresses with their passwords.
+// Clean masks the settings' secrets in an error's text, because drivers quote URLs with passwords.
 func (s *Settings) Clean(err error) error {
 	if err == nil {
 		return nil

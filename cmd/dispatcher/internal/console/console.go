@@ -1,8 +1,8 @@
-// Package console is where a command reads and writes, and how it ends: tables, colours, progress, safe
-// texts, exit codes. Tests give it buffers.
+// Package console is the input and output of commands: tables, colours, progress, texts that are safe for a
+// terminal, and exit codes.
 //
-// The exit code is 0 for success, 1 for what went wrong while running, 2 for an invalid command line or
-// settings. Texts from elsewhere pass Printable before they reach a terminal.
+// The exit code is 0 for success, 1 for an error while running, and 2 for a wrong command line or wrong
+// settings. Texts from outside pass Printable before they reach a terminal.
 package console
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/client"
 )
 
-// A Console is where a command reads and writes. Tests give it buffers.
+// Console is the input, output and environment of a command. Tests use buffers.
 type Console struct {
 	In       io.Reader
 	Out, Err io.Writer
@@ -25,15 +25,15 @@ type Console struct {
 	Version string
 	// Env is the environment as os.Environ returns it.
 	Env []string
-	// OutTerminal and errTerminal say that a person is looking: colours and live progress are welcome, and a
-	// secret that was asked for may be shown.
+	// OutTerminal and ErrTerminal report that an output is a terminal. Only then are colours, live progress
+	// and generated secrets printed.
 	OutTerminal, ErrTerminal bool
-	// Transport carries requests to a server; nil: the network does.
+	// Transport sends the requests to a server; nil: the network.
 	Transport http.RoundTripper
 }
 
-// System returns the process's own console. Version is what the linker says; empty or "dev": the build's own
-// information is used.
+// System returns the process's own console. version is set by the linker; if it is empty or "dev", the
+// version comes from the build information.
 func System(version string) *Console {
 	return &Console{
 		Version:     programVersion(version),
@@ -48,12 +48,12 @@ func System(version string) *Console {
 
 func isTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
 
-// colour says whether the output may be coloured: a terminal that did not ask for none.
+// colour reports whether the output is coloured. NO_COLOR and TERM=dumb turn colours off.
 func (c *Console) colour() bool {
 	return c.OutTerminal && c.Lookup("NO_COLOR") == "" && c.Lookup("TERM") != "dumb"
 }
 
-// Lookup returns a variable of the environment, or nothing.
+// Lookup returns a variable of the environment, or "" if it is not set.
 func (c *Console) Lookup(name string) string {
 	value := ""
 	for _, pair := range c.Env {
@@ -64,7 +64,7 @@ func (c *Console) Lookup(name string) string {
 	return value
 }
 
-// Lines prints names and their values, in pairs, the names as wide as width; nothing for an empty value.
+// Lines prints pairs of name and value, the names padded to width. Pairs with an empty value are left out.
 func (c *Console) Lines(width int, pairs ...string) {
 	for i := 0; i+1 < len(pairs); i += 2 {
 		if pairs[i+1] != "" {
@@ -73,7 +73,7 @@ func (c *Console) Lines(width int, pairs ...string) {
 	}
 }
 
-// Paint colours s where colours are welcome.
+// Paint colours s if the output is coloured.
 func (c *Console) Paint(s string, colours ...Colour) string {
 	if !c.colour() {
 		return s
@@ -81,10 +81,10 @@ func (c *Console) Paint(s string, colours ...Colour) string {
 	return text.Colors(colours).EscapeSeq() + s + text.Reset.EscapeSeq()
 }
 
-// A Colour is how a text is painted.
+// Colour is the colour or style of a text.
 type Colour = text.Color
 
-// The colours.
+// Colours and styles.
 const (
 	Red    = text.FgRed
 	Green  = text.FgGreen
@@ -94,7 +94,7 @@ const (
 	Faint  = text.Faint
 )
 
-// StateColour returns the colour in which a callback's state is shown.
+// StateColour returns the colour of a callback's state.
 func StateColour(state client.State) Colour {
 	switch state {
 	case client.Succeeded:

@@ -10,14 +10,13 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 )
 
-// A Drawing is one or several progress bars on a terminal, in the program's style. The nil drawing draws
-// nothing.
+// Drawing shows one or more progress bars on a terminal. A nil Drawing can be ended and does nothing.
 type Drawing struct {
 	progress.Writer
 	ended chan struct{}
 }
 
-// NewDrawing returns a drawing that has not begun.
+// NewDrawing returns a drawing that has not started.
 func (c *Console) NewDrawing(to io.Writer) *Drawing {
 	d := &Drawing{Writer: progress.NewWriter()}
 	d.SetOutputWriter(to)
@@ -33,10 +32,10 @@ func (c *Console) NewDrawing(to io.Writer) *Drawing {
 	return d
 }
 
-// A Tracker is one bar of a drawing.
+// Tracker is one bar of a drawing.
 type Tracker = progress.Tracker
 
-// EndTracker says of a bar that its work has ended, or has failed.
+// EndTracker marks a bar as done or failed.
 func EndTracker(t *Tracker, failed bool) {
 	if failed {
 		t.MarkAsErrored()
@@ -45,7 +44,7 @@ func EndTracker(t *Tracker, failed bool) {
 	t.MarkAsDone()
 }
 
-// Begin begins to draw.
+// Begin starts to draw.
 func (d *Drawing) Begin() {
 	d.ended = make(chan struct{})
 	go func() {
@@ -54,12 +53,12 @@ func (d *Drawing) Begin() {
 	}()
 }
 
-// End draws the last state and ends. It does nothing on a drawing that has not begun.
+// End draws the last state and stops. It does nothing on a drawing that has not started.
 func (d *Drawing) End() {
 	if d == nil || d.ended == nil {
 		return
 	}
-	// A bar that has not begun to draw does not hear Stop.
+	// Stop has no effect before the first rendering.
 	for !d.IsRenderInProgress() {
 		select {
 		case <-d.ended:
@@ -71,13 +70,13 @@ func (d *Drawing) End() {
 	<-d.ended
 }
 
-// A Table is printed when all its rows are there.
+// Table is a table that Render prints.
 type Table struct {
 	w       table.Writer
 	columns []table.ColumnConfig
 }
 
-// NewTable returns a table with the header that writes to the console's output when it is rendered.
+// NewTable returns a table that Render writes to the console's output.
 func (c *Console) NewTable(header ...any) *Table {
 	w := table.NewWriter()
 	w.SetOutputMirror(c.Out)
@@ -93,22 +92,22 @@ func (c *Console) NewTable(header ...any) *Table {
 	return &Table{w: w}
 }
 
-// Wrap has the texts of a column, counted from 1, broken into lines of a width.
+// Wrap limits the width of a column, counted from 1, and wraps its texts.
 func (t *Table) Wrap(column, width int) {
 	t.columns = append(t.columns, table.ColumnConfig{Number: column, WidthMax: width,
 		WidthMaxEnforcer: text.WrapSoft})
 }
 
-// AlignRight aligns a column, counted from 1, to the right; numbers are anyway.
+// AlignRight aligns a column, counted from 1, to the right. Numbers are always aligned to the right.
 func (t *Table) AlignRight(column int) {
 	t.columns = append(t.columns, table.ColumnConfig{Number: column, Align: text.AlignRight,
 		AlignHeader: text.AlignRight})
 }
 
-// Row adds one.
+// Row adds a row.
 func (t *Table) Row(cells ...any) { t.w.AppendRow(cells) }
 
-// Rows is how many there are.
+// Rows returns the number of rows.
 func (t *Table) Rows() int { return t.w.Length() }
 
 // Render prints the table.
@@ -117,7 +116,7 @@ func (t *Table) Render() {
 	t.w.Render()
 }
 
-// ShowTable prints rows as a table. The header names the columns, with commas between them.
+// ShowTable prints rows as a table. header names the columns, separated by commas.
 func ShowTable[T any](c *Console, rows []T, header string, cells func(*T) []any) {
 	var names []any
 	for name := range strings.SplitSeq(header, ", ") {

@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// maxInput is the most bytes of a body that are read from a file; the server's own limit is lower.
+// maxInput limits the bytes read from a file. The server's own limit of a body is lower.
 const maxInput = 1 << 20
 
-// ReadInput returns what a flag of the form TEXT|@FILE|- names.
+// ReadInput returns the value of a flag of the form TEXT|@FILE|-.
 func (c *Console) ReadInput(data string) ([]byte, error) {
 	var from io.Reader
 	switch path, isFile := strings.CutPrefix(data, "@"); {
@@ -38,11 +38,10 @@ func (c *Console) ReadInput(data string) ([]byte, error) {
 	return body, nil
 }
 
-// ReadText returns the value of a flag: the text itself, the content of a file after @, or the standard input
-// for -.
+// ReadText is ReadInput for a text. Its errors name the flag.
 func (c *Console) ReadText(flag, value string) (string, error) {
 	if value == "@" {
-		return "", Wrong("--%s: name a file after the @", flag)
+		return "", Wrong("--%s: add a file name after the @", flag)
 	}
 	b, err := c.ReadInput(value)
 	if err != nil {
@@ -51,17 +50,17 @@ func (c *Console) ReadText(flag, value string) (string, error) {
 	return string(b), nil
 }
 
-// ReadSecret is ReadText for a secret. A file mostly ends with a line's end, which no secret has.
+// ReadSecret is ReadText for a secret. It removes the newline at the end, because most files end with one.
 func (c *Console) ReadSecret(flag, value string) (string, error) {
 	text, err := c.ReadText(flag, value)
 	text = strings.TrimRight(text, "\r\n")
 	if err == nil && text == "" && value != "" {
-		err = Wrong("--%s: there is nothing in it", flag)
+		err = Wrong("--%s: the secret is empty", flag)
 	}
 	return text, err
 }
 
-// CannotRead is an error of a file without the operation's name.
+// CannotRead formats an error of a file without the name of the system call.
 func CannotRead(path string, err error) error {
 	var cause *os.PathError
 	if errors.As(err, &cause) {
@@ -70,6 +69,7 @@ func CannotRead(path string, err error) error {
 	return fmt.Errorf("cannot read %s: %w", path, err)
 }
 
+// SyntaxOf returns ": " and the position of the first syntax error in a JSON text, or "" if it is valid.
 func SyntaxOf(text []byte) string {
 	var any json.RawMessage
 	var syntax *json.SyntaxError

@@ -21,24 +21,24 @@ const (
 	ExitUsage  = 2
 )
 
-// Execute runs the command of the grammar, a pointer to a struct for kong, that the arguments name, and
-// returns the exit code. It ends the command's context with the first SIGINT or SIGTERM.
+// Execute runs the command that the arguments name and returns the exit code. grammar is a pointer to a
+// struct for kong. The first SIGINT or SIGTERM ends the command's context.
 func Execute(c *Console, grammar any, args []string) int {
 	ctx, stop := withSignals(context.Background())
 	defer stop()
 	return ExecuteUntil(ctx, c, grammar, args)
 }
 
-// ExecuteUntil is execute with a context of the caller's in place of signals.
+// ExecuteUntil is Execute with the caller's context instead of signals.
 func ExecuteUntil(ctx context.Context, c *Console, grammar any, args []string) (code int) {
 	afterHelp := ExitOK
 	if len(args) == 0 {
-		// A newcomer's first try: the help, but nothing was done.
+		// Without arguments, print the help. The exit code says that no command ran.
 		args, afterHelp = []string{"--help"}, ExitUsage
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			if _, ok := p.(helpShown); !ok {
+			if _, ok := p.(helpPrinted); !ok {
 				panic(p)
 			}
 			code = afterHelp
@@ -63,19 +63,19 @@ func NewParser(c *Console, grammar any) (*kong.Kong, error) {
 		kong.Description("Delivers webhooks and payment notifications: durable, retried at tiered "+
 			"intervals until they are terminal."),
 		kong.Writers(c.Out, c.Err),
-		kong.Exit(func(int) { panic(helpShown{}) }),
+		kong.Exit(func(int) { panic(helpPrinted{}) }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, FlagsLast: true,
 			WrapUpperBound: 120}),
 	)
 }
 
-// ErrShown is a failure that has already been shown: it only carries the exit code, ExitFailed.
-var ErrShown = errors.New("exit status 1")
+// ErrPrinted is a failure that the command has already printed. It only sets the exit code to ExitFailed.
+var ErrPrinted = errors.New("exit status 1")
 
-// UsageError is a command line, or settings, that cannot be meant: one line for each thing that is wrong.
+// UsageError is a wrong command line or wrong settings, one line for each problem.
 type UsageError struct{ Lines []string }
 
-// Wrong is a UsageError of one line.
+// Wrong returns a UsageError of one line.
 func Wrong(format string, args ...any) *UsageError {
 	e := &UsageError{}
 	e.Add(format, args...)
@@ -89,10 +89,10 @@ func (e *UsageError) Add(format string, args ...any) {
 
 func (e *UsageError) Error() string { return strings.Join(e.Lines, "\n") }
 
-// helpShown is what ends the parser after it has printed a help text.
-type helpShown struct{}
+// helpPrinted is the panic that stops the parser after a help text. ExecuteUntil recovers it.
+type helpPrinted struct{}
 
-// commandOf returns the command that a line had come to when it could not be parsed any further.
+// commandOf returns the command that the parser had reached when it failed.
 func commandOf(err error) string {
 	name := "dispatcher"
 	var parse *kong.ParseError
@@ -106,13 +106,13 @@ func commandOf(err error) string {
 	return name
 }
 
-// fail shows an error, if it is one, and returns the exit code for it.
+// fail prints an error, unless it is nil, and returns its exit code.
 func (c *Console) fail(err error) int {
 	var usage *UsageError
 	switch {
 	case err == nil:
 		return ExitOK
-	case errors.Is(err, ErrShown):
+	case errors.Is(err, ErrPrinted):
 		return ExitFailed
 	case errors.As(err, &usage):
 		for _, line := range usage.Lines {
@@ -127,8 +127,8 @@ func (c *Console) fail(err error) int {
 	return ExitFailed
 }
 
-// withSignals returns a context that ends with the first SIGINT or SIGTERM. The second one ends the process
-// at once.
+// withSignals returns a context that the first SIGINT or SIGTERM cancels. The second one ends the process at
+// once.
 func withSignals(parent context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(parent)
 	signals := make(chan os.Signal, 2)
@@ -154,7 +154,7 @@ func withSignals(parent context.Context) (context.Context, context.CancelFunc) {
 	}
 }
 
-// Pause waits for d, or less if ctx ends.
+// Pause waits for d or until ctx ends.
 func Pause(ctx context.Context, d time.Duration) {
 	if d <= 0 {
 		return
@@ -167,8 +167,8 @@ func Pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// programVersion returns the version for people, the User-Agent and the metrics: the linker's, else the
-// module's, else the revision that was built, else "dev".
+// programVersion returns the version for outputs, the User-Agent and the metrics: of the linker, else of the
+// module, else the built revision, else "dev".
 func programVersion(linked string) string {
 	if linked != "" && linked != "dev" {
 		return linked

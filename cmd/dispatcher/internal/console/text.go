@@ -11,7 +11,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
-// NonEmpty returns the texts that are not blank, so that --tiers= means no tier at all.
+// NonEmpty returns the trimmed texts that are not blank, so that --tiers= means no tiers.
 func NonEmpty(texts []string) []string {
 	out := []string{}
 	for _, t := range texts {
@@ -23,10 +23,10 @@ func NonEmpty(texts []string) []string {
 	return out
 }
 
-// Widest is how many characters of a text from elsewhere stand in one column.
+// Widest is the maximum number of characters of an outside text in one column.
 const Widest = 60
 
-// Brief prints a duration to the second, or to the millisecond below one.
+// Brief formats a duration, rounded to seconds, or to milliseconds if it is below a second.
 func Brief(d time.Duration) string {
 	if d.Abs() < time.Second {
 		return schedule.FormatDuration(d.Round(time.Millisecond))
@@ -34,8 +34,7 @@ func Brief(d time.Duration) string {
 	return schedule.FormatDuration(d.Round(time.Second))
 }
 
-// ClockTime prints a time for people, and the zero time as nothing: in their zone, with date and offset, to
-// the millisecond.
+// ClockTime formats a time in the local zone with its offset, to the millisecond. The zero time is "".
 func ClockTime(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -43,7 +42,7 @@ func ClockTime(t time.Time) string {
 	return t.Local().Format("2006-01-02 15:04:05.000 -07:00")
 }
 
-// Short makes a text from elsewhere safe and at most n characters long.
+// Short makes an outside text safe for a terminal and shortens it to n characters.
 func Short[T ~string](s T, n int) string {
 	r := []rune(Printable(s))
 	if len(r) <= n {
@@ -52,8 +51,8 @@ func Short[T ~string](s T, n int) string {
 	return string(r[:n-1]) + "…"
 }
 
-// Printable makes a text from elsewhere safe for a terminal: control characters, which could rewrite what
-// stands there already, are shown by their numbers.
+// Printable makes an outside text safe for a terminal: it escapes control characters, which could overwrite
+// earlier output.
 func Printable[T ~string](text T) string {
 	s := string(text)
 	if !strings.ContainsFunc(s, unprintable) {
@@ -70,7 +69,8 @@ func Printable[T ~string](text T) string {
 	return b.String()
 }
 
-// MakeSafe makes each text of a value that is pointed to Printable, but for JSON and other bytes.
+// MakeSafe applies Printable to all texts of the value that a pointer points to. It skips byte slices, such
+// as JSON.
 func MakeSafe(value any) { makeSafe(reflect.ValueOf(value)) }
 
 func makeSafe(v reflect.Value) {
@@ -99,24 +99,23 @@ func makeSafe(v reflect.Value) {
 	}
 }
 
-// unprintable says of C0, DEL and C1 controls, and of characters that turn the direction of writing, that
-// they must not reach a terminal.
+// unprintable reports C0, DEL and C1 controls and the characters that change the writing direction.
 func unprintable(r rune) bool {
 	return r < ' ' || r >= 0x7f && r < 0xa0 || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069
 }
 
-// PrintJSON shows an answer for machines: indented, otherwise as the server wrote it.
+// PrintJSON prints a response as indented JSON, otherwise unchanged.
 func (c *Console) PrintJSON(answer []byte) error {
 	var out bytes.Buffer
 	if err := json.Indent(&out, answer, "", "  "); err != nil {
-		return fmt.Errorf("the answer is not JSON: %w", err)
+		return fmt.Errorf("the response is not JSON: %w", err)
 	}
 	out.WriteByte('\n')
 	_, err := out.WriteTo(c.Out)
 	return err
 }
 
-// PrintValue shows a value for machines, as indented JSON.
+// PrintValue prints a value as indented JSON.
 func (c *Console) PrintValue(value any) error {
 	text, err := json.Marshal(value)
 	if err != nil {
@@ -125,7 +124,7 @@ func (c *Console) PrintValue(value any) error {
 	return c.PrintJSON(text)
 }
 
-// SizeText writes a number of bytes for people.
+// SizeText formats a number of bytes.
 func SizeText(n uint64) string {
 	const unit = 1024
 	if n < unit {

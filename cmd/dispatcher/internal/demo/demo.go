@@ -138,7 +138,7 @@ func (d *demo) play(ctx context.Context, exit bool) error {
 	}
 	if exit {
 		if !asForeseen {
-			return console.ErrShown
+			return console.ErrPrinted
 		}
 		return nil
 	}

@@ -94,7 +94,7 @@ func (cmd *Command) Run(ctx context.Context, c *console.Console) error {
 			counts[statusWarning], counts[statusError])
 	}
 	if counts[statusError] > 0 {
-		return console.ErrShown
+		return console.ErrPrinted
 	}
 	return nil
 }

@@ -87,7 +87,7 @@ func (cmd *Command) Run(ctx context.Context, c *console.Console) error {
 		}
 	}
 	if err == nil && sum.Refused > 0 {
-		err = console.ErrShown
+		err = console.ErrPrinted
 	}
 	return err
 }

@@ -312,11 +312,11 @@ func TestABusyServerIsAskedAgain(t *testing.T) {
 		g := loader(t, http.StatusServiceUnavailable, http.StatusTooManyRequests, http.StatusAccepted)
 		times, err := g.send(t.Context(), load{span: span{0, 1}})
 		if err != nil || g.refused.Load() != 2 || g.r.count(span{0, 10}) != 1 || len(times) != 1 ||
-			times[0] < 3*remote.LeastPause {
+			times[0] < 3*remote.MinPause {
 			t.Errorf("%v, refused %d, accepted %d, took %v", err, g.refused.Load(), g.r.count(span{0, 10}),
 				times)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), remote.LeastPause/2)
+		ctx, cancel := context.WithTimeout(t.Context(), remote.MinPause/2)
 		defer cancel()
 		_, err = loader(t, http.StatusServiceUnavailable).send(ctx, load{span: span{0, 1}})
 		if !errors.Is(err, context.DeadlineExceeded) {

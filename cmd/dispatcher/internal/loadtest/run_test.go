@@ -167,7 +167,7 @@ func TestBenchSaysWhyItCannot(t *testing.T) {
 	}{
 		{[]string{"--server", open.Client.Base, "--key", "wrong"}, []string{"401 unauthorized"}},
 		{[]string{"--server", "http://127.0.0.1:1", "--key", "k"},
-			[]string{"nobody listens at http://127.0.0.1:1"}},
+			[]string{"no server listens at http://127.0.0.1:1"}},
 		{open.Flags("--listen", "localhost:0", "--receiver", "http://127.0.0.1:1"),
 			[]string{"the first callback does not arrive: cb_", "connect_refused",
 				"--listen and --receiver"}},

@@ -17,8 +17,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
 )
 
-// NewestAttempts reads the newest attempts of a callback page by page, most of them or for zero all, and
-// returns them by number.
+// NewestAttempts returns the newest attempts of a callback in the order of their numbers: at most most of
+// them, or all if most is zero.
 func NewestAttempts(ctx context.Context, cl *Client, id string, most int) ([]json.RawMessage, error) {
 	p := Pager{
 		Path: CallbackPath(id) + "/attempts", Query: url.Values{}, Limit: cmp.Or(most, math.MaxInt),
@@ -29,21 +29,21 @@ func NewestAttempts(ctx context.Context, cl *Client, id string, most int) ([]jso
 	return all, err
 }
 
-// DecodeAttempts reads attempts as the server wrote them.
+// DecodeAttempts decodes attempts as the server wrote them.
 func DecodeAttempts(raw []json.RawMessage) ([]client.Attempt, error) {
 	list := make([]client.Attempt, len(raw))
 	for i := range raw {
 		if err := json.Unmarshal(raw[i], &list[i]); err != nil {
-			return nil, fmt.Errorf("attempt %d of the answer: %w", i+1, err)
+			return nil, fmt.Errorf("decode attempt %d of the response: %w", i+1, err)
 		}
 	}
 	return list, nil
 }
 
-// CallbackPath is the address of one callback.
+// CallbackPath returns the API path of one callback.
 func CallbackPath(id string) string { return "/v1/callbacks/" + url.PathEscape(id) }
 
-// LastOf is the last answer of a callback: its status, as far as there was one, and its class.
+// LastOf formats the last response of a callback: its status, if there is one, and its class.
 func LastOf(cb *client.Callback) string {
 	s := console.Printable(cb.LastClass)
 	if cb.LastStatus != 0 {
@@ -52,7 +52,7 @@ func LastOf(cb *client.Callback) string {
 	return s
 }
 
-// StateOf is the state of a callback, with the reason if there is one.
+// StateOf formats the state of a callback, with the reason if there is one.
 func StateOf(cb *client.Callback) string {
 	if cb.Reason == "" {
 		return string(cb.State)
@@ -60,22 +60,22 @@ func StateOf(cb *client.Callback) string {
 	return string(cb.State) + ": " + string(cb.Reason)
 }
 
-// MostPerPage is the most entries that the API gives in one answer.
+// MostPerPage is the maximum number of entries in one response of the API.
 const MostPerPage = 500
 
-// A Pager reads a list page by page.
+// Pager reads a list page by page.
 type Pager struct {
 	Path  string
 	Query url.Values
-	// Limit is how many entries are wanted, Most how many a page may have, and Within how long they are
-	// looked for; zero: no bound.
+	// Limit is the wanted number of entries, Most the maximum of one page, and Within the time after which
+	// the search stops. Zero Most and Within: no limit.
 	Limit, Most int
 	Within      time.Duration
-	// Next is where the list goes on; empty: it has ended.
+	// Next is the cursor to continue from; empty: the list has ended.
 	Next string
 }
 
-// Page asks for one page of n entries.
+// Page requests one page of n entries.
 func (p *Pager) Page(ctx context.Context, cl *Client, n int, out any) ([]byte, error) {
 	if p.Query.Get("cursor") == "" {
 		p.Query.Del("cursor")
@@ -84,8 +84,8 @@ func (p *Pager) Page(ctx context.Context, cl *Client, n int, out any) ([]byte, e
 	return cl.Call(ctx, http.MethodGet, p.Path+"?"+p.Query.Encode(), nil, out)
 }
 
-// Pages reads on until there are enough entries, or no more. A page may be shorter than asked for although
-// there are more.
+// Pages reads pages until it has Limit entries, the list ends or Within has passed. A page may be short
+// although there are more entries.
 func Pages[T any](ctx context.Context, cl *Client, p *Pager) (found []T, err error) {
 	for began := time.Now(); ; p.Query.Set("cursor", p.Next) {
 		n := p.Limit - len(found)

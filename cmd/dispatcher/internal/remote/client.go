@@ -1,5 +1,5 @@
-// Package remote connects a command to a running server: its flags, where the key is found, and errors in one
-// line for people.
+// Package remote connects a command to a running server. It has the flags for that, finds the API key, and
+// turns errors into one line for users.
 package remote
 
 import (
@@ -20,45 +20,45 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
 )
 
-// defaultServer is where a server listens unless it is told otherwise.
+// defaultServer is the default address of a server.
 const defaultServer = "http://127.0.0.1:8080"
 
-// Flags say which server a command talks to, and as whom.
+// Flags are the server that a command talks to, and the key that it uses.
 type Flags struct {
-	Server  string `group:"Server:" placeholder:"URL" help:"Address of the server (or DISPATCHER_SERVER). Default: http://127.0.0.1:8080."`
-	Key     string `group:"Server:" placeholder:"KEY" help:"API key (better in DISPATCHER_KEY or DISPATCHER_ADMIN_KEY, or in a file named by DISPATCHER_KEY_FILE). Default: what stands in DATA-DIR/admin.key."`
-	DataDir string `group:"Server:" placeholder:"DIR" help:"Data directory of a server on this machine, for its admin key (or DISPATCHER_DATA_DIR). Default: ./dispatcher-data."`
-	Project string `group:"Server:" placeholder:"ID" help:"Project to act in (or DISPATCHER_PROJECT); only the admin key of the settings may choose. Default: the key's own, for that admin key: default."`
+	Server  string `group:"Server:" placeholder:"URL" help:"URL of the server (or DISPATCHER_SERVER). Default: http://127.0.0.1:8080."`
+	Key     string `group:"Server:" placeholder:"KEY" help:"API key (better in DISPATCHER_KEY or DISPATCHER_ADMIN_KEY, or in a file named by DISPATCHER_KEY_FILE). Default: the key in DATA-DIR/admin.key."`
+	DataDir string `group:"Server:" placeholder:"DIR" help:"Data directory of a server on this machine, to read its admin key (or DISPATCHER_DATA_DIR). Default: ./dispatcher-data."`
+	Project string `group:"Server:" placeholder:"ID" help:"Project to work in (or DISPATCHER_PROJECT). Only the admin key of the settings can choose one. Default: the key's project; for the admin key, the project default."`
 }
 
-// A Client talks to a server's API. Its errors are one line for people.
+// Client talks to a server's API. Its errors are one line for users.
 type Client struct {
-	// Base is the server's address, Key what it is asked with, HTTP what sends.
+	// Base is the server's URL, Key the API key, and HTTP the client that sends.
 	Base, Key string
 	HTTP      *http.Client
-	// keyOrigin says where the key was found.
+	// keyOrigin is where the key was found, for errors.
 	keyOrigin string
-	// project is named in every request; empty: the key's own.
+	// project is sent in every request; empty: the key's own.
 	project string
 	api     *client.Client
 }
 
-// longestCall bounds one call; a rebuild of a large index may take minutes.
+// longestCall limits one call; a rebuild of a large index may take minutes.
 const longestCall = 15 * time.Minute
 
-// New returns a client for the flags and the environment.
+// New returns a client for the flags and the environment. It reads at most 64 MiB of a response.
 func New(c *console.Console, f Flags) (*Client, error) { return NewWith(c, f, 0) }
 
-// NewWith is New with the most bytes of an answer that are read; zero: 64 MiB.
+// NewWith is New with another limit for the bytes of a response; zero: 64 MiB.
 func NewWith(c *console.Console, f Flags, maxAnswer int64) (*Client, error) {
 	o := client.Options{
 		URL:       cmp.Or(f.Server, c.Lookup("DISPATCHER_SERVER"), defaultServer),
-		Key:       "-", // the address is judged first
+		Key:       "-", // a wrong URL is reported before a missing key
 		UserAgent: "dispatcher-cli/" + c.Version,
 		MaxAnswer: maxAnswer,
 	}
 	if _, err := client.New(o); err != nil {
-		return nil, console.Wrong("--server is not an address of the form http://host:port")
+		return nil, console.Wrong("--server is not a URL such as http://host:port")
 	}
 	key, origin, err := clientKey(c, f)
 	if err != nil {
@@ -68,7 +68,7 @@ func NewWith(c *console.Console, f Flags, maxAnswer int64) (*Client, error) {
 	o.HTTPClient = &http.Client{
 		Transport: c.Transport,
 		Timeout:   longestCall,
-		// A redirect would carry the key to an address that nobody named.
+		// A redirect would carry the key to another server.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	api, err := client.New(o)
@@ -81,8 +81,8 @@ func NewWith(c *console.Console, f Flags, maxAnswer int64) (*Client, error) {
 	}, nil
 }
 
-// clientKey looks for the key: flag, environment, files that the environment names, the data directory.
-// Origin says where it was found.
+// clientKey finds the key: in the flag, the environment, the files that the environment names, or the data
+// directory. origin is where it was found.
 func clientKey(c *console.Console, f Flags) (key, origin string, err error) {
 	if f.Key != "" {
 		return f.Key, "--key", nil
@@ -105,16 +105,16 @@ func clientKey(c *console.Console, f Flags) (key, origin string, err error) {
 		config.AdminKeyFile)
 	key, err = config.ReadSecretFile(path)
 	if err != nil {
-		return "", "", console.Wrong("no API key: give --key or DISPATCHER_KEY, or name with --data-dir "+
-			"the directory of a server on this machine (%s)", err)
+		return "", "", console.Wrong("no API key: set DISPATCHER_KEY or --key, or give --data-dir of a "+
+			"server on this machine (%s)", err)
 	}
 	return key, path, nil
 }
 
-// A Refusal is a problem that the server answered with, in one line that is safe for a terminal.
+// Refusal is an error response of the server, as one line that is safe for a terminal.
 type Refusal struct {
 	problem *client.Error
-	// also follows the line.
+	// also is appended to the line.
 	also string
 }
 
@@ -124,23 +124,23 @@ func (e *Refusal) Error() string { return console.Printable(e.problem.Error() + 
 // Unwrap returns the problem.
 func (e *Refusal) Unwrap() error { return e.problem }
 
-// Call makes one request and decodes the answer into out, unless that is nil. It returns the answer's bytes.
+// Call makes one request and decodes the response into out, unless out is nil. It returns the body of the
+// response.
 func (cl *Client) Call(ctx context.Context, method, path string, in, out any) ([]byte, error) {
 	answer, err := cl.api.Call(ctx, method, path, in, out)
-	return answer.Body, cl.forPeople(err)
+	return answer.Body, cl.forUser(err)
 }
 
-// forPeople says of an error what the person at the terminal can do about it.
-func (cl *Client) forPeople(err error) error {
+// forUser adds to an error what the user can do about it.
+func (cl *Client) forUser(err error) error {
 	if refused, ok := errors.AsType[*client.Error](err); ok {
 		also := ""
 		switch {
 		case refused.Status == http.StatusUnauthorized && refused.Code != "":
-			refused.Detail = fmt.Sprintf("%s does not know this key, or it has ended; it is from %s", cl.Base,
-				cl.keyOrigin)
+			refused.Detail = fmt.Sprintf("%s refuses the API key from %s: it is unknown, expired or revoked",
+				cl.Base, cl.keyOrigin)
 		case refused.Status == http.StatusNotFound && cl.project != "":
-			also = fmt.Sprintf("; it was looked for in the project %q, which may not exist, or not for "+
-				"this key", cl.project)
+			also = fmt.Sprintf(" (in project %q, which may not exist or not be open to this key)", cl.project)
 		}
 		return &Refusal{refused, also}
 	}
@@ -149,31 +149,31 @@ func (cl *Client) forPeople(err error) error {
 		return context.Canceled
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return &client.NoAnswerError{Err: fmt.Errorf(
-			"nobody listens at %s; is \"dispatcher serve\" running there?", cl.Base)}
+			"no server listens at %s; is \"dispatcher serve\" running there?", cl.Base)}
 	}
 	return err
 }
 
-// InWords puts a sentence into the error of a request for what does not exist.
-func InWords(err error, sentence string) error {
+// WithDetail replaces the detail of an error if it is the server's 404 for something that does not exist.
+func WithDetail(err error, detail string) error {
 	refused, ok := errors.AsType[*client.Error](err)
 	if ok && refused.Status == http.StatusNotFound && refused.Code == "not_found" {
-		refused.Detail = sentence
+		refused.Detail = detail
 	}
 	return err
 }
 
-// InLine is a problem in one line that is safe for a terminal.
+// InLine formats a problem as one line that is safe for a terminal.
 func InLine(p *client.Problem) string { return console.Printable((&client.Error{Problem: *p}).Error()) }
 
-// leastPause and mostPause bound the pauses between two tries.
+// MinPause and maxPause limit the pause between two tries.
 const (
-	LeastPause = 500 * time.Millisecond
-	mostPause  = 30 * time.Second
+	MinPause = 500 * time.Millisecond
+	maxPause = 30 * time.Second
 )
 
-// ParseRate reads "500/s", "6000/m", "100/h" or a plain number for each second; empty is no limit, which is
-// zero.
+// ParseRate parses "500/s", "6000/m", "100/h" or a plain number per second, and returns the rate per second.
+// Empty is no limit and returns zero.
 func ParseRate(text string) (float64, error) {
 	if text == "" {
 		return 0, nil
@@ -187,27 +187,26 @@ func ParseRate(text string) (float64, error) {
 	return n / seconds, nil
 }
 
-// Backoff says how long to wait after an error, and whether another try makes sense.
+// Backoff returns the pause after an error, and whether another try can succeed. try counts from zero.
 func Backoff(err error, try int) (wait time.Duration, again bool) {
-	wait = min(LeastPause<<min(try, 10), mostPause)
-	wait += rand.N(wait / 4) // so that several imports do not come back together
+	wait = min(MinPause<<min(try, 10), maxPause)
+	wait += rand.N(wait / 4) // spreads the retries of several imports
 	if problem, ok := errors.AsType[*client.Error](err); ok {
 		switch problem.Status {
 		case http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusBadGateway,
-			http.StatusServiceUnavailable,
-			http.StatusGatewayTimeout:
+			http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 			return max(wait, problem.RetryAfter), true
 		}
 		return 0, false
 	}
-	_, away := errors.AsType[*client.NoAnswerError](err)
+	_, unreachable := errors.AsType[*client.NoAnswerError](err)
 	_, busy := errors.AsType[*BusyError](err)
-	return wait, away || busy
+	return wait, unreachable || busy
 }
 
-// A BusyError is a batch of which the server could not take some lines now.
+// BusyError means that the server could not accept some lines of a batch now.
 type BusyError struct{ Left, Of int }
 
 func (e *BusyError) Error() string {
-	return fmt.Sprintf("the server could not take %d of %d lines", e.Left, e.Of)
+	return fmt.Sprintf("the server could not accept %d of %d lines now", e.Left, e.Of)
 }

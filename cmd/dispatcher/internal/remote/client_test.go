@@ -9,7 +9,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/config"
 )
 
-func TestTheKeyIsFound(t *testing.T) {
+func TestClientKey(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, config.AdminKeyFile), []byte("in-dir\n"), 0o600); err != nil {
