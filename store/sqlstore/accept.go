@@ -291,7 +291,7 @@ func (t *tx) insertPayloads(entries []*acceptEntry) error {
 			return named("share payload", err)
 		}
 		if n == 0 {
-			return fmt.Errorf("payload %s that is to be shared is not there", p.ID)
+			return fmt.Errorf("shared payload %s does not exist", p.ID)
 		}
 	}
 	return named("insert payloads", sqldb.InsertEach(t.Tx, "payloads", payloadColumns, added,

@@ -76,7 +76,7 @@ func (db *DB) TouchKeys(ctx context.Context, used map[string]int64) error {
 	if len(used) == 0 {
 		return nil
 	}
-	return db.maintain(ctx, "touch keys", func(t *tx) error {
+	return db.maintain(ctx, "store the last use of keys", func(t *tx) error {
 		_, err := t.Exec(`UPDATE api_keys SET last_used_at = i.used_at FROM $i
 			WHERE api_keys.id = i.id AND api_keys.last_used_at < i.used_at`,
 			sqldb.Rows(sortedKeys(used), func(id *string) sqldb.Columns {

@@ -100,14 +100,14 @@ const chainEntries = 10_000
 func (db *DB) ChainAudit(
 	ctx context.Context, key func(context.Context) ([]byte, error),
 ) (head store.AuditLink, chained int, err error) {
-	waits, err := sqldb.Exists(db.read(ctx, "look for entries to chain"),
+	waits, err := sqldb.Exists(db.read(ctx, "find entries to chain"),
 		`SELECT 1 FROM audit WHERE seq = 0 LIMIT 1`)
 	if err != nil || !waits {
 		return head, 0, err
 	}
 	secret, err := key(ctx)
 	if err != nil {
-		return head, 0, named("chain audit: its key", err)
+		return head, 0, named("chain audit: read the key", err)
 	}
 	chained, err = db.inBatches(ctx, "chain audit", chainEntries, func(t *tx, batch int) (int, error) {
 		last, taken, err := t.chainAudit(secret, batch)

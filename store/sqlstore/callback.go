@@ -225,7 +225,7 @@ func (db *DB) LockHolder(ctx context.Context, project, lockKey string,
 
 // Attempted returns when the callback was last claimed, and when its last attempt ended. Zero means never.
 func (db *DB) Attempted(ctx context.Context, project, id string) (claimedAt, endedAt int64, err error) {
-	err = db.read(ctx, "read when it was attempted").Each(func(r sqldb.Row) error {
+	err = db.read(ctx, "read times of attempts").Each(func(r sqldb.Row) error {
 		return r.Scan(&claimedAt, &endedAt)
 	}, `SELECT callbacks.claimed_at, COALESCE((
 			SELECT attempts.ended_at FROM attempts WHERE attempts.callback_id = callbacks.id

@@ -34,7 +34,7 @@ func (db *DB) Fold(ctx context.Context, now int64) error {
 	}); err != nil {
 		return err
 	}
-	return named("fold: drop counters of hours that have passed", db.dropPastHours(ctx, now))
+	return named("fold: drop counters of past hours", db.dropPastHours(ctx, now))
 }
 
 // fold handles up to batch notes in one transaction: it deletes them, adds them to the counters, and appends

@@ -46,7 +46,7 @@ const pastHour = `SELECT project, kind, key FROM counters WHERE kind = 'due' AND
 
 // dropPastHours deletes one batch of counters of past hours. It writes nothing if there are none.
 func (db *DB) dropPastHours(ctx context.Context, now int64) error {
-	some, err := sqldb.Exists(db.read(ctx, "look for them"), pastHour+`1`, pastBefore(now))
+	some, err := sqldb.Exists(db.read(ctx, "find past hours"), pastHour+`1`, pastBefore(now))
 	if err != nil || !some {
 		return err
 	}
@@ -107,7 +107,7 @@ const dueNow = `SELECT COUNT(*), COALESCE(MIN(callbacks.due_at), 0) FROM callbac
 // thousand or countBudget is used up. More is set if it did not reach the end.
 func (db *DB) DueNow(ctx context.Context, project string, now int64) (store.DueNow, error) {
 	var sum store.DueNow
-	read := db.read(ctx, "count what is due")
+	read := db.read(ctx, "count due callbacks")
 	countWindow := func(after, end store.Cursor) (enough bool, err error) {
 		err = read.Each(func(r sqldb.Row) error {
 			var n int

@@ -187,7 +187,7 @@ func (t *tx) refuseDeletedEndpoint(r *row) error {
 	if err == nil && deleted {
 		return store.ErrEndpointDeleted
 	}
-	return named("look for its endpoint", err)
+	return named("find its endpoint", err)
 }
 
 // The columns that edits write. writeEdited writes the first two sets after every edit. take writes the third
@@ -287,5 +287,5 @@ func (t *tx) take(r *row, wanted *store.Callback) (changed []string, err error) 
 		_, err = append(structuredFields(&r.Callback), col("sealed_key", &sealed)).Update(t.Tx, "requests",
 			`project = $1 AND id = $2`, r.Project, r.ID)
 	}
-	return changed, named("write structured columns", err)
+	return changed, named("write headers, policy and success rule", err)
 }

@@ -112,7 +112,7 @@ func (t *tx) openOf(d deletion, after string, limit int) (open []row, last strin
 		ORDER BY requests.id
 		LIMIT $4`, d.Project, d.ID, after, cancelWindow)
 	if err != nil {
-		return nil, "", false, named("look for open callbacks", err)
+		return nil, "", false, named("find open callbacks", err)
 	}
 	last, more = after, len(looked) == cancelWindow
 	for _, c := range looked {

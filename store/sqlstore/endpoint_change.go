@@ -70,7 +70,7 @@ func (t *tx) mustBeFree(project, externalID, id string) error {
 	if err == nil && taken {
 		return store.ErrExists
 	}
-	return named("look for the external id", err)
+	return named("check the external id", err)
 }
 
 // PatchEndpoint changes an endpoint. change gets the endpoint as it is, and may run more than once. The

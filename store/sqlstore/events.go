@@ -60,7 +60,7 @@ func (db *DB) PlanEvent(ctx context.Context, p store.EventPlan) (plan store.Even
 
 // EventPlanned reports whether the project has a plan with that route and key.
 func (db *DB) EventPlanned(ctx context.Context, project, route, key string) (bool, error) {
-	return sqldb.Exists(db.read(ctx, "look for an event"),
+	return sqldb.Exists(db.read(ctx, "find an event"),
 		`SELECT 1 FROM events WHERE project = $1 AND route = $2 AND key = $3`, project, route, key)
 }
 

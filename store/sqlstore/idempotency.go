@@ -253,7 +253,7 @@ func (db *DB) Replays(ctx context.Context, drafts []store.Draft) ([]store.Accept
 	if err := db.findKeys(ctx, drafts, repeated, answers); err != nil || len(repeated) == 0 {
 		return answers, err
 	}
-	rows, err := db.callbacks(db.read(ctx, "read what was accepted before"), fromCallbacks+`
+	rows, err := db.callbacks(db.read(ctx, "read accepted callbacks"), fromCallbacks+`
 		WHERE callbacks.id IN (SELECT i.id FROM $i)`, sqldb.Texts("id", sortedKeys(repeated)))
 	if err != nil {
 		return nil, err

@@ -66,7 +66,7 @@ func (t *tx) pauseNewLanes(held []laneWrite) error {
 			paused_until = `+lastPause("lanes.own_paused_until", "lanes.endpoint_paused_until", "i.pause")+`,
 			version = i.version
 		FROM $i WHERE lanes.id = i.id`, sqldb.Rows(held, sqldb.Named[laneWrite](`id pause version`)))
-	return named("hold new lanes", err)
+	return named("pause new lanes", err)
 }
 
 // Lanes returns the settings of up to limit lanes that changed after version since, in the order of their

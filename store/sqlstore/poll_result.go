@@ -194,8 +194,8 @@ func (t *tx) resultOf(p *finishedPoll) (*acceptEntry, error) {
 	d, err := decodeResult(p.Stored)
 	if err != nil {
 		// The poll must still be able to end.
-		t.db.logger.Error("the result callback of a poll cannot be decoded", "callback_id", p.ID,
-			"error", err)
+		t.db.logger.Error("poll ended without its result callback, which cannot be decoded",
+			"callback_id", p.ID, "error", err)
 		return nil, nil
 	}
 	if d == nil {
@@ -205,7 +205,8 @@ func (t *tx) resultOf(p *finishedPoll) (*acceptEntry, error) {
 	text := json.NewEncoder(&body)
 	text.SetEscapeHTML(false)
 	if err := text.Encode(p.result()); err != nil {
-		t.db.logger.Error("the result of a poll cannot be encoded", "callback_id", p.ID, "error", err)
+		t.db.logger.Error("poll ended without its result callback: the result cannot be encoded",
+			"callback_id", p.ID, "error", err)
 		return nil, nil
 	}
 	c := d.Callback
@@ -244,7 +245,7 @@ func (t *tx) cancelForDeletedEndpoints(entries []*acceptEntry) error {
 			c.State, c.Reason, c.DueAt, c.FinishedAt = store.Canceled, store.EndpointDeleted, 0, c.CreatedAt
 		}
 	}
-	return named("look for the endpoints of result callbacks", err)
+	return named("find the endpoints of result callbacks", err)
 }
 
 // result is the body of the result callback.

@@ -184,7 +184,7 @@ func (t *tx) updateLive(before, now *store.Callback) error {
 	other, err := sqldb.Exists(t, `SELECT 1 FROM polls WHERE live = $1 AND live <> '' AND id <> $2`, live,
 		now.ID)
 	if err != nil {
-		return named("look for another open poll", err)
+		return named("find another open poll", err)
 	}
 	if other {
 		return store.ErrPollLive
@@ -216,7 +216,7 @@ func (db *DB) ResolvePoll(ctx context.Context, project, id string, data store.JS
 		}
 		at, before := max(now, r.UpdatedAt), r.Callback
 		if _, err := t.Exec(`UPDATE polls SET data = $1 WHERE id = $2`, string(data), id); err != nil {
-			return resolved, named("keep what it was resolved with", err)
+			return resolved, named("store the data of the resolve", err)
 		}
 		t.resolving = id
 		if err := t.end(ending{&r, store.Succeeded, store.ResolvedOutside, at}); err != nil {

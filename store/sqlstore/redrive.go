@@ -157,7 +157,7 @@ func (db *DB) SetRedrive(ctx context.Context, project, id string, to store.Redri
 				return r, named("delete its items", err)
 			}
 		default:
-			return r, fmt.Errorf("a redrive cannot be made %q", to)
+			return r, fmt.Errorf("a redrive cannot be set to %q", to)
 		}
 		if r.State != store.RedriveGathering && r.Open() {
 			r.State = store.RedriveRunning

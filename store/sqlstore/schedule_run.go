@@ -188,7 +188,7 @@ func (t *tx) advanceSchedules(entries []runEntry) error {
 		func(e *runEntry) sqldb.Columns {
 			return append(plannedFields(&e.PlannedRun), col("callback_id", &e.accept.out.Callback.ID))
 		})
-	return named("move schedules on", err)
+	return named("set the next due times", err)
 }
 
 // A scheduleRun is a run with the id of its schedule.

@@ -82,7 +82,7 @@ func (t *tx) nameIsFree(s *store.Schedule) error {
 	if err == nil && other {
 		return store.ErrExists
 	}
-	return named("look for the name", err)
+	return named("check the name", err)
 }
 
 // lockSchedule reads a schedule and locks its row until the transaction ends. It returns store.ErrNotFound.

@@ -25,7 +25,7 @@ func (db *DB) PutSession(ctx context.Context, s store.Session) error {
 		s.Data = []byte{}
 	}
 	columns := sessionColumns(&s)
-	return db.change(ctx, "put session", func(t *tx) error {
+	return db.change(ctx, "store session", func(t *tx) error {
 		_, err := columns.Insert(t.Tx, "sessions",
 			`ON CONFLICT (token) DO UPDATE SET `+columns.Overwrite("token"))
 		return err

@@ -345,7 +345,8 @@ func (db *DB) refuse(e sqldb.Entry, err error, transact func(func(*sqldb.Tx) err
 		e.Fail(err)
 		return
 	}
-	db.logger.Error("a row cannot be claimed and is set aside", "callback_id", claim.ID, "error", err)
+	db.logger.Error("callback cannot be claimed: it ends as dead, invalid", "callback_id", claim.ID,
+		"error", err)
 	serr := transact(func(s *sqldb.Tx) error {
 		return db.within(s, func(t *tx) error { return t.setAside([]string{claim.ID}, claim.stamp.Now) })
 	})

@@ -154,7 +154,7 @@ func (t *tx) stampRound(entries []*stampEntry) error {
 			ended = append(ended, ending{new(*r), store.Canceled, r.cancelReason(), e.stamp.Now})
 			e.refuse(refusal)
 		case r.broken != nil:
-			t.db.logger.Error("a callback cannot be decoded and is set aside", "callback_id", r.ID,
+			t.db.logger.Error("callback cannot be decoded: it ends as dead, invalid", "callback_id", r.ID,
 				"error", r.broken)
 			corrupt = append(corrupt, r.ID)
 			refusal.Corrupt = true

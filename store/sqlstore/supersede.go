@@ -112,7 +112,7 @@ func (t *tx) cancelOlder(given []refVersion, highest map[refKey]*acceptEntry) er
 		JOIN callbacks ON callbacks.id = requests.id
 		WHERE `+isOpen+` AND requests.version < i.version`, sqldb.Rows(given, refVersionColumns))
 	if err != nil {
-		return named("look for older versions", err)
+		return named("find older versions", err)
 	}
 	found, err := t.callbacksByID(ids, " FOR UPDATE")
 	if err != nil {
