@@ -1,20 +1,26 @@
-// Package dispatch is the engine: it accepts callbacks, claims those that are due, attempts them and settles
-// them.
+// Package dispatch is the engine. It accepts callbacks, claims those that are due, attempts them and settles
+// the results.
 //
-// It wires its parts and holds no logic of theirs:
+// It wires its parts and has no logic of its own:
 //
-//	accept   validate → draft → commit; events, policies, profiles, the catalog of what people have set
+//	accept   validate → draft → commit; events, policies, profiles, the catalog of settings
 //	attempt  claim → lock → stamp → send → settle
-//	index    keeps the index true to SQL: writes, sweep, rebuild, horizon, outages, verify
-//	control  what people do: cancel, retry, edit, endpoints, lanes, projects, keys, redrives, schedules, explain
-//	report   what is counted and told: activity, endpoint health, processes, the feed, operational events
-//	secret   key ring, signing secrets, sealed headers; clock, the index's clock and ids
-//	outbound everything that leaves: the guarded client, signers, success rules
+//	index    keeps the index in line with SQL: writes, sweep, rebuild, horizon, outages, verify
+//	control  changes by people: callbacks, endpoints, lanes, projects, keys, redrives, schedules; explain
+//	report   counts and publishes: activity, endpoint health, processes, the feed, operational events
+//	secret   key ring, signing secrets, sealed headers
+//	clock    the index's clock, ids
+//	outbound all outgoing requests: the guarded client, signers, success rules
 //
-// What holds at every line: a callback is known to its caller only after it is in SQL, and what the index
-// holds follows from SQL alone. Nothing is sent without a stamp. A result takes effect only if its fence is
-// still the stamp's. What is lost in between (this process, the index, a reply) is found again by a lease
-// that runs out, by the sweep or by a rebuild, and none of them can send what SQL says is not due.
+// These invariants hold in every part:
+//
+//   - A caller learns of a callback only after it is in SQL.
+//   - The index contains only what follows from SQL.
+//   - No request is sent without a stamp.
+//   - A result takes effect only if the row's fence is still that of the stamp.
+//
+// A crash of this process, a loss of the index or a lost reply breaks none of them. The expiry of a lease,
+// the sweep or a rebuild finds what was lost, and the stamp refuses to send what SQL does not consider due.
 //
 // The package knows no SQL, no Redis and no HTTP server.
 package dispatch
@@ -40,7 +46,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// Store is everything that the engine needs of SQL: the sum of what its parts need, for wiring.
+// Store is the part of SQL that the engine uses: the sum of the Store interfaces of its parts.
 type Store interface {
 	accept.Store
 	attempt.Store
@@ -48,62 +54,61 @@ type Store interface {
 	index.Store
 	report.Store
 	secret.Store
-	// Fold adds up what transactions noted for counters and the feed.
+	// Fold adds the notes of committed transactions to the counters and the feed.
 	Fold(ctx context.Context, now int64) error
 }
 
-// Schedule is everything that the engine needs of an index: the sum of what its parts need, for wiring.
+// Schedule is the part of the index that the engine uses: the sum of the Schedule interfaces of its parts.
 type Schedule interface {
 	attempt.Schedule
 	control.Schedule
 	index.Schedule
 }
 
-// Options are what an engine is made of. Store, Schedule, Sender and Keyring are required; the zero value of
-// everything else means the default that is named.
+// Options configure an Engine. Store, Schedule, Sender and Keyring are required. The zero value of every
+// other field means its default.
 type Options struct {
 	Store    Store
 	Schedule Schedule
 	Sender   attempt.Sender
 	Keyring  *secret.Keyring
 
-	// ReadTemplate decodes the template of a schedule, the body of a POST /v1/callbacks: its error is a
-	// *store.InvalidError. Nil: there are no schedules.
+	// ReadTemplate decodes the template of a schedule, the body of a POST /v1/callbacks. Its error is a
+	// *store.InvalidError. Nil: schedules are not supported.
 	ReadTemplate func(raw []byte) (accept.Submission, error)
-	// PanGuard says what becomes of card numbers; empty: nothing.
+	// PanGuard is how card numbers are treated; empty: they are accepted.
 	PanGuard store.PanGuard
-	// CheckURL is the early check of an address at accept; nil accepts any. The dial is guarded in any case.
+	// CheckURL validates a URL before it is stored; nil accepts any. The dialer checks the address again.
 	CheckURL func(rawURL string) error
-	// Name of this start of this process, unlike any other; empty: one is made. Version and Roles are what it
-	// says of itself to others.
+	// Name of this start of this process; no other start may have used it. Empty: a random one. Version and
+	// Roles are part of its heartbeat.
 	Name    string
 	Version string
 	Roles   []string
-	// Prefix and Shards are what the index was opened with; they must be what SQL says.
+	// Prefix is the one that the index was opened with. It must equal the one in SQL.
 	Prefix string
-	// Embedded says that the index is this process's own (embedded): every claim found in SQL at the start is a
-	// crash, and maintenance needs no lease.
+	// Embedded: the index belongs to this process alone. So every claim in SQL at the start is a crash, and
+	// maintenance needs no lease.
 	Embedded bool
-	// Horizon is how far ahead the index holds callbacks; zero: all of them. An index of this process's own
-	// has none. All processes of one index should have the same: where they differ, the process that loads
-	// decides.
+	// Horizon is how far ahead the index contains callbacks; zero: all of them. An embedded index has none.
+	// All processes of one index should use the same value; otherwise that of the process that loads applies.
 	Horizon time.Duration
-	// SendingOff starts with sending stopped: callbacks are accepted, none is claimed.
+	// SendingOff starts without sending: callbacks are accepted, and none is claimed.
 	SendingOff bool
-	// NoWorker runs no claims at all: another process sends.
+	// NoWorker never claims: other processes send.
 	NoWorker bool
-	// Workers is the most attempts in flight; default 512. LaneConcurrency is the most of one lane; default
+	// Workers is the most attempts in flight; default 512. LaneConcurrency is the most in one lane; default
 	// 32.
 	Workers         int
 	LaneConcurrency int
-	// DrainTimeout is how long attempts in flight may go on after the end was asked for; default 25 s.
+	// DrainTimeout is how long attempts in flight may continue after the shutdown began; default 25 s.
 	DrainTimeout time.Duration
-	// RetentionPayload and RetentionMetadata are how long terminal callbacks keep their bytes, and their
-	// rows; default 30 and 400 days.
+	// RetentionPayload is how long terminal callbacks keep their payloads, default 30 days; RetentionMetadata
+	// how long they keep their rows, default 400 days.
 	RetentionPayload  time.Duration
 	RetentionMetadata time.Duration
 
-	// Logger defaults to one that discards; Registerer to none.
+	// Logger defaults to one that discards. A nil Registerer registers no metrics.
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 }
@@ -113,8 +118,8 @@ func (o Options) withDefaults() (Options, error) {
 		return o, errors.New("dispatch: Store, Schedule, Sender and Keyring are required")
 	}
 	if o.Horizon != 0 && (o.Embedded || o.Horizon < time.Millisecond) {
-		return o, fmt.Errorf("dispatch: a horizon of %s; it is at least 1ms, and an index of this "+
-			"process's own has none", o.Horizon)
+		return o, fmt.Errorf("dispatch: horizon %s: must be at least 1ms, and zero with an embedded index",
+			o.Horizon)
 	}
 	if o.Name == "" {
 		o.Name = clock.NewToken()
@@ -143,7 +148,7 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
-// The parts under names of their own: the faces call what they export as the engine's.
+// Aliases of the parts, embedded in Engine so that the API and the UI can call their methods on it.
 type (
 	accepter   = accept.Accepter
 	controller = control.Controller
@@ -153,8 +158,8 @@ type (
 	secrets    = secret.Secrets
 )
 
-// An Engine accepts, claims, attempts and settles. Its methods may be called from many goroutines, also
-// before Run, and after it: then nothing is sent, but what is accepted is durable.
+// An Engine accepts, claims, attempts and settles callbacks. It is safe for concurrent use, also before Run
+// and after it: then nothing is sent, but accepted callbacks are durable.
 type Engine struct {
 	o     Options
 	times part.Times
@@ -168,7 +173,7 @@ type Engine struct {
 	*secrets
 }
 
-// New returns an engine that does not run yet.
+// New returns an engine. Run starts it.
 func New(o Options) (*Engine, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -182,46 +187,44 @@ func New(o Options) (*Engine, error) {
 	m := part.Metrics{Registerer: o.Registerer}
 	counts := report.NewCounts(m)
 	e.indexer = index.New(index.Options{
-		Store: o.Store, Schedule: o.Schedule, Clock: e.clock, Observer: counts, Logger: o.Logger, Metrics: m,
-		Times: times,
-		Name:  o.Name, Prefix: o.Prefix, Embedded: o.Embedded, Horizon: o.Horizon, SendingOff: o.SendingOff,
-		NoWorker:        o.NoWorker,
-		LaneConcurrency: o.LaneConcurrency,
+		Store: o.Store, Schedule: o.Schedule, Clock: e.clock,
+		Observer: counts, Logger: o.Logger, Metrics: m, Times: times,
+		Name: o.Name, Prefix: o.Prefix, Embedded: o.Embedded, Horizon: o.Horizon,
+		SendingOff: o.SendingOff, NoWorker: o.NoWorker, LaneConcurrency: o.LaneConcurrency,
 	})
 	e.secrets = secret.New(o.Store, o.Keyring, e.clock, m)
 	e.accepter = accept.New(accept.Options{
 		Store: o.Store, Index: e.indexer, Secrets: e.secrets, Keyring: o.Keyring, Clock: e.clock,
-		Observer: counts,
-		Logger:   o.Logger, Embedded: o.Embedded, PanGuard: o.PanGuard, CheckURL: o.CheckURL,
-		ReadTemplate: o.ReadTemplate,
+		Observer: counts, Logger: o.Logger,
+		Embedded: o.Embedded, PanGuard: o.PanGuard, CheckURL: o.CheckURL, ReadTemplate: o.ReadTemplate,
 	})
 	e.runner = attempt.New(attempt.Options{
 		Store: o.Store, Schedule: o.Schedule, Sender: o.Sender, Index: e.indexer, Accept: e.accepter,
-		Secrets: e.secrets,
-		Keyring: o.Keyring, Clock: e.clock, Observer: counts, Logger: o.Logger, Metrics: m, Times: times,
-		Name:       o.Name,
-		SendingOff: o.SendingOff, NoWorker: o.NoWorker, Workers: o.Workers, LaneConcurrency: o.LaneConcurrency,
-		DrainTimeout: o.DrainTimeout,
+		Secrets: e.secrets, Keyring: o.Keyring, Clock: e.clock,
+		Observer: counts, Logger: o.Logger, Metrics: m, Times: times,
+		Name: o.Name, SendingOff: o.SendingOff, NoWorker: o.NoWorker, Workers: o.Workers,
+		LaneConcurrency: o.LaneConcurrency, DrainTimeout: o.DrainTimeout,
 	})
 	e.reporter = report.New(report.Options{
-		Store: o.Store, Accept: e.accepter, Counts: counts, Clock: e.clock, Logger: o.Logger, Name: o.Name,
-		Version: o.Version, Roles: o.Roles, Embedded: o.Embedded, SendingOff: o.SendingOff, NoWorker: o.NoWorker,
-		Workers:  o.Workers,
+		Store: o.Store, Accept: e.accepter, Counts: counts, Clock: e.clock, Logger: o.Logger,
+		Name: o.Name, Version: o.Version, Roles: o.Roles,
+		Embedded: o.Embedded, SendingOff: o.SendingOff, NoWorker: o.NoWorker, Workers: o.Workers,
 		InFlight: e.runner.InFlight, Draining: e.runner.Draining, Drain: e.runner.Drain(),
 	})
 	e.controller = control.New(control.Options{
-		Store: o.Store, Schedule: o.Schedule, Index: e.indexer, Accept: e.accepter, Secrets: e.secrets,
-		Keyring: o.Keyring,
-		Clock:   e.clock, Observer: counts, Logger: o.Logger, Metrics: m, Times: times, Name: o.Name,
-		Processes: e.reporter.Dispatchers, Crowded: e.runner.Crowded, Embedded: o.Embedded, PanGuard: o.PanGuard,
-		CheckURL: o.CheckURL, RetentionPayload: o.RetentionPayload, RetentionMetadata: o.RetentionMetadata,
+		Store: o.Store, Schedule: o.Schedule, Index: e.indexer, Accept: e.accepter,
+		Secrets: e.secrets, Keyring: o.Keyring, Clock: e.clock,
+		Observer: counts, Logger: o.Logger, Metrics: m, Times: times,
+		Name: o.Name, Processes: e.reporter.Dispatchers, Crowded: e.runner.Crowded,
+		Embedded: o.Embedded, PanGuard: o.PanGuard, CheckURL: o.CheckURL,
+		RetentionPayload: o.RetentionPayload, RetentionMetadata: o.RetentionMetadata,
 	})
 	return e, nil
 }
 
-// Run works until ctx ends, then drains: claiming stops at once (or has stopped before, by BeginDrain),
-// attempts in flight go on for at most DrainTimeout, the rest is handed back uncharged. It returns when all
-// its goroutines have ended; its error is why it could not start.
+// Run works until ctx ends and then drains. Claiming stops at once, unless BeginDrain stopped it before.
+// Attempts in flight continue for at most DrainTimeout. Claims without an attempt are returned to the index
+// and do not count. Run returns when all its goroutines have ended. Its error is that of the start.
 func (e *Engine) Run(ctx context.Context) error {
 	if err := e.indexer.Start(ctx); err != nil {
 		if ctx.Err() != nil {
@@ -230,28 +233,28 @@ func (e *Engine) Run(ctx context.Context) error {
 		return fmt.Errorf("start the index: %w", err)
 	}
 	e.reporter.Begin()
-	// Three lives, each ending after the one before: attempts end with the drain, upkeep with ctx, and what
-	// settles and writes when nothing is left to settle.
+	// The goroutines end in this order: maintenance when ctx ends, the runner when the drain is over, and the
+	// settlers when no result is left to write.
 	settling, stopSettling := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopSettling()
-	var upkeep, back sync.WaitGroup
+	var maintenance, settlers sync.WaitGroup
 	for _, run := range []func(context.Context){
 		e.runner.RunSettle, e.indexer.RunWrites, e.accepter.RunSpawned, e.reporter.RunPresence,
 	} {
-		back.Go(func() { run(settling) })
+		settlers.Go(func() { run(settling) })
 	}
 	for _, run := range []func(context.Context){
 		e.indexer.RunMaintenance, e.runMaintenance, e.reporter.RunHealth, e.accepter.RunSettings,
 		e.controller.RunRedrives,
 		e.controller.RunSchedules,
 	} {
-		upkeep.Go(func() { run(ctx) })
+		maintenance.Go(func() { run(ctx) })
 	}
 	e.runner.Run(ctx)
 	<-ctx.Done()
-	upkeep.Wait()
+	maintenance.Wait()
 	stopSettling()
-	back.Wait()
+	settlers.Wait()
 	e.reporter.Deregister(ctx)
 	return nil
 }

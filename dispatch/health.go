@@ -2,17 +2,18 @@ package dispatch
 
 import "context"
 
-// A warner is an index on a server that may lose parts of it, as one that evicts does, and says why.
-type warner interface{ Warnings() []string }
+// A warnable is an index whose server may lose parts of it, such as a Redis that evicts keys. Warnings
+// describe why.
+type warnable interface{ Warnings() []string }
 
-// Health says whether this process can do its work. SQL that cannot commit and a drain make it unready; an
-// index that does not answer or is being rebuilt only degrades it, for accepting goes on.
+// Health reports whether this process can work. It is not ready while SQL rejects writes or while it drains.
+// Without the index it is only degraded, because it still accepts callbacks.
 func (e *Engine) Health(ctx context.Context) Health {
 	h := Health{Ready: true}
 	if e.indexer.Degraded() {
 		h.Degraded = append(h.Degraded, "redis")
 	}
-	if w, ok := e.o.Schedule.(warner); ok && len(w.Warnings()) > 0 {
+	if w, ok := e.o.Schedule.(warnable); ok && len(w.Warnings()) > 0 {
 		h.Degraded = append(h.Degraded, "redis_unsafe")
 	}
 	if e.secrets.Unreadable() {
@@ -31,13 +32,13 @@ func (e *Engine) Health(ctx context.Context) Health {
 	return h
 }
 
-// Health is what /readyz answers from.
+// Health is the answer of /readyz.
 type Health struct {
-	// Ready is false when SQL cannot commit, or while draining. Why says which.
+	// Ready is false while SQL rejects writes and while the process drains. Why is the reason.
 	Ready bool
 	Why   string
-	// Degraded names what is lost without making the process unready: "redis" (the index does not answer, or
-	// is being rebuilt), "redis_unsafe" (its server may drop parts of it), "secrets" (some cannot be
-	// decrypted with the master keys of this process), "held" (sending is stopped).
+	// Degraded lists what does not work while the process is ready: "redis" (the index does not answer or is
+	// being rebuilt), "redis_unsafe" (its server may lose parts of it), "secrets" (some cannot be decrypted
+	// with this process's master keys), "held" (sending is off).
 	Degraded []string
 }

@@ -10,19 +10,20 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
-// The maintenance functions: in one process at a time, each under its own lease.
+// The cron specs of maintenance functions.
 const (
 	foldSpec  = "@every 1s"
 	purgeSpec = "@every 5s"
-	// overstaySpec is often enough for a metric of hours and days.
-	overstaySpec = "@every 1m"
-	auditSpec    = "@every 1m"
-	touchSpec    = "@every 1m"
+	// overdueSpec suffices for a metric of hours and days.
+	overdueSpec = "@every 1m"
+	auditSpec   = "@every 1m"
+	touchSpec   = "@every 1m"
 )
 
-// runMaintenance runs the maintenance functions until ctx ends.
+// runMaintenance runs the maintenance functions until ctx ends. A function with a lease runs in one process
+// at a time, and its context ends with the lease.
 func (e *Engine) runMaintenance(ctx context.Context) {
-	// Leases are counted by the one clock that all processes know, not by their own.
+	// Leases use the index's clock, which all processes share.
 	o := schedule.CronOptions{Holder: e.o.Name, Logger: e.o.Logger, Now: e.clock.Now}
 	if !e.o.Embedded {
 		o.Lease = e.o.Store
@@ -47,12 +48,12 @@ func (e *Engine) runMaintenance(ctx context.Context) {
 			e.o.Logger.Error("maintenance function cannot be scheduled", "function", f.name, "error", err)
 		}
 	}
-	// What each process alone knows it writes itself, without a lease.
+	// These functions write what only this process knows, so they run in every process without a lease.
 	own := schedule.NewCron(schedule.CronOptions{Holder: e.o.Name, Logger: e.o.Logger, Now: e.clock.Now})
 	for _, err := range []error{
 		own.Add("keys", touchSpec, time.Minute, e.controller.TouchKeys),
 		own.Add("activity", report.ActivitySpec, 30*time.Second, e.reporter.WriteActivity),
-		own.Add("overstays", overstaySpec, 10*time.Second, e.controller.MeasureOverdue),
+		own.Add("overdue", overdueSpec, 10*time.Second, e.controller.MeasureOverdue),
 	} {
 		if err != nil {
 			e.o.Logger.Error("maintenance function cannot be scheduled", "error", err)
