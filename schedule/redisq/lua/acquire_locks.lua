@@ -1,16 +1,19 @@
--- acquire takes or renews locks in the order of the requests; who is refused joins the lock's queue, or keeps its place.
+-- acquire takes or renews locks, in the order of the elements. A refused item joins the lock's queue, or
+-- keeps its place in it.
 -- KEYS: META LOCKS WAITERS WAITING
 -- ARGV: GENERATION OFFSET MODE
 -- EACH: lock id lane token until
--- Mode is take, or adopt for attempts that run already: those take the lock though it is kept for a waiter, inherit it where
--- another has it, and join no queue. MAX_NEXT_HOLDERS of them are told apart. Until the shard is open only they take any: a
--- lock that looks free may be that of one which comes yet.
--- Reply: now, 0, seq; for each request: 1 acquired or 0, the end of the holder's lock or of the time it is kept
+-- MODE is take, or adopt for running attempts. In the mode adopt, an attempt takes the lock even if it is
+-- kept for a waiter, becomes the last of MAX_NEXT_HOLDERS next holders if another attempt has the lock, and
+-- joins no queue. Until the shard is open, only adopt takes locks: a lock that looks free may belong to an
+-- attempt that is not adopted yet.
+-- Reply: now, 0, seq; for each element: 1 acquired or 0, the end of the holder's time or of the waiter's
 -- Uses: begin locks
-call('HDEL', META, '') -- as settle does
+call('HDEL', META, '') -- a full server runs a script that begins with a deletion, see settle_leases.lua
 
--- bequeath makes an attempt the last heir of the holders. Where there are too many, the last is nobody, until the end of all.
-local function bequeath(holders, id, token, ending)
+-- add_holder makes an attempt the last holder. If there are too many, the last holder becomes one that cannot
+-- release (id 0, token -), until the end of all.
+local function add_holder(holders, id, token, ending)
   local last = holders[#holders]
   if #holders <= MAX_NEXT_HOLDERS then
     holders[#holders + 1] = { till = ending, id = id, token = token }
@@ -21,13 +24,14 @@ end
 
 local replies = {}
 for i = FIRST, #ARGV, STRIDE do
-  local lock, id, lane, token, ending = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], tonumber(ARGV[i + 4]) -- in wall time
+  local lock, id, lane, token = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
+  local ending = tonumber(ARGV[i + 4]) -- wall time
   local holders = holders_of(lock)
-  local mine = place_of(holders, id, token)
+  local mine = holder_index(holders, id, token)
   local refused
   if MODE == 'adopt' then
     if ending <= now then
-      refused = now -- that attempt's time is over
+      refused = now -- its time is over
     end
   elseif #holders > 0 then
     if mine ~= 1 then
@@ -53,9 +57,9 @@ for i = FIRST, #ARGV, STRIDE do
       ending = math.max(ending, holders[mine].till)
       holders[mine].till = ending
     else
-      bequeath(holders, id, token, ending)
+      add_holder(holders, id, token, ending)
     end
-    hold(lock, holders)
+    write_holders(lock, holders)
     call('HDEL', WAITING, lock)
     leave(lock, id)
     replies[#replies + 1] = mine and mine > 1 and 0 or 1

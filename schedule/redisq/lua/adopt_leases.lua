@@ -1,10 +1,11 @@
--- adopt puts running attempts in as leased. What is leased under another token is left as it is.
--- KEYS: META DELAY READY RECORDS UNPROVEN ANSWERING TIMING_OUT BLOCKED HELD BREAKERS LANES LEASES CLAIMS QUARANTINE
+-- adopt puts running attempts in as leased. An item that is leased under another token stays as it is.
+-- KEYS: META DELAY READY RECORDS UNPROVEN ANSWERING TIMING_OUT BLOCKED HELD BREAKERS LANES LEASES CLAIMS
+-- KEYS: QUARANTINE
 -- ARGV: GENERATION OFFSET CHANNEL SHARD
 -- EACH: id token until record
 -- Reply: now, next, seq
 -- Uses: begin records changes flow lanes events hints
-keep_clock() -- as ensure does
+keep_clock() -- the first write is one that a full server refuses, so that nothing is half done
 
 local ids, tokens, ends, wanted = column(1), column(2), column(3), column(4)
 local records = fetch('HMGET', RECORDS, ids)
@@ -26,12 +27,12 @@ for i, id in ipairs(ids) do
     elseif records[i] then
       set_aside(id, records[i])
     end
-    local _, _, home = decode(wanted[i])
-    local n = touch(home)
+    local _, _, new_lane = decode(wanted[i])
+    local n = touch(new_lane)
     n.leases = n.leases + 1
     add(put.records, id, redue(wanted[i], moment(wanted[i]), diverts_of(rest)))
     add(put.leases, text(steadily(tonumber(ends[i]))), id)
-    add(put.claims, id, n.health .. home .. '.' .. tokens[i])
+    add(put.claims, id, n.health .. new_lane .. '.' .. tokens[i])
   end
 end
 write_changes()

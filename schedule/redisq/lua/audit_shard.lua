@@ -25,18 +25,18 @@ local function page(command, key)
   return first, second
 end
 
-local function mend()
+local function note_repair()
   repaired = repaired + 1
 end
 
--- mend_record brings one record and its places together. Of two places ready wins over delayed, and leased over both.
-local function mend_record(id, record, claim, ends, score, listed)
+-- repair_record brings one record and its places together. Of two places ready wins over delayed, and leased over both.
+local function repair_record(id, record, claim, ends, score, listed)
   local due, kind, lane, rest = decode(record)
   if not due or time_of(due) > FARTHEST then
-    mend()
-    local digit, home = decode_claim(claim)
-    if home then
-      release(touch(home), digit)
+    note_repair()
+    local digit, claimed_lane = decode_claim(claim)
+    if claimed_lane then
+      release(touch(claimed_lane), digit)
     end
     set_aside(id, record)
     unlease(id)
@@ -48,26 +48,26 @@ local function mend_record(id, record, claim, ends, score, listed)
   local member = lane .. kind .. due .. id
   if decode_claim(claim) then
     if not ends then
-      mend()
+      note_repair()
       add(put.leases, text(steady), id) -- its end is lost: it is reaped at once
     elseif tonumber(ends) > steady + DAY then
-      mend()
+      note_repair()
       add(put.leases, text(steady + MINUTE), id) -- no attempt takes that long
     end
     if score or listed then
-      mend()
+      note_repair()
       add(cut.delay, id)
       add(cut.ready, member)
     end
     return
   end
   if claim or ends then
-    mend()
+    note_repair()
     unlease(id)
   end
   if listed then
     if score then
-      mend()
+      note_repair()
       add(cut.delay, id)
     end
     return
@@ -77,7 +77,7 @@ local function mend_record(id, record, claim, ends, score, listed)
   if number == at then
     return
   end
-  mend()
+  note_repair()
   -- The score is what people see and move; where it cannot be a due time the record's is right.
   if number and number > 0 and number <= FARTHEST and number == math.floor(number) then
     at = number
@@ -95,7 +95,7 @@ local function audit_records()
   local claims, ends = fetch('HMGET', CLAIMS, ids), fetch('ZMSCORE', LEASES, ids)
   local scores, listed = fetch('ZMSCORE', DELAY, ids), fetch('ZMSCORE', READY, members)
   for i, id in ipairs(ids) do
-    mend_record(id, records[i], claims[i], ends[i], scores[i], listed[i])
+    repair_record(id, records[i], claims[i], ends[i], scores[i], listed[i])
   end
   checked = #ids
 end
@@ -105,7 +105,7 @@ local function audit_strays(command, key, list)
   local ids, values = page(command, key)
   for i, record in ipairs(fetch('HMGET', RECORDS, ids)) do
     if not record then
-      mend()
+      note_repair()
       add(list, ids[i])
       local _, lane = decode_claim(key == CLAIMS and values[i])
       if lane then
@@ -126,11 +126,11 @@ local function audit_ready()
   for i, record in ipairs(fetch('HMGET', RECORDS, ids)) do
     local due, kind, lane = decode(record)
     if not due or lane .. kind .. due .. ids[i] ~= members[i] then
-      mend()
+      note_repair()
       add(cut.ready, members[i])
     else
       if scores[i] ~= '0' then
-        mend()
+        note_repair()
         add(put.ready, '0', members[i])
       end
       touch(lane)
@@ -139,18 +139,18 @@ local function audit_ready()
   checked = #ids
 end
 
--- mend_flow brings a lane's flow back to what it can be by now, and among BREAKERS. What was lost is taken for what keeps the lane back
+-- repair_flow brings a lane's flow back to what it can be by now, and among BREAKERS. What was lost is taken for what keeps the lane back
 -- the least.
-local function mend_flow(n, listed)
+local function repair_flow(n, listed)
   local f = flow_of(n)
-  local wrong = f.at > beat + f.every / NS or f.rest >= NS or f.since > steady or f.fails > BREAKER_ATTEMPTS
+  local wrong = f.at > token_clock + f.every / NS or f.rest >= NS or f.since > steady or f.fails > BREAKER_ATTEMPTS
     or f.probe > steady + rest_of(n.lane)
   if wrong then
-    f.at, f.rest, f.fails, f.since, f.probe = math.min(f.at, beat), 0, 0, 0, 0
+    f.at, f.rest, f.fails, f.since, f.probe = math.min(f.at, token_clock), 0, 0, 0, 0
   end
   f.open = listed and true or false -- place_lanes mends that
   if wrong or f.open ~= (f.probe > 0) then
-    mend()
+    note_repair()
   end
 end
 
@@ -177,15 +177,15 @@ local function audit_lanes()
     end
     n.listed = true
     if leases and n.leases ~= (leases[name] or 0) then
-      mend()
+      note_repair()
       n.leases = leases[name] or 0
     end
     if n.flow or opened[i] then
-      mend_flow(n, opened[i])
+      repair_flow(n, opened[i])
     end
     for health = 0, 2 do
-      if health ~= n.health and call('ZREM', homes[health], name) == 1 then
-        mend()
+      if health ~= n.health and call('ZREM', runnable_sets[health], name) == 1 then
+        note_repair()
       end
     end
   end
@@ -198,7 +198,7 @@ local function audit_breakers()
   local names = page('ZSCAN', BREAKERS)
   for i, raw in ipairs(fetch('HMGET', LANES, names)) do
     if not raw then
-      mend()
+      note_repair()
       call('ZREM', BREAKERS, names[i])
     end
   end
@@ -221,10 +221,10 @@ local function audit_waiters()
     local lock, id = split_place(place)
     local joined = math.floor((tonumber(string.match(place, ':(%x+):') or '0', 16) or 0) / 1024)
     if not id or call('HGET', WAITING, id) ~= place then
-      mend()
+      note_repair()
       call('ZREM', WAITERS, place)
     elseif scores[i] ~= '0' then
-      mend()
+      note_repair()
       call('ZADD', WAITERS, '0', place) -- the order is that of the text
     elseif joined < steady - DAY and #holders_of(lock) == 0 then
       leave(lock, id)

@@ -1,10 +1,11 @@
--- cancel removes what is delayed or ready, and leaves a lease to its holder.
--- KEYS: META DELAY READY RECORDS UNPROVEN ANSWERING TIMING_OUT BLOCKED HELD BREAKERS LANES LEASES CLAIMS QUARANTINE
+-- cancel removes items that are delayed or ready. A leased item stays: its holder settles it.
+-- KEYS: META DELAY READY RECORDS UNPROVEN ANSWERING TIMING_OUT BLOCKED HELD BREAKERS LANES LEASES CLAIMS
+-- KEYS: QUARANTINE
 -- ARGV: GENERATION OFFSET CHANNEL SHARD
 -- EACH: id
 -- Reply: now, next, seq; for each id: place before the call (0 absent, 1 delayed, 2 ready, 3 leased), due
 -- Uses: begin records changes flow lanes events hints
-call('HDEL', META, '') -- as settle does
+call('HDEL', META, '') -- a full server runs a script that begins with a deletion, see settle_leases.lua
 
 local ids = column(1)
 local records = fetch('HMGET', RECORDS, ids)
@@ -31,9 +32,9 @@ end
 write_changes()
 place_lanes()
 
--- What was announced may have been removed. Whoever was told of it wakes in vain, and anything earlier than what is
--- now next is news again.
-arm(math.max(armed, upcoming()))
+-- The announced event may be gone. Then the announcement moves to the next event, so that an earlier one
+-- brings a hint again. A claimer that still wakes for the old event finds nothing.
+announce_event(math.max(announced, upcoming()))
 local reply = announce(false)
 for _, one in ipairs(places) do
   reply[#reply + 1] = one

@@ -1,12 +1,13 @@
--- ensure adds to the delay set what is absent and not due beyond the watermark, and changes nothing that is present. An item
--- that has lost its place, or the end of its lease, because a key of the shard is gone, gets it back.
+-- ensure adds absent items to the delay set, unless they are due beyond the watermark. It changes no present
+-- item. But an item that has lost its place, or the end of its lease, because a key of the shard is missing,
+-- gets it back.
 -- KEYS: META DELAY READY RECORDS BLOCKED HELD LEASES CLAIMS QUARANTINE
 -- ARGV: GENERATION OFFSET CHANNEL SHARD
 -- EACH: id record
 -- Reply: now, next, seq; for each item: place before the call (0 absent, 1 delayed, 2 ready, 3 leased), due
 -- Uses: begin records places events hints
 
--- The first write is one that a full server refuses: then nothing at all was done.
+-- The first write is one that a full server refuses, so that nothing is half done.
 keep_clock()
 
 local ids, wanted = column(1), column(2)
@@ -20,7 +21,7 @@ for i, id in ipairs(ids) do
     local _
     due, _, _, rest = decode(record)
     if place == 3 and not ends[i] then
-      leases[#leases + 1] = text(steady) -- it is reaped, as an audit would have it
+      leases[#leases + 1] = text(steady) -- it is reaped next, as after an audit
       leases[#leases + 1] = id
     elseif place == 0 and due then
       record = redue(wanted[i], moment(wanted[i]), diverts_of(rest))
@@ -34,7 +35,7 @@ for i, id in ipairs(ids) do
     if when == 0 then
       when, encoded = now, digits_of(now) .. string.sub(encoded, DUE + 1)
     end
-    if when > farthest then
+    if when > latest_due then
       beyond[#beyond + 1] = records[i] and id or nil
     else
       delays[#delays + 1] = text(when)

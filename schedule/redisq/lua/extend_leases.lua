@@ -1,10 +1,10 @@
--- extend lengthens leases, and says of each whether it is still held.
+-- extend sets later ends for leases, and returns for each whether it still exists under its token.
 -- KEYS: META DELAY BLOCKED HELD LEASES CLAIMS RECORDS QUARANTINE
 -- ARGV: GENERATION OFFSET CHANNEL SHARD
 -- EACH: id token until
--- Reply: now, next, seq; for each extension: 1 held, 0 not
+-- Reply: now, next, seq; for each lease: 1 it exists, 0 it does not
 -- Uses: begin records events hints
-call('HDEL', META, '') -- as settle does
+call('HDEL', META, '') -- a full server runs a script that begins with a deletion, see settle_leases.lua
 
 local ids, tokens, ends = column(1), column(2), column(3)
 local now_ends = fetch('ZMSCORE', LEASES, ids)

@@ -1,8 +1,9 @@
--- intact looks whether a key of the shard is gone that must be there, by sizes alone: somebody deleted it, or the server
--- evicted it. Where only SQL knows what was in it, the shard is declared lost.
+-- intact checks by sizes whether a key of the shard is missing that must exist: a person deleted it, or the
+-- server evicted it. If only SQL has what was in the key, the script makes the shard lost: it deletes the
+-- generation.
 -- KEYS: META DELAY READY RECORDS UNPROVEN ANSWERING TIMING_OUT BLOCKED HELD LANES LEASES CLAIMS
 -- ARGV: GENERATION OFFSET
--- Reply: now, 0, 0, then a word for each key that is gone ("items": one of those that items stand in, which an audit mends)
+-- Reply: now, 0, 0, then a word for each missing key; "items" stands for any key that an audit can repair
 -- Uses: begin
 local delayed, ready, leased = call('ZCARD', DELAY), call('ZCARD', READY), call('ZCARD', LEASES)
 local records, claimed, lanes = call('HLEN', RECORDS), call('HLEN', CLAIMS), call('HLEN', LANES)

@@ -1,17 +1,18 @@
--- states says how lanes stand. It writes nothing.
+-- states returns the states of lanes. It writes nothing.
 -- KEYS: META READY UNPROVEN ANSWERING TIMING_OUT BLOCKED HELD BREAKERS HOLDS LANES QUARANTINE
 -- ARGV: GENERATION OFFSET
 -- EACH: lane
--- Reply: now, 0, 0; for each lane: leases, concurrency and limit (0: no claim has said it yet), health, every (ns), the ends of its
--- pause and of its hold, when its next token is there, attempts without an answer, since when, breaker (0 closed, 1 open, 2 to be
--- probed), when it lets a probe pass, fresh items and retries that are ready, since when it is held, when its
--- breaker opened. Times in ms, 0: none.
+-- Reply: now, 0, 0; for each lane: counted leases, concurrency and limit (0: no claim has brought the limit
+-- yet), health, every (ns), ends of its pause and of its hold, time of its next token (0: now), attempts in a
+-- row without an answer, when the first of them ended, breaker (0 closed, 1 open, 2 probing), time of the
+-- next probe, ready fresh items, ready retries, begin of its hold, opening of its breaker. Times are in ms;
+-- 0: none.
 -- Uses: begin records flow lanes
 local function count(lane, from, past)
   return call('ZLEXCOUNT', READY, '[' .. lane .. from, '(' .. lane .. past)
 end
 
--- held_since returns since when a lane is held that is; 0 where a build held it that does not keep that.
+-- held_since returns when a lane's hold began; 0: a build that does not record it began the hold.
 local function held_since(raw)
   local since, ends = string.match(raw or '', '^(%d+) (%d+)$')
   return since and tonumber(ends) > steady and wall(tonumber(since)) or 0
@@ -23,7 +24,7 @@ local holds, opened = fetch('HMGET', HOLDS, names), fetch('ZMSCORE', BREAKERS, n
 local reply = {now, 0, 0}
 for i, lane in ipairs(names) do
   local n = peek(lane)
-  local f, limit = n.flow, cap(n)
+  local f, limit = n.flow, limit_of(n)
   local fresh, retries = 0, count(lane, 'd', 's')
   if retries > 0 then
     fresh = count(lane, 'd', 'e') + count(lane, 'f', 'g')
@@ -34,7 +35,8 @@ for i, lane in ipairs(names) do
     n.pause > now and n.pause or 0, n.hold > steady and wall(n.hold) or 0,
     f and f.every > 0 and tokens(f) == 0 and wall(token_at(f)) or 0,
     f and f.fails or 0, f and f.since > 0 and wall(f.since) or 0,
-    f and f.probe > 0 and (f.probe > steady and 1 or 2) or 0, f and f.probe > 0 and wall(f.probe) or 0, fresh, retries,
+    f and f.probe > 0 and (f.probe > steady and 1 or 2) or 0, f and f.probe > 0 and wall(f.probe) or 0,
+    fresh, retries,
     n.hold > steady and held_since(holds[i]) or 0,
     f and f.probe > 0 and opened[i] and wall(tonumber(opened[i])) or 0,
   }) do

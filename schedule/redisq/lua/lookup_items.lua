@@ -1,4 +1,4 @@
--- lookup says where items are. It writes nothing.
+-- lookup returns the positions of items. It writes nothing.
 -- KEYS: META DELAY READY RECORDS LEASES CLAIMS QUARANTINE
 -- ARGV: GENERATION OFFSET
 -- EACH: id

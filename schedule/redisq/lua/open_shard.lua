@@ -1,9 +1,9 @@
--- open lets claims in again.
+-- open allows claims after a rebuild.
 -- KEYS: META DELAY BLOCKED HELD LEASES
 -- ARGV: GENERATION OFFSET CHANNEL SHARD
 -- Reply: now, next, seq
 -- Uses: begin events hints
 call('HDEL', META, 'closed', 'armed')
 state[6] = false
-armed = HUGE
+announced = HUGE
 return announce(true)

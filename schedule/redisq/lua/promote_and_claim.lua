@@ -17,7 +17,7 @@ end
 call('HDEL', META, '') -- as settle does: what is claimed is what makes room
 
 -- again returns what is still leased of the owner's last claim, if this is its repetition.
-local function again()
+local function repeated()
   local last = call('HGET', OWNERS, OWNER)
   if not last or string.sub(last, 1, #TOKEN + 1) ~= TOKEN .. ' ' then
     return nil
@@ -67,14 +67,14 @@ local prefetching = {}
 local function prefetch()
   for lane, most in string.gmatch(PREFETCH, '(%w+) (%d+) ') do
     local n = touch(lane)
-    n.ahead = tonumber(most)
+    n.prefetch = tonumber(most)
     prefetching[#prefetching + 1] = n
   end
 end
 
 local function end_prefetch()
   for _, n in ipairs(prefetching) do
-    n.ahead = nil
+    n.prefetch = nil
     touch(n.lane)
   end
 end
@@ -85,9 +85,9 @@ local function reap()
   local ids = call('ZRANGEBYSCORE', LEASES, '-inf', text(steady), 'LIMIT', '0', text(MAX_REAP))
   local records = fetch('HMGET', RECORDS, ids)
   for i, claim in ipairs(fetch('HMGET', CLAIMS, ids)) do
-    local digit, lane, _, moved, pushed = decode_claim(claim)
-    local id, due, _, home, rest = ids[i], decode(records[i])
-    lane = lane or home
+    local digit, lane, _, moved, move_forces = decode_claim(claim)
+    local id, due, _, record_lane, rest = ids[i], decode(records[i])
+    lane = lane or record_lane
     if lane then
       local n = touch(lane)
       n.reaped = true
@@ -97,7 +97,7 @@ local function reap()
     if due then
       local spread = (string.byte(id, 25) * 32 + string.byte(id, 26)) % REAP_SPREAD
       local at = math.min(now + spread, moved or HUGE)
-      postpone(id, at, redue(records[i], at, diverts_of(rest), pushed))
+      postpone(id, at, redue(records[i], at, diverts_of(rest), move_forces))
     else
       set_aside(id, records[i])
       add(cut.records, id)
@@ -194,7 +194,7 @@ local function peek_stream(s)
     if s.over then
       return
     end
-    s.lanes = call('ZRANGE', homes[s.health], text(s.offset), text(s.offset + 63), 'WITHSCORES')
+    s.lanes = call('ZRANGE', runnable_sets[s.health], text(s.offset), text(s.offset + 63), 'WITHSCORES')
     s.at, s.offset, s.over = 1, s.offset + 64, #s.lanes < 128
     local names = {}
     for i = 1, math.min(#s.lanes, 2 * left), 2 do
@@ -318,7 +318,7 @@ local function available(n, want)
 end
 
 local picked = {} -- members of READY, or what would be
-local givers, beyond = {}, {} -- their lanes, and whether they are beyond the lane's room
+local givers, prefetched = {}, {} -- their lanes, and whether they are prefetched the lane's room
 
 -- is_due says whether the first that is left of a lane's queue is due, and not only within a claim's lead.
 local function is_due(n, q)
@@ -332,7 +332,7 @@ local function serve_forced(n, most, within)
   while taken < most and q.at < #q.items do
     q.at = q.at + 1
     local i = #picked + 1
-    picked[i], givers[i], beyond[i] = q.items[q.at], n, taken >= within
+    picked[i], givers[i], prefetched[i] = q.items[q.at], n, taken >= within
     taken = taken + 1
   end
   return taken
@@ -350,9 +350,9 @@ local function serve(n)
   virtual = math.max(virtual, n.virtual)
   local fresh, retry = available(n, most + 1)
   local taken = n.forced and serve_forced(n, most, within) or 0
-  local f, pressed = n.flow, taken
+  local f, forced_taken = n.flow, taken
   local bounded = f or n.hold > 0 -- most lanes are not
-  if bounded and stop_of(n) > 0 then
+  if bounded and stopped_until(n) > 0 then
     most = taken
   elseif f and f.every > 0 then
     most = math.min(most, taken + tokens(f))
@@ -375,15 +375,15 @@ local function serve(n)
     end
     q.at = q.at + 1
     local i = #picked + 1
-    picked[i], givers[i], beyond[i] = q.items[q.at], n, taken >= within
+    picked[i], givers[i], prefetched[i] = q.items[q.at], n, taken >= within
     taken = taken + 1
   end
-  if f and f.every > 0 and taken > pressed then
-    spend(f, taken - pressed)
+  if f and f.every > 0 and taken > forced_taken then
+    spend(f, taken - forced_taken)
   end
   local counted = math.min(taken, within)
   if taken > counted then
-    n.ahead = n.ahead - (taken - counted)
+    n.prefetch = n.prefetch - (taken - counted)
   end
   n.virtual, n.leases, left = n.virtual + taken, n.leases + counted, left - taken
   if n.health ~= 1 then
@@ -397,7 +397,7 @@ local function serve(n)
   if n.promoted and not n.waiting then
     n.waiting = nil -- place_lanes looks: a lane that a changed limit gave room may have more than was promoted
   end
-  if n.waiting and (not bounded or forced or stop_of(n) == 0) and room(n) > 0 then
+  if n.waiting and (not bounded or forced or stopped_until(n) == 0) and room(n) > 0 then
     served[#served + 1] = n
   end
 end
@@ -409,7 +409,7 @@ local function pick()
       break
     end
     if stream and stream ~= n.health then
-      call('ZREM', homes[stream], n.lane) -- a stray of a damaged set: it would be met for ever
+      call('ZREM', runnable_sets[stream], n.lane) -- a stray of a damaged set: it would be met for ever
     else
       serve(n)
     end
@@ -449,13 +449,13 @@ local function lease(untilms)
     end
     if is_current(member, n, id, record) then
       n.claim = n.claim or n.lane .. '.' .. TOKEN
-      local e, c, l, digit = #ends, #claims, #leases, n.health + (beyond[i] and 3 or 0)
+      local e, c, l, digit = #ends, #claims, #leases, n.health + (prefetched[i] and 3 or 0)
       ends[e + 1], ends[e + 2] = ending, id
       claims[c + 1], claims[c + 2] = id, digit .. n.claim
-      leases[l + 1], leases[l + 2], leases[l + 3], leases[l + 4] = id, record, n.health + (beyond[i] and 6 or 0), replied
+      leases[l + 1], leases[l + 2], leases[l + 3], leases[l + 4] = id, record, n.health + (prefetched[i] and 6 or 0), replied
       lanes[#lanes + 1] = n
     else
-      release(n, beyond[i] and '3' or '0')
+      release(n, prefetched[i] and '3' or '0')
       if not decode(record) then
         set_aside(id, record)
         add(cut.records, id)
@@ -509,7 +509,7 @@ end
 
 lane_limit = tonumber(LANE_LIMIT)
 end_leases()
-local reaped, leases = 0, again()
+local reaped, leases = 0, repeated()
 if leases then
   place_lanes()
 else
@@ -536,10 +536,10 @@ else
 end
 
 local next = upcoming(math.floor(LOOKAHEAD / 2))
-arm(next)
+announce_event(next)
 local more = head(DELAY) <= now + LOOKAHEAD
 for health = 0, 2 do
-  more = more or call('ZCARD', homes[health]) > 0
+  more = more or call('ZCARD', runnable_sets[health]) > 0
 end
 local reply = commit()
 reply[2] = next < HUGE and next or 0

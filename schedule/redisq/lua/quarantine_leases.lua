@@ -1,11 +1,12 @@
--- quarantine sets aside records of leases that the program cannot read, whatever this script makes of them,
--- and ends the leases.
--- KEYS: META DELAY READY RECORDS UNPROVEN ANSWERING TIMING_OUT BLOCKED HELD BREAKERS LANES LEASES CLAIMS QUARANTINE
+-- quarantine ends leases whose records the program cannot read, though the scripts may, and moves the records
+-- into QUARANTINE.
+-- KEYS: META DELAY READY RECORDS UNPROVEN ANSWERING TIMING_OUT BLOCKED HELD BREAKERS LANES LEASES CLAIMS
+-- KEYS: QUARANTINE
 -- ARGV: GENERATION OFFSET CHANNEL SHARD TOKEN
 -- EACH: id
 -- Reply: now, next, seq
 -- Uses: begin records changes flow lanes events hints
-call('HDEL', META, '') -- as settle does
+call('HDEL', META, '') -- a full server runs a script that begins with a deletion, see settle_leases.lua
 
 local ids = column(1)
 local records = fetch('HMGET', RECORDS, ids)

@@ -1,6 +1,6 @@
--- watermark says how far ahead the shard holds items. It writes nothing.
+-- watermark returns how far ahead the shard takes in items. It writes nothing.
 -- KEYS: META
 -- ARGV: GENERATION OFFSET
--- Reply: now, 0, 0, the watermark, up to where it was loaded (2^53 - 1: no limit), the token of who moved it last
+-- Reply: now, 0, 0, the watermark (2^53 - 1: none), up to where it is loaded, the token of the last move
 -- Uses: begin watermark
-return tell({now, 0, 0})
+return append_watermark({now, 0, 0})

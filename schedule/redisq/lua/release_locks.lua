@@ -1,11 +1,13 @@
--- release frees locks, and answers each with the first waiter that may run; for it the lock is kept a moment.
+-- release releases locks. It answers each with the first waiter that may run, and keeps the lock for it for a
+-- moment.
 -- KEYS: META LOCKS WAITERS WAITING
 -- ARGV: GENERATION OFFSET
 -- EACH: lock id token gone skip
--- Gone and skip are ids of 26 characters without anything between them.
--- Reply: now, 0, seq; for each lock: the waiter's id and its lane, both empty where there is none
+-- Gone and skip are ids of 26 characters without separators: waiters that no longer exist, and waiters that
+-- cannot run now.
+-- Reply: now, 0, seq; for each lock: the waiter's id and its lane, both empty if there is none
 -- Uses: begin locks
-call('HDEL', META, '') -- as settle does
+call('HDEL', META, '') -- a full server runs a script that begins with a deletion, see settle_leases.lua
 
 local function ids_of(joined)
   local ids = {}
@@ -15,13 +17,15 @@ local function ids_of(joined)
   return ids
 end
 
--- next_waiter returns the first in the lock's queue that is not to be skipped.
+-- next_waiter returns the id and the lane of the first waiter that is not skipped.
 local function next_waiter(lock, skipped)
   local skip = {}
   for _, id in ipairs(skipped) do
     skip[id] = true
   end
-  for _, place in ipairs(call('ZRANGEBYLEX', WAITERS, '[' .. lock .. ':', '(' .. lock .. ';', 'LIMIT', '0', text(#skipped + 1))) do
+  local places = call('ZRANGEBYLEX', WAITERS, '[' .. lock .. ':', '(' .. lock .. ';', 'LIMIT', '0',
+    text(#skipped + 1))
+  for _, place in ipairs(places) do
     local _, id, lane = split_place(place)
     if id and not skip[id] then
       return id, lane
@@ -36,7 +40,7 @@ for i = FIRST, #ARGV, STRIDE do
     leave(lock, gone)
   end
   local holders = holders_of(lock)
-  local mine = place_of(holders, id, token)
+  local mine = holder_index(holders, id, token)
   if mine then
     table.remove(holders, mine)
   end
@@ -50,7 +54,7 @@ for i = FIRST, #ARGV, STRIDE do
     end
   end
   if mine or #holders == 0 then
-    hold(lock, holders)
+    write_holders(lock, holders)
   end
   replies[#replies + 1] = waiter or ''
   replies[#replies + 1] = lane or ''

@@ -1,6 +1,7 @@
--- reset empties the shard, gives it a generation and closes it for claims. The clock and the sequence go on from where they
--- were.
--- KEYS: META DELAY READY RECORDS UNPROVEN ANSWERING TIMING_OUT BLOCKED HELD BREAKERS HOLDS LANES LEASES CLAIMS OWNERS SEEN LOCKS WAITERS WAITING QUARANTINE
+-- reset empties the shard, gives it a generation and closes it for claims. The clock and the sequence number
+-- continue.
+-- KEYS: META DELAY READY RECORDS UNPROVEN ANSWERING TIMING_OUT BLOCKED HELD BREAKERS HOLDS LANES LEASES
+-- KEYS: CLAIMS OWNERS SEEN LOCKS WAITERS WAITING QUARANTINE
 -- ARGV: GENERATION
 -- Reply: seq
 local old = redis.call('HMGET', META, 'clock', 'seq')

@@ -1,7 +1,8 @@
--- scan lists what the shard holds, about LIMIT items a page. It writes nothing.
+-- scan lists the items of the shard, about LIMIT on a page. It writes nothing.
 -- KEYS: META DELAY RECORDS CLAIMS QUARANTINE
 -- ARGV: GENERATION OFFSET CURSOR LIMIT
--- Reply: the next cursor ("0": that was the last page); for each item: id, record, place (1 delayed, 2 ready, 3 leased)
+-- Reply: the next cursor ("0": this was the last page); for each item: id, record, place (1 delayed, 2 ready,
+-- 3 leased)
 -- Uses: begin records
 local page = call('HSCAN', RECORDS, CURSOR, 'COUNT', LIMIT)
 local ids, records = {}, {}

@@ -16,7 +16,7 @@ local function count(name)
 end
 
 -- finish ends the lease of an item. A movement that came meanwhile makes it due at the earlier of the two times, and forced if it said so.
-local function finish(id, outcome, record, wanted, moved, pushed)
+local function finish(id, outcome, record, wanted, moved, move_forces)
   unlease(id)
   if outcome == 'rescheduled' or outcome == 'diverted' then
     local due, diverts = math.min(moment(wanted), moved or HUGE), 0
@@ -24,17 +24,17 @@ local function finish(id, outcome, record, wanted, moved, pushed)
       local _, _, _, rest = decode(record)
       diverts = diverts_of(rest) + 1
     end
-    postpone(id, due, redue(wanted, due, diverts, pushed))
+    postpone(id, due, redue(wanted, due, diverts, move_forces))
   elseif moved and decode(record) then
     -- Somebody wanted it attempted again while this attempt ran. Whether it is, SQL's stamp decides.
-    postpone(id, moved, redue(record, moved, 0, pushed))
+    postpone(id, moved, redue(record, moved, 0, move_forces))
   else
     add(cut.records, id)
   end
 end
 
--- untake gives a lane with a rate the token back of an item that was put back: no attempt was made of it.
-local function untake(n, record)
+-- return_token gives a lane with a rate the token back of an item that was put back: no attempt was made of it.
+local function return_token(n, record)
   local _, kind = decode(record)
   if n.flow and n.flow.every > 0 and kind and FORCED[kind] ~= kind then
     spend(n.flow, -1)
@@ -93,14 +93,14 @@ if #nexts > 0 then
 end
 local records = fetch('HMGET', RECORDS, ids)
 local claims = fetch('HMGET', CLAIMS, ids)
-local lanes, ours, digits, moves, pushes = {}, {}, {}, {}, {} -- of the leases that end
+local lanes, ours, digits, moves, forced_moves = {}, {}, {}, {}, {} -- of the leases that end
 for i, claim in ipairs(claims) do
-  local digit, lane, token, moved, pushed = decode_claim(claim)
+  local digit, lane, token, moved, move_forces = decode_claim(claim)
   if token and token == tokens[i] then
     lanes[#lanes + 1] = lane
     ours[i], digits[i] = lane, digit
     if moved then
-      moves[i], pushes[i] = moved, pushed
+      moves[i], forced_moves[i] = moved, move_forces
     end
   end
 end
@@ -113,9 +113,9 @@ for i, id in ipairs(ids) do
     learn(n, signals[i])
     release(n, digits[i])
     if outcomes[i] == 'diverted' and signals[i] == '0' then
-      untake(n, records[i])
+      return_token(n, records[i])
     end
-    finish(id, outcomes[i], records[i], wanted[i], moves[i], pushes[i])
+    finish(id, outcomes[i], records[i], wanted[i], moves[i], forced_moves[i])
   elseif wons[i] == '1' and not claims[i] then
     overrule(id, outcomes[i], records[i], wanted[i])
   else
@@ -125,8 +125,8 @@ for i, id in ipairs(ids) do
     count(outcomes[i])
     local hold = tonumber(holds[i])
     if hold > now then
-      local _, _, home = decode(wanted[i])
-      local n = touch(home)
+      local _, _, new_lane = decode(wanted[i])
+      local n = touch(new_lane)
       open_tail(n)
       hold_until(n, steadily(hold))
     end

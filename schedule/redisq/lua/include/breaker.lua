@@ -1,32 +1,34 @@
--- breaker learns from attempts that have ended. Needs begin, flow, lanes.
+-- breaker adapts a lane to ended attempts. Needs begin, flow, lanes.
 --
--- After BREAKER_ATTEMPTS in a row without an answer, over at least BREAKER_SPAN, a lane's breaker opens; further than that
--- they are not counted. It then lets one item pass at a time: its concurrency is 1, and nothing is
--- prefetched. What is not forced passes only when BREAKER_REST is over, and as much longer as lanes differ by. An
--- answer closes it, and the lane begins anew with a concurrency of 1; an attempt without one lets it rest
--- once more. Whatever ends without a word of the lane leaves it as it is, so that another probe may be made
--- at once.
+-- A breaker opens after BREAKER_ATTEMPTS attempts in a row, over at least BREAKER_SPAN, without an answer.
+-- Then the lane's concurrency is 1, and nothing is prefetched. Items that are not forced wait until the rest
+-- is over: rest_of the lane. An answer closes the breaker, and the concurrency restarts at 1. An attempt
+-- without an answer restarts the rest. A lease that ends without a signal changes nothing, so that another
+-- probe may follow at once.
 
--- flow_of returns a lane's flow, made if it has none.
+-- flow_of returns a lane's flow. It makes one if necessary.
 local function flow_of(n)
   n.flow = n.flow or {every = 0, at = 0, rest = 0, fails = 0, since = 0, probe = 0, open = false}
   return n.flow
 end
 
--- rest_of is how long a lane's breaker stays open: lanes that failed together need not be probed together, and those that follow each
--- other lie far apart, as by the golden ratio.
+-- rest_of returns how long a lane's breaker rests. Lanes that failed together, or whose numbers follow each
+-- other, get different times (schedule.BreakerRestOf). The last two digits of the lane are its number modulo
+-- PROBE_SPREAD.
 local function rest_of(lane)
-  local number = tonumber(string.sub(string.sub(lane, 2), -2), 36) or 0 -- modulo PROBE_SPREAD
+  local number = tonumber(string.sub(string.sub(lane, 2), -2), 36) or 0
   return BREAKER_REST + number * PROBE_GOLDEN % PROBE_SPREAD
 end
 
--- answered closes the breaker, and says whether it was open. unanswered counts, opens it, or keeps it open, and says whether it is.
+-- answered closes the breaker, and returns whether it was open.
 local function answered(f)
   local open = f.probe > 0
   f.fails, f.since, f.probe = 0, 0, 0
   return open
 end
 
+-- unanswered counts an attempt without an answer. It opens the breaker or restarts its rest if necessary, and
+-- returns whether the breaker is open.
 local function unanswered(n)
   local f = flow_of(n)
   if f.fails == 0 then
@@ -39,11 +41,11 @@ local function unanswered(n)
   return f.probe > 0
 end
 
--- learn adapts the lane to what an ended attempt said of it: 1 answered, 2 timed out, 3 got no answer. While its breaker is open its
--- concurrency is 1, and so it is when that closes.
+-- learn adapts the lane to the signal of an ended attempt: 1 answered, 2 timed out, 3 no answer. While the
+-- breaker is open, and when it closes, the concurrency is 1.
 local function learn(n, signal)
   if signal == '1' then
-    n.health, n.pace = 1, n.flow and answered(n.flow) and 1 or math.min(concurrency(n) * 2, cap(n))
+    n.health, n.pace = 1, n.flow and answered(n.flow) and 1 or math.min(concurrency(n) * 2, limit_of(n))
   elseif signal ~= '0' then
     if signal == '2' then
       n.health, n.pace = 2, math.max(math.floor(concurrency(n) / 2), 1)

@@ -1,5 +1,6 @@
--- changes collects writes and does them with the destinations first and the sources last, so that no item is ever
--- nowhere. An id occurs once in a call. Needs begin, RECORDS, DELAY, READY, CLAIMS, LEASES.
+-- changes collects writes. It writes destinations before sources, so that an item is in some place even if
+-- the server stops in between. An id occurs once in a call. Needs begin, RECORDS, DELAY, READY, CLAIMS,
+-- LEASES.
 local put, cut
 
 local function fresh_changes()
@@ -13,9 +14,10 @@ local function add(list, a, b)
   list[#list + 1] = b
 end
 
--- postpone puts an id into the delay set with that record; if it is due beyond the watermark, it goes instead.
+-- postpone puts an id into the delay set, with its record. If it is due beyond the watermark, it removes the
+-- item.
 local function postpone(id, due, record)
-  if due > farthest then
+  if due > latest_due then
     add(cut.delay, id)
     add(cut.records, id)
     return
@@ -24,12 +26,13 @@ local function postpone(id, due, record)
   add(put.records, id, record)
 end
 
--- unlease takes an id out of the leases.
+-- unlease removes the lease of an id.
 local function unlease(id)
   add(cut.leases, id)
   add(cut.claims, id)
 end
 
+-- write_changes executes the collected writes.
 local function write_changes()
   variadic('HSET', RECORDS, put.records)
   variadic('ZADD', DELAY, put.delay)

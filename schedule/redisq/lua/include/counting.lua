@@ -1,9 +1,9 @@
 -- counting changes which leases count towards the concurrency of their lanes. Needs begin, records, changes,
 -- lanes.
 
--- set_counted has a lease count, or not, if it is leased under that token; claims are what was read, by id.
--- In a lane whose breaker is open a lease that counts goes on counting. It returns the lane if it has
--- changed.
+-- set_counted makes a lease count or not, if it exists under the token. claims has the claims that were read,
+-- by id. It returns the lane if the count has changed. While the lane's breaker is open, a lease goes on
+-- counting until it is settled: otherwise a claim could lease a second probe.
 local function set_counted(claims, id, token, counts)
   local claim = claims[id]
   local digit, lane, held = decode_claim(claim)
@@ -20,14 +20,15 @@ local function set_counted(claims, id, token, counts)
   return n
 end
 
--- A next is an id and a token, or empty.
+-- count_next counts a prefetched lease whose attempt took the place of an ended one. next is its id and
+-- token; empty: none.
 local function count_next(claims, next)
   if next ~= '' then
     set_counted(claims, string.sub(next, 1, 26), string.sub(next, 27), true)
   end
 end
 
--- claims_of reads the claims of ids, by id.
+-- claims_of reads the claims of ids, and returns them by id.
 local function claims_of(ids)
   local claims = {}
   for i, claim in ipairs(fetch('HMGET', CLAIMS, ids)) do

@@ -1,18 +1,23 @@
--- lanes keeps each lane where its ready items, its leases, its hold and its health want it to stand: in one of the
--- runnable sets (by health, so that lanes that hang never hide those that answer), in BLOCKED until its pause ends or in
--- HELD until it gives something else than what is forced, whichever is later, or in none. Needs begin, records, flow, LANES, READY,
--- UNPROVEN, ANSWERING, TIMING_OUT, BLOCKED, HELD, BREAKERS.
+-- lanes keeps each lane in the set that fits its ready items, leases, limits and health. A lane with ready
+-- items is in one of three kinds of sets, or in none if it has no room:
 --
--- A lane's record is nine numbers: virtual time, leases that count, concurrency so far (0: not yet known),
--- limit of its own (0: none), health, fresh items taken since the last retry while both waited, hold until
--- (on the steady clock), pause until, version of its setting. Six more follow where its flow is bounded
--- otherwise, too: every, at, rest, fails, since, probe. BREAKERS has the lanes whose breaker is open, so that
--- they are counted.
+-- - One of the runnable sets. Each health has its own, so that lanes that time out never hide lanes that
+--   answer.
+-- - BLOCKED until its pause ends.
+-- - HELD until its hold, breaker or rate no longer stops items that are not forced, if that is later.
+--
+-- Needs begin, records, flow, LANES, READY, UNPROVEN, ANSWERING, TIMING_OUT, BLOCKED, HELD, BREAKERS.
+--
+-- A lane's record is nine numbers: virtual time, leases that count, concurrency (0: no attempt has ended
+-- yet), its own limit (0: none), health, fresh items served since the last retry while both kinds were ready,
+-- end of the hold (steady clock), end of the pause, version of its setting. A lane with a rate or a breaker
+-- has six more: every, at, rest, fails, since, probe. Builds of the same layout read each other's records, so
+-- they must not change. BREAKERS has the lanes whose breaker is open, so that they can be counted.
 local LANE = '^(%d+) (%d+) (%d+) (%d+) ([012]) ([0123]) ((%d+) (%d+) %d+)'
 local SHORT, LONG = LANE .. '$', LANE .. ' (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$'
-local homes = {[0] = UNPROVEN, [1] = ANSWERING, [2] = TIMING_OUT}
+local runnable_sets = {[0] = UNPROVEN, [1] = ANSWERING, [2] = TIMING_OUT}
 local virtual = tonumber(state[4]) or 0 -- the virtual time of the lane that was served last
-local lane_limit = tonumber(state[5]) or HUGE -- the limit of lanes without one, as the last claim said
+local lane_limit = tonumber(state[5]) or HUGE -- the limit of lanes without their own, from the last claim
 local known, touched = {}, {}
 local woken = false -- a lane became runnable
 
@@ -34,17 +39,18 @@ local function parse_lane(lane, raw)
   end
   local health, pace, pause = tonumber(h) or 0, tonumber(c) or 0, tonumber(p) or 0
   if pause > 0 and pause <= now then
-    pace = math.min(pace, START_CONCURRENCY) -- after a pause it begins low; place_lanes forgets the pause
+    pace = math.min(pace, START_CONCURRENCY) -- it restarts low after a pause; place_lanes clears the pause
   end
   return {
-    lane = lane, raw = raw, virtual = tonumber(v) or 0, leases = tonumber(l) or 0, pace = pace, limit = tonumber(o) or 0,
-    health = health, home = health, turn = tonumber(t) or 0, hold = tonumber(u) or 0, pause = pause, tail = tail,
-    flow = flow, touched = false, waiting = nil, fresh = nil, retry = nil, claim = nil, digits = nil, -- room for what is nearly always added
+    lane = lane, raw = raw, virtual = tonumber(v) or 0, leases = tonumber(l) or 0, pace = pace,
+    limit = tonumber(o) or 0, health = health, set = health, turn = tonumber(t) or 0, hold = tonumber(u) or 0,
+    pause = pause, tail = tail, flow = flow, touched = false,
+    waiting = nil, fresh = nil, retry = nil, claim = nil, digits = nil, -- allocates their slots at once
   }
 end
-
--- The last three numbers are seldom changed, and kept as they were read, as n.tail, so that most records are written with less work.
--- version_of reads the third; open_tail is called before any of them is changed.
+-- The last three numbers of a record seldom change. n.tail has them as they were read, so that printing a
+-- record takes less work. version_of reads the last of them. open_tail must be called before any of them
+-- changes.
 local function version_of(n)
   return n.version or tonumber(string.match(n.tail or '', '%d+$')) or 0
 end
@@ -63,7 +69,7 @@ local function print_lane(n)
   return short .. string.format(' %d %d %d %d %d %d', f.every, f.at, f.rest, f.fails, f.since, f.probe)
 end
 
--- load reads the records of several lanes at once.
+-- load reads the records of several lanes with one command.
 local function load(lanes)
   local missing = {}
   for _, lane in ipairs(lanes) do
@@ -77,7 +83,7 @@ local function load(lanes)
   end
 end
 
--- peek returns a lane's record to be read.
+-- peek returns a lane's record for reading.
 local function peek(lane)
   if not known[lane] then
     known[lane] = parse_lane(lane, call('HGET', LANES, lane))
@@ -85,7 +91,7 @@ local function peek(lane)
   return known[lane]
 end
 
--- touch returns a lane's record to be changed; place_lanes must follow.
+-- touch returns a lane's record for changes. place_lanes must follow.
 local function touch(lane)
   local n = peek(lane)
   if not n.touched then
@@ -95,34 +101,34 @@ local function touch(lane)
   return n
 end
 
-local function cap(n)
+local function limit_of(n)
   return n.limit > 0 and n.limit or lane_limit
 end
 
--- concurrency returns how many of the lane's items may be leased at present.
+-- concurrency returns how many counted leases the lane may have now.
 local function concurrency(n)
-  return math.min(n.pace > 0 and n.pace or START_CONCURRENCY, cap(n))
+  return math.min(n.pace > 0 and n.pace or START_CONCURRENCY, limit_of(n))
 end
 
--- room returns how many more of the lane's items may be leased, of which `within` count: the others are
--- prefetched, if a claim has said how many may be.
+-- room returns how many more items of the lane may be leased, and how many of these count. The others are
+-- prefetched, as far as the claim allows it.
 local function room(n)
   local within = concurrency(n) - n.leases
-  if not n.ahead or within < 0 or n.health ~= 1 or n.flow and n.flow.probe > 0 then
+  if not n.prefetch or within < 0 or n.health ~= 1 or n.flow and n.flow.probe > 0 then
     return within, within
   end
-  return within + n.ahead, within
+  return within + n.prefetch, within
 end
 
--- release ends a lease whose claim has that first digit.
+-- release takes a lease out of the lane's count, if it counts. digit is the first digit of its claim.
 local function release(n, digit)
   if is_counted(digit) then
     n.leases = math.max(n.leases - 1, 0)
   end
 end
 
--- stop_of returns until when, on the steady clock, the lane gives nothing but what is forced; zero: it gives.
-local function stop_of(n)
+-- stopped_until returns until when, on the steady clock, the lane gives forced items only; 0: it gives all.
+local function stopped_until(n)
   local stop, f = n.hold, n.flow
   if f then
     stop = math.max(stop, f.probe)
@@ -133,13 +139,13 @@ local function stop_of(n)
   return stop > steady and stop or 0
 end
 
--- waiting says whether the lane has anything ready.
+-- waiting returns whether the lane has ready items.
 local function waiting(n)
   return #call('ZRANGEBYLEX', READY, '[' .. n.lane .. 'd', '(' .. n.lane .. 's', 'LIMIT', '0', '1') > 0
 end
 
--- presses says whether anything of a lane that is stopped is forced. What was promoted is not yet among READY.
-local function presses(n)
+-- has_forced returns whether the lane has forced ready items. Promoted items are not in READY yet.
+local function has_forced(n)
   for _, member in ipairs(n.promoted or {}) do
     if string.byte(member, #n.lane + 1) < 102 then
       return true
@@ -148,11 +154,11 @@ local function presses(n)
   return #call('ZRANGEBYLEX', READY, '[' .. n.lane .. 'd', '(' .. n.lane .. 'f', 'LIMIT', '0', '1') > 0
 end
 
--- keep_back notes where a lane stands that something bounds beside its concurrency, or did, and returns whether it waits for a time to
--- come.
-local function keep_back(n, notes)
-  local f, stop = n.flow, stop_of(n)
-  local forced = stop > 0 and n.waiting and presses(n)
+-- place_bounded notes the place of a lane that has, or had, a limit besides its concurrency. It returns
+-- whether the lane waits for a known time.
+local function place_bounded(n, notes)
+  local f, stop = n.flow, stopped_until(n)
+  local forced = stop > 0 and n.waiting and has_forced(n)
   local blocked = n.waiting and (n.pause > now or stop > 0 and not forced)
   if blocked and (forced or n.pause - now >= stop - steady) then
     table.insert(notes.block, text(n.pause))
@@ -182,12 +188,12 @@ local function keep_back(n, notes)
   return blocked
 end
 
--- place_lanes puts every touched lane where it belongs and writes its record. What was added to or removed from READY
--- must have been written before.
+-- place_lanes puts every touched lane into its set and writes its record. READY must have been written
+-- before.
 local function place_lanes()
   local into = {[0] = {}, [1] = {}, [2] = {}}
   local leave = {[0] = {}, [1] = {}, [2] = {}}
-  local notes -- of the lanes that are bounded; most are not
+  local notes -- of bounded lanes; most lanes are not
   for _, n in ipairs(touched) do
     if n.waiting == nil then
       n.waiting = waiting(n)
@@ -195,10 +201,10 @@ local function place_lanes()
     local blocked = false
     if n.flow or n.hold > 0 or n.pause > 0 or n.listed then
       notes = notes or {block = {}, unblock = {}, hold = {}, unhold = {}, open = {}, close = {}}
-      blocked = keep_back(n, notes)
+      blocked = place_bounded(n, notes)
     end
-    if n.home ~= n.health then
-      table.insert(leave[n.home], n.lane)
+    if n.set ~= n.health then
+      table.insert(leave[n.set], n.lane)
     end
     n.runs = n.waiting and not blocked and room(n) > 0
     n.full = n.waiting and not blocked and not n.runs
@@ -207,14 +213,14 @@ local function place_lanes()
     else
       table.insert(leave[n.health], n.lane)
     end
-    n.home = n.health
+    n.set = n.health
   end
   for health, lanes in pairs(into) do
     local adds = {}
-    for i, score in ipairs(fetch('ZMSCORE', homes[health], lanes)) do
+    for i, score in ipairs(fetch('ZMSCORE', runnable_sets[health], lanes)) do
       local n = known[lanes[i]]
       if not score then
-        -- A lane that comes back does not bring along what it did not use while it was away.
+        -- A lane that comes back gets no credit for the time in which it gave nothing.
         n.virtual = math.max(n.virtual, virtual)
         n.entered, woken = true, true
       end
@@ -223,10 +229,10 @@ local function place_lanes()
         adds[#adds + 1] = n.lane
       end
     end
-    variadic('ZADD', homes[health], adds)
+    variadic('ZADD', runnable_sets[health], adds)
   end
   for health, lanes in pairs(leave) do
-    variadic('ZREM', homes[health], lanes)
+    variadic('ZREM', runnable_sets[health], lanes)
   end
   if notes then
     variadic('ZADD', BLOCKED, notes.block)
@@ -248,7 +254,7 @@ local function place_lanes()
   end
   variadic('HSET', LANES, records)
   if #records > 0 and not state[8] then
-    state[8] = '1' -- from now on LANES is never empty
+    state[8] = '1' -- from now on LANES must have members, see find_lost_keys.lua
     call('HSET', META, 'lanes', state[8])
   end
   touched = {}

@@ -1,11 +1,12 @@
--- locks reads and writes holders and waiters. Needs begin, LOCKS, WAITERS, WAITING.
+-- locks reads and writes the holders and the waiters of locks. Needs begin, LOCKS, WAITERS, WAITING.
 --
--- LOCKS has for each lock "until id token" of its holder, and then the same of each heir: an attempt that was adopted while
--- another had the lock, and that has it next. WAITERS has a place for each waiter: lock, ":", when it joined, ":", id,
--- lane; in each lock's order. WAITING has for each waiter's id its place, and for each lock that is kept for a waiter
--- "until id": ids have 26 characters, locks at most 22. All times are of the steady clock.
+-- LOCKS has for each lock "until id token" of its holder, followed by the same of each next holder: an
+-- attempt that was adopted while another had the lock (docs/adr/0014). WAITERS has an entry for each waiter:
+-- lock, ":", its number, ":", id, lane. They sort by lock and number. WAITING has for each waiter's id its
+-- entry, and for each lock that is kept for a waiter "until id". Ids have 26 characters and locks at most 22,
+-- so these names never collide. All times are on the steady clock.
 
--- holders_of returns those who have a lock, one after the other: the holder, its heirs. Whose time is over is left out.
+-- holders_of returns the holders of a lock, in order, without those whose time is over.
 local function holders_of(lock)
   local holders = {}
   for till, id, token in string.gmatch(call('HGET', LOCKS, lock) or '', '(%d+) (%w+) ([%w_-]+)') do
@@ -17,8 +18,8 @@ local function holders_of(lock)
   return holders
 end
 
--- hold writes those who have a lock; none: it is free.
-local function hold(lock, holders)
+-- write_holders writes the holders of a lock; without holders it is free.
+local function write_holders(lock, holders)
   local parts = {}
   for i, one in ipairs(holders) do
     parts[i] = text(one.till) .. ' ' .. one.id .. ' ' .. one.token
@@ -30,8 +31,8 @@ local function hold(lock, holders)
   end
 end
 
--- place_of returns at which place among the holders an attempt is.
-local function place_of(holders, id, token)
+-- holder_index returns the position of an attempt among the holders, or nil.
+local function holder_index(holders, id, token)
   for i, one in ipairs(holders) do
     if one.id == id and one.token == token then
       return i
@@ -39,7 +40,7 @@ local function place_of(holders, id, token)
   end
 end
 
--- kept_for returns until when, and for whom, a free lock is kept at present.
+-- kept_for returns until when a free lock is kept for a waiter, and the waiter's id; nil: it is not kept.
 local function kept_for(lock)
   local till, id = string.match(call('HGET', WAITING, lock) or '', '^(%d+) (%w+)$')
   till = tonumber(till)
@@ -48,7 +49,7 @@ local function kept_for(lock)
   end
 end
 
--- split_place returns lock, id and lane of a place.
+-- split_place returns the lock, the id and the lane of a waiter's entry.
 local function split_place(place)
   local lock, rest = string.match(place, '^([%w_-]+):%x+:(%w+)$')
   if rest and #rest > 26 then
@@ -56,7 +57,7 @@ local function split_place(place)
   end
 end
 
--- leave takes an id out of the lock's queue, if it is there.
+-- leave removes an id from the lock's queue, if it waits there.
 local function leave(lock, id)
   local place = call('HGET', WAITING, id)
   if place and string.sub(place, 1, #lock + 1) == lock .. ':' then
@@ -69,16 +70,16 @@ local function leave(lock, id)
   end
 end
 
--- wait lets an id join the lock's queue, unless it stands there.
+-- wait appends an id to the lock's queue. An id that already waits there keeps its place.
 local function wait(lock, id, lane)
   local place = call('HGET', WAITING, id)
   if place then
     if string.sub(place, 1, #lock + 1) == lock .. ':' then
       return
     end
-    call('ZREM', WAITERS, place) -- it waits for another lock than before
+    call('ZREM', WAITERS, place) -- it waited for another lock before
   end
-  -- Places are in the order of time, and count on within a millisecond.
+  -- The numbers follow the time. Within a millisecond they count on.
   local last = tonumber(call('HGET', META, 'place')) or 0
   last = math.max(last + 1, steady * 1024)
   call('HSET', META, 'place', text(last))

@@ -1,8 +1,9 @@
--- places says where items are. Needs begin, records, DELAY, READY, LEASES, CLAIMS.
+-- places finds the places of items. Needs begin, records, DELAY, READY, LEASES, CLAIMS.
+--
+-- places_of returns for each id its place (0 absent, 1 delayed, 2 ready, 3 leased), and for leased ones the
+-- end of the lease, if it is known. Most calls, and all calls of a rebuild, are about absent items. So it
+-- reads DELAY and CLAIMS only for ids with a record, and READY only for those that are in neither.
 
--- places_of returns for each id its place (0 nowhere, 1 delayed, 2 ready, 3 leased), and for those that are leased the end
--- of the lease, if it is known. Most calls, and all of a rebuild, bring what is absent: only what has a record is looked up
--- further, and only what is neither delayed nor leased a third time.
 local function places_of(ids, records)
   local places, ends, at, present = {}, {}, {}, {}
   for i, id in ipairs(ids) do
@@ -28,7 +29,7 @@ local function places_of(ids, records)
   for k, score in ipairs(fetch('ZMSCORE', READY, members)) do
     if score then
       places[listed[k]] = 2
-    else -- a lease whose claim is gone is left to be reaped
+    else -- if it has a lease without a claim, it counts as leased and will be reaped
       leased[#leased + 1], asked[#asked + 1] = listed[k], ids[listed[k]]
     end
   end

@@ -1,7 +1,7 @@
--- watermark reads and writes how far ahead the shard holds items. Needs begin.
+-- watermark reads and writes how far ahead the shard takes in items. Needs begin.
 --
--- META has watermark and loaded while there is one, and loader from the first time that it was moved. No field: the shard
--- holds whatever it is given, and is given everything.
+-- META has watermark and loaded while there is a watermark, and loader since the watermark was first moved.
+-- Without the fields the shard takes in every item.
 local mark = call('HMGET', META, 'watermark', 'loaded', 'loader')
 local loader = mark[3] or ''
 local watermark, loaded = tonumber(mark[1]), tonumber(mark[2])
@@ -10,7 +10,7 @@ if not watermark then
 end
 loaded = math.min(loaded or 0, watermark)
 
--- keep_watermark writes what has been changed.
+-- keep_watermark writes the changed watermark.
 local function keep_watermark()
   if loaded < HUGE then
     call('HSET', META, 'watermark', text(watermark), 'loaded', text(loaded), 'loader', loader)
@@ -20,8 +20,8 @@ local function keep_watermark()
   end
 end
 
--- tell appends to the head of a reply what the watermark is.
-local function tell(reply)
+-- append_watermark appends the watermark to the head of a reply.
+local function append_watermark(reply)
   reply[4], reply[5], reply[6] = watermark, loaded, loader
   return reply
 end
