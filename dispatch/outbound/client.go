@@ -55,9 +55,9 @@ type Client struct {
 	logger    *slog.Logger
 	// presets are the compiled presets by name; they are read-only. rules caches rules by their JSON text.
 	presets map[string]*rule.Rule
-	rules   *parse.Keep[store.JSONText, *rule.Rule]
+	rules   *parse.Cache[store.JSONText, *rule.Rule]
 	// polls caches poll rules by their JSON text.
-	polls   *parse.Keep[store.JSONText, *rule.Poll]
+	polls   *parse.Cache[store.JSONText, *rule.Poll]
 	signers *sign.Cache
 }
 
@@ -78,8 +78,8 @@ func New(o Options) (*Client, error) {
 		userAgent: "dispatcher/" + version,
 		logger:    cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
 		presets:   presets,
-		rules:     parse.NewKeep[store.JSONText, *rule.Rule](maxRules),
-		polls:     parse.NewKeep[store.JSONText, *rule.Poll](maxRules),
+		rules:     parse.NewCache[store.JSONText, *rule.Rule](maxRules),
+		polls:     parse.NewCache[store.JSONText, *rule.Poll](maxRules),
 		signers:   sign.NewCache(),
 	}
 	if o.Transport != nil {
@@ -200,7 +200,7 @@ func (c *Client) criteriaFor(r *Request) (want criteria, why string) {
 
 // compiled returns the compiled rule of a text, from the cache if possible. It is nil if the text is invalid.
 func compiled[R any](
-	kept *parse.Keep[store.JSONText, *R], text store.JSONText, compile func([]byte) (*R, []store.FieldError),
+	kept *parse.Cache[store.JSONText, *R], text store.JSONText, compile func([]byte) (*R, []store.FieldError),
 ) *R {
 	r, ok := kept.Get(text)
 	if ok {

@@ -8,9 +8,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/internal/parse"
 )
 
-// A bodyTest is what a rule or a condition wants of a body: one test. An empty body, one that was not read
-// whole, and one that is not in its declared encoding satisfy no test. The nil one is for rules that want
-// nothing.
+// A bodyTest is the one test of a body in a rule or a condition. A body that is empty, incomplete or not in
+// its declared encoding passes no test. A nil bodyTest means that the body is not tested.
 type bodyTest struct {
 	Equals   string     `json:"equals,omitempty" one:"test" most:"512"`
 	IEquals  string     `json:"iequals,omitempty" one:"test" most:"512"`
@@ -18,29 +17,29 @@ type bodyTest struct {
 	Prefix   string     `json:"prefix,omitempty" one:"test" most:"512"`
 	Regex    *pattern   `json:"regex,omitempty" one:"test"`
 	JSON     Predicates `json:"json,omitempty" one:"test"`
-	// Trim: white space around the body does not count.
+	// Trim ignores white space around the body.
 	Trim bool `json:"trim,omitempty"`
-	// weChatV3 is no part of the language: the preset's body may be anything but a JSON object with a code
-	// that is no success. Its predicates are only told of.
+	// weChatV3 is the test of the preset wechat-v3, which callers cannot write: a JSON object with a code
+	// other than "SUCCESS" fails, and any other body passes. Then JSON only serves to describe the code.
 	weChatV3 bool
 }
 
-// CheckSetting looks for the test, and at trim beside it.
+// CheckSetting requires one test and checks that trim fits it.
 func (t *bodyTest) CheckSetting(s parse.Setting) {
 	test, equal := s.First("equals", "iequals", "contains", "prefix", "regex", "json"), t.Equals+t.IEquals
 	switch {
 	case test == "":
-		s.Fail("tests nothing: give equals, iequals, contains, prefix, regex or json")
+		s.Fail("must have equals, iequals, contains, prefix, regex or json")
 	case test == "json" && s.Has("trim"):
-		s.In("trim").Fail("does not go with json")
+		s.In("trim").Fail("cannot be combined with json")
 	case t.Trim && strings.TrimSpace(equal) != equal:
-		s.In(test).Fail("has white space at its ends, which trim takes away from the body")
+		s.In(test).Fail("must not begin or end with white space, because trim removes it from the body")
 	}
 }
 
 func (t *bodyTest) match(d *Document) bool {
 	if t.weChatV3 {
-		return d.Broken != "" || !d.saysNo()
+		return d.Broken != "" || !d.hasOtherCode()
 	}
 	if d.Broken != "" || len(d.Text) == 0 {
 		return false
@@ -64,8 +63,8 @@ func (t *bodyTest) match(d *Document) bool {
 	return t.JSON.Match(d)
 }
 
-// equalInAnyCase compares without regard to the case of ASCII letters only: Unicode takes more for the same
-// letter (ſ for s) than a receiver that says success does.
+// equalInAnyCase ignores the case of ASCII letters only. Unicode case folding would also accept other
+// letters, such as ſ for s.
 func equalInAnyCase(b []byte, s string) bool {
 	if len(b) != len(s) {
 		return false
@@ -78,9 +77,9 @@ func equalInAnyCase(b []byte, s string) bool {
 	return true
 }
 
-// saysNo says whether the body is a JSON object with a code other than "SUCCESS". Of a code that comes twice
-// each must be that.
-func (d *Document) saysNo() bool {
+// hasOtherCode reports whether the body is a JSON object with a code other than "SUCCESS". If the code is a
+// duplicate key, each must be "SUCCESS".
+func (d *Document) hasOtherCode() bool {
 	t := d.anyJSON()
 	if t == nil || t.Kind(0) != parse.Object {
 		return false
@@ -94,7 +93,7 @@ func (d *Document) saysNo() bool {
 	return false
 }
 
-// expected says for people what the test wants.
+// expected describes for people what the test wants.
 func (t *bodyTest) expected() string {
 	if t == nil {
 		return ""
@@ -115,10 +114,10 @@ func (t *bodyTest) expected() string {
 	return t.JSON.Expected()
 }
 
-// saw says for people what the test found.
+// saw describes for people what the test found.
 func (t *bodyTest) saw(d *Document, hidden []string) string {
-	judged := d.Broken == "" && len(d.Text) > 0
-	if judged && (!t.weChatV3 && t.JSON != nil || t.weChatV3 && d.anyJSON() != nil) {
+	testable := d.Broken == "" && len(d.Text) > 0
+	if testable && (!t.weChatV3 && t.JSON != nil || t.weChatV3 && d.anyJSON() != nil) {
 		return t.JSON.saw(d, d.Seen, hidden)
 	}
 	if t.Regex != nil && d.spent() {
@@ -127,7 +126,7 @@ func (t *bodyTest) saw(d *Document, hidden []string) string {
 	return d.Seen
 }
 
-// SawBytes is how much of a body, or of a value in it, a rule shows of what it saw.
+// SawBytes is the maximum of bytes of a body, or of a value in it, in a description.
 const SawBytes = 64
 
 func statusSeen(status int) string { return "status " + strconv.Itoa(status) }

@@ -8,20 +8,20 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/internal/parse"
 )
 
-// A decimal is a number with all its digits, for amounts: no float64 comes near them. The zero one is zero.
+// A decimal is a number with all its digits. Amounts need it, because float64 is not exact. The zero value is
+// zero.
 type decimal struct {
 	negative bool
-	// digits are the significant ones, without zeros at either end; the number is 0.digits × 10^point.
+	// digits are the significant digits without zeros at either end. The number is 0.digits × 10^point.
 	digits string
 	point  int64
 }
 
-// maxExponent bounds exponents; what is beyond it is no number here. Nothing is ever written out at that
-// length.
+// maxExponent bounds exponents; a larger one is not a number here. No number is ever expanded to that length.
 const maxExponent = 1_000_000_000
 
-// parseDecimal reads a number as JSON writes them, and also with leading zeros or a plus, as texts do:
-// "007.50", "+1e3".
+// parseDecimal parses a number in JSON form. It also accepts leading zeros and a plus sign, which texts may
+// have: "007.50", "+1e3".
 func parseDecimal(s string) (d decimal, ok bool) {
 	if s != "" && (s[0] == '-' || s[0] == '+') {
 		d.negative = s[0] == '-'
@@ -49,7 +49,7 @@ func parseDecimal(s string) (d decimal, ok bool) {
 	return d, true
 }
 
-// compare returns -1, 0 or 1 as d is less than, equal to or greater than o.
+// compare returns -1, 0 or 1 if d is less than, equal to or greater than o.
 func (d decimal) compare(o decimal) int {
 	if d.sign() != o.sign() {
 		return cmp.Compare(d.sign(), o.sign())

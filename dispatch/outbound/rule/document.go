@@ -8,40 +8,41 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/internal/parse"
 )
 
-// A Document is what predicates and body tests look at: an answer's status and its body as text. It is read
-// as JSON or XML when the first of them asks for that, and then once. It is not for concurrent use.
+// A Document is what rules check: an answer's status and its body as text. The body is parsed as JSON or XML
+// once, when a predicate first needs it. It is not for concurrent use.
 type Document struct {
 	Status int
 	Text   []byte
-	// broken says, in words, why nothing can be said of the body: it is not whole, or its bytes are not what
-	// it is declared to be.
+	// Broken says for people why the body cannot be tested: it is incomplete, or its bytes do not match the
+	// declared encoding. Empty means that it can be tested.
 	Broken string
-	// partial: the body broke off or could not be decoded, so that not even the status decides a poll.
+	// Partial means that the body is incomplete or could not be decoded, so that not even the status decides
+	// a poll.
 	Partial bool
-	// seen describes the body for people.
+	// Seen describes the body for people, with credentials masked.
 	Seen string
-	// steps is what looking at it has cost so far, see maxSteps.
+	// steps is the cost of all checks so far, see maxSteps.
 	steps int
 
 	json              *parse.JSON
 	xml               *parse.XML
 	jsonRead, xmlRead bool
-	// xmlFault says why there is no xml.
+	// xmlFault says why the body is not XML.
 	xmlFault string
 }
 
-// spend takes steps of those that the rule has. It says whether there were as many; once there were not,
-// nothing more is looked at, so that the same rule finds the same in the same body on any machine.
+// spend adds steps to the cost and reports whether the rule may still look at the document. Afterwards no
+// further predicate matches, so the same rule and body have the same result on every machine.
 func (d *Document) spend(steps int) bool {
 	d.steps = min(d.steps+steps, maxSteps+1)
 	return !d.spent()
 }
 
-// spent says whether the steps are used up.
+// spent reports whether the steps are used up.
 func (d *Document) spent() bool { return d.steps > maxSteps }
 
-// NewDocument returns the document of a whole body. The content type decides which encoding the body is in:
-// UTF-8, or GBK, GB2312 or GB18030 if it, or else an XML declaration, says so. Body is used, not copied.
+// NewDocument returns the document of a complete body, which it does not copy. The content type declares the
+// encoding, else an XML declaration: UTF-8, GBK, GB2312 or GB18030.
 func NewDocument(status int, contentType string, body []byte) *Document {
 	text, ok := parse.UTF8(contentType, body)
 	d := &Document{Status: status, Text: text}
@@ -51,10 +52,10 @@ func NewDocument(status int, contentType string, body []byte) *Document {
 	return d
 }
 
-// NotEncoded says that of a body.
+// NotEncoded is the text for a body whose bytes do not match its declared encoding.
 const NotEncoded = "the body is not in the encoding that it declares"
 
-// asJSON returns the body as JSON, or why it cannot be used as such.
+// asJSON returns the body as JSON, or why predicates cannot use it.
 func (d *Document) asJSON() (t *parse.JSON, why string) {
 	if d.Broken != "" {
 		return nil, d.Broken
@@ -66,13 +67,13 @@ func (d *Document) asJSON() (t *parse.JSON, why string) {
 	switch {
 	case t == nil:
 		return nil, notJSON
-	case t.Doubled:
-		return nil, keyTwice
+	case t.Duplicate:
+		return nil, duplicateKey
 	}
 	return t, ""
 }
 
-// anyJSON returns the body as JSON whatever else is wrong with it; nil: it is none.
+// anyJSON returns the body as JSON even if it has duplicate keys. It is nil if the body is not JSON.
 func (d *Document) anyJSON() *parse.JSON {
 	if !d.jsonRead {
 		d.json, d.jsonRead = parse.ReadJSON(d.Text), true
@@ -81,23 +82,23 @@ func (d *Document) anyJSON() *parse.JSON {
 }
 
 const (
-	// jsonSteps is what reading a byte of JSON costs.
+	// jsonSteps is the cost in steps of a byte of JSON.
 	jsonSteps = 4
 
 	notJSON = "the body is not JSON"
-	// keyTwice is told with the key, see doubledKey.
-	keyTwice = "the body has a key twice"
+	// duplicateKey is replaced by describeDuplicateKey in descriptions.
+	duplicateKey = "the body has a duplicate key"
 )
 
-// doubledKey says for people which key it is that the body has twice. A receiver may echo a credential as a
-// key, too.
-func (d *Document) doubledKey(hidden []string) string {
-	// Masked before it is cut: half a credential is one, too.
-	key := parse.Scrub(parse.Clean([]byte(d.json.Twice)), hidden)
-	return "the body has the key " + strconv.Quote(parse.Cut(key, SawBytes)) + " twice"
+// describeDuplicateKey names the duplicate key for people. A receiver may echo a credential as a key, so it
+// is masked.
+func (d *Document) describeDuplicateKey(hidden []string) string {
+	// Mask before the cut: half a credential would not be found.
+	key := parse.Scrub(parse.Clean([]byte(d.json.DuplicateKey)), hidden)
+	return "the body has the duplicate key " + strconv.Quote(parse.Cut(key, SawBytes))
 }
 
-// asXML returns the body as XML, or why it cannot be used as such.
+// asXML returns the body as XML, or why predicates cannot use it.
 func (d *Document) asXML() (t *parse.XML, why string) {
 	if d.Broken != "" {
 		return nil, d.Broken
@@ -109,19 +110,19 @@ func (d *Document) asXML() (t *parse.XML, why string) {
 	return d.xml, d.xmlFault
 }
 
-// A value is what a predicate found. Of objects, lists and elements with elements within only their kind is
+// A value is what a predicate looks at. Of objects, arrays and elements with child elements only the kind is
 // known.
 type value struct {
 	found bool
 	kind  parse.Kind
-	// text is what a string says, or a number or a word as it is written.
+	// text is the content of a string, or the JSON text of a number or a word.
 	text string
 	// untyped values are from XML, where a number is a text.
 	untyped bool
 }
 
-// pointed returns the value at a JSON pointer; why says why nothing can be found.
-func (d *Document) pointed(p *pointer) (v value, why string) {
+// valueAt returns the value at a JSON pointer. why says why it is unknown.
+func (d *Document) valueAt(p *pointer) (v value, why string) {
 	t, why := d.asJSON()
 	if t == nil {
 		return value{}, why
@@ -153,9 +154,8 @@ func (d *Document) pointed(p *pointer) (v value, why string) {
 	return v, ""
 }
 
-// element returns the text of an XML element, without white space around it; why says why nothing can be
-// found.
-func (d *Document) element(p *xmlPath) (v value, why string) {
+// elementText returns the text of an XML element without white space around it. why says why it is unknown.
+func (d *Document) elementText(p *xmlPath) (v value, why string) {
 	t, why := d.asXML()
 	if t == nil {
 		return value{}, why
@@ -168,7 +168,7 @@ func (d *Document) element(p *xmlPath) (v value, why string) {
 	case count == 1 && !d.spend(len(e.Text)/4):
 		return value{}, parse.TooCostly
 	case count > 1:
-		return value{}, "the body has several of " + p.text
+		return value{}, "the body has several elements " + p.text
 	case count == 0:
 		return value{}, ""
 	case !e.Leaf:

@@ -9,16 +9,16 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/internal/parse"
 )
 
-// maxSentence is how long what a rule expected, or saw, may be for people, in bytes.
+// maxSentence is the maximum length in bytes of a description of what a rule expected or found.
 const maxSentence = 512
 
-// Expected returns what they want, for people: `/trade_state to be one of "SUCCESS", "CLOSED"`, at most 512
-// bytes.
+// Expected describes the predicates for people, such as `/trade_state to be one of "SUCCESS", "CLOSED"`. It
+// has at most 512 bytes.
 func (ps Predicates) Expected() string {
-	return shorten(joined(ps, " or "), maxSentence)
+	return shorten(join(ps, " or "), maxSentence)
 }
 
-func joined(ps Predicates, word string) string {
+func join(ps Predicates, word string) string {
 	texts := make([]string, len(ps))
 	for i := range ps {
 		texts[i] = ps[i].expected()
@@ -26,7 +26,7 @@ func joined(ps Predicates, word string) string {
 	return strings.Join(texts, word)
 }
 
-// shorten cuts a text and shows that it did.
+// shorten cuts a text and marks the cut.
 func shorten(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -39,26 +39,26 @@ func (p *Predicate) expected() string {
 	case p.Status != nil:
 		return "status " + p.Status.String()
 	case p.All != nil:
-		return joined(p.All, " and ")
+		return join(p.All, " and ")
 	}
-	return p.place() + " " + p.wanted()
+	return p.subject() + " " + p.wanted()
 }
 
-// wanted is what the operator wants.
+// wanted describes the operator.
 func (p *Predicate) wanted() string {
 	switch {
 	case p.Exists != nil && *p.Exists:
-		return "to be there"
+		return "to exist"
 	case p.Exists != nil:
-		return "not to be there"
+		return "not to exist"
 	case p.Equal != nil:
 		return "to be " + p.Equal.String()
 	case p.In != nil:
-		return "to be one of " + listed(p.In)
+		return "to be one of " + joinOperands(p.In)
 	case p.NotEqual != nil:
 		return "to be other than " + p.NotEqual.String()
 	case p.NotIn != nil:
-		return "to be none of " + listed(p.NotIn)
+		return "to be none of " + joinOperands(p.NotIn)
 	case p.More != nil:
 		return "to be more than " + p.More.String()
 	case p.Least != nil:
@@ -71,7 +71,7 @@ func (p *Predicate) wanted() string {
 	return "to match " + strconv.Quote(p.Matches.String())
 }
 
-func listed(operands []scalar) string {
+func joinOperands(operands []scalar) string {
 	texts := make([]string, len(operands))
 	for i, o := range operands {
 		texts[i] = o.String()
@@ -79,8 +79,8 @@ func listed(operands []scalar) string {
 	return strings.Join(texts, ", ")
 }
 
-// place names what the predicate looks at.
-func (p *Predicate) place() string {
+// subject names the value that the predicate looks at.
+func (p *Predicate) subject() string {
 	switch {
 	case p.XML != nil:
 		return p.XML.text
@@ -98,67 +98,70 @@ func (s scalar) String() string {
 	return shorten(s.text, SawBytes)
 }
 
-// maxSeen is how many values are told of what predicates saw.
-const maxSeen = 4
+// maxFound is the maximum of values that a description lists.
+const maxFound = 4
 
-// saw returns what they found, for people: `/trade_state is "USERPAYING"`. Credentials that the receiver
-// echoes are masked. body describes the body, for where it could not be read.
+// saw describes for people what the predicates found, such as `/trade_state is "USERPAYING"`. Credentials
+// that the receiver echoes are masked. body describes the body; it is used if the body cannot be parsed.
 func (ps Predicates) saw(d *Document, body string, hidden []string) string {
-	var told []string
+	var found []string
 	spent := d.spent()
-	ps.tell(d, body, hidden, &told)
-	text := cmp.Or(strings.Join(told, ", "), body)
+	ps.describe(d, body, hidden, &found)
+	text := cmp.Or(strings.Join(found, ", "), body)
 	if spent {
 		text = parse.TooCostly + ": " + text
 	}
 	return shorten(text, maxSentence)
 }
 
-func (ps Predicates) tell(d *Document, body string, hidden []string, told *[]string) {
+// describe appends what the predicates found to found, without duplicates and up to maxFound.
+func (ps Predicates) describe(d *Document, body string, hidden []string, found *[]string) {
 	for i := range ps {
 		p := &ps[i]
-		if len(*told) == maxSeen {
+		if len(*found) == maxFound {
 			return
 		}
 		var text string
 		switch {
 		case p.All != nil:
-			p.All.tell(d, body, hidden, told)
+			p.All.describe(d, body, hidden, found)
 			continue
 		case p.Status != nil:
 			text = statusSeen(d.Status)
 		default:
-			switch v, why := p.see(d); why {
+			switch v, why := p.lookup(d); why {
 			case "":
-				text = p.place() + " " + v.seen(hidden)
+				text = p.subject() + " " + v.describe(hidden)
 			case notJSON, parse.NotXML:
 				text = why + ": " + body
-			case keyTwice:
-				text = d.doubledKey(hidden)
+			case duplicateKey:
+				text = d.describeDuplicateKey(hidden)
 			case parse.TooCostly:
 				return
 			default:
 				text = why
 			}
 		}
-		if !slices.Contains(*told, text) {
-			*told = append(*told, text)
+		if !slices.Contains(*found, text) {
+			*found = append(*found, text)
 		}
 	}
 }
 
-// seen describes a value for people.
-func (v value) seen(hidden []string) string {
+// describe describes a value for people.
+func (v value) describe(hidden []string) string {
 	if !v.found {
-		return "is not there"
+		return "is missing"
 	}
-	switch v.kind {
-	case parse.Object:
-		return "has values of its own"
-	case parse.Array:
+	switch {
+	case v.kind == parse.Object && v.untyped:
+		return "has child elements"
+	case v.kind == parse.Object:
+		return "is an object"
+	case v.kind == parse.Array:
 		return "is a list"
 	}
-	// Masked before it is cut: half a credential is one, too.
+	// Mask before the cut: half a credential would not be found.
 	text := parse.Scrub(parse.Clean([]byte(v.text)), hidden)
 	if v.kind != parse.String {
 		return "is " + shorten(text, SawBytes)

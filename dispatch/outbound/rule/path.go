@@ -6,19 +6,19 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/internal/parse"
 )
 
-// maxPath is how long a pointer or a path may be, in bytes.
+// maxPath is the maximum length of a pointer or a path in bytes.
 const maxPath = 512
 
-// A path says where a value is in a document.
+// A path is the way to a value in a document.
 type path struct {
 	text  string
 	steps []string
 }
 
-// MarshalText returns the path as it was given.
+// MarshalText returns the path as the caller wrote it.
 func (p path) MarshalText() ([]byte, error) { return []byte(p.text), nil }
 
-// readPath reads a text of a setting as a path.
+// readPath parses a text as a path.
 func readPath(s parse.Setting, parse func(text string) (path, string)) (p path) {
 	if text, ok := s.Text(maxPath); ok {
 		var why string
@@ -30,13 +30,13 @@ func readPath(s parse.Setting, parse func(text string) (path, string)) (p path) 
 	return p
 }
 
-// A pointer is a JSON pointer (RFC 6901). The zero one is the whole document.
+// A pointer is a JSON pointer (RFC 6901). The zero value is the whole document.
 type pointer struct{ path }
 
-// ReadSetting reads a pointer.
+// ReadSetting parses a pointer.
 func (p *pointer) ReadSetting(s parse.Setting) { p.path = readPath(s, parsePointer) }
 
-// parsePointer reads one, or says what is wrong with it.
+// parsePointer parses a pointer. why says what is wrong with it.
 func parsePointer(text string) (p path, why string) {
 	switch {
 	case len(text) > maxPath:
@@ -44,21 +44,21 @@ func parsePointer(text string) (p path, why string) {
 	case text == "":
 		return path{}, ""
 	case text[0] != '/':
-		return path{}, "is not a JSON pointer: it begins with / or is empty (RFC 6901)"
+		return path{}, "is not a JSON pointer: it must begin with / or be empty (RFC 6901)"
 	}
 	p.text, p.steps = text, strings.Split(text[1:], "/")
 	for i, step := range p.steps {
 		plain := strings.ReplaceAll(strings.ReplaceAll(step, "~1", ""), "~0", "")
 		if strings.Contains(plain, "~") {
-			return path{}, "is not a JSON pointer: ~ is followed by 0 or 1 (RFC 6901)"
+			return path{}, "is not a JSON pointer: ~ must be followed by 0 or 1 (RFC 6901)"
 		}
 		p.steps[i] = strings.ReplaceAll(strings.ReplaceAll(step, "~1", "/"), "~0", "~")
 	}
 	return p, ""
 }
 
-// find returns the value that the pointer names, and what finding it has cost. "-", which stands for the
-// element after the last, names none.
+// find returns the value at the pointer and the cost in steps. "-", the element after the last one, is never
+// found.
 func (p *pointer) find(t *parse.JSON) (node int32, steps int, ok bool) {
 	for _, step := range p.steps {
 		cost := 0
@@ -78,7 +78,7 @@ func (p *pointer) find(t *parse.JSON) (node int32, steps int, ok bool) {
 	return node, steps, true
 }
 
-// member returns the value of a key; 0: there is none.
+// member returns the value of a key, or 0 if there is none.
 func member(t *parse.JSON, object int32, key string) (node int32, steps int) {
 	for c := t.First(object); c != 0; c = t.Next(c) {
 		yes, cost := t.HasKey(c, key)
@@ -90,7 +90,7 @@ func member(t *parse.JSON, object int32, key string) (node int32, steps int) {
 	return 0, steps
 }
 
-// element returns an array's element by its index, which is written without leading zeros; 0: there is none.
+// element returns an array's element by its index, or 0 if there is none. The index has no leading zeros.
 func element(t *parse.JSON, array int32, index string) (node int32, steps int) {
 	if !parse.IsDigits(index) || len(index) > 1 && index[0] == '0' || len(index) > 9 {
 		return 0, 0
@@ -107,15 +107,15 @@ func element(t *parse.JSON, array int32, index string) (node int32, steps int) {
 	return c, steps
 }
 
-// An xmlPath says where an element is: "/xml/return_code", the root's name first. Names are without prefix.
+// An xmlPath is the way to an element from the root, such as "/xml/return_code". Names have no prefix.
 type xmlPath struct{ path }
 
-// ReadSetting reads a path.
+// ReadSetting parses a path.
 func (p *xmlPath) ReadSetting(s parse.Setting) { p.path = readPath(s, parseXMLPath) }
 
-// parseXMLPath reads one, or says what is wrong with it.
+// parseXMLPath parses a path. why says what is wrong with it.
 func parseXMLPath(text string) (p path, why string) {
-	const form = "is the way to an element, the root's name first, such as /xml/return_code"
+	const form = "must be a path from the root element, such as /xml/return_code"
 	if len(text) > maxPath {
 		return path{}, "is longer than 512 bytes"
 	}
@@ -131,10 +131,9 @@ func parseXMLPath(text string) (p path, why string) {
 	return p, ""
 }
 
-// find returns the element at the path, and how many there are of it: which of several is meant is not known.
-// It looks at each element once.
+// find returns the first element at the path and the number of elements there. It visits each element once.
 func (p *xmlPath) find(t *parse.XML) (element *parse.Element, count int) {
-	on := 0 // how many steps of the path the elements lead along in which the present one is
+	on := 0 // the number of steps of the path that the open elements match
 	for i := range t.Elements {
 		e := &t.Elements[i]
 		on = min(on, e.Depth)

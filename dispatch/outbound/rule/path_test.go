@@ -19,7 +19,7 @@ func TestDecimalsCompare(t *testing.T) {
 			return "no number"
 		}
 		if a.compare(b) != -b.compare(a) {
-			t.Errorf("%s: %d, and the other way round %d", line, a.compare(b), b.compare(a))
+			t.Errorf("%s: %d, and in reverse %d", line, a.compare(b), b.compare(a))
 		}
 		return [...]string{"less", "equal", "greater"}[1+a.compare(b)]
 	})
@@ -32,7 +32,7 @@ func FuzzDecimal(f *testing.F) {
 		x, okX := parseDecimal(a)
 		y, okY := parseDecimal(b)
 		if !okX || !okY || max(x.point, -x.point, y.point, -y.point) > 1000 {
-			return // math/big would write them out
+			return // math/big would expand them
 		}
 		p, okP := new(big.Rat).SetString(a)
 		q, okQ := new(big.Rat).SetString(b)
@@ -42,7 +42,7 @@ func FuzzDecimal(f *testing.F) {
 	})
 }
 
-// FuzzPointer: a pointer, written as RFC 6901 says, is the pointer that was read.
+// FuzzPointer checks that the steps of a pointer, joined as RFC 6901 says, give the pointer again.
 func FuzzPointer(f *testing.F) {
 	for _, s := range []string{"", "/", "/a/b~1c/~0", "/~2", "/~01", "a", "//", "/0", "/a~"} {
 		f.Add(s)
@@ -57,17 +57,17 @@ func FuzzPointer(f *testing.F) {
 			written.WriteString("/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(step))
 		}
 		if written.String() != text {
-			t.Errorf("%q has the steps %q, which are written %q", text, p.steps, &written)
+			t.Errorf("%q has the steps %q, which give %q", text, p.steps, &written)
 		}
 	})
 }
 
-// FuzzXML: elements are nested as the text says, within the bounds, for a cost in proportion to the text. A
-// path that is taken finds the element that has it.
+// FuzzXML checks the tree of elements, its bounds, and that the cost is proportional to the text. A valid
+// path finds the elements that have it.
 func FuzzXML(f *testing.F) {
 	for _, s := range [][2]string{
-		{"<xml><return_code><![CDATA[SUCCESS]]></return_code></xml>", "/xml/return_code"}, {`<a:b c="d"/>`,
-			"/b"}, {"<a><b>1</b><b>2</b></a>", "/a/b"},
+		{"<xml><return_code><![CDATA[SUCCESS]]></return_code></xml>", "/xml/return_code"},
+		{`<a:b c="d"/>`, "/b"}, {"<a><b>1</b><b>2</b></a>", "/a/b"},
 		{"<!DOCTYPE a><a/>", "/a"}, {"<a>&amp;&#65;<!-- --><?p?></a>", "/a"}, {"<a></b>", "/"},
 		{strings.Repeat("<a>", 300), "/a/a"}, {"<a/><b/>", "/a/"},
 	} {
@@ -76,7 +76,7 @@ func FuzzXML(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte, path string) {
 		spent := 0
 		tree, why := parse.ReadXML(text, func(steps int) bool { spent += steps; return true })
-		// The shortest token takes one byte, and each costs tokenSteps beside its bytes.
+		// The shortest token has one byte, and each token costs TokenSteps in addition to its bytes.
 		if most := (parse.TokenSteps + 1) * (2*len(text) + 2); spent > most {
 			t.Errorf("%q costs %d steps, more than %d", text, spent, most)
 		}
@@ -110,7 +110,7 @@ func FuzzXML(f *testing.F) {
 	})
 }
 
-// pathTo is the way to an element, as parseXMLPath reads it.
+// pathTo returns the path of an element in the form of parseXMLPath.
 func pathTo(tree *parse.XML, i int) string {
 	if i < 0 {
 		return ""

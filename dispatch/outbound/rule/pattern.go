@@ -10,36 +10,35 @@ import (
 )
 
 const (
-	// MaxBodyBytes is the most of a body that a rule looks at.
+	// MaxBodyBytes is the maximum of bytes of a body that a rule looks at.
 	MaxBodyBytes = 64 << 10
-	// maxPattern is how long a regular expression may be, in characters.
+	// maxPattern is the maximum length of a regular expression in characters.
 	maxPattern = 512
-	// maxSteps is what a rule may cost on one answer: 10 ms of CPU time. A step is what one instruction of a
-	// compiled regular expression takes on one character: 4 to 7 ns over the table of worst patterns
-	// (BenchmarkWorstPatterns, on the machine of docs/reports/performance.md), so that 24 instructions may
-	// look at a whole body. Other work is counted in steps that take as long.
+	// maxSteps is the maximum cost of a rule on one answer: 10 ms of CPU time. A step is the cost of one
+	// instruction of a compiled regular expression on one character: 4 to 7 ns for the worst patterns
+	// (BenchmarkWorstPatterns, on the machine of docs/reports/performance.md). So 24 instructions may look at
+	// a whole body. Other work counts as many steps as it takes time.
 	maxSteps = 24 * MaxBodyBytes
 )
 
-// A pattern is a regular expression (RE2). Its cost is known beforehand, for once begun it cannot be stopped.
+// A pattern is a regular expression (RE2). Its cost is computed before it runs, because it cannot be stopped.
 type pattern struct {
 	re *regexp.Regexp
-	// size is how many instructions it has, reach how many characters of a text it looks at, at most.
+	// size is the number of its instructions. reach is the maximum of characters that it looks at.
 	size, reach int
 }
 
-// match looks for the pattern anywhere in a text of the document. It finds nothing once the steps are used
-// up.
+// match searches for the pattern in a text of the document. It is false if the steps are used up.
 func (p *pattern) match(d *Document, text []byte) bool {
 	return d.spend(p.size*min(p.reach, len(text))) && p.re.Match(text)
 }
 
 func (p *pattern) String() string { return p.re.String() }
 
-// MarshalText returns the pattern as it was given.
+// MarshalText returns the pattern as the caller wrote it.
 func (p *pattern) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
 
-// ReadSetting reads a regular expression, unless it could cost more than is left of maxSteps.
+// ReadSetting parses a regular expression. It refuses one that could cost more than is left of maxSteps.
 func (p *pattern) ReadSetting(s parse.Setting) {
 	text, ok := s.Text(maxPattern)
 	if !ok {
@@ -54,9 +53,8 @@ func (p *pattern) ReadSetting(s parse.Setting) {
 	spent := s.Shared.(*limits)
 	spent.steps += p.size * p.reach
 	if spent.steps > maxSteps {
-		s.Fail("could take more than 10 ms: all regular expressions of a rule have at most %d "+
-			"instructions together, this one %d; begin it with ^ and bound what it repeats, "+
-			"or use equals, contains or in",
+		s.Fail("could take more than 10 ms: all regular expressions of a rule may have %d instructions, "+
+			"this one has %d; begin it with ^ and bound its repetitions, or use equals, contains or in",
 			maxSteps/MaxBodyBytes, p.size)
 		return
 	}
@@ -66,7 +64,7 @@ func (p *pattern) ReadSetting(s parse.Setting) {
 	}
 }
 
-// patternError says what is wrong with a pattern.
+// patternError describes what is wrong with a pattern.
 func patternError(err error) error {
 	if s, ok := errors.AsType[*syntax.Error](err); ok {
 		return fmt.Errorf("is not a regular expression (RE2): %s at %q", s.Code, parse.Cut(s.Expr, 64))
@@ -74,9 +72,9 @@ func patternError(err error) error {
 	return errors.New("is not a regular expression (RE2)")
 }
 
-// sizeOf returns how many instructions a part of a pattern has once it is compiled, at most. What compares
-// a character with more than one other counts twice: it takes twice as long. Nothing is compiled to know
-// it: written out, repeats can be a hundred thousand instructions.
+// sizeOf returns the maximum number of instructions of a compiled part of a pattern. An instruction that
+// compares a character with several others counts twice, because it takes twice as long. Nothing is compiled
+// for that: written out, repetitions can be a hundred thousand instructions.
 func sizeOf(re *syntax.Regexp) int {
 	size := 0
 	for _, sub := range re.Sub {
@@ -105,8 +103,8 @@ func sizeOf(re *syntax.Regexp) int {
 	return size + 1
 }
 
-// reachOf returns how many characters of a body a pattern looks at, at most: all, unless it is bound to the
-// start of the text and ends.
+// reachOf returns the maximum number of characters of a body that a pattern looks at. That is all of them,
+// unless the pattern begins with ^ and has a bounded length.
 func reachOf(re *syntax.Regexp) int {
 	first := re
 	for (first.Op == syntax.OpConcat || first.Op == syntax.OpCapture) && len(first.Sub) > 0 {
@@ -118,7 +116,7 @@ func reachOf(re *syntax.Regexp) int {
 	return min(longest(re)+1, MaxBodyBytes)
 }
 
-// longest returns how many characters the longest match of a part of a pattern has, or MaxBodyBytes.
+// longest returns the maximum length of a match of a part of a pattern, or MaxBodyBytes if that is less.
 func longest(re *syntax.Regexp) int {
 	total, most := 0, 0
 	for _, sub := range re.Sub {

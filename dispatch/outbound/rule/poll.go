@@ -9,80 +9,82 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// A PollState is what a poll has learned from an answer. It is empty for what is no poll, and where there is
-// nothing to judge: no answer came, we were interrupted within it, or the upstream is locked and says for how
-// long (a 423 with Retry-After that is not evaluated).
+// A PollState is what a poll learned from an answer. It is empty for a notification and if nothing could be
+// checked: no answer came, a shutdown interrupted it, or the answer is a 423 with Retry-After that is not
+// evaluated.
 type PollState string
 
-// The verdicts on answers of polls.
+// The states of a poll.
 const (
-	// StateSuccess and VerdictFailure are final: the attempt succeeded, whatever became of what was asked
-	// for.
+	// StateSuccess and StateFailure are final. In both the attempt succeeded, whatever the state of the
+	// order.
 	StateSuccess PollState = "success"
 	StateFailure PollState = "failure"
-	// StateOpen: the answer is neither, or both; it is asked again at the next tier.
+	// StateOpen means that the answer matches neither success nor failure, or both. The poll continues at the
+	// next tier.
 	StateOpen PollState = "open"
-	// StateError: the answer says nothing of what was asked. It has a status that is not evaluated, or
-	// cannot be read.
+	// StateError means that the answer has no usable information: its status is not evaluated, or its body
+	// cannot be checked.
 	StateError PollState = "error"
-	// StateHold: the answer asks to wait (hold_if), and says nothing else. It is not charged.
+	// StateHold means that hold_if matches: the upstream asks to wait. The attempt is not charged.
 	StateHold PollState = "hold"
 )
 
-// DefaultErrorBudget is how many errors in a row a poll survives unless its rule says otherwise.
+// DefaultErrorBudget is the default of error_budget: how many errors in a row a poll tolerates.
 const DefaultErrorBudget = 20
 
-// PollHold is how long an answer that asks to wait is waited for, unless its Retry-After says.
+// PollHold is the wait after StateHold if the answer has no valid Retry-After.
 const PollHold = time.Minute
 
-// PollName is what attempts call the rule of a poll that has no name of its own.
+// PollName is the name of a poll rule in stored attempts if it has no name of its own.
 const PollName = "until"
 
-// A Poll is the rule of a poll: what a caller wrote, or, once compiled, with what was left out. It is
-// read-only then.
+// A Poll is a poll rule. Before CompilePoll it has only what the caller wrote. After CompilePoll it has the
+// defaults as well and is read-only.
 type Poll struct {
 	Until    until      `json:"until"`
 	HoldIf   Predicates `json:"hold_if,omitempty"`
-	Evaluate statusSet  `json:"evaluate,omitempty" final:"looked into"`
-	// ErrorBudget may be given as 0: the first error ends the poll. Nil: it was left out.
+	Evaluate statusSet  `json:"evaluate,omitempty" final:"evaluated"`
+	// ErrorBudget is nil if the caller left it out. Zero means that the first error ends the poll.
 	ErrorBudget *int `json:"error_budget,omitempty" range:"0 1000"`
 
-	// until is success and failure, and all is these and HoldIf, for what they saw.
+	// until joins success and failure, and all joins these and HoldIf. They describe what an answer contains.
 	until, all Predicates
-	// expectedStatus, expected and expectedHold tell people what it wants.
+	// expectedStatus, expected and expectedHold describe the rule for people.
 	expectedStatus, expected, expectedHold string
 }
 
-// until is what ends a poll.
+// until has the predicates that end a poll.
 type until struct {
 	Success Predicates `json:"success,omitempty"`
 	Failure Predicates `json:"failure,omitempty"`
 }
 
-// ParsePoll reads the rule of a poll (SPEC §6) and returns it as compact JSON with its members in a fixed
-// order, which ParsePoll returns unchanged; what was left out stays so. What is wrong is named relative to
-// the rule, as "until.success[0].pointer"; the field "" is the rule itself. "until" has predicates for
-// success, for failure, or for both. Without "evaluate" the statuses that are looked into are 200 to 299;
-// none of 1xx or 3xx can be among them: the one is no answer yet, the other never followed. "error_budget" is
-// 0 to 1,000 (DefaultErrorBudget). For the limits of predicates and regular expressions, see Predicates: they
-// are for the rule as a whole.
-func ParsePoll(raw []byte) (store.JSONText, []store.FieldError) { return written(raw, new(Poll)) }
+// ParsePoll parses a poll rule (SPEC §6) and returns its canonical text: compact JSON with its members in a
+// fixed order, which ParsePoll returns unchanged. Defaults are not added. Errors name fields relative to the
+// rule, such as "until.success[0].pointer"; the field "" is the rule itself.
+//
+// "until" has predicates for success, failure or both. "evaluate" lists the statuses whose answers are
+// checked; its default is 200 to 299. It cannot have 1xx or 3xx: 1xx is not the final answer, and redirects
+// are not followed. "error_budget" is 0 to 1,000 (DefaultErrorBudget). For the limits of predicates and
+// regular expressions see Predicates; they apply to the rule as a whole.
+func ParsePoll(raw []byte) (store.JSONText, []store.FieldError) { return canonicalText(raw, new(Poll)) }
 
-// CheckSetting asks for what ends the poll.
+// CheckSetting requires until.
 func (r *Poll) CheckSetting(s parse.Setting) {
 	if !s.Has("until") {
-		s.In("until").Fail("is missing: give success, failure or both in it")
+		s.In("until").Fail("is required: give success, failure or both")
 	}
 }
 
-// CheckSetting refuses a poll without an end.
+// CheckSetting requires success or failure.
 func (u *until) CheckSetting(s parse.Setting) {
 	if s.IsEmpty() {
 		s.Fail("is empty: give success, failure or both")
 	}
 }
 
-// CompilePoll reads the rule of a poll and fills in what it leaves out.
+// CompilePoll parses a poll rule and fills in the defaults.
 func CompilePoll(raw []byte) (*Poll, []store.FieldError) {
 	r := new(Poll)
 	if wrong := parse.Decode(raw, r, new(limits)); len(wrong) > 0 {
@@ -98,33 +100,34 @@ func CompilePoll(raw []byte) (*Poll, []store.FieldError) {
 	}
 	r.expectedStatus = "status " + r.Evaluate.String()
 	r.expected = r.Until.expected()
-	r.expectedHold = "hold_if not to be true: " + joined(r.HoldIf, " or ")
+	r.expectedHold = "hold_if not to match: " + join(r.HoldIf, " or ")
 	for _, s := range []*string{&r.expectedStatus, &r.expected, &r.expectedHold} {
 		*s = shorten(*s, maxSentence)
 	}
 	return r, nil
 }
 
-// expected says for people what ends a poll.
+// expected describes for people what ends the poll.
 func (u *until) expected() string {
 	var ends []string
 	if u.Success != nil {
-		ends = append(ends, "success: "+joined(u.Success, " or "))
+		ends = append(ends, "success: "+join(u.Success, " or "))
 	}
 	if u.Failure != nil {
-		ends = append(ends, "failure: "+joined(u.Failure, " or "))
+		ends = append(ends, "failure: "+join(u.Failure, " or "))
 	}
 	return strings.Join(ends, "; ")
 }
 
-// Evaluates says whether answers of a status are looked into.
+// Evaluates reports whether answers with a status are checked.
 func (r *Poll) Evaluates(status int) bool { return r.Evaluate.has(status) }
 
-// Conclude says what the rule makes of an answer. What asks to wait comes first, whatever the status; then
-// statuses that are not evaluated, which say nothing. An answer that broke off is never final, not even where
-// its status would decide: nothing says what else it was to contain.
+// Conclude checks an answer. hold_if is checked first, whatever the status. Statuses that are not evaluated
+// have no information. An incomplete answer is never final, even if its status alone would decide: its
+// missing part might say otherwise. The store.Rule explains the result under the given name, with hidden
+// values masked.
 func (r *Poll) Conclude(name string, d *Document, hidden []string) (PollState, *store.Rule) {
-	hold := r.HoldIf.judge(d)
+	hold := r.HoldIf.evaluate(d)
 	switch {
 	case hold == isTrue:
 		return StateHold, &store.Rule{Name: name, Expected: r.expectedHold,
@@ -134,30 +137,30 @@ func (r *Poll) Conclude(name string, d *Document, hidden []string) (PollState, *
 	case d.Partial:
 		return StateError, &store.Rule{Name: name, Expected: r.expected, Saw: d.Broken}
 	}
-	v, remark := r.judge(d, hold)
+	v, remark := r.decide(d, hold)
 	saw := d.Broken
 	switch {
-	case v == StateError: // it saw what is wrong with the body
-	case v == StateOpen && hold == isUnsure:
-		saw = remark + r.all.saw(d, d.Seen, hidden) // what keeps it open may be there
+	case v == StateError: // d.Broken says what is wrong with the body
+	case v == StateOpen && hold == isUnknown:
+		saw = remark + r.all.saw(d, d.Seen, hidden) // hold_if may be what keeps it open
 	default:
 		saw = remark + r.until.saw(d, d.Seen, hidden)
 	}
 	return v, &store.Rule{Name: name, Expected: r.expected, Saw: shorten(saw, maxSentence)}
 }
 
-// judge says what a document whose status is evaluated means, and what it is that people should know about it
-// beside what was seen. An answer is final only if each list is known to be true or not: what might be a
-// failure is no success, and what might ask to wait is neither.
-func (r *Poll) judge(d *Document, hold truth) (v PollState, remark string) {
-	success, failure := r.Until.Success.judge(d), r.Until.Failure.judge(d)
-	unsure := success == isUnsure || failure == isUnsure || hold == isUnsure
+// decide returns the state for a document whose status is evaluated, and a remark that precedes the
+// description of the answer. A state is final only if all lists are known to be true or false: an unknown
+// failure or hold_if might be true.
+func (r *Poll) decide(d *Document, hold truth) (v PollState, remark string) {
+	success, failure := r.Until.Success.evaluate(d), r.Until.Failure.evaluate(d)
+	unknown := success == isUnknown || failure == isUnknown || hold == isUnknown
 	switch {
 	case success == isTrue && failure == isTrue:
-		return StateOpen, "both a success and a failure: "
-	case unsure && d.Broken != "":
+		return StateOpen, "matches both success and failure: "
+	case unknown && d.Broken != "":
 		return StateError, ""
-	case unsure:
+	case unknown:
 		return StateOpen, ""
 	case success == isTrue:
 		return StateSuccess, ""

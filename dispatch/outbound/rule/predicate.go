@@ -4,37 +4,43 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/internal/parse"
 )
 
-// Predicates are a list of which any one suffices (SPEC §6). They are read-only and safe for concurrent use.
-// The nil one matches nothing.
+// Predicates are a list of conditions. The list matches if one of them matches (SPEC §6). It is read-only and
+// safe for concurrent use. A nil list matches nothing.
 //
-// A predicate looks at one value of an answer: {"pointer": "/trade_state", "in": ["SUCCESS"]} at one of a
-// JSON body, by JSON pointer (RFC 6901); {"xml": "/xml/trade_state", …} at the text of an XML element;
-// {"status": [404, "500-599"]} at the status. {"all": […]} is true if all of its own are. What holds for each
-// of them:
+// A predicate looks at one value of an answer:
 //
-//   - A value that is not there satisfies nothing but "exists": false. null is there.
-//   - A body that is not whole, not JSON (nested at most 10,000 deep), not well-formed XML, or that has a key
-//     twice in any object,
-//     satisfies nothing, not even "exists": false. Nor does a path that several XML elements have.
-//   - eq, ne, in and not_in compare numbers as decimals with all their digits (1.50 is 1.5), everything else
-//     by type and letter: the text
-//     "1" is not the number 1. A value from XML has no type: a number there is compared as one.
-//   - gt, ge, lt and le compare decimals; a text that is one, such as "1.50", counts as well.
-//   - matches looks for a regular expression (RE2) anywhere in a text, a number or a word such as true.
-//   - What a rule costs on one body is bounded (10 ms). Once that is used up, nothing is looked at any more.
+//   - {"pointer": "/trade_state", "in": ["SUCCESS"]} looks at a value of a JSON body, by JSON pointer (RFC
+//     6901).
+//   - {"xml": "/xml/trade_state", …} looks at the text of an XML element.
+//   - {"status": [404, "500-599"]} looks at the status.
+//   - {"all": […]} matches if all its predicates match.
 //
-// A list has 1 or more predicates. There are at most 64 in a rule, those within "all" counted, nested at most
-// 8 deep; a regular expression has at most 512 characters and repeats nothing more than 1,000 times, and all
-// of them together take less than 10 ms on 64 KiB: they have 24 instructions (a literal character is one) but
-// for those that begin with ^ and end.
+// These rules hold for each predicate:
+//
+//   - A missing value matches only "exists": false. null is not missing.
+//   - A body matches nothing, not even "exists": false, if it is incomplete, not JSON (nested at most 10,000
+//     deep), not
+//     well-formed XML, or has a duplicate key in any object. The same holds for an XML path that several elements have.
+//   - eq, ne, in and not_in compare numbers as decimals with all their digits: 1.50 is equal to 1.5. They
+//     compare
+//     everything else by type and text: the text "1" is not the number 1. A value from XML has no type: if its
+//     text is a number, it is compared as one.
+//   - gt, ge, lt and le compare decimals. A text that is a decimal, such as "1.50", counts as one.
+//   - matches searches for a regular expression (RE2) in a text, a number or a word such as true.
+//   - The check of one body may cost 10 ms. When the rule has used that up, no further predicate matches.
+//
+// A list has 1 or more predicates. A rule has at most 64, those in "all" included, nested at most 8 deep. A
+// regular expression has at most 512 characters and repeats nothing more than 1,000 times. All regular
+// expressions of a rule together may cost less than 10 ms on 64 KiB: they have at most 24 instructions (a
+// literal character is one), except those that begin with ^ and have a bounded length.
 type Predicates []Predicate
 
-// A Predicate is one of Predicates.
+// A Predicate is one of Predicates. It has one of the first four fields, and one operator for the first two.
 type Predicate struct {
-	Pointer *pointer   `json:"pointer,omitempty" one:"thing to look at" empty:"ok"`
-	XML     *xmlPath   `json:"xml,omitempty" one:"thing to look at"`
-	Status  statusSet  `json:"status,omitempty" one:"thing to look at"`
-	All     Predicates `json:"all,omitempty" one:"thing to look at"`
+	Pointer *pointer   `json:"pointer,omitempty" one:"value to look at" empty:"ok"`
+	XML     *xmlPath   `json:"xml,omitempty" one:"value to look at"`
+	Status  statusSet  `json:"status,omitempty" one:"value to look at"`
+	All     Predicates `json:"all,omitempty" one:"value to look at"`
 
 	Equal    *scalar  `json:"eq,omitempty" one:"operator"`
 	NotEqual *scalar  `json:"ne,omitempty" one:"operator"`
@@ -49,18 +55,18 @@ type Predicate struct {
 }
 
 const (
-	// maxPredicates and maxPredicateDepth bound what a rule looks at.
+	// maxPredicates and maxPredicateDepth are the limits of a rule.
 	maxPredicates     = 64
 	maxPredicateDepth = 8
-	// maxOperand is how long an operand may be, in characters.
+	// maxOperand is the maximum length of an operand in characters.
 	maxOperand = 512
 )
 
-// limits count over a rule how many predicates it has, how deep they are nested, and what all regular
-// expressions cost together on the longest body.
+// limits counts the predicates of a rule, their present depth, and the cost in steps of all regular
+// expressions on the longest body.
 type limits struct{ predicates, depth, steps int }
 
-// ReadSetting reads a list of predicates.
+// ReadSetting parses a list of predicates.
 func (ps *Predicates) ReadSetting(s parse.Setting) {
 	l := s.Shared.(*limits)
 	if l.depth == maxPredicateDepth {
@@ -72,7 +78,7 @@ func (ps *Predicates) ReadSetting(s parse.Setting) {
 	elements := s.List(maxPredicates)
 	l.predicates += len(elements)
 	if l.predicates > maxPredicates {
-		s.Fail("makes it more than %d predicates", maxPredicates)
+		s.Fail("exceeds the limit of %d predicates in a rule", maxPredicates)
 		return
 	}
 	*ps = make(Predicates, len(elements))
@@ -81,33 +87,33 @@ func (ps *Predicates) ReadSetting(s parse.Setting) {
 	}
 }
 
-// CheckSetting asks for one thing to look at and, where that is a value, for an operator.
+// CheckSetting requires one value to look at. A pointer or an XML path also requires an operator.
 func (p *Predicate) CheckSetting(s parse.Setting) {
 	look := s.First("pointer", "xml", "status", "all")
 	operator := s.First("eq", "ne", "in", "not_in", "exists", "gt", "ge", "lt", "le", "matches")
 	switch {
 	case look == "":
-		s.Fail("looks at nothing: give pointer, xml, status or all")
+		s.Fail("must have pointer, xml, status or all")
 	case look == "status" || look == "all":
 		if operator != "" {
-			s.In(operator).Fail("does not go with %s", look)
+			s.In(operator).Fail("cannot be combined with %s", look)
 		}
 	case operator == "":
-		s.Fail("has no operator: give eq, ne, in, not_in, exists, gt, ge, lt, le or matches")
+		s.Fail("must have an operator: eq, ne, in, not_in, exists, gt, ge, lt, le or matches")
 	}
 }
 
 // A scalar is an operand: a text, a number, true, false or null.
 type scalar struct {
 	kind parse.Kind
-	// text is what a string says; else how it is written.
+	// text is the content of a string, or the JSON text of anything else.
 	text string
-	// number is what it is as a decimal, if numeric.
+	// number is the value as a decimal if numeric is true.
 	number  decimal
 	numeric bool
 }
 
-// MarshalJSON writes it as it was given.
+// MarshalJSON returns the operand as the caller wrote it.
 func (o scalar) MarshalJSON() ([]byte, error) {
 	if o.kind == parse.String {
 		return parse.Quote(o.text), nil
@@ -115,17 +121,17 @@ func (o scalar) MarshalJSON() ([]byte, error) {
 	return []byte(o.text), nil
 }
 
-// ReadSetting reads an operand.
+// ReadSetting parses an operand.
 func (o *scalar) ReadSetting(s parse.Setting) { o.read(s) }
 
 func (o *scalar) read(s parse.Setting) (ok bool) {
 	o.kind, o.text = parse.KindOf(s.Raw), s.Plain()
 	switch o.kind {
 	case parse.Object, parse.Array:
-		s.Fail("is a text, a number, true, false or null")
+		s.Fail("must be text, a number, true, false or null")
 		return false
 	case parse.String:
-		if o.text != "" { // an empty text is something to compare with
+		if o.text != "" { // an empty text is a valid operand
 			if _, ok := s.Text(maxOperand); !ok {
 				return false
 			}
@@ -134,48 +140,48 @@ func (o *scalar) read(s parse.Setting) (ok bool) {
 	case parse.Number:
 		o.number, o.numeric = parseDecimal(o.text)
 		if !o.numeric || len(o.text) > maxOperand {
-			s.Fail("is a number beyond all measure")
+			s.Fail("is a number that is too large or too long")
 			return false
 		}
 	}
 	return true
 }
 
-// An amount is an operand that is a decimal.
+// An amount is an operand that must be a decimal.
 type amount struct{ scalar }
 
-// ReadSetting reads an amount.
+// ReadSetting parses an amount.
 func (o *amount) ReadSetting(s parse.Setting) {
 	if o.read(s) && !o.numeric {
-		s.Fail(`is a number, or a text that is one such as "1.50"`)
+		s.Fail(`must be a number, or text with a number such as "1.50"`)
 	}
 }
 
-// A truth is what can be said of predicates where "not true" is not enough: that a failure was not seen does
-// not mean that there is none. The order counts: a list is as true as the truest of its own, and "all" as the
-// least true.
+// A truth is the value of a predicate in three-valued logic. Polls need it: a failure that could not be
+// checked may be true. The order matters: a list is the maximum of its predicates, and "all" is the minimum.
 type truth int
 
 const (
 	isFalse truth = iota
-	// isUnsure: the document does not tell. It is not whole or not what it is declared to be, has a key or
-	// an element twice, or is too much for the rule.
-	isUnsure
+	// isUnknown means that the document does not decide: it is incomplete or not in its declared encoding,
+	// has a duplicate key or element, or costs too much to check.
+	isUnknown
 	isTrue
 )
 
-// Match says whether any of them is true of the document.
-func (ps Predicates) Match(d *Document) bool { return ps.weigh(d, isUnsure) == isTrue }
+// Match reports whether any predicate is true.
+func (ps Predicates) Match(d *Document) bool { return ps.eval(d, isUnknown) == isTrue }
 
-// judge is Match, but tells what is not true from what cannot be known. It looks at more, so that it may be
-// unsure where Match says true, not the other way round.
-func (ps Predicates) judge(d *Document) truth { return ps.weigh(d, isFalse) }
+// evaluate is Match with three values: it distinguishes false from unknown. It checks more predicates and may
+// use up the steps, so it may be unknown where Match is true. It is never true where Match is false.
+func (ps Predicates) evaluate(d *Document) truth { return ps.eval(d, isFalse) }
 
-// weigh says how true the list is. What "all" has within is looked at until it is no truer than enough.
-func (ps Predicates) weigh(d *Document, enough truth) truth {
+// eval returns the truth of the list. The predicates of an "all" are evaluated until their minimum is at most
+// enough.
+func (ps Predicates) eval(d *Document, enough truth) truth {
 	most := isFalse
 	for i := range ps {
-		most = max(most, ps[i].weigh(d, enough))
+		most = max(most, ps[i].eval(d, enough))
 		if most == isTrue {
 			break
 		}
@@ -183,29 +189,29 @@ func (ps Predicates) weigh(d *Document, enough truth) truth {
 	return most
 }
 
-func (p *Predicate) weigh(d *Document, enough truth) truth {
+func (p *Predicate) eval(d *Document, enough truth) truth {
 	switch {
 	case p.Status != nil:
 		return truthOf(p.Status.has(d.Status))
 	case p.All != nil:
 		least := isTrue
 		for i := range p.All {
-			least = min(least, p.All[i].weigh(d, enough))
+			least = min(least, p.All[i].eval(d, enough))
 			if least <= enough {
 				break
 			}
 		}
 		return least
 	}
-	switch v, why := p.see(d); {
+	switch v, why := p.lookup(d); {
 	case why == notJSON || why == parse.NotXML:
-		return isFalse // what is looked for is not in there
+		return isFalse // a body of another format does not have the value
 	case why != "":
-		return isUnsure
-	case p.holds(d, v):
+		return isUnknown
+	case p.satisfies(d, v):
 		return isTrue
 	case p.Matches != nil && v.found && d.spent():
-		return isUnsure
+		return isUnknown
 	}
 	return isFalse
 }
@@ -217,19 +223,19 @@ func truthOf(yes bool) truth {
 	return isFalse
 }
 
-// see returns the value that the predicate looks at; why says why nothing can be found.
-func (p *Predicate) see(d *Document) (v value, why string) {
+// lookup returns the value that the predicate looks at. why says why the value is unknown.
+func (p *Predicate) lookup(d *Document) (v value, why string) {
 	if d.spent() {
 		return value{}, parse.TooCostly
 	}
 	if p.XML != nil {
-		return d.element(p.XML)
+		return d.elementText(p.XML)
 	}
-	return d.pointed(p.Pointer)
+	return d.valueAt(p.Pointer)
 }
 
-// holds says whether the value is as the operator wants it.
-func (p *Predicate) holds(d *Document, v value) bool {
+// satisfies reports whether the value satisfies the operator.
+func (p *Predicate) satisfies(d *Document, v value) bool {
 	switch {
 	case p.Exists != nil:
 		return v.found == *p.Exists
@@ -263,13 +269,13 @@ func (p *Predicate) holds(d *Document, v value) bool {
 	}
 }
 
-// isOneOf says whether the value is one of the operands.
+// isOneOf reports whether the value is equal to one of the operands.
 func (v value) isOneOf(operands ...scalar) bool {
 	untyped := v.untyped && v.kind == parse.String
 	var number decimal
 	numeric := v.kind == parse.Number || untyped
 	if numeric {
-		number, numeric = parseDecimal(v.text) // once, however many operands there are
+		number, numeric = parseDecimal(v.text) // once for all operands
 	}
 	for _, o := range operands {
 		var same bool

@@ -11,7 +11,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/internal/parse"
 )
 
-// predicatesOf returns predicates that are right.
+// predicatesOf parses valid predicates.
 func predicatesOf(t testing.TB, text string) (ps Predicates) {
 	t.Helper()
 	if wrong := parse.Decode([]byte(text), &ps, new(limits)); wrong != nil {
@@ -23,7 +23,7 @@ func predicatesOf(t testing.TB, text string) (ps Predicates) {
 func TestNoPredicateMatches(t *testing.T) {
 	t.Parallel()
 	if Predicates(nil).Match(NewDocument(200, "", []byte("{}"))) {
-		t.Error("no predicate matches")
+		t.Error("an empty list matches")
 	}
 }
 
@@ -39,7 +39,7 @@ func FuzzPredicate(f *testing.F) {
 		if tree != nil {
 			checkTree(t, tree)
 		}
-		text := readAgain(t, "predicates", rule)
+		text := canonical(t, "predicates", rule)
 		if text == "" {
 			return
 		}
@@ -48,24 +48,24 @@ func FuzzPredicate(f *testing.F) {
 		matched := ps.Match(d)
 		ps.saw(d, body, []string{"12345678"})
 		if again.Match(d) != matched || again.Expected() != ps.Expected() {
-			t.Fatalf("%s is not what %s is", text, rule)
+			t.Fatalf("%s differs from %s", text, rule)
 		}
-		if matched && tree != nil && tree.Doubled && !looksElsewhere(ps) {
-			t.Fatalf("%s matches %s, which has a key twice", rule, body)
+		if matched && tree != nil && tree.Duplicate && !looksElsewhere(ps) {
+			t.Fatalf("%s matches %s, which has a duplicate key", rule, body)
 		}
 	})
 }
 
-// looksElsewhere says whether any of the predicates looks at something else than JSON.
+// looksElsewhere reports whether any predicate looks at the status or at XML.
 func looksElsewhere(ps Predicates) bool {
 	return slices.ContainsFunc(ps, func(p Predicate) bool {
 		return p.Status != nil || p.XML != nil || p.All != nil && looksElsewhere(p.All)
 	})
 }
 
-// checkTree compares what was read with what encoding/json reads.
+// checkTree compares the tree with the result of encoding/json.
 func checkTree(t *testing.T, tree *parse.JSON) {
-	if tree.Doubled {
+	if tree.Duplicate {
 		return
 	}
 	var want any
@@ -80,7 +80,7 @@ func checkTree(t *testing.T, tree *parse.JSON) {
 	}
 }
 
-// plain returns a value as encoding/json would.
+// plain returns a value as encoding/json does.
 func plain(t *parse.JSON, i int32) any {
 	switch t.Kind(i) {
 	case parse.Object:

@@ -20,55 +20,72 @@ const (
 	JSONCode      = "json-code"
 )
 
-// DefaultRule is what a callback without a success rule is judged by.
+// Default is the success rule of a callback that has none.
 const Default = HTTP2xx
 
-// CustomName is what attempts call a rule that was given whole and has no name of its own.
+// CustomName is the name of a complete rule in stored attempts if it has no name of its own.
 const CustomName = "custom"
 
-// A RulePreset is a success rule with a name.
+// A Preset is a success rule with a name.
 type Preset struct {
 	Name string
-	// Description says in one sentence what it wants, and for whom it was made.
+	// Description says for people what the rule wants, and for whom it was made.
 	Description string
-	// Rule is the same as a rule given whole, which ParseRule reads. For wechat-v3 it lacks what the language
-	// has no words for: the body, which Description tells.
+	// Rule is the rule's JSON text, which Parse accepts. For wechat-v3 it lacks the test of the body, which
+	// the language cannot express; only Description has it.
 	Rule store.JSONText
 }
 
-// presets are every preset, the default one first.
+// presets are all presets, the default one first.
 var presets = [...]Preset{
-	{HTTP2xx, "A status from 200 to 299, whatever the body: Standard Webhooks, Stripe, Adyen, Shopify, " +
-		"GitHub.",
-		`{"status":["200-299"]}`},
-	{HTTP200, "The status 200, whatever the body: Wix, CMB.",
-		`{"status":[200]}`},
-	{BodySuccess, "A status from 200 to 299 and the word success as the whole body, in any case: most " +
-		"payment aggregators in China.",
-		`{"status":["200-299"],"body":{"iequals":"success","trim":true}}`},
-	{BodyOK, "A status from 200 to 299 and the word OK as the whole body, in any case: AllPay.",
-		`{"status":["200-299"],"body":{"iequals":"OK","trim":true}}`},
-	{Alipay, "A status from 200 to 299 and a body of exactly the seven letters success, without white " +
-		"space: Alipay.",
-		`{"status":["200-299"],"body":{"equals":"success"}}`},
-	{WeChatV2, "The status 200 and an XML body whose return_code is SUCCESS: WeChat Pay v2.",
-		`{"status":[200],"body":{"json":[{"xml":"/xml/return_code","eq":"SUCCESS"}]}}`},
-	{WeChatV3,
-		`The status 200 or 204; a JSON body with a "code" other than "SUCCESS" is a failure, any other body does not matter: WeChat Pay v3.`,
-		`{"status":[200,204]}`},
-	{AdyenAccepted, "A status from 200 to 299 and a body that contains [accepted]: Adyen's older " +
-		"notifications.",
-		`{"status":["200-299"],"body":{"contains":"[accepted]"}}`},
-	{JSONCode,
-		`A status from 200 to 299 and a JSON body whose "code" is 0, 200, "0", "200", "SUCCESS" or "success".`,
-		`{"status":["200-299"],"body":{"json":[{"pointer":"/code","in":[0,"0",200,"200","SUCCESS","success"]}]}}`},
+	{
+		HTTP2xx, "Status 200 to 299, any body. For Standard Webhooks, Stripe, Adyen, Shopify and GitHub.",
+		`{"status":["200-299"]}`,
+	},
+	{
+		HTTP200, "Status 200, any body. For Wix and CMB.",
+		`{"status":[200]}`,
+	},
+	{
+		BodySuccess, "Status 200 to 299, and the body is the word success in any case. " +
+			"For most payment aggregators in China.",
+		`{"status":["200-299"],"body":{"iequals":"success","trim":true}}`,
+	},
+	{
+		BodyOK, "Status 200 to 299, and the body is the word OK in any case. For AllPay.",
+		`{"status":["200-299"],"body":{"iequals":"OK","trim":true}}`,
+	},
+	{
+		Alipay, "Status 200 to 299, and the body is exactly success in lower case, without white space. " +
+			"For Alipay.",
+		`{"status":["200-299"],"body":{"equals":"success"}}`,
+	},
+	{
+		WeChatV2, "Status 200, and an XML body with return_code SUCCESS. For WeChat Pay v2.",
+		`{"status":[200],"body":{"json":[{"xml":"/xml/return_code","eq":"SUCCESS"}]}}`,
+	},
+	{
+		WeChatV3, `Status 200 or 204. A JSON body with a "code" other than "SUCCESS" is a failure, and any ` +
+			"other body is accepted. For WeChat Pay v3.",
+		`{"status":[200,204]}`,
+	},
+	{
+		AdyenAccepted, "Status 200 to 299, and a body that contains [accepted]. " +
+			"For Adyen's older notifications.",
+		`{"status":["200-299"],"body":{"contains":"[accepted]"}}`,
+	},
+	{
+		JSONCode, `Status 200 to 299, and a JSON body with a "code" of 0, 200, "0", "200", "SUCCESS" or ` +
+			`"success".`,
+		`{"status":["200-299"],` +
+			`"body":{"json":[{"pointer":"/code","in":[0,"0",200,"200","SUCCESS","success"]}]}}`,
+	},
 }
 
-// Presets returns every preset, the default one first.
+// Presets returns all presets, the default one first.
 func Presets() []Preset { return slices.Clone(presets[:]) }
 
-// Names returns the names of the success rules, the default one first. It is cheap: every accept asks for
-// them.
+// Names returns the names of the presets, the default one first. Each accept calls it, so it is cheap.
 func Names() []string {
 	names := make([]string, len(presets))
 	for i := range presets {
@@ -77,7 +94,7 @@ func Names() []string {
 	return names
 }
 
-// CompilePresets returns the presets by name; "" is the default.
+// CompilePresets returns the compiled presets by name. "" is the default.
 func CompilePresets() (map[string]*Rule, error) {
 	rules := make(map[string]*Rule)
 	for _, p := range presets {

@@ -1,13 +1,12 @@
-// Package rule judges answers: success rules (a preset or one that was given whole), the rules of polls, and
-// the small language of predicates that both are written in.
+// Package rule checks answers against rules: success rules (a preset or a complete rule), poll rules, and the
+// predicates that both use.
 //
-//   - Parse and ParsePoll read a rule, name everything that is wrong with it, and return its one spelling,
-//     which is kept.
-//   - Compile and CompilePoll make of that text what concludes. What is compiled is read-only.
-//   - A conclusion costs at most 10 ms of CPU time, whatever the rule and the body.
+//   - Parse and ParsePoll parse a rule, report every mistake, and return its canonical text, which is stored.
+//   - Compile and CompilePoll compile that text. A compiled rule is read-only.
+//   - A check costs at most 10 ms of CPU time, whatever the rule and the body.
 //
-// The package sees a status and a body as text. It knows no HTTP, keeps nothing, and does not decide what
-// follows.
+// The package sees a status and a body as text. It knows no HTTP and keeps no state. The caller decides what
+// follows from a conclusion.
 package rule
 
 import (
@@ -21,46 +20,47 @@ import (
 )
 
 const (
-	// DefaultDeferAfter is the least wait for a receiver that is busy with the same business key, unless its
-	// rule says otherwise.
+	// DefaultDeferAfter is the default of defer_after: the minimum wait if the receiver is busy.
 	DefaultDeferAfter = 3 * time.Second
-	// DefaultMaxDefers is how often a callback is put off for it, uncharged, unless its rule says otherwise.
+	// DefaultMaxDefers is the default of max_defers: how many attempts at a busy receiver are not charged.
 	DefaultMaxDefers = 100
-	// MostDefers is the greatest max_defers.
+	// MostDefers is the maximum of max_defers.
 	MostDefers = 10_000
 
-	// minDeferAfter and maxDeferAfter bound defer_after.
+	// minDeferAfter and maxDeferAfter are the limits of defer_after.
 	minDeferAfter = time.Second
 	maxDeferAfter = time.Hour
 )
 
-// A Rule is a success rule: what a caller wrote, or, once compiled, with what was left out. It is read-only
-// then.
+// A Rule is a success rule. Before Compile it has only what the caller wrote. After Compile it has the
+// defaults as well and is read-only.
 type Rule struct {
 	Status statusSet `json:"status,omitempty" final:"a success"`
 	Body   *bodyTest `json:"body,omitempty"`
-	// PermanentIf ends the callback, DeferIf puts it off.
+	// PermanentIf ends the callback. DeferIf defers it.
 	PermanentIf *condition `json:"permanent_if,omitempty"`
 	DeferIf     *condition `json:"defer_if,omitempty"`
-	// DeferAfter and MaxDefers say how a receiver that is busy is waited for.
+	// DeferAfter and MaxDefers apply if the receiver is busy.
 	DeferAfter wait `json:"defer_after,omitempty"`
 	MaxDefers  int  `json:"max_defers,omitempty" range:"1 10000"`
 
-	// expectedStatus and expectedBody tell people what it wants.
+	// expectedStatus and expectedBody describe the rule for people.
 	expectedStatus, expectedBody string
 }
 
-// Parse reads a success rule that is given whole (SPEC §5) and returns it as compact JSON with its members in
-// a fixed order, which Parse returns unchanged. What is wrong is named relative to the rule, as "status[0]"
-// or "permanent_if.body.json[1].pointer"; the field "" is the rule itself. Without "status" it wants 200 to
-// 299; "defer_after" is 1s to 1h (DefaultDeferAfter), "max_defers" 1 to 10,000 (DefaultMaxDefers). No status
-// of 1xx or 3xx can be a success: the one is no answer yet, the other never followed. For the limits of
-// predicates and regular expressions, see Predicates: they are for the rule as a whole.
-func Parse(raw []byte) (store.JSONText, []store.FieldError) { return written(raw, new(Rule)) }
+// Parse parses a complete success rule (SPEC §5) and returns its canonical text: compact JSON with its
+// members in a fixed order, which Parse returns unchanged. Errors name fields relative to the rule, such as
+// "status[0]" or "permanent_if.body.json[1].pointer"; the field "" is the rule itself.
+//
+// The default of "status" is 200 to 299. "defer_after" is 1s to 1h (DefaultDeferAfter), "max_defers" 1 to
+// 10,000 (DefaultMaxDefers). A status of 1xx or 3xx is never a success: 1xx is not the final answer, and
+// redirects are not followed. For the limits of predicates and regular expressions see Predicates; they apply
+// to the rule as a whole.
+func Parse(raw []byte) (store.JSONText, []store.FieldError) { return canonicalText(raw, new(Rule)) }
 
-// written reads a rule and returns its one spelling. It refuses a text that cannot be read again: a few
-// characters are longer in it than a caller may write them.
-func written(raw []byte, rule any) (store.JSONText, []store.FieldError) {
+// canonicalText parses a rule and returns its canonical text. Some characters are longer there than a caller
+// may write them. A text that is then too long to be parsed again is refused.
+func canonicalText(raw []byte, rule any) (store.JSONText, []store.FieldError) {
 	if wrong := parse.Decode(raw, rule, new(limits)); len(wrong) > 0 {
 		return "", wrong
 	}
@@ -69,12 +69,12 @@ func written(raw []byte, rule any) (store.JSONText, []store.FieldError) {
 	case err != nil:
 		return "", []store.FieldError{{Message: "cannot be written as JSON"}}
 	case len(text) > parse.MaxSettingBytes:
-		return "", []store.FieldError{{Message: "is longer than 16 KiB as JSON writes it"}}
+		return "", []store.FieldError{{Message: "is longer than 16 KiB as canonical JSON"}}
 	}
 	return store.JSONText(text), nil
 }
 
-// Compile reads a rule and fills in what it leaves out.
+// Compile parses a rule and fills in the defaults.
 func Compile(raw []byte) (*Rule, []store.FieldError) {
 	r := new(Rule)
 	if wrong := parse.Decode(raw, r, new(limits)); len(wrong) > 0 {
@@ -90,23 +90,23 @@ func Compile(raw []byte) (*Rule, []store.FieldError) {
 	return r, nil
 }
 
-// CheckSetting refuses a rule that says nothing.
+// CheckSetting refuses an empty rule.
 func (r *Rule) CheckSetting(s parse.Setting) {
 	if s.IsEmpty() {
 		s.Fail("is empty: give status, body, permanent_if or defer_if")
 	}
 }
 
-// ReadsBody says whether the body of an answer matters to the rule.
+// ReadsBody reports whether the rule tests the body.
 func (r *Rule) ReadsBody() bool {
 	return r.Body != nil || r.PermanentIf.readsBody() || r.DeferIf.readsBody()
 }
 
-// A Conclusion is what a success rule makes of an answer.
+// A Conclusion is the result of a success rule for an answer.
 type Conclusion int
 
-// The conclusions. What puts the callback off comes before what ends it, and both before what is a success:
-// they are exceptions that a rule makes for the answers that they name.
+// The conclusions. defer_if is checked before permanent_if, and both before success: they are the rule's
+// exceptions for certain answers.
 const (
 	Deferred Conclusion = iota
 	Permanent
@@ -115,8 +115,8 @@ const (
 	Successful
 )
 
-// Conclude says what the rule makes of an answer. The store.Rule is nil for a success that only the status
-// decided: there is nothing to explain.
+// Conclude checks an answer. The store.Rule explains the result under the given name, with hidden values
+// masked. It is nil for a success that only the status decided.
 func (r *Rule) Conclude(name string, d *Document, hidden []string) (Conclusion, *store.Rule) {
 	switch {
 	case r.DeferIf.match(d):
@@ -135,14 +135,14 @@ func (r *Rule) Conclude(name string, d *Document, hidden []string) (Conclusion, 
 	return conclusion, &store.Rule{Name: name, Expected: r.expectedBody, Saw: r.Body.saw(d, hidden)}
 }
 
-// A condition is true of an answer whose status is in the set, if it has one, and whose body passes the test,
-// if it has one. The nil one is true of nothing.
+// A condition matches an answer if both its status set and its body test match. A missing part matches
+// everything. A nil condition matches nothing.
 type condition struct {
 	Status statusSet `json:"status,omitempty"`
 	Body   *bodyTest `json:"body,omitempty"`
 }
 
-// CheckSetting refuses a condition that says nothing.
+// CheckSetting refuses an empty condition.
 func (c *condition) CheckSetting(s parse.Setting) {
 	if s.IsEmpty() {
 		s.Fail("is empty: give status, body or both")
@@ -155,7 +155,7 @@ func (c *condition) match(d *Document) bool {
 	return c != nil && (c.Status == nil || c.Status.has(d.Status)) && (c.Body == nil || c.Body.match(d))
 }
 
-// explain tells people that the condition is true, and of what.
+// explain describes for people that the condition matches, and what it found.
 func (c *condition) explain(name, field string, d *Document, hidden []string) *store.Rule {
 	var expected, saw []string
 	if c.Status != nil {
@@ -166,25 +166,25 @@ func (c *condition) explain(name, field string, d *Document, hidden []string) *s
 	}
 	return &store.Rule{
 		Name:     name,
-		Expected: shorten(field+" not to be true: "+strings.Join(expected, " and "), maxSentence),
+		Expected: shorten(field+" not to match: "+strings.Join(expected, " and "), maxSentence),
 		Saw:      shorten(strings.Join(saw, ", "), maxSentence),
 	}
 }
 
-// A wait is how long a receiver that is busy is left alone.
+// A wait is the value of defer_after.
 type wait time.Duration
 
-// ReadSetting reads a duration.
+// ReadSetting parses a duration.
 func (w *wait) ReadSetting(s parse.Setting) {
 	d, ok := parseWait(s.Plain())
 	if !s.IsText() || !ok || d < minDeferAfter || d > maxDeferAfter {
-		s.Fail(`is a duration from 1s to 1h such as "3s"`)
+		s.Fail(`must be a duration from 1s to 1h, such as "3s"`)
 		return
 	}
 	*w = wait(d)
 }
 
-// MarshalText prints a duration as shortly as it can be read.
+// MarshalText returns the shortest form of a duration.
 func (w wait) MarshalText() ([]byte, error) {
 	s := time.Duration(w).String()
 	if strings.HasSuffix(s, "m0s") {
@@ -196,14 +196,13 @@ func (w wait) MarshalText() ([]byte, error) {
 	return []byte(s), nil
 }
 
-// parseWait reads a Go duration that may also have days as its first unit.
+// parseWait parses a Go duration that may begin with days, such as "1d12h".
 func parseWait(s string) (time.Duration, bool) {
 	var days float64
 	if n, rest, ok := strings.Cut(s, "d"); ok {
 		var err error
 		days, err = strconv.ParseFloat(n, 64)
-		if err != nil || strings.Trim(n, "0123456789.") != "" ||
-			days > 1000 {
+		if err != nil || strings.Trim(n, "0123456789.") != "" || days > 1000 {
 			return 0, false
 		}
 		s = rest

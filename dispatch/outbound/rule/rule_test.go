@@ -13,23 +13,23 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// parsers read what a caller writes.
+// parsers parse what a caller writes.
 var parsers = map[string]func(raw []byte) (store.JSONText, []store.FieldError){
 	"rule": Parse,
 	"poll": ParsePoll,
 	"predicates": func(raw []byte) (store.JSONText, []store.FieldError) {
-		return written(raw, new(Predicates))
+		return canonicalText(raw, new(Predicates))
 	},
 }
 
-// TestRulesAreReadAsWritten has the limits of cases 71 and 72 of the security list, too.
-func TestRulesAreReadAsWritten(t *testing.T) {
+// TestParse includes the limits of cases 71 and 72 of the security list.
+func TestParse(t *testing.T) {
 	t.Parallel()
-	transcript.Run(t, "testdata/written.txt", func(line string) string {
+	transcript.Run(t, "testdata/parse.txt", func(line string) string {
 		kind, raw, _ := strings.Cut(line, " ")
 		text, wrong := parsers[kind]([]byte(raw))
 		if text == "" {
-			return findings(t, wrong)
+			return problems(t, wrong)
 		}
 		if again, _ := parsers[kind]([]byte(text)); again != text {
 			t.Errorf("%s becomes %s", text, again)
@@ -38,14 +38,14 @@ func TestRulesAreReadAsWritten(t *testing.T) {
 	})
 }
 
-// findings are what is wrong, a line each.
-func findings(t *testing.T, wrong []store.FieldError) string {
+// problems returns the errors as text, one a line.
+func problems(t *testing.T, wrong []store.FieldError) string {
 	t.Helper()
 	var lines []string
 	for _, w := range wrong {
 		lines = append(lines, cmp.Or(w.Field, "the whole")+": "+w.Message)
 		if w.Message == "" || !parse.IsPlain([]byte(w.Field+w.Message)) {
-			t.Errorf("bad finding %q", w)
+			t.Errorf("bad error %q", w)
 		}
 	}
 	return strings.Join(lines, "\n")
@@ -56,21 +56,22 @@ var (
 		Deferred: "deferred", Permanent: "permanent", WrongStatus: "wrong status", WrongBody: "wrong body",
 		Successful: "successful",
 	}
-	truths = [...]string{isFalse: "false", isUnsure: "unsure", isTrue: "true"}
+	truths = [...]string{isFalse: "false", isUnknown: "unknown", isTrue: "true"}
 )
 
-// A judge concludes from an answer.
-type judge func(d *Document) (string, *store.Rule)
+// A check returns the conclusion for an answer and its explanation.
+type check func(d *Document) (string, *store.Rule)
 
-// judges make judges of what stands in a transcript.
-var judges = map[string]func(t *testing.T, text string) judge{
-	"rule": func(t *testing.T, text string) judge {
+// checks make a check from a line of the transcript.
+var checks = map[string]func(t *testing.T, text string) check{
+	"rule": func(t *testing.T, text string) check {
 		r, isPreset := compiledPresets(t)[text]
 		if !isPreset {
 			return func(d *Document) (string, *store.Rule) { return concludes(compiled(t, text), d) }
 		}
 		return func(d *Document) (string, *store.Rule) {
-			// A preset is what its own text says, but for what that has no words for.
+			// A preset equals its rule text, except for the test of wechat-v3 that the language cannot
+			// express.
 			i := slices.Index(Names(), text)
 			whole, _ := concludes(compiled(t, string(Presets()[i].Rule)), again(d))
 			conclusion, why := concludes(r, d)
@@ -80,21 +81,21 @@ var judges = map[string]func(t *testing.T, text string) judge{
 			return conclusion, why
 		}
 	},
-	"poll": func(t *testing.T, text string) judge {
+	"poll": func(t *testing.T, text string) check {
 		r, wrong := CompilePoll([]byte(text))
 		if wrong != nil {
 			t.Fatalf("%s: %v", text, wrong)
 		}
 		return func(d *Document) (string, *store.Rule) {
-			verdict, why := r.Conclude("mine", d, hidden)
-			checkVerdict(t, r, verdict, why, again(d))
-			return string(verdict), why
+			state, why := r.Conclude("mine", d, hidden)
+			checkState(t, r, state, why, again(d))
+			return string(state), why
 		}
 	},
-	"any": func(t *testing.T, text string) judge {
+	"any": func(t *testing.T, text string) check {
 		ps := predicatesOf(t, text)
 		return func(d *Document) (string, *store.Rule) {
-			truth := ps.judge(d)
+			truth := ps.evaluate(d)
 			if ps.Match(d) != (truth == isTrue) {
 				t.Errorf("%s on %s is %s, and Match says otherwise", text, d.Seen, truths[truth])
 			}
@@ -130,7 +131,7 @@ func compiledPresets(t *testing.T) map[string]*Rule {
 	return all
 }
 
-// answered makes an answer of a status, a content type in brackets and a body.
+// answered parses an answer: a status, a content type in brackets and a body.
 func answered(text string) *Document {
 	status, body, _ := strings.Cut(text, " ")
 	contentType := ""
@@ -144,29 +145,29 @@ func answered(text string) *Document {
 	return d
 }
 
-// again is an answer that nothing has looked at.
+// again returns the answer before any check.
 func again(d *Document) *Document {
 	return &Document{Status: d.Status, Text: d.Text, Broken: d.Broken, Partial: d.Partial, Seen: d.Seen}
 }
 
-// TestRulesJudge has what rules make of answers, what they say of it, and cases 70, 73, 74 and 75 of the
+// TestConclusions has the conclusions of rules, their explanations, and cases 70, 73, 74 and 75 of the
 // security list.
-func TestRulesJudge(t *testing.T) {
+func TestConclusions(t *testing.T) {
 	t.Parallel()
-	var by judge
+	var by check
 	var answer *Document
-	transcript.Run(t, "testdata/judged.txt", func(line string) string {
+	transcript.Run(t, "testdata/conclusions.txt", func(line string) string {
 		command, rest, _ := strings.Cut(line, " ")
 		d := answered(line)
 		switch command {
 		case "rule", "poll", "any":
-			by = judges[command](t, rest)
+			by = checks[command](t, rest)
 			return ""
 		case "answer":
 			answer = answered(rest)
 			return ""
 		case "of":
-			by, d = judges["any"](t, rest), answer
+			by, d = checks["any"](t, rest), answer
 		case "large", "partial":
 			d = answered(rest)
 			d.Broken, d.Partial = "the body is not whole", command == "partial"
@@ -202,13 +203,13 @@ func FuzzParseRule(f *testing.F) {
 	for _, p := range Presets() {
 		f.Add(string(p.Rule))
 	}
-	for _, line := range transcript.Inputs(f, "testdata/written.txt") {
+	for _, line := range transcript.Inputs(f, "testdata/parse.txt") {
 		if text, ok := strings.CutPrefix(line, "rule "); ok {
 			f.Add(text)
 		}
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		rule := readAgain(t, "rule", text)
+		rule := canonical(t, "rule", text)
 		if rule == "" {
 			return
 		}
@@ -220,8 +221,8 @@ func FuzzParseRule(f *testing.F) {
 	})
 }
 
-// readAgain reads a text: what is not refused is kept as it is read again.
-func readAgain(t *testing.T, kind, text string) string {
+// canonical parses a text. If it is valid, its canonical text must be parsed to itself.
+func canonical(t *testing.T, kind, text string) string {
 	t.Helper()
 	rule, wrong := parsers[kind]([]byte(text))
 	if (rule == "") != (len(wrong) > 0) {
@@ -243,7 +244,7 @@ func FuzzParsePollRule(f *testing.F) {
 		`{"pointer":"","eq":1}]}}`, `{"a":1,"a":2}`, "", 204)
 	f.Add(`{"until":{"success":[{"status":[1]}]},"until":1}`, "\xff", "", 500)
 	f.Fuzz(func(t *testing.T, text, body, contentType string, status int) {
-		rule := readAgain(t, "poll", text)
+		rule := canonical(t, "poll", text)
 		if rule == "" {
 			return
 		}
@@ -253,27 +254,27 @@ func FuzzParsePollRule(f *testing.F) {
 		}
 		d := NewDocument(status, contentType, []byte(body))
 		d.Seen = "a body"
-		verdict, why := r.Conclude(PollName, d, nil)
-		checkVerdict(t, r, verdict, why, again(d))
+		state, why := r.Conclude(PollName, d, nil)
+		checkState(t, r, state, why, again(d))
 	})
 }
 
-// checkVerdict compares a verdict with what the predicates say one by one.
-func checkVerdict(t *testing.T, r *Poll, verdict PollState, why *store.Rule, d *Document) {
+// checkState compares the state of a poll with the results of its predicates.
+func checkState(t *testing.T, r *Poll, state PollState, why *store.Rule, d *Document) {
 	t.Helper()
 	match := func(ps Predicates) bool {
 		d.steps = 0
 		return ps.Match(d)
 	}
 	success, failure, hold := match(r.Until.Success), match(r.Until.Failure), match(r.HoldIf)
-	final := verdict == StateSuccess || verdict == StateFailure
+	final := state == StateSuccess || state == StateFailure
 	switch {
-	case verdict == "" || why == nil || why.Expected == "" || why.Saw == "",
+	case state == "" || why == nil || why.Expected == "" || why.Saw == "",
 		max(len(why.Expected), len(why.Saw)) > maxSentence,
-		final && (hold || success == failure || success != (verdict == StateSuccess) ||
+		final && (hold || success == failure || success != (state == StateSuccess) ||
 			!r.Evaluate.has(d.Status)),
-		verdict == StateHold && !hold:
-		t.Fatalf("on %d: success %v, failure %v, hold %v ends as %s %+v", d.Status, success, failure, hold,
-			verdict, why)
+		state == StateHold && !hold:
+		t.Fatalf("on %d: success %v, failure %v, hold %v: state %s %+v", d.Status, success, failure, hold,
+			state, why)
 	}
 }

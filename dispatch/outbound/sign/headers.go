@@ -12,11 +12,11 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// MaxHeaderBytes is the most that a callback's own headers may take, names, values and separators counted.
+// MaxHeaderBytes is the maximum size of a callback's own headers: names, values and separators.
 const MaxHeaderBytes = 16 << 10
 
-// CheckHeaders judges a callback's own headers and names each one that cannot be sent, as "headers.NAME".
-// Nil: all can.
+// CheckHeaders returns an error for each of a callback's headers that cannot be sent, with the field
+// "headers.NAME". Nil means that all can be sent.
 func CheckHeaders(headers []store.Header) []store.FieldError {
 	var wrong []store.FieldError
 	total := 0
@@ -43,7 +43,7 @@ func headerField(name string) string {
 	return "headers." + name
 }
 
-// checkHeader returns what is wrong with one header, or "". It allocates nothing for one that is right.
+// CheckHeader returns what is wrong with one header, or "". It does not allocate for a valid header.
 func CheckHeader(h store.Header) string {
 	if h.Name == "" {
 		return "a header name is empty"
@@ -72,30 +72,30 @@ func forbidden(name string) string {
 		return "webhook-* headers are set by the dispatcher"
 	}
 	if len(name) >= 6 && strings.EqualFold(name[:6], "proxy-") {
-		return "headers of a single connection cannot be set"
+		return "connection headers cannot be set"
 	}
 	switch http.CanonicalHeaderKey(name) {
 	case "Host":
-		return "Host follows from the url"
+		return "Host is set from the url"
 	case "Content-Length":
-		return "Content-Length follows from the body"
+		return "Content-Length is set from the body"
 	case "Connection", "Keep-Alive", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "Expect":
-		return "headers of a single connection cannot be set"
+		return "connection headers cannot be set"
 	case "Content-Encoding":
-		return "the body is sent as it is, without content encoding"
+		return "Content-Encoding cannot be set: the body is sent unchanged"
 	case "User-Agent":
 		return "User-Agent is set by the dispatcher"
 	case "Traceparent", "Tracestate":
-		return "trace headers are set by the dispatcher, anew for each attempt"
+		return "trace headers are set by the dispatcher for each attempt"
 	}
 	return ""
 }
 
-// IsToken says whether s is a token of RFC 9110: what names of headers and methods are made of.
+// IsToken reports whether s is a token of RFC 9110, the form of header names and methods.
 func IsToken(s string) bool { return httpguts.ValidHeaderFieldName(s) }
 
-// CheckContentType says whether a content type can be sent: nil, or one sentence. What it means is the
-// receiver's.
+// CheckContentType returns nil if a content type can be sent as a header, else an error of one sentence. It
+// does not check the media type itself.
 func CheckContentType(value string) error {
 	if why := CheckHeader(store.Header{Name: "Content-Type", Value: value}); why != "" {
 		return fmt.Errorf("content type: %s", why)

@@ -13,7 +13,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/internal/parse"
 )
 
-// A kvForm is how a body writes its fields.
+// A kvForm is the format of the fields in a body.
 type kvForm int
 
 const (
@@ -22,27 +22,28 @@ const (
 	kvXML
 )
 
-// A kvField is one field of a body or a query, with what its value says.
+// A kvField is one field of a body or a query, with its decoded value.
 type kvField struct{ name, value string }
 
-// kvFields are the fields of a body or of a query, in its order.
+// kvFields are the fields of a body or a query, in their order.
 type kvFields struct {
 	form   kvForm
 	fields []kvField
-	// end is where in the body a further field goes.
+	// end is the offset in the body at which further fields are inserted.
 	end int
 }
 
 var (
-	errKVForm = errors.New("the body has no fields that could be signed: it is a form, a JSON object or " +
-		"an XML element")
-	errKVTwice = errors.New("the body has a field twice, which cannot be signed")
+	errKVForm = errors.New("the body has no fields to sign: " +
+		"it must be a form, a JSON object or an XML element")
+	errKVDuplicate = errors.New("the body has a duplicate field, which cannot be signed")
 )
 
-// readFields reads the fields of a body: as its content type says, or, where that says nothing, as it begins.
+// readFields reads the fields of a body. The content type decides the format; if it is unknown, the start of
+// the body does. Duplicate fields are an error.
 func readFields(contentType string, body []byte) (*kvFields, error) {
 	if !utf8.Valid(body) {
-		return nil, errors.New("the body is not UTF-8 and cannot be signed field by field")
+		return nil, errors.New("the body is not UTF-8, so its fields cannot be signed")
 	}
 	var f *kvFields
 	var err error
@@ -60,7 +61,7 @@ func readFields(contentType string, body []byte) (*kvFields, error) {
 	seen := make(map[string]struct{}, len(f.fields))
 	for _, field := range f.fields {
 		if _, ok := seen[field.name]; ok {
-			return nil, errKVTwice
+			return nil, errKVDuplicate
 		}
 		seen[field.name] = struct{}{}
 	}
@@ -86,7 +87,7 @@ func kvFormOf(contentType string, body []byte) kvForm {
 	return kvURLEncoded
 }
 
-// formFields reads a form, or a query: values are what is meant, not how it is escaped.
+// formFields reads a form or a query. Names and values are unescaped.
 func formFields(text string) (*kvFields, error) {
 	f := &kvFields{form: kvURLEncoded, end: len(text)}
 	for part := range strings.SplitSeq(text, "&") {
@@ -108,15 +109,15 @@ func formFields(text string) (*kvFields, error) {
 	return f, nil
 }
 
-// jsonFields reads a flat object. A text stands for what it says, anything else for how it is written,
-// without white space; null is empty.
+// jsonFields reads the fields of a JSON object. The value of a string is its content. Any other value is its
+// JSON text without white space, and null is empty.
 func jsonFields(body []byte) (*kvFields, error) {
 	t := parse.ReadJSON(body)
 	if t == nil || t.Kind(0) != parse.Object {
 		return nil, errKVForm
 	}
-	if t.Doubled {
-		return nil, errKVTwice
+	if t.Duplicate {
+		return nil, errKVDuplicate
 	}
 	f := &kvFields{form: kvJSON, end: int(t.Nodes[0].To) - 1}
 	for c := t.First(0); c != 0; c = t.Next(c) {
@@ -127,7 +128,7 @@ func jsonFields(body []byte) (*kvFields, error) {
 			field.value = t.Str(c)
 		case parse.Object, parse.Array:
 			var compact bytes.Buffer
-			_ = json.Compact(&compact, t.Raw(c)) // it is valid
+			_ = json.Compact(&compact, t.Raw(c)) // cannot fail: ReadJSON has validated it
 			field.value = compact.String()
 		default:
 			field.value = string(t.Raw(c))
@@ -137,11 +138,11 @@ func jsonFields(body []byte) (*kvFields, error) {
 	return f, nil
 }
 
-// xmlFields reads an element whose children have nothing but text.
+// xmlFields reads an element whose children contain only text.
 func xmlFields(body []byte) (*kvFields, error) {
-	// the caller's own, which accepting has bounded
+	// No limit of steps: this is the sender's body, whose size was limited when it was accepted.
 	t, _ := parse.ReadXML(body, func(int) bool { return true })
-	if t == nil || declaredElsewise(body) {
+	if t == nil || declaresOtherEncoding(body) {
 		return nil, errKVForm
 	}
 	root := t.Elements[0]
@@ -149,32 +150,32 @@ func xmlFields(body []byte) (*kvFields, error) {
 		return nil, errKVForm
 	}
 	if !bytes.HasPrefix(body[root.End:], []byte("</")) {
-		return nil, errors.New("the body's element has no end tag: there is no place for a signature")
+		return nil, errors.New("the body's root element has no end tag, so a signature cannot be added")
 	}
 	f := &kvFields{form: kvXML, end: int(root.End)}
 	for _, e := range t.Elements[1:] {
 		if !e.Leaf || e.Depth != 1 {
-			return nil, errors.New("the body's fields have elements of their own, which cannot be signed")
+			return nil, errors.New("the body has nested elements, which cannot be signed")
 		}
 		f.fields = append(f.fields, kvField{e.Name, e.Text})
 	}
 	return f, nil
 }
 
-// declaredElsewise says whether an XML body declares that it is not UTF-8.
-func declaredElsewise(body []byte) bool {
+// declaresOtherEncoding reports whether an XML body declares an encoding other than UTF-8.
+func declaresOtherEncoding(body []byte) bool {
 	name := parse.DeclaredEncoding(body)
 	return name != "" && !strings.EqualFold(name, "utf-8")
 }
 
-// has says whether there is a field of that name.
+// has reports whether a field exists.
 func (f *kvFields) has(name string) bool {
 	return slices.ContainsFunc(f.fields, func(field kvField) bool { return field.name == name })
 }
 
-// with returns the body with fields added behind its own, and every other byte as it was. Their names and
-// values need no escapes but those of a form.
-func (f *kvFields) with(body []byte, added []kvField) []byte {
+// appendTo returns the body with fields added after its own. All other bytes stay unchanged. The names and
+// values of the added fields must need no escapes in JSON and XML; for a form they are escaped.
+func (f *kvFields) appendTo(body []byte, added []kvField) []byte {
 	var b bytes.Buffer
 	b.Grow(len(body) + 512)
 	b.Write(body[:f.end])
@@ -200,7 +201,7 @@ func (f *kvFields) with(body []byte, added []kvField) []byte {
 	return b.Bytes()
 }
 
-// value returns the value of a field; "": it is empty, or there is none.
+// value returns the value of a field. It is empty if the field is missing.
 func (f *kvFields) value(name string) string {
 	for _, field := range f.fields {
 		if field.name == name {

@@ -14,11 +14,11 @@ import (
 const (
 	defaultBodyHeader        = "X-Signature-256"
 	defaultTimestampedHeader = "X-Signature"
-	// previousSuffix makes the header of the former secret's signature out of that of the present one's.
+	// previousSuffix is added to the signature's header for the signature of the previous secret.
 	previousSuffix = "-Previous"
 )
 
-// macKey is what the key of an HMAC is: the secret's bytes, or how it is written.
+// macKey selects the HMAC key: the secret's bytes or its written form "whsec_…".
 type macKey string
 
 const (
@@ -37,13 +37,13 @@ func (k macKey) sum(key []byte, parts ...[]byte) []byte {
 	return mac.Sum(nil)
 }
 
-// bodyMAC is hmac-sha256-body.
+// bodyMAC is the signer hmac-sha256-body.
 type bodyMAC struct {
 	Type     string     `json:"type" most:"64"`
 	Header   headerName `json:"header"`
 	Prefix   headerText `json:"prefix" empty:"ok"`
 	Encoding string     `json:"encoding" choice:"hex base64"`
-	// Rotation is the header of the former secret's signature; empty: it is not sent.
+	// Rotation is the header for the previous secret's signature. Empty means that it is not sent.
 	Rotation headerName `json:"rotation_header" empty:"ok"`
 	Key      macKey     `json:"key" choice:"bytes written"`
 }
@@ -55,20 +55,20 @@ func newBodyMAC() options {
 	}
 }
 
-// defaults has the rotation header that follows from the header.
+// defaults returns the defaults. The default of rotation_header depends on header.
 func (s *bodyMAC) defaults() options {
 	d := newBodyMAC().(*bodyMAC)
 	d.Rotation = s.Header + previousSuffix
 	return d
 }
 
-// CheckSetting names the header of rotations after the other, unless it is given.
+// CheckSetting derives rotation_header from header unless it is given. Both must differ.
 func (s *bodyMAC) CheckSetting(v parse.Setting) {
 	if !v.Has("rotation_header") {
 		s.Rotation = s.Header + previousSuffix
 	}
 	if s.Rotation != "" && strings.EqualFold(string(s.Rotation), string(s.Header)) {
-		v.In("rotation_header").Fail("is another one than header")
+		v.In("rotation_header").Fail("must differ from header")
 	}
 }
 
@@ -82,8 +82,8 @@ func (s *bodyMAC) value(key, body []byte) string {
 	return string(s.Prefix) + hex.EncodeToString(sum)
 }
 
-// sign has room for one signature in its header: that of the present secret. During a rotation that of the
-// one before is in a header of its own, so that a receiver can verify with either.
+// sign puts the current secret's signature into Header. During a rotation it puts the previous secret's into
+// Rotation, so that a receiver can verify with either secret.
 func (s *bodyMAC) sign(_ *Cache, r *Request) (Signature, error) {
 	var out Signature
 	for i, header := range []headerName{s.Header, s.Rotation} {
@@ -98,20 +98,20 @@ func (s *bodyMAC) sign(_ *Cache, r *Request) (Signature, error) {
 	return out, nil
 }
 
-// verify looks at both headers: during a rotation the receiver has the one secret or the other.
-func (s *bodyMAC) verify(a *arrival) error {
-	present, err := a.need(string(s.Header))
+// verify accepts a signature in either header: during a rotation the receiver has one of the two secrets.
+func (s *bodyMAC) verify(in *receivedRequest) error {
+	present, err := in.requireHeaders(string(s.Header))
 	if err != nil {
 		return err
 	}
-	return a.with(func(key []byte) (bool, error) {
-		want := s.value(key, a.body)
+	return in.verifyAny(func(key []byte) (bool, error) {
+		want := s.value(key, in.body)
 		return matches(present[0], want) || s.Rotation != "" &&
-			matches(a.header.Get(string(s.Rotation)), want), nil
+			matches(in.header.Get(string(s.Rotation)), want), nil
 	})
 }
 
-// timestampedMAC is t-v1.
+// timestampedMAC is the signer t-v1.
 type timestampedMAC struct {
 	Type   string     `json:"type" most:"64"`
 	Header headerName `json:"header"`
@@ -141,10 +141,10 @@ func (s *timestampedMAC) sign(_ *Cache, r *Request) (Signature, error) {
 	}, nil
 }
 
-func (s *timestampedMAC) verify(a *arrival) error {
+func (s *timestampedMAC) verify(in *receivedRequest) error {
 	var seconds string
 	var macs []string
-	for part := range strings.SplitSeq(a.header.Get(string(s.Header)), ",") {
+	for part := range strings.SplitSeq(in.header.Get(string(s.Header)), ",") {
 		switch name, v, _ := strings.Cut(part, "="); name {
 		case "t":
 			seconds = v
@@ -156,11 +156,11 @@ func (s *timestampedMAC) verify(a *arrival) error {
 		return fmt.Errorf("%w: %s is missing or has no t or v1", ErrHeaders,
 			strings.ToLower(string(s.Header)))
 	}
-	if err := a.checkSeconds(seconds, string(s.Header)); err != nil {
+	if err := in.checkSeconds(seconds, string(s.Header)); err != nil {
 		return err
 	}
-	return a.with(func(key []byte) (bool, error) {
-		want := s.value(key, seconds, a.body)
+	return in.verifyAny(func(key []byte) (bool, error) {
+		want := s.value(key, seconds, in.body)
 		for _, mac := range macs {
 			if matches(mac, want) {
 				return true, nil

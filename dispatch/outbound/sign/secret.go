@@ -18,28 +18,28 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/internal/parse"
 )
 
-// The uses of secrets: what kind of material a signer takes.
+// The uses of secrets. A signer needs secrets of one use.
 const (
-	// UseHMAC: 24 to 64 bytes, written "whsec_" and base64 (Standard Webhooks).
+	// UseHMAC is for 24 to 64 random bytes, written as "whsec_" and base64 (Standard Webhooks).
 	UseHMAC = "hmac"
-	// UseEd25519: a private key, written "whsk_" and the base64 of its 64 bytes, or of the 32 of its seed;
-	// the public one is "whpk_" and base64 (Standard Webhooks).
+	// UseEd25519 is for a private key, written as "whsk_" and the base64 of its 64 bytes or of its 32-byte
+	// seed. The public key is written as "whpk_" and base64 (Standard Webhooks).
 	UseEd25519 = "ed25519"
-	// UseRSA: a private key of 2,048 to 8,192 bits, written as PEM (PKCS #8 or PKCS #1); the public one is
-	// PEM, too.
+	// UseRSA is for a private key of 2,048 to 8,192 bits, written as PEM (PKCS #8 or PKCS #1). The public key
+	// is PEM, too.
 	UseRSA = "rsa"
-	// UseText: 8 to 4,096 printable ASCII characters without spaces: a merchant key, a token.
+	// UseText is for 8 to 4,096 printable ASCII characters without spaces, such as a merchant key or a token.
 	UseText = "text"
-	// UseBasic: "user:password", at most 4,096 bytes of UTF-8 without control characters. The user is not
-	// empty and has no colon. What is secret of it, the password or else the user, has at least 4 characters,
-	// or it could not be kept out of what is shown.
+	// UseBasic is for "user:password", at most 4,096 bytes of UTF-8 without control characters. The user is
+	// not empty and has no colon. The secret part is the password, or the user if the password is empty. It
+	// has at least 4 characters, because shorter values cannot be masked reliably.
 	UseBasic = "basic"
 )
 
 // Uses returns the uses of secrets.
 func Uses() []string { return []string{UseHMAC, UseEd25519, UseRSA, UseText, UseBasic} }
 
-// IsUse says whether use is one of Uses.
+// IsUse reports whether use is one of Uses.
 func IsUse(use string) bool { return slices.Contains(Uses(), use) }
 
 const (
@@ -55,8 +55,8 @@ const (
 	madeTextLength = 40
 )
 
-// ParseSecretFor reads a secret as it is written for its use, and returns the bytes for Secret.Key. Its
-// errors never show the secret.
+// ParseSecretFor parses the written form of a secret and returns the bytes for Secret.Key. Its errors never
+// contain the secret.
 func ParseSecretFor(use, text string) ([]byte, error) {
 	switch use {
 	case UseHMAC:
@@ -83,8 +83,8 @@ func ParseSecretFor(use, text string) ([]byte, error) {
 	return nil, unknownUse(use)
 }
 
-// ParseVerifierFor reads what verifies signatures: a public key as PublicOf returns it (of UseRSA, a
-// certificate, too), or else a secret as ParseSecretFor reads it.
+// ParseVerifierFor parses a key that verifies signatures: a public key as PublicOf returns it (for UseRSA
+// also a certificate), or a secret as ParseSecretFor parses it. Its errors never contain the secret.
 func ParseVerifierFor(use, text string) ([]byte, error) {
 	switch {
 	case use == UseEd25519 && strings.HasPrefix(text, publicKeyPrefix):
@@ -99,7 +99,7 @@ func ParseVerifierFor(use, text string) ([]byte, error) {
 	return ParseSecretFor(use, text)
 }
 
-// FormatSecretFor returns the written form of a secret, which ParseSecretFor reads.
+// FormatSecretFor returns the written form of a secret, which ParseSecretFor parses.
 func FormatSecretFor(use string, key []byte) string {
 	switch use {
 	case UseHMAC:
@@ -112,13 +112,14 @@ func FormatSecretFor(use string, key []byte) string {
 	return string(key)
 }
 
-// CanMake says whether NewSecret can make a secret for a use: it cannot make up a user and a password.
+// CanMake reports whether NewSecret can generate a secret for a use. It cannot generate a user and a
+// password.
 func CanMake(use string) bool {
 	return IsUse(use) && use != UseBasic
 }
 
-// NewSecret makes a secret for a use: 32 bytes for UseHMAC, a key pair for UseEd25519 and UseRSA (2,048 bits,
-// which takes some tenths of a second), 40 letters and digits for UseText. Anything else is an error.
+// NewSecret generates a secret: 32 bytes for UseHMAC, a key pair for UseEd25519 and UseRSA, 40 letters and
+// digits for UseText. An RSA key has 2,048 bits and takes some tenths of a second. Any other use is an error.
 func NewSecret(use string) ([]byte, error) {
 	switch use {
 	case UseHMAC:
@@ -138,13 +139,13 @@ func NewSecret(use string) ([]byte, error) {
 		text := rand.Text() + rand.Text()
 		return []byte(text[:madeTextLength]), nil
 	case UseBasic:
-		return nil, errors.New("a user and a password cannot be made up")
+		return nil, errors.New("a user and a password cannot be generated")
 	}
 	return nil, unknownUse(use)
 }
 
-// PublicOf returns what a receiver verifies signatures of a key with: "whpk_…" for UseEd25519, PEM for
-// UseRSA, and "" for secrets that both sides have.
+// PublicOf returns the public key with which a receiver verifies signatures: "whpk_…" for UseEd25519 and PEM
+// for UseRSA. It is empty for secrets that both sides share.
 func PublicOf(use string, key []byte) (string, error) {
 	switch use {
 	case UseHMAC, UseText, UseBasic:
@@ -162,7 +163,7 @@ func PublicOf(use string, key []byte) (string, error) {
 		}
 		der, err := x509.MarshalPKIXPublicKey(public)
 		if err != nil {
-			return "", errNoRSA
+			return "", errNotRSA
 		}
 		return string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})), nil
 	}
@@ -170,10 +171,11 @@ func PublicOf(use string, key []byte) (string, error) {
 }
 
 func unknownUse(use string) error {
-	return fmt.Errorf("%q is no use of a secret", parse.Cut(strings.ToValidUTF8(use, ""), 32))
+	return fmt.Errorf("%q is not a use of secrets; it must be one of %s",
+		parse.Cut(strings.ToValidUTF8(use, ""), 32), strings.Join(Uses(), ", "))
 }
 
-// decode reads a prefix and base64 of what errors call by its name.
+// decode parses a prefix and base64. name is what errors call the value.
 func decode(name, prefix, text string) ([]byte, error) {
 	encoded, ok := strings.CutPrefix(text, prefix)
 	if !ok {
@@ -186,14 +188,14 @@ func decode(name, prefix, text string) ([]byte, error) {
 	return key, nil
 }
 
-// privateEd25519 returns the 64 bytes of a private key from those, or from its seed.
+// privateEd25519 returns the 64 bytes of a private key, given those bytes or its seed.
 func privateEd25519(key []byte) ([]byte, error) {
 	switch len(key) {
 	case ed25519.SeedSize:
 		return ed25519.NewKeyFromSeed(key), nil
 	case ed25519.PrivateKeySize:
 		if !bytes.Equal(ed25519.NewKeyFromSeed(key[:ed25519.SeedSize]), key) {
-			return nil, errors.New("key is no Ed25519 key: its two halves do not belong together")
+			return nil, errors.New("key is not an Ed25519 key: its private and public halves do not match")
 		}
 		return key, nil
 	}
@@ -201,7 +203,7 @@ func privateEd25519(key []byte) ([]byte, error) {
 		ed25519.PrivateKeySize)
 }
 
-// publicEd25519 returns the public key of a private one, or itself.
+// publicEd25519 returns the public key of a private or a public key.
 func publicEd25519(key []byte) (ed25519.PublicKey, error) {
 	switch len(key) {
 	case ed25519.PublicKeySize:
@@ -209,24 +211,24 @@ func publicEd25519(key []byte) (ed25519.PublicKey, error) {
 	case ed25519.PrivateKeySize:
 		return key[ed25519.SeedSize:], nil
 	}
-	return nil, errNoEd25519
+	return nil, errNotEd25519
 }
 
 var (
-	errNoEd25519 = &KeyError{"the signing key is no Ed25519 key"}
-	errNoRSA     = &KeyError{"the signing key is no RSA key"}
+	errNotEd25519 = &KeyError{"the signing key is not an Ed25519 key"}
+	errNotRSA     = &KeyError{"the signing key is not an RSA key"}
 )
 
-// decodePEM reads a text that is one block of PEM.
+// decodePEM parses a text that is exactly one PEM block.
 func decodePEM(text string) (*pem.Block, error) {
 	block, rest := pem.Decode([]byte(text))
 	if block == nil || len(bytes.TrimSpace(rest)) > 0 {
-		return nil, errors.New("key is not one block of PEM")
+		return nil, errors.New("key is not a single PEM block")
 	}
 	return block, nil
 }
 
-// parseRSAPEM reads a private key.
+// parseRSAPEM parses a private key.
 func parseRSAPEM(text string) (*rsa.PrivateKey, error) {
 	block, err := decodePEM(text)
 	if err != nil {
@@ -239,12 +241,12 @@ func parseRSAPEM(text string) (*rsa.PrivateKey, error) {
 	case "RSA PRIVATE KEY":
 		parsed, err = x509.ParsePKCS1PrivateKey(block.Bytes)
 	default:
-		return nil, errors.New("key is no unencrypted private key: its PEM begins with PRIVATE KEY or RSA " +
-			"PRIVATE KEY")
+		return nil, errors.New("key is not an unencrypted private key: its PEM type must be PRIVATE KEY or " +
+			"RSA PRIVATE KEY")
 	}
 	key, ok := parsed.(*rsa.PrivateKey)
 	if err != nil || !ok {
-		return nil, errors.New("key is no RSA private key (PKCS #8 or PKCS #1)")
+		return nil, errors.New("key is not an RSA private key (PKCS #8 or PKCS #1)")
 	}
 	return key, checkRSASize(&key.PublicKey)
 }
@@ -256,7 +258,7 @@ func checkRSASize(key *rsa.PublicKey) error {
 	return nil
 }
 
-// parsePublicPEM reads a public key or a certificate and returns the key in PKIX form.
+// parsePublicPEM parses a public key or a certificate and returns the key in PKIX form.
 func parsePublicPEM(text string) ([]byte, error) {
 	block, err := decodePEM(text)
 	if err != nil {
@@ -277,7 +279,7 @@ func parsePublicPEM(text string) ([]byte, error) {
 	}
 	key, ok := parsed.(*rsa.PublicKey)
 	if err != nil || !ok {
-		return nil, errors.New("key is no RSA public key")
+		return nil, errors.New("key is not an RSA public key")
 	}
 	if err := checkRSASize(key); err != nil {
 		return nil, err
@@ -285,17 +287,17 @@ func parsePublicPEM(text string) ([]byte, error) {
 	return x509.MarshalPKIXPublicKey(key)
 }
 
-// privateRSA returns the key of what ParseSecretFor returned.
+// privateRSA parses the bytes that ParseSecretFor returned.
 func privateRSA(key []byte) (*rsa.PrivateKey, error) {
 	parsed, err := x509.ParsePKCS8PrivateKey(key)
 	private, ok := parsed.(*rsa.PrivateKey)
 	if err != nil || !ok {
-		return nil, errNoRSA
+		return nil, errNotRSA
 	}
 	return private, nil
 }
 
-// publicRSA returns the public key of what ParseSecretFor or ParseVerifierFor returned.
+// publicRSA returns the public key of the bytes that ParseSecretFor or ParseVerifierFor returned.
 func publicRSA(key []byte) (*rsa.PublicKey, error) {
 	if private, err := privateRSA(key); err == nil {
 		return &private.PublicKey, nil
@@ -303,44 +305,46 @@ func publicRSA(key []byte) (*rsa.PublicKey, error) {
 	parsed, err := x509.ParsePKIXPublicKey(key)
 	public, ok := parsed.(*rsa.PublicKey)
 	if err != nil || !ok {
-		return nil, errNoRSA
+		return nil, errNotRSA
 	}
 	return public, nil
 }
 
-// checkText judges a secret that is a text, also right before it is sent.
+// checkText checks a secret of UseText or UseBasic. ParseSecretFor calls it, and signers call it again before
+// they send.
 func checkText(use string, key []byte) error {
 	text := string(key)
 	switch {
 	case use == UseText && (len(text) < minTextBytes || len(text) > maxTextBytes):
 		return fmt.Errorf("secret has %d bytes, not %d to %d", len(text), minTextBytes, maxTextBytes)
 	case use == UseText && (!parse.IsPrintable(text) || strings.Contains(text, " ")):
-		return errors.New("secret has other characters than printable ASCII without spaces")
+		return errors.New("secret must be printable ASCII without spaces")
 	case use == UseText:
 		return nil
 	}
 	user, password, ok := strings.Cut(text, ":")
 	switch {
 	case !ok || user == "":
-		return errors.New(`secret is not of the form "user:password"`)
+		return errors.New(`secret must have the form "user:password"`)
 	case len(text) > maxTextBytes:
-		return fmt.Errorf("secret has %d bytes, not at most %d", len(text), maxTextBytes)
+		return fmt.Errorf("secret has %d bytes; at most %d are allowed", len(text), maxTextBytes)
 	case !utf8.ValidString(text) || strings.IndexFunc(text, unicode.IsControl) >= 0:
-		return errors.New("secret is not UTF-8 without control characters")
+		return errors.New("secret must be UTF-8 without control characters")
 	case len(password) < minPassword && (password != "" || len(user) < minPassword):
 		return fmt.Errorf("password has fewer than %d characters", minPassword)
 	}
 	return nil
 }
 
-// Secrets are MinSecretBytes to MaxSecretBytes long, and written as SecretPrefix and standard base64.
+// The written form of a secret of UseHMAC is SecretPrefix and standard base64 of MinSecretBytes to
+// MaxSecretBytes.
 const (
 	SecretPrefix   = "whsec_"
 	MinSecretBytes = 24
 	MaxSecretBytes = 64
 )
 
-// ParseSecret reads a secret in its written form. Its errors never show the secret.
+// ParseSecret parses the written form of a secret of UseHMAC. Its errors never contain the secret.
 func ParseSecret(text string) ([]byte, error) {
 	secret, err := decode("secret", SecretPrefix, text)
 	if err == nil && (len(secret) < MinSecretBytes || len(secret) > MaxSecretBytes) {
@@ -350,7 +354,7 @@ func ParseSecret(text string) ([]byte, error) {
 	return secret, err
 }
 
-// FormatSecret returns the written form of a secret, which ParseSecret reads.
+// FormatSecret returns the written form of a secret of UseHMAC, which ParseSecret parses.
 func FormatSecret(secret []byte) string {
 	return SecretPrefix + base64.StdEncoding.EncodeToString(secret)
 }

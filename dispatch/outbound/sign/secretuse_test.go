@@ -19,7 +19,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/internal/transcript"
 )
 
-func TestSecretsAreReadAsWritten(t *testing.T) {
+func TestSecretsRoundTrip(t *testing.T) {
 	t.Parallel()
 	for _, use := range sign.Uses() {
 		made, err := sign.NewSecret(use)
@@ -31,10 +31,10 @@ func TestSecretsAreReadAsWritten(t *testing.T) {
 		}
 		read, err := sign.ParseSecretFor(use, sign.FormatSecretFor(use, made))
 		if err != nil || !bytes.Equal(read, made) {
-			t.Errorf("%s: what was made is read as something else: %v", use, err)
+			t.Errorf("%s: a generated secret is parsed to another one: %v", use, err)
 		}
 		if other, err := sign.NewSecret(use); err == nil && bytes.Equal(other, made) {
-			t.Errorf("%s: made twice", use)
+			t.Errorf("%s: two generated secrets are equal", use)
 		}
 		if _, err := sign.ParseVerifierFor(use, sign.FormatSecretFor(use, made)); err != nil {
 			t.Errorf("%s: %v", use, err)
@@ -46,7 +46,7 @@ func TestSecretsAreReadAsWritten(t *testing.T) {
 		_, err3 := sign.PublicOf(use, nil)
 		_, err4 := sign.ParseVerifierFor(use, "x")
 		if err1 == nil || err2 == nil || err3 == nil || err4 == nil || sign.IsUse(use) || sign.CanMake(use) {
-			t.Errorf("%q is taken for a use", use)
+			t.Errorf("%q is accepted as a use", use)
 		}
 	}
 }
@@ -65,7 +65,7 @@ func TestParseSecretFor(t *testing.T) {
 		}
 		if strings.Contains(err.Error(), "hunter2") ||
 			len(text) > 20 && strings.Contains(err.Error(), text[10:]) {
-			t.Errorf("%s: the error shows the secret: %v", use, err)
+			t.Errorf("%s: the error contains the secret: %v", use, err)
 		}
 		return err.Error()
 	})
@@ -94,11 +94,13 @@ func TestRSAKeysAreReadFromPEM(t *testing.T) {
 			t.Errorf("%s…: %v, want ok %v", parse.Cut(text, 40), err, ok)
 		}
 	}
-	if small, err := rsa.GenerateKey(rand.Reader, 1024); err != nil {
-		t.Error(err)
-	} else if _, err := sign.ParseSecretFor(sign.UseRSA,
-		block("RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(small))); err == nil ||
-		!strings.Contains(err.Error(), "1024 bits") {
+	small, err := rsa.GenerateKey(rand.Reader, 1024)
+	if err != nil {
+		t.Fatal(err)
+	}
+	smallPEM := block("RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(small))
+	_, err = sign.ParseSecretFor(sign.UseRSA, smallPEM)
+	if err == nil || !strings.Contains(err.Error(), "1024 bits") {
 		t.Errorf("1024 bits: %v", err)
 	}
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "x"},
@@ -119,8 +121,10 @@ func TestRSAKeysAreReadFromPEM(t *testing.T) {
 		block("CERTIFICATE", certificate):                                   true,
 		block("RSA PUBLIC KEY", x509.MarshalPKCS1PublicKey(&key.PublicKey)): true,
 		block("CERTIFICATE", der):                                           false,
-		block("PUBLIC KEY", der):                                            false, "x": false,
-		public + public: false, block("X", der): false,
+		block("PUBLIC KEY", der):                                            false,
+		"x":                                                                 false,
+		public + public:                                                     false,
+		block("X", der):                                                     false,
 	} {
 		got, err := sign.ParseVerifierFor(sign.UseRSA, text)
 		if (err == nil) != ok || ok && !bytes.Equal(got, want) {
@@ -135,8 +139,8 @@ func TestRSAKeysAreReadFromPEM(t *testing.T) {
 	}
 }
 
-// FuzzSecret: a secret that is taken is written as one that reads the same, has a public key that verifies,
-// and an error never shows what was written.
+// FuzzSecret checks that a valid secret has a written form that parses to it and a public key that verifies.
+// No error contains the secret.
 func FuzzSecret(f *testing.F) {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
@@ -161,13 +165,13 @@ func FuzzSecret(f *testing.F) {
 		key, err := sign.ParseSecretFor(use, text)
 		if err != nil {
 			if len(text) >= 8 && strings.Contains(err.Error(), text) {
-				t.Errorf("%s: the error shows the secret: %v", use, err)
+				t.Errorf("%s: the error contains the secret: %v", use, err)
 			}
 		} else {
 			written := sign.FormatSecretFor(use, key)
 			if back, err := sign.ParseSecretFor(use, written); err != nil || !bytes.Equal(back, key) {
-				t.Errorf("%s: %q is written %q, which reads as %x, %v; want %x", use, text, written, back,
-					err, key)
+				t.Errorf("%s: %q is written %q, which is parsed to %x, %v; want %x",
+					use, text, written, back, err, key)
 			}
 			public, err := sign.PublicOf(use, key)
 			if err != nil {
@@ -180,7 +184,7 @@ func FuzzSecret(f *testing.F) {
 		}
 		if verifier, err := sign.ParseVerifierFor(use, text); err == nil {
 			if _, err := sign.PublicOf(use, verifier); err != nil {
-				t.Errorf("%s: what verifies by %q has no public key: %v", use, text, err)
+				t.Errorf("%s: the verifier %q has no public key: %v", use, text, err)
 			}
 		}
 	})

@@ -1,12 +1,13 @@
-// Package sign signs requests and verifies them: the signers and their options, secrets and keys as they are
-// written, and the headers that a caller or a signer may set.
+// Package sign signs requests and verifies signatures. It has the signers and their options, the written
+// forms of secrets and keys, and the check of headers that a caller or a signer sets.
 //
-//   - Nothing is signed with a key that is missing or unfit, and no error shows a key.
-//   - What a signer adds replaces nothing of the caller's; every other byte of body and query stays as it
-//     was.
+//   - With a missing or unfit key nothing is signed. No error contains a key.
+//   - A signer adds fields and headers and replaces none of the caller's. All other bytes of body and query
+//     stay
+//     unchanged.
 //   - Verification compares in constant time.
 //
-// The package sends nothing and looks up no secrets: it uses those that it is given.
+// The package sends nothing and looks up no secrets: the caller passes them.
 package sign
 
 import (
@@ -25,32 +26,32 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/internal/parse"
 )
 
-// A Secret is what signs. Request.Secrets has the present one first, during a rotation followed by the one
-// before it.
+// A Secret signs requests. Lists of secrets begin with the current one; during a rotation the previous one
+// follows.
 type Secret struct {
-	// ID is for people: it is kept with the attempt. Empty: the secret has none.
+	// ID names the secret in stored attempts. Empty means that it has none.
 	ID string
-	// Label is what receivers know it by, such as a certificate's serial number: wechat-v3-rsa sends it.
-	// Empty: its ID.
+	// Label is the receiver's name for the secret, such as a certificate's serial number. wechat-v3-rsa sends
+	// it. Empty means the ID.
 	Label string
-	// Hosts are where it may be used beside its endpoint's own host, as store.NamesHost reads them. The
-	// client does not look at them: what it is given, it uses.
+	// Hosts are where the secret may be used besides its endpoint's own host, in the form of store.NamesHost.
+	// This package does not check them; the caller does before it passes the secret.
 	Hosts []string
-	// Key is what ParseSecretFor or NewSecret returned for the signer's use.
+	// Key has the bytes that ParseSecretFor or NewSecret returned for the signer's use.
 	Key []byte
 }
 
-// A Request is what is signed.
+// A Request is the input of a signer.
 type Request struct {
-	// ID is the callback's id with its prefix: the webhook-id.
+	// ID is the callback's id with its prefix and is sent as webhook-id.
 	ID          string
 	Method      string
 	URL         *url.URL
 	ContentType string
 	Body        []byte
-	// Secrets sign, the present one first, during a rotation followed by the one before it.
+	// Secrets are the secrets that sign, the current one first. During a rotation the previous one follows.
 	Secrets []Secret
-	// At is the time of the attempt, Seconds the timestamp that it is.
+	// At is the time of the attempt. Seconds is the same as a Unix timestamp.
 	At      time.Time
 	Seconds string
 }
@@ -58,24 +59,25 @@ type Request struct {
 // A Signature is what a signer adds to a request.
 type Signature struct {
 	Headers []AddedHeader
-	// Standard is the value of webhook-signature; empty: it is not sent.
+	// Standard is the value of webhook-signature. Empty means that it is not sent.
 	Standard string
-	// Body replaces the request's, Query that of its URL; nil and "": they stay.
+	// Body replaces the request's body and Query the query of its URL. Nil and "" mean no change.
 	Body  []byte
 	Query string
-	// Hidden are values that must not be shown, not even when the receiver echoes them.
+	// Hidden are values to mask in the response if the receiver echoes them.
 	Hidden []string
-	// KeyID names the secrets that signed, separated by commas.
+	// KeyID has the IDs of the secrets that signed, separated by commas.
 	KeyID string
 }
 
-// An AddedHeader is sent; one that is masked is not shown.
+// An AddedHeader is a header to send. Masked means that its value is masked in what is stored.
 type AddedHeader struct {
 	Name, Value string
 	Masked      bool
 }
 
-// Owns says whether the signer sets a header: the caller's of the same name is then not sent.
+// Owns reports whether the signer sets a header. The client then does not send the caller's header of that
+// name.
 func (s *Signature) Owns(name string) bool {
 	for _, h := range s.Headers {
 		if strings.EqualFold(h.Name, name) {
@@ -85,48 +87,48 @@ func (s *Signature) Owns(name string) bool {
 	return false
 }
 
-// A KeyError is a signing key that cannot be used: the request is not sent, and the callback not charged.
+// A KeyError means that a signing key cannot be used. The client then sends nothing and does not charge the
+// attempt.
 type KeyError struct{ text string }
 
-// Error returns the sentence.
+// Error returns the text.
 func (e *KeyError) Error() string { return e.text }
 
-// ErrNoSecret is what signing with an empty secret ends with: a request is never sent with a signature that
-// anybody could have made.
-var ErrNoSecret = &KeyError{"signing secret is empty"}
+// ErrNoSecret is the error of signing with an empty secret: anyone could make such a signature.
+var ErrNoSecret = &KeyError{"the signing secret is empty"}
 
 const (
-	// maxSigners is how many compiled signers are kept.
+	// maxSigners is the maximum of cached signers.
 	maxSigners = 1000
-	// maxRSAKeys is how many parsed keys are kept: parsing one costs as much as signing with it.
+	// maxRSAKeys is the maximum of cached RSA keys. To parse a key costs as much as to sign with it.
 	maxRSAKeys = 1000
 )
 
-// A Cache signs requests. It keeps signers that were compiled and RSA keys that were parsed. It is safe for
-// concurrent use.
+// A Cache signs requests. It caches compiled signers and parsed RSA keys. It is safe for concurrent use.
 type Cache struct {
-	// signers are those with options, by their text; keys are by the hash of what they were parsed from.
-	signers *parse.Keep[string, *signer]
-	keys    *parse.Keep[[sha256.Size]byte, *rsa.PrivateKey]
+	// signers caches signers with options by their JSON text. keys caches private keys by the hash of their
+	// bytes.
+	signers *parse.Cache[string, *signer]
+	keys    *parse.Cache[[sha256.Size]byte, *rsa.PrivateKey]
 }
 
 // NewCache returns an empty cache.
 func NewCache() *Cache {
 	return &Cache{
-		signers: parse.NewKeep[string, *signer](maxSigners),
-		keys:    parse.NewKeep[[sha256.Size]byte, *rsa.PrivateKey](maxRSAKeys),
+		signers: parse.NewCache[string, *signer](maxSigners),
+		keys:    parse.NewCache[[sha256.Size]byte, *rsa.PrivateKey](maxRSAKeys),
 	}
 }
 
-// Sign signs a request. The signer is a name, or its JSON text, as Parse returns it; empty: the default one
-// if there are secrets, else none. A *KeyError says that a secret cannot be used; any other error is the
-// request's fault.
+// Sign signs a request. The signer is a name, or its JSON text as Parse returns it. Empty means the default
+// signer if there are secrets, else none. A *KeyError means that a secret cannot be used. Any other error
+// means that the request or the signer is invalid.
 func (c *Cache) Sign(text string, r *Request) (Signature, error) {
 	if text == "" && len(r.Secrets) == 0 {
 		text = None
 	}
-	s, plain := named[cmp.Or(text, Standard)]
-	if !plain {
+	s, ok := byName[cmp.Or(text, Standard)]
+	if !ok {
 		var err error
 		s, err = c.signers.Of(text, func() (*signer, error) { return readSigner(text) })
 		if err != nil {
@@ -141,12 +143,12 @@ func (c *Cache) Sign(text string, r *Request) (Signature, error) {
 	return s.sign(c, r)
 }
 
-// rsaKey returns a private key, parsed once.
+// rsaKey returns the parsed private key, from the cache if possible.
 func (c *Cache) rsaKey(key []byte) (*rsa.PrivateKey, error) {
 	return c.keys.Of(sha256.Sum256(key), func() (*rsa.PrivateKey, error) { return privateRSA(key) })
 }
 
-// checkSecrets refuses to sign with nothing: anybody could have made such a signature.
+// checkSecrets returns ErrNoSecret if there is no secret or an empty one.
 func checkSecrets(secrets []Secret) error {
 	if len(secrets) == 0 {
 		return ErrNoSecret
@@ -159,7 +161,7 @@ func checkSecrets(secrets []Secret) error {
 	return nil
 }
 
-// keyIDs names the secrets.
+// keyIDs joins the IDs of the secrets.
 func keyIDs(secrets []Secret) string {
 	id := secrets[0].ID
 	for _, s := range secrets[1:] {
@@ -170,22 +172,21 @@ func keyIDs(secrets []Secret) string {
 	return id
 }
 
-// DefaultTolerance is how far a timestamp may be from now for Verify, both ways, unless the caller says
-// otherwise.
+// DefaultTolerance is the tolerance of Verify for timestamps, in both directions.
 const DefaultTolerance = 5 * time.Minute
 
-// Errors of Verify, to be told apart with errors.Is.
+// Errors of Verify, for errors.Is.
 var (
-	// ErrHeaders: a header of the signature is missing, or the timestamp is not a number of seconds.
+	// ErrHeaders means that a signature header is missing or malformed.
 	ErrHeaders = errors.New("signature headers are missing or malformed")
-	// ErrTimestamp: the timestamp is further from now than the tolerance.
+	// ErrTimestamp means that the timestamp differs from now by more than the tolerance.
 	ErrTimestamp = errors.New("timestamp is outside the tolerance")
-	// ErrSignature: no signature was made over these bytes with any of the secrets.
+	// ErrSignature means that no signature matches the request and any of the secrets.
 	ErrSignature = errors.New("no signature matches")
 )
 
-// An arrival is a request as its receiver has it.
-type arrival struct {
+// A receivedRequest is a request as its receiver has it.
+type receivedRequest struct {
 	secrets   []Secret
 	header    http.Header
 	url       *url.URL
@@ -193,15 +194,19 @@ type arrival struct {
 	tolerance time.Duration
 }
 
-// Verify says whether a request was signed with one of the secrets by a signer, which is a name or what Parse
-// returned; empty: the default one. It returns nil, or an error that is ErrHeaders, ErrTimestamp or
-// ErrSignature, or that says that the signer or a secret cannot be used. The secrets are what the signer
-// takes; where it has a key pair, the public key (ParseVerifierFor) is enough. Body is what arrived, and u
-// where it arrived: sorted-kv may look at its query, wechat-v3-rsa with mchid signs it whole; nil: there is
-// none. A zero tolerance means DefaultTolerance, a negative one does not look at the age; hmac-sha256-body,
-// sorted-kv, basic and bearer sign no time that is looked at. Nothing is verified of none. The method, which
-// wechat-v3-rsa with mchid signs too, is not given: GET, POST, PUT, PATCH and DELETE are all tried, so that a
-// receiver that must tell them apart has to do that by other means.
+// Verify returns nil if a signer signed a request with one of the secrets. Otherwise the error is ErrHeaders,
+// ErrTimestamp or ErrSignature, or says that the signer or a secret cannot be used. text is the signer, as
+// for Cache.Sign; empty means the default one. For none, Verify returns nil without a check.
+//
+// The secrets are those of the signer. For a key pair the public key suffices, see ParseVerifierFor. body is
+// the received body. u is the request's URL: sorted-kv may read its query, and wechat-v3-rsa with mchid signs
+// its path and query. It may be nil.
+//
+// A tolerance of zero means DefaultTolerance, and a negative one disables the check of the age.
+// hmac-sha256-body, sorted-kv, basic and bearer have no checked timestamp.
+//
+// wechat-v3-rsa with mchid also signs the method, which Verify does not know. It tries GET, POST, PUT, PATCH
+// and DELETE. A receiver that must distinguish methods has to check the method otherwise.
 func Verify(text string, secrets []Secret, h http.Header, u *url.URL, body []byte,
 	tolerance time.Duration) error {
 	s, err := readSigner(text)
@@ -217,23 +222,24 @@ func Verify(text string, secrets []Secret, h http.Header, u *url.URL, body []byt
 	if u == nil {
 		u = new(url.URL)
 	}
-	return s.verify(&arrival{secrets, h, u, body, tolerance})
+	return s.verify(&receivedRequest{secrets, h, u, body, tolerance})
 }
 
-// with says whether any of the secrets' keys verifies; an error of one ends it.
-func (a *arrival) with(verifies func(key []byte) (bool, error)) error {
-	for i := range a.secrets {
-		if ok, err := verifies(a.secrets[i].Key); ok || err != nil {
+// verifyAny returns nil if verifies is true for the key of one of the secrets, else ErrSignature. An error of
+// verifies ends it.
+func (in *receivedRequest) verifyAny(verifies func(key []byte) (bool, error)) error {
+	for i := range in.secrets {
+		if ok, err := verifies(in.secrets[i].Key); ok || err != nil {
 			return err
 		}
 	}
 	return ErrSignature
 }
 
-// need returns headers, none of which may be missing.
-func (a *arrival) need(names ...string) (values []string, err error) {
+// requireHeaders returns the values of headers, or ErrHeaders if one is missing.
+func (in *receivedRequest) requireHeaders(names ...string) (values []string, err error) {
 	for _, name := range names {
-		value := a.header.Get(name)
+		value := in.header.Get(name)
 		if value == "" {
 			return nil, fmt.Errorf("%w: no %s", ErrHeaders, strings.ToLower(name))
 		}
@@ -242,14 +248,14 @@ func (a *arrival) need(names ...string) (values []string, err error) {
 	return values, nil
 }
 
-// checkSeconds judges a timestamp as it is written.
-func (a *arrival) checkSeconds(seconds, header string) error {
+// checkSeconds checks a Unix timestamp of a header against the tolerance.
+func (in *receivedRequest) checkSeconds(seconds, header string) error {
 	n, err := strconv.ParseInt(seconds, 10, 64)
 	if err != nil {
 		return fmt.Errorf("%w: the timestamp of %s is not a number of seconds", ErrHeaders,
 			strings.ToLower(header))
 	}
-	tolerance := a.tolerance
+	tolerance := in.tolerance
 	if tolerance == 0 {
 		tolerance = DefaultTolerance
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// rsaSecrets are made once: it takes a while.
+// rsaSecrets are generated once, because that is slow.
 var rsaSecrets = sync.OnceValue(func() (secrets [2]Secret) {
 	for i := range secrets {
 		var err error
@@ -31,26 +31,26 @@ var rsaSecrets = sync.OnceValue(func() (secrets [2]Secret) {
 	return secrets
 })
 
-// A desk signs requests, as testdata/signed.txt has them.
-type desk struct {
+// A scenario has the settings for the requests in testdata/signed.txt and testdata/verify.txt that follow.
+type scenario struct {
 	signer, id, label string
 	at                time.Time
 	secrets           []Secret
 }
 
-func TestWhatIsSigned(t *testing.T) {
+func TestSign(t *testing.T) {
 	t.Parallel()
-	var d desk
+	var d scenario
 	transcript.Run(t, "testdata/signed.txt", func(line string) string {
-		if d.takes(line) {
+		if d.apply(line) {
 			return ""
 		}
 		return d.sign(t, line)
 	})
 }
 
-// takes says whether a line is an order: how to sign what follows.
-func (d *desk) takes(line string) bool {
+// apply applies a line that is a setting. It returns false for any other line.
+func (d *scenario) apply(line string) bool {
 	command, rest, _ := strings.Cut(line, " ")
 	switch command {
 	case "signer":
@@ -71,20 +71,20 @@ func (d *desk) takes(line string) bool {
 	return true
 }
 
-// TestVerify: what was changed on its way is not taken, nor what is too old or too new.
+// TestVerify checks that changed requests, and those that are too old or too new, do not verify.
 func TestVerify(t *testing.T) {
 	t.Parallel()
-	var d desk
-	transcript.Run(t, "testdata/arrived.txt", func(line string) string {
-		if d.takes(line) {
+	var d scenario
+	transcript.Run(t, "testdata/verify.txt", func(line string) string {
+		if d.apply(line) {
 			return ""
 		}
 		return d.arrive(t, strings.Split(line, " ; "))
 	})
 }
 
-// arrive signs a request, changes it, and says what its receiver finds.
-func (d *desk) arrive(t *testing.T, changes []string) string {
+// arrive signs a request, changes it, and returns the result of Verify.
+func (d *scenario) arrive(t *testing.T, changes []string) string {
 	t.Helper()
 	d.at = time.Now()
 	for _, change := range changes {
@@ -131,11 +131,11 @@ func (d *desk) arrive(t *testing.T, changes []string) string {
 }
 
 func duration(text string) time.Duration {
-	d, _ := time.ParseDuration(text) // it stands in a transcript
+	d, _ := time.ParseDuration(text) // transcripts have valid durations only
 	return d
 }
 
-// secretsOf reads secrets as they are written; what is none is taken as it is.
+// secretsOf parses the written form of secrets. A text that cannot be parsed is used as the key itself.
 func secretsOf(use string, texts []string) []Secret {
 	secrets := make([]Secret, len(texts))
 	switch use {
@@ -158,8 +158,8 @@ func secretsOf(use string, texts []string) []Secret {
 	return secrets
 }
 
-// sign signs a request, verifies it, and says what was added.
-func (d *desk) sign(t *testing.T, line string) string {
+// sign signs a request, verifies it, and returns what was added.
+func (d *scenario) sign(t *testing.T, line string) string {
 	t.Helper()
 	contentType, query := "", ""
 	if rest, ok := strings.CutPrefix(line, "["); ok && strings.Contains(rest, "/") {
@@ -172,7 +172,7 @@ func (d *desk) sign(t *testing.T, line string) string {
 	s, err := NewCache().Sign(d.signer, &r)
 	if err != nil {
 		if strings.Contains(err.Error(), "hunter2") {
-			t.Errorf("%s: the error shows the key: %v", d.signer, err)
+			t.Errorf("%s: the error contains the key: %v", d.signer, err)
 		}
 		if _, isKeys := errors.AsType[*KeyError](err); isKeys {
 			return "key: " + err.Error()
@@ -182,15 +182,15 @@ func (d *desk) sign(t *testing.T, line string) string {
 	sent := d.sent(&r, &s)
 	d.verify(t, &r, &s, sent)
 	again, err := NewCache().Sign(d.signer, &r)
-	text, textAgain := d.told(&r, &s), d.told(&r, &again)
-	shown := d.masked(text)
-	if isFresh := strings.Contains(shown, "NONCE"); err != nil || isFresh == (text == textAgain) {
+	text, textAgain := d.describe(&r, &s), d.describe(&r, &again)
+	redacted := d.masked(text)
+	if isFresh := strings.Contains(redacted, "NONCE"); err != nil || isFresh == (text == textAgain) {
 		t.Errorf("%s: signed twice as\n%s\n%s\n%v", d.signer, text, textAgain, err)
 	}
-	return shown
+	return redacted
 }
 
-func (d *desk) request(contentType, query, body string) Request {
+func (d *scenario) request(contentType, query, body string) Request {
 	if len(d.secrets) > 0 {
 		d.secrets[0].Label = d.label
 	}
@@ -201,9 +201,11 @@ func (d *desk) request(contentType, query, body string) Request {
 	}
 }
 
-// sent is a request as its receiver has it.
-func (d *desk) sent(r *Request, s *Signature) *arrival {
-	a := &arrival{secrets: r.Secrets, header: make(http.Header), url: r.URL, body: r.Body, tolerance: -1}
+// sent returns the request as its receiver has it.
+func (d *scenario) sent(r *Request, s *Signature) *receivedRequest {
+	a := &receivedRequest{
+		secrets: r.Secrets, header: make(http.Header), url: r.URL, body: r.Body, tolerance: -1,
+	}
 	a.header.Set(HeaderID, r.ID)
 	a.header.Set(HeaderTimestamp, r.Seconds)
 	a.header.Set(HeaderSignature, s.Standard)
@@ -222,8 +224,8 @@ func (d *desk) sent(r *Request, s *Signature) *arrival {
 	return a
 }
 
-// told is what was added to a request.
-func (d *desk) told(r *Request, s *Signature) string {
+// describe returns what was added to a request.
+func (d *scenario) describe(r *Request, s *Signature) string {
 	var lines []string
 	if s.Standard != "" {
 		lines = append(lines, "webhook-signature: "+s.Standard)
@@ -239,8 +241,8 @@ func (d *desk) told(r *Request, s *Signature) string {
 	}
 	if known, err := readSigner(d.signer); err == nil && known.name == SortedKV {
 		kv, a := known.options.(*sortedKV), d.sent(r, s)
-		source, _ := kvSource(r.ContentType, a.body, a.url.RawQuery) // it could be signed
-		lines = append(lines, "signed: "+strings.ReplaceAll(kv.plain(source.fields), "\n", "«\\n»"))
+		source, _ := kvSource(r.ContentType, a.body, a.url.RawQuery) // cannot fail: Sign parsed it
+		lines = append(lines, "signed: "+strings.ReplaceAll(kv.canonical(source.fields), "\n", "«\\n»"))
 	}
 	return strings.Join(append(lines, "by "+cmp.Or(s.KeyID, "no key")), "\n")
 }
@@ -252,8 +254,8 @@ var (
 	kvSignature = regexp.MustCompile(`\b[0-9A-F]{32,64}\b`)
 )
 
-// masked replaces what is made anew each time.
-func (d *desk) masked(text string) string {
+// masked replaces values that differ each time.
+func (d *scenario) masked(text string) string {
 	text = rsaValue.ReplaceAllString(text, "SIGNATURE")
 	if strings.Contains(d.signer, WeChatV3) {
 		text = weChatMark.ReplaceAllString(text, "NONCE")
@@ -264,9 +266,10 @@ func (d *desk) masked(text string) string {
 	return text
 }
 
-// verify: what is sent is what Verify takes, with either secret of a rotation where the signer has room for
-// two signatures, and with nothing but the public key; and nothing else is.
-func (d *desk) verify(t *testing.T, r *Request, s *Signature, a *arrival) {
+// verify checks that a signed request verifies with its secret, with either secret of a rotation if the
+// signer has room for two signatures, and with the public key alone. A changed body and a missing secret must
+// fail.
+func (d *scenario) verify(t *testing.T, r *Request, s *Signature, a *receivedRequest) {
 	t.Helper()
 	kind, err := KindOf(d.signer)
 	if err != nil {
@@ -282,7 +285,7 @@ func (d *desk) verify(t *testing.T, r *Request, s *Signature, a *arrival) {
 		}
 		return
 	case len(r.Secrets) == 0:
-		return // the default signer signs nothing without a secret
+		return // without a secret the default signer signs nothing
 	}
 	if err := verify(a.body, r.Secrets[0]); err != nil {
 		t.Errorf("%s: with the new secret: %v", d.signer, err)
@@ -300,7 +303,7 @@ func (d *desk) verify(t *testing.T, r *Request, s *Signature, a *arrival) {
 		}
 	}
 	if err := Verify(d.signer, r.Secrets, http.Header{}, nil, nil, 0); !errors.Is(err, ErrHeaders) {
-		t.Errorf("%s: without anything that could be one: %v", d.signer, err)
+		t.Errorf("%s: without a signature: %v", d.signer, err)
 	}
 	if err := verify(a.body); !errors.Is(err, ErrNoSecret) {
 		t.Errorf("%s: with no secret: %v", d.signer, err)
@@ -324,20 +327,20 @@ func (d *desk) verify(t *testing.T, r *Request, s *Signature, a *arrival) {
 	}
 }
 
-func TestSignersAreReadAsWritten(t *testing.T) {
+func TestParseSigner(t *testing.T) {
 	t.Parallel()
 	transcript.Run(t, "testdata/signers.txt", func(line string) string {
 		text, wrong := Parse([]byte(line))
 		if text == "" {
 			if Verify(line, nil, nil, nil, nil, 0) == nil || SignsBody(line) {
-				t.Errorf("%s is taken for a signer", line)
+				t.Errorf("%s is accepted as a signer", line)
 			}
 			if use, err := UseOf(line); err == nil && newSigner(line) == nil {
 				t.Errorf("%s needs a secret for %s", line, use)
 			}
-			return findings(t, wrong)
+			return problems(t, wrong)
 		}
-		checkSpelling(t, text)
+		checkCanonical(t, text)
 		kind, err := KindOf(text)
 		if err != nil || kind.Use != "" && !IsUse(kind.Use) {
 			t.Errorf("%s: use %q, %v", text, kind.Use, err)
@@ -347,26 +350,26 @@ func TestSignersAreReadAsWritten(t *testing.T) {
 	})
 }
 
-// checkSpelling reads what Parse returned.
-func checkSpelling(t *testing.T, text string) {
+// checkCanonical checks that Parse returns its own result unchanged.
+func checkCanonical(t *testing.T, text string) {
 	t.Helper()
 	raw := []byte(text)
 	if !strings.HasPrefix(text, "{") {
 		raw = parse.Quote(text)
 	}
 	if again, _ := Parse(raw); again != text {
-		t.Errorf("%s is read again as %s", text, again)
+		t.Errorf("%s is parsed again to %s", text, again)
 	}
 }
 
-// findings are what is wrong, a line each.
-func findings(t *testing.T, wrong []store.FieldError) string {
+// problems returns the errors as text, one a line.
+func problems(t *testing.T, wrong []store.FieldError) string {
 	t.Helper()
 	var lines []string
 	for _, w := range wrong {
 		lines = append(lines, cmp.Or(w.Field, "the whole")+": "+w.Message)
 		if w.Message == "" || strings.ContainsAny(w.Field+w.Message, "\r\n\x00\x1b") {
-			t.Errorf("bad finding %q", w)
+			t.Errorf("bad error %q", w)
 		}
 	}
 	return strings.Join(lines, "\n")
@@ -384,21 +387,21 @@ func FuzzParseSigner(f *testing.F) {
 		if text == "" {
 			return
 		}
-		checkSpelling(t, text)
+		checkCanonical(t, text)
 		if _, err := UseOf(text); err != nil {
 			t.Fatal(err)
 		}
 	})
 }
 
-func TestSignersAreTold(t *testing.T) {
+func TestSignerInfos(t *testing.T) {
 	t.Parallel()
 	for i, info := range Infos() {
 		use, err := UseOf(info.Name)
 		if err != nil || use != info.Use || info.Description == "" || info.Name != Names()[i] {
-			t.Errorf("%s: use %q, %v; told %+v", Names()[i], use, err, info)
+			t.Errorf("%s: use %q, %v; info %+v", Names()[i], use, err, info)
 		}
-		// Each option's default is what leaving it out means.
+		// An option with its default is the same as no option.
 		for _, o := range info.Options {
 			def := strings.TrimSuffix(string(o.Default), ` or, with rsa2, ["sign","sign_type"]`)
 			text := `{"type":"` + info.Name + `","` + o.Name + `":` + def + `}`

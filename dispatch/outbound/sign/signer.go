@@ -12,48 +12,48 @@ import (
 
 // The names of the signers.
 const (
-	// SignerStandard signs by Standard Webhooks v1: HMAC-SHA256 over id, timestamp and body.
+	// Standard signs as Standard Webhooks v1: HMAC-SHA256 over id, timestamp and body.
 	Standard = "standard-v1"
-	// SignerStandardAsymmetric signs by Standard Webhooks v1a: Ed25519 over the same. Its receivers can
-	// verify and cannot forge.
+	// StandardAsymmetric signs as Standard Webhooks v1a: Ed25519 over id, timestamp and body. Its receivers
+	// can verify signatures but not forge them.
 	StandardAsymmetric = "standard-v1a"
-	// SignerHMACBody puts HMAC-SHA256 over the body alone into a header, as GitHub and Shopify do.
+	// HMACBody puts HMAC-SHA256 over the body into a header, as GitHub and Shopify do.
 	HMACBody = "hmac-sha256-body"
-	// SignerTimestamped puts "t=TIMESTAMP,v1=HMAC" over timestamp and body into a header, as Stripe does.
+	// Timestamped puts "t=TIMESTAMP,v1=HMAC" over timestamp and body into a header, as Stripe does.
 	Timestamped = "t-v1"
-	// SignerSortedKV signs the body's fields, sorted, as WeChat Pay v2, Alipay and most payment aggregators
-	// in China do.
+	// SortedKV signs the sorted fields of the body, as WeChat Pay v2, Alipay and most payment aggregators in
+	// China do.
 	SortedKV = "sorted-kv"
-	// SignerWeChatV3 signs by WeChat Pay v3: RSA-SHA256 over timestamp, nonce and body, in a merchant's
-	// requests over method and path too.
+	// WeChatV3 signs as WeChat Pay v3: RSA-SHA256 over timestamp, nonce and body. In a merchant's request it
+	// also covers method and path.
 	WeChatV3 = "wechat-v3-rsa"
-	// SignerBasic sends a user and a password (RFC 7617), SignerBearer a token (RFC 6750): no signatures, and
-	// seen by who reads along.
+	// Basic sends a user and a password (RFC 7617), Bearer a token (RFC 6750). They sign nothing, and the
+	// receiver gets the secret itself.
 	Basic  = "basic"
 	Bearer = "bearer"
-	// SignerNone sends unsigned, for bodies that the caller signed.
+	// None sends unsigned, for bodies that the caller has signed.
 	None = "none"
 )
 
-// A SignerInfo tells people of a signer.
+// An Info describes a signer for people.
 type Info struct {
 	Name        string
 	Description string
-	// Use says what kind of secret it takes, for ParseSecretFor; empty: none. sorted-kv with alg rsa2 takes
-	// UseRSA instead.
+	// Use is the use of its secrets; empty means that it has none. sorted-kv with alg rsa2 takes UseRSA
+	// instead.
 	Use     string
 	Options []Option
 }
 
-// A SignerOption is a member that {"type": …} may have beside it.
+// An Option is a member that {"type": …} may have in addition.
 type Option struct {
 	Name        string
 	Description string
-	// Default is the value that stands for leaving it out, as JSON.
+	// Default is the option's default, as JSON.
 	Default store.JSONText
 }
 
-// A kind is what is known of a signer: what people are told of it, and itself with nothing but defaults.
+// A kind is a signer's description and its constructor with all options at their defaults.
 type kind struct {
 	name, description string
 	new               func() options
@@ -61,63 +61,98 @@ type kind struct {
 }
 
 var (
-	headerOption = Option{"header", "the header that the signature is put into", ""}
+	headerOption = Option{"header", "the header for the signature", ""}
 	keyOption    = Option{"key",
-		`"bytes": the secret's bytes are the key; "written": the whole text "whsec_…" is, as ` +
-			"libraries take it that do not decode secrets", ""}
+		`"bytes": the decoded secret is the HMAC key; "written": the text "whsec_…" is the key, for ` +
+			"libraries that do not decode it", ""}
 )
 
-// kinds are every signer, the default one first. The default of an option stands here where it is not a
-// single one.
+// kinds are all signers, the default one first. An option with an empty Default here gets it from the
+// constructor.
 var kinds = [...]kind{
-	{Standard, "Standard Webhooks v1: webhook-signature has HMAC-SHA256 over id, timestamp and body; " +
-		"during a rotation by both secrets.", plainly(UseHMAC, signV1, verifyV1), nil},
-	{StandardAsymmetric, "Standard Webhooks v1a: webhook-signature has Ed25519 over id, timestamp and " +
-		"body; during a rotation by both keys.", plainly(UseEd25519, signV1a, verifyV1a), nil},
-	{HMACBody, "HMAC-SHA256 over the body in a header of its own, such as GitHub's X-Hub-Signature-256; " +
-		"during a rotation the former secret's is in a second header.", newBodyMAC, []Option{
-		headerOption,
-		{"prefix", "what stands before the signature", ""},
-		{"encoding", "hex or base64", ""},
-		{"rotation_header",
-			`the header of the former secret's signature during a rotation; "": it is not sent`, ""},
-		keyOption,
-	}},
-	{Timestamped, "t=TIMESTAMP,v1=HMAC-SHA256 over timestamp and body in one header, such as Stripe's " +
-		"Stripe-Signature; during a rotation with a v1 for both secrets.", newTimestampedMAC, []Option{
-		headerOption, keyOption,
-	}},
-	{SortedKV, "A signature over the body's fields (form, flat JSON or flat XML; without a body, the " +
-		"query's), sorted and joined, such as WeChat Pay v2's and Alipay's; always by the newest secret.",
-		newDefaultSortedKV, []Option{
+	{
+		Standard,
+		"Standard Webhooks v1: HMAC-SHA256 over id, timestamp and body in webhook-signature. " +
+			"During a rotation both secrets sign.",
+		simply(UseHMAC, signV1, verifyV1), nil,
+	},
+	{
+		StandardAsymmetric,
+		"Standard Webhooks v1a: Ed25519 over id, timestamp and body in webhook-signature. " +
+			"During a rotation both keys sign.",
+		simply(UseEd25519, signV1a, verifyV1a), nil,
+	},
+	{
+		HMACBody,
+		"HMAC-SHA256 over the body in one header, such as GitHub's X-Hub-Signature-256. " +
+			"During a rotation a second header has the previous secret's signature.",
+		newBodyMAC,
+		[]Option{
+			headerOption,
+			{"prefix", "the text before the signature", ""},
+			{"encoding", "hex or base64", ""},
+			{"rotation_header",
+				`the header for the previous secret's signature during a rotation; "": not sent`, ""},
+			keyOption,
+		},
+	},
+	{
+		Timestamped,
+		"HMAC-SHA256 over timestamp and body as t=TIMESTAMP,v1=HMAC in one header, such as " +
+			"Stripe-Signature. During a rotation both secrets sign.",
+		newTimestampedMAC,
+		[]Option{headerOption, keyOption},
+	},
+	{
+		SortedKV,
+		"A signature over the sorted fields of the body (form, flat JSON or flat XML), or of the query if " +
+			"there is no body, as WeChat Pay v2 and Alipay do. Only the newest secret signs.",
+		newDefaultSortedKV,
+		[]Option{
 			{"alg", "md5, hmac-sha256 or rsa2 (RSA-SHA256)", ""},
 			{"exclude", "the fields that are not signed", `["sign"] or, with rsa2, ["sign","sign_type"]`},
-			{"key_suffix",
-				`md5, hmac-sha256: what joins the fields to the key behind them; "" with md5: nothing does, with hmac-sha256: the key is not put there`, ""},
-			{"case", "md5, hmac-sha256: upper or lower, the case of the hex digits", ""},
-			{"skip_empty", "whether empty fields are left out of what is signed", ""},
+			{"key_suffix", "md5 and hmac-sha256: the text between the fields and the appended key; " +
+				`"" with md5: nothing between them, with hmac-sha256: the key is not appended`, ""},
+			{"case", "md5 and hmac-sha256: upper or lower case of the hex digits", ""},
+			{"skip_empty", "whether empty fields are not signed", ""},
 			{"put", `where the signature goes: {"in": "body", "query" or "header", "name": …}`, ""},
-			{"sign_type",
-				`the value of a field sign_type that is put beside a signature in body or query; "": there is none`, ""},
-			{"nonce",
-				`the name of a field that is put among those that are signed, with 32 random letters and digits, others at each attempt, such as WeChat Pay v2's nonce_str; "": there is none`, ""},
-			{"time",
-				`the name of a field that is put among those that are signed, with the time of the attempt, such as Alipay's timestamp; "": there is none`, ""},
-			{"time_format", "how that time is written: unix (seconds), unix_ms, or datetime (2006-01-02 " +
-				"15:04:05 in UTC+8)", ""},
-		}},
-	{WeChatV3, "WeChat Pay v3: Wechatpay-Signature has RSA-SHA256 over timestamp, nonce and body, " +
-		"Wechatpay-Serial the secret's label; always by the newest secret. With mchid as merchants sign requests to it.", newWeChat, []Option{
-		{"mchid",
-			`the merchant's number, 1 to 32 letters and digits: Authorization has RSA-SHA256 over method, path with query, timestamp, nonce and body; "": Wechatpay-* headers, as in notifications`, ""},
-	}},
-	{Basic, "Authorization: Basic, user and password; always the newest.", sends("Basic", UseBasic), nil},
-	{Bearer, "Authorization: Bearer, a token; always the newest.", sends("Bearer", UseText), nil},
-	{None, "Nothing is signed: the caller did, or nobody needs to.", plainly("", signNothing, verifyNothing),
-		nil},
+			{"sign_type", "the value of a field sign_type that is added next to a signature in body or " +
+				`query; "": not added`, ""},
+			{"nonce", "the name of a field to add and sign, with 32 random letters and digits that differ " +
+				`for each attempt, such as WeChat Pay v2's nonce_str; "": not added`, ""},
+			{"time", "the name of a field to add and sign, with the time of the attempt, such as Alipay's " +
+				`timestamp; "": not added`, ""},
+			{"time_format", "the format of that time: unix (seconds), unix_ms, or datetime " +
+				"(2006-01-02 15:04:05 in UTC+8)", ""},
+		},
+	},
+	{
+		WeChatV3,
+		"WeChat Pay v3: RSA-SHA256 over timestamp, nonce and body in Wechatpay-Signature, with the " +
+			"secret's label in Wechatpay-Serial. With mchid: as a merchant's request to WeChat Pay. " +
+			"Only the newest secret signs.",
+		newWeChat,
+		[]Option{
+			{"mchid", "the merchant number, 1 to 32 letters and digits: Authorization has RSA-SHA256 over " +
+				`method, path with query, timestamp, nonce and body; "": Wechatpay-* headers, as in ` +
+				"notifications", ""},
+		},
+	},
+	{
+		Basic, "Sends a user and a password as Authorization: Basic. Only the newest secret is sent.",
+		sendsSecret("Basic", UseBasic), nil,
+	},
+	{
+		Bearer, "Sends a token as Authorization: Bearer. Only the newest secret is sent.",
+		sendsSecret("Bearer", UseText), nil,
+	},
+	{
+		None, "No signature: the sender has signed the body, or the receiver needs no signature.",
+		simply("", signNothing, verifyNothing), nil,
+	},
 }
 
-// Infos returns every signer, the default one first.
+// Infos returns the descriptions of all signers, the default one first.
 func Infos() []Info {
 	infos := make([]Info, len(kinds))
 	for i, k := range kinds {
@@ -132,7 +167,7 @@ func Infos() []Info {
 	return infos
 }
 
-// Names returns the names of the signers, the default one first. It is cheap: every accept asks for them.
+// Names returns the names of the signers, the default one first. Each accept calls it, so it is cheap.
 func Names() []string {
 	names := make([]string, len(kinds))
 	for i := range kinds {
@@ -141,25 +176,25 @@ func Names() []string {
 	return names
 }
 
-// options are a signer with what it can be told, as the JSON of a setting has it.
+// options is a signer with its options. Each implementation is the struct of its JSON form.
 type options interface {
-	// defaults returns the signer with what stands for leaving its options out.
+	// defaults returns the signer with all options at their defaults.
 	defaults() options
-	// use is the use of the signer's secrets; empty: it has none.
+	// use is the use of the signer's secrets. Empty means that it has none.
 	use() string
-	// sign signs with secrets none of which is empty. Its errors are a *KeyError, or others if the request is
-	// at fault.
+	// sign signs a request. The caller has checked that no secret is empty. An error is a *KeyError, or
+	// another one if the request is invalid.
 	sign(c *Cache, r *Request) (Signature, error)
-	verify(a *arrival) error
+	verify(in *receivedRequest) error
 }
 
-// A signer is compiled. It is read-only.
+// A signer is a signer with its name. It is read-only.
 type signer struct {
 	name string
 	options
 }
 
-// newSigner returns a signer with nothing but defaults; nil: there is none of that name.
+// newSigner returns the signer of a name with all options at their defaults. It is nil if there is none.
 func newSigner(name string) *signer {
 	for i := range kinds {
 		if kinds[i].name == name {
@@ -169,8 +204,8 @@ func newSigner(name string) *signer {
 	return nil
 }
 
-// named are the signers with nothing but defaults, by their names.
-var named = func() map[string]*signer {
+// byName are the signers with all options at their defaults.
+var byName = func() map[string]*signer {
 	all := make(map[string]*signer, len(kinds))
 	for i := range kinds {
 		all[kinds[i].name] = newSigner(kinds[i].name)
@@ -178,36 +213,36 @@ var named = func() map[string]*signer {
 	return all
 }()
 
-// plain is a signer without options: what its secrets are for, how it signs and what it verifies.
-type plain struct {
+// simple is a signer without options.
+type simple struct {
 	Type string `json:"type" most:"64"`
 
 	uses     string
 	signs    func(r *Request) (Signature, error)
-	verifies func(a *arrival) error
+	verifies func(in *receivedRequest) error
 }
 
-func plainly(use string, signs func(r *Request) (Signature, error),
-	verifies func(a *arrival) error) func() options {
-	return func() options { return &plain{uses: use, signs: signs, verifies: verifies} }
+func simply(use string, signs func(r *Request) (Signature, error),
+	verifies func(in *receivedRequest) error) func() options {
+	return func() options { return &simple{uses: use, signs: signs, verifies: verifies} }
 }
 
-func (p *plain) defaults() options { return p }
+func (s *simple) defaults() options { return s }
 
-// Known says that there are no options.
-func (*plain) Known() string { return "this signer has no options" }
+// Known returns what package parse reports for an unknown member.
+func (*simple) Known() string { return "this signer has no options" }
 
-func (p *plain) use() string { return p.uses }
+func (s *simple) use() string { return s.uses }
 
-func (p *plain) sign(_ *Cache, r *Request) (Signature, error) { return p.signs(r) }
+func (s *simple) sign(_ *Cache, r *Request) (Signature, error) { return s.signs(r) }
 
-func (p *plain) verify(a *arrival) error { return p.verifies(a) }
+func (s *simple) verify(in *receivedRequest) error { return s.verifies(in) }
 
 func signNothing(*Request) (Signature, error) { return Signature{}, nil }
 
-func verifyNothing(*arrival) error { return nil }
+func verifyNothing(*receivedRequest) error { return nil }
 
-// ReadSetting reads a signer: its name, or an object with its type and its options.
+// ReadSetting parses a signer: its name, or an object with its type and its options.
 func (s *signer) ReadSetting(v parse.Setting) {
 	kind, isObject := v, v.Raw[0] == '{'
 	switch {
@@ -215,16 +250,16 @@ func (s *signer) ReadSetting(v parse.Setting) {
 		var ok bool
 		kind, ok = v.Member("type")
 		if !ok {
-			v.In("type").Fail("is missing: one of %s", strings.Join(Names(), ", "))
+			v.In("type").Fail("is required: one of %s", strings.Join(Names(), ", "))
 			return
 		}
 	case !v.IsText():
-		v.Fail(`is a name or an object with a "type"`)
+		v.Fail(`must be a name or an object with a "type"`)
 		return
 	}
 	known := newSigner(kind.Plain())
 	if known == nil || !kind.IsText() {
-		kind.Fail("is one of %s", strings.Join(Names(), ", "))
+		kind.Fail("must be one of %s", strings.Join(Names(), ", "))
 		return
 	}
 	*s = *known
@@ -242,8 +277,8 @@ func (s *signer) ReadSetting(v parse.Setting) {
 	v.Into(s.options)
 }
 
-// text returns the signer in its one spelling: its name, or an object with the options that differ from their
-// defaults.
+// text returns the canonical text of the signer: its name, or an object with the options that differ from
+// their defaults.
 func (s *signer) text() string {
 	text, changed := parse.EncodeChanged(s.options, s.defaults())
 	if !changed {
@@ -252,10 +287,10 @@ func (s *signer) text() string {
 	return string(text)
 }
 
-// Parse reads a signer: a JSON string, its name, or an object {"type": …} with its options (Infos tells
-// them). It returns the text that Request.Signer takes: the bare name where no option differs from its
-// default, else compact JSON with its members in a fixed order. What is wrong is named relative to the
-// signer, as "put.name"; the field "" is the signer itself.
+// Parse parses a signer: a JSON string with its name, or an object {"type": …} with options as Infos lists
+// them. It returns the canonical text, which Cache.Sign and Verify take: the bare name if all options have
+// their defaults, else compact JSON with its members in a fixed order. Errors name fields relative to the
+// signer, such as "put.name"; the field "" is the signer itself.
 func Parse(raw []byte) (string, []store.FieldError) {
 	s := new(signer)
 	if wrong := parse.Decode(raw, s, nil); len(wrong) > 0 {
@@ -264,9 +299,9 @@ func Parse(raw []byte) (string, []store.FieldError) {
 	return s.text(), nil
 }
 
-// readSigner compiles a signer from its text.
+// readSigner compiles a signer from its canonical text. Empty means the default signer.
 func readSigner(text string) (*signer, error) {
-	if s := named[cmp.Or(text, Standard)]; s != nil {
+	if s := byName[cmp.Or(text, Standard)]; s != nil {
 		return s, nil
 	}
 	raw := []byte(text)
@@ -275,14 +310,13 @@ func readSigner(text string) (*signer, error) {
 	}
 	s := new(signer)
 	if wrong := parse.Decode(raw, s, nil); len(wrong) > 0 {
-		return nil, fmt.Errorf("the signer is unknown or cannot be read: %s",
-			strings.TrimSpace(wrong[0].Field+" "+wrong[0].Message))
+		return nil, fmt.Errorf("invalid signer: %s", strings.TrimSpace(wrong[0].Field+" "+wrong[0].Message))
 	}
 	return s, nil
 }
 
-// SignsBody says whether a signer puts its signature into the body, so that a request without one cannot be
-// signed. The signer is as Parse returns it.
+// SignsBody reports whether a signer puts its signature into the body. Such a signer cannot sign a request
+// without a body. text is the signer as Parse returns it; an invalid one gives false.
 func SignsBody(text string) bool {
 	if !strings.Contains(text, SortedKV) {
 		return false
@@ -295,16 +329,16 @@ func SignsBody(text string) bool {
 	return ok && kv.Put.In == putBody
 }
 
-// A Kind is what decides where the secrets of a signer may be used: its name and the use of its
-// secrets. Two signers of the same kind use a secret in the same way.
+// A Kind is a signer's name and the use of its secrets. It decides to which hosts the secrets may be sent:
+// signers of the same kind use a secret in the same way.
 type Kind struct {
 	Name string
-	// Use is one of Uses; empty: the signer has no secret.
+	// Use is one of Uses. Empty means that the signer has no secret.
 	Use string
 }
 
-// KindOf returns the kind of a signer: a name or a JSON object with its options, as Parse returns it;
-// empty means the default one. Anything else is an error.
+// KindOf returns the kind of a signer, given as Parse returns it. Empty means the default signer. It fails if
+// the signer is invalid.
 func KindOf(text string) (Kind, error) {
 	s, err := readSigner(text)
 	if err != nil {
@@ -313,66 +347,66 @@ func KindOf(text string) (Kind, error) {
 	return Kind{s.name, s.use()}, nil
 }
 
-// UseOf returns the use of a signer's secrets, as KindOf does.
+// UseOf returns the use of a signer's secrets, see KindOf.
 func UseOf(signer string) (use string, err error) {
 	k, err := KindOf(signer)
 	return k.Use, err
 }
 
-// SendsSecret says whether the signer sends its secret itself, so that the receiver has it then.
+// SendsSecret reports whether the signer sends the secret itself to the receiver.
 func (k Kind) SendsSecret() bool { return k.Name == Basic || k.Name == Bearer }
 
-// IsBound says whether the signer's secrets are for the hosts that they were given for: it sends its secret,
-// or has a private key.
+// IsBound reports whether the signer's secrets may be used only for the hosts that they were given for. That
+// is so if it sends its secret or has a private key.
 func (k Kind) IsBound() bool { return k.SendsSecret() || IsPrivate(k.Use) }
 
-// IsPrivate says whether secrets of a use are private keys: one signs for every receiver alike, and none of
-// them has it.
+// IsPrivate reports whether secrets of a use are private keys. A private key signs for all receivers, and no
+// receiver has it.
 func IsPrivate(use string) bool { return use == UseRSA || use == UseEd25519 }
 
-// maxText is how long an option's text may be, in characters.
+// maxText is the maximum length of an option's text in characters.
 const maxText = 64
 
-// A headerName is the name of a header that a signer may set, a headerText what may stand in a header's
-// value, a fieldText the name or the value of a field that is put into a form, into JSON or into XML as it
-// is.
+// A headerName is the name of a header that a signer may set. A headerText is part of a header's value. A
+// fieldText is the name or the value of a field that is inserted into a form, JSON or XML without escapes.
 type (
 	headerName string
 	headerText string
 	fieldText  string
 )
 
-// ReadSetting reads a name.
+// ReadSetting parses a header name.
 func (h *headerName) ReadSetting(s parse.Setting) {
 	name, ok := s.Text(maxText)
 	*h = headerName(name)
-	if why := h.fault(); ok && why != "" {
+	if why := h.problem(); ok && why != "" {
 		s.Fail("cannot be set: %s", why)
 	}
 }
 
-func (h headerName) fault() string {
+// problem returns why a signer may not set the header, or "".
+func (h headerName) problem() string {
 	if strings.EqualFold(string(h), "Content-Type") {
-		return "Content-Type follows from the body"
+		return "Content-Type is set from the body"
 	}
 	return CheckHeader(store.Header{Name: string(h)})
 }
 
-// ReadSetting reads a text.
+// ReadSetting parses a text of printable ASCII.
 func (h *headerText) ReadSetting(s parse.Setting) {
 	text, ok := s.Text(maxText)
 	*h = headerText(text)
 	if ok && !parse.IsPrintable(text) {
-		s.Fail("has characters that are not printable ASCII")
+		s.Fail("must be printable ASCII")
 	}
 }
 
-// ReadSetting reads a name or a value.
+// ReadSetting parses a name or a value.
 func (f *fieldText) ReadSetting(s parse.Setting) {
 	text, ok := s.Text(maxText)
 	*f = fieldText(text)
 	if ok && (strings.IndexByte("0123456789-", text[0]) >= 0 || !isFieldText(text)) {
-		s.Fail("is letters, digits, _ and -, the first a letter or _")
+		s.Fail("must be letters, digits, _ and -, and begin with a letter or _")
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/internal/parse"
 )
 
-// How sorted-kv signs, and where it puts the signature.
+// The values of the options alg and put.in of sorted-kv.
 const (
 	algMD5  = "md5"
 	algHMAC = "hmac-sha256"
@@ -27,10 +27,10 @@ const (
 	putHeader = "header"
 )
 
-// signTypeField is the field that says how the signature was made.
+// signTypeField is the field that names the signature's algorithm.
 const signTypeField = "sign_type"
 
-// A kvTime is how sorted-kv writes the time of an attempt.
+// A kvTime is the format of the time of an attempt.
 type kvTime string
 
 const (
@@ -39,33 +39,34 @@ const (
 	timeDateTime kvTime = "datetime"
 )
 
-// sortedKV is sorted-kv.
+// sortedKV is the signer sorted-kv.
 type sortedKV struct {
 	Type string `json:"type" most:"64"`
 	Alg  string `json:"alg" choice:"md5 hmac-sha256 rsa2"`
-	// Exclude are fields that are not signed; the one that the signature is put into never is.
+	// Exclude are fields that are not signed. The field of the signature is never signed.
 	Exclude []excluded `json:"exclude" most:"50" empty:"ok"`
-	// KeySuffix joins the fields to the key.
+	// KeySuffix is the text between the fields and the key.
 	KeySuffix hashOption `json:"key_suffix" most:"64" empty:"ok"`
 	Case      hashOption `json:"case" choice:"upper lower"`
 	SkipEmpty bool       `json:"skip_empty"`
 	Put       kvPut      `json:"put"`
-	// SignType is the value of sign_type; empty: it is not put.
+	// SignType is the value of the field sign_type. Empty means that it is not added.
 	SignType fieldText `json:"sign_type" empty:"ok"`
-	// Nonce and Time are the fields that are put among those that are signed, anew for each attempt; empty:
-	// they are not.
+	// Nonce and Time name fields that are added and signed, with new values for each attempt. Empty means
+	// that they are not added.
 	Nonce      fieldText `json:"nonce" empty:"ok"`
 	Time       fieldText `json:"time" empty:"ok"`
 	TimeFormat kvTime    `json:"time_format" choice:"unix unix_ms datetime"`
 }
 
-// A kvPut says where the signature goes.
+// A kvPut is the place of the signature.
 type kvPut struct {
 	In   string    `json:"in" choice:"body query header"`
 	Name fieldText `json:"name"`
 }
 
-// An excluded is the name of a field. A hashOption goes with signatures whose key both sides have.
+// An excluded is the name of a field. A hashOption is an option for algorithms with a shared key; rsa2 does
+// not have it.
 type (
 	excluded   string
 	hashOption string
@@ -85,42 +86,43 @@ func newSortedKV(alg string) *sortedKV {
 
 func newDefaultSortedKV() options { return newSortedKV(algHMAC) }
 
-// defaults are those of the algorithm, which is told unless it is the default one.
+// defaults returns the defaults of the algorithm. Alg is the default algorithm, so that any other one is
+// written out.
 func (o *sortedKV) defaults() options {
 	d := newSortedKV(o.Alg)
 	d.Alg = algHMAC
 	return d
 }
 
-// ReadSetting reads a name.
+// ReadSetting parses a name.
 func (e *excluded) ReadSetting(s parse.Setting) {
 	name, _ := s.Text(maxText)
 	*e = excluded(name)
 }
 
-// ReadSetting reads an option that rsa2 has not.
+// ReadSetting parses the option and refuses it for rsa2.
 func (o *hashOption) ReadSetting(s parse.Setting) {
 	if s.Shared == algRSA2 {
-		s.Fail("does not go with rsa2: no key is appended, and its signature is in base64")
+		s.Fail("cannot be used with rsa2: it appends no key, and its signature is in base64")
 		return
 	}
 	s.Into((*string)(o))
 }
 
-// CheckSetting looks at the name that a header has.
+// CheckSetting checks the name of a signature in a header.
 func (p *kvPut) CheckSetting(s parse.Setting) {
-	if p.In == putHeader && p.Name != "" && headerName(p.Name).fault() != "" {
-		s.In("name").Fail("is no header that can be set")
+	if p.In == putHeader && p.Name != "" && headerName(p.Name).problem() != "" {
+		s.In("name").Fail("is not a header that can be set")
 	}
 }
 
-// CheckSetting judges the names of the fields that are put into the request.
+// CheckSetting checks that the added fields have different names.
 func (o *sortedKV) CheckSetting(s parse.Setting) {
 	if o.SignType != "" && o.Put.In == putHeader {
-		s.In("sign_type").Fail("goes beside a signature in body or query only")
+		s.In("sign_type").Fail("can only be used if put.in is body or query")
 	}
 	if o.SignType != "" && o.Put.Name == signTypeField {
-		s.In("put").In("name").Fail("is where sign_type goes")
+		s.In("put").In("name").Fail("is the field of sign_type")
 	}
 	for _, f := range [...]struct {
 		at   string
@@ -129,16 +131,16 @@ func (o *sortedKV) CheckSetting(s parse.Setting) {
 		switch f.name {
 		case "":
 		case o.Put.Name:
-			s.In(f.at).Fail("is where the signature goes")
+			s.In(f.at).Fail("is the field of the signature")
 		case signTypeField:
-			s.In(f.at).Fail("is where sign_type goes")
+			s.In(f.at).Fail("is the field of sign_type")
 		}
 	}
 	if o.Nonce != "" && o.Nonce == o.Time {
-		s.In("time").Fail("is where nonce goes")
+		s.In("time").Fail("is the field of nonce")
 	}
 	if !s.Failed() && o.Time == "" && o.TimeFormat != timeUnix {
-		s.In("time_format").Fail("goes with time only")
+		s.In("time_format").Fail("can only be used with time")
 	}
 }
 
@@ -149,40 +151,41 @@ func (o *sortedKV) use() string {
 	return UseText
 }
 
-// sign signs the request's fields, and those that are fresh, with its newest secret.
+// sign signs the request's fields and the added ones with the newest secret. It fails if a field to add
+// already exists.
 func (o *sortedKV) sign(c *Cache, r *Request) (Signature, error) {
 	source, err := kvSource(r.ContentType, r.Body, r.URL.RawQuery)
 	if err != nil {
 		return Signature{}, err
 	}
 	if o.Put.In == putBody && len(r.Body) == 0 {
-		return Signature{}, errors.New("there is no body that the signature could be put into")
+		return Signature{}, errors.New("the request has no body to put the signature into")
 	}
-	fresh := o.fresh(r.At)
+	fresh := o.attemptFields(r.At)
 	for _, f := range fresh {
 		if source.has(f.name) {
-			return Signature{}, fmt.Errorf("the request has a field %s already, which the signer adds",
+			return Signature{}, fmt.Errorf("the request already has the field %s that the signer adds",
 				f.name)
 		}
 	}
-	var added []kvField // beside the signature
+	var added []kvField // next to the signature
 	if o.SignType != "" {
 		added = append(added, kvField{signTypeField, string(o.SignType)})
 	}
 	if o.Put.In != putHeader {
-		beside := source
+		target := source // the fields of the part that gets the signature
 		if o.Put.In == putQuery && len(r.Body) > 0 {
-			beside, err = formFields(r.URL.RawQuery)
+			target, err = formFields(r.URL.RawQuery)
 			if err != nil {
-				return Signature{}, errors.New("the query is not one that a signature could be put into")
+				return Signature{}, errors.New("the query is malformed, so a signature cannot be added")
 			}
 		}
-		if beside.has(string(o.Put.Name)) || o.SignType != "" &&
-			(beside.has(signTypeField) || source.has(signTypeField)) {
-			return Signature{}, errors.New("the request has a signature's field already")
+		hasSignType := target.has(signTypeField) || source.has(signTypeField)
+		if target.has(string(o.Put.Name)) || o.SignType != "" && hasSignType {
+			return Signature{}, errors.New("the request already has a field of the signature")
 		}
 	}
-	value, err := c.digestKV(o, o.plain(slices.Concat(source.fields, fresh, added)), r.Secrets[0].Key)
+	value, err := c.digestKV(o, o.canonical(slices.Concat(source.fields, fresh, added)), r.Secrets[0].Key)
 	if err != nil {
 		return Signature{}, err
 	}
@@ -201,44 +204,45 @@ func (o *sortedKV) sign(c *Cache, r *Request) (Signature, error) {
 		inBody = append(inBody, added...)
 	}
 	if len(inBody) > 0 {
-		out.Body = source.with(r.Body, inBody)
+		out.Body = source.appendTo(r.Body, inBody)
 	}
 	if len(inQuery) > 0 {
-		query, _ := formFields(r.URL.RawQuery) // it was read before
-		out.Query = string(query.with([]byte(r.URL.RawQuery), inQuery))
+		query, _ := formFields(r.URL.RawQuery) // cannot fail: parsed above
+		out.Query = string(query.appendTo([]byte(r.URL.RawQuery), inQuery))
 	}
 	return out, nil
 }
 
-// digestKV signs by the options' algorithm.
-func (c *Cache) digestKV(o *sortedKV, plain string, key []byte) (string, error) {
+// digestKV signs the canonical text with the algorithm of the options.
+func (c *Cache) digestKV(o *sortedKV, text string, key []byte) (string, error) {
 	if o.Alg == algRSA2 {
 		private, err := c.rsaKey(key)
 		if err != nil {
 			return "", err
 		}
-		return signSHA256(private, plain)
+		return signSHA256(private, text)
 	}
 	if err := checkText(UseText, key); err != nil {
-		return "", &KeyError{"the signing secret is no text of 8 to 4096 printable characters"}
+		return "", &KeyError{"the signing secret must have 8 to 4096 printable characters without spaces"}
 	}
-	return o.digest(plain, key), nil
+	return o.digest(text, key), nil
 }
 
-// kvSource finds the fields that are signed: the body's, or the query's of a request without a body.
+// kvSource returns the fields to sign: those of the body, or those of the query if there is no body.
 func kvSource(contentType string, body []byte, query string) (*kvFields, error) {
 	if len(body) > 0 {
 		return readFields(contentType, body)
 	}
 	f, err := formFields(query)
 	if err != nil {
-		return nil, errors.New("the query has no fields that could be signed")
+		return nil, errors.New("the query has no fields to sign")
 	}
 	return f, nil
 }
 
-// plain returns what is signed: name=value of the fields, sorted by the bytes of their names and joined by &.
-func (o *sortedKV) plain(fields []kvField) string {
+// canonical returns the text that is signed: name=value of the fields, sorted by the bytes of their names and
+// joined by &.
+func (o *sortedKV) canonical(fields []kvField) string {
 	kept := make([]kvField, 0, len(fields))
 	for _, f := range fields {
 		if f.name != string(o.Put.Name) && !slices.Contains(o.Exclude, excluded(f.name)) &&
@@ -257,29 +261,29 @@ func (o *sortedKV) plain(fields []kvField) string {
 	return b.String()
 }
 
-// digest returns the signature with a key that both sides have.
-func (o *sortedKV) digest(plain string, key []byte) string {
-	text := []byte(plain)
+// digest returns the signature of the canonical text with a shared key.
+func (o *sortedKV) digest(text string, key []byte) string {
+	input := []byte(text)
 	if o.KeySuffix != "" || o.Alg == algMD5 {
-		text = append(append(text, o.KeySuffix...), key...)
+		input = append(append(input, o.KeySuffix...), key...)
 	}
 	var sum []byte
 	if o.Alg == algMD5 {
-		s := md5.Sum(text) // what receivers of the last decades ask for
+		s := md5.Sum(input) // required by many existing receivers
 		sum = s[:]
 	} else {
-		sum = keyBytes.sum(key, text)
+		sum = keyBytes.sum(key, input)
 	}
-	text = hex.AppendEncode(nil, sum)
+	digits := hex.AppendEncode(nil, sum)
 	if o.Case != "lower" {
-		text = bytes.ToUpper(text)
+		digits = bytes.ToUpper(digits)
 	}
-	return string(text)
+	return string(digits)
 }
 
-// verify looks for the signature where the options put it.
-func (o *sortedKV) verify(a *arrival) error {
-	source, err := kvSource(a.header.Get("Content-Type"), a.body, a.url.RawQuery)
+// verify verifies the signature at the place that the options name.
+func (o *sortedKV) verify(in *receivedRequest) error {
+	source, err := kvSource(in.header.Get("Content-Type"), in.body, in.url.RawQuery)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrSignature, err)
 	}
@@ -287,14 +291,14 @@ func (o *sortedKV) verify(a *arrival) error {
 	var signature string
 	switch o.Put.In {
 	case putHeader:
-		signature = a.header.Get(name)
+		signature = in.header.Get(name)
 	case putQuery:
-		query, err := formFields(a.url.RawQuery)
+		query, err := formFields(in.url.RawQuery)
 		if err != nil {
 			return fmt.Errorf("%w: %w", ErrSignature, err)
 		}
 		signature = query.value(name)
-		if o.SignType != "" && len(a.body) > 0 {
+		if o.SignType != "" && len(in.body) > 0 {
 			fields = append(fields, kvField{signTypeField, query.value(signTypeField)})
 		}
 	default:
@@ -303,19 +307,21 @@ func (o *sortedKV) verify(a *arrival) error {
 	if signature == "" {
 		return fmt.Errorf("%w: no %s in the %s", ErrHeaders, name, o.Put.In)
 	}
-	plain := o.plain(fields)
+	text := o.canonical(fields)
 	if o.Alg == algRSA2 {
-		return a.verifyRSA(plain, signature)
+		return in.verifyRSA(text, signature)
 	}
-	return a.with(func(key []byte) (bool, error) { return matches(signature, o.digest(plain, key)), nil })
+	return in.verifyAny(func(key []byte) (bool, error) {
+		return matches(signature, o.digest(text, key)), nil
+	})
 }
 
-// chinaTime is UTC+8, all year round: what the platforms that take a datetime mean by it.
+// chinaTime is UTC+8 all year round. Platforms that take a datetime expect it.
 var chinaTime = time.FixedZone("UTC+8", 8*60*60)
 
-// fresh returns the fields that are made anew for each attempt. Their values need no escapes but those of a
-// form.
-func (o *sortedKV) fresh(now time.Time) []kvField {
+// attemptFields returns the fields whose values are new for each attempt. Their values need no escapes in
+// JSON and XML.
+func (o *sortedKV) attemptFields(now time.Time) []kvField {
 	var fields []kvField
 	if o.Nonce != "" {
 		fields = append(fields, kvField{string(o.Nonce), newNonce()})
@@ -338,12 +344,12 @@ func (f kvTime) text(at time.Time) string {
 
 const (
 	nonceLetters = "abcdefghijklmnopqrstuvwxyz0123456789"
-	nonceLen     = 32 // as long as WeChat Pay takes one
+	nonceLen     = 32 // the maximum of WeChat Pay
 )
 
-// newNonce returns random lower-case letters and digits, each as likely as any other.
+// newNonce returns random lower-case letters and digits, all equally likely.
 func newNonce() string {
-	const fair = 256 - 256%len(nonceLetters) // bytes from here on would favour the first letters
+	const fair = 256 - 256%len(nonceLetters) // larger bytes would make the first letters more likely
 	var raw [2 * nonceLen]byte
 	nonce := make([]byte, 0, nonceLen)
 	for {

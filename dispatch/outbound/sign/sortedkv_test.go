@@ -19,19 +19,19 @@ func FuzzSortedKV(f *testing.F) {
 			return
 		}
 		o := newSortedKV(algHMAC)
-		want := o.plain(fields.fields)
-		with := fields.with([]byte(body), []kvField{{"sign", "AB+/="}})
+		want := o.canonical(fields.fields)
+		with := fields.appendTo([]byte(body), []kvField{{"sign", "AB+/="}})
 		again, err := readFields(contentType, with)
-		if err != nil || o.plain(again.fields) != want || again.value("sign") != "AB+/=" {
+		if err != nil || o.canonical(again.fields) != want || again.value("sign") != "AB+/=" {
 			t.Fatalf("%q becomes %q: %v", body, with, err)
 		}
 		fresh := sortedKV{Nonce: "nonce_str", Time: "timestamp", TimeFormat: timeDateTime}
-		added := fresh.fresh(time.Now())
-		if !fields.has(string(fresh.Nonce)) &&
-			!fields.has(string(fresh.Time)) {
-			both := fields.with([]byte(body), added)
+		added := fresh.attemptFields(time.Now())
+		if !fields.has(string(fresh.Nonce)) && !fields.has(string(fresh.Time)) {
+			both := fields.appendTo([]byte(body), added)
 			again, err := readFields(contentType, both)
-			if err != nil || o.plain(again.fields) != o.plain(append(slices.Clone(fields.fields), added...)) {
+			want := o.canonical(append(slices.Clone(fields.fields), added...))
+			if err != nil || o.canonical(again.fields) != want {
 				t.Fatalf("%q becomes %q: %v", body, both, err)
 			}
 		}
@@ -58,7 +58,7 @@ func TestNoncesOfSortedKV(t *testing.T) {
 	}
 }
 
-// TestKeysAreParsedOnce: the same key is the same parsed one.
+// TestKeysAreParsedOnce checks the cache of RSA keys.
 func TestKeysAreParsedOnce(t *testing.T) {
 	t.Parallel()
 	c := NewCache()
@@ -73,6 +73,6 @@ func TestKeysAreParsedOnce(t *testing.T) {
 		}
 	}
 	if parsed[0] != parsed[1] || parsed[0] == parsed[2] {
-		t.Error("a key was parsed twice, or is another one")
+		t.Error("a key was parsed twice, or two keys share one entry")
 	}
 }

@@ -16,36 +16,37 @@ const (
 	HeaderAttempt   = "Webhook-Attempt"
 )
 
-// verifyV1 verifies Standard Webhooks v1, verifyV1a its asymmetric half.
-func verifyV1(a *arrival) error {
-	return a.verifyStandard("v1", func(key []byte, id, seconds, signature string) (bool, error) {
-		return matches(signature, string(appendMAC(nil, key, id, seconds, a.body))), nil
+// verifyV1 verifies Standard Webhooks v1.
+func verifyV1(in *receivedRequest) error {
+	return in.verifyStandard("v1", func(key []byte, id, seconds, signature string) (bool, error) {
+		return matches(signature, string(appendMAC(nil, key, id, seconds, in.body))), nil
 	})
 }
 
-func verifyV1a(a *arrival) error {
-	return a.verifyStandard("v1a", func(key []byte, id, seconds, signature string) (bool, error) {
+// verifyV1a verifies Standard Webhooks v1a.
+func verifyV1a(in *receivedRequest) error {
+	return in.verifyStandard("v1a", func(key []byte, id, seconds, signature string) (bool, error) {
 		public, err := publicEd25519(key)
 		if err != nil {
 			return false, err
 		}
 		raw, err := base64.StdEncoding.DecodeString(signature)
-		return err == nil && ed25519.Verify(public, signedText(id, seconds, a.body), raw), nil
+		return err == nil && ed25519.Verify(public, signedText(id, seconds, in.body), raw), nil
 	})
 }
 
-// verifyStandard tries each signature of a version that is in webhook-signature.
-func (a *arrival) verifyStandard(version string,
+// verifyStandard verifies with each signature of a version in webhook-signature.
+func (in *receivedRequest) verifyStandard(version string,
 	verifies func(key []byte, id, seconds, signature string) (bool, error)) error {
-	values, err := a.need(HeaderID, HeaderTimestamp, HeaderSignature)
+	values, err := in.requireHeaders(HeaderID, HeaderTimestamp, HeaderSignature)
 	if err != nil {
 		return err
 	}
 	id, seconds := values[0], values[1]
-	if err := a.checkSeconds(seconds, HeaderTimestamp); err != nil {
+	if err := in.checkSeconds(seconds, HeaderTimestamp); err != nil {
 		return err
 	}
-	return a.with(func(key []byte) (bool, error) {
+	return in.verifyAny(func(key []byte) (bool, error) {
 		for signature := range strings.SplitSeq(values[2], " ") {
 			if v, encoded, _ := strings.Cut(signature, ","); v == version {
 				if ok, err := verifies(key, id, seconds, encoded); ok || err != nil {
@@ -59,7 +60,7 @@ func (a *arrival) verifyStandard(version string,
 
 const macLen = 44 // base64 of 32 bytes
 
-// signV1 returns, for each secret, "v1," and the base64 of HMAC-SHA256 over "id.timestamp.body", separated by
+// signV1 returns for each secret "v1," and the base64 of HMAC-SHA256 over "id.timestamp.body", separated by
 // spaces.
 func signV1(r *Request) (Signature, error) {
 	var scratch [2 * (macLen + 4)]byte
@@ -75,8 +76,7 @@ func signV1(r *Request) (Signature, error) {
 }
 
 func appendMAC(out, secret []byte, id, seconds string, body []byte) []byte {
-	// The head is copied once, so that the MAC is fed with two writes and no string is turned into a slice on
-	// the heap.
+	// The head is copied into one buffer on the stack, so that no string is converted to a slice on the heap.
 	var room [128]byte
 	head := append(room[:0], id...)
 	head = append(head, '.')
@@ -90,13 +90,13 @@ func appendMAC(out, secret []byte, id, seconds string, body []byte) []byte {
 	return base64.StdEncoding.AppendEncode(out, mac.Sum(sum[:0]))
 }
 
-// signV1a does it by Ed25519.
+// signV1a is signV1 with Ed25519 and the prefix "v1a,".
 func signV1a(r *Request) (Signature, error) {
 	text := signedText(r.ID, r.Seconds, r.Body)
 	var out []byte
 	for i, secret := range r.Secrets {
 		if len(secret.Key) != ed25519.PrivateKeySize {
-			return Signature{}, errNoEd25519
+			return Signature{}, errNotEd25519
 		}
 		if i > 0 {
 			out = append(out, ' ')

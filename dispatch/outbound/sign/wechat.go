@@ -25,35 +25,35 @@ const (
 	weChatTypeValue = "WECHATPAY2-SHA256-RSA2048"
 )
 
-// weChatText is what WeChat Pay v3 signs in its notifications.
+// weChatText returns the text that WeChat Pay v3 signs in its notifications.
 func weChatText(seconds, nonce string, body []byte) string {
 	return seconds + "\n" + nonce + "\n" + string(body) + "\n"
 }
 
-// weChatTarget stands before weChatText in a merchant's request.
+// weChatTarget returns the text that precedes weChatText in a merchant's request.
 func weChatTarget(method string, u *url.URL) string {
 	return method + "\n" + u.RequestURI() + "\n"
 }
 
-// weChat is wechat-v3-rsa. It signs as the platform signs its notifications or, with Mchid, as a merchant
-// signs its requests to it.
+// weChat is the signer wechat-v3-rsa. Without Mchid it signs as WeChat Pay signs its notifications. With
+// Mchid it signs as that merchant signs its requests.
 type weChat struct {
 	Type  string   `json:"type" most:"64"`
 	Mchid merchant `json:"mchid" empty:"ok"`
 }
 
-// A merchant is the number of one.
+// A merchant is the number of a merchant.
 type merchant string
 
-// maxMchid is how long a merchant's number may be.
+// maxMchid is the maximum length of a merchant's number.
 const maxMchid = 32
 
-// ReadSetting reads a number.
+// ReadSetting parses a merchant's number.
 func (m *merchant) ReadSetting(s parse.Setting) {
 	text, ok := s.Text(maxText)
 	*m = merchant(text)
 	if ok && (len(text) > maxMchid || !isFieldText(text) || strings.ContainsAny(text, "_-")) {
-		s.Fail("is 1 to %d letters and digits", maxMchid)
+		s.Fail("must be 1 to %d letters and digits", maxMchid)
 	}
 }
 
@@ -83,7 +83,7 @@ func (s *weChat) sign(c *Cache, r *Request) (Signature, error) {
 		serial = present.ID
 	}
 	if !parse.IsPrintable(serial) || s.Mchid != "" && strings.ContainsAny(serial, `"\,`) {
-		return Signature{}, &KeyError{"the signing key's label cannot stand in a header"}
+		return Signature{}, &KeyError{"the signing key's label is not valid in a header"}
 	}
 	out := Signature{KeyID: present.ID, Hidden: []string{value}}
 	if s.Mchid != "" {
@@ -99,26 +99,25 @@ func (s *weChat) sign(c *Cache, r *Request) (Signature, error) {
 	return out, nil
 }
 
-func (s *weChat) verify(a *arrival) error {
+func (s *weChat) verify(in *receivedRequest) error {
 	if s.Mchid != "" {
-		return s.verifyMerchant(a)
+		return s.verifyMerchant(in)
 	}
-	values, err := a.need(weChatTimestamp, weChatNonce, weChatSignature)
+	values, err := in.requireHeaders(weChatTimestamp, weChatNonce, weChatSignature)
 	if err != nil {
 		return err
 	}
-	if err := a.checkSeconds(values[0], weChatTimestamp); err != nil {
+	if err := in.checkSeconds(values[0], weChatTimestamp); err != nil {
 		return err
 	}
-	return a.verifyRSA(weChatText(values[0], values[1], a.body), values[2])
+	return in.verifyRSA(weChatText(values[0], values[1], in.body), values[2])
 }
 
-// verifyMerchant verifies a merchant's request. It is not told the method, and looks for the one that was
-// signed.
-func (s *weChat) verifyMerchant(a *arrival) error {
-	given, ok := strings.CutPrefix(a.header.Get("Authorization"), weChatTypeValue+" ")
+// verifyMerchant verifies a merchant's request. It does not know the method, so it tries the usual ones.
+func (s *weChat) verifyMerchant(in *receivedRequest) error {
+	given, ok := strings.CutPrefix(in.header.Get("Authorization"), weChatTypeValue+" ")
 	if !ok {
-		return fmt.Errorf("%w: no authorization of %s", ErrHeaders, weChatTypeValue)
+		return fmt.Errorf("%w: no authorization header with scheme %s", ErrHeaders, weChatTypeValue)
 	}
 	params := make(map[string]string)
 	for param := range strings.SplitSeq(given, ",") {
@@ -130,16 +129,16 @@ func (s *weChat) verifyMerchant(a *arrival) error {
 			return fmt.Errorf("%w: no %s in authorization", ErrHeaders, name)
 		}
 	}
-	if err := a.checkSeconds(params["timestamp"], "Authorization"); err != nil {
+	if err := in.checkSeconds(params["timestamp"], "Authorization"); err != nil {
 		return err
 	}
 	if params["mchid"] != string(s.Mchid) {
-		return fmt.Errorf("%w: mchid is another one", ErrSignature)
+		return fmt.Errorf("%w: mchid differs from the signer's", ErrSignature)
 	}
-	text := weChatText(params["timestamp"], params["nonce_str"], a.body)
+	text := weChatText(params["timestamp"], params["nonce_str"], in.body)
 	for _, method := range [...]string{http.MethodPost, http.MethodGet, http.MethodPut, http.MethodPatch,
 		http.MethodDelete} {
-		if err := a.verifyRSA(weChatTarget(method, a.url)+text, params["signature"]); !errors.Is(err,
+		if err := in.verifyRSA(weChatTarget(method, in.url)+text, params["signature"]); !errors.Is(err,
 			ErrSignature) {
 			return err
 		}
@@ -157,15 +156,15 @@ func signSHA256(key *rsa.PrivateKey, text string) (string, error) {
 	return base64.StdEncoding.EncodeToString(signature), nil
 }
 
-// verifiesSHA256 says whether signSHA256 made the signature.
+// verifiesSHA256 reports whether a signature of signSHA256 matches.
 func verifiesSHA256(key *rsa.PublicKey, text, signature string) bool {
 	raw, err := base64.StdEncoding.DecodeString(signature)
 	sum := sha256.Sum256([]byte(text))
 	return err == nil && rsa.VerifyPKCS1v15(key, crypto.SHA256, sum[:], raw) == nil
 }
 
-func (a *arrival) verifyRSA(text, signature string) error {
-	return a.with(func(key []byte) (bool, error) {
+func (in *receivedRequest) verifyRSA(text, signature string) error {
+	return in.verifyAny(func(key []byte) (bool, error) {
 		public, err := publicRSA(key)
 		return err == nil && verifiesSHA256(public, text, signature), err
 	})

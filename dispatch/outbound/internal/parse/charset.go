@@ -8,13 +8,15 @@ import (
 	"golang.org/x/text/encoding/simplifiedchinese"
 )
 
-// byteOrderMark is what some programs put before UTF-8.
+// byteOrderMark is the mark that some programs write before UTF-8.
 const byteOrderMark = "\xef\xbb\xbf"
 
-// UTF8 returns a body as UTF-8 and without byte order mark. UTF-8 and the Chinese national encodings are
-// known (GB18030, which contains GBK and GB2312), as the content type declares them or, where it is silent,
-// an XML declaration. Bytes of any other encoding stay as they are: most of what rules look for is ASCII. It
-// says no if the bytes are not what they are declared to be; the text is then good for showing only.
+// UTF8 returns a body as UTF-8 without byte order mark. The content type declares the encoding, else an XML
+// declaration.
+//
+// It decodes the Chinese national encodings (GB18030, which contains GBK and GB2312). Bytes in any other
+// encoding stay unchanged, because most texts that rules look for are ASCII. ok is false if the bytes do not
+// match the declared encoding; then text is only good for display.
 func UTF8(contentType string, body []byte) (text []byte, ok bool) {
 	if rest, marked := bytes.CutPrefix(body, []byte(byteOrderMark)); marked {
 		return rest, true
@@ -36,13 +38,14 @@ func UTF8(contentType string, body []byte) (text []byte, ok bool) {
 	case err == nil && !bytes.ContainsRune(text, utf8.RuneError):
 		return text, true
 	case utf8.Valid(body):
-		return body, true // it declares what it is not, but what it is is clear
+		return body, true // the declaration is wrong, but the bytes are valid UTF-8
 	case err != nil:
 		return body, false
 	}
 	return text, false
 }
 
+// IsASCII reports whether all bytes are ASCII.
 func IsASCII(b []byte) bool {
 	for _, c := range b {
 		if c >= utf8.RuneSelf {
@@ -52,8 +55,8 @@ func IsASCII(b []byte) bool {
 	return true
 }
 
-// charsetParameter returns the charset of a content type, or "". It is more tolerant than package mime:
-// receivers are not careful.
+// charsetParameter returns the charset of a content type, or "". It is more tolerant than package mime,
+// because many receivers send malformed content types.
 func charsetParameter(contentType string) string {
 	for part := range strings.SplitSeq(contentType, ";") {
 		name, value, ok := strings.Cut(part, "=")
@@ -64,10 +67,10 @@ func charsetParameter(contentType string) string {
 	return ""
 }
 
-// maxXMLDeclaration is within how many bytes an XML declaration has to end.
+// maxXMLDeclaration is the maximum length of an XML declaration in bytes.
 const maxXMLDeclaration = 200
 
-// declaredEncoding returns the encoding that an XML declaration names, or "".
+// DeclaredEncoding returns the encoding that an XML declaration names, or "".
 func DeclaredEncoding(body []byte) string {
 	if !bytes.HasPrefix(body, []byte("<?xml")) {
 		return ""

@@ -10,7 +10,8 @@ import (
 	"golang.org/x/text/encoding/simplifiedchinese"
 )
 
-// FuzzCharset: a text in a known encoding becomes UTF-8; what is UTF-8 stays as it is, but for its mark.
+// FuzzCharset checks that a text in a known encoding becomes UTF-8 and that UTF-8 stays unchanged except for
+// its mark.
 func FuzzCharset(f *testing.F) {
 	gbk, err := simplifiedchinese.GBK.NewEncoder().Bytes([]byte("成功"))
 	if err != nil {
@@ -50,13 +51,13 @@ func FuzzCharset(f *testing.F) {
 	})
 }
 
-func TestKeepIsBounded(t *testing.T) {
+func TestCacheIsBounded(t *testing.T) {
 	t.Parallel()
-	k := NewKeep[int, int](3)
+	c := NewCache[int, int](3)
 	for i := range 10 {
-		k.Put(i, i)
-		if got, ok := k.Get(i); !ok || got != i || len(k.m) > 3 {
-			t.Errorf("%d: %d, %v; %d are kept", i, got, ok, len(k.m))
+		c.Put(i, i)
+		if got, ok := c.Get(i); !ok || got != i || len(c.m) > 3 {
+			t.Errorf("%d: %d, %v; %d entries", i, got, ok, len(c.m))
 		}
 	}
 }

@@ -1,6 +1,6 @@
-// Package parse reads texts that others wrote: settings of callers, field by field, and bodies of receivers
-// and callers as JSON and XML, in the charset that they declare. It bounds what it reads and names every
-// mistake in a setting; what the texts mean is left to the packages that import it.
+// Package parse parses texts from others: settings of callers, field by field, and bodies of receivers and
+// callers as JSON and XML in their declared charset. It bounds what it reads and reports every mistake in a
+// setting. It does not interpret the texts; the packages that import it do.
 package parse
 
 import (
@@ -18,28 +18,28 @@ import (
 )
 
 const (
-	// MaxSettingBytes is how long a rule or a signer may be as it is written.
+	// MaxSettingBytes is the maximum length of a rule or a signer as JSON.
 	MaxSettingBytes = 16 << 10
-	// maxFindings is how many mistakes are named.
-	maxFindings = 50
+	// maxErrors is the maximum of reported mistakes.
+	maxErrors = 50
 )
 
-// A Setting is one value of a text that a caller wrote (a rule, predicates, a signer) while it is read into a
-// struct. encoding/json alone stops at the first mistake and takes a member that is given twice; here every
-// mistake is named.
+// A Setting is one value of a caller's JSON text (a rule, predicates, a signer) while it is parsed into a
+// struct. encoding/json stops at the first mistake and accepts duplicate members. This parser reports every
+// mistake.
 //
-// The members of an object are the fields of the struct with a tag json. Further tags are for them alone:
+// The members of an object are the fields of the struct with a tag json. Further tags:
 //
-//   - most: how many characters a text may have, or elements a list. Every text and list needs one.
-//   - empty:"ok": the text may be empty, or the list.
-//   - choice: the texts that there are, separated by spaces.
-//   - range: least and most of a whole number, separated by a space.
-//   - one: of the members with the same value only one is given.
+//   - most: the maximum of characters of a text or of elements of a list. Every text and list needs it.
+//   - empty:"ok": the text or the list may be empty.
+//   - choice: the permitted texts, separated by spaces.
+//   - range: the minimum and the maximum of a whole number, separated by a space.
+//   - one: only one of the members with the same value may be given.
 type Setting struct {
 	Raw json.RawMessage
-	// At is the field that mistakes are named with; "" is the whole setting.
+	// At is the field that errors name. "" is the whole setting.
 	At string
-	// Shared is what Decode was given, for what is counted over the whole setting.
+	// Shared is the value that the caller passed to Decode, for counts over the whole setting.
 	Shared any
 
 	tag   reflect.StructTag
@@ -47,13 +47,14 @@ type Setting struct {
 	wrong *[]store.FieldError
 }
 
-// A Reader is a value with a form of its own.
+// A Reader is a value that parses itself.
 type Reader interface{ ReadSetting(s Setting) }
 
-// A Checker looks at what was read when all members of its object have been.
+// A Checker is an object that checks itself after all its members have been parsed.
 type Checker interface{ CheckSetting(s Setting) }
 
-// Decode reads a setting into what into points to and returns what is wrong with it; nil: nothing is.
+// Decode parses a setting into the value that into points to. It returns the mistakes, or nil if there are
+// none.
 func Decode(raw []byte, into, shared any) []store.FieldError {
 	var wrong []store.FieldError
 	s := Setting{Raw: bytes.TrimSpace(raw), Shared: shared, wrong: &wrong}
@@ -70,7 +71,7 @@ func Decode(raw []byte, into, shared any) []store.FieldError {
 	return wrong
 }
 
-// Encode returns a setting as compact JSON, with nothing escaped that need not be.
+// Encode returns a setting as compact JSON with the fewest escapes.
 func Encode(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -79,8 +80,8 @@ func Encode(v any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }
 
-// EncodeChanged is Encode for a pointer to a struct without the fields that are as in another one of its
-// type, but always with a first one. It also says whether there are others.
+// EncodeChanged encodes the fields of a struct that differ from those of another one, and always the first
+// field. changed reports whether others differ. Both arguments are pointers to the same type.
 func EncodeChanged(v, from any) (text []byte, changed bool) {
 	a, b := reflect.ValueOf(v).Elem(), reflect.ValueOf(from).Elem()
 	for _, f := range reflect.VisibleFields(a.Type()) {
@@ -95,13 +96,13 @@ func EncodeChanged(v, from any) (text []byte, changed bool) {
 		default:
 			text, changed = append(text, ','), true
 		}
-		encoded, _ := Encode(value.Interface()) // texts, lists and switches can be encoded
+		encoded, _ := Encode(value.Interface()) // cannot fail: texts, lists and booleans
 		text = append(append(append(text, Quote(key)...), ':'), encoded...)
 	}
 	return append(text, '}'), changed
 }
 
-// EncodeField is Encode for one field of what v points to, by its key.
+// EncodeField encodes one field, by its key, of the struct that v points to.
 func EncodeField(v any, key string) []byte {
 	value := reflect.ValueOf(v).Elem()
 	field, _ := fieldOf(value.Type(), key)
@@ -109,23 +110,23 @@ func EncodeField(v any, key string) []byte {
 	return text
 }
 
-// Quote returns a text as JSON.
+// Quote returns a text as a JSON string.
 func Quote(text string) []byte {
-	quoted, _ := Encode(text) // a string can be encoded
+	quoted, _ := Encode(text) // cannot fail for a string
 	return quoted
 }
 
-// Fail notes what is wrong with the value.
+// Fail reports a mistake in the value.
 func (s Setting) Fail(format string, args ...any) {
-	if len(*s.wrong) < maxFindings {
+	if len(*s.wrong) < maxErrors {
 		*s.wrong = append(*s.wrong, store.FieldError{Field: s.At, Message: fmt.Sprintf(format, args...)})
 	}
 }
 
-// Failed says whether anything was wrong so far.
+// Failed reports whether there are mistakes so far.
 func (s Setting) Failed() bool { return len(*s.wrong) > 0 }
 
-// In is the member of a name, for mistakes that are its.
+// In returns the setting of a member, for reports about it. It has no value.
 func (s Setting) In(key string) Setting {
 	key = Cut(Clean([]byte(key)), 64)
 	if s.At != "" {
@@ -135,13 +136,13 @@ func (s Setting) In(key string) Setting {
 	return s
 }
 
-// Tag is what the field that the value is read into says under a name.
+// Tag returns a tag of the struct field that the value is parsed into.
 func (s Setting) Tag(name string) string { return s.tag.Get(name) }
 
-// Has says whether the object has a member of that name. It is for a Checker, as First and IsEmpty are.
+// Has reports whether the object has a member. It is for a Checker, as First and IsEmpty are.
 func (s Setting) Has(key string) bool { return slices.Contains(s.keys, key) }
 
-// First is the first member of the object that is one of these; "": none is.
+// First returns the first member of the object that is one of these, or "" if there is none.
 func (s Setting) First(of ...string) string {
 	i := slices.IndexFunc(s.keys, func(key string) bool { return slices.Contains(of, key) })
 	if i < 0 {
@@ -150,10 +151,10 @@ func (s Setting) First(of ...string) string {
 	return s.keys[i]
 }
 
-// IsEmpty says whether the object has no member.
+// IsEmpty reports whether the object has no member.
 func (s Setting) IsEmpty() bool { return len(s.keys) == 0 }
 
-// Member returns the object's first member of a name.
+// Member returns the first member of the object with that name.
 func (s Setting) Member(key string) (value Setting, ok bool) {
 	for d := members(s.Raw); d.More(); {
 		if m := s.next(d); m.key == key {
@@ -163,14 +164,14 @@ func (s Setting) Member(key string) (value Setting, ok bool) {
 	return Setting{}, false
 }
 
-// IsText says whether the value is a text.
+// IsText reports whether the value is a string.
 func (s Setting) IsText() bool { return s.Raw[0] == '"' }
 
-// Text returns a text of 1 to most characters, none of them a control character; ok is false if it is
-// something else, or empty where that is allowed.
+// Text returns a text of 1 to most characters without control characters. ok is false if the value is
+// anything else, or an empty text that is permitted. Only the first case is reported as a mistake.
 func (s Setting) Text(most int) (text string, ok bool) {
 	if !s.IsText() {
-		s.Fail("is a text in quotes")
+		s.Fail("must be text in quotes")
 		return "", false
 	}
 	text = s.Plain()
@@ -181,14 +182,14 @@ func (s Setting) Text(most int) (text string, ok bool) {
 	case n > most:
 		s.Fail("is %d characters long; at most %d are allowed", n, most)
 	case strings.IndexFunc(text, unicode.IsControl) >= 0:
-		s.Fail("has a control character")
+		s.Fail("contains a control character")
 	default:
 		return text, true
 	}
 	return "", false
 }
 
-// Plain is what a text says, and anything else as it is written.
+// Plain returns the content of a string, and the JSON text of any other value.
 func (s Setting) Plain() string {
 	if !s.IsText() {
 		return string(s.Raw)
@@ -196,12 +197,12 @@ func (s Setting) Plain() string {
 	return Unquote(s.Raw)
 }
 
-// List returns the elements of a list that has 1 to most of them, or none where that is allowed; nil: it is
-// none.
+// List returns the elements of a list of 1 to most elements, or of none if that is permitted. It is nil if
+// the value is invalid.
 func (s Setting) List(most int) []Setting {
 	var raw []json.RawMessage
 	if s.Raw[0] != '[' || json.Unmarshal(s.Raw, &raw) != nil {
-		s.Fail("is a list")
+		s.Fail("must be a list")
 		return nil
 	}
 	if n := len(raw); n == 0 && s.tag.Get("empty") == "" || n > most {
@@ -216,7 +217,7 @@ func (s Setting) List(most int) []Setting {
 	return elements
 }
 
-// Into reads the value into what v points to.
+// Into parses the value into the value that v points to.
 func (s Setting) Into(v any) { s.read(reflect.ValueOf(v).Elem()) }
 
 func (s Setting) read(v reflect.Value) {
@@ -240,13 +241,13 @@ func (s Setting) read(v reflect.Value) {
 	case reflect.Bool:
 		v.SetBool(s.Raw[0] == 't')
 		if s.Raw[0] != 't' && s.Raw[0] != 'f' {
-			s.Fail("is true or false")
+			s.Fail("must be true or false")
 		}
 	case reflect.Int:
 		least, greatest, _ := strings.Cut(s.tag.Get("range"), " ")
 		n, err := strconv.Atoi(string(s.Raw))
 		if err != nil || n < number(least) || n > number(greatest) {
-			s.Fail("is a whole number from %s to %s", least, greatest)
+			s.Fail("must be a whole number from %s to %s", least, greatest)
 			return
 		}
 		v.SetInt(int64(n))
@@ -256,11 +257,11 @@ func (s Setting) read(v reflect.Value) {
 }
 
 func number(digits string) int {
-	n, _ := strconv.Atoi(digits) // it stands in a tag
+	n, _ := strconv.Atoi(digits) // cannot fail: it comes from a struct tag
 	return n
 }
 
-// text reads a text, or the choice that it is.
+// text parses a text or a choice.
 func (s Setting) text(most int) string {
 	choice := s.tag.Get("choice")
 	if choice == "" {
@@ -271,21 +272,21 @@ func (s Setting) text(most int) string {
 	if s.IsText() && slices.Contains(choices, s.Plain()) {
 		return s.Plain()
 	}
-	s.Fail("is one of %s", strings.Join(choices, ", "))
+	s.Fail("must be one of %s", strings.Join(choices, ", "))
 	return ""
 }
 
-// object reads an object member by member, in the order of the text.
+// object parses the members of an object, in the order of the text.
 func (s Setting) object(v reflect.Value) {
 	if s.Raw[0] != '{' {
-		s.Fail("is an object")
+		s.Fail("must be an object")
 		return
 	}
-	given := make(map[string]string) // the first member of those of which one is given
+	given := make(map[string]string) // by the tag one, its first member
 	for d := members(s.Raw); d.More(); {
 		m := s.next(d)
 		if s.Has(m.key) {
-			m.Fail("is given twice")
+			m.Fail("is a duplicate field")
 			continue
 		}
 		s.keys = append(s.keys, m.key)
@@ -299,7 +300,7 @@ func (s Setting) object(v reflect.Value) {
 		}
 		if one := field.Tag.Get("one"); one != "" {
 			if first, ok := given[one]; ok {
-				m.Fail("is a second %s beside %s; give one", one, first)
+				m.Fail("cannot be combined with %s: give one %s", first, one)
 				continue
 			}
 			given[one] = m.key
@@ -312,13 +313,13 @@ func (s Setting) object(v reflect.Value) {
 	}
 }
 
-// A member is a value and its name.
+// A member is a value with its name.
 type member struct {
 	Setting
 	key string
 }
 
-// members begins to read an object, which is valid.
+// members returns a decoder that is inside of a valid object.
 func members(raw []byte) *json.Decoder {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	_, _ = d.Token()
@@ -331,11 +332,11 @@ func (s Setting) next(d *json.Decoder) member {
 	m := member{Setting: s.In(key), key: key}
 	m.keys = nil
 	m.Raw = nil
-	_ = d.Decode(&m.Raw) // it is valid
+	_ = d.Decode(&m.Raw) // cannot fail: the object is valid
 	return m
 }
 
-// fieldOf returns the field for a member, or nil and what is known.
+// fieldOf returns the struct field of a member. If there is none, known lists the known members for people.
 func fieldOf(t reflect.Type, key string) (field *reflect.StructField, known string) {
 	var names []string
 	for _, f := range reflect.VisibleFields(t) {
@@ -347,5 +348,5 @@ func fieldOf(t reflect.Type, key string) (field *reflect.StructField, known stri
 			names = append(names, name)
 		}
 	}
-	return nil, "known are " + strings.Join(names, ", ")
+	return nil, "known fields: " + strings.Join(names, ", ")
 }

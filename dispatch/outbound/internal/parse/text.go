@@ -7,7 +7,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// Clean returns valid UTF-8 without control characters but newline and tab.
+// Clean returns valid UTF-8 without control characters. Newline and tab stay.
 func Clean(b []byte) string {
 	if IsPlain(b) {
 		return string(b)
@@ -24,6 +24,7 @@ func Clean(b []byte) string {
 	return out.String()
 }
 
+// IsPlain reports whether Clean changes nothing because all bytes are ASCII without control characters.
 func IsPlain(b []byte) bool {
 	for _, c := range b {
 		if c >= utf8.RuneSelf || c == 0x7f || c < 0x20 && c != '\n' && c != '\t' {
@@ -33,8 +34,8 @@ func IsPlain(b []byte) bool {
 	return true
 }
 
-// isControl names what is left out: the control characters of ASCII and Latin-1, and the marks that turn the
-// direction of text or end its line.
+// isControl reports whether Clean removes a character: control characters of ASCII and Latin-1, and Unicode
+// marks that change the direction of text or end a line.
 func isControl(r rune) bool {
 	switch {
 	case r == '\n' || r == '\t':
@@ -47,7 +48,7 @@ func isControl(r rune) bool {
 	return false
 }
 
-// Cut returns at most n bytes of s, ending at a whole rune.
+// Cut returns the first n bytes of s at most, without a partial character at the end.
 func Cut(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -58,6 +59,7 @@ func Cut(s string, n int) string {
 	return s[:n]
 }
 
+// IsDigits reports whether s is one or more ASCII digits.
 func IsDigits(s string) bool {
 	for i := range len(s) {
 		if s[i] < '0' || s[i] > '9' {
@@ -67,11 +69,12 @@ func IsDigits(s string) bool {
 	return s != ""
 }
 
-// IsPrintable says whether a text is printable ASCII.
+// IsPrintable reports whether a text is printable ASCII.
 func IsPrintable(text string) bool {
 	return !strings.ContainsFunc(text, func(c rune) bool { return c < ' ' || c > '~' })
 }
 
+// Lower returns the lower case of an ASCII letter and any other byte unchanged.
 func Lower(c byte) byte {
 	if 'A' <= c && c <= 'Z' {
 		return c + 'a' - 'A'
@@ -79,8 +82,8 @@ func Lower(c byte) byte {
 	return c
 }
 
-// Scrub replaces, in text that came from a receiver, the credentials that were sent to it: some receivers
-// echo the request in their answer. Where they do so in JSON, a credential may have escapes.
+// Scrub masks the values in a text from a receiver. Some receivers echo the request and its credentials in
+// their answer. In JSON a credential may have escapes, so these forms are masked too.
 func Scrub(text string, values []string) string {
 	escaped := len(values) > 0 && strings.IndexByte(text, '\\') >= 0
 	for _, v := range values {
@@ -94,8 +97,8 @@ func Scrub(text string, values []string) string {
 	return text
 }
 
-// scrubEscaped replaces a value as encoders of JSON write it: with the escapes that are needed, with those
-// for HTML as Go has them, and with an escaped slash as PHP has it.
+// scrubEscaped masks the forms of a value in JSON: with the necessary escapes, with the escapes for HTML that
+// Go adds, and with an escaped slash as PHP writes it.
 func scrubEscaped(text, value string) string {
 	needed := string(Quote(value))
 	needed = needed[1 : len(needed)-1]

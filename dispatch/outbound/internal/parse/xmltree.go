@@ -6,44 +6,43 @@ import (
 	"io"
 )
 
-// An XML is an XML text that was read once: its elements in the order of the text. Attributes, comments and
-// prefixes of names are left out; CDATA is text like any other. There is nothing that could expand: a
-// document type, the place where entities are defined, makes it unreadable.
+// An XML is a parsed XML text: its elements in the order of the text. Attributes, comments and prefixes of
+// names are omitted. CDATA is text like any other. Entities cannot expand: a text with a document type, which
+// could define them, is refused.
 type XML struct {
 	Elements []Element
 }
 
-// An Element is one element. Its text is all the text directly within it, white space included.
+// An Element is one element. Text is the text directly inside of it, white space included.
 type Element struct {
 	Name   string
 	Text   string
-	Parent int // -1: it is the root
-	Depth  int // the root's is 0
-	// leaf: there are no elements within.
+	Parent int // -1 for the root
+	Depth  int // 0 for the root
+	// Leaf means that it contains no elements.
 	Leaf bool
-	// end is where its end tag begins in the text, for what is to be put there.
+	// End is the offset of its end tag, where further elements can be inserted.
 	End int64
 }
 
 const (
-	// maxXMLDepth is how deep elements may be nested.
+	// MaxXMLDepth is the maximum depth of elements.
 	MaxXMLDepth = 256
-	// tokenSteps is what reading a tag, an attribute or a text between tags costs in XML, beside a step for
-	// each byte.
+	// TokenSteps is the cost in steps of a tag, an attribute or a text, in addition to one step per byte.
 	TokenSteps = 32
 
 	NotXML    = "the body is not well-formed XML"
-	TooCostly = "the body is too much for the rule"
+	TooCostly = "the body takes too long to check"
 )
 
-// ReadXML reads a text that has been turned into UTF-8. It returns why for what is not one well-formed
-// element, and for what costs more steps than may be spent.
+// ReadXML parses a text in UTF-8. It fails if the text is not one well-formed element or if spend refuses the
+// cost; why is then NotXML or TooCostly.
 func ReadXML(text []byte, spend func(steps int) bool) (t *XML, why string) {
 	d := xml.NewDecoder(bytes.NewReader(text))
-	d.CharsetReader = func(_ string, r io.Reader) (io.Reader, error) { return r, nil } // it is UTF-8 by now
+	d.CharsetReader = func(_ string, r io.Reader) (io.Reader, error) { return r, nil } // already UTF-8
 	t = new(XML)
 	open := -1
-	var texts [][]byte // of the elements that are open
+	var texts [][]byte // of the open elements
 	for {
 		before := d.InputOffset()
 		token, err := d.Token()
@@ -85,7 +84,7 @@ func ReadXML(text []byte, spend func(steps int) bool) (t *XML, why string) {
 	}
 }
 
-// begin adds an element. It says no to a second root, and to what is nested too deep.
+// begin adds an element. It returns false for a second root and for one that is nested too deep.
 func (t *XML) begin(name string, parent int) bool {
 	e := Element{Name: name, Parent: parent, Leaf: true}
 	if parent < 0 && len(t.Elements) > 0 {

@@ -1,5 +1,4 @@
-// Package signtest has what tests of signers share: every signer, and a secret for each. It is for tests
-// only.
+// Package signtest has all signers, and secrets for them, for tests.
 package signtest
 
 import (
@@ -11,10 +10,10 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/sign"
 )
 
-// Shortest is a secret of the least length.
+// Shortest returns a secret of UseHMAC of the minimum length.
 func Shortest() []byte { return []byte("0123456789abcdefghijklmn") }
 
-// Secrets returns secrets without ids, the first one the present one.
+// Secrets returns secrets without IDs. The first key is the current one.
 func Secrets(keys ...[]byte) []sign.Secret {
 	secrets := make([]sign.Secret, len(keys))
 	for i, key := range keys {
@@ -23,7 +22,7 @@ func Secrets(keys ...[]byte) []sign.Secret {
 	return secrets
 }
 
-// rsaKeys are made once: it takes a while.
+// rsaKeys are generated once, because that is slow.
 var rsaKeys = sync.OnceValue(func() (keys [2][]byte) {
 	for i := range keys {
 		var err error
@@ -35,7 +34,7 @@ var rsaKeys = sync.OnceValue(func() (keys [2][]byte) {
 	return keys
 })
 
-// UseOf is what a signer needs a secret for.
+// UseOf returns the use of a signer's secrets.
 func UseOf(t testing.TB, signer string) string {
 	t.Helper()
 	use, err := sign.UseOf(signer)
@@ -45,7 +44,7 @@ func UseOf(t testing.TB, signer string) string {
 	return use
 }
 
-// Secret returns a secret of a use, always the same for the same n.
+// Secret returns a secret of a use. The same n gives the same secret.
 func Secret(t testing.TB, use string, n byte) []byte {
 	t.Helper()
 	letter := string(rune('a' + n))
@@ -65,7 +64,7 @@ func Secret(t testing.TB, use string, n byte) []byte {
 	return key
 }
 
-// Every is each signer and what of its options changes what is signed or where the signature goes.
+// Every has each signer, and each option that changes what is signed or where the signature goes.
 var Every = []string{
 	"", "standard-v1", "standard-v1a", "hmac-sha256-body",
 	`{"type":"hmac-sha256-body","header":"X-Shopify-Hmac-Sha256","prefix":"","encoding":"base64"}`,
@@ -77,7 +76,9 @@ var Every = []string{
 	`{"type":"sorted-kv","alg":"rsa2","sign_type":"RSA2","exclude":["sign"],"put":{"in":"query"}}`,
 	`{"type":"sorted-kv","key_suffix":"","skip_empty":false,"put":{"in":"header","name":"X-Sign"}}`,
 	`{"type":"sorted-kv","alg":"md5","sign_type":"MD5","nonce":"nonce_str","time":"ts"}`,
-	`{"type":"sorted-kv","alg":"rsa2","exclude":["sign","n"],"put":{"in":"query"},"sign_type":"RSA2","nonce":"n","time":"timestamp","time_format":"datetime"}`,
-	`{"type":"sorted-kv","put":{"in":"header","name":"X-Sign"},"nonce":"n","time":"t","time_format":"unix_ms"}`,
+	`{"type":"sorted-kv","alg":"rsa2","exclude":["sign","n"],"put":{"in":"query"},"sign_type":"RSA2",` +
+		`"nonce":"n","time":"timestamp","time_format":"datetime"}`,
+	`{"type":"sorted-kv","put":{"in":"header","name":"X-Sign"},"nonce":"n","time":"t",` +
+		`"time_format":"unix_ms"}`,
 	"wechat-v3-rsa", `{"type":"wechat-v3-rsa","mchid":"1900009191"}`, "basic", "bearer",
 }
