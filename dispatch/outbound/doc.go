@@ -11,11 +11,9 @@
 //   - Send returns within the request's timeout and a small constant. It does not panic.
 //   - If a signing key is missing or unfit, nothing is sent. It sends no unsigned request in its place.
 //   - Secrets, credentials and URL query values are in no error and no log. They are also redacted from the
-//     stored
-//     response if the receiver echoes them.
+//     stored response if the receiver echoes them.
 //   - An attempt has its connection to itself (HTTP/1.1). A failure of one destination closes no connection
-//     of
-//     another.
+//     of another.
 //   - A destination has at most as many connections as it had concurrent attempts, however slow its
 //     handshakes are.
 //

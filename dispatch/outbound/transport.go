@@ -131,11 +131,9 @@ const locationKey = "location"
 // A wrappedTransport prevents two effects of the clients above it:
 //
 //   - After an error retryablehttp closes the idle connections of its http.Client. One failing destination
-//     would cost
-//     all others their connections. So this type does not implement CloseIdleConnections.
+//     would cost all others their connections. So this type does not implement CloseIdleConnections.
 //   - http.Client parses the Location of a redirect even if it does not follow it. If the header is
-//     malformed,
-//     it returns an error in place of the answer. So this type moves Location to locationKey.
+//     malformed, it returns an error in place of the answer. So this type moves Location to locationKey.
 type wrappedTransport struct{ rt http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.

@@ -9,8 +9,8 @@ import (
 //
 // A predicate looks at one value of an answer:
 //
-//   - {"pointer": "/trade_state", "in": ["SUCCESS"]} looks at a value of a JSON body, by JSON pointer (RFC
-//     6901).
+//   - {"pointer": "/trade_state", "in": ["SUCCESS"]} looks at a value of a JSON body, by JSON pointer
+//     (RFC 6901).
 //   - {"xml": "/xml/trade_state", …} looks at the text of an XML element.
 //   - {"status": [404, "500-599"]} looks at the status.
 //   - {"all": […]} matches if all its predicates match.
@@ -19,12 +19,11 @@ import (
 //
 //   - A missing value matches only "exists": false. null is not missing.
 //   - A body matches nothing, not even "exists": false, if it is incomplete, not JSON (nested at most 10,000
-//     deep), not
-//     well-formed XML, or has a duplicate key in any object. The same holds for an XML path that several elements have.
+//     deep), not well-formed XML, or has a duplicate key in any object. The same holds for an XML path that
+//     several elements have.
 //   - eq, ne, in and not_in compare numbers as decimals with all their digits: 1.50 is equal to 1.5. They
-//     compare
-//     everything else by type and text: the text "1" is not the number 1. A value from XML has no type: if its
-//     text is a number, it is compared as one.
+//     compare everything else by type and text: the text "1" is not the number 1. A value from XML has no
+//     type: if its text is a number, it is compared as one.
 //   - gt, ge, lt and le compare decimals. A text that is a decimal, such as "1.50", counts as one.
 //   - matches searches for a regular expression (RE2) in a text, a number or a word such as true.
 //   - The check of one body may cost 10 ms. When the rule has used that up, no further predicate matches.
