@@ -93,7 +93,8 @@ func (rn *Runner) attemptOne(
 	if unlocked != nil {
 		<-unlocked // so that the slots bound the calls to an index that hangs
 	}
-	// successor has r's place in the lane, next has r's slot. If both may begin, next begins on another worker.
+	// successor has r's place in the lane, next has r's slot. If both may begin, next begins on another
+	// worker.
 	next, more = rn.slots.end(r.lease.Health)
 	if successor == nil || !rn.slots.begin(successor, false) {
 		return next, more
@@ -310,6 +311,7 @@ func (rn *Runner) signFailure(cb *store.Stamped, why error) outbound.Response {
 	return r
 }
 
+// send makes the request of the attempt.
 func (rn *Runner) send(ctx context.Context, cb *store.Stamped, t *target) outbound.Response {
 	r := outbound.Request{
 		ID:          store.CallbackPrefix + cb.ID,

@@ -57,6 +57,7 @@ func newMetrics(p part.Metrics) *metrics {
 	return m
 }
 
+// claimed counts the reply to a claim.
 func (m *metrics) claimed(c *schedule.Claimed) {
 	if len(c.Leases) > 0 {
 		m.claims.Inc()

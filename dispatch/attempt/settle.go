@@ -196,6 +196,7 @@ func (s *settler) gather(ctx context.Context) []ended {
 	}
 }
 
+// full returns whether a batch is committed without waiting for more results.
 func (s *settler) full(batch []ended) bool {
 	if len(batch) >= settleBatch {
 		return true

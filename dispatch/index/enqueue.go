@@ -47,6 +47,7 @@ func (ix *Index) runEnqueue(ctx context.Context) {
 	}
 }
 
+// enqueue ensures a batch in the index, or remembers it as missed.
 func (ix *Index) enqueue(ctx context.Context, batch []schedule.Item) {
 	if ix.indexSilent() {
 		// A call for each accept would be extra load on an index that is down. The catch-up gives it the

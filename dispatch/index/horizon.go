@@ -226,34 +226,11 @@ func (l *loader) load(ctx context.Context, shards []shardLoad) error {
 	ix.askShards(ctx, "move_watermark", shards, move)
 	skipMoved(shards, token)
 	part.Failpoint("after_watermark")
-	s := unloadedSpan(shards)
-	if s.after.DueAt < s.until {
-		noted := time.Now()
-		err := ix.walkOpen(ctx, s, func(rows []store.OpenRow) error {
-			if err := l.giveRows(ctx, shards, rows); err != nil {
-				return err
-			}
-			part.Failpoint("during_load")
-			switch leader, err := l.leader.Lead(ctx); {
-			case err != nil:
-				return err
-			case !leader:
-				return errMoved
-			}
-			if time.Since(noted) < loadedEvery {
-				return nil
-			}
-			noted = time.Now()
-			// The next page may have more rows of the last row's time.
-			return l.markLoaded(ctx, shards, token, rows[len(rows)-1].DueAt-1)
-		})
-		if err == nil {
-			err = l.markLoaded(ctx, shards, token, s.until)
-		}
-		if errors.Is(err, errMoved) {
+	if s := unloadedSpan(shards); s.after.DueAt < s.until {
+		switch err := l.loadSpan(ctx, shards, token, s); {
+		case errors.Is(err, errMoved):
 			return nil // The other process loads the rest.
-		}
-		if err != nil {
+		case err != nil:
 			return err
 		}
 	}
@@ -265,6 +242,34 @@ func (l *loader) load(ctx context.Context, shards []shardLoad) error {
 		}
 	}
 	return nil
+}
+
+// loadSpan gives the shards the rows of a span and marks them as loaded, every loadedEvery and at the end. It
+// stops with errMoved if this process has lost the lease.
+func (l *loader) loadSpan(ctx context.Context, shards []shardLoad, token string, s span) error {
+	marked := time.Now()
+	err := l.ix.walkOpen(ctx, s, func(rows []store.OpenRow) error {
+		if err := l.giveRows(ctx, shards, rows); err != nil {
+			return err
+		}
+		part.Failpoint("during_load")
+		switch leader, err := l.leader.Lead(ctx); {
+		case err != nil:
+			return err
+		case !leader:
+			return errMoved
+		}
+		if time.Since(marked) < loadedEvery {
+			return nil
+		}
+		marked = time.Now()
+		// The next page may have more rows of the last row's time.
+		return l.markLoaded(ctx, shards, token, rows[len(rows)-1].DueAt-1)
+	})
+	if err != nil {
+		return err
+	}
+	return l.markLoaded(ctx, shards, token, s.until)
 }
 
 // skipMoved skips the shards whose watermark another process has moved since.

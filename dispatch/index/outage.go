@@ -136,6 +136,7 @@ func (h *health) noteWalked(rows []store.OpenRow) {
 	}
 }
 
+// endWalk ends the walk that is under way.
 func (h *health) endWalk() {
 	h.mu.Lock()
 	given := h.walk.given

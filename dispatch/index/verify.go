@@ -38,6 +38,7 @@ func (ix *Index) Verify(ctx context.Context) (Drift, error) { return ix.verify(c
 // VerifyAll is Verify that lists all ids.
 func (ix *Index) VerifyAll(ctx context.Context) (Drift, error) { return ix.verify(ctx, math.MaxInt) }
 
+// verify compares twice, and lists at most maxIDs ids of each kind.
 func (ix *Index) verify(ctx context.Context, maxIDs int) (Drift, error) {
 	ix.generation.await(ctx, verifyTimeout)
 	first, err := ix.compare(ctx)

@@ -29,8 +29,8 @@ func (ix *Index) Remove(ctx context.Context, rows []store.OpenRow) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
 	defer cancel()
-	for some := range slices.Chunk(refs, schedule.MaxBatch) {
-		if _, err := ix.o.Schedule.Cancel(ctx, some); err != nil {
+	for chunk := range slices.Chunk(refs, schedule.MaxBatch) {
+		if _, err := ix.o.Schedule.Cancel(ctx, chunk); err != nil {
 			ix.Failed("cancel", err)
 			return
 		}
@@ -44,7 +44,7 @@ func (ix *Index) Place(ctx context.Context, callbacks ...store.Callback) {
 	for i := range callbacks {
 		items[i] = Item(&callbacks[i])
 	}
-	_, err := ix.put(context.WithoutCancel(ctx), items, true, everywhere)
+	_, err := ix.put(context.WithoutCancel(ctx), items, true, always)
 	ix.afterPlace(items, err)
 }
 
@@ -66,9 +66,10 @@ func (ix *Index) afterPlace(items []schedule.Item, err error) {
 	ix.hintAll()
 }
 
-// relocate puts an item into its lane, and first removes it from the old one. It tries twice, because a
-// catch-up that read the row before the change may have put it back into the old lane. An item in both lanes
-// does no harm: the stamp decides whether and where it is sent.
+// relocate puts an item into its lane, and first removes it from the old one. A catch-up that read the row
+// before the change may put it back into the old lane in between. Then Ensure finds the item present, and
+// relocate tries once more. An item in both lanes does no harm: the stamp decides whether and where it is
+// sent.
 func (ix *Index) relocate(ctx context.Context, i schedule.Item, from int64) error {
 	for range 2 {
 		if from != i.Lane {
@@ -76,7 +77,7 @@ func (ix *Index) relocate(ctx context.Context, i schedule.Item, from int64) erro
 				return err
 			}
 		}
-		positions, err := ix.put(ctx, []schedule.Item{i}, true, everywhere)
+		positions, err := ix.put(ctx, []schedule.Item{i}, true, always)
 		if err != nil || from == i.Lane || positions[0].Place == schedule.Absent {
 			return err
 		}
@@ -84,8 +85,8 @@ func (ix *Index) relocate(ctx context.Context, i schedule.Item, from int64) erro
 	return nil
 }
 
-// everywhere says of every item that it must be moved.
-func everywhere(int, schedule.Position) bool { return true }
+// always says that an item is misplaced, so that put moves all items that the index holds.
+func always(int, schedule.Position) bool { return true }
 
 // put adds the items that the index lacks, and moves those that it holds and for which misplaced is true to
 // their due times. With forced, moved items that are forced become so in the index. It returns where each
@@ -105,8 +106,9 @@ func (ix *Index) put(
 	var movements []schedule.Movement
 	for i, p := range positions {
 		if p.Place != schedule.Absent && misplaced != nil && misplaced(i, p) {
-			movements = append(movements, schedule.Movement{Ref: items[i].Ref(), Due: items[i].Due,
-				Forced: forced && items[i].Forced})
+			movements = append(movements, schedule.Movement{
+				Ref: items[i].Ref(), Due: items[i].Due, Forced: forced && items[i].Forced,
+			})
 		}
 	}
 	if len(movements) > 0 {
@@ -141,8 +143,9 @@ func (ix *Index) Unlock(ctx context.Context, leases ...*schedule.Lease) bool {
 	return true
 }
 
-// release releases locks, and moves the next waiter of each lock to now. If a waiter cannot be moved, it
-// tries the next one. A waiter that is not moved is due by its own timer.
+// release releases locks, and moves the next waiter of each lock to now. If a waiter cannot be moved, the
+// lock is released again, which releases nothing but returns the waiter after it. A waiter that is not moved
+// is due by its own timer.
 func (ix *Index) release(ctx context.Context, leases []*schedule.Lease) error {
 	ctx, cancel := context.WithTimeout(ctx, ix.health.CallTime())
 	defer cancel()
@@ -169,20 +172,9 @@ func (ix *Index) release(ctx context.Context, leases []*schedule.Lease) error {
 		moved, err := ix.o.Schedule.Move(ctx, movements)
 		if err != nil {
 			ix.health.Failed("move", err)
-			return nil
+			return nil // the locks are released
 		}
-		unlocks = nil
-		for i, u := range waited {
-			switch moved[i] {
-			case schedule.MovedIt:
-				continue
-			case schedule.MovedGone:
-				u.Gone = append(u.Gone, movements[i].ID)
-			default:
-				u.Skip = append(u.Skip, movements[i].ID)
-			}
-			unlocks = append(unlocks, u)
-		}
+		unlocks = unlocksOfUnmoved(waited, movements, moved)
 		if len(unlocks) < len(movements) {
 			ix.HintOnlyShard()
 		}
@@ -191,6 +183,25 @@ func (ix *Index) release(ctx context.Context, leases []*schedule.Lease) error {
 		}
 	}
 	return nil
+}
+
+// unlocksOfUnmoved returns the unlocks whose waiter could not be moved. That waiter leaves the queue if it is
+// gone, and is skipped if it cannot run now.
+func unlocksOfUnmoved(
+	waited []schedule.Unlock, movements []schedule.Movement, moved []schedule.Moved,
+) (again []schedule.Unlock) {
+	for i, u := range waited {
+		switch moved[i] {
+		case schedule.MovedIt:
+			continue
+		case schedule.MovedGone:
+			u.Gone = append(u.Gone, movements[i].ID)
+		default:
+			u.Skip = append(u.Skip, movements[i].ID)
+		}
+		again = append(again, u)
+	}
+	return again
 }
 
 // Settle settles leases in the index, and returns whether the index has all settlements. Those that it may
@@ -206,6 +217,7 @@ func (ix *Index) Settle(ctx context.Context, settlements []schedule.Settlement) 
 	return applied
 }
 
+// settleChunk settles up to schedule.MaxBatch leases with one call.
 func (ix *Index) settleChunk(ctx context.Context, settlements []schedule.Settlement) bool {
 	if ix.health.indexSilent() {
 		// Do not wait for an index that hangs: results would queue up batch after batch, and their claims
