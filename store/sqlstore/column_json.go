@@ -15,9 +15,9 @@ import (
 // A memo caches values by key: most callbacks share a few policies and rules. The zero value is an empty
 // cache of maxMemo values. A full cache is emptied, which bounds it without keeping an order.
 type memo[K comparable, V any] struct {
-	max   int
-	mu    sync.RWMutex
-	known map[K]V
+	max    int
+	mu     sync.RWMutex
+	values map[K]V
 }
 
 const maxMemo = 1000
@@ -26,7 +26,7 @@ const maxMemo = 1000
 func (m *memo[K, V]) get(key K) (V, bool) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	v, ok := m.known[key]
+	v, ok := m.values[key]
 	return v, ok
 }
 
@@ -34,10 +34,10 @@ func (m *memo[K, V]) get(key K) (V, bool) {
 func (m *memo[K, V]) put(key K, v V) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.known == nil || len(m.known) >= cmp.Or(m.max, maxMemo) {
-		m.known = make(map[K]V)
+	if m.values == nil || len(m.values) >= cmp.Or(m.max, maxMemo) {
+		m.values = make(map[K]V)
 	}
-	m.known[key] = v
+	m.values[key] = v
 }
 
 // decodeOnce decodes the text of a column and caches the value by its text.

@@ -29,7 +29,6 @@ func (db *DB) ReportDispatcher(ctx context.Context, d store.Dispatcher) error {
 }
 
 // WithdrawDispatcher takes a process that shut down off the list. Its row stays for LastWorker.
-// WithdrawDispatcher takes a process that has ended off the list. When it was there is kept for LastWorker.
 func (db *DB) WithdrawDispatcher(ctx context.Context, name string, now int64) error {
 	return db.changeBy(ctx, "withdraw dispatcher "+name,
 		`UPDATE dispatchers SET ended_at = $2, seen_at = $2 WHERE name = $1 AND ended_at = 0`, name, now)

@@ -28,13 +28,13 @@ func (db *DB) CreateEndpoint(ctx context.Context, e store.Endpoint, by store.Act
 		if err := t.lockForLanes(e.Project); err != nil {
 			return e, err
 		}
-		there, err := t.lockEndpoints(`endpoints.id = $1`, e.ID)
+		existing, err := t.lockEndpoints(`endpoints.id = $1`, e.ID)
 		if err != nil {
 			return e, err
 		}
-		if len(there) > 0 {
-			if t.Again && there[0].CreatedAt == e.CreatedAt && there[0].Project == e.Project {
-				return there[0], nil // an earlier try was committed, and its reply was lost
+		if len(existing) > 0 {
+			if t.Again && existing[0].CreatedAt == e.CreatedAt && existing[0].Project == e.Project {
+				return existing[0], nil // an earlier try was committed, and its reply was lost
 			}
 			return e, store.ErrExists
 		}
@@ -446,13 +446,13 @@ func (t *tx) findUpserts(project string, places map[string]int, now int64) ([]*u
 		return nil, err
 	}
 	var upserts, made []*upsert
-	there := make(map[string]bool, len(names))
+	existing := make(map[string]bool, len(names))
 	for _, e := range found {
-		there[e.ExternalID] = true
+		existing[e.ExternalID] = true
 		upserts = append(upserts, &upsert{before: e, after: e})
 	}
 	for _, name := range names {
-		if there[name] {
+		if existing[name] {
 			continue
 		}
 		id, err := t.db.newID()

@@ -50,13 +50,13 @@ func lastPause(own, endpoint, project string) string {
 type laneWrite struct{ ID, Pause, Version int64 }
 
 // pauseNewLanes gives new lanes the pause of their project, and a version, so that the engine reads them.
-func (t *tx) pauseNewLanes(held []laneWrite) error {
-	if len(held) == 0 {
+func (t *tx) pauseNewLanes(paused []laneWrite) error {
+	if len(paused) == 0 {
 		return nil
 	}
-	for i := range held {
+	for i := range paused {
 		var err error
-		held[i].Version, err = t.nextVersion()
+		paused[i].Version, err = t.nextVersion()
 		if err != nil {
 			return err
 		}
@@ -65,7 +65,7 @@ func (t *tx) pauseNewLanes(held []laneWrite) error {
 			project_paused_until = i.pause,
 			paused_until = `+lastPause("lanes.own_paused_until", "lanes.endpoint_paused_until", "i.pause")+`,
 			version = i.version
-		FROM $i WHERE lanes.id = i.id`, sqldb.Rows(held, sqldb.Named[laneWrite](`id pause version`)))
+		FROM $i WHERE lanes.id = i.id`, sqldb.Rows(paused, sqldb.Named[laneWrite](`id pause version`)))
 	return named("pause new lanes", err)
 }
 

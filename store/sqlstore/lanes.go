@@ -83,13 +83,13 @@ type foundLane struct {
 var inputLane = sqldb.Named[laneKey](`i.project i.key`)
 
 // lookUp searches for lanes by their key, and adds the ids of the existing ones to ids. The SQL expression
-// there gives the bound of an existing lane.
-func (t *tx) lookUp(wanted []laneKey, ids map[laneKey]int64, there string) ([]foundLane, error) {
+// bound gives the bound of an existing lane.
+func (t *tx) lookUp(wanted []laneKey, ids map[laneKey]int64, bound string) ([]foundLane, error) {
 	columns := func(l *foundLane) sqldb.Columns {
 		return append(inputLane(&l.laneKey), col("COALESCE(lanes.id, 0)", &l.id),
 			col(`CASE WHEN lanes.id IS NULL
 			THEN COALESCE((SELECT projects.lane_quota FROM projects WHERE projects.id = i.project), 0)
-			ELSE `+there+` END`, &l.bound))
+			ELSE `+bound+` END`, &l.bound))
 	}
 	found, err := sqldb.Select(t, columns, `FROM $i
 		LEFT JOIN lanes ON lanes.project = i.project AND lanes.key = i.key`,
