@@ -57,10 +57,10 @@ func (a *API) accepted(c *gin.Context, r *store.Accepted) error {
 	if r.Err != nil {
 		return r.Err
 	}
-	b := takeBuffer()
-	defer giveBuffer(b)
+	b := getBuffer()
+	defer putBuffer(b)
 	*b = appendCallback(*b, &r.Callback, a.Engine.Now(), r.Replayed)
-	a.answer(c, acceptedStatus(r.Replayed), *b)
+	a.writeJSON(c, acceptedStatus(r.Replayed), *b)
 	return nil
 }
 
@@ -111,8 +111,8 @@ func (a *API) acceptBatch(ctx context.Context, c *gin.Context, who caller) error
 		return err
 	}
 	now := a.Engine.Now()
-	kept := takeBuffer()
-	defer giveBuffer(kept)
+	kept := getBuffer()
+	defer putBuffer(kept)
 	b := append(slices.Grow(*kept, 1024*len(items)), `{"results":[`...)
 	for i := range items {
 		if i > 0 {
@@ -130,7 +130,7 @@ func (a *API) acceptBatch(ctx context.Context, c *gin.Context, who caller) error
 		}
 	}
 	*kept = append(b, "]}"...)
-	a.answer(c, http.StatusMultiStatus, *kept)
+	a.writeJSON(c, http.StatusMultiStatus, *kept)
 	return nil
 }
 
@@ -170,7 +170,7 @@ func (a *API) event(ctx context.Context, c *gin.Context, who caller) error {
 	if err != nil {
 		return err
 	}
-	return a.show(c, acceptedStatus(r.Replayed), client.Event{
+	return a.respond(c, acceptedStatus(r.Replayed), client.Event{
 		ID: store.EventPrefix + r.ID, Replayed: r.Replayed,
 		Callbacks: each(r.Callbacks, func(id *string) string { return store.CallbackPrefix + *id }),
 	})
@@ -239,7 +239,7 @@ func (d *submissionDecoder) member(key, raw []byte) bool {
 	case "payload", "body", "body_base64":
 		d.payload(string(key), raw)
 	case "due_at":
-		point(&d.fields, "due_at", raw, &d.sub.DueAt, decodeInstant)
+		setPointer(&d.fields, "due_at", raw, &d.sub.DueAt, decodeInstant)
 	case "delay":
 		d.duration("delay", raw, &d.sub.Delay)
 	case "expires_in":
@@ -247,13 +247,13 @@ func (d *submissionDecoder) member(key, raw []byte) bool {
 	case "supersede":
 		d.boolean("supersede", raw, &d.sub.Supersede)
 	case "version":
-		point(&d.fields, "version", raw, &d.sub.Version, decodeInteger)
+		setPointer(&d.fields, "version", raw, &d.sub.Version, decodeInteger)
 	case "start_attempt":
-		take(&d.fields, "start_attempt", raw, &d.sub.StartAttempt, decodeCount)
+		set(&d.fields, "start_attempt", raw, &d.sub.StartAttempt, decodeCount)
 	case "idempotency_key":
-		take(&d.fields, "idempotency_key", raw, &d.sub.IdempotencyKey, func(raw []byte) (string, string) {
+		set(&d.fields, "idempotency_key", raw, &d.sub.IdempotencyKey, func(raw []byte) (string, string) {
 			key, wrong := decodeLine(raw)
-			return key, orEmptyKey(wrong, key)
+			return key, checkKey(wrong, key)
 		})
 	default:
 		return false
@@ -346,9 +346,9 @@ func (d *submissionDecoder) labels(raw []byte) {
 	})
 }
 
-// orEmptyKey is what is wrong with a key, or that it is empty: it is a variable that nobody filled, and
+// checkKey is what is wrong with a key, or that it is empty: it is a variable that nobody filled, and
 // taking it for "no key" would send twice what the caller meant to send once.
-func orEmptyKey(wrong, key string) string {
+func checkKey(wrong, key string) string {
 	if wrong == "" && key == "" {
 		return "must not be empty"
 	}
@@ -377,7 +377,7 @@ func headerIdempotency(sub *accept.Submission, h http.Header) {
 	}
 	f := fields{invalid: sub.Invalid}
 	key := values[0]
-	wrong := orEmptyKey(query.CheckText(key, false), key)
+	wrong := checkKey(query.CheckText(key, false), key)
 	for _, other := range values[1:] {
 		if other != values[0] {
 			wrong = "is given twice with different values"

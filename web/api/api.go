@@ -46,7 +46,7 @@ type API struct {
 	rates   *query.Rates
 	// projects are those that ProjectHeader has named and that exist. A project is never removed.
 	projects sync.Map
-	rooms    rooms
+	budgets    bodyBudgets
 	// knownCursorKey is what CursorKey has returned; nil: nothing yet.
 	knownCursorKey atomic.Pointer[[]byte]
 }
@@ -67,7 +67,7 @@ func New(o Options) (*API, error) {
 	}
 	rates := query.NewRates(o.RequestsPerSecond)
 	return &API{
-		Options: o, keyHash: sha256.Sum256([]byte(o.AdminKey)), rates: rates, rooms: newRooms(),
+		Options: o, keyHash: sha256.Sum256([]byte(o.AdminKey)), rates: rates, budgets: newBodyBudgets(),
 	}, nil
 }
 
@@ -75,8 +75,8 @@ func New(o Options) (*API, error) {
 // written nothing.
 type handler func(ctx context.Context, c *gin.Context, who caller) error
 
-// longest bounds the calls that walk through everything.
-const longest = 15 * time.Minute
+// longTimeout bounds the calls that walk through everything.
+const longTimeout = 15 * time.Minute
 
 // serve makes a handler a route's: for those whose key has the scope, and within the time-out.
 func (a *API) serve(scope store.Scope, h handler, timeout time.Duration) gin.HandlerFunc {
@@ -85,10 +85,10 @@ func (a *API) serve(scope store.Scope, h handler, timeout time.Duration) gin.Han
 		defer cancel()
 		who, err := a.authenticate(ctx, c)
 		if err == nil && !who.Allows(scope) {
-			err = lacks(scope)
+			err = missingScope(scope)
 		}
 		if err == nil {
-			err = a.takeIn(ctx, c, who, h)
+			err = a.withBudget(ctx, c, who, h)
 		}
 		if err != nil {
 			a.fail(c, err)
@@ -96,13 +96,13 @@ func (a *API) serve(scope store.Scope, h handler, timeout time.Duration) gin.Han
 	}
 }
 
-// lasting makes a handler that may take that long a route's, beyond the server's time-outs too. They are
+// serveLong makes a handler that may take that long a route's, beyond the server's time-outs too. They are
 // lifted when the body has been read: until then the request's sender is what takes long.
-func (a *API) lasting(scope store.Scope, h handler, most time.Duration) gin.HandlerFunc {
+func (a *API) serveLong(scope store.Scope, h handler, most time.Duration) gin.HandlerFunc {
 	return a.serve(scope, func(ctx context.Context, c *gin.Context, who caller) error {
 		whole := func() error { return query.Lift(c.Writer, time.Now().Add(most+a.Timeout)) }
-		if in, ok := c.Request.Body.(*intake); ok && c.Request.ContentLength != 0 {
-			in.whole = whole
+		if in, ok := c.Request.Body.(*budgetedBody); ok && c.Request.ContentLength != 0 {
+			in.onRead = whole
 		} else if err := whole(); err != nil {
 			return err
 		}
@@ -116,7 +116,7 @@ func (a *API) fail(c *gin.Context, err error) {
 	if c.Writer.Written() {
 		return
 	}
-	a.wrote(c, httperr.Write(c.Writer, p))
+	a.logWriteError(c, httperr.Write(c.Writer, p))
 }
 
 // problem returns the problem of an error. One that the caller may not see is logged, and the problem points
@@ -131,9 +131,9 @@ func (a *API) problem(c *gin.Context, err error) httperr.Problem {
 	return httperr.Logged(id)
 }
 
-// wrote records that an answer could not be written: the caller went away, which is worth a line only when
+// logWriteError records that an answer could not be written: the caller went away, which is worth a line only when
 // looked for.
-func (a *API) wrote(c *gin.Context, err error) {
+func (a *API) logWriteError(c *gin.Context, err error) {
 	if err != nil {
 		a.Logger.Debug("answer not written", "request_id", c.Writer.Header().Get(RequestIDHeader), "route",
 			c.FullPath(), "error", err)
@@ -142,8 +142,8 @@ func (a *API) wrote(c *gin.Context, err error) {
 
 var jsonType = []string{"application/json; charset=utf-8"}
 
-// answer writes a JSON answer. An error of the connection is logged, not returned: there is nobody to answer.
-func (a *API) answer(c *gin.Context, status int, body []byte) {
+// writeJSON writes a JSON writeJSON. An error of the connection is logged, not returned: there is nobody to writeJSON.
+func (a *API) writeJSON(c *gin.Context, status int, body []byte) {
 	h := c.Writer.Header()
 	h["Content-Type"] = jsonType
 	if len(body) > 2048 { // net/http says the length of shorter ones by itself.
@@ -151,7 +151,7 @@ func (a *API) answer(c *gin.Context, status int, body []byte) {
 	}
 	c.Writer.WriteHeader(status)
 	_, err := c.Writer.Write(body)
-	a.wrote(c, err)
+	a.logWriteError(c, err)
 }
 
 // buffers are for answers to accepts, which are frequent.
@@ -160,10 +160,10 @@ var buffers = sync.Pool{New: func() any { return new([]byte) }}
 // maxKeptBuffer is up to what size a buffer is kept for the next answer.
 const maxKeptBuffer = 256 << 10
 
-// takeBuffer returns an empty buffer, which giveBuffer takes back when the answer has been written.
-func takeBuffer() *[]byte { return buffers.Get().(*[]byte) }
+// getBuffer returns an empty buffer, which giveBuffer takes back when the answer has been written.
+func getBuffer() *[]byte { return buffers.Get().(*[]byte) }
 
-func giveBuffer(b *[]byte) {
+func putBuffer(b *[]byte) {
 	if cap(*b) <= maxKeptBuffer {
 		*b = (*b)[:0]
 		buffers.Put(b)

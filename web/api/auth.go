@@ -21,13 +21,13 @@ import (
 // A caller is who makes a request, as its key says.
 type caller = query.Caller
 
-// lacks is the error of a key without a scope.
-func lacks(s store.Scope) error {
+// missingScope is the error of a key without a scope.
+func missingScope(s store.Scope) error {
 	return fmt.Errorf("%w: use a key with the scope %s", httperr.ErrForbidden, s)
 }
 
-// rootOnly is the error of what the settings' admin key alone may do.
-func rootOnly() error {
+// adminKeyRequired is the error of what the settings' admin key alone may do.
+func adminKeyRequired() error {
 	return fmt.Errorf("%w: only the admin key of the settings can do this",
 		httperr.ErrForbidden)
 }

@@ -26,19 +26,19 @@ func (a *API) callbackOf(cb *store.Callback) json.RawMessage {
 	return appendCallback(make([]byte, 0, 1024), cb, a.Engine.Now(), false)
 }
 
-// changed answers with a callback, as a change has left it.
-func (a *API) changed(c *gin.Context, status int) func(store.Callback, error) error {
+// replyCallback answers with a callback, as a change has left it.
+func (a *API) replyCallback(c *gin.Context, status int) func(store.Callback, error) error {
 	return reply(a, c, status, a.callbackOf)
 }
 
-// ended is what became of a callback that was to end.
-type ended struct {
+// endResult is what became of a callback that was to end.
+type endResult struct {
 	Result   string          `json:"result"`
 	Callback json.RawMessage `json:"callback"`
 }
 
-func (a *API) canceledOf(x *store.CanceledCallback) ended {
-	return ended{string(x.Result), a.callbackOf(&x.Callback)}
+func (a *API) canceledOf(x *store.CanceledCallback) endResult {
+	return endResult{string(x.Result), a.callbackOf(&x.Callback)}
 }
 
 // cancelRef is POST /v1/callbacks/cancel: all open callbacks of a reference, and if asked for those that had
@@ -56,7 +56,7 @@ func (a *API) cancelRef(ctx context.Context, c *gin.Context, who caller) error {
 	if err != nil {
 		return err
 	}
-	return a.show(c, http.StatusOK, map[string][]ended{"data": each(canceled, a.canceledOf)})
+	return a.respond(c, http.StatusOK, map[string][]endResult{"data": each(canceled, a.canceledOf)})
 }
 
 // invalid is the error of one field.
@@ -77,7 +77,7 @@ func (a *API) retry(ctx context.Context, c *gin.Context, who caller, id string) 
 	if err := d.err(); err != nil {
 		return err
 	}
-	return a.changed(c, http.StatusOK)(a.Engine.Retry(ctx, who.Project, id, asked, who.By(r.Reason)))
+	return a.replyCallback(c, http.StatusOK)(a.Engine.Retry(ctx, who.Project, id, asked, who.By(r.Reason)))
 }
 
 // reschedule is POST /v1/callbacks/{id}/reschedule.
@@ -90,19 +90,19 @@ func (a *API) reschedule(ctx context.Context, c *gin.Context, who caller, id str
 	if (due == nil) == (delay == nil) {
 		return invalid("due_at", "exactly one of due_at and delay is needed")
 	}
-	return a.changed(c, http.StatusOK)(a.Engine.Reschedule(ctx, who.Project, id, due, delay,
+	return a.replyCallback(c, http.StatusOK)(a.Engine.Reschedule(ctx, who.Project, id, due, delay,
 		who.By(r.Reason)))
 }
 
-// mend is PATCH /v1/callbacks/{id}: changes one that is scheduled or dead, never its payload. Of nulls only
+// editCallback is PATCH /v1/callbacks/{id}: changes one that is scheduled or dead, never its payload. Of nulls only
 // that of expires_in means something: it does not expire any more.
-func (a *API) mend(ctx context.Context, c *gin.Context, who caller, id string) error {
+func (a *API) editCallback(ctx context.Context, c *gin.Context, who caller, id string) error {
 	var (
 		d decoder
 		r client.CallbackPatch
 		m control.EditRequest
 	)
-	d.own = map[string]func(string, []byte){
+	d.custom = map[string]func(string, []byte){
 		"headers": func(_ string, raw []byte) { // no mask is refused: a callback's headers are not shown
 			if !isNull(raw) {
 				m.Headers = &[]store.Header{}
@@ -120,7 +120,7 @@ func (a *API) mend(ctx context.Context, c *gin.Context, who caller, id string) e
 		m.PolicyName == "" && !m.PolicyGiven {
 		return invalid(request, "changes nothing: give url, headers, policy or expires_in")
 	}
-	return a.changed(c, http.StatusOK)(a.Engine.Edit(ctx, who.Project, id, m, who.By(r.Reason)))
+	return a.replyCallback(c, http.StatusOK)(a.Engine.Edit(ctx, who.Project, id, m, who.By(r.Reason)))
 }
 
 // attempts is GET /v1/callbacks/{id}/attempts, newest first. Its cursors name the callback, too.
@@ -144,10 +144,10 @@ func attemptOf(x *store.Attempt) client.Attempt {
 		Number: x.Number, Trigger: string(x.Trigger), Outcome: string(x.Outcome), Charged: x.Charged,
 		Class: client.Class(x.Class), StatusCode: x.Status, Error: x.Error,
 		StartedAt: moment(x.StartedAt), EndedAt: moment(x.EndedAt), DueAt: moment(x.DueAt),
-		LatenessMs: fraction(x.Lateness),
+		LatenessMs: rounded(x.Lateness),
 		TimingsMs: client.Timings{
-			DNS: fraction(t.DNS), Connect: fraction(t.Connect), TLS: fraction(t.TLS),
-			FirstByte: fraction(t.FirstByte), Total: fraction(t.Total),
+			DNS: rounded(t.DNS), Connect: rounded(t.Connect), TLS: rounded(t.TLS),
+			FirstByte: rounded(t.FirstByte), Total: rounded(t.Total),
 		},
 		RequestHeaders: headersOf(x.RequestHeaders), ResponseHeaders: headersOf(x.ResponseHeaders),
 		ResponseBody: x.ResponseBody, ResponseTrunc: x.ResponseTruncated,
@@ -157,13 +157,13 @@ func attemptOf(x *store.Attempt) client.Attempt {
 
 // explanationOf says why a callback has not been sent yet.
 func explanationOf(x *control.Explanation) client.Explanation {
-	return client.Explanation{Summary: x.Summary, NextAt: until(x.NextAt), Blocking: each(x.Blocking, holdOf)}
+	return client.Explanation{Summary: x.Summary, NextAt: endTime(x.NextAt), Blocking: each(x.Blocking, blockOf)}
 }
 
-// holdOf is what keeps a callback or a lane. What has no end, or none that is known, is until null.
-func holdOf(b *control.Block) client.Block {
+// blockOf is what keeps a callback or a lane. What has no end, or none that is known, is until null.
+func blockOf(b *control.Block) client.Block {
 	return client.Block{
-		Code: client.BlockCode(b.Code), Since: moment(b.Since), Until: until(b.Until), Detail: b.Detail,
+		Code: client.BlockCode(b.Code), Since: moment(b.Since), Until: endTime(b.Until), Detail: b.Detail,
 		Cure: b.Cure,
 	}
 }
@@ -206,7 +206,7 @@ func (a *API) text(c *gin.Context, contentType string, body []byte) {
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	c.Writer.WriteHeader(http.StatusOK)
 	_, err := c.Writer.Write(body)
-	a.wrote(c, err)
+	a.logWriteError(c, err)
 }
 
 // parseQuery returns the parameters of a request.
@@ -292,7 +292,7 @@ func (a *API) list(ctx context.Context, c *gin.Context, who caller) error {
 		return a.listCSV(c, page.Callbacks, next, now)
 	}
 	data := each(page.Callbacks, a.callbackOf)
-	return a.show(c, http.StatusOK, client.Page[json.RawMessage]{Data: data, NextCursor: next})
+	return a.respond(c, http.StatusOK, client.Page[json.RawMessage]{Data: data, NextCursor: next})
 }
 
 // page reads a page of callbacks. Of an endpoint's name that means nothing there are none.
@@ -341,7 +341,7 @@ func (a *API) listCSV(c *gin.Context, callbacks []store.Callback, next string, n
 	h.Set("Content-Disposition", `attachment; filename="callbacks.csv"`)
 	c.Writer.WriteHeader(http.StatusOK)
 	_, err := c.Writer.Write(b.Bytes())
-	a.wrote(c, err)
+	a.logWriteError(c, err)
 	return nil
 }
 

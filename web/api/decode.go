@@ -22,8 +22,8 @@ type decoder struct {
 	fields
 	// choice is what the policy, success and signer of the request choose.
 	choice accept.Choice
-	// own decode the fields of these names in a way of their own.
-	own map[string]func(name string, raw []byte)
+	// custom decode the fields of these names in a way of their custom.
+	custom map[string]func(name string, raw []byte)
 }
 
 // into returns what decodes the members of an object into a struct, and says whether it has such a field.
@@ -36,8 +36,8 @@ func (d *decoder) into(to any) func(key, raw []byte) bool {
 		switch {
 		case i < 0:
 			return false
-		case d.own[name] != nil:
-			d.own[name](name, raw)
+		case d.custom[name] != nil:
+			d.custom[name](name, raw)
 		default:
 			d.value(name, raw, &all[i], v.FieldByIndex(all[i].Index))
 		}
@@ -100,20 +100,20 @@ func (d *decoder) value(name string, raw []byte, f *client.Field, v reflect.Valu
 			*to = append(*to, client.Header(h))
 		}
 	case *client.Duration:
-		take(&d.fields, name, raw, to, func(raw []byte) (client.Duration, string) {
+		set(&d.fields, name, raw, to, func(raw []byte) (client.Duration, string) {
 			length, wrong := decodeDuration(raw)
 			return duration(length), wrong
 		})
 	case *time.Time:
 		d.moment(name, raw, to)
 	case *int:
-		take(&d.fields, name, raw, to, decodeCount)
+		set(&d.fields, name, raw, to, decodeCount)
 	case *int64:
-		take(&d.fields, name, raw, to, decodeInteger)
+		set(&d.fields, name, raw, to, decodeInteger)
 	case *bool:
 		d.boolean(name, raw, to)
 	case **bool:
-		point(&d.fields, name, raw, to, decodeBoolean)
+		setPointer(&d.fields, name, raw, to, decodeBoolean)
 	case **string:
 		d.line(name, raw, to)
 	case *[]string:
@@ -122,7 +122,7 @@ func (d *decoder) value(name string, raw []byte, f *client.Field, v reflect.Valu
 		*to = new([]string)
 		d.lines(name, raw, f.Most, *to)
 	case *client.QuotaChange:
-		d.within(name, raw, d.into(to))
+		d.nested(name, raw, d.into(to))
 	default:
 		d.named(name, raw, f, v)
 	}
@@ -139,7 +139,7 @@ func (d *decoder) named(name string, raw []byte, f *client.Field, v reflect.Valu
 		d.reason([]byte(name), raw, &text)
 		v.SetString(text)
 	case v.Kind() == reflect.String:
-		take(&d.fields, name, raw, &text, func(raw []byte) (string, string) {
+		set(&d.fields, name, raw, &text, func(raw []byte) (string, string) {
 			return decodeText(raw, f.Lines)
 		})
 		v.SetString(text)
@@ -156,7 +156,7 @@ func (d *decoder) named(name string, raw []byte, f *client.Field, v reflect.Valu
 
 // moment decodes a time. The zero time means that none is given, so that it becomes the next millisecond.
 func (f *fields) moment(name string, raw []byte, to *time.Time) {
-	take(f, name, raw, to, func(raw []byte) (time.Time, string) {
+	set(f, name, raw, to, func(raw []byte) (time.Time, string) {
 		ms, wrong := decodeInstant(raw)
 		at := time.UnixMilli(ms)
 		if at.IsZero() {
@@ -186,9 +186,9 @@ func length(d client.Duration) *time.Duration {
 	return &parsed
 }
 
-// headersIn returns headers that were decoded, nil where none are given. The mask that headers are shown with
+// headersOrNil returns headers that were decoded, nil where none are given. The mask that headers are shown with
 // may not take a credential's place.
-func (d *decoder) headersIn(o client.Optional[client.Headers], patch bool) *[]store.Header {
+func (d *decoder) headersOrNil(o client.Optional[client.Headers], patch bool) *[]store.Header {
 	headers, given := o.Get()
 	if !given && !(patch && o.IsNull()) {
 		return nil
@@ -201,8 +201,8 @@ func (d *decoder) headersIn(o client.Optional[client.Headers], patch bool) *[]st
 	return &out
 }
 
-// chosen is what the request chooses, with its profile.
-func (d *decoder) chosen(profile string) accept.Choice {
+// withProfile is what the request chooses, with its profile.
+func (d *decoder) withProfile(profile string) accept.Choice {
 	d.choice.Profile = profile
 	return d.choice
 }
@@ -213,8 +213,8 @@ type clearable struct {
 	given interface{ IsNull() bool }
 }
 
-// cleared are the names of the fields that are taken away.
-func cleared(patch bool, fields ...clearable) (names []string) {
+// nullFields are the names of the fields that are taken away.
+func nullFields(patch bool, fields ...clearable) (names []string) {
 	for _, f := range fields {
 		if patch && f.given.IsNull() {
 			names = append(names, f.name)
@@ -223,8 +223,8 @@ func cleared(patch bool, fields ...clearable) (names []string) {
 	return names
 }
 
-// orEmpty returns the value of a field, nil where it is not given. In a PATCH null is otherwise.
-func orEmpty[T any](o client.Optional[T], patch bool, otherwise T) *T {
+// orDefault returns the value of a field, nil where it is not given. In a PATCH null is otherwise.
+func orDefault[T any](o client.Optional[T], patch bool, otherwise T) *T {
 	if patch && o.IsNull() {
 		return &otherwise
 	}
@@ -269,9 +269,9 @@ func (f *fields) choose(name string, raw []byte, to *accept.Choice) {
 	}
 }
 
-// nameOr takes the name of what may be given whole, too: then object reads it. what says which name, where it
+// nameOrObject takes the name of what may be given whole, too: then object reads it. what says which name, where it
 // is neither.
-func (f *fields) nameOr(name, what string, raw []byte, to *string, object func()) {
+func (f *fields) nameOrObject(name, what string, raw []byte, to *string, object func()) {
 	switch raw[0] {
 	case 'n':
 	case '"':
@@ -285,7 +285,7 @@ func (f *fields) nameOr(name, what string, raw []byte, to *string, object func()
 
 // success takes a rule's name, or the bytes of one given whole, which the engine reads.
 func (f *fields) success(raw []byte, to *accept.Choice) {
-	f.nameOr("success", "success rule", raw, &to.Success, func() { to.SuccessRule = raw })
+	f.nameOrObject("success", "success rule", raw, &to.Success, func() { to.SuccessRule = raw })
 }
 
 // signer takes a signer's name, or the text of an object with its options. An object within a text is no
@@ -295,17 +295,17 @@ func (f *fields) signer(raw []byte, to *accept.Choice) {
 		f.add("signer", "must be a signer's name or an object")
 		return
 	}
-	f.nameOr("signer", "signer", raw, &to.Signer, func() { to.Signer = string(raw) })
+	f.nameOrObject("signer", "signer", raw, &to.Signer, func() { to.Signer = string(raw) })
 }
 
 // policy takes a name or a policy given whole.
 func (f *fields) policy(raw []byte, to *accept.Choice) {
-	f.nameOr("policy", "policy", raw, &to.PolicyName, func() {
+	f.nameOrObject("policy", "policy", raw, &to.PolicyName, func() {
 		before, p := len(f.invalid), emptyPolicy()
 		f.object("policy", "policy.", raw, func(key, value []byte) bool {
 			return f.policyMember("policy.", key, value, &p)
 		})
-		f.policyEnd("policy.", &p)
+		f.requireTiers("policy.", &p)
 		if len(f.invalid) == before {
 			to.Policy, to.PolicyGiven = p, true
 		}
@@ -323,10 +323,10 @@ func emptyPolicy() store.Policy {
 // name has the prefix.
 func (f *fields) policyMember(prefix string, key, value []byte, p *store.Policy) bool {
 	name := prefix + string(key)
-	wait := func(to *time.Duration) { take(f, name, value, to, decodeDuration) }
+	wait := func(to *time.Duration) { set(f, name, value, to, decodeDuration) }
 	switch string(key) {
 	case "tiers":
-		p.Tiers = several(f, name, value, maxTiers, decodeDuration)
+		p.Tiers = arrayOf(f, name, value, maxTiers, decodeDuration)
 	case "repeat_last":
 		f.boolean(name, value, &p.RepeatLast)
 	case "deadline":
@@ -334,13 +334,13 @@ func (f *fields) policyMember(prefix string, key, value []byte, p *store.Policy)
 	case "timeout":
 		wait(&p.Timeout)
 	case "jitter":
-		take(f, name, value, &p.Jitter, decodeNumber)
+		set(f, name, value, &p.Jitter, decodeNumber)
 	case "retry_after_cap":
 		wait(&p.RetryAfterCap)
 	case "overload_floor":
 		wait(&p.OverloadFloor)
 	case "stop_on":
-		if given := several(f, name, value, maxStatuses, decodeCount); given != nil {
+		if given := arrayOf(f, name, value, maxStatuses, decodeCount); given != nil {
 			p.StopOn = given
 		}
 	default:
@@ -349,8 +349,8 @@ func (f *fields) policyMember(prefix string, key, value []byte, p *store.Policy)
 	return true
 }
 
-// policyEnd says what a policy given whole lacks.
-func (f *fields) policyEnd(prefix string, p *store.Policy) {
+// requireTiers says what a policy given whole lacks.
+func (f *fields) requireTiers(prefix string, p *store.Policy) {
 	if p.Tiers == nil {
 		f.add(prefix+"tiers", "is needed; [] is a single attempt")
 	}

@@ -43,7 +43,7 @@ func (a *API) docs() gin.HandlerFunc {
 			h.Set("Content-Length", strconv.Itoa(page.Len()))
 			c.Writer.WriteHeader(http.StatusOK)
 			_, err := c.Writer.Write(page.Bytes())
-			a.wrote(c, err)
+			a.logWriteError(c, err)
 		case slices.Contains(docsFiles, file):
 			h.Set("Cache-Control", "no-cache") // kept, and asked for by its ETag
 			ui.ServeHTTP(c.Writer, c.Request)
@@ -89,5 +89,5 @@ func (a *API) openapi(c *gin.Context) {
 	c.Writer.Header().Set("Content-Type", "application/yaml; charset=utf-8")
 	c.Writer.WriteHeader(http.StatusOK)
 	_, err := c.Writer.Write(openapiYAML)
-	a.wrote(c, err)
+	a.logWriteError(c, err)
 }

@@ -37,12 +37,12 @@ func readEndpoint(c *gin.Context, patch bool) (ch control.EndpointChange, reason
 // elsewhere it is not given.
 func endpointChange(d *decoder, r *client.EndpointFields, patch bool) control.EndpointChange {
 	return control.EndpointChange{
-		ExternalID: r.ExternalID.Pointer(), Name: orEmpty(r.Name, patch, ""), URL: r.URL.Pointer(),
-		URLOverride: orEmpty(r.URLOverride, patch, string(store.OverrideDeny)),
-		Topics:      orEmpty(r.Topics, patch, []string{}), Headers: d.headersIn(r.Headers, patch),
+		ExternalID: r.ExternalID.Pointer(), Name: orDefault(r.Name, patch, ""), URL: r.URL.Pointer(),
+		URLOverride: orDefault(r.URLOverride, patch, string(store.OverrideDeny)),
+		Topics:      orDefault(r.Topics, patch, []string{}), Headers: d.headersOrNil(r.Headers, patch),
 		Rate: r.Rate.Pointer(), Concurrency: r.Concurrency.Pointer(), Enabled: r.Enabled,
-		Secret: r.Secret, SecretLabel: r.SecretLabel, Choice: d.chosen(r.Profile), Invalid: d.invalid,
-		Clear: cleared(patch,
+		Secret: r.Secret, SecretLabel: r.SecretLabel, Choice: d.withProfile(r.Profile), Invalid: d.invalid,
+		Clear: nullFields(patch,
 			clearable{"external_id", r.ExternalID},
 			clearable{"policy", r.Policy}, clearable{"success", r.Success}, clearable{"signer", r.Signer},
 			clearable{"rate", r.Rate}, clearable{"concurrency", r.Concurrency}),
@@ -69,7 +69,7 @@ func (a *API) putEndpoint(ctx context.Context, c *gin.Context, who caller, exter
 	if r.Err != nil {
 		return r.Err
 	}
-	return a.show(c, upsertStatus(r), a.receiptOf(r))
+	return a.respond(c, upsertStatus(r), a.receiptOf(r))
 }
 
 func upsertStatus(r *control.EndpointReceipt) int {
@@ -87,7 +87,7 @@ func (a *API) upsert(
 	for i := range changes {
 		changes[i].Admin = who.Allows(store.ScopeAdmin)
 		if changes[i].Secret != "" && !changes[i].Admin {
-			return nil, lacks(store.ScopeAdmin)
+			return nil, missingScope(store.ScopeAdmin)
 		}
 	}
 	receipts, err := a.Engine.PutEndpoints(ctx, who.Project, changes, who.By(reason))
@@ -125,7 +125,7 @@ func (a *API) putEndpoints(ctx context.Context, c *gin.Context, who caller) erro
 	if err != nil {
 		return err
 	}
-	return a.show(c, http.StatusMultiStatus, map[string][]client.EndpointResult{
+	return a.respond(c, http.StatusMultiStatus, map[string][]client.EndpointResult{
 		"results": each(receipts, func(r *control.EndpointReceipt) client.EndpointResult {
 			if r.Err != nil {
 				p := a.problem(c, r.Err)
@@ -197,7 +197,7 @@ func (a *API) patchEndpoint(ctx context.Context, c *gin.Context, who caller, id 
 	}
 	ch.Admin = who.Allows(store.ScopeAdmin)
 	if ch.Secret != "" && ch.URL == nil && !ch.Admin {
-		return lacks(store.ScopeAdmin) // with another host it replaces the credential that stays behind
+		return missingScope(store.ScopeAdmin) // with another host it replaces the credential that stays behind
 	}
 	return reply(a, c, http.StatusOK, a.endpointOf)(
 		a.Engine.PatchEndpoint(ctx, who.Project, id, ch, who.By(reason)))

@@ -65,10 +65,10 @@ func (f *fields) object(name, prefix string, raw []byte, member func(key, value 
 	}
 }
 
-// within is object for a nested one whose members are decoded by what knows them at the top of a request too:
+// nested is object for a nested one whose members are decoded by what knows them at the top of a request too:
 // what is wrong with them is named with the object's name before it. Null is no object, and nothing is wrong
 // with it.
-func (f *fields) within(name string, raw []byte, member func(key, value []byte) bool) {
+func (f *fields) nested(name string, raw []byte, member func(key, value []byte) bool) {
 	if isNull(raw) {
 		return
 	}
@@ -109,8 +109,8 @@ const notAnObject = "must be a JSON object"
 // isNull says whether a value is null, which every field takes as "not given".
 func isNull(raw []byte) bool { return raw[0] == 'n' }
 
-// take decodes a value into its destination, which null and what is wrong leave alone.
-func take[T any](f *fields, name string, raw []byte, to *T, decode func(raw []byte) (v T, wrong string)) {
+// set decodes a value into its destination, which null and what is wrong leave alone.
+func set[T any](f *fields, name string, raw []byte, to *T, decode func(raw []byte) (v T, wrong string)) {
 	if isNull(raw) {
 		return
 	}
@@ -122,22 +122,22 @@ func take[T any](f *fields, name string, raw []byte, to *T, decode func(raw []by
 	*to = v
 }
 
-// point is take for what is nil where none is given.
-func point[T any](f *fields, name string, raw []byte, to **T, decode func(raw []byte) (v T, wrong string)) {
-	take(f, name, raw, to, func(raw []byte) (*T, string) {
+// setPointer is take for what is nil where none is given.
+func setPointer[T any](f *fields, name string, raw []byte, to **T, decode func(raw []byte) (v T, wrong string)) {
+	set(f, name, raw, to, func(raw []byte) (*T, string) {
 		v, wrong := decode(raw)
 		return &v, wrong
 	})
 }
 
 // text decodes one line of text.
-func (f *fields) text(name string, raw []byte, to *string) { take(f, name, raw, to, decodeLine) }
+func (f *fields) text(name string, raw []byte, to *string) { set(f, name, raw, to, decodeLine) }
 
 // line is text for what is nil where none is given.
-func (f *fields) line(name string, raw []byte, to **string) { point(f, name, raw, to, decodeLine) }
+func (f *fields) line(name string, raw []byte, to **string) { setPointer(f, name, raw, to, decodeLine) }
 
-// several decodes an array of which at most so many elements are taken. It returns nil for null only.
-func several[T any](
+// arrayOf decodes an array of which at most so many elements are taken. It returns nil for null only.
+func arrayOf[T any](
 	f *fields, name string, raw []byte, most int, decode func(raw []byte) (v T, wrong string),
 ) []T {
 	if isNull(raw) {
@@ -212,7 +212,7 @@ func decodeText(raw []byte, lines bool) (s, wrong string) {
 func decodeLine(raw []byte) (s, wrong string) { return decodeText(raw, false) }
 
 // boolean decodes true or false.
-func (f *fields) boolean(name string, raw []byte, to *bool) { take(f, name, raw, to, decodeBoolean) }
+func (f *fields) boolean(name string, raw []byte, to *bool) { set(f, name, raw, to, decodeBoolean) }
 
 func decodeBoolean(raw []byte) (yes bool, wrong string) {
 	if raw[0] != 't' && raw[0] != 'f' {
@@ -262,7 +262,7 @@ func decodeNumber(raw []byte) (n float64, wrong string) {
 
 // duration decodes a duration that is not negative.
 func (f *fields) duration(name string, raw []byte, to **time.Duration) {
-	point(f, name, raw, to, decodeDuration)
+	setPointer(f, name, raw, to, decodeDuration)
 }
 
 func decodeDuration(raw []byte) (time.Duration, string) {

@@ -38,7 +38,7 @@ func (a *API) stats(ctx context.Context, c *gin.Context, who caller) error {
 	if who.Root() {
 		out.Index = a.indexStats(ctx)
 	}
-	return a.show(c, http.StatusOK, out)
+	return a.respond(c, http.StatusOK, out)
 }
 
 // indexStats are the sizes of the index, null when it does not answer: it is expendable, SQL's counters are

@@ -19,19 +19,19 @@ import (
 )
 
 // empty checks that everything was given back.
-func (r *room) empty(t *testing.T) {
+func (r *bodyBudget) empty(t *testing.T) {
 	t.Helper()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.used != 0 || len(r.of) != 0 {
-		t.Errorf("the room has %d bytes in use, of %v", r.used, r.of)
+	if r.used != 0 || len(r.byProject) != 0 {
+		t.Errorf("the room has %d bytes in use, of %v", r.used, r.byProject)
 	}
 }
 
 func TestRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRoom(100)
-		take := func(project string, n int64) error { return r.take(t.Context(), project, n) }
+		r := newBodyBudget(100)
+		take := func(project string, n int64) error { return r.acquire(t.Context(), project, n) }
 		for project, n := range map[string]int64{"a": 50, "b": 40} {
 			if err := take(project, n); err != nil {
 				t.Fatal(err)
@@ -41,13 +41,13 @@ func TestRoom(t *testing.T) {
 		for project, n := range map[string]int64{"a": 1, "b": 11, "c": 11} {
 			began := time.Now()
 			if err := take(project, n); !errors.Is(err, httperr.ErrBusy) ||
-				time.Since(began) != roomPatience {
+				time.Since(began) != roomTimeout {
 				t.Errorf("%d more bytes for %s: %v after %v", n, project, err, time.Since(began))
 			}
 		}
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := r.take(ended, "a", 1); !errors.Is(err, httperr.ErrBusy) {
+		if err := r.acquire(ended, "a", 1); !errors.Is(err, httperr.ErrBusy) {
 			t.Errorf("for a request that has ended: %v", err)
 		}
 		got := make(chan error, 2)
@@ -55,12 +55,12 @@ func TestRoom(t *testing.T) {
 			go func() { got <- take(project, 20) }()
 		}
 		synctest.Wait()
-		r.give("a", 20)
+		r.release("a", 20)
 		for range 2 {
 			if err := <-got; err != nil && !errors.Is(err, httperr.ErrBusy) {
 				t.Error(err)
 			} else if err == nil {
-				r.give("c", 0) // wakes the other one, which does not fit
+				r.release("c", 0) // wakes the other one, which does not fit
 			}
 		}
 		if r.used != 90 {
@@ -89,41 +89,41 @@ func (d *drip) Read(b []byte) (int, error) {
 func TestBodiesGrowWithWhatComes(t *testing.T) { // not parallel: it counts allocations
 	const limit = 4 << 20
 	for _, n := range []int64{
-		0, 1, freeBody - 1, freeBody, freeBody + 1, wholeBody, wholeBody + 1, maxRequest, maxRequest + 1,
+		0, 1, freeBody - 1, freeBody, freeBody + 1, exactBody, exactBody + 1, maxRequest, maxRequest + 1,
 		maxRequest + 2, limit - 1, limit,
 	} {
 		for _, length := range []int64{n, -1} {
-			in := &intake{ctx: t.Context(), project: "a", rooms: newRooms()}
+			in := &budgetedBody{ctx: t.Context(), project: "a", budgets: newBodyBudgets()}
 			body, err := in.read(dripping(n, 1<<20), length, limit)
 			if err != nil || int64(len(body)) != n {
 				t.Errorf("%d bytes, declared as %d: %d came, %v", n, length, len(body), err)
 			}
 			most := max(2*n, freeBody)
-			if int64(cap(body)) > most || cap(body) > freeBody && int64(cap(body)) != in.held {
+			if int64(cap(body)) > most || cap(body) > freeBody && int64(cap(body)) != in.acquired {
 				t.Errorf("%d bytes, declared as %d, have a buffer of %d, and hold %d", n, length, cap(body),
-					in.held)
+					in.acquired)
 			}
-			if batch := in.room == in.rooms.batches; batch != (cap(body) > maxRequest+1) {
+			if batch := in.budget == in.budgets.batches; batch != (cap(body) > maxRequest+1) {
 				t.Errorf("%d bytes have room among batches: %v", n, batch)
 			}
 			in.release()
-			in.rooms.requests.empty(t)
-			in.rooms.batches.empty(t)
+			in.budgets.requests.empty(t)
+			in.budgets.batches.empty(t)
 		}
 	}
 	for _, n := range []int64{0, 1, 100_000, 1 << 20} { // it declares more than comes
-		in := &intake{ctx: t.Context(), project: "a", rooms: newRooms()}
+		in := &budgetedBody{ctx: t.Context(), project: "a", budgets: newBodyBudgets()}
 		if _, err := in.read(dripping(n, 1<<20), limit, limit); !errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Errorf("%d of %d bytes: %v", n, limit, err)
 		}
-		if held := max(2*n, freeBody); in.held > held {
-			t.Errorf("%d of %d bytes hold %d", n, limit, in.held)
+		if held := max(2*n, freeBody); in.acquired > held {
+			t.Errorf("%d of %d bytes hold %d", n, limit, in.acquired)
 		}
 	}
 	// What most requests have is read into one buffer, and asks for no room.
 	from := bytes.NewReader(nil)
-	for n, rooms := range map[int]rooms{1: {}, 1000: {}, freeBody: {}, wholeBody: newRooms()} {
-		in, body := &intake{ctx: t.Context(), project: "a", rooms: rooms}, make([]byte, n)
+	for n, rooms := range map[int]bodyBudgets{1: {}, 1000: {}, freeBody: {}, exactBody: newBodyBudgets()} {
+		in, body := &budgetedBody{ctx: t.Context(), project: "a", budgets: rooms}, make([]byte, n)
 		if allocs := testing.AllocsPerRun(100, func() {
 			from.Reset(body)
 			if _, err := in.read(from, int64(n), maxRequest); err != nil {
@@ -140,14 +140,14 @@ func TestBodiesGrowWithWhatComes(t *testing.T) { // not parallel: it counts allo
 func TestRoomIsGivenBack(t *testing.T) { synctest.Test(t, testRoomIsGivenBack) }
 
 func testRoomIsGivenBack(t *testing.T) {
-	a := &API{rooms: rooms{requests: newRoom(1 << 20), batches: newRoom(4 << 20)}}
+	a := &API{budgets: bodyBudgets{requests: newBodyBudget(1 << 20), batches: newBodyBudget(4 << 20)}}
 	post := func(h handler, body io.Reader, length int64) (rec *httptest.ResponseRecorder, err error) {
 		rec = httptest.NewRecorder()
 		c, _ := gin.CreateTestContext(rec)
 		c.Request = httptest.NewRequest(http.MethodPost, "/", body)
 		c.Request.ContentLength = length
 		defer func() { _ = recover() }()
-		err = a.takeIn(t.Context(), c, caller{Project: "a"}, h)
+		err = a.withBudget(t.Context(), c, caller{Project: "a"}, h)
 		return rec, err
 	}
 	reads := func(then error) handler {
@@ -177,17 +177,17 @@ func testRoomIsGivenBack(t *testing.T) {
 		} {
 			_, _ = post(reads(c.then), c.body, c.length)
 		}
-		a.rooms.requests.empty(t)
-		a.rooms.batches.empty(t)
+		a.budgets.requests.empty(t)
+		a.budgets.batches.empty(t)
 	}
 	rec, err := post(reads(nil), dripping(2<<20+1, 1<<20), -1)
 	if !errors.Is(err, httperr.ErrBusy) || rec.Header().Get("Connection") != "close" {
 		t.Errorf("a body that has no room: %v, %v", err, rec.Header())
 	}
-	a.rooms.batches.empty(t)
+	a.budgets.batches.empty(t)
 	// Full rooms do not hold up what needs none, nor batches what is no batch.
 	for _, project := range []string{"x", "y"} {
-		if err := a.rooms.batches.take(t.Context(), project, 2<<20); err != nil {
+		if err := a.budgets.batches.acquire(t.Context(), project, 2<<20); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -195,7 +195,7 @@ func testRoomIsGivenBack(t *testing.T) {
 		t.Errorf("a request beside batches: %v", err)
 	}
 	for _, project := range []string{"x", "y"} {
-		if err := a.rooms.requests.take(t.Context(), project, 1<<19); err != nil {
+		if err := a.budgets.requests.acquire(t.Context(), project, 1<<19); err != nil {
 			t.Fatal(err)
 		}
 	}

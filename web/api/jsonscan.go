@@ -195,32 +195,32 @@ func hex4(b []byte) rune {
 
 // A keySet tells keys that come twice. Its cost is linear in all the keys' bytes, however many there are.
 type keySet struct {
-	few  [24][]byte
+	small  [24][]byte
 	n    int
-	many map[string]struct{}
+	large map[string]struct{}
 }
 
 // add reports false when the key was there before.
 func (s *keySet) add(key []byte) bool {
-	if s.many == nil {
-		for _, k := range s.few[:s.n] {
+	if s.large == nil {
+		for _, k := range s.small[:s.n] {
 			if bytes.Equal(k, key) {
 				return false
 			}
 		}
-		if s.n < len(s.few) {
-			s.few[s.n] = key
+		if s.n < len(s.small) {
+			s.small[s.n] = key
 			s.n++
 			return true
 		}
-		s.many = make(map[string]struct{}, 4*len(s.few))
-		for _, k := range s.few {
-			s.many[string(k)] = struct{}{}
+		s.large = make(map[string]struct{}, 4*len(s.small))
+		for _, k := range s.small {
+			s.large[string(k)] = struct{}{}
 		}
 	}
-	if _, twice := s.many[string(key)]; twice {
+	if _, twice := s.large[string(key)]; twice {
 		return false
 	}
-	s.many[string(key)] = struct{}{}
+	s.large[string(key)] = struct{}{}
 	return true
 }

@@ -33,7 +33,7 @@ func (a *API) laneViewOf(v *control.LaneView) client.LaneView {
 	now := a.Engine.Now()
 	blocks := v.Blocks(now)
 	out := client.LaneView{
-		Lane: a.laneOf(&v.Lane), Open: v.Open, OldestDueAt: moment(v.OldestDue), Holds: each(blocks, holdOf),
+		Lane: a.laneOf(&v.Lane), Open: v.Open, OldestDueAt: moment(v.OldestDue), Holds: each(blocks, blockOf),
 	}
 	if v.OldestDue != 0 && v.OldestDue <= now {
 		out.AgeMs = new(now - v.OldestDue)
@@ -93,7 +93,7 @@ func (a *API) limitLane(ctx context.Context, c *gin.Context, who caller, key str
 	if err := d.err(); err != nil {
 		return err
 	}
-	limit := orEmpty(r.Concurrency, true, 0)
+	limit := orDefault(r.Concurrency, true, 0)
 	if limit == nil && rate == nil {
 		return invalid("rate", "is needed, or concurrency; null is no bound of its own")
 	}
@@ -131,8 +131,8 @@ func readResume(c *gin.Context) (end int64, reason string, err error) {
 	return 0, reason, err
 }
 
-// holding returns what pauses a thing and what resumes it: both answer with the thing. Accepts go on.
-func holding[T, R any](
+// pauseAndResume returns what pauses a thing and what resumes it: both answer with the thing. Accepts go on.
+func pauseAndResume[T, R any](
 	a *API, set func(ctx context.Context, project, id string, until int64, by store.Actor) (T, error),
 	of func(*T) R,
 ) (pause, resume handlerOf) {
@@ -148,14 +148,14 @@ func holding[T, R any](
 	return hold(a.readPause), hold(readResume)
 }
 
-// holdProject pauses or resumes all that a project sends.
-func (a *API) holdProject(
+// setProjectPause pauses or resumes all that a project sends.
+func (a *API) setProjectPause(
 	ctx context.Context, project, _ string, until int64, by store.Actor,
 ) (store.Project, error) {
 	return a.Engine.PauseProject(ctx, project, until, by)
 }
 
-// heldOf is a project's pause. What else there is of a project is not for every key that may stop it.
-func (a *API) heldOf(p *store.Project) client.ProjectPause {
+// projectPauseOf is a project's pause. What else there is of a project is not for every key that may stop it.
+func (a *API) projectPauseOf(p *store.Project) client.ProjectPause {
 	return client.ProjectPause{Project: p.ID, Pause: a.pauseOf(p.PausedUntil, p.PauseReason)}
 }

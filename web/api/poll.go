@@ -51,7 +51,7 @@ func (a *API) getPoll(ctx context.Context, c *gin.Context, who caller, id string
 		return err
 	}
 	o.close()
-	a.answer(c, http.StatusOK, o.b)
+	a.writeJSON(c, http.StatusOK, o.b)
 	return nil
 }
 
@@ -62,15 +62,15 @@ func (a *API) resolvePoll(ctx context.Context, c *gin.Context, who caller, id st
 		r     client.ResolveRequest
 		asked control.ResolveRequest
 	)
-	d.own = map[string]func(string, []byte){
-		"data": func(name string, raw []byte) { d.short(name, raw, &asked.Data) },
+	d.custom = map[string]func(string, []byte){
+		"data": func(name string, raw []byte) { d.shortJSON(name, raw, &asked.Data) },
 	}
 	if err := d.read(c, true, &r); err != nil {
 		return err
 	}
 	asked.Invalid = d.invalid
-	return reply(a, c, http.StatusOK, func(x *store.ResolvedPoll) ended {
-		return ended{string(x.Result), a.callbackOf(&x.Callback)}
+	return reply(a, c, http.StatusOK, func(x *store.ResolvedPoll) endResult {
+		return endResult{string(x.Result), a.callbackOf(&x.Callback)}
 	})(a.Engine.ResolvePoll(ctx, who.Project, id, asked, who.By(r.Reason)))
 }
 
@@ -80,7 +80,7 @@ func pollOf(v *control.PollView) client.PollDetail {
 	out := client.PollDetail{
 		Until: rule("until"), HoldIf: rule("hold_if"), Evaluate: rule("evaluate"),
 		ErrorBudget: rule("error_budget"),
-		Errors:      v.Detail.Errors, Context: kept(v.Detail.Context), Data: kept(v.Detail.Data),
+		Errors:      v.Detail.Errors, Context: storedJSON(v.Detail.Context), Data: storedJSON(v.Detail.Data),
 		// The outcome is the callback's own: the last result may be that of an earlier end, and without
 		// on_result there is none.
 		Outcome:          client.PollOutcome(v.Callback.PollOutcome()),
@@ -140,7 +140,7 @@ func (d *pollDecoder) member(key, raw []byte) bool {
 		"idempotency_key":
 		return d.submissionDecoder.member(key, raw)
 	case "request":
-		d.within(name, raw, d.requestMember)
+		d.nested(name, raw, d.requestMember)
 	case "until":
 		d.verbatim(name, raw, anObject, &p.Until)
 	case "hold_if":
@@ -148,9 +148,9 @@ func (d *pollDecoder) member(key, raw []byte) bool {
 	case "evaluate":
 		d.verbatim(name, raw, anArray, &p.Evaluate)
 	case "error_budget":
-		point(&d.fields, name, raw, &p.ErrorBudget, decodeFromZero)
+		setPointer(&d.fields, name, raw, &p.ErrorBudget, decodeFromZero)
 	case "context":
-		d.short(name, raw, &p.Context)
+		d.shortJSON(name, raw, &p.Context)
 	case "on_result":
 		d.onResult(raw)
 	default:
@@ -179,13 +179,13 @@ func (d *pollDecoder) onResult(raw []byte) {
 		return
 	}
 	var r submissionDecoder
-	r.object(request, "", raw, r.without(notOfAResult))
+	r.object(request, "", raw, r.without(refusedInResult))
 	sub, _ := r.done() // it has no payload that could be too large
 	d.poll.OnResult = &sub
 }
 
-// notOfAResult says why a field of a callback is none of the one that tells a result.
-var notOfAResult = map[string]string{
+// refusedInResult says why a field of a callback is none of the one that tells a result.
+var refusedInResult = map[string]string{
 	"payload":         "may not be given: the result is the body",
 	"body":            "may not be given: the result is the body",
 	"body_base64":     "may not be given: the result is the body",
@@ -194,8 +194,8 @@ var notOfAResult = map[string]string{
 	"due_at":          "may not be given: it is due when the poll ends; give delay to have it later",
 }
 
-// short takes JSON that goes into a poll's result as it stands in the request.
-func (f *fields) short(name string, raw []byte, to *[]byte) {
+// shortJSON takes JSON that goes into a poll's result as it stands in the request.
+func (f *fields) shortJSON(name string, raw []byte, to *[]byte) {
 	if len(raw) > accept.MaxPollContext {
 		f.add(name, fmt.Sprintf("has more than %d KiB", accept.MaxPollContext>>10))
 		return

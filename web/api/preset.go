@@ -18,9 +18,9 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
-// unprefixed names the fields of an error as they stand in a request whose body is a field of that name
+// trimFieldPrefix names the fields of an error as they stand in a request whose body is a field of that name
 // elsewhere.
-func unprefixed(err error, prefix string) error {
+func trimFieldPrefix(err error, prefix string) error {
 	var invalid *store.InvalidError
 	if !errors.As(err, &invalid) {
 		return err // nil too
@@ -39,15 +39,15 @@ func unprefixed(err error, prefix string) error {
 // A preset is a policy, a success rule or a profile that can be named.
 type preset struct {
 	name string
-	// place is zero for one of the project's own; those that every project knows count from 1, in their own
+	// position is zero for one of the project's own; those that every project knows count from 1, in their own
 	// order.
-	place int64
-	// shown is it as a type of package client.
-	shown any
+	position int64
+	// body is it as a type of package client.
+	body any
 }
 
 // cursor is where the list goes on after the preset.
-func (p *preset) cursor() store.Cursor { return store.Cursor{DueAt: p.place, ID: p.name} }
+func (p *preset) cursor() store.Cursor { return store.Cursor{DueAt: p.position, ID: p.name} }
 
 // presetOrder sorts a project's own by their names, and behind them what every project knows by place.
 func presetOrder(a, b store.Cursor) int {
@@ -62,8 +62,8 @@ type presetKind struct {
 	// rows are what the project may name: its own, then what every project knows. The times of policies run
 	// from from; zero: they have none.
 	rows func(p *control.Presets, from int64) []preset
-	// other finds what is in no list; nil: there is no such thing.
-	other func(ctx context.Context, e Engine, project, name string, from int64) (any, error)
+	// fallback finds what is in no list; nil: there is no such thing.
+	fallback func(ctx context.Context, e Engine, project, name string, from int64) (any, error)
 	// read reads what is to be put, and why.
 	read func(c *gin.Context, e Engine) (put putFunc, reason string, err error)
 }
@@ -77,10 +77,10 @@ func (a *API) listPresets(k presetKind) handler {
 		from := k.from(q)
 		return func(ctx context.Context, who caller, after store.Cursor, _ int) ([]preset, error) {
 			presets, err := a.Engine.Presets(ctx, who.Project)
-			return behind(k.rows(&presets, from), after, (*preset).cursor, presetOrder), err
+			return rowsAfter(k.rows(&presets, from), after, (*preset).cursor, presetOrder), err
 		}
 	}
-	return listOf(a, k.list, ask, (*preset).cursor, func(p *preset) any { return p.shown })
+	return listOf(a, k.list, ask, (*preset).cursor, func(p *preset) any { return p.body })
 }
 
 // from is when the times of policies run from; zero: they have none.
@@ -139,17 +139,17 @@ func (a *API) showPreset(ctx context.Context, c *gin.Context, who caller, k pres
 	}
 	for _, p := range k.rows(&presets, from) {
 		if p.name == name {
-			return a.show(c, http.StatusOK, p.shown)
+			return a.respond(c, http.StatusOK, p.body)
 		}
 	}
-	if k.other == nil {
+	if k.fallback == nil {
 		return store.ErrNotFound
 	}
-	shown, err := k.other(ctx, a.Engine, who.Project, name, from)
+	shown, err := k.fallback(ctx, a.Engine, who.Project, name, from)
 	if err != nil {
 		return err
 	}
-	return a.show(c, http.StatusOK, shown)
+	return a.respond(c, http.StatusOK, shown)
 }
 
 func presetKinds() []presetKind { return []presetKind{policyKind(), ruleKind(), profileKind()} }
@@ -175,7 +175,7 @@ func policyKind() presetKind {
 	}
 	return presetKind{
 		path: "/v1/policies", kind: store.PresetPolicy, list: query.ListPolicies,
-		rows: rows, other: formula, read: readPolicy,
+		rows: rows, fallback: formula, read: readPolicy,
 	}
 }
 
@@ -206,9 +206,9 @@ func readPolicy(c *gin.Context, e Engine) (put putFunc, reason string, err error
 	}); err != nil {
 		return nil, "", err
 	}
-	f.policyEnd("", &p)
+	f.requireTiers("", &p)
 	return func(ctx context.Context, project, name string, by store.Actor) error {
-		return unprefixed(e.PutPolicy(ctx, project, name, p, by), "policy.")
+		return trimFieldPrefix(e.PutPolicy(ctx, project, name, p, by), "policy.")
 	}, reason, f.err()
 }
 
@@ -216,7 +216,7 @@ func readPolicy(c *gin.Context, e Engine) (put putFunc, reason string, err error
 func ruleKind() presetKind {
 	rows := func(p *control.Presets, _ int64) (rows []preset) {
 		add := func(name, about string, place int, rule store.JSONText) {
-			shown := client.NamedRule{Name: name, About: about, Own: place == 0, Rule: kept(rule)}
+			shown := client.NamedRule{Name: name, About: about, Own: place == 0, Rule: storedJSON(rule)}
 			rows = append(rows, preset{name, int64(place), shown})
 		}
 		for _, r := range p.OwnRules {
@@ -248,7 +248,7 @@ func readRule(c *gin.Context, e Engine) (put putFunc, reason string, err error) 
 	}
 	rule.close()
 	return func(ctx context.Context, project, name string, by store.Actor) error {
-		return unprefixed(e.PutSuccessRule(ctx, project, name, rule.b, by), "")
+		return trimFieldPrefix(e.PutSuccessRule(ctx, project, name, rule.b, by), "")
 	}, reason, f.err()
 }
 
@@ -274,7 +274,7 @@ func profileOf(p *accept.Profile, own bool) client.NamedProfile {
 	return client.NamedProfile{
 		Name: p.Name, About: p.About, Own: own, Policy: policyChoiceOf(&p.Policy),
 		Success: successOf(&p.Success),
-		Signer:  signerOf(p.Signer), Timeout: orNone(p.Timeout),
+		Signer:  signerOf(p.Signer), Timeout: nonZeroDuration(p.Timeout),
 	}
 }
 

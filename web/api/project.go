@@ -27,16 +27,16 @@ func projectParam(c *gin.Context, who caller) (string, error) {
 
 // listProjects is GET /v1/projects.
 func (a *API) listProjects(ctx context.Context, c *gin.Context, who caller) error {
-	ask := plain(func(ctx context.Context, who caller, after store.Cursor, limit int) ([]store.Project,
+	ask := noParameters(func(ctx context.Context, who caller, after store.Cursor, limit int) ([]store.Project,
 		error) {
-		return a.seenProjects(ctx, who, after.ID, limit)
+		return a.visibleProjects(ctx, who, after.ID, limit)
 	})
 	at := func(p *store.Project) store.Cursor { return store.Cursor{ID: p.ID} }
 	return listOf(a, query.ListProjects, ask, at, a.projectOf)(ctx, c, who)
 }
 
-// seenProjects returns the projects that the caller may know of.
-func (a *API) seenProjects(ctx context.Context, who caller, after string,
+// visibleProjects returns the projects that the caller may know of.
+func (a *API) visibleProjects(ctx context.Context, who caller, after string,
 	limit int) ([]store.Project, error) {
 	if who.Root() {
 		return a.Store.Projects(ctx, after, limit)
@@ -98,7 +98,7 @@ func (a *API) patchProject(ctx context.Context, c *gin.Context, who caller) erro
 		return err
 	}
 	if quotas && !who.Root() {
-		return fmt.Errorf("quotas: %w", rootOnly())
+		return fmt.Errorf("quotas: %w", adminKeyRequired())
 	}
 	ch := projectChange(&d, &r, true)
 	return reply(a, c, http.StatusOK, a.projectOf)(a.Engine.PatchProject(ctx, id, ch, who.By(ch.Reason)))
@@ -108,17 +108,17 @@ func (a *API) patchProject(ctx context.Context, c *gin.Context, who caller) erro
 // given.
 func projectChange(d *decoder, r *client.ProjectFields, patch bool) control.ProjectChange {
 	ch := control.ProjectChange{
-		Name: orEmpty(r.Name, patch, ""), Headers: d.headersIn(r.Headers, patch),
-		HeaderHosts: orEmpty(r.HeaderHosts, patch, []string{}), Choice: d.chosen(r.Profile), Reason: r.Reason,
+		Name: orDefault(r.Name, patch, ""), Headers: d.headersOrNil(r.Headers, patch),
+		HeaderHosts: orDefault(r.HeaderHosts, patch, []string{}), Choice: d.withProfile(r.Profile), Reason: r.Reason,
 		Invalid: d.invalid,
-		Clear: cleared(patch,
+		Clear: nullFields(patch,
 			clearable{"policy", r.Policy}, clearable{"success", r.Success}, clearable{"signer", r.Signer}),
 	}
 	if patch && r.Quotas.IsNull() {
 		ch.Quotas = store.QuotaChange{OpenCallbacks: new(int64), Lanes: new(int64)}
 	} else if q, given := r.Quotas.Get(); given {
-		ch.Quotas = store.QuotaChange{OpenCallbacks: orEmpty(q.OpenCallbacks, true, 0),
-			Lanes: orEmpty(q.Lanes, true, 0)}
+		ch.Quotas = store.QuotaChange{OpenCallbacks: orDefault(q.OpenCallbacks, true, 0),
+			Lanes: orDefault(q.Lanes, true, 0)}
 	}
 	return ch
 }
@@ -127,9 +127,9 @@ func projectChange(d *decoder, r *client.ProjectFields, patch bool) control.Proj
 func (a *API) listKeys() handler {
 	at := func(k *store.Key) store.Cursor { return store.Cursor{ID: k.ID} }
 	newestFirst := func(a, b store.Cursor) int { return strings.Compare(b.ID, a.ID) }
-	ask := plain(func(ctx context.Context, who caller, after store.Cursor, _ int) ([]store.Key, error) {
+	ask := noParameters(func(ctx context.Context, who caller, after store.Cursor, _ int) ([]store.Key, error) {
 		keys, err := a.Engine.Keys(ctx, who.Project)
-		return behind(keys, after, at, newestFirst), err
+		return rowsAfter(keys, after, at, newestFirst), err
 	})
 	return listOf(a, query.ListKeys, ask, at, keyOf)
 }
@@ -158,7 +158,7 @@ func (a *API) createKey(ctx context.Context, c *gin.Context, who caller) error {
 	if err != nil {
 		return err
 	}
-	return a.show(c, http.StatusCreated, client.NewKey{Key: keyOf(&k), Text: text})
+	return a.respond(c, http.StatusCreated, client.NewKey{Key: keyOf(&k), Text: text})
 }
 
 // revokeKey ends a key and returns it: it stays in the list as one that has ended.
@@ -210,12 +210,12 @@ func (a *API) reveal(ctx context.Context, c *gin.Context, who caller, meant cont
 		}
 		return client.Secret{
 			Lane: meant.Lane, EndpointID: prefixed(store.EndpointPrefix, meant.Endpoint),
-			RevealedSecret: *shownOf(s),
+			RevealedSecret: *revealedOf(s),
 		}
 	})(a.Engine.RevealSecret(ctx, who.Project, meant, who.By("")))
 }
 
-func shownOf(s *secret.RevealedSecret) *client.RevealedSecret {
+func revealedOf(s *secret.RevealedSecret) *client.RevealedSecret {
 	return &client.RevealedSecret{Use: s.Use, ID: s.ID, Label: s.Label, Secret: s.Secret, Public: s.Public,
 		Hosts: s.Hosts}
 }
@@ -252,9 +252,9 @@ func (a *API) rotate(ctx context.Context, c *gin.Context, who caller, meant cont
 		RotatedAt:  moment(a.Engine.Now()), PreviousSignsUntil: moment(until),
 	}
 	if s.Secret != "" {
-		out.RevealedSecret = shownOf(&s)
+		out.RevealedSecret = revealedOf(&s)
 	}
-	return a.show(c, http.StatusOK, out)
+	return a.respond(c, http.StatusOK, out)
 }
 
 // reencrypt is POST /v1/secret/reencrypt: a step of a change of the master key, which concerns all projects.
@@ -270,7 +270,7 @@ func (a *API) reencrypt(ctx context.Context, c *gin.Context, who caller) error {
 
 // audit is GET /v1/audit: every mutation but accepts, newest first.
 func (a *API) audit() handler {
-	ask := plain(func(ctx context.Context, who caller, after store.Cursor, limit int) ([]store.AuditEntry,
+	ask := noParameters(func(ctx context.Context, who caller, after store.Cursor, limit int) ([]store.AuditEntry,
 		error) {
 		page, err := a.Store.Audit(ctx, who.Project, store.AuditFilter{After: after.ID, Limit: limit})
 		return page.Entries, err
@@ -280,7 +280,7 @@ func (a *API) audit() handler {
 		return client.AuditEntry{
 			ID: e.ID, At: moment(e.At), Actor: e.Actor, Action: e.Action, Address: e.Address,
 			Object: e.Object,
-			Reason: e.Reason, Before: kept(e.Before), After: kept(e.After), Detail: kept(e.Detail),
+			Reason: e.Reason, Before: storedJSON(e.Before), After: storedJSON(e.After), Detail: storedJSON(e.Detail),
 			Sequence: e.Link.Seq, Hash: e.Link.Hash,
 		}
 	})

@@ -43,7 +43,7 @@ func (a *API) outcomes(ctx context.Context, c *gin.Context, who caller) error {
 		// The reader did not want to wait any longer: no failure of the server's. Nobody reads this.
 		events, next = nil, after
 	}
-	return a.show(c, http.StatusOK, client.Page[client.Outcome]{
+	return a.respond(c, http.StatusOK, client.Page[client.Outcome]{
 		Data: each(events, outcomeOf), NextCursor: q.Cursors.EncodeOutcome(next),
 	})
 }
@@ -107,7 +107,7 @@ func (a *API) reconcile(ctx context.Context, c *gin.Context, who caller) error {
 			return client.ReconcileGroup{Group: group, ReconcileCounts: countsOf(b)}
 		})
 	}
-	return a.show(c, http.StatusOK, out)
+	return a.respond(c, http.StatusOK, out)
 }
 
 func countsOf(b *store.Reconciliation) client.ReconcileCounts {

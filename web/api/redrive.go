@@ -32,9 +32,9 @@ func (a *API) createRedrive(ctx context.Context, c *gin.Context, who caller) err
 		return err
 	case q.DryRun:
 		tried := client.RedriveTried{RedriveAsked: askedOf(&r), Matched: r.Matched, DryRun: true}
-		return a.show(c, http.StatusOK, tried)
+		return a.respond(c, http.StatusOK, tried)
 	}
-	return a.show(c, http.StatusAccepted, redriveOf(&r))
+	return a.respond(c, http.StatusAccepted, redriveOf(&r))
 }
 
 // readRedrive reads what a redrive is asked to do. Its error is one of the store; what is wrong with the
@@ -47,7 +47,7 @@ func (a *API) readRedrive(ctx context.Context, c *gin.Context,
 		picked query.Filter
 		shown  store.JSONText
 	)
-	d.own = map[string]func(string, []byte){
+	d.custom = map[string]func(string, []byte){
 		"filter": func(_ string, raw []byte) { picked, shown = d.filter(raw) },
 	}
 	if err := d.read(c, false, &r); err != nil {
@@ -88,7 +88,7 @@ func (f *fields) filter(raw []byte) (picked query.Filter, shown store.JSONText) 
 		return picked, ""
 	}
 	before := len(f.invalid)
-	picked = f.picks(raw)
+	picked = f.filterMembers(raw)
 	if picked.Empty() && len(f.invalid) == before {
 		return picked, ""
 	}
@@ -102,9 +102,9 @@ func (f *fields) filter(raw []byte) (picked query.Filter, shown store.JSONText) 
 // maxFilter is the most bytes of a redrive's filter, which is kept and shown as it was given.
 const maxFilter = 16 << 10
 
-// picks reads the filter of a redrive: the filters of GET /v1/callbacks as the members of an object. They are
+// filterMembers reads the filter of a redrive: the filters of GET /v1/callbacks as the members of an object. They are
 // made the parameters of a query and read as one, so that both have the same names, meanings and bounds.
-func (f *fields) picks(raw []byte) (p query.Filter) {
+func (f *fields) filterMembers(raw []byte) (p query.Filter) {
 	const name = "filter"
 	if len(raw) > maxFilter {
 		f.add(name, fmt.Sprintf("is longer than %d KiB", maxFilter>>10))
@@ -202,7 +202,7 @@ func (f *fields) textOrTexts(name string, raw []byte, most int) (texts []string)
 
 // listRedrives is GET /v1/redrives, newest first.
 func (a *API) listRedrives() handler {
-	ask := plain(func(ctx context.Context, who caller, after store.Cursor, limit int) ([]store.Redrive,
+	ask := noParameters(func(ctx context.Context, who caller, after store.Cursor, limit int) ([]store.Redrive,
 		error) {
 		return a.Store.Redrives(ctx, who.Project, after.ID, limit)
 	})
@@ -215,7 +215,7 @@ func (a *API) setRedrive(find finder, to store.RedriveState) handler {
 	set := func(ctx context.Context, project, id string, by store.Actor) (store.Redrive, error) {
 		return a.Engine.SetRedrive(ctx, project, id, to, by)
 	}
-	return done(a, find, http.StatusOK, set, redriveOf)
+	return changeOne(a, find, http.StatusOK, set, redriveOf)
 }
 
 // redriveOf is a redrive as it is shown.
@@ -230,7 +230,7 @@ func redriveOf(r *store.Redrive) client.Redrive {
 // askedOf is what a redrive was asked to do. What is not of its action is null.
 func askedOf(r *store.Redrive) client.RedriveAsked {
 	out := client.RedriveAsked{
-		Action: client.RedriveAction(r.Action), Filter: kept(r.Shown), Ladder: string(r.Ladder), URL: r.URL,
+		Action: client.RedriveAction(r.Action), Filter: storedJSON(r.Shown), Ladder: string(r.Ladder), URL: r.URL,
 		DueAt: moment(r.DueAt), Rate: r.Rate.String(),
 	}
 	if r.Action == store.RedriveReschedule && r.DueAt == 0 {

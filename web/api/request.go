@@ -31,7 +31,7 @@ func readBody(c *gin.Context, limit int64) ([]byte, error) {
 	if r.ContentLength > limit {
 		return nil, tooLarge(limit)
 	}
-	in, ok := r.Body.(*intake)
+	in, ok := r.Body.(*budgetedBody)
 	if !ok {
 		return nil, errors.New("the request's body was not taken in")
 	}
@@ -46,16 +46,16 @@ func readBody(c *gin.Context, limit int64) ([]byte, error) {
 	}
 	body, err := in.read(from, r.ContentLength, limit)
 	if err != nil {
-		return nil, unread(c, err, limit)
+		return nil, readError(c, err, limit)
 	}
-	if in.whole != nil {
-		err = in.whole()
+	if in.onRead != nil {
+		err = in.onRead()
 	}
 	return body, err
 }
 
-// unread is what is answered where a body could not be read.
-func unread(c *gin.Context, err error, limit int64) error {
+// readError is what is answered where a body could not be read.
+func readError(c *gin.Context, err error, limit int64) error {
 	if _, over := errors.AsType[*http.MaxBytesError](err); over {
 		return tooLarge(limit)
 	}
@@ -139,44 +139,44 @@ const (
 	// freeBody bounds what a body takes without asking for room: what most requests need, and no more than
 	// their connections hold in any case.
 	freeBody = 16 << 10
-	// wholeBody bounds the bodies that are given their buffer at once, if they say their length. The buffers
+	// exactBody bounds the bodies that are given their buffer at once, if they say their length. The buffers
 	// of longer ones begin with freeBody, and double as it comes.
-	wholeBody = 64 << 10
-	// requestRoom and batchRoom bound the bytes of longer bodies that are in memory at the same time: those
+	exactBody = 64 << 10
+	// requestBudget and batchRoom bound the bytes of longer bodies that are in memory at the same time: those
 	// up to maxRequest, and those that have grown beyond it. A batch that does not come holds nothing up but
 	// batches.
-	requestRoom = 128 << 20
-	batchRoom   = 256 << 20
-	// roomPatience is how long a body waits for room. A crowd of batches passes in less; a sender that gets
+	requestBudget = 128 << 20
+	batchBudget   = 256 << 20
+	// roomTimeout is how long a body waits for room. A crowd of batches passes in less; a sender that gets
 	// 503 after that sends again, to another process perhaps.
-	roomPatience = 2 * time.Second
+	roomTimeout = 2 * time.Second
 )
 
-// A room bounds the bytes of bodies that are in memory at the same time. One project has at most half of it.
-type room struct {
-	most int64
+// A bodyBudget bounds the bytes of bodies that are in memory at the same time. One project has at most half of it.
+type bodyBudget struct {
+	limit int64
 
 	mu   sync.Mutex
 	used int64
-	of   map[string]int64 // used by projects; none has zero
+	byProject   map[string]int64 // used by projects; none has zero
 	// freed is closed, and replaced, when a part of the room comes free.
 	freed chan struct{}
 }
 
-func newRoom(most int64) *room {
-	return &room{most: most, of: make(map[string]int64), freed: make(chan struct{})}
+func newBodyBudget(most int64) *bodyBudget {
+	return &bodyBudget{limit: most, byProject: make(map[string]int64), freed: make(chan struct{})}
 }
 
-// take waits for n bytes, at most roomPatience and until the context ends. Its error is httperr.ErrBusy.
-func (r *room) take(ctx context.Context, project string, n int64) error {
+// acquire waits for n bytes, at most roomPatience and until the context ends. Its error is httperr.ErrBusy.
+func (r *bodyBudget) acquire(ctx context.Context, project string, n int64) error {
 	var late <-chan time.Time
 	for {
-		freed, ok := r.try(project, n)
+		freed, ok := r.tryAcquire(project, n)
 		if ok {
 			return nil
 		}
 		if late == nil {
-			timer := time.NewTimer(roomPatience)
+			timer := time.NewTimer(roomTimeout)
 			defer timer.Stop()
 			late = timer.C
 		}
@@ -190,53 +190,53 @@ func (r *room) take(ctx context.Context, project string, n int64) error {
 	}
 }
 
-// try takes n bytes if they are free; otherwise it returns what is closed when some come free.
-func (r *room) try(project string, n int64) (freed <-chan struct{}, ok bool) {
+// tryAcquire takes n bytes if they are free; otherwise it returns what is closed when some come free.
+func (r *bodyBudget) tryAcquire(project string, n int64) (freed <-chan struct{}, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.used+n > r.most || r.of[project]+n > r.most/2 {
+	if r.used+n > r.limit || r.byProject[project]+n > r.limit/2 {
 		return r.freed, false
 	}
 	r.used += n
-	r.of[project] += n
+	r.byProject[project] += n
 	return nil, true
 }
 
-// give takes n bytes back.
-func (r *room) give(project string, n int64) {
+// release takes n bytes back.
+func (r *bodyBudget) release(project string, n int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.used -= n
-	r.of[project] -= n
-	if r.of[project] == 0 {
-		delete(r.of, project)
+	r.byProject[project] -= n
+	if r.byProject[project] == 0 {
+		delete(r.byProject, project)
 	}
 	close(r.freed)
 	r.freed = make(chan struct{})
 }
 
-// rooms are those of one process.
-type rooms struct{ requests, batches *room }
+// bodyBudgets are those of one process.
+type bodyBudgets struct{ requests, batches *bodyBudget }
 
-func newRooms() rooms { return rooms{requests: newRoom(requestRoom), batches: newRoom(batchRoom)} }
+func newBodyBudgets() bodyBudgets { return bodyBudgets{requests: newBodyBudget(requestBudget), batches: newBodyBudget(batchBudget)} }
 
-// An intake is the body of one request. Its buffer grows with what comes: what a request declares is only a
+// An budgetedBody is the body of one request. Its buffer grows with what comes: what a request declares is only a
 // promise.
-type intake struct {
+type budgetedBody struct {
 	io.ReadCloser
 	ctx     context.Context
 	project string
-	rooms   rooms
-	// held bytes are taken from the room; nil: none.
-	room *room
-	held int64
-	// whole is called when the body has been read; it may be nil.
-	whole func() error
+	budgets   bodyBudgets
+	// held bytes are taken from the budget; nil: none.
+	budget *bodyBudget
+	acquired int64
+	// onRead is called when the body has been read; it may be nil.
+	onRead func() error
 }
 
-// takeIn runs a handler, for which the request's body is an intake.
-func (a *API) takeIn(ctx context.Context, c *gin.Context, who caller, h handler) error {
-	in := &intake{ReadCloser: c.Request.Body, ctx: ctx, project: who.Project, rooms: a.rooms}
+// withBudget runs a handler, for which the request's body is an intake.
+func (a *API) withBudget(ctx context.Context, c *gin.Context, who caller, h handler) error {
+	in := &budgetedBody{ReadCloser: c.Request.Body, ctx: ctx, project: who.Project, budgets: a.budgets}
 	defer in.release()
 	c.Request.Body = in
 	return h(ctx, c, who)
@@ -244,17 +244,17 @@ func (a *API) takeIn(ctx context.Context, c *gin.Context, who caller, h handler)
 
 // read reads a body of that length, which is at most limit; negative: until its end, which r keeps within
 // limit.
-func (in *intake) read(r io.Reader, length, limit int64) ([]byte, error) {
+func (in *budgetedBody) read(r io.Reader, length, limit int64) ([]byte, error) {
 	most := limit + 1 // one more than comes, to read the end
 	if length >= 0 {
 		most = length
 	}
 	size := int64(freeBody)
-	if length >= 0 && length <= wholeBody {
+	if length >= 0 && length <= exactBody {
 		size = length
 	}
 	if size > freeBody {
-		if err := in.take(size); err != nil {
+		if err := in.grow(size); err != nil {
 			return nil, err
 		}
 	}
@@ -262,7 +262,7 @@ func (in *intake) read(r io.Reader, length, limit int64) ([]byte, error) {
 	for int64(len(body)) != length {
 		if len(body) == cap(body) {
 			size = min(2*size, most)
-			if err := in.take(size); err != nil {
+			if err := in.grow(size); err != nil {
 				return nil, err
 			}
 			body = append(make([]byte, 0, size), body...)
@@ -282,30 +282,30 @@ func (in *intake) read(r io.Reader, length, limit int64) ([]byte, error) {
 	return body, nil
 }
 
-// take has the room hold as many bytes in all.
-func (in *intake) take(size int64) error {
-	next := in.rooms.requests
+// grow has the room hold as many bytes in all.
+func (in *budgetedBody) grow(size int64) error {
+	next := in.budgets.requests
 	if size > maxRequest+1 {
-		next = in.rooms.batches
+		next = in.budgets.batches
 	}
 	more := size
-	if next == in.room {
-		more -= in.held
+	if next == in.budget {
+		more -= in.acquired
 	}
-	if err := next.take(in.ctx, in.project, more); err != nil {
+	if err := next.acquire(in.ctx, in.project, more); err != nil {
 		return err
 	}
-	if next != in.room {
+	if next != in.budget {
 		in.release()
 	}
-	in.room, in.held = next, size
+	in.budget, in.acquired = next, size
 	return nil
 }
 
 // release gives back what is held, when nothing refers to the body any more.
-func (in *intake) release() {
-	if in.room != nil {
-		in.room.give(in.project, in.held)
-		in.room, in.held = nil, 0
+func (in *budgetedBody) release() {
+	if in.budget != nil {
+		in.budget.release(in.project, in.acquired)
+		in.budget, in.acquired = nil, 0
 	}
 }

@@ -28,8 +28,8 @@ type row struct {
 	// name is the method and the path.
 	name string
 	h    handler
-	// most is how long it may take, beyond the server's time-outs, too; zero: as long as every request.
-	most time.Duration
+	// timeout is how long it may take, beyond the server's time-outs, too; zero: as long as every request.
+	timeout time.Duration
 }
 
 // Routes returns every route of the API.
@@ -42,8 +42,8 @@ func (a *API) Routes() []Route {
 	for _, r := range a.rows() {
 		method, path, _ := strings.Cut(r.name, " ")
 		serve := a.serve(r.scope, r.h, a.Timeout)
-		if r.most > 0 {
-			serve = a.lasting(r.scope, r.h, r.most)
+		if r.timeout > 0 {
+			serve = a.serveLong(r.scope, r.h, r.timeout)
 		}
 		all = append(all, Route{method, path, r.scope, serve})
 	}
@@ -58,100 +58,100 @@ func (a *API) rows() []row {
 	cb, ep := byID(store.CallbackPrefix), byID(store.EndpointPrefix)
 	rd, sc := byID(store.RedrivePrefix), byID(store.SchedulePrefix)
 	external, preset := byName("external_id"), byName("name")
-	pauseEndpoint, resumeEndpoint := holding(a, a.Engine.PauseEndpoint, a.endpointOf)
-	pauseLane, resumeLane := holding(a, a.Engine.PauseLane, a.laneOf)
-	pauseProject, resumeProject := holding(a, a.holdProject, a.heldOf)
+	pauseEndpoint, resumeEndpoint := pauseAndResume(a, a.Engine.PauseEndpoint, a.endpointOf)
+	pauseLane, resumeLane := pauseAndResume(a, a.Engine.PauseLane, a.laneOf)
+	pauseProject, resumeProject := pauseAndResume(a, a.setProjectPause, a.projectPauseOf)
 	all := []row{
 		{send, "POST /v1/callbacks", a.accept, 0},
 		{send, "POST /v1/callbacks/batch", a.acceptBatch, 0},
 		{send, "POST /v1/events", a.event, 0},
 		{operate, "POST /v1/callbacks/cancel", a.cancelRef, 0},
 		{read, "GET /v1/callbacks", a.list, 0},
-		{read, "GET /v1/callbacks/:id", shown(a, cb, a.Store.Get, a.callbackOf), 0},
-		{operate, "PATCH /v1/callbacks/:id", one(cb, a.mend), 0},
-		{read, "GET /v1/callbacks/:id/attempts", one(cb, a.attempts), 0},
-		{read, "GET /v1/callbacks/:id/payload", one(cb, a.payload), 0},
-		{read, "GET /v1/callbacks/:id/explain", shown(a, cb, a.Engine.Explain, explanationOf), 0},
-		{read, "GET /v1/callbacks/:id/evidence", one(cb, a.evidence), 0},
-		{operate, "POST /v1/callbacks/:id/cancel", done(a, cb, ok, a.Engine.Cancel, a.canceledOf), 0},
-		{operate, "POST /v1/callbacks/:id/retry", one(cb, a.retry), 0},
-		{operate, "POST /v1/callbacks/:id/reschedule", one(cb, a.reschedule), 0},
+		{read, "GET /v1/callbacks/:id", getOne(a, cb, a.Store.Get, a.callbackOf), 0},
+		{operate, "PATCH /v1/callbacks/:id", withID(cb, a.editCallback), 0},
+		{read, "GET /v1/callbacks/:id/attempts", withID(cb, a.attempts), 0},
+		{read, "GET /v1/callbacks/:id/payload", withID(cb, a.payload), 0},
+		{read, "GET /v1/callbacks/:id/explain", getOne(a, cb, a.Engine.Explain, explanationOf), 0},
+		{read, "GET /v1/callbacks/:id/evidence", withID(cb, a.evidence), 0},
+		{operate, "POST /v1/callbacks/:id/cancel", changeOne(a, cb, ok, a.Engine.Cancel, a.canceledOf), 0},
+		{operate, "POST /v1/callbacks/:id/retry", withID(cb, a.retry), 0},
+		{operate, "POST /v1/callbacks/:id/reschedule", withID(cb, a.reschedule), 0},
 		{read, "GET /v1/stats", a.stats, 0},
 
 		{read, "GET /v1/outcomes", a.outcomes, report.MaxOutcomeWait + a.Timeout},
-		{read, "GET /v1/reconcile", a.reconcile, longest},
-		{read, "POST /v1/reconcile/compare", a.compare, longest},
+		{read, "GET /v1/reconcile", a.reconcile, longTimeout},
+		{read, "POST /v1/reconcile/compare", a.compare, longTimeout},
 
 		{operate, "POST /v1/endpoints", a.createEndpoint, 0},
 		{read, "GET /v1/endpoints", a.listEndpoints, 0},
 		{operate, "POST /v1/endpoints/batch", a.putEndpoints, 0},
-		{read, "GET " + byExternalID, shown(a, external, a.Store.EndpointByExternalID, a.endpointOf), 0},
-		{operate, "PUT " + byExternalID, one(external, a.putEndpoint), 0},
-		{read, "GET /v1/endpoints/:id", shown(a, ep, a.Store.Endpoint, a.endpointOf), 0},
-		{operate, "PATCH /v1/endpoints/:id", one(ep, a.patchEndpoint), 0},
-		{operate, "DELETE /v1/endpoints/:id", remove(ep, a.Engine.DeleteEndpoint), 0},
-		{operate, "POST /v1/endpoints/:id/pause", one(ep, pauseEndpoint), 0},
-		{operate, "POST /v1/endpoints/:id/resume", one(ep, resumeEndpoint), 0},
-		{operate, "POST /v1/endpoints/:id/test", done(a, ep, accepted, a.testEndpoint, a.callbackOf), 0},
-		{admin, "GET /v1/endpoints/:id/secret", one(ep, a.endpointSecret), 0},
-		{admin, "POST /v1/endpoints/:id/rotate_secret", one(ep, a.rotateEndpointSecret), 0},
+		{read, "GET " + byExternalID, getOne(a, external, a.Store.EndpointByExternalID, a.endpointOf), 0},
+		{operate, "PUT " + byExternalID, withID(external, a.putEndpoint), 0},
+		{read, "GET /v1/endpoints/:id", getOne(a, ep, a.Store.Endpoint, a.endpointOf), 0},
+		{operate, "PATCH /v1/endpoints/:id", withID(ep, a.patchEndpoint), 0},
+		{operate, "DELETE /v1/endpoints/:id", deleteOne(ep, a.Engine.DeleteEndpoint), 0},
+		{operate, "POST /v1/endpoints/:id/pause", withID(ep, pauseEndpoint), 0},
+		{operate, "POST /v1/endpoints/:id/resume", withID(ep, resumeEndpoint), 0},
+		{operate, "POST /v1/endpoints/:id/test", changeOne(a, ep, accepted, a.testEndpoint, a.callbackOf), 0},
+		{admin, "GET /v1/endpoints/:id/secret", withID(ep, a.endpointSecret), 0},
+		{admin, "POST /v1/endpoints/:id/rotate_secret", withID(ep, a.rotateEndpointSecret), 0},
 
 		{read, "GET /v1/lanes", a.listLanes, 0},
-		{operate, "POST " + lanePath + "pause", one(byLane, pauseLane), 0},
-		{operate, "POST " + lanePath + "resume", one(byLane, resumeLane), 0},
-		{operate, "PUT " + lanePath + "limits", one(byLane, a.limitLane), 0},
-		{operate, "POST /v1/pause", one(byLane, pauseProject), 0},
-		{operate, "POST /v1/resume", one(byLane, resumeProject), 0},
+		{operate, "POST " + lanePath + "pause", withID(byLane, pauseLane), 0},
+		{operate, "POST " + lanePath + "resume", withID(byLane, resumeLane), 0},
+		{operate, "PUT " + lanePath + "limits", withID(byLane, a.limitLane), 0},
+		{operate, "POST /v1/pause", withID(byLane, pauseProject), 0},
+		{operate, "POST /v1/resume", withID(byLane, resumeProject), 0},
 
 		{operate, "POST /v1/redrives", a.createRedrive, 0},
 		{read, "GET /v1/redrives", a.listRedrives(), 0},
-		{read, "GET /v1/redrives/:id", shown(a, rd, a.Store.Redrive, redriveOf), 0},
+		{read, "GET /v1/redrives/:id", getOne(a, rd, a.Store.Redrive, redriveOf), 0},
 		{operate, "POST /v1/redrives/:id/pause", a.setRedrive(rd, store.RedrivePaused), 0},
 		{operate, "POST /v1/redrives/:id/resume", a.setRedrive(rd, store.RedriveRunning), 0},
 		{operate, "POST /v1/redrives/:id/cancel", a.setRedrive(rd, store.RedriveCanceled), 0},
 
 		{send, "POST /v1/polls", a.acceptPoll, 0},
-		{read, "GET /v1/polls/:id", one(cb, a.getPoll), 0},
-		{send, "POST /v1/polls/:id/resolve", one(cb, a.resolvePoll), 0},
+		{read, "GET /v1/polls/:id", withID(cb, a.getPoll), 0},
+		{send, "POST /v1/polls/:id/resolve", withID(cb, a.resolvePoll), 0},
 
 		{operate, "POST /v1/schedules", a.createSchedule, 0},
 		{read, "GET /v1/schedules", a.listSchedules(), 0},
-		{read, "GET /v1/schedules/:id", shown(a, sc, a.Engine.Schedule, scheduleOf), 0},
-		{operate, "PATCH /v1/schedules/:id", one(sc, a.patchSchedule), 0},
-		{operate, "DELETE /v1/schedules/:id", remove(sc, a.Engine.DeleteSchedule), 0},
-		{operate, "POST /v1/schedules/:id/run", done(a, sc, accepted, a.Engine.RunSchedule, a.callbackOf), 0},
-		{read, "GET /v1/schedules/:id/runs", shown(a, sc, a.Engine.ScheduleRuns, runsOf), 0},
+		{read, "GET /v1/schedules/:id", getOne(a, sc, a.Engine.Schedule, scheduleOf), 0},
+		{operate, "PATCH /v1/schedules/:id", withID(sc, a.patchSchedule), 0},
+		{operate, "DELETE /v1/schedules/:id", deleteOne(sc, a.Engine.DeleteSchedule), 0},
+		{operate, "POST /v1/schedules/:id/run", changeOne(a, sc, accepted, a.Engine.RunSchedule, a.callbackOf), 0},
+		{read, "GET /v1/schedules/:id/runs", getOne(a, sc, a.Engine.ScheduleRuns, runsOf), 0},
 
 		{admin, "GET /v1/projects", a.listProjects, 0},
-		{admin, "POST /v1/projects", root(a.createProject), 0},
+		{admin, "POST /v1/projects", requireAdminKey(a.createProject), 0},
 		{admin, "GET /v1/projects/:id", a.getProject, 0},
 		{admin, "PATCH /v1/projects/:id", a.patchProject, 0},
 		{admin, "GET /v1/keys", a.listKeys(), 0},
 		{admin, "POST /v1/keys", a.createKey, 0},
-		{admin, "DELETE /v1/keys/:id", done(a, byID(store.KeyPrefix), ok, a.revokeKey, keyOf), 0},
+		{admin, "DELETE /v1/keys/:id", changeOne(a, byID(store.KeyPrefix), ok, a.revokeKey, keyOf), 0},
 		{admin, "GET /v1/secret", a.secret, 0},
 		{admin, "POST /v1/secret/rotate", a.rotateSecret, 0},
-		{admin, "POST /v1/secret/reencrypt", root(a.reencrypt), 0},
+		{admin, "POST /v1/secret/reencrypt", requireAdminKey(a.reencrypt), 0},
 		{admin, "GET /v1/audit", a.audit(), 0},
-		{admin, "GET /v1/audit/verify", root(a.verifyAudit), 0},
-		{admin, "POST /v1/index/verify", root(a.verify), longest},
-		{admin, "POST /v1/index/rebuild", root(a.rebuild), longest},
+		{admin, "GET /v1/audit/verify", requireAdminKey(a.verifyAudit), 0},
+		{admin, "POST /v1/index/verify", requireAdminKey(a.verify), longTimeout},
+		{admin, "POST /v1/index/rebuild", requireAdminKey(a.rebuild), longTimeout},
 	}
 	for _, k := range presetKinds() {
 		all = append(all,
 			row{read, "GET " + k.path, a.listPresets(k), 0},
-			row{read, "GET " + k.path + "/:name", one(preset, a.getPreset(k)), 0},
-			row{operate, "PUT " + k.path + "/:name", one(preset, a.putPreset(k)), 0},
-			row{operate, "DELETE " + k.path + "/:name", remove(preset, a.deletePreset(k.kind)), 0})
+			row{read, "GET " + k.path + "/:name", withID(preset, a.getPreset(k)), 0},
+			row{operate, "PUT " + k.path + "/:name", withID(preset, a.putPreset(k)), 0},
+			row{operate, "DELETE " + k.path + "/:name", deleteOne(preset, a.deletePreset(k.kind)), 0})
 	}
 	return all
 }
 
-// root has a route answer the settings' admin key alone: what it shows or does is of all projects.
-func root(h handler) handler {
+// requireAdminKey has a route answer the settings' admin key alone: what it shows or does is of all projects.
+func requireAdminKey(h handler) handler {
 	return func(ctx context.Context, c *gin.Context, who caller) error {
 		if !who.Root() {
-			return rootOnly()
+			return adminKeyRequired()
 		}
 		return h(ctx, c, who)
 	}

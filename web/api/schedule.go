@@ -43,14 +43,14 @@ func readSchedule(c *gin.Context, patch bool) (ch control.ScheduleChange, reason
 		d decoder
 		r client.ScheduleChange
 	)
-	d.own = map[string]func(string, []byte){
+	d.custom = map[string]func(string, []byte){
 		"callback": func(name string, raw []byte) { d.verbatim(name, raw, anObject, &ch.Template) },
 	}
 	if err := d.read(c, false, &r); err != nil {
 		return ch, "", err
 	}
 	ch.Name, ch.Cron, ch.Missed, ch.Enabled = r.Name, r.Cron, r.Missed, r.Enabled
-	ch.Timezone, ch.Invalid = orEmpty(r.Timezone, patch, ""), d.invalid // a time zone of null is UTC
+	ch.Timezone, ch.Invalid = orDefault(r.Timezone, patch, ""), d.invalid // a time zone of null is UTC
 	return ch, r.Reason, nil
 }
 
@@ -106,7 +106,7 @@ func ReadTemplate(raw []byte) (accept.Submission, error) {
 		return accept.Submission{}, invalid("", notAnObject)
 	}
 	var d submissionDecoder
-	d.object(request, "", raw, d.without(notOfATemplate))
+	d.object(request, "", raw, d.without(refusedInTemplate))
 	d.refuseMask(d.sub.Headers, "leave callback out to keep it as it is")
 	sub, err := d.done()
 	if err != nil {
@@ -115,8 +115,8 @@ func ReadTemplate(raw []byte) (accept.Submission, error) {
 	return sub, nil
 }
 
-// notOfATemplate says why a field of a callback is none of a template.
-var notOfATemplate = map[string]string{
+// refusedInTemplate says why a field of a callback is none of a template.
+var refusedInTemplate = map[string]string{
 	"due_at": "may not be given: a schedule makes a new callback each time, due at that time; " +
 		"give delay to have it later",
 	"idempotency_key": "may not be given: a schedule makes a new callback each time",

@@ -20,13 +20,13 @@ import (
 // This file turns what the store and the engine have into the types of package client, as far as all nouns
 // need that, and answers with them.
 
-// show answers with a value of package client.
-func (a *API) show(c *gin.Context, status int, v any) error {
+// respond answers with a value of package client.
+func (a *API) respond(c *gin.Context, status int, v any) error {
 	b, err := client.AppendJSON(make([]byte, 0, 512), v)
 	if err != nil {
 		return err
 	}
-	a.answer(c, status, b)
+	a.writeJSON(c, status, b)
 	return nil
 }
 
@@ -36,7 +36,7 @@ func reply[T, R any](a *API, c *gin.Context, status int, of func(*T) R) func(T, 
 		if err != nil {
 			return err
 		}
-		return a.show(c, status, of(&v))
+		return a.respond(c, status, of(&v))
 	}
 }
 
@@ -81,17 +81,17 @@ func listOf[T, R any](
 		if last != nil {
 			page.NextCursor = q.Cursors.Encode(list, at(last))
 		}
-		return a.show(c, http.StatusOK, page)
+		return a.respond(c, http.StatusOK, page)
 	}
 }
 
-// plain is ask for a list that has no parameters of its own.
-func plain[T any](read reader[T]) func(*query.Values) reader[T] {
+// noParameters is ask for a list that has no parameters of its own.
+func noParameters[T any](read reader[T]) func(*query.Values) reader[T] {
 	return func(*query.Values) reader[T] { return read }
 }
 
-// behind returns the rows of a whole list that come after a place. order is how the list is sorted.
-func behind[T any](rows []T, after store.Cursor, at func(*T) store.Cursor,
+// rowsAfter returns the rows of a whole list that come after a place. order is how the list is sorted.
+func rowsAfter[T any](rows []T, after store.Cursor, at func(*T) store.Cursor,
 	order func(a, b store.Cursor) int) []T {
 	if after == (store.Cursor{}) {
 		return rows
@@ -134,8 +134,8 @@ func byLane(c *gin.Context) (string, error) { return c.Param("lane"), nil }
 // A handlerOf answers a request for a thing of that id, key or name.
 type handlerOf func(ctx context.Context, c *gin.Context, who caller, id string) error
 
-// one makes the handler of what the path names.
-func one(find finder, h handlerOf) handler {
+// withID makes the handler of what the path names.
+func withID(find finder, h handlerOf) handler {
 	return func(ctx context.Context, c *gin.Context, who caller) error {
 		id, err := find(c)
 		if err != nil {
@@ -145,10 +145,10 @@ func one(find finder, h handlerOf) handler {
 	}
 }
 
-// act is one for what is done with no more than a reason, which names the caller in the audit.
-func act(find finder, h func(ctx context.Context, c *gin.Context, project, id string,
+// withReason is one for what is done with no more than a reason, which names the caller in the audit.
+func withReason(find finder, h func(ctx context.Context, c *gin.Context, project, id string,
 	by store.Actor) error) handler {
-	return one(find, func(ctx context.Context, c *gin.Context, who caller, id string) error {
+	return withID(find, func(ctx context.Context, c *gin.Context, who caller, id string) error {
 		reason, err := readReason(c)
 		if err != nil {
 			return err
@@ -157,28 +157,28 @@ func act(find finder, h func(ctx context.Context, c *gin.Context, project, id st
 	})
 }
 
-// shown makes the handler that shows what the path names.
-func shown[T, R any](
+// getOne makes the handler that shows what the path names.
+func getOne[T, R any](
 	a *API, find finder, read func(ctx context.Context, project, id string) (T, error), of func(*T) R,
 ) handler {
-	return one(find, func(ctx context.Context, c *gin.Context, who caller, id string) error {
+	return withID(find, func(ctx context.Context, c *gin.Context, who caller, id string) error {
 		return reply(a, c, http.StatusOK, of)(read(ctx, who.Project, id))
 	})
 }
 
-// done is act for what is answered with what it has made of the thing.
-func done[T, R any](
+// changeOne is act for what is answered with what it has made of the thing.
+func changeOne[T, R any](
 	a *API, find finder, status int,
 	do func(ctx context.Context, project, id string, by store.Actor) (T, error), of func(*T) R,
 ) handler {
-	return act(find, func(ctx context.Context, c *gin.Context, project, id string, by store.Actor) error {
+	return withReason(find, func(ctx context.Context, c *gin.Context, project, id string, by store.Actor) error {
 		return reply(a, c, status, of)(do(ctx, project, id, by))
 	})
 }
 
-// remove is act for what answers that it is done, and that there is nothing to say of it.
-func remove(find finder, do func(ctx context.Context, project, id string, by store.Actor) error) handler {
-	return act(find, func(ctx context.Context, c *gin.Context, project, id string, by store.Actor) error {
+// deleteOne is act for what answers that it is done, and that there is nothing to say of it.
+func deleteOne(find finder, do func(ctx context.Context, project, id string, by store.Actor) error) handler {
+	return withReason(find, func(ctx context.Context, c *gin.Context, project, id string, by store.Actor) error {
 		if err := do(ctx, project, id, by); err != nil {
 			return err
 		}
@@ -195,8 +195,8 @@ func moment(ms int64) time.Time {
 	return time.UnixMilli(ms)
 }
 
-// until is moment for what may be without an end, which is the zero time too.
-func until(ms int64) time.Time {
+// endTime is moment for what may be without an end, which is the zero time too.
+func endTime(ms int64) time.Time {
 	if ms >= store.Forever {
 		ms = 0
 	}
@@ -206,8 +206,8 @@ func until(ms int64) time.Time {
 // duration is a duration as the API writes it.
 func duration(d time.Duration) client.Duration { return client.Duration(schedule.FormatDuration(d)) }
 
-// orNone is duration, nothing for zero.
-func orNone(d time.Duration) client.Duration {
+// nonZeroDuration is duration, nothing for zero.
+func nonZeroDuration(d time.Duration) client.Duration {
 	if d == 0 {
 		return ""
 	}
@@ -222,12 +222,12 @@ func prefixed(prefix, bare string) string {
 	return prefix + bare
 }
 
-// fraction is a number with at most three decimals.
-func fraction(f float64) float64 { return math.Round(f*1000) / 1000 }
+// rounded is a number with at most three decimals.
+func rounded(f float64) float64 { return math.Round(f*1000) / 1000 }
 
-// kept is JSON as it is kept, nil for none. What is no JSON, which only a damaged row can have, is a text: an
+// storedJSON is JSON as it is storedJSON, nil for none. What is no JSON, which only a damaged row can have, is a text: an
 // answer is always valid JSON.
-func kept[T ~string | ~[]byte](text T) json.RawMessage {
+func storedJSON[T ~string | ~[]byte](text T) json.RawMessage {
 	raw := []byte(text)
 	if len(raw) > 0 && !json.Valid(raw) {
 		return client.AppendString(nil, string(raw))
@@ -258,13 +258,13 @@ func (a *API) pauseOf(end int64, reason string) client.Pause {
 	if end <= a.Engine.Now() {
 		return client.Pause{}
 	}
-	return client.Pause{Paused: true, PausedUntil: until(end), PauseReason: reason}
+	return client.Pause{Paused: true, PausedUntil: endTime(end), PauseReason: reason}
 }
 
 // policyOf is what a policy given whole is made of.
 func policyOf(p *store.Policy) client.PolicyMembers {
 	return client.PolicyMembers{
-		Tiers: tiersOf(p.Tiers), RepeatLast: p.RepeatLast, Deadline: orNone(p.Deadline),
+		Tiers: tiersOf(p.Tiers), RepeatLast: p.RepeatLast, Deadline: nonZeroDuration(p.Deadline),
 		Timeout: duration(p.Timeout),
 		Jitter:  p.Jitter, RetryAfterCap: duration(p.RetryAfterCap), OverloadFloor: duration(p.OverloadFloor),
 		StopOn: p.StopOn,
@@ -292,13 +292,13 @@ func successOf(s *store.Success) client.Choice {
 	if s.Name != "" || s.Rule == "" {
 		return client.Named(s.Name)
 	}
-	return client.Choice{Object: kept(s.Rule)}
+	return client.Choice{Object: storedJSON(s.Rule)}
 }
 
 // signerOf is a signer's name, or an object with its options.
 func signerOf(text string) client.Choice {
 	if strings.HasPrefix(text, "{") {
-		return client.Choice{Object: kept(text)}
+		return client.Choice{Object: storedJSON(text)}
 	}
 	return client.Named(text)
 }
